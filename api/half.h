@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bf16 and IEEE half from and to fp32, round to nearest even; NaN stays NaN, subnormals are exact. */
+#ifndef TX_HALF_H
+#define TX_HALF_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline uint32_t tx_bits_of(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+static inline float tx_float_of(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static inline float tx_bf16_to_f32(uint16_t h)
+{
+    return tx_float_of((uint32_t)h << 16);
+}
+
+static inline uint16_t tx_f32_to_bf16(float f)
+{
+    uint32_t u = tx_bits_of(f);
+    if ((u & 0x7FFFFFFFu) > 0x7F800000u)
+        return (uint16_t)((u >> 16) | 0x0040u);
+    return (uint16_t)((u + 0x7FFFu + ((u >> 16) & 1u)) >> 16);
+}
+
+static inline float tx_f16_to_f32(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 0x1Fu, mantissa = h & 0x3FFu;
+    if (exponent == 0) /* zero or subnormal: mantissa * 2^-24, exact in fp32 */
+        return tx_float_of(sign | tx_bits_of((float)mantissa * 0x1p-24f));
+    if (exponent == 31)
+        return tx_float_of(sign | 0x7F800000u | (mantissa << 13));
+    return tx_float_of(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+}
+
+static inline uint16_t tx_f32_to_f16(float f)
+{
+    uint32_t u = tx_bits_of(f), sign = (u >> 16) & 0x8000u, a = u & 0x7FFFFFFFu;
+    if (a > 0x7F800000u)
+        return (uint16_t)(sign | 0x7E00u | ((a >> 13) & 0x3FFu));
+    if (a >= 0x477FF000u) /* rounds to 2^16 or is infinite */
+        return (uint16_t)(sign | 0x7C00u);
+    if (a < 0x38800000u) { /* below 2^-14: adding 0.5 leaves a multiple of 2^-24, rounded by the hardware */
+        return (uint16_t)(sign | (tx_bits_of(tx_float_of(a) + 0.5f) - 0x3F000000u));
+    }
+    return (uint16_t)(sign | ((a - 0x38000000u + 0xFFFu + ((a >> 13) & 1u)) >> 13));
+}
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Status codes and the thread's error message. */
+#include "tx.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local char message[1024];
+
+const char *tx_error(void)
+{
+    return message;
+}
+
+const char *tx_status_text(tx_status status)
+{
+    switch (status) {
+#define X(name, value, text)                                                                        \
+    case TX_##name:                                                                                 \
+        return text;
+        TX_STATUS_MAP(X)
+#undef X
+    }
+    return "unknown status";
+}
+
+tx_status tx_fail(tx_status status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    return status;
+}
+
+tx_status tx_fail_in(tx_status status, const char *format, ...)
+{
+    char old[sizeof message];
+    memcpy(old, message, sizeof message);
+    va_list args;
+    va_start(args, format);
+    int used = vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    if (used >= 0 && (size_t)used < sizeof message)
+        snprintf(message + used, sizeof message - (size_t)used, ": %s", old);
+    return status;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Data types, shapes, and the names of enumerations. */
+#include "tx.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+size_t tx_dtype_size(tx_dtype dtype)
+{
+    static const size_t size[] = {
+#define X(name, bytes, text) bytes,
+        TX_DTYPE_MAP(X)
+#undef X
+    };
+    return dtype < TX_DTYPE_COUNT ? size[dtype] : 0;
+}
+
+const char *tx_dtype_name(tx_dtype dtype)
+{
+    static const char *const name[] = {
+#define X(name, bytes, text) text,
+        TX_DTYPE_MAP(X)
+#undef X
+    };
+    return dtype < TX_DTYPE_COUNT ? name[dtype] : "none";
+}
+
+int64_t tx_shape_count(const tx_shape *shape)
+{
+    int64_t count = 1;
+    for (int32_t i = 0; i < shape->rank; i++)
+        count *= shape->dim[i];
+    return count;
+}
+
+int64_t tx_shape_last(const tx_shape *shape)
+{
+    return shape->rank > 0 ? shape->dim[shape->rank - 1] : 1;
+}
+
+int64_t tx_shape_rows(const tx_shape *shape)
+{
+    int64_t rows = 1;
+    for (int32_t i = 0; i + 1 < shape->rank; i++)
+        rows *= shape->dim[i];
+    return rows;
+}
+
+bool tx_shape_equal(const tx_shape *a, const tx_shape *b)
+{
+    if (a->rank != b->rank)
+        return false;
+    for (int32_t i = 0; i < a->rank; i++)
+        if (a->dim[i] != b->dim[i])
+            return false;
+    return true;
+}
+
+const char *tx_shape_text(const tx_shape *shape, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "[");
+    for (int32_t i = 0; i < shape->rank && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%" PRId64, i ? ", " : "", shape->dim[i]);
+    if (used < size)
+        snprintf(text + used, size - used, "]");
+    return text;
+}
+
+const char *tx_memory_name(tx_memory_kind kind)
+{
+    static const char *const name[] = {
+#define X(name, text) text,
+        TX_MEMORY_MAP(X)
+#undef X
+    };
+    return kind < TX_MEMORY_COUNT ? name[kind] : "none";
+}
+
+int64_t tx_memory_total(const tx_memory *memory)
+{
+    int64_t total = 0;
+    for (int i = 0; i < TX_MEMORY_COUNT; i++)
+        total += memory->bytes[i];
+    return total;
+}
+
+const char *tx_class_name(tx_op_class op_class)
+{
+    static const char *const name[] = {"contraction", "normalization", "element-wise", "movement", "collective"};
+    return op_class < TX_CLASS_COUNT ? name[op_class] : "none";
+}
+
+const char *tx_direction_name(tx_direction direction)
+{
+    static const char *const name[] = {"forward", "backward", "update"};
+    return direction < TX_DIRECTION_COUNT ? name[direction] : "none";
+}

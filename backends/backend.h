@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The contract between the engine and a backend.
+ *
+ * The engine owns graphs, shapes, validation, lifetimes and offsets. A backend owns a device: it gives
+ * memory, copies, and executes programs. A program is a flat list of commands whose operands are
+ * (arena, chunk, offset); the backend turns it into something it can replay (`prepare`), is told where the arenas
+ * lie (`bind`), and replays it (`run`) without allocating and without waiting for the device.
+ *
+ * Commands of one context run in the order given. `run`, `write` and `read_begin` are asynchronous in that order.
+ *
+ * A backend is a const table of functions. Slots are required unless marked optional (may be NULL).
+ */
+#ifndef TX_BACKEND_H
+#define TX_BACKEND_H
+
+#include "tx.h"
+
+#define TX_BACKEND_VERSION 1
+
+/* ---- Ops ----------------------------------------------------------------------------------- */
+
+typedef enum tx_op {
+#define TX_OP(NAME, ...) TX_OP_##NAME,
+#define TX_VIRTUAL(NAME, ...)
+#include "ops.def"
+    TX_OP_KERNELS, /* ops below have kernels, ops above have none */
+#define TX_OP(NAME, ...)
+#define TX_VIRTUAL(NAME, ...) TX_OP_##NAME,
+#include "ops.def"
+    TX_OP_COUNT
+} tx_op;
+
+/* How an output that "adds" (ops.def) is written. */
+typedef enum tx_accumulate { TX_STORE, TX_ADD, TX_ADD_CONTROL } tx_accumulate;
+
+/* Attributes of a command; an op reads those that its row in ops.def names, the others are 0. */
+typedef struct tx_attrs {
+    bool trans_a, trans_b, flat;
+    bool causal, exact, inverse, at_position;
+    tx_accumulate accumulate;
+    tx_reduction reduction;
+    tx_axis axis;
+    int32_t heads, kv_heads, head_size;
+    int32_t site;
+    int32_t control;     /* a tx_control, or -1 */
+    int64_t vocab, rows;
+    float alpha, eps, p, scale, theta;
+    float beta1, beta2, momentum, weight_decay;
+} tx_attrs;
+
+/* ---- Programs -------------------------------------------------------------------------------- */
+
+/* Where memory comes from. X(NAME, memory kind) */
+#define TX_ARENA_MAP(X)                                                                             \
+    X(WEIGHTS, WEIGHTS)                                                                             \
+    X(GRADIENTS, GRADIENTS)                                                                         \
+    X(OPTIMIZER, OPTIMIZER)                                                                         \
+    X(PLANNED, ACTIVATIONS)   /* inputs, activations, temporaries: reused by lifetimes */           \
+    X(STATE, FUNCTIONALITY)   /* key-value caches, optimizer group bytes */                         \
+    X(CONTROL, FUNCTIONALITY) /* TX_CONTROL_COUNT words written by the host */                      \
+    X(RESULT, FUNCTIONALITY)  /* TX_RESULT_COUNT floats written by the device */                    \
+    X(SCRATCH, FUNCTIONALITY) /* what prepare() asked for */
+
+typedef enum tx_arena_id {
+#define X(name, kind) TX_ARENA_##name,
+    TX_ARENA_MAP(X)
+#undef X
+    TX_ARENA_COUNT
+} tx_arena_id;
+
+#define TX_MAX_IN 5
+#define TX_MAX_OUT 4
+
+typedef struct tx_operand {
+    tx_dtype dtype; /* TX_DTYPE_COUNT: the operand is absent */
+    tx_shape shape;
+    tx_arena_id arena;
+    int32_t chunk;  /* which allocation of the arena */
+    int64_t offset; /* bytes within the chunk, a multiple of TX_ALIGNMENT save for ranges and results */
+} tx_operand;
+
+typedef struct tx_command {
+    tx_op op;
+    tx_direction direction;
+    tx_attrs attrs;
+    tx_operand in[TX_MAX_IN];
+    tx_operand out[TX_MAX_OUT];
+} tx_command;
+
+typedef struct tx_program {
+    int32_t length;
+    const tx_command *commands; /* must live as long as the backend's plan */
+} tx_program;
+
+static inline bool tx_present(const tx_operand *o) { return o->dtype != TX_DTYPE_COUNT; }
+static inline int64_t tx_operand_count(const tx_operand *o) { return tx_shape_count(&o->shape); }
+static inline int64_t tx_operand_bytes(const tx_operand *o)
+{
+    return tx_shape_count(&o->shape) * (int64_t)tx_dtype_size(o->dtype);
+}
+
+/* The product that a MATMUL command asks for: c[i] = op(a[i]) op(b[i]), i < batch; op(a) is m x k, op(b)
+ * k x n; strides in elements, 0 where one operand serves the whole batch. */
+typedef struct tx_gemm {
+    int64_t batch, m, n, k, lda, ldb, ldc, stride_a, stride_b, stride_c;
+} tx_gemm;
+tx_gemm tx_gemm_of(const tx_attrs *attrs, const tx_shape *a, const tx_shape *b);
+
+/* Sums over rows and over everything go by blocks of a size that depends on the count alone. */
+#define TX_MAX_BLOCKS 256
+static inline int64_t tx_block_size(int64_t count, int64_t least)
+{
+    int64_t size = (count + TX_MAX_BLOCKS - 1) / TX_MAX_BLOCKS;
+    return size < least ? least : size;
+}
+static inline int64_t tx_blocks(int64_t count, int64_t least)
+{
+    int64_t size = tx_block_size(count, least);
+    return (count + size - 1) / size;
+}
+#define TX_ROW_BLOCK 16     /* least rows in a block of a sum over rows */
+#define TX_REDUCE_BLOCK 4096 /* least elements in a block of a sum over everything */
+static inline int64_t tx_row_blocks(int64_t rows) { return tx_blocks(rows, TX_ROW_BLOCK); }
+/* Elements of REDUCE's work output. */
+static inline int64_t tx_reduce_work(tx_axis axis, const tx_shape *x)
+{
+    if (axis == TX_AXIS_ALL)
+        return tx_blocks(tx_shape_count(x), TX_REDUCE_BLOCK);
+    return axis == TX_AXIS_ROWS ? tx_row_blocks(tx_shape_rows(x)) * tx_shape_last(x) : 1;
+}
+
+/* ---- Run-time scalars ------------------------------------------------------------------------- */
+
+typedef union tx_word {
+    float f32;
+    uint32_t u32;
+} tx_word;
+
+/* The host's view of arena CONTROL, for library calls that take a scalar from the host. */
+typedef struct tx_controls {
+    tx_word word[TX_CONTROL_COUNT];
+} tx_controls;
+
+/* What `accumulate` means in this run: the factor of the old value, 0 or 1. */
+static inline float tx_beta(tx_accumulate accumulate, const tx_controls *controls)
+{
+    if (accumulate == TX_ADD_CONTROL)
+        return controls->word[TX_CONTROL_ACCUMULATE].f32 != 0.0f ? 1.0f : 0.0f;
+    return accumulate == TX_ADD ? 1.0f : 0.0f;
+}
+
+/* ---- The table ---------------------------------------------------------------------------------- */
+
+typedef struct tx_context tx_context;           /* an opened device */
+typedef struct tx_buffer tx_buffer;             /* one allocation */
+typedef struct tx_executable tx_executable;     /* a prepared program */
+
+typedef struct tx_space {
+    int32_t chunks;
+    tx_buffer *const *chunk;
+} tx_space;
+
+/* The arenas as they lie; an arena that the program does not touch may have 0 chunks. */
+typedef struct tx_bindings {
+    tx_space arena[TX_ARENA_COUNT];
+} tx_bindings;
+
+typedef struct tx_open_options {
+    int32_t threads; /* 0: as many as this process may use */
+    bool profile;
+} tx_open_options;
+
+typedef struct tx_command_info {
+    const char *variant; /* the kernel, provider or library that runs this command */
+    int32_t launches;    /* how many launches or calls it takes */
+} tx_command_info;
+
+typedef struct tx_backend {
+    uint32_t version; /* TX_BACKEND_VERSION */
+    const char *name; /* "cpu", "opencl" */
+
+    /* Devices. `index` counts this backend's devices from 0. */
+    tx_status (*device_count)(int32_t *count);
+    tx_status (*device_info)(int32_t index, tx_device_info *info);
+    /* Opens a device and checks it by a known-answer test; a device that fails it is refused, saying what failed. */
+    tx_status (*open)(int32_t index, const tx_open_options *options, tx_context **context);
+    void (*close)(tx_context *context); /* after all its buffers and executables are gone */
+
+    /* Memory. The context keeps the account: bytes held per kind, and the number of calls. `host` asks for
+     * host memory that copies fast (pinned); map() gives its address. */
+    tx_status (*allocate)(tx_context *context, tx_memory_kind kind, int64_t bytes, bool host, tx_buffer **buffer);
+    void (*release)(tx_context *context, tx_buffer *buffer);
+    /* Address of the memory for the host; NULL when it is not the host's to touch. For buffers of the cpu backend
+     * and host buffers it is never NULL. */
+    void *(*map)(tx_buffer *buffer);
+    void (*account)(const tx_context *context, tx_memory *held, tx_traffic *traffic);
+
+    /* Copies. write: `data` must stay as it is until the copy is done (a host buffer of this context, or a
+     * call of finish). read_begin starts a copy into a host buffer and read_wait waits for it; `slot` is
+     * 0..TX_RESULTS_PENDING-1. read waits. */
+    tx_status (*write)(tx_context *context, tx_buffer *to, int64_t offset, const void *data, int64_t bytes);
+    tx_status (*read)(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes);
+    tx_status (*read_begin)(tx_context *context, int32_t slot, tx_buffer *from, int64_t offset, void *data,
+                            int64_t bytes);
+    tx_status (*read_wait)(tx_context *context, int32_t slot);
+    tx_status (*fill)(tx_context *context, tx_buffer *to, int64_t offset, uint8_t value, int64_t bytes);
+    tx_status (*finish)(tx_context *context);
+
+    /* Programs. prepare: compiles kernels, makes primitives, picks variants, and tells how many bytes of arena SCRATCH
+     * a run needs (programs of a model run one after another and share it); takes no device memory. */
+    tx_status (*prepare)(tx_context *context, const tx_program *program, tx_executable **executable,
+                         int64_t *scratch_bytes);
+    /* Tells where the arenas lie; again after an arena was moved. */
+    tx_status (*bind)(tx_executable *executable, const tx_bindings *bindings);
+    /* Runs commands first..first+count-1. `seconds`, when not NULL, has one element a command of the program; the time
+     * of each is added to its element, and the call waits for the device. */
+    tx_status (*run)(tx_executable *executable, int32_t first, int32_t count, const tx_controls *controls,
+                     double *seconds);
+    tx_command_info (*command_info)(const tx_executable *executable, int32_t index);
+    void (*destroy)(tx_executable *executable);
+} tx_backend;
+
+/* All backends of this build, the cpu first. The registry is the only file that names them. */
+const tx_backend *const *tx_backends(int32_t *count);
+
+#endif

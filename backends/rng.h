@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Counter-based random numbers: Philox4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011).
+ * Written so that C and OpenCL C compile the same text: every backend draws the same numbers.
+ *
+ * A draw is keyed by what it is for, never by the thread, node or rank that makes it:
+ *   key      seed and optimizer step
+ *   counter  global sample number, site in the model, row and column of the element, plane (attention head)
+ * One block serves four neighbouring columns: word (column & 3) of block (column >> 2).
+ */
+#ifndef TX_RNG_H
+#define TX_RNG_H
+
+#ifdef __OPENCL_VERSION__
+typedef uint tx_u32;
+typedef ulong tx_u64;
+#define TX_RNG_FN static
+#else
+#include <stdint.h>
+typedef uint32_t tx_u32;
+typedef uint64_t tx_u64;
+#define TX_RNG_FN static inline
+#endif
+
+typedef struct {
+    tx_u32 word[4];
+} tx_random;
+
+TX_RNG_FN tx_random tx_philox(tx_u32 c0, tx_u32 c1, tx_u32 c2, tx_u32 c3, tx_u32 k0, tx_u32 k1)
+{
+    for (int round = 0; round < 10; round++) {
+        tx_u64 p0 = (tx_u64)0xD2511F53u * c0, p1 = (tx_u64)0xCD9E8D57u * c2;
+        tx_u32 h0 = (tx_u32)(p0 >> 32), h1 = (tx_u32)(p1 >> 32);
+        c0 = h1 ^ c1 ^ k0;
+        c2 = h0 ^ c3 ^ k1;
+        c1 = (tx_u32)p1;
+        c3 = (tx_u32)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    tx_random r = {{c0, c1, c2, c3}};
+    return r;
+}
+
+/* The four numbers for columns 4 * block .. 4 * block + 3; block < 2^20, plane < 2^12. */
+TX_RNG_FN tx_random tx_draw(tx_u32 seed_lo, tx_u32 seed_hi, tx_u32 step, tx_u32 sample, tx_u32 site, tx_u32 plane,
+                            tx_u32 row, tx_u32 block)
+{
+    return tx_philox(block | (plane << 20), row, sample, site, seed_lo, seed_hi ^ (step * 0x85EBCA6Bu));
+}
+
+/* An element is kept when its number is at or above this; exact on every backend. p in [0, 1). */
+TX_RNG_FN tx_u32 tx_dropout_threshold(float p)
+{
+    return (tx_u32)(p * 16777216.0f) << 8;
+}
+
+#endif
