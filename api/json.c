@@ -25,14 +25,16 @@ static bool too_deep(const char *text, size_t size)
                 i++;
             else if (c == '"')
                 quoted = false;
-        } else if (c == '"') {
-            quoted = true;
         } else if (c == '[' || c == '{') {
             if (++depth > TX_JSON_DEPTH)
                 return true;
         } else if (c == ']' || c == '}') {
             if (--depth <= 0)
                 return false;
+        } else if (depth == 0 && !strchr(" \t\r\n", c)) {
+            return false; /* a scalar */
+        } else {
+            quoted = c == '"';
         }
     }
     return false;

@@ -186,8 +186,8 @@ static tx_status add_entry(tx_cursor *c, const char *name, const tx_json *json)
     }
     tx_st_entry entry = {0};
     tx_status status = parse_entry(json, &entry);
-    if (status)
-        return tx_fail_in(status, "%s: tensor %.100s", c->path, name);
+    if (status) /* a missing field is a fault of the file, which itself was found */
+        return tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s: tensor %.100s", c->path, name);
     entry.tensor.name = entry.name = strdup(name);
     if (!entry.name)
         return tx_fail(TX_MEMORY, "%s: no memory for its header", c->path);

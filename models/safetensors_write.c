@@ -24,6 +24,9 @@ static tx_status describe(const tx_st_tensor *tensor, int64_t *offset, tx_json *
     int64_t bytes, end;
     if (tensor->rank < 0 || tensor->rank > TX_ST_MAX_RANK || tensor->dtype >= TX_ST_COUNT)
         return tx_fail(TX_INVALID, "tensor %s: no such dtype, or over %d dimensions", tensor->name, TX_ST_MAX_RANK);
+    for (int32_t i = 0; i < tensor->rank; i++)
+        if (tensor->dim[i] < 0)
+            return tx_fail(TX_INVALID, "tensor %s: a negative dimension", tensor->name);
     tx_status status = tx_st_size(tensor, &bytes);
     if (status)
         return tx_fail_in(status, "tensor %s", tensor->name);
@@ -32,8 +35,7 @@ static tx_status describe(const tx_st_tensor *tensor, int64_t *offset, tx_json *
     end = *offset + bytes;
     tx_json *object = tx_json_object(), *shape = tx_json_array(), *offsets = tx_json_array();
     for (int32_t i = 0; i < tensor->rank && !status; i++)
-        status = tensor->dim[i] < 0 ? tx_fail(TX_INVALID, "tensor %s: a negative dimension", tensor->name)
-                                    : tx_json_append_int(shape, tensor->dim[i]);
+        status = tx_json_append_int(shape, tensor->dim[i]);
     if (!status)
         status = tx_json_append_int(offsets, *offset);
     if (!status)

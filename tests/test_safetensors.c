@@ -379,7 +379,7 @@ static void test_hostile_header(void **state)
     assert_refused(tx_st_open(path, &file), TX_FORMAT, "at most 65536 bytes");
     memset(text + 5, '[', SIZE - 5);
     write_raw(path, text, SIZE, 0);
-    assert_refused(tx_st_open(path, &file), TX_FORMAT, "expected");
+    assert_refused(tx_st_open(path, &file), TX_FORMAT, "an object that describes a tensor");
     if (!(seconds() - begin < 1.0))
         fail_msg("took %g s", seconds() - begin);
     free(text);
