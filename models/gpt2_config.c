@@ -23,9 +23,9 @@ typedef struct tx_config_key {
     {                                                               \
 #name, KEY_INT, offsetof(tx_gpt2_config, name), min, max, 0 \
     }
-#define NULLABLE(name, max, null)                                            \
-    {                                                                        \
-#name, KEY_INT_OR_NULL, offsetof(tx_gpt2_config, name), 0, max, null \
+#define NULLABLE(name, min, max, null)                                         \
+    {                                                                          \
+#name, KEY_INT_OR_NULL, offsetof(tx_gpt2_config, name), min, max, null \
     }
 #define NUMBER(name, min, max)                                         \
     {                                                                  \
