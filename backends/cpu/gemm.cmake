@@ -9,12 +9,12 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     set(avx512_flags -march=x86-64-v4 -mprefer-vector-width=512)
 endif()
 foreach(level ${levels})
-    add_library(tx_gemm_${level} OBJECT gemm_tile.c)
-    target_link_libraries(tx_gemm_${level} PRIVATE tx_flags)
+    set(source ${CMAKE_CURRENT_BINARY_DIR}/gemm_tile_${level}.c)
+    file(CONFIGURE OUTPUT ${source} CONTENT "#define TX_TILE ${level}\n#include \"backends/cpu/gemm_tile.c\"\n")
+    target_sources(tx_objects PRIVATE ${source})
     # Multiply-adds are fused where the instruction set can; -O3 unrolls the register tile.
-    target_compile_options(tx_gemm_${level} PRIVATE -O3 -fopenmp-simd -ffp-contract=fast ${${level}_flags})
-    target_compile_definitions(tx_gemm_${level} PRIVATE TX_TILE=${level})
-    target_sources(tx_objects PRIVATE $<TARGET_OBJECTS:tx_gemm_${level}>)
+    set_source_files_properties(${source} TARGET_DIRECTORY tx_objects PROPERTIES
+        COMPILE_OPTIONS "-O3;-fopenmp-simd;-ffp-contract=fast;${${level}_flags}")
 endforeach()
 
 if(TX_ONEDNN)

@@ -55,18 +55,20 @@ static int64_t at_most(int64_t value, int64_t limit)
     return value < limit ? value : limit;
 }
 
-static const tx_gemm_tile *best_tile(void)
+int tx_gemm_tiles(const tx_gemm_tile *tiles[TX_GEMM_TILES])
 {
+    int count = 0;
 #ifdef TX_X86_LEVELS
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd"))
-        return &tx_gemm_tile_avx512;
+        tiles[count++] = &tx_gemm_tile_avx512;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
         __builtin_cpu_supports("bmi2"))
-        return &tx_gemm_tile_avx2;
+        tiles[count++] = &tx_gemm_tile_avx2;
 #endif
-    return &tx_gemm_tile_portable;
+    tiles[count++] = &tx_gemm_tile_portable;
+    return count;
 }
 
 static tx_status own_create(const tx_cpu_gemm_spec *spec, void **state, int64_t *scratch_bytes,
@@ -76,7 +78,9 @@ static tx_status own_create(const tx_cpu_gemm_spec *spec, void **state, int64_t 
     if (!g)
         return tx_fail(TX_MEMORY, "matrix product: out of memory");
     const tx_gemm *s = &spec->shape;
-    const tx_gemm_tile *tile = best_tile();
+    const tx_gemm_tile *tiles[TX_GEMM_TILES], *tile = NULL;
+    tx_gemm_tiles(tiles);
+    tile = tiles[0];
     g->spec = *spec;
     g->tile = tile;
     g->depth = block_size(s->k, BLOCK_DEPTH, 1);

@@ -43,4 +43,8 @@ extern const tx_gemm_tile tx_gemm_tile_avx2;
 extern const tx_gemm_tile tx_gemm_tile_avx512;
 #endif
 
+/* The tiles that this CPU can run, the best first (gemm_own.c); returns how many. */
+#define TX_GEMM_TILES 3
+int tx_gemm_tiles(const tx_gemm_tile *tiles[TX_GEMM_TILES]);
+
 #endif
