@@ -57,6 +57,13 @@ typedef struct tx_timing {
 tx_status tx_conformance_bench(const tx_target *target, tx_op op, int32_t repeats, bool profiled,
                                void (*report)(void *user, const tx_timing *timing), void *user);
 
+/* Differentiates small graphs on the device and compares each gradient with central finite differences of the loss in
+ * double precision. `report` is called once a graph with the largest error / tolerance; `failure` is NULL when it
+ * passed. Returns TX_INTERNAL when one did not. */
+tx_status tx_conformance_autodiff(const tx_target *target,
+                                  void (*report)(void *user, const char *graph, double worst, const char *failure),
+                                  void *user);
+
 /* Plants faults in a mock backend and checks that the harness catches each; `report` gets a line a fault. */
 tx_status tx_conformance_selftest(void (*report)(void *user, const char *fault, bool caught, const char *how),
                                   void *user);
