@@ -34,8 +34,10 @@ function(tx_link_flags library result)
         list(APPEND flags "-l${name}")
     elseif(library MATCHES "^-")
         list(APPEND flags "${library}")
-    elseif(library AND NOT library MATCHES "^\\$<")
+    elseif(library MATCHES "^[A-Za-z0-9_+.-]+$")
         list(APPEND flags "-l${library}")
+    elseif(NOT library MATCHES "^::@") # CMake's mark of a folder
+        message(FATAL_ERROR "tools/pkgconfig.cmake: cannot say how to link ${library}")
     endif()
     list(REMOVE_DUPLICATES flags)
     set(${result} "${flags}" PARENT_SCOPE)
@@ -43,9 +45,9 @@ endfunction()
 
 set(TX_PRIVATE_FLAGS "")
 tx_link_flags(tx TX_PRIVATE_FLAGS)
-# The compiler's OpenMP library is named by the flag that the user's compiler spells the same way.
 list(JOIN TX_PRIVATE_FLAGS " " TX_PRIVATE_FLAGS)
 # From the folder of tx.pc up to the prefix: the installed tree may be moved.
 file(RELATIVE_PATH TX_PREFIX_PATH "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+string(REGEX REPLACE "/$" "" TX_PREFIX_PATH "${TX_PREFIX_PATH}")
 configure_file(tools/tx.pc.in tx.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/tx.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
