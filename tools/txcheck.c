@@ -136,6 +136,50 @@ static int run_autodiff(const options *o)
     return status;
 }
 
+/* ---- onnx -------------------------------------------------------------------------------------- */
+
+static void print_onnx(const tx_onnx_report *report)
+{
+    int32_t run = 0, passed = 0, cases = 0;
+    for (int32_t i = 0; i < report->ops; i++) {
+        const tx_onnx_count *n = &report->op[i];
+        cases += n->cases;
+        if (!n->known)
+            continue;
+        run += n->run;
+        passed += n->passed;
+        printf("%-4s %-24s %3d of %3d passed, of %3d in ONNX%s%s\n", n->passed == n->run ? "ok" : "FAIL", n->op,
+               n->passed, n->run, n->cases, n->reasons[0] ? "; others: " : "", n->reasons);
+        if (n->failure[0])
+            printf("     first failure: %s\n", n->failure);
+    }
+    printf("no such op in TX:");
+    for (int32_t i = 0; i < report->ops; i++)
+        if (!report->op[i].known)
+            printf(" %s", report->op[i].op);
+    printf("\n%d of %d cases passed that TX's ops can say, of %d\n", passed, run, cases);
+}
+
+static int run_onnx(const options *o, const char *folder)
+{
+    tx_target target;
+    int status = open_target(o, &target);
+    if (status)
+        return status;
+    tx_onnx_report *report = calloc(1, sizeof *report);
+    if (!report || tx_conformance_onnx(&target, folder, report)) {
+        status = failed();
+    } else {
+        print_onnx(report);
+        for (int32_t i = 0; i < report->ops; i++)
+            if (report->op[i].passed != report->op[i].run)
+                status = 1;
+    }
+    free(report);
+    tx_target_close(&target);
+    return status;
+}
+
 /* ---- selftest ------------------------------------------------------------------------------------ */
 
 static void print_fault(void *user, const char *fault, bool caught, const char *how)
@@ -213,6 +257,8 @@ int main(int argc, char **argv)
         return usage("too many arguments");
     if (strcmp(command, "ops") == 0)
         return run_ops(&o);
+    if (strcmp(command, "onnx") == 0)
+        return left == 1 ? run_onnx(&o, argv[optind + 1]) : usage("onnx wants the folder of the cases");
     if (strcmp(command, "autodiff") == 0)
         return run_autodiff(&o);
     if (strcmp(command, "selftest") == 0)
