@@ -36,9 +36,8 @@ struct tx_context {
     cl_platform_id platform;
     cl_device_id device;
     cl_context context;
-    cl_command_queue compute;  /* in order; everything that programs run */
-    cl_command_queue transfer; /* reads that need not hold the compute queue up; the same queue on unified memory */
-    bool profile;              /* `compute` records times */
+    cl_command_queue compute; /* in order: programs, copies and fills, as the contract orders them */
+    bool profile;             /* `compute` records times */
     tx_cl_limits limits;
     tx_device_info info;
     char *extensions; /* space-separated, a space at both ends: strstr(extensions, " cl_khr_fp16 ") */
