@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products of the OpenCL backend: every provider against sums in double over odd shapes, transposes, types, batches,
- * offsets, bias and accumulation, with guards around the result and each run twice; then portable against CLBlast on
- * bigger shapes, with both rates. Rates are printed and never judged.
+ * Matrix products of the OpenCL backend: every provider against sums in double over odd shapes, transposes, types,
+ * batches, offsets, bias and accumulation, with guards around the result and each run twice; then portable against
+ * CLBlast on bigger shapes, with both rates. Rates are printed and never judged.
  *
  * Arguments: provider names to test (portable, portable-vector, portable-tile, clblast), or "rates" with m n k trans_a
  * trans_b for one shape; none tests what suits the device and prints rates. Exit 77: no OpenCL device. */
@@ -25,9 +25,9 @@ typedef struct product {
     bool trans_a, trans_b, bias;
     tx_dtype from, to;
     tx_accumulate accumulate;
-    float control;     /* value of ACCUMULATE */
-    int64_t shift;     /* elements that a and y begin after an aligned address */
-    bool shared_b;     /* b has rank 2 and serves the whole batch */
+    float control; /* value of ACCUMULATE */
+    int64_t shift; /* elements that a and y begin after an aligned address */
+    bool shared_b; /* b has rank 2 and serves the whole batch */
 } product;
 
 typedef struct job {
@@ -80,8 +80,7 @@ static void make_job(job *j, const product *p)
     *j = (job){.p = *p, .bytes = TX_ALIGNMENT};
     tx_command *c = &j->command;
     c->op = TX_OP_MATMUL;
-    c->attrs = (tx_attrs){
-        .trans_a = p->trans_a, .trans_b = p->trans_b, .flat = !batched, .accumulate = p->accumulate};
+    c->attrs = (tx_attrs){.trans_a = p->trans_a, .trans_b = p->trans_b, .flat = !batched, .accumulate = p->accumulate};
     for (int i = 0; i < TX_MAX_IN; i++)
         c->in[i].dtype = TX_DTYPE_COUNT;
     for (int i = 0; i < TX_MAX_OUT; i++)
@@ -251,9 +250,8 @@ static int test_product(tx_context *context, const product *p)
 
 static const struct {
     int64_t batch, m, n, k;
-} shapes[] = {{1, 1, 1, 1},    {1, 1, 97, 5},   {1, 63, 1, 33},   {1, 7, 13, 1},    {1, 8, 48, 16},
-              {1, 9, 49, 17},  {1, 65, 66, 67}, {1, 131, 35, 75}, {1, 30, 24, 1100}, {1, 130, 150, 40},
-              {3, 17, 70, 31}, {5, 1, 9, 64}};
+} shapes[] = {{1, 1, 1, 1},    {1, 1, 97, 5},    {1, 63, 1, 33},    {1, 7, 13, 1},     {1, 8, 48, 16},  {1, 9, 49, 17},
+              {1, 65, 66, 67}, {1, 131, 35, 75}, {1, 30, 24, 1100}, {1, 130, 150, 40}, {3, 17, 70, 31}, {5, 1, 9, 64}};
 static const struct {
     tx_dtype from, to;
 } types[] = {{TX_F32, TX_F32}, {TX_BF16, TX_F32}, {TX_BF16, TX_BF16}, {TX_F16, TX_F32}, {TX_F16, TX_F16}};
@@ -300,14 +298,8 @@ static int test_provider(const char *provider, bool small)
 static int compare(int64_t m, int64_t n, int64_t k, bool trans_a, bool trans_b)
 {
     static const char *const providers[2] = {"portable", "clblast"};
-    const product p = {.batch = 1,
-                       .m = m,
-                       .n = n,
-                       .k = k,
-                       .trans_a = trans_a,
-                       .trans_b = trans_b,
-                       .from = TX_F32,
-                       .to = TX_F32};
+    const product p = {
+        .batch = 1, .m = m, .n = n, .k = k, .trans_a = trans_a, .trans_b = trans_b, .from = TX_F32, .to = TX_F32};
     double rate[2] = {0, 0}, apart = 0;
     char variant[256];
     int failed = 0;

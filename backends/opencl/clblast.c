@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * CLBlast as a provider of fp32 matrix products. Only its plain SGEMM is called: its batched forms wait for the device or, in
- * the versions up to 1.7, ignore offsets, and its half precision sums in half precision. */
+ * CLBlast as a provider of fp32 matrix products. Only its plain SGEMM is called: its batched forms wait for the device
+ * or, in the versions up to 1.7, ignore offsets, and its half precision sums in half precision. */
 #include "backends/opencl/gemm.h"
 
 #include <clblast_c.h>
@@ -72,8 +72,8 @@ static CLBlastStatusCode call(const sgemm *s, const cl_mem memory[WINDOWS], cons
     const size_t m = (size_t)g->m, n = (size_t)g->n, k = (size_t)g->k;
     const size_t lda = (size_t)g->lda, ldb = (size_t)g->ldb, ldc = (size_t)g->ldc;
     if (s->has_temporary)
-        return CLBlastSgemmWithTempBuffer(CLBlastLayoutRowMajor, s->trans_a, s->trans_b, m, n, k, 1.0f, memory[A], at[A],
-                                          lda, memory[B], at[B], ldb, beta, memory[C], at[C], ldc, &queue, NULL,
+        return CLBlastSgemmWithTempBuffer(CLBlastLayoutRowMajor, s->trans_a, s->trans_b, m, n, k, 1.0f, memory[A],
+                                          at[A], lda, memory[B], at[B], ldb, beta, memory[C], at[C], ldc, &queue, NULL,
                                           memory[TEMPORARY]);
     return CLBlastSgemm(CLBlastLayoutRowMajor, s->trans_a, s->trans_b, m, n, k, 1.0f, memory[A], at[A], lda, memory[B],
                         at[B], ldb, beta, memory[C], at[C], ldc, &queue, NULL);
@@ -154,13 +154,13 @@ static void clblast_emit(tx_cl_builder *b, const tx_cl_product *p)
         b->status = tx_fail(TX_MEMORY, "out of host memory");
         return;
     }
-    *s = (sgemm){.g = p->g,
-                 .trans_a = p->trans_a ? CLBlastTransposeYes : CLBlastTransposeNo,
-                 .trans_b = p->trans_b ? CLBlastTransposeYes : CLBlastTransposeNo,
-                 .accumulate = p->accumulate,
-                 .window = {[A] = window_of(b->context, p->a),
-                            [B] = window_of(b->context, p->b),
-                            [C] = window_of(b->context, p->y)}};
+    *s = (sgemm){
+        .g = p->g,
+        .trans_a = p->trans_a ? CLBlastTransposeYes : CLBlastTransposeNo,
+        .trans_b = p->trans_b ? CLBlastTransposeYes : CLBlastTransposeNo,
+        .accumulate = p->accumulate,
+        .window = {
+            [A] = window_of(b->context, p->a), [B] = window_of(b->context, p->b), [C] = window_of(b->context, p->y)}};
     reserve_temporary(b, s);
     tx_cl_call(b, run_sgemm, s, destroy_sgemm, (int32_t)p->g.batch);
     if (!tx_present(p->bias))

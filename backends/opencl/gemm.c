@@ -142,8 +142,9 @@ static record *judge(tx_context *context, const tx_cl_provider *provider, const 
     return r;
 }
 
-/* The verdict on a provider for this combination of types and transposes: two small odd products with known answers, once
- * a context. (It also is the first call of CLBlast, which compiles then: that must not happen in two threads at once.) */
+/* The verdict on a provider for this combination of types and transposes: two small odd products with known answers,
+ * once a context. (It also is the first call of CLBlast, which compiles then: that must not happen in two threads at
+ * once.) */
 static tx_status trust(tx_context *context, const tx_cl_provider *provider, const tx_cl_product *p, const record **out)
 {
     char key[96];
@@ -229,8 +230,7 @@ static const tx_cl_provider *fastest(tx_context *context, const tx_cl_provider *
     return winner;
 }
 
-static const tx_cl_provider *load_choice(const tx_context *context, const char *key,
-                                         const tx_cl_provider *const *order)
+static const tx_cl_provider *load_choice(const tx_context *context, const char *key, const tx_cl_provider *const *order)
 {
     void *data;
     size_t size;
@@ -307,8 +307,8 @@ static tx_status choose_measured(tx_context *context, const tx_cl_product *p, co
     *out = found[0];
     if (count == 1 || s->spent > MEASURE_SECONDS)
         return TX_OK;
-    const tx_cl_trial trial = {1, cut(g->m), cut(g->n), cut(g->k), p->trans_a, p->trans_b, false, p->from, p->to,
-                               TX_STORE};
+    const tx_cl_trial trial = {1,          cut(g->m), cut(g->n), cut(g->k), p->trans_a,
+                               p->trans_b, false,     p->from,   p->to,     TX_STORE};
     *out = fastest(context, found, count, &trial);
     s->spent += elapsed_since(&start);
     tx_cl_cache_store(context, key, (*out)->name, strlen((*out)->name));

@@ -4,9 +4,9 @@
  *
  * A provider accepts a product or not, and emits it. The choice (gemm.c) takes the first provider of the device's order
  * that accepts the product and whose known-answer test (gemm_trial.c) came out right; where several do and TX_GEMM_TUNE
- * is not 0, each class of shapes is measured once and the choice is kept in the cache folder. TX_GEMM=portable or clblast
- * puts that provider first; the others stay for what it does not accept. The command's variant names what was taken, and
- * why a provider before it was switched off. */
+ * is not 0, each class of shapes is measured once and the choice is kept in the cache folder. TX_GEMM=portable or
+ * clblast puts that provider first; the others stay for what it does not accept. The command's variant names what was
+ * taken, and why a provider before it was switched off. */
 #ifndef TX_OPENCL_GEMM_H
 #define TX_OPENCL_GEMM_H
 
@@ -46,8 +46,8 @@ typedef struct tx_cl_trial {
 } tx_cl_trial;
 
 /* Prepares and runs the product by whatever provider the context is told to try, with data whose fp32 sums are exact,
- * and checks it against sums in double: all elements of a small product, samples of a big one, and the memory around it.
- * A wrong result is TX_DEVICE with a message. seconds, when not NULL: the best of a few runs. */
+ * and checks it against sums in double: all elements of a small product, samples of a big one, and the memory around
+ * it. A wrong result is TX_DEVICE with a message. seconds, when not NULL: the best of a few runs. */
 tx_status tx_cl_gemm_trial(tx_context *context, const tx_cl_trial *trial, double *seconds);
 
 #endif

@@ -149,8 +149,8 @@ static void tile_emit(tx_cl_builder *b, const tx_cl_product *p)
     const int64_t tiles = blocks(g->m, 4 * y * quads) * blocks(g->n, 4 * x * quads);
     const size_t global[2] = {(size_t)(tiles * x * y), (size_t)g->batch}, local[2] = {(size_t)(x * y), 1};
     char form[96], options[192];
-    snprintf(form, sizeof form, "-DGROUP_X=%d -DGROUP_Y=%d -DROW_QUADS=%d -DCOLUMN_QUADS=%d", (int)x, (int)y, (int)quads,
-             (int)quads);
+    snprintf(form, sizeof form, "-DGROUP_X=%d -DGROUP_Y=%d -DROW_QUADS=%d -DCOLUMN_QUADS=%d", (int)x, (int)y,
+             (int)quads, (int)quads);
     format_options(options, sizeof options, form, p);
     tx_cl_launch(b, "gemm_tile", options, "gemm_tile", 2, global, local);
     pass_product(b, p);

@@ -23,8 +23,8 @@ typedef struct trial_data {
     const tx_cl_trial *t;
     tx_command command;
     tx_program program;
-    int64_t bytes;        /* of the memory that holds all operands, with a guard after each */
-    unsigned char *host;  /* as written, later as read */
+    int64_t bytes;       /* of the memory that holds all operands, with a guard after each */
+    unsigned char *host; /* as written, later as read */
     tx_buffer *memory, *scratch, *control;
     tx_executable *executable;
 } trial_data;
@@ -63,11 +63,9 @@ static tx_shape matrix(int64_t batch, int64_t rows, int64_t columns)
 static void lay_out(trial_data *d)
 {
     const tx_cl_trial *t = d->t;
-    d->command = (tx_command){.op = TX_OP_MATMUL,
-                              .attrs = {.trans_a = t->trans_a,
-                                        .trans_b = t->trans_b,
-                                        .flat = t->batch == 1,
-                                        .accumulate = t->accumulate}};
+    d->command = (tx_command){
+        .op = TX_OP_MATMUL,
+        .attrs = {.trans_a = t->trans_a, .trans_b = t->trans_b, .flat = t->batch == 1, .accumulate = t->accumulate}};
     d->command.in[A].shape = t->trans_a ? matrix(t->batch, t->k, t->m) : matrix(t->batch, t->m, t->k);
     d->command.in[B].shape = t->trans_b ? matrix(t->batch, t->n, t->k) : matrix(t->batch, t->k, t->n);
     d->command.in[BIAS].shape = TX_SHAPE(t->n);
