@@ -220,8 +220,10 @@ static tx_status both_calls(tx_op op, const tx_case *c, tx_call *call, tx_call *
         status = tx_call_reference(reference);
     if (!status)
         status = tx_check_reference(reference, c->flags);
-    if (status)
+    if (status) {
         tx_call_free(call);
+        tx_call_free(reference);
+    }
     return status;
 }
 
