@@ -2,42 +2,15 @@
  * Text file to shuffled blocks of tokens and labels. */
 #include "models/dataset.h"
 
-#include <errno.h>
+#include "api/file.h"
+
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct tx_dataset {
-    uint8_t *token;
+    char *text; /* one byte a token */
     int64_t tokens, block, blocks;
 };
-
-/* Reads all of an open file, of whatever kind (its size need not be known). */
-static tx_status read_all(FILE *file, const char *path, uint8_t **bytes, int64_t *count)
-{
-    size_t room = 1 << 16, used = 0;
-    uint8_t *data = malloc(room);
-    while (data) {
-        used += fread(data + used, 1, room - used, file);
-        if (used < room)
-            break;
-        uint8_t *larger = room <= SIZE_MAX / 2 ? realloc(data, room * 2) : NULL;
-        if (!larger)
-            free(data);
-        data = larger;
-        room *= 2;
-    }
-    if (!data)
-        return tx_fail(TX_MEMORY, "%s: no memory to hold the text", path);
-    if (ferror(file)) {
-        free(data);
-        return tx_fail(TX_IO, "%s: cannot read: %s", path, strerror(errno));
-    }
-    *bytes = data;
-    *count = (int64_t)used;
-    return TX_OK;
-}
 
 static tx_status check_size(const char *path, int64_t tokens, int64_t block)
 {
@@ -56,23 +29,20 @@ tx_status tx_dataset_read_bytes(const char *path, int64_t block, tx_dataset **da
     if (block < 2)
         return tx_fail(TX_INVALID, "%s: a block of %" PRId64 " tokens has no label; block_size must be 2 or more", path,
                        block);
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return tx_fail(TX_IO, "%s: cannot open: %s", path, strerror(errno));
-    uint8_t *bytes = NULL;
-    int64_t count = 0;
-    tx_status status = read_all(file, path, &bytes, &count);
-    fclose(file);
-    if (!status)
-        status = check_size(path, count, block);
+    char *text = NULL;
+    size_t size = 0;
+    tx_status status = tx_file_read(path, INT64_MAX, &text, &size);
+    if (status)
+        return status;
+    status = check_size(path, (int64_t)size, block);
     tx_dataset *made = status ? NULL : malloc(sizeof *made);
     if (!status && !made)
         status = tx_fail(TX_MEMORY, "%s: no memory for the dataset", path);
     if (status) {
-        free(bytes);
+        free(text);
         return status;
     }
-    *made = (tx_dataset){.token = bytes, .tokens = count, .block = block, .blocks = count / block};
+    *made = (tx_dataset){.text = text, .tokens = (int64_t)size, .block = block, .blocks = (int64_t)size / block};
     *dataset = made;
     return TX_OK;
 }
@@ -80,7 +50,7 @@ tx_status tx_dataset_read_bytes(const char *path, int64_t block, tx_dataset **da
 void tx_dataset_free(tx_dataset *dataset)
 {
     if (dataset)
-        free(dataset->token);
+        free(dataset->text);
     free(dataset);
 }
 
@@ -144,7 +114,7 @@ int64_t tx_dataset_rows(const tx_dataset *dataset, const tx_order *order, int64_
     int64_t block = dataset->block, real = 0;
     for (int64_t r = 0; r < rows; r++, tokens += block, labels += block) {
         bool padding = first + r >= dataset->blocks;
-        const uint8_t *from = dataset->token;
+        const uint8_t *from = (const uint8_t *)dataset->text;
         if (!padding) {
             from += tx_order_at(order, dataset->blocks, first + r) * block;
             real++;
