@@ -85,7 +85,8 @@ static void print_help(const tx_program *program, const void *values)
         char head[128];
         snprintf(head, sizeof head, "--%s%s%s", option->name, option->choices ? " " : "",
                  option->choices ? option->choices : "");
-        printf("  %-38s%s %s", head, strlen(head) > 37 ? "\n                                       " : "", option->help);
+        printf("  %-38s%s %s", head, strlen(head) > 37 ? "\n                                       " : "",
+               option->help);
         print_default(option, values);
         putchar('\n');
     }
