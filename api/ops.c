@@ -3,7 +3,7 @@
 #include "api/op.h"
 
 static const tx_op_info table[TX_OP_COUNT] = {
-#define TX_OP(NAME, name, CLASS, min, n_in, n_out, in_place, adds, infer, grad)                     \
+#define TX_OP(NAME, name, CLASS, min, n_in, n_out, in_place, adds, infer, grad) \
     [TX_OP_##NAME] = {#name, TX_##CLASS, min, n_in, n_out, in_place, adds},
 #define TX_VIRTUAL TX_OP
 #include "ops.def"

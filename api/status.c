@@ -16,8 +16,8 @@ const char *tx_error(void)
 const char *tx_status_text(tx_status status)
 {
     switch (status) {
-#define X(name, value, text)                                                                        \
-    case TX_##name:                                                                                 \
+#define X(name, value, text) \
+    case TX_##name:          \
         return text;
         TX_STATUS_MAP(X)
 #undef X

@@ -179,6 +179,8 @@ typedef struct tx_command_info {
 typedef struct tx_backend {
     uint32_t version; /* TX_BACKEND_VERSION */
     const char *name; /* "cpu", "opencl" */
+    /* The device's memory is the host's: map() always gives an address, write() is done when it returns. */
+    bool host_memory;
 
     /* Devices. `index` counts this backend's devices from 0. */
     tx_status (*device_count)(int32_t *count);

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * An opened device. */
+#ifndef TX_API_ENGINE_H
+#define TX_API_ENGINE_H
+
+#include "backends/backend.h"
+
+struct tx_engine {
+    const tx_backend *backend;
+    tx_context *context;
+    tx_device_info device;
+    bool profile;
+};
+
+#endif

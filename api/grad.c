@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One gradient rule an op (the column `gradient` of ops.def). */
+#include "api/graph.h"
+
+typedef struct grad {
+    tx_graph *graph;
+    const tx_node *node;    /* a copy: the array of nodes grows while a rule runs */
+    tx_tensor *const *dout; /* gradients of outputs */
+    const bool *need;       /* inputs whose gradient is wanted */
+    tx_tensor **din;        /* gradients of inputs, set by the rule */
+} grad;
+
+#define EMIT(c, ...) tx_emit((c)->graph, &(tx_emit_args){__VA_ARGS__})
+
+static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
+
+static tx_tensor *as_shape(tx_tensor *t, const tx_shape *shape)
+{
+    return !t || tx_shape_equal(&t->shape, shape) ? t : tx_reshape(t, *shape);
+}
+
+static tx_tensor *product(const grad *c, tx_tensor *a, bool trans_a, tx_tensor *b, bool trans_b, bool flat)
+{
+    tx_attrs attrs = plain;
+    attrs.trans_a = trans_a;
+    attrs.trans_b = trans_b;
+    attrs.flat = flat;
+    return EMIT(c, .op = TX_OP_MATMUL, .attrs = attrs, .in = {a, b});
+}
+
+static tx_tensor *sum_rows(const grad *c, tx_tensor *x)
+{
+    tx_attrs attrs = plain;
+    attrs.axis = TX_AXIS_ROWS;
+    return EMIT(c, .op = TX_OP_REDUCE, .attrs = attrs, .in = {x});
+}
+
+/* The gradient of an operand of rank 2 that served a whole batch: the sum over the batch. */
+static tx_tensor *of_operand(const grad *c, tx_tensor *d, const tx_shape *shape)
+{
+    if (!d || tx_shape_count(&d->shape) == tx_shape_count(shape))
+        return as_shape(d, shape);
+    int64_t count = tx_shape_count(shape);
+    tx_tensor *rows = tx_reshape(d, TX_SHAPE(tx_shape_count(&d->shape) / count, count));
+    return as_shape(sum_rows(c, rows), shape);
+}
+
+/* y = A B, A = op(a), B = op(b): dA = dy B^T, dB = A^T dy; transposed again where op transposes. */
+static void grad_matmul(const grad *c)
+{
+    tx_tensor *a = c->node->in[0], *b = c->node->in[1], *dy = c->dout[0];
+    const tx_attrs *at = &c->node->attrs;
+    if (c->need[0]) {
+        tx_tensor *da = at->trans_a ? product(c, b, at->trans_b, dy, true, at->flat)
+                                    : product(c, dy, false, b, !at->trans_b, at->flat);
+        c->din[0] = of_operand(c, da, &a->shape);
+    }
+    if (c->need[1]) {
+        tx_tensor *db = at->trans_b ? product(c, dy, true, a, at->trans_a, at->flat)
+                                    : product(c, a, !at->trans_a, dy, false, at->flat);
+        c->din[1] = of_operand(c, db, &b->shape);
+    }
+    if (c->need[2])
+        c->din[2] = sum_rows(c, dy);
+}
+
+static void grad_attention(const grad *c)
+{
+    tx_tensor *const *in = c->node->in, *const *out = c->node->out;
+    c->din[0] =
+        EMIT(c, .op = TX_OP_ATTENTION_GRAD, .attrs = c->node->attrs, .in = {c->dout[0], in[0], out[0], out[1], in[1]});
+}
+
+static void grad_layer_norm(const grad *c)
+{
+    tx_tensor *const *in = c->node->in, *const *out = c->node->out;
+    tx_emit_args args = {
+        .op = TX_OP_LAYER_NORM_GRAD, .attrs = c->node->attrs, .in = {c->dout[0], in[0], in[1], out[1], out[2]}};
+    tx_emit(c->graph, &args);
+    for (int i = 0; i < 3; i++)
+        c->din[i] = args.out[i];
+}
+
+static void grad_rms_norm(const grad *c)
+{
+    tx_tensor *const *in = c->node->in, *const *out = c->node->out;
+    tx_emit_args args = {.op = TX_OP_RMS_NORM_GRAD, .attrs = c->node->attrs, .in = {c->dout[0], in[0], in[1], out[1]}};
+    tx_emit(c->graph, &args);
+    c->din[0] = args.out[0];
+    c->din[1] = args.out[1];
+}
+
+static void grad_softmax(const grad *c)
+{
+    c->din[0] = EMIT(c, .op = TX_OP_SOFTMAX_GRAD, .attrs = plain, .in = {c->dout[0], c->node->out[0]});
+}
+
+static void grad_cross_entropy(const grad *c)
+{
+    tx_tensor *const *in = c->node->in;
+    c->din[0] = EMIT(c, .op = TX_OP_CROSS_ENTROPY_GRAD, .attrs = c->node->attrs,
+                     .in = {in[0], c->dout[0], in[1], c->node->out[1]});
+}
+
+static tx_tensor *broadcast(const grad *c, tx_tensor *small, const tx_attrs *like, const tx_shape *shape)
+{
+    tx_attrs attrs = plain;
+    attrs.axis = like->axis;
+    attrs.control = like->control;
+    attrs.alpha = like->alpha;
+    if (like->reduction == TX_REDUCE_MEAN)
+        attrs.alpha *= (float)((double)tx_shape_count(&small->shape) / (double)tx_shape_count(shape));
+    if (like->reduction == TX_REDUCE_SUMSQ)
+        attrs.alpha *= 2.0f;
+    return EMIT(c, .op = TX_OP_BROADCAST, .attrs = attrs, .in = {small}, .shape = shape);
+}
+
+static void grad_reduce(const grad *c)
+{
+    tx_tensor *x = c->node->in[0];
+    if (c->node->attrs.reduction == TX_REDUCE_MAX) {
+        tx_graph_fail(c->graph, tx_fail(TX_UNSUPPORTED, "reduce: the maximum has no gradient here"));
+        return;
+    }
+    tx_tensor *d = broadcast(c, c->dout[0], &c->node->attrs, &x->shape);
+    c->din[0] = d && c->node->attrs.reduction == TX_REDUCE_SUMSQ ? tx_mul(d, x) : d;
+}
+
+static void grad_broadcast(const grad *c)
+{
+    tx_attrs attrs = c->node->attrs;
+    attrs.reduction = TX_REDUCE_SUM;
+    c->din[0] = EMIT(c, .op = TX_OP_REDUCE, .attrs = attrs, .in = {c->dout[0]});
+}
+
+/* Ops whose gradient is op_GRAD(dy, x). */
+static void grad_of_input(const grad *c, tx_op op)
+{
+    c->din[0] = EMIT(c, .op = op, .attrs = c->node->attrs, .in = {c->dout[0], c->node->in[0]});
+}
+
+static void grad_gelu(const grad *c)
+{
+    grad_of_input(c, TX_OP_GELU_GRAD);
+}
+
+static void grad_silu(const grad *c)
+{
+    grad_of_input(c, TX_OP_SILU_GRAD);
+}
+
+static void grad_swiglu(const grad *c)
+{
+    grad_of_input(c, TX_OP_SWIGLU_GRAD);
+}
+
+static void grad_add(const grad *c)
+{
+    c->din[0] = c->din[1] = c->dout[0];
+}
+
+static void grad_mul(const grad *c)
+{
+    for (int i = 0; i < 2; i++)
+        if (c->need[i])
+            c->din[i] = tx_mul(c->dout[0], c->node->in[1 - i]);
+}
+
+/* Ops that are linear in x and their own transpose, with the same attributes. */
+static void grad_itself(const grad *c)
+{
+    c->din[0] = EMIT(c, .op = c->node->op, .attrs = c->node->attrs, .in = {c->dout[0]});
+}
+
+static void grad_scale(const grad *c)
+{
+    grad_itself(c);
+}
+
+static void grad_dropout(const grad *c)
+{
+    grad_itself(c);
+}
+
+static void grad_rotary(const grad *c)
+{
+    tx_attrs attrs = c->node->attrs;
+    attrs.inverse = !attrs.inverse;
+    c->din[0] = EMIT(c, .op = TX_OP_ROTARY, .attrs = attrs, .in = {c->dout[0]});
+}
+
+static void grad_embedding(const grad *c)
+{
+    tx_tensor *const *in = c->node->in;
+    if (c->node->attrs.at_position) {
+        tx_graph_fail(c->graph, tx_fail(TX_UNSUPPORTED, "embedding: no gradient with a running position"));
+        return;
+    }
+    if (c->need[1])
+        c->din[1] = tx_scatter_add(in[0], c->dout[0], in[1]->shape.dim[0]);
+    if (c->need[2]) {
+        tx_attrs attrs = plain;
+        attrs.rows = in[2]->shape.dim[0];
+        c->din[2] = EMIT(c, .op = TX_OP_POSITION_GRAD, .attrs = attrs, .in = {c->dout[0]});
+    }
+}
+
+static void grad_gather(const grad *c)
+{
+    tx_tensor *const *in = c->node->in;
+    c->din[0] = tx_scatter_add(in[1], c->dout[0], in[0]->shape.dim[0]);
+}
+
+static void grad_scatter_add(const grad *c)
+{
+    tx_tensor *const *in = c->node->in;
+    c->din[1] = as_shape(tx_gather(c->dout[0], in[0]), &in[1]->shape);
+}
+
+static void grad_cast(const grad *c)
+{
+    c->din[0] = tx_cast(c->dout[0], c->node->in[0]->dtype);
+}
+
+static void grad_copy(const grad *c)
+{
+    c->din[0] = c->dout[0];
+}
+
+static void grad_reshape(const grad *c)
+{
+    c->din[0] = tx_reshape(c->dout[0], c->node->in[0]->shape);
+}
+
+static void grad_none(const grad *c)
+{
+    tx_graph_fail(c->graph,
+                  tx_fail(TX_UNSUPPORTED, "%s has no gradient, but the loss depends on a parameter through it",
+                          tx_op_info_of(c->node->op)->name));
+}
+
+static void (*const rules[TX_OP_COUNT])(const grad *) = {
+#define TX_OP(NAME, name, CLASS, min, n_in, n_out, in_place, adds, infer, rule) [TX_OP_##NAME] = grad_##rule,
+#define TX_VIRTUAL TX_OP
+#include "ops.def"
+};
+
+tx_status tx_op_grad(tx_graph *graph, const tx_node *node, tx_tensor *const dout[TX_MAX_OUT],
+                     const bool need[TX_MAX_IN], tx_tensor *din[TX_MAX_IN])
+{
+    tx_node copy = *node;
+    rules[copy.op](&(grad){graph, &copy, dout, need, din});
+    return graph->status;
+}

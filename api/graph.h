@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The static graph: tensors and nodes, as the passes see them. */
+#ifndef TX_API_GRAPH_H
+#define TX_API_GRAPH_H
+
+#include "api/op.h"
+
+/* The values that an index tensor may hold; what is outside is refused when it is written. */
+typedef struct tx_index_range {
+    int64_t low, high; /* low <= index < high */
+    bool ignore;       /* or TX_IGNORE_LABEL */
+} tx_index_range;
+
+struct tx_tensor {
+    tx_graph *graph;
+    int32_t id; /* its index in the graph */
+    tx_dtype dtype;
+    tx_shape shape;
+    tx_arena_id arena;
+    int64_t offset;   /* arena address; set at once for fixed storage, by the planner for arena PLANNED */
+    tx_tensor *base;  /* whose storage this is, when not its own (reshape, in place) */
+    int32_t producer; /* index of the node; -1: none */
+    bool requires_grad, is_output, is_input;
+    bool is_param;
+    tx_index_range range;
+    char *name;          /* of inputs, parameters and states; else NULL */
+    int32_t first, last; /* lifetime in nodes, of storage in arena PLANNED */
+};
+
+typedef struct tx_node {
+    tx_op op;
+    tx_direction direction;
+    tx_attrs attrs;
+    tx_tensor *in[TX_MAX_IN];
+    tx_tensor *out[TX_MAX_OUT];
+} tx_node;
+
+struct tx_graph {
+    tx_model *model;
+    tx_tensor **tensor;
+    int32_t tensors, tensor_room;
+    tx_node *node;
+    int32_t nodes, node_room;
+    tx_direction direction; /* of the nodes being added */
+    tx_status status;       /* of the first failure; its message is kept below */
+    char message[512];
+};
+
+static inline tx_tensor *tx_tensor_root(tx_tensor *t)
+{
+    while (t->base)
+        t = t->base;
+    return t;
+}
+
+static inline int64_t tx_tensor_bytes(const tx_tensor *t)
+{
+    return tx_shape_count(&t->shape) * (int64_t)tx_dtype_size(t->dtype);
+}
+
+/* Keeps the graph's first failure (with this thread's message) and returns `status`. */
+tx_status tx_graph_fail(tx_graph *graph, tx_status status);
+/* TX_OK, or the first failure with its message put back. */
+tx_status tx_graph_check(const tx_graph *graph);
+
+/* What a node is asked to be; all but op and in may be left out. */
+typedef struct tx_emit_args {
+    tx_op op;
+    tx_attrs attrs;
+    tx_tensor *in[TX_MAX_IN];
+    const tx_dtype *dtype;      /* of output 0, where the op has a choice */
+    const tx_shape *shape;      /* of output 0, where the op does not know it */
+    tx_tensor *out[TX_MAX_OUT]; /* given tensors to write to (fixed storage); NULL: made here */
+} tx_emit_args;
+
+/* Validates and appends a node; the node's outputs go to `args->out`. Returns output 0 (NULL on failure, which the
+ * graph keeps). */
+tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args);
+
+/* A tensor on fixed storage (arena address `offset`), not made by a node. */
+tx_tensor *tx_tensor_fixed(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena, int64_t offset);
+/* The scalar `result` of the model as a tensor [1]. */
+tx_tensor *tx_tensor_result(tx_graph *graph, tx_result result);
+
+/* Appends the gradient of node `n`: from the gradients `dout` of its outputs (NULL: zero) those of its inputs,
+ * for which `need` is set, into `din`. */
+tx_status tx_op_grad(tx_graph *graph, const tx_node *node, tx_tensor *const dout[TX_MAX_OUT],
+                     const bool need[TX_MAX_IN], tx_tensor *din[TX_MAX_IN]);
+
+#endif

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Taking memory for a model, and the small copies of every step: inputs, controls, results. */
+#include "api/plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Runs whose inputs and controls fit the staging ring before one has to be waited for. */
+#define STAGED_RUNS 16
+#define RESULT_BYTES ((int64_t)(TX_RESULT_COUNT * sizeof(float)))
+#define CONTROL_BYTES ((int64_t)sizeof(tx_controls))
+
+static int64_t align_up(int64_t bytes)
+{
+    return (bytes + TX_ALIGNMENT - 1) / TX_ALIGNMENT * TX_ALIGNMENT;
+}
+
+/* ---- sizes ---------------------------------------------------------------------------------- */
+
+/* Sizes the arenas that follow from others. */
+static tx_status size_arenas(tx_model *model)
+{
+    tx_arena *arena = model->arena;
+    const tx_arena *weights = &arena[TX_ARENA_WEIGHTS];
+    if (model->has_gradients)
+        tx_arena_cover(&arena[TX_ARENA_GRADIENTS], weights);
+    tx_status status = TX_OK;
+    for (int32_t k = 0; k < model->moments; k++)
+        for (int32_t c = 0; c < weights->chunks && status == TX_OK; c++)
+            status = tx_arena_use(&arena[TX_ARENA_OPTIMIZER], (k * weights->chunks + c) * weights->chunk_bytes,
+                                  weights->used[c]);
+    if (status == TX_OK)
+        status = tx_arena_use(&arena[TX_ARENA_CONTROL], 0, align_up(CONTROL_BYTES));
+    if (status == TX_OK)
+        status = tx_arena_use(&arena[TX_ARENA_RESULT], 0, align_up(RESULT_BYTES));
+    return status;
+}
+
+static int64_t staging_bytes(const tx_model *model)
+{
+    if (model->engine->backend->host_memory)
+        return 0;
+    return STAGED_RUNS * (model->input_bytes + align_up(CONTROL_BYTES));
+}
+
+static int64_t results_bytes(void)
+{
+    return TX_RESULTS_PENDING * align_up(RESULT_BYTES);
+}
+
+tx_status tx_model_memory(const tx_model *model, tx_memory *planned)
+{
+    tx_model sized = *model; /* the arenas' sizes only: nothing is allocated */
+    tx_status status = size_arenas(&sized);
+    if (status != TX_OK)
+        return status;
+    tx_memory m = {0};
+#define X(name, kind) m.bytes[TX_MEMORY_##kind] += tx_arena_bytes(&sized.arena[TX_ARENA_##name]);
+    TX_ARENA_MAP(X)
+#undef X
+    m.bytes[TX_MEMORY_TEMPORARY] = m.bytes[TX_MEMORY_ACTIVATIONS] - model->saved;
+    m.bytes[TX_MEMORY_ACTIVATIONS] = model->saved;
+    m.bytes[TX_MEMORY_FUNCTIONALITY] += staging_bytes(model) + results_bytes();
+    *planned = m;
+    return TX_OK;
+}
+
+/* ---- allocation ----------------------------------------------------------------------------- */
+
+static tx_memory_kind kind_of(tx_arena_id arena)
+{
+    static const tx_memory_kind kind[] = {
+#define X(name, kind) TX_MEMORY_##kind,
+        TX_ARENA_MAP(X)
+#undef X
+    };
+    return kind[arena];
+}
+
+/* Replaces a chunk by a larger one. What a plan may not rely on (arenas PLANNED and SCRATCH) is not kept. */
+static tx_status grow_chunk(tx_model *model, tx_arena_id id, int32_t c)
+{
+    const tx_engine *e = model->engine;
+    tx_arena *arena = &model->arena[id];
+    bool keep = id != TX_ARENA_PLANNED && id != TX_ARENA_SCRATCH;
+    int64_t old = arena->held[c];
+    void *contents = keep && old ? malloc((size_t)old) : NULL;
+    if (keep && old && !contents)
+        return tx_fail(TX_MEMORY, "no memory to move a state");
+    tx_status status = contents ? e->backend->read(e->context, arena->buffer[c], 0, contents, old) : TX_OK;
+    if (status == TX_OK && arena->buffer[c]) {
+        status = e->backend->finish(e->context);
+        e->backend->release(e->context, arena->buffer[c]);
+        arena->buffer[c] = NULL;
+        arena->held[c] = 0;
+    }
+    if (status == TX_OK)
+        status = e->backend->allocate(e->context, kind_of(id), arena->used[c], false, &arena->buffer[c]);
+    if (status == TX_OK) {
+        arena->held[c] = arena->used[c];
+        if (keep)
+            status = e->backend->fill(e->context, arena->buffer[c], 0, 0, arena->used[c]);
+    }
+    if (status == TX_OK && contents)
+        status = e->backend->write(e->context, arena->buffer[c], 0, contents, old);
+    if (status == TX_OK && contents)
+        status = e->backend->finish(e->context);
+    free(contents);
+    return status;
+}
+
+static tx_status grow_host(tx_model *model, tx_buffer **buffer, int64_t bytes)
+{
+    const tx_engine *e = model->engine;
+    if (*buffer) {
+        tx_status status = e->backend->finish(e->context);
+        if (status != TX_OK)
+            return status;
+        e->backend->release(e->context, *buffer);
+        *buffer = NULL;
+    }
+    return e->backend->allocate(e->context, TX_MEMORY_FUNCTIONALITY, bytes, true, buffer);
+}
+
+static tx_status write_groups(tx_model *model)
+{
+    const tx_engine *e = model->engine;
+    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS], *states = &model->arena[TX_ARENA_STATE];
+    const int64_t block = TX_PARAM_BLOCK * (int64_t)sizeof(float);
+    int32_t chunk = 0;
+    for (int32_t i = 0; i < model->states; i++) {
+        const tx_state_record *s = &model->state[i];
+        if (s->name)
+            continue;
+        int64_t blocks = tx_shape_count(&s->shape);
+        uint8_t *bytes = calloc((size_t)blocks, 1);
+        if (!bytes)
+            return tx_fail(TX_MEMORY, "no memory for optimizer groups");
+        for (int32_t p = 0; p < model->params; p++) {
+            const tx_param_record *r = &model->param[p];
+            int64_t first = r->offset % weights->chunk_bytes / block;
+            int64_t count = (tx_shape_count(&r->spec.shape) + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
+            if (r->spec.decay && tx_arena_chunk(weights, r->offset) == chunk)
+                memset(bytes + first, 1, (size_t)count);
+        }
+        tx_status status = e->backend->write(e->context, states->buffer[tx_arena_chunk(states, s->offset)],
+                                             s->offset % states->chunk_bytes, bytes, blocks);
+        if (status == TX_OK)
+            status = e->backend->finish(e->context);
+        free(bytes);
+        if (status != TX_OK)
+            return status;
+        chunk++;
+        model->groups_written = true;
+    }
+    return TX_OK;
+}
+
+static tx_status allocate_arenas(tx_model *model, bool *moved)
+{
+    for (int i = 0; i < TX_ARENA_COUNT; i++) {
+        for (int32_t c = 0; c < model->arena[i].chunks; c++) {
+            if (model->arena[i].used[c] <= model->arena[i].held[c])
+                continue;
+            *moved = true;
+            tx_status status = grow_chunk(model, (tx_arena_id)i, c);
+            if (status != TX_OK)
+                return tx_fail_in(status, "%s", tx_memory_name(kind_of((tx_arena_id)i)));
+        }
+    }
+    return TX_OK;
+}
+
+tx_status tx_model_ready(tx_model *model)
+{
+    bool moved = false;
+    tx_status status = size_arenas(model);
+    if (status == TX_OK)
+        status = allocate_arenas(model, &moved);
+    if (status == TX_OK && staging_bytes(model) > model->staging.bytes) {
+        status = grow_host(model, &model->staging.buffer, staging_bytes(model));
+        if (status == TX_OK)
+            model->staging = (tx_staging){.buffer = model->staging.buffer, .bytes = staging_bytes(model)};
+    }
+    if (status == TX_OK && !model->results)
+        status = grow_host(model, &model->results, results_bytes());
+    if (status == TX_OK && !model->groups_written)
+        status = write_groups(model);
+    for (tx_plan *p = model->plans; p && status == TX_OK; p = p->next) {
+        if (moved || !p->bound)
+            status = tx_plan_bind(p);
+        p->bound = status == TX_OK;
+    }
+    if (moved)
+        model->controls_changed = true;
+    return status;
+}
+
+tx_status tx_model_allocate(tx_model *model)
+{
+    model->sealed = true;
+    return tx_model_ready(model);
+}
+
+/* ---- staging -------------------------------------------------------------------------------- */
+
+/* A piece of the ring; waits for the device when the ring is full. */
+static tx_status take_piece(tx_model *model, int64_t bytes, void **piece)
+{
+    const tx_engine *e = model->engine;
+    tx_staging *s = &model->staging;
+    int64_t wanted = align_up(bytes), at = s->taken % s->bytes;
+    if (at + wanted > s->bytes)
+        s->taken += s->bytes - at;
+    if (s->taken + wanted - s->freed > s->bytes) {
+        tx_status status = e->backend->finish(e->context);
+        if (status != TX_OK)
+            return status;
+        s->freed = s->taken;
+    }
+    *piece = (char *)e->backend->map(s->buffer) + s->taken % s->bytes;
+    s->taken += wanted;
+    return TX_OK;
+}
+
+tx_status tx_model_stage(tx_model *model, tx_arena_id id, int64_t address, const void *data, int64_t bytes)
+{
+    const tx_engine *e = model->engine;
+    const tx_arena *arena = &model->arena[id];
+    if (!e->backend->host_memory) {
+        void *piece = NULL;
+        tx_status status = take_piece(model, bytes, &piece);
+        if (status != TX_OK)
+            return status;
+        memcpy(piece, data, (size_t)bytes);
+        data = piece;
+    }
+    return e->backend->write(e->context, arena->buffer[tx_arena_chunk(arena, address)], address % arena->chunk_bytes,
+                             data, bytes);
+}
+
+/* ---- controls and results -------------------------------------------------------------------- */
+
+tx_status tx_model_set(tx_model *model, tx_control control, double value)
+{
+    static const bool whole[] = {
+#define f32 false
+#define u32 true
+#define X(name, type) type,
+        TX_CONTROL_MAP(X)
+#undef X
+#undef f32
+#undef u32
+    };
+    if ((unsigned)control >= TX_CONTROL_COUNT)
+        return tx_fail(TX_INVALID, "no control number %d", (int)control);
+    if (whole[control] && !(value >= 0 && value <= UINT32_MAX && value == floor(value)))
+        return tx_fail(TX_INVALID, "control %d takes whole numbers from 0 to 2^32 - 1, not %g", (int)control, value);
+    tx_word word = {.f32 = (float)value};
+    if (whole[control])
+        word.u32 = (uint32_t)value;
+    if (word.u32 != model->controls.word[control].u32) {
+        model->controls.word[control] = word;
+        model->controls_changed = true;
+    }
+    return TX_OK;
+}
+
+tx_status tx_model_set_seed(tx_model *model, uint64_t seed)
+{
+    tx_status status = tx_model_set(model, TX_CONTROL_SEED_LO, (double)(seed & UINT32_MAX));
+    return status == TX_OK ? tx_model_set(model, TX_CONTROL_SEED_HI, (double)(seed >> 32)) : status;
+}
+
+tx_status tx_model_send_controls(tx_model *model)
+{
+    if (!model->controls_changed)
+        return TX_OK;
+    tx_status status = tx_model_stage(model, TX_ARENA_CONTROL, 0, &model->controls, CONTROL_BYTES);
+    model->controls_changed = status != TX_OK;
+    return status;
+}
+
+tx_status tx_model_fetch(tx_model *model)
+{
+    const tx_engine *e = model->engine;
+    tx_status status = tx_model_ready(model);
+    if (status != TX_OK)
+        return status;
+    if (model->results_pending == TX_RESULTS_PENDING)
+        return tx_fail(TX_INVALID, "%d copies of the results are outstanding: take one first", TX_RESULTS_PENDING);
+    int32_t slot = (model->results_first + model->results_pending) % TX_RESULTS_PENDING;
+    void *to = (char *)e->backend->map(model->results) + slot * align_up(RESULT_BYTES);
+    status = e->backend->read_begin(e->context, slot, model->arena[TX_ARENA_RESULT].buffer[0], 0, to, RESULT_BYTES);
+    if (status == TX_OK) {
+        model->staging.mark[slot] = model->staging.taken;
+        model->results_pending++;
+    }
+    return status;
+}
+
+tx_status tx_model_results(tx_model *model, tx_results *results)
+{
+    const tx_engine *e = model->engine;
+    if (model->results_pending == 0)
+        return tx_fail(TX_INVALID, "no copy of the results was asked for");
+    int32_t slot = model->results_first;
+    tx_status status = e->backend->read_wait(e->context, slot);
+    if (status != TX_OK)
+        return status;
+    memcpy(results, (char *)e->backend->map(model->results) + slot * align_up(RESULT_BYTES), sizeof *results);
+    if (model->staging.mark[slot] > model->staging.freed)
+        model->staging.freed = model->staging.mark[slot];
+    model->results_first = (slot + 1) % TX_RESULTS_PENDING;
+    model->results_pending--;
+    return TX_OK;
+}

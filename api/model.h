@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A model: its parameters in arena order, the arenas that all its plans share, the run-time scalars and the
+ * staging memory through which they and the inputs reach the device. */
+#ifndef TX_API_MODEL_H
+#define TX_API_MODEL_H
+
+#include "api/arena.h"
+#include "api/engine.h"
+
+typedef struct tx_param_record {
+    char *name;
+    tx_param_spec spec;
+    int64_t offset; /* address in arenas WEIGHTS and GRADIENTS, and of the first moment in OPTIMIZER */
+} tx_param_record;
+
+typedef struct tx_state_record {
+    char *name; /* NULL: group bytes of a chunk of the parameters */
+    tx_dtype dtype;
+    tx_shape shape;
+    int64_t offset;
+} tx_state_record;
+
+/* Host memory that a device copies from, as a ring. Positions count bytes taken since the start; what lies before
+ * `freed` is known to have been copied, because results asked for later have arrived. */
+typedef struct tx_staging {
+    tx_buffer *buffer;
+    int64_t bytes, taken, freed;
+    int64_t mark[TX_RESULTS_PENDING]; /* `taken` when each outstanding copy of the results was asked for */
+} tx_staging;
+
+struct tx_model {
+    tx_engine *engine;
+    tx_param_record *param;
+    int32_t params, param_room;
+    tx_state_record *state;
+    int32_t states, state_room;
+    bool has_gradients, sealed, groups_written;
+    int32_t moments; /* optimizer states: 0, 1 or 2 copies of the parameters */
+    tx_arena arena[TX_ARENA_COUNT];
+    int64_t saved;  /* bytes of arena PLANNED that forward keeps for backward, in the plan that keeps most */
+    tx_plan *plans; /* linked list */
+    tx_controls controls;
+    bool controls_changed;
+    tx_staging staging;
+    int64_t input_bytes; /* of the plan with the most */
+    tx_buffer *results;  /* TX_RESULTS_PENDING copies of arena RESULT */
+    int32_t results_first, results_pending;
+};
+
+/* Finds or declares a parameter (spec NULL: only finds). */
+tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spec *spec, int32_t *index);
+tx_status tx_model_declare_state(tx_model *model, const char *name, tx_dtype dtype, const tx_shape *shape,
+                                 int64_t *offset);
+/* Declares the optimizer's group bytes; `offset[c]` is the address of those of chunk c of the parameters. From now on
+ * no parameter can be declared. */
+tx_status tx_model_declare_groups(tx_model *model, int64_t offset[TX_MAX_CHUNKS]);
+
+/* Copies `bytes` from the host to a place in an arena, in the order of runs; `data` may be reused at once. */
+tx_status tx_model_stage(tx_model *model, tx_arena_id arena, int64_t address, const void *data, int64_t bytes);
+/* Brings changed controls to the device. */
+tx_status tx_model_send_controls(tx_model *model);
+/* Allocates what is missing and binds all plans again where something moved. */
+tx_status tx_model_ready(tx_model *model);
+
+#endif

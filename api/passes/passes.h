@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The passes over a graph. */
+#ifndef TX_API_PASSES_H
+#define TX_API_PASSES_H
+
+#include "api/arena.h"
+#include "api/graph.h"
+
+/* Where arena PLANNED's tensors lie, and what that takes. */
+typedef struct tx_layout {
+    tx_arena arena; /* sizes of the chunks; no buffers */
+    int64_t saved;  /* bytes kept by the forward pass for the backward pass */
+} tx_layout;
+
+/* Gives every tensor of arena PLANNED its address: lifetimes first, in place where ops.def allows it, then
+ * the largest tensors at the lowest free address (greedy by size: Pisarchyk and Lee, Efficient memory management
+ * for deep neural net inference, 2020). No tensor straddles a chunk of `chunk_bytes`. */
+tx_status tx_plan_layout(tx_graph *graph, int64_t chunk_bytes, tx_layout *layout);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A compiled graph. */
+#ifndef TX_API_PLAN_H
+#define TX_API_PLAN_H
+
+#include "api/graph.h"
+#include "api/model.h"
+
+struct tx_plan {
+    tx_model *model;
+    tx_graph *graph;
+    bool owns_graph;
+    char *name;
+    tx_command *commands;
+    tx_program program;
+    tx_executable *executable;
+    double *seconds; /* one a command, while profiling */
+    bool profiling;
+    bool bound;
+    tx_plan *next;
+};
+
+/* Like tx_plan_create; the plan frees the graph, also when it cannot be made. */
+tx_status tx_plan_create_owned(tx_graph *graph, const char *name, tx_plan **plan);
+/* Tells the backend where the model's arenas lie. */
+tx_status tx_plan_bind(tx_plan *plan);
+
+#endif
