@@ -27,7 +27,7 @@ typedef struct tx_file tx_file;
 tx_status tx_file_create(const char *path, tx_file **file);
 tx_status tx_file_append(tx_file *file, const void *data, size_t size);
 /* Flushes the file to disk, renames it and flushes the folder. Frees `file` whatever the outcome; after a
- * failure nothing is left behind. NULL is refused with the message kept. */
+ * failure nothing temporary is left behind. */
 tx_status tx_file_commit(tx_file *file);
 /* Removes the temporary file and frees `file` (NULL is fine). Keeps the thread's error message. */
 void tx_file_discard(tx_file *file);

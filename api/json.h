@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * JSON, the strict kind: UTF-8, no duplicate keys, nothing after the value, nesting limited, integers within
- * int64. The only user of jansson. Messages name the file, the key, the type expected and the value found. */
+ * int64. The only user of jansson. Messages name the key, the type expected and the value found; whoever knows the
+ * file puts its name before them (tx_fail_in). */
 #ifndef TX_API_JSON_H
 #define TX_API_JSON_H
 
