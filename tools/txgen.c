@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txgen: continues a text with a model folder, or writes the logits of a sequence of ids. */
-#include "api/file.h"
 #include "models/bytes.h"
 #include "models/generate.h"
 #include "models/safetensors.h"
+#include "tools/config.h"
 #include "tools/options.h"
 
 #include <errno.h>
@@ -203,9 +203,7 @@ static tx_status generate(job *j)
 
 static tx_status open_model(job *j)
 {
-    char *path = tx_path_join(j->set->model, "config.json");
-    tx_status status = path ? tx_gpt2_config_read(path, &j->config) : TX_MEMORY;
-    free(path);
+    tx_status status = tx_config_of_folder(j->set->model, &j->config);
     if (!status)
         status = j->set->ids ? parse_ids(j) : read_prompt(j);
     tx_engine_options engine = {sizeof engine, j->set->device, (int32_t)j->set->threads, false};

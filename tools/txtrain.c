@@ -5,6 +5,7 @@
 #include "models/bytes.h"
 #include "models/gpt2.h"
 #include "models/trainer_run.h"
+#include "tools/config.h"
 #include "tools/options.h"
 #include "tools/output.h"
 #include "tools/profile.h"
@@ -14,7 +15,6 @@
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 typedef struct settings {
@@ -153,30 +153,6 @@ static void on_warning(void *context, const char *message)
 
 /* ---- preparation ------------------------------------------------------------------------------- */
 
-/* GPT-2 in small over the byte vocabulary: 0.86 million parameters, trained in minutes on a CPU. */
-static tx_status default_config(tx_gpt2_config *config)
-{
-    tx_status status = tx_gpt2_config_preset("gpt2", config);
-    if (status)
-        return status;
-    config->vocab_size = TX_BYTES_VOCAB;
-    config->bos_token_id = config->eos_token_id = TX_BYTES_END;
-    config->n_positions = 256;
-    config->n_embd = 128;
-    config->n_layer = 4;
-    config->n_head = 4;
-    config->resid_pdrop = config->embd_pdrop = config->attn_pdrop = 0.0;
-    return TX_OK;
-}
-
-static tx_status read_folder_config(const char *folder, tx_gpt2_config *config)
-{
-    char *path = tx_path_join(folder, "config.json");
-    tx_status status = path ? tx_gpt2_config_read(path, config) : TX_MEMORY;
-    free(path);
-    return status;
-}
-
 /* The vocabulary must be the bytes: the tokens of this version are nothing else. */
 static tx_status check_vocabulary(const settings *set, const tx_gpt2_config *config)
 {
@@ -196,16 +172,9 @@ static tx_status check_vocabulary(const settings *set, const tx_gpt2_config *con
 
 static tx_status choose_model(const settings *set, tx_gpt2_config *config)
 {
-    tx_status status;
-    if (set->model)
-        status = read_folder_config(set->model, config);
-    else if (!set->config)
-        status = default_config(config);
-    else if (!tx_file_exists(set->config))
-        status = tx_gpt2_config_preset(set->config, config);
-    else
-        status = tx_is_folder(set->config) ? read_folder_config(set->config, config)
-                                           : tx_gpt2_config_read(set->config, config);
+    tx_status status = set->model    ? tx_config_of_folder(set->model, config)
+                       : set->config ? tx_config_find(set->config, config)
+                                     : tx_config_small(config);
     if (!status)
         status = check_vocabulary(set, config);
     if (status)
