@@ -42,7 +42,8 @@ tx_status tx_fail_in(tx_status status, const char *format, ...)
     va_start(args, format);
     int used = vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    if (used >= 0 && (size_t)used < sizeof message)
-        snprintf(message + used, sizeof message - (size_t)used, ": %s", old);
+    int room = (int)sizeof message - used;
+    if (used >= 0 && room > 3)
+        snprintf(message + used, (size_t)room, ": %.*s", room - 3, old);
     return status;
 }

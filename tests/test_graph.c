@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The graph without a device: validation, differentiation, and the memory plan. */
+#include "api/model.h"
+#include "api/passes/passes.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static tx_status finish(tx_context *context)
+{
+    (void)context;
+    return TX_OK;
+}
+
+static const tx_backend no_backend = {.version = TX_BACKEND_VERSION, .name = "none", .finish = finish};
+
+typedef struct fixture {
+    tx_engine engine;
+    tx_model *model;
+    tx_graph *graph;
+} fixture;
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    f->engine.backend = &no_backend;
+    f->engine.device.max_allocation = 1 << 20;
+    assert_int_equal(tx_model_create(&f->engine, &f->model), TX_OK);
+    assert_int_equal(tx_graph_create(f->model, &f->graph), TX_OK);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    tx_graph_free(f->graph);
+    tx_model_free(f->model);
+    free(f);
+    return 0;
+}
+
+static tx_tensor *param(tx_graph *g, const char *name, tx_shape shape)
+{
+    return tx_param(g, name, &(tx_param_spec){.shape = shape, .init = TX_INIT_NORMAL, .scale = 1, .decay = true});
+}
+
+/* ---- validation ----------------------------------------------------------------------------- */
+
+static void assert_fails_with(const tx_graph *graph, const char *part)
+{
+    assert_int_equal(tx_graph_check(graph), TX_INVALID);
+    if (!strstr(tx_error(), part))
+        fail_msg("\"%s\" does not name \"%s\"", tx_error(), part);
+}
+
+static void names_op_and_shapes(void **state)
+{
+    fixture *f = *state;
+    tx_tensor *x = tx_input(f->graph, "x", TX_F32, TX_SHAPE(4, 5));
+    assert_null(tx_linear(x, param(f->graph, "w", TX_SHAPE(6, 7)), NULL, false));
+    assert_fails_with(f->graph, "matmul");
+    assert_fails_with(f->graph, "[4, 5]");
+    assert_fails_with(f->graph, "[6, 7]");
+}
+
+static void keeps_first_failure_and_passes_null_on(void **state)
+{
+    fixture *f = *state;
+    tx_tensor *x = tx_input(f->graph, "x", TX_F32, TX_SHAPE(4, 5)), *i = tx_input(f->graph, "i", TX_I32, TX_SHAPE(4));
+    tx_tensor *bad = tx_add(x, tx_input(f->graph, "y", TX_F32, TX_SHAPE(4, 6)));
+    assert_null(bad);
+    assert_null(tx_gelu(bad, false));
+    assert_null(tx_softmax(i));
+    assert_fails_with(f->graph, "add: shapes [4, 5] and [4, 6] differ");
+    assert_int_equal(tx_backward(f->graph, tx_mean_loss(bad)), TX_INVALID);
+}
+
+static void refuses_impossible_shapes(void **state)
+{
+    fixture *f = *state;
+    assert_null(tx_input(f->graph, "x", TX_F32, TX_SHAPE(INT64_MAX / 2, 8)));
+    assert_fails_with(f->graph, "impossible shape");
+}
+
+static void parameters_agree_among_graphs(void **state)
+{
+    fixture *f = *state;
+    tx_tensor *w = param(f->graph, "w", TX_SHAPE(3, 4));
+    assert_ptr_equal(param(f->graph, "w", TX_SHAPE(3, 4)), w);
+    assert_ptr_equal(tx_param(f->graph, "w", NULL), w);
+    assert_null(param(f->graph, "w", TX_SHAPE(4, 3)));
+    assert_fails_with(f->graph, "w was declared otherwise");
+}
+
+/* ---- differentiation ------------------------------------------------------------------------ */
+
+static int count_writes(const tx_graph *g, int64_t address, tx_accumulate mode)
+{
+    int found = 0;
+    for (int32_t i = 0; i < g->nodes; i++)
+        for (int k = 0; k < TX_MAX_OUT; k++) {
+            const tx_tensor *t = g->node[i].out[k];
+            found += t && t->arena == TX_ARENA_GRADIENTS && t->offset == address && g->node[i].attrs.accumulate == mode;
+        }
+    return found;
+}
+
+/* A tied parameter is written once by the first contribution of a micro-batch, and added to by the second. */
+static void tied_parameter_adds_in_node_order(void **state)
+{
+    fixture *f = *state;
+    tx_graph *g = f->graph;
+    tx_tensor *tokens = tx_input(g, "tokens", TX_I32, TX_SHAPE(2, 3)),
+              *labels = tx_input(g, "labels", TX_I32, TX_SHAPE(2, 3));
+    tx_tensor *first = param(g, "first", TX_SHAPE(7)), *w = param(g, "w", TX_SHAPE(11, 7));
+    tx_tensor *x = tx_embedding(tokens, w, NULL, false);
+    x = tx_layer_norm(x, first, param(g, "beta", TX_SHAPE(7)), 1e-5f);
+    tx_tensor *loss = tx_mean_loss(tx_cross_entropy(tx_linear(x, w, NULL, true), labels, 11));
+    assert_int_equal(tx_backward(g, loss), TX_OK);
+    assert_int_equal(count_writes(g, w->offset, TX_ADD_CONTROL), 1);
+    assert_int_equal(count_writes(g, w->offset, TX_ADD), 1);
+    assert_int_equal(count_writes(g, first->offset, TX_ADD_CONTROL), 1);
+    assert_int_equal(tokens->range.high, 11);
+    assert_false(tokens->range.ignore);
+    assert_true(labels->range.ignore);
+}
+
+static void loss_without_parameters_is_refused(void **state)
+{
+    fixture *f = *state;
+    tx_tensor *x = tx_input(f->graph, "x", TX_F32, TX_SHAPE(4));
+    assert_int_equal(tx_backward(f->graph, tx_mean_loss(x)), TX_INVALID);
+}
+
+static void missing_gradient_is_named(void **state)
+{
+    fixture *f = *state;
+    tx_tensor *m = tx_reduce(param(f->graph, "w", TX_SHAPE(4, 4)), TX_REDUCE_MAX, TX_AXIS_ALL);
+    assert_int_equal(tx_backward(f->graph, m), TX_UNSUPPORTED);
+    assert_non_null(strstr(tx_error(), "reduce"));
+}
+
+/* ---- memory plan ---------------------------------------------------------------------------- */
+
+static int64_t rounded(const tx_tensor *t)
+{
+    return (tx_tensor_bytes(t) + TX_ALIGNMENT - 1) / TX_ALIGNMENT * TX_ALIGNMENT;
+}
+
+static tx_tensor *small_network(tx_graph *g)
+{
+    tx_tensor *x = tx_input(g, "x", TX_F32, TX_SHAPE(64, 100));
+    for (int i = 0; i < 4; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "w%d", i);
+        tx_tensor *h = tx_gelu(tx_linear(x, param(g, name, TX_SHAPE(100, 100)), NULL, false), false);
+        x = tx_add(x, h);
+    }
+    return tx_reduce(x, TX_REDUCE_SUMSQ, TX_AXIS_ALL);
+}
+
+static void check_layout(tx_graph *g, int64_t chunk_bytes)
+{
+    tx_layout layout;
+    assert_int_equal(tx_plan_layout(g, chunk_bytes, &layout), TX_OK);
+    for (int32_t i = 0; i < g->tensors; i++) {
+        const tx_tensor *a = g->tensor[i];
+        if (a->base || a->arena != TX_ARENA_PLANNED || a->first < 0)
+            continue;
+        assert_int_equal(a->offset % TX_ALIGNMENT, 0);
+        assert_true(a->offset % chunk_bytes + tx_tensor_bytes(a) <= chunk_bytes);
+        for (int32_t k = 0; k < i; k++) {
+            const tx_tensor *b = g->tensor[k];
+            bool planned = !b->base && b->arena == TX_ARENA_PLANNED && b->first >= 0;
+            bool alive = planned && a->first <= b->last && b->first <= a->last;
+            bool apart = a->offset + rounded(a) <= b->offset || b->offset + rounded(b) <= a->offset;
+            if (alive && !apart)
+                fail_msg("tensors %d and %d overlap", i, k);
+        }
+    }
+    assert_true(layout.saved > 0 && layout.saved <= tx_arena_bytes(&layout.arena));
+}
+
+static void live_tensors_do_not_overlap(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(tx_backward(f->graph, small_network(f->graph)), TX_OK);
+    check_layout(f->graph, INT64_C(1) << 40);
+}
+
+static void no_tensor_straddles_a_chunk(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(tx_backward(f->graph, small_network(f->graph)), TX_OK);
+    check_layout(f->graph, 70 * TX_ALIGNMENT);
+}
+
+static void too_large_for_one_allocation_is_told(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(tx_backward(f->graph, small_network(f->graph)), TX_OK);
+    tx_layout layout;
+    assert_int_equal(tx_plan_layout(f->graph, 20 * TX_ALIGNMENT, &layout), TX_UNSUPPORTED);
+    assert_non_null(strstr(tx_error(), "smaller batch"));
+}
+
+/* In a chain of element-wise ops without gradient everything lies on one buffer. */
+static void reuses_in_place(void **state)
+{
+    fixture *f = *state;
+    tx_tensor *x = tx_linear(tx_input(f->graph, "x", TX_F32, TX_SHAPE(8, 128)),
+                             param(f->graph, "w", TX_SHAPE(128, 128)), NULL, false);
+    tx_tensor *y = tx_silu(tx_scale(tx_gelu(x, true), 2.0f));
+    tx_tensor *z = tx_output(tx_scale(y, 3.0f));
+    tx_layout layout;
+    assert_int_equal(tx_plan_layout(f->graph, INT64_C(1) << 40, &layout), TX_OK);
+    assert_ptr_equal(tx_tensor_root(y), x);
+    assert_null(z->base);
+}
+
+static void parameters_fill_chunks_without_straddling(void **state)
+{
+    fixture *f = *state;
+    for (int i = 0; i < 10; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "w%d", i);
+        tx_tensor *w = param(f->graph, name, TX_SHAPE(100, 1000));
+        assert_int_equal(w->offset % (TX_PARAM_BLOCK * 4), 0);
+        assert_true(w->offset % (1 << 20) + 400000 <= 1 << 20);
+    }
+    assert_int_equal(f->model->arena[TX_ARENA_WEIGHTS].chunks, 5);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(names_op_and_shapes),
+        TEST(keeps_first_failure_and_passes_null_on),
+        TEST(refuses_impossible_shapes),
+        TEST(parameters_agree_among_graphs),
+        TEST(tied_parameter_adds_in_node_order),
+        TEST(loss_without_parameters_is_refused),
+        TEST(missing_gradient_is_named),
+        TEST(live_tensors_do_not_overlap),
+        TEST(no_tensor_straddles_a_chunk),
+        TEST(too_large_for_one_allocation_is_told),
+        TEST(reuses_in_place),
+        TEST(parameters_fill_chunks_without_straddling),
+    };
+    return cmocka_run_group_tests_name("graph", tests, NULL, NULL);
+}
