@@ -14,7 +14,7 @@ tx_status tx_weights_open(const char *folder, tx_weights **weights);
 void tx_weights_close(tx_weights *weights);
 
 int32_t tx_weights_count(const tx_weights *weights);
-const tx_st_tensor *tx_weights_tensor(const tx_weights *weights, int32_t index);
+const tx_st_tensor *tx_weights_tensor_at(const tx_weights *weights, int32_t index);
 /* As tx_st_read_f32. */
 tx_status tx_weights_read_f32(const tx_weights *weights, int32_t index, int64_t first, int64_t count, float *data);
 const char *tx_weights_folder(const tx_weights *weights);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/schedule_golden.h: learning rates of transformers' get_scheduler (needs torch, transformers).
+"""Writes tests/train/schedule_golden.h: learning rates of transformers' get_scheduler (needs torch, transformers).
 
-    python3 tests/schedule_golden.py > tests/schedule_golden.h
+    python3 tests/train/schedule_golden.py > tests/train/schedule_golden.h
 """
 import torch
 import transformers
@@ -20,7 +20,7 @@ CASES = [  # (name here, name in transformers, peak, warm-up steps, total steps)
 
 def main():
     print("/* SPDX-License-Identifier: Apache-2.0")
-    print(f" * Rates of transformers {transformers.__version__}, written by tests/schedule_golden.py: kind, peak,")
+    print(f" * Rates of transformers {transformers.__version__}, written by tests/train/schedule_golden.py: kind, peak,")
     print(" * warm-up steps, total steps, step, rate. */")
     for kind, name, peak, warmup, total in CASES:
         optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=peak)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Learning rates against transformers' own (tests/schedule_golden.py). */
+ * Learning rates against transformers' own (tests/train/schedule_golden.py). */
 #include "models/schedule.h"
 
 #include <math.h>

@@ -7,7 +7,7 @@
 #include "models/generate.h"
 #include "models/safetensors.h"
 #include "models/trainer.h"
-#include "tests/data.h"
+#include "tests/train/data.h"
 
 #include <inttypes.h>
 #include <math.h>

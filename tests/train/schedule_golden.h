@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rates of transformers 5.23.0, written by tests/schedule_golden.py: kind, peak,
+ * Rates of transformers 5.23.0, written by tests/train/schedule_golden.py: kind, peak,
  * warm-up steps, total steps, step, rate. */
 X(LINEAR, 5e-05, 0, 7, 0, 5e-05)
 X(LINEAR, 5e-05, 0, 7, 1, 4.2857142857142856e-05)
