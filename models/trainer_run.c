@@ -77,7 +77,7 @@ static tx_status judge(run *r, const tx_run_step *s, bool finite)
     return tx_fail(TX_INVALID,
                    "stopped after step %" PRId64
                    ": the loss or its gradient was not finite %d times in a row; lower the "
-                   "learning rate or max_grad_norm, warm up longer, or look into the data",
+                   "learning rate or max_grad_norm, warm up longer, or look into the data; no model was written",
                    s->step, TX_RUN_SKIPS);
 }
 

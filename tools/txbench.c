@@ -7,6 +7,7 @@
 #include "tools/peer.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,6 +274,7 @@ int main(int argc, char **argv)
         .usage = "txbench train [options]",
         .about = "Measures speed; txbench train --help lists the options.",
     };
+    signal(SIGPIPE, SIG_IGN); /* a peer that ended is an error message, not the end of this program */
     if (argc > 1 && strcmp(argv[1], "train") == 0)
         return train(argc - 1, argv + 1);
     int result = tx_options_parse(&program, argc, argv, NULL);

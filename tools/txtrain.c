@@ -318,8 +318,7 @@ static int train_and_save(job *j)
     tx_run_summary summary;
     int result = train(j, log_path, &summary) ? fail() : 0;
     free(log_path);
-    /* Whatever ended the run: the weights of the last good update are worth keeping. */
-    if (summary.steps > summary.skipped && save(j))
+    if (!result && save(j))
         return fail();
     if (!result && set->profile && !summary.stopped && print_account(j, &summary))
         return fail();
