@@ -328,7 +328,7 @@ tx_status tx_json_set_int(tx_json *object, const char *key, int64_t value)
 
 tx_status tx_json_set_number(tx_json *object, const char *key, double value)
 {
-    tx_json *made;
+    tx_json *made = NULL;
     if (make_number(value, &made))
         return tx_fail_in(TX_INVALID, "%s", key);
     return tx_json_set(object, key, made);
@@ -336,7 +336,7 @@ tx_status tx_json_set_number(tx_json *object, const char *key, double value)
 
 tx_status tx_json_set_string(tx_json *object, const char *key, const char *value)
 {
-    tx_json *made;
+    tx_json *made = NULL;
     if (make_string(value, &made))
         return tx_fail_in(TX_INVALID, "%s", key);
     return tx_json_set(object, key, made);
@@ -349,14 +349,14 @@ tx_status tx_json_append_int(tx_json *array, int64_t value)
 
 tx_status tx_json_append_number(tx_json *array, double value)
 {
-    tx_json *made;
+    tx_json *made = NULL;
     tx_status status = make_number(value, &made);
     return status ? status : tx_json_append(array, made);
 }
 
 tx_status tx_json_append_string(tx_json *array, const char *value)
 {
-    tx_json *made;
+    tx_json *made = NULL;
     tx_status status = make_string(value, &made);
     return status ? status : tx_json_append(array, made);
 }

@@ -23,9 +23,9 @@ typedef struct tx_config_key {
     {                                                               \
 #name, KEY_INT, offsetof(tx_gpt2_config, name), min, max, 0 \
     }
-#define NULLABLE(name, max, null)                                            \
-    {                                                                        \
-#name, KEY_INT_OR_NULL, offsetof(tx_gpt2_config, name), 0, max, null \
+#define NULLABLE(name, min, max, null)                                         \
+    {                                                                          \
+#name, KEY_INT_OR_NULL, offsetof(tx_gpt2_config, name), min, max, null \
     }
 #define NUMBER(name, min, max)                                         \
     {                                                                  \
@@ -43,9 +43,9 @@ static const tx_config_key keys[] = {
     INT(n_embd, 1, 1 << 20),
     INT(n_layer, 1, 1 << 12),
     INT(n_head, 1, 1 << 20),
-    NULLABLE(n_inner, 1 << 22, 0),
-    NULLABLE(bos_token_id, 1 << 30, -1),
-    NULLABLE(eos_token_id, 1 << 30, -1),
+    NULLABLE(n_inner, 1, 1 << 22, 0),
+    NULLABLE(bos_token_id, 0, 1 << 30, -1),
+    NULLABLE(eos_token_id, 0, 1 << 30, -1),
     NUMBER(layer_norm_epsilon, 1e-12, 1),
     NUMBER(initializer_range, 0, 10),
     NUMBER(resid_pdrop, 0, 0.999),

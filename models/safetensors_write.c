@@ -68,7 +68,7 @@ static tx_status build_header(const tx_st_tensor *tensors, int32_t count, const 
     tx_status given = tx_json_set(header, "__metadata__", pairs);
     status = status ? status : given;
     for (int32_t i = 0; i < count && !status; i++) {
-        tx_json *entry;
+        tx_json *entry = NULL;
         if (tx_json_has(header, tensors[i].name))
             status = tx_fail(TX_INVALID, "tensor %s is there twice", tensors[i].name);
         if (!status)
