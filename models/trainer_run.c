@@ -66,11 +66,11 @@ static tx_status judge(run *r, const tx_run_step *s, bool finite)
     const tx_run_listener *listener = &r->options->listener;
     r->in_a_row++;
     r->summary->skipped += !finite;
-    char message[256];
+    char message[256], n[2][TX_LOG_NUMBER];
     snprintf(message, sizeof message,
-             "step %" PRId64 ": loss %g, gradient norm %g: %s (%" PRId64 " in a row, %" PRId64 " skipped so far)",
-             s->step, s->loss, s->grad_norm, finite ? "the loss is not finite" : "the update is skipped", r->in_a_row,
-             r->summary->skipped);
+             "step %" PRId64 ": loss %s, gradient norm %s: %s (%" PRId64 " in a row, %" PRId64 " skipped so far)",
+             s->step, tx_log_number(s->loss, n[0]), tx_log_number(s->grad_norm, n[1]),
+             finite ? "the loss is not finite" : "the update is skipped", r->in_a_row, r->summary->skipped);
     listener->warn(listener->context, message);
     if (r->in_a_row < TX_RUN_SKIPS)
         return TX_OK;

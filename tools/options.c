@@ -44,33 +44,45 @@ static int find_choice(const char *choices, const char *value)
 
 /* ---- help ----------------------------------------------------------------------------------- */
 
-static void print_default(const tx_option *option, const void *values)
+#define HELP_COLUMN 32
+#define HELP_WIDTH 110
+
+/* Writes the default as " (default 8)"; "" where there is none. */
+static void default_text(const tx_option *option, const void *values, char *text, size_t size)
 {
-    const char *at = (const char *)values + option->offset;
-    switch (option->kind) {
-    case TX_OPTION_INTEGER:
-        printf(" (default %" PRId64 ")", *(const int64_t *)(const void *)at);
-        break;
-    case TX_OPTION_REAL:
-        printf(" (default %g)", *(const double *)(const void *)at);
-        break;
-    case TX_OPTION_TEXT: {
-        const char *text = *(const char *const *)(const void *)at;
-        if (text)
-            printf(" (default %s)", text);
-        break;
-    }
-    case TX_OPTION_CHOICE: {
+    const void *at = (const char *)values + option->offset;
+    *text = '\0';
+    if (option->kind == TX_OPTION_INTEGER)
+        snprintf(text, size, " (default %" PRId64 ")", *(const int64_t *)at);
+    else if (option->kind == TX_OPTION_REAL)
+        snprintf(text, size, " (default %g)", *(const double *)at);
+    else if (option->kind == TX_OPTION_TEXT && *(const char *const *)at)
+        snprintf(text, size, " (default %s)", *(const char *const *)at);
+    else if (option->kind == TX_OPTION_CHOICE) {
         const char *choice = option->choices;
-        for (int32_t i = *(const int32_t *)(const void *)at; i > 0; i--)
+        for (int32_t i = *(const int32_t *)at; i > 0; i--)
             choice += choice_length(choice) + 1;
-        printf(" (default %.*s)", (int)choice_length(choice), choice);
-        break;
+        snprintf(text, size, " (default %.*s)", (int)choice_length(choice), choice);
     }
-    case TX_OPTION_FLAG:
-    case TX_OPTION_HEADING:
-        break;
+}
+
+/* Prints a name and its explanation (which begins with a space), broken between words. */
+static void print_entry(const char *head, const char *text)
+{
+    size_t column = (size_t)printf("  %-*s", HELP_COLUMN - 2, head);
+    bool full = column > HELP_COLUMN;
+    while (*text) {
+        size_t word = 1 + strcspn(text + 1, " ");
+        if (full || column + word > HELP_WIDTH) {
+            printf("\n%*s", HELP_COLUMN, "");
+            column = HELP_COLUMN;
+            full = false;
+        }
+        printf("%.*s", (int)word, text);
+        column += word;
+        text += word;
     }
+    putchar('\n');
 }
 
 static void print_help(const tx_program *program, const void *values)
@@ -78,19 +90,20 @@ static void print_help(const tx_program *program, const void *values)
     printf("usage: %s\n\n%s\n", program->usage, program->about);
     for (int32_t i = 0; i < program->count; i++) {
         const tx_option *option = &program->options[i];
+        char head[128], value[256], text[1024];
         if (option->kind == TX_OPTION_HEADING) {
             printf("\n%s\n", option->help);
             continue;
         }
-        char head[128];
         snprintf(head, sizeof head, "--%s%s%s", option->name, option->choices ? " " : "",
                  option->choices ? option->choices : "");
-        printf("  %-38s%s %s", head, strlen(head) > 37 ? "\n                                       " : "",
-               option->help);
-        print_default(option, values);
-        putchar('\n');
+        default_text(option, values, value, sizeof value);
+        snprintf(text, sizeof text, " %s%s", option->help, value);
+        print_entry(head, text);
     }
-    printf("\n  %-38s %s\n  %-38s %s\n", "--help", "print this", "--version", "print the version");
+    putchar('\n');
+    print_entry("--help", " print this");
+    print_entry("--version", " print the version");
 }
 
 /* ---- names ------------------------------------------------------------------------------------ */

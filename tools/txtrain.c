@@ -290,7 +290,7 @@ static tx_status train(job *j, const char *log_path, tx_run_summary *summary)
     catch_signals();
     tx_status status = tx_run(j->engine, j->trainer, &run, summary);
     clear_progress(j);
-    if (summary->steps > 0)
+    if (!status)
         printf("trained %" PRId64 " steps, %" PRId64 " tokens, %.1f s, %.0f tokens/s, last loss %.4f\n", summary->steps,
                summary->tokens, summary->seconds, (double)summary->tokens / summary->seconds, summary->loss);
     return status;

@@ -42,7 +42,7 @@ def make_data():
     torch.manual_seed(2)
     rows = STEPS * ACCUMULATION * BATCH
     start, stride = torch.randint(0, 257, (rows, 1)), torch.randint(1, 4, (rows, 1))
-    tokens = (start + stride * torch.arange(BLOCK)) % 257
+    tokens = (start + stride * torch.arange(BLOCK)) % 61
     noise = torch.rand(rows, BLOCK) < 0.1
     tokens = torch.where(noise, torch.randint(0, 257, (rows, BLOCK)), tokens)
     labels = torch.full_like(tokens, -100)
@@ -82,7 +82,8 @@ def train_tx(curve, device, folder, tokens, labels):
         for step in range(STEPS):
             data.write(tokens[step].int().numpy().tobytes() + labels[step].int().numpy().tobytes())
     done = subprocess.run(
-        [curve, folder, f"{folder}/data", str(STEPS), str(BATCH), str(BLOCK), str(ACCUMULATION), device],
+        [curve, folder, f"{folder}/data", str(STEPS), str(BATCH), str(BLOCK), str(ACCUMULATION), str(RATE), str(DECAY),
+         device],
         stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         print(f"curve ended with {done.returncode}")
