@@ -31,6 +31,10 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+/* The shared library exports what is declared here and nothing else. */
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
 
 #define TX_VERSION "0.1.0"
 #define TX_MAX_RANK 5
@@ -404,6 +408,9 @@ tx_status tx_plan_profile(tx_plan *plan, bool on);
 int32_t tx_plan_length(const tx_plan *plan); /* operations in the plan */
 tx_status tx_plan_profile_entry(const tx_plan *plan, int32_t index, tx_profile_entry *entry);
 
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Scaled dot-product attention, forward: a tile of queries meets one tile of keys after another, with a running maximum
+ * and sum (Dao, FlashAttention-2, 2023). */
+#include "backends/cpu/tile.h"
+
+/* A thread's part of the scratch memory. */
+typedef struct tx_forward_space {
+    float score[TX_TILE * TX_TILE];
+    float keep[TX_TILE * TX_TILE];
+    float greatest[TX_TILE], sum[TX_TILE], factor[TX_TILE];
+    float query[]; /* [size][TX_TILE] */
+} tx_forward_space;
+
+/* One tile of scores becomes probabilities under the running maximum; factor is what earlier sums are worth now. */
+static void soften(tx_forward_space *space, int64_t keys, int64_t lanes)
+{
+    for (int64_t i = 0; i < lanes; i += TX_VECTOR) {
+        float greatest[TX_VECTOR], sum[TX_VECTOR];
+        TX_SIMD for (int l = 0; l < TX_VECTOR; l++) greatest[l] = space->greatest[i + l];
+        for (int64_t j = 0; j < keys; j++) {
+            const float *score = space->score + j * TX_TILE + i;
+            TX_SIMD for (int l = 0; l < TX_VECTOR; l++) greatest[l] = score[l] > greatest[l] ? score[l] : greatest[l];
+        }
+        TX_SIMD for (int l = 0; l < TX_VECTOR; l++)
+        {
+            space->factor[i + l] = tx_exp(space->greatest[i + l] - greatest[l]);
+            space->greatest[i + l] = greatest[l];
+            sum[l] = space->sum[i + l] * space->factor[i + l];
+        }
+        for (int64_t j = 0; j < keys; j++) {
+            float *score = space->score + j * TX_TILE + i;
+            TX_SIMD for (int l = 0; l < TX_VECTOR; l++)
+            {
+                score[l] = tx_exp(score[l] - greatest[l]);
+                sum[l] += score[l];
+            }
+        }
+        TX_SIMD for (int l = 0; l < TX_VECTOR; l++) space->sum[i + l] = sum[l];
+    }
+}
+
+static void scale_row(float *row, int64_t size, float factor)
+{
+    TX_SIMD for (int64_t i = 0; i < size; i++) row[i] *= factor;
+}
+
+/* Queries query..query+queries-1 of one head; o and lse (which may be NULL) point at the first of them. */
+static void forward_tile(const tx_cpu_call *call, const tx_head *head, const tx_site *site, int64_t query,
+                         int64_t queries, float *o, int64_t o_row, float *lse, tx_forward_space *space)
+{
+    const int64_t lanes = tx_tile_lanes(queries), size = head->size;
+    tx_tile_transpose(space->query, head->q + query * head->q_row, head->q_row, queries, size,
+                      call->command->attrs.scale);
+    for (int64_t i = 0; i < TX_TILE; i++) {
+        space->greatest[i] = -INFINITY;
+        space->sum[i] = 0.0f;
+    }
+    for (int64_t key = 0;; key += TX_TILE) {
+        const int64_t keys = tx_tile_keys(head, key, query + queries);
+        if (keys <= 0)
+            break;
+        tx_tile_product(false, keys, lanes, size, head->k + key * head->kv_row, head->kv_row, 1, space->query, TX_TILE,
+                        space->score, TX_TILE);
+        tx_tile_mask(head, key, keys, query, -INFINITY, space->score);
+        soften(space, keys, lanes);
+        if (site->threshold) {
+            tx_tile_draw(site, call->controls->word[TX_CONTROL_STEP].u32, head->plane, key, keys, query, queries,
+                         space->keep);
+            for (int64_t j = 0; j < keys * TX_TILE; j++)
+                space->score[j] *= space->keep[j];
+        }
+        for (int64_t i = 0; key > 0 && i < queries; i++)
+            scale_row(o + i * o_row, size, space->factor[i]);
+        tx_tile_product(key > 0, queries, size, keys, space->score, 1, TX_TILE, head->v + key * head->kv_row,
+                        head->kv_row, o, o_row);
+    }
+    for (int64_t i = 0; i < queries; i++) {
+        scale_row(o + i * o_row, size, 1.0f / space->sum[i]);
+        if (lse)
+            lse[i] = space->greatest[i] + logf(space->sum[i]);
+    }
+}
+
+static tx_forward_space *space_of(const tx_cpu_call *call, int64_t size, int32_t thread)
+{
+    return (tx_forward_space *)(void *)((char *)call->scratch + thread * tx_cpu_attention_scratch(size));
+}
+
+/* ---- Packed q | k | v -------------------------------------------------------------------------------- */
+
+/* Item: (sample, head, tile of queries), tiles innermost. */
+static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const tx_attrs *attrs = &call->command->attrs;
+    const tx_shape *qkv = &call->command->in[0].shape;
+    const int64_t length = qkv->dim[1], width = qkv->dim[2], heads = attrs->heads, kv_heads = attrs->kv_heads;
+    const int64_t size = width / (heads + 2 * kv_heads), tiles = (length + TX_TILE - 1) / TX_TILE;
+    const int32_t *lengths = call->in[1];
+    for (int64_t item = first; item < last; item++) {
+        const int64_t query = item % tiles * TX_TILE, h = item / tiles % heads, b = item / tiles / heads;
+        const int64_t valid = tx_tile_valid(lengths, b, length);
+        const int64_t end = query + TX_TILE < length ? query + TX_TILE : length;
+        const int64_t seen = valid < query ? query : valid < end ? valid : end;
+        const float *base = (const float *)call->in[0] + b * length * width;
+        float *o = (float *)call->out[0] + (b * length + query) * heads * size + h * size;
+        float *lse = (float *)call->out[1] + (b * heads + h) * length + query;
+        const tx_head head = {
+            .q = base + h * size,
+            .k = base + (heads + h / (heads / kv_heads)) * size,
+            .v = base + (heads + kv_heads + h / (heads / kv_heads)) * size,
+            .q_row = width,
+            .kv_row = width,
+            .size = size,
+            .queries = length,
+            .keys = valid,
+            .causal = attrs->causal,
+            .plane = (uint32_t)h,
+        };
+        const tx_site site = tx_site_of(call, b);
+        if (seen > query)
+            forward_tile(call, &head, &site, query, seen - query, o, heads * size, lse, space_of(call, size, thread));
+        for (int64_t t = seen - query; t < end - query; t++) {
+            memset(o + t * heads * size, 0, (size_t)size * sizeof *o);
+            lse[t] = 0.0f;
+        }
+    }
+}
+
+void TX_CPU_NAME(attention)(const tx_cpu_call *call)
+{
+    const tx_shape *qkv = &call->command->in[0].shape;
+    const int64_t tiles = (qkv->dim[1] + TX_TILE - 1) / TX_TILE;
+    tx_cpu_tasks(call, qkv->dim[0] * call->command->attrs.heads * tiles, attention_items);
+}
+
+/* ---- Caches -------------------------------------------------------------------------------------------- */
+
+static void cached_items(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const tx_attrs *attrs = &call->command->attrs;
+    const tx_shape *qkv = &call->command->in[0].shape, *cache = &call->command->in[1].shape;
+    const int64_t length = qkv->dim[1], width = qkv->dim[2], heads = attrs->heads, kv_heads = attrs->kv_heads;
+    const int64_t size = width / (heads + 2 * kv_heads), tiles = (length + TX_TILE - 1) / TX_TILE;
+    const int64_t start = (int64_t)call->controls->word[TX_CONTROL_POSITION].u32;
+    for (int64_t item = first; item < last; item++) {
+        const int64_t query = item % tiles * TX_TILE, h = item / tiles % heads, b = item / tiles / heads;
+        const int64_t queries = length - query < TX_TILE ? length - query : TX_TILE;
+        const int64_t at = b * cache->dim[1] * cache->dim[2] + h / (heads / kv_heads) * size;
+        const tx_head head = {
+            .q = (const float *)call->in[0] + b * length * width + h * size,
+            .k = (const float *)call->in[1] + at,
+            .v = (const float *)call->in[2] + at,
+            .q_row = width,
+            .kv_row = cache->dim[2],
+            .size = size,
+            .queries = length,
+            .keys = start + length,
+            .offset = start,
+            .causal = true,
+        };
+        const tx_site site = {.threshold = 0};
+        float *o = (float *)call->out[0] + (b * length + query) * heads * size + h * size;
+        forward_tile(call, &head, &site, query, queries, o, heads * size, NULL, space_of(call, size, thread));
+    }
+}
+
+void TX_CPU_NAME(attention_cached)(const tx_cpu_call *call)
+{
+    const tx_shape *qkv = &call->command->in[0].shape;
+    const int64_t tiles = (qkv->dim[1] + TX_TILE - 1) / TX_TILE;
+    tx_cpu_tasks(call, qkv->dim[0] * call->command->attrs.heads * tiles, cached_items);
+}

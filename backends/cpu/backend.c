@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The cpu backend: the device, its memory and its table of functions. Everything happens in the calling thread and its
+ * OpenMP team before a call returns, so waiting has nothing to do. */
+#include "backends/cpu/cpu.h"
+
+#include <inttypes.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define HUGE_PAGE ((int64_t)2 << 20)
+
+/* ---- Device ---------------------------------------------------------------------------------------------- */
+
+/* All that this process may use: its affinity, or what OMP_NUM_THREADS says. */
+static int32_t usable_threads(void)
+{
+    const int threads = getenv("OMP_NUM_THREADS") ? omp_get_max_threads() : omp_get_num_procs();
+    return threads > 0 ? threads : 1;
+}
+
+static int64_t physical_memory(void)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGE_SIZE);
+    return pages > 0 && size > 0 ? (int64_t)pages * size : 0;
+}
+
+static tx_status device_count(int32_t *count)
+{
+    *count = 1;
+    return TX_OK;
+}
+
+/* The value of a line "key : value" of /proc/cpuinfo; `text` stays as it is where there is none. */
+static void read_cpuinfo(const char *key, char *text, size_t size)
+{
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    char line[512];
+    while (file && fgets(line, sizeof line, file)) {
+        const char *colon = strchr(line, ':');
+        if (colon && !strncmp(line, key, strlen(key))) {
+            snprintf(text, size, "%s", colon + 1 + strspn(colon + 1, " \t"));
+            text[strcspn(text, "\n")] = '\0';
+            break;
+        }
+    }
+    if (file)
+        fclose(file);
+}
+
+static tx_status device_info(int32_t index, tx_device_info *info)
+{
+    if (index != 0)
+        return tx_fail(TX_NOT_FOUND, "cpu: there is no device %d; the only one is 0", index);
+    const tx_cpu_kernels *kernels = tx_cpu_kernels_choose();
+    *info = (tx_device_info){
+        .id = "cpu",
+        .name = "CPU",
+        .vendor = "unknown",
+        .platform = "host",
+        .type = TX_DEVICE_CPU,
+        .memory = physical_memory(),
+        .max_allocation = physical_memory(),
+        .compute_units = usable_threads(),
+    };
+    read_cpuinfo("model name", info->name, sizeof info->name);
+    read_cpuinfo("vendor_id", info->vendor, sizeof info->vendor);
+    snprintf(info->driver, sizeof info->driver, "%s", kernels ? kernels->name : "none");
+    return TX_OK;
+}
+
+static tx_status open_device(int32_t index, const tx_open_options *options, tx_context **context)
+{
+    if (index != 0)
+        return tx_fail(TX_NOT_FOUND, "cpu: there is no device %d; the only one is 0", index);
+    if (options && options->threads < 0)
+        return tx_fail(TX_INVALID, "cpu: %d threads; 0 means all that this process may use", options->threads);
+    const tx_cpu_kernels *kernels = tx_cpu_kernels_choose();
+    if (!kernels)
+        return tx_fail(TX_UNSUPPORTED, "cpu: TX_CPU_VARIANT=%s names no kernels that this processor can run",
+                       getenv("TX_CPU_VARIANT"));
+    tx_status status = tx_cpu_self_test(kernels);
+    if (status)
+        return status;
+    tx_context *made = calloc(1, sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "cpu: no memory for a device");
+    made->threads = options && options->threads > 0 ? options->threads : usable_threads();
+    made->kernels = kernels;
+    *context = made;
+    return TX_OK;
+}
+
+static void close_device(tx_context *context)
+{
+    free(context);
+}
+
+/* ---- Memory ---------------------------------------------------------------------------------------------- */
+
+/* Zeroed memory straight from the system: large pages where it gives them, committed when first touched. */
+static char *map_pages(int64_t bytes)
+{
+    char *raw = mmap(NULL, (size_t)(bytes + HUGE_PAGE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (raw == MAP_FAILED)
+        return NULL;
+    const int64_t head = (HUGE_PAGE - (int64_t)((uintptr_t)raw % (uintptr_t)HUGE_PAGE)) % HUGE_PAGE;
+    if (head > 0)
+        munmap(raw, (size_t)head);
+    if (head < HUGE_PAGE)
+        munmap(raw + head + bytes, (size_t)(HUGE_PAGE - head));
+#ifdef MADV_HUGEPAGE
+    madvise(raw + head, (size_t)bytes, MADV_HUGEPAGE); /* advice: without it pages are small */
+#endif
+    return raw + head;
+}
+
+static int64_t round_up(int64_t bytes, int64_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+static tx_status allocate(tx_context *context, tx_memory_kind kind, int64_t bytes, bool host, tx_buffer **buffer)
+{
+    (void)host; /* all memory here is the host's */
+    const int64_t limit = physical_memory();
+    if (bytes <= 0 || (limit > 0 && bytes > limit))
+        return tx_fail(bytes <= 0 ? TX_INVALID : TX_MEMORY,
+                       "cpu: %" PRId64 " bytes of %s asked for, the machine has %" PRId64
+                       "; a smaller batch or block size needs less",
+                       bytes, tx_memory_name(kind), limit);
+    tx_buffer *made = calloc(1, sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "cpu: no memory for a buffer");
+    *made = (tx_buffer){.context = context, .kind = kind, .bytes = bytes};
+    if (bytes >= HUGE_PAGE) {
+        made->mapped = round_up(bytes, HUGE_PAGE);
+        made->data = map_pages(made->mapped);
+    } else {
+        const int64_t rounded = round_up(bytes, TX_ALIGNMENT);
+        made->data = aligned_alloc(TX_ALIGNMENT, (size_t)rounded);
+        if (made->data)
+            memset(made->data, 0, (size_t)rounded);
+    }
+    if (!made->data) {
+        free(made);
+        return tx_fail(TX_MEMORY, "cpu: the system refused %" PRId64 " bytes of %s; a smaller batch needs less", bytes,
+                       tx_memory_name(kind));
+    }
+    context->held.bytes[kind] += bytes;
+    context->traffic.allocations++;
+    *buffer = made;
+    return TX_OK;
+}
+
+static void release(tx_context *context, tx_buffer *buffer)
+{
+    if (!buffer)
+        return;
+    context->held.bytes[buffer->kind] -= buffer->bytes;
+    if (buffer->mapped)
+        munmap(buffer->data, (size_t)buffer->mapped);
+    else
+        free(buffer->data);
+    free(buffer);
+}
+
+static void *map_buffer(tx_buffer *buffer)
+{
+    return buffer->data;
+}
+
+static void account(const tx_context *context, tx_memory *held, tx_traffic *traffic)
+{
+    *held = context->held;
+    *traffic = context->traffic;
+}
+
+/* ---- Copies ---------------------------------------------------------------------------------------------- */
+
+static tx_status check_range(const tx_buffer *buffer, int64_t offset, int64_t bytes)
+{
+    if (offset < 0 || bytes < 0 || bytes > buffer->bytes || offset > buffer->bytes - bytes)
+        return tx_fail(TX_INVALID, "cpu: %" PRId64 " bytes at %" PRId64 " do not lie in a buffer of %" PRId64, bytes,
+                       offset, buffer->bytes);
+    return TX_OK;
+}
+
+static tx_status write_buffer(tx_context *context, tx_buffer *to, int64_t offset, const void *data, int64_t bytes)
+{
+    tx_status status = check_range(to, offset, bytes);
+    if (status)
+        return status;
+    memcpy(to->data + offset, data, (size_t)bytes);
+    context->traffic.to_device += bytes;
+    return TX_OK;
+}
+
+static tx_status read_buffer(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes)
+{
+    tx_status status = check_range(from, offset, bytes);
+    if (status)
+        return status;
+    memcpy(data, from->data + offset, (size_t)bytes);
+    context->traffic.from_device += bytes;
+    return TX_OK;
+}
+
+static tx_status read_begin(tx_context *context, int32_t slot, tx_buffer *from, int64_t offset, void *data,
+                            int64_t bytes)
+{
+    if (slot < 0 || slot >= TX_RESULTS_PENDING)
+        return tx_fail(TX_INVALID, "cpu: read slot %d of %d", slot, TX_RESULTS_PENDING);
+    return read_buffer(context, from, offset, data, bytes);
+}
+
+static tx_status read_wait(tx_context *context, int32_t slot)
+{
+    (void)context;
+    (void)slot;
+    return TX_OK;
+}
+
+static tx_status fill_buffer(tx_context *context, tx_buffer *to, int64_t offset, uint8_t value, int64_t bytes)
+{
+    (void)context;
+    tx_status status = check_range(to, offset, bytes);
+    if (status)
+        return status;
+    memset(to->data + offset, value, (size_t)bytes);
+    return TX_OK;
+}
+
+static tx_status finish(tx_context *context)
+{
+    (void)context;
+    return TX_OK;
+}
+
+extern const tx_backend tx_backend_cpu;
+const tx_backend tx_backend_cpu = {
+    .version = TX_BACKEND_VERSION,
+    .name = "cpu",
+    .device_count = device_count,
+    .device_info = device_info,
+    .open = open_device,
+    .close = close_device,
+    .allocate = allocate,
+    .release = release,
+    .map = map_buffer,
+    .account = account,
+    .write = write_buffer,
+    .read = read_buffer,
+    .read_begin = read_begin,
+    .read_wait = read_wait,
+    .fill = fill_buffer,
+    .finish = finish,
+    .prepare = tx_cpu_prepare,
+    .bind = tx_cpu_bind,
+    .run = tx_cpu_run,
+    .command_info = tx_cpu_command_info,
+    .destroy = tx_cpu_destroy,
+};

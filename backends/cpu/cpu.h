@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of the cpu backend: what a kernel is given, how it spreads its work over threads, and the tables of
+ * kernels. Kernel files are compiled once for each instruction set of variants.h; open() picks a table. */
+#ifndef TX_BACKENDS_CPU_CPU_H
+#define TX_BACKENDS_CPU_CPU_H
+
+#include "backends/backend.h"
+#include "backends/cpu/gemm.h"
+
+/* ---- Kernels --------------------------------------------------------------------------------- */
+
+/* One command, ready to run. */
+typedef struct tx_cpu_call {
+    const tx_command *command;
+    const void *in[TX_MAX_IN]; /* NULL where absent */
+    void *out[TX_MAX_OUT];
+    const tx_controls *controls;
+    float *results;    /* arena RESULT; NULL where the program was bound without */
+    void *scratch;     /* shared by all commands of a program, one at a time */
+    int32_t threads;
+    tx_cpu_gemm *gemm; /* of a MATMUL */
+} tx_cpu_call;
+
+typedef void tx_cpu_kernel(const tx_cpu_call *call);
+
+typedef struct tx_cpu_kernels {
+    const char *name; /* of the instruction set */
+    tx_cpu_kernel *run[TX_OP_KERNELS];
+} tx_cpu_kernels;
+
+/* tx_cpu_<name>_<variant>: what a kernel file calls its own in the variant that is being compiled. */
+#define TX_CPU_JOIN_(name, variant) tx_cpu_##name##_##variant
+#define TX_CPU_JOIN(name, variant) TX_CPU_JOIN_(name, variant)
+#define TX_CPU_NAME(name) TX_CPU_JOIN(name, TX_CPU_VARIANT)
+
+/* Bytes of scratch that a command needs (matrix products tell it themselves). */
+int64_t tx_cpu_scratch(const tx_command *command, int32_t threads);
+
+#define TX_TILE 64 /* queries, and keys, in a tile of attention */
+
+/* Bytes that one thread needs for heads of this size: whole tiles of [key][query], `tiles` of them, `rows` single rows of
+ * queries, and `copies` transposed tiles of head rows. */
+static inline int64_t tx_cpu_tile_bytes(int64_t tiles, int64_t rows, int64_t copies, int64_t size)
+{
+    return (tiles * TX_TILE + rows + copies * size) * TX_TILE * (int64_t)sizeof(float);
+}
+static inline int64_t tx_cpu_attention_scratch(int64_t size)
+{
+    return tx_cpu_tile_bytes(2, 3, 1, size);
+}
+static inline int64_t tx_cpu_attention_grad_scratch(int64_t size)
+{
+    return tx_cpu_tile_bytes(3, 0, 2, size);
+}
+
+/* ---- Threads --------------------------------------------------------------------------------- */
+
+/* Works on items first..last-1; `thread` is below call->threads and no two bodies run with the same one at a time. */
+typedef void tx_cpu_body(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread);
+
+/* Splits `count` items into one contiguous slice a thread, of a multiple of `grain` items; what is not more than
+ * `grain` stays on the calling thread. */
+void tx_cpu_slices(const tx_cpu_call *call, int64_t count, int64_t grain, tx_cpu_body *body);
+/* Gives out `count` items one by one: for few items of uneven cost. */
+void tx_cpu_tasks(const tx_cpu_call *call, int64_t count, tx_cpu_body *body);
+
+/* Elements below which a second thread does not pay. */
+#define TX_CPU_GRAIN 8192
+/* The same in rows of `width` elements. */
+static inline int64_t tx_cpu_rows_grain(int64_t width)
+{
+    return width < TX_CPU_GRAIN ? TX_CPU_GRAIN / width : 1;
+}
+
+/* The same in columns of `height` elements: whole cache lines, so that threads do not write the same one. */
+static inline int64_t tx_cpu_columns_grain(int64_t height)
+{
+    return (tx_cpu_rows_grain(height) + 31) / 32 * 32;
+}
+
+/* attrs.alpha, times the control that the command names. */
+static inline float tx_cpu_factor(const tx_cpu_call *call)
+{
+    const tx_attrs *attrs = &call->command->attrs;
+    return attrs->control >= 0 ? attrs->alpha * call->controls->word[attrs->control].f32 : attrs->alpha;
+}
+
+/* ---- Device ---------------------------------------------------------------------------------- */
+
+struct tx_buffer {
+    tx_context *context;
+    tx_memory_kind kind;
+    int64_t bytes;
+    int64_t mapped; /* bytes mapped from the system; 0: the memory is the heap's */
+    char *data;
+};
+
+struct tx_context {
+    int32_t threads;
+    const tx_cpu_kernels *kernels;
+    tx_memory held;
+    tx_traffic traffic;
+};
+
+/* plan.c: the program slots of the table. */
+tx_status tx_cpu_prepare(tx_context *context, const tx_program *program, tx_executable **executable,
+                         int64_t *scratch_bytes);
+tx_status tx_cpu_bind(tx_executable *executable, const tx_bindings *bindings);
+tx_status tx_cpu_run(tx_executable *executable, int32_t first, int32_t count, const tx_controls *controls,
+                     double *seconds);
+tx_command_info tx_cpu_command_info(const tx_executable *executable, int32_t index);
+void tx_cpu_destroy(tx_executable *executable);
+
+/* check.c: runs a few kernels on numbers whose result is known. */
+tx_status tx_cpu_self_test(const tx_cpu_kernels *kernels);
+/* variants.c: the best table that this processor can run. */
+const tx_cpu_kernels *tx_cpu_kernels_choose(void);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Dropout and rotary embedding: element-wise kernels that need the place of an element. */
+#include "backends/cpu/random.h"
+
+#define CHUNK (4 * TX_DRAW_LANES) /* columns that one group of draws serves */
+
+/* Rows of one sample: dim[0] samples of `rows` rows; a vector is row 0 of sample 0. */
+static int64_t rows_per_sample(const tx_shape *shape)
+{
+    return shape->rank < 2 ? 1 : tx_shape_rows(shape) / shape->dim[0];
+}
+
+static void dropout_chunk(const tx_site *site, uint32_t step, uint32_t row, int64_t column, int64_t count,
+                          const float *x, float *y)
+{
+    uint32_t word[4][TX_DRAW_LANES], draw[CHUNK];
+    tx_draw_lanes(site, step, 0, row, 0, (uint32_t)(column / 4), 1, word);
+    for (int l = 0; l < TX_DRAW_LANES; l++)
+        for (int w = 0; w < 4; w++)
+            draw[4 * l + w] = word[w][l];
+    TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = draw[i] >= site->threshold ? x[i] * site->keep : 0.0f;
+}
+
+static void dropout_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const tx_shape *shape = &call->command->out[0].shape;
+    const int64_t width = tx_shape_last(shape), rows = rows_per_sample(shape);
+    const uint32_t step = call->controls->word[TX_CONTROL_STEP].u32;
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
+        const tx_site site = tx_site_of(call, row / rows);
+        const float *x = (const float *)call->in[0] + row * width;
+        float *y = (float *)call->out[0] + row * width;
+        for (int64_t column = 0; column < width; column += CHUNK) {
+            int64_t count = width - column < CHUNK ? width - column : CHUNK;
+            dropout_chunk(&site, step, (uint32_t)(row % rows), column, count, x + column, y + column);
+        }
+    }
+}
+
+void TX_CPU_NAME(dropout)(const tx_cpu_call *call)
+{
+    const tx_shape *shape = &call->command->out[0].shape;
+    tx_cpu_slices(call, tx_shape_rows(shape), tx_cpu_rows_grain(4 * tx_shape_last(shape)), dropout_rows);
+}
+
+/* ---- Rotary ------------------------------------------------------------------------------------ */
+
+static void rotate_head(const float *x, float *y, const float *cosine, const float *sine, int64_t half)
+{
+    TX_SIMD for (int64_t i = 0; i < half; i++)
+    {
+        float a = x[i], b = x[i + half];
+        y[i] = a * cosine[i] - b * sine[i];
+        y[i + half] = b * cosine[i] + a * sine[i];
+    }
+}
+
+/* Items are positions, so that the angles of a position serve the whole batch. */
+static void rotary_positions(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const tx_attrs *attrs = &call->command->attrs;
+    const tx_shape *shape = &call->command->out[0].shape;
+    const int64_t batch = shape->dim[0], length = shape->dim[1], width = shape->dim[2];
+    const int64_t size = attrs->head_size, half = size / 2, turned = attrs->heads * size;
+    const int64_t start = attrs->at_position ? (int64_t)call->controls->word[TX_CONTROL_POSITION].u32 : 0;
+    float *cosine = (float *)call->scratch + thread * size, *sine = cosine + half;
+    for (int64_t t = first; t < last; t++) {
+        for (int64_t i = 0; i < half; i++) {
+            double angle = (double)(start + t) * pow((double)attrs->theta, -2.0 * (double)i / (double)size);
+            cosine[i] = (float)cos(angle);
+            sine[i] = (float)(attrs->inverse ? -sin(angle) : sin(angle));
+        }
+        for (int64_t b = 0; b < batch; b++) {
+            const float *x = (const float *)call->in[0] + (b * length + t) * width;
+            float *y = (float *)call->out[0] + (b * length + t) * width;
+            for (int64_t h = 0; h < attrs->heads; h++)
+                rotate_head(x + h * size, y + h * size, cosine, sine, half);
+            if (x != y)
+                memcpy(y + turned, x + turned, (size_t)(width - turned) * sizeof *y);
+        }
+    }
+}
+
+void TX_CPU_NAME(rotary)(const tx_cpu_call *call)
+{
+    const tx_shape *shape = &call->command->out[0].shape;
+    tx_cpu_slices(call, shape->dim[1], tx_cpu_rows_grain(shape->dim[0] * shape->dim[2]), rotary_positions);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Packing and the register tile of TX's own matrix product, after Goto & van de Geijn, "Anatomy of High-Performance
+ * Matrix Multiplication" (2008). Compiled once for each instruction set: TX_TILE names the table. The compiler keeps
+ * the tile's sums in vector registers; the sizes below leave room for a line of b and one number of a. */
+#include "gemm_tile.h"
+
+#include "half.h"
+
+#if defined(__AVX512F__)
+#define ROWS 12
+#define COLUMNS 32
+#elif defined(__AVX2__)
+#define ROWS 6
+#define COLUMNS 16
+#else
+#define ROWS 6
+#define COLUMNS 8
+#endif
+
+#define CHUNK 64 /* depth that is transposed at a time */
+
+/* Half to fp32 without branches, so that it vectorises. */
+static inline float half_to_f32(uint16_t h)
+{
+    uint32_t magnitude = (uint32_t)(h & 0x7FFFu) << 13, sign = (uint32_t)(h & 0x8000u) << 16;
+    uint32_t special = magnitude >= 0x0F800000u ? 0x7F800000u : 0u; /* infinity or NaN */
+    uint32_t normal = magnitude + 0x38000000u;
+    /* 2^-14 + mantissa 2^-24 is a normal number; taking 2^-14 off is exact. */
+    uint32_t subnormal = tx_bits_of(tx_float_of(magnitude + 0x38800000u) - 0x1p-14f);
+    return tx_float_of(sign | special | (magnitude < 0x00800000u ? subnormal : normal));
+}
+
+/* Reads `count` neighbours, from element `at` on, as fp32. */
+static inline void load(const void *data, tx_dtype type, int64_t at, int count, float *restrict to)
+{
+    if (type == TX_F32) {
+        const float *from = (const float *)data + at;
+        for (int i = 0; i < count; i++)
+            to[i] = from[i];
+    } else if (type == TX_BF16) {
+        const uint16_t *from = (const uint16_t *)data + at;
+        for (int i = 0; i < count; i++)
+            to[i] = tx_bf16_to_f32(from[i]);
+    } else {
+        const uint16_t *from = (const uint16_t *)data + at;
+        for (int i = 0; i < count; i++)
+            to[i] = half_to_f32(from[i]);
+    }
+}
+
+/* Lines lie side by side in memory: copies runs, depth by depth, so that each piece of memory is read once. */
+static inline void pack_runs(const tx_gemm_lines *lines, int64_t first, int64_t count, int64_t p, int64_t k, int width,
+                             float *panels)
+{
+    for (int64_t q = 0; q < k; q++) {
+        int64_t at = (p + q) * lines->depth_stride + first;
+        float *to = panels + q * width;
+        int64_t line = 0;
+        for (; line + width <= count; line += width, to += k * width)
+            load(lines->data, lines->type, at + line, width, to);
+        if (line < count) {
+            int rest = (int)(count - line);
+            load(lines->data, lines->type, at + line, rest, to);
+            for (int i = rest; i < width; i++)
+                to[i] = 0.0f;
+        }
+    }
+}
+
+/* Each line is a run in memory: transposes chunk by chunk. */
+static inline void pack_lines(const tx_gemm_lines *lines, int64_t first, int64_t count, int64_t p, int64_t k, int width,
+                              float *panels)
+{
+    float chunk[COLUMNS > ROWS ? COLUMNS : ROWS][CHUNK];
+    for (int64_t line = 0; line < count; line += width, panels += k * width) {
+        int present = (int)(count - line < width ? count - line : width);
+        for (int i = present; i < width; i++)
+            for (int q = 0; q < CHUNK; q++)
+                chunk[i][q] = 0.0f;
+        for (int64_t q = 0; q < k; q += CHUNK) {
+            int depth = (int)(k - q < CHUNK ? k - q : CHUNK);
+            for (int i = 0; i < present; i++)
+                load(lines->data, lines->type, (first + line + i) * lines->line_stride + p + q, depth, chunk[i]);
+            float *to = panels + q * width;
+            for (int d = 0; d < depth; d++)
+                for (int i = 0; i < width; i++)
+                    to[d * width + i] = chunk[i][d];
+        }
+    }
+}
+
+static inline void pack(const tx_gemm_lines *lines, int64_t first, int64_t count, int64_t p, int64_t k, int width,
+                        float *panels)
+{
+    if (lines->line_stride == 1)
+        pack_runs(lines, first, count, p, k, width, panels);
+    else
+        pack_lines(lines, first, count, p, k, width, panels);
+}
+
+static void pack_a(const tx_gemm_lines *lines, int64_t first, int64_t count, int64_t p, int64_t k, float *panels)
+{
+    pack(lines, first, count, p, k, ROWS, panels);
+}
+
+static void pack_b(const tx_gemm_lines *lines, int64_t first, int64_t count, int64_t p, int64_t k, float *panels)
+{
+    pack(lines, first, count, p, k, COLUMNS, panels);
+}
+
+/* tile = one panel of a times one panel of b. */
+static void multiply_panels(int64_t k, const float *restrict a, const float *restrict b,
+                            float tile[restrict ROWS][COLUMNS])
+{
+    float sum[ROWS][COLUMNS];
+    for (int i = 0; i < ROWS; i++)
+#pragma omp simd
+        for (int j = 0; j < COLUMNS; j++)
+            sum[i][j] = 0.0f;
+    for (int64_t p = 0; p < k; p++, a += ROWS, b += COLUMNS) {
+#pragma GCC unroll 12
+        for (int i = 0; i < ROWS; i++)
+#pragma omp simd
+            for (int j = 0; j < COLUMNS; j++)
+                sum[i][j] += a[i] * b[j];
+    }
+    for (int i = 0; i < ROWS; i++)
+#pragma omp simd
+        for (int j = 0; j < COLUMNS; j++)
+            tile[i][j] = sum[i][j];
+}
+
+static inline float read_c(const tx_gemm_target *t, int64_t at)
+{
+    if (t->type == TX_F32)
+        return ((const float *)t->c)[at];
+    uint16_t h = ((const uint16_t *)t->c)[at];
+    return t->type == TX_BF16 ? tx_bf16_to_f32(h) : half_to_f32(h);
+}
+
+/* Writes the last sums of one row as c. */
+static inline void write_c(const tx_gemm_target *t, int64_t at, int n, const float *row)
+{
+    if (t->type == TX_F32)
+        memcpy((float *)t->c + at, row, (size_t)n * sizeof *row);
+    else if (t->type == TX_BF16)
+        for (int j = 0; j < n; j++)
+            ((uint16_t *)t->c)[at + j] = tx_f32_to_bf16(row[j]);
+    else
+        for (int j = 0; j < n; j++)
+            ((uint16_t *)t->c)[at + j] = tx_f32_to_f16(row[j]);
+}
+
+/* Puts rows 0..m-1 and columns 0..n-1 of a tile where (i0, j0) of the target is. */
+static void store(float tile[ROWS][COLUMNS], int64_t i0, int m, int64_t j0, int n, const tx_gemm_target *t)
+{
+    for (int i = 0; i < m; i++) {
+        float *row = tile[i];
+        int64_t at = (i0 + i) * t->ldc + j0;
+        float *sum = t->sum + (i0 + i) * t->ld_sum + j0;
+        if (!t->first)
+            for (int j = 0; j < n; j++)
+                row[j] += sum[j];
+        if (t->first && t->bias)
+            for (int j = 0; j < n; j++)
+                row[j] += t->bias[j0 + j];
+        if (t->first && t->add)
+            for (int j = 0; j < n; j++)
+                row[j] += read_c(t, at + j);
+        if (t->last)
+            write_c(t, at, n, row);
+        else
+            memcpy(sum, row, (size_t)n * sizeof *row);
+    }
+}
+
+static void multiply(int64_t m, int64_t n, int64_t k, const float *a, const float *b, const tx_gemm_target *target)
+{
+    float tile[ROWS][COLUMNS];
+    for (int64_t j = 0; j < n; j += COLUMNS)
+        for (int64_t i = 0; i < m; i += ROWS) {
+            multiply_panels(k, a + i * k, b + j * k, tile);
+            store(tile, i, (int)(m - i < ROWS ? m - i : ROWS), j, (int)(n - j < COLUMNS ? n - j : COLUMNS), target);
+        }
+}
+
+#define TEXT(x) TEXT_OF(x)
+#define TEXT_OF(x) #x
+#define TABLE(name) TABLE_OF(name)
+#define TABLE_OF(name) tx_gemm_tile_##name
+
+const tx_gemm_tile TABLE(TX_TILE) = {
+    .name = TEXT(TX_TILE) " " TEXT(ROWS) "x" TEXT(COLUMNS),
+    .rows = ROWS,
+    .columns = COLUMNS,
+    .pack_a = pack_a,
+    .pack_b = pack_b,
+    .multiply = multiply,
+};

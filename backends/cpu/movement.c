@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Kernels that move numbers: tables and their gradients, caches, broadcasts, casts, copies. */
+#include "backends/cpu/simd.h"
+
+#define PIECE 512 /* elements converted at a time, on the stack */
+
+static int64_t position_of(const tx_cpu_call *call)
+{
+    return (int64_t)call->controls->word[TX_CONTROL_POSITION].u32;
+}
+
+/* ---- Tables ------------------------------------------------------------------------------------------ */
+
+/* One row: table row `token` plus position row `position` (where there is a position table). */
+static void embed_row(const tx_cpu_call *call, int64_t token, int64_t position, int64_t row, int64_t width)
+{
+    const tx_operand *y = &call->command->out[0];
+    const tx_dtype type = call->command->in[1].dtype;
+    float sum[PIECE], other[PIECE];
+    for (int64_t start = 0; start < width; start += PIECE) {
+        const int64_t count = width - start < PIECE ? width - start : PIECE;
+        tx_widen(sum, call->in[1], type, token * width + start, count);
+        if (call->in[2]) {
+            tx_widen(other, call->in[2], type, position * width + start, count);
+            TX_SIMD for (int64_t i = 0; i < count; i++) sum[i] += other[i];
+        }
+        tx_narrow(call->out[0], sum, y->dtype, row * width + start, count);
+    }
+}
+
+static void embedding_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const tx_shape *shape = &call->command->out[0].shape;
+    const int64_t width = tx_shape_last(shape), length = tx_shape_last(&call->command->in[0].shape);
+    const int64_t start = call->command->attrs.at_position ? position_of(call) : 0;
+    const int32_t *tokens = call->in[0];
+    (void)thread;
+    for (int64_t row = first; row < last; row++)
+        embed_row(call, tokens[row], start + row % length, row, width);
+}
+
+void TX_CPU_NAME(embedding)(const tx_cpu_call *call)
+{
+    const tx_shape *y = &call->command->out[0].shape;
+    tx_cpu_slices(call, tx_shape_rows(y), tx_cpu_rows_grain(tx_shape_last(y)), embedding_rows);
+}
+
+static void position_grad_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const tx_shape *shape = &call->command->in[0].shape;
+    const int64_t batch = shape->dim[0], length = shape->dim[1], width = shape->dim[2];
+    const float beta = tx_beta(call->command->attrs.accumulate, call->controls);
+    (void)thread;
+    for (int64_t t = first; t < last; t++) {
+        float *y = (float *)call->out[0] + t * width;
+        const float *dy = (const float *)call->in[0] + t * width;
+        if (t < length)
+            tx_cpu_fold_blocks(dy, batch, length * width, 0, width, 1.0f, beta, y);
+        else if (beta == 0.0f)
+            memset(y, 0, (size_t)width * sizeof *y);
+    }
+}
+
+void TX_CPU_NAME(position_grad)(const tx_cpu_call *call)
+{
+    const tx_shape *y = &call->command->out[0].shape;
+    tx_cpu_slices(call, tx_shape_rows(y), tx_cpu_rows_grain(tx_shape_last(y)), position_grad_rows);
+}
+
+static void gather_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const int64_t width = tx_shape_last(&call->command->out[0].shape);
+    const size_t bytes = (size_t)width * tx_dtype_size(call->command->out[0].dtype);
+    const int32_t *indices = call->in[1];
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
+        char *y = (char *)call->out[0] + (size_t)row * bytes;
+        if (indices[row] < 0)
+            memset(y, 0, bytes);
+        else
+            memcpy(y, (const char *)call->in[0] + (size_t)indices[row] * bytes, bytes);
+    }
+}
+
+void TX_CPU_NAME(gather)(const tx_cpu_call *call)
+{
+    const tx_shape *y = &call->command->out[0].shape;
+    tx_cpu_slices(call, tx_shape_rows(y), tx_cpu_rows_grain(tx_shape_last(y)), gather_rows);
+}
+
+static void zero_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    (void)thread;
+    memset((float *)call->out[0] + first, 0, (size_t)(last - first) * sizeof(float));
+}
+
+/* Columns first..last-1 of all rows, sources in ascending order. */
+static void scatter_columns(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const int64_t count = tx_operand_count(&call->command->in[0]);
+    const int64_t width = tx_shape_last(&call->command->out[0].shape), rows = call->command->out[0].shape.dim[0];
+    const int32_t *indices = call->in[0];
+    (void)thread;
+    for (int64_t i = 0; i < count; i++) {
+        if (indices[i] < 0 || indices[i] >= rows)
+            continue;
+        const float *x = (const float *)call->in[1] + i * width;
+        float *y = (float *)call->out[0] + indices[i] * width;
+        TX_SIMD for (int64_t c = first; c < last; c++) y[c] += x[c];
+    }
+}
+
+void TX_CPU_NAME(scatter_add)(const tx_cpu_call *call)
+{
+    const int64_t count = tx_operand_count(&call->command->in[0]);
+    const int64_t width = tx_shape_last(&call->command->out[0].shape);
+    if (tx_beta(call->command->attrs.accumulate, call->controls) == 0.0f)
+        tx_cpu_slices(call, tx_operand_count(&call->command->out[0]), TX_CPU_GRAIN, zero_slice);
+    tx_cpu_slices(call, width, tx_cpu_columns_grain(count), scatter_columns);
+}
+
+/* ---- Caches ------------------------------------------------------------------------------------------ */
+
+/* Items are positions of the call; rows past the end of a cache do not exist (run() refuses them). */
+static void kv_append_positions(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const tx_shape *qkv = &call->command->in[0].shape, *cache = &call->command->out[0].shape;
+    const int64_t batch = qkv->dim[0], length = qkv->dim[1], width = qkv->dim[2];
+    const int64_t capacity = cache->dim[1], keys = cache->dim[2], start = position_of(call);
+    (void)thread;
+    for (int64_t b = 0; b < batch; b++) {
+        for (int64_t t = first; t < last; t++) {
+            const float *k = (const float *)call->in[0] + (b * length + t) * width + width - 2 * keys;
+            const int64_t to = (b * capacity + start + t) * keys;
+            memcpy((float *)call->out[0] + to, k, (size_t)keys * sizeof *k);
+            memcpy((float *)call->out[1] + to, k + keys, (size_t)keys * sizeof *k);
+        }
+    }
+}
+
+void TX_CPU_NAME(kv_append)(const tx_cpu_call *call)
+{
+    const tx_shape *qkv = &call->command->in[0].shape, *cache = &call->command->out[0].shape;
+    tx_cpu_slices(call, qkv->dim[1], tx_cpu_rows_grain(qkv->dim[0] * cache->dim[2]), kv_append_positions);
+}
+
+/* ---- Broadcast, cast, copy, fill ----------------------------------------------------------------------- */
+
+static void broadcast_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const int64_t width = tx_shape_last(&call->command->out[0].shape);
+    const tx_axis axis = call->command->attrs.axis;
+    const float *x = call->in[0], factor = tx_cpu_factor(call);
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
+        float *y = (float *)call->out[0] + row * width;
+        if (axis == TX_AXIS_ROWS) {
+            TX_SIMD for (int64_t i = 0; i < width; i++) y[i] = x[i] * factor;
+        } else {
+            const float value = (axis == TX_AXIS_LAST ? x[row] : x[0]) * factor;
+            TX_SIMD for (int64_t i = 0; i < width; i++) y[i] = value;
+        }
+    }
+}
+
+void TX_CPU_NAME(broadcast)(const tx_cpu_call *call)
+{
+    const tx_shape *y = &call->command->out[0].shape;
+    tx_cpu_slices(call, tx_shape_rows(y), tx_cpu_rows_grain(tx_shape_last(y)), broadcast_rows);
+}
+
+static void cast_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const tx_dtype from = call->command->in[0].dtype, to = call->command->out[0].dtype;
+    float piece[PIECE];
+    (void)thread;
+    for (int64_t start = first; start < last; start += PIECE) {
+        const int64_t count = last - start < PIECE ? last - start : PIECE;
+        tx_widen(piece, call->in[0], from, start, count);
+        tx_narrow(call->out[0], piece, to, start, count);
+    }
+}
+
+void TX_CPU_NAME(cast)(const tx_cpu_call *call)
+{
+    tx_cpu_slices(call, tx_operand_count(&call->command->out[0]), TX_CPU_GRAIN, cast_slice);
+}
+
+static void copy_bytes(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    (void)thread;
+    memcpy((char *)call->out[0] + first, (const char *)call->in[0] + first, (size_t)(last - first));
+}
+
+static void copy_adding(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const float *x = call->in[0];
+    float *y = call->out[0];
+    (void)thread;
+    TX_SIMD for (int64_t i = first; i < last; i++) y[i] += x[i];
+}
+
+void TX_CPU_NAME(copy)(const tx_cpu_call *call)
+{
+    const tx_operand *y = &call->command->out[0];
+    if (tx_beta(call->command->attrs.accumulate, call->controls) != 0.0f)
+        tx_cpu_slices(call, tx_operand_count(y), TX_CPU_GRAIN, copy_adding);
+    else
+        tx_cpu_slices(call, tx_operand_bytes(y), TX_CPU_GRAIN * 4, copy_bytes);
+}
+
+static void fill_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const float value = call->command->attrs.alpha;
+    float *y = call->out[0];
+    (void)thread;
+    TX_SIMD for (int64_t i = first; i < last; i++) y[i] = value;
+}
+
+void TX_CPU_NAME(fill)(const tx_cpu_call *call)
+{
+    tx_cpu_slices(call, tx_operand_count(&call->command->out[0]), TX_CPU_GRAIN, fill_slice);
+}

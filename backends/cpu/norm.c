@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Layer norm (Ba et al., Layer normalization, 2016) and RMS norm (Zhang and Sennrich, 2019), forward and backward.
+ * Gradients of gamma and beta: each block of rows (backend.h) sums into its own part of `work`, then the parts are
+ * summed in order. */
+#include "backends/cpu/simd.h"
+
+/* ---- Layer norm ---------------------------------------------------------------------------------- */
+
+static void layer_norm_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const int64_t width = tx_shape_last(&call->command->out[0].shape);
+    const float *gamma = call->in[1], *beta = call->in[2];
+    const float inverse = 1.0f / (float)width, eps = call->command->attrs.eps;
+    float *means = call->out[1], *rstds = call->out[2];
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
+        const float *x = (const float *)call->in[0] + row * width;
+        float *y = (float *)call->out[0] + row * width;
+        float sum, squares;
+        TX_SUM(sum, i, width, x[i]);
+        const float mean = sum * inverse;
+        TX_SUM(squares, i, width, (x[i] - mean) * (x[i] - mean));
+        const float rstd = 1.0f / sqrtf(squares * inverse + eps);
+        TX_SIMD for (int64_t i = 0; i < width; i++) y[i] = (x[i] - mean) * rstd * gamma[i] + beta[i];
+        means[row] = mean;
+        rstds[row] = rstd;
+    }
+}
+
+void TX_CPU_NAME(layer_norm)(const tx_cpu_call *call)
+{
+    const tx_shape *y = &call->command->out[0].shape;
+    tx_cpu_slices(call, tx_shape_rows(y), tx_cpu_rows_grain(tx_shape_last(y)), layer_norm_rows);
+}
+
+/* One row: dx = rstd (d - mean(d) - xhat mean(d xhat)), d = dy gamma. dx may lie on dy. */
+static void layer_norm_grad_row(const float *dy, const float *x, const float *gamma, float mean, float rstd,
+                                int64_t width, float *dx, float *dgamma, float *dbeta)
+{
+    const float inverse = 1.0f / (float)width;
+    float sum, dot;
+    TX_SUM(sum, i, width, dy[i] * gamma[i]);
+    TX_SUM(dot, i, width, dy[i] * gamma[i] * ((x[i] - mean) * rstd));
+    sum *= inverse;
+    dot *= inverse;
+    TX_SIMD for (int64_t i = 0; i < width; i++)
+    {
+        float xhat = (x[i] - mean) * rstd, d = dy[i];
+        dgamma[i] += d * xhat;
+        dbeta[i] += d;
+        dx[i] = rstd * (d * gamma[i] - sum - xhat * dot);
+    }
+}
+
+static void layer_norm_grad_blocks(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const tx_shape *shape = &call->command->out[0].shape;
+    const int64_t width = tx_shape_last(shape), rows = tx_shape_rows(shape);
+    const int64_t block = tx_block_size(rows, TX_ROW_BLOCK);
+    const float *gamma = call->in[2], *mean = call->in[3], *rstd = call->in[4];
+    (void)thread;
+    for (int64_t b = first; b < last; b++) {
+        float *dgamma = (float *)call->out[3] + b * 2 * width, *dbeta = dgamma + width;
+        const int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
+        memset(dgamma, 0, (size_t)(2 * width) * sizeof *dgamma);
+        for (int64_t row = b * block; row < end; row++)
+            layer_norm_grad_row((const float *)call->in[0] + row * width, (const float *)call->in[1] + row * width,
+                                gamma, mean[row], rstd[row], width, (float *)call->out[0] + row * width, dgamma,
+                                dbeta);
+    }
+}
+
+/* Columns first..last-1 of the sums over blocks; work is [blocks, parts, width] and part p goes to output 1 + p. */
+static void fold_columns(const tx_cpu_call *call, int64_t first, int64_t last, int64_t parts, const float *work)
+{
+    const tx_shape *shape = &call->command->out[0].shape;
+    const int64_t width = tx_shape_last(shape), blocks = tx_row_blocks(tx_shape_rows(shape));
+    const float beta = tx_beta(call->command->attrs.accumulate, call->controls);
+    for (int64_t p = 0; p < parts; p++) {
+        float *y = call->out[1 + p];
+        tx_cpu_fold_blocks(work + p * width, blocks, parts * width, first, last, 1.0f, beta, y);
+    }
+}
+
+static void layer_norm_fold(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    (void)thread;
+    fold_columns(call, first, last, 2, call->out[3]);
+}
+
+void TX_CPU_NAME(layer_norm_grad)(const tx_cpu_call *call)
+{
+    const tx_shape *shape = &call->command->out[0].shape;
+    const int64_t width = tx_shape_last(shape), rows = tx_shape_rows(shape);
+    const int64_t blocks = tx_row_blocks(rows), block = tx_block_size(rows, TX_ROW_BLOCK);
+    tx_cpu_slices(call, blocks, tx_cpu_rows_grain(block * width), layer_norm_grad_blocks);
+    tx_cpu_slices(call, width, tx_cpu_columns_grain(2 * blocks), layer_norm_fold);
+}
+
+/* ---- RMS norm ------------------------------------------------------------------------------------ */
+
+static void rms_norm_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const int64_t width = tx_shape_last(&call->command->out[0].shape);
+    const float *gamma = call->in[1];
+    float *rstds = call->out[1];
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
+        const float *x = (const float *)call->in[0] + row * width;
+        float *y = (float *)call->out[0] + row * width;
+        float squares;
+        TX_SUM(squares, i, width, x[i] * x[i]);
+        const float rstd = 1.0f / sqrtf(squares / (float)width + call->command->attrs.eps);
+        TX_SIMD for (int64_t i = 0; i < width; i++) y[i] = x[i] * rstd * gamma[i];
+        rstds[row] = rstd;
+    }
+}
+
+void TX_CPU_NAME(rms_norm)(const tx_cpu_call *call)
+{
+    const tx_shape *y = &call->command->out[0].shape;
+    tx_cpu_slices(call, tx_shape_rows(y), tx_cpu_rows_grain(tx_shape_last(y)), rms_norm_rows);
+}
+
+/* One row: dx = rstd (d - xhat mean(d xhat)), d = dy gamma. dx may lie on dy. */
+static void rms_norm_grad_row(const float *dy, const float *x, const float *gamma, float rstd, int64_t width,
+                              float *dx, float *dgamma)
+{
+    float dot;
+    TX_SUM(dot, i, width, dy[i] * gamma[i] * (x[i] * rstd));
+    dot /= (float)width;
+    TX_SIMD for (int64_t i = 0; i < width; i++)
+    {
+        float xhat = x[i] * rstd, d = dy[i];
+        dgamma[i] += d * xhat;
+        dx[i] = rstd * (d * gamma[i] - xhat * dot);
+    }
+}
+
+static void rms_norm_grad_blocks(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const tx_shape *shape = &call->command->out[0].shape;
+    const int64_t width = tx_shape_last(shape), rows = tx_shape_rows(shape);
+    const int64_t block = tx_block_size(rows, TX_ROW_BLOCK);
+    const float *gamma = call->in[2], *rstd = call->in[3];
+    (void)thread;
+    for (int64_t b = first; b < last; b++) {
+        float *dgamma = (float *)call->out[2] + b * width;
+        const int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
+        memset(dgamma, 0, (size_t)width * sizeof *dgamma);
+        for (int64_t row = b * block; row < end; row++)
+            rms_norm_grad_row((const float *)call->in[0] + row * width, (const float *)call->in[1] + row * width,
+                              gamma, rstd[row], width, (float *)call->out[0] + row * width, dgamma);
+    }
+}
+
+static void rms_norm_fold(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    (void)thread;
+    fold_columns(call, first, last, 1, call->out[2]);
+}
+
+void TX_CPU_NAME(rms_norm_grad)(const tx_cpu_call *call)
+{
+    const tx_shape *shape = &call->command->out[0].shape;
+    const int64_t width = tx_shape_last(shape), rows = tx_shape_rows(shape);
+    const int64_t blocks = tx_row_blocks(rows), block = tx_block_size(rows, TX_ROW_BLOCK);
+    tx_cpu_slices(call, blocks, tx_cpu_rows_grain(block * width), rms_norm_grad_blocks);
+    tx_cpu_slices(call, width, tx_cpu_columns_grain(blocks), rms_norm_fold);
+}

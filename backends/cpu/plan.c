@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Programs of the cpu backend: a prepared program is an array of calls whose pointers bind() fills in. */
+#include "backends/cpu/cpu.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "api/op.h"
+
+struct tx_executable {
+    tx_context *context;
+    tx_program program;
+    bool bound;
+    tx_cpu_call call[];
+};
+
+/* ---- Prepare ------------------------------------------------------------------------------------------- */
+
+int64_t tx_cpu_scratch(const tx_command *command, int32_t threads)
+{
+    const tx_attrs *attrs = &command->attrs;
+    const bool grad = command->op == TX_OP_ATTENTION_GRAD;
+    switch (command->op) {
+    case TX_OP_ATTENTION:
+    case TX_OP_ATTENTION_CACHED:
+    case TX_OP_ATTENTION_GRAD: {
+        const int64_t size = tx_shape_last(&command->in[grad ? 1 : 0].shape) / (attrs->heads + 2 * attrs->kv_heads);
+        return threads * (grad ? tx_cpu_attention_grad_scratch(size) : tx_cpu_attention_scratch(size));
+    }
+    case TX_OP_ROTARY:
+        return threads * attrs->head_size * (int64_t)sizeof(float);
+    default:
+        return 0;
+    }
+}
+
+static tx_status prepare_gemm(const tx_command *command, int32_t threads, tx_cpu_gemm **gemm, int64_t *scratch)
+{
+    const tx_attrs *attrs = &command->attrs;
+    const tx_cpu_gemm_spec spec = {
+        .shape = tx_gemm_of(attrs, &command->in[0].shape, &command->in[1].shape),
+        .type = command->in[0].dtype,
+        .result = command->out[0].dtype,
+        .trans_a = attrs->trans_a,
+        .trans_b = attrs->trans_b,
+        .bias = tx_present(&command->in[2]),
+        .adds = attrs->accumulate != TX_STORE,
+        .threads = threads,
+    };
+    return tx_cpu_gemm_create(&spec, gemm, scratch);
+}
+
+tx_status tx_cpu_prepare(tx_context *context, const tx_program *program, tx_executable **executable,
+                         int64_t *scratch_bytes)
+{
+    const size_t length = (size_t)program->length;
+    tx_executable *made = calloc(1, sizeof *made + length * sizeof made->call[0]);
+    if (!made)
+        return tx_fail(TX_MEMORY, "cpu: no memory for a program of %d commands", program->length);
+    made->context = context;
+    made->program = *program;
+    int64_t most = 0;
+    for (int32_t i = 0; i < program->length; i++) {
+        const tx_command *command = &program->commands[i];
+        tx_cpu_call *call = &made->call[i];
+        if (command->op >= TX_OP_KERNELS) {
+            tx_cpu_destroy(made);
+            return tx_fail(TX_INVALID, "cpu: command %d (%s) has no kernel", i, tx_op_info_of(command->op)->name);
+        }
+        call->command = command;
+        call->threads = context->threads;
+        int64_t bytes = tx_cpu_scratch(command, context->threads);
+        if (command->op == TX_OP_MATMUL) {
+            tx_status status = prepare_gemm(command, context->threads, &call->gemm, &bytes);
+            if (status) {
+                tx_cpu_destroy(made);
+                return tx_fail_in(status, "cpu: command %d (matmul)", i);
+            }
+        }
+        most = bytes > most ? bytes : most;
+    }
+    *executable = made;
+    *scratch_bytes = most;
+    return TX_OK;
+}
+
+void tx_cpu_destroy(tx_executable *executable)
+{
+    if (!executable)
+        return;
+    for (int32_t i = 0; i < executable->program.length; i++)
+        if (executable->call[i].gemm)
+            tx_cpu_gemm_destroy(executable->call[i].gemm);
+    free(executable);
+}
+
+/* ---- Bind ------------------------------------------------------------------------------------------------ */
+
+/* Address of an operand, NULL when it is absent. */
+static tx_status resolve(const tx_bindings *bindings, const tx_operand *operand, void **address)
+{
+    *address = NULL;
+    if (!tx_present(operand))
+        return TX_OK;
+    const tx_space *space = &bindings->arena[operand->arena];
+    if (operand->chunk < 0 || operand->chunk >= space->chunks)
+        return tx_fail(TX_INVALID, "arena %d has %d chunks, an operand lies in chunk %d", (int)operand->arena,
+                       space->chunks, operand->chunk);
+    tx_buffer *buffer = space->chunk[operand->chunk];
+    const int64_t bytes = tx_operand_bytes(operand);
+    if (operand->offset < 0 || operand->offset > buffer->bytes - bytes)
+        return tx_fail(TX_INVALID, "%" PRId64 " bytes at %" PRId64 " do not lie in a chunk of %" PRId64 " (arena %d)",
+                       bytes, operand->offset, buffer->bytes, (int)operand->arena);
+    *address = buffer->data + operand->offset;
+    return TX_OK;
+}
+
+static tx_status bind_call(tx_cpu_call *call, const tx_bindings *bindings)
+{
+    void *address;
+    for (int i = 0; i < TX_MAX_IN; i++) {
+        tx_status status = resolve(bindings, &call->command->in[i], &address);
+        if (status)
+            return status;
+        call->in[i] = address;
+    }
+    for (int i = 0; i < TX_MAX_OUT; i++) {
+        tx_status status = resolve(bindings, &call->command->out[i], &address);
+        if (status)
+            return status;
+        call->out[i] = address;
+    }
+    const tx_space *results = &bindings->arena[TX_ARENA_RESULT], *scratch = &bindings->arena[TX_ARENA_SCRATCH];
+    call->results = results->chunks > 0 ? (float *)(void *)results->chunk[0]->data : NULL;
+    call->scratch = scratch->chunks > 0 ? scratch->chunk[0]->data : NULL;
+    return TX_OK;
+}
+
+static bool needs_results(tx_op op)
+{
+    return op == TX_OP_CLIP_NORM || op == TX_OP_SGD || op == TX_OP_ADAMW;
+}
+
+tx_status tx_cpu_bind(tx_executable *executable, const tx_bindings *bindings)
+{
+    executable->bound = false;
+    for (int32_t i = 0; i < executable->program.length; i++) {
+        tx_cpu_call *call = &executable->call[i];
+        const tx_op op = call->command->op;
+        tx_status status = bind_call(call, bindings);
+        if (status)
+            return tx_fail_in(status, "cpu: command %d (%s)", i, tx_op_info_of(op)->name);
+        if (needs_results(op) && !call->results)
+            return tx_fail(TX_INVALID, "cpu: command %d (%s) needs arena RESULT", i, tx_op_info_of(op)->name);
+        if (tx_cpu_scratch(call->command, call->threads) > 0 && !call->scratch)
+            return tx_fail(TX_INVALID, "cpu: command %d (%s) needs arena SCRATCH", i, tx_op_info_of(op)->name);
+    }
+    executable->bound = true;
+    return TX_OK;
+}
+
+/* ---- Run --------------------------------------------------------------------------------------------------- */
+
+/* Rows of the table or cache that a command enters at control POSITION, and how many of them; 0: it does not. */
+static int64_t rows_from_position(const tx_command *command, int64_t *rows)
+{
+    switch (command->op) {
+    case TX_OP_KV_APPEND:
+    case TX_OP_ATTENTION_CACHED:
+        *rows = command->in[1].shape.dim[1];
+        return command->in[0].shape.dim[1];
+    case TX_OP_EMBEDDING:
+        if (!command->attrs.at_position || !tx_present(&command->in[2]))
+            return 0;
+        *rows = command->in[2].shape.dim[0];
+        return tx_shape_last(&command->in[0].shape);
+    default:
+        return 0;
+    }
+}
+
+static tx_status check_position(const tx_command *command, const tx_controls *controls)
+{
+    int64_t rows = 0;
+    const int64_t count = rows_from_position(command, &rows), position = controls->word[TX_CONTROL_POSITION].u32;
+    if (count > 0 && position + count > rows)
+        return tx_fail(TX_INVALID, "cpu: %s: positions %" PRId64 "..%" PRId64 " do not fit in %" PRId64 " rows",
+                       tx_op_info_of(command->op)->name, position, position + count - 1, rows);
+    return TX_OK;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+tx_status tx_cpu_run(tx_executable *executable, int32_t first, int32_t count, const tx_controls *controls,
+                     double *seconds)
+{
+    if (!executable->bound || !controls)
+        return tx_fail(TX_INVALID, "cpu: a program runs after bind, with controls");
+    if (first < 0 || count < 0 || first > executable->program.length - count)
+        return tx_fail(TX_INVALID, "cpu: commands %d..%d of a program of %d", first, first + count - 1,
+                       executable->program.length);
+    const tx_context *context = executable->context;
+    for (int32_t i = first; i < first + count; i++) {
+        tx_cpu_call *call = &executable->call[i];
+        tx_status status = check_position(call->command, controls);
+        if (status)
+            return status;
+        const double start = seconds ? now() : 0.0;
+        call->controls = controls;
+        context->kernels->run[call->command->op](call);
+        if (seconds)
+            seconds[i] += now() - start;
+    }
+    executable->context->traffic.launches += count;
+    return TX_OK;
+}
+
+tx_command_info tx_cpu_command_info(const tx_executable *executable, int32_t index)
+{
+    const tx_cpu_call *call = &executable->call[index];
+    return (tx_command_info){
+        .variant = call->gemm ? tx_cpu_gemm_variant(call->gemm) : executable->context->kernels->name,
+        .launches = 1,
+    };
+}

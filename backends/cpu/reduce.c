@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reductions: over everything, over the last dimension, over all dimensions but the last. Sums of many numbers go by
+ * blocks of a size that depends on the count alone (backend.h), and within a block by pieces whose sums are added in
+ * double precision, so that the sum of squares of 10^9 gradients keeps its digits. */
+#include "backends/cpu/simd.h"
+
+#define PIECE 4096
+
+/* The greatest number, or NaN where there is one. */
+static float greatest_or_nan(const float *x, int64_t n)
+{
+    float nan;
+    TX_SUM(nan, i, n, x[i] != x[i] ? 1.0f : 0.0f);
+    return nan > 0.0f ? NAN : tx_greatest(x, n);
+}
+
+static inline float greater_or_nan(float a, float b)
+{
+    return a > b || a != a ? a : b;
+}
+
+/* Sum, sum of squares or maximum of n > 0 neighbouring numbers. */
+static double reduce_run(tx_reduction reduction, const float *x, int64_t n)
+{
+    double total = 0.0;
+    float greatest = -INFINITY;
+    for (int64_t start = 0; start < n; start += PIECE) {
+        const float *p = x + start;
+        const int64_t count = n - start < PIECE ? n - start : PIECE;
+        float sum = 0.0f;
+        if (reduction == TX_REDUCE_MAX)
+            greatest = greater_or_nan(greatest, greatest_or_nan(p, count));
+        else if (reduction == TX_REDUCE_SUMSQ)
+            TX_SUM(sum, i, count, p[i] * p[i]);
+        else
+            TX_SUM(sum, i, count, p[i]);
+        total += (double)sum;
+    }
+    return reduction == TX_REDUCE_MAX ? (double)greatest : total;
+}
+
+/* The factor of the result: alpha, the control, and 1 / count for a mean. */
+static float result_factor(const tx_cpu_call *call, int64_t count)
+{
+    const float factor = tx_cpu_factor(call);
+    return call->command->attrs.reduction == TX_REDUCE_MEAN ? factor / (float)count : factor;
+}
+
+static void put(const tx_cpu_call *call, float *y, float value)
+{
+    const float beta = tx_beta(call->command->attrs.accumulate, call->controls);
+    *y = beta != 0.0f ? *y + value : value;
+}
+
+/* ---- Over everything ------------------------------------------------------------------------------- */
+
+static void reduce_blocks(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const int64_t count = tx_operand_count(&call->command->in[0]), block = tx_block_size(count, TX_REDUCE_BLOCK);
+    const float *x = call->in[0];
+    float *work = call->out[1];
+    (void)thread;
+    for (int64_t b = first; b < last; b++) {
+        const int64_t end = (b + 1) * block < count ? (b + 1) * block : count;
+        work[b] = (float)reduce_run(call->command->attrs.reduction, x + b * block, end - b * block);
+    }
+}
+
+static void reduce_all(const tx_cpu_call *call)
+{
+    const int64_t count = tx_operand_count(&call->command->in[0]), blocks = tx_blocks(count, TX_REDUCE_BLOCK);
+    const tx_reduction reduction = call->command->attrs.reduction;
+    tx_cpu_slices(call, blocks, tx_cpu_rows_grain(tx_block_size(count, TX_REDUCE_BLOCK)), reduce_blocks);
+    /* the blocks already hold squares */
+    const double total = reduce_run(reduction == TX_REDUCE_SUMSQ ? TX_REDUCE_SUM : reduction, call->out[1], blocks);
+    put(call, call->out[0], (float)total * result_factor(call, count));
+}
+
+/* ---- Over the last dimension ------------------------------------------------------------------------- */
+
+static void reduce_last(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const int64_t width = tx_shape_last(&call->command->in[0].shape);
+    const float *x = call->in[0], factor = result_factor(call, width);
+    float *y = call->out[0];
+    (void)thread;
+    for (int64_t row = first; row < last; row++)
+        put(call, y + row, (float)reduce_run(call->command->attrs.reduction, x + row * width, width) * factor);
+}
+
+/* ---- Over all dimensions but the last ----------------------------------------------------------------- */
+
+static void gather_row(tx_reduction reduction, const float *x, int64_t width, float *sum)
+{
+    switch (reduction) {
+    case TX_REDUCE_MAX:
+        TX_SIMD for (int64_t i = 0; i < width; i++) sum[i] = (x[i] > sum[i]) | (x[i] != x[i]) ? x[i] : sum[i];
+        break;
+    case TX_REDUCE_SUMSQ:
+        TX_SIMD for (int64_t i = 0; i < width; i++) sum[i] += x[i] * x[i];
+        break;
+    case TX_REDUCE_SUM:
+    case TX_REDUCE_MEAN:
+        TX_SIMD for (int64_t i = 0; i < width; i++) sum[i] += x[i];
+        break;
+    }
+}
+
+static float empty_value(tx_reduction reduction)
+{
+    return reduction == TX_REDUCE_MAX ? -INFINITY : 0.0f;
+}
+
+static void reduce_row_blocks(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const tx_shape *shape = &call->command->in[0].shape;
+    const int64_t width = tx_shape_last(shape), rows = tx_shape_rows(shape);
+    const int64_t block = tx_block_size(rows, TX_ROW_BLOCK);
+    const tx_reduction reduction = call->command->attrs.reduction;
+    (void)thread;
+    for (int64_t b = first; b < last; b++) {
+        float *work = (float *)call->out[1] + b * width;
+        const int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
+        for (int64_t i = 0; i < width; i++)
+            work[i] = empty_value(reduction);
+        for (int64_t row = b * block; row < end; row++)
+            gather_row(reduction, (const float *)call->in[0] + row * width, width, work);
+    }
+}
+
+static void reduce_columns(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const tx_shape *shape = &call->command->in[0].shape;
+    const int64_t width = tx_shape_last(shape), rows = tx_shape_rows(shape), blocks = tx_row_blocks(rows);
+    const tx_reduction reduction = call->command->attrs.reduction;
+    const float factor = result_factor(call, rows), *work = call->out[1];
+    const float beta = tx_beta(call->command->attrs.accumulate, call->controls);
+    float *y = call->out[0];
+    (void)thread;
+    if (reduction != TX_REDUCE_MAX) {
+        tx_cpu_fold_blocks(work, blocks, width, first, last, factor, beta, y);
+        return;
+    }
+    for (int64_t i = first; i < last; i++) {
+        float greatest = -INFINITY;
+        for (int64_t b = 0; b < blocks; b++)
+            greatest = greater_or_nan(greatest, work[b * width + i]);
+        put(call, y + i, greatest * factor);
+    }
+}
+
+void TX_CPU_NAME(reduce)(const tx_cpu_call *call)
+{
+    const tx_shape *shape = &call->command->in[0].shape;
+    const int64_t width = tx_shape_last(shape), rows = tx_shape_rows(shape), blocks = tx_row_blocks(rows);
+    switch (call->command->attrs.axis) {
+    case TX_AXIS_ALL:
+        reduce_all(call);
+        break;
+    case TX_AXIS_LAST:
+        tx_cpu_slices(call, rows, tx_cpu_rows_grain(width), reduce_last);
+        break;
+    case TX_AXIS_ROWS:
+        tx_cpu_slices(call, blocks, tx_cpu_rows_grain(tx_block_size(rows, TX_ROW_BLOCK) * width), reduce_row_blocks);
+        tx_cpu_slices(call, width, tx_cpu_columns_grain(blocks), reduce_columns);
+        break;
+    }
+}

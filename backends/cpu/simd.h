@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tools of the kernel files: loops that the compiler turns into vector code, sums with a fixed order, and
+ * functions of one fp32 number without a branch. Included by files that are compiled once per instruction set. */
+#ifndef TX_BACKENDS_CPU_SIMD_H
+#define TX_BACKENDS_CPU_SIMD_H
+
+#include "api/half.h"
+#include "backends/cpu/cpu.h"
+
+#include <float.h>
+#include <math.h>
+
+#define TX_PRAGMA(text) _Pragma(#text)
+#define TX_SIMD TX_PRAGMA(omp simd)
+
+/* Kernels of this variant, as named by ops.def. */
+#define TX_OP(NAME, name, ...) void TX_CPU_NAME(name)(const tx_cpu_call *call);
+#define TX_VIRTUAL(NAME, name, ...)
+#include "ops.def"
+
+/* ---- Sums ------------------------------------------------------------------------------------ */
+
+/* Partial sums of one sum: element i goes to lane i % TX_LANES, and the lanes are added pairwise. So the order does
+ * not depend on the width of vectors. */
+#define TX_LANES 32
+
+static inline float tx_fold(float lane[TX_LANES])
+{
+    for (int width = TX_LANES / 2; width > 0; width /= 2)
+        for (int l = 0; l < width; l++)
+            lane[l] += lane[l + width];
+    return lane[0];
+}
+
+/* sum = the sum of `term`, an expression of i, over 0 <= i < n. */
+#define TX_SUM(sum, i, n, term)                                                                                        \
+    do {                                                                                                               \
+        float lane_[TX_LANES] = {0};                                                                                   \
+        const int64_t n_ = (n), whole_ = n_ - n_ % TX_LANES;                                                           \
+        for (int64_t base_ = 0; base_ < whole_; base_ += TX_LANES) {                                                   \
+            TX_SIMD for (int l_ = 0; l_ < TX_LANES; l_++)                                                              \
+            {                                                                                                          \
+                const int64_t i = base_ + l_;                                                                          \
+                lane_[l_] += (term);                                                                                   \
+            }                                                                                                          \
+        }                                                                                                              \
+        for (int64_t i = whole_; i < n_; i++)                                                                          \
+            lane_[i - whole_] += (term);                                                                               \
+        (sum) = tx_fold(lane_);                                                                                        \
+    } while (0)
+
+/* The greatest of n > 0 numbers; NaN are passed over (a sum of exponentials shows them). */
+static inline float tx_greatest(const float *x, int64_t n)
+{
+    float lane[TX_LANES];
+    for (int l = 0; l < TX_LANES; l++)
+        lane[l] = -INFINITY;
+    const int64_t whole = n - n % TX_LANES;
+    for (int64_t base = 0; base < whole; base += TX_LANES) {
+        TX_SIMD for (int l = 0; l < TX_LANES; l++) lane[l] = x[base + l] > lane[l] ? x[base + l] : lane[l];
+    }
+    for (int64_t i = whole; i < n; i++)
+        lane[i - whole] = x[i] > lane[i - whole] ? x[i] : lane[i - whole];
+    float greatest = -INFINITY;
+    for (int l = 0; l < TX_LANES; l++)
+        greatest = lane[l] > greatest ? lane[l] : greatest;
+    return greatest;
+}
+
+/* y[i] = beta y[i] + factor * the sum over rows r of x[r * stride + i], first <= i < last, rows in order; with beta 0
+ * y is not read. */
+static inline void tx_cpu_fold_blocks(const float *x, int64_t rows, int64_t stride, int64_t first, int64_t last,
+                                      float factor, float beta, float *y)
+{
+    for (int64_t base = first; base < last; base += TX_LANES) {
+        const int64_t count = last - base < TX_LANES ? last - base : TX_LANES;
+        float lane[TX_LANES] = {0};
+        for (int64_t r = 0; r < rows; r++) {
+            const float *row = x + r * stride + base;
+            TX_SIMD for (int64_t l = 0; l < count; l++) lane[l] += row[l];
+        }
+        for (int64_t l = 0; l < count; l++)
+            y[base + l] = beta != 0.0f ? y[base + l] + lane[l] * factor : lane[l] * factor;
+    }
+}
+
+/* ---- Functions of one number -------------------------------------------------------------------- */
+
+/* e^x within 1.5 units in the last place; subnormal results are right, overflow gives infinity, NaN stays. x = n ln 2 + r,
+ * and 2^n goes on in two factors because n may be -150 or 128. */
+static inline float tx_exp(float x)
+{
+    x = x > 89.0f ? 89.0f : x;
+    x = x < -104.0f ? -104.0f : x;
+    const float magic = 0x1.8p23f; /* adding it rounds to a whole number, held in the low bits */
+    float shifted = x * 0x1.715476p+0f + magic, n = shifted - magic;
+    float r = x - n * 0x1.62e4p-1f; /* exact: the constant has 17 bits */
+    r = r - n * 0x1.7f7d1cp-20f;
+    float q = 0x1.6a23d0p-10f;
+    q = q * r + 0x1.123a20p-7f;
+    q = q * r + 0x1.5558f2p-5f;
+    q = q * r + 0x1.555492p-3f;
+    q = q * r + 0x1.fffffcp-2f;
+    float e = 1.0f + (r + r * r * q);
+    uint32_t whole = tx_bits_of(shifted) - 0x4B400000u + 512u; /* n + 512 > 0, whatever a NaN left in the bits */
+    uint32_t half = (whole >> 1) & 511u, rest = (whole - half) & 1023u;
+    return e * tx_float_of((half + (127u - 256u)) << 23) * tx_float_of((rest + (127u - 256u)) << 23);
+}
+
+/* 1 / (1 + e^-x), accurate relative to itself on both sides. */
+static inline float tx_sigmoid(float x)
+{
+    return 1.0f / (1.0f + tx_exp(-x));
+}
+
+/* The upper tail of the normal distribution at z >= 0, given bell = e^(-z^2 / 2): minimax fit of
+ * Q(z) / (t bell) in t = 1 / (1 + 0.35 z), relative error 3e-8 before rounding. */
+static inline float tx_normal_tail(float z, float bell)
+{
+    float t = 1.0f / (1.0f + 0.35f * z);
+    float q = -0.029157874808f;
+    q = q * t + 0.144030867026f;
+    q = q * t - 0.255838897247f;
+    q = q * t + 0.159319576073f;
+    q = q * t - 0.023212273373f;
+    q = q * t + 0.105552469342f;
+    q = q * t + 0.119821295719f;
+    q = q * t + 0.139863514385f;
+    q = q * t + 0.139621306899f;
+    return q * t * bell;
+}
+
+/* ---- 16-bit storage ------------------------------------------------------------------------------ */
+
+/* tx_f16_to_f32 without branches: the exponent is rebiased by a multiplication, which also normalises subnormals. */
+static inline float tx_f16_widen(uint16_t h)
+{
+    uint32_t magnitude = (uint32_t)(h & 0x7FFFu) << 13;
+    uint32_t finite = tx_bits_of(tx_float_of(magnitude) * 0x1p112f);
+    uint32_t bits = magnitude >= 0x0F800000u ? magnitude | 0x7F800000u : finite;
+    return tx_float_of(bits | (uint32_t)(h & 0x8000u) << 16);
+}
+
+/* x[first..first+count-1] of any floating type as fp32. */
+static inline void tx_widen(float *to, const void *from, tx_dtype dtype, int64_t first, int64_t count)
+{
+    const uint16_t *half = (const uint16_t *)from + first;
+    if (dtype == TX_BF16) {
+        TX_SIMD for (int64_t i = 0; i < count; i++) to[i] = tx_bf16_to_f32(half[i]);
+    } else if (dtype == TX_F16) {
+        TX_SIMD for (int64_t i = 0; i < count; i++) to[i] = tx_f16_widen(half[i]);
+    } else {
+        memcpy(to, (const float *)from + first, (size_t)count * sizeof *to);
+    }
+}
+
+static inline void tx_narrow(void *to, const float *from, tx_dtype dtype, int64_t first, int64_t count)
+{
+    uint16_t *half = (uint16_t *)to + first;
+    if (dtype == TX_BF16) {
+        TX_SIMD for (int64_t i = 0; i < count; i++) half[i] = tx_f32_to_bf16(from[i]);
+    } else if (dtype == TX_F16) {
+        TX_SIMD for (int64_t i = 0; i < count; i++) half[i] = tx_f32_to_f16(from[i]);
+    } else {
+        memcpy((float *)to + first, from, (size_t)count * sizeof *from);
+    }
+}
+
+#endif

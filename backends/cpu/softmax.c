@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Softmax and cross-entropy. The loss reads the logits once, keeping a running maximum and the sum of exponentials
+ * below it (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018). */
+#include "backends/cpu/simd.h"
+
+#define CHUNK 1024 /* columns looked at twice while they are in the first cache */
+
+/* ---- Softmax ------------------------------------------------------------------------------------- */
+
+static void softmax_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const int64_t width = tx_shape_last(&call->command->out[0].shape);
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
+        const float *x = (const float *)call->in[0] + row * width;
+        float *y = (float *)call->out[0] + row * width;
+        const float greatest = tx_greatest(x, width);
+        float sum;
+        TX_SUM(sum, i, width, y[i] = tx_exp(x[i] - greatest));
+        const float inverse = 1.0f / sum;
+        TX_SIMD for (int64_t i = 0; i < width; i++) y[i] *= inverse;
+    }
+}
+
+void TX_CPU_NAME(softmax)(const tx_cpu_call *call)
+{
+    const tx_shape *y = &call->command->out[0].shape;
+    tx_cpu_slices(call, tx_shape_rows(y), tx_cpu_rows_grain(tx_shape_last(y)), softmax_rows);
+}
+
+static void softmax_grad_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const int64_t width = tx_shape_last(&call->command->out[0].shape);
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
+        const float *dy = (const float *)call->in[0] + row * width, *y = (const float *)call->in[1] + row * width;
+        float *dx = (float *)call->out[0] + row * width;
+        float dot;
+        TX_SUM(dot, i, width, dy[i] * y[i]);
+        TX_SIMD for (int64_t i = 0; i < width; i++) dx[i] = y[i] * (dy[i] - dot);
+    }
+}
+
+void TX_CPU_NAME(softmax_grad)(const tx_cpu_call *call)
+{
+    const tx_shape *y = &call->command->out[0].shape;
+    tx_cpu_slices(call, tx_shape_rows(y), tx_cpu_rows_grain(tx_shape_last(y)), softmax_grad_rows);
+}
+
+/* ---- Cross-entropy --------------------------------------------------------------------------------- */
+
+/* log of the sum of e^x over n > 0 numbers; NaN and +inf among them give NaN, -inf alone -inf. */
+static float log_sum_exp(const float *x, int64_t n)
+{
+    float lane[TX_LANES] = {0}, greatest = -INFINITY;
+    for (int64_t start = 0; start < n; start += CHUNK) {
+        const float *chunk = x + start;
+        const int64_t count = n - start < CHUNK ? n - start : CHUNK, whole = count - count % TX_LANES;
+        const float peak = tx_greatest(chunk, count);
+        if (peak > greatest) {
+            const float factor = tx_exp(greatest - peak);
+            TX_SIMD for (int l = 0; l < TX_LANES; l++) lane[l] *= factor;
+            greatest = peak;
+        }
+        const float base = greatest > -INFINITY ? greatest : 0.0f;
+        for (int64_t i = 0; i < whole; i += TX_LANES) {
+            TX_SIMD for (int l = 0; l < TX_LANES; l++) lane[l] += tx_exp(chunk[i + l] - base);
+        }
+        for (int64_t i = whole; i < count; i++)
+            lane[i - whole] += tx_exp(chunk[i] - base);
+    }
+    return greatest + logf(tx_fold(lane));
+}
+
+static void cross_entropy_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const int64_t width = tx_shape_last(&call->command->in[0].shape), vocab = call->command->attrs.vocab;
+    const int32_t *labels = call->in[1];
+    float *losses = call->out[0], *lse = call->out[1];
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
+        const float *x = (const float *)call->in[0] + row * width;
+        const int32_t label = labels[row];
+        lse[row] = log_sum_exp(x, vocab);
+        if (label == TX_IGNORE_LABEL)
+            losses[row] = 0.0f;
+        else /* a label that does not exist gives NaN, not a read outside the row */
+            losses[row] = label >= 0 && label < vocab ? lse[row] - x[label] : NAN;
+    }
+}
+
+void TX_CPU_NAME(cross_entropy)(const tx_cpu_call *call)
+{
+    const tx_shape *x = &call->command->in[0].shape;
+    tx_cpu_slices(call, tx_shape_rows(x), tx_cpu_rows_grain(tx_shape_last(x)), cross_entropy_rows);
+}
+
+static void cross_entropy_grad_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const int64_t width = tx_shape_last(&call->command->in[0].shape), vocab = call->command->attrs.vocab;
+    const float *dlosses = call->in[1], *lse = call->in[3];
+    const int32_t *labels = call->in[2];
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
+        const float *x = (const float *)call->in[0] + row * width;
+        float *dx = (float *)call->out[0] + row * width;
+        const float base = lse[row], d = dlosses[row];
+        const int32_t label = labels[row];
+        if (label == TX_IGNORE_LABEL) {
+            memset(dx, 0, (size_t)width * sizeof *dx);
+            continue;
+        }
+        const bool known = label >= 0 && label < vocab;
+        const float hit = known ? (tx_exp(x[label] - base) - 1.0f) * d : 0.0f;
+        TX_SIMD for (int64_t i = 0; i < vocab; i++) dx[i] = tx_exp(x[i] - base) * d;
+        if (known)
+            dx[label] = hit;
+        memset(dx + vocab, 0, (size_t)(width - vocab) * sizeof *dx);
+    }
+}
+
+void TX_CPU_NAME(cross_entropy_grad)(const tx_cpu_call *call)
+{
+    const tx_shape *x = &call->command->in[0].shape;
+    tx_cpu_slices(call, tx_shape_rows(x), tx_cpu_rows_grain(tx_shape_last(x)), cross_entropy_grad_rows);
+}

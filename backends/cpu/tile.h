@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tiles of attention. Scores lie transposed, [key][query], so that queries are the lanes of vectors: a softmax then
+ * needs no sum across a vector, keys, values and gradients are read as they lie, and only queries are transposed. */
+#ifndef TX_BACKENDS_CPU_TILE_H
+#define TX_BACKENDS_CPU_TILE_H
+
+#include "backends/cpu/random.h"
+
+/* ---- Small products ------------------------------------------------------------------------------ */
+
+/* Lanes of a vector, and rows of a block whose sums (rows x two vectors) stay in registers. */
+#if defined __AVX512F__
+#define TX_VECTOR 16
+#define TX_PANEL 8
+#elif defined __AVX__
+#define TX_VECTOR 8
+#define TX_PANEL 6
+#else
+#define TX_VECTOR 4
+#define TX_PANEL 6
+#endif
+
+/* ROWS x WIDTH elements of c (= or +=) a b, from column j on. */
+#define TX_TILE_BLOCK(ROWS, WIDTH)                                                                                     \
+    do {                                                                                                               \
+        float sum_[ROWS][2 * TX_VECTOR];                                                                               \
+        for (int r = 0; r < (ROWS); r++)                                                                               \
+            for (int l = 0; l < (WIDTH); l++)                                                                          \
+                sum_[r][l] = add ? c[r * ldc + j + l] : 0.0f;                                                          \
+        for (int64_t p = 0; p < k; p++) {                                                                              \
+            TX_PRAGMA(GCC unroll 8)                                                                                    \
+            for (int r = 0; r < (ROWS); r++) {                                                                         \
+                const float x = a[r * a_row + p * a_step];                                                             \
+                TX_SIMD for (int l = 0; l < (WIDTH); l++) sum_[r][l] += x * b[p * ldb + j + l];                        \
+            }                                                                                                          \
+        }                                                                                                              \
+        for (int r = 0; r < (ROWS); r++)                                                                               \
+            for (int l = 0; l < (WIDTH); l++)                                                                          \
+                c[r * ldc + j + l] = sum_[r][l];                                                                       \
+    } while (0)
+
+#define TX_TILE_PANEL(ROWS)                                                                                            \
+    static inline void tx_tile_panel_##ROWS(bool add, int64_t n, int64_t k, const float *restrict a, int64_t a_row,    \
+                                            int64_t a_step, const float *restrict b, int64_t ldb, float *restrict c,   \
+                                            int64_t ldc)                                                               \
+    {                                                                                                                  \
+        int64_t j = 0;                                                                                                 \
+        for (; j + 2 * TX_VECTOR <= n; j += 2 * TX_VECTOR)                                                             \
+            TX_TILE_BLOCK(ROWS, 2 * TX_VECTOR);                                                                        \
+        for (; j + TX_VECTOR <= n; j += TX_VECTOR)                                                                     \
+            TX_TILE_BLOCK(ROWS, TX_VECTOR);                                                                            \
+        const int rest = (int)(n - j);                                                                                 \
+        if (rest > 0)                                                                                                  \
+            TX_TILE_BLOCK(ROWS, rest);                                                                                 \
+    }
+
+TX_TILE_PANEL(8)
+TX_TILE_PANEL(6)
+TX_TILE_PANEL(4)
+TX_TILE_PANEL(2)
+TX_TILE_PANEL(1)
+
+/* c [m, n] = a b, or c += a b; element (i, p) of a [m, k] is a[i a_row + p a_step]; b [k, n] and c have rows of ldb and
+ * ldc elements. */
+static inline void tx_tile_product(bool add, int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row,
+                                   int64_t a_step, const float *b, int64_t ldb, float *c, int64_t ldc)
+{
+    int64_t i = 0;
+#define TX_TILE_ROWS(ROWS)                                                                                             \
+    for (; i + (ROWS) <= m; i += (ROWS))                                                                               \
+    tx_tile_panel_##ROWS(add, n, k, a + i * a_row, a_row, a_step, b, ldb, c + i * ldc, ldc)
+#if TX_PANEL == 8
+    TX_TILE_ROWS(8);
+#else
+    TX_TILE_ROWS(6);
+#endif
+    TX_TILE_ROWS(4);
+    TX_TILE_ROWS(2);
+    TX_TILE_ROWS(1);
+#undef TX_TILE_ROWS
+}
+
+/* ---- Tiles ------------------------------------------------------------------------------------------ */
+
+/* One head of one sample. Query t sees keys 0..keys-1, when causal only those up to offset + t. */
+typedef struct tx_head {
+    const float *q, *k, *v;
+    int64_t q_row, kv_row; /* elements from one row to the next */
+    int64_t size;          /* of a row */
+    int64_t queries, keys, offset;
+    bool causal;
+    uint32_t plane;
+} tx_head;
+
+/* Rows of sample b that count; whatever `lengths` holds, no more than there are. */
+static inline int64_t tx_tile_valid(const int32_t *lengths, int64_t b, int64_t length)
+{
+    if (!lengths || lengths[b] > length)
+        return length;
+    return lengths[b] > 0 ? lengths[b] : 0;
+}
+
+/* to[p][i] = from[i][p] * factor for i < rows, 0 for the other lanes of the last vector. */
+static inline void tx_tile_transpose(float *to, const float *from, int64_t row, int64_t rows, int64_t size,
+                                     float factor)
+{
+    enum { SIDE = 16 };
+    for (int64_t i = 0; i < TX_TILE; i += SIDE) {
+        const int64_t height = rows - i < SIDE ? rows - i : SIDE;
+        for (int64_t p = 0; p < size; p += SIDE) {
+            const int64_t width = size - p < SIDE ? size - p : SIDE;
+            float square[SIDE][SIDE] = {{0}};
+            for (int64_t r = 0; r < height; r++)
+                for (int64_t c = 0; c < width; c++)
+                    square[r][c] = from[(i + r) * row + p + c] * factor;
+            for (int64_t c = 0; c < width; c++)
+                for (int64_t r = 0; r < SIDE; r++)
+                    to[(p + c) * TX_TILE + i + r] = square[r][c];
+        }
+    }
+}
+
+/* Keys of the tile from `key` on that at least one of the queries up to `query_end` sees. */
+static inline int64_t tx_tile_keys(const tx_head *head, int64_t key, int64_t query_end)
+{
+    int64_t end = head->keys;
+    if (head->causal && head->offset + query_end < end)
+        end = head->offset + query_end;
+    return end - key < TX_TILE ? end - key : TX_TILE;
+}
+
+/* Lanes of `queries` queries, in whole vectors. */
+static inline int64_t tx_tile_lanes(int64_t queries)
+{
+    return (queries + TX_VECTOR - 1) / TX_VECTOR * TX_VECTOR;
+}
+
+/* Where a query must not see a key, score becomes `value`; tile [keys][TX_TILE] starts at (key, query). */
+static inline void tx_tile_mask(const tx_head *head, int64_t key, int64_t keys, int64_t query, float value,
+                                float *score)
+{
+    if (!head->causal)
+        return;
+    for (int64_t j = 0; j < keys; j++) {
+        const int64_t hidden = key + j - head->offset - query; /* queries before this one */
+        const int64_t end = hidden < TX_TILE ? hidden : TX_TILE;
+        for (int64_t i = 0; i < end; i++)
+            score[j * TX_TILE + i] = value;
+    }
+}
+
+/* keep[j][i] = 1 / (1 - p) where the probability of query i and key j is kept, else 0. key is a multiple of 4. */
+static inline void tx_tile_draw(const tx_site *site, uint32_t step, uint32_t plane, int64_t key, int64_t keys,
+                                int64_t query, int64_t queries, float *keep)
+{
+    for (int64_t j = 0; j < keys; j += 4) {
+        const int64_t words = keys - j < 4 ? keys - j : 4;
+        for (int64_t i = 0; i < queries; i += TX_DRAW_LANES) {
+            uint32_t word[4][TX_DRAW_LANES];
+            tx_draw_lanes(site, step, plane, (uint32_t)(query + i), 1, (uint32_t)((key + j) / 4), 0, word);
+            for (int64_t w = 0; w < words; w++) {
+                float *row = keep + (j + w) * TX_TILE + i;
+                TX_SIMD for (int l = 0; l < TX_DRAW_LANES; l++) row[l] = word[w][l] >= site->threshold ? site->keep
+                                                                                                       : 0.0f;
+            }
+        }
+    }
+}
+
+#endif

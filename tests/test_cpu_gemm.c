@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Matrix products of the CPU backend against a naive double-precision product, for the provider that is chosen by
+ * itself and for TX's own kernel. */
+#include "backends/cpu/gemm.h"
+#include "backends/cpu/gemm_tile.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define GUARD 64 /* elements before and after a result, bytes after the scratch */
+
+static const char *const choices[] = {NULL, "portable"}; /* of TX_GEMM */
+
+static void choose(const char *choice)
+{
+    if (choice)
+        setenv("TX_GEMM", choice, 1);
+    else
+        unsetenv("TX_GEMM");
+}
+
+/* ---- operands --------------------------------------------------------------------------------- */
+
+static uint32_t random_bits(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 33);
+}
+
+/* Puts a number of size 2^-7 to 1 at `index`; half precision also gets subnormals. */
+static void put_random(void *data, tx_dtype type, int64_t index, uint64_t *state)
+{
+    uint32_t bits = random_bits(state), sign = bits & 1u, low = (bits >> 1) % 7u;
+    if (type == TX_F32) {
+        float magnitude = ldexpf(1.0f + (float)(bits >> 9) * 0x1p-23f, (int)low - 7);
+        ((float *)data)[index] = sign ? -magnitude : magnitude;
+    } else if (type == TX_BF16) {
+        ((uint16_t *)data)[index] = (uint16_t)(sign << 15 | (120u + low) << 7 | (bits >> 8 & 0x7Fu));
+    } else {
+        uint32_t exponent = low == 0 ? 0 : 8u + low;
+        ((uint16_t *)data)[index] = (uint16_t)(sign << 15 | exponent << 10 | (bits >> 8 & 0x3FFu));
+    }
+}
+
+/* A number of `exponent` and `mantissa` bits. */
+static double decode(uint32_t bits, int exponent, int mantissa)
+{
+    int bias = (1 << (exponent - 1)) - 1, e = (int)(bits >> mantissa) & ((1 << exponent) - 1);
+    double fraction = ldexp((double)(bits & ((1u << mantissa) - 1u)), -mantissa);
+    double value = e == 0 ? ldexp(fraction, 1 - bias) : ldexp(1.0 + fraction, e - bias);
+    if (e == (1 << exponent) - 1)
+        value = fraction == 0.0 ? (double)INFINITY : (double)NAN;
+    return bits >> (exponent + mantissa) & 1u ? -value : value;
+}
+
+static double get(const void *data, tx_dtype type, int64_t index)
+{
+    if (type == TX_F32)
+        return (double)((const float *)data)[index];
+    uint32_t bits = ((const uint16_t *)data)[index];
+    return type == TX_BF16 ? decode(bits, 8, 7) : decode(bits, 5, 10);
+}
+
+static void *filled(int64_t count, tx_dtype type, uint64_t seed)
+{
+    void *data = malloc((size_t)count * tx_dtype_size(type));
+    assert_non_null(data);
+    for (int64_t i = 0; i < count; i++)
+        put_random(data, type, i, &seed);
+    return data;
+}
+
+/* ---- one product -------------------------------------------------------------------------------- */
+
+typedef struct product {
+    tx_cpu_gemm_spec spec;
+    void *a, *b, *c;
+    float *bias;
+    int64_t a_count, b_count, c_count; /* c without its guards */
+} product;
+
+static int64_t extent(int64_t batch, int64_t stride, int64_t rows, int64_t ld, int64_t columns)
+{
+    return (batch - 1) * stride + (rows - 1) * ld + columns;
+}
+
+static product product_create(const tx_cpu_gemm_spec *spec)
+{
+    product p = {.spec = *spec};
+    const tx_gemm *s = &spec->shape;
+    p.a_count = extent(s->batch, s->stride_a, spec->trans_a ? s->k : s->m, s->lda, spec->trans_a ? s->m : s->k);
+    p.b_count = extent(s->batch, s->stride_b, spec->trans_b ? s->n : s->k, s->ldb, spec->trans_b ? s->k : s->n);
+    p.c_count = extent(s->batch, s->stride_c, s->m, s->ldc, s->n);
+    p.a = filled(p.a_count, spec->type, 1);
+    p.b = filled(p.b_count, spec->type, 2);
+    p.c = malloc((size_t)(p.c_count + 2 * GUARD) * tx_dtype_size(spec->result));
+    assert_non_null(p.c);
+    p.bias = spec->bias ? filled(s->n, TX_F32, 3) : NULL;
+    return p;
+}
+
+static void product_free(product *p)
+{
+    free(p->a);
+    free(p->b);
+    free(p->c);
+    free(p->bias);
+}
+
+static char *c_of(const product *p)
+{
+    return (char *)p->c + GUARD * tx_dtype_size(p->spec.result);
+}
+
+/* Everything that must not be read becomes NaN; the old result, where it counts, numbers. */
+static void poison(const product *p, bool add)
+{
+    memset(p->c, 0xFF, (size_t)(p->c_count + 2 * GUARD) * tx_dtype_size(p->spec.result));
+    const tx_gemm *s = &p->spec.shape;
+    uint64_t seed = 4;
+    for (int64_t r = 0; add && r < s->batch * s->m; r++)
+        for (int64_t j = 0; j < s->n; j++)
+            put_random(c_of(p), p->spec.result, r / s->m * s->stride_c + r % s->m * s->ldc + j, &seed);
+}
+
+static void run_prepared(tx_cpu_gemm *gemm, int64_t scratch_bytes, const product *p, bool add)
+{
+    size_t size = ((size_t)scratch_bytes + GUARD + 63) / 64 * 64;
+    unsigned char *scratch = aligned_alloc(64, size);
+    assert_non_null(scratch);
+    memset(scratch, 0xFF, size);
+    assert_int_equal(tx_cpu_gemm_run(gemm, p->a, p->b, p->bias, c_of(p), add ? 1.0f : 0.0f, scratch), TX_OK);
+    for (size_t i = (size_t)scratch_bytes; i < size; i++)
+        if (scratch[i] != 0xFF)
+            fail_msg("%s wrote beyond its scratch", tx_cpu_gemm_variant(gemm));
+    free(scratch);
+}
+
+static void run(const product *p, bool add)
+{
+    tx_cpu_gemm *gemm = NULL;
+    int64_t scratch_bytes = -1;
+    if (tx_cpu_gemm_create(&p->spec, &gemm, &scratch_bytes))
+        fail_msg("%s", tx_error());
+    assert_true(scratch_bytes >= 0);
+    poison(p, add);
+    run_prepared(gemm, scratch_bytes, p, add);
+    tx_cpu_gemm_destroy(gemm);
+}
+
+/* Compares c with the product in double precision; old[] is what c was. */
+static void compare(const product *p, const void *old, bool add)
+{
+    const tx_gemm *s = &p->spec.shape;
+    double rounding = p->spec.result == TX_F32 ? 0x1p-24 : p->spec.result == TX_BF16 ? 0x1p-8 : 0x1p-11;
+    for (int64_t i = 0; i < s->batch; i++)
+        for (int64_t r = 0; r < s->m; r++)
+            for (int64_t j = 0; j < s->n; j++) {
+                int64_t at = i * s->stride_c + r * s->ldc + j;
+                double sum = 0, size = 0;
+                for (int64_t q = 0; q < s->k; q++) {
+                    int64_t x = i * s->stride_a + (p->spec.trans_a ? q * s->lda + r : r * s->lda + q);
+                    int64_t y = i * s->stride_b + (p->spec.trans_b ? j * s->ldb + q : q * s->ldb + j);
+                    double term = get(p->a, p->spec.type, x) * get(p->b, p->spec.type, y);
+                    sum += term;
+                    size += fabs(term);
+                }
+                double more[] = {p->bias ? (double)p->bias[j] : 0.0, add ? get(old, p->spec.result, at) : 0.0};
+                sum += more[0] + more[1];
+                size += fabs(more[0]) + fabs(more[1]);
+                double found = get(c_of(p), p->spec.result, at), error = fabs(found - sum);
+                double bound = 0x1p-24 * (4.0 + 4.0 * sqrt((double)s->k)) * size + rounding * fabs(sum) + 0x1p-25;
+                if (!(error <= bound))
+                    fail_msg("%lldx%lldx%lld %c%c %s->%s%s%s, batch %lld (%lld, %lld): %g is not %g (bound %g)",
+                             (long long)s->m, (long long)s->n, (long long)s->k, "NT"[p->spec.trans_a],
+                             "NT"[p->spec.trans_b], tx_dtype_name(p->spec.type), tx_dtype_name(p->spec.result),
+                             p -> bias ? " bias" : "", add ? " add" : "", (long long)i, (long long)r, (long long)j,
+                             found, sum, bound);
+            }
+}
+
+/* What lies outside the rows of c must still be as poison() left it. */
+static void check_guards(const product *p)
+{
+    const tx_gemm *s = &p->spec.shape;
+    size_t size = tx_dtype_size(p->spec.result);
+    const unsigned char poisoned[4] = {0xFF, 0xFF, 0xFF, 0xFF};
+    for (int64_t at = -GUARD; at < p->c_count + GUARD; at++) {
+        int64_t within = s->batch > 1 ? at % s->stride_c : at;
+        bool row = at >= 0 && at < p->c_count && within / s->ldc < s->m && within % s->ldc < s->n;
+        if (!row && memcmp(c_of(p) + at * (int64_t)size, poisoned, size) != 0)
+            fail_msg("element %lld outside the result was written", (long long)at);
+    }
+}
+
+static void check(const tx_cpu_gemm_spec *spec, bool add)
+{
+    product p = product_create(spec);
+    poison(&p, add);
+    size_t bytes = (size_t)p.c_count * tx_dtype_size(spec->result);
+    void *old = malloc(bytes), *first = malloc(bytes);
+    assert_true(old && first);
+    memcpy(old, c_of(&p), bytes);
+    run(&p, add);
+    compare(&p, old, add);
+    check_guards(&p);
+    memcpy(first, c_of(&p), bytes);
+    run(&p, add);
+    assert_memory_equal(first, c_of(&p), bytes);
+    free(old);
+    free(first);
+    product_free(&p);
+}
+
+/* ---- the cases ------------------------------------------------------------------------------------ */
+
+static const struct {
+    tx_dtype type, result;
+} types[] = {{TX_F32, TX_F32}, {TX_BF16, TX_BF16}, {TX_BF16, TX_F32}, {TX_F16, TX_F16}, {TX_F16, TX_F32}};
+#define TYPES (sizeof types / sizeof *types)
+
+/* A spec of one dense product. */
+static tx_cpu_gemm_spec dense(int64_t m, int64_t n, int64_t k, bool trans_a, bool trans_b)
+{
+    return (tx_cpu_gemm_spec){
+        .shape = {.batch = 1, .m = m, .n = n, .k = k, .lda = trans_a ? m : k, .ldb = trans_b ? k : n, .ldc = n},
+        .trans_a = trans_a,
+        .trans_b = trans_b,
+        .threads = 2,
+    };
+}
+
+static void check_all_types(tx_cpu_gemm_spec spec)
+{
+    for (size_t t = 0; t < TYPES; t++)
+        for (int more = 0; more < 4; more++) {
+            spec.type = types[t].type;
+            spec.result = types[t].result;
+            spec.bias = (more & 1) != 0;
+            spec.adds = (more & 2) != 0;
+            check(&spec, spec.adds);
+        }
+}
+
+static void test_shapes(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][3] = {{1, 1, 1},    {1, 7, 5},    {5, 1, 9},    {3, 4, 1},    {1, 130, 300},
+                                        {130, 1, 70}, {12, 32, 64}, {17, 33, 65}, {13, 65, 31}, {48, 96, 40},
+                                        {2, 3, 1000}, {6, 16, 384}, {25, 31, 769}};
+    for (size_t c = 0; c < 2; c++) {
+        choose(choices[c]);
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            for (int t = 0; t < 4; t++)
+                check_all_types(dense(shapes[i][0], shapes[i][1], shapes[i][2], (t & 1) != 0, (t & 2) != 0));
+    }
+}
+
+/* Results that take several blocks each way. */
+static void test_blocks(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][3] = {{1700, 40, 20}, {20, 3300, 10}, {1540, 3080, 2}, {70, 90, 1200}};
+    for (size_t c = 0; c < 2; c++) {
+        choose(choices[c]);
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            for (size_t t = 0; t < TYPES; t++) {
+                tx_cpu_gemm_spec spec = dense(shapes[i][0], shapes[i][1], shapes[i][2], i % 2 != 0, i % 2 == 0);
+                spec.type = types[t].type;
+                spec.result = types[t].result;
+                spec.bias = spec.adds = true;
+                check(&spec, true);
+            }
+    }
+}
+
+/* Batches: both with strides, either shared, rows with gaps. */
+static void test_batches(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < 2; c++) {
+        choose(choices[c]);
+        for (int t = 0; t < 4; t++)
+            for (int shared = 0; shared < 3; shared++)
+                for (int gap = 0; gap < 4; gap += 3) {
+                    tx_cpu_gemm_spec spec = dense(9, 21, 35, (t & 1) != 0, (t & 2) != 0);
+                    tx_gemm *s = &spec.shape;
+                    s->batch = 3;
+                    s->lda += gap;
+                    s->ldb += gap;
+                    s->ldc += gap;
+                    s->stride_a = shared == 1 ? 0 : (spec.trans_a ? s->k : s->m) * s->lda + 2 * gap;
+                    s->stride_b = shared == 2 ? 0 : (spec.trans_b ? s->n : s->k) * s->ldb;
+                    s->stride_c = s->m * s->ldc;
+                    check_all_types(spec);
+                }
+    }
+}
+
+/* TX's own kernel: the bits do not depend on the number of threads. */
+static void test_threads(void **state)
+{
+    (void)state;
+    choose("portable");
+    for (size_t t = 0; t < TYPES; t++) {
+        tx_cpu_gemm_spec spec = dense(133, 250, 900, t % 2 != 0, false);
+        spec.type = types[t].type;
+        spec.result = types[t].result;
+        spec.adds = true;
+        product p = product_create(&spec);
+        size_t bytes = (size_t)p.c_count * tx_dtype_size(spec.result);
+        void *first = malloc(bytes);
+        assert_non_null(first);
+        for (int32_t threads = 1; threads <= 3; threads++) {
+            p.spec.threads = threads;
+            run(&p, true);
+            if (threads == 1)
+                memcpy(first, c_of(&p), bytes);
+            assert_memory_equal(first, c_of(&p), bytes);
+        }
+        free(first);
+        product_free(&p);
+    }
+}
+
+/* One NaN of a or b reaches its row or column and nothing else, also where it meets a zero. */
+static void test_nan(void **state)
+{
+    (void)state;
+    const int64_t m = 19, n = 37, k = 50;
+    for (int c = 0; c < 2; c++)
+        for (size_t t = 0; t < TYPES; t++)
+            for (int operand = 0; operand < 2; operand++) {
+                choose(choices[c]);
+                tx_cpu_gemm_spec spec = dense(m, n, k, false, false);
+                spec.type = types[t].type;
+                spec.result = types[t].result;
+                product p = product_create(&spec);
+                size_t size = tx_dtype_size(spec.type);
+                memset(operand ? p.a : p.b, 0, (size_t)(operand ? p.a_count : p.b_count) * size);
+                int64_t at = operand ? 7 * n + 5 : 5 * k + 7;
+                memset((char *)(operand ? p.b : p.a) + at * (int64_t)size, 0xFF, size);
+                run(&p, false);
+                for (int64_t i = 0; i < m * n; i++) {
+                    bool expected = operand ? i % n == 5 : i / n == 5;
+                    double found = get(c_of(&p), spec.result, i);
+                    if (expected ? !isnan(found) : found != 0.0)
+                        fail_msg("element %lld is %g", (long long)i, found);
+                }
+                product_free(&p);
+            }
+}
+
+/* A product that was prepared with a bias and for adding can run without either, and twice in a row. */
+static void test_optional(void **state)
+{
+    (void)state;
+    for (int c = 0; c < 2; c++) {
+        choose(choices[c]);
+        tx_cpu_gemm_spec spec = dense(20, 30, 40, false, true);
+        spec.bias = spec.adds = true;
+        product p = product_create(&spec);
+        tx_cpu_gemm *gemm = NULL;
+        int64_t bytes = 0;
+        assert_int_equal(tx_cpu_gemm_create(&spec, &gemm, &bytes), TX_OK);
+        float *bias = p.bias;
+        p.bias = NULL;
+        for (int time = 0; time < 2; time++) {
+            poison(&p, false);
+            run_prepared(gemm, bytes, &p, false);
+            compare(&p, NULL, false);
+        }
+        p.bias = bias;
+        poison(&p, false);
+        run_prepared(gemm, bytes, &p, false);
+        compare(&p, NULL, false);
+        tx_cpu_gemm_destroy(gemm);
+        product_free(&p);
+    }
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    tx_cpu_gemm *gemm = NULL;
+    int64_t bytes = 0;
+    tx_cpu_gemm_spec spec = dense(4, 4, 4, false, false);
+    choose("fastest");
+    assert_int_equal(tx_cpu_gemm_create(&spec, &gemm, &bytes), TX_INVALID);
+    choose(NULL);
+    spec.shape.k = 0;
+    assert_int_equal(tx_cpu_gemm_create(&spec, &gemm, &bytes), TX_INVALID);
+    spec = dense(4, 4, 4, false, false);
+    spec.shape.ldc = 3;
+    assert_int_equal(tx_cpu_gemm_create(&spec, &gemm, &bytes), TX_INVALID);
+    spec = dense(4, 4, 4, false, false);
+    spec.type = TX_I32;
+    assert_int_equal(tx_cpu_gemm_create(&spec, &gemm, &bytes), TX_UNSUPPORTED);
+    spec.type = TX_BF16;
+    spec.result = TX_F16;
+    assert_int_equal(tx_cpu_gemm_create(&spec, &gemm, &bytes), TX_UNSUPPORTED);
+    assert_null(gemm);
+    spec = dense(1, 1, 1, false, false);
+    assert_int_equal(tx_cpu_gemm_create(&spec, &gemm, &bytes), TX_OK);
+    float one = 1.0f;
+    assert_int_equal(tx_cpu_gemm_run(gemm, &one, &one, &one, &one, 0.0f, NULL), TX_INVALID);
+    assert_int_equal(tx_cpu_gemm_run(gemm, &one, &one, NULL, &one, 1.0f, NULL), TX_INVALID);
+    tx_cpu_gemm_destroy(gemm);
+    tx_cpu_gemm_destroy(NULL);
+}
+
+/* Every tile that this CPU can run, not just the best one: panels, edges and both packings. */
+static void test_tiles(void **state)
+{
+    (void)state;
+    enum { M = 29, N = 45, K = 71 };
+    const tx_gemm_tile *tiles[TX_GEMM_TILES];
+    int count = tx_gemm_tiles(tiles);
+    for (int t = 0; t < count; t++)
+        for (size_t y = 0; y < TYPES; y++) {
+            tx_cpu_gemm_spec spec = dense(M, N, K, y % 2 == 0, y % 2 == 0);
+            spec.type = types[y].type;
+            spec.result = TX_F32;
+            product p = product_create(&spec);
+            const tx_gemm *s = &spec.shape;
+            tx_gemm_lines a = {p.a, spec.type, spec.trans_a ? 1 : s->lda, spec.trans_a ? s->lda : 1};
+            tx_gemm_lines b = {p.b, spec.type, spec.trans_b ? s->ldb : 1, spec.trans_b ? 1 : s->ldb};
+            float *panels_a = malloc(sizeof(float) * K * (size_t)(M + tiles[t]->rows));
+            float *panels_b = malloc(sizeof(float) * K * (size_t)(N + tiles[t]->columns));
+            assert_true(panels_a && panels_b);
+            tiles[t]->pack_a(&a, 0, M, 0, K, panels_a);
+            tiles[t]->pack_b(&b, 0, N, 0, K, panels_b);
+            poison(&p, false);
+            tx_gemm_target target = {.sum = (float *)(void *)c_of(&p),
+                                     .ld_sum = N,
+                                     .c = c_of(&p),
+                                     .type = TX_F32,
+                                     .ldc = N,
+                                     .first = true,
+                                     .last = true};
+            tiles[t]->multiply(M, N, K, panels_a, panels_b, &target);
+            compare(&p, NULL, false);
+            check_guards(&p);
+            free(panels_a);
+            free(panels_b);
+            product_free(&p);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shapes),   cmocka_unit_test(test_blocks), cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_threads),  cmocka_unit_test(test_nan),    cmocka_unit_test(test_optional),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_tiles),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
