@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPT-2 without arithmetic: the graph that is built, and its weights from and to folders, with every fault
- * that such a folder can have. */
+ * GPT-2: the graph that is built, decoding with caches, and weights from and to folders, with the faults that
+ * such a folder can have. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ typedef struct fixture {
     tx_engine *engine;
     tx_model *model;
     tx_graph *graph;
-    tx_tensor *logits;
+    tx_tensor *tokens, *logits;
     char *folder, *weights; /* scratch, and model.safetensors in it */
 } fixture;
 
@@ -36,12 +36,13 @@ static int set_up(void **state)
     f->config.n_embd = 8;
     f->config.n_layer = 2;
     f->config.n_head = 2;
+    f->config.initializer_range = 0.3; /* logits that differ from each other */
     f->config.bos_token_id = f->config.eos_token_id = 256;
     assert_ok(tx_engine_create(&(tx_engine_options){.size = sizeof(tx_engine_options), .threads = 1}, &f->engine));
     assert_ok(tx_model_create(f->engine, &f->model));
     assert_ok(tx_graph_create(f->model, &f->graph));
-    tx_tensor *tokens = tx_input(f->graph, "tokens", TX_I32, TX_SHAPE(2, 16));
-    f->logits = tx_gpt2_logits(f->graph, &f->config, tokens, NULL);
+    f->tokens = tx_input(f->graph, "tokens", TX_I32, TX_SHAPE(2, 16));
+    f->logits = tx_gpt2_logits(f->graph, &f->config, f->tokens, NULL);
     assert_non_null(f->logits);
     f->folder = make_scratch();
     f->weights = tx_path_join(f->folder, "model.safetensors");
@@ -124,6 +125,63 @@ static void test_graph_refusals(void **state)
     refuse(f, (tx_gpt2_options){.size = sizeof(tx_gpt2_options), .cache = 8, .train = true}, 4, "no training");
     f->config.n_head = 3;
     refuse(f, (tx_gpt2_options){.size = sizeof(tx_gpt2_options)}, 4, "n_head");
+}
+
+/* Tokens of both rows of the fixture's batch. */
+static void fill_tokens(int32_t tokens[2][16])
+{
+    for (int b = 0; b < 2; b++)
+        for (int t = 0; t < 16; t++)
+            tokens[b][t] = (b * 101 + t * 37) % 257;
+}
+
+/* Runs `length` tokens at position `at` through a graph with caches; logits of the last one of each row. */
+static void decode(fixture *f, int32_t tokens[2][16], int64_t at, int64_t length, float last[2][384])
+{
+    tx_graph *graph;
+    tx_plan *plan;
+    int32_t part[32], rows[2] = {(int32_t)length - 1, 2 * (int32_t)length - 1};
+    assert_ok(tx_graph_create(f->model, &graph));
+    tx_tensor *input = tx_input(graph, "tokens", TX_I32, TX_SHAPE(2, length));
+    tx_gpt2_options options = {
+        .size = sizeof options, .cache = 16, .rows = tx_input(graph, "rows", TX_I32, TX_SHAPE(2))};
+    tx_tensor *logits = tx_output(tx_gpt2_logits(graph, &f->config, input, &options));
+    assert_ok(tx_plan_create(graph, "decode", &plan));
+    for (int64_t b = 0; b < 2; b++)
+        memcpy(part + b * length, &tokens[b][at], (size_t)length * sizeof part[0]);
+    assert_ok(tx_model_set(f->model, TX_CONTROL_POSITION, (double)at));
+    assert_ok(tx_plan_write(plan, input, part, 2 * (size_t)length * sizeof part[0]));
+    assert_ok(tx_plan_write(plan, options.rows, rows, sizeof rows));
+    assert_ok(tx_plan_run(plan));
+    assert_ok(tx_plan_read(plan, logits, last, 2 * 384 * sizeof(float)));
+    tx_plan_free(plan);
+    tx_graph_free(graph);
+}
+
+/* Prefill and decoding token by token give what the whole sequence gives at once. */
+static void test_decoding_equals_whole(void **state)
+{
+    fixture *f = *state;
+    static const int64_t lengths[] = {6, 1, 1, 3, 1, 4};
+    static float whole[2][16][384], last[2][384];
+    int32_t tokens[2][16];
+    tx_plan *plan;
+    fill_tokens(tokens);
+    tx_output(f->logits);
+    assert_ok(tx_plan_create(f->graph, "whole", &plan));
+    assert_ok(tx_model_init(f->model, 3));
+    assert_ok(tx_plan_write(plan, f->tokens, tokens, sizeof tokens));
+    assert_ok(tx_plan_run(plan));
+    assert_ok(tx_plan_read(plan, f->logits, whole, sizeof whole));
+    for (size_t i = 0, at = 0; i < sizeof lengths / sizeof lengths[0]; at += (size_t)lengths[i], i++) {
+        decode(f, tokens, (int64_t)at, lengths[i], last);
+        for (int b = 0; b < 2; b++)
+            for (int v = 0; v < 257; v++) {
+                float want = whole[b][at + (size_t)lengths[i] - 1][v];
+                assert_true(fabsf(last[b][v] - want) <= 1e-5f * (1.0f + fabsf(want)));
+            }
+    }
+    tx_plan_free(plan);
 }
 
 /* ---- Folders --------------------------------------------------------------------------------------- */
@@ -399,15 +457,11 @@ static void test_wrong_index(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        test(test_graph),
-        test(test_training_and_decoding_graphs),
-        test(test_graph_refusals),
-        test(test_save_and_load),
-        test(test_published_variants),
-        test(test_wrong_files),
-        test(test_absent_files),
-        test(test_shards),
-        test(test_wrong_index),
+        test(test_graph),          test(test_training_and_decoding_graphs),
+        test(test_graph_refusals), test(test_decoding_equals_whole),
+        test(test_save_and_load),  test(test_published_variants),
+        test(test_wrong_files),    test(test_absent_files),
+        test(test_shards),         test(test_wrong_index),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
