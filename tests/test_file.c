@@ -120,6 +120,8 @@ static void test_json_refuses(void **state)
     tx_json *json;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_refused(parse(bad[i], &json), TX_FORMAT, "input: not valid JSON");
+    assert_refused(parse("{\"a\": \x1b[31m\n!}", &json), TX_FORMAT, "input");
+    assert_null(strpbrk(tx_error(), "\n\r\x1b")); /* one line, whatever the file holds */
     char deep[200];
     memset(deep, '[', 100);
     memset(deep + 100, ']', 100);
