@@ -57,7 +57,7 @@ need_packages()
     missing=$(missing_packages "$@")
     missing=${missing% }
     [ -n "$missing" ] || return 0
-    [ "$install" = yes ] || die "missing packages: $missing (run without --no-install, or: apt-get install $missing)"
+    [ "$install" = yes ] || die "packages are missing (leave out --no-install, or apt-get install them): $missing"
     command -v apt-get > /dev/null || die "there is no apt-get here: install $missing, then run with --no-install"
     if [ "$(id -u)" = 0 ]; then
         sudo=
