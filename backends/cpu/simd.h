@@ -34,20 +34,20 @@ static inline float tx_fold(float lane[TX_LANES])
 }
 
 /* sum = the sum of `term`, an expression of i, over 0 <= i < n. */
-#define TX_SUM(sum, i, n, term)                                                                                        \
-    do {                                                                                                               \
-        float lane_[TX_LANES] = {0};                                                                                   \
-        const int64_t n_ = (n), whole_ = n_ - n_ % TX_LANES;                                                           \
-        for (int64_t base_ = 0; base_ < whole_; base_ += TX_LANES) {                                                   \
-            TX_SIMD for (int l_ = 0; l_ < TX_LANES; l_++)                                                              \
-            {                                                                                                          \
-                const int64_t i = base_ + l_;                                                                          \
-                lane_[l_] += (term);                                                                                   \
-            }                                                                                                          \
-        }                                                                                                              \
-        for (int64_t i = whole_; i < n_; i++)                                                                          \
-            lane_[i - whole_] += (term);                                                                               \
-        (sum) = tx_fold(lane_);                                                                                        \
+#define TX_SUM(sum, i, n, term)                                      \
+    do {                                                             \
+        float lane_[TX_LANES] = {0};                                 \
+        const int64_t n_ = (n), whole_ = n_ - n_ % TX_LANES;         \
+        for (int64_t base_ = 0; base_ < whole_; base_ += TX_LANES) { \
+            TX_SIMD for (int l_ = 0; l_ < TX_LANES; l_++)            \
+            {                                                        \
+                const int64_t i = base_ + l_;                        \
+                lane_[l_] += (term);                                 \
+            }                                                        \
+        }                                                            \
+        for (int64_t i = whole_; i < n_; i++)                        \
+            lane_[i - whole_] += (term);                             \
+        (sum) = tx_fold(lane_);                                      \
     } while (0)
 
 /* The greatest of n > 0 numbers; NaN are passed over (a sum of exponentials shows them). */
@@ -87,8 +87,8 @@ static inline void tx_cpu_fold_blocks(const float *x, int64_t rows, int64_t stri
 
 /* ---- Functions of one number -------------------------------------------------------------------- */
 
-/* e^x within 1.5 units in the last place; subnormal results are right, overflow gives infinity, NaN stays. x = n ln 2 + r,
- * and 2^n goes on in two factors because n may be -150 or 128. */
+/* e^x within 1.5 units in the last place; subnormal results are right, overflow gives infinity, NaN stays. x = n ln 2 +
+ * r, and 2^n goes on in two factors because n may be -150 or 128. */
 static inline float tx_exp(float x)
 {
     x = x > 89.0f ? 89.0f : x;
@@ -108,10 +108,20 @@ static inline float tx_exp(float x)
     return e * tx_float_of((half + (127u - 256u)) << 23) * tx_float_of((rest + (127u - 256u)) << 23);
 }
 
-/* 1 / (1 + e^-x), accurate relative to itself on both sides. */
+/* s = 1 / (1 + e^-x) and its derivative s (1 - s), each accurate relative to itself on both sides. */
+typedef struct tx_logistic {
+    float value, slope;
+} tx_logistic;
+
+static inline tx_logistic tx_logistic_of(float x)
+{
+    float e = tx_exp(x < 0.0f ? x : -x), r = 1.0f / (1.0f + e); /* e of -|x| does not overflow */
+    return (tx_logistic){x < 0.0f ? e * r : r, e * r * r};
+}
+
 static inline float tx_sigmoid(float x)
 {
-    return 1.0f / (1.0f + tx_exp(-x));
+    return tx_logistic_of(x).value;
 }
 
 /* The upper tail of the normal distribution at z >= 0, given bell = e^(-z^2 / 2): minimax fit of
