@@ -87,11 +87,11 @@ static inline void tx_cpu_fold_blocks(const float *x, int64_t rows, int64_t stri
 
 /* ---- Functions of one number -------------------------------------------------------------------- */
 
-/* e^x within 1.5 units in the last place; subnormal results are right, overflow gives infinity, NaN stays. x = n ln 2 +
- * r, and 2^n goes on in two factors because n may be -150 or 128. */
-static inline float tx_exp(float x)
+/* e^x for x <= 88, which is all that the kernels need: within 1.01 units in the last place, NaN stays. Below 2^-126.5
+ * the result is 0, or the right subnormal number when `tiny`. x = n ln 2 + r; the fit of (e^r - 1 - r) / r^2 is off by
+ * 3e-9 of e^r. */
+static inline float tx_exp_to(float x, bool tiny)
 {
-    x = x > 89.0f ? 89.0f : x;
     x = x < -104.0f ? -104.0f : x;
     const float magic = 0x1.8p23f; /* adding it rounds to a whole number, held in the low bits */
     float shifted = x * 0x1.715476p+0f + magic, n = shifted - magic;
@@ -102,10 +102,20 @@ static inline float tx_exp(float x)
     q = q * r + 0x1.5558f2p-5f;
     q = q * r + 0x1.555492p-3f;
     q = q * r + 0x1.fffffcp-2f;
+    int32_t power = (int32_t)(tx_bits_of(shifted) - (tx_bits_of(magic) - 127u)); /* n + 127, whatever for NaN */
     float e = 1.0f + (r + r * r * q);
-    uint32_t whole = tx_bits_of(shifted) - 0x4B400000u + 512u; /* n + 512 > 0, whatever a NaN left in the bits */
-    uint32_t half = (whole >> 1) & 511u, rest = (whole - half) & 1023u;
-    return e * tx_float_of((half + (127u - 256u)) << 23) * tx_float_of((rest + (127u - 256u)) << 23);
+    if (tiny) {
+        const bool low = power <= 0;
+        power = low ? power + 64 : power;
+        e = low ? e * 0x1p-64f : e; /* exact: rounding happens in the last product */
+    }
+    power = power > 0 ? power : 0;
+    return e * tx_float_of((uint32_t)power << 23);
+}
+
+static inline float tx_exp(float x)
+{
+    return tx_exp_to(x, false);
 }
 
 /* s = 1 / (1 + e^-x) and its derivative s (1 - s), each accurate relative to itself on both sides. */
@@ -115,7 +125,7 @@ typedef struct tx_logistic {
 
 static inline tx_logistic tx_logistic_of(float x)
 {
-    float e = tx_exp(x < 0.0f ? x : -x), r = 1.0f / (1.0f + e); /* e of -|x| does not overflow */
+    float e = tx_exp_to(x < 0.0f ? x : -x, true), r = 1.0f / (1.0f + e); /* e of -|x| does not overflow */
     return (tx_logistic){x < 0.0f ? e * r : r, e * r * r};
 }
 
