@@ -5,8 +5,8 @@
 
 /* A thread's part of the scratch memory. */
 typedef struct tx_backward_space {
-    float p[TX_TILE * TX_TILE];    /* probabilities, then gradients of scores */
-    float dp[TX_TILE * TX_TILE];   /* dropped probabilities, then gradients of probabilities */
+    float p[TX_TILE * TX_TILE];  /* probabilities, then gradients of scores */
+    float dp[TX_TILE * TX_TILE]; /* dropped probabilities, then gradients of probabilities */
     float keep[TX_TILE * TX_TILE];
     float query[]; /* [size][TX_TILE], followed by the same for gradients of outputs */
 } tx_backward_space;
@@ -117,8 +117,8 @@ static void backward_head(const tx_cpu_call *call, int64_t b, int64_t h, int32_t
         .plane = (uint32_t)h,
     };
     const tx_site site = tx_site_of(call, b);
-    tx_backward_space *space = (tx_backward_space *)(void *)((char *)call->scratch +
-                                                            thread * tx_cpu_attention_grad_scratch(size));
+    tx_backward_space *space =
+        (tx_backward_space *)(void *)((char *)call->scratch + thread * tx_cpu_attention_grad_scratch(size));
     row_sums(dout, (const float *)call->in[2] + at, out_row, valid, size, delta);
     for (int64_t query = 0; query < valid; query += TX_TILE) {
         const int64_t queries = valid - query < TX_TILE ? valid - query : TX_TILE;

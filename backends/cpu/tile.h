@@ -22,37 +22,37 @@
 #endif
 
 /* ROWS x WIDTH elements of c (= or +=) a b, from column j on. */
-#define TX_TILE_BLOCK(ROWS, WIDTH)                                                                                     \
-    do {                                                                                                               \
-        float sum_[ROWS][2 * TX_VECTOR];                                                                               \
-        for (int r = 0; r < (ROWS); r++)                                                                               \
-            for (int l = 0; l < (WIDTH); l++)                                                                          \
-                sum_[r][l] = add ? c[r * ldc + j + l] : 0.0f;                                                          \
-        for (int64_t p = 0; p < k; p++) {                                                                              \
-            TX_PRAGMA(GCC unroll 8)                                                                                    \
-            for (int r = 0; r < (ROWS); r++) {                                                                         \
-                const float x = a[r * a_row + p * a_step];                                                             \
-                TX_SIMD for (int l = 0; l < (WIDTH); l++) sum_[r][l] += x * b[p * ldb + j + l];                        \
-            }                                                                                                          \
-        }                                                                                                              \
-        for (int r = 0; r < (ROWS); r++)                                                                               \
-            for (int l = 0; l < (WIDTH); l++)                                                                          \
-                c[r * ldc + j + l] = sum_[r][l];                                                                       \
+#define TX_TILE_BLOCK(ROWS, WIDTH)                                                              \
+    do {                                                                                        \
+        float sum_[ROWS][2 * TX_VECTOR];                                                        \
+        for (int r = 0; r < (ROWS); r++)                                                        \
+            for (int l = 0; l < (WIDTH); l++)                                                   \
+                sum_[r][l] = add ? c[r * ldc + j + l] : 0.0f;                                   \
+        for (int64_t p = 0; p < k; p++) {                                                       \
+            TX_PRAGMA(GCC unroll 8)                                                             \
+            for (int r = 0; r < (ROWS); r++) {                                                  \
+                const float x = a[r * a_row + p * a_step];                                      \
+                TX_SIMD for (int l = 0; l < (WIDTH); l++) sum_[r][l] += x * b[p * ldb + j + l]; \
+            }                                                                                   \
+        }                                                                                       \
+        for (int r = 0; r < (ROWS); r++)                                                        \
+            for (int l = 0; l < (WIDTH); l++)                                                   \
+                c[r * ldc + j + l] = sum_[r][l];                                                \
     } while (0)
 
-#define TX_TILE_PANEL(ROWS)                                                                                            \
-    static inline void tx_tile_panel_##ROWS(bool add, int64_t n, int64_t k, const float *restrict a, int64_t a_row,    \
-                                            int64_t a_step, const float *restrict b, int64_t ldb, float *restrict c,   \
-                                            int64_t ldc)                                                               \
-    {                                                                                                                  \
-        int64_t j = 0;                                                                                                 \
-        for (; j + 2 * TX_VECTOR <= n; j += 2 * TX_VECTOR)                                                             \
-            TX_TILE_BLOCK(ROWS, 2 * TX_VECTOR);                                                                        \
-        for (; j + TX_VECTOR <= n; j += TX_VECTOR)                                                                     \
-            TX_TILE_BLOCK(ROWS, TX_VECTOR);                                                                            \
-        const int rest = (int)(n - j);                                                                                 \
-        if (rest > 0)                                                                                                  \
-            TX_TILE_BLOCK(ROWS, rest);                                                                                 \
+#define TX_TILE_PANEL(ROWS)                                                                                          \
+    static inline void tx_tile_panel_##ROWS(bool add, int64_t n, int64_t k, const float *restrict a, int64_t a_row,  \
+                                            int64_t a_step, const float *restrict b, int64_t ldb, float *restrict c, \
+                                            int64_t ldc)                                                             \
+    {                                                                                                                \
+        int64_t j = 0;                                                                                               \
+        for (; j + 2 * TX_VECTOR <= n; j += 2 * TX_VECTOR)                                                           \
+            TX_TILE_BLOCK(ROWS, 2 * TX_VECTOR);                                                                      \
+        for (; j + TX_VECTOR <= n; j += TX_VECTOR)                                                                   \
+            TX_TILE_BLOCK(ROWS, TX_VECTOR);                                                                          \
+        const int rest = (int)(n - j);                                                                               \
+        if (rest > 0)                                                                                                \
+            TX_TILE_BLOCK(ROWS, rest);                                                                               \
     }
 
 TX_TILE_PANEL(8)
@@ -67,8 +67,8 @@ static inline void tx_tile_product(bool add, int64_t m, int64_t n, int64_t k, co
                                    int64_t a_step, const float *b, int64_t ldb, float *c, int64_t ldc)
 {
     int64_t i = 0;
-#define TX_TILE_ROWS(ROWS)                                                                                             \
-    for (; i + (ROWS) <= m; i += (ROWS))                                                                               \
+#define TX_TILE_ROWS(ROWS)               \
+    for (; i + (ROWS) <= m; i += (ROWS)) \
     tx_tile_panel_##ROWS(add, n, k, a + i * a_row, a_row, a_step, b, ldb, c + i * ldc, ldc)
 #if TX_PANEL == 8
     TX_TILE_ROWS(8);
@@ -161,8 +161,8 @@ static inline void tx_tile_draw(const tx_site *site, uint32_t step, uint32_t pla
             tx_draw_lanes(site, step, plane, (uint32_t)(query + i), 1, (uint32_t)((key + j) / 4), 0, word);
             for (int64_t w = 0; w < words; w++) {
                 float *row = keep + (j + w) * TX_TILE + i;
-                TX_SIMD for (int l = 0; l < TX_DRAW_LANES; l++) row[l] = word[w][l] >= site->threshold ? site->keep
-                                                                                                       : 0.0f;
+                TX_SIMD for (int l = 0; l < TX_DRAW_LANES; l++) row[l] =
+                    word[w][l] >= site->threshold ? site->keep : 0.0f;
             }
         }
     }
