@@ -78,11 +78,23 @@ static tx_status plan_attention(const tx_cl_builder *b, const tx_command *c, con
     return TX_OK;
 }
 
-static void launch(tx_cl_builder *b, const attention *a, const char *kernel, int32_t heads)
+/* Kernels of kernels/attention.cl by their PART. */
+static const char *const parts[] = {"attention", "attention_delta", "attention_grad_q", "attention_grad_kv"};
+
+static void launch_part(tx_cl_builder *b, const attention *a, int part, cl_uint dims, const size_t *global,
+                        const size_t *local)
+{
+    char options[176];
+    snprintf(options, sizeof options, "%s -DPART=%d", a->options, part);
+    tx_cl_launch(b, "attention", options, parts[part], dims, global, local);
+}
+
+/* Launches a part that works on tiles of rows of `heads` heads. */
+static void launch(tx_cl_builder *b, const attention *a, int part, int32_t heads)
 {
     int64_t tile_count = (a->T + a->tile.rows - 1) / a->tile.rows;
     const size_t global[] = {(size_t)tile_count * a->group, (size_t)heads, (size_t)a->B}, local[] = {a->group, 1, 1};
-    tx_cl_launch(b, "attention", a->options, kernel, 3, global, local);
+    launch_part(b, a, part, 3, global, local);
 }
 
 /* The arguments that all tiled kernels end with. */
@@ -104,7 +116,7 @@ static tx_status forward(tx_cl_builder *b, const tx_command *c)
     tx_status status = plan_attention(b, c, &c->in[0], false, &a);
     if (status != TX_OK)
         return status;
-    launch(b, &a, "attention", a.heads);
+    launch(b, &a, 0, a.heads);
     tx_cl_arg_operand(b, &c->in[0]);
     tx_cl_arg_operand(b, cached ? &none : &c->in[1]);
     tx_cl_arg_operand(b, cached ? &c->in[1] : &none);
@@ -135,15 +147,15 @@ tx_status tx_cl_attention_grad(tx_cl_builder *b, const tx_command *c)
     if (status != TX_OK)
         return status;
     const size_t count = (size_t)(a.B * a.T * a.heads), group = tx_cl_group(b->context, 64);
-    tx_cl_launch(b, "attention", a.options, "attention_delta", 1, &count, &group);
+    launch_part(b, &a, 1, 1, &count, &group);
     tx_cl_arg_operand(b, &c->in[0]);
     tx_cl_arg_operand(b, &c->in[2]);
     tx_cl_arg_operand(b, &c->out[1]);
     tx_cl_arg_i64(b, (int64_t)count);
     tx_cl_arg_i32(b, (int32_t)a.T);
     tx_cl_arg_i32(b, a.heads);
-    for (int pass = 0; pass < 2; pass++) {
-        launch(b, &a, pass == 0 ? "attention_grad_q" : "attention_grad_kv", pass == 0 ? a.heads : a.kv_heads);
+    for (int part = 2; part <= 3; part++) {
+        launch(b, &a, part, part == 2 ? a.heads : a.kv_heads);
         tx_cl_arg_operand(b, &c->in[0]);
         tx_cl_arg_operand(b, &c->in[1]);
         tx_cl_arg_operand(b, &c->in[3]);

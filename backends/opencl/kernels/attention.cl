@@ -10,7 +10,9 @@
  * contiguous; on others an item's rows and score columns are interleaved, which keeps memory banks apart.
  *
  *   D                  head size; DP is D rounded up to whole vectors, the rest zero
- *   CAUSAL, LENGTHS, DROPOUT, CACHED   0 or 1 */
+ *   CAUSAL, LENGTHS, DROPOUT, CACHED   0 or 1
+ *   PART               one kernel a program (0 attention, 1 _delta, 2 _grad_q, 3 _grad_kv): some drivers count the local memory of
+ *                      all kernels of a program together */
 
 #define DP ((D + VW - 1) / VW * VW)
 #if WG == 1
@@ -242,6 +244,8 @@ static void join_rows(float values[ROW_STEPS][MR], __local float *part, int maxi
 #endif
 }
 
+#if PART == 0
+
 /* Dimension 0: tiles of queries, from the last, which has most keys when causal; 1: head; 2: b. With CACHED, keys and values
  * are S rows a batch of k_cache and v_cache, and query t stands at position POSITION + t. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
@@ -373,7 +377,7 @@ attention(const __global float *qkv, long qo, const __global int *lengths, long 
         }
 }
 
-#if !CACHED
+#elif PART == 1
 
 /* Row sums of do * o [B, heads, T]; dimension 0: (b, t, head). */
 __kernel void attention_delta(const __global float *d_o, long doo, const __global float *o, long oo,
@@ -391,6 +395,8 @@ __kernel void attention_delta(const __global float *d_o, long doo, const __globa
         sum += load_row(d_o, i) * load_row(o, i);
     delta[deo + (bt / T * heads + head) * T + bt % T] = tx_hsum(sum);
 }
+
+#elif PART == 2
 
 /* Gradient of the queries. Dimensions as in attention. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
@@ -471,6 +477,8 @@ attention_grad_q(const __global float *d_o, long doo, const __global float *qkv,
                     store_row(acc[rs][ds][m], dqkv + ROW(rs, m) * stride, DIM(ds));
             }
 }
+
+#elif PART == 3
 
 /* Gradients of keys and values: rows are keys, columns queries of all heads that read this key head. Dimension 0: tiles of keys, from
  * the first, which most queries see when causal; 1: key head; 2: b. */
