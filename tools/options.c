@@ -12,7 +12,7 @@
 
 #define NAME_MAX_LENGTH 63
 
-int tx_complain(const tx_program *program, int status, const char *format, ...)
+int tx_complain(const tx_cli *program, int status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -85,7 +85,7 @@ static void print_entry(const char *head, const char *text)
     putchar('\n');
 }
 
-static void print_help(const tx_program *program, const void *values)
+static void print_help(const tx_cli *program, const void *values)
 {
     printf("usage: %s\n\n%s\n", program->usage, program->about);
     for (int32_t i = 0; i < program->count; i++) {
@@ -142,7 +142,7 @@ static size_t distance(const char *a, const char *b)
     return row[width];
 }
 
-static int unknown(const tx_program *program, const char *argument, const char *name)
+static int unknown(const tx_cli *program, const char *argument, const char *name)
 {
     const char *nearest = NULL;
     size_t least = strlen(name) / 3 + 2;
@@ -161,7 +161,7 @@ static int unknown(const tx_program *program, const char *argument, const char *
 
 /* ---- values ------------------------------------------------------------------------------------- */
 
-static int store_number(const tx_program *program, const tx_option *option, const char *value, char *at)
+static int store_number(const tx_cli *program, const tx_option *option, const char *value, char *at)
 {
     char *end = NULL;
     bool integer = option->kind == TX_OPTION_INTEGER;
@@ -181,7 +181,7 @@ static int store_number(const tx_program *program, const tx_option *option, cons
     return TX_GO_ON;
 }
 
-static int store(const tx_program *program, const tx_option *option, const char *value, char *at)
+static int store(const tx_cli *program, const tx_option *option, const char *value, char *at)
 {
     switch (option->kind) {
     case TX_OPTION_INTEGER:
@@ -213,7 +213,7 @@ static int store(const tx_program *program, const tx_option *option, const char 
     return TX_EXIT_USAGE;
 }
 
-static const tx_option *find(const tx_program *program, const char *name)
+static const tx_option *find(const tx_cli *program, const char *name)
 {
     for (int32_t i = 0; i < program->count; i++)
         if (program->options[i].name && strcmp(program->options[i].name, name) == 0)
@@ -221,7 +221,7 @@ static const tx_option *find(const tx_program *program, const char *name)
     return NULL;
 }
 
-int tx_options_parse(const tx_program *program, int argc, char *const *argv, void *values)
+int tx_options_parse(const tx_cli *program, int argc, char *const *argv, void *values)
 {
     /* Asked for first, so that the help shows the true defaults. */
     for (int i = 1; i < argc; i++)

@@ -26,11 +26,11 @@ typedef struct tx_option {
     const char *help;
 } tx_option;
 
-typedef struct tx_program {
+typedef struct tx_cli {
     const char *name, *usage, *about;
     const tx_option *options;
     int32_t count;
-} tx_program;
+} tx_cli;
 
 #define TX_EXIT_FAILURE 1
 #define TX_EXIT_USAGE 2
@@ -38,8 +38,8 @@ typedef struct tx_program {
 
 /* Reads argv[1..] into `values`, which holds the defaults. --help and --version are known to every program.
  * Returns TX_GO_ON, or the status to exit with. */
-int tx_options_parse(const tx_program *program, int argc, char *const *argv, void *values);
+int tx_options_parse(const tx_cli *program, int argc, char *const *argv, void *values);
 /* Prints "program: message" on stderr and returns `status`. */
-int tx_complain(const tx_program *program, int status, const char *format, ...) TX_PRINTF(3, 4);
+int tx_complain(const tx_cli *program, int status, const char *format, ...) TX_PRINTF(3, 4);
 
 #endif

@@ -2,6 +2,7 @@
  * txbench: how fast a training step is, alone and beside another trainer. */
 #include "api/json.h"
 #include "models/trainer.h"
+#include "tools/bench.h"
 #include "tools/config.h"
 #include "tools/options.h"
 #include "tools/peer.h"
@@ -41,7 +42,7 @@ static const tx_option train_options[] = {
 };
 #undef AT
 
-static const tx_program train_program = {
+static const tx_cli train_program = {
     .name = "txbench",
     .usage = "txbench train [options]",
     .about = "Times training steps (forward, backward, clip, AdamW, fp32) on random tokens.",
@@ -269,14 +270,21 @@ static int train(int argc, char *const *argv)
 
 int main(int argc, char **argv)
 {
-    static const tx_program program = {
+    static const tx_cli program = {
         .name = "txbench",
-        .usage = "txbench train [options]",
-        .about = "Measures speed; txbench train --help lists the options.",
+        .usage = "txbench train|ops [options]",
+        .about = "Measures speed. txbench train --help and txbench ops --help list the options.",
     };
     signal(SIGPIPE, SIG_IGN); /* a peer that ended is an error message, not the end of this program */
     if (argc > 1 && strcmp(argv[1], "train") == 0)
         return train(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "ops") == 0) {
+#ifdef TX_BENCH_OPS
+        return tx_bench_ops(argc - 1, argv + 1);
+#else
+        return tx_complain(&program, TX_EXIT_FAILURE, "ops: not in this build; configure with -DBUILD_TESTING=ON");
+#endif
+    }
     int result = tx_options_parse(&program, argc, argv, NULL);
-    return result == TX_GO_ON ? tx_complain(&program, TX_EXIT_USAGE, "what to measure? txbench train") : result;
+    return result == TX_GO_ON ? tx_complain(&program, TX_EXIT_USAGE, "what to measure: train or ops?") : result;
 }

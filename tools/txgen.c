@@ -42,7 +42,7 @@ static const tx_option options[] = {
 };
 #undef AT
 
-static const tx_program program = {
+static const tx_cli program = {
     .name = "txgen",
     .usage = "txgen --model DIR [--prompt TEXT] [options]",
     .about = "Continues a text with a model. In names of options - and _ are the same.",

@@ -69,7 +69,7 @@ static const tx_option options[] = {
 };
 #undef AT
 
-static const tx_program program = {
+static const tx_cli program = {
     .name = "txtrain",
     .usage = "txtrain --train_file FILE --output_dir DIR [options]",
     .about =
