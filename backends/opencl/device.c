@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * OpenCL platforms and devices: enumeration that tolerates whatever is installed, facts, opening and closing. */
+#include "backends/opencl/gemm.h"
 #include "backends/opencl/internal.h"
 
 #include <stdio.h>
@@ -242,6 +243,7 @@ void tx_cl_close(tx_context *context)
     for (int i = 0; i < TX_RESULTS_PENDING; i++)
         if (context->pending[i])
             clReleaseEvent(context->pending[i]);
+    tx_cl_gemm_close(context);
     tx_cl_release_programs(context);
     if (context->compute) {
         clFinish(context->compute);
