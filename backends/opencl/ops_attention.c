@@ -13,7 +13,7 @@ typedef struct attention {
     int32_t heads, kv_heads, d;
     char options[160];
     tiles tile;
-    size_t group;
+    size_t group, local_bytes;
 } attention;
 
 /* Local memory of the hungriest kernel (kernels/attention.cl): gradients hold two tiles of rows and two of columns. */
@@ -23,7 +23,7 @@ static int64_t local_bytes(const tiles *t, int64_t d, bool cpu, bool grad)
     int64_t column_tiles = cpu ? (grad ? 4 : 3) : 2; /* with their transposes */
     int64_t floats =
         (grad ? 2 : 1) * t->rows * padded + column_tiles * t->cols * padded + (grad ? 2 : 1) * t->rows * line;
-    int64_t width = cpu ? 1 : t->cols / 4;
+    int64_t width = cpu ? 16 : t->cols / 4;
     return 4 * (floats + t->rows * width + 2 * t->cols);
 }
 
@@ -70,6 +70,7 @@ static tx_status plan_attention(const tx_cl_builder *b, const tx_command *c, con
         return tx_fail(TX_UNSUPPORTED, "heads of %d do not fit the %lld bytes of local memory of %s", a->d,
                        (long long)b->context->limits.local_bytes, b->context->info.name);
     a->group = group_of(&a->tile, cpu);
+    a->local_bytes = (size_t)local_bytes(&a->tile, a->d, cpu, grad);
     const tx_operand *lengths = grad ? &c->in[4] : &c->in[1];
     snprintf(a->options, sizeof a->options,
              "-DWG=%zu -DVW=%d -DROWS=%d -DCOLS=%d -DMR=%d -DD=%d -DCAUSAL=%d -DLENGTHS=%d -DDROPOUT=%d -DCACHED=%d",
@@ -106,6 +107,7 @@ static void finish_arguments(tx_cl_builder *b, const tx_command *c, const attent
     tx_cl_arg_f32(b, c->attrs.p);
     tx_cl_arg_i32(b, c->attrs.site);
     tx_cl_arg_control(b);
+    tx_cl_arg_local(b, a->local_bytes);
 }
 
 static tx_status forward(tx_cl_builder *b, const tx_command *c)
