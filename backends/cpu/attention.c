@@ -64,8 +64,7 @@ static void forward_tile(const tx_cpu_call *call, const tx_head *head, const tx_
         tx_tile_mask(head, key, keys, query, -INFINITY, space->score);
         soften(space, keys, lanes);
         if (site->threshold) {
-            tx_tile_draw(site, call->controls->word[TX_CONTROL_STEP].u32, head->plane, key, keys, query, queries,
-                         space->keep);
+            tx_tile_draw(site, head->plane, key, keys, query, queries, space->keep);
             for (int64_t j = 0; j < keys * TX_TILE; j++)
                 space->score[j] *= space->keep[j];
         }

@@ -63,8 +63,7 @@ static void backward_tile(const tx_cpu_call *call, const tx_head *head, const tx
         probabilities(head, key, keys, query, queries, rows->lse, p);
         const float *kept = p;
         if (drop) {
-            tx_tile_draw(site, call->controls->word[TX_CONTROL_STEP].u32, head->plane, key, keys, query, queries,
-                         space->keep);
+            tx_tile_draw(site, head->plane, key, keys, query, queries, space->keep);
             for (int64_t j = 0; j < keys * TX_TILE; j++)
                 dp[j] = p[j] * space->keep[j];
             kept = dp;

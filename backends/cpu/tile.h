@@ -206,14 +206,14 @@ static inline void tx_pair_to_queries(const tx_pair *t, const float *tile, const
 }
 
 /* keep[j][i] = 1 / (1 - p) where the probability of query i and key j is kept, else 0. key is a multiple of 4. */
-static inline void tx_tile_draw(const tx_site *site, uint32_t step, uint32_t plane, int64_t key, int64_t keys,
-                                int64_t query, int64_t queries, float *keep)
+static inline void tx_tile_draw(const tx_site *site, uint32_t plane, int64_t key, int64_t keys, int64_t query,
+                                int64_t queries, float *keep)
 {
     for (int64_t j = 0; j < keys; j += 4) {
         const int64_t words = keys - j < 4 ? keys - j : 4;
         for (int64_t i = 0; i < queries; i += TX_DRAW_LANES) {
             uint32_t word[4][TX_DRAW_LANES];
-            tx_draw_lanes(site, step, plane, (uint32_t)(query + i), 1, (uint32_t)((key + j) / 4), 0, word);
+            tx_draw_lanes(site, plane, (uint32_t)(query + i), 1, (uint32_t)((key + j) / 4), 0, word);
             for (int64_t w = 0; w < words; w++) {
                 float *row = keep + (j + w) * TX_TILE + i;
                 TX_SIMD for (int l = 0; l < TX_DRAW_LANES; l++) row[l] =
