@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Whole reads and atomic writes of files. */
+#include "api/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Names that a temporary file may take before another process' leftovers are given as the reason to stop. */
+#define TEMPORARY_NAMES 1000
+/* Room for ".<pid>-<number>.tmp" after the final name. */
+#define TEMPORARY_SUFFIX 48
+
+struct tx_file {
+    int descriptor;
+    char *path;      /* final name */
+    char *temporary; /* name until then */
+};
+
+/* Fails with what the system said about `path`. */
+static tx_status fail_system(const char *path, const char *doing)
+{
+    int error = errno;
+    tx_status status = error == ENOENT || error == ENOTDIR ? TX_NOT_FOUND : error == ENOMEM ? TX_MEMORY : TX_IO;
+    return tx_fail(status, "%s: cannot %s: %s", path, doing, strerror(error));
+}
+
+/* ---- Reading ----------------------------------------------------------------------------------- */
+
+/* Reads until the end of the file or one byte beyond `limit`. */
+static tx_status read_all(int descriptor, const char *path, size_t expected, int64_t limit, char **data, size_t *size)
+{
+    size_t room = expected + 1, used = 0; /* the spare byte meets the end of the file, then holds the NUL */
+    char *buffer = malloc(room);
+    while (buffer) {
+        ssize_t got = read(descriptor, buffer + used, room - used);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            free(buffer);
+            return fail_system(path, "read");
+        }
+        used += (size_t)got;
+        if ((int64_t)used > limit) {
+            free(buffer);
+            return tx_fail(TX_FORMAT, "%s: larger than the %" PRId64 " bytes that such a file may have", path, limit);
+        }
+        if (got == 0) {
+            buffer[used] = '\0';
+            *data = buffer;
+            *size = used;
+            return TX_OK;
+        }
+        if (used == room) {
+            char *larger = realloc(buffer, room *= 2);
+            if (!larger)
+                free(buffer);
+            buffer = larger;
+        }
+    }
+    return tx_fail(TX_MEMORY, "%s: no memory for its contents", path);
+}
+
+tx_status tx_file_read(const char *path, int64_t limit, char **data, size_t *size)
+{
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return fail_system(path, "open");
+    struct stat info;
+    tx_status status;
+    if (fstat(descriptor, &info) != 0)
+        status = fail_system(path, "read");
+    else if (info.st_size > limit)
+        status = tx_fail(TX_FORMAT, "%s: %" PRId64 " bytes, larger than the %" PRId64 " that such a file may have",
+                         path, (int64_t)info.st_size, limit);
+    else
+        status = read_all(descriptor, path, (size_t)info.st_size, limit, data, size);
+    close(descriptor);
+    return status;
+}
+
+bool tx_file_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+/* ---- Folders ------------------------------------------------------------------------------------- */
+
+static tx_status create_one(const char *path)
+{
+    struct stat info;
+    if (mkdir(path, 0777) == 0)
+        return TX_OK;
+    int error = errno; /* of mkdir: a folder that exists may give EEXIST, EROFS or EACCES */
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return TX_OK;
+    errno = error;
+    return fail_system(path, "make the folder");
+}
+
+tx_status tx_folder_create(const char *path)
+{
+    if (path[0] == '\0')
+        return tx_fail(TX_INVALID, "the name of a folder is empty");
+    char *part = strdup(path);
+    if (!part)
+        return tx_fail(TX_MEMORY, "%s: no memory for the name", path);
+    tx_status status = TX_OK;
+    for (char *slash = strchr(part + 1, '/'); slash && !status; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        status = create_one(part);
+        *slash = '/';
+    }
+    if (!status)
+        status = create_one(part);
+    free(part);
+    return status;
+}
+
+char *tx_path_join(const char *folder, const char *name)
+{
+    size_t length = strlen(folder), size = length + strlen(name) + 2;
+    char *path = malloc(size);
+    if (!path) {
+        tx_fail(TX_MEMORY, "%s/%s: no memory for the name", folder, name);
+        return NULL;
+    }
+    snprintf(path, size, "%s%s%s", folder, length > 0 && folder[length - 1] == '/' ? "" : "/", name);
+    return path;
+}
+
+/* ---- Writing ------------------------------------------------------------------------------------- */
+
+static void file_free(tx_file *file)
+{
+    free(file->path);
+    free(file->temporary);
+    free(file);
+}
+
+static tx_status open_temporary(tx_file *file)
+{
+    size_t size = strlen(file->path) + TEMPORARY_SUFFIX;
+    for (int k = 0; k < TEMPORARY_NAMES; k++) {
+        snprintf(file->temporary, size, "%s.%ld-%d.tmp", file->path, (long)getpid(), k);
+        file->descriptor = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (file->descriptor >= 0)
+            return TX_OK;
+        if (errno != EEXIST)
+            break;
+    }
+    return fail_system(file->path, "create a temporary file beside it");
+}
+
+tx_status tx_file_create(const char *path, tx_file **file)
+{
+    tx_file *made = calloc(1, sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "%s: no memory to write it", path);
+    made->path = strdup(path);
+    made->temporary = malloc(strlen(path) + TEMPORARY_SUFFIX);
+    tx_status status =
+        made->path && made->temporary ? open_temporary(made) : tx_fail(TX_MEMORY, "%s: no memory to write it", path);
+    if (status) {
+        file_free(made);
+        return status;
+    }
+    *file = made;
+    return TX_OK;
+}
+
+tx_status tx_file_append(tx_file *file, const void *data, size_t size)
+{
+    const char *next = data;
+    while (size > 0) {
+        ssize_t done = write(file->descriptor, next, size);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return fail_system(file->path, "write");
+        next += done;
+        size -= (size_t)done;
+    }
+    return TX_OK;
+}
+
+/* Makes the new name last through a loss of power. */
+static tx_status flush_folder(const char *path)
+{
+    char *folder = strdup(path);
+    if (!folder)
+        return tx_fail(TX_MEMORY, "%s: no memory for the name", path);
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        slash[slash == folder ? 1 : 0] = '\0';
+    int descriptor = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    free(folder);
+    if (descriptor < 0)
+        return fail_system(path, "open its folder to flush it");
+    tx_status status = TX_OK;
+    /* EINVAL: this file system has no such operation for folders. */
+    if (fsync(descriptor) != 0 && errno != EINVAL)
+        status = fail_system(path, "flush its folder to disk");
+    close(descriptor);
+    return status;
+}
+
+tx_status tx_file_commit(tx_file *file)
+{
+    tx_status status = TX_OK;
+    if (fsync(file->descriptor) != 0)
+        status = fail_system(file->path, "flush to disk");
+    if (close(file->descriptor) != 0 && !status)
+        status = fail_system(file->path, "close");
+    if (!status && rename(file->temporary, file->path) != 0)
+        status = fail_system(file->path, "give the finished file its name");
+    if (status)
+        unlink(file->temporary);
+    else
+        status = flush_folder(file->path);
+    file_free(file);
+    return status;
+}
+
+void tx_file_discard(tx_file *file)
+{
+    if (!file)
+        return;
+    close(file->descriptor);
+    unlink(file->temporary);
+    file_free(file);
+}
+
+tx_status tx_file_write(const char *path, const void *data, size_t size)
+{
+    tx_file *file;
+    tx_status status = tx_file_create(path, &file);
+    if (status)
+        return status;
+    status = tx_file_append(file, data, size);
+    if (status) {
+        tx_file_discard(file);
+        return status;
+    }
+    return tx_file_commit(file);
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Files and JSON: atomic writes, limits, strictness, messages. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "api/json.h"
+#include "scratch.h"
+
+#include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+static void test_write_and_read(void **state)
+{
+    (void)state;
+    char *folder = make_scratch(), *path = tx_path_join(folder, "a file"), *data;
+    size_t size;
+    assert_ok(tx_file_write(path, "first\0half", 10));
+    assert_ok(tx_file_write(path, "second", 6));
+    assert_ok(tx_file_read(path, 6, &data, &size));
+    assert_int_equal(size, 6);
+    assert_string_equal(data, "second");
+    free(data);
+    assert_refused(tx_file_read(path, 5, &data, &size), TX_FORMAT, "larger than the 5");
+    assert_int_equal(count_entries(folder), 1);
+    free(path);
+    path = tx_path_join(folder, "none");
+    assert_refused(tx_file_read(path, 100, &data, &size), TX_NOT_FOUND, path);
+    assert_refused(tx_file_read(folder, 1 << 20, &data, &size), TX_IO, folder);
+    free(path);
+    remove_scratch(folder);
+}
+
+static void test_discard(void **state)
+{
+    (void)state;
+    char *folder = make_scratch(), *path = tx_path_join(folder, "kept"), *data;
+    size_t size;
+    tx_file *file;
+    assert_ok(tx_file_write(path, "old", 3));
+    assert_ok(tx_file_create(path, &file));
+    assert_ok(tx_file_append(file, "new", 3));
+    assert_int_equal(count_entries(folder), 2);
+    tx_file_discard(file);
+    tx_file_discard(NULL);
+    assert_int_equal(count_entries(folder), 1);
+    assert_ok(tx_file_read(path, 100, &data, &size));
+    assert_string_equal(data, "old");
+    free(data);
+    free(path);
+    remove_scratch(folder);
+}
+
+static void test_failures_leave_nothing(void **state)
+{
+    (void)state;
+    char *folder = make_scratch(), *path = tx_path_join(folder, "no/such/file"), *taken = tx_path_join(folder, "taken");
+    assert_refused(tx_file_write(path, "x", 1), TX_NOT_FOUND, path);
+    assert_ok(tx_folder_create(taken));
+    assert_refused(tx_file_write(taken, "x", 1), TX_IO, taken); /* rename onto a folder fails */
+    assert_int_equal(count_entries(folder), 1);
+    free(path);
+    free(taken);
+    remove_scratch(folder);
+}
+
+/* A write that stops half way (the file-size limit stands for a full disk): the old file stays whole. */
+static void test_no_room(void **state)
+{
+    (void)state;
+    enum { SIZE = 100000, LIMIT = 4096 };
+    char *folder = make_scratch(), *path = tx_path_join(folder, "kept"), *data, *big = calloc(1, SIZE);
+    size_t size;
+    struct rlimit before, small;
+    assert_ok(tx_file_write(path, "old", 3));
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = LIMIT;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    tx_status status = tx_file_write(path, big, SIZE);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_refused(status, TX_IO, "cannot write");
+    assert_int_equal(count_entries(folder), 1);
+    assert_ok(tx_file_read(path, 100, &data, &size));
+    assert_string_equal(data, "old");
+    free(data);
+    free(big);
+    free(path);
+    remove_scratch(folder);
+}
+
+static void test_folders(void **state)
+{
+    (void)state;
+    char *folder = make_scratch(), *deep = tx_path_join(folder, "a/b \xc3\xa9/c/");
+    assert_ok(tx_folder_create(deep));
+    assert_ok(tx_folder_create(deep));
+    assert_true(tx_file_exists(deep));
+    char *file = tx_path_join(folder, "file"), *below = tx_path_join(file, "below");
+    assert_ok(tx_file_write(file, "", 0));
+    assert_refused(tx_folder_create(file), TX_IO, file);
+    assert_refused(tx_folder_create(below), TX_IO, file);
+    assert_refused(tx_folder_create(""), TX_INVALID, "empty");
+    free(below);
+    free(file);
+    free(deep);
+    remove_scratch(folder);
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------- */
+
+static tx_status parse(const char *text, tx_json **json)
+{
+    return tx_json_parse(text, strlen(text), "input", json);
+}
+
+static void test_json_refuses(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"",
+                                      "{",
+                                      "{} {}",
+                                      "{\"a\":1,\"a\":2}",
+                                      "[1,]",
+                                      "{\"a\":1,}",
+                                      "[01]",
+                                      "[+1]",
+                                      "[1.]",
+                                      "[NaN]",
+                                      "[1e999]",
+                                      "// x\n[]",
+                                      "[\"\x80\"]",
+                                      "[\"\xc0\xaf\"]",
+                                      "[\"\\ud800\"]",
+                                      "[\"\n\"]",
+                                      "['a']",
+                                      "\xef\xbb\xbf[]",
+                                      "[99999999999999999999]"};
+    tx_json *json;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_refused(parse(bad[i], &json), TX_FORMAT, "input: not valid JSON");
+    assert_refused(parse("{\"a\": \x1b[31m\n!}", &json), TX_FORMAT, "input");
+    assert_null(strpbrk(tx_error(), "\n\r\x1b")); /* one line, whatever the file holds */
+    char deep[200];
+    memset(deep, '[', 100);
+    memset(deep + 100, ']', 100);
+    assert_refused(tx_json_parse(deep, sizeof deep, "input", &json), TX_FORMAT, "deeper");
+    assert_ok(tx_json_parse(deep + 40, 120, "input", &json));
+    tx_json_free(json);
+}
+
+static void test_json_getters(void **state)
+{
+    (void)state;
+    tx_json *json, *member;
+    int64_t i = 7;
+    double d = 7;
+    bool b = false;
+    const char *s = NULL;
+    assert_ok(parse("{\"i\":12,\"d\":0.5,\"b\":true,\"s\":\"text\",\"n\":null,\"a\":[1,2],\"o\":{}}", &json));
+    assert_ok(tx_json_get_int(json, "i", 0, 12, &i));
+    assert_int_equal(i, 12);
+    assert_refused(tx_json_get_int(json, "i", 0, 11, &i), TX_FORMAT, "i: expected an integer from 0 to 11, found 12");
+    assert_refused(tx_json_get_int(json, "d", 0, 11, &i), TX_FORMAT, "found 0.5");
+    assert_refused(tx_json_get_int(json, "s", 0, INT64_MAX, &i), TX_FORMAT, "at least 0, found \"text\"");
+    assert_refused(tx_json_get_int(json, "x", 0, 11, &i), TX_NOT_FOUND, "x is missing");
+    assert_int_equal(i, 12);
+    assert_ok(tx_json_get_number(json, "i", 0, 100, &d));
+    assert_true(d == 12.0);
+    assert_refused(tx_json_get_number(json, "b", 0, 1, &d), TX_FORMAT, "b: expected a number from 0 to 1, found true");
+    assert_ok(tx_json_get_bool(json, "b", &b));
+    assert_true(b);
+    assert_refused(tx_json_get_bool(json, "n", &b), TX_FORMAT, "found null");
+    assert_ok(tx_json_get_string(json, "s", &s));
+    assert_string_equal(s, "text");
+    assert_refused(tx_json_get_string(json, "a", &s), TX_FORMAT, "found an array");
+    assert_ok(tx_json_get(json, "a", TX_JSON_ARRAY, &member));
+    assert_int_equal(tx_json_size(member), 2);
+    assert_ok(tx_json_as_int(tx_json_at(member, 1), "a[1]", 0, 9, &i));
+    assert_int_equal(i, 2);
+    assert_null(tx_json_at(member, 2));
+    assert_refused(tx_json_get(json, "a", TX_JSON_OBJECT, &member), TX_FORMAT, "expected an object, found an array");
+    assert_false(tx_json_has(json, "n"));
+    assert_false(tx_json_has(json, "x"));
+    assert_true(tx_json_has(json, "b"));
+    tx_json_free(json);
+}
+
+static void test_json_writing(void **state)
+{
+    (void)state;
+    tx_json *json = tx_json_object(), *array = tx_json_array();
+    assert_ok(tx_json_append_number(array, 0.1));
+    assert_ok(tx_json_append_string(array, "\"\xc3\xa9\""));
+    assert_ok(tx_json_set_number(json, "lr", 1e-5));
+    assert_ok(tx_json_set_bool(json, "b", true));
+    assert_ok(tx_json_set_null(json, "n"));
+    assert_ok(tx_json_set(json, "a", array));
+    assert_refused(tx_json_set_number(json, "x", NAN), TX_INVALID, "x: JSON has no number");
+    assert_refused(tx_json_set_string(json, "x", "\xff"), TX_INVALID, "not UTF-8");
+    assert_refused(tx_json_set_int(NULL, "x", 1), TX_MEMORY, "x");
+    char *text = tx_json_text(json, TX_JSON_LINE);
+    assert_string_equal(text, "{\"lr\": 1e-5, \"b\": true, \"n\": null, \"a\": [0.1, \"\\\"\xc3\xa9\\\"\"]}");
+    free(text);
+    assert_ok(tx_json_set_number(json, "third", 1.0 / 3.0));
+    text = tx_json_text(json, TX_JSON_LINE);
+    tx_json *back;
+    assert_ok(parse(text, &back));
+    double third = 0;
+    assert_ok(tx_json_get_number(back, "third", 0, 1, &third));
+    assert_true(third == 1.0 / 3.0);
+    free(text);
+    tx_json_free(back);
+
+    char *folder = make_scratch(), *path = tx_path_join(folder, "x.json");
+    assert_ok(tx_json_write(path, json, TX_JSON_SORTED));
+    size_t size;
+    assert_ok(tx_file_read(path, 1000, &text, &size));
+    assert_memory_equal(text, "{\n  \"a\": [\n", 11);
+    assert_memory_equal(text + size - 2, "}\n", 2);
+    free(text);
+    assert_ok(tx_json_read(path, 1000, &back));
+    assert_int_equal(tx_json_size(back), 5);
+    tx_json_free(back);
+    free(path);
+    remove_scratch(folder);
+    tx_json_free(json);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_write_and_read),
+        cmocka_unit_test(test_discard),
+        cmocka_unit_test(test_failures_leave_nothing),
+        cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_folders),
+        cmocka_unit_test(test_json_refuses),
+        cmocka_unit_test(test_json_getters),
+        cmocka_unit_test(test_json_writing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
