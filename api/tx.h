@@ -281,6 +281,9 @@ typedef struct tx_tensor tx_tensor;
 
 tx_status tx_graph_create(tx_model *model, tx_graph **graph);
 void tx_graph_free(tx_graph *graph);
+/* Keeps a failure with this thread's message, unless there is one already, for tx_backward and tx_plan_create to
+ * report; returns `status`. For functions that build parts of models and return NULL on error. */
+tx_status tx_graph_fail(tx_graph *graph, tx_status status);
 const tx_shape *tx_tensor_shape(const tx_tensor *tensor);
 tx_dtype tx_tensor_dtype(const tx_tensor *tensor);
 

@@ -10,7 +10,8 @@
  * contiguous; on others an item's rows and score columns are interleaved, which keeps memory banks apart.
  *
  *   D                  head size; DP is D rounded up to whole vectors, the rest zero
- *   CAUSAL, LENGTHS, DROPOUT, CACHED   0 or 1 */
+ *   CAUSAL, LENGTHS, DROPOUT, CACHED   0 or 1
+ *   PART               one kernel a program, quicker to build: 0 attention, 1 _delta, 2 _grad_q, 3 _grad_kv */
 
 #define DP ((D + VW - 1) / VW * VW)
 #if WG == 1
@@ -48,9 +49,10 @@
     for (int rs = 0; rs < ROW_STEPS; rs++)                                                          \
         for (int cs = 0; cs < COL_STEPS; cs++)
 
-/* A tile in local memory, aligned for vectors. */
-#define TILE(name, rows, length) __local vec name##_tile[(rows) * (length) / VW];                   \
-    __local float *const name = (__local float *)name##_tile
+/* A tile in local memory, aligned for vectors: the next piece of the kernel's argument `pool`. */
+#define TILE(name, rows, length)                                                                    \
+    __local float *const name = (__local float *)pool;                                              \
+    pool += (rows) * (length) / VW
 
 #if WG == 1
 #define TILE_T(name) TILE(name##_t, DP, COLS) /* the transposed copy */
@@ -242,12 +244,15 @@ static void join_rows(float values[ROW_STEPS][MR], __local float *part, int maxi
 #endif
 }
 
+#if PART == 0
+
 /* Dimension 0: tiles of queries, from the last, which has most keys when causal; 1: head; 2: b. With CACHED, keys and values
  * are S rows a batch of k_cache and v_cache, and query t stands at position POSITION + t. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention(const __global float *qkv, long qo, const __global int *lengths, long leo, const __global float *k_cache,
           long ko, const __global float *v_cache, long vo, __global float *o, long oo, __global float *lse, long lso,
-          int T, int S, int heads, int kv_heads, float scale, float p, int site, const __global uint *control)
+          int T, int S, int heads, int kv_heads, float scale, float p, int site, const __global uint *control,
+          __local vec *pool)
 {
     GRID
     TILE(q_tile, ROWS, LD);
@@ -255,7 +260,7 @@ attention(const __global float *qkv, long qo, const __global int *lengths, long 
     TILE_T(k_tile);
     TILE(v_tile, COLS, LD);
     TILE(scores, ROWS, LP);
-    __local float part[ROWS * TX];
+    TILE(part, ROWS, TX);
     const int head = (int)get_group_id(1), b = (int)get_group_id(2);
     const int q0 = ((int)get_num_groups(0) - 1 - (int)get_group_id(0)) * ROWS;
     const int kv_head = head / (heads / kv_heads);
@@ -373,7 +378,7 @@ attention(const __global float *qkv, long qo, const __global int *lengths, long 
         }
 }
 
-#if !CACHED
+#elif PART == 1
 
 /* Row sums of do * o [B, heads, T]; dimension 0: (b, t, head). */
 __kernel void attention_delta(const __global float *d_o, long doo, const __global float *o, long oo,
@@ -392,12 +397,14 @@ __kernel void attention_delta(const __global float *d_o, long doo, const __globa
     delta[deo + (bt / T * heads + head) * T + bt % T] = tx_hsum(sum);
 }
 
+#elif PART == 2
+
 /* Gradient of the queries. Dimensions as in attention. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention_grad_q(const __global float *d_o, long doo, const __global float *qkv, long qo, const __global float *lse,
                  long lso, const __global float *delta, long deo, const __global int *lengths, long leo,
                  __global float *dqkv, long dqo, int T, int heads, int kv_heads, float scale, float p, int site,
-                 const __global uint *control)
+                 const __global uint *control, __local vec *pool)
 {
     GRID
     TILE(q_tile, ROWS, LD);
@@ -472,13 +479,15 @@ attention_grad_q(const __global float *d_o, long doo, const __global float *qkv,
             }
 }
 
+#elif PART == 3
+
 /* Gradients of keys and values: rows are keys, columns queries of all heads that read this key head. Dimension 0: tiles of keys, from
  * the first, which most queries see when causal; 1: key head; 2: b. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention_grad_kv(const __global float *d_o, long doo, const __global float *qkv, long qo, const __global float *lse,
                   long lso, const __global float *delta, long deo, const __global int *lengths, long leo,
                   __global float *dqkv, long dqo, int T, int heads, int kv_heads, float scale, float p, int site,
-                  const __global uint *control)
+                  const __global uint *control, __local vec *pool)
 {
     GRID
     TILE(k_tile, ROWS, LD);
@@ -489,7 +498,8 @@ attention_grad_kv(const __global float *d_o, long doo, const __global float *qkv
     TILE_T(do_tile);
     TILE(scores, ROWS, LP);
     TILE(slopes, ROWS, LP);
-    __local float lse_part[COLS], delta_part[COLS];
+    TILE(lse_part, COLS, 1);
+    TILE(delta_part, COLS, 1);
     const int kv_head = (int)get_group_id(1), b = (int)get_group_id(2);
     const int k0 = (int)get_group_id(0) * ROWS, group = heads / kv_heads;
     const long stride = (long)(heads + 2 * kv_heads) * D;
