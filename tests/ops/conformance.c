@@ -95,7 +95,10 @@ tx_status tx_conformance_op(const tx_target *target, tx_op op, const tx_conforma
         if (c->flags & TX_CASE_BENCH || (options->quick && i % 4 != 0))
             continue;
         tx_outcome outcome;
-        tx_check_case(target, op, c, &outcome);
+        if (options->peer)
+            tx_check_same(target, options->peer, op, c, &outcome);
+        else
+            tx_check_case(target, op, c, &outcome);
         judge(c, &outcome, verdict);
         if (options->progress)
             options->progress(options->user, verdict->op, c->label, outcome.worst,
