@@ -17,11 +17,13 @@ typedef struct options {
 } options;
 
 static const char usage_text[] = "usage: txcheck ops [--device D] [--op NAME] [--threads N] [--quick] [--verbose]\n"
+                                 "       txcheck threads [--op NAME] [--threads N] [--quick] [--verbose]\n"
                                  "       txcheck autodiff [--device D] [--threads N] [--verbose]\n"
                                  "       txcheck onnx DIR [--device D] [--threads N] [--verbose]\n"
                                  "       txcheck selftest [--verbose]\n"
                                  "\n"
                                  "  ops       every op against a reference in double precision\n"
+                                 "  threads   the same bits from 1 thread and from N (default 3)\n"
                                  "  autodiff  gradients of graphs against finite differences\n"
                                  "  onnx      the ONNX backend node cases in DIR (manifest.jsonl and *.safetensors)\n"
                                  "  selftest  plants faults in a mock device and checks that each is caught\n"
@@ -80,37 +82,59 @@ static int open_target(const options *o, tx_target *target)
     return status == TX_NOT_FOUND ? 77 : 1;
 }
 
-static int run_ops(const options *o)
+/* All ops, or the one asked for, with the cases of each printed as `how` says. */
+static int judge_ops(const options *o, const tx_target *target, const tx_conformance_options *how)
 {
-    tx_op only = TX_OP_KERNELS;
-    for (int op = 0; op < TX_OP_KERNELS && o->op; op++)
-        if (strcmp(tx_op_info_of((tx_op)op)->name, o->op) == 0)
-            only = (tx_op)op;
-    if (o->op && only == TX_OP_KERNELS)
-        return usage("there is no op of that name");
-    tx_target target;
-    int opened = open_target(o, &target);
-    if (opened)
-        return opened;
-    tx_status status = TX_OK;
-    tx_conformance_options how = {.quick = o->quick, .progress = o->verbose ? print_case : NULL};
-    int32_t cases = 0, passed = 0;
-    for (int op = 0; op < TX_OP_KERNELS && !status; op++) {
-        if (o->op && (tx_op)op != only)
+    int32_t cases = 0, passed = 0, ops = 0;
+    for (int op = 0; op < TX_OP_KERNELS; op++) {
+        if (o->op && strcmp(tx_op_info_of((tx_op)op)->name, o->op) != 0)
             continue;
         tx_verdict verdict;
-        status = tx_conformance_op(&target, (tx_op)op, &how, &verdict);
-        if (status)
-            break;
+        if (tx_conformance_op(target, (tx_op)op, how, &verdict))
+            return failed();
         print_verdict(&verdict);
         cases += verdict.cases;
         passed += verdict.passed;
+        ops++;
     }
-    tx_target_close(&target);
-    if (status)
-        return failed();
+    if (ops == 0)
+        return usage("there is no op of that name");
     printf("%d of %d cases passed\n", passed, cases);
     return passed == cases ? 0 : 1;
+}
+
+static int run_ops(const options *o)
+{
+    tx_target target;
+    int status = open_target(o, &target);
+    if (status)
+        return status;
+    tx_conformance_options how = {.quick = o->quick, .progress = o->verbose ? print_case : NULL};
+    status = judge_ops(o, &target, &how);
+    tx_target_close(&target);
+    return status;
+}
+
+/* ---- threads ------------------------------------------------------------------------------------- */
+
+/* The same bits from one thread and from several. */
+static int run_threads(const options *o)
+{
+    options one = *o, many = *o;
+    one.threads = 1;
+    many.threads = o->threads > 1 ? o->threads : 3;
+    tx_target target, peer;
+    int status = open_target(&one, &target);
+    if (status)
+        return status;
+    status = open_target(&many, &peer);
+    if (!status) {
+        tx_conformance_options how = {.quick = o->quick, .peer = &peer, .progress = o->verbose ? print_case : NULL};
+        status = judge_ops(o, &target, &how);
+        tx_target_close(&peer);
+    }
+    tx_target_close(&target);
+    return status;
 }
 
 /* ---- autodiff ---------------------------------------------------------------------------------- */
@@ -250,7 +274,7 @@ int main(int argc, char **argv)
     if (status)
         return status;
     if (optind >= argc)
-        return usage("a command is missing: ops, autodiff, onnx or selftest");
+        return usage("a command is missing: ops, threads, autodiff, onnx or selftest");
     const char *command = argv[optind];
     int left = argc - optind - 1;
     if (left > (strcmp(command, "onnx") == 0 ? 1 : 0))
@@ -261,7 +285,9 @@ int main(int argc, char **argv)
         return left == 1 ? run_onnx(&o, argv[optind + 1]) : usage("onnx wants the folder of the cases");
     if (strcmp(command, "autodiff") == 0)
         return run_autodiff(&o);
+    if (strcmp(command, "threads") == 0)
+        return run_threads(&o);
     if (strcmp(command, "selftest") == 0)
         return run_selftest(&o);
-    return usage("unknown command: ops, autodiff, onnx and selftest are known");
+    return usage("unknown command: ops, threads, autodiff, onnx and selftest are known");
 }

@@ -83,6 +83,21 @@ void tx_case_chunks(tx_cases *list)
     tx_case_copy(list, ", two chunks")->flags |= TX_CASE_CHUNKS;
 }
 
+void tx_case_salt(tx_case *c)
+{
+    tx_word *w = c->controls.word;
+    c->salt++;
+    w[TX_CONTROL_LEARNING_RATE].f32 *= 1.5f;
+    w[TX_CONTROL_INVERSE_LABELS].f32 *= 0.75f;
+    w[TX_CONTROL_MAX_GRAD_NORM].f32 *= 1.25f;
+    w[TX_CONTROL_ACCUMULATE].f32 = 1.0f - w[TX_CONTROL_ACCUMULATE].f32;
+    w[TX_CONTROL_SEED_LO].u32 += 1;
+    w[TX_CONTROL_SEED_HI].u32 += 3;
+    w[TX_CONTROL_STEP].u32 += 1;
+    w[TX_CONTROL_SAMPLE].u32 += 2;
+    w[TX_CONTROL_POSITION].u32 -= w[TX_CONTROL_POSITION].u32 > 0 ? 1 : 0;
+}
+
 int32_t tx_shapes_plain(const tx_shape **shapes)
 {
     static const tx_shape plain[] = {

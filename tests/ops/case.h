@@ -136,6 +136,8 @@ void tx_case_accumulate(tx_cases *list);
 /* Appends a copy of the last case whose operands lie in two chunks. */
 void tx_case_chunks(tx_cases *list);
 
+/* Other numbers for the same case: inputs, old contents and run-time scalars. */
+void tx_case_salt(tx_case *c);
 /* Builds the call of a case: inputs filled (derived ones by the forward reference where `derive`), outputs
  * shaped and allocated, old contents of outputs that accumulate filled. Free with tx_call_free. */
 tx_status tx_call_of_case(tx_op op, const tx_case *c, bool derive, tx_call *call);

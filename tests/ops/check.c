@@ -99,7 +99,7 @@ static double length_of(const tx_call *call)
 
 static bool compared(const tx_rig *rig, int32_t o)
 {
-    return tx_present(&rig->command.out[o]) && !(rig->work >> o & 1u);
+    return tx_present(&rig->program[TX_RIG_COMMAND].out[o]) && !(rig->work >> o & 1u);
 }
 
 static tx_status compare_results(const tx_rig *rig, const tx_call *call, double *worst)
@@ -141,7 +141,7 @@ static tx_status snapshot(const tx_rig *rig, uint8_t **bytes, int64_t *size)
 {
     int64_t total = 1;
     for (int32_t o = 0; o < TX_MAX_OUT; o++)
-        total += compared(rig, o) ? tx_operand_bytes(&rig->command.out[o]) : 0;
+        total += compared(rig, o) ? tx_operand_bytes(&rig->program[TX_RIG_COMMAND].out[o]) : 0;
     uint8_t *copy = calloc((size_t)total, 1);
     if (!copy)
         return tx_fail(TX_MEMORY, "conformance: no memory for a result");
@@ -149,8 +149,8 @@ static tx_status snapshot(const tx_rig *rig, uint8_t **bytes, int64_t *size)
     for (int32_t o = 0; o < TX_MAX_OUT; o++) {
         if (!compared(rig, o))
             continue;
-        memcpy(copy + at, tx_rig_output(rig, o), (size_t)tx_operand_bytes(&rig->command.out[o]));
-        at += tx_operand_bytes(&rig->command.out[o]);
+        memcpy(copy + at, tx_rig_output(rig, o), (size_t)tx_operand_bytes(&rig->program[TX_RIG_COMMAND].out[o]));
+        at += tx_operand_bytes(&rig->program[TX_RIG_COMMAND].out[o]);
     }
     *bytes = copy;
     *size = total;
@@ -220,8 +220,10 @@ static tx_status both_calls(tx_op op, const tx_case *c, tx_call *call, tx_call *
         status = tx_call_reference(reference);
     if (!status)
         status = tx_check_reference(reference, c->flags);
-    if (status)
+    if (status) {
         tx_call_free(call);
+        tx_call_free(reference);
+    }
     return status;
 }
 
@@ -239,11 +241,11 @@ static tx_status check_all(const tx_target *target, tx_op op, const tx_case *c, 
         if (status)
             break;
         status = run_one(&rig, &call, &reference, true, &outcome->worst);
-        if (!status && !in_place) { /* the same executable with other inputs: nothing may be left over */
-            tx_command_info info = target->backend->command_info(rig.executable, 0);
+        if (!status && !in_place) { /* the same executable with other inputs and scalars: nothing may be left over */
+            tx_command_info info = target->backend->command_info(rig.executable, TX_RIG_COMMAND);
             snprintf(outcome->variant, sizeof outcome->variant, "%s", info.variant ? info.variant : "");
             tx_case salted = *c;
-            salted.salt = 1;
+            tx_case_salt(&salted);
             status = both_calls(op, &salted, &other, &other_reference);
             if (!status)
                 status = run_one(&rig, &other, &other_reference, false, &outcome->worst);
@@ -266,5 +268,49 @@ void tx_check_case(const tx_target *target, tx_op op, const tx_case *c, tx_outco
     *outcome = (tx_outcome){0};
     outcome->passed = check_all(target, op, c, outcome) == TX_OK;
     if (!outcome->passed)
+        snprintf(outcome->failure, sizeof outcome->failure, "%s", tx_error());
+}
+
+/* ---- The same bits on two contexts --------------------------------------------------------------- */
+
+static tx_status run_for_bits(const tx_target *target, const tx_case *c, const tx_call *call, const tx_call *reference,
+                              uint8_t **bytes, int64_t *size)
+{
+    tx_rig rig;
+    tx_status status = tx_rig_create(target, call, c, false, &rig);
+    if (status)
+        return status;
+    status = tx_rig_upload(&rig, call, 0xFFFFFFFFu);
+    if (!status)
+        status = tx_rig_run(&rig, call);
+    if (!status)
+        status = snapshot(&rig, bytes, size);
+    if (!status)
+        forget_open(&rig, reference, *bytes);
+    tx_rig_free(&rig);
+    return status;
+}
+
+void tx_check_same(const tx_target *target, const tx_target *peer, tx_op op, const tx_case *c, tx_outcome *outcome)
+{
+    tx_call call, reference;
+    uint8_t *mine = NULL, *theirs = NULL;
+    int64_t size = 0;
+    *outcome = (tx_outcome){0};
+    tx_status status = both_calls(op, c, &call, &reference);
+    if (!status) {
+        status = run_for_bits(target, c, &call, &reference, &mine, &size);
+        if (!status)
+            status = run_for_bits(peer, c, &call, &reference, &theirs, &size);
+        tx_call_free(&call);
+        tx_call_free(&reference);
+    }
+    for (int64_t i = 0; i < size && !status; i++)
+        if (mine[i] != theirs[i])
+            status = tx_fail(TX_INTERNAL, "the outputs differ at byte %lld", (long long)i);
+    free(mine);
+    free(theirs);
+    outcome->passed = !status;
+    if (status)
         snprintf(outcome->failure, sizeof outcome->failure, "%s", tx_error());
 }

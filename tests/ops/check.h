@@ -18,5 +18,7 @@ tx_status tx_check_reference(const tx_call *call, uint32_t flags);
 tx_status tx_check_values(const char *what, const tx_array *expected, double length, const double *got, double *worst);
 /* Runs one case in all ways: twice from other garbage, with other inputs, in place. Never fails itself. */
 void tx_check_case(const tx_target *target, tx_op op, const tx_case *c, tx_outcome *outcome);
+/* Runs one case on two contexts and compares bit by bit. */
+void tx_check_same(const tx_target *target, const tx_target *peer, tx_op op, const tx_case *c, tx_outcome *outcome);
 
 #endif

@@ -95,7 +95,10 @@ tx_status tx_conformance_op(const tx_target *target, tx_op op, const tx_conforma
         if (c->flags & TX_CASE_BENCH || (options->quick && i % 4 != 0))
             continue;
         tx_outcome outcome;
-        tx_check_case(target, op, c, &outcome);
+        if (options->peer)
+            tx_check_same(target, options->peer, op, c, &outcome);
+        else
+            tx_check_case(target, op, c, &outcome);
         judge(c, &outcome, verdict);
         if (options->progress)
             options->progress(options->user, verdict->op, c->label, outcome.worst,
@@ -125,11 +128,11 @@ static int by_size(const void *a, const void *b)
 static tx_status time_once(tx_rig *rig, const tx_call *call, bool profiled, double *seconds)
 {
     const tx_target *t = rig->target;
-    double start = now(), device = 0.0;
-    tx_status status = t->backend->run(rig->executable, 0, 1, &call->controls, profiled ? &device : NULL);
+    double start = now(), times[TX_RIG_COMMANDS] = {0.0};
+    tx_status status = t->backend->run(rig->executable, TX_RIG_COMMAND, 1, &call->controls, profiled ? times : NULL);
     if (!status)
         status = t->backend->finish(t->context);
-    *seconds = profiled ? device : now() - start;
+    *seconds = profiled ? times[TX_RIG_COMMAND] : now() - start;
     return status;
 }
 
@@ -148,11 +151,11 @@ static tx_status time_case(tx_rig *rig, const tx_call *call, int32_t repeats, bo
     qsort(times, (size_t)count, sizeof times[0], by_size);
     timing->seconds = times[count / 2];
     timing->spread = (times[count * 9 / 10 < count ? count * 9 / 10 : count - 1] - times[count / 10]) / timing->seconds;
-    tx_op_work(&rig->command, &timing->flops, &timing->bytes);
+    tx_op_work(&rig->program[TX_RIG_COMMAND], &timing->flops, &timing->bytes);
     timing->gflops = timing->flops / timing->seconds * 1e-9;
     timing->gbytes = timing->bytes / timing->seconds * 1e-9;
     snprintf(timing->variant, sizeof timing->variant, "%s",
-             rig->target->backend->command_info(rig->executable, 0).variant);
+             rig->target->backend->command_info(rig->executable, TX_RIG_COMMAND).variant);
     return TX_OK;
 }
 

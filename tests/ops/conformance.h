@@ -32,7 +32,8 @@ typedef struct tx_verdict {
 } tx_verdict;
 
 typedef struct tx_conformance_options {
-    bool quick; /* every fourth case */
+    bool quick;            /* every fourth case */
+    const tx_target *peer; /* not NULL: instead of the reference, compare bit by bit with this target */
     /* Called after each case (may be NULL). `failure` is NULL when it passed. */
     void (*progress)(void *user, const char *op, const char *label, double worst, const char *failure);
     void *user;

@@ -127,24 +127,30 @@ static void broadcast_outputs(tx_call *call)
     call->out[0].dtype = TX_F32;
 }
 
+static tx_case *add_broadcast(tx_cases *list, tx_shape shape, tx_axis axis)
+{
+    char text[64];
+    tx_case *c = tx_case_add(list, "%s %s", axis_names[axis], tx_shape_text(&shape, text, sizeof text));
+    bool scaled = list->count % 2 == 0;
+    c->attrs.axis = axis;
+    c->attrs.alpha = scaled ? -1.75f : 1.0f;
+    c->attrs.control = scaled ? TX_CONTROL_INVERSE_LABELS : -1;
+    c->in[0] = tx_spec_real(reduced_shape(axis, &shape));
+    c->out_shape = shape;
+    c->flags = tx_shape_count(&c->in[0].shape) == 1 ? TX_CASE_ZEROS : 0u; /* one value, everywhere */
+    return c;
+}
+
 static void broadcast_cases(tx_cases *list)
 {
-    static const tx_shape shapes[] = {{1, {1}},        {1, {7}},     {2, {3, 5}},    {2, {17, 63}},
-                                      {3, {3, 5, 65}}, {2, {64, 1}}, {2, {1, 1027}}, {2, {4096, 3072}}};
-    size_t count = sizeof shapes / sizeof shapes[0];
-    char text[64];
-    for (int a = 0; a < 3; a++)
-        for (size_t s = 0; s < count; s++) {
-            tx_case *c = tx_case_add(list, "%s %s", axis_names[a], tx_shape_text(&shapes[s], text, sizeof text));
-            c->attrs.axis = (tx_axis)a;
-            c->attrs.alpha = s & 1 ? -1.75f : 1.0f;
-            c->attrs.control = s % 3 == 2 ? TX_CONTROL_LOSS_SCALE : -1;
-            c->controls.word[TX_CONTROL_LOSS_SCALE].f32 = 64.5f;
-            c->in[0] = tx_spec_real(reduced_shape((tx_axis)a, &shapes[s]));
-            c->out_shape = shapes[s];
-            c->flags = s + 1 == count ? TX_CASE_BENCH : c->in[0].shape.dim[0] == 1 ? TX_CASE_ZEROS : 0u;
-        }
-    tx_case_chunks(list);
+    static const tx_shape shapes[] = {{1, {1}},        {1, {7}},     {2, {3, 5}},   {2, {17, 63}},
+                                      {3, {3, 5, 65}}, {2, {64, 1}}, {2, {1, 1027}}};
+    for (int a = 0; a < 3; a++) {
+        for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
+            add_broadcast(list, shapes[s], (tx_axis)a);
+        tx_case_chunks(list);
+        add_broadcast(list, TX_SHAPE(4096, 3072), (tx_axis)a)->flags |= TX_CASE_BENCH;
+    }
 }
 
 const tx_descriptor tx_descriptor_reduce = {.cases = reduce_cases,

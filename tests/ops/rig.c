@@ -56,7 +56,7 @@ bool tx_rig_may_be_in_place(const tx_call *call)
 /* Asks the engine for the outputs and compares with what the descriptor says. */
 static tx_status infer(tx_rig *rig, const tx_call *call)
 {
-    tx_command *c = &rig->command;
+    tx_command *c = &rig->program[TX_RIG_COMMAND];
     const tx_op_info *info = tx_op_info_of(call->op);
     for (int32_t o = 0; o < TX_MAX_OUT; o++)
         c->out[o].dtype = TX_DTYPE_COUNT;
@@ -79,7 +79,7 @@ static tx_status infer(tx_rig *rig, const tx_call *call)
 static void place_all(tx_rig *rig, const tx_call *call, const tx_arena_id arena[TX_MAX_IN], uint32_t flags,
                       bool in_place)
 {
-    tx_command *c = &rig->command;
+    tx_command *c = &rig->program[TX_RIG_COMMAND];
     int32_t chunk = 0, step = flags & TX_CASE_CHUNKS ? 1 : 0;
     rig->image[TX_ARENA_CONTROL][0].bytes = (int64_t)sizeof(tx_controls) + GUARD_BYTES;
     rig->image[TX_ARENA_RESULT][0].bytes = TX_RESULT_COUNT * (int64_t)sizeof(float) + GUARD_BYTES;
@@ -105,6 +105,20 @@ static void place_all(tx_rig *rig, const tx_call *call, const tx_arena_id arena[
     for (int32_t a = 0; a < TX_ARENA_COUNT; a++)
         if (rig->image[a][1].bytes && !rig->image[a][0].bytes)
             rig->image[a][0].bytes = GUARD_BYTES;
+}
+
+static void set_trap(tx_rig *rig)
+{
+    tx_command *trap = &rig->program[0];
+    trap->op = TX_OP_FILL;
+    trap->attrs.control = -1;
+    for (int32_t i = 0; i < TX_MAX_IN; i++)
+        trap->in[i].dtype = TX_DTYPE_COUNT;
+    for (int32_t o = 0; o < TX_MAX_OUT; o++)
+        trap->out[o].dtype = TX_DTYPE_COUNT;
+    trap->out[0].dtype = TX_F32;
+    trap->out[0].shape = TX_SHAPE(3);
+    place(rig, &trap->out[0], TX_ARENA_PLANNED, 0);
 }
 
 static tx_status allocate(tx_rig *rig)
@@ -140,19 +154,21 @@ static tx_status bind(tx_rig *rig)
 tx_status tx_rig_create(const tx_target *target, const tx_call *call, const tx_case *c, bool in_place, tx_rig *rig)
 {
     *rig = (tx_rig){.target = target, .work = tx_descriptor_of(call->op)->work};
-    rig->command.op = call->op;
-    rig->command.attrs = call->attrs;
+    tx_command *command = &rig->program[TX_RIG_COMMAND];
+    command->op = call->op;
+    command->attrs = call->attrs;
     tx_arena_id arena[TX_MAX_IN];
     for (int32_t i = 0; i < TX_MAX_IN; i++) {
-        rig->command.in[i].dtype = call->in[i].dtype;
-        rig->command.in[i].shape = call->in[i].shape;
+        command->in[i].dtype = call->in[i].dtype;
+        command->in[i].shape = call->in[i].shape;
         arena[i] = c->in[i].arena;
     }
     tx_status status = infer(rig, call);
     if (status)
         return status;
     place_all(rig, call, arena, c->flags, in_place);
-    tx_program program = {1, &rig->command};
+    set_trap(rig);
+    tx_program program = {TX_RIG_COMMANDS, rig->program};
     status = target->backend->prepare(target->context, &program, &rig->executable, &rig->scratch_bytes);
     if (!status && rig->scratch_bytes > 0)
         rig->image[TX_ARENA_SCRATCH][0].bytes = rig->scratch_bytes + GUARD_BYTES;
@@ -195,7 +211,7 @@ static uint8_t *bytes_before(tx_rig *rig, const tx_operand *o)
 
 tx_status tx_rig_upload(tx_rig *rig, const tx_call *call, uint32_t poison)
 {
-    tx_command *c = &rig->command;
+    tx_command *c = &rig->program[TX_RIG_COMMAND];
     for (int32_t a = 0; a < TX_ARENA_COUNT; a++)
         for (int32_t k = 0; k < TX_RIG_CHUNKS; k++)
             for (int64_t i = 0; i < rig->image[a][k].bytes; i++)
@@ -229,7 +245,7 @@ tx_status tx_rig_upload(tx_rig *rig, const tx_call *call, uint32_t poison)
 tx_status tx_rig_run(tx_rig *rig, const tx_call *call)
 {
     const tx_backend *b = rig->target->backend;
-    tx_status status = b->run(rig->executable, 0, 1, &call->controls, NULL);
+    tx_status status = b->run(rig->executable, TX_RIG_COMMAND, 1, &call->controls, NULL);
     for (int32_t a = 0; a < TX_ARENA_COUNT; a++)
         for (int32_t k = 0; k < TX_RIG_CHUNKS && !status; k++) {
             tx_image *image = &rig->image[a][k];
@@ -241,7 +257,7 @@ tx_status tx_rig_run(tx_rig *rig, const tx_call *call)
 
 const uint8_t *tx_rig_output(const tx_rig *rig, int32_t o)
 {
-    const tx_operand *out = &rig->command.out[o];
+    const tx_operand *out = &rig->program[TX_RIG_COMMAND].out[o];
     return rig->image[out->arena][out->chunk].after + out->offset;
 }
 
@@ -250,10 +266,10 @@ static bool writable(const tx_rig *rig, tx_arena_id arena, int32_t chunk, int64_
 {
     if (arena == TX_ARENA_SCRATCH)
         return byte < rig->scratch_bytes;
-    if (arena == TX_ARENA_RESULT && rig->command.op == TX_OP_CLIP_NORM)
+    if (arena == TX_ARENA_RESULT && rig->program[TX_RIG_COMMAND].op == TX_OP_CLIP_NORM)
         return byte < TX_RESULT_COUNT * (int64_t)sizeof(float);
     for (int32_t o = 0; o < TX_MAX_OUT; o++) {
-        const tx_operand *out = &rig->command.out[o];
+        const tx_operand *out = &rig->program[TX_RIG_COMMAND].out[o];
         if (tx_present(out) && out->arena == arena && out->chunk == chunk && byte >= out->offset &&
             byte < out->offset + tx_operand_bytes(out))
             return true;
@@ -264,7 +280,7 @@ static bool writable(const tx_rig *rig, tx_arena_id arena, int32_t chunk, int64_
 /* Names the place of a byte that should not have changed. */
 static tx_status touched(const tx_rig *rig, tx_arena_id arena, int32_t chunk, int64_t byte)
 {
-    const tx_command *c = &rig->command;
+    const tx_command *c = &rig->program[TX_RIG_COMMAND];
     for (int32_t i = 0; i < TX_MAX_IN + TX_MAX_OUT; i++) {
         bool input = i < TX_MAX_IN;
         int32_t n = input ? i : i - TX_MAX_IN;

@@ -15,9 +15,14 @@ typedef struct tx_image {
     tx_buffer *buffer;
 } tx_image;
 
+/* The program has a trap before the command under test: a fill that is never asked to run, and whose output must
+ * therefore stay as it is. */
+#define TX_RIG_COMMAND 1
+#define TX_RIG_COMMANDS 2
+
 typedef struct tx_rig {
     const tx_target *target;
-    tx_command command;
+    tx_command program[TX_RIG_COMMANDS];
     tx_image image[TX_ARENA_COUNT][TX_RIG_CHUNKS];
     tx_executable *executable;
     int64_t scratch_bytes;
