@@ -13,6 +13,7 @@
  *   CAUSAL, LENGTHS, DROPOUT, CACHED   0 or 1
  *   PART               one kernel a program, quicker to build: 0 attention, 1 _delta, 2 _grad_q, 3 _grad_kv */
 
+#define UNROLL _Pragma("unroll")
 #define DP ((D + VW - 1) / VW * VW)
 #if WG == 1
 #define TX 1
@@ -21,7 +22,7 @@
 #define LP COLS /* and of a score tile */
 #define ROW(rs, m) ((rs) * MR + (m))
 #define BARRIER
-#define UNROLL
+#define UNROLL_DIM
 #define LLOAD(p) vload16(0, p)
 #define LSTORE(v, p) vstore16(v, 0, p)
 #else
@@ -31,7 +32,7 @@
 #define LP (COLS + 4)
 #define ROW(rs, m) (ty + TY * (m))
 #define BARRIER barrier(CLK_LOCAL_MEM_FENCE);
-#define UNROLL _Pragma("unroll")
+#define UNROLL_DIM UNROLL
 #define LLOAD(p) (*(const __local float4 *)(p))
 #define LSTORE(v, p) (*(__local float4 *)(p) = (v))
 #endif
@@ -115,7 +116,7 @@ static void product_nt(const __local float *a, const __local float *b, vec *acc,
 #if WG == 1
     for (int k = 0; k < D; k++) {
         vec v = LLOAD(b + k * COLS + cs * VW);
-        for (int m = 0; m < MR; m++)
+        UNROLL for (int m = 0; m < MR; m++)
             acc[m] = fma((vec)a[ROW(rs, m) * LD + k], v, acc[m]);
     }
 #else
@@ -142,21 +143,21 @@ static void product_nn(const __local float *scores, const __local float *b, vec 
     for (int rs = 0; rs < ROW_STEPS; rs++)
         for (int ds = 0; ds < DIM_STEPS; ds++) {
             vec sum[MR];
-            for (int m = 0; m < MR; m++)
+            UNROLL for (int m = 0; m < MR; m++)
                 sum[m] = acc[rs][ds][m];
             for (int k = 0; k < count; k++) {
                 vec v = LLOAD(b + k * LD + DIM(ds));
-                for (int m = 0; m < MR; m++)
+                UNROLL for (int m = 0; m < MR; m++)
                     sum[m] = fma((vec)scores[ROW(rs, m) * LP + k], v, sum[m]);
             }
-            for (int m = 0; m < MR; m++)
+            UNROLL for (int m = 0; m < MR; m++)
                 acc[rs][ds][m] = sum[m];
         }
 #else
     for (int k = 0; k < count; k += 4) {
         float4 s[MR];
         UNROLL for (int m = 0; m < MR; m++) s[m] = LLOAD(scores + ROW(0, m) * LP + k);
-        UNROLL for (int ds = 0; ds < DIM_STEPS; ds++)
+        UNROLL_DIM for (int ds = 0; ds < DIM_STEPS; ds++)
         {
             if (DIM(ds) >= DP)
                 break;
@@ -295,7 +296,7 @@ attention(const __global float *qkv, long qo, const __global int *lengths, long 
         {
             top[rs][m] = -INFINITY;
             sum[rs][m] = 0.0f;
-            UNROLL for (int ds = 0; ds < DIM_STEPS; ds++) acc[rs][ds][m] = 0.0f;
+            UNROLL_DIM for (int ds = 0; ds < DIM_STEPS; ds++) acc[rs][ds][m] = 0.0f;
         }
     load_tile(q_tile, q, stride, ROWS, T - q0);
     for (int k0 = 0; k0 < last; k0 += COLS) {
@@ -347,7 +348,7 @@ attention(const __global float *qkv, long qo, const __global int *lengths, long 
 #endif
                     SCORE_PUT(w, row, cs);
                 }
-                UNROLL for (int ds = 0; ds < DIM_STEPS; ds++) acc[rs][ds][m] *= fade;
+                UNROLL_DIM for (int ds = 0; ds < DIM_STEPS; ds++) acc[rs][ds][m] *= fade;
             }
         BARRIER
         product_nn(scores, v_tile, acc, min(COLS, last - k0), tx, ty);
@@ -366,7 +367,7 @@ attention(const __global float *qkv, long qo, const __global int *lengths, long 
                 continue;
             int dead = q0 + row >= length;
             float factor = dead ? 0.0f : 1.0f / total[rs][m];
-            UNROLL for (int ds = 0; ds < DIM_STEPS; ds++)
+            UNROLL_DIM for (int ds = 0; ds < DIM_STEPS; ds++)
             {
                 if (DIM(ds) < DP)
                     store_row(dead ? (vec)0.0f : acc[rs][ds][m] * factor, o + (long)row * heads * D, DIM(ds));
@@ -433,7 +434,7 @@ attention_grad_q(const __global float *d_o, long doo, const __global float *qkv,
 
     vec acc[ROW_STEPS][DIM_STEPS][MR];
     for (int rs = 0; rs < ROW_STEPS; rs++)
-        UNROLL for (int ds = 0; ds < DIM_STEPS; ds++)
+        UNROLL_DIM for (int ds = 0; ds < DIM_STEPS; ds++)
             UNROLL for (int m = 0; m < MR; m++) acc[rs][ds][m] = 0.0f;
     load_tile(q_tile, qkv + qo + query, stride, ROWS, length - q0);
     load_tile(do_tile, d_o + doo + (b * (long)T + q0) * heads * D + (long)head * D, (long)heads * D, ROWS, length - q0);
@@ -472,7 +473,7 @@ attention_grad_q(const __global float *d_o, long doo, const __global float *qkv,
     dqkv += dqo + query;
     for (int rs = 0; rs < ROW_STEPS; rs++)
         UNROLL for (int m = 0; m < MR; m++)
-            UNROLL for (int ds = 0; ds < DIM_STEPS; ds++)
+            UNROLL_DIM for (int ds = 0; ds < DIM_STEPS; ds++)
             {
                 if (q0 + ROW(rs, m) < T && DIM(ds) < DP)
                     store_row(acc[rs][ds][m], dqkv + ROW(rs, m) * stride, DIM(ds));
@@ -511,7 +512,7 @@ attention_grad_kv(const __global float *d_o, long doo, const __global float *qkv
 
     vec dk[ROW_STEPS][DIM_STEPS][MR], dv[ROW_STEPS][DIM_STEPS][MR];
     for (int rs = 0; rs < ROW_STEPS; rs++)
-        UNROLL for (int ds = 0; ds < DIM_STEPS; ds++)
+        UNROLL_DIM for (int ds = 0; ds < DIM_STEPS; ds++)
             UNROLL for (int m = 0; m < MR; m++)
             {
                 dk[rs][ds][m] = 0.0f;
@@ -570,7 +571,7 @@ attention_grad_kv(const __global float *d_o, long doo, const __global float *qkv
     dqkv += dqo + key;
     for (int rs = 0; rs < ROW_STEPS; rs++)
         UNROLL for (int m = 0; m < MR; m++)
-            UNROLL for (int ds = 0; ds < DIM_STEPS; ds++)
+            UNROLL_DIM for (int ds = 0; ds < DIM_STEPS; ds++)
             {
                 if (k0 + ROW(rs, m) >= T || DIM(ds) >= DP)
                     continue;
