@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define BLOCK_DEPTH 384    /* a panel of b of this depth stays in the first or second cache */
-#define BLOCK_ROWS 1536    /* packed a of a block: 2.25 MiB */
-#define BLOCK_COLUMNS 3072 /* packed b of a block: 4.5 MiB */
-#define ITEM_ROWS 120      /* packed a of a work item stays in the second cache */
+#define BLOCK_DEPTH 512    /* a panel of b of this depth stays in the second cache */
+#define BLOCK_ROWS 1536    /* packed a of a block: 3 MiB */
+#define BLOCK_COLUMNS 3072 /* packed b of a block: 6 MiB */
+#define ITEM_ROWS 96      /* packed a of a work item stays there too: 192 KiB */
 #define ITEMS_A_THREAD 8   /* so that threads that are late cost little */
 #define SMALL_WORK 65536   /* multiply-adds that are not worth waking a thread */
 #define SCRATCH_ALIGNMENT 64
