@@ -34,19 +34,19 @@ static inline float half_to_f32(uint16_t h)
 }
 
 /* Reads `count` neighbours, from element `at` on, as fp32. */
-static inline void load(const void *data, tx_dtype type, int64_t at, int count, float *restrict to)
+static inline void load(const void *data, tx_dtype type, int64_t at, int64_t count, float *restrict to)
 {
     if (type == TX_F32) {
         const float *from = (const float *)data + at;
-        for (int i = 0; i < count; i++)
+        for (int64_t i = 0; i < count; i++)
             to[i] = from[i];
     } else if (type == TX_BF16) {
         const uint16_t *from = (const uint16_t *)data + at;
-        for (int i = 0; i < count; i++)
+        for (int64_t i = 0; i < count; i++)
             to[i] = tx_bf16_to_f32(from[i]);
     } else {
         const uint16_t *from = (const uint16_t *)data + at;
-        for (int i = 0; i < count; i++)
+        for (int64_t i = 0; i < count; i++)
             to[i] = half_to_f32(from[i]);
     }
 }
@@ -201,6 +201,68 @@ static void multiply(int64_t m, int64_t n, int64_t k, const float *a, const floa
         }
 }
 
+static void unpack(const tx_gemm_lines *a, int64_t m, int64_t k, float *rows)
+{
+    for (int64_t i = 0; i < m; i++)
+        if (a->depth_stride == 1)
+            load(a->data, a->type, i * a->line_stride, k, rows + i * k);
+        else
+            for (int64_t p = 0; p < k; p++)
+                load(a->data, a->type, i * a->line_stride + p * a->depth_stride, 1, rows + i * k + p);
+}
+
+/* Sums of `n` <= CHUNK columns that lie side by side. */
+static inline void thin_runs(int64_t m, int64_t j, int n, int64_t k, const float *rows, const tx_gemm_lines *b,
+                             float sum[TX_GEMM_THIN][CHUNK])
+{
+    float run[CHUNK] = {0.0f};
+    for (int64_t p = 0; p < k; p++) {
+        if (n == CHUNK) /* a constant, for the compiler */
+            load(b->data, b->type, p * b->depth_stride + j, CHUNK, run);
+        else
+            load(b->data, b->type, p * b->depth_stride + j, n, run);
+        for (int64_t i = 0; i < m; i++)
+#pragma omp simd
+            for (int c = 0; c < CHUNK; c++)
+                sum[i][c] += rows[i * k + p] * run[c];
+    }
+}
+
+/* Sums of `n` <= CHUNK columns each of which is a run; the lanes are added in order at the end. */
+static inline void thin_lines(int64_t m, int64_t j, int n, int64_t k, const float *rows, const tx_gemm_lines *b,
+                              float sum[TX_GEMM_THIN][CHUNK])
+{
+    for (int c = 0; c < n; c++) {
+        float lanes[TX_GEMM_THIN][CHUNK] = {{0.0f}}, run[CHUNK];
+        for (int64_t p = 0; p < k; p += CHUNK) {
+            int depth = (int)(k - p < CHUNK ? k - p : CHUNK);
+            load(b->data, b->type, (j + c) * b->line_stride + p, depth, run);
+            for (int64_t i = 0; i < m; i++)
+#pragma omp simd
+                for (int d = 0; d < depth; d++)
+                    lanes[i][d] += rows[i * k + p + d] * run[d];
+        }
+        for (int64_t i = 0; i < m; i++)
+            for (int d = 0; d < CHUNK; d++)
+                sum[i][c] += lanes[i][d];
+    }
+}
+
+static void thin(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, const tx_gemm_lines *b,
+                 const tx_gemm_target *target)
+{
+    for (int64_t c = 0; c < n; c += CHUNK) {
+        float sum[TX_GEMM_THIN][CHUNK] = {{0.0f}};
+        int columns = (int)(n - c < CHUNK ? n - c : CHUNK);
+        if (b->line_stride == 1)
+            thin_runs(m, j + c, columns, k, rows, b, sum);
+        else
+            thin_lines(m, j + c, columns, k, rows, b, sum);
+        for (int64_t i = 0; i < m; i++)
+            store_row(sum[i], i, j + c, columns, target);
+    }
+}
+
 #define TEXT(x) TEXT_OF(x)
 #define TEXT_OF(x) #x
 #define TABLE(name) TABLE_OF(name)
@@ -213,4 +275,6 @@ const tx_gemm_tile TABLE(TX_TILE) = {
     .pack_a = pack_a,
     .pack_b = pack_b,
     .multiply = multiply,
+    .unpack = unpack,
+    .thin = thin,
 };
