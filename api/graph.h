@@ -59,8 +59,6 @@ static inline int64_t tx_tensor_bytes(const tx_tensor *t)
     return tx_shape_count(&t->shape) * (int64_t)tx_dtype_size(t->dtype);
 }
 
-/* Keeps the graph's first failure (with this thread's message) and returns `status`. */
-tx_status tx_graph_fail(tx_graph *graph, tx_status status);
 /* TX_OK, or the first failure with its message put back. */
 tx_status tx_graph_check(const tx_graph *graph);
 

@@ -25,12 +25,21 @@ const char *tx_status_text(tx_status status)
     return "unknown status";
 }
 
+/* Messages quote what files and drivers say: keeps them one line, without escape sequences for a terminal. */
+static void keep_one_line(void)
+{
+    for (char *c = message; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7F)
+            *c = ' ';
+}
+
 tx_status tx_fail(tx_status status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
+    keep_one_line();
     return status;
 }
 
@@ -45,5 +54,6 @@ tx_status tx_fail_in(tx_status status, const char *format, ...)
     int room = (int)sizeof message - used;
     if (used >= 0 && room > 3)
         snprintf(message + used, (size_t)room, ": %.*s", room - 3, old);
+    keep_one_line();
     return status;
 }

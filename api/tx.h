@@ -31,6 +31,10 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+/* The shared library exports what is declared here and nothing else. */
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
 
 #define TX_VERSION "0.1.0"
 #define TX_MAX_RANK 5
@@ -277,6 +281,9 @@ typedef struct tx_tensor tx_tensor;
 
 tx_status tx_graph_create(tx_model *model, tx_graph **graph);
 void tx_graph_free(tx_graph *graph);
+/* Keeps a failure with this thread's message, unless there is one already, for tx_backward and tx_plan_create to
+ * report; returns `status`. For functions that build parts of models and return NULL on error. */
+tx_status tx_graph_fail(tx_graph *graph, tx_status status);
 const tx_shape *tx_tensor_shape(const tx_tensor *tensor);
 tx_dtype tx_tensor_dtype(const tx_tensor *tensor);
 
@@ -401,6 +408,9 @@ tx_status tx_plan_profile(tx_plan *plan, bool on);
 int32_t tx_plan_length(const tx_plan *plan); /* operations in the plan */
 tx_status tx_plan_profile_entry(const tx_plan *plan, int32_t index, tx_profile_entry *entry);
 
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

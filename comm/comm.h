@@ -41,7 +41,8 @@ typedef struct tx_comm_table {
     tx_status (*wait)(tx_comm *comm, int32_t request);
 } tx_comm_table;
 
-/* The communicator of this build: mpi where it was built in and a launcher is seen, else self. */
+/* The communicator of this process: mpi where it was built in and a launcher says that it started several ranks, else
+ * self. */
 const tx_comm_table *tx_comm_default(void);
 const tx_comm_table *tx_comm_self(void);
 

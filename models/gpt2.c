@@ -225,24 +225,22 @@ static tx_tensor *transformer_block(tx_gpt2_builder *b, tx_tensor *x, int64_t la
     return tx_add(x, dropout(b, h, b->config->resid_pdrop));
 }
 
-static bool usable(const tx_gpt2_config *c, const tx_tensor *tokens, const tx_gpt2_options *o)
+static tx_status check_call(const tx_gpt2_config *c, const tx_tensor *tokens, const tx_gpt2_options *o)
 {
     const tx_shape *shape = tx_tensor_shape(tokens);
     if (o->size != sizeof *o)
-        tx_fail(TX_INVALID, "tx_gpt2_logits: options.size is %zu, expected %zu", o->size, sizeof *o);
-    else if (shape->rank != 2 || tx_tensor_dtype(tokens) != TX_I32)
-        tx_fail(TX_INVALID, "tx_gpt2_logits: tokens must be I32 [B, T]");
-    else if (shape->dim[1] > c->n_positions || o->cache > c->n_positions)
-        tx_fail(TX_INVALID, "tx_gpt2_logits: %" PRId64 " positions asked for, the model has n_positions = %" PRId64,
-                shape->dim[1] > o->cache ? shape->dim[1] : o->cache, c->n_positions);
-    else if (o->cache > 0 && (o->train || o->lengths || shape->dim[1] > o->cache))
-        tx_fail(TX_INVALID,
-                "tx_gpt2_logits: with a cache of %" PRId64 " positions: no training, no lengths, at most that "
-                "many tokens a row",
-                o->cache);
-    else
-        return tx_gpt2_config_check(c) == TX_OK;
-    return false;
+        return tx_fail(TX_INVALID, "options.size is %zu, expected %zu", o->size, sizeof *o);
+    if (shape->rank != 2 || tx_tensor_dtype(tokens) != TX_I32)
+        return tx_fail(TX_INVALID, "tokens must be I32 [B, T]");
+    int64_t tokens_in_row = shape->dim[1], positions = o->cache > tokens_in_row ? o->cache : tokens_in_row;
+    if (positions > c->n_positions)
+        return tx_fail(TX_INVALID, "%" PRId64 " positions asked for, the model has n_positions = %" PRId64, positions,
+                       c->n_positions);
+    if (o->cache > 0 && (o->train || o->lengths || tokens_in_row > o->cache))
+        return tx_fail(TX_INVALID,
+                       "with a cache of %" PRId64 " positions: no training, no lengths, at most that many tokens a row",
+                       o->cache);
+    return tx_gpt2_config_check(c);
 }
 
 tx_tensor *tx_gpt2_logits(tx_graph *graph, const tx_gpt2_config *config, tx_tensor *tokens,
@@ -250,8 +248,13 @@ tx_tensor *tx_gpt2_logits(tx_graph *graph, const tx_gpt2_config *config, tx_tens
 {
     static const tx_gpt2_options evaluation = {.size = sizeof evaluation};
     const tx_gpt2_options *o = options ? options : &evaluation;
-    if (!graph || !tokens || !usable(config, tokens, o))
+    if (!tokens)
         return NULL;
+    tx_status status = check_call(config, tokens, o);
+    if (status) {
+        tx_graph_fail(graph, tx_fail_in(status, "gpt2"));
+        return NULL;
+    }
     tx_gpt2_builder b = {.graph = graph, .config = config, .options = o, .batch = tx_tensor_shape(tokens)->dim[0]};
     tx_tensor *wte = take_param(&b), *wpe = take_param(&b);
     tx_tensor *x = dropout(&b, tx_embedding(tokens, wte, wpe, o->cache > 0), config->embd_pdrop);

@@ -13,47 +13,32 @@ typedef enum tx_key_kind { KEY_INT, KEY_INT_OR_NULL, KEY_NUMBER, KEY_BOOL } tx_k
 
 typedef struct tx_config_key {
     const char *name;
-    tx_key_kind kind;
     size_t offset; /* in tx_gpt2_config: int64_t, double or bool */
+    tx_key_kind kind;
     double min, max;
     int64_t null; /* what null stands for in memory */
 } tx_config_key;
 
-#define INT(name, min, max)                                         \
-    {                                                               \
-#name, KEY_INT, offsetof(tx_gpt2_config, name), min, max, 0 \
-    }
-#define NULLABLE(name, min, max, null)                                         \
-    {                                                                          \
-#name, KEY_INT_OR_NULL, offsetof(tx_gpt2_config, name), min, max, null \
-    }
-#define NUMBER(name, min, max)                                         \
-    {                                                                  \
-#name, KEY_NUMBER, offsetof(tx_gpt2_config, name), min, max, 0 \
-    }
-#define BOOL(name)                                               \
-    {                                                            \
-#name, KEY_BOOL, offsetof(tx_gpt2_config, name), 0, 1, 0 \
-    }
+#define KEY(name) #name, offsetof(tx_gpt2_config, name)
 
 /* Every key but activation_function. The bounds keep all products of sizes within int64. */
 static const tx_config_key keys[] = {
-    INT(vocab_size, 1, 1 << 30),
-    INT(n_positions, 1, 1 << 24),
-    INT(n_embd, 1, 1 << 20),
-    INT(n_layer, 1, 1 << 12),
-    INT(n_head, 1, 1 << 20),
-    NULLABLE(n_inner, 1, 1 << 22, 0),
-    NULLABLE(bos_token_id, 0, 1 << 30, -1),
-    NULLABLE(eos_token_id, 0, 1 << 30, -1),
-    NUMBER(layer_norm_epsilon, 1e-12, 1),
-    NUMBER(initializer_range, 0, 10),
-    NUMBER(resid_pdrop, 0, 0.999),
-    NUMBER(embd_pdrop, 0, 0.999),
-    NUMBER(attn_pdrop, 0, 0.999),
-    BOOL(scale_attn_weights),
-    BOOL(scale_attn_by_inverse_layer_idx),
-    BOOL(reorder_and_upcast_attn),
+    {KEY(vocab_size), KEY_INT, 1, 1 << 30, 0},
+    {KEY(n_positions), KEY_INT, 1, 1 << 24, 0},
+    {KEY(n_embd), KEY_INT, 1, 1 << 20, 0},
+    {KEY(n_layer), KEY_INT, 1, 1 << 12, 0},
+    {KEY(n_head), KEY_INT, 1, 1 << 20, 0},
+    {KEY(n_inner), KEY_INT_OR_NULL, 1, 1 << 22, 0},
+    {KEY(bos_token_id), KEY_INT_OR_NULL, 0, 1 << 30, -1},
+    {KEY(eos_token_id), KEY_INT_OR_NULL, 0, 1 << 30, -1},
+    {KEY(layer_norm_epsilon), KEY_NUMBER, 1e-12, 1, 0},
+    {KEY(initializer_range), KEY_NUMBER, 0, 10, 0},
+    {KEY(resid_pdrop), KEY_NUMBER, 0, 0.999, 0},
+    {KEY(embd_pdrop), KEY_NUMBER, 0, 0.999, 0},
+    {KEY(attn_pdrop), KEY_NUMBER, 0, 0.999, 0},
+    {KEY(scale_attn_weights), KEY_BOOL, 0, 1, 0},
+    {KEY(scale_attn_by_inverse_layer_idx), KEY_BOOL, 0, 1, 0},
+    {KEY(reorder_and_upcast_attn), KEY_BOOL, 0, 1, 0},
 };
 enum { KEYS = sizeof keys / sizeof keys[0] };
 

@@ -26,8 +26,8 @@ const char *tx_weights_folder(const tx_weights *weights);
 typedef void tx_weights_rename(const char *tensor, char param[TX_WEIGHTS_NAME]);
 
 /* Copies the file's tensors to the parameters, one at a time. Missing and unexpected names and all wrong shapes
- * are told in one message, before any parameter is changed; the first value that is not finite is
- * reported and refused. Shapes must be equal: nothing is transposed. */
+ * are told in one message, before any parameter is changed. The first value that is not finite is reported and
+ * refused; the parameters before it are then loaded already. Shapes must be equal: nothing is transposed. */
 tx_status tx_weights_load(const tx_weights *weights, tx_model *model, tx_weights_rename *rename);
 
 /* Writes every parameter as F32 under its own name, logical shape, in arena order. */

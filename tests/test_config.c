@@ -12,7 +12,7 @@
 
 #include <math.h>
 
-#define MUTATIONS 3000
+#define MUTATIONS 1500
 
 /* Reads a configuration from a text. */
 static tx_status read_text(const char *text, size_t size, tx_gpt2_config *config)

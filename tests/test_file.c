@@ -11,7 +11,8 @@
 #include "scratch.h"
 
 #include <math.h>
-#include <sys/stat.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 static void test_write_and_read(void **state)
 {
@@ -62,11 +63,34 @@ static void test_failures_leave_nothing(void **state)
     assert_ok(tx_folder_create(taken));
     assert_refused(tx_file_write(taken, "x", 1), TX_IO, taken); /* rename onto a folder fails */
     assert_int_equal(count_entries(folder), 1);
-    tx_file *file;
-    if (tx_file_create("/dev/full", &file) == TX_OK) /* a temporary file beside it is an ordinary one */
-        tx_file_discard(file);
     free(path);
     free(taken);
+    remove_scratch(folder);
+}
+
+/* A write that stops half way (the file-size limit stands for a full disk): the old file stays whole. */
+static void test_no_room(void **state)
+{
+    (void)state;
+    enum { SIZE = 100000, LIMIT = 4096 };
+    char *folder = make_scratch(), *path = tx_path_join(folder, "kept"), *data, *big = calloc(1, SIZE);
+    size_t size;
+    struct rlimit before, small;
+    assert_ok(tx_file_write(path, "old", 3));
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = LIMIT;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    tx_status status = tx_file_write(path, big, SIZE);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_refused(status, TX_IO, "cannot write");
+    assert_int_equal(count_entries(folder), 1);
+    assert_ok(tx_file_read(path, 100, &data, &size));
+    assert_string_equal(data, "old");
+    free(data);
+    free(big);
+    free(path);
     remove_scratch(folder);
 }
 
@@ -120,6 +144,8 @@ static void test_json_refuses(void **state)
     tx_json *json;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_refused(parse(bad[i], &json), TX_FORMAT, "input: not valid JSON");
+    assert_refused(parse("{\"a\": \x1b[31m\n!}", &json), TX_FORMAT, "input");
+    assert_null(strpbrk(tx_error(), "\n\r\x1b")); /* one line, whatever the file holds */
     char deep[200];
     memset(deep, '[', 100);
     memset(deep + 100, ']', 100);
@@ -209,9 +235,13 @@ static void test_json_writing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_write_and_read),         cmocka_unit_test(test_discard),
-        cmocka_unit_test(test_failures_leave_nothing), cmocka_unit_test(test_folders),
-        cmocka_unit_test(test_json_refuses),           cmocka_unit_test(test_json_getters),
+        cmocka_unit_test(test_write_and_read),
+        cmocka_unit_test(test_discard),
+        cmocka_unit_test(test_failures_leave_nothing),
+        cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_folders),
+        cmocka_unit_test(test_json_refuses),
+        cmocka_unit_test(test_json_getters),
         cmocka_unit_test(test_json_writing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,6 +68,18 @@ static void print_verdict(const tx_verdict *v)
     fflush(stdout);
 }
 
+/* Opens the device; the program's exit status where that fails. */
+static int open_target(const options *o, tx_target *target)
+{
+    tx_status status = tx_target_open(o->device, o->threads, false, target);
+    if (!status) {
+        printf("device %s: %s\n", target->info.id, target->info.name);
+        return 0;
+    }
+    failed();
+    return status == TX_NOT_FOUND ? 77 : 1;
+}
+
 static int run_ops(const options *o)
 {
     tx_op only = TX_OP_KERNELS;
@@ -77,12 +89,10 @@ static int run_ops(const options *o)
     if (o->op && only == TX_OP_KERNELS)
         return usage("there is no op of that name");
     tx_target target;
-    tx_status status = tx_target_open(o->device, o->threads, false, &target);
-    if (status) {
-        failed();
-        return status == TX_NOT_FOUND ? 77 : 1;
-    }
-    printf("device %s: %s\n", target.info.id, target.info.name);
+    int opened = open_target(o, &target);
+    if (opened)
+        return opened;
+    tx_status status = TX_OK;
     tx_conformance_options how = {.quick = o->quick, .progress = o->verbose ? print_case : NULL};
     int32_t cases = 0, passed = 0;
     for (int op = 0; op < TX_OP_KERNELS && !status; op++) {
@@ -101,6 +111,73 @@ static int run_ops(const options *o)
         return failed();
     printf("%d of %d cases passed\n", passed, cases);
     return passed == cases ? 0 : 1;
+}
+
+/* ---- autodiff ---------------------------------------------------------------------------------- */
+
+static void print_graph(void *user, const char *graph, double worst, const char *failure)
+{
+    (void)user;
+    if (failure)
+        printf("FAIL %s: %s\n", graph, failure);
+    else
+        printf("ok   %-36s worst %.2f of tolerance\n", graph, worst);
+}
+
+static int run_autodiff(const options *o)
+{
+    tx_target target;
+    int status = open_target(o, &target);
+    if (status)
+        return status;
+    if (tx_conformance_autodiff(&target, print_graph, NULL))
+        status = failed();
+    tx_target_close(&target);
+    return status;
+}
+
+/* ---- onnx -------------------------------------------------------------------------------------- */
+
+static void print_onnx(const tx_onnx_report *report)
+{
+    int32_t run = 0, passed = 0, cases = 0;
+    for (int32_t i = 0; i < report->ops; i++) {
+        const tx_onnx_count *n = &report->op[i];
+        cases += n->cases;
+        if (!n->known)
+            continue;
+        run += n->run;
+        passed += n->passed;
+        printf("%-4s %-24s %3d of %3d passed, of %3d in ONNX%s%s\n", n->passed == n->run ? "ok" : "FAIL", n->op,
+               n->passed, n->run, n->cases, n->reasons[0] ? "; others: " : "", n->reasons);
+        if (n->failure[0])
+            printf("     first failure: %s\n", n->failure);
+    }
+    printf("no such op in TX:");
+    for (int32_t i = 0; i < report->ops; i++)
+        if (!report->op[i].known)
+            printf(" %s", report->op[i].op);
+    printf("\n%d of %d cases passed that TX's ops can say, of %d\n", passed, run, cases);
+}
+
+static int run_onnx(const options *o, const char *folder)
+{
+    tx_target target;
+    int status = open_target(o, &target);
+    if (status)
+        return status;
+    tx_onnx_report *report = calloc(1, sizeof *report);
+    if (!report || tx_conformance_onnx(&target, folder, report)) {
+        status = failed();
+    } else {
+        print_onnx(report);
+        for (int32_t i = 0; i < report->ops; i++)
+            if (report->op[i].passed != report->op[i].run)
+                status = 1;
+    }
+    free(report);
+    tx_target_close(&target);
+    return status;
 }
 
 /* ---- selftest ------------------------------------------------------------------------------------ */
@@ -180,6 +257,10 @@ int main(int argc, char **argv)
         return usage("too many arguments");
     if (strcmp(command, "ops") == 0)
         return run_ops(&o);
+    if (strcmp(command, "onnx") == 0)
+        return left == 1 ? run_onnx(&o, argv[optind + 1]) : usage("onnx wants the folder of the cases");
+    if (strcmp(command, "autodiff") == 0)
+        return run_autodiff(&o);
     if (strcmp(command, "selftest") == 0)
         return run_selftest(&o);
     return usage("unknown command: ops, autodiff, onnx and selftest are known");

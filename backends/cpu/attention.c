@@ -59,20 +59,18 @@ static void forward_tile(const tx_cpu_call *call, const tx_head *head, const tx_
         const int64_t keys = tx_tile_keys(head, key, query + queries);
         if (keys <= 0)
             break;
-        tx_tile_product(false, keys, lanes, size, head->k + key * head->kv_row, head->kv_row, 1, space->query, TX_TILE,
-                        space->score, TX_TILE);
+        const tx_pair pair = {head, key, keys, query, queries};
+        tx_pair_scores(&pair, head->k + key * head->kv_row, space->query, space->score);
         tx_tile_mask(head, key, keys, query, -INFINITY, space->score);
         soften(space, keys, lanes);
         if (site->threshold) {
-            tx_tile_draw(site, call->controls->word[TX_CONTROL_STEP].u32, head->plane, key, keys, query, queries,
-                         space->keep);
+            tx_tile_draw(site, head->plane, key, keys, query, queries, space->keep);
             for (int64_t j = 0; j < keys * TX_TILE; j++)
                 space->score[j] *= space->keep[j];
         }
         for (int64_t i = 0; key > 0 && i < queries; i++)
             scale_row(o + i * o_row, size, space->factor[i]);
-        tx_tile_product(key > 0, queries, size, keys, space->score, 1, TX_TILE, head->v + key * head->kv_row,
-                        head->kv_row, o, o_row);
+        tx_pair_to_queries(&pair, space->score, head->v + key * head->kv_row, o, o_row);
     }
     for (int64_t i = 0; i < queries; i++) {
         scale_row(o + i * o_row, size, 1.0f / space->sum[i]);

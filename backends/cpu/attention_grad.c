@@ -5,8 +5,8 @@
 
 /* A thread's part of the scratch memory. */
 typedef struct tx_backward_space {
-    float p[TX_TILE * TX_TILE];    /* probabilities, then gradients of scores */
-    float dp[TX_TILE * TX_TILE];   /* dropped probabilities, then gradients of probabilities */
+    float p[TX_TILE * TX_TILE];  /* probabilities, then gradients of scores */
+    float dp[TX_TILE * TX_TILE]; /* dropped probabilities, then gradients of probabilities */
     float keep[TX_TILE * TX_TILE];
     float query[]; /* [size][TX_TILE], followed by the same for gradients of outputs */
 } tx_backward_space;
@@ -47,7 +47,7 @@ static void score_gradients(int64_t keys, int64_t queries, const float *delta, f
 static void backward_tile(const tx_cpu_call *call, const tx_head *head, const tx_site *site, int64_t query,
                           int64_t queries, const tx_backward_rows *rows, tx_backward_space *space)
 {
-    const int64_t lanes = tx_tile_lanes(queries), size = head->size, row = head->kv_row;
+    const int64_t size = head->size, row = head->kv_row;
     const float scale = call->command->attrs.scale, *q = head->q + query * head->q_row;
     const bool drop = site->threshold != 0;
     float *dout = space->query + size * TX_TILE, *p = space->p, *dp = space->dp;
@@ -58,22 +58,22 @@ static void backward_tile(const tx_cpu_call *call, const tx_head *head, const tx
         if (keys <= 0)
             break;
         const float *k = head->k + key * row, *v = head->v + key * row;
-        tx_tile_product(false, keys, lanes, size, k, row, 1, space->query, TX_TILE, p, TX_TILE);
+        const tx_pair pair = {head, key, keys, query, queries};
+        tx_pair_scores(&pair, k, space->query, p);
         probabilities(head, key, keys, query, queries, rows->lse, p);
         const float *kept = p;
         if (drop) {
-            tx_tile_draw(site, call->controls->word[TX_CONTROL_STEP].u32, head->plane, key, keys, query, queries,
-                         space->keep);
+            tx_tile_draw(site, head->plane, key, keys, query, queries, space->keep);
             for (int64_t j = 0; j < keys * TX_TILE; j++)
                 dp[j] = p[j] * space->keep[j];
             kept = dp;
         }
-        tx_tile_product(true, keys, size, queries, kept, TX_TILE, 1, rows->dout, rows->out_row, rows->dv + key * row,
-                        row);
-        tx_tile_product(false, keys, lanes, size, v, row, 1, dout, TX_TILE, dp, TX_TILE);
+        tx_pair_to_keys(&pair, kept, rows->dout, rows->out_row, rows->dv + key * row);
+        tx_pair_scores(&pair, v, dout, dp);
         score_gradients(keys, queries, rows->delta, scale, drop, space);
-        tx_tile_product(true, keys, size, queries, p, TX_TILE, 1, q, head->q_row, rows->dk + key * row, row);
-        tx_tile_product(key > 0, queries, size, keys, p, 1, TX_TILE, k, row, rows->dq, row);
+        tx_tile_mask(head, key, keys, query, 0.0f, p); /* dp is not set everywhere */
+        tx_pair_to_keys(&pair, p, q, head->q_row, rows->dk + key * row);
+        tx_pair_to_queries(&pair, p, k, rows->dq, row);
     }
 }
 
@@ -117,8 +117,8 @@ static void backward_head(const tx_cpu_call *call, int64_t b, int64_t h, int32_t
         .plane = (uint32_t)h,
     };
     const tx_site site = tx_site_of(call, b);
-    tx_backward_space *space = (tx_backward_space *)(void *)((char *)call->scratch +
-                                                            thread * tx_cpu_attention_grad_scratch(size));
+    tx_backward_space *space =
+        (tx_backward_space *)(void *)((char *)call->scratch + thread * tx_cpu_attention_grad_scratch(size));
     row_sums(dout, (const float *)call->in[2] + at, out_row, valid, size, delta);
     for (int64_t query = 0; query < valid; query += TX_TILE) {
         const int64_t queries = valid - query < TX_TILE ? valid - query : TX_TILE;

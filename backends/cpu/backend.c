@@ -244,6 +244,7 @@ extern const tx_backend tx_backend_cpu;
 const tx_backend tx_backend_cpu = {
     .version = TX_BACKEND_VERSION,
     .name = "cpu",
+    .host_memory = true,
     .device_count = device_count,
     .device_info = device_info,
     .open = open_device,

@@ -9,7 +9,7 @@
 
 typedef struct tx_check {
     tx_op op;
-    int64_t width;             /* elements a row */
+    int64_t width; /* elements a row */
     float in[2][MOST], expect[MOST];
     tx_attrs attrs;
 } tx_check;
@@ -58,7 +58,8 @@ tx_status tx_cpu_self_test(const tx_cpu_kernels *kernels)
     };
     for (size_t i = 0; i < sizeof check / sizeof check[0]; i++)
         if (!holds(kernels, &check[i]))
-            return tx_fail(TX_DEVICE, "cpu: kernels \"%s\" fail the known-answer test %zu; TX_CPU_VARIANT=base may work",
+            return tx_fail(TX_DEVICE,
+                           "cpu: kernels \"%s\" fail the known-answer test %zu; TX_CPU_VARIANT=base may work",
                            kernels->name, i);
     return TX_OK;
 }

@@ -16,8 +16,8 @@ typedef struct tx_cpu_call {
     const void *in[TX_MAX_IN]; /* NULL where absent */
     void *out[TX_MAX_OUT];
     const tx_controls *controls;
-    float *results;    /* arena RESULT; NULL where the program was bound without */
-    void *scratch;     /* shared by all commands of a program, one at a time */
+    float *results; /* arena RESULT; NULL where the program was bound without */
+    void *scratch;  /* shared by all commands of a program, one at a time */
     int32_t threads;
     tx_cpu_gemm *gemm; /* of a MATMUL */
 } tx_cpu_call;
@@ -39,8 +39,8 @@ int64_t tx_cpu_scratch(const tx_command *command, int32_t threads);
 
 #define TX_TILE 64 /* queries, and keys, in a tile of attention */
 
-/* Bytes that one thread needs for heads of this size: whole tiles of [key][query], `tiles` of them, `rows` single rows of
- * queries, and `copies` transposed tiles of head rows. */
+/* Bytes that one thread needs for heads of this size: whole tiles of [key][query], `tiles` of them, `rows` single rows
+ * of queries, and `copies` transposed tiles of head rows. */
 static inline int64_t tx_cpu_tile_bytes(int64_t tiles, int64_t rows, int64_t copies, int64_t size)
 {
     return (tiles * TX_TILE + rows + copies * size) * TX_TILE * (int64_t)sizeof(float);

@@ -10,14 +10,17 @@ static int64_t rows_per_sample(const tx_shape *shape)
     return shape->rank < 2 ? 1 : tx_shape_rows(shape) / shape->dim[0];
 }
 
-static void dropout_chunk(const tx_site *site, uint32_t step, uint32_t row, int64_t column, int64_t count,
-                          const float *x, float *y)
+static void dropout_chunk(const tx_site *site, uint32_t row, int64_t column, int64_t count, const float *x, float *y)
 {
     uint32_t word[4][TX_DRAW_LANES], draw[CHUNK];
-    tx_draw_lanes(site, step, 0, row, 0, (uint32_t)(column / 4), 1, word);
-    for (int l = 0; l < TX_DRAW_LANES; l++)
-        for (int w = 0; w < 4; w++)
-            draw[4 * l + w] = word[w][l];
+    tx_draw_lanes(site, 0, row, 0, (uint32_t)(column / 4), 1, word);
+    TX_SIMD for (int l = 0; l < TX_DRAW_LANES; l++)
+    {
+        draw[4 * l] = word[0][l];
+        draw[4 * l + 1] = word[1][l];
+        draw[4 * l + 2] = word[2][l];
+        draw[4 * l + 3] = word[3][l];
+    }
     TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = draw[i] >= site->threshold ? x[i] * site->keep : 0.0f;
 }
 
@@ -25,7 +28,6 @@ static void dropout_rows(const tx_cpu_call *call, int64_t first, int64_t last, i
 {
     const tx_shape *shape = &call->command->out[0].shape;
     const int64_t width = tx_shape_last(shape), rows = rows_per_sample(shape);
-    const uint32_t step = call->controls->word[TX_CONTROL_STEP].u32;
     (void)thread;
     for (int64_t row = first; row < last; row++) {
         const tx_site site = tx_site_of(call, row / rows);
@@ -33,7 +35,7 @@ static void dropout_rows(const tx_cpu_call *call, int64_t first, int64_t last, i
         float *y = (float *)call->out[0] + row * width;
         for (int64_t column = 0; column < width; column += CHUNK) {
             int64_t count = width - column < CHUNK ? width - column : CHUNK;
-            dropout_chunk(&site, step, (uint32_t)(row % rows), column, count, x + column, y + column);
+            dropout_chunk(&site, (uint32_t)(row % rows), column, count, x + column, y + column);
         }
     }
 }

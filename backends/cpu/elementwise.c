@@ -14,24 +14,25 @@ static tx_map tx_map_of(const tx_cpu_call *call)
 }
 
 /* Defines kernel `name` as y[i] = term, an expression of a[i] and b[i]; `setup` runs once a slice. */
-#define TX_MAP_KERNEL(name, setup, term)                                                                               \
-    static void name##_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)                     \
-    {                                                                                                                  \
-        const tx_map m = tx_map_of(call);                                                                              \
-        const float *a = m.a, *b = m.b;                                                                                \
-        float *y = m.y;                                                                                                \
-        (void)thread, (void)b;                                                                                         \
-        setup;                                                                                                         \
-        TX_SIMD for (int64_t i = first; i < last; i++) y[i] = term;                                                    \
-    }                                                                                                                  \
-    void TX_CPU_NAME(name)(const tx_cpu_call *call)                                                                    \
-    {                                                                                                                  \
-        tx_cpu_slices(call, tx_operand_count(&call->command->out[0]), TX_CPU_GRAIN, name##_slice);                     \
+#define TX_MAP_KERNEL(name, setup, term)                                                           \
+    static void name##_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread) \
+    {                                                                                              \
+        const tx_map m = tx_map_of(call);                                                          \
+        const float *a = m.a, *b = m.b;                                                            \
+        float *y = m.y;                                                                            \
+        (void)thread, (void)b;                                                                     \
+        setup;                                                                                     \
+        TX_SIMD for (int64_t i = first; i < last; i++) y[i] = term;                                \
+    }                                                                                              \
+    void TX_CPU_NAME(name)(const tx_cpu_call *call)                                                \
+    {                                                                                              \
+        tx_cpu_slices(call, tx_operand_count(&call->command->out[0]), TX_CPU_GRAIN, name##_slice); \
     }
 
 /* ---- Activations ------------------------------------------------------------------------------- */
 
-/* 0.5 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) is the sigmoid of twice the argument; slope is the derivative of that. */
+/* 0.5 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) is the sigmoid of twice the argument; slope is the derivative of that.
+ */
 static inline float tx_gelu_argument(float x)
 {
     return x * (1.5957691216f + 0.0713548162f * x * x);
@@ -44,10 +45,8 @@ static inline float tx_gelu_tanh(float x)
 
 static inline float tx_gelu_tanh_slope(float x)
 {
-    float e = tx_exp(-tx_gelu_argument(x));
-    e = e > FLT_MAX ? FLT_MAX : e;
-    float s = 1.0f / (1.0f + e), slope = 1.5957691216f + 0.2140644488f * x * x;
-    return s + x * slope * (s * (e * s));
+    tx_logistic s = tx_logistic_of(tx_gelu_argument(x));
+    return s.value + x * s.slope * (1.5957691216f + 0.2140644488f * x * x);
 }
 
 /* The normal distribution at x. */
@@ -70,10 +69,8 @@ static inline float tx_gelu_exact_slope(float x)
 
 static inline float tx_silu_slope(float x)
 {
-    float e = tx_exp(-x);
-    e = e > FLT_MAX ? FLT_MAX : e;
-    float s = 1.0f / (1.0f + e);
-    return s + x * s * (e * s);
+    tx_logistic s = tx_logistic_of(x);
+    return s.value + x * s.slope;
 }
 
 static void gelu_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)

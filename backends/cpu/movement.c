@@ -219,5 +219,6 @@ static void fill_slice(const tx_cpu_call *call, int64_t first, int64_t last, int
 
 void TX_CPU_NAME(fill)(const tx_cpu_call *call)
 {
-    tx_cpu_slices(call, tx_operand_count(&call->command->out[0]), TX_CPU_GRAIN, fill_slice);
+    const bool zero = tx_bits_of(call->command->attrs.alpha) == 0; /* memset does not read what it overwrites */
+    tx_cpu_slices(call, tx_operand_count(&call->command->out[0]), TX_CPU_GRAIN, zero ? zero_slice : fill_slice);
 }

@@ -65,8 +65,7 @@ static void layer_norm_grad_blocks(const tx_cpu_call *call, int64_t first, int64
         memset(dgamma, 0, (size_t)(2 * width) * sizeof *dgamma);
         for (int64_t row = b * block; row < end; row++)
             layer_norm_grad_row((const float *)call->in[0] + row * width, (const float *)call->in[1] + row * width,
-                                gamma, mean[row], rstd[row], width, (float *)call->out[0] + row * width, dgamma,
-                                dbeta);
+                                gamma, mean[row], rstd[row], width, (float *)call->out[0] + row * width, dgamma, dbeta);
     }
 }
 
@@ -123,8 +122,8 @@ void TX_CPU_NAME(rms_norm)(const tx_cpu_call *call)
 }
 
 /* One row: dx = rstd (d - xhat mean(d xhat)), d = dy gamma. dx may lie on dy. */
-static void rms_norm_grad_row(const float *dy, const float *x, const float *gamma, float rstd, int64_t width,
-                              float *dx, float *dgamma)
+static void rms_norm_grad_row(const float *dy, const float *x, const float *gamma, float rstd, int64_t width, float *dx,
+                              float *dgamma)
 {
     float dot;
     TX_SUM(dot, i, width, dy[i] * gamma[i] * (x[i] * rstd));
@@ -149,8 +148,8 @@ static void rms_norm_grad_blocks(const tx_cpu_call *call, int64_t first, int64_t
         const int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
         memset(dgamma, 0, (size_t)width * sizeof *dgamma);
         for (int64_t row = b * block; row < end; row++)
-            rms_norm_grad_row((const float *)call->in[0] + row * width, (const float *)call->in[1] + row * width,
-                              gamma, rstd[row], width, (float *)call->out[0] + row * width, dgamma);
+            rms_norm_grad_row((const float *)call->in[0] + row * width, (const float *)call->in[1] + row * width, gamma,
+                              rstd[row], width, (float *)call->out[0] + row * width, dgamma);
     }
 }
 

@@ -20,7 +20,7 @@ static inline tx_site tx_site_of(const tx_cpu_call *call, int64_t sample)
     const tx_attrs *attrs = &call->command->attrs;
     return (tx_site){
         .key0 = word[TX_CONTROL_SEED_LO].u32,
-        .key1 = word[TX_CONTROL_SEED_HI].u32,
+        .key1 = word[TX_CONTROL_SEED_HI].u32 ^ (word[TX_CONTROL_STEP].u32 * 0x85EBCA6Bu), /* as tx_draw */
         .sample = word[TX_CONTROL_SAMPLE].u32 + (uint32_t)sample,
         .site = (uint32_t)attrs->site,
         .threshold = tx_dropout_threshold(attrs->p),
@@ -28,18 +28,31 @@ static inline tx_site tx_site_of(const tx_cpu_call *call, int64_t sample)
     };
 }
 
-/* out[w][l]: word w of the block for column group block + l block_step and row + l row_step. */
-static inline void tx_draw_lanes(const tx_site *site, uint32_t step, uint32_t plane, uint32_t row, uint32_t row_step,
-                                 uint32_t block, uint32_t block_step, uint32_t out[4][TX_DRAW_LANES])
+/* out[w][l] is word w of tx_draw for row + l row_step and block + l block_step. The rounds are those of tx_philox with
+ * a word in each half of 64 bits, which compilers turn into vector code that moves nothing between lanes. */
+static inline void tx_draw_lanes(const tx_site *site, uint32_t plane, uint32_t row, uint32_t row_step, uint32_t block,
+                                 uint32_t block_step, uint32_t out[4][TX_DRAW_LANES])
 {
+    const uint64_t low = 0xFFFFFFFFu;
     TX_SIMD for (int l = 0; l < TX_DRAW_LANES; l++)
     {
-        tx_random r = tx_draw(site->key0, site->key1, step, site->sample, site->site, plane,
-                              row + (uint32_t)l * row_step, block + (uint32_t)l * block_step);
-        out[0][l] = r.word[0];
-        out[1][l] = r.word[1];
-        out[2][l] = r.word[2];
-        out[3][l] = r.word[3];
+        uint64_t c0 = (block + (uint32_t)l * block_step) | plane << 20, c1 = row + (uint32_t)l * row_step;
+        uint64_t c2 = site->sample, c3 = site->site;
+        uint32_t k0 = site->key0, k1 = site->key1;
+        TX_PRAGMA(GCC unroll 10)
+        for (int round = 0; round < 10; round++) {
+            const uint64_t p0 = 0xD2511F53u * c0, p1 = 0xCD9E8D57u * c2;
+            c0 = p1 >> 32 ^ c1 ^ k0;
+            c2 = p0 >> 32 ^ c3 ^ k1;
+            c1 = p1 & low;
+            c3 = p0 & low;
+            k0 += 0x9E3779B9u;
+            k1 += 0xBB67AE85u;
+        }
+        out[0][l] = (uint32_t)c0;
+        out[1][l] = (uint32_t)c1;
+        out[2][l] = (uint32_t)c2;
+        out[3][l] = (uint32_t)c3;
     }
 }
 

@@ -94,7 +94,7 @@ static void gather_row(tx_reduction reduction, const float *x, int64_t width, fl
 {
     switch (reduction) {
     case TX_REDUCE_MAX:
-        TX_SIMD for (int64_t i = 0; i < width; i++) sum[i] = (x[i] > sum[i]) | (x[i] != x[i]) ? x[i] : sum[i];
+        TX_SIMD for (int64_t i = 0; i < width; i++) sum[i] = ((x[i] > sum[i]) | (x[i] != x[i])) ? x[i] : sum[i];
         break;
     case TX_REDUCE_SUMSQ:
         TX_SIMD for (int64_t i = 0; i < width; i++) sum[i] += x[i] * x[i];

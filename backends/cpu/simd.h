@@ -34,20 +34,20 @@ static inline float tx_fold(float lane[TX_LANES])
 }
 
 /* sum = the sum of `term`, an expression of i, over 0 <= i < n. */
-#define TX_SUM(sum, i, n, term)                                                                                        \
-    do {                                                                                                               \
-        float lane_[TX_LANES] = {0};                                                                                   \
-        const int64_t n_ = (n), whole_ = n_ - n_ % TX_LANES;                                                           \
-        for (int64_t base_ = 0; base_ < whole_; base_ += TX_LANES) {                                                   \
-            TX_SIMD for (int l_ = 0; l_ < TX_LANES; l_++)                                                              \
-            {                                                                                                          \
-                const int64_t i = base_ + l_;                                                                          \
-                lane_[l_] += (term);                                                                                   \
-            }                                                                                                          \
-        }                                                                                                              \
-        for (int64_t i = whole_; i < n_; i++)                                                                          \
-            lane_[i - whole_] += (term);                                                                               \
-        (sum) = tx_fold(lane_);                                                                                        \
+#define TX_SUM(sum, i, n, term)                                      \
+    do {                                                             \
+        float lane_[TX_LANES] = {0};                                 \
+        const int64_t n_ = (n), whole_ = n_ - n_ % TX_LANES;         \
+        for (int64_t base_ = 0; base_ < whole_; base_ += TX_LANES) { \
+            TX_SIMD for (int l_ = 0; l_ < TX_LANES; l_++)            \
+            {                                                        \
+                const int64_t i = base_ + l_;                        \
+                lane_[l_] += (term);                                 \
+            }                                                        \
+        }                                                            \
+        for (int64_t i = whole_; i < n_; i++)                        \
+            lane_[i - whole_] += (term);                             \
+        (sum) = tx_fold(lane_);                                      \
     } while (0)
 
 /* The greatest of n > 0 numbers; NaN are passed over (a sum of exponentials shows them). */
@@ -87,11 +87,11 @@ static inline void tx_cpu_fold_blocks(const float *x, int64_t rows, int64_t stri
 
 /* ---- Functions of one number -------------------------------------------------------------------- */
 
-/* e^x within 1.5 units in the last place; subnormal results are right, overflow gives infinity, NaN stays. x = n ln 2 + r,
- * and 2^n goes on in two factors because n may be -150 or 128. */
-static inline float tx_exp(float x)
+/* e^x for x <= 88, which is all that the kernels need: within 1.01 units in the last place, NaN stays. Below 2^-126.5
+ * the result is 0, or the right subnormal number when `tiny`. x = n ln 2 + r; the fit of (e^r - 1 - r) / r^2 is off by
+ * 3e-9 of e^r. */
+static inline float tx_exp_to(float x, bool tiny)
 {
-    x = x > 89.0f ? 89.0f : x;
     x = x < -104.0f ? -104.0f : x;
     const float magic = 0x1.8p23f; /* adding it rounds to a whole number, held in the low bits */
     float shifted = x * 0x1.715476p+0f + magic, n = shifted - magic;
@@ -102,16 +102,36 @@ static inline float tx_exp(float x)
     q = q * r + 0x1.5558f2p-5f;
     q = q * r + 0x1.555492p-3f;
     q = q * r + 0x1.fffffcp-2f;
+    int32_t power = (int32_t)(tx_bits_of(shifted) - (tx_bits_of(magic) - 127u)); /* n + 127, whatever for NaN */
     float e = 1.0f + (r + r * r * q);
-    uint32_t whole = tx_bits_of(shifted) - 0x4B400000u + 512u; /* n + 512 > 0, whatever a NaN left in the bits */
-    uint32_t half = (whole >> 1) & 511u, rest = (whole - half) & 1023u;
-    return e * tx_float_of((half + (127u - 256u)) << 23) * tx_float_of((rest + (127u - 256u)) << 23);
+    if (tiny) {
+        const bool low = power <= 0;
+        power = low ? power + 64 : power;
+        e = low ? e * 0x1p-64f : e; /* exact: rounding happens in the last product */
+    }
+    power = power > 0 ? power : 0;
+    return e * tx_float_of((uint32_t)power << 23);
 }
 
-/* 1 / (1 + e^-x), accurate relative to itself on both sides. */
+static inline float tx_exp(float x)
+{
+    return tx_exp_to(x, false);
+}
+
+/* s = 1 / (1 + e^-x) and its derivative s (1 - s), each accurate relative to itself on both sides. */
+typedef struct tx_logistic {
+    float value, slope;
+} tx_logistic;
+
+static inline tx_logistic tx_logistic_of(float x)
+{
+    float e = tx_exp_to(x < 0.0f ? x : -x, true), r = 1.0f / (1.0f + e); /* e of -|x| does not overflow */
+    return (tx_logistic){x < 0.0f ? e * r : r, e * r * r};
+}
+
 static inline float tx_sigmoid(float x)
 {
-    return 1.0f / (1.0f + tx_exp(-x));
+    return tx_logistic_of(x).value;
 }
 
 /* The upper tail of the normal distribution at z >= 0, given bell = e^(-z^2 / 2): minimax fit of

@@ -22,37 +22,37 @@
 #endif
 
 /* ROWS x WIDTH elements of c (= or +=) a b, from column j on. */
-#define TX_TILE_BLOCK(ROWS, WIDTH)                                                                                     \
-    do {                                                                                                               \
-        float sum_[ROWS][2 * TX_VECTOR];                                                                               \
-        for (int r = 0; r < (ROWS); r++)                                                                               \
-            for (int l = 0; l < (WIDTH); l++)                                                                          \
-                sum_[r][l] = add ? c[r * ldc + j + l] : 0.0f;                                                          \
-        for (int64_t p = 0; p < k; p++) {                                                                              \
-            TX_PRAGMA(GCC unroll 8)                                                                                    \
-            for (int r = 0; r < (ROWS); r++) {                                                                         \
-                const float x = a[r * a_row + p * a_step];                                                             \
-                TX_SIMD for (int l = 0; l < (WIDTH); l++) sum_[r][l] += x * b[p * ldb + j + l];                        \
-            }                                                                                                          \
-        }                                                                                                              \
-        for (int r = 0; r < (ROWS); r++)                                                                               \
-            for (int l = 0; l < (WIDTH); l++)                                                                          \
-                c[r * ldc + j + l] = sum_[r][l];                                                                       \
+#define TX_TILE_BLOCK(ROWS, WIDTH)                                                              \
+    do {                                                                                        \
+        float sum_[ROWS][2 * TX_VECTOR];                                                        \
+        for (int r = 0; r < (ROWS); r++)                                                        \
+            for (int l = 0; l < (WIDTH); l++)                                                   \
+                sum_[r][l] = add ? c[r * ldc + j + l] : 0.0f;                                   \
+        for (int64_t p = 0; p < k; p++) {                                                       \
+            TX_PRAGMA(GCC unroll 8)                                                             \
+            for (int r = 0; r < (ROWS); r++) {                                                  \
+                const float x = a[r * a_row + p * a_step];                                      \
+                TX_SIMD for (int l = 0; l < (WIDTH); l++) sum_[r][l] += x * b[p * ldb + j + l]; \
+            }                                                                                   \
+        }                                                                                       \
+        for (int r = 0; r < (ROWS); r++)                                                        \
+            for (int l = 0; l < (WIDTH); l++)                                                   \
+                c[r * ldc + j + l] = sum_[r][l];                                                \
     } while (0)
 
-#define TX_TILE_PANEL(ROWS)                                                                                            \
-    static inline void tx_tile_panel_##ROWS(bool add, int64_t n, int64_t k, const float *restrict a, int64_t a_row,    \
-                                            int64_t a_step, const float *restrict b, int64_t ldb, float *restrict c,   \
-                                            int64_t ldc)                                                               \
-    {                                                                                                                  \
-        int64_t j = 0;                                                                                                 \
-        for (; j + 2 * TX_VECTOR <= n; j += 2 * TX_VECTOR)                                                             \
-            TX_TILE_BLOCK(ROWS, 2 * TX_VECTOR);                                                                        \
-        for (; j + TX_VECTOR <= n; j += TX_VECTOR)                                                                     \
-            TX_TILE_BLOCK(ROWS, TX_VECTOR);                                                                            \
-        const int rest = (int)(n - j);                                                                                 \
-        if (rest > 0)                                                                                                  \
-            TX_TILE_BLOCK(ROWS, rest);                                                                                 \
+#define TX_TILE_PANEL(ROWS)                                                                                          \
+    static inline void tx_tile_panel_##ROWS(bool add, int64_t n, int64_t k, const float *restrict a, int64_t a_row,  \
+                                            int64_t a_step, const float *restrict b, int64_t ldb, float *restrict c, \
+                                            int64_t ldc)                                                             \
+    {                                                                                                                \
+        int64_t j = 0;                                                                                               \
+        for (; j + 2 * TX_VECTOR <= n; j += 2 * TX_VECTOR)                                                           \
+            TX_TILE_BLOCK(ROWS, 2 * TX_VECTOR);                                                                      \
+        for (; j + TX_VECTOR <= n; j += TX_VECTOR)                                                                   \
+            TX_TILE_BLOCK(ROWS, TX_VECTOR);                                                                          \
+        const int rest = (int)(n - j);                                                                               \
+        if (rest > 0)                                                                                                \
+            TX_TILE_BLOCK(ROWS, rest);                                                                               \
     }
 
 TX_TILE_PANEL(8)
@@ -67,8 +67,8 @@ static inline void tx_tile_product(bool add, int64_t m, int64_t n, int64_t k, co
                                    int64_t a_step, const float *b, int64_t ldb, float *c, int64_t ldc)
 {
     int64_t i = 0;
-#define TX_TILE_ROWS(ROWS)                                                                                             \
-    for (; i + (ROWS) <= m; i += (ROWS))                                                                               \
+#define TX_TILE_ROWS(ROWS)               \
+    for (; i + (ROWS) <= m; i += (ROWS)) \
     tx_tile_panel_##ROWS(add, n, k, a + i * a_row, a_row, a_step, b, ldb, c + i * ldc, ldc)
 #if TX_PANEL == 8
     TX_TILE_ROWS(8);
@@ -136,33 +136,88 @@ static inline int64_t tx_tile_lanes(int64_t queries)
     return (queries + TX_VECTOR - 1) / TX_VECTOR * TX_VECTOR;
 }
 
+/* The first query of the tile at `query` that sees `key`, counted from the tile's first. */
+static inline int64_t tx_tile_first(const tx_head *head, int64_t key, int64_t query)
+{
+    const int64_t hidden = head->causal ? key - head->offset - query : 0;
+    return hidden > 0 ? hidden : 0;
+}
+
 /* Where a query must not see a key, score becomes `value`; tile [keys][TX_TILE] starts at (key, query). */
 static inline void tx_tile_mask(const tx_head *head, int64_t key, int64_t keys, int64_t query, float value,
                                 float *score)
 {
-    if (!head->causal)
-        return;
     for (int64_t j = 0; j < keys; j++) {
-        const int64_t hidden = key + j - head->offset - query; /* queries before this one */
-        const int64_t end = hidden < TX_TILE ? hidden : TX_TILE;
+        const int64_t first = tx_tile_first(head, key + j, query), end = first < TX_TILE ? first : TX_TILE;
         for (int64_t i = 0; i < end; i++)
             score[j * TX_TILE + i] = value;
     }
 }
 
+/* The three products of attention between a tile of `keys` keys at `key` and one of `queries` queries at `query`.
+ * Strips of rows leave out most of what a causal mask hides; that is not written, or taken for 0. */
+typedef struct tx_pair {
+    const tx_head *head;
+    int64_t key, keys, query, queries;
+} tx_pair;
+
+#define TX_STRIP (2 * TX_PANEL)
+
+static inline int64_t tx_tile_strip(int64_t from, int64_t count)
+{
+    return count - from < TX_STRIP ? count - from : TX_STRIP;
+}
+
+/* out [key][query] = rows of keys (as far apart as the head's) times lanes [size][TX_TILE]. */
+static inline void tx_pair_scores(const tx_pair *t, const float *rows, const float *lanes, float *out)
+{
+    const int64_t row = t->head->kv_row, width = tx_tile_lanes(t->queries);
+    for (int64_t j = 0; j < t->keys; j += TX_STRIP) {
+        const int64_t hidden = tx_tile_first(t->head, t->key + j, t->query);
+        const int64_t first = hidden / (2 * TX_VECTOR) * (2 * TX_VECTOR);
+        tx_tile_product(false, tx_tile_strip(j, t->keys), width - first, t->head->size, rows + j * row, row, 1,
+                        lanes + first, TX_TILE, out + j * TX_TILE + first, TX_TILE);
+    }
+}
+
+/* out [key] += tile [key][query] times rows of queries. */
+static inline void tx_pair_to_keys(const tx_pair *t, const float *tile, const float *rows, int64_t row, float *out)
+{
+    const int64_t out_row = t->head->kv_row;
+    for (int64_t j = 0; j < t->keys; j += TX_STRIP) {
+        const int64_t first = tx_tile_first(t->head, t->key + j, t->query);
+        tx_tile_product(true, tx_tile_strip(j, t->keys), t->head->size, t->queries - first, tile + j * TX_TILE + first,
+                        TX_TILE, 1, rows + first * row, row, out + j * out_row, out_row);
+    }
+}
+
+/* out [query] = (for the first tile of keys) or += tile [key][query] transposed times rows of keys. */
+static inline void tx_pair_to_queries(const tx_pair *t, const float *tile, const float *rows, float *out,
+                                      int64_t out_row)
+{
+    for (int64_t i = 0; i < t->queries; i += TX_STRIP) {
+        const int64_t count = tx_tile_strip(i, t->queries);
+        const int64_t end = t->head->offset + t->query + i + count - t->key; /* keys that the last one sees */
+        const int64_t keys = t->head->causal && end < t->keys ? end : t->keys;
+        if (keys > 0)
+            tx_tile_product(t->key > 0, count, t->head->size, keys, tile + i, 1, TX_TILE, rows, t->head->kv_row,
+                            out + i * out_row, out_row);
+    }
+}
+
 /* keep[j][i] = 1 / (1 - p) where the probability of query i and key j is kept, else 0. key is a multiple of 4. */
-static inline void tx_tile_draw(const tx_site *site, uint32_t step, uint32_t plane, int64_t key, int64_t keys,
-                                int64_t query, int64_t queries, float *keep)
+static inline void tx_tile_draw(const tx_site *site, uint32_t plane, int64_t key, int64_t keys, int64_t query,
+                                int64_t queries, float *keep)
 {
     for (int64_t j = 0; j < keys; j += 4) {
         const int64_t words = keys - j < 4 ? keys - j : 4;
         for (int64_t i = 0; i < queries; i += TX_DRAW_LANES) {
             uint32_t word[4][TX_DRAW_LANES];
-            tx_draw_lanes(site, step, plane, (uint32_t)(query + i), 1, (uint32_t)((key + j) / 4), 0, word);
+            tx_draw_lanes(site, plane, (uint32_t)(query + i), 1, (uint32_t)((key + j) / 4), 0, word);
             for (int64_t w = 0; w < words; w++) {
                 float *row = keep + (j + w) * TX_TILE + i;
-                TX_SIMD for (int l = 0; l < TX_DRAW_LANES; l++) row[l] = word[w][l] >= site->threshold ? site->keep
-                                                                                                       : 0.0f;
+                TX_SIMD for (int l = 0; l < TX_DRAW_LANES; l++) row[l] =
+                    word[w][l] >= site->threshold ? site->keep : 0.0f;
             }
         }
     }

@@ -110,10 +110,20 @@ tx_status tx_cl_device_info(int32_t index, tx_device_info *info)
     return status;
 }
 
+/* Which form of the kernels suits the device. TX_OPENCL_FORM=cpu or gpu overrules the device's type: so the kernels
+ * that GPUs run can be tested on a CPU. */
+static bool wants_cpu_form(const tx_device_info *info)
+{
+    const char *form = getenv("TX_OPENCL_FORM");
+    if (form && strcmp(form, "gpu") == 0)
+        return false;
+    return (form && strcmp(form, "cpu") == 0) || info->type == TX_DEVICE_CPU;
+}
+
 static void read_limits(tx_context *context)
 {
     tx_cl_limits *limits = &context->limits;
-    limits->cpu = context->info.type == TX_DEVICE_CPU;
+    limits->cpu = wants_cpu_form(&context->info);
     cl_bool unified = CL_FALSE;
     clGetDeviceInfo(context->device, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL);
     limits->unified = unified == CL_TRUE;

@@ -13,7 +13,7 @@ typedef struct attention {
     int32_t heads, kv_heads, d;
     char options[160];
     tiles tile;
-    size_t group;
+    size_t group, local_bytes;
 } attention;
 
 /* Local memory of the hungriest kernel (kernels/attention.cl): gradients hold two tiles of rows and two of columns. */
@@ -23,7 +23,7 @@ static int64_t local_bytes(const tiles *t, int64_t d, bool cpu, bool grad)
     int64_t column_tiles = cpu ? (grad ? 4 : 3) : 2; /* with their transposes */
     int64_t floats =
         (grad ? 2 : 1) * t->rows * padded + column_tiles * t->cols * padded + (grad ? 2 : 1) * t->rows * line;
-    int64_t width = cpu ? 1 : t->cols / 4;
+    int64_t width = cpu ? 16 : t->cols / 4;
     return 4 * (floats + t->rows * width + 2 * t->cols);
 }
 
@@ -70,6 +70,7 @@ static tx_status plan_attention(const tx_cl_builder *b, const tx_command *c, con
         return tx_fail(TX_UNSUPPORTED, "heads of %d do not fit the %lld bytes of local memory of %s", a->d,
                        (long long)b->context->limits.local_bytes, b->context->info.name);
     a->group = group_of(&a->tile, cpu);
+    a->local_bytes = (size_t)local_bytes(&a->tile, a->d, cpu, grad);
     const tx_operand *lengths = grad ? &c->in[4] : &c->in[1];
     snprintf(a->options, sizeof a->options,
              "-DWG=%zu -DVW=%d -DROWS=%d -DCOLS=%d -DMR=%d -DD=%d -DCAUSAL=%d -DLENGTHS=%d -DDROPOUT=%d -DCACHED=%d",
@@ -78,11 +79,23 @@ static tx_status plan_attention(const tx_cl_builder *b, const tx_command *c, con
     return TX_OK;
 }
 
-static void launch(tx_cl_builder *b, const attention *a, const char *kernel, int32_t heads)
+/* Kernels of kernels/attention.cl by their PART. */
+static const char *const parts[] = {"attention", "attention_delta", "attention_grad_q", "attention_grad_kv"};
+
+static void launch_part(tx_cl_builder *b, const attention *a, int part, cl_uint dims, const size_t *global,
+                        const size_t *local)
+{
+    char options[176];
+    snprintf(options, sizeof options, "%s -DPART=%d", a->options, part);
+    tx_cl_launch(b, "attention", options, parts[part], dims, global, local);
+}
+
+/* Launches a part that works on tiles of rows of `heads` heads. */
+static void launch(tx_cl_builder *b, const attention *a, int part, int32_t heads)
 {
     int64_t tile_count = (a->T + a->tile.rows - 1) / a->tile.rows;
     const size_t global[] = {(size_t)tile_count * a->group, (size_t)heads, (size_t)a->B}, local[] = {a->group, 1, 1};
-    tx_cl_launch(b, "attention", a->options, kernel, 3, global, local);
+    launch_part(b, a, part, 3, global, local);
 }
 
 /* The arguments that all tiled kernels end with. */
@@ -94,6 +107,7 @@ static void finish_arguments(tx_cl_builder *b, const tx_command *c, const attent
     tx_cl_arg_f32(b, c->attrs.p);
     tx_cl_arg_i32(b, c->attrs.site);
     tx_cl_arg_control(b);
+    tx_cl_arg_local(b, a->local_bytes);
 }
 
 static tx_status forward(tx_cl_builder *b, const tx_command *c)
@@ -104,7 +118,7 @@ static tx_status forward(tx_cl_builder *b, const tx_command *c)
     tx_status status = plan_attention(b, c, &c->in[0], false, &a);
     if (status != TX_OK)
         return status;
-    launch(b, &a, "attention", a.heads);
+    launch(b, &a, 0, a.heads);
     tx_cl_arg_operand(b, &c->in[0]);
     tx_cl_arg_operand(b, cached ? &none : &c->in[1]);
     tx_cl_arg_operand(b, cached ? &c->in[1] : &none);
@@ -135,15 +149,15 @@ tx_status tx_cl_attention_grad(tx_cl_builder *b, const tx_command *c)
     if (status != TX_OK)
         return status;
     const size_t count = (size_t)(a.B * a.T * a.heads), group = tx_cl_group(b->context, 64);
-    tx_cl_launch(b, "attention", a.options, "attention_delta", 1, &count, &group);
+    launch_part(b, &a, 1, 1, &count, &group);
     tx_cl_arg_operand(b, &c->in[0]);
     tx_cl_arg_operand(b, &c->in[2]);
     tx_cl_arg_operand(b, &c->out[1]);
     tx_cl_arg_i64(b, (int64_t)count);
     tx_cl_arg_i32(b, (int32_t)a.T);
     tx_cl_arg_i32(b, a.heads);
-    for (int pass = 0; pass < 2; pass++) {
-        launch(b, &a, pass == 0 ? "attention_grad_q" : "attention_grad_kv", pass == 0 ? a.heads : a.kv_heads);
+    for (int part = 2; part <= 3; part++) {
+        launch(b, &a, part, part == 2 ? a.heads : a.kv_heads);
         tx_cl_arg_operand(b, &c->in[0]);
         tx_cl_arg_operand(b, &c->in[1]);
         tx_cl_arg_operand(b, &c->in[3]);

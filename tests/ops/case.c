@@ -200,8 +200,7 @@ double tx_call_beta(const tx_call *call, int32_t o)
     return tx_beta(call->attrs.accumulate, &call->controls);
 }
 
-/* Types, shapes and memory of the outputs; out[0] holds what is asked for. */
-static tx_status make_outputs(tx_call *call)
+tx_status tx_call_outputs(tx_call *call)
 {
     const tx_descriptor *d = tx_descriptor_of(call->op);
     for (int32_t o = 1; o < TX_MAX_OUT; o++)
@@ -243,7 +242,7 @@ static tx_status derive_inputs(const tx_case *c, tx_call *call)
     for (int32_t i = 0; i < TX_MAX_IN; i++)
         if (d->source[i] >= TX_FROM_IN(0) && d->source[i] < TX_FROM_OUT(0))
             forward.in[d->source[i] - TX_FROM_IN(0)] = call->in[i];
-    tx_status status = make_outputs(&forward);
+    tx_status status = tx_call_outputs(&forward);
     if (!status)
         status = tx_call_reference(&forward);
     for (int32_t i = 0; i < TX_MAX_IN && !status; i++) {
@@ -279,7 +278,7 @@ tx_status tx_call_of_case(tx_op op, const tx_case *c, bool derive, tx_call *call
     if (!status && d->gradient && derive)
         status = derive_inputs(c, call);
     if (!status)
-        status = make_outputs(call);
+        status = tx_call_outputs(call);
     if (status)
         tx_call_free(call);
     return status;

@@ -139,6 +139,8 @@ void tx_case_chunks(tx_cases *list);
 /* Builds the call of a case: inputs filled (derived ones by the forward reference where `derive`), outputs
  * shaped and allocated, old contents of outputs that accumulate filled. Free with tx_call_free. */
 tx_status tx_call_of_case(tx_op op, const tx_case *c, bool derive, tx_call *call);
+/* Shapes and allocates the outputs of a call whose inputs are there; out[0] holds the type and shape asked for. */
+tx_status tx_call_outputs(tx_call *call);
 /* The factor of output o's old contents in this call: 0 or 1. */
 double tx_call_beta(const tx_call *call, int32_t o);
 

@@ -57,6 +57,33 @@ typedef struct tx_timing {
 tx_status tx_conformance_bench(const tx_target *target, tx_op op, int32_t repeats, bool profiled,
                                void (*report)(void *user, const tx_timing *timing), void *user);
 
+/* Differentiates small graphs on the device and compares each gradient with central finite differences of the loss in
+ * double precision. `report` is called once a graph with the largest error / tolerance; `failure` is NULL when it
+ * passed. Returns TX_INTERNAL when one did not. */
+tx_status tx_conformance_autodiff(const tx_target *target,
+                                  void (*report)(void *user, const char *graph, double worst, const char *failure),
+                                  void *user);
+
+#define TX_ONNX_OPS 128
+
+typedef struct tx_onnx_count {
+    char op[48];
+    bool known;          /* TX has an op for it */
+    int32_t cases;       /* in the folder */
+    int32_t run, passed; /* those that TX's ops can say */
+    char reasons[512];   /* why the others cannot be said */
+    char failure[512];   /* of the first that failed */
+} tx_onnx_count;
+
+typedef struct tx_onnx_report {
+    int32_t ops;
+    tx_onnx_count op[TX_ONNX_OPS];
+} tx_onnx_report;
+
+/* Runs the ONNX backend node cases of a folder (manifest.jsonl, *.safetensors) on a device. Operands may be reordered
+ * and padded on the host; all arithmetic is the device's. The status tells whether the folder could be read. */
+tx_status tx_conformance_onnx(const tx_target *target, const char *folder, tx_onnx_report *report);
+
 /* Plants faults in a mock backend and checks that the harness catches each; `report` gets a line a fault. */
 tx_status tx_conformance_selftest(void (*report)(void *user, const char *fault, bool caught, const char *how),
                                   void *user);

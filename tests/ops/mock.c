@@ -13,18 +13,21 @@ struct tx_context {
     tx_fault fault;
     tx_memory held;
     tx_traffic traffic;
+    double last; /* first element of the last command's output 0, unrounded */
 };
 
+/* fp32 elements have a shadow in double precision, which counts as long as the bytes are those that it rounds to. */
 struct tx_buffer {
     tx_memory_kind kind;
     int64_t bytes;
     uint8_t *data;
+    double *shadow; /* one for every four bytes */
 };
 
 struct tx_executable {
     tx_context *context;
     const tx_command *commands;
-    uint8_t *arena[TX_ARENA_COUNT][2];
+    tx_buffer *arena[TX_ARENA_COUNT][2];
     int32_t runs;
     uint8_t *first; /* output 0 of the first run */
 };
@@ -47,6 +50,11 @@ tx_status tx_mock_open(tx_fault fault, tx_context **context)
     c->fault = fault;
     *context = c;
     return TX_OK;
+}
+
+double tx_mock_last(const tx_context *context)
+{
+    return context->last;
 }
 
 static tx_status mock_device_count(int32_t *count)
@@ -79,12 +87,14 @@ static tx_status mock_allocate(tx_context *context, tx_memory_kind kind, int64_t
     (void)host;
     tx_buffer *b = malloc(sizeof *b);
     uint8_t *data = malloc((size_t)bytes);
-    if (!b || !data) {
+    double *shadow = calloc((size_t)bytes / 4 + 1, sizeof *shadow);
+    if (!b || !data || !shadow) {
         free(b);
         free(data);
+        free(shadow);
         return tx_fail(TX_MEMORY, "mock: no memory for a buffer");
     }
-    *b = (tx_buffer){kind, bytes, data};
+    *b = (tx_buffer){kind, bytes, data, shadow};
     context->held.bytes[kind] += bytes;
     context->traffic.allocations++;
     *buffer = b;
@@ -95,6 +105,7 @@ static void mock_release(tx_context *context, tx_buffer *buffer)
 {
     context->held.bytes[buffer->kind] -= buffer->bytes;
     free(buffer->data);
+    free(buffer->shadow);
     free(buffer);
 }
 
@@ -109,9 +120,17 @@ static void mock_account(const tx_context *context, tx_memory *held, tx_traffic 
     *traffic = context->traffic;
 }
 
+/* Bytes that come from outside have no shadow. */
+static void forget_shadow(tx_buffer *buffer, int64_t offset, int64_t bytes)
+{
+    for (int64_t i = offset / 4; i < (offset + bytes + 3) / 4; i++)
+        buffer->shadow[i] = (double)NAN;
+}
+
 static tx_status mock_write(tx_context *context, tx_buffer *to, int64_t offset, const void *data, int64_t bytes)
 {
     context->traffic.to_device += bytes;
+    forget_shadow(to, offset, bytes);
     memcpy(to->data + offset, data, (size_t)bytes);
     return TX_OK;
 }
@@ -140,6 +159,7 @@ static tx_status mock_read_wait(tx_context *context, int32_t slot)
 static tx_status mock_fill(tx_context *context, tx_buffer *to, int64_t offset, uint8_t value, int64_t bytes)
 {
     (void)context;
+    forget_shadow(to, offset, bytes);
     memset(to->data + offset, value, (size_t)bytes);
     return TX_OK;
 }
@@ -167,13 +187,18 @@ static tx_status mock_bind(tx_executable *executable, const tx_bindings *binding
 {
     for (int32_t a = 0; a < TX_ARENA_COUNT; a++)
         for (int32_t k = 0; k < 2 && k < bindings->arena[a].chunks; k++)
-            executable->arena[a][k] = bindings->arena[a].chunk[k]->data;
+            executable->arena[a][k] = bindings->arena[a].chunk[k];
     return TX_OK;
 }
 
 static uint8_t *address(const tx_executable *e, const tx_operand *o)
 {
-    return e->arena[o->arena][o->chunk] + o->offset;
+    return e->arena[o->arena][o->chunk]->data + o->offset;
+}
+
+static double *shadow_of(const tx_executable *e, const tx_operand *o)
+{
+    return o->dtype == TX_F32 ? e->arena[o->arena][o->chunk]->shadow + o->offset / 4 : NULL;
 }
 
 static tx_status load(const tx_executable *e, const tx_operand *o, bool output, tx_array *array)
@@ -182,9 +207,22 @@ static tx_status load(const tx_executable *e, const tx_operand *o, bool output, 
     if (!tx_present(o))
         return TX_OK;
     tx_status status = tx_array_allocate(array, output);
-    if (!status)
-        tx_number_decode(o->dtype, address(e, o), array->count, array->value);
-    return status;
+    if (status)
+        return status;
+    tx_number_decode(o->dtype, address(e, o), array->count, array->value);
+    const double *exact = shadow_of(e, o);
+    for (int64_t i = 0; exact && i < array->count; i++)
+        if ((double)(float)exact[i] == array->value[i])
+            array->value[i] = exact[i];
+    return TX_OK;
+}
+
+static void store(tx_executable *e, const tx_operand *o, const tx_array *array)
+{
+    tx_number_encode(o->dtype, array->value, array->count, address(e, o));
+    double *exact = shadow_of(e, o);
+    if (exact)
+        memcpy(exact, array->value, (size_t)array->count * sizeof *exact);
 }
 
 /* Spoils what the kernel has just done to output 0. */
@@ -219,10 +257,10 @@ static tx_status plant(tx_executable *e, const tx_command *c, const uint8_t *old
         address(e, &c->in[1])[1] ^= 1;
         return TX_OK;
     case TX_FAULT_CONTROL:
-        e->arena[TX_ARENA_CONTROL][0][0] ^= 1;
+        e->arena[TX_ARENA_CONTROL][0]->data[0] ^= 1;
         return TX_OK;
     case TX_FAULT_SCRATCH:
-        e->arena[TX_ARENA_SCRATCH][0][SCRATCH_BYTES] ^= 1;
+        e->arena[TX_ARENA_SCRATCH][0]->data[SCRATCH_BYTES] ^= 1;
         return TX_OK;
     case TX_FAULT_STALE:
         if (e->first) {
@@ -251,7 +289,7 @@ static tx_status run_command(tx_executable *e, const tx_command *c, const tx_con
         status = load(e, &c->in[i], false, &call.in[i]);
     for (int32_t o = 0; o < TX_MAX_OUT && !status; o++)
         status = load(e, &c->out[o], true, &call.out[o]);
-    tx_number_decode(TX_F32, e->arena[TX_ARENA_RESULT][0], TX_RESULT_COUNT, call.result);
+    tx_number_decode(TX_F32, e->arena[TX_ARENA_RESULT][0]->data, TX_RESULT_COUNT, call.result);
     if (!status && tx_present(&c->out[0])) {
         size_t size = tx_dtype_size(c->out[0].dtype);
         memcpy(old_last, address(e, &c->out[0]) + tx_operand_bytes(&c->out[0]) - size, size);
@@ -260,9 +298,11 @@ static tx_status run_command(tx_executable *e, const tx_command *c, const tx_con
         status = tx_call_reference(&call);
     for (int32_t o = 0; o < TX_MAX_OUT && !status; o++)
         if (tx_present(&c->out[o]) && !(tx_descriptor_of(c->op)->work >> o & 1u))
-            tx_number_encode(c->out[o].dtype, call.out[o].value, call.out[o].count, address(e, &c->out[o]));
+            store(e, &c->out[o], &call.out[o]);
     if (!status && c->op == TX_OP_CLIP_NORM)
-        tx_number_encode(TX_F32, call.result, TX_RESULT_COUNT, e->arena[TX_ARENA_RESULT][0]);
+        tx_number_encode(TX_F32, call.result, TX_RESULT_COUNT, e->arena[TX_ARENA_RESULT][0]->data);
+    if (!status && tx_present(&c->out[0]))
+        e->context->last = call.out[0].value[0];
     if (!status && tx_present(&c->out[0]))
         status = plant(e, c, old_last);
     tx_call_free(&call);

@@ -296,6 +296,7 @@ static void add_gradient(tx_cases *list, const variant *v)
     tx_shape o = TX_SHAPE(v->batch, v->time, v->heads * v->size);
     c->in[0] = tx_spec_real(o);
     c->in[1] = qkv_spec(v);
+    c->flags |= v->time == 1 ? TX_CASE_ZEROS : 0u; /* one key: its probability is 1, whatever the scores */
     c->in[2] = tx_spec_derived(o);
     c->in[3] = tx_spec_derived(TX_SHAPE(v->batch, v->heads, v->time));
     if (v->lengths) {

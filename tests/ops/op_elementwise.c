@@ -55,7 +55,8 @@ static void silu_reference(tx_call *call)
 {
     for (int64_t i = 0; i < call->out[0].count; i++) {
         double x = call->in[0].value[i];
-        tx_array_put(&call->out[0], i, x * sigmoid(x), fabs(x * sigmoid(x)) * (1.0 + fabs(x)));
+        /* the last term: a sigmoid below 2^-126 may be flushed to zero */
+        tx_array_put(&call->out[0], i, x * sigmoid(x), fabs(x * sigmoid(x)) * (1.0 + fabs(x)) + fabs(x) * 0x1p-104);
     }
 }
 

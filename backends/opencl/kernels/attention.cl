@@ -10,8 +10,10 @@
  * contiguous; on others an item's rows and score columns are interleaved, which keeps memory banks apart.
  *
  *   D                  head size; DP is D rounded up to whole vectors, the rest zero
- *   CAUSAL, LENGTHS, DROPOUT, CACHED   0 or 1 */
+ *   CAUSAL, LENGTHS, DROPOUT, CACHED   0 or 1
+ *   PART               one kernel a program, quicker to build: 0 attention, 1 _delta, 2 _grad_q, 3 _grad_kv */
 
+#define UNROLL _Pragma("unroll")
 #define DP ((D + VW - 1) / VW * VW)
 #if WG == 1
 #define TX 1
@@ -20,7 +22,7 @@
 #define LP COLS /* and of a score tile */
 #define ROW(rs, m) ((rs) * MR + (m))
 #define BARRIER
-#define UNROLL
+#define UNROLL_DIM
 #define LLOAD(p) vload16(0, p)
 #define LSTORE(v, p) vstore16(v, 0, p)
 #else
@@ -30,7 +32,7 @@
 #define LP (COLS + 4)
 #define ROW(rs, m) (ty + TY * (m))
 #define BARRIER barrier(CLK_LOCAL_MEM_FENCE);
-#define UNROLL _Pragma("unroll")
+#define UNROLL_DIM UNROLL
 #define LLOAD(p) (*(const __local float4 *)(p))
 #define LSTORE(v, p) (*(__local float4 *)(p) = (v))
 #endif
@@ -48,9 +50,10 @@
     for (int rs = 0; rs < ROW_STEPS; rs++)                                                          \
         for (int cs = 0; cs < COL_STEPS; cs++)
 
-/* A tile in local memory, aligned for vectors. */
-#define TILE(name, rows, length) __local vec name##_tile[(rows) * (length) / VW];                   \
-    __local float *const name = (__local float *)name##_tile
+/* A tile in local memory, aligned for vectors: the next piece of the kernel's argument `pool`. */
+#define TILE(name, rows, length)                                                                    \
+    __local float *const name = (__local float *)pool;                                              \
+    pool += (rows) * (length) / VW
 
 #if WG == 1
 #define TILE_T(name) TILE(name##_t, DP, COLS) /* the transposed copy */
@@ -113,7 +116,7 @@ static void product_nt(const __local float *a, const __local float *b, vec *acc,
 #if WG == 1
     for (int k = 0; k < D; k++) {
         vec v = LLOAD(b + k * COLS + cs * VW);
-        for (int m = 0; m < MR; m++)
+        UNROLL for (int m = 0; m < MR; m++)
             acc[m] = fma((vec)a[ROW(rs, m) * LD + k], v, acc[m]);
     }
 #else
@@ -140,21 +143,21 @@ static void product_nn(const __local float *scores, const __local float *b, vec 
     for (int rs = 0; rs < ROW_STEPS; rs++)
         for (int ds = 0; ds < DIM_STEPS; ds++) {
             vec sum[MR];
-            for (int m = 0; m < MR; m++)
+            UNROLL for (int m = 0; m < MR; m++)
                 sum[m] = acc[rs][ds][m];
             for (int k = 0; k < count; k++) {
                 vec v = LLOAD(b + k * LD + DIM(ds));
-                for (int m = 0; m < MR; m++)
+                UNROLL for (int m = 0; m < MR; m++)
                     sum[m] = fma((vec)scores[ROW(rs, m) * LP + k], v, sum[m]);
             }
-            for (int m = 0; m < MR; m++)
+            UNROLL for (int m = 0; m < MR; m++)
                 acc[rs][ds][m] = sum[m];
         }
 #else
     for (int k = 0; k < count; k += 4) {
         float4 s[MR];
         UNROLL for (int m = 0; m < MR; m++) s[m] = LLOAD(scores + ROW(0, m) * LP + k);
-        UNROLL for (int ds = 0; ds < DIM_STEPS; ds++)
+        UNROLL_DIM for (int ds = 0; ds < DIM_STEPS; ds++)
         {
             if (DIM(ds) >= DP)
                 break;
@@ -242,12 +245,15 @@ static void join_rows(float values[ROW_STEPS][MR], __local float *part, int maxi
 #endif
 }
 
+#if PART == 0
+
 /* Dimension 0: tiles of queries, from the last, which has most keys when causal; 1: head; 2: b. With CACHED, keys and values
  * are S rows a batch of k_cache and v_cache, and query t stands at position POSITION + t. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention(const __global float *qkv, long qo, const __global int *lengths, long leo, const __global float *k_cache,
           long ko, const __global float *v_cache, long vo, __global float *o, long oo, __global float *lse, long lso,
-          int T, int S, int heads, int kv_heads, float scale, float p, int site, const __global uint *control)
+          int T, int S, int heads, int kv_heads, float scale, float p, int site, const __global uint *control,
+          __local vec *pool)
 {
     GRID
     TILE(q_tile, ROWS, LD);
@@ -255,7 +261,7 @@ attention(const __global float *qkv, long qo, const __global int *lengths, long 
     TILE_T(k_tile);
     TILE(v_tile, COLS, LD);
     TILE(scores, ROWS, LP);
-    __local float part[ROWS * TX];
+    TILE(part, ROWS, TX);
     const int head = (int)get_group_id(1), b = (int)get_group_id(2);
     const int q0 = ((int)get_num_groups(0) - 1 - (int)get_group_id(0)) * ROWS;
     const int kv_head = head / (heads / kv_heads);
@@ -290,7 +296,7 @@ attention(const __global float *qkv, long qo, const __global int *lengths, long 
         {
             top[rs][m] = -INFINITY;
             sum[rs][m] = 0.0f;
-            UNROLL for (int ds = 0; ds < DIM_STEPS; ds++) acc[rs][ds][m] = 0.0f;
+            UNROLL_DIM for (int ds = 0; ds < DIM_STEPS; ds++) acc[rs][ds][m] = 0.0f;
         }
     load_tile(q_tile, q, stride, ROWS, T - q0);
     for (int k0 = 0; k0 < last; k0 += COLS) {
@@ -342,7 +348,7 @@ attention(const __global float *qkv, long qo, const __global int *lengths, long 
 #endif
                     SCORE_PUT(w, row, cs);
                 }
-                UNROLL for (int ds = 0; ds < DIM_STEPS; ds++) acc[rs][ds][m] *= fade;
+                UNROLL_DIM for (int ds = 0; ds < DIM_STEPS; ds++) acc[rs][ds][m] *= fade;
             }
         BARRIER
         product_nn(scores, v_tile, acc, min(COLS, last - k0), tx, ty);
@@ -361,7 +367,7 @@ attention(const __global float *qkv, long qo, const __global int *lengths, long 
                 continue;
             int dead = q0 + row >= length;
             float factor = dead ? 0.0f : 1.0f / total[rs][m];
-            UNROLL for (int ds = 0; ds < DIM_STEPS; ds++)
+            UNROLL_DIM for (int ds = 0; ds < DIM_STEPS; ds++)
             {
                 if (DIM(ds) < DP)
                     store_row(dead ? (vec)0.0f : acc[rs][ds][m] * factor, o + (long)row * heads * D, DIM(ds));
@@ -373,7 +379,7 @@ attention(const __global float *qkv, long qo, const __global int *lengths, long 
         }
 }
 
-#if !CACHED
+#elif PART == 1
 
 /* Row sums of do * o [B, heads, T]; dimension 0: (b, t, head). */
 __kernel void attention_delta(const __global float *d_o, long doo, const __global float *o, long oo,
@@ -392,12 +398,14 @@ __kernel void attention_delta(const __global float *d_o, long doo, const __globa
     delta[deo + (bt / T * heads + head) * T + bt % T] = tx_hsum(sum);
 }
 
+#elif PART == 2
+
 /* Gradient of the queries. Dimensions as in attention. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention_grad_q(const __global float *d_o, long doo, const __global float *qkv, long qo, const __global float *lse,
                  long lso, const __global float *delta, long deo, const __global int *lengths, long leo,
                  __global float *dqkv, long dqo, int T, int heads, int kv_heads, float scale, float p, int site,
-                 const __global uint *control)
+                 const __global uint *control, __local vec *pool)
 {
     GRID
     TILE(q_tile, ROWS, LD);
@@ -426,7 +434,7 @@ attention_grad_q(const __global float *d_o, long doo, const __global float *qkv,
 
     vec acc[ROW_STEPS][DIM_STEPS][MR];
     for (int rs = 0; rs < ROW_STEPS; rs++)
-        UNROLL for (int ds = 0; ds < DIM_STEPS; ds++)
+        UNROLL_DIM for (int ds = 0; ds < DIM_STEPS; ds++)
             UNROLL for (int m = 0; m < MR; m++) acc[rs][ds][m] = 0.0f;
     load_tile(q_tile, qkv + qo + query, stride, ROWS, length - q0);
     load_tile(do_tile, d_o + doo + (b * (long)T + q0) * heads * D + (long)head * D, (long)heads * D, ROWS, length - q0);
@@ -465,12 +473,14 @@ attention_grad_q(const __global float *d_o, long doo, const __global float *qkv,
     dqkv += dqo + query;
     for (int rs = 0; rs < ROW_STEPS; rs++)
         UNROLL for (int m = 0; m < MR; m++)
-            UNROLL for (int ds = 0; ds < DIM_STEPS; ds++)
+            UNROLL_DIM for (int ds = 0; ds < DIM_STEPS; ds++)
             {
                 if (q0 + ROW(rs, m) < T && DIM(ds) < DP)
                     store_row(acc[rs][ds][m], dqkv + ROW(rs, m) * stride, DIM(ds));
             }
 }
+
+#elif PART == 3
 
 /* Gradients of keys and values: rows are keys, columns queries of all heads that read this key head. Dimension 0: tiles of keys, from
  * the first, which most queries see when causal; 1: key head; 2: b. */
@@ -478,7 +488,7 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention_grad_kv(const __global float *d_o, long doo, const __global float *qkv, long qo, const __global float *lse,
                   long lso, const __global float *delta, long deo, const __global int *lengths, long leo,
                   __global float *dqkv, long dqo, int T, int heads, int kv_heads, float scale, float p, int site,
-                  const __global uint *control)
+                  const __global uint *control, __local vec *pool)
 {
     GRID
     TILE(k_tile, ROWS, LD);
@@ -489,7 +499,8 @@ attention_grad_kv(const __global float *d_o, long doo, const __global float *qkv
     TILE_T(do_tile);
     TILE(scores, ROWS, LP);
     TILE(slopes, ROWS, LP);
-    __local float lse_part[COLS], delta_part[COLS];
+    TILE(lse_part, COLS, 1);
+    TILE(delta_part, COLS, 1);
     const int kv_head = (int)get_group_id(1), b = (int)get_group_id(2);
     const int k0 = (int)get_group_id(0) * ROWS, group = heads / kv_heads;
     const long stride = (long)(heads + 2 * kv_heads) * D;
@@ -501,7 +512,7 @@ attention_grad_kv(const __global float *d_o, long doo, const __global float *qkv
 
     vec dk[ROW_STEPS][DIM_STEPS][MR], dv[ROW_STEPS][DIM_STEPS][MR];
     for (int rs = 0; rs < ROW_STEPS; rs++)
-        UNROLL for (int ds = 0; ds < DIM_STEPS; ds++)
+        UNROLL_DIM for (int ds = 0; ds < DIM_STEPS; ds++)
             UNROLL for (int m = 0; m < MR; m++)
             {
                 dk[rs][ds][m] = 0.0f;
@@ -560,7 +571,7 @@ attention_grad_kv(const __global float *d_o, long doo, const __global float *qkv
     dqkv += dqo + key;
     for (int rs = 0; rs < ROW_STEPS; rs++)
         UNROLL for (int m = 0; m < MR; m++)
-            UNROLL for (int ds = 0; ds < DIM_STEPS; ds++)
+            UNROLL_DIM for (int ds = 0; ds < DIM_STEPS; ds++)
             {
                 if (k0 + ROW(rs, m) >= T || DIM(ds) >= DP)
                     continue;

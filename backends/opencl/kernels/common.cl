@@ -133,7 +133,7 @@ static vec tx_exp(vec x)
 {
 #if VW == 16
     vec c = clamp(x, (vec)-104.0f, (vec)89.0f);
-    vec n = rint(c * 1.44269504f);
+    vec n = c * 1.44269504f + 12582912.0f - 12582912.0f; /* to the nearest whole number: 1.5 2^23 has no digits after the point */
     vec r = fma(n, (vec)-0.693359375f, c);
     r = fma(n, (vec)2.12194440e-4f, r);
     vec y = 1.9875691500e-4f;

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The shape of the source tree: which folder may include which, the one home of each third-party header, the length
+# of files and their licence line. First the check itself is tried on trees that break one rule each.
+#
+#   cmake -DROOT=<source tree> -DWORK=<scratch folder> -P test_structure.cmake
+cmake_minimum_required(VERSION 3.25)
+
+set(folders api backends comm models tools tests)
+set(max_lines 600)
+# Headers that the build writes.
+set(generated backends/cpu/variants.h)
+
+# "files|what they may include": the first row whose left side matches the file's path decides.
+set(basics "api/(tx|half|op|file)\\.h|api/ops\\.def")
+set(contracts "backends/(backend|rng)\\.h|comm/comm\\.h")
+set(directions
+    "^api/|^(api/|${contracts}$)"
+    "^backends/[^/]+$|^(${basics}|backends/[^/]+)$"
+    "^backends/cpu/|^((${basics}|backends/(backend|rng)\\.h)$|backends/cpu/)"
+    "^backends/opencl/|^((${basics}|backends/(backend|rng)\\.h)$|backends/opencl/)"
+    "^comm/|^((${basics})$|comm/)"
+    "^models/|^(api/|models/|comm/comm\\.h$)"
+    "^tools/|^(api/|models/|tools/|comm/comm\\.h$|tests/ops/conformance\\.h$)"
+    "^tests/|^(api/|models/|tools/|tests/|backends/|comm/)")
+
+# "header|the only files that include it".
+set(homes
+    "^CL/|^backends/opencl/"
+    "^clblast|^backends/opencl/"
+    "^(dnnl|oneapi/)|^backends/cpu/"
+    "^omp\\.h$|^backends/cpu/"
+    "^mpi\\.h$|^comm/mpi\\.c$"
+    "^hwloc|^comm/topology"
+    "^jansson\\.h$|^api/json\\.c$"
+    "^(pcre2|utf8proc)|^models/"
+    "^cmocka\\.h$|^tests/"
+    "^tx\\.h$|^tests/install/")
+
+set(standard assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg
+    stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype
+    dirent dlfcn fcntl glob libgen poll pthread sched spawn strings sys/file sys/ioctl sys/mman sys/resource sys/stat
+    sys/statvfs sys/syscall sys/time sys/types sys/utsname sys/wait termios unistd)
+
+# The row of `table` that matches `subject`: its right side, or nothing.
+function(look_up table subject result)
+    set(${result} "" PARENT_SCOPE)
+    foreach(row IN LISTS ${table})
+        # The separator is the first "|" outside parentheses.
+        string(REGEX MATCH "^((\\([^)]*\\)|[^|(])*)\\|(.*)$" parts "${row}")
+        set(left "${CMAKE_MATCH_1}")
+        set(right "${CMAKE_MATCH_3}")
+        if(subject MATCHES "${left}")
+            set(${result} "${right}" PARENT_SCOPE)
+            return()
+        endif()
+    endforeach()
+endfunction()
+
+# What is wrong with one include of `file`, or nothing.
+function(check_include root file line problem)
+    set(${problem} "" PARENT_SCOPE)
+    if(line MATCHES "include[ \t]*\"([^\"]+)\"")
+        set(name "${CMAKE_MATCH_1}")
+        cmake_path(GET file PARENT_PATH folder)
+        set(target "")
+        foreach(at "" "${folder}/" "api/")
+            if(NOT target AND ("${at}${name}" IN_LIST generated OR EXISTS "${root}/${at}${name}"))
+                cmake_path(SET target NORMALIZE "${at}${name}")
+            endif()
+        endforeach()
+        look_up(directions "${file}" allowed)
+        if(NOT target)
+            set(${problem} "${file} includes \"${name}\", which is not in the tree" PARENT_SCOPE)
+        elseif(NOT target MATCHES "${allowed}")
+            set(${problem} "${file} must not include ${target}" PARENT_SCOPE)
+        endif()
+    elseif(line MATCHES "include[ \t]*<([^>]+)>")
+        set(name "${CMAKE_MATCH_1}")
+        string(REGEX REPLACE "\\.h$" "" stem "${name}")
+        look_up(homes "${name}" home)
+        if(home AND NOT file MATCHES "${home}")
+            set(${problem} "${file} includes <${name}>, whose only home is ${home}" PARENT_SCOPE)
+        elseif(NOT home AND NOT stem IN_LIST standard)
+            set(${problem} "${file} includes <${name}>, which has no home in tests/test_structure.cmake" PARENT_SCOPE)
+        endif()
+    endif()
+endfunction()
+
+# All that is wrong with the tree at `root`, a list.
+function(check_tree root problems)
+    set(found "")
+    foreach(folder IN LISTS folders)
+        file(GLOB_RECURSE files RELATIVE "${root}" "${root}/${folder}/*")
+        list(FILTER files EXCLUDE REGEX "__pycache__|\\.(json|txt|in|bin|safetensors|supp|md)$")
+        list(SORT files)
+        foreach(file IN LISTS files)
+            file(READ "${root}/${file}" text)
+            string(REGEX MATCHALL "\n" lines "${text}")
+            list(LENGTH lines count)
+            if(count GREATER max_lines)
+                list(APPEND found "${file} has ${count} lines, more than ${max_lines}")
+            endif()
+            if(NOT text MATCHES "SPDX-License-Identifier: Apache-2\\.0")
+                list(APPEND found "${file} has no line SPDX-License-Identifier: Apache-2.0")
+            endif()
+            file(STRINGS "${root}/${file}" includes REGEX "^[ \t]*#[ \t]*include[ \t]*[<\"]")
+            foreach(line IN LISTS includes)
+                check_include("${root}" "${file}" "${line}" problem)
+                if(problem)
+                    list(APPEND found "${problem}")
+                endif()
+            endforeach()
+        endforeach()
+    endforeach()
+    set(${problems} "${found}" PARENT_SCOPE)
+endfunction()
+
+# A small tree that keeps the rules, plus one file with one line.
+function(expect file line pattern)
+    file(REMOVE_RECURSE "${WORK}")
+    foreach(header api/tx.h api/graph.h api/ops.def backends/backend.h backends/cpu/cpu.h backends/opencl/cl.h
+            comm/comm.h comm/common.h models/gpt2.h tools/options.h tests/helper.h tests/ops/conformance.h)
+        file(WRITE "${WORK}/${header}" "/* SPDX-License-Identifier: Apache-2.0 */\n#include <stdio.h>\n")
+    endforeach()
+    file(WRITE "${WORK}/${file}" "/* SPDX-License-Identifier: Apache-2.0 */\n${line}\n")
+    if(pattern MATCHES "SPDX")
+        file(WRITE "${WORK}/${file}" "${line}\n")
+    endif()
+    check_tree("${WORK}" problems)
+    if(pattern STREQUAL "" AND problems)
+        message(FATAL_ERROR "the check refuses what is allowed, ${file}: ${line}: ${problems}")
+    elseif(NOT problems MATCHES "${pattern}")
+        message(FATAL_ERROR "the check does not see ${file}: ${line} (expected \"${pattern}\", got \"${problems}\")")
+    endif()
+endfunction()
+
+expect(api/a.c "#include \"backends/backend.h\"" "")
+expect(api/a.c "#include \"backends/cpu/cpu.h\"" "must not include backends/cpu/cpu.h")
+expect(api/a.c "#  include \"../models/gpt2.h\"" "must not include models/gpt2.h")
+expect(api/a.c "#include \"comm/common.h\"" "must not include comm/common.h")
+expect(api/a.c "#include \"tests/helper.h\"" "must not include tests/helper.h")
+expect(backends/cpu/a.c "#include \"tx.h\"" "")
+expect(backends/cpu/a.c "#include \"backends/opencl/cl.h\"" "must not include backends/opencl/cl.h")
+expect(backends/opencl/a.c "#include \"backends/cpu/cpu.h\"" "must not include backends/cpu/cpu.h")
+expect(backends/opencl/a.c "#include \"models/gpt2.h\"" "must not include models/gpt2.h")
+expect(backends/cpu/a.c "#include \"api/graph.h\"" "must not include api/graph.h")
+expect(backends/registry.c "#include \"backends/cpu/cpu.h\"" "must not include backends/cpu/cpu.h")
+expect(comm/a.c "#include \"backends/backend.h\"" "must not include backends/backend.h")
+expect(models/a.c "#include \"comm/comm.h\"" "")
+expect(models/a.c "#include \"comm/common.h\"" "must not include comm/common.h")
+expect(models/a.c "#include \"tools/options.h\"" "must not include tools/options.h")
+expect(tools/a.c "#include \"tests/ops/conformance.h\"" "")
+expect(tools/a.c "#include \"tests/helper.h\"" "must not include tests/helper.h")
+expect(tools/a.c "#include \"gone.h\"" "not in the tree")
+expect(backends/opencl/a.c "#include <CL/cl.h>" "")
+expect(api/a.c "#include <CL/cl.h>" "only home")
+expect(backends/cpu/a.c "#include <clblast_c.h>" "only home")
+expect(api/a.c "#include <oneapi/dnnl/dnnl.h>" "only home")
+expect(models/a.c "#include <omp.h>" "only home")
+expect(comm/self.c "#include <mpi.h>" "only home")
+expect(comm/mpi.c "#include <mpi.h>" "")
+expect(comm/self.c "#include <hwloc.h>" "only home")
+expect(models/a.c "#include <jansson.h>" "only home")
+expect(tools/a.c "#include <cmocka.h>" "only home")
+expect(tools/a.c "#include <curl/curl.h>" "no home")
+expect(tools/a.c "int a\;" "SPDX")
+string(REPEAT "\n" ${max_lines} long)
+expect(tools/a.c "${long}" "has 602 lines")
+file(REMOVE_RECURSE "${WORK}")
+
+check_tree("${ROOT}" problems)
+foreach(problem IN LISTS problems)
+    message(SEND_ERROR "${problem}")
+endforeach()

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares GPT-2 with transformers: folders written by either are read by the other, logits agree for every
+configuration key that changes them, and the byte-level tokenizer gives the bytes.
+
+    check.py GPT2_LOGITS [DEVICE]      exit status 77: transformers is not installed
+"""
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch
+    from safetensors.torch import load_file, save_file
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+ROWS, LENGTH = 2, 24
+BASE = dict(vocab_size=300, n_positions=32, n_embd=48, n_layer=3, n_head=4, bos_token_id=256, eos_token_id=256,
+            attn_implementation="eager")
+VARIANTS = {
+    "defaults": {},
+    "n_inner": dict(n_inner=100),
+    "gelu": dict(activation_function="gelu"),
+    "gelu_pytorch_tanh": dict(activation_function="gelu_pytorch_tanh"),
+    "silu": dict(activation_function="silu"),
+    "unscaled attention": dict(scale_attn_weights=False),
+    "scaled by layer": dict(scale_attn_by_inverse_layer_idx=True),
+    "reordered": dict(reorder_and_upcast_attn=True),
+    "epsilon": dict(layer_norm_epsilon=1e-2),
+    "one head, odd width": dict(n_embd=37, n_head=1, vocab_size=257),
+}
+failures = 0
+
+
+def check(good, what):
+    global failures
+    if not good:
+        failures += 1
+        print(f"FAIL: {what}")
+
+
+def make_model(changes):
+    """A model whose logits depend on every parameter."""
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(GPT2Config(**{**BASE, **changes})).eval()
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.copy_(torch.randn_like(p) * 0.2 + (1.0 if "ln_" in name and name.endswith("weight") else 0.0))
+    return model
+
+
+def compare(name, model, folder, program, device):
+    """Runs TX on `folder`, and compares its logits and what it saved with the model."""
+    with tempfile.TemporaryDirectory() as out:
+        done = subprocess.run([program, folder, out, *device], capture_output=True, text=True)
+        check(done.returncode == 0, f"{name}: {done.stderr.strip()}")
+        if done.returncode:
+            return
+        vocab = model.config.vocab_size
+        ids = torch.tensor([[(b * 101 + t * 37) % vocab for t in range(LENGTH)] for b in range(ROWS)])
+        with torch.no_grad():
+            # That way of attention works in fp32 alone.
+            wide = model if model.config.reorder_and_upcast_attn else model.double()
+            want = wide(ids).logits.double()
+        model.float()
+        got = load_file(os.path.join(out, "logits.safetensors"))["logits"].double()
+        error = ((got - want).abs().max() / want.abs().max()).item()
+        check(error <= 1e-5, f"{name}: logits differ by {error}")
+        back, info = AutoModelForCausalLM.from_pretrained(out, output_loading_info=True)
+        check(not any(info.values()), f"{name}: loading what TX saved: {info}")
+        ours, theirs = back.state_dict(), model.state_dict()
+        check(set(ours) == set(theirs) and all(torch.equal(ours[k], theirs[k]) for k in ours), f"{name}: weights differ")
+        keys = ["vocab_size", "n_inner", "activation_function", "scale_attn_weights", "layer_norm_epsilon", "resid_pdrop"]
+        check(all(getattr(back.config, k) == getattr(model.config, k) for k in keys), f"{name}: configurations differ")
+        if name == "defaults":
+            check_tokenizer(out)
+        print(f"{name}: largest relative difference {error:.1e}")
+
+
+def check_tokenizer(folder):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    random.seed(1)
+    texts = ["", "a", " a  b\n\n\tc ", "é漢字😀\u0000\x7f\u00a0\u2028", "don't I'll 123!!!", "\r\n", " ,.  ' s", "\ufeffx"]
+    for _ in range(200):
+        pick = lambda: random.choice([random.randrange(32, 127), random.randrange(0x800), 9, 10, 32, 0x3000, 0x1F600])
+        texts.append("".join(chr(pick()) for _ in range(random.randrange(40))))
+    for text in texts:
+        ids = tokenizer.encode(text)
+        check(ids == list(text.encode()), f"tokenizer: {text!r} gives {ids}")
+        check(tokenizer.decode(ids) == text, f"tokenizer: {text!r} does not come back")
+    check(tokenizer.encode("a<|endoftext|>b") == [97, 256, 98], "tokenizer: <|endoftext|> is not 256")
+
+
+def published_form(model, folder):
+    """The same weights as the published gpt2 stores them: no prefix, mask buffers."""
+    path = os.path.join(folder, "model.safetensors")
+    state = {k.removeprefix("transformer."): v for k, v in load_file(path).items()}
+    for layer in range(model.config.n_layer):
+        state[f"h.{layer}.attn.bias"] = torch.ones(1, 1, 32, 32)
+    save_file(state, path, metadata={"format": "pt"})
+
+
+def main():
+    program, device = sys.argv[1], sys.argv[2:]
+    for name, changes in VARIANTS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            model = make_model(changes)
+            model.save_pretrained(folder)
+            compare(name, model, folder, program, device)
+    model = make_model({})
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        published_form(model, folder)
+        compare("published form", model, folder, program, device)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder, max_shard_size="100KB")
+        check(os.path.exists(os.path.join(folder, "model.safetensors.index.json")), "no shards were made")
+        compare("shards", model, folder, program, device)
+    for dtype in (torch.float16, torch.bfloat16):
+        with tempfile.TemporaryDirectory() as folder:
+            half = make_model({}).to(dtype)
+            half.save_pretrained(folder)
+            compare(str(dtype), half.float(), folder, program, device)
+    print("FAILED" if failures else "all agree")
+    return 1 if failures else 0
+
+
+sys.exit(main())

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * TX's side of the comparison with transformers (check.py): reads a model folder, writes the logits of fixed tokens
+ * to OUT/logits.safetensors, and the model with a byte-level tokenizer to OUT.
+ *
+ *     gpt2_logits FOLDER OUT [DEVICE] */
+#include "api/file.h"
+#include "models/bytes.h"
+#include "models/gpt2.h"
+#include "models/safetensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 2, LENGTH = 24 };
+
+/* Writes columns 0..vocab-1 of logits [ROWS, LENGTH, padded]. */
+static tx_status write_logits(const char *folder, const float *logits, int64_t vocab, int64_t padded)
+{
+    tx_st_tensor tensor = {.name = "logits", .dtype = TX_ST_F32, .rank = 3, .dim = {ROWS, LENGTH, vocab}};
+    tx_st_writer *writer;
+    char *path = tx_path_join(folder, "logits.safetensors");
+    tx_status status = path ? tx_st_create(path, &tensor, 1, NULL, &writer) : TX_MEMORY;
+    free(path);
+    if (status)
+        return status;
+    for (int row = 0; row < ROWS * LENGTH && !status; row++)
+        status = tx_st_append(writer, logits + row * padded, (size_t)vocab * sizeof *logits);
+    if (!status)
+        return tx_st_commit(writer);
+    tx_st_discard(writer);
+    return status;
+}
+
+/* Everything between the configuration and the files in `out`. */
+static tx_status run(tx_model *model, const tx_gpt2_config *config, const char *folder, const char *out)
+{
+    int32_t ids[ROWS][LENGTH];
+    int64_t padded = tx_gpt2_padded_vocab(config);
+    size_t bytes = ROWS * LENGTH * (size_t)padded * sizeof(float);
+    float *logits = malloc(bytes);
+    tx_graph *graph = NULL;
+    tx_plan *plan = NULL;
+    for (int64_t b = 0; b < ROWS; b++)
+        for (int64_t t = 0; t < LENGTH; t++)
+            ids[b][t] = (int32_t)((b * 101 + t * 37) % config->vocab_size);
+    tx_status status = logits ? tx_graph_create(model, &graph) : tx_fail(TX_MEMORY, "no memory for the logits");
+    if (!status) {
+        tx_tensor *tokens = tx_input(graph, "tokens", TX_I32, TX_SHAPE(ROWS, LENGTH));
+        tx_tensor *output = tx_output(tx_gpt2_logits(graph, config, tokens, NULL));
+        status = tx_plan_create(graph, "logits", &plan);
+        if (!status)
+            status = tx_gpt2_load(model, config, folder);
+        if (!status)
+            status = tx_plan_write(plan, tokens, ids, sizeof ids);
+        if (!status)
+            status = tx_plan_run(plan);
+        if (!status)
+            status = tx_plan_read(plan, output, logits, bytes);
+    }
+    if (!status)
+        status = tx_gpt2_save(model, config, out);
+    if (!status)
+        status = tx_bytes_save(out, config->n_positions);
+    if (!status)
+        status = write_logits(out, logits, config->vocab_size, padded);
+    tx_plan_free(plan);
+    tx_graph_free(graph);
+    free(logits);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 3 || argc > 4)
+        return fprintf(stderr, "usage: gpt2_logits FOLDER OUT [DEVICE]\n"), 2;
+    tx_engine_options options = {.size = sizeof options, .device = argc > 3 ? argv[3] : "cpu"};
+    tx_gpt2_config config = {0};
+    tx_engine *engine = NULL;
+    tx_model *model = NULL;
+    char *path = tx_path_join(argv[1], "config.json");
+    tx_status status = path ? tx_gpt2_config_read(path, &config) : TX_MEMORY;
+    if (!status)
+        status = tx_engine_create(&options, &engine);
+    if (!status)
+        status = tx_model_create(engine, &model);
+    if (!status)
+        status = run(model, &config, argv[1], argv[2]);
+    if (status)
+        fprintf(stderr, "gpt2_logits: %s\n", tx_error());
+    tx_model_free(model);
+    if (engine)
+        tx_engine_free(engine);
+    tx_gpt2_config_free(&config);
+    free(path);
+    return status ? 1 : 0;
+}

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh
+# What tools/quickstart and tools/check share. The script that reads this has set `program` and `root`.
+
+say()
+{
+    printf '%s\n' "$*"
+}
+
+# One line on why it cannot go on.
+die()
+{
+    printf '%s: %s\n' "$program" "$*" >&2
+    exit 1
+}
+
+# Scratch files live in one folder, which goes when the script ends, however it ends.
+make_scratch()
+{
+    scratch=$(mktemp -d "${TMPDIR:-/tmp}/tx-$program.XXXXXX") || die "cannot make a temporary folder in ${TMPDIR:-/tmp}"
+    trap 'rm -rf "$scratch"' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+}
+
+# Runs a command quietly; where it fails, its last lines are shown and the script ends with the reason in $1.
+quietly()
+{
+    reason=$1
+    shift
+    "$@" > "$scratch/log" 2>&1 && return
+    tail -n 25 "$scratch/log" >&2
+    die "$reason"
+}
+
+# Debian packages of the given kinds ("build", "check") that are not there, on one line.
+missing_packages()
+{
+    for kind in "$@"; do
+        sed -n "s/^$kind //p" "$root/tools/packages.txt"
+    done | while read -r package; do
+        # shellcheck disable=SC2016 # the format is dpkg-query's
+        case $(dpkg-query -W -f='${db:Status-Status}' "$package" 2> /dev/null) in
+        installed) ;;
+        *) printf '%s ' "$package" ;;
+        esac
+    done
+}
+
+# Installs the packages of the given kinds that are missing. With install=no it names them and ends.
+need_packages()
+{
+    command -v dpkg-query > /dev/null || {
+        [ "$install" = no ] && return
+        die "this is not a Debian: install what tools/packages.txt lists in your system's way, then run with --no-install"
+    }
+    missing=$(missing_packages "$@")
+    missing=${missing% }
+    [ -n "$missing" ] || return 0
+    [ "$install" = yes ] || die "packages are missing (leave out --no-install, or apt-get install them): $missing"
+    command -v apt-get > /dev/null || die "there is no apt-get here: install $missing, then run with --no-install"
+    if [ "$(id -u)" = 0 ]; then
+        sudo=
+    elif command -v sudo > /dev/null; then
+        sudo=sudo
+    else
+        die "installing needs root: run as root, or first: apt-get install $missing"
+    fi
+    say "installing: $missing"
+    quietly "apt-get update failed: see above" $sudo apt-get update
+    # shellcheck disable=SC2086 # a list of words
+    quietly "apt-get install failed: see above" \
+        $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
+}
