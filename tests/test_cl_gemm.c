@@ -263,7 +263,7 @@ typedef enum extent {
 } extent;
 
 /* Bias, accumulation and offsets go round as cases of their own cycle. */
-static int test_provider(const char *provider, extent extent)
+static int test_provider(const char *provider, extent how)
 {
     tx_context *context;
     const tx_open_options options = {0};
@@ -277,9 +277,9 @@ static int test_provider(const char *provider, extent extent)
     for (size_t t = 0; t < sizeof types / sizeof types[0]; t++)
         for (int trans = 0; trans < 4; trans++)
             for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-                if (extent == SMALL && (shapes[i].m * shapes[i].n * shapes[i].k > 40000 || (i + (size_t)trans) % 2))
+                if (how == SMALL && (shapes[i].m * shapes[i].n * shapes[i].k > 40000 || (i + (size_t)trans) % 2))
                     continue;
-                if (extent == FEW && t > 0 && t % 4 != (size_t)trans)
+                if (how == FEW && t > 0 && t % 4 != (size_t)trans)
                     continue;
                 const size_t cycle = (size_t)count++;
                 const product p = {.batch = shapes[i].batch,
