@@ -4,49 +4,53 @@
  * the ONNX backend node cases, and the checker itself against planted faults. */
 #include "api/op.h"
 #include "tests/ops/conformance.h"
+#include "tools/options.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct options {
-    const char *device, *op;
-    int32_t threads;
-    bool quick, verbose;
-} options;
+/* There is no such device: what ctest takes for a test that was skipped. */
+#define EXIT_SKIPPED 77
 
-static const char usage_text[] = "usage: txcheck ops [--device D] [--op NAME] [--threads N] [--quick] [--verbose]\n"
-                                 "       txcheck threads [--op NAME] [--threads N] [--quick] [--verbose]\n"
-                                 "       txcheck autodiff [--device D] [--threads N] [--verbose]\n"
-                                 "       txcheck onnx DIR [--device D] [--threads N] [--verbose]\n"
-                                 "       txcheck selftest [--verbose]\n"
-                                 "\n"
-                                 "  ops       every op against a reference in double precision\n"
-                                 "  threads   the same bits from 1 thread and from N (default 3)\n"
-                                 "  autodiff  gradients of graphs against finite differences\n"
-                                 "  onnx      the ONNX backend node cases in DIR (manifest.jsonl and *.safetensors)\n"
-                                 "  selftest  plants faults in a mock device and checks that each is caught\n"
-                                 "\n"
-                                 "  -d, --device D   cpu, opencl, opencl:N, gpu or opencl:TEXT (default cpu)\n"
-                                 "  -o, --op NAME    this op only\n"
-                                 "  -t, --threads N  of the cpu (default: all that this process may use)\n"
-                                 "  -q, --quick      every fourth case\n"
-                                 "  -v, --verbose    a line a case\n"
-                                 "  -h, --help       this text\n"
-                                 "\n"
-                                 "Exit status: 0 all passed, 1 something failed, 2 wrong usage, 77 no such device.\n";
+typedef struct settings {
+    const char *device, *op, *folder;
+    int64_t threads;
+    bool quick, verbose;
+} settings;
+
+#define AT(field) offsetof(settings, field)
+static const tx_option options[] = {
+    {TX_OPTION_TEXT, "device", AT(device), .choices = "D", .help = "cpu, opencl, opencl:N, opencl:NAME or gpu"},
+    {TX_OPTION_TEXT, "op", AT(op), .choices = "NAME", .help = "this op only, named as in api/ops.def (ops, threads)"},
+    {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend; 0: all there are, or 3 for threads"},
+    {TX_OPTION_FLAG, "quick", AT(quick), .help = "every fourth case (ops, threads)"},
+    {TX_OPTION_FLAG, "verbose", AT(verbose), .help = "a line a case"},
+};
+#undef AT
+
+static const tx_cli program = {
+    .name = "txcheck",
+    .usage = "txcheck ops|threads|autodiff|onnx DIR|selftest [options]",
+    .about = "Proves a device.\n"
+             "  ops       every op against a reference in double precision\n"
+             "  threads   the same bits from one thread and from several\n"
+             "  autodiff  gradients of graphs against finite differences\n"
+             "  onnx DIR  the ONNX backend node cases in DIR (manifest.jsonl and *.safetensors)\n"
+             "  selftest  plants faults in a mock device and checks that each is caught\n"
+             "Exit status: 0 all passed, 1 something failed, 2 wrong usage, 77 no such device.",
+    .options = options,
+    .count = (int32_t)(sizeof options / sizeof options[0]),
+};
 
 static int usage(const char *problem)
 {
-    fprintf(stderr, "txcheck: %s; see txcheck --help\n", problem);
-    return 2;
+    return tx_complain(&program, TX_EXIT_USAGE, "%s; see txcheck --help", problem);
 }
 
 static int failed(void)
 {
-    fprintf(stderr, "txcheck: %s\n", tx_error());
-    return 1;
+    return tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
 }
 
 /* ---- ops --------------------------------------------------------------------------------------- */
@@ -71,19 +75,18 @@ static void print_verdict(const tx_verdict *v)
 }
 
 /* Opens the device; the program's exit status where that fails. */
-static int open_target(const options *o, tx_target *target)
+static int open_target(const settings *o, tx_target *target)
 {
-    tx_status status = tx_target_open(o->device, o->threads, false, target);
+    tx_status status = tx_target_open(o->device, (int32_t)o->threads, false, target);
     if (!status) {
         printf("device %s: %s\n", target->info.id, target->info.name);
         return 0;
     }
-    failed();
-    return status == TX_NOT_FOUND ? 77 : 1;
+    return status == TX_NOT_FOUND ? (failed(), EXIT_SKIPPED) : failed();
 }
 
 /* All ops, or the one asked for, with the cases of each printed as `how` says. */
-static int judge_ops(const options *o, const tx_target *target, const tx_conformance_options *how)
+static int judge_ops(const settings *o, const tx_target *target, const tx_conformance_options *how)
 {
     int32_t cases = 0, passed = 0, ops = 0;
     for (int op = 0; op < TX_OP_KERNELS; op++) {
@@ -103,7 +106,7 @@ static int judge_ops(const options *o, const tx_target *target, const tx_conform
     return passed == cases ? 0 : 1;
 }
 
-static int run_ops(const options *o)
+static int run_ops(const settings *o)
 {
     tx_target target;
     int status = open_target(o, &target);
@@ -118,9 +121,9 @@ static int run_ops(const options *o)
 /* ---- threads ------------------------------------------------------------------------------------- */
 
 /* The same bits from one thread and from several. */
-static int run_threads(const options *o)
+static int run_threads(const settings *o)
 {
-    options one = *o, many = *o;
+    settings one = *o, many = *o;
     one.threads = 1;
     many.threads = o->threads > 1 ? o->threads : 3;
     tx_target target, peer;
@@ -148,7 +151,7 @@ static void print_graph(void *user, const char *graph, double worst, const char 
         printf("ok   %-36s worst %.2f of tolerance\n", graph, worst);
 }
 
-static int run_autodiff(const options *o)
+static int run_autodiff(const settings *o)
 {
     tx_target target;
     int status = open_target(o, &target);
@@ -184,14 +187,14 @@ static void print_onnx(const tx_onnx_report *report)
     printf("\n%d of %d cases passed that TX's ops can say, of %d\n", passed, run, cases);
 }
 
-static int run_onnx(const options *o, const char *folder)
+static int run_onnx(const settings *o)
 {
     tx_target target;
     int status = open_target(o, &target);
     if (status)
         return status;
     tx_onnx_report *report = calloc(1, sizeof *report);
-    if (!report || tx_conformance_onnx(&target, folder, report)) {
+    if (!report || tx_conformance_onnx(&target, o->folder, report)) {
         status = failed();
     } else {
         print_onnx(report);
@@ -208,14 +211,15 @@ static int run_onnx(const options *o, const char *folder)
 
 static void print_fault(void *user, const char *fault, bool caught, const char *how)
 {
-    const options *o = user;
+    const settings *o = user;
     if (o->verbose || !caught)
         printf("%-4s %s%s%s\n", caught ? "ok" : "FAIL", fault, how[0] ? ": " : "", how);
 }
 
-static int run_selftest(options *o)
+static int run_selftest(const settings *o)
 {
-    if (tx_conformance_selftest(print_fault, o))
+    settings user = *o;
+    if (tx_conformance_selftest(print_fault, &user))
         return failed();
     printf("every planted fault was caught\n");
     return 0;
@@ -223,71 +227,30 @@ static int run_selftest(options *o)
 
 /* ---- main ---------------------------------------------------------------------------------------- */
 
-static int parse(int argc, char **argv, options *o)
-{
-    static const struct option longs[] = {
-        {"device", required_argument, NULL, 'd'},
-        {"op", required_argument, NULL, 'o'},
-        {"threads", required_argument, NULL, 't'},
-        {"quick", no_argument, NULL, 'q'},
-        {"verbose", no_argument, NULL, 'v'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    int c;
-    while ((c = getopt_long(argc, argv, "d:o:t:qvh", longs, NULL)) != -1) {
-        char *end = NULL;
-        long n;
-        switch (c) {
-        case 'd':
-            o->device = optarg;
-            break;
-        case 'o':
-            o->op = optarg;
-            break;
-        case 't':
-            n = strtol(optarg, &end, 10);
-            if (*end || end == optarg || n < 1 || n > 4096)
-                return usage("--threads wants a number from 1 to 4096");
-            o->threads = (int32_t)n;
-            break;
-        case 'q':
-            o->quick = true;
-            break;
-        case 'v':
-            o->verbose = true;
-            break;
-        case 'h':
-            fputs(usage_text, stdout);
-            exit(0);
-        default: /* getopt has said what is wrong */
-            return 2;
-        }
-    }
-    return 0;
-}
+static const struct {
+    const char *name;
+    int (*run)(const settings *o);
+} commands[] = {
+    {"ops", run_ops},   {"threads", run_threads},   {"autodiff", run_autodiff},
+    {"onnx", run_onnx}, {"selftest", run_selftest},
+};
 
 int main(int argc, char **argv)
 {
-    options o = {.device = "cpu"};
-    int status = parse(argc, argv, &o);
-    if (status)
-        return status;
-    if (optind >= argc)
-        return usage("a command is missing: ops, threads, autodiff, onnx or selftest");
-    const char *command = argv[optind];
-    int left = argc - optind - 1;
-    if (left > (strcmp(command, "onnx") == 0 ? 1 : 0))
-        return usage("too many arguments");
-    if (strcmp(command, "ops") == 0)
-        return run_ops(&o);
-    if (strcmp(command, "onnx") == 0)
-        return left == 1 ? run_onnx(&o, argv[optind + 1]) : usage("onnx wants the folder of the cases");
-    if (strcmp(command, "autodiff") == 0)
-        return run_autodiff(&o);
-    if (strcmp(command, "threads") == 0)
-        return run_threads(&o);
-    if (strcmp(command, "selftest") == 0)
-        return run_selftest(&o);
-    return usage("unknown command: ops, threads, autodiff, onnx and selftest are known");
+    settings o = {.device = "cpu"};
+    bool has_command = argc > 1 && argv[1][0] != '-';
+    bool onnx = has_command && strcmp(argv[1], "onnx") == 0;
+    int32_t used = has_command ? 1 : 0;
+    if (onnx && argc > 2 && argv[2][0] != '-')
+        o.folder = argv[1 + used++];
+    int result = tx_options_parse(&program, argc - used, argv + used, &o);
+    if (result != TX_GO_ON)
+        return result;
+    if (onnx && !o.folder)
+        return usage("onnx wants the folder of the cases");
+    for (size_t i = 0; has_command && i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(&o);
+    return usage(has_command ? "there is no such command"
+                             : "a command is missing: ops, threads, autodiff, onnx or selftest");
 }

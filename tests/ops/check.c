@@ -273,8 +273,8 @@ void tx_check_case(const tx_target *target, tx_op op, const tx_case *c, tx_outco
 
 /* ---- The same bits on two contexts --------------------------------------------------------------- */
 
-static tx_status run_for_bits(const tx_target *target, const tx_case *c, const tx_call *call, const tx_call *reference,
-                              uint8_t **bytes, int64_t *size)
+static tx_status run_for_bits(const tx_target *target, const tx_case *c, const tx_call *call, uint8_t **bytes,
+                              int64_t *size)
 {
     tx_rig rig;
     tx_status status = tx_rig_create(target, call, c, false, &rig);
@@ -285,25 +285,22 @@ static tx_status run_for_bits(const tx_target *target, const tx_case *c, const t
         status = tx_rig_run(&rig, call);
     if (!status)
         status = snapshot(&rig, bytes, size);
-    if (!status)
-        forget_open(&rig, reference, *bytes);
     tx_rig_free(&rig);
     return status;
 }
 
 void tx_check_same(const tx_target *target, const tx_target *peer, tx_op op, const tx_case *c, tx_outcome *outcome)
 {
-    tx_call call, reference;
+    tx_call call;
     uint8_t *mine = NULL, *theirs = NULL;
     int64_t size = 0;
     *outcome = (tx_outcome){0};
-    tx_status status = both_calls(op, c, &call, &reference);
+    tx_status status = tx_call_of_case(op, c, !(c->flags & TX_CASE_BENCH), &call);
     if (!status) {
-        status = run_for_bits(target, c, &call, &reference, &mine, &size);
+        status = run_for_bits(target, c, &call, &mine, &size);
         if (!status)
-            status = run_for_bits(peer, c, &call, &reference, &theirs, &size);
+            status = run_for_bits(peer, c, &call, &theirs, &size);
         tx_call_free(&call);
-        tx_call_free(&reference);
     }
     for (int64_t i = 0; i < size && !status; i++)
         if (mine[i] != theirs[i])
