@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Matrix products. The inner parts of TX's own are compiled once for each instruction set; oneDNN is the one library.
 target_sources(tx_objects PRIVATE gemm.c gemm_own.c)
 
