@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of the OpenCL backend: the opened device, the program cache, and the builder with which an op
+ * says at prepare time what it launches. Files of this folder include this header and nothing of other backends. */
+#ifndef TX_OPENCL_CL_H
+#define TX_OPENCL_CL_H
+
+#define CL_TARGET_OPENCL_VERSION 120
+#include "backends/backend.h"
+
+#include <CL/cl.h>
+
+/* ---- Errors -------------------------------------------------------------------------------------- */
+
+/* The name of an OpenCL error code ("CL_INVALID_VALUE"). */
+const char *tx_cl_error_name(cl_int code);
+/* Records "WHAT: CL_XXX (-n)" and returns the status that fits the code; TX_OK for CL_SUCCESS. */
+tx_status tx_cl_check(cl_int code, const char *what);
+
+/* ---- The opened device ----------------------------------------------------------------------------- */
+
+typedef struct tx_cl_program tx_cl_program; /* one built program, in the context's list */
+
+/* What kernels and launches are fitted to. */
+typedef struct tx_cl_limits {
+    bool cpu;            /* cores with vector units: one work-item does a long run of elements */
+    bool unified;        /* device memory is host memory */
+    size_t max_group;    /* CL_DEVICE_MAX_WORK_GROUP_SIZE */
+    size_t max_item[3];  /* CL_DEVICE_MAX_WORK_ITEM_SIZES */
+    int64_t local_bytes; /* reported local memory; at least 16 KiB is relied on */
+    int64_t max_allocation;
+    int32_t compute_units;
+} tx_cl_limits;
+
+struct tx_context {
+    cl_platform_id platform;
+    cl_device_id device;
+    cl_context context;
+    cl_command_queue compute; /* in order: programs, copies and fills, as the contract orders them */
+    bool profile;             /* `compute` records times */
+    tx_cl_limits limits;
+    tx_device_info info;
+    char *extensions; /* space-separated, a space at both ends: strstr(extensions, " cl_khr_fp16 ") */
+    char *identity;   /* platform, device and driver with versions: what cached files are keyed by */
+    char *cache;      /* folder of cached files, made; NULL: none */
+    tx_cl_program *programs;
+    struct tx_cl_gemm *gemm; /* what gemm.c found out about providers; NULL until the first product */
+    tx_memory held;
+    tx_traffic traffic;
+    cl_event pending[TX_RESULTS_PENDING];
+};
+
+/* A work-group size for reductions: 1 on CPU devices, else the largest power of two that is at most `wanted` and
+ * that the device takes. */
+size_t tx_cl_group(const tx_context *context, size_t wanted);
+bool tx_cl_has_extension(const tx_context *context, const char *name);
+
+/* ---- Kernels and cached files ------------------------------------------------------------------------ */
+
+/* Source texts in the library, one a file kernels/NAME.cl. */
+typedef struct tx_cl_source {
+    const char *name;
+    const unsigned char *text;
+    size_t size;
+} tx_cl_source;
+extern const tx_cl_source tx_cl_sources[];
+extern const int32_t tx_cl_source_count;
+
+/* Builds kernels/NAME.cl with `options` (from the context's list, else from the disk cache, else from source) and makes
+ * a kernel of it, which the caller releases. A failed build says the first lines of its log. */
+tx_status tx_cl_kernel(tx_context *context, const char *source, const char *options, const char *name,
+                       cl_kernel *kernel);
+/* The built program itself; the context keeps it. */
+tx_status tx_cl_program_of(tx_context *context, const char *source, const char *options, cl_program *program);
+/* The whole text a program is built from: prelude (kernels/common.h and what api says) and kernels/NAME.cl. The
+ * caller frees it. */
+tx_status tx_cl_program_text(const char *source, char **text);
+
+/* Small files keyed by `key` and the device's identity: programs, verdicts, measured choices. Loading fails
+ * quietly (false) when there is none or it is damaged; the caller frees `data`. Storing is best effort. */
+bool tx_cl_cache_load(const tx_context *context, const char *key, void **data, size_t *size);
+void tx_cl_cache_store(const tx_context *context, const char *key, const void *data, size_t size);
+
+/* ---- Builder ------------------------------------------------------------------------------------------- */
+
+typedef struct tx_cl_builder {
+    tx_context *context;
+    tx_status status; /* of the first call that failed; later calls do nothing */
+    tx_executable *executable;
+    int64_t scratch; /* bytes that the command being built has reserved */
+} tx_cl_builder;
+
+/* Every op has a function tx_cl_<op> that emits its launches. Returns builder->status, or a failure of its own. */
+#define TX_OP(NAME, name, ...) tx_status tx_cl_##name(tx_cl_builder *b, const tx_command *c);
+#define TX_VIRTUAL(...)
+#include "api/ops.def"
+
+/* Begins a launch: kernel `name` of kernels/`source`.cl built with `options`; dims is 1..3; local may be NULL.
+ * Where local is given, global is rounded up to a multiple of it. The arguments follow, in order, by the calls below;
+ * failures are kept in b->status. */
+void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, const char *name, cl_uint dims,
+                  const size_t *global, const size_t *local);
+/* The same with a kernel that was made by hand (it is taken, also on failure). */
+void tx_cl_launch_kernel(tx_cl_builder *b, cl_kernel kernel, cl_uint dims, const size_t *global, const size_t *local);
+
+/* Two arguments: `__global T *buffer, long offset`, the offset in elements of the operand's type. An absent operand
+ * gives NULL and 0. */
+void tx_cl_arg_operand(tx_cl_builder *b, const tx_operand *operand);
+/* Two arguments like an operand: a piece of arena SCRATCH that tx_cl_scratch gave (`offset` in bytes), counted in
+ * elements of `element` bytes. */
+void tx_cl_arg_scratch(tx_cl_builder *b, int64_t offset, size_t element);
+void tx_cl_arg_control(tx_cl_builder *b); /* one argument: __global const uint *control, TX_CONTROL_COUNT words */
+void tx_cl_arg_result(tx_cl_builder *b);  /* one argument: __global float *result, TX_RESULT_COUNT floats */
+void tx_cl_arg_i32(tx_cl_builder *b, int32_t value);
+void tx_cl_arg_i64(tx_cl_builder *b, int64_t value);
+void tx_cl_arg_f32(tx_cl_builder *b, float value);
+void tx_cl_arg_local(tx_cl_builder *b, size_t bytes); /* __local T * */
+
+/* Reserves a piece of arena SCRATCH for this command; returns its offset in bytes, a multiple of TX_ALIGNMENT. Commands
+ * share the arena, so its content is lost at the next command. */
+int64_t tx_cl_scratch(tx_cl_builder *b, int64_t bytes);
+
+/* What a host call sees when it runs. */
+typedef struct tx_cl_run {
+    tx_context *context;
+    cl_command_queue queue; /* the compute queue: enqueue here, do not wait */
+    const tx_controls *controls;
+    cl_mem *const *memory; /* [arena][chunk] */
+} tx_cl_run;
+static inline cl_mem tx_cl_run_memory(const tx_cl_run *run, const tx_operand *operand)
+{
+    return run->memory[operand->arena][operand->chunk];
+}
+static inline cl_mem tx_cl_run_scratch(const tx_cl_run *run)
+{
+    return run->memory[TX_ARENA_SCRATCH][0];
+}
+typedef tx_status (*tx_cl_call_fn)(const tx_cl_run *run, void *data);
+/* Emits a call made at run time between the launches before and after it (for libraries that launch by themselves).
+ * `data` is handed to `fn`, and to `destroy` (may be NULL) when the executable goes; `launches` is what it counts for.
+ */
+void tx_cl_call(tx_cl_builder *b, tx_cl_call_fn fn, void *data, void (*destroy)(void *data), int32_t launches);
+
+/* Names what runs this command (copied); else it is "opencl". */
+void tx_cl_variant(tx_cl_builder *b, const char *name);
+
+#endif

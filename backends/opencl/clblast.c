@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * CLBlast as a provider of fp32 matrix products. Only its plain SGEMM is called: its batched forms wait for the device
+ * or, in the versions up to 1.7, ignore offsets, and its half precision sums in half precision. */
+#include "backends/opencl/gemm.h"
+
+#include <clblast_c.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* "Object already in cache": two threads compiled the same kernel at once (CLBlast before 1.6.1). It is there then. */
+#define IN_CACHE (-2039)
+
+/* A window of an arena's chunk that begins where an operand does: any offset other than 0 costs CLBlast a copy of the
+ * operand. Made at the first run and kept as long as the chunk stays the same. */
+typedef struct window {
+    tx_arena_id arena;
+    int32_t chunk;
+    size_t offset, bytes;
+    bool aligned; /* a sub-buffer may begin there; else the chunk itself is used, with the offset */
+    cl_mem parent, memory;
+} window;
+
+enum { A, B, C, TEMPORARY, WINDOWS };
+
+typedef struct sgemm {
+    tx_gemm g;
+    CLBlastTranspose trans_a, trans_b;
+    tx_accumulate accumulate;
+    bool has_temporary;
+    window window[WINDOWS];
+} sgemm;
+
+static void destroy_sgemm(void *data)
+{
+    sgemm *s = data;
+    for (int i = 0; i < WINDOWS; i++)
+        if (s->window[i].memory)
+            clReleaseMemObject(s->window[i].memory);
+    free(s);
+}
+
+/* Gives the memory to pass and the offset in floats that goes with it. */
+static tx_status open_window(const tx_cl_run *run, window *w, cl_mem *memory, size_t *offset)
+{
+    cl_mem parent = run->memory[w->arena][w->chunk];
+    *memory = parent;
+    *offset = w->offset / sizeof(float);
+    if (!w->aligned)
+        return TX_OK;
+    if (w->parent != parent) {
+        if (w->memory)
+            clReleaseMemObject(w->memory);
+        const cl_buffer_region region = {w->offset, w->bytes};
+        cl_int code;
+        w->parent = NULL;
+        w->memory = clCreateSubBuffer(parent, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+        if (code != CL_SUCCESS) {
+            w->memory = NULL;
+            return tx_cl_check(code, "clCreateSubBuffer");
+        }
+        w->parent = parent;
+    }
+    *memory = w->memory;
+    *offset = 0;
+    return TX_OK;
+}
+
+static CLBlastStatusCode call(const sgemm *s, const cl_mem memory[WINDOWS], const size_t at[3], float beta,
+                              cl_command_queue queue)
+{
+    const tx_gemm *g = &s->g;
+    const size_t m = (size_t)g->m, n = (size_t)g->n, k = (size_t)g->k;
+    const size_t lda = (size_t)g->lda, ldb = (size_t)g->ldb, ldc = (size_t)g->ldc;
+    if (s->has_temporary)
+        return CLBlastSgemmWithTempBuffer(CLBlastLayoutRowMajor, s->trans_a, s->trans_b, m, n, k, 1.0f, memory[A],
+                                          at[A], lda, memory[B], at[B], ldb, beta, memory[C], at[C], ldc, &queue, NULL,
+                                          memory[TEMPORARY]);
+    return CLBlastSgemm(CLBlastLayoutRowMajor, s->trans_a, s->trans_b, m, n, k, 1.0f, memory[A], at[A], lda, memory[B],
+                        at[B], ldb, beta, memory[C], at[C], ldc, &queue, NULL);
+}
+
+static tx_status run_sgemm(const tx_cl_run *run, void *data)
+{
+    sgemm *s = data;
+    cl_mem memory[WINDOWS] = {NULL};
+    size_t at[WINDOWS] = {0};
+    for (int i = 0; i < (s->has_temporary ? WINDOWS : TEMPORARY); i++) {
+        tx_status status = open_window(run, &s->window[i], &memory[i], &at[i]);
+        if (status != TX_OK)
+            return status;
+    }
+    const float beta = tx_beta(s->accumulate, run->controls);
+    for (int64_t i = 0; i < s->g.batch; i++) {
+        const size_t first[3] = {at[A] + (size_t)(i * s->g.stride_a), at[B] + (size_t)(i * s->g.stride_b),
+                                 at[C] + (size_t)(i * s->g.stride_c)};
+        CLBlastStatusCode code = call(s, memory, first, beta, run->queue);
+        if ((int)code == IN_CACHE)
+            code = call(s, memory, first, beta, run->queue);
+        if (code != CLBlastSuccess)
+            return tx_fail(code == CLBlastTempBufferAllocFailure ? TX_MEMORY : TX_DEVICE, "CLBlastSgemm: %s (%d)",
+                           tx_cl_error_name((cl_int)code), (int)code);
+    }
+    return TX_OK;
+}
+
+static window window_of(const tx_context *context, const tx_operand *o)
+{
+    cl_uint bits = 0;
+    clGetDeviceInfo(context->device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof bits, &bits, NULL);
+    return (window){.arena = o->arena,
+                    .chunk = o->chunk,
+                    .offset = (size_t)o->offset,
+                    .bytes = (size_t)tx_operand_bytes(o),
+                    .aligned = bits >= 8 && o->offset % (bits / 8) == 0};
+}
+
+/* Asks CLBlast for the scratch memory of its slowest path, which a product of any offset may take, and reserves it. */
+static void reserve_temporary(tx_cl_builder *b, sgemm *s)
+{
+    const tx_gemm *g = &s->g;
+    size_t bytes = 0, most = 0;
+    for (size_t offset = 0; offset < 2; offset++) {
+        CLBlastStatusCode code = CLBlastSGemmTempBufferSize(
+            CLBlastLayoutRowMajor, s->trans_a, s->trans_b, (size_t)g->m, (size_t)g->n, (size_t)g->k, offset,
+            (size_t)g->lda, offset, (size_t)g->ldb, offset, (size_t)g->ldc, &b->context->compute, &bytes);
+        if (code != CLBlastSuccess) {
+            b->status = tx_fail(TX_DEVICE, "CLBlastSGemmTempBufferSize: %d", (int)code);
+            return;
+        }
+        most = bytes > most ? bytes : most;
+        if (s->window[A].aligned && s->window[B].aligned && s->window[C].aligned && g->batch == 1)
+            break;
+    }
+    if (most == 0)
+        return;
+    const tx_operand place = {.dtype = TX_U8,
+                              .shape = TX_SHAPE((int64_t)most),
+                              .arena = TX_ARENA_SCRATCH,
+                              .offset = tx_cl_scratch(b, (int64_t)most)};
+    s->window[TEMPORARY] = window_of(b->context, &place);
+    s->has_temporary = s->window[TEMPORARY].aligned;
+}
+
+static bool clblast_accepts(const tx_context *context, const tx_cl_product *p)
+{
+    (void)context;
+    return p->from == TX_F32 && p->to == TX_F32;
+}
+
+static void clblast_emit(tx_cl_builder *b, const tx_cl_product *p)
+{
+    sgemm *s = calloc(1, sizeof *s);
+    if (!s) {
+        b->status = tx_fail(TX_MEMORY, "out of host memory");
+        return;
+    }
+    *s = (sgemm){
+        .g = p->g,
+        .trans_a = p->trans_a ? CLBlastTransposeYes : CLBlastTransposeNo,
+        .trans_b = p->trans_b ? CLBlastTransposeYes : CLBlastTransposeNo,
+        .accumulate = p->accumulate,
+        .window = {
+            [A] = window_of(b->context, p->a), [B] = window_of(b->context, p->b), [C] = window_of(b->context, p->y)}};
+    reserve_temporary(b, s);
+    tx_cl_call(b, run_sgemm, s, destroy_sgemm, (int32_t)p->g.batch);
+    if (!tx_present(p->bias))
+        return;
+    const size_t global[2] = {(size_t)p->g.n, (size_t)(p->g.m * p->g.batch)};
+    tx_cl_launch(b, "gemm_bias", "", "gemm_bias", 2, global, NULL);
+    tx_cl_arg_operand(b, p->bias);
+    tx_cl_arg_operand(b, p->y);
+}
+
+/* CLBlast keeps programs by the bare address of their context, which a later context may have again. */
+static void clblast_close(void)
+{
+    CLBlastClearCache();
+}
+
+const tx_cl_provider tx_cl_gemm_clblast = {"clblast", clblast_accepts, clblast_emit, clblast_close};

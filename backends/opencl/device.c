@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * OpenCL platforms and devices: enumeration that tolerates whatever is installed, facts, opening and closing. */
+#include "backends/opencl/gemm.h"
+#include "backends/opencl/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_DEVICES 64
+
+typedef struct device_list {
+    int32_t count;
+    cl_platform_id platform[MAX_DEVICES];
+    cl_device_id device[MAX_DEVICES];
+} device_list;
+
+/* A device that can run TX at all: it is there, it has a compiler, and it thinks in our byte order. */
+static bool usable(cl_device_id device)
+{
+    cl_bool available = CL_FALSE, compiler = CL_FALSE, little = CL_FALSE;
+    clGetDeviceInfo(device, CL_DEVICE_AVAILABLE, sizeof available, &available, NULL);
+    clGetDeviceInfo(device, CL_DEVICE_COMPILER_AVAILABLE, sizeof compiler, &compiler, NULL);
+    clGetDeviceInfo(device, CL_DEVICE_ENDIAN_LITTLE, sizeof little, &little, NULL);
+    return available && compiler && little;
+}
+
+/* No driver, a platform without devices or a platform that fails all mean fewer devices, never a failure. */
+static void list_devices(device_list *list)
+{
+    cl_platform_id platforms[32];
+    cl_uint platform_count = 0;
+    list->count = 0;
+    if (clGetPlatformIDs(32, platforms, &platform_count) != CL_SUCCESS)
+        return;
+    for (cl_uint p = 0; p < platform_count && p < 32; p++) {
+        cl_device_id devices[MAX_DEVICES];
+        cl_uint count = 0;
+        const cl_device_type types = CL_DEVICE_TYPE_CPU | CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR;
+        if (clGetDeviceIDs(platforms[p], types, MAX_DEVICES, devices, &count) != CL_SUCCESS)
+            continue;
+        for (cl_uint d = 0; d < count && d < MAX_DEVICES && list->count < MAX_DEVICES; d++) {
+            if (!usable(devices[d]))
+                continue;
+            list->platform[list->count] = platforms[p];
+            list->device[list->count++] = devices[d];
+        }
+    }
+}
+
+static void device_text(cl_device_id device, cl_device_info what, char *text, size_t size)
+{
+    text[0] = '\0';
+    char long_text[1024] = "";
+    if (clGetDeviceInfo(device, what, sizeof long_text, long_text, NULL) == CL_SUCCESS)
+        snprintf(text, size, "%.*s", (int)size - 1, long_text);
+}
+
+static int64_t device_ulong(cl_device_id device, cl_device_info what)
+{
+    cl_ulong value = 0;
+    clGetDeviceInfo(device, what, sizeof value, &value, NULL);
+    return value > INT64_MAX ? INT64_MAX : (int64_t)value;
+}
+
+static void describe(cl_platform_id platform, cl_device_id device, int32_t index, tx_device_info *info)
+{
+    memset(info, 0, sizeof *info);
+    snprintf(info->id, sizeof info->id, "opencl:%d", index);
+    device_text(device, CL_DEVICE_NAME, info->name, sizeof info->name);
+    device_text(device, CL_DEVICE_VENDOR, info->vendor, sizeof info->vendor);
+    device_text(device, CL_DRIVER_VERSION, info->driver, sizeof info->driver);
+    char name[128] = "";
+    if (clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name, name, NULL) == CL_SUCCESS)
+        snprintf(info->platform, sizeof info->platform, "%.*s", (int)sizeof info->platform - 1, name);
+    cl_device_type type = 0;
+    clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof type, &type, NULL);
+    info->type = type & CL_DEVICE_TYPE_GPU   ? TX_DEVICE_GPU
+                 : type & CL_DEVICE_TYPE_CPU ? TX_DEVICE_CPU
+                                             : TX_DEVICE_OTHER;
+    info->memory = device_ulong(device, CL_DEVICE_GLOBAL_MEM_SIZE);
+    info->max_allocation = device_ulong(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+    cl_uint units = 0;
+    clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
+    info->compute_units = (int32_t)units;
+}
+
+tx_status tx_cl_device_count(int32_t *count)
+{
+    device_list list;
+    list_devices(&list);
+    *count = list.count;
+    return TX_OK;
+}
+
+static tx_status find_device(int32_t index, device_list *list)
+{
+    list_devices(list);
+    if (index < 0 || index >= list->count)
+        return tx_fail(TX_NOT_FOUND, "no device opencl:%d: there are %d (see clinfo -l)", index, list->count);
+    return TX_OK;
+}
+
+tx_status tx_cl_device_info(int32_t index, tx_device_info *info)
+{
+    device_list list;
+    tx_status status = find_device(index, &list);
+    if (status == TX_OK)
+        describe(list.platform[index], list.device[index], index, info);
+    return status;
+}
+
+/* Which form of the kernels suits the device. TX_OPENCL_FORM=cpu or gpu overrules the device's type: so the kernels
+ * that GPUs run can be tested on a CPU. */
+static bool wants_cpu_form(const tx_device_info *info)
+{
+    const char *form = getenv("TX_OPENCL_FORM");
+    if (form && strcmp(form, "gpu") == 0)
+        return false;
+    return (form && strcmp(form, "cpu") == 0) || info->type == TX_DEVICE_CPU;
+}
+
+static void read_limits(tx_context *context)
+{
+    tx_cl_limits *limits = &context->limits;
+    limits->cpu = wants_cpu_form(&context->info);
+    cl_bool unified = CL_FALSE;
+    clGetDeviceInfo(context->device, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL);
+    limits->unified = unified == CL_TRUE;
+    limits->max_group = 1;
+    clGetDeviceInfo(context->device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof limits->max_group, &limits->max_group, NULL);
+    size_t items[16] = {1, 1, 1};
+    clGetDeviceInfo(context->device, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof items, items, NULL);
+    memcpy(limits->max_item, items, sizeof limits->max_item);
+    limits->local_bytes = device_ulong(context->device, CL_DEVICE_LOCAL_MEM_SIZE);
+    limits->max_allocation = context->info.max_allocation;
+    limits->compute_units = context->info.compute_units;
+}
+
+/* The extension string with a space at both ends, so that whole words can be found in it. */
+static char *read_extensions(cl_device_id device)
+{
+    size_t size = 0;
+    clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, 0, NULL, &size);
+    char *text = calloc(1, size + 3);
+    if (!text)
+        return NULL;
+    text[0] = ' ';
+    if (size > 0 && clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, size, text + 1, NULL) != CL_SUCCESS)
+        text[1] = '\0';
+    strcat(text, " ");
+    return text;
+}
+
+/* Whatever changes when compiled code may change: platform, device, driver and their versions. */
+static char *read_identity(const tx_context *context)
+{
+    char platform[256] = "", device[256] = "";
+    clGetPlatformInfo(context->platform, CL_PLATFORM_VERSION, sizeof platform, platform, NULL);
+    device_text(context->device, CL_DEVICE_VERSION, device, sizeof device);
+    const tx_device_info *info = &context->info;
+    const char *part[] = {"TX " TX_VERSION, info->platform, platform, info->vendor, info->name, device, info->driver};
+    size_t size = 1;
+    for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
+        size += strlen(part[i]) + 1;
+    char *text = calloc(1, size);
+    for (size_t i = 0; text && i < sizeof part / sizeof part[0]; i++) {
+        strcat(text, part[i]);
+        strcat(text, "\n");
+    }
+    return text;
+}
+
+size_t tx_cl_group(const tx_context *context, size_t wanted)
+{
+    if (context->limits.cpu)
+        return 1;
+    size_t most = context->limits.max_group;
+    if (context->limits.max_item[0] < most)
+        most = context->limits.max_item[0];
+    size_t group = 1;
+    while (group * 2 <= wanted && group * 2 <= most)
+        group *= 2;
+    return group;
+}
+
+bool tx_cl_has_extension(const tx_context *context, const char *name)
+{
+    char word[128];
+    snprintf(word, sizeof word, " %s ", name);
+    return strstr(context->extensions, word) != NULL;
+}
+
+static tx_status make_context(tx_context *context)
+{
+    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)context->platform, 0};
+    cl_int code;
+    context->context = clCreateContext(properties, 1, &context->device, NULL, NULL, &code);
+    if (code != CL_SUCCESS)
+        return tx_cl_check(code, "clCreateContext");
+    cl_command_queue_properties flags = context->profile ? CL_QUEUE_PROFILING_ENABLE : 0;
+    context->compute = clCreateCommandQueue(context->context, context->device, flags, &code);
+    return tx_cl_check(code, "clCreateCommandQueue");
+}
+
+tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context **out)
+{
+    device_list list;
+    tx_status status = find_device(index, &list);
+    if (status != TX_OK)
+        return status;
+    tx_context *context = calloc(1, sizeof *context);
+    if (!context)
+        return tx_fail(TX_MEMORY, "out of host memory");
+    context->platform = list.platform[index];
+    context->device = list.device[index];
+    context->profile = options && options->profile;
+    describe(context->platform, context->device, index, &context->info);
+    read_limits(context);
+    context->extensions = read_extensions(context->device);
+    context->identity = read_identity(context);
+    if (!context->extensions || !context->identity)
+        status = tx_fail(TX_MEMORY, "out of host memory");
+    else
+        status = make_context(context);
+    if (status == TX_OK) {
+        context->cache = tx_cl_cache_folder();
+        status = tx_cl_self_test(context);
+    }
+    if (status != TX_OK) {
+        tx_fail_in(status, "%s (%s)", context->info.id, context->info.name);
+        tx_cl_close(context);
+        return status;
+    }
+    *out = context;
+    return TX_OK;
+}
+
+void tx_cl_close(tx_context *context)
+{
+    if (!context)
+        return;
+    for (int i = 0; i < TX_RESULTS_PENDING; i++)
+        if (context->pending[i])
+            clReleaseEvent(context->pending[i]);
+    tx_cl_gemm_close(context);
+    tx_cl_release_programs(context);
+    if (context->compute) {
+        clFinish(context->compute);
+        clReleaseCommandQueue(context->compute);
+    }
+    if (context->context)
+        clReleaseContext(context->context);
+    free(context->extensions);
+    free(context->identity);
+    free(context->cache);
+    free(context);
+}

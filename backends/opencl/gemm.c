@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Op MATMUL: which provider computes a product. */
+#include "backends/opencl/gemm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define PROVIDERS 3
+/* Measuring stops for good after this many seconds a context; what is then unmeasured takes the default order. */
+#define MEASURE_SECONDS 4.0
+/* A provider this many times slower than another on a mid-size product is not measured further. */
+#define HOPELESS 4.0
+/* Products are measured with their dimensions cut to this, which bounds time and memory. */
+#define MEASURE_DIMENSION 4096
+
+/* Something found out once: the test of a provider, or the provider chosen for a class. */
+typedef struct record {
+    struct record *next;
+    const tx_cl_provider *provider;
+    double seconds; /* of a measurement */
+    char *reason;   /* why a test failed; NULL: passed */
+    char key[96];
+} record;
+
+struct tx_cl_gemm {
+    const tx_cl_provider *order[PROVIDERS]; /* NULL from the end of the device's list on */
+    const tx_cl_provider *trial;            /* taken unasked, while a trial runs */
+    bool measure;
+    double spent;
+    record *records;
+};
+
+static record *find(const tx_cl_gemm *s, const char *key)
+{
+    for (record *r = s->records; r; r = r->next)
+        if (strcmp(r->key, key) == 0)
+            return r;
+    return NULL;
+}
+
+static record *add(tx_cl_gemm *s, const char *key, const tx_cl_provider *provider)
+{
+    record *r = calloc(1, sizeof *r);
+    if (!r) {
+        tx_fail(TX_MEMORY, "out of host memory");
+        return NULL;
+    }
+    *r = (record){.next = s->records, .provider = provider};
+    snprintf(r->key, sizeof r->key, "%s", key);
+    return s->records = r;
+}
+
+/* ---- Order ---------------------------------------------------------------------------------------------- */
+
+/* The device's order, with the provider that TX_GEMM names in front. */
+static tx_status fill_order(const tx_context *context, tx_cl_gemm *s)
+{
+    const tx_cl_provider *portable = context->limits.cpu ? &tx_cl_gemm_vector : &tx_cl_gemm_tile;
+    const tx_cl_provider *all[] = {&tx_cl_gemm_vector, &tx_cl_gemm_tile, &tx_cl_gemm_clblast}, *first = NULL;
+    const char *wanted = getenv("TX_GEMM"), *measure = getenv("TX_GEMM_TUNE");
+    s->measure = !measure || strcmp(measure, "0") != 0;
+    if (wanted && wanted[0]) {
+        first = strcmp(wanted, "portable") == 0 ? portable : NULL;
+        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+            if (strcmp(wanted, all[i]->name) == 0)
+                first = all[i];
+        if (!first)
+            return tx_fail(TX_INVALID, "TX_GEMM=%s: it takes portable, portable-vector, portable-tile or clblast",
+                           wanted);
+        s->measure = false;
+    }
+    /* CLBlast goes first on GPUs until measured: its kernels have been tuned there. On CPUs it is far behind. */
+    const tx_cl_provider *rest[] = {context->limits.cpu ? portable : &tx_cl_gemm_clblast,
+                                    context->limits.cpu ? &tx_cl_gemm_clblast : portable};
+    int count = 0;
+    if (first)
+        s->order[count++] = first;
+    for (int i = 0; i < 2; i++)
+        if (rest[i] != first)
+            s->order[count++] = rest[i];
+    return TX_OK;
+}
+
+static tx_status state_of(tx_context *context, tx_cl_gemm **state)
+{
+    if (!context->gemm) {
+        tx_cl_gemm *s = calloc(1, sizeof *s);
+        if (!s)
+            return tx_fail(TX_MEMORY, "out of host memory");
+        tx_status status = fill_order(context, s);
+        if (status != TX_OK) {
+            free(s);
+            return status;
+        }
+        context->gemm = s;
+    }
+    *state = context->gemm;
+    return TX_OK;
+}
+
+void tx_cl_gemm_close(tx_context *context)
+{
+    tx_cl_gemm *s = context->gemm;
+    if (!s)
+        return;
+    for (record *r = s->records, *next; r; r = next) {
+        next = r->next;
+        if (r->provider->close)
+            r->provider->close();
+        free(r->reason);
+        free(r);
+    }
+    free(s);
+    context->gemm = NULL;
+}
+
+/* ---- Trust ------------------------------------------------------------------------------------------------ */
+
+static tx_status try(tx_context *context, const tx_cl_provider *provider, const tx_cl_trial *trial, double *seconds)
+{
+    tx_cl_gemm *s = context->gemm;
+    s->trial = provider;
+    tx_status status = tx_cl_gemm_trial(context, trial, seconds);
+    s->trial = NULL;
+    return status;
+}
+
+static record *judge(tx_context *context, const tx_cl_provider *provider, const char *key, const tx_cl_trial trials[2])
+{
+    tx_status status = TX_OK;
+    for (int i = 0; status == TX_OK && i < 2; i++)
+        status = try(context, provider, &trials[i], NULL);
+    record *r = add(context->gemm, key, provider);
+    if (r && status != TX_OK) {
+        size_t size = strlen(tx_error()) + 1;
+        r->reason = malloc(size);
+        if (r->reason)
+            memcpy(r->reason, tx_error(), size);
+    }
+    return r;
+}
+
+/* The verdict on a provider for this combination of types and transposes: two small odd products with known answers,
+ * once a context. (It also is the first call of CLBlast, which compiles then: that must not happen in two threads at
+ * once.) */
+static tx_status trust(tx_context *context, const tx_cl_provider *provider, const tx_cl_product *p, const record **out)
+{
+    char key[96];
+    snprintf(key, sizeof key, "test %s %d%d %d %d", provider->name, p->trans_a, p->trans_b, p->from, p->to);
+    const record *r = find(context->gemm, key);
+    if (!r) {
+        const tx_cl_trial trials[2] = {
+            {2, 21, 61, 1237, p->trans_a, p->trans_b, true, p->from, p->to, TX_ADD},
+            {1, 67, 35, 41, p->trans_a, p->trans_b, false, p->from, p->to, TX_STORE},
+        };
+        r = judge(context, provider, key, trials);
+        if (!r)
+            return TX_MEMORY;
+    }
+    *out = r;
+    return TX_OK;
+}
+
+/* ---- Measuring ---------------------------------------------------------------------------------------------- */
+
+static int64_t cut(int64_t dimension)
+{
+    return dimension < MEASURE_DIMENSION ? dimension : MEASURE_DIMENSION;
+}
+
+static int class_of(int64_t dimension)
+{
+    int bits = 0;
+    for (dimension--; dimension > 0; dimension >>= 1)
+        bits++;
+    return bits;
+}
+
+/* Seconds of a provider on a trial; infinity where it fails. */
+static double measure(tx_context *context, const tx_cl_provider *provider, const tx_cl_trial *trial)
+{
+    double seconds;
+    return try(context, provider, trial, &seconds) == TX_OK ? seconds : 1e30;
+}
+
+/* Seconds on a mid-size product, once a context. */
+static double calibrate(tx_context *context, const tx_cl_provider *provider)
+{
+    char key[96];
+    snprintf(key, sizeof key, "pace %s", provider->name);
+    record *r = find(context->gemm, key);
+    if (!r) {
+        const tx_cl_trial trial = {.batch = 1, .m = 512, .n = 512, .k = 512, .from = TX_F32, .to = TX_F32};
+        double seconds = measure(context, provider, &trial);
+        r = add(context->gemm, key, provider);
+        if (!r)
+            return seconds;
+        r->seconds = seconds;
+    }
+    return r->seconds;
+}
+
+static const tx_cl_provider *fastest(tx_context *context, const tx_cl_provider *const *from, int count,
+                                     const tx_cl_trial *trial)
+{
+    double pace[PROVIDERS], best = 1e30;
+    const tx_cl_provider *winner = from[0];
+    for (int i = 0; i < count; i++) {
+        pace[i] = calibrate(context, from[i]);
+        best = pace[i] < best ? pace[i] : best;
+    }
+    const double limit = HOPELESS * best;
+    best = 1e30;
+    int left = 0;
+    for (int i = 0; i < count; i++) {
+        if (pace[i] <= limit) {
+            winner = from[i];
+            left++;
+        }
+    }
+    for (int i = 0; left > 1 && i < count; i++) {
+        double seconds = pace[i] <= limit ? measure(context, from[i], trial) : 1e30;
+        if (seconds < best) {
+            best = seconds;
+            winner = from[i];
+        }
+    }
+    return winner;
+}
+
+static const tx_cl_provider *load_choice(const tx_context *context, const char *key, const tx_cl_provider *const *order)
+{
+    void *data;
+    size_t size;
+    const tx_cl_provider *found = NULL;
+    if (!tx_cl_cache_load(context, key, &data, &size))
+        return NULL;
+    for (int i = 0; i < PROVIDERS && order[i]; i++)
+        if (size == strlen(order[i]->name) && memcmp(data, order[i]->name, size) == 0)
+            found = order[i];
+    free(data);
+    return found;
+}
+
+/* ---- Choice -------------------------------------------------------------------------------------------------- */
+
+/* Providers of the order that accept the product and passed; `off` keeps the record of one that did not. */
+static tx_status candidates(tx_context *context, const tx_cl_product *p, int wanted, const tx_cl_provider **found,
+                            int *count, const record **off)
+{
+    const tx_cl_gemm *s = context->gemm;
+    *count = 0;
+    for (int i = 0; i < PROVIDERS && s->order[i] && *count < wanted; i++) {
+        if (!s->order[i]->accepts(context, p))
+            continue;
+        const record *verdict;
+        tx_status status = trust(context, s->order[i], p, &verdict);
+        if (status != TX_OK)
+            return status;
+        if (verdict->reason)
+            *off = verdict;
+        else
+            found[(*count)++] = s->order[i];
+    }
+    if (*count > 0)
+        return TX_OK;
+    return *off ? tx_fail(TX_DEVICE, "no provider of matrix products is right on this device: %s", (*off)->reason)
+                : tx_fail(TX_UNSUPPORTED, "no provider of matrix products accepts this one");
+}
+
+static double elapsed_since(const struct timespec *start)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)(t.tv_sec - start->tv_sec) + 1e-9 * (double)(t.tv_nsec - start->tv_nsec);
+}
+
+static tx_status choose_measured(tx_context *context, const tx_cl_product *p, const tx_cl_provider **out,
+                                 const record **off)
+{
+    tx_cl_gemm *s = context->gemm;
+    const tx_gemm *g = &p->g;
+    const tx_cl_provider *found[PROVIDERS];
+    char key[96];
+    int count;
+    snprintf(key, sizeof key, "gemm choice 1 %d%d %d %d %d %d %d %d", p->trans_a, p->trans_b, p->from, p->to,
+             g->batch > 1, class_of(g->m), class_of(g->n), class_of(g->k));
+    record *r = find(s, key);
+    const tx_cl_provider *choice = r ? r->provider : load_choice(context, key, s->order);
+    if (choice && choice->accepts(context, p)) {
+        const record *verdict;
+        tx_status status = trust(context, choice, p, &verdict);
+        if (status != TX_OK)
+            return status;
+        if (!verdict->reason) {
+            *out = choice;
+            return TX_OK;
+        }
+    }
+    struct timespec start;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    tx_status status = candidates(context, p, PROVIDERS, found, &count, off);
+    if (status != TX_OK)
+        return status;
+    *out = found[0];
+    if (count == 1 || s->spent > MEASURE_SECONDS)
+        return TX_OK;
+    const tx_cl_trial trial = {1,          cut(g->m), cut(g->n), cut(g->k), p->trans_a,
+                               p->trans_b, false,     p->from,   p->to,     TX_STORE};
+    *out = fastest(context, found, count, &trial);
+    s->spent += elapsed_since(&start);
+    tx_cl_cache_store(context, key, (*out)->name, strlen((*out)->name));
+    return add(s, key, *out) ? TX_OK : TX_MEMORY;
+}
+
+static tx_status choose(tx_context *context, const tx_cl_product *p, const tx_cl_provider **out, const record **off)
+{
+    const tx_cl_gemm *s = context->gemm;
+    if (s->trial) {
+        *out = s->trial;
+        return s->trial->accepts(context, p) ? TX_OK : tx_fail(TX_UNSUPPORTED, "%s declines", s->trial->name);
+    }
+    int count;
+    return s->measure ? choose_measured(context, p, out, off) : candidates(context, p, 1, out, &count, off);
+}
+
+tx_status tx_cl_matmul(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_cl_product p = {
+        .g = tx_gemm_of(&c->attrs, &c->in[0].shape, &c->in[1].shape),
+        .trans_a = c->attrs.trans_a,
+        .trans_b = c->attrs.trans_b,
+        .from = c->in[0].dtype,
+        .to = c->out[0].dtype,
+        .accumulate = c->attrs.accumulate,
+        .a = &c->in[0],
+        .b = &c->in[1],
+        .bias = &c->in[2],
+        .y = &c->out[0],
+    };
+    tx_cl_gemm *s;
+    const tx_cl_provider *provider;
+    const record *off = NULL;
+    tx_status status = state_of(b->context, &s);
+    if (status == TX_OK)
+        status = choose(b->context, &p, &provider, &off);
+    if (status != TX_OK)
+        return status;
+    char variant[256];
+    if (off)
+        snprintf(variant, sizeof variant, "%s (%s is switched off: %s)", provider->name, off->provider->name,
+                 off->reason);
+    else
+        snprintf(variant, sizeof variant, "%s", provider->name);
+    tx_cl_variant(b, variant);
+    provider->emit(b, &p);
+    return b->status;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files behind the backend's table share among themselves; ops need cl.h alone. */
+#ifndef TX_OPENCL_INTERNAL_H
+#define TX_OPENCL_INTERNAL_H
+
+#include "backends/opencl/cl.h"
+
+struct tx_buffer {
+    cl_mem memory;
+    void *mapped; /* of host buffers: mapped for as long as they live */
+    tx_memory_kind kind;
+    int64_t bytes;
+};
+
+/* device.c */
+tx_status tx_cl_device_count(int32_t *count);
+tx_status tx_cl_device_info(int32_t index, tx_device_info *info);
+tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context **context);
+void tx_cl_close(tx_context *context);
+
+/* program.c */
+void tx_cl_release_programs(tx_context *context);
+
+/* cache.c: the folder of cached files, made if need be; the caller frees it. NULL: no caching. */
+char *tx_cl_cache_folder(void);
+
+/* check.c: runs a few kernels with known answers, unless this device and driver passed before. */
+tx_status tx_cl_self_test(tx_context *context);
+
+/* memory.c */
+tx_status tx_cl_allocate(tx_context *context, tx_memory_kind kind, int64_t bytes, bool host, tx_buffer **buffer);
+void tx_cl_release(tx_context *context, tx_buffer *buffer);
+void *tx_cl_map(tx_buffer *buffer);
+void tx_cl_account(const tx_context *context, tx_memory *held, tx_traffic *traffic);
+tx_status tx_cl_write(tx_context *context, tx_buffer *to, int64_t offset, const void *data, int64_t bytes);
+tx_status tx_cl_read(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes);
+tx_status tx_cl_read_begin(tx_context *context, int32_t slot, tx_buffer *from, int64_t offset, void *data,
+                           int64_t bytes);
+tx_status tx_cl_read_wait(tx_context *context, int32_t slot);
+tx_status tx_cl_fill_bytes(tx_context *context, tx_buffer *to, int64_t offset, uint8_t value, int64_t bytes);
+tx_status tx_cl_finish(tx_context *context);
+
+/* plan.c */
+tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_executable **executable,
+                        int64_t *scratch_bytes);
+tx_status tx_cl_bind(tx_executable *executable, const tx_bindings *bindings);
+tx_status tx_cl_run_program(tx_executable *executable, int32_t first, int32_t count, const tx_controls *controls,
+                            double *seconds);
+tx_command_info tx_cl_command_info(const tx_executable *executable, int32_t index);
+void tx_cl_destroy(tx_executable *executable);
+
+#endif

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Stands before every kernel text, after rng.h and the numbers of controls and results.
+ *
+ * One text serves two kinds of device by macros that the host sets:
+ *   WG   work-group size of kernels that reduce in local memory. 1 on CPU devices: reductions become plain loops
+ *   VW   floats in a vector: 16 on CPU devices, 4 on others where every address is a multiple of 16 bytes, else 1
+ *   RUN  vectors that one work-item does in a row
+ * Pointers come with a 64-bit offset in elements. */
+
+#ifndef WG
+#define WG 1
+#endif
+#ifndef VW
+#define VW 1
+#endif
+#ifndef RUN
+#define RUN 1
+#endif
+
+#define TX_CAT_(a, b) a##b
+#define TX_CAT(a, b) TX_CAT_(a, b)
+
+#if VW == 1
+typedef float vec;
+typedef uint uvec;
+typedef int ivec;
+#define VLOAD(p) (*(p))
+#define VSTORE(v, p) (*(p) = (v))
+#define VLOAD_PRIVATE(p) (*(p))
+#define VSTORE_PRIVATE(v, p) (*(p) = (v))
+#define AS_VEC as_float
+#define AS_UVEC as_uint
+#define ANY(x) (x)
+#elif VW == 4
+typedef float4 vec;
+typedef uint4 uvec;
+typedef int4 ivec;
+#define VLOAD(p) (*(const __global float4 *)(p)) /* the host gives VW 4 where addresses allow it */
+#define VSTORE(v, p) (*(__global float4 *)(p) = (v))
+#define VLOAD_PRIVATE(p) vload4(0, p)
+#define VSTORE_PRIVATE(v, p) vstore4(v, 0, p)
+#define AS_VEC as_float4
+#define AS_UVEC as_uint4
+#define ANY(x) any(x)
+#else
+typedef float16 vec;
+typedef uint16 uvec;
+typedef int16 ivec;
+#define VLOAD(p) vload16(0, p)
+#define VSTORE(v, p) vstore16(v, 0, p)
+#define VLOAD_PRIVATE(p) vload16(0, p)
+#define VSTORE_PRIVATE(v, p) vstore16(v, 0, p)
+#define AS_VEC as_float16
+#define AS_UVEC as_uint16
+#define ANY(x) any(x)
+#endif
+
+/* Elements i..i+VW-1 of an array of n; those past its end are `pad`. */
+static vec tx_load(const __global float *p, long i, long n, float pad)
+{
+#if VW > 1
+    if (i + VW > n) {
+        float part[VW];
+        for (int k = 0; k < VW; k++)
+            part[k] = i + k < n ? p[i + k] : pad;
+        return VLOAD_PRIVATE(part);
+    }
+#endif
+    return VLOAD(p + i);
+}
+
+static void tx_store(vec v, __global float *p, long i, long n)
+{
+#if VW > 1
+    if (i + VW > n) {
+        float part[VW];
+        VSTORE_PRIVATE(v, part);
+        for (int k = 0; k < VW; k++)
+            if (i + k < n)
+                p[i + k] = part[k];
+        return;
+    }
+#endif
+    VSTORE(v, p + i);
+}
+
+static float tx_hsum(vec v)
+{
+#if VW == 1
+    return v;
+#elif VW == 4
+    return (v.x + v.y) + (v.z + v.w);
+#else
+    float8 a = v.lo + v.hi;
+    float4 b = a.lo + a.hi;
+    return (b.x + b.y) + (b.z + b.w);
+#endif
+}
+
+/* The larger, or NaN where either is NaN. */
+static float tx_max1(float a, float b)
+{
+    return a > b || isnan(a) ? a : b;
+}
+
+static vec tx_max(vec a, vec b)
+{
+#if VW == 1
+    return tx_max1(a, b);
+#else
+    return select(b, a, (a > b) | isnan(a));
+#endif
+}
+
+static float tx_hmax(vec v)
+{
+#if VW == 1
+    return v;
+#elif VW == 4
+    return tx_max1(tx_max1(v.x, v.y), tx_max1(v.z, v.w));
+#else
+    float part[VW], m = v.s0;
+    VSTORE_PRIVATE(v, part);
+    for (int k = 1; k < VW; k++)
+        m = tx_max1(m, part[k]);
+    return m;
+#endif
+}
+
+/* e^x. Lanes of a CPU device do Cephes' expf (Moshier) without its branches, within 2 ulp of the true value:
+ * x = n ln 2 + r, a polynomial for e^r, and 2^n in two steps so that results may be subnormal. */
+static vec tx_exp(vec x)
+{
+#if VW == 16
+    vec c = clamp(x, (vec)-104.0f, (vec)89.0f);
+    vec n = c * 1.44269504f + 12582912.0f - 12582912.0f; /* to the nearest whole number: 1.5 2^23 has no digits after the point */
+    vec r = fma(n, (vec)-0.693359375f, c);
+    r = fma(n, (vec)2.12194440e-4f, r);
+    vec y = 1.9875691500e-4f;
+    y = fma(y, r, (vec)1.3981999507e-3f);
+    y = fma(y, r, (vec)8.3334519073e-3f);
+    y = fma(y, r, (vec)4.1665795894e-2f);
+    y = fma(y, r, (vec)1.6666665459e-1f);
+    y = fma(y, r, (vec)5.0000001201e-1f);
+    y = fma(y, r * r, r) + 1.0f;
+    ivec e = convert_int16(n), half_e = e >> 1;
+    y = y * as_float16((half_e + 127) << 23) * as_float16((e - half_e + 127) << 23);
+    return select(y, x, isnan(x));
+#else
+    return exp(x);
+#endif
+}
+
+static vec tx_sigmoid(vec x)
+{
+    return 1.0f / (1.0f + tx_exp(-x));
+}
+
+/* Sum and maximum over the work-group (dimension 0), known to all its items; `part` has WG floats. */
+static float tx_group_sum(float v, __local float *part)
+{
+#if WG > 1
+    int l = (int)get_local_id(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    part[l] = v;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int s = WG / 2; s > 0; s >>= 1) {
+        if (l < s)
+            part[l] += part[l + s];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    return part[0];
+#else
+    return v;
+#endif
+}
+
+static float tx_group_max(float v, __local float *part)
+{
+#if WG > 1
+    int l = (int)get_local_id(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    part[l] = v;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int s = WG / 2; s > 0; s >>= 1) {
+        if (l < s)
+            part[l] = tx_max1(part[l], part[l + s]);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    return part[0];
+#else
+    return v;
+#endif
+}
+
+/* What tx_accumulate means in this run: whether the old value is added to. */
+static int tx_adds(int mode, const __global uint *control)
+{
+    if (mode == 2)
+        return as_float(control[TX_CONTROL_ACCUMULATE]) != 0.0f;
+    return mode == 1;
+}
+
+/* alpha, times a control when one is named. */
+static float tx_factor(float alpha, int which, const __global uint *control)
+{
+    return which >= 0 ? alpha * as_float(control[which]) : alpha;
+}
+
+/* The first column of round r of this work-item in kernels whose dimension 0 runs along a row (or along everything). */
+#define TX_COLUMN(r) (((long)get_global_id(0) * RUN + (r)) * VW)
+
+/* ---- 16-bit storage: tx_load_TYPE and tx_store_TYPE like tx_load and tx_store, TYPE_t what memory holds --------- */
+
+typedef float f32_t;
+typedef ushort bf16_t;
+typedef ushort f16_t;
+
+#if VW == 1
+#define TX_WIDEN(h) ((uint)(h))
+#define TX_NARROW(u) ((ushort)(u))
+#define TX_HALVES(p) (*(p))
+#define TX_HALVES_STORE(v, p) (*(p) = (v))
+#define TX_HALF_LOAD(p) vload_half(0, (const __global half *)(p))
+#define TX_HALF_STORE(v, p) vstore_half_rte(v, 0, (__global half *)(p))
+#else
+#define TX_WIDEN TX_CAT(convert_uint, VW)
+#define TX_NARROW TX_CAT(convert_ushort, VW)
+#define TX_HALVES(p) TX_CAT(vload, VW)(0, p)
+#define TX_HALVES_STORE(v, p) TX_CAT(vstore, VW)(v, 0, p)
+#define TX_HALF_LOAD(p) TX_CAT(vload_half, VW)(0, (const __global half *)(p))
+#define TX_HALF_STORE(v, p) TX_CAT(TX_CAT(vstore_half, VW), _rte)(v, 0, (__global half *)(p))
+#endif
+
+static vec tx_load_f32(const __global float *p, long i, long n)
+{
+    return tx_load(p, i, n, 0.0f);
+}
+
+static void tx_store_f32(vec v, __global float *p, long i, long n)
+{
+    tx_store(v, p, i, n);
+}
+
+static vec tx_load_bf16(const __global ushort *p, long i, long n)
+{
+#if VW > 1
+    if (i + VW > n) {
+        float part[VW];
+        for (int k = 0; k < VW; k++)
+            part[k] = i + k < n ? as_float((uint)p[i + k] << 16) : 0.0f;
+        return VLOAD_PRIVATE(part);
+    }
+#endif
+    return AS_VEC(TX_WIDEN(TX_HALVES(p + i)) << 16);
+}
+
+/* Round to nearest even; NaN stays NaN. */
+static void tx_store_bf16(vec v, __global ushort *p, long i, long n)
+{
+    uvec u = AS_UVEC(v);
+    uvec rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
+#if VW == 1
+    uvec bits = isnan(v) ? (u >> 16) | 0x40u : rounded;
+#else
+    uvec bits = select(rounded, (u >> 16) | 0x40u, (u & 0x7FFFFFFFu) > 0x7F800000u);
+    if (i + VW > n) {
+        uint part[VW];
+        TX_CAT(vstore, VW)(bits, 0, part);
+        for (int k = 0; k < VW; k++)
+            if (i + k < n)
+                p[i + k] = (ushort)part[k];
+        return;
+    }
+#endif
+    TX_HALVES_STORE(TX_NARROW(bits), p + i);
+}
+
+static vec tx_load_f16(const __global ushort *p, long i, long n)
+{
+#if VW > 1
+    if (i + VW > n) {
+        float part[VW];
+        for (int k = 0; k < VW; k++)
+            part[k] = i + k < n ? vload_half(i + k, (const __global half *)p) : 0.0f;
+        return VLOAD_PRIVATE(part);
+    }
+#endif
+    return TX_HALF_LOAD(p + i);
+}
+
+static void tx_store_f16(vec v, __global ushort *p, long i, long n)
+{
+#if VW > 1
+    if (i + VW > n) {
+        float part[VW];
+        VSTORE_PRIVATE(v, part);
+        for (int k = 0; k < VW; k++)
+            if (i + k < n)
+                vstore_half_rte(part[k], i + k, (__global half *)p);
+        return;
+    }
+#endif
+    TX_HALF_STORE(v, p + i);
+}

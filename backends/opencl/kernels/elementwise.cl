@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Element-wise ops. Kernels over n elements run along dimension 0; those that know rows have the row in dimension 1. */
+
+#define EACH(body)                                                                                  \
+    for (int r = 0; r < RUN; r++) {                                                                 \
+        long i = TX_COLUMN(r);                                                                      \
+        if (i >= n)                                                                                 \
+            break;                                                                                  \
+        body                                                                                        \
+    }
+
+/* 2 sqrt(2/pi) (x + 0.044715 x^3): GELU's tanh form is x times the logistic function of this. */
+static vec gelu_inner(vec x)
+{
+    return 1.5957691216057308f * x * (1.0f + 0.044715f * x * x);
+}
+
+__kernel void gelu(const __global float *x, long xo, __global float *y, long yo, long n)
+{
+    x += xo;
+    y += yo;
+    EACH({
+        vec v = tx_load(x, i, n, 0.0f);
+        tx_store(v * tx_sigmoid(gelu_inner(v)), y, i, n);
+    })
+}
+
+__kernel void gelu_exact(const __global float *x, long xo, __global float *y, long yo, long n)
+{
+    x += xo;
+    y += yo;
+    EACH({
+        vec v = tx_load(x, i, n, 0.0f);
+        tx_store(0.5f * v * erfc(v * -0.70710678f), y, i, n);
+    })
+}
+
+__kernel void gelu_grad(const __global float *dy, long dyo, const __global float *x, long xo, __global float *dx,
+                        long dxo, long n)
+{
+    dy += dyo;
+    x += xo;
+    dx += dxo;
+    EACH({
+        vec v = tx_load(x, i, n, 0.0f);
+        vec s = tx_sigmoid(gelu_inner(v));
+        vec slope = 1.5957691216057308f * (1.0f + 0.134145f * v * v);
+        tx_store(tx_load(dy, i, n, 0.0f) * (s + v * s * (1.0f - s) * slope), dx, i, n);
+    })
+}
+
+__kernel void gelu_exact_grad(const __global float *dy, long dyo, const __global float *x, long xo, __global float *dx,
+                              long dxo, long n)
+{
+    dy += dyo;
+    x += xo;
+    dx += dxo;
+    EACH({
+        vec v = tx_load(x, i, n, 0.0f);
+        vec slope = 0.5f * erfc(v * -0.70710678f) + 0.3989422804f * v * tx_exp(-0.5f * v * v);
+        tx_store(tx_load(dy, i, n, 0.0f) * slope, dx, i, n);
+    })
+}
+
+__kernel void silu(const __global float *x, long xo, __global float *y, long yo, long n)
+{
+    x += xo;
+    y += yo;
+    EACH({
+        vec v = tx_load(x, i, n, 0.0f);
+        tx_store(v * tx_sigmoid(v), y, i, n);
+    })
+}
+
+static vec silu_slope(vec v)
+{
+    vec s = tx_sigmoid(v);
+    return s + v * s * (1.0f - s);
+}
+
+__kernel void silu_grad(const __global float *dy, long dyo, const __global float *x, long xo, __global float *dx,
+                        long dxo, long n)
+{
+    dy += dyo;
+    x += xo;
+    dx += dxo;
+    EACH({ tx_store(tx_load(dy, i, n, 0.0f) * silu_slope(tx_load(x, i, n, 0.0f)), dx, i, n); })
+}
+
+/* Rows of 2n: gate, then up. */
+__kernel void swiglu(const __global float *x, long xo, __global float *y, long yo, long n)
+{
+    long row = get_global_id(1);
+    x += xo + row * 2 * n;
+    y += yo + row * n;
+    EACH({
+        vec gate = tx_load(x, i, n, 0.0f);
+        tx_store(gate * tx_sigmoid(gate) * tx_load(x + n, i, n, 0.0f), y, i, n);
+    })
+}
+
+__kernel void swiglu_grad(const __global float *dy, long dyo, const __global float *x, long xo, __global float *dx,
+                          long dxo, long n)
+{
+    long row = get_global_id(1);
+    dy += dyo + row * n;
+    x += xo + row * 2 * n;
+    dx += dxo + row * 2 * n;
+    EACH({
+        vec gate = tx_load(x, i, n, 0.0f);
+        vec up = tx_load(x + n, i, n, 0.0f);
+        vec d = tx_load(dy, i, n, 0.0f);
+        tx_store(d * up * silu_slope(gate), dx, i, n);
+        tx_store(d * gate * tx_sigmoid(gate), dx + n, i, n);
+    })
+}
+
+__kernel void add(const __global float *a, long ao, const __global float *b, long bo, __global float *y, long yo,
+                  long n)
+{
+    a += ao;
+    b += bo;
+    y += yo;
+    EACH({ tx_store(tx_load(a, i, n, 0.0f) + tx_load(b, i, n, 0.0f), y, i, n); })
+}
+
+__kernel void mul(const __global float *a, long ao, const __global float *b, long bo, __global float *y, long yo,
+                  long n)
+{
+    a += ao;
+    b += bo;
+    y += yo;
+    EACH({ tx_store(tx_load(a, i, n, 0.0f) * tx_load(b, i, n, 0.0f), y, i, n); })
+}
+
+__kernel void scale(const __global float *x, long xo, __global float *y, long yo, long n, float alpha, int which,
+                    const __global uint *control)
+{
+    x += xo;
+    y += yo;
+    float factor = tx_factor(alpha, which, control);
+    EACH({ tx_store(tx_load(x, i, n, 0.0f) * factor, y, i, n); })
+}
+
+/* Dimension 1: row of `middle` rows a sample. */
+__kernel void dropout(const __global float *x, long xo, __global float *y, long yo, long n, long middle, float p,
+                      int site, const __global uint *control)
+{
+    long row = get_global_id(1);
+    x += xo + row * n;
+    y += yo + row * n;
+    uint sample = control[TX_CONTROL_SAMPLE] + (uint)(row / middle);
+    uint line = (uint)(row % middle);
+    uint threshold = tx_dropout_threshold(p);
+    float keep = 1.0f / (1.0f - p);
+    EACH({
+        float factor[VW];
+        for (int k = 0; k < VW; k += 4) {
+            tx_random random =
+                tx_draw(control[TX_CONTROL_SEED_LO], control[TX_CONTROL_SEED_HI], control[TX_CONTROL_STEP], sample,
+                        (uint)site, 0, line, (uint)((i + k) >> 2));
+            for (int j = 0; j < 4 && k + j < VW; j++)
+                factor[k + j] = random.word[(i + k + j) & 3] >= threshold ? keep : 0.0f;
+        }
+        vec f = VLOAD_PRIVATE(factor);
+        vec v = tx_load(x, i, n, 0.0f);
+#if VW == 1
+        v = f != 0.0f ? v * f : 0.0f;
+#else
+        v = select((vec)0.0f, v * f, f != 0.0f); /* a dropped NaN is gone */
+#endif
+        tx_store(v, y, i, n);
+    })
+}
+
+/* A power of a number in (0, 1) that is held as a fraction of 2^64. */
+static ulong power(ulong base, int exponent)
+{
+    ulong result = ~0UL;
+    for (; exponent > 0; exponent >>= 1) {
+        if (exponent & 1)
+            result = mul_hi(result, base);
+        base = mul_hi(base, base);
+    }
+    return result;
+}
+
+/* Dimension 0: pair i of the head, dimension 1: row (b, t). `ratio` is theta^(-2/d) as a fraction of 2^64. Angles are kept
+ * in turns as fractions of 2^64, where position times frequency wraps exactly: nothing is lost at high positions. */
+__kernel void rotary(const __global float *x, long xo, __global float *y, long yo, long last, int T, int heads, int d,
+                     ulong ratio, int inverse, int at_position, const __global uint *control)
+{
+    long row = get_global_id(1);
+    ulong position = (ulong)(row % T) + (at_position ? control[TX_CONTROL_POSITION] : 0);
+    x += xo + row * last;
+    y += yo + row * last;
+    int half_d = d / 2;
+    for (int r = 0; r < RUN; r++) {
+        int i = (int)(get_global_id(0) * RUN) + r;
+        if (i >= half_d)
+            break;
+        ulong turn = 0x28BE60DB9391054AUL; /* 2^64 / (2 pi) */
+        if (i > 0)
+            turn = mul_hi(turn, power(ratio, i));
+        long phase = (long)(turn * position);
+        float c, s = sincos((float)phase * (6.2831853071795865f / 18446744073709551616.0f), &c);
+        if (inverse)
+            s = -s;
+        for (int h = 0; h < heads; h++) {
+            float a = x[(long)h * d + i], b = x[(long)h * d + i + half_d];
+            y[(long)h * d + i] = a * c - b * s;
+            y[(long)h * d + i + half_d] = b * c + a * s;
+        }
+    }
+    for (long i = (long)heads * d + (long)get_global_id(0); i < last; i += (long)get_global_size(0))
+        y[i] = x[i];
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Embedding, gather, scatter, caches, broadcasts, casts and copies. IN and OUT name storage types (f32, bf16, f16). */
+
+#ifndef IN
+#define IN f32
+#endif
+#ifndef OUT
+#define OUT f32
+#endif
+#define IN_T TX_CAT(IN, _t)
+#define OUT_T TX_CAT(OUT, _t)
+#define LOAD_IN TX_CAT(tx_load_, IN)
+#define STORE_OUT TX_CAT(tx_store_, OUT)
+
+#define EACH(body)                                                                                  \
+    for (int r = 0; r < RUN; r++) {                                                                 \
+        long i = TX_COLUMN(r);                                                                      \
+        if (i >= n)                                                                                 \
+            break;                                                                                  \
+        body                                                                                        \
+    }
+
+/* Dimension 1: row (b, t). The position table may be absent (positions 0). */
+__kernel void embedding(const __global int *tokens, long to, const __global IN_T *table, long tao,
+                        const __global IN_T *places, long po, __global OUT_T *y, long yo, long n, long T, int positions,
+                        int at_position, const __global uint *control)
+{
+    long row = get_global_id(1);
+    long position = row % T + (at_position ? control[TX_CONTROL_POSITION] : 0);
+    const __global IN_T *token = table + tao + tokens[to + row] * n;
+    const __global IN_T *place = places + po + position * n;
+    y += yo + row * n;
+    EACH({
+        vec v = LOAD_IN(token, i, n);
+        if (positions)
+            v += LOAD_IN(place, i, n);
+        STORE_OUT(v, y, i, n);
+    })
+}
+
+/* Dimension 1: row t of the table's gradient. */
+__kernel void position_grad(const __global float *dy, long dyo, __global float *y, long yo, long n, long B, long T,
+                            int mode, const __global uint *control)
+{
+    long t = get_global_id(1);
+    int adds = tx_adds(mode, control);
+    dy += dyo;
+    y += yo + t * n;
+    EACH({
+        vec sum = 0.0f;
+        if (t < T)
+            for (long b = 0; b < B; b++)
+                sum += tx_load(dy + (b * T + t) * n, i, n, 0.0f);
+        if (adds)
+            sum += tx_load(y, i, n, 0.0f);
+        tx_store(sum, y, i, n);
+    })
+}
+
+__kernel void gather(const __global IN_T *table, long to, const __global int *indices, long io, __global IN_T *y,
+                     long yo, long n)
+{
+    long row = get_global_id(1);
+    int index = indices[io + row];
+    table += to + max(index, 0) * n;
+    y += yo + row * n;
+    EACH({
+        vec v = 0.0f;
+        if (index >= 0)
+            v = LOAD_IN(table, i, n);
+        TX_CAT(tx_store_, IN)(v, y, i, n);
+    })
+}
+
+/* ---- scatter_add: links = {next[count], first[count]} chain the sources of a row in ascending order -------------- */
+
+/* Zeroes the output where it is not added to, and says that every source is the first of its row. Dimension 0: elements
+ * of the output and sources, whichever are more. */
+__kernel void scatter_begin(__global float *y, long yo, __global int *links, long lo, long n, long count, int mode,
+                            const __global uint *control)
+{
+    int adds = tx_adds(mode, control);
+    y += yo;
+    EACH({
+        if (!adds)
+            tx_store((vec)0.0f, y, i, n);
+    })
+    for (long i = get_global_id(0); i < count; i += get_global_size(0))
+        links[lo + count + i] = 1;
+}
+
+/* Finds for every source the next one of the same row, which then is not the first. A source has at most one before it, so
+ * that no two work-items write the same word. */
+__kernel void scatter_link(const __global int *indices, long io, __global int *links, long lo, long count)
+{
+    long i = get_global_id(0);
+    if (i >= count)
+        return;
+    indices += io;
+    links += lo;
+    int index = indices[i];
+    long j = count;
+    if (index >= 0) {
+        j = i + 1;
+        for (; j + 16 <= count && !any(vload16(0, indices + j) == index); j += 16)
+            ;
+        while (j < count && indices[j] != index)
+            j++;
+    }
+    links[i] = j < count ? (int)j : -1;
+    if (j < count)
+        links[count + j] = 0;
+}
+
+/* Dimension 1: sources. The first of a row adds the whole chain to the output, which is zero or the old value. */
+__kernel void scatter_sum(const __global int *indices, long io, const __global float *src, long so, __global float *y,
+                          long yo, const __global int *links, long lo, long n, long count)
+{
+    long row = get_global_id(1);
+    int index = indices[io + row];
+    links += lo;
+    if (index < 0 || !links[count + row])
+        return;
+    src += so;
+    y += yo + index * n;
+    EACH({
+        vec sum = tx_load(src + row * n, i, n, 0.0f);
+        for (int next = links[row]; next >= 0; next = links[next])
+            sum += tx_load(src + next * n, i, n, 0.0f);
+        tx_store(tx_load(y, i, n, 0.0f) + sum, y, i, n);
+    })
+}
+
+/* ---- caches, broadcasts, casts, copies ----------------------------------------------------------------------------- */
+
+/* Dimension 1: row (b, t) of qkv; n floats of keys and as many of values, keys from `skip` on. */
+__kernel void kv_append(const __global float *qkv, long qo, __global float *k_cache, long ko, __global float *v_cache,
+                        long vo, long n, long skip, long last, long T, long S, const __global uint *control)
+{
+    long row = get_global_id(1);
+    long slot = row % T + control[TX_CONTROL_POSITION];
+    if (slot >= S)
+        return;
+    qkv += qo + row * last + skip;
+    long at = (row / T * S + slot) * n;
+    EACH({
+        tx_store(tx_load(qkv, i, n, 0.0f), k_cache + ko + at, i, n);
+        tx_store(tx_load(qkv + n, i, n, 0.0f), v_cache + vo + at, i, n);
+    })
+}
+
+/* Dimension 1: rows of y. axis 0: x[0], 1: x[row], 2: x[column]. */
+__kernel void broadcast(const __global float *x, long xo, __global float *y, long yo, long n, int axis, float alpha,
+                        int which, const __global uint *control)
+{
+    long row = get_global_id(1);
+    float factor = tx_factor(alpha, which, control);
+    x += xo;
+    y += yo + row * n;
+    EACH({
+        vec v;
+        if (axis == 2)
+            v = tx_load(x, i, n, 0.0f);
+        else
+            v = x[axis == 1 ? row : 0];
+        tx_store(v * factor, y, i, n);
+    })
+}
+
+__kernel void cast(const __global IN_T *x, long xo, __global OUT_T *y, long yo, long n)
+{
+    x += xo;
+    y += yo;
+    EACH({ STORE_OUT(LOAD_IN(x, i, n), y, i, n); })
+}
+
+/* Also moves words of other types: bits pass unchanged when nothing is added. */
+__kernel void copy(const __global float *x, long xo, __global float *y, long yo, long n, int mode,
+                   const __global uint *control)
+{
+    int adds = tx_adds(mode, control);
+    x += xo;
+    y += yo;
+    EACH({
+        vec v = tx_load(x, i, n, 0.0f);
+        if (adds)
+            v += tx_load(y, i, n, 0.0f);
+        tx_store(v, y, i, n);
+    })
+}
+
+/* Offsets and count in bytes. */
+__kernel void copy_bytes(const __global uchar *x, long xo, __global uchar *y, long yo, long n)
+{
+    EACH({
+        for (int k = 0; k < VW; k++)
+            if (i + k < n)
+                y[yo + i + k] = x[xo + i + k];
+    })
+}
+
+__kernel void fill(__global float *y, long yo, long n, float value)
+{
+    y += yo;
+    EACH({ tx_store((vec)value, y, i, n); })
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Layer and RMS normalisation (RMS 1: no mean, no beta). One work-group a row; sums over rows go by blocks. */
+
+#ifndef RMS
+#define RMS 0
+#endif
+
+#define ROW_LOOP(i, n) for (long i = (long)get_local_id(0) * VW; i < (n); i += WG * VW)
+
+__kernel void norm(const __global float *x, long xo, const __global float *gamma, long go, const __global float *beta,
+                   long bo, __global float *y, long yo, __global float *mean, long mo, __global float *rstd, long ro,
+                   long n, float eps)
+{
+    __local float part[WG];
+    long row = get_group_id(0);
+    x += xo + row * n;
+    y += yo + row * n;
+    gamma += go;
+    vec sum = 0.0f;
+    float m = 0.0f;
+#if !RMS
+    beta += bo;
+    ROW_LOOP(i, n)
+    sum += tx_load(x, i, n, 0.0f);
+    m = tx_group_sum(tx_hsum(sum), part) / (float)n;
+    sum = 0.0f;
+#endif
+    ROW_LOOP(i, n)
+    {
+        vec d = tx_load(x, i, n, m) - m;
+        sum += d * d;
+    }
+    float r = 1.0f / sqrt(tx_group_sum(tx_hsum(sum), part) / (float)n + eps);
+    ROW_LOOP(i, n)
+    {
+        vec v = (tx_load(x, i, n, 0.0f) - m) * r * tx_load(gamma, i, n, 0.0f);
+#if !RMS
+        v += tx_load(beta, i, n, 0.0f);
+#endif
+        tx_store(v, y, i, n);
+    }
+    if (get_local_id(0) == 0) {
+#if !RMS
+        mean[mo + row] = m;
+#endif
+        rstd[ro + row] = r;
+    }
+}
+
+/* Dimension 0: columns, dimension 1: blocks of `block` rows. work [blocks, 2, n] (RMS [blocks, n]): sums of dy * xhat, and
+ * of dy. */
+__kernel void norm_grad_blocks(const __global float *dy, long dyo, const __global float *x, long xo,
+                               const __global float *mean, long mo, const __global float *rstd, long ro,
+                               __global float *work, long wo, long rows, long n, long block)
+{
+    long i = TX_COLUMN(0), b = get_global_id(1);
+    if (i >= n)
+        return;
+    dy += dyo;
+    x += xo;
+    mean += mo;
+    rstd += ro;
+    work += wo + b * n * (RMS ? 1 : 2);
+    vec dgamma = 0.0f, dbeta = 0.0f;
+    long end = min(rows, (b + 1) * block);
+    for (long row = b * block; row < end; row++) {
+        vec d = tx_load(dy + row * n, i, n, 0.0f);
+        float m = 0.0f;
+#if !RMS
+        m = mean[row];
+        dbeta += d;
+#endif
+        dgamma += d * (tx_load(x + row * n, i, n, 0.0f) - m) * rstd[row];
+    }
+    tx_store(dgamma, work, i, n);
+#if !RMS
+    tx_store(dbeta, work + n, i, n);
+#endif
+}
+
+/* dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma; dx may lie on dy. */
+__kernel void norm_grad(const __global float *dy, long dyo, const __global float *x, long xo,
+                        const __global float *gamma, long go, const __global float *mean, long mo,
+                        const __global float *rstd, long ro, __global float *dx, long dxo, long n)
+{
+    __local float part[WG];
+    long row = get_group_id(0);
+    dy += dyo + row * n;
+    x += xo + row * n;
+    dx += dxo + row * n;
+    gamma += go;
+    float m = 0.0f, r = rstd[ro + row], mean_g = 0.0f;
+#if !RMS
+    m = mean[mo + row];
+#endif
+    vec sum_g = 0.0f, sum_gx = 0.0f;
+    ROW_LOOP(i, n)
+    {
+        vec g = tx_load(dy, i, n, 0.0f) * tx_load(gamma, i, n, 0.0f);
+        sum_g += g;
+        sum_gx += g * (tx_load(x, i, n, 0.0f) - m);
+    }
+#if !RMS
+    mean_g = tx_group_sum(tx_hsum(sum_g), part) / (float)n;
+#endif
+    float mean_gx = tx_group_sum(tx_hsum(sum_gx), part) * r / (float)n;
+    ROW_LOOP(i, n)
+    {
+        vec g = tx_load(dy, i, n, 0.0f) * tx_load(gamma, i, n, 0.0f);
+        vec xhat = (tx_load(x, i, n, 0.0f) - m) * r;
+        tx_store(r * (g - mean_g - xhat * mean_gx), dx, i, n);
+    }
+}

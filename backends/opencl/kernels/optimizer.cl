@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Parameter updates over ranges of the flat arenas, and the decision on the gradient's norm. */
+
+/* One group byte for so many elements of a range. */
+#ifndef PARAM_BLOCK
+#define PARAM_BLOCK 256
+#endif
+
+/* Vectors never straddle a block of a group: PARAM_BLOCK is a multiple of VW and ranges start on blocks. */
+#define EACH(body)                                                                                  \
+    for (int r = 0; r < RUN; r++) {                                                                 \
+        long i = TX_COLUMN(r);                                                                      \
+        if (i >= n)                                                                                 \
+            break;                                                                                  \
+        body                                                                                        \
+    }
+
+/* momentum_on 0: v is absent. */
+__kernel void sgd(__global float *p, long po, const __global float *g, long go, const __global uchar *groups, long gro,
+                  __global float *v, long vo, long n, float momentum, float decay, int momentum_on,
+                  const __global uint *control, const __global float *result)
+{
+    if (result[TX_RESULT_FINITE] == 0.0f)
+        return;
+    float factor = result[TX_RESULT_GRAD_FACTOR], rate = as_float(control[TX_CONTROL_LEARNING_RATE]);
+    p += po;
+    g += go;
+    v += vo;
+    EACH({
+        float wd = groups[gro + i / PARAM_BLOCK] & 1 ? decay : 0.0f;
+        vec old = tx_load(p, i, n, 0.0f);
+        vec step = tx_load(g, i, n, 0.0f) * factor + wd * old;
+        if (momentum_on) {
+            step += momentum * tx_load(v, i, n, 0.0f);
+            tx_store(step, v, i, n);
+        }
+        tx_store(old - rate * step, p, i, n);
+    })
+}
+
+/* log1, log2: natural logarithms of beta1, beta2, so that 1 - beta^t keeps its digits for beta near 1. */
+__kernel void adamw(__global float *p, long po, const __global float *g, long go, const __global uchar *groups, long gro,
+                    __global float *m, long mo, __global float *v, long vo, long n, float beta1, float beta2, float log1,
+                    float log2, float eps, float decay, const __global uint *control, const __global float *result)
+{
+    if (result[TX_RESULT_FINITE] == 0.0f)
+        return;
+    float factor = result[TX_RESULT_GRAD_FACTOR], rate = as_float(control[TX_CONTROL_LEARNING_RATE]);
+    float t = result[TX_RESULT_UPDATES];
+    float step = rate / -expm1(t * log1), inverse_root = 1.0f / sqrt(-expm1(t * log2));
+    float rest1 = 1.0f - beta1, rest2 = 1.0f - beta2;
+    p += po;
+    g += go;
+    m += mo;
+    v += vo;
+    EACH({
+        float keep = groups[gro + i / PARAM_BLOCK] & 1 ? 1.0f - rate * decay : 1.0f;
+        vec grad = tx_load(g, i, n, 0.0f) * factor;
+        vec m1 = beta1 * tx_load(m, i, n, 0.0f) + rest1 * grad;
+        vec v1 = beta2 * tx_load(v, i, n, 0.0f) + rest2 * grad * grad;
+        tx_store(m1, m, i, n);
+        tx_store(v1, v, i, n);
+        tx_store(tx_load(p, i, n, 0.0f) * keep - step * (m1 / (sqrt(v1) * inverse_root + eps)), p, i, n);
+    })
+}
+
+/* One work-item. */
+__kernel void clip_norm(const __global uint *control, __global float *result)
+{
+    float scale = as_float(control[TX_CONTROL_LOSS_SCALE]), most = as_float(control[TX_CONTROL_MAX_GRAD_NORM]);
+    float norm = sqrt(result[TX_RESULT_GRAD_SUMSQ]) / scale;
+    int finite = isfinite(norm);
+    float factor = most > 0.0f ? fmin(1.0f, most / (norm + 1e-6f)) : 1.0f;
+    result[TX_RESULT_GRAD_NORM] = norm;
+    result[TX_RESULT_FINITE] = finite ? 1.0f : 0.0f;
+    result[TX_RESULT_GRAD_FACTOR] = factor / scale;
+    result[finite ? TX_RESULT_UPDATES : TX_RESULT_SKIPPED] += 1.0f;
+}

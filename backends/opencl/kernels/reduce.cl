@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reductions. KIND 0: sum, 1: maximum, 2: sum of squares. Over everything and over rows they go by blocks of a constant size
+ * into `work`, then over the blocks; a second pass never squares. PARTS work-items share a column of the last pass. */
+
+#ifndef KIND
+#define KIND 0
+#endif
+#ifndef PARTS
+#define PARTS 1
+#endif
+
+#if KIND == 1
+#define START (-INFINITY)
+#define JOIN(a, b) tx_max(a, b)
+#define JOIN1(a, b) tx_max1(a, b)
+#define ALONG(v) tx_hmax(v)
+#define GROUP(v, part) tx_group_max(v, part)
+#else
+#define START 0.0f
+#define JOIN(a, b) ((a) + (b))
+#define JOIN1(a, b) ((a) + (b))
+#define ALONG(v) tx_hsum(v)
+#define GROUP(v, part) tx_group_sum(v, part)
+#endif
+#if KIND == 2
+#define MAP(v) ((v) * (v))
+#else
+#define MAP(v) (v)
+#endif
+
+static float reduce_span(const __global float *x, long n, __local float *part)
+{
+    vec a = START, b = START;
+    long i = (long)get_local_id(0) * VW;
+    for (; i + WG * VW < n; i += 2 * WG * VW) {
+        vec u = tx_load(x, i, n, START), v = tx_load(x, i + WG * VW, n, START);
+        a = JOIN(a, MAP(u));
+        b = JOIN(b, MAP(v));
+    }
+    if (i < n) {
+        vec u = tx_load(x, i, n, START);
+        a = JOIN(a, MAP(u));
+    }
+    return GROUP(ALONG(JOIN(a, b)), part);
+}
+
+static void put(__global float *y, float value, int adds)
+{
+    *y = adds ? *y + value : value;
+}
+
+/* Block of `block` elements a work-group -> work. */
+__kernel void reduce_blocks(const __global float *x, long xo, __global float *work, long wo, long n, long block)
+{
+    __local float part[WG];
+    long b = get_group_id(0);
+    float v = reduce_span(x + xo + b * block, min(block, n - b * block), part);
+    if (get_local_id(0) == 0)
+        work[wo + b] = v;
+}
+
+/* One work-group a row of n -> y[row]. */
+__kernel void reduce_rows(const __global float *x, long xo, __global float *y, long yo, long n, float alpha, int which,
+                          int mode, const __global uint *control)
+{
+    __local float part[WG];
+    long row = get_group_id(0);
+    float v = reduce_span(x + xo + row * n, n, part);
+    if (get_local_id(0) == 0)
+        put(y + yo + row, v * tx_factor(alpha, which, control), tx_adds(mode, control));
+}
+
+/* Dimension 0: columns, dimension 1: blocks of `block` rows -> work [blocks, n]. */
+__kernel void reduce_row_blocks(const __global float *x, long xo, __global float *work, long wo, long rows, long n,
+                                long block)
+{
+    long i = TX_COLUMN(0), b = get_global_id(1);
+    if (i >= n)
+        return;
+    x += xo;
+    vec v = START;
+    long end = min(rows, (b + 1) * block);
+    for (long row = b * block; row < end; row++) {
+        vec u = tx_load(x + row * n, i, n, START);
+        v = JOIN(v, MAP(u));
+    }
+    tx_store(v, work + wo + b * n, i, n);
+}
+
+/* Column of `blocks` rows of work, `stride` apart -> y. Work-groups are WG columns by PARTS. */
+__kernel void reduce_columns(const __global float *work, long wo, long stride, long blocks, __global float *y, long yo,
+                             long n, float alpha, int which, int mode, const __global uint *control)
+{
+    __local float part[PARTS * WG];
+    int p = (int)get_local_id(1), l = (int)get_local_id(0);
+    long i = get_global_id(0);
+    float v = START;
+    if (i < n)
+        for (long b = p; b < blocks; b += PARTS) {
+            float u = work[wo + b * stride + i];
+            v = JOIN1(v, u);
+        }
+    part[p * WG + l] = v;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (p > 0 || i >= n)
+        return;
+    for (int k = 1; k < PARTS; k++) {
+        float u = part[k * WG + l];
+        v = JOIN1(v, u);
+    }
+    put(y + yo + i, v * tx_factor(alpha, which, control), tx_adds(mode, control));
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the ops_*.c files share: how a kernel is fitted to the device and the operands (kernels/common.cl says
+ * what the macros mean). */
+#ifndef TX_OPENCL_OPS_H
+#define TX_OPENCL_OPS_H
+
+#include "backends/opencl/cl.h"
+
+typedef struct tx_cl_form {
+    int vector;   /* VW */
+    int run;      /* RUN */
+    size_t group; /* WG; also the work-group size of kernels along columns */
+    char options[96];
+} tx_cl_form;
+
+/* Fits a kernel to rows of `columns` elements of the command's operands. `reduces`: one work-group a row; else RUN is
+ * more than 1 where a work-item should do more than a vector. */
+tx_cl_form tx_cl_form_of(const tx_cl_builder *b, const tx_command *c, int64_t columns, bool reduces);
+
+/* Launches a kernel whose dimension 0 runs along `columns` elements and dimension 1 along `rows`. */
+void tx_cl_launch_columns(tx_cl_builder *b, const tx_cl_form *form, const char *source, const char *options,
+                          const char *kernel, int64_t columns, int64_t rows);
+/* Launches a kernel that does a row (or block) a work-group. */
+void tx_cl_launch_rows(tx_cl_builder *b, const tx_cl_form *form, const char *source, const char *options,
+                       const char *kernel, int64_t rows);
+
+/* The last pass of sums over rows (kernels/reduce.cl): column sums of `blocks` rows, `stride` apart, of `work`,
+ * beginning `skip` elements in, to y [columns]; kind, alpha and control as in REDUCE. */
+typedef struct tx_cl_columns {
+    const tx_operand *work, *y;
+    int64_t skip, stride, blocks, columns;
+    tx_reduction kind;
+    float alpha;
+    int32_t control;
+    tx_accumulate accumulate;
+} tx_cl_columns;
+void tx_cl_sum_columns(tx_cl_builder *b, const tx_cl_columns *columns);
+
+#endif

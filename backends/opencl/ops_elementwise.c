@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Element-wise ops, and how kernels are fitted to the device. */
+#include "backends/opencl/ops.h"
+
+#include "api/op.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* ---- Fitting -------------------------------------------------------------------------------------------- */
+
+/* Whether vectors of 16 bytes are aligned in all operands, in every row of `columns`. */
+static bool aligned(const tx_command *c, int64_t columns)
+{
+    const tx_op_info *info = tx_op_info_of(c->op);
+    bool good = columns % 4 == 0;
+    for (int i = 0; i < info->inputs; i++)
+        good = good && (!tx_present(&c->in[i]) || c->in[i].offset % 16 == 0);
+    for (int i = 0; i < info->outputs; i++)
+        good = good && (!tx_present(&c->out[i]) || c->out[i].offset % 16 == 0);
+    return good;
+}
+
+tx_cl_form tx_cl_form_of(const tx_cl_builder *b, const tx_command *c, int64_t columns, bool reduces)
+{
+    tx_cl_form form = {.vector = 16, .run = 1, .group = 1};
+    if (!b->context->limits.cpu) {
+        form.vector = aligned(c, columns) ? 4 : 1;
+        form.group = tx_cl_group(b->context, 256);
+        while (reduces && form.group > 32 && (int64_t)form.group * form.vector / 2 >= columns)
+            form.group /= 2;
+    } else if (!reduces) {
+        form.run = 64; /* 1024 elements: a launch on two cores costs less than they do */
+    }
+    snprintf(form.options, sizeof form.options, "-DWG=%zu -DVW=%d -DRUN=%d", form.group, form.vector, form.run);
+    return form;
+}
+
+void tx_cl_launch_columns(tx_cl_builder *b, const tx_cl_form *form, const char *source, const char *options,
+                          const char *kernel, int64_t columns, int64_t rows)
+{
+    int64_t step = (int64_t)form->vector * form->run, items = (columns + step - 1) / step;
+    size_t group = form->group;
+    while (group > 1 && (int64_t)group / 2 >= items)
+        group /= 2;
+    const size_t global[] = {(size_t)items, (size_t)rows}, local[] = {group, 1};
+    tx_cl_launch(b, source, options, kernel, 2, global, local);
+}
+
+void tx_cl_launch_rows(tx_cl_builder *b, const tx_cl_form *form, const char *source, const char *options,
+                       const char *kernel, int64_t rows)
+{
+    const size_t global[] = {(size_t)rows * form->group}, local[] = {form->group};
+    tx_cl_launch(b, source, options, kernel, 1, global, local);
+}
+
+/* ---- Ops over n elements ---------------------------------------------------------------------------------- */
+
+/* Launches kernel(in..., out 0, n). */
+static tx_status elementwise(tx_cl_builder *b, const tx_command *c, const char *kernel)
+{
+    int64_t n = tx_operand_count(&c->out[0]);
+    tx_cl_form form = tx_cl_form_of(b, c, n, false);
+    tx_cl_launch_columns(b, &form, "elementwise", form.options, kernel, n, 1);
+    for (int i = 0; i < tx_op_info_of(c->op)->inputs; i++)
+        tx_cl_arg_operand(b, &c->in[i]);
+    tx_cl_arg_operand(b, &c->out[0]);
+    tx_cl_arg_i64(b, n);
+    return b->status;
+}
+
+tx_status tx_cl_gelu(tx_cl_builder *b, const tx_command *c)
+{
+    return elementwise(b, c, c->attrs.exact ? "gelu_exact" : "gelu");
+}
+
+tx_status tx_cl_gelu_grad(tx_cl_builder *b, const tx_command *c)
+{
+    return elementwise(b, c, c->attrs.exact ? "gelu_exact_grad" : "gelu_grad");
+}
+
+tx_status tx_cl_silu(tx_cl_builder *b, const tx_command *c)
+{
+    return elementwise(b, c, "silu");
+}
+
+tx_status tx_cl_silu_grad(tx_cl_builder *b, const tx_command *c)
+{
+    return elementwise(b, c, "silu_grad");
+}
+
+tx_status tx_cl_add(tx_cl_builder *b, const tx_command *c)
+{
+    return elementwise(b, c, "add");
+}
+
+tx_status tx_cl_mul(tx_cl_builder *b, const tx_command *c)
+{
+    return elementwise(b, c, "mul");
+}
+
+tx_status tx_cl_scale(tx_cl_builder *b, const tx_command *c)
+{
+    elementwise(b, c, "scale");
+    tx_cl_arg_f32(b, c->attrs.alpha);
+    tx_cl_arg_i32(b, c->attrs.control);
+    tx_cl_arg_control(b);
+    return b->status;
+}
+
+/* ---- Ops that know rows -------------------------------------------------------------------------------------- */
+
+/* Launches kernel(in..., out 0, columns) over rows. */
+static tx_status by_rows(tx_cl_builder *b, const tx_command *c, const char *kernel, int64_t columns, int64_t rows)
+{
+    tx_cl_form form = tx_cl_form_of(b, c, columns, false);
+    tx_cl_launch_columns(b, &form, "elementwise", form.options, kernel, columns, rows);
+    for (int i = 0; i < tx_op_info_of(c->op)->inputs; i++)
+        tx_cl_arg_operand(b, &c->in[i]);
+    tx_cl_arg_operand(b, &c->out[0]);
+    tx_cl_arg_i64(b, columns);
+    return b->status;
+}
+
+tx_status tx_cl_swiglu(tx_cl_builder *b, const tx_command *c)
+{
+    return by_rows(b, c, "swiglu", tx_shape_last(&c->out[0].shape), tx_shape_rows(&c->out[0].shape));
+}
+
+tx_status tx_cl_swiglu_grad(tx_cl_builder *b, const tx_command *c)
+{
+    return by_rows(b, c, "swiglu_grad", tx_shape_last(&c->in[0].shape), tx_shape_rows(&c->in[0].shape));
+}
+
+tx_status tx_cl_dropout(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *x = &c->in[0].shape;
+    int64_t rows = tx_shape_rows(x);
+    by_rows(b, c, "dropout", tx_shape_last(x), rows);
+    tx_cl_arg_i64(b, x->rank > 1 ? rows / x->dim[0] : rows);
+    tx_cl_arg_f32(b, c->attrs.p);
+    tx_cl_arg_i32(b, c->attrs.site);
+    tx_cl_arg_control(b);
+    return b->status;
+}
+
+tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *x = &c->in[0].shape;
+    if (!(c->attrs.theta > 1.0f))
+        return tx_fail(TX_UNSUPPORTED, "rotary needs theta above 1, not %g", (double)c->attrs.theta);
+    int32_t half = c->attrs.head_size / 2;
+    bool cpu = b->context->limits.cpu;
+    char options[64];
+    snprintf(options, sizeof options, "-DVW=1 -DRUN=%d", cpu ? half : 1);
+    const size_t group = cpu ? 1 : tx_cl_group(b->context, 32);
+    const size_t global[] = {cpu ? 1 : (size_t)half, (size_t)tx_shape_rows(x)}, local[] = {group, 1};
+    /* theta^(-2/d) as a fraction of 2^64 */
+    double ratio = ldexp(pow((double)c->attrs.theta, -2.0 / c->attrs.head_size), 64);
+    tx_cl_launch(b, "elementwise", options, "rotary", 2, global, local);
+    tx_cl_arg_operand(b, &c->in[0]);
+    tx_cl_arg_operand(b, &c->out[0]);
+    tx_cl_arg_i64(b, tx_shape_last(x));
+    tx_cl_arg_i32(b, (int32_t)x->dim[x->rank - 2]);
+    tx_cl_arg_i32(b, c->attrs.heads);
+    tx_cl_arg_i32(b, c->attrs.head_size);
+    tx_cl_arg_i64(b, (int64_t)(uint64_t)ratio);
+    tx_cl_arg_i32(b, c->attrs.inverse);
+    tx_cl_arg_i32(b, c->attrs.at_position);
+    tx_cl_arg_control(b);
+    return b->status;
+}

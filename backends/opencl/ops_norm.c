@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Statistical normalisation: layer and RMS norms, softmax, cross-entropy, reductions. */
+#include "backends/opencl/ops.h"
+
+#include <stdio.h>
+
+/* ---- Norms ---------------------------------------------------------------------------------------------- */
+
+static void norm_options(const tx_cl_form *form, bool rms, char *options, size_t size)
+{
+    snprintf(options, size, "%s -DRMS=%d", form->options, rms);
+}
+
+/* layer: y, mean, rstd; RMS: y, rstd. */
+static tx_status norm(tx_cl_builder *b, const tx_command *c, bool rms)
+{
+    const tx_operand none = {.dtype = TX_DTYPE_COUNT};
+    int64_t columns = tx_shape_last(&c->in[0].shape);
+    tx_cl_form form = tx_cl_form_of(b, c, columns, true);
+    char options[128];
+    norm_options(&form, rms, options, sizeof options);
+    tx_cl_launch_rows(b, &form, "norm", options, "norm", tx_shape_rows(&c->in[0].shape));
+    tx_cl_arg_operand(b, &c->in[0]);
+    tx_cl_arg_operand(b, &c->in[1]);
+    tx_cl_arg_operand(b, rms ? &none : &c->in[2]);
+    tx_cl_arg_operand(b, &c->out[0]);
+    tx_cl_arg_operand(b, rms ? &none : &c->out[1]);
+    tx_cl_arg_operand(b, rms ? &c->out[1] : &c->out[2]);
+    tx_cl_arg_i64(b, columns);
+    tx_cl_arg_f32(b, c->attrs.eps);
+    return b->status;
+}
+
+/* in: dy, x, gamma, [mean], rstd. out: dx, dgamma, [dbeta], work. The sums over rows come first: dx may lie on dy. */
+static tx_status norm_grad(tx_cl_builder *b, const tx_command *c, bool rms)
+{
+    const tx_operand none = {.dtype = TX_DTYPE_COUNT};
+    const tx_operand *mean = rms ? &none : &c->in[3], *rstd = rms ? &c->in[3] : &c->in[4];
+    const tx_operand *work = rms ? &c->out[2] : &c->out[3];
+    int64_t columns = tx_shape_last(&c->in[0].shape), rows = tx_shape_rows(&c->in[0].shape);
+    tx_cl_form form = tx_cl_form_of(b, c, columns, true);
+    char options[128];
+    norm_options(&form, rms, options, sizeof options);
+
+    tx_cl_launch_columns(b, &form, "norm", options, "norm_grad_blocks", columns, tx_row_blocks(rows));
+    tx_cl_arg_operand(b, &c->in[0]);
+    tx_cl_arg_operand(b, &c->in[1]);
+    tx_cl_arg_operand(b, mean);
+    tx_cl_arg_operand(b, rstd);
+    tx_cl_arg_operand(b, work);
+    tx_cl_arg_i64(b, rows);
+    tx_cl_arg_i64(b, columns);
+    tx_cl_arg_i64(b, tx_block_size(rows, TX_ROW_BLOCK));
+
+    for (int i = 0; i < (rms ? 1 : 2); i++) {
+        const tx_cl_columns sum = {
+            .work = work,
+            .y = &c->out[1 + i],
+            .skip = i * columns,
+            .stride = rms ? columns : 2 * columns,
+            .blocks = tx_row_blocks(rows),
+            .columns = columns,
+            .kind = TX_REDUCE_SUM,
+            .alpha = 1.0f,
+            .control = -1,
+            .accumulate = c->attrs.accumulate,
+        };
+        tx_cl_sum_columns(b, &sum);
+    }
+
+    tx_cl_launch_rows(b, &form, "norm", options, "norm_grad", rows);
+    for (int i = 0; i < 3; i++)
+        tx_cl_arg_operand(b, &c->in[i]);
+    tx_cl_arg_operand(b, mean);
+    tx_cl_arg_operand(b, rstd);
+    tx_cl_arg_operand(b, &c->out[0]);
+    tx_cl_arg_i64(b, columns);
+    return b->status;
+}
+
+tx_status tx_cl_layer_norm(tx_cl_builder *b, const tx_command *c)
+{
+    return norm(b, c, false);
+}
+
+tx_status tx_cl_layer_norm_grad(tx_cl_builder *b, const tx_command *c)
+{
+    return norm_grad(b, c, false);
+}
+
+tx_status tx_cl_rms_norm(tx_cl_builder *b, const tx_command *c)
+{
+    return norm(b, c, true);
+}
+
+tx_status tx_cl_rms_norm_grad(tx_cl_builder *b, const tx_command *c)
+{
+    return norm_grad(b, c, true);
+}
+
+/* ---- Softmax and cross-entropy ------------------------------------------------------------------------------ */
+
+tx_status tx_cl_softmax(tx_cl_builder *b, const tx_command *c)
+{
+    int64_t columns = tx_shape_last(&c->in[0].shape);
+    tx_cl_form form = tx_cl_form_of(b, c, columns, true);
+    tx_cl_launch_rows(b, &form, "softmax", form.options, "softmax", tx_shape_rows(&c->in[0].shape));
+    tx_cl_arg_operand(b, &c->in[0]);
+    tx_cl_arg_operand(b, &c->out[0]);
+    tx_cl_arg_i64(b, columns);
+    return b->status;
+}
+
+tx_status tx_cl_softmax_grad(tx_cl_builder *b, const tx_command *c)
+{
+    int64_t columns = tx_shape_last(&c->in[0].shape);
+    tx_cl_form form = tx_cl_form_of(b, c, columns, true);
+    tx_cl_launch_rows(b, &form, "softmax", form.options, "softmax_grad", tx_shape_rows(&c->in[0].shape));
+    tx_cl_arg_operand(b, &c->in[0]);
+    tx_cl_arg_operand(b, &c->in[1]);
+    tx_cl_arg_operand(b, &c->out[0]);
+    tx_cl_arg_i64(b, columns);
+    return b->status;
+}
+
+/* The arguments that both cross-entropy kernels end with. */
+static void cross_entropy_sizes(tx_cl_builder *b, const tx_command *c, int64_t columns)
+{
+    tx_cl_arg_i64(b, columns);
+    tx_cl_arg_i64(b, c->attrs.vocab);
+    tx_cl_arg_i32(b, TX_IGNORE_LABEL);
+}
+
+tx_status tx_cl_cross_entropy(tx_cl_builder *b, const tx_command *c)
+{
+    int64_t columns = tx_shape_last(&c->in[0].shape);
+    tx_cl_form form = tx_cl_form_of(b, c, columns, true);
+    tx_cl_launch_rows(b, &form, "softmax", form.options, "cross_entropy", tx_shape_rows(&c->in[0].shape));
+    tx_cl_arg_operand(b, &c->in[0]);
+    tx_cl_arg_operand(b, &c->in[1]);
+    tx_cl_arg_operand(b, &c->out[0]);
+    tx_cl_arg_operand(b, &c->out[1]);
+    cross_entropy_sizes(b, c, columns);
+    return b->status;
+}
+
+tx_status tx_cl_cross_entropy_grad(tx_cl_builder *b, const tx_command *c)
+{
+    int64_t columns = tx_shape_last(&c->in[0].shape);
+    tx_cl_form form = tx_cl_form_of(b, c, columns, true);
+    tx_cl_launch_rows(b, &form, "softmax", form.options, "cross_entropy_grad", tx_shape_rows(&c->in[0].shape));
+    for (int i = 0; i < 4; i++)
+        tx_cl_arg_operand(b, &c->in[i]);
+    tx_cl_arg_operand(b, &c->out[0]);
+    cross_entropy_sizes(b, c, columns);
+    return b->status;
+}
+
+/* ---- Reductions ------------------------------------------------------------------------------------------------ */
+
+/* KIND of kernels/reduce.cl; passes after the first sum what was squared. */
+static int reduce_kind(tx_reduction reduction, bool first)
+{
+    if (reduction == TX_REDUCE_MAX)
+        return 1;
+    return reduction == TX_REDUCE_SUMSQ && first ? 2 : 0;
+}
+
+static void reduce_options(const tx_cl_form *form, int kind, char *options, size_t size)
+{
+    snprintf(options, size, "%s -DKIND=%d", form->options, kind);
+}
+
+static void finish_arguments(tx_cl_builder *b, float alpha, int32_t control, tx_accumulate accumulate)
+{
+    tx_cl_arg_f32(b, alpha);
+    tx_cl_arg_i32(b, control);
+    tx_cl_arg_i32(b, (int32_t)accumulate);
+    tx_cl_arg_control(b);
+}
+
+void tx_cl_sum_columns(tx_cl_builder *b, const tx_cl_columns *columns)
+{
+    /* Few columns and many blocks: several work-items share a column, 32 columns lie side by side. */
+    const size_t group[] = {tx_cl_group(b->context, 32), tx_cl_group(b->context, 256) / tx_cl_group(b->context, 32)};
+    char options[96];
+    snprintf(options, sizeof options, "-DWG=%zu -DPARTS=%zu -DKIND=%d", group[0], group[1],
+             reduce_kind(columns->kind, false));
+    const size_t global[] = {(size_t)columns->columns, group[1]};
+    tx_operand work = *columns->work;
+    work.offset += columns->skip * (int64_t)sizeof(float);
+    tx_cl_launch(b, "reduce", options, "reduce_columns", 2, global, group);
+    tx_cl_arg_operand(b, &work);
+    tx_cl_arg_i64(b, columns->stride);
+    tx_cl_arg_i64(b, columns->blocks);
+    tx_cl_arg_operand(b, columns->y);
+    tx_cl_arg_i64(b, columns->columns);
+    finish_arguments(b, columns->alpha, columns->control, columns->accumulate);
+}
+
+/* One work-group a row of `columns`: `rows` results. */
+static void reduce_rows(tx_cl_builder *b, const tx_command *c, const tx_operand *x, int kind, int64_t rows,
+                        int64_t columns, float alpha)
+{
+    tx_cl_form form = tx_cl_form_of(b, c, columns, true);
+    char options[128];
+    reduce_options(&form, kind, options, sizeof options);
+    tx_cl_launch_rows(b, &form, "reduce", options, "reduce_rows", rows);
+    tx_cl_arg_operand(b, x);
+    tx_cl_arg_operand(b, &c->out[0]);
+    tx_cl_arg_i64(b, columns);
+    finish_arguments(b, alpha, c->attrs.control, c->attrs.accumulate);
+}
+
+static void reduce_all(tx_cl_builder *b, const tx_command *c, float alpha)
+{
+    int64_t count = tx_operand_count(&c->in[0]), blocks = tx_blocks(count, TX_REDUCE_BLOCK);
+    if (blocks == 1) {
+        reduce_rows(b, c, &c->in[0], reduce_kind(c->attrs.reduction, true), 1, count, alpha);
+        return;
+    }
+    int64_t block = tx_block_size(count, TX_REDUCE_BLOCK);
+    tx_cl_form form = tx_cl_form_of(b, c, block, true);
+    char options[128];
+    reduce_options(&form, reduce_kind(c->attrs.reduction, true), options, sizeof options);
+    tx_cl_launch_rows(b, &form, "reduce", options, "reduce_blocks", blocks);
+    tx_cl_arg_operand(b, &c->in[0]);
+    tx_cl_arg_operand(b, &c->out[1]);
+    tx_cl_arg_i64(b, count);
+    tx_cl_arg_i64(b, block);
+    reduce_rows(b, c, &c->out[1], reduce_kind(c->attrs.reduction, false), 1, blocks, alpha);
+}
+
+static void reduce_over_rows(tx_cl_builder *b, const tx_command *c, float alpha)
+{
+    int64_t columns = tx_shape_last(&c->in[0].shape), rows = tx_shape_rows(&c->in[0].shape);
+    tx_cl_form form = tx_cl_form_of(b, c, columns, true);
+    char options[128];
+    reduce_options(&form, reduce_kind(c->attrs.reduction, true), options, sizeof options);
+    tx_cl_launch_columns(b, &form, "reduce", options, "reduce_row_blocks", columns, tx_row_blocks(rows));
+    tx_cl_arg_operand(b, &c->in[0]);
+    tx_cl_arg_operand(b, &c->out[1]);
+    tx_cl_arg_i64(b, rows);
+    tx_cl_arg_i64(b, columns);
+    tx_cl_arg_i64(b, tx_block_size(rows, TX_ROW_BLOCK));
+    const tx_cl_columns sum = {
+        .work = &c->out[1],
+        .y = &c->out[0],
+        .stride = columns,
+        .blocks = tx_row_blocks(rows),
+        .columns = columns,
+        .kind = c->attrs.reduction,
+        .alpha = alpha,
+        .control = c->attrs.control,
+        .accumulate = c->attrs.accumulate,
+    };
+    tx_cl_sum_columns(b, &sum);
+}
+
+tx_status tx_cl_reduce(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *x = &c->in[0].shape;
+    int64_t last = tx_shape_last(x), rows = tx_shape_rows(x);
+    int64_t joined = c->attrs.axis == TX_AXIS_ALL ? rows * last : c->attrs.axis == TX_AXIS_LAST ? last : rows;
+    float alpha = c->attrs.alpha;
+    if (c->attrs.reduction == TX_REDUCE_MEAN)
+        alpha = (float)((double)alpha / (double)joined);
+    if (c->attrs.axis == TX_AXIS_ALL)
+        reduce_all(b, c, alpha);
+    else if (c->attrs.axis == TX_AXIS_LAST)
+        reduce_rows(b, c, &c->in[0], reduce_kind(c->attrs.reduction, true), rows, last, alpha);
+    else
+        reduce_over_rows(b, c, alpha);
+    return b->status;
+}

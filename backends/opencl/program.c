@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Programs: whole texts from the embedded sources, builds from the disk cache or from source, kernels. */
+#include "backends/opencl/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct tx_cl_program {
+    tx_cl_program *next;
+    cl_program program;
+    char *key; /* source name, a newline, options */
+};
+
+/* What api/tx.h numbers, told to kernels under the same names. */
+static const char numbers[] = "enum {\n"
+#define X(name, ...) "    TX_CONTROL_" #name ",\n"
+    TX_CONTROL_MAP(X)
+#undef X
+        "    TX_CONTROL_COUNT\n};\nenum {\n"
+#define X(name) "    TX_RESULT_" #name ",\n"
+    TX_RESULT_MAP(X)
+#undef X
+        "    TX_RESULT_COUNT\n};\n";
+
+static const tx_cl_source *find_source(const char *name)
+{
+    for (int32_t i = 0; i < tx_cl_source_count; i++)
+        if (strcmp(tx_cl_sources[i].name, name) == 0)
+            return &tx_cl_sources[i];
+    return NULL;
+}
+
+tx_status tx_cl_program_text(const char *source, char **text)
+{
+    const char *part[] = {"rng", "common", source};
+    size_t size = sizeof numbers;
+    const tx_cl_source *found[3];
+    for (int i = 0; i < 3; i++) {
+        found[i] = find_source(part[i]);
+        if (!found[i])
+            return tx_fail(TX_INTERNAL, "no OpenCL source is named %s", part[i]);
+        size += found[i]->size;
+    }
+    char *end = *text = malloc(size);
+    if (!end)
+        return tx_fail(TX_MEMORY, "out of host memory");
+    memcpy(end, numbers, sizeof numbers - 1);
+    end += sizeof numbers - 1;
+    for (int i = 0; i < 3; i++) {
+        memcpy(end, found[i]->text, found[i]->size);
+        end += found[i]->size;
+    }
+    *end = '\0';
+    return TX_OK;
+}
+
+/* The failure of a build with the first lines of its log. */
+static tx_status build_failure(tx_context *context, cl_program program, const char *source, cl_int code)
+{
+    char log[600] = "";
+    size_t size = 0;
+    clGetProgramBuildInfo(program, context->device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size);
+    char *whole = size > 0 ? calloc(1, size + 1) : NULL;
+    if (whole && clGetProgramBuildInfo(program, context->device, CL_PROGRAM_BUILD_LOG, size, whole, NULL) == CL_SUCCESS)
+        snprintf(log, sizeof log, "%.*s", (int)sizeof log - 1, whole);
+    free(whole);
+    return tx_fail(TX_DEVICE, "building kernels/%s.cl: %s (%d): %s", source, tx_cl_error_name(code), code, log);
+}
+
+static cl_program load_program(tx_context *context, const char *key, const char *options)
+{
+    void *binary;
+    size_t size;
+    if (!tx_cl_cache_load(context, key, &binary, &size))
+        return NULL;
+    const unsigned char *bytes = binary;
+    cl_int code, verdict = CL_SUCCESS;
+    cl_program program =
+        clCreateProgramWithBinary(context->context, 1, &context->device, &size, &bytes, &verdict, &code);
+    free(binary);
+    if (code == CL_SUCCESS && verdict == CL_SUCCESS)
+        if (clBuildProgram(program, 1, &context->device, options, NULL, NULL) == CL_SUCCESS)
+            return program;
+    if (code == CL_SUCCESS)
+        clReleaseProgram(program);
+    return NULL;
+}
+
+static void store_program(tx_context *context, const char *key, cl_program program)
+{
+    size_t size = 0;
+    if (!context->cache || clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) != CL_SUCCESS ||
+        size == 0)
+        return;
+    unsigned char *binary = malloc(size);
+    if (binary && clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL) == CL_SUCCESS)
+        tx_cl_cache_store(context, key, binary, size);
+    free(binary);
+}
+
+static tx_status build_program(tx_context *context, const char *source, const char *options, const char *text,
+                               cl_program *out)
+{
+    cl_int code;
+    cl_program program = clCreateProgramWithSource(context->context, 1, &text, NULL, &code);
+    if (code != CL_SUCCESS)
+        return tx_cl_check(code, "clCreateProgramWithSource");
+    code = clBuildProgram(program, 1, &context->device, options, NULL, NULL);
+    if (code != CL_SUCCESS) {
+        tx_status status = build_failure(context, program, source, code);
+        clReleaseProgram(program);
+        return status;
+    }
+    *out = program;
+    return TX_OK;
+}
+
+/* From the disk cache, keyed by the whole text and the options; else from source, and then into the cache. */
+static tx_status obtain_program(tx_context *context, const char *source, const char *options, cl_program *program)
+{
+    char *text;
+    tx_status status = tx_cl_program_text(source, &text);
+    if (status != TX_OK)
+        return status;
+    size_t size = strlen(text) + strlen(options) + 16;
+    char *key = malloc(size), *all = malloc(strlen(options) + 32);
+    if (!key || !all) {
+        status = tx_fail(TX_MEMORY, "out of host memory");
+    } else {
+        sprintf(all, "-cl-std=CL1.2 %s", options);
+        snprintf(key, size, "program\n%s\n%s", options, text);
+        *program = load_program(context, key, all);
+        if (!*program) {
+            status = build_program(context, source, all, text, program);
+            if (status == TX_OK)
+                store_program(context, key, *program);
+        }
+    }
+    free(key);
+    free(all);
+    free(text);
+    return status;
+}
+
+tx_status tx_cl_program_of(tx_context *context, const char *source, const char *options, cl_program *program)
+{
+    options = options ? options : "";
+    char *key = malloc(strlen(source) + strlen(options) + 2);
+    tx_cl_program *entry = calloc(1, sizeof *entry);
+    if (!key || !entry) {
+        free(key);
+        free(entry);
+        return tx_fail(TX_MEMORY, "out of host memory");
+    }
+    sprintf(key, "%s\n%s", source, options);
+    for (tx_cl_program *old = context->programs; old; old = old->next) {
+        if (strcmp(old->key, key) == 0) {
+            free(key);
+            free(entry);
+            *program = old->program;
+            return TX_OK;
+        }
+    }
+    tx_status status = obtain_program(context, source, options, program);
+    if (status != TX_OK) {
+        free(key);
+        free(entry);
+        return status;
+    }
+    *entry = (tx_cl_program){.next = context->programs, .program = *program, .key = key};
+    context->programs = entry;
+    return TX_OK;
+}
+
+tx_status tx_cl_kernel(tx_context *context, const char *source, const char *options, const char *name,
+                       cl_kernel *kernel)
+{
+    cl_program program;
+    tx_status status = tx_cl_program_of(context, source, options, &program);
+    if (status != TX_OK)
+        return status;
+    cl_int code;
+    cl_kernel made = clCreateKernel(program, name, &code);
+    if (code != CL_SUCCESS)
+        return tx_fail_in(tx_cl_check(code, "clCreateKernel"), "kernel %s of kernels/%s.cl", name, source);
+    *kernel = made;
+    return TX_OK;
+}
+
+void tx_cl_release_programs(tx_context *context)
+{
+    for (tx_cl_program *entry = context->programs, *next; entry; entry = next) {
+        next = entry->next;
+        clReleaseProgram(entry->program);
+        free(entry->key);
+        free(entry);
+    }
+    context->programs = NULL;
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside the conformance suite: what a case of an op is, how its operands are filled, and the descriptor that every
+ * row of ops.def must have. References work on arrays of doubles and share no arithmetic with any backend;
+ * backends/rng.h alone is common, since the bits of a dropout mask are part of the contract. */
+#ifndef TX_TESTS_OPS_CASE_H
+#define TX_TESTS_OPS_CASE_H
+
+#include "backends/backend.h"
+
+/* ---- Numbers --------------------------------------------------------------------------------- */
+
+/* The value nearest to x (ties to even) that `dtype` can hold. Written without bit tricks, on purpose. */
+double tx_number_round(tx_dtype dtype, double x);
+void tx_number_encode(tx_dtype dtype, const double *value, int64_t count, void *bytes);
+void tx_number_decode(tx_dtype dtype, const void *bytes, int64_t count, double *value);
+/* Half the distance between 1 and the next larger value; 0 for whole numbers. */
+double tx_number_epsilon(tx_dtype dtype);
+
+/* ---- Calls: one op with its operands as doubles ------------------------------------------------- */
+
+typedef struct tx_array {
+    tx_dtype dtype; /* TX_DTYPE_COUNT: absent */
+    tx_shape shape;
+    int64_t count;
+    double *value;
+    /* Outputs: the sum of the absolute values of the terms that an element is made of: what rounding errors scale
+     * with. 0: the element has to be exact. INFINITY: the contract leaves the element open. */
+    double *magnitude;
+} tx_array;
+
+typedef struct tx_call {
+    tx_op op;
+    tx_attrs attrs;
+    tx_array in[TX_MAX_IN], out[TX_MAX_OUT];
+    tx_controls controls;
+    double result[TX_RESULT_COUNT];           /* arena RESULT, before and after */
+    double result_magnitude[TX_RESULT_COUNT]; /* as tx_array.magnitude */
+} tx_call;
+
+/* Runs the reference of call->op: outputs hold old contents before (read where the call accumulates only). */
+tx_status tx_call_reference(tx_call *call);
+/* Gives an array its memory (zero); tx_call_free releases that of all arrays. */
+tx_status tx_array_allocate(tx_array *array, bool output);
+void tx_call_free(tx_call *call);
+
+static inline bool tx_array_present(const tx_array *a)
+{
+    return a->dtype != TX_DTYPE_COUNT;
+}
+static inline int64_t tx_array_last(const tx_array *a)
+{
+    return tx_shape_last(&a->shape);
+}
+static inline int64_t tx_array_rows(const tx_array *a)
+{
+    return tx_shape_rows(&a->shape);
+}
+/* Stores an element and what its error scales with. */
+static inline void tx_array_put(tx_array *a, int64_t i, double value, double magnitude)
+{
+    a->value[i] = value;
+    a->magnitude[i] = magnitude;
+}
+
+/* ---- Cases ---------------------------------------------------------------------------------- */
+
+typedef enum tx_fill_kind {
+    TX_FILL_UNIFORM, /* real numbers in [lo, hi) */
+    TX_FILL_INDEX,   /* whole numbers in [lo, hi) */
+    TX_FILL_SPARSE,  /* whole numbers in [lo, hi), every fifth -1 */
+    TX_FILL_LABELS,  /* whole numbers in [lo, hi), every fifth TX_IGNORE_LABEL */
+    TX_FILL_LENGTHS, /* whole numbers: hi, then lo, then between */
+    TX_FILL_SPECIAL, /* ties, subnormals, overflows, infinities and NaN of the 16-bit types, then UNIFORM */
+    TX_FILL_HOLES,   /* UNIFORM; row 0 is -inf but for its first element, row 1 all -inf */
+    TX_FILL_NAN,     /* UNIFORM with one NaN in the middle */
+    TX_FILL_PADDED,  /* UNIFORM; columns from attrs.vocab on hold 1e4 */
+    TX_FILL_DERIVED  /* gradient ops: an output of the forward reference */
+} tx_fill_kind;
+
+typedef struct tx_spec {
+    tx_dtype dtype; /* TX_DTYPE_COUNT: absent */
+    tx_shape shape;
+    tx_fill_kind fill;
+    double lo, hi;
+    tx_arena_id arena;
+} tx_spec;
+
+static inline tx_spec tx_spec_of(tx_dtype dtype, tx_shape shape, tx_fill_kind fill, double lo, double hi)
+{
+    return (tx_spec){dtype, shape, fill, lo, hi, TX_ARENA_PLANNED};
+}
+/* fp32 numbers in [-1, 1) */
+static inline tx_spec tx_spec_real(tx_shape shape)
+{
+    return tx_spec_of(TX_F32, shape, TX_FILL_UNIFORM, -1.0, 1.0);
+}
+static inline tx_spec tx_spec_derived(tx_shape shape)
+{
+    return tx_spec_of(TX_F32, shape, TX_FILL_DERIVED, 0.5, 1.5);
+}
+
+enum {
+    TX_CASE_BENCH = 1,  /* big: timed, never checked */
+    TX_CASE_ZEROS = 2,  /* a result that is mostly zero, constant or open is right here */
+    TX_CASE_RESULT = 4, /* output 0 is word LOSS of arena RESULT */
+    TX_CASE_CHUNKS = 8  /* operands alternate between two chunks */
+};
+
+typedef struct tx_case {
+    char label[96];
+    uint32_t flags;
+    uint32_t salt; /* other numbers for the same case */
+    tx_attrs attrs;
+    tx_spec in[TX_MAX_IN];
+    tx_dtype out_dtype; /* type asked of output 0, or TX_DTYPE_COUNT */
+    tx_shape out_shape; /* shape asked of output 0 (fill, broadcast) */
+    tx_controls controls;
+    float result[TX_RESULT_COUNT];
+} tx_case;
+
+#define TX_CASES_MAX 320
+typedef struct tx_cases {
+    int32_t count;
+    bool overflow;
+    tx_case item[TX_CASES_MAX];
+} tx_cases;
+
+/* Appends a case without operands and with usual controls, and names it. The pointer is never NULL: a list that is
+ * full says so in `overflow` (the harness refuses such a list). */
+tx_case *tx_case_add(tx_cases *list, const char *format, ...) TX_PRINTF(2, 3);
+/* Appends a copy of the last case, its name with a suffix. */
+tx_case *tx_case_copy(tx_cases *list, const char *suffix);
+/* Appends copies of the last case in the other modes of accumulation: TX_ADD, and by control with 0 and 1. */
+void tx_case_accumulate(tx_cases *list);
+/* Appends a copy of the last case whose operands lie in two chunks. */
+void tx_case_chunks(tx_cases *list);
+
+/* Other numbers for the same case: inputs, old contents and run-time scalars. */
+void tx_case_salt(tx_case *c);
+/* Builds the call of a case: inputs filled (derived ones by the forward reference where `derive`), outputs
+ * shaped and allocated, old contents of outputs that accumulate filled. Free with tx_call_free. */
+tx_status tx_call_of_case(tx_op op, const tx_case *c, bool derive, tx_call *call);
+/* Shapes and allocates the outputs of a call whose inputs are there; out[0] holds the type and shape asked for. */
+tx_status tx_call_outputs(tx_call *call);
+/* The factor of output o's old contents in this call: 0 or 1. */
+double tx_call_beta(const tx_call *call, int32_t o);
+
+/* ---- Descriptors ------------------------------------------------------------------------------ */
+
+/* Where input i of a gradient op comes from. */
+#define TX_FROM_DY 0
+#define TX_FROM_IN(k) (1 + (k))
+#define TX_FROM_OUT(k) (1 + TX_MAX_IN + (k))
+
+typedef struct tx_descriptor {
+    void (*cases)(tx_cases *list);
+    /* Types and shapes of the outputs from those of the inputs: a second opinion on tx_op_infer. out[0] holds what
+     * the case asks for. NULL: output 0 is like input 0. */
+    void (*outputs)(tx_call *call);
+    void (*reference)(tx_call *call);
+    double (*length)(const tx_call *call); /* longest sum an element is made of; NULL: 1 */
+    /* Gradient ops: the op they differentiate, where their inputs come from, and which of its inputs each output is
+     * the gradient of (+ 1; 0: none). */
+    bool gradient;
+    tx_op forward;
+    int8_t source[TX_MAX_IN];
+    int8_t gradient_of[TX_MAX_OUT];
+    int8_t lies_on[TX_MAX_OUT]; /* input (+ 1) that the output must lie on; 0: none */
+    uint32_t work;              /* bit i: output i is scratch */
+} tx_descriptor;
+
+/* One descriptor a row of ops.def: a row that has none does not link. */
+#define TX_OP(NAME, name, ...) extern const tx_descriptor tx_descriptor_##name;
+#define TX_VIRTUAL(...)
+#include "ops.def"
+
+const tx_descriptor *tx_descriptor_of(tx_op op);
+
+/* Shapes for element-wise ops: 1, odd, around vector and tile edges, ranks 1 to 4. Returns how many. */
+int32_t tx_shapes_plain(const tx_shape **shapes);
+
+#endif

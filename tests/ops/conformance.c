@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The suite's front: devices, verdicts and timings by op. */
+#include "tests/ops/conformance.h"
+#include "api/device.h"
+#include "api/op.h"
+#include "tests/ops/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- Devices ------------------------------------------------------------------------------------ */
+
+tx_status tx_target_open(const char *device, int32_t threads, bool profile, tx_target *target)
+{
+    int32_t index = 0, local = 0;
+    tx_target t = {0};
+    tx_status status = tx_device_find(device, &index);
+    if (!status)
+        status = tx_device_locate(index, &t.backend, &local);
+    if (!status)
+        status = t.backend->device_info(local, &t.info);
+    tx_open_options options = {.threads = threads, .profile = profile};
+    if (!status)
+        status = t.backend->open(local, &options, &t.context);
+    if (!status)
+        *target = t;
+    return status;
+}
+
+void tx_target_close(tx_target *target)
+{
+    if (target->context)
+        target->backend->close(target->context);
+    target->context = NULL;
+}
+
+/* ---- Verdicts ----------------------------------------------------------------------------------- */
+
+static tx_status cases_of(tx_op op, tx_cases **cases)
+{
+    tx_cases *list = calloc(1, sizeof *list);
+    if (!list)
+        return tx_fail(TX_MEMORY, "conformance: no memory for a list of cases");
+    tx_descriptor_of(op)->cases(list);
+    if (list->overflow || list->count == 0) {
+        tx_status status =
+            tx_fail(TX_INTERNAL, "%s has %s cases", tx_op_info_of(op)->name, list->overflow ? "too many" : "no");
+        free(list);
+        return status;
+    }
+    *cases = list;
+    return TX_OK;
+}
+
+/* Adds a name to a list separated by commas, once, while there is room. */
+static void add_name(char *names, size_t size, const char *name)
+{
+    size_t used = strlen(names), length = strlen(name);
+    for (const char *at = names; length && (at = strstr(at, name)) != NULL; at += length)
+        if ((at == names || at[-1] == ',') && (at[length] == '\0' || at[length] == ','))
+            return;
+    if (length && used + length + 2 < size)
+        snprintf(names + used, size - used, "%s%s", used ? "," : "", name);
+}
+
+static void judge(const tx_case *c, const tx_outcome *outcome, tx_verdict *verdict)
+{
+    verdict->cases++;
+    add_name(verdict->variants, sizeof verdict->variants, outcome->variant);
+    if (!outcome->passed) {
+        if (!verdict->failure[0])
+            snprintf(verdict->failure, sizeof verdict->failure, "%s: %.900s", c->label, outcome->failure);
+        return;
+    }
+    verdict->passed++;
+    if (outcome->worst >= verdict->worst) {
+        verdict->worst = outcome->worst;
+        snprintf(verdict->worst_case, sizeof verdict->worst_case, "%s", c->label);
+    }
+}
+
+/* Big cases are timed only; where no reference has to be computed, those of some 30 MB run too, for the sake of the
+ * threads that small ones leave idle. */
+static bool left_out(const tx_case *c, const tx_conformance_options *options, int32_t index)
+{
+    int64_t elements = 0;
+    for (int32_t i = 0; i < TX_MAX_IN; i++)
+        elements += c->in[i].dtype != TX_DTYPE_COUNT ? tx_shape_count(&c->in[i].shape) : 0;
+    if (c->flags & TX_CASE_BENCH)
+        return !options->peer || elements > 8000000;
+    return options->quick && index % 4 != 0;
+}
+
+tx_status tx_conformance_op(const tx_target *target, tx_op op, const tx_conformance_options *options,
+                            tx_verdict *verdict)
+{
+    tx_cases *list = NULL;
+    tx_status status = cases_of(op, &list);
+    if (status)
+        return status;
+    *verdict = (tx_verdict){.op = tx_op_info_of(op)->name};
+    for (int32_t i = 0; i < list->count; i++) {
+        const tx_case *c = &list->item[i];
+        if (left_out(c, options, i))
+            continue;
+        tx_outcome outcome;
+        if (options->peer)
+            tx_check_same(target, options->peer, op, c, &outcome);
+        else
+            tx_check_case(target, op, c, &outcome);
+        judge(c, &outcome, verdict);
+        if (options->progress)
+            options->progress(options->user, verdict->op, c->label, outcome.worst,
+                              outcome.passed ? NULL : outcome.failure);
+    }
+    free(list);
+    return TX_OK;
+}
+
+/* ---- Timings ------------------------------------------------------------------------------------ */
+
+#define MAX_REPEATS 200
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static tx_status time_once(tx_rig *rig, const tx_call *call, bool profiled, double *seconds)
+{
+    const tx_target *t = rig->target;
+    double start = now(), times[TX_RIG_COMMANDS] = {0.0};
+    tx_status status = t->backend->run(rig->executable, TX_RIG_COMMAND, 1, &call->controls, profiled ? times : NULL);
+    if (!status)
+        status = t->backend->finish(t->context);
+    *seconds = profiled ? times[TX_RIG_COMMAND] : now() - start;
+    return status;
+}
+
+static tx_status time_case(tx_rig *rig, const tx_call *call, int32_t repeats, bool profiled, tx_timing *timing)
+{
+    double times[MAX_REPEATS], first = 0.0;
+    tx_status status = tx_rig_upload(rig, call, 0);
+    for (int warm = 0; warm < 2 && !status; warm++)
+        status = time_once(rig, call, profiled, &first);
+    int32_t count = repeats > 0 ? repeats : (int32_t)fmin(MAX_REPEATS, fmax(5.0, 0.5 / fmax(first, 1e-6)));
+    count = count > MAX_REPEATS ? MAX_REPEATS : count;
+    for (int32_t i = 0; i < count && !status; i++)
+        status = time_once(rig, call, profiled, &times[i]);
+    if (status)
+        return status;
+    qsort(times, (size_t)count, sizeof times[0], by_size);
+    timing->seconds = times[count / 2];
+    timing->spread = (times[count * 9 / 10 < count ? count * 9 / 10 : count - 1] - times[count / 10]) / timing->seconds;
+    tx_op_work(&rig->program[TX_RIG_COMMAND], &timing->flops, &timing->bytes);
+    timing->gflops = timing->flops / timing->seconds * 1e-9;
+    timing->gbytes = timing->bytes / timing->seconds * 1e-9;
+    snprintf(timing->variant, sizeof timing->variant, "%s",
+             rig->target->backend->command_info(rig->executable, TX_RIG_COMMAND).variant);
+    return TX_OK;
+}
+
+tx_status tx_conformance_bench(const tx_target *target, tx_op op, int32_t repeats, bool profiled,
+                               void (*report)(void *user, const tx_timing *timing), void *user)
+{
+    tx_cases *list = NULL;
+    tx_status status = cases_of(op, &list);
+    for (int32_t i = 0; !status && i < list->count; i++) {
+        const tx_case *c = &list->item[i];
+        if (!(c->flags & TX_CASE_BENCH))
+            continue;
+        tx_timing timing = {.op = tx_op_info_of(op)->name};
+        snprintf(timing.label, sizeof timing.label, "%s", c->label);
+        tx_call call;
+        tx_rig rig;
+        status = tx_call_of_case(op, c, false, &call);
+        if (status)
+            break;
+        status = tx_rig_create(target, &call, c, false, &rig);
+        if (!status) {
+            status = time_case(&rig, &call, repeats, profiled, &timing);
+            tx_rig_free(&rig);
+        }
+        tx_call_free(&call);
+        if (!status)
+            report(user, &timing);
+        else
+            tx_fail_in(status, "%s %s", timing.op, c->label);
+    }
+    free(list);
+    return status;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The conformance suite: every op of ops.def against a naive reference in double precision, on any backend, and the
+ * same cases timed. The one header of tests/ that the programs in tools/ use.
+ *
+ * A case passes when the device's result lies within a tolerance that is derived from the storage type and the
+ * length of the sums, when nothing but the outputs was written (guard bands between all operands, inputs compared byte
+ * by byte), when every element of the outputs was written, and when a second run gives the same bits. */
+#ifndef TX_TESTS_OPS_CONFORMANCE_H
+#define TX_TESTS_OPS_CONFORMANCE_H
+
+#include "backends/backend.h"
+
+/* A device under test. */
+typedef struct tx_target {
+    const tx_backend *backend;
+    tx_context *context;
+    tx_device_info info;
+} tx_target;
+
+/* Opens a device by a name that tx_device_find takes. */
+tx_status tx_target_open(const char *device, int32_t threads, bool profile, tx_target *target);
+void tx_target_close(tx_target *target);
+
+typedef struct tx_verdict {
+    const char *op;
+    int32_t cases, passed;
+    double worst;        /* largest error / tolerance of a case that passed */
+    char worst_case[96]; /* its label */
+    char variants[96];   /* kernels or libraries that ran, separated by commas */
+    char failure[1024];  /* of the first case that failed: its label and what was wrong */
+} tx_verdict;
+
+typedef struct tx_conformance_options {
+    bool quick;            /* every fourth case */
+    const tx_target *peer; /* not NULL: instead of the reference, compare bit by bit with this target */
+    /* Called after each case (may be NULL). `failure` is NULL when it passed. */
+    void (*progress)(void *user, const char *op, const char *label, double worst, const char *failure);
+    void *user;
+} tx_conformance_options;
+
+/* Runs the cases of one op. The status tells whether they could be run; the verdict, whether they passed. */
+tx_status tx_conformance_op(const tx_target *target, tx_op op, const tx_conformance_options *options,
+                            tx_verdict *verdict);
+
+typedef struct tx_timing {
+    const char *op;
+    char label[96];
+    char variant[64];
+    double seconds;        /* median of the timed runs */
+    double spread;         /* (90th - 10th percentile) / median */
+    double flops, bytes;   /* least arithmetic and traffic */
+    double gflops, gbytes; /* a second */
+} tx_timing;
+
+/* Times the big cases of one op: `repeats` runs each (0: as many as fit in about half a second). `report` is called
+ * once a case. The target must have been opened with `profile` for device time; else the host's clock is used. */
+tx_status tx_conformance_bench(const tx_target *target, tx_op op, int32_t repeats, bool profiled,
+                               void (*report)(void *user, const tx_timing *timing), void *user);
+
+/* Differentiates small graphs on the device and compares each gradient with central finite differences of the loss in
+ * double precision. `report` is called once a graph with the largest error / tolerance; `failure` is NULL when it
+ * passed. Returns TX_INTERNAL when one did not. */
+tx_status tx_conformance_autodiff(const tx_target *target,
+                                  void (*report)(void *user, const char *graph, double worst, const char *failure),
+                                  void *user);
+
+#define TX_ONNX_OPS 128
+
+typedef struct tx_onnx_count {
+    char op[48];
+    bool known;          /* TX has an op for it */
+    int32_t cases;       /* in the folder */
+    int32_t run, passed; /* those that TX's ops can say */
+    char reasons[512];   /* why the others cannot be said */
+    char failure[512];   /* of the first that failed */
+} tx_onnx_count;
+
+typedef struct tx_onnx_report {
+    int32_t ops;
+    tx_onnx_count op[TX_ONNX_OPS];
+} tx_onnx_report;
+
+/* Runs the ONNX backend node cases of a folder (manifest.jsonl, *.safetensors) on a device. Operands may be reordered
+ * and padded on the host; all arithmetic is the device's. The status tells whether the folder could be read. */
+tx_status tx_conformance_onnx(const tx_target *target, const char *folder, tx_onnx_report *report);
+
+/* Plants faults in a mock backend and checks that the harness catches each; `report` gets a line a fault. */
+tx_status tx_conformance_selftest(void (*report)(void *user, const char *fault, bool caught, const char *how),
+                                  void *user);
+
+#endif

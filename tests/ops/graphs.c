@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One small graph for each differentiable op, and graphs that combine them: tied parameters, values used twice,
+ * accumulation over micro-batches. */
+#include "tests/ops/graphs.h"
+
+#include <stdio.h>
+
+static tx_tensor *parameter(tx_builder *b, const char *name, tx_init init, float width, tx_shape shape)
+{
+    tx_param_spec spec = {.shape = shape, .init = init, .scale = width};
+    return tx_param(b->graph, name, &spec);
+}
+
+/* A parameter in [-1, 1). */
+static tx_tensor *real(tx_builder *b, const char *name, tx_shape shape)
+{
+    return parameter(b, name, TX_INIT_UNIFORM, 1.0f, shape);
+}
+
+static tx_tensor *input(tx_builder *b, tx_dtype dtype, tx_shape shape, double lo, double hi)
+{
+    char name[16];
+    int32_t i = b->inputs++;
+    snprintf(name, sizeof name, "input %d", i);
+    b->input[i].tensor = tx_input(b->graph, name, dtype, shape);
+    b->input[i].lo = lo;
+    b->input[i].hi = hi;
+    return b->input[i].tensor;
+}
+
+/* ---- Contraction -------------------------------------------------------------------------------- */
+
+static tx_tensor *linear(tx_builder *b)
+{
+    return tx_linear(real(b, "x", TX_SHAPE(2, 3, 5)), real(b, "w", TX_SHAPE(5, 4)), real(b, "b", TX_SHAPE(4)), false);
+}
+
+static tx_tensor *linear_transposed(tx_builder *b)
+{
+    return tx_linear(real(b, "x", TX_SHAPE(2, 3, 5)), real(b, "w", TX_SHAPE(4, 5)), NULL, true);
+}
+
+static tx_tensor *product(tx_builder *b, tx_shape left, tx_shape right, bool trans_a, bool trans_b)
+{
+    return tx_matmul(real(b, "a", left), real(b, "b", right), trans_a, trans_b);
+}
+
+static tx_tensor *matmul_nn(tx_builder *b)
+{
+    return product(b, TX_SHAPE(2, 3, 5), TX_SHAPE(2, 5, 4), false, false);
+}
+
+static tx_tensor *matmul_tn(tx_builder *b)
+{
+    return product(b, TX_SHAPE(2, 5, 3), TX_SHAPE(2, 5, 4), true, false);
+}
+
+static tx_tensor *matmul_nt(tx_builder *b)
+{
+    return product(b, TX_SHAPE(2, 3, 5), TX_SHAPE(2, 4, 5), false, true);
+}
+
+static tx_tensor *matmul_tt(tx_builder *b)
+{
+    return product(b, TX_SHAPE(2, 5, 3), TX_SHAPE(2, 4, 5), true, true);
+}
+
+static tx_tensor *matmul_shared_right(tx_builder *b)
+{
+    return product(b, TX_SHAPE(2, 3, 5), TX_SHAPE(5, 4), false, false);
+}
+
+static tx_tensor *matmul_shared_right_tt(tx_builder *b)
+{
+    return product(b, TX_SHAPE(2, 5, 3), TX_SHAPE(4, 5), true, true);
+}
+
+static tx_tensor *matmul_shared_left(tx_builder *b)
+{
+    return product(b, TX_SHAPE(3, 5), TX_SHAPE(2, 5, 4), false, false);
+}
+
+static tx_tensor *matmul_shared_left_tt(tx_builder *b)
+{
+    return product(b, TX_SHAPE(5, 3), TX_SHAPE(2, 4, 5), true, true);
+}
+
+static tx_tensor *attention_causal(tx_builder *b)
+{
+    tx_attention_options o = {.size = sizeof o, .heads = 4, .kv_heads = 2, .causal = true};
+    return tx_attention(real(b, "qkv", TX_SHAPE(2, 5, 8 * 3)), NULL, &o);
+}
+
+static tx_tensor *attention_lengths(tx_builder *b)
+{
+    tx_attention_options o = {.size = sizeof o, .heads = 2, .kv_heads = 2, .scale = 0.7f, .dropout = 0.25f, .site = 4};
+    tx_tensor *lengths = input(b, TX_I32, TX_SHAPE(3), 2.0, 6.0);
+    return tx_attention(real(b, "qkv", TX_SHAPE(3, 5, 6 * 4)), lengths, &o);
+}
+
+/* ---- Normalisation -------------------------------------------------------------------------------- */
+
+static tx_tensor *layer_norm(tx_builder *b)
+{
+    return tx_layer_norm(real(b, "x", TX_SHAPE(2, 3, 7)), parameter(b, "gamma", TX_INIT_ONE, 0.5f, TX_SHAPE(7)),
+                         real(b, "beta", TX_SHAPE(7)), 1e-2f);
+}
+
+static tx_tensor *rms_norm(tx_builder *b)
+{
+    return tx_rms_norm(real(b, "x", TX_SHAPE(2, 3, 7)), parameter(b, "gamma", TX_INIT_ONE, 0.5f, TX_SHAPE(7)), 1e-2f);
+}
+
+static tx_tensor *softmax(tx_builder *b)
+{
+    return tx_softmax(real(b, "x", TX_SHAPE(3, 7)));
+}
+
+static tx_tensor *cross_entropy(tx_builder *b)
+{
+    b->labels = input(b, TX_I32, TX_SHAPE(2, 6), 0.0, 9.0);
+    return tx_cross_entropy(real(b, "x", TX_SHAPE(2, 6, 11)), b->labels, 9);
+}
+
+static tx_tensor *mean_loss(tx_builder *b)
+{
+    return tx_mean_loss(tx_mul(real(b, "x", TX_SHAPE(2, 6)), real(b, "y", TX_SHAPE(2, 6))));
+}
+
+static tx_tensor *reduction(tx_builder *b, tx_reduction kind)
+{
+    tx_tensor *x = real(b, "x", TX_SHAPE(2, 3, 4));
+    tx_tensor *all = tx_reduce(x, kind, TX_AXIS_ALL), *rows = tx_reduce(x, kind, TX_AXIS_ROWS);
+    tx_tensor *last = tx_reshape(tx_reduce(x, kind, TX_AXIS_LAST), TX_SHAPE(6, 1));
+    tx_tensor *outer = tx_matmul(last, tx_reshape(rows, TX_SHAPE(1, 4)), false, false);
+    return tx_mul(tx_reshape(outer, TX_SHAPE(24, 1)),
+                  tx_matmul(tx_fill(b->graph, TX_SHAPE(24, 1), 0.5f), tx_reshape(all, TX_SHAPE(1, 1)), false, false));
+}
+
+static tx_tensor *reduce_sum(tx_builder *b)
+{
+    return reduction(b, TX_REDUCE_SUM);
+}
+
+static tx_tensor *reduce_mean(tx_builder *b)
+{
+    return reduction(b, TX_REDUCE_MEAN);
+}
+
+static tx_tensor *reduce_sumsq(tx_builder *b)
+{
+    return reduction(b, TX_REDUCE_SUMSQ);
+}
+
+/* ---- Element-wise ----------------------------------------------------------------------------------- */
+
+static tx_tensor *wide(tx_builder *b)
+{
+    return parameter(b, "x", TX_INIT_UNIFORM, 2.0f, TX_SHAPE(3, 10));
+}
+
+static tx_tensor *gelu_tanh(tx_builder *b)
+{
+    return tx_gelu(wide(b), false);
+}
+
+static tx_tensor *gelu_exact(tx_builder *b)
+{
+    return tx_gelu(wide(b), true);
+}
+
+static tx_tensor *silu(tx_builder *b)
+{
+    return tx_silu(wide(b));
+}
+
+static tx_tensor *swiglu(tx_builder *b)
+{
+    return tx_swiglu(wide(b));
+}
+
+static tx_tensor *add(tx_builder *b)
+{
+    return tx_add(wide(b), real(b, "y", TX_SHAPE(3, 10)));
+}
+
+static tx_tensor *mul(tx_builder *b)
+{
+    return tx_mul(wide(b), real(b, "y", TX_SHAPE(3, 10)));
+}
+
+static tx_tensor *scale(tx_builder *b)
+{
+    return tx_scale(wide(b), -1.75f);
+}
+
+static tx_tensor *dropout(tx_builder *b)
+{
+    return tx_dropout(tx_reshape(wide(b), TX_SHAPE(3, 2, 5)), 0.4f, 9);
+}
+
+static tx_tensor *rotary(tx_builder *b)
+{
+    return tx_rotary(real(b, "x", TX_SHAPE(2, 5, 3 * 6)), 2, 6, 100.0f, false);
+}
+
+/* ---- Movement --------------------------------------------------------------------------------------- */
+
+static tx_tensor *embedding(tx_builder *b)
+{
+    tx_tensor *tokens = input(b, TX_I32, TX_SHAPE(3, 4), 0.0, 6.0);
+    return tx_embedding(tokens, real(b, "tokens", TX_SHAPE(6, 5)), real(b, "positions", TX_SHAPE(7, 5)), false);
+}
+
+static tx_tensor *gather(tx_builder *b)
+{
+    return tx_gather(real(b, "table", TX_SHAPE(6, 5)), input(b, TX_I32, TX_SHAPE(2, 7), 0.0, 6.0));
+}
+
+static tx_tensor *scatter_add(tx_builder *b)
+{
+    return tx_scatter_add(input(b, TX_I32, TX_SHAPE(7), 0.0, 4.0), real(b, "src", TX_SHAPE(7, 5)), 4);
+}
+
+static tx_tensor *copy(tx_builder *b)
+{
+    return tx_reshape(tx_copy(wide(b)), TX_SHAPE(2, 15));
+}
+
+/* ---- Together --------------------------------------------------------------------------------------- */
+
+/* A value that three nodes use, and a parameter that two do. */
+static tx_tensor *fan_out(tx_builder *b)
+{
+    tx_tensor *x = wide(b), *h = tx_gelu(x, false);
+    return tx_add(tx_mul(h, h), tx_add(tx_scale(h, 0.5f), tx_silu(x)));
+}
+
+/* The same matrix from both sides, and a bias used twice. */
+static tx_tensor *tied(tx_builder *b)
+{
+    tx_tensor *x = input(b, TX_F32, TX_SHAPE(3, 5), -1.0, 1.0), *w = real(b, "w", TX_SHAPE(4, 5));
+    tx_tensor *bias = real(b, "b", TX_SHAPE(4));
+    tx_tensor *h = tx_silu(tx_linear(x, w, bias, true));
+    return tx_linear(tx_linear(h, w, NULL, false), w, bias, true);
+}
+
+/* A whole small GPT-2: tied embeddings, residuals, ignored labels, padded vocabulary. */
+static tx_tensor *transformer(tx_builder *b)
+{
+    enum { B = 2, T = 5, C = 8, V = 13, PADDED = 16 };
+    tx_tensor *tokens = input(b, TX_I32, TX_SHAPE(B, T), 0.0, V);
+    b->labels = input(b, TX_I32, TX_SHAPE(B, T), 0.0, V);
+    tx_tensor *table = real(b, "table", TX_SHAPE(PADDED, C));
+    tx_tensor *x = tx_embedding(tokens, table, real(b, "positions", TX_SHAPE(T, C)), false);
+    x = tx_dropout(x, 0.1f, 0);
+    for (int layer = 0; layer < 2; layer++) {
+        char name[5][16];
+        for (int i = 0; i < 5; i++)
+            snprintf(name[i], sizeof name[i], "%d.%d", layer, i);
+        tx_attention_options o = {
+            .size = sizeof o, .heads = 2, .kv_heads = 2, .causal = true, .dropout = 0.1f, .site = 2 * layer + 1};
+        tx_tensor *gamma = parameter(b, name[0], TX_INIT_ONE, 0.5f, TX_SHAPE(C)), *beta = real(b, name[1], TX_SHAPE(C));
+        tx_tensor *qkv =
+            tx_linear(tx_layer_norm(x, gamma, beta, 1e-2f), real(b, name[2], TX_SHAPE(C, 3 * C)), NULL, false);
+        x = tx_add(x, tx_attention(qkv, NULL, &o));
+        tx_tensor *up =
+            tx_gelu(tx_linear(x, parameter(b, name[3], TX_INIT_UNIFORM, 0.5f, TX_SHAPE(C, 2 * C)), NULL, false), false);
+        x = tx_add(x, tx_linear(up, parameter(b, name[4], TX_INIT_UNIFORM, 0.5f, TX_SHAPE(2 * C, C)), NULL, false));
+    }
+    return tx_cross_entropy(tx_linear(x, table, NULL, true), b->labels, V);
+}
+
+static const tx_graph_case cases[] = {
+    {"linear", linear, 1},
+    {"linear transposed", linear_transposed, 1},
+    {"matmul", matmul_nn, 1},
+    {"matmul ta", matmul_tn, 1},
+    {"matmul tb", matmul_nt, 1},
+    {"matmul ta tb", matmul_tt, 1},
+    {"matmul, one right operand", matmul_shared_right, 1},
+    {"matmul ta tb, one right operand", matmul_shared_right_tt, 1},
+    {"matmul, one left operand", matmul_shared_left, 1},
+    {"matmul ta tb, one left operand", matmul_shared_left_tt, 1},
+    {"attention, causal, grouped", attention_causal, 1},
+    {"attention, lengths, dropout", attention_lengths, 1},
+    {"layer_norm", layer_norm, 1},
+    {"rms_norm", rms_norm, 1},
+    {"softmax", softmax, 1},
+    {"cross_entropy", cross_entropy, 1},
+    {"mean_loss", mean_loss, 1},
+    {"reduce sum", reduce_sum, 1},
+    {"reduce mean", reduce_mean, 1},
+    {"reduce sumsq", reduce_sumsq, 1},
+    {"gelu tanh", gelu_tanh, 1},
+    {"gelu exact", gelu_exact, 1},
+    {"silu", silu, 1},
+    {"swiglu", swiglu, 1},
+    {"add", add, 1},
+    {"mul", mul, 1},
+    {"scale", scale, 1},
+    {"dropout", dropout, 1},
+    {"rotary", rotary, 1},
+    {"embedding", embedding, 1},
+    {"gather", gather, 1},
+    {"scatter_add", scatter_add, 1},
+    {"copy, reshape", copy, 1},
+    {"fan-out", fan_out, 1},
+    {"tied parameters, two micro-batches", tied, 2},
+    {"transformer, two micro-batches", transformer, 2},
+};
+
+const tx_graph_case *tx_graph_cases(int32_t *count)
+{
+    *count = (int32_t)(sizeof cases / sizeof cases[0]);
+    return cases;
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Attention, its gradient and the cached form: references with whole rows of probabilities, and cases. */
+#include "backends/rng.h"
+#include "tests/ops/case.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Sizes of a call and where things lie in its packed operand. */
+typedef struct layout {
+    int64_t batch, time, heads, kv_heads, size, row; /* row: elements of a row of qkv */
+    double scale;
+} layout;
+
+static layout layout_of(const tx_array *qkv, const tx_attrs *attrs)
+{
+    layout l = {.batch = qkv->shape.dim[0],
+                .time = qkv->shape.dim[1],
+                .heads = attrs->heads,
+                .kv_heads = attrs->kv_heads,
+                .row = qkv->shape.dim[2],
+                .scale = attrs->scale};
+    l.size = l.row / (l.heads + 2 * l.kv_heads);
+    return l;
+}
+
+static int64_t query_at(const layout *l, int64_t b, int64_t t, int64_t h)
+{
+    return (b * l->time + t) * l->row + h * l->size;
+}
+
+static int64_t key_at(const layout *l, int64_t b, int64_t t, int64_t h)
+{
+    return (b * l->time + t) * l->row + (l->heads + h / (l->heads / l->kv_heads)) * l->size;
+}
+
+static int64_t value_at(const layout *l, int64_t b, int64_t t, int64_t h)
+{
+    return key_at(l, b, t, h) + l->kv_heads * l->size;
+}
+
+/* How many keys query t sees; 0 for rows beyond the length. */
+static int64_t keys_seen(const tx_call *call, const tx_array *lengths, const layout *l, int64_t b, int64_t t)
+{
+    int64_t length = tx_array_present(lengths) ? (int64_t)lengths->value[b] : l->time;
+    if (t >= length)
+        return 0;
+    return call->attrs.causal && t + 1 < length ? t + 1 : length;
+}
+
+/* Factor of a probability under dropout: 0 or 1 / (1 - p). */
+static double kept(const tx_call *call, int64_t b, int64_t h, int64_t query, int64_t key)
+{
+    if (!(call->attrs.p > 0.0f))
+        return 1.0;
+    const tx_word *w = call->controls.word;
+    tx_random r = tx_draw(w[TX_CONTROL_SEED_LO].u32, w[TX_CONTROL_SEED_HI].u32, w[TX_CONTROL_STEP].u32,
+                          w[TX_CONTROL_SAMPLE].u32 + (uint32_t)b, (uint32_t)call->attrs.site, (uint32_t)h,
+                          (uint32_t)query, (uint32_t)key >> 2);
+    return r.word[key & 3] >= tx_dropout_threshold(call->attrs.p) ? 1.0 / (1.0 - (double)call->attrs.p) : 0.0;
+}
+
+static double dot(const double *a, const double *b, int64_t n, double *magnitude)
+{
+    double sum = 0.0;
+    *magnitude = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += a[i] * b[i];
+        *magnitude += fabs(a[i] * b[i]);
+    }
+    return sum;
+}
+
+/* Scaled scores of one query against n keys `step` elements apart, and their magnitudes. Returns log-sum-exp. */
+static double scores(const double *q, const double *k, int64_t n, int64_t step, const layout *l, double *score,
+                     double *magnitude)
+{
+    double top = -INFINITY, sum = 0.0;
+    for (int64_t j = 0; j < n; j++) {
+        score[j] = l->scale * dot(q, k + j * step, l->size, &magnitude[j]);
+        magnitude[j] *= fabs(l->scale);
+        top = fmax(top, score[j]);
+    }
+    for (int64_t j = 0; j < n; j++)
+        sum += exp(score[j] - top);
+    return top + log(sum);
+}
+
+/* One output row o = sum of weight[j] v[j]; `extra` is how much weights err relative to rounding. */
+static void weighted_sum(tx_array *out, int64_t at, const double *weight, const double *extra, const double *v,
+                         int64_t n, int64_t step, int64_t size)
+{
+    for (int64_t i = 0; i < size; i++) {
+        double sum = 0.0, magnitude = 0.0;
+        for (int64_t j = 0; j < n; j++) {
+            sum += weight[j] * v[j * step + i];
+            magnitude += fabs(weight[j] * v[j * step + i]) * extra[j];
+        }
+        tx_array_put(out, at + i, sum, magnitude);
+    }
+}
+
+static void attention_reference(tx_call *call)
+{
+    layout l = layout_of(&call->in[0], &call->attrs);
+    const double *x = call->in[0].value;
+    double *p = calloc((size_t)l.time * 2, sizeof *p), *extra = p ? p + l.time : NULL;
+    for (int64_t i = 0; p && i < l.batch * l.heads * l.time; i++) {
+        int64_t b = i / (l.heads * l.time), h = i / l.time % l.heads, t = i % l.time;
+        int64_t n = keys_seen(call, &call->in[1], &l, b, t);
+        double lse = 0.0, lse_magnitude = 0.0;
+        if (n > 0)
+            lse = scores(x + query_at(&l, b, t, h), x + key_at(&l, b, 0, h), n, l.row, &l, p, extra);
+        for (int64_t j = 0; j < n; j++) {
+            double probability = exp(p[j] - lse);
+            lse_magnitude += probability * extra[j];
+            extra[j] += 1.0 + fabs(lse);
+            p[j] = probability * kept(call, b, h, t, j);
+        }
+        tx_array_put(&call->out[1], i, lse, n > 0 ? 1.0 + fabs(lse) + lse_magnitude : 0.0);
+        weighted_sum(&call->out[0], ((b * l.time + t) * l.heads + h) * l.size, p, extra, x + value_at(&l, b, 0, h), n,
+                     l.row, l.size);
+    }
+    free(p);
+}
+
+static void attention_outputs(tx_call *call)
+{
+    layout l = layout_of(&call->in[0], &call->attrs);
+    call->out[0] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(l.batch, l.time, l.heads * l.size)};
+    call->out[1] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(l.batch, l.heads, l.time)};
+}
+
+static double attention_length(const tx_call *call)
+{
+    const tx_array *qkv = &call->in[call->op == TX_OP_ATTENTION_GRAD ? 1 : 0];
+    layout l = layout_of(qkv, &call->attrs);
+    return (double)((l.time + l.size) * (l.heads / l.kv_heads));
+}
+
+/* ---- Gradient --------------------------------------------------------------------------------- */
+
+static void add_scaled(tx_array *out, int64_t at, double factor, double factor_magnitude, const double *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        out->value[at + i] += factor * x[i];
+        out->magnitude[at + i] += factor_magnitude * fabs(x[i]);
+    }
+}
+
+/* Contributions of one query row: dv += p do, ds = p (dp - D), dq += scale ds k, dk += scale ds q. */
+static void gradient_row(tx_call *call, const layout *l, int64_t b, int64_t h, int64_t t, double *score, double *extra)
+{
+    tx_array *dx = &call->out[0];
+    const double *x = call->in[1].value;
+    int64_t n = keys_seen(call, &call->in[4], l, b, t), row = ((b * l->time + t) * l->heads + h) * l->size;
+    const double *dy = call->in[0].value + row, *o = call->in[2].value + row;
+    double lse = call->in[3].value[(b * l->heads + h) * l->time + t], d_magnitude;
+    double d = dot(dy, o, l->size, &d_magnitude);
+    if (n > 0)
+        scores(x + query_at(l, b, t, h), x + key_at(l, b, 0, h), n, l->row, l, score, extra);
+    for (int64_t j = 0; j < n; j++) {
+        double p = exp(score[j] - lse), keep = kept(call, b, h, t, j), dp_magnitude;
+        double grow = 1.0 + extra[j] + fabs(lse);
+        double dp = keep * dot(dy, x + value_at(l, b, j, h), l->size, &dp_magnitude);
+        double ds = l->scale * p * (dp - d);
+        double ds_magnitude = fabs(l->scale) * p * (keep * dp_magnitude + d_magnitude) * grow;
+        add_scaled(dx, value_at(l, b, j, h), p * keep, p * keep * grow, dy, l->size);
+        add_scaled(dx, query_at(l, b, t, h), ds, ds_magnitude, x + key_at(l, b, j, h), l->size);
+        add_scaled(dx, key_at(l, b, j, h), ds, ds_magnitude, x + query_at(l, b, t, h), l->size);
+    }
+}
+
+static void attention_grad_reference(tx_call *call)
+{
+    layout l = layout_of(&call->in[1], &call->attrs);
+    double *score = calloc((size_t)l.time * 2, sizeof *score);
+    for (int64_t i = 0; i < call->out[0].count; i++)
+        tx_array_put(&call->out[0], i, 0.0, 0.0);
+    for (int64_t i = 0; score && i < l.batch * l.heads * l.time; i++)
+        gradient_row(call, &l, i / (l.heads * l.time), i / l.time % l.heads, i % l.time, score, score + l.time);
+    free(score);
+}
+
+static void attention_grad_outputs(tx_call *call)
+{
+    layout l = layout_of(&call->in[1], &call->attrs);
+    call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[1].shape};
+    call->out[1] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(l.batch, l.heads, l.time)};
+}
+
+/* ---- Cached ----------------------------------------------------------------------------------- */
+
+static void attention_cached_reference(tx_call *call)
+{
+    layout l = layout_of(&call->in[0], &call->attrs);
+    int64_t capacity = call->in[1].shape.dim[1], row = l.kv_heads * l.size;
+    int64_t position = call->controls.word[TX_CONTROL_POSITION].u32;
+    double *p = calloc((size_t)capacity * 2, sizeof *p), *extra = p ? p + capacity : NULL;
+    for (int64_t i = 0; p && i < l.batch * l.time * l.heads; i++) {
+        int64_t b = i / (l.time * l.heads), t = i / l.heads % l.time, h = i % l.heads;
+        int64_t n = position + t + 1, at = b * capacity * row + h / (l.heads / l.kv_heads) * l.size;
+        double lse = scores(call->in[0].value + query_at(&l, b, t, h), call->in[1].value + at, n, row, &l, p, extra);
+        for (int64_t j = 0; j < n; j++) {
+            p[j] = exp(p[j] - lse);
+            extra[j] += 1.0 + fabs(lse);
+        }
+        weighted_sum(&call->out[0], i * l.size, p, extra, call->in[2].value + at, n, row, l.size);
+    }
+    free(p);
+}
+
+static void attention_cached_outputs(tx_call *call)
+{
+    layout l = layout_of(&call->in[0], &call->attrs);
+    call->out[0] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(l.batch, l.time, l.heads * l.size)};
+}
+
+/* ---- Cases ------------------------------------------------------------------------------------ */
+
+typedef struct variant {
+    int32_t batch, time, heads, kv_heads, size;
+    bool causal, lengths;
+    float p;
+} variant;
+
+static const variant variants[] = {
+    {1, 1, 1, 1, 8, true, false, 0.0f},    {2, 5, 2, 2, 8, false, false, 0.0f},   {1, 17, 3, 3, 16, true, false, 0.0f},
+    {2, 15, 4, 2, 8, true, false, 0.0f},   {2, 33, 2, 1, 32, false, true, 0.0f},  {3, 16, 2, 2, 16, true, true, 0.0f},
+    {1, 65, 2, 2, 64, true, false, 0.0f},  {1, 64, 1, 1, 64, false, false, 0.0f}, {1, 129, 1, 1, 24, true, false, 0.0f},
+    {1, 31, 2, 1, 128, true, false, 0.0f}, {1, 19, 1, 1, 256, true, false, 0.0f}, {2, 18, 2, 2, 8, true, false, 0.25f},
+    {2, 37, 4, 2, 16, false, true, 0.5f},  {1, 70, 6, 3, 12, true, true, 0.1f},   {1, 20, 1, 1, 80, false, false, 0.0f},
+};
+
+static const variant big = {4, 1024, 12, 12, 64, true, false, 0.0f};
+
+static tx_case *add_variant(tx_cases *list, const variant *v)
+{
+    tx_case *c = tx_case_add(list, "b%d t%d h%d/%d d%d%s%s%s", v->batch, v->time, v->heads, v->kv_heads, v->size,
+                             v->causal ? " causal" : "", v->lengths ? " lengths" : "", v->p > 0.0f ? " dropout" : "");
+    c->attrs.heads = v->heads;
+    c->attrs.kv_heads = v->kv_heads;
+    c->attrs.causal = v->causal;
+    c->attrs.p = v->p;
+    c->attrs.site = 11;
+    c->attrs.scale = 1.0f / sqrtf((float)v->size);
+    return c;
+}
+
+static tx_shape packed(const variant *v)
+{
+    return TX_SHAPE(v->batch, v->time, (v->heads + 2 * v->kv_heads) * v->size);
+}
+
+static tx_spec qkv_spec(const variant *v)
+{
+    tx_spec s = tx_spec_real(packed(v));
+    s.lo = -2.0;
+    s.hi = 2.0;
+    return s;
+}
+
+/* Lengths whole, 0 (a padding row) and between; 1 where there is one row only. */
+static tx_spec lengths_spec(const variant *v)
+{
+    return tx_spec_of(TX_I32, TX_SHAPE(v->batch), TX_FILL_LENGTHS, v->batch > 2 ? 0 : 1,
+                      v->batch > 1 ? v->time : v->time - 3);
+}
+
+static void add_attention(tx_cases *list, const variant *v)
+{
+    tx_case *c = add_variant(list, v);
+    c->in[0] = qkv_spec(v);
+    if (v->lengths) {
+        c->in[1] = lengths_spec(v);
+        c->flags |= TX_CASE_ZEROS;
+    }
+}
+
+static void attention_cases(tx_cases *list)
+{
+    for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++)
+        add_attention(list, &variants[i]);
+    tx_case_chunks(list);
+    add_attention(list, &variants[1]);
+    list->item[list->count - 1].in[0].fill = TX_FILL_NAN;
+    add_attention(list, &variants[2]);
+    list->item[list->count - 1].attrs.scale = 3.0f;
+    add_attention(list, &big);
+    list->item[list->count - 1].flags |= TX_CASE_BENCH;
+}
+
+static void add_gradient(tx_cases *list, const variant *v)
+{
+    tx_case *c = add_variant(list, v);
+    tx_shape o = TX_SHAPE(v->batch, v->time, v->heads * v->size);
+    c->in[0] = tx_spec_real(o);
+    c->in[1] = qkv_spec(v);
+    c->flags |= v->time == 1 ? TX_CASE_ZEROS : 0u; /* one key: its probability is 1, whatever the scores */
+    c->in[2] = tx_spec_derived(o);
+    c->in[3] = tx_spec_derived(TX_SHAPE(v->batch, v->heads, v->time));
+    if (v->lengths) {
+        c->in[4] = lengths_spec(v);
+        c->flags |= TX_CASE_ZEROS;
+    }
+}
+
+static void attention_grad_cases(tx_cases *list)
+{
+    for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++)
+        add_gradient(list, &variants[i]);
+    tx_case_chunks(list);
+    add_gradient(list, &big);
+    list->item[list->count - 1].flags |= TX_CASE_BENCH;
+}
+
+static void attention_cached_cases(tx_cases *list)
+{
+    static const struct {
+        variant v;
+        int32_t capacity;
+        uint32_t position;
+    } cached[] = {
+        {{1, 1, 1, 1, 8, true, false, 0.0f}, 1, 0},          {{2, 1, 4, 2, 16, true, false, 0.0f}, 33, 17},
+        {{1, 5, 2, 2, 64, true, false, 0.0f}, 64, 59},       {{2, 17, 3, 1, 24, true, false, 0.0f}, 40, 0},
+        {{1, 1, 2, 1, 256, true, false, 0.0f}, 130, 128},    {{1, 1, 8, 4, 8, true, false, 0.0f}, 512, 300},
+        {{1, 1, 12, 12, 64, true, false, 0.0f}, 1024, 1000},
+    };
+    int32_t count = (int32_t)(sizeof cached / sizeof cached[0]);
+    for (int32_t i = 0; i < count; i++) {
+        const variant *v = &cached[i].v;
+        tx_case *c = add_variant(list, v);
+        tx_shape cache = TX_SHAPE(v->batch, cached[i].capacity, v->kv_heads * v->size);
+        c->in[0] = qkv_spec(v);
+        c->in[1] = c->in[2] = tx_spec_real(cache);
+        c->in[1].arena = c->in[2].arena = TX_ARENA_STATE;
+        c->controls.word[TX_CONTROL_POSITION].u32 = cached[i].position;
+        c->flags |= i == count - 1 ? TX_CASE_BENCH : 0u;
+    }
+}
+
+const tx_descriptor tx_descriptor_attention = {.cases = attention_cases,
+                                               .outputs = attention_outputs,
+                                               .reference = attention_reference,
+                                               .length = attention_length};
+const tx_descriptor tx_descriptor_attention_grad = {
+    .cases = attention_grad_cases,
+    .outputs = attention_grad_outputs,
+    .reference = attention_grad_reference,
+    .length = attention_length,
+    .gradient = true,
+    .forward = TX_OP_ATTENTION,
+    .source = {TX_FROM_DY, TX_FROM_IN(0), TX_FROM_OUT(0), TX_FROM_OUT(1), TX_FROM_IN(1)},
+    .gradient_of = {1, 0},
+    .work = 2,
+};
+const tx_descriptor tx_descriptor_attention_cached = {.cases = attention_cached_cases,
+                                                      .outputs = attention_cached_outputs,
+                                                      .reference = attention_cached_reference,
+                                                      .length = attention_length};

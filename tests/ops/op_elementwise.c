@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Element-wise ops: references and cases. */
+#include "backends/rng.h"
+#include "tests/ops/case.h"
+
+#include <math.h>
+
+static const double pi = 3.14159265358979323846;
+
+/* ---- Activations ------------------------------------------------------------------------------- */
+
+static double gelu(double x, bool exact)
+{
+    if (exact)
+        return 0.5 * x * erfc(-x / sqrt(2.0));
+    return 0.5 * x * (1.0 + tanh(sqrt(2.0 / pi) * (x + 0.044715 * x * x * x)));
+}
+
+static double gelu_slope(double x, bool exact)
+{
+    if (exact)
+        return 0.5 * erfc(-x / sqrt(2.0)) + x * exp(-0.5 * x * x) / sqrt(2.0 * pi);
+    double t = tanh(sqrt(2.0 / pi) * (x + 0.044715 * x * x * x));
+    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * sqrt(2.0 / pi) * (1.0 + 3.0 * 0.044715 * x * x);
+}
+
+static double sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+static double silu_slope(double x)
+{
+    double s = sigmoid(x);
+    return s * (1.0 + x * (1.0 - s));
+}
+
+static void gelu_reference(tx_call *call)
+{
+    for (int64_t i = 0; i < call->out[0].count; i++) {
+        double x = call->in[0].value[i];
+        tx_array_put(&call->out[0], i, gelu(x, call->attrs.exact), fabs(x)); /* 1 + tanh or erf cancels for x < 0 */
+    }
+}
+
+static void gelu_grad_reference(tx_call *call)
+{
+    for (int64_t i = 0; i < call->out[0].count; i++) {
+        double dy = call->in[0].value[i], x = call->in[1].value[i];
+        tx_array_put(&call->out[0], i, dy * gelu_slope(x, call->attrs.exact), fabs(dy) * (1.0 + fabs(x)));
+    }
+}
+
+static void silu_reference(tx_call *call)
+{
+    for (int64_t i = 0; i < call->out[0].count; i++) {
+        double x = call->in[0].value[i];
+        /* the last term: a sigmoid below 2^-126 may be flushed to zero */
+        tx_array_put(&call->out[0], i, x * sigmoid(x), fabs(x * sigmoid(x)) * (1.0 + fabs(x)) + fabs(x) * 0x1p-104);
+    }
+}
+
+static void silu_grad_reference(tx_call *call)
+{
+    for (int64_t i = 0; i < call->out[0].count; i++) {
+        double dy = call->in[0].value[i], x = call->in[1].value[i];
+        tx_array_put(&call->out[0], i, dy * silu_slope(x), fabs(dy) * (1.0 + fabs(x)));
+    }
+}
+
+static void swiglu_reference(tx_call *call)
+{
+    int64_t f = tx_array_last(&call->out[0]);
+    for (int64_t i = 0; i < call->out[0].count; i++) {
+        double gate = call->in[0].value[i / f * 2 * f + i % f], up = call->in[0].value[i / f * 2 * f + f + i % f];
+        double y = gate * sigmoid(gate) * up;
+        tx_array_put(&call->out[0], i, y, fabs(y) * (1.0 + fabs(gate)));
+    }
+}
+
+static void swiglu_outputs(tx_call *call)
+{
+    call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
+    call->out[0].shape.dim[call->in[0].shape.rank - 1] /= 2;
+}
+
+static void swiglu_grad_reference(tx_call *call)
+{
+    int64_t f = tx_array_last(&call->in[0]);
+    for (int64_t i = 0; i < call->in[0].count; i++) {
+        int64_t g = i / f * 2 * f + i % f;
+        double dy = call->in[0].value[i], gate = call->in[1].value[g], up = call->in[1].value[g + f];
+        tx_array_put(&call->out[0], g, dy * up * silu_slope(gate), fabs(dy * up) * (1.0 + fabs(gate)));
+        tx_array_put(&call->out[0], g + f, dy * gate * sigmoid(gate), fabs(dy * gate));
+    }
+}
+
+static void like_second(tx_call *call)
+{
+    call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[1].shape};
+}
+
+/* ---- Arithmetic -------------------------------------------------------------------------------- */
+
+static void add_reference(tx_call *call)
+{
+    for (int64_t i = 0; i < call->out[0].count; i++) {
+        double y = call->in[0].value[i] + call->in[1].value[i];
+        tx_array_put(&call->out[0], i, y, fabs(y));
+    }
+}
+
+static void mul_reference(tx_call *call)
+{
+    for (int64_t i = 0; i < call->out[0].count; i++) {
+        double y = call->in[0].value[i] * call->in[1].value[i];
+        tx_array_put(&call->out[0], i, y, fabs(y));
+    }
+}
+
+static void scale_reference(tx_call *call)
+{
+    double factor = call->attrs.alpha;
+    if (call->attrs.control >= 0)
+        factor *= (double)call->controls.word[call->attrs.control].f32;
+    for (int64_t i = 0; i < call->out[0].count; i++)
+        tx_array_put(&call->out[0], i, factor * call->in[0].value[i], fabs(factor * call->in[0].value[i]));
+}
+
+static void dropout_reference(tx_call *call)
+{
+    const tx_shape *s = &call->in[0].shape;
+    const tx_word *w = call->controls.word;
+    int64_t columns = tx_shape_last(s), rows = tx_shape_rows(s) / (s->rank > 1 ? s->dim[0] : 1);
+    double factor = 1.0 / (1.0 - (double)call->attrs.p);
+    for (int64_t i = 0; i < call->out[0].count; i++) {
+        uint32_t column = (uint32_t)(i % columns), row = (uint32_t)(i / columns % rows);
+        uint32_t sample = w[TX_CONTROL_SAMPLE].u32 + (uint32_t)(i / columns / rows);
+        tx_random r = tx_draw(w[TX_CONTROL_SEED_LO].u32, w[TX_CONTROL_SEED_HI].u32, w[TX_CONTROL_STEP].u32, sample,
+                              (uint32_t)call->attrs.site, 0, row, column >> 2);
+        bool keep = r.word[column & 3] >= tx_dropout_threshold(call->attrs.p);
+        double y = keep ? factor * call->in[0].value[i] : 0.0;
+        tx_array_put(&call->out[0], i, y, fabs(y));
+    }
+}
+
+/* ---- Rotary positions (Su et al., RoFormer, 2021) ------------------------------------------------ */
+
+static void rotary_reference(tx_call *call)
+{
+    const tx_array *x = &call->in[0];
+    int64_t d = call->attrs.head_size, time = x->shape.dim[1], row = x->shape.dim[2];
+    int64_t first = call->attrs.at_position ? call->controls.word[TX_CONTROL_POSITION].u32 : 0;
+    for (int64_t i = 0; i < x->count; i++) {
+        int64_t column = i % row, head = column / d, at = column % d, pair = at % (d / 2);
+        if (head >= call->attrs.heads) {
+            tx_array_put(&call->out[0], i, x->value[i], 0.0);
+            continue;
+        }
+        double position = (double)(first + i / row % time);
+        double angle = position * pow((double)call->attrs.theta, -2.0 * (double)pair / (double)d);
+        double turn = call->attrs.inverse ? -angle : angle, low = x->value[i - at + pair],
+               high = x->value[i - at + pair + d / 2];
+        double y = at < d / 2 ? low * cos(turn) - high * sin(turn) : low * sin(turn) + high * cos(turn);
+        tx_array_put(&call->out[0], i, y, (fabs(low) + fabs(high)) * (1.0 + angle));
+    }
+}
+
+/* ---- Cases ------------------------------------------------------------------------------------ */
+
+/* The case numbered i of an op over n operands of one shape in [lo, hi); false after the last. */
+static bool plain_case(tx_cases *list, int32_t i, int32_t n, double lo, double hi)
+{
+    const tx_shape *shapes;
+    int32_t count = tx_shapes_plain(&shapes);
+    if (i > count)
+        return false;
+    tx_shape shape = i < count ? shapes[i] : TX_SHAPE(4096, 3072);
+    char text[64];
+    tx_case *c = tx_case_add(list, "%s", tx_shape_text(&shape, text, sizeof text));
+    for (int32_t k = 0; k < n; k++)
+        c->in[k] = tx_spec_of(TX_F32, shape, TX_FILL_UNIFORM, lo, hi);
+    c->flags = i == count ? TX_CASE_BENCH : 0u;
+    return true;
+}
+
+static void unary_cases(tx_cases *list)
+{
+    for (int32_t i = 0; plain_case(list, i, 1, -12.0, 12.0); i++)
+        list->item[list->count - 1].attrs.exact = i & 1;
+    plain_case(list, 3, 1, -12.0, 12.0);
+    list->item[list->count - 1].in[0].fill = TX_FILL_NAN;
+    tx_case_chunks(list);
+}
+
+static void gelu_cases(tx_cases *list)
+{
+    unary_cases(list);
+    for (int exact = 0; exact < 2; exact++) {
+        plain_case(list, 7, 1, -100.0, 100.0); /* the cube is large, tanh and erf are flat */
+        list->item[list->count - 1].attrs.exact = exact;
+    }
+}
+
+static void silu_cases(tx_cases *list)
+{
+    unary_cases(list);
+    for (int32_t i = 0; i < list->count; i++)
+        list->item[i].attrs.exact = false;
+    plain_case(list, 7, 1, -200.0, 200.0); /* exp overflows */
+}
+
+static void gelu_grad_cases(tx_cases *list)
+{
+    for (int32_t i = 0; plain_case(list, i, 2, -6.0, 6.0); i++)
+        list->item[list->count - 1].attrs.exact = i & 1;
+    for (int exact = 0; exact < 2; exact++) {
+        plain_case(list, 7, 2, -50.0, 50.0);
+        list->item[list->count - 1].attrs.exact = exact;
+    }
+}
+
+static void silu_grad_cases(tx_cases *list)
+{
+    for (int32_t i = 0; plain_case(list, i, 2, -6.0, 6.0); i++)
+        continue;
+    plain_case(list, 7, 2, -200.0, 200.0);
+}
+
+static void widen(tx_spec *s)
+{
+    s->shape.dim[s->shape.rank - 1] *= 2;
+}
+
+static void swiglu_cases(tx_cases *list)
+{
+    for (int32_t i = 0; plain_case(list, i, 1, -6.0, 6.0); i++)
+        widen(&list->item[list->count - 1].in[0]);
+}
+
+static void swiglu_grad_cases(tx_cases *list)
+{
+    for (int32_t i = 0; plain_case(list, i, 2, -6.0, 6.0); i++)
+        widen(&list->item[list->count - 1].in[1]);
+}
+
+static void binary_cases(tx_cases *list)
+{
+    for (int32_t i = 0; plain_case(list, i, 2, -3.0, 3.0); i++)
+        continue;
+    plain_case(list, 6, 2, -3.0, 3.0);
+    tx_case_chunks(list);
+    list->item[list->count - 1].in[1].fill = TX_FILL_NAN;
+}
+
+static void scale_cases(tx_cases *list)
+{
+    for (int32_t i = 0; plain_case(list, i, 1, -3.0, 3.0); i++) {
+        tx_case *c = &list->item[list->count - 1];
+        c->attrs.alpha = 0.5f + (float)i;
+        c->attrs.control = i & 1 ? TX_CONTROL_INVERSE_LABELS : -1;
+    }
+}
+
+static void dropout_cases(tx_cases *list)
+{
+    static const float p[] = {0.1f, 0.5f, 0.0f, 0.9f};
+    for (int32_t i = 0; plain_case(list, i, 1, 1.0, 3.0); i++) {
+        tx_case *c = &list->item[list->count - 1];
+        c->attrs.p = p[i & 3];
+        c->attrs.site = 7 + i;
+        c->flags |= TX_CASE_ZEROS;
+    }
+    plain_case(list, 8, 1, 1.0, 3.0);
+    tx_case *c = &list->item[list->count - 1];
+    c->attrs.p = 0.3f;
+    c->controls.word[TX_CONTROL_SEED_HI].u32 = 0xFFFFFFFFu;
+    c->controls.word[TX_CONTROL_STEP].u32 = 123456789u;
+    c->controls.word[TX_CONTROL_SAMPLE].u32 = 0xFFFFFFFFu; /* wraps within the batch */
+}
+
+static void rotary_cases(tx_cases *list)
+{
+    static const struct {
+        int32_t batch, time, heads, all, size;
+        bool inverse, at;
+        uint32_t position;
+    } r[] = {{1, 1, 1, 1, 2, false, false, 0},      {2, 5, 2, 3, 8, false, false, 0},
+             {1, 17, 4, 6, 64, true, false, 0},     {2, 33, 3, 3, 6, false, true, 100},
+             {1, 3, 1, 5, 128, true, true, 2000},   {1, 65, 2, 4, 256, false, false, 0},
+             {4, 1024, 24, 36, 64, false, false, 0}};
+    for (size_t i = 0; i < sizeof r / sizeof r[0]; i++) {
+        tx_case *c = tx_case_add(list, "b%d t%d h%d/%d d%d%s%s", r[i].batch, r[i].time, r[i].heads, r[i].all, r[i].size,
+                                 r[i].inverse ? " inverse" : "", r[i].at ? " at position" : "");
+        c->attrs.heads = r[i].heads;
+        c->attrs.head_size = r[i].size;
+        c->attrs.theta = i & 1 ? 10000.0f : 500000.0f;
+        c->attrs.inverse = r[i].inverse;
+        c->attrs.at_position = r[i].at;
+        c->controls.word[TX_CONTROL_POSITION].u32 = r[i].at ? r[i].position : 77; /* to be ignored if not at */
+        c->in[0] = tx_spec_real(TX_SHAPE(r[i].batch, r[i].time, r[i].all * r[i].size));
+        c->flags = r[i].time > 1000 ? TX_CASE_BENCH : 0u;
+    }
+}
+
+#define GRADIENT_OF(NAME) .gradient = true, .forward = TX_OP_##NAME, .gradient_of = {1}
+
+const tx_descriptor tx_descriptor_gelu = {.cases = gelu_cases, .reference = gelu_reference};
+const tx_descriptor tx_descriptor_gelu_grad = {.cases = gelu_grad_cases,
+                                               .reference = gelu_grad_reference,
+                                               GRADIENT_OF(GELU),
+                                               .source = {TX_FROM_DY, TX_FROM_IN(0)}};
+const tx_descriptor tx_descriptor_silu = {.cases = silu_cases, .reference = silu_reference};
+const tx_descriptor tx_descriptor_silu_grad = {.cases = silu_grad_cases,
+                                               .reference = silu_grad_reference,
+                                               GRADIENT_OF(SILU),
+                                               .source = {TX_FROM_DY, TX_FROM_IN(0)}};
+const tx_descriptor tx_descriptor_swiglu = {
+    .cases = swiglu_cases, .outputs = swiglu_outputs, .reference = swiglu_reference};
+const tx_descriptor tx_descriptor_swiglu_grad = {.cases = swiglu_grad_cases,
+                                                 .outputs = like_second,
+                                                 .reference = swiglu_grad_reference,
+                                                 GRADIENT_OF(SWIGLU),
+                                                 .source = {TX_FROM_DY, TX_FROM_IN(0)}};
+const tx_descriptor tx_descriptor_add = {.cases = binary_cases, .reference = add_reference};
+const tx_descriptor tx_descriptor_mul = {.cases = binary_cases, .reference = mul_reference};
+const tx_descriptor tx_descriptor_scale = {.cases = scale_cases, .reference = scale_reference};
+const tx_descriptor tx_descriptor_dropout = {.cases = dropout_cases, .reference = dropout_reference};
+const tx_descriptor tx_descriptor_rotary = {.cases = rotary_cases, .reference = rotary_reference};

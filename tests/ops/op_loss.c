@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Softmax, cross entropy and their gradients: references and cases. */
+#include "tests/ops/case.h"
+
+#include <math.h>
+
+static double last_length(const tx_call *call)
+{
+    return (double)tx_array_last(&call->in[0]);
+}
+
+/* Log-sum-exp of the first n elements of a row; -inf for a row of -inf. */
+static double log_sum_exp(const double *row, int64_t n)
+{
+    double top = -INFINITY, sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        top = row[i] > top || isnan(row[i]) ? row[i] : top;
+    if (isinf(top))
+        return top;
+    for (int64_t i = 0; i < n; i++)
+        sum += exp(row[i] - top);
+    return top + log(sum);
+}
+
+/* ---- Softmax ------------------------------------------------------------------------------------ */
+
+static void softmax_reference(tx_call *call)
+{
+    const tx_array *x = &call->in[0];
+    int64_t n = tx_array_last(x);
+    for (int64_t r = 0; r < tx_array_rows(x); r++) {
+        double lse = log_sum_exp(x->value + r * n, n);
+        for (int64_t i = r * n; i < (r + 1) * n; i++) {
+            double p = isinf(lse) ? (double)NAN : exp(x->value[i] - lse);
+            tx_array_put(&call->out[0], i, p, p > 0.0 ? p * (1.0 + fabs(x->value[i]) + fabs(lse)) : 0.0);
+        }
+    }
+}
+
+static void softmax_cases(tx_cases *list)
+{
+    const tx_shape *shapes;
+    int32_t count = tx_shapes_plain(&shapes);
+    char text[64];
+    for (int32_t i = 0; i < count; i++) {
+        tx_case *c = tx_case_add(list, "%s", tx_shape_text(&shapes[i], text, sizeof text));
+        c->in[0] = tx_spec_of(TX_F32, shapes[i], TX_FILL_UNIFORM, -8.0, 8.0);
+        c->flags = tx_shape_last(&shapes[i]) == 1 ? TX_CASE_ZEROS : 0u;
+    }
+    tx_case_chunks(list);
+    tx_case *c = tx_case_add(list, "large [9, 33]"); /* overflows without the maximum */
+    c->in[0] = tx_spec_of(TX_F32, TX_SHAPE(9, 33), TX_FILL_UNIFORM, 995.0, 1005.0);
+    c = tx_case_add(list, "-inf [5, 19]");
+    c->in[0] = tx_spec_of(TX_F32, TX_SHAPE(5, 19), TX_FILL_HOLES, -2.0, 2.0);
+    c = tx_case_add(list, "NaN [3, 9]");
+    c->in[0] = tx_spec_of(TX_F32, TX_SHAPE(3, 9), TX_FILL_NAN, -2.0, 2.0);
+    c = tx_case_add(list, "big");
+    c->in[0] = tx_spec_real(TX_SHAPE(8192, 1024));
+    c->flags = TX_CASE_BENCH;
+}
+
+static void softmax_grad_reference(tx_call *call)
+{
+    const double *dy = call->in[0].value, *y = call->in[1].value;
+    int64_t n = tx_array_last(&call->in[0]);
+    for (int64_t r = 0; r < tx_array_rows(&call->in[0]); r++) {
+        double sum = 0.0, size = 0.0;
+        for (int64_t i = r * n; i < (r + 1) * n; i++) {
+            sum += dy[i] * y[i];
+            size += fabs(dy[i] * y[i]);
+        }
+        for (int64_t i = r * n; i < (r + 1) * n; i++)
+            tx_array_put(&call->out[0], i, y[i] * (dy[i] - sum), fabs(y[i]) * (fabs(dy[i]) + size));
+    }
+}
+
+static void softmax_grad_cases(tx_cases *list)
+{
+    const tx_shape *shapes;
+    int32_t count = tx_shapes_plain(&shapes);
+    char text[64];
+    for (int32_t i = 0; i <= count; i++) {
+        tx_shape shape = i < count ? shapes[i] : TX_SHAPE(8192, 1024);
+        tx_case *c = tx_case_add(list, "%s", tx_shape_text(&shape, text, sizeof text));
+        c->in[0] = tx_spec_real(shape);
+        c->in[1] = tx_spec_of(TX_F32, shape, TX_FILL_UNIFORM, 0.0, 2.0 / (double)tx_shape_last(&shape));
+        c->flags = i == count ? TX_CASE_BENCH : 0u;
+    }
+}
+
+/* ---- Cross entropy ----------------------------------------------------------------------------- */
+
+static void cross_entropy_reference(tx_call *call)
+{
+    const tx_array *x = &call->in[0];
+    int64_t columns = tx_array_last(x), vocab = call->attrs.vocab;
+    for (int64_t r = 0; r < tx_array_rows(x); r++) {
+        const double *row = x->value + r * columns;
+        bool ignored = call->in[1].value[r] == TX_IGNORE_LABEL;
+        double lse = log_sum_exp(row, vocab), logit = ignored ? 0.0 : row[(int64_t)call->in[1].value[r]];
+        double size = 1.0 + fabs(lse) + fabs(logit);
+        tx_array_put(&call->out[0], r, ignored ? 0.0 : lse - logit, ignored ? 0.0 : size);
+        tx_array_put(&call->out[1], r, lse, ignored ? (double)INFINITY : size); /* open where ignored */
+    }
+}
+
+static tx_shape without_last(const tx_shape *shape)
+{
+    tx_shape s = *shape;
+    s.rank--;
+    s.dim[s.rank] = 0;
+    return s;
+}
+
+static void cross_entropy_outputs(tx_call *call)
+{
+    call->out[0] = call->out[1] = (tx_array){.dtype = TX_F32, .shape = call->in[1].shape};
+}
+
+static void cross_entropy_grad_reference(tx_call *call)
+{
+    const tx_array *x = &call->in[0];
+    int64_t columns = tx_array_last(x);
+    for (int64_t i = 0; i < x->count; i++) {
+        int64_t r = i / columns, column = i % columns;
+        double label = call->in[2].value[r], lse = call->in[3].value[r], dloss = call->in[1].value[r];
+        if (label == TX_IGNORE_LABEL || column >= call->attrs.vocab) {
+            tx_array_put(&call->out[0], i, 0.0, 0.0);
+            continue;
+        }
+        double p = exp(x->value[i] - lse), hot = (double)column == label ? 1.0 : 0.0;
+        tx_array_put(&call->out[0], i, (p - hot) * dloss,
+                     (p * (1.0 + fabs(x->value[i]) + fabs(lse)) + hot) * fabs(dloss));
+    }
+}
+
+static const struct {
+    tx_shape logits;
+    int64_t vocab;
+} losses[] = {
+    {{2, {1, 1}}, 1},       {{2, {3, 5}}, 5},       {{3, {2, 7, 17}}, 17},
+    {{2, {16, 64}}, 50},    {{3, {3, 5, 65}}, 64},  {{2, {33, 129}}, 127},
+    {{2, {6, 1027}}, 1000}, {{2, {4, 5000}}, 5000}, {{3, {2, 128, 50304}}, 50257},
+};
+
+static tx_case *add_loss(tx_cases *list, size_t i)
+{
+    char text[64];
+    tx_shape rows = without_last(&losses[i].logits);
+    tx_case *c = tx_case_add(list, "%s vocab %lld", tx_shape_text(&losses[i].logits, text, sizeof text),
+                             (long long)losses[i].vocab);
+    c->attrs.vocab = losses[i].vocab;
+    c->in[0] = tx_spec_of(TX_F32, losses[i].logits, TX_FILL_PADDED, -6.0, 6.0);
+    c->in[1] = tx_spec_of(TX_I32, rows, TX_FILL_LABELS, 0.0, (double)losses[i].vocab);
+    if (tx_shape_count(&losses[i].logits) > 1000000)
+        c->flags = TX_CASE_BENCH;
+    if (losses[i].vocab == 1)
+        c->flags = TX_CASE_ZEROS;
+    return c;
+}
+
+static void cross_entropy_cases(tx_cases *list)
+{
+    size_t count = sizeof losses / sizeof losses[0];
+    for (size_t i = 0; i < count; i++)
+        add_loss(list, i);
+    tx_case *c = add_loss(list, 3);
+    c->in[0].lo = 900.0;
+    c->in[0].hi = 910.0;
+    tx_case_chunks(list);
+    c = add_loss(list, 3);
+    c->in[0].fill = TX_FILL_NAN;
+}
+
+static void cross_entropy_grad_cases(tx_cases *list)
+{
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
+        tx_case *c = add_loss(list, i);
+        c->in[2] = c->in[1];
+        c->in[1] = tx_spec_real(c->in[2].shape);
+        c->in[3] = tx_spec_derived(c->in[2].shape);
+        if (losses[i].vocab < tx_shape_last(&losses[i].logits))
+            c->flags |= TX_CASE_ZEROS;
+    }
+}
+
+const tx_descriptor tx_descriptor_softmax = {
+    .cases = softmax_cases, .reference = softmax_reference, .length = last_length};
+const tx_descriptor tx_descriptor_softmax_grad = {
+    .cases = softmax_grad_cases,
+    .reference = softmax_grad_reference,
+    .length = last_length,
+    .gradient = true,
+    .forward = TX_OP_SOFTMAX,
+    .source = {TX_FROM_DY, TX_FROM_OUT(0)},
+    .gradient_of = {1},
+};
+const tx_descriptor tx_descriptor_cross_entropy = {.cases = cross_entropy_cases,
+                                                   .outputs = cross_entropy_outputs,
+                                                   .reference = cross_entropy_reference,
+                                                   .length = last_length};
+const tx_descriptor tx_descriptor_cross_entropy_grad = {
+    .cases = cross_entropy_grad_cases,
+    .reference = cross_entropy_grad_reference,
+    .length = last_length,
+    .gradient = true,
+    .forward = TX_OP_CROSS_ENTROPY,
+    .source = {TX_FROM_IN(0), TX_FROM_DY, TX_FROM_IN(1), TX_FROM_OUT(1)},
+    .gradient_of = {1},
+};

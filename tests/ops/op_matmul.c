@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Matrix products: reference and cases. Strides are worked out here anew, not by tx_gemm_of. */
+#include "tests/ops/case.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* One operand as a batch of matrices op(x)[row, column]. */
+typedef struct matrix {
+    const double *value;
+    int64_t batch, rows, columns; /* of op(x) */
+    int64_t row_step, column_step, batch_step;
+} matrix;
+
+static matrix matrix_of(const tx_array *x, bool flat, bool transpose)
+{
+    int64_t columns = tx_array_last(x), rows = tx_array_rows(x), batch = 1;
+    if (!flat && x->shape.rank > 2) {
+        rows = x->shape.dim[x->shape.rank - 2];
+        batch = tx_array_rows(x) / rows;
+    }
+    matrix m = {x->value, batch, rows, columns, columns, 1, batch > 1 ? rows * columns : 0};
+    if (transpose) {
+        m.rows = columns;
+        m.columns = rows;
+        m.row_step = 1;
+        m.column_step = columns;
+    }
+    return m;
+}
+
+static void matmul_reference(tx_call *call)
+{
+    matrix a = matrix_of(&call->in[0], call->attrs.flat, call->attrs.trans_a);
+    matrix b = matrix_of(&call->in[1], call->attrs.flat, call->attrs.trans_b);
+    const double *bias = tx_array_present(&call->in[2]) ? call->in[2].value : NULL;
+    int64_t batch = a.batch > b.batch ? a.batch : b.batch, out = 0;
+    for (int64_t s = 0; s < batch; s++)
+        for (int64_t i = 0; i < a.rows; i++)
+            for (int64_t j = 0; j < b.columns; j++) {
+                double sum = bias ? bias[j] : 0.0, magnitude = fabs(sum);
+                for (int64_t k = 0; k < a.columns; k++) {
+                    double x = a.value[s * a.batch_step + i * a.row_step + k * a.column_step];
+                    double y = b.value[s * b.batch_step + k * b.row_step + j * b.column_step];
+                    sum += x * y;
+                    magnitude += fabs(x * y);
+                }
+                tx_array_put(&call->out[0], out++, sum, magnitude);
+            }
+}
+
+/* Leading dimensions of a (of b where a is the shared matrix), then m x n; flat and transposed: [m, n]. */
+static void matmul_outputs(tx_call *call)
+{
+    const tx_attrs *t = &call->attrs;
+    matrix a = matrix_of(&call->in[0], t->flat, t->trans_a), b = matrix_of(&call->in[1], t->flat, t->trans_b);
+    tx_array *y = &call->out[0];
+    if (y->dtype == TX_DTYPE_COUNT)
+        y->dtype = call->in[0].dtype;
+    if (t->flat) {
+        y->shape = t->trans_a ? TX_SHAPE(0, 0) : call->in[0].shape;
+        if (t->trans_a)
+            y->shape.dim[0] = a.rows;
+    } else {
+        y->shape = call->in[0].shape.rank >= call->in[1].shape.rank ? call->in[0].shape : call->in[1].shape;
+        y->shape.dim[y->shape.rank - 2] = a.rows;
+    }
+    y->shape.dim[y->shape.rank - 1] = b.columns;
+}
+
+static double matmul_length(const tx_call *call)
+{
+    return (double)matrix_of(&call->in[0], call->attrs.flat, call->attrs.trans_a).columns;
+}
+
+static tx_case *add_product(tx_cases *list, tx_dtype dtype, tx_dtype out, int64_t m, int64_t n, int64_t k, int form)
+{
+    bool trans_a = form & 1, trans_b = form & 2;
+    tx_case *c = tx_case_add(list, "%s->%s m%lld n%lld k%lld%s%s", tx_dtype_name(dtype), tx_dtype_name(out),
+                             (long long)m, (long long)n, (long long)k, trans_a ? " ta" : "", trans_b ? " tb" : "");
+    c->attrs.trans_a = trans_a;
+    c->attrs.trans_b = trans_b;
+    c->out_dtype = out;
+    c->in[0] = tx_spec_real(trans_a ? TX_SHAPE(k, m) : TX_SHAPE(m, k));
+    c->in[1] = tx_spec_real(trans_b ? TX_SHAPE(n, k) : TX_SHAPE(k, n));
+    c->in[0].dtype = c->in[1].dtype = dtype;
+    return c;
+}
+
+static void add_batched(tx_cases *list, tx_dtype dtype, tx_shape a, tx_shape b, int form)
+{
+    char left[64], right[64];
+    tx_case *c = tx_case_add(list, "%s batched %s %s form %d", tx_dtype_name(dtype),
+                             tx_shape_text(&a, left, sizeof left), tx_shape_text(&b, right, sizeof right), form);
+    c->attrs.trans_a = form & 1;
+    c->attrs.trans_b = form & 2;
+    c->in[0] = tx_spec_real(a);
+    c->in[1] = tx_spec_real(b);
+    c->in[0].dtype = c->in[1].dtype = dtype;
+    c->out_dtype = TX_F32;
+}
+
+/* Linear layers: x [B, T, K] with W in both layouts and a bias, and the two gradients. */
+static void add_linear(tx_cases *list, tx_dtype dtype, tx_dtype out)
+{
+    for (int form = 0; form < 4; form += 2) {
+        tx_case *c = add_product(list, dtype, out, 51, 48, 33, form);
+        c->attrs.flat = true;
+        c->in[0].shape = TX_SHAPE(3, 17, 33);
+        c->in[1].arena = TX_ARENA_WEIGHTS;
+        c->in[2] = tx_spec_real(TX_SHAPE(48));
+        c->in[2].arena = TX_ARENA_WEIGHTS;
+        tx_case_chunks(list);
+    }
+    tx_case *c = add_product(list, dtype, TX_F32, 33, 48, 51, 1); /* dW = x' dy */
+    c->attrs.flat = true;
+    c->in[0].shape = TX_SHAPE(3, 17, 33);
+    c->in[1].shape = TX_SHAPE(3, 17, 48);
+    tx_case_accumulate(list);
+}
+
+static void matmul_cases(tx_cases *list)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1},     {1, 17, 5},   {5, 1, 7},    {3, 2, 1},
+                                       {15, 16, 17},  {16, 17, 15}, {63, 65, 64}, {64, 64, 64},
+                                       {65, 63, 129}, {1, 130, 70}, {130, 1, 40}, {128, 96, 256}};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+        for (int form = 0; form < 4; form++)
+            add_product(list, TX_F32, TX_F32, sizes[s][0], sizes[s][1], sizes[s][2], form);
+    static const tx_dtype half[] = {TX_BF16, TX_F16};
+    for (int h = 0; h < 2; h++)
+        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s += s < 4 ? 2 : 1) {
+            add_product(list, half[h], TX_F32, sizes[s][0], sizes[s][1], sizes[s][2], (int)(s & 3));
+            add_product(list, half[h], half[h], sizes[s][0], sizes[s][1], sizes[s][2], (int)(~s & 3));
+        }
+    static const tx_dtype all[] = {TX_F32, TX_BF16, TX_F16};
+    for (int t = 0; t < 3; t++) {
+        for (int form = 0; form < 4; form++)
+            add_batched(list, all[t], form & 1 ? TX_SHAPE(2, 3, 9, 17) : TX_SHAPE(2, 3, 17, 9),
+                        form & 2 ? TX_SHAPE(2, 3, 15, 9) : TX_SHAPE(2, 3, 9, 15), form);
+        add_batched(list, all[t], TX_SHAPE(4, 17, 9), TX_SHAPE(9, 15), 0);
+        add_batched(list, all[t], TX_SHAPE(17, 9), TX_SHAPE(4, 15, 9), 2);
+        add_linear(list, all[t], TX_F32);
+        if (t > 0)
+            add_linear(list, all[t], all[t]);
+        add_product(list, all[t], TX_F32, 17, 33, 65, 0);
+        list->item[list->count - 1].in[2] = tx_spec_real(TX_SHAPE(33));
+        tx_case_accumulate(list);
+    }
+    add_product(list, TX_F32, TX_F32, 5, 6, 7, 0)->in[0].fill = TX_FILL_NAN;
+    for (int t = 0; t < 3; t++) {
+        static const int64_t big[][3] = {{1024, 768, 768}, {1024, 3072, 768}, {1024, 768, 3072}};
+        for (int s = 0; s < 3; s++)
+            add_product(list, all[t], TX_F32, big[s][0], big[s][1], big[s][2], 2)->flags |= TX_CASE_BENCH;
+    }
+}
+
+const tx_descriptor tx_descriptor_matmul = {
+    .cases = matmul_cases, .outputs = matmul_outputs, .reference = matmul_reference, .length = matmul_length};

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Table look-ups, caches, casts and copies: references and cases. */
+#include "tests/ops/case.h"
+
+#include <math.h>
+
+static const tx_dtype floats[] = {TX_F32, TX_BF16, TX_F16};
+
+/* ---- Embedding and its gradients --------------------------------------------------------------- */
+
+static void embedding_reference(tx_call *call)
+{
+    const tx_array *tokens = &call->in[0], *table = &call->in[1], *positions = &call->in[2];
+    int64_t c = tx_array_last(table), time = tx_shape_last(&tokens->shape);
+    int64_t first = call->attrs.at_position ? call->controls.word[TX_CONTROL_POSITION].u32 : 0;
+    for (int64_t i = 0; i < call->out[0].count; i++) {
+        double x = table->value[(int64_t)tokens->value[i / c] * c + i % c];
+        double y = tx_array_present(positions) ? positions->value[(first + i / c % time) * c + i % c] : 0.0;
+        bool exact = !tx_array_present(positions);
+        tx_array_put(&call->out[0], i, x + y, exact ? 0.0 : fabs(x + y));
+    }
+}
+
+static void embedding_outputs(tx_call *call)
+{
+    tx_array *y = &call->out[0];
+    if (y->dtype == TX_DTYPE_COUNT)
+        y->dtype = TX_F32;
+    y->shape = call->in[0].shape;
+    y->shape.dim[y->shape.rank++] = tx_array_last(&call->in[1]);
+}
+
+static void embedding_cases(tx_cases *list)
+{
+    static const int64_t sizes[][5] = {/* B, T, V, C, P */
+                                       {1, 1, 1, 1, 1},    {2, 7, 11, 5, 9},      {3, 17, 50, 33, 20},
+                                       {2, 16, 9, 64, 16}, {1, 65, 300, 128, 90}, {8, 1024, 16384, 768, 1024}};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+        for (int i = 0; i < 12; i++) {
+            const int64_t *n = sizes[s];
+            tx_dtype table = floats[i % 3], out = i & 1 ? table : TX_F32;
+            bool positions = i < 8, at = positions && i >= 4 && n[4] > n[1];
+            if (n[3] == 768 && i != 0 && i != 4)
+                continue;
+            tx_case *c = tx_case_add(list, "%s->%s [%lld, %lld] of [%lld, %lld]%s%s", tx_dtype_name(table),
+                                     tx_dtype_name(out), (long long)n[0], (long long)n[1], (long long)n[2],
+                                     (long long)n[3], positions ? " positions" : "", at ? " at" : "");
+            c->in[0] = tx_spec_of(TX_I32, TX_SHAPE(n[0], n[1]), TX_FILL_INDEX, 0.0, (double)n[2]);
+            c->in[1] = tx_spec_real(TX_SHAPE(n[2], n[3]));
+            c->in[1].dtype = table;
+            c->in[1].arena = TX_ARENA_WEIGHTS;
+            if (positions) {
+                c->in[2] = c->in[1];
+                c->in[2].shape = TX_SHAPE(n[4], n[3]);
+            }
+            c->attrs.at_position = at;
+            c->controls.word[TX_CONTROL_POSITION].u32 = at ? (uint32_t)(n[4] - n[1]) : 3; /* ignored if not at */
+            c->out_dtype = out;
+            c->flags = n[3] == 768 ? TX_CASE_BENCH : 0u;
+        }
+}
+
+static void position_grad_reference(tx_call *call)
+{
+    const tx_array *dy = &call->in[0];
+    int64_t c = tx_array_last(dy), time = dy->shape.dim[1];
+    for (int64_t i = 0; i < call->out[0].count; i++)
+        tx_array_put(&call->out[0], i, 0.0, 0.0);
+    for (int64_t i = 0; i < dy->count; i++) {
+        int64_t at = i / c % time * c + i % c;
+        call->out[0].value[at] += dy->value[i];
+        call->out[0].magnitude[at] += fabs(dy->value[i]);
+    }
+}
+
+static void position_grad_outputs(tx_call *call)
+{
+    call->out[0] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(call->attrs.rows, tx_array_last(&call->in[0]))};
+}
+
+static double position_grad_length(const tx_call *call)
+{
+    return (double)call->in[0].shape.dim[0];
+}
+
+static void position_grad_cases(tx_cases *list)
+{
+    static const int64_t sizes[][4] = {{1, 1, 1, 1},    {2, 7, 5, 9},    {5, 17, 33, 17},
+                                       {9, 16, 64, 20}, {3, 65, 7, 100}, {8, 1024, 768, 1024}};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        const int64_t *n = sizes[s];
+        tx_case *c = tx_case_add(list, "[%lld, %lld, %lld] rows %lld", (long long)n[0], (long long)n[1],
+                                 (long long)n[2], (long long)n[3]);
+        c->in[0] = tx_spec_real(TX_SHAPE(n[0], n[1], n[2]));
+        c->attrs.rows = n[3];
+        c->flags = n[2] == 768 ? TX_CASE_BENCH : 0u;
+        if (n[2] != 768)
+            tx_case_accumulate(list);
+    }
+}
+
+/* ---- Gather and scatter ------------------------------------------------------------------------ */
+
+static void gather_reference(tx_call *call)
+{
+    int64_t c = tx_array_last(&call->in[0]);
+    for (int64_t i = 0; i < call->out[0].count; i++) {
+        int64_t row = (int64_t)call->in[1].value[i / c];
+        tx_array_put(&call->out[0], i, row < 0 ? 0.0 : call->in[0].value[row * c + i % c], 0.0);
+    }
+}
+
+static void gather_outputs(tx_call *call)
+{
+    call->out[0] = (tx_array){.dtype = call->in[0].dtype, .shape = call->in[1].shape};
+    call->out[0].shape.dim[call->out[0].shape.rank++] = tx_array_last(&call->in[0]);
+}
+
+static const struct {
+    tx_shape indices;
+    int64_t rows, columns;
+} tables[] = {{{1, {1}}, 1, 1},         {{1, {7}}, 5, 3},     {{2, {3, 5}}, 11, 33},       {{2, {4, 16}}, 9, 64},
+              {{3, {2, 3, 11}}, 40, 7}, {{1, {300}}, 17, 65}, {{2, {8, 1024}}, 16384, 768}};
+#define TABLES (sizeof tables / sizeof tables[0])
+
+static tx_case *add_table(tx_cases *list, size_t s, tx_dtype dtype)
+{
+    char text[64];
+    tx_case *c = tx_case_add(list, "%s %s of [%lld, %lld]", tx_dtype_name(dtype),
+                             tx_shape_text(&tables[s].indices, text, sizeof text), (long long)tables[s].rows,
+                             (long long)tables[s].columns);
+    c->flags = s + 1 == TABLES ? TX_CASE_BENCH : 0u;
+    return c;
+}
+
+static void gather_cases(tx_cases *list)
+{
+    for (size_t s = 0; s < TABLES; s++)
+        for (int t = 0; t < (s + 1 == TABLES ? 1 : 3); t++) {
+            tx_case *c = add_table(list, s, floats[t]);
+            c->in[0] = tx_spec_real(TX_SHAPE(tables[s].rows, tables[s].columns));
+            c->in[0].dtype = floats[t];
+            c->in[1] = tx_spec_of(TX_I32, tables[s].indices, s & 1 ? TX_FILL_SPARSE : TX_FILL_INDEX, 0.0,
+                                  (double)tables[s].rows);
+        }
+    tx_case *c = add_table(list, 1, TX_F32);
+    c->in[0] = tx_spec_of(TX_F32, TX_SHAPE(tables[1].rows, tables[1].columns), TX_FILL_NAN, -1.0, 1.0);
+    c->in[1] = tx_spec_of(TX_I32, tables[1].indices, TX_FILL_SPARSE, 0.0, 3.0);
+    tx_case_chunks(list);
+}
+
+static void scatter_add_reference(tx_call *call)
+{
+    const tx_array *src = &call->in[1];
+    int64_t c = tx_array_last(src);
+    for (int64_t i = 0; i < call->out[0].count; i++)
+        tx_array_put(&call->out[0], i, 0.0, 0.0);
+    for (int64_t i = 0; i < src->count; i++) {
+        int64_t row = (int64_t)call->in[0].value[i / c];
+        if (row < 0)
+            continue;
+        call->out[0].value[row * c + i % c] += src->value[i];
+        call->out[0].magnitude[row * c + i % c] += fabs(src->value[i]);
+    }
+}
+
+static void scatter_add_outputs(tx_call *call)
+{
+    call->out[0] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(call->attrs.rows, tx_array_last(&call->in[1]))};
+    call->out[1] = (tx_array){.dtype = TX_I32, .shape = TX_SHAPE(2 * call->in[0].count)};
+}
+
+static double scatter_add_length(const tx_call *call)
+{
+    return (double)call->in[0].count;
+}
+
+static void scatter_add_cases(tx_cases *list)
+{
+    for (size_t s = 0; s < TABLES; s++) {
+        tx_case *c = add_table(list, s, TX_F32);
+        c->attrs.rows = tables[s].rows;
+        c->in[0] =
+            tx_spec_of(TX_I32, tables[s].indices, s & 1 ? TX_FILL_SPARSE : TX_FILL_INDEX, 0.0, (double)tables[s].rows);
+        c->in[1] = tx_spec_real(tables[s].indices);
+        c->in[1].shape.dim[c->in[1].shape.rank++] = tables[s].columns;
+        if (s + 1 < TABLES)
+            tx_case_accumulate(list);
+    }
+    tx_case *c = tx_case_add(list, "all on one row"); /* the longest sum */
+    c->in[0] = tx_spec_of(TX_I32, TX_SHAPE(300), TX_FILL_INDEX, 2.0, 3.0);
+    c->in[1] = tx_spec_real(TX_SHAPE(300, 5));
+    c->attrs.rows = 4;
+    c->flags = TX_CASE_ZEROS;
+}
+
+/* ---- Key-value cache --------------------------------------------------------------------------- */
+
+static void kv_append_reference(tx_call *call)
+{
+    const tx_array *qkv = &call->in[0];
+    int64_t time = qkv->shape.dim[1], row = qkv->shape.dim[2], n = tx_array_last(&call->in[1]);
+    int64_t capacity = call->in[1].shape.dim[1], first = call->controls.word[TX_CONTROL_POSITION].u32;
+    for (int32_t kv = 0; kv < 2; kv++)
+        for (int64_t i = 0; i < call->out[kv].count; i++) {
+            int64_t t = i / n % capacity - first, b = i / n / capacity;
+            int64_t from = (b * time + t) * row + (row - 2 * n) + kv * n + i % n;
+            bool is_new = t >= 0 && t < time;
+            tx_array_put(&call->out[kv], i, is_new ? qkv->value[from] : call->in[1 + kv].value[i], 0.0);
+        }
+}
+
+static void kv_append_outputs(tx_call *call)
+{
+    call->out[0] = call->out[1] = (tx_array){.dtype = TX_F32, .shape = call->in[1].shape};
+}
+
+static void kv_append_cases(tx_cases *list)
+{
+    static const int64_t sizes[][7] = {/* B, T, S, heads, kv_heads, size, position */
+                                       {1, 1, 1, 1, 1, 8, 0},
+                                       {2, 1, 33, 4, 2, 16, 32},
+                                       {2, 7, 20, 3, 3, 5, 4},
+                                       {1, 17, 64, 2, 1, 64, 0},
+                                       {1, 1024, 1024, 12, 12, 64, 0}};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        const int64_t *n = sizes[s];
+        tx_case *c = tx_case_add(list, "b%lld t%lld s%lld h%lld/%lld d%lld at %lld", (long long)n[0], (long long)n[1],
+                                 (long long)n[2], (long long)n[3], (long long)n[4], (long long)n[5], (long long)n[6]);
+        c->attrs.heads = (int32_t)n[3];
+        c->attrs.kv_heads = (int32_t)n[4];
+        c->controls.word[TX_CONTROL_POSITION].u32 = (uint32_t)n[6];
+        c->in[0] = tx_spec_real(TX_SHAPE(n[0], n[1], (n[3] + 2 * n[4]) * n[5]));
+        c->in[1] = c->in[2] = tx_spec_real(TX_SHAPE(n[0], n[2], n[4] * n[5]));
+        c->in[1].arena = c->in[2].arena = TX_ARENA_STATE;
+        c->flags = n[1] == 1024 ? TX_CASE_BENCH : 0u;
+    }
+}
+
+/* ---- Cast, copy, fill --------------------------------------------------------------------------- */
+
+static void copy_reference(tx_call *call)
+{
+    for (int64_t i = 0; i < call->out[0].count; i++)
+        tx_array_put(&call->out[0], i, tx_number_round(call->out[0].dtype, call->in[0].value[i]), 0.0);
+}
+
+static void cast_outputs(tx_call *call)
+{
+    call->out[0].shape = call->in[0].shape;
+}
+
+static void cast_cases(tx_cases *list)
+{
+    static const tx_shape shapes[] = {{1, {1}}, {1, {127}}, {2, {3, 5}}, {3, {2, 17, 33}}, {2, {5, 1027}}};
+    size_t count = sizeof shapes / sizeof shapes[0];
+    for (int from = 0; from < 3; from++)
+        for (int to = 0; to < 3; to++)
+            for (size_t s = 0; s <= count; s++) {
+                tx_shape shape = s < count ? shapes[s] : TX_SHAPE(4096, 3072);
+                tx_fill_kind fill = tx_shape_count(&shape) >= 100 ? TX_FILL_SPECIAL : TX_FILL_UNIFORM;
+                tx_case *c = tx_case_add(list, "%s->%s %lld elements", tx_dtype_name(floats[from]),
+                                         tx_dtype_name(floats[to]), (long long)tx_shape_count(&shape));
+                c->in[0] = tx_spec_of(floats[from], shape, fill, -3.0, 3.0);
+                c->out_dtype = floats[to];
+                c->flags = s == count ? TX_CASE_BENCH : 0u;
+                if (s == 3)
+                    tx_case_chunks(list);
+            }
+}
+
+static void copy_cases(tx_cases *list)
+{
+    static const tx_dtype types[] = {TX_F32, TX_BF16, TX_F16, TX_I32, TX_U8};
+    const tx_shape *shapes;
+    int32_t count = tx_shapes_plain(&shapes);
+    for (int t = 0; t < 5; t++)
+        for (int32_t s = 0; s < count; s++) {
+            bool real = t < 3;
+            tx_case *c =
+                tx_case_add(list, "%s %lld elements", tx_dtype_name(types[t]), (long long)tx_shape_count(&shapes[s]));
+            c->in[0] = tx_spec_of(types[t], shapes[s], real ? TX_FILL_UNIFORM : TX_FILL_INDEX, real ? -3.0 : 1.0,
+                                  real ? 3.0 : 200.0);
+            if (t == 0 && s == 6)
+                tx_case_accumulate(list);
+        }
+    tx_case_chunks(list);
+    tx_case *c = tx_case_add(list, "big");
+    c->in[0] = tx_spec_real(TX_SHAPE(4096, 3072));
+    c->flags = TX_CASE_BENCH;
+}
+
+static void fill_reference(tx_call *call)
+{
+    for (int64_t i = 0; i < call->out[0].count; i++)
+        tx_array_put(&call->out[0], i, call->attrs.alpha, 0.0);
+}
+
+static void fill_outputs(tx_call *call)
+{
+    call->out[0].dtype = TX_F32;
+}
+
+static void fill_cases(tx_cases *list)
+{
+    const tx_shape *shapes;
+    int32_t count = tx_shapes_plain(&shapes);
+    for (int32_t s = 0; s <= count; s++) {
+        tx_case *c = tx_case_add(list, "case %d", s);
+        c->out_shape = s < count ? shapes[s] : TX_SHAPE(4096, 3072);
+        c->attrs.alpha = s == 3 ? 0.0f : -1.5f + (float)s;
+        c->flags = TX_CASE_ZEROS | (s == count ? TX_CASE_BENCH : 0u);
+    }
+}
+
+const tx_descriptor tx_descriptor_embedding = {
+    .cases = embedding_cases, .outputs = embedding_outputs, .reference = embedding_reference};
+const tx_descriptor tx_descriptor_position_grad = {.cases = position_grad_cases,
+                                                   .outputs = position_grad_outputs,
+                                                   .reference = position_grad_reference,
+                                                   .length = position_grad_length};
+const tx_descriptor tx_descriptor_gather = {
+    .cases = gather_cases, .outputs = gather_outputs, .reference = gather_reference};
+const tx_descriptor tx_descriptor_scatter_add = {.cases = scatter_add_cases,
+                                                 .outputs = scatter_add_outputs,
+                                                 .reference = scatter_add_reference,
+                                                 .length = scatter_add_length,
+                                                 .work = 2};
+const tx_descriptor tx_descriptor_kv_append = {
+    .cases = kv_append_cases, .outputs = kv_append_outputs, .reference = kv_append_reference, .lies_on = {2, 3}};
+const tx_descriptor tx_descriptor_cast = {.cases = cast_cases, .outputs = cast_outputs, .reference = copy_reference};
+const tx_descriptor tx_descriptor_copy = {.cases = copy_cases, .reference = copy_reference};
+const tx_descriptor tx_descriptor_fill = {.cases = fill_cases, .outputs = fill_outputs, .reference = fill_reference};

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Layer and RMS normalisation with their gradients: references and cases. */
+#include "tests/ops/case.h"
+
+#include <math.h>
+
+static double norm_length(const tx_call *call)
+{
+    const tx_array *x = &call->in[call->op == TX_OP_LAYER_NORM || call->op == TX_OP_RMS_NORM ? 0 : 1];
+    double rows = (double)tx_array_rows(x), last = (double)tx_array_last(x);
+    return rows > last ? rows : last;
+}
+
+/* ---- Layer normalisation (Ba, Kiros, Hinton, 2016) --------------------------------------------- */
+
+static void layer_norm_reference(tx_call *call)
+{
+    const tx_array *x = &call->in[0], *beta = &call->in[2];
+    int64_t n = tx_array_last(x);
+    for (int64_t r = 0; r < tx_array_rows(x); r++) {
+        const double *row = x->value + r * n;
+        double mean = 0.0, variance = 0.0, size = 0.0;
+        for (int64_t i = 0; i < n; i++) {
+            mean += row[i] / (double)n;
+            size += fabs(row[i]) / (double)n;
+        }
+        for (int64_t i = 0; i < n; i++)
+            variance += (row[i] - mean) * (row[i] - mean) / (double)n;
+        double rstd = 1.0 / sqrt(variance + (double)call->attrs.eps);
+        /* A mean that errs by e moves a deviation by e: relative to rstd's own inputs this is size * rstd. */
+        double grow = 1.0 + size * rstd;
+        tx_array_put(&call->out[1], r, mean, size);
+        tx_array_put(&call->out[2], r, rstd, rstd * grow);
+        for (int64_t i = 0; i < n; i++) {
+            double gamma = call->in[1].value[i], shift = tx_array_present(beta) ? beta->value[i] : 0.0;
+            double y = (row[i] - mean) * rstd * gamma;
+            double magnitude = (fabs(row[i]) + size) * rstd * fabs(gamma) + fabs(y) * grow + fabs(shift);
+            tx_array_put(&call->out[0], r * n + i, y + shift, magnitude);
+        }
+    }
+}
+
+static void layer_norm_outputs(tx_call *call)
+{
+    call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
+    call->out[1] = call->out[2] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(tx_array_rows(&call->in[0]))};
+}
+
+/* With h = (x - mean) rstd and g = dy gamma: dx = rstd (g - mean(g) - h mean(g h)). */
+static void layer_norm_grad_reference(tx_call *call)
+{
+    const double *dy = call->in[0].value, *x = call->in[1].value, *gamma = call->in[2].value;
+    int64_t n = tx_array_last(&call->in[1]);
+    for (int64_t i = 0; i < n; i++) {
+        tx_array_put(&call->out[1], i, 0.0, 0.0);
+        tx_array_put(&call->out[2], i, 0.0, 0.0);
+    }
+    for (int64_t r = 0; r < tx_array_rows(&call->in[1]); r++) {
+        double mean = call->in[3].value[r], rstd = call->in[4].value[r];
+        double sum = 0.0, sum_h = 0.0, size = 0.0, size_h = 0.0;
+        for (int64_t i = r * n; i < (r + 1) * n; i++) {
+            double g = dy[i] * gamma[i - r * n], h = (x[i] - mean) * rstd;
+            double h_size = (fabs(x[i]) + fabs(mean)) * rstd;
+            sum += g / (double)n;
+            sum_h += g * h / (double)n;
+            size += fabs(g) / (double)n;
+            size_h += fabs(g) * h_size / (double)n;
+            call->out[1].value[i - r * n] += dy[i] * h;
+            call->out[1].magnitude[i - r * n] += fabs(dy[i]) * h_size;
+            call->out[2].value[i - r * n] += dy[i];
+            call->out[2].magnitude[i - r * n] += fabs(dy[i]);
+        }
+        for (int64_t i = r * n; i < (r + 1) * n; i++) {
+            double g = dy[i] * gamma[i - r * n], h = (x[i] - mean) * rstd;
+            double h_size = (fabs(x[i]) + fabs(mean)) * rstd;
+            tx_array_put(&call->out[0], i, rstd * (g - sum - h * sum_h), rstd * (fabs(g) + size + h_size * size_h));
+        }
+    }
+}
+
+static void layer_norm_grad_outputs(tx_call *call)
+{
+    int64_t n = tx_array_last(&call->in[1]), blocks = tx_row_blocks(tx_array_rows(&call->in[1]));
+    call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[1].shape};
+    call->out[1] = call->out[2] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(n)};
+    call->out[3] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(blocks, 2, n)};
+}
+
+/* ---- RMS normalisation (Zhang, Sennrich, 2019) --------------------------------------------------- */
+
+static void rms_norm_reference(tx_call *call)
+{
+    const tx_array *x = &call->in[0];
+    int64_t n = tx_array_last(x);
+    for (int64_t r = 0; r < tx_array_rows(x); r++) {
+        const double *row = x->value + r * n;
+        double square = 0.0;
+        for (int64_t i = 0; i < n; i++)
+            square += row[i] * row[i] / (double)n;
+        double rstd = 1.0 / sqrt(square + (double)call->attrs.eps);
+        tx_array_put(&call->out[1], r, rstd, rstd);
+        for (int64_t i = 0; i < n; i++) {
+            double y = row[i] * rstd * call->in[1].value[i];
+            tx_array_put(&call->out[0], r * n + i, y, fabs(y));
+        }
+    }
+}
+
+static void rms_norm_outputs(tx_call *call)
+{
+    call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
+    call->out[1] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(tx_array_rows(&call->in[0]))};
+}
+
+/* With h = x rstd and g = dy gamma: dx = rstd (g - h mean(g h)). */
+static void rms_norm_grad_reference(tx_call *call)
+{
+    const double *dy = call->in[0].value, *x = call->in[1].value, *gamma = call->in[2].value;
+    int64_t n = tx_array_last(&call->in[1]);
+    for (int64_t i = 0; i < n; i++)
+        tx_array_put(&call->out[1], i, 0.0, 0.0);
+    for (int64_t r = 0; r < tx_array_rows(&call->in[1]); r++) {
+        double rstd = call->in[3].value[r], sum = 0.0, size = 0.0;
+        for (int64_t i = r * n; i < (r + 1) * n; i++) {
+            double gh = dy[i] * gamma[i - r * n] * x[i] * rstd;
+            sum += gh / (double)n;
+            size += fabs(gh) / (double)n;
+            call->out[1].value[i - r * n] += dy[i] * x[i] * rstd;
+            call->out[1].magnitude[i - r * n] += fabs(dy[i] * x[i]) * rstd;
+        }
+        for (int64_t i = r * n; i < (r + 1) * n; i++) {
+            double g = dy[i] * gamma[i - r * n], h = x[i] * rstd;
+            tx_array_put(&call->out[0], i, rstd * (g - h * sum), rstd * (fabs(g) + fabs(h) * size));
+        }
+    }
+}
+
+static void rms_norm_grad_outputs(tx_call *call)
+{
+    int64_t n = tx_array_last(&call->in[1]), blocks = tx_row_blocks(tx_array_rows(&call->in[1]));
+    call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[1].shape};
+    call->out[1] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(n)};
+    call->out[2] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(blocks, n)};
+}
+
+/* ---- Cases ------------------------------------------------------------------------------------ */
+
+static const tx_shape shapes[] = {
+    {2, {1, 2}},   {2, {3, 5}},      {1, {17}},      {2, {16, 16}},     {2, {17, 63}}, {3, {3, 5, 65}},
+    {2, {33, 64}}, {3, {2, 65, 24}}, {2, {5, 1027}}, {4, {2, 3, 2, 9}}, {2, {300, 7}},
+};
+static const tx_shape big = {3, {8, 1024, 768}};
+
+/* The operands that x [..., C] is normalised with; gamma away from 0, x off centre. */
+static tx_case *add_forward(tx_cases *list, tx_shape x, bool beta)
+{
+    char text[64];
+    int64_t n = tx_shape_last(&x);
+    tx_case *c = tx_case_add(list, "%s", tx_shape_text(&x, text, sizeof text));
+    c->attrs.eps = 1e-5f;
+    c->in[0] = tx_spec_of(TX_F32, x, TX_FILL_UNIFORM, -1.0, 3.0);
+    c->in[1] = tx_spec_of(TX_F32, TX_SHAPE(n), TX_FILL_UNIFORM, 0.5, 1.5);
+    c->in[1].arena = TX_ARENA_WEIGHTS;
+    if (beta) {
+        c->in[2] = tx_spec_real(TX_SHAPE(n));
+        c->in[2].arena = TX_ARENA_WEIGHTS;
+    }
+    return c;
+}
+
+static void forward_cases(tx_cases *list, bool beta)
+{
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        add_forward(list, shapes[i], beta);
+    tx_case_chunks(list);
+    add_forward(list, shapes[4], beta)->attrs.eps = 0.1f;
+    tx_case *c = add_forward(list, TX_SHAPE(1, 9), beta);
+    c->in[0].fill = TX_FILL_NAN;
+    c->flags |= TX_CASE_ZEROS;
+    c = add_forward(list, TX_SHAPE(4, 33), beta); /* far off centre: the variance must not be E[x^2] - E[x]^2 */
+    c->in[0].lo = 1000.0;
+    c->in[0].hi = 1001.0;
+    add_forward(list, big, beta)->flags |= TX_CASE_BENCH;
+}
+
+static void layer_norm_cases(tx_cases *list)
+{
+    forward_cases(list, true);
+}
+
+static void rms_norm_cases(tx_cases *list)
+{
+    forward_cases(list, false);
+}
+
+static void add_gradient(tx_cases *list, tx_shape x, int statistics)
+{
+    tx_case *c = add_forward(list, x, false);
+    c->in[2] = c->in[1];
+    c->in[1] = c->in[0];
+    c->in[0] = tx_spec_real(x);
+    c->in[3] = tx_spec_derived(TX_SHAPE(tx_shape_rows(&x)));
+    if (statistics > 1)
+        c->in[4] = c->in[3];
+}
+
+static void gradient_cases(tx_cases *list, int statistics)
+{
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        add_gradient(list, shapes[i], statistics);
+    tx_case_chunks(list);
+    add_gradient(list, shapes[7], statistics);
+    tx_case_accumulate(list);
+    add_gradient(list, TX_SHAPE(4100, 3), statistics); /* blocks longer than TX_ROW_BLOCK */
+    tx_case_accumulate(list);
+    add_gradient(list, big, statistics);
+    list->item[list->count - 1].flags |= TX_CASE_BENCH;
+}
+
+static void layer_norm_grad_cases(tx_cases *list)
+{
+    gradient_cases(list, 2);
+}
+
+static void rms_norm_grad_cases(tx_cases *list)
+{
+    gradient_cases(list, 1);
+}
+
+const tx_descriptor tx_descriptor_layer_norm = {
+    .cases = layer_norm_cases, .outputs = layer_norm_outputs, .reference = layer_norm_reference, .length = norm_length};
+const tx_descriptor tx_descriptor_layer_norm_grad = {
+    .cases = layer_norm_grad_cases,
+    .outputs = layer_norm_grad_outputs,
+    .reference = layer_norm_grad_reference,
+    .length = norm_length,
+    .gradient = true,
+    .forward = TX_OP_LAYER_NORM,
+    .source = {TX_FROM_DY, TX_FROM_IN(0), TX_FROM_IN(1), TX_FROM_OUT(1), TX_FROM_OUT(2)},
+    .gradient_of = {1, 2, 3, 0},
+    .work = 8,
+};
+const tx_descriptor tx_descriptor_rms_norm = {
+    .cases = rms_norm_cases, .outputs = rms_norm_outputs, .reference = rms_norm_reference, .length = norm_length};
+const tx_descriptor tx_descriptor_rms_norm_grad = {
+    .cases = rms_norm_grad_cases,
+    .outputs = rms_norm_grad_outputs,
+    .reference = rms_norm_grad_reference,
+    .length = norm_length,
+    .gradient = true,
+    .forward = TX_OP_RMS_NORM,
+    .source = {TX_FROM_DY, TX_FROM_IN(0), TX_FROM_IN(1), TX_FROM_OUT(1)},
+    .gradient_of = {1, 2, 0},
+    .work = 4,
+};

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Optimizer updates and the global norm: references and cases. */
+#include "tests/ops/case.h"
+
+#include <math.h>
+
+static bool decays(const tx_call *call, int64_t i)
+{
+    return (int64_t)call->in[2].value[i / TX_PARAM_BLOCK] & 1;
+}
+
+/* Copies input i to output o unchanged: what an update with a gradient that is not finite does. */
+static void keep(tx_call *call, int32_t o, int32_t i)
+{
+    for (int64_t k = 0; k < call->out[o].count; k++)
+        tx_array_put(&call->out[o], k, call->in[i].value[k], 0.0);
+}
+
+static void sgd_reference(tx_call *call)
+{
+    bool has_momentum = tx_array_present(&call->in[3]);
+    if (call->result[TX_RESULT_FINITE] == 0.0) {
+        keep(call, 0, 0);
+        if (has_momentum)
+            keep(call, 1, 3);
+        return;
+    }
+    double rate = call->controls.word[TX_CONTROL_LEARNING_RATE].f32, factor = call->result[TX_RESULT_GRAD_FACTOR];
+    for (int64_t i = 0; i < call->in[0].count; i++) {
+        double p = call->in[0].value[i], g = factor * call->in[1].value[i], size = fabs(g);
+        if (decays(call, i)) {
+            g += (double)call->attrs.weight_decay * p;
+            size += fabs((double)call->attrs.weight_decay * p);
+        }
+        if (has_momentum) {
+            double old = (double)call->attrs.momentum * call->in[3].value[i];
+            g += old;
+            size += fabs(old);
+            tx_array_put(&call->out[1], i, g, size);
+        }
+        tx_array_put(&call->out[0], i, p - rate * g, fabs(p) + rate * size);
+    }
+}
+
+static void sgd_outputs(tx_call *call)
+{
+    call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
+    if (tx_array_present(&call->in[3]))
+        call->out[1] = call->out[0];
+}
+
+static void adamw_reference(tx_call *call)
+{
+    const tx_attrs *a = &call->attrs;
+    if (call->result[TX_RESULT_FINITE] == 0.0) {
+        keep(call, 0, 0);
+        keep(call, 1, 3);
+        keep(call, 2, 4);
+        return;
+    }
+    double rate = call->controls.word[TX_CONTROL_LEARNING_RATE].f32, factor = call->result[TX_RESULT_GRAD_FACTOR];
+    double t = call->result[TX_RESULT_UPDATES], beta1 = a->beta1, beta2 = a->beta2;
+    double correction1 = 1.0 - pow(beta1, t), correction2 = 1.0 - pow(beta2, t);
+    for (int64_t i = 0; i < call->in[0].count; i++) {
+        double p = call->in[0].value[i], g = factor * call->in[1].value[i];
+        double m = beta1 * call->in[3].value[i] + (1.0 - beta1) * g;
+        double v = beta2 * call->in[4].value[i] + (1.0 - beta2) * g * g;
+        double m_size = fabs(beta1 * call->in[3].value[i]) + fabs((1.0 - beta1) * g);
+        double kept = decays(call, i) ? p * (1.0 - rate * (double)a->weight_decay) : p;
+        double step = rate / correction1 / (sqrt(v) / sqrt(correction2) + (double)a->eps);
+        /* 1 - beta^t loses the digits that beta^t shares with 1, and so does 1 - beta for v. */
+        double grow = 1.0 + 1.0 / correction1 + 1.0 / correction2;
+        tx_array_put(&call->out[0], i, kept - step * m, fabs(p) + step * m_size * grow);
+        tx_array_put(&call->out[1], i, m, m_size * (1.0 + beta1 / (1.0 - beta1)));
+        tx_array_put(&call->out[2], i, v, v * (1.0 + beta2 / (1.0 - beta2)));
+    }
+}
+
+static void adamw_outputs(tx_call *call)
+{
+    for (int32_t o = 0; o < 3; o++)
+        call->out[o] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
+}
+
+/* Range sizes: within a block, whole blocks, and a last block that is not full. */
+static const int64_t sizes[] = {1, 255, 256, 257, 1024, 5003, 8000000};
+
+static tx_case *add_update(tx_cases *list, size_t s)
+{
+    int64_t n = sizes[s], blocks = (n + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
+    tx_case *c = tx_case_add(list, "%lld elements", (long long)n);
+    c->in[0] = tx_spec_real(TX_SHAPE(n));
+    c->in[0].arena = TX_ARENA_WEIGHTS;
+    c->in[1] = tx_spec_real(TX_SHAPE(n));
+    c->in[1].arena = TX_ARENA_GRADIENTS;
+    c->in[2] = tx_spec_of(TX_U8, TX_SHAPE(blocks), TX_FILL_INDEX, 0.0, 4.0); /* bit 1 means nothing here */
+    c->in[2].arena = TX_ARENA_STATE;
+    c->attrs.weight_decay = 0.1f;
+    c->controls.word[TX_CONTROL_LEARNING_RATE].f32 = 0.05f;
+    c->flags = n > 1000000 ? TX_CASE_BENCH : 0u;
+    return c;
+}
+
+/* A gradient that is not finite: the norm said so, and nothing may change. */
+static void add_skipped(tx_cases *list)
+{
+    tx_case *skipped = tx_case_copy(list, ", not finite");
+    skipped->in[1].fill = TX_FILL_NAN;
+    skipped->result[TX_RESULT_FINITE] = 0.0f;
+    skipped->result[TX_RESULT_GRAD_FACTOR] = 0.0f;
+}
+
+static void sgd_cases(tx_cases *list)
+{
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+        for (int momentum = 0; momentum < 2; momentum++) {
+            tx_case *c = add_update(list, s);
+            if (momentum) {
+                c->attrs.momentum = 0.9f;
+                c->in[3] = tx_spec_real(c->in[0].shape);
+                c->in[3].arena = TX_ARENA_OPTIMIZER;
+            }
+            if (sizes[s] == 5003)
+                add_skipped(list);
+        }
+}
+
+static void adamw_cases(tx_cases *list)
+{
+    static const float updates[] = {1.0f, 2.0f, 7.0f, 100.0f, 5000.0f, 1.0f, 3.0f};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        tx_case *c = add_update(list, s);
+        c->attrs.beta1 = 0.9f;
+        c->attrs.beta2 = s & 1 ? 0.999f : 0.95f;
+        c->attrs.eps = 1e-8f;
+        c->result[TX_RESULT_UPDATES] = updates[s];
+        c->in[3] = tx_spec_real(c->in[0].shape);
+        c->in[4] = tx_spec_of(TX_F32, c->in[0].shape, TX_FILL_UNIFORM, 0.0, 1.0);
+        c->in[3].arena = c->in[4].arena = TX_ARENA_OPTIMIZER;
+        if (sizes[s] == 5003)
+            add_skipped(list);
+    }
+    tx_case *c = add_update(list, 3); /* the first step, from moments of zero */
+    c->attrs = (tx_attrs){.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .control = -1};
+    c->in[3] = tx_spec_of(TX_F32, c->in[0].shape, TX_FILL_UNIFORM, 0.0, 0.0);
+    c->in[4] = c->in[3];
+    c->in[3].arena = c->in[4].arena = TX_ARENA_OPTIMIZER;
+}
+
+/* ---- Global norm ------------------------------------------------------------------------------- */
+
+static void clip_norm_reference(tx_call *call)
+{
+    double *r = call->result, *magnitude = call->result_magnitude;
+    double scale = call->controls.word[TX_CONTROL_LOSS_SCALE].f32;
+    double most = call->controls.word[TX_CONTROL_MAX_GRAD_NORM].f32;
+    double norm = sqrt(r[TX_RESULT_GRAD_SUMSQ]) / scale;
+    r[TX_RESULT_GRAD_NORM] = norm;
+    magnitude[TX_RESULT_GRAD_NORM] = norm;
+    r[TX_RESULT_FINITE] = isfinite(norm) ? 1.0 : 0.0;
+    r[isfinite(norm) ? TX_RESULT_UPDATES : TX_RESULT_SKIPPED] += 1.0;
+    r[TX_RESULT_GRAD_FACTOR] = (most > 0.0 ? fmin(1.0, most / (norm + 1e-6)) : 1.0) / scale;
+    magnitude[TX_RESULT_GRAD_FACTOR] = isfinite(norm) ? r[TX_RESULT_GRAD_FACTOR] : (double)INFINITY;
+}
+
+static void clip_norm_outputs(tx_call *call)
+{
+    call->out[0].dtype = TX_DTYPE_COUNT;
+}
+
+static void clip_norm_cases(tx_cases *list)
+{
+    static const struct {
+        float sumsq, scale, most;
+    } norms[] = {{4.0f, 1.0f, 1.0f},        {0.25f, 1.0f, 1.0f},    {4.0f, 1.0f, 0.0f},     {0.0f, 1.0f, 1.0f},
+                 {1e10f, 1024.0f, 1.0f},    {9.0f, 65536.0f, 0.5f}, {INFINITY, 1.0f, 1.0f}, {NAN, 1.0f, 1.0f},
+                 {INFINITY, 1024.0f, 0.0f}, {1e-20f, 2.0f, 1e-3f}};
+    for (size_t i = 0; i < sizeof norms / sizeof norms[0]; i++) {
+        tx_case *c = tx_case_add(list, "sumsq %g scale %g max %g", (double)norms[i].sumsq, (double)norms[i].scale,
+                                 (double)norms[i].most);
+        c->result[TX_RESULT_GRAD_SUMSQ] = norms[i].sumsq;
+        c->result[TX_RESULT_UPDATES] = 41.0f;
+        c->result[TX_RESULT_SKIPPED] = 6.0f;
+        c->controls.word[TX_CONTROL_LOSS_SCALE].f32 = norms[i].scale;
+        c->controls.word[TX_CONTROL_MAX_GRAD_NORM].f32 = norms[i].most;
+    }
+}
+
+const tx_descriptor tx_descriptor_sgd = {
+    .cases = sgd_cases, .outputs = sgd_outputs, .reference = sgd_reference, .lies_on = {1, 4}};
+const tx_descriptor tx_descriptor_adamw = {
+    .cases = adamw_cases, .outputs = adamw_outputs, .reference = adamw_reference, .lies_on = {1, 4, 5}};
+const tx_descriptor tx_descriptor_clip_norm = {
+    .cases = clip_norm_cases, .outputs = clip_norm_outputs, .reference = clip_norm_reference};

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The TX side of torch_curve.py: trains a model folder on given tokens and labels and prints loss and gradient norm of
+ * every step.
+ *
+ *     curve FOLDER DATA STEPS BATCH BLOCK ACCUMULATION RATE DECAY DEVICE
+ *
+ * DATA holds, for every step, int32 tokens [ACCUMULATION * BATCH, BLOCK] and then labels of the same shape, shifted.
+ * The rate falls linearly from RATE. */
+#include "models/gpt2.h"
+#include "models/trainer.h"
+#include "tests/train/data.h"
+
+#include <stdlib.h>
+
+static int fail(const char *what)
+{
+    fprintf(stderr, "curve: %s: %s\n", what, tx_error());
+    return 1;
+}
+
+static int train(tx_trainer *trainer, FILE *data, long steps, long accumulation, double rate, size_t count)
+{
+    for (long step = 0; step < steps; step++) {
+        tx_results results;
+        if (fread(tx_trainer_tokens(trainer), sizeof(int32_t), count, data) != count ||
+            fread(tx_trainer_labels(trainer), sizeof(int32_t), count, data) != count)
+            return fail("the data end early");
+        if (tx_trainer_step(trainer, accumulation, rate * (double)(steps - step) / (double)steps) ||
+            tx_trainer_results(trainer, &results))
+            return fail("step");
+        printf("%.9g %.9g\n", (double)results.value[TX_RESULT_LOSS], (double)results.value[TX_RESULT_GRAD_NORM]);
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 10)
+        return fail("usage: curve FOLDER DATA STEPS BATCH BLOCK ACCUMULATION RATE DECAY DEVICE");
+    int32_t index;
+    if (tx_device_find(argv[9], &index))
+        return TX_TEST_SKIPPED;
+    char path[1024];
+    snprintf(path, sizeof path, "%s/config.json", argv[1]);
+    long steps = atol(argv[3]), batch = atol(argv[4]), block = atol(argv[5]), accumulation = atol(argv[6]);
+    tx_gpt2_config config;
+    tx_engine *engine = NULL;
+    tx_model *model = NULL;
+    tx_trainer *trainer = NULL;
+    tx_engine_options device = {sizeof device, argv[9], 0, false};
+    tx_trainer_options options = {
+        .size = sizeof options,
+        .batch = batch,
+        .block = block,
+        .accumulation = accumulation,
+        .max_grad_norm = 1.0,
+        .optimizer = {sizeof options.optimizer, TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = strtof(argv[8], NULL)},
+    };
+    FILE *data = fopen(argv[2], "rb");
+    if (!data || tx_gpt2_config_read(path, &config))
+        return fail(argv[2]);
+    if (tx_engine_create(&device, &engine) || tx_model_create(engine, &model) ||
+        tx_trainer_create(model, tx_gpt2_architecture(), &config, &options, &trainer) ||
+        tx_gpt2_load(model, &config, argv[1]))
+        return fail(argv[1]);
+    int result =
+        train(trainer, data, steps, accumulation, strtod(argv[7], NULL), (size_t)(accumulation * batch * block));
+    fclose(data);
+    tx_trainer_free(trainer);
+    tx_model_free(model);
+    tx_engine_free(engine);
+    tx_gpt2_config_free(&config);
+    return result;
+}

@@ -1,0 +1,191 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# txtrain and txgen from the outside: options, errors, dry run, training, signals, sampling.
+#
+#   test_cli.sh BIN-FOLDER DEVICE
+set -u
+bin=$1
+device=$2
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail()
+{
+    echo "FAIL: $*"
+    sed 's/^/    /' "$work/out" "$work/err" 2> /dev/null
+    failures=$((failures + 1))
+}
+
+# expect STATUS TEXT PROGRAM ARGUMENT...: the exit status, and a text in what was printed
+expect()
+{
+    wanted=$1
+    text=$2
+    shift 2
+    program=$1
+    shift
+    "$bin/$program" "$@" > "$work/out" 2> "$work/err"
+    status=$?
+    [ $status -eq "$wanted" ] || fail "$program $*: status $status, expected $wanted"
+    [ -z "$text" ] || grep -qF -- "$text" "$work/out" "$work/err" || fail "$program $*: does not say \"$text\""
+    if [ "$wanted" -eq 1 ] || [ "$wanted" -eq 2 ]; then
+        [ "$(grep "^$program: " "$work/err" | grep -vc "^$program: warning: ")" -eq 1 ] || fail "$program $*: not one line of error"
+    fi
+}
+
+"$bin/txtrain" --list-devices | grep -q "^${device%%:*}" || { echo "skipped: no device $device"; exit 77; }
+
+# ---- options -----------------------------------------------------------------------------------
+expect 0 "--per_device_train_batch_size N" txtrain --help
+expect 0 "txtrain 0." txtrain --version
+expect 0 "cpu " txtrain --list_devices
+expect 2 "did you mean --learning_rate" txtrain --learning-rat 1
+expect 2 "unknown option; --help lists all" txtrain --xyzzy
+expect 2 "not an option" txtrain text.txt
+expect 2 "the value is missing" txtrain --seed
+expect 2 "not a whole number" txtrain --max_steps 1.5
+expect 2 "not a number" txtrain --learning_rate fast
+expect 2 "not a number" txtrain --learning_rate nan
+expect 2 "must lie between" txtrain --adam_beta1=1.5
+expect 2 "linear|cosine|constant" txtrain --lr-scheduler-type polynomial
+expect 2 "--train_file is missing" txtrain --output_dir "$work/none"
+expect 2 "--output_dir is missing" txtrain --train_file "$work/text"
+expect 2 "exclude each other" txtrain --model_name_or_path a --config-name b
+expect 2 "--model is missing" txgen --prompt a
+expect 2 "did you mean --temperature" txgen --temprature 1
+
+# ---- files ---------------------------------------------------------------------------------------
+cat > "$work/config.json" << 'END'
+{"model_type": "gpt2", "n_layer": 2, "n_embd": 24, "n_head": 2, "n_positions": 24, "vocab_size": 257,
+ "bos_token_id": 256, "eos_token_id": 256, "embd_pdrop": 0.1, "attn_pdrop": 0.1, "resid_pdrop": 0.1}
+END
+i=0
+while [ $i -lt 41 ]; do
+    echo "line $i: the cat sat on the mat and looked at the $((i * i)) birds"
+    i=$((i + 1))
+done > "$work/text"
+: > "$work/empty"
+printf 'short' > "$work/short"
+common="--config_name $work/config.json --block_size 20 --device $device --threads 2 --learning_rate 1e-2
+    --per_device_train_batch_size 3 --gradient_accumulation_steps 2"
+
+# train STATUS TEXT FOLDER ARGUMENT...
+train()
+{
+    wanted=$1
+    text=$2
+    folder=$3
+    shift 3
+    # shellcheck disable=SC2086
+    expect "$wanted" "$text" txtrain --train_file "$work/text" --output_dir "$work/$folder" $common "$@"
+}
+
+expect 1 "$work/gone" txtrain --train_file "$work/gone" --output_dir "$work/none" --device "$device"
+expect 1 "the file is empty" txtrain --train_file "$work/empty" --output_dir "$work/none" --device "$device"
+expect 1 "5 tokens do not fill one block" txtrain --train_file "$work/short" --output_dir "$work/none" --device "$device"
+expect 1 "more than the model's 24 positions" txtrain --config_name "$work/config.json" --block_size 25 \
+    --train_file "$work/text" --output_dir "$work/none"
+expect 1 "gpt3" txtrain --config_name gpt3 --dry-run
+expect 1 "$work/gone" txtrain --model_name_or_path "$work/gone" --dry_run
+expect 1 "no device" txtrain --device nonsense --dry-run
+[ ! -e "$work/none" ] || fail "a run that could not start left a folder"
+
+# ---- training --------------------------------------------------------------------------------------
+train 0 "saved " a --max_steps 12 --validation_file "$work/text" --eval_steps 5 --warmup_steps 3 --profile
+grep -q "allocations from step 2 to the end 0$" "$work/out" || fail "allocations within the run"
+# Planned and counted bytes stand in columns before MiB and last.
+awk '$1 == "total" { total++; if ($2 != $NF) exit 1 }
+     $0 ~ /^  (weights|optimizer states|gradients|activations and temporary|functionality) / {
+         n = split($0, word, " +"); for (i = 1; i <= n && word[i] !~ /^[0-9]+$/; i++); rows++
+         if (word[i] != $NF) exit 1
+     }
+     END { if (total != 1 || rows != 5) exit 1 }' "$work/out" || fail "memory counted is not what was planned"
+awk '$1 == "total" { print $2 }' "$work/out" > "$work/total"
+[ "$(grep -c '"loss"' "$work/a/log.jsonl")" -eq 12 ] || fail "log.jsonl does not have 12 lines with a loss"
+[ "$(grep -c '"eval_loss".*"perplexity"' "$work/a/log.jsonl")" -eq 3 ] || fail "not 3 evaluations"
+grep -q '^{"step": 1, "epoch": .*"loss": .*"grad_norm": .*"learning_rate": 0, "tokens": 120, "tokens_per_second": ' \
+    "$work/a/log.jsonl" || fail "the first line of log.jsonl"
+for file in config.json model.safetensors tokenizer.json; do
+    [ -s "$work/a/$file" ] || fail "$file is missing"
+done
+awk -F'"loss": ' '/"loss"/ { split($2, n, ","); if (!first) first = n[1]; last = n[1] }
+    END { exit !(last < first - 1) }' "$work/a/log.jsonl" || fail "the loss did not fall"
+
+train 1 "is not empty" a --max_steps 1
+train 0 "saved " a --max_steps 1 --overwrite-output-dir
+train 0 "memory" none --dry_run --validation_file "$work/text"
+[ "$(awk '$1 == "total" { print $2 }' "$work/out")" = "$(cat "$work/total")" ] ||
+    fail "a dry run says other than the run did"
+
+train 0 "saved " b --max_steps 12 --seed=7
+train 0 "saved " c --max_steps 12 --seed=7
+train 0 "saved " d --max_steps 12 --seed=8
+cmp -s "$work/b/model.safetensors" "$work/c/model.safetensors" || fail "two runs with one seed differ"
+! cmp -s "$work/b/model.safetensors" "$work/d/model.safetensors" || fail "two seeds give the same model"
+
+# An epoch of 122 blocks is 21 steps, the last with one micro-batch of two blocks.
+train 0 "21 steps an epoch, 32 steps in all" e --num_train_epochs 1.5
+grep -q '"step": 21, "epoch": 1,.*"tokens": 2440,' "$work/e/log.jsonl" || fail "the end of the first epoch"
+
+expect 0 "weights from its files" txtrain --model_name_or_path "$work/b" --train_file "$work/text" --max_steps 2 \
+    --output_dir "$work/f" --device "$device"
+
+mkdir -p "$work/g/log.jsonl"
+train 0 "cannot write the log" g --max_steps 3 --overwrite_output_dir
+[ "$(grep -c "warning: " "$work/err")" -eq 1 ] || fail "not one warning of a log that cannot be written"
+[ -s "$work/g/model.safetensors" ] || fail "no model where the log could not be written"
+
+# Without epsilon Adam divides 0 by 0 at positions that are never used.
+train 1 "5 times in a row" h --max_steps 20 --adam_epsilon 0
+[ "$(grep -c "the update is skipped" "$work/err")" -eq 5 ] || fail "not 5 updates told as skipped"
+grep -q '"loss": NaN' "$work/h/log.jsonl" || fail "the log hides a loss that is not finite"
+[ ! -e "$work/h/model.safetensors" ] || fail "a damaged model was written"
+
+# signal NAME STATUS: ends a long run after its first steps
+signal()
+{
+    # shellcheck disable=SC2086
+    "$bin/txtrain" --train_file "$work/text" --output_dir "$work/$1" $common --max_steps 1000000 > "$work/out" \
+        2> "$work/err" &
+    process=$!
+    tries=0
+    while [ "$(cat "$work/$1/log.jsonl" 2> /dev/null | wc -l)" -lt 2 ] && [ $tries -lt 600 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    kill -s "$1" $process
+    wait $process
+    status=$?
+    [ $status -eq "$2" ] || fail "SIG$1: status $status, expected $2"
+    [ -s "$work/$1/model.safetensors" ] || fail "SIG$1: no model was written"
+}
+signal INT 130
+signal TERM 143
+
+# ---- generation ------------------------------------------------------------------------------------
+generate="--model $work/b --device $device --threads 2"
+# shellcheck disable=SC2086
+for arguments in "--seed 1" "--seed 1 --top_k 5 --temperature 0.7" "--temperature 0"; do
+    expect 0 "the cat" txgen $generate --prompt "the cat" --max_new_tokens 12 $arguments
+    cp "$work/out" "$work/first"
+    expect 0 "the cat" txgen $generate --prompt "the cat" --max_new_tokens 12 $arguments
+    cmp -s "$work/first" "$work/out" || fail "txgen $arguments: two runs differ"
+done
+# shellcheck disable=SC2086
+expect 1 "24 positions" txgen $generate --prompt "the cat" --max_new_tokens 18
+# shellcheck disable=SC2086
+expect 1 "outside the vocabulary" txgen $generate --ids "1 257" --logits "$work/logits"
+[ ! -e "$work/logits" ] || fail "logits were written for an id outside the vocabulary"
+# shellcheck disable=SC2086
+expect 1 "does not begin with a token id" txgen $generate --ids "1 x"
+rm "$work/b/tokenizer.json"
+# shellcheck disable=SC2086
+expect 0 "" txgen $generate --ids "1 2,3" --logits "$work/logits"
+header=$(od -An -t u8 -N 8 "$work/logits" | tr -d ' ')
+[ "$(wc -c < "$work/logits")" -eq $((8 + header + 3 * 257 * 4)) ] || fail "the size of the logits"
+tail -c +9 "$work/logits" | head -c "$header" | grep -q '"logits".*"F32".*\[ *1, *3, *257 *\]' ||
+    fail "the header of the logits"
+
+[ $failures -eq 0 ] && echo "all good on $device"
+exit $((failures != 0))

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From the second step of a run on, TX calls neither the C library's allocator (the linker replaces its functions in
+ * TX's code by those below, --wrap) nor the backend's.
+ *
+ *     test_malloc DEVICE */
+#include "models/gpt2.h"
+#include "models/trainer_run.h"
+#include "tests/train/data.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum { STEPS = 7, BLOCK = 16 };
+
+static atomic_bool counting;
+static atomic_long calls;
+
+static void count(void)
+{
+    if (atomic_load(&counting))
+        atomic_fetch_add(&calls, 1);
+}
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t number, size_t size);
+void *__real_realloc(void *memory, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+int __real_posix_memalign(void **memory, size_t alignment, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t number, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+int __wrap_posix_memalign(void **memory, size_t alignment, size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+    count();
+    return __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t number, size_t size)
+{
+    count();
+    return __real_calloc(number, size);
+}
+
+void *__wrap_realloc(void *memory, size_t size)
+{
+    count();
+    return __real_realloc(memory, size);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    count();
+    return __real_aligned_alloc(alignment, size);
+}
+
+int __wrap_posix_memalign(void **memory, size_t alignment, size_t size)
+{
+    count();
+    return __real_posix_memalign(memory, alignment, size);
+}
+
+/* Called after every step has been given: begins to count after the first, ends after the last. */
+static int after_step(void *context)
+{
+    int *steps = context;
+    (*steps)++;
+    atomic_store(&counting, *steps < STEPS);
+    return 0;
+}
+
+static void warn(void *context, const char *message)
+{
+    (void)context;
+    printf("warning: %s\n", message);
+}
+
+static int fail(const char *what)
+{
+    printf("FAIL: %s: %s\n", what, tx_error());
+    return 1;
+}
+
+static tx_status train(tx_engine *engine, tx_model *model, const tx_dataset *data, tx_run_summary *summary)
+{
+    tx_gpt2_config config;
+    tx_status status = tx_gpt2_config_preset("gpt2", &config);
+    if (status)
+        return status;
+    config.vocab_size = 257;
+    config.bos_token_id = config.eos_token_id = 256;
+    config.n_positions = BLOCK;
+    config.n_embd = 24;
+    config.n_layer = config.n_head = 2;
+    tx_trainer_options options = {
+        .size = sizeof options,
+        .batch = 2,
+        .block = BLOCK,
+        .accumulation = 2,
+        .max_grad_norm = 1.0,
+        .optimizer = {sizeof options.optimizer, TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = 0.0f},
+    };
+    int steps = 0;
+    char log[] = "/tmp/tx_malloc_log_XXXXXX";
+    int file = mkstemp(log);
+    if (file >= 0)
+        close(file);
+    tx_run_options run = {
+        .size = sizeof run,
+        .train = data,
+        .schedule = {TX_SCHEDULE_LINEAR, 1e-3, 2, STEPS},
+        .log_path = log,
+        .listener = {.context = &steps, .warn = warn, .stop = after_step},
+    };
+    tx_trainer *trainer = NULL;
+    status = tx_trainer_create(model, tx_gpt2_architecture(), &config, &options, &trainer);
+    if (!status)
+        status = tx_model_init(model, 1);
+    if (!status)
+        status = tx_run(engine, trainer, &run, summary);
+    atomic_store(&counting, false);
+    tx_trainer_free(trainer);
+    tx_gpt2_config_free(&config);
+    unlink(log);
+    return status;
+}
+
+/* 13 blocks: the last micro-batch of an epoch is padded, its last step has fewer micro-batches. */
+static tx_status make_data(tx_dataset **data)
+{
+    char path[] = "/tmp/tx_malloc_text_XXXXXX";
+    int file = mkstemp(path);
+    char text[13 * BLOCK];
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (char)('a' + i * i % 23);
+    if (file < 0 || write(file, text, sizeof text) != (ssize_t)sizeof text || close(file))
+        return tx_fail(TX_IO, "%s: cannot be written", path);
+    tx_status status = tx_dataset_read_bytes(path, BLOCK, data);
+    unlink(path);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    tx_engine_options options = {sizeof options, argc > 1 ? argv[1] : "cpu", 0, false};
+    int32_t index;
+    if (tx_device_find(options.device, &index)) {
+        printf("skipped: %s\n", tx_error());
+        return TX_TEST_SKIPPED;
+    }
+    tx_engine *engine = NULL;
+    tx_model *model = NULL;
+    tx_dataset *data = NULL;
+    tx_run_summary summary;
+    if (make_data(&data) || tx_engine_create(&options, &engine) || tx_model_create(engine, &model))
+        return fail("preparation");
+    atomic_store(&counting, true);
+    void *volatile probe = malloc(1);
+    free(probe);
+    if (atomic_exchange(&calls, 0) != 1)
+        return fail("the test does not see a call of malloc");
+    atomic_store(&counting, false);
+    if (train(engine, model, data, &summary))
+        return fail("training");
+    long counted = atomic_load(&calls);
+    printf("%ld calls of the allocator, %ld of the backend's, from step 2 to step %d\n", counted,
+           (long)summary.traffic.allocations, STEPS);
+    tx_model_free(model);
+    tx_engine_free(engine);
+    tx_dataset_free(data);
+    return counted != 0 || summary.traffic.allocations != 0 || summary.steps != STEPS;
+}

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The subcommands of txbench that lie in files of their own. */
+#ifndef TX_TOOLS_BENCH_H
+#define TX_TOOLS_BENCH_H
+
+/* txbench ops: argv[0] is "ops". Returns the status to exit with. In builds with tests only (TX_BENCH_OPS). */
+int tx_bench_ops(int argc, char *const *argv);
+
+#endif
