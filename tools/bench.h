@@ -3,7 +3,7 @@
 #ifndef TX_TOOLS_BENCH_H
 #define TX_TOOLS_BENCH_H
 
-/* txbench ops: argv[0] is "ops". Returns the status to exit with. In builds with tests only (TX_BENCH_OPS). */
+/* txbench ops: argv[0] is "ops". Returns the status to exit with. */
 int tx_bench_ops(int argc, char *const *argv);
 
 #endif

@@ -278,13 +278,8 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN); /* a peer that ended is an error message, not the end of this program */
     if (argc > 1 && strcmp(argv[1], "train") == 0)
         return train(argc - 1, argv + 1);
-    if (argc > 1 && strcmp(argv[1], "ops") == 0) {
-#ifdef TX_BENCH_OPS
+    if (argc > 1 && strcmp(argv[1], "ops") == 0)
         return tx_bench_ops(argc - 1, argv + 1);
-#else
-        return tx_complain(&program, TX_EXIT_FAILURE, "ops: not in this build; configure with -DBUILD_TESTING=ON");
-#endif
-    }
     int result = tx_options_parse(&program, argc, argv, NULL);
     return result == TX_GO_ON ? tx_complain(&program, TX_EXIT_USAGE, "what to measure: train or ops?") : result;
 }

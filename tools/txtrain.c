@@ -15,6 +15,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 typedef struct settings {
@@ -268,8 +269,12 @@ static tx_status print_account(const job *j, const tx_run_summary *summary)
         status = tx_model_memory(j->model, &planned);
     if (!status)
         status = tx_engine_memory(j->engine, &counted);
-    if (!status)
+    struct rusage use;
+    if (!status) {
         tx_print_memory(stdout, &planned, &counted);
+        if (getrusage(RUSAGE_SELF, &use) == 0)
+            printf("peak resident memory of the process: %ld KiB\n", use.ru_maxrss);
+    }
     return status;
 }
 

@@ -9,12 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define BLOCK_DEPTH 384    /* a panel of b of this depth stays in the first or second cache */
-#define BLOCK_ROWS 1536    /* packed a of a block: 2.25 MiB */
-#define BLOCK_COLUMNS 3072 /* packed b of a block: 4.5 MiB */
-#define ITEM_ROWS 120      /* packed a of a work item stays in the second cache */
+#define BLOCK_DEPTH 512    /* a panel of b of this depth stays in the second cache */
+#define BLOCK_ROWS 1536    /* packed a of a block: 3 MiB */
+#define BLOCK_COLUMNS 3072 /* packed b of a block: 6 MiB */
+#define ITEM_ROWS 96       /* packed a of a work item stays there too: 192 KiB */
 #define ITEMS_A_THREAD 8   /* so that threads that are late cost little */
 #define SMALL_WORK 65536   /* multiply-adds that are not worth waking a thread */
+#define THIN_COLUMNS 256   /* of a work item where there are few rows */
 #define SCRATCH_ALIGNMENT 64
 
 typedef struct own_gemm {
@@ -92,6 +93,12 @@ static tx_status own_create(const tx_cpu_gemm_spec *spec, void **state, int64_t 
     g->item_columns = round_up(blocks_of(g->columns, wanted), tile->columns);
     g->a_bytes = round_up(g->rows * g->depth * (int64_t)sizeof(float), SCRATCH_ALIGNMENT);
     g->b_bytes = round_up(g->columns * g->depth * (int64_t)sizeof(float), SCRATCH_ALIGNMENT);
+    if (s->m <= TX_GEMM_THIN) {
+        *scratch_bytes = s->m * s->k * (int64_t)sizeof(float);
+        snprintf(variant, TX_GEMM_VARIANT, "own %s, few rows", tile->name);
+        *state = g;
+        return TX_OK;
+    }
     bool sums = spec->result != TX_F32 && s->k > g->depth;
     *scratch_bytes = g->a_bytes + g->b_bytes + (sums ? g->rows * g->columns * (int64_t)sizeof(float) : 0);
     snprintf(variant, TX_GEMM_VARIANT, "own %s", tile->name);
@@ -129,18 +136,33 @@ static void run_block(const own_gemm *g, const own_block *block)
     }
 }
 
+/* Operands of product `index` of the batch. */
+static tx_gemm_lines a_of(const own_gemm *g, const tx_gemm_call *call, int64_t index)
+{
+    const tx_gemm *s = &g->spec.shape;
+    bool trans = g->spec.trans_a;
+    const char *data = (const char *)call->a + index * s->stride_a * (int64_t)tx_dtype_size(g->spec.type);
+    return (tx_gemm_lines){data, g->spec.type, trans ? 1 : s->lda, trans ? s->lda : 1};
+}
+
+static tx_gemm_lines b_of(const own_gemm *g, const tx_gemm_call *call, int64_t index)
+{
+    const tx_gemm *s = &g->spec.shape;
+    bool trans = g->spec.trans_b;
+    const char *data = (const char *)call->b + index * s->stride_b * (int64_t)tx_dtype_size(g->spec.type);
+    return (tx_gemm_lines){data, g->spec.type, trans ? s->ldb : 1, trans ? 1 : s->ldb};
+}
+
 /* All threads of the team: one product of the batch. */
 static void run_product(const own_gemm *g, const tx_gemm_call *call, int64_t index)
 {
     const tx_gemm *s = &g->spec.shape;
-    const int64_t in = (int64_t)tx_dtype_size(g->spec.type), out = (int64_t)tx_dtype_size(g->spec.result);
+    const int64_t out = (int64_t)tx_dtype_size(g->spec.result);
     own_block block = {
         .packed_a = call->scratch,
         .packed_b = (float *)(void *)((char *)call->scratch + g->a_bytes),
-        .a = {(const char *)call->a + index * s->stride_a * in, g->spec.type, g->spec.trans_a ? 1 : s->lda,
-              g->spec.trans_a ? s->lda : 1},
-        .b = {(const char *)call->b + index * s->stride_b * in, g->spec.type, g->spec.trans_b ? s->ldb : 1,
-              g->spec.trans_b ? 1 : s->ldb},
+        .a = a_of(g, call, index),
+        .b = b_of(g, call, index),
     };
     for (block.j = 0; block.j < s->n; block.j += g->columns)
         for (block.i = 0; block.i < s->m; block.i += g->rows)
@@ -165,12 +187,37 @@ static void run_product(const own_gemm *g, const tx_gemm_call *call, int64_t ind
             }
 }
 
+/* All threads of the team: one product of few rows. */
+static void run_thin(const own_gemm *g, const tx_gemm_call *call, int64_t index)
+{
+    const tx_gemm *s = &g->spec.shape;
+    const tx_gemm_lines a = a_of(g, call, index), b = b_of(g, call, index);
+    void *c = (char *)call->c + index * s->stride_c * (int64_t)tx_dtype_size(g->spec.result);
+    tx_gemm_target target = {.sum = c,
+                             .ld_sum = s->ldc,
+                             .c = c,
+                             .type = g->spec.result,
+                             .ldc = s->ldc,
+                             .bias = call->bias,
+                             .add = call->add,
+                             .first = true,
+                             .last = true};
+#pragma omp single
+    g->tile->unpack(&a, s->m, s->k, call->scratch);
+#pragma omp for schedule(static)
+    for (int64_t j = 0; j < s->n; j += THIN_COLUMNS)
+        g->tile->thin(s->m, j, at_most(THIN_COLUMNS, s->n - j), s->k, call->scratch, &b, &target);
+}
+
 static tx_status own_run(void *state, const tx_gemm_call *call)
 {
     const own_gemm *g = state;
 #pragma omp parallel num_threads(g->threads)
     for (int64_t index = 0; index < g->spec.shape.batch; index++)
-        run_product(g, call, index);
+        if (g->spec.shape.m <= TX_GEMM_THIN)
+            run_thin(g, call, index);
+        else
+            run_product(g, call, index);
     return TX_OK;
 }
 

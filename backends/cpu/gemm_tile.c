@@ -18,7 +18,9 @@
 #define COLUMNS 8
 #endif
 
-#define CHUNK 64 /* depth that is transposed at a time */
+#define CHUNK 64  /* depth that is transposed at a time */
+#define LINE 16   /* numbers in a line of the cache */
+#define SWEEP 128 /* lines that are copied side by side: few enough streams for the cache */
 
 /* Half to fp32 without branches, so that it vectorises. */
 static inline float half_to_f32(uint16_t h)
@@ -32,24 +34,24 @@ static inline float half_to_f32(uint16_t h)
 }
 
 /* Reads `count` neighbours, from element `at` on, as fp32. */
-static inline void load(const void *data, tx_dtype type, int64_t at, int count, float *restrict to)
+static inline void load(const void *data, tx_dtype type, int64_t at, int64_t count, float *restrict to)
 {
     if (type == TX_F32) {
         const float *from = (const float *)data + at;
-        for (int i = 0; i < count; i++)
+        for (int64_t i = 0; i < count; i++)
             to[i] = from[i];
     } else if (type == TX_BF16) {
         const uint16_t *from = (const uint16_t *)data + at;
-        for (int i = 0; i < count; i++)
+        for (int64_t i = 0; i < count; i++)
             to[i] = tx_bf16_to_f32(from[i]);
     } else {
         const uint16_t *from = (const uint16_t *)data + at;
-        for (int i = 0; i < count; i++)
+        for (int64_t i = 0; i < count; i++)
             to[i] = half_to_f32(from[i]);
     }
 }
 
-/* Lines lie side by side in memory: copies runs, depth by depth, so that each piece of memory is read once. */
+/* Lines lie side by side in memory: copies runs of them, depth by depth. */
 static inline void pack_runs(const tx_gemm_lines *lines, int64_t first, int64_t count, int64_t p, int64_t k, int width,
                              float *panels)
 {
@@ -93,8 +95,10 @@ static inline void pack_lines(const tx_gemm_lines *lines, int64_t first, int64_t
 static inline void pack(const tx_gemm_lines *lines, int64_t first, int64_t count, int64_t p, int64_t k, int width,
                         float *panels)
 {
+    const int64_t sweep = SWEEP / width * width;
     if (lines->line_stride == 1)
-        pack_runs(lines, first, count, p, k, width, panels);
+        for (int64_t i = 0; i < count; i += sweep)
+            pack_runs(lines, first + i, count - i < sweep ? count - i : sweep, p, k, width, panels + i * k);
     else
         pack_lines(lines, first, count, p, k, width, panels);
 }
@@ -109,26 +113,24 @@ static void pack_b(const tx_gemm_lines *lines, int64_t first, int64_t count, int
     pack(lines, first, count, p, k, COLUMNS, panels);
 }
 
-/* tile = one panel of a times one panel of b. */
+/* tile = one panel of a times one panel of b; k is at least 1. */
 static void multiply_panels(int64_t k, const float *restrict a, const float *restrict b,
                             float tile[restrict ROWS][COLUMNS])
 {
-    float sum[ROWS][COLUMNS];
+#pragma GCC unroll 12
     for (int i = 0; i < ROWS; i++)
 #pragma omp simd
         for (int j = 0; j < COLUMNS; j++)
-            sum[i][j] = 0.0f;
-    for (int64_t p = 0; p < k; p++, a += ROWS, b += COLUMNS) {
+            tile[i][j] = a[i] * b[j];
+    for (int64_t p = 1; p < k; p++) {
+        a += ROWS;
+        b += COLUMNS;
 #pragma GCC unroll 12
         for (int i = 0; i < ROWS; i++)
 #pragma omp simd
             for (int j = 0; j < COLUMNS; j++)
-                sum[i][j] += a[i] * b[j];
+                tile[i][j] += a[i] * b[j];
     }
-    for (int i = 0; i < ROWS; i++)
-#pragma omp simd
-        for (int j = 0; j < COLUMNS; j++)
-            tile[i][j] = sum[i][j];
 }
 
 static inline float read_c(const tx_gemm_target *t, int64_t at)
@@ -143,7 +145,8 @@ static inline float read_c(const tx_gemm_target *t, int64_t at)
 static inline void write_c(const tx_gemm_target *t, int64_t at, int n, const float *row)
 {
     if (t->type == TX_F32)
-        memcpy((float *)t->c + at, row, (size_t)n * sizeof *row);
+        for (int j = 0; j < n; j++)
+            ((float *)t->c)[at + j] = row[j];
     else if (t->type == TX_BF16)
         for (int j = 0; j < n; j++)
             ((uint16_t *)t->c)[at + j] = tx_f32_to_bf16(row[j]);
@@ -152,27 +155,33 @@ static inline void write_c(const tx_gemm_target *t, int64_t at, int n, const flo
             ((uint16_t *)t->c)[at + j] = tx_f32_to_f16(row[j]);
 }
 
-/* Puts rows 0..m-1 and columns 0..n-1 of a tile where (i0, j0) of the target is. */
-static void store(float tile[ROWS][COLUMNS], int64_t i0, int m, int64_t j0, int n, const tx_gemm_target *t)
+/* Puts row `row` of n sums where they belong: column j0 on of row i of the target. */
+static inline void store_row(float *restrict row, int64_t i, int64_t j0, int n, const tx_gemm_target *t)
 {
-    for (int i = 0; i < m; i++) {
-        float *row = tile[i];
-        int64_t at = (i0 + i) * t->ldc + j0;
-        float *sum = t->sum + (i0 + i) * t->ld_sum + j0;
-        if (!t->first)
-            for (int j = 0; j < n; j++)
-                row[j] += sum[j];
-        if (t->first && t->bias)
-            for (int j = 0; j < n; j++)
-                row[j] += t->bias[j0 + j];
-        if (t->first && t->add)
-            for (int j = 0; j < n; j++)
-                row[j] += read_c(t, at + j);
-        if (t->last)
-            write_c(t, at, n, row);
-        else
-            memcpy(sum, row, (size_t)n * sizeof *row);
-    }
+    int64_t at = i * t->ldc + j0;
+    float *sum = t->sum + i * t->ld_sum + j0;
+    if (!t->first)
+        for (int j = 0; j < n; j++)
+            row[j] += sum[j];
+    if (t->first && t->bias)
+        for (int j = 0; j < n; j++)
+            row[j] += t->bias[j0 + j];
+    if (t->first && t->add)
+        for (int j = 0; j < n; j++)
+            row[j] += read_c(t, at + j);
+    if (t->last)
+        write_c(t, at, n, row);
+    else
+        for (int j = 0; j < n; j++)
+            sum[j] = row[j];
+}
+
+/* Asks for the lines of memory that store_row() is going to read or write. */
+static inline void prefetch(int64_t i0, int m, int64_t j0, const tx_gemm_target *t)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < COLUMNS; j += LINE)
+            __builtin_prefetch(t->sum + (i0 + i) * t->ld_sum + j0 + j, 1);
 }
 
 static void multiply(int64_t m, int64_t n, int64_t k, const float *a, const float *b, const tx_gemm_target *target)
@@ -180,9 +189,78 @@ static void multiply(int64_t m, int64_t n, int64_t k, const float *a, const floa
     float tile[ROWS][COLUMNS];
     for (int64_t j = 0; j < n; j += COLUMNS)
         for (int64_t i = 0; i < m; i += ROWS) {
+            int rows = (int)(m - i < ROWS ? m - i : ROWS), columns = (int)(n - j < COLUMNS ? n - j : COLUMNS);
+            prefetch(i, rows, j, target);
             multiply_panels(k, a + i * k, b + j * k, tile);
-            store(tile, i, (int)(m - i < ROWS ? m - i : ROWS), j, (int)(n - j < COLUMNS ? n - j : COLUMNS), target);
+            if (columns == COLUMNS) /* a constant, for the compiler */
+                for (int r = 0; r < rows; r++)
+                    store_row(tile[r], i + r, j, COLUMNS, target);
+            else
+                for (int r = 0; r < rows; r++)
+                    store_row(tile[r], i + r, j, columns, target);
         }
+}
+
+static void unpack(const tx_gemm_lines *a, int64_t m, int64_t k, float *rows)
+{
+    for (int64_t i = 0; i < m; i++)
+        if (a->depth_stride == 1)
+            load(a->data, a->type, i * a->line_stride, k, rows + i * k);
+        else
+            for (int64_t p = 0; p < k; p++)
+                load(a->data, a->type, i * a->line_stride + p * a->depth_stride, 1, rows + i * k + p);
+}
+
+/* Sums of `n` <= CHUNK columns that lie side by side. */
+static inline void thin_runs(int64_t m, int64_t j, int n, int64_t k, const float *rows, const tx_gemm_lines *b,
+                             float sum[TX_GEMM_THIN][CHUNK])
+{
+    float run[CHUNK] = {0.0f};
+    for (int64_t p = 0; p < k; p++) {
+        if (n == CHUNK) /* a constant, for the compiler */
+            load(b->data, b->type, p * b->depth_stride + j, CHUNK, run);
+        else
+            load(b->data, b->type, p * b->depth_stride + j, n, run);
+        for (int64_t i = 0; i < m; i++)
+#pragma omp simd
+            for (int c = 0; c < CHUNK; c++)
+                sum[i][c] += rows[i * k + p] * run[c];
+    }
+}
+
+/* Sums of `n` <= CHUNK columns each of which is a run; the lanes are added in order at the end. */
+static inline void thin_lines(int64_t m, int64_t j, int n, int64_t k, const float *rows, const tx_gemm_lines *b,
+                              float sum[TX_GEMM_THIN][CHUNK])
+{
+    for (int c = 0; c < n; c++) {
+        float lanes[TX_GEMM_THIN][CHUNK] = {{0.0f}}, run[CHUNK];
+        for (int64_t p = 0; p < k; p += CHUNK) {
+            int depth = (int)(k - p < CHUNK ? k - p : CHUNK);
+            load(b->data, b->type, (j + c) * b->line_stride + p, depth, run);
+            for (int64_t i = 0; i < m; i++)
+#pragma omp simd
+                for (int d = 0; d < depth; d++)
+                    lanes[i][d] += rows[i * k + p + d] * run[d];
+        }
+        for (int64_t i = 0; i < m; i++)
+            for (int d = 0; d < CHUNK; d++)
+                sum[i][c] += lanes[i][d];
+    }
+}
+
+static void thin(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, const tx_gemm_lines *b,
+                 const tx_gemm_target *target)
+{
+    for (int64_t c = 0; c < n; c += CHUNK) {
+        float sum[TX_GEMM_THIN][CHUNK] = {{0.0f}};
+        int columns = (int)(n - c < CHUNK ? n - c : CHUNK);
+        if (b->line_stride == 1)
+            thin_runs(m, j + c, columns, k, rows, b, sum);
+        else
+            thin_lines(m, j + c, columns, k, rows, b, sum);
+        for (int64_t i = 0; i < m; i++)
+            store_row(sum[i], i, j + c, columns, target);
+    }
 }
 
 #define TEXT(x) TEXT_OF(x)
@@ -197,4 +275,6 @@ const tx_gemm_tile TABLE(TX_TILE) = {
     .pack_a = pack_a,
     .pack_b = pack_b,
     .multiply = multiply,
+    .unpack = unpack,
+    .thin = thin,
 };

@@ -69,7 +69,8 @@ static vector_plan plan_vector(const tx_context *context, const tx_cl_product *p
     v.columns = 3 * v.vector;
     const int64_t half = (least(context->limits.local_bytes, 512 << 10) - 1024) / 2;
     const int64_t term_bytes = 4 * (v.columns + v.rows), row_bytes = 4 * v.columns;
-    v.kc = least(half / term_bytes - v.vector, 1024);
+    /* Widened rows of a are read once a strip and should stay in the first-level cache. */
+    v.kc = least(half / term_bytes - v.vector, p->from == TX_F32 ? 1024 : 512);
     if (v.kc < g->k) {
         v.kc = least(v.kc, 512);
         v.kc = blocks(g->k, blocks(g->k, v.kc));

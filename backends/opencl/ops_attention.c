@@ -85,7 +85,7 @@ static const char *const parts[] = {"attention", "attention_delta", "attention_g
 static void launch_part(tx_cl_builder *b, const attention *a, int part, cl_uint dims, const size_t *global,
                         const size_t *local)
 {
-    char options[176];
+    char options[192];
     snprintf(options, sizeof options, "%s -DPART=%d", a->options, part);
     tx_cl_launch(b, "attention", options, parts[part], dims, global, local);
 }

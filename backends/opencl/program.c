@@ -128,7 +128,7 @@ static tx_status obtain_program(tx_context *context, const char *source, const c
     if (!key || !all) {
         status = tx_fail(TX_MEMORY, "out of host memory");
     } else {
-        sprintf(all, "-cl-std=CL1.2 %s", options);
+        sprintf(all, "-cl-std=CL1.2 -w %s", options); /* a user cannot act on a driver's warnings */
         snprintf(key, size, "program\n%s\n%s", options, text);
         *program = load_program(context, key, all);
         if (!*program) {

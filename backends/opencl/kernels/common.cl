@@ -151,9 +151,11 @@ static vec tx_exp(vec x)
 #endif
 }
 
+/* The logistic function; keeps its digits where it is close to 0. */
 static vec tx_sigmoid(vec x)
 {
-    return 1.0f / (1.0f + tx_exp(-x));
+    vec t = tx_exp(-fabs(x));
+    return (x < 0.0f ? t : (vec)1.0f) / (1.0f + t);
 }
 
 /* Sum and maximum over the work-group (dimension 0), known to all its items; `part` has WG floats. */

@@ -26,26 +26,31 @@ typedef TX_CAT(Y, _t) y_t;
 #define PITCH_B (TILE_N / 4 + 1)
 #define BAND 8 /* tiles of neighbouring rows that run together and share b in the cache */
 
-/* Which element of a tile [wide, TILE_K] a work-item brings in turn t: neighbours take neighbouring addresses. */
-#define LINE(along_k, wide, t) ((along_k) ? item / TILE_K + (t) * (GROUP / TILE_K) : item % (wide))
-#define TERM(along_k, wide, t) ((along_k) ? item % TILE_K : item / (wide) + (t) * (GROUP / (wide)))
+/* A tile is `wide` lines of TILE_K terms. Neighbouring work-items bring elements at neighbouring addresses: terms of a line
+ * where memory holds a line's terms side by side (along_k), else lines of a term. The other index is the outer one. */
+#define INNER(along_k, wide) (item % ((along_k) ? TILE_K : (wide)))
+#define OUTER(along_k, wide) (item / ((along_k) ? TILE_K : (wide)))
+#define TURN(along_k, wide) (GROUP / ((along_k) ? TILE_K : (wide))) /* from an item's element to its next */
 
-/* Elements (line, term) of an operand, `from` at the tile's first line and term; 0 outside lines x terms. */
+/* Brings elements of an operand, `from` at the tile's first line and term; 0 outside lines x terms. */
 static void fetch(__global const ab_t *from, long ld, int along_k, int wide, int count, long lines, long terms, int item,
-           float *held)
+                  float *held)
 {
+    const int inner = INNER(along_k, wide), outer = OUTER(along_k, wide), turn = TURN(along_k, wide);
+    const bool inside = inner < (along_k ? terms : lines);
+    const long end = along_k ? lines : terms;
+    from += outer * ld + inner;
 #pragma unroll
-    for (int t = 0; t < count; t++) {
-        long line = LINE(along_k, wide, t), term = TERM(along_k, wide, t);
-        held[t] = line < lines && term < terms ? AB_LOAD(from + (along_k ? line * ld + term : term * ld + line)) : 0.0f;
-    }
+    for (int t = 0; t < count; t++)
+        held[t] = inside && outer + t * turn < end ? AB_LOAD(from + t * turn * ld) : 0.0f;
 }
 
 static void put(__local float *tile, int pitch, int along_k, int wide, int count, int item, const float *held)
 {
+    const int inner = INNER(along_k, wide), outer = OUTER(along_k, wide), turn = TURN(along_k, wide);
 #pragma unroll
     for (int t = 0; t < count; t++)
-        tile[TERM(along_k, wide, t) * pitch + LINE(along_k, wide, t)] = held[t];
+        tile[along_k ? inner * pitch + outer + t * turn : (outer + t * turn) * pitch + inner] = held[t];
 }
 
 #define MULTIPLY_ROW(q, lane, component)                                                                               \

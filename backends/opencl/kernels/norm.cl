@@ -61,7 +61,10 @@ __kernel void norm_grad_blocks(const __global float *dy, long dyo, const __globa
     mean += mo;
     rstd += ro;
     work += wo + b * n * (RMS ? 1 : 2);
-    vec dgamma = 0.0f, dbeta = 0.0f;
+    vec dgamma = 0.0f;
+#if !RMS
+    vec dbeta = 0.0f;
+#endif
     long end = min(rows, (b + 1) * block);
     for (long row = b * block; row < end; row++) {
         vec d = tx_load(dy + row * n, i, n, 0.0f);
@@ -100,9 +103,8 @@ __kernel void norm_grad(const __global float *dy, long dyo, const __global float
         sum_g += g;
         sum_gx += g * (tx_load(x, i, n, 0.0f) - m);
     }
-#if !RMS
-    mean_g = tx_group_sum(tx_hsum(sum_g), part) / (float)n;
-#endif
+    if (!RMS)
+        mean_g = tx_group_sum(tx_hsum(sum_g), part) / (float)n;
     float mean_gx = tx_group_sum(tx_hsum(sum_gx), part) * r / (float)n;
     ROW_LOOP(i, n)
     {

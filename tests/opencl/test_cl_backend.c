@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The OpenCL backend below its kernels: enumeration, memory and its account, copies, the disk cache, build failures,
+ * profiles. Skipped where there is no device. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "backends/opencl/cl.h"
+#include "tests/scratch.h"
+
+extern const tx_backend tx_backend_opencl;
+static const tx_backend *const be = &tx_backend_opencl;
+
+static tx_context *open_or_skip(bool profile)
+{
+    int32_t count = 0;
+    assert_ok(be->device_count(&count));
+    if (count == 0)
+        skip();
+    tx_context *context = NULL;
+    const tx_open_options options = {.profile = profile};
+    assert_ok(be->open(0, &options, &context));
+    return context;
+}
+
+static void test_devices(void **state)
+{
+    (void)state;
+    int32_t count = -1;
+    tx_device_info info;
+    assert_ok(be->device_count(&count));
+    assert_true(count >= 0);
+    for (int32_t i = 0; i < count; i++) {
+        char id[32];
+        snprintf(id, sizeof id, "opencl:%d", i);
+        assert_ok(be->device_info(i, &info));
+        assert_string_equal(info.id, id);
+        assert_true(info.max_allocation > 0);
+    }
+    assert_refused(be->device_info(count, &info), TX_NOT_FOUND, "opencl:");
+    assert_refused(be->device_info(-1, &info), TX_NOT_FOUND, "opencl:-1");
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    tx_context *context = open_or_skip(false);
+    tx_memory held;
+    tx_traffic traffic;
+    be->account(context, &held, &traffic);
+    assert_int_equal(tx_memory_total(&held), 0);
+    assert_int_equal(traffic.allocations, 0);
+
+    tx_buffer *device = NULL, *host = NULL;
+    assert_ok(be->allocate(context, TX_MEMORY_WEIGHTS, 5000, false, &device));
+    assert_ok(be->allocate(context, TX_MEMORY_FUNCTIONALITY, 4096, true, &host));
+    unsigned char *pinned = be->map(host), data[1000];
+    assert_non_null(pinned);
+    assert_null(be->map(device));
+    be->account(context, &held, &traffic);
+    assert_int_equal(held.bytes[TX_MEMORY_WEIGHTS], 5000);
+    assert_int_equal(held.bytes[TX_MEMORY_FUNCTIONALITY], 4096);
+    assert_int_equal(traffic.allocations, 2);
+
+    for (int i = 0; i < 1000; i++)
+        pinned[i] = (unsigned char)(i * 7);
+    assert_ok(be->fill(context, device, 0, 0xAB, 4992)); /* in wide stores */
+    assert_ok(be->fill(context, device, 4992, 0xCD, 8)); /* and in narrow ones */
+    assert_ok(be->write(context, device, 501, pinned, 1000));
+    assert_ok(be->read(context, device, 500, data, 1000));
+    assert_int_equal(data[0], 0xAB);
+    assert_memory_equal(data + 1, pinned, 999);
+    assert_ok(be->read(context, device, 4991, data, 2));
+    assert_int_equal(data[0], 0xAB);
+    assert_int_equal(data[1], 0xCD);
+
+    assert_ok(be->read_begin(context, 1, device, 501, pinned + 2000, 1000));
+    assert_refused(be->read_begin(context, 1, device, 501, pinned + 2000, 1000), TX_INTERNAL, "slot 1");
+    assert_ok(be->read_wait(context, 1));
+    assert_refused(be->read_wait(context, 1), TX_INTERNAL, "slot 1");
+    assert_memory_equal(pinned + 2000, pinned, 1000);
+    be->account(context, &held, &traffic);
+    assert_int_equal(traffic.to_device, 1000);
+    assert_int_equal(traffic.from_device, 2002);
+
+    assert_refused(be->write(context, device, 4500, pinned, 1000), TX_INTERNAL, "4500");
+    assert_refused(be->read(context, device, -1, data, 1), TX_INTERNAL, "-1");
+    tx_buffer *none = NULL;
+    assert_refused(be->allocate(context, TX_MEMORY_WEIGHTS, INT64_MAX, false, &none), TX_MEMORY, "at most");
+    assert_refused(be->allocate(context, TX_MEMORY_WEIGHTS, 0, false, &none), TX_INVALID, "0 bytes");
+    be->release(context, device);
+    be->release(context, host);
+    be->account(context, &held, NULL);
+    assert_int_equal(tx_memory_total(&held), 0);
+    be->close(context);
+}
+
+/* Overwrites the middle of every file, or cuts it off. */
+static void damage(const char *folder, bool cut)
+{
+    DIR *list = opendir(folder);
+    assert_non_null(list);
+    for (struct dirent *e = readdir(list); e; e = readdir(list)) {
+        if (e->d_name[0] == '.')
+            continue;
+        char *path = tx_path_join(folder, e->d_name);
+        FILE *file = fopen(path, "r+b");
+        assert_non_null(file);
+        assert_int_equal(fseek(file, 0, SEEK_END), 0);
+        long size = ftell(file);
+        if (cut)
+            assert_int_equal(truncate(path, size / 2), 0);
+        assert_int_equal(fseek(file, size / 3, SEEK_SET), 0);
+        if (!cut)
+            fputs("damaged", file);
+        fclose(file);
+        free(path);
+    }
+    closedir(list);
+}
+
+static void test_cache(void **state)
+{
+    (void)state;
+    char *folder = make_scratch();
+    assert_int_equal(setenv("TX_CACHE_DIR", folder, 1), 0);
+    be->close(open_or_skip(false));
+    int files = count_entries(folder);
+    assert_true(files > 1);
+    for (int round = 0; round < 3; round++) { /* files as they are, with wrong bytes, cut off */
+        if (round > 0)
+            damage(folder, round == 2);
+        tx_context *context = open_or_skip(false);
+        void *data = NULL;
+        size_t size = 0;
+        assert_false(tx_cl_cache_load(context, "test", &data, &size)); /* none, or damaged */
+        tx_cl_cache_store(context, "test", "value", 6);
+        assert_true(tx_cl_cache_load(context, "test", &data, &size));
+        assert_int_equal(size, 6);
+        assert_string_equal(data, "value");
+        free(data);
+        be->close(context);
+        assert_int_equal(count_entries(folder), files + 1); /* nothing temporary is left */
+    }
+    remove_scratch(folder);
+    unsetenv("TX_CACHE_DIR");
+}
+
+static void test_build_failure(void **state)
+{
+    (void)state;
+    tx_context *context = open_or_skip(false);
+    cl_kernel kernel = NULL;
+    assert_refused(tx_cl_kernel(context, "norm", "-DROW_LOOP(i,n)=broken -Dnorm=+", "norm", &kernel), TX_DEVICE,
+                   "kernels/norm.cl");
+    assert_refused(tx_cl_kernel(context, "norm", "", "nobody", &kernel), TX_DEVICE, "nobody");
+    assert_refused(tx_cl_kernel(context, "nowhere", "", "norm", &kernel), TX_INTERNAL, "nowhere");
+    assert_null(kernel);
+    be->close(context);
+}
+
+/* Runs y = 2.5 on 1000 elements, timed. */
+static void test_profile(void **state)
+{
+    (void)state;
+    tx_context *context = open_or_skip(true);
+    tx_command command = {.op = TX_OP_FILL, .attrs = {.alpha = 2.5f, .control = -1}};
+    for (int i = 0; i < TX_MAX_IN; i++)
+        command.in[i].dtype = TX_DTYPE_COUNT;
+    for (int i = 0; i < TX_MAX_OUT; i++)
+        command.out[i].dtype = TX_DTYPE_COUNT;
+    command.out[0] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(1000), .arena = TX_ARENA_PLANNED, .offset = 512};
+    const tx_program program = {1, &command};
+    tx_executable *executable = NULL;
+    int64_t scratch = -1;
+    assert_ok(be->prepare(context, &program, &executable, &scratch));
+    assert_int_equal(scratch, 0);
+    const tx_controls controls = {0};
+    double seconds = 0;
+    assert_refused(be->run(executable, 0, 1, &controls, NULL), TX_INTERNAL, "bound");
+
+    tx_buffer *memory = NULL;
+    assert_ok(be->allocate(context, TX_MEMORY_ACTIVATIONS, 8192, false, &memory));
+    tx_bindings bindings = {0};
+    assert_refused(be->bind(executable, &bindings), TX_INTERNAL, "chunk 0");
+    bindings.arena[TX_ARENA_PLANNED] = (tx_space){1, &memory};
+    assert_ok(be->bind(executable, &bindings));
+    assert_refused(be->run(executable, 0, 2, &controls, NULL), TX_INTERNAL, "program of 1");
+    assert_ok(be->run(executable, 0, 1, &controls, &seconds));
+    assert_true(seconds > 0 && seconds < 10);
+    float y[1000];
+    assert_ok(be->read(context, memory, 512, y, sizeof y));
+    for (int i = 0; i < 1000; i++)
+        assert_true(y[i] == 2.5f);
+    assert_int_equal(be->command_info(executable, 0).launches, 1);
+    be->destroy(executable);
+    be->release(context, memory);
+    be->close(context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_devices),       cmocka_unit_test(test_memory),  cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_build_failure), cmocka_unit_test(test_profile),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The cpu backend by its table: memory and its account, refusals, and the same bits whatever the number of threads.
+ * What the kernels compute is the conformance suite's business. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/op.h"
+
+extern const tx_backend tx_backend_cpu;
+static const tx_backend *const cpu = &tx_backend_cpu;
+
+static tx_context *open_cpu(int32_t threads)
+{
+    tx_context *context = NULL;
+    const tx_open_options options = {.threads = threads};
+    assert_int_equal(cpu->open(0, &options, &context), TX_OK);
+    return context;
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------ */
+
+static void memory_is_counted_and_zero(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 513, (2 << 20) - 1, (5 << 20) + 3};
+    tx_context *context = open_cpu(1);
+    tx_buffer *buffer[4];
+    tx_memory held;
+    tx_traffic traffic;
+    int64_t sum = 0;
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, sizes[i], i % 2, &buffer[i]), TX_OK);
+        const char *data = cpu->map(buffer[i]);
+        assert_int_equal((uintptr_t)data % TX_ALIGNMENT, 0);
+        for (int64_t b = 0; b < sizes[i]; b++)
+            if (data[b])
+                fail_msg("byte %lld of %lld is not 0", (long long)b, (long long)sizes[i]);
+        sum += sizes[i];
+    }
+    cpu->account(context, &held, &traffic);
+    assert_int_equal(held.bytes[TX_MEMORY_WEIGHTS], sum);
+    assert_int_equal(tx_memory_total(&held), sum);
+    assert_int_equal(traffic.allocations, 4);
+    for (int i = 0; i < 4; i++)
+        cpu->release(context, buffer[i]);
+    cpu->account(context, &held, &traffic);
+    assert_int_equal(tx_memory_total(&held), 0);
+    cpu->close(context);
+}
+
+static void bad_calls_are_refused(void **state)
+{
+    (void)state;
+    tx_context *context = open_cpu(0), *none = NULL;
+    tx_buffer *buffer, *more = NULL;
+    char data[8] = "abcdefg", back[8] = {0};
+    const tx_open_options negative = {.threads = -1};
+    assert_int_equal(cpu->open(1, NULL, &none), TX_NOT_FOUND);
+    assert_int_equal(cpu->open(0, &negative, &none), TX_INVALID);
+    assert_null(none);
+    assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, INT64_MAX / 2, false, &more), TX_MEMORY);
+    assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, 0, false, &more), TX_INVALID);
+    assert_null(more);
+    assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, 8, false, &buffer), TX_OK);
+    assert_int_equal(cpu->write(context, buffer, 0, data, 8), TX_OK);
+    assert_int_equal(cpu->write(context, buffer, 1, data, 8), TX_INVALID);
+    assert_int_equal(cpu->read(context, buffer, -1, back, 1), TX_INVALID);
+    assert_int_equal(cpu->read_begin(context, TX_RESULTS_PENDING, buffer, 0, back, 1), TX_INVALID);
+    assert_int_equal(cpu->fill(context, buffer, 7, 'x', 1), TX_OK);
+    assert_int_equal(cpu->fill(context, buffer, 7, 'x', INT64_MAX), TX_INVALID);
+    assert_int_equal(cpu->read(context, buffer, 0, back, 8), TX_OK);
+    assert_memory_equal(back, "abcdefgx", 8);
+    cpu->release(context, buffer);
+    cpu->close(context);
+}
+
+/* ---- Programs ---------------------------------------------------------------------------------- */
+
+typedef struct tx_bench {
+    tx_context *context;
+    tx_buffer *arena, *scratch;
+    tx_executable *executable;
+    tx_controls controls;
+} tx_bench;
+
+static void bench_open(tx_bench *bench, int32_t threads, int64_t bytes, const tx_program *program)
+{
+    int64_t scratch;
+    memset(bench, 0, sizeof *bench);
+    bench->context = open_cpu(threads);
+    assert_int_equal(cpu->allocate(bench->context, TX_MEMORY_ACTIVATIONS, bytes, false, &bench->arena), TX_OK);
+    assert_int_equal(cpu->prepare(bench->context, program, &bench->executable, &scratch), TX_OK);
+    scratch = scratch > 0 ? scratch : 1;
+    assert_int_equal(cpu->allocate(bench->context, TX_MEMORY_FUNCTIONALITY, scratch, false, &bench->scratch), TX_OK);
+}
+
+static tx_status bench_bind(tx_bench *bench, bool with_scratch)
+{
+    tx_bindings bindings = {.arena[TX_ARENA_PLANNED] = {1, &bench->arena}};
+    if (with_scratch)
+        bindings.arena[TX_ARENA_SCRATCH] = (tx_space){1, &bench->scratch};
+    return cpu->bind(bench->executable, &bindings);
+}
+
+static void bench_close(tx_bench *bench)
+{
+    cpu->destroy(bench->executable);
+    cpu->release(bench->context, bench->arena);
+    cpu->release(bench->context, bench->scratch);
+    cpu->close(bench->context);
+}
+
+/* The next free place in the arena for an operand. */
+static tx_operand place(int64_t *used, tx_dtype dtype, tx_shape shape)
+{
+    tx_operand o = {.dtype = dtype, .shape = shape, .arena = TX_ARENA_PLANNED, .offset = *used};
+    *used += (tx_operand_bytes(&o) + TX_ALIGNMENT - 1) / TX_ALIGNMENT * TX_ALIGNMENT;
+    return o;
+}
+
+#define ABSENT ((tx_operand){.dtype = TX_DTYPE_COUNT})
+
+static void bad_programs_are_refused(void **state)
+{
+    (void)state;
+    int64_t used = 0;
+    const tx_operand qkv = place(&used, TX_F32, TX_SHAPE(1, 3, 12)), k = place(&used, TX_F32, TX_SHAPE(1, 4, 4));
+    const tx_operand v = place(&used, TX_F32, TX_SHAPE(1, 4, 4)), o = place(&used, TX_F32, TX_SHAPE(1, 3, 4));
+    const tx_command command = {
+        .op = TX_OP_ATTENTION_CACHED,
+        .attrs = {.heads = 1, .kv_heads = 1, .scale = 0.5f},
+        .in = {qkv, k, v, ABSENT, ABSENT},
+        .out = {o, ABSENT, ABSENT, ABSENT},
+    };
+    const tx_program program = {1, &command};
+    tx_bench bench;
+    bench_open(&bench, 1, used, &program);
+    assert_int_equal(cpu->run(bench.executable, 0, 1, &bench.controls, NULL), TX_INVALID); /* not bound */
+    assert_int_equal(bench_bind(&bench, false), TX_INVALID);
+    assert_int_equal(bench_bind(&bench, true), TX_OK);
+    assert_int_equal(cpu->run(bench.executable, 0, 2, &bench.controls, NULL), TX_INVALID);
+    bench.controls.word[TX_CONTROL_POSITION].u32 = 1;
+    assert_int_equal(cpu->run(bench.executable, 0, 1, &bench.controls, NULL), TX_OK);
+    bench.controls.word[TX_CONTROL_POSITION].u32 = 2; /* 2 + 3 rows, the cache has 4 */
+    assert_int_equal(cpu->run(bench.executable, 0, 1, &bench.controls, NULL), TX_INVALID);
+    bench_close(&bench);
+
+    bench_open(&bench, 1, o.offset, &program); /* the output does not fit */
+    assert_int_equal(bench_bind(&bench, true), TX_INVALID);
+    bench_close(&bench);
+}
+
+#define COMMANDS 8
+enum { B = 3, T = 150, HEADS = 4, KV_HEADS = 2, SIZE = 24, WIDTH = HEADS * SIZE, QKV = (HEADS + 2 * KV_HEADS) * SIZE };
+
+/* A program whose kernels split their work in every way: rows, columns, blocks, tasks. Returns the bytes of its arena.
+ */
+static int64_t mixed_program(tx_command command[COMMANDS])
+{
+    int64_t used = 0;
+    const tx_attrs a = {.heads = HEADS,
+                        .kv_heads = KV_HEADS,
+                        .causal = true,
+                        .scale = 0.2f,
+                        .p = 0.25f,
+                        .site = 3,
+                        .eps = 1e-5f,
+                        .alpha = 1.0f,
+                        .control = -1,
+                        .vocab = WIDTH - 5,
+                        .rows = 40,
+                        .exact = true};
+    tx_attrs total = a, columns = a;
+    total.reduction = TX_REDUCE_SUMSQ;
+    columns.axis = TX_AXIS_ROWS;
+    const int64_t rows = B * T, blocks = tx_row_blocks(rows);
+    const tx_operand qkv = place(&used, TX_F32, TX_SHAPE(B, T, QKV)),
+                     dout = place(&used, TX_F32, TX_SHAPE(B, T, WIDTH));
+    const tx_operand gamma = place(&used, TX_F32, TX_SHAPE(WIDTH)), labels = place(&used, TX_I32, TX_SHAPE(B, T));
+    const tx_operand out = place(&used, TX_F32, TX_SHAPE(B, T, WIDTH)),
+                     lse = place(&used, TX_F32, TX_SHAPE(B, HEADS, T));
+    const tx_operand dqkv = place(&used, TX_F32, TX_SHAPE(B, T, QKV)),
+                     delta = place(&used, TX_F32, TX_SHAPE(B, HEADS, T));
+    const tx_operand y = place(&used, TX_F32, TX_SHAPE(B, T, WIDTH)), mean = place(&used, TX_F32, TX_SHAPE(B, T));
+    const tx_operand rstd = place(&used, TX_F32, TX_SHAPE(B, T)), dx = place(&used, TX_F32, TX_SHAPE(B, T, WIDTH));
+    const tx_operand dgamma = place(&used, TX_F32, TX_SHAPE(WIDTH)), dbeta = place(&used, TX_F32, TX_SHAPE(WIDTH));
+    const tx_operand work = place(&used, TX_F32, TX_SHAPE(blocks, 2, WIDTH));
+    const tx_operand sum = place(&used, TX_F32, TX_SHAPE(1)), sums = place(&used, TX_F32, TX_SHAPE(QKV));
+    const tx_operand all = place(&used, TX_F32, TX_SHAPE(tx_reduce_work(TX_AXIS_ALL, &qkv.shape)));
+    const tx_operand parts = place(&used, TX_F32, TX_SHAPE(tx_reduce_work(TX_AXIS_ROWS, &qkv.shape)));
+    const tx_operand losses = place(&used, TX_F32, TX_SHAPE(B, T)), norm = place(&used, TX_F32, TX_SHAPE(B, T));
+    const tx_operand table = place(&used, TX_F32, TX_SHAPE(40, WIDTH)), sort = place(&used, TX_I32, TX_SHAPE(2 * rows));
+    const tx_operand none = ABSENT;
+    const tx_command made[COMMANDS] = {
+        {TX_OP_ATTENTION, 0, a, {qkv, none, none, none, none}, {out, lse, none, none}},
+        {TX_OP_ATTENTION_GRAD, 0, a, {dout, qkv, out, lse, none}, {dqkv, delta, none, none}},
+        {TX_OP_LAYER_NORM, 0, a, {out, gamma, gamma, none, none}, {y, mean, rstd, none}},
+        {TX_OP_LAYER_NORM_GRAD, 0, a, {dout, out, gamma, mean, rstd}, {dx, dgamma, dbeta, work}},
+        {TX_OP_REDUCE, 0, total, {dqkv, none, none, none, none}, {sum, all, none, none}},
+        {TX_OP_REDUCE, 0, columns, {dqkv, none, none, none, none}, {sums, parts, none, none}},
+        {TX_OP_CROSS_ENTROPY, 0, a, {y, labels, none, none, none}, {losses, norm, none, none}},
+        {TX_OP_SCATTER_ADD, 0, a, {labels, dx, none, none, none}, {table, sort, none, none}},
+    };
+    memcpy(command, made, sizeof made);
+    return used;
+}
+
+/* Numbers between -1 and 1, and labels below 40. */
+static void fill_inputs(char *arena, const tx_command *command)
+{
+    const tx_operand *floats[] = {&command[0].in[0], &command[1].in[0], &command[2].in[1]};
+    uint32_t random = 1;
+    for (int f = 0; f < 3; f++) {
+        float *x = (float *)(void *)(arena + floats[f]->offset);
+        for (int64_t i = 0; i < tx_operand_count(floats[f]); i++) {
+            random = random * 1664525u + 1013904223u;
+            x[i] = (float)(random >> 8) / 8388608.0f - 1.0f;
+        }
+    }
+    int32_t *labels = (int32_t *)(void *)(arena + command[6].in[1].offset);
+    for (int64_t i = 0; i < B * T; i++)
+        labels[i] = (int32_t)(i * 7 % 40);
+}
+
+static void bits_do_not_depend_on_threads(void **state)
+{
+    (void)state;
+    static const int32_t threads[] = {1, 2, 3, 7};
+    tx_command command[COMMANDS];
+    const int64_t bytes = mixed_program(command);
+    const tx_program program = {COMMANDS, command};
+    char *expected = malloc((size_t)bytes);
+    assert_non_null(expected);
+    for (int i = 0; i < 4; i++) {
+        tx_bench bench;
+        bench_open(&bench, threads[i], bytes, &program);
+        fill_inputs(cpu->map(bench.arena), command);
+        assert_int_equal(bench_bind(&bench, true), TX_OK);
+        bench.controls.word[TX_CONTROL_SEED_LO].u32 = 42;
+        assert_int_equal(cpu->run(bench.executable, 0, COMMANDS, &bench.controls, NULL), TX_OK);
+        if (i == 0)
+            memcpy(expected, cpu->map(bench.arena), (size_t)bytes);
+        assert_memory_equal(cpu->map(bench.arena), expected, (size_t)bytes);
+        bench_close(&bench);
+    }
+    float total;
+    memcpy(&total, expected + command[4].out[0].offset, sizeof total);
+    assert_true(isfinite(total) && total > 0.0f);
+    free(expected);
+}
+
+/* NaN in, NaN out: nothing may hide a number that went wrong. */
+static void nan_is_not_lost(void **state)
+{
+    (void)state;
+    int64_t used = 0;
+    const tx_operand x = place(&used, TX_F32, TX_SHAPE(2, 70)), y = place(&used, TX_F32, TX_SHAPE(2, 70));
+    const tx_operand one = place(&used, TX_F32, TX_SHAPE(1)), work = place(&used, TX_F32, TX_SHAPE(1));
+    const tx_operand labels = place(&used, TX_I32, TX_SHAPE(2)), losses = place(&used, TX_F32, TX_SHAPE(2));
+    const tx_operand lse = place(&used, TX_F32, TX_SHAPE(2)), none = ABSENT;
+    const tx_attrs a = {.alpha = 1.0f, .control = -1, .vocab = 70, .reduction = TX_REDUCE_MAX};
+    const tx_command command[] = {
+        {TX_OP_SOFTMAX, 0, a, {x, none, none, none, none}, {y, none, none, none}},
+        {TX_OP_REDUCE, 0, a, {x, none, none, none, none}, {one, work, none, none}},
+        {TX_OP_CROSS_ENTROPY, 0, a, {x, labels, none, none, none}, {losses, lse, none, none}},
+        {TX_OP_GELU, 0, a, {x, none, none, none, none}, {y, none, none, none}},
+    };
+    for (int i = 0; i < 4; i++) {
+        const tx_program program = {1, &command[i]};
+        const tx_operand *out = &command[i].out[0];
+        tx_bench bench;
+        bench_open(&bench, 1, used, &program);
+        assert_int_equal(bench_bind(&bench, true), TX_OK);
+        char *arena = cpu->map(bench.arena);
+        ((float *)(void *)(arena + x.offset))[37] = NAN;
+        assert_int_equal(cpu->run(bench.executable, 0, 1, &bench.controls, NULL), TX_OK);
+        const float *result = (const float *)(void *)(arena + out->offset);
+        bool found = false;
+        for (int64_t j = 0; j < tx_operand_count(out); j++)
+            found = found || isnan(result[j]);
+        assert_true(found);
+        bench_close(&bench);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_is_counted_and_zero),
+        cmocka_unit_test(bad_calls_are_refused),
+        cmocka_unit_test(bad_programs_are_refused),
+        cmocka_unit_test(bits_do_not_depend_on_threads),
+        cmocka_unit_test(nan_is_not_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
