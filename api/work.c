@@ -40,6 +40,8 @@ static double flops_of(const tx_command *c)
 static double bytes_of(const tx_command *c)
 {
     double bytes = 0;
+    if (c->op == TX_OP_SCATTER_ADD && c->attrs.accumulate == TX_ADD) /* only rows that are named are touched */
+        return (double)tx_operand_bytes(&c->in[0]) + 3.0 * (double)tx_operand_bytes(&c->in[1]);
     for (int i = 0; i < TX_MAX_IN; i++) {
         bool table = (c->op == TX_OP_EMBEDDING && i > 0) || (c->op == TX_OP_GATHER && i == 0);
         bool cache = c->op == TX_OP_KV_APPEND && i > 0;
