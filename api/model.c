@@ -221,34 +221,59 @@ static tx_status write_now(tx_model *model, tx_arena_id id, int64_t address, con
     return status == TX_OK ? e->backend->finish(e->context) : status;
 }
 
-tx_status tx_model_write(tx_model *model, tx_part part, int32_t index, const float *data)
+/* Makes the model ready for a copy of elements of a part, and tells where the first of them lies. */
+static tx_status copy_place(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
+                            tx_arena_id *arena, int64_t *address)
+{
+    model->sealed = true;
+    tx_status status = part_place(model, part, index, arena, address);
+    if (status != TX_OK)
+        return status;
+    int64_t elements = tx_shape_count(&model->param[index].spec.logical);
+    if (first < 0 || count < 0 || first > elements || count > elements - first)
+        return tx_fail(TX_INVALID,
+                       "parameter %s has %" PRId64 " elements, %" PRId64 " from %" PRId64 " on were asked for",
+                       model->param[index].name, elements, count, first);
+    *address += first * (int64_t)sizeof(float);
+    return tx_model_ready(model);
+}
+
+tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
+                               const float *data)
 {
     tx_arena_id arena = TX_ARENA_WEIGHTS;
     int64_t address = 0;
-    model->sealed = true;
-    tx_status status = part_place(model, part, index, &arena, &address);
-    if (status == TX_OK)
-        status = tx_model_ready(model);
-    if (status != TX_OK)
-        return status;
-    return write_now(model, arena, address, data,
-                     tx_shape_count(&model->param[index].spec.logical) * (int64_t)sizeof(float));
+    tx_status status = copy_place(model, part, index, first, count, &arena, &address);
+    return status == TX_OK ? write_now(model, arena, address, data, count * (int64_t)sizeof(float)) : status;
 }
 
-tx_status tx_model_read(tx_model *model, tx_part part, int32_t index, float *data)
+tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, float *data)
 {
     tx_arena_id id = TX_ARENA_WEIGHTS;
     int64_t address = 0;
-    model->sealed = true;
-    tx_status status = part_place(model, part, index, &id, &address);
-    if (status == TX_OK)
-        status = tx_model_ready(model);
+    tx_status status = copy_place(model, part, index, first, count, &id, &address);
     if (status != TX_OK)
         return status;
     const tx_engine *e = model->engine;
     const tx_arena *arena = &model->arena[id];
     return e->backend->read(e->context, arena->buffer[tx_arena_chunk(arena, address)], address % arena->chunk_bytes,
-                            data, tx_shape_count(&model->param[index].spec.logical) * (int64_t)sizeof(float));
+                            data, count * (int64_t)sizeof(float));
+}
+
+/* Elements of parameter `index`; 0 for a number that there is not, which the copy then refuses. */
+static int64_t elements_of(const tx_model *model, int32_t index)
+{
+    return index >= 0 && index < model->params ? tx_shape_count(&model->param[index].spec.logical) : 0;
+}
+
+tx_status tx_model_write(tx_model *model, tx_part part, int32_t index, const float *data)
+{
+    return tx_model_write_range(model, part, index, 0, elements_of(model, index), data);
+}
+
+tx_status tx_model_read(tx_model *model, tx_part part, int32_t index, float *data)
+{
+    return tx_model_read_range(model, part, index, 0, elements_of(model, index), data);
 }
 
 static uint64_t hash_name(const char *name) /* FNV-1a */

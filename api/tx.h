@@ -255,9 +255,13 @@ tx_status tx_model_param(const tx_model *model, int32_t index, const char **name
 tx_status tx_model_find(const tx_model *model, const char *name, int32_t *index);
 /* Draws every parameter by its spec. The draw depends on (seed, name, logical element) alone. */
 tx_status tx_model_init(tx_model *model, uint64_t seed);
-/* Copy one parameter's part from or to `data`: fp32, logical shape, row-major. Both wait for the device. */
+/* Copy one parameter's part from or to `data`: fp32, logical shape, row-major. They wait for the device. */
 tx_status tx_model_write(tx_model *model, tx_part part, int32_t index, const float *data);
 tx_status tx_model_read(tx_model *model, tx_part part, int32_t index, float *data);
+/* The same for elements first .. first + count - 1 of it. */
+tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
+                               const float *data);
+tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, float *data);
 
 /* Sets a scalar for the runs that follow. Values of u32 controls are whole numbers. */
 tx_status tx_model_set(tx_model *model, tx_control control, double value);

@@ -289,40 +289,32 @@ static tx_status match(const tx_weights *w, const tx_model *model, tx_weights_re
                         : TX_OK;
 }
 
-static tx_status check_finite(const tx_weights *w, int32_t index, const float *data, int64_t count)
+/* Looks at elements first .. first + count - 1 of a tensor. */
+static tx_status check_finite(const tx_weights *w, int32_t index, int64_t first, int64_t count, const float *data)
 {
     for (int64_t i = 0; i < count; i++)
         if (!isfinite(data[i]))
             return tx_fail(TX_FORMAT, "%s: tensor %s holds %f at element %" PRId64 ": such weights cannot be used",
-                           w->folder, tx_weights_tensor_at(w, index)->name, (double)data[i], i);
+                           w->folder, tx_weights_tensor_at(w, index)->name, (double)data[i], first + i);
     return TX_OK;
 }
 
-/* The number of elements of the largest parameter. */
-static int64_t largest(const tx_model *model)
-{
-    int64_t most = 1;
-    for (int32_t p = 0; p < tx_model_param_count(model); p++) {
-        const char *name;
-        const tx_param_spec *spec;
-        if (tx_model_param(model, p, &name, &spec))
-            continue;
-        int64_t count = tx_shape_count(logical_shape(spec));
-        most = count > most ? count : most;
-    }
-    return most;
-}
+/* Elements copied at a time: the file's weights are never in memory a second time. */
+#define CHUNK (1 << 20)
 
 static tx_status copy_in(const tx_weights *w, tx_model *model, const int32_t *source, float *buffer)
 {
     tx_status status = TX_OK;
     for (int32_t p = 0; p < tx_model_param_count(model) && !status; p++) {
         int64_t count = tx_st_elements(tx_weights_tensor_at(w, source[p]));
-        status = tx_weights_read_f32(w, source[p], 0, count, buffer);
-        if (!status)
-            status = check_finite(w, source[p], buffer, count);
-        if (!status)
-            status = tx_model_write(model, TX_PART_WEIGHT, p, buffer);
+        for (int64_t at = 0; at < count && !status; at += CHUNK) {
+            int64_t now = count - at < CHUNK ? count - at : CHUNK;
+            status = tx_weights_read_f32(w, source[p], at, now, buffer);
+            if (!status)
+                status = check_finite(w, source[p], at, now, buffer);
+            if (!status)
+                status = tx_model_write_range(model, TX_PART_WEIGHT, p, at, now, buffer);
+        }
     }
     return status;
 }
@@ -333,7 +325,7 @@ tx_status tx_weights_load(const tx_weights *weights, tx_model *model, tx_weights
     if (params == 0)
         return tx_fail(TX_INVALID, "%s: the model has no parameters yet: build its graph first", weights->folder);
     int32_t *source = malloc((size_t)params * sizeof *source);
-    float *buffer = malloc((size_t)largest(model) * sizeof *buffer);
+    float *buffer = malloc(CHUNK * sizeof *buffer);
     tx_status status = source && buffer ? match(weights, model, rename, source)
                                         : tx_fail(TX_MEMORY, "%s: no memory for a tensor", weights->folder);
     if (!status)
@@ -365,9 +357,13 @@ static tx_status copy_out(tx_model *model, const tx_st_tensor *list, float *buff
 {
     tx_status status = TX_OK;
     for (int32_t p = 0; p < tx_model_param_count(model) && !status; p++) {
-        status = tx_model_read(model, TX_PART_WEIGHT, p, buffer);
-        if (!status)
-            status = tx_st_append(writer, buffer, (size_t)tx_st_bytes(&list[p]));
+        int64_t count = tx_st_elements(&list[p]);
+        for (int64_t at = 0; at < count && !status; at += CHUNK) {
+            int64_t now = count - at < CHUNK ? count - at : CHUNK;
+            status = tx_model_read_range(model, TX_PART_WEIGHT, p, at, now, buffer);
+            if (!status)
+                status = tx_st_append(writer, buffer, (size_t)now * sizeof *buffer);
+        }
     }
     return status;
 }
@@ -376,7 +372,7 @@ tx_status tx_weights_save(tx_model *model, const char *path)
 {
     int32_t params = tx_model_param_count(model);
     tx_st_tensor *list = calloc((size_t)params + 1, sizeof *list);
-    float *buffer = malloc((size_t)largest(model) * sizeof *buffer);
+    float *buffer = malloc(CHUNK * sizeof *buffer);
     tx_st_writer *writer = NULL;
     tx_status status =
         list && buffer ? list_params(model, list) : tx_fail(TX_MEMORY, "%s: no memory for a tensor", path);
