@@ -14,11 +14,12 @@ die()
     exit 1
 }
 
-# Scratch files live in one folder, which goes when the script ends, however it ends.
+# Scratch files live in one folder, which goes when the script ends, however it ends; so does the process $background.
 make_scratch()
 {
+    background=
     scratch=$(mktemp -d "${TMPDIR:-/tmp}/tx-$program.XXXXXX") || die "cannot make a temporary folder in ${TMPDIR:-/tmp}"
-    trap 'rm -rf "$scratch"' EXIT
+    trap '[ -z "$background" ] || kill "$background" 2> /dev/null; rm -rf "$scratch"' EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
 }
