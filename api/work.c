@@ -42,10 +42,12 @@ static double bytes_of(const tx_command *c)
     double bytes = 0;
     if (c->op == TX_OP_SCATTER_ADD && c->attrs.accumulate == TX_ADD) /* only rows that are named are touched */
         return (double)tx_operand_bytes(&c->in[0]) + 3.0 * (double)tx_operand_bytes(&c->in[1]);
+    if (c->op == TX_OP_KV_APPEND) /* keys and values are read and written; of the caches nothing else is touched */
+        return 4.0 * c->attrs.kv_heads * head_size(c, &c->in[0].shape) * (double)tx_shape_rows(&c->in[0].shape) *
+               (double)sizeof(float);
     for (int i = 0; i < TX_MAX_IN; i++) {
         bool table = (c->op == TX_OP_EMBEDDING && i > 0) || (c->op == TX_OP_GATHER && i == 0);
-        bool cache = c->op == TX_OP_KV_APPEND && i > 0;
-        if (tx_present(&c->in[i]) && !table && !cache) /* of a table only the rows that are looked up are read */
+        if (tx_present(&c->in[i]) && !table) /* of a table only the rows that are looked up are read */
             bytes += (double)tx_operand_bytes(&c->in[i]);
     }
     int32_t outputs = tx_op_info_of(c->op)->outputs;
