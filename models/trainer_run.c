@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The loop of a training run. */
 #include "models/trainer_run.h"
+#include "api/clock.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <time.h>
 
 /* A step that was given to the device and whose results are still to come. */
 typedef struct pending {
@@ -28,13 +28,6 @@ typedef struct run {
     int64_t timed_steps;
     double timed_seconds; /* of the steps after the first, which compiles and warms up */
 } run;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int64_t divide_up(int64_t a, int64_t b)
 {
@@ -88,13 +81,13 @@ static tx_status take(run *r)
         return TX_OK;
     r->late.any = false;
     tx_results results;
-    double begin = now();
+    double begin = tx_now();
     tx_status status = tx_trainer_results(r->trainer, &results);
     if (status)
         return status;
     /* The time of a step is what the host spends in giving it plus what it waits for the results: that holds for a
      * backend that works while it is called and for one that works on its own. */
-    double seconds = r->late.seconds + (now() - begin);
+    double seconds = r->late.seconds + (tx_now() - begin);
     tx_run_summary *sum = r->summary;
     int64_t steps = r->options->schedule.total_steps, left = steps - r->late.step;
     sum->seconds += seconds;
@@ -129,7 +122,7 @@ static tx_status give(run *r, int64_t step, pending *given)
 {
     const tx_run_options *o = r->options;
     const tx_trainer_options *t = tx_trainer_options_of(r->trainer);
-    double begin = now();
+    double begin = tx_now();
     int64_t epoch = step / r->epoch_steps, first = step % r->epoch_steps * t->accumulation;
     int64_t micro = r->micro_batches - first < t->accumulation ? r->micro_batches - first : t->accumulation;
     tx_order order = {.shuffle = true, .seed = o->seed, .epoch = (uint64_t)epoch};
@@ -142,7 +135,7 @@ static tx_status give(run *r, int64_t step, pending *given)
         .step = step + 1,
         .epoch = (double)epoch + (double)(first + micro) / (double)r->micro_batches,
         .rate = rate,
-        .seconds = now() - begin,
+        .seconds = tx_now() - begin,
         .tokens = real * t->block,
     };
     return status;

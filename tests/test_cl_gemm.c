@@ -6,6 +6,7 @@
  *
  * Arguments: [small] and provider names to test in full (portable, portable-vector, portable-tile, clblast), or "rates"
  * with m n k trans_a trans_b for one shape; none tests a part of all and prints rates. Exit 77: no OpenCL device. */
+#include "api/clock.h"
 #include "api/half.h"
 #include "backends/backend.h"
 
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 extern const tx_backend tx_backend_opencl;
 static const tx_backend *const be = &tx_backend_opencl;
@@ -109,13 +109,6 @@ static void free_job(job *j)
     free(j->after);
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Runs the job on fresh data; `after` gets the memory. rate, when not NULL: GFLOP/s of the best of some more runs. */
 static tx_status run_job(tx_context *context, job *j, char variant[256], double *rate)
 {
@@ -148,13 +141,13 @@ static tx_status run_job(tx_context *context, job *j, char variant[256], double 
     if (x)
         snprintf(variant, 256, "%s", be->command_info(x, 0).variant);
     double best = INFINITY;
-    const double begin = now();
-    for (int i = 0; s == TX_OK && rate && i < 10 && (i < 2 || now() - begin < 1.0); i++) {
-        const double start = now();
+    const double begin = tx_now();
+    for (int i = 0; s == TX_OK && rate && i < 10 && (i < 2 || tx_now() - begin < 1.0); i++) {
+        const double start = tx_now();
         s = be->run(x, 0, 1, &controls, NULL);
         if (s == TX_OK)
             s = be->finish(context);
-        best = fmin(best, now() - start);
+        best = fmin(best, tx_now() - start);
     }
     if (rate)
         *rate = 2e-9 * (double)(j->p.batch * j->p.m * j->p.n * j->p.k) / best;
@@ -273,7 +266,7 @@ static int test_provider(const char *provider, extent how)
         printf("%s: %s\n", provider, tx_error());
         return 1;
     }
-    const double start = now();
+    const double start = tx_now();
     for (size_t t = 0; t < sizeof types / sizeof types[0]; t++)
         for (int trans = 0; trans < 4; trans++)
             for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
@@ -298,7 +291,7 @@ static int test_provider(const char *provider, extent how)
                 failed += test_product(context, &p);
             }
     be->close(context);
-    printf("%s: %d products, %d failed (%.1f s)\n", provider, count, failed, now() - start);
+    printf("%s: %d products, %d failed (%.1f s)\n", provider, count, failed, tx_now() - start);
     return failed;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench: how fast a training step is, alone and beside another trainer. */
+#include "api/clock.h"
 #include "api/json.h"
 #include "models/trainer.h"
 #include "tools/bench.h"
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define MAX_PAIRS 99
 
@@ -61,13 +61,6 @@ typedef struct bench {
     double ours[MAX_PAIRS], theirs[MAX_PAIRS]; /* seconds a step */
 } bench;
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Fills the trainer's rows with random tokens (Knuth's linear congruence). */
 static void fill(bench *b)
 {
@@ -84,7 +77,7 @@ static void fill(bench *b)
 /* As a training run goes: the results of a step are taken after the next was given. */
 static tx_status run_ours(bench *b, int64_t steps, double *seconds)
 {
-    double begin = now();
+    double begin = tx_now();
     tx_results results;
     tx_status status = TX_OK;
     for (int64_t s = 0; s < steps && !status; s++) {
@@ -95,7 +88,7 @@ static tx_status run_ours(bench *b, int64_t steps, double *seconds)
     }
     if (!status)
         status = tx_trainer_results(b->trainer, &results);
-    *seconds = now() - begin;
+    *seconds = tx_now() - begin;
     return status;
 }
 

@@ -9,6 +9,7 @@
 #include "backends/backend.h"
 
 #include <CL/cl.h>
+#include <time.h>
 
 /* ---- Errors -------------------------------------------------------------------------------------- */
 
@@ -40,9 +41,8 @@ struct tx_context {
     bool profile;             /* `compute` records times */
     tx_cl_limits limits;
     tx_device_info info;
-    char *extensions; /* space-separated, a space at both ends: strstr(extensions, " cl_khr_fp16 ") */
-    char *identity;   /* platform, device and driver with versions: what cached files are keyed by */
-    char *cache;      /* folder of cached files, made; NULL: none */
+    char *identity; /* platform, device and driver with versions: what cached files are keyed by */
+    char *cache;    /* folder of cached files, made; NULL: none */
     tx_cl_program *programs;
     struct tx_cl_gemm *gemm; /* what gemm.c found out about providers; NULL until the first product */
     tx_memory held;
@@ -50,10 +50,17 @@ struct tx_context {
     cl_event pending[TX_RESULTS_PENDING];
 };
 
+/* Seconds since some fixed moment; never goes back. */
+static inline double tx_cl_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 /* A work-group size for reductions: 1 on CPU devices, else the largest power of two that is at most `wanted` and
  * that the device takes. */
 size_t tx_cl_group(const tx_context *context, size_t wanted);
-bool tx_cl_has_extension(const tx_context *context, const char *name);
 
 /* ---- Kernels and cached files ------------------------------------------------------------------------ */
 
@@ -106,9 +113,6 @@ void tx_cl_launch_kernel(tx_cl_builder *b, cl_kernel kernel, cl_uint dims, const
 /* Two arguments: `__global T *buffer, long offset`, the offset in elements of the operand's type. An absent operand
  * gives NULL and 0. */
 void tx_cl_arg_operand(tx_cl_builder *b, const tx_operand *operand);
-/* Two arguments like an operand: a piece of arena SCRATCH that tx_cl_scratch gave (`offset` in bytes), counted in
- * elements of `element` bytes. */
-void tx_cl_arg_scratch(tx_cl_builder *b, int64_t offset, size_t element);
 void tx_cl_arg_control(tx_cl_builder *b); /* one argument: __global const uint *control, TX_CONTROL_COUNT words */
 void tx_cl_arg_result(tx_cl_builder *b);  /* one argument: __global float *result, TX_RESULT_COUNT floats */
 void tx_cl_arg_i32(tx_cl_builder *b, int32_t value);

@@ -137,21 +137,6 @@ static void read_limits(tx_context *context)
     limits->compute_units = context->info.compute_units;
 }
 
-/* The extension string with a space at both ends, so that whole words can be found in it. */
-static char *read_extensions(cl_device_id device)
-{
-    size_t size = 0;
-    clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, 0, NULL, &size);
-    char *text = calloc(1, size + 3);
-    if (!text)
-        return NULL;
-    text[0] = ' ';
-    if (size > 0 && clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, size, text + 1, NULL) != CL_SUCCESS)
-        text[1] = '\0';
-    strcat(text, " ");
-    return text;
-}
-
 /* Whatever changes when compiled code may change: platform, device, driver and their versions. */
 static char *read_identity(const tx_context *context)
 {
@@ -184,13 +169,6 @@ size_t tx_cl_group(const tx_context *context, size_t wanted)
     return group;
 }
 
-bool tx_cl_has_extension(const tx_context *context, const char *name)
-{
-    char word[128];
-    snprintf(word, sizeof word, " %s ", name);
-    return strstr(context->extensions, word) != NULL;
-}
-
 static tx_status make_context(tx_context *context)
 {
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)context->platform, 0};
@@ -217,9 +195,8 @@ tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context *
     context->profile = options && options->profile;
     describe(context->platform, context->device, index, &context->info);
     read_limits(context);
-    context->extensions = read_extensions(context->device);
     context->identity = read_identity(context);
-    if (!context->extensions || !context->identity)
+    if (!context->identity)
         status = tx_fail(TX_MEMORY, "out of host memory");
     else
         status = make_context(context);
@@ -251,7 +228,6 @@ void tx_cl_close(tx_context *context)
     }
     if (context->context)
         clReleaseContext(context->context);
-    free(context->extensions);
     free(context->identity);
     free(context->cache);
     free(context);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define PROVIDERS 3
 /* Measuring stops for good after this many seconds a context; what is then unmeasured takes the default order. */
@@ -270,13 +269,6 @@ static tx_status candidates(tx_context *context, const tx_cl_product *p, int wan
                 : tx_fail(TX_UNSUPPORTED, "no provider of matrix products accepts this one");
 }
 
-static double elapsed_since(const struct timespec *start)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)(t.tv_sec - start->tv_sec) + 1e-9 * (double)(t.tv_nsec - start->tv_nsec);
-}
-
 static tx_status choose_measured(tx_context *context, const tx_cl_product *p, const tx_cl_provider **out,
                                  const record **off)
 {
@@ -299,8 +291,7 @@ static tx_status choose_measured(tx_context *context, const tx_cl_product *p, co
             return TX_OK;
         }
     }
-    struct timespec start;
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    const double start = tx_cl_now();
     tx_status status = candidates(context, p, PROVIDERS, found, &count, off);
     if (status != TX_OK)
         return status;
@@ -310,7 +301,7 @@ static tx_status choose_measured(tx_context *context, const tx_cl_product *p, co
     const tx_cl_trial trial = {1,          cut(g->m), cut(g->n), cut(g->k), p->trans_a,
                                p->trans_b, false,     p->from,   p->to,     TX_STORE};
     *out = fastest(context, found, count, &trial);
-    s->spent += elapsed_since(&start);
+    s->spent += tx_cl_now() - start;
     tx_cl_cache_store(context, key, (*out)->name, strlen((*out)->name));
     return add(s, key, *out) ? TX_OK : TX_MEMORY;
 }

@@ -8,7 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Elements checked: all when they cost no more than this many multiplications, else this many samples. */
 #define CHECK_ALL 20000000
@@ -154,13 +153,6 @@ static tx_status check(const trial_data *d)
     return check_guards(d);
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static tx_status run_once(tx_context *context, const trial_data *d)
 {
     const tx_controls controls = {{{0}}};
@@ -170,14 +162,14 @@ static tx_status run_once(tx_context *context, const trial_data *d)
 
 static tx_status time_runs(tx_context *context, const trial_data *d, double *seconds)
 {
-    const double first = now();
+    const double first = tx_cl_now();
     double best = INFINITY;
-    for (int i = 0; i < TIMED_RUNS && (i == 0 || now() - first < TIMED_SECONDS); i++) {
-        const double start = now();
+    for (int i = 0; i < TIMED_RUNS && (i == 0 || tx_cl_now() - first < TIMED_SECONDS); i++) {
+        const double start = tx_cl_now();
         tx_status status = run_once(context, d);
         if (status != TX_OK)
             return status;
-        best = fmin(best, now() - start);
+        best = fmin(best, tx_cl_now() - start);
     }
     *seconds = best;
     return TX_OK;

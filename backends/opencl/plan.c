@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define FLUSH_EVERY 64
 
@@ -145,12 +144,6 @@ void tx_cl_arg_operand(tx_cl_builder *b, const tx_operand *operand)
     }
     add_patch(b, operand->arena, operand->chunk);
     tx_cl_arg_i64(b, operand->offset / (int64_t)tx_dtype_size(operand->dtype));
-}
-
-void tx_cl_arg_scratch(tx_cl_builder *b, int64_t offset, size_t element)
-{
-    add_patch(b, TX_ARENA_SCRATCH, 0);
-    tx_cl_arg_i64(b, offset / (int64_t)element);
 }
 
 void tx_cl_arg_control(tx_cl_builder *b)
@@ -294,13 +287,6 @@ tx_status tx_cl_bind(tx_executable *x, const tx_bindings *bindings)
 
 /* ---- Run ----------------------------------------------------------------------------------------------------- */
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static tx_status enqueue(const tx_executable *x, int32_t index, cl_event *event)
 {
     const step *s = &x->steps[index];
@@ -331,12 +317,12 @@ static tx_status run_timed(const tx_executable *x, const command *c, const tx_cl
             continue;
         }
         status = tx_cl_finish(x->context);
-        double start = now();
+        double start = tx_cl_now();
         if (status == TX_OK)
             status = s->fn(run, s->data);
         if (status == TX_OK)
             status = tx_cl_finish(x->context);
-        *seconds += now() - start;
+        *seconds += tx_cl_now() - start;
     }
     return status;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The suite's front: devices, verdicts and timings by op. */
 #include "tests/ops/conformance.h"
+#include "api/clock.h"
 #include "api/device.h"
 #include "api/op.h"
 #include "tests/ops/check.h"
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- Devices ------------------------------------------------------------------------------------ */
 
@@ -124,13 +124,6 @@ tx_status tx_conformance_op(const tx_target *target, tx_op op, const tx_conforma
 
 #define MAX_REPEATS 200
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static int by_size(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -140,11 +133,11 @@ static int by_size(const void *a, const void *b)
 static tx_status time_once(tx_rig *rig, const tx_call *call, bool profiled, double *seconds)
 {
     const tx_target *t = rig->target;
-    double start = now(), times[TX_RIG_COMMANDS] = {0.0};
+    double start = tx_now(), times[TX_RIG_COMMANDS] = {0.0};
     tx_status status = t->backend->run(rig->executable, TX_RIG_COMMAND, 1, &call->controls, profiled ? times : NULL);
     if (!status)
         status = t->backend->finish(t->context);
-    *seconds = profiled ? times[TX_RIG_COMMAND] : now() - start;
+    *seconds = profiled ? times[TX_RIG_COMMAND] : tx_now() - start;
     return status;
 }
 
