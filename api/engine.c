@@ -63,6 +63,25 @@ tx_status tx_engine_traffic(const tx_engine *engine, tx_traffic *traffic)
     return TX_OK;
 }
 
+tx_status tx_engine_choices(const tx_engine *engine, char **text)
+{
+    if (engine->backend->choices)
+        return engine->backend->choices(engine->context, text);
+    char *none = calloc(1, 1);
+    if (!none)
+        return tx_fail(TX_MEMORY, "out of memory");
+    *text = none;
+    return TX_OK;
+}
+
+tx_status tx_engine_choose(tx_engine *engine, const char *text)
+{
+    if (engine->backend->choose)
+        return engine->backend->choose(engine->context, text);
+    return *text ? tx_fail(TX_UNSUPPORTED, "%s makes no choices that could be set: \"%.60s\"", engine->device.id, text)
+                 : TX_OK;
+}
+
 tx_status tx_engine_finish(tx_engine *engine)
 {
     return engine->backend->finish(engine->context);

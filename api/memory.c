@@ -316,3 +316,16 @@ tx_status tx_model_results(tx_model *model, tx_results *results)
     model->results_pending--;
     return TX_OK;
 }
+
+tx_status tx_model_restore(tx_model *model, const tx_results *results)
+{
+    const tx_engine *e = model->engine;
+    tx_results kept = {0};
+    kept.value[TX_RESULT_UPDATES] = results->value[TX_RESULT_UPDATES];
+    kept.value[TX_RESULT_SKIPPED] = results->value[TX_RESULT_SKIPPED];
+    tx_status status = tx_model_ready(model);
+    if (status == TX_OK)
+        status = e->backend->write(e->context, model->arena[TX_ARENA_RESULT].buffer[0], 0, &kept, RESULT_BYTES);
+    tx_status finished = e->backend->finish(e->context); /* `kept` goes */
+    return status == TX_OK ? finished : status;
+}

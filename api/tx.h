@@ -189,6 +189,13 @@ typedef struct tx_traffic {
 } tx_traffic;
 tx_status tx_engine_traffic(const tx_engine *engine, tx_traffic *traffic);
 
+/* What the backend chose by measuring so far (which kernel runs which product), one choice a line; "" where it
+ * chooses nothing. For a checkpoint: the same choices, the same bits. The caller frees `*text`. */
+tx_status tx_engine_choices(const tx_engine *engine, char **text);
+/* Makes it choose the same again; call it before the first plan is compiled. A choice that this build or device
+ * does not have is TX_UNSUPPORTED, and nothing is changed. */
+tx_status tx_engine_choose(tx_engine *engine, const char *text);
+
 /* ---- Model: parameters, gradients, optimizer states, run-time scalars ----------------------- */
 
 typedef struct tx_model tx_model;
@@ -272,6 +279,10 @@ tx_status tx_model_set_seed(tx_model *model, uint64_t seed);
 tx_status tx_model_fetch(tx_model *model);
 /* Takes the oldest copy asked for, waiting for it if need be. */
 tx_status tx_model_results(tx_model *model, tx_results *results);
+
+/* Sets the results that last from update to update, UPDATES and SKIPPED, to those of an earlier run; the others
+ * become 0. Waits for the device. */
+tx_status tx_model_restore(tx_model *model, const tx_results *results);
 
 /* What the plans compiled so far will hold, known before a byte is allocated. */
 tx_status tx_model_memory(const tx_model *model, tx_memory *planned);

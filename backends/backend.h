@@ -16,7 +16,7 @@
 
 #include "tx.h"
 
-#define TX_BACKEND_VERSION 1
+#define TX_BACKEND_VERSION 2
 
 /* ---- Ops ----------------------------------------------------------------------------------- */
 
@@ -221,6 +221,10 @@ typedef struct tx_backend {
                      double *seconds);
     tx_command_info (*command_info)(const tx_executable *executable, int32_t index);
     void (*destroy)(tx_executable *executable);
+
+    /* Optional: choices made by measuring, as tx_engine_choices and tx_engine_choose say. The caller frees the text. */
+    tx_status (*choices)(const tx_context *context, char **text);
+    tx_status (*choose)(tx_context *context, const char *text);
 } tx_backend;
 
 /* All backends of this build, the cpu first. The registry is the only file that names them. */

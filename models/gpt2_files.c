@@ -3,7 +3,7 @@
 #include "models/gpt2.h"
 
 #include "api/file.h"
-#include "models/weights.h"
+#include "models/files/weights.h"
 
 #include <inttypes.h>
 #include <stdio.h>

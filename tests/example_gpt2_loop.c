@@ -4,7 +4,7 @@
  * change: gradient accumulation, learning rate, clipping, results read one step late, saving for Hugging Face.
  *
  *     example_gpt2_loop FOLDER [DEVICE]     trains a small byte-level model and saves it in FOLDER */
-#include "models/bytes.h"
+#include "models/text/bytes.h"
 #include "models/gpt2.h"
 
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "api/json.h"
-#include "models/bytes.h"
+#include "models/text/bytes.h"
 #include "scratch.h"
 
 static void test_encode_and_decode(void **state)

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "models/gpt2.h"
-#include "models/safetensors.h"
-#include "models/weights.h"
+#include "models/files/safetensors.h"
+#include "models/files/weights.h"
 #include "scratch.h"
 
 #include <math.h>

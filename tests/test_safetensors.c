@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "api/half.h"
-#include "models/safetensors_header.h"
+#include "models/files/safetensors_header.h"
 #include "scratch.h"
 
 #include <math.h>

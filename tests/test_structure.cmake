@@ -33,7 +33,8 @@ set(homes
     "^mpi\\.h$|^comm/mpi\\.c$"
     "^hwloc|^comm/topology"
     "^jansson\\.h$|^api/json\\.c$"
-    "^(pcre2|utf8proc)|^models/"
+    "^(pcre2|utf8proc)|^models/text/"
+    "^openssl/|^models/files/digest\\.c$"
     "^cmocka\\.h$|^tests/"
     "^tx\\.h$|^tests/install/")
 

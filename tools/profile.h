@@ -4,7 +4,7 @@
 #ifndef TX_TOOLS_PROFILE_H
 #define TX_TOOLS_PROFILE_H
 
-#include "models/trainer_run.h"
+#include "models/train/run.h"
 
 #include <stdio.h>
 

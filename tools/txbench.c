@@ -2,7 +2,7 @@
  * txbench: how fast a training step is, alone and beside another trainer. */
 #include "api/clock.h"
 #include "api/json.h"
-#include "models/trainer.h"
+#include "models/train/trainer.h"
 #include "tools/bench.h"
 #include "tools/config.h"
 #include "tools/options.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txgen: continues a text with a model folder, or writes the logits of a sequence of ids. */
-#include "models/bytes.h"
-#include "models/generate.h"
-#include "models/safetensors.h"
+#include "models/text/bytes.h"
+#include "models/generate/generate.h"
+#include "models/files/safetensors.h"
 #include "tools/config.h"
 #include "tools/options.h"
 

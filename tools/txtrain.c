@@ -2,9 +2,9 @@
  * txtrain: trains a GPT-2 on a text file and writes it as a Hugging Face model folder. */
 #include "api/file.h"
 #include "comm/comm.h"
-#include "models/bytes.h"
+#include "models/text/bytes.h"
 #include "models/gpt2.h"
-#include "models/trainer_run.h"
+#include "models/train/run.h"
 #include "tools/config.h"
 #include "tools/options.h"
 #include "tools/output.h"

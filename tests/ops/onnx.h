@@ -4,7 +4,7 @@
 #define TX_TESTS_OPS_ONNX_H
 
 #include "api/json.h"
-#include "models/safetensors.h"
+#include "models/files/safetensors.h"
 #include "tests/ops/rig.h"
 
 #define TX_ONNX_TENSORS 16

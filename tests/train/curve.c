@@ -7,7 +7,7 @@
  * DATA holds, for every step, int32 tokens [ACCUMULATION * BATCH, BLOCK] and then labels of the same shape, shifted.
  * The rate falls linearly from RATE. */
 #include "models/gpt2.h"
-#include "models/trainer.h"
+#include "models/train/trainer.h"
 #include "tests/train/data.h"
 
 #include <stdlib.h>

@@ -4,9 +4,9 @@
  *
  *     golden_tiny DEVICE */
 #include "api/json.h"
-#include "models/generate.h"
-#include "models/safetensors.h"
-#include "models/trainer.h"
+#include "models/generate/generate.h"
+#include "models/files/safetensors.h"
+#include "models/train/trainer.h"
 #include "tests/train/data.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Blocks, labels, padding, order and errors of the dataset. */
-#include "models/dataset.h"
+#include "models/text/dataset.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

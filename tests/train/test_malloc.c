@@ -4,7 +4,7 @@
  *
  *     test_malloc DEVICE */
 #include "models/gpt2.h"
-#include "models/trainer_run.h"
+#include "models/train/run.h"
 #include "tests/train/data.h"
 
 #include <stdatomic.h>

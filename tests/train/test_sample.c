@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Drawing tokens: greedy, frequencies, top-k, and logits that are no numbers. */
-#include "models/generate.h"
+#include "models/generate/generate.h"
 
 #include <math.h>
 #include <setjmp.h>

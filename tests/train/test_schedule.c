@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Learning rates against transformers' own (tests/train/schedule_golden.py). */
-#include "models/schedule.h"
+#include "models/train/schedule.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -5,9 +5,9 @@
  *
  *     gpt2_logits FOLDER OUT [DEVICE] */
 #include "api/file.h"
-#include "models/bytes.h"
+#include "models/text/bytes.h"
 #include "models/gpt2.h"
-#include "models/safetensors.h"
+#include "models/files/safetensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>

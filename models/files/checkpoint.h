@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checkpoints that are there whole or not at all: output_dir/checkpoint-N is written under a temporary name, every
+ * file flushed, a manifest of sizes and SHA-256 added, the folder flushed, renamed, its parent flushed. A folder
+ * counts as a checkpoint only when it verifies against its manifest. */
+#ifndef TX_FILES_CHECKPOINT_H
+#define TX_FILES_CHECKPOINT_H
+
+#include "models/report.h"
+#include "tx.h"
+
+#define TX_CHECKPOINT_PREFIX "checkpoint-"
+#define TX_CHECKPOINT_MANIFEST "manifest.json"
+
+/* ---- One at a time in a folder ----------------------------------------------------------------------- */
+
+/* Holds output_dir for this process, by a lock that ends with it; the message of a refusal names the process that has
+ * it. Also removes what an interrupted save left behind (temporary names alone). */
+typedef struct tx_output_lock tx_output_lock;
+tx_status tx_output_lock_take(const char *output_dir, tx_output_lock **lock);
+void tx_output_lock_release(tx_output_lock *lock);
+
+/* Fails, naming both numbers, where the file system of `folder` has less than `bytes` free. */
+tx_status tx_disk_check(const char *folder, int64_t bytes);
+
+/* ---- Writing ------------------------------------------------------------------------------------------- */
+
+typedef struct tx_checkpoint tx_checkpoint;
+
+/* Begins checkpoint-STEP: an empty folder under a temporary name. */
+tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoint **checkpoint);
+/* Where the caller writes its files; plain files only, no folders. */
+const char *tx_checkpoint_folder(const tx_checkpoint *checkpoint);
+/* Makes it the checkpoint, in place of one of the same step, and verifies what was written by reading it back. Frees
+ * `checkpoint` whatever the outcome; after a failure nothing of it is left and what was there before still is. */
+tx_status tx_checkpoint_commit(tx_checkpoint *checkpoint);
+void tx_checkpoint_discard(tx_checkpoint *checkpoint);
+
+/* Removes the oldest ones until `keep` are left, sparing `best` (a path, or NULL) and the newest that verifies. Call it after
+ * a commit. What cannot be removed is told. keep 0: none is removed. */
+tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, const char *best, const tx_reporter *report);
+
+/* ---- Reading ------------------------------------------------------------------------------------------- */
+
+/* Holds every file against the manifest: sizes, digests, nothing missing. The message names the first fault. */
+tx_status tx_checkpoint_verify(const char *folder);
+/* Step in the name of a checkpoint's folder, or -1. */
+int64_t tx_checkpoint_step(const char *folder);
+/* The newest checkpoint of output_dir that verifies; every newer one that does not is reported with the reason.
+ * TX_NOT_FOUND where there is none at all, TX_FORMAT where all are damaged. The caller frees `*folder`. */
+tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report, char **folder);
+
+/* ---- What a model is made of besides its weights --------------------------------------------------------- */
+
+/* The moments of every parameter as PARAM.exp_avg and PARAM.exp_avg_sq, F32, logical shape; those that the optimizer
+ * keeps. */
+tx_status tx_optimizer_save(tx_model *model, const char *path);
+/* Names, shapes and number must be those of the model. */
+tx_status tx_optimizer_load(tx_model *model, const char *path);
+
+#endif

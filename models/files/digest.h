@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * SHA-256 (FIPS 180-4) of files and of data. The only user of OpenSSL's libcrypto. */
+#ifndef TX_FILES_DIGEST_H
+#define TX_FILES_DIGEST_H
+
+#include "tx.h"
+
+#define TX_DIGEST_BYTES 32
+#define TX_DIGEST_TEXT (2 * TX_DIGEST_BYTES + 1)
+
+/* A digest in the making; takes data in pieces. */
+typedef struct tx_digest tx_digest;
+
+tx_status tx_digest_create(tx_digest **digest);
+tx_status tx_digest_add(tx_digest *digest, const void *data, size_t size);
+/* Writes the 64 hexadecimal digits and a NUL; frees the digest whatever the outcome. */
+tx_status tx_digest_finish(tx_digest *digest, char text[TX_DIGEST_TEXT]);
+void tx_digest_free(tx_digest *digest);
+
+tx_status tx_digest_data(const void *data, size_t size, char text[TX_DIGEST_TEXT]);
+/* Of a whole file, read by pieces; `*size` (or NULL) receives how many bytes it has. */
+tx_status tx_digest_file(const char *path, char text[TX_DIGEST_TEXT], int64_t *size);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Models and datasets by name. A name is a path; or $TX_HOME/models/NAME, $TX_HOME/datasets/NAME[/CONFIG]; or lies in
+ * Hugging Face's cache ($HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub: models--OWNER--NAME/snapshots/REV, REV
+ * being what refs/main says). Nothing is ever downloaded. */
+#ifndef TX_FILES_HUB_H
+#define TX_FILES_HUB_H
+
+#include "tx.h"
+
+/* A folder with config.json, or the path given. TX_NOT_FOUND tells where it was looked for and the command that fetches
+ * it. The caller frees `*folder`. */
+tx_status tx_hub_model(const char *name, char **folder);
+/* A folder of a dataset; `config` as wikitext-2-raw-v1, or NULL. */
+tx_status tx_hub_dataset(const char *name, const char *config, char **folder);
+
+typedef enum tx_split { TX_SPLIT_TRAIN, TX_SPLIT_VALIDATION, TX_SPLIT_TEST } tx_split;
+/* The file of a split in a dataset's folder: train, validation (also valid, val) or test with the ending .txt, .raw,
+ * .tokens, .jsonl or .bin, also behind a prefix as in wiki.train.raw. TX_NOT_FOUND where there is none, TX_INVALID
+ * where several could be meant. The caller frees `*path`. */
+tx_status tx_hub_split(const char *folder, tx_split split, char **path);
+
+#endif

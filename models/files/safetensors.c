@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reading safetensors files: opening, recognising what is none, and the data. */
+#include "models/files/safetensors.h"
+
+#include "api/half.h"
+#include "models/files/safetensors_header.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "safetensors data are little-endian, and are copied as they are: this machine is not"
+#endif
+
+/* A header length that is over this is refused, as the format has it. */
+#define HEADER_LIMIT 100000000
+/* Elements that are converted at a time. */
+#define CHUNK 4096
+
+struct tx_st_file {
+    char *path;
+    int descriptor;
+    int64_t data_at; /* where the data begin in the file */
+    tx_st_header header;
+};
+
+/* ---- Bytes of the file ---------------------------------------------------------------------------- */
+
+static tx_status read_at(const tx_st_file *file, int64_t at, void *data, int64_t bytes)
+{
+    char *next = data;
+    while (bytes > 0) {
+        ssize_t got = pread(file->descriptor, next, (size_t)bytes, (off_t)at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return tx_fail(TX_IO, "%s: cannot read: %s", file->path, strerror(errno));
+        if (got == 0)
+            return tx_fail(TX_IO, "%s: ends at byte %" PRId64 ": it has been cut off since it was opened", file->path,
+                           at);
+        next += got;
+        at += got;
+        bytes -= got;
+    }
+    return TX_OK;
+}
+
+typedef struct tx_magic {
+    const char *begin;
+    const char *what;
+} tx_magic;
+
+/* What is met in the place of weights. */
+static const tx_magic magics[] = {
+    {"version https://git-lfs", "a git-LFS pointer, not the file itself: fetch it with git lfs pull"},
+    {"<", "a web page or XML document (a failed download?), not weights"},
+    {"\x80\x02", "a Python pickle: convert it to safetensors"},
+    {"\x80\x03", "a Python pickle: convert it to safetensors"},
+    {"\x80\x04", "a Python pickle: convert it to safetensors"},
+    {"\x80\x05", "a Python pickle: convert it to safetensors"},
+    {"PK\x03\x04", "a zip archive (PyTorch's .bin and .pt files are pickles in one): convert it to safetensors"},
+    {"GGUF", "a GGUF file, not safetensors"},
+    {"\x89HDF", "an HDF5 file, not safetensors"},
+    {"\x1f\x8b", "gzip-compressed: unpack it first"},
+};
+
+/* After a failure: if the file is recognised as something else, says that instead. */
+static tx_status explain(const tx_st_file *file, int64_t size, tx_status status)
+{
+    char begin[32] = {0};
+    int64_t bytes = size < (int64_t)sizeof begin - 1 ? size : (int64_t)sizeof begin - 1;
+    char why[768];
+    snprintf(why, sizeof why, "%s", tx_error());
+    if (read_at(file, 0, begin, bytes))
+        return tx_fail(status, "%s", why);
+    for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++)
+        if (strncmp(begin, magics[i].begin, strlen(magics[i].begin)) == 0)
+            return tx_fail(TX_FORMAT, "%s: %s", file->path, magics[i].what);
+    return tx_fail(status, "%s", why);
+}
+
+/* ---- Opening ------------------------------------------------------------------------------------ */
+
+static tx_status read_header(tx_st_file *file, int64_t size)
+{
+    unsigned char prefix[8];
+    if (size < (int64_t)sizeof prefix)
+        return tx_fail(TX_FORMAT, "%s: %" PRId64 " bytes: too short for a safetensors file", file->path, size);
+    tx_status status = read_at(file, 0, prefix, sizeof prefix);
+    if (status)
+        return status;
+    uint64_t length = 0;
+    for (int i = 7; i >= 0; i--)
+        length = length << 8 | prefix[i];
+    if (length > HEADER_LIMIT)
+        return tx_fail(TX_FORMAT,
+                       "%s: the header would be %" PRIu64 " bytes long, over the limit of %d: not a safetensors file",
+                       file->path, length, HEADER_LIMIT);
+    file->data_at = (int64_t)sizeof prefix + (int64_t)length;
+    if (file->data_at > size)
+        return tx_fail(TX_FORMAT,
+                       "%s: the header would end at byte %" PRId64 ", the file ends at %" PRId64 ": it is cut off",
+                       file->path, file->data_at, size);
+    char *text = malloc((size_t)length + 1);
+    if (!text)
+        return tx_fail(TX_MEMORY, "%s: no memory for its header of %" PRIu64 " bytes", file->path, length);
+    status = read_at(file, (int64_t)sizeof prefix, text, (int64_t)length);
+    if (!status)
+        status = tx_st_header_parse(file->path, text, (size_t)length, size - file->data_at, &file->header);
+    free(text);
+    return status;
+}
+
+static tx_status open_file(tx_st_file *file)
+{
+    struct stat info;
+    file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC);
+    if (file->descriptor < 0)
+        return tx_fail(errno == ENOENT || errno == ENOTDIR ? TX_NOT_FOUND : TX_IO, "%s: cannot open: %s", file->path,
+                       strerror(errno));
+    if (fstat(file->descriptor, &info) != 0)
+        return tx_fail(TX_IO, "%s: cannot read: %s", file->path, strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return tx_fail(TX_FORMAT, "%s: not a regular file", file->path);
+    tx_status status = read_header(file, (int64_t)info.st_size);
+    return status == TX_FORMAT ? explain(file, (int64_t)info.st_size, status) : status;
+}
+
+tx_status tx_st_open(const char *path, tx_st_file **file)
+{
+    tx_st_file *made = calloc(1, sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
+    made->descriptor = -1;
+    made->path = strdup(path);
+    tx_status status = made->path ? open_file(made) : tx_fail(TX_MEMORY, "%s: no memory to open it", path);
+    if (status) {
+        tx_st_close(made);
+        return status;
+    }
+    *file = made;
+    return TX_OK;
+}
+
+void tx_st_close(tx_st_file *file)
+{
+    if (!file)
+        return;
+    if (file->descriptor >= 0)
+        close(file->descriptor);
+    tx_st_header_free(&file->header);
+    free(file->path);
+    free(file);
+}
+
+/* ---- Looking ------------------------------------------------------------------------------------- */
+
+const char *tx_st_path(const tx_st_file *file)
+{
+    return file->path;
+}
+
+int32_t tx_st_count(const tx_st_file *file)
+{
+    return file->header.count;
+}
+
+const tx_st_tensor *tx_st_tensor_at(const tx_st_file *file, int32_t index)
+{
+    return index >= 0 && index < file->header.count ? &file->header.entry[index].tensor : NULL;
+}
+
+tx_status tx_st_find(const tx_st_file *file, const char *name, int32_t *index)
+{
+    int32_t found = tx_st_header_find(&file->header, name);
+    if (found < 0)
+        return tx_fail(TX_NOT_FOUND, "%s: has no tensor %s", file->path, name);
+    *index = found;
+    return TX_OK;
+}
+
+const char *tx_st_metadata(const tx_st_file *file, const char *key)
+{
+    for (void *i = file->header.metadata ? tx_json_first(file->header.metadata) : NULL; i;
+         i = tx_json_next(file->header.metadata, i)) {
+        const char *value;
+        if (strcmp(tx_json_key(i), key) == 0 && !tx_json_as_string(tx_json_value(i), key, &value))
+            return value;
+    }
+    return NULL;
+}
+
+/* ---- Data ------------------------------------------------------------------------------------------ */
+
+static tx_status check_index(const tx_st_file *file, int32_t index)
+{
+    if (tx_st_tensor_at(file, index))
+        return TX_OK;
+    return tx_fail(TX_INVALID, "%s: tensor %d of %d asked for", file->path, index, file->header.count);
+}
+
+tx_status tx_st_read(const tx_st_file *file, int32_t index, void *data, size_t bytes)
+{
+    tx_status status = check_index(file, index);
+    if (status)
+        return status;
+    const tx_st_entry *e = &file->header.entry[index];
+    if ((int64_t)bytes != e->end - e->begin)
+        return tx_fail(TX_INVALID, "%s: tensor %s has %" PRId64 " bytes, %zu asked for", file->path, e->tensor.name,
+                       e->end - e->begin, bytes);
+    return read_at(file, file->data_at + e->begin, data, (int64_t)bytes);
+}
+
+static void to_f32(tx_st_dtype dtype, const void *raw, int64_t count, float *data)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const unsigned char *at = (const unsigned char *)raw + i * (tx_st_dtype_bits(dtype) / 8);
+        uint16_t half;
+        double wide;
+        if (dtype == TX_ST_F64) {
+            memcpy(&wide, at, sizeof wide);
+            data[i] = (float)wide;
+        } else {
+            memcpy(&half, at, sizeof half);
+            data[i] = dtype == TX_ST_F16 ? tx_f16_to_f32(half) : tx_bf16_to_f32(half);
+        }
+    }
+}
+
+tx_status tx_st_read_f32(const tx_st_file *file, int32_t index, int64_t first, int64_t count, float *data)
+{
+    tx_status status = check_index(file, index);
+    if (status)
+        return status;
+    const tx_st_entry *e = &file->header.entry[index];
+    tx_st_dtype dtype = e->tensor.dtype;
+    int64_t elements = tx_st_elements(&e->tensor), width = tx_st_dtype_bits(dtype) / 8;
+    if (dtype != TX_ST_F32 && dtype != TX_ST_F16 && dtype != TX_ST_BF16 && dtype != TX_ST_F64)
+        return tx_fail(TX_UNSUPPORTED, "%s: tensor %s is %s; read as numbers are F32, F16, BF16 and F64", file->path,
+                       e->tensor.name, tx_st_dtype_name(dtype));
+    if (first < 0 || count < 0 || first > elements || count > elements - first)
+        return tx_fail(TX_INVALID, "%s: tensor %s has %" PRId64 " elements, %" PRId64 " from %" PRId64 " on asked for",
+                       file->path, e->tensor.name, elements, count, first);
+    int64_t at = file->data_at + e->begin + first * width;
+    if (dtype == TX_ST_F32)
+        return read_at(file, at, data, count * width);
+    double raw[CHUNK];
+    for (int64_t done = 0; done < count && !status; done += CHUNK) {
+        int64_t now = count - done < CHUNK ? count - done : CHUNK;
+        status = read_at(file, at + done * width, raw, now * width);
+        if (!status)
+            to_f32(dtype, raw, now, data + done);
+    }
+    return status;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * safetensors files: a strict reader and a streaming writer.
+ *
+ * A file is an 8-byte little-endian header length, that many bytes of JSON, and the tensors' data. The
+ * reader refuses what the format forbids: sizes that wrap, holes, overlaps, bytes that belong to no
+ * tensor, duplicate names, invalid UTF-8. It reads data by position, so that a file that shrinks is an
+ * error and not a signal. */
+#ifndef TX_FILES_SAFETENSORS_H
+#define TX_FILES_SAFETENSORS_H
+
+#include "tx.h"
+
+/* X(NAME, bits) */
+#define TX_SAFETENSORS_DTYPE_MAP(X) \
+    X(BOOL, 8)                      \
+    X(F4, 4)                        \
+    X(F6_E2M3, 6)                   \
+    X(F6_E3M2, 6)                   \
+    X(U8, 8)                        \
+    X(I8, 8)                        \
+    X(F8_E5M2, 8)                   \
+    X(F8_E4M3, 8)                   \
+    X(F8_E8M0, 8)                   \
+    X(F8_E4M3FNUZ, 8)               \
+    X(F8_E5M2FNUZ, 8)               \
+    X(I16, 16)                      \
+    X(U16, 16)                      \
+    X(F16, 16)                      \
+    X(BF16, 16)                     \
+    X(I32, 32)                      \
+    X(U32, 32)                      \
+    X(F32, 32)                      \
+    X(C64, 64)                      \
+    X(F64, 64)                      \
+    X(I64, 64)                      \
+    X(U64, 64)
+
+typedef enum tx_st_dtype {
+#define X(name, bits) TX_ST_##name,
+    TX_SAFETENSORS_DTYPE_MAP(X)
+#undef X
+        TX_ST_COUNT
+} tx_st_dtype;
+
+#define TX_ST_MAX_RANK 8
+
+const char *tx_st_dtype_name(tx_st_dtype dtype);
+int32_t tx_st_dtype_bits(tx_st_dtype dtype);
+
+typedef struct tx_st_tensor {
+    const char *name;
+    tx_st_dtype dtype;
+    int32_t rank; /* 0 for a scalar */
+    int64_t dim[TX_ST_MAX_RANK];
+} tx_st_tensor;
+
+int64_t tx_st_elements(const tx_st_tensor *tensor); /* product of the dimensions */
+int64_t tx_st_bytes(const tx_st_tensor *tensor);
+
+/* ---- Reading ----------------------------------------------------------------------------------- */
+
+typedef struct tx_st_file tx_st_file;
+
+/* Opens and checks a file. TX_FORMAT with the fault, or with what the file is instead (a git-LFS pointer, a
+ * web page, a pickle); TX_NOT_FOUND when there is none. */
+tx_status tx_st_open(const char *path, tx_st_file **file);
+void tx_st_close(tx_st_file *file);
+const char *tx_st_path(const tx_st_file *file);
+
+/* Tensors in the order of their data. They live as long as the file. */
+int32_t tx_st_count(const tx_st_file *file);
+const tx_st_tensor *tx_st_tensor_at(const tx_st_file *file, int32_t index);
+tx_status tx_st_find(const tx_st_file *file, const char *name, int32_t *index);
+
+/* A value of __metadata__, or NULL. */
+const char *tx_st_metadata(const tx_st_file *file, const char *key);
+
+/* All of a tensor's data as stored; `bytes` must be tx_st_bytes. */
+tx_status tx_st_read(const tx_st_file *file, int32_t index, void *data, size_t bytes);
+/* Elements first..first+count-1 as fp32. F32, F16 and BF16 are exact, F64 is rounded to nearest; other
+ * types are TX_UNSUPPORTED. */
+tx_status tx_st_read_f32(const tx_st_file *file, int32_t index, int64_t first, int64_t count, float *data);
+
+/* ---- Writing ----------------------------------------------------------------------------------- */
+
+typedef struct tx_st_writer tx_st_writer;
+
+/* Begins a file under a temporary name. The data of `tensors` follow in this order; where types of
+ * several sizes are mixed, list the widest first and every tensor is aligned. `metadata` is NULL or
+ * pairs of key and value ended by a NULL key; NULL writes {"format": "pt"}, which Hugging Face's loaders ask for. */
+tx_status tx_st_create(const char *path, const tx_st_tensor *tensors, int32_t count, const char *const metadata[],
+                       tx_st_writer **writer);
+/* The next bytes of data; pieces need not end where tensors do. */
+tx_status tx_st_append(tx_st_writer *writer, const void *data, size_t bytes);
+/* Checks that all data came, flushes and renames. Frees the writer whatever the outcome. */
+tx_status tx_st_commit(tx_st_writer *writer);
+/* Leaves nothing behind; NULL is fine. */
+void tx_st_discard(tx_st_writer *writer);
+
+#endif

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Parsing of safetensors headers. The outermost object is walked by hand and each entry given to the JSON
+ * parser by itself: so duplicate names are seen, and a hostile header of 100 MB cannot be blown up in memory. */
+#include "models/files/safetensors_header.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Longest texts that the parts of a header may have. */
+#define NAME_LIMIT ((size_t)1 << 20)
+#define ENTRY_LIMIT ((size_t)1 << 16)
+#define METADATA_LIMIT ((size_t)4 << 20)
+
+typedef struct tx_dtype_row {
+    const char *name;
+    int32_t bits;
+} tx_dtype_row;
+
+static const tx_dtype_row dtype_rows[TX_ST_COUNT] = {
+#define X(name, bits) [TX_ST_##name] = {#name, bits},
+    TX_SAFETENSORS_DTYPE_MAP(X)
+#undef X
+};
+
+const char *tx_st_dtype_name(tx_st_dtype dtype)
+{
+    return dtype < TX_ST_COUNT ? dtype_rows[dtype].name : "none";
+}
+
+int32_t tx_st_dtype_bits(tx_st_dtype dtype)
+{
+    return dtype < TX_ST_COUNT ? dtype_rows[dtype].bits : 0;
+}
+
+int64_t tx_st_elements(const tx_st_tensor *tensor)
+{
+    int64_t count = 1;
+    for (int32_t i = 0; i < tensor->rank; i++)
+        count *= tensor->dim[i];
+    return count;
+}
+
+int64_t tx_st_bytes(const tx_st_tensor *tensor)
+{
+    return tx_st_elements(tensor) * tx_st_dtype_bits(tensor->dtype) / 8;
+}
+
+bool tx_st_multiply(int64_t a, int64_t b, int64_t *product)
+{
+    if (b != 0 && a > INT64_MAX / b)
+        return false;
+    *product = a * b;
+    return true;
+}
+
+tx_status tx_st_size(const tx_st_tensor *tensor, int64_t *bytes)
+{
+    int64_t bits = 1;
+    bool fits = true;
+    for (int32_t i = 0; i < tensor->rank && fits; i++)
+        fits = tx_st_multiply(bits, tensor->dim[i], &bits);
+    fits = fits && tx_st_multiply(bits, tx_st_dtype_bits(tensor->dtype), &bits);
+    if (!fits)
+        return tx_fail(TX_FORMAT, "the size of its shape is over 2^63 bits");
+    if (bits % 8 != 0)
+        return tx_fail(TX_FORMAT, "%" PRId64 " bits do not end on a byte", bits);
+    *bytes = bits / 8;
+    return TX_OK;
+}
+
+/* ---- One entry --------------------------------------------------------------------------------- */
+
+static tx_status parse_dtype(const tx_json *json, tx_st_dtype *dtype)
+{
+    const char *name;
+    tx_status status = tx_json_get_string(json, "dtype", &name);
+    if (status)
+        return status;
+    for (int32_t i = 0; i < TX_ST_COUNT; i++)
+        if (strcmp(name, dtype_rows[i].name) == 0) {
+            *dtype = (tx_st_dtype)i;
+            return TX_OK;
+        }
+    return tx_fail(TX_FORMAT, "unknown dtype %.40s", name);
+}
+
+static tx_status parse_shape(const tx_json *json, tx_st_tensor *tensor)
+{
+    tx_json *shape;
+    tx_status status = tx_json_get(json, "shape", TX_JSON_ARRAY, &shape);
+    if (status)
+        return status;
+    size_t rank = tx_json_size(shape);
+    if (rank > TX_ST_MAX_RANK)
+        return tx_fail(TX_UNSUPPORTED, "%zu dimensions, more than the %d supported", rank, TX_ST_MAX_RANK);
+    tensor->rank = (int32_t)rank;
+    for (size_t i = 0; i < rank && !status; i++)
+        status = tx_json_as_int(tx_json_at(shape, i), "shape", 0, INT64_MAX, &tensor->dim[i]);
+    return status;
+}
+
+static tx_status parse_offsets(const tx_json *json, tx_st_entry *entry)
+{
+    tx_json *offsets;
+    tx_status status = tx_json_get(json, "data_offsets", TX_JSON_ARRAY, &offsets);
+    if (!status && tx_json_size(offsets) != 2)
+        status = tx_fail(TX_FORMAT, "data_offsets has %zu numbers, not 2", tx_json_size(offsets));
+    if (!status)
+        status = tx_json_as_int(tx_json_at(offsets, 0), "data_offsets", 0, INT64_MAX, &entry->begin);
+    if (!status)
+        status = tx_json_as_int(tx_json_at(offsets, 1), "data_offsets", 0, INT64_MAX, &entry->end);
+    if (!status && entry->end < entry->begin)
+        status = tx_fail(TX_FORMAT, "data_offsets end before they begin");
+    return status;
+}
+
+static tx_status parse_entry(const tx_json *json, tx_st_entry *entry)
+{
+    tx_status status = parse_dtype(json, &entry->tensor.dtype);
+    if (!status)
+        status = parse_shape(json, &entry->tensor);
+    if (!status)
+        status = parse_offsets(json, entry);
+    /* All three are there: a fourth is one too many. */
+    if (!status && tx_json_size(json) != 3)
+        status = tx_fail(TX_FORMAT, "has a field other than dtype, shape and data_offsets");
+    return status;
+}
+
+static tx_status check_metadata(const tx_json *json)
+{
+    tx_status status = TX_OK;
+    const char *text;
+    for (void *i = tx_json_first(json); i && !status; i = tx_json_next(json, i))
+        status = tx_json_as_string(tx_json_value(i), tx_json_key(i), &text);
+    return status;
+}
+
+/* ---- The object -------------------------------------------------------------------------------- */
+
+typedef struct tx_cursor {
+    const char *path, *text;
+    size_t size, at;
+    size_t room; /* of header->entry */
+    tx_st_header *header;
+} tx_cursor;
+
+static int skip_space(tx_cursor *c)
+{
+    while (c->at < c->size && c->text[c->at] && strchr(" \t\n\r", c->text[c->at]))
+        c->at++;
+    return c->at < c->size ? (unsigned char)c->text[c->at] : -1;
+}
+
+static tx_status fail_at(const tx_cursor *c, const char *expected)
+{
+    return tx_fail(TX_FORMAT, "%s: header, byte %zu: expected %s", c->path, c->at, expected);
+}
+
+/* Parses the value under the cursor, which begins with `open` and is at most `limit` bytes long. */
+static tx_status next_value(tx_cursor *c, char open, const char *expected, size_t limit, tx_json **json)
+{
+    if (skip_space(c) != open)
+        return fail_at(c, expected);
+    size_t rest = c->size - c->at, used = 0;
+    tx_status status = tx_json_parse_prefix(c->text + c->at, rest < limit ? rest : limit, "it", json, &used);
+    if (status)
+        return tx_fail_in(status, "%s: header, %s at byte %zu (at most %zu bytes)", c->path, expected, c->at, limit);
+    c->at += used;
+    return TX_OK;
+}
+
+static tx_status add_entry(tx_cursor *c, const char *name, const tx_json *json)
+{
+    tx_st_header *h = c->header;
+    if ((size_t)h->count == c->room) {
+        size_t room = c->room ? 2 * c->room : 64;
+        tx_st_entry *larger = realloc(h->entry, room * sizeof *larger);
+        if (!larger)
+            return tx_fail(TX_MEMORY, "%s: no memory for its header", c->path);
+        h->entry = larger;
+        c->room = room;
+    }
+    tx_st_entry entry = {0};
+    tx_status status = parse_entry(json, &entry);
+    if (status) /* a missing field is a fault of the file, which itself was found */
+        return tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s: tensor %.100s", c->path, name);
+    entry.tensor.name = entry.name = strdup(name);
+    if (!entry.name)
+        return tx_fail(TX_MEMORY, "%s: no memory for its header", c->path);
+    h->entry[h->count++] = entry;
+    return TX_OK;
+}
+
+static tx_status set_metadata(tx_cursor *c, tx_json *json)
+{
+    if (c->header->metadata)
+        return tx_fail(TX_FORMAT, "%s: header: __metadata__ is there twice", c->path);
+    tx_status status = check_metadata(json);
+    if (status)
+        return tx_fail_in(status, "%s: __metadata__", c->path);
+    c->header->metadata = json;
+    return TX_OK;
+}
+
+/* "name": {...} */
+static tx_status parse_member(tx_cursor *c)
+{
+    tx_json *key, *value = NULL;
+    tx_status status = next_value(c, '"', "a name", NAME_LIMIT, &key);
+    if (status)
+        return status;
+    const char *name = "";
+    status = tx_json_as_string(key, c->path, &name);
+    if (!status && skip_space(c) != ':')
+        status = fail_at(c, "a colon");
+    if (!status) {
+        bool metadata = strcmp(name, "__metadata__") == 0;
+        c->at++;
+        status = next_value(c, '{', metadata ? "the object __metadata__" : "an object that describes a tensor",
+                            metadata ? METADATA_LIMIT : ENTRY_LIMIT, &value);
+        if (!status)
+            status = metadata ? set_metadata(c, value) : add_entry(c, name, value);
+    }
+    if (value != c->header->metadata)
+        tx_json_free(value);
+    tx_json_free(key);
+    return status;
+}
+
+static tx_status parse_object(tx_cursor *c)
+{
+    /* The format wants the brace first, without space before it. */
+    if (c->size == 0 || c->text[0] != '{')
+        return fail_at(c, "{");
+    c->at = 1;
+    if (skip_space(c) != '}') {
+        for (;; c->at++) {
+            tx_status status = parse_member(c);
+            if (status)
+                return status;
+            int next = skip_space(c);
+            if (next == '}')
+                break;
+            if (next != ',')
+                return fail_at(c, "a comma or }");
+        }
+    }
+    c->at++;
+    return skip_space(c) < 0 ? TX_OK : fail_at(c, "nothing but spaces after the closing brace");
+}
+
+/* ---- The whole ----------------------------------------------------------------------------------- */
+
+static int by_offset(const void *a, const void *b)
+{
+    const tx_st_entry *x = a, *y = b;
+    if (x->begin != y->begin)
+        return x->begin < y->begin ? -1 : 1;
+    if (x->end != y->end)
+        return x->end < y->end ? -1 : 1;
+    return strcmp(x->tensor.name, y->tensor.name);
+}
+
+/* The tensors, sorted by offset, must cover the data exactly. */
+static tx_status check_tiling(const char *path, const tx_st_header *h, int64_t data_bytes)
+{
+    int64_t end = 0;
+    for (int32_t i = 0; i < h->count; i++) {
+        const tx_st_entry *e = &h->entry[i];
+        if (e->begin != end)
+            return tx_fail(TX_FORMAT,
+                           "%s: tensor %.100s begins at byte %" PRId64 " of the data, the one before ends at %" PRId64
+                           ": %s",
+                           path, e->tensor.name, e->begin, end, e->begin < end ? "they overlap" : "a hole");
+        int64_t bytes;
+        tx_status status = tx_st_size(&e->tensor, &bytes);
+        if (!status && bytes != e->end - e->begin)
+            status = tx_fail(TX_FORMAT, "its dtype and shape ask for %" PRId64 " bytes, its data_offsets give %" PRId64,
+                             bytes, e->end - e->begin);
+        if (status)
+            return tx_fail_in(status, "%s: tensor %.100s", path, e->tensor.name);
+        end = e->end;
+    }
+    if (end != data_bytes)
+        return tx_fail(TX_FORMAT,
+                       "%s: the header describes %" PRId64 " bytes of data, the file holds %" PRId64 ": it is %s", path,
+                       end, data_bytes, end > data_bytes ? "cut off" : "followed by something else");
+    return TX_OK;
+}
+
+typedef struct tx_name_index {
+    const char *name;
+    int32_t index;
+} tx_name_index;
+
+static int by_name(const void *a, const void *b)
+{
+    const tx_name_index *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+/* Sorts the names for look-up, and refuses one that is there twice. */
+static tx_status index_names(const char *path, tx_st_header *h)
+{
+    size_t count = (size_t)h->count;
+    tx_name_index *names = malloc((count + 1) * sizeof *names);
+    h->by_name = malloc((count + 1) * sizeof *h->by_name);
+    if (!names || !h->by_name) {
+        free(names);
+        return tx_fail(TX_MEMORY, "%s: no memory for its header", path);
+    }
+    for (int32_t i = 0; i < h->count; i++)
+        names[i] = (tx_name_index){h->entry[i].tensor.name, i};
+    qsort(names, count, sizeof *names, by_name);
+    tx_status status = TX_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        h->by_name[i] = names[i].index;
+        if (i > 0 && strcmp(names[i - 1].name, names[i].name) == 0)
+            status = tx_fail(TX_FORMAT, "%s: header: tensor %.100s is there twice", path, names[i].name);
+    }
+    free(names);
+    return status;
+}
+
+tx_status tx_st_header_parse(const char *path, const char *text, size_t size, int64_t data_bytes, tx_st_header *header)
+{
+    tx_st_header made = {0};
+    tx_cursor cursor = {.path = path, .text = text, .size = size, .header = &made};
+    tx_status status = parse_object(&cursor);
+    if (!status && made.count > 0)
+        qsort(made.entry, (size_t)made.count, sizeof *made.entry, by_offset);
+    if (!status)
+        status = index_names(path, &made);
+    if (!status)
+        status = check_tiling(path, &made, data_bytes);
+    if (status) {
+        tx_st_header_free(&made);
+        return status;
+    }
+    *header = made;
+    return TX_OK;
+}
+
+void tx_st_header_free(tx_st_header *header)
+{
+    for (int32_t i = 0; i < header->count; i++)
+        free(header->entry[i].name);
+    free(header->entry);
+    free(header->by_name);
+    tx_json_free(header->metadata);
+    *header = (tx_st_header){0};
+}
+
+int32_t tx_st_header_find(const tx_st_header *header, const char *name)
+{
+    int32_t low = 0, high = header->count;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        int order = strcmp(name, header->entry[header->by_name[middle]].tensor.name);
+        if (order == 0)
+            return header->by_name[middle];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return -1;
+}

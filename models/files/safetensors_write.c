@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Writing safetensors files, streamed: the header from a list, then the data as they come. */
+#include "models/files/safetensors_header.h"
+
+#include "api/file.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The data begin on a multiple of this. */
+#define ALIGNMENT 8
+
+struct tx_st_writer {
+    tx_file *file;
+    int64_t expected, written; /* bytes of data */
+};
+
+static const char *const default_metadata[] = {"format", "pt", NULL};
+
+/* {"dtype": ..., "shape": [...], "data_offsets": [begin, end]} */
+static tx_status describe(const tx_st_tensor *tensor, int64_t *offset, tx_json **json)
+{
+    int64_t bytes, end;
+    if (tensor->rank < 0 || tensor->rank > TX_ST_MAX_RANK || tensor->dtype >= TX_ST_COUNT)
+        return tx_fail(TX_INVALID, "tensor %s: no such dtype, or over %d dimensions", tensor->name, TX_ST_MAX_RANK);
+    for (int32_t i = 0; i < tensor->rank; i++)
+        if (tensor->dim[i] < 0)
+            return tx_fail(TX_INVALID, "tensor %s: a negative dimension", tensor->name);
+    tx_status status = tx_st_size(tensor, &bytes);
+    if (status)
+        return tx_fail_in(status, "tensor %s", tensor->name);
+    if (bytes > INT64_MAX - *offset)
+        return tx_fail(TX_INVALID, "tensor %s: all tensors together are over 2^63 bytes", tensor->name);
+    end = *offset + bytes;
+    tx_json *object = tx_json_object(), *shape = tx_json_array(), *offsets = tx_json_array();
+    for (int32_t i = 0; i < tensor->rank && !status; i++)
+        status = tx_json_append_int(shape, tensor->dim[i]);
+    if (!status)
+        status = tx_json_append_int(offsets, *offset);
+    if (!status)
+        status = tx_json_append_int(offsets, end);
+    if (!status)
+        status = tx_json_set_string(object, "dtype", tx_st_dtype_name(tensor->dtype));
+    /* The arrays belong to the object from here on. */
+    tx_status given = tx_json_set(object, "shape", shape);
+    if (!given)
+        given = tx_json_set(object, "data_offsets", offsets);
+    else
+        tx_json_free(offsets);
+    status = status ? status : given;
+    if (status) {
+        tx_json_free(object);
+        return status;
+    }
+    *json = object;
+    *offset = end;
+    return TX_OK;
+}
+
+static tx_status build_header(const tx_st_tensor *tensors, int32_t count, const char *const metadata[], tx_json *header,
+                              int64_t *bytes)
+{
+    tx_json *pairs = tx_json_object();
+    tx_status status = TX_OK;
+    for (size_t i = 0; metadata[i] && !status; i += 2)
+        status = tx_json_set_string(pairs, metadata[i], metadata[i + 1]);
+    tx_status given = tx_json_set(header, "__metadata__", pairs);
+    status = status ? status : given;
+    for (int32_t i = 0; i < count && !status; i++) {
+        tx_json *entry = NULL;
+        if (tx_json_has(header, tensors[i].name))
+            status = tx_fail(TX_INVALID, "tensor %s is there twice", tensors[i].name);
+        if (!status)
+            status = describe(&tensors[i], bytes, &entry);
+        if (!status)
+            status = tx_json_set(header, tensors[i].name, entry);
+    }
+    return status;
+}
+
+/* Length, text and spaces up to the next multiple of 8. */
+static tx_status write_header(tx_file *file, const char *text)
+{
+    size_t size = strlen(text), padded = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    unsigned char length[8];
+    for (size_t i = 0; i < sizeof length; i++)
+        length[i] = (unsigned char)((uint64_t)padded >> (8 * i));
+    tx_status status = tx_file_append(file, length, sizeof length);
+    if (!status)
+        status = tx_file_append(file, text, size);
+    if (!status)
+        status = tx_file_append(file, "       ", padded - size);
+    return status;
+}
+
+static tx_status begin(const char *path, const tx_json *header, tx_st_writer *writer)
+{
+    char *text = tx_json_text(header, TX_JSON_LINE);
+    if (!text)
+        return TX_MEMORY;
+    tx_status status = tx_file_create(path, &writer->file);
+    if (!status)
+        status = write_header(writer->file, text);
+    free(text);
+    return status;
+}
+
+tx_status tx_st_create(const char *path, const tx_st_tensor *tensors, int32_t count, const char *const metadata[],
+                       tx_st_writer **writer)
+{
+    tx_st_writer *made = calloc(1, sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "%s: no memory to write it", path);
+    tx_json *header = tx_json_object();
+    tx_status status = build_header(tensors, count, metadata ? metadata : default_metadata, header, &made->expected);
+    if (status)
+        status = tx_fail_in(status, "%s", path);
+    else
+        status = begin(path, header, made);
+    tx_json_free(header);
+    if (status) {
+        tx_st_discard(made);
+        return status;
+    }
+    *writer = made;
+    return TX_OK;
+}
+
+tx_status tx_st_append(tx_st_writer *writer, const void *data, size_t bytes)
+{
+    if ((int64_t)bytes > writer->expected - writer->written)
+        return tx_fail(TX_INVALID, "safetensors writer: more data than the header announced (%" PRId64 " bytes)",
+                       writer->expected);
+    tx_status status = tx_file_append(writer->file, data, bytes);
+    if (!status)
+        writer->written += (int64_t)bytes;
+    return status;
+}
+
+tx_status tx_st_commit(tx_st_writer *writer)
+{
+    if (writer->written != writer->expected) {
+        tx_fail(TX_INVALID, "safetensors writer: %" PRId64 " bytes of data came, the header announced %" PRId64,
+                writer->written, writer->expected);
+        tx_st_discard(writer);
+        return TX_INVALID;
+    }
+    tx_status status = tx_file_commit(writer->file);
+    free(writer);
+    return status;
+}
+
+void tx_st_discard(tx_st_writer *writer)
+{
+    if (!writer)
+        return;
+    tx_file_discard(writer->file);
+    free(writer);
+}

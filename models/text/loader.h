@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The batches of a training run in order, prepared by threads while the device works. What step N reads depends on N, the
+ * data and the options alone: a loader can begin at any step. */
+#ifndef TX_TEXT_LOADER_H
+#define TX_TEXT_LOADER_H
+
+#include "models/text/dataset.h"
+
+typedef struct tx_loader_options {
+    size_t size;          /* sizeof(tx_loader_options) */
+    int64_t batch;        /* rows of a micro-batch; the last one of an epoch is padded to it */
+    int64_t accumulation; /* micro-batches of an optimizer step; the last step of an epoch has what is left */
+    uint64_t seed;        /* of the order */
+    int32_t workers;      /* threads; 0: the batch is prepared when it is asked for */
+    bool pin;             /* locks the batches in memory; told once where the system does not allow it */
+    tx_reporter report;
+} tx_loader_options;
+
+/* All rows of one optimizer step. */
+typedef struct tx_step_batch {
+    int64_t step;           /* counted from 0 */
+    int64_t epoch;          /* the one it belongs to, from 0 */
+    double passed;          /* epochs passed through when it is done: epoch + micro-batches so far / those of an epoch */
+    int64_t micro_batches;  /* 1 .. accumulation */
+    int64_t first;          /* place of its first row in the epoch's order */
+    int64_t rows;           /* real ones */
+    int64_t labels;         /* that count, over all rows */
+    const int32_t *tokens;  /* [micro_batches * batch, block] */
+    const int32_t *targets; /* the labels, of the same shape */
+    double waited;          /* seconds the caller had to wait for it */
+} tx_step_batch;
+
+typedef struct tx_loader tx_loader;
+
+/* Optimizer steps in one epoch. */
+int64_t tx_loader_epoch_steps(int64_t blocks, int64_t batch, int64_t accumulation);
+
+/* Begins with step `first` (from 0). The dataset must outlive the loader, which the caller frees. */
+tx_status tx_loader_create(const tx_dataset *dataset, const tx_loader_options *options, int64_t first,
+                           tx_loader **loader);
+void tx_loader_free(tx_loader *loader);
+/* The next step's batch; it stays valid until the call after the next one. */
+tx_status tx_loader_next(tx_loader *loader, const tx_step_batch **batch);
+
+#endif

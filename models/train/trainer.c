@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The plans of a model in training, and one optimizer step. */
+#include "models/train/trainer.h"
+
+#include "models/gpt2.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* A compiled graph over a batch of tokens and labels. */
+typedef struct batch_plan {
+    tx_graph *graph;
+    tx_tensor *tokens, *labels, *loss;
+    tx_plan *plan;
+    int64_t runs; /* since profiling began */
+} batch_plan;
+
+struct tx_trainer {
+    tx_model *model;
+    const tx_architecture *architecture;
+    const void *config;
+    tx_trainer_options options;
+    batch_plan train, evaluate;
+    tx_plan *update;
+    int64_t updates; /* runs of the update plan since profiling began */
+    int64_t step;
+    int32_t *tokens, *labels;
+};
+
+static tx_tensor *gpt2_logits(tx_graph *graph, const void *config, tx_tensor *tokens, bool train)
+{
+    tx_gpt2_options options = {.size = sizeof options, .train = train};
+    return tx_gpt2_logits(graph, config, tokens, &options);
+}
+
+static tx_tensor *gpt2_loss(tx_tensor *logits, const void *config, tx_tensor *labels)
+{
+    return tx_gpt2_loss(logits, config, labels);
+}
+
+const tx_architecture *tx_gpt2_architecture(void)
+{
+    static const tx_architecture architecture = {gpt2_logits, gpt2_loss};
+    return &architecture;
+}
+
+static tx_status build(tx_trainer *trainer, bool train, int64_t batch, batch_plan *made)
+{
+    tx_status status = tx_graph_create(trainer->model, &made->graph);
+    if (status)
+        return status;
+    tx_shape shape = TX_SHAPE(batch, trainer->options.block);
+    made->tokens = tx_input(made->graph, "tokens", TX_I32, shape);
+    made->labels = tx_input(made->graph, "labels", TX_I32, shape);
+    tx_tensor *logits = trainer->architecture->logits(made->graph, trainer->config, made->tokens, train);
+    made->loss = trainer->architecture->loss(logits, trainer->config, made->labels);
+    if (train)
+        status = tx_backward(made->graph, made->loss);
+    else
+        made->loss = tx_output(made->loss);
+    if (!status)
+        status = tx_plan_create(made->graph, train ? "train" : "evaluate", &made->plan);
+    return status;
+}
+
+static tx_status check(const tx_trainer_options *o)
+{
+    if (o->size != sizeof *o)
+        return tx_fail(TX_INVALID, "trainer: the options' size field is %zu, expected %zu", o->size, sizeof *o);
+    if (o->batch < 1 || o->block < 1 || o->accumulation < 1 || o->eval_batch < 0)
+        return tx_fail(TX_INVALID,
+                       "trainer: batch %" PRId64 ", block %" PRId64 ", accumulation %" PRId64
+                       " must be at least 1, evaluation batch %" PRId64 " at least 0",
+                       o->batch, o->block, o->accumulation, o->eval_batch);
+    if (!(o->max_grad_norm >= 0.0))
+        return tx_fail(TX_INVALID, "trainer: max_grad_norm %g must be 0 (off) or more", o->max_grad_norm);
+    return TX_OK;
+}
+
+static tx_status prepare(tx_trainer *trainer)
+{
+    const tx_trainer_options *o = &trainer->options;
+    int64_t rows = o->accumulation * o->batch > o->eval_batch ? o->accumulation * o->batch : o->eval_batch;
+    trainer->tokens = calloc((size_t)(rows * o->block), sizeof *trainer->tokens);
+    trainer->labels = calloc((size_t)(rows * o->block), sizeof *trainer->labels);
+    if (!trainer->tokens || !trainer->labels)
+        return tx_fail(TX_MEMORY, "trainer: no memory for %" PRId64 " rows of %" PRId64 " tokens", rows, o->block);
+    tx_status status = build(trainer, true, o->batch, &trainer->train);
+    if (!status)
+        status = tx_optimizer_create(trainer->model, &o->optimizer, &trainer->update);
+    if (!status && o->eval_batch)
+        status = build(trainer, false, o->eval_batch, &trainer->evaluate);
+    if (!status)
+        status = tx_model_set_seed(trainer->model, o->seed);
+    if (!status)
+        status = tx_model_set(trainer->model, TX_CONTROL_MAX_GRAD_NORM, o->max_grad_norm);
+    if (!status)
+        status = tx_model_set(trainer->model, TX_CONTROL_LOSS_SCALE, 1.0);
+    return status;
+}
+
+tx_status tx_trainer_create(tx_model *model, const tx_architecture *architecture, const void *config,
+                            const tx_trainer_options *options, tx_trainer **trainer)
+{
+    tx_status status = check(options);
+    if (status)
+        return status;
+    tx_trainer *made = calloc(1, sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "trainer: out of memory");
+    made->model = model;
+    made->architecture = architecture;
+    made->config = config;
+    made->options = *options;
+    status = prepare(made);
+    if (status) {
+        tx_trainer_free(made);
+        return status;
+    }
+    *trainer = made;
+    return TX_OK;
+}
+
+void tx_trainer_free(tx_trainer *trainer)
+{
+    if (!trainer)
+        return;
+    tx_plan_free(trainer->evaluate.plan);
+    tx_graph_free(trainer->evaluate.graph);
+    tx_plan_free(trainer->update);
+    tx_plan_free(trainer->train.plan);
+    tx_graph_free(trainer->train.graph);
+    free(trainer->tokens);
+    free(trainer->labels);
+    free(trainer);
+}
+
+const tx_trainer_options *tx_trainer_options_of(const tx_trainer *trainer)
+{
+    return &trainer->options;
+}
+
+int32_t *tx_trainer_tokens(tx_trainer *trainer)
+{
+    return trainer->tokens;
+}
+
+int32_t *tx_trainer_labels(tx_trainer *trainer)
+{
+    return trainer->labels;
+}
+
+static int64_t count_labels(const int32_t *labels, int64_t count)
+{
+    int64_t counted = 0;
+    for (int64_t i = 0; i < count; i++)
+        counted += labels[i] != TX_IGNORE_LABEL;
+    return counted;
+}
+
+/* Sets several scalars; stops at the first failure. */
+static tx_status set_all(tx_model *model, const tx_control control[], const double value[], int32_t count)
+{
+    tx_status status = TX_OK;
+    for (int32_t i = 0; i < count && !status; i++)
+        status = tx_model_set(model, control[i], value[i]);
+    return status;
+}
+
+/* Gives rows of tokens and labels, from the start of the buffers plus `from`, to a plan and runs it. */
+static tx_status run_batch(batch_plan *plan, const int32_t *tokens, const int32_t *labels, int64_t count)
+{
+    size_t bytes = (size_t)count * sizeof *tokens;
+    tx_status status = tx_plan_write(plan->plan, plan->tokens, tokens, bytes);
+    if (!status)
+        status = tx_plan_write(plan->plan, plan->labels, labels, bytes);
+    if (!status)
+        status = tx_plan_run(plan->plan);
+    plan->runs++;
+    return status;
+}
+
+tx_status tx_trainer_step(tx_trainer *trainer, int64_t micro_batches, double learning_rate)
+{
+    const tx_trainer_options *o = &trainer->options;
+    if (micro_batches < 1 || micro_batches > o->accumulation)
+        return tx_fail(TX_INVALID, "trainer: a step of %" PRId64 " micro-batches; 1 to %" PRId64 " were planned",
+                       micro_batches, o->accumulation);
+    int64_t count = o->batch * o->block;
+    int64_t labels = count_labels(trainer->labels, micro_batches * count);
+    if (labels == 0)
+        return tx_fail(TX_INVALID, "trainer: a step without a single label");
+    const tx_control once[] = {TX_CONTROL_LEARNING_RATE, TX_CONTROL_INVERSE_LABELS, TX_CONTROL_STEP};
+    const double value[] = {learning_rate, 1.0 / (double)labels, (double)(trainer->step & UINT32_MAX)};
+    tx_status status = set_all(trainer->model, once, value, 3);
+    for (int64_t i = 0; i < micro_batches && !status; i++) {
+        const tx_control each[] = {TX_CONTROL_ACCUMULATE, TX_CONTROL_SAMPLE};
+        const double of_batch[] = {i > 0 ? 1.0 : 0.0, (double)(i * o->batch)};
+        status = set_all(trainer->model, each, of_batch, 2);
+        if (!status)
+            status = run_batch(&trainer->train, trainer->tokens + i * count, trainer->labels + i * count, count);
+    }
+    if (!status)
+        status = tx_plan_run(trainer->update);
+    trainer->updates++;
+    trainer->step++;
+    return status ? status : tx_model_fetch(trainer->model);
+}
+
+tx_status tx_trainer_results(tx_trainer *trainer, tx_results *results)
+{
+    return tx_model_results(trainer->model, results);
+}
+
+tx_status tx_trainer_evaluate(tx_trainer *trainer, double *sum, int64_t *labels)
+{
+    if (!trainer->evaluate.plan)
+        return tx_fail(TX_INVALID, "trainer: no evaluation was planned");
+    int64_t count = trainer->options.eval_batch * trainer->options.block;
+    int64_t counted = count_labels(trainer->labels, count);
+    if (counted == 0)
+        return TX_OK;
+    float mean = 0.0f;
+    tx_status status = tx_model_set(trainer->model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)counted);
+    if (!status)
+        status = run_batch(&trainer->evaluate, trainer->tokens, trainer->labels, count);
+    if (!status)
+        status = tx_plan_read(trainer->evaluate.plan, trainer->evaluate.loss, &mean, sizeof mean);
+    if (status)
+        return status;
+    *sum += (double)mean * (double)counted;
+    *labels += counted;
+    return TX_OK;
+}
+
+tx_status tx_trainer_profile(tx_trainer *trainer)
+{
+    trainer->train.runs = 0;
+    trainer->updates = 0;
+    tx_status status = tx_plan_profile(trainer->train.plan, true);
+    return status ? status : tx_plan_profile(trainer->update, true);
+}
+
+const tx_plan *tx_trainer_plan(const tx_trainer *trainer, int32_t which, int64_t *runs)
+{
+    *runs = which == TX_TRAINER_TRAIN ? trainer->train.runs : trainer->updates;
+    return which == TX_TRAINER_TRAIN ? trainer->train.plan : trainer->update;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One optimizer step, from token blocks on the host to updated parameters: the plans of a model in training
+ * (forward and backward of one micro-batch, update, evaluation) and the run-time scalars that drive them.
+ * trainer_run.h makes a whole run of it. */
+#ifndef TX_TRAIN_TRAINER_H
+#define TX_TRAIN_TRAINER_H
+
+#include "tx.h"
+
+/* What the trainer has to know of a model. Both functions return NULL on error. */
+typedef struct tx_architecture {
+    /* tokens I32 [B, T] -> logits; with `train` dropout is on. */
+    tx_tensor *(*logits)(tx_graph *graph, const void *config, tx_tensor *tokens, bool train);
+    /* Sum over the labels I32 [B, T] times control INVERSE_LABELS, a scalar. */
+    tx_tensor *(*loss)(tx_tensor *logits, const void *config, tx_tensor *labels);
+} tx_architecture;
+
+/* The configuration is a tx_gpt2_config. */
+const tx_architecture *tx_gpt2_architecture(void);
+
+typedef struct tx_trainer_options {
+    size_t size;          /* sizeof(tx_trainer_options) */
+    int64_t batch, block; /* rows of a micro-batch, tokens of a row */
+    int64_t accumulation; /* micro-batches of an optimizer step, at most */
+    int64_t eval_batch;   /* rows of an evaluation batch; 0: no evaluation plan */
+    double max_grad_norm; /* 0: no clipping */
+    uint64_t seed;        /* of dropout */
+    tx_optimizer_options optimizer;
+} tx_trainer_options;
+
+typedef struct tx_trainer tx_trainer;
+
+/* Declares the parameters in `model` and compiles the plans; allocates nothing on the device. `config` must
+ * live as long as the trainer, which the caller frees before the model. */
+tx_status tx_trainer_create(tx_model *model, const tx_architecture *architecture, const void *config,
+                            const tx_trainer_options *options, tx_trainer **trainer);
+void tx_trainer_free(tx_trainer *trainer);
+const tx_trainer_options *tx_trainer_options_of(const tx_trainer *trainer);
+
+/* The rows of the next optimizer step, or of the next evaluation batch, for the caller to fill: tokens and labels
+ * [rows, block], rows = accumulation * batch, or eval_batch where that is more. */
+int32_t *tx_trainer_tokens(tx_trainer *trainer);
+int32_t *tx_trainer_labels(tx_trainer *trainer);
+
+/* One optimizer step over the first micro_batches * batch rows. The labels are counted over all of them first, so that
+ * the loss is the mean over the whole batch however it is cut. Gives the work to the device and asks for its
+ * results; tx_trainer_results takes them, oldest first, and should be called one step later, so that the device never
+ * waits for the host. */
+tx_status tx_trainer_step(tx_trainer *trainer, int64_t micro_batches, double learning_rate);
+/* Takes the results of the oldest step not yet taken; waits for the device if need be. */
+tx_status tx_trainer_results(tx_trainer *trainer, tx_results *results);
+
+/* Sum of the losses and number of the labels in the first eval_batch rows, added to *sum and *labels. Waits. */
+tx_status tx_trainer_evaluate(tx_trainer *trainer, double *sum, int64_t *labels);
+
+/* ---- Profile ----------------------------------------------------------------------------------- */
+
+enum { TX_TRAINER_TRAIN, TX_TRAINER_UPDATE, TX_TRAINER_PLANS };
+
+/* From now on times every operation of the training and update plans and counts their runs. */
+tx_status tx_trainer_profile(tx_trainer *trainer);
+/* Plan `which` and how often it ran since then. */
+const tx_plan *tx_trainer_plan(const tx_trainer *trainer, int32_t which, int64_t *runs);
+
+#endif
