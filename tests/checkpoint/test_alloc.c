@@ -95,13 +95,15 @@ char *__wrap_strdup(const char *text) /* the sanitizer's own does not come by he
 typedef struct scene {
     const char *output;
     tiny *t;
-    bool reads;      /* names by jansson, which goes on with half of one where it gets no memory: no such tensor */
+    bool reads; /* names by jansson, which goes on with half of one where it gets no memory: no such tensor */
+    int warnings;
     char told[1200]; /* a warning that speaks of other things than memory */
 } scene;
 
 static void count_warning(void *context, const char *message)
 {
     scene *s = context;
+    s->warnings++;
     if (!strstr(message, "memory"))
         snprintf(s->told, sizeof s->told, "%s", message);
 }
@@ -159,6 +161,7 @@ static void fail_each(scene *s, tx_status (*attempt)(scene *), void (*before)(sc
     for (long i = 1; reached; i++) {
         before(s);
         s->told[0] = '\0';
+        s->warnings = 0;
         blocks = 0;
         countdown = i;
         tx_fail(TX_OK, "nothing was said");
@@ -212,7 +215,9 @@ static void check_newest(scene *s, tx_status status)
         assert_int_equal(version, 2);
     else
         assert_true(version == 1 || version == 2);
-    assert_int_equal(count_entries(s->output), status == TX_OK ? 2 : version + 1);
+    /* The lock, the newest, and an old one if it was said that it stays. */
+    const int entries = count_entries(s->output);
+    assert_true(entries == 2 || (entries == 3 && version == 2 && (status || s->warnings)));
     tx_output_lock_release(lock);
     free(folder);
 }
