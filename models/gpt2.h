@@ -49,6 +49,9 @@ tx_status tx_gpt2_config_check(const tx_gpt2_config *config);
 /* Reads config.json. Absent keys take transformers' defaults; wrong types and values, and keys that change the
  * mathematics in a way that is not implemented, are refused by name. Release with tx_gpt2_config_free. */
 tx_status tx_gpt2_config_read(const char *path, tx_gpt2_config *config);
+/* Changes keys as "n_layer=4,n_embd=64,activation_function=gelu". An unknown key, a wrong value or sizes that do not fit
+ * are refused by name, and nothing is changed. */
+tx_status tx_gpt2_config_override(tx_gpt2_config *config, const char *text);
 /* Writes config.json, with the other keys of the file it came from. */
 tx_status tx_gpt2_config_write(const tx_gpt2_config *config, const char *path);
 void tx_gpt2_config_free(tx_gpt2_config *config);
