@@ -72,12 +72,13 @@ int64_t tx_gpt2_param_count(const tx_gpt2_config *config);
 /* ---- Graph ----------------------------------------------------------------------------------------- */
 
 typedef struct tx_gpt2_options {
-    size_t size;        /* sizeof(tx_gpt2_options) */
-    bool train;         /* dropout as the configuration says */
-    int64_t cache;      /* 0: none; else positions in the key-value caches, states "cache.h.<layer>.key" and ".value":
-                           tokens stand at control POSITION and later */
-    tx_tensor *lengths; /* I32 [B]: keys from lengths[b] on are masked; NULL: none are */
-    tx_tensor *rows;    /* I32 [R], indices into the B * T positions: logits of these alone, [R, V']; NULL: all */
+    size_t size;          /* sizeof(tx_gpt2_options) */
+    bool train;           /* dropout as the configuration says */
+    int64_t cache;        /* 0: none; else positions in the key-value caches, states "cache.h.<layer>.key" and ".value" */
+    tx_tensor *positions; /* with caches: I32 [B], where the first token of each row stands */
+    tx_tensor *sources;   /* with caches: I32 [B], the row whose cache each row goes on with (beams); NULL: its own */
+    tx_tensor *lengths;   /* I32 [B]: keys from lengths[b] on are masked; NULL: none are */
+    tx_tensor *rows;      /* I32 [R], indices into the B * T positions: logits of these alone, [R, V']; NULL: all */
 } tx_gpt2_options;
 
 /* tokens I32 [B, T] -> logits [B, T, V'], V' the padded vocabulary: columns from vocab_size on mean nothing.

@@ -49,13 +49,13 @@ typedef struct tx_foreign {
 typedef struct tx_cli_command {
     const char *name, *help;
     const struct tx_cli *program; /* its own options; NULL: those of the program */
-    const void *values;           /* the defaults of its own options, for the manual page */
 } tx_cli_command;
 
 typedef struct tx_cli {
     const char *name, *usage, *about;
     const tx_option *options;
     int32_t count;
+    const void *values; /* the defaults, where `program` is a command's: the manual page shows them */
     const tx_foreign *foreign;
     int32_t foreign_count;
     const tx_cli_command *commands;

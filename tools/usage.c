@@ -223,10 +223,12 @@ static void print_man(const tx_cli *program, const void *values)
         const tx_cli_command *command = &program->commands[i];
         if (!command->program)
             continue;
-        puts(".SH OPTIONS OF");
+        fputs(".SH OPTIONS OF ", stdout);
         roff(command->name);
         putchar('\n');
-        roff_options(command->program, command->values);
+        roff_paragraphs(command->program->about);
+        putchar('\n');
+        roff_options(command->program, command->program->values);
     }
     puts(".SH COMMON OPTIONS");
     puts(".TP\n\\fB\\-\\-help\\fR\nPrint the help.");
