@@ -315,7 +315,7 @@ static int train_and_save(job *j)
         status = tx_model_allocate(j->model);
     if (!status)
         status =
-            set->model ? tx_gpt2_load(j->model, &j->config, set->model) : tx_model_init(j->model, (uint64_t)set->seed);
+            set->model ? tx_gpt2_load(j->model, &j->config, set->model, NULL) : tx_model_init(j->model, (uint64_t)set->seed);
     char *log_path = status ? NULL : tx_path_join(set->output_dir, "log.jsonl");
     if (!log_path)
         return fail();
