@@ -36,11 +36,14 @@ static const tx_option train_options[] = {
      "measurements; with a peer each is a pair, taken in turn"},
     {TX_OPTION_CHOICE, "peer", AT(peer), .choices = "none|torch",
      .help = "whom to run beside: torch is transformers' GPT-2 by PyTorch with the Python in $TX_PYTHON"},
-    {TX_OPTION_TEXT, "device", AT(device), .choices = "D", .help = "cpu, opencl, opencl:N, opencl:NAME or gpu"},
+    {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
+     .help = "where to compute"},
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend and the peer; 0: all there are"},
     {TX_OPTION_FLAG, "json", AT(json), .help = "print the figures as one JSON object"},
 };
 #undef AT
+
+static const settings defaults = {.config = "gpt2", .device = "cpu", .batch = 4, .block = 256, .steps = 3, .pairs = 5};
 
 static const tx_cli train_program = {
     .name = "txbench",
@@ -48,6 +51,7 @@ static const tx_cli train_program = {
     .about = "Times training steps (forward, backward, clip, AdamW, fp32) on random tokens.",
     .options = train_options,
     .count = (int32_t)(sizeof train_options / sizeof train_options[0]),
+    .values = &defaults,
 };
 
 typedef struct bench {
@@ -247,7 +251,7 @@ static tx_status bench_train(bench *b)
 
 static int train(int argc, char *const *argv)
 {
-    settings set = {.config = "gpt2", .device = "cpu", .batch = 4, .block = 256, .steps = 3, .pairs = 5};
+    settings set = defaults;
     int result = tx_options_parse(&train_program, argc, argv, &set);
     if (result != TX_GO_ON)
         return result;
@@ -261,18 +265,24 @@ static int train(int argc, char *const *argv)
     return status ? tx_complain(&train_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
 }
 
+static const tx_cli_command commands[] = {
+    {"train", "training steps, alone or beside transformers by PyTorch", &train_program},
+    {"ops", "every op at sizes of GPT-2", &tx_bench_ops_program},
+};
+
 int main(int argc, char **argv)
 {
     static const tx_cli program = {
         .name = "txbench",
         .usage = "txbench train|ops [options]",
         .about = "Measures speed. txbench train --help and txbench ops --help list the options.",
+        .commands = commands,
+        .command_count = (int32_t)(sizeof commands / sizeof commands[0]),
     };
+    int32_t command;
+    int result = tx_options_command(&program, argc, argv, NULL, &command);
+    if (result != TX_GO_ON)
+        return result;
     signal(SIGPIPE, SIG_IGN); /* a peer that ended is an error message, not the end of this program */
-    if (argc > 1 && strcmp(argv[1], "train") == 0)
-        return train(argc - 1, argv + 1);
-    if (argc > 1 && strcmp(argv[1], "ops") == 0)
-        return tx_bench_ops(argc - 1, argv + 1);
-    int result = tx_options_parse(&program, argc, argv, NULL);
-    return result == TX_GO_ON ? tx_complain(&program, TX_EXIT_USAGE, "what to measure: train or ops?") : result;
+    return command == 0 ? train(argc - 1, argv + 1) : tx_bench_ops(argc - 1, argv + 1);
 }

@@ -70,6 +70,12 @@ static const tx_option options[] = {
 };
 #undef AT
 
+static const tx_foreign foreign[] = {
+#define X(name, same, advice) {name, same, advice},
+#include "tools/foreign.def"
+#undef X
+};
+
 static const tx_cli program = {
     .name = "txtrain",
     .usage = "txtrain --train_file FILE --output_dir DIR [options]",
@@ -78,6 +84,8 @@ static const tx_cli program = {
         "same.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
+    .foreign = foreign,
+    .foreign_count = (int32_t)(sizeof foreign / sizeof foreign[0]),
 };
 
 typedef struct job {
