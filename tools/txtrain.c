@@ -115,13 +115,19 @@ static tx_status compile(job *j)
     return status;
 }
 
+static tx_status load_folder(job *j, const char *folder)
+{
+    tx_load_options options = {sizeof options, j->set->allow_nonfinite};
+    return tx_gpt2_load(j->model, &j->inputs.config, folder, &options);
+}
+
 static tx_status load_weights(job *j)
 {
     const char *folder = j->inputs.model_folder;
     tx_status status = tx_model_allocate(j->model);
     if (status)
         return status;
-    return folder ? tx_gpt2_load(j->model, &j->inputs.config, folder) : tx_model_init(j->model, (uint64_t)j->set->seed);
+    return folder ? load_folder(j, folder) : tx_model_init(j->model, (uint64_t)j->set->seed);
 }
 
 /* Folder and lock; an earlier run's checkpoints go where they are to be overwritten. */
@@ -326,7 +332,7 @@ static tx_status load_best(job *j)
     if (!j->set->load_best || !best)
         return TX_OK;
     printf("best    %s: eval loss %.4f\n", best, j->inputs.state.best);
-    return tx_gpt2_load(j->model, &j->inputs.config, best);
+    return load_folder(j, best);
 }
 
 static tx_status train(job *j, tx_run_summary *summary)

@@ -65,7 +65,7 @@ int main(int argc, char **argv)
         return fail(argv[2]);
     if (tx_engine_create(&device, &engine) || tx_model_create(engine, &model) ||
         tx_trainer_create(model, tx_gpt2_architecture(), &config, &options, &trainer) ||
-        tx_gpt2_load(model, &config, argv[1]))
+        tx_gpt2_load(model, &config, argv[1], NULL))
         return fail(argv[1]);
     int result =
         train(trainer, data, steps, accumulation, strtod(argv[7], NULL), (size_t)(accumulation * batch * block));

@@ -91,7 +91,7 @@ static tx_trainer *new_trainer(subject *s, int64_t batch, double clip, double de
     tx_trainer *trainer = NULL;
     new_model(s);
     must(tx_trainer_create(s->model, tx_gpt2_architecture(), &s->config, &options, &trainer));
-    must(tx_gpt2_load(s->model, &s->config, s->folder));
+    must(tx_gpt2_load(s->model, &s->config, s->folder, NULL));
     return trainer;
 }
 
@@ -144,7 +144,7 @@ static void check_logits(subject *s)
     tx_forward *forward = NULL;
     new_model(s);
     must(tx_forward_create(s->model, &s->config, BLOCK, &forward));
-    must(tx_gpt2_load(s->model, &s->config, s->folder));
+    must(tx_gpt2_load(s->model, &s->config, s->folder, NULL));
     for (int b = 0; b < BATCH; b++)
         must(tx_forward_run(forward, ids + b * BLOCK, got + b * row));
     double error = relative_l2(got, want, count);
@@ -293,7 +293,7 @@ static void check_greedy(subject *s, const tx_json *golden)
     tx_sampling greedy = {0};
     new_model(s);
     must(tx_generator_create(s->model, &s->config, PROMPT, LENGTH, &generator));
-    must(tx_gpt2_load(s->model, &s->config, s->folder));
+    must(tx_gpt2_load(s->model, &s->config, s->folder, NULL));
     int32_t prompt[PROMPT];
     memcpy(prompt, want, sizeof prompt);
     must(tx_generator_run(generator, prompt, PROMPT, LENGTH - PROMPT, &greedy, append, &t));
