@@ -169,30 +169,19 @@ static tx_status write_checkpoint(void *context, const char *folder)
     return write_model((const job *)((const char *)progress - offsetof(job, progress)), folder);
 }
 
-/* One line an optimizer step would be too few and one a token too many: one a sample. */
+static uint64_t data_seed(const tx_train_settings *set)
+{
+    return (uint64_t)(set->data_seed >= 0 ? set->data_seed : set->seed);
+}
+
 static tx_status dump_order(const job *j)
 {
-    tx_file *file = NULL;
-    tx_status status = tx_file_create(j->set->dump_order, &file);
-    if (status)
-        return status;
-    int64_t blocks = tx_dataset_blocks(j->inputs.train), samples = 0;
-    uint64_t seed = (uint64_t)(j->set->data_seed >= 0 ? j->set->data_seed : j->set->seed);
-    for (int64_t epoch = 0; epoch * j->epoch_steps < j->steps && !status; epoch++) {
-        tx_order order = {.shuffle = true, .seed = seed, .epoch = (uint64_t)epoch};
-        int64_t left = (j->steps - epoch * j->epoch_steps) * j->set->batch * j->set->accumulation;
-        for (int64_t place = 0; place < blocks && place < left && !status; place++, samples++) {
-            char line[64];
-            int length = snprintf(line, sizeof line, "%" PRId64 " %" PRId64 "\n", epoch,
-                                  tx_order_at(&order, blocks, place));
-            status = tx_file_append(file, line, (size_t)length);
-        }
-    }
-    if (status) {
-        tx_file_discard(file);
-        return status;
-    }
-    return tx_file_commit(file);
+    tx_loader_options loader = {.size = sizeof loader,
+                                .batch = j->set->batch,
+                                .accumulation = j->set->accumulation,
+                                .seed = data_seed(j->set),
+                                .report = j->report};
+    return tx_loader_dump_order(j->inputs.train, &loader, j->steps, j->set->dump_order);
 }
 
 /* What the run is made of, for a later one to agree with. */
@@ -219,7 +208,7 @@ static tx_status describe(const job *j, tx_json **made)
     if (!status)
         status = tx_json_set_int(json, "block_size", j->inputs.block);
     if (!status)
-        status = tx_json_set_int(json, "data_seed", set->data_seed >= 0 ? set->data_seed : set->seed);
+        status = tx_json_set_int(json, "data_seed", (int64_t)data_seed(set));
     if (!status)
         status = tx_json_set_int(json, "steps", j->steps);
     if (status) {
@@ -265,7 +254,7 @@ static tx_status make_run(job *j, tx_run_options *run)
         .size = sizeof *run,
         .train = j->inputs.train,
         .validation = set->evaluation ? j->inputs.validation : NULL,
-        .data_seed = (uint64_t)(set->data_seed >= 0 ? set->data_seed : set->seed),
+        .data_seed = data_seed(set),
         .workers = (int32_t)set->workers,
         .pin = set->pin,
         .logging = (tx_strategy)set->logging,
