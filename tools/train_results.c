@@ -42,7 +42,7 @@ static tx_json *metrics_of(const metric *list, size_t count)
     return json;
 }
 
-tx_json *tx_train_metrics(const tx_run_summary *summary, const tx_run_state *state, const tx_dataset *data, int64_t steps)
+tx_json *tx_train_metrics(const tx_run_summary *summary, const tx_run_state *state, const tx_dataset *data)
 {
     double samples = (double)summary->tokens / (double)tx_dataset_block(data), wall = summary->wall;
     const metric list[] = {
@@ -52,7 +52,7 @@ tx_json *tx_train_metrics(const tx_run_summary *summary, const tx_run_state *sta
         {"train_runtime", wall, 4},
         {"train_samples", (double)tx_dataset_blocks(data), 0},
         {"train_samples_per_second", samples / wall, 3},
-        {"train_steps_per_second", (double)steps / wall, 3},
+        {"train_steps_per_second", (double)summary->steps / wall, 3},
     };
     return metrics_of(list, sizeof list / sizeof list[0]);
 }

@@ -13,7 +13,7 @@
 tx_status tx_train_report(const char *folder, const char *split, const tx_json *metrics);
 
 /* The metrics of training and of an evaluation by transformers' names; NULL when out of memory. */
-tx_json *tx_train_metrics(const tx_run_summary *summary, const tx_run_state *state, const tx_dataset *data, int64_t steps);
+tx_json *tx_train_metrics(const tx_run_summary *summary, const tx_run_state *state, const tx_dataset *data);
 tx_json *tx_eval_metrics(const tx_run_evaluation *evaluation);
 
 /* Writes the model card. `train` and `eval` are metrics, or NULL. */

@@ -324,6 +324,15 @@ static tx_status load_best(job *j)
     return load_folder(j, best);
 }
 
+/* The last entry of the history, as the Trainer writes it. */
+static tx_status log_end(job *j, const tx_run_summary *s)
+{
+    double samples = (double)s->tokens / (double)j->inputs.block;
+    return tx_run_state_log(&j->inputs.state, "train_runtime", s->wall, "train_samples_per_second", samples / s->wall,
+                            "train_steps_per_second", (double)s->steps / s->wall, "total_flos", j->inputs.state.flops,
+                            "train_loss", s->mean_loss, (const char *)NULL);
+}
+
 static tx_status train(job *j, tx_run_summary *summary)
 {
     tx_run_options run;
@@ -352,8 +361,7 @@ static tx_status train(job *j, tx_run_summary *summary)
         return status;
     status = load_best(j);
     if (!status)
-        status = tx_run_state_log(&j->inputs.state, "train_runtime", summary->wall, "train_loss", summary->mean_loss,
-                                  "total_flos", j->inputs.state.flops, (const char *)NULL);
+        status = log_end(j, summary);
     if (!status)
         status = write_model(j, j->set->output_dir);
     if (!status)
@@ -383,7 +391,7 @@ static tx_status work(job *j, tx_run_summary *summary)
     if (!status && j->inputs.train) {
         status = train(j, summary);
         if (!status && !summary->stopped) {
-            trained = tx_train_metrics(summary, &j->inputs.state, j->inputs.train, summary->steps);
+            trained = tx_train_metrics(summary, &j->inputs.state, j->inputs.train);
             status = trained ? tx_train_report(j->set->output_dir, "train", trained) : TX_MEMORY;
             tx_train_on_metrics(&j->progress, trained, j->inputs.state.step);
         }
