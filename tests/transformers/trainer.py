@@ -108,6 +108,9 @@ def run_ours(program, device, folder, out, scheduler, warmup, settings):
 
 def run_theirs(folder, out, ours, scheduler, warmup, settings):
     model = GPT2LMHeadModel.from_pretrained(f"{folder}/model", attn_implementation="eager", dtype=torch.float32)
+    # The Trainer knows a loss that shifts its labels by the class's name, which for GPT-2 tells it nothing: it would count
+    # the first token of each row as a label too, and divide by 24 where 23 are predicted.
+    model.loss_type = "ForCausalLM"
     arguments = TrainingArguments(**COMMON, output_dir=out, lr_scheduler_type=scheduler, warmup_steps=warmup,
                                   lr_scheduler_kwargs=settings, report_to="none", disable_tqdm=True, use_cpu=True)
     train, valid = Blocks(f"{folder}/train.txt"), Blocks(f"{folder}/valid.txt")
@@ -173,6 +176,7 @@ def main():
             run_ours(program, device, folder, ours, scheduler, warmup, settings)
             perplexity = run_theirs(folder, theirs, ours, scheduler, warmup, settings)
             compare(scheduler, ours, theirs, perplexity)
+    sys.stdout.flush()
     os._exit(1 if failures else 0)  # PyTorch's threads may outlive a plain exit
 
 
