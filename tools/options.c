@@ -5,6 +5,7 @@
 #include "api/json.h"
 #include "tools/usage.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -24,7 +25,7 @@ typedef struct parser {
 } parser;
 
 /* Where an option stands, for "%s%s%s". */
-#define PLACE(p, name) (p)->file ? (p)->file : "", (p)->file ? ": " : "--", name
+#define PLACE(p, name) (p)->file ? (p)->file : "", (p)->file ? ": " : (name)[1] ? "--" : "-", name
 
 int tx_complain(const tx_cli *program, int status, const char *format, ...)
 {
@@ -111,7 +112,10 @@ static int unknown(const parser *p, const char *name)
     }
     if (nearest)
         return tx_complain(p->program, TX_EXIT_USAGE, "%s%s%s: unknown option; did you mean %s%s?", PLACE(p, name),
-                           p->file ? "" : "--", nearest);
+                           p->file      ? ""
+                           : nearest[1] ? "--"
+                                        : "-",
+                           nearest);
     return tx_complain(p->program, TX_EXIT_USAGE, "%s%s%s: unknown option; --help lists all", PLACE(p, name));
 }
 
@@ -295,9 +299,13 @@ static int judge_foreign(const parser *p, const tx_foreign *foreign, const char 
 
 /* ---- the command line ------------------------------------------------------------------------------ */
 
+/* Whether it is spelled as an option: --name, or -n, with or without a value. */
 static bool is_name(const char *argument)
 {
-    return argument[0] == '-' && argument[1] == '-' && argument[2];
+    if (argument[0] != '-' || !argument[1])
+        return false;
+    return argument[1] == '-' ? argument[2]
+                              : isalpha((unsigned char)argument[1]) && (!argument[2] || argument[2] == '=');
 }
 
 /* Reads the values that follow a LIST, all up to the next option. */
@@ -315,11 +323,12 @@ static int parse_option(const parser *p, int argc, char *const *argv, int *at)
     const char *argument = argv[*at], *value = strchr(argument, '=');
     const char *next = *at + 1 < argc ? argv[*at + 1] : NULL;
     char name[NAME_MAX_LENGTH + 1] = "";
-    const tx_option *option = spell(argument + 2, name) ? find(p->program, name) : NULL;
+    const char *spelled = argument + (argument[1] == '-' ? 2 : 1);
+    const tx_option *option = spell(spelled, name) ? find(p->program, name) : NULL;
     if (!option) {
         const tx_foreign *foreign = find_foreign(p->program, name);
         if (!foreign)
-            return unknown(p, argument + 2);
+            return unknown(p, spelled);
         if (!value && next && next[0] != '-')
             value = argv[++*at];
         else
