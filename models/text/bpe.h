@@ -186,13 +186,13 @@ tx_status tx_regex_compile(const char *pattern, pcre2_code **code, bool *compile
 typedef tx_status (*tx_word_sink)(void *context, const char *word, size_t size);
 
 /* What one thread needs to cut texts into words. */
-typedef struct tx_words tx_words;
+typedef struct tx_cutter tx_cutter;
 
 /* The splitters must outlive it. */
-tx_status tx_words_create(const tx_splitters *splitters, tx_word_sink sink, void *context, tx_words **words);
-void tx_words_free(tx_words *words);
+tx_status tx_cutter_create(const tx_splitters *splitters, tx_word_sink sink, void *context, tx_cutter **cutter);
+void tx_cutter_free(tx_cutter *cutter);
 /* Hands the words of a text to the sink, in order. */
-tx_status tx_words_cut(tx_words *words, const char *text, size_t size);
+tx_status tx_cutter_run(tx_cutter *cutter, const char *text, size_t size);
 
 /* ---- The tokenizer --------------------------------------------------------------------------------- */
 

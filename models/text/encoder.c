@@ -21,7 +21,7 @@ typedef struct cached {
 
 struct tx_encoder {
     const tx_tokenizer *tokenizer;
-    tx_words *words;
+    tx_cutter *cutter;
     pcre2_match_data *match; /* of characters beside added tokens */
     cached *cache;
     tx_ids *ids; /* that the present text is encoded to */
@@ -39,7 +39,7 @@ tx_status tx_encoder_create(const tx_tokenizer *tokenizer, tx_encoder **encoder)
     }
     tx_status status = made && made->match && made->cache ? TX_OK : tx_fail(TX_MEMORY, "no memory for an encoder");
     if (!status)
-        status = tx_words_create(&tokenizer->splitters, add_word, made, &made->words);
+        status = tx_cutter_create(&tokenizer->splitters, add_word, made, &made->cutter);
     if (status) {
         tx_encoder_free(made);
         return status;
@@ -52,7 +52,7 @@ void tx_encoder_free(tx_encoder *encoder)
 {
     if (!encoder)
         return;
-    tx_words_free(encoder->words);
+    tx_cutter_free(encoder->cutter);
     pcre2_match_data_free(encoder->match);
     free(encoder->cache);
     free(encoder);
@@ -110,7 +110,7 @@ static tx_status add_texts(tx_encoder *e, int trie, const char *text, size_t siz
 {
     tx_status status = TX_OK;
     if (trie == 2)
-        return tx_words_cut(e->words, text, size);
+        return tx_cutter_run(e->cutter, text, size);
     if (!e->tokenizer->additions.trie[trie])
         return add_texts(e, trie + 1, text, size, special);
     tx_found found = {0};

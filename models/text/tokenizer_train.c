@@ -80,7 +80,7 @@ void tx_counts_free(tx_counts *counts)
 
 struct tx_tokenizer_trainer {
     tx_splitters splitters;
-    tx_words *words;
+    tx_cutter *cutter;
     tx_counts counts;
 };
 
@@ -98,7 +98,7 @@ tx_status tx_tokenizer_trainer_create(tx_tokenizer_trainer **trainer)
     made->splitters.prefix = -1;
     tx_status status = tx_splitters_add(&made->splitters, tx_split_gpt2, TX_SPLIT_ISOLATED, false);
     if (!status)
-        status = tx_words_create(&made->splitters, count_word, made, &made->words);
+        status = tx_cutter_create(&made->splitters, count_word, made, &made->cutter);
     if (status) {
         tx_tokenizer_trainer_free(made);
         return status;
@@ -111,7 +111,7 @@ void tx_tokenizer_trainer_free(tx_tokenizer_trainer *trainer)
 {
     if (!trainer)
         return;
-    tx_words_free(trainer->words);
+    tx_cutter_free(trainer->cutter);
     tx_splitters_free(&trainer->splitters);
     tx_counts_free(&trainer->counts);
     free(trainer);
@@ -119,7 +119,7 @@ void tx_tokenizer_trainer_free(tx_tokenizer_trainer *trainer)
 
 tx_status tx_tokenizer_trainer_add(tx_tokenizer_trainer *trainer, const char *text, size_t size)
 {
-    return tx_words_cut(trainer->words, text, size);
+    return tx_cutter_run(trainer->cutter, text, size);
 }
 
 /* <|endoftext|>, then the bytes in the order of their letters, as BpeTrainer has them. */

@@ -10,7 +10,7 @@
 #define STACK_LEAST ((size_t)32 << 10)
 #define STACK_MOST ((size_t)16 << 20)
 
-struct tx_words {
+struct tx_cutter {
     const tx_splitters *splitters;
     tx_word_sink sink;
     void *context; /* of the sink */
@@ -21,17 +21,17 @@ struct tx_words {
     size_t prefixed_room;
 };
 
-tx_status tx_words_create(const tx_splitters *splitters, tx_word_sink sink, void *context, tx_words **words)
+tx_status tx_cutter_create(const tx_splitters *splitters, tx_word_sink sink, void *context, tx_cutter **cutter)
 {
-    tx_words *made = calloc(1, sizeof *made);
+    tx_cutter *made = calloc(1, sizeof *made);
     if (made) {
-        *made = (tx_words){.splitters = splitters, .sink = sink, .context = context};
+        *made = (tx_cutter){.splitters = splitters, .sink = sink, .context = context};
         made->match = pcre2_match_data_create(1, NULL);
         made->limits = pcre2_match_context_create(NULL);
         made->stack = pcre2_jit_stack_create(STACK_LEAST, STACK_MOST, NULL);
     }
     if (!made || !made->match || !made->limits || !made->stack) {
-        tx_words_free(made);
+        tx_cutter_free(made);
         return tx_fail(TX_MEMORY, "no memory for cutting texts into words");
     }
     /* A match is as long as the text wants it: the limits are for expressions that a stranger sends. */
@@ -39,60 +39,60 @@ tx_status tx_words_create(const tx_splitters *splitters, tx_word_sink sink, void
     pcre2_set_depth_limit(made->limits, UINT32_MAX);
     pcre2_set_heap_limit(made->limits, UINT32_MAX);
     pcre2_jit_stack_assign(made->limits, NULL, made->stack);
-    *words = made;
+    *cutter = made;
     return TX_OK;
 }
 
-void tx_words_free(tx_words *words)
+void tx_cutter_free(tx_cutter *cutter)
 {
-    if (!words)
+    if (!cutter)
         return;
-    pcre2_match_data_free(words->match);
-    pcre2_match_context_free(words->limits);
-    pcre2_jit_stack_free(words->stack);
-    free(words->prefixed);
-    free(words);
+    pcre2_match_data_free(cutter->match);
+    pcre2_match_context_free(cutter->limits);
+    pcre2_jit_stack_free(cutter->stack);
+    free(cutter->prefixed);
+    free(cutter);
 }
 
-static tx_status split(tx_words *w, int32_t stage, const char *text, size_t size);
+static tx_status split(tx_cutter *c, int32_t stage, const char *text, size_t size);
 
 /* Whole characters, to which the prefix has been added where there is one. */
-static tx_status after_prefix(tx_words *w, int32_t stage, const char *text, size_t size)
+static tx_status after_prefix(tx_cutter *c, int32_t stage, const char *text, size_t size)
 {
-    return stage == w->splitters->count ? w->sink(w->context, text, size) : split(w, stage, text, size);
+    return stage == c->splitters->count ? c->sink(c->context, text, size) : split(c, stage, text, size);
 }
 
 /* Hands the bytes from begin to end to the next stage. */
-static tx_status hand_on(tx_words *w, int32_t stage, const char *text, size_t begin, size_t end)
+static tx_status hand_on(tx_cutter *c, int32_t stage, const char *text, size_t begin, size_t end)
 {
     const char *piece = text + begin;
     size_t size = end - begin;
     if (size == 0)
         return TX_OK;
-    if (stage != w->splitters->prefix || *piece == ' ')
-        return after_prefix(w, stage, piece, size);
-    if (w->prefixed_room < size + 1) {
-        char *larger = realloc(w->prefixed, size + 1);
+    if (stage != c->splitters->prefix || *piece == ' ')
+        return after_prefix(c, stage, piece, size);
+    if (c->prefixed_room < size + 1) {
+        char *larger = realloc(c->prefixed, size + 1);
         if (!larger)
             return tx_fail(TX_MEMORY, "no memory for a text of %zu bytes", size + 1);
-        w->prefixed = larger;
-        w->prefixed_room = size + 1;
+        c->prefixed = larger;
+        c->prefixed_room = size + 1;
     }
-    w->prefixed[0] = ' ';
-    memcpy(w->prefixed + 1, piece, size);
-    return after_prefix(w, stage, w->prefixed, size + 1);
+    c->prefixed[0] = ' ';
+    memcpy(c->prefixed + 1, piece, size);
+    return after_prefix(c, stage, c->prefixed, size + 1);
 }
 
 /* The next match from `from` on; an empty one at the end where there is none. */
-static tx_status next_match(tx_words *w, const tx_splitter *s, const char *text, size_t size, size_t from,
+static tx_status next_match(tx_cutter *c, const tx_splitter *s, const char *text, size_t size, size_t from,
                             size_t *begin, size_t *end)
 {
     int found = s->compiled
-                    ? pcre2_jit_match(s->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, w->match, w->limits)
-                    : pcre2_match(s->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, w->match, w->limits);
+                    ? pcre2_jit_match(s->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, c->match, c->limits)
+                    : pcre2_match(s->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, c->match, c->limits);
     if (found == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter keeps what it must remember on the heap */
         found =
-            pcre2_match(s->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, w->match, w->limits);
+            pcre2_match(s->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, c->match, c->limits);
     if (found == PCRE2_ERROR_NOMATCH) {
         *begin = *end = size;
         return TX_OK;
@@ -103,7 +103,7 @@ static tx_status next_match(tx_words *w, const tx_splitter *s, const char *text,
         return tx_fail(found == PCRE2_ERROR_NOMEMORY ? TX_MEMORY : TX_INTERNAL, "splitting at byte %zu of %zu: %s",
                        from, size, reason);
     }
-    const PCRE2_SIZE *bounds = pcre2_get_ovector_pointer(w->match);
+    const PCRE2_SIZE *bounds = pcre2_get_ovector_pointer(c->match);
     *begin = bounds[0];
     *end = bounds[1];
     return TX_OK;
@@ -133,7 +133,7 @@ static bool joins(const parts *p, bool matched)
     return false;
 }
 
-static tx_status add_part(tx_words *w, int32_t stage, parts *p, const char *text, size_t begin, size_t end,
+static tx_status add_part(tx_cutter *c, int32_t stage, parts *p, const char *text, size_t begin, size_t end,
                           bool matched)
 {
     tx_status status = TX_OK;
@@ -142,7 +142,7 @@ static tx_status add_part(tx_words *w, int32_t stage, parts *p, const char *text
     if (joins(p, matched)) {
         p->end = end;
     } else {
-        status = hand_on(w, stage + 1, text, p->begin, p->end);
+        status = hand_on(c, stage + 1, text, p->begin, p->end);
         p->begin = matched && p->mode == TX_SPLIT_REMOVED ? end : begin;
         p->end = end;
     }
@@ -151,40 +151,40 @@ static tx_status add_part(tx_words *w, int32_t stage, parts *p, const char *text
     return status;
 }
 
-static tx_status split(tx_words *w, int32_t stage, const char *text, size_t size)
+static tx_status split(tx_cutter *c, int32_t stage, const char *text, size_t size)
 {
-    const tx_splitter *s = &w->splitters->at[stage];
+    const tx_splitter *s = &c->splitters->at[stage];
     parts p = {.mode = s->mode};
     tx_status status = TX_OK;
     for (size_t at = 0, begin = 0, end = 0; at < size && !status; at = end) {
-        status = next_match(w, s, text, size, at, &begin, &end);
+        status = next_match(c, s, text, size, at, &begin, &end);
         if (status)
             break;
         if (p.mode == TX_SPLIT_ISOLATED) { /* nothing to hold */
-            status = hand_on(w, stage + 1, text, at, begin);
+            status = hand_on(c, stage + 1, text, at, begin);
             if (!status)
-                status = hand_on(w, stage + 1, text, begin, end);
+                status = hand_on(c, stage + 1, text, begin, end);
             continue;
         }
-        status = add_part(w, stage, &p, text, at, begin, s->invert);
+        status = add_part(c, stage, &p, text, at, begin, s->invert);
         if (!status)
-            status = add_part(w, stage, &p, text, begin, end, !s->invert);
+            status = add_part(c, stage, &p, text, begin, end, !s->invert);
     }
-    return status ? status : hand_on(w, stage + 1, text, p.begin, p.end);
+    return status ? status : hand_on(c, stage + 1, text, p.begin, p.end);
 }
 
-tx_status tx_words_cut(tx_words *words, const char *text, size_t size)
+tx_status tx_cutter_run(tx_cutter *cutter, const char *text, size_t size)
 {
     tx_status status = TX_OK;
     for (size_t at = 0; at < size && !status; at++) {
         size_t good = tx_utf8_prefix(text + at, size - at);
         if (good && at == 0)
-            status = hand_on(words, 0, text, 0, good);
+            status = hand_on(cutter, 0, text, 0, good);
         else if (good) /* goes on after a byte: no prefix */
-            status = after_prefix(words, 0, text + at, good);
+            status = after_prefix(cutter, 0, text + at, good);
         at += good;
         if (!status && at < size)
-            status = words->sink(words->context, text + at, 1);
+            status = cutter->sink(cutter->context, text + at, 1);
     }
     return status;
 }
