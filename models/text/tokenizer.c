@@ -141,7 +141,7 @@ tx_status tx_tokenizer_seal(tx_tokenizer *tokenizer)
             return tx_fail(TX_UNSUPPORTED, "the vocabulary has no token for byte 0x%02X: texts would lose it", byte);
     tx_status status = TX_OK;
     if (tokenizer->ignore_merges)
-        status = tx_vocab_index(vocab);
+        status = tx_vocab_index(vocab, vocab->count);
     if (!status)
         status = tx_additions_seal(&tokenizer->additions);
     return status ? status : make_digest(tokenizer);
