@@ -46,8 +46,10 @@ static tx_status parse(const char *text, size_t size, const char *where, size_t 
         return tx_fail(TX_FORMAT, "%s: JSON nested deeper than %d levels", where, TX_JSON_DEPTH);
     json_error_t error;
     json_t *value = json_loadb(text, size, flags | JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
-    if (!value) {
+    if (!value) { /* what may hold NUL is one line */
         tx_status status = json_error_code(&error) == json_error_out_of_memory ? TX_MEMORY : TX_FORMAT;
+        if (flags & JSON_ALLOW_NUL)
+            return tx_fail(status, "%s: not valid JSON: column %d: %s", where, error.column, error.text);
         return tx_fail(status, "%s: not valid JSON: line %d, column %d: %s", where, error.line, error.column,
                        error.text);
     }
@@ -65,6 +67,11 @@ tx_status tx_json_parse(const char *text, size_t size, const char *where, tx_jso
 tx_status tx_json_parse_prefix(const char *text, size_t size, const char *where, tx_json **json, size_t *used)
 {
     return parse(text, size, where, JSON_DISABLE_EOF_CHECK, json, used);
+}
+
+tx_status tx_json_parse_line(const char *text, size_t size, const char *where, tx_json **json)
+{
+    return parse(text, size, where, JSON_ALLOW_NUL, json, NULL);
 }
 
 tx_status tx_json_read(const char *path, int64_t limit, tx_json **json)
@@ -218,6 +225,17 @@ tx_status tx_json_get_string(const tx_json *object, const char *key, const char 
 {
     tx_json *found = member(object, key);
     return found ? tx_json_as_string(found, key, value) : TX_NOT_FOUND;
+}
+
+tx_status tx_json_get_text(const tx_json *object, const char *key, const char **value, size_t *size)
+{
+    const char *found;
+    tx_status status = tx_json_get_string(object, key, &found);
+    if (status)
+        return status;
+    *value = found;
+    *size = json_string_length(json_object_get(object, key));
+    return TX_OK;
 }
 
 bool tx_json_has(const tx_json *object, const char *key)
