@@ -37,20 +37,32 @@ int tx_complain(const tx_cli *program, int status, const char *format, ...)
     return status;
 }
 
-/* What the values point to: it lives as long as the process. */
+/* What the values point to: a list of words, or a file. It lives as long as the process. */
 static struct kept {
     struct kept *next;
     void *block;
+    tx_json *json;
 } * kept;
 
-static bool keep(void *block)
+static bool keep(void *block, tx_json *json)
 {
-    struct kept *one = block ? malloc(sizeof *one) : NULL;
+    struct kept *one = block || json ? malloc(sizeof *one) : NULL;
     if (!one)
         return false;
-    *one = (struct kept){kept, block};
+    *one = (struct kept){kept, block, json};
     kept = one;
     return true;
+}
+
+void tx_options_forget(void)
+{
+    while (kept) {
+        struct kept *one = kept;
+        kept = one->next;
+        free(one->block);
+        tx_json_free(one->json);
+        free(one);
+    }
 }
 
 /* ---- names ------------------------------------------------------------------------------------ */
@@ -235,7 +247,7 @@ static int add_word(const parser *p, const char *word, char *at)
     const char **list = (const char **)(uintptr_t)words->word;
     if ((count & (count - 1)) == 0) {
         const char **larger = malloc((count ? 2 * count : 1) * sizeof *larger);
-        if (!keep(larger)) {
+        if (!keep(larger, NULL)) {
             free(larger);
             return tx_complain(p->program, TX_EXIT_FAILURE, "arguments: out of memory");
         }
@@ -453,7 +465,7 @@ static int parse_file(const parser *line, const char *path)
     tx_json *json;
     if (tx_json_read(path, FILE_LIMIT, &json))
         return tx_complain(line->program, TX_EXIT_FAILURE, "%s", tx_error());
-    if (!keep(json)) {
+    if (!keep(NULL, json)) {
         tx_json_free(json);
         return tx_complain(line->program, TX_EXIT_FAILURE, "%s: out of memory", path);
     }
