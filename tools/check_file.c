@@ -151,27 +151,33 @@ static judge *by_name(const char *path)
     return NULL;
 }
 
-/* What JSON under an unknown name is, by a key that is in no other kind. */
+/* What JSON under an unknown name is, by a member that is in no other kind. In a vocabulary any word may be a key, but
+ * its value is a number. */
 static tx_status judge_json(const char *path)
 {
     static const struct {
         const char *key;
+        tx_json_type type;
         judge *judge;
     } keys[] = {
-        {"weight_map", judge_weights}, {"merges", judge_tokenizer}, {"model_type", judge_config},
-        {"n_embd", judge_config},      {"model", judge_tokenizer},
+        {"weight_map", TX_JSON_OBJECT, judge_weights},
+        {"model", TX_JSON_OBJECT, judge_tokenizer},
+        {"model_type", TX_JSON_STRING, judge_config},
+        {"activation_function", TX_JSON_STRING, judge_config},
     };
-    tx_json *json;
+    tx_json *json, *value;
     tx_status status = tx_json_read(path, JSON_LIMIT, &json);
     if (status)
         return status;
     judge *found = NULL;
     for (size_t i = 0; i < sizeof keys / sizeof keys[0] && !found; i++)
-        if (tx_json_type_of(json) == TX_JSON_OBJECT && tx_json_has(json, keys[i].key))
+        if (tx_json_type_of(json) == TX_JSON_OBJECT && !tx_json_get(json, keys[i].key, keys[i].type, &value))
             found = keys[i].judge;
     tx_json_free(json);
     return found ? found(path)
-                 : tx_fail(TX_UNSUPPORTED, "%s: JSON, but no configuration, tokenizer, index or manifest that TX reads",
+                 : tx_fail(TX_UNSUPPORTED,
+                           "%s: JSON, but no configuration, tokenizer, index of weights or manifest (a vocabulary must "
+                           "be named vocab.json)",
                            path);
 }
 
