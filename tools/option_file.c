@@ -93,7 +93,7 @@ int tx_option_read_file(const tx_option_source *line, const char *path)
     tx_json *json;
     if (tx_json_read(path, FILE_LIMIT, &json))
         return tx_complain(line->program, TX_EXIT_FAILURE, "%s", tx_error());
-    if (!tx_option_keep(json)) {
+    if (!tx_option_keep(NULL, json)) {
         tx_json_free(json);
         return tx_complain(line->program, TX_EXIT_FAILURE, "%s: out of memory", path);
     }

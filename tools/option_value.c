@@ -14,16 +14,28 @@
 static struct kept {
     struct kept *next;
     void *block;
+    tx_json *json;
 } * kept;
 
-bool tx_option_keep(void *block)
+bool tx_option_keep(void *block, tx_json *json)
 {
-    struct kept *one = block ? malloc(sizeof *one) : NULL;
+    struct kept *one = block || json ? malloc(sizeof *one) : NULL;
     if (!one)
         return false;
-    *one = (struct kept){kept, block};
+    *one = (struct kept){kept, block, json};
     kept = one;
     return true;
+}
+
+void tx_options_forget(void)
+{
+    while (kept) {
+        struct kept *one = kept;
+        kept = one->next;
+        free(one->block);
+        tx_json_free(one->json);
+        free(one);
+    }
 }
 
 /* ---- names ------------------------------------------------------------------------------------ */
@@ -209,7 +221,7 @@ int tx_option_add_word(const tx_option_source *p, const char *word, char *at)
     const char **list = (const char **)(uintptr_t)words->word;
     if ((count & (count - 1)) == 0) {
         const char **larger = malloc((count ? 2 * count : 1) * sizeof *larger);
-        if (!tx_option_keep(larger)) {
+        if (!tx_option_keep(larger, NULL)) {
             free(larger);
             return tx_complain(p->program, TX_EXIT_FAILURE, "arguments: out of memory");
         }

@@ -73,6 +73,8 @@ typedef struct tx_cli {
 /* Reads argv[1..] into `values`, which holds the defaults; texts live as long as the process. --help, --version,
  * --man and --completion are known to every program. Returns TX_GO_ON, or the status to exit with. */
 int tx_options_parse(const tx_cli *program, int argc, char *const *argv, void *values);
+/* Frees the texts that values point to; for who parses more than once. */
+void tx_options_forget(void);
 /* Finds the command that argv[1] names; its options are then read by tx_options_parse(.., argc - 1, argv + 1, ..).
  * `values` holds the defaults of the program's own options. Returns TX_GO_ON, or the status to exit with. */
 int tx_options_command(const tx_cli *program, int argc, char *const *argv, const void *values, int32_t *command);
