@@ -73,7 +73,7 @@ static tx_status measure(txgen_job *job, const tx_ids *ids)
     if (!status)
         printf("perplexity %.6f (loss %.6f, %" PRId64 " tokens, %" PRId64 " windows of %" PRId64 ", stride %" PRId64
                ")\n",
-               result.perplexity, result.loss, count, result.windows, options.max_length, options.stride);
+               result.perplexity, result.loss, result.tokens, result.windows, options.max_length, options.stride);
     tx_perplexity_free(perplexity);
     return status;
 }

@@ -4,6 +4,7 @@
 #include "gemm.h"
 
 #include "gemm_provider.h"
+#include "gemm_tile.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,12 +59,13 @@ static tx_gemm joined(const tx_cpu_gemm_spec *spec)
 }
 
 /* Sets *first to the first provider to try. */
-static tx_status wish(size_t *first)
+static tx_status wish(const tx_gemm *shape, size_t *first)
 {
     const char *text = getenv("TX_GEMM");
     if (text && *text && strcmp(text, "portable") != 0)
         return tx_fail(TX_INVALID, "TX_GEMM=%s: only \"portable\" is known", text);
-    *first = text && *text ? PROVIDERS - 1 : 0;
+    bool few_rows = shape->batch == 1 && shape->m <= TX_GEMM_THIN; /* own reads b at the rate of memory */
+    *first = (text && *text) || few_rows ? PROVIDERS - 1 : 0;
     return TX_OK;
 }
 
@@ -71,15 +73,16 @@ tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, i
 {
     size_t at = 0;
     tx_status status = check(spec);
-    if (!status)
-        status = wish(&at);
+    tx_cpu_gemm_spec seen = *spec;
+    if (!status) {
+        seen.shape = joined(spec);
+        status = wish(&seen.shape, &at);
+    }
     if (status)
         return status;
     tx_cpu_gemm *g = calloc(1, sizeof *g);
     if (!g)
         return tx_fail(TX_MEMORY, "matrix product: out of memory");
-    tx_cpu_gemm_spec seen = *spec;
-    seen.shape = joined(spec);
     int64_t bytes = 0;
     char declined[TX_GEMM_VARIANT / 2] = "";
     do {
