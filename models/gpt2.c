@@ -173,8 +173,12 @@ static tx_tensor *activation(const tx_gpt2_builder *b, tx_tensor *x)
     switch (b->config->activation_function) {
     case TX_GPT2_GELU_NEW:
     case TX_GPT2_GELU_PYTORCH_TANH:
+    case TX_GPT2_GELU_PYTHON_TANH:
+    case TX_GPT2_GELU_FAST:
+    case TX_GPT2_GELU_ACCURATE:
         return tx_gelu(x, false);
     case TX_GPT2_GELU:
+    case TX_GPT2_GELU_PYTHON:
         return tx_gelu(x, true);
     case TX_GPT2_SILU:
     case TX_GPT2_SWISH:

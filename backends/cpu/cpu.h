@@ -121,6 +121,9 @@ void tx_cpu_destroy(tx_executable *executable);
 
 /* check.c: runs a few kernels on numbers whose result is known. */
 tx_status tx_cpu_self_test(const tx_cpu_kernels *kernels);
+/* choices.c */
+tx_status tx_cpu_choices(const tx_context *context, char **text);
+tx_status tx_cpu_choose(tx_context *context, const char *text);
 /* variants.c: the best table that this processor can run. */
 const tx_cpu_kernels *tx_cpu_kernels_choose(void);
 
