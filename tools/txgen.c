@@ -37,13 +37,8 @@ static tx_status run_logits(txgen_job *job)
     tx_forward *pass = NULL;
     tx_status status = tx_forward_create(job->model, &job->config, prompt->count, &pass);
     if (!status)
-<<<<<<< HEAD
-        status = tx_gpt2_load(j->model, &j->config, j->set->model, NULL);
-    float *logits = status ? NULL : malloc((size_t)(j->count * j->config.vocab_size) * sizeof *logits);
-=======
-        status = tx_gpt2_load(job->model, &job->config, job->folder);
+        status = tx_gpt2_load(job->model, &job->config, job->folder, NULL);
     float *logits = status ? NULL : malloc((size_t)(prompt->count * job->config.vocab_size) * sizeof *logits);
->>>>>>> gen
     if (!status && !logits)
         status = tx_fail(TX_MEMORY, "--logits: out of memory");
     if (!status)
@@ -72,31 +67,14 @@ static tx_status measure(txgen_job *job, const tx_ids *ids)
     tx_perplexity_result result;
     tx_status status = tx_perplexity_create(job->model, &job->config, &options, &perplexity);
     if (!status)
-<<<<<<< HEAD
-        status = tx_gpt2_load(j->model, &j->config, j->set->model, NULL);
-    if (status) {
-        tx_generator_free(generator);
-        return status;
-    }
-    tx_sampling sampling = {j->set->temperature, j->set->top_k, (uint64_t)j->set->seed};
-    for (int64_t i = 0; i < j->count && !j->set->ids; i++)
-        print_text(NULL, j->ids[i]);
-    status =
-        tx_generator_run(generator, j->ids, j->count, most, &sampling, j->set->ids ? print_id : print_text, &printed);
-    putchar('\n');
-    tx_generator_free(generator);
-    if (!status && (fflush(stdout) || ferror(stdout)))
-        status = tx_fail(TX_IO, "standard output: cannot write: %s", strerror(errno));
-=======
-        status = tx_gpt2_load(job->model, &job->config, job->folder);
+        status = tx_gpt2_load(job->model, &job->config, job->folder, NULL);
     if (!status)
         status = tx_perplexity_run(perplexity, ids->id, count, &result);
     if (!status)
         printf("perplexity %.6f (loss %.6f, %" PRId64 " tokens, %" PRId64 " windows of %" PRId64 ", stride %" PRId64
                ")\n",
-               result.perplexity, result.loss, result.tokens, result.windows, options.max_length, options.stride);
+               result.perplexity, result.loss, count, result.windows, options.max_length, options.stride);
     tx_perplexity_free(perplexity);
->>>>>>> gen
     return status;
 }
 

@@ -59,13 +59,12 @@ static tx_gemm joined(const tx_cpu_gemm_spec *spec)
 }
 
 /* Sets *first to the first provider to try. */
-static tx_status wish(const tx_gemm *shape, size_t *first)
+static tx_status wish(size_t *first)
 {
     const char *text = getenv("TX_GEMM");
     if (text && *text && strcmp(text, "portable") != 0)
         return tx_fail(TX_INVALID, "TX_GEMM=%s: only \"portable\" is known", text);
-    bool few_rows = shape->batch == 1 && shape->m <= TX_GEMM_THIN; /* own reads b at the rate of memory */
-    *first = (text && *text) || few_rows ? PROVIDERS - 1 : 0;
+    *first = text && *text ? PROVIDERS - 1 : 0;
     return TX_OK;
 }
 
@@ -82,13 +81,14 @@ tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, i
 {
     size_t at = 0;
     tx_status status = check(spec);
-    tx_cpu_gemm_spec seen = *spec;
-    if (!status) {
-        seen.shape = joined(spec);
-        status = wish(&seen.shape, &at);
-    }
+    if (!status)
+        status = wish(&at);
     if (status)
         return status;
+    tx_cpu_gemm_spec seen = *spec;
+    seen.shape = joined(spec);
+    if (seen.shape.batch == 1 && seen.shape.m <= TX_GEMM_THIN)
+        at = PROVIDERS - 1; /* few rows: own reads b at the rate of memory */
     tx_cpu_gemm *g = calloc(1, sizeof *g);
     if (!g)
         return tx_fail(TX_MEMORY, "matrix product: out of memory");

@@ -295,13 +295,8 @@ static void check_greedy(subject *s, const tx_json *golden)
     greedy.max_new_tokens = LENGTH - PROMPT;
     const tx_generator_options options = {sizeof options, 1, 1, PROMPT, LENGTH};
     new_model(s);
-<<<<<<< HEAD
-    must(tx_generator_create(s->model, &s->config, PROMPT, LENGTH, &generator));
-    must(tx_gpt2_load(s->model, &s->config, s->folder, NULL));
-=======
     must(tx_generator_create(s->model, &s->config, &options, &generator));
-    must(tx_gpt2_load(s->model, &s->config, s->folder));
->>>>>>> gen
+    must(tx_gpt2_load(s->model, &s->config, s->folder, NULL));
     int32_t prompt[PROMPT];
     memcpy(prompt, want, sizeof prompt);
     const tx_prompt one = {prompt, PROMPT};
