@@ -148,7 +148,7 @@ static tx_status create(txgen_job *job, int64_t batch, int64_t prompt, int64_t c
     tx_generator *made = NULL;
     tx_status status = tx_generator_create(job->model, &job->config, &options, &made);
     if (!status)
-        status = tx_gpt2_load(job->model, &job->config, job->folder);
+        status = tx_gpt2_load(job->model, &job->config, job->folder, NULL);
     if (status)
         tx_generator_free(made);
     else
