@@ -17,6 +17,8 @@
 
 #define FORMAT 1
 #define MANIFEST_LIMIT ((int64_t)16 << 20)
+/* Longest name that a file can have. */
+#define NAME_LIMIT 255
 
 /* ---- One file ------------------------------------------------------------------------------------ */
 
@@ -100,8 +102,11 @@ static tx_status describe_all(const char *folder, tx_json *files)
             status = tx_fail(TX_INVALID, "%s: %s is not the caller's to write", folder, TX_CHECKPOINT_MANIFEST);
         else
             status = describe(folder, names.name[i], &entry);
-        if (!status)
+        if (!status) {
             status = tx_json_set(files, names.name[i], entry);
+            if (status)
+                status = tx_fail_in(status, "%s", folder);
+        }
     }
     tx_names_free(&names);
     return status;
@@ -135,8 +140,8 @@ tx_status tx_manifest_write(const char *folder, int64_t step)
 /* A name that stays within the folder. */
 static bool is_plain_name(const char *name)
 {
-    return *name && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
-           strcmp(name, TX_CHECKPOINT_MANIFEST) != 0;
+    return *name && strlen(name) <= NAME_LIMIT && !strchr(name, '/') && strcmp(name, ".") != 0 &&
+           strcmp(name, "..") != 0 && strcmp(name, TX_CHECKPOINT_MANIFEST) != 0;
 }
 
 /* The manifest's word on a file against the file. */
