@@ -227,7 +227,7 @@ tx_status tx_tokenizer_decode(const tx_tokenizer *tokenizer, const int32_t *ids,
     for (size_t i = 0; i < count; i++) {
         tx_status status = tx_tokenizer_piece(tokenizer, ids[i], skip_special, &bytes, &length);
         if (status)
-            return tx_fail_in(status, "id number %zu", i);
+            return tx_fail_in(status, "id number %zu", i + 1);
         total += length;
     }
     char *made = malloc(total + 1), *at = made;
