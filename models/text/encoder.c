@@ -147,12 +147,13 @@ static tx_status hand_on(tx_encoder *e, int32_t stage, const char *text, size_t 
 static tx_status next_match(tx_encoder *e, const tx_splitter *s, const char *text, size_t size, size_t from,
                             size_t *begin, size_t *end)
 {
-    int found = s->compiled
-                    ? pcre2_jit_match(s->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, e->match, e->context)
-                    : pcre2_match(s->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, e->match, e->context);
+    int found = s->compiled ? pcre2_jit_match(s->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, e->match,
+                                              e->context)
+                            : pcre2_match(s->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, e->match,
+                                          e->context);
     if (found == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter keeps what it must remember on the heap */
-        found =
-            pcre2_match(s->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, e->match, e->context);
+        found = pcre2_match(s->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, e->match,
+                            e->context);
     if (found == PCRE2_ERROR_NOMATCH) {
         *begin = *end = size;
         return TX_OK;

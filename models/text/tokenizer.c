@@ -84,8 +84,8 @@ static tx_status digest_vocab(tx_digest *digest, const tx_tokenizer *t)
             status = digest_text(digest, t->vocab.bytes + token->at, token->size);
     }
     for (size_t i = 0; i < t->merges.count && !status; i++)
-        status =
-            digest_numbers(digest, 3, (int64_t[]){t->merges.at[i].left, t->merges.at[i].right, t->merges.at[i].id});
+        status = digest_numbers(digest, 3,
+                                (int64_t[]){t->merges.at[i].left, t->merges.at[i].right, t->merges.at[i].id});
     return status ? status : digest_numbers(digest, 1, (int64_t[]){t->ignore_merges});
 }
 
@@ -100,8 +100,8 @@ static tx_status digest_rest(tx_digest *digest, const tx_tokenizer *t)
     }
     for (int32_t i = 0; i < t->additions.count && !status; i++) {
         const tx_added *a = &t->additions.at[i];
-        status = digest_numbers(digest, 6,
-                                (int64_t[]){a->id, a->special, a->single_word, a->lstrip, a->rstrip, a->normalized});
+        status = digest_numbers(
+            digest, 6, (int64_t[]){a->id, a->special, a->single_word, a->lstrip, a->rstrip, a->normalized});
         if (!status)
             status = digest_text(digest, a->text, a->size);
     }
