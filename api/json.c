@@ -360,6 +360,14 @@ tx_status tx_json_set_string(tx_json *object, const char *key, const char *value
     return tx_json_set(object, key, made);
 }
 
+tx_status tx_json_set_text(tx_json *object, const char *key, const char *value, size_t size)
+{
+    tx_json *made = json_stringn(value, size);
+    if (!made)
+        return tx_fail(TX_INVALID, "%s: a string for JSON is not UTF-8 (or memory is out)", key);
+    return tx_json_set(object, key, made);
+}
+
 tx_status tx_json_append_int(tx_json *array, int64_t value)
 {
     return tx_json_append(array, json_integer(value));

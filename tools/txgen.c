@@ -144,7 +144,7 @@ static tx_status forward(job *j)
     tx_forward *pass = NULL;
     tx_status status = tx_forward_create(j->model, &j->config, j->count, &pass);
     if (!status)
-        status = tx_gpt2_load(j->model, &j->config, j->set->model);
+        status = tx_gpt2_load(j->model, &j->config, j->set->model, NULL);
     float *logits = status ? NULL : malloc((size_t)(j->count * j->config.vocab_size) * sizeof *logits);
     if (!status && !logits)
         status = tx_fail(TX_MEMORY, "--logits: out of memory");
@@ -184,7 +184,7 @@ static tx_status generate(job *j)
     tx_generator *generator = NULL;
     tx_status status = tx_generator_create(j->model, &j->config, j->count, j->count + most, &generator);
     if (!status)
-        status = tx_gpt2_load(j->model, &j->config, j->set->model);
+        status = tx_gpt2_load(j->model, &j->config, j->set->model, NULL);
     if (status) {
         tx_generator_free(generator);
         return status;

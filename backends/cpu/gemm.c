@@ -67,6 +67,15 @@ static tx_status wish(size_t *first)
     return TX_OK;
 }
 
+tx_status tx_cpu_gemm_library(char text[TX_CPU_GEMM_LIBRARY])
+{
+    size_t first = 0;
+    tx_status status = wish(&first);
+    if (!status)
+        providers[first]->library(text);
+    return status;
+}
+
 tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, int64_t *scratch_bytes)
 {
     size_t at = 0;

@@ -221,4 +221,12 @@ static tx_status own_run(void *state, const tx_gemm_call *call)
     return TX_OK;
 }
 
-const tx_gemm_provider tx_gemm_own = {.name = "own", .create = own_create, .run = own_run, .destroy = free};
+static void own_library(char text[TX_CPU_GEMM_LIBRARY])
+{
+    const tx_gemm_tile *tiles[TX_GEMM_TILES];
+    tx_gemm_tiles(tiles);
+    snprintf(text, TX_CPU_GEMM_LIBRARY, "own %s", tiles[0]->name);
+}
+
+const tx_gemm_provider tx_gemm_own = {
+    .name = "own", .create = own_create, .run = own_run, .destroy = free, .library = own_library};

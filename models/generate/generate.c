@@ -12,7 +12,7 @@
 /* One sequence of `count` tokens through the model. */
 typedef struct stage {
     tx_graph *graph;
-    tx_tensor *tokens, *rows, *logits;
+    tx_tensor *tokens, *positions, *rows, *logits;
     tx_plan *plan;
     int64_t count;
 } stage;
@@ -27,8 +27,11 @@ static tx_status build(tx_model *model, const tx_gpt2_config *config, const char
     made->count = count;
     made->tokens = tx_input(made->graph, "tokens", TX_I32, TX_SHAPE(1, count));
     if (cache)
+        made->positions = tx_input(made->graph, "positions", TX_I32, TX_SHAPE(1));
+    if (cache)
         made->rows = tx_input(made->graph, "rows", TX_I32, TX_SHAPE(1));
-    tx_gpt2_options options = {.size = sizeof options, .cache = cache, .rows = made->rows};
+    tx_gpt2_options options = {
+        .size = sizeof options, .cache = cache, .positions = made->positions, .rows = made->rows};
     made->logits = tx_output(tx_gpt2_logits(made->graph, config, made->tokens, &options));
     return tx_plan_create(made->graph, name, &made->plan);
 }
@@ -175,7 +178,8 @@ void tx_generator_free(tx_generator *generator)
 /* Runs a stage whose first token stands at `position` and reads the logits of its token `row`. */
 static tx_status step(tx_generator *g, stage *s, const int32_t *ids, int64_t position, int32_t row)
 {
-    tx_status status = tx_model_set(g->model, TX_CONTROL_POSITION, (double)position);
+    int32_t at = (int32_t)position;
+    tx_status status = tx_plan_write(s->plan, s->positions, &at, sizeof at);
     if (!status)
         status = tx_plan_write(s->plan, s->tokens, ids, (size_t)s->count * sizeof *ids);
     if (!status)

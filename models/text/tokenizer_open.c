@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A folder's tokenizer: its files are read once, so that they can be written again whatever has become of the folder. */
+ * A folder's tokenizer: its files are read once, so that they can be written again whatever has become of the folder.
+ */
 #include "models/text/bpe.h"
 
 #include "api/file.h"
@@ -35,7 +36,8 @@ static tx_status read_sources(tx_tokenizer *t, const char *folder)
         free(path);
     }
     if (!status && !t->source[TOKENIZER].data && !(t->source[VOCAB].data && t->source[MERGES].data))
-        status = tx_fail(TX_NOT_FOUND, "%s: no tokenizer: neither tokenizer.json nor vocab.json with merges.txt", folder);
+        status =
+            tx_fail(TX_NOT_FOUND, "%s: no tokenizer: neither tokenizer.json nor vocab.json with merges.txt", folder);
     return status;
 }
 
@@ -112,7 +114,7 @@ static bool is_added(const tx_tokenizer *t, int32_t id)
 /* Tokens that tokenizer_config.json adds, with their flags, and those that it gives a role. */
 static tx_status read_config_tokens(tx_tokenizer *t, const tx_json *vocab, const tx_json *config)
 {
-    static const char *const roles[] = {"bos_token", "eos_token",  "unk_token", "sep_token",
+    static const char *const roles[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                         "pad_token", "cls_token", "mask_token"};
     tx_json *decoder = NULL;
     const char *text;

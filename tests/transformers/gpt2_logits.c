@@ -51,7 +51,7 @@ static tx_status run(tx_model *model, const tx_gpt2_config *config, const char *
         tx_tensor *output = tx_output(tx_gpt2_logits(graph, config, tokens, NULL));
         status = tx_plan_create(graph, "logits", &plan);
         if (!status)
-            status = tx_gpt2_load(model, config, folder);
+            status = tx_gpt2_load(model, config, folder, NULL);
         if (!status)
             status = tx_plan_write(plan, tokens, ids, sizeof ids);
         if (!status)
