@@ -291,6 +291,48 @@ tx_status tx_gpt2_config_read(const char *path, tx_gpt2_config *config)
     return TX_OK;
 }
 
+/* Adds one "key=value" to `json`. */
+static tx_status add_override(tx_json *json, const char *pair, size_t length)
+{
+    char key[64], value[128];
+    const char *equals = memchr(pair, '=', length);
+    size_t before = equals ? (size_t)(equals - pair) : 0, after = length - before - 1;
+    if (!equals || before == 0 || before >= sizeof key || after >= sizeof value)
+        return tx_fail(TX_INVALID, "\"%.*s\" is not key=value", (int)length, pair);
+    snprintf(key, sizeof key, "%.*s", (int)before, pair);
+    snprintf(value, sizeof value, "%.*s", (int)after, equals + 1);
+    bool known = strcmp(key, "activation_function") == 0;
+    for (int i = 0; i < KEYS && !known; i++)
+        known = strcmp(key, keys[i].name) == 0;
+    if (!known)
+        return tx_fail(TX_INVALID, "\"%s\" is not a key of a GPT-2's configuration", key);
+    tx_json *parsed;
+    bool is_json = tx_json_parse(value, after, key, &parsed) == TX_OK;
+    /* Python's spelling, as transformers takes it. */
+    if (!is_json && (strcmp(value, "True") == 0 || strcmp(value, "False") == 0))
+        return tx_json_set_bool(json, key, value[0] == 'T');
+    return is_json ? tx_json_set(json, key, parsed) : tx_json_set_string(json, key, value);
+}
+
+tx_status tx_gpt2_config_override(tx_gpt2_config *config, const char *text)
+{
+    tx_gpt2_config made = *config;
+    tx_json *json = tx_json_object();
+    tx_status status = json ? TX_OK : TX_MEMORY;
+    for (const char *at = text; *at && !status;) {
+        size_t length = strcspn(at, ",");
+        status = add_override(json, at, length);
+        at += length + (at[length] == ',');
+    }
+    if (!status)
+        status = read_all(json, &made);
+    tx_json_free(json);
+    if (status)
+        return tx_fail_in(status == TX_FORMAT ? TX_INVALID : status, "config_overrides");
+    *config = made;
+    return TX_OK;
+}
+
 void tx_gpt2_config_free(tx_gpt2_config *config)
 {
     tx_json_free(config->source);

@@ -96,8 +96,10 @@ static void test_training_and_decoding_graphs(void **state)
 
     assert_ok(tx_graph_create(f->model, &decode));
     tokens = tx_input(decode, "tokens", TX_I32, TX_SHAPE(2, 4));
-    options =
-        (tx_gpt2_options){.size = sizeof options, .cache = 12, .rows = tx_input(decode, "rows", TX_I32, TX_SHAPE(2))};
+    options = (tx_gpt2_options){.size = sizeof options,
+                                .cache = 12,
+                                .positions = tx_input(decode, "positions", TX_I32, TX_SHAPE(2)),
+                                .rows = tx_input(decode, "rows", TX_I32, TX_SHAPE(2))};
     tx_tensor *logits = tx_gpt2_logits(decode, &f->config, tokens, &options);
     assert_non_null(logits);
     assert_true(tx_shape_equal(tx_tensor_shape(logits), &TX_SHAPE(2, 384)));
@@ -123,6 +125,7 @@ static void test_graph_refusals(void **state)
     refuse(f, (tx_gpt2_options){.size = sizeof(tx_gpt2_options)}, 17, "17 positions asked for");
     refuse(f, (tx_gpt2_options){.size = sizeof(tx_gpt2_options), .cache = 8}, 9, "at most that many");
     refuse(f, (tx_gpt2_options){.size = sizeof(tx_gpt2_options), .cache = 8, .train = true}, 4, "no training");
+    refuse(f, (tx_gpt2_options){.size = sizeof(tx_gpt2_options), .cache = 8}, 4, "positions go with a cache");
     f->config.n_head = 3;
     refuse(f, (tx_gpt2_options){.size = sizeof(tx_gpt2_options)}, 4, "n_head");
 }
@@ -135,21 +138,31 @@ static void fill_tokens(int32_t tokens[2][16])
             tokens[b][t] = (b * 101 + t * 37) % 257;
 }
 
-/* Runs `length` tokens at position `at` through a graph with caches; logits of the last one of each row. */
-static void decode(fixture *f, int32_t tokens[2][16], int64_t at, int64_t length, float last[2][384])
+/* Runs tokens at[b].. of each row through a graph with caches, count[b] of them padded to `length`; logits of the last
+ * one of each row. */
+static void decode(fixture *f, int32_t tokens[2][16], const int32_t at[2], const int32_t count[2], int32_t length,
+                   float last[2][384])
 {
     tx_graph *graph;
     tx_plan *plan;
-    int32_t part[32], rows[2] = {(int32_t)length - 1, 2 * (int32_t)length - 1};
+    int32_t part[32], rows[2] = {count[0] - 1, length + count[1] - 1};
     assert_ok(tx_graph_create(f->model, &graph));
     tx_tensor *input = tx_input(graph, "tokens", TX_I32, TX_SHAPE(2, length));
     tx_gpt2_options options = {
-        .size = sizeof options, .cache = 16, .rows = tx_input(graph, "rows", TX_I32, TX_SHAPE(2))};
+        .size = sizeof options,
+        .cache = 16,
+        .positions = tx_input(graph, "positions", TX_I32, TX_SHAPE(2)),
+        .rows = tx_input(graph, "rows", TX_I32, TX_SHAPE(2)),
+    };
     tx_tensor *logits = tx_output(tx_gpt2_logits(graph, &f->config, input, &options));
     assert_ok(tx_plan_create(graph, "decode", &plan));
-    for (int64_t b = 0; b < 2; b++)
-        memcpy(part + b * length, &tokens[b][at], (size_t)length * sizeof part[0]);
-    assert_ok(tx_model_set(f->model, TX_CONTROL_POSITION, (double)at));
+    for (int32_t b = 0; b < 2; b++)
+        for (int32_t t = 0; t < length; t++)
+            part[b * length + t] = t < count[b] ? tokens[b][at[b] + t] : 0;
+    const int32_t full[2] = {16 - length + 1, 0}, negative[2] = {0, -1};
+    assert_refused(tx_plan_write(plan, options.positions, full, sizeof full), TX_INVALID, "positions");
+    assert_refused(tx_plan_write(plan, options.positions, negative, sizeof negative), TX_INVALID, "positions");
+    assert_ok(tx_plan_write(plan, options.positions, at, 2 * sizeof at[0]));
     assert_ok(tx_plan_write(plan, input, part, 2 * (size_t)length * sizeof part[0]));
     assert_ok(tx_plan_write(plan, options.rows, rows, sizeof rows));
     assert_ok(tx_plan_run(plan));
@@ -158,11 +171,12 @@ static void decode(fixture *f, int32_t tokens[2][16], int64_t at, int64_t length
     tx_graph_free(graph);
 }
 
-/* Prefill and decoding token by token give what the whole sequence gives at once. */
+/* Prefill and decoding token by token give what the whole sequence gives at once, each row at its own position. */
 static void test_decoding_equals_whole(void **state)
 {
     fixture *f = *state;
-    static const int64_t lengths[] = {6, 1, 1, 3, 1, 4};
+    static const int32_t counts[][2] = {{6, 4}, {1, 1}, {1, 1}, {3, 2}, {1, 4}, {4, 3}};
+    int32_t at[2] = {0, 0};
     static float whole[2][16][384], last[2][384];
     int32_t tokens[2][16];
     tx_plan *plan;
@@ -173,13 +187,16 @@ static void test_decoding_equals_whole(void **state)
     assert_ok(tx_plan_write(plan, f->tokens, tokens, sizeof tokens));
     assert_ok(tx_plan_run(plan));
     assert_ok(tx_plan_read(plan, f->logits, whole, sizeof whole));
-    for (size_t i = 0, at = 0; i < sizeof lengths / sizeof lengths[0]; at += (size_t)lengths[i], i++) {
-        decode(f, tokens, (int64_t)at, lengths[i], last);
-        for (int b = 0; b < 2; b++)
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        const int32_t *count = counts[i];
+        decode(f, tokens, at, count, count[0] > count[1] ? count[0] : count[1], last);
+        for (int b = 0; b < 2; b++) {
+            at[b] += count[b];
             for (int v = 0; v < 257; v++) {
-                float want = whole[b][at + (size_t)lengths[i] - 1][v];
+                float want = whole[b][at[b] - 1][v];
                 assert_true(fabsf(last[b][v] - want) <= 1e-5f * (1.0f + fabsf(want)));
             }
+        }
     }
     tx_plan_free(plan);
 }

@@ -2,8 +2,9 @@
  *
  * Command-line options of the programs: one table drives parsing, checking, the help, the manual page and the shell's
  * completion. Names are spelled with underscores, as transformers spells them; on the command line - and _ are the
- * same, and values follow after a space or after =. A program without operands takes, as its first argument, a JSON
- * file of options, {"learning_rate": 5e-5, ...}, as transformers' HfArgumentParser does; what follows it wins. */
+ * same, and values follow after a space or after =; a name of one letter has one dash. A program without operands
+ * takes, as its first argument, a JSON file of options, {"learning_rate": 5e-5, ...}, as transformers' HfArgumentParser
+ * does; what follows it wins. */
 #ifndef TX_TOOLS_OPTIONS_H
 #define TX_TOOLS_OPTIONS_H
 

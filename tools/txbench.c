@@ -62,13 +62,14 @@ typedef struct bench {
     tx_trainer *trainer;
     tx_peer *peer;
     uint64_t random;
+    int32_t *tokens, *labels; /* [batch, block] */
     double ours[MAX_PAIRS], theirs[MAX_PAIRS]; /* seconds a step */
 } bench;
 
-/* Fills the trainer's rows with random tokens (Knuth's linear congruence). */
+/* Random tokens (Knuth's linear congruence). */
 static void fill(bench *b)
 {
-    int32_t *tokens = tx_trainer_tokens(b->trainer), *labels = tx_trainer_labels(b->trainer);
+    int32_t *tokens = b->tokens, *labels = b->labels;
     int64_t block = b->set->block, count = b->set->batch * block;
     for (int64_t i = 0; i < count; i++) {
         b->random = b->random * 6364136223846793005u + 1442695040888963407u;
@@ -86,7 +87,7 @@ static tx_status run_ours(bench *b, int64_t steps, double *seconds)
     tx_status status = TX_OK;
     for (int64_t s = 0; s < steps && !status; s++) {
         fill(b);
-        status = tx_trainer_step(b->trainer, 1, 5e-5);
+        status = tx_trainer_step(b->trainer, b->tokens, b->labels, b->set->batch * (b->set->block - 1), 1, 5e-5);
         if (!status && s > 0)
             status = tx_trainer_results(b->trainer, &results);
     }
@@ -115,6 +116,10 @@ static tx_status prepare(bench *b)
     if (set->block > b->config.n_positions)
         return tx_fail(TX_INVALID, "block %" PRId64 " is more than the model's %" PRId64 " positions", set->block,
                        b->config.n_positions);
+    b->tokens = calloc((size_t)(set->batch * set->block), 2 * sizeof *b->tokens);
+    if (!b->tokens)
+        return tx_fail(TX_MEMORY, "no memory for a batch of %" PRId64 " x %" PRId64 " tokens", set->batch, set->block);
+    b->labels = b->tokens + set->batch * set->block;
     status = tx_engine_create(&engine, &b->engine);
     if (!status)
         status = tx_model_create(b->engine, &b->model);
@@ -259,6 +264,7 @@ static int train(int argc, char *const *argv)
     tx_status status = bench_train(&b);
     tx_peer_stop(b.peer);
     tx_trainer_free(b.trainer);
+    free(b.tokens);
     tx_model_free(b.model);
     tx_engine_free(b.engine);
     tx_gpt2_config_free(&b.config);

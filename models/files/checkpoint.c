@@ -248,7 +248,8 @@ static tx_status take_name(const tx_checkpoint *checkpoint, const char *name, co
             (void)rename_in(output_dir, aside, name);
         tx_fail(TX_OK, "%s", message);
     } else if (replaces) {
-        (void)tx_folder_remove(output_dir, aside); /* what stays has a temporary name */
+        /* By way of another name: half of it must not be brought back. What stays has a temporary name. */
+        (void)tx_checkpoint_remove(output_dir, aside, checkpoint->step);
     }
     return status;
 }

@@ -102,8 +102,11 @@ static tx_status describe_all(const char *folder, tx_json *files)
             status = tx_fail(TX_INVALID, "%s: %s is not the caller's to write", folder, TX_CHECKPOINT_MANIFEST);
         else
             status = describe(folder, names.name[i], &entry);
-        if (!status)
+        if (!status) {
             status = tx_json_set(files, names.name[i], entry);
+            if (status)
+                status = tx_fail_in(status, "%s", folder);
+        }
     }
     tx_names_free(&names);
     return status;

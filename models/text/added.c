@@ -144,8 +144,8 @@ static int32_t longest(const tx_trie *trie, const char *text, size_t size)
 /* Whether the `size` bytes at `character` (0: there is no character) are one of a word. */
 static bool in_word(const tx_additions *additions, const char *character, size_t size, pcre2_match_data *match)
 {
-    return size && pcre2_match(additions->word_character, (PCRE2_SPTR)character, size, 0, PCRE2_NO_UTF_CHECK, match,
-                               NULL) >= 0;
+    return size &&
+           pcre2_match(additions->word_character, (PCRE2_SPTR)character, size, 0, PCRE2_NO_UTF_CHECK, match, NULL) >= 0;
 }
 
 static bool stands_alone(const tx_additions *additions, const char *text, size_t size, const tx_found *found,

@@ -57,6 +57,7 @@ typedef struct tx_merges {
 tx_status tx_merges_reserve(tx_merges *merges, size_t count);
 /* Adds the merge of the next rank; TX_FORMAT where the pair has one already. */
 tx_status tx_merges_add(tx_merges *merges, tx_merge merge);
+bool tx_merges_has(const tx_merges *merges, int32_t left, int32_t right);
 void tx_merges_free(tx_merges *merges);
 
 /* Appends what becomes of the bytes of one word. `byte_ids` are the ids of the 256 bytes. */
@@ -86,8 +87,7 @@ typedef struct tx_vocab {
     char *bytes;
     size_t used, bytes_room;
     int32_t byte_ids[256];
-    /* Index of the words' bytes, filled by tx_vocab_index. */
-    int32_t *index;
+    int32_t *index; /* of the words by their bytes (open addressing), once it has been asked for */
     size_t mask;
 } tx_vocab;
 
@@ -96,7 +96,8 @@ typedef struct tx_vocab {
 
 /* Gives `id` its token; TX_FORMAT where it has one. */
 tx_status tx_vocab_put(tx_vocab *vocab, int64_t id, tx_token_kind kind, const char *bytes, size_t size);
-tx_status tx_vocab_index(tx_vocab *vocab);
+/* Makes the index, for at most `room` tokens. */
+tx_status tx_vocab_index(tx_vocab *vocab, int32_t room);
 /* Id of a word, -1 where there is none. The index must be there. */
 int32_t tx_vocab_find(const tx_vocab *vocab, const char *bytes, size_t size);
 void tx_vocab_free(tx_vocab *vocab);
@@ -118,7 +119,7 @@ typedef struct tx_trie tx_trie;
 typedef struct tx_additions {
     tx_added *at;
     int32_t count, room;
-    tx_trie *trie[2];            /* of the tokens that are not normalized, and of those that are; NULL: none */
+    tx_trie *trie[2];           /* of the tokens that are not normalized, and of those that are; NULL: none */
     pcre2_code *word_character; /* NULL when no token is a single word */
 } tx_additions;
 
@@ -162,14 +163,15 @@ typedef struct tx_splitter {
 typedef struct tx_splitters {
     tx_splitter at[TX_SPLITTERS_MAX];
     int32_t count;
-    int32_t prefix; /* before this splitter (or after all) a space is put before texts that begin with none; -1: never */
+    int32_t
+        prefix; /* before this splitter (or after all) a space is put before texts that begin with none; -1: never */
 } tx_splitters;
 
 /* How GPT-2 splits, and what ByteLevel means by use_regex. */
 extern const char tx_split_gpt2[];
 
-/* Adds a splitter by a regular expression of Oniguruma's, which Hugging Face's tokenizers use; TX_UNSUPPORTED where PCRE2
- * would understand it in another way. */
+/* Adds a splitter by a regular expression of Oniguruma's, which Hugging Face's tokenizers use; TX_UNSUPPORTED where
+ * PCRE2 would understand it in another way. */
 tx_status tx_splitters_add(tx_splitters *splitters, const char *pattern, tx_split_mode mode, bool invert);
 void tx_splitters_free(tx_splitters *splitters);
 /* Reads tokenizer.json's pre_tokenizer. */
@@ -179,6 +181,18 @@ tx_status tx_splitters_read(tx_splitters *splitters, const tx_json *pre_tokenize
 tx_status tx_regex_translate(const char *pattern, char **made);
 /* Compiles a regular expression of PCRE2's, to machine code where that can be done. */
 tx_status tx_regex_compile(const char *pattern, pcre2_code **code, bool *compiled);
+
+/* Takes a word: whole characters, or one byte that is no part of one. */
+typedef tx_status (*tx_word_sink)(void *context, const char *word, size_t size);
+
+/* What one thread needs to cut texts into words. */
+typedef struct tx_cutter tx_cutter;
+
+/* The splitters must outlive it. */
+tx_status tx_cutter_create(const tx_splitters *splitters, tx_word_sink sink, void *context, tx_cutter **cutter);
+void tx_cutter_free(tx_cutter *cutter);
+/* Hands the words of a text to the sink, in order. */
+tx_status tx_cutter_run(tx_cutter *cutter, const char *text, size_t size);
 
 /* ---- The tokenizer --------------------------------------------------------------------------------- */
 

@@ -90,8 +90,9 @@ static tx_status check_options(const char *path, const tx_dataset_options *o)
                        o->to);
     if (o->vocab < 1 || o->vocab > INT32_MAX || o->group < 0 || o->most_blocks < 0 || o->skip_bad < 0 || o->threads < 1)
         return tx_fail(TX_INVALID,
-                       "%s: vocabulary %" PRId64 " and threads %" PRId32 " must be 1 or more (and fit 31 bits), group %" PRId64
-                       ", most blocks %" PRId64 " and lines to skip %" PRId64 " 0 or more",
+                       "%s: vocabulary %" PRId64 " and threads %" PRId32
+                       " must be 1 or more (and fit 31 bits), group %" PRId64 ", most blocks %" PRId64
+                       " and lines to skip %" PRId64 " 0 or more",
                        path, o->vocab, o->threads, o->group, o->most_blocks, o->skip_bad);
     return TX_OK;
 }

@@ -52,6 +52,11 @@ tx_status tx_merges_add(tx_merges *merges, tx_merge merge)
     return TX_OK;
 }
 
+bool tx_merges_has(const tx_merges *merges, int32_t left, int32_t right)
+{
+    return look_up(merges, key_of(left, right))->key != EMPTY;
+}
+
 void tx_merges_free(tx_merges *merges)
 {
     free(merges->at);

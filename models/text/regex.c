@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Regular expressions: files write them for Oniguruma (Ruby's syntax), TX runs PCRE2. What both understand alike is copied,
- * what has an exact twin is translated, all else is refused. */
+ * Regular expressions: files write them for Oniguruma (Ruby's syntax), TX runs PCRE2. What both understand alike is
+ * copied, what has an exact twin is translated, all else is refused. */
 #include "models/text/bpe.h"
 #include "models/text/utf8.h"
 
@@ -92,8 +92,14 @@ static tx_status escape(translation *t)
         const char *text;
     } twins[] = {
         /* PCRE2's \s has U+180E as well, its \d, \n ... mean the same. */
-        {'s', "\\p{White_Space}"}, {'S', "\\P{White_Space}"}, {'d', "\\p{Nd}"}, {'D', "\\P{Nd}"},
-        {'n', "\\n"},              {'r', "\\r"},              {'t', "\\t"},     {'f', "\\f"},
+        {'s', "\\p{White_Space}"},
+        {'S', "\\P{White_Space}"},
+        {'d', "\\p{Nd}"},
+        {'D', "\\P{Nd}"},
+        {'n', "\\n"},
+        {'r', "\\r"},
+        {'t', "\\t"},
+        {'f', "\\f"},
         {'v', "\\x{0B}"},
     };
     char c = t->at[1];
@@ -222,8 +228,8 @@ tx_status tx_regex_compile(const char *pattern, pcre2_code **code, bool *compile
     if (!context)
         return tx_fail(TX_MEMORY, "no memory for a regular expression");
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-    pcre2_code *made = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error, &place,
-                                     context);
+    pcre2_code *made =
+        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error, &place, context);
     pcre2_compile_context_free(context);
     if (!made) {
         char text[128];
@@ -233,8 +239,8 @@ tx_status tx_regex_compile(const char *pattern, pcre2_code **code, bool *compile
     pcre2_pattern_info(made, PCRE2_INFO_MATCHEMPTY, &empty);
     if (empty) {
         pcre2_code_free(made);
-        return tx_fail(TX_UNSUPPORTED, "regular expression: one that matches the empty text is not supported: \"%.200s\"",
-                       pattern);
+        return tx_fail(TX_UNSUPPORTED,
+                       "regular expression: one that matches the empty text is not supported: \"%.200s\"", pattern);
     }
     *compiled = pcre2_jit_compile(made, PCRE2_JIT_COMPLETE) == 0;
     *code = made;

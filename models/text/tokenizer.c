@@ -84,8 +84,8 @@ static tx_status digest_vocab(tx_digest *digest, const tx_tokenizer *t)
             status = digest_text(digest, t->vocab.bytes + token->at, token->size);
     }
     for (size_t i = 0; i < t->merges.count && !status; i++)
-        status = digest_numbers(digest, 3,
-                                (int64_t[]){t->merges.at[i].left, t->merges.at[i].right, t->merges.at[i].id});
+        status =
+            digest_numbers(digest, 3, (int64_t[]){t->merges.at[i].left, t->merges.at[i].right, t->merges.at[i].id});
     return status ? status : digest_numbers(digest, 1, (int64_t[]){t->ignore_merges});
 }
 
@@ -100,8 +100,8 @@ static tx_status digest_rest(tx_digest *digest, const tx_tokenizer *t)
     }
     for (int32_t i = 0; i < t->additions.count && !status; i++) {
         const tx_added *a = &t->additions.at[i];
-        status = digest_numbers(
-            digest, 6, (int64_t[]){a->id, a->special, a->single_word, a->lstrip, a->rstrip, a->normalized});
+        status = digest_numbers(digest, 6,
+                                (int64_t[]){a->id, a->special, a->single_word, a->lstrip, a->rstrip, a->normalized});
         if (!status)
             status = digest_text(digest, a->text, a->size);
     }
@@ -141,7 +141,7 @@ tx_status tx_tokenizer_seal(tx_tokenizer *tokenizer)
             return tx_fail(TX_UNSUPPORTED, "the vocabulary has no token for byte 0x%02X: texts would lose it", byte);
     tx_status status = TX_OK;
     if (tokenizer->ignore_merges)
-        status = tx_vocab_index(vocab);
+        status = tx_vocab_index(vocab, vocab->count);
     if (!status)
         status = tx_additions_seal(&tokenizer->additions);
     return status ? status : make_digest(tokenizer);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tokenizer.json, read strictly: what would change the ids and is not known is refused by its name. Its post-processor adds
- * special tokens around a text and its truncation and padding cut or fill it: that is left to who makes texts into
+ * tokenizer.json, read strictly: what would change the ids and is not known is refused by its name. Its post-processor
+ * adds special tokens around a text and its truncation and padding cut or fill it: that is left to who makes texts into
  * batches, as with encode(add_special_tokens=False) in Hugging Face's tokenizers. */
 #include "models/text/bpe.h"
 

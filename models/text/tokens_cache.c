@@ -21,7 +21,7 @@ typedef struct cache_header {
     uint32_t version, width;
     uint64_t count, texts, bad, first_bad;
     char key[TX_DIGEST_TEXT - 1];    /* also in the file's name */
-    char digest[TX_DIGEST_TEXT - 1]; /* of all that follows the header */
+    char digest[TX_DIGEST_TEXT - 1]; /* of the whole file, with zeros in this place */
     char reserved[16];
 } cache_header;
 
@@ -52,6 +52,27 @@ static size_t padded(size_t bytes)
     return (bytes + sizeof(uint32_t) - 1) / sizeof(uint32_t) * sizeof(uint32_t);
 }
 
+typedef struct piece {
+    const void *data;
+    size_t size;
+} piece;
+
+/* Digest of a header, which has none yet, and of what follows it. */
+static tx_status digest_file(const cache_header *header, const piece *pieces, size_t count, char text[TX_DIGEST_TEXT])
+{
+    tx_digest *digest = NULL;
+    tx_status status = tx_digest_create(&digest);
+    if (!status)
+        status = tx_digest_add(digest, header, sizeof *header);
+    for (size_t i = 0; i < count && !status; i++)
+        status = tx_digest_add(digest, pieces[i].data, pieces[i].size);
+    if (status) {
+        tx_digest_free(digest);
+        return status;
+    }
+    return tx_digest_finish(digest, text);
+}
+
 /* ---- Reading --------------------------------------------------------------------------------------- */
 
 /* What is wrong with a header, or NULL; its counts then fit the file. */
@@ -79,7 +100,9 @@ static tx_status verify(tx_view *view, const char *key, tx_tokens *tokens)
     char digest[TX_DIGEST_TEXT];
     if (fault)
         return tx_fail(TX_FORMAT, "%s", fault);
-    tx_status status = tx_digest_data(h + 1, view->size - sizeof *h, digest);
+    cache_header blank = *h;
+    memset(blank.digest, 0, sizeof blank.digest);
+    tx_status status = digest_file(&blank, &(piece){h + 1, view->size - sizeof *h}, 1, digest);
     if (status)
         return status;
     if (memcmp(digest, h->digest, sizeof h->digest) != 0)
@@ -132,10 +155,7 @@ static tx_status write_contents(tx_file *file, const char *key, const tx_tokens 
     static const char zeros[sizeof(uint32_t)] = {0};
     size_t ids = (size_t)tokens->count * (size_t)tokens->width, gap = padded(ids) - ids;
     size_t lengths = (size_t)tokens->texts * sizeof *tokens->lengths;
-    const struct {
-        const void *data;
-        size_t size;
-    } pieces[] = {{tokens->ids, ids}, {zeros, gap}, {tokens->lengths, lengths}};
+    const piece pieces[] = {{tokens->ids, ids}, {zeros, gap}, {tokens->lengths, lengths}};
     cache_header header = {
         .version = CACHE_VERSION,
         .width = (uint32_t)tokens->width,
@@ -145,20 +165,13 @@ static tx_status write_contents(tx_file *file, const char *key, const tx_tokens 
         .first_bad = (uint64_t)tokens->first_bad,
     };
     char text[TX_DIGEST_TEXT];
-    tx_digest *digest = NULL;
-    tx_status status = tx_digest_create(&digest);
-    for (size_t i = 0; i < 3 && !status; i++)
-        status = tx_digest_add(digest, pieces[i].data, pieces[i].size);
-    if (status) {
-        tx_digest_free(digest);
-        return status;
-    }
-    status = tx_digest_finish(digest, text);
     memcpy(header.magic, CACHE_MAGIC, sizeof header.magic);
     memcpy(header.key, key, sizeof header.key);
+    tx_status status = digest_file(&header, pieces, 3, text);
+    if (status)
+        return status;
     memcpy(header.digest, text, sizeof header.digest);
-    if (!status)
-        status = tx_file_append(file, &header, sizeof header);
+    status = tx_file_append(file, &header, sizeof header);
     for (size_t i = 0; i < 3 && !status; i++)
         status = tx_file_append(file, pieces[i].data, pieces[i].size);
     return status;

@@ -29,6 +29,17 @@ static tx_status grow(tx_vocab *vocab, int32_t count, size_t bytes)
     return TX_OK;
 }
 
+static void insert(tx_vocab *vocab, int32_t id)
+{
+    const tx_token *token = &vocab->token[id];
+    if (token->kind != TX_TOKEN_WORD)
+        return;
+    size_t place = (size_t)tx_hash_bytes(vocab->bytes + token->at, token->size) & vocab->mask;
+    while (vocab->index[place] >= 0)
+        place = (place + 1) & vocab->mask;
+    vocab->index[place] = id;
+}
+
 tx_status tx_vocab_put(tx_vocab *vocab, int64_t id, tx_token_kind kind, const char *bytes, size_t size)
 {
     if (id < 0 || id >= TX_VOCAB_LIMIT)
@@ -46,28 +57,22 @@ tx_status tx_vocab_put(tx_vocab *vocab, int64_t id, tx_token_kind kind, const ch
     vocab->used += size + 1;
     if (id >= vocab->count)
         vocab->count = (int32_t)id + 1;
+    if (vocab->index)
+        insert(vocab, (int32_t)id);
     return TX_OK;
 }
 
-tx_status tx_vocab_index(tx_vocab *vocab)
+tx_status tx_vocab_index(tx_vocab *vocab, int32_t room)
 {
-    size_t places = tx_hash_places((size_t)vocab->count);
-    int32_t *index = malloc(places * sizeof *index);
-    if (!index)
-        return tx_fail(TX_MEMORY, "no memory for the index of %" PRId32 " tokens", vocab->count);
-    for (size_t i = 0; i < places; i++)
-        index[i] = -1;
-    for (int32_t id = 0; id < vocab->count; id++) {
-        const tx_token *token = &vocab->token[id];
-        if (token->kind != TX_TOKEN_WORD)
-            continue;
-        size_t place = (size_t)tx_hash_bytes(vocab->bytes + token->at, token->size) & (places - 1);
-        while (index[place] >= 0)
-            place = (place + 1) & (places - 1);
-        index[place] = id;
-    }
-    vocab->index = index;
+    size_t places = tx_hash_places((size_t)room);
+    vocab->index = malloc(places * sizeof *vocab->index);
+    if (!vocab->index)
+        return tx_fail(TX_MEMORY, "no memory for the index of %" PRId32 " tokens", room);
     vocab->mask = places - 1;
+    for (size_t i = 0; i < places; i++)
+        vocab->index[i] = -1;
+    for (int32_t id = 0; id < vocab->count; id++)
+        insert(vocab, id);
     return TX_OK;
 }
 

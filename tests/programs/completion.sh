@@ -49,7 +49,7 @@ for program in "$@"; do
     if command -v man > /dev/null; then
         complaints=$(LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -l "$scratch/page" 2>&1 > "$scratch/text")
         [ -z "$complaints" ] || fail "$program: $complaints"
-        grep -q "$program - " "$scratch/text" || fail "$program: no description in the manual page"
+        grep -q "$program  *- " "$scratch/text" || fail "$program: no description in the manual page"
     fi
     "$bin/$program" --completion zsh 2> /dev/null && fail "$program: a shell that is not known"
     "$bin/$program" --help > /dev/full 2> /dev/null && fail "$program: a full disk goes unseen"
