@@ -55,7 +55,7 @@ for program in "$@"; do
     "$bin/$program" --help > /dev/full 2> /dev/null && fail "$program: a full disk goes unseen"
 done
 
-answers "--lr_scheduler_type " txtrain --lr-s
+answers "--lr_scheduler_type " txtrain --lr-scheduler-t
 answers "linear cosine *" txtrain --lr_scheduler_type ""
 answers "cosine " txtrain --lr-scheduler-type = cos
 answers "linear *" txtrain --lr_scheduler_type =
