@@ -45,23 +45,16 @@ static tx_status parse(const char *text, size_t size, const char *where, size_t 
     if (too_deep(text, size))
         return tx_fail(TX_FORMAT, "%s: JSON nested deeper than %d levels", where, TX_JSON_DEPTH);
     json_error_t error;
-<<<<<<< HEAD
-    json_t *value = json_loadb(text, size, flags | JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
-    if (!value) { /* what may hold NUL is one line */
-        tx_status status = json_error_code(&error) == json_error_out_of_memory ? TX_MEMORY : TX_FORMAT;
-        if (flags & JSON_ALLOW_NUL)
-            return tx_fail(status, "%s: not valid JSON: column %d: %s", where, error.column, error.text);
-        return tx_fail(status, "%s: not valid JSON: line %d, column %d: %s", where, error.line, error.column,
-=======
     flags |= JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
     json_t *value = json_loadb(text, size, flags, &error);
     if (!value) /* jansson takes an allocation that fails for a fault of the text: such a fault is there twice */
         value = json_loadb(text, size, flags, &error);
     if (!value && (json_error_code(&error) == json_error_out_of_memory || !error.text[0]))
         return tx_fail(TX_MEMORY, "%s: no memory to read its JSON", where);
+    if (!value && flags & JSON_ALLOW_NUL) /* what may hold NUL is one line */
+        return tx_fail(TX_FORMAT, "%s: not valid JSON: column %d: %s", where, error.column, error.text);
     if (!value)
         return tx_fail(TX_FORMAT, "%s: not valid JSON: line %d, column %d: %s", where, error.line, error.column,
->>>>>>> ckpt
                        error.text);
     if (used)
         *used = (size_t)error.position;
