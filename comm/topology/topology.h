@@ -205,6 +205,7 @@ typedef struct tx_topo_device {
     int64_t memory;                /* bytes; 0 unknown */
     int32_t platform, device;      /* the first OpenCL index that is this device; -1 none */
     const char *opencl;            /* all of them, "0:1,2:0" */
+    const char *engine;            /* the name under which TX opens it, "opencl:1" */
     tx_topo_source source;         /* what says that the device is there */
     tx_topo_source place;          /* what says where it hangs */
     tx_topo_confidence confidence; /* of the place */
@@ -271,10 +272,10 @@ typedef struct tx_topology {
 /* ---- Making -------------------------------------------------------------------------------------- */
 
 typedef struct tx_topo_options {
-    size_t size;       /* of this struct */
-    const char *sysfs; /* NULL: "/sys" */
-    bool no_opencl;    /* do not look for OpenCL devices */
-    bool no_vendor;    /* do not ask the vendors' libraries */
+    size_t size;      /* of this struct */
+    const char *root; /* what stands before "/sys" and "/proc"; NULL: nothing */
+    bool no_opencl;   /* do not look for OpenCL devices */
+    bool no_vendor;   /* do not ask the vendors' libraries */
 } tx_topo_options;
 
 /* This machine. What cannot be asked is a note; only memory, or hwloc itself, can fail. `options` may be NULL. */
@@ -288,9 +289,10 @@ void tx_topology_free(tx_topology *topology); /* NULL is fine */
  * links that were found on this machine are written as hwloc's distances. */
 tx_status tx_topology_export(const tx_topology *topology, const char *path);
 
-/* JSON text of all of it (tools/txtopo.schema.json), allocated, one line or indented; NULL when out of memory (the
- * message is set). The caller frees it. tx_topology_parse makes an equal topology of it: ranks exchange these texts. */
-char *tx_topology_json(const tx_topology *topology, bool indented);
+/* JSON text, allocated; NULL when out of memory (the message is set). The caller frees it. `complete`: indented, as
+ * tools/txtopo.schema.json describes it. Else one line with what tx_topology_parse needs to make an equal topology,
+ * which is what ranks send each other: pairs that follow from the tree are left out. tx_topology_parse reads both. */
+char *tx_topology_json(const tx_topology *topology, bool complete);
 /* `where` starts the messages. */
 tx_status tx_topology_parse(const char *text, size_t size, const char *where, tx_topology **topology);
 
