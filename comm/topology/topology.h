@@ -248,6 +248,7 @@ typedef enum tx_topo_origin {
 } tx_topo_origin;
 
 const char *tx_topo_origin_name(tx_topo_origin value);
+const char *tx_topo_device_name(tx_topo_device_kind value);
 
 typedef struct tx_topology {
     tx_topo_origin origin;
