@@ -94,6 +94,15 @@ static void move_facts(tx_draft *draft, const int32_t *moved)
             draft->p2p[kept++] = p2p;
     }
     draft->p2p_count = kept;
+    kept = 0;
+    for (int32_t i = 0; i < draft->class_count; i++) {
+        tx_draft_class stated = draft->classes[i];
+        stated.a = moved[stated.a];
+        stated.b = moved[stated.b];
+        if (stated.a >= 0 && stated.b >= 0)
+            draft->classes[kept++] = stated;
+    }
+    draft->class_count = kept;
     for (int32_t i = 0; i < draft->t->numa_count; i++)
         if (draft->t->numa[i].device >= 0)
             draft->t->numa[i].device = moved[draft->t->numa[i].device];
