@@ -220,16 +220,27 @@ static void apply_link(tx_topo_pair *pair, const tx_draft_link *link)
         pair->note = link->note;
 }
 
+/* A driver's word goes before what the tree tells; where they differ a note says so. */
+static void apply_class(tx_draft *draft, const tx_draft_class *stated, tx_topo_pair *pair)
+{
+    const tx_topology *t = draft->t;
+    int32_t note = stated->note;
+    if (stated->source != TX_TOPO_FROM_MATRIX && stated->value != pair->class_) {
+        int32_t a = stated->a < stated->b ? stated->a : stated->b, b = stated->a < stated->b ? stated->b : stated->a;
+        note = tx_draft_note(draft, true, "%s says %s of %s and %s, where the PCI tree says %s",
+                             tx_topo_source_name(stated->source), tx_topo_class_name(stated->value),
+                             t->devices[a].label, t->devices[b].label, tx_topo_class_name(pair->class_));
+    }
+    set_class(pair, stated->value, stated->value == TX_TOPO_UNKNOWN ? TX_TOPO_UNSURE : TX_TOPO_STATED, note);
+    pair->class_source = stated->source;
+}
+
 static void apply_stated(tx_draft *draft)
 {
     const int64_t n = draft->t->device_count;
     tx_topo_pair *pairs = draft->t->pairs;
-    for (int32_t i = 0; i < draft->class_count; i++) {
-        const tx_draft_class *c = &draft->classes[i];
-        tx_topo_pair *pair = &pairs[c->a * n + c->b];
-        set_class(pair, c->value, c->value == TX_TOPO_UNKNOWN ? TX_TOPO_UNSURE : TX_TOPO_STATED, c->note);
-        pair->class_source = TX_TOPO_FROM_MATRIX;
-    }
+    for (int32_t i = 0; i < draft->class_count; i++)
+        apply_class(draft, &draft->classes[i], &pairs[draft->classes[i].a * n + draft->classes[i].b]);
     for (int32_t i = 0; i < draft->link_count; i++) {
         apply_link(&pairs[draft->links[i].a * n + draft->links[i].b], &draft->links[i]);
         apply_link(&pairs[draft->links[i].b * n + draft->links[i].a], &draft->links[i]);

@@ -209,11 +209,11 @@ void tx_draft_p2p_add(tx_draft *draft, int32_t a, int32_t b, tx_topo_access acce
         *p2p = (tx_draft_p2p){.a = a, .b = b, .access = access, .value = value};
 }
 
-void tx_draft_class_add(tx_draft *draft, int32_t a, int32_t b, tx_topo_class value, int32_t note)
+void tx_draft_class_add(tx_draft *draft, const tx_draft_class *stated)
 {
-    tx_draft_class *class_ = APPEND(draft, draft->classes, draft->class_count, draft->class_room);
-    if (class_)
-        *class_ = (tx_draft_class){.a = a, .b = b, .value = value, .note = note};
+    tx_draft_class *place = APPEND(draft, draft->classes, draft->class_count, draft->class_room);
+    if (place)
+        *place = *stated;
 }
 
 int32_t tx_draft_find_bus(const tx_draft *draft, const char *bus)

@@ -26,10 +26,11 @@ typedef struct tx_draft_p2p {
     tx_topo_p2p value;
 } tx_draft_p2p;
 
-/* A class that is stated, not derived from the tree. */
+/* A class of a and b, one way, that is stated, not derived from the tree. */
 typedef struct tx_draft_class {
     int32_t a, b;
     tx_topo_class value;
+    tx_topo_source source;
     int32_t note;
 } tx_draft_class;
 
@@ -69,7 +70,7 @@ int32_t tx_draft_note(tx_draft *draft, bool warning, const char *format, ...) TX
  * number of links, then the first. */
 void tx_draft_link_add(tx_draft *draft, const tx_draft_link *link);
 void tx_draft_p2p_add(tx_draft *draft, int32_t a, int32_t b, tx_topo_access access, tx_topo_p2p value);
-void tx_draft_class_add(tx_draft *draft, int32_t a, int32_t b, tx_topo_class value, int32_t note);
+void tx_draft_class_add(tx_draft *draft, const tx_draft_class *stated);
 
 /* The FUNCTION node of a bus id in any spelling ("3b:00.0", "00000000:3B:00.0"); -1 none. */
 int32_t tx_draft_find_bus(const tx_draft *draft, const char *bus);

@@ -422,8 +422,8 @@ static void add_link(reader *r, int32_t a, int32_t b, tx_topo_link_kind kind, ui
         .a = a, .b = b, .kind = kind, .source = TX_TOPO_FROM_DISTANCES, .confidence = TX_TOPO_STATED, .note = -1};
     if (kind == TX_TOPO_NVLINK) {
         uint64_t one = nvlink_rate(&r->draft->t->devices[a]), links = value / one;
-        link.rate = (double)value / 1000;
         link.links = links < 1000 ? (int32_t)links : 0;
+        link.rate = (double)link.links * (one == 50000 ? 25 : (double)one / 1000); /* of these hwloc counts both ways */
         link.confidence = TX_TOPO_DERIVED;
         if (value % one != 0 || links == 0) {
             link.confidence = TX_TOPO_GUESSED;

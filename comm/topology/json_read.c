@@ -238,9 +238,10 @@ static void read_pair(parser *p, const tx_json *o, int32_t place)
         return;
     if (link.kind != TX_TOPO_NO_LINK)
         tx_draft_link_add(&p->draft, &link);
-    if (p->draft.t->origin == TX_TOPO_ORIGIN_PASTED) {
-        tx_draft_class_add(&p->draft, a, b, class_, note);
-        tx_draft_class_add(&p->draft, b, a, class_, note);
+    tx_topo_source source = (tx_topo_source)WORD(p, o, "class_source", source_words);
+    if (source == TX_TOPO_FROM_MATRIX || source == TX_TOPO_FROM_NVML) {
+        tx_draft_class_add(&p->draft, &(tx_draft_class){a, b, class_, source, note});
+        tx_draft_class_add(&p->draft, &(tx_draft_class){b, a, class_, source, note});
     }
     read_p2p(p, o, "p2p", a, b);
     read_p2p(p, o, "p2p_back", b, a);

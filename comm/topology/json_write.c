@@ -171,8 +171,8 @@ static tx_json *pair_json(writer *w, int32_t a, int32_t b)
 static bool says_more(const writer *w, int32_t a, int32_t b)
 {
     const tx_topo_pair *pair = tx_topo_pair_of(w->t, a, b);
-    return w->complete || w->t->origin == TX_TOPO_ORIGIN_PASTED || pair->link != TX_TOPO_NO_LINK || p2p_asked(pair) ||
-           p2p_asked(tx_topo_pair_of(w->t, b, a));
+    return w->complete || w->t->origin == TX_TOPO_ORIGIN_PASTED || pair->class_source == TX_TOPO_FROM_NVML ||
+           pair->link != TX_TOPO_NO_LINK || p2p_asked(pair) || p2p_asked(tx_topo_pair_of(w->t, b, a));
 }
 
 static tx_json *pairs_json(writer *w)

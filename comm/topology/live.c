@@ -54,17 +54,18 @@ tx_status tx_topology_live(const tx_topo_options *options, tx_topology **topolog
         tx_draft_discard(&draft);
         return status;
     }
-    add_host(&draft);
-    if (!options->no_opencl)
-        join_opencl(&draft, options->root);
-    if (local || options->root) {
+    if (local) {
+        add_host(&draft);
+        if (!options->no_opencl)
+            join_opencl(&draft, options->root);
         tx_topo_sysfs_pci(&draft, options->root);
         tx_topo_sysfs_xgmi(&draft, options->root);
-    }
-    if (!options->no_vendor) {
-        tx_topo_nvml(&draft);
-        tx_topo_rsmi(&draft);
-        tx_topo_level_zero(&draft);
-    }
+        if (!options->no_vendor) {
+            tx_topo_nvml(&draft);
+            tx_topo_rsmi(&draft);
+            tx_topo_level_zero(&draft);
+        }
+    } else
+        tx_draft_note(&draft, false, "hwloc's environment variables name another machine: live devices are not asked");
     return tx_draft_finish(&draft, topology);
 }

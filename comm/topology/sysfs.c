@@ -36,8 +36,8 @@ bool tx_topo_small_file(char *text, size_t size, const char *root, const char *f
     close(file);
     if (got < 0)
         return false;
-    text[got] = '\0';
-    text[strcspn(text, "\n")] = got > 0 && strchr(text, '\n') == text + got - 1 ? '\0' : '\n';
+    while (got > 0 && text[got - 1] == '\n')
+        got--;
     text[got] = '\0';
     return true;
 }
@@ -202,12 +202,13 @@ static void add_row(tx_draft *draft, int32_t gpu, const char *row, const int32_t
     }
 }
 
-/* Links as the compute driver's topology tells them (/sys/class/kfd): which pairs, not how many links. */
+/* ---- XGMI: the compute driver's topology --------------------------------------------------------------- */
+
+#define KFD_NODES_MAX 1024
+
 typedef struct kfd_node {
     int32_t gpu; /* device of the draft; -1 */
 } kfd_node;
-
-#define KFD_NODES_MAX 1024
 
 static long property(const char *text, const char *name)
 {
@@ -241,8 +242,10 @@ static void read_kfd_links(tx_draft *draft, const char *root, int number, const 
         long to = property(text, "node_to");
         if (property(text, "type") != 11 || to < 0 || to >= count || nodes[to].gpu < 0)
             continue;
-        /* A weight of 15 a hop; MI200 and later give no bandwidth to pairs without a link of their own. */
-        bool indirect = property(text, "weight") > 15 || property(text, "max_bandwidth") == 0;
+        /* A weight of 15 a hop; MI200 and later give no bandwidth to pairs without a link of their own, else the
+         * bandwidth of one link and of all of them. */
+        long one = property(text, "min_bandwidth"), all = property(text, "max_bandwidth");
+        bool indirect = property(text, "weight") > 15 || all == 0;
         tx_draft_link link = {.a = nodes[number].gpu,
                               .b = nodes[to].gpu,
                               .kind = TX_TOPO_XGMI,
@@ -250,9 +253,15 @@ static void read_kfd_links(tx_draft *draft, const char *root, int number, const 
                               .source = TX_TOPO_FROM_SYSFS,
                               .confidence = TX_TOPO_STATED,
                               .note = -1};
-        link.note = tx_draft_note(draft, false,
-                                  "The kernel does not tell how many XGMI links there are: XG stands "
-                                  "without a number");
+        if (!indirect && one > 0 && all >= one && all / one < 100) {
+            link.links = (int32_t)(all / one);
+            link.rate = (double)all / 1000;
+            link.confidence = TX_TOPO_DERIVED;
+        } else
+            link.note = tx_draft_note(draft, false, "%s: XG stands without a number",
+                                      indirect ? "Some GPUs have no XGMI link of their own between them, the way goes "
+                                                 "through others"
+                                               : "The kernel does not tell how many XGMI links there are");
         tx_draft_link_add(draft, &link);
     }
 }
