@@ -206,9 +206,19 @@ static tx_topo_pair reversed(const tx_topo_pair *pair)
 
 /* ---- What sources state ---------------------------------------------------------------------------- */
 
+/* Whether a source says more about a pair's links than what was said before. */
+static bool says_more(const tx_topo_pair *pair, const tx_draft_link *link)
+{
+    if (pair->link == TX_TOPO_NO_LINK)
+        return true;
+    if (pair->link == TX_TOPO_LINK_UNKNOWN || link->kind == TX_TOPO_LINK_UNKNOWN)
+        return link->kind != TX_TOPO_LINK_UNKNOWN;
+    return pair->links == 0 && (link->links > 0 || (link->indirect && !pair->indirect));
+}
+
 static void apply_link(tx_topo_pair *pair, const tx_draft_link *link)
 {
-    if (pair->class_ == TX_TOPO_LOC || pair->class_ == TX_TOPO_SELF)
+    if (pair->class_ == TX_TOPO_LOC || pair->class_ == TX_TOPO_SELF || !says_more(pair, link))
         return;
     pair->link = link->kind;
     pair->links = link->links;

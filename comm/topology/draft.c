@@ -161,10 +161,10 @@ int32_t tx_draft_note(tx_draft *draft, bool warning, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     tx_topology *t = draft->t;
-    const char *copy = tx_draft_text(draft, text);
     for (int32_t i = 0; i < t->note_count; i++)
-        if (strcmp(t->notes[i].text, copy) == 0)
+        if (strcmp(t->notes[i].text, text) == 0)
             return i;
+    const char *copy = tx_draft_text(draft, text);
     tx_topo_note *note = APPEND(draft, t->notes, t->note_count, draft->note_room);
     if (!note)
         return -1;
@@ -172,34 +172,11 @@ int32_t tx_draft_note(tx_draft *draft, bool warning, const char *format, ...)
     return t->note_count - 1;
 }
 
-/* Whether `b` says more than `a`. */
-static bool says_more(const tx_draft_link *a, const tx_draft_link *b)
-{
-    if (a->kind == TX_TOPO_LINK_UNKNOWN || b->kind == TX_TOPO_LINK_UNKNOWN)
-        return b->kind != TX_TOPO_LINK_UNKNOWN;
-    return a->links == 0 && (b->links > 0 || (b->indirect && !a->indirect));
-}
-
 void tx_draft_link_add(tx_draft *draft, const tx_draft_link *link)
 {
-    if (link->a == link->b)
-        return;
-    tx_draft_link added = *link;
-    if (added.a > added.b) {
-        added.a = link->b;
-        added.b = link->a;
-    }
-    for (int32_t i = draft->link_count - 1; i >= 0; i--) {
-        tx_draft_link *known = &draft->links[i];
-        if (known->a != added.a || known->b != added.b)
-            continue;
-        if (says_more(known, &added))
-            *known = added;
-        return;
-    }
-    tx_draft_link *place = APPEND(draft, draft->links, draft->link_count, draft->link_room);
+    tx_draft_link *place = link->a == link->b ? NULL : APPEND(draft, draft->links, draft->link_count, draft->link_room);
     if (place)
-        *place = added;
+        *place = *link;
 }
 
 void tx_draft_p2p_add(tx_draft *draft, int32_t a, int32_t b, tx_topo_access access, tx_topo_p2p value)

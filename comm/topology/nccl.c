@@ -116,14 +116,22 @@ static int32_t number_of(const reader *r, const char *attribute, int base, int32
     return end == text || value < 0 || value > most ? 0 : (int32_t)value;
 }
 
+static int32_t gpus_at(const reader *r, int32_t node)
+{
+    int32_t count = 0;
+    while (tx_draft_device_at(r->draft, node, count) >= 0)
+        count++;
+    return count;
+}
+
 /* What a child of the open element hangs from: a host bridge of its own, or a downstream port. */
 static int32_t port_for_child(reader *r)
 {
     const level *parent = around(r);
     if (parent->element == CPU)
         return tx_draft_node(r->draft, TX_TOPO_HOST_BRIDGE, parent->node);
-    tx_topo_node *node = &r->draft->t->nodes[parent->node];
-    node->kind = TX_TOPO_BRIDGE; /* what has children is a switch, whatever its class says */
+    /* What has children is a switch, whatever its class says. */
+    r->draft->t->nodes[parent->node].kind = TX_TOPO_BRIDGE;
     around(r)->is_switch = true;
     return tx_draft_node(r->draft, TX_TOPO_BRIDGE, parent->node);
 }
@@ -134,6 +142,8 @@ static tx_status open_pci(reader *r)
     const level *parent = around(r);
     if (parent->element != CPU && parent->element != PCI)
         return tx_xml_fail(&r->xml, "<pci> is neither within <cpu> nor within <pci>");
+    if (parent->element == PCI && (parent->nic_count > 0 || gpus_at(r, parent->node) > 0))
+        return tx_xml_fail(&r->xml, "<pci> is within a device");
     int32_t port = port_for_child(r);
     if (port < 0)
         return r->draft->status;
@@ -177,14 +187,6 @@ static int32_t add_device(reader *r, const level *l, tx_topo_device_kind kind, c
     d->vendor = tx_draft_text(r->draft, tx_topo_vendor(d->vendor_id));
     d->system = tx_draft_text(r->draft, *system ? system : d->bus);
     return index;
-}
-
-static int32_t gpus_at(const reader *r, int32_t node)
-{
-    int32_t count = 0;
-    while (tx_draft_device_at(r->draft, node, count) >= 0)
-        count++;
-    return count;
 }
 
 static tx_status open_gpu(reader *r)
@@ -260,41 +262,41 @@ static tx_status close_pci(reader *r, const level *pci)
 
 /* ---- Links -------------------------------------------------------------------------------------------------- */
 
-static int32_t switch_links(const reader *r, int32_t device)
+static void add_link(reader *r, int32_t a, int32_t b, tx_topo_link_kind kind, int32_t count, tx_topo_confidence how)
 {
-    int32_t count = 0;
-    for (int32_t i = 0; i < r->target_count; i++)
-        if (r->targets[i].device == device && r->targets[i].to_switch)
-            count += r->targets[i].count;
-    return count;
-}
-
-static void add_link(reader *r, int32_t a, int32_t b, const target *t, int32_t count)
-{
-    tx_draft_link link = {.a = a,
-                          .b = b,
-                          .kind = t->kind,
-                          .links = count,
-                          .source = TX_TOPO_FROM_NCCL,
-                          .confidence = t->to_switch ? TX_TOPO_DERIVED : TX_TOPO_STATED,
-                          .note = -1};
+    tx_draft_link link = {
+        .a = a, .b = b, .kind = kind, .links = count, .source = TX_TOPO_FROM_NCCL, .confidence = how, .note = -1};
     tx_draft_link_add(r->draft, &link);
 }
 
+/* Two GPUs on switches have as many links as the one with fewer. */
 static void resolve_links(reader *r)
 {
-    for (int32_t i = 0; i < r->target_count && !r->draft->status; i++) {
+    enum { KINDS = 2 };
+    static const tx_topo_link_kind kinds[KINDS] = {TX_TOPO_NVLINK, TX_TOPO_XGMI};
+    int32_t n = r->draft->t->device_count;
+    int32_t *through = calloc((size_t)n * KINDS + 1, sizeof *through);
+    if (!through) {
+        r->draft->status = tx_fail(TX_MEMORY, "topology: out of memory");
+        return;
+    }
+    for (int32_t i = 0; i < r->target_count; i++) {
         const target *t = &r->targets[i];
         int32_t other = tx_draft_device_at(r->draft, tx_draft_find_bus(r->draft, t->bus), 0);
+        int32_t *sum = &through[t->device * KINDS + (t->kind == TX_TOPO_XGMI)];
         if (other >= 0)
-            add_link(r, t->device, other, t, t->count);
-        for (int32_t k = 0; t->to_switch && k < r->target_count; k++) {
-            const target *u = &r->targets[k];
-            int32_t mine = switch_links(r, t->device), theirs = u->to_switch ? switch_links(r, u->device) : 0;
-            if (u->to_switch && u->kind == t->kind && u->device > t->device)
-                add_link(r, t->device, u->device, t, mine < theirs ? mine : theirs);
-        }
+            add_link(r, t->device, other, t->kind, t->count, TX_TOPO_STATED);
+        else if (t->to_switch)
+            *sum = *sum > 999 ? *sum : *sum + t->count;
     }
+    for (int32_t a = 0; a < n; a++)
+        for (int32_t b = a + 1; b < n; b++)
+            for (int k = 0; k < KINDS; k++) {
+                int32_t mine = through[a * KINDS + k], theirs = through[b * KINDS + k];
+                if (mine > 0 && theirs > 0)
+                    add_link(r, a, b, kinds[k], mine < theirs ? mine : theirs, TX_TOPO_DERIVED);
+            }
+    free(through);
 }
 
 /* ---- The file -------------------------------------------------------------------------------------------------- */

@@ -55,8 +55,10 @@ static bool link_end(char *text, size_t size, const char *root, const char *form
     if (got <= 0)
         return false;
     target[got] = '\0';
-    const char *slash = strrchr(target, '/');
-    snprintf(text, size, "%s", slash ? slash + 1 : target);
+    const char *slash = strrchr(target, '/'), *end = slash ? slash + 1 : target;
+    if (strlen(end) >= size)
+        return false;
+    memcpy(text, end, strlen(end) + 1);
     return true;
 }
 
