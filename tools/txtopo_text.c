@@ -190,14 +190,26 @@ static void note_cells(const tx_topology *t, int32_t note, char *text, size_t si
             }
 }
 
-static void print_notes(FILE *out, const tx_topology *t)
+/* Whether a note is about direct links, which are not shown with PCI classes alone. */
+static bool about_links(const tx_topology *t, int32_t note)
+{
+    for (int64_t i = 0; i < (int64_t)t->device_count * t->device_count; i++)
+        if (t->pairs[i].note == note && t->pairs[i].link != TX_TOPO_NO_LINK)
+            return true;
+    return false;
+}
+
+static void print_notes(FILE *out, const tx_topology *t, bool links)
 {
     char cells[256];
-    if (t->note_count > 0)
-        fputs("\nNotes:\n\n", out);
+    int32_t number = 0;
     for (int32_t i = 0; i < t->note_count; i++) {
+        if (!links && about_links(t, i))
+            continue;
+        if (number++ == 0)
+            fputs("\nNotes:\n\n", out);
         note_cells(t, i, cells, sizeof cells);
-        fprintf(out, "  %" PRId32 ". %s%s%s%s%s.\n", i + 1, t->notes[i].warning ? "Warning: " : "", t->notes[i].text,
+        fprintf(out, "  %" PRId32 ". %s%s%s%s%s.\n", number, t->notes[i].warning ? "Warning: " : "", t->notes[i].text,
                 *cells ? " (" : "", cells, *cells ? ")" : "");
     }
 }
@@ -215,7 +227,7 @@ void tx_txtopo_text(FILE *out, const tx_topology *t, bool links, bool underline)
         fputs("No GPU, no NIC and no OpenCL device.\n\n", out);
         print_host(out, t);
     }
-    print_notes(out, t);
+    print_notes(out, t, links);
 }
 
 /* ---- Peer-to-peer access ---------------------------------------------------------------------------------- */
@@ -264,5 +276,5 @@ void tx_txtopo_p2p(FILE *out, const tx_topology *t, const char *letters, bool un
     fprintf(out, "  %-4s = %s\n", tx_topo_p2p_name(TX_TOPO_P2P_UNASKED), tx_topo_p2p_legend(TX_TOPO_P2P_UNASKED));
     if (unknown)
         fputs("\nU: no driver here could be asked; NVML answers for NVIDIA's GPUs, ROCm SMI for AMD's.\n", out);
-    print_notes(out, t);
+    print_notes(out, t, true);
 }

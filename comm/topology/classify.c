@@ -56,12 +56,13 @@ static bool single(const char *set)
 
 /* ---- Classes ------------------------------------------------------------------------------------ */
 
+/* Notes that pairs share, made at the end where some pair has one: the system tells no place; bridges inside packages
+ * were counted. */
+enum { NOTE_PLACE = -2, NOTE_PACKAGE = -3 };
+
 typedef struct rules {
     const tx_topology *t;
-    bool many_nodes;        /* several NUMA nodes of CPUs */
-    int32_t place_note;     /* why SYS is a guess where the system tells no place */
-    int32_t package_note;   /* bridges inside packages were counted */
-    bool inside_package[2]; /* whether either side of the pair at hand has such a bridge */
+    bool many_nodes; /* several NUMA nodes of CPUs */
 } rules;
 
 /* Switches that AMD builds into the packages of its GPUs. */
@@ -96,7 +97,7 @@ static void classify_through_cpu(const rules *r, int32_t a, int32_t b, tx_topo_p
 {
     int32_t place_a = place_of(r->t, a), place_b = place_of(r->t, b);
     if (place_a == place_b && place_a == 0 && r->many_nodes)
-        set_class(pair, TX_TOPO_SYS, TX_TOPO_GUESSED, r->place_note);
+        set_class(pair, TX_TOPO_SYS, TX_TOPO_GUESSED, NOTE_PLACE);
     else if (place_a == place_b)
         set_class(pair, TX_TOPO_NODE, TX_TOPO_DERIVED, -1);
     else {
@@ -125,7 +126,7 @@ static void classify_functions(const rules *r, int32_t a, int32_t b, tx_topo_pai
     else if (t->nodes[ancestor].kind == TX_TOPO_BRIDGE) {
         bool near = pair->bridges_a <= 1 && pair->bridges_b <= 1;
         bool inside = crosses_package_bridge(t, a, ancestor) || crosses_package_bridge(t, b, ancestor);
-        set_class(pair, near ? TX_TOPO_PIX : TX_TOPO_PXB, TX_TOPO_DERIVED, !near && inside ? r->package_note : -1);
+        set_class(pair, near ? TX_TOPO_PIX : TX_TOPO_PXB, TX_TOPO_DERIVED, !near && inside ? NOTE_PACKAGE : -1);
     } else
         classify_through_cpu(r, a, b, pair);
 }
@@ -153,22 +154,19 @@ static void classify_pair(const rules *r, int32_t a, int32_t b, tx_topo_pair *pa
 }
 
 /* The names of the devices that `wanted` holds for, in a sentence of at most `size` bytes. */
-static int32_t list_devices(const tx_topology *t, bool (*wanted)(const tx_topology *, const tx_topo_device *),
-                            char *text, size_t size)
+static void list_devices(const tx_topology *t, bool (*wanted)(const tx_topology *, const tx_topo_device *), char *text,
+                         size_t size)
 {
-    int32_t count = 0;
     size_t used = 0;
     text[0] = '\0';
     for (int32_t i = 0; i < t->device_count; i++) {
         if (!wanted(t, &t->devices[i]))
             continue;
-        count++;
         if (used + sizeof t->devices[i].label + 8 < size)
             used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", t->devices[i].label);
         else if (text[used - 1] != '.')
             used += (size_t)snprintf(text + used, size - used, ", ...");
     }
-    return count;
 }
 
 static bool place_unknown(const tx_topology *t, const tx_topo_device *d)
@@ -181,18 +179,30 @@ static bool in_package_switch(const tx_topology *t, const tx_topo_device *d)
     return t->nodes[d->node].kind == TX_TOPO_FUNCTION && crosses_package_bridge(t, d->node, 0);
 }
 
-static void make_notes(tx_draft *draft, rules *r)
+/* Makes the note that `mark` stands for, where some pair has it. */
+static void make_note(tx_draft *draft, int32_t mark)
 {
+    const tx_topology *t = draft->t;
+    int32_t note = -1;
     char names[256];
-    if (r->many_nodes && list_devices(r->t, place_unknown, names, sizeof names) > 1)
-        r->place_note = tx_draft_note(
-            draft, true, "The system does not say which NUMA node is near %s: SYS between them is a guess", names);
-    if (list_devices(r->t, in_package_switch, names, sizeof names) > 1)
-        r->package_note = tx_draft_note(
-            draft, false,
-            "The PCIe switches inside the packages of %s are counted as nvidia-smi counts bridges: under one "
-            "switch of the board such devices show PXB",
-            names);
+    for (int64_t i = 0; i < (int64_t)t->device_count * t->device_count; i++) {
+        if (t->pairs[i].note != mark)
+            continue;
+        if (note < 0 && mark == NOTE_PLACE) {
+            list_devices(t, place_unknown, names, sizeof names);
+            note = tx_draft_note(draft, true,
+                                 "The system does not say which NUMA node is near %s: SYS between them is "
+                                 "a guess",
+                                 names);
+        } else if (note < 0) {
+            list_devices(t, in_package_switch, names, sizeof names);
+            note = tx_draft_note(draft, false,
+                                 "The PCIe switches inside the packages of %s are counted as nvidia-smi counts "
+                                 "bridges: under one switch of the board such devices show PXB",
+                                 names);
+        }
+        t->pairs[i].note = note;
+    }
 }
 
 /* The other direction of a pair. */
@@ -300,16 +310,14 @@ static tx_status set_nics(tx_topology *t)
 tx_status tx_topo_classify(tx_draft *draft)
 {
     tx_topology *t = draft->t;
-    rules r = {.t = t, .many_nodes = cpu_numa_count(t) > 1, .place_note = -1, .package_note = -1};
+    rules r = {.t = t, .many_nodes = cpu_numa_count(t) > 1};
     size_t n = (size_t)t->device_count;
     t->pairs = calloc(n * n + 1, sizeof *t->pairs);
     if (!t->pairs)
         return tx_fail(TX_MEMORY, "topology: out of memory for the pairs of %zu devices", n);
     bool stated = t->origin == TX_TOPO_ORIGIN_PASTED;
-    if (!stated) {
-        make_notes(draft, &r);
+    if (!stated)
         set_affinity(t);
-    }
     for (int32_t a = 0; a < t->device_count; a++)
         for (int32_t b = a; b < t->device_count; b++) {
             tx_topo_pair *pair = &t->pairs[(size_t)a * n + (size_t)b];
@@ -321,6 +329,8 @@ tx_status tx_topo_classify(tx_draft *draft)
                 set_class(pair, TX_TOPO_SELF, TX_TOPO_STATED, -1);
             t->pairs[(size_t)b * n + (size_t)a] = reversed(pair);
         }
+    make_note(draft, NOTE_PLACE);
+    make_note(draft, NOTE_PACKAGE);
     apply_stated(draft);
     return draft->status ? draft->status : set_nics(t);
 }

@@ -272,12 +272,12 @@ static void read_gpu(reader *r, hwloc_obj_t pci, int32_t partitions, bool sure)
             set_index(o, first + place);
             describe_device(draft, &draft->t->devices[first + place], o, f);
         }
-    const tx_topo_device *whole = &draft->t->devices[first];
-    for (int32_t k = first; k < draft->t->device_count; k++) {
-        tx_topo_device *d = &draft->t->devices[k];
-        if (!*d->name)
-            d->name = *whole->name ? whole->name : tx_draft_text(draft, info(pci, "PCIDevice"));
-    }
+    const char *model = ""; /* a device with tiles has it, the tiles do not */
+    for (hwloc_obj_t o = NULL; !*model && (o = next_os_device(pci, o));)
+        model = info(o, "GPUModel");
+    for (int32_t k = first; k < draft->t->device_count; k++)
+        if (!*draft->t->devices[k].name)
+            draft->t->devices[k].name = tx_draft_text(draft, *model ? model : info(pci, "PCIDevice"));
 }
 
 static void add_nic(reader *r, hwloc_obj_t pci, const char *name)
