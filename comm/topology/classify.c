@@ -96,7 +96,7 @@ static void set_class(tx_topo_pair *pair, tx_topo_class value, tx_topo_confidenc
 static void classify_through_cpu(const rules *r, int32_t a, int32_t b, tx_topo_pair *pair)
 {
     int32_t place_a = place_of(r->t, a), place_b = place_of(r->t, b);
-    if (place_a == place_b && place_a == 0 && r->many_nodes)
+    if (r->many_nodes && (place_a == 0 || place_b == 0))
         set_class(pair, TX_TOPO_SYS, TX_TOPO_GUESSED, NOTE_PLACE);
     else if (place_a == place_b)
         set_class(pair, TX_TOPO_NODE, TX_TOPO_DERIVED, -1);

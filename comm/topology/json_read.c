@@ -285,7 +285,7 @@ tx_status tx_topology_parse(const char *text, size_t size, const char *where, tx
     tx_json_free(root);
     if (!p.status)
         return tx_draft_finish(&p.draft, topology);
-    status = tx_fail_in(p.status, "%s", where);
+    status = tx_fail_in(p.status == TX_NOT_FOUND ? TX_FORMAT : p.status, "%s", where); /* a key is missing */
     tx_draft_discard(&p.draft);
     return status;
 }

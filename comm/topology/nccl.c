@@ -185,7 +185,7 @@ static int32_t add_device(reader *r, const level *l, tx_topo_device_kind kind, c
     d->partition = partition;
     d->source = d->place = TX_TOPO_FROM_NCCL;
     d->vendor = tx_draft_text(r->draft, tx_topo_vendor(d->vendor_id));
-    d->system = tx_draft_text(r->draft, *system ? system : d->bus);
+    d->system = tx_draft_text(r->draft, *system || kind == TX_TOPO_GPU ? system : d->bus);
     return index;
 }
 
