@@ -51,6 +51,8 @@ static tx_status parse(const char *text, size_t size, const char *where, size_t 
         value = json_loadb(text, size, flags, &error);
     if (!value && (json_error_code(&error) == json_error_out_of_memory || !error.text[0]))
         return tx_fail(TX_MEMORY, "%s: no memory to read its JSON", where);
+    if (!value && flags & JSON_ALLOW_NUL) /* what may hold NUL is one line */
+        return tx_fail(TX_FORMAT, "%s: not valid JSON: column %d: %s", where, error.column, error.text);
     if (!value)
         return tx_fail(TX_FORMAT, "%s: not valid JSON: line %d, column %d: %s", where, error.line, error.column,
                        error.text);
@@ -68,6 +70,11 @@ tx_status tx_json_parse(const char *text, size_t size, const char *where, tx_jso
 tx_status tx_json_parse_prefix(const char *text, size_t size, const char *where, tx_json **json, size_t *used)
 {
     return parse(text, size, where, JSON_DISABLE_EOF_CHECK, json, used);
+}
+
+tx_status tx_json_parse_line(const char *text, size_t size, const char *where, tx_json **json)
+{
+    return parse(text, size, where, JSON_ALLOW_NUL, json, NULL);
 }
 
 tx_status tx_json_read(const char *path, int64_t limit, tx_json **json)
@@ -223,6 +230,17 @@ tx_status tx_json_get_string(const tx_json *object, const char *key, const char 
     return found ? tx_json_as_string(found, key, value) : TX_NOT_FOUND;
 }
 
+tx_status tx_json_get_text(const tx_json *object, const char *key, const char **value, size_t *size)
+{
+    const char *found;
+    tx_status status = tx_json_get_string(object, key, &found);
+    if (status)
+        return status;
+    *value = found;
+    *size = json_string_length(json_object_get(object, key));
+    return TX_OK;
+}
+
 bool tx_json_has(const tx_json *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
@@ -354,6 +372,14 @@ tx_status tx_json_set_string(tx_json *object, const char *key, const char *value
     tx_json *made = NULL;
     tx_status status = make_string(value, &made);
     return status ? tx_fail_in(status, "%s", key) : tx_json_set(object, key, made);
+}
+
+tx_status tx_json_set_text(tx_json *object, const char *key, const char *value, size_t size)
+{
+    tx_json *made = json_stringn(value, size);
+    if (!made)
+        return tx_fail(TX_INVALID, "%s: a string for JSON is not UTF-8 (or memory is out)", key);
+    return tx_json_set(object, key, made);
 }
 
 tx_status tx_json_append_int(tx_json *array, int64_t value)

@@ -86,6 +86,13 @@ static inline float tx_cpu_factor(const tx_cpu_call *call)
     return attrs->control >= 0 ? attrs->alpha * call->controls->word[attrs->control].f32 : attrs->alpha;
 }
 
+/* Where the first token of sample b stands by operand `i` (absent: 0), kept within 0..most. */
+static inline int64_t tx_cpu_position(const tx_cpu_call *call, int i, int64_t b, int64_t most)
+{
+    const int64_t position = call->in[i] ? ((const int32_t *)call->in[i])[b] : 0;
+    return position < 0 ? 0 : position < most ? position : most;
+}
+
 /* ---- Device ---------------------------------------------------------------------------------- */
 
 struct tx_buffer {

@@ -177,3 +177,20 @@ tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, const char *
     free(steps.step);
     return status;
 }
+
+tx_status tx_checkpoint_clear(const char *output_dir, const tx_reporter *report)
+{
+    tx_checkpoint_steps steps;
+    tx_status status = list_steps(output_dir, &steps);
+    if (status)
+        return status;
+    for (size_t i = 0; i < steps.count && !status; i++) {
+        char *folder = path_of(output_dir, steps.step[i]);
+        status = folder ? TX_OK : TX_MEMORY;
+        if (folder)
+            prune_one(output_dir, folder, steps.step[i], report);
+        free(folder);
+    }
+    free(steps.step);
+    return status;
+}

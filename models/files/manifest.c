@@ -17,6 +17,8 @@
 
 #define FORMAT 1
 #define MANIFEST_LIMIT ((int64_t)16 << 20)
+/* Longest name that a file can have. */
+#define NAME_LIMIT 255
 
 /* ---- One file ------------------------------------------------------------------------------------ */
 
@@ -138,8 +140,8 @@ tx_status tx_manifest_write(const char *folder, int64_t step)
 /* A name that stays within the folder. */
 static bool is_plain_name(const char *name)
 {
-    return *name && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
-           strcmp(name, TX_CHECKPOINT_MANIFEST) != 0;
+    return *name && strlen(name) <= NAME_LIMIT && !strchr(name, '/') && strcmp(name, ".") != 0 &&
+           strcmp(name, "..") != 0 && strcmp(name, TX_CHECKPOINT_MANIFEST) != 0;
 }
 
 /* The manifest's word on a file against the file. */

@@ -135,7 +135,7 @@ tx_status tiny_save(tiny *t, const char *folder)
     tx_results results;
     tx_status status = make_paths(folder, path);
     if (!status)
-        status = tx_weights_save(t->model, path[0]);
+        status = tx_weights_save(t->model, folder, TX_WEIGHTS_SHARD);
     if (!status)
         status = tx_optimizer_save(t->model, path[1]);
     if (!status)
@@ -175,7 +175,7 @@ tx_status tiny_load(tiny *t, const char *folder)
     if (!status)
         status = tx_weights_open(folder, &weights);
     if (!status)
-        status = tx_weights_load(weights, t->model, same_name);
+        status = tx_weights_load(weights, t->model, same_name, NULL);
     if (!status)
         status = tx_optimizer_load(t->model, path[1]);
     if (!status)
