@@ -76,9 +76,10 @@ typedef struct tx_run_options {
     int64_t checkpoint_bytes; /* about what one takes */
     /* Writes what belongs to a checkpoint and the run does not know: configuration, weights, tokenizer. */
     tx_status (*write)(void *context, const char *folder);
+    void *write_context;
     bool profile; /* time every operation from the second step on */
     tx_reporter report;
-    tx_run_listener listener; /* its context is `write`'s too */
+    tx_run_listener listener;
 } tx_run_options;
 
 typedef struct tx_run_summary {
