@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* What the values point to: it lives as long as the process. */
+/* What the values point to: it lives until the end of the process, or until it is forgotten. */
 static struct kept {
     struct kept *next;
     void *block;
