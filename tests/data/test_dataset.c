@@ -183,12 +183,15 @@ static void wide_ids(void **state)
 {
     (void)state;
     char *home = tx_path_join(folder, "wide"), *file = tx_path_join(home, "tokenizer.json");
-    tx_json *json = NULL, *added = NULL, *token = NULL;
+    tx_json *json = NULL, *added = NULL, *model = NULL, *vocab = NULL, *token = NULL;
     tx_tokenizer *wide = NULL;
     assert_ok(tx_folder_create(home));
     assert_ok(tx_tokenizer_save(bytes, home, 64));
     assert_ok(tx_json_read(file, 1 << 20, &json));
     assert_ok(tx_json_get(json, "added_tokens", TX_JSON_ARRAY, &added));
+    assert_ok(tx_json_get(json, "model", TX_JSON_OBJECT, &model));
+    assert_ok(tx_json_get(model, "vocab", TX_JSON_OBJECT, &vocab));
+    assert_ok(tx_json_set_int(vocab, "<far>", 70000));
     token = tx_json_copy(tx_json_at(added, 0));
     tx_json_set_int(token, "id", 70000);
     tx_json_set_string(token, "content", "<far>");
