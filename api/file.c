@@ -26,7 +26,11 @@ struct tx_file {
 static tx_status fail_system(const char *path, const char *doing)
 {
     int error = errno;
-    tx_status status = error == ENOENT || error == ENOTDIR ? TX_NOT_FOUND : error == ENOMEM ? TX_MEMORY : TX_IO;
+    tx_status status = TX_IO;
+    if (error == ENOENT || error == ENOTDIR)
+        status = TX_NOT_FOUND;
+    else if (error == ENOMEM || error == EMFILE || error == ENFILE) /* of memory, or of descriptors */
+        status = TX_MEMORY;
     return tx_fail(status, "%s: cannot %s: %s", path, doing, strerror(error));
 }
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * txcheck: proves a device. Every op against a reference in double precision, gradients against finite differences,
- * the ONNX backend node cases, and the checker itself against planted faults. */
+ * the ONNX backend node cases, and the checker itself against planted faults. And judges files, which check_file.c
+ * does. */
 #include "api/op.h"
 #include "tests/ops/conformance.h"
+#include "tools/check_file.h"
 #include "tools/options.h"
 
 #include <stdio.h>
@@ -38,12 +40,14 @@ static const tx_cli_command commands[] = {
     {"autodiff", "gradients of graphs against finite differences", NULL},
     {"onnx", "the ONNX backend node cases in DIR (manifest.jsonl and *.safetensors)", NULL},
     {"selftest", "plants faults in a mock device and checks that each is caught", NULL},
+    {"file", "files and folders of models, datasets and runs", &tx_check_file_program},
 };
 
 static const tx_cli program = {
     .name = "txcheck",
-    .usage = "txcheck ops|threads|autodiff|onnx DIR|selftest [options]",
-    .about = "Proves a device.\nExit status: 0 all passed, 1 something failed, 2 wrong usage, 77 no such device.",
+    .usage = "txcheck ops|threads|autodiff|onnx DIR|selftest [options], txcheck file PATH...",
+    .about = "Proves a device, or judges files.\nExit status: 0 all passed, 1 something failed, 2 wrong usage, 77 no "
+             "such device.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .commands = commands,
@@ -246,6 +250,8 @@ int main(int argc, char **argv)
     settings o = {.device = "cpu"};
     int32_t command;
     int result = tx_options_command(&program, argc, argv, &o, &command);
+    if (result == TX_GO_ON && commands[command].program)
+        return tx_check_file(argc - 1, argv + 1);
     if (result == TX_GO_ON)
         result = tx_options_parse(&program, argc - 1, argv + 1, &o);
     if (result != TX_GO_ON)

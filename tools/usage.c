@@ -74,8 +74,9 @@ static void print_entry(const char *head, const char *text)
 static void option_head(const tx_option *option, char *text, size_t size)
 {
     bool optional = option->kind == TX_OPTION_OPTIONAL;
-    snprintf(text, size, "--%s%s%s%s", option->name, option->choices ? optional ? " [" : " " : "",
-             option->choices ? option->choices : "", option->choices && optional ? "]" : "");
+    snprintf(text, size, "%s%s%s%s%s", option->name[1] ? "--" : "-", option->name,
+             option->choices ? optional ? " [" : " " : "", option->choices ? option->choices : "",
+             option->choices && optional ? "]" : "");
 }
 
 static void print_help(const tx_cli *program, const void *values)
@@ -166,7 +167,7 @@ static void roff_options(const tx_cli *program, const void *values)
             putchar('\n');
             continue;
         }
-        fputs(".TP\n\\fB\\-\\-", stdout);
+        fputs(option->name[1] ? ".TP\n\\fB\\-\\-" : ".TP\n\\fB\\-", stdout);
         roff(option->name);
         fputs("\\fR", stdout);
         if (option->choices) {
@@ -274,7 +275,7 @@ static void print_values(const tx_cli *program)
                    program->name);
             continue;
         }
-        printf("    __%s) ", option->name);
+        printf("    %s%s) ", option->name[1] ? "__" : "_", option->name);
         if (!given)
             printf("[[ $word != -* ]] && { ");
         printf("_%s_words \"", program->name);
@@ -289,7 +290,7 @@ static void print_names(const tx_cli *program)
 {
     for (int32_t i = 0; i < program->count; i++)
         if (program->options[i].kind != TX_OPTION_HEADING)
-            printf("--%s ", program->options[i].name);
+            printf("%s%s ", program->options[i].name[1] ? "--" : "-", program->options[i].name);
     printf("--help --version --man --completion");
 }
 

@@ -17,6 +17,8 @@
 
 #define FORMAT 1
 #define MANIFEST_LIMIT ((int64_t)16 << 20)
+/* Longest name that a file can have. */
+#define NAME_LIMIT 255
 
 /* ---- One file ------------------------------------------------------------------------------------ */
 
@@ -100,8 +102,11 @@ static tx_status describe_all(const char *folder, tx_json *files)
             status = tx_fail(TX_INVALID, "%s: %s is not the caller's to write", folder, TX_CHECKPOINT_MANIFEST);
         else
             status = describe(folder, names.name[i], &entry);
-        if (!status)
+        if (!status) {
             status = tx_json_set(files, names.name[i], entry);
+            if (status)
+                status = tx_fail_in(status, "%s", folder);
+        }
     }
     tx_names_free(&names);
     return status;
@@ -135,8 +140,8 @@ tx_status tx_manifest_write(const char *folder, int64_t step)
 /* A name that stays within the folder. */
 static bool is_plain_name(const char *name)
 {
-    return *name && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
-           strcmp(name, TX_CHECKPOINT_MANIFEST) != 0;
+    return *name && strlen(name) <= NAME_LIMIT && !strchr(name, '/') && strcmp(name, ".") != 0 &&
+           strcmp(name, "..") != 0 && strcmp(name, TX_CHECKPOINT_MANIFEST) != 0;
 }
 
 /* The manifest's word on a file against the file. */
@@ -223,21 +228,33 @@ static tx_status check_manifest(const char *folder, int64_t step, const tx_json 
     return status;
 }
 
-tx_status tx_manifest_check(const char *folder, int64_t step)
+static tx_status check_once(const char *folder, const char *path, int64_t step)
 {
-    char *path = tx_path_join(folder, TX_CHECKPOINT_MANIFEST);
     tx_json *manifest = NULL;
     int descriptor = -1;
-    tx_status status = path ? open_plain(path, &descriptor) : TX_MEMORY;
+    tx_status status = open_plain(path, &descriptor);
     if (descriptor >= 0)
         close(descriptor);
     if (!status)
         status = tx_json_read(path, MANIFEST_LIMIT, &manifest);
-    free(path);
     if (status == TX_NOT_FOUND)
         return tx_fail(TX_FORMAT, "%s: not a whole checkpoint: it has no %s", folder, TX_CHECKPOINT_MANIFEST);
     if (!status)
         status = check_manifest(folder, step, manifest);
     tx_json_free(manifest);
+    return status;
+}
+
+tx_status tx_manifest_check(const char *folder, int64_t step)
+{
+    char *path = tx_path_join(folder, TX_CHECKPOINT_MANIFEST);
+    if (!path)
+        return TX_MEMORY;
+    tx_status status = check_once(folder, path, step);
+    /* Damage is there twice. What is not was a reading that failed, or memory that jansson did not get: it then goes on
+     * with half of a string. */
+    if (status != TX_OK && status != TX_MEMORY)
+        status = check_once(folder, path, step);
+    free(path);
     return status;
 }

@@ -157,11 +157,14 @@ static bool stands_alone(const tx_additions *additions, const char *text, size_t
            !in_word(additions, text + found->end, after, match);
 }
 
-/* Lets a token take the spaces around it, those before down to `floor`. */
+/* Lets a token take the spaces around it, those before down to `floor`, where the last token ended. A token of spaces
+ * that the last one has taken may be left with nothing. */
 static void widen(const char *text, size_t size, size_t floor, tx_found *found)
 {
     uint32_t code;
     size_t length;
+    if (found->added->lstrip && found->begin < floor)
+        found->begin = floor;
     while (found->added->lstrip && found->begin > floor &&
            (length = tx_utf8_read_last(text + floor, found->begin - floor, &code)) && tx_utf8_is_space(code))
         found->begin -= length;
@@ -184,6 +187,8 @@ void tx_additions_find(const tx_additions *additions, int trie, const char *text
         if ((added->special && !special) || (added->single_word && !stands_alone(additions, text, size, &here, match)))
             continue;
         widen(text, size, found->end, &here);
+        if (here.begin >= here.end)
+            continue;
         *found = here;
         return;
     }

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define FILE_LIMIT ((int64_t)256 << 20)
 
@@ -23,21 +24,48 @@ static const char *const names[TX_SOURCES] = {
     [TEMPLATE] = "chat_template.jinja",
 };
 
-static tx_status read_sources(tx_tokenizer *t, const char *folder)
+/* A file that need not be there. */
+static tx_status read_source(tx_tokenizer *t, int source, const char *path)
+{
+    if (!path)
+        return TX_MEMORY;
+    return tx_file_exists(path) ? tx_file_read(path, FILE_LIMIT, &t->source[source].data, &t->source[source].size)
+                                : TX_OK;
+}
+
+/* What lies in a folder; `first` is the first of the files that are asked for. */
+static tx_status read_folder(tx_tokenizer *t, const char *folder, int first)
 {
     tx_status status = TX_OK;
-    for (int i = 0; i < TX_SOURCES && !status; i++) {
+    for (int i = first; i < TX_SOURCES && !status; i++) {
         char *path = tx_path_join(folder, names[i]);
-        if (!path)
-            return TX_MEMORY;
-        t->source[i].name = names[i];
-        if (tx_file_exists(path))
-            status = tx_file_read(path, FILE_LIMIT, &t->source[i].data, &t->source[i].size);
+        status = read_source(t, i, path);
         free(path);
     }
     if (!status && !t->source[TOKENIZER].data && !(t->source[VOCAB].data && t->source[MERGES].data))
         status =
             tx_fail(TX_NOT_FOUND, "%s: no tokenizer: neither tokenizer.json nor vocab.json with merges.txt", folder);
+    return status;
+}
+
+/* A file stands for its folder; but vocab.json and merges.txt for the pair even where there is a tokenizer.json, and a
+ * tokenizer.json under another name for itself. */
+static tx_status read_sources(tx_tokenizer *t, const char *path)
+{
+    struct stat info;
+    for (int i = 0; i < TX_SOURCES; i++)
+        t->source[i].name = names[i];
+    if (stat(path, &info) != 0 || S_ISDIR(info.st_mode))
+        return read_folder(t, path, TOKENIZER);
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    bool pair = strcmp(name, names[VOCAB]) == 0 || strcmp(name, names[MERGES]) == 0;
+    if (!pair && strcmp(name, names[TOKENIZER]) != 0)
+        return read_source(t, TOKENIZER, path);
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    if (!folder)
+        return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
+    tx_status status = read_folder(t, folder, pair ? CONFIG : TOKENIZER);
+    free(folder);
     return status;
 }
 
@@ -206,17 +234,17 @@ static tx_status read_all(tx_tokenizer *t)
     return status;
 }
 
-tx_status tx_tokenizer_open(const char *folder, tx_tokenizer **tokenizer)
+tx_status tx_tokenizer_open(const char *path, tx_tokenizer **tokenizer)
 {
     tx_tokenizer *made = NULL;
     tx_status status = tx_tokenizer_new(&made);
     if (status)
         return status;
-    status = read_sources(made, folder);
+    status = read_sources(made, path);
     if (!status) {
         status = read_all(made);
         if (status)
-            status = tx_fail_in(status, "%s", folder);
+            status = tx_fail_in(status, "%s", path);
     }
     if (status) {
         tx_tokenizer_free(made);

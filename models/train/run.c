@@ -212,7 +212,7 @@ static tx_status save(run *r)
     const tx_run_options *o = r->options;
     if (!o->output_dir || r->saved == r->state->step)
         return TX_OK;
-    tx_status status = tx_run_save(r->engine, r->model, o, r->state);
+    tx_status status = tx_run_save(r->engine, r->model, o, r->state, r->log.file != NULL);
     if (!status) {
         r->saved = r->state->step;
         return TX_OK;

@@ -76,9 +76,10 @@ typedef struct tx_run_options {
     int64_t checkpoint_bytes; /* about what one takes */
     /* Writes what belongs to a checkpoint and the run does not know: configuration, weights, tokenizer. */
     tx_status (*write)(void *context, const char *folder);
+    void *write_context;
     bool profile; /* time every operation from the second step on */
     tx_reporter report;
-    tx_run_listener listener; /* its context is `write`'s too */
+    tx_run_listener listener;
 } tx_run_options;
 
 typedef struct tx_run_summary {
@@ -105,8 +106,8 @@ tx_status tx_run_evaluate(tx_trainer *trainer, const tx_dataset *data, tx_run_ev
 
 /* ---- Checkpoints (models/train/save.c) -------------------------------------------------------------- */
 
-/* Writes output_dir/checkpoint-STEP: what options->write writes, moments, state, and the log so far. */
-tx_status tx_run_save(tx_engine *engine, tx_model *model, const tx_run_options *options, tx_run_state *state);
+/* Writes output_dir/checkpoint-STEP: what options->write writes, moments, state, and with `log` the log so far. */
+tx_status tx_run_save(tx_engine *engine, tx_model *model, const tx_run_options *options, tx_run_state *state, bool log);
 /* Brings moments, counters and log back from a checkpoint whose state was read; weights are the caller's to load. */
 tx_status tx_run_resume(tx_model *model, tx_trainer *trainer, const tx_run_state *state, const char *checkpoint,
                         const char *output_dir);

@@ -35,19 +35,19 @@ static tx_status write_moments(tx_model *model, const char *folder)
     return status;
 }
 
-static tx_status fill(tx_engine *engine, tx_model *model, const tx_run_options *o, tx_run_state *state,
+static tx_status fill(tx_engine *engine, tx_model *model, const tx_run_options *o, tx_run_state *state, bool log,
                       const char *folder)
 {
     free(state->kernels);
     state->kernels = NULL;
     tx_status status = tx_engine_choices(engine, &state->kernels);
     if (!status)
-        status = o->write(o->listener.context, folder);
+        status = o->write(o->write_context, folder);
     if (!status)
         status = write_moments(model, folder);
     if (!status)
         status = tx_run_state_write(state, &o->facts, folder);
-    return status ? status : copy_file(o->output_dir, folder, TX_RUN_LOG);
+    return status || !log ? status : copy_file(o->output_dir, folder, TX_RUN_LOG);
 }
 
 /* Names the checkpoint in the making as the best one where it is; `*before` is the name to go back to if it fails. */
@@ -61,7 +61,7 @@ static tx_status name_best(tx_run_state *state, const char *folder, char **befor
     return tx_run_state_set_best(state, folder);
 }
 
-tx_status tx_run_save(tx_engine *engine, tx_model *model, const tx_run_options *o, tx_run_state *state)
+tx_status tx_run_save(tx_engine *engine, tx_model *model, const tx_run_options *o, tx_run_state *state, bool log)
 {
     char name[64], *before = NULL;
     tx_checkpoint *checkpoint = NULL;
@@ -74,7 +74,7 @@ tx_status tx_run_save(tx_engine *engine, tx_model *model, const tx_run_options *
         status = name_best(state, folder, &before);
         bool renamed = state->has_best && state->best_step == state->step;
         if (!status)
-            status = fill(engine, model, o, state, tx_checkpoint_folder(checkpoint));
+            status = fill(engine, model, o, state, log, tx_checkpoint_folder(checkpoint));
         if (status)
             tx_checkpoint_discard(checkpoint);
         else

@@ -49,13 +49,13 @@ for program in "$@"; do
     if command -v man > /dev/null; then
         complaints=$(LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -l "$scratch/page" 2>&1 > "$scratch/text")
         [ -z "$complaints" ] || fail "$program: $complaints"
-        grep -q "$program - " "$scratch/text" || fail "$program: no description in the manual page"
+        grep -q "$program  *- " "$scratch/text" || fail "$program: no description in the manual page"
     fi
     "$bin/$program" --completion zsh 2> /dev/null && fail "$program: a shell that is not known"
     "$bin/$program" --help > /dev/full 2> /dev/null && fail "$program: a full disk goes unseen"
 done
 
-answers "--lr_scheduler_type " txtrain --lr-s
+answers "--lr_scheduler_type " txtrain --lr-scheduler-t
 answers "linear cosine *" txtrain --lr_scheduler_type ""
 answers "cosine " txtrain --lr-scheduler-type = cos
 answers "linear *" txtrain --lr_scheduler_type =

@@ -270,9 +270,10 @@ typedef struct text {
     int count;
 } text;
 
-static bool append(void *context, int32_t id)
+static bool append(void *context, int64_t row, int32_t id)
 {
     text *t = context;
+    (void)row;
     t->ids[t->count++] = id;
     return t->count < LENGTH;
 }
@@ -290,13 +291,17 @@ static void check_greedy(subject *s, const tx_json *golden)
     }
     memcpy(t.ids, want, PROMPT * sizeof *want);
     tx_generator *generator = NULL;
-    tx_sampling greedy = {0};
+    tx_generation greedy = tx_generation_defaults(-1); /* the golden text does not end */
+    greedy.max_new_tokens = LENGTH - PROMPT;
+    const tx_generator_options options = {sizeof options, 1, 1, PROMPT, LENGTH};
     new_model(s);
-    must(tx_generator_create(s->model, &s->config, PROMPT, LENGTH, &generator));
+    must(tx_generator_create(s->model, &s->config, &options, &generator));
     must(tx_gpt2_load(s->model, &s->config, s->folder, NULL));
     int32_t prompt[PROMPT];
     memcpy(prompt, want, sizeof prompt);
-    must(tx_generator_run(generator, prompt, PROMPT, LENGTH - PROMPT, &greedy, append, &t));
+    const tx_prompt one = {prompt, PROMPT};
+    const tx_sink sink = {append, NULL, &t};
+    must(tx_generator_run(generator, &one, 1, 0, &greedy, &sink));
     for (int i = 0; i < t.count; i++)
         same += t.ids[i] == want[i];
     verdict(s, same == LENGTH, "greedy continuation, ids that differ", LENGTH - same, 0);
