@@ -89,6 +89,8 @@ tx_status tx_json_set_bool(tx_json *object, const char *key, bool value);
 tx_status tx_json_set_int(tx_json *object, const char *key, int64_t value);
 tx_status tx_json_set_number(tx_json *object, const char *key, double value);
 tx_status tx_json_set_string(tx_json *object, const char *key, const char *value);
+/* A string of `size` bytes, which may hold NUL. */
+tx_status tx_json_set_text(tx_json *object, const char *key, const char *value, size_t size);
 tx_status tx_json_append(tx_json *array, tx_json *value);
 tx_status tx_json_append_int(tx_json *array, int64_t value);
 tx_status tx_json_append_number(tx_json *array, double value);

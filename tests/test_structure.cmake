@@ -19,19 +19,20 @@ set(directions
     "^backends/[^/]+$|^(${basics}|backends/[^/]+)$"
     "^backends/cpu/|^((${basics}|backends/(backend|rng)\\.h)$|backends/cpu/)"
     "^backends/opencl/|^((${basics}|backends/(backend|rng)\\.h)$|backends/opencl/)"
+    "^comm/topology/|^((${basics}|api/json\\.h)$|comm/topology/)"
     "^comm/|^((${basics})$|comm/)"
-    "^models/|^(api/|models/|comm/comm\\.h$)"
-    "^tools/|^(api/|models/|tools/|comm/comm\\.h$|tests/ops/conformance\\.h$)"
+    "^models/|^(api/|models/|comm/(comm|topology/topology)\\.h$)"
+    "^tools/|^(api/|models/|tools/|comm/(comm|topology/topology)\\.h$|tests/ops/conformance\\.h$)"
     "^tests/|^(api/|models/|tools/|tests/|backends/|comm/)")
 
 # "header|the only files that include it".
 set(homes
-    "^CL/|^backends/opencl/"
+    "^CL/|^(backends/opencl/|comm/topology/opencl)"
     "^clblast|^backends/opencl/"
     "^(dnnl|oneapi/)|^backends/cpu/"
     "^omp\\.h$|^backends/cpu/"
     "^mpi\\.h$|^comm/mpi\\.c$"
-    "^hwloc|^comm/topology"
+    "^hwloc|^comm/topology/hwloc\\.c$"
     "^jansson\\.h$|^api/json\\.c$"
     "^(pcre2|utf8proc)|^models/text/"
     "^openssl/|^models/files/digest\\.c$"

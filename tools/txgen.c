@@ -2,6 +2,7 @@
  * txgen: continues texts with a model folder, writes the logits of a sequence of ids, or measures perplexity. */
 #include "tools/txgen.h"
 
+#include "models/files/hub.h"
 #include "models/files/safetensors.h"
 #include "models/generate/perplexity.h"
 #include "tools/config.h"
@@ -73,7 +74,7 @@ static tx_status measure(txgen_job *job, const tx_ids *ids)
     if (!status)
         printf("perplexity %.6f (loss %.6f, %" PRId64 " tokens, %" PRId64 " windows of %" PRId64 ", stride %" PRId64
                ")\n",
-               result.perplexity, result.loss, count, result.windows, options.max_length, options.stride);
+               result.perplexity, result.loss, result.tokens, result.windows, options.max_length, options.stride);
     tx_perplexity_free(perplexity);
     return status;
 }
@@ -112,10 +113,9 @@ static tx_status open_tokenizer(txgen_job *job)
 static tx_status open_job(txgen_job *job, int argc, char *const *argv)
 {
     const txgen_settings *set = job->set;
-    job->folder = strdup(set->model);
-    if (!job->folder)
-        return tx_fail(TX_MEMORY, "txgen: out of memory");
-    tx_status status = tx_config_of_folder(job->folder, &job->config);
+    tx_status status = tx_hub_model(set->model, &job->folder);
+    if (!status)
+        status = tx_config_of_folder(job->folder, &job->config);
     if (!status)
         status = txgen_generation(argc, argv, job->folder, &job->config, &job->how);
     if (!status)

@@ -4,6 +4,7 @@
 #include "gemm.h"
 
 #include "gemm_provider.h"
+#include "gemm_tile.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,11 +85,13 @@ tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, i
         status = wish(&at);
     if (status)
         return status;
+    tx_cpu_gemm_spec seen = *spec;
+    seen.shape = joined(spec);
+    if (seen.shape.batch == 1 && seen.shape.m <= TX_GEMM_THIN)
+        at = PROVIDERS - 1; /* few rows: own reads b at the rate of memory */
     tx_cpu_gemm *g = calloc(1, sizeof *g);
     if (!g)
         return tx_fail(TX_MEMORY, "matrix product: out of memory");
-    tx_cpu_gemm_spec seen = *spec;
-    seen.shape = joined(spec);
     int64_t bytes = 0;
     char declined[TX_GEMM_VARIANT / 2] = "";
     do {

@@ -129,26 +129,35 @@ static tx_status check_whole(const char *folder, const char *name, int64_t step)
     return status == TX_OK || status == TX_MEMORY ? status : TX_FORMAT;
 }
 
-static bool exists_in(const char *folder, const char *name)
+static tx_status look_for(const char *folder, const char *name, bool *there)
 {
     struct stat info;
     char *path = tx_path_join(folder, name);
-    bool exists = !path || lstat(path, &info) == 0; /* without memory: rather there than not */
+    tx_status status = path ? TX_OK : TX_MEMORY;
+    if (!status) {
+        *there = lstat(path, &info) == 0;
+        if (!*there && errno != ENOENT)
+            status = tx_folder_fail(path, "look at it");
+    }
     free(path);
-    return exists;
+    return status;
 }
 
 tx_status tx_checkpoint_recover(const char *folder, const char *aside, int64_t step)
 {
     char name[TX_CHECKPOINT_NAME];
     tx_checkpoint_name(step, name);
-    tx_status status = TX_OK;
-    if (exists_in(folder, name)) {
+    bool there = false;
+    tx_status status = look_for(folder, name, &there);
+    if (!status && there) {
+        tx_status old = TX_OK;
         status = check_whole(folder, name, step);
         if (status == TX_FORMAT)
-            status = check_whole(folder, aside, step) == TX_OK ? TX_FORMAT : TX_OK;
-        if (status != TX_FORMAT)
-            return status ? status : tx_checkpoint_remove(folder, aside, step);
+            old = check_whole(folder, aside, step);
+        if (status == TX_MEMORY || old == TX_MEMORY) /* nothing goes without having been looked at */
+            return TX_MEMORY;
+        if (status == TX_OK || old != TX_OK)
+            return tx_checkpoint_remove(folder, aside, step);
         status = tx_checkpoint_remove(folder, name, step); /* the disk did not keep it, but the one before it */
     }
     if (!status)
@@ -259,10 +268,13 @@ tx_status tx_checkpoint_commit(tx_checkpoint *checkpoint)
     char name[TX_CHECKPOINT_NAME], aside[TX_CHECKPOINT_NAME];
     tx_checkpoint_name(checkpoint->step, name);
     tx_checkpoint_temporary(checkpoint->step, TX_CHECKPOINT_ASIDE, aside);
+    bool left = false;
     tx_status status = tx_manifest_write(checkpoint->folder, checkpoint->step);
     if (!status) /* by reading back, before it takes the place of another */
         status = tx_manifest_check(checkpoint->folder, checkpoint->step);
-    if (!status && exists_in(checkpoint->output_dir, aside)) /* an earlier commit could not undo what it had begun */
+    if (!status)
+        status = look_for(checkpoint->output_dir, aside, &left);
+    if (!status && left) /* an earlier commit could not undo what it had begun */
         status = tx_checkpoint_recover(checkpoint->output_dir, aside, checkpoint->step);
     if (!status)
         status = take_name(checkpoint, name, aside);

@@ -118,14 +118,16 @@ static bool same_folder(const char *a, const char *b)
            first.st_ino == second.st_ino;
 }
 
-/* A folder that TX wrote: other programs use the same names. */
-static bool is_ours(const char *folder)
+/* Fails where a folder is not one that TX wrote: other programs use the same names. */
+static tx_status check_ours(const char *folder)
 {
     struct stat info;
     char *manifest = tx_path_join(folder, TX_CHECKPOINT_MANIFEST);
-    bool ours = manifest && lstat(folder, &info) == 0 && S_ISDIR(info.st_mode) && tx_file_exists(manifest);
+    if (!manifest)
+        return TX_MEMORY;
+    const bool ours = lstat(folder, &info) == 0 && S_ISDIR(info.st_mode) && tx_file_exists(manifest);
     free(manifest);
-    return ours;
+    return ours ? TX_OK : tx_fail(TX_FORMAT, "%s: no folder with a %s", folder, TX_CHECKPOINT_MANIFEST);
 }
 
 /* Whether `folder` is gone; what stands in the way is told. */
@@ -133,9 +135,7 @@ static bool prune_one(const char *output_dir, const char *folder, int64_t step, 
 {
     char name[TX_CHECKPOINT_NAME];
     tx_checkpoint_name(step, name);
-    tx_status status = TX_OK;
-    if (!is_ours(folder))
-        status = tx_fail(TX_FORMAT, "%s: no folder with a %s", folder, TX_CHECKPOINT_MANIFEST);
+    tx_status status = check_ours(folder);
     if (!status)
         status = tx_checkpoint_remove(output_dir, name, step);
     if (status)

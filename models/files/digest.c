@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@ tx_status tx_digest_create(tx_digest **digest)
         made->context = EVP_MD_CTX_new();
     if (!made || !made->context || EVP_DigestInit_ex(made->context, EVP_sha256(), NULL) != 1) {
         tx_digest_free(made);
+        ERR_clear_error(); /* what the library keeps of it for this thread */
         return tx_fail(TX_MEMORY, "SHA-256: out of memory");
     }
     *digest = made;

@@ -228,21 +228,33 @@ static tx_status check_manifest(const char *folder, int64_t step, const tx_json 
     return status;
 }
 
-tx_status tx_manifest_check(const char *folder, int64_t step)
+static tx_status check_once(const char *folder, const char *path, int64_t step)
 {
-    char *path = tx_path_join(folder, TX_CHECKPOINT_MANIFEST);
     tx_json *manifest = NULL;
     int descriptor = -1;
-    tx_status status = path ? open_plain(path, &descriptor) : TX_MEMORY;
+    tx_status status = open_plain(path, &descriptor);
     if (descriptor >= 0)
         close(descriptor);
     if (!status)
         status = tx_json_read(path, MANIFEST_LIMIT, &manifest);
-    free(path);
     if (status == TX_NOT_FOUND)
         return tx_fail(TX_FORMAT, "%s: not a whole checkpoint: it has no %s", folder, TX_CHECKPOINT_MANIFEST);
     if (!status)
         status = check_manifest(folder, step, manifest);
     tx_json_free(manifest);
+    return status;
+}
+
+tx_status tx_manifest_check(const char *folder, int64_t step)
+{
+    char *path = tx_path_join(folder, TX_CHECKPOINT_MANIFEST);
+    if (!path)
+        return TX_MEMORY;
+    tx_status status = check_once(folder, path, step);
+    /* Damage is there twice. What is not was a reading that failed, or memory that jansson did not get: it then goes on
+     * with half of a string. */
+    if (status != TX_OK && status != TX_MEMORY)
+        status = check_once(folder, path, step);
+    free(path);
     return status;
 }

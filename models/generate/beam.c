@@ -122,7 +122,7 @@ static void extend(const beams *b, int64_t p, const candidate *c, int64_t before
 /* Finds out which candidates end; returns whether all do. */
 static bool find_hits(const beams *b, int64_t p, int64_t found, int64_t generated)
 {
-    const int64_t prompt = b->run->prompts[p].count, before = prompt + generated;
+    const int64_t before = b->run->prompts[p].count + generated;
     bool all = true;
     for (int64_t k = 0; k < found; k++) {
         candidate *c = &b->candidate[k];

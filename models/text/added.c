@@ -20,13 +20,20 @@ struct tx_trie {
     int32_t first[256];
 };
 
+const tx_added *tx_additions_get(const tx_additions *additions, const char *text)
+{
+    for (int32_t i = 0; i < additions->count; i++)
+        if (strcmp(additions->at[i].text, text) == 0)
+            return &additions->at[i];
+    return NULL;
+}
+
 tx_status tx_additions_put(tx_additions *additions, const tx_added *added)
 {
     if (added->size == 0)
         return tx_fail(TX_FORMAT, "its text is empty");
-    for (int32_t i = 0; i < additions->count; i++)
-        if (additions->at[i].size == added->size && memcmp(additions->at[i].text, added->text, added->size) == 0)
-            return tx_fail(TX_FORMAT, "it is there twice");
+    if (tx_additions_get(additions, added->text))
+        return tx_fail(TX_FORMAT, "it is added twice");
     if (additions->count == additions->room) {
         int32_t room = 2 * additions->room + 8;
         tx_added *at = realloc(additions->at, (size_t)room * sizeof *at);
@@ -157,11 +164,14 @@ static bool stands_alone(const tx_additions *additions, const char *text, size_t
            !in_word(additions, text + found->end, after, match);
 }
 
-/* Lets a token take the spaces around it, those before down to `floor`. */
+/* Lets a token take the spaces around it, those before down to `floor`, where the last token ended. A token of spaces
+ * that the last one has taken may be left with nothing. */
 static void widen(const char *text, size_t size, size_t floor, tx_found *found)
 {
     uint32_t code;
     size_t length;
+    if (found->added->lstrip && found->begin < floor)
+        found->begin = floor;
     while (found->added->lstrip && found->begin > floor &&
            (length = tx_utf8_read_last(text + floor, found->begin - floor, &code)) && tx_utf8_is_space(code))
         found->begin -= length;
@@ -184,6 +194,8 @@ void tx_additions_find(const tx_additions *additions, int trie, const char *text
         if ((added->special && !special) || (added->single_word && !stands_alone(additions, text, size, &here, match)))
             continue;
         widen(text, size, found->end, &here);
+        if (here.begin >= here.end)
+            continue;
         *found = here;
         return;
     }

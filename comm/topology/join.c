@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Which PCI function an OpenCL device is, by the surest fact that its driver tells; a device that no fact places hangs
+ * from the root. Platforms overlap: a function's second OpenCL device on another platform is the same device. */
+#include "comm/topology/sources.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+typedef struct match {
+    int32_t node; /* -1 none */
+    tx_topo_confidence confidence;
+    int32_t note;
+} match;
+
+static bool same_address(const tx_topo_cl_device *a, const tx_topo_cl_device *b)
+{
+    return a->platform == b->platform && b->has_bus && !b->has_domain && a->bus == b->bus && a->slot == b->slot &&
+           a->function == b->function;
+}
+
+/* The functions with a GPU at this address; in any domain, where the driver tells none. Writes the `wanted`-th to
+ * `node` and returns how many there are. */
+static int32_t functions_at(const tx_draft *draft, const tx_topo_cl_device *d, int32_t wanted, int32_t *node)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < draft->t->node_count; i++) {
+        uint64_t key = 0;
+        if (draft->t->nodes[i].kind != TX_TOPO_FUNCTION || !tx_topo_bus_parse(draft->t->nodes[i].bus, &key) ||
+            (key & 0xFFFF) != (d->bus << 8 | d->slot << 3 | d->function) || (d->has_domain && key >> 16 != d->domain) ||
+            tx_draft_device_at(draft, i, 0) < 0)
+            continue;
+        if (count++ == wanted)
+            *node = i;
+    }
+    return count;
+}
+
+/* Where several functions fit, the platform's devices with this address are dealt to them in order. */
+static match by_bus(tx_draft *draft, const tx_topo_cl_device *all, int32_t count, const tx_topo_cl_device *d)
+{
+    match m = {.node = -1, .confidence = TX_TOPO_STATED, .note = -1};
+    int32_t turn = 0, rivals = 0, candidates = functions_at(draft, d, 0, &m.node);
+    if (candidates < 2)
+        return m;
+    for (int32_t i = 0; i < count; i++) {
+        rivals += same_address(d, &all[i]);
+        turn += &all[i] < d && same_address(d, &all[i]);
+    }
+    functions_at(draft, d, rivals > candidates ? turn * candidates / rivals : turn, &m.node);
+    m.confidence = TX_TOPO_GUESSED;
+    m.note = tx_draft_note(draft, true,
+                           "OpenCL %d:%d tells its bus but not its PCI domain, and %d GPUs fit: they are matched in "
+                           "the order of the platform's list",
+                           d->platform, d->device, candidates);
+    return m;
+}
+
+/* The only GPU for which `fits` holds; -1 where there is none or several. */
+static int32_t only_one(const tx_draft *draft, const tx_topo_cl_device *d,
+                        bool (*fits)(const tx_topo_device *, const tx_topo_cl_device *))
+{
+    int32_t found = -1;
+    for (int32_t i = 0; i < draft->t->device_count; i++) {
+        const tx_topo_device *gpu = &draft->t->devices[i];
+        if (gpu->kind != TX_TOPO_GPU || gpu->partition > 0 || !fits(gpu, d))
+            continue;
+        if (found >= 0)
+            return -1;
+        found = gpu->node;
+    }
+    return found;
+}
+
+static bool same_ids(const tx_topo_device *gpu, const tx_topo_cl_device *d)
+{
+    return d->device_id > 0 && gpu->device_id == d->device_id && (d->vendor_id == 0 || gpu->vendor_id == d->vendor_id);
+}
+
+static bool same_vendor(const tx_topo_device *gpu, const tx_topo_cl_device *d)
+{
+    return d->vendor_id > 0 && gpu->vendor_id == d->vendor_id;
+}
+
+static bool same_model(const tx_topo_device *gpu, const tx_topo_cl_device *d)
+{
+    return same_vendor(gpu, d) && *gpu->name && strcasecmp(gpu->name, d->name) == 0;
+}
+
+/* NVIDIA's driver lists the UUID of each function. */
+static int32_t by_uuid(const tx_draft *draft, const char *root, const tx_topo_cl_device *d)
+{
+    char text[1024];
+    for (int32_t i = 0; i < draft->t->device_count && *d->uuid; i++) {
+        const tx_topo_device *gpu = &draft->t->devices[i];
+        if (gpu->kind == TX_TOPO_GPU && *gpu->bus &&
+            tx_topo_small_file(text, sizeof text, root, "/proc/driver/nvidia/gpus/%s/information", gpu->bus) &&
+            strstr(text, d->uuid))
+            return gpu->node;
+    }
+    return -1;
+}
+
+static match find_function(tx_draft *draft, const char *root, const tx_topo_cl_device *all, int32_t count,
+                           const tx_topo_cl_device *d)
+{
+    match m = {.node = -1, .confidence = TX_TOPO_STATED, .note = -1};
+    if (d->has_bus)
+        m = by_bus(draft, all, count, d);
+    if (m.node < 0)
+        m.node = only_one(draft, d, same_ids);
+    if (m.node < 0)
+        m.node = by_uuid(draft, root, d);
+    if (m.node >= 0)
+        return m;
+    m.node = only_one(draft, d, same_model);
+    if (m.node < 0)
+        m.node = only_one(draft, d, same_vendor);
+    if (m.node >= 0) {
+        m.confidence = TX_TOPO_GUESSED;
+        m.note = tx_draft_note(draft, true,
+                               "OpenCL %d:%d (%s) tells no PCI address: the only GPU of its vendor or model is taken "
+                               "for it",
+                               d->platform, d->device, d->name);
+    }
+    return m;
+}
+
+/* The device of a function that this OpenCL device is: the next partition that its platform has not named yet; -1 none.
+ */
+static int32_t free_partition(const tx_draft *draft, int32_t node, int32_t platform)
+{
+    char own[16];
+    snprintf(own, sizeof own, "%" PRId32 ":", platform);
+    for (int32_t k = 0;; k++) {
+        int32_t index = tx_draft_device_at(draft, node, k);
+        if (index < 0)
+            return -1;
+        const char *named = draft->t->devices[index].opencl;
+        while (named && strncmp(named, own, strlen(own)) != 0)
+            named = strchr(named, ',') ? strchr(named, ',') + 1 : NULL;
+        if (!named)
+            return index;
+    }
+}
+
+/* Another device of a function, or one without a function. */
+static int32_t add_device(tx_draft *draft, const tx_topo_cl_device *d, const match *m)
+{
+    int32_t before = 0;
+    while (m->node >= 0 && tx_draft_device_at(draft, m->node, before) >= 0)
+        before++;
+    int32_t index = tx_draft_device(draft, d->gpu ? TX_TOPO_GPU : TX_TOPO_CPU, m->node >= 0 ? m->node : 0);
+    if (index < 0)
+        return -1;
+    tx_topo_device *device = &draft->t->devices[index];
+    device->partition = before;
+    if (device->vendor_id == 0)
+        device->vendor_id = d->vendor_id;
+    if (d->gpu && m->node < 0) {
+        device->confidence = TX_TOPO_GUESSED;
+        device->note = tx_draft_note(draft, true,
+                                     "Where OpenCL %d:%d (%s) hangs is not known, its driver tells no PCI address: SYS "
+                                     "is a guess",
+                                     d->platform, d->device, d->name);
+    }
+    return index;
+}
+
+static void join(tx_draft *draft, const char *root, const tx_topo_cl_device *all, int32_t count,
+                 const tx_topo_cl_device *d)
+{
+    match m = {.node = -1, .note = -1};
+    if (d->gpu)
+        m = find_function(draft, root, all, count, d);
+    int32_t index = m.node >= 0 ? free_partition(draft, m.node, d->platform) : -1;
+    if (index < 0)
+        index = add_device(draft, d, &m);
+    if (index < 0)
+        return;
+    tx_topo_device *device = &draft->t->devices[index];
+    const char *opencl = tx_draft_format(draft, "%s%s%" PRId32 ":%" PRId32, device->opencl, *device->opencl ? "," : "",
+                                         d->platform, d->device);
+    device->opencl = opencl;
+    if (device->source == TX_DRAFT_UNSURE)
+        device->source = TX_TOPO_FROM_OPENCL;
+    if (device->place == TX_TOPO_FROM_NOWHERE)
+        device->place = TX_TOPO_FROM_OPENCL;
+    if (device->platform < 0) {
+        device->platform = d->platform;
+        device->device = d->device;
+        device->engine = d->engine < 0 ? "" : tx_draft_format(draft, "opencl:%" PRId32, d->engine);
+    }
+    if (!*device->vendor)
+        device->vendor =
+            tx_draft_text(draft, *tx_topo_vendor(device->vendor_id) ? tx_topo_vendor(device->vendor_id) : d->vendor);
+    if (*d->name)
+        device->name = tx_draft_text(draft, d->name);
+    if (device->memory == 0)
+        device->memory = d->memory;
+    if (m.confidence == TX_TOPO_GUESSED) {
+        device->confidence = m.confidence;
+        device->note = m.note;
+    }
+}
+
+void tx_topo_cl_join(tx_draft *draft, const char *root, const tx_topo_cl_device *devices, int32_t count)
+{
+    for (int32_t i = 0; i < count && !draft->status; i++)
+        if (devices[i].gpu || devices[i].cpu)
+            join(draft, root, devices, count, &devices[i]);
+}

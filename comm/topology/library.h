@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Libraries that are loaded where they are there. Every symbol may be missing: its pointer is then NULL. */
+#ifndef TX_COMM_TOPOLOGY_LIBRARY_H
+#define TX_COMM_TOPOLOGY_LIBRARY_H
+
+#include <dlfcn.h>
+#include <string.h>
+
+static inline void *tx_topo_library(const char *name)
+{
+    return dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+}
+
+/* Sets the function pointer at `pointer`. */
+static inline void tx_topo_symbol(void *library, const char *name, void *pointer)
+{
+    void *symbol = dlsym(library, name);
+    memcpy(pointer, &symbol, sizeof symbol);
+}
+
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The topology of this machine: hwloc's tree, then OpenCL's devices joined to it, then what the kernel and the vendors'
+ * libraries tell. Whatever cannot be asked is a note. */
+#include "comm/topology/sources.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+static void join_opencl(tx_draft *draft, const char *root)
+{
+#ifdef TX_OPENCL
+    tx_topo_cl_device *devices = NULL;
+    int32_t count = 0;
+    tx_status status = tx_topo_cl_list(&devices, &count);
+    if (status == TX_NOT_FOUND)
+        tx_draft_note(draft, true, "OpenCL: %s: install a driver, or look at OCL_ICD_VENDORS", tx_error());
+    else if (status)
+        draft->status = status;
+    else
+        tx_topo_cl_join(draft, root, devices, count);
+    free(devices);
+#else
+    (void)root;
+    tx_draft_note(draft, true, "OpenCL: this TX was built without it (TX_OPENCL=OFF): OpenCL devices are not listed");
+#endif
+}
+
+static void add_host(tx_draft *draft)
+{
+    struct utsname names;
+    if (uname(&names) == 0)
+        draft->t->host = tx_draft_text(draft, names.nodename);
+}
+
+tx_status tx_topology_live(const tx_topo_options *options, tx_topology **topology)
+{
+    static const tx_topo_options defaults = {.size = sizeof defaults};
+    tx_draft draft;
+    bool local = false;
+    if (!options)
+        options = &defaults;
+    if (options->size != sizeof *options)
+        return tx_fail(TX_INVALID, "tx_topo_options: size is %zu, not %zu", options->size, sizeof *options);
+    tx_status status = tx_draft_begin(TX_TOPO_ORIGIN_LIVE, "", &draft);
+    if (status)
+        return status;
+    status = tx_topo_hwloc_read(NULL, 0, &draft, &local);
+    if (status) {
+        tx_draft_discard(&draft);
+        return status;
+    }
+    if (local) {
+        add_host(&draft);
+        if (!options->no_opencl)
+            join_opencl(&draft, options->root);
+        tx_topo_sysfs_pci(&draft, options->root);
+        tx_topo_sysfs_xgmi(&draft, options->root);
+        if (!options->no_vendor) {
+            tx_topo_nvml(&draft);
+            tx_topo_rsmi(&draft);
+            tx_topo_level_zero(&draft);
+        }
+    } else
+        tx_draft_note(&draft, false, "hwloc's environment variables name another machine: live devices are not asked");
+    return tx_draft_finish(&draft, topology);
+}

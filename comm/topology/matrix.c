@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The text of `nvidia-smi topo -m`, as it comes out of a terminal or a web page: tabs may have become spaces, the
+ * header may be underlined, older versions say SOC and name NICs by their devices. Rows have more fields than the
+ * header. */
+#include "comm/topology/sources.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define LINE_MAX_SIZE 65536
+#define TOKENS_MAX (TX_TOPO_DEVICES_MAX + 16)
+
+typedef struct reader {
+    tx_draft *draft;
+    const char *at; /* the next line */
+    int64_t line;
+    char text[LINE_MAX_SIZE]; /* the present one without escapes, cut into tokens */
+    const char *tokens[TOKENS_MAX];
+    int32_t token_count;
+    int32_t rows;
+    int32_t numbers[2]; /* devices of each kind that the header has no number for: the next one's */
+} reader;
+
+static tx_status fail(const reader *r, const char *what, const char *word)
+{
+    return tx_fail(TX_FORMAT, "line %" PRId64 ": %s%.60s", r->line, what, word);
+}
+
+/* ---- Lines --------------------------------------------------------------------------------------------- */
+
+/* Bytes of a terminal's escape sequence (ESC [ ... letter) at `at`; 0 where there is none. */
+static size_t escape(const char *at)
+{
+    if (at[0] != '\x1b')
+        return 0;
+    if (at[1] != '[')
+        return 1;
+    size_t size = 2 + strspn(at + 2, "0123456789;?");
+    return at[size] ? size + 1 : size;
+}
+
+/* Cuts the next line into tokens; false at the end of the text. */
+static bool next_line(reader *r, tx_status *status)
+{
+    size_t used = 0, length = strcspn(r->at, "\n");
+    if (!*r->at)
+        return false;
+    r->line++;
+    r->token_count = 0;
+    for (size_t i = 0; i < length;) {
+        size_t skipped = escape(r->at + i);
+        bool space = strchr(" \t\r\v\f", r->at[i]) != NULL;
+        if (skipped == 0 && !space && (used == 0 || r->text[used - 1] == '\0')) {
+            if (r->token_count == TOKENS_MAX) {
+                *status = tx_fail(TX_FORMAT, "line %" PRId64 ": more than %d devices", r->line, TX_TOPO_DEVICES_MAX);
+                return false;
+            }
+            r->tokens[r->token_count++] = r->text + used;
+        }
+        if (used + 2 >= sizeof r->text) {
+            *status = fail(r, "is longer than a matrix's lines are", "");
+            return false;
+        }
+        if (skipped > 0)
+            i += skipped > length - i ? length - i : skipped;
+        else if (!space)
+            r->text[used++] = r->at[i++];
+        else {
+            if (used > 0 && r->text[used - 1] != '\0')
+                r->text[used++] = '\0';
+            i++;
+        }
+    }
+    r->text[used] = '\0';
+    r->at += length + (r->at[length] == '\n');
+    return true;
+}
+
+/* ---- Words ---------------------------------------------------------------------------------------------- */
+
+/* Digits to the end of `text`, as a number of at most six; -1 where that is not so. */
+static int32_t digits(const char *text)
+{
+    size_t length = strlen(text);
+    return length > 0 && length <= 6 && strspn(text, "0123456789") == length ? (int32_t)strtol(text, NULL, 10) : -1;
+}
+
+static bool gpu_name(const char *token)
+{
+    return strncasecmp(token, "GPU", 3) == 0 && digits(token + 3) >= 0;
+}
+
+/* "NIC3", or as older versions have it the device's name: "mlx5_0", "mlx5_bond_0", "bnxt_re1". */
+static bool nic_name(const char *token)
+{
+    static const char *const prefixes[] = {"NIC",  "mlx4_", "mlx5_", "bnxt_re", "hfi1_", "irdma", "rdmap", "qedr",
+                                           "roce", "ib",    "efa",   "rocep",   "cxi",   "hsi",   "ibp"};
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+        if (strncasecmp(token, prefixes[i], strlen(prefixes[i])) == 0)
+            return strpbrk(token, "0123456789") != NULL;
+    return false;
+}
+
+typedef struct cell {
+    tx_topo_class class_;
+    tx_topo_link_kind link;
+    int32_t links;
+} cell;
+
+/* What a cell says; false for what no cell says. */
+static bool read_cell(const char *token, cell *out)
+{
+    static const struct {
+        const char *word;
+        tx_topo_class class_;
+    } others[] = {{"SOC", TX_TOPO_SYS}, {"PSB", TX_TOPO_PIX}, {"N/A", TX_TOPO_UNKNOWN}};
+    *out = (cell){.class_ = TX_TOPO_UNKNOWN, .link = TX_TOPO_NO_LINK};
+    for (int i = 0; i < TX_TOPO_CLASS_COUNT; i++)
+        if (strcasecmp(token, tx_topo_class_name((tx_topo_class)i)) == 0) {
+            out->class_ = (tx_topo_class)i;
+            return true;
+        }
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strcasecmp(token, others[i].word) == 0) {
+            out->class_ = others[i].class_;
+            return true;
+        }
+    for (int i = TX_TOPO_NVLINK; i <= TX_TOPO_XELINK; i++) {
+        if (strncasecmp(token, tx_topo_link_name((tx_topo_link_kind)i), 2) != 0)
+            continue;
+        int32_t links = token[2] ? digits(token + 2) : 0;
+        out->link = (tx_topo_link_kind)i;
+        out->links = links;
+        return links > 0 || (links == 0 && !token[2] && i != TX_TOPO_NVLINK);
+    }
+    return false;
+}
+
+/* ---- Header ------------------------------------------------------------------------------------------------ */
+
+/* How many of the tokens name devices before "CPU Affinity" or the end; 0 when the line is no header: a row has a cell
+ * after its name. */
+static int32_t header_devices(const reader *r)
+{
+    int32_t count = 0;
+    while (count < r->token_count && (gpu_name(r->tokens[count]) || nic_name(r->tokens[count])))
+        count++;
+    if (count == r->token_count)
+        return count;
+    bool affinity = count + 1 < r->token_count && strcasecmp(r->tokens[count], "CPU") == 0 &&
+                    strcasecmp(r->tokens[count + 1], "Affinity") == 0;
+    return affinity ? count : 0;
+}
+
+static tx_status add_devices(reader *r, int32_t count)
+{
+    for (int32_t i = 0; i < count; i++) {
+        bool gpu = gpu_name(r->tokens[i]);
+        int32_t given = digits(r->tokens[i] + 3), index;
+        for (int32_t k = 0; k < i; k++)
+            if (strcasecmp(r->tokens[k], r->tokens[i]) == 0)
+                return fail(r, "the header names a device twice: ", r->tokens[i]);
+        index = tx_draft_device(r->draft, gpu ? TX_TOPO_GPU : TX_TOPO_NIC, 0);
+        if (index < 0)
+            return r->draft->status;
+        tx_topo_device *d = &r->draft->t->devices[index];
+        bool numbered = gpu || (strncasecmp(r->tokens[i], "NIC", 3) == 0 && given >= 0);
+        d->number = numbered ? given : r->numbers[1];
+        r->numbers[gpu ? 0 : 1] = d->number + 1;
+        d->source = d->place = TX_TOPO_FROM_MATRIX;
+        d->system = numbered ? "" : tx_draft_text(r->draft, r->tokens[i]);
+    }
+    return r->draft->status;
+}
+
+static tx_status find_header(reader *r)
+{
+    tx_status status = TX_OK;
+    while (next_line(r, &status)) {
+        int32_t count = header_devices(r);
+        if (count > 0)
+            return add_devices(r, count);
+    }
+    return status
+               ? status
+               : tx_fail(TX_FORMAT, "is neither hwloc's XML, NCCL's XML nor the text of nvidia-smi topo -m (there is "
+                                    "no header with GPU0)");
+}
+
+/* ---- Rows ----------------------------------------------------------------------------------------------------- */
+
+static tx_status read_cells(reader *r, int32_t row)
+{
+    const int32_t count = r->draft->t->device_count;
+    if (r->token_count < count + 1)
+        return fail(r, "the row is shorter than the header: ", r->tokens[0]);
+    for (int32_t i = 0; i < count; i++) {
+        cell c;
+        if (!read_cell(r->tokens[i + 1], &c))
+            return fail(r, "no cell of a matrix: ", r->tokens[i + 1]);
+        if ((i == row) != (c.class_ == TX_TOPO_SELF))
+            return fail(r, "X is not on the diagonal: ", r->tokens[0]);
+        if (i == row)
+            continue;
+        tx_draft_class stated = {row, i, c.class_, TX_TOPO_FROM_MATRIX, -1};
+        if (c.link != TX_TOPO_NO_LINK) {
+            stated.note = tx_draft_note(r->draft, false, "The matrix tells links, not the PCI path beside them");
+            tx_draft_link link = {.a = row,
+                                  .b = i,
+                                  .kind = c.link,
+                                  .links = c.links,
+                                  .source = TX_TOPO_FROM_MATRIX,
+                                  .confidence = TX_TOPO_STATED,
+                                  .note = stated.note};
+            tx_draft_link_add(r->draft, &link);
+        } else if (c.class_ == TX_TOPO_UNKNOWN)
+            stated.note = tx_draft_note(r->draft, true, "The matrix itself does not say what ? is");
+        tx_draft_class_add(r->draft, &stated);
+    }
+    return r->draft->status;
+}
+
+/* CPU Affinity, NUMA Affinity, GPU NUMA ID: what follows the cells, N/A left out. */
+static void read_affinity(reader *r, int32_t row)
+{
+    const char *fields[3] = {"", "", ""};
+    int32_t *numbers = NULL, count = 0, first = r->draft->t->device_count + 1;
+    for (int32_t i = 0; i < 3 && first + i < r->token_count; i++) {
+        if (strcasecmp(r->tokens[first + i], "N/A") == 0)
+            continue;
+        if (tx_topo_set_parse(r->tokens[first + i], &numbers, &count))
+            return;
+        free(numbers);
+        fields[i] = r->tokens[first + i];
+    }
+    const char *cpus = tx_draft_text(r->draft, fields[0]), *nodes = tx_draft_text(r->draft, fields[1]);
+    tx_topo_device *d = &r->draft->t->devices[row];
+    d->cpus = cpus;
+    d->nodes = nodes;
+    d->gpu_numa = digits(fields[2]);
+}
+
+/* The row's name must be the header's next one. */
+static bool is_row(const reader *r)
+{
+    return r->token_count > 0 && (gpu_name(r->tokens[0]) || nic_name(r->tokens[0])) && !strchr(r->tokens[0], ':');
+}
+
+static bool names_device(const reader *r, const tx_topo_device *d)
+{
+    const char *token = r->tokens[0];
+    if (*d->system)
+        return strcasecmp(token, d->system) == 0;
+    return strncasecmp(token, tx_topo_device_name(d->kind), 3) == 0 && digits(token + 3) == d->number;
+}
+
+/* "  NIC0: mlx5_0" of the legend. */
+static void read_nic_legend(reader *r)
+{
+    size_t length = r->token_count == 2 ? strlen(r->tokens[0]) : 0;
+    if (length < 5 || strncasecmp(r->tokens[0], "NIC", 3) != 0 || r->tokens[0][length - 1] != ':')
+        return;
+    long number = strtol(r->tokens[0] + 3, NULL, 10);
+    for (int32_t i = 0; i < r->draft->t->device_count; i++) {
+        tx_topo_device *d = &r->draft->t->devices[i];
+        if (d->kind == TX_TOPO_NIC && d->number == number && !*d->system)
+            d->system = tx_draft_text(r->draft, r->tokens[1]);
+    }
+}
+
+static tx_status read_rows(reader *r)
+{
+    tx_status status = TX_OK;
+    while (!status && next_line(r, &status)) {
+        if (r->rows == r->draft->t->device_count) {
+            read_nic_legend(r);
+            continue;
+        }
+        if (!is_row(r))
+            continue;
+        if (!names_device(r, &r->draft->t->devices[r->rows]))
+            return fail(r, "the rows are not in the header's order: ", r->tokens[0]);
+        status = read_cells(r, r->rows);
+        if (!status)
+            read_affinity(r, r->rows++);
+    }
+    if (!status && r->rows < r->draft->t->device_count)
+        status = tx_fail(TX_FORMAT, "the matrix ends after %" PRId32 " of %" PRId32 " rows", r->rows,
+                         r->draft->t->device_count);
+    return status ? status : r->draft->status;
+}
+
+tx_status tx_topo_matrix_parse(const char *text, size_t size, tx_draft *draft)
+{
+    (void)size;
+    reader *r = calloc(1, sizeof *r);
+    if (!r)
+        return tx_fail(TX_MEMORY, "topology: out of memory");
+    r->draft = draft;
+    r->at = text;
+    tx_draft_node(draft, TX_TOPO_MACHINE, -1);
+    tx_status status = draft->status ? draft->status : find_header(r);
+    if (!status)
+        status = read_rows(r);
+    free(r);
+    return status;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Words of the topology, cells of the matrix, bus ids, and finding a device by what a user calls it. */
+#include "comm/topology/draft.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define WORDS(function, type, map, count, pick)             \
+    const char *function(type value)                        \
+    {                                                       \
+        static const char *const words[] = {map(pick)};     \
+        return (uint32_t)value < count ? words[value] : ""; \
+    }
+
+#define CELL(name, cell, legend) cell,
+#define LEGEND(name, cell, legend) legend,
+#define KEY(name, key) key,
+WORDS(tx_topo_class_name, tx_topo_class, TX_TOPO_CLASS_MAP, TX_TOPO_CLASS_COUNT, CELL)
+WORDS(tx_topo_class_legend, tx_topo_class, TX_TOPO_CLASS_MAP, TX_TOPO_CLASS_COUNT, LEGEND)
+WORDS(tx_topo_link_name, tx_topo_link_kind, TX_TOPO_LINK_MAP, TX_TOPO_LINK_COUNT, CELL)
+WORDS(tx_topo_link_legend, tx_topo_link_kind, TX_TOPO_LINK_MAP, TX_TOPO_LINK_COUNT, LEGEND)
+WORDS(tx_topo_p2p_name, tx_topo_p2p, TX_TOPO_P2P_MAP, TX_TOPO_P2P_COUNT, CELL)
+WORDS(tx_topo_p2p_legend, tx_topo_p2p, TX_TOPO_P2P_MAP, TX_TOPO_P2P_COUNT, LEGEND)
+WORDS(tx_topo_source_name, tx_topo_source, TX_TOPO_SOURCE_MAP, TX_TOPO_SOURCE_COUNT, KEY)
+WORDS(tx_topo_confidence_name, tx_topo_confidence, TX_TOPO_CONFIDENCE_MAP, TX_TOPO_CONFIDENCE_COUNT, KEY)
+WORDS(tx_topo_node_name, tx_topo_node_kind, TX_TOPO_NODE_MAP, TX_TOPO_NODE_COUNT, KEY)
+WORDS(tx_topo_device_name, tx_topo_device_kind, TX_TOPO_DEVICE_MAP, TX_TOPO_DEVICE_COUNT, KEY)
+WORDS(tx_topo_origin_name, tx_topo_origin, TX_TOPO_ORIGIN_MAP, TX_TOPO_ORIGIN_COUNT, KEY)
+
+/* ---- Bus ids ------------------------------------------------------------------------------------ */
+
+bool tx_topo_bus_parse(const char *text, uint64_t *key)
+{
+    unsigned domain = 0, bus = 0, device = 0, function = 0;
+    int used = 0;
+    size_t length = strlen(text);
+    if (length > 16 || strspn(text, "0123456789abcdefABCDEF:.") != length)
+        return false;
+    if (sscanf(text, "%8x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &used) != 4 || text[used]) {
+        domain = 0;
+        used = 0;
+        if (sscanf(text, "%2x:%2x.%1x%n", &bus, &device, &function, &used) != 3 || text[used])
+            return false;
+    }
+    if (device > 0x1F || function > 7)
+        return false;
+    *key = (uint64_t)domain << 16 | bus << 8 | device << 3 | function;
+    return true;
+}
+
+const char *tx_topo_vendor(int32_t vendor_id)
+{
+    static const struct {
+        int32_t id;
+        const char *name;
+    } known[] = {{0x1002, "AMD"},      {0x1022, "AMD"},           {0x10de, "NVIDIA"},    {0x8086, "Intel"},
+                 {0x15b3, "Mellanox"}, {0x14e4, "Broadcom"},      {0x17db, "HPE"},       {0x1d0f, "Amazon"},
+                 {0x1077, "QLogic"},   {0x1ed5, "Moore Threads"}, {0x13b5, "ARM"},       {0x1e52, "Tenstorrent"},
+                 {0x1da3, "Habana"},   {0x10ee, "Xilinx"},        {0x1172, "Altera"},    {0x1bee, "IXI"},
+                 {0x10b5, "PLX"},      {0x1000, "Broadcom"},      {0x11f8, "Microchip"}, {0x1b4b, "Marvell"}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (known[i].id == vendor_id)
+            return known[i].name;
+    return "";
+}
+
+/* ---- Cells --------------------------------------------------------------------------------------- */
+
+const char *tx_topo_cell(const tx_topology *topology, int32_t a, int32_t b, bool links, char text[16])
+{
+    const tx_topo_pair *pair = tx_topo_pair_of(topology, a, b);
+    if (!links || pair->link == TX_TOPO_NO_LINK)
+        snprintf(text, 16, "%s", tx_topo_class_name(pair->class_));
+    else if (pair->links > 0)
+        snprintf(text, 16, "%s%" PRId32, tx_topo_link_name(pair->link), pair->links);
+    else
+        snprintf(text, 16, "%s", tx_topo_link_name(pair->link));
+    return text;
+}
+
+/* ---- Finding ---------------------------------------------------------------------------------------- */
+
+/* Whether `index` is among "0:1,2:0". */
+static bool lists_index(const char *list, const char *index)
+{
+    size_t length = strlen(index);
+    for (const char *at = list; *at;) {
+        size_t item = strcspn(at, ",");
+        if (item == length && memcmp(at, index, length) == 0)
+            return true;
+        at += item + (at[item] == ',');
+    }
+    return false;
+}
+
+int32_t tx_topo_find(const tx_topology *topology, const char *name)
+{
+    uint64_t wanted = 0, key = 0;
+    bool bus = tx_topo_bus_parse(name, &wanted);
+    for (int32_t i = 0; i < topology->device_count && *name; i++) {
+        const tx_topo_device *d = &topology->devices[i];
+        if (strcasecmp(d->label, name) == 0 || strcmp(d->system, name) == 0 || strcmp(d->engine, name) == 0 ||
+            lists_index(d->opencl, name) || (bus && tx_topo_bus_parse(d->bus, &key) && key == wanted))
+            return i;
+    }
+    return -1;
+}
+
+tx_status tx_topo_path(const tx_topology *topology, int32_t a, int32_t b, int32_t **path, int32_t *count)
+{
+    const tx_topo_node *nodes = topology->nodes;
+    int32_t *way = calloc((size_t)topology->node_count * 2 + 1, sizeof *way);
+    if (!way)
+        return tx_fail(TX_MEMORY, "topology: out of memory");
+    /* Up from a; then up from b, from the end of the array. */
+    int32_t up = topology->devices[a].node, down = topology->devices[b].node;
+    int32_t head = 0, room = topology->node_count * 2, tail = room;
+    while (up != down) {
+        if (up > down) {
+            way[head++] = up;
+            up = nodes[up].parent;
+        } else {
+            way[--tail] = down;
+            down = nodes[down].parent;
+        }
+    }
+    way[head++] = up;
+    memmove(way + head, way + tail, (size_t)(room - tail) * sizeof *way);
+    *path = way;
+    *count = head + room - tail;
+    return TX_OK;
+}
+
+double tx_topo_pcie_rate(const tx_topo_pcie *link, bool max)
+{
+    double speed = max ? link->speed_max : link->speed;
+    int32_t width = max ? link->width_max : link->width;
+    if (speed <= 0 || width <= 0)
+        return max ? 0 : link->rate;
+    /* 8b/10b up to 5 GT/s, 128b/130b up to 32 GT/s, FLITs of 242 bytes in 256 from 64 GT/s on. */
+    double share = speed < 8 ? 0.8 : speed < 64 ? 128.0 / 130 : 242.0 / 256;
+    return speed * share * width / 8;
+}

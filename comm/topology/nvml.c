@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What NVIDIA's management library tells: which GPUs are visible, NVLinks, peer-to-peer access, its own word on the
+ * class. The library is loaded where it is there; declarations are those of its documented, stable interface. */
+#include "comm/topology/library.h"
+#include "comm/topology/sources.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINKS_MAX 18
+#define VENDOR_NVIDIA 0x10de
+
+enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3 };
+enum { REMOTE_GPU = 0, REMOTE_SWITCH = 2, REMOTE_UNKNOWN = 255 };
+
+typedef struct nvml_device *nvml_handle;
+
+typedef struct nvml_pci {
+    char legacy_id[16];
+    unsigned domain, bus, device, device_id, subsystem_id;
+    char id[32];
+} nvml_pci;
+
+typedef struct nvml_memory {
+    unsigned long long total, free, used;
+} nvml_memory;
+
+typedef struct nvml {
+    int (*init)(void);
+    int (*shutdown)(void);
+    int (*count)(unsigned *);
+    int (*handle)(unsigned, nvml_handle *);
+    int (*pci)(nvml_handle, nvml_pci *);
+    int (*name)(nvml_handle, char *, unsigned);
+    int (*memory)(nvml_handle, nvml_memory *);
+    int (*link_state)(nvml_handle, unsigned, int *);
+    int (*link_version)(nvml_handle, unsigned, unsigned *);
+    int (*link_remote)(nvml_handle, unsigned, nvml_pci *);
+    int (*link_remote_type)(nvml_handle, unsigned, int *);
+    int (*p2p)(nvml_handle, nvml_handle, int, int *);
+    int (*ancestor)(nvml_handle, nvml_handle, int *);
+} nvml;
+
+/* A GPU that the library lists, and what its links lead to. */
+typedef struct gpu {
+    nvml_handle handle;
+    int32_t device;   /* of the draft */
+    int32_t switched; /* links to switches */
+    bool assumed;     /* some of these are taken for links to a switch */
+    int32_t failed;   /* the error that ended the list of links; 0 none */
+    double rate;      /* of one link */
+    int32_t *direct;  /* links to each listed GPU */
+} gpu;
+
+typedef struct session {
+    nvml api;
+    tx_draft *draft;
+    gpu *gpus;
+    int32_t count;
+} session;
+
+static bool load(nvml *api, void *library)
+{
+    tx_topo_symbol(library, "nvmlInit_v2", &api->init);
+    tx_topo_symbol(library, "nvmlShutdown", &api->shutdown);
+    tx_topo_symbol(library, "nvmlDeviceGetCount_v2", &api->count);
+    tx_topo_symbol(library, "nvmlDeviceGetHandleByIndex_v2", &api->handle);
+    tx_topo_symbol(library, "nvmlDeviceGetPciInfo_v3", &api->pci);
+    tx_topo_symbol(library, "nvmlDeviceGetName", &api->name);
+    tx_topo_symbol(library, "nvmlDeviceGetMemoryInfo", &api->memory);
+    tx_topo_symbol(library, "nvmlDeviceGetNvLinkState", &api->link_state);
+    tx_topo_symbol(library, "nvmlDeviceGetNvLinkVersion", &api->link_version);
+    tx_topo_symbol(library, "nvmlDeviceGetNvLinkRemotePciInfo_v2", &api->link_remote);
+    tx_topo_symbol(library, "nvmlDeviceGetNvLinkRemoteDeviceType", &api->link_remote_type);
+    tx_topo_symbol(library, "nvmlDeviceGetP2PStatus", &api->p2p);
+    tx_topo_symbol(library, "nvmlDeviceGetTopologyCommonAncestor", &api->ancestor);
+    return api->init && api->count && api->handle && api->pci;
+}
+
+/* ---- Devices ------------------------------------------------------------------------------------- */
+
+/* The draft's device of a listed GPU; one without a place is added where the tree has no such function. */
+static int32_t find_device(session *s, const nvml_pci *pci)
+{
+    int32_t device = tx_draft_device_at(s->draft, tx_draft_find_bus(s->draft, pci->id), 0);
+    if (device >= 0 || (device = tx_draft_device(s->draft, TX_TOPO_GPU, 0)) < 0)
+        return device;
+    tx_topo_device *d = &s->draft->t->devices[device];
+    d->bus = tx_draft_format(s->draft, "%04x:%02x:%02x.0", pci->domain, pci->bus, pci->device);
+    d->vendor_id = VENDOR_NVIDIA;
+    d->device_id = (int32_t)(pci->device_id >> 16);
+    d->confidence = TX_TOPO_GUESSED;
+    d->place = TX_TOPO_FROM_NVML;
+    d->note = tx_draft_note(s->draft, true, "NVML lists %s, which the PCI tree does not show: SYS is a guess", d->bus);
+    return device;
+}
+
+static void describe(session *s, unsigned index, const gpu *g)
+{
+    char name[96] = "";
+    nvml_memory memory = {0};
+    tx_topo_device *d = &s->draft->t->devices[g->device];
+    d->source = TX_TOPO_FROM_NVML;
+    d->vendor = "NVIDIA";
+    if (s->api.name && s->api.name(g->handle, name, sizeof name - 1) == SUCCESS && *name)
+        d->name = tx_draft_text(s->draft, name);
+    if (s->api.memory && s->api.memory(g->handle, &memory) == SUCCESS && memory.total < INT64_MAX)
+        d->memory = (int64_t)memory.total;
+    if (!*d->system)
+        d->system = tx_draft_format(s->draft, "nvml%u", index);
+}
+
+/* In a container the PCI tree shows GPUs that were not given to it. */
+static void drop_invisible(session *s)
+{
+    int32_t dropped = 0;
+    for (int32_t i = 0; i < s->draft->t->device_count; i++) {
+        tx_topo_device *d = &s->draft->t->devices[i];
+        if (d->kind != TX_TOPO_GPU || d->vendor_id != VENDOR_NVIDIA || d->source != TX_TOPO_FROM_HWLOC || *d->opencl)
+            continue;
+        d->source = TX_DRAFT_UNSURE;
+        dropped++;
+    }
+    if (dropped > 0)
+        tx_draft_note(s->draft, false, "%d NVIDIA GPU%s in the PCI tree that the driver does not list %s left out",
+                      dropped, dropped > 1 ? "s" : "", dropped > 1 ? "are" : "is");
+}
+
+static void list_gpus(session *s, unsigned count)
+{
+    for (unsigned i = 0; i < count && !s->draft->status; i++) {
+        gpu *g = &s->gpus[s->count];
+        nvml_pci pci = {0};
+        int code = s->api.handle(i, &g->handle);
+        if (code == SUCCESS)
+            code = s->api.pci(g->handle, &pci);
+        pci.id[sizeof pci.id - 1] = '\0';
+        if (code == SUCCESS) {
+            g->device = find_device(s, &pci);
+            if (g->device < 0)
+                return;
+            describe(s, i, g);
+            s->count++;
+        } else
+            tx_draft_note(s->draft, true, "NVML does not tell about its GPU %u (error %d): what it says is missing", i,
+                          code);
+    }
+}
+
+/* ---- Links ------------------------------------------------------------------------------------------- */
+
+/* GB/s one way, by generation. */
+static double link_rate(unsigned version)
+{
+    static const double rates[] = {0, 20, 25, 25, 25, 50};
+    return version < sizeof rates / sizeof rates[0] ? rates[version] : 0;
+}
+
+/* Counts one link to what lies at its other end; virtual machines hide that: it is taken for a switch. */
+static void count_link(session *s, gpu *g, unsigned link)
+{
+    nvml_pci remote = {0};
+    int type = REMOTE_UNKNOWN;
+    unsigned version = 0;
+    if (s->api.link_version && s->api.link_version(g->handle, link, &version) == SUCCESS)
+        g->rate = link_rate(version);
+    if (s->api.link_remote_type && s->api.link_remote_type(g->handle, link, &type) != SUCCESS)
+        type = REMOTE_UNKNOWN;
+    bool told = s->api.link_remote && s->api.link_remote(g->handle, link, &remote) == SUCCESS;
+    remote.id[sizeof remote.id - 1] = '\0';
+    int32_t device = told ? tx_draft_device_at(s->draft, tx_draft_find_bus(s->draft, remote.id), 0) : -1;
+    for (int32_t i = 0; i < s->count && type != REMOTE_SWITCH; i++)
+        if (device >= 0 && s->gpus[i].device == device) {
+            g->direct[i]++;
+            return;
+        }
+    if (type == REMOTE_SWITCH || type == REMOTE_UNKNOWN) {
+        g->switched++;
+        g->assumed = g->assumed || type == REMOTE_UNKNOWN;
+    }
+}
+
+static void read_links(session *s, gpu *g)
+{
+    for (unsigned link = 0; link < LINKS_MAX && s->api.link_state; link++) {
+        int on = 0, code = s->api.link_state(g->handle, link, &on);
+        if (code != SUCCESS) {
+            g->failed = code == INVALID_ARGUMENT || code == NOT_SUPPORTED ? 0 : code;
+            return;
+        }
+        if (on)
+            count_link(s, g, link);
+    }
+}
+
+static void add_link(session *s, int32_t a, int32_t b)
+{
+    const gpu *ga = &s->gpus[a], *gb = &s->gpus[b];
+    tx_draft_link link = {.a = ga->device,
+                          .b = gb->device,
+                          .kind = TX_TOPO_NVLINK,
+                          .source = TX_TOPO_FROM_NVML,
+                          .confidence = TX_TOPO_STATED,
+                          .note = -1};
+    int32_t through = ga->switched < gb->switched ? ga->switched : gb->switched;
+    link.links = ga->direct[b] > gb->direct[a] ? ga->direct[b] : gb->direct[a];
+    if (link.links == 0 && through > 0) {
+        link.links = through;
+        link.confidence = TX_TOPO_DERIVED;
+        if (ga->assumed || gb->assumed) {
+            link.confidence = TX_TOPO_GUESSED;
+            link.note = tx_draft_note(s->draft, true,
+                                      "NVML does not tell where some NVLinks lead (as in virtual "
+                                      "machines): they are taken to lead to an NVSwitch");
+        }
+    }
+    link.rate = link.links * ga->rate;
+    if (link.links == 0 && (ga->failed || gb->failed)) {
+        link.kind = TX_TOPO_LINK_UNKNOWN;
+        link.confidence = TX_TOPO_UNSURE;
+        link.note = tx_draft_note(s->draft, true, "NVML fails on the links of %s (error %d)",
+                                  s->draft->t->devices[(ga->failed ? ga : gb)->device].bus,
+                                  ga->failed ? ga->failed : gb->failed);
+    }
+    if (link.links > 0 || link.kind == TX_TOPO_LINK_UNKNOWN)
+        tx_draft_link_add(s->draft, &link);
+}
+
+/* ---- Pairs --------------------------------------------------------------------------------------------- */
+
+static void read_p2p(session *s, const gpu *a, const gpu *b)
+{
+    static const tx_topo_p2p meaning[] = {TX_TOPO_P2P_OK, TX_TOPO_P2P_CNS, TX_TOPO_P2P_GNS,    TX_TOPO_P2P_TNS,
+                                          TX_TOPO_P2P_DR, TX_TOPO_P2P_NS,  TX_TOPO_P2P_UNASKED};
+    for (int access = 0; access < TX_TOPO_ACCESS_COUNT; access++) {
+        int value = -1; /* the library numbers the kinds of access as tx_topo_access does */
+        if (s->api.p2p(a->handle, b->handle, access, &value) == SUCCESS && value >= 0 &&
+            value < (int)(sizeof meaning / sizeof meaning[0]))
+            tx_draft_p2p_add(s->draft, a->device, b->device, (tx_topo_access)access, meaning[value]);
+    }
+}
+
+static void read_class(session *s, const gpu *a, const gpu *b)
+{
+    static const tx_topo_class levels[] = {TX_TOPO_LOC, TX_TOPO_PIX,  TX_TOPO_PXB,
+                                           TX_TOPO_PHB, TX_TOPO_NODE, TX_TOPO_SYS};
+    int level = -1;
+    if (s->api.ancestor(a->handle, b->handle, &level) == SUCCESS && level >= 0 && level <= 50 && level % 10 == 0)
+        tx_draft_class_add(s->draft,
+                           &(tx_draft_class){a->device, b->device, levels[level / 10], TX_TOPO_FROM_NVML, -1});
+}
+
+static void read_pairs(session *s)
+{
+    for (int32_t i = 0; i < s->count; i++)
+        read_links(s, &s->gpus[i]);
+    for (int32_t a = 0; a < s->count; a++)
+        for (int32_t b = 0; b < s->count && !s->draft->status; b++) {
+            if (a == b)
+                continue;
+            if (a < b)
+                add_link(s, a, b);
+            if (s->api.p2p)
+                read_p2p(s, &s->gpus[a], &s->gpus[b]);
+            if (s->api.ancestor)
+                read_class(s, &s->gpus[a], &s->gpus[b]);
+        }
+}
+
+/* Everything between start and end of the library's use. */
+static void ask(session *s)
+{
+    unsigned count = 0;
+    int code = s->api.count(&count);
+    if (code != SUCCESS || count > TX_TOPO_DEVICES_MAX) {
+        tx_draft_note(s->draft, true, "NVML does not list its GPUs (error %d): NVLinks are not shown", code);
+        return;
+    }
+    s->gpus = calloc((size_t)count + 1, sizeof *s->gpus);
+    int32_t *direct = calloc((size_t)count * count + 1, sizeof *direct);
+    if (s->gpus && direct) {
+        list_gpus(s, count);
+        for (int32_t i = 0; i < s->count; i++)
+            s->gpus[i].direct = direct + (size_t)i * count;
+        drop_invisible(s);
+        read_pairs(s);
+    } else
+        s->draft->status = tx_fail(TX_MEMORY, "topology: out of memory");
+    free(direct);
+    free(s->gpus);
+}
+
+static int32_t nvidia_gpus(const tx_draft *draft)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < draft->t->device_count; i++)
+        count += draft->t->devices[i].kind == TX_TOPO_GPU && draft->t->devices[i].vendor_id == VENDOR_NVIDIA;
+    return count;
+}
+
+void tx_topo_nvml(tx_draft *draft)
+{
+    session s = {.draft = draft};
+    void *library = tx_topo_library("libnvidia-ml.so.1");
+    const char *problem = NULL;
+    int code = SUCCESS;
+    if (!library)
+        problem = "is not there";
+    else if (!load(&s.api, library))
+        problem = "lacks functions";
+    else if ((code = s.api.init()) != SUCCESS)
+        problem = "does not start";
+    if (!problem) {
+        ask(&s);
+        if (s.api.shutdown)
+            s.api.shutdown();
+    } else if (nvidia_gpus(draft) > 1)
+        tx_draft_note(draft, true, "NVML: libnvidia-ml.so.1 %s (%d): NVLinks are not shown", problem, code);
+    if (library)
+        dlclose(library);
+}

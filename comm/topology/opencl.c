@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The OpenCL devices of all platforms, and the PCI addresses that their drivers tell. Every query is tried, whatever
+ * the list of extensions says: drivers answer some that they do not list. */
+#define CL_TARGET_OPENCL_VERSION 120
+#include "comm/topology/sources.h"
+
+#include <CL/cl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PLATFORMS_MAX 32
+#define DEVICES_MAX 256
+
+/* Queries of extensions (cl_khr_pci_bus_info, cl_nv_device_attribute_query, cl_amd_device_attribute_query,
+ * cl_intel_device_attribute_query, cl_khr_device_uuid), whose headers are not everywhere. */
+enum {
+    PCI_BUS_INFO_KHR = 0x410F,
+    PCI_BUS_NV = 0x4008,
+    PCI_SLOT_NV = 0x4009,
+    PCI_DOMAIN_NV = 0x400A,
+    TOPOLOGY_AMD = 0x4037,
+    BOARD_NAME_AMD = 0x4038,
+    DEVICE_ID_INTEL = 0x4251,
+    UUID_KHR = 0x106A
+};
+
+static bool ask(cl_device_id device, cl_device_info what, void *value, size_t size)
+{
+    size_t given = 0;
+    return clGetDeviceInfo(device, what, size, value, &given) == CL_SUCCESS && given == size;
+}
+
+static void ask_text(cl_device_id device, cl_device_info what, char *text, size_t size)
+{
+    char long_text[1024] = "";
+    if (clGetDeviceInfo(device, what, sizeof long_text - 1, long_text, NULL) == CL_SUCCESS)
+        snprintf(text, size, "%.*s", (int)size - 1, long_text);
+}
+
+static bool ask_khr(cl_device_id device, tx_topo_cl_device *d)
+{
+    cl_uint address[4];
+    if (!ask(device, PCI_BUS_INFO_KHR, address, sizeof address))
+        return false;
+    d->domain = address[0];
+    d->bus = address[1];
+    d->slot = address[2];
+    d->function = address[3];
+    d->has_bus = d->has_domain = true;
+    return true;
+}
+
+static bool ask_nvidia(cl_device_id device, tx_topo_cl_device *d)
+{
+    cl_uint bus = 0, slot = 0, domain = 0;
+    if (!ask(device, PCI_BUS_NV, &bus, sizeof bus) || !ask(device, PCI_SLOT_NV, &slot, sizeof slot))
+        return false;
+    d->has_domain = ask(device, PCI_DOMAIN_NV, &domain, sizeof domain); /* not in old drivers */
+    d->domain = domain;
+    d->bus = bus;
+    d->slot = slot >> 3;
+    d->function = slot & 7;
+    d->has_bus = true;
+    return true;
+}
+
+/* A union of 24 bytes: a type, which is 1 for PCIe; 17 unused bytes; bus, device and function. No domain. */
+static bool ask_amd(cl_device_id device, tx_topo_cl_device *d)
+{
+    unsigned char topology[24];
+    cl_uint type = 0;
+    if (!ask(device, TOPOLOGY_AMD, topology, sizeof topology))
+        return false;
+    memcpy(&type, topology, sizeof type);
+    if (type != 1)
+        return false;
+    d->bus = topology[21];
+    d->slot = topology[22];
+    d->function = topology[23];
+    d->has_bus = true;
+    return true;
+}
+
+/* "GPU-5a3c...", as NVIDIA's driver writes it. */
+static void ask_uuid(cl_device_id device, tx_topo_cl_device *d)
+{
+    unsigned char id[16];
+    size_t used = 0;
+    if (!ask(device, UUID_KHR, id, sizeof id))
+        return;
+    for (size_t i = 0; i < sizeof id; i++) {
+        const char *dash = i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
+        used += (size_t)snprintf(d->uuid + used, sizeof d->uuid - used, "%s%02x", dash, id[i]);
+    }
+}
+
+/* As the OpenCL backend chooses its devices, which it numbers in the same order. */
+static bool usable(cl_device_id device)
+{
+    cl_bool available = CL_FALSE, compiler = CL_FALSE, little = CL_FALSE;
+    ask(device, CL_DEVICE_AVAILABLE, &available, sizeof available);
+    ask(device, CL_DEVICE_COMPILER_AVAILABLE, &compiler, sizeof compiler);
+    ask(device, CL_DEVICE_ENDIAN_LITTLE, &little, sizeof little);
+    return available && compiler && little;
+}
+
+static void describe(cl_device_id device, tx_topo_cl_device *d)
+{
+    cl_device_type type = 0;
+    cl_ulong memory = 0;
+    cl_uint vendor = 0, intel = 0;
+    char board[sizeof d->name] = "";
+    ask(device, CL_DEVICE_TYPE, &type, sizeof type);
+    ask(device, CL_DEVICE_GLOBAL_MEM_SIZE, &memory, sizeof memory);
+    ask(device, CL_DEVICE_VENDOR_ID, &vendor, sizeof vendor);
+    ask_text(device, CL_DEVICE_NAME, d->name, sizeof d->name);
+    ask_text(device, CL_DEVICE_VENDOR, d->vendor, sizeof d->vendor);
+    d->gpu = type & (CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR);
+    d->cpu = !d->gpu && type & CL_DEVICE_TYPE_CPU;
+    d->memory = memory > INT64_MAX ? 0 : (int64_t)memory;
+    d->vendor_id = vendor <= 0xFFFF ? (int32_t)vendor : 0;
+    if (!d->gpu)
+        return;
+    if (!ask_khr(device, d) && !ask_nvidia(device, d))
+        ask_amd(device, d);
+    if (ask(device, DEVICE_ID_INTEL, &intel, sizeof intel) && intel <= 0xFFFF)
+        d->device_id = (int32_t)intel;
+    ask_uuid(device, d);
+    ask_text(device, BOARD_NAME_AMD, board, sizeof board); /* the name proper is a chip's, "gfx90a" */
+    if (*board)
+        memcpy(d->name, board, sizeof board);
+}
+
+/* Appends the devices of one platform; those that the platform does not tell of are left out. */
+static tx_status list_platform(cl_platform_id platform, int32_t number, tx_topo_cl_device **list, int32_t *count,
+                               int32_t *engines)
+{
+    cl_device_id devices[DEVICES_MAX];
+    cl_uint found = 0;
+    if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, DEVICES_MAX, devices, &found) != CL_SUCCESS)
+        return TX_OK;
+    if (found > DEVICES_MAX)
+        found = DEVICES_MAX;
+    tx_topo_cl_device *longer = realloc(*list, ((size_t)*count + found + 1) * sizeof *longer);
+    if (!longer)
+        return tx_fail(TX_MEMORY, "OpenCL devices: out of memory");
+    *list = longer;
+    for (cl_uint i = 0; i < found; i++) {
+        tx_topo_cl_device *d = &longer[(*count)++];
+        *d = (tx_topo_cl_device){.platform = number, .device = (int32_t)i, .engine = -1};
+        describe(devices[i], d);
+        if ((d->gpu || d->cpu) && usable(devices[i]))
+            d->engine = (*engines)++;
+    }
+    return TX_OK;
+}
+
+tx_status tx_topo_cl_list(tx_topo_cl_device **devices, int32_t *count)
+{
+    cl_platform_id platforms[PLATFORMS_MAX];
+    cl_uint found = 0;
+    cl_int code = clGetPlatformIDs(PLATFORMS_MAX, platforms, &found);
+    if (code != CL_SUCCESS || found == 0)
+        return tx_fail(TX_NOT_FOUND, "no OpenCL platform (clGetPlatformIDs: %d)", code);
+    if (found > PLATFORMS_MAX)
+        found = PLATFORMS_MAX;
+    tx_topo_cl_device *list = NULL;
+    int32_t listed = 0, engines = 0;
+    for (cl_uint i = 0; i < found; i++) {
+        tx_status status = list_platform(platforms[i], (int32_t)i, &list, &listed, &engines);
+        if (status) {
+            free(list);
+            return status;
+        }
+    }
+    *devices = list;
+    *count = listed;
+    return TX_OK;
+}

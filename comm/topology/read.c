@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A topology from a file: what kind of file it is, hwloc's XML through a child process; and hwloc's XML written. */
+#include "comm/topology/sources.h"
+
+#include "api/file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_MAX ((int64_t)64 << 20)
+
+typedef struct xml_text {
+    const char *text;
+    size_t size;
+    const tx_topology *topology;
+} xml_text;
+
+/* ---- Which kind of file ------------------------------------------------------------------------ */
+
+/* After what may stand before the first element: declaration, doctype, comments. NULL where there is no element. */
+static const char *first_element(const char *at)
+{
+    for (;;) {
+        at += strspn(at, " \t\r\n");
+        if (*at != '<')
+            return NULL;
+        if (at[1] != '?' && at[1] != '!')
+            return at + 1;
+        bool comment = strncmp(at, "<!--", 4) == 0;
+        const char *end = strstr(at, comment ? "-->" : ">");
+        if (!end)
+            return NULL;
+        at = end + (comment ? 3 : 1);
+    }
+}
+
+static bool is_element(const char *at, const char *name)
+{
+    size_t length = strlen(name);
+    return at && strncmp(at, name, length) == 0 && strchr(" \t\r\n/>", at[length]) && at[length];
+}
+
+/* The major version in <topology version="2.0">, 1 where none is given. */
+static long hwloc_version(const char *element)
+{
+    char head[512];
+    snprintf(head, sizeof head, "%.*s", (int)strcspn(element, ">"), element);
+    const char *version = strstr(head, " version=");
+    return version ? strtol(version + strlen(" version=") + 1, NULL, 10) : 1;
+}
+
+/* ---- hwloc's XML, in a child ------------------------------------------------------------------------ */
+
+static tx_status import_xml(const void *data, char **text)
+{
+    const xml_text *xml = data;
+    tx_draft draft;
+    tx_topology *topology = NULL;
+    bool local = false;
+    tx_status status = tx_draft_begin(TX_TOPO_ORIGIN_XML, "", &draft);
+    if (status)
+        return status;
+    status = tx_topo_hwloc_read(xml->text, xml->size, &draft, &local);
+    if (status) {
+        tx_draft_discard(&draft);
+        return status;
+    }
+    status = tx_draft_finish(&draft, &topology);
+    if (!status && !(*text = tx_topology_json(topology, false)))
+        status = TX_MEMORY;
+    tx_topology_free(topology);
+    return status;
+}
+
+static tx_status export_xml(const void *data, char **text)
+{
+    const xml_text *xml = data;
+    return tx_topo_hwloc_export(xml->topology, xml->text, xml->size, text);
+}
+
+static tx_status read_hwloc(const char *text, size_t size, const char *element, tx_topology **topology)
+{
+    char version[32], what[128], *json = NULL;
+    tx_topo_hwloc_version(version);
+    long have = strtol(version, NULL, 10), written = hwloc_version(element);
+    if (written > have)
+        return tx_fail(TX_FORMAT,
+                       "is hwloc XML of version %ld, which hwloc %s does not read; write it with lstopo "
+                       "--export-xml-flags v2 FILE.xml",
+                       written, version);
+    snprintf(what, sizeof what, "hwloc %s cannot read it: the XML is damaged", version);
+    xml_text xml = {text, size, NULL};
+    tx_status status = tx_topo_in_child(what, import_xml, &xml, &json);
+    if (!status) {
+        status = tx_topology_parse(json, strlen(json), "hwloc's answer", topology);
+        free(json);
+    }
+    return status;
+}
+
+/* ---- Reading -------------------------------------------------------------------------------------------- */
+
+static tx_status parse_own(tx_topo_origin origin, tx_status (*parse)(const char *, size_t, tx_draft *),
+                           const char *text, size_t size, tx_topology **topology)
+{
+    tx_draft draft;
+    tx_status status = tx_draft_begin(origin, "", &draft);
+    if (status)
+        return status;
+    status = parse(text, size, &draft);
+    if (status) {
+        tx_draft_discard(&draft);
+        return status;
+    }
+    return tx_draft_finish(&draft, topology);
+}
+
+static tx_status parse_any(const char *text, size_t size, tx_topology **topology)
+{
+    const char *start = text + (strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0);
+    const char *element = first_element(start);
+    size_t rest = size - (size_t)(start - text), blank = strspn(start, " \t\r\n");
+    if (blank == rest)
+        return tx_fail(TX_FORMAT, "is empty");
+    if (memchr(start, '\0', rest))
+        return tx_fail(TX_FORMAT, "holds a NUL byte: is no text");
+    if (is_element(element, "topology") || is_element(element, "root"))
+        return read_hwloc(start, rest, element, topology);
+    if (is_element(element, "system"))
+        return parse_own(TX_TOPO_ORIGIN_NCCL, tx_topo_nccl_parse, start, rest, topology);
+    if (start[blank] == '{')
+        return tx_topology_parse(start, rest, "JSON", topology);
+    if (start[blank] == '<')
+        return tx_fail(TX_FORMAT, "is XML, but neither hwloc's (<topology>) nor NCCL's (<system>)");
+    return parse_own(TX_TOPO_ORIGIN_PASTED, tx_topo_matrix_parse, start, rest, topology);
+}
+
+tx_status tx_topology_read(const char *path, tx_topology **topology)
+{
+    char *text = NULL;
+    size_t size = 0;
+    tx_status status = tx_file_read(path, FILE_MAX, &text, &size);
+    if (status)
+        return status;
+    tx_topology *made = NULL;
+    status = parse_any(text, size, &made);
+    free(text);
+    if (!status && !(made->file = tx_topo_pool_text(made->pool, path))) {
+        tx_topology_free(made);
+        status = tx_fail(TX_MEMORY, "topology: out of memory");
+    }
+    if (status)
+        return tx_fail_in(status, "%s", path);
+    *topology = made;
+    return TX_OK;
+}
+
+tx_status tx_topology_export(const tx_topology *topology, const char *path)
+{
+    char *text = NULL, *out = NULL;
+    size_t size = 0;
+    tx_status status = TX_OK;
+    if (topology->origin != TX_TOPO_ORIGIN_LIVE && topology->origin != TX_TOPO_ORIGIN_XML)
+        return tx_fail(TX_UNSUPPORTED, "%s: hwloc XML is written of this machine or of hwloc XML, not of %s", path,
+                       topology->origin == TX_TOPO_ORIGIN_NCCL ? "a NCCL file" : "a matrix");
+    if (topology->origin == TX_TOPO_ORIGIN_LIVE)
+        status = tx_topo_hwloc_export(topology, NULL, 0, &out);
+    else {
+        status = tx_file_read(topology->file, FILE_MAX, &text, &size);
+        xml_text xml = {text, size, topology};
+        if (!status)
+            status = tx_topo_in_child("hwloc cannot write what it read", export_xml, &xml, &out);
+        free(text);
+    }
+    if (!status)
+        status = tx_file_write(path, out, strlen(out));
+    free(out);
+    return status;
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What AMD's ROCm SMI tells: XGMI links, peer-to-peer access, memory. The library is loaded where it is there;
+ * declarations are those of its documented interface. */
+#include "comm/topology/library.h"
+#include "comm/topology/sources.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SUCCESS = 0, LINK_XGMI = 2, MEMORY_VRAM = 0, ONE_HOP = 15 };
+
+typedef struct rsmi {
+    int (*init)(uint64_t);
+    int (*shut_down)(void);
+    int (*count)(uint32_t *);
+    int (*pci)(uint32_t, uint64_t *);
+    int (*link_type)(uint32_t, uint32_t, uint64_t *, int *);
+    int (*weight)(uint32_t, uint32_t, uint64_t *);
+    int (*bandwidth)(uint32_t, uint32_t, uint64_t *, uint64_t *);
+    int (*memory)(uint32_t, int, uint64_t *);
+    int (*accessible)(uint32_t, uint32_t, bool *);
+} rsmi;
+
+typedef struct session {
+    rsmi api;
+    tx_draft *draft;
+    int32_t *devices; /* of the draft, by the library's numbers; -1 none */
+    uint32_t count;
+} session;
+
+static bool load(rsmi *api, void *library)
+{
+    tx_topo_symbol(library, "rsmi_init", &api->init);
+    tx_topo_symbol(library, "rsmi_shut_down", &api->shut_down);
+    tx_topo_symbol(library, "rsmi_num_monitor_devices", &api->count);
+    tx_topo_symbol(library, "rsmi_dev_pci_id_get", &api->pci);
+    tx_topo_symbol(library, "rsmi_topo_get_link_type", &api->link_type);
+    tx_topo_symbol(library, "rsmi_topo_get_link_weight", &api->weight);
+    tx_topo_symbol(library, "rsmi_minmax_bandwidth_get", &api->bandwidth);
+    tx_topo_symbol(library, "rsmi_dev_memory_total_get", &api->memory);
+    tx_topo_symbol(library, "rsmi_is_P2P_accessible", &api->accessible);
+    return api->init && api->count && api->pci;
+}
+
+/* The library's k-th device at an address is the k-th partition of that function; one that the tree does not list so
+ * often is added. */
+static int32_t find_device(session *s, uint32_t index, uint64_t id)
+{
+    uint64_t other = 0;
+    int32_t partition = 0;
+    unsigned domain = (unsigned)(id >> 32), low = (unsigned)(id & 0xFFFF);
+    for (uint32_t i = 0; i < index; i++)
+        partition += s->api.pci(i, &other) == SUCCESS && other >> 32 == domain && (other & 0xFFFF) == low;
+    const char *bus = tx_draft_format(s->draft, "%04x:%02x:%02x.%x", domain, low >> 8, low >> 3 & 0x1F, low & 7);
+    int32_t node = tx_draft_find_bus(s->draft, bus), device = tx_draft_device_at(s->draft, node, partition);
+    int32_t whole = tx_draft_device_at(s->draft, node, 0);
+    if (device >= 0 || whole < 0 || (device = tx_draft_device(s->draft, TX_TOPO_GPU, node)) < 0)
+        return device;
+    tx_topo_device *d = &s->draft->t->devices[device];
+    d->partition = partition;
+    d->vendor = s->draft->t->devices[whole].vendor;
+    d->name = s->draft->t->devices[whole].name;
+    d->place = TX_TOPO_FROM_RSMI;
+    return device;
+}
+
+static void list_devices(session *s)
+{
+    for (uint32_t i = 0; i < s->count && !s->draft->status; i++) {
+        uint64_t id = 0, memory = 0;
+        int code = s->api.pci(i, &id);
+        s->devices[i] = code == SUCCESS ? find_device(s, i, id) : -1;
+        if (code != SUCCESS)
+            tx_draft_note(s->draft, true, "ROCm SMI does not tell the address of its GPU %u (error %d)", i, code);
+        if (s->devices[i] < 0)
+            continue;
+        tx_topo_device *d = &s->draft->t->devices[s->devices[i]];
+        d->source = TX_TOPO_FROM_RSMI;
+        if (!*d->system)
+            d->system = tx_draft_format(s->draft, "rsmi%u", i);
+        if (s->api.memory && s->api.memory(i, MEMORY_VRAM, &memory) == SUCCESS && memory < INT64_MAX)
+            d->memory = (int64_t)memory;
+    }
+}
+
+static void read_link(session *s, uint32_t a, uint32_t b)
+{
+    uint64_t hops = 0, weight = 0, one = 0, all = 0;
+    int type = 0, code = s->api.link_type(a, b, &hops, &type);
+    tx_draft_link link = {.a = s->devices[a],
+                          .b = s->devices[b],
+                          .kind = TX_TOPO_XGMI,
+                          .source = TX_TOPO_FROM_RSMI,
+                          .confidence = TX_TOPO_STATED,
+                          .note = -1};
+    if (code == SUCCESS && type != LINK_XGMI)
+        return;
+    if (code != SUCCESS) {
+        link.kind = TX_TOPO_LINK_UNKNOWN;
+        link.confidence = TX_TOPO_UNSURE;
+        link.note = tx_draft_note(s->draft, true, "ROCm SMI fails on the link between its GPUs %u and %u (error %d)", a,
+                                  b, code);
+        tx_draft_link_add(s->draft, &link);
+        return;
+    }
+    if (s->api.weight && s->api.weight(a, b, &weight) == SUCCESS)
+        link.indirect = weight > ONE_HOP;
+    if (!link.indirect && s->api.bandwidth && s->api.bandwidth(a, b, &one, &all) == SUCCESS && one > 0 && all >= one &&
+        all / one < 100) {
+        link.links = (int32_t)(all / one);
+        link.rate = (double)all / 1000;
+        link.confidence = TX_TOPO_DERIVED;
+    } else
+        link.note = tx_draft_note(s->draft, false,
+                                  "ROCm SMI does not tell how many XGMI links there are between some "
+                                  "GPUs: XG stands without a number");
+    tx_draft_link_add(s->draft, &link);
+}
+
+static void read_pairs(session *s)
+{
+    for (uint32_t a = 0; a < s->count; a++)
+        for (uint32_t b = 0; b < s->count && !s->draft->status; b++) {
+            bool reachable = false;
+            if (a == b || s->devices[a] < 0 || s->devices[b] < 0)
+                continue;
+            if (a < b && s->api.link_type)
+                read_link(s, a, b);
+            if (!s->api.accessible || s->api.accessible(a, b, &reachable) != SUCCESS)
+                continue;
+            tx_topo_p2p value = reachable ? TX_TOPO_P2P_OK : TX_TOPO_P2P_NS;
+            tx_draft_p2p_add(s->draft, s->devices[a], s->devices[b], TX_TOPO_ACCESS_READ, value);
+            tx_draft_p2p_add(s->draft, s->devices[a], s->devices[b], TX_TOPO_ACCESS_WRITE, value);
+        }
+}
+
+static void ask(session *s)
+{
+    int code = s->api.count(&s->count);
+    if (code != SUCCESS || s->count > TX_TOPO_DEVICES_MAX) {
+        tx_draft_note(s->draft, true, "ROCm SMI does not list its GPUs (error %d)", code);
+        return;
+    }
+    s->devices = calloc((size_t)s->count + 1, sizeof *s->devices);
+    if (s->devices) {
+        list_devices(s);
+        if (!s->draft->status)
+            read_pairs(s);
+    } else
+        s->draft->status = tx_fail(TX_MEMORY, "topology: out of memory");
+    free(s->devices);
+}
+
+void tx_topo_rsmi(tx_draft *draft)
+{
+    session s = {.draft = draft};
+    void *library = tx_topo_library("librocm_smi64.so.1");
+    if (!library)
+        library = tx_topo_library("librocm_smi64.so");
+    if (!library)
+        return; /* the kernel has told about XGMI already */
+    if (load(&s.api, library)) {
+        int code = s.api.init(0);
+        if (code == SUCCESS) {
+            ask(&s);
+            if (s.api.shut_down)
+                s.api.shut_down();
+        } else
+            tx_draft_note(draft, true, "ROCm SMI does not start (error %d)", code);
+    }
+    dlclose(library);
+}

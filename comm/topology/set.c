@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Sets of CPUs and NUMA nodes as lists: "0-7,64-71". */
+#include "comm/topology/topology.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NUMBER_MAX (1 << 20)
+
+/* One number at `*at`, which moves on; -1 where there is none. */
+static int32_t read_number(const char **at)
+{
+    int64_t value = -1;
+    for (; **at >= '0' && **at <= '9'; (*at)++) {
+        value = (value < 0 ? 0 : value * 10) + (**at - '0');
+        if (value > NUMBER_MAX)
+            return -1;
+    }
+    return (int32_t)value;
+}
+
+/* Writes the numbers to `numbers`, where that is given; returns how many, -1 for text that is no ascending list. */
+static int32_t walk(const char *set, int32_t *numbers)
+{
+    int32_t count = 0, last = -1;
+    for (const char *at = set; *at;) {
+        int32_t first = read_number(&at), end = first;
+        if (*at == '-') {
+            at++;
+            end = read_number(&at);
+        }
+        if (first <= last || end < first || (*at && *at != ',') || (*at == ',' && !at[1]))
+            return -1;
+        for (int32_t i = first; numbers && i <= end; i++)
+            numbers[count + i - first] = i;
+        count += end - first + 1;
+        last = end;
+        at += *at == ',';
+    }
+    return count;
+}
+
+tx_status tx_topo_set_parse(const char *set, int32_t **numbers, int32_t *count)
+{
+    int32_t size = walk(set, NULL);
+    if (size < 0)
+        return tx_fail(TX_FORMAT, "\"%.100s\" is no set of numbers such as 0-7,64-71", set);
+    int32_t *out = malloc(((size_t)size + 1) * sizeof *out);
+    if (!out)
+        return tx_fail(TX_MEMORY, "a set of %" PRId32 " numbers: out of memory", size);
+    walk(set, out);
+    *numbers = out;
+    *count = size;
+    return TX_OK;
+}
+
+char *tx_topo_set_text(const int32_t *numbers, int32_t count)
+{
+    size_t room = (size_t)count * 12 + 1, used = 0;
+    char *text = malloc(room);
+    if (!text) {
+        tx_fail(TX_MEMORY, "a set of %" PRId32 " numbers: out of memory", count);
+        return NULL;
+    }
+    text[0] = '\0';
+    for (int32_t i = 0; i < count;) {
+        int32_t end = i;
+        while (end + 1 < count && numbers[end + 1] == numbers[end] + 1)
+            end++;
+        const char *comma = i ? "," : "";
+        if (end == i)
+            used += (size_t)snprintf(text + used, room - used, "%s%" PRId32, comma, numbers[i]);
+        else
+            used +=
+                (size_t)snprintf(text + used, room - used, "%s%" PRId32 "-%" PRId32, comma, numbers[i], numbers[end]);
+        i = end + 1;
+    }
+    return text;
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Files: NCCL's XML beside its hwloc twin, pasted matrices in the forms that are met, exports, and everything broken.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/topology/helper.h"
+
+/* Reads text as a file. */
+static tx_status read_text(const char *text, size_t size, tx_topology **t)
+{
+    char *folder = make_scratch(), *path = write_scratch(folder, "input", text, size);
+    tx_status status = tx_topology_read(path, t);
+    free(path);
+    remove_scratch(folder);
+    return status;
+}
+
+static tx_topology *read_good(const char *text)
+{
+    tx_topology *t = NULL;
+    assert_ok(read_text(text, strlen(text), &t));
+    return t;
+}
+
+static void refused(const char *text, size_t size, const char *why)
+{
+    tx_topology *t = NULL;
+    assert_refused(read_text(text, size, &t), TX_FORMAT, why);
+    assert_null(t);
+    assert_null(strchr(tx_error(), '\n'));
+}
+
+/* ---- NCCL ------------------------------------------------------------------------------------------ */
+
+static void nccl_equals_twin(void **state)
+{
+    (void)state;
+    tx_topology *nccl = read_topology(FIXTURES "twin.nccl.xml"), *hwloc = read_topology(FIXTURES "twin.xml");
+    for (int k = 0; k < 2; k++) {
+        char *a = printed(tx_txtopo_nvidia, nccl, k), *b = printed(tx_txtopo_nvidia, hwloc, k);
+        assert_string_equal(a, b);
+        free(a);
+        free(b);
+    }
+    assert_true(has_note(nccl, "NODE may be PHB"));
+    assert_true(has_note(nccl, "eth0"));
+    assert_int_equal(nccl->numa_count, 2);
+    const tx_topo_pcie *link = &nccl->nodes[nccl->devices[0].node].link;
+    assert_true(link->speed > 7.9 && link->speed < 8.1 && link->width == 16 && link->rate > 15.7 && link->rate < 15.8);
+    tx_topology_free(nccl);
+    tx_topology_free(hwloc);
+}
+
+#define SWITCHED(bus, count)                                                                                   \
+    "<pci busid='0000:" bus ":00.0' class='0x030200'><gpu dev='0'><nvlink target='0000:c0:00.0' count='" count \
+    "' tclass='0x068000'/></gpu></pci>"
+
+static void nccl_switches_and_partitions(void **state)
+{
+    (void)state;
+    tx_topology *t = read_good("<system><cpu numaid='0' affinity='ff'>" SWITCHED("01", "6") SWITCHED(
+        "02", "4") "<pci busid='0000:03:00.0' class='0x120000' vendor='0x1002'><gpu dev='2' gcn='gfx942'>"
+                   "<xgmi target='0000:04:00.0' count='2' tclass='0x120000'/></gpu><gpu dev='3'/></pci>"
+                   "<pci busid='0000:04:00.0' class='0x120000' vendor='0x1002'/></cpu></system>");
+    assert_int_equal(t->gpus, 5);
+    assert_cell(t, "GPU0", "GPU1", true, "NV4");
+    assert_cell(t, "GPU2", "GPU3", true, "LOC");
+    assert_cell(t, "GPU2", "GPU4", true, "XG2");
+    assert_cell(t, "GPU0", "GPU2", true, "NODE");
+    assert_string_equal(t->devices[2].name, "gfx942");
+    assert_string_equal(t->devices[0].cpus, "0-7");
+    tx_topology_free(t);
+}
+
+static void nccl_broken(void **state)
+{
+    (void)state;
+    static const char *const files[][2] = {
+        {"<system>", "the file ends before </system>"},
+        {"<system a='1'", "the file ends within an element"},
+        {"<system></cpu>", "</cpu> closes nothing"},
+        {"<system a=1></system>", "the value of attribute a is broken"},
+        {"<system a='1' a='2'/>", "attribute a is given twice"},
+        {"<system/><system/>", "more than one <system>"},
+        {"<system>text</system>", "text between elements"},
+        {"<system><cpu/></system>", "is no number of a NUMA node"},
+        {"<system><cpu numaid='0'/><cpu numaid='0'/></system>", "listed twice"},
+        {"<system><pci busid='0000:01:00.0'/></system>", "neither within <cpu>"},
+        {"<system><cpu numaid='0'><pci busid='nonsense'/></cpu></system>", "is no PCI bus id"},
+        {"<system><cpu numaid='0'><gpu/></cpu></system>", "<gpu> is not within"},
+        {"<system><net name='a'/></system>", "<net> is not within"},
+        {"<system><nvlink/></system>", "links are not within"},
+        {"<system><!-- ", "does not end"},
+        {"<system><cpu numaid='0'><pci busid='0000:01:00.0'><gpu/><pci busid='0000:02:00.0'/></pci></cpu></system>",
+         "within a device"},
+        {"<html></html>", "neither hwloc's"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        refused(files[i][0], strlen(files[i][0]), files[i][1]);
+    char deep[4096] = "<system><cpu numaid='0'>";
+    for (int i = 0; i < 70; i++)
+        strcat(deep, "<a>");
+    refused(deep, strlen(deep), "nested deeper");
+}
+
+/* ---- Pasted matrices ----------------------------------------------------------------------------------- */
+
+static void pasted_as_printed(void **state)
+{
+    (void)state;
+    tx_topology *t = read_good("\t\x1b[4mGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
+                               "GPU0\t X \tNV12\tPXB\tPXB\t0-63\t0\t\tN/A\n"
+                               "GPU1\tNV12\t X \tPIX\tSYS\t64-127\t1\t\t2\n"
+                               "NIC0\tPXB\tPIX\t X \tPXB\t\t\t\t\n"
+                               "NIC1\tPXB\tSYS\tPXB\t X \t\t\t\t\n\nLegend:\n\n  X    = Self\n\nNIC Legend:\n\n"
+                               "  NIC0: mlx5_0\n  NIC1: mlx5_1\n");
+    assert_cell(t, "GPU0", "GPU1", true, "NV12");
+    assert_cell(t, "GPU0", "GPU1", false, "?");
+    assert_cell(t, "GPU1", "mlx5_0", true, "PIX");
+    assert_cell(t, "mlx5_0", "mlx5_1", true, "PXB");
+    assert_string_equal(t->devices[1].cpus, "64-127");
+    assert_string_equal(t->devices[1].nodes, "1");
+    assert_int_equal(t->devices[1].gpu_numa, 2);
+    assert_true(t->devices[0].gpu_numa < 0);
+    assert_int_equal(t->devices[1].nic, 2);
+    assert_true(has_note(t, "links, not the PCI path"));
+    tx_topology_free(t);
+}
+
+/* Spaces for tabs, SOC for SYS, NICs by their devices, DCGM's PSB, no affinity, text around. */
+static void pasted_variants(void **state)
+{
+    (void)state;
+    tx_topology *t = read_good("$ nvidia-smi topo -m\r\n        GPU0    GPU1    mlx5_0  CPU Affinity\r\n"
+                               "GPU0     X      SOC     PHB     0-11,24-35\r\nGPU1    SOC      X      PSB     N/A\r\n"
+                               "mlx5_0  PHB     PSB      X \r\n\r\nLegend:\r\n");
+    assert_cell(t, "GPU0", "GPU1", true, "SYS");
+    assert_cell(t, "GPU1", "mlx5_0", true, "PIX");
+    assert_string_equal(t->devices[0].cpus, "0-11,24-35");
+    assert_string_equal(t->devices[1].cpus, "");
+    tx_topology_free(t);
+    t = read_good("\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \t0-7\t\tN/A\t\tN/A\n");
+    assert_int_equal(t->device_count, 1);
+    assert_string_equal(t->devices[0].nodes, "");
+    tx_topology_free(t);
+    t = read_good("\tGPU0\tGPU1\nGPU0\tX\tnv4\nGPU1\tnv4\tX\n");
+    assert_cell(t, "GPU0", "GPU1", true, "NV4");
+    tx_topology_free(t);
+    t = read_good("\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tXG\t0-7\t0-1\nGPU1\tXG\t X \t0-7\t0-1\n");
+    assert_cell(t, "GPU0", "GPU1", true, "XG");
+    assert_string_equal(t->devices[0].nodes, "0-1");
+    tx_topology_free(t);
+}
+
+static void pasted_broken(void **state)
+{
+    (void)state;
+    static const char *const files[][2] = {
+        {"hello\n", "neither hwloc's XML, NCCL's XML nor"},
+        {"\tGPU0\tGPU1\n", "ends after 0 of 2 rows"},
+        {"\tGPU0\tGPU1\nGPU0\t X \n", "shorter than the header"},
+        {"\tGPU0\tGPU1\nGPU0\t X \tFOO\n", "no cell of a matrix: FOO"},
+        {"\tGPU0\tGPU1\nGPU0\tPIX\t X \n", "X is not on the diagonal"},
+        {"\tGPU0\tGPU1\nGPU1\tPIX\t X \n", "not in the header's order"},
+        {"\tGPU0\tGPU0\n", "names a device twice"},
+        {"\tGPU0\tGPU1\nGPU0\t X \tNV\n", "no cell of a matrix: NV"},
+        {"\tGPU0\tGPU1\nGPU0\t X \tNV99999999\n", "no cell of a matrix"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        refused(files[i][0], strlen(files[i][0]), files[i][1]);
+}
+
+/* ---- Broken files ----------------------------------------------------------------------------------------- */
+
+static void broken_files(void **state)
+{
+    (void)state;
+    char *text = NULL, *folder = make_scratch();
+    size_t size = 0;
+    tx_topology *t = NULL;
+    assert_ok(tx_file_read(FIXTURES "classes.xml", 1 << 20, &text, &size));
+    for (size_t cut = 120; cut < size - 13; cut += 997)
+        refused(text, cut, "");
+    char *version = strstr(text, "<topology version=\"2.0\"");
+    version[strlen("<topology version=\"")] = '3';
+    refused(text, size, "is hwloc XML of version 3, which hwloc 2");
+    refused(text, size, "lstopo --export-xml-flags v2");
+    refused("", 0, "is empty");
+    refused(" \n\t", 3, "is empty");
+    refused("a\0b", 3, "holds a NUL byte");
+    uint64_t random = 7;
+    for (int i = 0; i < 50; i++) {
+        char noise[512];
+        for (size_t k = 0; k < sizeof noise; k++)
+            noise[k] = (char)next_random(&random);
+        refused(noise, sizeof noise, "");
+    }
+    assert_int_not_equal(tx_topology_read(folder, &t), TX_OK);
+    assert_int_equal(tx_topology_read(FIXTURES "no such file", &t), TX_NOT_FOUND);
+    assert_null(t);
+    refused("{\"version\": 1}", 14, "origin");
+    refused("{", 1, "JSON");
+    free(text);
+    remove_scratch(folder);
+}
+
+/* One more device than is read, and as many as are, in all three forms. */
+static void too_many(void **state)
+{
+    (void)state;
+    const size_t room = 64 << 20;
+    char *text = malloc(room);
+    assert_non_null(text);
+    for (int32_t count = TX_TOPO_DEVICES_MAX; count <= TX_TOPO_DEVICES_MAX + 1; count++) {
+        tx_topology *t = NULL;
+        size_t used = (size_t)snprintf(text, room, "<system><cpu numaid='0' affinity='1'>");
+        for (int32_t i = 0; i < count; i++)
+            used += (size_t)snprintf(text + used, room - used, "<pci busid='%04x:00:00.0' class='0x030200'/>", i);
+        used += (size_t)snprintf(text + used, room - used, "</cpu></system>");
+        if (count > TX_TOPO_DEVICES_MAX)
+            refused(text, used, "more than 1024 devices");
+        else
+            assert_ok(read_text(text, used, &t));
+        tx_topology_free(t);
+    }
+    size_t used = 0;
+    for (int32_t i = 0; i <= TX_TOPO_DEVICES_MAX; i++)
+        used += (size_t)snprintf(text + used, room - used, "\tGPU%d", i);
+    text[used++] = '\n';
+    refused(text, used, "more than 1024 devices");
+    free(text);
+}
+
+static void too_many_in_hwloc(void **state)
+{
+    (void)state;
+    char *text = NULL, *more = NULL;
+    size_t size = 0, used = 0, room = 8 << 20;
+    assert_ok(tx_file_read(FIXTURES "twin.xml", 1 << 20, &text, &size));
+    assert_non_null(more = malloc(room));
+    const char *place = strstr(text, "<object type=\"PCIDev\"");
+    used = (size_t)snprintf(more, room, "%.*s", (int)(place - text), text);
+    for (int i = 0; i <= TX_TOPO_DEVICES_MAX; i++)
+        used += (size_t)snprintf(more + used, room - used,
+                                 "<object type=\"PCIDev\" gp_index=\"%d\" pci_busid=\"%04x:03:00.0\" pci_type=\"0302 "
+                                 "[10de:1db1] [0000:0000] 00\" pci_link_speed=\"0\"/>\n",
+                                 10000 + i, i + 1);
+    used += (size_t)snprintf(more + used, room - used, "%s", place);
+    refused(more, used, "more than 1024 devices");
+    free(more);
+    free(text);
+}
+
+static void exports(void **state)
+{
+    (void)state;
+    char *folder = make_scratch(), *path = tx_path_join(folder, "out.xml");
+    tx_topology *t = read_topology(FIXTURES "classes.xml"), *nccl = read_topology(FIXTURES "twin.nccl.xml");
+    assert_ok(tx_topology_export(t, path));
+    tx_topology *again = read_topology(path);
+    char *a = printed(tx_txtopo_csv, t, true), *b = printed(tx_txtopo_csv, again, true);
+    assert_string_equal(a, b);
+    assert_refused(tx_topology_export(nccl, path), TX_UNSUPPORTED, "not of a NCCL file");
+    free(a);
+    free(b);
+    free(path);
+    tx_topology_free(t);
+    tx_topology_free(nccl);
+    tx_topology_free(again);
+    remove_scratch(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nccl_equals_twin),  cmocka_unit_test(nccl_switches_and_partitions),
+        cmocka_unit_test(nccl_broken),       cmocka_unit_test(pasted_as_printed),
+        cmocka_unit_test(pasted_variants),   cmocka_unit_test(pasted_broken),
+        cmocka_unit_test(broken_files),      cmocka_unit_test(too_many),
+        cmocka_unit_test(too_many_in_hwloc), cmocka_unit_test(exports),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * txtopo: how the GPUs, NICs and OpenCL devices of a machine, of any vendor, are tied together. */
+#include "tools/txtopo.h"
+#include "tools/options.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct settings {
+    bool matrix, pci, nvidia, json, csv, legend;
+    const char *p2p, *input, *export;
+} settings;
+
+#define OPTION(kind, name, field, choices, help)                               \
+    {                                                                          \
+        TX_OPTION_##kind, name, offsetof(settings, field), 0, 0, choices, help \
+    }
+
+static const tx_option options[] = {
+    {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "What is shown:"},
+    OPTION(FLAG, "matrix", matrix, NULL, "the matrix with direct links (-m; what is shown by default)"),
+    OPTION(FLAG, "pci", pci, NULL, "PCI classes alone, without direct links (-mp)"),
+    OPTION(TEXT, "p2p", p2p, "KINDS",
+           "what the drivers promise of peer-to-peer access (-p2p KINDS): r read, w write, n NVLink, a atomics, p "
+           "PCI; several letters show the first that is not OK"),
+    OPTION(FLAG, "legend", legend, NULL, "what the words in the matrix mean, and end"),
+    {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "In which form:"},
+    OPTION(FLAG, "nvidia", nvidia, NULL, "the layout of nvidia-smi topo -m, byte for byte"),
+    OPTION(FLAG, "json", json, NULL, "JSON with everything that is known (tools/txtopo.schema.json)"),
+    OPTION(FLAG, "csv", csv, NULL, "comma-separated values"),
+    {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "Files:"},
+    OPTION(TEXT, "input", input, "FILE",
+           "read another machine's topology: hwloc XML (lstopo), NCCL topology XML (NCCL_TOPO_DUMP_FILE), the text of "
+           "nvidia-smi topo -m, or what --json wrote"),
+    OPTION(TEXT, "export", export, "FILE", "write hwloc XML, with direct links, and end"),
+};
+
+static const tx_cli program = {
+    .name = "txtopo",
+    .usage = "txtopo [-m | -mp | -p2p KINDS] [OPTION...]",
+    .about =
+        "Shows how the GPUs, NICs and OpenCL devices of this machine are tied together, and which cores and memory\n"
+        "are near them: the matrix of nvidia-smi topo -m for any vendor's devices.",
+    .options = options,
+    .count = sizeof options / sizeof options[0],
+};
+
+/* nvidia-smi's short options are spelled with one dash; the table's long ones follow. NULL when out of memory. */
+static char **spell_out(int argc, char **argv)
+{
+    static const char *const words[][2] = {{"-m", "--matrix"}, {"-mp", "--pci"}, {"-p2p", "--p2p"}};
+    char **spelled = calloc((size_t)argc + 1, sizeof *spelled);
+    for (int i = 0; spelled && i < argc; i++) {
+        spelled[i] = argv[i];
+        for (size_t k = 0; k < sizeof words / sizeof words[0]; k++)
+            if (strcmp(argv[i], words[k][0]) == 0)
+                spelled[i] = (char *)(uintptr_t)words[k][1]; /* the parser only reads */
+    }
+    return spelled;
+}
+
+static int check(const settings *s)
+{
+    int shown = s->matrix + s->pci + (s->p2p != NULL), forms = s->nvidia + s->json + s->csv;
+    char wrong = s->p2p ? tx_txtopo_p2p_wrong(s->p2p) : '\0';
+    if (shown > 1)
+        return tx_complain(&program, TX_EXIT_USAGE, "-m, -mp and -p2p exclude each other");
+    if (forms > 1)
+        return tx_complain(&program, TX_EXIT_USAGE, "--nvidia, --json and --csv exclude each other");
+    if (s->p2p && forms > 0 && !s->json)
+        return tx_complain(&program, TX_EXIT_USAGE, "-p2p is shown as text or with --json");
+    if (wrong)
+        return tx_complain(&program, TX_EXIT_USAGE, "-p2p %s: %c is none of r, w, n, a and p", s->p2p, wrong);
+    return TX_GO_ON;
+}
+
+static tx_status print_json(const tx_topology *topology)
+{
+    char *text = tx_topology_json(topology, true);
+    if (!text)
+        return TX_MEMORY;
+    puts(text);
+    free(text);
+    return TX_OK;
+}
+
+static tx_status show(const settings *s, const tx_topology *topology)
+{
+    bool terminal = isatty(STDOUT_FILENO), links = !s->pci;
+    if (s->json)
+        return print_json(topology);
+    if (s->nvidia)
+        tx_txtopo_nvidia(stdout, topology, links);
+    else if (s->csv)
+        tx_txtopo_csv(stdout, topology, links);
+    else if (s->p2p)
+        tx_txtopo_p2p(stdout, topology, s->p2p, terminal);
+    else
+        tx_txtopo_text(stdout, topology, links, terminal);
+    return TX_OK;
+}
+
+static int run(const settings *s)
+{
+    tx_topology *topology = NULL;
+    tx_status status = s->input ? tx_topology_read(s->input, &topology) : tx_topology_live(NULL, &topology);
+    if (!status)
+        status = s->export ? tx_topology_export(topology, s->export) : show(s, topology);
+    tx_topology_free(topology);
+    if (status)
+        return tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
+    if (fflush(stdout) || ferror(stdout))
+        return tx_complain(&program, TX_EXIT_FAILURE, "standard output: cannot be written");
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    settings s = {0};
+    char **spelled = spell_out(argc, argv);
+    int status = spelled ? tx_options_parse(&program, argc, spelled, &s)
+                         : tx_complain(&program, TX_EXIT_FAILURE, "out of memory");
+    if (status == TX_GO_ON)
+        status = check(&s);
+    if (status == TX_GO_ON && s.legend) {
+        tx_txtopo_legend(stdout);
+        status = 0;
+    }
+    if (status == TX_GO_ON)
+        status = run(&s);
+    free(spelled);
+    return status;
+}
