@@ -188,6 +188,7 @@ static int store(const tx_cli *program, const tx_option *option, const char *val
     case TX_OPTION_REAL:
         return store_number(program, option, value, at);
     case TX_OPTION_TEXT:
+    case TX_OPTION_PAIR: /* one of the two */
         if (!*value)
             return tx_complain(program, TX_EXIT_USAGE, "--%s: the value is empty", option->name);
         *(const char **)(void *)at = value;
@@ -250,7 +251,12 @@ int tx_options_parse(const tx_cli *program, int argc, char *const *argv, void *v
             value = argv[++i];
         else
             return tx_complain(program, TX_EXIT_USAGE, "%s: the value is missing", argument);
-        int status = store(program, option, value, (char *)values + option->offset);
+        char *at = (char *)values + option->offset;
+        int status = store(program, option, value, at);
+        if (status == TX_GO_ON && option->kind == TX_OPTION_PAIR)
+            status = i + 1 < argc ? store(program, option, argv[++i], at + sizeof(const char *))
+                                  : tx_complain(program, TX_EXIT_USAGE, "--%s: two values are needed: %s", option->name,
+                                                option->choices);
         if (status != TX_GO_ON)
             return status;
     }

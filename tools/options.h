@@ -14,6 +14,7 @@ typedef enum tx_option_kind {
     TX_OPTION_INTEGER, /* int64_t */
     TX_OPTION_REAL,    /* double */
     TX_OPTION_TEXT,    /* const char *, NULL when not given */
+    TX_OPTION_PAIR,    /* const char *[2], NULL when not given: two values follow */
     TX_OPTION_CHOICE   /* int32_t, place in `choices` */
 } tx_option_kind;
 

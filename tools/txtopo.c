@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txtopo: how the GPUs, NICs and OpenCL devices of a machine, of any vendor, are tied together. */
 #include "tools/txtopo.h"
+#include "api/file.h"
 #include "tools/options.h"
 
 #include <stddef.h>
@@ -10,7 +11,8 @@
 
 typedef struct settings {
     bool matrix, pci, nvidia, json, csv, legend;
-    const char *p2p, *input, *export;
+    const char *p2p, *input, *export, *html, *explain[2];
+    int64_t bind;
 } settings;
 
 #define OPTION(kind, name, field, choices, help)                               \
@@ -25,11 +27,17 @@ static const tx_option options[] = {
     OPTION(TEXT, "p2p", p2p, "KINDS",
            "what the drivers promise of peer-to-peer access (-p2p KINDS): r read, w write, n NVLink, a atomics, p "
            "PCI; several letters show the first that is not OK"),
+    OPTION(PAIR, "explain", explain, "A B",
+           "the way between two devices in words, what limits it, and the all-reduce to expect; A and B as GPU0, NIC1, "
+           "3b:00.0, mlx5_0 or opencl:PLATFORM:DEVICE"),
+    {TX_OPTION_INTEGER, "bind", offsetof(settings, bind), 0, 4096, "N",
+     "where N ranks go: device, cores, memory and NIC of each, and lines for mpiexec and hwloc-bind"},
     OPTION(FLAG, "legend", legend, NULL, "what the words in the matrix mean, and end"),
     {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "In which form:"},
     OPTION(FLAG, "nvidia", nvidia, NULL, "the layout of nvidia-smi topo -m, byte for byte"),
     OPTION(FLAG, "json", json, NULL, "JSON with everything that is known (tools/txtopo.schema.json)"),
     OPTION(FLAG, "csv", csv, NULL, "comma-separated values"),
+    OPTION(TEXT, "html", html, "FILE", "write a page with the matrix in colours and the tree, and end"),
     {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "Files:"},
     OPTION(TEXT, "input", input, "FILE",
            "read another machine's topology: hwloc XML (lstopo), NCCL topology XML (NCCL_TOPO_DUMP_FILE), the text of "
@@ -63,12 +71,15 @@ static char **spell_out(int argc, char **argv)
 
 static int check(const settings *s)
 {
-    int shown = s->matrix + s->pci + (s->p2p != NULL), forms = s->nvidia + s->json + s->csv;
+    int shown = s->matrix + s->pci + (s->p2p != NULL) + (s->explain[0] != NULL) + (s->bind > 0);
+    int forms = s->nvidia + s->json + s->csv + (s->html != NULL);
     char wrong = s->p2p ? tx_txtopo_p2p_wrong(s->p2p) : '\0';
     if (shown > 1)
-        return tx_complain(&program, TX_EXIT_USAGE, "-m, -mp and -p2p exclude each other");
+        return tx_complain(&program, TX_EXIT_USAGE, "-m, -mp, -p2p, --explain and --bind exclude each other");
     if (forms > 1)
-        return tx_complain(&program, TX_EXIT_USAGE, "--nvidia, --json and --csv exclude each other");
+        return tx_complain(&program, TX_EXIT_USAGE, "--nvidia, --json, --csv and --html exclude each other");
+    if ((s->explain[0] || s->bind > 0) && forms > 0)
+        return tx_complain(&program, TX_EXIT_USAGE, "--explain and --bind are shown as text");
     if (s->p2p && forms > 0 && !s->json)
         return tx_complain(&program, TX_EXIT_USAGE, "-p2p is shown as text or with --json");
     if (wrong)
@@ -86,11 +97,30 @@ static tx_status print_json(const tx_topology *topology)
     return TX_OK;
 }
 
+static tx_status write_html(const tx_topology *topology, const char *path)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return tx_fail(TX_MEMORY, "%s: out of memory", path);
+    tx_txtopo_html(out, topology, NULL);
+    tx_status status = fclose(out) ? tx_fail(TX_MEMORY, "%s: out of memory", path) : tx_file_write(path, text, size);
+    free(text);
+    return status;
+}
+
 static tx_status show(const settings *s, const tx_topology *topology)
 {
     bool terminal = isatty(STDOUT_FILENO), links = !s->pci;
     if (s->json)
         return print_json(topology);
+    if (s->html)
+        return write_html(topology, s->html);
+    if (s->explain[0])
+        return tx_txtopo_explain(stdout, topology, s->explain[0], s->explain[1]);
+    if (s->bind > 0)
+        return tx_txtopo_bind(stdout, topology, s->bind);
     if (s->nvidia)
         tx_txtopo_nvidia(stdout, topology, links);
     else if (s->csv)
