@@ -87,7 +87,8 @@ static void print_counts(FILE *out, const tx_topology *t)
 
 static void print_head(FILE *out, const tx_topology *t)
 {
-    const char *name = *t->host ? t->host : *t->file ? t->file : "this machine";
+    const char *slash = strrchr(t->file, '/'), *file = slash ? slash + 1 : t->file;
+    const char *name = *t->host ? t->host : *file ? file : "this machine";
     fputs("<!doctype html>\n<!-- SPDX-License-Identifier: Apache-2.0 -->\n<html lang=\"en\">\n<head>\n"
           "<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
           "<meta name=\"color-scheme\" content=\"light dark\">\n"
@@ -171,7 +172,7 @@ static void print_cell(FILE *out, const tx_topology *t, int32_t a, int32_t b, co
     print_about(out, t, a, b, measured);
     fputs("\">", out);
     if (p->link != TX_TOPO_NO_LINK)
-        fprintf(out, "<span class=\"%s\">%s</span>", link_style(p->link), tx_topo_cell(t, a, b, true, cell));
+        fprintf(out, "<span class=\"direct %s\">%s</span>", link_style(p->link), tx_topo_cell(t, a, b, true, cell));
     fprintf(out, "<span class=\"%s%s\">%s</span></td>", class_style(p->class_),
             p->link != TX_TOPO_NO_LINK ? " under" : "", tx_topo_class_name(p->class_));
 }
@@ -192,9 +193,13 @@ static bool has_link(const tx_topology *t, tx_topo_link_kind value)
     return false;
 }
 
-static void print_legend(FILE *out, const tx_topology *t)
+static void print_legend(FILE *out, const tx_topology *t, bool links)
 {
     fputs("<dl class=\"legend\">\n", out);
+    if (links)
+        fputs("<div class=\"strip\"><dt class=\"PXB\"></dt><dd>The strip below a direct link: the way through "
+              "PCI</dd></div>\n",
+              out);
     for (int i = TX_TOPO_NVLINK; i < TX_TOPO_LINK_COUNT; i++)
         if (has_link(t, (tx_topo_link_kind)i)) {
             fprintf(out, "<div><dt class=\"%s\">%s%s</dt><dd>", link_style((tx_topo_link_kind)i),
@@ -234,42 +239,98 @@ static void print_matrix(FILE *out, const tx_topology *t, const tx_txtopo_measur
         fprintf(out, "<td class=\"wide\">%s</td><td class=\"wide\">%s</td></tr>\n", d->cpus, d->nodes);
     }
     fputs("</tbody></table></div>\n", out);
-    print_legend(out, t);
+    if (t->device_count > 1)
+        print_legend(out, t, links);
     fputs("</section>\n", out);
 }
 
 /* ---- Devices and notes ---------------------------------------------------------------------------------- */
 
-static void print_field(FILE *out, const char *style, const char *text)
+/* A column of the table of devices; `text` is room to make it in. Columns that are empty for all are left out. */
+typedef struct column {
+    const char *head, *style;
+    const char *(*text)(const tx_topology *t, const tx_topo_device *d, char text[32]);
+} column;
+
+static const char *name_text(const tx_topology *t, const tx_topo_device *d, char text[32])
 {
-    fprintf(out, "<td%s>", style);
-    if (*text)
-        tx_html_text(out, text);
-    else
-        fputs("<span class=\"none\">\xe2\x80\x93</span>", out);
-    fputs("</td>", out);
+    (void)t;
+    (void)text;
+    return *d->name ? d->name : d->vendor;
 }
+
+static const char *bus_text(const tx_topology *t, const tx_topo_device *d, char text[32])
+{
+    (void)t;
+    (void)text;
+    return d->bus;
+}
+
+static const char *memory_text(const tx_topology *t, const tx_topo_device *d, char text[32])
+{
+    (void)t;
+    return tx_html_memory(d->memory, text);
+}
+
+static const char *opencl_text(const tx_topology *t, const tx_topo_device *d, char text[32])
+{
+    (void)t;
+    (void)text;
+    return d->opencl;
+}
+
+static const char *engine_text(const tx_topology *t, const tx_topo_device *d, char text[32])
+{
+    (void)t;
+    (void)text;
+    return d->engine;
+}
+
+static const char *system_text(const tx_topology *t, const tx_topo_device *d, char text[32])
+{
+    (void)t;
+    (void)text;
+    return d->system;
+}
+
+static const char *nic_text(const tx_topology *t, const tx_topo_device *d, char text[32])
+{
+    (void)text;
+    return d->nic >= 0 ? t->devices[d->nic].label : "";
+}
+
+static const column columns[] = {
+    {"Name", "", name_text},         {"Bus ID", "code", bus_text},       {"Memory", "code", memory_text},
+    {"OpenCL", "code", opencl_text}, {"TX device", "code", engine_text}, {"System", "code", system_text},
+    {"Nearest NIC", "", nic_text}};
+enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
 static void print_devices(FILE *out, const tx_topology *t)
 {
-    static const char *const heads[] = {"Device", "Name",      "Bus ID", "Memory",
-                                        "OpenCL", "TX device", "System", "Nearest NIC"};
-    char memory[32];
-    fputs("<section>\n<h2>Devices</h2>\n<div class=\"scroll\"><table class=\"devices\">\n<thead><tr>", out);
-    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++)
-        fprintf(out, "<th scope=\"col\">%s</th>", heads[i]);
+    char text[32];
+    bool used[COLUMNS] = {false};
+    fputs("<section>\n<h2>Devices</h2>\n<div class=\"scroll\"><table class=\"devices\">\n<thead><tr>"
+          "<th scope=\"col\">Device</th>",
+          out);
+    for (int k = 0; k < COLUMNS; k++) {
+        for (int32_t i = 0; i < t->device_count; i++)
+            used[k] = used[k] || *columns[k].text(t, &t->devices[i], text);
+        if (used[k])
+            fprintf(out, "<th scope=\"col\">%s</th>", columns[k].head);
+    }
     fputs("</tr></thead>\n<tbody>\n", out);
     for (int32_t i = 0; i < t->device_count; i++) {
         const tx_topo_device *d = &t->devices[i];
         fprintf(out, "<tr><th scope=\"row\"><span class=\"chip %s\">%s</span></th>", tx_topo_device_name(d->kind),
                 d->label);
-        print_field(out, "", *d->name ? d->name : d->vendor);
-        print_field(out, " class=\"code\"", d->bus);
-        print_field(out, "", tx_html_memory(d->memory, memory));
-        print_field(out, " class=\"code\"", d->opencl);
-        print_field(out, " class=\"code\"", d->engine);
-        print_field(out, " class=\"code\"", d->system);
-        print_field(out, "", d->nic >= 0 ? t->devices[d->nic].label : "");
+        for (int k = 0; k < COLUMNS; k++) {
+            if (!used[k])
+                continue;
+            const char *value = columns[k].text(t, d, text);
+            fprintf(out, "<td class=\"%s\">", *value ? columns[k].style : "none");
+            tx_html_text(out, *value ? value : "\xe2\x80\x93");
+            fputs("</td>", out);
+        }
         fputs("</tr>\n", out);
     }
     fputs("</tbody></table></div>\n</section>\n", out);

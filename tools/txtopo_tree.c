@@ -100,8 +100,12 @@ static void print_pci(FILE *out, const tx_topology *t, int32_t node)
         }
         print_bridge(out, n);
         int32_t next = only_child(t, node);
-        if (next < 0)
+        if (next < 0) {
+            fputs("<span class=\"maker\">", out);
+            tx_html_text(out, n->name);
+            fputs("</span>", out);
             break;
+        }
         fputs("<span class=\"to\">\xe2\x80\xba</span>", out);
         node = next;
     }
@@ -145,11 +149,15 @@ static void print_box(FILE *out, const tx_topology *t, int32_t node)
 {
     const tx_topo_node *n = &t->nodes[node];
     bool package = n->kind == TX_TOPO_PACKAGE;
-    fprintf(out, "<div class=\"%s\">\n<h3>", package ? "package" : "group");
-    tx_html_text(out, n->name);
-    if (*n->cpus && !has_numa(t, node))
-        fprintf(out, "<span>CPUs %s</span>", n->cpus);
-    fputs("</h3>\n", out);
+    fprintf(out, "<div class=\"%s\">\n", package ? "package" : "group");
+    /* hwloc's groups around a NUMA node have no name of their own. */
+    if (strncmp(n->name, "Group", 5) != 0 || !has_numa(t, node)) {
+        fputs("<h3>", out);
+        tx_html_text(out, n->name);
+        if (*n->cpus && !has_numa(t, node))
+            fprintf(out, "<span>CPUs %s</span>", n->cpus);
+        fputs("</h3>\n", out);
+    }
     print_numa(out, t, node);
     print_children(out, t, node);
     fputs("</div>\n", out);
@@ -166,9 +174,14 @@ static void print_children(FILE *out, const tx_topology *t, int32_t node)
             print_pci(out, t, i);
         }
     fputs(list ? "</ul>\n" : "", out);
+    bool boxes = false;
     for (int32_t i = node + 1; i < t->node_count; i++)
-        if (t->nodes[i].parent == node && t->nodes[i].kind < TX_TOPO_HOST_BRIDGE)
+        if (t->nodes[i].parent == node && t->nodes[i].kind < TX_TOPO_HOST_BRIDGE) {
+            fputs(boxes ? "" : "<div class=\"groups\">\n", out);
+            boxes = true;
             print_box(out, t, i);
+        }
+    fputs(boxes ? "</div>\n" : "", out);
 }
 
 /* What hangs at the root itself: memory that all share, CPU devices, what has no place, PCI roots near all. */
