@@ -30,13 +30,11 @@ tx_tensor *tx_matmul(tx_tensor *a, tx_tensor *b, bool transpose_a, bool transpos
     return EMIT(a, .op = TX_OP_MATMUL, .attrs = attrs, .in = {a, b});
 }
 
-tx_tensor *tx_embedding(tx_tensor *tokens, tx_tensor *token_table, tx_tensor *position_table, bool at_position)
+tx_tensor *tx_embedding(tx_tensor *tokens, tx_tensor *token_table, tx_tensor *position_table, tx_tensor *positions)
 {
     if (!token_table)
         return NULL;
-    tx_attrs attrs = plain;
-    attrs.at_position = at_position;
-    return EMIT(tokens, .op = TX_OP_EMBEDDING, .attrs = attrs, .in = {tokens, token_table, position_table});
+    return EMIT(tokens, .op = TX_OP_EMBEDDING, .attrs = plain, .in = {tokens, token_table, position_table, positions});
 }
 
 tx_tensor *tx_gather(tx_tensor *table, tx_tensor *rows)
@@ -143,27 +141,30 @@ tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, const tx_attention_o
     return EMIT(qkv, .op = TX_OP_ATTENTION, .attrs = attention_attrs(qkv, options), .in = {qkv, lengths});
 }
 
-tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache,
-                               const tx_attention_options *options)
+tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,
+                               tx_tensor *sources, const tx_attention_options *options)
 {
-    if (!qkv || !k_cache || !v_cache || !options_fit(qkv, options->size, sizeof *options))
+    if (!qkv || !k_cache || !v_cache || !positions || !options_fit(qkv, options->size, sizeof *options))
         return NULL;
     tx_attrs attrs = attention_attrs(qkv, options);
+    tx_emit_args reorder = {.op = TX_OP_KV_REORDER,
+                            .attrs = plain,
+                            .in = {k_cache, v_cache, sources, positions},
+                            .out = {k_cache, v_cache}};
     tx_emit_args append = {
-        .op = TX_OP_KV_APPEND, .attrs = attrs, .in = {qkv, k_cache, v_cache}, .out = {k_cache, v_cache}};
-    if (!tx_emit(qkv->graph, &append))
+        .op = TX_OP_KV_APPEND, .attrs = attrs, .in = {qkv, k_cache, v_cache, positions}, .out = {k_cache, v_cache}};
+    if ((sources && !tx_emit(qkv->graph, &reorder)) || !tx_emit(qkv->graph, &append))
         return NULL;
-    return EMIT(qkv, .op = TX_OP_ATTENTION_CACHED, .attrs = attrs, .in = {qkv, k_cache, v_cache});
+    return EMIT(qkv, .op = TX_OP_ATTENTION_CACHED, .attrs = attrs, .in = {qkv, k_cache, v_cache, positions});
 }
 
-tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, float theta, bool at_position)
+tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, float theta, tx_tensor *positions)
 {
     tx_attrs attrs = plain;
     attrs.heads = heads;
     attrs.head_size = head_size;
     attrs.theta = theta;
-    attrs.at_position = at_position;
-    return EMIT(x, .op = TX_OP_ROTARY, .attrs = attrs, .in = {x});
+    return EMIT(x, .op = TX_OP_ROTARY, .attrs = attrs, .in = {x, positions});
 }
 
 tx_tensor *tx_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab)

@@ -80,17 +80,23 @@ static bool matches(const tx_device_info *info, const char *name)
 
 tx_status tx_device_find(const char *name, int32_t *index)
 {
-    int32_t count = 0;
-    tx_status status = tx_device_count(&count);
-    for (int32_t i = 0; status == TX_OK && i < count; i++) {
-        tx_device_info info;
-        status = tx_device_get(i, &info);
-        if (status == TX_OK && matches(&info, name)) {
-            *index = i;
-            return TX_OK;
+    /* Backend by backend, so that asking for the cpu does not wake every OpenCL driver. */
+    int32_t backends = 0, before = 0;
+    const tx_backend *const *all = tx_backends(&backends);
+    for (int32_t i = 0; i < backends; i++) {
+        int32_t count = 0;
+        tx_status status = all[i]->device_count(&count);
+        for (int32_t local = 0; status == TX_OK && local < count; local++) {
+            tx_device_info info;
+            status = all[i]->device_info(local, &info);
+            if (status == TX_OK && matches(&info, name)) {
+                *index = before + local;
+                return TX_OK;
+            }
         }
+        if (status != TX_OK)
+            return status;
+        before += count;
     }
-    if (status != TX_OK)
-        return status;
-    return tx_fail(TX_NOT_FOUND, "no device \"%s\": the list of devices names what there is (%d found)", name, count);
+    return tx_fail(TX_NOT_FOUND, "no device \"%s\": the list of devices names what there is (%d found)", name, before);
 }

@@ -26,7 +26,11 @@ struct tx_file {
 static tx_status fail_system(const char *path, const char *doing)
 {
     int error = errno;
-    tx_status status = error == ENOENT || error == ENOTDIR ? TX_NOT_FOUND : error == ENOMEM ? TX_MEMORY : TX_IO;
+    tx_status status = TX_IO;
+    if (error == ENOENT || error == ENOTDIR)
+        status = TX_NOT_FOUND;
+    else if (error == ENOMEM || error == EMFILE || error == ENFILE) /* of memory, or of descriptors */
+        status = TX_MEMORY;
     return tx_fail(status, "%s: cannot %s: %s", path, doing, strerror(error));
 }
 
@@ -92,11 +96,38 @@ bool tx_file_exists(const char *path)
 
 /* ---- Folders ------------------------------------------------------------------------------------- */
 
+tx_status tx_folder_flush(const char *path)
+{
+    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0)
+        return fail_system(path, "open to flush it");
+    tx_status status = TX_OK;
+    /* EINVAL: this file system has no such operation for folders. */
+    if (fsync(descriptor) != 0 && errno != EINVAL)
+        status = fail_system(path, "flush to disk");
+    close(descriptor);
+    return status;
+}
+
+/* Makes the new name `path` last through a loss of power. */
+static tx_status flush_name(const char *path)
+{
+    char *folder = strdup(path);
+    if (!folder)
+        return tx_fail(TX_MEMORY, "%s: no memory for the name", path);
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        slash[slash == folder ? 1 : 0] = '\0';
+    tx_status status = tx_folder_flush(slash ? folder : ".");
+    free(folder);
+    return status;
+}
+
 static tx_status create_one(const char *path)
 {
     struct stat info;
     if (mkdir(path, 0777) == 0)
-        return TX_OK;
+        return flush_name(path);
     int error = errno; /* of mkdir: a folder that exists may give EEXIST, EROFS or EACCES */
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
         return TX_OK;
@@ -190,27 +221,6 @@ tx_status tx_file_append(tx_file *file, const void *data, size_t size)
     return TX_OK;
 }
 
-/* Makes the new name last through a loss of power. */
-static tx_status flush_folder(const char *path)
-{
-    char *folder = strdup(path);
-    if (!folder)
-        return tx_fail(TX_MEMORY, "%s: no memory for the name", path);
-    char *slash = strrchr(folder, '/');
-    if (slash)
-        slash[slash == folder ? 1 : 0] = '\0';
-    int descriptor = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    free(folder);
-    if (descriptor < 0)
-        return fail_system(path, "open its folder to flush it");
-    tx_status status = TX_OK;
-    /* EINVAL: this file system has no such operation for folders. */
-    if (fsync(descriptor) != 0 && errno != EINVAL)
-        status = fail_system(path, "flush its folder to disk");
-    close(descriptor);
-    return status;
-}
-
 tx_status tx_file_commit(tx_file *file)
 {
     tx_status status = TX_OK;
@@ -223,7 +233,7 @@ tx_status tx_file_commit(tx_file *file)
     if (status)
         unlink(file->temporary);
     else
-        status = flush_folder(file->path);
+        status = flush_name(file->path);
     file_free(file);
     return status;
 }

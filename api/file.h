@@ -14,8 +14,10 @@ tx_status tx_file_read(const char *path, int64_t limit, char **data, size_t *siz
 /* Whether something lies at `path` (a file, folder or what a link points to). */
 bool tx_file_exists(const char *path);
 
-/* Makes a folder and its missing parents; one that is there already is fine. */
+/* Makes a folder and its missing parents, and flushes their names; one that is there already is fine. */
 tx_status tx_folder_create(const char *path);
+/* Flushes the names in a folder to disk, so that they last through a loss of power. */
+tx_status tx_folder_flush(const char *path);
 
 /* "folder/name", allocated; NULL when out of memory (the message is set). The caller frees it. */
 char *tx_path_join(const char *folder, const char *name);

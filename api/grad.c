@@ -186,14 +186,14 @@ static void grad_rotary(const grad *c)
 {
     tx_attrs attrs = c->node->attrs;
     attrs.inverse = !attrs.inverse;
-    c->din[0] = EMIT(c, .op = TX_OP_ROTARY, .attrs = attrs, .in = {c->dout[0]});
+    c->din[0] = EMIT(c, .op = TX_OP_ROTARY, .attrs = attrs, .in = {c->dout[0], c->node->in[1]});
 }
 
 static void grad_embedding(const grad *c)
 {
     tx_tensor *const *in = c->node->in;
-    if (c->node->attrs.at_position) {
-        tx_graph_fail(c->graph, tx_fail(TX_UNSUPPORTED, "embedding: no gradient with a running position"));
+    if (c->need[2] && in[3]) {
+        tx_graph_fail(c->graph, tx_fail(TX_UNSUPPORTED, "embedding: no gradient of positions that are an operand"));
         return;
     }
     if (c->need[1])

@@ -231,6 +231,18 @@ static void narrow_indices(const tx_node *n)
     switch (n->op) {
     case TX_OP_EMBEDDING:
         narrow(n->in[0], 0, n->in[1]->shape.dim[0], false);
+        if (n->in[3])
+            narrow(n->in[3], 0, n->in[2] ? n->in[2]->shape.dim[0] - n->in[0]->shape.dim[1] + 1 : INT32_MAX, false);
+        break;
+    case TX_OP_ROTARY:
+        if (n->in[1])
+            narrow(n->in[1], 0, INT32_MAX, false);
+        break;
+    case TX_OP_KV_APPEND: /* and ATTENTION_CACHED, which follows it */
+        narrow(n->in[3], 0, n->in[1]->shape.dim[1] - n->in[0]->shape.dim[1] + 1, false);
+        break;
+    case TX_OP_KV_REORDER:
+        narrow(n->in[2], 0, n->in[0]->shape.dim[0], false);
         break;
     case TX_OP_GATHER:
         narrow(n->in[1], INT32_MIN, n->in[0]->shape.dim[0], true);

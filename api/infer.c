@@ -59,6 +59,12 @@ tx_status tx_want_rank(const tx_infer *c, int i, int32_t rank)
                    rank);
 }
 
+tx_status tx_want_positions(const tx_infer *c, int i, int64_t batch)
+{
+    CHECK(tx_want_dtype(c, i, TX_I32));
+    return tx_want_shape(c, i, &TX_SHAPE(batch));
+}
+
 void tx_give(const tx_infer *c, int i, tx_dtype dtype, tx_shape shape)
 {
     c->out[i].dtype = dtype;

@@ -92,10 +92,12 @@ tx_status tx_infer_attention_grad(const tx_infer *c)
 
 static tx_status check_cache(const tx_infer *c, int64_t *head_size)
 {
-    CHECK(tx_want_f32(c));
+    for (int i = 0; i < 3; i++)
+        CHECK(tx_want_dtype(c, i, TX_F32));
     CHECK(check_qkv(c, 0, head_size));
     const tx_shape *cache = &c->in[1].shape;
     CHECK(tx_want_rank(c, 1, 3));
+    CHECK(tx_want_positions(c, 3, c->in[0].shape.dim[0]));
     if (cache->dim[0] != c->in[0].shape.dim[0] || cache->dim[2] != c->attrs->kv_heads * *head_size ||
         cache->dim[1] < c->in[0].shape.dim[1])
         return tx_fail(TX_INVALID, "%s: the cache %s does not fit %s", tx_want_name(c), TEXT(*cache),
@@ -117,5 +119,19 @@ tx_status tx_infer_kv_append(const tx_infer *c)
     CHECK(check_cache(c, &d));
     tx_give(c, 0, TX_F32, c->in[1].shape);
     tx_give(c, 1, TX_F32, c->in[2].shape);
+    return TX_OK;
+}
+
+tx_status tx_infer_kv_reorder(const tx_infer *c)
+{
+    const tx_shape *cache = &c->in[0].shape;
+    for (int i = 0; i < 2; i++)
+        CHECK(tx_want_dtype(c, i, TX_F32));
+    CHECK(tx_want_rank(c, 0, 3));
+    CHECK(tx_want_shape(c, 1, cache));
+    CHECK(tx_want_positions(c, 2, cache->dim[0]));
+    CHECK(tx_want_positions(c, 3, cache->dim[0]));
+    tx_give(c, 0, TX_F32, *cache);
+    tx_give(c, 1, TX_F32, *cache);
     return TX_OK;
 }

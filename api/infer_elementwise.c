@@ -48,8 +48,9 @@ tx_status tx_infer_swiglu_grad(const tx_infer *c)
 tx_status tx_infer_rotary(const tx_infer *c)
 {
     const tx_attrs *a = c->attrs;
-    CHECK(tx_want_f32(c));
+    CHECK(tx_want_dtype(c, 0, TX_F32));
     CHECK(tx_want_rank(c, 0, 3));
+    CHECK(tx_want_positions(c, 1, c->in[0].shape.dim[0]));
     int64_t last = tx_shape_last(&c->in[0].shape);
     if (a->head_size < 2 || a->head_size % 2 != 0 || last % a->head_size != 0 || a->heads < 0 ||
         a->heads > last / a->head_size || !(a->theta > 0.0f))
@@ -103,6 +104,7 @@ tx_status tx_infer_embedding(const tx_infer *c)
     CHECK(tx_want_dtype(c, 2, c->in[1].dtype));
     CHECK(tx_want_rank(c, 2, 2));
     const tx_shape *tokens = &c->in[0].shape;
+    CHECK(tx_want_positions(c, 3, tokens->dim[0]));
     int64_t channels = c->in[1].shape.dim[1];
     if (tx_present(&c->in[2]) && (c->in[2].shape.dim[1] != channels || c->in[2].shape.dim[0] < tokens->dim[1]))
         return tx_fail(TX_INVALID, "embedding: positions %s do not fit tokens %s and table %s", TEXT(c->in[2].shape),

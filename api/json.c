@@ -45,12 +45,17 @@ static tx_status parse(const char *text, size_t size, const char *where, size_t 
     if (too_deep(text, size))
         return tx_fail(TX_FORMAT, "%s: JSON nested deeper than %d levels", where, TX_JSON_DEPTH);
     json_error_t error;
-    json_t *value = json_loadb(text, size, flags | JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
-    if (!value) {
-        tx_status status = json_error_code(&error) == json_error_out_of_memory ? TX_MEMORY : TX_FORMAT;
-        return tx_fail(status, "%s: not valid JSON: line %d, column %d: %s", where, error.line, error.column,
+    flags |= JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
+    json_t *value = json_loadb(text, size, flags, &error);
+    if (!value) /* jansson takes an allocation that fails for a fault of the text: such a fault is there twice */
+        value = json_loadb(text, size, flags, &error);
+    if (!value && (json_error_code(&error) == json_error_out_of_memory || !error.text[0]))
+        return tx_fail(TX_MEMORY, "%s: no memory to read its JSON", where);
+    if (!value && flags & JSON_ALLOW_NUL) /* what may hold NUL is one line */
+        return tx_fail(TX_FORMAT, "%s: not valid JSON: column %d: %s", where, error.column, error.text);
+    if (!value)
+        return tx_fail(TX_FORMAT, "%s: not valid JSON: line %d, column %d: %s", where, error.line, error.column,
                        error.text);
-    }
     if (used)
         *used = (size_t)error.position;
     *json = value;
@@ -65,6 +70,11 @@ tx_status tx_json_parse(const char *text, size_t size, const char *where, tx_jso
 tx_status tx_json_parse_prefix(const char *text, size_t size, const char *where, tx_json **json, size_t *used)
 {
     return parse(text, size, where, JSON_DISABLE_EOF_CHECK, json, used);
+}
+
+tx_status tx_json_parse_line(const char *text, size_t size, const char *where, tx_json **json)
+{
+    return parse(text, size, where, JSON_ALLOW_NUL, json, NULL);
 }
 
 tx_status tx_json_read(const char *path, int64_t limit, tx_json **json)
@@ -220,6 +230,17 @@ tx_status tx_json_get_string(const tx_json *object, const char *key, const char 
     return found ? tx_json_as_string(found, key, value) : TX_NOT_FOUND;
 }
 
+tx_status tx_json_get_text(const tx_json *object, const char *key, const char **value, size_t *size)
+{
+    const char *found;
+    tx_status status = tx_json_get_string(object, key, &found);
+    if (status)
+        return status;
+    *value = found;
+    *size = json_string_length(json_object_get(object, key));
+    return TX_OK;
+}
+
 bool tx_json_has(const tx_json *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
@@ -278,14 +299,26 @@ tx_json *tx_json_array(void)
     return json_array();
 }
 
+/* Why jansson does not take a text: it is not UTF-8, or memory is out. */
+static tx_status refuse_text(const char *text)
+{
+    json_t *good = json_string(text), *any = good ? good : json_string_nocheck(text);
+    json_decref(any);
+    return any && !good ? tx_fail(TX_INVALID, "a string for JSON is not UTF-8: %.60s", text)
+                        : tx_fail(TX_MEMORY, "no memory for a string of JSON");
+}
+
 /* A NULL container or value is an allocation that failed. */
 tx_status tx_json_set(tx_json *object, const char *key, tx_json *value)
 {
     bool memory = object && value;
     if (json_object_set_new(object, key, value) == 0)
         return TX_OK;
-    return memory ? tx_fail(TX_INVALID, "the JSON member %s cannot be set: no object, or a key that is not UTF-8", key)
-                  : tx_fail(TX_MEMORY, "no memory for the JSON member %s", key);
+    if (!memory)
+        return tx_fail(TX_MEMORY, "no memory for the JSON member %s", key);
+    if (!json_is_object(object))
+        return tx_fail(TX_INVALID, "the JSON member %s cannot be set in what is no object", key);
+    return tx_fail_in(refuse_text(key), "the name of a JSON member");
 }
 
 tx_status tx_json_append(tx_json *array, tx_json *value)
@@ -308,7 +341,7 @@ static tx_status make_number(double number, tx_json **value)
 static tx_status make_string(const char *text, tx_json **value)
 {
     *value = json_string(text);
-    return *value ? TX_OK : tx_fail(TX_INVALID, "a string for JSON is not UTF-8 (or memory is out): %.60s", text);
+    return *value ? TX_OK : refuse_text(text);
 }
 
 tx_status tx_json_set_null(tx_json *object, const char *key)
@@ -337,8 +370,15 @@ tx_status tx_json_set_number(tx_json *object, const char *key, double value)
 tx_status tx_json_set_string(tx_json *object, const char *key, const char *value)
 {
     tx_json *made = NULL;
-    if (make_string(value, &made))
-        return tx_fail_in(TX_INVALID, "%s", key);
+    tx_status status = make_string(value, &made);
+    return status ? tx_fail_in(status, "%s", key) : tx_json_set(object, key, made);
+}
+
+tx_status tx_json_set_text(tx_json *object, const char *key, const char *value, size_t size)
+{
+    tx_json *made = json_stringn(value, size);
+    if (!made)
+        return tx_fail(TX_INVALID, "%s: a string for JSON is not UTF-8 (or memory is out)", key);
     return tx_json_set(object, key, made);
 }
 

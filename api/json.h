@@ -19,6 +19,8 @@ typedef struct json_t tx_json;
 tx_status tx_json_parse(const char *text, size_t size, const char *where, tx_json **json);
 /* Parses the value that `text` begins with and tells how many bytes it took. */
 tx_status tx_json_parse_prefix(const char *text, size_t size, const char *where, tx_json **json, size_t *used);
+/* Parses one line of a JSON Lines file. Its strings may hold U+0000, so they are read by tx_json_get_text. */
+tx_status tx_json_parse_line(const char *text, size_t size, const char *where, tx_json **json);
 /* Reads a file of at most `limit` bytes. */
 tx_status tx_json_read(const char *path, int64_t limit, tx_json **json);
 void tx_json_free(tx_json *json);
@@ -51,6 +53,8 @@ tx_status tx_json_get_int(const tx_json *object, const char *key, int64_t min, i
 /* Integers are numbers too. min <= value <= max. */
 tx_status tx_json_get_number(const tx_json *object, const char *key, double min, double max, double *value);
 tx_status tx_json_get_string(const tx_json *object, const char *key, const char **value);
+/* A string of `*size` bytes, which may hold NUL. */
+tx_status tx_json_get_text(const tx_json *object, const char *key, const char **value, size_t *size);
 /* Whether the key is there and is not null. */
 bool tx_json_has(const tx_json *object, const char *key);
 
@@ -85,6 +89,8 @@ tx_status tx_json_set_bool(tx_json *object, const char *key, bool value);
 tx_status tx_json_set_int(tx_json *object, const char *key, int64_t value);
 tx_status tx_json_set_number(tx_json *object, const char *key, double value);
 tx_status tx_json_set_string(tx_json *object, const char *key, const char *value);
+/* A string of `size` bytes, which may hold NUL. */
+tx_status tx_json_set_text(tx_json *object, const char *key, const char *value, size_t size);
 tx_status tx_json_append(tx_json *array, tx_json *value);
 tx_status tx_json_append_int(tx_json *array, int64_t value);
 tx_status tx_json_append_number(tx_json *array, double value);

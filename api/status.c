@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static _Thread_local char message[1024];
+static _Thread_local char message[4096];
 
 const char *tx_error(void)
 {

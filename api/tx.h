@@ -210,8 +210,7 @@ typedef struct tx_model tx_model;
     X(SEED_LO, u32)                                                                                 \
     X(SEED_HI, u32)                                                                                 \
     X(STEP, u32)          /* of the optimizer; keys the random numbers */                           \
-    X(SAMPLE, u32)        /* global number of the micro-batch's first sample; keys random numbers */\
-    X(POSITION, u32)      /* position of the first token: length of the key-value cache */
+    X(SAMPLE, u32)        /* global number of the micro-batch's first sample; keys random numbers */
 
 typedef enum tx_control {
 #define X(name, type) TX_CONTROL_##name,
@@ -317,9 +316,9 @@ tx_tensor *tx_output(tx_tensor *tensor);
 tx_tensor *tx_linear(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose);
 /* Batched product over equal leading dimensions, or one operand of rank 2 for all. */
 tx_tensor *tx_matmul(tx_tensor *a, tx_tensor *b, bool transpose_a, bool transpose_b);
-/* Rows of `tokens` from token_table plus rows 0..T-1 (or from control POSITION on, with
- * at_position) of position_table (NULL: none). tokens [B, T] -> [B, T, C]. */
-tx_tensor *tx_embedding(tx_tensor *tokens, tx_tensor *token_table, tx_tensor *position_table, bool at_position);
+/* Rows of `tokens` from token_table plus rows positions[b].. of position_table (NULL: none). positions I32 [B]: where
+ * the first token of each row stands, which is the length of its cache; NULL: 0. tokens [B, T] -> [B, T, C]. */
+tx_tensor *tx_embedding(tx_tensor *tokens, tx_tensor *token_table, tx_tensor *position_table, tx_tensor *positions);
 tx_tensor *tx_gather(tx_tensor *table, tx_tensor *rows);
 /* out [rows, C]: row r is the sum of the src rows whose index is r. */
 tx_tensor *tx_scatter_add(tx_tensor *indices, tx_tensor *src, int64_t rows);
@@ -345,12 +344,14 @@ typedef struct tx_attention_options {
 } tx_attention_options;
 /* qkv [B, T, (heads + 2 kv_heads) * size] = q | k | v; lengths I32 [B] or NULL -> [B, T, heads * size]. */
 tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, const tx_attention_options *options);
-/* Appends this call's keys and values to the caches [B, S, kv_heads * size] at control POSITION and
- * attends to all that is there. */
-tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache,
-                               const tx_attention_options *options);
-/* Rotates the first `heads` heads of x [B, T, n * head_size] (rotate-half form); the rest is copied. */
-tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, float theta, bool at_position);
+/* Appends each row's keys and values to its caches [B, S, kv_heads * size] at positions[b] (I32 [B], 0..S-T) and lets
+ * query t attend to 0..positions[b]+t. `sources` I32 [B] (or NULL): before that, the row's cache becomes a copy of that
+ * of row sources[b], as beams need it. */
+tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,
+                               tx_tensor *sources, const tx_attention_options *options);
+/* Rotates the first `heads` heads of x [B, T, n * head_size] (rotate-half form); the rest is copied. Token t of row b
+ * stands at positions[b] + t; positions I32 [B], NULL: 0. */
+tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, float theta, tx_tensor *positions);
 /* -log softmax(logits)[label] a row: logits [..., V'], labels [...]; columns from `vocab` on are
  * padding. Rows labelled TX_IGNORE_LABEL give 0. */
 tx_tensor *tx_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab);

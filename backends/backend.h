@@ -16,7 +16,7 @@
 
 #include "tx.h"
 
-#define TX_BACKEND_VERSION 2
+#define TX_BACKEND_VERSION 3
 
 /* ---- Ops ----------------------------------------------------------------------------------- */
 
@@ -37,7 +37,7 @@ typedef enum tx_accumulate { TX_STORE, TX_ADD, TX_ADD_CONTROL } tx_accumulate;
 /* Attributes of a command; an op reads those that its row in ops.def names, the others are 0. */
 typedef struct tx_attrs {
     bool trans_a, trans_b, flat;
-    bool causal, exact, inverse, at_position;
+    bool causal, exact, inverse;
     tx_accumulate accumulate;
     tx_reduction reduction;
     tx_axis axis;

@@ -173,8 +173,12 @@ static tx_tensor *activation(const tx_gpt2_builder *b, tx_tensor *x)
     switch (b->config->activation_function) {
     case TX_GPT2_GELU_NEW:
     case TX_GPT2_GELU_PYTORCH_TANH:
+    case TX_GPT2_GELU_PYTHON_TANH:
+    case TX_GPT2_GELU_FAST:
+    case TX_GPT2_GELU_ACCURATE:
         return tx_gelu(x, false);
     case TX_GPT2_GELU:
+    case TX_GPT2_GELU_PYTHON:
         return tx_gelu(x, true);
     case TX_GPT2_SILU:
     case TX_GPT2_SWISH:
@@ -209,7 +213,7 @@ static tx_tensor *attention(tx_gpt2_builder *b, tx_tensor *qkv, int64_t layer)
     };
     if (b->options->cache > 0) {
         tx_tensor *keys = cache(b, layer, "key"), *values = cache(b, layer, "value");
-        return tx_attention_cached(qkv, keys, values, &options);
+        return tx_attention_cached(qkv, keys, values, b->options->positions, b->options->sources, &options);
     }
     return tx_attention(qkv, b->options->lengths, &options);
 }
@@ -240,6 +244,8 @@ static tx_status check_call(const tx_gpt2_config *c, const tx_tensor *tokens, co
         return tx_fail(TX_INVALID,
                        "with a cache of %" PRId64 " positions: no training, no lengths, at most that many tokens a row",
                        o->cache);
+    if ((o->cache > 0) != (o->positions != NULL) || (o->sources && !o->cache))
+        return tx_fail(TX_INVALID, "positions go with a cache, and sources with both");
     return tx_gpt2_config_check(c);
 }
 
@@ -257,7 +263,7 @@ tx_tensor *tx_gpt2_logits(tx_graph *graph, const tx_gpt2_config *config, tx_tens
     }
     tx_gpt2_builder b = {.graph = graph, .config = config, .options = o, .batch = tx_tensor_shape(tokens)->dim[0]};
     tx_tensor *wte = take_param(&b), *wpe = take_param(&b);
-    tx_tensor *x = dropout(&b, tx_embedding(tokens, wte, wpe, o->cache > 0), config->embd_pdrop);
+    tx_tensor *x = dropout(&b, tx_embedding(tokens, wte, wpe, o->positions), config->embd_pdrop);
     for (int64_t layer = 0; layer < config->n_layer; layer++)
         x = transformer_block(&b, x, layer);
     if (o->rows && x) /* the norm works row by row: the others need not be normalised */

@@ -9,14 +9,19 @@
 #define TX_MODELS_GPT2_H
 
 #include "api/json.h"
+#include "models/files/weights.h"
 #include "tx.h"
 
 /* X(NAME, "name in config.json") */
-#define TX_GPT2_ACTIVATION_MAP(X)                            \
-    X(GELU_NEW, "gelu_new")                   /* by tanh */  \
-    X(GELU_PYTORCH_TANH, "gelu_pytorch_tanh") /* the same */ \
-    X(GELU, "gelu")                           /* by erf */   \
-    X(SILU, "silu")                                          \
+#define TX_GPT2_ACTIVATION_MAP(X)                                               \
+    X(GELU_NEW, "gelu_new")                   /* by tanh */                     \
+    X(GELU_PYTORCH_TANH, "gelu_pytorch_tanh") /* the same, as the next three */ \
+    X(GELU_PYTHON_TANH, "gelu_python_tanh")                                     \
+    X(GELU_FAST, "gelu_fast")                                                   \
+    X(GELU_ACCURATE, "gelu_accurate")                                           \
+    X(GELU, "gelu")               /* by erf */                                  \
+    X(GELU_PYTHON, "gelu_python") /* the same */                                \
+    X(SILU, "silu")                                                             \
     X(SWISH, "swish") /* the same */
 
 typedef enum tx_gpt2_activation {
@@ -49,6 +54,9 @@ tx_status tx_gpt2_config_check(const tx_gpt2_config *config);
 /* Reads config.json. Absent keys take transformers' defaults; wrong types and values, and keys that change the
  * mathematics in a way that is not implemented, are refused by name. Release with tx_gpt2_config_free. */
 tx_status tx_gpt2_config_read(const char *path, tx_gpt2_config *config);
+/* Changes keys as "n_layer=4,n_embd=64,activation_function=gelu". An unknown key, a wrong value or sizes that do not fit
+ * are refused by name, and nothing is changed. */
+tx_status tx_gpt2_config_override(tx_gpt2_config *config, const char *text);
 /* Writes config.json, with the other keys of the file it came from. */
 tx_status tx_gpt2_config_write(const tx_gpt2_config *config, const char *path);
 void tx_gpt2_config_free(tx_gpt2_config *config);
@@ -69,12 +77,13 @@ int64_t tx_gpt2_param_count(const tx_gpt2_config *config);
 /* ---- Graph ----------------------------------------------------------------------------------------- */
 
 typedef struct tx_gpt2_options {
-    size_t size;        /* sizeof(tx_gpt2_options) */
-    bool train;         /* dropout as the configuration says */
-    int64_t cache;      /* 0: none; else positions in the key-value caches, states "cache.h.<layer>.key" and ".value":
-                           tokens stand at control POSITION and later */
-    tx_tensor *lengths; /* I32 [B]: keys from lengths[b] on are masked; NULL: none are */
-    tx_tensor *rows;    /* I32 [R], indices into the B * T positions: logits of these alone, [R, V']; NULL: all */
+    size_t size;          /* sizeof(tx_gpt2_options) */
+    bool train;           /* dropout as the configuration says */
+    int64_t cache;        /* 0: none; else positions in the key-value caches, states "cache.h.<layer>.key" and ".value" */
+    tx_tensor *positions; /* with caches: I32 [B], where the first token of each row stands */
+    tx_tensor *sources;   /* with caches: I32 [B], the row whose cache each row goes on with (beams); NULL: its own */
+    tx_tensor *lengths;   /* I32 [B]: keys from lengths[b] on are masked; NULL: none are */
+    tx_tensor *rows;      /* I32 [R], indices into the B * T positions: logits of these alone, [R, V']; NULL: all */
 } tx_gpt2_options;
 
 /* tokens I32 [B, T] -> logits [B, T, V'], V' the padded vocabulary: columns from vocab_size on mean nothing.
@@ -87,10 +96,15 @@ tx_tensor *tx_gpt2_loss(tx_tensor *logits, const tx_gpt2_config *config, tx_tens
 
 /* ---- Files ------------------------------------------------------------------------------------------- */
 
-/* Reads model.safetensors (or shards) of a folder into a model whose graph has been built. Accepts the published
- * files: names without "transformer.", the buffers attn.bias and attn.masked_bias, an lm_head.weight equal to wte. */
-tx_status tx_gpt2_load(tx_model *model, const tx_gpt2_config *config, const char *folder);
-/* Writes config.json and model.safetensors, as transformers' AutoModelForCausalLM loads them. */
+/* Reads the weights (tx_weights_open) into a model whose graph has been built; `options` may be NULL. Accepts the
+ * published files: names without "transformer.", the buffers attn.bias and attn.masked_bias, an lm_head.weight equal to
+ * wte. */
+tx_status tx_gpt2_load(tx_model *model, const tx_gpt2_config *config, const char *folder,
+                       const tx_load_options *options);
+/* Whether tx_gpt2_load would take the weights, all values included, without a model. */
+tx_status tx_gpt2_check(const tx_gpt2_config *config, const char *folder);
+/* Writes config.json and model.safetensors (or shards, where it is over TX_WEIGHTS_SHARD bytes), as transformers'
+ * AutoModelForCausalLM loads them. */
 tx_status tx_gpt2_save(tx_model *model, const tx_gpt2_config *config, const char *folder);
 
 #endif

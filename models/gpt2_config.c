@@ -42,6 +42,17 @@ static const tx_config_key keys[] = {
 };
 enum { KEYS = sizeof keys / sizeof keys[0] };
 
+/* Second names that transformers takes for keys. */
+static const struct {
+    const char *name, *key;
+} second_names[] = {
+    {"hidden_size", "n_embd"},
+    {"max_position_embeddings", "n_positions"},
+    {"num_attention_heads", "n_head"},
+    {"num_hidden_layers", "n_layer"},
+};
+enum { SECOND_NAMES = sizeof second_names / sizeof second_names[0] };
+
 /* Keys that change the mathematics, with the one value that is implemented. */
 typedef struct tx_fixed_key {
     const char *name;
@@ -177,6 +188,33 @@ static tx_status read_key(const tx_json *json, const tx_config_key *key, tx_gpt2
     return status;
 }
 
+/* A key under its second name; both may be there if they agree. */
+static tx_status read_second_name(const tx_json *json, const char *name, const tx_config_key *key,
+                                  tx_gpt2_config *config)
+{
+    int64_t first, second;
+    tx_status status = tx_json_get_int(json, name, (int64_t)key->min, (int64_t)key->max, &second);
+    if (status)
+        return status == TX_NOT_FOUND ? TX_OK : status;
+    memcpy(&first, value_of(config, key), sizeof first);
+    if (tx_json_has(json, key->name) && first != second)
+        return tx_fail(TX_INVALID, "%s: %" PRId64 " is not %s, %" PRId64, name, second, key->name, first);
+    memcpy(field_of(config, key), &second, sizeof second);
+    return TX_OK;
+}
+
+static tx_status read_keys(const tx_json *json, tx_gpt2_config *config)
+{
+    tx_status status = TX_OK;
+    for (int i = 0; i < KEYS && !status; i++) {
+        status = read_key(json, &keys[i], config);
+        for (int k = 0; k < SECOND_NAMES && !status; k++)
+            if (strcmp(second_names[k].key, keys[i].name) == 0)
+                status = read_second_name(json, second_names[k].name, &keys[i], config);
+    }
+    return status;
+}
+
 static tx_status read_activation(const tx_json *json, tx_gpt2_activation *activation)
 {
     const char *name;
@@ -188,7 +226,7 @@ static tx_status read_activation(const tx_json *json, tx_gpt2_activation *activa
             *activation = (tx_gpt2_activation)i;
             return TX_OK;
         }
-    char list[128];
+    char list[256];
     size_t used = 0;
     for (int i = 0; i < TX_GPT2_ACTIVATION_COUNT; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", activation_names[i]);
@@ -224,8 +262,8 @@ static tx_status read_all(const tx_json *json, tx_gpt2_config *config)
     if (tx_json_type_of(json) != TX_JSON_OBJECT)
         return tx_fail(TX_FORMAT, "not a JSON object");
     tx_status status = check_foreign(json);
-    for (int i = 0; i < KEYS && !status; i++)
-        status = read_key(json, &keys[i], config);
+    if (!status)
+        status = read_keys(json, config);
     if (!status)
         status = read_activation(json, &config->activation_function);
     if (!status)
@@ -249,6 +287,48 @@ tx_status tx_gpt2_config_read(const char *path, tx_gpt2_config *config)
         made.bos_token_id = -1;
     if (!tx_json_has(made.source, "eos_token_id") && made.eos_token_id >= made.vocab_size)
         made.eos_token_id = -1;
+    *config = made;
+    return TX_OK;
+}
+
+/* Adds one "key=value" to `json`. */
+static tx_status add_override(tx_json *json, const char *pair, size_t length)
+{
+    char key[64], value[128];
+    const char *equals = memchr(pair, '=', length);
+    size_t before = equals ? (size_t)(equals - pair) : 0, after = length - before - 1;
+    if (!equals || before == 0 || before >= sizeof key || after >= sizeof value)
+        return tx_fail(TX_INVALID, "\"%.*s\" is not key=value", (int)length, pair);
+    snprintf(key, sizeof key, "%.*s", (int)before, pair);
+    snprintf(value, sizeof value, "%.*s", (int)after, equals + 1);
+    bool known = strcmp(key, "activation_function") == 0;
+    for (int i = 0; i < KEYS && !known; i++)
+        known = strcmp(key, keys[i].name) == 0;
+    if (!known)
+        return tx_fail(TX_INVALID, "\"%s\" is not a key of a GPT-2's configuration", key);
+    tx_json *parsed;
+    bool is_json = tx_json_parse(value, after, key, &parsed) == TX_OK;
+    /* Python's spelling, as transformers takes it. */
+    if (!is_json && (strcmp(value, "True") == 0 || strcmp(value, "False") == 0))
+        return tx_json_set_bool(json, key, value[0] == 'T');
+    return is_json ? tx_json_set(json, key, parsed) : tx_json_set_string(json, key, value);
+}
+
+tx_status tx_gpt2_config_override(tx_gpt2_config *config, const char *text)
+{
+    tx_gpt2_config made = *config;
+    tx_json *json = tx_json_object();
+    tx_status status = json ? TX_OK : TX_MEMORY;
+    for (const char *at = text; *at && !status;) {
+        size_t length = strcspn(at, ",");
+        status = add_override(json, at, length);
+        at += length + (at[length] == ',');
+    }
+    if (!status)
+        status = read_all(json, &made);
+    tx_json_free(json);
+    if (status)
+        return tx_fail_in(status == TX_FORMAT ? TX_INVALID : status, "config_overrides");
     *config = made;
     return TX_OK;
 }
@@ -280,18 +360,47 @@ static tx_status write_key(const tx_gpt2_config *config, const tx_config_key *ke
     return tx_json_set_int(json, key->name, whole);
 }
 
+/* Second names that the file has follow the keys; transformers would otherwise believe the former value. */
+static tx_status write_second_names(tx_json *json)
+{
+    tx_status status = TX_OK;
+    for (int k = 0; k < SECOND_NAMES && !status; k++) {
+        int64_t value = 0;
+        if (!tx_json_has(json, second_names[k].name))
+            continue;
+        status = tx_json_get_int(json, second_names[k].key, 0, INT64_MAX, &value);
+        if (!status)
+            status = tx_json_set_int(json, second_names[k].name, value);
+    }
+    return status;
+}
+
+/* The type of the weights that are written with it; version 5 of transformers calls the key dtype, and an old file may
+ * have both. */
+static tx_status write_dtype(tx_json *json)
+{
+    tx_status status = TX_OK;
+    bool old = tx_json_has(json, "torch_dtype"), new = tx_json_has(json, "dtype");
+    if (old || !new)
+        status = tx_json_set_string(json, "torch_dtype", "float32");
+    if (new && !status)
+        status = tx_json_set_string(json, "dtype", "float32");
+    return status;
+}
+
 static tx_status write_all(const tx_gpt2_config *config, tx_json *json)
 {
     tx_status status = TX_OK;
     for (int i = 0; i < KEYS && !status; i++)
         status = write_key(config, &keys[i], json);
     if (!status)
+        status = write_second_names(json);
+    if (!status)
         status = tx_json_set_string(json, "activation_function", activation_names[config->activation_function]);
     if (!status)
         status = tx_json_set_string(json, "model_type", "gpt2");
-    /* The type of the weights that are written with it; version 5 of transformers calls the key dtype. */
     if (!status)
-        status = tx_json_set_string(json, tx_json_has(json, "dtype") ? "dtype" : "torch_dtype", "float32");
+        status = write_dtype(json);
     if (!status && !tx_json_has(json, "architectures")) {
         tx_json *list = tx_json_array();
         tx_status named = tx_json_append_string(list, "GPT2LMHeadModel");

@@ -72,7 +72,7 @@ static tx_status check_head(const tx_weights *w)
     if (!same)
         return tx_fail(TX_UNSUPPORTED,
                        "%s: " HEAD " differs from " EMBEDDING ": an output head of its own is not implemented",
-                       tx_weights_folder(w));
+                       tx_weights_path(w));
     return TX_OK;
 }
 
@@ -91,7 +91,8 @@ static tx_status check_model(const tx_model *model, const tx_gpt2_config *config
     return status ? tx_fail_in(status, "the model has not been built from this GPT-2 configuration") : TX_OK;
 }
 
-tx_status tx_gpt2_load(tx_model *model, const tx_gpt2_config *config, const char *folder)
+tx_status tx_gpt2_load(tx_model *model, const tx_gpt2_config *config, const char *folder,
+                       const tx_load_options *options)
 {
     tx_status status = check_model(model, config);
     if (status)
@@ -102,7 +103,43 @@ tx_status tx_gpt2_load(tx_model *model, const tx_gpt2_config *config, const char
         return status;
     status = check_head(weights);
     if (!status)
-        status = tx_weights_load(weights, model, rename_tensor);
+        status = tx_weights_load(weights, model, rename_tensor, options);
+    tx_weights_close(weights);
+    return status;
+}
+
+/* The parameters that the configuration asks for; `names` holds their names. */
+static tx_status list_params(const tx_gpt2_config *config, tx_weights_param *params, char (*names)[TX_GPT2_NAME],
+                             int32_t count)
+{
+    tx_status status = TX_OK;
+    for (int32_t i = 0; i < count && !status; i++) {
+        tx_param_spec spec;
+        status = tx_gpt2_param(config, i, names[i], &spec);
+        params[i] = (tx_weights_param){names[i], spec.logical.rank ? spec.logical : spec.shape};
+    }
+    return status;
+}
+
+tx_status tx_gpt2_check(const tx_gpt2_config *config, const char *folder)
+{
+    tx_status status = tx_gpt2_config_check(config);
+    tx_weights *weights = NULL;
+    if (!status)
+        status = tx_weights_open(folder, &weights);
+    if (status)
+        return status;
+    int32_t count = tx_gpt2_params(config);
+    tx_weights_param *params = malloc((size_t)count * sizeof *params);
+    char(*names)[TX_GPT2_NAME] = malloc((size_t)count * sizeof *names);
+    status = params && names ? list_params(config, params, names, count)
+                             : tx_fail(TX_MEMORY, "%s: no memory for the list of parameters", folder);
+    if (!status)
+        status = check_head(weights);
+    if (!status)
+        status = tx_weights_check(weights, params, count, rename_tensor);
+    free(params);
+    free(names);
     tx_weights_close(weights);
     return status;
 }
@@ -114,11 +151,10 @@ tx_status tx_gpt2_save(tx_model *model, const tx_gpt2_config *config, const char
         status = tx_folder_create(folder);
     if (status)
         return status;
-    char *weights = tx_path_join(folder, "model.safetensors"), *json = tx_path_join(folder, "config.json");
-    status = weights && json ? tx_weights_save(model, weights) : TX_MEMORY;
+    char *json = tx_path_join(folder, "config.json");
+    status = json ? tx_weights_save(model, folder, TX_WEIGHTS_SHARD) : TX_MEMORY;
     if (!status)
         status = tx_gpt2_config_write(config, json);
-    free(weights);
     free(json);
     return status;
 }

@@ -12,4 +12,10 @@ typedef struct tx_reporter {
     void *context;
 } tx_reporter;
 
+static inline void tx_report(const tx_reporter *reporter, const char *message)
+{
+    if (reporter->warn)
+        reporter->warn(reporter->context, message);
+}
+
 #endif

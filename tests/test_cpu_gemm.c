@@ -265,9 +265,10 @@ static void check_all_types(tx_cpu_gemm_spec spec)
 static void test_shapes(void **state)
 {
     (void)state;
-    static const int64_t shapes[][3] = {{1, 1, 1},    {1, 7, 5},    {5, 1, 9},    {3, 4, 1},    {1, 130, 300},
-                                        {130, 1, 70}, {12, 32, 64}, {17, 33, 65}, {13, 65, 31}, {48, 96, 40},
-                                        {2, 3, 1000}, {6, 16, 384}, {25, 31, 769}};
+    static const int64_t shapes[][3] = {{1, 1, 1},     {1, 7, 5},    {5, 1, 9},      {3, 4, 1},
+                                        {1, 130, 300}, {130, 1, 70}, {12, 32, 64},   {17, 33, 65},
+                                        {13, 65, 31},  {48, 96, 40}, {2, 3, 1000},   {6, 16, 384},
+                                        {25, 31, 769}, {8, 530, 70}, {5, 1100, 129}, {7, 17, 200}};
     for (size_t c = 0; c < 2; c++) {
         choose(choices[c]);
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
@@ -303,7 +304,7 @@ static void test_long_sums(void **state)
         for (size_t t = 0; t < TYPES; t++)
             for (int adds = 0; adds < 2; adds++) {
                 bool swapped = (t + (size_t)adds) % 2 != 0;
-                tx_cpu_gemm_spec spec = dense(5, 9, t % 2 ? 20001 : 24576, swapped, !swapped);
+                tx_cpu_gemm_spec spec = dense(11, 9, t % 2 ? 20001 : 24576, swapped, !swapped);
                 spec.type = types[t].type;
                 spec.result = types[t].result;
                 spec.adds = adds != 0;
@@ -340,10 +341,10 @@ static void test_threads(void **state)
 {
     (void)state;
     choose("portable");
-    for (size_t t = 0; t < TYPES; t++) {
-        tx_cpu_gemm_spec spec = dense(133, 250, 900, t % 2 != 0, false);
-        spec.type = types[t].type;
-        spec.result = types[t].result;
+    for (size_t t = 0; t < 3 * TYPES; t++) {
+        tx_cpu_gemm_spec spec = dense(t < TYPES ? 133 : 3, 1250, 300, t % 2 != 0, t >= 2 * TYPES);
+        spec.type = types[t % TYPES].type;
+        spec.result = types[t % TYPES].result;
         spec.adds = true;
         product p = product_create(&spec);
         size_t bytes = (size_t)p.c_count * tx_dtype_size(spec.result);
@@ -357,6 +358,32 @@ static void test_threads(void **state)
             assert_memory_equal(first, c_of(&p), bytes);
         }
         free(first);
+        product_free(&p);
+    }
+}
+
+/* Few rows: the bits of one do not depend on how many there are. */
+static void test_few_rows(void **state)
+{
+    (void)state;
+    choose(NULL);
+    for (int trans = 0; trans < 2; trans++) {
+        tx_cpu_gemm_spec spec = dense(TX_GEMM_THIN, 700, 333, false, trans != 0);
+        spec.bias = true;
+        product p = product_create(&spec);
+        const size_t row = (size_t)spec.shape.n * sizeof(float);
+        float *all = malloc(row * TX_GEMM_THIN), *a = p.a;
+        assert_non_null(all);
+        run(&p, false);
+        memcpy(all, c_of(&p), row * TX_GEMM_THIN);
+        p.spec.shape.m = 1;
+        for (int i = 0; i < TX_GEMM_THIN; i++) {
+            p.a = a + i * spec.shape.lda;
+            run(&p, false);
+            assert_memory_equal((char *)all + (size_t)i * row, c_of(&p), row);
+        }
+        p.a = a;
+        free(all);
         product_free(&p);
     }
 }
@@ -488,9 +515,10 @@ static void test_tiles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),   cmocka_unit_test(test_blocks),   cmocka_unit_test(test_long_sums),
-        cmocka_unit_test(test_batches),  cmocka_unit_test(test_threads),  cmocka_unit_test(test_nan),
-        cmocka_unit_test(test_optional), cmocka_unit_test(test_refusals), cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_shapes),  cmocka_unit_test(test_blocks),   cmocka_unit_test(test_long_sums),
+        cmocka_unit_test(test_batches), cmocka_unit_test(test_threads),  cmocka_unit_test(test_few_rows),
+        cmocka_unit_test(test_nan),     cmocka_unit_test(test_optional), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "models/gpt2.h"
 #include "models/files/safetensors.h"
 #include "models/files/weights.h"
+#include "models/gpt2.h"
 #include "scratch.h"
 
 #include <math.h>
@@ -96,8 +96,10 @@ static void test_training_and_decoding_graphs(void **state)
 
     assert_ok(tx_graph_create(f->model, &decode));
     tokens = tx_input(decode, "tokens", TX_I32, TX_SHAPE(2, 4));
-    options =
-        (tx_gpt2_options){.size = sizeof options, .cache = 12, .rows = tx_input(decode, "rows", TX_I32, TX_SHAPE(2))};
+    options = (tx_gpt2_options){.size = sizeof options,
+                                .cache = 12,
+                                .positions = tx_input(decode, "positions", TX_I32, TX_SHAPE(2)),
+                                .rows = tx_input(decode, "rows", TX_I32, TX_SHAPE(2))};
     tx_tensor *logits = tx_gpt2_logits(decode, &f->config, tokens, &options);
     assert_non_null(logits);
     assert_true(tx_shape_equal(tx_tensor_shape(logits), &TX_SHAPE(2, 384)));
@@ -123,6 +125,7 @@ static void test_graph_refusals(void **state)
     refuse(f, (tx_gpt2_options){.size = sizeof(tx_gpt2_options)}, 17, "17 positions asked for");
     refuse(f, (tx_gpt2_options){.size = sizeof(tx_gpt2_options), .cache = 8}, 9, "at most that many");
     refuse(f, (tx_gpt2_options){.size = sizeof(tx_gpt2_options), .cache = 8, .train = true}, 4, "no training");
+    refuse(f, (tx_gpt2_options){.size = sizeof(tx_gpt2_options), .cache = 8}, 4, "positions go with a cache");
     f->config.n_head = 3;
     refuse(f, (tx_gpt2_options){.size = sizeof(tx_gpt2_options)}, 4, "n_head");
 }
@@ -135,21 +138,31 @@ static void fill_tokens(int32_t tokens[2][16])
             tokens[b][t] = (b * 101 + t * 37) % 257;
 }
 
-/* Runs `length` tokens at position `at` through a graph with caches; logits of the last one of each row. */
-static void decode(fixture *f, int32_t tokens[2][16], int64_t at, int64_t length, float last[2][384])
+/* Runs tokens at[b].. of each row through a graph with caches, count[b] of them padded to `length`; logits of the last
+ * one of each row. */
+static void decode(fixture *f, int32_t tokens[2][16], const int32_t at[2], const int32_t count[2], int32_t length,
+                   float last[2][384])
 {
     tx_graph *graph;
     tx_plan *plan;
-    int32_t part[32], rows[2] = {(int32_t)length - 1, 2 * (int32_t)length - 1};
+    int32_t part[32], rows[2] = {count[0] - 1, length + count[1] - 1};
     assert_ok(tx_graph_create(f->model, &graph));
     tx_tensor *input = tx_input(graph, "tokens", TX_I32, TX_SHAPE(2, length));
     tx_gpt2_options options = {
-        .size = sizeof options, .cache = 16, .rows = tx_input(graph, "rows", TX_I32, TX_SHAPE(2))};
+        .size = sizeof options,
+        .cache = 16,
+        .positions = tx_input(graph, "positions", TX_I32, TX_SHAPE(2)),
+        .rows = tx_input(graph, "rows", TX_I32, TX_SHAPE(2)),
+    };
     tx_tensor *logits = tx_output(tx_gpt2_logits(graph, &f->config, input, &options));
     assert_ok(tx_plan_create(graph, "decode", &plan));
-    for (int64_t b = 0; b < 2; b++)
-        memcpy(part + b * length, &tokens[b][at], (size_t)length * sizeof part[0]);
-    assert_ok(tx_model_set(f->model, TX_CONTROL_POSITION, (double)at));
+    for (int32_t b = 0; b < 2; b++)
+        for (int32_t t = 0; t < length; t++)
+            part[b * length + t] = t < count[b] ? tokens[b][at[b] + t] : 0;
+    const int32_t full[2] = {16 - length + 1, 0}, negative[2] = {0, -1};
+    assert_refused(tx_plan_write(plan, options.positions, full, sizeof full), TX_INVALID, "positions");
+    assert_refused(tx_plan_write(plan, options.positions, negative, sizeof negative), TX_INVALID, "positions");
+    assert_ok(tx_plan_write(plan, options.positions, at, 2 * sizeof at[0]));
     assert_ok(tx_plan_write(plan, input, part, 2 * (size_t)length * sizeof part[0]));
     assert_ok(tx_plan_write(plan, options.rows, rows, sizeof rows));
     assert_ok(tx_plan_run(plan));
@@ -158,11 +171,12 @@ static void decode(fixture *f, int32_t tokens[2][16], int64_t at, int64_t length
     tx_graph_free(graph);
 }
 
-/* Prefill and decoding token by token give what the whole sequence gives at once. */
+/* Prefill and decoding token by token give what the whole sequence gives at once, each row at its own position. */
 static void test_decoding_equals_whole(void **state)
 {
     fixture *f = *state;
-    static const int64_t lengths[] = {6, 1, 1, 3, 1, 4};
+    static const int32_t counts[][2] = {{6, 4}, {1, 1}, {1, 1}, {3, 2}, {1, 4}, {4, 3}};
+    int32_t at[2] = {0, 0};
     static float whole[2][16][384], last[2][384];
     int32_t tokens[2][16];
     tx_plan *plan;
@@ -173,13 +187,16 @@ static void test_decoding_equals_whole(void **state)
     assert_ok(tx_plan_write(plan, f->tokens, tokens, sizeof tokens));
     assert_ok(tx_plan_run(plan));
     assert_ok(tx_plan_read(plan, f->logits, whole, sizeof whole));
-    for (size_t i = 0, at = 0; i < sizeof lengths / sizeof lengths[0]; at += (size_t)lengths[i], i++) {
-        decode(f, tokens, (int64_t)at, lengths[i], last);
-        for (int b = 0; b < 2; b++)
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        const int32_t *count = counts[i];
+        decode(f, tokens, at, count, count[0] > count[1] ? count[0] : count[1], last);
+        for (int b = 0; b < 2; b++) {
+            at[b] += count[b];
             for (int v = 0; v < 257; v++) {
-                float want = whole[b][at + (size_t)lengths[i] - 1][v];
+                float want = whole[b][at[b] - 1][v];
                 assert_true(fabsf(last[b][v] - want) <= 1e-5f * (1.0f + fabsf(want)));
             }
+        }
     }
     tx_plan_free(plan);
 }
@@ -215,7 +232,7 @@ static void test_save_and_load(void **state)
     assert_ok(tx_gpt2_save(f->model, &f->config, deep));
     assert_int_equal(count_entries(deep), 2);
     assert_ok(tx_model_init(f->model, 2));
-    assert_ok(tx_gpt2_load(f->model, &f->config, deep));
+    assert_ok(tx_gpt2_load(f->model, &f->config, deep, NULL));
     float *after = all_values(f->model, &again);
     assert_memory_equal(before, after, (size_t)count * sizeof *before);
     free(after);
@@ -227,7 +244,7 @@ static void test_save_and_load(void **state)
     tx_gpt2_config_free(&config);
     config = f->config;
     config.n_layer = 3;
-    assert_refused(tx_gpt2_load(f->model, &config, deep), TX_NOT_FOUND, "not been built from this GPT-2");
+    assert_refused(tx_gpt2_load(f->model, &config, deep, NULL), TX_NOT_FOUND, "not been built from this GPT-2");
     free(path);
     free(before);
     free(deep);
@@ -337,7 +354,7 @@ static void test_published_variants(void **state)
     for (size_t i = 0; i < sizeof accepted / sizeof accepted[0]; i++) {
         assert_ok(tx_model_init(f->model, i));
         write_changed(f, f->weights, &accepted[i]);
-        assert_ok(tx_gpt2_load(f->model, &f->config, f->folder));
+        assert_ok(tx_gpt2_load(f->model, &f->config, f->folder, NULL));
         check_loaded(f);
     }
 }
@@ -346,7 +363,7 @@ static void refuse_change(fixture *f, tx_change change, tx_status status, const 
 {
     change.dtype = TX_ST_F32;
     write_changed(f, f->weights, &change);
-    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder), status, text);
+    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder, NULL), status, text);
     assert_non_null(strstr(tx_error(), f->folder));
 }
 
@@ -355,31 +372,34 @@ static void test_wrong_files(void **state)
     fixture *f = *state;
     refuse_change(f, (tx_change){.head = 2}, TX_UNSUPPORTED, "lm_head.weight differs from wte.weight");
     refuse_change(f, (tx_change){.left_out = "transformer.ln_f.bias", .added = "score.weight"}, TX_FORMAT,
-                  "unexpected score.weight; missing transformer.ln_f.bias");
+                  "missing transformer.ln_f.bias; unexpected score.weight");
     refuse_change(f, (tx_change){.reshaped = "transformer.h.1.mlp.c_fc.weight"}, TX_FORMAT,
-                  "wrong shape transformer.h.1.mlp.c_fc.weight ([32, 8], the configuration asks for [8, 32])");
+                  "wrong shape transformer.h.1.mlp.c_fc.weight ([32, 8], the configuration asks for [8, 32]: stored "
+                  "transposed)");
     refuse_change(f, (tx_change){.non_finite = "transformer.wpe.weight"}, TX_FORMAT,
-                  "transformer.wpe.weight holds nan at element 3");
+                  "transformer.wpe.weight (F32) holds nan at element 3");
     refuse_change(f, (tx_change){.added = "ln_f.bias"}, TX_FORMAT, "twice ln_f.bias");
 
     /* Every name is told while there is room, the rest is counted. */
     tx_st_writer *writer;
     assert_ok(tx_st_create(f->weights, NULL, 0, NULL, &writer));
     assert_ok(tx_st_commit(writer));
-    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder), TX_FORMAT, "missing transformer.wte.weight; missing");
-    assert_non_null(strstr(tx_error(), "more"));
+    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder, NULL), TX_FORMAT,
+                   "missing transformer.wte.weight, transformer.wpe.weight, ");
+    assert_non_null(strstr(tx_error(), " and 8 more"));
 }
 
 static void test_absent_files(void **state)
 {
     fixture *f = *state;
     char *bin = tx_path_join(f->folder, "pytorch_model.bin"), *none = tx_path_join(f->folder, "none");
-    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder), TX_NOT_FOUND, "holds neither model.safetensors nor");
-    assert_refused(tx_gpt2_load(f->model, &f->config, none), TX_NOT_FOUND, "no such folder");
+    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder, NULL), TX_NOT_FOUND,
+                   "holds neither model.safetensors nor");
+    assert_refused(tx_gpt2_load(f->model, &f->config, none, NULL), TX_NOT_FOUND, "no such file or folder");
     assert_ok(tx_file_write(bin, "PK", 2));
-    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder), TX_UNSUPPORTED, "holds pytorch_model.bin");
+    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder, NULL), TX_UNSUPPORTED, "holds pytorch_model.bin");
     assert_ok(tx_file_write(f->weights, "version https://git-lfs.github.com/spec/v1\n", 43));
-    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder), TX_FORMAT, "git-LFS pointer");
+    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder, NULL), TX_FORMAT, "git-LFS pointer");
     free(bin);
     free(none);
 }
@@ -423,7 +443,7 @@ static void test_shards(void **state)
     }
     snprintf(index + used, sizeof index - (size_t)used, "}}");
     write_index(f, index);
-    assert_ok(tx_gpt2_load(f->model, &f->config, f->folder));
+    assert_ok(tx_gpt2_load(f->model, &f->config, f->folder, NULL));
     check_loaded(f);
 }
 
@@ -432,7 +452,7 @@ static void refuse_index(fixture *f, const char *shard, const char *text)
     char index[256];
     snprintf(index, sizeof index, "{\"weight_map\":{\"transformer.wte.weight\":\"%s\"}}", shard);
     write_index(f, index);
-    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder), TX_FORMAT, text);
+    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder, NULL), TX_FORMAT, text);
 }
 
 static void test_wrong_index(void **state)
@@ -449,7 +469,7 @@ static void test_wrong_index(void **state)
     refuse_index(f, "shard", "weight_map lists 1 tensors");
     free(shard);
     write_index(f, "{}");
-    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder), TX_FORMAT, "weight_map is missing");
+    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder, NULL), TX_FORMAT, "weight_map is missing");
 }
 
 #define test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

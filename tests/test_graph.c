@@ -120,7 +120,7 @@ static void tied_parameter_adds_in_node_order(void **state)
     tx_tensor *tokens = tx_input(g, "tokens", TX_I32, TX_SHAPE(2, 3)),
               *labels = tx_input(g, "labels", TX_I32, TX_SHAPE(2, 3));
     tx_tensor *first = param(g, "first", TX_SHAPE(7)), *w = param(g, "w", TX_SHAPE(11, 7));
-    tx_tensor *x = tx_embedding(tokens, w, NULL, false);
+    tx_tensor *x = tx_embedding(tokens, w, NULL, NULL);
     x = tx_layer_norm(x, first, param(g, "beta", TX_SHAPE(7)), 1e-5f);
     tx_tensor *loss = tx_mean_loss(tx_cross_entropy(tx_linear(x, w, NULL, true), labels, 11));
     assert_int_equal(tx_backward(g, loss), TX_OK);

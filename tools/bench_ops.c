@@ -15,19 +15,23 @@ typedef struct settings {
 
 #define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
-    {TX_OPTION_TEXT, "device", AT(device), .choices = "D", .help = "cpu, opencl, opencl:N, opencl:NAME or gpu"},
+    {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
+     .help = "where to compute"},
     {TX_OPTION_TEXT, "op", AT(op), .choices = "NAME", .help = "this op only, named as in api/ops.def"},
     {TX_OPTION_INTEGER, "repeats", AT(repeats), 0, 1 << 20, "N", "runs a case; 0: as many as fit in half a second"},
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend; 0: all there are"},
 };
 #undef AT
 
-static const tx_cli program = {
+static const settings defaults = {.device = "cpu"};
+
+const tx_cli tx_bench_ops_program = {
     .name = "txbench",
     .usage = "txbench ops [options]",
     .about = "Times every op at sizes of GPT-2: median of the runs, arithmetic and traffic a second.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
+    .values = &defaults,
 };
 
 static void report(void *context, const tx_timing *timing)
@@ -60,9 +64,9 @@ static tx_status run(const settings *set)
 
 int tx_bench_ops(int argc, char *const *argv)
 {
-    settings set = {.device = "cpu"};
-    int result = tx_options_parse(&program, argc, argv, &set);
+    settings set = defaults;
+    int result = tx_options_parse(&tx_bench_ops_program, argc, argv, &set);
     if (result != TX_GO_ON)
         return result;
-    return run(&set) ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+    return run(&set) ? tx_complain(&tx_bench_ops_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
 }

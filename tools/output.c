@@ -3,13 +3,12 @@
 #include "tools/output.h"
 
 #include "api/file.h"
+#include "models/files/checkpoint.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 bool tx_is_folder(const char *path)
@@ -18,35 +17,30 @@ bool tx_is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-static tx_status check_empty(const char *folder)
+tx_status tx_output_check(const char *folder)
 {
     DIR *dir = opendir(folder);
+    if (!dir && errno == ENOENT)
+        return TX_OK;
     if (!dir)
         return tx_fail(TX_IO, "%s: cannot look into it: %s", folder, strerror(errno));
-    int entries = 0;
-    while (readdir(dir))
-        entries++;
+    bool empty = true, resumable = false;
+    for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+        bool ours = strcmp(entry->d_name, ".lock") == 0 || strcmp(entry->d_name, "cache") == 0;
+        empty = empty && (ours || strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0);
+        resumable = resumable || strncmp(entry->d_name, TX_CHECKPOINT_PREFIX, strlen(TX_CHECKPOINT_PREFIX)) == 0;
+    }
     closedir(dir);
-    if (entries > 2)
-        return tx_fail(TX_INVALID, "%s: is not empty; give another output_dir, or --overwrite_output_dir", folder);
-    return TX_OK;
+    if (empty)
+        return TX_OK;
+    return tx_fail(TX_INVALID, "%s: is not empty; give another output_dir, or --overwrite_output_dir%s", folder,
+                   resumable ? ", or go on with --resume_from_checkpoint" : "");
 }
 
-tx_status tx_output_prepare(const char *folder, bool overwrite, int64_t bytes)
+tx_status tx_output_prepare(const char *folder)
 {
     tx_status status = tx_folder_create(folder);
-    if (!status && !overwrite)
-        status = check_empty(folder);
-    if (status)
-        return status;
-    if (access(folder, W_OK))
-        return tx_fail(TX_IO, "%s: cannot write there: %s", folder, strerror(errno));
-    struct statvfs disk;
-    if (statvfs(folder, &disk))
-        return tx_fail(TX_IO, "%s: cannot tell the free space: %s", folder, strerror(errno));
-    double room = (double)disk.f_bavail * (double)disk.f_frsize, need = 2.0 * (double)bytes;
-    if (room < need)
-        return tx_fail(TX_IO, "%s: %.0f MB are needed and %.0f MB are free; make room or give another output_dir",
-                       folder, need / 1e6, room / 1e6);
-    return TX_OK;
+    if (!status && access(folder, W_OK))
+        status = tx_fail(TX_IO, "%s: cannot write there: %s", folder, strerror(errno));
+    return status;
 }

@@ -7,8 +7,10 @@
 #include "tx.h"
 
 bool tx_is_folder(const char *path);
-/* Makes the folder, or checks that it is empty (unless `overwrite`), can be written to, and has room for `bytes` twice:
- * a file is written beside the one that it replaces. */
-tx_status tx_output_prepare(const char *folder, bool overwrite, int64_t bytes);
+/* Fails where the folder holds anything but what an earlier start leaves (lock and cache); one that is not there is
+ * fine. Nothing is changed. */
+tx_status tx_output_check(const char *folder);
+/* Makes the folder, or checks that it can be written to. */
+tx_status tx_output_prepare(const char *folder);
 
 #endif

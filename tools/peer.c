@@ -13,13 +13,32 @@
 
 extern char **environ;
 
-#define SCRIPT TX_TOOLS_DIR "/peer_torch.py"
+#define SCRIPT "peer_torch.py"
 
 struct tx_peer {
     pid_t process;
     FILE *to, *from;
     char name[256];
 };
+
+/* Finds the peer's script: beside the installed program (the tree may have been moved), else in the source tree. */
+static tx_status find_script(char *path, size_t size)
+{
+    ssize_t length = readlink("/proc/self/exe", path, size - 1);
+    if (length > 0) {
+        path[length] = '\0';
+        char *slash = strrchr(path, '/');
+        size_t used = slash ? (size_t)(slash - path) : 0;
+        int more = snprintf(path + used, size - used, "/%s/%s", TX_SHARE_FROM_BIN, SCRIPT);
+        if (more > 0 && (size_t)more < size - used && access(path, R_OK) == 0)
+            return TX_OK;
+    }
+    snprintf(path, size, "%s/%s", TX_TOOLS_DIR, SCRIPT);
+    if (access(path, R_OK) == 0)
+        return TX_OK;
+    return tx_fail(TX_NOT_FOUND, "%s: is neither in %s of the program's folder nor in %s; install TX with all its files",
+                   SCRIPT, TX_SHARE_FROM_BIN, TX_TOOLS_DIR);
+}
 
 /* Starts the process with its standard input and output on pipes; its errors go where ours go. */
 static tx_status spawn(tx_peer *peer, char *const arguments[])
@@ -71,7 +90,7 @@ static tx_status expect(tx_peer *peer, const char *word, char *rest, size_t size
 tx_status tx_peer_start(const tx_gpt2_config *config, int64_t batch, int64_t block, int64_t threads, tx_peer **peer)
 {
     const char *python = getenv("TX_PYTHON");
-    char text[8][24], interpreter[1024], script[] = SCRIPT;
+    char text[8][24], interpreter[1024], script[4096];
     const int64_t value[8] = {config->vocab_size,
                               config->n_positions,
                               config->n_embd,
@@ -86,10 +105,13 @@ tx_status tx_peer_start(const tx_gpt2_config *config, int64_t batch, int64_t blo
         snprintf(text[i], sizeof text[i], "%" PRId64, value[i]);
         arguments[2 + i] = text[i];
     }
+    tx_status status = find_script(script, sizeof script);
+    if (status)
+        return status;
     tx_peer *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "peer: out of memory");
-    tx_status status = spawn(made, arguments);
+    status = spawn(made, arguments);
     if (!status)
         status = expect(made, "ready ", made->name, sizeof made->name);
     if (status) {

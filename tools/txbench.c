@@ -36,11 +36,14 @@ static const tx_option train_options[] = {
      "measurements; with a peer each is a pair, taken in turn"},
     {TX_OPTION_CHOICE, "peer", AT(peer), .choices = "none|torch",
      .help = "whom to run beside: torch is transformers' GPT-2 by PyTorch with the Python in $TX_PYTHON"},
-    {TX_OPTION_TEXT, "device", AT(device), .choices = "D", .help = "cpu, opencl, opencl:N, opencl:NAME or gpu"},
+    {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
+     .help = "where to compute"},
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend and the peer; 0: all there are"},
     {TX_OPTION_FLAG, "json", AT(json), .help = "print the figures as one JSON object"},
 };
 #undef AT
+
+static const settings defaults = {.config = "gpt2", .device = "cpu", .batch = 4, .block = 256, .steps = 3, .pairs = 5};
 
 static const tx_cli train_program = {
     .name = "txbench",
@@ -48,6 +51,7 @@ static const tx_cli train_program = {
     .about = "Times training steps (forward, backward, clip, AdamW, fp32) on random tokens.",
     .options = train_options,
     .count = (int32_t)(sizeof train_options / sizeof train_options[0]),
+    .values = &defaults,
 };
 
 typedef struct bench {
@@ -58,13 +62,14 @@ typedef struct bench {
     tx_trainer *trainer;
     tx_peer *peer;
     uint64_t random;
+    int32_t *tokens, *labels; /* [batch, block] */
     double ours[MAX_PAIRS], theirs[MAX_PAIRS]; /* seconds a step */
 } bench;
 
-/* Fills the trainer's rows with random tokens (Knuth's linear congruence). */
+/* Random tokens (Knuth's linear congruence). */
 static void fill(bench *b)
 {
-    int32_t *tokens = tx_trainer_tokens(b->trainer), *labels = tx_trainer_labels(b->trainer);
+    int32_t *tokens = b->tokens, *labels = b->labels;
     int64_t block = b->set->block, count = b->set->batch * block;
     for (int64_t i = 0; i < count; i++) {
         b->random = b->random * 6364136223846793005u + 1442695040888963407u;
@@ -82,7 +87,7 @@ static tx_status run_ours(bench *b, int64_t steps, double *seconds)
     tx_status status = TX_OK;
     for (int64_t s = 0; s < steps && !status; s++) {
         fill(b);
-        status = tx_trainer_step(b->trainer, 1, 5e-5);
+        status = tx_trainer_step(b->trainer, b->tokens, b->labels, b->set->batch * (b->set->block - 1), 1, 5e-5);
         if (!status && s > 0)
             status = tx_trainer_results(b->trainer, &results);
     }
@@ -111,6 +116,10 @@ static tx_status prepare(bench *b)
     if (set->block > b->config.n_positions)
         return tx_fail(TX_INVALID, "block %" PRId64 " is more than the model's %" PRId64 " positions", set->block,
                        b->config.n_positions);
+    b->tokens = calloc((size_t)(set->batch * set->block), 2 * sizeof *b->tokens);
+    if (!b->tokens)
+        return tx_fail(TX_MEMORY, "no memory for a batch of %" PRId64 " x %" PRId64 " tokens", set->batch, set->block);
+    b->labels = b->tokens + set->batch * set->block;
     status = tx_engine_create(&engine, &b->engine);
     if (!status)
         status = tx_model_create(b->engine, &b->model);
@@ -247,7 +256,7 @@ static tx_status bench_train(bench *b)
 
 static int train(int argc, char *const *argv)
 {
-    settings set = {.config = "gpt2", .device = "cpu", .batch = 4, .block = 256, .steps = 3, .pairs = 5};
+    settings set = defaults;
     int result = tx_options_parse(&train_program, argc, argv, &set);
     if (result != TX_GO_ON)
         return result;
@@ -255,11 +264,17 @@ static int train(int argc, char *const *argv)
     tx_status status = bench_train(&b);
     tx_peer_stop(b.peer);
     tx_trainer_free(b.trainer);
+    free(b.tokens);
     tx_model_free(b.model);
     tx_engine_free(b.engine);
     tx_gpt2_config_free(&b.config);
     return status ? tx_complain(&train_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
 }
+
+static const tx_cli_command commands[] = {
+    {"train", "training steps, alone or beside transformers by PyTorch", &train_program},
+    {"ops", "every op at sizes of GPT-2", &tx_bench_ops_program},
+};
 
 int main(int argc, char **argv)
 {
@@ -267,12 +282,13 @@ int main(int argc, char **argv)
         .name = "txbench",
         .usage = "txbench train|ops [options]",
         .about = "Measures speed. txbench train --help and txbench ops --help list the options.",
+        .commands = commands,
+        .command_count = (int32_t)(sizeof commands / sizeof commands[0]),
     };
+    int32_t command;
+    int result = tx_options_command(&program, argc, argv, NULL, &command);
+    if (result != TX_GO_ON)
+        return result;
     signal(SIGPIPE, SIG_IGN); /* a peer that ended is an error message, not the end of this program */
-    if (argc > 1 && strcmp(argv[1], "train") == 0)
-        return train(argc - 1, argv + 1);
-    if (argc > 1 && strcmp(argv[1], "ops") == 0)
-        return tx_bench_ops(argc - 1, argv + 1);
-    int result = tx_options_parse(&program, argc, argv, NULL);
-    return result == TX_GO_ON ? tx_complain(&program, TX_EXIT_USAGE, "what to measure: train or ops?") : result;
+    return command == 0 ? train(argc - 1, argv + 1) : tx_bench_ops(argc - 1, argv + 1);
 }

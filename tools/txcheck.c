@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * txcheck: proves a device. Every op against a reference in double precision, gradients against finite differences,
- * the ONNX backend node cases, and the checker itself against planted faults. */
+ * the ONNX backend node cases, and the checker itself against planted faults. And judges files, which check_file.c
+ * does. */
 #include "api/op.h"
 #include "tests/ops/conformance.h"
+#include "tools/check_file.h"
 #include "tools/options.h"
 
 #include <stdio.h>
@@ -14,14 +16,16 @@
 #define EXIT_SKIPPED 77
 
 typedef struct settings {
-    const char *device, *op, *folder;
+    const char *device, *op;
+    tx_words operands;
     int64_t threads;
     bool quick, verbose;
 } settings;
 
 #define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
-    {TX_OPTION_TEXT, "device", AT(device), .choices = "D", .help = "cpu, opencl, opencl:N, opencl:NAME or gpu"},
+    {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
+     .help = "where to compute"},
     {TX_OPTION_TEXT, "op", AT(op), .choices = "NAME", .help = "this op only, named as in api/ops.def (ops, threads)"},
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend; 0: all there are, or 3 for threads"},
     {TX_OPTION_FLAG, "quick", AT(quick), .help = "every fourth case (ops, threads)"},
@@ -29,18 +33,28 @@ static const tx_option options[] = {
 };
 #undef AT
 
+/* In the order of `run_command`. */
+static const tx_cli_command commands[] = {
+    {"ops", "every op against a reference in double precision", NULL},
+    {"threads", "the same bits from one thread and from several", NULL},
+    {"autodiff", "gradients of graphs against finite differences", NULL},
+    {"onnx", "the ONNX backend node cases in DIR (manifest.jsonl and *.safetensors)", NULL},
+    {"selftest", "plants faults in a mock device and checks that each is caught", NULL},
+    {"file", "files and folders of models, datasets and runs", &tx_check_file_program},
+};
+
 static const tx_cli program = {
     .name = "txcheck",
-    .usage = "txcheck ops|threads|autodiff|onnx DIR|selftest [options]",
-    .about = "Proves a device.\n"
-             "  ops       every op against a reference in double precision\n"
-             "  threads   the same bits from one thread and from several\n"
-             "  autodiff  gradients of graphs against finite differences\n"
-             "  onnx DIR  the ONNX backend node cases in DIR (manifest.jsonl and *.safetensors)\n"
-             "  selftest  plants faults in a mock device and checks that each is caught\n"
-             "Exit status: 0 all passed, 1 something failed, 2 wrong usage, 77 no such device.",
+    .usage = "txcheck ops|threads|autodiff|onnx DIR|selftest [options], txcheck file PATH...",
+    .about = "Proves a device, or judges files.\nExit status: 0 all passed, 1 something failed, 2 wrong usage, 77 no "
+             "such device.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
+    .commands = commands,
+    .command_count = (int32_t)(sizeof commands / sizeof commands[0]),
+    .operand = "DIR",
+    .operands = offsetof(settings, operands),
+    .operands_most = 1,
 };
 
 static int usage(const char *problem)
@@ -190,11 +204,13 @@ static void print_onnx(const tx_onnx_report *report)
 static int run_onnx(const settings *o)
 {
     tx_target target;
+    if (!o->operands.count)
+        return usage("onnx wants the folder of the cases");
     int status = open_target(o, &target);
     if (status)
         return status;
     tx_onnx_report *report = calloc(1, sizeof *report);
-    if (!report || tx_conformance_onnx(&target, o->folder, report)) {
+    if (!report || tx_conformance_onnx(&target, o->operands.word[0], report)) {
         status = failed();
     } else {
         print_onnx(report);
@@ -227,30 +243,21 @@ static int run_selftest(const settings *o)
 
 /* ---- main ---------------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    int (*run)(const settings *o);
-} commands[] = {
-    {"ops", run_ops},   {"threads", run_threads},   {"autodiff", run_autodiff},
-    {"onnx", run_onnx}, {"selftest", run_selftest},
-};
+static int (*const run_command[])(const settings *o) = {run_ops, run_threads, run_autodiff, run_onnx, run_selftest};
 
 int main(int argc, char **argv)
 {
     settings o = {.device = "cpu"};
-    bool has_command = argc > 1 && argv[1][0] != '-';
-    bool onnx = has_command && strcmp(argv[1], "onnx") == 0;
-    int32_t used = has_command ? 1 : 0;
-    if (onnx && argc > 2 && argv[2][0] != '-')
-        o.folder = argv[1 + used++];
-    int result = tx_options_parse(&program, argc - used, argv + used, &o);
+    int32_t command;
+    int result = tx_options_command(&program, argc, argv, &o, &command);
+    if (result == TX_GO_ON && commands[command].program)
+        return tx_check_file(argc - 1, argv + 1);
+    if (result == TX_GO_ON)
+        result = tx_options_parse(&program, argc - 1, argv + 1, &o);
     if (result != TX_GO_ON)
         return result;
-    if (onnx && !o.folder)
-        return usage("onnx wants the folder of the cases");
-    for (size_t i = 0; has_command && i < sizeof commands / sizeof commands[0]; i++)
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(&o);
-    return usage(has_command ? "there is no such command"
-                             : "a command is missing: ops, threads, autodiff, onnx or selftest");
+    if (o.operands.count && run_command[command] != run_onnx)
+        return tx_complain(&program, TX_EXIT_USAGE, "%s: %s takes options only", o.operands.word[0],
+                           commands[command].name);
+    return run_command[command](&o);
 }

@@ -11,7 +11,7 @@
 
 typedef struct settings {
     bool matrix, pci, nvidia, json, csv, legend;
-    const char *p2p, *input, *export, *html, *explain[2];
+    const char *p2p, *input, *export, *html, *explain;
     int64_t bind;
 } settings;
 
@@ -27,11 +27,12 @@ static const tx_option options[] = {
     OPTION(TEXT, "p2p", p2p, "KINDS",
            "what the drivers promise of peer-to-peer access (-p2p KINDS): r read, w write, n NVLink, a atomics, p "
            "PCI; several letters show the first that is not OK"),
-    OPTION(PAIR, "explain", explain, "A B",
-           "the way between two devices in words, what limits it, and the all-reduce to expect; A and B as GPU0, NIC1, "
-           "3b:00.0, mlx5_0 or opencl:PLATFORM:DEVICE"),
+    OPTION(
+        TEXT, "explain", explain, "A B",
+        "the way between two devices in words, what limits it, and the all-reduce to expect; A and B (or A,B) as GPU0, "
+        "NIC1, 3b:00.0, mlx5_0 or opencl:PLATFORM:DEVICE"),
     {TX_OPTION_INTEGER, "bind", offsetof(settings, bind), 0, 4096, "N",
-     "where N ranks go: device, cores, memory and NIC of each, and lines for mpiexec and hwloc-bind"},
+     "where N ranks go, if N is not 0: device, cores, memory and NIC of each, and lines for mpiexec and hwloc-bind"},
     OPTION(FLAG, "legend", legend, NULL, "what the words in the matrix mean, and end"),
     {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "In which form:"},
     OPTION(FLAG, "nvidia", nvidia, NULL, "the layout of nvidia-smi topo -m, byte for byte"),
@@ -55,30 +56,43 @@ static const tx_cli program = {
     .count = sizeof options / sizeof options[0],
 };
 
-/* nvidia-smi's short options are spelled with one dash; the table's long ones follow. NULL when out of memory. */
-static char **spell_out(int argc, char **argv)
+/* nvidia-smi's short options are spelled with one dash: the table's long ones take their place. The two values of
+ * --explain become one, "A,B", written to `pair`, which has room for all arguments. NULL when out of memory. */
+static char **spell_out(int *argc, char **argv, char *pair)
 {
     static const char *const words[][2] = {{"-m", "--matrix"}, {"-mp", "--pci"}, {"-p2p", "--p2p"}};
-    char **spelled = calloc((size_t)argc + 1, sizeof *spelled);
-    for (int i = 0; spelled && i < argc; i++) {
-        spelled[i] = argv[i];
+    char **spelled = calloc((size_t)*argc + 1, sizeof *spelled);
+    int count = 0;
+    for (int i = 0; spelled && i < *argc; i++) {
+        char *word = argv[i];
         for (size_t k = 0; k < sizeof words / sizeof words[0]; k++)
             if (strcmp(argv[i], words[k][0]) == 0)
-                spelled[i] = (char *)(uintptr_t)words[k][1]; /* the parser only reads */
+                word = (char *)(uintptr_t)words[k][1]; /* the parser only reads */
+        spelled[count++] = word;
+        if (strcmp(word, "--explain") != 0 || i + 2 >= *argc || argv[i + 1][0] == '-' || argv[i + 2][0] == '-' ||
+            strchr(argv[i + 1], ','))
+            continue;
+        sprintf(pair, "%s,%s", argv[i + 1], argv[i + 2]);
+        spelled[count++] = pair;
+        pair += strlen(pair) + 1;
+        i += 2;
     }
+    *argc = count;
     return spelled;
 }
 
 static int check(const settings *s)
 {
-    int shown = s->matrix + s->pci + (s->p2p != NULL) + (s->explain[0] != NULL) + (s->bind > 0);
+    int shown = s->matrix + s->pci + (s->p2p != NULL) + (s->explain != NULL) + (s->bind > 0);
     int forms = s->nvidia + s->json + s->csv + (s->html != NULL);
     char wrong = s->p2p ? tx_txtopo_p2p_wrong(s->p2p) : '\0';
     if (shown > 1)
         return tx_complain(&program, TX_EXIT_USAGE, "-m, -mp, -p2p, --explain and --bind exclude each other");
     if (forms > 1)
         return tx_complain(&program, TX_EXIT_USAGE, "--nvidia, --json, --csv and --html exclude each other");
-    if ((s->explain[0] || s->bind > 0) && forms > 0)
+    if (s->explain && !strchr(s->explain, ','))
+        return tx_complain(&program, TX_EXIT_USAGE, "--explain %s: two devices are needed", s->explain);
+    if ((s->explain || s->bind > 0) && forms > 0)
         return tx_complain(&program, TX_EXIT_USAGE, "--explain and --bind are shown as text");
     if (s->p2p && forms > 0 && !s->json)
         return tx_complain(&program, TX_EXIT_USAGE, "-p2p is shown as text or with --json");
@@ -117,8 +131,8 @@ static tx_status show(const settings *s, const tx_topology *topology)
         return print_json(topology);
     if (s->html)
         return write_html(topology, s->html);
-    if (s->explain[0])
-        return tx_txtopo_explain(stdout, topology, s->explain[0], s->explain[1]);
+    if (s->explain)
+        return tx_txtopo_explain(stdout, topology, s->explain);
     if (s->bind > 0)
         return tx_txtopo_bind(stdout, topology, s->bind);
     if (s->nvidia)
@@ -149,7 +163,10 @@ static int run(const settings *s)
 int main(int argc, char **argv)
 {
     settings s = {0};
-    char **spelled = spell_out(argc, argv);
+    size_t room = 1;
+    for (int i = 0; i < argc; i++)
+        room += strlen(argv[i]) + 1;
+    char *pair = calloc(room, 1), **spelled = pair ? spell_out(&argc, argv, pair) : NULL;
     int status = spelled ? tx_options_parse(&program, argc, spelled, &s)
                          : tx_complain(&program, TX_EXIT_FAILURE, "out of memory");
     if (status == TX_GO_ON)
@@ -161,5 +178,6 @@ int main(int argc, char **argv)
     if (status == TX_GO_ON)
         status = run(&s);
     free(spelled);
+    free(pair);
     return status;
 }

@@ -281,9 +281,11 @@ static tx_status print_allreduce(FILE *out, const way *w)
 
 /* ---- Both ------------------------------------------------------------------------------------------------ */
 
-static tx_status find(const tx_topology *t, const char *name, int32_t *index)
+static tx_status find(const tx_topology *t, const char *text, size_t length, int32_t *index)
 {
     static const char prefix[] = "opencl:";
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", length < 64 ? (int)length : 63, text);
     int32_t found = tx_topo_find(t, name);
     if (found < 0 && strncmp(name, prefix, strlen(prefix)) == 0)
         found = tx_topo_find(t, name + strlen(prefix));
@@ -312,14 +314,16 @@ static tx_status explain(FILE *out, way *w)
     return print_allreduce(out, w);
 }
 
-tx_status tx_txtopo_explain(FILE *out, const tx_topology *topology, const char *a, const char *b)
+tx_status tx_txtopo_explain(FILE *out, const tx_topology *topology, const char *pair)
 {
     way w = {.t = topology};
-    tx_status status = find(topology, a, &w.a);
+    size_t first = strcspn(pair, ",");
+    const char *second = pair + first + (pair[first] == ',');
+    tx_status status = find(topology, pair, first, &w.a);
     if (!status)
-        status = find(topology, b, &w.b);
+        status = find(topology, second, strlen(second), &w.b);
     if (!status && w.a == w.b)
-        status = tx_fail(TX_INVALID, "%s and %s are the same device, %s", a, b, topology->devices[w.a].label);
+        status = tx_fail(TX_INVALID, "%s names the same device twice, %s", pair, topology->devices[w.a].label);
     if (!status)
         status = tx_topo_path(topology, w.a, w.b, &w.path, &w.count);
     if (!status)

@@ -44,12 +44,13 @@ const char *tx_html_memory(int64_t bytes, char text[32])
 
 /* ---- Head ------------------------------------------------------------------------------------------ */
 
-static void print_lines(FILE *out, const char *tag, const char *const *lines)
+/* Prints the page up to the next mark; returns what follows it. */
+static const char *print_page(FILE *out, const char *page, const char *mark)
 {
-    fprintf(out, "<%s>\n", tag);
-    for (; *lines; lines++)
-        fprintf(out, "%s\n", *lines);
-    fprintf(out, "</%s>\n", tag);
+    const char *end = mark ? strstr(page, mark) : NULL;
+    size_t length = end ? (size_t)(end - page) : strlen(page);
+    fwrite(page, 1, length, out);
+    return page + length + (end ? strlen(mark) : 0);
 }
 
 static void print_count(FILE *out, int64_t count, const char *one, const char *many)
@@ -85,21 +86,16 @@ static void print_counts(FILE *out, const tx_topology *t)
     fputs("</ul>\n", out);
 }
 
-static void print_head(FILE *out, const tx_topology *t)
+static const char *machine_name(const tx_topology *t)
 {
     const char *slash = strrchr(t->file, '/'), *file = slash ? slash + 1 : t->file;
-    const char *name = *t->host ? t->host : *file ? file : "this machine";
-    fputs("<!doctype html>\n<!-- SPDX-License-Identifier: Apache-2.0 -->\n<html lang=\"en\">\n<head>\n"
-          "<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-          "<meta name=\"color-scheme\" content=\"light dark\">\n"
-          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-          "script-src 'unsafe-inline'\">\n<title>Topology of ",
-          out);
-    tx_html_text(out, name);
-    fputs("</title>\n", out);
-    print_lines(out, "style", tx_txtopo_style);
-    fputs("</head>\n<body>\n<header>\n<h1>", out);
-    tx_html_text(out, name);
+    return *t->host ? t->host : *file ? file : "this machine";
+}
+
+static void print_head(FILE *out, const tx_topology *t)
+{
+    fputs("<header>\n<h1>", out);
+    tx_html_text(out, machine_name(t));
     fputs("</h1>\n", out);
     print_counts(out, t);
     fputs("</header>\n<main>\n", out);
@@ -351,6 +347,10 @@ static void print_notes(FILE *out, const tx_topology *t)
 
 void tx_txtopo_html(FILE *out, const tx_topology *t, const tx_txtopo_measured *measured)
 {
+    const char *page = print_page(out, (const char *)tx_txtopo_page, "@TITLE@");
+    fputs("Topology of ", out);
+    tx_html_text(out, machine_name(t));
+    page = print_page(out, page, "@BODY@");
     print_head(out, t);
     if (t->device_count > 0)
         print_matrix(out, t, measured);
@@ -365,7 +365,6 @@ void tx_txtopo_html(FILE *out, const tx_topology *t, const tx_txtopo_measured *m
         fputs(", read from ", out);
         tx_html_text(out, t->file);
     }
-    fputs("</footer>\n", out);
-    print_lines(out, "script", tx_txtopo_script);
-    fputs("</body>\n</html>\n", out);
+    fputs("</footer>", out);
+    print_page(out, page, NULL);
 }

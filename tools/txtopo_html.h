@@ -8,8 +8,8 @@
 
 #include <stdio.h>
 
-/* txtopo_page.c: lines of the stylesheet and of the script, up to NULL. */
-extern const char *const tx_txtopo_style[], *const tx_txtopo_script[];
+/* txtopo.html: the page around what is filled in. */
+extern const unsigned char tx_txtopo_page[];
 
 /* txtopo_html.c: text with what HTML would read as its own escaped, for attributes as well. */
 void tx_html_text(FILE *out, const char *text);

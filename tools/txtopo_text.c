@@ -73,7 +73,6 @@ static void print_host(FILE *out, const tx_topology *t)
         if (t->numa[i].device < 0)
             fprintf(out, "NUMA node %" PRId32 ": CPUs %s, %.1f GiB\n", t->numa[i].number, or_dash(t->numa[i].cpus),
                     (double)t->numa[i].memory / (1 << 30));
-    fputc('\n', out);
 }
 
 /* ---- Matrix --------------------------------------------------------------------------------------- */

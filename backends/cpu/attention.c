@@ -139,10 +139,10 @@ static void cached_items(const tx_cpu_call *call, int64_t first, int64_t last, i
     const tx_shape *qkv = &call->command->in[0].shape, *cache = &call->command->in[1].shape;
     const int64_t length = qkv->dim[1], width = qkv->dim[2], heads = attrs->heads, kv_heads = attrs->kv_heads;
     const int64_t size = width / (heads + 2 * kv_heads), tiles = (length + TX_TILE - 1) / TX_TILE;
-    const int64_t start = (int64_t)call->controls->word[TX_CONTROL_POSITION].u32;
     for (int64_t item = first; item < last; item++) {
         const int64_t query = item % tiles * TX_TILE, h = item / tiles % heads, b = item / tiles / heads;
         const int64_t queries = length - query < TX_TILE ? length - query : TX_TILE;
+        const int64_t start = tx_cpu_position(call, 3, b, cache->dim[1] - length);
         const int64_t at = b * cache->dim[1] * cache->dim[2] + h / (heads / kv_heads) * size;
         const tx_head head = {
             .q = (const float *)call->in[0] + b * length * width + h * size,

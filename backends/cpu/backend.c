@@ -264,4 +264,6 @@ const tx_backend tx_backend_cpu = {
     .run = tx_cpu_run,
     .command_info = tx_cpu_command_info,
     .destroy = tx_cpu_destroy,
+    .choices = tx_cpu_choices,
+    .choose = tx_cpu_choose,
 };

@@ -86,6 +86,13 @@ static inline float tx_cpu_factor(const tx_cpu_call *call)
     return attrs->control >= 0 ? attrs->alpha * call->controls->word[attrs->control].f32 : attrs->alpha;
 }
 
+/* Where the first token of sample b stands by operand `i` (absent: 0), kept within 0..most. */
+static inline int64_t tx_cpu_position(const tx_cpu_call *call, int i, int64_t b, int64_t most)
+{
+    const int64_t position = call->in[i] ? ((const int32_t *)call->in[i])[b] : 0;
+    return position < 0 ? 0 : position < most ? position : most;
+}
+
 /* ---- Device ---------------------------------------------------------------------------------- */
 
 struct tx_buffer {
@@ -114,6 +121,9 @@ void tx_cpu_destroy(tx_executable *executable);
 
 /* check.c: runs a few kernels on numbers whose result is known. */
 tx_status tx_cpu_self_test(const tx_cpu_kernels *kernels);
+/* choices.c */
+tx_status tx_cpu_choices(const tx_context *context, char **text);
+tx_status tx_cpu_choose(tx_context *context, const char *text);
 /* variants.c: the best table that this processor can run. */
 const tx_cpu_kernels *tx_cpu_kernels_choose(void);
 

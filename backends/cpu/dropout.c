@@ -58,22 +58,31 @@ static void rotate_head(const float *x, float *y, const float *cosine, const flo
     }
 }
 
-/* Items are positions, so that the angles of a position serve the whole batch. */
+/* The angles of one position. */
+static void rotary_angles(const tx_attrs *attrs, int64_t position, float *cosine, float *sine)
+{
+    const int64_t size = attrs->head_size;
+    for (int64_t i = 0; i < size / 2; i++) {
+        double angle = (double)position * pow((double)attrs->theta, -2.0 * (double)i / (double)size);
+        cosine[i] = (float)cos(angle);
+        sine[i] = (float)(attrs->inverse ? -sin(angle) : sin(angle));
+    }
+}
+
+/* Items are tokens of a sample, so that the angles of a position serve the whole batch where all stand at the same. */
 static void rotary_positions(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const tx_attrs *attrs = &call->command->attrs;
     const tx_shape *shape = &call->command->out[0].shape;
     const int64_t batch = shape->dim[0], length = shape->dim[1], width = shape->dim[2];
     const int64_t size = attrs->head_size, half = size / 2, turned = attrs->heads * size;
-    const int64_t start = attrs->at_position ? (int64_t)call->controls->word[TX_CONTROL_POSITION].u32 : 0;
     float *cosine = (float *)call->scratch + thread * size, *sine = cosine + half;
     for (int64_t t = first; t < last; t++) {
-        for (int64_t i = 0; i < half; i++) {
-            double angle = (double)(start + t) * pow((double)attrs->theta, -2.0 * (double)i / (double)size);
-            cosine[i] = (float)cos(angle);
-            sine[i] = (float)(attrs->inverse ? -sin(angle) : sin(angle));
-        }
+        int64_t turned_to = -1;
         for (int64_t b = 0; b < batch; b++) {
+            const int64_t position = tx_cpu_position(call, 1, b, INT32_MAX) + t;
+            if (position != turned_to)
+                rotary_angles(attrs, turned_to = position, cosine, sine);
             const float *x = (const float *)call->in[0] + (b * length + t) * width;
             float *y = (float *)call->out[0] + (b * length + t) * width;
             for (int64_t h = 0; h < attrs->heads; h++)

@@ -4,6 +4,7 @@
 #include "gemm.h"
 
 #include "gemm_provider.h"
+#include "gemm_tile.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +68,15 @@ static tx_status wish(size_t *first)
     return TX_OK;
 }
 
+tx_status tx_cpu_gemm_library(char text[TX_CPU_GEMM_LIBRARY])
+{
+    size_t first = 0;
+    tx_status status = wish(&first);
+    if (!status)
+        providers[first]->library(text);
+    return status;
+}
+
 tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, int64_t *scratch_bytes)
 {
     size_t at = 0;
@@ -75,11 +85,13 @@ tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, i
         status = wish(&at);
     if (status)
         return status;
+    tx_cpu_gemm_spec seen = *spec;
+    seen.shape = joined(spec);
+    if (seen.shape.batch == 1 && seen.shape.m <= TX_GEMM_THIN)
+        at = PROVIDERS - 1; /* few rows: own reads b at the rate of memory */
     tx_cpu_gemm *g = calloc(1, sizeof *g);
     if (!g)
         return tx_fail(TX_MEMORY, "matrix product: out of memory");
-    tx_cpu_gemm_spec seen = *spec;
-    seen.shape = joined(spec);
     int64_t bytes = 0;
     char declined[TX_GEMM_VARIANT / 2] = "";
     do {

@@ -34,4 +34,8 @@ tx_status tx_cpu_gemm_run(tx_cpu_gemm *gemm, const void *a, const void *b, const
 const char *tx_cpu_gemm_variant(const tx_cpu_gemm *gemm);
 void tx_cpu_gemm_destroy(tx_cpu_gemm *gemm);
 
+/* The library that products are given to first, with what its sums depend on, e.g. "onednn 2.6.0 isa 7f". */
+#define TX_CPU_GEMM_LIBRARY 96
+tx_status tx_cpu_gemm_library(char text[TX_CPU_GEMM_LIBRARY]);
+
 #endif

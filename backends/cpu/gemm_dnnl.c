@@ -383,5 +383,12 @@ static tx_status onednn_run(void *state, const tx_gemm_call *call)
     return status ? failed(status) : TX_OK;
 }
 
+static void onednn_library(char text[TX_CPU_GEMM_LIBRARY])
+{
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(text, TX_CPU_GEMM_LIBRARY, "onednn %d.%d.%d isa %x", v->major, v->minor, v->patch,
+             (unsigned)dnnl_get_effective_cpu_isa());
+}
+
 const tx_gemm_provider tx_gemm_onednn = {
-    .name = "onednn", .create = onednn_create, .run = onednn_run, .destroy = onednn_destroy};
+    .name = "onednn", .create = onednn_create, .run = onednn_run, .destroy = onednn_destroy, .library = onednn_library};

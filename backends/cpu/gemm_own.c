@@ -15,7 +15,7 @@
 #define ITEM_ROWS 96       /* packed a of a work item stays there too: 192 KiB */
 #define ITEMS_A_THREAD 8   /* so that threads that are late cost little */
 #define SMALL_WORK 65536   /* multiply-adds that are not worth waking a thread */
-#define THIN_COLUMNS 256   /* of a work item where there are few rows */
+#define CACHE_LINE 16      /* numbers in it */
 #define SCRATCH_ALIGNMENT 64
 
 typedef struct own_gemm {
@@ -25,6 +25,7 @@ typedef struct own_gemm {
     int64_t item_rows, item_columns; /* of a work item */
     int64_t a_bytes, b_bytes;        /* of scratch: packed a, packed b, then partial sums */
     int threads;
+    bool in_place; /* few rows of a that are read where they lie */
 } own_gemm;
 
 /* One block of the result over one block of k. */
@@ -94,7 +95,10 @@ static tx_status own_create(const tx_cpu_gemm_spec *spec, void **state, int64_t 
     g->a_bytes = round_up(g->rows * g->depth * (int64_t)sizeof(float), SCRATCH_ALIGNMENT);
     g->b_bytes = round_up(g->columns * g->depth * (int64_t)sizeof(float), SCRATCH_ALIGNMENT);
     if (s->m <= TX_GEMM_THIN) {
-        *scratch_bytes = s->m * s->k * (int64_t)sizeof(float);
+        int64_t items = g->threads * blocks_of(s->n, g->threads * TX_GEMM_THIN_COLUMNS);
+        g->item_columns = round_up(blocks_of(s->n, items), CACHE_LINE);
+        g->in_place = spec->type == TX_F32 && !spec->trans_a;
+        *scratch_bytes = g->in_place ? 0 : s->m * s->k * (int64_t)sizeof(float);
         snprintf(variant, TX_GEMM_VARIANT, "own %s, few rows", tile->name);
         *state = g;
         return TX_OK;
@@ -202,11 +206,15 @@ static void run_thin(const own_gemm *g, const tx_gemm_call *call, int64_t index)
                              .add = call->add,
                              .first = true,
                              .last = true};
+    if (!g->in_place) {
 #pragma omp single
-    g->tile->unpack(&a, s->m, s->k, call->scratch);
+        g->tile->unpack(&a, s->m, s->k, call->scratch);
+    }
+    const float *rows = g->in_place ? a.data : call->scratch;
 #pragma omp for schedule(static)
-    for (int64_t j = 0; j < s->n; j += THIN_COLUMNS)
-        g->tile->thin(s->m, j, at_most(THIN_COLUMNS, s->n - j), s->k, call->scratch, &b, &target);
+    for (int64_t j = 0; j < s->n; j += g->item_columns)
+        g->tile->thin(s->m, j, at_most(g->item_columns, s->n - j), s->k, rows, g->in_place ? s->lda : s->k, &b,
+                      &target);
 }
 
 static tx_status own_run(void *state, const tx_gemm_call *call)
@@ -221,4 +229,12 @@ static tx_status own_run(void *state, const tx_gemm_call *call)
     return TX_OK;
 }
 
-const tx_gemm_provider tx_gemm_own = {.name = "own", .create = own_create, .run = own_run, .destroy = free};
+static void own_library(char text[TX_CPU_GEMM_LIBRARY])
+{
+    const tx_gemm_tile *tiles[TX_GEMM_TILES];
+    tx_gemm_tiles(tiles);
+    snprintf(text, TX_CPU_GEMM_LIBRARY, "own %s", tiles[0]->name);
+}
+
+const tx_gemm_provider tx_gemm_own = {
+    .name = "own", .create = own_create, .run = own_run, .destroy = free, .library = own_library};

@@ -7,6 +7,8 @@
 
 #include "half.h"
 
+#include <string.h>
+
 #if defined(__AVX512F__)
 #define ROWS 12
 #define COLUMNS 32
@@ -20,6 +22,7 @@
 
 #define CHUNK 64  /* depth that is transposed at a time */
 #define LINE 16   /* numbers in a line of the cache */
+#define DEPTH 8   /* lines of b that few rows take in at once */
 #define SWEEP 128 /* lines that are copied side by side: few enough streams for the cache */
 
 /* Half to fp32 without branches, so that it vectorises. */
@@ -211,56 +214,99 @@ static void unpack(const tx_gemm_lines *a, int64_t m, int64_t k, float *rows)
                 load(a->data, a->type, i * a->line_stride + p * a->depth_stride, 1, rows + i * k + p);
 }
 
-/* Sums of `n` <= CHUNK columns that lie side by side. */
-static inline void thin_runs(int64_t m, int64_t j, int n, int64_t k, const float *rows, const tx_gemm_lines *b,
-                             float sum[TX_GEMM_THIN][CHUNK])
+/* sum [m, n] += rows [m, DEPTH] times DEPTH lines of b that lie side by side, `step` apart: as fast as memory gives the
+ * lines, which stay in the first cache for the other rows. */
+static inline void thin_add_lines(int64_t m, int64_t n, const float *rows, int64_t ld, const float *b, int64_t step,
+                                  float sum[TX_GEMM_THIN][TX_GEMM_THIN_COLUMNS])
 {
-    float run[CHUNK] = {0.0f};
-    for (int64_t p = 0; p < k; p++) {
-        if (n == CHUNK) /* a constant, for the compiler */
-            load(b->data, b->type, p * b->depth_stride + j, CHUNK, run);
-        else
-            load(b->data, b->type, p * b->depth_stride + j, n, run);
-        for (int64_t i = 0; i < m; i++)
+    for (int64_t i = 0; i < m; i++) {
+        const float *restrict x = rows + i * ld;
+        float *restrict y = sum[i];
 #pragma omp simd
-            for (int c = 0; c < CHUNK; c++)
-                sum[i][c] += rows[i * k + p] * run[c];
-    }
-}
-
-/* Sums of `n` <= CHUNK columns each of which is a run; the lanes are added in order at the end. */
-static inline void thin_lines(int64_t m, int64_t j, int n, int64_t k, const float *rows, const tx_gemm_lines *b,
-                              float sum[TX_GEMM_THIN][CHUNK])
-{
-    for (int c = 0; c < n; c++) {
-        float lanes[TX_GEMM_THIN][CHUNK] = {{0.0f}}, run[CHUNK];
-        for (int64_t p = 0; p < k; p += CHUNK) {
-            int depth = (int)(k - p < CHUNK ? k - p : CHUNK);
-            load(b->data, b->type, (j + c) * b->line_stride + p, depth, run);
-            for (int64_t i = 0; i < m; i++)
-#pragma omp simd
-                for (int d = 0; d < depth; d++)
-                    lanes[i][d] += rows[i * k + p + d] * run[d];
+        for (int64_t c = 0; c < n; c++) {
+            float s = y[c];
+#pragma GCC unroll 8
+            for (int d = 0; d < DEPTH; d++)
+                s += x[d] * b[d * step + c];
+            y[c] = s;
         }
-        for (int64_t i = 0; i < m; i++)
-            for (int d = 0; d < CHUNK; d++)
-                sum[i][c] += lanes[i][d];
     }
 }
 
-static void thin(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, const tx_gemm_lines *b,
+/* Sums of columns that lie side by side. */
+static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const tx_gemm_lines *b,
+                      float sum[TX_GEMM_THIN][TX_GEMM_THIN_COLUMNS])
+{
+    float wide[DEPTH][TX_GEMM_THIN_COLUMNS], last[TX_GEMM_THIN][DEPTH] = {{0.0f}};
+    for (int64_t p = 0; p < k; p += DEPTH) {
+        const int64_t depth = k - p < DEPTH ? k - p : DEPTH;
+        if (b->type == TX_F32 && depth == DEPTH) {
+            const float *lines = (const float *)b->data + p * b->depth_stride + j;
+            thin_add_lines(m, n, rows + p, ld, lines, b->depth_stride, sum);
+            continue;
+        }
+        for (int64_t d = 0; d < DEPTH; d++) /* beyond the end: zeros times zeros */
+            if (d < depth)
+                load(b->data, b->type, (p + d) * b->depth_stride + j, n, wide[d]);
+            else
+                memset(wide[d], 0, (size_t)n * sizeof wide[d][0]);
+        for (int64_t i = 0; i < m; i++)
+            memcpy(last[i], rows + i * ld + p, (size_t)depth * sizeof last[i][0]);
+        thin_add_lines(m, n, last[0], DEPTH, wide[0], TX_GEMM_THIN_COLUMNS, sum);
+    }
+}
+
+/* One row times one column, which is a run: by lanes, which are added in pairs at the end. */
+static inline float thin_dot(const float *restrict x, const float *restrict b, int64_t k)
+{
+    float lane[CHUNK] = {0.0f};
+    int64_t p = 0;
+    for (; p + CHUNK <= k; p += CHUNK)
+#pragma omp simd
+        for (int d = 0; d < CHUNK; d++)
+            lane[d] += x[p + d] * b[p + d];
+    for (int64_t d = 0; p + d < k; d++)
+        lane[d] += x[p + d] * b[p + d];
+    for (int width = CHUNK / 2; width > 0; width /= 2)
+#pragma omp simd
+        for (int d = 0; d < width; d++)
+            lane[d] += lane[d + width];
+    return lane[0];
+}
+
+/* Sums of columns each of which is a run. */
+static void thin_lines(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld,
+                       const tx_gemm_lines *b, float sum[TX_GEMM_THIN][TX_GEMM_THIN_COLUMNS])
+{
+    for (int64_t c = 0; c < n; c++) {
+        const int64_t at = (j + c) * b->line_stride;
+        if (b->type == TX_F32) {
+            for (int64_t i = 0; i < m; i++)
+                sum[i][c] = thin_dot(rows + i * ld, (const float *)b->data + at, k);
+            continue;
+        }
+        float run[TX_GEMM_THIN_COLUMNS];
+        for (int64_t p = 0; p < k; p += TX_GEMM_THIN_COLUMNS) {
+            const int64_t depth = k - p < TX_GEMM_THIN_COLUMNS ? k - p : TX_GEMM_THIN_COLUMNS;
+            load(b->data, b->type, at + p, depth, run);
+            for (int64_t i = 0; i < m; i++)
+                sum[i][c] += thin_dot(rows + i * ld + p, run, depth);
+        }
+    }
+}
+
+static void thin(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const tx_gemm_lines *b,
                  const tx_gemm_target *target)
 {
-    for (int64_t c = 0; c < n; c += CHUNK) {
-        float sum[TX_GEMM_THIN][CHUNK] = {{0.0f}};
-        int columns = (int)(n - c < CHUNK ? n - c : CHUNK);
-        if (b->line_stride == 1)
-            thin_runs(m, j + c, columns, k, rows, b, sum);
-        else
-            thin_lines(m, j + c, columns, k, rows, b, sum);
-        for (int64_t i = 0; i < m; i++)
-            store_row(sum[i], i, j + c, columns, target);
-    }
+    float sum[TX_GEMM_THIN][TX_GEMM_THIN_COLUMNS];
+    for (int64_t i = 0; i < m; i++)
+        memset(sum[i], 0, (size_t)n * sizeof sum[i][0]);
+    if (b->line_stride == 1)
+        thin_runs(m, j, n, k, rows, ld, b, sum);
+    else
+        thin_lines(m, j, n, k, rows, ld, b, sum);
+    for (int64_t i = 0; i < m; i++)
+        store_row(sum[i], i, j, (int)n, target);
 }
 
 #define TEXT(x) TEXT_OF(x)

@@ -35,14 +35,16 @@ typedef struct tx_gemm_tile {
     void (*pack_b)(const tx_gemm_lines *lines, int64_t first, int64_t count, int64_t p, int64_t k, float *panels);
     /* target[m x n] = packed a times packed b over depth k. */
     void (*multiply)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, const tx_gemm_target *target);
-    /* Few rows, where packing b would cost more than multiplying. unpack: rows 0..m-1 of a as fp32, k to a row. thin:
-     * columns j..j+n-1 of the target, whose sums are complete (first and last). m is at most TX_GEMM_THIN. */
+    /* Few rows, where b is read once and memory is the bound. unpack: rows 0..m-1 of a as fp32, k to a row. thin:
+     * columns j..j+n-1 of the target, whose sums are complete (first and last), from rows `ld` apart; a sum depends on
+     * k alone. m is at most TX_GEMM_THIN, n at most TX_GEMM_THIN_COLUMNS. */
     void (*unpack)(const tx_gemm_lines *a, int64_t m, int64_t k, float *rows);
-    void (*thin)(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, const tx_gemm_lines *b,
+    void (*thin)(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const tx_gemm_lines *b,
                  const tx_gemm_target *target);
 } tx_gemm_tile;
 
-#define TX_GEMM_THIN 4
+#define TX_GEMM_THIN 8
+#define TX_GEMM_THIN_COLUMNS 512 /* with the depth that is taken in at once: 16 KiB */
 
 extern const tx_gemm_tile tx_gemm_tile_portable;
 #ifdef TX_X86_LEVELS

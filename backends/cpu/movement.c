@@ -4,11 +4,6 @@
 
 #define PIECE 512 /* elements converted at a time, on the stack */
 
-static int64_t position_of(const tx_cpu_call *call)
-{
-    return (int64_t)call->controls->word[TX_CONTROL_POSITION].u32;
-}
-
 /* ---- Tables ------------------------------------------------------------------------------------------ */
 
 /* One row: table row `token` plus position row `position` (where there is a position table). */
@@ -32,11 +27,11 @@ static void embedding_rows(const tx_cpu_call *call, int64_t first, int64_t last,
 {
     const tx_shape *shape = &call->command->out[0].shape;
     const int64_t width = tx_shape_last(shape), length = tx_shape_last(&call->command->in[0].shape);
-    const int64_t start = call->command->attrs.at_position ? position_of(call) : 0;
+    const int64_t most = call->in[2] ? call->command->in[2].shape.dim[0] - length : 0;
     const int32_t *tokens = call->in[0];
     (void)thread;
     for (int64_t row = first; row < last; row++)
-        embed_row(call, tokens[row], start + row % length, row, width);
+        embed_row(call, tokens[row], tx_cpu_position(call, 3, row / length, most) + row % length, row, width);
 }
 
 void TX_CPU_NAME(embedding)(const tx_cpu_call *call)
@@ -121,14 +116,15 @@ void TX_CPU_NAME(scatter_add)(const tx_cpu_call *call)
 
 /* ---- Caches ------------------------------------------------------------------------------------------ */
 
-/* Items are positions of the call; rows past the end of a cache do not exist (run() refuses them). */
+/* Items are positions of the call. */
 static void kv_append_positions(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const tx_shape *qkv = &call->command->in[0].shape, *cache = &call->command->out[0].shape;
     const int64_t batch = qkv->dim[0], length = qkv->dim[1], width = qkv->dim[2];
-    const int64_t capacity = cache->dim[1], keys = cache->dim[2], start = position_of(call);
+    const int64_t capacity = cache->dim[1], keys = cache->dim[2];
     (void)thread;
     for (int64_t b = 0; b < batch; b++) {
+        const int64_t start = tx_cpu_position(call, 3, b, capacity - length);
         for (int64_t t = first; t < last; t++) {
             const float *k = (const float *)call->in[0] + (b * length + t) * width + width - 2 * keys;
             const int64_t to = (b * capacity + start + t) * keys;
@@ -142,6 +138,38 @@ void TX_CPU_NAME(kv_append)(const tx_cpu_call *call)
 {
     const tx_shape *qkv = &call->command->in[0].shape, *cache = &call->command->out[0].shape;
     tx_cpu_slices(call, qkv->dim[1], tx_cpu_rows_grain(qkv->dim[0] * cache->dim[2]), kv_append_positions);
+}
+
+/* Copies of the rows at one place of all samples, so that they can be given out in another order. */
+static void reorder_place(const tx_cpu_call *call, float *cache, int64_t place, float *copies)
+{
+    const tx_shape *shape = &call->command->in[0].shape;
+    const int64_t batch = shape->dim[0], step = shape->dim[1] * shape->dim[2], width = shape->dim[2];
+    const int32_t *sources = call->in[2];
+    float *row = cache + place * width;
+    bool moved = false;
+    for (int64_t b = 0; b < batch; b++)
+        moved = moved || (sources[b] != b && place < tx_cpu_position(call, 3, b, shape->dim[1]));
+    for (int64_t b = 0; moved && b < batch; b++)
+        memcpy(copies + b * width, row + b * step, (size_t)width * sizeof *row);
+    for (int64_t b = 0; moved && b < batch; b++)
+        if (sources[b] >= 0 && sources[b] < batch && place < tx_cpu_position(call, 3, b, shape->dim[1]))
+            memcpy(row + b * step, copies + sources[b] * width, (size_t)width * sizeof *row);
+}
+
+static void kv_reorder_places(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const tx_shape *cache = &call->command->in[0].shape;
+    float *copies = (float *)call->scratch + thread * cache->dim[0] * cache->dim[2];
+    for (int64_t place = first; place < last; place++)
+        for (int i = 0; i < 2; i++)
+            reorder_place(call, call->out[i], place, copies);
+}
+
+void TX_CPU_NAME(kv_reorder)(const tx_cpu_call *call)
+{
+    const tx_shape *cache = &call->command->in[0].shape;
+    tx_cpu_slices(call, cache->dim[1], tx_cpu_rows_grain(2 * cache->dim[0] * cache->dim[2]), kv_reorder_places);
 }
 
 /* ---- Broadcast, cast, copy, fill ----------------------------------------------------------------------- */

@@ -30,6 +30,8 @@ int64_t tx_cpu_scratch(const tx_command *command, int32_t threads)
     }
     case TX_OP_ROTARY:
         return threads * attrs->head_size * (int64_t)sizeof(float);
+    case TX_OP_KV_REORDER:
+        return threads * command->in[0].shape.dim[0] * command->in[0].shape.dim[2] * (int64_t)sizeof(float);
     default:
         return 0;
     }
@@ -162,34 +164,6 @@ tx_status tx_cpu_bind(tx_executable *executable, const tx_bindings *bindings)
 
 /* ---- Run --------------------------------------------------------------------------------------------------- */
 
-/* Rows of the table or cache that a command enters at control POSITION, and how many of them; 0: it does not. */
-static int64_t rows_from_position(const tx_command *command, int64_t *rows)
-{
-    switch (command->op) {
-    case TX_OP_KV_APPEND:
-    case TX_OP_ATTENTION_CACHED:
-        *rows = command->in[1].shape.dim[1];
-        return command->in[0].shape.dim[1];
-    case TX_OP_EMBEDDING:
-        if (!command->attrs.at_position || !tx_present(&command->in[2]))
-            return 0;
-        *rows = command->in[2].shape.dim[0];
-        return tx_shape_last(&command->in[0].shape);
-    default:
-        return 0;
-    }
-}
-
-static tx_status check_position(const tx_command *command, const tx_controls *controls)
-{
-    int64_t rows = 0;
-    const int64_t count = rows_from_position(command, &rows), position = controls->word[TX_CONTROL_POSITION].u32;
-    if (count > 0 && position + count > rows)
-        return tx_fail(TX_INVALID, "cpu: %s: positions %" PRId64 "..%" PRId64 " do not fit in %" PRId64 " rows",
-                       tx_op_info_of(command->op)->name, position, position + count - 1, rows);
-    return TX_OK;
-}
-
 static double now(void)
 {
     struct timespec t;
@@ -208,9 +182,6 @@ tx_status tx_cpu_run(tx_executable *executable, int32_t first, int32_t count, co
     const tx_context *context = executable->context;
     for (int32_t i = first; i < first + count; i++) {
         tx_cpu_call *call = &executable->call[i];
-        tx_status status = check_position(call->command, controls);
-        if (status)
-            return status;
         const double start = seconds ? now() : 0.0;
         call->controls = controls;
         context->kernels->run[call->command->op](call);

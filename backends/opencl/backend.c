@@ -27,6 +27,8 @@ const tx_backend tx_backend_opencl = {
     .run = tx_cl_run_program,
     .command_info = tx_cl_command_info,
     .destroy = tx_cl_destroy,
+    .choices = tx_cl_choices,
+    .choose = tx_cl_choose,
 };
 
 const char *tx_cl_error_name(cl_int code)

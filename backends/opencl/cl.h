@@ -44,7 +44,8 @@ struct tx_context {
     char *identity; /* platform, device and driver with versions: what cached files are keyed by */
     char *cache;    /* folder of cached files, made; NULL: none */
     tx_cl_program *programs;
-    struct tx_cl_gemm *gemm; /* what gemm.c found out about providers; NULL until the first product */
+    struct tx_cl_gemm *gemm;      /* what gemm.c found out about providers; NULL until the first product */
+    struct tx_cl_choice *choices; /* gemm_choice.c: the provider of each class of products so far */
     tx_memory held;
     tx_traffic traffic;
     cl_event pending[TX_RESULTS_PENDING];

@@ -221,6 +221,7 @@ void tx_cl_close(tx_context *context)
         if (context->pending[i])
             clReleaseEvent(context->pending[i]);
     tx_cl_gemm_close(context);
+    tx_cl_choices_free(context);
     tx_cl_release_programs(context);
     if (context->compute) {
         clFinish(context->compute);

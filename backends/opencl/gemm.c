@@ -14,7 +14,7 @@
 /* Products are measured with their dimensions cut to this, which bounds time and memory. */
 #define MEASURE_DIMENSION 4096
 
-/* Something found out once: the test of a provider, or the provider chosen for a class. */
+/* Something found out once about a provider: its test, or its pace. */
 typedef struct record {
     struct record *next;
     const tx_cl_provider *provider;
@@ -57,14 +57,11 @@ static record *add(tx_cl_gemm *s, const char *key, const tx_cl_provider *provide
 static tx_status fill_order(const tx_context *context, tx_cl_gemm *s)
 {
     const tx_cl_provider *portable = context->limits.cpu ? &tx_cl_gemm_vector : &tx_cl_gemm_tile;
-    const tx_cl_provider *all[] = {&tx_cl_gemm_vector, &tx_cl_gemm_tile, &tx_cl_gemm_clblast}, *first = NULL;
+    const tx_cl_provider *first = NULL;
     const char *wanted = getenv("TX_GEMM"), *measure = getenv("TX_GEMM_TUNE");
     s->measure = !measure || strcmp(measure, "0") != 0;
     if (wanted && wanted[0]) {
-        first = strcmp(wanted, "portable") == 0 ? portable : NULL;
-        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-            if (strcmp(wanted, all[i]->name) == 0)
-                first = all[i];
+        first = strcmp(wanted, "portable") == 0 ? portable : tx_cl_gemm_named(wanted, strlen(wanted));
         if (!first)
             return tx_fail(TX_INVALID, "TX_GEMM=%s: it takes portable, portable-vector, portable-tile or clblast",
                            wanted);
@@ -96,6 +93,18 @@ static tx_status state_of(tx_context *context, tx_cl_gemm **state)
         context->gemm = s;
     }
     *state = context->gemm;
+    return TX_OK;
+}
+
+tx_status tx_cl_gemm_offers(tx_context *context, const tx_cl_provider *provider, bool *offered)
+{
+    tx_cl_gemm *s = NULL;
+    tx_status status = state_of(context, &s);
+    if (status != TX_OK)
+        return status;
+    *offered = false;
+    for (int i = 0; i < PROVIDERS && s->order[i]; i++)
+        *offered = *offered || s->order[i] == provider;
     return TX_OK;
 }
 
@@ -237,7 +246,7 @@ static const tx_cl_provider *load_choice(const tx_context *context, const char *
     if (!tx_cl_cache_load(context, key, &data, &size))
         return NULL;
     for (int i = 0; i < PROVIDERS && order[i]; i++)
-        if (size == strlen(order[i]->name) && memcmp(data, order[i]->name, size) == 0)
+        if (order[i] == tx_cl_gemm_named(data, size))
             found = order[i];
     free(data);
     return found;
@@ -269,25 +278,24 @@ static tx_status candidates(tx_context *context, const tx_cl_product *p, int wan
                 : tx_fail(TX_UNSUPPORTED, "no provider of matrix products accepts this one");
 }
 
-static tx_status choose_measured(tx_context *context, const tx_cl_product *p, const tx_cl_provider **out,
-                                 const record **off)
+/* The fastest of the candidates, by the cache on disk or by measuring. */
+static tx_status choose_measured(tx_context *context, const tx_cl_product *p, const char *class,
+                                 const tx_cl_provider **out, const record **off)
 {
     tx_cl_gemm *s = context->gemm;
     const tx_gemm *g = &p->g;
     const tx_cl_provider *found[PROVIDERS];
-    char key[96];
+    char key[TX_CL_CHOICE_KEY + 16];
     int count;
-    snprintf(key, sizeof key, "gemm choice 1 %d%d %d %d %d %d %d %d", p->trans_a, p->trans_b, p->from, p->to,
-             g->batch > 1, class_of(g->m), class_of(g->n), class_of(g->k));
-    record *r = find(s, key);
-    const tx_cl_provider *choice = r ? r->provider : load_choice(context, key, s->order);
-    if (choice && choice->accepts(context, p)) {
+    snprintf(key, sizeof key, "gemm choice 1 %s", class);
+    const tx_cl_provider *cached = load_choice(context, key, s->order);
+    if (cached && cached->accepts(context, p)) {
         const record *verdict;
-        tx_status status = trust(context, choice, p, &verdict);
+        tx_status status = trust(context, cached, p, &verdict);
         if (status != TX_OK)
             return status;
         if (!verdict->reason) {
-            *out = choice;
+            *out = cached;
             return TX_OK;
         }
     }
@@ -303,18 +311,41 @@ static tx_status choose_measured(tx_context *context, const tx_cl_product *p, co
     *out = fastest(context, found, count, &trial);
     s->spent += tx_cl_now() - start;
     tx_cl_cache_store(context, key, (*out)->name, strlen((*out)->name));
-    return add(s, key, *out) ? TX_OK : TX_MEMORY;
+    return TX_OK;
+}
+
+/* The provider that was chosen for this class before, which must be as good as it was then. */
+static tx_status choose_again(tx_context *context, const tx_cl_product *p, const char *class,
+                              const tx_cl_provider *provider)
+{
+    const record *verdict;
+    if (!provider->accepts(context, p))
+        return tx_fail(TX_UNSUPPORTED, "%s, chosen for matrix products %s, does not take them", provider->name, class);
+    tx_status status = trust(context, provider, p, &verdict);
+    if (status == TX_OK && verdict->reason)
+        status = tx_fail(TX_DEVICE, "%s, chosen for matrix products %s, fails its test: %s", provider->name, class,
+                         verdict->reason);
+    return status;
 }
 
 static tx_status choose(tx_context *context, const tx_cl_product *p, const tx_cl_provider **out, const record **off)
 {
     const tx_cl_gemm *s = context->gemm;
+    const tx_gemm *g = &p->g;
     if (s->trial) {
         *out = s->trial;
         return s->trial->accepts(context, p) ? TX_OK : tx_fail(TX_UNSUPPORTED, "%s declines", s->trial->name);
     }
+    char class[TX_CL_CHOICE_KEY];
     int count;
-    return s->measure ? choose_measured(context, p, out, off) : candidates(context, p, 1, out, &count, off);
+    snprintf(class, sizeof class, "%d%d %d %d %d %d %d %d", p->trans_a, p->trans_b, p->from, p->to, g->batch > 1,
+             class_of(g->m), class_of(g->n), class_of(g->k));
+    *out = tx_cl_choice_find(context, class);
+    if (*out)
+        return choose_again(context, p, class, *out);
+    tx_status status =
+        s->measure ? choose_measured(context, p, class, out, off) : candidates(context, p, 1, out, &count, off);
+    return status == TX_OK ? tx_cl_choice_keep(context, class, *out) : status;
 }
 
 tx_status tx_cl_matmul(tx_cl_builder *b, const tx_command *c)

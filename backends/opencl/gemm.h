@@ -5,8 +5,9 @@
  * A provider accepts a product or not, and emits it. The choice (gemm.c) takes the first provider of the device's order
  * that accepts the product and whose known-answer test (gemm_trial.c) came out right; where several do and TX_GEMM_TUNE
  * is not 0, each class of shapes is measured once and the choice is kept in the cache folder. TX_GEMM=portable or
- * clblast puts that provider first; the others stay for what it does not accept. The command's variant names what was
- * taken, and why a provider before it was switched off. */
+ * clblast puts that provider first; the others stay for what it does not accept. What a class of shapes has been given
+ * once, or by tx_engine_choose, it keeps as long as the device is open, before all of these. The command's variant
+ * names what was taken, and why a provider before it was switched off. */
 #ifndef TX_OPENCL_GEMM_H
 #define TX_OPENCL_GEMM_H
 
@@ -35,6 +36,24 @@ extern const tx_cl_provider tx_cl_gemm_clblast; /* CLBlast's SGEMM: fp32 only */
 /* What gemm.c remembers of a context: verdicts, choices, the time spent measuring. */
 typedef struct tx_cl_gemm tx_cl_gemm;
 void tx_cl_gemm_close(tx_context *context); /* accepts a context that never saw a product */
+/* Whether a provider is one of this device's. */
+tx_status tx_cl_gemm_offers(tx_context *context, const tx_cl_provider *provider, bool *offered);
+
+/* ---- Choices (gemm_choice.c) ---------------------------------------------------------------------------- */
+
+#define TX_CL_CHOICE_KEY 64
+
+/* The provider that a class of products has been given, by the first of them or by tx_cl_choose. */
+typedef struct tx_cl_choice {
+    struct tx_cl_choice *next;
+    const tx_cl_provider *provider;
+    char key[TX_CL_CHOICE_KEY];
+} tx_cl_choice;
+
+const tx_cl_provider *tx_cl_gemm_named(const char *name, size_t length); /* NULL: there is none */
+const tx_cl_provider *tx_cl_choice_find(const tx_context *context, const char *key);
+tx_status tx_cl_choice_keep(tx_context *context, const char *key, const tx_cl_provider *provider);
+void tx_cl_choices_free(tx_context *context);
 
 /* ---- Trials: a product of a provider on data of its own ---------------------------------------------- */
 

@@ -28,6 +28,10 @@ char *tx_cl_cache_folder(void);
 /* check.c: runs a few kernels with known answers, unless this device and driver passed before. */
 tx_status tx_cl_self_test(tx_context *context);
 
+/* gemm_choice.c */
+tx_status tx_cl_choices(const tx_context *context, char **text);
+tx_status tx_cl_choose(tx_context *context, const char *text);
+
 /* memory.c */
 tx_status tx_cl_allocate(tx_context *context, tx_memory_kind kind, int64_t bytes, bool host, tx_buffer **buffer);
 void tx_cl_release(tx_context *context, tx_buffer *buffer);

@@ -120,7 +120,7 @@ static tx_status forward(tx_cl_builder *b, const tx_command *c)
         return status;
     launch(b, &a, 0, a.heads);
     tx_cl_arg_operand(b, &c->in[0]);
-    tx_cl_arg_operand(b, cached ? &none : &c->in[1]);
+    tx_cl_arg_operand(b, cached ? &c->in[3] : &c->in[1]);
     tx_cl_arg_operand(b, cached ? &c->in[1] : &none);
     tx_cl_arg_operand(b, cached ? &c->in[2] : &none);
     tx_cl_arg_operand(b, &c->out[0]);

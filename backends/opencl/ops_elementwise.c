@@ -166,7 +166,7 @@ tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
     tx_cl_arg_i32(b, c->attrs.head_size);
     tx_cl_arg_i64(b, (int64_t)(uint64_t)ratio);
     tx_cl_arg_i32(b, c->attrs.inverse);
-    tx_cl_arg_i32(b, c->attrs.at_position);
-    tx_cl_arg_control(b);
+    tx_cl_arg_i32(b, tx_present(&c->in[1]));
+    tx_cl_arg_operand(b, &c->in[1]);
     return b->status;
 }

@@ -25,14 +25,13 @@ tx_status tx_cl_embedding(tx_cl_builder *b, const tx_command *c)
     const tx_shape *tokens = &c->in[0].shape;
     int64_t columns = tx_shape_last(&c->in[1].shape);
     move(b, c, "embedding", c->in[1].dtype, c->out[0].dtype, columns, tx_operand_count(&c->in[0]));
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         tx_cl_arg_operand(b, &c->in[i]);
     tx_cl_arg_operand(b, &c->out[0]);
     tx_cl_arg_i64(b, columns);
     tx_cl_arg_i64(b, tx_shape_last(tokens));
-    tx_cl_arg_i32(b, tx_present(&c->in[2]));
-    tx_cl_arg_i32(b, c->attrs.at_position);
-    tx_cl_arg_control(b);
+    tx_cl_arg_i64(b, tx_present(&c->in[2]) ? c->in[2].shape.dim[0] : 0);
+    tx_cl_arg_i32(b, tx_present(&c->in[2]) && tx_present(&c->in[3]));
     return b->status;
 }
 
@@ -99,12 +98,29 @@ tx_status tx_cl_kv_append(tx_cl_builder *b, const tx_command *c)
     tx_cl_arg_operand(b, &c->in[0]);
     tx_cl_arg_operand(b, &c->out[0]);
     tx_cl_arg_operand(b, &c->out[1]);
+    tx_cl_arg_operand(b, &c->in[3]);
     tx_cl_arg_i64(b, columns);
     tx_cl_arg_i64(b, last - 2 * columns);
     tx_cl_arg_i64(b, last);
     tx_cl_arg_i64(b, qkv->dim[qkv->rank - 2]);
     tx_cl_arg_i64(b, cache->dim[cache->rank - 2]);
-    tx_cl_arg_control(b);
+    return b->status;
+}
+
+tx_status tx_cl_kv_reorder(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *cache = &c->in[0].shape;
+    int64_t columns = tx_shape_last(cache);
+    tx_cl_form form = tx_cl_form_of(b, c, columns, false);
+    char options[128];
+    snprintf(options, sizeof options, "%s -DBATCH=%lld", form.options, (long long)cache->dim[0]);
+    tx_cl_launch_columns(b, &form, "movement", options, "kv_reorder", columns, cache->dim[1]);
+    tx_cl_arg_operand(b, &c->out[0]);
+    tx_cl_arg_operand(b, &c->out[1]);
+    tx_cl_arg_operand(b, &c->in[2]);
+    tx_cl_arg_operand(b, &c->in[3]);
+    tx_cl_arg_i64(b, columns);
+    tx_cl_arg_i64(b, cache->dim[1]);
     return b->status;
 }
 

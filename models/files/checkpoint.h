@@ -14,8 +14,9 @@
 
 /* ---- One at a time in a folder ----------------------------------------------------------------------- */
 
-/* Holds output_dir for this process, by a lock that ends with it; the message of a refusal names the process that has
- * it. Also removes what an interrupted save left behind (temporary names alone). */
+/* Makes output_dir if need be and holds it for this process, by a lock that ends with it; the message of a refusal
+ * (TX_IO) names the process that has it. Also removes what an interrupted save left behind (temporary names alone), and
+ * brings back a checkpoint that had made room for one that never came. TX_UNSUPPORTED: no locks in that file system. */
 typedef struct tx_output_lock tx_output_lock;
 tx_status tx_output_lock_take(const char *output_dir, tx_output_lock **lock);
 void tx_output_lock_release(tx_output_lock *lock);
@@ -31,18 +32,23 @@ typedef struct tx_checkpoint tx_checkpoint;
 tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoint **checkpoint);
 /* Where the caller writes its files; plain files only, no folders. */
 const char *tx_checkpoint_folder(const tx_checkpoint *checkpoint);
-/* Makes it the checkpoint, in place of one of the same step, and verifies what was written by reading it back. Frees
+/* Verifies what was written by reading it back, then makes it the checkpoint, in place of one of the same step. Frees
  * `checkpoint` whatever the outcome; after a failure nothing of it is left and what was there before still is. */
 tx_status tx_checkpoint_commit(tx_checkpoint *checkpoint);
 void tx_checkpoint_discard(tx_checkpoint *checkpoint);
 
-/* Removes the oldest ones until `keep` are left, sparing `best` (a path, or NULL) and the newest that verifies. Call it after
- * a commit. What cannot be removed is told. keep 0: none is removed. */
+/* Removes the oldest ones until `keep` are left, sparing `best` (a path, or NULL), the newest that verifies, and
+ * folders of that name without a manifest. Call it after a commit. What cannot be removed is told. keep 0: none is
+ * removed; nor is any where none verifies (TX_FORMAT). */
 tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, const char *best, const tx_reporter *report);
+
+/* Removes every checkpoint of output_dir, for a run that begins anew there. What cannot be removed is told. */
+tx_status tx_checkpoint_clear(const char *output_dir, const tx_reporter *report);
 
 /* ---- Reading ------------------------------------------------------------------------------------------- */
 
-/* Holds every file against the manifest: sizes, digests, nothing missing. The message names the first fault. */
+/* Holds every file against the manifest: sizes, digests, nothing missing, nothing besides. The message names the first
+ * fault. Damage is TX_FORMAT. */
 tx_status tx_checkpoint_verify(const char *folder);
 /* Step in the name of a checkpoint's folder, or -1. */
 int64_t tx_checkpoint_step(const char *folder);

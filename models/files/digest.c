@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@ tx_status tx_digest_create(tx_digest **digest)
         made->context = EVP_MD_CTX_new();
     if (!made || !made->context || EVP_DigestInit_ex(made->context, EVP_sha256(), NULL) != 1) {
         tx_digest_free(made);
+        ERR_clear_error(); /* what the library keeps of it for this thread */
         return tx_fail(TX_MEMORY, "SHA-256: out of memory");
     }
     *digest = made;
@@ -95,25 +97,29 @@ static tx_status add_file(tx_digest *digest, const char *path, int fd, int64_t *
     return status;
 }
 
-tx_status tx_digest_file(const char *path, char text[TX_DIGEST_TEXT], int64_t *size)
+tx_status tx_digest_descriptor(int descriptor, const char *path, char text[TX_DIGEST_TEXT], int64_t *size)
 {
     int64_t total = 0;
     tx_digest *digest = NULL;
     tx_status status = tx_digest_create(&digest);
-    if (status)
-        return status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        status = tx_fail(errno == ENOENT ? TX_NOT_FOUND : TX_IO, "%s: cannot open: %s", path, strerror(errno));
-    else
-        status = add_file(digest, path, fd, &total);
-    if (fd >= 0)
-        close(fd);
+    if (!status)
+        status = add_file(digest, path, descriptor, &total);
     if (status) {
         tx_digest_free(digest);
         return status;
     }
-    if (size)
+    status = tx_digest_finish(digest, text);
+    if (!status && size)
         *size = total;
-    return tx_digest_finish(digest, text);
+    return status;
+}
+
+tx_status tx_digest_file(const char *path, char text[TX_DIGEST_TEXT], int64_t *size)
+{
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return tx_fail(errno == ENOENT ? TX_NOT_FOUND : TX_IO, "%s: cannot open: %s", path, strerror(errno));
+    tx_status status = tx_digest_descriptor(descriptor, path, text, size);
+    close(descriptor);
+    return status;
 }

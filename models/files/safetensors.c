@@ -70,19 +70,19 @@ static const tx_magic magics[] = {
     {"\x1f\x8b", "gzip-compressed: unpack it first"},
 };
 
-/* After a failure: if the file is recognised as something else, says that instead. */
-static tx_status explain(const tx_st_file *file, int64_t size, tx_status status)
+/* What the file is instead, if it is recognised, or else `why`. To be asked where no header can follow: a header's
+ * length may begin with the same bytes as a page or a pickle. */
+static tx_status fail_no_header(const tx_st_file *file, int64_t size, const char *why)
 {
     char begin[32] = {0};
-    int64_t bytes = size < (int64_t)sizeof begin - 1 ? size : (int64_t)sizeof begin - 1;
-    char why[768];
-    snprintf(why, sizeof why, "%s", tx_error());
-    if (read_at(file, 0, begin, bytes))
-        return tx_fail(status, "%s", why);
+    tx_status status = read_at(file, 0, begin, size < (int64_t)sizeof begin - 1 ? size : (int64_t)sizeof begin - 1);
+    if (status)
+        return status;
+    const char *text = begin + strspn(begin, "\xef\xbb\xbf \t\r\n"); /* a page may begin with a mark and blank lines */
     for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++)
-        if (strncmp(begin, magics[i].begin, strlen(magics[i].begin)) == 0)
+        if (strncmp(text, magics[i].begin, strlen(magics[i].begin)) == 0)
             return tx_fail(TX_FORMAT, "%s: %s", file->path, magics[i].what);
-    return tx_fail(status, "%s", why);
+    return tx_fail(TX_FORMAT, "%s: %s", file->path, why);
 }
 
 /* ---- Opening ------------------------------------------------------------------------------------ */
@@ -90,18 +90,23 @@ static tx_status explain(const tx_st_file *file, int64_t size, tx_status status)
 static tx_status read_header(tx_st_file *file, int64_t size)
 {
     unsigned char prefix[8];
-    if (size < (int64_t)sizeof prefix)
-        return tx_fail(TX_FORMAT, "%s: %" PRId64 " bytes: too short for a safetensors file", file->path, size);
+    char why[128];
+    if (size < (int64_t)sizeof prefix) {
+        snprintf(why, sizeof why, "%" PRId64 " bytes: too short for a safetensors file", size);
+        return fail_no_header(file, size, why);
+    }
     tx_status status = read_at(file, 0, prefix, sizeof prefix);
     if (status)
         return status;
     uint64_t length = 0;
     for (int i = 7; i >= 0; i--)
         length = length << 8 | prefix[i];
-    if (length > HEADER_LIMIT)
-        return tx_fail(TX_FORMAT,
-                       "%s: the header would be %" PRIu64 " bytes long, over the limit of %d: not a safetensors file",
-                       file->path, length, HEADER_LIMIT);
+    if (length > HEADER_LIMIT) {
+        snprintf(why, sizeof why,
+                 "the header would be %" PRIu64 " bytes long, over the limit of %d: not a safetensors file", length,
+                 HEADER_LIMIT);
+        return fail_no_header(file, size, why);
+    }
     file->data_at = (int64_t)sizeof prefix + (int64_t)length;
     if (file->data_at > size)
         return tx_fail(TX_FORMAT,
@@ -120,7 +125,8 @@ static tx_status read_header(tx_st_file *file, int64_t size)
 static tx_status open_file(tx_st_file *file)
 {
     struct stat info;
-    file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC);
+    /* Without O_NONBLOCK a pipe without a writer would never be opened, nor refused. */
+    file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file->descriptor < 0)
         return tx_fail(errno == ENOENT || errno == ENOTDIR ? TX_NOT_FOUND : TX_IO, "%s: cannot open: %s", file->path,
                        strerror(errno));
@@ -128,8 +134,7 @@ static tx_status open_file(tx_st_file *file)
         return tx_fail(TX_IO, "%s: cannot read: %s", file->path, strerror(errno));
     if (!S_ISREG(info.st_mode))
         return tx_fail(TX_FORMAT, "%s: not a regular file", file->path);
-    tx_status status = read_header(file, (int64_t)info.st_size);
-    return status == TX_FORMAT ? explain(file, (int64_t)info.st_size, status) : status;
+    return read_header(file, (int64_t)info.st_size);
 }
 
 tx_status tx_st_open(const char *path, tx_st_file **file)

@@ -7,17 +7,25 @@
 
 #include "models/files/safetensors.h"
 
+#define TX_WEIGHTS_SINGLE "model.safetensors"
+#define TX_WEIGHTS_INDEX TX_WEIGHTS_SINGLE ".index.json"
+
 typedef struct tx_weights tx_weights;
 
-/* Opens every shard and checks the index against them before any data is read. */
-tx_status tx_weights_open(const char *folder, tx_weights **weights);
+/* ---- Reading ----------------------------------------------------------------------------------- */
+
+/* `path`: a folder, one file, or an index (a name that ends with .json). Opens every shard and checks the index against
+ * them before any data are read. */
+tx_status tx_weights_open(const char *path, tx_weights **weights);
 void tx_weights_close(tx_weights *weights);
 
 int32_t tx_weights_count(const tx_weights *weights);
 const tx_st_tensor *tx_weights_tensor_at(const tx_weights *weights, int32_t index);
 /* As tx_st_read_f32. */
 tx_status tx_weights_read_f32(const tx_weights *weights, int32_t index, int64_t first, int64_t count, float *data);
-const char *tx_weights_folder(const tx_weights *weights);
+const char *tx_weights_path(const tx_weights *weights);
+
+/* ---- Into a model -------------------------------------------------------------------------------- */
 
 #define TX_WEIGHTS_NAME 256
 
@@ -25,12 +33,37 @@ const char *tx_weights_folder(const tx_weights *weights);
  * known and not needed. A name that is not known is copied as it is, and reported if no parameter has it. */
 typedef void tx_weights_rename(const char *tensor, char param[TX_WEIGHTS_NAME]);
 
-/* Copies the file's tensors to the parameters, one at a time. Missing and unexpected names and all wrong shapes
- * are told in one message, before any parameter is changed. The first value that is not finite is reported and
- * refused; the parameters before it are then loaded already. Shapes must be equal: nothing is transposed. */
-tx_status tx_weights_load(const tx_weights *weights, tx_model *model, tx_weights_rename *rename);
+typedef struct tx_load_options {
+    size_t size;          /* sizeof(tx_load_options) */
+    bool allow_nonfinite; /* take NaN and infinities as they are, instead of refusing them */
+} tx_load_options;
 
-/* Writes every parameter as F32 under its own name, logical shape, in arena order. */
-tx_status tx_weights_save(tx_model *model, const char *path);
+/* Copies the file's tensors to the parameters by pieces of a few MB, converting F16, BF16 and F64. Missing and
+ * unexpected names and all wrong shapes are told in one message, before any parameter is changed. The first value that
+ * is not finite is reported and refused (unless `options`, which may be NULL, allow it); the parameters before it are
+ * then loaded already. Shapes must be equal: nothing is transposed. */
+tx_status tx_weights_load(const tx_weights *weights, tx_model *model, tx_weights_rename *rename,
+                          const tx_load_options *options);
+
+/* A parameter as a configuration asks for it; the shape is the logical one. */
+typedef struct tx_weights_param {
+    const char *name;
+    tx_shape shape;
+} tx_weights_param;
+
+/* What tx_weights_load checks, without a model. */
+tx_status tx_weights_check(const tx_weights *weights, const tx_weights_param *params, int32_t count,
+                           tx_weights_rename *rename);
+
+/* ---- Out of a model -------------------------------------------------------------------------------- */
+
+/* As large as transformers makes a shard, in bytes of data. */
+#define TX_WEIGHTS_SHARD INT64_C(50000000000)
+
+/* Writes every parameter as F32 under its own name, logical shape, in arena order: to model.safetensors in the folder,
+ * or to model-00001-of-0000N.safetensors and an index where they are over `shard_bytes`. A shard holds at least one
+ * parameter. Weights that lie in the folder in the other form are removed at the end. The files appear whole, one
+ * by one: only a caller who renames the folder replaces a sharded model as a whole. */
+tx_status tx_weights_save(tx_model *model, const char *folder, int64_t shard_bytes);
 
 #endif

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inference with a GPT-2: logits of a sequence, and generation by a prefill and a decode plan that share key-value
- * caches. Both are created before the weights are loaded, since building the graphs declares the parameters. */
+ * Inference with a GPT-2: logits of a sequence, and generation of texts, several at once. Both are created before the
+ * weights are loaded, since building the graphs declares the parameters, and freed before the model. */
 #ifndef TX_GENERATE_GENERATE_H
 #define TX_GENERATE_GENERATE_H
 
-#include "models/gpt2.h"
+#include "models/generate/decode.h"
+#include "models/generate/generation.h"
 
 /* ---- Logits of a sequence ------------------------------------------------------------------------ */
 
 typedef struct tx_forward tx_forward;
 
-/* Compiles the forward pass over one sequence of `count` tokens. The caller frees it before the model. */
+/* Compiles the forward pass over one sequence of `count` tokens. */
 tx_status tx_forward_create(tx_model *model, const tx_gpt2_config *config, int64_t count, tx_forward **forward);
 void tx_forward_free(tx_forward *forward);
 /* logits [count, vocab_size], without padding. Ids outside the vocabulary are refused. */
@@ -19,29 +20,33 @@ tx_status tx_forward_run(tx_forward *forward, const int32_t *ids, float *logits)
 
 /* ---- Generation ------------------------------------------------------------------------------------ */
 
-typedef struct tx_sampling {
-    double temperature; /* 0: always the likeliest token */
-    int64_t top_k;      /* draw among the k likeliest, and those that equal the k-th; 0: among all */
-    uint64_t seed;      /* the same seed, prompt and options give the same text */
-} tx_sampling;
-
 typedef struct tx_generator tx_generator;
 
-/* Compiles for prompts of at most `prompt` tokens and `context` tokens in all, which must not pass the model's
- * positions. The caller frees it before the model. */
-tx_status tx_generator_create(tx_model *model, const tx_gpt2_config *config, int64_t prompt, int64_t context,
+typedef struct tx_generator_options {
+    size_t size;     /* sizeof(tx_generator_options) */
+    int64_t batch;   /* prompts at once */
+    int64_t beams;   /* num_beams of the runs */
+    int64_t prompt;  /* usual length of a prompt */
+    int64_t context; /* most tokens of a prompt and its text, at most the model's positions */
+} tx_generator_options;
+
+tx_status tx_generator_create(tx_model *model, const tx_gpt2_config *config, const tx_generator_options *options,
                               tx_generator **generator);
 void tx_generator_free(tx_generator *generator);
 
-/* Takes each new token; false ends the generation. */
-typedef bool tx_emit(void *context, int32_t id);
+/* Who takes the texts, and may end them. */
+typedef struct tx_sink {
+    /* Takes the next token of text `row`; the last may be one of eos_token_id. False ends that text. Tokens of beams
+     * come when the best is known, those of a batch step by step. */
+    bool (*emit)(void *context, int64_t row, int32_t id);
+    /* Whether a text ends with the last of ids[0..count-1], prompt and new tokens. NULL: no text does. */
+    bool (*ends)(void *context, const int32_t *ids, int64_t count);
+    void *context;
+} tx_sink;
 
-/* Continues `ids` by at most `most` tokens; ends early at the model's eos_token_id (which is emitted). */
-tx_status tx_generator_run(tx_generator *generator, const int32_t *ids, int64_t count, int64_t most,
-                           const tx_sampling *sampling, tx_emit *emit, void *context);
-
-/* Draws a token from logits [vocab]; `place` numbers the draws of one text. Exposed for its test. */
-tx_status tx_sample(const float *logits, int64_t vocab, const tx_sampling *sampling, uint64_t place, float *scratch,
-                    int32_t *id);
+/* Continues `count` prompts, 1 to batch of them, by at most max_new_tokens each. `first` numbers the first text: draws
+ * depend on it, so that a text is the same in whatever batch. */
+tx_status tx_generator_run(tx_generator *generator, const tx_prompt *prompts, int64_t count, uint64_t first,
+                           const tx_generation *how, const tx_sink *sink);
 
 #endif

@@ -1,84 +1,205 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Drawing a token from logits. */
-#include "models/generate/generate.h"
+ * Choosing a token. */
+#include "models/generate/sample.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* A number in [0, 1) that depends on (seed, place) alone: splitmix64 (Steele, Lea, Flood, 2014) as a counter-based
- * generator. */
-static double uniform(uint64_t seed, uint64_t place)
+tx_status tx_choice_create(int64_t vocab, tx_choice *choice)
 {
-    uint64_t x = seed * 0xD1342543DE82EF95u + (place + 1) * 0x9E3779B97F4A7C15u;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    x ^= x >> 31;
-    return (double)(x >> 11) * 0x1p-53;
+    choice->vocab = vocab;
+    choice->scores = malloc((size_t)vocab * sizeof *choice->scores);
+    choice->heap = malloc((size_t)vocab * sizeof *choice->heap);
+    return choice->scores && choice->heap ? TX_OK : tx_fail(TX_MEMORY, "generate: no memory to choose a token");
 }
 
-/* The k-th largest of `count` values (k from 1), which are reordered (Hoare's selection). */
-static float kth_largest(float *value, int64_t count, int64_t k)
+void tx_choice_free(tx_choice *choice)
 {
-    int64_t low = 0, high = count - 1, target = k - 1;
-    while (low < high) {
-        float pivot = value[low + (high - low) / 2];
-        int64_t i = low, j = high;
-        while (i <= j) {
-            while (value[i] > pivot)
-                i++;
-            while (value[j] < pivot)
-                j--;
-            if (i <= j) {
-                float swap = value[i];
-                value[i++] = value[j];
-                value[j--] = swap;
-            }
-        }
-        if (target <= j)
-            high = j;
-        else if (target >= i)
-            low = i;
-        else
-            break;
+    free(choice->scores);
+    free(choice->heap);
+    *choice = (tx_choice){0};
+}
+
+/* ---- Processors ---------------------------------------------------------------------------------------- */
+
+tx_status tx_scores_check(const float *logits, int64_t vocab)
+{
+    float sum = 0.0f; /* of zeros, or NaN */
+    for (int64_t i = 0; i < vocab; i++)
+        sum += logits[i] * 0.0f;
+    if (isfinite(sum))
+        return TX_OK;
+    int64_t i = 0;
+    while (i + 1 < vocab && isfinite(logits[i]))
+        i++;
+    return tx_fail(TX_INVALID, "generate: logit %" PRId64 " is %g: the weights are damaged", i, (double)logits[i]);
+}
+
+void tx_scores_adjust(const tx_generation *how, const tx_history *history, const float *from, int64_t vocab,
+                      float *scores)
+{
+    memcpy(scores, from, (size_t)vocab * sizeof *scores);
+    const float penalty = (float)how->repetition_penalty;
+    for (int64_t i = 0; how->repetition_penalty != 1.0 && i < history->count; i++) {
+        const int32_t id = history->ids[i];
+        scores[id] = from[id] < 0.0f ? from[id] * penalty : from[id] / penalty; /* once, however often it is there */
     }
-    return value[target];
+    for (int32_t i = 0; history->generated < how->min_new_tokens && i < how->eos_count; i++)
+        if (how->eos_token_id[i] < vocab)
+            scores[how->eos_token_id[i]] = -INFINITY;
 }
 
-tx_status tx_sample(const float *logits, int64_t vocab, const tx_sampling *sampling, uint64_t place, float *scratch,
-                    int32_t *id)
+static bool adjusts(const tx_generation *how, const tx_history *history)
+{
+    return how->repetition_penalty != 1.0 || (history->generated < how->min_new_tokens && how->eos_count > 0);
+}
+
+static int32_t likeliest(const float *scores, int64_t vocab)
 {
     int64_t best = 0;
-    for (int64_t i = 0; i < vocab; i++) {
-        if (!isfinite(logits[i]))
-            return tx_fail(TX_INVALID, "generate: logit %" PRId64 " is %g: the weights are damaged", i,
-                           (double)logits[i]);
-        if (logits[i] > logits[best])
+    for (int64_t i = 1; i < vocab; i++)
+        if (scores[i] > scores[best])
             best = i;
+    return (int32_t)best;
+}
+
+/* ---- Draws --------------------------------------------------------------------------------------------- */
+
+static uint64_t mixed(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+}
+
+/* A number in [0, 1) that depends on (seed, sample, place) alone: splitmix64 (Steele, Lea, Flood, 2014) as a
+ * counter-based generator. */
+static double uniform(uint64_t seed, uint64_t sample, uint64_t place)
+{
+    uint64_t stream = mixed(seed * 0xD1342543DE82EF95u + sample * 0x9E3779B97F4A7C15u);
+    return (double)(mixed(stream + (place + 1) * 0x9E3779B97F4A7C15u) >> 11) * 0x1p-53;
+}
+
+/* Scores as weights: exp of what they are below the largest, by the temperature. */
+typedef struct weights {
+    const float *scores;
+    double top, inverse; /* largest score, 1 / temperature */
+} weights;
+
+static double weight(const weights *w, int64_t id)
+{
+    return exp(((double)w->scores[id] - w->top) * w->inverse);
+}
+
+/* Whether token a comes before token b: the likelier first, equal ones in order. */
+static bool before(const float *scores, int32_t a, int32_t b)
+{
+    return scores[a] > scores[b] || (scores[a] >= scores[b] && a < b);
+}
+
+static void sift(const float *scores, int32_t *heap, int64_t count, int64_t at)
+{
+    for (;;) {
+        int64_t first = at, left = 2 * at + 1;
+        for (int64_t child = left; child <= left + 1 && child < count; child++)
+            if (before(scores, heap[child], heap[first]))
+                first = child;
+        if (first == at)
+            return;
+        int32_t swap = heap[at];
+        heap[at] = heap[first];
+        heap[first] = swap;
+        at = first;
     }
-    if (sampling->temperature <= 0.0) {
-        *id = (int32_t)best;
+}
+
+/* Sorts the tokens that stay to the end of the heap, the likeliest last; returns how many. */
+static int64_t keep(const tx_generation *how, const weights *w, int64_t vocab, int32_t *heap)
+{
+    int64_t kept = 0, left = vocab;
+    double all = 0.0, sum = 0.0;
+    for (int64_t i = 0; i < vocab; i++)
+        heap[i] = (int32_t)i;
+    for (int64_t i = vocab / 2; i-- > 0;)
+        sift(w->scores, heap, vocab, i);
+    bool limited = how->top_k > 0 && how->top_k < vocab;
+    for (int64_t i = 0; !limited && i < vocab; i++)
+        all += weight(w, i);
+    while (left > 0) { /* takes the likeliest of those that are left */
+        int32_t id = heap[0];
+        if (limited && kept >= how->top_k && w->scores[id] < w->scores[heap[vocab - kept]])
+            break; /* not even equal to the k-th */
+        if (!limited && !(sum < how->top_p * all) && kept > 0)
+            break;
+        sum += weight(w, id);
+        heap[0] = heap[--left];
+        heap[left] = id;
+        kept++;
+        sift(w->scores, heap, left, 0);
+    }
+    double wanted = how->top_p * sum, reached = 0.0;
+    for (int64_t i = 0; limited && how->top_p < 1.0 && i < kept; i++) {
+        if (i > 0 && !(reached < wanted))
+            return i;
+        reached += weight(w, heap[vocab - 1 - i]);
+    }
+    return kept;
+}
+
+static int32_t draw_from_all(const weights *w, int64_t vocab, double u, int32_t fallback)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < vocab; i++)
+        sum += weight(w, i);
+    double left = u * sum;
+    for (int64_t i = 0; i < vocab; i++) {
+        left -= weight(w, i);
+        if (left < 0.0)
+            return (int32_t)i;
+    }
+    return fallback; /* rounding left something over */
+}
+
+static int32_t draw_from_kept(const weights *w, const int32_t *last, int64_t kept, double u)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < kept; i++)
+        sum += weight(w, last[-i]);
+    double left = u * sum;
+    for (int64_t i = 0; i < kept; i++) {
+        left -= weight(w, last[-i]);
+        if (left < 0.0)
+            return last[-i];
+    }
+    return *last;
+}
+
+tx_status tx_sample(const tx_generation *how, const tx_history *history, const float *logits, tx_choice *choice,
+                    int32_t *id)
+{
+    const int64_t vocab = choice->vocab;
+    tx_status status = tx_scores_check(logits, vocab);
+    if (status)
+        return status;
+    const float *scores = logits;
+    if (adjusts(how, history)) {
+        tx_scores_adjust(how, history, logits, vocab, choice->scores);
+        scores = choice->scores;
+    }
+    const int32_t best = likeliest(scores, vocab);
+    if (!how->do_sample || how->temperature <= 0.0) {
+        *id = best;
         return TX_OK;
     }
-    float least = -INFINITY;
-    if (sampling->top_k > 0 && sampling->top_k < vocab) {
-        memcpy(scratch, logits, (size_t)vocab * sizeof *scratch);
-        least = kth_largest(scratch, vocab, sampling->top_k);
+    const weights w = {scores, (double)scores[best], 1.0 / how->temperature};
+    const double u = uniform(how->seed, history->sample, (uint64_t)history->generated);
+    if ((how->top_k == 0 || how->top_k >= vocab) && how->top_p >= 1.0) {
+        *id = draw_from_all(&w, vocab, u, best);
+    } else {
+        int64_t kept = keep(how, &w, vocab, choice->heap);
+        *id = draw_from_kept(&w, choice->heap + vocab - 1, kept, u);
     }
-    double sum = 0.0, top = (double)logits[best], inverse = 1.0 / sampling->temperature;
-    for (int64_t i = 0; i < vocab; i++)
-        if (logits[i] >= least)
-            sum += exp(((double)logits[i] - top) * inverse);
-    double left = uniform(sampling->seed, place) * sum;
-    int64_t drawn = best; /* where rounding leaves something over at the end */
-    for (int64_t i = 0; i < vocab; i++)
-        if (logits[i] >= least) {
-            left -= exp(((double)logits[i] - top) * inverse);
-            if (left < 0.0) {
-                drawn = i;
-                break;
-            }
-        }
-    *id = (int32_t)drawn;
     return TX_OK;
 }

@@ -1,56 +1,334 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Text file to shuffled blocks of tokens and labels. */
+ * Tokens to blocks: which part of a file is used, how it is cut, and the rows of tokens and labels. */
 #include "models/text/dataset.h"
 
-#include "api/file.h"
+#include "models/text/tokens.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* Blocks that lie end to end. */
+typedef struct run {
+    int64_t first; /* number of the first of them */
+    int64_t token; /* where it begins */
+} run;
 
 struct tx_dataset {
-    char *text; /* one byte a token */
-    int64_t tokens, block, blocks;
+    tx_tokens tokens;
+    int64_t begin, end; /* tokens of the part used */
+    int64_t block, blocks;
+    run *runs;
+    int64_t run_count;
+    char digest[TX_DIGEST_TEXT];
 };
 
-static tx_status check_size(const char *path, int64_t tokens, int64_t block)
+/* ---- What a file is -------------------------------------------------------------------------------- */
+
+typedef enum file_kind { FILE_TEXT, FILE_JSONL, FILE_BIN } file_kind;
+
+static bool ends_with(const char *path, const char *ending)
 {
-    if (tokens == 0)
-        return tx_fail(TX_FORMAT, "%s: the file is empty; give a text to train on", path);
-    if (tokens < block)
-        return tx_fail(TX_FORMAT,
-                       "%s: %" PRId64 " tokens do not fill one block of %" PRId64
-                       "; give a longer text or a block_size of at most %" PRId64,
-                       path, tokens, block, tokens);
+    size_t length = strlen(path), size = strlen(ending);
+    return length > size && strcmp(path + length - size, ending) == 0;
+}
+
+/* Refuses what is certainly neither text nor tokens by its name. */
+static tx_status kind_of(const char *path, file_kind *kind)
+{
+    static const char *const others[] = {".parquet", ".arrow", ".csv", ".tsv", ".npy", ".pt",         ".pth",
+                                         ".gz",      ".zip",   ".zst", ".xz",  ".bz2", ".safetensors"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (ends_with(path, others[i]))
+            return tx_fail(TX_UNSUPPORTED,
+                           "%s: TX does not read %s files; it reads texts, one a line, .jsonl files of "
+                           "{\"text\": ...} and .bin files of tokens",
+                           path, others[i]);
+    *kind = ends_with(path, ".bin")                                 ? FILE_BIN
+            : ends_with(path, ".jsonl") || ends_with(path, ".json") ? FILE_JSONL
+                                                                    : FILE_TEXT;
     return TX_OK;
 }
 
-tx_status tx_dataset_read_bytes(const char *path, int64_t block, tx_dataset **dataset)
+/* Refuses contents that are certainly something else. */
+static tx_status check_contents(const char *path, const tx_view *view, file_kind kind)
 {
-    if (block < 2)
+    static const struct {
+        const char *mark, *what;
+        bool may_be_tokens; /* too short to be told from tokens */
+    } others[] = {
+        {"PAR1", "a Parquet file: convert it to .jsonl", false},
+        {"ARROW1", "an Arrow file: convert it to .jsonl", false},
+        {"PK\3\4", "a zip archive (or PyTorch's pickle in one): unpack it", false},
+        {"\x28\xB5\x2F\xFD", "compressed by zstd: unpack it", false},
+        {"\xFD\x37zXZ", "compressed by xz: unpack it", false},
+        {"\x1F\x8B\x08", "compressed by gzip: unpack it", true},
+        {"version https://git-lfs", "a pointer of Git LFS, not the file itself: fetch that with `git lfs pull`", false},
+    };
+    if (view->size == 0)
+        return tx_fail(TX_FORMAT, "%s: the file is empty; give a text to train on", path);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        size_t size = strlen(others[i].mark);
+        if (view->size >= size && memcmp(view->data, others[i].mark, size) == 0 &&
+            !(others[i].may_be_tokens && kind == FILE_BIN))
+            return tx_fail(TX_FORMAT, "%s: %s", path, others[i].what);
+    }
+    return TX_OK;
+}
+
+static tx_status check_options(const char *path, const tx_dataset_options *o)
+{
+    if (o->size != sizeof *o)
+        return tx_fail(TX_INVALID, "dataset: the options' size field is %zu, expected %zu", o->size, sizeof *o);
+    if (o->block < 2)
         return tx_fail(TX_INVALID, "%s: a block of %" PRId64 " tokens has no label; block_size must be 2 or more", path,
-                       block);
-    char *text = NULL;
-    size_t size = 0;
-    tx_status status = tx_file_read(path, INT64_MAX, &text, &size);
+                       o->block);
+    if (!(o->from >= 0.0 && o->from < o->to && o->to <= 100.0))
+        return tx_fail(TX_INVALID, "%s: the part from %g to %g %% is none; 0 <= from < to <= 100", path, o->from,
+                       o->to);
+    if (o->vocab < 1 || o->vocab > INT32_MAX || o->group < 0 || o->most_blocks < 0 || o->skip_bad < 0 || o->threads < 1)
+        return tx_fail(TX_INVALID,
+                       "%s: vocabulary %" PRId64 " and threads %" PRId32
+                       " must be 1 or more (and fit 31 bits), group %" PRId64 ", most blocks %" PRId64
+                       " and lines to skip %" PRId64 " 0 or more",
+                       path, o->vocab, o->threads, o->group, o->most_blocks, o->skip_bad);
+    return TX_OK;
+}
+
+static tx_status read_tokens(const char *path, const tx_dataset_options *o, tx_tokens *tokens)
+{
+    file_kind kind = FILE_TEXT;
+    tx_view view = {0};
+    tx_status status = kind_of(path, &kind);
+    if (!status)
+        status = tx_view_open(path, &view);
     if (status)
         return status;
-    status = check_size(path, (int64_t)size, block);
-    tx_dataset *made = status ? NULL : malloc(sizeof *made);
-    if (!status && !made)
-        status = tx_fail(TX_MEMORY, "%s: no memory for the dataset", path);
+    tx_text_form form = kind == FILE_JSONL ? TX_TEXT_JSONL : TX_TEXT_LINES;
+    status = check_contents(path, &view, kind);
+    if (!status && kind == FILE_BIN)
+        status = tx_tokens_of_bin(path, &view, tokens);
+    else if (!status && !o->tokenizer)
+        status = tx_fail(TX_INVALID, "%s: a text needs a tokenizer", path);
+    else if (!status && o->cache)
+        status = tx_tokens_cached(path, &view, form, o, tokens);
+    else if (!status)
+        status = tx_tokens_of_text(path, &view, form, o, tokens);
+    tx_view_close(&view);
+    return status;
+}
+
+/* ---- Checks of the tokens -------------------------------------------------------------------------- */
+
+/* Index of the first id that is not less than `vocab`, or -1. */
+static int64_t first_outside(const tx_tokens *t, int64_t vocab)
+{
+    uint32_t largest = 0;
+    for (int64_t i = 0; i < t->count; i++) {
+        uint32_t id = tx_tokens_at(t, i);
+        largest = id > largest ? id : largest;
+    }
+    if (largest < vocab)
+        return -1;
+    int64_t at = 0;
+    while (tx_tokens_at(t, at) < vocab)
+        at++;
+    return at;
+}
+
+static tx_status check_ids(const char *path, const tx_tokens *t, int64_t vocab)
+{
+    int64_t at = first_outside(t, vocab), text = 0;
+    if (at < 0)
+        return TX_OK;
+    uint32_t id = tx_tokens_at(t, at);
+    if (!t->lengths)
+        return tx_fail(TX_FORMAT,
+                       "%s: token %" PRId64 " (byte %" PRId64 ") is %" PRIu32 ", outside the vocabulary of %" PRId64
+                       ": the file was made with another tokenizer",
+                       path, at, t->header + at * t->width, id, vocab);
+    for (int64_t left = at; left >= t->lengths[text]; text++)
+        left -= t->lengths[text];
+    return tx_fail(TX_INVALID,
+                   "%s: text %" PRId64 " has the id %" PRIu32 ", outside the model's vocabulary of %" PRId64
+                   ": model and tokenizer do not belong together",
+                   path, text + 1, id, vocab);
+}
+
+static void tell_bad(const char *path, const tx_tokens *t, const tx_reporter *report)
+{
+    char message[1024];
+    if (!t->bad)
+        return;
+    snprintf(message, sizeof message, "%.800s: %" PRId64 " malformed lines are left out, the first is line %" PRId64,
+             path, t->bad, t->first_bad);
+    tx_report(report, message);
+}
+
+/* ---- Cutting --------------------------------------------------------------------------------------- */
+
+/* Cuts the texts first..last-1, `group` at a time. */
+static void cut_groups(tx_dataset *d, int64_t first, int64_t last, int64_t group)
+{
+    int64_t token = d->begin;
+    for (int64_t text = first; text < last;) {
+        int64_t begin = token;
+        for (int64_t i = 0; i < group && text < last; i++)
+            token += d->tokens.lengths[text++];
+        int64_t blocks = (token - begin) / d->block;
+        if (blocks)
+            d->runs[d->run_count++] = (run){.first = d->blocks, .token = begin};
+        d->blocks += blocks;
+    }
+}
+
+/* Which part of the tokens is used; `first` and `last` are its texts, where there are any. */
+static void find_part(tx_dataset *d, const tx_dataset_options *o, int64_t *first, int64_t *last)
+{
+    const tx_tokens *t = &d->tokens;
+    double whole = (double)(t->lengths ? t->texts : t->count);
+    *first = (int64_t)rint(o->from * whole / 100.0); /* a half to even, as Python's round */
+    *last = o->to < 100.0 ? (int64_t)rint(o->to * whole / 100.0) : t->lengths ? t->texts : t->count;
+    d->begin = t->lengths ? 0 : *first;
+    d->end = t->lengths ? 0 : *last;
+    for (int64_t i = 0; t->lengths && i < *last; i++) {
+        d->begin += i < *first ? t->lengths[i] : 0;
+        d->end += t->lengths[i];
+    }
+}
+
+static tx_status fail_short(const char *path, const tx_dataset *d, const tx_dataset_options *o)
+{
+    int64_t count = d->end - d->begin;
+    char part[64] = "";
+    if (o->from > 0.0 || o->to < 100.0)
+        snprintf(part, sizeof part, " in the part from %g to %g %%", o->from, o->to);
+    if (count == 0)
+        return tx_fail(TX_FORMAT, "%s: no tokens%s; give a longer text", path, part);
+    if (count >= d->block)
+        return tx_fail(TX_FORMAT,
+                       "%s: no %" PRId64 " texts in a row%s fill one block of %" PRId64
+                       " tokens; give longer texts or a "
+                       "smaller block_size",
+                       path, o->group, part, d->block);
+    return tx_fail(TX_FORMAT,
+                   "%s: %" PRId64 " tokens%s do not fill one block of %" PRId64
+                   "; give a longer text or a block_size of at most %" PRId64,
+                   path, count, part, d->block, count);
+}
+
+static tx_status cut(const char *path, tx_dataset *d, const tx_dataset_options *o)
+{
+    int64_t first, last;
+    find_part(d, o, &first, &last);
+    bool grouped = d->tokens.lengths && o->group;
+    int64_t groups = grouped ? (last - first) / o->group + 1 : 1;
+    d->runs = calloc((size_t)groups, sizeof *d->runs);
+    if (!d->runs)
+        return tx_fail(TX_MEMORY, "%s: no memory for %" PRId64 " groups of texts", path, groups);
+    if (grouped) {
+        cut_groups(d, first, last, o->group);
+    } else {
+        d->runs[d->run_count++] = (run){.token = d->begin};
+        d->blocks = (d->end - d->begin) / d->block;
+    }
+    if (d->blocks == 0)
+        return fail_short(path, d, o);
+    if (o->most_blocks && o->most_blocks < d->blocks)
+        d->blocks = o->most_blocks;
+    while (d->runs[d->run_count - 1].first >= d->blocks)
+        d->run_count--;
+    return TX_OK;
+}
+
+static const char *address(const tx_dataset *d, int64_t token)
+{
+    return (const char *)d->tokens.ids + token * d->tokens.width;
+}
+
+static tx_status digest_blocks(tx_dataset *d)
+{
+    char shape[96];
+    int length = snprintf(shape, sizeof shape, "%" PRId64 " blocks of %" PRId64 " ids of %" PRId32 " bytes\n",
+                          d->blocks, d->block, d->tokens.width);
+    tx_digest *digest = NULL;
+    tx_status status = tx_digest_create(&digest);
+    if (!status)
+        status = tx_digest_add(digest, shape, (size_t)length);
+    for (int64_t i = 0; i < d->run_count && !status; i++) {
+        int64_t end = i + 1 < d->run_count ? d->runs[i + 1].first : d->blocks;
+        int64_t bytes = (end - d->runs[i].first) * d->block * d->tokens.width;
+        status = tx_digest_add(digest, address(d, d->runs[i].token), (size_t)bytes);
+    }
     if (status) {
-        free(text);
+        tx_digest_free(digest);
         return status;
     }
-    *made = (tx_dataset){.text = text, .tokens = (int64_t)size, .block = block, .blocks = (int64_t)size / block};
+    return tx_digest_finish(digest, d->digest);
+}
+
+/* ---- Life ------------------------------------------------------------------------------------------ */
+
+/* A dataset of `tokens`, which it takes over, whatever the outcome. */
+static tx_status make(const char *path, const tx_dataset_options *o, tx_tokens *tokens, tx_dataset **dataset)
+{
+    tx_dataset *made = calloc(1, sizeof *made);
+    if (!made) {
+        tx_tokens_free(tokens);
+        return tx_fail(TX_MEMORY, "%s: no memory for the dataset", path);
+    }
+    *made = (tx_dataset){.tokens = *tokens, .block = o->block};
+    tx_status status = check_ids(path, &made->tokens, o->vocab);
+    if (!status)
+        status = cut(path, made, o);
+    if (!status)
+        status = digest_blocks(made);
+    if (status) {
+        tx_dataset_free(made);
+        return status;
+    }
+    tell_bad(path, &made->tokens, &o->report);
     *dataset = made;
     return TX_OK;
 }
 
+tx_status tx_dataset_open(const char *path, const tx_dataset_options *options, tx_dataset **dataset)
+{
+    tx_tokens tokens = {0};
+    tx_status status = check_options(path, options);
+    if (!status)
+        status = read_tokens(path, options, &tokens);
+    return status ? status : make(path, options, &tokens, dataset);
+}
+
+tx_status tx_dataset_read_bytes(const char *path, int64_t block, tx_dataset **dataset)
+{
+    tx_dataset_options options = {
+        .size = sizeof options, .vocab = TX_BYTES_VOCAB, .block = block, .to = 100.0, .threads = 1};
+    tx_view view = {0};
+    tx_status status = check_options(path, &options);
+    if (!status)
+        status = tx_view_open(path, &view);
+    if (!status)
+        status = check_contents(path, &view, FILE_TEXT);
+    uint16_t *ids = status ? NULL : malloc(view.size * sizeof *ids);
+    if (!status && !ids)
+        status = tx_fail(TX_MEMORY, "%s: no memory for the dataset", path);
+    for (size_t i = 0; !status && i < view.size; i++)
+        ids[i] = (uint8_t)view.data[i];
+    tx_tokens tokens = {.ids = ids, .own_ids = ids, .width = 2, .count = (int64_t)view.size};
+    tx_view_close(&view);
+    return status ? status : make(path, &options, &tokens, dataset);
+}
+
 void tx_dataset_free(tx_dataset *dataset)
 {
-    if (dataset)
-        free(dataset->text);
+    if (!dataset)
+        return;
+    tx_tokens_free(&dataset->tokens);
+    free(dataset->runs);
     free(dataset);
 }
 
@@ -66,46 +344,35 @@ int64_t tx_dataset_blocks(const tx_dataset *dataset)
 
 int64_t tx_dataset_tokens(const tx_dataset *dataset)
 {
-    return dataset->tokens;
+    return dataset->end - dataset->begin;
 }
 
-/* The finaliser of splitmix64 (Steele, Lea, Flood, 2014). */
-static uint64_t mix(uint64_t x)
+const char *tx_dataset_digest(const tx_dataset *dataset)
 {
-    x += 0x9E3779B97F4A7C15u;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return x ^ (x >> 31);
+    return dataset->digest;
 }
 
-/* One pass of a balanced Feistel network: a permutation of 0..2^(2 half)-1 whatever the round function is
- * (Luby, Rackoff, 1988; eight rounds because small domains mix slowly). */
-static uint64_t feistel(uint64_t x, uint32_t half, uint64_t key)
+/* ---- Rows ------------------------------------------------------------------------------------------ */
+
+/* Where block `number` begins. */
+static int64_t find_block(const tx_dataset *d, int64_t number)
 {
-    uint64_t mask = ((uint64_t)1 << half) - 1;
-    uint64_t left = x >> half, right = x & mask;
-    for (uint64_t round = 0; round < 8; round++) {
-        uint64_t next = left ^ (mix(mix(key + round) ^ right) & mask);
-        left = right;
-        right = next;
+    int64_t low = 0, high = d->run_count; /* the last run that begins at or before it */
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        if (d->runs[middle].first <= number)
+            low = middle;
+        else
+            high = middle;
     }
-    return left << half | right;
+    return d->runs[low].token + (number - d->runs[low].first) * d->block;
 }
 
-int64_t tx_order_at(const tx_order *order, int64_t count, int64_t place)
+static void read_block(const tx_dataset *d, int64_t number, int32_t *tokens)
 {
-    if (!order->shuffle || count < 2)
-        return place;
-    uint32_t half = 1;
-    while (half < 31 && (uint64_t)count > (uint64_t)1 << (2 * half))
-        half++;
-    uint64_t key = mix(mix(order->seed) ^ order->epoch), x = (uint64_t)place;
-    /* The network permutes a power of four; walking its cycle until the value falls among the first `count`
-     * restricts it to a permutation of these (Black, Rogaway, 2002). */
-    do
-        x = feistel(x, half, key);
-    while (x >= (uint64_t)count);
-    return (int64_t)x;
+    const void *ids = address(d, find_block(d, number));
+    for (int64_t t = 0; t < d->block; t++)
+        tokens[t] = d->tokens.width == 2 ? ((const uint16_t *)ids)[t] : (int32_t)((const uint32_t *)ids)[t];
 }
 
 int64_t tx_dataset_rows(const tx_dataset *dataset, const tx_order *order, int64_t first, int64_t rows, int32_t *tokens,
@@ -113,15 +380,15 @@ int64_t tx_dataset_rows(const tx_dataset *dataset, const tx_order *order, int64_
 {
     int64_t block = dataset->block, real = 0;
     for (int64_t r = 0; r < rows; r++, tokens += block, labels += block) {
-        bool padding = first + r >= dataset->blocks;
-        const uint8_t *from = (const uint8_t *)dataset->text;
-        if (!padding) {
-            from += tx_order_at(order, dataset->blocks, first + r) * block;
+        if (first + r < dataset->blocks) {
+            read_block(dataset, tx_order_at(order, dataset->blocks, first + r), tokens);
+            memcpy(labels, tokens + 1, (size_t)(block - 1) * sizeof *labels);
+            labels[block - 1] = TX_IGNORE_LABEL;
             real++;
-        }
-        for (int64_t t = 0; t < block; t++) {
-            tokens[t] = padding ? 0 : from[t];
-            labels[t] = padding || t + 1 == block ? TX_IGNORE_LABEL : from[t + 1];
+        } else {
+            memset(tokens, 0, (size_t)block * sizeof *tokens);
+            for (int64_t t = 0; t < block; t++)
+                labels[t] = TX_IGNORE_LABEL;
         }
     }
     return real;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The batches of a training run in order, prepared by threads while the device works. What step N reads depends on N, the
- * data and the options alone: a loader can begin at any step. */
+ * The batches of a training run in order, prepared by threads while the device works. What step N reads depends on N,
+ * the data and the options alone: a loader can begin at any step. */
 #ifndef TX_TEXT_LOADER_H
 #define TX_TEXT_LOADER_H
 
@@ -12,23 +12,24 @@ typedef struct tx_loader_options {
     int64_t batch;        /* rows of a micro-batch; the last one of an epoch is padded to it */
     int64_t accumulation; /* micro-batches of an optimizer step; the last step of an epoch has what is left */
     uint64_t seed;        /* of the order */
-    int32_t workers;      /* threads; 0: the batch is prepared when it is asked for */
-    bool pin;             /* locks the batches in memory; told once where the system does not allow it */
+    int32_t workers; /* threads; 0: the batch is prepared when it is asked for. Where the system refuses some it goes
+                        on with fewer, or none, and that is told once */
+    bool pin;        /* locks the batches in memory; told once where the system does not allow it */
     tx_reporter report;
 } tx_loader_options;
 
 /* All rows of one optimizer step. */
 typedef struct tx_step_batch {
-    int64_t step;           /* counted from 0 */
-    int64_t epoch;          /* the one it belongs to, from 0 */
-    double passed;          /* epochs passed through when it is done: epoch + micro-batches so far / those of an epoch */
-    int64_t micro_batches;  /* 1 .. accumulation */
-    int64_t first;          /* place of its first row in the epoch's order */
-    int64_t rows;           /* real ones */
-    int64_t labels;         /* that count, over all rows */
-    const int32_t *tokens;  /* [micro_batches * batch, block] */
+    int64_t step;          /* counted from 0 */
+    int64_t epoch;         /* the one it belongs to, from 0 */
+    double passed;         /* epochs passed through when it is done: epoch + micro-batches so far / those of an epoch */
+    int64_t micro_batches; /* 1 .. accumulation */
+    int64_t first;         /* place of its first row in the epoch's order */
+    int64_t rows;          /* real ones */
+    int64_t labels;        /* that count, over all rows */
+    const int32_t *tokens; /* [micro_batches * batch, block] */
     const int32_t *targets; /* the labels, of the same shape */
-    double waited;          /* seconds the caller had to wait for it */
+    double waited;          /* seconds the caller had to wait for it; without threads, those of preparing it */
 } tx_step_batch;
 
 typedef struct tx_loader tx_loader;
@@ -42,5 +43,10 @@ tx_status tx_loader_create(const tx_dataset *dataset, const tx_loader_options *o
 void tx_loader_free(tx_loader *loader);
 /* The next step's batch; it stays valid until the call after the next one. */
 tx_status tx_loader_next(tx_loader *loader, const tx_step_batch **batch);
+
+/* Writes the samples of the first `steps` steps in order of use, a line each: "EPOCH BLOCK\n", both from 0, BLOCK being
+ * the number of the block in the dataset. */
+tx_status tx_loader_dump_order(const tx_dataset *dataset, const tx_loader_options *options, int64_t steps,
+                               const char *path);
 
 #endif

@@ -16,9 +16,10 @@
 /* Immutable once made: any number of threads may use one at the same time. */
 typedef struct tx_tokenizer tx_tokenizer;
 
-/* Opens a folder's tokenizer.json, or its vocab.json and merges.txt where there is none. TX_NOT_FOUND when the folder
- * has neither; TX_UNSUPPORTED names the type of a part that TX does not have. The caller frees. */
-tx_status tx_tokenizer_open(const char *folder, tx_tokenizer **tokenizer);
+/* Opens a folder's tokenizer.json, or its vocab.json and merges.txt where there is none; `path` may also be one of these
+ * files, or a tokenizer.json under another name. TX_NOT_FOUND when the folder has neither; TX_UNSUPPORTED names the type
+ * of a part that TX does not have. The caller frees. */
+tx_status tx_tokenizer_open(const char *path, tx_tokenizer **tokenizer);
 /* The byte vocabulary, which needs no file. */
 tx_status tx_tokenizer_bytes(tx_tokenizer **tokenizer);
 void tx_tokenizer_free(tx_tokenizer *tokenizer);

@@ -13,18 +13,18 @@ static void give_up(tx_log *log)
     char message[512];
     snprintf(message, sizeof message, "%s: cannot write the log: %s; training goes on without it", log->path,
              strerror(errno));
-    log->warn(log->context, message);
+    tx_report(&log->report, message);
     if (log->file)
         fclose(log->file);
     log->file = NULL;
 }
 
-void tx_log_open(tx_log *log, const char *path, tx_warn *warn, void *context)
+void tx_log_open(tx_log *log, const char *path, bool go_on, const tx_reporter *report)
 {
-    *log = (tx_log){.path = path, .warn = warn, .context = context};
+    *log = (tx_log){.path = path, .report = *report};
     if (!path)
         return;
-    log->file = fopen(path, "w");
+    log->file = fopen(path, go_on ? "a" : "w");
     if (log->file)
         setvbuf(log->file, log->buffer, _IOFBF, sizeof log->buffer);
     else

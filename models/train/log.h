@@ -13,13 +13,12 @@
 typedef struct tx_log {
     FILE *file; /* NULL: none, or given up */
     const char *path;
-    tx_warn *warn;
-    void *context;
+    tx_reporter report;
     char buffer[4096]; /* of the file, so that writing a line takes no memory */
 } tx_log;
 
-/* Begins the log at `path` anew; NULL: no log. `path` must live as long as the log. */
-void tx_log_open(tx_log *log, const char *path, tx_warn *warn, void *context);
+/* Begins the log at `path` anew, or goes on with what is there; NULL: no log. `path` must live as long as the log. */
+void tx_log_open(tx_log *log, const char *path, bool go_on, const tx_reporter *report);
 /* Writes one line, its end added. */
 void tx_log_line(tx_log *log, const char *format, ...) TX_PRINTF(2, 3);
 void tx_log_close(tx_log *log);

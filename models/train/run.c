@@ -1,77 +1,124 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The loop of a training run. */
 #include "models/train/run.h"
+
 #include "api/clock.h"
+#include "api/file.h"
+#include "models/train/log.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 
 /* A step that was given to the device and whose results are still to come. */
 typedef struct pending {
-    bool any;
+    bool any, ends_epoch;
     int64_t step;
-    double epoch, rate, seconds; /* seconds: the host's share of the step */
+    double epoch, rate, waited, seconds; /* seconds: the host's share of the step */
     int64_t tokens;
 } pending;
 
 typedef struct run {
     tx_engine *engine;
+    tx_model *model;
     tx_trainer *trainer;
     const tx_run_options *options;
+    tx_run_state *state;
     tx_run_summary *summary;
+    tx_loader *loader;
     tx_log log;
     pending late;
-    int64_t micro_batches; /* in one epoch */
     int64_t epoch_steps;
-    int64_t in_a_row;  /* updates skipped one after the other */
-    int64_t evaluated; /* step of the last evaluation */
+    int64_t saved; /* step of the last checkpoint */
     int64_t timed_steps;
     double timed_seconds; /* of the steps after the first, which compiles and warms up */
+    double loss_sum;      /* of this call's steps */
 } run;
 
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-int64_t tx_run_epoch_steps(int64_t blocks, int64_t batch, int64_t accumulation)
-{
-    return divide_up(divide_up(blocks, batch), accumulation);
-}
+/* ---- Results ---------------------------------------------------------------------------------------- */
 
 static void write_step(run *r, const tx_run_step *s)
 {
-    char n[5][TX_LOG_NUMBER];
+    char n[6][TX_LOG_NUMBER];
     tx_log_line(&r->log,
                 "{\"step\": %" PRId64 ", \"epoch\": %s, \"loss\": %s, \"grad_norm\": %s, \"learning_rate\": %s, "
-                "\"tokens\": %" PRId64 ", \"tokens_per_second\": %s}",
+                "\"tokens\": %" PRId64 ", \"tokens_per_second\": %s, \"waited\": %s}",
                 s->step, tx_log_number(s->epoch, n[0]), tx_log_number(s->loss, n[1]), tx_log_number(s->grad_norm, n[2]),
-                tx_log_number(s->learning_rate, n[3]), s->tokens, tx_log_number(s->tokens_per_second, n[4]));
+                tx_log_number(s->learning_rate, n[3]), s->tokens, tx_log_number(s->tokens_per_second, n[4]),
+                tx_log_number(s->waited, n[5]));
 }
 
-/* Counts and tells updates that the device left out; fails after too many in a row. */
+/* Counts and tells steps whose numbers are not finite; fails after too many in a row. */
 static tx_status judge(run *r, const tx_run_step *s, bool finite)
 {
+    tx_run_state *state = r->state;
     if (finite && isfinite(s->loss)) {
-        r->in_a_row = 0;
+        state->bad = 0;
         return TX_OK;
     }
-    const tx_run_listener *listener = &r->options->listener;
-    r->in_a_row++;
-    r->summary->skipped += !finite;
+    state->bad++;
     char message[256], n[2][TX_LOG_NUMBER];
     snprintf(message, sizeof message,
              "step %" PRId64 ": loss %s, gradient norm %s: %s (%" PRId64 " in a row, %" PRId64 " skipped so far)",
              s->step, tx_log_number(s->loss, n[0]), tx_log_number(s->grad_norm, n[1]),
-             finite ? "the loss is not finite" : "the update is skipped", r->in_a_row, r->summary->skipped);
-    listener->warn(listener->context, message);
-    if (r->in_a_row < TX_RUN_SKIPS)
+             finite ? "the loss is not finite" : "the update is skipped", state->bad, state->skipped);
+    tx_report(&r->options->report, message);
+    if (state->bad < r->options->max_bad_steps)
         return TX_OK;
+    char checkpoint[64] = "there is no checkpoint yet";
+    if (r->saved > 0)
+        snprintf(checkpoint, sizeof checkpoint, "the last good checkpoint is checkpoint-%" PRId64, r->saved);
     return tx_fail(TX_INVALID,
-                   "stopped after step %" PRId64
-                   ": the loss or its gradient was not finite %d times in a row; lower the "
-                   "learning rate or max_grad_norm, warm up longer, or look into the data; no model was written",
-                   s->step, TX_RUN_SKIPS);
+                   "stopped after step %" PRId64 ": the loss or its gradient was not finite %" PRId64
+                   " times in a row; lower the learning rate or max_grad_norm, warm up longer, or look into the data; %s",
+                   s->step, state->bad, checkpoint);
+}
+
+/* A point of the history. */
+static tx_status log_point(run *r, const tx_run_step *s)
+{
+    tx_run_state *state = r->state;
+    double loss = state->loss_sum / (double)(state->step - state->logged);
+    tx_status status = tx_run_state_log(state, "loss", loss, "grad_norm", s->grad_norm, "learning_rate",
+                                        s->learning_rate, (const char *)NULL);
+    state->loss_sum = 0.0;
+    state->logged = state->step;
+    const tx_run_listener *listener = &r->options->listener;
+    if (!status && listener->log)
+        listener->log(listener->context, s, loss);
+    return status;
+}
+
+static bool is_due(tx_strategy strategy, int64_t every, const pending *p)
+{
+    return (strategy == TX_STRATEGY_STEPS && every && p->step % every == 0) ||
+           (strategy == TX_STRATEGY_EPOCH && p->ends_epoch);
+}
+
+/* Enters a step's results into state and summary. */
+static void account(run *r, const pending *p, const tx_results *results, double seconds)
+{
+    tx_run_state *state = r->state;
+    tx_run_summary *sum = r->summary;
+    double loss = (double)results->value[TX_RESULT_LOSS];
+    state->step = p->step;
+    state->epoch = p->epoch;
+    state->tokens += p->tokens;
+    state->flops += r->options->flops_per_token * (double)p->tokens;
+    state->loss_sum += loss;
+    state->updates = (int64_t)results->value[TX_RESULT_UPDATES];
+    state->skipped = (int64_t)results->value[TX_RESULT_SKIPPED];
+    sum->steps++;
+    sum->tokens += p->tokens;
+    sum->seconds += seconds;
+    sum->waited += p->waited;
+    sum->loss = loss;
+    r->loss_sum += loss;
+    sum->mean_loss = r->loss_sum / (double)sum->steps;
+    if (sum->steps > 1) {
+        r->timed_seconds += seconds;
+        r->timed_steps++;
+    }
 }
 
 /* Takes the results of the pending step, waiting for the device if need be, and reports them. */
@@ -79,6 +126,7 @@ static tx_status take(run *r)
 {
     if (!r->late.any)
         return TX_OK;
+    const pending p = r->late;
     r->late.any = false;
     tx_results results;
     double begin = tx_now();
@@ -87,83 +135,140 @@ static tx_status take(run *r)
         return status;
     /* The time of a step is what the host spends in giving it plus what it waits for the results: that holds for a
      * backend that works while it is called and for one that works on its own. */
-    double seconds = r->late.seconds + (tx_now() - begin);
-    tx_run_summary *sum = r->summary;
-    int64_t steps = r->options->schedule.total_steps, left = steps - r->late.step;
-    sum->seconds += seconds;
-    sum->tokens += r->late.tokens;
-    sum->steps = r->late.step;
-    sum->loss = (double)results.value[TX_RESULT_LOSS];
-    if (r->late.step > 1) {
-        r->timed_seconds += seconds;
-        r->timed_steps++;
-    }
+    double seconds = p.seconds + (tx_now() - begin);
+    account(r, &p, &results, seconds);
+    const tx_run_options *o = r->options;
+    int64_t left = o->schedule.total_steps - p.step;
     tx_run_step s = {
-        .step = r->late.step,
-        .steps = steps,
-        .epoch = r->late.epoch,
-        .loss = sum->loss,
+        .step = p.step,
+        .steps = o->schedule.total_steps,
+        .epoch = p.epoch,
+        .loss = r->summary->loss,
         .grad_norm = (double)results.value[TX_RESULT_GRAD_NORM],
-        .learning_rate = r->late.rate,
-        .tokens = sum->tokens,
-        .tokens_per_second = seconds > 0.0 ? (double)r->late.tokens / seconds : 0.0,
+        .learning_rate = p.rate,
+        .tokens = r->state->tokens,
+        .tokens_per_second = seconds > 0.0 ? (double)p.tokens / seconds : 0.0,
+        .waited = p.waited,
         .seconds_left =
             r->timed_steps ? (double)left * r->timed_seconds / (double)r->timed_steps : (double)left * seconds,
     };
     write_step(r, &s);
-    const tx_run_listener *listener = &r->options->listener;
-    if (listener->step)
-        listener->step(listener->context, &s);
-    return judge(r, &s, results.value[TX_RESULT_FINITE] != 0.0f);
+    if (o->listener.step)
+        o->listener.step(o->listener.context, &s);
+    if (is_due(o->logging, o->logging_steps, &p))
+        status = log_point(r, &s);
+    return status ? status : judge(r, &s, results.value[TX_RESULT_FINITE] != 0.0f);
 }
 
-/* Fills the trainer's rows for step number `step` (from 0) and gives it to the device. */
-static tx_status give(run *r, int64_t step, pending *given)
+/* ---- Evaluation and checkpoints --------------------------------------------------------------------- */
+
+tx_status tx_run_evaluate(tx_trainer *trainer, const tx_dataset *data, tx_run_evaluation *evaluation)
+{
+    int64_t rows = tx_trainer_options_of(trainer)->eval_batch, blocks = tx_dataset_blocks(data);
+    size_t count = (size_t)(rows * tx_dataset_block(data));
+    int32_t *tokens = malloc(2 * count * sizeof *tokens);
+    if (!tokens)
+        return tx_fail(TX_MEMORY, "evaluation: no memory for a batch");
+    double sum = 0.0, begin = tx_now();
+    int64_t labels = 0;
+    tx_order order = {0};
+    tx_status status = TX_OK;
+    for (int64_t first = 0; first < blocks && !status; first += rows) {
+        tx_dataset_rows(data, &order, first, rows, tokens, tokens + count);
+        status = tx_trainer_evaluate(trainer, tokens, tokens + count, &sum, &labels);
+    }
+    free(tokens);
+    if (status)
+        return status;
+    evaluation->loss = sum / (double)labels;
+    evaluation->perplexity = exp(evaluation->loss);
+    evaluation->seconds = tx_now() - begin;
+    evaluation->samples = blocks;
+    evaluation->batches = (blocks + rows - 1) / rows;
+    return TX_OK;
+}
+
+/* Evaluates, tells, and sets `*best` when it was the best so far. */
+static tx_status evaluate(run *r, bool *best)
+{
+    tx_run_evaluation e = {.step = r->state->step, .epoch = r->state->epoch};
+    tx_status status = tx_run_evaluate(r->trainer, r->options->validation, &e);
+    if (status)
+        return status;
+    char n[3][TX_LOG_NUMBER];
+    tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"epoch\": %s, \"eval_loss\": %s, \"perplexity\": %s}", e.step,
+                tx_log_number(e.epoch, n[0]), tx_log_number(e.loss, n[1]), tx_log_number(e.perplexity, n[2]));
+    const tx_run_listener *listener = &r->options->listener;
+    if (listener->evaluation)
+        listener->evaluation(listener->context, &e);
+    *best = tx_run_state_judge(r->state, e.loss);
+    return tx_run_state_log(r->state, "eval_loss", e.loss, "eval_runtime", e.seconds, "eval_samples_per_second",
+                            (double)e.samples / e.seconds, "eval_steps_per_second", (double)e.batches / e.seconds,
+                            (const char *)NULL);
+}
+
+static tx_status save(run *r)
 {
     const tx_run_options *o = r->options;
-    const tx_trainer_options *t = tx_trainer_options_of(r->trainer);
-    double begin = tx_now();
-    int64_t epoch = step / r->epoch_steps, first = step % r->epoch_steps * t->accumulation;
-    int64_t micro = r->micro_batches - first < t->accumulation ? r->micro_batches - first : t->accumulation;
-    tx_order order = {.shuffle = true, .seed = o->seed, .epoch = (uint64_t)epoch};
-    int64_t real = tx_dataset_rows(o->train, &order, first * t->batch, micro * t->batch, tx_trainer_tokens(r->trainer),
-                                   tx_trainer_labels(r->trainer));
-    double rate = tx_schedule_rate(&o->schedule, step);
-    tx_status status = tx_trainer_step(r->trainer, micro, rate);
-    *given = (pending){
-        .any = true,
-        .step = step + 1,
-        .epoch = (double)epoch + (double)(first + micro) / (double)r->micro_batches,
-        .rate = rate,
-        .seconds = tx_now() - begin,
-        .tokens = real * t->block,
-    };
+    if (!o->output_dir || r->saved == r->state->step)
+        return TX_OK;
+    tx_status status = tx_run_save(r->engine, r->model, o, r->state, r->log.file != NULL);
+    if (!status) {
+        r->saved = r->state->step;
+        return TX_OK;
+    }
+    if (o->stop_on_save_error || r->summary->stopped)
+        return tx_fail_in(status, "checkpoint of step %" PRId64, r->state->step);
+    char message[512];
+    snprintf(message, sizeof message, "checkpoint of step %" PRId64 " was not written: %.400s; training goes on",
+             r->state->step, tx_error());
+    tx_report(&o->report, message);
+    return TX_OK;
+}
+
+/* What is due after a step, once its results are there. */
+static tx_status after(run *r, const pending *p)
+{
+    const tx_run_options *o = r->options;
+    bool end = p->step == o->schedule.total_steps, best = false;
+    bool evaluates = o->validation && (is_due(o->evaluation, o->eval_steps, p) ||
+                                       (end && o->evaluation == TX_STRATEGY_STEPS && o->eval_steps));
+    bool saves = is_due(o->saving, o->save_steps, p) || (end && o->saving == TX_STRATEGY_STEPS && o->save_steps);
+    if (!evaluates && !saves)
+        return TX_OK;
+    tx_status status = take(r);
+    if (!status && evaluates)
+        status = evaluate(r, &best);
+    if (!status && (saves || (best && o->saving == TX_STRATEGY_BEST)))
+        status = save(r);
     return status;
 }
 
-static tx_status evaluate(run *r, int64_t step, double epoch)
+/* ---- The loop --------------------------------------------------------------------------------------- */
+
+/* Gives the next batch to the device. */
+static tx_status give(run *r, pending *given)
 {
     const tx_run_options *o = r->options;
-    int64_t rows = tx_trainer_options_of(r->trainer)->eval_batch, blocks = tx_dataset_blocks(o->validation);
-    double sum = 0.0;
-    int64_t labels = 0;
-    tx_order order = {0};
-    for (int64_t first = 0; first < blocks; first += rows) {
-        tx_dataset_rows(o->validation, &order, first, rows, tx_trainer_tokens(r->trainer),
-                        tx_trainer_labels(r->trainer));
-        tx_status status = tx_trainer_evaluate(r->trainer, &sum, &labels);
-        if (status)
-            return status;
-    }
-    double loss = sum / (double)labels;
-    char n[3][TX_LOG_NUMBER];
-    tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"epoch\": %s, \"eval_loss\": %s, \"perplexity\": %s}", step,
-                tx_log_number(epoch, n[0]), tx_log_number(loss, n[1]), tx_log_number(exp(loss), n[2]));
-    if (o->listener.evaluation)
-        o->listener.evaluation(o->listener.context, step, loss, exp(loss));
-    r->summary->eval_loss = loss;
-    r->evaluated = step;
-    return TX_OK;
+    double begin = tx_now();
+    const tx_step_batch *b = NULL;
+    tx_status status = tx_loader_next(r->loader, &b);
+    if (status)
+        return status;
+    double rate = tx_schedule_rate(&o->schedule, b->step);
+    status = tx_trainer_step(r->trainer, b->tokens, b->targets, b->labels, b->micro_batches, rate);
+    int64_t step = b->step + 1;
+    *given = (pending){
+        .any = true,
+        .ends_epoch = step % r->epoch_steps == 0 || step == o->schedule.total_steps,
+        .step = step,
+        .epoch = b->passed,
+        .rate = rate,
+        .waited = b->waited,
+        .seconds = tx_now() - begin,
+        .tokens = b->rows * tx_dataset_block(o->train),
+    };
+    return status;
 }
 
 /* Adds the traffic since `begin` to the summary. */
@@ -180,34 +285,28 @@ static tx_status add_traffic(run *r, const tx_traffic *begin)
     return TX_OK;
 }
 
-/* One turn of the loop: step `step` is given, the results of the one before are taken. */
-static tx_status turn(run *r, int64_t step)
+/* One turn of the loop: a step is given, the results of the one before are taken. */
+static tx_status turn(run *r, bool first)
 {
-    const tx_run_options *o = r->options;
     tx_traffic begin;
     pending given;
     tx_status status = tx_engine_traffic(r->engine, &begin);
     if (!status)
-        status = give(r, step, &given);
+        status = give(r, &given);
     if (!status)
         status = take(r);
-    if (!status && step > 0)
+    if (!status && !first)
         status = add_traffic(r, &begin);
     if (status)
         return status;
     r->late = given;
-    if (step == 0 && o->profile) {
+    if (first && r->options->profile) {
         /* What is compiled or packed at the first run stays out of the profile. */
         status = take(r);
         if (!status)
             status = tx_trainer_profile(r->trainer);
     }
-    if (!status && o->validation && o->eval_steps && (step + 1) % o->eval_steps == 0) {
-        status = take(r);
-        if (!status)
-            status = evaluate(r, step + 1, given.epoch);
-    }
-    return status;
+    return status ? status : after(r, &given);
 }
 
 static tx_status loop(run *r)
@@ -215,49 +314,83 @@ static tx_status loop(run *r)
     const tx_run_options *o = r->options;
     tx_traffic first = {0}, last;
     tx_status status = TX_OK;
-    int64_t step = 0;
+    int64_t begin = r->state->step, step = begin;
     for (; step < o->schedule.total_steps && !status && !r->summary->stopped; step++) {
-        if (step == 1)
+        if (step == begin + 1)
             status = tx_engine_traffic(r->engine, &first);
         if (!status)
-            status = turn(r, step);
+            status = turn(r, step == begin);
         if (!status && o->listener.stop)
             r->summary->stopped = o->listener.stop(o->listener.context);
     }
-    double epoch = r->late.epoch;
     if (!status)
         status = take(r);
-    if (!status && o->validation && !r->summary->stopped && r->evaluated != step)
-        status = evaluate(r, step, epoch);
-    if (!status && step > 1) {
+    if (!status && r->summary->stopped)
+        status = save(r);
+    if (!status && step > begin + 1) {
         status = tx_engine_traffic(r->engine, &last);
         r->summary->traffic.allocations = last.allocations - first.allocations;
     }
     return status;
 }
 
-tx_status tx_run(tx_engine *engine, tx_trainer *trainer, const tx_run_options *options, tx_run_summary *summary)
+static tx_status check(const tx_run_options *o, const tx_trainer_options *t)
 {
-    *summary = (tx_run_summary){.loss = (double)NAN, .eval_loss = (double)NAN};
-    const tx_trainer_options *t = tx_trainer_options_of(trainer);
-    if (options->size != sizeof *options)
-        return tx_fail(TX_INVALID, "run: the options' size field is %zu, expected %zu", options->size, sizeof *options);
-    if (tx_dataset_block(options->train) != t->block ||
-        (options->validation && tx_dataset_block(options->validation) != t->block))
+    if (o->size != sizeof *o)
+        return tx_fail(TX_INVALID, "run: the options' size field is %zu, expected %zu", o->size, sizeof *o);
+    if (tx_dataset_block(o->train) != t->block || (o->validation && tx_dataset_block(o->validation) != t->block))
         return tx_fail(TX_INVALID, "run: the blocks of the data are not of the trainer's %" PRId64 " tokens", t->block);
-    if (options->schedule.total_steps < 1 || (options->validation && !t->eval_batch))
-        return tx_fail(TX_INVALID, "run: no steps to do, or no evaluation planned");
-    int64_t blocks = tx_dataset_blocks(options->train);
+    if (o->schedule.total_steps < 1 || o->max_bad_steps < 1 || (o->validation && !t->eval_batch) ||
+        (o->output_dir && !o->write))
+        return tx_fail(TX_INVALID, "run: no steps to do, no evaluation planned, or nothing that writes the model");
+    return TX_OK;
+}
+
+static tx_status start(run *r, char **log_path)
+{
+    const tx_run_options *o = r->options;
+    const tx_trainer_options *t = tx_trainer_options_of(r->trainer);
+    tx_loader_options loader = {.size = sizeof loader,
+                                .batch = t->batch,
+                                .accumulation = t->accumulation,
+                                .seed = o->data_seed,
+                                .workers = o->workers,
+                                .pin = o->pin,
+                                .report = o->report};
+    r->epoch_steps = tx_loader_epoch_steps(tx_dataset_blocks(o->train), t->batch, t->accumulation);
+    tx_status status = tx_loader_create(o->train, &loader, r->state->step, &r->loader);
+    if (!status && o->output_dir && !(*log_path = tx_path_join(o->output_dir, TX_RUN_LOG)))
+        status = TX_MEMORY;
+    if (!status)
+        tx_log_open(&r->log, *log_path, r->state->step > 0, &o->report);
+    return status;
+}
+
+tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const tx_run_options *options,
+                 tx_run_state *state, tx_run_summary *summary)
+{
+    *summary = (tx_run_summary){.loss = (double)NAN, .mean_loss = (double)NAN};
+    tx_status status = check(options, tx_trainer_options_of(trainer));
+    if (status)
+        return status;
     run r = {
         .engine = engine,
+        .model = model,
         .trainer = trainer,
         .options = options,
+        .state = state,
         .summary = summary,
-        .micro_batches = divide_up(blocks, t->batch),
-        .epoch_steps = tx_run_epoch_steps(blocks, t->batch, t->accumulation),
+        .saved = state->step > 0 ? state->step : -1,
     };
-    tx_log_open(&r.log, options->log_path, options->listener.warn, options->listener.context);
-    tx_status status = loop(&r);
-    tx_log_close(&r.log);
+    char *log_path = NULL;
+    double begin = tx_now();
+    status = start(&r, &log_path);
+    if (!status)
+        status = loop(&r);
+    summary->wall = tx_now() - begin;
+    if (r.log.path)
+        tx_log_close(&r.log);
+    tx_loader_free(r.loader);
+    free(log_path);
     return status;
 }

@@ -1,17 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A whole training run: epochs of shuffled blocks, the learning-rate schedule, evaluation, the log, and an orderly end
- * on a signal or when the numbers stop being finite. */
+ * A whole training run: epochs of shuffled blocks, the learning-rate schedule, evaluation, the log, checkpoints, and an
+ * orderly end on a signal or when the numbers stop being finite. */
 #ifndef TX_TRAIN_RUN_H
 #define TX_TRAIN_RUN_H
 
-#include "models/text/dataset.h"
+#include "models/text/loader.h"
 #include "models/train/schedule.h"
+#include "models/train/state.h"
 #include "models/train/trainer.h"
-#include "models/train/log.h"
 
-/* So many updates in a row that were skipped because a number was not finite end the run. */
-#define TX_RUN_SKIPS 5
+#define TX_RUN_LOG "log.jsonl"
+#define TX_RUN_OPTIMIZER "optimizer.safetensors"
+
+/* When something is done: after every so many steps and at the end, or at the end of each epoch and of the run. X(NAME, "name") */
+#define TX_STRATEGY_MAP(X) \
+    X(NO, "no")            \
+    X(STEPS, "steps")      \
+    X(EPOCH, "epoch")      \
+    X(BEST, "best") /* of saving: after an evaluation that is the best so far */
+
+typedef enum tx_strategy {
+#define X(name, text) TX_STRATEGY_##name,
+    TX_STRATEGY_MAP(X)
+#undef X
+} tx_strategy;
 
 /* One finished optimizer step. */
 typedef struct tx_run_step {
@@ -22,15 +35,24 @@ typedef struct tx_run_step {
     double learning_rate;
     int64_t tokens; /* read so far, padding left out */
     double tokens_per_second;
+    double waited;       /* seconds in which the device had no data to work on */
     double seconds_left; /* of the whole run, estimated */
 } tx_run_step;
 
-/* Who follows the run. Any function may be NULL but warn. */
+typedef struct tx_run_evaluation {
+    int64_t step;
+    double epoch, loss, perplexity, seconds;
+    int64_t samples, batches;
+} tx_run_evaluation;
+
+/* Who follows the run. Any function may be NULL. */
 typedef struct tx_run_listener {
     void *context;
     void (*step)(void *context, const tx_run_step *step);
-    void (*evaluation)(void *context, int64_t step, double loss, double perplexity);
-    tx_warn *warn;
+    /* A point of the history: `loss` is the mean since the last one. */
+    void (*log)(void *context, const tx_run_step *step, double loss);
+    void (*evaluation)(void *context, const tx_run_evaluation *evaluation);
+    void (*saved)(void *context, const char *folder);
     /* Asked between steps: not 0 ends the run after the step in progress. */
     int (*stop)(void *context);
 } tx_run_listener;
@@ -40,32 +62,54 @@ typedef struct tx_run_options {
     const tx_dataset *train;
     const tx_dataset *validation; /* NULL: no evaluation */
     tx_schedule schedule;         /* its total_steps is the length of the run */
-    uint64_t seed;                /* of the order of blocks */
-    int64_t eval_steps;           /* evaluate after every so many steps, and at the end; 0: at the end only */
-    const char *log_path;         /* NULL: no log */
-    bool profile;                 /* time every operation from the second step on */
+    tx_run_facts facts;           /* of the state's file */
+    uint64_t data_seed;           /* of the order of blocks */
+    int32_t workers;              /* threads that prepare batches */
+    bool pin;                     /* see tx_loader_options */
+    tx_strategy logging, evaluation, saving;
+    int64_t logging_steps, eval_steps, save_steps; /* of strategy STEPS; 0: never */
+    double flops_per_token;                        /* of total_flos */
+    int64_t max_bad_steps; /* so many steps in a row whose loss or gradient is not finite end the run */
+    const char *output_dir; /* checkpoints and log.jsonl; NULL: neither */
+    int64_t save_total_limit; /* checkpoints kept; 0: all */
+    bool stop_on_save_error;  /* otherwise a checkpoint that cannot be written is told, and training goes on */
+    int64_t checkpoint_bytes; /* about what one takes */
+    /* Writes what belongs to a checkpoint and the run does not know: configuration, weights, tokenizer. */
+    tx_status (*write)(void *context, const char *folder);
+    void *write_context;
+    bool profile; /* time every operation from the second step on */
+    tx_reporter report;
     tx_run_listener listener;
 } tx_run_options;
 
 typedef struct tx_run_summary {
-    int64_t steps;    /* done */
-    int64_t skipped;  /* of these, updates left out because a gradient was not finite */
-    int64_t tokens;   /* read, padding left out */
+    int64_t steps;    /* done by this call */
+    int64_t tokens;   /* read by this call, padding left out */
     double seconds;   /* of the steps, evaluation left out */
+    double wall;      /* of everything */
     double loss;      /* of the last step */
-    double eval_loss; /* of the last evaluation; NaN when there was none */
+    double mean_loss; /* over the steps of this call */
+    double waited;    /* seconds for data */
     int stopped;      /* what listener.stop returned; 0: the run went to its end */
     /* Per step from the second on, evaluation left out; allocations: all of them, from the second step to the end. */
     int64_t measured_steps;
     tx_traffic traffic;
 } tx_run_summary;
 
-/* Optimizer steps in one epoch: micro-batches of `batch` blocks, the last one padded, `accumulation` of them a step,
- * the last step of the epoch with what is left. */
-int64_t tx_run_epoch_steps(int64_t blocks, int64_t batch, int64_t accumulation);
+/* Goes from `state` to the end. When too many steps in a row had no finite result the run ends with TX_INVALID; state
+ * and summary tell how far it came on any outcome. */
+tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const tx_run_options *options,
+                 tx_run_state *state, tx_run_summary *summary);
 
-/* Trains. When too many updates in a row had to be skipped the run ends with TX_INVALID; the summary is set on
- * any outcome and tells how far it came. */
-tx_status tx_run(tx_engine *engine, tx_trainer *trainer, const tx_run_options *options, tx_run_summary *summary);
+/* The mean loss over a dataset; `step` and `epoch` of the result are left alone. */
+tx_status tx_run_evaluate(tx_trainer *trainer, const tx_dataset *data, tx_run_evaluation *evaluation);
+
+/* ---- Checkpoints (models/train/save.c) -------------------------------------------------------------- */
+
+/* Writes output_dir/checkpoint-STEP: what options->write writes, moments, state, and with `log` the log so far. */
+tx_status tx_run_save(tx_engine *engine, tx_model *model, const tx_run_options *options, tx_run_state *state, bool log);
+/* Brings moments, counters and log back from a checkpoint whose state was read; weights are the caller's to load. */
+tx_status tx_run_resume(tx_model *model, tx_trainer *trainer, const tx_run_state *state, const char *checkpoint,
+                        const char *output_dir);
 
 #endif

@@ -24,7 +24,6 @@ struct tx_trainer {
     tx_plan *update;
     int64_t updates; /* runs of the update plan since profiling began */
     int64_t step;
-    int32_t *tokens, *labels;
 };
 
 static tx_tensor *gpt2_logits(tx_graph *graph, const void *config, tx_tensor *tokens, bool train)
@@ -80,11 +79,6 @@ static tx_status check(const tx_trainer_options *o)
 static tx_status prepare(tx_trainer *trainer)
 {
     const tx_trainer_options *o = &trainer->options;
-    int64_t rows = o->accumulation * o->batch > o->eval_batch ? o->accumulation * o->batch : o->eval_batch;
-    trainer->tokens = calloc((size_t)(rows * o->block), sizeof *trainer->tokens);
-    trainer->labels = calloc((size_t)(rows * o->block), sizeof *trainer->labels);
-    if (!trainer->tokens || !trainer->labels)
-        return tx_fail(TX_MEMORY, "trainer: no memory for %" PRId64 " rows of %" PRId64 " tokens", rows, o->block);
     tx_status status = build(trainer, true, o->batch, &trainer->train);
     if (!status)
         status = tx_optimizer_create(trainer->model, &o->optimizer, &trainer->update);
@@ -130,8 +124,6 @@ void tx_trainer_free(tx_trainer *trainer)
     tx_plan_free(trainer->update);
     tx_plan_free(trainer->train.plan);
     tx_graph_free(trainer->train.graph);
-    free(trainer->tokens);
-    free(trainer->labels);
     free(trainer);
 }
 
@@ -140,17 +132,17 @@ const tx_trainer_options *tx_trainer_options_of(const tx_trainer *trainer)
     return &trainer->options;
 }
 
-int32_t *tx_trainer_tokens(tx_trainer *trainer)
+int64_t tx_trainer_steps(const tx_trainer *trainer)
 {
-    return trainer->tokens;
+    return trainer->step;
 }
 
-int32_t *tx_trainer_labels(tx_trainer *trainer)
+void tx_trainer_set_steps(tx_trainer *trainer, int64_t steps)
 {
-    return trainer->labels;
+    trainer->step = steps;
 }
 
-static int64_t count_labels(const int32_t *labels, int64_t count)
+int64_t tx_count_labels(const int32_t *labels, int64_t count)
 {
     int64_t counted = 0;
     for (int64_t i = 0; i < count; i++)
@@ -167,7 +159,7 @@ static tx_status set_all(tx_model *model, const tx_control control[], const doub
     return status;
 }
 
-/* Gives rows of tokens and labels, from the start of the buffers plus `from`, to a plan and runs it. */
+/* Gives `count` tokens and labels to a plan and runs it. */
 static tx_status run_batch(batch_plan *plan, const int32_t *tokens, const int32_t *labels, int64_t count)
 {
     size_t bytes = (size_t)count * sizeof *tokens;
@@ -180,25 +172,25 @@ static tx_status run_batch(batch_plan *plan, const int32_t *tokens, const int32_
     return status;
 }
 
-tx_status tx_trainer_step(tx_trainer *trainer, int64_t micro_batches, double learning_rate)
+tx_status tx_trainer_step(tx_trainer *trainer, const int32_t *tokens, const int32_t *labels, int64_t counted,
+                          int64_t micro_batches, double learning_rate)
 {
     const tx_trainer_options *o = &trainer->options;
     if (micro_batches < 1 || micro_batches > o->accumulation)
         return tx_fail(TX_INVALID, "trainer: a step of %" PRId64 " micro-batches; 1 to %" PRId64 " were planned",
                        micro_batches, o->accumulation);
     int64_t count = o->batch * o->block;
-    int64_t labels = count_labels(trainer->labels, micro_batches * count);
-    if (labels == 0)
+    if (counted == 0)
         return tx_fail(TX_INVALID, "trainer: a step without a single label");
     const tx_control once[] = {TX_CONTROL_LEARNING_RATE, TX_CONTROL_INVERSE_LABELS, TX_CONTROL_STEP};
-    const double value[] = {learning_rate, 1.0 / (double)labels, (double)(trainer->step & UINT32_MAX)};
+    const double value[] = {learning_rate, 1.0 / (double)counted, (double)(trainer->step & UINT32_MAX)};
     tx_status status = set_all(trainer->model, once, value, 3);
     for (int64_t i = 0; i < micro_batches && !status; i++) {
         const tx_control each[] = {TX_CONTROL_ACCUMULATE, TX_CONTROL_SAMPLE};
         const double of_batch[] = {i > 0 ? 1.0 : 0.0, (double)(i * o->batch)};
         status = set_all(trainer->model, each, of_batch, 2);
         if (!status)
-            status = run_batch(&trainer->train, trainer->tokens + i * count, trainer->labels + i * count, count);
+            status = run_batch(&trainer->train, tokens + i * count, labels + i * count, count);
     }
     if (!status)
         status = tx_plan_run(trainer->update);
@@ -212,24 +204,25 @@ tx_status tx_trainer_results(tx_trainer *trainer, tx_results *results)
     return tx_model_results(trainer->model, results);
 }
 
-tx_status tx_trainer_evaluate(tx_trainer *trainer, double *sum, int64_t *labels)
+tx_status tx_trainer_evaluate(tx_trainer *trainer, const int32_t *tokens, const int32_t *labels, double *sum,
+                              int64_t *labels_counted)
 {
     if (!trainer->evaluate.plan)
         return tx_fail(TX_INVALID, "trainer: no evaluation was planned");
     int64_t count = trainer->options.eval_batch * trainer->options.block;
-    int64_t counted = count_labels(trainer->labels, count);
+    int64_t counted = tx_count_labels(labels, count);
     if (counted == 0)
         return TX_OK;
     float mean = 0.0f;
     tx_status status = tx_model_set(trainer->model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)counted);
     if (!status)
-        status = run_batch(&trainer->evaluate, trainer->tokens, trainer->labels, count);
+        status = run_batch(&trainer->evaluate, tokens, labels, count);
     if (!status)
         status = tx_plan_read(trainer->evaluate.plan, trainer->evaluate.loss, &mean, sizeof mean);
     if (status)
         return status;
     *sum += (double)mean * (double)counted;
-    *labels += counted;
+    *labels_counted += counted;
     return TX_OK;
 }
 

@@ -38,21 +38,24 @@ tx_status tx_trainer_create(tx_model *model, const tx_architecture *architecture
 void tx_trainer_free(tx_trainer *trainer);
 const tx_trainer_options *tx_trainer_options_of(const tx_trainer *trainer);
 
-/* The rows of the next optimizer step, or of the next evaluation batch, for the caller to fill: tokens and labels
- * [rows, block], rows = accumulation * batch, or eval_batch where that is more. */
-int32_t *tx_trainer_tokens(tx_trainer *trainer);
-int32_t *tx_trainer_labels(tx_trainer *trainer);
-
-/* One optimizer step over the first micro_batches * batch rows. The labels are counted over all of them first, so that
- * the loss is the mean over the whole batch however it is cut. Gives the work to the device and asks for its
- * results; tx_trainer_results takes them, oldest first, and should be called one step later, so that the device never
- * waits for the host. */
-tx_status tx_trainer_step(tx_trainer *trainer, int64_t micro_batches, double learning_rate);
+/* One optimizer step over micro_batches * batch rows of tokens and labels [rows, block], `counted` of whose labels are
+ * not TX_IGNORE_LABEL: the loss is the mean over these, however the rows are cut. The arrays may be reused at once.
+ * Gives the work to the device and asks for its results; tx_trainer_results takes them, oldest first, and should be
+ * called one step later, so that the device never waits for the host. */
+tx_status tx_trainer_step(tx_trainer *trainer, const int32_t *tokens, const int32_t *labels, int64_t counted,
+                          int64_t micro_batches, double learning_rate);
 /* Takes the results of the oldest step not yet taken; waits for the device if need be. */
 tx_status tx_trainer_results(tx_trainer *trainer, tx_results *results);
 
-/* Sum of the losses and number of the labels in the first eval_batch rows, added to *sum and *labels. Waits. */
-tx_status tx_trainer_evaluate(tx_trainer *trainer, double *sum, int64_t *labels);
+/* Optimizer steps given so far; it keys the random numbers. A resumed run sets it. */
+int64_t tx_trainer_steps(const tx_trainer *trainer);
+void tx_trainer_set_steps(tx_trainer *trainer, int64_t steps);
+
+/* Number of labels that count. */
+int64_t tx_count_labels(const int32_t *labels, int64_t count);
+/* Sum of the losses and number of the labels in eval_batch rows, added to *sum and *labels_counted. Waits. */
+tx_status tx_trainer_evaluate(tx_trainer *trainer, const int32_t *tokens, const int32_t *labels, double *sum,
+                              int64_t *labels_counted);
 
 /* ---- Profile ----------------------------------------------------------------------------------- */
 

@@ -95,7 +95,6 @@ void tx_case_salt(tx_case *c)
     w[TX_CONTROL_SEED_HI].u32 += 3;
     w[TX_CONTROL_STEP].u32 += 1;
     w[TX_CONTROL_SAMPLE].u32 += 2;
-    w[TX_CONTROL_POSITION].u32 -= w[TX_CONTROL_POSITION].u32 > 0 ? 1 : 0;
 }
 
 int32_t tx_shapes_plain(const tx_shape **shapes)

@@ -100,6 +100,12 @@ static inline tx_spec tx_spec_derived(tx_shape shape)
     return tx_spec_of(TX_F32, shape, TX_FILL_DERIVED, 0.5, 1.5);
 }
 
+/* Positions of the samples of a batch: hi, then lo, then between. */
+static inline tx_spec tx_spec_positions(int64_t batch, int64_t lo, int64_t hi)
+{
+    return tx_spec_of(TX_I32, TX_SHAPE(batch), TX_FILL_LENGTHS, (double)lo, (double)hi);
+}
+
 enum {
     TX_CASE_BENCH = 1,  /* big: timed, never checked */
     TX_CASE_ZEROS = 2,  /* a result that is mostly zero, constant or open is right here */
@@ -176,6 +182,14 @@ typedef struct tx_descriptor {
 #include "ops.def"
 
 const tx_descriptor *tx_descriptor_of(tx_op op);
+
+/* Where the first token of sample b stands by the operand `positions` (0 where absent), for a table or cache of `rows`
+ * rows that `time` of them enter. */
+static inline int64_t tx_position_of(const tx_array *positions, int64_t b, int64_t rows, int64_t time)
+{
+    double p = tx_array_present(positions) ? positions->value[b] : 0.0;
+    return p < 0.0 ? 0 : p > (double)(rows - time) ? rows - time : (int64_t)p;
+}
 
 /* Shapes for element-wise ops: 1, odd, around vector and tile edges, ranks 1 to 4. Returns how many. */
 int32_t tx_shapes_plain(const tx_shape **shapes);

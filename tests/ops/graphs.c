@@ -201,7 +201,7 @@ static tx_tensor *dropout(tx_builder *b)
 
 static tx_tensor *rotary(tx_builder *b)
 {
-    return tx_rotary(real(b, "x", TX_SHAPE(2, 5, 3 * 6)), 2, 6, 100.0f, false);
+    return tx_rotary(real(b, "x", TX_SHAPE(2, 5, 3 * 6)), 2, 6, 100.0f, NULL);
 }
 
 /* ---- Movement --------------------------------------------------------------------------------------- */
@@ -209,7 +209,7 @@ static tx_tensor *rotary(tx_builder *b)
 static tx_tensor *embedding(tx_builder *b)
 {
     tx_tensor *tokens = input(b, TX_I32, TX_SHAPE(3, 4), 0.0, 6.0);
-    return tx_embedding(tokens, real(b, "tokens", TX_SHAPE(6, 5)), real(b, "positions", TX_SHAPE(7, 5)), false);
+    return tx_embedding(tokens, real(b, "tokens", TX_SHAPE(6, 5)), real(b, "positions", TX_SHAPE(7, 5)), NULL);
 }
 
 static tx_tensor *gather(tx_builder *b)
@@ -252,7 +252,7 @@ static tx_tensor *transformer(tx_builder *b)
     tx_tensor *tokens = input(b, TX_I32, TX_SHAPE(B, T), 0.0, V);
     b->labels = input(b, TX_I32, TX_SHAPE(B, T), 0.0, V);
     tx_tensor *table = real(b, "table", TX_SHAPE(PADDED, C));
-    tx_tensor *x = tx_embedding(tokens, table, real(b, "positions", TX_SHAPE(T, C)), false);
+    tx_tensor *x = tx_embedding(tokens, table, real(b, "positions", TX_SHAPE(T, C)), NULL);
     x = tx_dropout(x, 0.1f, 0);
     for (int layer = 0; layer < 2; layer++) {
         char name[5][16];

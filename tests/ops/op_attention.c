@@ -195,11 +195,11 @@ static void attention_cached_reference(tx_call *call)
 {
     layout l = layout_of(&call->in[0], &call->attrs);
     int64_t capacity = call->in[1].shape.dim[1], row = l.kv_heads * l.size;
-    int64_t position = call->controls.word[TX_CONTROL_POSITION].u32;
     double *p = calloc((size_t)capacity * 2, sizeof *p), *extra = p ? p + capacity : NULL;
     for (int64_t i = 0; p && i < l.batch * l.time * l.heads; i++) {
         int64_t b = i / (l.time * l.heads), t = i / l.heads % l.time, h = i % l.heads;
-        int64_t n = position + t + 1, at = b * capacity * row + h / (l.heads / l.kv_heads) * l.size;
+        int64_t n = tx_position_of(&call->in[3], b, capacity, l.time) + t + 1,
+                at = b * capacity * row + h / (l.heads / l.kv_heads) * l.size;
         double lse = scores(call->in[0].value + query_at(&l, b, t, h), call->in[1].value + at, n, row, &l, p, extra);
         for (int64_t j = 0; j < n; j++) {
             p[j] = exp(p[j] - lse);
@@ -318,13 +318,13 @@ static void attention_cached_cases(tx_cases *list)
 {
     static const struct {
         variant v;
-        int32_t capacity;
-        uint32_t position;
+        int32_t capacity, first, last; /* positions */
     } cached[] = {
-        {{1, 1, 1, 1, 8, true, false, 0.0f}, 1, 0},          {{2, 1, 4, 2, 16, true, false, 0.0f}, 33, 17},
-        {{1, 5, 2, 2, 64, true, false, 0.0f}, 64, 59},       {{2, 17, 3, 1, 24, true, false, 0.0f}, 40, 0},
-        {{1, 1, 2, 1, 256, true, false, 0.0f}, 130, 128},    {{1, 1, 8, 4, 8, true, false, 0.0f}, 512, 300},
-        {{1, 1, 12, 12, 64, true, false, 0.0f}, 1024, 1000},
+        {{1, 1, 1, 1, 8, true, false, 0.0f}, 1, 0, 0},         {{2, 1, 4, 2, 16, true, false, 0.0f}, 33, 0, 17},
+        {{1, 5, 2, 2, 64, true, false, 0.0f}, 64, 59, 59},     {{2, 17, 3, 1, 24, true, false, 0.0f}, 40, 0, 23},
+        {{1, 1, 2, 1, 256, true, false, 0.0f}, 130, 128, 128}, {{1, 1, 8, 4, 8, true, false, 0.0f}, 512, 0, 300},
+        {{5, 1, 4, 4, 32, true, false, 0.0f}, 100, 0, 99},     {{3, 5, 4, 2, 20, true, false, 0.0f}, 90, -7, 86},
+        {{4, 2, 2, 2, 64, true, false, 0.0f}, 200, 1, 160},    {{1, 1, 12, 12, 64, true, false, 0.0f}, 1024, 0, 1000},
     };
     int32_t count = (int32_t)(sizeof cached / sizeof cached[0]);
     for (int32_t i = 0; i < count; i++) {
@@ -334,7 +334,7 @@ static void attention_cached_cases(tx_cases *list)
         c->in[0] = qkv_spec(v);
         c->in[1] = c->in[2] = tx_spec_real(cache);
         c->in[1].arena = c->in[2].arena = TX_ARENA_STATE;
-        c->controls.word[TX_CONTROL_POSITION].u32 = cached[i].position;
+        c->in[3] = tx_spec_positions(v->batch, cached[i].first, cached[i].last);
         c->flags |= i == count - 1 ? TX_CASE_BENCH : 0u;
     }
 }

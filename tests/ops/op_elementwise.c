@@ -150,13 +150,13 @@ static void rotary_reference(tx_call *call)
 {
     const tx_array *x = &call->in[0];
     int64_t d = call->attrs.head_size, time = x->shape.dim[1], row = x->shape.dim[2];
-    int64_t first = call->attrs.at_position ? call->controls.word[TX_CONTROL_POSITION].u32 : 0;
     for (int64_t i = 0; i < x->count; i++) {
         int64_t column = i % row, head = column / d, at = column % d, pair = at % (d / 2);
         if (head >= call->attrs.heads) {
             tx_array_put(&call->out[0], i, x->value[i], 0.0);
             continue;
         }
+        int64_t first = tx_position_of(&call->in[1], i / row / time, INT32_MAX, 0);
         double position = (double)(first + i / row % time);
         double angle = position * pow((double)call->attrs.theta, -2.0 * (double)pair / (double)d);
         double turn = call->attrs.inverse ? -angle : angle, low = x->value[i - at + pair],
@@ -283,22 +283,21 @@ static void rotary_cases(tx_cases *list)
 {
     static const struct {
         int32_t batch, time, heads, all, size;
-        bool inverse, at;
-        uint32_t position;
-    } r[] = {{1, 1, 1, 1, 2, false, false, 0},      {2, 5, 2, 3, 8, false, false, 0},
-             {1, 17, 4, 6, 64, true, false, 0},     {2, 33, 3, 3, 6, false, true, 100},
-             {1, 3, 1, 5, 128, true, true, 2000},   {1, 65, 2, 4, 256, false, false, 0},
-             {4, 1024, 24, 36, 64, false, false, 0}};
+        bool inverse;
+        int32_t position; /* the last; -1: no operand */
+    } r[] = {{1, 1, 1, 1, 2, false, -1},   {2, 5, 2, 3, 8, false, -1},      {1, 17, 4, 6, 64, true, -1},
+             {3, 33, 3, 3, 6, false, 100}, {1, 3, 1, 5, 128, true, 2000},   {1, 65, 2, 4, 256, false, -1},
+             {5, 1, 2, 4, 8, false, 9},    {4, 1024, 24, 36, 64, false, -1}};
     for (size_t i = 0; i < sizeof r / sizeof r[0]; i++) {
         tx_case *c = tx_case_add(list, "b%d t%d h%d/%d d%d%s%s", r[i].batch, r[i].time, r[i].heads, r[i].all, r[i].size,
-                                 r[i].inverse ? " inverse" : "", r[i].at ? " at position" : "");
+                                 r[i].inverse ? " inverse" : "", r[i].position < 0 ? "" : " at positions");
         c->attrs.heads = r[i].heads;
         c->attrs.head_size = r[i].size;
         c->attrs.theta = i & 1 ? 10000.0f : 500000.0f;
         c->attrs.inverse = r[i].inverse;
-        c->attrs.at_position = r[i].at;
-        c->controls.word[TX_CONTROL_POSITION].u32 = r[i].at ? r[i].position : 77; /* to be ignored if not at */
         c->in[0] = tx_spec_real(TX_SHAPE(r[i].batch, r[i].time, r[i].all * r[i].size));
+        if (r[i].position >= 0)
+            c->in[1] = tx_spec_positions(r[i].batch, -1, r[i].position);
         c->flags = r[i].time > 1000 ? TX_CASE_BENCH : 0u;
     }
 }

@@ -12,8 +12,9 @@ static void embedding_reference(tx_call *call)
 {
     const tx_array *tokens = &call->in[0], *table = &call->in[1], *positions = &call->in[2];
     int64_t c = tx_array_last(table), time = tx_shape_last(&tokens->shape);
-    int64_t first = call->attrs.at_position ? call->controls.word[TX_CONTROL_POSITION].u32 : 0;
+    int64_t rows = tx_array_present(positions) ? positions->shape.dim[0] : time;
     for (int64_t i = 0; i < call->out[0].count; i++) {
+        int64_t first = tx_position_of(&call->in[3], i / c / time, rows, time);
         double x = table->value[(int64_t)tokens->value[i / c] * c + i % c];
         double y = tx_array_present(positions) ? positions->value[(first + i / c % time) * c + i % c] : 0.0;
         bool exact = !tx_array_present(positions);
@@ -44,7 +45,7 @@ static void embedding_cases(tx_cases *list)
                 continue;
             tx_case *c = tx_case_add(list, "%s->%s [%lld, %lld] of [%lld, %lld]%s%s", tx_dtype_name(table),
                                      tx_dtype_name(out), (long long)n[0], (long long)n[1], (long long)n[2],
-                                     (long long)n[3], positions ? " positions" : "", at ? " at" : "");
+                                     (long long)n[3], positions ? " places" : "", at ? " at positions" : "");
             c->in[0] = tx_spec_of(TX_I32, TX_SHAPE(n[0], n[1]), TX_FILL_INDEX, 0.0, (double)n[2]);
             c->in[1] = tx_spec_real(TX_SHAPE(n[2], n[3]));
             c->in[1].dtype = table;
@@ -53,8 +54,8 @@ static void embedding_cases(tx_cases *list)
                 c->in[2] = c->in[1];
                 c->in[2].shape = TX_SHAPE(n[4], n[3]);
             }
-            c->attrs.at_position = at;
-            c->controls.word[TX_CONTROL_POSITION].u32 = at ? (uint32_t)(n[4] - n[1]) : 3; /* ignored if not at */
+            if (at) /* up to the last that fits, or one beyond on both sides */
+                c->in[3] = tx_spec_positions(n[0], i % 3 - 1, n[4] - n[1] + (i % 3 == 0));
             c->out_dtype = out;
             c->flags = n[3] == 768 ? TX_CASE_BENCH : 0u;
         }
@@ -200,10 +201,10 @@ static void kv_append_reference(tx_call *call)
 {
     const tx_array *qkv = &call->in[0];
     int64_t time = qkv->shape.dim[1], row = qkv->shape.dim[2], n = tx_array_last(&call->in[1]);
-    int64_t capacity = call->in[1].shape.dim[1], first = call->controls.word[TX_CONTROL_POSITION].u32;
+    int64_t capacity = call->in[1].shape.dim[1];
     for (int32_t kv = 0; kv < 2; kv++)
         for (int64_t i = 0; i < call->out[kv].count; i++) {
-            int64_t t = i / n % capacity - first, b = i / n / capacity;
+            int64_t b = i / n / capacity, t = i / n % capacity - tx_position_of(&call->in[3], b, capacity, time);
             int64_t from = (b * time + t) * row + (row - 2 * n) + kv * n + i % n;
             bool is_new = t >= 0 && t < time;
             tx_array_put(&call->out[kv], i, is_new ? qkv->value[from] : call->in[1 + kv].value[i], 0.0);
@@ -217,11 +218,9 @@ static void kv_append_outputs(tx_call *call)
 
 static void kv_append_cases(tx_cases *list)
 {
-    static const int64_t sizes[][7] = {/* B, T, S, heads, kv_heads, size, position */
-                                       {1, 1, 1, 1, 1, 8, 0},
-                                       {2, 1, 33, 4, 2, 16, 32},
-                                       {2, 7, 20, 3, 3, 5, 4},
-                                       {1, 17, 64, 2, 1, 64, 0},
+    static const int64_t sizes[][7] = {/* B, T, S, heads, kv_heads, size, last position (33, 15: none fits) */
+                                       {1, 1, 1, 1, 1, 8, 0},         {2, 1, 33, 4, 2, 16, 32}, {3, 7, 20, 3, 3, 5, 4},
+                                       {1, 17, 64, 2, 1, 64, 0},      {4, 1, 33, 4, 2, 16, 33}, {2, 7, 20, 1, 1, 8, 15},
                                        {1, 1024, 1024, 12, 12, 64, 0}};
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
         const int64_t *n = sizes[s];
@@ -229,11 +228,47 @@ static void kv_append_cases(tx_cases *list)
                                  (long long)n[2], (long long)n[3], (long long)n[4], (long long)n[5], (long long)n[6]);
         c->attrs.heads = (int32_t)n[3];
         c->attrs.kv_heads = (int32_t)n[4];
-        c->controls.word[TX_CONTROL_POSITION].u32 = (uint32_t)n[6];
         c->in[0] = tx_spec_real(TX_SHAPE(n[0], n[1], (n[3] + 2 * n[4]) * n[5]));
+        c->in[3] = tx_spec_positions(n[0], n[6] % 2 ? -1 : 0, n[6]);
         c->in[1] = c->in[2] = tx_spec_real(TX_SHAPE(n[0], n[2], n[4] * n[5]));
         c->in[1].arena = c->in[2].arena = TX_ARENA_STATE;
         c->flags = n[1] == 1024 ? TX_CASE_BENCH : 0u;
+    }
+}
+
+static void kv_reorder_reference(tx_call *call)
+{
+    const tx_array *sources = &call->in[2];
+    int64_t batch = sources->count, capacity = call->in[0].shape.dim[1], n = tx_array_last(&call->in[0]);
+    for (int32_t kv = 0; kv < 2; kv++)
+        for (int64_t i = 0; i < call->out[kv].count; i++) {
+            int64_t b = i / n / capacity, from = (int64_t)sources->value[b];
+            bool kept = i / n % capacity >= tx_position_of(&call->in[3], b, capacity, 0);
+            if (kept || from < 0 || from >= batch)
+                from = b;
+            tx_array_put(&call->out[kv], i, call->in[kv].value[(from - b) * capacity * n + i], 0.0);
+        }
+}
+
+static void kv_reorder_outputs(tx_call *call)
+{
+    call->out[0] = call->out[1] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
+}
+
+static void kv_reorder_cases(tx_cases *list)
+{
+    static const int64_t sizes[][4] = {/* B, S, n, last position */
+                                       {1, 1, 3, 1},  {2, 33, 16, 20}, {3, 20, 5, 20},
+                                       {5, 7, 64, 8}, {9, 17, 33, 16}, {4, 1024, 768, 1024}};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        const int64_t *n = sizes[s];
+        tx_case *c = tx_case_add(list, "b%lld s%lld n%lld up to %lld", (long long)n[0], (long long)n[1],
+                                 (long long)n[2], (long long)n[3]);
+        c->in[0] = c->in[1] = tx_spec_real(TX_SHAPE(n[0], n[1], n[2]));
+        c->in[0].arena = c->in[1].arena = TX_ARENA_STATE;
+        c->in[2] = tx_spec_of(TX_I32, TX_SHAPE(n[0]), n[0] > 4 ? TX_FILL_SPARSE : TX_FILL_INDEX, 0.0, (double)n[0]);
+        c->in[3] = tx_spec_positions(n[0], s & 1 ? n[3] / 2 : -1, n[3]);
+        c->flags = n[2] == 768 ? TX_CASE_BENCH : 0u;
     }
 }
 
@@ -328,6 +363,8 @@ const tx_descriptor tx_descriptor_scatter_add = {.cases = scatter_add_cases,
                                                  .work = 2};
 const tx_descriptor tx_descriptor_kv_append = {
     .cases = kv_append_cases, .outputs = kv_append_outputs, .reference = kv_append_reference, .lies_on = {2, 3}};
+const tx_descriptor tx_descriptor_kv_reorder = {
+    .cases = kv_reorder_cases, .outputs = kv_reorder_outputs, .reference = kv_reorder_reference, .lies_on = {1, 2}};
 const tx_descriptor tx_descriptor_cast = {.cases = cast_cases, .outputs = cast_outputs, .reference = copy_reference};
 const tx_descriptor tx_descriptor_copy = {.cases = copy_cases, .reference = copy_reference};
 const tx_descriptor tx_descriptor_fill = {.cases = fill_cases, .outputs = fill_outputs, .reference = fill_reference};

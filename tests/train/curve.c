@@ -20,17 +20,21 @@ static int fail(const char *what)
 
 static int train(tx_trainer *trainer, FILE *data, long steps, long accumulation, double rate, size_t count)
 {
-    for (long step = 0; step < steps; step++) {
+    int32_t *tokens = malloc(2 * count * sizeof *tokens), *labels = tokens + count;
+    int result = tokens ? 0 : fail("memory");
+    for (long step = 0; step < steps && !result; step++) {
         tx_results results;
-        if (fread(tx_trainer_tokens(trainer), sizeof(int32_t), count, data) != count ||
-            fread(tx_trainer_labels(trainer), sizeof(int32_t), count, data) != count)
-            return fail("the data end early");
-        if (tx_trainer_step(trainer, accumulation, rate * (double)(steps - step) / (double)steps) ||
-            tx_trainer_results(trainer, &results))
-            return fail("step");
-        printf("%.9g %.9g\n", (double)results.value[TX_RESULT_LOSS], (double)results.value[TX_RESULT_GRAD_NORM]);
+        if (fread(tokens, sizeof *tokens, 2 * count, data) != 2 * count)
+            result = fail("the data end early");
+        else if (tx_trainer_step(trainer, tokens, labels, tx_count_labels(labels, (int64_t)count), accumulation,
+                                 rate * (double)(steps - step) / (double)steps) ||
+                 tx_trainer_results(trainer, &results))
+            result = fail("step");
+        else
+            printf("%.9g %.9g\n", (double)results.value[TX_RESULT_LOSS], (double)results.value[TX_RESULT_GRAD_NORM]);
     }
-    return 0;
+    free(tokens);
+    return result;
 }
 
 int main(int argc, char **argv)
@@ -61,7 +65,7 @@ int main(int argc, char **argv)
         return fail(argv[2]);
     if (tx_engine_create(&device, &engine) || tx_model_create(engine, &model) ||
         tx_trainer_create(model, tx_gpt2_architecture(), &config, &options, &trainer) ||
-        tx_gpt2_load(model, &config, argv[1]))
+        tx_gpt2_load(model, &config, argv[1], NULL))
         return fail(argv[1]);
     int result =
         train(trainer, data, steps, accumulation, strtod(argv[7], NULL), (size_t)(accumulation * batch * block));

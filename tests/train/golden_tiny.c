@@ -91,7 +91,7 @@ static tx_trainer *new_trainer(subject *s, int64_t batch, double clip, double de
     tx_trainer *trainer = NULL;
     new_model(s);
     must(tx_trainer_create(s->model, tx_gpt2_architecture(), &s->config, &options, &trainer));
-    must(tx_gpt2_load(s->model, &s->config, s->folder));
+    must(tx_gpt2_load(s->model, &s->config, s->folder, NULL));
     return trainer;
 }
 
@@ -119,13 +119,14 @@ static void read_golden_ids(const subject *s, int32_t ids[BATCH * BLOCK])
     tx_st_close(file);
 }
 
-static void set_rows(tx_trainer *trainer, const int32_t *ids, int64_t rows)
+/* One step over `rows` rows of ids, its results taken at once. */
+static void step(tx_trainer *trainer, const int32_t *ids, int64_t rows, double rate, tx_results *results)
 {
-    int32_t *tokens = tx_trainer_tokens(trainer), *labels = tx_trainer_labels(trainer);
-    for (int64_t i = 0; i < rows * BLOCK; i++) {
-        tokens[i] = ids[i];
+    int32_t labels[STEP_BATCH * BLOCK];
+    for (int64_t i = 0; i < rows * BLOCK; i++)
         labels[i] = (i + 1) % BLOCK ? ids[i + 1] : TX_IGNORE_LABEL;
-    }
+    must(tx_trainer_step(trainer, ids, labels, rows * (BLOCK - 1), 1, rate));
+    must(tx_trainer_results(trainer, results));
 }
 
 /* ---- the four proofs ------------------------------------------------------------------------------ */
@@ -143,7 +144,7 @@ static void check_logits(subject *s)
     tx_forward *forward = NULL;
     new_model(s);
     must(tx_forward_create(s->model, &s->config, BLOCK, &forward));
-    must(tx_gpt2_load(s->model, &s->config, s->folder));
+    must(tx_gpt2_load(s->model, &s->config, s->folder, NULL));
     for (int b = 0; b < BATCH; b++)
         must(tx_forward_run(forward, ids + b * BLOCK, got + b * row));
     double error = relative_l2(got, want, count);
@@ -159,10 +160,8 @@ static void check_gradients(subject *s, const tx_json *golden)
     int32_t ids[BATCH * BLOCK];
     read_golden_ids(s, ids);
     tx_trainer *trainer = new_trainer(s, BATCH, 0.0, 0.0);
-    set_rows(trainer, ids, BATCH);
     tx_results results;
-    must(tx_trainer_step(trainer, 1, 0.0));
-    must(tx_trainer_results(trainer, &results));
+    step(trainer, ids, BATCH, 0.0, &results);
     double loss, norm;
     must(tx_json_get_number(golden, "loss_golden_batch", 0, 100, &loss));
     must(tx_json_get_number(golden, "grad_global_norm", 0, 1e9, &norm));
@@ -243,16 +242,14 @@ static void check_steps(subject *s, const tx_json *golden)
     must(tx_json_get(adamw, "loss_and_grad_norm", TX_JSON_ARRAY, &series));
     tx_trainer *trainer = new_trainer(s, STEP_BATCH, 0.5, 0.1);
     double worst_loss = 0.0, worst_norm = 0.0;
-    for (size_t step = 0; step < STEPS; step++) {
+    for (size_t n = 0; n < STEPS; n++) {
         int32_t ids[STEP_BATCH * BLOCK];
         for (size_t i = 0; i < STEP_BATCH * BLOCK; i++)
-            ids[i] = text[(step * STEP_BATCH + i / BLOCK) * 1000 + i % BLOCK];
-        set_rows(trainer, ids, STEP_BATCH);
+            ids[i] = text[(n * STEP_BATCH + i / BLOCK) * 1000 + i % BLOCK];
         tx_results results;
         double loss, norm;
-        must(tx_trainer_step(trainer, 1, 1e-3));
-        must(tx_trainer_results(trainer, &results));
-        const tx_json *pair = tx_json_at(series, step);
+        step(trainer, ids, STEP_BATCH, 1e-3, &results);
+        const tx_json *pair = tx_json_at(series, n);
         must(tx_json_as_number(tx_json_at(pair, 0), "loss", 0, 100, &loss));
         must(tx_json_as_number(tx_json_at(pair, 1), "norm", 0, 1e9, &norm));
         double loss_error = fabs((double)results.value[TX_RESULT_LOSS] - loss);
@@ -273,9 +270,10 @@ typedef struct text {
     int count;
 } text;
 
-static bool append(void *context, int32_t id)
+static bool append(void *context, int64_t row, int32_t id)
 {
     text *t = context;
+    (void)row;
     t->ids[t->count++] = id;
     return t->count < LENGTH;
 }
@@ -293,13 +291,17 @@ static void check_greedy(subject *s, const tx_json *golden)
     }
     memcpy(t.ids, want, PROMPT * sizeof *want);
     tx_generator *generator = NULL;
-    tx_sampling greedy = {0};
+    tx_generation greedy = tx_generation_defaults(-1); /* the golden text does not end */
+    greedy.max_new_tokens = LENGTH - PROMPT;
+    const tx_generator_options options = {sizeof options, 1, 1, PROMPT, LENGTH};
     new_model(s);
-    must(tx_generator_create(s->model, &s->config, PROMPT, LENGTH, &generator));
-    must(tx_gpt2_load(s->model, &s->config, s->folder));
+    must(tx_generator_create(s->model, &s->config, &options, &generator));
+    must(tx_gpt2_load(s->model, &s->config, s->folder, NULL));
     int32_t prompt[PROMPT];
     memcpy(prompt, want, sizeof prompt);
-    must(tx_generator_run(generator, prompt, PROMPT, LENGTH - PROMPT, &greedy, append, &t));
+    const tx_prompt one = {prompt, PROMPT};
+    const tx_sink sink = {append, NULL, &t};
+    must(tx_generator_run(generator, &one, 1, 0, &greedy, &sink));
     for (int i = 0; i < t.count; i++)
         same += t.ids[i] == want[i];
     verdict(s, same == LENGTH, "greedy continuation, ids that differ", LENGTH - same, 0);

@@ -4,29 +4,39 @@
 
     python3 tests/train/schedule_golden.py > tests/train/schedule_golden.h
 """
+import json
+
 import torch
 import transformers
 
-CASES = [  # (name here, name in transformers, peak, warm-up steps, total steps)
-    ("LINEAR", "linear", 5e-5, 0, 7),
-    ("LINEAR", "linear", 1e-3, 3, 10),
-    ("LINEAR", "linear", 2e-4, 10, 10),
-    ("COSINE", "cosine", 5e-5, 0, 9),
-    ("COSINE", "cosine", 6e-4, 4, 12),
-    ("CONSTANT", "constant", 3e-4, 0, 5),
-    ("CONSTANT", "constant_with_warmup", 3e-4, 4, 8),
+CASES = [  # (name here, name in transformers, peak, warm-up steps, total steps, lr_scheduler_kwargs)
+    ("LINEAR", "linear", 5e-5, 0, 7, None),
+    ("LINEAR", "linear", 1e-3, 3, 10, None),
+    ("LINEAR", "linear", 2e-4, 10, 10, None),
+    ("COSINE", "cosine", 5e-5, 0, 9, None),
+    ("COSINE", "cosine", 6e-4, 4, 12, None),
+    ("COSINE", "cosine", 6e-4, 2, 12, {"num_cycles": 1.25}),
+    ("CONSTANT", "constant", 3e-4, 3, 5, None),
+    ("CONSTANT_WITH_WARMUP", "constant_with_warmup", 3e-4, 4, 8, None),
+    ("POLYNOMIAL", "polynomial", 1e-3, 2, 9, None),
+    ("POLYNOMIAL", "polynomial", 1e-3, 0, 9, {"power": 2.5, "lr_end": 1e-5}),
+    ("WSD", "warmup_stable_decay", 1e-3, 3, 14, {"num_decay_steps": 5}),
+    ("WSD", "warmup_stable_decay", 1e-3, 2, 14, {"num_decay_steps": 4, "min_lr_ratio": 0.1, "decay_type": "linear"}),
+    ("WSD", "warmup_stable_decay", 1e-3, 0, 9, {"num_decay_steps": 6, "decay_type": "1-sqrt"}),
 ]
 
 
 def main():
     print("/* SPDX-License-Identifier: Apache-2.0")
     print(f" * Rates of transformers {transformers.__version__}, written by tests/train/schedule_golden.py: kind, peak,")
-    print(" * warm-up steps, total steps, step, rate. */")
-    for kind, name, peak, warmup, total in CASES:
+    print(" * warm-up steps, total steps, lr_scheduler_kwargs, step, rate. */")
+    for kind, name, peak, warmup, total, kwargs in CASES:
+        text = "NULL" if kwargs is None else json.dumps(json.dumps(kwargs))
         optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=peak)
-        schedule = transformers.get_scheduler(name, optimizer, num_warmup_steps=warmup, num_training_steps=total)
+        schedule = transformers.get_scheduler(name, optimizer, num_warmup_steps=warmup, num_training_steps=total,
+                                              scheduler_specific_kwargs=kwargs)
         for step in range(total + 2):
-            print(f"X({kind}, {peak!r}, {warmup}, {total}, {step}, {schedule.get_last_lr()[0]!r})")
+            print(f"X({kind}, {peak!r}, {warmup}, {total}, {text}, {step}, {schedule.get_last_lr()[0]!r})")
             optimizer.step()
             schedule.step()
 

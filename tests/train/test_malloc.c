@@ -77,6 +77,13 @@ static void warn(void *context, const char *message)
     printf("warning: %s\n", message);
 }
 
+/* No checkpoint is due in so short a run. */
+static tx_status write_nothing(void *context, const char *folder)
+{
+    (void)context;
+    return tx_fail(TX_INTERNAL, "%s: nothing was to be written", folder);
+}
+
 static int fail(const char *what)
 {
     printf("FAIL: %s: %s\n", what, tx_error());
@@ -103,27 +110,37 @@ static tx_status train(tx_engine *engine, tx_model *model, const tx_dataset *dat
         .optimizer = {sizeof options.optimizer, TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = 0.0f},
     };
     int steps = 0;
-    char log[] = "/tmp/tx_malloc_log_XXXXXX";
-    int file = mkstemp(log);
-    if (file >= 0)
-        close(file);
+    char folder[] = "/tmp/tx_malloc_XXXXXX", log[64];
+    if (!mkdtemp(folder))
+        return tx_fail(TX_IO, "%s: cannot be made", folder);
+    snprintf(log, sizeof log, "%s/" TX_RUN_LOG, folder);
     tx_run_options run = {
         .size = sizeof run,
         .train = data,
-        .schedule = {TX_SCHEDULE_LINEAR, 1e-3, 2, STEPS},
-        .log_path = log,
-        .listener = {.context = &steps, .warn = warn, .stop = after_step},
+        .schedule = tx_schedule_default(TX_SCHEDULE_LINEAR, 1e-3, 2, STEPS),
+        .workers = 2,
+        .max_bad_steps = 1,
+        .output_dir = folder,
+        .write = write_nothing,
+        .report = {.warn = warn},
+        .listener = {.context = &steps, .stop = after_step},
     };
+    tx_run_state state;
+    status = tx_run_state_create(&state);
+    if (status)
+        return status;
     tx_trainer *trainer = NULL;
     status = tx_trainer_create(model, tx_gpt2_architecture(), &config, &options, &trainer);
     if (!status)
         status = tx_model_init(model, 1);
     if (!status)
-        status = tx_run(engine, trainer, &run, summary);
+        status = tx_run(engine, model, trainer, &run, &state, summary);
     atomic_store(&counting, false);
     tx_trainer_free(trainer);
     tx_gpt2_config_free(&config);
+    tx_run_state_free(&state);
     unlink(log);
+    rmdir(folder);
     return status;
 }
 

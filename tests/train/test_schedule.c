@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -14,24 +15,54 @@ static void rates_equal_transformers(void **state)
 {
     (void)state;
     static const struct {
-        tx_schedule schedule;
+        tx_schedule_kind kind;
+        double peak;
+        int64_t warmup, total;
+        const char *adjust;
         int64_t step;
         double rate;
     } golden[] = {
-#define X(kind, peak, warmup, total, step, rate) {{TX_SCHEDULE_##kind, peak, warmup, total}, step, rate},
+#define X(kind, peak, warmup, total, adjust, step, rate) {TX_SCHEDULE_##kind, peak, warmup, total, adjust, step, rate},
 #include "schedule_golden.h"
 #undef X
     };
     for (size_t i = 0; i < sizeof golden / sizeof golden[0]; i++) {
-        double rate = tx_schedule_rate(&golden[i].schedule, golden[i].step);
-        if (!(fabs(rate - golden[i].rate) <= 1e-15 * golden[i].schedule.peak))
-            fail_msg("%s, step %d: %.17g, transformers says %.17g", tx_schedule_name(golden[i].schedule.kind),
+        tx_schedule schedule =
+            tx_schedule_default(golden[i].kind, golden[i].peak, golden[i].warmup, golden[i].total);
+        if (golden[i].adjust)
+            assert_int_equal(tx_schedule_adjust(&schedule, golden[i].adjust), TX_OK);
+        double rate = tx_schedule_rate(&schedule, golden[i].step);
+        if (!(fabs(rate - golden[i].rate) <= 1e-15 * golden[i].peak))
+            fail_msg("%s, step %d: %.17g, transformers says %.17g", tx_schedule_name(golden[i].kind),
                      (int)golden[i].step, rate, golden[i].rate);
+    }
+}
+
+static void settings_of_others_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        tx_schedule_kind kind;
+        const char *text, *message;
+    } bad[] = {
+        {TX_SCHEDULE_LINEAR, "{\"power\": 2}", "power is not a setting of linear"},
+        {TX_SCHEDULE_WSD, "{\"num_decay_steps\": \"many\"}", "num_decay_steps"},
+        {TX_SCHEDULE_WSD, "{\"decay_type\": \"steep\"}", "steep"},
+        {TX_SCHEDULE_POLYNOMIAL, "{\"lr_end\": 1}", "lr_end"},
+        {TX_SCHEDULE_COSINE, "[1]", "not a JSON object"},
+        {TX_SCHEDULE_COSINE, "num_cycles=2", "lr_scheduler_kwargs"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        tx_schedule schedule = tx_schedule_default(bad[i].kind, 1e-3, 0, 100), before = schedule;
+        assert_true(tx_schedule_adjust(&schedule, bad[i].text) < 0);
+        assert_non_null(strstr(tx_error(), bad[i].message));
+        assert_memory_equal(&schedule, &before, sizeof schedule);
     }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rates_equal_transformers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rates_equal_transformers),
+                                       cmocka_unit_test(settings_of_others_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

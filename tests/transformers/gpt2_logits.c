@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * TX's side of the comparison with transformers (check.py): reads a model folder, writes the logits of fixed tokens
- * to OUT/logits.safetensors, and the model with a byte-level tokenizer to OUT.
+ * to OUT/logits.safetensors, and to OUT the model and its tokenizer (the byte vocabulary where it has none). With
+ * SHARD_BYTES the weights are written as shards of that size.
  *
- *     gpt2_logits FOLDER OUT [DEVICE] */
+ *     gpt2_logits FOLDER OUT [DEVICE [SHARD_BYTES]] */
 #include "api/file.h"
-#include "models/text/bytes.h"
-#include "models/gpt2.h"
 #include "models/files/safetensors.h"
+#include "models/gpt2.h"
+#include "models/text/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,8 +34,22 @@ static tx_status write_logits(const char *folder, const float *logits, int64_t v
     return status;
 }
 
+static tx_status copy_tokenizer(const char *folder, const char *out, int64_t positions)
+{
+    tx_tokenizer *tokenizer;
+    tx_status status = tx_tokenizer_open(folder, &tokenizer);
+    if (status == TX_NOT_FOUND)
+        status = tx_tokenizer_bytes(&tokenizer);
+    if (status)
+        return status;
+    status = tx_tokenizer_save(tokenizer, out, positions);
+    tx_tokenizer_free(tokenizer);
+    return status;
+}
+
 /* Everything between the configuration and the files in `out`. */
-static tx_status run(tx_model *model, const tx_gpt2_config *config, const char *folder, const char *out)
+static tx_status run(tx_model *model, const tx_gpt2_config *config, const char *folder, const char *out,
+                     long shard_bytes)
 {
     int32_t ids[ROWS][LENGTH];
     int64_t padded = tx_gpt2_padded_vocab(config);
@@ -51,7 +66,7 @@ static tx_status run(tx_model *model, const tx_gpt2_config *config, const char *
         tx_tensor *output = tx_output(tx_gpt2_logits(graph, config, tokens, NULL));
         status = tx_plan_create(graph, "logits", &plan);
         if (!status)
-            status = tx_gpt2_load(model, config, folder);
+            status = tx_gpt2_load(model, config, folder, NULL);
         if (!status)
             status = tx_plan_write(plan, tokens, ids, sizeof ids);
         if (!status)
@@ -61,8 +76,10 @@ static tx_status run(tx_model *model, const tx_gpt2_config *config, const char *
     }
     if (!status)
         status = tx_gpt2_save(model, config, out);
+    if (!status && shard_bytes)
+        status = tx_weights_save(model, out, shard_bytes);
     if (!status)
-        status = tx_bytes_save(out, config->n_positions);
+        status = copy_tokenizer(folder, out, config->n_positions);
     if (!status)
         status = write_logits(out, logits, config->vocab_size, padded);
     tx_plan_free(plan);
@@ -73,8 +90,8 @@ static tx_status run(tx_model *model, const tx_gpt2_config *config, const char *
 
 int main(int argc, char **argv)
 {
-    if (argc < 3 || argc > 4)
-        return fprintf(stderr, "usage: gpt2_logits FOLDER OUT [DEVICE]\n"), 2;
+    if (argc < 3 || argc > 5)
+        return fprintf(stderr, "usage: gpt2_logits FOLDER OUT [DEVICE [SHARD_BYTES]]\n"), 2;
     tx_engine_options options = {.size = sizeof options, .device = argc > 3 ? argv[3] : "cpu"};
     tx_gpt2_config config = {0};
     tx_engine *engine = NULL;
@@ -86,7 +103,7 @@ int main(int argc, char **argv)
     if (!status)
         status = tx_model_create(engine, &model);
     if (!status)
-        status = run(model, &config, argv[1], argv[2]);
+        status = run(model, &config, argv[1], argv[2], argc > 4 ? strtol(argv[4], NULL, 10) : 0);
     if (status)
         fprintf(stderr, "gpt2_logits: %s\n", tx_error());
     tx_model_free(model);

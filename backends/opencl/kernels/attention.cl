@@ -248,7 +248,7 @@ static void join_rows(float values[ROW_STEPS][MR], __local float *part, int maxi
 #if PART == 0
 
 /* Dimension 0: tiles of queries, from the last, which has most keys when causal; 1: head; 2: b. With CACHED, keys and values
- * are S rows a batch of k_cache and v_cache, and query t stands at position POSITION + t. */
+ * are S rows a batch of k_cache and v_cache, and `lengths` holds positions: query t stands at lengths[b] + t. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention(const __global float *qkv, long qo, const __global int *lengths, long leo, const __global float *k_cache,
           long ko, const __global float *v_cache, long vo, __global float *o, long oo, __global float *lse, long lso,
@@ -271,7 +271,7 @@ attention(const __global float *qkv, long qo, const __global int *lengths, long 
     int length = T, keys = S, base = 0;
 #if CACHED
     kv_stride = (long)kv_heads * D;
-    base = (int)control[TX_CONTROL_POSITION];
+    base = (int)tx_position(lengths[leo + b], S - T);
     k = k_cache + ko + b * (long)S * kv_stride + (long)kv_head * D;
     v = v_cache + vo + b * (long)S * kv_stride + (long)kv_head * D;
 #else

@@ -203,6 +203,12 @@ static int tx_adds(int mode, const __global uint *control)
     return mode == 1;
 }
 
+/* A position, kept within 0..most. */
+static long tx_position(int position, long most)
+{
+    return clamp((long)position, 0L, most);
+}
+
 /* alpha, times a control when one is named. */
 static float tx_factor(float alpha, int which, const __global uint *control)
 {

@@ -188,10 +188,10 @@ static ulong power(ulong base, int exponent)
 /* Dimension 0: pair i of the head, dimension 1: row (b, t). `ratio` is theta^(-2/d) as a fraction of 2^64. Angles are kept
  * in turns as fractions of 2^64, where position times frequency wraps exactly: nothing is lost at high positions. */
 __kernel void rotary(const __global float *x, long xo, __global float *y, long yo, long last, int T, int heads, int d,
-                     ulong ratio, int inverse, int at_position, const __global uint *control)
+                     ulong ratio, int inverse, int at, const __global int *positions, long po)
 {
     long row = get_global_id(1);
-    ulong position = (ulong)(row % T) + (at_position ? control[TX_CONTROL_POSITION] : 0);
+    ulong position = (ulong)(row % T) + (ulong)(at ? tx_position(positions[po + row / T], INT_MAX) : 0);
     x += xo + row * last;
     y += yo + row * last;
     int half_d = d / 2;

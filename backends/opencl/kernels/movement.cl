@@ -12,6 +12,10 @@
 #define LOAD_IN TX_CAT(tx_load_, IN)
 #define STORE_OUT TX_CAT(tx_store_, OUT)
 
+#ifndef BATCH
+#define BATCH 1
+#endif
+
 #define EACH(body)                                                                                  \
     for (int r = 0; r < RUN; r++) {                                                                 \
         long i = TX_COLUMN(r);                                                                      \
@@ -20,19 +24,19 @@
         body                                                                                        \
     }
 
-/* Dimension 1: row (b, t). The position table may be absent (positions 0). */
+/* Dimension 1: row (b, t). The position table may be absent (places 0), and the positions in it too (at 0). P: its rows. */
 __kernel void embedding(const __global int *tokens, long to, const __global IN_T *table, long tao,
-                        const __global IN_T *places, long po, __global OUT_T *y, long yo, long n, long T, int positions,
-                        int at_position, const __global uint *control)
+                        const __global IN_T *places, long po, const __global int *positions, long pso,
+                        __global OUT_T *y, long yo, long n, long T, long P, int at)
 {
     long row = get_global_id(1);
-    long position = row % T + (at_position ? control[TX_CONTROL_POSITION] : 0);
+    long position = row % T + (at ? tx_position(positions[pso + row / T], P - T) : 0);
     const __global IN_T *token = table + tao + tokens[to + row] * n;
     const __global IN_T *place = places + po + position * n;
     y += yo + row * n;
     EACH({
         vec v = LOAD_IN(token, i, n);
-        if (positions)
+        if (P)
             v += LOAD_IN(place, i, n);
         STORE_OUT(v, y, i, n);
     })
@@ -135,18 +139,41 @@ __kernel void scatter_sum(const __global int *indices, long io, const __global f
 
 /* Dimension 1: row (b, t) of qkv; n floats of keys and as many of values, keys from `skip` on. */
 __kernel void kv_append(const __global float *qkv, long qo, __global float *k_cache, long ko, __global float *v_cache,
-                        long vo, long n, long skip, long last, long T, long S, const __global uint *control)
+                        long vo, const __global int *positions, long po, long n, long skip, long last, long T, long S)
 {
     long row = get_global_id(1);
-    long slot = row % T + control[TX_CONTROL_POSITION];
-    if (slot >= S)
-        return;
+    long slot = row % T + tx_position(positions[po + row / T], S - T);
     qkv += qo + row * last + skip;
     long at = (row / T * S + slot) * n;
     EACH({
         tx_store(tx_load(qkv, i, n, 0.0f), k_cache + ko + at, i, n);
         tx_store(tx_load(qkv + n, i, n, 0.0f), v_cache + vo + at, i, n);
     })
+}
+
+/* Dimension 1: place in the caches of all BATCH samples. */
+__kernel void kv_reorder(__global float *k_cache, long ko, __global float *v_cache, long vo, const __global int *sources,
+                         long so, const __global int *positions, long po, long n, long S)
+{
+    long place = get_global_id(1);
+    int moved = 0;
+    sources += so;
+    positions += po;
+    for (int b = 0; b < BATCH; b++)
+        moved |= sources[b] != b && place < tx_position(positions[b], S);
+    if (!moved)
+        return;
+    for (int kv = 0; kv < 2; kv++) {
+        __global float *cache = (kv ? v_cache + vo : k_cache + ko) + place * n;
+        EACH({
+            vec row[BATCH];
+            for (int b = 0; b < BATCH; b++)
+                row[b] = tx_load(cache + b * S * n, i, n, 0.0f);
+            for (int b = 0; b < BATCH; b++)
+                if (sources[b] >= 0 && sources[b] < BATCH && place < tx_position(positions[b], S))
+                    tx_store(row[sources[b]], cache + b * S * n, i, n);
+        })
+    }
 }
 
 /* Dimension 1: rows of y. axis 0: x[0], 1: x[row], 2: x[column]. */

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the bits of a run depend on besides its input: the kernels' instruction set, the library of matrix products and
+ * the number of threads that it shares its sums out to. Nothing of this is chosen by measuring, so it is not set again
+ * but compared. Lines are NAME<TAB>VALUE. */
+#include "backends/cpu/cpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT 256
+
+static tx_status describe(const tx_context *context, char text[TEXT])
+{
+    char products[TX_CPU_GEMM_LIBRARY];
+    tx_status status = tx_cpu_gemm_library(products);
+    if (status == TX_OK)
+        snprintf(text, TEXT, "variant\t%s\nproducts\t%s\nthreads\t%d\n", context->kernels->name, products,
+                 (int)context->threads);
+    return status;
+}
+
+tx_status tx_cpu_choices(const tx_context *context, char **text)
+{
+    char *made = malloc(TEXT);
+    if (!made)
+        return tx_fail(TX_MEMORY, "cpu: no memory for a text");
+    tx_status status = describe(context, made);
+    if (status) {
+        free(made);
+        return status;
+    }
+    *text = made;
+    return TX_OK;
+}
+
+/* Whether the line `length` long is one of `lines`. */
+static bool has_line(const char *lines, const char *line, size_t length)
+{
+    for (; *lines; lines += strcspn(lines, "\n") + 1)
+        if (strcspn(lines, "\n") == length && memcmp(lines, line, length) == 0)
+            return true;
+    return false;
+}
+
+tx_status tx_cpu_choose(tx_context *context, const char *text)
+{
+    char own[TEXT], other[TEXT] = "";
+    tx_status status = describe(context, own);
+    if (status)
+        return status;
+    for (size_t used = 0; *text && used < TEXT; text += *text == '\n') {
+        const size_t length = strcspn(text, "\n");
+        if (!has_line(own, text, length))
+            used += (size_t)snprintf(other + used, TEXT - used, "%s%.*s", used ? ", " : "",
+                                     length < TEXT ? (int)length : TEXT, text);
+        text += length;
+    }
+    if (!other[0])
+        return TX_OK;
+    for (char *c = own; *c; c++)
+        if (*c == '\n')
+            *c = c[1] ? ',' : '\0';
+    return tx_fail(TX_UNSUPPORTED, "cpu: the earlier run had %s, this one has %s: results may differ in the last bits",
+                   other, own);
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Writing checkpoints: what a crash at any moment leaves is whole under its name, or has a temporary name. */
+#include "models/files/checkpoint_files.h"
+
+#include "api/file.h"
+#include "models/files/folder.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct tx_checkpoint {
+    int64_t step;
+    char *output_dir, *folder;
+    char making[TX_CHECKPOINT_NAME]; /* the name of `folder` in output_dir */
+};
+
+/* ---- Names --------------------------------------------------------------------------------------- */
+
+static const char *const kind_text[] = {
+#define X(name, text) text,
+    TX_CHECKPOINT_KIND_MAP(X)
+#undef X
+};
+
+void tx_checkpoint_name(int64_t step, char name[TX_CHECKPOINT_NAME])
+{
+    snprintf(name, TX_CHECKPOINT_NAME, TX_CHECKPOINT_PREFIX "%" PRId64, step);
+}
+
+void tx_checkpoint_temporary(int64_t step, tx_checkpoint_kind kind, char name[TX_CHECKPOINT_NAME])
+{
+    snprintf(name, TX_CHECKPOINT_NAME, "." TX_CHECKPOINT_PREFIX "%" PRId64 ".%s-%ld", step, kind_text[kind],
+             (long)getpid());
+}
+
+/* The number that `text` begins with, in plain decimal digits, and where it ends; -1 for anything else. */
+static int64_t read_number(const char *text, const char **end)
+{
+    int64_t value = 0;
+    const char *c = text;
+    for (; *c >= '0' && *c <= '9'; c++) {
+        if (value > (INT64_MAX - 9) / 10)
+            return -1;
+        value = 10 * value + (*c - '0');
+    }
+    *end = c;
+    return c == text || (text[0] == '0' && c > text + 1) ? -1 : value;
+}
+
+/* The step after the prefix, and where it ends. */
+static int64_t read_step(const char *name, const char **end)
+{
+    const size_t length = strlen(TX_CHECKPOINT_PREFIX);
+    return strncmp(name, TX_CHECKPOINT_PREFIX, length) == 0 ? read_number(name + length, end) : -1;
+}
+
+bool tx_checkpoint_is_temporary(const char *name, int64_t *step, tx_checkpoint_kind *kind)
+{
+    const char *end = name;
+    int64_t found = name[0] == '.' ? read_step(name + 1, &end) : -1;
+    if (found < 0 || *end != '.')
+        return false;
+    for (int k = 0; k < TX_CHECKPOINT_KINDS; k++) {
+        const size_t length = strlen(kind_text[k]);
+        const char *after = end + 1 + length;
+        if (strncmp(end + 1, kind_text[k], length) == 0 && *after == '-' && read_number(after + 1, &after) >= 0 &&
+            !*after) {
+            *step = found;
+            *kind = (tx_checkpoint_kind)k;
+            return true;
+        }
+    }
+    return false;
+}
+
+int64_t tx_checkpoint_step(const char *folder)
+{
+    size_t length = strlen(folder);
+    while (length > 0 && folder[length - 1] == '/')
+        length--;
+    size_t start = length;
+    while (start > 0 && folder[start - 1] != '/')
+        start--;
+    const char *end = folder;
+    int64_t step = read_step(folder + start, &end);
+    return end == folder + length ? step : -1;
+}
+
+/* ---- Moving and removing ------------------------------------------------------------------------- */
+
+/* The caller flushes the folder. */
+static tx_status rename_in(const char *folder, const char *from, const char *to)
+{
+    char *old = tx_path_join(folder, from), *new = tx_path_join(folder, to);
+    tx_status status = TX_OK;
+    if (!old || !new)
+        status = TX_MEMORY;
+    else if (rename(old, new) != 0)
+        status = tx_folder_fail(old, "rename");
+    free(old);
+    free(new);
+    return status;
+}
+
+tx_status tx_checkpoint_remove(const char *folder, const char *name, int64_t step)
+{
+    char going[TX_CHECKPOINT_NAME];
+    tx_checkpoint_temporary(step, TX_CHECKPOINT_GOING, going);
+    tx_status status = tx_folder_remove(folder, going); /* of a removal that failed before */
+    if (!status)
+        status = rename_in(folder, name, going);
+    if (!status)
+        status = tx_folder_flush(folder);
+    return status ? status : tx_folder_remove(folder, going);
+}
+
+/* TX_OK where folder/name is a checkpoint that verifies, TX_FORMAT where it is anything else or nothing, other failures
+ * where that cannot be told. */
+static tx_status check_whole(const char *folder, const char *name, int64_t step)
+{
+    char *path = tx_path_join(folder, name);
+    tx_status status = path ? tx_manifest_check(path, step) : TX_MEMORY;
+    free(path);
+    return status == TX_OK || status == TX_MEMORY ? status : TX_FORMAT;
+}
+
+static tx_status look_for(const char *folder, const char *name, bool *there)
+{
+    struct stat info;
+    char *path = tx_path_join(folder, name);
+    tx_status status = path ? TX_OK : TX_MEMORY;
+    if (!status) {
+        *there = lstat(path, &info) == 0;
+        if (!*there && errno != ENOENT)
+            status = tx_folder_fail(path, "look at it");
+    }
+    free(path);
+    return status;
+}
+
+tx_status tx_checkpoint_recover(const char *folder, const char *aside, int64_t step)
+{
+    char name[TX_CHECKPOINT_NAME];
+    tx_checkpoint_name(step, name);
+    bool there = false;
+    tx_status status = look_for(folder, name, &there);
+    if (!status && there) {
+        tx_status old = TX_OK;
+        status = check_whole(folder, name, step);
+        if (status == TX_FORMAT)
+            old = check_whole(folder, aside, step);
+        if (status == TX_MEMORY || old == TX_MEMORY) /* nothing goes without having been looked at */
+            return TX_MEMORY;
+        if (status == TX_OK || old != TX_OK)
+            return tx_checkpoint_remove(folder, aside, step);
+        status = tx_checkpoint_remove(folder, name, step); /* the disk did not keep it, but the one before it */
+    }
+    if (!status)
+        status = rename_in(folder, aside, name);
+    return status ? status : tx_folder_flush(folder);
+}
+
+/* ---- Beginning ----------------------------------------------------------------------------------- */
+
+static void checkpoint_free(tx_checkpoint *checkpoint)
+{
+    free(checkpoint->output_dir);
+    free(checkpoint->folder);
+    free(checkpoint);
+}
+
+static tx_status make_folder(const tx_checkpoint *checkpoint)
+{
+    tx_status status = tx_folder_create(checkpoint->output_dir);
+    /* What lies there is of this process, which failed before to remove it, or of one that is gone. */
+    if (!status)
+        status = tx_folder_remove(checkpoint->output_dir, checkpoint->making);
+    if (!status && mkdir(checkpoint->folder, 0777) != 0)
+        status = tx_folder_fail(checkpoint->folder, "make the folder");
+    return status;
+}
+
+tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoint **checkpoint)
+{
+    if (step < 0)
+        return tx_fail(TX_INVALID, "%s: a checkpoint of step %" PRId64, output_dir, step);
+    tx_checkpoint *made = calloc(1, sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "%s: no memory for a checkpoint", output_dir);
+    made->step = step;
+    tx_checkpoint_temporary(step, TX_CHECKPOINT_MAKING, made->making);
+    made->output_dir = strdup(output_dir);
+    made->folder = tx_path_join(output_dir, made->making);
+    tx_status status = made->output_dir && made->folder
+                           ? make_folder(made)
+                           : tx_fail(TX_MEMORY, "%s: no memory for a checkpoint", output_dir);
+    if (status) {
+        checkpoint_free(made);
+        return status;
+    }
+    *checkpoint = made;
+    return TX_OK;
+}
+
+const char *tx_checkpoint_folder(const tx_checkpoint *checkpoint)
+{
+    return checkpoint->folder;
+}
+
+#define MESSAGE 1024
+
+/* A copy of the thread's message, to make it the thread's again after calls that may fail as well. */
+static void copy_message(char message[MESSAGE])
+{
+    snprintf(message, MESSAGE, "%s", tx_error());
+}
+
+void tx_checkpoint_discard(tx_checkpoint *checkpoint)
+{
+    if (!checkpoint)
+        return;
+    char message[MESSAGE];
+    copy_message(message);
+    (void)tx_folder_remove(checkpoint->output_dir, checkpoint->making); /* what stays has a temporary name */
+    tx_fail(TX_OK, "%s", message);
+    checkpoint_free(checkpoint);
+}
+
+/* ---- Committing ---------------------------------------------------------------------------------- */
+
+/* Gives the whole, flushed folder its name. One of the same step steps aside first: between the two renames only that
+ * one is there, under a name by which the next start finds it and moves it back (tx_checkpoint_recover). Whichever of
+ * the renames a loss of power undoes, one of the two is whole. */
+static tx_status take_name(const tx_checkpoint *checkpoint, const char *name, const char *aside)
+{
+    const char *output_dir = checkpoint->output_dir;
+    tx_status status = rename_in(output_dir, name, aside);
+    bool replaces = status == TX_OK;
+    if (status && status != TX_NOT_FOUND)
+        return status;
+    status = rename_in(output_dir, checkpoint->making, name);
+    bool named = status == TX_OK;
+    if (!status)
+        status = tx_folder_flush(output_dir);
+    if (status) {
+        /* Back to what was. A disk that refuses this too leaves it to the next start. */
+        char message[MESSAGE];
+        copy_message(message);
+        if (named)
+            (void)rename_in(output_dir, name, checkpoint->making);
+        if (replaces)
+            (void)rename_in(output_dir, aside, name);
+        tx_fail(TX_OK, "%s", message);
+    } else if (replaces) {
+        /* By way of another name: half of it must not be brought back. What stays has a temporary name. */
+        (void)tx_checkpoint_remove(output_dir, aside, checkpoint->step);
+    }
+    return status;
+}
+
+tx_status tx_checkpoint_commit(tx_checkpoint *checkpoint)
+{
+    char name[TX_CHECKPOINT_NAME], aside[TX_CHECKPOINT_NAME];
+    tx_checkpoint_name(checkpoint->step, name);
+    tx_checkpoint_temporary(checkpoint->step, TX_CHECKPOINT_ASIDE, aside);
+    bool left = false;
+    tx_status status = tx_manifest_write(checkpoint->folder, checkpoint->step);
+    if (!status) /* by reading back, before it takes the place of another */
+        status = tx_manifest_check(checkpoint->folder, checkpoint->step);
+    if (!status)
+        status = look_for(checkpoint->output_dir, aside, &left);
+    if (!status && left) /* an earlier commit could not undo what it had begun */
+        status = tx_checkpoint_recover(checkpoint->output_dir, aside, checkpoint->step);
+    if (!status)
+        status = take_name(checkpoint, name, aside);
+    if (status) {
+        tx_checkpoint_discard(checkpoint);
+        return status;
+    }
+    checkpoint_free(checkpoint);
+    return TX_OK;
+}

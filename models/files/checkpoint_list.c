@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The checkpoints of a folder: which is the newest that is whole, and which go. */
+#include "models/files/checkpoint_files.h"
+
+#include "api/file.h"
+#include "models/files/folder.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* The checkpoints of a folder, the newest first. */
+typedef struct tx_checkpoint_steps {
+    int64_t *step;
+    size_t count;
+} tx_checkpoint_steps;
+
+static int newest_first(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x < y) - (x > y);
+}
+
+static tx_status list_steps(const char *output_dir, tx_checkpoint_steps *steps)
+{
+    tx_names names;
+    tx_status status = tx_folder_list(output_dir, &names);
+    if (status)
+        return status;
+    *steps = (tx_checkpoint_steps){malloc((names.count + 1) * sizeof *steps->step), 0};
+    if (!steps->step)
+        status = tx_fail(TX_MEMORY, "%s: no memory for its list of checkpoints", output_dir);
+    for (size_t i = 0; i < names.count && !status; i++) {
+        const int64_t step = tx_checkpoint_step(names.name[i]);
+        if (step >= 0)
+            steps->step[steps->count++] = step;
+    }
+    if (steps->count > 1)
+        qsort(steps->step, steps->count, sizeof *steps->step, newest_first);
+    tx_names_free(&names);
+    return status;
+}
+
+static char *path_of(const char *output_dir, int64_t step)
+{
+    char name[TX_CHECKPOINT_NAME];
+    tx_checkpoint_name(step, name);
+    return tx_path_join(output_dir, name);
+}
+
+static void tell(const tx_reporter *report, const char *what)
+{
+    char line[1200];
+    if (!report || !report->warn)
+        return;
+    snprintf(line, sizeof line, "%s%s", tx_error(), what);
+    report->warn(report->context, line);
+}
+
+/* ---- Reading ------------------------------------------------------------------------------------- */
+
+tx_status tx_checkpoint_verify(const char *folder)
+{
+    struct stat info;
+    if (stat(folder, &info) != 0)
+        return tx_folder_fail(folder, "open the checkpoint");
+    if (!S_ISDIR(info.st_mode))
+        return tx_fail(TX_FORMAT, "%s: not a folder, so no checkpoint", folder);
+    return tx_manifest_check(folder, tx_checkpoint_step(folder));
+}
+
+/* The first of `steps` that verifies; those before it are told. */
+static tx_status find_whole(const char *output_dir, const tx_checkpoint_steps *steps, const tx_reporter *report,
+                            const char *consequence, int64_t *step)
+{
+    for (size_t i = 0; i < steps->count; i++) {
+        char *folder = path_of(output_dir, steps->step[i]);
+        tx_status status = folder ? tx_checkpoint_verify(folder) : TX_MEMORY;
+        free(folder);
+        if (status == TX_OK)
+            *step = steps->step[i];
+        if (status == TX_OK || status == TX_MEMORY) /* without memory nothing can be said about it */
+            return status;
+        tell(report, consequence);
+    }
+    return tx_fail_in(TX_FORMAT, "%s: none of %zu checkpoints is whole; the oldest", output_dir, steps->count);
+}
+
+tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report, char **folder)
+{
+    tx_checkpoint_steps steps;
+    int64_t step = 0;
+    tx_status status = list_steps(output_dir, &steps);
+    if (status)
+        return status;
+    if (steps.count == 0)
+        status = tx_fail(TX_NOT_FOUND, "%s: there is no checkpoint", output_dir);
+    else
+        status = find_whole(output_dir, &steps, report, "; an older checkpoint is looked for", &step);
+    free(steps.step);
+    char *found = status ? NULL : path_of(output_dir, step);
+    if (!status && !found)
+        return TX_MEMORY;
+    if (!status)
+        *folder = found;
+    return status;
+}
+
+/* ---- Removing the oldest ------------------------------------------------------------------------- */
+
+/* Whether two paths lead to the same folder. */
+static bool same_folder(const char *a, const char *b)
+{
+    struct stat first, second;
+    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
+}
+
+/* Fails where a folder is not one that TX wrote: other programs use the same names. */
+static tx_status check_ours(const char *folder)
+{
+    struct stat info;
+    char *manifest = tx_path_join(folder, TX_CHECKPOINT_MANIFEST);
+    if (!manifest)
+        return TX_MEMORY;
+    const bool ours = lstat(folder, &info) == 0 && S_ISDIR(info.st_mode) && tx_file_exists(manifest);
+    free(manifest);
+    return ours ? TX_OK : tx_fail(TX_FORMAT, "%s: no folder with a %s", folder, TX_CHECKPOINT_MANIFEST);
+}
+
+/* Whether `folder` is gone; what stands in the way is told. */
+static bool prune_one(const char *output_dir, const char *folder, int64_t step, const tx_reporter *report)
+{
+    char name[TX_CHECKPOINT_NAME];
+    tx_checkpoint_name(step, name);
+    tx_status status = check_ours(folder);
+    if (!status)
+        status = tx_checkpoint_remove(output_dir, name, step);
+    if (status)
+        tell(report, "; this old checkpoint is not removed");
+    return status == TX_OK;
+}
+
+/* Removes the oldest until `keep` are left, but neither `best` nor what is not older than step `whole`. */
+static tx_status prune_to(const char *output_dir, const tx_checkpoint_steps *steps, size_t keep, int64_t whole,
+                          const char *best, const tx_reporter *report)
+{
+    size_t left = steps->count;
+    for (size_t i = steps->count; i > 0 && left > keep && steps->step[i - 1] < whole; i--) {
+        char *folder = path_of(output_dir, steps->step[i - 1]);
+        if (!folder)
+            return TX_MEMORY;
+        if ((!best || !same_folder(folder, best)) && prune_one(output_dir, folder, steps->step[i - 1], report))
+            left--;
+        free(folder);
+    }
+    return TX_OK;
+}
+
+tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, const char *best, const tx_reporter *report)
+{
+    tx_checkpoint_steps steps;
+    int64_t whole = -1;
+    if (keep < 0)
+        return tx_fail(TX_INVALID, "%s: %" PRId64 " checkpoints to keep", output_dir, keep);
+    if (keep == 0)
+        return TX_OK;
+    tx_status status = list_steps(output_dir, &steps);
+    if (status)
+        return status;
+    if (steps.count > (size_t)keep)
+        status = find_whole(output_dir, &steps, report, "; an older one is kept in its stead", &whole);
+    if (!status)
+        status = prune_to(output_dir, &steps, (size_t)keep, whole, best, report);
+    free(steps.step);
+    return status;
+}
+
+tx_status tx_checkpoint_clear(const char *output_dir, const tx_reporter *report)
+{
+    tx_checkpoint_steps steps;
+    tx_status status = list_steps(output_dir, &steps);
+    if (status)
+        return status;
+    for (size_t i = 0; i < steps.count && !status; i++) {
+        char *folder = path_of(output_dir, steps.step[i]);
+        status = folder ? TX_OK : TX_MEMORY;
+        if (folder)
+            prune_one(output_dir, folder, steps.step[i], report);
+        free(folder);
+    }
+    free(steps.step);
+    return status;
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Listing and removing folders. */
+#include "models/files/folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Folders within folders that are removed: a bound on descriptors and on the stack. */
+#define MAX_DEPTH 32
+
+tx_status tx_folder_fail(const char *path, const char *doing)
+{
+    int error = errno;
+    tx_status status = TX_IO;
+    if (error == ENOENT || error == ENOTDIR)
+        status = TX_NOT_FOUND;
+    else if (error == ENOMEM || error == EMFILE || error == ENFILE)
+        status = TX_MEMORY;
+    return tx_fail(status, "%s: cannot %s: %s", path, doing, strerror(error));
+}
+
+static bool is_dots(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+/* ---- Listing ------------------------------------------------------------------------------------- */
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static tx_status add_name(tx_names *names, size_t *room, const char *name)
+{
+    if (names->count == *room) {
+        size_t wanted = *room ? 2 * *room : 16;
+        char **larger = realloc(names->name, wanted * sizeof *larger);
+        if (!larger)
+            return tx_fail(TX_MEMORY, "no memory for the names in a folder");
+        names->name = larger;
+        *room = wanted;
+    }
+    names->name[names->count] = strdup(name);
+    if (!names->name[names->count])
+        return tx_fail(TX_MEMORY, "no memory for the names in a folder");
+    names->count++;
+    return TX_OK;
+}
+
+/* readdir tells its end from a failure by errno alone. */
+static struct dirent *next_entry(DIR *list)
+{
+    errno = 0;
+    return readdir(list);
+}
+
+static tx_status read_names(DIR *list, const char *folder, tx_names *names)
+{
+    tx_status status = TX_OK;
+    size_t room = 0;
+    for (struct dirent *e = next_entry(list); !status; e = next_entry(list)) {
+        if (!e)
+            return errno ? tx_folder_fail(folder, "list") : TX_OK;
+        if (!is_dots(e->d_name))
+            status = add_name(names, &room, e->d_name);
+    }
+    return tx_fail_in(status, "%s", folder);
+}
+
+tx_status tx_folder_list(const char *folder, tx_names *names)
+{
+    tx_names made = {0};
+    DIR *list = opendir(folder);
+    if (!list)
+        return tx_folder_fail(folder, "list");
+    tx_status status = read_names(list, folder, &made);
+    closedir(list);
+    if (status) {
+        tx_names_free(&made);
+        return status;
+    }
+    if (made.count > 1)
+        qsort(made.name, made.count, sizeof *made.name, by_bytes);
+    *names = made;
+    return TX_OK;
+}
+
+void tx_names_free(tx_names *names)
+{
+    for (size_t i = 0; i < names->count; i++)
+        free(names->name[i]);
+    free(names->name);
+    *names = (tx_names){0};
+}
+
+/* ---- Removing ------------------------------------------------------------------------------------ */
+
+/* Where a removal stands: `path` is for messages, the descriptors say what is meant. */
+typedef struct removal {
+    const char *path;
+    int depth;
+} removal;
+
+static tx_status remove_at(removal *r, int parent, const char *name);
+
+/* Removes what is in the folder that `list` reads. */
+static tx_status empty(removal *r, DIR *list)
+{
+    tx_status status = TX_OK;
+    for (struct dirent *e = next_entry(list); !status; e = next_entry(list)) {
+        if (!e)
+            return errno ? tx_folder_fail(r->path, "list it to remove it") : TX_OK;
+        if (!is_dots(e->d_name))
+            status = remove_at(r, dirfd(list), e->d_name);
+    }
+    return status;
+}
+
+static tx_status remove_folder_at(removal *r, int parent, const char *name)
+{
+    int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0)
+        return tx_folder_fail(r->path, "open a folder to remove it");
+    if (r->depth == MAX_DEPTH) {
+        close(folder);
+        return tx_fail(TX_IO, "%s: cannot be removed: over %d folders within each other", r->path, MAX_DEPTH);
+    }
+    DIR *list = fdopendir(folder);
+    if (!list) {
+        tx_status status = tx_folder_fail(r->path, "list it to remove it");
+        close(folder);
+        return status;
+    }
+    r->depth++;
+    tx_status status = empty(r, list);
+    r->depth--;
+    closedir(list);
+    if (!status && unlinkat(parent, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
+        status = tx_folder_fail(r->path, "remove");
+    return status;
+}
+
+static tx_status remove_at(removal *r, int parent, const char *name)
+{
+    struct stat info;
+    if (fstatat(parent, name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(info.st_mode))
+        return remove_folder_at(r, parent, name);
+    if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
+        return TX_OK;
+    return tx_folder_fail(r->path, "remove what is in it");
+}
+
+tx_status tx_folder_remove(const char *parent, const char *name)
+{
+    int descriptor = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0)
+        return tx_folder_fail(parent, "open");
+    removal r = {.path = name};
+    tx_status status = remove_at(&r, descriptor, name);
+    close(descriptor);
+    return status ? tx_fail_in(status, "%s", parent) : TX_OK;
+}

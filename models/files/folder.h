@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Folders as checkpoints need them: listed in a fixed order, and removed without leaving them through a link. */
+#ifndef TX_FILES_FOLDER_H
+#define TX_FILES_FOLDER_H
+
+#include "tx.h"
+
+typedef struct tx_names {
+    char **name;
+    size_t count;
+} tx_names;
+
+/* What lies in a folder ("." and ".." left out), sorted by bytes. */
+tx_status tx_folder_list(const char *folder, tx_names *names);
+void tx_names_free(tx_names *names);
+
+/* Removes parent/name with all that is in it. Links are removed, never followed; what is gone already is fine. */
+tx_status tx_folder_remove(const char *parent, const char *name);
+
+/* Fails with what the system said about `path` (errno): TX_NOT_FOUND where there is none, TX_MEMORY where memory or
+ * descriptors have run out, TX_IO otherwise. */
+tx_status tx_folder_fail(const char *path, const char *doing);
+
+#endif

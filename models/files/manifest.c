@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The manifest of a checkpoint: {"format": 1, "step": N, "files": {NAME: {"size": BYTES, "sha256": DIGITS}}}. */
+#include "models/files/checkpoint_files.h"
+
+#include "api/file.h"
+#include "api/json.h"
+#include "models/files/digest.h"
+#include "models/files/folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FORMAT 1
+#define MANIFEST_LIMIT ((int64_t)16 << 20)
+/* Longest name that a file can have. */
+#define NAME_LIMIT 255
+
+/* ---- One file ------------------------------------------------------------------------------------ */
+
+/* Opens a plain file for reading, whatever else may lie there under that name: a link is not followed, a pipe not
+ * waited for. */
+static tx_status open_plain(const char *path, int *descriptor)
+{
+    struct stat info;
+    int opened = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (opened < 0 && errno == ELOOP)
+        return tx_fail(TX_FORMAT, "%s: a link, where a plain file should be", path);
+    if (opened < 0)
+        return tx_folder_fail(path, "open");
+    tx_status status = TX_OK;
+    if (fstat(opened, &info) != 0)
+        status = tx_folder_fail(path, "read");
+    else if (!S_ISREG(info.st_mode))
+        status = tx_fail(TX_FORMAT, "%s: not a plain file", path);
+    if (status) {
+        close(opened);
+        return status;
+    }
+    *descriptor = opened;
+    return TX_OK;
+}
+
+/* Flushes a file and tells what the disk then holds. */
+static tx_status flush_and_digest(const char *path, char digest[TX_DIGEST_TEXT], int64_t *size)
+{
+    int descriptor = -1;
+    tx_status status = open_plain(path, &descriptor);
+    if (status)
+        return status;
+    if (fsync(descriptor) != 0)
+        status = tx_folder_fail(path, "flush to disk");
+    else
+        status = tx_digest_descriptor(descriptor, path, digest, size);
+    /* Later readings come from the disk and not from memory, where the system can do so. */
+    if (!status)
+        (void)posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+    if (close(descriptor) != 0 && !status)
+        status = tx_folder_fail(path, "close");
+    return status;
+}
+
+/* ---- Writing ------------------------------------------------------------------------------------- */
+
+/* {"size": ..., "sha256": ...} of folder/name. */
+static tx_status describe(const char *folder, const char *name, tx_json **entry)
+{
+    char digest[TX_DIGEST_TEXT];
+    int64_t size = 0;
+    char *path = tx_path_join(folder, name);
+    tx_status status = path ? flush_and_digest(path, digest, &size) : TX_MEMORY;
+    free(path);
+    if (status)
+        return status;
+    tx_json *made = tx_json_object();
+    status = tx_json_set_int(made, "size", size);
+    if (!status)
+        status = tx_json_set_string(made, "sha256", digest);
+    if (status) {
+        tx_json_free(made);
+        return status;
+    }
+    *entry = made;
+    return TX_OK;
+}
+
+static tx_status describe_all(const char *folder, tx_json *files)
+{
+    tx_names names;
+    tx_status status = tx_folder_list(folder, &names);
+    if (status)
+        return status;
+    if (names.count == 0)
+        status = tx_fail(TX_INVALID, "%s: a checkpoint without files", folder);
+    for (size_t i = 0; i < names.count && !status; i++) {
+        tx_json *entry = NULL;
+        if (strcmp(names.name[i], TX_CHECKPOINT_MANIFEST) == 0)
+            status = tx_fail(TX_INVALID, "%s: %s is not the caller's to write", folder, TX_CHECKPOINT_MANIFEST);
+        else
+            status = describe(folder, names.name[i], &entry);
+        if (!status) {
+            status = tx_json_set(files, names.name[i], entry);
+            if (status)
+                status = tx_fail_in(status, "%s", folder);
+        }
+    }
+    tx_names_free(&names);
+    return status;
+}
+
+tx_status tx_manifest_write(const char *folder, int64_t step)
+{
+    tx_json *manifest = tx_json_object(), *files = tx_json_object();
+    char *path = tx_path_join(folder, TX_CHECKPOINT_MANIFEST);
+    tx_status status = path ? TX_OK : TX_MEMORY;
+    if (!status)
+        status = tx_json_set_int(manifest, "format", FORMAT);
+    if (!status)
+        status = tx_json_set_int(manifest, "step", step);
+    if (!status)
+        status = describe_all(folder, files);
+    if (!status)
+        status = tx_json_set(manifest, "files", files);
+    else
+        tx_json_free(files);
+    /* This also flushes the names of all files: it is the last one. */
+    if (!status)
+        status = tx_json_write(path, manifest, TX_JSON_PRETTY);
+    free(path);
+    tx_json_free(manifest);
+    return status;
+}
+
+/* ---- Checking ------------------------------------------------------------------------------------ */
+
+/* A name that stays within the folder. */
+static bool is_plain_name(const char *name)
+{
+    return *name && strlen(name) <= NAME_LIMIT && !strchr(name, '/') && strcmp(name, ".") != 0 &&
+           strcmp(name, "..") != 0 && strcmp(name, TX_CHECKPOINT_MANIFEST) != 0;
+}
+
+/* The manifest's word on a file against the file. */
+static tx_status check_file(const char *path, int64_t size, const char *digest)
+{
+    char found[TX_DIGEST_TEXT];
+    struct stat info;
+    int descriptor = -1;
+    tx_status status = open_plain(path, &descriptor);
+    if (status == TX_NOT_FOUND)
+        return tx_fail(TX_FORMAT, "%s: missing", path);
+    if (status)
+        return status;
+    if (fstat(descriptor, &info) != 0)
+        status = tx_folder_fail(path, "read");
+    else if (info.st_size != size)
+        status = tx_fail(TX_FORMAT, "%s: has %" PRId64 " bytes, had %" PRId64 " when it was saved", path,
+                         (int64_t)info.st_size, size);
+    else
+        status = tx_digest_descriptor(descriptor, path, found, NULL);
+    if (!status && strcmp(found, digest) != 0)
+        status = tx_fail(TX_FORMAT, "%s: its contents are not what was saved (SHA-256 %.12s..., was %.12s...)", path,
+                         found, digest);
+    close(descriptor);
+    return status;
+}
+
+static tx_status check_entry(const char *folder, const char *name, const tx_json *entry)
+{
+    int64_t size = 0;
+    const char *digest = NULL;
+    if (!is_plain_name(name))
+        return tx_fail(TX_FORMAT, "%s/%s: names \"%.80s\", which is no file of this folder", folder,
+                       TX_CHECKPOINT_MANIFEST, name);
+    tx_status status = tx_json_get_int(entry, "size", 0, INT64_MAX, &size);
+    if (!status)
+        status = tx_json_get_string(entry, "sha256", &digest);
+    if (!status && strlen(digest) != TX_DIGEST_TEXT - 1)
+        status = tx_fail(TX_FORMAT, "sha256: not %d digits", TX_DIGEST_TEXT - 1);
+    if (status)
+        return tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s/%s: file %.80s", folder,
+                          TX_CHECKPOINT_MANIFEST, name);
+    char *path = tx_path_join(folder, name);
+    status = path ? check_file(path, size, digest) : TX_MEMORY;
+    free(path);
+    return status;
+}
+
+/* Nothing lies in the folder that the manifest does not name: it could change what is loaded. */
+static tx_status check_names(const char *folder, const tx_json *files)
+{
+    tx_names names;
+    tx_status status = tx_folder_list(folder, &names);
+    if (status)
+        return status;
+    for (size_t i = 0; i < names.count && !status; i++)
+        if (strcmp(names.name[i], TX_CHECKPOINT_MANIFEST) != 0 && !tx_json_has(files, names.name[i]))
+            status = tx_fail(TX_FORMAT, "%s/%s: was not saved with this checkpoint (%s does not name it)", folder,
+                             names.name[i], TX_CHECKPOINT_MANIFEST);
+    tx_names_free(&names);
+    return status;
+}
+
+static tx_status check_manifest(const char *folder, int64_t step, const tx_json *manifest)
+{
+    int64_t format = 0, named = -1;
+    tx_json *files = NULL;
+    tx_status status = tx_json_get_int(manifest, "format", INT64_MIN, INT64_MAX, &format);
+    if (!status && format != FORMAT)
+        status = tx_fail(TX_UNSUPPORTED, "format %" PRId64 ", this version of TX knows format %d", format, FORMAT);
+    if (!status)
+        status = tx_json_get_int(manifest, "step", 0, INT64_MAX, &named);
+    if (!status && step >= 0 && named != step)
+        status = tx_fail(TX_FORMAT, "is of step %" PRId64, named);
+    if (!status)
+        status = tx_json_get(manifest, "files", TX_JSON_OBJECT, &files);
+    if (!status && tx_json_size(files) == 0)
+        status = tx_fail(TX_FORMAT, "names no files");
+    if (status)
+        return tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s/%s", folder, TX_CHECKPOINT_MANIFEST);
+    status = check_names(folder, files);
+    for (void *i = tx_json_first(files); i && !status; i = tx_json_next(files, i))
+        status = check_entry(folder, tx_json_key(i), tx_json_value(i));
+    return status;
+}
+
+static tx_status check_once(const char *folder, const char *path, int64_t step)
+{
+    tx_json *manifest = NULL;
+    int descriptor = -1;
+    tx_status status = open_plain(path, &descriptor);
+    if (descriptor >= 0)
+        close(descriptor);
+    if (!status)
+        status = tx_json_read(path, MANIFEST_LIMIT, &manifest);
+    if (status == TX_NOT_FOUND)
+        return tx_fail(TX_FORMAT, "%s: not a whole checkpoint: it has no %s", folder, TX_CHECKPOINT_MANIFEST);
+    if (!status)
+        status = check_manifest(folder, step, manifest);
+    tx_json_free(manifest);
+    return status;
+}
+
+tx_status tx_manifest_check(const char *folder, int64_t step)
+{
+    char *path = tx_path_join(folder, TX_CHECKPOINT_MANIFEST);
+    if (!path)
+        return TX_MEMORY;
+    tx_status status = check_once(folder, path, step);
+    /* Damage is there twice. What is not was a reading that failed, or memory that jansson did not get: it then goes on
+     * with half of a string. */
+    if (status != TX_OK && status != TX_MEMORY)
+        status = check_once(folder, path, step);
+    free(path);
+    return status;
+}

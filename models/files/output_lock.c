@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One process at a time in an output folder, the leavings of those before it, and room on its disk. */
+#include "models/files/checkpoint_files.h"
+
+#include "api/file.h"
+#include "models/files/folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define LOCK ".lock"
+/* Characters of a host's name that are kept. */
+#define HOST 64
+
+struct tx_output_lock {
+    int descriptor;
+};
+
+/* ---- The lock ------------------------------------------------------------------------------------ */
+
+/* Says who holds the folder. The text of the file is a courtesy: what counts is the lock. */
+static tx_status refuse(const char *output_dir, int descriptor)
+{
+    char text[HOST + 32] = "", host[HOST + 1] = "";
+    long pid = 0;
+    ssize_t got = pread(descriptor, text, sizeof text - 1, 0);
+    if (got < 0 || sscanf(text, "%ld %64s", &pid, host) != 2)
+        return tx_fail(TX_IO, "%s: another process trains into this folder; choose another one", output_dir);
+    return tx_fail(TX_IO, "%s: process %ld on %s trains into this folder; wait for its end or choose another folder",
+                   output_dir, pid, host);
+}
+
+static tx_status sign(const char *path, int descriptor)
+{
+    char text[HOST + 32], host[HOST + 1] = "";
+    if (gethostname(host, HOST) != 0 || !host[0])
+        snprintf(host, sizeof host, "localhost");
+    int length = snprintf(text, sizeof text, "%ld %s\n", (long)getpid(), host);
+    if (ftruncate(descriptor, 0) != 0 || pwrite(descriptor, text, (size_t)length, 0) != length)
+        return tx_folder_fail(path, "write");
+    return TX_OK;
+}
+
+/* flock() goes with the open file, so a second lock within this process is refused as well, and the system drops it
+ * when the process ends, however it does. The file stays: removing it would let two processes lock two files of that
+ * name. On NFS, Linux turns it into a lock that the server keeps for all its clients; file systems that cannot lock say
+ * so. */
+static tx_status lock_file(const char *output_dir, const char *path, int *descriptor)
+{
+    int opened = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (opened < 0)
+        return tx_folder_fail(path, "open for writing");
+    tx_status status = TX_OK;
+    int locked;
+    do
+        locked = flock(opened, LOCK_EX | LOCK_NB);
+    while (locked != 0 && errno == EINTR);
+    if (locked != 0 && errno == EWOULDBLOCK)
+        status = refuse(output_dir, opened);
+    else if (locked != 0)
+        status = tx_fail(TX_UNSUPPORTED, "%s: this file system cannot lock files (%s); choose a folder on another",
+                         output_dir, strerror(errno));
+    else
+        status = sign(path, opened);
+    if (status) {
+        close(opened);
+        return status;
+    }
+    *descriptor = opened;
+    return TX_OK;
+}
+
+/* ---- What an interrupted process left -------------------------------------------------------------- */
+
+/* The temporary names of tx_file_create: NAME.PID-NUMBER.tmp. */
+static bool is_temporary_file(const char *name)
+{
+    static const char digits[] = "0123456789", end[] = ".tmp";
+    const char *c = strlen(name) > strlen(end) ? name + strlen(name) - strlen(end) : name;
+    if (strcmp(c, end) != 0)
+        return false;
+    const char *number = c;
+    while (number > name && strchr(digits, number[-1]))
+        number--;
+    if (number == c || number == name || number[-1] != '-')
+        return false;
+    const char *pid = number - 1;
+    while (pid > name && strchr(digits, pid[-1]))
+        pid--;
+    return pid < number - 1 && pid > name + 1 && pid[-1] == '.';
+}
+
+static tx_status clean(const char *output_dir)
+{
+    tx_names names;
+    tx_status status = tx_folder_list(output_dir, &names);
+    if (status)
+        return status;
+    for (size_t i = 0; i < names.count && !status; i++) {
+        tx_checkpoint_kind kind;
+        int64_t step;
+        if (tx_checkpoint_is_temporary(names.name[i], &step, &kind))
+            status = kind == TX_CHECKPOINT_ASIDE ? tx_checkpoint_recover(output_dir, names.name[i], step)
+                                                 : tx_folder_remove(output_dir, names.name[i]);
+        else if (is_temporary_file(names.name[i]))
+            status = tx_folder_remove(output_dir, names.name[i]);
+    }
+    tx_names_free(&names);
+    return status ? tx_fail_in(status, "after an interrupted save") : TX_OK;
+}
+
+/* ---- Taking and releasing -------------------------------------------------------------------------- */
+
+tx_status tx_output_lock_take(const char *output_dir, tx_output_lock **lock)
+{
+    tx_status status = tx_folder_create(output_dir);
+    if (status)
+        return status;
+    tx_output_lock *made = malloc(sizeof *made);
+    char *path = tx_path_join(output_dir, LOCK);
+    if (!made || !path)
+        status = tx_fail(TX_MEMORY, "%s: no memory for its lock", output_dir);
+    else
+        status = lock_file(output_dir, path, &made->descriptor);
+    free(path);
+    if (!status) {
+        status = clean(output_dir);
+        if (status)
+            close(made->descriptor);
+    }
+    if (status) {
+        free(made);
+        return status;
+    }
+    *lock = made;
+    return TX_OK;
+}
+
+void tx_output_lock_release(tx_output_lock *lock)
+{
+    if (lock)
+        close(lock->descriptor);
+    free(lock);
+}
+
+/* ---- Room ---------------------------------------------------------------------------------------- */
+
+tx_status tx_disk_check(const char *folder, int64_t bytes)
+{
+    struct statvfs info;
+    if (statvfs(folder, &info) != 0)
+        return tx_folder_fail(folder, "ask for the free space of its disk");
+    const uint64_t unit = info.f_frsize ? info.f_frsize : info.f_bsize;
+    const uint64_t most = unit ? (uint64_t)INT64_MAX / unit : 0;
+    const uint64_t blocks = info.f_bavail < most ? info.f_bavail : most;
+    const int64_t available = (int64_t)(blocks * unit);
+    if (available < bytes)
+        return tx_fail(TX_IO,
+                       "%s: needs %" PRId64 " bytes, the disk has %" PRId64 " free: make room or choose another folder",
+                       folder, bytes, available);
+    return TX_OK;
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From the tensors of weight files to the parameters of a model. */
+#include "models/files/weights.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Elements copied at a time: the file's weights are never in memory a second time. */
+#define CHUNK (1 << 20)
+
+/* ---- Faults ---------------------------------------------------------------------------------------- */
+
+/* X(NAME, "text before the names") */
+#define FAULT_MAP(X)            \
+    X(MISSING, "missing")       \
+    X(UNEXPECTED, "unexpected") \
+    X(TWICE, "twice")           \
+    X(SHAPE, "wrong shape")     \
+    X(TYPE, "wrong type")
+
+typedef enum tx_fault {
+#define X(name, text) FAULT_##name,
+    FAULT_MAP(X)
+#undef X
+        FAULT_KINDS
+} tx_fault;
+
+static const char *const fault_texts[FAULT_KINDS] = {
+#define X(name, text) [FAULT_##name] = text,
+    FAULT_MAP(X)
+#undef X
+};
+
+/* Names of each kind that one message holds; further ones are counted. */
+#define NAMES_TOLD 20
+
+/* All faults, for one message. */
+typedef struct tx_faults {
+    struct {
+        char text[2048];
+        size_t used;
+        int32_t count, left_out;
+    } kind[FAULT_KINDS];
+} tx_faults;
+
+static void add_fault(tx_faults *faults, tx_fault fault, const char *name, const char *detail)
+{
+    char one[320];
+    size_t used = faults->kind[fault].used;
+    int length = snprintf(one, sizeof one, "%s%.150s%.150s", used ? ", " : "", name, detail);
+    if (faults->kind[fault].count++ >= NAMES_TOLD || length < 0 ||
+        (size_t)length >= sizeof faults->kind[fault].text - used) {
+        faults->kind[fault].left_out++;
+        return;
+    }
+    memcpy(faults->kind[fault].text + used, one, (size_t)length + 1);
+    faults->kind[fault].used += (size_t)length;
+}
+
+/* TX_OK where there are none. */
+static tx_status tell(const tx_faults *faults, const char *path)
+{
+    char text[sizeof faults->kind + 64 * FAULT_KINDS] = "";
+    size_t used = 0;
+    for (int k = 0; k < FAULT_KINDS; k++) {
+        if (faults->kind[k].count == 0)
+            continue;
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %s", used ? "; " : "", fault_texts[k],
+                                 faults->kind[k].text);
+        if (faults->kind[k].left_out)
+            used +=
+                (size_t)snprintf(text + used, sizeof text - used, " and %" PRId32 " more", faults->kind[k].left_out);
+    }
+    return used ? tx_fail(TX_FORMAT, "%s: the weights do not fit the model: %s", path, text) : TX_OK;
+}
+
+/* ---- Matching -------------------------------------------------------------------------------------- */
+
+/* The shape of the file's tensor; rank 0 is a single element. */
+static tx_shape shape_of(const tx_st_tensor *t)
+{
+    tx_shape shape = {.rank = t->rank ? t->rank : 1, .dim = {1}};
+    for (int32_t i = 0; i < t->rank && i < TX_MAX_RANK; i++)
+        shape.dim[i] = t->dim[i];
+    return shape;
+}
+
+static void check_tensor(const tx_st_tensor *t, const tx_shape *wanted, tx_faults *faults)
+{
+    char have[96], want[96], detail[256];
+    tx_shape shape = shape_of(t);
+    if (t->rank > TX_MAX_RANK) {
+        snprintf(detail, sizeof detail, " (of %" PRId32 " dimensions)", t->rank);
+        add_fault(faults, FAULT_SHAPE, t->name, detail);
+    } else if (!tx_shape_equal(&shape, wanted)) {
+        bool turned =
+            shape.rank == 2 && wanted->rank == 2 && shape.dim[0] == wanted->dim[1] && shape.dim[1] == wanted->dim[0];
+        snprintf(detail, sizeof detail, " (%s, the configuration asks for %s%s)",
+                 tx_shape_text(&shape, have, sizeof have), tx_shape_text(wanted, want, sizeof want),
+                 turned ? ": stored transposed" : "");
+        add_fault(faults, FAULT_SHAPE, t->name, detail);
+    } else if (t->dtype != TX_ST_F32 && t->dtype != TX_ST_F16 && t->dtype != TX_ST_BF16 && t->dtype != TX_ST_F64) {
+        snprintf(detail, sizeof detail, " (%s, not F32, F16, BF16 or F64)", tx_st_dtype_name(t->dtype));
+        add_fault(faults, FAULT_TYPE, t->name, detail);
+    }
+}
+
+typedef struct tx_param_name {
+    const char *name;
+    int32_t index;
+} tx_param_name;
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const tx_param_name *)a)->name, ((const tx_param_name *)b)->name);
+}
+
+/* Assigns the tensors to parameters, whose names are sorted. */
+static void assign(const tx_weights *w, const tx_weights_param *params, const tx_param_name *sorted, int32_t count,
+                   tx_weights_rename *rename, int32_t *source, tx_faults *faults)
+{
+    for (int32_t p = 0; p < count; p++)
+        source[p] = -1;
+    for (int32_t i = 0; i < tx_weights_count(w); i++) {
+        const tx_st_tensor *t = tx_weights_tensor_at(w, i);
+        char name[TX_WEIGHTS_NAME];
+        rename(t->name, name);
+        if (name[0] == '\0')
+            continue;
+        const tx_param_name *found =
+            bsearch(&(tx_param_name){.name = name}, sorted, (size_t)count, sizeof *sorted, by_name);
+        if (!found) {
+            add_fault(faults, FAULT_UNEXPECTED, t->name, "");
+        } else if (source[found->index] >= 0) {
+            add_fault(faults, FAULT_TWICE, t->name, "");
+        } else {
+            source[found->index] = i;
+            check_tensor(t, &params[found->index].shape, faults);
+        }
+    }
+    for (int32_t p = 0; p < count; p++)
+        if (source[p] < 0)
+            add_fault(faults, FAULT_MISSING, params[p].name, "");
+}
+
+/* source[p]: the tensor of the file for parameter p. All faults are collected before one is told. */
+static tx_status match(const tx_weights *w, const tx_weights_param *params, int32_t count, tx_weights_rename *rename,
+                       int32_t *source)
+{
+    tx_faults *faults = calloc(1, sizeof *faults);
+    tx_param_name *sorted = malloc((size_t)count * sizeof *sorted);
+    tx_status status = TX_OK;
+    if (faults && sorted) {
+        for (int32_t p = 0; p < count; p++)
+            sorted[p] = (tx_param_name){params[p].name, p};
+        qsort(sorted, (size_t)count, sizeof *sorted, by_name);
+        assign(w, params, sorted, count, rename, source, faults);
+        status = tell(faults, tx_weights_path(w));
+    } else {
+        status = tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", tx_weights_path(w));
+    }
+    free(faults);
+    free(sorted);
+    return status;
+}
+
+/* ---- Data -------------------------------------------------------------------------------------------- */
+
+/* Looks at elements first .. first + count - 1 of a tensor. */
+static tx_status check_finite(const tx_weights *w, int32_t index, int64_t first, int64_t count, const float *data)
+{
+    const tx_st_tensor *t = tx_weights_tensor_at(w, index);
+    for (int64_t i = 0; i < count; i++)
+        if (!isfinite(data[i]))
+            return tx_fail(TX_FORMAT,
+                           "%s: tensor %s (%s) holds %f at element %" PRId64
+                           ": such weights are refused unless allow_nonfinite is asked for",
+                           tx_weights_path(w), t->name, tx_st_dtype_name(t->dtype), (double)data[i], first + i);
+    return TX_OK;
+}
+
+/* Goes through the data of all parameters, and copies them where there is a model. */
+static tx_status read_data(const tx_weights *w, const int32_t *source, int32_t count, bool allow_nonfinite,
+                           tx_model *model)
+{
+    tx_status status = TX_OK;
+    float *buffer = malloc(CHUNK * sizeof *buffer);
+    if (!buffer)
+        return tx_fail(TX_MEMORY, "%s: no memory for a tensor", tx_weights_path(w));
+    for (int32_t p = 0; p < count && !status; p++) {
+        int64_t elements = tx_st_elements(tx_weights_tensor_at(w, source[p]));
+        for (int64_t at = 0; at < elements && !status; at += CHUNK) {
+            int64_t now = elements - at < CHUNK ? elements - at : CHUNK;
+            status = tx_weights_read_f32(w, source[p], at, now, buffer);
+            if (!status && !allow_nonfinite)
+                status = check_finite(w, source[p], at, now, buffer);
+            if (!status && model)
+                status = tx_model_write_range(model, TX_PART_WEIGHT, p, at, now, buffer);
+        }
+    }
+    free(buffer);
+    return status;
+}
+
+static tx_status read_params(const tx_weights *w, const tx_weights_param *params, int32_t count,
+                             tx_weights_rename *rename, bool allow_nonfinite, tx_model *model)
+{
+    int32_t *source = malloc((size_t)count * sizeof *source);
+    tx_status status = source ? match(w, params, count, rename, source)
+                              : tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", tx_weights_path(w));
+    if (!status)
+        status = read_data(w, source, count, allow_nonfinite, model);
+    free(source);
+    return status;
+}
+
+tx_status tx_weights_check(const tx_weights *weights, const tx_weights_param *params, int32_t count,
+                           tx_weights_rename *rename)
+{
+    return read_params(weights, params, count, rename, false, NULL);
+}
+
+tx_status tx_weights_load(const tx_weights *weights, tx_model *model, tx_weights_rename *rename,
+                          const tx_load_options *options)
+{
+    int32_t count = tx_model_param_count(model);
+    if (options && options->size != sizeof *options)
+        return tx_fail(TX_INVALID, "tx_load_options: size is %zu, not %zu", options->size, sizeof *options);
+    if (count == 0)
+        return tx_fail(TX_INVALID, "%s: the model has no parameters yet: build its graph first",
+                       tx_weights_path(weights));
+    tx_weights_param *params = malloc((size_t)count * sizeof *params);
+    tx_status status =
+        params ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", tx_weights_path(weights));
+    for (int32_t p = 0; p < count && !status; p++) {
+        const tx_param_spec *spec;
+        status = tx_model_param(model, p, &params[p].name, &spec);
+        if (!status)
+            params[p].shape = spec->logical.rank ? spec->logical : spec->shape;
+    }
+    if (!status)
+        status = read_params(weights, params, count, rename, options && options->allow_nonfinite, model);
+    free(params);
+    return status;
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From the parameters of a model to weight files: one, or shards and their index as transformers writes them. */
+#include "models/files/weights.h"
+
+#include "api/file.h"
+#include "api/json.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Elements copied at a time. */
+#define CHUNK (1 << 20)
+/* The name of a shard, and room for it. */
+#define SHARD_FORMAT "model-%05" PRId32 "-of-%05" PRId32 ".safetensors"
+#define SHARD_NAME 64
+
+typedef struct tx_save {
+    tx_model *model;
+    const char *folder;
+    int32_t params, shards;
+    tx_st_tensor *tensor;
+    int32_t *shard; /* of each parameter, ascending */
+    float *buffer;
+} tx_save;
+
+static void shard_name(const tx_save *s, int32_t shard, char name[SHARD_NAME])
+{
+    if (s->shards == 1)
+        snprintf(name, SHARD_NAME, TX_WEIGHTS_SINGLE);
+    else
+        snprintf(name, SHARD_NAME, SHARD_FORMAT, shard + 1, s->shards);
+}
+
+/* Lists the parameters and cuts them into shards: one goes on until the next parameter would be over the limit. */
+static tx_status list_params(tx_save *s, int64_t shard_bytes)
+{
+    int64_t used = 0;
+    for (int32_t p = 0; p < s->params; p++) {
+        const tx_param_spec *spec;
+        tx_st_tensor *t = &s->tensor[p];
+        tx_status status = tx_model_param(s->model, p, &t->name, &spec);
+        if (status)
+            return status;
+        const tx_shape *shape = spec->logical.rank ? &spec->logical : &spec->shape;
+        t->dtype = TX_ST_F32;
+        t->rank = shape->rank;
+        memcpy(t->dim, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
+        int64_t bytes = tx_st_bytes(t);
+        if (used > 0 && bytes > shard_bytes - used) {
+            s->shards++;
+            used = 0;
+        }
+        used += bytes;
+        s->shard[p] = s->shards;
+    }
+    s->shards++;
+    return TX_OK;
+}
+
+static tx_status copy_out(const tx_save *s, int32_t first, int32_t end, tx_st_writer *writer)
+{
+    tx_status status = TX_OK;
+    for (int32_t p = first; p < end && !status; p++) {
+        int64_t count = tx_st_elements(&s->tensor[p]);
+        for (int64_t at = 0; at < count && !status; at += CHUNK) {
+            int64_t now = count - at < CHUNK ? count - at : CHUNK;
+            status = tx_model_read_range(s->model, TX_PART_WEIGHT, p, at, now, s->buffer);
+            if (!status)
+                status = tx_st_append(writer, s->buffer, (size_t)now * sizeof *s->buffer);
+        }
+    }
+    return status;
+}
+
+/* Writes parameters first .. end - 1. */
+static tx_status write_shard(const tx_save *s, int32_t first, int32_t end)
+{
+    char name[SHARD_NAME];
+    tx_st_writer *writer;
+    shard_name(s, s->shard[first], name);
+    char *path = tx_path_join(s->folder, name);
+    tx_status status = path ? tx_st_create(path, s->tensor + first, end - first, NULL, &writer) : TX_MEMORY;
+    free(path);
+    if (status)
+        return status;
+    status = copy_out(s, first, end, writer);
+    if (status) {
+        tx_st_discard(writer);
+        return status;
+    }
+    return tx_st_commit(writer);
+}
+
+static tx_status write_index(const tx_save *s)
+{
+    int64_t elements = 0, bytes = 0;
+    tx_json *index = tx_json_object(), *metadata = tx_json_object(), *map = tx_json_object();
+    tx_status status = TX_OK;
+    for (int32_t p = 0; p < s->params && !status; p++) {
+        char name[SHARD_NAME];
+        shard_name(s, s->shard[p], name);
+        elements += tx_st_elements(&s->tensor[p]);
+        bytes += tx_st_bytes(&s->tensor[p]);
+        status = tx_json_set_string(map, s->tensor[p].name, name);
+    }
+    if (!status)
+        status = tx_json_set_int(metadata, "total_parameters", elements);
+    if (!status)
+        status = tx_json_set_int(metadata, "total_size", bytes);
+    /* The index takes both over, whatever the outcome. */
+    tx_status given = tx_json_set(index, "metadata", metadata);
+    status = status ? status : given;
+    given = tx_json_set(index, "weight_map", map);
+    status = status ? status : given;
+    char *path = tx_path_join(s->folder, TX_WEIGHTS_INDEX);
+    if (!status)
+        status = path ? tx_json_write(path, index, TX_JSON_SORTED) : TX_MEMORY;
+    free(path);
+    tx_json_free(index);
+    return status;
+}
+
+static tx_status remove_file(const tx_save *s, const char *name)
+{
+    char *path = tx_path_join(s->folder, name);
+    tx_status status = path ? TX_OK : TX_MEMORY;
+    if (path && unlink(path) != 0 && errno != ENOENT)
+        status = tx_fail(TX_IO, "%s: cannot remove the former weights: %s", path, strerror(errno));
+    free(path);
+    return status;
+}
+
+/* Whether it is a file of weights by its name that this save has not written. */
+static bool is_former(const tx_save *s, const char *name)
+{
+    int32_t shard, shards;
+    char exact[SHARD_NAME];
+    if (strcmp(name, TX_WEIGHTS_SINGLE) == 0)
+        return s->shards > 1;
+    if (strcmp(name, TX_WEIGHTS_INDEX) == 0)
+        return s->shards == 1;
+    if (sscanf(name, "model-%5" SCNd32 "-of-%5" SCNd32, &shard, &shards) != 2 || shards == s->shards)
+        return false;
+    snprintf(exact, sizeof exact, SHARD_FORMAT, shard, shards);
+    return strcmp(name, exact) == 0;
+}
+
+static tx_status remove_former(const tx_save *s)
+{
+    DIR *list = opendir(s->folder);
+    if (!list)
+        return tx_fail(TX_IO, "%s: cannot look into it: %s", s->folder, strerror(errno));
+    tx_status status = TX_OK;
+    for (struct dirent *e = readdir(list); e && !status; e = readdir(list))
+        if (is_former(s, e->d_name))
+            status = remove_file(s, e->d_name);
+    closedir(list);
+    return status;
+}
+
+static tx_status save(const tx_save *s)
+{
+    /* Shards of the same names are replaced one by one: without an index nobody takes the mixture for a model. */
+    tx_status status = s->shards > 1 ? remove_file(s, TX_WEIGHTS_INDEX) : TX_OK;
+    for (int32_t first = 0, end = 0; first < s->params && !status; first = end) {
+        while (end < s->params && s->shard[end] == s->shard[first])
+            end++;
+        status = write_shard(s, first, end);
+    }
+    if (!status && s->shards > 1)
+        status = write_index(s);
+    return status ? status : remove_former(s);
+}
+
+tx_status tx_weights_save(tx_model *model, const char *folder, int64_t shard_bytes)
+{
+    tx_save s = {.model = model, .folder = folder, .params = tx_model_param_count(model)};
+    if (s.params == 0 || shard_bytes < 1)
+        return tx_fail(TX_INVALID, "%s: %s", folder,
+                       s.params ? "a shard must have at least 1 byte" : "the model has no parameters to save");
+    s.tensor = calloc((size_t)s.params, sizeof *s.tensor);
+    s.shard = calloc((size_t)s.params, sizeof *s.shard);
+    s.buffer = malloc(CHUNK * sizeof *s.buffer);
+    tx_status status = s.tensor && s.shard && s.buffer ? list_params(&s, shard_bytes)
+                                                       : tx_fail(TX_MEMORY, "%s: no memory to save a model", folder);
+    if (!status)
+        status = save(&s);
+    free(s.tensor);
+    free(s.shard);
+    free(s.buffer);
+    return status;
+}

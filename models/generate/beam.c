@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Beam search as transformers does it: of each prompt's beams the best (1 + ids that end a text, at least 2) *
+ * num_beams continuations are candidates; those that end become finished texts if they are among the best num_beams,
+ * the best of the others go on. Scores are sums of log-probabilities in fp32, of finished texts divided by
+ * length^length_penalty. */
+#include "models/generate/generator.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FAR (-1.0e9f) /* below every score */
+
+typedef struct candidate {
+    float score;
+    int32_t beam, id;
+    bool hit; /* it ends here */
+} candidate;
+
+/* A finished text. */
+typedef struct finished {
+    float score;
+    bool is_finished;
+    int64_t count;
+    int32_t *ids; /* [context] */
+} finished;
+
+/* The search of one prompt. */
+typedef struct search {
+    float *score;    /* of each beam */
+    finished *best;  /* [beams], the best first */
+    bool open, done; /* open: a running beam may still beat the finished texts */
+} search;
+
+typedef struct beams {
+    const tx_run *run;
+    int64_t width, keep;  /* beams; candidates */
+    search *search;       /* of each prompt */
+    candidate *candidate; /* [keep] */
+    float *scores;        /* [vocab] */
+    int32_t *text;        /* [width, context]: texts in the making */
+} beams;
+
+/* ---- Candidates ------------------------------------------------------------------------------------------ */
+
+/* scores = log softmax of logits. */
+static void log_softmax(const float *logits, int64_t vocab, float *scores)
+{
+    float top = logits[0];
+    for (int64_t i = 1; i < vocab; i++)
+        top = logits[i] > top ? logits[i] : top;
+    double sum = 0.0;
+    for (int64_t i = 0; i < vocab; i++)
+        sum += exp((double)(logits[i] - top));
+    const float shift = top + (float)log(sum);
+    for (int64_t i = 0; i < vocab; i++)
+        scores[i] = logits[i] - shift;
+}
+
+/* Keeps the best `keep` candidates, the best first; of equal ones those that came first. */
+static int64_t offer(candidate *list, int64_t count, int64_t keep, candidate c)
+{
+    if (count == keep && !(c.score > list[keep - 1].score))
+        return count;
+    int64_t at = count < keep ? count : keep - 1;
+    for (; at > 0 && c.score > list[at - 1].score; at--)
+        list[at] = list[at - 1];
+    list[at] = c;
+    return count < keep ? count + 1 : keep;
+}
+
+static int32_t *row_of(const beams *b, int64_t prompt, int64_t beam)
+{
+    return b->run->g->ids + (prompt * b->width + beam) * b->run->g->context;
+}
+
+static tx_status find_candidates(beams *b, int64_t p, int64_t generated, int64_t *found)
+{
+    const tx_run *run = b->run;
+    const int64_t vocab = run->g->choice.vocab, before = run->prompts[p].count + generated;
+    int64_t count = 0;
+    for (int64_t beam = 0; beam < b->width; beam++) {
+        const float *logits = tx_decoder_logits(run->g->decoder, p * b->width + beam);
+        tx_status status = tx_scores_check(logits, vocab);
+        if (status)
+            return status;
+        const tx_history history = {row_of(b, p, beam), before, generated, 0};
+        log_softmax(logits, vocab, b->scores);
+        tx_scores_adjust(run->how, &history, b->scores, vocab, run->g->choice.scores);
+        for (int64_t i = 0; i < vocab; i++) {
+            const float score = run->g->choice.scores[i] + b->search[p].score[beam];
+            count = offer(b->candidate, count, b->keep, (candidate){score, (int32_t)beam, (int32_t)i, false});
+        }
+    }
+    *found = count;
+    return TX_OK;
+}
+
+/* ---- A step ------------------------------------------------------------------------------------------------ */
+
+static float length_factor(const tx_generation *how, int64_t length)
+{
+    return (float)pow((double)length, how->length_penalty);
+}
+
+static bool all_finished(const beams *b, const search *s)
+{
+    for (int64_t i = 0; i < b->width; i++)
+        if (!s->best[i].is_finished)
+            return false;
+    return true;
+}
+
+/* Copies a beam and one more token to `text`. */
+static void extend(const beams *b, int64_t p, const candidate *c, int64_t before, int32_t *text)
+{
+    memcpy(text, row_of(b, p, c->beam), (size_t)before * sizeof *text);
+    text[before] = c->id;
+}
+
+/* Finds out which candidates end; returns whether all do. */
+static bool find_hits(const beams *b, int64_t p, int64_t found, int64_t generated)
+{
+    const int64_t before = b->run->prompts[p].count + generated;
+    bool all = true;
+    for (int64_t k = 0; k < found; k++) {
+        candidate *c = &b->candidate[k];
+        extend(b, p, c, before, b->text);
+        c->hit = generated + 1 == b->run->how->max_new_tokens || tx_run_ends(b->run, b->text, before + 1);
+        all = all && c->hit;
+    }
+    return all;
+}
+
+/* Takes the texts that end among the best candidates into the list of finished ones. */
+static void take_finished(const beams *b, int64_t p, int64_t generated)
+{
+    search *s = &b->search[p];
+    const int64_t before = b->run->prompts[p].count + generated;
+    if (!s->open || (b->run->how->early_stopping == TX_EARLY_TRUE && all_finished(b, s)))
+        return;
+    for (int64_t k = 0; k < b->width; k++) {
+        const candidate *c = &b->candidate[k];
+        const float score = c->score / length_factor(b->run->how, generated + 1);
+        int64_t at = b->width - 1;
+        if (!c->hit || !(score > s->best[at].score))
+            continue;
+        finished made = {score, true, before + 1, s->best[at].ids};
+        for (; at > 0 && score > s->best[at - 1].score; at--)
+            s->best[at] = s->best[at - 1];
+        extend(b, p, c, before, made.ids);
+        s->best[at] = made;
+    }
+}
+
+/* Lets the best candidates that do not end go on: their texts, scores, and what the decoder's next step needs. */
+static void go_on(const beams *b, int64_t p, int64_t found, int64_t generated)
+{
+    tx_generator *g = b->run->g;
+    const int64_t before = b->run->prompts[p].count + generated, first = p * b->width;
+    int64_t beam = 0;
+    for (int round = 0; round < 2; round++) /* those that end only where there are too few others */
+        for (int64_t k = 0; k < found && beam < b->width; k++) {
+            const candidate *c = &b->candidate[k];
+            if (c->hit != (round == 1))
+                continue;
+            extend(b, p, c, before, b->text + beam * g->context);
+            b->search[p].score[beam] = c->hit ? c->score + FAR : c->score;
+            g->tokens[first + beam] = c->id;
+            g->sources[first + beam] = (int32_t)first + c->beam;
+            beam++;
+        }
+    for (beam = 0; beam < b->width; beam++)
+        memcpy(row_of(b, p, beam), b->text + beam * g->context, (size_t)(before + 1) * sizeof *b->text);
+}
+
+/* Can a running beam still become better than the worst of the finished texts? */
+static bool may_improve(const beams *b, const search *s, int64_t generated)
+{
+    const tx_generation *how = b->run->how;
+    const bool longest = how->early_stopping == TX_EARLY_NEVER && how->length_penalty > 0.0;
+    const float possible = s->score[0] / length_factor(how, longest ? how->max_new_tokens : generated);
+    return !s->best[b->width - 1].is_finished || possible > s->best[b->width - 1].score;
+}
+
+static tx_status step_prompt(beams *b, int64_t p, int64_t generated)
+{
+    search *s = &b->search[p];
+    int64_t found = 0;
+    tx_status status = find_candidates(b, p, generated, &found);
+    if (status)
+        return status;
+    bool all_end = find_hits(b, p, found, generated);
+    take_finished(b, p, generated);
+    go_on(b, p, found, generated);
+    s->open = s->open && may_improve(b, s, generated + 1);
+    s->done = !s->open || all_end || (b->run->how->early_stopping == TX_EARLY_TRUE && all_finished(b, s));
+    return TX_OK;
+}
+
+/* ---- The search --------------------------------------------------------------------------------------------- */
+
+static tx_status run_steps(beams *b)
+{
+    tx_generator *g = b->run->g;
+    const int64_t most = b->run->how->max_new_tokens;
+    tx_status status = TX_OK;
+    bool any = true;
+    for (int64_t n = 0; n < most && any && !status; n++) {
+        any = false;
+        for (int64_t r = 0; r < g->batch * b->width; r++) { /* rows that rest */
+            g->tokens[r] = -1;
+            g->sources[r] = (int32_t)r;
+        }
+        for (int64_t p = 0; p < b->run->count && !status; p++) {
+            if (b->search[p].done)
+                continue;
+            status = step_prompt(b, p, n);
+            any = any || !b->search[p].done;
+        }
+        if (!status && any && n + 1 < most)
+            status = tx_decoder_step(g->decoder, g->tokens, g->sources);
+    }
+    return status;
+}
+
+static tx_status allocate(beams *b)
+{
+    const tx_generator *g = b->run->g;
+    const size_t width = (size_t)b->width, context = (size_t)g->context;
+    b->search = calloc((size_t)b->run->count, sizeof *b->search);
+    b->candidate = malloc((size_t)b->keep * sizeof *b->candidate);
+    b->scores = malloc((size_t)g->choice.vocab * sizeof *b->scores);
+    b->text = malloc(width * context * sizeof *b->text);
+    bool good = b->search && b->candidate && b->scores && b->text;
+    for (int64_t p = 0; good && p < b->run->count; p++) {
+        search *s = &b->search[p];
+        s->open = true;
+        s->score = malloc(width * sizeof *s->score);
+        s->best = calloc(width, sizeof *s->best);
+        good = s->score && s->best;
+        for (int64_t i = 0; good && i < b->width; i++) {
+            s->score[i] = i > 0 ? FAR : 0.0f; /* all beams are alike at first: the others do not count */
+            s->best[i].score = FAR;
+            s->best[i].ids = malloc(context * sizeof *s->best[i].ids);
+            good = s->best[i].ids != NULL;
+        }
+    }
+    return good ? TX_OK : tx_fail(TX_MEMORY, "generate: no memory for %lld beams", (long long)b->width);
+}
+
+static void release(beams *b)
+{
+    for (int64_t p = 0; b->search && p < b->run->count; p++) {
+        for (int64_t i = 0; b->search[p].best && i < b->width; i++)
+            free(b->search[p].best[i].ids);
+        free(b->search[p].best);
+        free(b->search[p].score);
+    }
+    free(b->search);
+    free(b->candidate);
+    free(b->scores);
+    free(b->text);
+}
+
+tx_status tx_run_beams(const tx_run *run)
+{
+    const int64_t each = run->how->eos_count > 1 ? 1 + run->how->eos_count : 2;
+    beams b = {.run = run, .width = run->g->beams, .keep = each * run->g->beams};
+    tx_status status = allocate(&b);
+    if (!status)
+        status = run_steps(&b);
+    for (int64_t p = 0; p < run->count && !status; p++) {
+        const finished *best = &b.search[p].best[0];
+        for (int64_t i = run->prompts[p].count; i < best->count; i++)
+            if (!run->sink->emit(run->sink->context, p, best->ids[i]))
+                break;
+    }
+    release(&b);
+    return status;
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Prefill and decode plans over shared caches. */
+#include "models/generate/decode.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Caches and chunks are multiples of this. */
+#define UNIT 32
+/* Tokens of a prompt that go through the model at once: enough that products are bound by arithmetic. */
+#define CHUNK 256
+
+/* A plan for `length` tokens of each row. */
+typedef struct stage {
+    tx_graph *graph;
+    tx_tensor *tokens, *positions, *sources, *rows, *logits;
+    tx_plan *plan;
+    int64_t length;
+} stage;
+
+struct tx_decoder {
+    stage prefill, decode;
+    int64_t rows, vocab, padded, capacity; /* positions in a cache */
+    int32_t *tokens;                       /* of a stage, padded */
+    int32_t *positions, *last, *same;      /* of each row: length of its cache; its wanted position; itself */
+    float *logits, *read;                  /* [rows, padded]; what a plan gave */
+};
+
+static int64_t round_up(int64_t value, int64_t most)
+{
+    int64_t up = (value + UNIT - 1) / UNIT * UNIT;
+    return up < most ? up : most;
+}
+
+tx_status tx_check_ids(const int32_t *ids, int64_t count, int64_t vocab)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (ids[i] < 0 || ids[i] >= vocab)
+            return tx_fail(TX_INVALID, "token %" PRId64 ": id %" PRId32 " is outside the vocabulary of %" PRId64, i,
+                           ids[i], vocab);
+    return TX_OK;
+}
+
+static tx_status build(tx_decoder *d, tx_model *model, const tx_gpt2_config *config, const char *name, int64_t length,
+                       bool beams, stage *made)
+{
+    tx_status status = tx_graph_create(model, &made->graph);
+    if (status)
+        return status;
+    made->length = length;
+    made->tokens = tx_input(made->graph, "tokens", TX_I32, TX_SHAPE(d->rows, length));
+    made->positions = tx_input(made->graph, "positions", TX_I32, TX_SHAPE(d->rows));
+    made->sources = beams ? tx_input(made->graph, "sources", TX_I32, TX_SHAPE(d->rows)) : NULL;
+    made->rows = tx_input(made->graph, "rows", TX_I32, TX_SHAPE(d->rows));
+    tx_gpt2_options options = {.size = sizeof options,
+                               .cache = d->capacity,
+                               .positions = made->positions,
+                               .sources = made->sources,
+                               .rows = made->rows};
+    made->logits = tx_output(tx_gpt2_logits(made->graph, config, made->tokens, &options));
+    return tx_plan_create(made->graph, name, &made->plan);
+}
+
+static tx_status prepare(tx_decoder *d, tx_model *model, const tx_gpt2_config *config, int64_t prompt, bool beams)
+{
+    int64_t chunk = round_up(prompt < CHUNK ? prompt : CHUNK, d->capacity);
+    d->tokens = calloc((size_t)(d->rows * chunk), sizeof *d->tokens);
+    d->positions = calloc((size_t)d->rows, sizeof *d->positions);
+    d->last = calloc((size_t)d->rows, sizeof *d->last);
+    d->same = calloc((size_t)d->rows, sizeof *d->same);
+    d->logits = calloc((size_t)(d->rows * d->padded), sizeof *d->logits);
+    d->read = malloc((size_t)(d->rows * d->padded) * sizeof *d->read);
+    if (!d->tokens || !d->positions || !d->last || !d->same || !d->logits || !d->read)
+        return tx_fail(TX_MEMORY, "generate: out of memory");
+    for (int64_t r = 0; r < d->rows; r++)
+        d->same[r] = (int32_t)r;
+    tx_status status = build(d, model, config, "prefill", chunk, false, &d->prefill);
+    return status ? status : build(d, model, config, "decode", 1, beams, &d->decode);
+}
+
+tx_status tx_decoder_create(tx_model *model, const tx_gpt2_config *config, int64_t rows, int64_t prompt,
+                            int64_t context, bool beams, tx_decoder **decoder)
+{
+    if (rows < 1 || rows > INT32_MAX / CHUNK)
+        return tx_fail(TX_INVALID, "generate: a batch of %" PRId64 " sequences", rows);
+    if (prompt < 1 || context < prompt || context > config->n_positions)
+        return tx_fail(TX_INVALID,
+                       "a prompt of %" PRId64 " tokens and %" PRId64 " new ones: the model has %" PRId64
+                       " positions; shorten the prompt or ask for fewer",
+                       prompt, context - prompt, config->n_positions);
+    tx_decoder *made = calloc(1, sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "generate: out of memory");
+    made->rows = rows;
+    made->vocab = config->vocab_size;
+    made->padded = tx_gpt2_padded_vocab(config);
+    made->capacity = round_up(context, config->n_positions);
+    tx_status status = prepare(made, model, config, prompt, beams);
+    if (status) {
+        tx_decoder_free(made);
+        return status;
+    }
+    *decoder = made;
+    return TX_OK;
+}
+
+static void release(stage *s)
+{
+    tx_plan_free(s->plan);
+    tx_graph_free(s->graph);
+}
+
+void tx_decoder_free(tx_decoder *decoder)
+{
+    if (!decoder)
+        return;
+    release(&decoder->decode);
+    release(&decoder->prefill);
+    free(decoder->tokens);
+    free(decoder->positions);
+    free(decoder->last);
+    free(decoder->same);
+    free(decoder->logits);
+    free(decoder->read);
+    free(decoder);
+}
+
+/* Runs a stage with what tokens, positions and last hold. */
+static tx_status run(tx_decoder *d, const stage *s, const int32_t *sources, float *logits)
+{
+    const size_t bytes = (size_t)d->rows * sizeof(int32_t);
+    tx_status status = tx_plan_write(s->plan, s->tokens, d->tokens, (size_t)s->length * bytes);
+    if (!status)
+        status = tx_plan_write(s->plan, s->positions, d->positions, bytes);
+    if (!status)
+        status = tx_plan_write(s->plan, s->rows, d->last, bytes);
+    if (!status && s->sources)
+        status = tx_plan_write(s->plan, s->sources, sources ? sources : d->same, bytes);
+    if (!status)
+        status = tx_plan_run(s->plan);
+    return status ? status : tx_plan_read(s->plan, s->logits, logits, (size_t)(d->rows * d->padded) * sizeof *logits);
+}
+
+/* Tokens from `first` on, as many as a chunk holds. The last chunk begins earlier where the caches end: what it does
+ * again gives the same. Padding behind a prompt fills places of the cache that the tokens which come there overwrite
+ * before any query may look. */
+static tx_status prefill_chunk(tx_decoder *d, const tx_prompt *prompts, int64_t first)
+{
+    const int64_t length = d->prefill.length;
+    const int64_t at = first < d->capacity - length ? first : d->capacity - length;
+    for (int64_t r = 0; r < d->rows; r++) {
+        const tx_prompt *p = &prompts[r];
+        for (int64_t t = 0; t < length; t++)
+            d->tokens[r * length + t] = at + t < p->count ? p->ids[at + t] : 0;
+        const int64_t end = p->count - 1 - at; /* of the prompt, within the chunk or not */
+        d->positions[r] = (int32_t)at;
+        d->last[r] = (int32_t)(r * length + (end < 0 ? 0 : end < length ? end : length - 1));
+    }
+    tx_status status = run(d, &d->prefill, NULL, d->read);
+    for (int64_t r = 0; r < d->rows && !status; r++)
+        if ((prompts[r].count - 1) / length == first / length)
+            memcpy(d->logits + r * d->padded, d->read + r * d->padded, (size_t)d->padded * sizeof *d->logits);
+    return status;
+}
+
+tx_status tx_decoder_start(tx_decoder *decoder, const tx_prompt *prompts)
+{
+    tx_decoder *d = decoder;
+    int64_t longest = 0;
+    tx_status status = TX_OK;
+    for (int64_t r = 0; r < d->rows && !status; r++) {
+        if (prompts[r].count < 1 || prompts[r].count > d->capacity)
+            status = tx_fail(TX_INVALID, "a prompt of %" PRId64 " tokens; compiled for 1 to %" PRId64, prompts[r].count,
+                             d->capacity);
+        else
+            status = tx_check_ids(prompts[r].ids, prompts[r].count, d->vocab);
+        longest = prompts[r].count > longest ? prompts[r].count : longest;
+    }
+    for (int64_t first = 0; first < longest && !status; first += d->prefill.length)
+        status = prefill_chunk(d, prompts, first);
+    for (int64_t r = 0; r < d->rows; r++) {
+        d->positions[r] = (int32_t)prompts[r].count;
+        d->last[r] = (int32_t)r;
+    }
+    return status;
+}
+
+tx_status tx_decoder_step(tx_decoder *decoder, const int32_t *tokens, const int32_t *sources)
+{
+    tx_decoder *d = decoder;
+    for (int64_t r = 0; r < d->rows; r++) {
+        if (tokens[r] >= 0 && d->positions[r] >= d->capacity)
+            return tx_fail(TX_INVALID, "generate: the cache of row %" PRId64 " is full", r);
+        d->tokens[r] = tokens[r] >= 0 ? tokens[r] : 0;
+        if (d->positions[r] >= d->capacity) /* a full row that rests writes its last place once more */
+            d->positions[r] = (int32_t)d->capacity - 1;
+    }
+    tx_status status = run(d, &d->decode, sources, d->logits);
+    for (int64_t r = 0; r < d->rows; r++)
+        d->positions[r] += tokens[r] >= 0;
+    return status;
+}
+
+const float *tx_decoder_logits(const tx_decoder *decoder, int64_t row)
+{
+    return decoder->logits + row * decoder->padded;
+}
+
+int64_t tx_decoder_vocab(const tx_decoder *decoder)
+{
+    return decoder->vocab;
+}

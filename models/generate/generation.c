@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Defaults, generation_config.json, and what goes together. */
+#include "models/generate/generation.h"
+
+#include "api/file.h"
+#include "api/json.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_LIMIT (1 << 20)
+
+tx_generation tx_generation_defaults(int64_t eos_token_id)
+{
+    tx_generation g = {.max_new_tokens = -1,
+                       .temperature = 1.0,
+                       .top_k = 50,
+                       .top_p = 1.0,
+                       .repetition_penalty = 1.0,
+                       .num_beams = 1,
+                       .length_penalty = 1.0,
+                       .seed = 42};
+    if (eos_token_id >= 0)
+        g.eos_token_id[g.eos_count++] = (int32_t)eos_token_id;
+    return g;
+}
+
+/* ---- generation_config.json ------------------------------------------------------------------------ */
+
+/* Keys that transformers generates by and TX does not, with the value that asks for nothing. */
+static const struct {
+    const char *key;
+    double nothing;
+} unknown[] = {
+    {"no_repeat_ngram_size", 0.0},
+    {"num_beam_groups", 1.0},
+    {"num_return_sequences", 1.0},
+    {"typical_p", 1.0},
+    {"min_p", 0.0},
+    {"epsilon_cutoff", 0.0},
+    {"eta_cutoff", 0.0},
+    {"diversity_penalty", 0.0},
+    {"guidance_scale", 1.0},
+    {"penalty_alpha", 0.0},
+    {"bad_words_ids", 0.0},
+    {"suppress_tokens", 0.0},
+    {"begin_suppress_tokens", 0.0},
+    {"forced_bos_token_id", 0.0},
+    {"forced_eos_token_id", 0.0},
+    {"sequence_bias", 0.0},
+    {"exponential_decay_length_penalty", 0.0},
+};
+
+static void report_unknown(const tx_json *json, const char *path, const tx_reporter *reporter)
+{
+    for (size_t i = 0; reporter && reporter->warn && i < sizeof unknown / sizeof unknown[0]; i++) {
+        double value;
+        if (!tx_json_has(json, unknown[i].key))
+            continue;
+        if (tx_json_get_number(json, unknown[i].key, -DBL_MAX, DBL_MAX, &value) == TX_OK &&
+            fabs(value - unknown[i].nothing) <= 0.0)
+            continue;
+        char message[512];
+        snprintf(message, sizeof message, "%s: %s is not known here: the text is generated without it", path,
+                 unknown[i].key);
+        reporter->warn(reporter->context, message);
+    }
+}
+
+/* A key that is absent, or null, leaves its field alone. */
+static tx_status get_int(const tx_json *json, const char *key, int64_t least, int64_t most, int64_t *value)
+{
+    return tx_json_has(json, key) ? tx_json_get_int(json, key, least, most, value) : TX_OK;
+}
+
+static tx_status get_number(const tx_json *json, const char *key, double least, double most, double *value)
+{
+    return tx_json_has(json, key) ? tx_json_get_number(json, key, least, most, value) : TX_OK;
+}
+
+/* true, false or "never" */
+static tx_status get_early_stopping(const tx_json *json, tx_early_stopping *value)
+{
+    const char *text;
+    bool flag;
+    if (!tx_json_has(json, "early_stopping"))
+        return TX_OK;
+    if (tx_json_get_string(json, "early_stopping", &text) == TX_OK && strcmp(text, "never") == 0) {
+        *value = TX_EARLY_NEVER;
+        return TX_OK;
+    }
+    if (tx_json_get_bool(json, "early_stopping", &flag))
+        return tx_fail(TX_FORMAT, "early_stopping: expected true, false or \"never\"");
+    *value = flag ? TX_EARLY_TRUE : TX_EARLY_FALSE;
+    return TX_OK;
+}
+
+/* An id, or several. */
+static tx_status get_ends(const tx_json *json, tx_generation *g)
+{
+    tx_json *list;
+    int64_t id = -1;
+    if (!tx_json_has(json, "eos_token_id"))
+        return TX_OK;
+    if (tx_json_get(json, "eos_token_id", TX_JSON_ARRAY, &list) != TX_OK) {
+        tx_status status = tx_json_get_int(json, "eos_token_id", 0, INT32_MAX, &id);
+        if (status == TX_OK) {
+            g->eos_token_id[0] = (int32_t)id;
+            g->eos_count = 1;
+        }
+        return status;
+    }
+    size_t count = tx_json_size(list);
+    if (count > TX_GENERATION_EOS)
+        return tx_fail(TX_UNSUPPORTED, "eos_token_id: %zu ids, %d are possible", count, TX_GENERATION_EOS);
+    for (size_t i = 0; i < count; i++) {
+        tx_status status = tx_json_as_int(tx_json_at(list, i), "eos_token_id", 0, INT32_MAX, &id);
+        if (status != TX_OK)
+            return status;
+        g->eos_token_id[i] = (int32_t)id;
+    }
+    g->eos_count = (int32_t)count;
+    return TX_OK;
+}
+
+static tx_status read_fields(const tx_json *json, tx_generation *g)
+{
+    const struct {
+        const char *key;
+        int64_t least, *value;
+    } integers[] = {{"max_new_tokens", 0, &g->max_new_tokens},
+                    {"min_new_tokens", 0, &g->min_new_tokens},
+                    {"top_k", 0, &g->top_k},
+                    {"num_beams", 1, &g->num_beams}};
+    const struct {
+        const char *key;
+        double *value;
+    } numbers[] = {{"temperature", &g->temperature},
+                   {"top_p", &g->top_p},
+                   {"repetition_penalty", &g->repetition_penalty},
+                   {"length_penalty", &g->length_penalty}};
+    tx_status status = TX_OK;
+    for (size_t i = 0; i < 4 && !status; i++)
+        status = get_int(json, integers[i].key, integers[i].least, INT32_MAX, integers[i].value);
+    for (size_t i = 0; i < 4 && !status; i++)
+        status = get_number(json, numbers[i].key, -FLT_MAX, FLT_MAX, numbers[i].value);
+    if (!status && tx_json_has(json, "do_sample"))
+        status = tx_json_get_bool(json, "do_sample", &g->do_sample);
+    if (!status)
+        status = get_early_stopping(json, &g->early_stopping);
+    if (!status)
+        status = get_ends(json, g);
+    return status ? status : tx_generation_check(g);
+}
+
+tx_status tx_generation_read(const char *folder, tx_generation *generation, const tx_reporter *reporter)
+{
+    char *path = tx_path_join(folder, "generation_config.json");
+    if (!path)
+        return tx_fail(TX_MEMORY, "%s: out of memory", folder);
+    tx_json *json = NULL;
+    tx_generation read = *generation;
+    tx_status status = tx_json_read(path, FILE_LIMIT, &json);
+    if (status == TX_OK) {
+        status = read_fields(json, &read);
+        status = status ? tx_fail_in(status, "%s", path) : TX_OK;
+    } else if (status == TX_NOT_FOUND) {
+        status = TX_OK;
+    }
+    if (status == TX_OK && json) {
+        *generation = read;
+        report_unknown(json, path, reporter);
+    }
+    tx_json_free(json);
+    free(path);
+    return status;
+}
+
+/* ---- Checks ------------------------------------------------------------------------------------------- */
+
+tx_status tx_generation_check(const tx_generation *g)
+{
+    if (!(g->temperature >= 0.0))
+        return tx_fail(TX_INVALID, "temperature: %g is below 0", g->temperature);
+    if (!(g->top_p > 0.0 && g->top_p <= 1.0))
+        return tx_fail(TX_INVALID, "top_p: %g is not in (0, 1]", g->top_p);
+    if (!(g->repetition_penalty > 0.0))
+        return tx_fail(TX_INVALID, "repetition_penalty: %g is not above 0", g->repetition_penalty);
+    if (g->top_k < 0 || g->num_beams < 1 || g->min_new_tokens < 0)
+        return tx_fail(TX_INVALID, "top_k and min_new_tokens are at least 0, num_beams is at least 1");
+    if (g->num_beams > 1 && g->do_sample)
+        return tx_fail(TX_UNSUPPORTED,
+                       "num_beams %lld with do_sample: beams are searched without drawing; leave out one",
+                       (long long)g->num_beams);
+    return TX_OK;
+}
+
+bool tx_generation_ends(const tx_generation *g, int32_t id)
+{
+    for (int32_t i = 0; i < g->eos_count; i++)
+        if (g->eos_token_id[i] == id)
+            return true;
+    return false;
+}

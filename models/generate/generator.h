@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the ways of generation share: one batch on its way. */
+#ifndef TX_GENERATE_GENERATOR_H
+#define TX_GENERATE_GENERATOR_H
+
+#include "models/generate/generate.h"
+#include "models/generate/sample.h"
+
+struct tx_generator {
+    tx_decoder *decoder;
+    int64_t batch, beams, context;
+    tx_choice choice;
+    int32_t *ids;              /* [batch * beams, context]: prompts and what follows */
+    int32_t *tokens, *sources; /* [batch * beams]: of a step */
+    tx_prompt *prompts;        /* [batch * beams] */
+};
+
+/* A run of a generator. */
+typedef struct tx_run {
+    tx_generator *g;
+    const tx_prompt *prompts;
+    int64_t count;
+    const tx_generation *how;
+    const tx_sink *sink;
+    uint64_t first;
+} tx_run;
+
+static inline bool tx_run_ends(const tx_run *run, const int32_t *ids, int64_t count)
+{
+    return tx_generation_ends(run->how, ids[count - 1]) ||
+           (run->sink->ends && run->sink->ends(run->sink->context, ids, count));
+}
+
+/* beam.c: searches for the likeliest text of each prompt, which the decoder has taken, and emits it. */
+tx_status tx_run_beams(const tx_run *run);
+
+#endif

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Perplexity by windows. */
+#include "models/generate/perplexity.h"
+
+#include "models/generate/decode.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+struct tx_perplexity {
+    tx_perplexity_options options;
+    int64_t vocab;
+    tx_graph *graph;
+    tx_tensor *tokens, *labels, *losses;
+    tx_plan *plan;
+    int32_t *token, *label; /* [batch, max_length] */
+    float *loss;
+};
+
+/* Tokens begin..end-1 of the text, of which the last `scored` are. */
+typedef struct window {
+    int64_t begin, end, scored;
+} window;
+
+static tx_status build(tx_model *model, const tx_gpt2_config *config, tx_perplexity *p)
+{
+    const tx_shape shape = TX_SHAPE(p->options.batch, p->options.max_length);
+    const size_t count = (size_t)tx_shape_count(&shape);
+    p->token = malloc(count * sizeof *p->token);
+    p->label = malloc(count * sizeof *p->label);
+    p->loss = malloc(count * sizeof *p->loss);
+    if (!p->token || !p->label || !p->loss)
+        return tx_fail(TX_MEMORY, "perplexity: out of memory");
+    tx_status status = tx_graph_create(model, &p->graph);
+    if (status)
+        return status;
+    p->tokens = tx_input(p->graph, "tokens", TX_I32, shape);
+    p->labels = tx_input(p->graph, "labels", TX_I32, shape);
+    tx_tensor *logits = tx_gpt2_logits(p->graph, config, p->tokens, NULL);
+    p->losses = tx_output(tx_cross_entropy(logits, p->labels, config->vocab_size));
+    return tx_plan_create(p->graph, "perplexity", &p->plan);
+}
+
+tx_status tx_perplexity_create(tx_model *model, const tx_gpt2_config *config, const tx_perplexity_options *options,
+                               tx_perplexity **perplexity)
+{
+    const tx_perplexity_options *o = options;
+    if (o->size != sizeof *o || o->batch < 1 || o->max_length < 2 || o->max_length > config->n_positions)
+        return tx_fail(TX_INVALID,
+                       "perplexity: %" PRId64 " windows of %" PRId64 " tokens: the model takes 2 to %" PRId64 " tokens",
+                       o->batch, o->max_length, config->n_positions);
+    if (o->stride < 1 || o->stride > o->max_length)
+        return tx_fail(TX_INVALID,
+                       "perplexity: a stride of %" PRId64 " is not in 1..%" PRId64 ", the length of a window",
+                       o->stride, o->max_length);
+    tx_perplexity *made = calloc(1, sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "perplexity: out of memory");
+    made->options = *o;
+    made->vocab = config->vocab_size;
+    tx_status status = build(model, config, made);
+    if (status) {
+        tx_perplexity_free(made);
+        return status;
+    }
+    *perplexity = made;
+    return TX_OK;
+}
+
+void tx_perplexity_free(tx_perplexity *perplexity)
+{
+    if (!perplexity)
+        return;
+    tx_plan_free(perplexity->plan);
+    tx_graph_free(perplexity->graph);
+    free(perplexity->token);
+    free(perplexity->label);
+    free(perplexity->loss);
+    free(perplexity);
+}
+
+/* The window after `w` ({0}: the first); false after the last. */
+static bool next_window(const tx_perplexity *p, int64_t count, int64_t index, window *w)
+{
+    if (w->end == count)
+        return false;
+    int64_t begin = index * p->options.stride, end = begin + p->options.max_length;
+    end = end < count ? end : count;
+    *w = (window){begin, end, end - w->end};
+    return true;
+}
+
+/* Puts a window into row `row`: a label is the token that follows, where that one is scored. */
+static void fill_row(const tx_perplexity *p, const int32_t *ids, const window *w, int64_t row)
+{
+    const int64_t length = p->options.max_length;
+    for (int64_t t = 0; t < length; t++) {
+        const int64_t at = w->begin + t;
+        const bool follows = at + 1 < w->end && at + 1 >= w->end - w->scored;
+        p->token[row * length + t] = at < w->end ? ids[at] : 0;
+        p->label[row * length + t] = follows ? ids[at + 1] : TX_IGNORE_LABEL;
+    }
+}
+
+/* Mean loss over the labels of a row; 0 where there is none. */
+static double row_mean(const tx_perplexity *p, int64_t row)
+{
+    const int64_t length = p->options.max_length;
+    double sum = 0.0;
+    int64_t counted = 0;
+    for (int64_t i = row * length; i < (row + 1) * length; i++)
+        if (p->label[i] != TX_IGNORE_LABEL) {
+            sum += (double)p->loss[i];
+            counted++;
+        }
+    return counted ? sum / (double)counted : 0.0;
+}
+
+static tx_status run_rows(const tx_perplexity *p)
+{
+    const size_t count = (size_t)(p->options.batch * p->options.max_length);
+    tx_status status = tx_plan_write(p->plan, p->tokens, p->token, count * sizeof *p->token);
+    if (!status)
+        status = tx_plan_write(p->plan, p->labels, p->label, count * sizeof *p->label);
+    if (!status)
+        status = tx_plan_run(p->plan);
+    return status ? status : tx_plan_read(p->plan, p->losses, p->loss, count * sizeof *p->loss);
+}
+
+tx_status tx_perplexity_run(tx_perplexity *perplexity, const int32_t *ids, int64_t count, tx_perplexity_result *result)
+{
+    const tx_perplexity *p = perplexity;
+    if (count < 2)
+        return tx_fail(TX_INVALID, "perplexity: %" PRId64 " tokens: a text has at least 2", count);
+    tx_status status = tx_check_ids(ids, count, p->vocab);
+    int64_t *weight = status ? NULL : malloc((size_t)p->options.batch * sizeof *weight);
+    if (!status && !weight)
+        return tx_fail(TX_MEMORY, "perplexity: out of memory");
+    tx_perplexity_result r = {0};
+    window w = {0}, none = {0};
+    for (bool more = true; more && !status;) {
+        int64_t rows = 0;
+        while (rows < p->options.batch && (more = next_window(p, count, r.windows, &w))) {
+            fill_row(p, ids, &w, rows);
+            weight[rows++] = w.scored - 1;
+            r.windows++;
+        }
+        for (int64_t row = rows; row < p->options.batch; row++)
+            fill_row(p, ids, &none, row);
+        if (rows > 0)
+            status = run_rows(p);
+        for (int64_t row = 0; row < rows && !status; row++) {
+            r.loss += weight[row] > 0 ? row_mean(p, row) * (double)weight[row] : 0.0;
+            r.tokens += weight[row];
+        }
+    }
+    free(weight);
+    if (status)
+        return status;
+    r.loss = r.tokens > 0 ? r.loss / (double)r.tokens : 0.0;
+    r.perplexity = exp(r.loss);
+    *result = r;
+    return TX_OK;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Perplexity of a text longer than the model's context, by windows that overlap, as Hugging Face's guide "Perplexity of
+ * fixed-length models" computes it: window i holds max_length tokens from i * stride on; of each only the tokens that
+ * no earlier window held are scored. As in the guide, the mean loss of a window weighs by the number of those tokens
+ * less one, and the perplexity is exp of the mean. */
+#ifndef TX_GENERATE_PERPLEXITY_H
+#define TX_GENERATE_PERPLEXITY_H
+
+#include "models/gpt2.h"
+
+typedef struct tx_perplexity tx_perplexity;
+
+typedef struct tx_perplexity_options {
+    size_t size;        /* sizeof(tx_perplexity_options) */
+    int64_t max_length; /* of a window, at most the model's positions */
+    int64_t stride;     /* 1 to max_length */
+    int64_t batch;      /* windows at once; the result is the same */
+} tx_perplexity_options;
+
+typedef struct tx_perplexity_result {
+    double loss, perplexity; /* mean negative log-likelihood, and exp of it */
+    int64_t windows, tokens; /* tokens: the divisor */
+} tx_perplexity_result;
+
+/* Create it before the weights are loaded, free it before the model. */
+tx_status tx_perplexity_create(tx_model *model, const tx_gpt2_config *config, const tx_perplexity_options *options,
+                               tx_perplexity **perplexity);
+void tx_perplexity_free(tx_perplexity *perplexity);
+/* Of `count` ids, at least 2. */
+tx_status tx_perplexity_run(tx_perplexity *perplexity, const int32_t *ids, int64_t count, tx_perplexity_result *result);
+
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Added tokens: a trie of their texts, and how Hugging Face's tokenizers cut them out of a text. */
+#include "models/text/bpe.h"
+#include "models/text/utf8.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A node's children are a list; the root's, which every byte of a text is held against, an array. */
+typedef struct node {
+    int32_t child, sibling; /* 0: none (the root is nobody's child) */
+    int32_t added;          /* that ends here, or -1 */
+    unsigned char byte;
+} node;
+
+struct tx_trie {
+    node *node;
+    int32_t count;
+    int32_t first[256];
+};
+
+tx_status tx_additions_put(tx_additions *additions, const tx_added *added)
+{
+    if (added->size == 0)
+        return tx_fail(TX_FORMAT, "its text is empty");
+    for (int32_t i = 0; i < additions->count; i++)
+        if (additions->at[i].size == added->size && memcmp(additions->at[i].text, added->text, added->size) == 0)
+            return tx_fail(TX_FORMAT, "it is there twice");
+    if (additions->count == additions->room) {
+        int32_t room = 2 * additions->room + 8;
+        tx_added *at = realloc(additions->at, (size_t)room * sizeof *at);
+        if (!at)
+            return tx_fail(TX_MEMORY, "no memory for %" PRId32 " added tokens", room);
+        additions->at = at;
+        additions->room = room;
+    }
+    char *text = malloc(added->size + 1);
+    if (!text)
+        return tx_fail(TX_MEMORY, "no memory for an added token");
+    memcpy(text, added->text, added->size);
+    text[added->size] = '\0';
+    additions->at[additions->count] = *added;
+    additions->at[additions->count++].text = text;
+    return TX_OK;
+}
+
+static int32_t child_of(const tx_trie *trie, int32_t parent, unsigned char byte)
+{
+    if (parent == 0)
+        return trie->first[byte];
+    int32_t at = trie->node[parent].child;
+    while (at && trie->node[at].byte != byte)
+        at = trie->node[at].sibling;
+    return at;
+}
+
+/* `trie` has room for a node for each byte. */
+static void insert(tx_trie *trie, const tx_added *added, int32_t number)
+{
+    int32_t at = 0;
+    for (size_t i = 0; i < added->size; i++) {
+        unsigned char byte = (unsigned char)added->text[i];
+        int32_t child = child_of(trie, at, byte);
+        if (!child) {
+            child = trie->count++;
+            trie->node[child] = (node){0, at ? trie->node[at].child : 0, -1, byte};
+            if (at)
+                trie->node[at].child = child;
+            else
+                trie->first[byte] = child;
+        }
+        at = child;
+    }
+    trie->node[at].added = number;
+}
+
+static tx_status build(const tx_additions *additions, bool normalized, tx_trie **made)
+{
+    size_t bytes = 0;
+    for (int32_t i = 0; i < additions->count; i++)
+        bytes += additions->at[i].normalized == normalized ? additions->at[i].size : 0;
+    *made = NULL;
+    if (bytes == 0)
+        return TX_OK;
+    tx_trie *trie = bytes < INT32_MAX ? calloc(1, sizeof *trie) : NULL;
+    if (trie)
+        trie->node = malloc((bytes + 1) * sizeof *trie->node);
+    if (!trie || !trie->node) {
+        free(trie);
+        return tx_fail(TX_MEMORY, "no memory for added tokens of %zu bytes", bytes);
+    }
+    trie->count = 1;
+    for (int32_t i = 0; i < additions->count; i++)
+        if (additions->at[i].normalized == normalized)
+            insert(trie, &additions->at[i], i);
+    *made = trie;
+    return TX_OK;
+}
+
+tx_status tx_additions_seal(tx_additions *additions)
+{
+    bool single_word = false, compiled;
+    for (int32_t i = 0; i < additions->count; i++)
+        single_word |= additions->at[i].single_word;
+    tx_status status = TX_OK;
+    if (single_word) /* what \w is in Rust's regex */
+        status = tx_regex_compile("[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}]", &additions->word_character,
+                                  &compiled);
+    for (int i = 0; i < 2 && !status; i++)
+        status = build(additions, i == 1, &additions->trie[i]);
+    return status;
+}
+
+void tx_additions_free(tx_additions *additions)
+{
+    for (int32_t i = 0; i < additions->count; i++)
+        free(additions->at[i].text);
+    free(additions->at);
+    for (int i = 0; i < 2; i++) {
+        if (additions->trie[i])
+            free(additions->trie[i]->node);
+        free(additions->trie[i]);
+    }
+    pcre2_code_free(additions->word_character);
+}
+
+/* ---- Finding --------------------------------------------------------------------------------------- */
+
+/* The longest token that the text begins with, or -1. */
+static int32_t longest(const tx_trie *trie, const char *text, size_t size)
+{
+    int32_t found = -1, at = 0;
+    for (size_t i = 0; i < size; i++) {
+        at = child_of(trie, at, (unsigned char)text[i]);
+        if (!at)
+            break;
+        if (trie->node[at].added >= 0)
+            found = trie->node[at].added;
+    }
+    return found;
+}
+
+/* Whether the `size` bytes at `character` (0: there is no character) are one of a word. */
+static bool in_word(const tx_additions *additions, const char *character, size_t size, pcre2_match_data *match)
+{
+    return size &&
+           pcre2_match(additions->word_character, (PCRE2_SPTR)character, size, 0, PCRE2_NO_UTF_CHECK, match, NULL) >= 0;
+}
+
+static bool stands_alone(const tx_additions *additions, const char *text, size_t size, const tx_found *found,
+                         pcre2_match_data *match)
+{
+    size_t before = tx_utf8_read_last(text, found->begin, NULL);
+    size_t after = tx_utf8_read(text + found->end, size - found->end, NULL);
+    return !in_word(additions, text + found->begin - before, before, match) &&
+           !in_word(additions, text + found->end, after, match);
+}
+
+/* Lets a token take the spaces around it, those before down to `floor`, where the last token ended. A token of spaces
+ * that the last one has taken may be left with nothing. */
+static void widen(const char *text, size_t size, size_t floor, tx_found *found)
+{
+    uint32_t code;
+    size_t length;
+    if (found->added->lstrip && found->begin < floor)
+        found->begin = floor;
+    while (found->added->lstrip && found->begin > floor &&
+           (length = tx_utf8_read_last(text + floor, found->begin - floor, &code)) && tx_utf8_is_space(code))
+        found->begin -= length;
+    while (found->added->rstrip && (length = tx_utf8_read(text + found->end, size - found->end, &code)) &&
+           tx_utf8_is_space(code))
+        found->end += length;
+}
+
+void tx_additions_find(const tx_additions *additions, int trie, const char *text, size_t size, bool special,
+                       pcre2_match_data *match, tx_found *found)
+{
+    const tx_trie *t = additions->trie[trie];
+    for (size_t at = found->resume; t && at < size; at++) {
+        int32_t number = t->first[(unsigned char)text[at]] ? longest(t, text + at, size - at) : -1;
+        if (number < 0)
+            continue;
+        const tx_added *added = &additions->at[number];
+        tx_found here = {added, at, at + added->size, at + added->size};
+        at = here.end - 1; /* one that does not count hides what begins inside it all the same */
+        if ((added->special && !special) || (added->single_word && !stands_alone(additions, text, size, &here, match)))
+            continue;
+        widen(text, size, found->end, &here);
+        if (here.begin >= here.end)
+            continue;
+        *found = here;
+        return;
+    }
+    *found = (tx_found){NULL, size, size, size};
+}

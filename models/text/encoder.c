@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From text to ids: added tokens, splitters, words, and the cache that spares most words the merging. */
+#include "models/text/bpe.h"
+#include "models/text/hash.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The cache holds words of at most so many bytes and ids, one at each place: a word takes the place of the one that was
+ * there. An entry is one line of a processor's cache. */
+#define CACHED_BYTES 32
+#define CACHED_IDS 7
+#define CACHE_PLACES 32768
+
+typedef struct cached {
+    uint64_t key[CACHED_BYTES / 8]; /* the word, and zeros */
+    int32_t id[CACHED_IDS];
+    uint8_t size, count; /* size 0: an empty place */
+    uint16_t unused;
+} cached;
+
+struct tx_encoder {
+    const tx_tokenizer *tokenizer;
+    tx_cutter *cutter;
+    pcre2_match_data *match; /* of characters beside added tokens */
+    cached *cache;
+    tx_ids *ids; /* that the present text is encoded to */
+};
+
+static tx_status add_word(void *context, const char *word, size_t size);
+
+tx_status tx_encoder_create(const tx_tokenizer *tokenizer, tx_encoder **encoder)
+{
+    tx_encoder *made = calloc(1, sizeof *made);
+    if (made) {
+        made->tokenizer = tokenizer;
+        made->match = pcre2_match_data_create(1, NULL);
+        made->cache = calloc(CACHE_PLACES, sizeof *made->cache);
+    }
+    tx_status status = made && made->match && made->cache ? TX_OK : tx_fail(TX_MEMORY, "no memory for an encoder");
+    if (!status)
+        status = tx_cutter_create(&tokenizer->splitters, add_word, made, &made->cutter);
+    if (status) {
+        tx_encoder_free(made);
+        return status;
+    }
+    *encoder = made;
+    return TX_OK;
+}
+
+void tx_encoder_free(tx_encoder *encoder)
+{
+    if (!encoder)
+        return;
+    tx_cutter_free(encoder->cutter);
+    pcre2_match_data_free(encoder->match);
+    free(encoder->cache);
+    free(encoder);
+}
+
+/* ---- Words --------------------------------------------------------------------------------------- */
+
+static tx_status encode_word(const tx_tokenizer *t, const char *word, size_t size, tx_ids *ids)
+{
+    int32_t whole = t->ignore_merges ? tx_vocab_find(&t->vocab, word, size) : -1;
+    if (whole < 0)
+        return tx_merges_apply(&t->merges, t->vocab.byte_ids, word, size, ids);
+    tx_status status = tx_ids_reserve(ids, 1);
+    if (!status)
+        ids->id[ids->count++] = whole;
+    return status;
+}
+
+static tx_status add_word(void *context, const char *word, size_t size)
+{
+    tx_encoder *e = context;
+    tx_ids *ids = e->ids;
+    if (size > CACHED_BYTES)
+        return encode_word(e->tokenizer, word, size, ids);
+    uint64_t key[CACHED_BYTES / 8] = {0};
+    memcpy(key, word, size);
+    uint64_t hash = key[0] ^ size;
+    for (size_t i = 1; 8 * i < size; i++)
+        hash = tx_hash_mix(hash) ^ key[i];
+    cached *c = &e->cache[tx_hash_mix(hash) & (CACHE_PLACES - 1)];
+    if (c->size == size && memcmp(c->key, key, sizeof key) == 0) {
+        tx_status status = tx_ids_reserve(ids, CACHED_IDS);
+        if (status)
+            return status;
+        memcpy(ids->id + ids->count, c->id, sizeof c->id);
+        ids->count += c->count;
+        return TX_OK;
+    }
+    size_t before = ids->count;
+    tx_status status = encode_word(e->tokenizer, word, size, ids);
+    size_t count = ids->count - before;
+    if (!status && count <= CACHED_IDS) {
+        memcpy(c->key, key, sizeof key);
+        memcpy(c->id, ids->id + before, count * sizeof *c->id);
+        c->size = (uint8_t)size;
+        c->count = (uint8_t)count;
+    }
+    return status;
+}
+
+/* ---- Texts ----------------------------------------------------------------------------------------- */
+
+/* Text from which the added tokens of the tries before `trie` have been taken. */
+static tx_status add_texts(tx_encoder *e, int trie, const char *text, size_t size, bool special)
+{
+    tx_status status = TX_OK;
+    if (trie == 2)
+        return tx_cutter_run(e->cutter, text, size);
+    if (!e->tokenizer->additions.trie[trie])
+        return add_texts(e, trie + 1, text, size, special);
+    tx_found found = {0};
+    do {
+        size_t from = found.end;
+        tx_additions_find(&e->tokenizer->additions, trie, text, size, special, e->match, &found);
+        if (found.begin > from)
+            status = add_texts(e, trie + 1, text + from, found.begin - from, special);
+        if (!status && found.added)
+            status = tx_ids_reserve(e->ids, 1);
+        if (!status && found.added)
+            e->ids->id[e->ids->count++] = found.added->id;
+    } while (!status && found.added);
+    return status;
+}
+
+tx_status tx_encoder_run(tx_encoder *encoder, const char *text, size_t size, bool special, tx_ids *ids)
+{
+    size_t before = ids->count;
+    encoder->ids = ids;
+    tx_status status = add_texts(encoder, 0, text, size, special);
+    if (status)
+        ids->count = before;
+    return status;
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Batches by step: a ring of buffers that threads fill ahead of the step that asks for them. */
+#include "models/text/loader.h"
+
+#include "api/clock.h"
+#include "api/file.h"
+#include "models/text/thread.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Batches that the caller may still read: the last one given and the one before. */
+#define HELD 2
+/* More threads than this are a mistake. */
+#define MOST_WORKERS 1024
+
+/* How the steps of a run go over the blocks. */
+typedef struct course {
+    int64_t blocks, batch, accumulation, micro_batches /* of an epoch */, epoch_steps;
+    uint64_t seed;
+} course;
+
+/* One buffer of the ring. */
+typedef struct slot {
+    tx_step_batch batch;
+    int32_t *tokens, *targets;
+    int64_t ready; /* number of the step that is in it, counted from the loader's first; -1: none */
+} slot;
+
+struct tx_loader {
+    const tx_dataset *dataset;
+    course course;
+    int64_t first; /* step that the loader began with */
+    int64_t given; /* number of the step given next */
+    slot *slots;
+    int64_t slot_count;
+    int32_t *memory; /* of all slots */
+    size_t memory_size;
+    bool locked;
+
+    /* Shared with the workers. Step number i may be prepared when i < released + slot_count. */
+    pthread_t *workers;
+    int32_t worker_count;
+    pthread_mutex_t mutex;
+    pthread_cond_t filled, freed;
+    int64_t next, released;
+    bool quit;
+};
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+int64_t tx_loader_epoch_steps(int64_t blocks, int64_t batch, int64_t accumulation)
+{
+    return divide_up(divide_up(blocks, batch), accumulation);
+}
+
+static tx_status check_options(const tx_loader_options *o, int64_t first)
+{
+    if (o->size != sizeof *o)
+        return tx_fail(TX_INVALID, "loader: the options' size field is %zu, expected %zu", o->size, sizeof *o);
+    if (o->batch < 1 || o->accumulation < 1 || first < 0)
+        return tx_fail(TX_INVALID,
+                       "loader: batch %" PRId64 " and accumulation %" PRId64
+                       " must be 1 or more, the first step %" PRId64 " 0 or more",
+                       o->batch, o->accumulation, first);
+    if (o->workers < 0 || o->workers > MOST_WORKERS)
+        return tx_fail(TX_INVALID, "loader: %" PRId32 " workers; 0 to %d are possible", o->workers, MOST_WORKERS);
+    return TX_OK;
+}
+
+static course plan_course(const tx_dataset *dataset, const tx_loader_options *o)
+{
+    int64_t blocks = tx_dataset_blocks(dataset);
+    return (course){
+        .blocks = blocks,
+        .batch = o->batch,
+        .accumulation = o->accumulation,
+        .micro_batches = divide_up(blocks, o->batch),
+        .epoch_steps = tx_loader_epoch_steps(blocks, o->batch, o->accumulation),
+        .seed = o->seed,
+    };
+}
+
+/* What step `step` reads, all but the rows themselves. */
+static tx_step_batch describe(const course *c, int64_t step, int64_t block)
+{
+    int64_t epoch = step / c->epoch_steps, micro = step % c->epoch_steps * c->accumulation;
+    int64_t left = c->micro_batches - micro, count = left < c->accumulation ? left : c->accumulation;
+    int64_t first = micro * c->batch, rows = count * c->batch;
+    if (rows > c->blocks - first) /* what is padded */
+        rows = c->blocks - first;
+    return (tx_step_batch){
+        .step = step,
+        .epoch = epoch,
+        .passed = (double)epoch + (double)(micro + count) / (double)c->micro_batches,
+        .micro_batches = count,
+        .first = first,
+        .rows = rows,
+        .labels = rows * (block - 1),
+    };
+}
+
+static tx_order order_of(const course *c, int64_t epoch)
+{
+    return (tx_order){.shuffle = true, .seed = c->seed, .epoch = (uint64_t)epoch};
+}
+
+/* Writes the rows of step number `number` into its slot. */
+static void prepare(const tx_loader *l, slot *s, int64_t number)
+{
+    tx_step_batch b = describe(&l->course, l->first + number, tx_dataset_block(l->dataset));
+    tx_order order = order_of(&l->course, b.epoch);
+    tx_dataset_rows(l->dataset, &order, b.first, b.micro_batches * l->course.batch, s->tokens, s->targets);
+    b.tokens = s->tokens;
+    b.targets = s->targets;
+    s->batch = b;
+}
+
+/* ---- Workers --------------------------------------------------------------------------------------- */
+
+static void *work(void *argument)
+{
+    tx_loader *l = argument;
+    pthread_mutex_lock(&l->mutex);
+    while (true) {
+        while (!l->quit && l->next >= l->released + l->slot_count)
+            pthread_cond_wait(&l->freed, &l->mutex);
+        if (l->quit)
+            break;
+        int64_t number = l->next++;
+        slot *s = &l->slots[number % l->slot_count];
+        pthread_mutex_unlock(&l->mutex);
+        prepare(l, s, number);
+        pthread_mutex_lock(&l->mutex);
+        s->ready = number;
+        pthread_cond_signal(&l->filled);
+    }
+    pthread_mutex_unlock(&l->mutex);
+    return NULL;
+}
+
+/* Starts the workers; what is refused is told and done without. */
+static void start_workers(tx_loader *l, const tx_loader_options *o)
+{
+    while (l->worker_count < o->workers && tx_thread_start(&l->workers[l->worker_count], work, l))
+        l->worker_count++;
+    if (l->worker_count == o->workers)
+        return;
+    char message[256], instead[64] = "each batch is prepared when its step begins";
+    if (l->worker_count)
+        snprintf(instead, sizeof instead, "going on with %" PRId32, l->worker_count);
+    snprintf(message, sizeof message,
+             "the system refuses thread %" PRId32 " of the %" PRId32 " that load data (%s): %s", l->worker_count + 1,
+             o->workers, strerror(errno), instead);
+    tx_report(&o->report, message);
+}
+
+static void stop_workers(tx_loader *l)
+{
+    pthread_mutex_lock(&l->mutex);
+    l->quit = true;
+    pthread_cond_broadcast(&l->freed);
+    pthread_mutex_unlock(&l->mutex);
+    for (int32_t i = 0; i < l->worker_count; i++)
+        pthread_join(l->workers[i], NULL);
+}
+
+/* ---- Memory ---------------------------------------------------------------------------------------- */
+
+/* Gives every slot its rows. */
+static tx_status allocate(tx_loader *l, const tx_loader_options *o)
+{
+    const course *c = &l->course;
+    int64_t most = c->accumulation < c->micro_batches ? c->accumulation : c->micro_batches;
+    int64_t rows, cells, total;
+    if (__builtin_mul_overflow(most, c->batch, &rows) ||
+        __builtin_mul_overflow(rows, tx_dataset_block(l->dataset), &cells) ||
+        __builtin_mul_overflow(cells, 2 * l->slot_count * (int64_t)sizeof(int32_t), &total))
+        return tx_fail(TX_MEMORY, "loader: a step of %" PRId64 " micro-batches of %" PRId64 " rows is too large", most,
+                       c->batch);
+    l->slots = calloc((size_t)l->slot_count, sizeof *l->slots);
+    l->workers = calloc((size_t)o->workers + 1, sizeof *l->workers);
+    void *memory = NULL;
+    /* Whole pages, so that locking them locks nothing else. */
+    if (!l->slots || !l->workers || posix_memalign(&memory, (size_t)sysconf(_SC_PAGESIZE), (size_t)total) != 0)
+        return tx_fail(TX_MEMORY,
+                       "loader: no memory for %" PRId64 " batches, %" PRId64 " bytes; fewer workers or a "
+                       "smaller batch need less",
+                       l->slot_count, total);
+    l->memory = memory;
+    l->memory_size = (size_t)total;
+    for (int64_t i = 0; i < l->slot_count; i++)
+        l->slots[i] =
+            (slot){.tokens = l->memory + 2 * i * cells, .targets = l->memory + (2 * i + 1) * cells, .ready = -1};
+    return TX_OK;
+}
+
+static void pin(tx_loader *l, const tx_reporter *report)
+{
+    l->locked = mlock(l->memory, l->memory_size) == 0;
+    if (l->locked)
+        return;
+    char message[256];
+    snprintf(message, sizeof message,
+             "the %zu bytes of the batches cannot be locked in memory (%s): going on without; `ulimit -l` shows what "
+             "is allowed",
+             l->memory_size, strerror(errno));
+    tx_report(report, message);
+}
+
+tx_status tx_loader_create(const tx_dataset *dataset, const tx_loader_options *options, int64_t first,
+                           tx_loader **loader)
+{
+    tx_status status = check_options(options, first);
+    if (status)
+        return status;
+    tx_loader *made = calloc(1, sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "loader: out of memory");
+    *made = (tx_loader){
+        .dataset = dataset,
+        .course = plan_course(dataset, options),
+        .first = first,
+        .slot_count = options->workers + HELD,
+        .mutex = PTHREAD_MUTEX_INITIALIZER,
+        .filled = PTHREAD_COND_INITIALIZER,
+        .freed = PTHREAD_COND_INITIALIZER,
+    };
+    status = allocate(made, options);
+    if (status) {
+        tx_loader_free(made);
+        return status;
+    }
+    if (options->pin)
+        pin(made, &options->report);
+    start_workers(made, options);
+    *loader = made;
+    return TX_OK;
+}
+
+void tx_loader_free(tx_loader *loader)
+{
+    if (!loader)
+        return;
+    stop_workers(loader);
+    pthread_mutex_destroy(&loader->mutex);
+    pthread_cond_destroy(&loader->filled);
+    pthread_cond_destroy(&loader->freed);
+    if (loader->locked)
+        munlock(loader->memory, loader->memory_size);
+    free(loader->memory);
+    free(loader->workers);
+    free(loader->slots);
+    free(loader);
+}
+
+/* ---- Use ------------------------------------------------------------------------------------------- */
+
+/* Waits for step number `number`, having given the slot of the one before the last back. */
+static void wait_for(tx_loader *l, const slot *s, int64_t number)
+{
+    pthread_mutex_lock(&l->mutex);
+    if (number >= HELD) {
+        l->released = number - HELD + 1;
+        pthread_cond_signal(&l->freed);
+    }
+    while (s->ready != number)
+        pthread_cond_wait(&l->filled, &l->mutex);
+    pthread_mutex_unlock(&l->mutex);
+}
+
+tx_status tx_loader_next(tx_loader *loader, const tx_step_batch **batch)
+{
+    int64_t number = loader->given;
+    slot *s = &loader->slots[number % loader->slot_count];
+    double begin = tx_now();
+    if (loader->worker_count)
+        wait_for(loader, s, number);
+    else
+        prepare(loader, s, number);
+    s->batch.waited = tx_now() - begin;
+    loader->given++;
+    *batch = &s->batch;
+    return TX_OK;
+}
+
+tx_status tx_loader_dump_order(const tx_dataset *dataset, const tx_loader_options *options, int64_t steps,
+                               const char *path)
+{
+    enum { LINE = 48, ROOM = 8192 };
+    char text[ROOM];
+    size_t used = 0;
+    tx_file *file;
+    tx_status status = check_options(options, steps);
+    if (!status)
+        status = tx_file_create(path, &file);
+    if (status)
+        return status;
+    course c = plan_course(dataset, options);
+    for (int64_t step = 0; step < steps && !status; step++) {
+        tx_step_batch b = describe(&c, step, tx_dataset_block(dataset));
+        tx_order order = order_of(&c, b.epoch);
+        for (int64_t row = 0; row < b.rows && !status; row++) {
+            used += (size_t)snprintf(text + used, LINE, "%" PRId64 " %" PRId64 "\n", b.epoch,
+                                     tx_order_at(&order, c.blocks, b.first + row));
+            if (used > ROOM - LINE) {
+                status = tx_file_append(file, text, used);
+                used = 0;
+            }
+        }
+    }
+    if (!status)
+        status = tx_file_append(file, text, used);
+    if (status) {
+        tx_file_discard(file);
+        return status;
+    }
+    return tx_file_commit(file);
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Merges: their index, and the merging of a word's bytes. */
+#include "models/text/bpe.h"
+#include "models/text/hash.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EMPTY UINT64_MAX
+
+static uint64_t key_of(int32_t left, int32_t right)
+{
+    return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+}
+
+/* The place of a pair, or the empty one where it would be. */
+static tx_pair *look_up(const tx_merges *merges, uint64_t key)
+{
+    size_t place = (size_t)tx_hash_mix(key) & merges->mask;
+    while (merges->index[place].key != key && merges->index[place].key != EMPTY)
+        place = (place + 1) & merges->mask;
+    return &merges->index[place];
+}
+
+tx_status tx_merges_reserve(tx_merges *merges, size_t count)
+{
+    if (count >= TX_NO_RANK)
+        return tx_fail(TX_UNSUPPORTED, "%zu merges", count);
+    size_t places = tx_hash_places(count);
+    merges->at = malloc((count + 1) * sizeof *merges->at);
+    merges->index = malloc(places * sizeof *merges->index);
+    if (!merges->at || !merges->index)
+        return tx_fail(TX_MEMORY, "no memory for %zu merges", count);
+    for (size_t i = 0; i < places; i++)
+        merges->index[i] = (tx_pair){EMPTY, TX_NO_RANK, -1};
+    merges->room = count;
+    merges->mask = places - 1;
+    return TX_OK;
+}
+
+tx_status tx_merges_add(tx_merges *merges, tx_merge merge)
+{
+    if (merges->count == merges->room)
+        return tx_fail(TX_INTERNAL, "more than the %zu merges announced", merges->room);
+    uint64_t key = key_of(merge.left, merge.right);
+    tx_pair *place = look_up(merges, key);
+    if (place->key == key)
+        return tx_fail(TX_FORMAT, "the pair has a merge already, number %" PRIu32, place->rank);
+    *place = (tx_pair){key, (uint32_t)merges->count, merge.id};
+    merges->at[merges->count++] = merge;
+    return TX_OK;
+}
+
+bool tx_merges_has(const tx_merges *merges, int32_t left, int32_t right)
+{
+    return look_up(merges, key_of(left, right))->key != EMPTY;
+}
+
+void tx_merges_free(tx_merges *merges)
+{
+    free(merges->at);
+    free(merges->index);
+}
+
+tx_status tx_ids_reserve(tx_ids *ids, size_t count)
+{
+    if (count <= ids->room - ids->count)
+        return TX_OK;
+    size_t room = 2 * ids->count + count + 64;
+    int32_t *id = room <= SIZE_MAX / sizeof *id ? realloc(ids->id, room * sizeof *id) : NULL;
+    if (!id)
+        return tx_fail(TX_MEMORY, "no memory for %zu ids", room);
+    ids->id = id;
+    ids->room = room;
+    return TX_OK;
+}
+
+/* ---- Short words: the lowest rank is looked for anew after each merge ---------------------------- */
+
+#define SHORT 48
+
+static void merge_short(const tx_merges *merges, int32_t *id, size_t *count)
+{
+    uint32_t rank[SHORT];
+    int32_t made[SHORT];
+    size_t n = *count;
+    for (size_t i = 0; i + 1 < n; i++) {
+        const tx_pair *pair = look_up(merges, key_of(id[i], id[i + 1]));
+        rank[i] = pair->rank;
+        made[i] = pair->id;
+    }
+    while (n > 1) {
+        size_t best = 0;
+        for (size_t i = 1; i + 1 < n; i++)
+            if (rank[i] < rank[best])
+                best = i;
+        if (rank[best] == TX_NO_RANK)
+            break;
+        id[best] = made[best];
+        n--;
+        memmove(id + best + 1, id + best + 2, (n - best - 1) * sizeof *id);
+        if (n > best + 2) { /* the last symbol has no pair */
+            memmove(rank + best + 1, rank + best + 2, (n - best - 2) * sizeof *rank);
+            memmove(made + best + 1, made + best + 2, (n - best - 2) * sizeof *made);
+        }
+        for (size_t i = best > 0 ? best - 1 : 0; i <= best && i + 1 < n; i++) {
+            const tx_pair *pair = look_up(merges, key_of(id[i], id[i + 1]));
+            rank[i] = pair->rank;
+            made[i] = pair->id;
+        }
+    }
+    *count = n;
+}
+
+/* ---- Long words: a heap of pairs ------------------------------------------------------------------- */
+
+#define NOWHERE UINT32_MAX
+
+typedef struct symbol {
+    int32_t id; /* -1: merged into the one before */
+    uint32_t previous, next;
+} symbol;
+
+/* Pairs by rank, then by place: rank << 32 | place of the left symbol. Pairs that are gone stay until they are met. */
+typedef struct word {
+    const tx_merges *merges;
+    symbol *symbols;
+    uint64_t *heap;
+    size_t count;
+} word;
+
+static void sift_down(word *w, size_t at)
+{
+    uint64_t item = w->heap[at];
+    for (size_t child; (child = 2 * at + 1) < w->count; at = child) {
+        if (child + 1 < w->count && w->heap[child + 1] < w->heap[child])
+            child++;
+        if (w->heap[child] >= item)
+            break;
+        w->heap[at] = w->heap[child];
+    }
+    w->heap[at] = item;
+}
+
+static void push(word *w, uint64_t item)
+{
+    size_t at = w->count++;
+    for (; at > 0 && w->heap[(at - 1) / 2] > item; at = (at - 1) / 2)
+        w->heap[at] = w->heap[(at - 1) / 2];
+    w->heap[at] = item;
+}
+
+static uint64_t pop(word *w)
+{
+    uint64_t item = w->heap[0];
+    w->heap[0] = w->heap[--w->count];
+    if (w->count)
+        sift_down(w, 0);
+    return item;
+}
+
+/* The pair that begins at a symbol, or NULL. */
+static const tx_pair *pair_at(const word *w, uint32_t place)
+{
+    const symbol *left = &w->symbols[place];
+    if (left->id < 0 || left->next == NOWHERE)
+        return NULL;
+    const tx_pair *pair = look_up(w->merges, key_of(left->id, w->symbols[left->next].id));
+    return pair->rank == TX_NO_RANK ? NULL : pair;
+}
+
+static void push_pair(word *w, uint32_t place)
+{
+    const tx_pair *pair = place == NOWHERE ? NULL : pair_at(w, place);
+    if (pair)
+        push(w, (uint64_t)pair->rank << 32 | place);
+}
+
+static void merge_long(word *w)
+{
+    for (size_t i = w->count / 2; i-- > 0;)
+        sift_down(w, i);
+    while (w->count) {
+        uint64_t item = pop(w);
+        uint32_t place = (uint32_t)item;
+        const tx_pair *pair = pair_at(w, place);
+        if (!pair || pair->rank != (uint32_t)(item >> 32))
+            continue;
+        symbol *left = &w->symbols[place], *right = &w->symbols[left->next];
+        left->id = pair->id;
+        left->next = right->next;
+        right->id = -1;
+        if (left->next != NOWHERE)
+            w->symbols[left->next].previous = place;
+        push_pair(w, left->previous);
+        push_pair(w, place);
+    }
+}
+
+static tx_status apply_long(const tx_merges *merges, const int32_t *byte_ids, const char *text, size_t size,
+                            tx_ids *ids)
+{
+    if (size >= NOWHERE)
+        return tx_fail(TX_UNSUPPORTED, "a word of %zu bytes: break the text into lines", size);
+    /* Each pair is pushed once by each of its two symbols at most: in all no more than twice as many. */
+    word w = {merges, malloc(size * sizeof(symbol)), malloc(2 * size * sizeof(uint64_t)), 0};
+    tx_status status = w.symbols && w.heap ? TX_OK : tx_fail(TX_MEMORY, "no memory for a word of %zu bytes", size);
+    if (!status) {
+        for (uint32_t i = 0; i < size; i++)
+            w.symbols[i] = (symbol){byte_ids[(unsigned char)text[i]], i - 1, i + 1 < size ? i + 1 : NOWHERE};
+        for (uint32_t i = 0; i < size; i++) {
+            const tx_pair *pair = pair_at(&w, i);
+            if (pair)
+                w.heap[w.count++] = (uint64_t)pair->rank << 32 | i;
+        }
+        merge_long(&w);
+        for (uint32_t i = 0; i != NOWHERE; i = w.symbols[i].next)
+            ids->id[ids->count++] = w.symbols[i].id;
+    }
+    free(w.symbols);
+    free(w.heap);
+    return status;
+}
+
+tx_status tx_merges_apply(const tx_merges *merges, const int32_t *byte_ids, const char *text, size_t size, tx_ids *ids)
+{
+    tx_status status = tx_ids_reserve(ids, size);
+    if (status)
+        return status;
+    if (size > SHORT)
+        return apply_long(merges, byte_ids, text, size, ids);
+    int32_t *id = ids->id + ids->count;
+    size_t count = size;
+    for (size_t i = 0; i < size; i++)
+        id[i] = byte_ids[(unsigned char)text[i]];
+    merge_short(merges, id, &count);
+    ids->count += count;
+    return TX_OK;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The order of an epoch: a permutation computed place by place. */
+#include "models/text/dataset.h"
+
+/* The finaliser of splitmix64 (Steele, Lea, Flood, 2014). */
+static uint64_t mix(uint64_t x)
+{
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+}
+
+/* One pass of a balanced Feistel network: a permutation of 0..2^(2 half)-1 whatever the round function is
+ * (Luby, Rackoff, 1988; eight rounds because small domains mix slowly). */
+static uint64_t feistel(uint64_t x, uint32_t half, uint64_t key)
+{
+    uint64_t mask = ((uint64_t)1 << half) - 1;
+    uint64_t left = x >> half, right = x & mask;
+    for (uint64_t round = 0; round < 8; round++) {
+        uint64_t next = left ^ (mix(mix(key + round) ^ right) & mask);
+        left = right;
+        right = next;
+    }
+    return left << half | right;
+}
+
+int64_t tx_order_at(const tx_order *order, int64_t count, int64_t place)
+{
+    if (!order->shuffle || count < 2)
+        return place;
+    uint32_t half = 1;
+    while (half < 31 && (uint64_t)count > (uint64_t)1 << (2 * half))
+        half++;
+    uint64_t key = mix(mix(order->seed) ^ order->epoch), x = (uint64_t)place;
+    /* The network permutes a power of four; walking its cycle until the value falls among the first `count`
+     * restricts it to a permutation of these (Black, Rogaway, 2002). */
+    do
+        x = feistel(x, half, key);
+    while (x >= (uint64_t)count);
+    return (int64_t)x;
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Regular expressions: files write them for Oniguruma (Ruby's syntax), TX runs PCRE2. What both understand alike is
+ * copied, what has an exact twin is translated, all else is refused. */
+#include "models/text/bpe.h"
+#include "models/text/utf8.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GROUPS_MAX 32
+/* The longest that one item of an expression becomes. */
+#define ITEM_MAX 64
+
+typedef struct translation {
+    const char *at;
+    char *made;
+    size_t used;
+    bool caseless[GROUPS_MAX]; /* by depth of groups */
+    int depth;
+} translation;
+
+static tx_status refuse(const char *what, size_t length)
+{
+    return tx_fail(TX_UNSUPPORTED, "regular expression: \"%.*s\" is not supported", (int)length, what);
+}
+
+static void put(translation *t, const char *text, size_t length)
+{
+    memcpy(t->made + t->used, text, length);
+    t->used += length;
+}
+
+static void copy(translation *t, size_t length)
+{
+    put(t, t->at, length);
+    t->at += length;
+}
+
+/* \p{...} and \P{...}: general categories are written alike; the name of a script means the script alone. */
+static tx_status property(translation *t)
+{
+    const char *name = t->at + 3;
+    size_t length = t->at[2] == '{' ? strcspn(name + (*name == '^'), "}") + (*name == '^') : 0;
+    if (!length || !name[length] || length > ITEM_MAX - 16)
+        return refuse(t->at, 3);
+    const char *bare = name + (*name == '^');
+    size_t bare_length = length - (*name == '^');
+    for (size_t i = 0; i < bare_length; i++)
+        if (!isalpha((unsigned char)bare[i]) && bare[i] != '_')
+            return refuse(t->at, length + 4);
+    bool category = bare_length <= 2 && strchr("CLMNPSZ", *bare);
+    /* Oniguruma ignores the case of letters here, PCRE2 10.42 does not. */
+    if (t->caseless[t->depth] && category && *bare == 'L')
+        if (bare_length == 2 && strchr("ult", bare[1]))
+            return refuse(t->at, length + 4);
+    put(t, t->at, 3);
+    if (*name == '^')
+        put(t, "^", 1);
+    if (!category)
+        put(t, "sc:", 3);
+    put(t, bare, bare_length);
+    put(t, "}", 1);
+    t->at = name + length + 1;
+    return TX_OK;
+}
+
+/* \xHH of ASCII, \x{H...} and \uHHHH. */
+static tx_status code_point(translation *t)
+{
+    const char *digits = t->at + 2;
+    bool braces = t->at[1] == 'x' && *digits == '{';
+    digits += braces;
+    size_t length = strspn(digits, "0123456789ABCDEFabcdef"), wanted = t->at[1] == 'x' ? 2 : 4;
+    if (!braces && length > wanted)
+        length = wanted;
+    if (braces ? length < 1 || length > 6 || digits[length] != '}' : length != wanted)
+        return refuse(t->at, 2);
+    if (!braces && wanted == 2 && *digits >= '8') /* a byte of a character */
+        return refuse(t->at, 4);
+    put(t, "\\x{", 3);
+    put(t, digits, length);
+    put(t, "}", 1);
+    t->at = digits + length + (braces ? 1 : 0);
+    return TX_OK;
+}
+
+static tx_status escape(translation *t)
+{
+    static const struct {
+        char letter;
+        const char *text;
+    } twins[] = {
+        /* PCRE2's \s has U+180E as well, its \d, \n ... mean the same. */
+        {'s', "\\p{White_Space}"},
+        {'S', "\\P{White_Space}"},
+        {'d', "\\p{Nd}"},
+        {'D', "\\P{Nd}"},
+        {'n', "\\n"},
+        {'r', "\\r"},
+        {'t', "\\t"},
+        {'f', "\\f"},
+        {'v', "\\x{0B}"},
+    };
+    char c = t->at[1];
+    if (c == 'p' || c == 'P')
+        return property(t);
+    if (c == 'x' || c == 'u')
+        return code_point(t);
+    for (size_t i = 0; i < sizeof twins / sizeof twins[0]; i++)
+        if (c == twins[i].letter) {
+            put(t, twins[i].text, strlen(twins[i].text));
+            t->at += 2;
+            return TX_OK;
+        }
+    if (!ispunct((unsigned char)c) && c != ' ')
+        return refuse(t->at, c ? 2 : 1);
+    copy(t, 2);
+    return TX_OK;
+}
+
+/* [...]: neither classes in classes nor intersections. */
+static tx_status class(translation *t)
+{
+    const char *begin = t->at;
+    copy(t, t->at[1] == '^' ? 2 : 1);
+    if (*t->at == ']')
+        return refuse(begin, (size_t)(t->at - begin) + 1);
+    while (*t->at != ']') {
+        tx_status status = TX_OK;
+        if (!*t->at)
+            return tx_fail(TX_FORMAT, "regular expression: \"%.20s\": ] is missing", begin);
+        if (*t->at == '[' || (*t->at == '&' && t->at[1] == '&'))
+            return refuse(t->at, 2);
+        if (*t->at == '\\')
+            status = escape(t);
+        else
+            copy(t, 1);
+        if (status)
+            return status;
+    }
+    copy(t, 1);
+    return TX_OK;
+}
+
+static tx_status group(translation *t)
+{
+    static const char *const kinds[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:"};
+    size_t length = t->at[1] == '?' || t->at[1] == '*' ? 0 : 1;
+    bool caseless = t->caseless[t->depth];
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0] && length != 1; i++)
+        if (strncmp(t->at, kinds[i], strlen(kinds[i])) == 0) {
+            length = strlen(kinds[i]);
+            caseless |= kinds[i][2] == 'i';
+        }
+    if (length == 0)
+        return refuse(t->at, strnlen(t->at, 4));
+    if (t->depth + 1 == GROUPS_MAX)
+        return tx_fail(TX_UNSUPPORTED, "regular expression: more than %d groups in each other", GROUPS_MAX - 1);
+    t->caseless[++t->depth] = caseless;
+    copy(t, length);
+    return TX_OK;
+}
+
+/* {n}, {n,} and {n,m}; in Ruby a + after it repeats it, and a ? after {n} makes it optional. */
+static tx_status repetition(translation *t)
+{
+    size_t digits = strspn(t->at + 1, "0123456789"), length = 1 + digits;
+    bool range = t->at[length] == ',';
+    if (range)
+        length += 1 + strspn(t->at + length + 1, "0123456789");
+    if (digits == 0 || t->at[length] != '}' || t->at[length + 1] == '+' || (!range && t->at[length + 1] == '?'))
+        return refuse(t->at, strnlen(t->at, length + 2));
+    copy(t, length + 1);
+    return TX_OK;
+}
+
+static tx_status item(translation *t)
+{
+    switch (*t->at) {
+    case '\\':
+        return escape(t);
+    case '[':
+        return class(t);
+    case '(':
+        return group(t);
+    case '{':
+        return repetition(t);
+    case '^': /* of lines in Ruby, of the text in PCRE2 */
+    case '$':
+        return refuse(t->at, 1);
+    case ')':
+        if (t->depth == 0)
+            return tx_fail(TX_FORMAT, "regular expression: ) without (");
+        t->depth--;
+        break;
+    default:
+        break;
+    }
+    copy(t, 1);
+    return TX_OK;
+}
+
+tx_status tx_regex_translate(const char *pattern, char **made)
+{
+    size_t size = strlen(pattern), room = 8 * size + ITEM_MAX; /* \s, two bytes, becomes 15 */
+    if (tx_utf8_prefix(pattern, size) != size)
+        return tx_fail(TX_FORMAT, "regular expression: not UTF-8");
+    translation t = {.at = pattern, .made = malloc(room)};
+    tx_status status = t.made ? TX_OK : tx_fail(TX_MEMORY, "no memory for a regular expression");
+    while (!status && *t.at)
+        status = item(&t);
+    if (status) {
+        free(t.made);
+        return status;
+    }
+    t.made[t.used] = '\0';
+    *made = t.made;
+    return TX_OK;
+}
+
+tx_status tx_regex_compile(const char *pattern, pcre2_code **code, bool *compiled)
+{
+    int error;
+    PCRE2_SIZE place;
+    uint32_t empty = 0;
+    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+    if (!context)
+        return tx_fail(TX_MEMORY, "no memory for a regular expression");
+    pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+    pcre2_code *made =
+        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error, &place, context);
+    pcre2_compile_context_free(context);
+    if (!made) {
+        char text[128];
+        pcre2_get_error_message(error, (PCRE2_UCHAR *)text, sizeof text);
+        return tx_fail(TX_UNSUPPORTED, "regular expression: %s: \"%.40s\"", text, pattern + place);
+    }
+    pcre2_pattern_info(made, PCRE2_INFO_MATCHEMPTY, &empty);
+    if (empty) {
+        pcre2_code_free(made);
+        return tx_fail(TX_UNSUPPORTED,
+                       "regular expression: one that matches the empty text is not supported: \"%.200s\"", pattern);
+    }
+    *compiled = pcre2_jit_compile(made, PCRE2_JIT_COMPLETE) == 0;
+    *code = made;
+    return TX_OK;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Threads of the library. */
+#ifndef TX_TEXT_THREAD_H
+#define TX_TEXT_THREAD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+/* Starts a thread that takes no signals, so that the program's handlers run where it expects them. False where the
+ * system refuses; errno says why. */
+bool tx_thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
+
+#endif

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A folder's tokenizer: its files are read once, so that they can be written again whatever has become of the folder.
+ */
+#include "models/text/bpe.h"
+
+#include "api/file.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define FILE_LIMIT ((int64_t)256 << 20)
+
+enum { TOKENIZER, CONFIG, VOCAB, MERGES, ADDED, SPECIAL, TEMPLATE };
+
+static const char *const names[TX_SOURCES] = {
+    [TOKENIZER] = "tokenizer.json",
+    [CONFIG] = "tokenizer_config.json",
+    [VOCAB] = "vocab.json",
+    [MERGES] = "merges.txt",
+    [ADDED] = "added_tokens.json",
+    [SPECIAL] = "special_tokens_map.json",
+    [TEMPLATE] = "chat_template.jinja",
+};
+
+/* A file that need not be there. */
+static tx_status read_source(tx_tokenizer *t, int source, const char *path)
+{
+    if (!path)
+        return TX_MEMORY;
+    return tx_file_exists(path) ? tx_file_read(path, FILE_LIMIT, &t->source[source].data, &t->source[source].size)
+                                : TX_OK;
+}
+
+/* What lies in a folder; `first` is the first of the files that are asked for. */
+static tx_status read_folder(tx_tokenizer *t, const char *folder, int first)
+{
+    tx_status status = TX_OK;
+    for (int i = first; i < TX_SOURCES && !status; i++) {
+        char *path = tx_path_join(folder, names[i]);
+        status = read_source(t, i, path);
+        free(path);
+    }
+    if (!status && !t->source[TOKENIZER].data && !(t->source[VOCAB].data && t->source[MERGES].data))
+        status =
+            tx_fail(TX_NOT_FOUND, "%s: no tokenizer: neither tokenizer.json nor vocab.json with merges.txt", folder);
+    return status;
+}
+
+/* A file stands for its folder; but vocab.json and merges.txt for the pair even where there is a tokenizer.json, and a
+ * tokenizer.json under another name for itself. */
+static tx_status read_sources(tx_tokenizer *t, const char *path)
+{
+    struct stat info;
+    for (int i = 0; i < TX_SOURCES; i++)
+        t->source[i].name = names[i];
+    if (stat(path, &info) != 0 || S_ISDIR(info.st_mode))
+        return read_folder(t, path, TOKENIZER);
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    bool pair = strcmp(name, names[VOCAB]) == 0 || strcmp(name, names[MERGES]) == 0;
+    if (!pair && strcmp(name, names[TOKENIZER]) != 0)
+        return read_source(t, TOKENIZER, path);
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    if (!folder)
+        return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
+    tx_status status = read_folder(t, folder, pair ? CONFIG : TOKENIZER);
+    free(folder);
+    return status;
+}
+
+/* ---- tokenizer_config.json ------------------------------------------------------------------------- */
+
+/* A token that the configuration names: a text, or an object that holds one; NULL where it names none. */
+static tx_status named_token(const tx_json *config, const char *role, const char **text)
+{
+    tx_json *object;
+    *text = NULL;
+    if (!config || !tx_json_has(config, role))
+        return TX_OK;
+    if (!tx_json_get(config, role, TX_JSON_OBJECT, &object))
+        return tx_json_get_string(object, "content", text);
+    return tx_json_get_string(config, role, text);
+}
+
+static tx_status find_end(tx_tokenizer *t, const tx_json *config)
+{
+    const char *text;
+    tx_status status = named_token(config, "eos_token", &text);
+    if (status)
+        return status;
+    t->end = tx_tokenizer_find(t, text ? text : TX_END_OF_TEXT);
+    if (text && t->end < 0)
+        return tx_fail(TX_FORMAT, "eos_token %.40s is not in the vocabulary", text);
+    return TX_OK;
+}
+
+/* ---- vocab.json and merges.txt --------------------------------------------------------------------- */
+
+static size_t line_length(const char *at, const char *end)
+{
+    const char *newline = memchr(at, '\n', (size_t)(end - at));
+    return newline ? (size_t)(newline - at) : (size_t)(end - at);
+}
+
+/* A merge a line; lines that begin with #version are none. */
+static tx_status read_merges(tx_tokenizer *t, const tx_json *vocab)
+{
+    const char *at = t->source[MERGES].data, *end = at + t->source[MERGES].size;
+    int64_t line = 0;
+    size_t count = 0;
+    for (const char *i = at; i < end; i++)
+        count += *i == '\n';
+    tx_status status = tx_merges_reserve(&t->merges, count + 1);
+    while (!status && at < end) {
+        size_t whole = line_length(at, end), length = whole;
+        if (length && at[length - 1] == '\r')
+            length--;
+        line++;
+        if (length < 8 || memcmp(at, "#version", 8) != 0) {
+            const char *blank = memchr(at, ' ', length);
+            size_t left = blank ? (size_t)(blank - at) : 0, right = blank ? length - left - 1 : 0;
+            if (memchr(at, '\0', length) || (blank && memchr(blank + 1, ' ', right)))
+                left = 0; /* not two words */
+            status = tx_bpe_read_merge(t, vocab, at, left, at + left + 1, right);
+        }
+        if (status)
+            status = tx_fail_in(status, "merges.txt: line %" PRId64, line);
+        at += whole + (at + whole < end);
+    }
+    return status;
+}
+
+static bool is_added(const tx_tokenizer *t, int32_t id)
+{
+    for (int32_t i = 0; i < t->additions.count; i++)
+        if (t->additions.at[i].id == id)
+            return true;
+    return false;
+}
+
+/* Tokens that tokenizer_config.json adds, with their flags, and those that it gives a role. */
+static tx_status read_config_tokens(tx_tokenizer *t, const tx_json *vocab, const tx_json *config)
+{
+    static const char *const roles[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                        "pad_token", "cls_token", "mask_token"};
+    tx_json *decoder = NULL;
+    const char *text;
+    tx_status status = TX_OK;
+    if (config && tx_json_has(config, "added_tokens_decoder"))
+        status = tx_json_get(config, "added_tokens_decoder", TX_JSON_OBJECT, &decoder);
+    for (void *i = decoder ? tx_json_first(decoder) : NULL; i && !status; i = tx_json_next(decoder, i)) {
+        char *rest;
+        long long id = strtoll(tx_json_key(i), &rest, 10);
+        if (*rest || id < 0 || id >= TX_VOCAB_LIMIT)
+            status = tx_fail(TX_FORMAT, "%.40s is not an id", tx_json_key(i));
+        else
+            status = tx_bpe_read_added(t, vocab, tx_json_value(i), id);
+        if (status)
+            status = tx_fail_in(status, "added_tokens_decoder");
+    }
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0] && !status; i++) {
+        status = named_token(config, roles[i], &text);
+        if (status || !text)
+            continue;
+        int32_t id = tx_tokenizer_find(t, text);
+        if (id < 0)
+            status = tx_fail(TX_UNSUPPORTED, "%s %.40s is not in vocab.json: save the tokenizer as tokenizer.json",
+                             roles[i], text);
+        else if (!is_added(t, id))
+            status = tx_tokenizer_add_special(t, text, id);
+    }
+    return status;
+}
+
+static tx_status read_pair(tx_tokenizer *t, const tx_json *config)
+{
+    tx_json *vocab;
+    bool prefix = false;
+    if (t->source[ADDED].data)
+        return tx_fail(TX_UNSUPPORTED, "added_tokens.json is not supported: save the tokenizer as tokenizer.json");
+    tx_status status = tx_json_parse(t->source[VOCAB].data, t->source[VOCAB].size, names[VOCAB], &vocab);
+    if (status)
+        return status;
+    if (tx_json_type_of(vocab) != TX_JSON_OBJECT)
+        status = tx_fail(TX_FORMAT, "vocab.json: expected an object");
+    if (!status)
+        status = tx_bpe_read_vocab(t, vocab);
+    if (!status)
+        status = read_merges(t, vocab);
+    if (!status)
+        status = tx_splitters_add(&t->splitters, tx_split_gpt2, TX_SPLIT_ISOLATED, false);
+    if (!status && config && tx_json_has(config, "add_prefix_space"))
+        status = tx_json_get_bool(config, "add_prefix_space", &prefix);
+    t->splitters.prefix = prefix ? 0 : -1;
+    if (!status)
+        status = read_config_tokens(t, vocab, config);
+    int32_t end = status ? -1 : tx_tokenizer_find(t, TX_END_OF_TEXT);
+    if (end >= 0 && !is_added(t, end))
+        status = tx_tokenizer_add_special(t, TX_END_OF_TEXT, end);
+    tx_json_free(vocab);
+    return status;
+}
+
+/* ---- All together ------------------------------------------------------------------------------------ */
+
+static tx_status read_tokenizer(tx_tokenizer *t)
+{
+    tx_json *json;
+    tx_status status = tx_json_parse(t->source[TOKENIZER].data, t->source[TOKENIZER].size, names[TOKENIZER], &json);
+    if (status)
+        return status;
+    status = tx_bpe_read(t, json);
+    tx_json_free(json);
+    return status ? tx_fail_in(status, "%s", names[TOKENIZER]) : TX_OK;
+}
+
+static tx_status read_all(tx_tokenizer *t)
+{
+    tx_json *config = NULL;
+    tx_status status = TX_OK;
+    if (t->source[CONFIG].data)
+        status = tx_json_parse(t->source[CONFIG].data, t->source[CONFIG].size, names[CONFIG], &config);
+    if (!status)
+        status = t->source[TOKENIZER].data ? read_tokenizer(t) : read_pair(t, config);
+    if (!status)
+        status = tx_tokenizer_seal(t);
+    if (!status) {
+        status = find_end(t, config);
+        if (status)
+            status = tx_fail_in(status, "%s", names[CONFIG]);
+    }
+    tx_json_free(config);
+    return status;
+}
+
+tx_status tx_tokenizer_open(const char *path, tx_tokenizer **tokenizer)
+{
+    tx_tokenizer *made = NULL;
+    tx_status status = tx_tokenizer_new(&made);
+    if (status)
+        return status;
+    status = read_sources(made, path);
+    if (!status) {
+        status = read_all(made);
+        if (status)
+            status = tx_fail_in(status, "%s", path);
+    }
+    if (status) {
+        tx_tokenizer_free(made);
+        return status;
+    }
+    *tokenizer = made;
+    return TX_OK;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * UTF-8: reading, checking, mending. */
+#include "models/text/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* How many bytes at the beginning could be (part of) a character, at most `*length`, which receives the bytes that the
+ * first one announces; 0 where it cannot be the first of any. */
+static size_t possible(const unsigned char *at, size_t size, size_t *length)
+{
+    /* Bounds of the second byte; those of the others are 80..BF. */
+    unsigned low = 0x80, high = 0xBF, first = at[0];
+    if (first < 0x80) {
+        *length = 1;
+    } else if (first >= 0xC2 && first <= 0xDF) {
+        *length = 2;
+    } else if (first >= 0xE0 && first <= 0xEF) {
+        *length = 3;
+        low = first == 0xE0 ? 0xA0 : low;
+        high = first == 0xED ? 0x9F : high;
+    } else if (first >= 0xF0 && first <= 0xF4) {
+        *length = 4;
+        low = first == 0xF0 ? 0x90 : low;
+        high = first == 0xF4 ? 0x8F : high;
+    } else {
+        *length = 1;
+        return 0;
+    }
+    size_t good = 1;
+    while (good < *length && good < size && at[good] >= low && at[good] <= high) {
+        good++;
+        low = 0x80;
+        high = 0xBF;
+    }
+    return good;
+}
+
+size_t tx_utf8_read(const char *text, size_t size, uint32_t *code)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    size_t length;
+    if (size == 0 || possible(at, size, &length) != length)
+        return 0;
+    if (code) {
+        static const unsigned char bits[TX_UTF8_MAX + 1] = {0, 0x7F, 0x1F, 0x0F, 0x07};
+        *code = at[0] & bits[length];
+        for (size_t i = 1; i < length; i++)
+            *code = *code << 6 | (at[i] & 0x3F);
+    }
+    return length;
+}
+
+size_t tx_utf8_read_last(const char *text, size_t size, uint32_t *code)
+{
+    for (size_t length = 1; length <= TX_UTF8_MAX && length <= size; length++)
+        if (tx_utf8_read(text + size - length, length, code) == length)
+            return length;
+    return 0;
+}
+
+size_t tx_utf8_prefix(const char *text, size_t size)
+{
+    const uint64_t high_bits = UINT64_C(0x8080808080808080);
+    size_t at = 0;
+    while (at < size) {
+        uint64_t eight;
+        while (size - at >= sizeof eight) {
+            memcpy(&eight, text + at, sizeof eight);
+            if (eight & high_bits)
+                break;
+            at += sizeof eight;
+        }
+        if (at == size)
+            break;
+        size_t length = (unsigned char)text[at] < 0x80 ? 1 : tx_utf8_read(text + at, size - at, NULL);
+        if (!length)
+            break;
+        at += length;
+    }
+    return at;
+}
+
+size_t tx_utf8_write(uint32_t code, char text[TX_UTF8_MAX])
+{
+    if (code < 0x80) {
+        text[0] = (char)code;
+        return 1;
+    }
+    size_t length = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    static const unsigned char marks[TX_UTF8_MAX + 1] = {0, 0, 0xC0, 0xE0, 0xF0};
+    for (size_t i = length - 1; i > 0; i--) {
+        text[i] = (char)(0x80 | (code & 0x3F));
+        code >>= 6;
+    }
+    text[0] = (char)(marks[length] | code);
+    return length;
+}
+
+bool tx_utf8_is_space(uint32_t code)
+{
+    return (code >= 0x09 && code <= 0x0D) || code == 0x20 || code == 0x85 || code == 0xA0 || code == 0x1680 ||
+           (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F ||
+           code == 0x3000;
+}
+
+tx_status tx_utf8_replace(const char *text, size_t size, char **made, size_t *made_size)
+{
+    static const char mark[] = "\xEF\xBF\xBD";
+    const size_t mark_size = sizeof mark - 1;
+    size_t bad = 0;
+    for (size_t at = 0; (at += tx_utf8_prefix(text + at, size - at)) < size; at++)
+        bad++;
+    char *copy = size <= (SIZE_MAX - 1) / mark_size ? malloc(size + bad * (mark_size - 1) + 1) : NULL;
+    if (!copy)
+        return tx_fail(TX_MEMORY, "no memory for a text of %zu bytes", size);
+    size_t used = 0;
+    for (size_t at = 0; at < size;) {
+        size_t good = tx_utf8_prefix(text + at, size - at), announced;
+        memcpy(copy + used, text + at, good);
+        used += good;
+        at += good;
+        if (at < size) {
+            size_t part = possible((const unsigned char *)text + at, size - at, &announced);
+            at += part ? part : 1;
+            memcpy(copy + used, mark, mark_size);
+            used += mark_size;
+        }
+    }
+    copy[used] = '\0';
+    *made = copy;
+    *made_size = used;
+    return TX_OK;
+}

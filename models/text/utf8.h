@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * UTF-8 (RFC 3629): what is a character and what is not. Overlong forms, surrogates and codes above U+10FFFF are
+ * none. */
+#ifndef TX_TEXT_UTF8_H
+#define TX_TEXT_UTF8_H
+
+#include "tx.h"
+
+#define TX_UTF8_MAX 4 /* bytes of a character */
+
+/* Bytes of the character that the `size` bytes begin with, 0 where they begin with none. `code` may be NULL. */
+size_t tx_utf8_read(const char *text, size_t size, uint32_t *code);
+/* Bytes of the character that the `size` bytes end with, 0 where they end with none. */
+size_t tx_utf8_read_last(const char *text, size_t size, uint32_t *code);
+/* How many bytes at the beginning are whole characters. */
+size_t tx_utf8_prefix(const char *text, size_t size);
+/* Writes a character, without a NUL; returns its bytes. */
+size_t tx_utf8_write(uint32_t code, char text[TX_UTF8_MAX]);
+/* Whether the character is Unicode's White_Space. */
+bool tx_utf8_is_space(uint32_t code);
+
+/* A copy in which U+FFFD stands for what is no character: one for each longest part of a character, as Unicode (chapter
+ * 3.9) recommends and Python and Rust do it. A NUL follows the `*made_size` bytes. The caller frees. */
+tx_status tx_utf8_replace(const char *text, size_t size, char **made, size_t *made_size);
+
+#endif

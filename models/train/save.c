@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Checkpoints of a run. */
+#include "api/file.h"
+#include "models/files/checkpoint.h"
+#include "models/train/run.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define LOG_LIMIT INT64_MAX
+
+/* Copies from/name to to/name; nothing where there is none. */
+static tx_status copy_file(const char *from, const char *to, const char *name)
+{
+    char *source = tx_path_join(from, name), *target = tx_path_join(to, name), *data = NULL;
+    size_t size = 0;
+    tx_status status = source && target ? TX_OK : TX_MEMORY;
+    if (!status && tx_file_exists(source)) {
+        status = tx_file_read(source, LOG_LIMIT, &data, &size);
+        if (!status)
+            status = tx_file_write(target, data, size);
+    }
+    free(data);
+    free(source);
+    free(target);
+    return status;
+}
+
+static tx_status write_moments(tx_model *model, const char *folder)
+{
+    char *path = tx_path_join(folder, TX_RUN_OPTIMIZER);
+    tx_status status = path ? tx_optimizer_save(model, path) : TX_MEMORY;
+    free(path);
+    return status;
+}
+
+static tx_status fill(tx_engine *engine, tx_model *model, const tx_run_options *o, tx_run_state *state, bool log,
+                      const char *folder)
+{
+    free(state->kernels);
+    state->kernels = NULL;
+    tx_status status = tx_engine_choices(engine, &state->kernels);
+    if (!status)
+        status = o->write(o->write_context, folder);
+    if (!status)
+        status = write_moments(model, folder);
+    if (!status)
+        status = tx_run_state_write(state, &o->facts, folder);
+    return status || !log ? status : copy_file(o->output_dir, folder, TX_RUN_LOG);
+}
+
+/* Names the checkpoint in the making as the best one where it is; `*before` is the name to go back to if it fails. */
+static tx_status name_best(tx_run_state *state, const char *folder, char **before)
+{
+    *before = NULL;
+    if (!state->has_best || state->best_step != state->step)
+        return TX_OK;
+    *before = state->best_folder;
+    state->best_folder = NULL;
+    return tx_run_state_set_best(state, folder);
+}
+
+tx_status tx_run_save(tx_engine *engine, tx_model *model, const tx_run_options *o, tx_run_state *state, bool log)
+{
+    char name[64], *before = NULL;
+    tx_checkpoint *checkpoint = NULL;
+    snprintf(name, sizeof name, TX_CHECKPOINT_PREFIX "%" PRId64, state->step);
+    char *folder = tx_path_join(o->output_dir, name);
+    tx_status status = folder ? tx_disk_check(o->output_dir, o->checkpoint_bytes) : TX_MEMORY;
+    if (!status)
+        status = tx_checkpoint_begin(o->output_dir, state->step, &checkpoint);
+    if (!status) {
+        status = name_best(state, folder, &before);
+        bool renamed = state->has_best && state->best_step == state->step;
+        if (!status)
+            status = fill(engine, model, o, state, log, tx_checkpoint_folder(checkpoint));
+        if (status)
+            tx_checkpoint_discard(checkpoint);
+        else
+            status = tx_checkpoint_commit(checkpoint);
+        if (status && renamed) {
+            free(state->best_folder);
+            state->best_folder = before;
+            before = NULL;
+        }
+    }
+    if (!status && o->listener.saved)
+        o->listener.saved(o->listener.context, folder);
+    if (!status)
+        status = tx_checkpoint_prune(o->output_dir, o->save_total_limit, state->best_folder, &o->report);
+    free(before);
+    free(folder);
+    return status;
+}
+
+tx_status tx_run_resume(tx_model *model, tx_trainer *trainer, const tx_run_state *state, const char *checkpoint,
+                        const char *output_dir)
+{
+    char *path = tx_path_join(checkpoint, TX_RUN_OPTIMIZER);
+    tx_status status = path ? tx_optimizer_load(model, path) : TX_MEMORY;
+    free(path);
+    tx_results results = {0};
+    results.value[TX_RESULT_UPDATES] = (float)state->updates;
+    results.value[TX_RESULT_SKIPPED] = (float)state->skipped;
+    if (!status)
+        status = tx_model_restore(model, &results);
+    tx_trainer_set_steps(trainer, state->step);
+    return status ? status : copy_file(checkpoint, output_dir, TX_RUN_LOG);
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The state of a run, and its files. */
+#include "models/train/state.h"
+
+#include "api/file.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORMAT 1
+#define STATE_LIMIT ((int64_t)1 << 30)
+#define MOST ((int64_t)1 << 53)
+
+tx_status tx_run_state_create(tx_run_state *state)
+{
+    *state = (tx_run_state){.best_step = -1, .history = tx_json_array()};
+    return state->history ? TX_OK : tx_fail(TX_MEMORY, "no memory for the state of the run");
+}
+
+void tx_run_state_free(tx_run_state *state)
+{
+    tx_json_free(state->history);
+    tx_json_free(state->run);
+    free(state->best_folder);
+    free(state->kernels);
+    *state = (tx_run_state){0};
+}
+
+/* ---- History ---------------------------------------------------------------------------------------- */
+
+/* A member; null where the value is not finite. */
+static tx_status set_number(tx_json *object, const char *name, double value)
+{
+    return isfinite(value) ? tx_json_set_number(object, name, value) : tx_json_set_null(object, name);
+}
+
+tx_status tx_run_state_log(tx_run_state *state, ...)
+{
+    tx_json *entry = tx_json_object();
+    tx_status status = entry ? TX_OK : tx_fail(TX_MEMORY, "no memory for an entry of the history");
+    va_list args;
+    va_start(args, state);
+    for (const char *name = va_arg(args, const char *); name && !status; name = va_arg(args, const char *))
+        status = set_number(entry, name, va_arg(args, double));
+    va_end(args);
+    if (!status)
+        status = tx_json_set_number(entry, "epoch", state->epoch);
+    if (!status)
+        status = tx_json_set_int(entry, "step", state->step);
+    if (status) {
+        tx_json_free(entry);
+        return status;
+    }
+    return tx_json_append(state->history, entry);
+}
+
+bool tx_run_state_judge(tx_run_state *state, double metric)
+{
+    if (isnan(metric) || (state->has_best && metric >= state->best))
+        return false;
+    state->has_best = true;
+    state->best = metric;
+    state->best_step = state->step;
+    return true;
+}
+
+tx_status tx_run_state_set_best(tx_run_state *state, const char *folder)
+{
+    char *copy = strdup(folder);
+    if (!copy)
+        return tx_fail(TX_MEMORY, "no memory for the name of the best checkpoint");
+    free(state->best_folder);
+    state->best_folder = copy;
+    return TX_OK;
+}
+
+/* ---- Writing ---------------------------------------------------------------------------------------- */
+
+/* transformers keeps the state of its callbacks; loading expects the one that it always has. */
+static tx_status set_callbacks(tx_json *json)
+{
+    static const char control[] =
+        "{\"TrainerControl\": {\"args\": {\"should_epoch_stop\": false, \"should_evaluate\": false, \"should_log\": false,"
+        " \"should_save\": true, \"should_training_stop\": false}, \"attributes\": {}}}";
+    tx_json *value;
+    tx_status status = tx_json_parse(control, sizeof control - 1, "callbacks", &value);
+    return status ? status : tx_json_set(json, "stateful_callbacks", value);
+}
+
+static tx_status set_best(tx_json *json, const tx_run_state *s)
+{
+    tx_status status = s->has_best ? set_number(json, "best_metric", s->best) : tx_json_set_null(json, "best_metric");
+    if (!status)
+        status = s->has_best ? tx_json_set_int(json, "best_global_step", s->best_step)
+                             : tx_json_set_null(json, "best_global_step");
+    if (!status)
+        status = s->best_folder ? tx_json_set_string(json, "best_model_checkpoint", s->best_folder)
+                                : tx_json_set_null(json, "best_model_checkpoint");
+    return status;
+}
+
+static tx_status fill_trainer(tx_json *json, const tx_run_state *s, const tx_run_facts *facts)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+    } whole[] = {
+        {"global_step", s->step},
+        {"max_steps", facts->max_steps},
+        {"num_train_epochs", facts->epochs},
+        {"logging_steps", facts->logging_steps},
+        {"eval_steps", facts->eval_steps},
+        {"save_steps", facts->save_steps},
+        {"train_batch_size", facts->batch},
+        {"num_input_tokens_seen", s->tokens},
+    };
+    tx_status status = set_best(json, s);
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0] && !status; i++)
+        status = tx_json_set_int(json, whole[i].name, whole[i].value);
+    if (!status)
+        status = tx_json_set_number(json, "epoch", s->epoch);
+    if (!status)
+        status = tx_json_set_number(json, "total_flos", s->flops);
+    if (!status)
+        status = tx_json_set_bool(json, "is_hyper_param_search", false);
+    if (!status)
+        status = tx_json_set_bool(json, "is_local_process_zero", true);
+    if (!status)
+        status = tx_json_set_bool(json, "is_world_process_zero", true);
+    if (!status)
+        status = tx_json_set_null(json, "trial_name");
+    if (!status)
+        status = tx_json_set_null(json, "trial_params");
+    if (!status)
+        status = set_callbacks(json);
+    return status ? status : tx_json_set(json, "log_history", tx_json_copy(s->history));
+}
+
+static tx_status fill_run(tx_json *json, const tx_run_state *s)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+    } whole[] = {
+        {"format", FORMAT}, {"step", s->step},       {"tokens", s->tokens},   {"logged", s->logged},
+        {"bad", s->bad},    {"skipped", s->skipped}, {"updates", s->updates}, {"best_step", s->best_step},
+    };
+    tx_status status = TX_OK;
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0] && !status; i++)
+        status = tx_json_set_int(json, whole[i].name, whole[i].value);
+    if (!status)
+        status = tx_json_set_number(json, "epoch", s->epoch);
+    if (!status)
+        status = tx_json_set_number(json, "flops", s->flops);
+    if (!status)
+        status = set_number(json, "loss_sum", s->loss_sum);
+    if (!status && s->has_best)
+        status = set_number(json, "best", s->best);
+    if (!status && s->best_folder)
+        status = tx_json_set_string(json, "best_folder", s->best_folder);
+    if (!status)
+        status = tx_json_set_string(json, "kernels", s->kernels ? s->kernels : "");
+    return status ? status : tx_json_set(json, "run", s->run ? tx_json_copy(s->run) : tx_json_object());
+}
+
+/* Writes one of the files and frees `json`. `filled` is how filling it went. */
+static tx_status write_file(tx_json *json, tx_status filled, const char *folder, const char *name)
+{
+    char *path = filled ? NULL : tx_path_join(folder, name);
+    tx_status status = filled ? filled : path ? tx_json_write(path, json, TX_JSON_SORTED) : TX_MEMORY;
+    free(path);
+    tx_json_free(json);
+    return status;
+}
+
+tx_status tx_run_state_write_trainer(const tx_run_state *state, const tx_run_facts *facts, const char *folder)
+{
+    tx_json *json = tx_json_object();
+    return write_file(json, json ? fill_trainer(json, state, facts) : TX_MEMORY, folder, TX_TRAINER_STATE);
+}
+
+tx_status tx_run_state_write(const tx_run_state *state, const tx_run_facts *facts, const char *folder)
+{
+    tx_status status = tx_run_state_write_trainer(state, facts, folder);
+    if (status)
+        return status;
+    tx_json *json = tx_json_object();
+    return write_file(json, json ? fill_run(json, state) : TX_MEMORY, folder, TX_RUN_STATE);
+}
+
+/* ---- Reading ---------------------------------------------------------------------------------------- */
+
+/* A string that may be absent, copied. */
+static tx_status get_text(const tx_json *json, const char *name, char **copy)
+{
+    const char *text;
+    tx_status status = tx_json_get_string(json, name, &text);
+    if (status)
+        return status == TX_NOT_FOUND ? TX_OK : status;
+    *copy = strdup(text);
+    return *copy ? TX_OK : tx_fail(TX_MEMORY, "%s: out of memory", name);
+}
+
+static tx_status read_run(const tx_json *json, tx_run_state *s)
+{
+    int64_t format = 0;
+    const struct {
+        const char *name;
+        int64_t least, *value;
+    } whole[] = {
+        {"format", 1, &format},       {"step", 0, &s->step},       {"tokens", 0, &s->tokens},
+        {"logged", 0, &s->logged},    {"bad", 0, &s->bad},         {"skipped", 0, &s->skipped},
+        {"updates", 0, &s->updates},  {"best_step", -1, &s->best_step},
+    };
+    tx_status status = TX_OK;
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0] && !status; i++)
+        status = tx_json_get_int(json, whole[i].name, whole[i].least, MOST, whole[i].value);
+    if (!status && format != FORMAT)
+        return tx_fail(TX_UNSUPPORTED, "format %" PRId64 ", this version of TX reads %d", format, FORMAT);
+    if (!status)
+        status = tx_json_get_number(json, "epoch", 0, 1e18, &s->epoch);
+    if (!status)
+        status = tx_json_get_number(json, "flops", 0, 1e300, &s->flops);
+    if (!status && tx_json_has(json, "loss_sum"))
+        status = tx_json_get_number(json, "loss_sum", -1e300, 1e300, &s->loss_sum);
+    else if (!status)
+        s->loss_sum = (double)NAN;
+    if (!status && tx_json_has(json, "best")) {
+        status = tx_json_get_number(json, "best", -1e300, 1e300, &s->best);
+        s->has_best = true;
+    }
+    if (!status)
+        status = get_text(json, "best_folder", &s->best_folder);
+    if (!status)
+        status = get_text(json, "kernels", &s->kernels);
+    tx_json *run;
+    if (!status)
+        status = tx_json_get(json, "run", TX_JSON_OBJECT, &run);
+    if (!status && !(s->run = tx_json_copy(run)))
+        status = TX_MEMORY;
+    return status;
+}
+
+/* Reads folder/name and takes from it what `take` wants. */
+static tx_status read_file(const char *folder, const char *name, tx_run_state *state,
+                           tx_status (*take)(const tx_json *json, tx_run_state *state))
+{
+    char *path = tx_path_join(folder, name);
+    if (!path)
+        return TX_MEMORY;
+    tx_json *json = NULL;
+    tx_status status = tx_json_read(path, STATE_LIMIT, &json);
+    if (!status) {
+        status = take(json, state);
+        if (status)
+            status = tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s", path);
+    }
+    tx_json_free(json);
+    free(path);
+    return status;
+}
+
+static tx_status take_history(const tx_json *json, tx_run_state *state)
+{
+    tx_json *history;
+    tx_status status = tx_json_get(json, "log_history", TX_JSON_ARRAY, &history);
+    if (status)
+        return status;
+    state->history = tx_json_copy(history);
+    return state->history ? TX_OK : TX_MEMORY;
+}
+
+tx_status tx_run_state_read(const char *folder, tx_run_state *state)
+{
+    tx_run_state made = {0};
+    tx_status status = read_file(folder, TX_TRAINER_STATE, &made, take_history);
+    if (!status)
+        status = read_file(folder, TX_RUN_STATE, &made, read_run);
+    if (status) {
+        tx_run_state_free(&made);
+        return status;
+    }
+    *state = made;
+    return TX_OK;
+}
+
+/* ---- Agreement -------------------------------------------------------------------------------------- */
+
+/* These decide which data a step reads. */
+static const char *const decisive[] = {"data", "block_size", "per_device_train_batch_size",
+                                       "gradient_accumulation_steps", "data_seed"};
+
+static tx_status compare(const char *name, const char *then, const char *now, const tx_reporter *report)
+{
+    char message[512];
+    for (size_t i = 0; i < sizeof decisive / sizeof decisive[0]; i++)
+        if (strcmp(name, decisive[i]) == 0)
+            return tx_fail(TX_INVALID,
+                           "the checkpoint was made with %s %.80s, now it is %.80s: the run cannot go on where it "
+                           "stopped; give the same, or begin anew with --model_name_or_path CHECKPOINT",
+                           name, then, now);
+    snprintf(message, sizeof message, "the checkpoint was made with %s %.80s, now it is %.80s", name, then, now);
+    tx_report(report, message);
+    return TX_OK;
+}
+
+tx_status tx_run_state_agree(const tx_run_state *state, const tx_json *now, const tx_reporter *report)
+{
+    tx_status status = TX_OK;
+    for (void *i = tx_json_first(now); i && !status && state->run; i = tx_json_next(now, i)) {
+        char *mine = tx_json_text(tx_json_value(i), TX_JSON_LINE), *theirs = NULL;
+        for (void *k = tx_json_first(state->run); k && !theirs; k = tx_json_next(state->run, k))
+            if (strcmp(tx_json_key(k), tx_json_key(i)) == 0)
+                theirs = tx_json_text(tx_json_value(k), TX_JSON_LINE);
+        if (mine && theirs && strcmp(mine, theirs) != 0)
+            status = compare(tx_json_key(i), theirs, mine, report);
+        free(mine);
+        free(theirs);
+    }
+    return status;
+}

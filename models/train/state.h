@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run has come to, between two optimizer steps: all that is needed, besides weights and moments, to go on as if
+ * it had never stopped. Kept in two files: trainer_state.json in the form of transformers' TrainerState, for people and
+ * tools that know it, and run_state.json with the rest. */
+#ifndef TX_TRAIN_STATE_H
+#define TX_TRAIN_STATE_H
+
+#include "api/json.h"
+#include "models/report.h"
+#include "tx.h"
+
+#define TX_TRAINER_STATE "trainer_state.json"
+#define TX_RUN_STATE "run_state.json"
+
+typedef struct tx_run_state {
+    int64_t step;     /* optimizer steps done */
+    double epoch;     /* passed through so far */
+    int64_t tokens;   /* read so far, padding left out */
+    double flops;     /* of transformers' count, 6 per token and parameter outside the embeddings */
+    double loss_sum;  /* of the steps since the last entry of the history */
+    int64_t logged;   /* step of that entry */
+    int64_t bad;      /* steps in a row whose loss or gradient was not finite */
+    int64_t skipped;  /* updates left out, in all */
+    int64_t updates;  /* made: Adam's t */
+    bool has_best;    /* the next three are set */
+    double best;      /* value of the metric */
+    int64_t best_step;
+    char *best_folder; /* its checkpoint; NULL when none was written */
+    tx_json *history; /* log_history: {"step", "epoch", "loss", ...} */
+    tx_json *run;     /* what the run was made of (data, batch, device ...): see tx_run_state_agree; NULL at a start */
+    char *kernels;    /* tx_engine_choices; NULL at a start */
+} tx_run_state;
+
+/* What TrainerState repeats of the arguments. */
+typedef struct tx_run_facts {
+    int64_t max_steps, epochs, logging_steps, eval_steps, save_steps, batch;
+} tx_run_facts;
+
+tx_status tx_run_state_create(tx_run_state *state);
+/* Frees what it holds; a state that is all zero is fine. */
+void tx_run_state_free(tx_run_state *state);
+
+/* Appends an entry {values..., "epoch", "step"} to the history: pairs of a name and a double, ended by NULL. Values that are
+ * not finite are written as null, since JSON has none. */
+tx_status tx_run_state_log(tx_run_state *state, ...);
+/* The metric of an evaluation at the present step: whether it is the best so far, which is then kept. NaN never is. */
+bool tx_run_state_judge(tx_run_state *state, double metric);
+/* Names the checkpoint of the best evaluation. */
+tx_status tx_run_state_set_best(tx_run_state *state, const char *folder);
+
+/* Writes trainer_state.json alone. */
+tx_status tx_run_state_write_trainer(const tx_run_state *state, const tx_run_facts *facts, const char *folder);
+/* Writes both files. */
+tx_status tx_run_state_write(const tx_run_state *state, const tx_run_facts *facts, const char *folder);
+/* Reads both; the caller frees the state. */
+tx_status tx_run_state_read(const char *folder, tx_run_state *state);
+
+/* Holds what the state's run was made of against `now`, an object of the same members. A member that decides which data
+ * a step reads must be equal (TX_INVALID names it); others are reported. */
+tx_status tx_run_state_agree(const tx_run_state *state, const tx_json *now, const tx_reporter *report);
+
+#endif

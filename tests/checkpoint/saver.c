@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Writes checkpoints as a trainer does, saying on standard output before and after each what it is about and what it
+ * has achieved. A save that fails does not end it.
+ *
+ *     saver FOLDER      exit status 0: all went well; 3: a save failed; 4: the folder could not be had */
+#include "models/files/checkpoint.h"
+#include "tests/checkpoint/states.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+static const struct {
+    int step, keep; /* checkpoints that stay after it; 0: all */
+} saves[] = {{10, 0}, {20, 1}, {30, 1}, {30, 1}, {40, 2}, {40, 1}};
+
+/* By write() itself, which the shim sees. */
+static void say(const char *what, int version)
+{
+    char line[64];
+    const int length = snprintf(line, sizeof line, "%s %d\n", what, version);
+    if (write(STDOUT_FILENO, line, (size_t)length) != length)
+        _exit(5);
+}
+
+static void complain(const char *doing)
+{
+    fprintf(stderr, "saver: %s: %s\n", doing, tx_error());
+}
+
+static void warn(void *context, const char *message)
+{
+    (void)context;
+    fprintf(stderr, "saver: warning: %s\n", message);
+}
+
+static tx_status save(const char *output_dir, int step, int version)
+{
+    tx_checkpoint *checkpoint = NULL;
+    tx_status status = tx_checkpoint_begin(output_dir, step, &checkpoint);
+    if (status)
+        return status;
+    status = state_write(tx_checkpoint_folder(checkpoint), version);
+    if (status) {
+        tx_checkpoint_discard(checkpoint);
+        return status;
+    }
+    return tx_checkpoint_commit(checkpoint);
+}
+
+int main(int argc, char **argv)
+{
+    const tx_reporter report = {.warn = warn};
+    tx_output_lock *lock = NULL;
+    int result = 0;
+    if (argc != 2)
+        return 2;
+    if (tx_output_lock_take(argv[1], &lock)) {
+        complain("lock");
+        return 4;
+    }
+    for (int i = 0; i < (int)(sizeof saves / sizeof saves[0]); i++) {
+        say("begin", i + 1);
+        if (save(argv[1], saves[i].step, i + 1)) {
+            complain("save");
+            say("failed", i + 1);
+            result = 3;
+            continue;
+        }
+        say("committed", i + 1);
+        if (tx_checkpoint_prune(argv[1], saves[i].keep, NULL, &report))
+            complain("prune");
+    }
+    tx_output_lock_release(lock);
+    return result;
+}

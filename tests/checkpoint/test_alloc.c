@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every allocation that a save and a resume make fails once. The call says so in one message or does without; nothing
+ * half-written is left, nothing leaks, what was saved before is still good, and a whole checkpoint is never taken for a
+ * damaged one.
+ *
+ * Without the sanitizers this file's malloc is the whole process', libraries included. Under them the linker sends TX's
+ * own calls here (--wrap), and they watch for leaks. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "models/files/checkpoint.h"
+#include "tests/checkpoint/states.h"
+#include "tests/checkpoint/tiny.h"
+#include "tests/scratch.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+/* ---- The allocator ------------------------------------------------------------------------------- */
+
+static bool armed;
+static long countdown, blocks; /* blocks: taken while armed, and not given back */
+
+static bool fails(void)
+{
+    if (!armed || countdown == 0 || --countdown > 0)
+        return false;
+    errno = ENOMEM;
+    return true;
+}
+
+/* Libraries see these as well. */
+#define EXPORT __attribute__((visibility("default")))
+
+#ifdef TX_WRAP_MALLOC
+#define NAMED(name) __wrap_##name
+#define SYSTEM(name) __real_##name
+char *__wrap_strdup(const char *text);
+#else
+#define NAMED(name) name
+#define SYSTEM(name) __libc_##name
+#endif
+
+void *SYSTEM(malloc)(size_t size);
+void *SYSTEM(calloc)(size_t number, size_t size);
+void *SYSTEM(realloc)(void *memory, size_t size);
+void SYSTEM(free)(void *memory);
+EXPORT void *NAMED(malloc)(size_t size);
+EXPORT void *NAMED(calloc)(size_t number, size_t size);
+EXPORT void *NAMED(realloc)(void *memory, size_t size);
+EXPORT void NAMED(free)(void *memory);
+
+void *NAMED(malloc)(size_t size)
+{
+    void *memory = fails() ? NULL : SYSTEM(malloc)(size);
+    blocks += armed && memory;
+    return memory;
+}
+
+void *NAMED(calloc)(size_t number, size_t size)
+{
+    void *memory = fails() ? NULL : SYSTEM(calloc)(number, size);
+    blocks += armed && memory;
+    return memory;
+}
+
+void *NAMED(realloc)(void *memory, size_t size)
+{
+    void *moved = fails() ? NULL : SYSTEM(realloc)(memory, size);
+    blocks += armed && !memory && moved;
+    return moved;
+}
+
+void NAMED(free)(void *memory)
+{
+    blocks -= armed && memory;
+    SYSTEM(free)(memory);
+}
+
+#ifdef TX_WRAP_MALLOC
+char *__wrap_strdup(const char *text) /* the sanitizer's own does not come by here */
+{
+    char *copy = __wrap_malloc(strlen(text) + 1);
+    return copy ? strcpy(copy, text) : NULL;
+}
+#endif
+
+/* ---- What is tried --------------------------------------------------------------------------------- */
+
+typedef struct scene {
+    const char *output;
+    tiny *t;
+    bool reads; /* names by jansson, which goes on with half of one where it gets no memory: no such tensor */
+    int warnings;
+    char told[1200]; /* a warning that speaks of other things than memory */
+} scene;
+
+static void count_warning(void *context, const char *message)
+{
+    scene *s = context;
+    s->warnings++;
+    if (!strstr(message, "memory"))
+        snprintf(s->told, sizeof s->told, "%s", message);
+}
+
+static tx_status save_state(scene *s)
+{
+    tx_checkpoint *checkpoint = NULL;
+    tx_output_lock *lock = NULL;
+    tx_status status = tx_output_lock_take(s->output, &lock);
+    if (status)
+        return status;
+    status = tx_checkpoint_begin(s->output, 20, &checkpoint);
+    if (!status) {
+        status = state_write(tx_checkpoint_folder(checkpoint), 2);
+        if (status)
+            tx_checkpoint_discard(checkpoint);
+        else
+            status = tx_checkpoint_commit(checkpoint);
+    }
+    const tx_reporter report = {.warn = count_warning, .context = s};
+    if (!status)
+        status = tx_checkpoint_prune(s->output, 1, NULL, &report);
+    tx_output_lock_release(lock);
+    return status;
+}
+
+static tx_status find_state(scene *s)
+{
+    const tx_reporter report = {.warn = count_warning, .context = s};
+    char *folder = NULL;
+    tx_status status = tx_checkpoint_newest(s->output, &report, &folder);
+    free(folder);
+    return status;
+}
+
+static tx_status save_model(scene *s)
+{
+    return tiny_save(s->t, s->output);
+}
+
+static tx_status load_model(scene *s)
+{
+    return tiny_load(s->t, s->output);
+}
+
+/* Runs `attempt` with its i-th allocation failing, for every i; `before` and `after` each of them. */
+static void fail_each(scene *s, tx_status (*attempt)(scene *), void (*before)(scene *),
+                      void (*after)(scene *, tx_status))
+{
+    long failures = 0;
+    bool reached = true;
+    before(s);
+    assert_ok(attempt(s)); /* what libraries keep for ever, they have now */
+    after(s, TX_OK);
+    for (long i = 1; reached; i++) {
+        before(s);
+        s->told[0] = '\0';
+        s->warnings = 0;
+        blocks = 0;
+        countdown = i;
+        tx_fail(TX_OK, "nothing was said");
+        armed = true;
+        const tx_status status = attempt(s);
+        armed = false;
+        reached = countdown == 0;
+        if (status != TX_OK && status != TX_MEMORY && !(s->reads && status == TX_FORMAT))
+            fail_msg("allocation %ld: status %d, message: %s", i, (int)status, tx_error());
+        if (status == TX_MEMORY && (strcmp(tx_error(), "nothing was said") == 0 || !strstr(tx_error(), "memory")))
+            fail_msg("allocation %ld: message: %s", i, tx_error());
+        if (blocks != 0)
+            fail_msg("allocation %ld: %ld blocks are not given back (%s)", i, blocks, tx_error());
+        if (s->told[0])
+            fail_msg("allocation %ld: told: %s", i, s->told);
+        failures += status != TX_OK;
+        after(s, status);
+    }
+    assert_true(failures > 10);
+    print_message("%ld allocations failed, and the calls with them\n", failures);
+}
+
+/* ---- Checkpoints ----------------------------------------------------------------------------------- */
+
+static void clear(const char *output)
+{
+    char *copy = strdup(output);
+    assert_non_null(copy);
+    remove_scratch(copy);
+    assert_int_equal(mkdir(output, 0777), 0);
+}
+
+static void one_checkpoint(scene *s)
+{
+    tx_checkpoint *checkpoint = NULL;
+    clear(s->output);
+    assert_ok(tx_checkpoint_begin(s->output, 10, &checkpoint));
+    assert_ok(state_write(tx_checkpoint_folder(checkpoint), 1));
+    assert_ok(tx_checkpoint_commit(checkpoint));
+}
+
+/* After a failure the old one is the newest, unless the failure was in removing it. */
+static void check_newest(scene *s, tx_status status)
+{
+    char *folder = NULL;
+    tx_output_lock *lock = NULL;
+    assert_ok(tx_output_lock_take(s->output, &lock)); /* what could not be removed for want of memory */
+    assert_ok(tx_checkpoint_newest(s->output, NULL, &folder));
+    const int version = state_read(folder);
+    if (status == TX_OK)
+        assert_int_equal(version, 2);
+    else
+        assert_true(version == 1 || version == 2);
+    /* The lock, the newest, and an old one if it was said that it stays. */
+    const int entries = count_entries(s->output);
+    assert_true(entries == 2 || (entries == 3 && version == 2 && (status || s->warnings)));
+    tx_output_lock_release(lock);
+    free(folder);
+}
+
+static void saving_without_memory(void **state)
+{
+    (void)state;
+    char *output = make_scratch();
+    scene s = {.output = output};
+    fail_each(&s, save_state, one_checkpoint, check_newest);
+    remove_scratch(output);
+}
+
+static void nothing_before(scene *s)
+{
+    (void)s;
+}
+
+static void nothing_after(scene *s, tx_status status)
+{
+    (void)s;
+    (void)status;
+}
+
+static void finding_without_memory(void **state)
+{
+    (void)state;
+    char *output = make_scratch();
+    scene s = {.output = output};
+    one_checkpoint(&s);
+    fail_each(&s, find_state, nothing_before, nothing_after);
+    remove_scratch(output);
+}
+
+/* ---- Models ---------------------------------------------------------------------------------------- */
+
+static void no_files(scene *s)
+{
+    clear(s->output);
+}
+
+/* Under a final name lies nothing or a whole file. */
+static void check_files(scene *s, tx_status status)
+{
+    static const char *const names[] = {"model.safetensors", "optimizer.safetensors"};
+    int whole = 0;
+    for (int i = 0; i < 2; i++) {
+        char *path = tx_path_join(s->output, names[i]);
+        tx_st_file *file = NULL;
+        assert_non_null(path);
+        if (tx_file_exists(path)) {
+            assert_ok(tx_st_open(path, &file));
+            tx_st_close(file);
+            whole++;
+        }
+        free(path);
+    }
+    assert_true(status || whole == 2);
+    assert_true(count_entries(s->output) <= 3);
+}
+
+static void moving_a_model_without_memory(void **state)
+{
+    (void)state;
+    const tx_optimizer_options adam = {
+        .size = sizeof adam, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
+    char *output = make_scratch();
+    tiny t;
+    scene s = {.output = output, .t = &t};
+    assert_ok(tiny_create("cpu", &adam, NULL, &t));
+    assert_ok(tiny_train(&t, 0, 2, NULL));
+    fail_each(&s, save_model, no_files, check_files);
+    assert_ok(tiny_save(&t, output));
+    s.reads = true;
+    fail_each(&s, load_model, nothing_before, nothing_after);
+    tiny_free(&t);
+    remove_scratch(output);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(saving_without_memory),
+        cmocka_unit_test(finding_without_memory),
+        cmocka_unit_test(moving_a_model_without_memory),
+    };
+    struct stat info;
+    if (stat("/dev/shm", &info) == 0) /* in memory: it is not the disk that is tested */
+        setenv("TMPDIR", "/dev/shm", 0);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Who may write into an output folder, and what is found there after an interruption. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "models/files/checkpoint.h"
+#include "models/files/folder.h"
+#include "tests/checkpoint/states.h"
+#include "tests/scratch.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+/* "folder/name"; free it. */
+static char *join(const char *folder, const char *name)
+{
+    char *path = tx_path_join(folder, name);
+    assert_non_null(path);
+    return path;
+}
+
+static bool exists(const char *folder, const char *name)
+{
+    struct stat info;
+    char *path = join(folder, name);
+    const bool there = lstat(path, &info) == 0;
+    free(path);
+    return there;
+}
+
+static void make(const char *folder, const char *name, bool is_folder)
+{
+    char *path = join(folder, name);
+    if (is_folder)
+        assert_int_equal(mkdir(path, 0777), 0);
+    else
+        assert_ok(tx_file_write(path, "x", 1));
+    free(path);
+}
+
+static void move(const char *folder, const char *from, const char *to)
+{
+    char *old = join(folder, from), *new = join(folder, to);
+    assert_int_equal(rename(old, new), 0);
+    free(old);
+    free(new);
+}
+
+static void save(const char *output, int64_t step, int version)
+{
+    tx_checkpoint *checkpoint = NULL;
+    assert_ok(tx_checkpoint_begin(output, step, &checkpoint));
+    assert_ok(state_write(tx_checkpoint_folder(checkpoint), version));
+    assert_ok(tx_checkpoint_commit(checkpoint));
+}
+
+static void damage(const char *output, const char *checkpoint)
+{
+    char *folder = join(output, checkpoint), *path = join(folder, "log");
+    assert_int_equal(truncate(path, 3), 0);
+    free(path);
+    free(folder);
+}
+
+/* What a start does. */
+static void start(const char *output)
+{
+    tx_output_lock *lock = NULL;
+    assert_ok(tx_output_lock_take(output, &lock));
+    tx_output_lock_release(lock);
+}
+
+static int newest(const char *output)
+{
+    char *folder = NULL;
+    assert_ok(tx_checkpoint_newest(output, NULL, &folder));
+    const int version = state_read(folder);
+    free(folder);
+    return version;
+}
+
+/* ---- Two processes ------------------------------------------------------------------------------- */
+
+/* A process that takes the folder, says whether it could, and holds it until it is killed. */
+static pid_t hold(const char *output, char *answer)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        tx_output_lock *lock = NULL;
+        *answer = tx_output_lock_take(output, &lock) ? 'n' : 'y';
+        if (write(ends[1], answer, 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    close(ends[1]);
+    assert_true(child > 0);
+    assert_int_equal(read(ends[0], answer, 1), 1);
+    close(ends[0]);
+    return child;
+}
+
+static void end(pid_t child)
+{
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+/* The folder itself, a name with what names can have, and a way through a link: it is one folder. */
+static void second_process_is_refused(void **state)
+{
+    (void)state;
+    char *scratch = make_scratch(), *output = join(scratch, "run 1 ü 漢 'q' \"d\" $x"), *link = join(scratch, "link");
+    char answer = 0, pid[32];
+    assert_int_equal(symlink("run 1 ü 漢 'q' \"d\" $x", link), 0);
+    const pid_t child = hold(output, &answer);
+    assert_int_equal(answer, 'y');
+    snprintf(pid, sizeof pid, "process %ld ", (long)child);
+    tx_output_lock *lock = NULL;
+    assert_refused(tx_output_lock_take(output, &lock), TX_IO, pid);
+    assert_non_null(strstr(tx_error(), output));
+    assert_refused(tx_output_lock_take(link, &lock), TX_IO, pid);
+    assert_null(lock);
+    make(output, ".checkpoint-3.tmp-77", true); /* not ours to remove now */
+    assert_refused(tx_output_lock_take(output, &lock), TX_IO, pid);
+    assert_true(exists(output, ".checkpoint-3.tmp-77"));
+    end(child);
+    assert_true(exists(output, ".lock")); /* of the dead: does not matter */
+    assert_ok(tx_output_lock_take(link, &lock));
+    assert_false(exists(output, ".checkpoint-3.tmp-77"));
+    tx_output_lock *second = NULL;
+    assert_refused(tx_output_lock_take(output, &second), TX_IO, "trains into this folder"); /* nor twice by one */
+    const pid_t other = hold(output, &answer);
+    assert_int_equal(answer, 'n');
+    end(other);
+    tx_output_lock_release(lock);
+    tx_output_lock_release(NULL);
+    save(link, 5, 1);
+    assert_int_equal(newest(output), 1);
+    free(link);
+    free(output);
+    remove_scratch(scratch);
+}
+
+static void folder_must_be_writable(void **state)
+{
+    (void)state;
+    char *scratch = make_scratch(), *output = join(scratch, "out"), *below = join(scratch, "file/out");
+    tx_output_lock *lock = NULL;
+    make(scratch, "file", false);
+    assert_refused(tx_output_lock_take(below, &lock), TX_IO, "file");
+    assert_int_equal(mkdir(output, 0777), 0);
+    make(output, ".lock", true);
+    assert_refused(tx_output_lock_take(output, &lock), TX_IO, ".lock");
+    assert_int_equal(chmod(scratch, 0755), 0);
+    assert_int_equal(chmod(output, 0555), 0);
+    const pid_t child = fork();
+    if (child == 0) { /* the superuser may write anywhere */
+        const bool other = geteuid() != 0 || (setgid(65534) == 0 && setuid(65534) == 0);
+        char *locked = tx_path_join(output, "new");
+        const bool refused = locked && tx_output_lock_take(locked, &lock) == TX_IO && strstr(tx_error(), locked);
+        _exit(!other ? 77 : refused && !lock ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77));
+    assert_int_equal(chmod(output, 0777), 0);
+    assert_null(lock);
+    free(below);
+    free(output);
+    remove_scratch(scratch);
+}
+
+/* ---- Leavings -------------------------------------------------------------------------------------- */
+
+static void temporary_names_go_and_others_stay(void **state)
+{
+    (void)state;
+    static const char *const going[] = {".checkpoint-5.tmp-123",      ".checkpoint-0.gone-1",
+                                        "model.safetensors.12-0.tmp", "a b.1-999.tmp",
+                                        ".checkpoint-7.tmp-4194304",  ".hidden.5-5.tmp"};
+    static const char *const staying[] = {
+        "checkpoint-5x",
+        ".checkpoint-",
+        ".checkpoint-5",
+        ".checkpoint-5.tmp",
+        ".checkpoint-5.tmp-",
+        ".checkpoint-05.tmp-3",
+        ".checkpoint-5.x-3",
+        ".checkpoint-5.tmp-3x",
+        "a.tmp",
+        "a.12.tmp",
+        "a.-1.tmp",
+        "a.1-.tmp",
+        "a1-2.tmp",
+        ".1-2.tmp",
+        "a.1-2.tmp2",
+        "1-2.tmp",
+        ".checkpoint-5.temp-3",
+        "checkpoint-5.tmp-3",
+        ".tmp",
+        "a.1-2",
+        "log.jsonl",
+        ".checkpoint-5.tmp-03x",
+    };
+    char *output = make_scratch(), *other = make_scratch();
+    make(other, "precious", false);
+    for (size_t i = 0; i < sizeof going / sizeof going[0]; i++)
+        make(output, going[i], going[i][1] == 'c');
+    for (size_t i = 0; i < sizeof staying / sizeof staying[0]; i++)
+        make(output, staying[i], i % 2);
+    char *inside = join(output, going[0]), *below = join(inside, "sub"), *link = join(below, "link");
+    make(output, ".checkpoint-5.tmp-123/part", false);
+    assert_int_equal(mkdir(below, 0777), 0);
+    assert_int_equal(symlink(other, link), 0);
+    char *linked = join(output, ".checkpoint-9.tmp-9"); /* a link that has such a name itself */
+    assert_int_equal(symlink(other, linked), 0);
+    start(output);
+    for (size_t i = 0; i < sizeof going / sizeof going[0]; i++)
+        if (exists(output, going[i]))
+            fail_msg("%s stays", going[i]);
+    for (size_t i = 0; i < sizeof staying / sizeof staying[0]; i++)
+        if (!exists(output, staying[i]))
+            fail_msg("%s is gone", staying[i]);
+    assert_false(exists(output, ".checkpoint-9.tmp-9"));
+    assert_true(exists(other, "precious"));
+    free(linked);
+    free(link);
+    free(below);
+    free(inside);
+    remove_scratch(other);
+    remove_scratch(output);
+}
+
+/* What the two renames of a commit can leave, and disks that do worse. */
+static void replaced_checkpoint_comes_back(void **state)
+{
+    (void)state;
+    static const struct {
+        bool has_new, new_damaged, old_damaged;
+        int version; /* that is there afterwards; 0: a damaged one */
+    } cases[] = {
+        {false, false, false, 1}, {true, false, false, 2}, {true, true, false, 1},
+        {true, true, true, 0},    {true, false, true, 2},  {false, false, true, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *output = make_scratch();
+        save(output, 10, 1);
+        move(output, "checkpoint-10", ".checkpoint-10.old-99");
+        if (cases[i].has_new)
+            save(output, 10, 2);
+        if (cases[i].new_damaged)
+            damage(output, "checkpoint-10");
+        if (cases[i].old_damaged)
+            damage(output, ".checkpoint-10.old-99");
+        start(output);
+        assert_true(exists(output, "checkpoint-10"));
+        assert_int_equal(count_entries(output), 2);
+        char *folder = NULL;
+        if (cases[i].version)
+            assert_int_equal(newest(output), cases[i].version);
+        else
+            assert_refused(tx_checkpoint_newest(output, NULL, &folder), TX_FORMAT, "none of 1");
+        remove_scratch(output);
+    }
+}
+
+static void free_space_is_checked(void **state)
+{
+    (void)state;
+    char *output = make_scratch();
+    assert_ok(tx_disk_check(output, 0));
+    assert_ok(tx_disk_check(output, 1));
+    assert_refused(tx_disk_check(output, INT64_MAX), TX_IO, "needs 9223372036854775807 bytes, the disk has ");
+    assert_non_null(strstr(tx_error(), output));
+    char *nowhere = join(output, "nowhere");
+    assert_refused(tx_disk_check(nowhere, 1), TX_NOT_FOUND, "nowhere");
+    free(nowhere);
+    remove_scratch(output);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(second_process_is_refused),
+        cmocka_unit_test(folder_must_be_writable),
+        cmocka_unit_test(temporary_names_go_and_others_stay),
+        cmocka_unit_test(replaced_checkpoint_comes_back),
+        cmocka_unit_test(free_space_is_checked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * k steps, a checkpoint, another process' engine and the rest give the bits of the run that was never interrupted: the
+ * optimizer's moments, Adam's t and the backend's choices are all there. Leaving any out is seen.
+ *
+ *     test_resume DEVICE      exit status 77: there is no such device */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "models/files/checkpoint.h"
+#include "models/files/safetensors.h"
+#include "tests/checkpoint/tiny.h"
+#include "tests/scratch.h"
+
+enum { STEPS = 7 };
+
+static const char *device = "cpu";
+
+/* Adam, SGD with momentum, SGD. */
+static const struct {
+    tx_optimizer_options options;
+    int32_t moments;
+} optimizers[] = {
+    {{sizeof(tx_optimizer_options), TX_ADAMW, 0.9f, 0.95f, 1e-8f, .weight_decay = 0.1f}, 2},
+    {{sizeof(tx_optimizer_options), TX_SGD, .momentum = 0.9f, .weight_decay = 0.1f}, 1},
+    {{sizeof(tx_optimizer_options), TX_SGD, .weight_decay = 0.0f}, 0},
+};
+enum { ADAM, MOMENTUM, PLAIN, OPTIMIZERS };
+
+static void create(int optimizer, const char *choices, tiny *t)
+{
+    assert_ok(tiny_create(device, &optimizers[optimizer].options, choices, t));
+}
+
+static char *choices_of(const tiny *t)
+{
+    char *text = NULL;
+    assert_ok(tx_engine_choices(t->engine, &text));
+    assert_non_null(text);
+    return text;
+}
+
+/* ---- Exactness ----------------------------------------------------------------------------------- */
+
+/* Everything after STEPS steps without interruption. */
+static float *unbroken(int optimizer, int64_t *count, tx_results *results, char **choices)
+{
+    tiny t;
+    create(optimizer, NULL, &t);
+    assert_ok(tiny_train(&t, 0, STEPS, results));
+    float *all = tiny_read(&t, optimizers[optimizer].moments, count);
+    assert_non_null(all);
+    *choices = choices_of(&t);
+    tiny_free(&t);
+    return all;
+}
+
+static void resumed_run_has_the_same_bits(void **state)
+{
+    (void)state;
+    for (int o = 0; o < OPTIMIZERS; o++) {
+        int64_t count, resumed_count;
+        tx_results wanted, results;
+        char *choices = NULL;
+        float *all = unbroken(o, &count, &wanted, &choices);
+        for (int k = 0; k <= STEPS; k += k < 2 ? 1 : STEPS - 2) {
+            char *folder = make_scratch();
+            tiny t;
+            create(o, choices, &t);
+            assert_ok(tiny_train(&t, 0, k, NULL));
+            assert_ok(tiny_save(&t, folder));
+            tiny_free(&t);
+            create(o, choices, &t);
+            assert_ok(tiny_train(&t, 100, 103, NULL)); /* what was there before counts for nothing */
+            assert_ok(tiny_load(&t, folder));
+            assert_ok(tiny_train(&t, k, STEPS, k < STEPS ? &results : NULL));
+            float *resumed = tiny_read(&t, optimizers[o].moments, &resumed_count);
+            assert_non_null(resumed);
+            assert_int_equal(count, resumed_count);
+            assert_memory_equal(all, resumed, (size_t)count * sizeof *all);
+            if (k < STEPS) {
+                assert_memory_equal(&wanted.value[TX_RESULT_UPDATES], &results.value[TX_RESULT_UPDATES], sizeof(float));
+                assert_memory_equal(&wanted.value[TX_RESULT_GRAD_NORM], &results.value[TX_RESULT_GRAD_NORM],
+                                    sizeof(float));
+            }
+            free(resumed);
+            tiny_free(&t);
+            remove_scratch(folder);
+        }
+        free(choices);
+        free(all);
+    }
+}
+
+typedef enum part_left_out { ADAMS_T, FIRST_MOMENTS, SECOND_MOMENTS, PARTS_LEFT_OUT } part_left_out;
+
+static void spoil(tiny *t, part_left_out what)
+{
+    const char *name;
+    const tx_param_spec *spec;
+    const tx_results none = {{0}};
+    if (what == ADAMS_T) {
+        assert_ok(tx_model_restore(t->model, &none));
+        return;
+    }
+    assert_ok(tx_model_param(t->model, 0, &name, &spec));
+    float *zero = calloc((size_t)tx_shape_count(&spec->shape), sizeof *zero);
+    assert_non_null(zero);
+    assert_ok(tx_model_write(t->model, what == FIRST_MOMENTS ? TX_PART_FIRST_MOMENT : TX_PART_SECOND_MOMENT, 0, zero));
+    free(zero);
+}
+
+/* The comparison above would see any of them missing. */
+static void what_is_left_out_is_seen(void **state)
+{
+    (void)state;
+    int64_t count, resumed_count;
+    tx_results results;
+    char *choices = NULL;
+    float *all = unbroken(ADAM, &count, &results, &choices);
+    for (int what = 0; what < PARTS_LEFT_OUT; what++) {
+        tiny t;
+        create(ADAM, choices, &t);
+        assert_ok(tiny_train(&t, 0, 3, NULL));
+        spoil(&t, (part_left_out)what);
+        assert_ok(tiny_train(&t, 3, STEPS, NULL));
+        float *resumed = tiny_read(&t, 2, &resumed_count);
+        assert_non_null(resumed);
+        assert_memory_not_equal(all, resumed, (size_t)count * sizeof *all);
+        free(resumed);
+        tiny_free(&t);
+    }
+    free(choices);
+    free(all);
+}
+
+/* UPDATES and SKIPPED go on from what was restored; the other results begin anew. */
+static void results_go_on(void **state)
+{
+    (void)state;
+    tiny t;
+    tx_results results, restored = {{0}};
+    for (int i = 0; i < TX_RESULT_COUNT; i++)
+        restored.value[i] = 100.0f + (float)i;
+    restored.value[TX_RESULT_UPDATES] = 41.0f;
+    restored.value[TX_RESULT_SKIPPED] = 5.0f;
+    create(ADAM, NULL, &t);
+    assert_ok(tiny_train(&t, 0, 2, &results));
+    assert_true(results.value[TX_RESULT_UPDATES] == 2.0f && results.value[TX_RESULT_SKIPPED] == 0.0f);
+    assert_ok(tx_model_restore(t.model, &restored));
+    assert_ok(tx_model_fetch(t.model));
+    assert_ok(tx_model_results(t.model, &results));
+    for (int i = 0; i < TX_RESULT_COUNT; i++) {
+        const float wanted = i == TX_RESULT_UPDATES ? 41.0f : i == TX_RESULT_SKIPPED ? 5.0f : 0.0f;
+        assert_true(results.value[i] == wanted);
+    }
+    assert_ok(tiny_train(&t, 2, 3, &results));
+    assert_true(results.value[TX_RESULT_UPDATES] == 42.0f && results.value[TX_RESULT_SKIPPED] == 5.0f);
+    assert_ok(tx_model_set(t.model, TX_CONTROL_LOSS_SCALE, 0.0)); /* 1 / 0: not finite, so the update is left out */
+    assert_ok(tiny_train(&t, 3, 4, &results));
+    assert_true(results.value[TX_RESULT_UPDATES] == 42.0f && results.value[TX_RESULT_SKIPPED] == 6.0f);
+    tiny_free(&t);
+}
+
+/* ---- The optimizer's file ---------------------------------------------------------------------------- */
+
+static void moments_have_pytorchs_names(void **state)
+{
+    (void)state;
+    static const char *const suffixes[] = {".exp_avg", ".exp_avg_sq"};
+    for (int o = 0; o < OPTIMIZERS; o++) {
+        char *folder = make_scratch(), *path = tx_path_join(folder, "optimizer.safetensors");
+        tiny t;
+        tx_st_file *file = NULL;
+        create(o, NULL, &t);
+        assert_ok(tiny_train(&t, 0, 2, NULL));
+        assert_ok(tx_optimizer_save(t.model, path));
+        assert_ok(tx_st_open(path, &file));
+        assert_int_equal(tx_st_count(file), tx_model_param_count(t.model) * optimizers[o].moments);
+        for (int32_t k = 0; k < optimizers[o].moments; k++) {
+            char name[64];
+            int32_t index;
+            float moment[50 * 24], part[50 * 24];
+            snprintf(name, sizeof name, "table%s", suffixes[k]);
+            assert_ok(tx_st_find(file, name, &index));
+            const tx_st_tensor *tensor = tx_st_tensor_at(file, index);
+            assert_true(tensor->dtype == TX_ST_F32 && tensor->rank == 2 && tensor->dim[0] == 50 &&
+                        tensor->dim[1] == 24);
+            assert_ok(tx_st_read(file, index, moment, sizeof moment));
+            assert_ok(tx_model_read(t.model, k ? TX_PART_SECOND_MOMENT : TX_PART_FIRST_MOMENT, 0, part));
+            assert_memory_equal(moment, part, sizeof part);
+        }
+        tx_st_close(file);
+        tiny_free(&t);
+        free(path);
+        remove_scratch(folder);
+    }
+}
+
+/* A file with tensors of the given names and a first dimension; all of it zero. */
+static void write_moments(const char *path, const char *const *tensor, int count, tx_st_dtype dtype, int64_t rows)
+{
+    tx_st_tensor list[16];
+    tx_st_writer *writer = NULL;
+    static const char zeros[64 * 40 * 4];
+    for (int i = 0; i < count; i++) {
+        list[i] = (tx_st_tensor){.name = tensor[i], .dtype = dtype, .rank = 2, .dim = {50, 24}};
+        if (strncmp(tensor[i], "up", 2) == 0)
+            list[i] = (tx_st_tensor){.name = tensor[i], .dtype = dtype, .rank = 2, .dim = {24, 40}};
+        if (strncmp(tensor[i], "down", 4) == 0)
+            list[i] = (tx_st_tensor){.name = tensor[i], .dtype = dtype, .rank = 2, .dim = {40, 24}};
+        if (strstr(tensor[i], "bias"))
+            list[i] = (tx_st_tensor){.name = tensor[i], .dtype = dtype, .rank = 1, .dim = {list[i].dim[1]}};
+        if (rows && i == 0)
+            list[i].dim[0] = rows;
+    }
+    assert_ok(tx_st_create(path, list, count, NULL, &writer));
+    for (int i = 0; i < count; i++)
+        assert_ok(tx_st_append(writer, zeros, (size_t)tx_st_bytes(&list[i])));
+    assert_ok(tx_st_commit(writer));
+}
+
+static void other_moments_are_refused(void **state)
+{
+    (void)state;
+    static const char *const good[] = {
+        "table.exp_avg",     "table.exp_avg_sq",     "up.weight.exp_avg",   "up.weight.exp_avg_sq",
+        "up.bias.exp_avg",   "up.bias.exp_avg_sq",   "down.weight.exp_avg", "down.weight.exp_avg_sq",
+        "down.bias.exp_avg", "down.bias.exp_avg_sq", "more.exp_avg"};
+    char *folder = make_scratch(), *path = tx_path_join(folder, "optimizer.safetensors");
+    tiny adam, momentum, plain;
+    create(ADAM, NULL, &adam);
+    create(MOMENTUM, NULL, &momentum);
+    create(PLAIN, NULL, &plain);
+    assert_refused(tx_optimizer_load(adam.model, path), TX_NOT_FOUND, path);
+    write_moments(path, good, 10, TX_ST_F32, 0);
+    assert_ok(tx_optimizer_load(adam.model, path));
+    assert_refused(tx_optimizer_load(momentum.model, path), TX_FORMAT,
+                   "has 10 tensors, the optimizer of this model keeps 5");
+    assert_refused(tx_optimizer_load(plain.model, path), TX_FORMAT, "keeps 0");
+    write_moments(path, good, 11, TX_ST_F32, 0);
+    assert_refused(tx_optimizer_load(adam.model, path), TX_FORMAT, "has 11 tensors");
+    write_moments(path, good, 9, TX_ST_F32, 0);
+    assert_refused(tx_optimizer_load(adam.model, path), TX_FORMAT, "down.bias.exp_avg_sq");
+    write_moments(path, good + 1, 9, TX_ST_F32, 0);
+    assert_refused(tx_optimizer_load(adam.model, path), TX_FORMAT, "has no tensor table.exp_avg,");
+    write_moments(path, good, 10, TX_ST_I32, 0);
+    assert_refused(tx_optimizer_load(adam.model, path), TX_FORMAT, "is I32, should be F32");
+    write_moments(path, good, 10, TX_ST_F32, 64); /* with its padding */
+    assert_refused(tx_optimizer_load(adam.model, path), TX_FORMAT,
+                   "table.exp_avg is [64, 24], the model's is [50, 24]");
+    assert_ok(tx_optimizer_save(plain.model, path));
+    assert_ok(tx_optimizer_load(plain.model, path));
+    assert_refused(tx_optimizer_load(adam.model, path), TX_FORMAT, "has no tensor");
+    assert_ok(tx_file_write(path, "{}", 2));
+    assert_refused(tx_optimizer_load(adam.model, path), TX_FORMAT, path);
+    char *nowhere = tx_path_join(folder, "no/where");
+    assert_refused(tx_optimizer_save(adam.model, nowhere), TX_NOT_FOUND, nowhere);
+    free(nowhere);
+    tiny_free(&plain);
+    tiny_free(&momentum);
+    tiny_free(&adam);
+    free(path);
+    remove_scratch(folder);
+}
+
+/* ---- Choices --------------------------------------------------------------------------------------- */
+
+/* The variant of each matrix product of the plan is `wanted`, in the beginning of its name. */
+static void expect_products(const tiny *t, const char *wanted)
+{
+    int products = 0;
+    for (int32_t i = 0; i < tx_plan_length(t->train); i++) {
+        tx_profile_entry entry;
+        assert_ok(tx_plan_profile_entry(t->train, i, &entry));
+        if (strcmp(entry.op, "matmul") != 0)
+            continue;
+        products++;
+        if (strncmp(entry.variant, wanted, strlen(wanted)) != 0)
+            fail_msg("a product runs on %s, not on %s", entry.variant, wanted);
+    }
+    assert_true(products >= 6);
+}
+
+/* `text` with the provider of every line replaced. */
+static char *with_provider(const char *text, const char *provider)
+{
+    char *out = calloc(1, 64 * strlen(text) + 1);
+    assert_non_null(out);
+    for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+        sprintf(out + strlen(out), "%.*s\t%s\n", (int)strcspn(line, "\t"), line, provider);
+    return out;
+}
+
+static void opencl_choices_are_made_again(void)
+{
+    static const char *const providers[] = {"clblast", "portable-vector"};
+    tiny t, other;
+    create(ADAM, NULL, &t);
+    char *text = choices_of(&t);
+    assert_true(strlen(text) > 0 && text[strlen(text) - 1] == '\n');
+    for (int i = 0; i < 2; i++) {
+        char *wanted = with_provider(text, providers[i]);
+        const tx_status status = tiny_create(device, &optimizers[ADAM].options, wanted, &other);
+        if (status == TX_UNSUPPORTED) { /* of the two portable ones a device has one */
+            assert_non_null(strstr(tx_error(), providers[i]));
+            assert_int_equal(i, 1);
+        } else {
+            assert_int_equal(status, TX_OK);
+            expect_products(&other, providers[i]);
+            char *again = choices_of(&other);
+            assert_string_equal(again, wanted);
+            free(again);
+        }
+        tiny_free(&other);
+        free(wanted);
+    }
+    static const struct {
+        const char *text, *says;
+        tx_status status;
+    } bad[] = {{"00 0 0 0 3 3 3\tcublas\n", "\"cublas\"", TX_UNSUPPORTED},
+               {"00 0 0 0 3 3 3\tclblast\n00 0 0 0 3 3 4\t\n", "\"\"", TX_UNSUPPORTED},
+               {"00 0 0 0 3 3 3 clblast\n", "a tab", TX_FORMAT},
+               {"\tclblast\n", "a tab", TX_FORMAT},
+               {"variant\tavx2\n", "\"avx2\"", TX_UNSUPPORTED}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_refused(tx_engine_choose(t.engine, bad[i].text), bad[i].status, bad[i].says);
+        char *after = choices_of(&t);
+        assert_string_equal(after, text); /* nothing has changed */
+        free(after);
+    }
+    assert_ok(tx_engine_choose(t.engine, ""));
+    free(text);
+    tiny_free(&t);
+}
+
+static void cpu_choices_are_compared(void)
+{
+    tx_engine_options options = {.size = sizeof options, .device = "cpu", .threads = 1};
+    tx_engine *one = NULL, *two = NULL;
+    char *text = NULL, changed[512];
+    assert_ok(tx_engine_create(&options, &one));
+    options.threads = 2;
+    assert_ok(tx_engine_create(&options, &two));
+    assert_ok(tx_engine_choices(one, &text));
+    assert_non_null(strstr(text, "variant\t"));
+    assert_non_null(strstr(text, "products\t"));
+    assert_non_null(strstr(text, "threads\t1\n"));
+    assert_ok(tx_engine_choose(one, text));
+    assert_ok(tx_engine_choose(one, ""));
+    assert_refused(tx_engine_choose(two, text), TX_UNSUPPORTED, "threads 1, this one has");
+    assert_non_null(strstr(tx_error(), "threads 2"));
+    assert_non_null(strstr(tx_error(), "may differ in the last bits"));
+    snprintf(changed, sizeof changed, "%scolour\tblue\n", text);
+    assert_refused(tx_engine_choose(one, changed), TX_UNSUPPORTED, "colour blue");
+    snprintf(changed, sizeof changed, "variant\tz80\n%s", strchr(text, '\n') + 1);
+    assert_refused(tx_engine_choose(one, changed), TX_UNSUPPORTED, "had variant z80,");
+    memset(changed, 'x', sizeof changed);
+    changed[sizeof changed - 1] = '\0';
+    assert_refused(tx_engine_choose(one, changed), TX_UNSUPPORTED, "xxx");
+    free(text);
+    tx_engine_free(two);
+    tx_engine_free(one);
+}
+
+static void choices_are_made_again(void **state)
+{
+    (void)state;
+    if (strcmp(device, "cpu") == 0)
+        cpu_choices_are_compared();
+    else
+        opencl_choices_are_made_again();
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(resumed_run_has_the_same_bits),
+        cmocka_unit_test(what_is_left_out_is_seen),
+        cmocka_unit_test(results_go_on),
+        cmocka_unit_test(moments_have_pytorchs_names),
+        cmocka_unit_test(other_moments_are_refused),
+        cmocka_unit_test(choices_are_made_again),
+    };
+    int32_t index;
+    device = argc > 1 ? argv[1] : device;
+    if (tx_device_find(device, &index)) {
+        printf("skipped: %s\n", tx_error());
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

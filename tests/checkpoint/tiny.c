@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The model of the checkpoint tests. */
+#include "tests/checkpoint/tiny.h"
+
+#include "api/file.h"
+#include "models/files/checkpoint.h"
+#include "models/files/weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH = 2, LENGTH = 8, VOCAB = 50, PADDED = 64, WIDTH = 24, HIDDEN = 40 };
+
+/* ---- The model ----------------------------------------------------------------------------------- */
+
+static tx_tensor *linear(tx_graph *g, tx_tensor *x, const char *weight, const char *bias, int64_t in, int64_t out)
+{
+    const tx_param_spec w = {.shape = TX_SHAPE(in, out), .init = TX_INIT_NORMAL, .scale = 0.2f, .decay = true};
+    const tx_param_spec b = {.shape = TX_SHAPE(out), .init = TX_INIT_ZERO};
+    return tx_linear(x, tx_param(g, weight, &w), tx_param(g, bias, &b), false);
+}
+
+static tx_status build(tiny *t)
+{
+    tx_graph *g = t->graph;
+    const tx_param_spec table = {.shape = TX_SHAPE(PADDED, WIDTH),
+                                 .logical = TX_SHAPE(VOCAB, WIDTH),
+                                 .init = TX_INIT_NORMAL,
+                                 .scale = 0.3f,
+                                 .decay = true};
+    t->tokens = tx_input(g, "tokens", TX_I32, TX_SHAPE(BATCH, LENGTH));
+    t->labels = tx_input(g, "labels", TX_I32, TX_SHAPE(BATCH, LENGTH));
+    tx_tensor *e = tx_param(g, "table", &table);
+    tx_tensor *x = tx_embedding(t->tokens, e, NULL, false);
+    x = tx_dropout(x, 0.1f, 1);
+    tx_tensor *h = tx_gelu(linear(g, x, "up.weight", "up.bias", WIDTH, HIDDEN), false);
+    x = tx_add(x, linear(g, h, "down.weight", "down.bias", HIDDEN, WIDTH));
+    tx_tensor *logits = tx_linear(x, e, NULL, true);
+    return tx_backward(g, tx_mean_loss(tx_cross_entropy(logits, t->labels, VOCAB)));
+}
+
+tx_status tiny_create(const char *device, const tx_optimizer_options *optimizer, const char *choices, tiny *t)
+{
+    const tx_engine_options options = {.size = sizeof options, .device = device};
+    *t = (tiny){0};
+    tx_status status = tx_engine_create(&options, &t->engine);
+    if (!status && choices)
+        status = tx_engine_choose(t->engine, choices);
+    if (!status)
+        status = tx_model_create(t->engine, &t->model);
+    if (!status)
+        status = tx_graph_create(t->model, &t->graph);
+    if (!status)
+        status = build(t);
+    if (!status)
+        status = tx_plan_create(t->graph, "train", &t->train);
+    if (!status)
+        status = tx_optimizer_create(t->model, optimizer, &t->update);
+    if (!status)
+        status = tx_model_init(t->model, 1);
+    return status;
+}
+
+void tiny_free(tiny *t)
+{
+    tx_plan_free(t->update);
+    tx_plan_free(t->train);
+    tx_graph_free(t->graph);
+    tx_model_free(t->model);
+    tx_engine_free(t->engine);
+    *t = (tiny){0};
+}
+
+/* ---- The loop ------------------------------------------------------------------------------------ */
+
+static tx_status step(tiny *t, int number)
+{
+    int32_t tokens[BATCH * LENGTH], labels[BATCH * LENGTH];
+    for (int i = 0; i < BATCH * LENGTH; i++) {
+        tokens[i] = (i * 7 + number * 13) % VOCAB;
+        labels[i] = (i * 11 + number * 3) % VOCAB;
+    }
+    tx_status status = tx_model_set(t->model, TX_CONTROL_STEP, number);
+    if (!status)
+        status = tx_model_set(t->model, TX_CONTROL_SAMPLE, number * BATCH);
+    if (!status)
+        status = tx_model_set(t->model, TX_CONTROL_LEARNING_RATE, 1e-2 / (1 + number));
+    if (!status)
+        status = tx_plan_write(t->train, t->tokens, tokens, sizeof tokens);
+    if (!status)
+        status = tx_plan_write(t->train, t->labels, labels, sizeof labels);
+    if (!status)
+        status = tx_plan_run(t->train);
+    return status ? status : tx_plan_run(t->update);
+}
+
+static tx_status fetch(tiny *t, tx_results *results)
+{
+    tx_status status = tx_model_fetch(t->model);
+    return status ? status : tx_model_results(t->model, results);
+}
+
+tx_status tiny_train(tiny *t, int first, int last, tx_results *results)
+{
+    tx_status status = tx_model_set(t->model, TX_CONTROL_INVERSE_LABELS, 1.0 / (BATCH * LENGTH));
+    if (!status)
+        status = tx_model_set(t->model, TX_CONTROL_MAX_GRAD_NORM, 1.0);
+    if (!status)
+        status = tx_model_set_seed(t->model, 7);
+    for (int i = first; i < last && !status; i++)
+        status = step(t, i);
+    return status || !results ? status : fetch(t, results);
+}
+
+/* ---- Files --------------------------------------------------------------------------------------- */
+
+static const char *const names[] = {"model.safetensors", "optimizer.safetensors", "results"};
+
+static void free_paths(char *path[3])
+{
+    for (int i = 0; i < 3; i++)
+        free(path[i]);
+}
+
+static tx_status make_paths(const char *folder, char *path[3])
+{
+    for (int i = 0; i < 3; i++)
+        path[i] = tx_path_join(folder, names[i]);
+    return path[0] && path[1] && path[2] ? TX_OK : TX_MEMORY;
+}
+
+tx_status tiny_save(tiny *t, const char *folder)
+{
+    char *path[3];
+    tx_results results;
+    tx_status status = make_paths(folder, path);
+    if (!status)
+        status = tx_weights_save(t->model, folder, TX_WEIGHTS_SHARD);
+    if (!status)
+        status = tx_optimizer_save(t->model, path[1]);
+    if (!status)
+        status = fetch(t, &results);
+    if (!status)
+        status = tx_file_write(path[2], &results, sizeof results);
+    free_paths(path);
+    return status;
+}
+
+static void same_name(const char *tensor, char param[TX_WEIGHTS_NAME])
+{
+    strcpy(param, tensor); /* the names of this model are short */
+}
+
+static tx_status load_results(tiny *t, const char *path)
+{
+    tx_results results;
+    char *data = NULL;
+    size_t size = 0;
+    tx_status status = tx_file_read(path, sizeof results, &data, &size);
+    if (!status && size != sizeof results)
+        status = tx_fail(TX_FORMAT, "%s: %zu bytes", path, size);
+    if (!status) {
+        memcpy(&results, data, sizeof results);
+        status = tx_model_restore(t->model, &results);
+    }
+    free(data);
+    return status;
+}
+
+tx_status tiny_load(tiny *t, const char *folder)
+{
+    char *path[3];
+    tx_weights *weights = NULL;
+    tx_status status = make_paths(folder, path);
+    if (!status)
+        status = tx_weights_open(folder, &weights);
+    if (!status)
+        status = tx_weights_load(weights, t->model, same_name, NULL);
+    if (!status)
+        status = tx_optimizer_load(t->model, path[1]);
+    if (!status)
+        status = load_results(t, path[2]);
+    tx_weights_close(weights);
+    free_paths(path);
+    return status;
+}
+
+float *tiny_read(tiny *t, int32_t moments, int64_t *count)
+{
+    static const tx_part parts[] = {TX_PART_WEIGHT, TX_PART_FIRST_MOMENT, TX_PART_SECOND_MOMENT};
+    const char *name;
+    const tx_param_spec *spec;
+    int64_t each = 0;
+    for (int32_t p = 0; p < tx_model_param_count(t->model); p++)
+        if (!tx_model_param(t->model, p, &name, &spec))
+            each += tx_shape_count(spec->logical.rank ? &spec->logical : &spec->shape);
+    *count = each * (moments + 1);
+    float *all = calloc((size_t)*count + 1, sizeof *all), *next = all;
+    for (int32_t m = 0; all && m <= moments; m++) {
+        for (int32_t p = 0; p < tx_model_param_count(t->model); p++) {
+            if (tx_model_param(t->model, p, &name, &spec) || tx_model_read(t->model, parts[m], p, next)) {
+                free(all);
+                return NULL;
+            }
+            next += tx_shape_count(spec->logical.rank ? &spec->logical : &spec->shape);
+        }
+    }
+    return all;
+}

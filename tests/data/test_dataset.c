@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Rows, padding, order; texts, JSON Lines and their threads; the part used and how it is cut. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/data/texts.h"
+
+#include <math.h>
+
+static char *folder;
+static tx_tokenizer *bytes;
+
+static int begin(void **state)
+{
+    (void)state;
+    folder = make_scratch();
+    return tx_tokenizer_bytes(&bytes);
+}
+
+static int end(void **state)
+{
+    (void)state;
+    remove_scratch(folder);
+    tx_tokenizer_free(bytes);
+    return 0;
+}
+
+/* Opens a file of these contents; the caller frees. */
+static tx_dataset *open_text(const char *name, const void *data, size_t size, const tx_dataset_options *options)
+{
+    char *path = put(folder, name, data, size);
+    tx_dataset *dataset = NULL;
+    assert_ok(tx_dataset_open(path, options, &dataset));
+    free(path);
+    return dataset;
+}
+
+/* Holds the tokens of a file, in blocks of 2, against `want`; the last byte of an odd number is dropped. */
+static void expect_tokens(const char *name, const void *data, size_t size, const void *want, size_t count)
+{
+    tx_dataset_options options = plain_options(bytes, 2, NULL);
+    tx_dataset *dataset = open_text(name, data, size, &options);
+    assert_int_equal(tx_dataset_tokens(dataset), count);
+    assert_int_equal(tx_dataset_blocks(dataset), count / 2);
+    int32_t *tokens = all_tokens(dataset);
+    for (size_t i = 0; i < count / 2 * 2; i++)
+        assert_int_equal(tokens[i], ((const uint8_t *)want)[i]);
+    free(tokens);
+    tx_dataset_free(dataset);
+}
+
+#define expect_text(name, text, want) expect_tokens(name, text, sizeof(text) - 1, want, sizeof(want) - 1)
+
+/* That a file of these contents is refused with a message that holds its path and the text. */
+static void expect_refused(const char *name, const void *data, size_t size, const tx_dataset_options *options,
+                           tx_status status, const char *text)
+{
+    char *path = put(folder, name, data, size);
+    tx_dataset *dataset = NULL;
+    assert_refused(tx_dataset_open(path, options, &dataset), status, text);
+    assert_non_null(strstr(tx_error(), path));
+    assert_null(strchr(tx_error(), '\n'));
+    assert_null(dataset);
+    free(path);
+}
+
+#define refuse(name, text, options, status, part) expect_refused(name, text, sizeof(text) - 1, options, status, part)
+
+/* ---- Rows and order --------------------------------------------------------------------------------- */
+
+static void blocks_and_labels(void **state)
+{
+    (void)state;
+    tx_dataset_options options = plain_options(bytes, 4, NULL);
+    tx_dataset *dataset = open_text("a.txt", "abcd\xff\0ghij", 10, &options);
+    assert_int_equal(tx_dataset_tokens(dataset), 10);
+    assert_int_equal(tx_dataset_blocks(dataset), 2);
+    assert_int_equal(tx_dataset_block(dataset), 4);
+    tx_order order = {0};
+    int32_t tokens[12], labels[12];
+    assert_int_equal(tx_dataset_rows(dataset, &order, 0, 3, tokens, labels), 2);
+    const int32_t want_tokens[12] = {'a', 'b', 'c', 'd', 255, 0, 'g', 'h', 0, 0, 0, 0};
+    const int32_t want_labels[12] = {'b', 'c', 'd', -100, 0, 'g', 'h', -100, -100, -100, -100, -100};
+    assert_memory_equal(tokens, want_tokens, sizeof tokens);
+    assert_memory_equal(labels, want_labels, sizeof labels);
+    tx_dataset_free(dataset);
+}
+
+static void bytes_as_they_are(void **state)
+{
+    (void)state;
+    char *path = put_text(folder, "raw", "\xEF\xBB\xBF\r\n\rx");
+    tx_dataset *dataset = NULL;
+    assert_ok(tx_dataset_read_bytes(path, 7, &dataset));
+    int32_t *tokens = all_tokens(dataset);
+    const int32_t want[] = {0xEF, 0xBB, 0xBF, '\r', '\n', '\r', 'x'};
+    assert_memory_equal(tokens, want, sizeof want);
+    free(tokens);
+    tx_dataset_free(dataset);
+    dataset = NULL;
+    assert_refused(tx_dataset_read_bytes(path, 8, &dataset), TX_FORMAT, "7 tokens do not fill one block of 8");
+    assert_refused(tx_dataset_read_bytes(path, 1, &dataset), TX_INVALID, "2 or more");
+    assert_null(dataset);
+    free(path);
+}
+
+static void order_is_a_permutation(void **state)
+{
+    (void)state;
+    enum { MOST = 1031 };
+    const int64_t counts[] = {1, 2, 3, 4, 5, 16, 17, 255, 257, MOST};
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
+        for (uint64_t epoch = 0; epoch < 3; epoch++) {
+            tx_order order = {.shuffle = true, .seed = 42, .epoch = epoch};
+            bool seen[MOST] = {false};
+            for (int64_t place = 0; place < counts[c]; place++) {
+                int64_t at = tx_order_at(&order, counts[c], place);
+                assert_true(at >= 0 && at < counts[c] && !seen[at]);
+                seen[at] = true;
+            }
+        }
+}
+
+/* A shuffled order hardly keeps neighbours, places, or the order of another seed or epoch. */
+static void order_depends_on_seed_and_epoch(void **state)
+{
+    (void)state;
+    enum { COUNT = 1000 };
+    tx_order a = {.shuffle = true, .seed = 1}, b = {.shuffle = true, .seed = 2};
+    tx_order c = {.shuffle = true, .seed = 1, .epoch = 1};
+    int same_place = 0, neighbours = 0, as_b = 0, as_c = 0, again = 0;
+    for (int64_t p = 0; p < COUNT; p++) {
+        int64_t at = tx_order_at(&a, COUNT, p);
+        same_place += at == p;
+        neighbours += p > 0 && at == tx_order_at(&a, COUNT, p - 1) + 1;
+        as_b += at == tx_order_at(&b, COUNT, p);
+        as_c += at == tx_order_at(&c, COUNT, p);
+        again += at == tx_order_at(&a, COUNT, p);
+    }
+    assert_in_range(same_place, 0, 9);
+    assert_in_range(neighbours, 0, 9);
+    assert_in_range(as_b, 0, 9);
+    assert_in_range(as_c, 0, 9);
+    assert_int_equal(again, COUNT);
+}
+
+/* ---- Texts ------------------------------------------------------------------------------------------- */
+
+static void lines_of_text(void **state)
+{
+    (void)state;
+    expect_text("a.txt", "one\ntwo\n", "one\ntwo\n");
+    expect_text("a.raw", "no end", "no end");
+    expect_text("a.tokens", "\n\n\nx\n", "\n\n\nx\n");
+    expect_text("a", "any name\n", "any name\n");
+    expect_text("a.txt", "\r\nab\r\nc\rd\r\r\n", "\nab\nc\nd\n\n");
+    expect_text("a.txt", "the end\r", "the end\n");
+    expect_text("a.txt", "a\rb", "a\nb");
+    expect_text("a.txt", "\xEF\xBB\xBFmark\n\xEF\xBB\xBF", "mark\n\xEF\xBB\xBF");
+    expect_text("a.txt", "nul\0nul\n\xff\xfe\xc3\n", "nul\0nul\n\xff\xfe\xc3\n");
+}
+
+static void special_tokens(void **state)
+{
+    (void)state;
+    tx_dataset_options options = plain_options(bytes, 3, NULL);
+    tx_dataset *dataset = open_text("a.txt", "a<|endoftext|>b", 15, &options);
+    int32_t *tokens = all_tokens(dataset);
+    const int32_t want[] = {'a', TX_BYTES_END, 'b'};
+    assert_int_equal(tx_dataset_tokens(dataset), 3);
+    assert_memory_equal(tokens, want, sizeof want);
+    free(tokens);
+    tx_dataset_free(dataset);
+}
+
+static void files_refused(void **state)
+{
+    (void)state;
+    tx_dataset_options options = plain_options(bytes, 4, NULL), without = plain_options(NULL, 4, NULL);
+    refuse("a.txt", "", &options, TX_FORMAT, "empty");
+    refuse("a.txt", "\xEF\xBB\xBF", &options, TX_FORMAT, "no tokens");
+    refuse("a.txt", "abc", &options, TX_FORMAT, "3 tokens do not fill one block of 4");
+    refuse("a.txt", "abcd", &without, TX_INVALID, "needs a tokenizer");
+    refuse("a.parquet", "abcd", &options, TX_UNSUPPORTED, ".parquet");
+    refuse("a.csv", "text\nabcd\n", &options, TX_UNSUPPORTED, ".csv");
+    refuse("a.txt", "PAR1abcdefgh", &options, TX_FORMAT, "Parquet");
+    refuse("a.bin", "PK\3\4abcdefgh", &options, TX_FORMAT, "zip");
+    refuse("a.txt", "\x1f\x8b\x08 abcdef", &options, TX_FORMAT, "gzip");
+    refuse("a.jsonl", "version https://git-lfs.github.com/spec/v1\n", &options, TX_FORMAT, "git lfs pull");
+    tx_dataset *dataset = NULL;
+    assert_refused(tx_dataset_open("/nonexistent/text", &options, &dataset), TX_NOT_FOUND, "/nonexistent/text");
+    assert_refused(tx_dataset_open(folder, &options, &dataset), TX_IO, folder);
+    assert_null(dataset);
+}
+
+static void options_refused(void **state)
+{
+    (void)state;
+    const tx_dataset_options good = plain_options(bytes, 4, NULL);
+    tx_dataset_options bad[12];
+    for (size_t i = 0; i < 12; i++)
+        bad[i] = good;
+    bad[0].block = 1;
+    bad[1].vocab = 0;
+    bad[2].group = -1;
+    bad[3].from = -1.0;
+    bad[4].to = 101.0;
+    bad[5].from = 100.0;
+    bad[6].to = (double)NAN;
+    bad[7].from = (double)NAN;
+    bad[8].most_blocks = -1;
+    bad[9].skip_bad = -1;
+    bad[10].threads = 0;
+    bad[11].vocab = (int64_t)1 << 31;
+    for (size_t i = 0; i < 12; i++)
+        refuse("a.txt", "abcdefgh", &bad[i], TX_INVALID, "");
+    tx_dataset_options size = good;
+    tx_dataset *dataset = NULL;
+    size.size--;
+    assert_refused(tx_dataset_open("a.txt", &size, &dataset), TX_INVALID, "size field");
+}
+
+static void ids_outside_the_vocabulary(void **state)
+{
+    (void)state;
+    tx_dataset_options options = plain_options(bytes, 4, NULL);
+    options.vocab = 'z';
+    refuse("a.txt", "abcd\nefgh\n\nxyz\n", &options, TX_INVALID,
+           "text 4 has the id 122, outside the model's vocabulary of 122");
+    options.vocab = 'z' + 1;
+    tx_dataset_free(open_text("a.txt", "abcd\nefgh\n\nxyz\n", 15, &options));
+}
+
+/* ---- JSON Lines ---------------------------------------------------------------------------------------- */
+
+static void json_lines(void **state)
+{
+    (void)state;
+    expect_text("a.jsonl", "{\"text\": \"one\\n\"}\n{\"id\": 7, \"text\": \"two\"}\n", "one\ntwo");
+    expect_text("a.json", "\xEF\xBB\xBF{\"text\":\"a\\u0000b\"}\r\n\n \t\r\n{\"text\":\"\"}\n{\"text\":\"\\u00e9\"}",
+                "a\0b\xC3\xA9");
+}
+
+static void json_lines_refused(void **state)
+{
+    (void)state;
+    tx_dataset_options options = plain_options(bytes, 2, NULL);
+    refuse("a.jsonl", "{\"text\":\"abc\"}\n\n{\"text\":\"abc\"\n", &options, TX_FORMAT,
+           ": line 3: not valid JSON: column");
+    refuse("a.jsonl", "{\"text\":\"abc\"}\n{\"txt\":\"abc\"}", &options, TX_FORMAT, ": line 2: text is missing");
+    refuse("a.jsonl", "{\"text\":12}\n", &options, TX_FORMAT, ": line 1: text: expected a string, found 12");
+    refuse("a.jsonl", "[\"text\"]\n", &options, TX_FORMAT, ": line 1: expected an object");
+    refuse("a.jsonl", "\"text\"\n", &options, TX_FORMAT, ": line 1: expected an object");
+    refuse("a.jsonl", "{\"text\":\"\xff\"}\n", &options, TX_FORMAT, ": line 1: not valid JSON");
+    refuse("a.jsonl", "{\"text\":\"a\"} {\"text\":\"b\"}\n", &options, TX_FORMAT, ": line 1: not valid JSON");
+    refuse("a.jsonl", "{\"text\":\"\"}\n", &options, TX_FORMAT, "no tokens");
+    refuse("a.jsonl", "\n\n \n", &options, TX_FORMAT, "no tokens");
+}
+
+static void bad_lines_left_out(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"text\":\"ab\"}\n{\n{\"text\":\"cd\"}\n7\n{\"text\":\"ef\"}\n";
+    reported r = {0};
+    tx_dataset_options options = plain_options(bytes, 6, &r);
+    options.skip_bad = 2;
+    tx_dataset *dataset = open_text("a.jsonl", text, sizeof text - 1, &options);
+    assert_int_equal(tx_dataset_tokens(dataset), 6);
+    assert_int_equal(r.count, 1);
+    assert_non_null(strstr(r.last, "a.jsonl: 2 malformed lines are left out, the first is line 2"));
+    tx_dataset_free(dataset);
+    options.skip_bad = 1;
+    expect_refused("a.jsonl", text, sizeof text - 1, &options, TX_FORMAT,
+                   ": more than 1 malformed lines, the first: line 2: not valid JSON");
+}
+
+/* ---- Threads ------------------------------------------------------------------------------------------- */
+
+/* A text of lines of all lengths and ends, as JSON Lines or as it is; allocated. */
+static char *make_text(bool json, size_t *size)
+{
+    size_t room = (size_t)1 << 20, used = 0;
+    char *text = malloc(room);
+    uint64_t random = 7;
+    assert_non_null(text);
+    for (int line = 1; used < room - 4096; line++) {
+        uint64_t length = next_random(&random) % (line % 50 ? 90 : 2000);
+        used += json ? (size_t)snprintf(text + used, 64, "{\"text\": \"%d ", line) : 0;
+        for (uint64_t i = 0; i < length; i++)
+            text[used++] = json ? (char)('a' + next_random(&random) % 26) : (char)next_random(&random);
+        used += json ? (size_t)snprintf(text + used, 8, "\"}") : 0;
+        text[used++] = '\n';
+    }
+    *size = used;
+    return text;
+}
+
+static void threads_change_nothing(void **state)
+{
+    (void)state;
+    for (int json = 0; json < 2; json++) {
+        char digest[TX_DIGEST_TEXT] = "";
+        int64_t tokens = 0;
+        size_t size;
+        char *text = make_text(json, &size);
+        for (int32_t threads = 1; threads < 17; threads += threads < 4 ? 1 : 6) {
+            tx_dataset_options options = plain_options(bytes, 64, NULL);
+            options.threads = threads;
+            options.group = 37;
+            tx_dataset *dataset = open_text(json ? "a.jsonl" : "a.txt", text, size, &options);
+            if (threads == 1) {
+                strcpy(digest, tx_dataset_digest(dataset));
+                tokens = tx_dataset_tokens(dataset);
+            }
+            assert_string_equal(tx_dataset_digest(dataset), digest);
+            assert_int_equal(tx_dataset_tokens(dataset), tokens);
+            tx_dataset_free(dataset);
+        }
+        assert_int_equal(strlen(digest), 64);
+        free(text);
+    }
+}
+
+/* The message names the first malformed line of the file, whichever thread met it and however many there are. */
+static void threads_name_the_first_bad_line(void **state)
+{
+    (void)state;
+    size_t size;
+    char *text = make_text(true, &size);
+    int64_t line = 1, first = 0;
+    for (char *at = text; at < text + size; at = strchr(at, '\n') + 1, line++)
+        if (line % 3000 == 2999) {
+            *at = '#';
+            first = first ? first : line;
+        }
+    text[size - 2] = '#';
+    assert_int_equal(first, 2999);
+    for (int32_t threads = 1; threads < 17; threads += 5) {
+        tx_dataset_options options = plain_options(bytes, 64, NULL);
+        options.threads = threads;
+        expect_refused("a.jsonl", text, size, &options, TX_FORMAT, ": line 2999: not valid JSON");
+        options.skip_bad = 1;
+        expect_refused("a.jsonl", text, size, &options, TX_FORMAT,
+                       ": more than 1 malformed lines, the first: line 2999:");
+    }
+    free(text);
+}
+
+/* A million ends of lines, and one line of 32 MB: time is linear, or the test is not over today. */
+static void long_and_short_lines(void **state)
+{
+    (void)state;
+    static const char *const ends[] = {"\n", "\r", "\r\n"};
+    size_t count = 1000000, size = (size_t)32 << 20;
+    char *text = malloc(size);
+    assert_non_null(text);
+    tx_dataset_options options = plain_options(bytes, 1000, NULL);
+    for (size_t k = 0; k < 3; k++) {
+        size_t length = strlen(ends[k]);
+        for (size_t i = 0; i < count; i++)
+            memcpy(text + i * length, ends[k], length);
+        tx_dataset *dataset = open_text("a.txt", text, count * length, &options);
+        assert_int_equal(tx_dataset_tokens(dataset), count);
+        tx_dataset_free(dataset);
+    }
+    memset(text, ' ', size);
+    options.threads = 3;
+    tx_dataset *dataset = open_text("a.txt", text, size, &options);
+    assert_int_equal(tx_dataset_tokens(dataset), size);
+    tx_dataset_free(dataset);
+    free(text);
+}
+
+/* ---- The part used, and how it is cut -------------------------------------------------------------------- */
+
+/* The byte at place i of all texts together is i modulo this. */
+#define PERIOD 127
+
+/* What Python makes of these texts: datasets' slice in percent, then run_clm's group_texts over batches of `group`. */
+static size_t group_texts(const size_t *lengths, size_t texts, const tx_dataset_options *o, uint8_t *out)
+{
+    size_t first = (size_t)lrint(o->from * (double)texts / 100.0), last = (size_t)lrint(o->to * (double)texts / 100.0);
+    size_t block = (size_t)o->block, group = o->group ? (size_t)o->group : texts, count = 0, at = 0;
+    for (size_t i = 0; i < first; i++)
+        at += lengths[i];
+    for (size_t batch = first; batch < last; batch += group) {
+        size_t total = 0;
+        for (size_t i = batch; i < batch + group && i < last; i++)
+            total += lengths[i];
+        for (size_t i = 0; i < total / block * block; i++)
+            out[count++] = (uint8_t)((at + i) % PERIOD);
+        at += total;
+    }
+    size_t most = (size_t)o->most_blocks * block;
+    return most && most < count ? most : count;
+}
+
+static void cut_as_python_does(void **state)
+{
+    (void)state;
+    enum { TEXTS = 201 };
+    static const double parts[][2] = {{0, 100}, {0, 5}, {5, 100}, {12.5, 50}, {99, 100}, {33.3, 66.7}};
+    size_t lengths[TEXTS], total = 0, used = 0;
+    char *text = malloc(TEXTS * 64 * 8);
+    uint64_t random = 3;
+    assert_non_null(text);
+    for (size_t i = 0; i < TEXTS; i++) {
+        lengths[i] = i % 7 == 3 ? 0 : (size_t)(next_random(&random) % 60);
+        used += (size_t)sprintf(text + used, "{\"text\":\"");
+        for (size_t k = 0; k < lengths[i]; k++)
+            used += (size_t)sprintf(text + used, "\\u%04x", (unsigned)((total + k) % PERIOD));
+        used += (size_t)sprintf(text + used, "\"}\n");
+        total += lengths[i];
+    }
+    uint8_t *want = malloc(total);
+    int compared = 0;
+    for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++)
+        for (int64_t group = 0; group < 300; group = group * 3 + 1)
+            for (int64_t most = 0; most < 20; most += 9) {
+                tx_dataset_options options = plain_options(bytes, 7, NULL);
+                options.from = parts[p][0];
+                options.to = parts[p][1];
+                options.group = group;
+                options.most_blocks = most;
+                size_t count = group_texts(lengths, TEXTS, &options, want);
+                if (count == 0)
+                    continue;
+                tx_dataset *dataset = open_text("a.jsonl", text, used, &options);
+                assert_int_equal(tx_dataset_blocks(dataset) * 7, count);
+                int32_t *tokens = all_tokens(dataset);
+                for (size_t i = 0; i < count; i++)
+                    assert_int_equal(tokens[i], want[i]);
+                free(tokens);
+                tx_dataset_free(dataset);
+                compared++;
+            }
+    assert_in_range(compared, 80, 126);
+    free(want);
+    free(text);
+}
+
+static void parts_too_short(void **state)
+{
+    (void)state;
+    static const char text[] = "ab\ncd\nef\ngh\n";
+    tx_dataset_options options = plain_options(bytes, 4, NULL);
+    options.group = 1;
+    expect_refused("a.txt", text, 12, &options, TX_FORMAT, "no 1 texts in a row fill one block of 4 tokens");
+    options.group = 0;
+    options.to = 25.0;
+    expect_refused("a.txt", text, 12, &options, TX_FORMAT,
+                   "3 tokens in the part from 0 to 25 % do not fill one block of 4");
+    options.to = 1.0;
+    expect_refused("a.txt", text, 12, &options, TX_FORMAT, "no tokens in the part from 0 to 1 %");
+}
+
+static void digest_of_the_blocks(void **state)
+{
+    (void)state;
+    tx_dataset_options options = plain_options(bytes, 4, NULL), other = plain_options(bytes, 2, NULL);
+    tx_dataset *d[] = {open_text("a.txt", "abcdefgh", 8, &options), open_text("b.raw", "abcdefghi", 9, &options),
+                       open_text("a.txt", "abcdefgi", 8, &options), open_text("a.txt", "abcdefgh", 8, &other),
+                       open_text("a.txt", "abcdefghijkl", 12, &options)};
+    assert_string_equal(tx_dataset_digest(d[0]), tx_dataset_digest(d[1]));
+    for (size_t i = 2; i < 5; i++)
+        assert_string_not_equal(tx_dataset_digest(d[0]), tx_dataset_digest(d[i]));
+    for (size_t i = 0; i < 5; i++)
+        tx_dataset_free(d[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_and_labels),
+        cmocka_unit_test(bytes_as_they_are),
+        cmocka_unit_test(order_is_a_permutation),
+        cmocka_unit_test(order_depends_on_seed_and_epoch),
+        cmocka_unit_test(lines_of_text),
+        cmocka_unit_test(special_tokens),
+        cmocka_unit_test(files_refused),
+        cmocka_unit_test(options_refused),
+        cmocka_unit_test(ids_outside_the_vocabulary),
+        cmocka_unit_test(json_lines),
+        cmocka_unit_test(json_lines_refused),
+        cmocka_unit_test(bad_lines_left_out),
+        cmocka_unit_test(threads_change_nothing),
+        cmocka_unit_test(threads_name_the_first_bad_line),
+        cmocka_unit_test(long_and_short_lines),
+        cmocka_unit_test(cut_as_python_does),
+        cmocka_unit_test(parts_too_short),
+        cmocka_unit_test(digest_of_the_blocks),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Models and datasets by name, in stand-ins for the folders of TX and of Hugging Face's cache. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "models/files/hub.h"
+#include "tests/scratch.h"
+
+static char *root;
+
+/* root/NAME, allocated. */
+static char *under(const char *name)
+{
+    char *path = tx_path_join(root, name);
+    assert_non_null(path);
+    return path;
+}
+
+/* Makes an empty file root/NAME and its folders. */
+static void put(const char *name, const char *text)
+{
+    char *path = under(name), *slash = strrchr(path, '/');
+    *slash = '\0';
+    assert_ok(tx_folder_create(path));
+    *slash = '/';
+    assert_ok(tx_file_write(path, text, strlen(text)));
+    free(path);
+}
+
+static void set_under(const char *variable, const char *name)
+{
+    char *path = under(name);
+    setenv(variable, path, 1);
+    free(path);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    static const char *const others[] = {"HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "TX_HOME"};
+    root = make_scratch();
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        unsetenv(others[i]);
+    set_under("HOME", "home");
+    return chdir(root);
+}
+
+static int end(void **state)
+{
+    (void)state;
+    remove_scratch(root);
+    return 0;
+}
+
+static void expect_model(const char *name, const char *folder)
+{
+    char *found = NULL, *want = folder[0] == '.' ? strdup(folder) : under(folder);
+    assert_ok(tx_hub_model(name, &found));
+    assert_string_equal(found, want);
+    free(found);
+    free(want);
+}
+
+static void refuse_model(const char *name, tx_status status, const char *text)
+{
+    char *found = NULL;
+    assert_refused(tx_hub_model(name, &found), status, text);
+    assert_null(found);
+}
+
+static void expect_dataset(const char *name, const char *config, const char *folder)
+{
+    char *found = NULL, *want = folder[0] == '.' ? strdup(folder) : under(folder);
+    assert_ok(tx_hub_dataset(name, config, &found));
+    assert_string_equal(found, want);
+    free(found);
+    free(want);
+}
+
+static void refuse_dataset(const char *name, const char *config, tx_status status, const char *text)
+{
+    char *found = NULL;
+    assert_refused(tx_hub_dataset(name, config, &found), status, text);
+    assert_null(found);
+}
+
+/* ---- Models ------------------------------------------------------------------------------------------- */
+
+static void model_paths(void **state)
+{
+    (void)state;
+    put("own/model/config.json", "{}");
+    put("bare/file", "");
+    expect_model("./own/model", "./own/model");
+    expect_model("./bare", "./bare"); /* taken as it is: whoever opens it says what is missing */
+    char *path = under("own/model");
+    expect_model(path, "own/model");
+    free(path);
+    refuse_model("./nothing", TX_NOT_FOUND, "./nothing: no such file or folder");
+    refuse_model("a/b/c", TX_NOT_FOUND, "a/b/c: no such file or folder");
+    refuse_model("", TX_NOT_FOUND, "no such file or folder");
+    refuse_model("../../x", TX_NOT_FOUND, "no such file");
+    refuse_model("a b; rm", TX_NOT_FOUND, "no such file");
+    refuse_model("-x", TX_NOT_FOUND, "no such file");
+    refuse_model("a--b", TX_NOT_FOUND, "no such file");
+    refuse_model("owner/..", TX_NOT_FOUND, "no such file");
+}
+
+static void model_nowhere(void **state)
+{
+    (void)state;
+    refuse_model("gpt2-nowhere", TX_NOT_FOUND,
+                 "gpt2-nowhere: no such model here; to fetch it: hf download gpt2-nowhere (");
+    refuse_model("some/model", TX_NOT_FOUND, "hf download some/model (");
+    assert_non_null(strstr(tx_error(), "/home/.local/share/tx/models/some/model"));
+    assert_non_null(strstr(tx_error(), "/home/.cache/huggingface/hub/models--some--model)"));
+}
+
+static void model_at_home(void **state)
+{
+    (void)state;
+    put("home/.local/share/tx/models/tiny/config.json", "{}");
+    expect_model("tiny", "home/.local/share/tx/models/tiny");
+    put("data/tx/models/tiny/config.json", "{}");
+    set_under("XDG_DATA_HOME", "data");
+    expect_model("tiny", "data/tx/models/tiny");
+    put("txhome/models/tiny/config.json", "{}");
+    put("txhome/models/openai-community/gpt2-xl/config.json", "{}");
+    set_under("TX_HOME", "txhome");
+    expect_model("tiny", "txhome/models/tiny");
+    expect_model("openai-community/gpt2-xl", "txhome/models/openai-community/gpt2-xl");
+    expect_model("gpt2-xl", "txhome/models/openai-community/gpt2-xl");
+    put("txhome/models/half/model.safetensors", "");
+    refuse_model("half", TX_NOT_FOUND, "txhome/models/half has no config.json");
+    unsetenv("TX_HOME");
+    unsetenv("XDG_DATA_HOME");
+}
+
+static void model_in_the_cache(void **state)
+{
+    (void)state;
+    const char *hub = "home/.cache/huggingface/hub/";
+    char name[200];
+#define PUT(rest, text) (snprintf(name, sizeof name, "%s%s", hub, rest), put(name, text))
+#define EXPECT(model, rest) (snprintf(name, sizeof name, "%s%s", hub, rest), expect_model(model, name))
+    PUT("models--o--main/snapshots/aaa/config.json", "{}");
+    PUT("models--o--main/snapshots/bbb/config.json", "{}");
+    refuse_model("o/main", TX_NOT_FOUND, "has no refs/main and not just one snapshot");
+    PUT("models--o--main/refs/main", "bbb\n");
+    EXPECT("o/main", "models--o--main/snapshots/bbb");
+    PUT("models--o--main/refs/main", "../../../x");
+    refuse_model("o/main", TX_NOT_FOUND, "refs/main does not name a snapshot");
+    PUT("models--o--main/refs/main", "ccc");
+    refuse_model("o/main", TX_NOT_FOUND, "hf download o/main (");
+    PUT("models--o--single/snapshots/abc/config.json", "{}");
+    EXPECT("o/single", "models--o--single/snapshots/abc");
+    PUT("models--o--half/snapshots/abc/tokenizer.json", "{}");
+    refuse_model("o/half", TX_NOT_FOUND, "snapshots/abc has no config.json");
+    PUT("models--openai-community--gpt2/snapshots/abc/config.json", "{}");
+    EXPECT("openai-community/gpt2", "models--openai-community--gpt2/snapshots/abc");
+    EXPECT("gpt2", "models--openai-community--gpt2/snapshots/abc");
+    PUT("models--gpt2/snapshots/def/config.json", "{}");
+    PUT("models--gpt2/refs/main", "def");
+    EXPECT("gpt2", "models--gpt2/snapshots/def");
+    PUT("models--distilgpt2/snapshots/def/config.json", "{}");
+    EXPECT("distilbert/distilgpt2", "models--distilgpt2/snapshots/def");
+#undef PUT
+#undef EXPECT
+}
+
+static void which_cache(void **state)
+{
+    (void)state;
+    put("home/.cache/huggingface/hub/models--m/snapshots/a/config.json", "{}");
+    put("xdg/huggingface/hub/models--m/snapshots/b/config.json", "{}");
+    put("hf/hub/models--m/snapshots/c/config.json", "{}");
+    put("hub/models--m/snapshots/d/config.json", "{}");
+    setenv("HF_HOME", "", 1); /* as if it were not set */
+    expect_model("m", "home/.cache/huggingface/hub/models--m/snapshots/a");
+    set_under("XDG_CACHE_HOME", "xdg");
+    expect_model("m", "xdg/huggingface/hub/models--m/snapshots/b");
+    set_under("HF_HOME", "hf");
+    expect_model("m", "hf/hub/models--m/snapshots/c");
+    set_under("HF_HUB_CACHE", "hub");
+    expect_model("m", "hub/models--m/snapshots/d");
+    set_under("TX_HOME", "txhome");
+    put("txhome/models/m/config.json", "{}");
+    expect_model("m", "txhome/models/m"); /* before the cache */
+    unsetenv("TX_HOME");
+    unsetenv("HF_HUB_CACHE");
+    unsetenv("HF_HOME");
+    unsetenv("XDG_CACHE_HOME");
+    char *home = strdup(getenv("HOME"));
+    unsetenv("HOME");
+    refuse_model("m", TX_NOT_FOUND, "neither TX_HOME nor HOME is set");
+    setenv("HOME", home, 1);
+    free(home);
+}
+
+/* ---- Datasets ----------------------------------------------------------------------------------------- */
+
+static void datasets(void **state)
+{
+    (void)state;
+    put("txhome/datasets/wikitext/wikitext-2-raw-v1/wiki.train.raw", "");
+    put("txhome/datasets/plain/train.txt", "");
+    put("txhome/datasets/two/train.txt", "");
+    put("txhome/datasets/two/train.jsonl", "");
+    put("local/config/val.bin", "");
+    set_under("TX_HOME", "txhome");
+    expect_dataset("wikitext", "wikitext-2-raw-v1", "txhome/datasets/wikitext/wikitext-2-raw-v1");
+    expect_dataset("Salesforce/wikitext", "wikitext-2-raw-v1", "txhome/datasets/wikitext/wikitext-2-raw-v1");
+    expect_dataset("plain", NULL, "txhome/datasets/plain");
+    expect_dataset("two", NULL, "txhome/datasets/two"); /* which of the files is asked later */
+    expect_dataset("./local", "config", "./local/config");
+    refuse_dataset("./local", NULL, TX_NOT_FOUND, "./local: no folder with a file");
+    refuse_dataset("./local", "other", TX_NOT_FOUND, "./local/other: no folder with a file");
+    refuse_dataset("./local", "..", TX_INVALID, "not the name of a configuration");
+    refuse_dataset("./local", "a/b", TX_INVALID, "not the name of a configuration");
+    refuse_dataset("./local/config/val.bin", NULL, TX_INVALID, "not a folder");
+    refuse_dataset("plain", "config", TX_NOT_FOUND, "plain/config: no such dataset here");
+    put("home/.cache/huggingface/hub/datasets--o--d/snapshots/a/c/train.jsonl", "");
+    expect_dataset("o/d", "c", "home/.cache/huggingface/hub/datasets--o--d/snapshots/a/c");
+    unsetenv("TX_HOME");
+}
+
+/* A parquet-only dataset: the command in the message, run with a stand-in for the library, makes what TX then finds. */
+static void command_that_converts(void **state)
+{
+    (void)state;
+    char folder[128], message[1200];
+    put("home/.cache/huggingface/hub/datasets--Salesforce--wikitext/snapshots/a/w-2/train-0.parquet", "PAR1");
+    put("python/datasets.py", "class S:\n"
+                              "    def __init__(self, t): self.t = t\n"
+                              "    def to_json(self, p): open(p, 'w').write('{\"text\": \"%s\"}\\n' % self.t)\n"
+                              "def load_dataset(name, config):\n"
+                              "    return {s: S(name + config + s) for s in ('train', 'validation', 'test')}\n");
+    snprintf(folder, sizeof folder, "%s/it's $(a) home", root);
+    setenv("TX_HOME", folder, 1);
+    refuse_dataset("wikitext", "w-2", TX_NOT_FOUND, "wikitext/w-2: no such dataset here; to fetch it");
+    snprintf(message, sizeof message, "%s", tx_error());
+    assert_non_null(
+        strstr(message, "datasets--Salesforce--wikitext/snapshots/a/w-2 has no train, validation or test file"));
+    char *command = strstr(message, "python3 -c "), *after = strstr(message, " (looked in");
+    assert_non_null(command);
+    assert_non_null(after);
+    *after = '\0';
+    if (system("python3 -c pass") != 0) {
+        print_message("no python3: skipped\n");
+        skip();
+    }
+    set_under("PYTHONPATH", "python");
+    assert_int_equal(system(command), 0);
+    char *found = NULL, *path = NULL, *text = NULL;
+    size_t size;
+    assert_ok(tx_hub_dataset("wikitext", "w-2", &found));
+    assert_true(strncmp(found, folder, strlen(folder)) == 0);
+    assert_ok(tx_hub_split(found, TX_SPLIT_VALIDATION, &path));
+    assert_ok(tx_file_read(path, 1000, &text, &size));
+    assert_string_equal(text, "{\"text\": \"wikitextw-2validation\"}\n");
+    free(text);
+    free(path);
+    free(found);
+    unsetenv("TX_HOME");
+}
+
+/* ---- Splits -------------------------------------------------------------------------------------------- */
+
+static void expect_split(const char *folder, tx_split split, const char *file)
+{
+    char *found = NULL;
+    assert_ok(tx_hub_split(folder, split, &found));
+    assert_string_equal(found, file);
+    free(found);
+}
+
+static void splits(void **state)
+{
+    (void)state;
+    char *found = NULL;
+    put("s1/wiki.train.raw", "");
+    put("s1/wiki.valid.raw", "");
+    put("s1/wiki.test.raw", "");
+    put("s1/constrain.txt", "");
+    put("s1/train.parquet", "");
+    put("s1/.train.txt", "");
+    put("s1/train.txt.gz", "");
+    put("s1/latest.txt", "");
+    put("s1/train.tokens/x", "");
+    expect_split("s1", TX_SPLIT_TRAIN, "s1/wiki.train.raw");
+    expect_split("s1", TX_SPLIT_VALIDATION, "s1/wiki.valid.raw");
+    expect_split("s1", TX_SPLIT_TEST, "s1/wiki.test.raw");
+    put("s2/tiny_shakespeare_train.bin", "");
+    put("s2/tiny_shakespeare_val.bin", "");
+    expect_split("s2", TX_SPLIT_TRAIN, "s2/tiny_shakespeare_train.bin");
+    expect_split("s2", TX_SPLIT_VALIDATION, "s2/tiny_shakespeare_val.bin");
+    assert_refused(tx_hub_split("s2", TX_SPLIT_TEST, &found), TX_NOT_FOUND, "s2: no test file");
+    put("s3/validation.jsonl", "");
+    expect_split("s3", TX_SPLIT_VALIDATION, "s3/validation.jsonl");
+    put("s3/valid.txt", "");
+    assert_refused(tx_hub_split("s3", TX_SPLIT_VALIDATION, &found), TX_INVALID,
+                   "s3: both valid.txt and validation.jsonl could be the validation file");
+    assert_refused(tx_hub_split("s4", TX_SPLIT_TRAIN, &found), TX_NOT_FOUND, "s4");
+    assert_refused(tx_hub_split("s3/valid.txt", TX_SPLIT_TRAIN, &found), TX_IO, "s3/valid.txt");
+    assert_null(found);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(model_paths),           cmocka_unit_test(model_nowhere), cmocka_unit_test(model_at_home),
+        cmocka_unit_test(model_in_the_cache),    cmocka_unit_test(which_cache),   cmocka_unit_test(datasets),
+        cmocka_unit_test(command_that_converts), cmocka_unit_test(splits),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Loaders: the same batches by any number of threads and from any step, against rows read one by one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "models/text/loader.h"
+#include "tests/data/texts.h"
+
+#include <math.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#define BLOCK 5
+#define SEED 99
+
+static char *folder;
+
+/* A dataset of `blocks` blocks, block b being b, b + 1, ... */
+static tx_dataset *make_dataset(int64_t blocks)
+{
+    uint16_t ids[BLOCK * 64];
+    for (int64_t i = 0; i < blocks * BLOCK; i++)
+        ids[i] = (uint16_t)(i / BLOCK + i % BLOCK);
+    char *path = put(folder, "a.bin", ids, (size_t)blocks * BLOCK * sizeof ids[0]);
+    tx_dataset_options options = plain_options(NULL, BLOCK, NULL);
+    tx_dataset *dataset = NULL;
+    assert_ok(tx_dataset_open(path, &options, &dataset));
+    free(path);
+    return dataset;
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    folder = make_scratch();
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    remove_scratch(folder);
+    return 0;
+}
+
+static tx_loader_options options_of(int64_t batch, int64_t accumulation, int32_t workers, reported *r)
+{
+    return (tx_loader_options){
+        .size = sizeof(tx_loader_options),
+        .batch = batch,
+        .accumulation = accumulation,
+        .seed = SEED,
+        .workers = workers,
+        .report = {r ? report_line : NULL, r},
+    };
+}
+
+/* Holds a batch against the plain loop over epochs, micro-batches and rows. */
+static void expect_batch(const tx_step_batch *b, int64_t step, int64_t blocks, int64_t batch, int64_t accumulation)
+{
+    int64_t of_epoch = (blocks + batch - 1) / batch, steps = (of_epoch + accumulation - 1) / accumulation;
+    int64_t epoch = step / steps, micro = step % steps * accumulation, micros = 0, rows = 0;
+    tx_order order = {.shuffle = true, .seed = SEED, .epoch = (uint64_t)epoch};
+    for (; micros < accumulation && micro + micros < of_epoch; micros++)
+        for (int64_t row = 0; row < batch; row++) {
+            int64_t place = (micro + micros) * batch + row;
+            const int32_t *tokens = b->tokens + (micros * batch + row) * BLOCK;
+            const int32_t *targets = b->targets + (micros * batch + row) * BLOCK;
+            int64_t block = place < blocks ? tx_order_at(&order, blocks, place) : -1;
+            rows += block >= 0;
+            for (int64_t t = 0; t < BLOCK; t++) {
+                assert_int_equal(tokens[t], block < 0 ? 0 : block + t);
+                assert_int_equal(targets[t], block < 0 || t + 1 == BLOCK ? TX_IGNORE_LABEL : block + t + 1);
+            }
+        }
+    assert_int_equal(b->step, step);
+    assert_int_equal(b->epoch, epoch);
+    assert_int_equal(b->first, micro * batch);
+    assert_int_equal(b->micro_batches, micros);
+    assert_int_equal(b->rows, rows);
+    assert_int_equal(b->labels, rows * (BLOCK - 1));
+    assert_true(fabs(b->passed - ((double)epoch + (double)(micro + micros) / (double)of_epoch)) < 1e-12);
+    assert_true(b->waited >= 0.0 && b->waited < 60.0);
+}
+
+static void any_threads_any_step(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][3] = {{13, 2, 2}, {13, 1, 1}, {13, 13, 1}, {13, 20, 3},
+                                        {12, 3, 4}, {1, 1, 1},  {7, 3, 100}};
+    for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++) {
+        int64_t blocks = shapes[k][0], batch = shapes[k][1], accumulation = shapes[k][2];
+        tx_dataset *dataset = make_dataset(blocks);
+        for (int32_t workers = 0; workers <= 6; workers += 1 + workers)
+            for (int64_t first = 0; first < 9; first += 4) {
+                tx_loader_options options = options_of(batch, accumulation, workers, NULL);
+                tx_loader *loader = NULL;
+                assert_ok(tx_loader_create(dataset, &options, first, &loader));
+                for (int64_t step = first; step < first + 20; step++) {
+                    const tx_step_batch *b = NULL;
+                    assert_ok(tx_loader_next(loader, &b));
+                    expect_batch(b, step, blocks, batch, accumulation);
+                }
+                tx_loader_free(loader);
+            }
+        tx_dataset_free(dataset);
+    }
+}
+
+static void last_one_stays(void **state)
+{
+    (void)state;
+    tx_dataset *dataset = make_dataset(40);
+    for (int32_t workers = 0; workers < 4; workers++) {
+        tx_loader_options options = options_of(2, 1, workers, NULL);
+        tx_loader *loader = NULL;
+        assert_ok(tx_loader_create(dataset, &options, 0, &loader));
+        const tx_step_batch *before = NULL, *now = NULL;
+        for (int64_t step = 0; step < 60; step++) {
+            assert_ok(tx_loader_next(loader, &now));
+            if (step % 16 == 0) /* time for the workers to write where they must not */
+                nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+            if (before)
+                expect_batch(before, step - 1, 40, 2, 1);
+            before = now;
+        }
+        tx_loader_free(loader);
+    }
+    tx_dataset_free(dataset);
+}
+
+static void free_without_use(void **state)
+{
+    (void)state;
+    tx_dataset *dataset = make_dataset(13);
+    for (int i = 0; i < 50; i++) {
+        tx_loader_options options = options_of(2, 2, i % 5, NULL);
+        tx_loader *loader = NULL;
+        const tx_step_batch *b = NULL;
+        assert_ok(tx_loader_create(dataset, &options, i, &loader));
+        for (int k = 0; k < i % 4; k++)
+            assert_ok(tx_loader_next(loader, &b));
+        tx_loader_free(loader);
+    }
+    tx_loader_free(NULL);
+    tx_dataset_free(dataset);
+}
+
+static void steps_of_an_epoch(void **state)
+{
+    (void)state;
+    assert_int_equal(tx_loader_epoch_steps(13, 2, 2), 4);
+    assert_int_equal(tx_loader_epoch_steps(12, 2, 3), 2);
+    assert_int_equal(tx_loader_epoch_steps(1, 100, 100), 1);
+    assert_int_equal(tx_loader_epoch_steps(INT64_MAX, 1, 1), INT64_MAX);
+    assert_int_equal(tx_loader_epoch_steps(5, INT64_MAX, INT64_MAX), 1);
+}
+
+static void options_refused(void **state)
+{
+    (void)state;
+    tx_dataset *dataset = make_dataset(13);
+    tx_loader *loader = NULL;
+    tx_loader_options o = options_of(2, 2, 0, NULL);
+    o.size++;
+    assert_refused(tx_loader_create(dataset, &o, 0, &loader), TX_INVALID, "size field");
+    const struct {
+        int64_t batch, accumulation, first;
+        int32_t workers;
+    } bad[] = {{0, 1, 0, 0}, {1, 0, 0, 0}, {1, 1, -1, 0}, {1, 1, 0, -1}, {1, 1, 0, 100000}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        o = options_of(bad[i].batch, bad[i].accumulation, bad[i].workers, NULL);
+        assert_refused(tx_loader_create(dataset, &o, bad[i].first, &loader), TX_INVALID, "loader: ");
+    }
+    o = options_of(INT64_MAX / 4, 1, 0, NULL);
+    assert_refused(tx_loader_create(dataset, &o, 0, &loader), TX_MEMORY, "too large");
+    assert_null(loader);
+    tx_dataset_free(dataset);
+}
+
+/* Locked, or told once and gone on with. */
+static void pinned(void **state)
+{
+    (void)state;
+    tx_dataset *dataset = make_dataset(13);
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+    for (int allowed = 1; allowed >= 0; allowed--) {
+        struct rlimit limit = {allowed ? before.rlim_cur : 0, before.rlim_max};
+        reported r = {0};
+        tx_loader_options options = options_of(2, 2, 1, &r);
+        tx_loader *loader = NULL;
+        options.pin = true;
+        assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+        assert_ok(tx_loader_create(dataset, &options, 0, &loader));
+        for (int64_t step = 0; step < 9; step++) {
+            const tx_step_batch *b = NULL;
+            assert_ok(tx_loader_next(loader, &b));
+            expect_batch(b, step, 13, 2, 2);
+        }
+        tx_loader_free(loader);
+        assert_in_range(r.count, 0, 1);
+        if (!allowed && geteuid() != 0) /* root may lock whatever the limit */
+            assert_int_equal(r.count, 1);
+        if (r.count)
+            assert_non_null(strstr(r.last, "cannot be locked in memory"));
+    }
+    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
+    tx_dataset_free(dataset);
+}
+
+static void order_as_text(void **state)
+{
+    (void)state;
+    tx_dataset *dataset = make_dataset(13);
+    tx_loader_options options = options_of(2, 3, 0, NULL);
+    char *path = tx_path_join(folder, "order"), *text = NULL;
+    size_t size;
+    assert_ok(tx_loader_dump_order(dataset, &options, 500, path));
+    assert_ok(tx_file_read(path, INT64_MAX, &text, &size));
+    char *at = text;
+    for (int64_t step = 0; step < 500; step++) {
+        int64_t epoch = step / 3, first = step % 3 * 6;
+        tx_order order = {.shuffle = true, .seed = SEED, .epoch = (uint64_t)epoch};
+        for (int64_t place = first; place < first + 6 && place < 13; place++) {
+            assert_int_equal(strtoll(at, &at, 10), epoch);
+            assert_int_equal(*at, ' ');
+            assert_int_equal(strtoll(at, &at, 10), tx_order_at(&order, 13, place));
+            assert_int_equal(*at++, '\n');
+        }
+    }
+    assert_ptr_equal(at, text + size);
+    free(text);
+    assert_refused(tx_loader_dump_order(dataset, &options, 1, "/nonexistent/order"), TX_NOT_FOUND,
+                   "/nonexistent/order");
+    free(path);
+    tx_dataset_free(dataset);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_threads_any_step), cmocka_unit_test(last_one_stays),  cmocka_unit_test(free_without_use),
+        cmocka_unit_test(steps_of_an_epoch),    cmocka_unit_test(options_refused), cmocka_unit_test(pinned),
+        cmocka_unit_test(order_as_text),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}

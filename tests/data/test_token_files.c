@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Files of tokens: llm.c's and nanoGPT's, good and bad. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/data/texts.h"
+
+#define VOCAB 50257
+
+static char *folder;
+
+static int begin(void **state)
+{
+    (void)state;
+    folder = make_scratch();
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    remove_scratch(folder);
+    return 0;
+}
+
+/* A file with a header of llm.c and `count` tokens i * 37 % VOCAB. */
+typedef struct file {
+    int32_t header[256];
+    uint32_t wide[500];
+} file;
+
+static size_t make_file(file *f, int32_t magic, int32_t version, int32_t count)
+{
+    *f = (file){.header = {magic, version, count}};
+    bool narrow = magic == 20240520;
+    for (int32_t i = 0; i < count; i++)
+        if (narrow)
+            ((uint16_t *)f->wide)[i] = (uint16_t)(i * 37 % VOCAB);
+        else
+            f->wide[i] = (uint32_t)(i * 37 % VOCAB);
+    return sizeof f->header + (size_t)count * (narrow ? 2 : 4);
+}
+
+static tx_status open_file(const void *data, size_t size, const tx_dataset_options *options, tx_dataset **dataset)
+{
+    char *path = put(folder, "a.bin", data, size);
+    tx_status status = tx_dataset_open(path, options, dataset);
+    free(path);
+    return status;
+}
+
+static tx_dataset_options options_of(int64_t block, reported *r)
+{
+    tx_dataset_options options = plain_options(NULL, block, r);
+    options.vocab = VOCAB;
+    return options;
+}
+
+static void expect_ramp(const void *data, size_t size, const tx_dataset_options *options, int64_t count, int64_t first)
+{
+    tx_dataset *dataset = NULL;
+    assert_ok(open_file(data, size, options, &dataset));
+    assert_int_equal(tx_dataset_tokens(dataset), count);
+    assert_int_equal(tx_dataset_blocks(dataset), count / options->block);
+    int32_t *tokens = all_tokens(dataset);
+    for (int64_t i = 0; i < count / options->block * options->block; i++)
+        assert_int_equal(tokens[i], (first + i) * 37 % VOCAB);
+    free(tokens);
+    tx_dataset_free(dataset);
+}
+
+static void good_files(void **state)
+{
+    (void)state;
+    file f;
+    tx_dataset_options options = options_of(7, NULL);
+    expect_ramp(&f, make_file(&f, 20240520, 1, 300), &options, 300, 0);
+    size_t size = make_file(&f, 20240520, 1, 300) - sizeof f.header;
+    expect_ramp(f.wide, size, &options, 300, 0);
+    expect_ramp(&f, make_file(&f, 20240801, 7, 300), &options, 300, 0);
+    options.group = 3; /* of texts, which there are none of */
+    expect_ramp(&f, make_file(&f, 20240520, 1, 300), &options, 300, 0);
+    options.from = 10.0;
+    options.to = 90.5;
+    expect_ramp(&f, make_file(&f, 20240520, 1, 301), &options, 272 - 30, 30);
+}
+
+static void wide_ids(void **state)
+{
+    (void)state;
+    file f;
+    size_t size = make_file(&f, 20240801, 7, 4);
+    tx_dataset_options options = options_of(2, NULL);
+    tx_dataset *dataset = NULL;
+    f.wide[2] = 128255;
+    options.vocab = 128256;
+    assert_ok(open_file(&f, size, &options, &dataset));
+    int32_t *tokens = all_tokens(dataset);
+    assert_int_equal(tokens[2], 128255);
+    free(tokens);
+    tx_dataset_free(dataset);
+    options.vocab--;
+    assert_refused(open_file(&f, size, &options, &dataset), TX_FORMAT,
+                   "token 2 (byte 1032) is 128255, outside the vocabulary");
+    f.wide[1] = UINT32_MAX;
+    assert_refused(open_file(&f, size, &options, &dataset), TX_FORMAT, "token 1 (byte 1028) is 4294967295");
+}
+
+static void expect_bad(const void *data, size_t size, const char *text)
+{
+    tx_dataset_options options = options_of(7, NULL);
+    tx_dataset *dataset = NULL;
+    assert_refused(open_file(data, size, &options, &dataset), TX_FORMAT, text);
+    assert_non_null(strstr(tx_error(), "a.bin: "));
+    assert_null(dataset);
+}
+
+static void bad_files(void **state)
+{
+    (void)state;
+    file f;
+    size_t size = make_file(&f, 20240520, 1, 300);
+    expect_bad(&f, size - 1, "300 tokens of 2 bytes, the file has 599");
+    expect_bad(&f, size - 2, "cut off");
+    expect_bad(&f, size + 2, "602 bytes");
+    expect_bad(&f, 1020, "less than the header of 1024");
+    expect_bad(&f, 6, "less than the header");
+    expect_bad(f.wide, 599, "odd");
+    expect_bad("", 0, "empty");
+    expect_bad("a", 1, "odd");
+    expect_bad("ab", 2, "1 tokens do not fill");
+    f.header[2] = -1;
+    expect_bad(&f, size, "says -1 tokens");
+    f.header[2] = INT32_MAX;
+    expect_bad(&f, size, "says 2147483647 tokens");
+    make_file(&f, 20240520, 2, 300);
+    expect_bad(&f, size, "version 2 of magic 20240520; TX knows 1");
+    expect_bad(&f, make_file(&f, 20240801, 1, 300), "version 1 of magic 20240801; TX knows 7");
+    expect_bad(&f, make_file(&f, 20240801, 7, 300) - 4, "300 tokens of 4 bytes, the file has 1196");
+    make_file(&f, 20240520, 1, 300);
+    f.header[0] = 20240521;
+    expect_bad(&f, size, "whose magic is 20240521");
+    f.header[0] = 0;
+    expect_bad(&f, size, "whose magic is 0");
+    static const int32_t others[] = {20240522, 20240326, 20240328, 20240527};
+    static const char *const names[] = {"evaluation", "weights", "tokenizer", "state"};
+    for (size_t i = 0; i < 4; i++)
+        expect_bad(&f, make_file(&f, others[i], 1, 30), names[i]);
+    make_file(&f, 20240520, 1, 300);
+    ((uint16_t *)f.wide)[299] = VOCAB;
+    expect_bad(&f, size, "token 299 (byte 1622) is 50257");
+    expect_bad(f.wide, 600, "token 299 (byte 598) is 50257");
+}
+
+/* Every length of a file, and every byte of its header changed: refused, or read as it says. */
+static void cut_and_changed(void **state)
+{
+    (void)state;
+    file f;
+    tx_dataset_options options = options_of(2, NULL);
+    size_t size = make_file(&f, 20240520, 1, 20);
+    for (size_t length = 0; length < size; length++) {
+        tx_dataset *dataset = NULL;
+        assert_int_not_equal(open_file(&f, length, &options, &dataset), TX_OK);
+        assert_null(dataset);
+    }
+    for (size_t at = 0; at < 12; at++)
+        for (int bit = 0; bit < 8; bit++) {
+            tx_dataset *dataset = NULL;
+            ((uint8_t *)&f)[at] ^= (uint8_t)(1 << bit);
+            assert_int_not_equal(open_file(&f, size, &options, &dataset), TX_OK);
+            assert_null(dataset);
+            ((uint8_t *)&f)[at] ^= (uint8_t)(1 << bit);
+        }
+    tx_dataset *dataset = NULL;
+    assert_ok(open_file(&f, size, &options, &dataset));
+    tx_dataset_free(dataset);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_files),
+        cmocka_unit_test(wide_ids),
+        cmocka_unit_test(bad_files),
+        cmocka_unit_test(cut_and_changed),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the tests of datasets share: files with given contents, options, what was reported, all tokens of a dataset.
+ * Include after cmocka.h. */
+#ifndef TX_TESTS_TEXTS_H
+#define TX_TESTS_TEXTS_H
+
+#include "models/text/dataset.h"
+#include "tests/scratch.h"
+
+/* What the library reported: the last line, and how many. */
+typedef struct reported {
+    int count;
+    char last[1200];
+} reported;
+
+static inline void report_line(void *context, const char *message)
+{
+    reported *r = context;
+    r->count++;
+    snprintf(r->last, sizeof r->last, "%s", message);
+}
+
+/* The whole file, in blocks of `block`, by the byte vocabulary on one thread. */
+static inline tx_dataset_options plain_options(const tx_tokenizer *tokenizer, int64_t block, reported *r)
+{
+    return (tx_dataset_options){
+        .size = sizeof(tx_dataset_options),
+        .tokenizer = tokenizer,
+        .vocab = TX_BYTES_VOCAB,
+        .block = block,
+        .to = 100.0,
+        .threads = 1,
+        .report = {r ? report_line : NULL, r},
+    };
+}
+
+/* Writes folder/name; returns its path, allocated. */
+static inline char *put(const char *folder, const char *name, const void *data, size_t size)
+{
+    char *path = tx_path_join(folder, name);
+    FILE *file = path ? fopen(path, "wb") : NULL;
+    if (!file || fwrite(data, 1, size, file) != size || fclose(file) != 0)
+        abort();
+    return path;
+}
+
+#define put_text(folder, name, text) put(folder, name, text, sizeof(text) - 1)
+
+/* All tokens of the blocks, in their order; allocated. */
+static inline int32_t *all_tokens(const tx_dataset *dataset)
+{
+    int64_t count = tx_dataset_blocks(dataset) * tx_dataset_block(dataset);
+    int32_t *tokens = malloc((size_t)count * sizeof *tokens), *labels = malloc((size_t)count * sizeof *labels);
+    tx_order order = {0};
+    if (!tokens || !labels ||
+        tx_dataset_rows(dataset, &order, 0, tx_dataset_blocks(dataset), tokens, labels) != tx_dataset_blocks(dataset))
+        abort();
+    free(labels);
+    return tokens;
+}
+
+#endif

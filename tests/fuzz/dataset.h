@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the fuzz targets of datasets share. */
+#ifndef TX_TESTS_FUZZ_DATASET_H
+#define TX_TESTS_FUZZ_DATASET_H
+
+#include "models/text/dataset.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <stdlib.h>
+
+enum { FUZZ_BLOCK = 4, FUZZ_VOCAB = 300, FUZZ_ROWS = 2 };
+
+/* Opens the file in the ways that `options` tell, and goes through all rows: ids lie in the vocabulary, and the label
+ * of a position is the token after it. */
+static inline void tx_fuzz_dataset(const char *name, tx_dataset_options options)
+{
+    tx_dataset *dataset;
+    int32_t tokens[FUZZ_ROWS * FUZZ_BLOCK], labels[FUZZ_ROWS * FUZZ_BLOCK];
+    options.size = sizeof options;
+    options.vocab = FUZZ_VOCAB;
+    options.block = FUZZ_BLOCK;
+    options.threads = 1;
+    tx_status status = tx_dataset_open(tx_fuzz_path(name), &options, &dataset);
+    if (status) {
+        tx_fuzz_refused(status, name);
+        return;
+    }
+    int64_t blocks = tx_dataset_blocks(dataset);
+    FUZZ_CHECK(blocks > 0 && blocks <= tx_dataset_tokens(dataset) / FUZZ_BLOCK);
+    FUZZ_CHECK(!options.most_blocks || blocks <= options.most_blocks);
+    tx_order order = {.shuffle = true, .seed = 1};
+    for (int64_t at = 0; at < blocks; at += FUZZ_ROWS) {
+        int64_t rows = tx_dataset_rows(dataset, &order, at, FUZZ_ROWS, tokens, labels);
+        FUZZ_CHECK(rows == (blocks - at < FUZZ_ROWS ? blocks - at : FUZZ_ROWS));
+        for (int64_t i = 0; i < rows * FUZZ_BLOCK; i++) {
+            FUZZ_CHECK(tokens[i] >= 0 && tokens[i] < FUZZ_VOCAB);
+            FUZZ_CHECK(labels[i] == (i % FUZZ_BLOCK == FUZZ_BLOCK - 1 ? TX_IGNORE_LABEL : tokens[i + 1]));
+        }
+    }
+    tx_dataset_free(dataset);
+}
+
+#endif

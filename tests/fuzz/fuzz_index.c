@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Fuzz target: model.safetensors.index.json, beside two shards "a" and "b". What is accepted lists their tensors, every
+ * one of which can be read, and never leads out of the folder. */
+#include "models/files/weights.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <string.h>
+
+#define NAME "model.safetensors.index.json"
+
+static void put_shard(const char *name, const char *header, size_t data_bytes)
+{
+    char file[256] = {0};
+    size_t size = strlen(header);
+    FUZZ_CHECK(8 + size + data_bytes <= sizeof file && size < 256);
+    file[0] = (char)size;
+    memcpy(file + 8, header, size);
+    tx_fuzz_put(name, file, 8 + size + data_bytes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static bool there;
+    tx_weights *weights;
+    if (!there) {
+        put_shard("a", "{\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8);
+        put_shard(
+            "b",
+            "{\"y\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[0,2]},\"z\":{\"dtype\":\"BF16\",\"shape\":[],"
+            "\"data_offsets\":[2,4]}}",
+            4);
+        there = true;
+    }
+    tx_fuzz_put(NAME, data, size);
+    tx_status status = tx_weights_open(tx_fuzz_folder(), &weights);
+    if (status) {
+        tx_fuzz_refused(status, tx_fuzz_folder());
+        return 0;
+    }
+    FUZZ_CHECK(tx_weights_count(weights) <= 3);
+    for (int32_t i = 0; i < tx_weights_count(weights); i++) {
+        float first;
+        const tx_st_tensor *t = tx_weights_tensor_at(weights, i);
+        FUZZ_CHECK(strlen(t->name) == 1 && strchr("xyz", t->name[0]));
+        FUZZ_CHECK(!tx_weights_read_f32(weights, i, 0, 1, &first) && first == 0);
+    }
+    tx_weights_close(weights);
+    return 0;
+}

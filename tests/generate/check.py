@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares txgen with transformers: greedy and beam search of prompts of unequal length as one batch, the logits of
+sequences, and perplexity with a stride.
+
+    check.py TXGEN FOLDER DEVICE      FOLDER: a model to use beside a random one; exit status 77: no transformers
+"""
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch
+    from safetensors.torch import load_file
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+PROMPTS, NEW = 20, 40
+failures = 0
+
+
+def check(good, what):
+    global failures
+    if not good:
+        failures += 1
+    print(f"{'ok  ' if good else 'FAIL'} {what}")
+
+
+def txgen(program, folder, device, *arguments):
+    command = [program, "--model", folder, "--device", device, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)[:300]}: {done.stderr}")
+    return done.stdout
+
+
+def random_model(folder):
+    """Large enough that caches, chunks and padding matter; weights that give lively texts."""
+    torch.manual_seed(3)
+    config = GPT2Config(vocab_size=1000, n_positions=400, n_embd=96, n_layer=3, n_head=6, bos_token_id=7,
+                        eos_token_id=7)
+    model = GPT2LMHeadModel(config).eval()
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.copy_(torch.randn_like(p) * 0.15 + (1.0 if "ln_" in name and name.endswith("weight") else 0.0))
+    model.save_pretrained(folder)
+    return model
+
+
+def prompts_of(vocab, longest):
+    draw = random.Random(5)
+    lengths = [1, 2, longest] + [draw.randrange(3, longest) for _ in range(PROMPTS - 3)]
+    return [[draw.randrange(vocab - 1) for _ in range(length)] for length in lengths]
+
+
+def theirs(model, prompts, **options):
+    """New ids of each prompt, padded on the left to one batch."""
+    longest = max(map(len, prompts))
+    ids = torch.tensor([[0] * (longest - len(p)) + p for p in prompts])
+    mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
+    end = model.generation_config.eos_token_id
+    pad = model.config.vocab_size - 1 if end is None else end
+    with torch.no_grad():
+        out = model.generate(ids, attention_mask=mask, max_new_tokens=NEW, pad_token_id=pad, do_sample=False, **options)
+    rows = []
+    for row in out[:, longest:].tolist():
+        rows.append(row[:row.index(end) + 1] if end in row else row)
+    return rows
+
+
+def ours(program, folder, device, prompts, batch, *arguments):
+    ids = [word for p in prompts for word in ("--ids", " ".join(map(str, p)))]
+    out = txgen(program, folder, device, *ids, "--max_new_tokens", str(NEW), "--batch_size", str(batch), *arguments)
+    return [[int(word) for word in line.split()] for line in out.splitlines()]
+
+
+def compare(what, want, got):
+    check(len(want) == len(got), f"{what}: as many texts")
+    wrong = [i for i, (a, b) in enumerate(zip(want, got)) if a != b]
+    check(not wrong, f"{what}: {len(want) - len(wrong)} of {len(want)} texts are equal"
+          + (f"; {wrong[0]}: {want[wrong[0]]} became {got[wrong[0]]}" if wrong else ""))
+
+
+def check_texts(program, name, model, folder, device, longest):
+    prompts = prompts_of(model.config.vocab_size, longest)
+    greedy = theirs(model, prompts)
+    compare(f"{name}, greedy, one batch", greedy, ours(program, folder, device, prompts, PROMPTS))
+    compare(f"{name}, greedy, one by one", greedy, ours(program, folder, device, prompts[:6], 1) + greedy[6:])
+    compare(f"{name}, repetition_penalty", theirs(model, prompts, repetition_penalty=1.3),
+            ours(program, folder, device, prompts, 7, "--repetition_penalty", "1.3"))
+    compare(f"{name}, min_new_tokens", theirs(model, prompts, min_new_tokens=20),
+            ours(program, folder, device, prompts, 20, "--min_new_tokens", "20"))
+    few = prompts[:8] if device != "cpu" else prompts
+    for early in (False, True, "never"):
+        for penalty in (1.0, 2.0, -1.0) if early is False else (0.6,):
+            want = theirs(model, few, num_beams=4, early_stopping=early, length_penalty=penalty)
+            got = ours(program, folder, device, few, len(few), "--num_beams", "4", "--early_stopping",
+                       str(early).lower(), "--length_penalty", str(penalty))
+            compare(f"{name}, 4 beams, early_stopping {early}, length_penalty {penalty}", want, got)
+
+
+def check_perplexity(program, name, model, folder, device, text):
+    """The loop of the guide "Perplexity of fixed-length models"."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write(text)
+        file.flush()
+        input_ids = tokenizer(text, return_tensors="pt").input_ids
+        for max_length, stride in ((64, 32), (100, 33), (128, 128), (16, 1)):
+            nll_sum, n_tokens, prev_end_loc, seq_len = 0.0, 0, 0, input_ids.size(1)
+            for begin_loc in range(0, seq_len, stride):
+                end_loc = min(begin_loc + max_length, seq_len)
+                trg_len = end_loc - prev_end_loc
+                window = input_ids[:, begin_loc:end_loc]
+                target_ids = window.clone()
+                target_ids[:, :-trg_len] = -100
+                with torch.no_grad():
+                    neg_log_likelihood = model(window, labels=target_ids).loss.item()
+                num_loss_tokens = (target_ids != -100).sum().item() - target_ids.size(0)
+                if num_loss_tokens:
+                    nll_sum += neg_log_likelihood * num_loss_tokens
+                n_tokens += num_loss_tokens
+                prev_end_loc = end_loc
+                if end_loc == seq_len:
+                    break
+            want = nll_sum / n_tokens
+            for batch in (1, 5):
+                out = txgen(program, folder, device, "--perplexity", file.name, "--max_length", str(max_length),
+                            "--stride", str(stride), "--batch_size", str(batch)).split()
+                loss, tokens = float(out[3].rstrip(",")), int(out[4])
+                check(abs(loss - want) <= 1e-5 * want and tokens == n_tokens,
+                      f"{name}, perplexity {max_length}/{stride}, batch {batch}: loss {loss} of {tokens}, guide {want:.6f} of {n_tokens}")
+
+
+def check_logits(program, name, model, folder, device):
+    ids = prompts_of(model.config.vocab_size, 90)[2]
+    with tempfile.TemporaryDirectory() as out, torch.no_grad():
+        path = os.path.join(out, "logits.safetensors")
+        txgen(program, folder, device, "--ids", " ".join(map(str, ids)), "--logits", path)
+        got, want = load_file(path)["logits"], model(torch.tensor([ids])).logits
+        worst = ((got - want).abs() / (1.0 + want.abs())).max().item()
+        check(worst <= 1e-5, f"{name}, logits: worst difference {worst:.2e}")
+
+
+def main():
+    program, folder, device = sys.argv[1:4]
+    torch.set_num_threads(2)
+    with tempfile.TemporaryDirectory() as made:
+        model = random_model(made)
+        check_texts(program, "random", model, made, device, 330)
+        check_logits(program, "random", model, made, device)
+    if os.path.isdir(folder):
+        model = AutoModelForCausalLM.from_pretrained(folder).eval()
+        check_texts(program, "trained", model, folder, device, 80)
+        check_perplexity(program, "trained", model, folder, device, "The perplexity of it.\nROMEO: what? " * 14)
+    print(f"{failures} failures")
+    sys.exit(failures != 0)
+
+
+main()

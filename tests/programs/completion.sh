@@ -1,0 +1,71 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# completion.sh BIN PROGRAM...: the completion script of each program loads in bash and answers; each manual page is roff
+# without a complaint, where man is installed.
+bin=$1
+shift
+failures=0
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+mkdir -p "$scratch/here/folder"
+touch "$scratch/here/file" "$scratch/here/a file"
+cd "$scratch/here" || exit 1
+
+fail()
+{
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+# complete PROGRAM WORD...: the answers for the last word, one a line
+complete_words()
+{
+    COMP_WORDS=("$@")
+    COMP_CWORD=$(($# - 1))
+    COMPREPLY=()
+    "_$1_complete" 2> "$scratch/complaints" # compopt complains outside of a completion
+    printf '%s\n' "${COMPREPLY[@]}"
+}
+
+# answers WANTED PROGRAM WORD...: the answers, joined by blanks, must match the pattern
+answers()
+{
+    wanted=$1
+    shift
+    got=$(complete_words "$@" | tr '\n' ' ')
+    # shellcheck disable=SC2053 # a pattern
+    [[ $got == $wanted ]] || fail "$*: \"$got\" where \"$wanted\" was expected"
+}
+
+for program in "$@"; do
+    "$bin/$program" --completion bash > "$scratch/script" || fail "$program --completion bash"
+    # shellcheck disable=SC1090,SC1091
+    . "$scratch/script" || fail "$program: the script does not load"
+    answers "*--help --version *" "$program" --
+    answers "--help " "$program" --he
+    "$bin/$program" --man > "$scratch/page" || fail "$program --man"
+    grep -q "^\.TH ${program^^} 1 " "$scratch/page" || fail "$program: no title of a manual page"
+    if command -v man > /dev/null; then
+        complaints=$(LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -l "$scratch/page" 2>&1 > "$scratch/text")
+        [ -z "$complaints" ] || fail "$program: $complaints"
+        grep -q "$program  *- " "$scratch/text" || fail "$program: no description in the manual page"
+    fi
+    "$bin/$program" --completion zsh 2> /dev/null && fail "$program: a shell that is not known"
+    "$bin/$program" --help > /dev/full 2> /dev/null && fail "$program: a full disk goes unseen"
+done
+
+answers "--lr_scheduler_type " txtrain --lr-scheduler-t
+answers "linear cosine *" txtrain --lr_scheduler_type ""
+answers "cosine " txtrain --lr-scheduler-type = cos
+answers "linear *" txtrain --lr_scheduler_type =
+answers "* a file *" txtrain --train_file ""
+answers "folder " txtrain --output_dir f
+answers "true false " txtrain --dry_run =
+answers "ops onnx " txcheck o
+answers "train ops *" txbench ""
+answers "none torch " txbench train --peer ""
+answers "--repeats " txbench ops --r
+
+[ $failures -eq 0 ] && echo "all good"
+exit $((failures != 0))

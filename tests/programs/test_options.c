@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The table of options: values from the command line and from a file, and the message for each mistake. */
+#include "tools/options.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/scratch.h"
+
+typedef struct settings {
+    bool train;
+    int64_t steps;
+    double rate;
+    const char *output, *resume;
+    int32_t schedule;
+    uint32_t report;
+    tx_words stop, files;
+} settings;
+
+#define AT(field) offsetof(settings, field)
+static const tx_option options[] = {
+    {TX_OPTION_HEADING, .help = "all"},
+    {TX_OPTION_FLAG, "do_train", AT(train), .help = "train"},
+    {TX_OPTION_INTEGER, "max_steps", AT(steps), -1, 1000, "N", "steps"},
+    {TX_OPTION_REAL, "learning_rate", AT(rate), 0, 1, "X", "rate"},
+    {TX_OPTION_TEXT, "output_dir", AT(output), .choices = "DIR", .help = "folder"},
+    {TX_OPTION_OPTIONAL, "resume_from_checkpoint", AT(resume), .choices = "DIR", .help = "resume"},
+    {TX_OPTION_CHOICE, "lr_scheduler_type", AT(schedule), .choices = "linear|cosine", .help = "schedule"},
+    {TX_OPTION_LIST, "report_to", AT(report), .choices = "none|tensorboard|all", .help = "report"},
+    {TX_OPTION_WORDS, "stop", AT(stop), .choices = "TEXT", .help = "stop"},
+};
+static const tx_foreign foreign[] = {
+    {"fp16", "false", "use fp32"},
+    {"fsdp", NULL, "do not"},
+    {"smoothing", "0", "none"},
+};
+
+#define TABLE                                                                              \
+    .name = "prog", .usage = "prog [options]", .about = "Does. More.", .options = options, \
+    .count = (int32_t)(sizeof options / sizeof options[0]), .foreign = foreign,            \
+    .foreign_count = (int32_t)(sizeof foreign / sizeof foreign[0])
+
+static const tx_cli program = {TABLE};
+static const tx_cli of_files = {TABLE, .operand = "FILE", .operands = AT(files), .operands_least = 1,
+                                .operands_most = 3};
+#undef AT
+
+/* Parses the words of `line`, which blanks separate, with stderr in a file whose text goes to `message`. */
+static int parse(const tx_cli *cli, settings *set, const char *line, char message[1024])
+{
+    static char words[4096]; /* texts of the values point into it */
+    char *argv[64] = {"prog"}, *rest = words;
+    int argc = 1;
+    snprintf(words, sizeof words, "%s", line);
+    for (char *word; (word = strtok_r(rest, " ", &rest));)
+        argv[argc++] = word;
+    *set = (settings){.steps = 7, .rate = 0.5};
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    fflush(stderr);
+    int saved = dup(STDERR_FILENO);
+    dup2(fileno(file), STDERR_FILENO);
+    int status = tx_options_parse(cli, argc, argv, set);
+    fflush(stderr);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    rewind(file);
+    message[fread(message, 1, 1023, file)] = '\0';
+    fclose(file);
+    return status;
+}
+
+static void good(const tx_cli *cli, settings *set, const char *line)
+{
+    char message[1024];
+    int status = parse(cli, set, line, message);
+    if (status != TX_GO_ON || message[0])
+        fail_msg("%s: status %d, %s", line, status, message);
+}
+
+static void bad(const tx_cli *cli, int wanted, const char *line, const char *text)
+{
+    settings set;
+    char message[1024];
+    int status = parse(cli, &set, line, message);
+    if (status != wanted || !strstr(message, text))
+        fail_msg("%s: status %d, %s", line, status, message);
+}
+
+static void test_values(void **state)
+{
+    (void)state;
+    settings set;
+    good(&program, &set, "--do-train --max_steps=1e2 --learning-rate 2.5e-3 --output_dir d --lr_scheduler_type cosine");
+    assert_true(set.train);
+    assert_int_equal(set.steps, 100);
+    assert_true(fabs(set.rate - 2.5e-3) < 1e-15);
+    assert_string_equal(set.output, "d");
+    assert_int_equal(set.schedule, 1);
+    assert_null(set.resume);
+    good(&program, &set, "--do_train True --max_steps -1");
+    assert_true(set.train && set.steps == -1);
+    good(&program, &set, "--do_train --do_train false --max_steps 10.0");
+    assert_true(!set.train && set.steps == 10);
+    good(&program, &set, "--do_train=no");
+    assert_false(set.train);
+    good(&program, &set, "--resume_from_checkpoint --do_train");
+    assert_string_equal(set.resume, "");
+    assert_true(set.train);
+    good(&program, &set, "--resume_from_checkpoint a/b");
+    assert_string_equal(set.resume, "a/b");
+    good(&program, &set, "--output_dir=--odd");
+    assert_string_equal(set.output, "--odd");
+}
+
+static void test_several(void **state)
+{
+    (void)state;
+    settings set;
+    good(&program, &set, "--report_to tensorboard all --do_train");
+    assert_int_equal(set.report, 6);
+    assert_true(set.train);
+    good(&program, &set, "--report_to=none --report_to tensorboard,all");
+    assert_int_equal(set.report, 6);
+    good(&program, &set, "--stop a --stop b --stop=c --stop d --stop e");
+    assert_int_equal(set.stop.count, 5);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(set.stop.word[i][0], 'a' + i);
+    good(&of_files, &set, "a.json --do_train b -- --c");
+    assert_int_equal(set.files.count, 3);
+    assert_string_equal(set.files.word[0], "a.json");
+    assert_string_equal(set.files.word[2], "--c");
+    good(&of_files, &set, "-");
+    assert_string_equal(set.files.word[0], "-");
+    bad(&of_files, TX_EXIT_USAGE, "--do_train", "FILE is missing");
+    bad(&of_files, TX_EXIT_USAGE, "a b c d", "d: one FILE too many");
+}
+
+static void test_mistakes(void **state)
+{
+    (void)state;
+    bad(&program, TX_EXIT_USAGE, "--max_step 1", "did you mean --max_steps?");
+    bad(&program, TX_EXIT_USAGE, "--zzzzzzzzzz", "--zzzzzzzzzz: unknown option; --help lists all");
+    bad(&program, TX_EXIT_USAGE, "--max_steps 1.5", "--max_steps 1.5: not a whole number");
+    bad(&program, TX_EXIT_USAGE, "--max_steps 1001", "must lie between -1 and 1000");
+    bad(&program, TX_EXIT_USAGE, "--max_steps 99999999999999999999", "not a whole number");
+    bad(&program, TX_EXIT_USAGE, "--learning_rate nan", "--learning_rate nan: not a number");
+    bad(&program, TX_EXIT_USAGE, "--learning_rate inf", "not a number");
+    bad(&program, TX_EXIT_USAGE, "--max_steps", "the value is missing");
+    bad(&program, TX_EXIT_USAGE, "--output_dir --do_train", "the value is missing");
+    bad(&program, TX_EXIT_USAGE, "--output_dir=", "the value is empty");
+    bad(&program, TX_EXIT_USAGE, "--do_train=maybe", "must be true or false");
+    bad(&program, TX_EXIT_USAGE, "--lr_scheduler_type sine", "must be one of linear|cosine");
+    bad(&program, TX_EXIT_USAGE, "--report_to tensorboard,wandb", "--report_to wandb: must be one or more of none|");
+    bad(&program, TX_EXIT_USAGE, "stray", "stray: not an option");
+    bad(&program, TX_EXIT_USAGE, "--do_train args.json", "a file of options comes first");
+    bad(&program, TX_EXIT_USAGE, "--completion csh", "there is one for bash");
+}
+
+static void test_foreign(void **state)
+{
+    (void)state;
+    settings set;
+    bad(&program, TX_EXIT_USAGE, "--fp16", "use fp32");
+    bad(&program, TX_EXIT_USAGE, "--fp16 True", "use fp32");
+    bad(&program, TX_EXIT_USAGE, "--fsdp=full_shard", "do not");
+    bad(&program, TX_EXIT_USAGE, "--smoothing 0.1", "none");
+    good(&program, &set, "--fp16 false --smoothing 0.0 --do_train");
+    assert_true(set.train);
+}
+
+/* Writes `text` to a file, and parses with that file first and `line` after it. */
+static void with_file(char *folder, const char *text, char line[512], const char *more)
+{
+    char *path = tx_path_join(folder, "args.json");
+    assert_non_null(path);
+    assert_ok(tx_file_write(path, text, strlen(text)));
+    snprintf(line, 512, "%s %s", path, more);
+    free(path);
+}
+
+static void test_file(void **state)
+{
+    (void)state;
+    char *folder = make_scratch(), line[512];
+    settings set;
+    with_file(folder,
+              "{\"do-train\": true, \"max_steps\": 20, \"learning_rate\": 1, \"output_dir\": \"a b\", "
+              "\"resume_from_checkpoint\": true, \"lr_scheduler_type\": \"cosine\", \"report_to\": [\"tensorboard\"], "
+              "\"stop\": [\"x y\", \"z\"], \"fp16\": false, \"fsdp\": [], \"smoothing\": 0.0}",
+              line, "--max_steps 30 --stop w");
+    good(&program, &set, line);
+    assert_true(set.train && set.steps == 30 && set.schedule == 1 && set.report == 2);
+    assert_true(fabs(set.rate - 1.0) < 1e-15);
+    assert_string_equal(set.output, "a b");
+    assert_string_equal(set.resume, "");
+    assert_int_equal(set.stop.count, 3);
+    assert_string_equal(set.stop.word[0], "x y");
+    assert_string_equal(set.stop.word[2], "w");
+    with_file(folder,
+              "{\"do_train\": null, \"max_steps\": \"12\", \"learning_rate\": \"1e-3\", \"output_dir\": null, "
+              "\"resume_from_checkpoint\": false, \"fp16\": null, \"report_to\": \"tensorboard,all\"}",
+              line, "");
+    good(&program, &set, line);
+    assert_true(!set.train && set.steps == 12 && !set.output && !set.resume && set.report == 6);
+    assert_true(fabs(set.rate - 1e-3) < 1e-15);
+
+    static const struct {
+        const char *text, *message;
+        int status;
+    } cases[] = {
+        {"{\"max_step\": 1}", "args.json: max_step: unknown option; did you mean max_steps?", TX_EXIT_USAGE},
+        {"{\"max_steps\": 1.5}", "args.json: max_steps 1.5: not a whole number", TX_EXIT_USAGE},
+        {"{\"max_steps\": true}", "args.json: max_steps: must be a whole number", TX_EXIT_USAGE},
+        {"{\"max_steps\": [1]}", "args.json: max_steps: must be a whole number", TX_EXIT_USAGE},
+        {"{\"learning_rate\": 2}", "args.json: learning_rate 2: must lie between", TX_EXIT_USAGE},
+        {"{\"output_dir\": 1}", "args.json: output_dir: must be a string", TX_EXIT_USAGE},
+        {"{\"output_dir\": \"\"}", "args.json: output_dir: the value is empty", TX_EXIT_USAGE},
+        {"{\"do_train\": {}}", "args.json: do_train: must be true or false", TX_EXIT_USAGE},
+        {"{\"do_train\": 2}", "args.json: do_train 2: must be true or false", TX_EXIT_USAGE},
+        {"{\"stop\": [\"a\", 1]}", "args.json: stop: must be strings", TX_EXIT_USAGE},
+        {"{\"fp16\": true}", "args.json: fp16: an option of transformers that TX does not have: use fp32",
+         TX_EXIT_USAGE},
+        {"{\"fsdp\": {\"a\": 1}}", "args.json: fsdp: an option", TX_EXIT_USAGE},
+        {"[]", "args.json: must hold one object", TX_EXIT_USAGE},
+        {"{\"max_steps\": 1, \"max_steps\": 2}", "duplicate", TX_EXIT_FAILURE},
+        {"{\"max_steps\": NaN}", "args.json", TX_EXIT_FAILURE},
+        {"", "args.json", TX_EXIT_FAILURE},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        with_file(folder, cases[i].text, line, "");
+        bad(&program, cases[i].status, line, cases[i].message);
+    }
+    remove_scratch(folder);
+    bad(&program, TX_EXIT_FAILURE, "gone/args.json", "gone/args.json: cannot open");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values),  cmocka_unit_test(test_several), cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_foreign), cmocka_unit_test(test_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

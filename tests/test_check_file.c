@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * txcheck file from the outside: the line and the exit status for each kind of file and folder, good and bad.
+ *
+ *     test_check_file TXCHECK */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "api/clock.h"
+#include "api/json.h"
+#include "models/files/checkpoint.h"
+#include "models/gpt2.h"
+#include "models/text/tokenizer.h"
+#include "scratch.h"
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+static const char *txcheck;
+
+/* Runs `txcheck file PATH`. Returns the exit status and writes what it printed. */
+static int run(const char *path, char *output, size_t size)
+{
+    char command[4096];
+    snprintf(command, sizeof command, "'%s' file '%s'", txcheck, path);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    size_t got = fread(output, 1, size - 1, pipe);
+    output[got] = '\0';
+    int status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+/* One line, "PATH: " and `verdict` in the rest; "ok" must be all of it. */
+static void expect_path(const char *path, const char *verdict)
+{
+    char output[8192], begin[4096];
+    bool good = strcmp(verdict, "ok") == 0;
+    int status = run(path, output, sizeof output);
+    snprintf(begin, sizeof begin, "%s: ", path);
+    const char *rest = output + strlen(begin), *end = strchr(output, '\n');
+    if (status != (good ? 0 : 1) || strncmp(output, begin, strlen(begin)) != 0 || !end || end[1] ||
+        (good ? strcmp(rest, "ok\n") != 0 : !strstr(rest, verdict)))
+        fail_msg("status %d, expected \"%s: %s\", got: %s", status, path, verdict, output);
+}
+
+static void expect(const char *folder, const char *name, const char *verdict)
+{
+    char *path = tx_path_join(folder, name);
+    expect_path(path, verdict);
+    free(path);
+}
+
+static void put(const char *folder, const char *name, const char *data, size_t size)
+{
+    char *path = tx_path_join(folder, name);
+    assert_ok(tx_file_write(path, data, size));
+    free(path);
+}
+
+static void put_text(const char *folder, const char *name, const char *text)
+{
+    put(folder, name, text, strlen(text));
+}
+
+/* A model of GPT-2's form with the byte vocabulary, in a folder. */
+static void save_model(const char *folder, int64_t vocab, bool tokenizer)
+{
+    tx_gpt2_config config;
+    tx_engine *engine;
+    tx_model *model;
+    tx_graph *graph;
+    tx_tokenizer *bytes;
+    assert_ok(tx_gpt2_config_preset("gpt2", &config));
+    config.vocab_size = vocab;
+    config.bos_token_id = config.eos_token_id = -1;
+    config.n_positions = 8;
+    config.n_embd = 8;
+    config.n_layer = 1;
+    config.n_head = 2;
+    assert_ok(tx_engine_create(&(tx_engine_options){.size = sizeof(tx_engine_options), .threads = 1}, &engine));
+    assert_ok(tx_model_create(engine, &model));
+    assert_ok(tx_graph_create(model, &graph));
+    assert_non_null(tx_gpt2_logits(graph, &config, tx_input(graph, "tokens", TX_I32, TX_SHAPE(1, 8)), NULL));
+    assert_ok(tx_model_init(model, 1));
+    assert_ok(tx_gpt2_save(model, &config, folder));
+    tx_graph_free(graph);
+    tx_model_free(model);
+    tx_engine_free(engine);
+    if (!tokenizer)
+        return;
+    assert_ok(tx_tokenizer_bytes(&bytes));
+    assert_ok(tx_tokenizer_save(bytes, folder, 8));
+    tx_tokenizer_free(bytes);
+}
+
+/* ---- Models -------------------------------------------------------------------------------------- */
+
+static void test_model(void **state)
+{
+    (void)state;
+    char *folder = make_scratch(), *config = tx_path_join(folder, "config.json"), *text;
+    char *weights = tx_path_join(folder, "model.safetensors");
+    size_t size;
+    save_model(folder, 257, true);
+    expect_path(folder, "ok");
+    expect(folder, "", "ok"); /* with a slash at the end */
+    expect(folder, "config.json", "ok");
+    expect(folder, "model.safetensors", "ok");
+    expect(folder, "tokenizer.json", "ok");
+    expect(folder, "tokenizer_config.json", "ok");
+
+    assert_ok(tx_file_read(config, 1 << 20, &text, &size));
+    memcpy(strstr(text, "\"n_layer\": 1"), "\"n_layer\": 2", 12);
+    put(folder, "config.json", text, size);
+    expect_path(folder, "missing transformer.h.1.ln_1.weight");
+    memcpy(strstr(text, "\"n_layer\": 2"), "\"n_layer\": 0", 12);
+    put(folder, "config.json", text, size);
+    expect_path(folder, "n_layer: expected an integer from 1 to 4096, found 0");
+    expect(folder, "config.json", "n_layer: expected an integer from 1 to 4096, found 0");
+    free(text);
+
+    save_model(folder, 200, false);
+    expect_path(folder, "the tokenizer has 257 ids, the model's vocabulary only 200");
+    /* A value that is not finite, in the last parameter: in a model it counts, in a file by itself not. */
+    FILE *file = fopen(weights, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, -2, SEEK_END), 0);
+    assert_int_equal(fwrite("\xC0\x7F", 1, 2, file), 2);
+    assert_int_equal(fclose(file), 0);
+    expect_path(folder, "transformer.ln_f.bias (F32) holds nan at element 7");
+    expect(folder, "model.safetensors", "ok");
+    assert_int_equal(unlink(weights), 0);
+    expect_path(folder, "holds neither model.safetensors nor");
+    put_text(folder, "pytorch_model.bin", "PK\3\4");
+    expect_path(folder, "holds pytorch_model.bin but no model.safetensors: convert it");
+    expect(folder, "pytorch_model.bin", "zip archive");
+    assert_int_equal(unlink(config), 0);
+    expect_path(folder, "holds pytorch_model.bin");
+    free(weights);
+    free(config);
+    remove_scratch(folder);
+}
+
+static void test_weights(void **state)
+{
+    (void)state;
+    char *folder = make_scratch(), *single = tx_path_join(folder, "model.safetensors");
+    char *shard = tx_path_join(folder, "model-00001-of-00001.safetensors");
+    save_model(folder, 257, false);
+    assert_int_equal(rename(single, shard), 0);
+    put_text(folder, "model.safetensors.index.json", "{\"weight_map\": {\"a\": \"../b\"}}");
+    expect(folder, "model.safetensors.index.json", "the shard \"../b\" is not the plain name");
+    expect_path(folder, "the shard \"../b\" is not the plain name");
+    put_text(folder, "model.safetensors.index.json", "{\"weight_map\": {\"a\": \"model-00001-of-00001.safetensors\"}}");
+    expect(folder, "model.safetensors.index.json", "has no tensor a");
+    put_text(folder, "pointer.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n");
+    expect(folder, "pointer.safetensors", "git-LFS pointer");
+    put_text(folder, "page.safetensors", "\xEF\xBB\xBF\n <!DOCTYPE html><html>");
+    expect(folder, "page.safetensors", "web page");
+    put_text(folder, "old.safetensors",
+             "\x80\x02\x8A\x0Al\xFC\x9C"
+             "F\xF9 j\xA8P\x19.");
+    expect(folder, "old.safetensors", "Python pickle");
+    /* Headers of 640 and 60 bytes, which begin as a pickle and a page do. */
+    char wrong[8 + 640] = "\x80\x02";
+    put(folder, "wrong.safetensors", wrong, sizeof wrong);
+    expect(folder, "wrong.safetensors", "header, byte 0: expected {");
+    memcpy(wrong, "<\0", 2);
+    put(folder, "wrong.safetensors", wrong, 8 + 60);
+    expect(folder, "wrong.safetensors", "header, byte 0: expected {");
+    /* Told by content where the name says nothing. */
+    assert_int_equal(rename(shard, single), 0);
+    char *other = tx_path_join(folder, "weights");
+    assert_int_equal(rename(single, other), 0);
+    expect(folder, "weights", "ok");
+    assert_int_equal(truncate(other, 5000), 0);
+    expect(folder, "weights", "cut off");
+    free(other);
+    free(shard);
+    free(single);
+    remove_scratch(folder);
+}
+
+/* ---- Other kinds ----------------------------------------------------------------------------------- */
+
+static void test_others(void **state)
+{
+    (void)state;
+    char *folder = make_scratch(), *pipe = tx_path_join(folder, "pipe.safetensors");
+    expect(folder, "none", "no such file or folder");
+    expect_path(folder, "not a folder that TX knows");
+    put_text(folder, "README.md", "text");
+    expect(folder, "README.md", "not a kind of file that TX knows");
+    put_text(folder, "x.json", "{\"a\": 1}");
+    expect(folder, "x.json", "JSON, but no configuration");
+    put_text(folder, "x.json", "{\"model_type\": \"llama\"}");
+    expect(folder, "x.json", "model_type: \"llama\", expected \"gpt2\"");
+    put_text(folder, "x.json", "{\"model\": {\"type\": \"Unigram\"}}");
+    expect(folder, "x.json", "type Unigram is not supported");
+    put_text(folder, "x.json", "{\"weight_map\": {\"a\": \"b\"}}");
+    expect(folder, "x.json", "cannot open");
+    put_text(folder, "x.json", "{\"weight_map\": ");
+    expect(folder, "x.json", "not valid JSON");
+    put_text(folder, "generation_config.json", "[]");
+    expect(folder, "generation_config.json", "not a JSON object");
+    put_text(folder, "vocab.json", "{\"a\": 0}");
+    expect(folder, "vocab.json", "no tokenizer");
+    put_text(folder, "merges.txt", "#version: 0.2\na b\n");
+    expect(folder, "merges.txt", "line 2: b is not in the vocabulary");
+    put_text(folder, "x.jsonl", "{\"text\": \"ab\"}\n{\"txt\": \"ab\"}\n");
+    expect(folder, "x.jsonl", "line 2");
+    put_text(folder, "x.jsonl", "{\"text\": \"ab\"}\n{\"text\": \"\"}\n");
+    expect(folder, "x.jsonl", "ok");
+    put(folder, "x.bin", "\1\0\2\0\3", 5);
+    expect(folder, "x.bin", "odd");
+    put(folder, "x.bin", "\1\0\2\0\3\0", 6);
+    expect(folder, "x.bin", "ok");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    expect_path(pipe, "neither a plain file nor a folder");
+    free(pipe);
+    remove_scratch(folder);
+}
+
+static void test_checkpoint(void **state)
+{
+    (void)state;
+    char *folder = make_scratch(), *made = tx_path_join(folder, "checkpoint-3");
+    tx_checkpoint *checkpoint;
+    assert_ok(tx_checkpoint_begin(folder, 3, &checkpoint));
+    save_model(tx_checkpoint_folder(checkpoint), 257, true);
+    assert_ok(tx_checkpoint_commit(checkpoint));
+    expect_path(made, "ok");
+    expect(made, TX_CHECKPOINT_MANIFEST, "ok");
+    put_text(made, "tokenizer_config.json", "{}");
+    expect_path(made, "tokenizer_config.json: has 2 bytes");
+    expect(made, TX_CHECKPOINT_MANIFEST, "tokenizer_config.json: has 2 bytes");
+    put_text(made, "config.json", "{}");
+    expect_path(made, "config.json: has 2 bytes");
+    char *manifest = tx_path_join(made, TX_CHECKPOINT_MANIFEST);
+    assert_int_equal(unlink(manifest), 0);
+    expect_path(made, "not a whole checkpoint");
+    free(manifest);
+    free(made);
+    remove_scratch(folder);
+}
+
+/* Several paths: a line each, in order; one that is bad decides. */
+static void test_several(void **state)
+{
+    (void)state;
+    char *folder = make_scratch(), paths[1024], output[4096], wanted[1024];
+    put_text(folder, "a b.bin", "abcd");
+    put_text(folder, "c.bin", "abc");
+    snprintf(paths, sizeof paths, "%s/a b.bin' '%s/c.bin' '%s/a b.bin", folder, folder, folder);
+    assert_int_equal(run(paths, output, sizeof output), 1);
+    snprintf(wanted, sizeof wanted, "%s/a b.bin: ok\n%s/c.bin: ", folder, folder);
+    assert_memory_equal(output, wanted, strlen(wanted));
+    snprintf(wanted, sizeof wanted, "\n%s/a b.bin: ok\n", folder);
+    assert_string_equal(output + strlen(output) - strlen(wanted), wanted);
+    snprintf(paths, sizeof paths, "%s/a b.bin' '%s/a b.bin", folder, folder);
+    assert_int_equal(run(paths, output, sizeof output), 0);
+    remove_scratch(folder);
+}
+
+/* ---- The cases of the test data ------------------------------------------------------------------------ */
+
+static void test_cases(void **state)
+{
+    (void)state;
+    char *folder = test_data("safetensors_cases"), *list = tx_path_join(folder, "cases.json"), output[8192];
+    tx_json *cases;
+    int judged = 0;
+    assert_ok(tx_json_read(list, 1 << 20, &cases));
+    for (size_t i = 0; i < tx_json_size(cases); i++) {
+        const char *name, *want;
+        assert_ok(tx_json_get_string(tx_json_at(cases, i), "file", &name));
+        assert_ok(tx_json_get_string(tx_json_at(cases, i), "want", &want));
+        char *path = tx_path_join(folder, name);
+        double begin = tx_now();
+        int status = run(path, output, sizeof output);
+        double took = tx_now() - begin;
+        if (!(took < 1.0))
+            fail_msg("%s: took %g s", name, took);
+        if (strcmp(want, "accept") == 0 || strcmp(want, "reject") == 0) {
+            if (status != (strcmp(want, "reject") == 0))
+                fail_msg("%s: wanted %s, got: %s", name, want, output);
+            judged++;
+        }
+        if (status > 1 || strncmp(output, path, strlen(path)) != 0)
+            fail_msg("%s: status %d: %s", name, status, output);
+        free(path);
+    }
+    assert_true(judged > 40);
+    print_message("%d of %zu cases judged as wanted, the others judged\n", judged, tx_json_size(cases));
+    tx_json_free(cases);
+    free(list);
+    free(folder);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_model),      cmocka_unit_test(test_weights), cmocka_unit_test(test_others),
+        cmocka_unit_test(test_checkpoint), cmocka_unit_test(test_several), cmocka_unit_test(test_cases),
+    };
+    if (argc != 2)
+        return fprintf(stderr, "usage: test_check_file TXCHECK\n"), 2;
+    txcheck = argv[1];
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Speed of encoding beside Hugging Face's tokenizers, on one thread each and in turns.
+
+usage: bench_tokenizer.py TXTOK TOKENIZER_DIR TEXT... [--megabytes 100] [--turns 10]
+
+Makes as many parts as there are turns from the files, each repetition with other numbers and names in it, and encodes each
+part line by line with both: `txtok count --jsonl`, start and parsing included, and Tokenizer.encode_batch_fast. The counts
+must agree."""
+import argparse
+import json
+import os
+import re
+import subprocess
+import tempfile
+import time
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+from tokenizers import Tokenizer  # noqa: E402
+
+
+def vary(text, seed):
+    """The text with its numbers and some of its words changed."""
+    text = re.sub(r"\d+", lambda m: str((int(m[0][:9]) + 7919 * seed) % 10 ** len(m[0][:9])), text)
+    return re.sub(r"\b[A-Z][a-z]{3,}\b", lambda m: m[0][:-1] + chr(97 + (ord(m[0][-1]) + seed) % 26), text)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("txtok")
+    parser.add_argument("tokenizer")
+    parser.add_argument("text", nargs="+")
+    parser.add_argument("--megabytes", type=int, default=100)
+    parser.add_argument("--turns", type=int, default=10)
+    args = parser.parse_args()
+    source = "".join(open(path, encoding="utf-8").read() for path in args.text)
+    theirs = Tokenizer.from_file(os.path.join(args.tokenizer, "tokenizer.json"))
+    seed, total, times = 0, 0, [0.0, 0.0]
+    for turn in range(args.turns):
+        part = ""
+        while len(part) < args.megabytes * 1_000_000 // args.turns:
+            part += vary(source, seed) if seed else source
+            seed += 1
+        part = part[: args.megabytes * 1_000_000 // args.turns]
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="", suffix=".jsonl") as file:
+            lines = part.splitlines(keepends=True)
+            for line in lines:
+                file.write(json.dumps({"text": line}) + "\n")
+            file.flush()
+            for which in (turn % 2, 1 - turn % 2):
+                start = time.perf_counter()
+                if which == 0:
+                    command = [args.txtok, "count", "--jsonl", "--tokenizer", args.tokenizer, file.name]
+                    ours = int(subprocess.run(command, check=True, capture_output=True).stdout)
+                else:
+                    count = sum(len(one.ids) for one in theirs.encode_batch_fast(lines, add_special_tokens=False))
+                times[which] += time.perf_counter() - start
+        assert ours == count, (ours, count)
+        total += len(part.encode())
+    for name, seconds in zip(("txtok", "tokenizers"), times):
+        print(f"{name:12}{total / seconds / 1e6:8.1f} MB/s {seconds:8.2f} s")
+    print(f"ratio       {times[1] / times[0]:8.1f}")
+
+
+main()

@@ -1,0 +1,116 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A run that goes on from a checkpoint ends with the same bytes as one that never stopped: weights, moments, log.
+#
+#   test_resume.sh BIN-FOLDER DEVICE
+set -u
+bin=$1
+device=$2
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail()
+{
+    echo "FAIL: $*"
+    sed 's/^/    /' "$work/out" "$work/err" 2> /dev/null
+    failures=$((failures + 1))
+}
+
+"$bin/txtrain" --list-devices | grep -q "^${device%%:*}" || { echo "skipped: no device $device"; exit 77; }
+
+# 121 blocks in micro-batches of 3, 2 a step: 21 steps an epoch, the last with one micro-batch of one block.
+i=0
+while [ $i -lt 42 ]; do
+    echo "line $i: the cat sat on the mat and looked at the $((i * i)) birds"
+    i=$((i + 1))
+done | head -c 2425 > "$work/text"
+cat > "$work/config.json" << 'END'
+{"model_type": "gpt2", "n_layer": 2, "n_embd": 24, "n_head": 2, "n_positions": 24, "vocab_size": 257,
+ "bos_token_id": 256, "eos_token_id": 256, "embd_pdrop": 0.1, "attn_pdrop": 0.1, "resid_pdrop": 0.1}
+END
+
+# run FOLDER ARGUMENT...
+run()
+{
+    folder=$1
+    shift
+    "$bin/txtrain" --train_file "$work/text" --validation_file "$work/text" --config_name "$work/config.json" \
+        --block_size 20 --device "$device" --threads 2 --learning_rate 1e-2 --per_device_train_batch_size 3 \
+        --gradient_accumulation_steps 2 --max_steps 45 --warmup_steps 4 --lr_scheduler_type cosine --eval_strategy steps \
+        --eval_steps 10 --logging_steps 7 --save_total_limit 0 --output_dir "$work/$folder" "$@" \
+        > "$work/out" 2> "$work/err"
+}
+
+# What must be equal: all but timings, the mean loss of the call, and what was asked for differently.
+facts()
+{
+    sed 's/, "tokens_per_second": .*//' "$1/log.jsonl"
+    sed '/_runtime"\|_per_second"\|"train_loss"\|"save_steps"\|"best_model_checkpoint"/d' "$1/trainer_state.json"
+}
+
+# compare FOLDER WHAT
+compare()
+{
+    cmp -s "$work/whole/model.safetensors" "$work/$1/model.safetensors" || fail "$2: the weights differ"
+    cmp -s "$work/whole/checkpoint-45/optimizer.safetensors" "$work/$1/checkpoint-45/optimizer.safetensors" ||
+        fail "$2: the moments differ"
+    facts "$work/whole" > "$work/a"
+    facts "$work/$1" > "$work/b"
+    cmp -s "$work/a" "$work/b" || { diff "$work/a" "$work/b"; fail "$2: the log or the history differs"; }
+}
+
+run whole --save_steps 1 || fail "the unbroken run"
+[ "$(grep -c '"loss"' "$work/whole/log.jsonl")" -eq 45 ] || fail "not 45 steps in the log"
+
+# The first step, the last of an epoch, the first of the next, one between, with other workers.
+for k in 1 21 22 30; do
+    mkdir "$work/part-$k"
+    cp -r "$work/whole/checkpoint-$k" "$work/moved $k"
+    run "part-$k" --save_steps 45 --resume_from_checkpoint "$work/moved $k" --dataloader_num_workers 2 ||
+        fail "resume from step $k"
+    compare "part-$k" "resumed from step $k"
+done
+
+# A signal at any moment, most likely during accumulation: the step is finished and is the checkpoint's.
+run_until_signal()
+{
+    run signal --save_steps 45 &
+    process=$!
+    tries=0
+    while [ "$(cat "$work/signal/log.jsonl" 2> /dev/null | wc -l)" -lt 9 ] && [ $tries -lt 600 ]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+    pkill -TERM -P $process txtrain || kill -TERM $process
+    wait $process
+}
+run_until_signal
+status=$?
+if [ $status -eq 143 ]; then
+    [ "$(ls -d "$work"/signal/checkpoint-* | wc -l)" -eq 1 ] || fail "not one checkpoint after the signal"
+    run signal --save_steps 45 --resume_from_checkpoint || fail "resume after a signal"
+else
+    [ $status -eq 0 ] || fail "the interrupted run ended with $status"
+fi
+compare signal "resumed after a signal"
+
+# Other data, and another batch, are refused; another rate is told.
+mkdir "$work/other"
+head -c 2400 "$work/text" > "$work/text2"
+run other --resume_from_checkpoint "$work/moved 21" --train_file "$work/text2" && fail "other data were taken"
+grep -q "with data " "$work/err" || fail "the message does not name the data"
+run other --resume_from_checkpoint "$work/moved 21" --gradient_accumulation_steps 3 && fail "another batch was taken"
+grep -q "gradient_accumulation_steps 2, now it is 3" "$work/err" || fail "the message does not name the batch"
+run other --resume_from_checkpoint "$work/moved 21" --learning_rate 2e-2 || fail "another rate"
+grep -q "warning: .*learning_rate 0.01, now it is 0.02" "$work/err" || fail "another rate is not told"
+cmp -s "$work/other/model.safetensors" "$work/whole/model.safetensors" && fail "the rate made no difference"
+
+# Nothing left, and nothing there.
+run whole --resume_from_checkpoint || fail "resume at the end"
+grep -q "nothing is left to train" "$work/out" || fail "the end is not told"
+run none --resume_from_checkpoint && fail "resumed from nothing"
+[ "$(grep -c . "$work/err")" -eq 1 ] || fail "not one line of error"
+
+[ $failures -eq 0 ] && echo "all good on $device"
+exit $((failures != 0))

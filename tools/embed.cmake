@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+# Writes a C file that holds a text as an array of bytes: cmake -DINPUT=FILE -DHEADER=FILE.h -DNAME=NAME -DOUTPUT=FILE.c -P embed.cmake
+file(READ ${INPUT} hex HEX)
+string(REGEX REPLACE "(................................)" "\\1\n" hex "${hex}")
+string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," hex "${hex}")
+file(WRITE ${OUTPUT} "/* Made by embed.cmake from ${INPUT}. */
+#include \"${HEADER}\"
+
+const unsigned char ${NAME}[] = {
+${hex}0};
+")

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+# What cpack makes: a Debian package of the programs, the library and their documentation.
+#   cmake --build build && cpack --config build/CPackConfig.cmake -G DEB
+set(CPACK_PACKAGE_NAME tx)
+set(CPACK_PACKAGE_VENDOR TX)
+set(CPACK_PACKAGE_CONTACT "The TX maintainers <maintainers@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "trainer of transformers for CPUs and OpenCL devices")
+set(CPACK_PACKAGE_DESCRIPTION
+    "TX trains and fine-tunes transformers in C, on the CPU and on any GPU that has an
+OpenCL driver, from and to the files of Hugging Face. The package holds the programs
+txtrain, txgen, txplot, txcheck and txbench, and the library with its header.")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_GENERATOR DEB)
+set(CPACK_STRIP_FILES ON)
+
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+if(TX_OPENCL)
+    set(CPACK_DEBIAN_PACKAGE_RECOMMENDS pocl-opencl-icd) # an OpenCL device where there is no other
+endif()
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS bash-completion)
+set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_CURRENT_LIST_DIR}/package_check.cmake)
+
+install(FILES README.md CHANGELOG.md ARCHITECTURE.md BENCHMARKS.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
+include(CPack)

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run of txtrain starts from: configuration, weights or checkpoint, tokenizer, data. */
+#ifndef TX_TOOLS_TRAIN_INPUTS_H
+#define TX_TOOLS_TRAIN_INPUTS_H
+
+#include "models/gpt2.h"
+#include "models/text/dataset.h"
+#include "models/text/tokenizer.h"
+#include "models/train/state.h"
+#include "tools/train_options.h"
+
+typedef struct tx_train_inputs {
+    char *checkpoint;   /* to go on from; NULL: none */
+    char *model_folder; /* of the weights; NULL: new ones */
+    tx_run_state state; /* the checkpoint's, or a new one */
+    tx_gpt2_config config;
+    tx_tokenizer *tokenizer;
+    int64_t block; /* tokens in a block */
+    char *train_path;
+    tx_dataset *train, *validation; /* NULL: none */
+} tx_train_inputs;
+
+/* Looks everything up and reads it, printing what was chosen. Release on any outcome. */
+tx_status tx_train_open(const tx_train_settings *set, const tx_reporter *report, tx_train_inputs *inputs);
+void tx_train_release(tx_train_inputs *inputs);
+
+#endif

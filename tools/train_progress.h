@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Following a run of txtrain: lines on standard output, a progress line on a terminal, event files for TensorBoard. */
+#ifndef TX_TOOLS_TRAIN_PROGRESS_H
+#define TX_TOOLS_TRAIN_PROGRESS_H
+
+#include "models/train/run.h"
+#include "models/train/tensorboard.h"
+#include "tools/train_options.h"
+
+typedef struct tx_train_progress {
+    const tx_train_settings *set;
+    tx_tensorboard *board; /* NULL: none */
+    bool terminal;         /* a progress line is drawn */
+} tx_train_progress;
+
+/* Prints warnings; `context` of the reporter is the progress. */
+tx_reporter tx_train_reporter(tx_train_progress *progress);
+/* Opens the event file where one is asked for. Close on any outcome. */
+tx_status tx_train_progress_open(tx_train_progress *progress);
+void tx_train_progress_close(tx_train_progress *progress);
+
+/* A listener's functions; their context is the progress. */
+void tx_train_on_step(void *context, const tx_run_step *step);
+void tx_train_on_log(void *context, const tx_run_step *step, double loss);
+void tx_train_on_evaluation(void *context, const tx_run_evaluation *evaluation);
+void tx_train_on_saved(void *context, const char *folder);
+/* Removes the progress line. */
+void tx_train_clear(const tx_train_progress *progress);
+/* The closing metrics, for the event file. */
+void tx_train_on_metrics(tx_train_progress *progress, const tx_json *metrics, int64_t step);
+
+#endif
