@@ -248,14 +248,24 @@ static tx_status set_value(tx_json *json, const tx_option *o, const void *at)
     return TX_OK;
 }
 
-tx_json *tx_train_arguments(const tx_train_settings *set)
+static bool is_wanted(const char *name, const char *const *names)
+{
+    for (; names && *names; names++)
+        if (strcmp(*names, name) == 0)
+            return true;
+    return !names;
+}
+
+tx_json *tx_train_arguments(const tx_train_settings *set, const char *const *names)
 {
     tx_json *json = tx_json_object();
-    for (size_t i = 0; i < sizeof options / sizeof options[0] && json; i++)
-        if (options[i].kind != TX_OPTION_HEADING &&
-            set_value(json, &options[i], (const char *)set + options[i].offset)) {
+    for (size_t i = 0; i < sizeof options / sizeof options[0] && json; i++) {
+        const tx_option *o = &options[i];
+        if (o->kind != TX_OPTION_HEADING && is_wanted(o->name, names) &&
+            set_value(json, o, (const char *)set + o->offset)) {
             tx_json_free(json);
             json = NULL;
         }
+    }
     return json;
 }

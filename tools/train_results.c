@@ -146,25 +146,14 @@ static tx_status set_copy(tx_json *json, const char *name, const tx_json *value)
     return tx_json_set(json, name, tx_json_copy(value));
 }
 
-/* The options that decide what was learned, in the order of the card. */
+/* The options that decide what was learned. */
 static tx_status set_hyperparameters(tx_json *facts, const tx_train_settings *set)
 {
     static const char *const names[] = {"learning_rate", "per_device_train_batch_size", "per_device_eval_batch_size",
                                         "gradient_accumulation_steps", "seed", "optim", "adam_beta1", "adam_beta2",
                                         "adam_epsilon", "weight_decay", "max_grad_norm", "lr_scheduler_type",
-                                        "warmup_steps", "warmup_ratio", "num_train_epochs", "max_steps"};
-    tx_json *all = tx_train_arguments(set), *chosen = tx_json_object();
-    tx_status status = all && chosen ? TX_OK : TX_MEMORY;
-    for (void *i = tx_json_first(all); i && !status; i = tx_json_next(all, i))
-        for (size_t n = 0; n < sizeof names / sizeof names[0] && !status; n++)
-            if (strcmp(tx_json_key(i), names[n]) == 0)
-                status = set_copy(chosen, names[n], tx_json_value(i));
-    tx_json_free(all);
-    if (status) {
-        tx_json_free(chosen);
-        return status;
-    }
-    return tx_json_set(facts, "hyperparameters", chosen);
+                                        "warmup_steps", "warmup_ratio", "num_train_epochs", "max_steps", NULL};
+    return tx_json_set(facts, "hyperparameters", tx_train_arguments(set, names));
 }
 
 static tx_status set_results(tx_json *facts, const tx_json *train, const tx_json *eval)

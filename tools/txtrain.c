@@ -2,11 +2,9 @@
  * txtrain: trains a GPT-2 and writes it as a Hugging Face model folder. */
 #include "api/file.h"
 #include "comm/comm.h"
-#include "models/files/checkpoint.h"
 #include "tools/output.h"
 #include "tools/profile.h"
-#include "tools/train_inputs.h"
-#include "tools/train_progress.h"
+#include "tools/train_job.h"
 #include "tools/train_results.h"
 
 #include <inttypes.h>
@@ -17,18 +15,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-typedef struct job {
-    const tx_train_settings *set;
-    tx_train_inputs inputs;
-    tx_train_progress progress;
-    tx_reporter report;
-    tx_engine *engine;
-    tx_model *model;
-    tx_trainer *trainer;
-    tx_output_lock *lock;
-    int64_t epoch_steps, steps;
-} job;
 
 /* ---- Signals --------------------------------------------------------------------------------------------------- */
 
@@ -59,7 +45,7 @@ static int asked_to_stop(void *context)
 
 /* ---- Preparation ------------------------------------------------------------------------------------------------- */
 
-static tx_status count_steps(job *j)
+static tx_status count_steps(tx_train_job *j)
 {
     const tx_train_settings *set = j->set;
     if (!j->inputs.train)
@@ -74,54 +60,13 @@ static tx_status count_steps(job *j)
     return TX_OK;
 }
 
-/* The kernels that the checkpoint's run had chosen by measuring: others may differ in the last bits. */
-static void choose_kernels(job *j)
-{
-    char message[600];
-    const char *kernels = j->inputs.state.kernels;
-    if (!kernels || tx_engine_choose(j->engine, kernels) == TX_OK)
-        return;
-    snprintf(message, sizeof message, "the checkpoint's choice of kernels cannot be had here, results may differ in the "
-                                      "last bits: %.400s", tx_error());
-    tx_report(&j->report, message);
-}
-
-static tx_status compile(job *j)
-{
-    const tx_train_settings *set = j->set;
-    const bool sgd = set->optim == 4;
-    tx_engine_options engine = {sizeof engine, set->device, (int32_t)set->threads, set->profile};
-    tx_trainer_options trainer = {
-        .size = sizeof trainer,
-        .batch = set->batch,
-        .block = j->inputs.block,
-        .accumulation = set->accumulation,
-        .eval_batch = tx_train_evaluates(set) ? set->eval_batch : 0,
-        .max_grad_norm = set->max_grad_norm,
-        .seed = (uint64_t)set->seed,
-        .optimizer = {sizeof trainer.optimizer, sgd ? TX_SGD : TX_ADAMW, (float)set->beta1, (float)set->beta2,
-                      (float)set->epsilon, .weight_decay = (float)set->decay},
-    };
-    tx_status status = tx_engine_create(&engine, &j->engine);
-    if (status)
-        return status;
-    const tx_device_info *device = tx_engine_device(j->engine);
-    printf("device  %s: %s, %s\n", device->id, device->name, device->platform);
-    fflush(stdout);
-    choose_kernels(j);
-    status = tx_model_create(j->engine, &j->model);
-    if (!status)
-        status = tx_trainer_create(j->model, tx_gpt2_architecture(), &j->inputs.config, &trainer, &j->trainer);
-    return status;
-}
-
-static tx_status load_folder(job *j, const char *folder)
+static tx_status load_folder(tx_train_job *j, const char *folder)
 {
     tx_load_options options = {sizeof options, j->set->allow_nonfinite};
     return tx_gpt2_load(j->model, &j->inputs.config, folder, &options);
 }
 
-static tx_status load_weights(job *j)
+static tx_status load_weights(tx_train_job *j)
 {
     const char *folder = j->inputs.model_folder;
     tx_status status = tx_model_allocate(j->model);
@@ -131,7 +76,7 @@ static tx_status load_weights(job *j)
 }
 
 /* Folder and lock; an earlier run's checkpoints go where they are to be overwritten. */
-static tx_status open_output(job *j)
+static tx_status open_output(tx_train_job *j)
 {
     const char *folder = j->set->output_dir;
     tx_status status = tx_output_prepare(folder);
@@ -144,147 +89,12 @@ static tx_status open_output(job *j)
 
 /* ---- Files of the run ---------------------------------------------------------------------------------------------- */
 
-static tx_status write_arguments(const job *j, const char *folder)
-{
-    tx_json *json = tx_train_arguments(j->set);
-    char *path = tx_path_join(folder, "training_args.json");
-    tx_status status = json && path ? tx_json_write(path, json, TX_JSON_PRETTY) : TX_MEMORY;
-    free(path);
-    tx_json_free(json);
-    return status;
-}
-
-/* What a checkpoint and the final folder have in common. */
-static tx_status write_model(const job *j, const char *folder)
-{
-    tx_status status = tx_gpt2_save(j->model, &j->inputs.config, folder);
-    if (!status)
-        status = tx_tokenizer_save(j->inputs.tokenizer, folder, j->inputs.config.n_positions);
-    return status ? status : write_arguments(j, folder);
-}
-
-static tx_status write_checkpoint(void *context, const char *folder)
-{
-    tx_train_progress *progress = context;
-    return write_model((const job *)((const char *)progress - offsetof(job, progress)), folder);
-}
-
-static uint64_t data_seed(const tx_train_settings *set)
-{
-    return (uint64_t)(set->data_seed >= 0 ? set->data_seed : set->seed);
-}
-
-static tx_status dump_order(const job *j)
-{
-    tx_loader_options loader = {.size = sizeof loader,
-                                .batch = j->set->batch,
-                                .accumulation = j->set->accumulation,
-                                .seed = data_seed(j->set),
-                                .report = j->report};
-    return tx_loader_dump_order(j->inputs.train, &loader, j->steps, j->set->dump_order);
-}
-
-/* What the run is made of, for a later one to agree with. */
-static tx_status describe(const job *j, tx_json **made)
-{
-    const tx_train_settings *set = j->set;
-    static const char *const names[] = {"per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate",
-                                        "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio",
-                                        "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
-                                        "optim", "seed"};
-    tx_json *all = tx_train_arguments(set), *json = tx_json_object();
-    tx_status status = all && json ? TX_OK : TX_MEMORY;
-    for (void *i = tx_json_first(all); i && !status; i = tx_json_next(all, i))
-        for (size_t n = 0; n < sizeof names / sizeof names[0] && !status; n++)
-            if (strcmp(tx_json_key(i), names[n]) == 0)
-                status = tx_json_set(json, names[n], tx_json_copy(tx_json_value(i)));
-    tx_json_free(all);
-    if (!status)
-        status = tx_json_set_string(json, "data", tx_dataset_digest(j->inputs.train));
-    if (!status)
-        status = tx_json_set_string(json, "tokenizer", tx_tokenizer_digest(j->inputs.tokenizer));
-    if (!status)
-        status = tx_json_set_string(json, "device", tx_engine_device(j->engine)->name);
-    if (!status)
-        status = tx_json_set_int(json, "block_size", j->inputs.block);
-    if (!status)
-        status = tx_json_set_int(json, "data_seed", (int64_t)data_seed(set));
-    if (!status)
-        status = tx_json_set_int(json, "steps", j->steps);
-    if (status) {
-        tx_json_free(json);
-        return status;
-    }
-    *made = json;
-    return TX_OK;
-}
-
-/* ---- Training ------------------------------------------------------------------------------------------------------ */
-
-/* Steps as given, or a share of the run. */
-static int64_t resolve(const job *j, double steps)
-{
-    return steps >= 1 || steps == 0 ? (int64_t)steps : (int64_t)ceil(steps * (double)j->steps);
-}
-
-static tx_status make_schedule(const job *j, tx_schedule *schedule)
-{
-    const tx_train_settings *set = j->set;
-    int64_t warmup = resolve(j, set->warmup_steps);
-    if (warmup == 0)
-        warmup = (int64_t)ceil(set->warmup_ratio * (double)j->steps);
-    tx_schedule_kind kind = set->schedule > TX_SCHEDULE_WSD ? TX_SCHEDULE_WSD : (tx_schedule_kind)set->schedule;
-    *schedule = tx_schedule_default(kind, set->rate, warmup, j->steps);
-    return set->schedule_settings ? tx_schedule_adjust(schedule, set->schedule_settings) : TX_OK;
-}
-
-/* transformers counts 6 operations a token for each parameter outside the embeddings. */
-static double flops_per_token(const tx_gpt2_config *config)
-{
-    int64_t embeddings = (config->vocab_size + config->n_positions) * config->n_embd;
-    return 6.0 * (double)(tx_gpt2_param_count(config) - embeddings);
-}
-
-static tx_status make_run(job *j, tx_run_options *run)
-{
-    const tx_train_settings *set = j->set;
-    int64_t logging = resolve(j, set->logging_steps), eval = resolve(j, set->eval_steps);
-    int64_t epochs = set->max_steps > 0 ? (j->steps + j->epoch_steps - 1) / j->epoch_steps : (int64_t)ceil(set->epochs);
-    *run = (tx_run_options){
-        .size = sizeof *run,
-        .train = j->inputs.train,
-        .validation = set->evaluation ? j->inputs.validation : NULL,
-        .data_seed = data_seed(set),
-        .workers = (int32_t)set->workers,
-        .pin = set->pin,
-        .logging = (tx_strategy)set->logging,
-        .evaluation = (tx_strategy)set->evaluation,
-        .saving = (tx_strategy)set->saving,
-        .logging_steps = logging,
-        .eval_steps = eval ? eval : logging,
-        .save_steps = resolve(j, set->save_steps),
-        .flops_per_token = flops_per_token(&j->inputs.config),
-        .max_bad_steps = set->max_bad_steps,
-        .output_dir = set->output_dir,
-        .save_total_limit = set->save_total_limit,
-        .stop_on_save_error = set->on_save_error == TX_SAVE_STOP,
-        .checkpoint_bytes = 3 * tx_gpt2_param_count(&j->inputs.config) * (int64_t)sizeof(float) + (1 << 20),
-        .write = write_checkpoint,
-        .profile = set->profile,
-        .report = j->report,
-        .listener = {&j->progress, tx_train_on_step, tx_train_on_log, tx_train_on_evaluation, tx_train_on_saved,
-                     asked_to_stop},
-    };
-    run->facts = (tx_run_facts){j->steps, epochs, run->logging_steps, run->eval_steps, run->save_steps, set->batch};
-    return make_schedule(j, &run->schedule);
-}
-
 /* Brings back what the checkpoint holds besides the weights, when it fits this run. */
-static tx_status resume(job *j)
+static tx_status resume(tx_train_job *j)
 {
     tx_train_inputs *in = &j->inputs;
     tx_json *made = NULL;
-    tx_status status = describe(j, &made);
+    tx_status status = tx_train_describe(j, &made);
     if (!status && in->checkpoint)
         status = tx_run_state_agree(&in->state, made, &j->report);
     if (!status && in->checkpoint)
@@ -298,7 +108,7 @@ static tx_status resume(job *j)
     return TX_OK;
 }
 
-static tx_status print_account(const job *j, const tx_run_summary *summary)
+static tx_status print_account(const tx_train_job *j, const tx_run_summary *summary)
 {
     tx_memory planned, counted;
     tx_status status = tx_print_profile(stdout, j->trainer, summary);
@@ -315,17 +125,24 @@ static tx_status print_account(const job *j, const tx_run_summary *summary)
     return status;
 }
 
-static tx_status load_best(job *j)
+static tx_status load_best(tx_train_job *j)
 {
     const char *best = j->inputs.state.best_folder;
     if (!j->set->load_best || !best)
         return TX_OK;
-    printf("best    %s: eval loss %.4f\n", best, j->inputs.state.best);
+    if (tx_checkpoint_verify(best)) {
+        char message[600];
+        snprintf(message, sizeof message, "the best checkpoint cannot be loaded, the last weights are kept: %.500s",
+                 tx_error());
+        tx_report(&j->report, message);
+        return TX_OK;
+    }
+    printf("best    %s: %s %.4f\n", best, j->set->metric >= 2 ? "perplexity" : "eval loss", j->inputs.state.best);
     return load_folder(j, best);
 }
 
 /* The last entry of the history, as the Trainer writes it. */
-static tx_status log_end(job *j, const tx_run_summary *s)
+static tx_status log_end(tx_train_job *j, const tx_run_summary *s)
 {
     double samples = (double)s->tokens / (double)j->inputs.block;
     return tx_run_state_log(&j->inputs.state, "train_runtime", s->wall, "train_samples_per_second", samples / s->wall,
@@ -333,16 +150,16 @@ static tx_status log_end(job *j, const tx_run_summary *s)
                             "train_loss", s->mean_loss, (const char *)NULL);
 }
 
-static tx_status train(job *j, tx_run_summary *summary)
+static tx_status train(tx_train_job *j, tx_run_summary *summary)
 {
     tx_run_options run;
-    tx_status status = make_run(j, &run);
+    tx_status status = tx_train_make_run(j, asked_to_stop, &run);
     if (!status)
         status = resume(j);
     if (!status)
         status = tx_disk_check(j->set->output_dir, 2 * run.checkpoint_bytes);
     if (!status && j->set->dump_order)
-        status = dump_order(j);
+        status = tx_train_dump_order(j);
     if (status)
         return status;
     if (j->inputs.state.step >= j->steps)
@@ -363,13 +180,13 @@ static tx_status train(job *j, tx_run_summary *summary)
     if (!status)
         status = log_end(j, summary);
     if (!status)
-        status = write_model(j, j->set->output_dir);
+        status = tx_train_write_model(j, j->set->output_dir);
     if (!status)
         printf("saved   %s: config.json, model.safetensors, tokenizer\n", j->set->output_dir);
     return status ? status : tx_run_state_write_trainer(&j->inputs.state, &run.facts, j->set->output_dir);
 }
 
-static tx_status evaluate(job *j, tx_json **metrics)
+static tx_status evaluate(tx_train_job *j, tx_json **metrics)
 {
     tx_run_evaluation e = {.step = j->inputs.state.step, .epoch = j->inputs.state.epoch};
     tx_status status = tx_run_evaluate(j->trainer, j->inputs.validation, &e);
@@ -380,7 +197,7 @@ static tx_status evaluate(job *j, tx_json **metrics)
 }
 
 /* Trains, evaluates and writes what is asked for; a run that a signal ended stops after its checkpoint. */
-static tx_status work(job *j, tx_run_summary *summary)
+static tx_status work(tx_train_job *j, tx_run_summary *summary)
 {
     tx_json *trained = NULL, *evaluated = NULL;
     tx_status status = open_output(j);
@@ -413,7 +230,7 @@ static int fail(void)
     return tx_complain(&tx_train_program, TX_EXIT_FAILURE, "%s", tx_error());
 }
 
-static int dry_run(const job *j)
+static int dry_run(const tx_train_job *j)
 {
     tx_memory planned;
     if (tx_model_memory(j->model, &planned))
@@ -422,13 +239,13 @@ static int dry_run(const job *j)
     return 0;
 }
 
-static int start(job *j)
+static int start(tx_train_job *j)
 {
     const tx_train_settings *set = j->set;
     tx_run_summary summary = {0};
     if (!set->dry_run && !set->overwrite && !set->resume && tx_train_trains(set) && tx_output_check(set->output_dir))
         return fail();
-    if (tx_train_open(set, &j->report, &j->inputs) || count_steps(j) || compile(j))
+    if (tx_train_open(set, &j->report, &j->inputs) || count_steps(j) || tx_train_compile(j))
         return fail();
     if (set->dry_run)
         return dry_run(j);
@@ -443,7 +260,7 @@ static int start(job *j)
 
 static int run(const tx_train_settings *set)
 {
-    job j = {.set = set, .progress = {.set = set}};
+    tx_train_job j = {.set = set, .progress = {.set = set}};
     j.report = tx_train_reporter(&j.progress);
     int result = start(&j);
     tx_output_lock_release(j.lock);

@@ -216,13 +216,16 @@ static tx_topo_pair reversed(const tx_topo_pair *pair)
 
 /* ---- What sources state ---------------------------------------------------------------------------- */
 
-/* Whether a source says more about a pair's links than what was said before. */
+/* Whether a source says more about a pair's links than what was said before. What hwloc's distances tell is coarser
+ * than what a driver does. */
 static bool says_more(const tx_topo_pair *pair, const tx_draft_link *link)
 {
     if (pair->link == TX_TOPO_NO_LINK)
         return true;
     if (pair->link == TX_TOPO_LINK_UNKNOWN || link->kind == TX_TOPO_LINK_UNKNOWN)
         return link->kind != TX_TOPO_LINK_UNKNOWN;
+    if (pair->link_source == TX_TOPO_FROM_DISTANCES && link->source != TX_TOPO_FROM_DISTANCES)
+        return true;
     return pair->links == 0 && (link->links > 0 || (link->indirect && !pair->indirect));
 }
 

@@ -66,8 +66,8 @@ int32_t tx_draft_numa(tx_draft *draft, int32_t number);
 int32_t tx_draft_cpu(tx_draft *draft, int32_t number);
 /* The same text again is the same note. */
 int32_t tx_draft_note(tx_draft *draft, bool warning, const char *format, ...) TX_PRINTF(3, 4);
-/* Between device a and device b, both ways. Said twice: what is known goes before unknown, then the source with a
- * number of links, then the first. */
+/* Between device a and device b, both ways. Said twice: what is known goes before unknown, drivers before hwloc's
+ * distances, then who tells a number of links, then the first. */
 void tx_draft_link_add(tx_draft *draft, const tx_draft_link *link);
 void tx_draft_p2p_add(tx_draft *draft, int32_t a, int32_t b, tx_topo_access access, tx_topo_p2p value);
 void tx_draft_class_add(tx_draft *draft, const tx_draft_class *stated);

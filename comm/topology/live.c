@@ -15,10 +15,7 @@ static void join_opencl(tx_draft *draft, const char *root)
     int32_t count = 0;
     tx_status status = tx_topo_cl_list(&devices, &count);
     if (status == TX_NOT_FOUND)
-        tx_draft_note(draft, true,
-                      "OpenCL: %s: devices are listed without OpenCL's numbers; install a driver, or see "
-                      "OCL_ICD_VENDORS",
-                      tx_error());
+        tx_draft_note(draft, true, "OpenCL: %s: install a driver, or look at OCL_ICD_VENDORS", tx_error());
     else if (status)
         draft->status = status;
     else

@@ -174,6 +174,13 @@ static int32_t hive_members(const tx_draft *draft, const char *root, int32_t gpu
     return count;
 }
 
+static int32_t note_indirect(tx_draft *draft)
+{
+    return tx_draft_note(draft, false,
+                         "Some GPUs have no XGMI link of their own between them, the way goes through "
+                         "others: XG stands without a number");
+}
+
 static void add_row(tx_draft *draft, int32_t gpu, const char *row, const int32_t *members, int32_t count, bool guessed)
 {
     char *end = NULL;
@@ -197,9 +204,7 @@ static void add_row(tx_draft *draft, int32_t gpu, const char *row, const int32_t
                               .confidence = guessed ? TX_TOPO_GUESSED : TX_TOPO_STATED,
                               .note = note};
         if (links == 0)
-            link.note = tx_draft_note(draft, false,
-                                      "XG without a number: no direct XGMI link, the way goes through "
-                                      "other GPUs of the hive");
+            link.note = note_indirect(draft);
         tx_draft_link_add(draft, &link);
     }
 }
@@ -259,11 +264,12 @@ static void read_kfd_links(tx_draft *draft, const char *root, int number, const 
             link.links = (int32_t)(all / one);
             link.rate = (double)all / 1000;
             link.confidence = TX_TOPO_DERIVED;
-        } else
-            link.note = tx_draft_note(draft, false, "%s: XG stands without a number",
-                                      indirect ? "Some GPUs have no XGMI link of their own between them, the way goes "
-                                                 "through others"
-                                               : "The kernel does not tell how many XGMI links there are");
+        } else if (indirect)
+            link.note = note_indirect(draft);
+        else
+            link.note = tx_draft_note(draft, false,
+                                      "The kernel does not tell how many XGMI links there are: XG stands "
+                                      "without a number");
         tx_draft_link_add(draft, &link);
     }
 }

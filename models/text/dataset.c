@@ -290,6 +290,9 @@ static tx_status make(const char *path, const tx_dataset_options *o, tx_tokens *
         return status;
     }
     tell_bad(path, &made->tokens, &o->report);
+    free(made->tokens.own_lengths); /* the cuts are made */
+    made->tokens.own_lengths = NULL;
+    made->tokens.lengths = NULL;
     *dataset = made;
     return TX_OK;
 }

@@ -42,7 +42,7 @@ static tx_status fill(tx_engine *engine, tx_model *model, const tx_run_options *
     state->kernels = NULL;
     tx_status status = tx_engine_choices(engine, &state->kernels);
     if (!status)
-        status = o->write(o->listener.context, folder);
+        status = o->write(o->write_context, folder);
     if (!status)
         status = write_moments(model, folder);
     if (!status)

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reads mutated copies of a file: each ends in a topology or in one line, whatever hwloc does with it.
+ *
+ *   mutate FILE COUNT [SEED] */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/topology/helper.h"
+
+#include <inttypes.h>
+
+/* Swaps an attribute's digits for other numbers now and then: damage that survives the XML parser. */
+static void change_digits(char *text, size_t size, uint64_t *random)
+{
+    for (uint64_t places = 1 + next_random(random) % 8; places > 0; places--) {
+        size_t at = next_random(random) % size;
+        while (at < size && (text[at] < '0' || text[at] > '9'))
+            at++;
+        if (at < size)
+            text[at] = (char)('0' + next_random(random) % 10);
+    }
+}
+
+/* 1 when the file was read, 0 when it was refused properly, -1 otherwise. */
+static int try_file(const char *path)
+{
+    tx_topology *t = NULL;
+    tx_status status = tx_topology_read(path, &t);
+    if (status)
+        return t || !*tx_error() || strchr(tx_error(), '\n') ? -1 : 0;
+    for (int k = 0; k < 2; k++)
+        free(printed(tx_txtopo_nvidia, t, k));
+    tx_topology_free(t);
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    char *text = NULL;
+    size_t size = 0;
+    if (argc < 3)
+        return 2;
+    int64_t count = strtoll(argv[2], NULL, 10), read = 0, died = 0;
+    uint64_t random = argc > 3 ? strtoull(argv[3], NULL, 10) : 1;
+    if (tx_file_read(argv[1], 16 << 20, &text, &size)) {
+        fprintf(stderr, "%s\n", tx_error());
+        return 2;
+    }
+    char *folder = make_scratch(), *copy = malloc(size * 2 + 64), *path = tx_path_join(folder, "mutated");
+    if (!copy || !path)
+        return 2;
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t seed = random;
+        memcpy(copy, text, size);
+        size_t length = size;
+        if (next_random(&random) % 2)
+            change_digits(copy, length, &random);
+        else
+            length = mutate(copy, length, &random);
+        if (tx_file_write(path, copy, length))
+            return 2;
+        int result = try_file(path);
+        if (result < 0) {
+            fprintf(stderr, "%s: seed %" PRIu64 ": \"%s\"\n", argv[1], seed, tx_error());
+            return 1;
+        }
+        read += result;
+        died += !result && strstr(tx_error(), "its process ended");
+    }
+    printf("%s: %" PRId64 " read, %" PRId64 " refused, of which hwloc died of %" PRId64 "\n", argv[1], read,
+           count - read, died);
+    free(text);
+    free(copy);
+    free(path);
+    remove_scratch(folder);
+    return 0;
+}

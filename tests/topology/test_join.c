@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Which PCI function an OpenCL device is: every way that drivers tell it, and when they tell nothing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "comm/topology/sources.h"
+#include "tests/topology/helper.h"
+
+/* The fixture's topology with OpenCL devices joined to it. */
+static tx_topology *joined(const char *fixture, const char *root, const tx_topo_cl_device *devices, int32_t count)
+{
+    char path[512], *text = NULL;
+    size_t size = 0;
+    bool local = true;
+    tx_draft draft;
+    tx_topology *t = NULL;
+    snprintf(path, sizeof path, "%s%s", FIXTURES, fixture);
+    assert_ok(tx_file_read(path, 1 << 20, &text, &size));
+    assert_ok(tx_draft_begin(TX_TOPO_ORIGIN_LIVE, "", &draft));
+    assert_ok(tx_topo_hwloc_read(text, size, &draft, &local));
+    assert_false(local);
+    tx_topo_cl_join(&draft, root, devices, count);
+    assert_ok(tx_draft_finish(&draft, &t));
+    free(text);
+    return t;
+}
+
+#define AT(p, d, b, f)                                                                                        \
+    {                                                                                                         \
+        .platform = p, .device = d, .engine = -1, .gpu = true, .has_bus = true, .has_domain = true, .bus = b, \
+        .function = f, .name = "Device"                                                                       \
+    }
+
+static void by_address(void **state)
+{
+    (void)state;
+    const tx_topo_cl_device devices[] = {
+        AT(0, 0, 0x04, 0), AT(0, 1, 0x03, 0), AT(1, 0, 0x03, 0), AT(2, 0, 0x81, 0), AT(2, 1, 0x81, 0),
+    };
+    tx_topology *t = joined("classes.xml", NULL, devices, 5);
+    assert_int_equal(t->gpus, 8);
+    assert_int_equal(tx_topo_find(t, "0:0"), 1);
+    /* Two platforms expose one card; two devices of one platform are its tiles. */
+    assert_string_equal(t->devices[0].opencl, "0:1,1:0");
+    assert_true(t->devices[0].platform == 0 && t->devices[0].device == 1);
+    assert_int_equal(tx_topo_find(t, "2:0"), 5);
+    assert_int_equal(tx_topo_find(t, "2:1"), 6);
+    tx_topology_free(t);
+}
+
+/* The server's display controller counts when OpenCL has it; a function that has more devices than hwloc lists. */
+static void vouched_for(void **state)
+{
+    (void)state;
+    tx_topo_cl_device devices[] = {AT(0, 0, 0x00, 0), AT(0, 1, 0x11, 0), AT(0, 2, 0x11, 0)};
+    devices[0].slot = 0x1f;
+    tx_topology *t = joined("classes.xml", NULL, devices, 3);
+    assert_int_equal(t->gpus, 10);
+    assert_int_equal(tx_topo_find(t, "0:0"), 0);
+    assert_string_equal(t->devices[0].bus, "0000:00:1f.0");
+    assert_cell(t, "0:1", "0:2", true, "LOC");
+    tx_topology_free(t);
+}
+
+/* AMD's drivers tell no domain: alone it is sure, in several domains it goes by the order of the list. */
+static void without_domain(void **state)
+{
+    (void)state;
+    tx_topo_cl_device device = AT(0, 0, 0x11, 0);
+    device.has_domain = false;
+    tx_topology *t = joined("classes.xml", NULL, &device, 1);
+    assert_int_equal(tx_topo_find(t, "0:0"), 4);
+    assert_true(t->devices[4].confidence == TX_TOPO_STATED);
+    tx_topology_free(t);
+    char *data = test_data("topo/15-tuolumne-12xMI300A-tpx.xml"), *text = NULL;
+    size_t size = 0;
+    bool local = false;
+    tx_draft draft;
+    tx_topo_cl_device all[12];
+    for (int32_t i = 0; i < 12; i++)
+        all[i] = (tx_topo_cl_device){.platform = 0, .device = i, .engine = i, .gpu = true, .has_bus = true, .bus = 2};
+    assert_ok(tx_file_read(data, 1 << 20, &text, &size));
+    assert_ok(tx_draft_begin(TX_TOPO_ORIGIN_LIVE, "", &draft));
+    assert_ok(tx_topo_hwloc_read(text, size, &draft, &local));
+    tx_topo_cl_join(&draft, NULL, all, 12);
+    assert_ok(tx_draft_finish(&draft, &t));
+    assert_int_equal(t->gpus, 12);
+    for (int32_t i = 0; i < 12; i++) {
+        assert_int_equal(t->devices[i].device, i);
+        assert_true(t->devices[i].confidence == TX_TOPO_GUESSED);
+    }
+    assert_string_equal(t->devices[11].engine, "opencl:11");
+    assert_true(has_note(t, "not its PCI domain, and 4 GPUs fit"));
+    tx_topology_free(t);
+    free(text);
+    free(data);
+}
+
+#define WITHOUT_BUS(vendor, id, text)                                                                            \
+    {                                                                                                            \
+        .platform = 0, .device = 0, .engine = 0, .gpu = true, .vendor_id = vendor, .device_id = id, .name = text \
+    }
+
+static void without_address(void **state)
+{
+    (void)state;
+    /* The PCI device id, where one GPU has it. */
+    const tx_topo_cl_device id = WITHOUT_BUS(0x10de, 0x2342, "GH200");
+    tx_topology *t = joined("unplaced.xml", NULL, &id, 1);
+    assert_int_equal(tx_topo_find(t, "0:0"), 3);
+    assert_true(t->devices[3].confidence == TX_TOPO_STATED);
+    tx_topology_free(t);
+    /* The vendor, where one GPU has it: a guess. */
+    const tx_topo_cl_device vendor = WITHOUT_BUS(0x10de, 0, "GH200");
+    t = joined("unplaced.xml", NULL, &vendor, 1);
+    assert_int_equal(tx_topo_find(t, "0:0"), 3);
+    assert_true(t->devices[3].confidence == TX_TOPO_GUESSED && t->devices[3].note >= 0);
+    tx_topology_free(t);
+    /* Several fit: a device of its own without a place. */
+    const tx_topo_cl_device lost = WITHOUT_BUS(0x1002, 0x66a1, "MI50");
+    t = joined("unplaced.xml", NULL, &lost, 1);
+    assert_int_equal(t->gpus, 5);
+    assert_int_equal(tx_topo_find(t, "0:0"), 4);
+    assert_cell(t, "0:0", "GPU0", true, "SYS");
+    assert_true(tx_topo_pair_of(t, 0, 4)->class_confidence == TX_TOPO_GUESSED);
+    assert_true(has_note(t, "Where OpenCL 0:0 (MI50) hangs is not known"));
+    assert_true(tx_topo_pair_of(t, 0, 4)->note >= 0);
+    tx_topology_free(t);
+}
+
+static void by_uuid(void **state)
+{
+    (void)state;
+    char *root = make_scratch(), *folder = tx_path_join(root, "proc/driver/nvidia/gpus/0000:07:00.0");
+    const char *text = "Model: Tesla\nGPU UUID: \t GPU-00112233-4455-6677-8899-aabbccddeeff\n";
+    assert_ok(tx_folder_create(folder));
+    char *file = write_scratch(folder, "information", text, strlen(text));
+    tx_topo_cl_device device = WITHOUT_BUS(0x10de, 0, "Tesla V100-SXM2-16GB");
+    strcpy(device.uuid, "00112233-4455-6677-8899-aabbccddeeff");
+    tx_topology *t = joined("classes.xml", root, &device, 1);
+    assert_int_equal(tx_topo_find(t, "0:0"), 2);
+    tx_topology_free(t);
+    free(file);
+    free(folder);
+    remove_scratch(root);
+}
+
+static void cpu_devices(void **state)
+{
+    (void)state;
+    const tx_topo_cl_device devices[] = {
+        {.platform = 0, .device = 0, .engine = 0, .cpu = true, .name = "PoCL", .memory = 4096},
+        {.platform = 1, .device = 0, .engine = 1, .cpu = true, .name = "Other"},
+        {.platform = 2, .device = 0, .engine = -1, .name = "neither"},
+    };
+    tx_topology *t = joined("classes.xml", NULL, devices, 3);
+    assert_int_equal(t->cpu_devices, 2);
+    assert_cell(t, "CPU0", "GPU0", true, "HOST");
+    assert_cell(t, "CPU0", "NIC0", true, "HOST");
+    assert_cell(t, "CPU0", "CPU1", true, "LOC");
+    assert_string_equal(t->devices[10].cpus, "0-7");
+    assert_string_equal(t->devices[10].nodes, "0-1");
+    assert_int_equal(tx_topo_find(t, "opencl:1"), 11);
+    tx_topology_free(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(by_address),      cmocka_unit_test(vouched_for), cmocka_unit_test(without_domain),
+        cmocka_unit_test(without_address), cmocka_unit_test(by_uuid),     cmocka_unit_test(cpu_devices),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

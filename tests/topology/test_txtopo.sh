@@ -1,0 +1,122 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# txtopo from the outside: forms, options, this machine with and without OpenCL, errors.
+#
+#   test_txtopo.sh TXTOPO SOURCE-FOLDER OPENCL(yes or no)
+set -u
+txtopo=$1
+fixtures=$2/tests/topology/fixtures
+opencl=$3
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail()
+{
+    echo "FAIL: $*"
+    sed 's/^/    /' "$work/out" "$work/err" 2> /dev/null
+    failures=$((failures + 1))
+}
+
+# expect STATUS TEXT ARGUMENT...: the exit status, and a text in what was printed; errors are one line.
+expect()
+{
+    wanted=$1
+    text=$2
+    shift 2
+    "$txtopo" "$@" > "$work/out" 2> "$work/err"
+    status=$?
+    [ $status -eq "$wanted" ] || fail "$*: status $status, expected $wanted"
+    [ -z "$text" ] || grep -qF -- "$text" "$work/out" "$work/err" || fail "$*: does not say \"$text\""
+    if [ "$wanted" -eq 0 ]; then
+        [ ! -s "$work/err" ] || fail "$*: complains"
+    else
+        [ "$(grep -c '^txtopo: ' "$work/err")" -eq 1 ] && [ "$(wc -l < "$work/err")" -eq 1 ] || fail "$*: not one line of error"
+        [ ! -s "$work/out" ] || fail "$*: prints beside its error"
+    fi
+}
+
+# lacks TEXT: the last output does not have it
+lacks()
+{
+    ! grep -qF -- "$1" "$work/out" || fail "says \"$1\""
+}
+
+tab=$(printf '\t')
+escape=$(printf '\033')
+
+# ---- options ------------------------------------------------------------------------------------
+expect 0 "--input FILE" --help
+expect 0 "txtopo 0." --version
+expect 0 "XG#: Connection traversing # XGMI" --help
+expect 0 "PIX: Connection traversing at most a single" --man
+expect 2 "exclude each other" -m -mp
+expect 2 "exclude each other" --json --csv
+expect 2 "z is none of r, w, n, a and p" -p2p rz
+expect 2 "the value is missing" -p2p
+expect 2 "did you mean --nvidia" --nvdia
+expect 2 "unknown option" -x
+
+# ---- forms ---------------------------------------------------------------------------------------
+classes=$fixtures/classes.xml
+expect 0 "GPU3${tab}PHB${tab}PHB${tab}PHB${tab} X ${tab}XG${tab}" --input "$classes"
+lacks "$escape"
+expect 0 "  1. hwloc does not tell how many XGMI links there are: XG stands without a number (GPU3-GPU4)." -m --input "$classes"
+expect 0 "GPU3${tab}PHB${tab}PHB${tab}PHB${tab} X ${tab}NODE${tab}" -mp --input "$classes"
+lacks "NV#"
+lacks "XGMI"
+expect 0 "${tab}${escape}[4mGPU0${tab}GPU1" --nvidia --input "$classes"
+expect 0 "GPU5${tab}SYS${tab}SYS${tab}SYS${tab}SYS${tab}SYS${tab} X ${tab}PIX${tab}PHB${tab}SYS${tab}SYS${tab}4-7${tab}1${tab}${tab}N/A" --nvidia --input "$classes"
+lacks "XG"
+expect 0 "GPU0,X,NV2,NV1,PHB,NODE,SYS,SYS,SYS,PIX,PIX,0000:03:00.0,,," --csv --input "$classes"
+expect 0 "GPU0${tab}X${tab}U" -p2p rw --input "$classes"
+expect 0 '"cell": "NV2"' --json --input "$classes"
+expect 0 "" --export "$work/copy.xml" --input "$classes"
+"$txtopo" --csv --input "$classes" > "$work/a"
+"$txtopo" --csv --input "$work/copy.xml" > "$work/b"
+cmp -s "$work/a" "$work/b" || fail "the exported file reads otherwise"
+"$txtopo" --json --input "$classes" > "$work/a.json"
+"$txtopo" --csv --input "$work/a.json" > "$work/b"
+cmp -s "$work/a" "$work/b" || fail "the JSON reads otherwise"
+"$txtopo" --nvidia --input "$classes" | "$txtopo" --nvidia --input /dev/stdin > "$work/b"
+"$txtopo" --nvidia --input "$classes" | cmp -s - "$work/b" || fail "--nvidia reads otherwise"
+
+# ---- this machine -----------------------------------------------------------------------------------
+expect 0 "Affinity" -m
+expect 0 "" --nvidia
+expect 0 "" --csv
+expect 0 "" --export "$work/live.xml"
+expect 0 "" --input "$work/live.xml"
+export OCL_ICD_VENDORS=/nowhere
+expect 0 "OpenCL: " -m
+[ "$(grep -c 'OpenCL: ' "$work/out")" -eq 1 ] || fail "does not say in one line that there is no OpenCL"
+grep -q 'NUMA node 0: CPUs\|CPU Affinity' "$work/out" || fail "says nothing of the CPUs"
+unset OCL_ICD_VENDORS
+HWLOC_SYNTHETIC="pack:2 [numa(memory=1073741824)] core:2 pu:2"
+export HWLOC_SYNTHETIC
+expect 0 "NUMA node 1: CPUs 4-7, 1.0 GiB"
+expect 0 "name another machine"
+unset HWLOC_SYNTHETIC
+[ "$opencl" = no ] && expect 0 "built without it (TX_OPENCL=OFF)"
+
+# ---- errors ------------------------------------------------------------------------------------------
+: > "$work/empty"
+head -c 3000 "$classes" > "$work/cut.xml"
+sed 's/<topology version="2.0">/<topology version="3.0">/' "$classes" > "$work/three.xml"
+head -c 4096 /dev/urandom > "$work/noise"
+expect 1 "is empty" --input "$work/empty"
+expect 1 "$work: cannot read" --input "$work"
+expect 1 "cannot open" --input "$work/none"
+expect 1 "cut.xml: hwloc" --input "$work/cut.xml"
+expect 1 "lstopo --export-xml-flags v2" --input "$work/three.xml"
+expect 1 "noise: " --input "$work/noise"
+expect 1 "not of a NCCL file" --input "$fixtures/twin.nccl.xml" --export "$work/no.xml"
+[ ! -e "$work/no.xml" ] || fail "leaves a file behind"
+expect 1 "cannot" --export "$work/no folder/a.xml"
+if [ -w /dev/full ]; then
+    "$txtopo" --input "$classes" > /dev/full 2> "$work/err" && fail "does not see a full disk"
+    grep -q 'standard output' "$work/err" || fail "does not say that nothing was written"
+fi
+
+[ $failures -eq 0 ] || echo "$failures failed"
+[ $failures -eq 0 ]

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From options to engine, trainer and run. */
+#include "tools/train_job.h"
+
+#include "api/file.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- Engine and plans ---------------------------------------------------------------------------------------------- */
+
+/* The kernels that the checkpoint's run had chosen by measuring: others may differ in the last bits. */
+static void choose_kernels(tx_train_job *j)
+{
+    char message[600];
+    const char *kernels = j->inputs.state.kernels;
+    if (!kernels || tx_engine_choose(j->engine, kernels) == TX_OK)
+        return;
+    snprintf(message, sizeof message, "the checkpoint's choice of kernels cannot be had here, results may differ in the "
+                                      "last bits: %.400s", tx_error());
+    tx_report(&j->report, message);
+}
+
+tx_status tx_train_compile(tx_train_job *j)
+{
+    const tx_train_settings *set = j->set;
+    const bool sgd = set->optim == 4;
+    tx_engine_options engine = {sizeof engine, set->device, (int32_t)set->threads, set->profile};
+    tx_trainer_options trainer = {
+        .size = sizeof trainer,
+        .batch = set->batch,
+        .block = j->inputs.block,
+        .accumulation = set->accumulation,
+        .eval_batch = tx_train_evaluates(set) ? set->eval_batch : 0,
+        .max_grad_norm = set->max_grad_norm,
+        .seed = (uint64_t)set->seed,
+        .optimizer = {sizeof trainer.optimizer, sgd ? TX_SGD : TX_ADAMW, (float)set->beta1, (float)set->beta2,
+                      (float)set->epsilon, .weight_decay = (float)set->decay},
+    };
+    tx_status status = tx_engine_create(&engine, &j->engine);
+    if (status)
+        return status;
+    const tx_device_info *device = tx_engine_device(j->engine);
+    printf("device  %s: %s, %s\n", device->id, device->name, device->platform);
+    fflush(stdout);
+    choose_kernels(j);
+    status = tx_model_create(j->engine, &j->model);
+    if (!status)
+        status = tx_trainer_create(j->model, tx_gpt2_architecture(), &j->inputs.config, &trainer, &j->trainer);
+    return status;
+}
+
+/* ---- Files of the run ---------------------------------------------------------------------------------------------- */
+
+static tx_status write_arguments(const tx_train_job *j, const char *folder)
+{
+    tx_json *json = tx_train_arguments(j->set, NULL);
+    char *path = tx_path_join(folder, "training_args.json");
+    tx_status status = json && path ? tx_json_write(path, json, TX_JSON_PRETTY) : TX_MEMORY;
+    free(path);
+    tx_json_free(json);
+    return status;
+}
+
+tx_status tx_train_write_model(const tx_train_job *j, const char *folder)
+{
+    tx_status status = tx_gpt2_save(j->model, &j->inputs.config, folder);
+    if (!status)
+        status = tx_tokenizer_save(j->inputs.tokenizer, folder, j->inputs.config.n_positions);
+    return status ? status : write_arguments(j, folder);
+}
+
+static tx_status write_checkpoint(void *context, const char *folder)
+{
+    return tx_train_write_model(context, folder);
+}
+
+static uint64_t data_seed(const tx_train_settings *set)
+{
+    return (uint64_t)(set->data_seed >= 0 ? set->data_seed : set->seed);
+}
+
+tx_status tx_train_dump_order(const tx_train_job *j)
+{
+    tx_loader_options loader = {.size = sizeof loader,
+                                .batch = j->set->batch,
+                                .accumulation = j->set->accumulation,
+                                .seed = data_seed(j->set),
+                                .report = j->report};
+    return tx_loader_dump_order(j->inputs.train, &loader, j->steps, j->set->dump_order);
+}
+
+tx_status tx_train_describe(const tx_train_job *j, tx_json **made)
+{
+    static const char *const names[] = {"per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate",
+                                        "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio",
+                                        "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
+                                        "optim", "seed", NULL};
+    tx_json *json = tx_train_arguments(j->set, names);
+    tx_status status = json ? TX_OK : TX_MEMORY;
+    if (!status)
+        status = tx_json_set_string(json, "data", tx_dataset_digest(j->inputs.train));
+    if (!status)
+        status = tx_json_set_string(json, "tokenizer", tx_tokenizer_digest(j->inputs.tokenizer));
+    if (!status)
+        status = tx_json_set_string(json, "device", tx_engine_device(j->engine)->name);
+    if (!status)
+        status = tx_json_set_int(json, "block_size", j->inputs.block);
+    if (!status)
+        status = tx_json_set_int(json, "data_seed", (int64_t)data_seed(j->set));
+    if (!status)
+        status = tx_json_set_int(json, "steps", j->steps);
+    if (status) {
+        tx_json_free(json);
+        return status;
+    }
+    *made = json;
+    return TX_OK;
+}
+
+/* ---- The run ------------------------------------------------------------------------------------------------------- */
+
+/* Steps as given, or a share of the run. */
+static int64_t resolve(const tx_train_job *j, double steps)
+{
+    return steps >= 1 || steps == 0 ? (int64_t)steps : (int64_t)ceil(steps * (double)j->steps);
+}
+
+static tx_status make_schedule(const tx_train_job *j, tx_schedule *schedule)
+{
+    const tx_train_settings *set = j->set;
+    int64_t warmup = resolve(j, set->warmup_steps);
+    if (warmup == 0)
+        warmup = (int64_t)ceil(set->warmup_ratio * (double)j->steps);
+    tx_schedule_kind kind = set->schedule > TX_SCHEDULE_WSD ? TX_SCHEDULE_WSD : (tx_schedule_kind)set->schedule;
+    *schedule = tx_schedule_default(kind, set->rate, warmup, j->steps);
+    return set->schedule_settings ? tx_schedule_adjust(schedule, set->schedule_settings) : TX_OK;
+}
+
+/* transformers counts 6 operations a token for each parameter outside the embeddings. */
+static double flops_per_token(const tx_gpt2_config *config)
+{
+    int64_t embeddings = (config->vocab_size + config->n_positions) * config->n_embd;
+    return 6.0 * (double)(tx_gpt2_param_count(config) - embeddings);
+}
+
+tx_status tx_train_make_run(tx_train_job *j, int (*stop)(void *context), tx_run_options *run)
+{
+    const tx_train_settings *set = j->set;
+    int64_t logging = resolve(j, set->logging_steps), eval = resolve(j, set->eval_steps);
+    int64_t epochs = set->max_steps > 0 ? (j->steps + j->epoch_steps - 1) / j->epoch_steps : (int64_t)ceil(set->epochs);
+    *run = (tx_run_options){
+        .size = sizeof *run,
+        .train = j->inputs.train,
+        .validation = set->evaluation ? j->inputs.validation : NULL,
+        .data_seed = data_seed(set),
+        .workers = (int32_t)set->workers,
+        .pin = set->pin,
+        .logging = (tx_strategy)set->logging,
+        .evaluation = (tx_strategy)set->evaluation,
+        .saving = (tx_strategy)set->saving,
+        .logging_steps = logging,
+        .eval_steps = eval ? eval : logging,
+        .save_steps = resolve(j, set->save_steps),
+        .perplexity = set->metric >= 2,
+        .flops_per_token = flops_per_token(&j->inputs.config),
+        .max_bad_steps = set->max_bad_steps,
+        .output_dir = set->output_dir,
+        .save_total_limit = set->save_total_limit,
+        .stop_on_save_error = set->on_save_error == TX_SAVE_STOP,
+        .checkpoint_bytes = 3 * tx_gpt2_param_count(&j->inputs.config) * (int64_t)sizeof(float) + (1 << 20),
+        .write = write_checkpoint,
+        .write_context = j,
+        .profile = set->profile,
+        .report = j->report,
+        .listener = {&j->progress, tx_train_on_step, tx_train_on_log, tx_train_on_evaluation, tx_train_on_saved,
+                     stop},
+    };
+    run->facts = (tx_run_facts){j->steps, epochs, run->logging_steps, run->eval_steps, run->save_steps, set->batch};
+    return make_schedule(j, &run->schedule);
+}

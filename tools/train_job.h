@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One run of txtrain: what it holds, and how its options become those of the engine, the trainer and the run. */
+#ifndef TX_TOOLS_TRAIN_JOB_H
+#define TX_TOOLS_TRAIN_JOB_H
+
+#include "models/files/checkpoint.h"
+#include "models/train/run.h"
+#include "tools/train_inputs.h"
+#include "tools/train_progress.h"
+
+typedef struct tx_train_job {
+    const tx_train_settings *set;
+    tx_train_inputs inputs;
+    tx_train_progress progress;
+    tx_reporter report;
+    tx_engine *engine;
+    tx_model *model;
+    tx_trainer *trainer;
+    tx_output_lock *lock;
+    int64_t epoch_steps, steps;
+} tx_train_job;
+
+/* Opens the device and compiles the plans; what a checkpoint's run had chosen by measuring is chosen again. */
+tx_status tx_train_compile(tx_train_job *job);
+/* Options of the run; `stop` is its listener's. */
+tx_status tx_train_make_run(tx_train_job *job, int (*stop)(void *context), tx_run_options *run);
+/* What the run is made of, for a later one to agree with (tx_run_state_agree). The caller frees. */
+tx_status tx_train_describe(const tx_train_job *job, tx_json **made);
+/* Configuration, weights, tokenizer and training_args.json: what a checkpoint and the final folder have in common. */
+tx_status tx_train_write_model(const tx_train_job *job, const char *folder);
+/* Writes --dump_order's file. */
+tx_status tx_train_dump_order(const tx_train_job *job);
+
+#endif
