@@ -338,6 +338,10 @@ static void test_added(void **state)
         "\"normalized\":true,\"special\":false}",
         "{\"id\":266,\"content\":\"<r><l>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
         "\"normalized\":false,\"special\":true}",
+        "{\"id\":267,\"content\":\"h<r>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+        "\"normalized\":false,\"special\":true}",
+        "{\"id\":268,\"content\":\"\\n\",\"single_word\":false,\"lstrip\":true,\"rstrip\":true,\"normalized\":false,"
+        "\"special\":false}",
     };
     char *folder = small_folder();
     tx_tokenizer *t;
@@ -346,7 +350,7 @@ static void test_added(void **state)
     assert_ok(tx_tokenizer_open(folder, &t));
     int32_t space = tx_tokenizer_find(t, " "), h = tx_tokenizer_find(t, "h"), less = tx_tokenizer_find(t, "<"),
             l = tx_tokenizer_find(t, "l"), greater = tx_tokenizer_find(t, ">"), r = tx_tokenizer_find(t, "r");
-    EXPECT_IDS(t, "h \n<l> h", true, h, 263, space, h);
+    EXPECT_IDS(t, "h \t<l> h", true, h, 263, space, h);
     EXPECT_IDS(t, "h <r> \xC2\xA0h", true, h, space, 264, h);
     EXPECT_IDS(t, "<r><l>", true, 266); /* the longest */
     EXPECT_IDS(t, "<r> <l>", true, 264, 263);
@@ -355,6 +359,9 @@ static void test_added(void **state)
     /* Special ones can be text like any other; the others stay tokens. What hides a token hides it then, too. */
     EXPECT_IDS(t, "<l><r>", false, less, l, greater, 264);
     EXPECT_IDS(t, "<r><l>", false, less, r, greater, less, l, greater);
+    EXPECT_IDS(t, "h<r>", false, h, less, r, greater);
+    /* The first of some line ends takes the others, which are then none. */
+    EXPECT_IDS(t, "h \n\n\n h", true, h, 268, h);
     char *back;
     size_t size;
     assert_ok(tx_tokenizer_decode(t, (int32_t[]){265, 263, 1}, 3, true, &back, &size));
