@@ -42,8 +42,6 @@ typedef struct tx_dataset_options {
 /* Reads, tokenises and cuts. Fails where the file cannot be read, holds something else, is empty or does not fill one
  * block; the message names file and place. The caller frees. */
 tx_status tx_dataset_open(const char *path, const tx_dataset_options *options, tx_dataset **dataset);
-/* Reads a file whose bytes, all of them, are the tokens (ids 0..255). */
-tx_status tx_dataset_read_bytes(const char *path, int64_t block, tx_dataset **dataset);
 void tx_dataset_free(tx_dataset *dataset);
 
 int64_t tx_dataset_block(const tx_dataset *dataset);  /* tokens in a block */
