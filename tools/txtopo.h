@@ -15,13 +15,28 @@ void tx_txtopo_text(FILE *out, const tx_topology *topology, bool links, bool und
 void tx_txtopo_p2p(FILE *out, const tx_topology *topology, const char *letters, bool underline);
 /* The first letter that names no kind of access; '\0' where all do. */
 char tx_txtopo_p2p_wrong(const char *letters);
-/* The meaning of every cell, for the help as well. */
-void tx_txtopo_legend(FILE *out);
 
 /* txtopo_nvidia.c: the layout of nvidia-smi topo -m, byte for byte. */
 void tx_txtopo_nvidia(FILE *out, const tx_topology *topology, bool links);
 
 /* txtopo_csv.c: the matrix with labels, then affinities, after RFC 4180. */
 void tx_txtopo_csv(FILE *out, const tx_topology *topology, bool links);
+
+/* txtopo_bind.c: where so many ranks go, as a table and as lines for mpiexec and hwloc-bind. */
+tx_status tx_txtopo_bind(FILE *out, const tx_topology *topology, int64_t ranks);
+
+/* txtopo_explain.c: the way between two devices in words. `pair` is "A,B"; each is what tx_topo_find takes, or
+ * "opencl:PLATFORM:DEVICE". */
+tx_status tx_txtopo_explain(FILE *out, const tx_topology *topology, const char *pair);
+
+/* What was measured between devices, where something was: [a * device_count + b], 0 for what was not. */
+typedef struct tx_txtopo_measured {
+    const double *bandwidth; /* GB/s from a to b */
+    const double *latency;   /* microseconds */
+    const char *method;
+} tx_txtopo_measured;
+
+/* txtopo_html.c: one page with matrix and tree that needs nothing else. `measured` may be NULL. */
+void tx_txtopo_html(FILE *out, const tx_topology *topology, const tx_txtopo_measured *measured);
 
 #endif

@@ -150,6 +150,9 @@ gemm_few(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, _
     a += a_at + batch * stride_a;
     b += b_at + batch * stride_b;
     y += y_at + batch * m * n;
+#if ALONG > 1
+    __local float part[GROUP];
+#endif
     for (int c = 0; c < COLUMNS; c++) {
         const long j = first + c * ACROSS;
         vec sum[ROWS];
@@ -158,7 +161,6 @@ gemm_few(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, _
         if (j < n)
             sum_column(a, lda, b + j * ldb, k, along, sum);
 #if ALONG > 1
-        __local float part[GROUP];
         for (int row = 0; row < ROWS; row++) {
             barrier(CLK_LOCAL_MEM_FENCE);
             part[get_local_id(0)] = tx_hsum(sum[row]);
