@@ -21,8 +21,8 @@ set(directions
     "^backends/opencl/|^((${basics}|backends/(backend|rng)\\.h)$|backends/opencl/)"
     "^comm/topology/|^((${basics}|api/json\\.h)$|comm/topology/)"
     "^comm/|^((${basics})$|comm/)"
-    "^models/|^(api/|models/|comm/(comm|topology/topology)\\.h$)"
-    "^tools/|^(api/|models/|tools/|comm/(comm|topology/topology)\\.h$|tests/ops/conformance\\.h$)"
+    "^models/|^(api/|models/|comm/(comm|topology/(topology|placement|rates))\\.h$)"
+    "^tools/|^(api/|models/|tools/|comm/(comm|topology/(topology|placement|rates))\\.h$|tests/ops/conformance\\.h$)"
     "^tests/|^(api/|models/|tools/|tests/|backends/|comm/)")
 
 # "header|the only files that include it".

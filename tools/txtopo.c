@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txtopo: how the GPUs, NICs and OpenCL devices of a machine, of any vendor, are tied together. */
 #include "tools/txtopo.h"
+#include "api/file.h"
 #include "tools/options.h"
 
 #include <stddef.h>
@@ -10,7 +11,8 @@
 
 typedef struct settings {
     bool matrix, pci, nvidia, json, csv;
-    const char *p2p, *input, *export;
+    const char *p2p, *input, *export, *html, *explain;
+    int64_t bind;
 } settings;
 
 #define OPTION(kind, name, field, choices, help)                               \
@@ -25,10 +27,17 @@ static const tx_option options[] = {
     OPTION(TEXT, "p2p", p2p, "KINDS",
            "what the drivers promise of peer-to-peer access (-p2p KINDS): r read, w write, n NVLink, a atomics, p "
            "PCI; several letters show the first that is not OK"),
+    OPTION(
+        TEXT, "explain", explain, "A B",
+        "the way between two devices in words, what limits it, and the all-reduce to expect; A and B (or A,B) as GPU0, "
+        "NIC1, 3b:00.0, mlx5_0 or opencl:PLATFORM:DEVICE"),
+    {TX_OPTION_INTEGER, "bind", offsetof(settings, bind), 0, 4096, "N",
+     "where N ranks go, if N is not 0: device, cores, memory and NIC of each, and lines for mpiexec and hwloc-bind"},
     {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "In which form:"},
     OPTION(FLAG, "nvidia", nvidia, NULL, "the layout of nvidia-smi topo -m, byte for byte"),
     OPTION(FLAG, "json", json, NULL, "JSON with everything that is known (tools/txtopo.schema.json)"),
     OPTION(FLAG, "csv", csv, NULL, "comma-separated values"),
+    OPTION(TEXT, "html", html, "FILE", "write a page with the matrix in colours and the tree, and end"),
     {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "Files:"},
     OPTION(TEXT, "input", input, "FILE",
            "read another machine's topology: hwloc XML (lstopo), NCCL topology XML (NCCL_TOPO_DUMP_FILE), the text of "
@@ -56,28 +65,44 @@ static const tx_cli program = {
     .count = sizeof options / sizeof options[0],
 };
 
-/* nvidia-smi's short options are spelled with one dash; the table's long ones follow. NULL when out of memory. */
-static char **spell_out(int argc, char **argv)
+/* nvidia-smi's short options are spelled with one dash: the table's long ones take their place. The two values of
+ * --explain become one, "A,B", written to `pair`, which has room for all arguments. NULL when out of memory. */
+static char **spell_out(int *argc, char **argv, char *pair)
 {
     static const char *const words[][2] = {{"-m", "--matrix"}, {"-mp", "--pci"}, {"-p2p", "--p2p"}};
-    char **spelled = calloc((size_t)argc + 1, sizeof *spelled);
-    for (int i = 0; spelled && i < argc; i++) {
-        spelled[i] = argv[i];
+    char **spelled = calloc((size_t)*argc + 1, sizeof *spelled);
+    int count = 0;
+    for (int i = 0; spelled && i < *argc; i++) {
+        char *word = argv[i];
         for (size_t k = 0; k < sizeof words / sizeof words[0]; k++)
             if (strcmp(argv[i], words[k][0]) == 0)
-                spelled[i] = (char *)(uintptr_t)words[k][1]; /* the parser only reads */
+                word = (char *)(uintptr_t)words[k][1]; /* the parser only reads */
+        spelled[count++] = word;
+        if (strcmp(word, "--explain") != 0 || i + 2 >= *argc || argv[i + 1][0] == '-' || argv[i + 2][0] == '-' ||
+            strchr(argv[i + 1], ','))
+            continue;
+        sprintf(pair, "%s,%s", argv[i + 1], argv[i + 2]);
+        spelled[count++] = pair;
+        pair += strlen(pair) + 1;
+        i += 2;
     }
+    *argc = count;
     return spelled;
 }
 
 static int check(const settings *s)
 {
-    int shown = s->matrix + s->pci + (s->p2p != NULL), forms = s->nvidia + s->json + s->csv;
+    int shown = s->matrix + s->pci + (s->p2p != NULL) + (s->explain != NULL) + (s->bind > 0);
+    int forms = s->nvidia + s->json + s->csv + (s->html != NULL);
     char wrong = s->p2p ? tx_txtopo_p2p_wrong(s->p2p) : '\0';
     if (shown > 1)
-        return tx_complain(&program, TX_EXIT_USAGE, "-m, -mp and -p2p exclude each other");
+        return tx_complain(&program, TX_EXIT_USAGE, "-m, -mp, -p2p, --explain and --bind exclude each other");
     if (forms > 1)
-        return tx_complain(&program, TX_EXIT_USAGE, "--nvidia, --json and --csv exclude each other");
+        return tx_complain(&program, TX_EXIT_USAGE, "--nvidia, --json, --csv and --html exclude each other");
+    if (s->explain && !strchr(s->explain, ','))
+        return tx_complain(&program, TX_EXIT_USAGE, "--explain %s: two devices are needed", s->explain);
+    if ((s->explain || s->bind > 0) && forms > 0)
+        return tx_complain(&program, TX_EXIT_USAGE, "--explain and --bind are shown as text");
     if (s->p2p && forms > 0 && !s->json)
         return tx_complain(&program, TX_EXIT_USAGE, "-p2p is shown as text or with --json");
     if (wrong)
@@ -95,11 +120,30 @@ static tx_status print_json(const tx_topology *topology)
     return TX_OK;
 }
 
+static tx_status write_html(const tx_topology *topology, const char *path)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return tx_fail(TX_MEMORY, "%s: out of memory", path);
+    tx_txtopo_html(out, topology, NULL);
+    tx_status status = fclose(out) ? tx_fail(TX_MEMORY, "%s: out of memory", path) : tx_file_write(path, text, size);
+    free(text);
+    return status;
+}
+
 static tx_status show(const settings *s, const tx_topology *topology)
 {
     bool terminal = isatty(STDOUT_FILENO), links = !s->pci;
     if (s->json)
         return print_json(topology);
+    if (s->html)
+        return write_html(topology, s->html);
+    if (s->explain)
+        return tx_txtopo_explain(stdout, topology, s->explain);
+    if (s->bind > 0)
+        return tx_txtopo_bind(stdout, topology, s->bind);
     if (s->nvidia)
         tx_txtopo_nvidia(stdout, topology, links);
     else if (s->csv)
@@ -128,7 +172,10 @@ static int run(const settings *s)
 int main(int argc, char **argv)
 {
     settings s = {0};
-    char **spelled = spell_out(argc, argv);
+    size_t room = 1;
+    for (int i = 0; i < argc; i++)
+        room += strlen(argv[i]) + 1;
+    char *pair = calloc(room, 1), **spelled = pair ? spell_out(&argc, argv, pair) : NULL;
     int status = spelled ? tx_options_parse(&program, argc, spelled, &s)
                          : tx_complain(&program, TX_EXIT_FAILURE, "out of memory");
     if (status == TX_GO_ON)
@@ -136,5 +183,6 @@ int main(int argc, char **argv)
     if (status == TX_GO_ON)
         status = run(&s);
     free(spelled);
+    free(pair);
     return status;
 }

@@ -22,4 +22,21 @@ void tx_txtopo_nvidia(FILE *out, const tx_topology *topology, bool links);
 /* txtopo_csv.c: the matrix with labels, then affinities, after RFC 4180. */
 void tx_txtopo_csv(FILE *out, const tx_topology *topology, bool links);
 
+/* txtopo_bind.c: where so many ranks go, as a table and as lines for mpiexec and hwloc-bind. */
+tx_status tx_txtopo_bind(FILE *out, const tx_topology *topology, int64_t ranks);
+
+/* txtopo_explain.c: the way between two devices in words. `pair` is "A,B"; each is what tx_topo_find takes, or
+ * "opencl:PLATFORM:DEVICE". */
+tx_status tx_txtopo_explain(FILE *out, const tx_topology *topology, const char *pair);
+
+/* What was measured between devices, where something was: [a * device_count + b], 0 for what was not. */
+typedef struct tx_txtopo_measured {
+    const double *bandwidth; /* GB/s from a to b */
+    const double *latency;   /* microseconds */
+    const char *method;
+} tx_txtopo_measured;
+
+/* txtopo_html.c: one page with matrix and tree that needs nothing else. `measured` may be NULL. */
+void tx_txtopo_html(FILE *out, const tx_topology *topology, const tx_txtopo_measured *measured);
+
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROVIDERS 3
+#define PROVIDERS 4
 /* Measuring stops for good after this many seconds a context; what is then unmeasured takes the default order. */
 #define MEASURE_SECONDS 4.0
 /* A provider this many times slower than another on a mid-size product is not measured further. */
@@ -63,19 +63,25 @@ static tx_status fill_order(const tx_context *context, tx_cl_gemm *s)
     if (wanted && wanted[0]) {
         first = strcmp(wanted, "portable") == 0 ? portable : tx_cl_gemm_named(wanted, strlen(wanted));
         if (!first)
-            return tx_fail(TX_INVALID, "TX_GEMM=%s: it takes portable, portable-vector, portable-tile or clblast",
+            return tx_fail(TX_INVALID,
+                           "TX_GEMM=%s: it takes portable, portable-vector, portable-tile, portable-few or clblast",
                            wanted);
         s->measure = false;
     }
-    /* CLBlast goes first on GPUs until measured: its kernels have been tuned there. On CPUs it is far behind. */
-    const tx_cl_provider *rest[] = {context->limits.cpu ? portable : &tx_cl_gemm_clblast,
+    /* Few rows have a kernel of their own, unless another is asked for by its name. Then CLBlast goes first on GPUs
+     * until measured: its kernels have been tuned there. On CPUs it is far behind. */
+    const bool by_name = first && strcmp(wanted, "portable") != 0;
+    const tx_cl_provider *list[] = {by_name ? first : &tx_cl_gemm_few, by_name ? &tx_cl_gemm_few : first,
+                                    context->limits.cpu ? portable : &tx_cl_gemm_clblast,
                                     context->limits.cpu ? &tx_cl_gemm_clblast : portable};
     int count = 0;
-    if (first)
-        s->order[count++] = first;
-    for (int i = 0; i < 2; i++)
-        if (rest[i] != first)
-            s->order[count++] = rest[i];
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        bool there = !list[i];
+        for (int k = 0; k < count; k++)
+            there = there || s->order[k] == list[i];
+        if (!there)
+            s->order[count++] = list[i];
+    }
     return TX_OK;
 }
 
@@ -159,9 +165,10 @@ static tx_status trust(tx_context *context, const tx_cl_provider *provider, cons
     snprintf(key, sizeof key, "test %s %d%d %d %d", provider->name, p->trans_a, p->trans_b, p->from, p->to);
     const record *r = find(context->gemm, key);
     if (!r) {
+        const int64_t rows = provider->rows;
         const tx_cl_trial trials[2] = {
-            {2, 21, 61, 1237, p->trans_a, p->trans_b, true, p->from, p->to, TX_ADD},
-            {1, 67, 35, 41, p->trans_a, p->trans_b, false, p->from, p->to, TX_STORE},
+            {2, rows ? rows - 1 : 21, 61, 1237, p->trans_a, p->trans_b, true, p->from, p->to, TX_ADD},
+            {1, rows ? rows : 67, 35, 41, p->trans_a, p->trans_b, false, p->from, p->to, TX_STORE},
         };
         r = judge(context, provider, key, trials);
         if (!r)
@@ -304,7 +311,7 @@ static tx_status choose_measured(tx_context *context, const tx_cl_product *p, co
     if (status != TX_OK)
         return status;
     *out = found[0];
-    if (count == 1 || s->spent > MEASURE_SECONDS)
+    if (count == 1 || found[0]->rows > 0 || s->spent > MEASURE_SECONDS)
         return TX_OK;
     const tx_cl_trial trial = {1,          cut(g->m), cut(g->n), cut(g->k), p->trans_a,
                                p->trans_b, false,     p->from,   p->to,     TX_STORE};

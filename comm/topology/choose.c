@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The parts of a placement: GPUs that are near to each other, and cores shared out evenly. */
+#include "comm/topology/choose.h"
+#include "comm/topology/rates.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- GPUs -------------------------------------------------------------------------------------- */
+
+/* How near two GPUs are: partitions of one chip, then direct links by their rate, then PCI's classes. */
+static int64_t nearness(const tx_topology *t, int32_t a, int32_t b)
+{
+    const tx_topo_pair *pair = tx_topo_pair_of(t, a, b);
+    if (pair->class_ == TX_TOPO_LOC)
+        return 1000000;
+    if (pair->link != TX_TOPO_NO_LINK && pair->link != TX_TOPO_LINK_UNKNOWN)
+        return 10000 + (int64_t)(10 * tx_topo_pair_rate(t, a, b).rate);
+    return (int64_t)TX_TOPO_UNKNOWN - (int64_t)pair->class_;
+}
+
+typedef struct choice {
+    int64_t worst, sum;
+    int32_t crowded; /* GPUs without a core of their own */
+} choice;
+
+static bool better(const choice *a, const choice *b)
+{
+    if (a->worst != b->worst)
+        return a->worst > b->worst;
+    if (a->crowded != b->crowded)
+        return a->crowded < b->crowded;
+    return a->sum > b->sum;
+}
+
+typedef struct chooser {
+    int32_t gpus;
+    int64_t *near;               /* [a * gpus + b] */
+    const int32_t *group, *room; /* of each GPU; cores near it */
+    int64_t *worst, *sum;        /* of each GPU to those taken */
+    int32_t *users;              /* of each group */
+    bool *taken;
+} chooser;
+
+static void take(chooser *c, int32_t gpu)
+{
+    c->taken[gpu] = true;
+    c->users[c->group[gpu]]++;
+    for (int32_t i = 0; i < c->gpus; i++) {
+        int64_t near = c->near[(int64_t)gpu * c->gpus + i];
+        c->sum[i] += near;
+        if (near < c->worst[i])
+            c->worst[i] = near;
+    }
+}
+
+/* Takes `seed` and then, one after the other, the GPU that makes the best set. */
+static choice grow(chooser *c, int32_t seed, int32_t count)
+{
+    choice set = {.worst = INT64_MAX, .crowded = c->room[seed] < 1};
+    memset(c->taken, 0, (size_t)c->gpus * sizeof *c->taken);
+    memset(c->users, 0, (size_t)c->gpus * sizeof *c->users);
+    for (int32_t i = 0; i < c->gpus; i++) {
+        c->sum[i] = 0;
+        c->worst[i] = INT64_MAX;
+    }
+    take(c, seed);
+    for (int32_t k = 1; k < count; k++) {
+        choice best = {.worst = -1};
+        int32_t next = -1;
+        for (int32_t i = 0; i < c->gpus; i++) {
+            choice with = {c->worst[i] < set.worst ? c->worst[i] : set.worst, set.sum + c->sum[i],
+                           set.crowded + (c->users[c->group[i]] >= c->room[i])};
+            if (!c->taken[i] && better(&with, &best)) {
+                best = with;
+                next = i;
+            }
+        }
+        set = best;
+        take(c, next);
+    }
+    return set;
+}
+
+static void choose(chooser *c, int32_t count, int32_t *chosen)
+{
+    choice best = {.worst = -1};
+    for (int32_t seed = 0; seed < c->gpus; seed++) {
+        choice set = grow(c, seed, count);
+        if (!better(&set, &best))
+            continue;
+        best = set;
+        for (int32_t i = 0, k = 0; i < c->gpus; i++)
+            if (c->taken[i])
+                chosen[k++] = i;
+    }
+}
+
+tx_status tx_topo_choose_gpus(const tx_topology *t, const int32_t *group, const int32_t *cores, int32_t count,
+                              int32_t *chosen)
+{
+    const size_t n = (size_t)t->gpus;
+    if (count == t->gpus) {
+        for (int32_t i = 0; i < count; i++)
+            chosen[i] = i;
+        return TX_OK;
+    }
+    chooser c = {.gpus = t->gpus, .group = group, .room = cores};
+    c.near = calloc(n * n, sizeof *c.near);
+    c.worst = calloc(n, sizeof *c.worst);
+    c.sum = calloc(n, sizeof *c.sum);
+    c.users = calloc(n, sizeof *c.users);
+    c.taken = calloc(n, sizeof *c.taken);
+    tx_status status = TX_OK;
+    if (!c.near || !c.worst || !c.sum || !c.users || !c.taken)
+        status = tx_fail(TX_MEMORY, "placement among %zu GPUs: out of memory", n);
+    for (int32_t a = 0; !status && a < t->gpus; a++)
+        for (int32_t b = 0; b < t->gpus; b++)
+            c.near[(size_t)a * n + (size_t)b] = a == b ? 0 : nearness(t, a, b);
+    if (!status)
+        choose(&c, count, chosen);
+    free(c.near);
+    free(c.worst);
+    free(c.sum);
+    free(c.users);
+    free(c.taken);
+    return status;
+}
+
+/* ---- Cores --------------------------------------------------------------------------------------- */
+
+typedef struct sharing {
+    const int32_t *group;
+    int32_t ranks, cores, groups;
+    const bool *allowed;
+    int32_t *owner, *borrowed;
+    int32_t *total, *more; /* of each rank: cores so far, and of those at hand */
+    int32_t *kind;         /* of each core: the first core that the same groups may have */
+    int32_t *users;        /* of each core */
+    int32_t *members;      /* of each group */
+} sharing;
+
+static bool may(const sharing *s, int32_t rank, int32_t core)
+{
+    return s->allowed[(int64_t)s->group[rank] * s->cores + core];
+}
+
+static bool same_groups(const sharing *s, int32_t a, int32_t b)
+{
+    for (int32_t g = 0; g < s->groups; g++)
+        if (s->allowed[(int64_t)g * s->cores + a] != s->allowed[(int64_t)g * s->cores + b])
+            return false;
+    return true;
+}
+
+static int32_t ranks_of(const sharing *s, int32_t core)
+{
+    int32_t count = 0;
+    for (int32_t g = 0; g < s->groups; g++)
+        count += s->allowed[(int64_t)g * s->cores + core] ? s->members[g] : 0;
+    return count;
+}
+
+/* Shares out the cores of one kind: each to the rank that has fewest, then in blocks, so that neighbours stay together.
+ */
+static void share_kind(sharing *s, int32_t kind)
+{
+    memset(s->more, 0, (size_t)s->ranks * sizeof *s->more);
+    for (int32_t c = kind; c < s->cores; c++) {
+        int32_t poorest = -1;
+        for (int32_t r = 0; s->kind[c] == kind && r < s->ranks; r++)
+            if (may(s, r, kind) && (poorest < 0 || s->total[r] < s->total[poorest]))
+                poorest = r;
+        if (poorest < 0)
+            continue;
+        s->total[poorest]++;
+        s->more[poorest]++;
+    }
+    int32_t rank = 0;
+    for (int32_t c = kind; c < s->cores; c++) {
+        if (s->kind[c] != kind)
+            continue;
+        while (rank < s->ranks && s->more[rank] == 0)
+            rank++;
+        if (rank == s->ranks)
+            return;
+        s->owner[c] = rank;
+        s->users[c]++;
+        s->more[rank]--;
+    }
+}
+
+/* A rank that got no core has the one with the fewest users. */
+static void borrow(sharing *s)
+{
+    for (int32_t r = 0; r < s->ranks; r++) {
+        int32_t best = -1;
+        for (int32_t c = 0; s->total[r] == 0 && c < s->cores; c++)
+            if (may(s, r, c) && (best < 0 || s->users[c] < s->users[best]))
+                best = c;
+        s->borrowed[r] = best;
+        if (best >= 0)
+            s->users[best]++;
+    }
+}
+
+static void share(sharing *s)
+{
+    for (int32_t r = 0; r < s->ranks; r++)
+        s->members[s->group[r]]++;
+    for (int32_t c = 0; c < s->cores; c++) {
+        s->owner[c] = -1;
+        s->kind[c] = c;
+        for (int32_t k = 0; k < c && s->kind[c] == c; k++)
+            if (s->kind[k] == k && same_groups(s, k, c))
+                s->kind[c] = k;
+    }
+    /* Cores that few may have go first: those who may have them leave the others. */
+    for (int32_t few = 1; few <= s->ranks; few++)
+        for (int32_t c = 0; c < s->cores; c++)
+            if (s->kind[c] == c && ranks_of(s, c) == few)
+                share_kind(s, c);
+    borrow(s);
+}
+
+tx_status tx_topo_share_cores(const int32_t *group, int32_t ranks, const bool *allowed, int32_t cores, int32_t *owner,
+                              int32_t *borrowed)
+{
+    sharing s = {
+        .group = group, .ranks = ranks, .cores = cores, .allowed = allowed, .owner = owner, .borrowed = borrowed};
+    for (int32_t r = 0; r < ranks; r++)
+        s.groups = group[r] >= s.groups ? group[r] + 1 : s.groups;
+    s.total = calloc((size_t)ranks, sizeof *s.total);
+    s.more = calloc((size_t)ranks, sizeof *s.more);
+    s.kind = calloc((size_t)cores, sizeof *s.kind);
+    s.users = calloc((size_t)cores, sizeof *s.users);
+    tx_status status = TX_OK;
+    s.members = calloc((size_t)s.groups, sizeof *s.members);
+    if (s.total && s.more && s.kind && s.users && s.members)
+        share(&s);
+    else
+        status = tx_fail(TX_MEMORY, "placement of %d ranks: out of memory", (int)ranks);
+    free(s.total);
+    free(s.more);
+    free(s.kind);
+    free(s.users);
+    free(s.members);
+    return status;
+}

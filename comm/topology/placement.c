@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Where the ranks of one host go. */
+#include "comm/topology/placement.h"
+#include "comm/topology/choose.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is worked out before places are made. A group is a set of ranks that may have the same cores. */
+typedef struct plan {
+    const tx_topology *t;
+    tx_placement *out;
+    int32_t cores, groups;
+    int32_t *group;     /* of each rank */
+    bool *allowed;      /* [group * cores + core] */
+    bool *far;          /* of each group: no core near its GPUs may be used */
+    int32_t *gpu_group; /* of each GPU */
+    int32_t *gpu_room;  /* of each GPU: cores near it */
+    int32_t *chosen;    /* GPUs */
+    int32_t *domain;    /* of each core, without GPUs: its NUMA node, from 0 */
+    int32_t *owner, *borrowed;
+    int32_t *numbers; /* room for a set of CPUs or NUMA nodes */
+} plan;
+
+static tx_status no_memory(const plan *p)
+{
+    return tx_fail(TX_MEMORY, "placement of %" PRId32 " ranks: out of memory", p->out->ranks);
+}
+
+/* ---- With GPUs ------------------------------------------------------------------------------------- */
+
+/* Marks the cores that have a thread in `set`; all where it has none of them or is unknown. */
+static tx_status allow_set(plan *p, const char *set, int32_t group, int32_t *room)
+{
+    int32_t *numbers = NULL, count = 0, at = 0;
+    bool *allowed = p->allowed + (int64_t)group * p->cores;
+    tx_status status = tx_topo_set_parse(set, &numbers, &count);
+    if (status)
+        return status;
+    *room = 0;
+    for (int32_t i = 0; i < p->t->cpu_count; i++) {
+        while (at < count && numbers[at] < p->t->cpus[i].number)
+            at++;
+        if (at == count || numbers[at] != p->t->cpus[i].number || allowed[p->t->cpus[i].core])
+            continue;
+        allowed[p->t->cpus[i].core] = true;
+        (*room)++;
+    }
+    free(numbers);
+    p->far[group] = *room == 0 && *set;
+    for (int32_t c = 0; *room == 0 && c < p->cores; c++)
+        allowed[c] = true;
+    return TX_OK;
+}
+
+/* GPUs with the same affinity are one group. */
+static tx_status group_gpus(plan *p)
+{
+    tx_status status = TX_OK;
+    for (int32_t i = 0; !status && i < p->t->gpus; i++) {
+        int32_t like = 0;
+        while (like < i && strcmp(p->t->devices[like].cpus, p->t->devices[i].cpus) != 0)
+            like++;
+        p->gpu_group[i] = like < i ? p->gpu_group[like] : p->groups++;
+        p->gpu_room[i] = p->gpu_room[like];
+        if (like == i)
+            status = allow_set(p, p->t->devices[i].cpus, p->gpu_group[i], &p->gpu_room[i]);
+        if (!status && p->gpu_room[i] == 0)
+            p->gpu_room[i] = p->far[p->gpu_group[i]] ? 0 : p->cores;
+    }
+    return status;
+}
+
+static tx_status place_on_gpus(plan *p)
+{
+    tx_placement *out = p->out;
+    tx_status status = group_gpus(p);
+    out->gpus = out->ranks < p->t->gpus ? out->ranks : p->t->gpus;
+    if (!status)
+        status = tx_topo_choose_gpus(p->t, p->gpu_group, p->gpu_room, out->gpus, p->chosen);
+    for (int32_t r = 0; !status && r < out->ranks; r++) {
+        int32_t gpu = p->chosen[(int64_t)r * out->gpus / out->ranks];
+        out->places[r].device = gpu;
+        out->places[r].nic = p->t->devices[gpu].nic;
+        out->places[r].far = p->far[p->gpu_group[gpu]];
+        p->group[r] = p->gpu_group[gpu];
+    }
+    return status;
+}
+
+/* ---- Without GPUs ------------------------------------------------------------------------------------ */
+
+/* Numbers the NUMA nodes (of a package, where some cores have none near) in the order of cores; returns how many. */
+static int32_t number_domains(plan *p)
+{
+    int32_t count = 0;
+    const tx_topo_cpu **first = calloc((size_t)p->cores, sizeof *first);
+    for (int32_t i = 0; first && i < p->t->cpu_count; i++)
+        if (!first[p->t->cpus[i].core])
+            first[p->t->cpus[i].core] = &p->t->cpus[i];
+    for (int32_t c = 0; first && c < p->cores; c++) {
+        p->domain[c] = -1;
+        for (int32_t k = 0; first[c] && k < c && p->domain[c] < 0; k++)
+            if (first[k] && first[k]->numa == first[c]->numa && first[k]->package == first[c]->package)
+                p->domain[c] = p->domain[k];
+        if (first[c] && p->domain[c] < 0)
+            p->domain[c] = count++;
+    }
+    free(first);
+    return count;
+}
+
+/* How many ranks each domain has: each next one goes where most cores are left for it. */
+static void share_ranks(const plan *p, int32_t domains, const int32_t *room, int32_t *ranks)
+{
+    for (int32_t r = 0; r < p->out->ranks; r++) {
+        int32_t best = 0;
+        for (int32_t d = 1; d < domains; d++)
+            if ((int64_t)room[d] * (ranks[best] + 1) > (int64_t)room[best] * (ranks[d] + 1))
+                best = d;
+        ranks[best]++;
+    }
+}
+
+static tx_status place_on_cores(plan *p)
+{
+    tx_placement *out = p->out;
+    int32_t domains = number_domains(p), rank = 0;
+    int32_t *room = calloc((size_t)p->cores, sizeof *room), *ranks = calloc((size_t)p->cores, sizeof *ranks);
+    if (domains == 0 || !room || !ranks) {
+        free(room);
+        free(ranks);
+        return no_memory(p);
+    }
+    for (int32_t c = 0; c < p->cores; c++)
+        if (p->domain[c] >= 0)
+            room[p->domain[c]]++;
+    if (out->ranks >= domains) {
+        share_ranks(p, domains, room, ranks);
+        for (int32_t d = 0; d < domains; d++)
+            for (int32_t k = 0; k < ranks[d]; k++)
+                p->group[rank++] = d;
+    } else {
+        for (int32_t r = 0; r < out->ranks; r++)
+            p->group[r] = r;
+    }
+    for (int32_t c = 0; c < p->cores; c++) {
+        int32_t d = p->domain[c];
+        int32_t group = out->ranks >= domains ? d : (int32_t)((int64_t)d * out->ranks / domains);
+        if (d >= 0)
+            p->allowed[(int64_t)group * p->cores + c] = true;
+    }
+    free(room);
+    free(ranks);
+    return TX_OK;
+}
+
+/* Whether two sets have a number in common. */
+static bool meet(const char *a, const char *b)
+{
+    int32_t *first = NULL, *second = NULL, count = 0, other = 0;
+    bool found = false;
+    if (!tx_topo_set_parse(a, &first, &count) && !tx_topo_set_parse(b, &second, &other))
+        for (int32_t i = 0, k = 0; i < count && k < other && !found; second[k] < first[i] ? k++ : i++)
+            found = first[i] == second[k];
+    free(first);
+    free(second);
+    return found;
+}
+
+/* The NIC near the rank's memory, else any; of several the one that fewest ranks before have. */
+static int32_t nearest_nic(const plan *p, int32_t rank)
+{
+    const tx_topology *t = p->t;
+    int32_t best = -1, best_users = 0;
+    bool best_near = false;
+    for (int32_t i = t->gpus; i < t->gpus + t->nics; i++) {
+        int32_t users = 0;
+        for (int32_t r = 0; r < rank; r++)
+            users += p->out->places[r].nic == i;
+        bool near = meet(t->devices[i].nodes, p->out->places[rank].nodes);
+        if (best < 0 || (near && !best_near) || (near == best_near && users < best_users)) {
+            best = i;
+            best_users = users;
+            best_near = near;
+        }
+    }
+    return best;
+}
+
+/* ---- Places ------------------------------------------------------------------------------------------- */
+
+static int compare_numbers(const void *left, const void *right)
+{
+    const int32_t *a = left, *b = right;
+    return (*a > *b) - (*a < *b);
+}
+
+/* The NUMA nodes of a rank's cores; where they have none, those of its device. */
+static char *nodes_text(plan *p, int32_t rank)
+{
+    const tx_topology *t = p->t;
+    int32_t count = 0, kept = 0;
+    for (int32_t i = 0; i < t->cpu_count; i++)
+        if ((p->owner[t->cpus[i].core] == rank || p->borrowed[rank] == t->cpus[i].core) && t->cpus[i].numa >= 0)
+            p->numbers[count++] = t->cpus[i].numa;
+    if (count > 0)
+        qsort(p->numbers, (size_t)count, sizeof *p->numbers, compare_numbers);
+    for (int32_t i = 0; i < count; i++)
+        if (i == 0 || p->numbers[i] != p->numbers[i - 1])
+            p->numbers[kept++] = p->numbers[i];
+    int32_t device = p->out->places[rank].device;
+    if (kept > 0 || device < 0)
+        return tx_topo_set_text(p->numbers, kept);
+    char *copy = malloc(strlen(t->devices[device].nodes) + 1);
+    if (copy)
+        strcpy(copy, t->devices[device].nodes);
+    return copy;
+}
+
+static tx_status fill_place(plan *p, int32_t rank)
+{
+    tx_topo_place *place = &p->out->places[rank];
+    int32_t count = 0;
+    for (int32_t c = 0; c < p->cores; c++)
+        place->cores += p->owner[c] == rank || p->borrowed[rank] == c;
+    for (int32_t i = 0; i < p->t->cpu_count; i++)
+        if (p->owner[p->t->cpus[i].core] == rank || p->borrowed[rank] == p->t->cpus[i].core)
+            p->numbers[count++] = p->t->cpus[i].number;
+    place->cpus = tx_topo_set_text(p->numbers, count);
+    place->nodes = nodes_text(p, rank);
+    if (!place->cpus || !place->nodes)
+        return no_memory(p);
+    if (place->device < 0)
+        place->nic = nearest_nic(p, rank);
+    return TX_OK;
+}
+
+static tx_status fill_places(plan *p)
+{
+    tx_placement *out = p->out;
+    tx_status status = tx_topo_share_cores(p->group, out->ranks, p->allowed, p->cores, p->owner, p->borrowed);
+    /* Who lends a core shares it too. */
+    for (int32_t r = 0; !status && r < out->ranks; r++)
+        if (p->borrowed[r] >= 0) {
+            out->places[r].shared = true;
+            out->places[p->owner[p->borrowed[r]]].shared = true;
+        }
+    for (int32_t r = 0; !status && r < out->ranks; r++) {
+        status = fill_place(p, r);
+        if (r == 0 || out->places[r].cores < out->least_cores)
+            out->least_cores = out->places[r].cores;
+        if (r == 0 || out->places[r].cores > out->most_cores)
+            out->most_cores = out->places[r].cores;
+    }
+    return status;
+}
+
+/* ---- Making ---------------------------------------------------------------------------------------------- */
+
+static tx_status open_plan(plan *p)
+{
+    const size_t ranks = (size_t)p->out->ranks, cores = (size_t)p->cores, gpus = (size_t)p->t->gpus + 1;
+    const size_t groups = ranks > gpus ? ranks : gpus;
+    p->group = calloc(ranks, sizeof *p->group);
+    p->allowed = calloc(groups * cores, sizeof *p->allowed);
+    p->far = calloc(groups, sizeof *p->far);
+    p->gpu_group = calloc(gpus, sizeof *p->gpu_group);
+    p->gpu_room = calloc(gpus, sizeof *p->gpu_room);
+    p->chosen = calloc(gpus, sizeof *p->chosen);
+    p->domain = calloc(cores, sizeof *p->domain);
+    p->owner = calloc(cores, sizeof *p->owner);
+    p->borrowed = calloc(ranks, sizeof *p->borrowed);
+    p->numbers = calloc((size_t)p->t->cpu_count, sizeof *p->numbers);
+    p->out->places = calloc(ranks, sizeof *p->out->places);
+    if (!p->group || !p->allowed || !p->far || !p->gpu_group || !p->gpu_room || !p->chosen || !p->domain || !p->owner ||
+        !p->borrowed || !p->numbers || !p->out->places)
+        return no_memory(p);
+    for (int32_t r = 0; r < p->out->ranks; r++)
+        p->out->places[r].device = p->out->places[r].nic = -1;
+    return TX_OK;
+}
+
+static void close_plan(plan *p)
+{
+    free(p->group);
+    free(p->allowed);
+    free(p->far);
+    free(p->gpu_group);
+    free(p->gpu_room);
+    free(p->chosen);
+    free(p->domain);
+    free(p->owner);
+    free(p->borrowed);
+    free(p->numbers);
+}
+
+tx_status tx_placement_make(const tx_topology *topology, int64_t ranks, tx_placement **placement)
+{
+    plan p = {.t = topology};
+    if (ranks < 1 || ranks > TX_TOPO_RANKS_MAX)
+        return tx_fail(TX_INVALID, "placement of %" PRId64 " ranks: a host has 1 to %d", ranks, TX_TOPO_RANKS_MAX);
+    for (int32_t i = 0; i < topology->cpu_count; i++)
+        if (topology->cpus[i].core >= p.cores)
+            p.cores = topology->cpus[i].core + 1;
+    if (p.cores == 0)
+        return tx_fail(TX_UNSUPPORTED,
+                       "%s: it does not tell which cores there are, so ranks cannot be placed; hwloc's XML of the "
+                       "machine (lstopo --filter io:all FILE.xml) tells",
+                       *topology->file ? topology->file : "this machine");
+    p.out = calloc(1, sizeof *p.out);
+    if (!p.out)
+        return tx_fail(TX_MEMORY, "placement of %" PRId64 " ranks: out of memory", ranks);
+    p.out->ranks = (int32_t)ranks;
+    p.out->cores = p.cores;
+    tx_status status = open_plan(&p);
+    if (!status)
+        status = topology->gpus > 0 ? place_on_gpus(&p) : place_on_cores(&p);
+    if (!status)
+        status = fill_places(&p);
+    close_plan(&p);
+    if (status)
+        tx_placement_free(p.out);
+    else
+        *placement = p.out;
+    return status;
+}
+
+void tx_placement_free(tx_placement *placement)
+{
+    if (!placement)
+        return;
+    for (int32_t r = 0; placement->places && r < placement->ranks; r++) {
+        free(placement->places[r].cpus);
+        free(placement->places[r].nodes);
+    }
+    free(placement->places);
+    free(placement);
+}
