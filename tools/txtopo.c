@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 typedef struct settings {
-    bool matrix, pci, nvidia, json, csv, legend;
+    bool matrix, pci, nvidia, json, csv;
     const char *p2p, *input, *export, *html, *explain;
     int64_t bind;
 } settings;
@@ -33,7 +33,6 @@ static const tx_option options[] = {
         "NIC1, 3b:00.0, mlx5_0 or opencl:PLATFORM:DEVICE"),
     {TX_OPTION_INTEGER, "bind", offsetof(settings, bind), 0, 4096, "N",
      "where N ranks go, if N is not 0: device, cores, memory and NIC of each, and lines for mpiexec and hwloc-bind"},
-    OPTION(FLAG, "legend", legend, NULL, "what the words in the matrix mean, and end"),
     {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "In which form:"},
     OPTION(FLAG, "nvidia", nvidia, NULL, "the layout of nvidia-smi topo -m, byte for byte"),
     OPTION(FLAG, "json", json, NULL, "JSON with everything that is known (tools/txtopo.schema.json)"),
@@ -46,12 +45,22 @@ static const tx_option options[] = {
     OPTION(TEXT, "export", export, "FILE", "write hwloc XML, with direct links, and end"),
 };
 
+/* The legend, for the help: a line a word of topology.h; the two words for no link are not among them. */
+#define CLASS_LINE(name, cell, legend) "\n  " cell ": " legend
+#define LINK_LINE(name, cell, legend) LINE_##name(cell, legend)
+#define LINE_NO_LINK(cell, legend)
+#define LINE_LINK_UNKNOWN(cell, legend)
+#define LINE_NVLINK(cell, legend) "\n  " cell "#: " legend
+#define LINE_XGMI(cell, legend) LINE_NVLINK(cell, legend)
+#define LINE_XELINK(cell, legend) LINE_NVLINK(cell, legend)
+
 static const tx_cli program = {
     .name = "txtopo",
     .usage = "txtopo [-m | -mp | -p2p KINDS] [OPTION...]",
     .about =
-        "Shows how the GPUs, NICs and OpenCL devices of this machine are tied together, and which cores and memory\n"
-        "are near them: the matrix of nvidia-smi topo -m for any vendor's devices.",
+        "Shows how the GPUs, NICs and OpenCL devices of a machine are tied together.\n\n"
+        "It is the matrix of nvidia-smi topo -m for any vendor's devices, with the cores and the memory near them.\n"
+        "Its cells:\n" TX_TOPO_CLASS_MAP(CLASS_LINE) TX_TOPO_LINK_MAP(LINK_LINE),
     .options = options,
     .count = sizeof options / sizeof options[0],
 };
@@ -171,10 +180,6 @@ int main(int argc, char **argv)
                          : tx_complain(&program, TX_EXIT_FAILURE, "out of memory");
     if (status == TX_GO_ON)
         status = check(&s);
-    if (status == TX_GO_ON && s.legend) {
-        tx_txtopo_legend(stdout);
-        status = 0;
-    }
     if (status == TX_GO_ON)
         status = run(&s);
     free(spelled);

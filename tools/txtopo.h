@@ -15,8 +15,6 @@ void tx_txtopo_text(FILE *out, const tx_topology *topology, bool links, bool und
 void tx_txtopo_p2p(FILE *out, const tx_topology *topology, const char *letters, bool underline);
 /* The first letter that names no kind of access; '\0' where all do. */
 char tx_txtopo_p2p_wrong(const char *letters);
-/* The meaning of every cell, for the help as well. */
-void tx_txtopo_legend(FILE *out);
 
 /* txtopo_nvidia.c: the layout of nvidia-smi topo -m, byte for byte. */
 void tx_txtopo_nvidia(FILE *out, const tx_topology *topology, bool links);

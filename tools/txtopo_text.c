@@ -138,7 +138,7 @@ static bool has_link(const tx_topology *t, tx_topo_link_kind value)
     return false;
 }
 
-/* nvidia-smi's lines always; of the others what the matrix has, or all where `t` is NULL. */
+/* nvidia-smi's lines always; of the others what the matrix has. */
 static void print_legend(FILE *out, const tx_topology *t, bool links)
 {
     static const tx_topo_class always[] = {TX_TOPO_SELF, TX_TOPO_SYS, TX_TOPO_NODE,
@@ -148,19 +148,14 @@ static void print_legend(FILE *out, const tx_topology *t, bool links)
     for (size_t i = 0; i < sizeof always / sizeof always[0]; i++)
         fprintf(out, "  %-4s = %s\n", tx_topo_class_name(always[i]), tx_topo_class_legend(always[i]));
     for (int i = TX_TOPO_NVLINK; i <= TX_TOPO_XELINK && links; i++)
-        if (!t || i == TX_TOPO_NVLINK || has_link(t, (tx_topo_link_kind)i))
+        if (i == TX_TOPO_NVLINK || has_link(t, (tx_topo_link_kind)i))
             fprintf(out, "  %s#  = %s\n", tx_topo_link_name((tx_topo_link_kind)i),
                     tx_topo_link_legend((tx_topo_link_kind)i));
     for (size_t i = 0; i < sizeof sometimes / sizeof sometimes[0]; i++)
-        if (!t || has_class(t, sometimes[i]))
+        if (has_class(t, sometimes[i]))
             fprintf(out, "  %-4s = %s\n", tx_topo_class_name(sometimes[i]), tx_topo_class_legend(sometimes[i]));
-    if (!t || has_class(t, TX_TOPO_UNKNOWN) || (links && has_link(t, TX_TOPO_LINK_UNKNOWN)))
+    if (has_class(t, TX_TOPO_UNKNOWN) || (links && has_link(t, TX_TOPO_LINK_UNKNOWN)))
         fprintf(out, "  %-4s = %s\n", tx_topo_class_name(TX_TOPO_UNKNOWN), tx_topo_class_legend(TX_TOPO_UNKNOWN));
-}
-
-void tx_txtopo_legend(FILE *out)
-{
-    print_legend(out, NULL, true);
 }
 
 static void print_nics(FILE *out, const tx_topology *t)

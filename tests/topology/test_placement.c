@@ -145,7 +145,7 @@ static void gpus(void **state)
 {
     (void)state;
     tx_topology *t = read_topology(FIXTURES "classes.xml");
-    /* The two with most links, and their NUMA node's two cores. */
+    /* Two tiles of one card, and their NUMA node's two cores. */
     tx_placement *p = place(t, 2);
     check(t, p);
     expect(t, &p->places[0], "GPU5", "4-5", "1");
@@ -208,7 +208,7 @@ static void make_host(host *h, const int32_t *cores, int32_t nodes)
 static void add_device(host *h, tx_topo_device_kind kind, const char *cpus, const char *nodes)
 {
     tx_topo_device *d = &h->devices[h->t.device_count++];
-    *d = (tx_topo_device){.kind = kind, .cpus = cpus, .nodes = nodes, .bus = "", .nic = -1};
+    *d = (tx_topo_device){.kind = kind, .cpus = cpus, .nodes = nodes, .bus = "", .engine = "", .system = "", .nic = -1};
     h->t.gpus += kind == TX_TOPO_GPU;
     h->t.nics += kind == TX_TOPO_NIC;
     snprintf(d->label, sizeof d->label, "%s%d", tx_topo_device_name(kind), (int)(h->t.device_count - 1));
@@ -294,11 +294,44 @@ static void restricted(void **state)
     tx_placement_free(p);
 }
 
+/* The lines for launchers; warnings. */
+static void lines(void **state)
+{
+    (void)state;
+    static const char *const wanted[] = {
+        "   2  cores   -       cpu        4      4-7,12-15  1            -\n",
+        "Note: ranks have 2 to 4 cores",
+        "  mpiexec -n 3 -bind-to user:0-1+8-9,2-3+10-11,4-7+12-15 PROGRAM\n",
+        "  hwloc-bind -p --cpubind pu:0-1 pu:8-9 --membind node:0 -- PROGRAM  # rank 0\n",
+        "  hwloc-bind -p --cpubind pu:4-7 pu:12-15 --membind node:1 -- PROGRAM  # rank 2\n",
+    };
+    host h;
+    const int32_t two[] = {4, 4};
+    make_host(&h, two, 2);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    assert_non_null(out);
+    assert_ok(tx_txtopo_bind(out, &h.t, 3));
+    assert_ok(tx_txtopo_bind(out, &h.t, 9));
+    add_device(&h, TX_TOPO_GPU, "100-107", "1");
+    assert_ok(tx_txtopo_bind(out, &h.t, 2));
+    assert_int_equal(fclose(out), 0);
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
+        if (!strstr(text, wanted[i]))
+            fail_msg("\"%s\" is missing in\n%s", wanted[i], text);
+    assert_non_null(strstr(text, "Warning: 2 ranks share cores with others: there are more ranks than cores"));
+    assert_non_null(strstr(text, "Warning: 2 ranks share 1 GPU."));
+    assert_non_null(strstr(text, "Warning: 2 ranks have cores far from their GPUs"));
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(recorded),     cmocka_unit_test(gpus),        cmocka_unit_test(no_cores_known),
         cmocka_unit_test(without_gpus), cmocka_unit_test(overlapping), cmocka_unit_test(restricted),
+        cmocka_unit_test(lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

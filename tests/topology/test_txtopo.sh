@@ -48,13 +48,14 @@ escape=$(printf '\033')
 # ---- options ------------------------------------------------------------------------------------
 expect 0 "--input FILE" --help
 expect 0 "txtopo 0." --version
-expect 0 "XG#  = Connection traversing # XGMI" --legend
+expect 0 "XG#: Connection traversing # XGMI" --help
+expect 0 "PIX: Connection traversing at most a single" --man
 expect 2 "exclude each other" -m -mp
 expect 2 "exclude each other" --json --csv
 expect 2 "z is none of r, w, n, a and p" -p2p rz
 expect 2 "the value is missing" -p2p
 expect 2 "did you mean --nvidia" --nvdia
-expect 2 "not an option" -x
+expect 2 "unknown option" -x
 
 # ---- forms ---------------------------------------------------------------------------------------
 classes=$fixtures/classes.xml
