@@ -118,6 +118,8 @@ static void advice(void **state)
     gpu0->link = (tx_topo_pcie){.speed = 8, .speed_max = 16, .width = 8, .width_max = 16};
     gpu1->link = (tx_topo_pcie){.speed = 8, .speed_max = 8, .width = 4, .width_max = 16};
     t->nodes[gpu0->parent].link = (tx_topo_pcie){.speed = 8, .speed_max = 8, .width = 8, .width_max = 8};
+    expect_rate(t, "GPU1", "GPU2", TX_TOPO_LIMIT_PCIE, 3);
+    SAYS(t, "GPU1,GPU2", "the PCIe link of 0000:04:00.0, about 3.0 GB/s one way");
     gpu0->iommu_group = 7;
     gpu1->iommu_group = 8;
     SAYS(t, "GPU0,GPU1", "8 GT/s x8, 7.9 GB/s, at most 16 GT/s x16, 31.5 GB/s, IOMMU group 7", "8 GT/s x4, 3.9 GB/s",

@@ -294,6 +294,29 @@ static void restricted(void **state)
     tx_placement_free(p);
 }
 
+/* Some of the GPUs: the worst pair counts first, then all pairs. */
+static void nearest(void **state)
+{
+    (void)state;
+    host h;
+    const int32_t one[] = {8};
+    make_host(&h, one, 1);
+    for (int32_t i = 0; i < 4; i++)
+        add_device(&h, TX_TOPO_GPU, "0-15", "0");
+    h.pairs[2 * 4 + 3].class_ = h.pairs[3 * 4 + 2].class_ = TX_TOPO_PIX;
+    tx_placement *p = place(&h.t, 3);
+    assert_true(p->places[0].device == 0 && p->places[1].device == 2 && p->places[2].device == 3);
+    tx_placement_free(p);
+    p = place(&h.t, 2);
+    assert_true(p->places[0].device == 2 && p->places[1].device == 3);
+    tx_placement_free(p);
+    for (int32_t i = 0; i < 4; i++) /* one is far from all others */
+        h.pairs[2 * 4 + i].class_ = h.pairs[i * 4 + 2].class_ = i == 3 ? TX_TOPO_PIX : TX_TOPO_SYS;
+    p = place(&h.t, 3);
+    assert_true(p->places[0].device == 0 && p->places[1].device == 1 && p->places[2].device == 3);
+    tx_placement_free(p);
+}
+
 /* The lines for launchers; warnings. */
 static void lines(void **state)
 {
@@ -331,7 +354,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(recorded),     cmocka_unit_test(gpus),        cmocka_unit_test(no_cores_known),
         cmocka_unit_test(without_gpus), cmocka_unit_test(overlapping), cmocka_unit_test(restricted),
-        cmocka_unit_test(lines),
+        cmocka_unit_test(nearest),      cmocka_unit_test(lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
