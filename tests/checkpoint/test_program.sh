@@ -238,6 +238,17 @@ for folder in "$work"/bad/checkpoint-*; do
 done
 ls "$work/bad" | grep -q '^checkpoint-2$' || fail "no checkpoint before the end for want of numbers"
 
+# No driver at all: said for a device that was asked for, and nothing else is taken instead.
+OCL_ICD_VENDORS=$work/nowhere OPENCL_VENDOR_PATH=$work/nowhere
+export OCL_ICD_VENDORS OPENCL_VENDOR_PATH
+if ! "$bin/txtrain" --list-devices | grep -q '^opencl'; then
+    run "$work/none" --device opencl && fail "trains on a device that there is not"
+    one_line "no OpenCL driver"
+    grep -q 'no device "opencl"' "$work/err" || fail "no OpenCL driver: the message"
+    run "$work/other" --device cpu || fail "no OpenCL driver and a run on the CPU"
+fi
+unset OCL_ICD_VENDORS OPENCL_VENDOR_PATH
+
 mkdir "$work/full"
 ln -s /dev/full "$work/full/log.jsonl"
 if [ -e /dev/full ]; then
