@@ -82,7 +82,7 @@ cmp -s "$work/a" "$work/b" || fail "the JSON reads otherwise"
 "$txtopo" --nvidia --input "$classes" | cmp -s - "$work/b" || fail "--nvidia reads otherwise"
 
 # ---- this machine -----------------------------------------------------------------------------------
-expect 0 "Affinity" -m
+expect 0 "CPU" -m
 expect 0 "" --nvidia
 expect 0 "" --csv
 expect 0 "" --export "$work/live.xml"
