@@ -40,13 +40,76 @@ static bool too_deep(const char *text, size_t size)
     return false;
 }
 
+static bool in_number(char c)
+{
+    return (c >= '0' && c <= '9') || (c && strchr("+-.eE", c));
+}
+
+/* Whether a number is an integer beyond int64. */
+static bool is_beyond(const char *number, size_t size)
+{
+    static const char most[] = "9223372036854775807";
+    const size_t length = sizeof most - 1;
+    if (size > 0 && number[0] == '-') {
+        number++;
+        size--;
+    }
+    for (size_t i = 0; i < size; i++)
+        if (number[i] < '0' || number[i] > '9')
+            return false;
+    return size > length || (size == length && memcmp(number, most, length) > 0);
+}
+
+/* A copy in which integers beyond int64 have an exponent, which makes them numbers; `*size` becomes its size. NULL when
+ * out of memory. */
+static char *mark_long_integers(const char *text, size_t *size)
+{
+    const size_t end = *size;
+    char *copy = malloc(end + end / 8 + 1);
+    size_t used = 0;
+    bool quoted = false;
+    for (size_t i = 0, length; copy && i < end; i += length) {
+        length = 1;
+        if (quoted && text[i] == '\\' && i + 1 < end)
+            length = 2;
+        else if (text[i] == '"')
+            quoted = !quoted;
+        else if (!quoted && in_number(text[i]))
+            while (i + length < end && in_number(text[i + length]))
+                length++;
+        memcpy(copy + used, text + i, length);
+        used += length;
+        if (!quoted && is_beyond(text + i, length)) {
+            memcpy(copy + used, "e0", 2);
+            used += 2;
+        }
+    }
+    *size = used;
+    return copy;
+}
+
+/* jansson refuses integers beyond int64: those are read as the numbers nearest to them, as other languages do. Real
+ * files have them: transformers writes 10^30 for a length without limit. */
+static json_t *load(const char *text, size_t size, size_t flags, json_error_t *error)
+{
+    json_t *value = json_loadb(text, size, flags, error);
+    if (value || json_error_code(error) != json_error_numeric_overflow)
+        return value;
+    json_error_t again;
+    char *marked = mark_long_integers(text, &size);
+    value = marked ? json_loadb(marked, size, flags, &again) : NULL;
+    free(marked);
+    return value;
+}
+
 static tx_status parse(const char *text, size_t size, const char *where, size_t flags, tx_json **json, size_t *used)
 {
     if (too_deep(text, size))
         return tx_fail(TX_FORMAT, "%s: JSON nested deeper than %d levels", where, TX_JSON_DEPTH);
     json_error_t error;
     flags |= JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
-    json_t *value = json_loadb(text, size, flags, &error);
+    /* `used` counts bytes of this text: no copy will do. */
+    json_t *value = used ? json_loadb(text, size, flags, &error) : load(text, size, flags, &error);
     if (!value) /* jansson takes an allocation that fails for a fault of the text: such a fault is there twice */
         value = json_loadb(text, size, flags, &error);
     if (!value && (json_error_code(&error) == json_error_out_of_memory || !error.text[0]))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * JSON, the strict kind: UTF-8, no duplicate keys, nothing after the value, nesting limited, integers within
- * int64. The only user of jansson. Messages name the key, the type expected and the value found; whoever knows the
- * file puts its name before them (tx_fail_in). */
+ * JSON, the strict kind: UTF-8, no duplicate keys, nothing after the value, nesting limited. Integers beyond int64 are
+ * numbers as those with a fraction are, and nowhere taken for integers. The only user of jansson. Messages name the key,
+ * the type expected and the value found; whoever knows the file puts its name before them (tx_fail_in). */
 #ifndef TX_API_JSON_H
 #define TX_API_JSON_H
 
@@ -17,7 +17,7 @@ typedef struct json_t tx_json;
 
 /* Parses `size` bytes that hold one value. `where` (a path, or "PATH: header") starts the messages. */
 tx_status tx_json_parse(const char *text, size_t size, const char *where, tx_json **json);
-/* Parses the value that `text` begins with and tells how many bytes it took. */
+/* Parses the value that `text` begins with and tells how many bytes it took. Here integers beyond int64 are refused. */
 tx_status tx_json_parse_prefix(const char *text, size_t size, const char *where, tx_json **json, size_t *used);
 /* Parses one line of a JSON Lines file. Its strings may hold U+0000, so they are read by tx_json_get_text. */
 tx_status tx_json_parse_line(const char *text, size_t size, const char *where, tx_json **json);

@@ -4,8 +4,8 @@
  * change: gradient accumulation, learning rate, clipping, results read one step late, saving for Hugging Face.
  *
  *     example_gpt2_loop FOLDER [DEVICE]     trains a small byte-level model and saves it in FOLDER */
-#include "models/text/bytes.h"
 #include "models/gpt2.h"
+#include "models/text/tokenizer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -90,7 +90,10 @@ int main(int argc, char **argv)
         printf("step %d loss %.4f norm %.3f\n", step, (double)last, (double)results.value[TX_RESULT_GRAD_NORM]);
     }
     CHECK(tx_gpt2_save(model, &config, argv[1]));
-    CHECK(tx_bytes_save(argv[1], config.n_positions));
+    tx_tokenizer *tokenizer;
+    CHECK(tx_tokenizer_bytes(&tokenizer));
+    CHECK(tx_tokenizer_save(tokenizer, argv[1], config.n_positions));
+    tx_tokenizer_free(tokenizer);
     tx_plan_free(train);
     tx_plan_free(update);
     tx_graph_free(graph);

@@ -10,13 +10,13 @@
 
 #include <cmocka.h>
 
-#include "api/clock.h"
 #include "api/json.h"
 #include "models/files/checkpoint.h"
 #include "models/gpt2.h"
 #include "models/text/tokenizer.h"
 #include "scratch.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -268,6 +268,15 @@ static void test_several(void **state)
     remove_scratch(folder);
 }
 
+/* Seconds of the processor that programs run from here took. */
+static double seconds(void)
+{
+    struct rusage usage;
+    assert_int_equal(getrusage(RUSAGE_CHILDREN, &usage), 0);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
 /* ---- The cases of the test data ------------------------------------------------------------------------ */
 
 static void test_cases(void **state)
@@ -282,9 +291,9 @@ static void test_cases(void **state)
         assert_ok(tx_json_get_string(tx_json_at(cases, i), "file", &name));
         assert_ok(tx_json_get_string(tx_json_at(cases, i), "want", &want));
         char *path = tx_path_join(folder, name);
-        double begin = tx_now();
+        double begin = seconds();
         int status = run(path, output, sizeof output);
-        double took = tx_now() - begin;
+        double took = seconds() - begin;
         if (!(took < 1.0))
             fail_msg("%s: took %g s", name, took);
         if (strcmp(want, "accept") == 0 || strcmp(want, "reject") == 0) {

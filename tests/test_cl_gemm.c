@@ -4,8 +4,9 @@
  * batches, offsets, bias and accumulation, with guards around the result and each run twice; then portable against
  * CLBlast on bigger shapes, with both rates. Rates are printed and never judged.
  *
- * Arguments: [small] and provider names to test in full (portable, portable-vector, portable-tile, clblast), or "rates"
- * with m n k trans_a trans_b for one shape; none tests a part of all and prints rates. Exit 77: no OpenCL device. */
+ * Arguments: [small] and provider names to test in full (portable, portable-vector, portable-tile, portable-few,
+ * clblast), or "rates" with m n k trans_a trans_b for one shape; none tests a part of all and prints rates. Exit 77: no
+ * OpenCL device. */
 #include "api/clock.h"
 #include "api/half.h"
 #include "backends/backend.h"
@@ -244,7 +245,8 @@ static int test_product(tx_context *context, const product *p)
 static const struct {
     int64_t batch, m, n, k;
 } shapes[] = {{1, 1, 1, 1},    {1, 1, 97, 5},    {1, 63, 1, 33},    {1, 7, 13, 1},     {1, 8, 48, 16},  {1, 9, 49, 17},
-              {1, 65, 66, 67}, {1, 131, 35, 75}, {1, 30, 24, 1100}, {1, 130, 150, 40}, {3, 17, 70, 31}, {5, 1, 9, 64}};
+              {1, 65, 66, 67}, {1, 131, 35, 75}, {1, 30, 24, 1100}, {1, 130, 150, 40}, {3, 17, 70, 31}, {5, 1, 9, 64},
+              {1, 1, 600, 70}, {1, 2, 300, 515}, {1, 6, 36, 200},   {2, 8, 1030, 24}};
 static const struct {
     tx_dtype from, to;
 } types[] = {{TX_F32, TX_F32}, {TX_BF16, TX_F32}, {TX_BF16, TX_BF16}, {TX_F16, TX_F32}, {TX_F16, TX_F16}};
@@ -379,6 +381,7 @@ int main(int argc, char **argv)
     if (argc == 1) {
         failed += test_provider("portable-vector", FEW);
         failed += test_provider("portable-tile", FEW);
+        failed += test_provider("portable-few", FEW);
         failed += test_provider("clblast", FEW);
         failed += test_choice();
         failed += compare(256, 768, 768, false, false);

@@ -173,6 +173,38 @@ static void test_rewriting(void **state)
     remove_scratch(folder);
 }
 
+/* The second names of keys, and the type of the weights under both its names: what is written agrees with itself. */
+static void test_second_names(void **state)
+{
+    (void)state;
+    static const char second[] = "{\"hidden_size\": 64, \"num_attention_heads\": 4, \"num_hidden_layers\": 2,"
+                                 "\"max_position_embeddings\": 128, \"n_layer\": 2, \"n_ctx\": 7,"
+                                 "\"torch_dtype\": \"float16\", \"dtype\": \"bfloat16\"}";
+    static const char differs[] = "{\"hidden_size\": 64, \"n_embd\": 768}";
+    static const char wrong[] = "{\"num_hidden_layers\": \"2\"}";
+    char *folder = make_scratch(), *path = tx_path_join(folder, "config.json"), *text;
+    size_t size;
+    tx_gpt2_config config;
+    assert_ok(read_text(second, sizeof second - 1, &config));
+    assert_true(config.n_embd == 64 && config.n_head == 4 && config.n_layer == 2 && config.n_positions == 128);
+    config.n_layer = 3;
+    assert_ok(tx_gpt2_config_write(&config, path));
+    tx_gpt2_config_free(&config);
+    assert_ok(tx_file_read(path, 4096, &text, &size));
+    assert_non_null(strstr(text, "\"n_layer\": 3"));
+    assert_non_null(strstr(text, "\"num_hidden_layers\": 3"));
+    assert_non_null(strstr(text, "\"torch_dtype\": \"float32\""));
+    assert_non_null(strstr(text, "\"dtype\": \"float32\""));
+    free(text);
+    assert_ok(tx_gpt2_config_read(path, &config));
+    assert_int_equal(config.n_layer, 3);
+    tx_gpt2_config_free(&config);
+    assert_refused(read_text(differs, sizeof differs - 1, &config), TX_FORMAT, "hidden_size: 64 is not n_embd, 768");
+    assert_refused(read_text(wrong, sizeof wrong - 1, &config), TX_FORMAT, "num_hidden_layers: expected an integer");
+    free(path);
+    remove_scratch(folder);
+}
+
 /* Whatever is done to the text: an error with a message, or a configuration that passes its checks. */
 static void test_mutations(void **state)
 {
@@ -198,8 +230,9 @@ static void test_mutations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_presets),  cmocka_unit_test(test_params),    cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_rewriting), cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_presets),   cmocka_unit_test(test_params),    cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_rewriting), cmocka_unit_test(test_second_names),
+        cmocka_unit_test(test_mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,7 +140,9 @@ static void test_json_refuses(void **state)
                                       "[\"\n\"]",
                                       "['a']",
                                       "\xef\xbb\xbf[]",
-                                      "[99999999999999999999]"};
+                                      "[99999999999999999999, 1e999]",
+                                      "[99999999999999999999 1]",
+                                      "[099999999999999999999]"};
     tx_json *json;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_refused(parse(bad[i], &json), TX_FORMAT, "input: not valid JSON");
@@ -188,6 +190,43 @@ static void test_json_getters(void **state)
     assert_false(tx_json_has(json, "n"));
     assert_false(tx_json_has(json, "x"));
     assert_true(tx_json_has(json, "b"));
+    tx_json_free(json);
+}
+
+/* Integers beyond int64 are read as numbers, and as nothing else; those within stay what they are. */
+static void test_json_long_integers(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"a\":1000000000000000019884624838656,\"b\":9223372036854775808,\"c\":9223372036854775807,"
+        "\"d\":-99999999999999999999,\"1\\\"11111111111111111111\":1.5,"
+        "\"e\":[1111111111111111111,99999999999999999999.5,99999999999999999999e-1],"
+        "\"s\":\"99999999999999999999\"}";
+    tx_json *json, *list;
+    const char *s;
+    double d = 0;
+    int64_t i = 0;
+    assert_ok(parse(text, &json));
+    assert_ok(tx_json_get_number(json, "a", 0, 1e300, &d));
+    assert_true(d == 1e30);
+    assert_refused(tx_json_get_int(json, "a", 0, INT64_MAX, &i), TX_FORMAT, "a: expected an integer");
+    assert_refused(tx_json_get_int(json, "b", 0, INT64_MAX, &i), TX_FORMAT, "b: expected an integer");
+    assert_ok(tx_json_get_int(json, "c", 0, INT64_MAX, &i));
+    assert_true(i == INT64_MAX);
+    assert_ok(tx_json_get_number(json, "d", -1e300, 0, &d));
+    assert_true(d == -1e20);
+    assert_true(tx_json_has(json, "1\"11111111111111111111"));
+    assert_ok(tx_json_get(json, "e", TX_JSON_ARRAY, &list));
+    assert_ok(tx_json_as_int(tx_json_at(list, 0), "e[0]", 0, INT64_MAX, &i));
+    assert_true(i == INT64_C(1111111111111111111));
+    assert_ok(tx_json_as_number(tx_json_at(list, 2), "e[2]", 0, 1e300, &d));
+    assert_true(d == 1e19);
+    assert_ok(tx_json_get_string(json, "s", &s));
+    assert_string_equal(s, "99999999999999999999");
+    tx_json_free(json);
+    size_t used;
+    assert_refused(tx_json_parse_prefix(text, sizeof text - 1, "input", &json, &used), TX_FORMAT, "too big integer");
+    assert_ok(parse("99999999999999999999", &json));
     tx_json_free(json);
 }
 
@@ -242,6 +281,7 @@ int main(void)
         cmocka_unit_test(test_folders),
         cmocka_unit_test(test_json_refuses),
         cmocka_unit_test(test_json_getters),
+        cmocka_unit_test(test_json_long_integers),
         cmocka_unit_test(test_json_writing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,7 @@
 #include "tools/config.h"
 
 #include "api/file.h"
-#include "models/text/bytes.h"
+#include "models/text/tokenizer.h"
 #include "tools/output.h"
 
 #include <stdlib.h>

@@ -7,6 +7,8 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define FILE_LIMIT (1 << 24)
 
@@ -35,6 +37,17 @@ static const char *scalar(const tx_json *json, char number[32])
     default:
         return NULL;
     }
+}
+
+/* Stores an object as its text, for options whose value is JSON. */
+static int store_object(const tx_option_source *p, const tx_option *option, const tx_json *json)
+{
+    char *text = tx_json_text(json, TX_JSON_LINE);
+    if (!tx_option_keep(text, NULL)) {
+        free(text);
+        return tx_complain(p->program, TX_EXIT_FAILURE, "%s: out of memory", p->file);
+    }
+    return tx_option_store(p, option, text);
 }
 
 /* Stores one scalar; the types of JSON must fit the option. */
@@ -80,6 +93,8 @@ static int parse_member(const tx_option_source *p, const char *key, const tx_jso
     bool several = option->kind == TX_OPTION_LIST || option->kind == TX_OPTION_WORDS;
     if (option->kind == TX_OPTION_LIST)
         *(uint32_t *)(void *)(p->values + option->offset) = 0;
+    if (tx_json_type_of(value) == TX_JSON_OBJECT && option->choices && strcmp(option->choices, "JSON") == 0)
+        return store_object(p, option, value);
     if (!several || tx_json_type_of(value) != TX_JSON_ARRAY)
         return store_scalar(p, option, value);
     int status = TX_GO_ON;

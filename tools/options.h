@@ -34,7 +34,8 @@ typedef struct tx_option {
     size_t offset;      /* of the value in the struct that holds all of them */
     double least, most; /* of an INTEGER or REAL, both included */
     /* "linear|cosine|constant"; for the others the word for the value. The shell completes files where that holds FILE,
-     * folders where it holds DIR, and the words of it that are in lower case: "cpu|opencl|opencl:N". */
+     * folders where it holds DIR, and the words of it that are in lower case: "cpu|opencl|opencl:N". In a file of
+     * options a value called JSON may be an object. */
     const char *choices;
     const char *help;
 } tx_option;

@@ -36,8 +36,9 @@ static tx_status find_script(char *path, size_t size)
     snprintf(path, size, "%s/%s", TX_TOOLS_DIR, SCRIPT);
     if (access(path, R_OK) == 0)
         return TX_OK;
-    return tx_fail(TX_NOT_FOUND, "%s: is neither in %s of the program's folder nor in %s; install TX with all its files",
-                   SCRIPT, TX_SHARE_FROM_BIN, TX_TOOLS_DIR);
+    return tx_fail(TX_NOT_FOUND,
+                   "%s: is neither in %s of the program's folder nor in %s; install TX with all its files", SCRIPT,
+                   TX_SHARE_FROM_BIN, TX_TOOLS_DIR);
 }
 
 /* Starts the process with its standard input and output on pipes; its errors go where ours go. */
@@ -87,10 +88,11 @@ static tx_status expect(tx_peer *peer, const char *word, char *rest, size_t size
     return TX_OK;
 }
 
-tx_status tx_peer_start(const tx_gpt2_config *config, int64_t batch, int64_t block, int64_t threads, tx_peer **peer)
+tx_status tx_peer_start(const char *task, const tx_gpt2_config *config, int64_t batch, int64_t block, int64_t threads,
+                        tx_peer **peer)
 {
     const char *python = getenv("TX_PYTHON");
-    char text[8][24], interpreter[1024], script[4096];
+    char text[8][24], interpreter[1024], script[4096], word[16];
     const int64_t value[8] = {config->vocab_size,
                               config->n_positions,
                               config->n_embd,
@@ -100,10 +102,11 @@ tx_status tx_peer_start(const tx_gpt2_config *config, int64_t batch, int64_t blo
                               block,
                               threads};
     snprintf(interpreter, sizeof interpreter, "%s", python && *python ? python : "python3");
-    char *arguments[11] = {interpreter, script};
+    snprintf(word, sizeof word, "%s", task);
+    char *arguments[12] = {interpreter, script, word};
     for (int i = 0; i < 8; i++) {
         snprintf(text[i], sizeof text[i], "%" PRId64, value[i]);
-        arguments[2 + i] = text[i];
+        arguments[3 + i] = text[i];
     }
     tx_status status = find_script(script, sizeof script);
     if (status)

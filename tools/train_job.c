@@ -164,6 +164,7 @@ tx_status tx_train_make_run(tx_train_job *j, int (*stop)(void *context), tx_run_
         .logging_steps = logging,
         .eval_steps = eval ? eval : logging,
         .save_steps = resolve(j, set->save_steps),
+        .perplexity = set->metric >= 2,
         .flops_per_token = flops_per_token(&j->inputs.config),
         .max_bad_steps = set->max_bad_steps,
         .output_dir = set->output_dir,

@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_PAIRS 99
-
 typedef struct settings {
     const char *config, *device;
     int64_t batch, block, steps, pairs, threads;
@@ -32,7 +30,7 @@ static const tx_option train_options[] = {
     {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "blocks a step"},
     {TX_OPTION_INTEGER, "block", AT(block), 2, 1 << 24, "N", "tokens a block"},
     {TX_OPTION_INTEGER, "steps", AT(steps), 1, 1 << 20, "N", "steps a measurement"},
-    {TX_OPTION_INTEGER, "pairs", AT(pairs), 1, MAX_PAIRS, "N",
+    {TX_OPTION_INTEGER, "pairs", AT(pairs), 1, TX_BENCH_PAIRS, "N",
      "measurements; with a peer each is a pair, taken in turn"},
     {TX_OPTION_CHOICE, "peer", AT(peer), .choices = "none|torch",
      .help = "whom to run beside: torch is transformers' GPT-2 by PyTorch with the Python in $TX_PYTHON"},
@@ -62,8 +60,8 @@ typedef struct bench {
     tx_trainer *trainer;
     tx_peer *peer;
     uint64_t random;
-    int32_t *tokens, *labels; /* [batch, block] */
-    double ours[MAX_PAIRS], theirs[MAX_PAIRS]; /* seconds a step */
+    int32_t *tokens, *labels;                            /* [batch, block] */
+    double ours[TX_BENCH_PAIRS], theirs[TX_BENCH_PAIRS]; /* seconds a step */
 } bench;
 
 /* Random tokens (Knuth's linear congruence). */
@@ -128,7 +126,7 @@ static tx_status prepare(bench *b)
     if (!status)
         status = tx_model_init(b->model, 1);
     if (!status && set->peer == PEER_TORCH)
-        status = tx_peer_start(&b->config, set->batch, set->block, set->threads, &b->peer);
+        status = tx_peer_start("train", &b->config, set->batch, set->block, set->threads, &b->peer);
     return status;
 }
 
@@ -151,20 +149,6 @@ static tx_status measure(bench *b)
                 b->theirs[i] / b->ours[i]);
     }
     return status;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(const double *value, int64_t count)
-{
-    double sorted[MAX_PAIRS];
-    memcpy(sorted, value, (size_t)count * sizeof *sorted);
-    qsort(sorted, (size_t)count, sizeof *sorted, ascending);
-    return count % 2 ? sorted[count / 2] : 0.5 * (sorted[count / 2 - 1] + sorted[count / 2]);
 }
 
 /* Arithmetic of a step: 6 a parameter and token, and 12 L C T of attention a token (Kaplan et al., 2020; PaLM's
@@ -190,13 +174,13 @@ static void print_text(const bench *b, double ratio)
 {
     const settings *set = b->set;
     const tx_device_info *device = tx_engine_device(b->engine);
-    double ours = median(b->ours, set->pairs), tokens = (double)(set->batch * set->block);
+    double ours = tx_bench_median(b->ours, set->pairs), tokens = (double)(set->batch * set->block);
     print_command(set);
     printf("tx     %s, %s: %.4f s a step, %.1f tokens/s, %.1f GFLOP/s (median of %" PRId64 ")\n", device->id,
            device->name, ours, tokens / ours, 1e-9 * step_flops(b) / ours, set->pairs);
     if (!b->peer)
         return;
-    double theirs = median(b->theirs, set->pairs);
+    double theirs = tx_bench_median(b->theirs, set->pairs);
     printf("peer   %s: %.4f s a step, %.1f tokens/s\nratio  %.3f (tokens/s of tx over the peer's, median of pairs)\n",
            tx_peer_name(b->peer), theirs, tokens / theirs, ratio);
 }
@@ -207,7 +191,7 @@ static void add_series(tx_json *to, const char *name, const double *value, int64
     for (int64_t i = 0; i < count; i++)
         tx_json_append_number(series, value[i]);
     tx_json_set(one, "seconds_per_step", series);
-    tx_json_set_number(one, "tokens_per_second", tokens / median(value, count));
+    tx_json_set_number(one, "tokens_per_second", tokens / tx_bench_median(value, count));
     tx_json_set(to, name, one);
 }
 
@@ -243,11 +227,11 @@ static tx_status bench_train(bench *b)
         status = measure(b);
     if (status)
         return status;
-    double ratio[MAX_PAIRS], middle = 0.0;
+    double ratio[TX_BENCH_PAIRS], middle = 0.0;
     for (int64_t i = 0; i < b->set->pairs; i++)
         ratio[i] = b->theirs[i] / b->ours[i];
     if (b->peer)
-        middle = median(ratio, b->set->pairs);
+        middle = tx_bench_median(ratio, b->set->pairs);
     if (b->set->json)
         return print_json(b, middle);
     print_text(b, middle);
@@ -274,14 +258,15 @@ static int train(int argc, char *const *argv)
 static const tx_cli_command commands[] = {
     {"train", "training steps, alone or beside transformers by PyTorch", &train_program},
     {"ops", "every op at sizes of GPT-2", &tx_bench_ops_program},
+    {"generate", "generation, alone or beside transformers by PyTorch", &tx_bench_generate_program},
 };
 
 int main(int argc, char **argv)
 {
     static const tx_cli program = {
         .name = "txbench",
-        .usage = "txbench train|ops [options]",
-        .about = "Measures speed. txbench train --help and txbench ops --help list the options.",
+        .usage = "txbench train|ops|generate [options]",
+        .about = "Measures speed. txbench train --help, ops --help and generate --help list the options.",
         .commands = commands,
         .command_count = (int32_t)(sizeof commands / sizeof commands[0]),
     };
@@ -290,5 +275,6 @@ int main(int argc, char **argv)
     if (result != TX_GO_ON)
         return result;
     signal(SIGPIPE, SIG_IGN); /* a peer that ended is an error message, not the end of this program */
-    return command == 0 ? train(argc - 1, argv + 1) : tx_bench_ops(argc - 1, argv + 1);
+    int (*const run[])(int, char *const *) = {train, tx_bench_ops, tx_bench_generate};
+    return run[command](argc - 1, argv + 1);
 }

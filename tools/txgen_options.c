@@ -8,7 +8,8 @@
 
 #define AT(field) offsetof(txgen_settings, field)
 static const tx_option options[] = {
-    {TX_OPTION_TEXT, "model", AT(model), .choices = "DIR|NAME", .help = "model: a folder, or a name to look up (README)"},
+    {TX_OPTION_TEXT, "model", AT(model), .choices = "DIR|NAME",
+     .help = "model: a folder, or a name to look up (README)"},
     {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
      .help = "where to compute"},
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend; 0: all that this process may use"},

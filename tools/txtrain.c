@@ -130,7 +130,14 @@ static tx_status load_best(tx_train_job *j)
     const char *best = j->inputs.state.best_folder;
     if (!j->set->load_best || !best)
         return TX_OK;
-    printf("best    %s: eval loss %.4f\n", best, j->inputs.state.best);
+    if (tx_checkpoint_verify(best)) {
+        char message[600];
+        snprintf(message, sizeof message, "the best checkpoint cannot be loaded, the last weights are kept: %.500s",
+                 tx_error());
+        tx_report(&j->report, message);
+        return TX_OK;
+    }
+    printf("best    %s: %s %.4f\n", best, j->set->metric >= 2 ? "perplexity" : "eval loss", j->inputs.state.best);
     return load_folder(j, best);
 }
 

@@ -183,13 +183,15 @@ static void roff_options(const tx_cli *program, const void *values)
     }
 }
 
-/* The page's one-line description: the first sentence of what the program is about. */
+/* The page's one-line description: what the program is about, up to the first full stop or colon. */
 static void roff_name(const tx_cli *program)
 {
     char line[256];
-    size_t length = strcspn(program->about, ".\n");
-    snprintf(line, sizeof line, "%c%.*s", tolower((unsigned char)program->about[0]), (int)length - 1,
-             program->about + 1);
+    size_t length = strcspn(program->about, ".:");
+    snprintf(line, sizeof line, "%.*s", (int)length, program->about);
+    line[0] = (char)tolower((unsigned char)line[0]);
+    for (char *at = line; *at; at++)
+        *at = *at == '\n' ? ' ' : *at;
     puts(".SH NAME");
     roff(program->name);
     fputs(" \\- ", stdout);

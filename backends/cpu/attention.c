@@ -133,6 +133,51 @@ void TX_CPU_NAME(attention)(const tx_cpu_call *call)
 
 /* ---- Caches -------------------------------------------------------------------------------------------- */
 
+/* Fewer queries than this go row by row: a tile computes at least a vector of them. */
+#define FEW_QUERIES 4
+
+/* Scores of a query against `keys` keys become probabilities under their maximum; returns the maximum. */
+static float soften_row(const tx_head *head, const float *query, int64_t key, int64_t keys, float scale, float greatest,
+                        float *score)
+{
+    const float *k = head->k + key * head->kv_row;
+    for (int64_t j = 0; j < keys; j++) {
+        const float *row = k + j * head->kv_row;
+        float sum;
+        TX_SUM(sum, i, head->size, query[i] * row[i]);
+        score[j] = sum * scale;
+        greatest = score[j] > greatest ? score[j] : greatest;
+    }
+    TX_SIMD for (int64_t j = 0; j < keys; j++) score[j] = tx_exp(score[j] - greatest);
+    return greatest;
+}
+
+/* One query; it sees keys 0..keys-1, which it meets in pieces as long as the space for scores. */
+static void forward_row(const tx_head *head, int64_t query, int64_t keys, float scale, float *restrict o,
+                        tx_forward_space *space)
+{
+    const int64_t piece = TX_TILE * TX_TILE, size = head->size;
+    const float *q = head->q + query * head->q_row;
+    float greatest = -INFINITY, sum = 0.0f;
+    memset(o, 0, (size_t)size * sizeof *o);
+    for (int64_t key = 0; key < keys; key += piece) {
+        const int64_t count = keys - key < piece ? keys - key : piece;
+        const float before = greatest;
+        greatest = soften_row(head, q, key, count, scale, before, space->score);
+        const float factor = key > 0 ? expf(before - greatest) : 0.0f;
+        sum *= factor;
+        if (key > 0)
+            scale_row(o, size, factor);
+        for (int64_t j = 0; j < count; j++) {
+            const float *restrict v = head->v + (key + j) * head->kv_row;
+            const float p = space->score[j];
+            sum += p;
+            TX_SIMD for (int64_t i = 0; i < size; i++) o[i] += p * v[i];
+        }
+    }
+    scale_row(o, size, 1.0f / sum);
+}
+
 static void cached_items(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const tx_attrs *attrs = &call->command->attrs;
@@ -158,7 +203,11 @@ static void cached_items(const tx_cpu_call *call, int64_t first, int64_t last, i
         };
         const tx_site site = {.threshold = 0};
         float *o = (float *)call->out[0] + (b * length + query) * heads * size + h * size;
-        forward_tile(call, &head, &site, query, queries, o, heads * size, NULL, space_of(call, size, thread));
+        tx_forward_space *space = space_of(call, size, thread);
+        if (queries >= FEW_QUERIES)
+            forward_tile(call, &head, &site, query, queries, o, heads * size, NULL, space);
+        for (int64_t t = 0; t < queries && queries < FEW_QUERIES; t++)
+            forward_row(&head, query + t, start + query + t + 1, attrs->scale, o + t * heads * size, space);
     }
 }
 

@@ -177,4 +177,5 @@ static void clblast_close(void)
     CLBlastClearCache();
 }
 
-const tx_cl_provider tx_cl_gemm_clblast = {"clblast", clblast_accepts, clblast_emit, clblast_close};
+const tx_cl_provider tx_cl_gemm_clblast = {
+    .name = "clblast", .accepts = clblast_accepts, .emit = clblast_emit, .close = clblast_close};

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROVIDERS 3
+#define PROVIDERS 4
 /* Measuring stops for good after this many seconds a context; what is then unmeasured takes the default order. */
 #define MEASURE_SECONDS 4.0
 /* A provider this many times slower than another on a mid-size product is not measured further. */
@@ -25,8 +25,9 @@ typedef struct record {
 
 struct tx_cl_gemm {
     const tx_cl_provider *order[PROVIDERS]; /* NULL from the end of the device's list on */
+    bool tried[PROVIDERS];                  /* those of the order that have been run */
     const tx_cl_provider *trial;            /* taken unasked, while a trial runs */
-    bool measure;
+    bool measure, failed;                   /* failed: a measurement did */
     double spent;
     record *records;
 };
@@ -63,19 +64,25 @@ static tx_status fill_order(const tx_context *context, tx_cl_gemm *s)
     if (wanted && wanted[0]) {
         first = strcmp(wanted, "portable") == 0 ? portable : tx_cl_gemm_named(wanted, strlen(wanted));
         if (!first)
-            return tx_fail(TX_INVALID, "TX_GEMM=%s: it takes portable, portable-vector, portable-tile or clblast",
+            return tx_fail(TX_INVALID,
+                           "TX_GEMM=%s: it takes portable, portable-vector, portable-tile, portable-few or clblast",
                            wanted);
         s->measure = false;
     }
-    /* CLBlast goes first on GPUs until measured: its kernels have been tuned there. On CPUs it is far behind. */
-    const tx_cl_provider *rest[] = {context->limits.cpu ? portable : &tx_cl_gemm_clblast,
+    /* Few rows have a kernel of their own, unless another is asked for by its name. Then CLBlast goes first on GPUs
+     * until measured: its kernels have been tuned there. On CPUs it is far behind. */
+    const bool by_name = first && strcmp(wanted, "portable") != 0;
+    const tx_cl_provider *list[] = {by_name ? first : &tx_cl_gemm_few, by_name ? &tx_cl_gemm_few : first,
+                                    context->limits.cpu ? portable : &tx_cl_gemm_clblast,
                                     context->limits.cpu ? &tx_cl_gemm_clblast : portable};
     int count = 0;
-    if (first)
-        s->order[count++] = first;
-    for (int i = 0; i < 2; i++)
-        if (rest[i] != first)
-            s->order[count++] = rest[i];
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        bool there = !list[i];
+        for (int k = 0; k < count; k++)
+            there = there || s->order[k] == list[i];
+        if (!there)
+            s->order[count++] = list[i];
+    }
     return TX_OK;
 }
 
@@ -113,10 +120,11 @@ void tx_cl_gemm_close(tx_context *context)
     tx_cl_gemm *s = context->gemm;
     if (!s)
         return;
+    for (int i = 0; i < PROVIDERS; i++)
+        if (s->tried[i] && s->order[i]->close)
+            s->order[i]->close();
     for (record *r = s->records, *next; r; r = next) {
         next = r->next;
-        if (r->provider->close)
-            r->provider->close();
         free(r->reason);
         free(r);
     }
@@ -129,25 +137,34 @@ void tx_cl_gemm_close(tx_context *context)
 static tx_status try(tx_context *context, const tx_cl_provider *provider, const tx_cl_trial *trial, double *seconds)
 {
     tx_cl_gemm *s = context->gemm;
+    for (int i = 0; i < PROVIDERS; i++)
+        s->tried[i] = s->tried[i] || s->order[i] == provider;
     s->trial = provider;
     tx_status status = tx_cl_gemm_trial(context, trial, seconds);
     s->trial = NULL;
     return status;
 }
 
-static record *judge(tx_context *context, const tx_cl_provider *provider, const char *key, const tx_cl_trial trials[2])
+/* A provider that cannot be run or is wrong is switched off; want of memory says nothing about it. */
+static tx_status judge(tx_context *context, const tx_cl_provider *provider, const char *key,
+                       const tx_cl_trial trials[2], const record **out)
 {
     tx_status status = TX_OK;
     for (int i = 0; status == TX_OK && i < 2; i++)
         status = try(context, provider, &trials[i], NULL);
+    if (status == TX_MEMORY)
+        return status;
+    char *reason = status == TX_OK ? NULL : strdup(tx_error());
+    if (status != TX_OK && !reason)
+        return tx_fail(TX_MEMORY, "out of host memory");
     record *r = add(context->gemm, key, provider);
-    if (r && status != TX_OK) {
-        size_t size = strlen(tx_error()) + 1;
-        r->reason = malloc(size);
-        if (r->reason)
-            memcpy(r->reason, tx_error(), size);
+    if (!r) {
+        free(reason);
+        return TX_MEMORY;
     }
-    return r;
+    r->reason = reason;
+    *out = r;
+    return TX_OK;
 }
 
 /* The verdict on a provider for this combination of types and transposes: two small odd products with known answers,
@@ -159,13 +176,14 @@ static tx_status trust(tx_context *context, const tx_cl_provider *provider, cons
     snprintf(key, sizeof key, "test %s %d%d %d %d", provider->name, p->trans_a, p->trans_b, p->from, p->to);
     const record *r = find(context->gemm, key);
     if (!r) {
+        const int64_t rows = provider->rows;
         const tx_cl_trial trials[2] = {
-            {2, 21, 61, 1237, p->trans_a, p->trans_b, true, p->from, p->to, TX_ADD},
-            {1, 67, 35, 41, p->trans_a, p->trans_b, false, p->from, p->to, TX_STORE},
+            {2, rows ? rows - 1 : 21, 61, 1237, p->trans_a, p->trans_b, true, p->from, p->to, TX_ADD},
+            {1, rows ? rows : 67, 35, 41, p->trans_a, p->trans_b, false, p->from, p->to, TX_STORE},
         };
-        r = judge(context, provider, key, trials);
-        if (!r)
-            return TX_MEMORY;
+        tx_status status = judge(context, provider, key, trials, &r);
+        if (status != TX_OK)
+            return status;
     }
     *out = r;
     return TX_OK;
@@ -190,7 +208,10 @@ static int class_of(int64_t dimension)
 static double measure(tx_context *context, const tx_cl_provider *provider, const tx_cl_trial *trial)
 {
     double seconds;
-    return try(context, provider, trial, &seconds) == TX_OK ? seconds : 1e30;
+    if (try(context, provider, trial, &seconds) == TX_OK)
+        return seconds;
+    context->gemm->failed = true;
+    return 1e30;
 }
 
 /* Seconds on a mid-size product, once a context. */
@@ -304,13 +325,14 @@ static tx_status choose_measured(tx_context *context, const tx_cl_product *p, co
     if (status != TX_OK)
         return status;
     *out = found[0];
-    if (count == 1 || s->spent > MEASURE_SECONDS)
+    if (count == 1 || found[0]->rows > 0 || s->spent > MEASURE_SECONDS)
         return TX_OK;
     const tx_cl_trial trial = {1,          cut(g->m), cut(g->n), cut(g->k), p->trans_a,
                                p->trans_b, false,     p->from,   p->to,     TX_STORE};
     *out = fastest(context, found, count, &trial);
     s->spent += tx_cl_now() - start;
-    tx_cl_cache_store(context, key, (*out)->name, strlen((*out)->name));
+    if (!s->failed) /* nothing for other runs to go by */
+        tx_cl_cache_store(context, key, (*out)->name, strlen((*out)->name));
     return TX_OK;
 }
 

@@ -24,6 +24,7 @@ typedef struct tx_cl_product {
 
 typedef struct tx_cl_provider {
     const char *name;
+    int64_t rows; /* made for products of at most so many, which it then takes unmeasured; 0: of any number */
     bool (*accepts)(const tx_context *context, const tx_cl_product *p);
     void (*emit)(tx_cl_builder *b, const tx_cl_product *p); /* failures are kept in b->status */
     void (*close)(void); /* forgets what it keeps of contexts, before one goes; NULL: keeps nothing */
@@ -31,6 +32,7 @@ typedef struct tx_cl_provider {
 
 extern const tx_cl_provider tx_cl_gemm_vector;  /* kernels/gemm_vector.cl: for CPUs */
 extern const tx_cl_provider tx_cl_gemm_tile;    /* kernels/gemm_tile.cl: for GPUs */
+extern const tx_cl_provider tx_cl_gemm_few;     /* kernels/gemm_few.cl: few rows */
 extern const tx_cl_provider tx_cl_gemm_clblast; /* CLBlast's SGEMM: fp32 only */
 
 /* What gemm.c remembers of a context: verdicts, choices, the time spent measuring. */

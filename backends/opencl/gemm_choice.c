@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const tx_cl_provider *const all[] = {&tx_cl_gemm_vector, &tx_cl_gemm_tile, &tx_cl_gemm_clblast};
+static const tx_cl_provider *const all[] = {&tx_cl_gemm_vector, &tx_cl_gemm_tile, &tx_cl_gemm_few, &tx_cl_gemm_clblast};
 
 const tx_cl_provider *tx_cl_gemm_named(const char *name, size_t length)
 {

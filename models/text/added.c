@@ -20,13 +20,20 @@ struct tx_trie {
     int32_t first[256];
 };
 
+const tx_added *tx_additions_get(const tx_additions *additions, const char *text)
+{
+    for (int32_t i = 0; i < additions->count; i++)
+        if (strcmp(additions->at[i].text, text) == 0)
+            return &additions->at[i];
+    return NULL;
+}
+
 tx_status tx_additions_put(tx_additions *additions, const tx_added *added)
 {
     if (added->size == 0)
         return tx_fail(TX_FORMAT, "its text is empty");
-    for (int32_t i = 0; i < additions->count; i++)
-        if (additions->at[i].size == added->size && memcmp(additions->at[i].text, added->text, added->size) == 0)
-            return tx_fail(TX_FORMAT, "it is there twice");
+    if (tx_additions_get(additions, added->text))
+        return tx_fail(TX_FORMAT, "it is added twice");
     if (additions->count == additions->room) {
         int32_t room = 2 * additions->room + 8;
         tx_added *at = realloc(additions->at, (size_t)room * sizeof *at);

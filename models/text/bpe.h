@@ -123,6 +123,8 @@ typedef struct tx_additions {
     pcre2_code *word_character; /* NULL when no token is a single word */
 } tx_additions;
 
+/* The added token of that text, or NULL. */
+const tx_added *tx_additions_get(const tx_additions *additions, const char *text);
 /* Takes `added` over, its text copied. */
 tx_status tx_additions_put(tx_additions *additions, const tx_added *added);
 /* Builds what finds them. */
@@ -219,7 +221,8 @@ struct tx_tokenizer {
 tx_status tx_tokenizer_new(tx_tokenizer **tokenizer);
 /* Checks and completes a tokenizer whose parts have been read. */
 tx_status tx_tokenizer_seal(tx_tokenizer *tokenizer);
-/* Makes `text` a special token without flags; the vocabulary has it as `id`, or gets it. */
+/* Makes `text`, whose characters are letters of themselves, a special token without flags; the vocabulary has it as
+ * `id`, or gets it. */
 tx_status tx_tokenizer_add_special(tx_tokenizer *tokenizer, const char *text, int32_t id);
 
 /* Reads a vocabulary from an object of words and ids. */

@@ -46,7 +46,7 @@ tx_status tx_tokenizer_add_special(tx_tokenizer *tokenizer, const char *text, in
     tx_vocab *vocab = &tokenizer->vocab;
     tx_status status = TX_OK;
     if (id >= vocab->count || vocab->token[id].kind == TX_TOKEN_NONE)
-        status = tx_vocab_put(vocab, id, TX_TOKEN_FOREIGN, text, added.size);
+        status = tx_vocab_put(vocab, id, TX_TOKEN_WORD, text, added.size);
     if (!status)
         status = tx_additions_put(&tokenizer->additions, &added);
     if (!status)
@@ -183,9 +183,9 @@ int32_t tx_tokenizer_find(const tx_tokenizer *tokenizer, const char *text)
 {
     const tx_vocab *vocab = &tokenizer->vocab;
     const size_t size = strlen(text);
-    for (int32_t i = 0; i < tokenizer->additions.count; i++)
-        if (strcmp(tokenizer->additions.at[i].text, text) == 0)
-            return tokenizer->additions.at[i].id;
+    const tx_added *added = tx_additions_get(&tokenizer->additions, text);
+    if (added)
+        return added->id;
     for (int32_t id = 0; id < vocab->count; id++)
         if (vocab->token[id].kind != TX_TOKEN_NONE && vocab->token[id].size == size &&
             memcmp(vocab->bytes + vocab->token[id].at, text, size) == 0)

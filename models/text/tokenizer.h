@@ -47,9 +47,10 @@ typedef struct tx_encoder tx_encoder;
 /* The tokenizer must outlive it. The caller frees. */
 tx_status tx_encoder_create(const tx_tokenizer *tokenizer, tx_encoder **encoder);
 void tx_encoder_free(tx_encoder *encoder);
-/* Appends the ids of `size` bytes, NUL allowed. With `special` the texts of added tokens become their ids, as in Hugging
- * Face's tokenizers; without, they are text like any other. Bytes that are not UTF-8 are encoded byte for byte, so
- * that decoding gives them back. Time is linear in `size`. */
+/* Appends the ids of `size` bytes, NUL allowed, as encode(add_special_tokens=False) of Hugging Face's tokenizers. With
+ * `special` the texts of special tokens become their ids; without (split_special_tokens), they are text like any other.
+ * Bytes that are not UTF-8 are encoded byte for byte, so that decoding gives them back. Time is linear in `size`, but for
+ * single words of megabytes (n log n). */
 tx_status tx_encoder_run(tx_encoder *encoder, const char *text, size_t size, bool special, tx_ids *ids);
 
 /* ---- Decoding ------------------------------------------------------------------------------------ */

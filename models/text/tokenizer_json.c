@@ -10,8 +10,8 @@
 
 /* ---- Vocabulary ---------------------------------------------------------------------------------- */
 
-/* The largest id that a vocabulary of so many words may have: ids without a word take memory and time, which a small file
- * must not ask much of. */
+/* The largest id that a vocabulary of so many words may have: ids without a word take memory and time, which a small
+ * file must not ask much of. */
 static int64_t largest_id(size_t words)
 {
     int64_t most = 2 * (int64_t)words + (1 << 16);
@@ -180,6 +180,8 @@ static tx_status place_added(tx_tokenizer *tokenizer, const tx_json *vocab, cons
 {
     tx_vocab *words = &tokenizer->vocab;
     int32_t id = id_of(vocab, added->text);
+    if (tx_additions_get(&tokenizer->additions, added->text))
+        return tx_fail(TX_FORMAT, "it is added twice");
     if (id < 0) {
         if (added->id != next_added(tokenizer, vocab))
             return tx_fail(TX_UNSUPPORTED, "id %" PRId32 ", where tokenizers would give it %" PRId32, added->id,

@@ -6,6 +6,7 @@
 
 #include <float.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,11 +75,12 @@ static void put_markdown(FILE *to, const char *text)
     }
 }
 
-/* Whether it can be a name on the hub: "gpt2", "openai-community/gpt2". */
+/* Whether it can be a name on the hub, "gpt2" or "openai-community/gpt2", and nothing of that name lies here. */
 static bool is_hub_name(const char *text)
 {
     const char *slash = strchr(text, '/');
-    return is_plain(text) && (!slash || (slash[1] && slash[1] != '.' && !strchr(slash + 1, '/')));
+    return is_plain(text) && !tx_file_exists(text) &&
+           (!slash || (slash[1] && slash[1] != '.' && !strchr(slash + 1, '/')));
 }
 
 /* The member, whatever its type; NULL where it is absent or null. */
@@ -97,13 +99,14 @@ static const char *text_of(const tx_json *object, const char *key)
     return value && !tx_json_as_string(value, key, &text) && *text ? text : NULL;
 }
 
-/* A number with four decimals, as the Trainer rounds; a string (NaN has no other form in JSON) as it is. */
+/* A whole number, or one with four decimals, as the Trainer rounds; a string (NaN has no other form in JSON) as it is.
+ */
 static void put_value(FILE *to, const tx_json *value)
 {
     double number;
     const char *text;
     if (value && !tx_json_as_number(value, "", -DBL_MAX, DBL_MAX, &number))
-        fprintf(to, "%.4f", number);
+        fprintf(to, "%.*f", floor(number) == number ? 0 : 4, number);
     else if (value && !tx_json_as_string(value, "", &text))
         put_markdown(to, text);
     else
@@ -180,6 +183,12 @@ static void put_title(FILE *to, const char *key)
     put_markdown(to, name + 1);
 }
 
+/* How long it took says nothing of the model. */
+static bool is_timing(const char *key)
+{
+    return strstr(key, "_runtime") || strstr(key, "_per_second");
+}
+
 static bool is_evaluation(const char *key)
 {
     return strncmp(key, "eval_", 5) == 0 || strcmp(key, "perplexity") == 0;
@@ -192,7 +201,7 @@ static void put_results(FILE *to, const tx_json *facts, bool evaluation, const c
     bool any = false;
     for (void *i = results ? tx_json_first(results) : NULL; i; i = tx_json_next(results, i)) {
         const char *key = tx_json_key(i);
-        if (is_evaluation(key) != evaluation || tx_json_type_of(tx_json_value(i)) == TX_JSON_NULL)
+        if (is_evaluation(key) != evaluation || is_timing(key) || tx_json_type_of(tx_json_value(i)) == TX_JSON_NULL)
             continue;
         if (!any)
             fputs(before, to);

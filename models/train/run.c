@@ -201,7 +201,7 @@ static tx_status evaluate(run *r, bool *best)
     const tx_run_listener *listener = &r->options->listener;
     if (listener->evaluation)
         listener->evaluation(listener->context, &e);
-    *best = tx_run_state_judge(r->state, e.loss);
+    *best = tx_run_state_judge(r->state, r->options->perplexity ? e.perplexity : e.loss);
     return tx_run_state_log(r->state, "eval_loss", e.loss, "eval_runtime", e.seconds, "eval_samples_per_second",
                             (double)e.samples / e.seconds, "eval_steps_per_second", (double)e.batches / e.seconds,
                             (const char *)NULL);

@@ -68,7 +68,8 @@ typedef struct tx_run_options {
     bool pin;                     /* see tx_loader_options */
     tx_strategy logging, evaluation, saving;
     int64_t logging_steps, eval_steps, save_steps; /* of strategy STEPS; 0: never */
-    double flops_per_token;                        /* of total_flos */
+    bool perplexity;        /* the metric for the best evaluation, in place of the loss */
+    double flops_per_token; /* of total_flos */
     int64_t max_bad_steps; /* so many steps in a row whose loss or gradient is not finite end the run */
     const char *output_dir; /* checkpoints and log.jsonl; NULL: neither */
     int64_t save_total_limit; /* checkpoints kept; 0: all */

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "api/json.h"
 #include "tests/data/texts.h"
 
 #include <math.h>
@@ -90,24 +91,6 @@ static void blocks_and_labels(void **state)
     tx_dataset_free(dataset);
 }
 
-static void bytes_as_they_are(void **state)
-{
-    (void)state;
-    char *path = put_text(folder, "raw", "\xEF\xBB\xBF\r\n\rx");
-    tx_dataset *dataset = NULL;
-    assert_ok(tx_dataset_read_bytes(path, 7, &dataset));
-    int32_t *tokens = all_tokens(dataset);
-    const int32_t want[] = {0xEF, 0xBB, 0xBF, '\r', '\n', '\r', 'x'};
-    assert_memory_equal(tokens, want, sizeof want);
-    free(tokens);
-    tx_dataset_free(dataset);
-    dataset = NULL;
-    assert_refused(tx_dataset_read_bytes(path, 8, &dataset), TX_FORMAT, "7 tokens do not fill one block of 8");
-    assert_refused(tx_dataset_read_bytes(path, 1, &dataset), TX_INVALID, "2 or more");
-    assert_null(dataset);
-    free(path);
-}
-
 static void order_is_a_permutation(void **state)
 {
     (void)state;
@@ -175,6 +158,47 @@ static void special_tokens(void **state)
     assert_memory_equal(tokens, want, sizeof want);
     free(tokens);
     tx_dataset_free(dataset);
+}
+
+/* A tokenizer with an id over 65,535: its tokens are kept as uint32. */
+static void wide_ids(void **state)
+{
+    (void)state;
+    char *home = tx_path_join(folder, "wide"), *file = tx_path_join(home, "tokenizer.json");
+    tx_json *json = NULL, *added = NULL, *model = NULL, *vocab = NULL, *token = NULL;
+    tx_tokenizer *wide = NULL;
+    assert_ok(tx_folder_create(home));
+    assert_ok(tx_tokenizer_save(bytes, home, 64));
+    assert_ok(tx_json_read(file, 1 << 20, &json));
+    assert_ok(tx_json_get(json, "added_tokens", TX_JSON_ARRAY, &added));
+    assert_ok(tx_json_get(json, "model", TX_JSON_OBJECT, &model));
+    assert_ok(tx_json_get(model, "vocab", TX_JSON_OBJECT, &vocab));
+    assert_ok(tx_json_set_int(vocab, "<far>", 65600));
+    token = tx_json_copy(tx_json_at(added, 0));
+    tx_json_set_int(token, "id", 65600);
+    tx_json_set_string(token, "content", "<far>");
+    assert_ok(tx_json_append(added, token));
+    assert_ok(tx_json_write(file, json, TX_JSON_PRETTY));
+    tx_json_free(json);
+    assert_ok(tx_tokenizer_open(home, &wide));
+    tx_dataset_options options = plain_options(wide, 3, NULL);
+    char *cache = tx_path_join(folder, "wide/cache");
+    options.cache = cache;
+    refuse("a.txt", "a<far>bc<far>d", &options, TX_INVALID, "text 1 has the id 65600");
+    options.vocab = 65601;
+    for (int kept = 0; kept < 2; kept++) {
+        tx_dataset *dataset = open_text("a.txt", "a<far>bc<far>d", 14, &options);
+        int32_t *tokens = all_tokens(dataset);
+        const int32_t want[] = {'a', 65600, 'b', 'c', 65600, 'd'};
+        assert_int_equal(tx_dataset_tokens(dataset), 6);
+        assert_memory_equal(tokens, want, sizeof want);
+        free(tokens);
+        tx_dataset_free(dataset);
+    }
+    tx_tokenizer_free(wide);
+    free(cache);
+    free(file);
+    free(home);
 }
 
 static void files_refused(void **state)
@@ -476,11 +500,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_and_labels),
-        cmocka_unit_test(bytes_as_they_are),
         cmocka_unit_test(order_is_a_permutation),
         cmocka_unit_test(order_depends_on_seed_and_epoch),
         cmocka_unit_test(lines_of_text),
         cmocka_unit_test(special_tokens),
+        cmocka_unit_test(wide_ids),
         cmocka_unit_test(files_refused),
         cmocka_unit_test(options_refused),
         cmocka_unit_test(ids_outside_the_vocabulary),

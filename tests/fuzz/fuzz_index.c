@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Fuzz target: model.safetensors.index.json, beside two shards "a" and "b". What is accepted lists their tensors, every
  * one of which can be read, and never leads out of the folder. */
+#include "api/json.h"
 #include "models/files/weights.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -16,6 +17,20 @@ static void put_shard(const char *name, const char *header, size_t data_bytes)
     file[0] = (char)size;
     memcpy(file + 8, header, size);
     tx_fuzz_put(name, file, 8 + size + data_bytes);
+}
+
+/* The names of shards in an index that was accepted. */
+static void check_names(const uint8_t *data, size_t size)
+{
+    tx_json *index, *map;
+    const char *name;
+    FUZZ_CHECK(!tx_json_parse((const char *)data, size, NAME, &index));
+    FUZZ_CHECK(!tx_json_get(index, "weight_map", TX_JSON_OBJECT, &map));
+    for (void *i = tx_json_first(map); i; i = tx_json_next(map, i)) {
+        FUZZ_CHECK(!tx_json_as_string(tx_json_value(i), NAME, &name));
+        FUZZ_CHECK(strcmp(name, "a") == 0 || strcmp(name, "b") == 0);
+    }
+    tx_json_free(index);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -38,6 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     FUZZ_CHECK(tx_weights_count(weights) <= 3);
+    check_names(data, size);
     for (int32_t i = 0; i < tx_weights_count(weights); i++) {
         float first;
         const tx_st_tensor *t = tx_weights_tensor_at(weights, i);

@@ -47,5 +47,14 @@ for part in 0 1 2 3; do
     compile attention $facts -DVW=4 -DWG=64 -DROWS=32 -DCOLS=32 -DMR=4
 done
 compile attention -DPART=0 -DD=64 -DCAUSAL=1 -DLENGTHS=0 -DDROPOUT=0 -DCACHED=1 -DVW=4 -DWG=64 -DROWS=32 -DCOLS=32 -DMR=4
+for trans in 0 1; do
+    facts="-DTRANS_B=$trans -DROWS=3"
+    # shellcheck disable=SC2086
+    compile gemm_few $facts -DAB=f32 -DY=f32 -DVW=16 -DRUN=4 -DACROSS=1 -DALONG=1 -DCOLUMNS=9
+    for vector in 1 4; do
+        # shellcheck disable=SC2086
+        compile gemm_few $facts -DAB=bf16 -DY=bf16 -DVW=$vector -DRUN=1 -DACROSS=8 -DALONG=32 -DCOLUMNS=1
+    done
+done
 [ $failures -eq 0 ] && echo "all kernel texts compile"
 exit $((failures > 0))

@@ -15,7 +15,8 @@ static const char ordinary[] =
     "{\"base_model\": \"openai-community/gpt2\", \"dataset\": \"wikitext\", \"device\": \"cpu: AMD EPYC\","
     "\"hyperparameters\": {\"learning_rate\": 5e-05, \"seed\": 42, \"lr_scheduler_type\": \"linear\","
     "\"optimizer\": \"adamw with betas=(0.9,0.999)\"},"
-    "\"results\": {\"eval_loss\": 3.25, \"perplexity\": 25.79034, \"train_loss\": 3.5},"
+    "\"results\": {\"eval_loss\": 3.25, \"eval_runtime\": 1.5, \"eval_samples\": 7, \"perplexity\": 25.79034, "
+    "\"train_loss\": 3.5},"
     "\"log\": [{\"step\": 5, \"epoch\": 0.5, \"eval_loss\": 4}, {\"step\": 8, \"epoch\": 0.8, \"loss\": 3.75},"
     "{\"step\": 10, \"epoch\": 1, \"eval_loss\": 3.25}]}";
 
@@ -59,10 +60,10 @@ static void test_ordinary(void **state)
     holds(text,
           "fine-tuned version of [openai-community/gpt2](https://huggingface.co/openai-community/gpt2) on the data "
           "of wikitext.\n");
-    holds(text, "evaluation set:\n- Loss: 3.2500\n- Perplexity: 25.7903\n");
+    holds(text, "evaluation set:\n- Loss: 3.2500\n- Samples: 7\n- Perplexity: 25.7903\n");
     holds(text, "during training:\n- learning_rate: 5e-5\n- seed: 42\n- lr_scheduler_type: linear\n- optimizer: adamw "
                 "with betas=(0.9,0.999)\n");
-    holds(text, "| No log | 0.5000 | 5 | 4.0000 |\n| 3.7500 | 1.0000 | 10 | 3.2500 |\n\n- train_loss: 3.5000\n");
+    holds(text, "| No log | 0.5000 | 5 | 4 |\n| 3.7500 | 1 | 10 | 3.2500 |\n\n- train_loss: 3.5000\n");
     holds(text, "- TX " TX_VERSION "\n- Device: cpu: AMD EPYC\n");
     free(text);
     remove_scratch(folder);

@@ -16,7 +16,7 @@ typedef struct settings {
     bool train;
     int64_t steps;
     double rate;
-    const char *output, *resume;
+    const char *output, *resume, *more;
     int32_t schedule;
     uint32_t report;
     tx_words stop, files;
@@ -32,6 +32,7 @@ static const tx_option options[] = {
     {TX_OPTION_OPTIONAL, "resume_from_checkpoint", AT(resume), .choices = "DIR", .help = "resume"},
     {TX_OPTION_CHOICE, "lr_scheduler_type", AT(schedule), .choices = "linear|cosine", .help = "schedule"},
     {TX_OPTION_LIST, "report_to", AT(report), .choices = "none|tensorboard|all", .help = "report"},
+    {TX_OPTION_TEXT, "kwargs", AT(more), .choices = "JSON", .help = "more"},
     {TX_OPTION_WORDS, "stop", AT(stop), .choices = "TEXT", .help = "stop"},
 };
 static const tx_foreign foreign[] = {
@@ -192,13 +193,15 @@ static void test_file(void **state)
     with_file(folder,
               "{\"do-train\": true, \"max_steps\": 20, \"learning_rate\": 1, \"output_dir\": \"a b\", "
               "\"resume_from_checkpoint\": true, \"lr_scheduler_type\": \"cosine\", \"report_to\": [\"tensorboard\"], "
-              "\"stop\": [\"x y\", \"z\"], \"fp16\": false, \"fsdp\": [], \"smoothing\": 0.0}",
+              "\"stop\": [\"x y\", \"z\"], \"fp16\": false, \"fsdp\": [], \"smoothing\": 0.0, "
+              "\"kwargs\": {\"a\": [1]}}",
               line, "--max_steps 30 --stop w");
     good(&program, &set, line);
     assert_true(set.train && set.steps == 30 && set.schedule == 1 && set.report == 2);
     assert_true(fabs(set.rate - 1.0) < 1e-15);
     assert_string_equal(set.output, "a b");
     assert_string_equal(set.resume, "");
+    assert_string_equal(set.more, "{\"a\": [1]}");
     assert_int_equal(set.stop.count, 3);
     assert_string_equal(set.stop.word[0], "x y");
     assert_string_equal(set.stop.word[2], "w");
@@ -219,6 +222,7 @@ static void test_file(void **state)
         {"{\"max_steps\": true}", "args.json: max_steps: must be a whole number", TX_EXIT_USAGE},
         {"{\"max_steps\": [1]}", "args.json: max_steps: must be a whole number", TX_EXIT_USAGE},
         {"{\"learning_rate\": 2}", "args.json: learning_rate 2: must lie between", TX_EXIT_USAGE},
+        {"{\"output_dir\": {}}", "args.json: output_dir: must be a string", TX_EXIT_USAGE},
         {"{\"output_dir\": 1}", "args.json: output_dir: must be a string", TX_EXIT_USAGE},
         {"{\"output_dir\": \"\"}", "args.json: output_dir: the value is empty", TX_EXIT_USAGE},
         {"{\"do_train\": {}}", "args.json: do_train: must be true or false", TX_EXIT_USAGE},

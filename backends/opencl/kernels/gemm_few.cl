@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrix product y = a op(b) + bias (+ y) of few rows, which is bound by the memory that b is read from: every element of b is
+ * read once and meets all rows. Sums are fp32, rounded to y's type once; their order depends on the options alone. a and b
+ * are given by their first element, leading dimension and batch stride; y is dense.
+ *
+ * A work-group is ACROSS x ALONG work-items. b as stored [k, n]: an item takes RUN vectors of neighbouring columns, ACROSS
+ * items stand side by side, ALONG share the terms, DEEP at a time. b stored [n, k] (TRANS_B): ALONG items share one column
+ * after another, RUN vectors of terms each at a time, ACROSS columns go on side by side, COLUMNS one after another.
+ *
+ * Options: VW, RUN, ROWS (of a), ACROSS, ALONG, COLUMNS; AB, Y f32, bf16 or f16: storage of a and b, and of y; TRANS_B. */
+
+#define AB_VLOAD TX_CAT(tx_load_, AB)
+#define Y_VLOAD TX_CAT(tx_load_, Y)
+#define Y_VSTORE TX_CAT(tx_store_, Y)
+typedef TX_CAT(AB, _t) ab_t;
+typedef TX_CAT(Y, _t) y_t;
+
+#define GROUP (ACROSS * ALONG)
+#define DEEP 8
+
+/* One element as fp32. */
+static float element(__global const ab_t *p)
+{
+#if VW == 1
+    return AB_VLOAD(p, 0, 1);
+#else
+    float part[VW];
+    VSTORE_PRIVATE(AB_VLOAD(p, 0, 1), part);
+    return part[0];
+#endif
+}
+
+#if !TRANS_B
+
+/* sum [ROWS][RUN] += DEEP terms from b on: columns i.. of n. */
+static void add_terms(__global const ab_t *a, long lda, __global const ab_t *b, long ldb, long i, long n, int deep,
+                      vec sum[ROWS][RUN])
+{
+    float x[ROWS][DEEP];
+    for (int row = 0; row < ROWS; row++)
+        for (int d = 0; d < DEEP; d++)
+            x[row][d] = d < deep ? element(a + row * lda + d) : 0.0f;
+    for (int r = 0; r < RUN && i + r * VW < n; r++) {
+        vec w[DEEP];
+        for (int d = 0; d < DEEP; d++)
+            w[d] = d < deep ? AB_VLOAD(b + d * ldb, i + r * VW, n) : (vec)0.0f;
+        for (int row = 0; row < ROWS; row++) {
+            vec s = sum[row][r];
+            for (int d = 0; d < DEEP; d++)
+                s += x[row][d] * w[d];
+            sum[row][r] = s;
+        }
+    }
+}
+
+/* Groups: (columns, batch). */
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
+gemm_few(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, __global const float *bias, long bias_at,
+         __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
+         long stride_a, long stride_b, int accumulate)
+{
+    const int across = (int)get_local_id(0) % ACROSS, along = (int)get_local_id(0) / ACROSS;
+    const long i = (get_group_id(0) * (long)ACROSS + across) * VW * RUN, batch = get_group_id(1);
+    const int adds = tx_adds(accumulate, control);
+    a += a_at + batch * stride_a;
+    b += b_at + batch * stride_b;
+    y += y_at + batch * m * n;
+    vec sum[ROWS][RUN];
+    for (int row = 0; row < ROWS; row++)
+        for (int r = 0; r < RUN; r++)
+            sum[row][r] = 0.0f;
+    long p = along * DEEP;
+    for (; i < n && p + DEEP <= k; p += ALONG * DEEP)
+        add_terms(a + p, lda, b + p * ldb, ldb, i, n, DEEP, sum);
+    if (i < n && p < k)
+        add_terms(a + p, lda, b + p * ldb, ldb, i, n, (int)(k - p), sum);
+#if ALONG > 1
+    __local vec part[GROUP]; /* RUN is 1 here */
+    for (int row = 0; row < ROWS; row++) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        part[get_local_id(0)] = sum[row][0];
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int other = 1; along == 0 && other < ALONG; other++)
+            sum[row][0] += part[other * ACROSS + across];
+    }
+    if (along > 0)
+        return;
+#endif
+    for (int row = 0; row < ROWS; row++)
+        for (int r = 0; r < RUN && i + r * VW < n; r++) {
+            vec v = sum[row][r];
+            if (bias)
+                v += tx_load(bias + bias_at, i + r * VW, n, 0.0f);
+            if (adds)
+                v += Y_VLOAD(y + row * n, i + r * VW, n);
+            Y_VSTORE(v, y + row * n, i + r * VW, n);
+        }
+}
+
+#else
+
+/* Sums of one column over the terms of item `along`: sum [ROWS] of vectors. */
+static void sum_column(__global const ab_t *a, long lda, __global const ab_t *b, long k, int along, vec sum[ROWS])
+{
+    vec part[ROWS][RUN];
+    for (int row = 0; row < ROWS; row++)
+        for (int r = 0; r < RUN; r++)
+            part[row][r] = 0.0f;
+    long p = along * VW;
+    for (; p + (RUN - 1) * ALONG * VW + VW <= k; p += RUN * ALONG * VW)
+        for (int r = 0; r < RUN; r++) {
+            const vec w = AB_VLOAD(b, p + r * ALONG * VW, k);
+            for (int row = 0; row < ROWS; row++)
+                part[row][r] += AB_VLOAD(a + row * lda, p + r * ALONG * VW, k) * w;
+        }
+    for (int r = 0; p < k; r++, p += ALONG * VW) {
+        const vec w = AB_VLOAD(b, p, k);
+        for (int row = 0; row < ROWS; row++)
+            part[row][r] += AB_VLOAD(a + row * lda, p, k) * w;
+    }
+    for (int row = 0; row < ROWS; row++) {
+        sum[row] = part[row][0];
+        for (int r = 1; r < RUN; r++)
+            sum[row] += part[row][r];
+    }
+}
+
+static void finish(float sum, __global const float *bias, __global y_t *y, int adds)
+{
+    if (bias)
+        sum += *bias;
+#if VW == 1
+    Y_VSTORE(adds ? sum + Y_VLOAD(y, 0, 1) : sum, y, 0, 1);
+#else
+    vec v = (vec)sum;
+    Y_VSTORE(adds ? v + Y_VLOAD(y, 0, 1) : v, y, 0, 1);
+#endif
+}
+
+/* Groups: (columns, batch). */
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
+gemm_few(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, __global const float *bias, long bias_at,
+         __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
+         long stride_a, long stride_b, int accumulate)
+{
+    const int along = (int)get_local_id(0) % ALONG, across = (int)get_local_id(0) / ALONG;
+    const long first = get_group_id(0) * (long)(ACROSS * COLUMNS) + across, batch = get_group_id(1);
+    const int adds = tx_adds(accumulate, control);
+    a += a_at + batch * stride_a;
+    b += b_at + batch * stride_b;
+    y += y_at + batch * m * n;
+#if ALONG > 1
+    __local float part[GROUP];
+#endif
+    for (int c = 0; c < COLUMNS; c++) {
+        const long j = first + c * ACROSS;
+        vec sum[ROWS];
+        for (int row = 0; row < ROWS; row++)
+            sum[row] = 0.0f;
+        if (j < n)
+            sum_column(a, lda, b + j * ldb, k, along, sum);
+#if ALONG > 1
+        for (int row = 0; row < ROWS; row++) {
+            barrier(CLK_LOCAL_MEM_FENCE);
+            part[get_local_id(0)] = tx_hsum(sum[row]);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (along == 0 && j < n) {
+                float total = part[get_local_id(0)];
+                for (int other = 1; other < ALONG; other++)
+                    total += part[get_local_id(0) + other];
+                finish(total, bias ? bias + bias_at + j : 0, y + row * n + j, adds);
+            }
+        }
+#else
+        for (int row = 0; row < ROWS && j < n; row++)
+            finish(tx_hsum(sum[row]), bias ? bias + bias_at + j : 0, y + row * n + j, adds);
+#endif
+    }
+}
+#endif

@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Tokenizers as files: what is read, what is refused, what is written; the byte vocabulary; decoding. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/text/text.h"
+
+#define LIMIT (1 << 24)
+
+/* A folder with a small tokenizer: <|endoftext|> is 0, "!" is 1, "h" and "e" make "he", " " and "the" make " the". */
+static char *small_folder(void)
+{
+    static const char text[] = "the hen then the other hen the then";
+    char *folder = make_scratch();
+    tx_tokenizer_trainer *trainer;
+    tx_tokenizer *tokenizer;
+    assert_ok(tx_tokenizer_trainer_create(&trainer));
+    assert_ok(tx_tokenizer_trainer_add(trainer, text, sizeof text - 1));
+    assert_ok(tx_tokenizer_trainer_finish(trainer, 263, 2, &tokenizer));
+    assert_ok(tx_tokenizer_save(tokenizer, folder, 77));
+    tx_tokenizer_free(tokenizer);
+    tx_tokenizer_trainer_free(trainer);
+    return folder;
+}
+
+static tx_json *read_in(const char *folder, const char *name)
+{
+    char *path = tx_path_join(folder, name);
+    tx_json *json;
+    assert_ok(tx_json_read(path, LIMIT, &json));
+    free(path);
+    return json;
+}
+
+static void write_in(const char *folder, const char *name, const char *text)
+{
+    char *path = tx_path_join(folder, name);
+    assert_ok(tx_file_write(path, text, strlen(text)));
+    free(path);
+}
+
+/* Puts a value, written in JSON, in the place of "model.vocab.a" or in that of element 0 of "added_tokens.0.id". */
+static void change(const char *folder, const char *place, const char *value)
+{
+    tx_json *json = read_in(folder, "tokenizer.json"), *at = json, *made;
+    char *path = tx_path_join(folder, "tokenizer.json"), name[64];
+    for (const char *dot; (dot = strchr(place, '.')); place = dot + 1) {
+        snprintf(name, sizeof name, "%.*s", (int)(dot - place), place);
+        if (tx_json_type_of(at) == TX_JSON_ARRAY)
+            at = tx_json_at(at, (size_t)atoi(name));
+        else
+            assert_ok(tx_json_get(at, name, strcmp(name, "added_tokens") ? TX_JSON_OBJECT : TX_JSON_ARRAY, &at));
+    }
+    assert_ok(tx_json_parse(value, strlen(value), "value", &made));
+    if (tx_json_type_of(at) == TX_JSON_ARRAY)
+        assert_ok(tx_json_append(at, made));
+    else
+        assert_ok(tx_json_set(at, place, made));
+    assert_ok(tx_json_write(path, json, TX_JSON_LINE));
+    tx_json_free(json);
+    free(path);
+}
+
+/* ---- what is refused ------------------------------------------------------------------------------- */
+
+#define SPLIT(pattern, behavior)                                                                      \
+    "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" pattern \
+    "\"},\"behavior\":\"" behavior "\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":false}]}"
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *place, *value;
+        tx_status status;
+        const char *message;
+    } cases[] = {
+        {"model.type", "\"WordPiece\"", TX_UNSUPPORTED, "model: type WordPiece is not supported"},
+        {"model.type", "\"Unigram\"", TX_UNSUPPORTED, "Unigram"},
+        {"model.type", "\"WordLevel\"", TX_UNSUPPORTED, "WordLevel"},
+        {"model.dropout", "0.1", TX_UNSUPPORTED, "dropout 0.1"},
+        {"model.continuing_subword_prefix", "\"##\"", TX_UNSUPPORTED, "continuing_subword_prefix \"##\""},
+        {"model.end_of_word_suffix", "\"</w>\"", TX_UNSUPPORTED, "end_of_word_suffix \"</w>\""},
+        {"normalizer", "{\"type\":\"NFC\"}", TX_UNSUPPORTED, "normalizer: NFC is not supported"},
+        {"normalizer", "3", TX_FORMAT, "normalizer: expected an object, found 3"},
+        {"pre_tokenizer", "null", TX_UNSUPPORTED, "pre_tokenizer: null"},
+        {"pre_tokenizer", "{\"type\":\"Metaspace\"}", TX_UNSUPPORTED, "pre_tokenizer: Metaspace"},
+        {"pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":[]}", TX_UNSUPPORTED, "an empty Sequence"},
+        {"pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Punctuation\"}]}", TX_UNSUPPORTED,
+         "Punctuation at the end"},
+        {"pre_tokenizer", SPLIT("\\\\w+", "Isolated"), TX_UNSUPPORTED, "pretokenizers[0]: regular expression: \"\\w\""},
+        {"pre_tokenizer", SPLIT("^a", "Isolated"), TX_UNSUPPORTED, "\"^\""},
+        {"pre_tokenizer", SPLIT("\\\\h", "Isolated"), TX_UNSUPPORTED, "\"\\h\""},
+        {"pre_tokenizer", SPLIT("[a[b]]", "Isolated"), TX_UNSUPPORTED, "\"[b\""},
+        {"pre_tokenizer", SPLIT("[a&&b]", "Isolated"), TX_UNSUPPORTED, "\"&&\""},
+        {"pre_tokenizer", SPLIT("a{2}+", "Isolated"), TX_UNSUPPORTED, "{2}"},
+        {"pre_tokenizer", SPLIT("(?i)a", "Isolated"), TX_UNSUPPORTED, "(?i)"},
+        {"pre_tokenizer", SPLIT("a*", "Isolated"), TX_UNSUPPORTED, "matches the empty text"},
+        {"pre_tokenizer", SPLIT("(a", "Isolated"), TX_UNSUPPORTED, "regular expression"},
+        {"pre_tokenizer", SPLIT("a)", "Isolated"), TX_FORMAT, ") without ("},
+        {"pre_tokenizer", SPLIT("a", "Sideways"), TX_UNSUPPORTED, "behavior Sideways"},
+        {"post_processor", "{\"type\":\"Mystery\"}", TX_UNSUPPORTED, "post_processor: Mystery"},
+        {"decoder", "null", TX_UNSUPPORTED, "decoder: null"},
+        {"decoder", "{\"type\":\"WordPiece\"}", TX_UNSUPPORTED, "decoder: WordPiece"},
+        {"model.vocab.q", "1", TX_FORMAT, "two tokens have id 1"},
+        {"model.vocab.q", "-1", TX_FORMAT, "q: expected an integer from 0"},
+        {"model.vocab.q", "\"one\"", TX_FORMAT, "q: expected an integer"},
+        {"model.vocab.q", "99999999", TX_FORMAT, "q: expected an integer"},
+        {"model.vocab", "{}", TX_FORMAT, "merges[0]: h is not in the vocabulary"},
+        {"model.merges", "[\"h e\", \"h e\"]", TX_FORMAT, "merges[1]: the pair has a merge already, number 0"},
+        {"model.merges", "[\"h zz\"]", TX_FORMAT, "merges[0]: zz is not in the vocabulary"},
+        {"model.merges", "[\"h q\"]", TX_FORMAT, "merges[0]: h and q together are not in the vocabulary"},
+        {"model.merges", "[\"he\"]", TX_FORMAT, "merges[0]: expected two words"},
+        {"model.merges", "[\"h e r\"]", TX_FORMAT, "merges[0]: expected two words"},
+        {"model.merges", "[[\"h\"]]", TX_FORMAT, "merges[0]: expected two words, found 1"},
+        {"model.merges", "[7]", TX_FORMAT, "merges[0]: a merge: expected a string"},
+        {"added_tokens.0.id", "7", TX_FORMAT, "added_tokens[0]: <|endoftext|>: id 7, in the vocabulary 0"},
+        {"added_tokens.0.content", "\"<new>\"", TX_UNSUPPORTED, "<new>: id 0, where tokenizers would give it 263"},
+        {"added_tokens.0.special", "1", TX_FORMAT, "special: expected true or false"},
+        {"added_tokens", "7", TX_FORMAT, "added_tokens: expected an array"},
+        {"model", "[]", TX_FORMAT, "model: expected an object"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *folder = small_folder();
+        tx_tokenizer *tokenizer = NULL;
+        change(folder, cases[i].place, cases[i].value);
+        assert_refused(tx_tokenizer_open(folder, &tokenizer), cases[i].status, cases[i].message);
+        assert_null(tokenizer);
+        assert_non_null(strstr(tx_error(), folder));
+        remove_scratch(folder);
+    }
+}
+
+static void test_refused_files(void **state)
+{
+    (void)state;
+    tx_tokenizer *tokenizer = NULL;
+    char *folder = make_scratch();
+    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_NOT_FOUND, "neither tokenizer.json nor vocab.json");
+    write_in(folder, "vocab.json", "{}");
+    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_NOT_FOUND, "neither tokenizer.json nor vocab.json");
+    write_in(folder, "merges.txt", "");
+    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_UNSUPPORTED, "no token for byte 0x00");
+    write_in(folder, "vocab.json", "[]");
+    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_FORMAT, "vocab.json: expected an object");
+    write_in(folder, "tokenizer.json", "{\"model\"");
+    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_FORMAT, "tokenizer.json: not valid JSON");
+    write_in(folder, "tokenizer.json", "{}");
+    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_NOT_FOUND, "model is missing");
+    remove_scratch(folder);
+
+    folder = small_folder();
+    write_in(folder, "tokenizer_config.json", "{\"eos_token\": \"<gone>\"}");
+    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_FORMAT, "eos_token <gone> is not in the vocabulary");
+    write_in(folder, "tokenizer_config.json", "{\"eos_token\": 7}");
+    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_FORMAT, "eos_token: expected a string");
+    assert_null(tokenizer);
+    remove_scratch(folder);
+}
+
+/* ---- what is read ---------------------------------------------------------------------------------- */
+
+static void test_small(void **state)
+{
+    (void)state;
+    char *folder = small_folder();
+    tx_tokenizer *tokenizer;
+    const char *bytes;
+    size_t size;
+    assert_ok(tx_tokenizer_open(folder, &tokenizer));
+    int32_t h = tx_tokenizer_find(tokenizer, "h"), he = tx_tokenizer_find(tokenizer, "he"),
+            the = tx_tokenizer_find(tokenizer, " the"), hen = tx_tokenizer_find(tokenizer, "hen");
+    assert_true(h > 0 && he > 256 && the > 256 && hen < 0);
+    EXPECT_IDS(tokenizer, "he the<|endoftext|>!", true, he, the, 0, 1);
+    EXPECT_IDS(tokenizer, "h<", true, h, '<' - '!' + 1);
+    assert_int_equal(tx_tokenizer_find(tokenizer, TX_END_OF_TEXT), 0);
+    assert_int_equal(tx_tokenizer_end(tokenizer), 0);
+    assert_ok(tx_tokenizer_piece(tokenizer, the, false, &bytes, &size));
+    assert_int_equal(size, 4);
+    assert_memory_equal(bytes, " the", 4);
+    assert_ok(tx_tokenizer_piece(tokenizer, 0, true, &bytes, &size));
+    assert_int_equal(size, 0);
+    assert_refused(tx_tokenizer_piece(tokenizer, -1, true, &bytes, &size), TX_INVALID, "id -1 is not in");
+    assert_refused(tx_tokenizer_piece(tokenizer, 263, true, &bytes, &size), TX_INVALID, "id 263 is not in");
+    tx_tokenizer_free(tokenizer);
+    remove_scratch(folder);
+}
+
+/* Files that say the same in other words: the same ids, the same digest where the ids can never differ. */
+static void test_equal_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *place, *value;
+        bool same_digest;
+    } cases[] = {
+        {"post_processor", "{\"type\":\"TemplateProcessing\",\"single\":[]}", true},
+        {"post_processor", "null", true},
+        {"post_processor", "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"}]}", true},
+        {"decoder", "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteLevel\"}]}", true},
+        {"model.unk_token", "\"<|endoftext|>\"", true},
+        {"model.byte_fallback", "true", true},
+        {"model.type", "null", true},
+        {"truncation", "{\"max_length\":1}", true},
+        {"pre_tokenizer",
+         SPLIT("'s|'t|'re|'ve|'m|'ll|'d| ?\\\\p{L}+| ?\\\\p{N}+| ?[^\\\\s\\\\p{L}\\\\p{N}]+|\\\\s+(?!"
+               "\\\\S)|\\\\s+",
+               "Isolated"),
+         false},
+        {"model.ignore_merges", "true", false},
+        {"model.vocab.qq", "300", false},
+    };
+    static const char text[] = "the hen, the then 12 others\n\n  then<|endoftext|>";
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *folder = small_folder();
+        tx_tokenizer *before, *after;
+        tx_ids ids[2];
+        assert_ok(tx_tokenizer_open(folder, &before));
+        if (strcmp(cases[i].place, "model.type") == 0) { /* left out, as in old files */
+            tx_json *json = read_in(folder, "tokenizer.json");
+            char *whole = tx_json_text(json, TX_JSON_LINE), *at = strstr(whole, "\"type\": \"BPE\", ");
+            assert_non_null(at);
+            memset(at, ' ', strlen("\"type\": \"BPE\", "));
+            write_in(folder, "tokenizer.json", whole);
+            free(whole);
+            tx_json_free(json);
+        } else {
+            change(folder, cases[i].place, cases[i].value);
+        }
+        assert_ok(tx_tokenizer_open(folder, &after));
+        encode(before, text, sizeof text - 1, true, &ids[0]);
+        encode(after, text, sizeof text - 1, true, &ids[1]);
+        assert_int_equal(ids[0].count, ids[1].count);
+        assert_memory_equal(ids[0].id, ids[1].id, ids[0].count * sizeof(int32_t));
+        bool same = strcmp(tx_tokenizer_digest(before), tx_tokenizer_digest(after)) == 0;
+        if (same != cases[i].same_digest)
+            fail_msg("%s: the digests are %s", cases[i].place, same ? "the same" : "not the same");
+        free(ids[0].id);
+        free(ids[1].id);
+        tx_tokenizer_free(before);
+        tx_tokenizer_free(after);
+        remove_scratch(folder);
+    }
+}
+
+/* What the modes make of " a  the": parts, given as texts that are encoded by themselves. */
+static void test_splitters(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pre_tokenizer, *parts[8];
+    } cases[] = {
+        {SPLIT(" ", "Isolated"), {" ", "a", " ", " ", "the"}},
+        {SPLIT(" ", "Removed"), {"a", "the"}},
+        {SPLIT(" ", "MergedWithNext"), {" a", " ", " the"}},
+        {SPLIT(" ", "MergedWithPrevious"), {" ", "a ", " ", "the"}},
+        {SPLIT(" ", "Contiguous"), {" ", "a", "  ", "the"}},
+        {SPLIT("[^ ]+ ?", "Isolated"), {" ", "a ", " ", "the"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *folder = small_folder();
+        tx_tokenizer *t;
+        tx_ids ids, part;
+        size_t count = 0;
+        change(folder, "pre_tokenizer", cases[i].pre_tokenizer);
+        /* A part without an expression is one word. */
+        assert_ok(tx_tokenizer_open(folder, &t));
+        encode(t, " a  the", 7, true, &ids);
+        tx_tokenizer_free(t);
+        change(folder, "pre_tokenizer", "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}");
+        assert_ok(tx_tokenizer_open(folder, &t));
+        for (int p = 0; p < 8 && cases[i].parts[p]; p++) {
+            encode(t, cases[i].parts[p], strlen(cases[i].parts[p]), true, &part);
+            if (count + part.count > ids.count || memcmp(ids.id + count, part.id, part.count * sizeof(int32_t)) != 0)
+                fail_msg("%s: part %d is another", cases[i].pre_tokenizer, p);
+            count += part.count;
+            free(part.id);
+        }
+        assert_int_equal(count, ids.count);
+        free(ids.id);
+        tx_tokenizer_free(t);
+        remove_scratch(folder);
+    }
+}
+
+static void test_holes(void **state)
+{
+    (void)state;
+    char *folder = small_folder();
+    tx_tokenizer *tokenizer;
+    const char *bytes;
+    size_t size;
+    change(folder, "model.vocab.qq", "300");
+    assert_ok(tx_tokenizer_open(folder, &tokenizer));
+    assert_int_equal(tx_tokenizer_size(tokenizer), 301);
+    assert_int_equal(tx_tokenizer_find(tokenizer, "qq"), 300);
+    assert_refused(tx_tokenizer_piece(tokenizer, 299, true, &bytes, &size), TX_INVALID, "id 299 has no token");
+    tx_tokenizer_free(tokenizer);
+    remove_scratch(folder);
+}
+
+/* vocab.json and merges.txt made of the small tokenizer.json, with `extra` lines after the merges. */
+static char *pair_folder(const char *line_end, const char *extra)
+{
+    char *folder = small_folder(), *one = tx_path_join(folder, "tokenizer.json"),
+         *two = tx_path_join(folder, "vocab.json");
+    tx_json *json = read_in(folder, "tokenizer.json"), *model, *vocab, *merges;
+    char text[4096] = "#version: 0.2";
+    assert_ok(tx_json_get(json, "model", TX_JSON_OBJECT, &model));
+    assert_ok(tx_json_get(model, "vocab", TX_JSON_OBJECT, &vocab));
+    assert_ok(tx_json_get(model, "merges", TX_JSON_ARRAY, &merges));
+    assert_ok(tx_json_write(two, vocab, TX_JSON_SORTED));
+    for (size_t i = 0; i < tx_json_size(merges); i++) {
+        const char *merge;
+        assert_ok(tx_json_as_string(tx_json_at(merges, i), "merge", &merge));
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", line_end, merge);
+    }
+    strcat(text, extra);
+    write_in(folder, "merges.txt", text);
+    unlink(one);
+    tx_json_free(json);
+    free(one);
+    free(two);
+    return folder;
+}
+
+static void test_pair(void **state)
+{
+    (void)state;
+    char *folder = small_folder();
+    tx_tokenizer *one, *pair;
+    assert_ok(tx_tokenizer_open(folder, &one));
+    remove_scratch(folder);
+    for (int i = 0; i < 3; i++) {
+        folder = pair_folder(i == 1 ? "\r\n" : "\n", i == 2 ? "\n" : "");
+        assert_ok(tx_tokenizer_open(folder, &pair));
+        assert_string_equal(tx_tokenizer_digest(pair), tx_tokenizer_digest(one));
+        EXPECT_IDS(pair, "<|endoftext|>", true, 0);
+        tx_tokenizer_free(pair);
+        remove_scratch(folder);
+    }
+    tx_tokenizer_free(one);
+    static const char *const bad[][2] = {{"\nh", "merges.txt: line 8: expected two words"},
+                                         {"\nh e r", "merges.txt: line 8: expected two words"},
+                                         {"\n\nh q", "merges.txt: line 8: expected two words"},
+                                         {"\nh zz\n", "merges.txt: line 8: zz is not in the vocabulary"},
+                                         {"\nh e", "merges.txt: line 8: the pair has a merge already"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        folder = pair_folder("\n", bad[i][0]);
+        assert_refused(tx_tokenizer_open(folder, &pair), TX_FORMAT, bad[i][1]);
+        remove_scratch(folder);
+    }
+    folder = pair_folder("\n", "");
+    write_in(folder, "tokenizer_config.json", "{\"add_prefix_space\": true, \"pad_token\": {\"content\": \"!\"}}");
+    assert_ok(tx_tokenizer_open(folder, &pair));
+    EXPECT_IDS(pair, "the!", true, tx_tokenizer_find(pair, " the"), 1);
+    tx_tokenizer_free(pair);
+    write_in(folder, "tokenizer_config.json", "{\"pad_token\": \"[PAD]\"}");
+    assert_refused(tx_tokenizer_open(folder, &pair), TX_UNSUPPORTED, "pad_token [PAD] is not in vocab.json");
+    remove_scratch(folder);
+}
+
+/* ---- added tokens ------------------------------------------------------------------------------------ */
+
+static void test_added(void **state)
+{
+    (void)state;
+    static const char *const tokens[] = {
+        "{\"id\":263,\"content\":\"<l>\",\"single_word\":false,\"lstrip\":true,\"rstrip\":false,\"normalized\":false,"
+        "\"special\":true}",
+        "{\"id\":264,\"content\":\"<r>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":true,\"normalized\":false,"
+        "\"special\":false}",
+        "{\"id\":265,\"content\":\"\\u00e9t\",\"single_word\":true,\"lstrip\":false,\"rstrip\":false,"
+        "\"normalized\":true,\"special\":false}",
+        "{\"id\":266,\"content\":\"<r><l>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+        "\"normalized\":false,\"special\":true}",
+        "{\"id\":267,\"content\":\"h<r>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+        "\"normalized\":false,\"special\":true}",
+        "{\"id\":268,\"content\":\"\\n\",\"single_word\":false,\"lstrip\":true,\"rstrip\":true,\"normalized\":false,"
+        "\"special\":false}",
+    };
+    char *folder = small_folder();
+    tx_tokenizer *t;
+    for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++)
+        change(folder, "added_tokens.", tokens[i]);
+    assert_ok(tx_tokenizer_open(folder, &t));
+    int32_t space = tx_tokenizer_find(t, " "), h = tx_tokenizer_find(t, "h"), less = tx_tokenizer_find(t, "<"),
+            l = tx_tokenizer_find(t, "l"), greater = tx_tokenizer_find(t, ">"), r = tx_tokenizer_find(t, "r");
+    EXPECT_IDS(t, "h \t<l> h", true, h, 263, space, h);
+    EXPECT_IDS(t, "h <r> \xC2\xA0h", true, h, space, 264, h);
+    EXPECT_IDS(t, "<r><l>", true, 266); /* the longest */
+    EXPECT_IDS(t, "<r> <l>", true, 264, 263);
+    EXPECT_IDS(t, "\xC3\xA9t h", true, 265, space, h);
+    EXPECT_IDS(t, "\xC3\xA9t!", true, 265, 1);
+    /* Special ones can be text like any other; the others stay tokens. What hides a token hides it then, too. */
+    EXPECT_IDS(t, "<l><r>", false, less, l, greater, 264);
+    EXPECT_IDS(t, "<r><l>", false, less, r, greater, less, l, greater);
+    EXPECT_IDS(t, "h<r>", false, h, less, r, greater);
+    /* The first of some line ends takes the others, which are then none. */
+    EXPECT_IDS(t, "h \n\n\n h", true, h, 268, h);
+    char *back;
+    size_t size;
+    assert_ok(tx_tokenizer_decode(t, (int32_t[]){265, 263, 1}, 3, true, &back, &size));
+    assert_string_equal(back, "\xC3\xA9t!");
+    free(back);
+    tx_ids ids;
+    encode(t, "h\xC3\xA9t", 4, true, &ids); /* no single word */
+    assert_int_equal(ids.count, 4);
+    free(ids.id);
+    tx_tokenizer_free(t);
+    change(folder, "added_tokens.", tokens[0]);
+    assert_refused(tx_tokenizer_open(folder, &t), TX_FORMAT, "<l>: it is added twice");
+    remove_scratch(folder);
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------- */
+
+static void test_save_copies(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"};
+    char *from = small_folder(), *to = make_scratch();
+    tx_tokenizer *tokenizer;
+    write_in(from, files[2], "{ }");
+    assert_ok(tx_tokenizer_open(from, &tokenizer));
+    char *wanted[3], *path, *text;
+    size_t size[3], written;
+    for (int i = 0; i < 3; i++) {
+        path = tx_path_join(from, files[i]);
+        assert_ok(tx_file_read(path, LIMIT, &wanted[i], &size[i]));
+        free(path);
+    }
+    remove_scratch(from); /* the copies do not need it */
+    assert_ok(tx_tokenizer_save(tokenizer, to, 5));
+    assert_int_equal(count_entries(to), 3);
+    for (int i = 0; i < 3; i++) {
+        path = tx_path_join(to, files[i]);
+        assert_ok(tx_file_read(path, LIMIT, &text, &written));
+        assert_int_equal(written, size[i]);
+        assert_memory_equal(text, wanted[i], written);
+        free(wanted[i]);
+        free(text);
+        free(path);
+    }
+    tx_tokenizer_free(tokenizer);
+    remove_scratch(to);
+}
+
+static void test_bytes(void **state)
+{
+    (void)state;
+    char bytes[256], *folder = make_scratch(), *text;
+    size_t size;
+    tx_tokenizer *made, *read;
+    tx_ids ids;
+    int64_t most;
+    for (int i = 0; i < 256; i++)
+        bytes[i] = (char)i;
+    assert_ok(tx_tokenizer_bytes(&made));
+    assert_int_equal(tx_tokenizer_size(made), TX_BYTES_VOCAB);
+    assert_int_equal(tx_tokenizer_end(made), TX_BYTES_END);
+    encode(made, bytes, 256, true, &ids);
+    assert_int_equal(ids.count, 256);
+    for (int i = 0; i < 256; i++)
+        assert_int_equal(ids.id[i], i);
+    assert_ok(tx_tokenizer_decode(made, ids.id, 256, false, &text, &size));
+    assert_int_equal(size, 256);
+    assert_memory_equal(text, bytes, 256);
+    free(text);
+    free(ids.id);
+    EXPECT_IDS(made, "a<|endoftext|><|end", true, 'a', TX_BYTES_END, '<', '|', 'e', 'n', 'd');
+    EXPECT_IDS(made, "<|", false, '<', '|');
+    assert_refused(tx_tokenizer_decode(made, (int32_t[]){1, 257}, 2, true, &text, &size), TX_INVALID,
+                   "id number 2: id 257");
+
+    assert_ok(tx_tokenizer_save(made, folder, 128));
+    assert_int_equal(count_entries(folder), 2);
+    tx_json *config = read_in(folder, "tokenizer_config.json");
+    assert_ok(tx_json_get_int(config, "model_max_length", 0, INT64_MAX, &most));
+    assert_int_equal(most, 128);
+    tx_json_free(config);
+    assert_ok(tx_tokenizer_open(folder, &read));
+    assert_string_equal(tx_tokenizer_digest(made), tx_tokenizer_digest(read));
+    tx_tokenizer_free(made);
+    tx_tokenizer_free(read);
+    remove_scratch(folder);
+}
+
+static void test_files_of_others(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *const files[2][2];
+        const char *why; /* NULL: it is the byte vocabulary */
+    } others[] = {
+        {{{"models/tiny_gpt2_bytes/tokenizer.json", "tokenizer.json"}}, NULL},
+        {{{"tokenizers/bert-base-uncased-tokenizer.json", "tokenizer.json"}}, "WordPiece"},
+        {{{"models/stories260K/tokenizer.json", "tokenizer.json"}}, "normalizer: Sequence is not supported"},
+    };
+    tx_tokenizer *bytes, *tokenizer;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        char *folder = folder_of(others[i].files);
+        if (others[i].why) {
+            assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_UNSUPPORTED, others[i].why);
+        } else {
+            assert_ok(tx_tokenizer_bytes(&bytes));
+            assert_ok(tx_tokenizer_open(folder, &tokenizer));
+            assert_string_equal(tx_tokenizer_digest(tokenizer), tx_tokenizer_digest(bytes));
+            tx_tokenizer_free(bytes);
+            tx_tokenizer_free(tokenizer);
+        }
+        remove_scratch(folder);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refused),     cmocka_unit_test(test_refused_files),   cmocka_unit_test(test_small),
+        cmocka_unit_test(test_equal_files), cmocka_unit_test(test_splitters),       cmocka_unit_test(test_holes),
+        cmocka_unit_test(test_pair),        cmocka_unit_test(test_added),           cmocka_unit_test(test_save_copies),
+        cmocka_unit_test(test_bytes),       cmocka_unit_test(test_files_of_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,225 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Every option of txtrain has an effect: a table of options, values, and what they must change. An option that is not in
+# the table fails the test.
+#
+#   test_train_options.sh BIN-FOLDER SHIM      SHIM: the library of count_calls.c, or "" where it cannot be preloaded
+set -u
+bin=$1
+shim=$2
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failures=0
+export OMP_WAIT_POLICY=passive
+
+fail()
+{
+    echo "FAIL: $*"
+    sed 's/^/    /' "$work/out" "$work/err" 2> /dev/null | tail -n 20
+    failures=$((failures + 1))
+}
+
+cat > "$work/config.json" << 'END'
+{"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 24, "vocab_size": 257,
+ "bos_token_id": 256, "eos_token_id": 256, "embd_pdrop": 0.1, "attn_pdrop": 0.0, "resid_pdrop": 0.0}
+END
+i=0
+while [ $i -lt 30 ]; do
+    echo "line $i: the cat sat on the mat and looked at the $((i * i)) birds"
+    i=$((i + 1))
+done > "$work/text"
+sed 's/cat/dog/' "$work/text" > "$work/other"
+awk '{ line[NR] = $0 } END { for (i = 0; i < 2000; i++) for (n = 1; n <= NR; n++) print line[n] }' "$work/text" > "$work/big"
+sed 's/.*/{"text": "&"}/' "$work/text" > "$work/lines.jsonl"
+echo "broken" >> "$work/lines.jsonl"
+mkdir -p "$work/home/datasets/pets/small" "$work/home/models/tiny"
+cp "$work/text" "$work/home/datasets/pets/small/train.txt"
+cp "$work/other" "$work/home/datasets/pets/small/validation.txt"
+export TX_HOME="$work/home"
+
+# run NAME ARGUMENT...: the common arguments, then these
+run()
+{
+    name=$1
+    shift
+    bare --train_file "$work/text" --config_name "$work/config.json" --output_dir "$work/$name" "$@"
+}
+
+# The same without data and model
+bare()
+{
+    LD_PRELOAD=$shim "$bin/txtrain" --block_size 16 --max_steps 6 --learning_rate 1e-2 --per_device_train_batch_size 2 \
+        --threads 1 --disable_tqdm --save_strategy no "$@" > "$work/out" 2> "$work/err"
+}
+
+run base --logging_steps 2 --validation_file "$work/other" --eval_strategy steps --eval_steps 3 ||
+    fail "the base run"
+cp "$work/out" "$work/base.out"
+
+# What a row may ask for. The run is in $work/r, its arguments were "$@".
+differs() { ! cmp -s "$work/base/$1" "$work/r/$1"; }
+weights_differ() { [ -s "$work/r/model.safetensors" ] && differs model.safetensors; }
+log_differs()
+{
+    sed 's/, "tokens_per_second".*//' "$work/base/log.jsonl" > "$work/a"
+    sed 's/, "tokens_per_second".*//' "$work/r/log.jsonl" > "$work/b"
+    ! cmp -s "$work/a" "$work/b"
+}
+says() { grep -qF -- "$*" "$work/out" "$work/err"; }
+logged() { grep -q -- "$*" "$work/r/log.jsonl"; }
+has() { for file in "$work"/r/$1; do [ -e "$file" ] && return 0; done; return 1; }
+lacks() { ! has "$1"; }
+holds() { grep -q -- "$2" "$work/r/$1"; }
+# Calls that the preloaded library counted
+counted() { [ -z "$shim" ] || grep -q "calls of $1: $2\$" "$work/err"; }
+one_batch_a_sample()
+{
+    awk -F'[:,]' '/samples_per_second/ { a = $2 } /steps_per_second/ { b = $2 } END { exit !(a > 0 && a == b) }' \
+        "$work/r/eval_results.json"
+}
+# No file may pass 16 KiB, so that no checkpoint can be written.
+stops_when_saving_fails()
+{
+    for action in continue stop; do
+        rm -rf "$work/r"
+        (
+            trap '' XFSZ
+            ulimit -f 16
+            run r --save_strategy steps --save_steps 3 --on_save_error $action
+        ) && return 1
+        found=stop
+        grep -q "training goes on" "$work/err" && found=continue
+        [ $found = $action ] || return 1
+    done
+}
+draws_progress()
+{
+    command -v script > /dev/null || return 0
+    for value in false true; do
+        rm -rf "$work/r"
+        script -qec "$bin/txtrain --train_file $work/text --config_name $work/config.json --max_steps 3 --threads 1 \
+            --save_strategy no --output_dir $work/r --disable_tqdm $value" "$work/typed" > /dev/null
+        found=no
+        grep -q "left" "$work/typed" && found=yes
+        [ "$value $found" = "false yes" ] || [ "$value $found" = "true no" ] || return 1
+    done
+}
+
+cp -r "$work/base/." "$work/home/models/tiny"
+run saved --save_strategy steps --save_steps 3 || fail "the run with checkpoints"
+{ head -c 8 "$work/base/model.safetensors"; tail -c +9 "$work/base/model.safetensors"; } > "$work/copy"
+size=$(wc -c < "$work/copy")
+mkdir "$work/nan"
+cp "$work/base/config.json" "$work/base/tokenizer.json" "$work/nan"
+{ head -c $((size - 4)) "$work/copy"; printf '\377\377\377\377'; } > "$work/nan/model.safetensors"
+
+# Another device than the cpu, where there is one.
+other=cpu
+"$bin/txtrain" --list_devices | grep -q "^opencl:0" && other=opencl
+
+# option | arguments (behind "bare": all of them) | what must be so. Steps and files are those of $work/r.
+table="
+model_name_or_path | bare --train_file $work/text --output_dir $work/r --model_name_or_path tiny | says weights from its files
+config_name | --config_name gpt2 --block_size 8 --dry_run --tokenizer_name tiny | says 12 layers
+config_overrides | --config_overrides n_layer=2,n_head=4 | says 2 layers, 4 heads
+tokenizer_name | --tokenizer_name tiny | says 257
+allow_nonfinite_weights | bare --train_file $work/text --output_dir $work/r --model_name_or_path $work/nan --allow_nonfinite_weights --max_bad_steps 9 | says loss NaN
+train_file | --train_file $work/other | weights_differ
+validation_file | --validation_file $work/text --do_train --do_eval | has eval_results.json
+dataset_name | bare --config_name $work/config.json --output_dir $work/r --dataset_name pets/small | says pets/small/train.txt
+dataset_config_name | bare --config_name $work/config.json --output_dir $work/r --dataset_name pets --dataset_config_name small --do_train --do_eval | says small/validation.txt
+validation_split_percentage | --do_train --do_eval --validation_split_percentage 40 | holds eval_results.json eval_samples.*43
+block_size | --block_size 12 | says blocks of 12
+group_texts | --group_texts 3 | weights_differ
+max_train_samples | --max_train_samples 9 | says 9 blocks
+max_eval_samples | --do_train --do_eval --validation_file $work/other --max_eval_samples 4 | holds eval_results.json eval_samples.*4
+skip_bad | --train_file $work/lines.jsonl --skip_bad 1 | says malformed
+preprocessing_num_workers | --train_file $work/big --preprocessing_num_workers 3 | counted pthread_create 2
+dataloader_num_workers | --preprocessing_num_workers 1 --dataloader_num_workers 2 | counted pthread_create 2
+dataloader_pin_memory | --dataloader_pin_memory false | counted mlock 0
+dump_order | --dump_order $work/r.order | says saved
+do_train | --do_train | lacks eval_results.json
+do_eval | --do_eval --validation_file $work/other | lacks train_results.json
+per_device_train_batch_size | --per_device_train_batch_size 3 | weights_differ
+per_device_eval_batch_size | --do_train --do_eval --validation_file $work/other --per_device_eval_batch_size 1 | one_batch_a_sample
+gradient_accumulation_steps | --gradient_accumulation_steps 2 | weights_differ
+learning_rate | --learning_rate 2e-2 | weights_differ
+lr_scheduler_type | --lr_scheduler_type cosine | log_differs
+lr_scheduler_kwargs | --lr_scheduler_type polynomial --lr_scheduler_kwargs {\"power\":3} | log_differs
+warmup_steps | --warmup_steps 2 | logged \"step\":.1,.*\"learning_rate\":.0,
+warmup_ratio | --warmup_ratio 0.5 | logged \"step\":.1,.*\"learning_rate\":.0,
+optim | --optim sgd | weights_differ
+weight_decay | --weight_decay 0.5 | weights_differ
+adam_beta1 | --adam_beta1 0.5 | weights_differ
+adam_beta2 | --adam_beta2 0.5 | weights_differ
+adam_epsilon | --adam_epsilon 1e-3 | weights_differ
+max_grad_norm | --max_grad_norm 0.01 | weights_differ
+num_train_epochs | --max_steps -1 --num_train_epochs 0.1 | says steps in all
+max_steps | --max_steps 4 | says 4 steps in all
+seed | --seed 7 | weights_differ
+data_seed | --data_seed 7 | weights_differ
+max_bad_steps | --adam_epsilon 0 --max_bad_steps 2 --max_steps 20 | says 2 times in a row
+output_dir | --max_steps 1 | has model.safetensors
+overwrite_output_dir | --overwrite_output_dir | says saved
+resume_from_checkpoint | --save_strategy steps --save_steps 3 --resume_from_checkpoint $work/saved/checkpoint-3 | says after step 3
+logging_strategy | --logging_strategy epoch --max_steps -1 --num_train_epochs 1 | says epoch 1.000
+logging_steps | --logging_steps 3 | says step 3/6
+eval_strategy | --validation_file $work/other --eval_strategy epoch | logged eval_loss
+eval_steps | --validation_file $work/other --eval_strategy steps --eval_steps 2 | logged \"step\":.4,.*eval_loss
+save_strategy | --save_strategy epoch | has checkpoint-6
+save_steps | --save_strategy steps --save_steps 2 | has checkpoint-4
+save_total_limit | --save_strategy steps --save_steps 2 --save_total_limit 1 | lacks checkpoint-4
+on_save_error | --dry_run | stops_when_saving_fails
+load_best_model_at_end | --validation_file $work/other --eval_strategy steps --eval_steps 3 --save_strategy steps --save_steps 3 --load_best_model_at_end | says best
+metric_for_best_model | --validation_file $work/other --eval_strategy steps --eval_steps 6 --metric_for_best_model perplexity | holds trainer_state.json best_metric.*[1-9][0-9][0-9]\\.
+report_to | --report_to tensorboard | has runs/*/events.out.tfevents.*
+logging_dir | --report_to tensorboard --logging_dir $work/r/tb | has tb/events.out.tfevents.*
+disable_tqdm | --dry_run | draws_progress
+device | --device $other | says $other:
+threads | --preprocessing_num_workers 1 --threads 2 | counted pthread_create 1
+list_devices | --list_devices | says cpu
+dry_run | --dry_run | lacks model.safetensors
+profile | --profile | says peak resident memory
+"
+
+run plain && counted mlock '[1-9]' || fail "nothing is pinned"
+
+# The table without empty lines, a row a line.
+printf '%s\n' "$table" | sed '/^$/d' > "$work/table"
+while IFS='|' read -r option arguments wanted; do
+    option=$(echo $option)
+    rm -rf "$work/r"
+    set -f
+    # shellcheck disable=SC2086
+    set -- $arguments
+    if [ "$1" = bare ]; then "$@"; else run r "$@"; fi
+    # shellcheck disable=SC2086
+    set -- $wanted
+    set +f
+    "$@" || fail "--$option ($arguments): not so: $wanted"
+done < "$work/table"
+
+[ "$(wc -l < "$work/r.order" 2> /dev/null)" -eq 12 ] || fail "--dump_order: not 12 samples"
+"$bin/txtrain" --help | sed -n 's/^  --\([a-z0-9_]*\).*/\1/p' | sort -u > "$work/all"
+sed 's/ *|.*//' "$work/table" | sort -u > "$work/tested"
+missing=$(comm -23 "$work/all" "$work/tested" | grep -vx 'help\|version\|man\|completion' | tr '\n' ' ')
+[ -z "$missing" ] || fail "options without a row: $missing"
+unknown=$(comm -13 "$work/all" "$work/tested" | tr '\n' ' ')
+[ -z "$unknown" ] || fail "rows without an option: $unknown"
+
+# As the guides write it, behind the program's name; the names are looked up in TX_HOME.
+mkdir -p "$work/home/models/gpt2" "$work/home/datasets/wikitext/wikitext-2-raw-v1"
+cp "$work"/base/config.json "$work"/base/model.safetensors "$work"/base/tokenizer*.json "$work/home/models/gpt2"
+cp "$work/text" "$work/home/datasets/wikitext/wikitext-2-raw-v1/wiki.train.raw"
+cp "$work/other" "$work/home/datasets/wikitext/wikitext-2-raw-v1/wiki.valid.raw"
+"$bin/txtrain" --model_name_or_path gpt2 --dataset_name wikitext --dataset_config_name wikitext-2-raw-v1 --do_train \
+    --output_dir "$work/test-clm" --per_device_train_batch_size 4 --max_steps 200 > "$work/out" 2> "$work/err" ||
+    fail "the line of the guide"
+[ -s "$work/test-clm/checkpoint-200/model.safetensors" ] && [ -s "$work/test-clm/train_results.json" ] ||
+    fail "the line of the guide left no checkpoint or no results"
+"$bin/txtrain" --model_name_or_path nobody/nothing --train_file "$work/text" --output_dir "$work/n" > "$work/out" \
+    2> "$work/err" && fail "a model that is nowhere"
+grep -q "hf download nobody/nothing" "$work/err" || fail "no command that would fetch the model"
+
+[ $failures -eq 0 ] && echo "all good"
+exit $((failures != 0))
