@@ -102,7 +102,7 @@ static tx_status gather(gathering *g)
 
 static const char *name_of(const tx_txtopo_host *host)
 {
-    return host->topology ? host->topology->host : "?";
+    return host->topology && *host->topology->host ? host->topology->host : "?";
 }
 
 static int compare(const void *left, const void *right)
