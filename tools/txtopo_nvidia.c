@@ -66,5 +66,4 @@ void tx_txtopo_nvidia(FILE *out, const tx_topology *t, bool links)
     for (int32_t i = 0; i < t->device_count; i++)
         if (t->devices[i].kind == TX_TOPO_NIC)
             fprintf(out, "  %s: %s\n", t->devices[i].label, t->devices[i].system);
-    fputc('\n', out);
 }

@@ -205,7 +205,8 @@ tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context *
         status = tx_cl_self_test(context);
     }
     if (status != TX_OK) {
-        tx_fail_in(status, "%s (%s)", context->info.id, context->info.name);
+        if (tx_cl_explain(context, status) != TX_MEMORY && status != TX_DEVICE)
+            tx_fail_in(status, "%s (%s)", context->info.id, context->info.name);
         tx_cl_close(context);
         return status;
     }

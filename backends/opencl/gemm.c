@@ -25,8 +25,9 @@ typedef struct record {
 
 struct tx_cl_gemm {
     const tx_cl_provider *order[PROVIDERS]; /* NULL from the end of the device's list on */
+    bool tried[PROVIDERS];                  /* those of the order that have been run */
     const tx_cl_provider *trial;            /* taken unasked, while a trial runs */
-    bool measure;
+    bool measure, failed;                   /* failed: a measurement did */
     double spent;
     record *records;
 };
@@ -119,10 +120,11 @@ void tx_cl_gemm_close(tx_context *context)
     tx_cl_gemm *s = context->gemm;
     if (!s)
         return;
+    for (int i = 0; i < PROVIDERS; i++)
+        if (s->tried[i] && s->order[i]->close)
+            s->order[i]->close();
     for (record *r = s->records, *next; r; r = next) {
         next = r->next;
-        if (r->provider->close)
-            r->provider->close();
         free(r->reason);
         free(r);
     }
@@ -135,25 +137,34 @@ void tx_cl_gemm_close(tx_context *context)
 static tx_status try(tx_context *context, const tx_cl_provider *provider, const tx_cl_trial *trial, double *seconds)
 {
     tx_cl_gemm *s = context->gemm;
+    for (int i = 0; i < PROVIDERS; i++)
+        s->tried[i] = s->tried[i] || s->order[i] == provider;
     s->trial = provider;
     tx_status status = tx_cl_gemm_trial(context, trial, seconds);
     s->trial = NULL;
     return status;
 }
 
-static record *judge(tx_context *context, const tx_cl_provider *provider, const char *key, const tx_cl_trial trials[2])
+/* A provider that cannot be run or is wrong is switched off; want of memory says nothing about it. */
+static tx_status judge(tx_context *context, const tx_cl_provider *provider, const char *key,
+                       const tx_cl_trial trials[2], const record **out)
 {
     tx_status status = TX_OK;
     for (int i = 0; status == TX_OK && i < 2; i++)
         status = try(context, provider, &trials[i], NULL);
+    if (status == TX_MEMORY)
+        return status;
+    char *reason = status == TX_OK ? NULL : strdup(tx_error());
+    if (status != TX_OK && !reason)
+        return tx_fail(TX_MEMORY, "out of host memory");
     record *r = add(context->gemm, key, provider);
-    if (r && status != TX_OK) {
-        size_t size = strlen(tx_error()) + 1;
-        r->reason = malloc(size);
-        if (r->reason)
-            memcpy(r->reason, tx_error(), size);
+    if (!r) {
+        free(reason);
+        return TX_MEMORY;
     }
-    return r;
+    r->reason = reason;
+    *out = r;
+    return TX_OK;
 }
 
 /* The verdict on a provider for this combination of types and transposes: two small odd products with known answers,
@@ -170,9 +181,9 @@ static tx_status trust(tx_context *context, const tx_cl_provider *provider, cons
             {2, rows ? rows - 1 : 21, 61, 1237, p->trans_a, p->trans_b, true, p->from, p->to, TX_ADD},
             {1, rows ? rows : 67, 35, 41, p->trans_a, p->trans_b, false, p->from, p->to, TX_STORE},
         };
-        r = judge(context, provider, key, trials);
-        if (!r)
-            return TX_MEMORY;
+        tx_status status = judge(context, provider, key, trials, &r);
+        if (status != TX_OK)
+            return status;
     }
     *out = r;
     return TX_OK;
@@ -197,7 +208,10 @@ static int class_of(int64_t dimension)
 static double measure(tx_context *context, const tx_cl_provider *provider, const tx_cl_trial *trial)
 {
     double seconds;
-    return try(context, provider, trial, &seconds) == TX_OK ? seconds : 1e30;
+    if (try(context, provider, trial, &seconds) == TX_OK)
+        return seconds;
+    context->gemm->failed = true;
+    return 1e30;
 }
 
 /* Seconds on a mid-size product, once a context. */
@@ -317,7 +331,8 @@ static tx_status choose_measured(tx_context *context, const tx_cl_product *p, co
                                p->trans_b, false,     p->from,   p->to,     TX_STORE};
     *out = fastest(context, found, count, &trial);
     s->spent += tx_cl_now() - start;
-    tx_cl_cache_store(context, key, (*out)->name, strlen((*out)->name));
+    if (!s->failed) /* nothing for other runs to go by */
+        tx_cl_cache_store(context, key, (*out)->name, strlen((*out)->name));
     return TX_OK;
 }
 

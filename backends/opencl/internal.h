@@ -13,6 +13,9 @@ struct tx_buffer {
     int64_t bytes;
 };
 
+/* backend.c: after a failure of the device or for want of memory, says which device it is and what to do. */
+tx_status tx_cl_explain(const tx_context *context, tx_status status);
+
 /* device.c */
 tx_status tx_cl_device_count(int32_t *count);
 tx_status tx_cl_device_info(int32_t index, tx_device_info *info);
@@ -51,6 +54,7 @@ tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_execu
 tx_status tx_cl_bind(tx_executable *executable, const tx_bindings *bindings);
 tx_status tx_cl_run_program(tx_executable *executable, int32_t first, int32_t count, const tx_controls *controls,
                             double *seconds);
+tx_context *tx_cl_context_of(const tx_executable *executable);
 tx_command_info tx_cl_command_info(const tx_executable *executable, int32_t index);
 void tx_cl_destroy(tx_executable *executable);
 

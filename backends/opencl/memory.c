@@ -43,9 +43,8 @@ tx_status tx_cl_allocate(tx_context *context, tx_memory_kind kind, int64_t bytes
     if (bytes <= 0)
         return tx_fail(TX_INVALID, "an allocation of %" PRId64 " bytes", bytes);
     if (bytes > context->limits.max_allocation)
-        return tx_fail(TX_MEMORY,
-                       "%s (%s) gives at most %" PRId64 " bytes in one allocation, %" PRId64 " were asked for",
-                       context->info.id, context->info.name, context->limits.max_allocation, bytes);
+        return tx_fail(TX_MEMORY, "it gives at most %" PRId64 " bytes in one allocation, %" PRId64 " were asked for",
+                       context->limits.max_allocation, bytes);
     tx_buffer *buffer = calloc(1, sizeof *buffer);
     if (!buffer)
         return tx_fail(TX_MEMORY, "out of host memory");
@@ -97,12 +96,10 @@ static tx_status check_range(const tx_buffer *buffer, int64_t offset, int64_t by
 }
 
 /* Host buffers are the host's own memory: once the queue is empty they are plain memory. */
-static void *host_address(tx_context *context, const tx_buffer *buffer, int64_t offset)
+static tx_status host_address(tx_context *context, const tx_buffer *buffer, int64_t offset, void **address)
 {
-    if (!buffer->mapped)
-        return NULL;
-    clFinish(context->compute);
-    return (char *)buffer->mapped + offset;
+    *address = buffer->mapped ? (char *)buffer->mapped + offset : NULL;
+    return buffer->mapped ? tx_cl_finish(context) : TX_OK;
 }
 
 tx_status tx_cl_write(tx_context *context, tx_buffer *to, int64_t offset, const void *data, int64_t bytes)
@@ -110,7 +107,10 @@ tx_status tx_cl_write(tx_context *context, tx_buffer *to, int64_t offset, const 
     tx_status status = check_range(to, offset, bytes);
     if (status != TX_OK || bytes == 0)
         return status;
-    void *host = host_address(context, to, offset);
+    void *host;
+    status = host_address(context, to, offset, &host);
+    if (status != TX_OK)
+        return status;
     if (host) {
         memmove(host, data, (size_t)bytes);
         return TX_OK;
@@ -136,7 +136,10 @@ tx_status tx_cl_read(tx_context *context, tx_buffer *from, int64_t offset, void 
     tx_status status = check_range(from, offset, bytes);
     if (status != TX_OK || bytes == 0)
         return status;
-    const void *host = host_address(context, from, offset);
+    void *host;
+    status = host_address(context, from, offset, &host);
+    if (status != TX_OK)
+        return status;
     if (host) {
         memmove(data, host, (size_t)bytes);
         return TX_OK;
@@ -174,7 +177,10 @@ tx_status tx_cl_fill_bytes(tx_context *context, tx_buffer *to, int64_t offset, u
     tx_status status = check_range(to, offset, bytes);
     if (status != TX_OK || bytes == 0)
         return status;
-    void *host = host_address(context, to, offset);
+    void *host;
+    status = host_address(context, to, offset, &host);
+    if (status != TX_OK)
+        return status;
     if (host) {
         memset(host, value, (size_t)bytes);
         return TX_OK;

@@ -386,6 +386,11 @@ tx_status tx_cl_run_program(tx_executable *x, int32_t first, int32_t count, cons
     return status == TX_OK ? tx_cl_check(clFlush(x->context->compute), "clFlush") : status;
 }
 
+tx_context *tx_cl_context_of(const tx_executable *x)
+{
+    return x->context;
+}
+
 tx_command_info tx_cl_command_info(const tx_executable *x, int32_t index)
 {
     const command *c = &x->commands[index];

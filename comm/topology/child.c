@@ -2,8 +2,6 @@
  * Work that may die, done in a child process: what it makes comes back through a pipe. */
 #include "comm/topology/sources.h"
 
-#include "api/file.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -4,7 +4,6 @@
 
 #include "comm/topology/pool.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
  * XGMI links of AMD's GPUs. */
 #include "comm/topology/sources.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>

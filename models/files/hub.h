@@ -11,17 +11,17 @@
 
 #include "tx.h"
 
-/* A folder with config.json, or the path given, as it is. TX_NOT_FOUND tells the command that fetches it and where it was
- * looked for. The caller frees `*folder`. */
+/* A folder with config.json, or the path given, as it is. TX_NOT_FOUND tells the command that fetches it and where it
+ * was looked for. The caller frees `*folder`. */
 tx_status tx_hub_model(const char *name, char **folder);
-/* A folder of a dataset, which holds a split's file; `config` as wikitext-2-raw-v1, or NULL. A path is taken with /CONFIG
- * behind it. The command that TX_NOT_FOUND tells also converts what the hub keeps as parquet. */
+/* A folder of a dataset, which holds a split's file; `config` as wikitext-2-raw-v1, or NULL. A path is taken with
+ * /CONFIG behind it. The command that TX_NOT_FOUND tells also converts what the hub keeps as parquet. */
 tx_status tx_hub_dataset(const char *name, const char *config, char **folder);
 
 typedef enum tx_split { TX_SPLIT_TRAIN, TX_SPLIT_VALIDATION, TX_SPLIT_TEST } tx_split;
 /* The file of a split in a dataset's folder: train, validation (also valid, val) or test with the ending .txt, .raw,
- * .tokens, .jsonl or .bin, also behind a prefix that ends in one of "._-", as in wiki.train.raw. TX_NOT_FOUND where there
- * is none, TX_INVALID where several could be meant. The caller frees `*path`. */
+ * .tokens, .jsonl or .bin, also behind a prefix that ends in one of "._-", as in wiki.train.raw. TX_NOT_FOUND where
+ * there is none, TX_INVALID where several could be meant. The caller frees `*path`. */
 tx_status tx_hub_split(const char *folder, tx_split split, char **path);
 
 #endif

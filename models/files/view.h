@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bytes of a file, to be read: a regular file is mapped, so that what is large takes no memory of its own, anything else
- * (a pipe) is read. A mapped file must not be shortened while it is in use. */
+ * The bytes of a file, to be read: a regular file is mapped, so that what is large takes no memory of its own, anything
+ * else (a pipe) is read. A mapped file must not be shortened while it is in use. */
 #ifndef TX_FILES_VIEW_H
 #define TX_FILES_VIEW_H
 

@@ -4,8 +4,8 @@
 
 #include "api/file.h"
 #include "api/json.h"
+#include "models/files/folder.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -152,14 +152,14 @@ static bool is_former(const tx_save *s, const char *name)
 
 static tx_status remove_former(const tx_save *s)
 {
-    DIR *list = opendir(s->folder);
-    if (!list)
-        return tx_fail(TX_IO, "%s: cannot look into it: %s", s->folder, strerror(errno));
-    tx_status status = TX_OK;
-    for (struct dirent *e = readdir(list); e && !status; e = readdir(list))
-        if (is_former(s, e->d_name))
-            status = remove_file(s, e->d_name);
-    closedir(list);
+    tx_names names;
+    tx_status status = tx_folder_list(s->folder, &names);
+    if (status)
+        return status;
+    for (size_t i = 0; i < names.count && !status; i++)
+        if (is_former(s, names.name[i]))
+            status = remove_file(s, names.name[i]);
+    tx_names_free(&names);
     return status;
 }
 

@@ -23,7 +23,8 @@ struct tx_decoder {
     stage prefill, decode;
     int64_t rows, vocab, padded, capacity; /* positions in a cache */
     int32_t *tokens;                       /* of a stage, padded */
-    int32_t *positions, *last, *same;      /* of each row: length of its cache; its wanted position; itself */
+    int32_t *count;                        /* of each row: tokens in its cache */
+    int32_t *positions, *last, *same;      /* of a run: where rows begin, the positions wanted, the rows themselves */
     float *logits, *read;                  /* [rows, padded]; what a plan gave */
 };
 
@@ -66,12 +67,13 @@ static tx_status prepare(tx_decoder *d, tx_model *model, const tx_gpt2_config *c
 {
     int64_t chunk = round_up(prompt < CHUNK ? prompt : CHUNK, d->capacity);
     d->tokens = calloc((size_t)(d->rows * chunk), sizeof *d->tokens);
+    d->count = calloc((size_t)d->rows, sizeof *d->count);
     d->positions = calloc((size_t)d->rows, sizeof *d->positions);
     d->last = calloc((size_t)d->rows, sizeof *d->last);
     d->same = calloc((size_t)d->rows, sizeof *d->same);
     d->logits = calloc((size_t)(d->rows * d->padded), sizeof *d->logits);
     d->read = malloc((size_t)(d->rows * d->padded) * sizeof *d->read);
-    if (!d->tokens || !d->positions || !d->last || !d->same || !d->logits || !d->read)
+    if (!d->tokens || !d->count || !d->positions || !d->last || !d->same || !d->logits || !d->read)
         return tx_fail(TX_MEMORY, "generate: out of memory");
     for (int64_t r = 0; r < d->rows; r++)
         d->same[r] = (int32_t)r;
@@ -118,6 +120,7 @@ void tx_decoder_free(tx_decoder *decoder)
     release(&decoder->decode);
     release(&decoder->prefill);
     free(decoder->tokens);
+    free(decoder->count);
     free(decoder->positions);
     free(decoder->last);
     free(decoder->same);
@@ -180,7 +183,7 @@ tx_status tx_decoder_start(tx_decoder *decoder, const tx_prompt *prompts)
     for (int64_t first = 0; first < longest && !status; first += d->prefill.length)
         status = prefill_chunk(d, prompts, first);
     for (int64_t r = 0; r < d->rows; r++) {
-        d->positions[r] = (int32_t)prompts[r].count;
+        d->count[r] = (int32_t)prompts[r].count;
         d->last[r] = (int32_t)r;
     }
     return status;
@@ -190,15 +193,14 @@ tx_status tx_decoder_step(tx_decoder *decoder, const int32_t *tokens, const int3
 {
     tx_decoder *d = decoder;
     for (int64_t r = 0; r < d->rows; r++) {
-        if (tokens[r] >= 0 && d->positions[r] >= d->capacity)
+        if (tokens[r] >= 0 && d->count[r] >= d->capacity)
             return tx_fail(TX_INVALID, "generate: the cache of row %" PRId64 " is full", r);
         d->tokens[r] = tokens[r] >= 0 ? tokens[r] : 0;
-        if (d->positions[r] >= d->capacity) /* a full row that rests writes its last place once more */
-            d->positions[r] = (int32_t)d->capacity - 1;
+        d->positions[r] = d->count[r] < d->capacity ? d->count[r] : (int32_t)d->capacity - 1; /* full, it rests */
     }
     tx_status status = run(d, &d->decode, sources, d->logits);
     for (int64_t r = 0; r < d->rows; r++)
-        d->positions[r] += tokens[r] >= 0;
+        d->count[r] += tokens[r] >= 0;
     return status;
 }
 

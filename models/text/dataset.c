@@ -306,26 +306,6 @@ tx_status tx_dataset_open(const char *path, const tx_dataset_options *options, t
     return status ? status : make(path, options, &tokens, dataset);
 }
 
-tx_status tx_dataset_read_bytes(const char *path, int64_t block, tx_dataset **dataset)
-{
-    tx_dataset_options options = {
-        .size = sizeof options, .vocab = TX_BYTES_VOCAB, .block = block, .to = 100.0, .threads = 1};
-    tx_view view = {0};
-    tx_status status = check_options(path, &options);
-    if (!status)
-        status = tx_view_open(path, &view);
-    if (!status)
-        status = check_contents(path, &view, FILE_TEXT);
-    uint16_t *ids = status ? NULL : malloc(view.size * sizeof *ids);
-    if (!status && !ids)
-        status = tx_fail(TX_MEMORY, "%s: no memory for the dataset", path);
-    for (size_t i = 0; !status && i < view.size; i++)
-        ids[i] = (uint8_t)view.data[i];
-    tx_tokens tokens = {.ids = ids, .own_ids = ids, .width = 2, .count = (int64_t)view.size};
-    tx_view_close(&view);
-    return status ? status : make(path, &options, &tokens, dataset);
-}
-
 void tx_dataset_free(tx_dataset *dataset)
 {
     if (!dataset)

@@ -91,24 +91,6 @@ static void blocks_and_labels(void **state)
     tx_dataset_free(dataset);
 }
 
-static void bytes_as_they_are(void **state)
-{
-    (void)state;
-    char *path = put_text(folder, "raw", "\xEF\xBB\xBF\r\n\rx");
-    tx_dataset *dataset = NULL;
-    assert_ok(tx_dataset_read_bytes(path, 7, &dataset));
-    int32_t *tokens = all_tokens(dataset);
-    const int32_t want[] = {0xEF, 0xBB, 0xBF, '\r', '\n', '\r', 'x'};
-    assert_memory_equal(tokens, want, sizeof want);
-    free(tokens);
-    tx_dataset_free(dataset);
-    dataset = NULL;
-    assert_refused(tx_dataset_read_bytes(path, 8, &dataset), TX_FORMAT, "7 tokens do not fill one block of 8");
-    assert_refused(tx_dataset_read_bytes(path, 1, &dataset), TX_INVALID, "2 or more");
-    assert_null(dataset);
-    free(path);
-}
-
 static void order_is_a_permutation(void **state)
 {
     (void)state;
@@ -518,7 +500,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_and_labels),
-        cmocka_unit_test(bytes_as_they_are),
         cmocka_unit_test(order_is_a_permutation),
         cmocka_unit_test(order_depends_on_seed_and_epoch),
         cmocka_unit_test(lines_of_text),

@@ -8,6 +8,7 @@ import glob
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,7 @@ except ImportError as error:
     sys.exit(77)
 
 TXTOK = sys.argv[1]
-TEXTS = int(sys.argv[2]) if len(sys.argv) > 2 else 200
+TEXTS = int(sys.argv[2]) if len(sys.argv) > 2 else 60
 RANDOM = random.Random(int(sys.argv[3]) if len(sys.argv) > 3 else 1)
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CORPUS = sorted(glob.glob(os.path.join(ROOT, "*.md")) + glob.glob(os.path.join(ROOT, "api", "*.c")))
@@ -100,7 +101,9 @@ def any_text(corpus):
         return RANDOM.choice(" \na-'.") * RANDOM.randrange(1, 200) + RANDOM.choice(WORDS)
     if kind < .8:
         return "".join(RANDOM.choice("abc'sdmtrevl ") for _ in range(RANDOM.randrange(40, 120)))
-    at = RANDOM.randrange(len(corpus) - 400)
+    at = RANDOM.randrange(len(corpus) - 4000)
+    if kind < .85:
+        return re.sub(r"[^a-zA-Z]", "", corpus[at:at + RANDOM.randrange(1, 2000)])
     return corpus[at:at + RANDOM.randrange(1, 400)]
 
 

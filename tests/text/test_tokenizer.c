@@ -247,6 +247,46 @@ static void test_equal_files(void **state)
     }
 }
 
+/* What the modes make of " a  the": parts, given as texts that are encoded by themselves. */
+static void test_splitters(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pre_tokenizer, *parts[8];
+    } cases[] = {
+        {SPLIT(" ", "Isolated"), {" ", "a", " ", " ", "the"}},
+        {SPLIT(" ", "Removed"), {"a", "the"}},
+        {SPLIT(" ", "MergedWithNext"), {" a", " ", " the"}},
+        {SPLIT(" ", "MergedWithPrevious"), {" ", "a ", " ", "the"}},
+        {SPLIT(" ", "Contiguous"), {" ", "a", "  ", "the"}},
+        {SPLIT("[^ ]+ ?", "Isolated"), {" ", "a ", " ", "the"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *folder = small_folder();
+        tx_tokenizer *t;
+        tx_ids ids, part;
+        size_t count = 0;
+        change(folder, "pre_tokenizer", cases[i].pre_tokenizer);
+        /* A part without an expression is one word. */
+        assert_ok(tx_tokenizer_open(folder, &t));
+        encode(t, " a  the", 7, true, &ids);
+        tx_tokenizer_free(t);
+        change(folder, "pre_tokenizer", "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}");
+        assert_ok(tx_tokenizer_open(folder, &t));
+        for (int p = 0; p < 8 && cases[i].parts[p]; p++) {
+            encode(t, cases[i].parts[p], strlen(cases[i].parts[p]), true, &part);
+            if (count + part.count > ids.count || memcmp(ids.id + count, part.id, part.count * sizeof(int32_t)) != 0)
+                fail_msg("%s: part %d is another", cases[i].pre_tokenizer, p);
+            count += part.count;
+            free(part.id);
+        }
+        assert_int_equal(count, ids.count);
+        free(ids.id);
+        tx_tokenizer_free(t);
+        remove_scratch(folder);
+    }
+}
+
 static void test_holes(void **state)
 {
     (void)state;
@@ -338,6 +378,10 @@ static void test_added(void **state)
         "\"normalized\":true,\"special\":false}",
         "{\"id\":266,\"content\":\"<r><l>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
         "\"normalized\":false,\"special\":true}",
+        "{\"id\":267,\"content\":\"h<r>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+        "\"normalized\":false,\"special\":true}",
+        "{\"id\":268,\"content\":\"\\n\",\"single_word\":false,\"lstrip\":true,\"rstrip\":true,\"normalized\":false,"
+        "\"special\":false}",
     };
     char *folder = small_folder();
     tx_tokenizer *t;
@@ -346,7 +390,7 @@ static void test_added(void **state)
     assert_ok(tx_tokenizer_open(folder, &t));
     int32_t space = tx_tokenizer_find(t, " "), h = tx_tokenizer_find(t, "h"), less = tx_tokenizer_find(t, "<"),
             l = tx_tokenizer_find(t, "l"), greater = tx_tokenizer_find(t, ">"), r = tx_tokenizer_find(t, "r");
-    EXPECT_IDS(t, "h \n<l> h", true, h, 263, space, h);
+    EXPECT_IDS(t, "h \t<l> h", true, h, 263, space, h);
     EXPECT_IDS(t, "h <r> \xC2\xA0h", true, h, space, 264, h);
     EXPECT_IDS(t, "<r><l>", true, 266); /* the longest */
     EXPECT_IDS(t, "<r> <l>", true, 264, 263);
@@ -355,6 +399,9 @@ static void test_added(void **state)
     /* Special ones can be text like any other; the others stay tokens. What hides a token hides it then, too. */
     EXPECT_IDS(t, "<l><r>", false, less, l, greater, 264);
     EXPECT_IDS(t, "<r><l>", false, less, r, greater, less, l, greater);
+    EXPECT_IDS(t, "h<r>", false, h, less, r, greater);
+    /* The first of some line ends takes the others, which are then none. */
+    EXPECT_IDS(t, "h \n\n\n h", true, h, 268, h);
     char *back;
     size_t size;
     assert_ok(tx_tokenizer_decode(t, (int32_t[]){265, 263, 1}, 3, true, &back, &size));
@@ -473,10 +520,10 @@ static void test_files_of_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),         cmocka_unit_test(test_refused_files), cmocka_unit_test(test_small),
-        cmocka_unit_test(test_equal_files),     cmocka_unit_test(test_holes),         cmocka_unit_test(test_pair),
-        cmocka_unit_test(test_added),           cmocka_unit_test(test_save_copies),   cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_files_of_others),
+        cmocka_unit_test(test_refused),     cmocka_unit_test(test_refused_files),   cmocka_unit_test(test_small),
+        cmocka_unit_test(test_equal_files), cmocka_unit_test(test_splitters),       cmocka_unit_test(test_holes),
+        cmocka_unit_test(test_pair),        cmocka_unit_test(test_added),           cmocka_unit_test(test_save_copies),
+        cmocka_unit_test(test_bytes),       cmocka_unit_test(test_files_of_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

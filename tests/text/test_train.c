@@ -21,13 +21,18 @@ static tx_tokenizer *train(const char *text, int64_t vocab, int64_t least)
 }
 
 /* The text of an id. */
-static void expect_piece(const tx_tokenizer *t, int32_t id, const char *text)
+static void expect_piece(const tx_tokenizer *t, int32_t id, const char *text, size_t wanted)
 {
     const char *bytes;
     size_t size;
     assert_ok(tx_tokenizer_piece(t, id, false, &bytes, &size));
-    if (size != strlen(text) || memcmp(bytes, text, size) != 0)
-        fail_msg("id %d is \"%.*s\", expected \"%s\"", id, (int)size, bytes, text);
+    if (size != wanted || memcmp(bytes, text, size) != 0)
+        fail_msg("id %d is \"%.*s\", expected \"%.*s\"", id, (int)size, bytes, (int)wanted, text);
+}
+
+static void expect_text(const tx_tokenizer *t, int32_t id, const char *text)
+{
+    expect_piece(t, id, text, strlen(text));
 }
 
 static void test_order(void **state)
@@ -36,16 +41,16 @@ static void test_order(void **state)
     /* Pairs: ab and bc 4 (ab first: the smaller ids), then abc 4; xy and " abc" 3, and x has the smaller id than " ".
      */
     tx_tokenizer *t = train("abc abc abc abc xy xy xy", 300, 2);
-    expect_piece(t, 0, TX_END_OF_TEXT);
-    expect_piece(t, 1, "!"); /* the bytes in the order of their letters */
-    expect_piece(t, 94, "~");
-    expect_piece(t, 256, "\xAD");
+    expect_text(t, 0, TX_END_OF_TEXT);
+    expect_text(t, 1, "!"); /* the bytes in the order of their letters */
+    expect_text(t, 94, "~");
+    expect_text(t, 256, "\xAD");
     EXPECT_IDS(t, "\x01", true, 190); /* NUL is the first of those that are not printable */
-    expect_piece(t, 257, "ab");
-    expect_piece(t, 258, "abc");
-    expect_piece(t, 259, "xy");
-    expect_piece(t, 260, " abc");
-    expect_piece(t, 261, " xy");
+    expect_text(t, 257, "ab");
+    expect_text(t, 258, "abc");
+    expect_text(t, 259, "xy");
+    expect_text(t, 260, " abc");
+    expect_text(t, 261, " xy");
     assert_int_equal(tx_tokenizer_size(t), 262);
     EXPECT_IDS(t, "abc xy ab", true, 258, 261, 221, 257);
     tx_tokenizer_free(t);
@@ -118,13 +123,86 @@ static void test_any_bytes(void **state)
     remove_scratch(folder);
 }
 
+/* ---- words against the rule itself ----------------------------------------------------------------- */
+
+/* A part of a word. */
+typedef struct part {
+    const char *at;
+    size_t size;
+} part;
+
+/* The rank of the merge of two parts; SIZE_MAX where there is none. */
+static size_t rank_of(const tx_json *merges, part left, part right)
+{
+    for (size_t i = 0; i < tx_json_size(merges); i++) {
+        const char *merge;
+        assert_ok(tx_json_as_string(tx_json_at(merges, i), "merge", &merge));
+        if (strlen(merge) == left.size + 1 + right.size && memcmp(merge, left.at, left.size) == 0 &&
+            merge[left.size] == ' ' && memcmp(merge + left.size + 1, right.at, right.size) == 0)
+            return i;
+    }
+    return SIZE_MAX;
+}
+
+/* Merges the first pair of the lowest rank until there is none; returns the number of parts. */
+static size_t merge_by_rule(const tx_json *merges, part *parts, size_t count)
+{
+    for (;;) {
+        size_t best = SIZE_MAX, at = 0;
+        for (size_t i = 0; i + 1 < count; i++) {
+            size_t rank = rank_of(merges, parts[i], parts[i + 1]);
+            if (rank < best) {
+                best = rank;
+                at = i;
+            }
+        }
+        if (best == SIZE_MAX)
+            return count;
+        parts[at].size += parts[at + 1].size;
+        memmove(parts + at + 1, parts + at + 2, (--count - at - 1) * sizeof *parts);
+    }
+}
+
+/* Words of letters, short and long, become what the rule makes of them. */
+static void test_rule(void **state)
+{
+    (void)state;
+    part parts[200];
+    uint64_t random = 5;
+    char text[4000], *folder = make_scratch(), *path = tx_path_join(folder, "tokenizer.json");
+    tx_json *json, *model, *merges;
+    for (size_t i = 0; i < sizeof text - 1; i++)
+        text[i] = "abcd abcd ab"[next_random(&random) % 12];
+    text[sizeof text - 1] = '\0';
+    tx_tokenizer *t = train(text, 340, 1);
+    assert_ok(tx_tokenizer_save(t, folder, 1));
+    assert_ok(tx_json_read(path, 1 << 20, &json));
+    assert_ok(tx_json_get(json, "model", TX_JSON_OBJECT, &model));
+    assert_ok(tx_json_get(model, "merges", TX_JSON_ARRAY, &merges));
+    for (size_t size = 1; size < 200; size += size < 60 ? 1 : 20) {
+        tx_ids ids;
+        for (size_t i = 0; i < size; i++) {
+            text[i] = "abcd"[next_random(&random) % 4];
+            parts[i] = (part){text + i, 1};
+        }
+        size_t count = merge_by_rule(merges, parts, size);
+        encode(t, text, size, true, &ids);
+        assert_int_equal(ids.count, count);
+        for (size_t i = 0; i < count; i++)
+            expect_piece(t, ids.id[i], parts[i].at, parts[i].size);
+        free(ids.id);
+    }
+    tx_json_free(json);
+    tx_tokenizer_free(t);
+    free(path);
+    remove_scratch(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_runs),
-        cmocka_unit_test(test_any_bytes),
+        cmocka_unit_test(test_order),     cmocka_unit_test(test_limits), cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_any_bytes), cmocka_unit_test(test_rule),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,6 +38,19 @@ static void every_class(void **state)
     tx_topology_free(t);
 }
 
+/* PIX is at most one bridge on either side. */
+static void bridges_count(void **state)
+{
+    (void)state;
+    tx_topology *t = read_topology(FIXTURES "bridges.xml");
+    assert_cell(t, "nvml0", "nvml1", false, "PXB");
+    assert_true(tx_topo_pair_of(t, 0, 1)->bridges_a == 1 && tx_topo_pair_of(t, 0, 1)->bridges_b == 2);
+    assert_cell(t, "nvml2", "nvml3", false, "PIX");
+    assert_cell(t, "nvml0", "nvml2", false, "PHB");
+    assert_int_equal(t->note_count, 0);
+    tx_topology_free(t);
+}
+
 static void what_is_near(void **state)
 {
     (void)state;
@@ -153,9 +166,9 @@ static void rates(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_class), cmocka_unit_test(what_is_near), cmocka_unit_test(the_way),
-        cmocka_unit_test(guesses),     cmocka_unit_test(finds),        cmocka_unit_test(sets),
-        cmocka_unit_test(rates),
+        cmocka_unit_test(every_class), cmocka_unit_test(bridges_count), cmocka_unit_test(what_is_near),
+        cmocka_unit_test(the_way),     cmocka_unit_test(guesses),       cmocka_unit_test(finds),
+        cmocka_unit_test(sets),        cmocka_unit_test(rates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,6 +81,20 @@ cmp -s "$work/a" "$work/b" || fail "the JSON reads otherwise"
 "$txtopo" --nvidia --input "$classes" | "$txtopo" --nvidia --input /dev/stdin > "$work/b"
 "$txtopo" --nvidia --input "$classes" | cmp -s - "$work/b" || fail "--nvidia reads otherwise"
 
+expect 0 "all 8 GPUs in order" --explain GPU0 GPU1 --input "$classes"
+expect 0 "40.0 GB/s one way" --input "$classes" --explain=GPU0,04:00.0
+expect 0 "-bind-to user:4-5,6-7 PROGRAM" --bind 2 --input "$classes"
+expect 0 "" --html "$work/page.html" --input "$classes"
+grep -q '</html>' "$work/page.html" || fail "the page is not whole"
+expect 2 "two devices are needed" --explain GPU0
+expect 2 "the value is missing" --explain
+expect 2 "exclude each other" --bind 2 -mp
+expect 2 "are shown as text" --bind 2 --json
+expect 2 "must lie between" --bind 5000
+expect 1 "GPU9: no such device" --explain GPU0 GPU9 --input "$classes"
+expect 1 "does not tell which cores" --bind 2 --input "$fixtures/matrix.txt"
+expect 1 "cannot" --html "$work/no folder/a.html" --input "$classes"
+
 # ---- this machine -----------------------------------------------------------------------------------
 expect 0 "Affinity" -m
 expect 0 "" --nvidia

@@ -154,7 +154,17 @@ static tx_status make_data(tx_dataset **data)
         text[i] = (char)('a' + i * i % 23);
     if (file < 0 || write(file, text, sizeof text) != (ssize_t)sizeof text || close(file))
         return tx_fail(TX_IO, "%s: cannot be written", path);
-    tx_status status = tx_dataset_read_bytes(path, BLOCK, data);
+    tx_tokenizer *bytes = NULL;
+    tx_status status = tx_tokenizer_bytes(&bytes);
+    tx_dataset_options options = {.size = sizeof options,
+                                  .tokenizer = bytes,
+                                  .vocab = TX_BYTES_VOCAB,
+                                  .block = BLOCK,
+                                  .to = 100.0,
+                                  .threads = 1};
+    if (!status)
+        status = tx_dataset_open(path, &options, data);
+    tx_tokenizer_free(bytes);
     unlink(path);
     return status;
 }

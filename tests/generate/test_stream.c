@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Whole characters of texts in the making, stop strings, and generation_config.json. */
+#include "models/generate/generation.h"
+#include "models/generate/stream.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/scratch.h"
+
+/* ---- Whole characters ---------------------------------------------------------------------------- */
+
+typedef struct parts {
+    char text[128];
+    size_t size;
+} parts;
+
+/* Each part that is written is followed by a bar. */
+static void take(void *context, const char *bytes, size_t size)
+{
+    parts *p = context;
+    memcpy(p->text + p->size, bytes, size);
+    p->size += size;
+    p->text[p->size++] = '|';
+}
+
+static void check_parts(const char *bytes, const char *want)
+{
+    for (size_t piece = 1; piece <= 4; piece++) { /* however the tokens cut them */
+        parts p = {{0}, 0};
+        tx_stream stream = {{0}, 0};
+        size_t size = strlen(bytes);
+        for (size_t at = 0; at < size; at += piece)
+            tx_stream_add(&stream, bytes + at, size - at < piece ? size - at : piece, take, &p);
+        tx_stream_end(&stream, take, &p);
+        if (p.size != strlen(want) || memcmp(p.text, want, p.size) != 0)
+            fail_msg("%s became %.*s, not %s", bytes, (int)p.size, p.text, want);
+    }
+}
+
+static void characters_come_whole(void **state)
+{
+    (void)state;
+    check_parts("ab", "a|b|");
+    check_parts("\xC3\xA9!", "\xC3\xA9|!|");
+    check_parts("\xE2\x82\xAC", "\xE2\x82\xAC|");
+    check_parts("x\xF0\x9F\x98\x80y", "x|\xF0\x9F\x98\x80|y|");
+    /* What is no character passes: a lone continuation, a lead without one, an overlong form, a surrogate, too high. */
+    check_parts("\x80z", "\x80|z|");
+    check_parts("\xC3z", "\xC3|z|");
+    check_parts("\xE2\x82z", "\xE2\x82|z|");
+    check_parts("\xC0\xAF", "\xC0|\xAF|");
+    check_parts("\xE0\x80\x80", "\xE0|\x80|\x80|");
+    check_parts("\xED\xA0\x80", "\xED|\xA0|\x80|");
+    check_parts("\xF4\x90\x80\x80", "\xF4|\x90|\x80|\x80|");
+    check_parts("\xF0\x9F\x98", "\xF0\x9F\x98|"); /* the end of the text */
+    check_parts("\xE2\xC3\xA9", "\xE2|\xC3\xA9|");
+}
+
+static void nothing_waits_that_is_whole(void **state)
+{
+    (void)state;
+    parts p = {{0}, 0};
+    tx_stream stream = {{0}, 0};
+    tx_stream_add(&stream, "\xE2\x82", 2, take, &p);
+    assert_int_equal(p.size, 0);
+    tx_stream_add(&stream, "\xAC", 1, take, &p);
+    assert_int_equal(p.size, 4);
+    tx_stream_end(&stream, take, &p);
+    assert_int_equal(p.size, 4);
+}
+
+/* ---- Stop strings --------------------------------------------------------------------------------- */
+
+static bool stops(const tx_stop *stop, const char *text)
+{
+    int32_t ids[64];
+    size_t size = strlen(text);
+    for (size_t i = 0; i < size; i++)
+        ids[i] = (unsigned char)text[i];
+    return tx_stop_reached(stop, ids, (int64_t)size);
+}
+
+static void stop_strings(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"end.", "aab", "\xC3\xA9"};
+    tx_tokenizer *tokenizer;
+    assert_ok(tx_tokenizer_bytes(&tokenizer));
+    tx_stop stop = {tokenizer, words, 3};
+    assert_true(stops(&stop, "the end."));
+    assert_true(stops(&stop, "end."));
+    assert_false(stops(&stop, "nd."));
+    assert_false(stops(&stop, "end"));
+    assert_false(stops(&stop, "the end. ")); /* the last token is not part of it */
+    assert_true(stops(&stop, "aaab"));
+    assert_true(stops(&stop, "caf\xC3\xA9"));
+    assert_false(stops(&stop, "caf\xC3"));
+    assert_false(stops(&stop, ""));
+    const int32_t with_end[] = {'e', 'n', 'd', TX_BYTES_END, '.'}, only_end[] = {'e', 'n', 'd', '.', TX_BYTES_END};
+    assert_false(tx_stop_reached(&stop, with_end, 5)); /* <|endoftext|> is text between */
+    assert_false(tx_stop_reached(&stop, only_end, 5));
+    stop.count = 0;
+    assert_false(stops(&stop, "the end."));
+    tx_tokenizer_free(tokenizer);
+}
+
+/* ---- generation_config.json -------------------------------------------------------------------------- */
+
+static void warn(void *context, const char *message)
+{
+    snprintf(context, 256, "%s", message);
+}
+
+static tx_status read_config(const char *folder, const char *json, tx_generation *g, char warning[256])
+{
+    char *path = tx_path_join(folder, "generation_config.json");
+    assert_non_null(path);
+    assert_ok(tx_file_write(path, json, strlen(json)));
+    *g = tx_generation_defaults(50256);
+    *warning = '\0';
+    tx_status status = tx_generation_read(folder, g, &(tx_reporter){warn, warning});
+    free(path);
+    return status;
+}
+
+static void configuration_of_a_folder(void **state)
+{
+    (void)state;
+    char *folder = make_scratch(), warning[256];
+    tx_generation g = tx_generation_defaults(7);
+    assert_ok(tx_generation_read(folder, &g, NULL)); /* none: nothing changes */
+    assert_int_equal(g.top_k, 50);
+    assert_int_equal(g.eos_token_id[0], 7);
+    assert_ok(
+        read_config(folder,
+                    "{\"do_sample\": true, \"temperature\": 0.7, \"top_k\": 10, \"top_p\": 0.9, \"max_new_tokens\": 5,"
+                    " \"min_new_tokens\": 2, \"repetition_penalty\": 1.2, \"length_penalty\": null, \"num_beams\": 1,"
+                    " \"eos_token_id\": [3, 4], \"early_stopping\": \"never\", \"transformers_version\": \"5.0\"}",
+                    &g, warning));
+    assert_true(g.do_sample && g.top_k == 10 && g.max_new_tokens == 5 && g.min_new_tokens == 2);
+    assert_true(g.temperature == 0.7 && g.top_p == 0.9 && g.repetition_penalty == 1.2 && g.length_penalty == 1.0);
+    assert_true(g.eos_count == 2 && g.eos_token_id[1] == 4 && g.early_stopping == TX_EARLY_NEVER);
+    assert_true(tx_generation_ends(&g, 3) && !tx_generation_ends(&g, 50256));
+    assert_string_equal(warning, "");
+    assert_ok(
+        read_config(folder, "{\"bos_token_id\": 1, \"eos_token_id\": 2, \"no_repeat_ngram_size\": 3}", &g, warning));
+    assert_true(g.eos_count == 1 && g.eos_token_id[0] == 2);
+    assert_non_null(strstr(warning, "no_repeat_ngram_size"));
+    assert_ok(read_config(folder, "{\"no_repeat_ngram_size\": 0, \"early_stopping\": true}", &g, warning));
+    assert_string_equal(warning, "");
+    static const struct {
+        const char *json, *message;
+        tx_status status;
+    } bad[] = {
+        {"{\"temperature\": -1}", "temperature", TX_INVALID},
+        {"{\"top_p\": 0}", "top_p", TX_INVALID},
+        {"{\"top_k\": 1.5}", "top_k", TX_FORMAT},
+        {"{\"repetition_penalty\": 0}", "repetition_penalty", TX_INVALID},
+        {"{\"early_stopping\": \"soon\"}", "early_stopping", TX_FORMAT},
+        {"{\"eos_token_id\": [1, \"a\"]}", "eos_token_id", TX_FORMAT},
+        {"{\"eos_token_id\": [1, 2, 3, 4, 5, 6, 7, 8, 9]}", "9 ids", TX_UNSUPPORTED},
+        {"{\"num_beams\": 4, \"do_sample\": true}", "num_beams", TX_UNSUPPORTED},
+        {"{\"num_beams\": ", "generation_config.json", TX_FORMAT},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_refused(read_config(folder, bad[i].json, &g, warning), bad[i].status, bad[i].message);
+        assert_non_null(strstr(tx_error(), "generation_config.json"));
+        assert_int_equal(g.eos_token_id[0], 50256);
+    }
+    remove_scratch(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(characters_come_whole),
+        cmocka_unit_test(nothing_waits_that_is_whole),
+        cmocka_unit_test(stop_strings),
+        cmocka_unit_test(configuration_of_a_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The page: every element closed, every cell and device in it, nothing from the network, text escaped, and what was
+ * measured. How it looks is for eyes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/topology/helper.h"
+
+static char *page_of(const tx_topology *t, const tx_txtopo_measured *measured)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    assert_non_null(out);
+    tx_txtopo_html(out, t, measured);
+    assert_int_equal(fclose(out), 0);
+    assert_int_equal(strlen(text), size);
+    return text;
+}
+
+static bool is_void(const char *name)
+{
+    return strcmp(name, "meta") == 0 || strcmp(name, "input") == 0;
+}
+
+/* Every element is closed in its turn; style and script hold no elements. */
+static void check_nesting(const char *page)
+{
+    char open[64][16];
+    int depth = 0;
+    for (const char *at = page; (at = strchr(at, '<'));) {
+        char name[16] = "";
+        if (strncmp(at, "<!--", 4) == 0) {
+            at = strstr(at, "-->");
+            assert_non_null(at);
+            continue;
+        }
+        bool closes = at[1] == '/';
+        sscanf(at + 1 + closes, "%15[a-z0-9]", name);
+        at = strchr(at, '>');
+        assert_non_null(at);
+        if (closes) {
+            if (depth == 0 || strcmp(open[depth - 1], name) != 0)
+                fail_msg("</%s> closes <%s> before %.60s", name, depth ? open[depth - 1] : "", at);
+            depth--;
+        } else if (*name && !is_void(name)) {
+            assert_true(depth < 64);
+            strcpy(open[depth++], name);
+            if (strcmp(name, "style") == 0 || strcmp(name, "script") == 0)
+                at = strstr(at, strcmp(name, "style") == 0 ? "</style" : "</script");
+        }
+    }
+    assert_int_equal(depth, 0);
+}
+
+static int count(const char *text, const char *part)
+{
+    int found = 0;
+    for (; (text = strstr(text, part)); text += strlen(part))
+        found++;
+    return found;
+}
+
+static void check(const tx_topology *t)
+{
+    char text[64];
+    char *page = page_of(t, NULL);
+    check_nesting(page);
+    assert_null(strstr(page, "http:"));
+    assert_null(strstr(page, "https:"));
+    assert_null(strstr(page, "url("));
+    assert_null(strstr(page, "@import"));
+    assert_null(strstr(page, "@BODY@"));
+    assert_int_equal(count(page, "<td title="), t->device_count * (t->device_count - 1));
+    for (int32_t i = 0; i < t->device_count; i++) {
+        snprintf(text, sizeof text, ">%s</span>", t->devices[i].label);
+        assert_int_equal(count(page, text), t->origin == TX_TOPO_ORIGIN_PASTED ? 1 : 2); /* tree and table */
+        for (int32_t k = 0; k < t->device_count; k++) {
+            char cell[16];
+            snprintf(text, sizeof text, "%s \xe2\x86\x92 %s: %s", t->devices[i].label, t->devices[k].label,
+                     tx_topo_cell(t, i, k, true, cell));
+            assert_int_equal(count(page, text) > 0, i != k);
+        }
+    }
+    free(page);
+}
+
+static void fixtures(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"classes.xml", "unplaced.xml", "twin.nccl.xml", "matrix.txt"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s%s", FIXTURES, names[i]);
+        tx_topology *t = read_topology(path);
+        check(t);
+        tx_topology_free(t);
+    }
+}
+
+static void words(void **state)
+{
+    (void)state;
+    tx_topology *t = read_topology(FIXTURES "classes.xml");
+    t->devices[0].name = "<script>alert(\"1\" & 2)</script>";
+    t->host = "a<b";
+    char *page = page_of(t, NULL);
+    check_nesting(page);
+    assert_non_null(strstr(page, "&lt;script&gt;alert(&quot;1&quot; &amp; 2)&lt;/script&gt;"));
+    assert_non_null(strstr(page, "<title>Topology of a&lt;b</title>"));
+    assert_non_null(strstr(page, "<span class=\"direct link\">NV2</span><span class=\"PIX under\">PIX</span>"));
+    assert_non_null(strstr(page, "To expect: about 40 GB/s (direct links)"));
+    assert_null(strstr(page, "Measured"));
+    free(page);
+    tx_topology_free(t);
+}
+
+static void measured(void **state)
+{
+    (void)state;
+    double bandwidth[100] = {0}, latency[100] = {0};
+    tx_topology *t = read_topology(FIXTURES "classes.xml");
+    assert_int_equal(t->device_count, 10);
+    bandwidth[1] = 38.25;
+    latency[1] = 4.5;
+    bandwidth[10] = 30;
+    const tx_txtopo_measured m = {bandwidth, latency, "copies <of> 1 GB"};
+    char *page = page_of(t, &m);
+    check_nesting(page);
+    assert_int_equal(count(page, "Measured: "), 2);
+    assert_non_null(strstr(page, "Measured: 38.2 GB/s, 4.5 \xc2\xb5s (copies &lt;of&gt; 1 GB)"));
+    assert_non_null(strstr(page, "Measured: 30.0 GB/s (copies"));
+    free(page);
+    tx_topology_free(t);
+}
+
+static void machines(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"01-dgx2h-16xV100-nvswitch", "13-tioga-8xMI250X-xgmi",
+                                        "15-tuolumne-12xMI300A-tpx", "18-westmere-3xM2050-2ioh"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char name[128];
+        snprintf(name, sizeof name, "topo/%s.xml", names[i]);
+        char *path = test_data(name);
+        tx_topology *t = read_topology(path);
+        check(t);
+        tx_topology_free(t);
+        free(path);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fixtures),
+        cmocka_unit_test(words),
+        cmocka_unit_test(measured),
+        cmocka_unit_test(machines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
