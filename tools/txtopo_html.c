@@ -117,7 +117,10 @@ static void print_measured_pair(FILE *out, const tx_topology *t, int32_t a, int3
             continue;
         tx_txtopo_row row;
         tx_txtopo_copy_row(t, i, &row);
-        fprintf(out, "\nMeasured: %s GB/s, %s \xc2\xb5s (%s)", row.rate, row.latency, row.method);
+        fprintf(out, "\nMeasured: %s GB/s", row.rate);
+        if (copy->latency > 0)
+            fprintf(out, ", %s \xc2\xb5s", row.latency);
+        fprintf(out, " (%s)", row.method);
         if (*row.remark) {
             fputs(", ", out);
             tx_html_text(out, row.remark);

@@ -143,6 +143,17 @@ static void bound(void **state)
     tx_topology_free(t);
 }
 
+/* PoCL hides hwloc's plugins once it runs; a file and the machine read the same before and after. */
+static void after_opencl(void **state)
+{
+    (void)state;
+    setenv("HWLOC_PLUGINS_PATH", "/dev/null", 1);
+    tx_topology *t = read_topology(FIXTURES "classes.xml");
+    assert_string_equal(getenv("HWLOC_PLUGINS_PATH"), "/dev/null");
+    assert_cell(t, "GPU0", "GPU1", true, "NV2");
+    tx_topology_free(t);
+}
+
 static void refused(void **state)
 {
     (void)state;
@@ -256,12 +267,12 @@ static void pointed_out(void **state)
 static void broken_json(void **state)
 {
     (void)state;
-    static const char *const edits[][2] = {{"\"from\":0,\"to\":1", "\"from\":0,\"to\":0"},
-                                           {"\"from\":0,\"to\":1", "\"from\":0,\"to\":10"},
-                                           {"\"from\":0,\"to\":1", "\"from\":0,\"to\":null"},
-                                           {"\"planned\":9", "\"planned\":8"},
+    static const char *const edits[][2] = {{"\"from\": 0, \"to\": 1", "\"from\": 0, \"to\": 0"},
+                                           {"\"from\": 0, \"to\": 1", "\"from\": 0, \"to\": 10"},
+                                           {"\"from\": 0, \"to\": 1", "\"from\": 0, \"to\": null"},
+                                           {"\"planned\": 9", "\"planned\": 8"},
                                            {"\"pinned\"", "\"pinne!\""},
-                                           {"\"bandwidth\":40.0", "\"bandwidth\":-1.0"}};
+                                           {"\"bandwidth\": 40.0", "\"bandwidth\": -1.0"}};
     tx_topology *t = made_up(), *read = NULL;
     for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
         char *text = tx_topology_json(t, false), *bad = calloc(strlen(text) + 8, 1), *at = strstr(text, "\"measured\"");
@@ -281,9 +292,9 @@ static void broken_json(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(complete),    cmocka_unit_test(partial),   cmocka_unit_test(bound),
-        cmocka_unit_test(refused),     cmocka_unit_test(distances), cmocka_unit_test(pointed_out),
-        cmocka_unit_test(broken_json),
+        cmocka_unit_test(complete),    cmocka_unit_test(partial),      cmocka_unit_test(bound),
+        cmocka_unit_test(refused),     cmocka_unit_test(after_opencl), cmocka_unit_test(distances),
+        cmocka_unit_test(pointed_out), cmocka_unit_test(broken_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
