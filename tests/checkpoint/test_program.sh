@@ -91,7 +91,7 @@ one_line()
 }
 
 run "$work/whole" || fail "the unbroken run"
-points=10
+points=6
 [ "$device" = cpu ] || points=3
 
 # ---- killed, and disks that fail -----------------------------------------------------------------
