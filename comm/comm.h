@@ -3,7 +3,7 @@
  * The contract between the engine and a communicator: the ranks that train together. `self` is one rank
  * and does all of it for real; `mpi` is many. The engine and the trainer see this table only.
  *
- * Every rank calls the same functions in the same order. Sums are in rank order whatever the timing, so a run
+ * Every rank calls the same functions in the same order, but for send and receive. Sums are in rank order whatever the timing, so a run
  * repeated with the same ranks gives the same bits.
  */
 #ifndef TX_COMM_H
@@ -39,6 +39,10 @@ typedef struct tx_comm_table {
     /* all_reduce that is started and waited for; requests are waited for in the order they began. */
     tx_status (*begin)(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t *request);
     tx_status (*wait)(tx_comm *comm, int32_t request);
+    /* From one rank to another, which call them as a pair; other ranks need not. Blocking; what one rank sends another
+     * arrives in order. No rank sends to itself. */
+    tx_status (*send)(tx_comm *comm, const void *data, int64_t count, tx_dtype dtype, int32_t to);
+    tx_status (*receive)(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t from);
 } tx_comm_table;
 
 /* The communicator of this process: mpi where it was built in and a launcher says that it started several ranks, else

@@ -399,6 +399,48 @@ static tx_status mpi_wait(tx_comm *comm, int32_t request)
     return all_reduce(comm, p->data, p->count, p->dtype);
 }
 
+/* ---- From rank to rank ------------------------------------------------------------------------------- */
+
+enum { PAIR_TAG = 1 }; /* collectives use 0 */
+
+static tx_status check_pair(const tx_comm *comm, const char *call, const void *data, int64_t count, tx_dtype dtype,
+                            int32_t other)
+{
+    tx_status status = tx_comm_check(call, data, count, 1, dtype);
+    if (!status && (other < 0 || other >= comm->size || other == comm->rank))
+        status =
+            tx_fail(TX_INVALID, "%s: rank %" PRId32 " is no other of the %" PRId32 " ranks", call, other, comm->size);
+    return status;
+}
+
+static tx_status mpi_send(tx_comm *comm, const void *data, int64_t count, tx_dtype dtype, int32_t to)
+{
+    tx_status status = check_pair(comm, "send", data, count, dtype, to);
+    for (int64_t at = 0; at < count && !status; at += comm->chunk) {
+        const char *chunk = (const char *)data + (size_t)at * tx_dtype_size(dtype);
+        status = check(
+            MPI_Isend(chunk, least(count - at, comm->chunk), type_of(dtype), to, PAIR_TAG, comm->mpi, comm->moving),
+            "MPI_Isend");
+        if (!status)
+            status = finish(comm, 1);
+    }
+    return status;
+}
+
+static tx_status mpi_receive(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t from)
+{
+    tx_status status = check_pair(comm, "receive", data, count, dtype, from);
+    for (int64_t at = 0; at < count && !status; at += comm->chunk) {
+        char *chunk = (char *)data + (size_t)at * tx_dtype_size(dtype);
+        status = check(
+            MPI_Irecv(chunk, least(count - at, comm->chunk), type_of(dtype), from, PAIR_TAG, comm->mpi, comm->moving),
+            "MPI_Irecv");
+        if (!status)
+            status = finish(comm, 1);
+    }
+    return status;
+}
+
 extern const tx_comm_table tx_comm_mpi;
 const tx_comm_table tx_comm_mpi = {
     .version = TX_COMM_VERSION,
@@ -416,4 +458,6 @@ const tx_comm_table tx_comm_mpi = {
     .barrier = mpi_barrier,
     .begin = mpi_begin,
     .wait = mpi_wait,
+    .send = mpi_send,
+    .receive = mpi_receive,
 };

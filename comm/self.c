@@ -100,6 +100,29 @@ static tx_status self_wait(tx_comm *comm, int32_t request)
     return tx_requests_end(&comm->requests, request);
 }
 
+static tx_status no_other(const char *call, int32_t rank)
+{
+    return tx_fail(TX_INVALID, "%s: there is no rank %d beside this one", call, (int)rank);
+}
+
+static tx_status self_send(tx_comm *comm, const void *data, int64_t count, tx_dtype dtype, int32_t to)
+{
+    (void)comm;
+    (void)data;
+    (void)count;
+    (void)dtype;
+    return no_other("send", to);
+}
+
+static tx_status self_receive(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t from)
+{
+    (void)comm;
+    (void)data;
+    (void)count;
+    (void)dtype;
+    return no_other("receive", from);
+}
+
 const tx_comm_table *tx_comm_self(void)
 {
     static const tx_comm_table table = {
@@ -118,6 +141,8 @@ const tx_comm_table *tx_comm_self(void)
         .barrier = self_barrier,
         .begin = self_begin,
         .wait = self_wait,
+        .send = self_send,
+        .receive = self_receive,
     };
     return &table;
 }

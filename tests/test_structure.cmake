@@ -19,10 +19,10 @@ set(directions
     "^backends/[^/]+$|^(${basics}|backends/[^/]+)$"
     "^backends/cpu/|^((${basics}|backends/(backend|rng)\\.h)$|backends/cpu/)"
     "^backends/opencl/|^((${basics}|backends/(backend|rng)\\.h)$|backends/opencl/)"
-    "^comm/topology/|^((${basics}|api/json\\.h)$|comm/topology/)"
+    "^comm/topology/|^((${basics}|api/(clock|json)\\.h)$|comm/topology/)"
     "^comm/|^((${basics})$|comm/)"
-    "^models/|^(api/|models/|comm/(comm|topology/(topology|placement|rates))\\.h$)"
-    "^tools/|^(api/|models/|tools/|comm/(comm|topology/(topology|placement|rates))\\.h$|tests/ops/conformance\\.h$)"
+    "^models/|^(api/|models/|comm/(comm|topology/(topology|placement|rates|measure))\\.h$)"
+    "^tools/|^(api/|models/|tools/|comm/(comm|topology/(topology|placement|rates|measure))\\.h$|tests/ops/conformance\\.h$)"
     "^tests/|^(api/|models/|tools/|tests/|backends/|comm/)")
 
 # "header|the only files that include it".

@@ -2,15 +2,19 @@
  * txtopo: how the GPUs, NICs and OpenCL devices of a machine, of any vendor, are tied together. */
 #include "tools/txtopo.h"
 #include "api/file.h"
+#include "comm/topology/measure.h"
 #include "tools/options.h"
 
+#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#define EXIT_INTERRUPTED 130 /* as a shell says that Ctrl-C ended a program */
+
 typedef struct settings {
-    bool matrix, pci, nvidia, json, csv;
+    bool matrix, pci, measure, mpi, nvidia, json, csv;
     const char *p2p, *input, *export, *html, *explain;
     int64_t bind;
 } settings;
@@ -33,6 +37,15 @@ static const tx_option options[] = {
         "NIC1, 3b:00.0, mlx5_0 or opencl:PLATFORM:DEVICE"),
     {TX_OPTION_INTEGER, "bind", offsetof(settings, bind), 0, 4096, "N",
      "where N ranks go, if N is not 0: device, cores, memory and NIC of each, and lines for mpiexec and hwloc-bind"},
+    OPTION(
+        FLAG, "measure", measure, NULL,
+        "also copy between the host's memory on each NUMA node and each OpenCL device, and between devices: bandwidth "
+        "and latency beside the class, with the method; what is near but slower than what is far is pointed out. "
+        "Ctrl-C ends it with what there is. With --mpi: between hosts instead"),
+    OPTION(
+        FLAG, "mpi", mpi, NULL,
+        "all hosts on which mpiexec started txtopo: one matrix for each kind of host, with the names of its hosts and "
+        "in what it differs from the most common kind"),
     {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "In which form:"},
     OPTION(FLAG, "nvidia", nvidia, NULL, "the layout of nvidia-smi topo -m, byte for byte"),
     OPTION(FLAG, "json", json, NULL, "JSON with everything that is known (tools/txtopo.schema.json)"),
@@ -105,6 +118,11 @@ static int check(const settings *s)
         return tx_complain(&program, TX_EXIT_USAGE, "--explain and --bind are shown as text");
     if (s->p2p && forms > 0 && !s->json)
         return tx_complain(&program, TX_EXIT_USAGE, "-p2p is shown as text or with --json");
+    if (s->measure && (s->input || s->export || s->nvidia || s->csv || s->p2p || s->explain || s->bind > 0))
+        return tx_complain(&program, TX_EXIT_USAGE,
+                           "--measure measures this machine and is shown with the matrix, --json or --html");
+    if (s->mpi && (s->input || s->export || forms > 0 || s->p2p || s->explain || s->bind > 0))
+        return tx_complain(&program, TX_EXIT_USAGE, "--mpi looks at live hosts and is shown as the matrix");
     if (wrong)
         return tx_complain(&program, TX_EXIT_USAGE, "-p2p %s: %c is none of r, w, n, a and p", s->p2p, wrong);
     return TX_GO_ON;
@@ -127,7 +145,7 @@ static tx_status write_html(const tx_topology *topology, const char *path)
     FILE *out = open_memstream(&text, &size);
     if (!out)
         return tx_fail(TX_MEMORY, "%s: out of memory", path);
-    tx_txtopo_html(out, topology, NULL);
+    tx_txtopo_html(out, topology);
     tx_status status = fclose(out) ? tx_fail(TX_MEMORY, "%s: out of memory", path) : tx_file_write(path, text, size);
     free(text);
     return status;
@@ -150,23 +168,91 @@ static tx_status show(const settings *s, const tx_topology *topology)
         tx_txtopo_csv(stdout, topology, links);
     else if (s->p2p)
         tx_txtopo_p2p(stdout, topology, s->p2p, terminal);
-    else
+    else {
         tx_txtopo_text(stdout, topology, links, terminal);
+        tx_txtopo_measured(stdout, topology);
+    }
     return TX_OK;
 }
 
-static int run(const settings *s)
+/* ---- Measuring --------------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t signalled;
+
+static void on_signal(int number)
+{
+    (void)number;
+    signalled = 1;
+}
+
+/* The first Ctrl-C ends the measuring, another one the program. */
+static void catch_interrupt(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+}
+
+static bool stopped(void)
+{
+    return signalled;
+}
+
+static bool go_on(void *terminal, const tx_topology *topology, const tx_topo_copy *next, int32_t done, int32_t count)
+{
+    if (*(bool *)terminal && !signalled)
+        tx_txtopo_measuring(stderr, topology, next, done, count);
+    return !signalled;
+}
+
+static tx_status measure(tx_topology *topology, bool *partial)
+{
+    bool terminal = isatty(STDERR_FILENO);
+    tx_topo_measure_options how = {.size = sizeof how, .go_on = go_on, .context = &terminal};
+    catch_interrupt();
+    tx_status status = tx_topo_measure(topology, &how);
+    if (terminal)
+        fputs("\r\033[K", stderr);
+    *partial = !status && topology->copy_count < topology->copies_planned;
+    return status;
+}
+
+/* ---- All ------------------------------------------------------------------------------------------------- */
+
+static tx_status run_here(const settings *s, bool *partial)
 {
     tx_topology *topology = NULL;
     tx_status status = s->input ? tx_topology_read(s->input, &topology) : tx_topology_live(NULL, &topology);
+    if (!status && s->measure)
+        status = measure(topology, partial);
     if (!status)
         status = s->export ? tx_topology_export(topology, s->export) : show(s, topology);
     tx_topology_free(topology);
+    return status;
+}
+
+static tx_status run_everywhere(const settings *s, int *argc, char ***argv, bool *partial)
+{
+    tx_txtopo_many many = {.links = !s->pci,
+                           .underline = isatty(STDOUT_FILENO),
+                           .measure = s->measure,
+                           .stopped = stopped,
+                           .partial = partial};
+    if (s->measure)
+        catch_interrupt();
+    return tx_txtopo_mpi(stdout, &many, argc, argv);
+}
+
+static int run(const settings *s, int *argc, char ***argv)
+{
+    bool partial = false;
+    tx_status status = s->mpi ? run_everywhere(s, argc, argv, &partial) : run_here(s, &partial);
+    bool written = !fflush(stdout) && !ferror(stdout);
     if (status)
         return tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
-    if (fflush(stdout) || ferror(stdout))
+    if (!written)
         return tx_complain(&program, TX_EXIT_FAILURE, "standard output: cannot be written");
-    return 0;
+    return partial ? EXIT_INTERRUPTED : 0;
 }
 
 int main(int argc, char **argv)
@@ -181,7 +267,7 @@ int main(int argc, char **argv)
     if (status == TX_GO_ON)
         status = check(&s);
     if (status == TX_GO_ON)
-        status = run(&s);
+        status = run(&s, &argc, &argv);
     free(spelled);
     free(pair);
     return status;

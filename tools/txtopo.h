@@ -4,6 +4,7 @@
 #ifndef TX_TOOLS_TXTOPO_H
 #define TX_TOOLS_TXTOPO_H
 
+#include "comm/comm.h"
 #include "comm/topology/topology.h"
 
 #include <stdio.h>
@@ -19,6 +20,9 @@ char tx_txtopo_p2p_wrong(const char *letters);
 /* txtopo_nvidia.c: the layout of nvidia-smi topo -m, byte for byte. */
 void tx_txtopo_nvidia(FILE *out, const tx_topology *topology, bool links);
 
+/* txtopo_nvidia.c: what stands behind a row's cells, its line's end included: CPU affinity, NUMA affinity, GPU NUMA id;
+ * nothing where they are not `shown`. */
+void tx_txtopo_affinities(FILE *out, const tx_topo_device *device, bool shown);
 /* txtopo_csv.c: the matrix with labels, then affinities, after RFC 4180. */
 void tx_txtopo_csv(FILE *out, const tx_topology *topology, bool links);
 
@@ -29,14 +33,52 @@ tx_status tx_txtopo_bind(FILE *out, const tx_topology *topology, int64_t ranks);
  * "opencl:PLATFORM:DEVICE". */
 tx_status tx_txtopo_explain(FILE *out, const tx_topology *topology, const char *pair);
 
-/* What was measured between devices, where something was: [a * device_count + b], 0 for what was not. */
-typedef struct tx_txtopo_measured {
-    const double *bandwidth; /* GB/s from a to b */
-    const double *latency;   /* microseconds */
-    const char *method;
-} tx_txtopo_measured;
+/* txtopo_measured.c: what was measured beside the class, and what of it is odd; nothing where nothing was measured. */
+void tx_txtopo_measured(FILE *out, const tx_topology *topology);
+/* The line on a terminal while copy `done` of `count` is measured. */
+void tx_txtopo_measuring(FILE *out, const tx_topology *topology, const tx_topo_copy *next, int32_t done, int32_t count);
 
-/* txtopo_html.c: one page with matrix and tree that needs nothing else. `measured` may be NULL. */
-void tx_txtopo_html(FILE *out, const tx_topology *topology, const tx_txtopo_measured *measured);
+/* A line of that table, in words. */
+typedef struct tx_txtopo_row {
+    const char *from, *to, *method;
+    char class_[16], numa[16], rate[32], latency[32], remark[256];
+} tx_txtopo_row;
+
+void tx_txtopo_copy_row(const tx_topology *topology, int32_t copy, tx_txtopo_row *row);
+
+/* ---- Many hosts ------------------------------------------------------------------------------------- */
+
+/* txtopo_kinds.c: what of `other` is not as in `usual`, a line each to `out` (NULL: nowhere); how many lines. Hosts are
+ * of one kind where there is none: the same devices, tied together alike, the same CPUs and memory. Names, bus ids and
+ * what differs with every start of the machine do not count. */
+int32_t tx_txtopo_differ(FILE *out, const tx_topology *usual, const tx_topology *other);
+
+typedef struct tx_txtopo_host {
+    int32_t rank;          /* the first of the host's */
+    tx_topology *topology; /* on rank 0; NULL: it failed, for `error` */
+    char *error;
+} tx_txtopo_host;
+
+/* Prints each kind of host once, the most common first, with the names of its hosts. */
+tx_status tx_txtopo_kinds(FILE *out, const tx_txtopo_host *hosts, int32_t count, bool links, bool underline);
+
+typedef struct tx_txtopo_many {
+    bool links, underline, measure;
+    bool (*stopped)(void); /* whether the user wants an end */
+    bool *partial;         /* set where measuring was stopped */
+} tx_txtopo_many;
+
+/* txtopo_mpi.c: the topologies of all hosts under a launcher, printed by rank 0. */
+tx_status tx_txtopo_mpi(FILE *out, const tx_txtopo_many *many, int *argc, char ***argv);
+
+/* txtopo_hosts.c: bandwidth (GB/s) and latency (microseconds) from each host to each other, pair by pair; all ranks
+ * call it. `*rates` gets two numbers for [from * count + to], 0 for what was not measured; allocated. */
+tx_status tx_txtopo_between(const tx_comm_table *table, tx_comm *comm, const tx_txtopo_host *hosts, int32_t count,
+                            bool (*stopped)(void), float **rates, bool *partial);
+
+/* ---- A page -------------------------------------------------------------------------------------------- */
+
+/* txtopo_html.c: one page with matrix and tree, and what was measured, that needs nothing else. */
+void tx_txtopo_html(FILE *out, const tx_topology *topology);
 
 #endif

@@ -109,8 +109,27 @@ static const char *limit_text(tx_topo_limit limit)
     return words[limit];
 }
 
+static void print_measured_pair(FILE *out, const tx_topology *t, int32_t a, int32_t b)
+{
+    for (int32_t i = 0; i < t->copy_count; i++) {
+        const tx_topo_copy *copy = &t->copies[i];
+        if (copy->kind != TX_TOPO_COPY_BETWEEN || copy->from != a || copy->to != b || !(copy->bandwidth > 0))
+            continue;
+        tx_txtopo_row row;
+        tx_txtopo_copy_row(t, i, &row);
+        fprintf(out, "\nMeasured: %s GB/s", row.rate);
+        if (copy->latency > 0)
+            fprintf(out, ", %s \xc2\xb5s", row.latency);
+        fprintf(out, " (%s)", row.method);
+        if (*row.remark) {
+            fputs(", ", out);
+            tx_html_text(out, row.remark);
+        }
+    }
+}
+
 /* What is said of a pair when it is pointed at. */
-static void print_about(FILE *out, const tx_topology *t, int32_t a, int32_t b, const tx_txtopo_measured *measured)
+static void print_about(FILE *out, const tx_topology *t, int32_t a, int32_t b)
 {
     char cell[16];
     const tx_topo_pair *p = tx_topo_pair_of(t, a, b);
@@ -129,15 +148,7 @@ static void print_about(FILE *out, const tx_topology *t, int32_t a, int32_t b, c
         fprintf(out, "\nBridges between: %" PRId32 " + %" PRId32, p->bridges_a, p->bridges_b);
     if (rate.rate > 0)
         fprintf(out, "\nTo expect: about %.0f GB/s (%s)", rate.rate, limit_text(rate.limit));
-    int64_t at = (int64_t)a * t->device_count + b;
-    if (measured && measured->bandwidth && measured->bandwidth[at] > 0) {
-        fprintf(out, "\nMeasured: %.1f GB/s", measured->bandwidth[at]);
-        if (measured->latency && measured->latency[at] > 0)
-            fprintf(out, ", %.1f \xc2\xb5s", measured->latency[at]);
-        fputs(" (", out);
-        tx_html_text(out, measured->method);
-        fputs(")", out);
-    }
+    print_measured_pair(out, t, a, b);
     fprintf(out, "\n%s by %s", tx_topo_confidence_name(p->class_confidence), tx_topo_source_name(p->class_source));
     if (p->note >= 0) {
         fputs("\n", out);
@@ -156,7 +167,7 @@ static const char *link_style(tx_topo_link_kind value)
     return value == TX_TOPO_LINK_UNKNOWN ? "unknown" : "link";
 }
 
-static void print_cell(FILE *out, const tx_topology *t, int32_t a, int32_t b, const tx_txtopo_measured *measured)
+static void print_cell(FILE *out, const tx_topology *t, int32_t a, int32_t b)
 {
     char cell[16];
     const tx_topo_pair *p = tx_topo_pair_of(t, a, b);
@@ -165,28 +176,12 @@ static void print_cell(FILE *out, const tx_topology *t, int32_t a, int32_t b, co
         return;
     }
     fputs("<td title=\"", out);
-    print_about(out, t, a, b, measured);
+    print_about(out, t, a, b);
     fputs("\">", out);
     if (p->link != TX_TOPO_NO_LINK)
         fprintf(out, "<span class=\"direct %s\">%s</span>", link_style(p->link), tx_topo_cell(t, a, b, true, cell));
     fprintf(out, "<span class=\"%s%s\">%s</span></td>", class_style(p->class_),
             p->link != TX_TOPO_NO_LINK ? " under" : "", tx_topo_class_name(p->class_));
-}
-
-static bool has_class(const tx_topology *t, tx_topo_class value)
-{
-    for (int64_t i = 0; i < (int64_t)t->device_count * t->device_count; i++)
-        if (t->pairs[i].class_ == value)
-            return true;
-    return false;
-}
-
-static bool has_link(const tx_topology *t, tx_topo_link_kind value)
-{
-    for (int64_t i = 0; i < (int64_t)t->device_count * t->device_count; i++)
-        if (t->pairs[i].link == value)
-            return true;
-    return false;
 }
 
 static void print_legend(FILE *out, const tx_topology *t, bool links)
@@ -197,14 +192,14 @@ static void print_legend(FILE *out, const tx_topology *t, bool links)
               "PCI</dd></div>\n",
               out);
     for (int i = TX_TOPO_NVLINK; i < TX_TOPO_LINK_COUNT; i++)
-        if (has_link(t, (tx_topo_link_kind)i)) {
+        if (tx_topo_has_link(t, (tx_topo_link_kind)i)) {
             fprintf(out, "<div><dt class=\"%s\">%s%s</dt><dd>", link_style((tx_topo_link_kind)i),
                     tx_topo_link_name((tx_topo_link_kind)i), i < TX_TOPO_LINK_UNKNOWN ? "#" : "");
             tx_html_text(out, tx_topo_link_legend((tx_topo_link_kind)i));
             fputs("</dd></div>\n", out);
         }
     for (int i = TX_TOPO_LOC; i < TX_TOPO_CLASS_COUNT; i++)
-        if (has_class(t, (tx_topo_class)i)) {
+        if (tx_topo_has_class(t, (tx_topo_class)i)) {
             fprintf(out, "<div><dt class=\"%s\">%s</dt><dd>", class_style((tx_topo_class)i),
                     tx_topo_class_name((tx_topo_class)i));
             tx_html_text(out, tx_topo_class_legend((tx_topo_class)i));
@@ -213,11 +208,11 @@ static void print_legend(FILE *out, const tx_topology *t, bool links)
     fputs("</dl>\n", out);
 }
 
-static void print_matrix(FILE *out, const tx_topology *t, const tx_txtopo_measured *measured)
+static void print_matrix(FILE *out, const tx_topology *t)
 {
     bool links = false;
     for (int i = TX_TOPO_NVLINK; i < TX_TOPO_LINK_COUNT; i++)
-        links = links || has_link(t, (tx_topo_link_kind)i);
+        links = links || tx_topo_has_link(t, (tx_topo_link_kind)i);
     fputs("<section>\n<h2>How they are tied together</h2>\n", out);
     if (links)
         fputs("<input type=\"checkbox\" id=\"pci\"><label for=\"pci\">PCI alone, without direct links</label>\n", out);
@@ -231,7 +226,7 @@ static void print_matrix(FILE *out, const tx_topology *t, const tx_txtopo_measur
         const tx_topo_device *d = &t->devices[a];
         fprintf(out, "<tr><th scope=\"row\">%s</th>", d->label);
         for (int32_t b = 0; b < t->device_count; b++)
-            print_cell(out, t, a, b, measured);
+            print_cell(out, t, a, b);
         fprintf(out, "<td class=\"wide\">%s</td><td class=\"wide\">%s</td></tr>\n", d->cpus, d->nodes);
     }
     fputs("</tbody></table></div>\n", out);
@@ -332,6 +327,34 @@ static void print_devices(FILE *out, const tx_topology *t)
     fputs("</tbody></table></div>\n</section>\n", out);
 }
 
+static void print_measured(FILE *out, const tx_topology *t)
+{
+    if (t->copies_planned == 0)
+        return;
+    fputs("<section>\n<h2>Measured</h2>\n<div class=\"scroll\"><table class=\"devices\">\n<thead><tr>"
+          "<th scope=\"col\">From</th><th scope=\"col\">To</th><th scope=\"col\">Class</th><th scope=\"col\">NUMA "
+          "node</th>"
+          "<th scope=\"col\">Method</th><th scope=\"col\">GB/s</th><th scope=\"col\">\xc2\xb5s</th>"
+          "<th scope=\"col\"></th></tr></thead>\n<tbody>\n",
+          out);
+    for (int32_t i = 0; i < t->copy_count; i++) {
+        tx_txtopo_row row;
+        tx_txtopo_copy_row(t, i, &row);
+        fprintf(out, "<tr><th scope=\"row\">%s</th><td>%s</td><td>%s</td><td>%s</td><td title=\"", row.from, row.to,
+                row.class_, row.numa);
+        tx_html_text(out, tx_topo_method_text(t->copies[i].method));
+        fprintf(out, "\">%s</td><td class=\"code\">%s</td><td class=\"code\">%s</td><td class=\"warning\">", row.method,
+                row.rate, row.latency);
+        tx_html_text(out, row.remark);
+        fputs("</td></tr>\n", out);
+    }
+    fputs("</tbody></table></div>\n", out);
+    if (t->copy_count < t->copies_planned)
+        fprintf(out, "<p class=\"warning\">Stopped: %" PRId32 " of %" PRId32 " copies were measured.</p>\n",
+                t->copy_count, t->copies_planned);
+    fputs("</section>\n", out);
+}
+
 static void print_notes(FILE *out, const tx_topology *t)
 {
     if (t->note_count == 0)
@@ -345,7 +368,7 @@ static void print_notes(FILE *out, const tx_topology *t)
     fputs("</ol>\n</section>\n", out);
 }
 
-void tx_txtopo_html(FILE *out, const tx_topology *t, const tx_txtopo_measured *measured)
+void tx_txtopo_html(FILE *out, const tx_topology *t)
 {
     const char *page = print_page(out, (const char *)tx_txtopo_page, "@TITLE@");
     fputs("Topology of ", out);
@@ -353,12 +376,13 @@ void tx_txtopo_html(FILE *out, const tx_topology *t, const tx_txtopo_measured *m
     page = print_page(out, page, "@BODY@");
     print_head(out, t);
     if (t->device_count > 0)
-        print_matrix(out, t, measured);
+        print_matrix(out, t);
     else
         fputs("<section><p>No GPU, no NIC and no OpenCL device.</p></section>\n", out);
     tx_html_tree(out, t);
     if (t->device_count > 0)
         print_devices(out, t);
+    print_measured(out, t);
     print_notes(out, t);
     fputs("</main>\n<footer>txtopo " TX_VERSION, out);
     if (*t->file) {

@@ -45,6 +45,7 @@ void tx_topology_free(tx_topology *topology)
     free(topology->numa);
     free(topology->cpus);
     free(topology->notes);
+    free(topology->copies);
     tx_topo_pool_free(topology->pool);
     free(topology);
 }

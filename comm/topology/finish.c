@@ -103,6 +103,16 @@ static void move_facts(tx_draft *draft, const int32_t *moved)
             draft->classes[kept++] = stated;
     }
     draft->class_count = kept;
+    kept = 0;
+    for (int32_t i = 0; i < draft->t->copy_count; i++) {
+        tx_topo_copy copy = draft->t->copies[i];
+        bool known = (copy.from < 0 || moved[copy.from] >= 0) && (copy.to < 0 || moved[copy.to] >= 0);
+        copy.from = copy.from < 0 ? -1 : moved[copy.from];
+        copy.to = copy.to < 0 ? -1 : moved[copy.to];
+        if (known)
+            draft->t->copies[kept++] = copy;
+    }
+    draft->t->copy_count = kept;
     for (int32_t i = 0; i < draft->t->numa_count; i++)
         if (draft->t->numa[i].device >= 0)
             draft->t->numa[i].device = moved[draft->t->numa[i].device];

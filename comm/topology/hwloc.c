@@ -476,7 +476,10 @@ static tx_status load(hwloc_topology_t *topology, const char *xml, size_t size)
     tx_topo_hwloc_version(version);
     if (size >= INT32_MAX)
         return tx_fail(TX_FORMAT, "too large for hwloc");
-    if (hwloc_topology_init(topology))
+    bool hidden = tx_topo_plugins_show();
+    int failed = hwloc_topology_init(topology);
+    tx_topo_plugins_hide(hidden);
+    if (failed)
         return tx_fail(TX_MEMORY, "hwloc %s does not start", version);
     hwloc_topology_set_io_types_filter(*topology, HWLOC_TYPE_FILTER_KEEP_ALL);
     /* TX asks OpenCL itself; "gl" would open X displays. */

@@ -77,12 +77,14 @@ static int32_t word_of(parser *p, const tx_json *object, const char *key, const 
 
 #define KEY(name, key) key,
 #define CELL(name, cell, legend) cell,
-static const char *const node_words[] = {TX_TOPO_NODE_MAP(KEY)}, *const device_words[] = {TX_TOPO_DEVICE_MAP(KEY)},
-                         *const source_words[] = {TX_TOPO_SOURCE_MAP(KEY)},
-                         *const confidence_words[] = {TX_TOPO_CONFIDENCE_MAP(KEY)},
-                         *const origin_words[] = {TX_TOPO_ORIGIN_MAP(KEY)},
-                         *const class_words[] = {TX_TOPO_CLASS_MAP(CELL)},
-                         *const link_words[] = {TX_TOPO_LINK_MAP(CELL)}, *const p2p_words[] = {TX_TOPO_P2P_MAP(CELL)};
+#define METHOD(name, key, text) key,
+static const char
+    *const node_words[] = {TX_TOPO_NODE_MAP(KEY)},
+           *const device_words[] = {TX_TOPO_DEVICE_MAP(KEY)}, *const source_words[] = {TX_TOPO_SOURCE_MAP(KEY)},
+           *const confidence_words[] = {TX_TOPO_CONFIDENCE_MAP(KEY)}, *const origin_words[] = {TX_TOPO_ORIGIN_MAP(KEY)},
+           *const class_words[] = {TX_TOPO_CLASS_MAP(CELL)}, *const link_words[] = {TX_TOPO_LINK_MAP(CELL)},
+           *const p2p_words[] = {TX_TOPO_P2P_MAP(CELL)}, *const copy_words[] = {TX_TOPO_COPY_MAP(KEY)},
+           *const method_words[] = {TX_TOPO_METHOD_MAP(METHOD)};
 #define WORD(p, object, key, words) word_of(p, object, key, words, (int32_t)(sizeof(words) / sizeof *(words)))
 
 /* The array under `key`; each element is handed to `read`. */
@@ -247,6 +249,51 @@ static void read_pair(parser *p, const tx_json *o, int32_t place)
     read_p2p(p, o, "p2p_back", b, a);
 }
 
+static void read_copy(parser *p, const tx_json *o, int32_t place)
+{
+    int32_t last = p->draft.t->device_count - 1;
+    tx_topo_copy copy = {.kind = (tx_topo_copy_kind)WORD(p, o, "kind", copy_words),
+                         .method = (tx_topo_method)WORD(p, o, "method", method_words)};
+    copy.from = int_of(p, o, "from", last);
+    copy.to = int_of(p, o, "to", last);
+    copy.numa = int_of(p, o, "numa", INT32_MAX);
+    copy.bytes = long_of(p, o, "bytes", INT64_MAX);
+    copy.runs = int_of(p, o, "runs", INT32_MAX);
+    copy.bandwidth = size_of(p, o, "bandwidth");
+    copy.latency = size_of(p, o, "latency");
+    copy.failure = kept_text(p, o, "failure");
+    bool from = copy.kind == TX_TOPO_COPY_FROM_DEVICE || copy.kind == TX_TOPO_COPY_BETWEEN;
+    bool to = copy.kind == TX_TOPO_COPY_TO_DEVICE || copy.kind == TX_TOPO_COPY_BETWEEN;
+    if (!p->status && (from != (copy.from >= 0) || to != (copy.to >= 0) || (from && copy.from == copy.to)))
+        p->status = tx_fail(TX_FORMAT, "%s: from and to are not those of its kind", p->what);
+    if (p->status)
+        return;
+    p->draft.t->copies[place] = copy;
+    p->draft.t->copy_count = place + 1;
+}
+
+/* Absent in what was written before anything could be measured. */
+static void read_measured(parser *p, const tx_json *root)
+{
+    tx_json *o = NULL, *copies = NULL;
+    p->what = "measured";
+    if (p->status || !tx_json_has(root, "measured"))
+        return;
+    if ((p->status = tx_json_get(root, "measured", TX_JSON_OBJECT, &o)) ||
+        (p->status = tx_json_get(o, "copies", TX_JSON_ARRAY, &copies)))
+        return;
+    int32_t planned = int_of(p, o, "planned", INT32_MAX);
+    size_t count = tx_json_size(copies);
+    if (!p->status && (planned < 0 || count > (size_t)planned))
+        p->status = tx_fail(TX_FORMAT, "measured: more copies than planned");
+    if (!p->status && !(p->draft.t->copies = calloc(count + 1, sizeof *p->draft.t->copies)))
+        p->status = tx_fail(TX_MEMORY, "topology: out of memory");
+    if (p->status)
+        return;
+    p->draft.t->copies_planned = planned;
+    each(p, o, "copies", read_copy);
+}
+
 static void read_root(parser *p, const tx_json *root)
 {
     int64_t version = 0;
@@ -264,6 +311,7 @@ static void read_root(parser *p, const tx_json *root)
     each(p, root, "numa", read_numa);
     each(p, root, "cpus", read_cpu);
     each(p, root, "pairs", read_pair);
+    read_measured(p, root);
 }
 
 tx_status tx_topology_parse(const char *text, size_t size, const char *where, tx_topology **topology)

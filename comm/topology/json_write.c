@@ -206,6 +206,38 @@ static tx_json *cpu_json(writer *w, const tx_topo_cpu *c)
     return o;
 }
 
+static tx_json *copy_json(writer *w, const tx_topo_copy *c)
+{
+    tx_json *o = tx_json_object();
+    put_text(w, o, "kind", tx_topo_copy_name(c->kind));
+    put_text(w, o, "method", tx_topo_method_name(c->method));
+    put_int(w, o, "from", c->from);
+    put_int(w, o, "to", c->to);
+    put_int(w, o, "numa", c->numa);
+    put_int(w, o, "bytes", c->bytes);
+    put_int(w, o, "runs", c->runs);
+    put_size(w, o, "bandwidth", c->bandwidth);
+    put_size(w, o, "latency", c->latency);
+    put_text(w, o, "failure", c->failure);
+    return o;
+}
+
+/* null where nothing was measured. */
+static void put_measured(writer *w, tx_json *root)
+{
+    if (w->t->copies_planned == 0) {
+        if (!w->status)
+            w->status = tx_json_set_null(root, "measured");
+        return;
+    }
+    tx_json *o = tx_json_object(), *copies = tx_json_array();
+    for (int32_t i = 0; i < w->t->copy_count; i++)
+        append(w, copies, copy_json(w, &w->t->copies[i]));
+    put_int(w, o, "planned", w->t->copies_planned);
+    put(w, o, "copies", copies);
+    put(w, root, "measured", o);
+}
+
 static tx_json *note_json(writer *w, const tx_topo_note *n)
 {
     tx_json *o = tx_json_object();
@@ -239,6 +271,7 @@ static void put_all(writer *w, tx_json *root)
     put(w, root, "numa", numa);
     put(w, root, "cpus", cpus);
     put(w, root, "notes", notes);
+    put_measured(w, root);
 }
 
 char *tx_topology_json(const tx_topology *topology, bool complete)

@@ -18,6 +18,8 @@
 #define CELL(name, cell, legend) cell,
 #define LEGEND(name, cell, legend) legend,
 #define KEY(name, key) key,
+#define METHOD_KEY(name, key, text) key,
+#define METHOD_TEXT(name, key, text) text,
 WORDS(tx_topo_class_name, tx_topo_class, TX_TOPO_CLASS_MAP, TX_TOPO_CLASS_COUNT, CELL)
 WORDS(tx_topo_class_legend, tx_topo_class, TX_TOPO_CLASS_MAP, TX_TOPO_CLASS_COUNT, LEGEND)
 WORDS(tx_topo_link_name, tx_topo_link_kind, TX_TOPO_LINK_MAP, TX_TOPO_LINK_COUNT, CELL)
@@ -29,6 +31,9 @@ WORDS(tx_topo_confidence_name, tx_topo_confidence, TX_TOPO_CONFIDENCE_MAP, TX_TO
 WORDS(tx_topo_node_name, tx_topo_node_kind, TX_TOPO_NODE_MAP, TX_TOPO_NODE_COUNT, KEY)
 WORDS(tx_topo_device_name, tx_topo_device_kind, TX_TOPO_DEVICE_MAP, TX_TOPO_DEVICE_COUNT, KEY)
 WORDS(tx_topo_origin_name, tx_topo_origin, TX_TOPO_ORIGIN_MAP, TX_TOPO_ORIGIN_COUNT, KEY)
+WORDS(tx_topo_copy_name, tx_topo_copy_kind, TX_TOPO_COPY_MAP, TX_TOPO_COPY_COUNT, KEY)
+WORDS(tx_topo_method_name, tx_topo_method, TX_TOPO_METHOD_MAP, TX_TOPO_METHOD_COUNT, METHOD_KEY)
+WORDS(tx_topo_method_text, tx_topo_method, TX_TOPO_METHOD_MAP, TX_TOPO_METHOD_COUNT, METHOD_TEXT)
 
 /* ---- Bus ids ------------------------------------------------------------------------------------ */
 

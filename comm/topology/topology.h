@@ -5,9 +5,9 @@
  * libraries, sysfs) or read from a file; programs print it and the trainer places its ranks by it.
  *
  * Ownership: a topology owns every array and string in it; all go with tx_topology_free, and nothing in it changes
- * after it was made. Strings are never NULL; "" means unknown. Units: memory in bytes; speeds of lanes in GT/s; rates
- * in GB/s (1e9 bytes a second) in one direction. Numbers of CPUs and NUMA nodes are the operating system's. Sets of
- * them are lists such as "0-7,64-71" (tx_topo_set_parse). */
+ * after it was made, but that measuring (measure.h) adds what it measured. Strings are never NULL; "" means unknown.
+ * Units: memory in bytes; speeds of lanes in GT/s; rates in GB/s (1e9 bytes a second) in one direction. Numbers of CPUs
+ * and NUMA nodes are the operating system's. Sets of them are lists such as "0-7,64-71" (tx_topo_set_parse). */
 #ifndef TX_COMM_TOPOLOGY_H
 #define TX_COMM_TOPOLOGY_H
 
@@ -231,6 +231,53 @@ typedef struct tx_topo_pair {
     int32_t note; /* why something is guessed or unknown; -1 none */
 } tx_topo_pair;
 
+/* ---- Measured copies ---------------------------------------------------------------------------- */
+
+/* X(NAME, "key"): which way a copy goes. */
+#define TX_TOPO_COPY_MAP(X)       \
+    X(IN_HOST, "in-host")         \
+    X(TO_DEVICE, "to-device")     \
+    X(FROM_DEVICE, "from-device") \
+    X(BETWEEN, "between-devices")
+
+typedef enum tx_topo_copy_kind {
+#define X(name, key) TX_TOPO_COPY_##name,
+    TX_TOPO_COPY_MAP(X)
+#undef X
+        TX_TOPO_COPY_COUNT
+} tx_topo_copy_kind;
+
+/* X(NAME, "key", "what is done"): how it is made. */
+#define TX_TOPO_METHOD_MAP(X)                                                                               \
+    X(MEMCPY, "memcpy", "memcpy, both ends in memory of the NUMA node")                                     \
+    X(PINNED, "pinned", "write or read buffer, host memory mapped from the driver (CL_MEM_ALLOC_HOST_PTR)") \
+    X(PAGEABLE, "pageable", "write or read buffer, ordinary host memory")                                   \
+    X(ONE_CONTEXT, "copy-buffer", "copy buffer in one context, where the driver chooses the way")           \
+    X(THROUGH_HOST, "through-host", "between platforms: read into pinned host memory, then write from there")
+
+typedef enum tx_topo_method {
+#define X(name, key, text) TX_TOPO_METHOD_##name,
+    TX_TOPO_METHOD_MAP(X)
+#undef X
+        TX_TOPO_METHOD_COUNT
+} tx_topo_method;
+
+typedef struct tx_topo_copy {
+    tx_topo_copy_kind kind;
+    tx_topo_method method;
+    int32_t from, to;    /* devices; -1 the host */
+    int32_t numa;        /* number of the NUMA node whose CPUs copied and whose memory was used; -1 any */
+    int64_t bytes;       /* of one run */
+    int32_t runs;        /* whose median the bandwidth is */
+    double bandwidth;    /* 0: it could not be measured */
+    double latency;      /* microseconds that a copy of 4 bytes takes, call to end, a median too; 0 for memcpy */
+    const char *failure; /* why it could not be measured */
+} tx_topo_copy;
+
+const char *tx_topo_copy_name(tx_topo_copy_kind value);
+const char *tx_topo_method_name(tx_topo_method value);
+const char *tx_topo_method_text(tx_topo_method value);
+
 /* A footnote: one sentence. */
 typedef struct tx_topo_note {
     bool warning;     /* the matrix may be wrong; else it explains */
@@ -267,7 +314,9 @@ typedef struct tx_topology {
     int32_t cpu_count;
     tx_topo_note *notes;
     int32_t note_count;
-    struct tx_topo_pool *pool; /* what owns the strings */
+    tx_topo_copy *copies;               /* none unless it was measured */
+    int32_t copy_count, copies_planned; /* fewer than planned: measuring was stopped */
+    struct tx_topo_pool *pool;          /* what owns the strings */
 } tx_topology;
 
 /* ---- Making -------------------------------------------------------------------------------------- */
@@ -306,6 +355,9 @@ static inline const tx_topo_pair *tx_topo_pair_of(const tx_topology *t, int32_t 
 
 /* The cell of the matrix: "PIX", "NV6", "XG", "?", " X " as "X"; of PCI alone without `links`. Returns `text`. */
 const char *tx_topo_cell(const tx_topology *topology, int32_t a, int32_t b, bool links, char text[16]);
+/* Whether any pair has that class, or that link. */
+bool tx_topo_has_class(const tx_topology *topology, tx_topo_class value);
+bool tx_topo_has_link(const tx_topology *topology, tx_topo_link_kind value);
 /* The device of a label ("GPU0", "nic1"), bus id ("3b:00.0"), OpenCL index ("0:1") or system name ("mlx5_0"); -1 none.
  */
 int32_t tx_topo_find(const tx_topology *topology, const char *name);

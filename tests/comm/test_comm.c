@@ -211,6 +211,28 @@ static void test_requests(void **state)
     }
 }
 
+/* Each two ranks, one direction after the other; long messages stay in order. */
+static void test_pairs(void **state)
+{
+    const fixture *f = *state;
+    const tx_comm_table *t = f->table;
+    for (int32_t a = 0; a < f->size; a++)
+        for (int32_t b = 0; b < f->size; b++)
+            for (int32_t i = 0; i < 2 && a != b; i++) {
+                const int64_t count = i ? 3 : BIG;
+                const tx_dtype dtype = dtypes[(a + b) % DTYPES];
+                void *expected = make_of(a, i, count, dtype), *got = make(count, dtype);
+                if (f->rank == a)
+                    assert_int_equal(t->send(f->comm, expected, count, dtype, b), TX_OK);
+                if (f->rank == b) {
+                    assert_int_equal(t->receive(f->comm, got, count, dtype, a), TX_OK);
+                    assert_same(got, expected, count, dtype);
+                }
+                free(expected);
+                free(got);
+            }
+}
+
 static void test_refusals(void **state)
 {
     const fixture *f = *state;
@@ -228,6 +250,10 @@ static void test_refusals(void **state)
     assert_int_equal(t->all_gather(f->comm, x, y, 1, TX_F16), TX_INVALID);
     assert_int_equal(t->broadcast(f->comm, x, 1, TX_F32, -1), TX_INVALID);
     assert_int_equal(t->broadcast(f->comm, x, 1, TX_F32, f->size), TX_INVALID);
+    assert_int_equal(t->send(f->comm, x, 1, TX_F32, f->rank), TX_INVALID);
+    assert_int_equal(t->send(f->comm, x, 1, TX_F32, f->size), TX_INVALID);
+    assert_int_equal(t->receive(f->comm, x, 1, TX_F32, -1), TX_INVALID);
+    assert_int_equal(t->receive(f->comm, NULL, 1, TX_F32, f->rank == 0 ? 1 : 0), TX_INVALID);
     assert_int_equal(t->begin(f->comm, NULL, 1, TX_F32, &request), TX_INVALID);
     assert_int_equal(request, -7);
     assert_int_equal(t->wait(f->comm, 0), TX_INVALID);
@@ -263,6 +289,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(test_order_shows, &f), cmocka_unit_test_prestate(test_reduce_scatter, &f),
         cmocka_unit_test_prestate(test_all_gather, &f),  cmocka_unit_test_prestate(test_broadcast, &f),
         cmocka_unit_test_prestate(test_requests, &f),    cmocka_unit_test_prestate(test_refusals, &f),
+        cmocka_unit_test_prestate(test_pairs, &f),
     };
     int failed = cmocka_run_group_tests_name(f.table->name, tests, NULL, NULL);
     f.table->close(f.comm);

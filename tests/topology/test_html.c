@@ -10,13 +10,13 @@
 
 #include "tests/topology/helper.h"
 
-static char *page_of(const tx_topology *t, const tx_txtopo_measured *measured)
+static char *page_of(const tx_topology *t)
 {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
     assert_non_null(out);
-    tx_txtopo_html(out, t, measured);
+    tx_txtopo_html(out, t);
     assert_int_equal(fclose(out), 0);
     assert_int_equal(strlen(text), size);
     return text;
@@ -68,7 +68,7 @@ static int count(const char *text, const char *part)
 static void check(const tx_topology *t)
 {
     char text[64];
-    char *page = page_of(t, NULL);
+    char *page = page_of(t);
     check_nesting(page);
     assert_null(strstr(page, "http:"));
     assert_null(strstr(page, "https:"));
@@ -108,7 +108,7 @@ static void words(void **state)
     tx_topology *t = read_topology(FIXTURES "classes.xml");
     t->devices[0].name = "<script>alert(\"1\" & 2)</script>";
     t->host = "a<b";
-    char *page = page_of(t, NULL);
+    char *page = page_of(t);
     check_nesting(page);
     assert_non_null(strstr(page, "&lt;script&gt;alert(&quot;1&quot; &amp; 2)&lt;/script&gt;"));
     assert_non_null(strstr(page, "<title>Topology of a&lt;b</title>"));
@@ -122,18 +122,32 @@ static void words(void **state)
 static void measured(void **state)
 {
     (void)state;
-    double bandwidth[100] = {0}, latency[100] = {0};
     tx_topology *t = read_topology(FIXTURES "classes.xml");
-    assert_int_equal(t->device_count, 10);
-    bandwidth[1] = 38.25;
-    latency[1] = 4.5;
-    bandwidth[10] = 30;
-    const tx_txtopo_measured m = {bandwidth, latency, "copies <of> 1 GB"};
-    char *page = page_of(t, &m);
+    tx_topo_copy *copies = calloc(3, sizeof *copies);
+    assert_non_null(copies);
+    const tx_topo_copy between = {
+        .kind = TX_TOPO_COPY_BETWEEN, .method = TX_TOPO_METHOD_ONE_CONTEXT, .to = 1, .numa = -1};
+    for (int i = 0; i < 3; i++) {
+        copies[i] = between;
+        copies[i].failure = "";
+    }
+    copies[0].bandwidth = 38.25;
+    copies[0].latency = 4.5;
+    copies[1].from = 1;
+    copies[1].to = 0;
+    copies[1].bandwidth = 30;
+    copies[2].to = 2;
+    copies[2].failure = "out <of> memory";
+    t->copies = copies;
+    t->copy_count = 3;
+    t->copies_planned = 4;
+    char *page = page_of(t);
     check_nesting(page);
-    assert_int_equal(count(page, "Measured: "), 2);
-    assert_non_null(strstr(page, "Measured: 38.2 GB/s, 4.5 \xc2\xb5s (copies &lt;of&gt; 1 GB)"));
-    assert_non_null(strstr(page, "Measured: 30.0 GB/s (copies"));
+    assert_int_equal(count(page, "\nMeasured: "), 2);
+    assert_non_null(strstr(page, "Measured: 38.2 GB/s, 4.5 \xc2\xb5s (copy-buffer)"));
+    assert_non_null(strstr(page, "Measured: 30.0 GB/s (copy-buffer)"));
+    assert_non_null(strstr(page, "out &lt;of&gt; memory"));
+    assert_non_null(strstr(page, "Stopped: 3 of 4 copies"));
     free(page);
     tx_topology_free(t);
 }
