@@ -100,7 +100,7 @@ chmod +x "$work/launch"
 hosts()
 {
     timeout 100 ip netns exec "$a" unshare --uts sh -c 'hostname "$0"; exec "$@"' "$a" "$launcher" -launcher ssh \
-        -launcher-exec "$work/launch" -hosts 10.77.91.1,10.77.91.2 -n 3 -ppn 2 -genv UCX_TLS tcp,self \
+        -launcher-exec "$work/launch" -hosts 10.77.91.1,10.77.91.2 -n 2 -ppn 1 -genv UCX_TLS tcp,self \
         -genv UCX_NET_DEVICES txcable "$txtopo" --mpi "$@" > "$work/out" 2> "$work/err"
 }
 
