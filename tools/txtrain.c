@@ -200,7 +200,7 @@ static tx_status evaluate(tx_train_job *j, tx_json **metrics)
 static tx_status work(tx_train_job *j, tx_run_summary *summary)
 {
     tx_json *trained = NULL, *evaluated = NULL;
-    tx_status status = open_output(j);
+    tx_status status = j->lock ? TX_OK : open_output(j);
     if (!status)
         status = load_weights(j);
     if (!status)
@@ -244,6 +244,9 @@ static int start(tx_train_job *j)
     const tx_train_settings *set = j->set;
     tx_run_summary summary = {0};
     if (!set->dry_run && !set->overwrite && !set->resume && tx_train_trains(set) && tx_output_check(set->output_dir))
+        return fail();
+    /* Before the checkpoints are looked at: an interrupted save may have put one aside, another process may remove some. */
+    if (!set->dry_run && set->resume && tx_is_folder(set->output_dir) && open_output(j))
         return fail();
     if (tx_train_open(set, &j->report, &j->inputs) || count_steps(j) || tx_train_compile(j))
         return fail();

@@ -127,7 +127,8 @@ static tx_status place_on_cores(plan *p)
 {
     tx_placement *out = p->out;
     int32_t domains = number_domains(p), rank = 0;
-    int32_t *room = calloc((size_t)p->cores, sizeof *room), *ranks = calloc((size_t)p->cores, sizeof *ranks);
+    size_t most = domains > 0 ? (size_t)domains : 1;
+    int32_t *room = calloc(most, sizeof *room), *ranks = calloc(most, sizeof *ranks);
     if (domains == 0 || !room || !ranks) {
         free(room);
         free(ranks);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Added tokens: a trie of their texts, and how Hugging Face's tokenizers cut them out of a text. */
 #include "models/text/bpe.h"
+#include "models/text/hash.h"
 #include "models/text/utf8.h"
 
 #include <inttypes.h>
@@ -20,12 +21,43 @@ struct tx_trie {
     int32_t first[256];
 };
 
+/* ---- The list -------------------------------------------------------------------------------------- */
+
+/* The place of a text in the index, or the empty one where it would be. */
+static int32_t *place_of(const tx_additions *additions, const char *text)
+{
+    size_t size = strlen(text), place = (size_t)tx_hash_bytes(text, size) & additions->mask;
+    while (additions->index[place] >= 0 && strcmp(additions->at[additions->index[place]].text, text) != 0)
+        place = (place + 1) & additions->mask;
+    return &additions->index[place];
+}
+
 const tx_added *tx_additions_get(const tx_additions *additions, const char *text)
 {
+    int32_t found = additions->index ? *place_of(additions, text) : -1;
+    return found >= 0 ? &additions->at[found] : NULL;
+}
+
+/* Room for more tokens, with an index that is half empty at least. */
+static tx_status grow(tx_additions *additions)
+{
+    int32_t room = 2 * additions->room + 8;
+    size_t places = tx_hash_places((size_t)room);
+    tx_added *at = realloc(additions->at, (size_t)room * sizeof *at);
+    if (at)
+        additions->at = at;
+    int32_t *index = at ? malloc(places * sizeof *index) : NULL;
+    if (!index)
+        return tx_fail(TX_MEMORY, "no memory for %" PRId32 " added tokens", room);
+    free(additions->index);
+    additions->index = index;
+    additions->mask = places - 1;
+    additions->room = room;
+    for (size_t i = 0; i < places; i++)
+        index[i] = -1;
     for (int32_t i = 0; i < additions->count; i++)
-        if (strcmp(additions->at[i].text, text) == 0)
-            return &additions->at[i];
-    return NULL;
+        *place_of(additions, additions->at[i].text) = i;
+    return TX_OK;
 }
 
 tx_status tx_additions_put(tx_additions *additions, const tx_added *added)
@@ -34,23 +66,23 @@ tx_status tx_additions_put(tx_additions *additions, const tx_added *added)
         return tx_fail(TX_FORMAT, "its text is empty");
     if (tx_additions_get(additions, added->text))
         return tx_fail(TX_FORMAT, "it is added twice");
-    if (additions->count == additions->room) {
-        int32_t room = 2 * additions->room + 8;
-        tx_added *at = realloc(additions->at, (size_t)room * sizeof *at);
-        if (!at)
-            return tx_fail(TX_MEMORY, "no memory for %" PRId32 " added tokens", room);
-        additions->at = at;
-        additions->room = room;
-    }
+    tx_status status = additions->count == additions->room ? grow(additions) : TX_OK;
+    if (status)
+        return status;
     char *text = malloc(added->size + 1);
     if (!text)
         return tx_fail(TX_MEMORY, "no memory for an added token");
     memcpy(text, added->text, added->size);
     text[added->size] = '\0';
+    *place_of(additions, text) = additions->count;
     additions->at[additions->count] = *added;
     additions->at[additions->count++].text = text;
+    if (added->id >= additions->next)
+        additions->next = added->id + 1;
     return TX_OK;
 }
+
+/* ---- The trie -------------------------------------------------------------------------------------- */
 
 static int32_t child_of(const tx_trie *trie, int32_t parent, unsigned char byte)
 {
@@ -124,6 +156,7 @@ void tx_additions_free(tx_additions *additions)
     for (int32_t i = 0; i < additions->count; i++)
         free(additions->at[i].text);
     free(additions->at);
+    free(additions->index);
     for (int i = 0; i < 2; i++) {
         if (additions->trie[i])
             free(additions->trie[i]->node);

@@ -119,6 +119,9 @@ typedef struct tx_trie tx_trie;
 typedef struct tx_additions {
     tx_added *at;
     int32_t count, room;
+    int32_t next;               /* one more than the largest id */
+    int32_t *index;             /* numbers by their texts; -1: an empty place */
+    size_t mask;                /* places of the index, less one */
     tx_trie *trie[2];           /* of the tokens that are not normalized, and of those that are; NULL: none */
     pcre2_code *word_character; /* NULL when no token is a single word */
 } tx_additions;

@@ -170,10 +170,7 @@ static tx_status read_model(tx_tokenizer *tokenizer, const tx_json *model, tx_js
 static int32_t next_added(const tx_tokenizer *tokenizer, const tx_json *vocab)
 {
     int32_t next = (int32_t)tx_json_size(vocab);
-    for (int32_t i = 0; i < tokenizer->additions.count; i++)
-        if (tokenizer->additions.at[i].id >= next)
-            next = tokenizer->additions.at[i].id + 1;
-    return next;
+    return next > tokenizer->additions.next ? next : tokenizer->additions.next;
 }
 
 static tx_status place_added(tx_tokenizer *tokenizer, const tx_json *vocab, const tx_added *added)

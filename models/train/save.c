@@ -87,8 +87,11 @@ tx_status tx_run_save(tx_engine *engine, tx_model *model, const tx_run_options *
     }
     if (!status && o->listener.saved)
         o->listener.saved(o->listener.context, folder);
-    if (!status)
-        status = tx_checkpoint_prune(o->output_dir, o->save_total_limit, state->best_folder, &o->report);
+    if (!status && tx_checkpoint_prune(o->output_dir, o->save_total_limit, state->best_folder, &o->report)) {
+        char message[512]; /* the checkpoint is there all the same */
+        snprintf(message, sizeof message, "old checkpoints are not removed: %.440s", tx_error());
+        tx_report(&o->report, message);
+    }
     free(before);
     free(folder);
     return status;

@@ -241,7 +241,7 @@ bool disk_apply(disk *d, const disk_event *e)
     case 'U':
         return walk(d, e->data, &place) && place.node != NONE && add_change(d, &place, NULL);
     default:
-        return e->what == 'X';
+        return e->what == 'X' || e->what == 'E';
     }
 }
 

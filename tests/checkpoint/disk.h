@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 typedef struct disk_event {
-    char what; /* as fault_shim.c writes them; 'X' is a line of the program's output */
+    char what; /* as fault_shim.c writes them; 'X' is a line of the program's output, 'E' a close that failed */
     long call, a, b;
     char *data; /* NUL-terminated */
     size_t size;

@@ -42,6 +42,7 @@ static struct {
     int log;
     char *path[DESCRIPTORS]; /* of descriptors that lead into the folder */
     int handle[DESCRIPTORS], handles;
+    bool writable[DESCRIPTORS];
 } shim = {.log = -1};
 
 static void set_up(void)
@@ -182,6 +183,8 @@ static int open_at(int folder, const char *path, int flags, mode_t mode)
     const int descriptor = (int)syscall(SYS_openat, folder, path, flags, mode);
     track(descriptor, inside ? place : NULL);
     if (inside && descriptor >= 0) {
+        if (descriptor < DESCRIPTORS)
+            shim.writable[descriptor] = writes;
         const bool is_folder = fstat(descriptor, &info) == 0 && S_ISDIR(info.st_mode);
         note('O', shim.handle[descriptor], (fresh ? 1 : 0) | (flags & O_TRUNC ? 2 : 0) | (is_folder ? 4 : 0),
              within(place), strlen(within(place)));
@@ -227,6 +230,9 @@ EXPORT int close(int descriptor)
     set_up();
     const bool failed = is_tracked(descriptor) && fails();
     const int error = errno;
+    if (failed)
+        note('E', shim.handle[descriptor], shim.writable[descriptor], within(shim.path[descriptor]),
+             strlen(within(shim.path[descriptor])));
     track(descriptor, NULL);
     const int result = (int)syscall(SYS_close, descriptor); /* a close that fails has closed */
     if (!failed)

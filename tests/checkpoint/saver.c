@@ -47,6 +47,17 @@ static tx_status save(const char *output_dir, int step, int version)
     return tx_checkpoint_commit(checkpoint);
 }
 
+/* The version that is there; -1: none, or not to be told. */
+static int look(const char *output_dir)
+{
+    char *folder = NULL;
+    if (tx_checkpoint_newest(output_dir, NULL, &folder))
+        return -1;
+    const int version = state_read(folder);
+    free(folder);
+    return version;
+}
+
 int main(int argc, char **argv)
 {
     const tx_reporter report = {.warn = warn};
@@ -63,6 +74,7 @@ int main(int argc, char **argv)
         if (save(argv[1], saves[i].step, i + 1)) {
             complain("save");
             say("failed", i + 1);
+            say("newest", look(argv[1]));
             result = 3;
             continue;
         }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * OpenCL calls that fail, one after the other, while a model is built, trained and read: memory that is not given, a
- * device out of resources, a build that fails, a device that is lost. The run ends with one message that names the
- * device and says what to do, or does without the call and gives the same bits; nothing crashes, and every OpenCL
- * object and every block of TX is given back.
+ * device out of resources, a build that fails, a device that is lost, kernels that say that they ran and did not. The
+ * run ends with one message that names the device and says what to do, or does without the call and gives the same
+ * bits; nothing crashes, and every OpenCL object and every block of TX is given back.
  *
  * The functions below stand before libOpenCL's, for TX and for the libraries that it uses.
  *
- *     test_cl_faults memory|resources|host|build|lost [clblast]      exit status 77: there is no OpenCL device */
+ *     test_cl_faults memory|resources|host|build|lost|wrong [clblast]      exit status 77: there is no OpenCL device */
 #include "backends/opencl/cl.h"
 #include "tests/checkpoint/tiny.h"
 
@@ -21,7 +21,7 @@
 /* ---- What fails ---------------------------------------------------------------------------------- */
 
 /* Kinds of calls. */
-enum { OBJECT = 1, MEMORY = 2, QUEUE = 4, BUILD = 8 };
+enum { OBJECT = 1, MEMORY = 2, QUEUE = 4, BUILD = 8, KERNEL = 16 };
 
 static struct {
     bool armed, lasting;
@@ -141,7 +141,7 @@ EXPORT cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue queue, cl_kern
                                                  cl_uint count, const cl_event *wait, cl_event *event)
 {
     REAL(clEnqueueNDRangeKernel)
-    if (fails(QUEUE))
+    if (fails(QUEUE) || fails(KERNEL))
         return fault.code;
     const cl_int code = real(queue, kernel, dims, first, global, local, count, wait, event);
     fault.objects += event && code == CL_SUCCESS;
@@ -331,7 +331,49 @@ static const struct {
     {"host", OBJECT | MEMORY | QUEUE | BUILD, CL_OUT_OF_HOST_MEMORY, false, 20},
     {"build", BUILD, CL_BUILD_PROGRAM_FAILURE, true, 8},
     {"lost", OBJECT | MEMORY | QUEUE | BUILD, CL_DEVICE_NOT_AVAILABLE, true, 30},
+    {"wrong", KERNEL, CL_SUCCESS, false, 0},
 };
+
+/* The variant of the first product of a plan has `text` in it. */
+static bool product_says(const tiny *t, const char *text)
+{
+    for (int32_t i = 0; i < tx_plan_length(t->train); i++) {
+        tx_profile_entry entry;
+        if (tx_plan_profile_entry(t->train, i, &entry) == TX_OK && strcmp(entry.op, "matmul") == 0)
+            return strstr(entry.variant, text) != NULL;
+    }
+    return false;
+}
+
+/* Kernels that do nothing: in the test of the device it is refused, in that of a provider of products another is taken,
+ * which shows. */
+static bool test_wrong_kernels(void)
+{
+    bool refused = true, switched = false, good = true;
+    for (long at = 1; at <= 40 && !switched && good; at++) {
+        tiny t;
+        fault.at = at;
+        fault.calls = 0;
+        fault.failed = false;
+        fault.armed = true;
+        const tx_status status = tiny_create("opencl", &adam, NULL, &t);
+        fault.armed = false;
+        refused = refused && status == TX_DEVICE;
+        if (refused && !strstr(tx_error(), "fails the known-answer test"))
+            good = false;
+        if (status == TX_OK)
+            switched = product_says(&t, "is switched off: ");
+        else if (status != TX_DEVICE)
+            good = false;
+        if (!good)
+            printf("FAIL: kernel %ld does nothing: status %d, message: %s\n", at, (int)status, tx_error());
+        good = good && (at > 3 || refused);
+        tiny_free(&t);
+    }
+    printf("wrong: %s, %s\n", good ? "the device is refused" : "the device is not refused",
+           switched ? "a provider is switched off" : "no provider is switched off");
+    return good && switched;
+}
 
 int main(int argc, char **argv)
 {
@@ -347,11 +389,13 @@ int main(int argc, char **argv)
     }
     if (argc > 2)
         setenv("TX_GEMM", argv[2], 1);
-    if (modes[m].kinds == BUILD)
-        setenv("TX_CACHE_DIR", "", 1); /* so that there is something to build */
+    if (modes[m].kinds == BUILD || modes[m].kinds == KERNEL)
+        setenv("TX_CACHE_DIR", "", 1); /* so that there is something to build, and nothing known of the device */
     fault.kinds = modes[m].kinds;
     fault.code = modes[m].code;
     fault.lasting = modes[m].lasting;
+    if (modes[m].kinds == KERNEL)
+        return test_wrong_kernels() ? 0 : 1;
     reference r = {0};
     if (make_reference(&r)) {
         printf("FAIL: %s\n", tx_error());

@@ -30,15 +30,18 @@ typedef struct bench {
 typedef struct told {
     int committed, begun;
     bool maybe[64]; /* failed, and a disk that refuses everything may have kept it */
+    bool gone;      /* what was there before a save that failed was not there after it */
 } told;
 
 static void hear(told *t, const char *line, bool lasting)
 {
     int version = 0;
     char what[32];
-    if (sscanf(line, "%31s %d", what, &version) != 2 || version < 0 || version >= 64)
+    if (sscanf(line, "%31s %d", what, &version) != 2 || version < -1 || version >= 64)
         return;
-    if (strcmp(what, "begin") == 0)
+    if (strcmp(what, "newest") == 0)
+        t->gone = t->gone || (!lasting && version != (t->committed ? t->committed : -1));
+    else if (strcmp(what, "begin") == 0)
         t->begun = version;
     else if (strcmp(what, "committed") == 0)
         t->committed = t->begun = version;
@@ -155,11 +158,18 @@ static int run_saver(const bench *b, const char *mode, long at)
     return status;
 }
 
-static void hear_all(const disk_log *log, told *t, bool lasting)
+/* Whether a file that was written could not be closed: its save must not pass for good. */
+static bool hear_all(const disk_log *log, told *t, bool lasting)
 {
-    for (size_t i = 0; i < log->count; i++)
-        if (log->event[i].what == 'X')
-            hear(t, log->event[i].data, lasting);
+    bool lost = false;
+    for (size_t i = 0; i < log->count; i++) {
+        const disk_event *e = &log->event[i];
+        if (e->what == 'X')
+            hear(t, e->data, lasting);
+        if (e->what == 'E' && e->b && !strstr(e->data, ".lock"))
+            lost = true;
+    }
+    return lost;
 }
 
 /* Calls that the saver makes when nothing goes wrong, and bytes that it writes; 0 where preloading does not work. */
@@ -187,13 +197,19 @@ static bool try_fault(bench *b, const char *mode, long at)
         return false;
     const int status = run_saver(b, mode, at);
     bool good = disk_log_read(b->log, &log);
-    hear_all(&log, &t, lasting);
+    const bool lost = hear_all(&log, &t, lasting);
     disk_log_free(&log);
     if (kills && !(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) {
         snprintf(why, sizeof why, "the saver was not killed");
         good = false;
     } else if (!kills && !(WIFEXITED(status) && WEXITSTATUS(status) <= 4)) {
         snprintf(why, sizeof why, "the saver ended with status %x", (unsigned)status);
+        good = false;
+    } else if (lost && status == 0) {
+        snprintf(why, sizeof why, "a file that could not be closed passes for good");
+        good = false;
+    } else if (t.gone) {
+        snprintf(why, sizeof why, "after a save that failed the one before it was not there");
         good = false;
     }
     good = good && check_restart(b->output, &t, why, sizeof why);

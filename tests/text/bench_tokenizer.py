@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Speed of encoding beside Hugging Face's tokenizers, on one thread each and in turns.
 
-usage: bench_tokenizer.py TXTOK TOKENIZER_DIR TEXT... [--megabytes 100] [--turns 10]
+usage: bench_tokenizer.py TXTOK TOKENIZER_DIR TEXT... [--megabytes 100] [--turns 4] [--lines]
 
 Makes as many parts as there are turns from the files, each repetition with other numbers and names in it, and encodes each
-part line by line with both: `txtok count --jsonl`, start and parsing included, and Tokenizer.encode_batch_fast. The counts
-must agree. Processor time is what counts on a machine that others use."""
+part with both, `txtok count`, its start included, and Tokenizer.encode_batch_fast: as one text, or with --lines line by
+line (for txtok as JSON Lines, the parsing included). The counts must agree. Processor time is what counts on a machine that others use."""
 import argparse
 import json
 import os
@@ -37,7 +37,8 @@ def main():
     parser.add_argument("tokenizer")
     parser.add_argument("text", nargs="+")
     parser.add_argument("--megabytes", type=int, default=100)
-    parser.add_argument("--turns", type=int, default=10)
+    parser.add_argument("--turns", type=int, default=4)
+    parser.add_argument("--lines", action="store_true")
     args = parser.parse_args()
     source = "".join(open(path, encoding="utf-8").read() for path in args.text)
     theirs = Tokenizer.from_file(os.path.join(args.tokenizer, "tokenizer.json"))
@@ -48,18 +49,18 @@ def main():
             part += vary(source, seed) if seed else source
             seed += 1
         part = part[: args.megabytes * 1_000_000 // args.turns]
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="", suffix=".jsonl") as file:
-            lines = part.splitlines(keepends=True)
-            for line in lines:
-                file.write(json.dumps({"text": line}) + "\n")
+        texts = part.splitlines(keepends=True) if args.lines else [part]
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="") as file:
+            file.writelines(json.dumps({"text": text}) + "\n" if args.lines else text for text in texts)
             file.flush()
             for which in (turn % 2, 1 - turn % 2):
                 start = clocks()
                 if which == 0:
-                    command = [args.txtok, "count", "--jsonl", "--tokenizer", args.tokenizer, file.name]
+                    command = [args.txtok, "count", "--tokenizer", args.tokenizer, file.name]
+                    command += ["--jsonl"] if args.lines else []
                     ours = int(subprocess.run(command, check=True, capture_output=True).stdout)
                 else:
-                    count = sum(len(one.ids) for one in theirs.encode_batch_fast(lines, add_special_tokens=False))
+                    count = sum(len(one.ids) for one in theirs.encode_batch_fast(texts, add_special_tokens=False))
                 end = clocks()
                 passed[which] += end[0] - start[0]
                 used[which] += end[1] - start[1]

@@ -71,64 +71,66 @@ static void change(const char *folder, const char *place, const char *value)
     "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" pattern \
     "\"},\"behavior\":\"" behavior "\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":false}]}"
 
+/* The place of a value in tokenizer.json, another value, and how it is refused. */
+static const struct {
+    const char *place, *value;
+    tx_status status;
+    const char *message;
+} refused[] = {
+    {"model.type", "\"WordPiece\"", TX_UNSUPPORTED, "model: type WordPiece is not supported"},
+    {"model.type", "\"Unigram\"", TX_UNSUPPORTED, "Unigram"},
+    {"model.type", "\"WordLevel\"", TX_UNSUPPORTED, "WordLevel"},
+    {"model.dropout", "0.1", TX_UNSUPPORTED, "dropout 0.1"},
+    {"model.continuing_subword_prefix", "\"##\"", TX_UNSUPPORTED, "continuing_subword_prefix \"##\""},
+    {"model.end_of_word_suffix", "\"</w>\"", TX_UNSUPPORTED, "end_of_word_suffix \"</w>\""},
+    {"normalizer", "{\"type\":\"NFC\"}", TX_UNSUPPORTED, "normalizer: NFC is not supported"},
+    {"normalizer", "3", TX_FORMAT, "normalizer: expected an object, found 3"},
+    {"pre_tokenizer", "null", TX_UNSUPPORTED, "pre_tokenizer: null"},
+    {"pre_tokenizer", "{\"type\":\"Metaspace\"}", TX_UNSUPPORTED, "pre_tokenizer: Metaspace"},
+    {"pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":[]}", TX_UNSUPPORTED, "an empty Sequence"},
+    {"pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Punctuation\"}]}", TX_UNSUPPORTED,
+     "Punctuation at the end"},
+    {"pre_tokenizer", SPLIT("\\\\w+", "Isolated"), TX_UNSUPPORTED, "pretokenizers[0]: regular expression: \"\\w\""},
+    {"pre_tokenizer", SPLIT("^a", "Isolated"), TX_UNSUPPORTED, "\"^\""},
+    {"pre_tokenizer", SPLIT("\\\\h", "Isolated"), TX_UNSUPPORTED, "\"\\h\""},
+    {"pre_tokenizer", SPLIT("[a[b]]", "Isolated"), TX_UNSUPPORTED, "\"[b\""},
+    {"pre_tokenizer", SPLIT("[a&&b]", "Isolated"), TX_UNSUPPORTED, "\"&&\""},
+    {"pre_tokenizer", SPLIT("a{2}+", "Isolated"), TX_UNSUPPORTED, "{2}"},
+    {"pre_tokenizer", SPLIT("(?i)a", "Isolated"), TX_UNSUPPORTED, "(?i)"},
+    {"pre_tokenizer", SPLIT("a*", "Isolated"), TX_UNSUPPORTED, "matches the empty text"},
+    {"pre_tokenizer", SPLIT("(a", "Isolated"), TX_UNSUPPORTED, "regular expression"},
+    {"pre_tokenizer", SPLIT("a)", "Isolated"), TX_FORMAT, ") without ("},
+    {"pre_tokenizer", SPLIT("a", "Sideways"), TX_UNSUPPORTED, "behavior Sideways"},
+    {"post_processor", "{\"type\":\"Mystery\"}", TX_UNSUPPORTED, "post_processor: Mystery"},
+    {"decoder", "null", TX_UNSUPPORTED, "decoder: null"},
+    {"decoder", "{\"type\":\"WordPiece\"}", TX_UNSUPPORTED, "decoder: WordPiece"},
+    {"model.vocab.q", "1", TX_FORMAT, "two tokens have id 1"},
+    {"model.vocab.q", "-1", TX_FORMAT, "q: expected an integer from 0"},
+    {"model.vocab.q", "\"one\"", TX_FORMAT, "q: expected an integer"},
+    {"model.vocab.q", "99999999", TX_FORMAT, "q: expected an integer"},
+    {"model.vocab", "{}", TX_FORMAT, "merges[0]: h is not in the vocabulary"},
+    {"model.merges", "[\"h e\", \"h e\"]", TX_FORMAT, "merges[1]: the pair has a merge already, number 0"},
+    {"model.merges", "[\"h zz\"]", TX_FORMAT, "merges[0]: zz is not in the vocabulary"},
+    {"model.merges", "[\"h q\"]", TX_FORMAT, "merges[0]: h and q together are not in the vocabulary"},
+    {"model.merges", "[\"he\"]", TX_FORMAT, "merges[0]: expected two words"},
+    {"model.merges", "[\"h e r\"]", TX_FORMAT, "merges[0]: expected two words"},
+    {"model.merges", "[[\"h\"]]", TX_FORMAT, "merges[0]: expected two words, found 1"},
+    {"model.merges", "[7]", TX_FORMAT, "merges[0]: a merge: expected a string"},
+    {"added_tokens.0.id", "7", TX_FORMAT, "added_tokens[0]: <|endoftext|>: id 7, in the vocabulary 0"},
+    {"added_tokens.0.content", "\"<new>\"", TX_UNSUPPORTED, "<new>: id 0, where tokenizers would give it 263"},
+    {"added_tokens.0.special", "1", TX_FORMAT, "special: expected true or false"},
+    {"added_tokens", "7", TX_FORMAT, "added_tokens: expected an array"},
+    {"model", "[]", TX_FORMAT, "model: expected an object"},
+};
+
 static void test_refused(void **state)
 {
     (void)state;
-    static const struct {
-        const char *place, *value;
-        tx_status status;
-        const char *message;
-    } cases[] = {
-        {"model.type", "\"WordPiece\"", TX_UNSUPPORTED, "model: type WordPiece is not supported"},
-        {"model.type", "\"Unigram\"", TX_UNSUPPORTED, "Unigram"},
-        {"model.type", "\"WordLevel\"", TX_UNSUPPORTED, "WordLevel"},
-        {"model.dropout", "0.1", TX_UNSUPPORTED, "dropout 0.1"},
-        {"model.continuing_subword_prefix", "\"##\"", TX_UNSUPPORTED, "continuing_subword_prefix \"##\""},
-        {"model.end_of_word_suffix", "\"</w>\"", TX_UNSUPPORTED, "end_of_word_suffix \"</w>\""},
-        {"normalizer", "{\"type\":\"NFC\"}", TX_UNSUPPORTED, "normalizer: NFC is not supported"},
-        {"normalizer", "3", TX_FORMAT, "normalizer: expected an object, found 3"},
-        {"pre_tokenizer", "null", TX_UNSUPPORTED, "pre_tokenizer: null"},
-        {"pre_tokenizer", "{\"type\":\"Metaspace\"}", TX_UNSUPPORTED, "pre_tokenizer: Metaspace"},
-        {"pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":[]}", TX_UNSUPPORTED, "an empty Sequence"},
-        {"pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Punctuation\"}]}", TX_UNSUPPORTED,
-         "Punctuation at the end"},
-        {"pre_tokenizer", SPLIT("\\\\w+", "Isolated"), TX_UNSUPPORTED, "pretokenizers[0]: regular expression: \"\\w\""},
-        {"pre_tokenizer", SPLIT("^a", "Isolated"), TX_UNSUPPORTED, "\"^\""},
-        {"pre_tokenizer", SPLIT("\\\\h", "Isolated"), TX_UNSUPPORTED, "\"\\h\""},
-        {"pre_tokenizer", SPLIT("[a[b]]", "Isolated"), TX_UNSUPPORTED, "\"[b\""},
-        {"pre_tokenizer", SPLIT("[a&&b]", "Isolated"), TX_UNSUPPORTED, "\"&&\""},
-        {"pre_tokenizer", SPLIT("a{2}+", "Isolated"), TX_UNSUPPORTED, "{2}"},
-        {"pre_tokenizer", SPLIT("(?i)a", "Isolated"), TX_UNSUPPORTED, "(?i)"},
-        {"pre_tokenizer", SPLIT("a*", "Isolated"), TX_UNSUPPORTED, "matches the empty text"},
-        {"pre_tokenizer", SPLIT("(a", "Isolated"), TX_UNSUPPORTED, "regular expression"},
-        {"pre_tokenizer", SPLIT("a)", "Isolated"), TX_FORMAT, ") without ("},
-        {"pre_tokenizer", SPLIT("a", "Sideways"), TX_UNSUPPORTED, "behavior Sideways"},
-        {"post_processor", "{\"type\":\"Mystery\"}", TX_UNSUPPORTED, "post_processor: Mystery"},
-        {"decoder", "null", TX_UNSUPPORTED, "decoder: null"},
-        {"decoder", "{\"type\":\"WordPiece\"}", TX_UNSUPPORTED, "decoder: WordPiece"},
-        {"model.vocab.q", "1", TX_FORMAT, "two tokens have id 1"},
-        {"model.vocab.q", "-1", TX_FORMAT, "q: expected an integer from 0"},
-        {"model.vocab.q", "\"one\"", TX_FORMAT, "q: expected an integer"},
-        {"model.vocab.q", "99999999", TX_FORMAT, "q: expected an integer"},
-        {"model.vocab", "{}", TX_FORMAT, "merges[0]: h is not in the vocabulary"},
-        {"model.merges", "[\"h e\", \"h e\"]", TX_FORMAT, "merges[1]: the pair has a merge already, number 0"},
-        {"model.merges", "[\"h zz\"]", TX_FORMAT, "merges[0]: zz is not in the vocabulary"},
-        {"model.merges", "[\"h q\"]", TX_FORMAT, "merges[0]: h and q together are not in the vocabulary"},
-        {"model.merges", "[\"he\"]", TX_FORMAT, "merges[0]: expected two words"},
-        {"model.merges", "[\"h e r\"]", TX_FORMAT, "merges[0]: expected two words"},
-        {"model.merges", "[[\"h\"]]", TX_FORMAT, "merges[0]: expected two words, found 1"},
-        {"model.merges", "[7]", TX_FORMAT, "merges[0]: a merge: expected a string"},
-        {"added_tokens.0.id", "7", TX_FORMAT, "added_tokens[0]: <|endoftext|>: id 7, in the vocabulary 0"},
-        {"added_tokens.0.content", "\"<new>\"", TX_UNSUPPORTED, "<new>: id 0, where tokenizers would give it 263"},
-        {"added_tokens.0.special", "1", TX_FORMAT, "special: expected true or false"},
-        {"added_tokens", "7", TX_FORMAT, "added_tokens: expected an array"},
-        {"model", "[]", TX_FORMAT, "model: expected an object"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         char *folder = small_folder();
         tx_tokenizer *tokenizer = NULL;
-        change(folder, cases[i].place, cases[i].value);
-        assert_refused(tx_tokenizer_open(folder, &tokenizer), cases[i].status, cases[i].message);
+        change(folder, refused[i].place, refused[i].value);
+        assert_refused(tx_tokenizer_open(folder, &tokenizer), refused[i].status, refused[i].message);
         assert_null(tokenizer);
         assert_non_null(strstr(tx_error(), folder));
         remove_scratch(folder);

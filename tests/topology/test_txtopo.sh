@@ -96,7 +96,7 @@ expect 1 "does not tell which cores" --bind 2 --input "$fixtures/matrix.txt"
 expect 1 "cannot" --html "$work/no folder/a.html" --input "$classes"
 
 # ---- this machine -----------------------------------------------------------------------------------
-expect 0 "Affinity" -m
+expect 0 "CPU" -m
 expect 0 "" --nvidia
 expect 0 "" --csv
 expect 0 "" --export "$work/live.xml"
