@@ -196,7 +196,7 @@ static void test_others(void **state)
     expect(folder, "none", "no such file or folder");
     expect_path(folder, "not a folder that TX knows");
     put_text(folder, "README.md", "text");
-    expect(folder, "README.md", "not a kind of file that TX knows");
+    expect(folder, "README.md", "none of the kinds that are judged");
     put_text(folder, "x.json", "{\"a\": 1}");
     expect(folder, "x.json", "JSON, but no configuration");
     put_text(folder, "x.json", "{\"model_type\": \"llama\"}");

@@ -195,7 +195,9 @@ static tx_status judge_content(const char *path)
         return judge_weights(path);
     if (begin[0] == '{')
         return judge_json(path);
-    return tx_fail(TX_UNSUPPORTED, "%s: not a kind of file that TX knows", path);
+    return tx_fail(TX_UNSUPPORTED,
+                   "%s: none of the kinds that are judged: weights, config.json, tokenizers, .bin, .jsonl, manifests",
+                   path);
 }
 
 /* ---- Folders --------------------------------------------------------------------------------------- */

@@ -49,6 +49,37 @@ static tx_status choose_checkpoint(const tx_train_settings *set, const tx_report
     return TX_OK;
 }
 
+/* ---- Where the data are ------------------------------------------------------------------------------------- */
+
+static tx_status find_data(const tx_train_settings *set, tx_train_inputs *in)
+{
+    char *folder = NULL;
+    tx_status status = TX_OK;
+    if (set->train_file)
+        status = copy_text(set->train_file, &in->train_path);
+    if (!status && set->dataset)
+        status = tx_hub_dataset(set->dataset, set->dataset_config, &folder);
+    if (!status && folder && (tx_train_trains(set) || !set->validation_file))
+        status = tx_hub_split(folder, TX_SPLIT_TRAIN, &in->train_path);
+    if (!status && tx_train_evaluates(set)) {
+        if (set->validation_file)
+            status = copy_text(set->validation_file, &in->validation_path);
+        else if (folder)
+            status = tx_hub_split(folder, TX_SPLIT_VALIDATION, &in->validation_path);
+        in->shared = !status && !in->validation_path;
+        if (status == TX_NOT_FOUND && in->train_path) {
+            status = TX_OK;
+            in->shared = true;
+        }
+        if (in->shared && set->validation_split <= 0)
+            status = tx_fail(TX_INVALID, "no validation data: give --validation_file, or --validation_split_percentage");
+        if (!status && in->shared)
+            status = copy_text(in->train_path, &in->validation_path);
+    }
+    free(folder);
+    return status;
+}
+
 /* ---- Model and tokenizer ---------------------------------------------------------------------------------- */
 
 /* A file, folder, published size, or name to look up. */
@@ -81,6 +112,13 @@ static tx_status choose_config(const tx_train_settings *set, tx_train_inputs *in
     return status;
 }
 
+/* Whether a file needs no tokenizer; one that is not there does not. */
+static bool holds_tokens(const char *path)
+{
+    size_t length = path ? strlen(path) : 0;
+    return !path || (length > 4 && strcmp(path + length - 4, ".bin") == 0);
+}
+
 /* The tokenizer that was named, else the model's, else the bytes. */
 static tx_status choose_tokenizer(const tx_train_settings *set, tx_train_inputs *in)
 {
@@ -99,12 +137,15 @@ static tx_status choose_tokenizer(const tx_train_settings *set, tx_train_inputs 
         if (from)
             printf("%s: has no tokenizer; its vocabulary of %d is taken for the bytes\n", from, TX_BYTES_VOCAB);
         status = tx_tokenizer_bytes(&in->tokenizer);
+    } else if (status == TX_NOT_FOUND && !folder && holds_tokens(in->train_path) && holds_tokens(in->validation_path)) {
+        printf("no tokenizer is known: the data are tokens, and the model is written without one\n");
+        status = TX_OK;
     } else if (status == TX_NOT_FOUND && !from) {
         status = tx_fail(TX_NOT_FOUND, "vocab_size is %" PRId64 ": which tokenizer? Give --tokenizer_name, or set vocab_size "
                                        "to %d for the bytes", in->config.vocab_size, TX_BYTES_VOCAB);
     }
     free(folder);
-    if (!status && tx_tokenizer_size(in->tokenizer) > in->config.vocab_size)
+    if (!status && in->tokenizer && tx_tokenizer_size(in->tokenizer) > in->config.vocab_size)
         status = tx_fail(TX_INVALID, "the tokenizer has %" PRId64 " ids, the model's vocab_size is %" PRId64,
                          tx_tokenizer_size(in->tokenizer), in->config.vocab_size);
     return status;
@@ -133,36 +174,6 @@ static void print_model(const tx_train_settings *set, const tx_train_inputs *in)
 }
 
 /* ---- Data --------------------------------------------------------------------------------------------------- */
-
-/* Paths of the data; *shared: the validation data are a part of the training file. */
-static tx_status find_data(const tx_train_settings *set, tx_train_inputs *in, char **validation, bool *shared)
-{
-    char *folder = NULL;
-    tx_status status = TX_OK;
-    if (set->train_file)
-        status = copy_text(set->train_file, &in->train_path);
-    if (!status && set->dataset)
-        status = tx_hub_dataset(set->dataset, set->dataset_config, &folder);
-    if (!status && folder && (tx_train_trains(set) || !set->validation_file))
-        status = tx_hub_split(folder, TX_SPLIT_TRAIN, &in->train_path);
-    if (!status && tx_train_evaluates(set)) {
-        if (set->validation_file)
-            status = copy_text(set->validation_file, validation);
-        else if (folder)
-            status = tx_hub_split(folder, TX_SPLIT_VALIDATION, validation);
-        *shared = !status && !*validation;
-        if (status == TX_NOT_FOUND && in->train_path) {
-            status = TX_OK;
-            *shared = true;
-        }
-        if (*shared && set->validation_split <= 0)
-            status = tx_fail(TX_INVALID, "no validation data: give --validation_file, or --validation_split_percentage");
-        if (!status && *shared)
-            status = copy_text(in->train_path, validation);
-    }
-    free(folder);
-    return status;
-}
 
 static int32_t tokenize_threads(const tx_train_settings *set)
 {
@@ -200,15 +211,13 @@ static tx_status open_dataset(const tx_train_settings *set, const tx_train_input
 
 static tx_status open_data(const tx_train_settings *set, const tx_reporter *report, tx_train_inputs *in)
 {
-    bool shared = false;
-    char *validation = NULL;
-    tx_status status = find_data(set, in, &validation, &shared);
-    double cut = shared ? set->validation_split : 0.0;
-    if (!status && in->train_path && tx_train_trains(set))
+    double cut = in->shared ? set->validation_split : 0.0;
+    tx_status status = TX_OK;
+    if (in->train_path && tx_train_trains(set))
         status = open_dataset(set, in, in->train_path, true, cut, 100.0, report, &in->train);
-    if (!status && validation)
-        status = open_dataset(set, in, validation, false, 0.0, shared ? cut : 100.0, report, &in->validation);
-    free(validation);
+    if (!status && in->validation_path)
+        status = open_dataset(set, in, in->validation_path, false, 0.0, in->shared ? cut : 100.0, report,
+                              &in->validation);
     return status;
 }
 
@@ -217,6 +226,8 @@ static tx_status open_data(const tx_train_settings *set, const tx_reporter *repo
 tx_status tx_train_open(const tx_train_settings *set, const tx_reporter *report, tx_train_inputs *inputs)
 {
     tx_status status = choose_checkpoint(set, report, inputs);
+    if (!status)
+        status = find_data(set, inputs);
     if (!status)
         status = choose_config(set, inputs);
     if (!status)
@@ -237,6 +248,7 @@ void tx_train_release(tx_train_inputs *inputs)
     tx_gpt2_config_free(&inputs->config);
     tx_run_state_free(&inputs->state);
     free(inputs->train_path);
+    free(inputs->validation_path);
     free(inputs->model_folder);
     free(inputs->checkpoint);
 }

@@ -15,9 +15,10 @@ typedef struct tx_train_inputs {
     char *model_folder; /* of the weights; NULL: new ones */
     tx_run_state state; /* the checkpoint's, or a new one */
     tx_gpt2_config config;
-    tx_tokenizer *tokenizer;
-    int64_t block; /* tokens in a block */
-    char *train_path;
+    char *train_path, *validation_path; /* NULL: none */
+    bool shared;                        /* the validation data are a part of the training file */
+    tx_tokenizer *tokenizer;            /* NULL: none is known, and the data are tokens */
+    int64_t block;                      /* tokens in a block */
     tx_dataset *train, *validation; /* NULL: none */
 } tx_train_inputs;
 

@@ -67,7 +67,7 @@ static tx_status write_arguments(const tx_train_job *j, const char *folder)
 tx_status tx_train_write_model(const tx_train_job *j, const char *folder)
 {
     tx_status status = tx_gpt2_save(j->model, &j->inputs.config, folder);
-    if (!status)
+    if (!status && j->inputs.tokenizer)
         status = tx_tokenizer_save(j->inputs.tokenizer, folder, j->inputs.config.n_positions);
     return status ? status : write_arguments(j, folder);
 }
@@ -103,7 +103,8 @@ tx_status tx_train_describe(const tx_train_job *j, tx_json **made)
     if (!status)
         status = tx_json_set_string(json, "data", tx_dataset_digest(j->inputs.train));
     if (!status)
-        status = tx_json_set_string(json, "tokenizer", tx_tokenizer_digest(j->inputs.tokenizer));
+        status = tx_json_set_string(json, "tokenizer",
+                                    j->inputs.tokenizer ? tx_tokenizer_digest(j->inputs.tokenizer) : "none");
     if (!status)
         status = tx_json_set_string(json, "device", tx_engine_device(j->engine)->name);
     if (!status)

@@ -57,7 +57,7 @@ static tx_status measure(txgen_job *job, const tx_ids *ids)
 {
     const txgen_settings *set = job->set;
     const int64_t count = (int64_t)ids->count;
-    tx_perplexity_options options = {.size = sizeof options, .batch = set->batch_size};
+    tx_perplexity_options options = {.size = sizeof options, .batch = set->batch_size > 0 ? set->batch_size : 1};
     options.max_length = set->max_length > 0 ? set->max_length : job->config.n_positions;
     options.stride = set->stride > 0 ? set->stride : DEFAULT_STRIDE;
     if (set->stride == 0 && options.stride > options.max_length)

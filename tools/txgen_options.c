@@ -20,8 +20,8 @@ static const tx_option options[] = {
          "is a terminal"},
     {TX_OPTION_TEXT, "prompts", AT(prompts), .choices = "FILE",
      .help = "a prompt a line, or {\"text\": ...} a line of a .jsonl file; -: standard input"},
-    {TX_OPTION_INTEGER, "batch_size", AT(batch_size), 1, 4096, "N",
-     "prompts continued at once; texts of one are shown as they grow, others when they are done"},
+    {TX_OPTION_INTEGER, "batch_size", AT(batch_size), 0, 4096, "N",
+     "prompts, or windows of --perplexity, at once; 0: 8 prompts, 1 window. A single text is shown as it grows"},
     {TX_OPTION_INTEGER, "max_new_tokens", AT(max_new_tokens), -1, 1 << 24, "N",
      "tokens to add; -1: 200, or as many as the model has positions for"},
     {TX_OPTION_INTEGER, "min_new_tokens", AT(min_new_tokens), 0, 1 << 24, "N", "no end of text before"},
@@ -68,7 +68,6 @@ static const tx_foreign foreign[] = {
 };
 
 static const txgen_settings defaults = {.device = "cpu",
-                                        .batch_size = 8,
                                         .max_new_tokens = -1,
                                         .top_k = 50,
                                         .num_beams = 1,
@@ -122,7 +121,7 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings)
 static void warn(void *context, const char *message)
 {
     (void)context;
-    fprintf(stderr, "txgen: %s\n", message);
+    fprintf(stderr, "txgen: warning: %s\n", message);
 }
 
 /* What the command line says, in the place of what `g` holds. Values that were not given are below 0 or no number. */

@@ -15,6 +15,8 @@
 #define DEFAULT_NEW_TOKENS 200
 /* Usual length of a line that is typed. */
 #define TYPED_PROMPT 64
+/* Prompts at once when nothing is said. */
+#define DEFAULT_BATCH 8
 
 /* A text, kept until it may be shown. */
 typedef struct text {
@@ -168,7 +170,8 @@ static int64_t new_tokens(const txgen_job *job, int64_t asked, int64_t prompt)
 tx_status txgen_run(txgen_job *job)
 {
     const txgen_prompts *p = &job->prompts;
-    int64_t longest = 0, batch = p->count < job->set->batch_size ? p->count : job->set->batch_size;
+    int64_t longest = 0, batch = job->set->batch_size > 0 ? job->set->batch_size : DEFAULT_BATCH;
+    batch = p->count < batch ? p->count : batch;
     for (int64_t i = 0; i < p->count; i++)
         longest = p->prompt[i].count > longest ? p->prompt[i].count : longest;
     job->how.max_new_tokens = new_tokens(job, job->how.max_new_tokens, longest);

@@ -20,6 +20,9 @@ char tx_txtopo_p2p_wrong(const char *letters);
 /* txtopo_nvidia.c: the layout of nvidia-smi topo -m, byte for byte. */
 void tx_txtopo_nvidia(FILE *out, const tx_topology *topology, bool links);
 
+/* txtopo_nvidia.c: what stands behind a row's cells, its line's end included: CPU affinity, NUMA affinity, GPU NUMA id;
+ * nothing where they are not `shown`. */
+void tx_txtopo_affinities(FILE *out, const tx_topo_device *device, bool shown);
 /* txtopo_csv.c: the matrix with labels, then affinities, after RFC 4180. */
 void tx_txtopo_csv(FILE *out, const tx_topology *topology, bool links);
 

@@ -184,22 +184,6 @@ static void print_cell(FILE *out, const tx_topology *t, int32_t a, int32_t b)
             p->link != TX_TOPO_NO_LINK ? " under" : "", tx_topo_class_name(p->class_));
 }
 
-static bool has_class(const tx_topology *t, tx_topo_class value)
-{
-    for (int64_t i = 0; i < (int64_t)t->device_count * t->device_count; i++)
-        if (t->pairs[i].class_ == value)
-            return true;
-    return false;
-}
-
-static bool has_link(const tx_topology *t, tx_topo_link_kind value)
-{
-    for (int64_t i = 0; i < (int64_t)t->device_count * t->device_count; i++)
-        if (t->pairs[i].link == value)
-            return true;
-    return false;
-}
-
 static void print_legend(FILE *out, const tx_topology *t, bool links)
 {
     fputs("<dl class=\"legend\">\n", out);
@@ -208,14 +192,14 @@ static void print_legend(FILE *out, const tx_topology *t, bool links)
               "PCI</dd></div>\n",
               out);
     for (int i = TX_TOPO_NVLINK; i < TX_TOPO_LINK_COUNT; i++)
-        if (has_link(t, (tx_topo_link_kind)i)) {
+        if (tx_topo_has_link(t, (tx_topo_link_kind)i)) {
             fprintf(out, "<div><dt class=\"%s\">%s%s</dt><dd>", link_style((tx_topo_link_kind)i),
                     tx_topo_link_name((tx_topo_link_kind)i), i < TX_TOPO_LINK_UNKNOWN ? "#" : "");
             tx_html_text(out, tx_topo_link_legend((tx_topo_link_kind)i));
             fputs("</dd></div>\n", out);
         }
     for (int i = TX_TOPO_LOC; i < TX_TOPO_CLASS_COUNT; i++)
-        if (has_class(t, (tx_topo_class)i)) {
+        if (tx_topo_has_class(t, (tx_topo_class)i)) {
             fprintf(out, "<div><dt class=\"%s\">%s</dt><dd>", class_style((tx_topo_class)i),
                     tx_topo_class_name((tx_topo_class)i));
             tx_html_text(out, tx_topo_class_legend((tx_topo_class)i));
@@ -228,7 +212,7 @@ static void print_matrix(FILE *out, const tx_topology *t)
 {
     bool links = false;
     for (int i = TX_TOPO_NVLINK; i < TX_TOPO_LINK_COUNT; i++)
-        links = links || has_link(t, (tx_topo_link_kind)i);
+        links = links || tx_topo_has_link(t, (tx_topo_link_kind)i);
     fputs("<section>\n<h2>How they are tied together</h2>\n", out);
     if (links)
         fputs("<input type=\"checkbox\" id=\"pci\"><label for=\"pci\">PCI alone, without direct links</label>\n", out);

@@ -5,6 +5,19 @@
 
 #include <inttypes.h>
 
+void tx_txtopo_affinities(FILE *out, const tx_topo_device *d, bool shown)
+{
+    if (!shown) {
+        fputs("\t\t\t\t\n", out);
+        return;
+    }
+    fprintf(out, "\t%s\t%s\t\t", *d->cpus ? d->cpus : "N/A", *d->nodes ? d->nodes : "N/A");
+    if (d->gpu_numa >= 0)
+        fprintf(out, "%" PRId32 "\n", d->gpu_numa);
+    else
+        fputs("N/A\n", out);
+}
+
 static bool shown(const tx_topo_device *d)
 {
     return d->kind != TX_TOPO_CPU;
@@ -30,15 +43,7 @@ static void print_row(FILE *out, const tx_topology *t, int32_t a, bool links)
     for (int32_t b = 0; b < t->device_count; b++)
         if (shown(&t->devices[b]))
             print_cell(out, t, a, b, links);
-    if (d->kind != TX_TOPO_GPU) {
-        fputs("\t\t\t\t\n", out);
-        return;
-    }
-    fprintf(out, "\t%s\t%s\t\t", *d->cpus ? d->cpus : "N/A", *d->nodes ? d->nodes : "N/A");
-    if (d->gpu_numa >= 0)
-        fprintf(out, "%" PRId32 "\n", d->gpu_numa);
-    else
-        fputs("N/A\n", out);
+    tx_txtopo_affinities(out, d, d->kind == TX_TOPO_GPU);
 }
 
 void tx_txtopo_nvidia(FILE *out, const tx_topology *t, bool links)

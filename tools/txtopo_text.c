@@ -109,34 +109,10 @@ static void print_row(FILE *out, const tx_topology *t, int32_t a, bool links)
     fputs(d->label, out);
     for (int32_t b = 0; b < t->device_count; b++)
         fprintf(out, a == b ? "\t %s " : "\t%s", tx_topo_cell(t, a, b, links, cell));
-    if (d->kind == TX_TOPO_NIC) {
-        fputs("\t\t\t\t\n", out);
-        return;
-    }
-    fprintf(out, "\t%s\t%s\t\t", *d->cpus ? d->cpus : "N/A", *d->nodes ? d->nodes : "N/A");
-    if (d->gpu_numa >= 0)
-        fprintf(out, "%" PRId32 "\n", d->gpu_numa);
-    else
-        fputs("N/A\n", out);
+    tx_txtopo_affinities(out, d, d->kind != TX_TOPO_NIC);
 }
 
 /* ---- Legend and notes ---------------------------------------------------------------------------------- */
-
-static bool has_class(const tx_topology *t, tx_topo_class value)
-{
-    for (int64_t i = 0; i < (int64_t)t->device_count * t->device_count; i++)
-        if (t->pairs[i].class_ == value)
-            return true;
-    return false;
-}
-
-static bool has_link(const tx_topology *t, tx_topo_link_kind value)
-{
-    for (int64_t i = 0; i < (int64_t)t->device_count * t->device_count; i++)
-        if (t->pairs[i].link == value)
-            return true;
-    return false;
-}
 
 /* nvidia-smi's lines always; of the others what the matrix has. */
 static void print_legend(FILE *out, const tx_topology *t, bool links)
@@ -148,13 +124,13 @@ static void print_legend(FILE *out, const tx_topology *t, bool links)
     for (size_t i = 0; i < sizeof always / sizeof always[0]; i++)
         fprintf(out, "  %-4s = %s\n", tx_topo_class_name(always[i]), tx_topo_class_legend(always[i]));
     for (int i = TX_TOPO_NVLINK; i <= TX_TOPO_XELINK && links; i++)
-        if (i == TX_TOPO_NVLINK || has_link(t, (tx_topo_link_kind)i))
+        if (i == TX_TOPO_NVLINK || tx_topo_has_link(t, (tx_topo_link_kind)i))
             fprintf(out, "  %s#  = %s\n", tx_topo_link_name((tx_topo_link_kind)i),
                     tx_topo_link_legend((tx_topo_link_kind)i));
     for (size_t i = 0; i < sizeof sometimes / sizeof sometimes[0]; i++)
-        if (has_class(t, sometimes[i]))
+        if (tx_topo_has_class(t, sometimes[i]))
             fprintf(out, "  %-4s = %s\n", tx_topo_class_name(sometimes[i]), tx_topo_class_legend(sometimes[i]));
-    if (has_class(t, TX_TOPO_UNKNOWN) || (links && has_link(t, TX_TOPO_LINK_UNKNOWN)))
+    if (tx_topo_has_class(t, TX_TOPO_UNKNOWN) || (links && tx_topo_has_link(t, TX_TOPO_LINK_UNKNOWN)))
         fprintf(out, "  %-4s = %s\n", tx_topo_class_name(TX_TOPO_UNKNOWN), tx_topo_class_legend(TX_TOPO_UNKNOWN));
 }
 

@@ -182,7 +182,8 @@ static tx_status train(tx_train_job *j, tx_run_summary *summary)
     if (!status)
         status = tx_train_write_model(j, j->set->output_dir);
     if (!status)
-        printf("saved   %s: config.json, model.safetensors, tokenizer\n", j->set->output_dir);
+        printf("saved   %s: config.json, model.safetensors%s\n", j->set->output_dir,
+               j->inputs.tokenizer ? ", tokenizer" : "");
     return status ? status : tx_run_state_write_trainer(&j->inputs.state, &run.facts, j->set->output_dir);
 }
 

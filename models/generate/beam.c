@@ -4,7 +4,7 @@
  * num_beams continuations are candidates; those that end become finished texts if they are among the best num_beams,
  * the best of the others go on. Scores are sums of log-probabilities in fp32, of finished texts divided by
  * length^length_penalty. */
-#include "models/generate/generator.h"
+#include "models/generate/run.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static void log_softmax(const float *logits, int64_t vocab, float *scores)
         top = logits[i] > top ? logits[i] : top;
     double sum = 0.0;
     for (int64_t i = 0; i < vocab; i++)
-        sum += exp((double)(logits[i] - top));
+        sum += (double)expf(logits[i] - top);
     const float shift = top + (float)log(sum);
     for (int64_t i = 0; i < vocab; i++)
         scores[i] = logits[i] - shift;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Generation token by token: greedy and by drawing. */
-#include "models/generate/generator.h"
+#include "models/generate/run.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

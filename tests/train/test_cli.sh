@@ -130,6 +130,12 @@ cmp -s "$work/b/model.safetensors" "$work/c/model.safetensors" || fail "two runs
 train 0 "21 steps an epoch, 32 steps in all" e --num_train_epochs 1.5
 grep -q '"step": 21, "epoch": 1,.*"tokens": 2440,' "$work/e/log.jsonl" || fail "the end of the first epoch"
 
+# Tokens need no tokenizer; the model is then written without one.
+head -c 2000 "$work/text" | sed 's/./&\n/g' | awk '{ printf "%c%c", 65 + NR % 26, 0 }' | tr '\000' '\001' > "$work/tokens.bin"
+expect 0 "no tokenizer is known" txtrain --train_file "$work/tokens.bin" --config_name "$work/config.json" \
+    --config_overrides vocab_size=400 --block_size 20 --max_steps 2 --output_dir "$work/tokens" --device "$device"
+[ -s "$work/tokens/model.safetensors" ] && [ ! -e "$work/tokens/tokenizer.json" ] || fail "a model of bare tokens"
+
 expect 0 "weights from its files" txtrain --model_name_or_path "$work/b" --train_file "$work/text" --max_steps 2 \
     --output_dir "$work/f" --device "$device"
 

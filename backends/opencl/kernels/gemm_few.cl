@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix product y = a op(b) + bias (+ y) of few rows, which is bound by the memory that b is read from: every element of b is
- * read once and meets all rows. Sums are fp32, rounded to y's type once; their order depends on the options alone. a and b
- * are given by their first element, leading dimension and batch stride; y is dense.
+ * Matrix product y = a op(b) + bias (+ y) of few rows, which is bound by the memory that b is read from: every element
+ * of b is read once and meets all rows. Sums are fp32, rounded to y's type once; their order depends on the options
+ * alone. a and b are given by their first element, leading dimension and batch stride; y is dense.
  *
- * A work-group is ACROSS x ALONG work-items. b as stored [k, n]: an item takes RUN vectors of neighbouring columns, ACROSS
- * items stand side by side, ALONG share the terms, DEEP at a time. b stored [n, k] (TRANS_B): ALONG items share one column
- * after another, RUN vectors of terms each at a time, ACROSS columns go on side by side, COLUMNS one after another.
+ * A work-group is ACROSS x ALONG work-items. b as stored [k, n]: an item takes RUN vectors of neighbouring columns,
+ * ACROSS items stand side by side, ALONG share the terms, DEEP at a time. b stored [n, k] (TRANS_B): ALONG items share
+ * a column, RUN vectors of terms at a time; ACROSS columns go on side by side, COLUMNS one after another.
  *
- * Options: VW, RUN, ROWS (of a), ACROSS, ALONG, COLUMNS; AB, Y f32, bf16 or f16: storage of a and b, and of y; TRANS_B. */
+ * Options: VW, RUN, ROWS (of a), ACROSS, ALONG, COLUMNS; AB, Y f32, bf16 or f16: storage of a and b, and of y;
+ * TRANS_B. */
 
 #define AB_VLOAD TX_CAT(tx_load_, AB)
 #define Y_VLOAD TX_CAT(tx_load_, Y)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the ways of generation share: one batch on its way. */
-#ifndef TX_GENERATE_GENERATOR_H
-#define TX_GENERATE_GENERATOR_H
+#ifndef TX_GENERATE_RUN_H
+#define TX_GENERATE_RUN_H
 
 #include "models/generate/generate.h"
 #include "models/generate/sample.h"

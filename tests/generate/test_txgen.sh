@@ -1,0 +1,146 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# txgen from the outside: prompts from everywhere, batches, stop strings, seeds, beams, perplexity, errors.
+#
+#   test_txgen.sh BIN-FOLDER DEVICE
+set -u
+bin=$1
+device=$2
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail()
+{
+    echo "FAIL: $*"
+    sed 's/^/    /' "$work/out" "$work/err" 2> /dev/null
+    failures=$((failures + 1))
+}
+
+# run STATUS TEXT ARGUMENT...: txgen's exit status, and a text in what was printed
+run()
+{
+    wanted=$1
+    text=$2
+    shift 2
+    "$bin/txgen" --model "$work/model" --device "$device" --threads 2 "$@" > "$work/out" 2> "$work/err"
+    status=$?
+    [ $status -eq "$wanted" ] || fail "txgen $*: status $status, expected $wanted"
+    [ -z "$text" ] || grep -qF -- "$text" "$work/out" "$work/err" || fail "txgen $*: does not say \"$text\""
+}
+
+# same WHAT: the output is that kept before
+same()
+{
+    cmp -s "$work/kept" "$work/out" || fail "$1: another text"
+}
+
+keep()
+{
+    cp "$work/out" "$work/kept"
+}
+
+"$bin/txtrain" --list-devices | grep -q "^${device%%:*}" || { echo "skipped: no device $device"; exit 77; }
+
+# A model that has seen a little text: what it says matters less than that it says the same.
+cat > "$work/config.json" << 'END'
+{"model_type": "gpt2", "vocab_size": 257, "n_positions": 80, "n_embd": 24, "n_layer": 2, "n_head": 2,
+ "bos_token_id": 256, "eos_token_id": 256, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0}
+END
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    echo "line $i: the cat sat on the mat, and caf$(printf '\303\251') was shut"
+done > "$work/text"
+"$bin/txtrain" --config_name "$work/config.json" --train_file "$work/text" --output_dir "$work/model" --block_size 40 \
+    --max_steps 60 --learning_rate 1e-2 --per_device_train_batch_size 4 --device "$device" --threads 2 \
+    > "$work/out" 2> "$work/err" || { fail "the model cannot be made"; exit 1; }
+
+# ---- prompts ---------------------------------------------------------------------------------------
+run 0 "tokens/s" --prompt "the cat" --max_new_tokens 12
+grep -q "^the cat" "$work/out" || fail "the prompt is not shown"
+keep
+printf 'the cat' > "$work/prompt"
+run 0 "" --max_new_tokens 12 < "$work/prompt"
+same "standard input"
+printf '\nthe cat\r\n' > "$work/prompts"
+run 0 "" --prompts "$work/prompts" --max_new_tokens 12
+same "a file of prompts"
+run 0 "" --prompts - --max_new_tokens 12 < "$work/prompts"
+same "lines of standard input"
+printf '{"id": 1, "text": "the cat"}\n' > "$work/prompts.jsonl"
+run 0 "" --prompts "$work/prompts.jsonl" --max_new_tokens 12
+same "a file of JSON lines"
+run 0 "" --prompt "the cat" --max-new-tokens=12 --top_k 1
+same "top_k 1"
+run 0 "" --prompt "the cat" --max_new_tokens 12 --temperature 0
+same "temperature 0"
+
+# Several: as one batch, in two, one by one.
+printf 'the cat\nline 7: the cat sat on the m\ncaf\303\251\nsat\n' > "$work/prompts"
+run 0 "" --prompts "$work/prompts" --max_new_tokens 15 --temperature 0.8
+keep
+for size in 1 2 3; do
+    run 0 "" --prompts "$work/prompts" --max_new_tokens 15 --temperature 0.8 --batch_size $size
+    same "batches of $size"
+done
+[ "$(grep -c '^the cat\|^line 7: the cat sat on the m\|^caf\|^sat' "$work/out")" -ge 4 ] || fail "a prompt is missing"
+run 0 "" --prompts "$work/prompts" --max_new_tokens 15 --temperature 0.8 --seed 3
+! cmp -s "$work/kept" "$work/out" || fail "another seed gives the same texts"
+run 0 "" --prompts "$work/prompts" --max_new_tokens 15 --temperature 0.8 --seed 3 --do_sample false
+keep
+run 0 "" --prompts "$work/prompts" --max_new_tokens 15
+same "do_sample false"
+
+# ---- ends of texts -----------------------------------------------------------------------------------
+run 0 "" --prompt "the c" --max_new_tokens 20 --repetition_penalty 1.2
+keep
+stop=$(head -n 1 "$work/kept" | cut -c 8-9) # of what is new, the third and fourth character
+run 0 "" --prompt "the c" --max_new_tokens 20 --repetition_penalty 1.2 --stop "never seen" --stop "$stop"
+[ "$(cat "$work/out")" != "$(cat "$work/kept")" ] || fail "--stop '$stop' changes nothing"
+case $(cat "$work/kept") in "$(cat "$work/out")"*) ;; *) fail "not the beginning of the text without --stop" ;; esac
+case $(cat "$work/out") in "the c"*"$stop") ;; *) fail "the text does not end with '$stop'" ;; esac
+echo '{"max_new_tokens": 3, "no_repeat_ngram_size": 2}' > "$work/model/generation_config.json"
+run 0 "warning: $work/model/generation_config.json: no_repeat_ngram_size" --ids "116 104 101"
+[ "$(wc -w < "$work/out")" -eq 3 ] || fail "max_new_tokens of generation_config.json"
+run 0 "" --ids "116 104 101" --ids "32" --max_new_tokens 5
+[ "$(wc -l < "$work/out")" -eq 2 ] && [ "$(wc -w < "$work/out")" -eq 10 ] || fail "ids of two prompts"
+echo '{"top_p": 2}' > "$work/model/generation_config.json"
+run 1 "top_p" --prompt a
+rm "$work/model/generation_config.json"
+run 0 "" --prompt "the cat" --num_beams 3 --max_new_tokens 10 --early_stopping never --length_penalty 0.5
+keep
+run 0 "" --prompt "the cat" --prompt "sat" --num_beams 3 --max_new_tokens 10 --early_stopping never \
+    --length_penalty 0.5
+head -n "$(wc -l < "$work/kept")" "$work/out" | cmp -s - "$work/kept" || fail "beams in a batch: another text"
+
+# ---- perplexity -----------------------------------------------------------------------------------------
+run 0 "windows of 40, stride 20" --perplexity "$work/text" --max_length 40 --stride 20 --batch_size 1
+keep
+run 0 "" --perplexity "$work/text" --max_length 40 --stride 20 --batch_size 7
+same "windows in batches"
+awk '{ exit !($1 == "perplexity" && $2 > 1 && $2 < 30) }' "$work/out" || fail "that is no perplexity"
+printf '{"text": "the cat"}\n{"text": "sat"}\n' > "$work/two.jsonl"
+printf 'the cat\n\nsat' > "$work/two.txt"
+run 0 "" --perplexity "$work/two.jsonl" --max_length 40
+keep
+run 0 "" --perplexity "$work/two.txt" --max_length 40
+same "texts of a .jsonl file"
+
+# ---- errors ------------------------------------------------------------------------------------------------
+run 2 "exclude each other" --prompt a --ids 1
+run 2 "takes no prompts" --perplexity "$work/text" --prompt a
+run 2 "belong to --perplexity" --prompt a --stride 3
+run 2 "it is --stop" --prompt a --stop_strings b
+run 2 "must be one of" --prompt a --early_stopping soon
+run 1 "beams are searched without drawing" --prompt a --num_beams 2 --temperature 0.5
+run 1 "top_p" --prompt a --top_p 0
+run 1 "80 positions" --prompt "the cat" --max_new_tokens 100
+run 1 "$work/gone" --prompts "$work/gone"
+printf '{"text": "a"}\n{"text": 3}\n' > "$work/bad.jsonl"
+run 1 "bad.jsonl: line 2" --prompts "$work/bad.jsonl"
+run 1 "holds no prompt" --prompts - < /dev/null
+run 0 "" --max_new_tokens 2 < /dev/null # an empty text begins after the end of another
+"$bin/txgen" --model "$work/nowhere" --prompt a > "$work/out" 2> "$work/err"
+[ $? -eq 1 ] && grep -q "^txgen: .*nowhere" "$work/err" || fail "a model that is not there"
+
+[ $failures -eq 0 ] && echo "all good on $device"
+exit $((failures != 0))
