@@ -133,6 +133,10 @@ static void draws_follow_the_definitions(void **state)
         g.top_k = k;
         check(g);
     }
+    g = plain(6);
+    g.temperature = 3.0; /* so that what is unlikely is drawn as well */
+    g.repetition_penalty = 4.0;
+    check(g);
     static const double top_p[] = {0.02, 0.3, 0.75, 0.99};
     for (int i = 0; i < 4; i++) {
         g = plain((uint64_t)i);
