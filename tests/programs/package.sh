@@ -43,7 +43,7 @@ field Architecture "^$(dpkg --print-architecture)\$"
 field Maintainer '.+ <.+@.+>$'
 field Section '^science$'
 field Description '^[a-z].{20,70}$'
-for library in 'libc6 \(>= ' libgomp1 libjansson4; do
+for library in 'libc6 \(>= ' '(libgomp1|libomp5)' libjansson4; do
     field Depends "(^|, )$library"
 done
 if ldd "$build/bin/txtrain" | grep -q OpenCL; then
