@@ -46,7 +46,7 @@ field Description '^[a-z].{20,70}$'
 for library in 'libc6 \(>= ' '(libgomp1|libomp5)' libjansson4; do
     field Depends "(^|, )$library"
 done
-if ldd "$build/bin/txtrain" | grep -q OpenCL; then
+if grep -q '^TX_OPENCL:BOOL=ON$' "$build/CMakeCache.txt"; then
     field Depends ocl-icd-libopencl1
     field Recommends pocl-opencl-icd
 fi
