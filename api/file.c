@@ -22,8 +22,7 @@ struct tx_file {
     char *temporary; /* name until then */
 };
 
-/* Fails with what the system said about `path`. */
-static tx_status fail_system(const char *path, const char *doing)
+tx_status tx_file_fail(const char *path, const char *doing)
 {
     int error = errno;
     tx_status status = TX_IO;
@@ -47,7 +46,7 @@ static tx_status read_all(int descriptor, const char *path, size_t expected, int
             continue;
         if (got < 0) {
             free(buffer);
-            return fail_system(path, "read");
+            return tx_file_fail(path, "read");
         }
         used += (size_t)got;
         if ((int64_t)used > limit) {
@@ -74,11 +73,11 @@ tx_status tx_file_read(const char *path, int64_t limit, char **data, size_t *siz
 {
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0)
-        return fail_system(path, "open");
+        return tx_file_fail(path, "open");
     struct stat info;
     tx_status status;
     if (fstat(descriptor, &info) != 0)
-        status = fail_system(path, "read");
+        status = tx_file_fail(path, "read");
     else if (info.st_size > limit)
         status = tx_fail(TX_FORMAT, "%s: %" PRId64 " bytes, larger than the %" PRId64 " that such a file may have",
                          path, (int64_t)info.st_size, limit);
@@ -100,11 +99,11 @@ tx_status tx_folder_flush(const char *path)
 {
     int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0)
-        return fail_system(path, "open to flush it");
+        return tx_file_fail(path, "open to flush it");
     tx_status status = TX_OK;
     /* EINVAL: this file system has no such operation for folders. */
     if (fsync(descriptor) != 0 && errno != EINVAL)
-        status = fail_system(path, "flush to disk");
+        status = tx_file_fail(path, "flush to disk");
     close(descriptor);
     return status;
 }
@@ -132,7 +131,7 @@ static tx_status create_one(const char *path)
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
         return TX_OK;
     errno = error;
-    return fail_system(path, "make the folder");
+    return tx_file_fail(path, "make the folder");
 }
 
 tx_status tx_folder_create(const char *path)
@@ -186,7 +185,7 @@ static tx_status open_temporary(tx_file *file)
         if (errno != EEXIST)
             break;
     }
-    return fail_system(file->path, "create a temporary file beside it");
+    return tx_file_fail(file->path, "create a temporary file beside it");
 }
 
 tx_status tx_file_create(const char *path, tx_file **file)
@@ -214,7 +213,7 @@ tx_status tx_file_append(tx_file *file, const void *data, size_t size)
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
-            return fail_system(file->path, "write");
+            return tx_file_fail(file->path, "write");
         next += done;
         size -= (size_t)done;
     }
@@ -225,11 +224,11 @@ tx_status tx_file_commit(tx_file *file)
 {
     tx_status status = TX_OK;
     if (fsync(file->descriptor) != 0)
-        status = fail_system(file->path, "flush to disk");
+        status = tx_file_fail(file->path, "flush to disk");
     if (close(file->descriptor) != 0 && !status)
-        status = fail_system(file->path, "close");
+        status = tx_file_fail(file->path, "close");
     if (!status && rename(file->temporary, file->path) != 0)
-        status = fail_system(file->path, "give the finished file its name");
+        status = tx_file_fail(file->path, "give the finished file its name");
     if (status)
         unlink(file->temporary);
     else

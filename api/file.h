@@ -7,6 +7,10 @@
 
 #include "tx.h"
 
+/* Fails with "path: cannot <doing>: " and what errno says: TX_NOT_FOUND where nothing is there, TX_MEMORY where
+ * memory or descriptors ran out, TX_IO otherwise. */
+tx_status tx_file_fail(const char *path, const char *doing);
+
 /* Reads a whole file. A NUL follows the `*size` bytes, so that text can be used as a string. Files over
  * `limit` bytes are refused (TX_FORMAT), a missing one is TX_NOT_FOUND. The caller frees `*data`. */
 tx_status tx_file_read(const char *path, int64_t limit, char **data, size_t *size);

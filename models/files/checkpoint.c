@@ -101,7 +101,7 @@ static tx_status rename_in(const char *folder, const char *from, const char *to)
     if (!old || !new)
         status = TX_MEMORY;
     else if (rename(old, new) != 0)
-        status = tx_folder_fail(old, "rename");
+        status = tx_file_fail(old, "rename");
     free(old);
     free(new);
     return status;
@@ -137,7 +137,7 @@ static tx_status look_for(const char *folder, const char *name, bool *there)
     if (!status) {
         *there = lstat(path, &info) == 0;
         if (!*there && errno != ENOENT)
-            status = tx_folder_fail(path, "look at it");
+            status = tx_file_fail(path, "look at it");
     }
     free(path);
     return status;
@@ -181,7 +181,7 @@ static tx_status make_folder(const tx_checkpoint *checkpoint)
     if (!status)
         status = tx_folder_remove(checkpoint->output_dir, checkpoint->making);
     if (!status && mkdir(checkpoint->folder, 0777) != 0)
-        status = tx_folder_fail(checkpoint->folder, "make the folder");
+        status = tx_file_fail(checkpoint->folder, "make the folder");
     return status;
 }
 

@@ -65,7 +65,7 @@ tx_status tx_checkpoint_verify(const char *folder)
 {
     struct stat info;
     if (stat(folder, &info) != 0)
-        return tx_folder_fail(folder, "open the checkpoint");
+        return tx_file_fail(folder, "open the checkpoint");
     if (!S_ISDIR(info.st_mode))
         return tx_fail(TX_FORMAT, "%s: not a folder, so no checkpoint", folder);
     return tx_manifest_check(folder, tx_checkpoint_step(folder));

@@ -2,6 +2,8 @@
  * Listing and removing folders. */
 #include "models/files/folder.h"
 
+#include "api/file.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,17 +14,6 @@
 
 /* Folders within folders that are removed: a bound on descriptors and on the stack. */
 #define MAX_DEPTH 32
-
-tx_status tx_folder_fail(const char *path, const char *doing)
-{
-    int error = errno;
-    tx_status status = TX_IO;
-    if (error == ENOENT || error == ENOTDIR)
-        status = TX_NOT_FOUND;
-    else if (error == ENOMEM || error == EMFILE || error == ENFILE)
-        status = TX_MEMORY;
-    return tx_fail(status, "%s: cannot %s: %s", path, doing, strerror(error));
-}
 
 static bool is_dots(const char *name)
 {
@@ -66,7 +57,7 @@ static tx_status read_names(DIR *list, const char *folder, tx_names *names)
     size_t room = 0;
     for (struct dirent *e = next_entry(list); !status; e = next_entry(list)) {
         if (!e)
-            return errno ? tx_folder_fail(folder, "list") : TX_OK;
+            return errno ? tx_file_fail(folder, "list") : TX_OK;
         if (!is_dots(e->d_name))
             status = add_name(names, &room, e->d_name);
     }
@@ -78,7 +69,7 @@ tx_status tx_folder_list(const char *folder, tx_names *names)
     tx_names made = {0};
     DIR *list = opendir(folder);
     if (!list)
-        return tx_folder_fail(folder, "list");
+        return tx_file_fail(folder, "list");
     tx_status status = read_names(list, folder, &made);
     closedir(list);
     if (status) {
@@ -115,7 +106,7 @@ static tx_status empty(removal *r, DIR *list)
     tx_status status = TX_OK;
     for (struct dirent *e = next_entry(list); !status; e = next_entry(list)) {
         if (!e)
-            return errno ? tx_folder_fail(r->path, "list it to remove it") : TX_OK;
+            return errno ? tx_file_fail(r->path, "list it to remove it") : TX_OK;
         if (!is_dots(e->d_name))
             status = remove_at(r, dirfd(list), e->d_name);
     }
@@ -126,14 +117,14 @@ static tx_status remove_folder_at(removal *r, int parent, const char *name)
 {
     int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder < 0)
-        return tx_folder_fail(r->path, "open a folder to remove it");
+        return tx_file_fail(r->path, "open a folder to remove it");
     if (r->depth == MAX_DEPTH) {
         close(folder);
         return tx_fail(TX_IO, "%s: cannot be removed: over %d folders within each other", r->path, MAX_DEPTH);
     }
     DIR *list = fdopendir(folder);
     if (!list) {
-        tx_status status = tx_folder_fail(r->path, "list it to remove it");
+        tx_status status = tx_file_fail(r->path, "list it to remove it");
         close(folder);
         return status;
     }
@@ -142,7 +133,7 @@ static tx_status remove_folder_at(removal *r, int parent, const char *name)
     r->depth--;
     closedir(list);
     if (!status && unlinkat(parent, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
-        status = tx_folder_fail(r->path, "remove");
+        status = tx_file_fail(r->path, "remove");
     return status;
 }
 
@@ -153,14 +144,14 @@ static tx_status remove_at(removal *r, int parent, const char *name)
         return remove_folder_at(r, parent, name);
     if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
         return TX_OK;
-    return tx_folder_fail(r->path, "remove what is in it");
+    return tx_file_fail(r->path, "remove what is in it");
 }
 
 tx_status tx_folder_remove(const char *parent, const char *name)
 {
     int descriptor = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0)
-        return tx_folder_fail(parent, "open");
+        return tx_file_fail(parent, "open");
     removal r = {.path = name};
     tx_status status = remove_at(&r, descriptor, name);
     close(descriptor);

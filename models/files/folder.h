@@ -18,8 +18,4 @@ void tx_names_free(tx_names *names);
 /* Removes parent/name with all that is in it. Links are removed, never followed; what is gone already is fine. */
 tx_status tx_folder_remove(const char *parent, const char *name);
 
-/* Fails with what the system said about `path` (errno): TX_NOT_FOUND where there is none, TX_MEMORY where memory or
- * descriptors have run out, TX_IO otherwise. */
-tx_status tx_folder_fail(const char *path, const char *doing);
-
 #endif

@@ -31,10 +31,10 @@ static tx_status open_plain(const char *path, int *descriptor)
     if (opened < 0 && errno == ELOOP)
         return tx_fail(TX_FORMAT, "%s: a link, where a plain file should be", path);
     if (opened < 0)
-        return tx_folder_fail(path, "open");
+        return tx_file_fail(path, "open");
     tx_status status = TX_OK;
     if (fstat(opened, &info) != 0)
-        status = tx_folder_fail(path, "read");
+        status = tx_file_fail(path, "read");
     else if (!S_ISREG(info.st_mode))
         status = tx_fail(TX_FORMAT, "%s: not a plain file", path);
     if (status) {
@@ -53,14 +53,14 @@ static tx_status flush_and_digest(const char *path, char digest[TX_DIGEST_TEXT],
     if (status)
         return status;
     if (fsync(descriptor) != 0)
-        status = tx_folder_fail(path, "flush to disk");
+        status = tx_file_fail(path, "flush to disk");
     else
         status = tx_digest_descriptor(descriptor, path, digest, size);
     /* Later readings come from the disk and not from memory, where the system can do so. */
     if (!status)
         (void)posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
     if (close(descriptor) != 0 && !status)
-        status = tx_folder_fail(path, "close");
+        status = tx_file_fail(path, "close");
     return status;
 }
 
@@ -156,7 +156,7 @@ static tx_status check_file(const char *path, int64_t size, const char *digest)
     if (status)
         return status;
     if (fstat(descriptor, &info) != 0)
-        status = tx_folder_fail(path, "read");
+        status = tx_file_fail(path, "read");
     else if (info.st_size != size)
         status = tx_fail(TX_FORMAT, "%s: has %" PRId64 " bytes, had %" PRId64 " when it was saved", path,
                          (int64_t)info.st_size, size);

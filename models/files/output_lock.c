@@ -45,7 +45,7 @@ static tx_status sign(const char *path, int descriptor)
         snprintf(host, sizeof host, "localhost");
     int length = snprintf(text, sizeof text, "%ld %s\n", (long)getpid(), host);
     if (ftruncate(descriptor, 0) != 0 || pwrite(descriptor, text, (size_t)length, 0) != length)
-        return tx_folder_fail(path, "write");
+        return tx_file_fail(path, "write");
     return TX_OK;
 }
 
@@ -57,7 +57,7 @@ static tx_status lock_file(const char *output_dir, const char *path, int *descri
 {
     int opened = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (opened < 0)
-        return tx_folder_fail(path, "open for writing");
+        return tx_file_fail(path, "open for writing");
     tx_status status = TX_OK;
     int locked;
     do
@@ -157,7 +157,7 @@ tx_status tx_disk_check(const char *folder, int64_t bytes)
 {
     struct statvfs info;
     if (statvfs(folder, &info) != 0)
-        return tx_folder_fail(folder, "ask for the free space of its disk");
+        return tx_file_fail(folder, "ask for the free space of its disk");
     const uint64_t unit = info.f_frsize ? info.f_frsize : info.f_bsize;
     const uint64_t most = unit ? (uint64_t)INT64_MAX / unit : 0;
     const uint64_t blocks = info.f_bavail < most ? info.f_bavail : most;
