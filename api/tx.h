@@ -256,7 +256,8 @@ tx_status tx_model_create(tx_engine *engine, tx_model **model);
 void tx_model_free(tx_model *model);
 
 int32_t tx_model_param_count(const tx_model *model);
-/* Name and spec of parameter `index`, in arena order; they live as long as the model. */
+/* Name and spec of parameter `index`, in arena order; they live as long as the model. `logical` is given here whether or
+ * not the spec that the parameter was declared by gave it. */
 tx_status tx_model_param(const tx_model *model, int32_t index, const char **name, const tx_param_spec **spec);
 tx_status tx_model_find(const tx_model *model, const char *name, int32_t *index);
 /* Draws every parameter by its spec. The draw depends on (seed, name, logical element) alone. */

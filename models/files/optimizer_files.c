@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The optimizer's moments as a safetensors file. */
 #include "models/files/checkpoint.h"
-#include "models/files/safetensors.h"
+#include "models/files/weights.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements that are moved at a time. */
-#define CHUNK ((int64_t)1 << 20)
 #define MAX_MOMENTS 2
 
 static const struct {
@@ -55,12 +53,9 @@ static tx_status fill(moments *m, int32_t params, size_t name_bytes)
         tx_status status = tx_model_param(m->model, p, &param, &spec);
         if (status)
             return status;
-        const tx_shape *shape = spec->logical.rank ? &spec->logical : &spec->shape;
         for (int32_t k = 0; k < m->each; k++) {
-            tx_st_tensor *t = &m->tensor[m->count++];
             int length = snprintf(name, name_bytes, "%s%s", param, moment[k].suffix);
-            *t = (tx_st_tensor){.name = name, .dtype = TX_ST_F32, .rank = shape->rank};
-            memcpy(t->dim, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
+            m->tensor[m->count++] = tx_weights_of_param(name, spec);
             name += length + 1;
             name_bytes -= (size_t)length + 1;
         }
@@ -95,21 +90,6 @@ static tx_status list_moments(tx_model *model, moments *m)
 
 /* ---- Saving -------------------------------------------------------------------------------------- */
 
-static tx_status copy_out(const moments *m, float *buffer, tx_st_writer *writer)
-{
-    tx_status status = TX_OK;
-    for (int32_t i = 0; i < m->count && !status; i++) {
-        const int64_t count = tx_st_elements(&m->tensor[i]);
-        for (int64_t at = 0; at < count && !status; at += CHUNK) {
-            const int64_t now = count - at < CHUNK ? count - at : CHUNK;
-            status = tx_model_read_range(m->model, moment[i % m->each].part, i / m->each, at, now, buffer);
-            if (!status)
-                status = tx_st_append(writer, buffer, (size_t)now * sizeof *buffer);
-        }
-    }
-    return status;
-}
-
 tx_status tx_optimizer_save(tx_model *model, const char *path)
 {
     moments m;
@@ -117,11 +97,13 @@ tx_status tx_optimizer_save(tx_model *model, const char *path)
     tx_status status = list_moments(model, &m);
     if (status)
         return tx_fail_in(status, "%s", path);
-    float *buffer = malloc(CHUNK * sizeof *buffer);
+    float *buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *buffer);
     status = buffer ? tx_st_create(path, m.tensor, m.count, NULL, &writer)
                     : tx_fail(TX_MEMORY, "%s: no memory for a tensor", path);
     if (!status) {
-        status = copy_out(&m, buffer, writer);
+        for (int32_t i = 0; i < m.count && !status; i++)
+            status = tx_weights_append(model, moment[i % m.each].part, i / m.each, tx_st_elements(&m.tensor[i]), buffer,
+                                       writer);
         if (status)
             tx_st_discard(writer);
         else
@@ -172,8 +154,8 @@ static tx_status copy_in(const tx_st_file *file, const moments *m, const int32_t
     tx_status status = TX_OK;
     for (int32_t i = 0; i < m->count && !status; i++) {
         const int64_t count = tx_st_elements(&m->tensor[i]);
-        for (int64_t at = 0; at < count && !status; at += CHUNK) {
-            const int64_t now = count - at < CHUNK ? count - at : CHUNK;
+        for (int64_t at = 0; at < count && !status; at += TX_WEIGHTS_CHUNK) {
+            const int64_t now = count - at < TX_WEIGHTS_CHUNK ? count - at : TX_WEIGHTS_CHUNK;
             status = tx_st_read_f32(file, source[i], at, now, buffer);
             if (!status)
                 status = tx_model_write_range(m->model, moment[i % m->each].part, i / m->each, at, now, buffer);
@@ -190,7 +172,7 @@ tx_status tx_optimizer_load(tx_model *model, const char *path)
     if (status)
         return tx_fail_in(status, "%s", path);
     int32_t *source = malloc(((size_t)m.count + 1) * sizeof *source);
-    float *buffer = malloc(CHUNK * sizeof *buffer);
+    float *buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *buffer);
     status = source && buffer ? tx_st_open(path, &file) : tx_fail(TX_MEMORY, "%s: no memory to read it", path);
     if (!status) {
         status = match(file, &m, source);

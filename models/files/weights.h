@@ -9,6 +9,8 @@
 
 #define TX_WEIGHTS_SINGLE "model.safetensors"
 #define TX_WEIGHTS_INDEX TX_WEIGHTS_SINGLE ".index.json"
+/* Elements copied at a time: weights are never in memory a second time. */
+#define TX_WEIGHTS_CHUNK ((int64_t)1 << 20)
 
 typedef struct tx_weights tx_weights;
 
@@ -65,5 +67,12 @@ tx_status tx_weights_check(const tx_weights *weights, const tx_weights_param *pa
  * parameter. Weights that lie in the folder in the other form are removed at the end. The files appear whole, one
  * by one: only a caller who renames the folder replaces a sharded model as a whole. */
 tx_status tx_weights_save(tx_model *model, const char *folder, int64_t shard_bytes);
+
+/* How any part of a parameter lies in a file: F32, logical shape. `name` is not copied. */
+tx_st_tensor tx_weights_of_param(const char *name, const tx_param_spec *spec);
+
+/* Appends a part of parameter `param`, `count` elements in all, to the file; `buffer` holds TX_WEIGHTS_CHUNK. */
+tx_status tx_weights_append(tx_model *model, tx_part part, int32_t param, int64_t count, float *buffer,
+                            tx_st_writer *writer);
 
 #endif

@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements copied at a time: the file's weights are never in memory a second time. */
-#define CHUNK (1 << 20)
-
 /* ---- Faults ---------------------------------------------------------------------------------------- */
 
 /* X(NAME, "text before the names") */
@@ -187,13 +184,13 @@ static tx_status read_data(const tx_weights *w, const int32_t *source, int32_t c
                            tx_model *model)
 {
     tx_status status = TX_OK;
-    float *buffer = malloc(CHUNK * sizeof *buffer);
+    float *buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *buffer);
     if (!buffer)
         return tx_fail(TX_MEMORY, "%s: no memory for a tensor", tx_weights_path(w));
     for (int32_t p = 0; p < count && !status; p++) {
         int64_t elements = tx_st_elements(tx_weights_tensor_at(w, source[p]));
-        for (int64_t at = 0; at < elements && !status; at += CHUNK) {
-            int64_t now = elements - at < CHUNK ? elements - at : CHUNK;
+        for (int64_t at = 0; at < elements && !status; at += TX_WEIGHTS_CHUNK) {
+            int64_t now = elements - at < TX_WEIGHTS_CHUNK ? elements - at : TX_WEIGHTS_CHUNK;
             status = tx_weights_read_f32(w, source[p], at, now, buffer);
             if (!status && !allow_nonfinite)
                 status = check_finite(w, source[p], at, now, buffer);
@@ -239,7 +236,7 @@ tx_status tx_weights_load(const tx_weights *weights, tx_model *model, tx_weights
         const tx_param_spec *spec;
         status = tx_model_param(model, p, &params[p].name, &spec);
         if (!status)
-            params[p].shape = spec->logical.rank ? spec->logical : spec->shape;
+            params[p].shape = spec->logical;
     }
     if (!status)
         status = read_params(weights, params, count, rename, options && options->allow_nonfinite, model);

@@ -13,8 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Elements copied at a time. */
-#define CHUNK (1 << 20)
 /* The name of a shard, and room for it. */
 #define SHARD_FORMAT "model-%05" PRId32 "-of-%05" PRId32 ".safetensors"
 #define SHARD_NAME 64
@@ -36,21 +34,26 @@ static void shard_name(const tx_save *s, int32_t shard, char name[SHARD_NAME])
         snprintf(name, SHARD_NAME, SHARD_FORMAT, shard + 1, s->shards);
 }
 
+tx_st_tensor tx_weights_of_param(const char *name, const tx_param_spec *spec)
+{
+    const tx_shape *shape = &spec->logical;
+    tx_st_tensor tensor = {.name = name, .dtype = TX_ST_F32, .rank = shape->rank};
+    memcpy(tensor.dim, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
+    return tensor;
+}
+
 /* Lists the parameters and cuts them into shards: one goes on until the next parameter would be over the limit. */
 static tx_status list_params(tx_save *s, int64_t shard_bytes)
 {
     int64_t used = 0;
     for (int32_t p = 0; p < s->params; p++) {
+        const char *name;
         const tx_param_spec *spec;
-        tx_st_tensor *t = &s->tensor[p];
-        tx_status status = tx_model_param(s->model, p, &t->name, &spec);
+        tx_status status = tx_model_param(s->model, p, &name, &spec);
         if (status)
             return status;
-        const tx_shape *shape = spec->logical.rank ? &spec->logical : &spec->shape;
-        t->dtype = TX_ST_F32;
-        t->rank = shape->rank;
-        memcpy(t->dim, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
-        int64_t bytes = tx_st_bytes(t);
+        s->tensor[p] = tx_weights_of_param(name, spec);
+        int64_t bytes = tx_st_bytes(&s->tensor[p]);
         if (used > 0 && bytes > shard_bytes - used) {
             s->shards++;
             used = 0;
@@ -62,17 +65,15 @@ static tx_status list_params(tx_save *s, int64_t shard_bytes)
     return TX_OK;
 }
 
-static tx_status copy_out(const tx_save *s, int32_t first, int32_t end, tx_st_writer *writer)
+tx_status tx_weights_append(tx_model *model, tx_part part, int32_t param, int64_t count, float *buffer,
+                            tx_st_writer *writer)
 {
     tx_status status = TX_OK;
-    for (int32_t p = first; p < end && !status; p++) {
-        int64_t count = tx_st_elements(&s->tensor[p]);
-        for (int64_t at = 0; at < count && !status; at += CHUNK) {
-            int64_t now = count - at < CHUNK ? count - at : CHUNK;
-            status = tx_model_read_range(s->model, TX_PART_WEIGHT, p, at, now, s->buffer);
-            if (!status)
-                status = tx_st_append(writer, s->buffer, (size_t)now * sizeof *s->buffer);
-        }
+    for (int64_t at = 0; at < count && !status; at += TX_WEIGHTS_CHUNK) {
+        int64_t now = count - at < TX_WEIGHTS_CHUNK ? count - at : TX_WEIGHTS_CHUNK;
+        status = tx_model_read_range(model, part, param, at, now, buffer);
+        if (!status)
+            status = tx_st_append(writer, buffer, (size_t)now * sizeof *buffer);
     }
     return status;
 }
@@ -88,7 +89,8 @@ static tx_status write_shard(const tx_save *s, int32_t first, int32_t end)
     free(path);
     if (status)
         return status;
-    status = copy_out(s, first, end, writer);
+    for (int32_t p = first; p < end && !status; p++)
+        status = tx_weights_append(s->model, TX_PART_WEIGHT, p, tx_st_elements(&s->tensor[p]), s->buffer, writer);
     if (status) {
         tx_st_discard(writer);
         return status;
@@ -185,7 +187,7 @@ tx_status tx_weights_save(tx_model *model, const char *folder, int64_t shard_byt
                        s.params ? "a shard must have at least 1 byte" : "the model has no parameters to save");
     s.tensor = calloc((size_t)s.params, sizeof *s.tensor);
     s.shard = calloc((size_t)s.params, sizeof *s.shard);
-    s.buffer = malloc(CHUNK * sizeof *s.buffer);
+    s.buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *s.buffer);
     tx_status status = s.tensor && s.shard && s.buffer ? list_params(&s, shard_bytes)
                                                        : tx_fail(TX_MEMORY, "%s: no memory to save a model", folder);
     if (!status)
