@@ -13,6 +13,8 @@
 
 /* Names that a temporary file may take before another process' leftovers are given as the reason to stop. */
 #define TEMPORARY_NAMES 1000
+/* Room that a read of standard input begins with. */
+#define INPUT_ROOM ((size_t)1 << 16)
 /* Room for ".<pid>-<number>.tmp" after the final name. */
 #define TEMPORARY_SUFFIX 48
 
@@ -85,6 +87,11 @@ tx_status tx_file_read(const char *path, int64_t limit, char **data, size_t *siz
         status = read_all(descriptor, path, (size_t)info.st_size, limit, data, size);
     close(descriptor);
     return status;
+}
+
+tx_status tx_file_read_input(char **data, size_t *size)
+{
+    return read_all(STDIN_FILENO, "standard input", INPUT_ROOM, INT64_MAX, data, size);
 }
 
 bool tx_file_exists(const char *path)

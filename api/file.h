@@ -15,6 +15,9 @@ tx_status tx_file_fail(const char *path, const char *doing);
  * `limit` bytes are refused (TX_FORMAT), a missing one is TX_NOT_FOUND. The caller frees `*data`. */
 tx_status tx_file_read(const char *path, int64_t limit, char **data, size_t *size);
 
+/* The same for standard input, whatever its length. */
+tx_status tx_file_read_input(char **data, size_t *size);
+
 /* Whether something lies at `path` (a file, folder or what a link points to). */
 bool tx_file_exists(const char *path);
 

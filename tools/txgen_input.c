@@ -119,31 +119,6 @@ tx_status txgen_read_ids(const txgen_settings *settings, txgen_prompts *prompts)
 
 /* ---- Text ------------------------------------------------------------------------------------------ */
 
-/* All of standard input. */
-static tx_status read_input(char **text, size_t *size)
-{
-    size_t room = 1 << 16, count = 0;
-    char *data = malloc(room);
-    while (data) {
-        count += fread(data + count, 1, room - count, stdin);
-        if (count < room)
-            break;
-        char *larger = realloc(data, room *= 2);
-        if (!larger)
-            free(data);
-        data = larger;
-    }
-    if (!data)
-        return tx_fail(TX_MEMORY, "standard input: out of memory");
-    if (ferror(stdin)) {
-        free(data);
-        return tx_fail(TX_IO, "standard input: cannot be read: %s", strerror(errno));
-    }
-    *text = data;
-    *size = count;
-    return TX_OK;
-}
-
 static bool is_json_lines(const char *path)
 {
     size_t length = strlen(path);
@@ -199,7 +174,7 @@ static tx_status take_prompt(void *context, const char *text, size_t size)
 
 static tx_status read_file(const char *path, char **text, size_t *size)
 {
-    return strcmp(path, "-") == 0 ? read_input(text, size) : tx_file_read(path, FILE_LIMIT, text, size);
+    return strcmp(path, "-") == 0 ? tx_file_read_input(text, size) : tx_file_read(path, FILE_LIMIT, text, size);
 }
 
 tx_status txgen_read_prompts(const txgen_settings *settings, tx_encoder *encoder, int64_t begin, txgen_prompts *prompts)

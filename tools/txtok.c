@@ -107,31 +107,6 @@ typedef struct job {
 /* What a command does with one text; with `line`, that is one of JSON Lines. */
 typedef tx_status (*tx_text_task)(job *j, const char *text, size_t size, bool line);
 
-static tx_status read_stdin(char **data, size_t *size)
-{
-    size_t room = 1 << 16, used = 0;
-    char *text = malloc(room);
-    while (text) {
-        used += fread(text + used, 1, room - used, stdin);
-        if (used < room)
-            break;
-        char *larger = realloc(text, room *= 2);
-        if (!larger)
-            free(text);
-        text = larger;
-    }
-    if (!text)
-        return tx_fail(TX_MEMORY, "standard input: no memory for a text of %zu bytes", room);
-    if (ferror(stdin)) {
-        free(text);
-        return tx_fail(TX_IO, "standard input: %s", strerror(errno));
-    }
-    text[used] = '\0';
-    *data = text;
-    *size = used;
-    return TX_OK;
-}
-
 static bool is_blank(const char *text, size_t size)
 {
     while (size && strchr(" \t\r\n", *text) && *text) {
@@ -162,7 +137,7 @@ static tx_status each_text(job *j, const char *file, bool lines, tx_text_task ta
 {
     char *text;
     size_t size;
-    tx_status status = file ? tx_file_read(file, INT64_MAX, &text, &size) : read_stdin(&text, &size);
+    tx_status status = file ? tx_file_read(file, INT64_MAX, &text, &size) : tx_file_read_input(&text, &size);
     if (status)
         return status;
     if (lines || j->set->jsonl)
@@ -221,14 +196,9 @@ static tx_status append_id(tx_ids *ids, int64_t id)
 {
     if (id < 0 || id > INT32_MAX)
         return tx_fail(TX_FORMAT, "%" PRId64 " is no token's id", id);
-    if (ids->count == ids->room) {
-        size_t room = 2 * ids->room + 1024;
-        int32_t *larger = realloc(ids->id, room * sizeof *larger);
-        if (!larger)
-            return tx_fail(TX_MEMORY, "no memory for %zu ids", room);
-        ids->id = larger;
-        ids->room = room;
-    }
+    tx_status status = tx_ids_reserve(ids, 1);
+    if (status)
+        return status;
     ids->id[ids->count++] = (int32_t)id;
     return TX_OK;
 }

@@ -63,9 +63,6 @@ void tx_merges_free(tx_merges *merges);
 /* Appends what becomes of the bytes of one word. `byte_ids` are the ids of the 256 bytes. */
 tx_status tx_merges_apply(const tx_merges *merges, const int32_t *byte_ids, const char *word, size_t size, tx_ids *ids);
 
-/* Makes room for `count` more ids. */
-tx_status tx_ids_reserve(tx_ids *ids, size_t count);
-
 /* ---- Vocabulary ------------------------------------------------------------------------------------ */
 
 typedef enum tx_token_kind {

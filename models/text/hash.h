@@ -30,6 +30,14 @@ static inline uint64_t tx_hash_bytes(const char *bytes, size_t size)
     return tx_hash_mix(hash ^ eight);
 }
 
+/* A pair of ids as the key of a table. */
+static inline uint64_t tx_hash_pair(int32_t left, int32_t right)
+{
+    return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+}
+/* No pair of ids: an empty place. */
+#define TX_HASH_NO_PAIR UINT64_MAX
+
 /* Places of a table of `count` entries: a power of two, at most half of it used. */
 static inline size_t tx_hash_places(size_t count)
 {

@@ -10,15 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EMPTY UINT64_MAX
-
 /* Numbers of words, in ascending order. */
 typedef struct places {
     size_t *at, count, room;
 } places;
 
 typedef struct pair {
-    uint64_t key; /* left << 32 | right */
+    uint64_t key; /* tx_hash_pair */
     int64_t count;
     places seen; /* words in which it came up since it was queued last */
     bool touched;
@@ -42,17 +40,12 @@ typedef struct learner {
     size_t queue_count, queue_room;
 } learner;
 
-static uint64_t key_of(int32_t left, int32_t right)
-{
-    return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-}
-
 /* ---- Pairs --------------------------------------------------------------------------------------- */
 
 static pair *look_up(const learner *l, uint64_t key)
 {
     size_t place = (size_t)tx_hash_mix(key) & l->mask;
-    while (l->pair[place].key != key && l->pair[place].key != EMPTY)
+    while (l->pair[place].key != key && l->pair[place].key != TX_HASH_NO_PAIR)
         place = (place + 1) & l->mask;
     return &l->pair[place];
 }
@@ -64,11 +57,11 @@ static tx_status make_pairs(learner *l, size_t room)
     if (!made)
         return tx_fail(TX_MEMORY, "no memory for %zu pairs", room);
     for (size_t i = 0; i < room; i++)
-        made[i] = (pair){.key = EMPTY};
+        made[i] = (pair){.key = TX_HASH_NO_PAIR};
     l->pair = made;
     l->mask = room - 1;
     for (size_t i = 0; i < old_places; i++)
-        if (old[i].key != EMPTY)
+        if (old[i].key != TX_HASH_NO_PAIR)
             *look_up(l, old[i].key) = old[i];
     free(old);
     return TX_OK;
@@ -93,14 +86,14 @@ static tx_status append_place(places *p, size_t word)
 /* Counts a pair up or down in a word. */
 static tx_status count_pair(learner *l, int32_t left, int32_t right, int64_t change, size_t word)
 {
-    uint64_t key = key_of(left, right);
+    uint64_t key = tx_hash_pair(left, right);
     tx_status status = TX_OK;
     if (2 * (l->pairs + 1) > l->mask)
         status = make_pairs(l, 2 * (l->mask + 1));
     if (status)
         return status;
     pair *p = look_up(l, key);
-    l->pairs += p->key == EMPTY;
+    l->pairs += p->key == TX_HASH_NO_PAIR;
     p->key = key;
     p->count += change;
     if (change < 0)

@@ -7,18 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EMPTY UINT64_MAX
-
-static uint64_t key_of(int32_t left, int32_t right)
-{
-    return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-}
-
 /* The place of a pair, or the empty one where it would be. */
 static tx_pair *look_up(const tx_merges *merges, uint64_t key)
 {
     size_t place = (size_t)tx_hash_mix(key) & merges->mask;
-    while (merges->index[place].key != key && merges->index[place].key != EMPTY)
+    while (merges->index[place].key != key && merges->index[place].key != TX_HASH_NO_PAIR)
         place = (place + 1) & merges->mask;
     return &merges->index[place];
 }
@@ -33,7 +26,7 @@ tx_status tx_merges_reserve(tx_merges *merges, size_t count)
     if (!merges->at || !merges->index)
         return tx_fail(TX_MEMORY, "no memory for %zu merges", count);
     for (size_t i = 0; i < places; i++)
-        merges->index[i] = (tx_pair){EMPTY, TX_NO_RANK, -1};
+        merges->index[i] = (tx_pair){TX_HASH_NO_PAIR, TX_NO_RANK, -1};
     merges->room = count;
     merges->mask = places - 1;
     return TX_OK;
@@ -43,7 +36,7 @@ tx_status tx_merges_add(tx_merges *merges, tx_merge merge)
 {
     if (merges->count == merges->room)
         return tx_fail(TX_INTERNAL, "more than the %zu merges announced", merges->room);
-    uint64_t key = key_of(merge.left, merge.right);
+    uint64_t key = tx_hash_pair(merge.left, merge.right);
     tx_pair *place = look_up(merges, key);
     if (place->key == key)
         return tx_fail(TX_FORMAT, "the pair has a merge already, number %" PRIu32, place->rank);
@@ -54,7 +47,7 @@ tx_status tx_merges_add(tx_merges *merges, tx_merge merge)
 
 bool tx_merges_has(const tx_merges *merges, int32_t left, int32_t right)
 {
-    return look_up(merges, key_of(left, right))->key != EMPTY;
+    return look_up(merges, tx_hash_pair(left, right))->key != TX_HASH_NO_PAIR;
 }
 
 void tx_merges_free(tx_merges *merges)
@@ -86,7 +79,7 @@ static void merge_short(const tx_merges *merges, int32_t *id, size_t *count)
     int32_t made[SHORT];
     size_t n = *count;
     for (size_t i = 0; i + 1 < n; i++) {
-        const tx_pair *pair = look_up(merges, key_of(id[i], id[i + 1]));
+        const tx_pair *pair = look_up(merges, tx_hash_pair(id[i], id[i + 1]));
         rank[i] = pair->rank;
         made[i] = pair->id;
     }
@@ -105,7 +98,7 @@ static void merge_short(const tx_merges *merges, int32_t *id, size_t *count)
             memmove(made + best + 1, made + best + 2, (n - best - 2) * sizeof *made);
         }
         for (size_t i = best > 0 ? best - 1 : 0; i <= best && i + 1 < n; i++) {
-            const tx_pair *pair = look_up(merges, key_of(id[i], id[i + 1]));
+            const tx_pair *pair = look_up(merges, tx_hash_pair(id[i], id[i + 1]));
             rank[i] = pair->rank;
             made[i] = pair->id;
         }
@@ -166,7 +159,7 @@ static const tx_pair *pair_at(const word *w, uint32_t place)
     const symbol *left = &w->symbols[place];
     if (left->id < 0 || left->next == NOWHERE)
         return NULL;
-    const tx_pair *pair = look_up(w->merges, key_of(left->id, w->symbols[left->next].id));
+    const tx_pair *pair = look_up(w->merges, tx_hash_pair(left->id, w->symbols[left->next].id));
     return pair->rank == TX_NO_RANK ? NULL : pair;
 }
 

@@ -41,6 +41,9 @@ typedef struct tx_ids {
     size_t count, room;
 } tx_ids;
 
+/* Makes room for `count` more ids. */
+tx_status tx_ids_reserve(tx_ids *ids, size_t count);
+
 /* What one thread needs to encode: scratch memory and a cache of words. */
 typedef struct tx_encoder tx_encoder;
 
