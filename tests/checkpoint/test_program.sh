@@ -8,19 +8,10 @@ set -u
 bin=$1
 shim=$2
 device=$3
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-failures=0
+. "${0%/*}/../program.sh"
 out=$work/disk/out
 
-fail()
-{
-    echo "FAIL: $*"
-    sed 's/^/    /' "$work/stdout" "$work/err" 2> /dev/null
-    failures=$((failures + 1))
-}
-
-"$bin/txtrain" --list-devices | grep -q "^${device%%:*}" || { echo "skipped: no device $device"; exit 77; }
+need_device
 
 i=0
 while [ $i -lt 12 ]; do
@@ -40,7 +31,7 @@ run()
     shift
     env ${preload:+LD_PRELOAD="$shim"} "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" \
         --block_size 16 --device "$device" --threads 2 --learning_rate 1e-2 --per_device_train_batch_size 2 \
-        --max_steps 8 --save_steps 2 --save_total_limit 2 --output_dir "$folder" "$@" > "$work/stdout" 2> "$work/err"
+        --max_steps 8 --save_steps 2 --save_total_limit 2 --output_dir "$folder" "$@" > "$work/out" 2> "$work/err"
 }
 
 # fault MODE AT ARGUMENT...: a run in a fresh folder, or one that goes on, under the shim
@@ -164,7 +155,7 @@ damage "$out/checkpoint-8/optimizer.safetensors"
 go_on "the newest checkpoint is damaged"
 grep -q "warning: .*checkpoint-8/optimizer.safetensors: its contents are not what was saved" "$work/err" ||
     fail "damage is not told"
-grep -q "checkpoint-6: after step 6" "$work/stdout" || fail "the checkpoint that was taken is not told"
+grep -q "checkpoint-6: after step 6" "$work/out" || fail "the checkpoint that was taken is not told"
 : > "$out/checkpoint-8/trainer_state.json"
 rm "$out/checkpoint-6/model.safetensors" "$out/model.safetensors"
 run "$out" --resume_from_checkpoint && fail "started although all checkpoints are damaged"
@@ -227,7 +218,7 @@ printf '\377\377\177\177\377\377\177\377' |
     dd of="$work/huge/model.safetensors" bs=1 seek=$((size - 8)) conv=notrunc 2> /dev/null
 "$bin/txtrain" --train_file "$work/text" --model_name_or_path "$work/huge" --block_size 16 --device "$device" \
     --per_device_train_batch_size 2 --max_steps 8 --save_steps 1 --max_bad_steps 3 --output_dir "$work/bad" \
-    > "$work/stdout" 2> "$work/err" && fail "went on without numbers"
+    > "$work/out" 2> "$work/err" && fail "went on without numbers"
 one_line "numbers that are not finite"
 grep -q "stopped after step 3: .*3 times in a row" "$work/err" || fail "the end for want of numbers is not told"
 [ "$(grep -c "the update is skipped" "$work/err")" -eq 3 ] || fail "not 3 updates told as skipped"

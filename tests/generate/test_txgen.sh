@@ -6,16 +6,7 @@
 set -u
 bin=$1
 device=$2
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail()
-{
-    echo "FAIL: $*"
-    sed 's/^/    /' "$work/out" "$work/err" 2> /dev/null
-    failures=$((failures + 1))
-}
+. "${0%/*}/../program.sh"
 
 # run STATUS TEXT ARGUMENT...: txgen's exit status, and a text in what was printed
 run()
@@ -40,7 +31,7 @@ keep()
     cp "$work/out" "$work/kept"
 }
 
-"$bin/txtrain" --list-devices | grep -q "^${device%%:*}" || { echo "skipped: no device $device"; exit 77; }
+need_device
 
 # A model that has seen a little text: what it says matters less than that it says the same.
 cat > "$work/config.json" << 'END'

@@ -5,16 +5,7 @@
 #   test_txtok.sh TXTOK
 set -u
 txtok=$1
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail()
-{
-    echo "FAIL: $*"
-    sed 's/^/    /' "$work/out" "$work/err" 2> /dev/null
-    failures=$((failures + 1))
-}
+. "${0%/*}/../program.sh"
 
 # expect STATUS TEXT ARGUMENT...: the exit status, and exactly that text (failures: a part of the one line of error)
 expect()

@@ -8,10 +8,9 @@ set -u
 txtopo=$1
 launcher=$2
 part=$3
-work=$(mktemp -d) || exit 1
+. "${0%/*}/../program.sh"
 a=txa$$
 b=txb$$
-failures=0
 
 clean()
 {
@@ -21,13 +20,6 @@ clean()
 }
 trap clean EXIT
 trap 'exit 1' INT TERM
-
-fail()
-{
-    echo "FAIL: $*"
-    sed 's/^/    /' "$work/out" "$work/err" 2> /dev/null
-    failures=$((failures + 1))
-}
 
 # says TEXT COUNT: so many lines of the output hold the text
 says()

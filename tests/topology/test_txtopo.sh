@@ -7,16 +7,7 @@ set -u
 txtopo=$1
 fixtures=$2/tests/topology/fixtures
 opencl=$3
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail()
-{
-    echo "FAIL: $*"
-    sed 's/^/    /' "$work/out" "$work/err" 2> /dev/null
-    failures=$((failures + 1))
-}
+. "${0%/*}/../program.sh"
 
 # expect STATUS TEXT ARGUMENT...: the exit status, and a text in what was printed; errors are one line.
 expect()

@@ -6,16 +6,7 @@
 set -u
 bin=$1
 device=$2
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail()
-{
-    echo "FAIL: $*"
-    sed 's/^/    /' "$work/out" "$work/err" 2> /dev/null
-    failures=$((failures + 1))
-}
+. "${0%/*}/../program.sh"
 
 # expect STATUS TEXT PROGRAM ARGUMENT...: the exit status, and a text in what was printed
 expect()
@@ -34,7 +25,7 @@ expect()
     fi
 }
 
-"$bin/txtrain" --list-devices | grep -q "^${device%%:*}" || { echo "skipped: no device $device"; exit 77; }
+need_device
 
 # ---- options -----------------------------------------------------------------------------------
 expect 0 "--per_device_train_batch_size N" txtrain --help

@@ -6,18 +6,9 @@
 set -u
 bin=$1
 device=$2
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-failures=0
+. "${0%/*}/../program.sh"
 
-fail()
-{
-    echo "FAIL: $*"
-    sed 's/^/    /' "$work/out" "$work/err" 2> /dev/null
-    failures=$((failures + 1))
-}
-
-"$bin/txtrain" --list-devices | grep -q "^${device%%:*}" || { echo "skipped: no device $device"; exit 77; }
+need_device
 
 # 121 blocks in micro-batches of 3, 2 a step: 21 steps an epoch, the last with one micro-batch of one block.
 i=0

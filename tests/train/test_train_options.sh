@@ -7,17 +7,8 @@
 set -u
 bin=$1
 shim=$2
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-failures=0
+. "${0%/*}/../program.sh"
 export OMP_WAIT_POLICY=passive
-
-fail()
-{
-    echo "FAIL: $*"
-    sed 's/^/    /' "$work/out" "$work/err" 2> /dev/null | tail -n 20
-    failures=$((failures + 1))
-}
 
 cat > "$work/config.json" << 'END'
 {"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 24, "vocab_size": 257,

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the tests of programs begin with: a folder $work that goes at the end, and the count $failures. Sourced.
+# shellcheck shell=sh
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+# fail TEXT: counts it, and shows what the program last printed to $work/out and $work/err
+fail()
+{
+    echo "FAIL: $*"
+    sed 's/^/    /' "$work/out" "$work/err" 2> /dev/null
+    failures=$((failures + 1))
+}
+
+# Skips the test where this build or machine lacks $device.
+need_device()
+{
+    # $bin and $device are the test's arguments.
+    # shellcheck disable=SC2154
+    "$bin/txtrain" --list-devices | grep -q "^${device%%:*}" || { echo "skipped: no device $device"; exit 77; }
+}
