@@ -160,7 +160,7 @@ static tx_status wait_weights(tx_model *model, tx_bucket *b)
     return status ? status : from_window(model, &behind);
 }
 
-/* LOSS and GRAD_SUMSQ are the first two results. */
+/* LOSS and GRAD_SUMSQ are the first two results; the vote goes with them. */
 static tx_status reduce_results(tx_model *model)
 {
     _Static_assert(TX_RESULT_LOSS == 0 && TX_RESULT_GRAD_SUMSQ == 1, "what is summed lies together");
@@ -168,8 +168,10 @@ static tx_status reduce_results(tx_model *model)
     tx_parallel *p = model->parallel;
     tx_buffer *results = model->arena[TX_ARENA_RESULT].buffer[0];
     tx_status status = e->backend->read(e->context, results, 0, p->results, SUMMED_RESULTS * element);
+    p->results[SUMMED_RESULTS] = p->vote;
     if (!status)
-        status = tx_comm_collect(p->comm, TX_ALL_REDUCE, p->results, SUMMED_RESULTS, TX_F32, 0);
+        status = tx_comm_collect(p->comm, TX_ALL_REDUCE, p->results, SUMMED_RESULTS + 1, TX_F32, 0);
+    p->votes = p->results[SUMMED_RESULTS];
     return status ? status : e->backend->write(e->context, results, 0, p->results, SUMMED_RESULTS * element);
 }
 
@@ -183,7 +185,7 @@ static tx_status wait_weights_from(tx_model *model, int32_t bucket)
     return status;
 }
 
-tx_status tx_exchange_settle(tx_model *model)
+tx_status tx_model_settle(tx_model *model)
 {
     return model->parallel ? wait_weights_from(model, 0) : TX_OK;
 }
@@ -191,8 +193,10 @@ tx_status tx_exchange_settle(tx_model *model)
 tx_status tx_exchange(tx_model *model, tx_op op, int32_t bucket)
 {
     tx_parallel *p = model->parallel;
-    if (p->comm->size == 1)
+    if (p->comm->size == 1) {
+        p->votes = p->vote;
         return TX_OK;
+    }
     switch (op) {
     case TX_OP_REDUCE_GRADIENTS:
         return start(model, &p->bucket[bucket], true);

@@ -250,7 +250,7 @@ static tx_status copy_place(tx_model *model, tx_part part, int32_t index, int64_
                        model->param[index].name, elements, count, first);
     *address += first * (int64_t)sizeof(float);
     status = tx_model_ready(model);
-    return status == TX_OK ? tx_exchange_settle(model) : status;
+    return status == TX_OK ? tx_model_settle(model) : status;
 }
 
 tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,

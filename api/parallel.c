@@ -71,6 +71,22 @@ tx_status tx_model_synchronize(tx_model *model, bool on)
     return TX_OK;
 }
 
+bool tx_model_spreads(const tx_model *model)
+{
+    return tx_parallel_sharded(model->parallel);
+}
+
+void tx_model_vote(tx_model *model, float mine)
+{
+    if (model->parallel)
+        model->parallel->vote = mine;
+}
+
+float tx_model_votes(const tx_model *model)
+{
+    return model->parallel ? model->parallel->votes : 0.0f;
+}
+
 int32_t tx_model_bucket_count(const tx_model *model)
 {
     return model->parallel ? model->parallel->buckets : 0;

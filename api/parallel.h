@@ -41,6 +41,7 @@ struct tx_parallel {
     tx_comm *comm;
     tx_parallel_options options;
     bool synchronize;
+    float vote, votes;
     tx_bucket *bucket; /* in the order in which the backward pass fills them */
     int32_t buckets;
     char *gradients, *weights; /* the windows; NULL: not yet, or none */
@@ -78,7 +79,5 @@ tx_status tx_parallel_write_moment(tx_model *model, int32_t moment, int64_t addr
 tx_status tx_exchange(tx_model *model, tx_op op, int32_t bucket);
 /* Begins what waits for copies from the device. */
 tx_status tx_exchange_flush(tx_model *model);
-/* Waits for the weights of the last update. */
-tx_status tx_exchange_settle(tx_model *model);
 
 #endif

@@ -232,7 +232,7 @@ tx_status tx_plan_run(tx_plan *plan)
     if (status == TX_OK)
         status = tx_model_send_controls(model);
     if (status == TX_OK && plan->cuts == 0)
-        status = tx_exchange_settle(model);
+        status = tx_model_settle(model);
     if (status == TX_OK)
         status = run_cut(plan);
     return status == TX_OK ? TX_OK : tx_fail_in(status, "plan %s", plan->name);
@@ -248,7 +248,7 @@ tx_status tx_plan_read(tx_plan *plan, tx_tensor *output, void *data, size_t byte
         return status;
     tx_operand place = place_of(plan->model, output);
     const tx_engine *e = plan->model->engine;
-    status = tx_exchange_settle(plan->model);
+    status = tx_model_settle(plan->model);
     if (status != TX_OK)
         return status;
     return e->backend->read(e->context, plan->model->arena[place.arena].buffer[place.chunk], place.offset, data,

@@ -313,11 +313,20 @@ typedef struct tx_parallel_options {
 /* Makes `model` one of many copies, each rank's: from now on gradients and result LOSS are summed over the ranks, and
  * every rank makes the same updates. Every rank calls it, before the first parameter is declared, and builds the same
  * graphs, save for batch sizes. Each rank's loss is to be its part of the sum (control INVERSE_LABELS: of the labels of
- * all ranks). With several ranks, calls that read moments, or weights after an update, are made by all of them. */
+ * all ranks). With zero_stage 1 and 2 all ranks make the
+ * calls that read moments. */
 tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_options *options);
 /* Whether runs of a training plan sum the gradients over the ranks: off for all but the last micro-batch of a step. On
  * at first. (With zero_stage 2 every run does.) */
 tx_status tx_model_synchronize(tx_model *model, bool on);
+/* Waits for what the last update still moves between the ranks. All of them call it before some read weights or go. */
+tx_status tx_model_settle(tx_model *model);
+/* Whether each rank has shards of the moments alone (zero_stage 1 and 2). */
+bool tx_model_spreads(const tx_model *model);
+/* A number that the ranks sum with every update, so that they decide alike: this rank's for the next one, and the sum of
+ * the last. */
+void tx_model_vote(tx_model *model, float mine);
+float tx_model_votes(const tx_model *model);
 /* The buckets in the order in which the backward pass fills them: number, and elements of each. Known after
  * tx_backward; none with one rank. */
 int32_t tx_model_bucket_count(const tx_model *model);

@@ -161,8 +161,8 @@ tx_status tx_shard(tx_graph *graph)
             insert_collective(&list, first_reader(graph, &p->bucket[i]), TX_OP_WAIT_WEIGHTS, i);
     }
     if (p->options.zero_stage == 2) {
-        status = keep_shards(graph, &list);
         write_to_buckets(graph);
+        status = keep_shards(graph, &list);
     }
     if (!status)
         status = apply(graph, &list);

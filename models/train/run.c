@@ -4,10 +4,12 @@
 
 #include "api/clock.h"
 #include "api/file.h"
+#include "comm/comm.h"
 #include "models/train/log.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 
 /* A step that was given to the device and whose results are still to come. */
@@ -25,6 +27,8 @@ typedef struct run {
     const tx_run_options *options;
     tx_run_state *state;
     tx_run_summary *summary;
+    tx_comm *comm; /* NULL: one rank */
+    bool speaks;   /* the rank that writes log and checkpoints */
     tx_loader *loader;
     tx_log log;
     pending late;
@@ -68,10 +72,11 @@ static tx_status judge(run *r, const tx_run_step *s, bool finite)
     char checkpoint[64] = "there is no checkpoint yet";
     if (r->saved > 0)
         snprintf(checkpoint, sizeof checkpoint, "the last good checkpoint is checkpoint-%" PRId64, r->saved);
-    return tx_fail(TX_INVALID,
-                   "stopped after step %" PRId64 ": the loss or its gradient was not finite %" PRId64
-                   " times in a row; lower the learning rate or max_grad_norm, warm up longer, or look into the data; %s",
-                   s->step, state->bad, checkpoint);
+    return tx_fail(
+        TX_INVALID,
+        "stopped after step %" PRId64 ": the loss or its gradient was not finite %" PRId64
+        " times in a row; lower the learning rate or max_grad_norm, warm up longer, or look into the data; %s",
+        s->step, state->bad, checkpoint);
 }
 
 /* A point of the history. */
@@ -162,9 +167,33 @@ static tx_status take(run *r)
 
 /* ---- Evaluation and checkpoints --------------------------------------------------------------------- */
 
+/* The ranks' losses and labels, added in their order. */
+static tx_status add_up(tx_comm *comm, double *sum, int64_t *labels)
+{
+    struct {
+        double sum;
+        int64_t labels;
+    } *all = calloc((size_t)comm->size, sizeof *all);
+    if (!all)
+        return tx_fail(TX_MEMORY, "evaluation: out of memory");
+    all[comm->rank].sum = *sum;
+    all[comm->rank].labels = *labels;
+    tx_status status = tx_comm_share(comm, all, sizeof *all);
+    *sum = 0.0;
+    *labels = 0;
+    for (int32_t r = 0; r < comm->size; r++) {
+        *sum += all[r].sum;
+        *labels += all[r].labels;
+    }
+    free(all);
+    return status;
+}
+
 tx_status tx_run_evaluate(tx_trainer *trainer, const tx_dataset *data, tx_run_evaluation *evaluation)
 {
+    tx_comm *comm = tx_trainer_options_of(trainer)->comm;
     int64_t rows = tx_trainer_options_of(trainer)->eval_batch, blocks = tx_dataset_blocks(data);
+    int64_t begin_at = comm ? comm->rank : 0, stride = comm ? comm->size : 1;
     size_t count = (size_t)(rows * tx_dataset_block(data));
     int32_t *tokens = malloc(2 * count * sizeof *tokens);
     if (!tokens)
@@ -173,11 +202,13 @@ tx_status tx_run_evaluate(tx_trainer *trainer, const tx_dataset *data, tx_run_ev
     int64_t labels = 0;
     tx_order order = {0};
     tx_status status = TX_OK;
-    for (int64_t first = 0; first < blocks && !status; first += rows) {
+    for (int64_t first = begin_at * rows; first < blocks && !status; first += stride * rows) {
         tx_dataset_rows(data, &order, first, rows, tokens, tokens + count);
         status = tx_trainer_evaluate(trainer, tokens, tokens + count, &sum, &labels);
     }
     free(tokens);
+    if (!status && comm)
+        status = add_up(comm, &sum, &labels);
     if (status)
         return status;
     evaluation->loss = sum / (double)labels;
@@ -212,7 +243,7 @@ static tx_status save(run *r)
     const tx_run_options *o = r->options;
     if (!o->output_dir || r->saved == r->state->step)
         return TX_OK;
-    tx_status status = tx_run_save(r->engine, r->model, o, r->state, r->log.file != NULL);
+    tx_status status = tx_run_save(r->engine, r->model, r->comm, o, r->state, r->log.file != NULL);
     if (!status) {
         r->saved = r->state->step;
         return TX_OK;
@@ -237,6 +268,8 @@ static tx_status after(run *r, const pending *p)
     if (!evaluates && !saves)
         return TX_OK;
     tx_status status = take(r);
+    if (!status)
+        status = tx_model_settle(r->model);
     if (!status && evaluates)
         status = evaluate(r, &best);
     if (!status && (saves || (best && o->saving == TX_STRATEGY_BEST)))
@@ -309,6 +342,16 @@ static tx_status turn(run *r, bool first)
     return status ? status : after(r, &given);
 }
 
+/* Why to end after this step, 0 to go on. Of many ranks all end where one was asked to before the update. */
+static int stop_reason(const run *r)
+{
+    const tx_run_listener *listener = &r->options->listener;
+    int asked = listener->stop ? listener->stop(listener->context) : 0;
+    if (!r->comm || r->comm->size == 1)
+        return asked;
+    return tx_model_votes(r->model) == 0.0f ? 0 : asked ? asked : SIGTERM;
+}
+
 static tx_status loop(run *r)
 {
     const tx_run_options *o = r->options;
@@ -320,11 +363,13 @@ static tx_status loop(run *r)
             status = tx_engine_traffic(r->engine, &first);
         if (!status)
             status = turn(r, step == begin);
-        if (!status && o->listener.stop)
-            r->summary->stopped = o->listener.stop(o->listener.context);
+        if (!status)
+            r->summary->stopped = stop_reason(r);
     }
     if (!status)
         status = take(r);
+    if (!status)
+        status = tx_model_settle(r->model);
     if (!status && r->summary->stopped)
         status = save(r);
     if (!status && step > begin + 1) {
@@ -351,15 +396,17 @@ static tx_status start(run *r, char **log_path)
     const tx_run_options *o = r->options;
     const tx_trainer_options *t = tx_trainer_options_of(r->trainer);
     tx_loader_options loader = {.size = sizeof loader,
-                                .batch = t->batch,
-                                .accumulation = t->accumulation,
+                                .step_rows = o->step_rows ? o->step_rows : t->all_rows * t->accumulation,
+                                .batch = t->all_rows,
+                                .first = t->rows_before,
+                                .rows = t->batch,
                                 .seed = o->data_seed,
                                 .workers = o->workers,
                                 .pin = o->pin,
                                 .report = o->report};
-    r->epoch_steps = tx_loader_epoch_steps(tx_dataset_blocks(o->train), t->batch, t->accumulation);
+    r->epoch_steps = tx_loader_epoch_steps(tx_dataset_blocks(o->train), loader.step_rows);
     tx_status status = tx_loader_create(o->train, &loader, r->state->step, &r->loader);
-    if (!status && o->output_dir && !(*log_path = tx_path_join(o->output_dir, TX_RUN_LOG)))
+    if (!status && r->speaks && o->output_dir && !(*log_path = tx_path_join(o->output_dir, TX_RUN_LOG)))
         status = TX_MEMORY;
     if (!status)
         tx_log_open(&r->log, *log_path, r->state->step > 0, &o->report);
@@ -381,7 +428,10 @@ tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const 
         .state = state,
         .summary = summary,
         .saved = state->step > 0 ? state->step : -1,
+        .comm = tx_trainer_options_of(trainer)->comm,
     };
+    r.speaks = !r.comm || r.comm->rank == 0;
+    tx_trainer_ask(trainer, options->listener.stop, options->listener.context);
     char *log_path = NULL;
     double begin = tx_now();
     status = start(&r, &log_path);
