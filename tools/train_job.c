@@ -138,6 +138,8 @@ tx_status tx_train_describe(const tx_train_job *j, tx_json **made)
     if (!status)
         status = tx_json_set_int(json, "zero_stage", j->zero_stage);
     if (!status)
+        status = tx_json_set_string(json, TX_RUN_ROWS, j->rows_text);
+    if (!status)
         status = tx_json_set_int(json, "data_seed", (int64_t)data_seed(j->set));
     if (!status)
         status = tx_json_set_int(json, "steps", j->steps);
@@ -186,6 +188,9 @@ tx_status tx_train_make_run(tx_train_job *j, int (*stop)(void *context), tx_run_
         .validation = set->evaluation ? j->inputs.validation : NULL,
         .data_seed = data_seed(set),
         .step_rows = j->step_rows,
+        .overlap = (tx_overlap)set->overlap,
+        .balance = j->balance,
+        .check_steps = set->ddp_check,
         .workers = (int32_t)set->workers,
         .pin = set->pin,
         .logging = (tx_strategy)set->logging,
@@ -206,7 +211,7 @@ tx_status tx_train_make_run(tx_train_job *j, int (*stop)(void *context), tx_run_
         .profile = set->profile,
         .report = j->report,
         .listener = {&j->progress, tx_train_on_step, tx_train_on_log, tx_train_on_evaluation, tx_train_on_saved,
-                     stop},
+                     tx_train_on_note, stop},
     };
     run->facts = (tx_run_facts){j->steps, epochs, run->logging_steps, run->eval_steps, run->save_steps, set->batch};
     return make_schedule(j, &run->schedule);

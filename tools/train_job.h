@@ -28,6 +28,8 @@ typedef struct tx_train_job {
     int64_t step_rows;         /* of an optimizer step */
     int64_t all_rows;          /* of a micro-batch of all ranks */
     int64_t rows, rows_before; /* of those, this rank's, and those of the ranks before it */
+    char *rows_text;           /* all ranks' rows, "3,1" */
+    bool balance;              /* they are to be measured */
 } tx_train_job;
 
 /* Processors that this process may use. */

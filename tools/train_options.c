@@ -87,7 +87,7 @@ static const tx_option options[] = {
     WHOLE("ddp_check", ddp_check, 0, INT32_MAX, "prove every N steps that all ranks have the same weights; 0: never"),
     WHOLE("zero_stage", zero_stage, 0, 2, "1: optimizer states are spread over the ranks; 2: gradients too"),
     WHOLE("global_batch_size", global_batch, 0, 1 << 30, "blocks in a step of all ranks, in place of accumulation; 0: not set"),
-    TEXT("batch_weights", batch_weights, "X,X,...", "shares of a micro-batch by rank; else all alike"),
+    TEXT("batch_weights", batch_weights, "auto|X,X,...", "shares of a micro-batch by rank; auto: by their speed; else all alike"),
     {TX_OPTION_HEADING, .help = "device"},
     TEXT("device", device, "cpu|opencl|opencl:N|opencl:NAME|gpu|auto", "what to train on; auto: a GPU of the host for each rank, then its cores"),
     WHOLE("threads", threads, 0, 4096, "of the cpu backend; 0: all that this process may use"),

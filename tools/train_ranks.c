@@ -56,6 +56,7 @@ tx_status tx_train_join(tx_train_job *j, int *argc, char ***argv)
     tx_status status = tx_comm_open(argc, argv, &j->comm);
     if (status)
         return status;
+    j->progress.silent = j->comm->rank > 0;
     if (j->comm->rank > 0 && !freopen("/dev/null", "w", stdout))
         return tx_fail(TX_IO, "/dev/null cannot be opened");
     return take_place(j);
@@ -115,34 +116,30 @@ tx_status tx_train_compare_devices(tx_train_job *j)
 
 /* ---- Rows --------------------------------------------------------------------------------------------------------- */
 
-/* Shares of `rows` by weight, each at least 1: the whole parts, then the largest remainders, then the lowest ranks. */
-static tx_status apportion(const double *weight, int32_t ranks, int64_t rows, int64_t *share)
+/* As given, or as the run that goes on had it: what was measured then is not measured again. */
+static const char *wanted_weights(const tx_train_job *j)
 {
-    double total = 0.0;
-    int64_t given = 0;
-    for (int32_t r = 0; r < ranks; r++)
-        total += weight[r];
-    if (rows < ranks)
-        return tx_fail(TX_INVALID, "%" PRId64 " rows of a micro-batch are too few for %" PRId32 " ranks", rows, ranks);
-    for (int32_t r = 0; r < ranks; r++) {
-        double exact = (double)rows * weight[r] / total;
-        share[r] = exact < 1.0 ? 1 : (int64_t)exact;
-        given += share[r];
-    }
-    while (given != rows) {
-        int32_t best = -1;
-        double most = 0.0;
-        for (int32_t r = 0; r < ranks; r++) {
-            double gap = ((double)rows * weight[r] / total - (double)share[r]) * (given < rows ? 1.0 : -1.0);
-            if ((given < rows || share[r] > 1) && (best < 0 || gap > most)) {
-                best = r;
-                most = gap;
-            }
-        }
-        share[best] += given < rows ? 1 : -1;
-        given += given < rows ? 1 : -1;
-    }
-    return TX_OK;
+    const tx_json *run = j->inputs.state.run;
+    const char *given = j->set->batch_weights, *rows = NULL;
+    int64_t ranks = 0;
+    if (!given || strcmp(given, "auto") != 0)
+        return given;
+    bool same = run && !tx_json_get_int(run, "world_size", 1, INT32_MAX, &ranks) && ranks == j->comm->size;
+    return same && !tx_json_get_string(run, TX_RUN_ROWS, &rows) ? rows : NULL;
+}
+
+/* Rows of a step: as given; as the checkpoint's run had them, where that had other ranks; or what the ranks make. */
+static int64_t wanted_rows(const tx_train_job *j)
+{
+    const tx_json *run = j->inputs.state.run;
+    int64_t made = j->all_rows * j->set->accumulation, ranks = 0, rows = 0;
+    if (j->set->global_batch)
+        return j->set->global_batch;
+    if (!run || tx_json_get_int(run, "world_size", 1, INT32_MAX, &ranks) || ranks == j->comm->size ||
+        tx_json_get_int(run, "global_batch", 1, INT32_MAX, &rows) || rows == made)
+        return made;
+    printf("batch   %" PRId64 " blocks a step, as the %" PRId64 " ranks had that the run began with\n", rows, ranks);
+    return rows;
 }
 
 /* Numbers above 0 with commas between them, one a rank; NULL text: all alike. */
@@ -159,23 +156,38 @@ static tx_status read_weights(const char *text, int32_t ranks, double *weight)
     return TX_OK;
 }
 
+static tx_status write_rows(tx_train_job *j, const int64_t *share)
+{
+    size_t room = (size_t)j->comm->size * 21 + 1, used = 0;
+    free(j->rows_text);
+    j->rows_text = malloc(room);
+    if (!j->rows_text)
+        return tx_fail(TX_MEMORY, "no memory for the ranks' shares");
+    for (int32_t r = 0; r < j->comm->size; r++)
+        used += (size_t)snprintf(j->rows_text + used, room - used, "%s%" PRId64, r ? "," : "", share[r]);
+    return TX_OK;
+}
+
 tx_status tx_train_split(tx_train_job *j)
 {
     const tx_comm *comm = j->comm;
     double *weight = calloc((size_t)comm->size, sizeof *weight);
     int64_t *share = calloc((size_t)comm->size, sizeof *share);
+    const char *weights = wanted_weights(j);
     j->all_rows = j->set->batch * comm->size;
+    j->balance = !weights && j->set->batch_weights;
     tx_status status = weight && share ? TX_OK : tx_fail(TX_MEMORY, "no memory for the ranks' shares");
     if (!status)
-        status = read_weights(j->set->batch_weights, comm->size, weight);
+        status = read_weights(weights, comm->size, weight);
     if (!status)
-        status = apportion(weight, comm->size, j->all_rows, share);
+        status = tx_pace_apportion(weight, comm->size, j->all_rows, share);
     j->rows_before = 0;
     for (int32_t r = 0; r < comm->rank && !status; r++)
         j->rows_before += share[r];
     j->rows = status ? 0 : share[comm->rank];
-    int64_t asked = j->set->global_batch ? j->set->global_batch : j->all_rows * j->set->accumulation;
-    j->step_rows = asked;
+    j->step_rows = wanted_rows(j);
+    if (!status)
+        status = write_rows(j, share);
     free(weight);
     free(share);
     return status;

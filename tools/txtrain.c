@@ -313,6 +313,7 @@ static int run(const tx_train_settings *set, int *argc, char ***argv)
     tx_model_free(j.model);
     tx_engine_free(j.engine);
     tx_train_release(&j.inputs);
+    free(j.rows_text);
     tx_comm_close(j.comm);
     return result;
 }

@@ -29,6 +29,7 @@ typedef struct run {
     tx_run_summary *summary;
     tx_comm *comm; /* NULL: one rank */
     bool speaks;   /* the rank that writes log and checkpoints */
+    tx_pace *pace; /* of many ranks */
     tx_loader *loader;
     tx_log log;
     pending late;
@@ -277,7 +278,7 @@ static tx_status after(run *r, const pending *p)
     return status;
 }
 
-/* ---- The loop --------------------------------------------------------------------------------------- */
+/* ---- A step ------------------------------------------------------------------------------------------ */
 
 /* Gives the next batch to the device. */
 static tx_status give(run *r, pending *given)
@@ -318,12 +319,109 @@ static tx_status add_traffic(run *r, const tx_traffic *begin)
     return TX_OK;
 }
 
+/* ---- The ranks' pace ----------------------------------------------------------------------------------- */
+
+static void note(const run *r, const char *line)
+{
+    if (r->options->listener.note)
+        r->options->listener.note(r->options->listener.context, line);
+}
+
+static tx_status open_loader(run *r, int64_t step)
+{
+    const tx_run_options *o = r->options;
+    const tx_trainer_options *t = tx_trainer_options_of(r->trainer);
+    tx_loader_options loader = {.size = sizeof loader,
+                                .step_rows = o->step_rows ? o->step_rows : t->all_rows * t->accumulation,
+                                .batch = t->all_rows,
+                                .first = t->rows_before,
+                                .rows = t->batch,
+                                .seed = o->data_seed,
+                                .workers = o->workers,
+                                .pin = o->pin,
+                                .report = o->report};
+    r->epoch_steps = tx_loader_epoch_steps(tx_dataset_blocks(o->train), loader.step_rows);
+    tx_loader_free(r->loader);
+    r->loader = NULL;
+    return tx_loader_create(o->train, &loader, step, &r->loader);
+}
+
+/* Gives this rank its new share from step `step` on. */
+static tx_status share_out(run *r, const int64_t *rows, int64_t step)
+{
+    char text[512] = "", line[640];
+    size_t used = 0;
+    int64_t before = 0;
+    for (int32_t k = 0; k < r->comm->size; k++) {
+        before += k < r->comm->rank ? rows[k] : 0;
+        if (used < sizeof text - 24)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRId64, k ? "," : "", rows[k]);
+    }
+    tx_status status = take(r);
+    if (!status)
+        status = tx_trainer_share(r->trainer, rows[r->comm->rank], before);
+    if (!status)
+        status = open_loader(r, step);
+    if (!status && r->state->run)
+        status = tx_json_set_string(r->state->run, TX_RUN_ROWS, text);
+    snprintf(line, sizeof line, "rows    %s of a micro-batch, by the ranks' speed", text);
+    note(r, line);
+    tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"rows\": [%s]}", step, text);
+    return status;
+}
+
+static void tell_pace(run *r, const tx_pace_news *news, int64_t step)
+{
+    char line[256];
+    if (news->overlap_chosen) {
+        snprintf(line, sizeof line,
+                 "overlap %s: a step takes %.1f ms with the sums during the backward pass, %.1f after it",
+                 news->overlap ? "yes" : "no", 1e3 * news->with / r->comm->size, 1e3 * news->without / r->comm->size);
+        note(r, line);
+        tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"overlap\": %s, \"with\": %.6f, \"without\": %.6f}", step,
+                    news->overlap ? "true" : "false", news->with / r->comm->size, news->without / r->comm->size);
+    }
+    if (!news->looked)
+        return;
+    tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"slowest_rank\": %d, \"seconds\": %.6f, \"median_seconds\": %.6f}",
+                step, (int)news->slowest, news->seconds, news->median);
+    if (news->seconds > TX_PACE_SLOW * news->median) {
+        snprintf(line, sizeof line,
+                 "rank %d on %.63s is slow: %.1f ms of work a step, the ranks' median is %.1f; the others wait for it "
+                 "(--batch_weights auto gives it less)",
+                 (int)news->slowest, r->comm->ranks[news->slowest].name, 1e3 * news->seconds, 1e3 * news->median);
+        tx_report(&r->options->report, line);
+    }
+}
+
+/* What all ranks do after a step. */
+static tx_status keep_pace(run *r, int64_t step)
+{
+    tx_pace_news news;
+    int64_t every = r->options->check_steps;
+    if (!r->pace)
+        return TX_OK;
+    tx_status status = tx_pace_end(r->pace, &news);
+    if (status)
+        return status;
+    tell_pace(r, &news, step);
+    if (news.shared)
+        status = share_out(r, news.rows, step);
+    if (!status && every && step % every == 0)
+        status = tx_pace_compare_weights(r->model, r->comm);
+    return status ? tx_fail_in(status, "step %" PRId64, step) : TX_OK;
+}
+
+/* ---- The loop --------------------------------------------------------------------------------------- */
+
 /* One turn of the loop: a step is given, the results of the one before are taken. */
 static tx_status turn(run *r, bool first)
 {
     tx_traffic begin;
     pending given;
     tx_status status = tx_engine_traffic(r->engine, &begin);
+    if (!status && r->pace)
+        status = tx_pace_begin(r->pace, r->model);
     if (!status)
         status = give(r, &given);
     if (!status)
@@ -339,6 +437,8 @@ static tx_status turn(run *r, bool first)
         if (!status)
             status = tx_trainer_profile(r->trainer);
     }
+    if (!status)
+        status = keep_pace(r, given.step);
     return status ? status : after(r, &given);
 }
 
@@ -395,17 +495,9 @@ static tx_status start(run *r, char **log_path)
 {
     const tx_run_options *o = r->options;
     const tx_trainer_options *t = tx_trainer_options_of(r->trainer);
-    tx_loader_options loader = {.size = sizeof loader,
-                                .step_rows = o->step_rows ? o->step_rows : t->all_rows * t->accumulation,
-                                .batch = t->all_rows,
-                                .first = t->rows_before,
-                                .rows = t->batch,
-                                .seed = o->data_seed,
-                                .workers = o->workers,
-                                .pin = o->pin,
-                                .report = o->report};
-    r->epoch_steps = tx_loader_epoch_steps(tx_dataset_blocks(o->train), loader.step_rows);
-    tx_status status = tx_loader_create(o->train, &loader, r->state->step, &r->loader);
+    tx_status status = open_loader(r, r->state->step);
+    if (!status && r->comm && r->comm->size > 1)
+        status = tx_pace_create(r->comm, o->overlap, o->balance, t->batch, t->all_rows, &r->pace);
     if (!status && r->speaks && o->output_dir && !(*log_path = tx_path_join(o->output_dir, TX_RUN_LOG)))
         status = TX_MEMORY;
     if (!status)
@@ -441,6 +533,7 @@ tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const 
     if (r.log.path)
         tx_log_close(&r.log);
     tx_loader_free(r.loader);
+    tx_pace_free(r.pace);
     free(log_path);
     return status;
 }

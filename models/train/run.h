@@ -6,6 +6,7 @@
 #define TX_TRAIN_RUN_H
 
 #include "models/text/loader.h"
+#include "models/train/pace.h"
 #include "models/train/schedule.h"
 #include "models/train/state.h"
 #include "models/train/trainer.h"
@@ -53,6 +54,8 @@ typedef struct tx_run_listener {
     void (*log)(void *context, const tx_run_step *step, double loss);
     void (*evaluation)(void *context, const tx_run_evaluation *evaluation);
     void (*saved)(void *context, const char *folder);
+    /* A line about the run as such, for its reader. */
+    void (*note)(void *context, const char *line);
     /* Asked between steps: not 0 ends the run after the step in progress. */
     int (*stop)(void *context);
 } tx_run_listener;
@@ -64,6 +67,9 @@ typedef struct tx_run_options {
     tx_schedule schedule;         /* its total_steps is the length of the run */
     tx_run_facts facts;           /* of the state's file */
     uint64_t data_seed;           /* of the order of blocks */
+    tx_overlap overlap;           /* of many ranks, as the next two: whether gradients are summed during the backward pass */
+    bool balance;                 /* share micro-batches out by the ranks' speed, measured in the first steps */
+    int64_t check_steps;          /* every so many steps all ranks' weights are held against each other; 0: never */
     int64_t step_rows;            /* of all ranks in an optimizer step; 0: as many as the trainer plans */
     int32_t workers;              /* threads that prepare batches */
     bool pin;                     /* see tx_loader_options */
