@@ -1,19 +1,79 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The contract between the engine and a communicator: the ranks that train together. `self` is one rank
- * and does all of it for real; `mpi` is many. The engine and the trainer see this table only.
+ * The contract between the engine and a communicator: the ranks that train together. `self` is one rank and does all of
+ * it for real; `mpi` is many. The engine and the trainer see this header only.
  *
- * Every rank calls the same functions in the same order, but for send and receive. Sums are in rank order whatever the timing, so a run
- * repeated with the same ranks gives the same bits.
+ * Every rank begins the same transfers in the same order, but for send and receive. Sums go in one order, that of the
+ * pairwise tree over the ranks, (0 + 1) + (2 + 3) and so on (tx_comm_split), whatever the timing and wherever the ranks
+ * are: the bits depend on the number of ranks alone. A transfer is in place, on host memory.
+ *
+ * Ranks of one host reach each other's memory where it was given by `window`: there the sum of a range is made slice by
+ * slice, each rank one slice of all ranks' ranges, without a message. What leaves a host, and everything outside
+ * windows, goes by messages. TX_COMM_SHM in the environment is the most ranks of a host that share memory: 0 switches
+ * windows off (as NCCL_P2P_DISABLE=1 does for NCCL), 2 lets four ranks of one host work as two hosts of two do.
+ *
+ * One thread at a time calls these functions, but for `mark` and `laggard`, which any may call.
  */
 #ifndef TX_COMM_H
 #define TX_COMM_H
 
 #include "tx.h"
 
-#define TX_COMM_VERSION 1
+#define TX_COMM_VERSION 2
+
+/* X(NAME, "name") */
+#define TX_COLLECTIVE_MAP(X)                                                                        \
+    X(ALL_REDUCE, "all_reduce")         /* every rank gets the sum */                               \
+    X(REDUCE_SCATTER, "reduce_scatter") /* rank r gets the sum in its shard; the rest is undefined */ \
+    X(ALL_GATHER, "all_gather")         /* every rank gets every rank's shard */                    \
+    X(BROADCAST, "broadcast")           /* every rank gets what root has */                         \
+    X(BARRIER, "barrier")               /* of no data */
+
+typedef enum tx_collective {
+#define X(name, text) TX_##name,
+    TX_COLLECTIVE_MAP(X)
+#undef X
+    TX_COLLECTIVE_COUNT
+} tx_collective;
+
+typedef struct tx_transfer {
+    tx_collective kind;
+    tx_dtype dtype; /* F32, BF16 (summed in fp32, rounded once) or I32 (wraps round) */
+    tx_dtype wire;  /* BF16: F32 data leave a host rounded to 16 bits, are summed in fp32, and the sum is rounded again
+                       for everybody. Else the same as dtype */
+    int32_t root;   /* of BROADCAST */
+    int32_t bucket; /* what messages call it; -1: none */
+    void *data;     /* in a window at the same place on all ranks, or outside windows on all */
+    int64_t count;  /* elements; may pass 2^31 */
+} tx_transfer;
+
+/* Shards: elements first .. next rank's first - 1 of `count`. They begin on multiples of TX_PARAM_BLOCK. */
+int64_t tx_comm_shard(int64_t count, int32_t size, int32_t rank);
+/* The tree of sums: [first, first + count) is the sum of its first tx_comm_split(count) ranks plus that of the others.
+ * The largest power of two below count. */
+int32_t tx_comm_split(int32_t count);
 
 typedef struct tx_comm tx_comm;
+
+/* A rank, as another one sees it. */
+typedef struct tx_comm_rank {
+    int32_t host; /* number of its host; hosts are numbered by their lowest ranks */
+    char name[64]; /* of the host */
+} tx_comm_rank;
+
+/* A rank that others wait for. */
+typedef struct tx_comm_laggard {
+    int32_t rank;
+    int64_t step;   /* the last that it marked, as far as is known here */
+    int32_t bucket; /* of the transfer that it did not reach; -1: none */
+} tx_comm_laggard;
+
+/* What moved since the communicator was opened. */
+typedef struct tx_comm_traffic {
+    int64_t sent;          /* bytes sent by messages */
+    int64_t shared;        /* bytes read from or written to other ranks' windows */
+    double moving, waited; /* seconds that transfers took, and that wait() kept its caller */
+} tx_comm_traffic;
 
 typedef struct tx_comm_table {
     uint32_t version; /* TX_COMM_VERSION */
@@ -24,30 +84,50 @@ typedef struct tx_comm_table {
     tx_status (*open)(int *argc, char ***argv, tx_comm **comm);
     void (*close)(tx_comm *comm);
 
-    int32_t (*rank)(const tx_comm *comm);
-    int32_t (*size)(const tx_comm *comm);
-    int32_t (*local_rank)(const tx_comm *comm); /* among the ranks of this host */
-    int32_t (*local_size)(const tx_comm *comm);
+    /* Collective: zeroed memory, page-aligned, of the same size on every rank; it goes when the communicator is closed.
+     * Private memory where the ranks share none. MEMORY says what the host's shared memory lacks. */
+    tx_status (*window)(tx_comm *comm, int64_t bytes, void **memory);
 
-    /* Blocking, on host memory; counts are elements and may pass 2^31. dtype F32, BF16 (summed in fp32) or I32. */
-    tx_status (*all_reduce)(tx_comm *comm, void *data, int64_t count, tx_dtype dtype);
-    /* Rank r keeps elements [r * count, (r+1) * count) of the sum in `out`; `data` holds size * count. */
-    tx_status (*reduce_scatter)(tx_comm *comm, const void *data, void *out, int64_t count, tx_dtype dtype);
-    tx_status (*all_gather)(tx_comm *comm, const void *data, void *out, int64_t count, tx_dtype dtype);
-    tx_status (*broadcast)(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t root);
-    tx_status (*barrier)(tx_comm *comm);
-    /* all_reduce that is started and waited for; requests are waited for in the order they began. */
-    tx_status (*begin)(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t *request);
+    /* Starts a transfer; its data belong to it until wait() has returned. Requests are waited for in the order they
+     * began. Blocking is begin and wait (tx_comm_run). */
+    tx_status (*begin)(tx_comm *comm, const tx_transfer *transfer, int32_t *request);
     tx_status (*wait)(tx_comm *comm, int32_t request);
+    /* Whether a thread of the communicator makes the transfers as soon as they begin, or wait() does; at first wait()
+     * does. Nothing may be outstanding. The results are the same. */
+    tx_status (*background)(tx_comm *comm, bool on);
+
     /* From one rank to another, which call them as a pair; other ranks need not. Blocking; what one rank sends another
      * arrives in order. No rank sends to itself. */
     tx_status (*send)(tx_comm *comm, const void *data, int64_t count, tx_dtype dtype, int32_t to);
     tx_status (*receive)(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t from);
+
+    void (*traffic)(const tx_comm *comm, tx_comm_traffic *traffic);
+    /* Tells the others of this host which step this rank is in. */
+    void (*mark)(tx_comm *comm, int64_t step);
+    /* The rank that the oldest transfer waits for; false when none waits for another. */
+    bool (*laggard)(tx_comm *comm, tx_comm_laggard *laggard);
+    /* Optional: the library's own all-reduce of F32 data out of place, for comparison. */
+    tx_status (*peer_all_reduce)(tx_comm *comm, const float *data, float *sum, int64_t count);
 } tx_comm_table;
+
+/* What every communicator begins with. */
+struct tx_comm {
+    const tx_comm_table *table;
+    int32_t rank, size;
+    int32_t local_rank, local_size; /* among the ranks of this host */
+    const tx_comm_rank *ranks;      /* all of them */
+};
 
 /* The communicator of this process: mpi where it was built in and a launcher says that it started several ranks, else
  * self. */
 const tx_comm_table *tx_comm_default(void);
 const tx_comm_table *tx_comm_self(void);
+
+/* Makes one transfer and waits for it; others must not be outstanding. */
+tx_status tx_comm_run(tx_comm *comm, const tx_transfer *transfer);
+/* The same for data whose wire type is their own. `root` matters to BROADCAST alone. */
+tx_status tx_comm_collect(tx_comm *comm, tx_collective kind, void *data, int64_t count, tx_dtype dtype, int32_t root);
+/* Each rank's record of `bytes` (a multiple of 4) in records[rank] of all of them: puts everybody's there. */
+tx_status tx_comm_share(tx_comm *comm, void *records, size_t bytes);
 
 #endif

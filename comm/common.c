@@ -4,17 +4,111 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
-tx_status tx_comm_check(const char *call, const void *data, int64_t count, int32_t size, tx_dtype dtype)
+static const char *kind_name(tx_collective kind)
+{
+    static const char *const names[] = {
+#define X(name, text) text,
+        TX_COLLECTIVE_MAP(X)
+#undef X
+    };
+    return (unsigned)kind < TX_COLLECTIVE_COUNT ? names[kind] : "a transfer of no kind";
+}
+
+static tx_status check_data(const char *call, const void *data, int64_t count, tx_dtype dtype)
 {
     if (dtype != TX_F32 && dtype != TX_BF16 && dtype != TX_I32)
         return tx_fail(TX_INVALID, "%s: type %s is not among F32, BF16 and I32", call, tx_dtype_name(dtype));
-    if (count < 0 || count > INT64_MAX / size / (int64_t)tx_dtype_size(dtype))
-        return tx_fail(TX_INVALID, "%s: %" PRId64 " elements from each of %" PRId32 " ranks is out of range", call,
-                       count, size);
+    if (count < 0 || count > INT64_MAX / (int64_t)tx_dtype_size(dtype))
+        return tx_fail(TX_INVALID, "%s: %" PRId64 " elements are out of range", call, count);
     if (!data && count > 0)
         return tx_fail(TX_INVALID, "%s: no data given for %" PRId64 " elements", call, count);
     return TX_OK;
+}
+
+tx_status tx_comm_check(const tx_comm *comm, const tx_transfer *t)
+{
+    const char *call = kind_name(t->kind);
+    if ((unsigned)t->kind >= TX_COLLECTIVE_COUNT)
+        return tx_fail(TX_INVALID, "collective number %d is unknown", (int)t->kind);
+    if (t->kind == TX_BARRIER)
+        return TX_OK;
+    tx_status status = check_data(call, t->data, t->count, t->dtype);
+    if (!status && t->wire != t->dtype && !(t->dtype == TX_F32 && t->wire == TX_BF16))
+        return tx_fail(TX_INVALID, "%s: %s cannot be sent as %s", call, tx_dtype_name(t->dtype),
+                       tx_dtype_name(t->wire));
+    if (!status && t->kind == TX_BROADCAST && (t->root < 0 || t->root >= comm->size))
+        return tx_fail(TX_INVALID, "%s: there is no rank %" PRId32 " among %" PRId32, call, t->root, comm->size);
+    return status;
+}
+
+tx_status tx_comm_check_pair(const tx_comm *comm, const char *call, const void *data, int64_t count, tx_dtype dtype,
+                             int32_t other)
+{
+    tx_status status = check_data(call, data, count, dtype);
+    if (!status && (other < 0 || other >= comm->size || other == comm->rank))
+        return tx_fail(TX_INVALID, "%s: rank %" PRId32 " is no other of the %" PRId32 " ranks", call, other,
+                       comm->size);
+    return status;
+}
+
+tx_status tx_comm_open(int *argc, char ***argv, tx_comm **comm)
+{
+    return tx_comm_default()->open(argc, argv, comm);
+}
+
+void tx_comm_close(tx_comm *comm)
+{
+    if (comm)
+        comm->table->close(comm);
+}
+
+int32_t tx_comm_rank_of(const tx_comm *comm)
+{
+    return comm->rank;
+}
+
+int32_t tx_comm_size_of(const tx_comm *comm)
+{
+    return comm->size;
+}
+
+tx_status tx_comm_run(tx_comm *comm, const tx_transfer *transfer)
+{
+    int32_t request = 0;
+    tx_status status = comm->table->begin(comm, transfer, &request);
+    return status ? status : comm->table->wait(comm, request);
+}
+
+tx_status tx_comm_collect(tx_comm *comm, tx_collective kind, void *data, int64_t count, tx_dtype dtype, int32_t root)
+{
+    const tx_transfer transfer = {
+        .kind = kind, .dtype = dtype, .wire = dtype, .root = root, .bucket = -1, .data = data, .count = count};
+    return tx_comm_run(comm, &transfer);
+}
+
+tx_status tx_comm_share(tx_comm *comm, void *records, size_t bytes)
+{
+    for (int32_t r = 0; r < comm->size; r++)
+        if (r != comm->rank)
+            memset((char *)records + (size_t)r * bytes, 0, bytes);
+    return tx_comm_collect(comm, TX_ALL_REDUCE, records, (int64_t)(bytes / sizeof(int32_t)) * comm->size, TX_I32, 0);
+}
+
+int64_t tx_comm_shard(int64_t count, int32_t size, int32_t rank)
+{
+    int64_t blocks = (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
+    int64_t first = (blocks / size * rank + blocks % size * rank / size) * TX_PARAM_BLOCK;
+    return first < count ? first : count;
+}
+
+int32_t tx_comm_split(int32_t count)
+{
+    int32_t split = 1;
+    while (split < count - split)
+        split *= 2;
+    return split;
 }
 
 int32_t tx_requests_begin(tx_requests *requests)

@@ -7,13 +7,15 @@
 
 #include "comm/comm.h"
 
-/* INVALID unless `dtype` is one that is summed and `count` elements from each of `size` ranks are there at
- * `data`; `call` is the function's name in the message. */
-tx_status tx_comm_check(const char *call, const void *data, int64_t count, int32_t size, tx_dtype dtype);
+/* INVALID unless the transfer is one that this communicator can make. */
+tx_status tx_comm_check(const tx_comm *comm, const tx_transfer *transfer);
+/* The same for send and receive; `call` is the function's name in the message, `other` the rank at the other end. */
+tx_status tx_comm_check_pair(const tx_comm *comm, const char *call, const void *data, int64_t count, tx_dtype dtype,
+                             int32_t other);
 
-/* out = sum of `count` elements from each of `ranks` ranks, which lie one rank after another in `slots`, added in that
- * order; BF16 is summed in fp32 and rounded once, I32 wraps round. `out` lies outside `slots`. */
-void tx_comm_sum(const void *slots, int32_t ranks, void *out, int32_t count, tx_dtype dtype);
+/* out = sum of `count` elements from each of `ranks` ranks, slot[r] being rank r's, in the order of the tree; BF16 is
+ * summed in fp32 and rounded once, I32 wraps round. `out` may be any of the slots. */
+void tx_comm_sum(const void *const *slot, int32_t ranks, void *out, int64_t count, tx_dtype dtype);
 
 /* Requests are numbered from 0; the numbers start again whenever none is outstanding. */
 typedef struct tx_requests {

@@ -14,8 +14,10 @@
 #include <inttypes.h>
 #include <mpi.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     CHUNK = 1 << 20,        /* elements summed at a time ... */
@@ -38,25 +40,26 @@ typedef struct peer {
     int32_t send_count, receive_count;
 } peer;
 
-typedef struct pending {
-    void *data;
-    int64_t count;
-    tx_dtype dtype;
-} pending;
-
-struct tx_comm {
+typedef struct ranks {
+    tx_comm base;
     MPI_Comm mpi;
-    int32_t rank, size, local_rank, local_size;
     bool started; /* by this communicator, which then also ends MPI */
     int32_t chunk;
     char *slots;         /* the same slice from every rank, in rank order */
+    const void **slot;   /* by rank */
     peer *peers;         /* by rank */
     MPI_Request *moving; /* room for two a rank */
     MPI_Status *moved;   /* likewise; gcc takes MPICH's MPI_STATUSES_IGNORE for an array that is too short */
+    tx_comm_rank *who;
+    void **window;
+    int32_t windows;
+    tx_comm_traffic traffic;
     tx_requests requests;
-    pending *pending; /* by request number */
+    tx_transfer *pending; /* by request number */
     int32_t pending_room;
-};
+} ranks;
+
+extern const tx_comm_table tx_comm_mpi;
 
 static tx_status check(int code, const char *call)
 {
@@ -97,67 +100,93 @@ static tx_status start(int *argc, char ***argv, bool *started)
     return TX_OK;
 }
 
-/* Counts the ranks of all hosts and of this one. */
-static tx_status find_ranks(tx_comm *comm)
+/* Who is where: hosts are known by their lowest ranks. */
+static tx_status find_hosts(ranks *c, MPI_Comm local)
 {
-    int rank = 0, size = 0, local_rank = 0, local_size = 0;
-    MPI_Comm local = MPI_COMM_NULL;
-    tx_status status = check(MPI_Comm_rank(comm->mpi, &rank), "MPI_Comm_rank");
+    tx_comm_rank mine = {.host = c->base.rank};
+    int length = 0;
+    char name[MPI_MAX_PROCESSOR_NAME + 1] = "";
+    tx_status status = check(MPI_Get_processor_name(name, &length), "MPI_Get_processor_name");
+    snprintf(mine.name, sizeof mine.name, "%.63s", name);
     if (!status)
-        status = check(MPI_Comm_size(comm->mpi, &size), "MPI_Comm_size");
+        status = check(MPI_Bcast(&mine.host, 1, MPI_INT32_T, 0, local), "MPI_Bcast");
     if (!status)
-        status = check(MPI_Comm_split_type(comm->mpi, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &local),
-                       "MPI_Comm_split_type");
-    if (status)
-        return status;
-    status = check(MPI_Comm_rank(local, &local_rank), "MPI_Comm_rank");
-    if (!status)
-        status = check(MPI_Comm_size(local, &local_size), "MPI_Comm_size");
-    MPI_Comm_free(&local);
-    comm->rank = rank;
-    comm->size = size;
-    comm->local_rank = local_rank;
-    comm->local_size = local_size;
+        status =
+            check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, c->who, sizeof mine, MPI_BYTE, c->mpi), "MPI_Allgather");
+    for (int32_t r = 0, hosts = 0; r < c->base.size && !status; r++) /* from lowest ranks to numbers */
+        c->who[r].host = c->who[r].host == r ? hosts++ : c->who[c->who[r].host].host;
     return status;
 }
 
-static tx_status make_buffers(tx_comm *comm)
+/* Counts the ranks of all hosts and of this one. */
+static tx_status find_ranks(ranks *c)
 {
-    size_t ranks = (size_t)comm->size;
-    if (comm->size > INT32_MAX / (2 * CHUNK_A_RANK))
-        return tx_fail(TX_UNSUPPORTED, "%" PRId32 " ranks are too many", comm->size);
-    comm->chunk = comm->size > CHUNK / CHUNK_A_RANK ? comm->size * CHUNK_A_RANK : CHUNK;
+    MPI_Comm local = MPI_COMM_NULL;
+    tx_status status = check(MPI_Comm_rank(c->mpi, &c->base.rank), "MPI_Comm_rank");
+    if (!status)
+        status = check(MPI_Comm_size(c->mpi, &c->base.size), "MPI_Comm_size");
+    if (!status)
+        status = check(MPI_Comm_split_type(c->mpi, MPI_COMM_TYPE_SHARED, c->base.rank, MPI_INFO_NULL, &local),
+                       "MPI_Comm_split_type");
+    if (status)
+        return status;
+    c->who = calloc((size_t)c->base.size, sizeof *c->who);
+    c->base.ranks = c->who;
+    status = c->who ? check(MPI_Comm_rank(local, &c->base.local_rank), "MPI_Comm_rank")
+                    : tx_fail(TX_MEMORY, "no memory for the list of ranks");
+    if (!status)
+        status = check(MPI_Comm_size(local, &c->base.local_size), "MPI_Comm_size");
+    if (!status)
+        status = find_hosts(c, local);
+    MPI_Comm_free(&local);
+    return status;
+}
+
+static tx_status make_buffers(ranks *c)
+{
+    size_t count = (size_t)c->base.size;
+    if (c->base.size > INT32_MAX / (2 * CHUNK_A_RANK))
+        return tx_fail(TX_UNSUPPORTED, "%" PRId32 " ranks are too many", c->base.size);
+    c->chunk = c->base.size > CHUNK / CHUNK_A_RANK ? c->base.size * CHUNK_A_RANK : CHUNK;
     /* The longest slice is rounded up, so slots may hold one element a rank more than a chunk. */
-    comm->slots = malloc(((size_t)comm->chunk + ranks) * sizeof(float));
-    comm->peers = calloc(ranks, sizeof *comm->peers);
-    comm->moving = calloc(2 * ranks, sizeof *comm->moving);
-    comm->moved = calloc(2 * ranks, sizeof *comm->moved);
-    if (!comm->slots || !comm->peers || !comm->moving || !comm->moved)
+    c->slots = malloc(((size_t)c->chunk + count) * sizeof(float));
+    c->slot = calloc(count, sizeof *c->slot);
+    c->peers = calloc(count, sizeof *c->peers);
+    c->moving = calloc(2 * count, sizeof *c->moving);
+    c->moved = calloc(2 * count, sizeof *c->moved);
+    if (!c->slots || !c->slot || !c->peers || !c->moving || !c->moved)
         return tx_fail(TX_MEMORY, "no memory for the communicator's buffers");
     return TX_OK;
 }
 
 static void mpi_close(tx_comm *comm)
 {
-    if (!comm)
+    ranks *c = (ranks *)comm;
+    if (!c)
         return;
-    if (comm->mpi != MPI_COMM_NULL)
-        MPI_Comm_free(&comm->mpi);
-    if (comm->started)
+    if (c->mpi != MPI_COMM_NULL)
+        MPI_Comm_free(&c->mpi);
+    if (c->started)
         MPI_Finalize();
-    free(comm->slots);
-    free(comm->peers);
-    free(comm->moving);
-    free(comm->moved);
-    free(comm->pending);
-    free(comm);
+    for (int32_t i = 0; i < c->windows; i++)
+        free(c->window[i]);
+    free(c->window);
+    free(c->who);
+    free(c->slots);
+    free(c->slot);
+    free(c->peers);
+    free(c->moving);
+    free(c->moved);
+    free(c->pending);
+    free(c);
 }
 
 static tx_status mpi_open(int *argc, char ***argv, tx_comm **comm)
 {
-    tx_comm *made = calloc(1, sizeof *made);
+    ranks *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "no memory for a communicator");
+    made->base.table = &tx_comm_mpi;
     made->mpi = MPI_COMM_NULL;
     tx_status status = start(argc, argv, &made->started);
     if (!status)
@@ -167,35 +196,30 @@ static tx_status mpi_open(int *argc, char ***argv, tx_comm **comm)
     if (!status)
         status = find_ranks(made);
     if (!status)
-        status = tx_launcher_check(made->size, "this build of TX uses " MPI_FAMILY ", start it with " TX_MPI_LAUNCHER);
+        status =
+            tx_launcher_check(made->base.size, "this build of TX uses " MPI_FAMILY ", start it with " TX_MPI_LAUNCHER);
     if (!status)
         status = make_buffers(made);
     if (status) {
-        mpi_close(made);
+        mpi_close(&made->base);
         return status;
     }
-    *comm = made;
+    *comm = &made->base;
     return TX_OK;
 }
 
-static int32_t mpi_rank(const tx_comm *comm)
+static tx_status mpi_window(tx_comm *comm, int64_t bytes, void **memory)
 {
-    return comm->rank;
-}
-
-static int32_t mpi_size(const tx_comm *comm)
-{
-    return comm->size;
-}
-
-static int32_t mpi_local_rank(const tx_comm *comm)
-{
-    return comm->local_rank;
-}
-
-static int32_t mpi_local_size(const tx_comm *comm)
-{
-    return comm->local_size;
+    ranks *c = (ranks *)comm;
+    void **grown = realloc(c->window, (size_t)(c->windows + 1) * sizeof *grown);
+    if (grown)
+        c->window = grown;
+    void *made = NULL;
+    if (!grown || bytes <= 0 || posix_memalign(&made, (size_t)sysconf(_SC_PAGESIZE), (size_t)bytes) != 0)
+        return tx_fail(TX_MEMORY, "no memory for a window of %" PRId64 " bytes", bytes);
+    memset(made, 0, (size_t)bytes);
+    c->window[c->windows++] = *memory = made;
+    return TX_OK;
 }
 
 /* ---- Moving -------------------------------------------------------------------------------------- */
@@ -206,11 +230,11 @@ static MPI_Datatype type_of(tx_dtype dtype)
 }
 
 /* Waits for `count` of comm->moving. */
-static tx_status finish(tx_comm *comm, int32_t count)
+static tx_status finish(ranks *c, int32_t count)
 {
     int done = 0;
     for (int32_t tries = 0;; tries += tries < SPINS) {
-        tx_status status = check(MPI_Testall(count, comm->moving, &done, comm->moved), "MPI_Testall");
+        tx_status status = check(MPI_Testall(count, c->moving, &done, c->moved), "MPI_Testall");
         if (status || done)
             return status;
         if (tries >= SPINS)
@@ -218,31 +242,30 @@ static tx_status finish(tx_comm *comm, int32_t count)
     }
 }
 
-/* Gives and gets what comm->peers says. The peers are taken from this rank's neighbour on, so that no rank is sent to
+/* Gives and gets what c->peers says. The peers are taken from this rank's neighbour on, so that no rank is sent to
  * by all at once. */
-static tx_status exchange(tx_comm *comm, tx_dtype dtype)
+static tx_status exchange(ranks *c, tx_dtype dtype)
 {
-    const peer *self = &comm->peers[comm->rank];
+    const peer *self = &c->peers[c->base.rank];
     if (self->receive != self->send && self->send_count > 0)
         memcpy(self->receive, self->send, (size_t)self->send_count * tx_dtype_size(dtype));
     MPI_Datatype type = type_of(dtype);
     tx_status status = TX_OK;
     int32_t moving = 0;
-    for (int32_t i = 1; i < comm->size && !status; i++) {
-        int32_t from = (comm->rank - i + comm->size) % comm->size;
-        const peer *p = &comm->peers[from];
+    for (int32_t i = 1; i < c->base.size && !status; i++) {
+        int32_t from = (c->base.rank - i + c->base.size) % c->base.size;
+        const peer *p = &c->peers[from];
         if (p->receive_count > 0)
-            status = check(MPI_Irecv(p->receive, p->receive_count, type, from, 0, comm->mpi, &comm->moving[moving++]),
+            status = check(MPI_Irecv(p->receive, p->receive_count, type, from, 0, c->mpi, &c->moving[moving++]),
                            "MPI_Irecv");
     }
-    for (int32_t i = 1; i < comm->size && !status; i++) {
-        int32_t to = (comm->rank + i) % comm->size;
-        const peer *p = &comm->peers[to];
+    for (int32_t i = 1; i < c->base.size && !status; i++) {
+        int32_t to = (c->base.rank + i) % c->base.size;
+        const peer *p = &c->peers[to];
         if (p->send_count > 0)
-            status =
-                check(MPI_Isend(p->send, p->send_count, type, to, 0, comm->mpi, &comm->moving[moving++]), "MPI_Isend");
+            status = check(MPI_Isend(p->send, p->send_count, type, to, 0, c->mpi, &c->moving[moving++]), "MPI_Isend");
     }
-    return status ? status : finish(comm, moving);
+    return status ? status : finish(c, moving);
 }
 
 /* ---- Collectives ------------------------------------------------------------------------------------- */
@@ -252,212 +275,184 @@ static int32_t least(int64_t a, int64_t b)
     return (int32_t)(a < b ? a : b);
 }
 
-/* First element of slice `r` of `count` elements. */
-static int32_t slice_start(const tx_comm *comm, int32_t r, int32_t count)
+/* Shard r of a transfer, from its element `at` on. */
+static peer shard_of(const ranks *c, const tx_transfer *t, int32_t r, int64_t at, int32_t most)
 {
-    return (int32_t)((int64_t)count * r / comm->size);
+    int64_t first = tx_comm_shard(t->count, c->base.size, r) + at;
+    int64_t end = r + 1 < c->base.size ? tx_comm_shard(t->count, c->base.size, r + 1) : t->count;
+    char *data = (char *)t->data + (size_t)first * tx_dtype_size(t->dtype);
+    int32_t count = first < end ? least(end - first, most) : 0;
+    return (peer){.send = data, .receive = data, .send_count = count, .receive_count = count};
 }
 
-static tx_status reduce_chunk(tx_comm *comm, char *data, int32_t count, tx_dtype dtype)
+static int64_t longest_shard(const ranks *c, int64_t count)
 {
-    size_t bytes = tx_dtype_size(dtype);
-    int32_t first = slice_start(comm, comm->rank, count);
-    int32_t own = slice_start(comm, comm->rank + 1, count) - first;
-    char *sum = data + (size_t)first * bytes;
-    for (int32_t r = 0; r < comm->size; r++) {
-        int32_t start = slice_start(comm, r, count), length = slice_start(comm, r + 1, count) - start;
-        comm->peers[r] = (peer){
-            .send = data + (size_t)start * bytes,
-            .send_count = length,
-            .receive = comm->slots + (size_t)r * (size_t)own * bytes,
-            .receive_count = own,
-        };
+    int64_t longest = 0;
+    for (int32_t r = 0; r < c->base.size; r++) {
+        int64_t first = tx_comm_shard(count, c->base.size, r);
+        int64_t end = r + 1 < c->base.size ? tx_comm_shard(count, c->base.size, r + 1) : count;
+        longest = end - first > longest ? end - first : longest;
     }
-    tx_status status = exchange(comm, dtype);
-    if (status)
-        return status;
-    tx_comm_sum(comm->slots, comm->size, sum, own, dtype);
-    for (int32_t r = 0; r < comm->size; r++) {
-        int32_t start = slice_start(comm, r, count), length = slice_start(comm, r + 1, count) - start;
-        comm->peers[r] = (peer){
-            .send = sum,
-            .send_count = own,
-            .receive = data + (size_t)start * bytes,
-            .receive_count = length,
-        };
-    }
-    return exchange(comm, dtype);
+    return longest;
 }
 
-static tx_status all_reduce(tx_comm *comm, char *data, int64_t count, tx_dtype dtype)
+static tx_status scatter_piece(ranks *c, const tx_transfer *t, int64_t at, int32_t piece)
+{
+    peer own = shard_of(c, t, c->base.rank, at, piece);
+    for (int32_t r = 0; r < c->base.size; r++) {
+        c->peers[r] = shard_of(c, t, r, at, piece);
+        c->slot[r] = c->peers[r].receive = c->slots + (size_t)r * (size_t)own.send_count * tx_dtype_size(t->dtype);
+        c->peers[r].receive_count = own.send_count;
+    }
+    tx_status status = exchange(c, t->dtype);
+    if (!status)
+        tx_comm_sum(c->slot, c->base.size, own.receive, own.send_count, t->dtype);
+    return status;
+}
+
+static tx_status gather_piece(ranks *c, const tx_transfer *t, int64_t at, int32_t piece)
+{
+    peer own = shard_of(c, t, c->base.rank, at, piece);
+    for (int32_t r = 0; r < c->base.size; r++) {
+        c->peers[r] = shard_of(c, t, r, at, piece);
+        c->peers[r].send = own.send;
+        c->peers[r].send_count = own.send_count;
+    }
+    return exchange(c, t->dtype);
+}
+
+static tx_status by_pieces(ranks *c, const tx_transfer *t)
+{
+    int64_t longest = longest_shard(c, t->count);
+    int32_t piece = c->chunk / c->base.size;
+    tx_status status = TX_OK;
+    for (int64_t at = 0; at < longest && !status; at += piece) {
+        if (t->kind != TX_ALL_GATHER)
+            status = scatter_piece(c, t, at, piece);
+        if (!status && t->kind != TX_REDUCE_SCATTER)
+            status = gather_piece(c, t, at, piece);
+    }
+    return status;
+}
+
+static tx_status broadcast(ranks *c, const tx_transfer *t)
 {
     tx_status status = TX_OK;
-    for (int64_t at = 0; at < count && !status; at += comm->chunk)
-        status = reduce_chunk(comm, data + (size_t)at * tx_dtype_size(dtype), least(count - at, comm->chunk), dtype);
-    return status;
-}
-
-static tx_status mpi_all_reduce(tx_comm *comm, void *data, int64_t count, tx_dtype dtype)
-{
-    tx_status status = tx_comm_check("all_reduce", data, count, 1, dtype);
-    return status ? status : all_reduce(comm, data, count, dtype);
-}
-
-static tx_status mpi_reduce_scatter(tx_comm *comm, const void *data, void *out, int64_t count, tx_dtype dtype)
-{
-    tx_status status = tx_comm_check("reduce_scatter", data, count, comm->size, dtype);
-    if (!status)
-        status = tx_comm_check("reduce_scatter", out, count, 1, dtype);
-    int32_t piece = comm->chunk / comm->size;
-    size_t bytes = tx_dtype_size(dtype);
-    for (int64_t at = 0; at < count && !status; at += piece) {
-        int32_t length = least(count - at, piece);
-        for (int32_t r = 0; r < comm->size; r++) {
-            comm->peers[r] = (peer){
-                .send = (const char *)data + (size_t)(r * count + at) * bytes,
-                .send_count = length,
-                .receive = comm->slots + (size_t)r * (size_t)length * bytes,
-                .receive_count = length,
-            };
-        }
-        status = exchange(comm, dtype);
-        if (!status)
-            tx_comm_sum(comm->slots, comm->size, (char *)out + (size_t)at * bytes, length, dtype);
-    }
-    return status;
-}
-
-static tx_status mpi_all_gather(tx_comm *comm, const void *data, void *out, int64_t count, tx_dtype dtype)
-{
-    tx_status status = tx_comm_check("all_gather", data, count, 1, dtype);
-    if (!status)
-        status = tx_comm_check("all_gather", out, count, comm->size, dtype);
-    size_t bytes = tx_dtype_size(dtype);
-    for (int64_t at = 0; at < count && !status; at += comm->chunk) {
-        int32_t length = least(count - at, comm->chunk);
-        for (int32_t r = 0; r < comm->size; r++) {
-            comm->peers[r] = (peer){
-                .send = (const char *)data + (size_t)at * bytes,
-                .send_count = length,
-                .receive = (char *)out + (size_t)(r * count + at) * bytes,
-                .receive_count = length,
-            };
-        }
-        status = exchange(comm, dtype);
-    }
-    return status;
-}
-
-static tx_status mpi_broadcast(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t root)
-{
-    tx_status status = tx_comm_check("broadcast", data, count, 1, dtype);
-    if (!status && (root < 0 || root >= comm->size))
-        status = tx_fail(TX_INVALID, "broadcast: there is no rank %" PRId32 " among %" PRId32, root, comm->size);
-    for (int64_t at = 0; at < count && !status; at += comm->chunk) {
-        char *chunk = (char *)data + (size_t)at * tx_dtype_size(dtype);
-        status = check(MPI_Ibcast(chunk, least(count - at, comm->chunk), type_of(dtype), root, comm->mpi, comm->moving),
+    for (int64_t at = 0; at < t->count && !status; at += c->chunk) {
+        char *chunk = (char *)t->data + (size_t)at * tx_dtype_size(t->dtype);
+        status = check(MPI_Ibcast(chunk, least(t->count - at, c->chunk), type_of(t->dtype), t->root, c->mpi, c->moving),
                        "MPI_Ibcast");
         if (!status)
-            status = finish(comm, 1);
+            status = finish(c, 1);
     }
     return status;
 }
 
-static tx_status mpi_barrier(tx_comm *comm)
+static tx_status barrier(ranks *c)
 {
-    tx_status status = check(MPI_Ibarrier(comm->mpi, comm->moving), "MPI_Ibarrier");
-    return status ? status : finish(comm, 1);
+    tx_status status = check(MPI_Ibarrier(c->mpi, c->moving), "MPI_Ibarrier");
+    return status ? status : finish(c, 1);
 }
 
-/* Keeps the request; the sum is made by the wait. No MPI of today moves data by itself while the caller computes, so
- * nothing would be won by starting here. */
-static tx_status mpi_begin(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t *request)
+/* Keeps the request; the sum is made by the wait. */
+static tx_status mpi_begin(tx_comm *comm, const tx_transfer *transfer, int32_t *request)
 {
-    tx_status status = tx_comm_check("begin", data, count, 1, dtype);
+    ranks *c = (ranks *)comm;
+    tx_status status = tx_comm_check(comm, transfer);
     if (status)
         return status;
-    if (comm->requests.begun == comm->pending_room) {
-        int32_t room = comm->pending_room ? 2 * comm->pending_room : 64;
-        pending *grown = realloc(comm->pending, (size_t)room * sizeof *grown);
+    if (c->requests.begun == c->pending_room) {
+        int32_t room = c->pending_room ? 2 * c->pending_room : 64;
+        tx_transfer *grown = realloc(c->pending, (size_t)room * sizeof *grown);
         if (!grown)
             return tx_fail(TX_MEMORY, "no memory for %" PRId32 " requests", room);
-        comm->pending = grown;
-        comm->pending_room = room;
+        c->pending = grown;
+        c->pending_room = room;
     }
-    int32_t number = tx_requests_begin(&comm->requests);
-    comm->pending[number] = (pending){data, count, dtype};
-    *request = number;
+    *request = tx_requests_begin(&c->requests);
+    c->pending[*request] = *transfer;
     return TX_OK;
 }
 
 static tx_status mpi_wait(tx_comm *comm, int32_t request)
 {
-    tx_status status = tx_requests_end(&comm->requests, request);
+    ranks *c = (ranks *)comm;
+    tx_status status = tx_requests_end(&c->requests, request);
     if (status)
         return status;
-    const pending *p = &comm->pending[request];
-    return all_reduce(comm, p->data, p->count, p->dtype);
+    const tx_transfer *t = &c->pending[request];
+    return t->kind == TX_BROADCAST ? broadcast(c, t) : t->kind == TX_BARRIER ? barrier(c) : by_pieces(c, t);
+}
+
+static tx_status mpi_background(tx_comm *comm, bool on)
+{
+    (void)comm;
+    (void)on;
+    return TX_OK;
 }
 
 /* ---- From rank to rank ------------------------------------------------------------------------------- */
 
 enum { PAIR_TAG = 1 }; /* collectives use 0 */
 
-static tx_status check_pair(const tx_comm *comm, const char *call, const void *data, int64_t count, tx_dtype dtype,
-                            int32_t other)
-{
-    tx_status status = tx_comm_check(call, data, count, 1, dtype);
-    if (!status && (other < 0 || other >= comm->size || other == comm->rank))
-        status =
-            tx_fail(TX_INVALID, "%s: rank %" PRId32 " is no other of the %" PRId32 " ranks", call, other, comm->size);
-    return status;
-}
-
 static tx_status mpi_send(tx_comm *comm, const void *data, int64_t count, tx_dtype dtype, int32_t to)
 {
-    tx_status status = check_pair(comm, "send", data, count, dtype, to);
-    for (int64_t at = 0; at < count && !status; at += comm->chunk) {
+    ranks *c = (ranks *)comm;
+    tx_status status = tx_comm_check_pair(comm, "send", data, count, dtype, to);
+    for (int64_t at = 0; at < count && !status; at += c->chunk) {
         const char *chunk = (const char *)data + (size_t)at * tx_dtype_size(dtype);
-        status = check(
-            MPI_Isend(chunk, least(count - at, comm->chunk), type_of(dtype), to, PAIR_TAG, comm->mpi, comm->moving),
-            "MPI_Isend");
+        status = check(MPI_Isend(chunk, least(count - at, c->chunk), type_of(dtype), to, PAIR_TAG, c->mpi, c->moving),
+                       "MPI_Isend");
         if (!status)
-            status = finish(comm, 1);
+            status = finish(c, 1);
     }
     return status;
 }
 
 static tx_status mpi_receive(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t from)
 {
-    tx_status status = check_pair(comm, "receive", data, count, dtype, from);
-    for (int64_t at = 0; at < count && !status; at += comm->chunk) {
+    ranks *c = (ranks *)comm;
+    tx_status status = tx_comm_check_pair(comm, "receive", data, count, dtype, from);
+    for (int64_t at = 0; at < count && !status; at += c->chunk) {
         char *chunk = (char *)data + (size_t)at * tx_dtype_size(dtype);
-        status = check(
-            MPI_Irecv(chunk, least(count - at, comm->chunk), type_of(dtype), from, PAIR_TAG, comm->mpi, comm->moving),
-            "MPI_Irecv");
+        status = check(MPI_Irecv(chunk, least(count - at, c->chunk), type_of(dtype), from, PAIR_TAG, c->mpi, c->moving),
+                       "MPI_Irecv");
         if (!status)
-            status = finish(comm, 1);
+            status = finish(c, 1);
     }
     return status;
 }
 
-extern const tx_comm_table tx_comm_mpi;
+static void mpi_traffic(const tx_comm *comm, tx_comm_traffic *traffic)
+{
+    *traffic = ((const ranks *)comm)->traffic;
+}
+
+static void mpi_mark(tx_comm *comm, int64_t step)
+{
+    (void)comm;
+    (void)step;
+}
+
+static bool mpi_laggard(tx_comm *comm, tx_comm_laggard *laggard)
+{
+    (void)comm;
+    (void)laggard;
+    return false;
+}
+
 const tx_comm_table tx_comm_mpi = {
     .version = TX_COMM_VERSION,
     .name = "mpi",
     .open = mpi_open,
     .close = mpi_close,
-    .rank = mpi_rank,
-    .size = mpi_size,
-    .local_rank = mpi_local_rank,
-    .local_size = mpi_local_size,
-    .all_reduce = mpi_all_reduce,
-    .reduce_scatter = mpi_reduce_scatter,
-    .all_gather = mpi_all_gather,
-    .broadcast = mpi_broadcast,
-    .barrier = mpi_barrier,
+    .window = mpi_window,
     .begin = mpi_begin,
     .wait = mpi_wait,
+    .background = mpi_background,
     .send = mpi_send,
     .receive = mpi_receive,
+    .traffic = mpi_traffic,
+    .mark = mpi_mark,
+    .laggard = mpi_laggard,
 };

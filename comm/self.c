@@ -2,12 +2,26 @@
  * The communicator of one rank: the sum over the ranks is the rank's own data. */
 #include "comm/common.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
 
-struct tx_comm {
+typedef struct window {
+    void *memory;
+    struct window *next;
+} window;
+
+typedef struct self {
+    tx_comm base;
+    tx_comm_rank only;
     tx_requests requests;
-};
+    window *windows;
+} self;
+
+extern const tx_comm_table tx_comm_self_table;
 
 static tx_status self_open(int *argc, char ***argv, tx_comm **comm)
 {
@@ -21,128 +35,109 @@ static tx_status self_open(int *argc, char ***argv, tx_comm **comm)
     tx_status status = tx_launcher_check(1, advice);
     if (status)
         return status;
-    tx_comm *made = calloc(1, sizeof *made);
+    self *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "no memory for a communicator");
-    *comm = made;
+    struct utsname names;
+    snprintf(made->only.name, sizeof made->only.name, "%.63s", uname(&names) == 0 ? names.nodename : "this host");
+    made->base = (tx_comm){.table = &tx_comm_self_table, .size = 1, .local_size = 1, .ranks = &made->only};
+    *comm = &made->base;
     return TX_OK;
 }
 
 static void self_close(tx_comm *comm)
 {
-    free(comm);
+    self *s = (self *)comm;
+    while (s && s->windows) {
+        window *next = s->windows->next;
+        free(s->windows->memory);
+        free(s->windows);
+        s->windows = next;
+    }
+    free(s);
 }
 
-static int32_t self_zero(const tx_comm *comm)
+static tx_status self_window(tx_comm *comm, int64_t bytes, void **memory)
 {
-    (void)comm;
-    return 0;
-}
-
-static int32_t self_one(const tx_comm *comm)
-{
-    (void)comm;
-    return 1;
-}
-
-static tx_status self_all_reduce(tx_comm *comm, void *data, int64_t count, tx_dtype dtype)
-{
-    (void)comm;
-    return tx_comm_check("all_reduce", data, count, 1, dtype);
-}
-
-static tx_status keep(const char *call, const void *data, void *out, int64_t count, tx_dtype dtype)
-{
-    tx_status status = tx_comm_check(call, data, count, 1, dtype);
-    if (!status)
-        status = tx_comm_check(call, out, count, 1, dtype);
-    if (!status && count > 0)
-        memmove(out, data, (size_t)count * tx_dtype_size(dtype));
-    return status;
-}
-
-static tx_status self_reduce_scatter(tx_comm *comm, const void *data, void *out, int64_t count, tx_dtype dtype)
-{
-    (void)comm;
-    return keep("reduce_scatter", data, out, count, dtype);
-}
-
-static tx_status self_all_gather(tx_comm *comm, const void *data, void *out, int64_t count, tx_dtype dtype)
-{
-    (void)comm;
-    return keep("all_gather", data, out, count, dtype);
-}
-
-static tx_status self_broadcast(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t root)
-{
-    (void)comm;
-    if (root != 0)
-        return tx_fail(TX_INVALID, "broadcast: there is no rank %d, the only rank is 0", (int)root);
-    return tx_comm_check("broadcast", data, count, 1, dtype);
-}
-
-static tx_status self_barrier(tx_comm *comm)
-{
-    (void)comm;
+    self *s = (self *)comm;
+    window *made = calloc(1, sizeof *made);
+    if (!made || bytes <= 0 || posix_memalign(&made->memory, (size_t)sysconf(_SC_PAGESIZE), (size_t)bytes) != 0) {
+        free(made);
+        return tx_fail(TX_MEMORY, "no memory for a window of %" PRId64 " bytes", bytes);
+    }
+    memset(made->memory, 0, (size_t)bytes);
+    made->next = s->windows;
+    s->windows = made;
+    *memory = made->memory;
     return TX_OK;
 }
 
-static tx_status self_begin(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t *request)
+static tx_status self_begin(tx_comm *comm, const tx_transfer *transfer, int32_t *request)
 {
-    tx_status status = tx_comm_check("begin", data, count, 1, dtype);
+    tx_status status = tx_comm_check(comm, transfer);
     if (!status)
-        *request = tx_requests_begin(&comm->requests);
+        *request = tx_requests_begin(&((self *)comm)->requests);
     return status;
 }
 
 static tx_status self_wait(tx_comm *comm, int32_t request)
 {
-    return tx_requests_end(&comm->requests, request);
+    return tx_requests_end(&((self *)comm)->requests, request);
 }
 
-static tx_status no_other(const char *call, int32_t rank)
+static tx_status self_background(tx_comm *comm, bool on)
 {
-    return tx_fail(TX_INVALID, "%s: there is no rank %d beside this one", call, (int)rank);
+    (void)comm;
+    (void)on; /* nothing moves */
+    return TX_OK;
 }
 
 static tx_status self_send(tx_comm *comm, const void *data, int64_t count, tx_dtype dtype, int32_t to)
 {
-    (void)comm;
-    (void)data;
-    (void)count;
-    (void)dtype;
-    return no_other("send", to);
+    return tx_comm_check_pair(comm, "send", data, count, dtype, to);
 }
 
 static tx_status self_receive(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t from)
 {
-    (void)comm;
-    (void)data;
-    (void)count;
-    (void)dtype;
-    return no_other("receive", from);
+    return tx_comm_check_pair(comm, "receive", data, count, dtype, from);
 }
+
+static void self_traffic(const tx_comm *comm, tx_comm_traffic *traffic)
+{
+    (void)comm;
+    *traffic = (tx_comm_traffic){0};
+}
+
+static void self_mark(tx_comm *comm, int64_t step)
+{
+    (void)comm;
+    (void)step;
+}
+
+static bool self_laggard(tx_comm *comm, tx_comm_laggard *laggard)
+{
+    (void)comm;
+    (void)laggard;
+    return false;
+}
+
+const tx_comm_table tx_comm_self_table = {
+    .version = TX_COMM_VERSION,
+    .name = "self",
+    .open = self_open,
+    .close = self_close,
+    .window = self_window,
+    .begin = self_begin,
+    .wait = self_wait,
+    .background = self_background,
+    .send = self_send,
+    .receive = self_receive,
+    .traffic = self_traffic,
+    .mark = self_mark,
+    .laggard = self_laggard,
+};
 
 const tx_comm_table *tx_comm_self(void)
 {
-    static const tx_comm_table table = {
-        .version = TX_COMM_VERSION,
-        .name = "self",
-        .open = self_open,
-        .close = self_close,
-        .rank = self_zero,
-        .size = self_one,
-        .local_rank = self_zero,
-        .local_size = self_one,
-        .all_reduce = self_all_reduce,
-        .reduce_scatter = self_reduce_scatter,
-        .all_gather = self_all_gather,
-        .broadcast = self_broadcast,
-        .barrier = self_barrier,
-        .begin = self_begin,
-        .wait = self_wait,
-        .send = self_send,
-        .receive = self_receive,
-    };
-    return &table;
+    return &tx_comm_self_table;
 }

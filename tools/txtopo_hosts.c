@@ -19,7 +19,6 @@ enum {
 
 /* One rank's part in measuring one direction. */
 typedef struct side {
-    const tx_comm_table *table;
     tx_comm *comm;
     int32_t *words; /* room for MOST */
     int32_t other;
@@ -30,13 +29,13 @@ typedef struct side {
 static void give(side *s, int64_t count)
 {
     if (!s->status)
-        s->status = s->table->send(s->comm, s->words, count, TX_I32, s->other);
+        s->status = s->comm->table->send(s->comm, s->words, count, TX_I32, s->other);
 }
 
 static void take(side *s, int64_t count)
 {
     if (!s->status)
-        s->status = s->table->receive(s->comm, s->words, count, TX_I32, s->other);
+        s->status = s->comm->table->receive(s->comm, s->words, count, TX_I32, s->other);
 }
 
 /* So many words one way, and one word back; seconds for both. */
@@ -99,7 +98,7 @@ static tx_status one_way(side *s, float rates[2])
 /* The part of this rank, if it has one, in measuring hosts a and b. */
 static tx_status measure_pair(side *s, const tx_txtopo_host *hosts, int32_t count, int32_t a, int32_t b, float *rates)
 {
-    const int32_t self = s->table->rank(s->comm);
+    const int32_t self = s->comm->rank;
     const int32_t ends[2][2] = {{a, b}, {b, a}};
     tx_status status = TX_OK;
     for (int i = 0; i < 2 && !status; i++) {
@@ -112,11 +111,11 @@ static tx_status measure_pair(side *s, const tx_txtopo_host *hosts, int32_t coun
     return status;
 }
 
-tx_status tx_txtopo_between(const tx_comm_table *table, tx_comm *comm, const tx_txtopo_host *hosts, int32_t count,
+tx_status tx_txtopo_between(tx_comm *comm, const tx_txtopo_host *hosts, int32_t count,
                             bool (*stopped)(void), float **rates, bool *partial)
 {
     const int64_t size = 2 * (int64_t)count * count;
-    side s = {.table = table, .comm = comm, .words = calloc(MOST, sizeof(int32_t))};
+    side s = {.comm = comm, .words = calloc(MOST, sizeof(int32_t))};
     float *found = calloc((size_t)size, sizeof *found);
     int32_t stops = 0; /* of all ranks: they have to agree on the end */
     tx_status status =
@@ -124,12 +123,12 @@ tx_status tx_txtopo_between(const tx_comm_table *table, tx_comm *comm, const tx_
     for (int32_t a = 0; a < count && !status && !stops; a++)
         for (int32_t b = a + 1; b < count && !status && !stops; b++) {
             stops = stopped();
-            status = table->all_reduce(comm, &stops, 1, TX_I32);
+            status = tx_comm_collect(comm, TX_ALL_REDUCE, &stops, 1, TX_I32, 0);
             if (!status && !stops)
                 status = measure_pair(&s, hosts, count, a, b, found);
         }
     if (!status)
-        status = table->all_reduce(comm, found, size, TX_F32);
+        status = tx_comm_collect(comm, TX_ALL_REDUCE, found, size, TX_F32, 0);
     free(s.words);
     if (status) {
         free(found);

@@ -9,7 +9,6 @@
 #include <sys/utsname.h>
 
 typedef struct gathering {
-    const tx_comm_table *table;
     tx_comm *comm;
     int32_t rank, size;
     tx_txtopo_host *hosts;
@@ -65,7 +64,7 @@ static tx_status hear(gathering *g, int32_t from, int32_t size, char *own)
     char *text = from == g->rank ? own : calloc((size_t)words, 4);
     if (!text)
         return tx_fail(TX_MEMORY, "a topology of %" PRId32 " bytes: out of memory", size);
-    tx_status status = g->table->broadcast(g->comm, text, words, TX_I32, from);
+    tx_status status = tx_comm_collect(g->comm, TX_BROADCAST, text, words, TX_I32, from);
     if (!status) {
         tx_txtopo_host *host = &g->hosts[g->count++];
         host->rank = from;
@@ -79,14 +78,16 @@ static tx_status hear(gathering *g, int32_t from, int32_t size, char *own)
 
 static tx_status gather(gathering *g)
 {
-    const bool first = g->table->local_rank(g->comm) == 0;
+    const bool first = g->comm->local_rank == 0;
     char *own = first ? look() : NULL;
     int32_t size = own ? (int32_t)strlen(own) + 1 : first ? -1 : 0;
     int32_t *sizes = calloc((size_t)g->size, sizeof *sizes);
     g->hosts = calloc((size_t)g->size, sizeof *g->hosts);
     tx_status status = sizes && g->hosts ? TX_OK : tx_fail(TX_MEMORY, "%" PRId32 " ranks: out of memory", g->size);
-    if (!status)
-        status = g->table->all_gather(g->comm, &size, sizes, 1, TX_I32);
+    if (!status) {
+        sizes[g->rank] = size;
+        status = tx_comm_collect(g->comm, TX_ALL_REDUCE, sizes, g->size, TX_I32, 0);
+    }
     for (int32_t r = 0; r < g->size && !status; r++) {
         if (sizes[r] < 0)
             status = tx_fail(TX_MEMORY, "rank %" PRId32 ": out of memory", r);
@@ -159,7 +160,7 @@ static tx_status measure(FILE *out, const tx_txtopo_many *many, gathering *g)
             fputs("\nOne host: there is nothing to measure between hosts.\n", out);
         return TX_OK;
     }
-    tx_status status = tx_txtopo_between(g->table, g->comm, g->hosts, g->count, many->stopped, &rates, many->partial);
+    tx_status status = tx_txtopo_between(g->comm, g->hosts, g->count, many->stopped, &rates, many->partial);
     if (!status && g->rank == 0)
         status = print_rates(out, g, rates, *many->partial);
     free(rates);
@@ -181,12 +182,12 @@ static tx_status first_failure(const gathering *g)
 
 tx_status tx_txtopo_mpi(FILE *out, const tx_txtopo_many *many, int *argc, char ***argv)
 {
-    gathering g = {.table = tx_comm_default()};
-    tx_status status = g.table->open(argc, argv, &g.comm);
+    gathering g = {0};
+    tx_status status = tx_comm_default()->open(argc, argv, &g.comm);
     if (status)
         return status;
-    g.rank = g.table->rank(g.comm);
-    g.size = g.table->size(g.comm);
+    g.rank = g.comm->rank;
+    g.size = g.comm->size;
     status = gather(&g);
     if (!status && g.rank == 0)
         status = tx_txtopo_kinds(out, g.hosts, g.count, many->links, many->underline);
@@ -199,6 +200,6 @@ tx_status tx_txtopo_mpi(FILE *out, const tx_txtopo_many *many, int *argc, char *
         free(g.hosts[i].error);
     }
     free(g.hosts);
-    g.table->close(g.comm);
+    g.comm->table->close(g.comm);
     return status;
 }

@@ -278,18 +278,17 @@ static int run(const tx_train_settings *set)
 /* Runs alone: ends with a clear line where a launcher started several ranks. */
 static int run_alone(int *argc, char ***argv, const tx_train_settings *set)
 {
-    const tx_comm_table *table = tx_comm_default();
     tx_comm *comm = NULL;
-    if (table->open(argc, argv, &comm))
+    if (tx_comm_default()->open(argc, argv, &comm))
         return fail();
-    int32_t ranks = table->size(comm);
+    int32_t ranks = comm->size;
     int result = TX_EXIT_FAILURE;
     if (ranks == 1)
         result = run(set);
-    else if (table->rank(comm) == 0)
+    else if (comm->rank == 0)
         tx_complain(&tx_train_program, result,
                     "started as %d ranks: data-parallel training is not in this version; start one", ranks);
-    table->close(comm);
+    comm->table->close(comm);
     return result;
 }
 
