@@ -39,8 +39,8 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "steps", AT(steps), 1, 1 << 20, "N",
      "steps timed, and as many profiled for each layer's share"},
     {TX_OPTION_HEADING, .help = "Buckets of gradients"},
-    {TX_OPTION_INTEGER, "ddp_bucket_cap_mb", AT(bucket_cap_mb), 1, 1 << 20, "MB",
-     "bytes of a bucket; the first has 1 MB"},
+    {TX_OPTION_INTEGER, "ddp_bucket_cap_mb", AT(bucket_cap_mb), 0, 1 << 20, "MB",
+     "bytes that fill a bucket; 0: 25, the first 1"},
     {TX_OPTION_CHOICE, "ddp_comm", AT(comm), .choices = "fp32|bf16", .help = "how gradients leave a host"},
     {TX_OPTION_FLAG, "overlap", AT(overlap), .help = "buckets are summed during the backward; false: after it"},
     {TX_OPTION_HEADING, .help = "Link"},
@@ -70,7 +70,6 @@ static const settings defaults = {
     .accumulation = 1,
     .steps = 3,
     .ranks = 1024,
-    .bucket_cap_mb = 25,
     .host_ranks = 1,
     .gbit = 10.0,
     .goodput = 0.94,
@@ -135,7 +134,6 @@ static tx_status prepare(plan *p)
         return tx_fail(TX_MEMORY, "no memory for %" PRId64 " layers", p->config.n_layer);
     tx_scale_split split = {
         .cap = set->bucket_cap_mb << 20,
-        .first = TX_SCALE_FIRST,
         .bf16 = set->comm == COMM_BF16,
         .accumulation = set->accumulation,
     };

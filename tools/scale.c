@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DEFAULT_BYTES (INT64_C(25) << 20)
+#define FIRST_BYTES (INT64_C(1) << 20)
+
 /* ---- Compute ------------------------------------------------------------------------------------------- */
 
 int32_t tx_scale_layer_of(const tx_gpt2_config *config, const char *param)
@@ -74,7 +77,8 @@ static int64_t gradient_bytes(const tx_param_spec *spec)
 static tx_status fill(const tx_gpt2_config *config, const double *ready, const tx_scale_split *split,
                       tx_scale_schedule *schedule)
 {
-    int64_t limit = split->first < split->cap ? split->first : split->cap;
+    const int64_t cap = split->cap ? split->cap : DEFAULT_BYTES;
+    int64_t limit = split->cap ? split->cap : FIRST_BYTES;
     tx_scale_bucket *bucket = schedule->buckets;
     for (int32_t i = tx_gpt2_params(config) - 1; i >= 0; i--) {
         char name[TX_GPT2_NAME];
@@ -83,9 +87,9 @@ static tx_status fill(const tx_gpt2_config *config, const double *ready, const t
         if (status)
             return status;
         const int64_t bytes = gradient_bytes(&spec);
-        if (bucket->bytes > 0 && bytes > limit - bucket->bytes) {
+        if (bucket->bytes >= limit || (bucket->bytes > 0 && bytes > cap)) {
             bucket++;
-            limit = split->cap;
+            limit = cap;
         }
         bucket->bytes += bytes;
         bucket->sent = split->bf16 ? bucket->bytes / 2 : bucket->bytes;

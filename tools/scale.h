@@ -6,9 +6,9 @@
  * Compute. A layer's forward and backward take the same on every rank. Its gradients are ready when its backward ends;
  * layers go backward from the head to the embedding, whose table, tied to the head, is ready last of all.
  *
- * Buckets. Parameters are taken in the order in which the backward makes them ready, the arena's from its end, and fill
- * a bucket up to the cap; the first bucket is small, so that the link is soon at work, and a parameter larger than the
- * cap is a bucket by itself (Li et al., PyTorch Distributed, VLDB 2020, section 4.2). Mirrors the buckets of api/.
+ * Buckets. Parameters are taken in the order in which the backward makes them ready, the arena's from its end. A bucket
+ * is full when it holds so many bytes, the first one early, so that the link is soon at work (Li et al., PyTorch
+ * Distributed, VLDB 2020, section 4.2); a parameter larger than that is a bucket by itself. Mirrors api/parallel.c.
  *
  * Link. A message of m bytes takes a + m / B (Hockney, Parallel Computing 20, 1994); a rank sends and receives at once,
  * and no two ranks share a link. The sum of M bytes over N ranks, seconds:
@@ -67,14 +67,11 @@ typedef struct tx_scale_schedule {
 } tx_scale_schedule;
 
 typedef struct tx_scale_split {
-    int64_t cap;          /* bytes of a bucket */
-    int64_t first;        /* bytes of the first, where that is less */
+    int64_t cap;          /* bytes that fill a bucket; 0: 25 MiB, the first 1 MiB */
     bool bf16;            /* sent in 16 bits */
     int64_t accumulation; /* micro-batches a step; nothing is sent before the last */
     double update;        /* seconds */
 } tx_scale_split;
-
-#define TX_SCALE_FIRST (INT64_C(1) << 20)
 
 /* The caller frees schedule->buckets. */
 tx_status tx_scale_schedule_make(const tx_gpt2_config *config, const tx_scale_layer *layers,
