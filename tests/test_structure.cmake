@@ -20,7 +20,7 @@ set(directions
     "^backends/cpu/|^((${basics}|backends/(backend|rng)\\.h)$|backends/cpu/)"
     "^backends/opencl/|^((${basics}|backends/(backend|rng)\\.h)$|backends/opencl/)"
     "^comm/topology/|^((${basics}|api/(clock|json)\\.h)$|comm/topology/)"
-    "^comm/|^((${basics})$|comm/)"
+    "^comm/|^((${basics}|api/clock\\.h)$|comm/)"
     "^models/|^(api/|models/|comm/(comm|topology/(topology|placement|rates|measure))\\.h$)"
     "^tools/|^(api/|models/|tools/|comm/(comm|topology/(topology|placement|rates|measure))\\.h$|tests/ops/conformance\\.h$)"
     "^tests/|^(api/|models/|tools/|tests/|backends/|comm/)")
