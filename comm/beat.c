@@ -38,13 +38,11 @@ size_t tx_beat_print(const tx_beat *b, char line[TX_BEAT_LINE])
         length = snprintf(at, room, " %" PRId64, b->step);
         break;
     case TX_BEAT_WAIT:
+    case TX_BEAT_LOST:
         length = snprintf(at, room, " %" PRId32 " %" PRId64 " %" PRId32, b->rank, b->step, b->bucket);
         break;
     case TX_BEAT_SAVED:
         length = snprintf(at, room, " %s", b->text);
-        break;
-    case TX_BEAT_LOST:
-        length = snprintf(at, room, " %" PRId32 " %" PRId64 " %" PRId32 " %s", b->rank, b->step, b->bucket, b->text);
         break;
     case TX_BEAT_FAILED:
         length = snprintf(at, room, " %" PRId32 " %s", b->status, b->text);
@@ -120,8 +118,7 @@ static bool parse_rest(const char **at, tx_beat *b)
     case TX_BEAT_WAIT:
     case TX_BEAT_LOST:
         return take_small(at, 0, &b->rank) && take_number(at, -1, INT64_MAX, &b->step) &&
-               take_small(at, -1, &b->bucket) &&
-               (b->kind == TX_BEAT_WAIT || take_text(at, b->text, sizeof b->text));
+               take_small(at, -1, &b->bucket);
     case TX_BEAT_SAVED:
         return take_text(at, b->text, sizeof b->text) && b->text[0];
     case TX_BEAT_FAILED:

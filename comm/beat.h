@@ -18,7 +18,7 @@
     X(STEP, "step")     /* STEP: this is the last one done; told again and again */             \
     X(WAIT, "wait")     /* RANK STEP BUCKET: it waits for another rank, see tx_comm_laggard */  \
     X(SAVED, "saved")   /* TEXT: a checkpoint */                                                \
-    X(LOST, "lost")     /* RANK STEP BUCKET TEXT: it ends because that rank does not answer */  \
+    X(LOST, "lost")     /* RANK STEP BUCKET: it ends because that one (or itself) does not get on */ \
     X(FAILED, "failed") /* STATUS TEXT: it ends with this exit status */                        \
     X(DONE, "done")     /* it has nothing left to do; of rank 0: everything is written */
 

@@ -189,7 +189,6 @@ static bool judge(tx_watch *w, int *status, char *line, size_t room)
                     .rank = waits ? other.rank : w->comm->rank,
                     .step = waits ? other.step : w->step,
                     .bucket = waits ? other.bucket : -1};
-    snprintf(lost.text, sizeof lost.text, "%.500s", line);
     send_beat(w, &lost, 0.5);
     return true;
 }

@@ -33,7 +33,8 @@ typedef struct tx_launch_settings {
 typedef struct tx_launch_host {
     char name[256];
     int32_t slots; /* ranks that it takes */
-    bool gone;
+    bool suspect; /* its ranks said nothing when the last attempt ended */
+    bool gone;    /* no more ranks start there */
 } tx_launch_host;
 
 typedef struct tx_launch_hosts {
@@ -59,8 +60,11 @@ typedef struct tx_launch_rank {
     bool spoke;     /* it said why it ends */
     char host[64];
     int64_t pid;
-    int64_t first, step; /* the first step that it told of, and the last; -1: none */
-    double heard;   /* when it said something last; since the start before it did */
+    int64_t step;   /* the last that it told of; -1: none */
+    int64_t stride; /* steps between the last two that it told of, which it does not do of each */
+    bool awaited;   /* another rank said that it waits for this one, in this bucket (-1: none) */
+    int32_t bucket;
+    double heard; /* when it said something last; since the start before it did */
 } tx_launch_rank;
 
 /* The first sign of a failure. */
@@ -78,7 +82,6 @@ typedef struct tx_launch_sign {
     tx_launch_kind kind;
     int32_t rank, teller; /* teller: who told, where that is another one; else -1 */
     int32_t status;       /* of FAILED */
-    int32_t bucket;       /* of LOST */
     double seconds;       /* of LATE and ABSENT */
     char text[512];       /* of FAILED */
 } tx_launch_sign;
@@ -98,16 +101,18 @@ void tx_launch_job_free(tx_launch_job *job);
 bool tx_launch_job_hear(tx_launch_job *job, int32_t rank, const tx_beat *beat, double now);
 /* The rank's connection closed. */
 void tx_launch_job_close(tx_launch_job *job, int32_t rank);
-/* Looks for ranks that have been silent for too long. */
+/* The rank that has been silent for longest, where that is too long; else -1. What is done or closed is not late. */
+int32_t tx_launch_job_late(const tx_launch_job *job, double now, double heartbeat_timeout, double start_timeout);
+/* Takes a late rank for a sign. */
 void tx_launch_job_look(tx_launch_job *job, double now, double heartbeat_timeout, double start_timeout);
 /* `seconds` in which txlaunch itself stood still are nobody's silence. */
 void tx_launch_job_forgive(tx_launch_job *job, double seconds);
-/* The last step that any rank told of; -1: none. And whether any was made in this attempt. */
-int64_t tx_launch_job_step(const tx_launch_job *job);
-bool tx_launch_job_moved(const tx_launch_job *job);
+/* The rank that told of the highest step, which is -1 where no step was made in this attempt. */
+const tx_launch_rank *tx_launch_job_first(const tx_launch_job *job);
 /* Rank 0's word that everything is written. */
 bool tx_launch_job_done(const tx_launch_job *job);
-/* Whether the ranks first .. first + count - 1 look as if their host did not answer: all of them were silent for `seconds`. */
+/* Whether the ranks first .. first + count - 1 look as if their host did not answer: none closed its connection, and all
+ * were silent for `seconds` or never came. */
 bool tx_launch_job_silent(const tx_launch_job *job, int32_t first, int32_t count, double now, double seconds);
 
 /* ---- The decision (txlaunch_decide.c) ------------------------------------------------------------------------ */
@@ -116,8 +121,8 @@ bool tx_launch_job_silent(const tx_launch_job *job, int32_t first, int32_t count
 typedef struct tx_launch_outcome {
     tx_launch_sign sign;
     tx_launch_rank who; /* the rank of the sign */
-    bool done, reported, moved;
-    int64_t step;
+    bool done, reported;
+    int64_t step, stride; /* the last one known (-1: none was made), and how many more there may have been */
     bool exited;    /* the launcher by itself, with this status (128 + signal where one ended it) */
     int32_t status;
     int caught;     /* the signal that txlaunch got; 0: none */
@@ -128,7 +133,7 @@ typedef struct tx_launch_outcome {
 typedef struct tx_launch_history {
     int64_t restarts;
     tx_launch_kind kind;
-    int64_t step;
+    int64_t step, stride;
     int32_t same; /* failures like the last one, one after the other */
 } tx_launch_history;
 
@@ -159,7 +164,8 @@ tx_launch_family tx_launch_family_of(const char *version);
 /* What a command says of its output folder. */
 typedef struct tx_launch_output {
     char *folder;    /* NULL: none */
-    bool overwrites; /* it may ask to begin anew in a folder that is in use */
+    bool overwrites; /* the command has --overwrite_output_dir, of any value */
+    bool resumes;    /* likewise --resume_from_checkpoint */
 } tx_launch_output;
 
 /* Reads --output_dir and --overwrite_output_dir from the words, or from the JSON file among them. */
@@ -210,17 +216,17 @@ tx_status tx_launch_spawn(char *const *argv, const sigset_t *mask, int output, p
 bool tx_launch_ended(pid_t pid, int32_t *status);
 /* Ends `pid` and its group at once, and every other descendant. */
 void tx_launch_kill_all(pid_t pid);
-/* Runs a program to its end, at most `seconds`, and then ends it; false where it did not end with status 0. What it
- * prints goes to `text`, or nowhere where that is NULL. `fault` is why it did not start. */
+/* Runs a program to its end, at most `seconds` or until a signal asks this one to end, and leaves nothing of it; false
+ * where it did not end with status 0. What it prints goes to `text`, or nowhere where that is NULL. */
 bool tx_launch_try(char *const *argv, double seconds, char *text, size_t room, bool *started);
 
 /* ---- One attempt (txlaunch_run.c) ---------------------------------------------------------------------------------- */
 
 typedef struct tx_launch_attempt {
     const tx_launch_settings *set;
-    const tx_launch_hosts *hosts;
+    tx_launch_hosts *hosts; /* those that do not answer become suspect */
     tx_launch_server *server;
-    const tx_launch_argv *argv;
+    char *const *argv;
     int32_t ranks;
     const volatile sig_atomic_t *caught, *signals; /* the first signal, and how many came */
     const sigset_t *open;                          /* the mask in which they arrive */
