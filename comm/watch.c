@@ -369,6 +369,16 @@ void tx_watch_resume(tx_watch *w)
     set_allowed(w, 0.0);
 }
 
+double tx_watch_limit(tx_watch *w)
+{
+    if (!w)
+        return 0.0;
+    pthread_mutex_lock(&w->lock);
+    double limit = w->silent ? 0.0 : limit_of(w);
+    pthread_mutex_unlock(&w->lock);
+    return limit;
+}
+
 void tx_watch_saved(tx_watch *w, const char *checkpoint)
 {
     if (!w)

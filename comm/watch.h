@@ -47,6 +47,8 @@ void tx_watch_alive(tx_watch *watch);
 /* What begins now may take `seconds` without a report; 0: 600. A limit that is longer stays. */
 void tx_watch_pause(tx_watch *watch, double seconds);
 void tx_watch_resume(tx_watch *watch);
+/* The limit that holds now, in seconds; 0 where there is none. */
+double tx_watch_limit(tx_watch *watch);
 /* A checkpoint was written; tells txlaunch. */
 void tx_watch_saved(tx_watch *watch, const char *checkpoint);
 

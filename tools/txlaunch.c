@@ -237,7 +237,8 @@ static bool attempt(launch *l, tx_launch_start start, int *result)
     char line[800], checkpoint[300];
     tx_launch_decision decision;
     tx_launch_decide(&outcome, l->set->max_restarts, l->hosts.count == 0, &l->history, &decision);
-    tx_launch_describe(&outcome, l->set->launcher, line, sizeof line);
+    const char *launcher = strrchr(l->set->launcher, '/');
+    tx_launch_describe(&outcome, launcher ? launcher + 1 : l->set->launcher, line, sizeof line);
     *result = decision.status;
     if (decision.verdict == TX_LAUNCH_RESTART) {
         next_start(l, checkpoint, sizeof checkpoint);

@@ -5,10 +5,11 @@
  *   rank [--output_dir DIR] [--resume_from_checkpoint] [--overwrite_output_dir] [--steps N] [--step_ms N]
  *        [--save_steps N] [--timeout S] [--fault KIND:RANK:STEP] [--always]
  *
- * KIND is exit0, exit1, kill, hang, refuse, failed or finalize; a fault happens in a run that did not resume, or --always. */
+ * KIND is exit0, exit1, kill, hang, refuse, failed or finalize; a fault happens once in a folder, or --always. */
 #include "api/file.h"
 #include "comm/watch.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -114,8 +115,14 @@ static tx_status load(const settings *set, int64_t *step, float *value)
 /* The fault that is due, if any. */
 static const char *fault_now(const settings *set, const tx_comm *comm, int64_t step)
 {
-    bool due = comm->rank == set->fault_rank && step == set->fault_step && (set->always || !set->resume);
-    return due ? set->fault : "";
+    char mark[700];
+    if (!*set->fault || comm->rank != set->fault_rank || step != set->fault_step)
+        return "";
+    snprintf(mark, sizeof mark, "%.500s/fault", set->folder ? set->folder : ".");
+    int made = open(mark, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    if (made >= 0)
+        close(made);
+    return made >= 0 || set->always ? set->fault : "";
 }
 
 static void do_fault(const char *fault)
@@ -169,7 +176,7 @@ static tx_status begin(const settings *set, const tx_comm *comm, int64_t *step, 
         int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
         status = tx_file_write(file, text, (size_t)length);
     }
-    if (!status && strcmp(fault_now(set, comm, set->fault_step), "refuse") == 0)
+    if (!status && strcmp(set->fault, "refuse") == 0)
         status = tx_fail(TX_INVALID, "config.json differs from rank 0's");
     if (!status && set->resume)
         status = load(set, step, value);

@@ -70,7 +70,6 @@ finish 143
 start orphan -n 2 -- --steps 6000
 wait_for_step 5
 kill -s KILL "$launched"
-wait "$waiting"
 for _ in $(seq 100); do
     ps -eo args= | grep -F -- "--output_dir $out" | grep -qvF grep || break
     sleep 0.1
