@@ -46,7 +46,8 @@ run 0 overwrites -n 2 -- --overwrite_output_dir --fault kill:1:13
 run 1 poisoned -n 2 --max_restarts 9 -- --fault kill:1:13 --always
 says "given up after 2 restarts: the same failure 3 times after the same step"
 run 1 refused -n 2 -- --fault refuse:1:0
-says "failed with status 1; it made no step: config.json differs from rank 0's; given up after 0 restarts"
+says "failed with status 1; it made no step: config.json differs from rank 0's"
+says "given up after 0 restarts: it refuses to start"
 run 1 usage -n 2 -- --unknown
 says "given up after 0 restarts: the command line is wrong"
 run 1 none -n 2 --max_restarts 0 -- --fault kill:1:13
