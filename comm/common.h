@@ -13,9 +13,17 @@ tx_status tx_comm_check(const tx_comm *comm, const tx_transfer *transfer);
 tx_status tx_comm_check_pair(const tx_comm *comm, const char *call, const void *data, int64_t count, tx_dtype dtype,
                              int32_t other);
 
-/* out = sum of `count` elements from each of `ranks` ranks, slot[r] being rank r's, in the order of the tree; BF16 is
- * summed in fp32 and rounded once, I32 wraps round. `out` may be any of the slots. */
-void tx_comm_sum(const void *const *slot, int32_t ranks, void *out, int64_t count, tx_dtype dtype);
+/* Something to add: the sum over `ranks` neighbouring ranks, of F32, BF16 or I32. */
+typedef struct tx_term {
+    const void *data;
+    tx_dtype dtype;
+    int32_t ranks;
+} tx_term;
+
+/* Each of out[0] .. out[outs - 1] = `count` elements of the sum of the terms, which stand for ranks in their order and
+ * make subtrees of the tree (tx_comm_split) over these. Summed in fp32 and rounded once where `dtype` is BF16; I32
+ * wraps round. Where `out` is a term's data it is the same element for element. One term is copied or converted. */
+void tx_comm_sum(const tx_term *term, int32_t terms, void *const *out, int32_t outs, int64_t count, tx_dtype dtype);
 
 /* Requests are numbered from 0; the numbers start again whenever none is outstanding. */
 typedef struct tx_requests {

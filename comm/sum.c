@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Sums over the ranks in the order of the tree: the bits depend on the number of ranks alone. */
+ *
+ * Sums in the order of the tree: the bits depend on the number of ranks alone. Elements go block by block, each block
+ * summed where the first-level cache holds it and then copied to where it is wanted: memory is read and written once.
+ */
 #include "api/half.h"
 #include "comm/common.h"
 
 #include <string.h>
 
-enum { SUM_BLOCK = 1024 }; /* elements whose sums stay in the first-level cache */
+enum { SUM_BLOCK = 2048 }; /* elements */
 
 typedef union lane {
     float f32;
     uint32_t u32;
 } lane;
 
-static void load(lane *to, const void *from, int64_t first, int32_t count, tx_dtype dtype)
+static void load(lane *restrict to, const tx_term *from, int64_t first, int32_t count)
 {
-    if (dtype != TX_BF16) {
-        memcpy(to, (const char *)from + first * (int64_t)sizeof *to, (size_t)count * sizeof *to);
+    if (from->dtype != TX_BF16) {
+        memcpy(to, (const char *)from->data + first * (int64_t)sizeof *to, (size_t)count * sizeof *to);
         return;
     }
+    const uint16_t *half = (const uint16_t *)from->data + first;
     for (int32_t i = 0; i < count; i++)
-        to[i].f32 = tx_bf16_to_f32(((const uint16_t *)from)[first + i]);
+        to[i].f32 = tx_bf16_to_f32(half[i]);
 }
 
 static void add(lane *restrict to, const lane *restrict from, int32_t count, tx_dtype dtype)
@@ -32,30 +36,50 @@ static void add(lane *restrict to, const lane *restrict from, int32_t count, tx_
             to[i].f32 += from[i].f32;
 }
 
-/* sum = elements first.. of all ranks' slots. */
-static void sum_tree(const void *const *slot, int32_t ranks, int64_t first, int32_t count, tx_dtype dtype, lane *sum)
+/* The usual case, two terms that need no conversion. */
+static void add_two(lane *restrict sum, const float *restrict a, const float *restrict b, int32_t count)
 {
-    lane other[SUM_BLOCK];
-    int32_t split = ranks > 1 ? tx_comm_split(ranks) : 0;
-    if (ranks == 1) {
-        load(sum, slot[0], first, count, dtype);
-        return;
-    }
-    sum_tree(slot, split, first, count, dtype, sum);
-    sum_tree(slot + split, ranks - split, first, count, dtype, other);
-    add(sum, other, count, dtype);
+    for (int32_t i = 0; i < count; i++)
+        sum[i].f32 = a[i] + b[i];
 }
 
-void tx_comm_sum(const void *const *slot, int32_t ranks, void *out, int64_t count, tx_dtype dtype)
+/* sum = elements first.. of the terms, which stand for `ranks` ranks. */
+static void sum_tree(const tx_term *term, int32_t ranks, int64_t first, int32_t count, lane *sum)
+{
+    if (term->ranks == ranks) {
+        load(sum, term, first, count);
+        return;
+    }
+    int32_t split = tx_comm_split(ranks), left = 0;
+    const tx_term *right = term;
+    while (left < split)
+        left += right++->ranks;
+    if (term->ranks == split && right->ranks == ranks - split && term->dtype == TX_F32 && right->dtype == TX_F32) {
+        add_two(sum, (const float *)term->data + first, (const float *)right->data + first, count);
+        return;
+    }
+    lane other[SUM_BLOCK];
+    sum_tree(term, split, first, count, sum);
+    sum_tree(right, ranks - split, first, count, other);
+    add(sum, other, count, term->dtype);
+}
+
+void tx_comm_sum(const tx_term *term, int32_t terms, void *const *out, int32_t outs, int64_t count, tx_dtype dtype)
 {
     lane sum[SUM_BLOCK];
+    uint16_t half[SUM_BLOCK];
+    int32_t ranks = 0;
+    for (int32_t i = 0; i < terms; i++)
+        ranks += term[i].ranks;
+    const int64_t bytes = (int64_t)tx_dtype_size(dtype);
     for (int64_t at = 0; at < count; at += SUM_BLOCK) {
         int32_t length = count - at < SUM_BLOCK ? (int32_t)(count - at) : SUM_BLOCK;
-        sum_tree(slot, ranks, at, length, dtype, sum);
+        sum_tree(term, ranks, at, length, sum);
         if (dtype == TX_BF16)
             for (int32_t i = 0; i < length; i++)
-                ((uint16_t *)out)[at + i] = tx_f32_to_bf16(sum[i].f32);
-        else
-            memcpy((char *)out + at * (int64_t)sizeof *sum, sum, (size_t)length * sizeof *sum);
+                half[i] = tx_f32_to_bf16(sum[i].f32);
+        const void *from = dtype == TX_BF16 ? (const void *)half : sum;
+        for (int32_t i = 0; i < outs; i++)
+            memcpy((char *)out[i] + at * bytes, from, (size_t)(length * bytes));
     }
 }

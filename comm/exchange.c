@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Transfers between groups of ranks: who sends what to whom, chunk by chunk. */
+#include "comm/exchange.h"
+#include "comm/common.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    STAGES = 3,         /* chunks on the way */
+    BUFFERS = 32 << 20, /* bytes of all buffers, where chunks do not get smaller than the least */
+    LEAST_CHUNK = 1024, /* elements */
+    MOST_CHUNK = 1 << 17,
+};
+
+/* Buffers of one chunk; an element has 4 bytes at most. */
+typedef struct stage {
+    char *addends; /* for the own piece: the nodes of the other groups, by group */
+    char *own;     /* and of this one, where they are rounded before they are added */
+    char *result;  /* rounded */
+    char *nodes;   /* for other pieces: this group's nodes, by piece */
+    char *results; /* and what became of them, rounded */
+} stage;
+
+struct tx_exchange {
+    const tx_layout *layout;
+    tx_transport *transport;
+    tx_group *group;
+    int32_t mine;   /* group */
+    int32_t *piece; /* owners of the other groups' pieces that this rank handles */
+    int32_t pieces;
+    int32_t chunk; /* elements */
+    char *buffers;
+    stage stage[STAGES];
+    tx_term *term; /* room for as many as ranks */
+    void **out;    /* room for as many as members, and one */
+    tx_patience patience;
+    /* The present transfer. */
+    const tx_transfer *transfer;
+    char *const *segment;
+    tx_comm_traffic *traffic;
+    bool sums, spreads;    /* stages 1 and 3 */
+    tx_dtype node, result; /* types in which nodes and results are sent */
+    int64_t bytes;         /* of an element of the data */
+};
+
+static int32_t others(const tx_exchange *e)
+{
+    return e->layout->groups - 1;
+}
+
+/* ---- Making --------------------------------------------------------------------------------------------- */
+
+void tx_exchange_free(tx_exchange *exchange)
+{
+    if (!exchange)
+        return;
+    free(exchange->piece);
+    free(exchange->buffers);
+    free(exchange->term);
+    free(exchange->out);
+    free(exchange);
+}
+
+/* Cuts the buffers; the same chunk on all ranks, whatever the sizes of their groups. */
+static tx_status make_buffers(tx_exchange *e)
+{
+    const tx_layout *l = e->layout;
+    const int64_t nodes = l->most_nodes, most = l->size; /* pieces at most: those of all ranks */
+    int32_t pieces = 0;                                  /* that a rank handles for other groups, at most */
+    for (int32_t r = 0; r < l->size; r++) {
+        int32_t handled = 0;
+        for (int32_t owner = 0; owner < most; owner++)
+            handled += l->group[owner] != l->group[r] && tx_layout_handler(l, l->group[r], owner) == r;
+        pieces = handled > pieces ? handled : pieces;
+    }
+    const int64_t parts = l->node_count + nodes + 1 + pieces * nodes + pieces;
+    int64_t chunk = BUFFERS / (int64_t)(STAGES * parts * 4);
+    chunk = chunk < LEAST_CHUNK ? LEAST_CHUNK : chunk > MOST_CHUNK ? MOST_CHUNK : chunk;
+    e->chunk = (int32_t)(chunk / TX_PARAM_BLOCK * TX_PARAM_BLOCK);
+    const size_t part = (size_t)e->chunk * 4;
+    e->buffers = malloc(STAGES * (size_t)parts * part);
+    if (!e->buffers)
+        return tx_fail(TX_MEMORY, "no memory for the communicator's buffers");
+    char *at = e->buffers;
+    for (int32_t i = 0; i < STAGES; i++, at += (size_t)parts * part) {
+        e->stage[i].addends = at;
+        e->stage[i].own = at + (size_t)l->node_count * part;
+        e->stage[i].result = e->stage[i].own + (size_t)nodes * part;
+        e->stage[i].nodes = e->stage[i].result + part;
+        e->stage[i].results = e->stage[i].nodes + (size_t)(pieces * nodes) * part;
+    }
+    return TX_OK;
+}
+
+tx_status tx_exchange_create(const tx_layout *layout, tx_transport *transport, tx_group *group, tx_exchange **exchange)
+{
+    tx_exchange *e = calloc(1, sizeof *e);
+    const size_t size = (size_t)layout->size;
+    if (e) {
+        e->layout = layout;
+        e->transport = transport;
+        e->group = group;
+        e->mine = layout->group[transport->rank];
+        e->piece = malloc(size * sizeof *e->piece);
+        e->term = malloc(size * sizeof *e->term);
+        e->out = malloc((size + 1) * sizeof *e->out);
+    }
+    if (!e || !e->piece || !e->term || !e->out) {
+        tx_exchange_free(e);
+        return tx_fail(TX_MEMORY, "no memory for a communicator");
+    }
+    for (int32_t owner = 0; owner < layout->size; owner++)
+        if (layout->group[owner] != e->mine && tx_layout_handler(layout, e->mine, owner) == transport->rank)
+            e->piece[e->pieces++] = owner;
+    tx_status status = layout->groups > 1 ? make_buffers(e) : TX_OK;
+    if (status) {
+        tx_exchange_free(e);
+        return status;
+    }
+    *exchange = e;
+    return TX_OK;
+}
+
+/* Slots of a stage: nodes that arrive, nodes that leave, results that leave, results that arrive. */
+static int32_t stage_slots(const tx_exchange *e)
+{
+    return 2 * (others(e) + e->pieces);
+}
+
+int32_t tx_exchange_slots(const tx_exchange *exchange)
+{
+    int32_t slots = STAGES * stage_slots(exchange);
+    return slots > 2 ? slots : 2; /* the barrier's */
+}
+
+/* ---- Waiting ---------------------------------------------------------------------------------------------- */
+
+tx_status tx_exchange_wait(tx_exchange *e, int32_t first, int32_t count)
+{
+    bool done = false, told = false;
+    tx_patience_begin(&e->patience);
+    tx_status status = tx_transport_test(e->transport, first, count, &done);
+    while (!status && !done) {
+        if (tx_patience_pause(&e->patience)) {
+            tx_group_wait_for(e->group, tx_transport_missing(e->transport, first, count));
+            told = true;
+        }
+        status = tx_transport_test(e->transport, first, count, &done);
+    }
+    if (told)
+        tx_group_wait_for(e->group, -1);
+    return status;
+}
+
+/* After round k of a dissemination every rank knows of 2^k groups before it. */
+tx_status tx_exchange_barrier(tx_exchange *e)
+{
+    const tx_layout *l = e->layout;
+    char sent = 0, received;
+    tx_status status = TX_OK;
+    tx_group_barrier(e->group);
+    for (int32_t far = 1; far < l->groups && e->group->place == 0 && !status; far *= 2) {
+        int32_t to = l->member[l->start[(e->mine + far) % l->groups]];
+        int32_t from = l->member[l->start[(e->mine - far + l->groups) % l->groups]];
+        status = tx_transport_receive(e->transport, &received, 1, from, TX_TAG_BARRIER, 0);
+        if (!status)
+            status = tx_transport_send(e->transport, &sent, 1, to, TX_TAG_BARRIER, 1);
+        if (!status)
+            status = tx_exchange_wait(e, 0, 2);
+    }
+    tx_group_barrier(e->group);
+    return status;
+}
+
+/* ---- The parts of a transfer -------------------------------------------------------------------------------- */
+
+/* Chunk k of an owner's piece. */
+static tx_piece chunk_of(const tx_exchange *e, int32_t owner, int64_t k)
+{
+    tx_piece p = tx_layout_piece(e->layout, e->transfer->kind, e->transfer->count, owner);
+    if (e->layout->groups == 1) /* nothing is sent: one chunk */
+        return p;
+    int64_t at = k * e->chunk;
+    int64_t left = p.count > at ? p.count - at : 0;
+    return (tx_piece){p.first + at, left < e->chunk ? left : e->chunk};
+}
+
+static char *data_of(const tx_exchange *e, int32_t place, tx_piece p)
+{
+    return e->segment[place] + p.first * e->bytes;
+}
+
+static bool root_in(const tx_exchange *e, int32_t group)
+{
+    return e->transfer->kind == TX_BROADCAST && e->layout->group[e->transfer->root] == group;
+}
+
+/* Whether `group` sends an owner elsewhere something to begin with, and whether an owner sends it the result. */
+static bool gives(const tx_exchange *e, int32_t group)
+{
+    return e->sums || root_in(e, group);
+}
+
+static bool takes(const tx_exchange *e, int32_t group)
+{
+    return e->spreads && !root_in(e, group);
+}
+
+/* How many elements a group's part of an addend has. */
+static int64_t addend_count(const tx_exchange *e, int32_t group, tx_piece p)
+{
+    return e->sums ? e->layout->nodes[group] * p.count : p.count;
+}
+
+/* Where group g's addends lie in a stage. */
+static char *addends_of(const tx_exchange *e, const stage *s, int32_t group, tx_piece p)
+{
+    int64_t before = 0;
+    for (int32_t g = 0; g < group; g++)
+        before += g == e->mine ? 0 : e->layout->nodes[g];
+    return s->addends + before * p.count * (int64_t)tx_dtype_size(e->node);
+}
+
+static tx_term segment_term(const tx_exchange *e, int32_t rank, tx_piece p)
+{
+    return (tx_term){data_of(e, e->layout->place[rank], p), e->transfer->dtype, 1};
+}
+
+/* Sums this group's nodes into a buffer, in the type in which they are sent. */
+static void sum_nodes(tx_exchange *e, tx_piece p, char *buffer)
+{
+    for (int32_t n = 0; n < e->layout->node_count; n++) {
+        const tx_node *node = &e->layout->node[n];
+        if (node->group != e->mine)
+            continue;
+        for (int32_t i = 0; i < node->count; i++)
+            e->term[i] = segment_term(e, node->first + i, p);
+        void *out = buffer + node->index * p.count * (int64_t)tx_dtype_size(e->node);
+        tx_comm_sum(e->term, node->count, &out, 1, p.count, e->node);
+        e->traffic->shared += (node->count - 1) * p.count * e->bytes;
+    }
+}
+
+/* The terms of the whole sum: the data of this group's ranks, or its nodes where they are rounded, and the others'
+ * nodes. */
+static int32_t all_terms(tx_exchange *e, const stage *s, tx_piece p)
+{
+    const int64_t step = p.count * (int64_t)tx_dtype_size(e->node);
+    int32_t terms = 0;
+    for (int32_t n = 0; n < e->layout->node_count; n++) {
+        const tx_node *node = &e->layout->node[n];
+        const char *from = node->group == e->mine ? s->own : addends_of(e, s, node->group, p);
+        if (node->group != e->mine || e->result != e->transfer->dtype)
+            e->term[terms++] = (tx_term){from + node->index * step, e->node, node->count};
+        else
+            for (int32_t i = 0; i < node->count; i++)
+                e->term[terms++] = segment_term(e, node->first + i, p);
+    }
+    return terms;
+}
+
+/* Where a chunk goes: the segments of the group, but for the one that it is copied from (a place, -1: none). */
+static int32_t segments(tx_exchange *e, tx_piece p, int32_t except)
+{
+    int32_t outs = 0;
+    for (int32_t i = 0; i < e->group->size; i++)
+        if (i != except)
+            e->out[outs++] = data_of(e, i, p);
+    e->traffic->shared += (outs - (except < 0)) * p.count * e->bytes;
+    return outs;
+}
+
+/* Copies a chunk from one segment of the group to the others. */
+static void copy_from(tx_exchange *e, int32_t place, tx_piece p)
+{
+    const tx_term from = {data_of(e, place, p), e->transfer->dtype, 1};
+    int32_t outs = segments(e, p, place);
+    tx_comm_sum(&from, 1, e->out, outs, p.count, e->transfer->dtype);
+}
+
+/* ---- The stages --------------------------------------------------------------------------------------------- */
+
+static int32_t slot_of(const tx_exchange *e, int64_t k)
+{
+    return (int32_t)(k % STAGES) * stage_slots(e);
+}
+
+static tx_status send_to(tx_exchange *e, const void *data, int64_t bytes, int32_t to, int32_t tag, int32_t slot)
+{
+    e->traffic->sent += bytes;
+    return tx_transport_send(e->transport, data, bytes, to, tag, slot);
+}
+
+/* Where the result of another group's piece arrives: at its place, unless it was rounded on the way. */
+static char *result_of(const tx_exchange *e, int64_t k, int32_t i, tx_piece p)
+{
+    if (e->result == e->transfer->dtype)
+        return data_of(e, e->group->place, p);
+    return e->stage[k % STAGES].results + (size_t)i * (size_t)e->chunk * 4;
+}
+
+/* What other groups give to the own piece is called for. */
+static tx_status call_for(tx_exchange *e, int64_t k)
+{
+    const stage *s = &e->stage[k % STAGES];
+    const tx_piece p = chunk_of(e, e->transport->rank, k);
+    tx_status status = TX_OK;
+    for (int32_t g = 0, slot = slot_of(e, k); g < e->layout->groups && !status && p.count > 0; g++) {
+        if (g == e->mine)
+            continue;
+        void *to = e->sums ? addends_of(e, s, g, p) : data_of(e, e->group->place, p);
+        if (gives(e, g))
+            status = tx_transport_receive(e->transport, to, addend_count(e, g, p) * (int64_t)tx_dtype_size(e->node),
+                                          tx_layout_handler(e->layout, g, e->transport->rank), TX_TAG_PARTIAL, slot);
+        slot++;
+    }
+    return status;
+}
+
+/* What this group gives to others' pieces is sent, and the results are called for. */
+static tx_status give(tx_exchange *e, int64_t k)
+{
+    const stage *s = &e->stage[k % STAGES];
+    const int32_t slot = slot_of(e, k) + others(e);
+    tx_status status = TX_OK;
+    for (int32_t i = 0; i < e->pieces && !status; i++) {
+        const tx_piece p = chunk_of(e, e->piece[i], k);
+        const int64_t bytes = addend_count(e, e->mine, p) * (int64_t)tx_dtype_size(e->node);
+        if (p.count == 0)
+            continue;
+        char *nodes = s->nodes + (size_t)i * (size_t)e->layout->most_nodes * (size_t)e->chunk * 4;
+        if (e->sums)
+            sum_nodes(e, p, nodes);
+        else if (root_in(e, e->mine))
+            nodes = data_of(e, e->layout->place[e->transfer->root], p);
+        if (gives(e, e->mine))
+            status = send_to(e, nodes, bytes, e->piece[i], TX_TAG_PARTIAL, slot + i);
+        if (!status && takes(e, e->mine))
+            status =
+                tx_transport_receive(e->transport, result_of(e, k, i, p), p.count * (int64_t)tx_dtype_size(e->result),
+                                     e->piece[i], TX_TAG_RESULT, slot + e->pieces + others(e) + i);
+    }
+    return status;
+}
+
+/* The result of the own piece: sum, root's data, or what is there already. */
+static void make_result(tx_exchange *e, int64_t k, tx_piece p)
+{
+    const stage *s = &e->stage[k % STAGES];
+    const bool rounded = e->result != e->transfer->dtype;
+    if (!e->sums) {
+        copy_from(e, root_in(e, e->mine) ? e->layout->place[e->transfer->root] : e->group->place, p);
+        return;
+    }
+    if (rounded)
+        sum_nodes(e, p, s->own);
+    else
+        e->traffic->shared += (e->group->size - 1) * p.count * e->bytes;
+    int32_t terms = all_terms(e, s, p);
+    if (rounded) {
+        void *out = s->result;
+        tx_comm_sum(e->term, terms, &out, 1, p.count, e->result);
+        e->term[0] = (tx_term){s->result, e->result, 1};
+        terms = 1;
+    }
+    e->out[0] = data_of(e, e->group->place, p);
+    int32_t outs = e->spreads ? segments(e, p, -1) : 1;
+    tx_comm_sum(e->term, terms, e->out, outs, p.count, e->transfer->dtype);
+}
+
+/* The own piece's result is made of what arrived, and sent. */
+static tx_status finish(tx_exchange *e, int64_t k)
+{
+    const tx_piece p = chunk_of(e, e->transport->rank, k);
+    const int32_t first = slot_of(e, k);
+    if (p.count == 0)
+        return TX_OK;
+    tx_status status = e->layout->groups > 1 ? tx_exchange_wait(e, first, others(e)) : TX_OK;
+    if (status)
+        return status;
+    make_result(e, k, p);
+    const void *from = e->result == e->transfer->dtype ? data_of(e, e->group->place, p) : e->stage[k % STAGES].result;
+    for (int32_t g = 0, slot = first + others(e) + e->pieces; g < e->layout->groups && !status; g++) {
+        if (g == e->mine)
+            continue;
+        if (takes(e, g))
+            status = send_to(e, from, p.count * (int64_t)tx_dtype_size(e->result),
+                             tx_layout_handler(e->layout, g, e->transport->rank), TX_TAG_RESULT, slot);
+        slot++;
+    }
+    return status;
+}
+
+/* Everything of chunk k is over; the results of others' pieces go to the group's segments. */
+static tx_status settle(tx_exchange *e, int64_t k)
+{
+    if (e->layout->groups == 1)
+        return TX_OK;
+    tx_status status = tx_exchange_wait(e, slot_of(e, k) + others(e), stage_slots(e) - others(e));
+    for (int32_t i = 0; i < e->pieces && !status && takes(e, e->mine); i++) {
+        const tx_piece p = chunk_of(e, e->piece[i], k);
+        if (e->result == e->transfer->dtype) {
+            copy_from(e, e->group->place, p);
+            continue;
+        }
+        const tx_term from = {result_of(e, k, i, p), e->result, 1};
+        int32_t outs = segments(e, p, -1);
+        tx_comm_sum(&from, 1, e->out, outs, p.count, e->transfer->dtype);
+    }
+    return status;
+}
+
+/* ---- A transfer --------------------------------------------------------------------------------------------- */
+
+static bool only_leaves(const tx_layout *l)
+{
+    return l->node_count == l->size;
+}
+
+static void begin(tx_exchange *e, const tx_transfer *t, char *const *segment, tx_comm_traffic *traffic)
+{
+    e->transfer = t;
+    e->segment = segment;
+    e->traffic = traffic;
+    e->bytes = (int64_t)tx_dtype_size(t->dtype);
+    e->sums = t->kind == TX_ALL_REDUCE || t->kind == TX_REDUCE_SCATTER;
+    e->spreads = t->kind != TX_REDUCE_SCATTER;
+    e->result = e->sums && e->layout->groups > 1 ? t->wire : t->dtype;
+    e->node = e->result;
+    if (e->sums && t->dtype == TX_BF16 && !only_leaves(e->layout))
+        e->node = TX_F32; /* sums of 16-bit data are rounded once, at the end */
+}
+
+static int64_t chunks(const tx_exchange *e)
+{
+    if (e->layout->groups == 1)
+        return 1;
+    int64_t longest = 0;
+    for (int32_t r = 0; r < e->layout->size; r++) {
+        int64_t count = tx_layout_piece(e->layout, e->transfer->kind, e->transfer->count, r).count;
+        longest = count > longest ? count : longest;
+    }
+    return (longest + e->chunk - 1) / e->chunk;
+}
+
+tx_status tx_exchange_run(tx_exchange *e, const tx_transfer *transfer, char *const *segment, tx_comm_traffic *traffic)
+{
+    begin(e, transfer, segment, traffic);
+    const int64_t count = chunks(e);
+    tx_status status = TX_OK;
+    for (int64_t k = 0; k < count + STAGES - 1 && !status; k++) {
+        if (k < count)
+            status = call_for(e, k);
+        if (!status && k < count)
+            status = give(e, k);
+        if (!status && k >= 1 && k - 1 < count)
+            status = finish(e, k - 1);
+        if (!status && k >= 2)
+            status = settle(e, k - 2);
+    }
+    return status;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The barrier of ranks that share memory, and who waits for whom. */
+#include "comm/group.h"
+
+#include <inttypes.h>
+
+void tx_group_wait_for(tx_group *group, int32_t rank)
+{
+    atomic_store_explicit(&group->mark[group->place]->waits_for, rank, memory_order_relaxed);
+}
+
+/* Each rank counts the barriers that it came to; it goes on when all have come to as many. */
+void tx_group_barrier(tx_group *g)
+{
+    const long long turn = ++g->barriers;
+    bool told = false;
+    atomic_store_explicit(&g->mark[g->place]->arrived, turn, memory_order_release);
+    tx_patience_begin(&g->patience);
+    for (int32_t i = 0; i < g->size; i++)
+        while (atomic_load_explicit(&g->mark[i]->arrived, memory_order_acquire) < turn)
+            if (tx_patience_pause(&g->patience)) {
+                tx_group_wait_for(g, g->member[i]);
+                told = true;
+            }
+    if (told)
+        tx_group_wait_for(g, -1);
+}
+
+tx_status tx_group_meet(tx_group *g, uint64_t doing)
+{
+    atomic_store_explicit(&g->mark[g->place]->doing, doing, memory_order_relaxed);
+    tx_group_barrier(g);
+    for (int32_t i = 0; i < g->size; i++)
+        if (atomic_load_explicit(&g->mark[i]->doing, memory_order_relaxed) != doing)
+            return tx_fail(TX_INVALID,
+                           "ranks %" PRId32 " and %" PRId32 " began different transfers: every rank begins the same "
+                           "ones, of the same size and place, in the same order",
+                           g->member[g->place], g->member[i]);
+    return TX_OK;
+}
+
+static int32_t place_of(const tx_group *g, int32_t rank)
+{
+    for (int32_t i = 0; i < g->size; i++)
+        if (g->member[i] == rank)
+            return i;
+    return -1;
+}
+
+int32_t tx_group_laggard(const tx_group *g)
+{
+    int32_t last = -1;
+    for (int32_t i = 0, place = g->place; i < g->size && place >= 0; i++) {
+        int32_t next = atomic_load_explicit(&g->mark[place]->waits_for, memory_order_relaxed);
+        if (next < 0)
+            break;
+        last = next;
+        place = place_of(g, next);
+    }
+    return last;
+}
+
+int64_t tx_group_step(const tx_group *g, int32_t rank)
+{
+    int32_t place = place_of(g, rank);
+    return place < 0 ? -1 : atomic_load_explicit(&g->mark[place]->step, memory_order_relaxed);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks that reach each other's memory: where they stand, a barrier of their own (one of MPI's takes 8 ms where two
+ * ranks share a core, this one microseconds), and whom each of them waits for. A rank alone is a group too. */
+#ifndef TX_COMM_GROUP_H
+#define TX_COMM_GROUP_H
+
+#include "comm/comm.h"
+#include "comm/patience.h"
+
+#include <stdatomic.h>
+
+#if ATOMIC_LLONG_LOCK_FREE != 2 || ATOMIC_INT_LOCK_FREE != 2
+#error "processes share these atomics: they must be free of locks"
+#endif
+
+/* What a rank tells the others of its group, in memory of its own that they map. */
+typedef struct tx_mark {
+    _Alignas(64) atomic_llong arrived; /* barriers that it has come to */
+    atomic_llong step;                 /* the last that it marked */
+    atomic_ullong doing;               /* a digest of the transfer that it is in */
+    atomic_int waits_for;              /* a rank, -1: none */
+} tx_mark;
+
+typedef struct tx_group {
+    int32_t place, size;
+    const int32_t *member; /* ranks by place */
+    tx_mark *const *mark;  /* by place */
+    int64_t barriers;
+    tx_patience patience;
+} tx_group;
+
+void tx_group_barrier(tx_group *group);
+/* Barrier, and INVALID on every rank where one of them is doing something else. */
+tx_status tx_group_meet(tx_group *group, uint64_t doing);
+/* This rank waits for `rank`; -1: no longer. */
+void tx_group_wait_for(tx_group *group, int32_t rank);
+/* The rank at the end of the chain that this one waits in, -1 when it waits for none. Any thread may ask. */
+int32_t tx_group_laggard(const tx_group *group);
+/* The last step that a rank marked, -1 for one of another group. */
+int64_t tx_group_step(const tx_group *group, int32_t rank);
+
+#endif

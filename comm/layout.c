@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Groups of ranks: their nodes in the tree of sums, and who handles which piece. */
+#include "comm/layout.h"
+
+#include <stdlib.h>
+
+void tx_layout_free(tx_layout *layout)
+{
+    if (!layout)
+        return;
+    free(layout->group);
+    free(layout->place);
+    free(layout->start);
+    free(layout->member);
+    free(layout->nodes);
+    free(layout->node);
+    free(layout);
+}
+
+/* Whether ranks first .. first + count - 1 lie in one group. */
+static bool together(const tx_layout *l, int32_t first, int32_t count)
+{
+    for (int32_t r = first + 1; r < first + count; r++)
+        if (l->group[r] != l->group[first])
+            return false;
+    return true;
+}
+
+static void find_nodes(tx_layout *l, int32_t first, int32_t count)
+{
+    if (!together(l, first, count)) {
+        int32_t split = tx_comm_split(count);
+        find_nodes(l, first, split);
+        find_nodes(l, first + split, count - split);
+        return;
+    }
+    int32_t group = l->group[first], index = l->nodes[group]++;
+    l->node[l->node_count++] = (tx_node){.first = first, .count = count, .group = group, .index = index};
+    l->most_nodes = index + 1 > l->most_nodes ? index + 1 : l->most_nodes;
+}
+
+static void find_members(tx_layout *l)
+{
+    for (int32_t r = 0; r < l->size; r++) {
+        l->place[r] = l->start[l->group[r] + 1]++; /* counts first */
+        l->most_members = l->place[r] + 1 > l->most_members ? l->place[r] + 1 : l->most_members;
+    }
+    for (int32_t g = 0; g < l->groups; g++)
+        l->start[g + 1] += l->start[g];
+    for (int32_t r = 0; r < l->size; r++)
+        l->member[l->start[l->group[r]] + l->place[r]] = r;
+}
+
+tx_status tx_layout_create(const int32_t *group, int32_t size, tx_layout **layout)
+{
+    tx_layout *l = calloc(1, sizeof *l);
+    size_t count = (size_t)size;
+    if (l) {
+        l->size = size;
+        l->group = malloc(count * sizeof *l->group);
+        l->place = malloc(count * sizeof *l->place);
+        l->start = calloc(count + 1, sizeof *l->start);
+        l->member = malloc(count * sizeof *l->member);
+        l->nodes = calloc(count, sizeof *l->nodes);
+        l->node = malloc(count * sizeof *l->node);
+    }
+    if (!l || !l->group || !l->place || !l->start || !l->member || !l->nodes || !l->node) {
+        tx_layout_free(l);
+        return tx_fail(TX_MEMORY, "no memory for the groups of %d ranks", (int)size);
+    }
+    for (int32_t r = 0; r < size; r++) {
+        l->group[r] = group[r];
+        l->groups = group[r] + 1 > l->groups ? group[r] + 1 : l->groups;
+    }
+    find_members(l);
+    find_nodes(l, 0, size);
+    *layout = l;
+    return TX_OK;
+}
+
+static int32_t members(const tx_layout *l, int32_t group)
+{
+    return l->start[group + 1] - l->start[group];
+}
+
+int32_t tx_layout_handler(const tx_layout *layout, int32_t group, int32_t owner)
+{
+    return layout->member[layout->start[group] + layout->place[owner] % members(layout, group)];
+}
+
+static tx_piece shard(int64_t count, int32_t size, int32_t index)
+{
+    int64_t first = tx_comm_shard(count, size, index);
+    int64_t end = index + 1 < size ? tx_comm_shard(count, size, index + 1) : count;
+    return (tx_piece){first, end - first};
+}
+
+tx_piece tx_layout_piece(const tx_layout *layout, tx_collective kind, int64_t count, int32_t owner)
+{
+    if (kind == TX_REDUCE_SCATTER || kind == TX_ALL_GATHER)
+        return shard(count, layout->size, owner);
+    int32_t group = layout->group[owner];
+    tx_piece whole = shard(count, layout->groups, group);
+    tx_piece part = shard(whole.count, members(layout, group), layout->place[owner]);
+    return (tx_piece){whole.first + part.first, part.count};
+}

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The communicator of many ranks: windows of shared memory within a host, messages between hosts and for everything
+ * else. */
+#include "comm/common.h"
+#include "comm/exchange.h"
+#include "comm/queue.h"
+#include "comm/window.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A way of the data: through windows, between groups of ranks that share them; or each rank for itself. */
+typedef struct way {
+    tx_layout *layout;
+    tx_group group; /* this rank's */
+    tx_exchange *exchange;
+} way;
+
+typedef struct many {
+    tx_comm base;
+    tx_transport *transport;
+    tx_comm_rank *who;
+    way together, apart;
+    tx_window *marks; /* one tx_mark a rank of the group */
+    tx_mark **mark;   /* by place */
+    tx_window *windows;
+    char **segment; /* where a transfer's data lie, by place */
+    tx_queue *queue;
+    atomic_int bucket;    /* of the transfer that is being made */
+    tx_comm_traffic made; /* bytes; of whoever makes transfers */
+    atomic_llong sent, shared;
+} many;
+
+extern const tx_comm_table tx_comm_mpi;
+
+/* ---- Who is where ---------------------------------------------------------------------------------------- */
+
+/* What a rank tells all others when the communicator is opened. */
+typedef struct introduction {
+    int32_t lowest; /* rank on its host */
+    int32_t most;   /* ranks of a host that share memory, as its environment says */
+    char name[sizeof((tx_comm_rank *)0)->name];
+} introduction;
+
+/* TX_COMM_SHM: ranks of a host that share memory at most. */
+static tx_status read_most(int32_t *most)
+{
+    const char *text = getenv("TX_COMM_SHM");
+    char *end = NULL;
+    *most = INT32_MAX;
+    if (!text || !*text)
+        return TX_OK;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (errno || *end || value < 0 || value > INT32_MAX)
+        return tx_fail(TX_INVALID, "TX_COMM_SHM=%s: expected how many ranks of a host may share memory, 0 for none",
+                       text);
+    *most = value > 1 ? (int32_t)value : 1;
+    return TX_OK;
+}
+
+/* Everybody's introduction; fails on all ranks when one of them has none to give. */
+static tx_status introduce(many *c, introduction *all)
+{
+    introduction own = {0};
+    tx_status status = read_most(&own.most);
+    if (status)
+        own.most = -1;
+    tx_status found = tx_transport_host(c->transport, own.name, sizeof own.name, &own.lowest);
+    if (!found)
+        found = tx_transport_gather(c->transport, &own, all, sizeof own);
+    for (int32_t r = 0; r < c->base.size && !found && !status; r++)
+        if (all[r].most != own.most)
+            return tx_fail(TX_INVALID, "TX_COMM_SHM of rank %" PRId32 " on %s is not that of rank %" PRId32 " on %s", r,
+                           all[r].name, c->base.rank, own.name);
+    return status ? status : found;
+}
+
+/* Hosts and groups are numbered by their lowest ranks. */
+static tx_status find_groups(many *c, const introduction *all, int32_t *group)
+{
+    int32_t hosts = 0, groups = 0;
+    for (int32_t r = 0; r < c->base.size; r++) {
+        int32_t local = 0, first = r; /* its number on its host, and the first of its group */
+        for (int32_t other = r - 1; other >= 0; other--)
+            local += all[other].lowest == all[r].lowest;
+        for (int32_t other = r - 1, i = 0; other >= 0 && i < local % all[r].most; other--)
+            if (all[other].lowest == all[r].lowest) {
+                first = other;
+                i++;
+            }
+        memcpy(c->who[r].name, all[r].name, sizeof all[r].name);
+        c->who[r].host = all[r].lowest == r ? hosts++ : c->who[all[r].lowest].host;
+        group[r] = first == r ? groups++ : group[first];
+        c->base.local_size += all[r].lowest == all[c->base.rank].lowest;
+        if (r == c->base.rank)
+            c->base.local_rank = local;
+    }
+    tx_status status = tx_layout_create(group, c->base.size, &c->together.layout);
+    for (int32_t r = 0; r < c->base.size; r++)
+        group[r] = r;
+    return status ? status : tx_layout_create(group, c->base.size, &c->apart.layout);
+}
+
+static tx_status find_ranks(many *c)
+{
+    const size_t size = (size_t)c->base.size;
+    introduction *all = calloc(size, sizeof *all);
+    int32_t *group = calloc(size, sizeof *group);
+    c->who = calloc(size, sizeof *c->who);
+    c->base.ranks = c->who;
+    tx_status status = all && group && c->who ? TX_OK : tx_fail(TX_MEMORY, "no memory for the list of ranks");
+    if (!status)
+        status = introduce(c, all);
+    if (!status)
+        status = find_groups(c, all, group);
+    free(all);
+    free(group);
+    return status;
+}
+
+/* ---- Opening and closing ------------------------------------------------------------------------------------ */
+
+/* The marks of the group, which lie in a window of a page a rank. */
+static tx_status make_marks(many *c)
+{
+    tx_status status = tx_window_create(c->transport, c->together.layout, c->who, (int64_t)sizeof(tx_mark), &c->marks);
+    if (status)
+        return status;
+    c->mark = calloc((size_t)c->marks->members, sizeof *c->mark);
+    c->segment = calloc((size_t)c->marks->members, sizeof *c->segment);
+    if (!c->mark || !c->segment)
+        return tx_fail(TX_MEMORY, "no memory for a communicator");
+    for (int32_t i = 0; i < c->marks->members; i++)
+        c->mark[i] = (tx_mark *)(void *)c->marks->segment[i];
+    atomic_store(&c->mark[c->marks->place]->waits_for, -1);
+    atomic_store(&c->mark[c->marks->place]->step, -1);
+    return TX_OK;
+}
+
+static tx_status make_way(many *c, way *w, tx_mark *const *mark)
+{
+    const tx_layout *l = w->layout;
+    const int32_t group = l->group[c->base.rank];
+    w->group = (tx_group){.place = l->place[c->base.rank],
+                          .size = l->start[group + 1] - l->start[group],
+                          .member = l->member + l->start[group],
+                          .mark = mark};
+    return tx_exchange_create(l, c->transport, &w->group, &w->exchange);
+}
+
+static tx_status make_ways(many *c)
+{
+    tx_status status = make_marks(c);
+    if (!status)
+        status = make_way(c, &c->together, c->mark);
+    if (!status)
+        status = make_way(c, &c->apart, &c->mark[c->marks->place]);
+    if (status)
+        return status;
+    int32_t slots = tx_exchange_slots(c->apart.exchange), others = tx_exchange_slots(c->together.exchange);
+    return tx_transport_slots(c->transport, slots > others ? slots : others);
+}
+
+static void many_close(tx_comm *comm)
+{
+    many *c = (many *)comm;
+    if (!c)
+        return;
+    tx_queue_free(c->queue);
+    tx_transport_close(c->transport);
+    while (c->windows) {
+        tx_window *next = c->windows->next;
+        tx_window_free(c->windows);
+        c->windows = next;
+    }
+    tx_window_free(c->marks);
+    tx_exchange_free(c->together.exchange);
+    tx_exchange_free(c->apart.exchange);
+    tx_layout_free(c->together.layout);
+    tx_layout_free(c->apart.layout);
+    free(c->mark);
+    free(c->segment);
+    free(c->who);
+    free(c);
+}
+
+static tx_status make(void *context, const tx_transfer *t);
+
+static tx_status many_open(int *argc, char ***argv, tx_comm **comm)
+{
+    const char *advice = "";
+    many *made = calloc(1, sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "no memory for a communicator");
+    made->base.table = &tx_comm_mpi;
+    atomic_init(&made->bucket, -1);
+    tx_status status = tx_transport_open(argc, argv, &made->transport, &advice);
+    if (!status) {
+        made->base.rank = made->transport->rank;
+        made->base.size = made->transport->size;
+        status = tx_launcher_check(made->base.size, advice);
+    }
+    if (!status)
+        status = find_ranks(made);
+    if (!status)
+        status = make_ways(made);
+    if (!status)
+        status = tx_queue_create(make, made, &made->queue);
+    if (status) {
+        many_close(&made->base);
+        return status;
+    }
+    *comm = &made->base;
+    return TX_OK;
+}
+
+static tx_status many_window(tx_comm *comm, int64_t bytes, void **memory)
+{
+    many *c = (many *)comm;
+    tx_window *window = NULL;
+    tx_status status = tx_queue_idle(c->queue, "window");
+    if (!status)
+        status = tx_window_create(c->transport, c->together.layout, c->who, bytes, &window);
+    if (status)
+        return status;
+    window->next = c->windows;
+    c->windows = window;
+    *memory = window->segment[window->place];
+    return TX_OK;
+}
+
+/* ---- Transfers ---------------------------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t digest, uint64_t value)
+{
+    digest = (digest ^ value) * 0x9E3779B97F4A7C15u;
+    return digest ^ (digest >> 29);
+}
+
+/* What all ranks of the group must agree on. */
+static uint64_t digest_of(const tx_transfer *t, int64_t offset)
+{
+    uint64_t digest = mix(mix(0, (uint64_t)t->kind), (uint64_t)t->dtype);
+    digest = mix(mix(digest, (uint64_t)t->wire), t->kind == TX_BROADCAST ? (uint64_t)t->root : 0);
+    return mix(mix(digest, (uint64_t)t->count), (uint64_t)offset);
+}
+
+static tx_status make_in_window(many *c, const tx_transfer *t, const tx_window *w)
+{
+    const int64_t offset = (char *)t->data - w->segment[w->place];
+    for (int32_t i = 0; i < w->members; i++)
+        c->segment[i] = w->segment[i] + offset;
+    tx_status status = tx_group_meet(&c->together.group, digest_of(t, offset));
+    if (!status)
+        status = tx_exchange_run(c->together.exchange, t, c->segment, &c->made);
+    if (!status)
+        tx_group_barrier(&c->together.group);
+    return status;
+}
+
+static tx_status make(void *context, const tx_transfer *t)
+{
+    many *c = context;
+    char *data = t->data;
+    atomic_store_explicit(&c->bucket, t->bucket, memory_order_relaxed);
+    tx_status status = TX_OK;
+    const tx_window *w = tx_window_find(c->windows, t->data, t->count * (int64_t)tx_dtype_size(t->dtype));
+    if (t->kind == TX_BARRIER)
+        status = tx_exchange_barrier(c->together.exchange);
+    else if (t->count > 0)
+        status = w && w->members > 1 ? make_in_window(c, t, w) : tx_exchange_run(c->apart.exchange, t, &data, &c->made);
+    atomic_store_explicit(&c->sent, c->made.sent, memory_order_relaxed);
+    atomic_store_explicit(&c->shared, c->made.shared, memory_order_relaxed);
+    return status;
+}
+
+static tx_status many_begin(tx_comm *comm, const tx_transfer *transfer, int32_t *request)
+{
+    tx_status status = tx_comm_check(comm, transfer);
+    return status ? status : tx_queue_begin(((many *)comm)->queue, transfer, request);
+}
+
+static tx_status many_wait(tx_comm *comm, int32_t request)
+{
+    return tx_queue_wait(((many *)comm)->queue, request);
+}
+
+static tx_status many_background(tx_comm *comm, bool on)
+{
+    return tx_queue_background(((many *)comm)->queue, on);
+}
+
+/* ---- From rank to rank -------------------------------------------------------------------------------------- */
+
+enum { PAIR_PIECE = 4 << 20 }; /* bytes in one message */
+
+static tx_status many_send(tx_comm *comm, const void *data, int64_t count, tx_dtype dtype, int32_t to)
+{
+    many *c = (many *)comm;
+    const int64_t bytes = count * (int64_t)tx_dtype_size(dtype);
+    tx_status status = tx_comm_check_pair(comm, "send", data, count, dtype, to);
+    if (!status)
+        status = tx_queue_idle(c->queue, "send");
+    for (int64_t at = 0; at < bytes && !status; at += PAIR_PIECE) {
+        int64_t length = bytes - at < PAIR_PIECE ? bytes - at : PAIR_PIECE;
+        status = tx_transport_send(c->transport, (const char *)data + at, length, to, TX_TAG_PAIR, 0);
+        if (!status)
+            status = tx_exchange_wait(c->apart.exchange, 0, 1);
+        atomic_store_explicit(&c->sent, c->made.sent += length, memory_order_relaxed);
+    }
+    return status;
+}
+
+static tx_status many_receive(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t from)
+{
+    many *c = (many *)comm;
+    const int64_t bytes = count * (int64_t)tx_dtype_size(dtype);
+    tx_status status = tx_comm_check_pair(comm, "receive", data, count, dtype, from);
+    if (!status)
+        status = tx_queue_idle(c->queue, "receive");
+    for (int64_t at = 0; at < bytes && !status; at += PAIR_PIECE) {
+        int64_t length = bytes - at < PAIR_PIECE ? bytes - at : PAIR_PIECE;
+        status = tx_transport_receive(c->transport, (char *)data + at, length, from, TX_TAG_PAIR, 0);
+        if (!status)
+            status = tx_exchange_wait(c->apart.exchange, 0, 1);
+    }
+    return status;
+}
+
+static tx_status many_peer_all_reduce(tx_comm *comm, const float *data, float *sum, int64_t count)
+{
+    many *c = (many *)comm;
+    tx_status status = tx_queue_idle(c->queue, "peer_all_reduce");
+    return status ? status : tx_transport_all_reduce(c->transport, data, sum, count);
+}
+
+/* ---- What is going on ----------------------------------------------------------------------------------------- */
+
+static void many_traffic(const tx_comm *comm, tx_comm_traffic *traffic)
+{
+    const many *c = (const many *)comm;
+    traffic->sent = atomic_load_explicit(&c->sent, memory_order_relaxed);
+    traffic->shared = atomic_load_explicit(&c->shared, memory_order_relaxed);
+    tx_queue_times(c->queue, &traffic->moving, &traffic->waited);
+}
+
+static void many_mark(tx_comm *comm, int64_t step)
+{
+    many *c = (many *)comm;
+    atomic_store_explicit(&c->mark[c->marks->place]->step, step, memory_order_relaxed);
+}
+
+static bool many_laggard(tx_comm *comm, tx_comm_laggard *laggard)
+{
+    many *c = (many *)comm;
+    const tx_group *group = &c->together.group;
+    int32_t rank = tx_group_laggard(group);
+    if (rank < 0)
+        return false;
+    int64_t step = tx_group_step(group, rank);
+    laggard->rank = rank;
+    laggard->step = step >= 0 ? step : tx_group_step(group, comm->rank);
+    laggard->bucket = atomic_load_explicit(&c->bucket, memory_order_relaxed);
+    return true;
+}
+
+const tx_comm_table tx_comm_mpi = {
+    .version = TX_COMM_VERSION,
+    .name = "mpi",
+    .open = many_open,
+    .close = many_close,
+    .window = many_window,
+    .begin = many_begin,
+    .wait = many_wait,
+    .background = many_background,
+    .send = many_send,
+    .receive = many_receive,
+    .traffic = many_traffic,
+    .mark = many_mark,
+    .laggard = many_laggard,
+    .peer_all_reduce = many_peer_all_reduce,
+};

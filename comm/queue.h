@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Transfers that have begun: made in their order by wait(), or by a thread as soon as they begin. A transfer that fails
+ * makes all later ones fail with its message, for the ranks no longer agree on what comes next. */
+#ifndef TX_COMM_QUEUE_H
+#define TX_COMM_QUEUE_H
+
+#include "comm/comm.h"
+
+typedef tx_status (*tx_transfer_make)(void *context, const tx_transfer *transfer);
+
+typedef struct tx_queue tx_queue;
+
+tx_status tx_queue_create(tx_transfer_make make, void *context, tx_queue **queue);
+/* Lets the thread end the transfer that it makes; those that it did not begin are not made. */
+void tx_queue_free(tx_queue *queue);
+
+tx_status tx_queue_begin(tx_queue *queue, const tx_transfer *transfer, int32_t *request);
+tx_status tx_queue_wait(tx_queue *queue, int32_t request);
+/* INVALID unless nothing is outstanding; then this thread may do what the other one does, until the next begin. `call`
+ * is the function's name in the message. */
+tx_status tx_queue_idle(tx_queue *queue, const char *call);
+tx_status tx_queue_background(tx_queue *queue, bool on);
+
+/* Seconds that transfers took, and that tx_queue_wait kept its caller. */
+void tx_queue_times(tx_queue *queue, double *moving, double *waited);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory that the ranks of a group map into each other: one segment a rank, made and first touched by it, without a
+ * name as soon as all have it, so that nothing is left when they are killed. */
+#ifndef TX_COMM_WINDOW_H
+#define TX_COMM_WINDOW_H
+
+#include "comm/layout.h"
+#include "comm/transport.h"
+
+typedef struct tx_window tx_window;
+struct tx_window {
+    tx_window *next;
+    int64_t bytes; /* of a segment, whole pages */
+    int32_t place, members;
+    char *segment[]; /* by place */
+};
+
+/* Of all ranks, and it fails on all or none: MEMORY, naming the rank and host that could not give its part. */
+tx_status tx_window_create(tx_transport *transport, const tx_layout *layout, const tx_comm_rank *ranks, int64_t bytes,
+                           tx_window **window);
+void tx_window_free(tx_window *window);
+
+/* The window that `bytes` bytes at `data` lie in, NULL when none. */
+const tx_window *tx_window_find(const tx_window *list, const void *data, int64_t bytes);
+
+#endif
