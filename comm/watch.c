@@ -34,14 +34,14 @@ struct tx_watch {
     tx_comm *comm;
     tx_watch_options o;
     pthread_t thread;
-    bool running; /* the thread */
+    bool running;         /* the thread */
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t wake;
     bool stop;
-    bool over;    /* nothing is left to do: the communicator may be gone */
-    int result;   /* then: the exit status */
-    bool silent;  /* there is no limit */
-    double quiet; /* seconds without a report */
+    bool over;      /* nothing is left to do: the communicator may be gone */
+    int result;     /* then: the exit status */
+    bool silent;    /* there is no limit */
+    double quiet;   /* seconds without a report */
     double allowed; /* the limit of a pause; 0: there is none */
     int64_t step;
     double began; /* when the present step did */
@@ -159,12 +159,15 @@ static void describe(const tx_watch *w, const tx_comm_laggard *other, double sec
         snprintf(bucket, sizeof bucket, "bucket %" PRId32, other->bucket);
     const char *host = w->comm->ranks[rank].name, *advice = w->o.advice ? w->o.advice : "";
     if (other)
-        snprintf(line, room, "%s: rank %" PRId32 " on %s does not answer: %s, it did not reach %s for %.3g s; the run "
-                 "ends%s%s", w->o.program, rank, host, step, bucket, seconds, *advice ? "; " : "", advice);
+        snprintf(line, room,
+                 "%s: rank %" PRId32 " on %s does not answer: %s, it did not reach %s for %.3g s; the run "
+                 "ends%s%s",
+                 w->o.program, rank, host, step, bucket, seconds, *advice ? "; " : "", advice);
     else
-        snprintf(line, room, "%s: rank %" PRId32 " on %s does not get on: %s, and nothing was done for %.3g s though it "
-                 "waits for no other rank (its device, or a file system?); the run ends%s%s", w->o.program, rank, host,
-                 step, seconds, *advice ? "; " : "", advice);
+        snprintf(line, room,
+                 "%s: rank %" PRId32 " on %s does not get on: %s, and nothing was done for %.3g s though it "
+                 "waits for no other rank (its device, or a file system?); the run ends%s%s",
+                 w->o.program, rank, host, step, seconds, *advice ? "; " : "", advice);
 }
 
 /* Whether the process has to end, with this status and line; an empty line is not said. */

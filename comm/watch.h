@@ -4,9 +4,9 @@
  * all others wait for ever), so each rank says what it gets done, and a thread ends the process where nothing was said
  * for too long. Under txlaunch the same thread sends heartbeats.
  *
- * The contract: between two reports (step, alive, pause, resume) no more than the limit may pass. Whatever takes longer,
- * on this rank or on one that this rank waits for, stands between pause and resume on every rank. Time in which the
- * process itself was stopped does not count.
+ * The contract: between two reports (step, alive, pause, resume) no more than the limit may pass. Whatever takes
+ * longer, on this rank or on one that this rank waits for, stands between pause and resume on every rank. Time in which
+ * the process itself was stopped does not count.
  *
  * At its end a process says one line on standard error and leaves by _exit(TX_WATCH_STATUS), on which launchers end all
  * ranks, also a stopped one. So that it is one line, a rank that itself does not get on speaks at once, then the lowest
@@ -56,8 +56,8 @@ void tx_watch_saved(tx_watch *watch, const char *checkpoint);
  * after everything is written: it is the mark of success. Every rank calls it. Some MPIs hang when they end; as all is
  * done, a process that is still there after the limit (not that of the start) leaves by _exit(0). */
 void tx_watch_done(tx_watch *watch);
-/* This rank is about to end with this exit status, not 0; tells txlaunch. The communicator is touched no more either, and
- * a process that is still there 10 seconds later leaves with that status: MPI's end waits for the other ranks. */
+/* This rank is about to end with this exit status, not 0; tells txlaunch. The communicator is touched no more either,
+ * and a process that is still there 10 seconds later leaves with that status: MPI's end waits for the other ranks. */
 void tx_watch_failed(tx_watch *watch, int status, const char *message);
 /* Ends the thread and frees the watch. */
 void tx_watch_stop(tx_watch *watch);

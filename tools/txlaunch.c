@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txlaunch: starts a job of several ranks by mpiexec, and starts it again from its newest checkpoint when a rank dies. */
+ * txlaunch: starts a job of several ranks by mpiexec, and starts it again from its newest checkpoint when a rank dies.
+ */
 #include "tools/txlaunch.h"
 
 #include <errno.h>
@@ -24,15 +25,18 @@ static const double probe_within = 20.0; /* seconds in which a host starts `true
 static const tx_option options[] = {
     {TX_OPTION_INTEGER, "n", AT(ranks), 1, 1 << 20, "N", "ranks"},
     {TX_OPTION_TEXT, "hosts", AT(hosts), 0, 0, "H1,H2:4", "hosts, with the ranks that each takes; else evenly"},
-    {TX_OPTION_TEXT, "hostfile", AT(hostfile), 0, 0, "FILE", "the same from a file, a line a host: H, H:4 or H slots=4"},
+    {TX_OPTION_TEXT, "hostfile", AT(hostfile), 0, 0, "FILE",
+     "the same from a file, a line a host: H, H:4 or H slots=4"},
     {TX_OPTION_INTEGER, "max_restarts", AT(max_restarts), 0, 1 << 20, "K", "starts after the first one"},
     {TX_OPTION_INTEGER, "min_ranks", AT(min_ranks), 0, 1 << 20, "M",
      "go on without a host that does not answer while so many ranks are left; 0: all are needed"},
     {TX_OPTION_REAL, "heartbeat_timeout", AT(heartbeat_timeout), 2, 86400, "S",
      "seconds without a sign of life after which a rank is taken for dead"},
-    {TX_OPTION_REAL, "start_timeout", AT(start_timeout), 1, 86400, "S", "seconds in which all ranks must have reported"},
+    {TX_OPTION_REAL, "start_timeout", AT(start_timeout), 1, 86400, "S",
+     "seconds in which all ranks must have reported"},
     {TX_OPTION_REAL, "grace", AT(grace), 0, 86400, "S", "seconds between SIGTERM and SIGKILL after a failure"},
-    {TX_OPTION_TEXT, "address", AT(address), 0, 0, "IP", "where ranks find this program; else the address towards them"},
+    {TX_OPTION_TEXT, "address", AT(address), 0, 0, "IP",
+     "where ranks find this program; else the address towards them"},
     {TX_OPTION_TEXT, "launcher", AT(launcher), 0, 0, "PROGRAM", "MPICH's or Open MPI's mpiexec, or one like them"},
     {TX_OPTION_TEXT, "launcher_args", AT(launcher_args), 0, 0, "WORDS", "more arguments of it, as a shell splits them"},
 };
@@ -49,9 +53,10 @@ static const tx_launch_settings defaults = {
 static const tx_cli program = {
     .name = "txlaunch",
     .usage = "txlaunch -n N [options] -- txtrain ...",
-    .about = "Starts a training job of several ranks by mpiexec and watches over it. A rank that dies, hangs or cannot be\n"
-             "reached ends the attempt; the command is then started again from its newest checkpoint. SIGTERM and SIGINT\n"
-             "let all ranks save and end. The exit status is 0 only when rank 0 said that everything is written.",
+    .about =
+        "Starts a training job of several ranks by mpiexec and watches over it. A rank that dies, hangs or cannot be\n"
+        "reached ends the attempt; the command is then started again from its newest checkpoint. SIGTERM and SIGINT\n"
+        "let all ranks save and end. The exit status is 0 only when rank 0 said that everything is written.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,
@@ -179,15 +184,16 @@ static tx_launch_start next_start(const launch *l, char *checkpoint, size_t room
         return TX_LAUNCH_RESUME;
     snprintf(checkpoint, room, "the beginning");
     /* The folder holds what the attempt before began to write, as it made steps there. */
-    return l->moved && l->output.folder && !l->output.overwrites && !l->output.resumes ? TX_LAUNCH_ANEW : TX_LAUNCH_AS_IS;
+    return l->moved && l->output.folder && !l->output.overwrites && !l->output.resumes ? TX_LAUNCH_ANEW
+                                                                                       : TX_LAUNCH_AS_IS;
 }
 
 static bool answers(const launch *l, const char *host)
 {
     tx_launch_argv argv = {0};
     bool started;
-    bool yes = !tx_launch_probe(l->set, l->family, host, &argv) &&
-               tx_launch_try(argv.word, probe_within, NULL, 0, &started);
+    bool yes =
+        !tx_launch_probe(l->set, l->family, host, &argv) && tx_launch_try(argv.word, probe_within, NULL, 0, &started);
     tx_launch_argv_free(&argv);
     return yes;
 }
@@ -204,12 +210,15 @@ static void look_at_hosts(launch *l)
         int32_t left = tx_launch_hosts_room(&l->hosts, (int32_t)l->set->ranks);
         if (left >= least) {
             l->ranks = left;
-            say("%s does not answer: going on with %" PRId32 " ranks on the other hosts; what may still run there could "
-                "not be ended", host->name, left);
+            say("%s does not answer: going on with %" PRId32
+                " ranks on the other hosts; what may still run there could "
+                "not be ended",
+                host->name, left);
         } else {
             host->gone = false;
             say("%s does not answer, and the other hosts have room for %" PRId32 " ranks of the %" PRId32 " that are "
-                "needed (--min_ranks): trying it again", host->name, left, least);
+                "needed (--min_ranks): trying it again",
+                host->name, left, least);
         }
     }
 }
@@ -221,8 +230,14 @@ static bool attempt(launch *l, tx_launch_start start, int *result)
     tx_launch_job job = {0};
     tx_launch_outcome outcome;
     tx_status status = tx_launch_command(l->set, l->family, &l->hosts, l->ranks, &l->output, start, &argv);
-    const tx_launch_attempt one = {.set = l->set, .hosts = &l->hosts, .server = l->server, .argv = argv.word,
-                                   .ranks = l->ranks, .caught = &caught, .signals = &signals, .open = &l->open};
+    const tx_launch_attempt one = {.set = l->set,
+                                   .hosts = &l->hosts,
+                                   .server = l->server,
+                                   .argv = argv.word,
+                                   .ranks = l->ranks,
+                                   .caught = &caught,
+                                   .signals = &signals,
+                                   .open = &l->open};
     if (!status)
         status = tx_launch_run(&one, &job, &outcome);
     l->saved = l->saved || job.saved;
@@ -252,7 +267,8 @@ static bool attempt(launch *l, tx_launch_start start, int *result)
             outcome.exited ? "" : "; the ranks did not end by themselves and were ended");
     else if (decision.verdict == TX_LAUNCH_STOPPED)
         say("stopped by a signal after %" PRId64 " restarts and step %" PRId64 "; the command goes on with "
-            "--resume_from_checkpoint", before, outcome.step);
+            "--resume_from_checkpoint",
+            before, outcome.step);
     else
         say("%s; given up after %" PRId64 " restarts: %s", line, before, decision.reason);
     return false;

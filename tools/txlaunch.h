@@ -33,8 +33,8 @@ typedef struct tx_launch_settings {
 typedef struct tx_launch_host {
     char name[256];
     int32_t slots; /* ranks that it takes */
-    bool suspect; /* its ranks said nothing when the last attempt ended */
-    bool gone;    /* no more ranks start there */
+    bool suspect;  /* its ranks said nothing when the last attempt ended */
+    bool gone;     /* no more ranks start there */
 } tx_launch_host;
 
 typedef struct tx_launch_hosts {
@@ -54,10 +54,10 @@ tx_launch_host *tx_launch_host_of(const tx_launch_hosts *hosts, int32_t rank);
 /* ---- A job (txlaunch_job.c) ---------------------------------------------------------------------------------- */
 
 typedef struct tx_launch_rank {
-    bool here;      /* it said hello */
-    bool closed;    /* its connection */
-    bool done;      /* it said so */
-    bool spoke;     /* it said why it ends */
+    bool here;   /* it said hello */
+    bool closed; /* its connection */
+    bool done;   /* it said so */
+    bool spoke;  /* it said why it ends */
     char host[64];
     int64_t pid;
     int64_t step;   /* the last that it told of; -1: none */
@@ -89,9 +89,9 @@ typedef struct tx_launch_sign {
 typedef struct tx_launch_job {
     tx_launch_rank *rank;
     int32_t size;
-    int32_t open;    /* ranks that said hello and whose connection is open */
-    bool reported;   /* some rank said hello */
-    bool saved;      /* a checkpoint was told of */
+    int32_t open;  /* ranks that said hello and whose connection is open */
+    bool reported; /* some rank said hello */
+    bool saved;    /* a checkpoint was told of */
     tx_launch_sign sign;
 } tx_launch_job;
 
@@ -111,8 +111,8 @@ void tx_launch_job_forgive(tx_launch_job *job, double seconds);
 const tx_launch_rank *tx_launch_job_first(const tx_launch_job *job);
 /* Rank 0's word that everything is written. */
 bool tx_launch_job_done(const tx_launch_job *job);
-/* Whether the ranks first .. first + count - 1 look as if their host did not answer: none closed its connection, and all
- * were silent for `seconds` or never came. */
+/* Whether the ranks first .. first + count - 1 look as if their host did not answer: none closed its connection, and
+ * all were silent for `seconds` or never came. */
 bool tx_launch_job_silent(const tx_launch_job *job, int32_t first, int32_t count, double now, double seconds);
 
 /* ---- The decision (txlaunch_decide.c) ------------------------------------------------------------------------ */
@@ -123,9 +123,9 @@ typedef struct tx_launch_outcome {
     tx_launch_rank who; /* the rank of the sign */
     bool done, reported;
     int64_t step, stride; /* the last one known (-1: none was made), and how many more there may have been */
-    bool exited;    /* the launcher by itself, with this status (128 + signal where one ended it) */
+    bool exited;          /* the launcher by itself, with this status (128 + signal where one ended it) */
     int32_t status;
-    int caught;     /* the signal that txlaunch got; 0: none */
+    int caught;       /* the signal that txlaunch got; 0: none */
     bool unreachable; /* a host did not answer */
 } tx_launch_outcome;
 
@@ -137,13 +137,18 @@ typedef struct tx_launch_history {
     int32_t same; /* failures like the last one, one after the other */
 } tx_launch_history;
 
-typedef enum tx_launch_verdict { TX_LAUNCH_SUCCESS, TX_LAUNCH_STOPPED, TX_LAUNCH_RESTART, TX_LAUNCH_GIVE_UP } tx_launch_verdict;
+typedef enum tx_launch_verdict {
+    TX_LAUNCH_SUCCESS,
+    TX_LAUNCH_STOPPED,
+    TX_LAUNCH_RESTART,
+    TX_LAUNCH_GIVE_UP
+} tx_launch_verdict;
 
 typedef struct tx_launch_decision {
     tx_launch_verdict verdict;
-    int32_t status;    /* of txlaunch, unless it starts again */
-    double wait;       /* seconds before the restart */
-    char reason[160];  /* why it gives up */
+    int32_t status;   /* of txlaunch, unless it starts again */
+    double wait;      /* seconds before the restart */
+    char reason[160]; /* why it gives up */
 } tx_launch_decision;
 
 #define TX_LAUNCH_SAME 3 /* failures at the same step that end the run */
@@ -151,7 +156,8 @@ typedef struct tx_launch_decision {
 /* Judges an attempt and enters it in the history. `local`: no hosts were named. */
 void tx_launch_decide(const tx_launch_outcome *outcome, int64_t max_restarts, bool local, tx_launch_history *history,
                       tx_launch_decision *decision);
-/* What happened, without an end: "rank 1 on HOST (pid 12) died after step 41 (mpiexec: status 9)". `launcher` is its name. */
+/* What happened, without an end: "rank 1 on HOST (pid 12) died after step 41 (mpiexec: status 9)". `launcher` is its
+ * name. */
 void tx_launch_describe(const tx_launch_outcome *outcome, const char *launcher, char *line, size_t room);
 
 /* ---- Commands (txlaunch_command.c) ---------------------------------------------------------------------------- */
@@ -189,15 +195,16 @@ typedef struct tx_launch_argv {
 tx_status tx_launch_command(const tx_launch_settings *set, tx_launch_family family, const tx_launch_hosts *hosts,
                             int32_t ranks, const tx_launch_output *output, tx_launch_start start, tx_launch_argv *argv);
 /* One that runs `true` on one host, to see whether it answers. */
-tx_status tx_launch_probe(const tx_launch_settings *set, tx_launch_family family, const char *host, tx_launch_argv *argv);
+tx_status tx_launch_probe(const tx_launch_settings *set, tx_launch_family family, const char *host,
+                          tx_launch_argv *argv);
 void tx_launch_argv_free(tx_launch_argv *argv);
 
 /* ---- The heartbeats' other end (txlaunch_server.c) --------------------------------------------------------------- */
 
 typedef struct tx_launch_server tx_launch_server;
 
-/* Listens on `address`, or where it is NULL on the loopback, or the address by which the first host that is not this one
- * is reached. */
+/* Listens on `address`, or where it is NULL on the loopback, or the address by which the first host that is not this
+ * one is reached. */
 tx_status tx_launch_server_open(const char *address, const tx_launch_hosts *hosts, tx_launch_server **server);
 void tx_launch_server_close(tx_launch_server *server);
 /* Begins an attempt: other connections and tokens are forgotten. `place` is the value of TX_LAUNCH. */
@@ -220,7 +227,8 @@ void tx_launch_kill_all(pid_t pid);
  * where it did not end with status 0. What it prints goes to `text`, or nowhere where that is NULL. */
 bool tx_launch_try(char *const *argv, double seconds, char *text, size_t room, bool *started);
 
-/* ---- One attempt (txlaunch_run.c) ---------------------------------------------------------------------------------- */
+/* ---- One attempt (txlaunch_run.c) ----------------------------------------------------------------------------------
+ */
 
 typedef struct tx_launch_attempt {
     const tx_launch_settings *set;

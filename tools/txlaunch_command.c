@@ -18,7 +18,7 @@ tx_launch_family tx_launch_family_of(const char *version)
     if (strstr(version, "HYDRA"))
         return TX_LAUNCH_HYDRA;
     return strstr(version, "Open MPI") || strstr(version, "OpenRTE") || strstr(version, "PRRTE") ? TX_LAUNCH_OPENMPI
-                                                                                                : TX_LAUNCH_OTHER;
+                                                                                                 : TX_LAUNCH_OTHER;
 }
 
 /* ---- The output folder ------------------------------------------------------------------------------------ */
@@ -215,7 +215,8 @@ tx_status tx_launch_command(const tx_launch_settings *set, tx_launch_family fami
     return finish(status, &made, argv);
 }
 
-tx_status tx_launch_probe(const tx_launch_settings *set, tx_launch_family family, const char *host, tx_launch_argv *argv)
+tx_status tx_launch_probe(const tx_launch_settings *set, tx_launch_family family, const char *host,
+                          tx_launch_argv *argv)
 {
     tx_launch_argv made = {0};
     tx_status status = begin(set, family, host, 1, &made);

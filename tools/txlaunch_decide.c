@@ -57,7 +57,8 @@ void tx_launch_decide(const tx_launch_outcome *o, int64_t max_restarts, bool loc
 {
     *decision = (tx_launch_decision){.verdict = TX_LAUNCH_GIVE_UP, .status = TX_EXIT_FAILURE};
     int32_t stopped = stopped_by(o);
-    /* After rank 0's word a launcher that had to be ended is none of the run's failures: some MPIs hang at their end. */
+    /* After rank 0's word a launcher that had to be ended is none of the run's failures: some MPIs hang at their end.
+     */
     if (o->done && (!o->exited || o->status == 0)) {
         decision->verdict = TX_LAUNCH_SUCCESS;
         decision->status = 0;
@@ -152,8 +153,7 @@ void tx_launch_describe(const tx_launch_outcome *o, const char *launcher, char *
         append(line, room, o->reported ? "no rank said that the run is complete" : "no rank reported");
     }
     if (o->exited && o->status > SIGNALLED && o->status < SIGNALLED + 32)
-        append(line, room, " (%s: status %" PRId32 ", signal %" PRId32 ")", launcher, o->status,
-               o->status - SIGNALLED);
+        append(line, room, " (%s: status %" PRId32 ", signal %" PRId32 ")", launcher, o->status, o->status - SIGNALLED);
     else if (o->exited)
         append(line, room, " (%s: status %" PRId32 ")", launcher, o->status);
 }

@@ -22,8 +22,8 @@ static tx_status add(tx_launch_hosts *hosts, const char *where, char *name, cons
     if (*more && strncmp(more, "slots=", 6) == 0)
         slots = more + 6;
     else if (*more)
-        return tx_fail(TX_FORMAT, "%s: %s: \"%s\" is not understood; a host is H, H:SLOTS or H slots=SLOTS", where, name,
-                       more);
+        return tx_fail(TX_FORMAT, "%s: %s: \"%s\" is not understood; a host is H, H:SLOTS or H slots=SLOTS", where,
+                       name, more);
     long count = slots ? strtol(slots, &end, 10) : 0;
     if (slots && (end == slots || *end || count < 1 || count > 1000000))
         return tx_fail(TX_FORMAT, "%s: %s: \"%s\" is no number of slots", where, name, slots);

@@ -18,7 +18,7 @@ typedef struct attempt {
     pid_t pid;
     bool exited, forwarded, asked;
     int32_t status;
-    double last;            /* look at everything */
+    double last;               /* look at everything */
     double signed_at, done_at; /* 0: not yet */
 } attempt;
 

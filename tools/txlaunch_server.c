@@ -93,8 +93,7 @@ static bool listen_towards(const struct addrinfo *to, int *listener)
     memcpy(&there, to->ai_addr, to->ai_addrlen);
     there.any.sa_data[1] = 9; /* the port's place is the same in both families; no packet is sent */
     int made = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    bool known = made >= 0 && connect(made, &there.any, to->ai_addrlen) == 0 &&
-                 getsockname(made, &own.any, &size) == 0;
+    bool known = made >= 0 && connect(made, &there.any, to->ai_addrlen) == 0 && getsockname(made, &own.any, &size) == 0;
     if (made >= 0)
         close(made);
     if (!known)
@@ -310,6 +309,7 @@ void tx_launch_server_wait(tx_launch_server *s, tx_launch_job *job, double secon
         else if (event[i].data.u64 != ENDS)
             read_connection(s, event[i].data.u64, job);
     for (int32_t i = 0; i < s->count; i++)
-        if (s->connection[i].socket >= 0 && s->connection[i].rank < 0 && tx_now() - s->connection[i].since > hello_within)
+        if (s->connection[i].socket >= 0 && s->connection[i].rank < 0 &&
+            tx_now() - s->connection[i].since > hello_within)
             drop(&s->connection[i]);
 }

@@ -74,12 +74,45 @@ static void bad_lines_are_refused(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "", " ", "hello", "hello ", "hello " TOKEN, "hello " TOKEN " 0 1 5", "hello " TOKEN " 0 1 5 ",
-        "hello " TOKEN "0 0 1 5 h", "hello " TOKEN " 1 1 5 h", "hello " TOKEN " -1 1 5 h", "hello " TOKEN " 0 0 5 h",
-        "hello " TOKEN " 0 1 0 h", "hello " TOKEN " 0 1 5 h more", "hello " TOKEN " 0 99999999999 5 h", "step",
-        "step ", "step x", "step 1x", "step  1", "step +1", "step -2", "step 1 2", "step 99999999999999999999",
-        "steps 1", "STEP 1", "wait 1 2", "wait 1 2 -2", "wait -1 2 3", "wait 1 2 3 4", "saved", "saved ", "lost 1 2",
-        "failed", "failed x", "failed -1 text", "done 1", "done ", "GET / HTTP/1.1", "\x80\xff",
+        "",
+        " ",
+        "hello",
+        "hello ",
+        "hello " TOKEN,
+        "hello " TOKEN " 0 1 5",
+        "hello " TOKEN " 0 1 5 ",
+        "hello " TOKEN "0 0 1 5 h",
+        "hello " TOKEN " 1 1 5 h",
+        "hello " TOKEN " -1 1 5 h",
+        "hello " TOKEN " 0 0 5 h",
+        "hello " TOKEN " 0 1 0 h",
+        "hello " TOKEN " 0 1 5 h more",
+        "hello " TOKEN " 0 99999999999 5 h",
+        "step",
+        "step ",
+        "step x",
+        "step 1x",
+        "step  1",
+        "step +1",
+        "step -2",
+        "step 1 2",
+        "step 99999999999999999999",
+        "steps 1",
+        "STEP 1",
+        "wait 1 2",
+        "wait 1 2 -2",
+        "wait -1 2 3",
+        "wait 1 2 3 4",
+        "saved",
+        "saved ",
+        "lost 1 2",
+        "failed",
+        "failed x",
+        "failed -1 text",
+        "done 1",
+        "done ",
+        "GET / HTTP/1.1",
+        "\x80\xff",
     };
     tx_beat beat = {.kind = TX_BEAT_DONE, .pid = 5};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -97,8 +130,8 @@ static void bad_lines_are_refused(void **state)
 static void random_lines(void **state)
 {
     (void)state;
-    static const char *const words[] = {"hello ", "step ", "wait ", "saved ", "lost ", "failed ", "done", TOKEN, " ",
-                                        "1", "-1", "9", "x", "\n", "\x01"};
+    static const char *const words[] = {"hello ", "step ", "wait ", "saved ", "lost ", "failed ", "done", TOKEN,
+                                        " ",      "1",     "-1",    "9",      "x",     "\n",      "\x01"};
     uint32_t seed = 1;
     int taken = 0;
     for (int i = 0; i < 200000; i++) {
@@ -123,8 +156,9 @@ static void random_lines(void **state)
 static void bad_places_are_refused(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"", ":", "::", "127.0.0.1", "127.0.0.1:5", "127.0.0.1:5:short", "a.b:5:" TOKEN,
-                                      "127.0.0.1:port:" TOKEN, "5:" TOKEN};
+    static const char *const bad[] = {
+        "",        ":", "::", "127.0.0.1", "127.0.0.1:5", "127.0.0.1:5:short", "a.b:5:" TOKEN, "127.0.0.1:port:" TOKEN,
+        "5:" TOKEN};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         int link = -7;
         char token[TX_BEAT_TOKEN + 1];
@@ -165,8 +199,8 @@ static void a_slow_launcher(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_reads_back), cmocka_unit_test(text_stays_one_line),
-        cmocka_unit_test(bad_lines_are_refused), cmocka_unit_test(random_lines),
+        cmocka_unit_test(every_kind_reads_back),  cmocka_unit_test(text_stays_one_line),
+        cmocka_unit_test(bad_lines_are_refused),  cmocka_unit_test(random_lines),
         cmocka_unit_test(bad_places_are_refused), cmocka_unit_test(a_slow_launcher),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,8 +31,8 @@ static const char *joined(const tx_launch_argv *argv)
     return text;
 }
 
-static void expect_command(tx_launch_family family, const tx_launch_hosts *hosts, tx_launch_start start, bool overwrites,
-                           const char *expected)
+static void expect_command(tx_launch_family family, const tx_launch_hosts *hosts, tx_launch_start start,
+                           bool overwrites, const char *expected)
 {
     tx_launch_argv argv = {0};
     const tx_launch_output output = {.overwrites = overwrites};
@@ -45,7 +45,8 @@ static void command_lines(void **state)
 {
     (void)state;
     const tx_launch_hosts none = {0};
-    tx_launch_host two[] = {{.name = "h1", .slots = 2}, {.name = "h2", .slots = 1, .gone = true}, {.name = "h3", .slots = 2}};
+    tx_launch_host two[] = {
+        {.name = "h1", .slots = 2}, {.name = "h2", .slots = 1, .gone = true}, {.name = "h3", .slots = 2}};
     const tx_launch_hosts hosts = {.host = two, .count = 3};
     expect_command(TX_LAUNCH_HYDRA, &none, TX_LAUNCH_AS_IS, false, "mpiexec|-n|4|-a|b c|txtrain|--output_dir|out dir");
     expect_command(TX_LAUNCH_HYDRA, &hosts, TX_LAUNCH_RESUME, false,
@@ -67,7 +68,8 @@ static void command_lines(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         tx_launch_settings wrong = settings;
         wrong.launcher_args = bad[i];
-        assert_int_equal(tx_launch_command(&wrong, TX_LAUNCH_HYDRA, &none, 1, &output, TX_LAUNCH_AS_IS, &argv), TX_INVALID);
+        assert_int_equal(tx_launch_command(&wrong, TX_LAUNCH_HYDRA, &none, 1, &output, TX_LAUNCH_AS_IS, &argv),
+                         TX_INVALID);
     }
 }
 
@@ -107,7 +109,8 @@ static void hosts_from_a_list(void **state)
     assert_string_equal(hosts_of("a:3,b:3", NULL, 5), "a:3 b:3");
     assert_string_equal(hosts_of("a,b", NULL, 1), "a:1 b:0");
     assert_string_equal(hosts_of("fe80::1,b:1", NULL, 2), "fe80::1:1 b:1");
-    static const char *const bad[] = {"", ",", "a,", "a:", "a:0", "a:x", "a:-1", "a:99999999999", "a:1,b:1", "-n,b", ":1"};
+    static const char *const bad[] = {"",        ",",    "a,", "a:", "a:0", "a:x", "a:-1", "a:99999999999",
+                                      "a:1,b:1", "-n,b", ":1"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         if (strcmp(hosts_of(bad[i], NULL, 4), "refused") != 0)
             fail_msg("\"%s\" is taken", bad[i]);
@@ -165,8 +168,8 @@ static void expect_output(const char *const *word, int32_t count, const char *fo
 
 static void the_output_folder_is_found(void **state)
 {
-    const char *json = scratch_file(*state, "train.json",
-                                    "{\"output_dir\": \"from json\", \"overwrite_output_dir\": true}");
+    const char *json =
+        scratch_file(*state, "train.json", "{\"output_dir\": \"from json\", \"overwrite_output_dir\": true}");
     const char *plain = scratch_file(*state, "plain.json", "{\"resume_from_checkpoint\": true}");
     const char *broken = scratch_file(*state, "broken.json", "{\"output_dir\": ");
     expect_output((const char *[]){"t", "--output_dir", "a"}, 3, "a", false, false);
@@ -190,8 +193,8 @@ static void checkpoints_are_found(void **state)
     assert_false(tx_launch_output_has_checkpoint(folder, name, sizeof name));
     assert_false(tx_launch_output_has_checkpoint(NULL, name, sizeof name));
     assert_false(tx_launch_output_has_checkpoint("/nowhere", name, sizeof name));
-    static const char *const made[] = {"checkpoint-9", "checkpoint-10", "checkpoint-11", "checkpoint-x", "checkpoint-",
-                                       "checkpoint-12.tmp"};
+    static const char *const made[] = {"checkpoint-9", "checkpoint-10", "checkpoint-11",
+                                       "checkpoint-x", "checkpoint-",   "checkpoint-12.tmp"};
     for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, made[i]);
         assert_int_equal(mkdir(path, 0777), 0);
@@ -218,9 +221,9 @@ static int close_scratch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(command_lines),     cmocka_unit_test(families),
-        cmocka_unit_test(hosts_from_a_list), cmocka_unit_test(hosts_from_a_file),
-        cmocka_unit_test(ranks_of_hosts),    cmocka_unit_test(the_output_folder_is_found),
+        cmocka_unit_test(command_lines),         cmocka_unit_test(families),
+        cmocka_unit_test(hosts_from_a_list),     cmocka_unit_test(hosts_from_a_file),
+        cmocka_unit_test(ranks_of_hosts),        cmocka_unit_test(the_output_folder_is_found),
         cmocka_unit_test(checkpoints_are_found),
     };
     return cmocka_run_group_tests(tests, open_scratch, close_scratch);

@@ -32,7 +32,8 @@ static tx_launch_decision decide(tx_launch_outcome outcome, tx_launch_history *h
 static void success_needs_the_word_and_the_status(void **state)
 {
     (void)state;
-    tx_launch_outcome o = {.sign = {.kind = TX_LAUNCH_ENDED}, .done = true, .reported = true, .step = 9, .exited = true};
+    tx_launch_outcome o = {
+        .sign = {.kind = TX_LAUNCH_ENDED}, .done = true, .reported = true, .step = 9, .exited = true};
     assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_SUCCESS);
     assert_int_equal(decide(o, NULL).status, 0);
     o.caught = SIGTERM; /* it came too late */
@@ -169,8 +170,9 @@ static void it_is_said_in_one_line(void **state)
     o.who.awaited = true;
     o.who.bucket = 3;
     tx_launch_describe(&o, "mpiexec", line, sizeof line);
-    assert_string_equal(line, "rank 1 on node (pid 77) gave no sign of life for 30 s; its last known step is 41, it did "
-                              "not reach bucket 3");
+    assert_string_equal(line,
+                        "rank 1 on node (pid 77) gave no sign of life for 30 s; its last known step is 41, it did "
+                        "not reach bucket 3");
     o.sign = (tx_launch_sign){.kind = TX_LAUNCH_LOST, .rank = 1, .teller = 0};
     tx_launch_describe(&o, "mpiexec", line, sizeof line);
     assert_string_equal(line, "rank 1 on node (pid 77) does not answer; its last known step is 41, it did not reach "
@@ -198,9 +200,12 @@ static void it_is_said_in_one_line(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(success_needs_the_word_and_the_status), cmocka_unit_test(failures_start_again),
-        cmocka_unit_test(a_signal_stops),        cmocka_unit_test(what_a_restart_does_not_help),
-        cmocka_unit_test(three_times_the_same),  cmocka_unit_test(it_is_said_in_one_line),
+        cmocka_unit_test(success_needs_the_word_and_the_status),
+        cmocka_unit_test(failures_start_again),
+        cmocka_unit_test(a_signal_stops),
+        cmocka_unit_test(what_a_restart_does_not_help),
+        cmocka_unit_test(three_times_the_same),
+        cmocka_unit_test(it_is_said_in_one_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

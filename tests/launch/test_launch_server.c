@@ -95,8 +95,8 @@ static void strangers_are_dropped(void **state)
     (void)state;
     setting s = begin(2);
     char line[3000];
-    static const char *const bad[] = {
-        "GET / HTTP/1.1\r\n\r\n", "\n", "step 1\n", "hello 0123456789abcdef0123456789abcdef 0 2 5 h\n", "\x16\x03\x01\n"};
+    static const char *const bad[] = {"GET / HTTP/1.1\r\n\r\n", "\n", "step 1\n",
+                                      "hello 0123456789abcdef0123456789abcdef 0 2 5 h\n", "\x16\x03\x01\n"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         int link = join(&s);
         say(link, bad[i]);
@@ -238,9 +238,13 @@ static void addresses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_join_and_tell), cmocka_unit_test(strangers_are_dropped),
-        cmocka_unit_test(bad_lines_of_a_rank_are_left_out), cmocka_unit_test(a_crowd),
-        cmocka_unit_test(closes_are_in_order), cmocka_unit_test(attempts_do_not_mix), cmocka_unit_test(addresses),
+        cmocka_unit_test(ranks_join_and_tell),
+        cmocka_unit_test(strangers_are_dropped),
+        cmocka_unit_test(bad_lines_of_a_rank_are_left_out),
+        cmocka_unit_test(a_crowd),
+        cmocka_unit_test(closes_are_in_order),
+        cmocka_unit_test(attempts_do_not_mix),
+        cmocka_unit_test(addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,8 +80,14 @@ static void on_end(void *context, int status)
 static tx_watch *begin(fake *f, record *r, double timeout, double start)
 {
     tx_watch *watch = NULL;
-    const tx_watch_options options = {.size = sizeof options, .program = "train", .advice = "start again",
-                                      .timeout = timeout, .start = start, .tell = on_tell, .end = on_end, .context = r};
+    const tx_watch_options options = {.size = sizeof options,
+                                      .program = "train",
+                                      .advice = "start again",
+                                      .timeout = timeout,
+                                      .start = start,
+                                      .tell = on_tell,
+                                      .end = on_end,
+                                      .context = r};
     assert_int_equal(tx_watch_start(&f->base, &options, &watch), TX_OK);
     return watch;
 }
@@ -114,8 +120,9 @@ static void the_one_that_waits_names_the_other(void **state)
     tx_watch_stop(watch);
     assert_int_equal(r.status, TX_WATCH_STATUS);
     assert_int_equal(r.lines, 1);
-    assert_non_null(strstr(r.line, "train: rank 1 on one does not answer: its last step is 41, it did not reach bucket 3 "
-                                   "for 0."));
+    assert_non_null(strstr(r.line,
+                           "train: rank 1 on one does not answer: its last step is 41, it did not reach bucket 3 "
+                           "for 0."));
     assert_non_null(strstr(r.line, " s; the run ends; start again"));
     assert_null(strchr(r.line, '\n'));
 }
@@ -146,7 +153,8 @@ static void the_one_that_hangs_says_so(void **state)
     await_end(&r);
     tx_watch_stop(watch);
     assert_int_equal(r.status, TX_WATCH_STATUS);
-    assert_non_null(strstr(r.line, "train: rank 3 on two does not get on: its last step is 7, and nothing was done for "));
+    assert_non_null(
+        strstr(r.line, "train: rank 3 on two does not get on: its last step is 7, and nothing was done for "));
 }
 
 /* Ranks in the order in which they speak, when rank 2 does not answer: 0, then 3, then 1. */
@@ -274,7 +282,8 @@ static void one_rank_alone_has_no_limit(void **state)
     tx_watch_stop(watch);
 }
 
-/* After the end the communicator is not touched; who does not come to an end is ended, with status 0 or the failure's. */
+/* After the end the communicator is not touched; who does not come to an end is ended, with status 0 or the failure's.
+ */
 static void the_end(void **state)
 {
     (void)state;
