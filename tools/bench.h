@@ -13,6 +13,10 @@ extern const tx_cli tx_bench_generate_program;
 /* txbench generate: argv[0] is "generate". Returns the status to exit with. */
 int tx_bench_generate(int argc, char *const *argv);
 
+extern const tx_cli tx_bench_comm_program;
+/* txbench comm: argv[0] is "comm". Returns the status to exit with. */
+int tx_bench_comm(int argc, char *const *argv);
+
 #define TX_BENCH_PAIRS 99 /* measurements at most */
 /* Of `count` values, 1 to TX_BENCH_PAIRS. (bench_generate.c) */
 double tx_bench_median(const double *value, int64_t count);
