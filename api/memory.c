@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Taking memory for a model, and the small copies of every step: inputs, controls, results. */
+#include "api/parallel.h"
 #include "api/plan.h"
 
 #include <math.h>
@@ -23,10 +24,11 @@ static tx_status size_arenas(tx_model *model)
 {
     tx_arena *arena = model->arena;
     const tx_arena *weights = &arena[TX_ARENA_WEIGHTS];
-    if (model->has_gradients)
+    const tx_parallel *parallel = model->parallel;
+    if (model->has_gradients && !(parallel && parallel->options.zero_stage == 2))
         tx_arena_cover(&arena[TX_ARENA_GRADIENTS], weights);
     tx_status status = TX_OK;
-    for (int32_t k = 0; k < model->moments; k++)
+    for (int32_t k = 0; k < model->moments && !tx_parallel_sharded(parallel); k++)
         for (int32_t c = 0; c < weights->chunks && status == TX_OK; c++)
             status = tx_arena_use(&arena[TX_ARENA_OPTIMIZER], (k * weights->chunks + c) * weights->chunk_bytes,
                                   weights->used[c]);
@@ -61,7 +63,7 @@ tx_status tx_model_memory(const tx_model *model, tx_memory *planned)
 #undef X
     m.bytes[TX_MEMORY_TEMPORARY] = m.bytes[TX_MEMORY_ACTIVATIONS] - model->saved;
     m.bytes[TX_MEMORY_ACTIVATIONS] = model->saved;
-    m.bytes[TX_MEMORY_FUNCTIONALITY] += staging_bytes(model) + results_bytes();
+    m.bytes[TX_MEMORY_FUNCTIONALITY] += staging_bytes(model) + results_bytes() + tx_parallel_bytes(&sized);
     *planned = m;
     return TX_OK;
 }
@@ -95,7 +97,10 @@ static tx_status grow_chunk(tx_model *model, tx_arena_id id, int32_t c)
         arena->buffer[c] = NULL;
         arena->held[c] = 0;
     }
-    if (status == TX_OK)
+    void *window = tx_parallel_place(model, id, c);
+    if (status == TX_OK && window)
+        status = e->backend->adopt(e->context, kind_of(id), window, arena->used[c], &arena->buffer[c]);
+    else if (status == TX_OK)
         status = e->backend->allocate(e->context, kind_of(id), arena->used[c], false, &arena->buffer[c]);
     if (status == TX_OK) {
         arena->held[c] = arena->used[c];
@@ -176,6 +181,8 @@ tx_status tx_model_ready(tx_model *model)
 {
     bool moved = false;
     tx_status status = size_arenas(model);
+    if (status == TX_OK)
+        status = tx_parallel_allocate(model);
     if (status == TX_OK)
         status = allocate_arenas(model, &moved);
     if (status == TX_OK && staging_bytes(model) > model->staging.bytes) {
@@ -292,7 +299,8 @@ tx_status tx_model_fetch(tx_model *model)
         return tx_fail(TX_INVALID, "%d copies of the results are outstanding: take one first", TX_RESULTS_PENDING);
     int32_t slot = (model->results_first + model->results_pending) % TX_RESULTS_PENDING;
     void *to = (char *)e->backend->map(model->results) + slot * align_up(RESULT_BYTES);
-    status = e->backend->read_begin(e->context, slot, model->arena[TX_ARENA_RESULT].buffer[0], 0, to, RESULT_BYTES);
+    status = e->backend->read_begin(e->context, model->arena[TX_ARENA_RESULT].buffer[0], 0, to, RESULT_BYTES,
+                                    &model->reading[slot]);
     if (status == TX_OK) {
         model->staging.mark[slot] = model->staging.taken;
         model->results_pending++;
@@ -306,7 +314,7 @@ tx_status tx_model_results(tx_model *model, tx_results *results)
     if (model->results_pending == 0)
         return tx_fail(TX_INVALID, "no copy of the results was asked for");
     int32_t slot = model->results_first;
-    tx_status status = e->backend->read_wait(e->context, slot);
+    tx_status status = e->backend->read_wait(e->context, model->reading[slot]);
     if (status != TX_OK)
         return status;
     memcpy(results, (char *)e->backend->map(model->results) + slot * align_up(RESULT_BYTES), sizeof *results);

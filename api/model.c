@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Declaring parameters and states, and the values of parameters. */
-#include "api/model.h"
+#include "api/parallel.h"
 
 #include "backends/rng.h"
 
@@ -31,6 +31,9 @@ void tx_model_free(tx_model *model)
         return;
     const tx_engine *e = model->engine;
     e->backend->finish(e->context);
+    for (tx_results r; model->results_pending > 0;)
+        if (tx_model_results(model, &r) != TX_OK)
+            break;
     for (int i = 0; i < TX_ARENA_COUNT; i++)
         for (int32_t c = 0; c < TX_MAX_CHUNKS; c++)
             if (model->arena[i].buffer[c])
@@ -39,6 +42,7 @@ void tx_model_free(tx_model *model)
         e->backend->release(e->context, model->staging.buffer);
     if (model->results)
         e->backend->release(e->context, model->results);
+    tx_parallel_free(model);
     for (int32_t i = 0; i < model->params; i++)
         free(model->param[i].name);
     for (int32_t i = 0; i < model->states; i++)
@@ -198,6 +202,12 @@ tx_status tx_model_find(const tx_model *model, const char *name, int32_t *index)
 
 /* ---- values --------------------------------------------------------------------------------- */
 
+/* Moments of which each rank has its shards; their addresses are those of the weights. */
+static bool spread(const tx_model *model, tx_part part)
+{
+    return tx_parallel_sharded(model->parallel) && (part == TX_PART_FIRST_MOMENT || part == TX_PART_SECOND_MOMENT);
+}
+
 /* Arena and address of a part of a parameter. */
 static tx_status part_place(const tx_model *model, tx_part part, int32_t index, tx_arena_id *arena, int64_t *address)
 {
@@ -206,9 +216,13 @@ static tx_status part_place(const tx_model *model, tx_part part, int32_t index, 
     int32_t moment = part == TX_PART_FIRST_MOMENT ? 1 : part == TX_PART_SECOND_MOMENT ? 2 : 0;
     if ((part == TX_PART_GRADIENT && !model->has_gradients) || moment > model->moments)
         return tx_fail(TX_NOT_FOUND, "the model has no gradients or no such optimizer state");
+    if (part == TX_PART_GRADIENT && tx_parallel_sharded(model->parallel))
+        return tx_fail(TX_NOT_FOUND, "no rank has all gradients: they are spread (zero_stage %d)",
+                       (int)model->parallel->options.zero_stage);
     const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
     *arena = moment ? TX_ARENA_OPTIMIZER : part == TX_PART_GRADIENT ? TX_ARENA_GRADIENTS : TX_ARENA_WEIGHTS;
-    *address = model->param[index].offset + (moment == 2 ? weights->chunks * weights->chunk_bytes : 0);
+    bool second = moment == 2 && !spread(model, part);
+    *address = model->param[index].offset + (second ? weights->chunks * weights->chunk_bytes : 0);
     return TX_OK;
 }
 
@@ -235,7 +249,8 @@ static tx_status copy_place(tx_model *model, tx_part part, int32_t index, int64_
                        "parameter %s has %" PRId64 " elements, %" PRId64 " from %" PRId64 " on were asked for",
                        model->param[index].name, elements, count, first);
     *address += first * (int64_t)sizeof(float);
-    return tx_model_ready(model);
+    status = tx_model_ready(model);
+    return status == TX_OK ? tx_model_settle(model) : status;
 }
 
 tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
@@ -244,7 +259,11 @@ tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int
     tx_arena_id arena = TX_ARENA_WEIGHTS;
     int64_t address = 0;
     tx_status status = copy_place(model, part, index, first, count, &arena, &address);
-    return status == TX_OK ? write_now(model, arena, address, data, count * (int64_t)sizeof(float)) : status;
+    if (status != TX_OK)
+        return status;
+    if (spread(model, part))
+        return tx_parallel_write_moment(model, (int32_t)(part - TX_PART_FIRST_MOMENT), address, count, data);
+    return write_now(model, arena, address, data, count * (int64_t)sizeof(float));
 }
 
 tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, float *data)
@@ -254,6 +273,8 @@ tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int6
     tx_status status = copy_place(model, part, index, first, count, &id, &address);
     if (status != TX_OK)
         return status;
+    if (spread(model, part))
+        return tx_parallel_read_moment(model, (int32_t)(part - TX_PART_FIRST_MOMENT), address, count, data);
     const tx_engine *e = model->engine;
     const tx_arena *arena = &model->arena[id];
     return e->backend->read(e->context, arena->buffer[tx_arena_chunk(arena, address)], address % arena->chunk_bytes,

@@ -29,6 +29,8 @@ typedef struct tx_staging {
     int64_t mark[TX_RESULTS_PENDING]; /* `taken` when each outstanding copy of the results was asked for */
 } tx_staging;
 
+typedef struct tx_parallel tx_parallel;
+
 struct tx_model {
     tx_engine *engine;
     tx_param_record *param;
@@ -45,7 +47,9 @@ struct tx_model {
     tx_staging staging;
     int64_t input_bytes; /* of the plan with the most */
     tx_buffer *results;  /* TX_RESULTS_PENDING copies of arena RESULT */
+    tx_reading *reading[TX_RESULTS_PENDING];
     int32_t results_first, results_pending;
+    tx_parallel *parallel; /* NULL: one rank */
 };
 
 /* Finds or declares a parameter (spec NULL: only finds). */

@@ -1,48 +1,132 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The update plan: global gradient norm, clip factor, and the optimizer over the flat arenas. */
+#include "api/parallel.h"
 #include "api/plan.h"
 
 static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
 
-/* Chunk `c` of the parameters, seen in another arena as one vector. */
-static tx_tensor *range(tx_graph *graph, tx_arena_id arena, int32_t chunk, int64_t bytes)
+/* Elements of an arena as one vector. */
+static tx_tensor *range(tx_graph *graph, tx_arena_id arena, int64_t address, int64_t count)
 {
-    int64_t address = chunk * graph->model->arena[TX_ARENA_WEIGHTS].chunk_bytes;
-    return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(bytes / (int64_t)sizeof(float)), arena, address);
+    return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(count), arena, address);
 }
 
-/* Result GRAD_SUMSQ: chunk by chunk. */
-static void add_sumsq(tx_graph *graph, int32_t chunk, int64_t bytes)
+/* What one optimizer node works on: a range of the weights, its gradients, moments and group bytes. */
+typedef struct span {
+    int64_t count; /* elements */
+    int64_t weights, gradients, groups, moment[2];
+} span;
+
+/* Result GRAD_SUMSQ gains the sum over a span's gradients. */
+static void add_sumsq(tx_graph *graph, const span *s)
 {
     tx_emit_args args = {.op = TX_OP_REDUCE, .attrs = plain};
     args.attrs.reduction = TX_REDUCE_SUMSQ;
     args.attrs.axis = TX_AXIS_ALL;
-    args.attrs.accumulate = chunk == 0 ? TX_STORE : TX_ADD;
-    args.in[0] = range(graph, TX_ARENA_GRADIENTS, chunk, bytes);
+    args.attrs.accumulate = TX_ADD;
+    args.in[0] = range(graph, TX_ARENA_GRADIENTS, s->gradients, s->count);
     args.out[0] = tx_tensor_result(graph, TX_RESULT_GRAD_SUMSQ);
     if (args.in[0] && args.out[0])
         tx_emit(graph, &args);
 }
 
-static void add_update(tx_graph *graph, const tx_optimizer_options *o, int32_t chunk, int64_t bytes,
-                       int64_t group_address)
+static void clear_sumsq(tx_graph *graph)
 {
-    const tx_model *model = graph->model;
-    int32_t chunks = model->arena[TX_ARENA_WEIGHTS].chunks;
+    tx_emit_args args = {.op = TX_OP_FILL, .attrs = plain, .shape = &TX_SHAPE(1)};
+    args.attrs.alpha = 0.0f;
+    args.out[0] = tx_tensor_result(graph, TX_RESULT_GRAD_SUMSQ);
+    if (args.out[0])
+        tx_emit(graph, &args);
+}
+
+static void add_update(tx_graph *graph, const tx_optimizer_options *o, const span *s)
+{
     tx_emit_args args = {.op = o->kind == TX_ADAMW ? TX_OP_ADAMW : TX_OP_SGD, .attrs = plain};
     args.attrs.beta1 = o->beta1;
     args.attrs.beta2 = o->beta2;
     args.attrs.eps = o->eps;
     args.attrs.momentum = o->momentum;
     args.attrs.weight_decay = o->weight_decay;
-    args.in[0] = args.out[0] = range(graph, TX_ARENA_WEIGHTS, chunk, bytes);
-    args.in[1] = range(graph, TX_ARENA_GRADIENTS, chunk, bytes);
-    args.in[2] = tx_tensor_fixed(graph, TX_U8, TX_SHAPE(bytes / (TX_PARAM_BLOCK * (int64_t)sizeof(float))),
-                                 TX_ARENA_STATE, group_address);
-    for (int32_t k = 0; k < model->moments; k++)
-        args.in[3 + k] = args.out[1 + k] = range(graph, TX_ARENA_OPTIMIZER, k * chunks + chunk, bytes);
+    args.in[0] = args.out[0] = range(graph, TX_ARENA_WEIGHTS, s->weights, s->count);
+    args.in[1] = range(graph, TX_ARENA_GRADIENTS, s->gradients, s->count);
+    args.in[2] = tx_tensor_fixed(graph, TX_U8, TX_SHAPE(s->count / TX_PARAM_BLOCK), TX_ARENA_STATE, s->groups);
+    for (int32_t k = 0; k < graph->model->moments; k++)
+        args.in[3 + k] = args.out[1 + k] = range(graph, TX_ARENA_OPTIMIZER, s->moment[k], s->count);
     if (graph->status == TX_OK)
         tx_emit(graph, &args);
+}
+
+/* Chunk `c` of the parameters. */
+static span chunk_span(const tx_model *model, const int64_t *groups, int32_t c)
+{
+    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
+    int64_t address = c * weights->chunk_bytes;
+    return (span){weights->used[c] / (int64_t)sizeof(float),
+                  address,
+                  address,
+                  groups[c],
+                  {address, (weights->chunks + c) * weights->chunk_bytes}};
+}
+
+/* This rank's shard of a bucket; its gradients are where the stage keeps them. */
+static span shard_span(const tx_model *model, const int64_t *groups, const tx_bucket *b)
+{
+    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
+    int64_t address = b->address + b->first * (int64_t)sizeof(float);
+    int64_t block = address % weights->chunk_bytes / (TX_PARAM_BLOCK * (int64_t)sizeof(float));
+    return (span){b->owned,
+                  address,
+                  model->parallel->options.zero_stage == 2 ? b->kept : address,
+                  groups[tx_arena_chunk(weights, address)] + block,
+                  {b->moment[0], b->moment[1]}};
+}
+
+static void add_collective(tx_graph *graph, tx_op op, int32_t bucket)
+{
+    tx_emit_args args = {.op = op, .attrs = plain};
+    args.attrs.bucket = bucket;
+    tx_emit(graph, &args);
+}
+
+/* The norm of the gradients: of all of them, or the ranks' sums over their shards. */
+static void add_norm(tx_graph *graph, const int64_t *groups)
+{
+    const tx_model *model = graph->model;
+    const tx_parallel *p = model->parallel;
+    for (int32_t i = 0; p && i < p->buckets; i++)
+        if (p->options.zero_stage < 2) /* else the training plan has waited */
+            add_collective(graph, TX_OP_WAIT_GRADIENTS, i);
+    clear_sumsq(graph);
+    for (int32_t i = 0; p && i < p->buckets; i++) {
+        const span s = shard_span(model, groups, &p->bucket[i]);
+        if (s.count > 0)
+            add_sumsq(graph, &s);
+    }
+    for (int32_t c = 0; !p && c < model->arena[TX_ARENA_WEIGHTS].chunks; c++) {
+        const span s = chunk_span(model, groups, c);
+        add_sumsq(graph, &s);
+    }
+    if (p)
+        add_collective(graph, TX_OP_REDUCE_RESULTS, 0);
+    tx_emit(graph, &(tx_emit_args){.op = TX_OP_CLIP_NORM, .attrs = plain});
+}
+
+/* A sharded update begins with the lowest layers, which the next forward pass needs first. */
+static void add_updates(tx_graph *graph, const tx_optimizer_options *o, const int64_t *groups)
+{
+    const tx_model *model = graph->model;
+    const tx_parallel *p = model->parallel;
+    bool sharded = tx_parallel_sharded(p);
+    for (int32_t i = sharded ? p->buckets - 1 : -1; i >= 0; i--) {
+        const span s = shard_span(model, groups, &p->bucket[i]);
+        if (s.count > 0)
+            add_update(graph, o, &s);
+        add_collective(graph, TX_OP_GATHER_WEIGHTS, i);
+    }
+    for (int32_t c = 0; !sharded && c < model->arena[TX_ARENA_WEIGHTS].chunks; c++) {
+        const span s = chunk_span(model, groups, c);
+        add_update(graph, o, &s);
+    }
 }
 
 static tx_status check_options(const tx_optimizer_options *o)
@@ -73,12 +157,14 @@ tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *optio
     if (status != TX_OK)
         return status;
     model->moments = options->kind == TX_ADAMW ? 2 : options->momentum > 0 ? 1 : 0;
-    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
+    if (tx_parallel_sharded(model->parallel))
+        status = tx_parallel_moments(model);
+    if (status != TX_OK) {
+        tx_graph_free(graph);
+        return status;
+    }
     graph->direction = TX_UPDATE;
-    for (int32_t c = 0; c < weights->chunks; c++)
-        add_sumsq(graph, c, weights->used[c]);
-    tx_emit(graph, &(tx_emit_args){.op = TX_OP_CLIP_NORM, .attrs = plain});
-    for (int32_t c = 0; c < weights->chunks; c++)
-        add_update(graph, options, c, weights->used[c], groups[c]);
+    add_norm(graph, groups);
+    add_updates(graph, options, groups);
     return tx_plan_create_owned(graph, "update", plan);
 }

@@ -2,6 +2,7 @@
  * From graph to plan, and replaying it. */
 #include "api/plan.h"
 
+#include "api/parallel.h"
 #include "api/passes/passes.h"
 
 #include <inttypes.h>
@@ -28,11 +29,14 @@ static tx_status make_commands(tx_plan *plan)
     const tx_graph *graph = plan->graph;
     plan->commands = calloc((size_t)graph->nodes + 1, sizeof *plan->commands);
     plan->seconds = calloc((size_t)graph->nodes + 1, sizeof *plan->seconds);
-    if (!plan->commands || !plan->seconds)
+    plan->cut = calloc((size_t)graph->nodes + 1, sizeof *plan->cut);
+    if (!plan->commands || !plan->seconds || !plan->cut)
         return tx_fail(TX_MEMORY, "no memory for a plan");
     int32_t length = 0;
     for (int32_t i = 0; i < graph->nodes; i++) {
         const tx_node *n = &graph->node[i];
+        if (tx_op_info_of(n->op)->op_class == TX_COLLECTIVE)
+            plan->cut[plan->cuts++] = (tx_cut){length, n->op, n->attrs.bucket};
         if (n->op >= TX_OP_KERNELS)
             continue;
         tx_command *c = &plan->commands[length++];
@@ -135,6 +139,7 @@ void tx_plan_free(tx_plan *plan)
     if (plan->owns_graph)
         tx_graph_free(plan->graph);
     free(plan->commands);
+    free(plan->cut);
     free(plan->seconds);
     free(plan->name);
     free(plan);
@@ -185,15 +190,51 @@ tx_status tx_plan_write(tx_plan *plan, tx_tensor *input, const void *data, size_
     return status;
 }
 
+static tx_status run_commands(tx_plan *plan, int32_t first, int32_t end)
+{
+    tx_model *model = plan->model;
+    if (first == end)
+        return TX_OK;
+    return model->engine->backend->run(plan->executable, first, end - first, &model->controls,
+                                       plan->profiling ? plan->seconds : NULL);
+}
+
+/* Gradients stay where they are until the last micro-batch of a step, but for those that find no room. */
+static bool skips(const tx_parallel *parallel, const tx_cut *cut)
+{
+    return cut->op == TX_OP_REDUCE_GRADIENTS && !parallel->synchronize && parallel->options.zero_stage < 2;
+}
+
+/* The program is cut at the collectives: the device runs what lies between them. */
+static tx_status run_cut(tx_plan *plan)
+{
+    tx_model *model = plan->model;
+    tx_status status = TX_OK;
+    int32_t done = 0;
+    for (int32_t i = 0; i < plan->cuts && status == TX_OK; i++) {
+        const tx_cut *cut = &plan->cut[i];
+        if (skips(model->parallel, cut))
+            continue;
+        status = run_commands(plan, done, cut->at);
+        done = cut->at;
+        if (status == TX_OK)
+            status = tx_parallel_collective(model, cut->op, cut->bucket);
+    }
+    if (status == TX_OK)
+        status = run_commands(plan, done, plan->program.length);
+    return status == TX_OK && plan->cuts > 0 ? tx_parallel_flush(model) : status;
+}
+
 tx_status tx_plan_run(tx_plan *plan)
 {
     tx_model *model = plan->model;
     tx_status status = tx_model_ready(model);
     if (status == TX_OK)
         status = tx_model_send_controls(model);
+    if (status == TX_OK && plan->cuts == 0)
+        status = tx_model_settle(model);
     if (status == TX_OK)
-        status = model->engine->backend->run(plan->executable, 0, plan->program.length, &model->controls,
-                                             plan->profiling ? plan->seconds : NULL);
+        status = run_cut(plan);
     return status == TX_OK ? TX_OK : tx_fail_in(status, "plan %s", plan->name);
 }
 
@@ -207,6 +248,9 @@ tx_status tx_plan_read(tx_plan *plan, tx_tensor *output, void *data, size_t byte
         return status;
     tx_operand place = place_of(plan->model, output);
     const tx_engine *e = plan->model->engine;
+    status = tx_model_settle(plan->model);
+    if (status != TX_OK)
+        return status;
     return e->backend->read(e->context, plan->model->arena[place.arena].buffer[place.chunk], place.offset, data,
                             (int64_t)bytes);
 }

@@ -6,6 +6,13 @@
 #include "api/graph.h"
 #include "api/model.h"
 
+/* A place where the program is cut for a collective. */
+typedef struct tx_cut {
+    int32_t at; /* commands before it */
+    tx_op op;
+    int32_t bucket;
+} tx_cut;
+
 struct tx_plan {
     tx_model *model;
     tx_graph *graph;
@@ -13,6 +20,8 @@ struct tx_plan {
     char *name;
     tx_command *commands;
     tx_program program;
+    tx_cut *cut;
+    int32_t cuts;
     tx_executable *executable;
     double *seconds; /* one a command, while profiling */
     bool profiling;

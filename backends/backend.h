@@ -16,7 +16,7 @@
 
 #include "tx.h"
 
-#define TX_BACKEND_VERSION 3
+#define TX_BACKEND_VERSION 4
 
 /* ---- Ops ----------------------------------------------------------------------------------- */
 
@@ -43,6 +43,7 @@ typedef struct tx_attrs {
     tx_axis axis;
     int32_t heads, kv_heads, head_size;
     int32_t site;
+    int32_t bucket;      /* of a collective */
     int32_t control;     /* a tx_control, or -1 */
     int64_t vocab, rows;
     float alpha, eps, p, scale, theta;
@@ -58,6 +59,7 @@ typedef struct tx_attrs {
     X(OPTIMIZER, OPTIMIZER)                                                                         \
     X(PLANNED, ACTIVATIONS)   /* inputs, activations, temporaries: reused by lifetimes */           \
     X(STATE, FUNCTIONALITY)   /* key-value caches, optimizer group bytes */                         \
+    X(BUCKETS, FUNCTIONALITY) /* gradients of whole buckets, where only shards of them are kept */  \
     X(CONTROL, FUNCTIONALITY) /* TX_CONTROL_COUNT words written by the host */                      \
     X(RESULT, FUNCTIONALITY)  /* TX_RESULT_COUNT floats written by the device */                    \
     X(SCRATCH, FUNCTIONALITY) /* what prepare() asked for */
@@ -154,6 +156,7 @@ static inline float tx_beta(tx_accumulate accumulate, const tx_controls *control
 
 typedef struct tx_context tx_context;           /* an opened device */
 typedef struct tx_buffer tx_buffer;             /* one allocation */
+typedef struct tx_reading tx_reading;           /* a copy to the host on its way */
 typedef struct tx_executable tx_executable;     /* a prepared program */
 
 typedef struct tx_space {
@@ -192,6 +195,9 @@ typedef struct tx_backend {
     /* Memory. The context keeps the account: bytes held per kind, and the number of calls. `host` asks for
      * host memory that copies fast (pinned); map() gives its address. */
     tx_status (*allocate)(tx_context *context, tx_memory_kind kind, int64_t bytes, bool host, tx_buffer **buffer);
+    /* A buffer over host memory of the caller's, aligned to TX_ALIGNMENT, which outlives it: where the device's memory is the
+     * host's it serves as any other; else it is a host buffer. Counts as allocated. */
+    tx_status (*adopt)(tx_context *context, tx_memory_kind kind, void *memory, int64_t bytes, tx_buffer **buffer);
     void (*release)(tx_context *context, tx_buffer *buffer);
     /* Address of the memory for the host; NULL when it is not the host's to touch. For buffers of the cpu backend
      * and host buffers it is never NULL. */
@@ -199,13 +205,13 @@ typedef struct tx_backend {
     void (*account)(const tx_context *context, tx_memory *held, tx_traffic *traffic);
 
     /* Copies. write: `data` must stay as it is until the copy is done (a host buffer of this context, or a
-     * call of finish). read_begin starts a copy into a host buffer and read_wait waits for it; `slot` is
-     * 0..TX_RESULTS_PENDING-1. read waits. */
+     * call of finish). read_begin starts a copy into a host buffer; read_wait waits for it, once for each
+     * that was begun, and ends it. read waits. */
     tx_status (*write)(tx_context *context, tx_buffer *to, int64_t offset, const void *data, int64_t bytes);
     tx_status (*read)(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes);
-    tx_status (*read_begin)(tx_context *context, int32_t slot, tx_buffer *from, int64_t offset, void *data,
-                            int64_t bytes);
-    tx_status (*read_wait)(tx_context *context, int32_t slot);
+    tx_status (*read_begin)(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes,
+                            tx_reading **reading);
+    tx_status (*read_wait)(tx_context *context, tx_reading *reading);
     tx_status (*fill)(tx_context *context, tx_buffer *to, int64_t offset, uint8_t value, int64_t bytes);
     tx_status (*finish)(tx_context *context);
 

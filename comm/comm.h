@@ -127,5 +127,7 @@ const tx_comm_table *tx_comm_self(void);
 tx_status tx_comm_run(tx_comm *comm, const tx_transfer *transfer);
 /* The same for data whose wire type is their own. `root` matters to BROADCAST alone. */
 tx_status tx_comm_collect(tx_comm *comm, tx_collective kind, void *data, int64_t count, tx_dtype dtype, int32_t root);
+/* Each rank's record of `bytes` (a multiple of 4) in records[rank] of all of them: puts everybody's there. */
+tx_status tx_comm_share(tx_comm *comm, void *records, size_t bytes);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char *kind_name(tx_collective kind)
 {
@@ -52,6 +53,27 @@ tx_status tx_comm_check_pair(const tx_comm *comm, const char *call, const void *
     return status;
 }
 
+tx_status tx_comm_open(int *argc, char ***argv, tx_comm **comm)
+{
+    return tx_comm_default()->open(argc, argv, comm);
+}
+
+void tx_comm_close(tx_comm *comm)
+{
+    if (comm)
+        comm->table->close(comm);
+}
+
+int32_t tx_comm_rank_of(const tx_comm *comm)
+{
+    return comm->rank;
+}
+
+int32_t tx_comm_size_of(const tx_comm *comm)
+{
+    return comm->size;
+}
+
 tx_status tx_comm_run(tx_comm *comm, const tx_transfer *transfer)
 {
     int32_t request = 0;
@@ -64,6 +86,14 @@ tx_status tx_comm_collect(tx_comm *comm, tx_collective kind, void *data, int64_t
     const tx_transfer transfer = {
         .kind = kind, .dtype = dtype, .wire = dtype, .root = root, .bucket = -1, .data = data, .count = count};
     return tx_comm_run(comm, &transfer);
+}
+
+tx_status tx_comm_share(tx_comm *comm, void *records, size_t bytes)
+{
+    for (int32_t r = 0; r < comm->size; r++)
+        if (r != comm->rank)
+            memset((char *)records + (size_t)r * bytes, 0, bytes);
+    return tx_comm_collect(comm, TX_ALL_REDUCE, records, (int64_t)(bytes / sizeof(int32_t)) * comm->size, TX_I32, 0);
 }
 
 int64_t tx_comm_shard(int64_t count, int32_t size, int32_t rank)

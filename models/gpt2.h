@@ -59,6 +59,8 @@ tx_status tx_gpt2_config_read(const char *path, tx_gpt2_config *config);
 tx_status tx_gpt2_config_override(tx_gpt2_config *config, const char *text);
 /* Writes config.json, with the other keys of the file it came from. */
 tx_status tx_gpt2_config_write(const tx_gpt2_config *config, const char *path);
+/* The same as JSON; the caller frees. */
+tx_status tx_gpt2_config_json(const tx_gpt2_config *config, tx_json **json);
 void tx_gpt2_config_free(tx_gpt2_config *config);
 
 /* ---- Parameters ------------------------------------------------------------------------------------ */

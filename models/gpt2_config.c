@@ -410,15 +410,28 @@ static tx_status write_all(const tx_gpt2_config *config, tx_json *json)
     return status;
 }
 
-tx_status tx_gpt2_config_write(const tx_gpt2_config *config, const char *path)
+tx_status tx_gpt2_config_json(const tx_gpt2_config *config, tx_json **json)
 {
     tx_status status = tx_gpt2_config_check(config);
     if (status)
+        return status;
+    tx_json *made = config->source ? tx_json_copy(config->source) : tx_json_object();
+    status = made ? write_all(config, made) : TX_MEMORY;
+    if (status) {
+        tx_json_free(made);
+        return status;
+    }
+    *json = made;
+    return TX_OK;
+}
+
+tx_status tx_gpt2_config_write(const tx_gpt2_config *config, const char *path)
+{
+    tx_json *json = NULL;
+    tx_status status = tx_gpt2_config_json(config, &json);
+    if (status)
         return tx_fail_in(status, "%s", path);
-    tx_json *json = config->source ? tx_json_copy(config->source) : tx_json_object();
-    status = json ? write_all(config, json) : TX_MEMORY;
-    if (!status)
-        status = tx_json_write(path, json, TX_JSON_SORTED);
+    status = tx_json_write(path, json, TX_JSON_SORTED);
     tx_json_free(json);
     return status;
 }

@@ -72,7 +72,8 @@ static void bad_calls_are_refused(void **state)
     assert_int_equal(cpu->write(context, buffer, 0, data, 8), TX_OK);
     assert_int_equal(cpu->write(context, buffer, 1, data, 8), TX_INVALID);
     assert_int_equal(cpu->read(context, buffer, -1, back, 1), TX_INVALID);
-    assert_int_equal(cpu->read_begin(context, TX_RESULTS_PENDING, buffer, 0, back, 1), TX_INVALID);
+    tx_reading *reading = NULL;
+    assert_int_equal(cpu->read_begin(context, buffer, 7, back, 2, &reading), TX_INVALID);
     assert_int_equal(cpu->fill(context, buffer, 7, 'x', 1), TX_OK);
     assert_int_equal(cpu->fill(context, buffer, 7, 'x', INT64_MAX), TX_INVALID);
     assert_int_equal(cpu->read(context, buffer, 0, back, 8), TX_OK);

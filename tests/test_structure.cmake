@@ -32,6 +32,7 @@ set(homes
     "^(dnnl|oneapi/)|^backends/cpu/"
     "^omp\\.h$|^backends/cpu/"
     "^mpi\\.h$|^comm/mpi\\.c$"
+    "^smpi/|^tests/scale/smpi\\.c$"
     "^hwloc|^comm/topology/hwloc\\.c$"
     "^jansson\\.h$|^api/json\\.c$"
     "^(pcre2|utf8proc)|^models/text/"

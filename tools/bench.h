@@ -4,6 +4,7 @@
 #define TX_TOOLS_BENCH_H
 
 #include "tools/options.h"
+#include "tools/scale.h"
 
 extern const tx_cli tx_bench_ops_program;
 /* txbench ops: argv[0] is "ops". Returns the status to exit with. */
@@ -16,6 +17,25 @@ int tx_bench_generate(int argc, char *const *argv);
 extern const tx_cli tx_bench_comm_program;
 /* txbench comm: argv[0] is "comm". Returns the status to exit with. */
 int tx_bench_comm(int argc, char *const *argv);
+
+extern const tx_cli tx_bench_scale_program;
+/* txbench scale: argv[0] is "scale". Returns the status to exit with. */
+int tx_bench_scale(int argc, char *const *argv);
+
+typedef struct tx_bench_scale_options {
+    const char *device;
+    int32_t threads;
+    int64_t batch, block, steps; /* rows of a micro-batch, tokens of a row; steps that are timed */
+} tx_bench_scale_options;
+
+/* Seconds of each layer (tx_scale_layers; zeroed by the caller) and of the update on a device, a micro-batch a step.
+ * (bench_scale_measure.c) */
+tx_status tx_bench_scale_measure(const tx_gpt2_config *config, const tx_bench_scale_options *options,
+                                 tx_scale_layer *layers, double *update);
+
+/* Fills a batch with random tokens below `vocab`, each the label of the one before; `random` is the state.
+ * (txbench.c) */
+void tx_bench_tokens(uint64_t *random, int64_t vocab, int64_t batch, int64_t block, int32_t *tokens, int32_t *labels);
 
 #define TX_BENCH_PAIRS 99 /* measurements at most */
 /* Of `count` values, 1 to TX_BENCH_PAIRS. (bench_generate.c) */

@@ -1,13 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From options to engine, trainer and run. */
+#define _GNU_SOURCE /* sched_getaffinity */
 #include "tools/train_job.h"
 
 #include "api/file.h"
+#include "tools/train_ranks.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+int32_t tx_train_cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? (int32_t)CPU_COUNT(&set) : 1;
+}
 
 /* ---- Engine and plans ---------------------------------------------------------------------------------------------- */
 
@@ -23,22 +32,32 @@ static void choose_kernels(tx_train_job *j)
     tx_report(&j->report, message);
 }
 
-tx_status tx_train_compile(tx_train_job *j)
+static tx_trainer_options make_trainer(const tx_train_job *j)
 {
     const tx_train_settings *set = j->set;
     const bool sgd = set->optim == 4;
-    tx_engine_options engine = {sizeof engine, set->device, (int32_t)set->threads, set->profile};
-    tx_trainer_options trainer = {
-        .size = sizeof trainer,
-        .batch = set->batch,
+    return (tx_trainer_options){
+        .size = sizeof(tx_trainer_options),
+        .batch = j->rows,
         .block = j->inputs.block,
-        .accumulation = set->accumulation,
+        .accumulation = (j->step_rows + j->all_rows - 1) / j->all_rows,
+        .all_rows = j->all_rows,
+        .rows_before = j->rows_before,
+        .comm = j->comm,
+        .parallel = {sizeof(tx_parallel_options), .bucket_bytes = set->bucket_cap << 20, .half = set->ddp_comm == 1,
+                     .zero_stage = j->zero_stage},
         .eval_batch = tx_train_evaluates(set) ? set->eval_batch : 0,
         .max_grad_norm = set->max_grad_norm,
         .seed = (uint64_t)set->seed,
-        .optimizer = {sizeof trainer.optimizer, sgd ? TX_SGD : TX_ADAMW, (float)set->beta1, (float)set->beta2,
+        .optimizer = {sizeof(tx_optimizer_options), sgd ? TX_SGD : TX_ADAMW, (float)set->beta1, (float)set->beta2,
                       (float)set->epsilon, .weight_decay = (float)set->decay},
     };
+}
+
+tx_status tx_train_compile(tx_train_job *j)
+{
+    const tx_train_settings *set = j->set;
+    tx_engine_options engine = {sizeof engine, j->device, (int32_t)set->threads, set->profile};
     tx_status status = tx_engine_create(&engine, &j->engine);
     if (status)
         return status;
@@ -47,6 +66,9 @@ tx_status tx_train_compile(tx_train_job *j)
     fflush(stdout);
     choose_kernels(j);
     status = tx_model_create(j->engine, &j->model);
+    if (!status)
+        status = tx_train_compare_devices(j);
+    tx_trainer_options trainer = make_trainer(j);
     if (!status)
         status = tx_trainer_create(j->model, tx_gpt2_architecture(), &j->inputs.config, &trainer, &j->trainer);
     return status;
@@ -85,8 +107,8 @@ static uint64_t data_seed(const tx_train_settings *set)
 tx_status tx_train_dump_order(const tx_train_job *j)
 {
     tx_loader_options loader = {.size = sizeof loader,
-                                .batch = j->set->batch,
-                                .accumulation = j->set->accumulation,
+                                .step_rows = j->step_rows,
+                                .batch = j->all_rows,
                                 .seed = data_seed(j->set),
                                 .report = j->report};
     return tx_loader_dump_order(j->inputs.train, &loader, j->steps, j->set->dump_order);
@@ -97,7 +119,7 @@ tx_status tx_train_describe(const tx_train_job *j, tx_json **made)
     static const char *const names[] = {"per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate",
                                         "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio",
                                         "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
-                                        "optim", "seed", NULL};
+                                        "optim", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", NULL};
     tx_json *json = tx_train_arguments(j->set, names);
     tx_status status = json ? TX_OK : TX_MEMORY;
     if (!status)
@@ -109,6 +131,14 @@ tx_status tx_train_describe(const tx_train_job *j, tx_json **made)
         status = tx_json_set_string(json, "device", tx_engine_device(j->engine)->name);
     if (!status)
         status = tx_json_set_int(json, "block_size", j->inputs.block);
+    if (!status)
+        status = tx_json_set_int(json, "global_batch", j->step_rows);
+    if (!status)
+        status = tx_json_set_int(json, "world_size", j->comm->size);
+    if (!status)
+        status = tx_json_set_int(json, "zero_stage", j->zero_stage);
+    if (!status)
+        status = tx_json_set_string(json, TX_RUN_ROWS, j->rows_text);
     if (!status)
         status = tx_json_set_int(json, "data_seed", (int64_t)data_seed(j->set));
     if (!status)
@@ -157,6 +187,10 @@ tx_status tx_train_make_run(tx_train_job *j, int (*stop)(void *context), tx_run_
         .train = j->inputs.train,
         .validation = set->evaluation ? j->inputs.validation : NULL,
         .data_seed = data_seed(set),
+        .step_rows = j->step_rows,
+        .overlap = (tx_overlap)set->overlap,
+        .balance = j->balance,
+        .check_steps = set->ddp_check,
         .workers = (int32_t)set->workers,
         .pin = set->pin,
         .logging = (tx_strategy)set->logging,
@@ -177,7 +211,7 @@ tx_status tx_train_make_run(tx_train_job *j, int (*stop)(void *context), tx_run_
         .profile = set->profile,
         .report = j->report,
         .listener = {&j->progress, tx_train_on_step, tx_train_on_log, tx_train_on_evaluation, tx_train_on_saved,
-                     stop},
+                     tx_train_on_note, stop},
     };
     run->facts = (tx_run_facts){j->steps, epochs, run->logging_steps, run->eval_steps, run->save_steps, set->batch};
     return make_schedule(j, &run->schedule);

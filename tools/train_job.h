@@ -4,6 +4,7 @@
 #ifndef TX_TOOLS_TRAIN_JOB_H
 #define TX_TOOLS_TRAIN_JOB_H
 
+#include "comm/comm.h"
 #include "models/files/checkpoint.h"
 #include "models/train/run.h"
 #include "tools/train_inputs.h"
@@ -19,7 +20,20 @@ typedef struct tx_train_job {
     tx_trainer *trainer;
     tx_output_lock *lock;
     int64_t epoch_steps, steps;
+    /* One of many ranks (train_ranks.h). */
+    tx_comm *comm;
+    char device[128];
+    bool mixed; /* the ranks' devices differ */
+    int32_t zero_stage;
+    int64_t step_rows;         /* of an optimizer step */
+    int64_t all_rows;          /* of a micro-batch of all ranks */
+    int64_t rows, rows_before; /* of those, this rank's, and those of the ranks before it */
+    char *rows_text;           /* all ranks' rows, "3,1" */
+    bool balance;              /* they are to be measured */
 } tx_train_job;
+
+/* Processors that this process may use. */
+int32_t tx_train_cores(void);
 
 /* Opens the device and compiles the plans; what a checkpoint's run had chosen by measuring is chosen again. */
 tx_status tx_train_compile(tx_train_job *job);

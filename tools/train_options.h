@@ -33,6 +33,10 @@ typedef struct tx_train_settings {
     uint32_t report_to;
     double logging_steps, eval_steps, save_steps;
     int64_t save_total_limit;
+    /* many ranks */
+    int64_t bucket_cap, zero_stage, global_batch, ddp_check;
+    int32_t ddp_comm, overlap;
+    const char *batch_weights;
     /* device */
     const char *device;
     int64_t threads;

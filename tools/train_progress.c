@@ -75,8 +75,10 @@ void tx_train_clear(const tx_train_progress *progress)
 
 static void warn(void *context, const char *message)
 {
-    tx_train_clear(context);
-    fprintf(stderr, "txtrain: warning: %s\n", message);
+    const tx_train_progress *progress = context;
+    tx_train_clear(progress);
+    if (!progress->silent)
+        fprintf(stderr, "txtrain: warning: %s\n", message);
 }
 
 tx_reporter tx_train_reporter(tx_train_progress *progress)
@@ -116,6 +118,13 @@ void tx_train_on_evaluation(void *context, const tx_run_evaluation *e)
     add_point(p, "eval_runtime", e->step, e->seconds);
     add_point(p, "eval_samples_per_second", e->step, (double)e->samples / e->seconds);
     add_point(p, "eval_steps_per_second", e->step, (double)e->batches / e->seconds);
+}
+
+void tx_train_on_note(void *context, const char *line)
+{
+    tx_train_clear(context);
+    printf("%s\n", line);
+    fflush(stdout);
 }
 
 void tx_train_on_saved(void *context, const char *folder)

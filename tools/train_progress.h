@@ -12,6 +12,7 @@ typedef struct tx_train_progress {
     const tx_train_settings *set;
     tx_tensorboard *board; /* NULL: none */
     bool terminal;         /* a progress line is drawn */
+    bool silent;           /* warnings are another rank's to print */
 } tx_train_progress;
 
 /* Prints warnings; `context` of the reporter is the progress. */
@@ -24,6 +25,7 @@ void tx_train_progress_close(tx_train_progress *progress);
 void tx_train_on_step(void *context, const tx_run_step *step);
 void tx_train_on_log(void *context, const tx_run_step *step, double loss);
 void tx_train_on_evaluation(void *context, const tx_run_evaluation *evaluation);
+void tx_train_on_note(void *context, const char *line);
 void tx_train_on_saved(void *context, const char *folder);
 /* Removes the progress line. */
 void tx_train_clear(const tx_train_progress *progress);

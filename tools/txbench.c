@@ -64,14 +64,13 @@ typedef struct bench {
     double ours[TX_BENCH_PAIRS], theirs[TX_BENCH_PAIRS]; /* seconds a step */
 } bench;
 
-/* Random tokens (Knuth's linear congruence). */
-static void fill(bench *b)
+/* By Knuth's linear congruence. */
+void tx_bench_tokens(uint64_t *random, int64_t vocab, int64_t batch, int64_t block, int32_t *tokens, int32_t *labels)
 {
-    int32_t *tokens = b->tokens, *labels = b->labels;
-    int64_t block = b->set->block, count = b->set->batch * block;
+    const int64_t count = batch * block;
     for (int64_t i = 0; i < count; i++) {
-        b->random = b->random * 6364136223846793005u + 1442695040888963407u;
-        tokens[i] = (int32_t)((b->random >> 33) % (uint64_t)b->config.vocab_size);
+        *random = *random * 6364136223846793005u + 1442695040888963407u;
+        tokens[i] = (int32_t)((*random >> 33) % (uint64_t)vocab);
     }
     for (int64_t i = 0; i < count; i++)
         labels[i] = (i + 1) % block ? tokens[i + 1] : TX_IGNORE_LABEL;
@@ -84,7 +83,7 @@ static tx_status run_ours(bench *b, int64_t steps, double *seconds)
     tx_results results;
     tx_status status = TX_OK;
     for (int64_t s = 0; s < steps && !status; s++) {
-        fill(b);
+        tx_bench_tokens(&b->random, b->config.vocab_size, b->set->batch, b->set->block, b->tokens, b->labels);
         status = tx_trainer_step(b->trainer, b->tokens, b->labels, b->set->batch * (b->set->block - 1), 1, 5e-5);
         if (!status && s > 0)
             status = tx_trainer_results(b->trainer, &results);
@@ -260,14 +259,15 @@ static const tx_cli_command commands[] = {
     {"ops", "every op at sizes of GPT-2", &tx_bench_ops_program},
     {"generate", "generation, alone or beside transformers by PyTorch", &tx_bench_generate_program},
     {"comm", "sums over the ranks of mpiexec, beside MPI's own and memcpy", &tx_bench_comm_program},
+    {"scale", "predicted steps of data-parallel training on many ranks", &tx_bench_scale_program},
 };
 
 int main(int argc, char **argv)
 {
     static const tx_cli program = {
         .name = "txbench",
-        .usage = "txbench train|ops|generate|comm [options]",
-        .about = "Measures speed. txbench COMMAND --help lists the options of a command.",
+        .usage = "txbench train|ops|generate|scale|comm [options]",
+        .about = "Measures speed. txbench train --help, ops --help and so on list the options.",
         .commands = commands,
         .command_count = (int32_t)(sizeof commands / sizeof commands[0]),
     };
@@ -276,6 +276,6 @@ int main(int argc, char **argv)
     if (result != TX_GO_ON)
         return result;
     signal(SIGPIPE, SIG_IGN); /* a peer that ended is an error message, not the end of this program */
-    int (*const run[])(int, char *const *) = {train, tx_bench_ops, tx_bench_generate, tx_bench_comm};
+    int (*const run[])(int, char *const *) = {train, tx_bench_ops, tx_bench_generate, tx_bench_comm, tx_bench_scale};
     return run[command](argc - 1, argv + 1);
 }

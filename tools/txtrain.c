@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txtrain: trains a GPT-2 and writes it as a Hugging Face model folder. */
 #include "api/file.h"
-#include "comm/comm.h"
 #include "tools/output.h"
 #include "tools/profile.h"
 #include "tools/train_job.h"
+#include "tools/train_ranks.h"
 #include "tools/train_results.h"
 
 #include <inttypes.h>
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- Signals --------------------------------------------------------------------------------------------------- */
@@ -51,7 +52,7 @@ static tx_status count_steps(tx_train_job *j)
     if (!j->inputs.train)
         return TX_OK;
     int64_t blocks = tx_dataset_blocks(j->inputs.train);
-    j->epoch_steps = tx_loader_epoch_steps(blocks, set->batch, set->accumulation);
+    j->epoch_steps = tx_loader_epoch_steps(blocks, j->step_rows);
     double steps = set->max_steps > 0 ? (double)set->max_steps : ceil(set->epochs * (double)j->epoch_steps);
     if (!(steps <= (double)UINT32_MAX))
         return tx_fail(TX_INVALID, "%.0f steps are more than can be counted; set max_steps", steps);
@@ -79,6 +80,8 @@ static tx_status load_weights(tx_train_job *j)
 static tx_status open_output(tx_train_job *j)
 {
     const char *folder = j->set->output_dir;
+    if (j->comm->rank > 0)
+        return TX_OK;
     tx_status status = tx_output_prepare(folder);
     if (!status)
         status = tx_output_lock_take(folder, &j->lock);
@@ -95,10 +98,13 @@ static tx_status resume(tx_train_job *j)
     tx_train_inputs *in = &j->inputs;
     tx_json *made = NULL;
     tx_status status = tx_train_describe(j, &made);
+    if (!status)
+        status = tx_train_agree(j, made);
     if (!status && in->checkpoint)
         status = tx_run_state_agree(&in->state, made, &j->report);
     if (!status && in->checkpoint)
-        status = tx_run_resume(j->model, j->trainer, &in->state, in->checkpoint, j->set->output_dir);
+        status = tx_run_resume(j->model, j->trainer, &in->state, in->checkpoint,
+                               j->comm->rank == 0 ? j->set->output_dir : NULL);
     if (status) {
         tx_json_free(made);
         return status;
@@ -158,7 +164,7 @@ static tx_status train(tx_train_job *j, tx_run_summary *summary)
         status = resume(j);
     if (!status)
         status = tx_disk_check(j->set->output_dir, 2 * run.checkpoint_bytes);
-    if (!status && j->set->dump_order)
+    if (!status && j->comm->rank == 0 && j->set->dump_order)
         status = tx_train_dump_order(j);
     if (status)
         return status;
@@ -179,6 +185,8 @@ static tx_status train(tx_train_job *j, tx_run_summary *summary)
     status = load_best(j);
     if (!status)
         status = log_end(j, summary);
+    if (j->comm->rank > 0)
+        return status;
     if (!status)
         status = tx_train_write_model(j, j->set->output_dir);
     if (!status)
@@ -193,6 +201,8 @@ static tx_status evaluate(tx_train_job *j, tx_json **metrics)
     tx_status status = tx_run_evaluate(j->trainer, j->inputs.validation, &e);
     if (status)
         return status;
+    if (j->comm->rank > 0)
+        return TX_OK;
     *metrics = tx_eval_metrics(&e);
     return *metrics ? tx_train_report(j->set->output_dir, "eval", *metrics) : TX_MEMORY;
 }
@@ -205,10 +215,10 @@ static tx_status work(tx_train_job *j, tx_run_summary *summary)
     if (!status)
         status = load_weights(j);
     if (!status)
-        status = tx_train_progress_open(&j->progress);
+        status = j->comm->rank == 0 ? tx_train_progress_open(&j->progress) : TX_OK;
     if (!status && j->inputs.train) {
         status = train(j, summary);
-        if (!status && !summary->stopped) {
+        if (!status && !summary->stopped && j->comm->rank == 0) {
             trained = tx_train_metrics(summary, &j->inputs.state, j->inputs.train);
             status = trained ? tx_train_report(j->set->output_dir, "train", trained) : TX_MEMORY;
             tx_train_on_metrics(&j->progress, trained, j->inputs.state.step);
@@ -216,7 +226,7 @@ static tx_status work(tx_train_job *j, tx_run_summary *summary)
     }
     if (!status && !summary->stopped && j->inputs.validation)
         status = evaluate(j, &evaluated);
-    if (!status && !summary->stopped)
+    if (!status && !summary->stopped && j->comm->rank == 0)
         status = tx_train_card(j->set, &j->inputs, tx_engine_device(j->engine), trained, evaluated);
     tx_json_free(trained);
     tx_json_free(evaluated);
@@ -226,69 +236,85 @@ static tx_status work(tx_train_job *j, tx_run_summary *summary)
 
 /* ---- The program ------------------------------------------------------------------------------------------------- */
 
-static int fail(void)
+/* Ranks behind the first leave it a moment to speak, since they often fail with it: its end ends them. */
+static int fail(const tx_train_job *j)
 {
-    return tx_complain(&tx_train_program, TX_EXIT_FAILURE, "%s", tx_error());
+    if (!j->comm || j->comm->rank == 0)
+        return tx_complain(&tx_train_program, TX_EXIT_FAILURE, "%s", tx_error());
+    struct timespec moment = {.tv_sec = 1};
+    nanosleep(&moment, NULL);
+    return tx_complain(&tx_train_program, TX_EXIT_FAILURE, "rank %" PRId32 " on %s: %s", j->comm->rank,
+                       j->comm->ranks[j->comm->rank].name, tx_error());
 }
 
 static int dry_run(const tx_train_job *j)
 {
     tx_memory planned;
     if (tx_model_memory(j->model, &planned))
-        return fail();
+        return fail(j);
     tx_print_memory(stdout, &planned, NULL);
     return 0;
 }
 
-static int start(tx_train_job *j)
+/* Rank 0 goes first: it takes the lock and makes the cache, which the others find. */
+static tx_status prepare(tx_train_job *j)
 {
     const tx_train_settings *set = j->set;
-    tx_run_summary summary = {0};
-    if (!set->dry_run && !set->overwrite && !set->resume && tx_train_trains(set) && tx_output_check(set->output_dir))
-        return fail();
+    bool first = j->comm->rank == 0;
+    tx_status status = first ? TX_OK : tx_train_meet(j);
+    if (!status && first && !set->dry_run && !set->overwrite && !set->resume && tx_train_trains(set))
+        status = tx_output_check(set->output_dir);
     /* Before the checkpoints are looked at: an interrupted save may have put one aside, another process may remove some. */
-    if (!set->dry_run && set->resume && tx_is_folder(set->output_dir) && open_output(j))
-        return fail();
-    if (tx_train_open(set, &j->report, &j->inputs) || count_steps(j) || tx_train_compile(j))
-        return fail();
-    if (set->dry_run)
-        return dry_run(j);
-    if (work(j, &summary))
-        return fail();
-    if (summary.stopped)
-        return tx_complain(&tx_train_program, 128 + summary.stopped,
-                           "stopped by signal %d after step %" PRId64 " of %" PRId64
-                           "; go on with --resume_from_checkpoint", summary.stopped, j->inputs.state.step, j->steps);
-    return 0;
+    if (!status && !set->dry_run && set->resume && tx_is_folder(set->output_dir))
+        status = open_output(j);
+    if (!status)
+        status = tx_train_open(set, &j->report, &j->inputs);
+    if (!status && first)
+        status = tx_train_meet(j);
+    if (!status)
+        status = tx_train_split(j);
+    if (!status)
+        status = count_steps(j);
+    return status ? status : tx_train_compile(j);
 }
 
-static int run(const tx_train_settings *set)
+static int start(tx_train_job *j)
+{
+    tx_run_summary summary = {0};
+    if (prepare(j))
+        return fail(j);
+    if (j->set->dry_run)
+        return dry_run(j);
+    if (work(j, &summary))
+        return fail(j);
+    if (!summary.stopped)
+        return 0;
+    if (j->comm->rank > 0)
+        return 128 + summary.stopped;
+    return tx_complain(&tx_train_program, 128 + summary.stopped,
+                       "stopped by signal %d after step %" PRId64 " of %" PRId64
+                       "; go on with --resume_from_checkpoint", summary.stopped, j->inputs.state.step, j->steps);
+}
+
+/* As one rank of those that the launcher started. After a failure of its own a rank of many leaves at once: the others
+ * may be waiting for it, and are ended by the launcher. */
+static int run(const tx_train_settings *set, int *argc, char ***argv)
 {
     tx_train_job j = {.set = set, .progress = {.set = set}};
     j.report = tx_train_reporter(&j.progress);
-    int result = start(&j);
+    int result = tx_train_join(&j, argc, argv) ? fail(&j) : start(&j);
+    bool orderly = result == 0 || result > 128;
+    if (j.comm && j.comm->size > 1 && !orderly) {
+        fflush(NULL);
+        _exit(result);
+    }
     tx_output_lock_release(j.lock);
     tx_trainer_free(j.trainer);
     tx_model_free(j.model);
     tx_engine_free(j.engine);
     tx_train_release(&j.inputs);
-    return result;
-}
-
-/* Runs alone: ends with a clear line where a launcher started several ranks. */
-static int run_alone(int *argc, char ***argv, const tx_train_settings *set)
-{
-    tx_comm *comm = NULL;
-    if (tx_comm_default()->open(argc, argv, &comm))
-        return fail();
-    int32_t ranks = comm->size;
-    int result = TX_EXIT_FAILURE;
-    if (ranks == 1)
-        result = run(set);
-    else if (comm->rank == 0)
-        tx_complain(&tx_train_program, result,
-                    "started as %d ranks: data-parallel training is not in this version; start one", ranks);
-    comm->table->close(comm);
+    free(j.rows_text);
+    tx_comm_close(j.comm);
     return result;
 }
 
@@ -297,8 +323,8 @@ int main(int argc, char **argv)
     tx_train_settings set = tx_train_defaults();
     int status = tx_options_parse(&tx_train_program, argc, argv, &set);
     if (status == TX_GO_ON && set.list_devices)
-        return tx_print_devices(stdout) ? fail() : 0;
+        return tx_print_devices(stdout) ? tx_complain(&tx_train_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
     if (status == TX_GO_ON)
         status = tx_train_check(&set);
-    return status == TX_GO_ON ? run_alone(&argc, &argv, &set) : status;
+    return status == TX_GO_ON ? run(&set, &argc, &argv) : status;
 }

@@ -5,6 +5,7 @@
  * written to (first use) and added to (later uses) their slices of arena GRADIENTS. */
 #include "api/graph.h"
 #include "api/model.h"
+#include "api/passes/passes.h"
 
 #include <stdlib.h>
 
@@ -149,5 +150,8 @@ tx_status tx_backward(tx_graph *graph, tx_tensor *loss)
     graph->model->has_gradients = true;
     free(a.gradient);
     free(a.written);
-    return status;
+    if (status != TX_OK)
+        return status;
+    status = tx_shard(graph);
+    return status == TX_OK ? TX_OK : tx_graph_fail(graph, status);
 }

@@ -17,4 +17,9 @@ typedef struct tx_layout {
  * for deep neural net inference, 2020). No tensor straddles a chunk of `chunk_bytes`. */
 tx_status tx_plan_layout(tx_graph *graph, int64_t chunk_bytes, tx_layout *layout);
 
+/* For a model that many ranks train: inserts collective nodes behind the nodes that fill a bucket of gradients, and
+ * before those that first read a bucket of weights. With zero_stage 2 gradients are written to arena BUCKETS, and what
+ * the rank keeps of them is added to arena GRADIENTS. */
+tx_status tx_shard(tx_graph *graph);
+
 #endif

@@ -156,6 +156,18 @@ static tx_status allocate(tx_context *context, tx_memory_kind kind, int64_t byte
     return TX_OK;
 }
 
+static tx_status adopt(tx_context *context, tx_memory_kind kind, void *memory, int64_t bytes, tx_buffer **buffer)
+{
+    tx_buffer *made = calloc(1, sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "cpu: no memory for a buffer");
+    *made = (tx_buffer){.context = context, .kind = kind, .bytes = bytes, .data = memory, .adopted = true};
+    context->held.bytes[kind] += bytes;
+    context->traffic.allocations++;
+    *buffer = made;
+    return TX_OK;
+}
+
 static void release(tx_context *context, tx_buffer *buffer)
 {
     if (!buffer)
@@ -163,7 +175,7 @@ static void release(tx_context *context, tx_buffer *buffer)
     context->held.bytes[buffer->kind] -= buffer->bytes;
     if (buffer->mapped)
         munmap(buffer->data, (size_t)buffer->mapped);
-    else
+    else if (!buffer->adopted)
         free(buffer->data);
     free(buffer);
 }
@@ -209,18 +221,17 @@ static tx_status read_buffer(tx_context *context, tx_buffer *from, int64_t offse
     return TX_OK;
 }
 
-static tx_status read_begin(tx_context *context, int32_t slot, tx_buffer *from, int64_t offset, void *data,
-                            int64_t bytes)
+static tx_status read_begin(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes,
+                            tx_reading **reading)
 {
-    if (slot < 0 || slot >= TX_RESULTS_PENDING)
-        return tx_fail(TX_INVALID, "cpu: read slot %d of %d", slot, TX_RESULTS_PENDING);
+    *reading = NULL; /* done at once */
     return read_buffer(context, from, offset, data, bytes);
 }
 
-static tx_status read_wait(tx_context *context, int32_t slot)
+static tx_status read_wait(tx_context *context, tx_reading *reading)
 {
     (void)context;
-    (void)slot;
+    (void)reading;
     return TX_OK;
 }
 
@@ -250,6 +261,7 @@ const tx_backend tx_backend_cpu = {
     .open = open_device,
     .close = close_device,
     .allocate = allocate,
+    .adopt = adopt,
     .release = release,
     .map = map_buffer,
     .account = account,

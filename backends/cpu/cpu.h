@@ -100,6 +100,7 @@ struct tx_buffer {
     tx_memory_kind kind;
     int64_t bytes;
     int64_t mapped; /* bytes mapped from the system; 0: the memory is the heap's */
+    bool adopted;   /* the memory is not the buffer's own */
     char *data;
 };
 

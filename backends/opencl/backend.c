@@ -35,15 +35,20 @@ static tx_status read_bytes(tx_context *context, tx_buffer *from, int64_t offset
     return tx_cl_explain(context, tx_cl_read(context, from, offset, data, bytes));
 }
 
-static tx_status read_begin(tx_context *context, int32_t slot, tx_buffer *from, int64_t offset, void *data,
-                            int64_t bytes)
+static tx_status adopt(tx_context *context, tx_memory_kind kind, void *memory, int64_t bytes, tx_buffer **buffer)
 {
-    return tx_cl_explain(context, tx_cl_read_begin(context, slot, from, offset, data, bytes));
+    return tx_cl_explain(context, tx_cl_adopt(context, kind, memory, bytes, buffer));
 }
 
-static tx_status read_wait(tx_context *context, int32_t slot)
+static tx_status read_begin(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes,
+                            tx_reading **reading)
 {
-    return tx_cl_explain(context, tx_cl_read_wait(context, slot));
+    return tx_cl_explain(context, tx_cl_read_begin(context, from, offset, data, bytes, reading));
+}
+
+static tx_status read_wait(tx_context *context, tx_reading *reading)
+{
+    return tx_cl_explain(context, tx_cl_read_wait(context, reading));
 }
 
 static tx_status fill_bytes(tx_context *context, tx_buffer *to, int64_t offset, uint8_t value, int64_t bytes)
@@ -82,6 +87,7 @@ const tx_backend tx_backend_opencl = {
     .open = tx_cl_open,
     .close = tx_cl_close,
     .allocate = allocate,
+    .adopt = adopt,
     .release = tx_cl_release,
     .map = tx_cl_map,
     .account = tx_cl_account,

@@ -48,7 +48,6 @@ struct tx_context {
     struct tx_cl_choice *choices; /* gemm_choice.c: the provider of each class of products so far */
     tx_memory held;
     tx_traffic traffic;
-    cl_event pending[TX_RESULTS_PENDING];
 };
 
 /* Seconds since some fixed moment; never goes back. */

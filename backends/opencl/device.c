@@ -218,9 +218,6 @@ void tx_cl_close(tx_context *context)
 {
     if (!context)
         return;
-    for (int i = 0; i < TX_RESULTS_PENDING; i++)
-        if (context->pending[i])
-            clReleaseEvent(context->pending[i]);
     tx_cl_gemm_close(context);
     tx_cl_choices_free(context);
     tx_cl_release_programs(context);

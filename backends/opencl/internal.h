@@ -37,14 +37,15 @@ tx_status tx_cl_choose(tx_context *context, const char *text);
 
 /* memory.c */
 tx_status tx_cl_allocate(tx_context *context, tx_memory_kind kind, int64_t bytes, bool host, tx_buffer **buffer);
+tx_status tx_cl_adopt(tx_context *context, tx_memory_kind kind, void *memory, int64_t bytes, tx_buffer **buffer);
 void tx_cl_release(tx_context *context, tx_buffer *buffer);
 void *tx_cl_map(tx_buffer *buffer);
 void tx_cl_account(const tx_context *context, tx_memory *held, tx_traffic *traffic);
 tx_status tx_cl_write(tx_context *context, tx_buffer *to, int64_t offset, const void *data, int64_t bytes);
 tx_status tx_cl_read(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes);
-tx_status tx_cl_read_begin(tx_context *context, int32_t slot, tx_buffer *from, int64_t offset, void *data,
-                           int64_t bytes);
-tx_status tx_cl_read_wait(tx_context *context, int32_t slot);
+tx_status tx_cl_read_begin(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes,
+                           tx_reading **reading);
+tx_status tx_cl_read_wait(tx_context *context, tx_reading *reading);
 tx_status tx_cl_fill_bytes(tx_context *context, tx_buffer *to, int64_t offset, uint8_t value, int64_t bytes);
 tx_status tx_cl_finish(tx_context *context);
 

@@ -18,11 +18,12 @@ static tx_status settle(tx_context *context, cl_mem memory)
     return tx_cl_check(code, "clEnqueueMigrateMemObjects");
 }
 
-static tx_status make_memory(tx_context *context, bool host, tx_buffer *buffer)
+/* `adopted`: host memory to use; NULL: the driver's. */
+static tx_status make_memory(tx_context *context, bool host, void *adopted, tx_buffer *buffer)
 {
     cl_int code;
-    cl_mem_flags flags = CL_MEM_READ_WRITE | (host ? CL_MEM_ALLOC_HOST_PTR : 0);
-    buffer->memory = clCreateBuffer(context->context, flags, (size_t)buffer->bytes, NULL, &code);
+    cl_mem_flags flags = CL_MEM_READ_WRITE | (adopted ? CL_MEM_USE_HOST_PTR : host ? CL_MEM_ALLOC_HOST_PTR : 0);
+    buffer->memory = clCreateBuffer(context->context, flags, (size_t)buffer->bytes, adopted, &code);
     if (code != CL_SUCCESS)
         return tx_cl_check(code, "clCreateBuffer");
     tx_status status = TX_OK;
@@ -38,7 +39,8 @@ static tx_status make_memory(tx_context *context, bool host, tx_buffer *buffer)
     return status;
 }
 
-tx_status tx_cl_allocate(tx_context *context, tx_memory_kind kind, int64_t bytes, bool host, tx_buffer **out)
+static tx_status make_buffer(tx_context *context, tx_memory_kind kind, int64_t bytes, bool host, void *adopted,
+                             tx_buffer **out)
 {
     if (bytes <= 0)
         return tx_fail(TX_INVALID, "an allocation of %" PRId64 " bytes", bytes);
@@ -50,7 +52,7 @@ tx_status tx_cl_allocate(tx_context *context, tx_memory_kind kind, int64_t bytes
         return tx_fail(TX_MEMORY, "out of host memory");
     buffer->kind = kind;
     buffer->bytes = bytes;
-    tx_status status = make_memory(context, host, buffer);
+    tx_status status = make_memory(context, host, adopted, buffer);
     if (status != TX_OK) {
         free(buffer);
         return tx_fail_in(status, "%" PRId64 " bytes of %s for %s", bytes, host ? "host memory" : "memory",
@@ -60,6 +62,16 @@ tx_status tx_cl_allocate(tx_context *context, tx_memory_kind kind, int64_t bytes
     context->traffic.allocations++;
     *out = buffer;
     return TX_OK;
+}
+
+tx_status tx_cl_allocate(tx_context *context, tx_memory_kind kind, int64_t bytes, bool host, tx_buffer **buffer)
+{
+    return make_buffer(context, kind, bytes, host, NULL, buffer);
+}
+
+tx_status tx_cl_adopt(tx_context *context, tx_memory_kind kind, void *memory, int64_t bytes, tx_buffer **buffer)
+{
+    return make_buffer(context, kind, bytes, true, memory, buffer);
 }
 
 void tx_cl_release(tx_context *context, tx_buffer *buffer)
@@ -147,28 +159,33 @@ tx_status tx_cl_read(tx_context *context, tx_buffer *from, int64_t offset, void 
     return start_read(context, from, offset, data, bytes, NULL);
 }
 
-tx_status tx_cl_read_begin(tx_context *context, int32_t slot, tx_buffer *from, int64_t offset, void *data,
-                           int64_t bytes)
+tx_status tx_cl_read_begin(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes,
+                           tx_reading **reading)
 {
-    if (slot < 0 || slot >= TX_RESULTS_PENDING || context->pending[slot])
-        return tx_fail(TX_INTERNAL, "read slot %d is not free", slot);
+    cl_event event = NULL;
     tx_status status = check_range(from, offset, bytes);
-    if (status == TX_OK && from->mapped)
-        status = tx_fail(TX_INTERNAL, "an asynchronous read from host memory");
+    if (status == TX_OK && (from->mapped || bytes == 0))
+        status = tx_fail(TX_INTERNAL, "an asynchronous read of nothing, or from host memory");
     if (status == TX_OK)
-        status = start_read(context, from, offset, data, bytes, &context->pending[slot]);
+        status = start_read(context, from, offset, data, bytes, &event);
+    if (status != TX_OK)
+        return status;
+    status = tx_cl_check(clFlush(context->compute), "clFlush");
     if (status == TX_OK)
-        status = tx_cl_check(clFlush(context->compute), "clFlush");
+        *reading = (tx_reading *)event;
+    else
+        clReleaseEvent(event);
     return status;
 }
 
-tx_status tx_cl_read_wait(tx_context *context, int32_t slot)
+tx_status tx_cl_read_wait(tx_context *context, tx_reading *reading)
 {
-    if (slot < 0 || slot >= TX_RESULTS_PENDING || !context->pending[slot])
-        return tx_fail(TX_INTERNAL, "nothing is being read in slot %d", slot);
-    cl_int code = clWaitForEvents(1, &context->pending[slot]);
-    clReleaseEvent(context->pending[slot]);
-    context->pending[slot] = NULL;
+    (void)context;
+    cl_event event = (cl_event)reading;
+    if (!event)
+        return tx_fail(TX_INTERNAL, "nothing is being read");
+    cl_int code = clWaitForEvents(1, &event);
+    clReleaseEvent(event);
     return tx_cl_check(code, "waiting for a copy from the device");
 }
 

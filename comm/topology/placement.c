@@ -2,6 +2,7 @@
  * Where the ranks of one host go. */
 #include "comm/topology/placement.h"
 #include "comm/topology/choose.h"
+#include "comm/topology/copy.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -326,6 +327,11 @@ tx_status tx_placement_make(const tx_topology *topology, int64_t ranks, tx_place
     else
         *placement = p.out;
     return status;
+}
+
+tx_status tx_placement_take(const tx_topo_place *place)
+{
+    return tx_topo_cpus_move(place->cpus);
 }
 
 void tx_placement_free(tx_placement *placement)

@@ -30,6 +30,8 @@ typedef struct tx_placement {
  * node's cores among its ranks, neighbours together. A core belongs to one rank alone unless there are more ranks than
  * cores. UNSUPPORTED where the topology does not tell the cores. */
 tx_status tx_placement_make(const tx_topology *topology, int64_t ranks, tx_placement **placement);
+/* Moves the calling thread, and with it those that it starts, to the CPUs of a place. */
+tx_status tx_placement_take(const tx_topo_place *place);
 void tx_placement_free(tx_placement *placement); /* NULL is fine */
 
 #endif

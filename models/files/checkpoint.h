@@ -59,7 +59,7 @@ tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report
 /* ---- What a model is made of besides its weights --------------------------------------------------------- */
 
 /* The moments of every parameter as PARAM.exp_avg and PARAM.exp_avg_sq, F32, logical shape; those that the optimizer
- * keeps. */
+ * keeps. All ranks call it where they have shards of them (tx_model_spreads); those that write no file give path NULL. */
 tx_status tx_optimizer_save(tx_model *model, const char *path);
 /* Names, shapes and number must be those of the model. */
 tx_status tx_optimizer_load(tx_model *model, const char *path);

@@ -96,19 +96,22 @@ tx_status tx_optimizer_save(tx_model *model, const char *path)
     tx_st_writer *writer = NULL;
     tx_status status = list_moments(model, &m);
     if (status)
-        return tx_fail_in(status, "%s", path);
+        return tx_fail_in(status, "%s", path ? path : "optimizer states");
     float *buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *buffer);
-    status = buffer ? tx_st_create(path, m.tensor, m.count, NULL, &writer)
-                    : tx_fail(TX_MEMORY, "%s: no memory for a tensor", path);
-    if (!status) {
-        for (int32_t i = 0; i < m.count && !status; i++)
-            status = tx_weights_append(model, moment[i % m.each].part, i / m.each, tx_st_elements(&m.tensor[i]), buffer,
-                                       writer);
-        if (status)
-            tx_st_discard(writer);
-        else
-            status = tx_st_commit(writer);
+    if (!buffer)
+        status = tx_fail(TX_MEMORY, "%s: no memory for a tensor", path ? path : "optimizer states");
+    else if (path)
+        status = tx_st_create(path, m.tensor, m.count, NULL, &writer);
+    /* After a failure as well: other ranks take part to the end. */
+    for (int32_t i = 0; i < m.count && buffer; i++) {
+        tx_status appended = tx_weights_append(model, moment[i % m.each].part, i / m.each, tx_st_elements(&m.tensor[i]),
+                                               buffer, status ? NULL : writer);
+        status = status ? status : appended;
     }
+    if (writer && status)
+        tx_st_discard(writer);
+    else if (writer)
+        status = tx_st_commit(writer);
     free(buffer);
     moments_free(&m);
     return status;

@@ -71,7 +71,8 @@ tx_status tx_weights_save(tx_model *model, const char *folder, int64_t shard_byt
 /* How any part of a parameter lies in a file: F32, logical shape. `name` is not copied. */
 tx_st_tensor tx_weights_of_param(const char *name, const tx_param_spec *spec);
 
-/* Appends a part of parameter `param`, `count` elements in all, to the file; `buffer` holds TX_WEIGHTS_CHUNK. */
+/* Appends a part of parameter `param`, `count` elements in all, to the file; `buffer` holds TX_WEIGHTS_CHUNK. Reads all of
+ * it whatever happens, since other ranks may take part; `writer` NULL: no more than that. */
 tx_status tx_weights_append(tx_model *model, tx_part part, int32_t param, int64_t count, float *buffer,
                             tx_st_writer *writer);
 

@@ -69,10 +69,11 @@ tx_status tx_weights_append(tx_model *model, tx_part part, int32_t param, int64_
                             tx_st_writer *writer)
 {
     tx_status status = TX_OK;
-    for (int64_t at = 0; at < count && !status; at += TX_WEIGHTS_CHUNK) {
+    for (int64_t at = 0; at < count; at += TX_WEIGHTS_CHUNK) {
         int64_t now = count - at < TX_WEIGHTS_CHUNK ? count - at : TX_WEIGHTS_CHUNK;
-        status = tx_model_read_range(model, part, param, at, now, buffer);
-        if (!status)
+        tx_status read = tx_model_read_range(model, part, param, at, now, buffer);
+        status = status ? status : read;
+        if (!status && writer)
             status = tx_st_append(writer, buffer, (size_t)now * sizeof *buffer);
     }
     return status;

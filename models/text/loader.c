@@ -21,7 +21,8 @@
 
 /* How the steps of a run go over the blocks. */
 typedef struct course {
-    int64_t blocks, batch, accumulation, micro_batches /* of an epoch */, epoch_steps;
+    int64_t blocks, step_rows, batch, epoch_steps;
+    int64_t first, rows; /* of a micro-batch: what is prepared */
     uint64_t seed;
 } course;
 
@@ -57,20 +58,21 @@ static int64_t divide_up(int64_t a, int64_t b)
     return a / b + (a % b != 0);
 }
 
-int64_t tx_loader_epoch_steps(int64_t blocks, int64_t batch, int64_t accumulation)
+int64_t tx_loader_epoch_steps(int64_t blocks, int64_t step_rows)
 {
-    return divide_up(divide_up(blocks, batch), accumulation);
+    return divide_up(blocks, step_rows);
 }
 
 static tx_status check_options(const tx_loader_options *o, int64_t first)
 {
     if (o->size != sizeof *o)
         return tx_fail(TX_INVALID, "loader: the options' size field is %zu, expected %zu", o->size, sizeof *o);
-    if (o->batch < 1 || o->accumulation < 1 || first < 0)
+    bool share = o->first >= 0 && o->rows >= 0 && o->first <= o->batch && o->rows <= o->batch - o->first;
+    if (o->batch < 1 || o->step_rows < 1 || !share || first < 0)
         return tx_fail(TX_INVALID,
-                       "loader: batch %" PRId64 " and accumulation %" PRId64
-                       " must be 1 or more, the first step %" PRId64 " 0 or more",
-                       o->batch, o->accumulation, first);
+                       "loader: %" PRId64 " rows a step and %" PRId64 " a micro-batch must be 1 or more, rows %" PRId64
+                       " to %" PRId64 " among these, the first step %" PRId64 " 0 or more",
+                       o->step_rows, o->batch, o->first, o->first + o->rows, first);
     if (o->workers < 0 || o->workers > MOST_WORKERS)
         return tx_fail(TX_INVALID, "loader: %" PRId32 " workers; 0 to %d are possible", o->workers, MOST_WORKERS);
     return TX_OK;
@@ -81,10 +83,11 @@ static course plan_course(const tx_dataset *dataset, const tx_loader_options *o)
     int64_t blocks = tx_dataset_blocks(dataset);
     return (course){
         .blocks = blocks,
+        .step_rows = o->step_rows,
         .batch = o->batch,
-        .accumulation = o->accumulation,
-        .micro_batches = divide_up(blocks, o->batch),
-        .epoch_steps = tx_loader_epoch_steps(blocks, o->batch, o->accumulation),
+        .epoch_steps = tx_loader_epoch_steps(blocks, o->step_rows),
+        .first = o->first,
+        .rows = o->rows ? o->rows : o->batch,
         .seed = o->seed,
     };
 }
@@ -92,15 +95,15 @@ static course plan_course(const tx_dataset *dataset, const tx_loader_options *o)
 /* What step `step` reads, all but the rows themselves. */
 static tx_step_batch describe(const course *c, int64_t step, int64_t block)
 {
-    int64_t epoch = step / c->epoch_steps, micro = step % c->epoch_steps * c->accumulation;
-    int64_t left = c->micro_batches - micro, count = left < c->accumulation ? left : c->accumulation;
-    int64_t first = micro * c->batch, rows = count * c->batch;
-    if (rows > c->blocks - first) /* what is padded */
-        rows = c->blocks - first;
+    int64_t epoch = step / c->epoch_steps, first = step % c->epoch_steps * c->step_rows, left = c->blocks - first;
+    int64_t rows = left < c->step_rows ? left : c->step_rows;
+    int64_t a_step = divide_up(c->step_rows, c->batch), count = divide_up(rows, c->batch);
+    int64_t an_epoch =
+        (c->epoch_steps - 1) * a_step + divide_up(c->blocks - (c->epoch_steps - 1) * c->step_rows, c->batch);
     return (tx_step_batch){
         .step = step,
         .epoch = epoch,
-        .passed = (double)epoch + (double)(micro + count) / (double)c->micro_batches,
+        .passed = (double)epoch + (double)(step % c->epoch_steps * a_step + count) / (double)an_epoch,
         .micro_batches = count,
         .first = first,
         .rows = rows,
@@ -113,12 +116,24 @@ static tx_order order_of(const course *c, int64_t epoch)
     return (tx_order){.shuffle = true, .seed = c->seed, .epoch = (uint64_t)epoch};
 }
 
+/* Writes this rank's rows of one micro-batch; what is behind the step's last row is padding. */
+static void prepare_rows(const tx_loader *l, const tx_step_batch *b, int64_t micro, int32_t *tokens, int32_t *targets)
+{
+    const course *c = &l->course;
+    int64_t block = tx_dataset_block(l->dataset), begin = micro * c->batch + c->first, real = b->rows - begin;
+    tx_order order = order_of(c, b->epoch);
+    real = real < 0 ? 0 : real < c->rows ? real : c->rows;
+    tx_dataset_rows(l->dataset, &order, b->first + begin, real, tokens, targets);
+    tx_dataset_rows(l->dataset, &order, c->blocks, c->rows - real, tokens + real * block, targets + real * block);
+}
+
 /* Writes the rows of step number `number` into its slot. */
 static void prepare(const tx_loader *l, slot *s, int64_t number)
 {
+    int64_t cells = l->course.rows * tx_dataset_block(l->dataset);
     tx_step_batch b = describe(&l->course, l->first + number, tx_dataset_block(l->dataset));
-    tx_order order = order_of(&l->course, b.epoch);
-    tx_dataset_rows(l->dataset, &order, b.first, b.micro_batches * l->course.batch, s->tokens, s->targets);
+    for (int64_t i = 0; i < b.micro_batches; i++)
+        prepare_rows(l, &b, i, s->tokens + i * cells, s->targets + i * cells);
     b.tokens = s->tokens;
     b.targets = s->targets;
     s->batch = b;
@@ -179,13 +194,13 @@ static void stop_workers(tx_loader *l)
 static tx_status allocate(tx_loader *l, const tx_loader_options *o)
 {
     const course *c = &l->course;
-    int64_t most = c->accumulation < c->micro_batches ? c->accumulation : c->micro_batches;
+    int64_t most = divide_up(c->step_rows < c->blocks ? c->step_rows : c->blocks, c->batch);
     int64_t rows, cells, total;
-    if (__builtin_mul_overflow(most, c->batch, &rows) ||
+    if (__builtin_mul_overflow(most, c->rows, &rows) ||
         __builtin_mul_overflow(rows, tx_dataset_block(l->dataset), &cells) ||
         __builtin_mul_overflow(cells, 2 * l->slot_count * (int64_t)sizeof(int32_t), &total))
         return tx_fail(TX_MEMORY, "loader: a step of %" PRId64 " micro-batches of %" PRId64 " rows is too large", most,
-                       c->batch);
+                       c->rows);
     l->slots = calloc((size_t)l->slot_count, sizeof *l->slots);
     l->workers = calloc((size_t)o->workers + 1, sizeof *l->workers);
     void *memory = NULL;

@@ -9,8 +9,9 @@
 
 typedef struct tx_loader_options {
     size_t size;          /* sizeof(tx_loader_options) */
-    int64_t batch;        /* rows of a micro-batch; the last one of an epoch is padded to it */
-    int64_t accumulation; /* micro-batches of an optimizer step; the last step of an epoch has what is left */
+    int64_t step_rows; /* of an optimizer step; the last one of an epoch has what is left */
+    int64_t batch;     /* rows of a micro-batch, of all ranks together; the last one of a step is padded to it */
+    int64_t first, rows; /* which of them are prepared: those of this rank; rows 0: all */
     uint64_t seed;        /* of the order */
     int32_t workers; /* threads; 0: the batch is prepared when it is asked for. Where the system refuses some it goes
                         on with fewer, or none, and that is told once */
@@ -23,11 +24,11 @@ typedef struct tx_step_batch {
     int64_t step;          /* counted from 0 */
     int64_t epoch;         /* the one it belongs to, from 0 */
     double passed;         /* epochs passed through when it is done: epoch + micro-batches so far / those of an epoch */
-    int64_t micro_batches; /* 1 .. accumulation */
+    int64_t micro_batches;
     int64_t first;         /* place of its first row in the epoch's order */
-    int64_t rows;          /* real ones */
-    int64_t labels;        /* that count, over all rows */
-    const int32_t *tokens; /* [micro_batches * batch, block] */
+    int64_t rows;          /* real ones, of all ranks */
+    int64_t labels;        /* that count, over all these rows */
+    const int32_t *tokens; /* [micro_batches * options.rows, block]: what this rank is to do */
     const int32_t *targets; /* the labels, of the same shape */
     double waited;          /* seconds the caller had to wait for it; without threads, those of preparing it */
 } tx_step_batch;
@@ -35,7 +36,7 @@ typedef struct tx_step_batch {
 typedef struct tx_loader tx_loader;
 
 /* Optimizer steps in one epoch. */
-int64_t tx_loader_epoch_steps(int64_t blocks, int64_t batch, int64_t accumulation);
+int64_t tx_loader_epoch_steps(int64_t blocks, int64_t step_rows);
 
 /* Begins with step `first` (from 0). The dataset must outlive the loader, which the caller frees. */
 tx_status tx_loader_create(const tx_dataset *dataset, const tx_loader_options *options, int64_t first,

@@ -6,6 +6,7 @@
 #define TX_TRAIN_RUN_H
 
 #include "models/text/loader.h"
+#include "models/train/pace.h"
 #include "models/train/schedule.h"
 #include "models/train/state.h"
 #include "models/train/trainer.h"
@@ -53,6 +54,8 @@ typedef struct tx_run_listener {
     void (*log)(void *context, const tx_run_step *step, double loss);
     void (*evaluation)(void *context, const tx_run_evaluation *evaluation);
     void (*saved)(void *context, const char *folder);
+    /* A line about the run as such, for its reader. */
+    void (*note)(void *context, const char *line);
     /* Asked between steps: not 0 ends the run after the step in progress. */
     int (*stop)(void *context);
 } tx_run_listener;
@@ -64,6 +67,10 @@ typedef struct tx_run_options {
     tx_schedule schedule;         /* its total_steps is the length of the run */
     tx_run_facts facts;           /* of the state's file */
     uint64_t data_seed;           /* of the order of blocks */
+    tx_overlap overlap;           /* of many ranks, as the next two: whether gradients are summed during the backward pass */
+    bool balance;                 /* share micro-batches out by the ranks' speed, measured in the first steps */
+    int64_t check_steps;          /* every so many steps all ranks' weights are held against each other; 0: never */
+    int64_t step_rows;            /* of all ranks in an optimizer step; 0: as many as the trainer plans */
     int32_t workers;              /* threads that prepare batches */
     bool pin;                     /* see tx_loader_options */
     tx_strategy logging, evaluation, saving;
@@ -71,7 +78,7 @@ typedef struct tx_run_options {
     bool perplexity;        /* the metric for the best evaluation, in place of the loss */
     double flops_per_token; /* of total_flos */
     int64_t max_bad_steps; /* so many steps in a row whose loss or gradient is not finite end the run */
-    const char *output_dir; /* checkpoints and log.jsonl; NULL: neither */
+    const char *output_dir; /* checkpoints and log.jsonl, which rank 0 writes; NULL: neither */
     int64_t save_total_limit; /* checkpoints kept; 0: all */
     bool stop_on_save_error;  /* otherwise a checkpoint that cannot be written is told, and training goes on */
     int64_t checkpoint_bytes; /* about what one takes */
@@ -102,14 +109,17 @@ typedef struct tx_run_summary {
 tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const tx_run_options *options,
                  tx_run_state *state, tx_run_summary *summary);
 
-/* The mean loss over a dataset; `step` and `epoch` of the result are left alone. */
+/* The mean loss over a dataset, which the ranks share out; `step` and `epoch` of the result are left alone. */
 tx_status tx_run_evaluate(tx_trainer *trainer, const tx_dataset *data, tx_run_evaluation *evaluation);
 
 /* ---- Checkpoints (models/train/save.c) -------------------------------------------------------------- */
 
-/* Writes output_dir/checkpoint-STEP: what options->write writes, moments, state, and with `log` the log so far. */
-tx_status tx_run_save(tx_engine *engine, tx_model *model, const tx_run_options *options, tx_run_state *state, bool log);
-/* Brings moments, counters and log back from a checkpoint whose state was read; weights are the caller's to load. */
+/* Writes output_dir/checkpoint-STEP: what options->write writes, moments, state, and with `log` the log so far. All ranks
+ * call it, rank 0 writes, and all learn how it went; `comm` NULL: one rank. */
+tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const tx_run_options *options,
+                      tx_run_state *state, bool log);
+/* Brings moments, counters and log back from a checkpoint whose state was read; weights are the caller's to load.
+ * `output_dir` NULL: the log is another rank's. */
 tx_status tx_run_resume(tx_model *model, tx_trainer *trainer, const tx_run_state *state, const char *checkpoint,
                         const char *output_dir);
 

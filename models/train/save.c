@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Checkpoints of a run. */
 #include "api/file.h"
+#include "comm/comm.h"
 #include "models/files/checkpoint.h"
 #include "models/train/run.h"
 
@@ -27,12 +28,17 @@ static tx_status copy_file(const char *from, const char *to, const char *name)
     return status;
 }
 
-static tx_status write_moments(tx_model *model, const char *folder)
+/* Collects the moments of all ranks where they are spread, and writes them unless `status` tells of a failure before.
+ */
+static tx_status write_moments(tx_model *model, const char *folder, tx_status status)
 {
-    char *path = tx_path_join(folder, TX_RUN_OPTIMIZER);
-    tx_status status = path ? tx_optimizer_save(model, path) : TX_MEMORY;
+    char *path = status ? NULL : tx_path_join(folder, TX_RUN_OPTIMIZER);
+    status = status || path ? status : TX_MEMORY;
+    if (!path && !tx_model_spreads(model))
+        return status;
+    tx_status saved = tx_optimizer_save(model, path);
     free(path);
-    return status;
+    return status ? status : saved;
 }
 
 static tx_status fill(tx_engine *engine, tx_model *model, const tx_run_options *o, tx_run_state *state, bool log,
@@ -43,8 +49,7 @@ static tx_status fill(tx_engine *engine, tx_model *model, const tx_run_options *
     tx_status status = tx_engine_choices(engine, &state->kernels);
     if (!status)
         status = o->write(o->write_context, folder);
-    if (!status)
-        status = write_moments(model, folder);
+    status = write_moments(model, folder, status);
     if (!status)
         status = tx_run_state_write(state, &o->facts, folder);
     return status || !log ? status : copy_file(o->output_dir, folder, TX_RUN_LOG);
@@ -61,7 +66,9 @@ static tx_status name_best(tx_run_state *state, const char *folder, char **befor
     return tx_run_state_set_best(state, folder);
 }
 
-tx_status tx_run_save(tx_engine *engine, tx_model *model, const tx_run_options *o, tx_run_state *state, bool log)
+/* The rank that writes. */
+static tx_status write_checkpoint(tx_engine *engine, tx_model *model, const tx_run_options *o, tx_run_state *state,
+                                  bool log)
 {
     char name[64], *before = NULL;
     tx_checkpoint *checkpoint = NULL;
@@ -70,6 +77,8 @@ tx_status tx_run_save(tx_engine *engine, tx_model *model, const tx_run_options *
     tx_status status = folder ? tx_disk_check(o->output_dir, o->checkpoint_bytes) : TX_MEMORY;
     if (!status)
         status = tx_checkpoint_begin(o->output_dir, state->step, &checkpoint);
+    if (status)
+        status = write_moments(model, NULL, status);
     if (!status) {
         status = name_best(state, folder, &before);
         bool renamed = state->has_best && state->best_step == state->step;
@@ -97,6 +106,27 @@ tx_status tx_run_save(tx_engine *engine, tx_model *model, const tx_run_options *
     return status;
 }
 
+tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const tx_run_options *o, tx_run_state *state,
+                      bool log)
+{
+    if (!comm)
+        return write_checkpoint(engine, model, o, state, log);
+    bool writes = comm->rank == 0;
+    int32_t *outcome = calloc((size_t)comm->size, sizeof *outcome);
+    if (!outcome)
+        return tx_fail(TX_MEMORY, "checkpoint: out of memory");
+    tx_status status = writes                    ? write_checkpoint(engine, model, o, state, log)
+                       : tx_model_spreads(model) ? tx_optimizer_save(model, NULL)
+                                                 : TX_OK;
+    outcome[comm->rank] = (int32_t)status;
+    tx_status shared = tx_comm_share(comm, outcome, sizeof *outcome);
+    tx_status first = (tx_status)outcome[0];
+    free(outcome);
+    if (status || shared)
+        return status ? status : shared;
+    return first ? tx_fail(first, "rank 0 could not write it") : TX_OK;
+}
+
 tx_status tx_run_resume(tx_model *model, tx_trainer *trainer, const tx_run_state *state, const char *checkpoint,
                         const char *output_dir)
 {
@@ -109,5 +139,5 @@ tx_status tx_run_resume(tx_model *model, tx_trainer *trainer, const tx_run_state
     if (!status)
         status = tx_model_restore(model, &results);
     tx_trainer_set_steps(trainer, state->step);
-    return status ? status : copy_file(checkpoint, output_dir, TX_RUN_LOG);
+    return status || !output_dir ? status : copy_file(checkpoint, output_dir, TX_RUN_LOG);
 }

@@ -64,8 +64,9 @@ static tx_status adjust_key(tx_schedule *s, const tx_json *json, const char *key
             }
         return status ? status : tx_fail(TX_INVALID, "decay_type: \"%.40s\" is not cosine, linear or 1-sqrt", name);
     }
-    return tx_fail(TX_INVALID, "%.40s is not a setting of %s (there are num_cycles of cosine, lr_end and power of "
-                               "polynomial, num_decay_steps, min_lr_ratio, decay_type and num_cycles of wsd)",
+    return tx_fail(TX_INVALID,
+                   "%.40s is not a setting of %s (there are num_cycles of cosine, lr_end and power of "
+                   "polynomial, num_decay_steps, min_lr_ratio, decay_type and num_cycles of wsd)",
                    key, tx_schedule_name(s->kind));
 }
 

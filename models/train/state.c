@@ -83,9 +83,9 @@ tx_status tx_run_state_set_best(tx_run_state *state, const char *folder)
 /* transformers keeps the state of its callbacks; loading expects the one that it always has. */
 static tx_status set_callbacks(tx_json *json)
 {
-    static const char control[] =
-        "{\"TrainerControl\": {\"args\": {\"should_epoch_stop\": false, \"should_evaluate\": false, \"should_log\": false,"
-        " \"should_save\": true, \"should_training_stop\": false}, \"attributes\": {}}}";
+    static const char control[] = "{\"TrainerControl\": {\"args\": {\"should_epoch_stop\": false, \"should_evaluate\": "
+                                  "false, \"should_log\": false,"
+                                  " \"should_save\": true, \"should_training_stop\": false}, \"attributes\": {}}}";
     tx_json *value;
     tx_status status = tx_json_parse(control, sizeof control - 1, "callbacks", &value);
     return status ? status : tx_json_set(json, "stateful_callbacks", value);
@@ -212,9 +212,10 @@ static tx_status read_run(const tx_json *json, tx_run_state *s)
         const char *name;
         int64_t least, *value;
     } whole[] = {
-        {"format", 1, &format},       {"step", 0, &s->step},       {"tokens", 0, &s->tokens},
-        {"logged", 0, &s->logged},    {"bad", 0, &s->bad},         {"skipped", 0, &s->skipped},
-        {"updates", 0, &s->updates},  {"best_step", -1, &s->best_step},
+        {"format", 1, &format},      {"step", 0, &s->step},
+        {"tokens", 0, &s->tokens},   {"logged", 0, &s->logged},
+        {"bad", 0, &s->bad},         {"skipped", 0, &s->skipped},
+        {"updates", 0, &s->updates}, {"best_step", -1, &s->best_step},
     };
     tx_status status = TX_OK;
     for (size_t i = 0; i < sizeof whole / sizeof whole[0] && !status; i++)
@@ -291,8 +292,7 @@ tx_status tx_run_state_read(const char *folder, tx_run_state *state)
 /* ---- Agreement -------------------------------------------------------------------------------------- */
 
 /* These decide which data a step reads. */
-static const char *const decisive[] = {"data", "block_size", "per_device_train_batch_size",
-                                       "gradient_accumulation_steps", "data_seed"};
+static const char *const decisive[] = {"data", "block_size", "global_batch", "data_seed"};
 
 static tx_status compare(const char *name, const char *then, const char *now, const tx_reporter *report)
 {

@@ -12,6 +12,8 @@
 
 #define TX_TRAINER_STATE "trainer_state.json"
 #define TX_RUN_STATE "run_state.json"
+/* In `run`: the ranks' rows of a micro-batch, "3,1". */
+#define TX_RUN_ROWS "rows"
 
 typedef struct tx_run_state {
     int64_t step;     /* optimizer steps done */

@@ -24,6 +24,8 @@ struct tx_trainer {
     tx_plan *update;
     int64_t updates; /* runs of the update plan since profiling began */
     int64_t step;
+    int (*stop)(void *context);
+    void *stop_context;
 };
 
 static tx_tensor *gpt2_logits(tx_graph *graph, const void *config, tx_tensor *tokens, bool train)
@@ -62,6 +64,13 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t batch, batch_pla
     return status;
 }
 
+static void discard(batch_plan *plan)
+{
+    tx_plan_free(plan->plan);
+    tx_graph_free(plan->graph);
+    *plan = (batch_plan){0};
+}
+
 static tx_status check(const tx_trainer_options *o)
 {
     if (o->size != sizeof *o)
@@ -71,6 +80,9 @@ static tx_status check(const tx_trainer_options *o)
                        "trainer: batch %" PRId64 ", block %" PRId64 ", accumulation %" PRId64
                        " must be at least 1, evaluation batch %" PRId64 " at least 0",
                        o->batch, o->block, o->accumulation, o->eval_batch);
+    if (o->rows_before < 0 || (o->all_rows && o->all_rows - o->rows_before < o->batch))
+        return tx_fail(TX_INVALID, "trainer: rows %" PRId64 " to %" PRId64 " of a micro-batch of %" PRId64,
+                       o->rows_before, o->rows_before + o->batch, o->all_rows);
     if (!(o->max_grad_norm >= 0.0))
         return tx_fail(TX_INVALID, "trainer: max_grad_norm %g must be 0 (off) or more", o->max_grad_norm);
     return TX_OK;
@@ -79,7 +91,9 @@ static tx_status check(const tx_trainer_options *o)
 static tx_status prepare(tx_trainer *trainer)
 {
     const tx_trainer_options *o = &trainer->options;
-    tx_status status = build(trainer, true, o->batch, &trainer->train);
+    tx_status status = o->comm ? tx_model_parallel(trainer->model, o->comm, &o->parallel) : TX_OK;
+    if (!status)
+        status = build(trainer, true, o->batch, &trainer->train);
     if (!status)
         status = tx_optimizer_create(trainer->model, &o->optimizer, &trainer->update);
     if (!status && o->eval_batch)
@@ -106,6 +120,8 @@ tx_status tx_trainer_create(tx_model *model, const tx_architecture *architecture
     made->architecture = architecture;
     made->config = config;
     made->options = *options;
+    if (!made->options.all_rows)
+        made->options.all_rows = options->batch;
     status = prepare(made);
     if (status) {
         tx_trainer_free(made);
@@ -119,12 +135,38 @@ void tx_trainer_free(tx_trainer *trainer)
 {
     if (!trainer)
         return;
-    tx_plan_free(trainer->evaluate.plan);
-    tx_graph_free(trainer->evaluate.graph);
+    discard(&trainer->evaluate);
     tx_plan_free(trainer->update);
-    tx_plan_free(trainer->train.plan);
-    tx_graph_free(trainer->train.graph);
+    discard(&trainer->train);
     free(trainer);
+}
+
+void tx_trainer_ask(tx_trainer *trainer, int (*stop)(void *context), void *context)
+{
+    trainer->stop = stop;
+    trainer->stop_context = context;
+}
+
+tx_status tx_trainer_share(tx_trainer *trainer, int64_t batch, int64_t rows_before)
+{
+    tx_trainer_options changed = trainer->options;
+    changed.batch = batch;
+    changed.rows_before = rows_before;
+    tx_status status = check(&changed);
+    if (status || batch == trainer->options.batch) {
+        trainer->options = status ? trainer->options : changed;
+        return status;
+    }
+    batch_plan made = {0};
+    status = build(trainer, true, batch, &made);
+    if (status) {
+        discard(&made);
+        return status;
+    }
+    discard(&trainer->train);
+    trainer->train = made;
+    trainer->options = changed;
+    return TX_OK;
 }
 
 const tx_trainer_options *tx_trainer_options_of(const tx_trainer *trainer)
@@ -187,11 +229,15 @@ tx_status tx_trainer_step(tx_trainer *trainer, const int32_t *tokens, const int3
     tx_status status = set_all(trainer->model, once, value, 3);
     for (int64_t i = 0; i < micro_batches && !status; i++) {
         const tx_control each[] = {TX_CONTROL_ACCUMULATE, TX_CONTROL_SAMPLE};
-        const double of_batch[] = {i > 0 ? 1.0 : 0.0, (double)(i * o->batch)};
+        const double of_batch[] = {i > 0 ? 1.0 : 0.0, (double)(i * o->all_rows + o->rows_before)};
         status = set_all(trainer->model, each, of_batch, 2);
+        if (!status)
+            status = tx_model_synchronize(trainer->model, i == micro_batches - 1);
         if (!status)
             status = run_batch(&trainer->train, tokens + i * count, labels + i * count, count);
     }
+    if (trainer->stop)
+        tx_model_vote(trainer->model, trainer->stop(trainer->stop_context) ? 1.0f : 0.0f);
     if (!status)
         status = tx_plan_run(trainer->update);
     trainer->updates++;

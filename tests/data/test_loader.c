@@ -51,8 +51,8 @@ static tx_loader_options options_of(int64_t batch, int64_t accumulation, int32_t
 {
     return (tx_loader_options){
         .size = sizeof(tx_loader_options),
+        .step_rows = batch * accumulation,
         .batch = batch,
-        .accumulation = accumulation,
         .seed = SEED,
         .workers = workers,
         .report = {r ? report_line : NULL, r},
@@ -133,6 +133,44 @@ static void last_one_stays(void **state)
     tx_dataset_free(dataset);
 }
 
+/* What the ranks prepare is, put together, what one alone would, whatever the shares and the size of a micro-batch; a
+ * step has the same rows in every case. */
+static void shares_of_ranks(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 29, STEP = 12, STEPS = 9 };
+    static const int64_t shares[][4] = {{12}, {6, 6}, {3, 1}, {4, 4, 1}, {3, 3, 3, 3}, {5, 2}};
+    tx_dataset *dataset = make_dataset(BLOCKS);
+    for (size_t k = 0; k < sizeof shares / sizeof shares[0]; k++) {
+        int64_t micro = shares[k][0] + shares[k][1] + shares[k][2] + shares[k][3], first = 0;
+        for (int rank = 0; rank < 4 && shares[k][rank]; first += shares[k][rank++]) {
+            tx_loader_options options = options_of(micro, 1, rank % 3, NULL);
+            tx_loader *loader = NULL;
+            options.step_rows = STEP;
+            options.first = first;
+            options.rows = shares[k][rank];
+            assert_ok(tx_loader_create(dataset, &options, 2, &loader));
+            for (int64_t step = 2; step < STEPS; step++) {
+                const tx_step_batch *b = NULL;
+                assert_ok(tx_loader_next(loader, &b));
+                tx_order order = {.shuffle = true, .seed = SEED, .epoch = (uint64_t)step / 3};
+                int64_t left = BLOCKS - step % 3 * STEP, rows = left < STEP ? left : STEP;
+                assert_int_equal(b->rows, rows);
+                assert_int_equal(b->labels, rows * (BLOCK - 1));
+                assert_int_equal(b->micro_batches, (rows + micro - 1) / micro);
+                for (int64_t i = 0; i < b->micro_batches * options.rows; i++) {
+                    int64_t row = i / options.rows * micro + first + i % options.rows;
+                    int64_t block = row < rows ? tx_order_at(&order, BLOCKS, step % 3 * STEP + row) : -1;
+                    assert_int_equal(b->tokens[i * BLOCK + 1], block < 0 ? 0 : block + 1);
+                    assert_int_equal(b->targets[i * BLOCK], block < 0 ? TX_IGNORE_LABEL : block + 1);
+                }
+            }
+            tx_loader_free(loader);
+        }
+    }
+    tx_dataset_free(dataset);
+}
+
 static void free_without_use(void **state)
 {
     (void)state;
@@ -153,11 +191,11 @@ static void free_without_use(void **state)
 static void steps_of_an_epoch(void **state)
 {
     (void)state;
-    assert_int_equal(tx_loader_epoch_steps(13, 2, 2), 4);
-    assert_int_equal(tx_loader_epoch_steps(12, 2, 3), 2);
-    assert_int_equal(tx_loader_epoch_steps(1, 100, 100), 1);
-    assert_int_equal(tx_loader_epoch_steps(INT64_MAX, 1, 1), INT64_MAX);
-    assert_int_equal(tx_loader_epoch_steps(5, INT64_MAX, INT64_MAX), 1);
+    assert_int_equal(tx_loader_epoch_steps(13, 4), 4);
+    assert_int_equal(tx_loader_epoch_steps(12, 6), 2);
+    assert_int_equal(tx_loader_epoch_steps(1, 10000), 1);
+    assert_int_equal(tx_loader_epoch_steps(INT64_MAX, 1), INT64_MAX);
+    assert_int_equal(tx_loader_epoch_steps(5, INT64_MAX), 1);
 }
 
 static void options_refused(void **state)
@@ -176,6 +214,10 @@ static void options_refused(void **state)
         o = options_of(bad[i].batch, bad[i].accumulation, bad[i].workers, NULL);
         assert_refused(tx_loader_create(dataset, &o, bad[i].first, &loader), TX_INVALID, "loader: ");
     }
+    o = options_of(4, 1, 0, NULL);
+    o.first = 3;
+    o.rows = 2;
+    assert_refused(tx_loader_create(dataset, &o, 0, &loader), TX_INVALID, "rows 3 to 5");
     o = options_of(INT64_MAX / 4, 1, 0, NULL);
     assert_refused(tx_loader_create(dataset, &o, 0, &loader), TX_MEMORY, "too large");
     assert_null(loader);
@@ -244,7 +286,7 @@ static void order_as_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_threads_any_step), cmocka_unit_test(last_one_stays),  cmocka_unit_test(free_without_use),
+        cmocka_unit_test(any_threads_any_step), cmocka_unit_test(last_one_stays),  cmocka_unit_test(shares_of_ranks), cmocka_unit_test(free_without_use),
         cmocka_unit_test(steps_of_an_epoch),    cmocka_unit_test(options_refused), cmocka_unit_test(pinned),
         cmocka_unit_test(order_as_text),
     };

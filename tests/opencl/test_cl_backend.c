@@ -78,10 +78,12 @@ static void test_memory(void **state)
     assert_int_equal(data[0], 0xAB);
     assert_int_equal(data[1], 0xCD);
 
-    assert_ok(be->read_begin(context, 1, device, 501, pinned + 2000, 1000));
-    assert_refused(be->read_begin(context, 1, device, 501, pinned + 2000, 1000), TX_INTERNAL, "slot 1");
-    assert_ok(be->read_wait(context, 1));
-    assert_refused(be->read_wait(context, 1), TX_INTERNAL, "slot 1");
+    tx_reading *first = NULL, *second = NULL;
+    assert_ok(be->read_begin(context, device, 501, pinned + 2000, 600, &first));
+    assert_ok(be->read_begin(context, device, 1101, pinned + 2600, 400, &second));
+    assert_ok(be->read_wait(context, second));
+    assert_ok(be->read_wait(context, first));
+    assert_refused(be->read_wait(context, NULL), TX_INTERNAL, "nothing");
     assert_memory_equal(pinned + 2000, pinned, 1000);
     be->account(context, &held, &traffic);
     assert_int_equal(traffic.to_device, 1000);

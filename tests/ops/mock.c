@@ -101,6 +101,15 @@ static tx_status mock_allocate(tx_context *context, tx_memory_kind kind, int64_t
     return TX_OK;
 }
 
+static tx_status mock_adopt(tx_context *context, tx_memory_kind kind, void *memory, int64_t bytes, tx_buffer **buffer)
+{
+    (void)context;
+    (void)memory;
+    (void)buffer;
+    return tx_fail(TX_UNSUPPORTED, "mock: %lld bytes of %s that are not its own", (long long)bytes,
+                   tx_memory_name(kind));
+}
+
 static void mock_release(tx_context *context, tx_buffer *buffer)
 {
     context->held.bytes[buffer->kind] -= buffer->bytes;
@@ -142,17 +151,17 @@ static tx_status mock_read(tx_context *context, tx_buffer *from, int64_t offset,
     return TX_OK;
 }
 
-static tx_status mock_read_begin(tx_context *context, int32_t slot, tx_buffer *from, int64_t offset, void *data,
-                                 int64_t bytes)
+static tx_status mock_read_begin(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes,
+                                 tx_reading **reading)
 {
-    (void)slot;
+    *reading = NULL;
     return mock_read(context, from, offset, data, bytes);
 }
 
-static tx_status mock_read_wait(tx_context *context, int32_t slot)
+static tx_status mock_read_wait(tx_context *context, tx_reading *reading)
 {
     (void)context;
-    (void)slot;
+    (void)reading;
     return TX_OK;
 }
 
@@ -341,6 +350,7 @@ const tx_backend tx_backend_mock = {
     .open = mock_open,
     .close = mock_close,
     .allocate = mock_allocate,
+    .adopt = mock_adopt,
     .release = mock_release,
     .map = mock_map,
     .account = mock_account,

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the executor does at collective nodes: gradients, results and weights go between the device, the windows and the
+ * communicator. The device is never waited for while it still has work: copies to the host are begun at the node and
+ * taken when the plan has been given to it. */
+#include "api/parallel.h"
+
+#include "api/graph.h"
+
+#define SUMMED_RESULTS 2
+
+static const int64_t element = (int64_t)sizeof(float);
+
+/* Elements first .. first + count - 1 of a bucket, at `address` of an arena and at `host` in a window. */
+typedef struct piece {
+    tx_arena_id arena;
+    int64_t address;
+    char *host;
+    int64_t first, count;
+} piece;
+
+static piece gradients_of(const tx_parallel *p, const tx_bucket *b)
+{
+    return (piece){p->options.zero_stage == 2 ? TX_ARENA_BUCKETS : TX_ARENA_GRADIENTS, b->gradient,
+                   p->gradients + b->window, 0, b->count};
+}
+
+static piece weights_of(const tx_parallel *p, const tx_bucket *b)
+{
+    return (piece){TX_ARENA_WEIGHTS, b->address, p->weights + b->position * element, 0, b->count};
+}
+
+static tx_buffer *buffer_of(const tx_model *model, const piece *x, int64_t *offset)
+{
+    const tx_arena *arena = &model->arena[x->arena];
+    int64_t address = x->address + x->first * element;
+    *offset = address % arena->chunk_bytes;
+    return arena->buffer[tx_arena_chunk(arena, address)];
+}
+
+static tx_status to_window(tx_model *model, const piece *x, tx_reading **reading)
+{
+    int64_t offset = 0;
+    tx_buffer *buffer = buffer_of(model, x, &offset);
+    return model->engine->backend->read_begin(model->engine->context, buffer, offset, x->host + x->first * element,
+                                              x->count * element, reading);
+}
+
+static tx_status from_window(tx_model *model, const piece *x)
+{
+    int64_t offset = 0;
+    tx_buffer *buffer = buffer_of(model, x, &offset);
+    if (x->count == 0)
+        return TX_OK;
+    return model->engine->backend->write(model->engine->context, buffer, offset, x->host + x->first * element,
+                                         x->count * element);
+}
+
+static tx_status begin(tx_parallel *p, tx_bucket *b, tx_collective kind, char *data, int32_t *request)
+{
+    tx_transfer transfer = {
+        .kind = kind,
+        .dtype = TX_F32,
+        .wire = p->options.half && kind != TX_ALL_GATHER ? TX_BF16 : TX_F32,
+        .bucket = (int32_t)(b - p->bucket),
+        .data = data,
+        .count = b->count,
+    };
+    return p->comm->table->begin(p->comm, &transfer, request);
+}
+
+static tx_status begin_reduce(tx_parallel *p, tx_bucket *b)
+{
+    b->to_reduce = false;
+    return begin(p, b, p->options.zero_stage > 0 ? TX_REDUCE_SCATTER : TX_ALL_REDUCE, p->gradients + b->window,
+                 &b->reducing);
+}
+
+static tx_status begin_gather(tx_parallel *p, tx_bucket *b)
+{
+    b->to_gather = false;
+    return begin(p, b, TX_ALL_GATHER, p->weights + b->position * element, &b->gathering);
+}
+
+/* Copies what a collective reads to the window, then begins it; where the window is the arena, at once. */
+static tx_status start(tx_model *model, tx_bucket *b, bool reduce)
+{
+    tx_parallel *p = model->parallel;
+    if (model->engine->backend->host_memory)
+        return reduce ? begin_reduce(p, b) : begin_gather(p, b);
+    piece x = reduce ? gradients_of(p, b) : weights_of(p, b);
+    if (!reduce) {
+        x.first = b->first;
+        x.count = b->owned;
+    }
+    b->to_reduce = reduce;
+    b->to_gather = !reduce;
+    b->reading = NULL;
+    return x.count > 0 ? to_window(model, &x, &b->reading) : TX_OK;
+}
+
+static tx_status arrive(tx_model *model, tx_bucket *b)
+{
+    const tx_engine *e = model->engine;
+    tx_reading *reading = b->reading;
+    b->reading = NULL;
+    tx_status status = reading ? e->backend->read_wait(e->context, reading) : TX_OK;
+    if (status)
+        return status;
+    return b->to_reduce ? begin_reduce(model->parallel, b) : begin_gather(model->parallel, b);
+}
+
+/* Requests are waited for in the order they began, so buckets are begun in theirs: reduced from the first to the last,
+ * gathered from the last to the first. */
+tx_status tx_parallel_flush(tx_model *model)
+{
+    tx_parallel *p = model->parallel;
+    tx_status status = TX_OK;
+    for (int32_t i = 0; i < p->buckets && !status; i++)
+        if (p->bucket[i].to_reduce)
+            status = arrive(model, &p->bucket[i]);
+    for (int32_t i = p->buckets - 1; i >= 0 && !status; i--)
+        if (p->bucket[i].to_gather)
+            status = arrive(model, &p->bucket[i]);
+    return status;
+}
+
+static tx_status wait_gradients(tx_model *model, tx_bucket *b)
+{
+    tx_parallel *p = model->parallel;
+    tx_status status = b->to_reduce ? tx_parallel_flush(model) : TX_OK;
+    if (status || b->reducing < 0)
+        return status;
+    status = p->comm->table->wait(p->comm, b->reducing);
+    b->reducing = -1;
+    if (status || model->engine->backend->host_memory)
+        return status;
+    piece x = gradients_of(p, b);
+    if (p->options.zero_stage > 0) {
+        x.first = b->first;
+        x.count = b->owned;
+    }
+    return from_window(model, &x);
+}
+
+static tx_status wait_weights(tx_model *model, tx_bucket *b)
+{
+    tx_parallel *p = model->parallel;
+    tx_status status = b->to_gather ? tx_parallel_flush(model) : TX_OK;
+    if (status || b->gathering < 0)
+        return status;
+    status = p->comm->table->wait(p->comm, b->gathering);
+    b->gathering = -1;
+    if (status || model->engine->backend->host_memory)
+        return status;
+    piece before = weights_of(p, b), behind = before;
+    before.count = b->first;
+    behind.first = b->first + b->owned;
+    behind.count = b->count - behind.first;
+    status = from_window(model, &before);
+    return status ? status : from_window(model, &behind);
+}
+
+/* LOSS and GRAD_SUMSQ are the first two results; the vote goes with them. */
+static tx_status reduce_results(tx_model *model)
+{
+    _Static_assert(TX_RESULT_LOSS == 0 && TX_RESULT_GRAD_SUMSQ == 1, "what is summed lies together");
+    const tx_engine *e = model->engine;
+    tx_parallel *p = model->parallel;
+    tx_buffer *results = model->arena[TX_ARENA_RESULT].buffer[0];
+    tx_status status = e->backend->read(e->context, results, 0, p->results, SUMMED_RESULTS * element);
+    p->results[SUMMED_RESULTS] = p->vote;
+    if (!status)
+        status = tx_comm_collect(p->comm, TX_ALL_REDUCE, p->results, SUMMED_RESULTS + 1, TX_F32, 0);
+    p->votes = p->results[SUMMED_RESULTS];
+    return status ? status : e->backend->write(e->context, results, 0, p->results, SUMMED_RESULTS * element);
+}
+
+/* Requests are waited for in the order they began: those of higher buckets first. */
+static tx_status wait_weights_from(tx_model *model, int32_t bucket)
+{
+    tx_parallel *p = model->parallel;
+    tx_status status = TX_OK;
+    for (int32_t i = p->buckets - 1; i >= bucket && !status; i--)
+        status = wait_weights(model, &p->bucket[i]);
+    return status;
+}
+
+tx_status tx_model_settle(tx_model *model)
+{
+    return model->parallel ? wait_weights_from(model, 0) : TX_OK;
+}
+
+tx_status tx_parallel_collective(tx_model *model, tx_op op, int32_t bucket)
+{
+    tx_parallel *p = model->parallel;
+    if (p->comm->size == 1) {
+        p->votes = p->vote;
+        return TX_OK;
+    }
+    switch (op) {
+    case TX_OP_REDUCE_GRADIENTS:
+        return start(model, &p->bucket[bucket], true);
+    case TX_OP_WAIT_GRADIENTS:
+        return wait_gradients(model, &p->bucket[bucket]);
+    case TX_OP_REDUCE_RESULTS:
+        return reduce_results(model);
+    case TX_OP_GATHER_WEIGHTS:
+        return start(model, &p->bucket[bucket], false);
+    case TX_OP_WAIT_WEIGHTS:
+        return wait_weights_from(model, bucket);
+    default:
+        return tx_fail(TX_INTERNAL, "%s is no collective", tx_op_info_of(op)->name);
+    }
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The mean loss over a dataset. */
+#include "models/train/run.h"
+
+#include "api/clock.h"
+#include "comm/comm.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* The ranks' losses and labels, added in their order. */
+static tx_status add_up(tx_comm *comm, double *sum, int64_t *labels)
+{
+    struct {
+        double sum;
+        int64_t labels;
+    } *all = calloc((size_t)comm->size, sizeof *all);
+    if (!all)
+        return tx_fail(TX_MEMORY, "evaluation: out of memory");
+    all[comm->rank].sum = *sum;
+    all[comm->rank].labels = *labels;
+    tx_status status = tx_comm_share(comm, all, sizeof *all);
+    *sum = 0.0;
+    *labels = 0;
+    for (int32_t r = 0; r < comm->size; r++) {
+        *sum += all[r].sum;
+        *labels += all[r].labels;
+    }
+    free(all);
+    return status;
+}
+
+tx_status tx_run_evaluate(tx_trainer *trainer, const tx_dataset *data, tx_run_evaluation *evaluation)
+{
+    tx_comm *comm = tx_trainer_options_of(trainer)->comm;
+    int64_t rows = tx_trainer_options_of(trainer)->eval_batch, blocks = tx_dataset_blocks(data);
+    int64_t begin_at = comm ? comm->rank : 0, stride = comm ? comm->size : 1;
+    size_t count = (size_t)(rows * tx_dataset_block(data));
+    int32_t *tokens = malloc(2 * count * sizeof *tokens);
+    if (!tokens)
+        return tx_fail(TX_MEMORY, "evaluation: no memory for a batch");
+    double sum = 0.0, begin = tx_now();
+    int64_t labels = 0;
+    tx_order order = {0};
+    tx_status status = TX_OK;
+    for (int64_t first = begin_at * rows; first < blocks && !status; first += stride * rows) {
+        tx_dataset_rows(data, &order, first, rows, tokens, tokens + count);
+        status = tx_trainer_evaluate(trainer, tokens, tokens + count, &sum, &labels);
+    }
+    free(tokens);
+    if (!status && comm)
+        status = add_up(comm, &sum, &labels);
+    if (status)
+        return status;
+    evaluation->loss = sum / (double)labels;
+    evaluation->perplexity = exp(evaluation->loss);
+    evaluation->seconds = tx_now() - begin;
+    evaluation->samples = blocks;
+    evaluation->batches = (blocks + rows - 1) / rows;
+    return TX_OK;
+}
+
+/* Evaluates, tells, and sets `*best` when it was the best so far. */

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Step times of many ranks. */
+#include "models/train/pace.h"
+
+#include "api/clock.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    WARM = 1,   /* steps before anything is timed: the first compiles and packs */
+    TRIALS = 3, /* steps with the thread, and as many without, in turns */
+    BALANCE_AT = WARM + 3,
+};
+
+struct tx_pace {
+    tx_comm *comm;
+    tx_model *model; /* of the step in progress */
+    tx_overlap overlap;
+    bool balance, chosen, background;
+    int64_t all_rows;
+    int64_t *rows;           /* by rank */
+    int64_t step;            /* since the pace was made */
+    double began, waited;    /* of the step in progress: when, and the communicator's waiting before */
+    double trial[2][TRIALS]; /* without the thread, and with it */
+    double sum;              /* seconds of own work in the steps since the last look */
+    int64_t timed;           /* those steps */
+    double *all;             /* by rank */
+};
+
+tx_status tx_pace_create(tx_comm *comm, tx_overlap overlap, bool balance, int64_t rows, int64_t all_rows,
+                         tx_pace **pace)
+{
+    tx_pace *made = calloc(1, sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "no memory to time the ranks");
+    *made = (tx_pace){.comm = comm, .overlap = overlap, .balance = balance && comm->size > 1, .all_rows = all_rows};
+    made->rows = calloc((size_t)comm->size, sizeof *made->rows);
+    made->all = calloc((size_t)comm->size, sizeof *made->all);
+    tx_status status = made->rows && made->all ? TX_OK : tx_fail(TX_MEMORY, "no memory to time the ranks");
+    if (!status) {
+        made->rows[comm->rank] = rows;
+        status = tx_comm_share(comm, made->rows, sizeof *made->rows);
+    }
+    if (status) {
+        tx_pace_free(made);
+        return status;
+    }
+    made->chosen = overlap != TX_OVERLAP_AUTO || comm->size == 1;
+    *pace = made;
+    return TX_OK;
+}
+
+void tx_pace_free(tx_pace *pace)
+{
+    if (!pace)
+        return;
+    free(pace->rows);
+    free(pace->all);
+    free(pace);
+}
+
+static double waited(const tx_pace *p)
+{
+    tx_comm_traffic traffic;
+    p->comm->table->traffic(p->comm, &traffic);
+    return traffic.waited;
+}
+
+/* Steps WARM .. WARM + 2 TRIALS - 1, every other one with the thread. */
+static bool in_trial(const tx_pace *p)
+{
+    return !p->chosen && p->step >= WARM && p->step < WARM + 2 * TRIALS;
+}
+
+tx_status tx_pace_begin(tx_pace *p, tx_model *model)
+{
+    bool on = p->chosen ? p->overlap == TX_OVERLAP_YES : in_trial(p) && (p->step - WARM) % 2 == 0;
+    tx_status status = TX_OK;
+    if (on != p->background) {
+        status = tx_model_settle(model);
+        if (!status)
+            status = p->comm->table->background(p->comm, on);
+        p->background = on;
+    }
+    p->model = model;
+    p->began = tx_now();
+    p->waited = waited(p);
+    return status;
+}
+
+static int compare(const void *left, const void *right)
+{
+    const double *a = left, *b = right;
+    return (*a > *b) - (*a < *b);
+}
+
+/* Everybody's value, in p->all. */
+static tx_status share(tx_pace *p, double mine)
+{
+    p->all[p->comm->rank] = mine;
+    tx_status status = tx_model_settle(p->model);
+    return status ? status : tx_comm_share(p->comm, p->all, sizeof *p->all);
+}
+
+static tx_status add_up(tx_pace *p, double mine, double *sum)
+{
+    tx_status status = share(p, mine);
+    *sum = 0.0;
+    for (int32_t r = 0; r < p->comm->size; r++)
+        *sum += p->all[r];
+    return status;
+}
+
+static tx_status choose_overlap(tx_pace *p, tx_pace_news *news)
+{
+    for (int k = 0; k < 2; k++)
+        qsort(p->trial[k], TRIALS, sizeof p->trial[k][0], compare);
+    tx_status status = add_up(p, p->trial[1][TRIALS / 2], &news->with);
+    if (!status)
+        status = add_up(p, p->trial[0][TRIALS / 2], &news->without);
+    p->overlap = news->with < news->without ? TX_OVERLAP_YES : TX_OVERLAP_NO;
+    p->chosen = true;
+    news->overlap_chosen = true;
+    news->overlap = p->overlap == TX_OVERLAP_YES;
+    return status;
+}
+
+static tx_status share_out(tx_pace *p, double seconds, tx_pace_news *news)
+{
+    tx_status status = share(p, (double)p->rows[p->comm->rank] / seconds);
+    p->balance = false;
+    if (!status)
+        status = tx_pace_apportion(p->all, p->comm->size, p->all_rows, p->rows);
+    news->shared = status == TX_OK;
+    news->rows = p->rows;
+    p->sum = 0.0;
+    p->timed = 0;
+    return status;
+}
+
+static tx_status look(tx_pace *p, tx_pace_news *news)
+{
+    tx_status status = share(p, p->sum / (double)p->timed);
+    p->sum = 0.0;
+    p->timed = 0;
+    if (status)
+        return status;
+    news->looked = true;
+    news->slowest = 0;
+    for (int32_t r = 1; r < p->comm->size; r++)
+        if (p->all[r] > p->all[news->slowest])
+            news->slowest = r;
+    news->seconds = p->all[news->slowest];
+    qsort(p->all, (size_t)p->comm->size, sizeof *p->all, compare);
+    news->median = 0.5 * (p->all[p->comm->size / 2] + p->all[(p->comm->size - 1) / 2]);
+    return TX_OK;
+}
+
+tx_status tx_pace_end(tx_pace *p, tx_pace_news *news)
+{
+    *news = (tx_pace_news){0};
+    if (p->comm->size == 1)
+        return TX_OK;
+    double seconds = tx_now() - p->began, own = seconds - (waited(p) - p->waited);
+    tx_status status = TX_OK;
+    if (in_trial(p))
+        p->trial[(p->step - WARM) % 2 == 0][(p->step - WARM) / 2] = seconds;
+    if (p->step >= WARM) {
+        p->sum += own > 1e-9 ? own : 1e-9;
+        p->timed++;
+    }
+    p->step++;
+    if (p->balance && p->step == BALANCE_AT)
+        status = share_out(p, p->sum / (double)p->timed, news);
+    if (!status && !p->chosen && p->step == WARM + 2 * TRIALS)
+        status = choose_overlap(p, news);
+    if (!status && p->timed >= TX_PACE_STEPS)
+        status = look(p, news);
+    return status;
+}
+
+tx_status tx_pace_apportion(const double *weight, int32_t ranks, int64_t rows, int64_t *share)
+{
+    double total = 0.0;
+    int64_t given = 0;
+    if (rows < ranks)
+        return tx_fail(TX_INVALID, "%" PRId64 " rows of a micro-batch are too few for %" PRId32 " ranks", rows, ranks);
+    for (int32_t r = 0; r < ranks; r++)
+        total += weight[r];
+    for (int32_t r = 0; r < ranks; r++) {
+        double exact = (double)rows * weight[r] / total;
+        share[r] = exact < 1.0 ? 1 : (int64_t)exact;
+        given += share[r];
+    }
+    while (given != rows) {
+        const int64_t change = given < rows ? 1 : -1;
+        int32_t best = -1;
+        double most = 0.0;
+        for (int32_t r = 0; r < ranks; r++) {
+            double gap = ((double)rows * weight[r] / total - (double)share[r]) * (double)change;
+            if (share[r] + change >= 1 && (best < 0 || gap > most)) {
+                best = r;
+                most = gap;
+            }
+        }
+        share[best] += change;
+        given += change;
+    }
+    return TX_OK;
+}
+
+/* FNV-1a over the words of all weights. */
+static tx_status hash_weights(tx_model *model, uint64_t *hash)
+{
+    enum { PIECE = 1 << 16 };
+    uint32_t *words = malloc(PIECE * sizeof *words);
+    tx_status status = words ? TX_OK : tx_fail(TX_MEMORY, "no memory to compare the weights");
+    uint64_t h = UINT64_C(0xCBF29CE484222325);
+    for (int32_t i = 0; i < tx_model_param_count(model) && !status; i++) {
+        const char *name;
+        const tx_param_spec *spec;
+        status = tx_model_param(model, i, &name, &spec);
+        int64_t count = status ? 0 : tx_shape_count(&spec->logical);
+        for (int64_t at = 0; at < count && !status; at += PIECE) {
+            int64_t now = count - at < PIECE ? count - at : PIECE;
+            status = tx_model_read_range(model, TX_PART_WEIGHT, i, at, now, (float *)(void *)words);
+            for (int64_t k = 0; k < now && !status; k++)
+                h = (h ^ words[k]) * UINT64_C(0x100000001B3);
+        }
+    }
+    free(words);
+    *hash = h;
+    return status;
+}
+
+tx_status tx_pace_compare_weights(tx_model *model, tx_comm *comm)
+{
+    uint64_t *all = calloc((size_t)comm->size, sizeof *all);
+    tx_status status = all ? tx_model_settle(model) : tx_fail(TX_MEMORY, "no memory to compare the weights");
+    if (!status)
+        status = hash_weights(model, &all[comm->rank]);
+    if (!status)
+        status = tx_comm_share(comm, all, sizeof *all);
+    for (int32_t r = 1; r < comm->size && !status; r++)
+        if (all[r] != all[0])
+            status = tx_fail(TX_DEVICE,
+                             "rank %" PRId32 " on %s has other weights than rank 0 (%016" PRIx64 ", %016" PRIx64
+                             "): its memory or its device is faulty; start again from a checkpoint",
+                             r, comm->ranks[r].name, all[r], all[0]);
+    free(all);
+    return status;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What many ranks do together beside the steps themselves. */
+#include "models/train/running.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+
+static void note(const tx_running *r, const char *line)
+{
+    if (r->options->listener.note)
+        r->options->listener.note(r->options->listener.context, line);
+}
+
+/* Gives this rank its new share from step `step` on. */
+static tx_status share_out(tx_running *r, const int64_t *rows, int64_t step)
+{
+    char text[512] = "", line[640];
+    size_t used = 0;
+    int64_t before = 0;
+    for (int32_t k = 0; k < r->comm->size; k++) {
+        before += k < r->comm->rank ? rows[k] : 0;
+        if (used < sizeof text - 24)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRId64, k ? "," : "", rows[k]);
+    }
+    tx_status status = tx_running_take(r);
+    if (!status)
+        status = tx_trainer_share(r->trainer, rows[r->comm->rank], before);
+    if (!status)
+        status = tx_running_load(r, step);
+    if (!status && r->state->run)
+        status = tx_json_set_string(r->state->run, TX_RUN_ROWS, text);
+    snprintf(line, sizeof line, "rows    %s of a micro-batch, by the ranks' speed", text);
+    note(r, line);
+    tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"rows\": [%s]}", step, text);
+    return status;
+}
+
+static void tell_pace(tx_running *r, const tx_pace_news *news, int64_t step)
+{
+    char line[256];
+    if (news->overlap_chosen) {
+        snprintf(line, sizeof line,
+                 "overlap %s: a step takes %.1f ms with the sums during the backward pass, %.1f after it",
+                 news->overlap ? "yes" : "no", 1e3 * news->with / r->comm->size, 1e3 * news->without / r->comm->size);
+        note(r, line);
+        tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"overlap\": %s, \"with\": %.6f, \"without\": %.6f}", step,
+                    news->overlap ? "true" : "false", news->with / r->comm->size, news->without / r->comm->size);
+    }
+    if (!news->looked)
+        return;
+    tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"slowest_rank\": %d, \"seconds\": %.6f, \"median_seconds\": %.6f}",
+                step, (int)news->slowest, news->seconds, news->median);
+    if (news->seconds > TX_PACE_SLOW * news->median) {
+        snprintf(line, sizeof line,
+                 "rank %d on %.63s is slow: %.1f ms of work a step, the ranks' median is %.1f; the others wait for it "
+                 "(--batch_weights auto gives it less)",
+                 (int)news->slowest, r->comm->ranks[news->slowest].name, 1e3 * news->seconds, 1e3 * news->median);
+        tx_report(&r->options->report, line);
+    }
+}
+
+tx_status tx_running_keep_pace(tx_running *r, int64_t step)
+{
+    tx_pace_news news;
+    int64_t every = r->options->check_steps;
+    if (!r->pace)
+        return TX_OK;
+    tx_status status = tx_pace_end(r->pace, &news);
+    if (status)
+        return status;
+    tell_pace(r, &news, step);
+    if (news.shared)
+        status = share_out(r, news.rows, step);
+    if (!status && every && step % every == 0)
+        status = tx_pace_compare_weights(r->model, r->comm);
+    return status ? tx_fail_in(status, "step %" PRId64, step) : TX_OK;
+}
+
+int tx_running_stop(const tx_running *r)
+{
+    const tx_run_listener *listener = &r->options->listener;
+    int asked = listener->stop ? listener->stop(listener->context) : 0;
+    if (!r->comm || r->comm->size == 1)
+        return asked;
+    return tx_model_votes(r->model) == 0.0f ? 0 : asked ? asked : SIGTERM;
+}

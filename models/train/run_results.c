@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What comes of a step: the log, the history, and whether its numbers are finite. */
+#include "models/train/running.h"
+
+#include "api/clock.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static void write_step(tx_running *r, const tx_run_step *s)
+{
+    char n[6][TX_LOG_NUMBER];
+    tx_log_line(&r->log,
+                "{\"step\": %" PRId64 ", \"epoch\": %s, \"loss\": %s, \"grad_norm\": %s, \"learning_rate\": %s, "
+                "\"tokens\": %" PRId64 ", \"tokens_per_second\": %s, \"waited\": %s}",
+                s->step, tx_log_number(s->epoch, n[0]), tx_log_number(s->loss, n[1]), tx_log_number(s->grad_norm, n[2]),
+                tx_log_number(s->learning_rate, n[3]), s->tokens, tx_log_number(s->tokens_per_second, n[4]),
+                tx_log_number(s->waited, n[5]));
+}
+
+/* Counts and tells steps whose numbers are not finite; fails after too many in a row. */
+static tx_status judge(tx_running *r, const tx_run_step *s, bool finite)
+{
+    tx_run_state *state = r->state;
+    if (finite && isfinite(s->loss)) {
+        state->bad = 0;
+        return TX_OK;
+    }
+    state->bad++;
+    char message[256], n[2][TX_LOG_NUMBER];
+    snprintf(message, sizeof message,
+             "step %" PRId64 ": loss %s, gradient norm %s: %s (%" PRId64 " in a row, %" PRId64 " skipped so far)",
+             s->step, tx_log_number(s->loss, n[0]), tx_log_number(s->grad_norm, n[1]),
+             finite ? "the loss is not finite" : "the update is skipped", state->bad, state->skipped);
+    tx_report(&r->options->report, message);
+    if (state->bad < r->options->max_bad_steps)
+        return TX_OK;
+    char checkpoint[64] = "there is no checkpoint yet";
+    if (r->saved > 0)
+        snprintf(checkpoint, sizeof checkpoint, "the last good checkpoint is checkpoint-%" PRId64, r->saved);
+    return tx_fail(
+        TX_INVALID,
+        "stopped after step %" PRId64 ": the loss or its gradient was not finite %" PRId64
+        " times in a row; lower the learning rate or max_grad_norm, warm up longer, or look into the data; %s",
+        s->step, state->bad, checkpoint);
+}
+
+/* A point of the history. */
+static tx_status log_point(tx_running *r, const tx_run_step *s)
+{
+    tx_run_state *state = r->state;
+    double loss = state->loss_sum / (double)(state->step - state->logged);
+    tx_status status = tx_run_state_log(state, "loss", loss, "grad_norm", s->grad_norm, "learning_rate",
+                                        s->learning_rate, (const char *)NULL);
+    state->loss_sum = 0.0;
+    state->logged = state->step;
+    const tx_run_listener *listener = &r->options->listener;
+    if (!status && listener->log)
+        listener->log(listener->context, s, loss);
+    return status;
+}
+
+bool tx_running_due(tx_strategy strategy, int64_t every, const tx_pending *p)
+{
+    return (strategy == TX_STRATEGY_STEPS && every && p->step % every == 0) ||
+           (strategy == TX_STRATEGY_EPOCH && p->ends_epoch);
+}
+
+/* Enters a step's results into state and summary. */
+static void account(tx_running *r, const tx_pending *p, const tx_results *results, double seconds)
+{
+    tx_run_state *state = r->state;
+    tx_run_summary *sum = r->summary;
+    double loss = (double)results->value[TX_RESULT_LOSS];
+    state->step = p->step;
+    state->epoch = p->epoch;
+    state->tokens += p->tokens;
+    state->flops += r->options->flops_per_token * (double)p->tokens;
+    state->loss_sum += loss;
+    state->updates = (int64_t)results->value[TX_RESULT_UPDATES];
+    state->skipped = (int64_t)results->value[TX_RESULT_SKIPPED];
+    sum->steps++;
+    sum->tokens += p->tokens;
+    sum->seconds += seconds;
+    sum->waited += p->waited;
+    sum->loss = loss;
+    r->loss_sum += loss;
+    sum->mean_loss = r->loss_sum / (double)sum->steps;
+    if (sum->steps > 1) {
+        r->timed_seconds += seconds;
+        r->timed_steps++;
+    }
+}
+
+tx_status tx_running_take(tx_running *r)
+{
+    if (!r->late.any)
+        return TX_OK;
+    const tx_pending p = r->late;
+    r->late.any = false;
+    tx_results results;
+    double begin = tx_now();
+    tx_status status = tx_trainer_results(r->trainer, &results);
+    if (status)
+        return status;
+    /* The time of a step is what the host spends in giving it plus what it waits for the results: that holds for a
+     * backend that works while it is called and for one that works on its own. */
+    double seconds = p.seconds + (tx_now() - begin);
+    account(r, &p, &results, seconds);
+    const tx_run_options *o = r->options;
+    int64_t left = o->schedule.total_steps - p.step;
+    tx_run_step s = {
+        .step = p.step,
+        .steps = o->schedule.total_steps,
+        .epoch = p.epoch,
+        .loss = r->summary->loss,
+        .grad_norm = (double)results.value[TX_RESULT_GRAD_NORM],
+        .learning_rate = p.rate,
+        .tokens = r->state->tokens,
+        .tokens_per_second = seconds > 0.0 ? (double)p.tokens / seconds : 0.0,
+        .waited = p.waited,
+        .seconds_left =
+            r->timed_steps ? (double)left * r->timed_seconds / (double)r->timed_steps : (double)left * seconds,
+    };
+    write_step(r, &s);
+    if (o->listener.step)
+        o->listener.step(o->listener.context, &s);
+    if (tx_running_due(o->logging, o->logging_steps, &p))
+        status = log_point(r, &s);
+    return status ? status : judge(r, &s, results.value[TX_RESULT_FINITE] != 0.0f);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A run in progress, for the files that make it go: run.c the loop, run_results.c what comes of a step, run_ranks.c what
+ * many ranks do together. */
+#ifndef TX_TRAIN_RUNNING_H
+#define TX_TRAIN_RUNNING_H
+
+#include "comm/comm.h"
+#include "models/train/log.h"
+#include "models/train/run.h"
+
+/* A step that was given to the device and whose results are still to come. */
+typedef struct tx_pending {
+    bool any, ends_epoch;
+    int64_t step;
+    double epoch, rate, waited, seconds; /* seconds: the host's share of the step */
+    int64_t tokens;
+} tx_pending;
+
+typedef struct tx_running {
+    tx_engine *engine;
+    tx_model *model;
+    tx_trainer *trainer;
+    const tx_run_options *options;
+    tx_run_state *state;
+    tx_run_summary *summary;
+    tx_comm *comm; /* NULL: one rank */
+    bool speaks;   /* the rank that writes log and checkpoints */
+    tx_pace *pace; /* of many ranks */
+    tx_loader *loader;
+    tx_log log;
+    tx_pending late;
+    int64_t epoch_steps;
+    int64_t saved; /* step of the last checkpoint */
+    int64_t timed_steps;
+    double timed_seconds; /* of the steps after the first, which compiles and warms up */
+    double loss_sum;      /* of this call's steps */
+} tx_running;
+
+/* Takes the results of the pending step, waiting for the device if need be, and reports them. */
+tx_status tx_running_take(tx_running *r);
+/* Whether something is done every so many steps, or at the end of an epoch, is due after a step. */
+bool tx_running_due(tx_strategy strategy, int64_t every, const tx_pending *p);
+/* (Re)opens the loader at a step, for this rank's share. */
+tx_status tx_running_load(tx_running *r, int64_t step);
+/* What all ranks do after a step: look at their pace, share out anew, compare weights. */
+tx_status tx_running_keep_pace(tx_running *r, int64_t step);
+/* Why to end after this step, 0 to go on. Of many ranks all end where one was asked to before the update. */
+int tx_running_stop(const tx_running *r);
+
+#endif

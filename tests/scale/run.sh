@@ -1,0 +1,94 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Compares what `txbench scale` predicts with SimGrid's SMPI, which carries the same buckets over a simulated network:
+# step time and exposed communication within 10 %. Takes a minute or two on two cores, and needs libsimgrid-dev.
+#
+#   run.sh TXBENCH [long]
+#
+# The exchange among 256 ranks is 65,280 messages at once, which SMPI takes some 50 s a bucket for: "long" adds it with
+# few buckets, else it goes to 64 ranks.
+set -u
+txbench=$1
+. "${0%/*}/../program.sh"
+for tool in smpicc smpirun; do
+    command -v $tool > /dev/null || { echo "skipped: no $tool (apt-get install libsimgrid-dev)"; exit 77; }
+done
+smpicc -O2 -Wall -Wextra "${0%/*}/smpi.c" -o "$work/smpi" > "$work/out" 2>&1 || { fail "smpicc"; exit 1; }
+
+step_ms=300
+latency_us=10
+
+# platform RANKS GBIT: a switch; a message crosses the link of the sender and that of the receiver.
+platform()
+{
+    seq 0 $(($1 - 1)) | sed 's/^/n-/' > "$work/hosts"
+    rate=$(awk "BEGIN { printf \"%.9g\", $2 * 0.94 / 8 }")
+    half=$(awk "BEGIN { print $latency_us / 2 }")
+    cat > "$work/platform.xml" << END
+<?xml version="1.0"?>
+<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">
+<platform version="4.1">
+<cluster id="c" prefix="n-" suffix="" radical="0-$(($1 - 1))" speed="1Gf" bw="${rate}GBps" lat="${half}us"
+    sharing_policy="SPLITDUPLEX"/>
+</platform>
+END
+}
+
+# simulate RANKS ALGORITHM: prints the seconds. The factors are those of a measured cluster unless they are 1; sums and
+# copies cost nothing, as in the model. Buffers are made of few mappings, whose number the system limits.
+simulate()
+{
+    smpirun -np "$1" -platform "$work/platform.xml" -hostfile "$work/hosts" --cfg=smpi/host-speed:1Gf \
+        --cfg=smpi/simulate-computation:no --cfg=smpi/bw-factor:0:1 --cfg=smpi/lat-factor:0:1 \
+        --cfg=network/crosstraffic:no --cfg=smpi/shared-malloc-blocksize:16777216 "$work/smpi" \
+        "$work/schedule" "$2" > "$work/out" 2> "$work/err" &&
+        sed -n 's/^step //p' "$work/out"
+}
+
+# compare RANKS ALGORITHM GBIT [OPTION...]
+compare()
+{
+    ranks=$1
+    algorithm=$2
+    gbit=$3
+    shift 3
+    what="$ranks ranks, $algorithm, $gbit Gbit/s${*:+, $*}"
+    "$txbench" scale --config gpt2 --step_ms $step_ms --ranks "$ranks" --algorithm "$algorithm" --gbit "$gbit" \
+        --latency_us $latency_us --gap_us 0 --schedule "$work/schedule" --json "$@" > "$work/json" 2> "$work/err" ||
+        { fail "$what: txbench"; return; }
+    predicted=$(sed 's/.*"step_ms": \([0-9.]*\).*/\1/' "$work/json") # of the last row
+    platform "$ranks" "$gbit"
+    begin=$(date +%s)
+    simulated=$(simulate "$ranks" "$algorithm") || { fail "$what: smpirun"; return; }
+    # A difference that is no number is none that is small enough.
+    awk -v predicted="$predicted" -v simulated="$simulated" -v alone=$step_ms -v what="$what" \
+        -v wall=$(($(date +%s) - begin)) '
+        function off(a, b) { return a > b ? (a - b) / b : (b - a) / b }
+        BEGIN {
+            if (predicted !~ /^[0-9.]+$/ || simulated !~ /^[0-9.]+$/ || !(simulated * 1000 > alone))
+                exit 1
+            step = 1000 * simulated
+            whole = off(predicted, step)
+            exposed = off(predicted - alone, step - alone)
+            printf "%-44s predicted %9.3f ms, simulated %9.3f ms, step %5.2f %% off, exposed %5.2f %% off (%d s)\n", what,
+                predicted, step, 100 * whole, 100 * exposed, wall
+            exit !(whole <= 0.1 && exposed <= 0.1)
+        }' || fail "$what: predicted \"$predicted\" ms, simulated \"$simulated\" s"
+}
+
+compare 8 ring 10
+compare 8 ring 100
+compare 8 ring 100 --ddp_comm bf16
+compare 8 exchange 10
+compare 8 exchange 100
+compare 64 ring 10
+compare 64 ring 100
+compare 64 ring 400
+compare 64 exchange 100
+compare 256 ring 100
+if [ "${2-}" = long ]; then
+    compare 256 ring 10
+    compare 256 exchange 100 --ddp_bucket_cap_mb 180
+fi
+[ $failures -eq 0 ] && echo "all within 10 %"
+exit $((failures != 0))

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Many ranks of txtrain. */
+#include "tools/train_ranks.h"
+
+#include "comm/topology/placement.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- Devices and cores ------------------------------------------------------------------------------------------- */
+
+static bool wants_auto(const tx_train_job *j)
+{
+    return strcmp(j->set->device, "auto") == 0;
+}
+
+/* The GPU that the placement gives this rank, when it is the first to have it; the others compute on cores. */
+static const char *device_of(const tx_topology *t, const tx_placement *p, int32_t rank)
+{
+    int32_t device = p->places[rank].device;
+    for (int32_t r = 0; r < rank && device >= 0; r++)
+        if (p->places[r].device == device)
+            device = -1;
+    const char *engine = device >= 0 ? t->devices[device].engine : "";
+    return engine && *engine ? engine : "cpu";
+}
+
+/* By the host's topology. A launcher's own binding stays. */
+static tx_status take_place(tx_train_job *j)
+{
+    const tx_comm *comm = j->comm;
+    tx_topology *topology = NULL;
+    tx_placement *placement = NULL;
+    bool bound = tx_train_cores() < sysconf(_SC_NPROCESSORS_ONLN);
+    bool moves = comm->local_size > 1 && !bound;
+    snprintf(j->device, sizeof j->device, "%s", wants_auto(j) ? "cpu" : j->set->device);
+    if (!moves && !wants_auto(j))
+        return TX_OK;
+    tx_status status = tx_topology_live(NULL, &topology);
+    if (!status)
+        status = tx_placement_make(topology, comm->local_size, &placement);
+    if (!status && wants_auto(j))
+        snprintf(j->device, sizeof j->device, "%s", device_of(topology, placement, comm->local_rank));
+    if (!status && moves)
+        status = tx_placement_take(&placement->places[comm->local_rank]);
+    tx_placement_free(placement);
+    tx_topology_free(topology);
+    return status == TX_UNSUPPORTED && !wants_auto(j) ? TX_OK : status;
+}
+
+tx_status tx_train_join(tx_train_job *j, int *argc, char ***argv)
+{
+    tx_status status = tx_comm_open(argc, argv, &j->comm);
+    if (status)
+        return status;
+    j->progress.silent = j->comm->rank > 0;
+    if (j->comm->rank > 0 && !freopen("/dev/null", "w", stdout))
+        return tx_fail(TX_IO, "/dev/null cannot be opened");
+    return take_place(j);
+}
+
+tx_status tx_train_meet(tx_train_job *j)
+{
+    return tx_comm_collect(j->comm, TX_BARRIER, NULL, 0, TX_F32, 0);
+}
+
+/* ---- Who is where ------------------------------------------------------------------------------------------------ */
+
+typedef struct identity {
+    char id[32], name[128], driver[128];
+    int32_t threads;
+} identity;
+
+static void print_ranks(const tx_train_job *j, const identity *all)
+{
+    const tx_comm *comm = j->comm;
+    printf("rank    host                     device       cores  link to rank 0  name\n");
+    for (int32_t r = 0; r < comm->size; r++) {
+        const char *link = r == 0                                              ? "-"
+                           : comm->ranks[r].host != comm->ranks[0].host        ? "network"
+                           : strcmp(all[r].id, "cpu") || strcmp(all[0].id, "cpu") ? "host memory"
+                                                                                : "shared memory";
+        printf("%-7" PRId32 " %-24.24s %-12s %5" PRId32 "  %-14s  %s\n", r, comm->ranks[r].name, all[r].id,
+               all[r].threads, link, all[r].name);
+    }
+}
+
+tx_status tx_train_compare_devices(tx_train_job *j)
+{
+    const tx_comm *comm = j->comm;
+    const tx_device_info *device = tx_engine_device(j->engine);
+    identity *all = calloc((size_t)comm->size, sizeof *all);
+    if (!all)
+        return tx_fail(TX_MEMORY, "no memory for the list of ranks");
+    identity *mine = &all[comm->rank];
+    snprintf(mine->id, sizeof mine->id, "%s", device->id);
+    snprintf(mine->name, sizeof mine->name, "%s", device->name);
+    snprintf(mine->driver, sizeof mine->driver, "%s", device->driver);
+    mine->threads = j->set->threads > 0 ? (int32_t)j->set->threads : tx_train_cores();
+    tx_status status = tx_comm_share(j->comm, all, sizeof *all);
+    for (int32_t r = 1; r < comm->size && !status; r++)
+        j->mixed |= strcmp(all[r].name, all[0].name) != 0 || strcmp(all[r].driver, all[0].driver) != 0;
+    if (!status && comm->size > 1)
+        print_ranks(j, all);
+    free(all);
+    j->zero_stage = (int32_t)j->set->zero_stage;
+    if (j->mixed && j->zero_stage == 0) {
+        j->zero_stage = 1;
+        printf("zero    stage 1: the ranks' devices round differently, so each weight is updated by one rank and sent\n");
+    }
+    return status;
+}
+
+/* ---- Rows --------------------------------------------------------------------------------------------------------- */
+
+/* As given, or as the run that goes on had it: what was measured then is not measured again. */
+static const char *wanted_weights(const tx_train_job *j)
+{
+    const tx_json *run = j->inputs.state.run;
+    const char *given = j->set->batch_weights, *rows = NULL;
+    int64_t ranks = 0;
+    if (!given || strcmp(given, "auto") != 0)
+        return given;
+    bool same = run && !tx_json_get_int(run, "world_size", 1, INT32_MAX, &ranks) && ranks == j->comm->size;
+    return same && !tx_json_get_string(run, TX_RUN_ROWS, &rows) ? rows : NULL;
+}
+
+/* Rows of a step: as given; as the checkpoint's run had them, where that had other ranks; or what the ranks make. */
+static int64_t wanted_rows(const tx_train_job *j)
+{
+    const tx_json *run = j->inputs.state.run;
+    int64_t made = j->all_rows * j->set->accumulation, ranks = 0, rows = 0;
+    if (j->set->global_batch)
+        return j->set->global_batch;
+    if (!run || tx_json_get_int(run, "world_size", 1, INT32_MAX, &ranks) || ranks == j->comm->size ||
+        tx_json_get_int(run, "global_batch", 1, INT32_MAX, &rows) || rows == made)
+        return made;
+    printf("batch   %" PRId64 " blocks a step, as the %" PRId64 " ranks had that the run began with\n", rows, ranks);
+    return rows;
+}
+
+/* Numbers above 0 with commas between them, one a rank; NULL text: all alike. */
+static tx_status read_weights(const char *text, int32_t ranks, double *weight)
+{
+    for (int32_t r = 0; r < ranks; r++) {
+        char *end = NULL;
+        weight[r] = text ? strtod(text, &end) : 1.0;
+        if (text && (end == text || !(weight[r] > 0.0 && weight[r] < 1e9) || *end != (r + 1 < ranks ? ',' : '\0')))
+            return tx_fail(TX_INVALID, "batch_weights: one number above 0 for each of the %" PRId32
+                           " ranks, with commas between them", ranks);
+        text = text ? end + 1 : NULL;
+    }
+    return TX_OK;
+}
+
+static tx_status write_rows(tx_train_job *j, const int64_t *share)
+{
+    size_t room = (size_t)j->comm->size * 21 + 1, used = 0;
+    free(j->rows_text);
+    j->rows_text = malloc(room);
+    if (!j->rows_text)
+        return tx_fail(TX_MEMORY, "no memory for the ranks' shares");
+    for (int32_t r = 0; r < j->comm->size; r++)
+        used += (size_t)snprintf(j->rows_text + used, room - used, "%s%" PRId64, r ? "," : "", share[r]);
+    return TX_OK;
+}
+
+tx_status tx_train_split(tx_train_job *j)
+{
+    const tx_comm *comm = j->comm;
+    double *weight = calloc((size_t)comm->size, sizeof *weight);
+    int64_t *share = calloc((size_t)comm->size, sizeof *share);
+    const char *weights = wanted_weights(j);
+    j->all_rows = j->set->batch * comm->size;
+    j->balance = !weights && j->set->batch_weights;
+    tx_status status = weight && share ? TX_OK : tx_fail(TX_MEMORY, "no memory for the ranks' shares");
+    if (!status)
+        status = read_weights(weights, comm->size, weight);
+    if (!status)
+        status = tx_pace_apportion(weight, comm->size, j->all_rows, share);
+    j->rows_before = 0;
+    for (int32_t r = 0; r < comm->rank && !status; r++)
+        j->rows_before += share[r];
+    j->rows = status ? 0 : share[comm->rank];
+    j->step_rows = wanted_rows(j);
+    if (!status)
+        status = write_rows(j, share);
+    free(weight);
+    free(share);
+    return status;
+}
+
+/* ---- What all have in common ---------------------------------------------------------------------------------------- */
+
+typedef struct fact {
+    char name[48], value[80];
+} fact;
+
+/* A text that is too long is told by its hash (FNV-1a). */
+static fact make_fact(const char *name, const char *value)
+{
+    fact made = {0};
+    uint64_t hash = UINT64_C(0xCBF29CE484222325);
+    snprintf(made.name, sizeof made.name, "%s", name);
+    for (const char *c = value; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001B3);
+    if (strlen(value) < sizeof made.value)
+        snprintf(made.value, sizeof made.value, "%s", value);
+    else
+        snprintf(made.value, sizeof made.value, "%.40s... (%016" PRIx64 ")", value, hash);
+    return made;
+}
+
+static tx_status add_fact(fact *facts, int32_t *count, const char *name, const tx_json *value)
+{
+    char *text = tx_json_text(value, TX_JSON_SORTED);
+    if (!text)
+        return tx_fail(TX_MEMORY, "no memory to compare the ranks");
+    facts[(*count)++] = make_fact(name, text);
+    free(text);
+    return TX_OK;
+}
+
+/* What rank 0 has must be what every rank has. */
+static tx_status compare(tx_comm *comm, const fact *facts, int32_t count)
+{
+    fact *all = calloc((size_t)comm->size, sizeof *all);
+    tx_status status = all ? TX_OK : tx_fail(TX_MEMORY, "no memory to compare the ranks");
+    for (int32_t i = 0; i < count && !status; i++) {
+        all[comm->rank] = facts[i];
+        status = tx_comm_share(comm, all, sizeof *all);
+        for (int32_t r = 1; r < comm->size && !status; r++)
+            if (strcmp(all[r].name, all[0].name) != 0 || strcmp(all[r].value, all[0].value) != 0)
+                status = tx_fail(TX_INVALID, "rank %" PRId32 " on %s has %s %s, rank 0 has %s %s: start all with the same",
+                                 r, comm->ranks[r].name, all[r].name, all[r].value, all[0].name, all[0].value);
+    }
+    free(all);
+    return status;
+}
+
+tx_status tx_train_agree(tx_train_job *j, const tx_json *made)
+{
+    enum { MOST = 64 };
+    static const char *const own[] = {"device"}; /* may differ */
+    fact facts[MOST];
+    int32_t count = 0;
+    tx_json *config = NULL;
+    facts[count++] = make_fact("TX", TX_VERSION);
+    tx_status status = tx_gpt2_config_json(&j->inputs.config, &config);
+    if (!status)
+        status = add_fact(facts, &count, "configuration", config);
+    tx_json_free(config);
+    for (void *i = tx_json_first(made); i && !status && count < MOST; i = tx_json_next(made, i))
+        if (strcmp(tx_json_key(i), own[0]) != 0)
+            status = add_fact(facts, &count, tx_json_key(i), tx_json_value(i));
+    /* Ranks of other versions may count otherwise: the rest is compared only where the first and the number agree. */
+    char number[16];
+    snprintf(number, sizeof number, "%" PRId32, count);
+    fact counted = make_fact("number of facts", number);
+    if (!status)
+        status = compare(j->comm, facts, 1);
+    if (!status)
+        status = compare(j->comm, &counted, 1);
+    return status ? status : compare(j->comm, facts, count);
+}
