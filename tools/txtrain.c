@@ -275,7 +275,11 @@ static tx_status prepare(tx_train_job *j)
         status = tx_train_split(j);
     if (!status)
         status = count_steps(j);
-    return status ? status : tx_train_compile(j);
+    if (!status)
+        status = tx_train_compile(j);
+    if (!status)
+        tx_train_print_shares(j);
+    return status;
 }
 
 static int start(tx_train_job *j)
