@@ -50,7 +50,7 @@ typedef struct replicas {
     tx_placement *placement;
     replica *replica;
     int64_t step, bytes;
-    float *piece[2];
+    float *piece;    /* of each replica */
     float *gathered; /* logits of all */
     float loss;
 } replicas;
@@ -162,27 +162,39 @@ static tx_status scatter(replicas *all)
 /* Elements first .. first + n - 1 of the first replica's weights, to the others. */
 static tx_status replicate_piece(replicas *all, int32_t param, int64_t first, int64_t n)
 {
-    tx_status status = tx_model_read_range(all->replica[0].model, TX_PART_WEIGHT, param, first, n, all->piece[0]);
+    tx_status status = tx_model_read_range(all->replica[0].model, TX_PART_WEIGHT, param, first, n, all->piece);
     for (int32_t i = 1; i < all->job->ranks && !status; i++) {
-        status = tx_model_write_range(all->replica[i].model, TX_PART_WEIGHT, param, first, n, all->piece[0]);
+        status = tx_model_write_range(all->replica[i].model, TX_PART_WEIGHT, param, first, n, all->piece);
         count(all, &all->replica[i], n * (int64_t)sizeof(float));
     }
     return status;
 }
 
+/* Adds the pieces of all replicas up in the order in which ranks add theirs (comm.h): the bits are the same. */
+static void add_pieces(const replicas *all, int64_t n)
+{
+    for (int32_t gap = 1; gap < all->job->ranks; gap *= 2)
+        for (int32_t i = 0; i + gap < all->job->ranks; i += 2 * gap) {
+            float *restrict sum = all->piece + (int64_t)i * PIECE;
+            const float *restrict other = all->piece + (int64_t)(i + gap) * PIECE;
+            for (int64_t k = 0; k < n; k++)
+                sum[k] += other[k];
+        }
+}
+
 /* The same elements of the gradients of all, summed, to the first. */
 static tx_status reduce_piece(replicas *all, int32_t param, int64_t first, int64_t n)
 {
-    float *restrict sum = all->piece[0], *restrict other = all->piece[1];
-    tx_model *master = all->replica[0].model;
-    tx_status status = tx_model_read_range(master, TX_PART_GRADIENT, param, first, n, sum);
-    for (int32_t i = 1; i < all->job->ranks && !status; i++) {
-        status = tx_model_read_range(all->replica[i].model, TX_PART_GRADIENT, param, first, n, other);
-        for (int64_t k = 0; k < n && !status; k++)
-            sum[k] += other[k];
-        count(all, &all->replica[i], n * (int64_t)sizeof(float));
+    tx_status status = TX_OK;
+    for (int32_t i = 0; i < all->job->ranks && !status; i++) {
+        const replica *r = &all->replica[i];
+        status = tx_model_read_range(r->model, TX_PART_GRADIENT, param, first, n, all->piece + (int64_t)i * PIECE);
+        count(all, r, n * (int64_t)sizeof(float));
     }
-    return status ? status : tx_model_write_range(master, TX_PART_GRADIENT, param, first, n, sum);
+    if (status)
+        return status;
+    add_pieces(all, n);
+    return tx_model_write_range(all->replica[0].model, TX_PART_GRADIENT, param, first, n, all->piece);
 }
 
 static tx_status by_pieces(replicas *all, tx_status (*move)(replicas *all, int32_t param, int64_t first, int64_t n))
@@ -269,11 +281,10 @@ static tx_status make(replicas *all)
     const tx_ddp_job *job = all->job;
     const int64_t logits = job->ranks * job->batch * job->block * tx_gpt2_padded_vocab(&job->config);
     all->replica = calloc((size_t)job->ranks, sizeof *all->replica);
-    all->piece[0] = malloc(2 * PIECE * sizeof *all->piece[0]);
+    all->piece = malloc((size_t)job->ranks * PIECE * sizeof *all->piece);
     all->gathered = malloc((size_t)logits * sizeof *all->gathered);
-    if (!all->replica || !all->piece[0] || !all->gathered)
+    if (!all->replica || !all->piece || !all->gathered)
         return tx_fail(TX_MEMORY, "no memory for %d replicas and their logits", (int)job->ranks);
-    all->piece[1] = all->piece[0] + PIECE;
     for (int32_t i = 0; i < job->ranks; i++) {
         all->replica[i].all = all;
         all->replica[i].index = i;
@@ -299,7 +310,7 @@ static void discard(replicas *all)
     tx_placement_free(all->placement);
     tx_ddp_data_free(&all->data);
     free(all->gathered);
-    free(all->piece[0]);
+    free(all->piece);
     free(all->replica);
 }
 
