@@ -111,7 +111,7 @@ static tx_status arrive(tx_model *model, tx_bucket *b)
 
 /* Requests are waited for in the order they began, so buckets are begun in theirs: reduced from the first to the last,
  * gathered from the last to the first. */
-tx_status tx_exchange_flush(tx_model *model)
+tx_status tx_parallel_flush(tx_model *model)
 {
     tx_parallel *p = model->parallel;
     tx_status status = TX_OK;
@@ -127,7 +127,7 @@ tx_status tx_exchange_flush(tx_model *model)
 static tx_status wait_gradients(tx_model *model, tx_bucket *b)
 {
     tx_parallel *p = model->parallel;
-    tx_status status = b->to_reduce ? tx_exchange_flush(model) : TX_OK;
+    tx_status status = b->to_reduce ? tx_parallel_flush(model) : TX_OK;
     if (status || b->reducing < 0)
         return status;
     status = p->comm->table->wait(p->comm, b->reducing);
@@ -145,7 +145,7 @@ static tx_status wait_gradients(tx_model *model, tx_bucket *b)
 static tx_status wait_weights(tx_model *model, tx_bucket *b)
 {
     tx_parallel *p = model->parallel;
-    tx_status status = b->to_gather ? tx_exchange_flush(model) : TX_OK;
+    tx_status status = b->to_gather ? tx_parallel_flush(model) : TX_OK;
     if (status || b->gathering < 0)
         return status;
     status = p->comm->table->wait(p->comm, b->gathering);
@@ -190,7 +190,7 @@ tx_status tx_model_settle(tx_model *model)
     return model->parallel ? wait_weights_from(model, 0) : TX_OK;
 }
 
-tx_status tx_exchange(tx_model *model, tx_op op, int32_t bucket)
+tx_status tx_parallel_collective(tx_model *model, tx_op op, int32_t bucket)
 {
     tx_parallel *p = model->parallel;
     if (p->comm->size == 1) {

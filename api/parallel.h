@@ -76,8 +76,8 @@ tx_status tx_parallel_write_moment(tx_model *model, int32_t moment, int64_t addr
 
 /* ---- What the executor does at a collective node (exchange.c) ------------------------------------- */
 
-tx_status tx_exchange(tx_model *model, tx_op op, int32_t bucket);
+tx_status tx_parallel_collective(tx_model *model, tx_op op, int32_t bucket);
 /* Begins what waits for copies from the device. */
-tx_status tx_exchange_flush(tx_model *model);
+tx_status tx_parallel_flush(tx_model *model);
 
 #endif

@@ -218,11 +218,11 @@ static tx_status run_cut(tx_plan *plan)
         status = run_commands(plan, done, cut->at);
         done = cut->at;
         if (status == TX_OK)
-            status = tx_exchange(model, cut->op, cut->bucket);
+            status = tx_parallel_collective(model, cut->op, cut->bucket);
     }
     if (status == TX_OK)
         status = run_commands(plan, done, plan->program.length);
-    return status == TX_OK && plan->cuts > 0 ? tx_exchange_flush(model) : status;
+    return status == TX_OK && plan->cuts > 0 ? tx_parallel_flush(model) : status;
 }
 
 tx_status tx_plan_run(tx_plan *plan)

@@ -129,6 +129,14 @@ tx_status tx_requests_end(tx_requests *requests, int32_t request)
     return TX_OK;
 }
 
+tx_status tx_requests_idle(const tx_requests *requests, const char *call)
+{
+    int32_t outstanding = requests->begun - requests->done;
+    if (outstanding > 0)
+        return tx_fail(TX_INVALID, "%s: %" PRId32 " transfers are outstanding: wait for them first", call, outstanding);
+    return TX_OK;
+}
+
 int32_t tx_launcher_ranks(const char **variable)
 {
     /* Open MPI's comes first: under Slurm its daemons are themselves started by srun. */

@@ -33,6 +33,8 @@ typedef struct tx_requests {
 int32_t tx_requests_begin(tx_requests *requests);
 /* INVALID unless `request` is the oldest outstanding one; then it counts as done. */
 tx_status tx_requests_end(tx_requests *requests, int32_t request);
+/* INVALID unless nothing is outstanding; `call` is the function's name in the message. */
+tx_status tx_requests_idle(const tx_requests *requests, const char *call);
 
 /* Number of ranks that a launcher says it started this process among; 0 where none is seen. `variable`, when not
  * NULL, gets the name of the environment variable that says so. */

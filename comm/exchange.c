@@ -131,7 +131,7 @@ static int32_t stage_slots(const tx_exchange *e)
 int32_t tx_exchange_slots(const tx_exchange *exchange)
 {
     int32_t slots = STAGES * stage_slots(exchange);
-    return slots > 2 ? slots : 2; /* the barrier's */
+    return slots > 1 ? slots : 1; /* one for send and receive */
 }
 
 /* ---- Waiting ---------------------------------------------------------------------------------------------- */
@@ -153,22 +153,24 @@ tx_status tx_exchange_wait(tx_exchange *e, int32_t first, int32_t count)
     return status;
 }
 
-/* After round k of a dissemination every rank knows of 2^k groups before it. */
+/* Each group's first rank tells all the others, so that whoever waits knows for whom. */
 tx_status tx_exchange_barrier(tx_exchange *e)
 {
     const tx_layout *l = e->layout;
-    char sent = 0, received;
+    char nothing = 0;
+    int32_t slot = 0;
     tx_status status = TX_OK;
     tx_group_barrier(e->group);
-    for (int32_t far = 1; far < l->groups && e->group->place == 0 && !status; far *= 2) {
-        int32_t to = l->member[l->start[(e->mine + far) % l->groups]];
-        int32_t from = l->member[l->start[(e->mine - far + l->groups) % l->groups]];
-        status = tx_transport_receive(e->transport, &received, 1, from, TX_TAG_BARRIER, 0);
+    for (int32_t g = 0; g < l->groups && e->group->place == 0 && !status; g++) {
+        const int32_t other = l->member[l->start[g]];
+        if (g == e->mine)
+            continue;
+        status = tx_transport_receive(e->transport, &nothing, 0, other, TX_TAG_BARRIER, slot++);
         if (!status)
-            status = tx_transport_send(e->transport, &sent, 1, to, TX_TAG_BARRIER, 1);
-        if (!status)
-            status = tx_exchange_wait(e, 0, 2);
+            status = tx_transport_send(e->transport, &nothing, 0, other, TX_TAG_BARRIER, slot++);
     }
+    if (!status)
+        status = tx_exchange_wait(e, 0, slot);
     tx_group_barrier(e->group);
     return status;
 }
@@ -271,6 +273,12 @@ static int32_t segments(tx_exchange *e, tx_piece p, int32_t except)
     return outs;
 }
 
+/* Which of the group's segments has a result first: root's, or that of the piece's handler. */
+static int32_t source_of(const tx_exchange *e)
+{
+    return root_in(e, e->mine) ? e->layout->place[e->transfer->root] : e->group->place;
+}
+
 /* Copies a chunk from one segment of the group to the others. */
 static void copy_from(tx_exchange *e, int32_t place, tx_piece p)
 {
@@ -350,7 +358,7 @@ static void make_result(tx_exchange *e, int64_t k, tx_piece p)
     const stage *s = &e->stage[k % STAGES];
     const bool rounded = e->result != e->transfer->dtype;
     if (!e->sums) {
-        copy_from(e, root_in(e, e->mine) ? e->layout->place[e->transfer->root] : e->group->place, p);
+        copy_from(e, source_of(e), p);
         return;
     }
     if (rounded)
@@ -392,16 +400,17 @@ static tx_status finish(tx_exchange *e, int64_t k)
     return status;
 }
 
-/* Everything of chunk k is over; the results of others' pieces go to the group's segments. */
+/* Everything of chunk k is over; what became of others' pieces goes to the group's segments. */
 static tx_status settle(tx_exchange *e, int64_t k)
 {
+    const bool rounded = e->result != e->transfer->dtype;
     if (e->layout->groups == 1)
         return TX_OK;
     tx_status status = tx_exchange_wait(e, slot_of(e, k) + others(e), stage_slots(e) - others(e));
-    for (int32_t i = 0; i < e->pieces && !status && takes(e, e->mine); i++) {
+    for (int32_t i = 0; i < e->pieces && !status && e->spreads; i++) {
         const tx_piece p = chunk_of(e, e->piece[i], k);
-        if (e->result == e->transfer->dtype) {
-            copy_from(e, e->group->place, p);
+        if (!rounded) {
+            copy_from(e, source_of(e), p);
             continue;
         }
         const tx_term from = {result_of(e, k, i, p), e->result, 1};

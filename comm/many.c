@@ -270,11 +270,14 @@ static tx_status make(void *context, const tx_transfer *t)
     char *data = t->data;
     atomic_store_explicit(&c->bucket, t->bucket, memory_order_relaxed);
     tx_status status = TX_OK;
-    const tx_window *w = tx_window_find(c->windows, t->data, t->count * (int64_t)tx_dtype_size(t->dtype));
+    /* A rank alone in its group goes the way of the others. */
+    const bool shared = c->together.layout->groups < c->base.size;
+    const tx_window *w =
+        shared ? tx_window_find(c->windows, t->data, t->count * (int64_t)tx_dtype_size(t->dtype)) : NULL;
     if (t->kind == TX_BARRIER)
         status = tx_exchange_barrier(c->together.exchange);
     else if (t->count > 0)
-        status = w && w->members > 1 ? make_in_window(c, t, w) : tx_exchange_run(c->apart.exchange, t, &data, &c->made);
+        status = w ? make_in_window(c, t, w) : tx_exchange_run(c->apart.exchange, t, &data, &c->made);
     atomic_store_explicit(&c->sent, c->made.sent, memory_order_relaxed);
     atomic_store_explicit(&c->shared, c->made.shared, memory_order_relaxed);
     return status;

@@ -90,6 +90,8 @@ tx_status tx_transport_open(int *argc, char ***argv, tx_transport **result, cons
         return tx_fail(TX_MEMORY, "no memory for a communicator");
     t->mpi = MPI_COMM_NULL;
     tx_status status = start(argc, argv, &t->started);
+    if (!status && t->started) /* what belongs to no communicator goes by the handler of this one */
+        status = check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     if (!status)
         status = check(MPI_Comm_dup(MPI_COMM_WORLD, &t->mpi), "MPI_Comm_dup");
     if (!status)
@@ -179,9 +181,12 @@ tx_status tx_transport_test(tx_transport *base, int32_t first, int32_t count, bo
 {
     transport *t = (transport *)base;
     int over = 0;
-    tx_status status = check(MPI_Testall(count, t->request + first, &over, t->status), "MPI_Testall");
+    int code = MPI_Testall(count, t->request + first, &over, t->status);
     *done = over != 0;
-    return status;
+    for (int32_t i = 0; i < count && code == MPI_ERR_IN_STATUS; i++)
+        if (t->status[i].MPI_ERROR != MPI_SUCCESS && t->status[i].MPI_ERROR != MPI_ERR_PENDING)
+            return check(t->status[i].MPI_ERROR, "a message");
+    return check(code, "MPI_Testall");
 }
 
 int32_t tx_transport_missing(tx_transport *base, int32_t first, int32_t count)

@@ -92,10 +92,7 @@ static tx_status start_thread(tx_queue *q)
 
 tx_status tx_queue_idle(tx_queue *queue, const char *call)
 {
-    int32_t outstanding = queue->requests.begun - queue->requests.done;
-    if (outstanding > 0)
-        return tx_fail(TX_INVALID, "%s: %" PRId32 " transfers are outstanding: wait for them first", call, outstanding);
-    return TX_OK;
+    return tx_requests_idle(&queue->requests, call);
 }
 
 tx_status tx_queue_background(tx_queue *queue, bool on)

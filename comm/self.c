@@ -60,8 +60,13 @@ static void self_close(tx_comm *comm)
 static tx_status self_window(tx_comm *comm, int64_t bytes, void **memory)
 {
     self *s = (self *)comm;
+    tx_status status = tx_requests_idle(&s->requests, "window");
+    if (status)
+        return status;
+    if (bytes <= 0)
+        return tx_fail(TX_INVALID, "a window of %" PRId64 " bytes is none", bytes);
     window *made = calloc(1, sizeof *made);
-    if (!made || bytes <= 0 || posix_memalign(&made->memory, (size_t)sysconf(_SC_PAGESIZE), (size_t)bytes) != 0) {
+    if (!made || posix_memalign(&made->memory, (size_t)sysconf(_SC_PAGESIZE), (size_t)bytes) != 0) {
         free(made);
         return tx_fail(TX_MEMORY, "no memory for a window of %" PRId64 " bytes", bytes);
     }
@@ -87,9 +92,8 @@ static tx_status self_wait(tx_comm *comm, int32_t request)
 
 static tx_status self_background(tx_comm *comm, bool on)
 {
-    (void)comm;
     (void)on; /* nothing moves */
-    return TX_OK;
+    return tx_requests_idle(&((self *)comm)->requests, "background");
 }
 
 static tx_status self_send(tx_comm *comm, const void *data, int64_t count, tx_dtype dtype, int32_t to)

@@ -21,8 +21,8 @@ set(directions
     "^backends/opencl/|^((${basics}|backends/(backend|rng)\\.h)$|backends/opencl/)"
     "^comm/topology/|^((${basics}|api/(clock|json)\\.h)$|comm/topology/)"
     "^comm/|^((${basics}|api/clock\\.h)$|comm/)"
-    "^models/|^(api/|models/|comm/(comm|topology/(topology|placement|rates|measure))\\.h$)"
-    "^tools/|^(api/|models/|tools/|comm/(comm|topology/(topology|placement|rates|measure))\\.h$|tests/ops/conformance\\.h$)"
+    "^models/|^(api/|models/|comm/(comm|watch|topology/(topology|placement|rates|measure))\\.h$)"
+    "^tools/|^(api/|models/|tools/|comm/(comm|watch|beat|topology/(topology|placement|rates|measure))\\.h$|tests/ops/conformance\\.h$)"
     "^tests/|^(api/|models/|tools/|tests/|backends/|comm/)")
 
 # "header|the only files that include it".
@@ -42,8 +42,9 @@ set(homes
 
 set(standard assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg
     stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype
-    dirent dlfcn fcntl glob libgen poll pthread sched spawn strings sys/file sys/ioctl sys/mman sys/resource sys/stat
-    sys/statvfs sys/syscall sys/time sys/types sys/utsname sys/wait termios unistd)
+    dirent dlfcn fcntl glob libgen netdb netinet/in poll pthread sched spawn strings sys/epoll sys/file sys/ioctl sys/mman
+    sys/prctl sys/random sys/resource sys/socket sys/stat sys/statvfs sys/syscall sys/time sys/types sys/utsname sys/wait
+    termios unistd wordexp)
 
 # The row of `table` that matches `subject`: its right side, or nothing.
 function(look_up table subject result)

@@ -18,6 +18,10 @@ extern const tx_cli tx_bench_ddp_program;
 /* txbench ddp: argv[0] is "ddp". Returns the status to exit with. */
 int tx_bench_ddp(int argc, char *const *argv);
 
+extern const tx_cli tx_bench_comm_program;
+/* txbench comm: argv[0] is "comm". Returns the status to exit with. */
+int tx_bench_comm(int argc, char *const *argv);
+
 extern const tx_cli tx_bench_scale_program;
 /* txbench scale: argv[0] is "scale". Returns the status to exit with. */
 int tx_bench_scale(int argc, char *const *argv);

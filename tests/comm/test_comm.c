@@ -1,108 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The communicator of this build, as one rank or under a launcher: every rank makes the data of all ranks, so it knows
- * what each call must give, to the bit. `test_comm open` only opens it and says why it could not. */
-#include "api/half.h"
-#include "comm/comm.h"
+ * The communicator of this build, as one rank or under a launcher. `test_comm open` only opens it and says why it could
+ * not, `differ` is about ranks that do different things, `huge` about more than 2^31 elements. */
+#include "api/clock.h"
+#include "tests/comm/ranks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h> /* needs some of the above before it */
-
-static const tx_dtype dtypes[] = {TX_F32, TX_BF16, TX_I32};
-enum { DTYPES = 3, BIG = (1 << 20) + 5 }; /* BIG: more than is summed at a time */
-
-typedef struct fixture {
-    tx_comm *comm;
-    int32_t rank, size;
-} fixture;
-
-/* Element i of what `rank` brings: magnitudes from 2^-8 to 2^7, so that the order of a sum shows in its bits. */
-static float value_of(int32_t rank, int64_t i)
-{
-    uint32_t h = (uint32_t)i * 2654435761u + (uint32_t)rank * 40503u + 12345u;
-    h ^= h >> 15;
-    h *= 2246822519u;
-    h ^= h >> 13;
-    float mantissa = (float)(h >> 8) * 0x1p-24f + 1.0f;
-    return (h & 1u ? -mantissa : mantissa) * (float)(1u << ((h >> 1) & 15u)) * 0x1p-8f;
-}
-
-static void put(void *data, int64_t i, tx_dtype dtype, float value)
-{
-    if (dtype == TX_F32)
-        ((float *)data)[i] = value;
-    else if (dtype == TX_BF16)
-        ((uint16_t *)data)[i] = tx_f32_to_bf16(value);
-    else
-        ((int32_t *)data)[i] = (int32_t)(value * 1000.0f);
-}
-
-static void *make(int64_t count, tx_dtype dtype)
-{
-    void *data = malloc((size_t)(count + 1) * tx_dtype_size(dtype));
-    assert_non_null(data);
-    memset(data, 0xA5, (size_t)(count + 1) * tx_dtype_size(dtype));
-    return data;
-}
-
-/* Elements first.. of what `rank` brings. */
-static void *make_of(int32_t rank, int64_t first, int64_t count, tx_dtype dtype)
-{
-    void *data = make(count, dtype);
-    for (int64_t i = 0; i < count; i++)
-        put(data, i, dtype, value_of(rank, first + i));
-    return data;
-}
-
-/* Element `first` of the sum over ranks lowest .. lowest + count - 1, in the order of the tree; or in their order. */
-static float sum_f32(int32_t lowest, int32_t count, int64_t i, tx_dtype dtype, bool tree)
-{
-    float one = value_of(lowest + count - 1, i);
-    if (dtype == TX_BF16)
-        one = tx_bf16_to_f32(tx_f32_to_bf16(one));
-    if (count == 1)
-        return one;
-    int32_t split = 1;
-    while (split * 2 < count)
-        split *= 2;
-    if (!tree)
-        return sum_f32(lowest, count - 1, i, dtype, false) + one;
-    return sum_f32(lowest, split, i, dtype, true) + sum_f32(lowest + split, count - split, i, dtype, true);
-}
-
-static int32_t sum_i32(int32_t size, int64_t i)
-{
-    int32_t total = 0, one;
-    for (int32_t k = 0; k < size; k++) {
-        put(&one, 0, TX_I32, value_of(k, i));
-        total += one;
-    }
-    return total;
-}
-
-/* Elements first.. of the sum over the ranks. */
-static void *make_sum(int32_t size, int64_t first, int64_t count, tx_dtype dtype, bool tree)
-{
-    void *sum = make(count, dtype);
-    for (int64_t i = 0; i < count; i++)
-        if (dtype == TX_I32)
-            ((int32_t *)sum)[i] = sum_i32(size, first + i);
-        else
-            put(sum, i, dtype, sum_f32(0, size, first + i, dtype, tree));
-    return sum;
-}
-
-/* Same bits, and the guard element behind them untouched: both were made by make(). */
-static void assert_same(const void *got, const void *expected, int64_t count, tx_dtype dtype)
-{
-    assert_memory_equal(got, expected, (size_t)(count + 1) * tx_dtype_size(dtype));
-}
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
 
 static void test_ranks(void **state)
 {
@@ -144,12 +50,32 @@ static void test_all_reduce(void **state)
     for (int d = 0; d < DTYPES; d++)
         for (size_t c = 0; c < COUNTS; c++) {
             void *expected = make_sum(f->size, 0, counts[c], dtypes[d], true);
-            for (int repeat = 0; repeat < 2; repeat++) {
+            for (int at = 0; at < PLACES; at++) {
                 void *data = make_of(f->rank, 0, counts[c], dtypes[d]);
-                assert_int_equal(tx_comm_collect(f->comm, TX_ALL_REDUCE, data, counts[c], dtypes[d], 0), TX_OK);
+                assert_int_equal(collect(f, (place)at, TX_ALL_REDUCE, data, counts[c], dtypes[d], dtypes[d], 0), TX_OK);
                 assert_same(data, expected, counts[c], dtypes[d]);
                 free(data);
             }
+            free(expected);
+        }
+}
+
+/* F32 data that go by messages in 16 bits: the same on all ranks, and what a sum of rounded addends gives. */
+static void test_rounded(void **state)
+{
+    const fixture *f = *state;
+    for (size_t c = 0; c < COUNTS; c++)
+        for (int at = 0; at < PLACES; at++) {
+            int64_t first = tx_comm_shard(counts[c], f->size, f->rank);
+            int64_t count = tx_comm_shard(counts[c], f->size, f->rank + 1) - first;
+            float *data = make_of(f->rank, 0, counts[c], TX_F32), *part = make_of(f->rank, 0, counts[c], TX_F32);
+            float *expected = make_rounded_sum(f->size, at == PRIVATE ? 1 : f->most, 0, counts[c]);
+            assert_int_equal(collect(f, (place)at, TX_ALL_REDUCE, data, counts[c], TX_F32, TX_BF16, 0), TX_OK);
+            assert_same(data, expected, counts[c], TX_F32);
+            assert_int_equal(collect(f, (place)at, TX_REDUCE_SCATTER, part, counts[c], TX_F32, TX_BF16, 0), TX_OK);
+            assert_memory_equal(part + first, expected + first, (size_t)count * sizeof *part);
+            free(data);
+            free(part);
             free(expected);
         }
 }
@@ -173,12 +99,15 @@ static void test_reduce_scatter(void **state)
         for (size_t c = 0; c < COUNTS; c++) {
             int64_t first = tx_comm_shard(counts[c], f->size, f->rank);
             int64_t count = tx_comm_shard(counts[c], f->size, f->rank + 1) - first;
-            void *data = make_of(f->rank, 0, counts[c], dtypes[d]);
             void *expected = make_sum(f->size, first, count, dtypes[d], true);
-            assert_int_equal(tx_comm_collect(f->comm, TX_REDUCE_SCATTER, data, counts[c], dtypes[d], 0), TX_OK);
             size_t bytes = tx_dtype_size(dtypes[d]);
-            assert_memory_equal((char *)data + (size_t)first * bytes, expected, (size_t)count * bytes);
-            free(data);
+            for (int at = 0; at < PLACES; at++) {
+                void *data = make_of(f->rank, 0, counts[c], dtypes[d]);
+                assert_int_equal(collect(f, (place)at, TX_REDUCE_SCATTER, data, counts[c], dtypes[d], dtypes[d], 0),
+                                 TX_OK);
+                assert_memory_equal((char *)data + (size_t)first * bytes, expected, (size_t)count * bytes);
+                free(data);
+            }
             free(expected);
         }
 }
@@ -187,20 +116,20 @@ static void test_all_gather(void **state)
 {
     const fixture *f = *state;
     for (int d = 0; d < DTYPES; d++)
-        for (size_t c = 0; c < COUNTS; c++) {
-            size_t bytes = tx_dtype_size(dtypes[d]);
-            void *expected = make_of(0, 0, counts[c], dtypes[d]), *data = make(counts[c], dtypes[d]);
-            for (int32_t r = 0; r < f->size; r++)
-                for (int64_t i = tx_comm_shard(counts[c], f->size, r); i < tx_comm_shard(counts[c], f->size, r + 1);
-                     i++)
-                    put((char *)expected + (size_t)i * bytes, 0, dtypes[d], value_of(r, i));
-            for (int64_t i = 0; i < counts[c]; i++) /* only the own shard is right */
-                put(data, i, dtypes[d], value_of(f->rank, i));
-            assert_int_equal(tx_comm_collect(f->comm, TX_ALL_GATHER, data, counts[c], dtypes[d], 0), TX_OK);
-            assert_same(data, expected, counts[c], dtypes[d]);
-            free(data);
-            free(expected);
-        }
+        for (size_t c = 0; c < COUNTS; c++)
+            for (int at = 0; at < PLACES; at++) {
+                size_t bytes = tx_dtype_size(dtypes[d]);
+                void *expected = make_of(0, 0, counts[c], dtypes[d]);
+                void *data = make_of(f->rank, 0, counts[c], dtypes[d]); /* only the own shard is right */
+                for (int32_t r = 0; r < f->size; r++)
+                    for (int64_t i = tx_comm_shard(counts[c], f->size, r); i < tx_comm_shard(counts[c], f->size, r + 1);
+                         i++)
+                        put((char *)expected + (size_t)i * bytes, 0, dtypes[d], value_of(r, i));
+                assert_int_equal(collect(f, (place)at, TX_ALL_GATHER, data, counts[c], dtypes[d], dtypes[d], 0), TX_OK);
+                assert_same(data, expected, counts[c], dtypes[d]);
+                free(data);
+                free(expected);
+            }
 }
 
 static void test_broadcast(void **state)
@@ -208,20 +137,21 @@ static void test_broadcast(void **state)
     const fixture *f = *state;
     for (int d = 0; d < DTYPES; d++)
         for (size_t c = 0; c < COUNTS; c++)
-            for (int32_t root = 0; root < f->size; root++) {
-                void *data = make_of(f->rank, 0, counts[c], dtypes[d]);
-                void *expected = make_of(root, 0, counts[c], dtypes[d]);
-                assert_int_equal(tx_comm_collect(f->comm, TX_BROADCAST, data, counts[c], dtypes[d], root), TX_OK);
-                assert_same(data, expected, counts[c], dtypes[d]);
-                free(data);
-                free(expected);
-            }
+            for (int32_t root = 0; root < f->size; root++)
+                for (int at = 0; at < PLACES; at++) {
+                    void *data = make_of(f->rank, 0, counts[c], dtypes[d]);
+                    void *expected = make_of(root, 0, counts[c], dtypes[d]);
+                    assert_int_equal(collect(f, (place)at, TX_BROADCAST, data, counts[c], dtypes[d], dtypes[d], root),
+                                     TX_OK);
+                    assert_same(data, expected, counts[c], dtypes[d]);
+                    free(data);
+                    free(expected);
+                }
 }
 
 static tx_status begin_sum(const fixture *f, void *data, int64_t count, int32_t *request)
 {
-    const tx_transfer transfer = {
-        .kind = TX_ALL_REDUCE, .dtype = TX_F32, .wire = TX_F32, .bucket = -1, .data = data, .count = count};
+    const tx_transfer transfer = sum_of(data, count, -1);
     return f->comm->table->begin(f->comm, &transfer, request);
 }
 
@@ -249,6 +179,150 @@ static void test_requests(void **state)
         assert_int_equal(t->wait(f->comm, request[REQUESTS - 1]), TX_INVALID);
     }
     assert_int_equal(t->background(f->comm, false), TX_OK);
+}
+
+/* Transfers of every kind at once, in windows and outside, made by the thread and by wait(). */
+static void test_mixed(void **state)
+{
+    const fixture *f = *state;
+    const tx_comm_table *t = f->comm->table;
+    enum { COUNT = 5000, KINDS = 5, TRANSFERS = 4 * KINDS };
+    for (int round = 0; round < 2; round++) {
+        void *data[TRANSFERS];
+        int32_t request[TRANSFERS];
+        assert_int_equal(t->background(f->comm, round), TX_OK);
+        for (int i = 0; i < TRANSFERS; i++) {
+            void *made = make_of(f->rank, i, COUNT, TX_F32);
+            data[i] = i % 2 ? made : memcpy(f->window + (size_t)i * COUNT * 4, made, COUNT * 4);
+            const tx_transfer one = {.kind = (tx_collective)(i % KINDS),
+                                     .dtype = TX_F32,
+                                     .wire = TX_F32,
+                                     .root = f->size - 1,
+                                     .data = i % KINDS == TX_BARRIER ? NULL : data[i],
+                                     .count = i % KINDS == TX_BARRIER ? 0 : COUNT};
+            assert_int_equal(t->begin(f->comm, &one, &request[i]), TX_OK);
+            if (i % 2 == 0)
+                free(made);
+        }
+        for (int i = 0; i < TRANSFERS; i++) {
+            assert_int_equal(t->wait(f->comm, request[i]), TX_OK);
+            float *expected = i % KINDS == TX_BROADCAST ? make_of(f->size - 1, i, COUNT, TX_F32)
+                              : i % KINDS == TX_BARRIER ? make_of(f->rank, i, COUNT, TX_F32)
+                                                        : make_sum(f->size, i, COUNT, TX_F32, true);
+            int64_t first = i % KINDS == TX_REDUCE_SCATTER ? tx_comm_shard(COUNT, f->size, f->rank) : 0;
+            int64_t end = i % KINDS == TX_REDUCE_SCATTER ? tx_comm_shard(COUNT, f->size, f->rank + 1) : COUNT;
+            for (int32_t r = 0; r < f->size && i % KINDS == TX_ALL_GATHER; r++)
+                for (int64_t k = tx_comm_shard(COUNT, f->size, r); k < tx_comm_shard(COUNT, f->size, r + 1); k++)
+                    expected[k] = value_of(r, i + k);
+            assert_memory_equal((float *)data[i] + first, expected + first, (size_t)(end - first) * sizeof *expected);
+            free(expected);
+            if (i % 2)
+                free(data[i]);
+        }
+    }
+    assert_int_equal(t->background(f->comm, false), TX_OK);
+}
+
+/* Bytes that move: what a sum takes, in the window and by messages. */
+static void test_traffic(void **state)
+{
+    const fixture *f = *state;
+    const tx_comm_table *t = f->comm->table;
+    enum { COUNT = 6 * 256 * 100 }; /* pieces of one size for 2, 3, 4 and 6 ranks */
+    const bool alone = f->size == 1, shared = f->most >= f->size;
+    for (int at = PRIVATE; at <= WINDOW; at++) {
+        tx_comm_traffic before, after;
+        void *data = make_of(f->rank, 0, COUNT, TX_F32);
+        t->traffic(f->comm, &before);
+        assert_int_equal(collect(f, (place)at, TX_ALL_REDUCE, data, COUNT, TX_F32, TX_F32, 0), TX_OK);
+        t->traffic(f->comm, &after);
+        const int64_t moved = alone ? 0 : 2 * (int64_t)COUNT * 4 * (f->size - 1) / f->size;
+        if (at == PRIVATE || shared || f->most == 1) {
+            assert_int_equal(after.sent - before.sent, at == WINDOW && shared ? 0 : moved);
+            assert_int_equal(after.shared - before.shared, at == WINDOW && shared ? moved : 0);
+        } else
+            assert_true(after.sent > before.sent && after.sent - before.sent < moved);
+        assert_true(alone || (after.moving > before.moving && after.waited > before.waited));
+        free(data);
+    }
+}
+
+/* The last rank comes late: others learn whom they wait for, and in which step and bucket. It comes when all have said
+ * by a file that they know. */
+static void wait_for_files(const char *folder, int32_t count)
+{
+    char path[64];
+    for (int32_t r = 0; r < count; r++) {
+        snprintf(path, sizeof path, "%s/%d", folder, (int)r);
+        while (access(path, F_OK) != 0)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        unlink(path);
+    }
+}
+
+/* Whether this rank knows the last one for the one to wait for: others may be on their way still. */
+static bool laggard_known(const fixture *f, int32_t bucket)
+{
+    const int32_t last = f->size - 1, group = last / f->most;
+    tx_comm_laggard late;
+    if (!f->comm->table->laggard(f->comm, &late))
+        return false;
+    if (late.bucket != bucket || late.step != (late.rank / f->most == f->rank / f->most ? 8 - (late.rank == last) : 8))
+        return false;
+    if (f->rank / f->most == group)
+        return late.rank == last;
+    return late.rank / f->most == group; /* whose message is missing may itself wait for the last */
+}
+
+static void expect_laggard(const fixture *f, int32_t bucket)
+{
+    const double begin = tx_now();
+    bool known = false;
+    while (!(known = laggard_known(f, bucket)) && tx_now() - begin < 60.0)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    assert_true(known);
+}
+
+static void test_laggard(void **state)
+{
+    const fixture *f = *state;
+    const tx_comm_table *t = f->comm->table;
+    enum { SUMMED = 6 * TX_PARAM_BLOCK }; /* every rank has a piece to sum */
+    tx_comm_laggard late;
+    char folder[32] = "/tmp/tx_test_comm_XXXXXX";
+    assert_false(t->laggard(f->comm, &late));
+    if (f->size == 1)
+        skip();
+    if (f->rank == 0)
+        assert_non_null(mkdtemp(folder));
+    assert_int_equal(tx_comm_collect(f->comm, TX_BROADCAST, folder, sizeof folder / 4, TX_I32, 0), TX_OK);
+    for (int32_t round = 0; round < 3; round++) { /* in the window, outside, barrier */
+        const int32_t last = f->size - 1;
+        float private[SUMMED] = {0};
+        int32_t request;
+        tx_transfer sum = sum_of(round == 0 ? (void *)f->window : private, SUMMED, 40 + round);
+        if (round == 2)
+            sum = (tx_transfer){.kind = TX_BARRIER, .bucket = 42};
+        t->mark(f->comm, f->rank == last ? 7 : 8);
+        assert_int_equal(tx_comm_collect(f->comm, TX_BARRIER, NULL, 0, TX_F32, 0), TX_OK);
+        assert_int_equal(t->background(f->comm, true), TX_OK);
+        if (f->rank == last)
+            wait_for_files(folder, last);
+        assert_int_equal(t->begin(f->comm, &sum, &request), TX_OK);
+        if (f->rank != last) {
+            char path[64];
+            expect_laggard(f, 40 + round);
+            snprintf(path, sizeof path, "%s/%d", folder, (int)f->rank);
+            FILE *told = fopen(path, "w");
+            assert_non_null(told);
+            fclose(told);
+        }
+        assert_int_equal(t->wait(f->comm, request), TX_OK);
+        assert_false(t->laggard(f->comm, &late));
+        assert_int_equal(t->background(f->comm, false), TX_OK);
+    }
+    if (f->rank == 0)
+        rmdir(folder);
 }
 
 /* Each two ranks, one direction after the other; long messages stay in order. */
@@ -297,6 +371,19 @@ static void test_refusals(void **state)
     assert_int_equal(begin_sum(f, NULL, 1, &request), TX_INVALID);
     assert_int_equal(request, -7);
     assert_int_equal(t->wait(f->comm, 0), TX_INVALID);
+    void *window = x;
+    assert_int_equal(t->window(f->comm, 0, &window), TX_INVALID);
+    if (f->size > 1)
+        assert_int_equal(t->window(f->comm, INT64_C(1) << 50, &window), TX_MEMORY); /* on all ranks */
+    if (f->size > 1 && f->most > 1)
+        assert_non_null(strstr(tx_error(), "TX_COMM_SHM=0"));
+    assert_ptr_equal(window, x);
+    assert_int_equal(begin_sum(f, x, 4, &request), TX_OK); /* now one is outstanding */
+    assert_int_equal(t->window(f->comm, 1, &window), TX_INVALID);
+    assert_int_equal(t->background(f->comm, true), TX_INVALID);
+    if (f->size > 1)
+        assert_int_equal(t->send(f->comm, x, 1, TX_F32, (f->rank + 1) % f->size), TX_INVALID);
+    assert_int_equal(t->wait(f->comm, request), TX_OK);
     assert_int_equal(tx_comm_collect(f->comm, TX_BARRIER, NULL, 0, TX_F32, 0), TX_OK);
 }
 
@@ -313,25 +400,75 @@ static int open_only(int *argc, char ***argv)
     return 0;
 }
 
+/* Ranks that begin different sums in a window are told, and nothing goes on after it. */
+static int differ(fixture *f)
+{
+    tx_transfer sum = sum_of(f->window, 100 + f->rank, -1);
+    if (f->most < f->size || f->size == 1)
+        return 77;
+    for (int i = 0; i < 2; i++) {
+        if (tx_comm_run(f->comm, &sum) != TX_INVALID || !strstr(tx_error(), "different transfers")) {
+            fprintf(stderr, "test_comm: different sums: %s\n", tx_error());
+            return 1;
+        }
+        sum.count = 100;
+    }
+    return 0;
+}
+
+/* More than 2^31 elements, 4 GiB a rank: the addends are 1, 2, .. by rank and the sum is the same everywhere. */
+static int huge(fixture *f)
+{
+    const int64_t count = (INT64_C(1) << 31) + 5;
+    struct statvfs shm;
+    void *memory = NULL;
+    const double room = statvfs("/dev/shm", &shm) ? 0.0 : (double)shm.f_bavail * (double)shm.f_frsize;
+    int32_t enough = room > 2.0 * (double)count * f->size && sysconf(_SC_AVPHYS_PAGES) > (4 << 20);
+    tx_status status = tx_comm_collect(f->comm, TX_BROADCAST, &enough, 1, TX_I32, 0);
+    if (status || !enough) {
+        printf("skipped: needs 16 GB of free memory and %.1f GB of /dev/shm\n", 2e-9 * (double)count * f->size);
+        return 77;
+    }
+    status = f->comm->table->window(f->comm, 2 * count, &memory);
+    uint16_t *data = memory;
+    for (int64_t i = 0; i < count && !status; i++)
+        put(data, i, TX_BF16, (float)(f->rank + 1 + i % 3));
+    if (!status)
+        status = tx_comm_collect(f->comm, TX_ALL_REDUCE, data, count, TX_BF16, 0);
+    uint16_t sum[3];
+    for (int64_t i = 0; i < 3; i++)
+        put(sum, i, TX_BF16, (float)(f->size * (f->size + 1) / 2 + f->size * i));
+    for (int64_t i = 0; i < count && !status; i++)
+        if (data[i] != sum[i % 3])
+            status = tx_fail(TX_INTERNAL, "element %lld is wrong", (long long)i);
+    if (status)
+        fprintf(stderr, "test_comm: huge: %s\n", tx_error());
+    return status ? 1 : 0;
+}
+
+static int run_all(fixture *f)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(test_ranks, f),          cmocka_unit_test_prestate(test_all_reduce, f),
+        cmocka_unit_test_prestate(test_rounded, f),        cmocka_unit_test_prestate(test_order_shows, f),
+        cmocka_unit_test_prestate(test_reduce_scatter, f), cmocka_unit_test_prestate(test_all_gather, f),
+        cmocka_unit_test_prestate(test_broadcast, f),      cmocka_unit_test_prestate(test_requests, f),
+        cmocka_unit_test_prestate(test_mixed, f),          cmocka_unit_test_prestate(test_traffic, f),
+        cmocka_unit_test_prestate(test_laggard, f),        cmocka_unit_test_prestate(test_refusals, f),
+        cmocka_unit_test_prestate(test_pairs, f),          cmocka_unit_test(test_shards),
+    };
+    return cmocka_run_group_tests_name(f->comm->table->name, tests, NULL, NULL) ? 1 : 0;
+}
+
 int main(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "open") == 0)
+    const char *what = argc > 1 ? argv[1] : "";
+    if (strcmp(what, "open") == 0)
         return open_only(&argc, &argv);
     fixture f = {0};
-    if (tx_comm_default()->open(&argc, &argv, &f.comm)) {
-        fprintf(stderr, "test_comm: %s\n", tx_error());
+    if (!fixture_open(&f, &argc, &argv))
         return 1;
-    }
-    f.rank = f.comm->rank;
-    f.size = f.comm->size;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(test_ranks, &f),       cmocka_unit_test_prestate(test_all_reduce, &f),
-        cmocka_unit_test_prestate(test_order_shows, &f), cmocka_unit_test_prestate(test_reduce_scatter, &f),
-        cmocka_unit_test_prestate(test_all_gather, &f),  cmocka_unit_test_prestate(test_broadcast, &f),
-        cmocka_unit_test_prestate(test_requests, &f),    cmocka_unit_test_prestate(test_refusals, &f),
-        cmocka_unit_test_prestate(test_pairs, &f),       cmocka_unit_test(test_shards),
-    };
-    int failed = cmocka_run_group_tests_name(f.comm->table->name, tests, NULL, NULL);
-    f.comm->table->close(f.comm);
-    return failed ? 1 : 0;
+    int result = strcmp(what, "differ") == 0 ? differ(&f) : strcmp(what, "huge") == 0 ? huge(&f) : run_all(&f);
+    fixture_close(&f);
+    return result;
 }

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the tests of txlaunch begin with: the arguments TXLAUNCH RANK LAUNCHER, and runs that are bounded in time. Sourced.
+# shellcheck shell=sh
+txlaunch=$1
+rank=$2
+mpi=$3
+. "${0%/*}/../program.sh"
+[ -n "$mpi" ] || { echo "skipped: built without MPI"; exit 77; }
+command -v "$mpi" > /dev/null || { echo "skipped: $mpi is missing: apt-get install mpich"; exit 77; }
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+    PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe OMP_WAIT_POLICY=passive
+
+# start NAME OPTION... -- ARGUMENT...: txlaunch on the ranks in the background, output folder $work/NAME; $launched is its id
+start()
+{
+    out=$work/$1
+    shift
+    options=
+    while [ "$1" != -- ]; do
+        options="$options $1"
+        shift
+    done
+    shift
+    # shellcheck disable=SC2086 # options are words
+    timeout -k 5 100 "$txlaunch" --launcher "$mpi" --heartbeat_timeout 3 --grace 1 $options -- "$rank" \
+        --output_dir "$out" "$@" > "$work/out" 2> "$work/err" &
+    waiting=$!
+    launched=
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        launched=$(ps -o pid= --ppid "$waiting" | head -n 1 | tr -d ' ')
+        [ -z "$launched" ] || break
+        sleep 0.1
+    done
+}
+
+# finish STATUS: waits for its end
+finish()
+{
+    wait "$waiting"
+    status=$?
+    [ "$status" -eq "$1" ] || fail "status $status, not $1"
+    left=$(ps -eo pid=,args= | grep -F -- "--output_dir $out" | grep -vF grep)
+    [ -z "$left" ] || fail "left behind: $left"
+}
+
+# run STATUS NAME ...: both
+run()
+{
+    wanted=$1
+    shift
+    start "$@"
+    finish "$wanted"
+}
+
+# says TEXT: a line of txlaunch holds it
+says()
+{
+    grep -F "txlaunch: " "$work/err" | grep -qF -- "$1" || fail "txlaunch does not say \"$1\""
+}
+
+# lines COUNT: so many lines come from txlaunch
+lines()
+{
+    [ "$(grep -c "^txlaunch: " "$work/err")" -eq "$1" ] || fail "not $1 lines of txlaunch"
+}
+
+# final: the result of the run
+final()
+{
+    sed -n 's/^final //p' "$work/out"
+}
+
+# step NAME STEP: waits until a checkpoint of that step or a later one is there
+wait_for_step()
+{
+    for _ in $(seq 200); do
+        for folder in "$out"/checkpoint-*; do
+            [ "${folder##*-}" != '*' ] && [ "${folder##*-}" -ge "$1" ] && return 0
+        done
+        sleep 0.05
+    done
+    fail "no checkpoint of step $1 came"
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A rank that trains nothing, for the tests of txlaunch: every step is a sleep and a sum over the ranks, and the result
+ * depends on all steps. It writes folders that look like checkpoints and goes on from them, and fails as it is told.
+ *
+ *   rank [--output_dir DIR] [--resume_from_checkpoint] [--overwrite_output_dir] [--steps N] [--step_ms N]
+ *        [--save_steps N] [--timeout S] [--fault KIND:RANK:STEP] [--always]
+ *
+ * KIND is exit0, exit1, kill, hang, refuse, failed or finalize; a fault happens once in a folder, or --always. */
+#include "api/file.h"
+#include "comm/watch.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct settings {
+    const char *folder, *fault;
+    int64_t steps, step_ms, save_steps, fault_step;
+    int32_t fault_rank;
+    double timeout;
+    bool resume, always, overwrite;
+} settings;
+
+static volatile sig_atomic_t caught;
+
+static void on_signal(int number)
+{
+    caught = number;
+}
+
+/* The value of --NAME VALUE or --NAME=VALUE at argv[*i]. */
+static const char *value_of(char **argv, int *i, const char *name)
+{
+    size_t length = strlen(name);
+    if (strncmp(argv[*i], name, length) != 0)
+        return NULL;
+    if (argv[*i][length] == '=')
+        return argv[*i] + length + 1;
+    return argv[*i][length] == 0 && argv[*i + 1] ? argv[++*i] : NULL;
+}
+
+static bool parse(int argc, char **argv, settings *set)
+{
+    *set = (settings){.steps = 20, .step_ms = 20, .save_steps = 5, .fault = "", .timeout = 600.0};
+    for (int i = 1; i < argc; i++) {
+        const char *value;
+        if (strcmp(argv[i], "--resume_from_checkpoint") == 0)
+            set->resume = true;
+        else if (strcmp(argv[i], "--overwrite_output_dir") == 0 || strcmp(argv[i], "--overwrite_output_dir=false") == 0)
+            set->overwrite = !strchr(argv[i], '=');
+        else if (strcmp(argv[i], "--always") == 0)
+            set->always = true;
+        else if ((value = value_of(argv, &i, "--output_dir")))
+            set->folder = value;
+        else if ((value = value_of(argv, &i, "--steps")))
+            set->steps = strtoll(value, NULL, 10);
+        else if ((value = value_of(argv, &i, "--step_ms")))
+            set->step_ms = strtoll(value, NULL, 10);
+        else if ((value = value_of(argv, &i, "--save_steps")))
+            set->save_steps = strtoll(value, NULL, 10);
+        else if ((value = value_of(argv, &i, "--timeout")))
+            set->timeout = strtod(value, NULL);
+        else if ((value = value_of(argv, &i, "--fault"))) {
+            char *colon = strchr(value, ':');
+            set->fault = value;
+            if (!colon || sscanf(colon, ":%" SCNd32 ":%" SCNd64, &set->fault_rank, &set->fault_step) != 2)
+                return false;
+            *colon = 0;
+        } else
+            return false;
+    }
+    return !(set->resume && set->overwrite);
+}
+
+/* ---- Checkpoints ------------------------------------------------------------------------------------------ */
+
+static tx_status save(const settings *set, tx_watch *watch, int64_t step, float value)
+{
+    char folder[600], file[700], text[64];
+    snprintf(folder, sizeof folder, "%.500s/checkpoint-%" PRId64, set->folder, step);
+    snprintf(file, sizeof file, "%s/manifest.json", folder);
+    int length = snprintf(text, sizeof text, "%" PRId64 " %a\n", step, (double)value);
+    tx_status status = tx_folder_create(folder);
+    if (!status)
+        status = tx_file_write(file, text, (size_t)length);
+    if (!status)
+        tx_watch_saved(watch, folder);
+    return status;
+}
+
+static tx_status load(const settings *set, int64_t *step, float *value)
+{
+    for (int64_t at = set->steps; at > 0; at--) {
+        char file[700], *text;
+        double read;
+        size_t size;
+        snprintf(file, sizeof file, "%.500s/checkpoint-%" PRId64 "/manifest.json", set->folder, at);
+        if (tx_file_read(file, 4096, &text, &size))
+            continue;
+        bool whole = sscanf(text, "%" SCNd64 " %la", step, &read) == 2;
+        free(text);
+        *value = (float)read;
+        return whole ? TX_OK : tx_fail(TX_FORMAT, "%s: damaged", file);
+    }
+    return tx_fail(TX_NOT_FOUND, "%s: there is no checkpoint", set->folder);
+}
+
+/* ---- Steps -------------------------------------------------------------------------------------------------- */
+
+/* The fault that is due, if any. */
+static const char *fault_now(const settings *set, const tx_comm *comm, int64_t step)
+{
+    char mark[700];
+    if (!*set->fault || comm->rank != set->fault_rank || step != set->fault_step)
+        return "";
+    snprintf(mark, sizeof mark, "%.500s/fault", set->folder ? set->folder : ".");
+    int made = open(mark, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    if (made >= 0)
+        close(made);
+    return made >= 0 || set->always ? set->fault : "";
+}
+
+static void do_fault(const char *fault)
+{
+    if (strcmp(fault, "exit0") == 0)
+        _exit(0);
+    if (strcmp(fault, "exit1") == 0)
+        _exit(1);
+    if (strcmp(fault, "kill") == 0)
+        kill(getpid(), SIGKILL);
+    while (strcmp(fault, "hang") == 0)
+        pause();
+}
+
+static tx_status train(const settings *set, tx_comm *comm, tx_watch *watch, int64_t *step, float *value, bool *stopped)
+{
+    tx_status status = TX_OK;
+    while (*step < set->steps && !status && !*stopped) {
+        struct timespec time = {.tv_sec = set->step_ms / 1000, .tv_nsec = set->step_ms % 1000 * 1000000};
+        nanosleep(&time, NULL);
+        const char *fault = fault_now(set, comm, *step + 1);
+        do_fault(fault);
+        if (strcmp(fault, "failed") == 0)
+            return tx_fail(TX_DEVICE, "the device is lost");
+        float sums[2] = {(*value + (float)comm->rank) / (float)comm->size, caught ? 1.0f : 0.0f};
+        status = tx_comm_collect(comm, TX_ALL_REDUCE, sums, 2, TX_F32, 0);
+        *value = sums[0] * 0.75f + 1.0f;
+        *stopped = sums[1] > 0.0f;
+        ++*step;
+        if (!status)
+            tx_watch_step(watch, *step);
+        if (!status && set->folder && (*stopped || *step % set->save_steps == 0)) {
+            tx_watch_pause(watch, 60.0);
+            if (comm->rank == 0)
+                status = save(set, watch, *step, *value);
+            if (!status)
+                status = tx_comm_collect(comm, TX_BARRIER, NULL, 0, TX_F32, 0);
+            tx_watch_resume(watch);
+        }
+    }
+    return status;
+}
+
+/* Shows who runs where. */
+static tx_status begin(const settings *set, const tx_comm *comm, int64_t *step, float *value)
+{
+    char text[32], file[700];
+    tx_status status = set->folder ? tx_folder_create(set->folder) : TX_OK;
+    if (!status && set->folder) {
+        snprintf(file, sizeof file, "%.500s/pid-%" PRId32, set->folder, comm->rank);
+        int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+        status = tx_file_write(file, text, (size_t)length);
+    }
+    if (!status && strcmp(set->fault, "refuse") == 0)
+        status = tx_fail(TX_INVALID, "config.json differs from rank 0's");
+    if (!status && set->resume)
+        status = load(set, step, value);
+    return status;
+}
+
+static int run(const settings *set, tx_comm *comm, tx_watch *watch)
+{
+    int64_t step = 0;
+    float value = 0.0f;
+    bool stopped = false;
+    tx_status status = begin(set, comm, &step, &value);
+    if (!status && comm->rank == 0 && set->resume)
+        printf("resumed after step %" PRId64 " with %" PRId32 " ranks\n", step, comm->size);
+    fflush(stdout);
+    if (!status)
+        status = train(set, comm, watch, &step, &value, &stopped);
+    if (status || stopped) {
+        int result = stopped ? 128 + SIGTERM : 1;
+        fprintf(stderr, "rank: %s\n", stopped ? "stopped by a signal" : tx_error());
+        tx_watch_failed(watch, result, stopped ? "stopped by a signal" : tx_error());
+        return result;
+    }
+    if (comm->rank == 0)
+        printf("final %a\n", (double)value);
+    fflush(stdout);
+    tx_watch_done(watch);
+    while (strcmp(set->fault, "finalize") == 0)
+        pause();
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    settings set;
+    if (!parse(argc, argv, &set))
+        return 2;
+    struct sigaction action = {.sa_handler = on_signal};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    tx_comm *comm = NULL;
+    tx_watch *watch = NULL;
+    const tx_watch_options options = {.size = sizeof options,
+                                      .program = "rank",
+                                      .advice = "start again with --resume_from_checkpoint",
+                                      .timeout = set.timeout};
+    if (tx_comm_default()->open(&argc, &argv, &comm) || tx_watch_start(comm, &options, &watch)) {
+        fprintf(stderr, "rank: %s\n", tx_error());
+        return 1;
+    }
+    int result = run(&set, comm, watch);
+    comm->table->close(comm);
+    tx_watch_stop(watch);
+    return result;
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The launcher's command line, hosts, and what is found of the output folder. */
+#include "tools/txlaunch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "tests/scratch.h"
+
+static const char *const words[] = {"txtrain", "--output_dir", "out dir"};
+static const tx_launch_settings settings = {
+    .launcher = "mpiexec", .launcher_args = "-a 'b c'", .command = {.word = words, .count = 3}};
+
+/* The words with a blank between. */
+static const char *joined(const tx_launch_argv *argv)
+{
+    static char text[2000];
+    text[0] = 0;
+    for (size_t i = 0; i < argv->count; i++) {
+        assert_true(strlen(text) + strlen(argv->word[i]) + 3 < sizeof text);
+        strcat(strcat(text, i ? "|" : ""), argv->word[i]);
+    }
+    assert_null(argv->word[argv->count]);
+    return text;
+}
+
+static void expect_command(tx_launch_family family, const tx_launch_hosts *hosts, tx_launch_start start,
+                           bool overwrites, const char *expected)
+{
+    tx_launch_argv argv = {0};
+    const tx_launch_output output = {.overwrites = overwrites};
+    assert_int_equal(tx_launch_command(&settings, family, hosts, 4, &output, start, &argv), TX_OK);
+    assert_string_equal(joined(&argv), expected);
+    tx_launch_argv_free(&argv);
+}
+
+static void command_lines(void **state)
+{
+    (void)state;
+    const tx_launch_hosts none = {0};
+    tx_launch_host two[] = {
+        {.name = "h1", .slots = 2}, {.name = "h2", .slots = 1, .gone = true}, {.name = "h3", .slots = 2}};
+    const tx_launch_hosts hosts = {.host = two, .count = 3};
+    expect_command(TX_LAUNCH_HYDRA, &none, TX_LAUNCH_AS_IS, false, "mpiexec|-n|4|-a|b c|txtrain|--output_dir|out dir");
+    expect_command(TX_LAUNCH_HYDRA, &hosts, TX_LAUNCH_RESUME, false,
+                   "mpiexec|-hosts|h1:2,h3:2|-n|4|-a|b c|txtrain|--output_dir|out dir|--resume_from_checkpoint");
+    expect_command(TX_LAUNCH_OPENMPI, &hosts, TX_LAUNCH_RESUME, true,
+                   "mpiexec|-x|TX_LAUNCH|-host|h1:2,h3:2|-n|4|-a|b c|txtrain|--output_dir|out dir|"
+                   "--overwrite_output_dir=false|--resume_from_checkpoint");
+    expect_command(TX_LAUNCH_OTHER, &none, TX_LAUNCH_ANEW, false,
+                   "mpiexec|-n|4|-a|b c|txtrain|--output_dir|out dir|--overwrite_output_dir");
+    tx_launch_argv argv = {0};
+    const tx_launch_output output = {0};
+    assert_int_equal(tx_launch_command(&settings, TX_LAUNCH_OTHER, &hosts, 4, &output, TX_LAUNCH_AS_IS, &argv),
+                     TX_UNSUPPORTED);
+    assert_null(argv.word);
+    assert_int_equal(tx_launch_probe(&settings, TX_LAUNCH_HYDRA, "h2", &argv), TX_OK);
+    assert_string_equal(joined(&argv), "mpiexec|-hosts|h2|-n|1|-a|b c|true");
+    tx_launch_argv_free(&argv);
+    static const char *const bad[] = {"'a", "$(reboot)", "a | b", "`x`"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        tx_launch_settings wrong = settings;
+        wrong.launcher_args = bad[i];
+        assert_int_equal(tx_launch_command(&wrong, TX_LAUNCH_HYDRA, &none, 1, &output, TX_LAUNCH_AS_IS, &argv),
+                         TX_INVALID);
+    }
+}
+
+static void families(void **state)
+{
+    (void)state;
+    assert_int_equal(tx_launch_family_of("HYDRA build details:\n Version: 4.0.2"), TX_LAUNCH_HYDRA);
+    assert_int_equal(tx_launch_family_of("mpiexec.openmpi (OpenRTE) 4.1.4"), TX_LAUNCH_OPENMPI);
+    assert_int_equal(tx_launch_family_of("mpirun (Open MPI) 5.0.3"), TX_LAUNCH_OPENMPI);
+    assert_int_equal(tx_launch_family_of("slurm 22.05"), TX_LAUNCH_OTHER);
+    assert_int_equal(tx_launch_family_of(""), TX_LAUNCH_OTHER);
+}
+
+/* "NAME:SLOTS ..." of the hosts; "refused" where they are. */
+static const char *hosts_of(const char *list, const char *file, int32_t ranks)
+{
+    static char text[1000];
+    tx_launch_hosts hosts = {0};
+    text[0] = 0;
+    if (tx_launch_hosts_read(list, file, ranks, &hosts)) {
+        assert_int_equal(hosts.count, 0);
+        return "refused";
+    }
+    for (int32_t i = 0; i < hosts.count; i++)
+        sprintf(text + strlen(text), "%s%s:%d", i ? " " : "", hosts.host[i].name, (int)hosts.host[i].slots);
+    tx_launch_hosts_free(&hosts);
+    return text;
+}
+
+static void hosts_from_a_list(void **state)
+{
+    (void)state;
+    assert_string_equal(hosts_of(NULL, NULL, 4), "");
+    assert_string_equal(hosts_of("a,b", NULL, 4), "a:2 b:2");
+    assert_string_equal(hosts_of("a,b,c", NULL, 5), "a:2 b:2 c:1");
+    assert_string_equal(hosts_of("a:3,b", NULL, 5), "a:3 b:2");
+    assert_string_equal(hosts_of("a:3,b:3", NULL, 5), "a:3 b:3");
+    assert_string_equal(hosts_of("a,b", NULL, 1), "a:1 b:0");
+    assert_string_equal(hosts_of("fe80::1,b:1", NULL, 2), "fe80::1:1 b:1");
+    static const char *const bad[] = {"",        ",",    "a,", "a:", "a:0", "a:x", "a:-1", "a:99999999999",
+                                      "a:1,b:1", "-n,b", ":1"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (strcmp(hosts_of(bad[i], NULL, 4), "refused") != 0)
+            fail_msg("\"%s\" is taken", bad[i]);
+}
+
+/* Writes a file of that name and returns its path. */
+static const char *scratch_file(const char *folder, const char *name, const char *text)
+{
+    static char paths[4][1000];
+    static int next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    assert_ok(tx_file_write(path, text, strlen(text)));
+    return path;
+}
+
+static void hosts_from_a_file(void **state)
+{
+    const char *path = scratch_file(*state, "hosts", "# both\n a slots=2 # one\r\n\n\tb:2\nc\n");
+    assert_string_equal(hosts_of(NULL, path, 5), "a:2 b:2 c:1");
+    static const char *const bad[] = {"", "# none\n", "a cpus=2\n", "a slots=\n", "a slots=0\n", "a:2 slots=x\n"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_string_equal(hosts_of(NULL, scratch_file(*state, "hosts", bad[i]), 1), "refused");
+    assert_string_equal(hosts_of(NULL, "/nowhere/hosts", 1), "refused");
+}
+
+static void ranks_of_hosts(void **state)
+{
+    (void)state;
+    tx_launch_host three[] = {{.name = "a", .slots = 2}, {.name = "b", .slots = 2}, {.name = "c", .slots = 1}};
+    tx_launch_hosts hosts = {.host = three, .count = 3};
+    assert_int_equal(tx_launch_hosts_room(&hosts, 4), 4);
+    assert_ptr_equal(tx_launch_host_of(&hosts, 1), &three[0]);
+    assert_ptr_equal(tx_launch_host_of(&hosts, 4), &three[2]);
+    assert_null(tx_launch_host_of(&hosts, 5));
+    three[0].gone = true;
+    assert_int_equal(tx_launch_hosts_room(&hosts, 4), 3);
+    assert_ptr_equal(tx_launch_host_of(&hosts, 1), &three[1]);
+    assert_int_equal(tx_launch_hosts_room(&(tx_launch_hosts){0}, 4), 4);
+}
+
+static void expect_output(const char *const *word, int32_t count, const char *folder, bool overwrites, bool resumes)
+{
+    tx_launch_output output;
+    const tx_words command = {.word = word, .count = count};
+    assert_int_equal(tx_launch_output_find(&command, &output), TX_OK);
+    if (folder)
+        assert_string_equal(output.folder, folder);
+    else
+        assert_null(output.folder);
+    assert_int_equal(output.overwrites, overwrites);
+    assert_int_equal(output.resumes, resumes);
+    free(output.folder);
+}
+
+static void the_output_folder_is_found(void **state)
+{
+    const char *json =
+        scratch_file(*state, "train.json", "{\"output_dir\": \"from json\", \"overwrite_output_dir\": true}");
+    const char *plain = scratch_file(*state, "plain.json", "{\"resume_from_checkpoint\": true}");
+    const char *broken = scratch_file(*state, "broken.json", "{\"output_dir\": ");
+    expect_output((const char *[]){"t", "--output_dir", "a"}, 3, "a", false, false);
+    expect_output((const char *[]){"t", "--output-dir=a b"}, 2, "a b", false, false);
+    expect_output((const char *[]){"t", "--output_dir=a", "--output-dir", "b"}, 4, "b", false, false);
+    expect_output((const char *[]){"t", "--output_dir"}, 2, NULL, false, false);
+    expect_output((const char *[]){"t", "--output_directory", "x"}, 3, NULL, false, false);
+    expect_output((const char *[]){"--output_dir", "x"}, 2, NULL, false, false);
+    expect_output((const char *[]){"t", "--overwrite-output-dir", "--resume_from_checkpoint=x"}, 3, NULL, true, true);
+    expect_output((const char *[]){"t", json}, 2, "from json", true, false);
+    expect_output((const char *[]){"numactl", "-N0", "t", json, "--output_dir", "b"}, 6, "b", true, false);
+    expect_output((const char *[]){"t", plain}, 2, NULL, false, true);
+    expect_output((const char *[]){"t", broken}, 2, NULL, false, false);
+    expect_output((const char *[]){"t", "/nowhere/a.json"}, 2, NULL, false, false);
+}
+
+static void checkpoints_are_found(void **state)
+{
+    const char *folder = *state;
+    char name[300] = "none", path[600];
+    assert_false(tx_launch_output_has_checkpoint(folder, name, sizeof name));
+    assert_false(tx_launch_output_has_checkpoint(NULL, name, sizeof name));
+    assert_false(tx_launch_output_has_checkpoint("/nowhere", name, sizeof name));
+    static const char *const made[] = {"checkpoint-9", "checkpoint-10", "checkpoint-11",
+                                       "checkpoint-x", "checkpoint-",   "checkpoint-12.tmp"};
+    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, made[i]);
+        assert_int_equal(mkdir(path, 0777), 0);
+        snprintf(path, sizeof path, "%s/manifest.json", made[i]);
+        if (strcmp(made[i], "checkpoint-11") != 0) /* not whole */
+            scratch_file(*state, path, "{}");
+    }
+    assert_true(tx_launch_output_has_checkpoint(folder, name, sizeof name));
+    assert_string_equal(name, "checkpoint-10");
+}
+
+static int open_scratch(void **state)
+{
+    *state = make_scratch();
+    return 0;
+}
+
+static int close_scratch(void **state)
+{
+    remove_scratch(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(command_lines),         cmocka_unit_test(families),
+        cmocka_unit_test(hosts_from_a_list),     cmocka_unit_test(hosts_from_a_file),
+        cmocka_unit_test(ranks_of_hosts),        cmocka_unit_test(the_output_folder_is_found),
+        cmocka_unit_test(checkpoints_are_found),
+    };
+    return cmocka_run_group_tests(tests, open_scratch, close_scratch);
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Whether txlaunch starts again, case by case, and what it says. */
+#include "tools/txlaunch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Rank 1 died after step 41; mpiexec ended with status 9. */
+static const tx_launch_outcome death = {
+    .sign = {.kind = TX_LAUNCH_DIED, .rank = 1, .teller = -1},
+    .who = {.here = true, .host = "node", .pid = 77, .step = 41, .bucket = -1},
+    .reported = true,
+    .step = 41,
+    .exited = true,
+    .status = 9,
+};
+
+static tx_launch_decision decide(tx_launch_outcome outcome, tx_launch_history *history)
+{
+    tx_launch_decision decision;
+    tx_launch_history none = {0};
+    tx_launch_decide(&outcome, 3, true, history ? history : &none, &decision);
+    return decision;
+}
+
+static void success_needs_the_word_and_the_status(void **state)
+{
+    (void)state;
+    tx_launch_outcome o = {
+        .sign = {.kind = TX_LAUNCH_ENDED}, .done = true, .reported = true, .step = 9, .exited = true};
+    assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_SUCCESS);
+    assert_int_equal(decide(o, NULL).status, 0);
+    o.caught = SIGTERM; /* it came too late */
+    assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_SUCCESS);
+    o.exited = false; /* had to be ended */
+    assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_SUCCESS);
+    o.caught = 0;
+    o.exited = true;
+    o.status = 1;
+    assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_GIVE_UP);
+    assert_int_equal(decide(o, NULL).status, 1);
+    o.status = 0;
+    o.done = false; /* exit(0) of a rank looks like success */
+    assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_RESTART);
+}
+
+static void failures_start_again(void **state)
+{
+    (void)state;
+    tx_launch_history history = {0};
+    tx_launch_outcome o = death;
+    for (int i = 0; i < 3; i++) {
+        o.step = 41 + 10 * i;
+        tx_launch_decision d = decide(o, &history);
+        assert_int_equal(d.verdict, TX_LAUNCH_RESTART);
+        assert_true(d.wait == (double)(1 << i));
+        assert_int_equal(history.restarts, i + 1);
+    }
+    o.step = 100;
+    tx_launch_decision last = decide(o, &history);
+    assert_int_equal(last.verdict, TX_LAUNCH_GIVE_UP);
+    assert_int_equal(last.status, 1);
+    assert_int_equal(history.restarts, 3);
+    assert_string_equal(last.reason, "3 restarts were allowed (--max_restarts)");
+    history = (tx_launch_history){.restarts = 50};
+    tx_launch_decision much;
+    tx_launch_decide(&death, 100, true, &history, &much);
+    assert_true(much.wait == 30.0);
+}
+
+static void a_signal_stops(void **state)
+{
+    (void)state;
+    tx_launch_outcome o = death;
+    o.caught = SIGTERM;
+    assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_STOPPED);
+    assert_int_equal(decide(o, NULL).status, 143);
+    o.caught = SIGINT;
+    assert_int_equal(decide(o, NULL).status, 130);
+    o.caught = 0;
+    o.sign = (tx_launch_sign){.kind = TX_LAUNCH_FAILED, .rank = 0, .status = 143};
+    assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_STOPPED);
+    assert_int_equal(decide(o, NULL).status, 143);
+    o.sign = (tx_launch_sign){.kind = TX_LAUNCH_ENDED, .rank = -1};
+    o.status = 130;
+    assert_int_equal(decide(o, NULL).status, 130);
+    o.status = 137; /* the launcher was killed: nothing was saved */
+    assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_RESTART);
+}
+
+static void what_a_restart_does_not_help(void **state)
+{
+    (void)state;
+    tx_launch_outcome o = death;
+    o.sign = (tx_launch_sign){.kind = TX_LAUNCH_FAILED, .rank = 0, .status = 1, .text = "no such file"};
+    assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_RESTART); /* in the midst of the run */
+    o.step = -1;
+    assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_GIVE_UP);
+    assert_non_null(strstr(decide(o, NULL).reason, "refuses to start"));
+    o = (tx_launch_outcome){.sign = {.kind = TX_LAUNCH_ENDED, .rank = -1}, .step = -1, .exited = true, .status = 2};
+    assert_non_null(strstr(decide(o, NULL).reason, "command line is wrong"));
+    o.status = 255;
+    assert_non_null(strstr(decide(o, NULL).reason, "no rank came"));
+    tx_launch_history history = {0};
+    tx_launch_decision d;
+    tx_launch_decide(&o, 3, false, &history, &d); /* a host may have been away */
+    assert_int_equal(d.verdict, TX_LAUNCH_RESTART);
+}
+
+static void three_times_the_same(void **state)
+{
+    (void)state;
+    tx_launch_history history = {0};
+    assert_int_equal(decide(death, &history).verdict, TX_LAUNCH_RESTART);
+    assert_int_equal(decide(death, &history).verdict, TX_LAUNCH_RESTART);
+    tx_launch_decision d = decide(death, &history);
+    assert_int_equal(d.verdict, TX_LAUNCH_GIVE_UP);
+    assert_string_equal(d.reason, "the same failure 3 times after the same step: starting again does not help");
+
+    /* Steps that are known only so well may be the same. */
+    tx_launch_outcome o = death;
+    history = (tx_launch_history){0};
+    o.stride = 5;
+    decide(o, &history);
+    o.step = 44;
+    decide(o, &history);
+    o.step = 39;
+    assert_int_equal(decide(o, &history).verdict, TX_LAUNCH_GIVE_UP);
+
+    /* Another step, kind, or host that is away begins the count anew. */
+    history = (tx_launch_history){0};
+    decide(death, &history);
+    decide(death, &history);
+    o = death;
+    o.step = 42;
+    assert_int_equal(decide(o, &history).verdict, TX_LAUNCH_RESTART);
+    history = (tx_launch_history){0};
+    decide(death, &history);
+    decide(death, &history);
+    o = death;
+    o.sign.kind = TX_LAUNCH_LATE;
+    assert_int_equal(decide(o, &history).verdict, TX_LAUNCH_RESTART);
+    history = (tx_launch_history){0};
+    o = death;
+    o.unreachable = true;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(decide(o, &history).verdict, TX_LAUNCH_RESTART);
+}
+
+static void it_is_said_in_one_line(void **state)
+{
+    (void)state;
+    char line[800];
+    tx_launch_outcome o = death;
+    tx_launch_describe(&o, "mpiexec", line, sizeof line);
+    assert_string_equal(line, "rank 1 on node (pid 77) died; its last known step is 41 (mpiexec: status 9)");
+    o.status = 137;
+    o.who.step = -1;
+    tx_launch_describe(&o, "mpiexec", line, sizeof line);
+    assert_string_equal(line, "rank 1 on node (pid 77) died; it made no step (mpiexec: status 137, signal 9)");
+    o = death;
+    o.exited = false;
+    o.sign = (tx_launch_sign){.kind = TX_LAUNCH_LATE, .rank = 1, .teller = -1, .seconds = 30.4};
+    o.who.awaited = true;
+    o.who.bucket = 3;
+    tx_launch_describe(&o, "mpiexec", line, sizeof line);
+    assert_string_equal(line,
+                        "rank 1 on node (pid 77) gave no sign of life for 30 s; its last known step is 41, it did "
+                        "not reach bucket 3");
+    o.sign = (tx_launch_sign){.kind = TX_LAUNCH_LOST, .rank = 1, .teller = 0};
+    tx_launch_describe(&o, "mpiexec", line, sizeof line);
+    assert_string_equal(line, "rank 1 on node (pid 77) does not answer; its last known step is 41, it did not reach "
+                              "bucket 3 (told by rank 0)");
+    o.sign.teller = 1;
+    o.who.awaited = false;
+    tx_launch_describe(&o, "mpiexec", line, sizeof line);
+    assert_string_equal(line, "rank 1 on node (pid 77) does not get on; its last known step is 41");
+    o.sign = (tx_launch_sign){.kind = TX_LAUNCH_ABSENT, .rank = 1, .teller = -1, .seconds = 120};
+    o.who = (tx_launch_rank){.host = "far", .step = -1};
+    tx_launch_describe(&o, "mpiexec", line, sizeof line);
+    assert_string_equal(line, "rank 1 on far did not report within 120 s");
+    memset(o.sign.text, 'x', sizeof o.sign.text - 1);
+    o.sign.kind = TX_LAUNCH_FAILED;
+    char small[40];
+    tx_launch_describe(&o, "mpiexec", small, sizeof small);
+    assert_int_equal(strlen(small), sizeof small - 1);
+    o.sign = (tx_launch_sign){.kind = TX_LAUNCH_ENDED, .rank = -1};
+    o.exited = true;
+    o.status = 255;
+    tx_launch_describe(&o, "mpiexec", line, sizeof line);
+    assert_string_equal(line, "no rank said that the run is complete (mpiexec: status 255)");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(success_needs_the_word_and_the_status),
+        cmocka_unit_test(failures_start_again),
+        cmocka_unit_test(a_signal_stops),
+        cmocka_unit_test(what_a_restart_does_not_help),
+        cmocka_unit_test(three_times_the_same),
+        cmocka_unit_test(it_is_said_in_one_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

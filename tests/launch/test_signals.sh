@@ -1,0 +1,88 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Ranks that are killed or stopped from outside, and signals to txlaunch. Nothing may be left behind.
+# test_signals.sh TXLAUNCH RANK LAUNCHER(empty: built without MPI)
+set -u
+. "${0%/*}/common.sh"
+
+run 0 whole -n 2 -- --steps 60
+whole=$(final)
+
+# strike SIGNAL RANK SECONDS
+strike()
+{
+    wait_for_step 5
+    sleep "$3"
+    kill -s "$1" "$(cat "$out/pid-$2")" || fail "rank $2 is gone"
+}
+
+moments=$(awk -v seed=$$ 'BEGIN { srand(seed); for (i = 0; i < 5; i++) printf "%.2f ", 0.9 * rand() }')
+echo "moments: $moments"
+which=0
+for moment in $moments; do
+    start "kill$which" -n 2 -- --steps 60
+    strike KILL $((which % 2)) "$moment"
+    finish 0
+    says "rank $((which % 2)) on $(uname -n) (pid "
+    says "complete after 1 restarts"
+    lines 2
+    [ "$(final)" = "$whole" ] || fail "killed after $moment s: the result differs"
+    which=$((which + 1))
+done
+
+for r in 0 1; do
+    start "stop$r" -n 2 -- --steps 60
+    strike STOP $r 0.3
+    finish 0
+    says "rank $r on $(uname -n) (pid "
+    says "gave no sign of life for 3 s"
+    says "complete after 1 restarts"
+    [ "$(final)" = "$whole" ] || fail "rank $r stopped: the result differs"
+done
+
+# SIGTERM and SIGINT: the ranks save and end; what they wrote is gone on from.
+for signal in TERM INT; do
+    start "ask$signal" -n 2 -- --steps 600
+    wait_for_step 5
+    kill -s $signal "$launched"
+    [ $signal = TERM ] && finish 143 || finish 130
+    says "stopped by a signal after 0 restarts"
+    lines 1
+    grep -q "^rank: stopped by a signal" "$work/err" || fail "$signal: the ranks did not end by themselves"
+done
+last=0
+for folder in "$out"/checkpoint-*; do
+    [ "${folder##*-}" -le "$last" ] || last=${folder##*-}
+done
+run 0 askINT -n 2 -- --steps 60 --resume_from_checkpoint
+grep -q "^resumed after step $last" "$work/out" || fail "it does not go on from step $last"
+
+# A second signal ends everything at once, here ranks that hang.
+start twice -n 2 -- --fault hang:1:8
+wait_for_step 5
+sleep 0.5
+kill -s TERM "$launched"
+sleep 0.5
+kill -s TERM "$launched"
+finish 143
+
+# txlaunch itself is killed: the launcher is told to end.
+start orphan -n 2 -- --steps 6000
+wait_for_step 5
+kill -s KILL "$launched"
+for _ in $(seq 100); do
+    ps -eo args= | grep -F -- "--output_dir $out" | grep -qvF grep || break
+    sleep 0.1
+done
+finish 137
+
+# txlaunch is stopped for longer than the limit and goes on: nobody is blamed.
+start slow -n 2 -- --steps 100 --step_ms 100
+wait_for_step 5
+kill -s STOP "$launched"
+sleep 4
+kill -s CONT "$launched"
+finish 0
+says "complete after 0 restarts"
+
+[ $failures -eq 0 ]

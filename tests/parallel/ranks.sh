@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the tests of many ranks share: a text, a model, runs and their comparison. Sourced, with $bin, $launcher and $device.
+# shellcheck shell=sh disable=SC2154
+. "${0%/*}/../program.sh"
+[ "$device" = mixed ] && device=opencl && mixed=yes || mixed=no
+need_device
+command -v "$launcher" > /dev/null || { echo "skipped: no $launcher"; exit 77; }
+# Open MPI refuses root and more ranks than cores unless told.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMP_WAIT_POLICY=passive
+
+i=0
+while [ $i -lt 120 ]; do
+    echo "Line $i says what line $((i * 7 % 120)) says: $((i * i)) is the square of $i."
+    i=$((i + 1))
+done > "$work/text"
+cat > "$work/config.json" << 'EOF'
+{"model_type": "gpt2", "n_layer": 3, "n_head": 2, "n_embd": 32, "n_positions": 32, "vocab_size": 257}
+EOF
+
+# ranks N NAME ARGUMENT...: a run of N ranks into $work/NAME; of mixed ones the first half computes on the cpu
+ranks()
+{
+    n=$1
+    folder=$work/$2
+    shift 2
+    set -- --train_file "$work/text" --config_name "$work/config.json" --block_size 32 --threads 1 --seed 3 --max_steps 12 \
+        --learning_rate 1e-2 --save_strategy no --logging_strategy no --ddp_overlap no --output_dir "$folder" "$@"
+    if [ "$mixed" = yes ] && [ "$n" -gt 1 ]; then
+        timeout -s KILL 120 "$launcher" -n $((n / 2)) "$bin/txtrain" "$@" --device cpu : -n $((n - n / 2)) \
+            "$bin/txtrain" "$@" --device opencl > "$work/out" 2> "$work/err"
+    else
+        timeout -s KILL 120 "$launcher" -n "$n" "$bin/txtrain" "$@" --device "$device" > "$work/out" 2> "$work/err"
+    fi
+}
+
+# same NAME NAME: the same weights
+same()
+{
+    cmp -s "$work/$1/model.safetensors" "$work/$2/model.safetensors" || fail "$1 and $2 have other weights"
+}
+
+losses()
+{
+    sed -n 's/.*"loss": \([^,]*\),.*/\1/p' "$work/$1/log.jsonl"
+}
+
+# near NAME NAME: 12 steps with the same losses, but for rounding
+limit=2e-6
+[ "$mixed" = yes ] && limit=1e-5
+near()
+{
+    losses "$1" > "$work/expected"
+    losses "$2" > "$work/got"
+    [ "$(wc -l < "$work/got")" -eq 12 ] || fail "$2: not 12 steps in the log"
+    paste "$work/expected" "$work/got" | awk -v limit="$limit" \
+        '{ d = $1 - $2; if (d < 0) d = -d; if (!(d <= limit)) { print "step " NR ": " $1 " and " $2; bad = 1 } } END { exit bad }' \
+        > "$work/out" || fail "$2: other losses than $1"
+}

@@ -1,0 +1,102 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Checkpoints of many ranks: the same files in every stage, resumed by other numbers of ranks and on other devices; a
+# signal; ranks that do not fit together.
+#   test_ranks_resume.sh BIN LAUNCHER DEVICE
+set -u
+bin=$1
+launcher=$2
+device=$3
+. "${0%/*}/ranks.sh"
+
+# stop_at STEP NAME: what of a run is behind a checkpoint goes, as after a crash
+stop_at()
+{
+    find "$work/$2" -mindepth 1 -maxdepth 1 ! -name "checkpoint-$1" ! -name cache -exec rm -rf {} +
+}
+
+ranks 4 whole --per_device_train_batch_size 3 --save_strategy steps --save_steps 6 || fail "4 ranks"
+for stage in 0 1 2; do
+    ranks 4 s$stage --per_device_train_batch_size 3 --save_strategy steps --save_steps 6 --zero_stage $stage ||
+        fail "stage $stage"
+    for file in model.safetensors optimizer.safetensors; do
+        cmp -s "$work/whole/checkpoint-6/$file" "$work/s$stage/checkpoint-6/$file" || fail "stage $stage: other $file"
+    done
+    stop_at 6 s$stage
+done
+
+# The same ranks in another stage go on to the bit; fewer or more keep the rows of a step.
+ranks 4 s0 --per_device_train_batch_size 3 --resume_from_checkpoint --zero_stage 2 || fail "from stage 0 to 2"
+same whole s0
+ranks 2 s1 --per_device_train_batch_size 3 --resume_from_checkpoint --zero_stage 1 || fail "4 ranks to 2"
+grep -q "^batch   12 blocks a step, as the 4 ranks had" "$work/out" || fail "the rows of a step are not told"
+near whole s1
+ranks 1 s2 --per_device_train_batch_size 5 --resume_from_checkpoint || fail "4 ranks to 1"
+near whole s2
+other=cpu
+[ "$device" = cpu ] && "$bin/txtrain" --list-devices | grep -q "^opencl" && other=opencl
+cp -r "$work/whole" "$work/moved"
+stop_at 6 moved
+limit=1e-5
+(device=$other && mixed=no && ranks 3 moved --per_device_train_batch_size 4 --resume_from_checkpoint) ||
+    fail "4 ranks to 3 on $other"
+near whole moved
+
+# Another number of rows a step is another run.
+stop_at 6 moved
+cp -r "$work/whole/checkpoint-6" "$work/moved/"
+ranks 4 moved --per_device_train_batch_size 2 --resume_from_checkpoint && fail "resumed with other steps"
+grep -q "global_batch" "$work/err" || fail "the other global batch is not named"
+
+# SIGTERM to the launcher, which passes it on: all end after the same step, and go on as if nothing had been.
+rm -rf "$work/signal"
+set -- --train_file "$work/text" --config_name "$work/config.json" --block_size 32 --threads 1 --seed 3 --max_steps 100000 \
+    --learning_rate 1e-4 --save_strategy no --logging_steps 1 --output_dir "$work/signal" --device "$device" \
+    --per_device_train_batch_size 3
+"$launcher" -n 2 "$bin/txtrain" "$@" > "$work/out" 2> "$work/err" &
+pid=$!
+tries=0
+until grep -q "^step 5/" "$work/out" || [ $tries -ge 300 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+done
+kill -TERM $pid
+wait $pid
+status=$?
+[ $status -eq 143 ] || fail "the launcher ended with $status, not 143"
+grep -q "stopped by signal 15 after step" "$work/err" || fail "the signal is not told"
+step=$(ls "$work/signal" | sed -n 's/^checkpoint-//p')
+[ -n "$step" ] || fail "no checkpoint after the signal"
+if [ -n "$step" ]; then
+    goal=$((step + 3))
+    set -- --per_device_train_batch_size 3 --max_steps $goal --learning_rate 1e-4 --lr_scheduler_type constant
+    rm -rf "$work/a" "$work/b"
+    ranks 2 a "$@" --save_strategy steps --save_steps "$step" || fail "the run to step $goal"
+    cp -r "$work/a" "$work/b"
+    stop_at "$step" b
+    ranks 2 b "$@" --resume_from_checkpoint || fail "the run from step $step"
+    same a b
+fi
+
+# Ranks that were started differently.
+pair()
+{
+    want=$1
+    first=$2
+    second=$3
+    rm -rf "$work/pair"
+    set -- "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" --block_size 32 --threads 1 \
+        --max_steps 2 --save_strategy no --output_dir "$work/pair" --device "$device"
+    # shellcheck disable=SC2086
+    timeout -s KILL 60 "$launcher" -n 1 "$@" $first : -n 1 "$@" $second > "$work/out" 2> "$work/err" &&
+        fail "trained together: $first and $second"
+    [ "$(grep -c "^txtrain: " "$work/err")" -eq 1 ] || fail "not one line: $first and $second"
+    grep -q "$want" "$work/err" || fail "not named: $want"
+}
+sed 's/square/root/' "$work/text" > "$work/else"
+pair "rank 1 on .* has learning_rate 0.02, rank 0 has learning_rate 0.01" "--learning_rate 0.01" "--learning_rate 0.02"
+pair "has data .*, rank 0 has data" "" "--train_file $work/else"
+pair "has configuration .*, rank 0 has configuration" "" "--config_overrides n_layer=2"
+
+[ $failures -eq 0 ] && echo "all good"
+exit $((failures != 0))
