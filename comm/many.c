@@ -359,6 +359,11 @@ static void many_mark(tx_comm *comm, int64_t step)
     atomic_store_explicit(&c->mark[c->marks->place]->step, step, memory_order_relaxed);
 }
 
+static void many_end(tx_comm *comm, int status)
+{
+    tx_transport_end(((many *)comm)->transport, status);
+}
+
 static bool many_laggard(tx_comm *comm, tx_comm_laggard *laggard)
 {
     many *c = (many *)comm;
@@ -386,6 +391,7 @@ const tx_comm_table tx_comm_mpi = {
     .receive = many_receive,
     .traffic = many_traffic,
     .mark = many_mark,
+    .end = many_end,
     .laggard = many_laggard,
     .peer_all_reduce = many_peer_all_reduce,
 };

@@ -83,6 +83,18 @@ void tx_transport_close(tx_transport *base)
     free(t);
 }
 
+void tx_transport_end(tx_transport *base, int status)
+{
+#if defined(MPICH_VERSION) && !defined(OPEN_MPI)
+    fflush(NULL);
+    if (freopen("/dev/null", "w", stderr)) /* where MPI_Abort speaks */
+        MPI_Abort(((transport *)base)->mpi, status);
+#else
+    (void)base;
+    (void)status;
+#endif
+}
+
 tx_status tx_transport_open(int *argc, char ***argv, tx_transport **result, const char **advice)
 {
     transport *t = calloc(1, sizeof *t);

@@ -191,6 +191,7 @@ tx_status tx_train_make_run(tx_train_job *j, int (*stop)(void *context), tx_run_
         .overlap = (tx_overlap)set->overlap,
         .balance = j->balance,
         .check_steps = set->ddp_check,
+        .watch = j->watch,
         .workers = (int32_t)set->workers,
         .pin = set->pin,
         .logging = (tx_strategy)set->logging,

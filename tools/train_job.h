@@ -4,7 +4,7 @@
 #ifndef TX_TOOLS_TRAIN_JOB_H
 #define TX_TOOLS_TRAIN_JOB_H
 
-#include "comm/comm.h"
+#include "comm/watch.h"
 #include "models/files/checkpoint.h"
 #include "models/train/run.h"
 #include "tools/train_inputs.h"
@@ -22,6 +22,7 @@ typedef struct tx_train_job {
     int64_t epoch_steps, steps;
     /* One of many ranks (train_ranks.h). */
     tx_comm *comm;
+    tx_watch *watch;
     char device[128];
     bool mixed; /* the ranks' devices differ */
     int32_t zero_stage;

@@ -59,7 +59,12 @@ tx_status tx_train_join(tx_train_job *j, int *argc, char ***argv)
     j->progress.silent = j->comm->rank > 0;
     if (j->comm->rank > 0 && !freopen("/dev/null", "w", stdout))
         return tx_fail(TX_IO, "/dev/null cannot be opened");
-    return take_place(j);
+    tx_watch_options watch = {.size = sizeof watch,
+                              .program = "txtrain",
+                              .advice = "start again with --resume_from_checkpoint",
+                              .timeout = j->set->comm_timeout};
+    status = take_place(j);
+    return status ? status : tx_watch_start(j->comm, &watch, &j->watch);
 }
 
 tx_status tx_train_meet(tx_train_job *j)

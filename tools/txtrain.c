@@ -289,11 +289,12 @@ static int start(tx_train_job *j)
         return fail(j);
     if (!summary.stopped)
         return 0;
+    const int status = 128 + summary.stopped;
     if (j->comm->rank > 0)
-        return 128 + summary.stopped;
-    return tx_complain(&tx_train_program, 128 + summary.stopped,
-                       "stopped by signal %d after step %" PRId64 " of %" PRId64
-                       "; go on with --resume_from_checkpoint", summary.stopped, j->inputs.state.step, j->steps);
+        return status;
+    return tx_complain(&tx_train_program, status,
+                       "stopped by signal %d after step %" PRId64 " of %" PRId64 "; go on with --resume_from_checkpoint",
+                       summary.stopped, j->inputs.state.step, j->steps);
 }
 
 /* As one rank of those that the launcher started. After a failure of its own a rank of many leaves at once: the others
@@ -304,17 +305,24 @@ static int run(const tx_train_settings *set, int *argc, char ***argv)
     j.report = tx_train_reporter(&j.progress);
     int result = tx_train_join(&j, argc, argv) ? fail(&j) : start(&j);
     bool orderly = result == 0 || result > 128;
+    if (result == 0)
+        tx_watch_done(j.watch);
+    else
+        tx_watch_failed(j.watch, result, tx_error());
     if (j.comm && j.comm->size > 1 && !orderly) {
         fflush(NULL);
         _exit(result);
     }
     tx_output_lock_release(j.lock);
+    if (result && j.comm->rank == 0 && j.comm->table->end)
+        j.comm->table->end(j.comm, result);
     tx_trainer_free(j.trainer);
     tx_model_free(j.model);
     tx_engine_free(j.engine);
     tx_train_release(&j.inputs);
     free(j.rows_text);
     tx_comm_close(j.comm);
+    tx_watch_stop(j.watch);
     return result;
 }
 

@@ -59,6 +59,7 @@ static tx_status after(tx_running *r, const tx_pending *p)
         tx_running_due(o->saving, o->save_steps, p) || (end && o->saving == TX_STRATEGY_STEPS && o->save_steps);
     if (!evaluates && !saves)
         return TX_OK;
+    tx_watch_pause(o->watch, 0);
     tx_status status = tx_running_take(r);
     if (!status)
         status = tx_model_settle(r->model);
@@ -66,6 +67,7 @@ static tx_status after(tx_running *r, const tx_pending *p)
         status = evaluate(r, &best);
     if (!status && (saves || (best && o->saving == TX_STRATEGY_BEST)))
         status = save(r);
+    tx_watch_resume(o->watch);
     return status;
 }
 
@@ -137,6 +139,7 @@ static tx_status turn(tx_running *r, bool first)
     }
     if (!status)
         status = tx_running_keep_pace(r, given.step);
+    tx_watch_step(r->options->watch, given.step);
     return status ? status : after(r, &given);
 }
 
@@ -156,6 +159,7 @@ static tx_status loop(tx_running *r)
     }
     if (!status)
         status = tx_running_take(r);
+    tx_watch_pause(o->watch, 0); /* for what the caller does with the end as well */
     if (!status)
         status = tx_model_settle(r->model);
     if (!status && r->summary->stopped)

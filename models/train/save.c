@@ -94,6 +94,8 @@ static tx_status write_checkpoint(tx_engine *engine, tx_model *model, const tx_r
             before = NULL;
         }
     }
+    if (!status)
+        tx_watch_saved(o->watch, folder);
     if (!status && o->listener.saved)
         o->listener.saved(o->listener.context, folder);
     if (!status && tx_checkpoint_prune(o->output_dir, o->save_total_limit, state->best_folder, &o->report)) {

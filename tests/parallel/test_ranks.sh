@@ -18,6 +18,7 @@ for n in 2 3 4; do
         [ "$stage" -eq 0 ] && near one "n$n.0"
         same "n$n.0" "n$n.$stage"
     done
+    rm -rf "$work/again"
     ranks "$n" again --per_device_train_batch_size $((12 / n)) || fail "$n ranks again"
     same "n$n.0" again
 done

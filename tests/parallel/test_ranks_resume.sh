@@ -53,6 +53,7 @@ rm -rf "$work/signal"
 set -- --train_file "$work/text" --config_name "$work/config.json" --block_size 32 --threads 1 --seed 3 --max_steps 100000 \
     --learning_rate 1e-4 --save_strategy no --logging_steps 1 --output_dir "$work/signal" --device "$device" \
     --per_device_train_batch_size 3
+: > "$work/out" # the last run's lines are not this one's
 "$launcher" -n 2 "$bin/txtrain" "$@" > "$work/out" 2> "$work/err" &
 pid=$!
 tries=0
