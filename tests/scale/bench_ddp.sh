@@ -26,7 +26,7 @@ expect()
     "$txbench" ddp --config "$work/config.json" --block 32 --steps 3 --rounds 1 --learning_rate 1e-2 "$@" \
         > "$work/out" 2> "$work/err"
     status=$?
-    [ $status -eq "$wanted" ] || fail "$*: status $status, expected $wanted"
+    [ $status -eq "$wanted" ] || fail "$* ($text): status $status, expected $wanted"
     grep -qF -- "$text" "$work/out" "$work/err" || fail "$*: does not say \"$text\""
     [ "$wanted" -eq 0 ] || [ ! -s "$work/out" ] || fail "$*: prints figures"
 }
@@ -48,7 +48,7 @@ expect 0 '"loss_difference": ' --rounds 3 --json
 [ "$(wc -l < "$work/out")" -eq 1 ] || fail "not one line of JSON"
 [ "$(grep -c '^round ' "$work/err")" -eq 3 ] || fail "not three rounds"
 for key in train_runtime train_samples_per_second step_ms bytes_per_step ratio loss; do
-    [ "$(values $key | awk '$1 > 0' | wc -l)" -eq $rows ] || fail "not $rows values of $key"
+    [ "$(values $key | awk '$1 > 0' | wc -l)" -eq "$rows" ] || fail "not $rows values of $key"
 done
 [ "$(values ratio | head -n 1)" = 1.0 ] || fail "the ratio of DP to itself is $(values ratio | head -n 1)"
 # 49824 weights to the other replica and as many gradients back, 128 tokens and labels to it, 128 x 384 logits and a loss
@@ -114,5 +114,5 @@ if [ -n "$launcher" ]; then
     [ $status -eq 1 ] && grep -q "cannot be started" "$work/err" || fail "does not say that there is no launcher"
 fi
 
-[ $failures -eq 0 ] && echo "all good"
+[ "$failures" -eq 0 ] && echo "all good"
 exit $((failures != 0))
