@@ -14,6 +14,10 @@ extern const tx_cli tx_bench_generate_program;
 /* txbench generate: argv[0] is "generate". Returns the status to exit with. */
 int tx_bench_generate(int argc, char *const *argv);
 
+extern const tx_cli tx_bench_ddp_program;
+/* txbench ddp: argv[0] is "ddp". Returns the status to exit with. */
+int tx_bench_ddp(int argc, char *const *argv);
+
 extern const tx_cli tx_bench_comm_program;
 /* txbench comm: argv[0] is "comm". Returns the status to exit with. */
 int tx_bench_comm(int argc, char *const *argv);

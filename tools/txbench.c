@@ -258,6 +258,7 @@ static const tx_cli_command commands[] = {
     {"train", "training steps, alone or beside transformers by PyTorch", &train_program},
     {"ops", "every op at sizes of GPT-2", &tx_bench_ops_program},
     {"generate", "generation, alone or beside transformers by PyTorch", &tx_bench_generate_program},
+    {"ddp", "training on several devices: one process for all, or one for each", &tx_bench_ddp_program},
     {"comm", "sums over the ranks of mpiexec, beside MPI's own and memcpy", &tx_bench_comm_program},
     {"scale", "predicted steps of data-parallel training on many ranks", &tx_bench_scale_program},
 };
@@ -266,7 +267,7 @@ int main(int argc, char **argv)
 {
     static const tx_cli program = {
         .name = "txbench",
-        .usage = "txbench train|ops|generate|scale|comm [options]",
+        .usage = "txbench train|ops|generate|comm|ddp|scale [options]",
         .about = "Measures speed. txbench train --help, ops --help and so on list the options.",
         .commands = commands,
         .command_count = (int32_t)(sizeof commands / sizeof commands[0]),
@@ -276,6 +277,7 @@ int main(int argc, char **argv)
     if (result != TX_GO_ON)
         return result;
     signal(SIGPIPE, SIG_IGN); /* a peer that ended is an error message, not the end of this program */
-    int (*const run[])(int, char *const *) = {train, tx_bench_ops, tx_bench_generate, tx_bench_comm, tx_bench_scale};
+    int (*const run[])(int, char *const *) = {train,        tx_bench_ops,  tx_bench_generate,
+                                              tx_bench_ddp, tx_bench_comm, tx_bench_scale};
     return run[command](argc - 1, argv + 1);
 }
