@@ -187,7 +187,11 @@ static tx_status wait_weights_from(tx_model *model, int32_t bucket)
 
 tx_status tx_model_settle(tx_model *model)
 {
-    return model->parallel ? wait_weights_from(model, 0) : TX_OK;
+    tx_parallel *p = model->parallel;
+    tx_status status = TX_OK;
+    for (int32_t i = 0; p && i < p->buckets && !status; i++)
+        status = wait_gradients(model, &p->bucket[i]);
+    return p && !status ? wait_weights_from(model, 0) : status;
 }
 
 tx_status tx_parallel_collective(tx_model *model, tx_op op, int32_t bucket)

@@ -319,7 +319,8 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
 /* Whether runs of a training plan sum the gradients over the ranks: off for all but the last micro-batch of a step. On
  * at first. (With zero_stage 2 every run does.) */
 tx_status tx_model_synchronize(tx_model *model, bool on);
-/* Waits for what the last update still moves between the ranks. All of them call it before some read weights or go. */
+/* Waits for what still moves between the ranks: gradients, or weights of the last update. All of them call it before some
+ * read those or go. */
 tx_status tx_model_settle(tx_model *model);
 /* Whether each rank has shards of the moments alone (zero_stage 1 and 2). */
 bool tx_model_spreads(const tx_model *model);
