@@ -11,6 +11,7 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { PIECE = 1 << 30 }; /* bytes or elements in one call of MPI, whose counts are 31 bits wide */
 
@@ -87,8 +88,11 @@ void tx_transport_end(tx_transport *base, int status)
 {
 #if defined(MPICH_VERSION) && !defined(OPEN_MPI)
     fflush(NULL);
-    if (freopen("/dev/null", "w", stderr)) /* where MPI_Abort speaks */
+    if (base->rank == 0 && freopen("/dev/null", "w", stderr)) /* where MPI_Abort speaks */
         MPI_Abort(((transport *)base)->mpi, status);
+    /* A rank that leaves by itself meanwhile makes MPICH's launcher lose the status. */
+    const struct timespec patience = {.tv_sec = 10};
+    nanosleep(&patience, NULL);
 #else
     (void)base;
     (void)status;

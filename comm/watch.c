@@ -286,7 +286,7 @@ tx_status tx_watch_start(tx_comm *comm, const tx_watch_options *options, tx_watc
     pthread_condattr_destroy(&clock);
     join_launcher(w);
     w->silent = comm->size == 1 && w->link < 0 && options->timeout <= 0.0;
-    tx_status status = start_thread(w);
+    tx_status status = w->silent ? TX_OK : start_thread(w);
     if (status)
         tx_watch_stop(w);
     else

@@ -198,6 +198,19 @@ tx_status tx_train_split(tx_train_job *j)
     return status;
 }
 
+void tx_train_print_shares(const tx_train_job *j)
+{
+    int64_t elements = 0;
+    int32_t buckets = tx_model_bucket_count(j->model);
+    if (j->comm->size == 1)
+        return;
+    for (int32_t i = 0; i < buckets; i++)
+        elements += tx_model_bucket_elements(j->model, i);
+    printf("shares  %s rows of a micro-batch, %" PRId64 " rows a step\n", j->rows_text, j->step_rows);
+    printf("sums    %.1f MB of gradients in %" PRId32 " buckets, %s between hosts; ZeRO stage %" PRId32 "\n",
+           4e-6 * (double)elements, buckets, j->set->ddp_comm ? "bf16" : "fp32", j->zero_stage);
+}
+
 /* ---- What all have in common ---------------------------------------------------------------------------------------- */
 
 typedef struct fact {

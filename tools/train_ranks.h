@@ -17,6 +17,8 @@ tx_status tx_train_meet(tx_train_job *job);
 tx_status tx_train_compare_devices(tx_train_job *job);
 /* Which rows of a step, and of a micro-batch, this rank does. */
 tx_status tx_train_split(tx_train_job *job);
+/* Prints how the work is shared out, where there is anybody to share with. */
+void tx_train_print_shares(const tx_train_job *job);
 /* INVALID, naming the difference, unless all ranks have the same version, configuration, data and options. */
 tx_status tx_train_agree(tx_train_job *job, const tx_json *made);
 

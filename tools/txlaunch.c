@@ -157,9 +157,6 @@ static tx_status find_family(launch *l)
     l->family = tx_launch_family_of(text);
     free(argv[0]);
     free(argv[1]);
-    /* Open MPI ends ranks one second after SIGTERM unless told: a checkpoint takes longer. */
-    if (l->family == TX_LAUNCH_OPENMPI)
-        setenv("OMPI_MCA_odls_base_sigkill_timeout", "600", 0);
     return started ? TX_OK : TX_NOT_FOUND;
 }
 
@@ -231,6 +228,7 @@ static bool attempt(launch *l, tx_launch_start start, int *result)
     tx_launch_outcome outcome;
     tx_status status = tx_launch_command(l->set, l->family, &l->hosts, l->ranks, &l->output, start, &argv);
     const tx_launch_attempt one = {.set = l->set,
+                                   .family = l->family,
                                    .hosts = &l->hosts,
                                    .server = l->server,
                                    .argv = argv.word,

@@ -221,6 +221,8 @@ tx_status tx_launch_adopt(void);
 tx_status tx_launch_spawn(char *const *argv, const sigset_t *mask, int output, pid_t *pid);
 /* Whether `pid` ended; other children that ended are buried as well. `status` is as a shell gives it. */
 bool tx_launch_ended(pid_t pid, int32_t *status);
+/* Sends a signal to a descendant; false where `pid` is none. */
+bool tx_launch_signal(int64_t pid, int number);
 /* Ends `pid` and its group at once, and every other descendant. */
 void tx_launch_kill_all(pid_t pid);
 /* Runs a program to its end, at most `seconds` or until a signal asks this one to end, and leaves nothing of it; false
@@ -232,6 +234,7 @@ bool tx_launch_try(char *const *argv, double seconds, char *text, size_t room, b
 
 typedef struct tx_launch_attempt {
     const tx_launch_settings *set;
+    tx_launch_family family;
     tx_launch_hosts *hosts; /* those that do not answer become suspect */
     tx_launch_server *server;
     char *const *argv;

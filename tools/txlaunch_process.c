@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,6 +108,17 @@ static pid_t parent_of(const char *process)
     char *name_end = strrchr(text, ')'); /* the name may hold anything */
     int parent = -1;
     return name_end && sscanf(name_end + 1, " %*c %d", &parent) == 1 ? (pid_t)parent : -1;
+}
+
+bool tx_launch_signal(int64_t pid, int number)
+{
+    char name[24];
+    int64_t at = pid;
+    while (at > 1 && at != getpid()) {
+        snprintf(name, sizeof name, "%" PRId64, at);
+        at = parent_of(name);
+    }
+    return at == getpid() && kill((pid_t)pid, number) == 0;
 }
 
 /* Kills the children of this process: what they leave becomes its children. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 
 static const double tick = 0.25;  /* seconds between two looks at everything */
 static const double settle = 1.0; /* after the first sign, in which launchers mostly end by themselves */
@@ -31,12 +32,29 @@ static bool stopping(const attempt *t)
     return *t->a->caught && s->kind == TX_LAUNCH_NONE;
 }
 
+/* Open MPI's launcher kills ranks one second after it handed SIGTERM on, which is too soon for a checkpoint, so those
+ * of this host get it directly: a run stops when one of its ranks is asked to. */
+static bool ask_ranks(const attempt *t)
+{
+    struct utsname here;
+    bool asked = false;
+    if (t->a->family != TX_LAUNCH_OPENMPI || uname(&here) != 0)
+        return false;
+    for (int32_t r = 0; r < t->job->size; r++) {
+        const tx_launch_rank *rank = &t->job->rank[r];
+        if (rank->here && !rank->closed && strcmp(rank->host, here.nodename) == 0)
+            asked = tx_launch_signal(rank->pid, SIGTERM) || asked;
+    }
+    return asked;
+}
+
 static void forward(attempt *t)
 {
     if (!*t->a->caught || t->forwarded)
         return;
     t->forwarded = true;
-    kill(t->pid, SIGTERM); /* launchers hand it to all ranks; of SIGINT hydra makes an exit status 0 */
+    if (!ask_ranks(t))
+        kill(t->pid, SIGTERM); /* handed on to all ranks; of SIGINT hydra makes an exit status 0 */
 }
 
 /* Whether the time has come to end what does not end by itself. */

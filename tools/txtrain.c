@@ -275,7 +275,11 @@ static tx_status prepare(tx_train_job *j)
         status = tx_train_split(j);
     if (!status)
         status = count_steps(j);
-    return status ? status : tx_train_compile(j);
+    if (!status)
+        status = tx_train_compile(j);
+    if (!status)
+        tx_train_print_shares(j);
+    return status;
 }
 
 static int start(tx_train_job *j)
@@ -314,7 +318,7 @@ static int run(const tx_train_settings *set, int *argc, char ***argv)
         _exit(result);
     }
     tx_output_lock_release(j.lock);
-    if (result && j.comm->rank == 0 && j.comm->table->end)
+    if (result && j.comm->table->end)
         j.comm->table->end(j.comm, result);
     tx_trainer_free(j.trainer);
     tx_model_free(j.model);

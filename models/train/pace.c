@@ -235,7 +235,7 @@ static tx_status hash_weights(tx_model *model, uint64_t *hash)
     return status;
 }
 
-tx_status tx_pace_compare_weights(tx_model *model, tx_comm *comm)
+tx_status tx_pace_compare_weights(tx_model *model, tx_comm *comm, uint64_t *hash)
 {
     uint64_t *all = calloc((size_t)comm->size, sizeof *all);
     tx_status status = all ? tx_model_settle(model) : tx_fail(TX_MEMORY, "no memory to compare the weights");
@@ -249,6 +249,8 @@ tx_status tx_pace_compare_weights(tx_model *model, tx_comm *comm)
                              "rank %" PRId32 " on %s has other weights than rank 0 (%016" PRIx64 ", %016" PRIx64
                              "): its memory or its device is faulty; start again from a checkpoint",
                              r, comm->ranks[r].name, all[r], all[0]);
+    if (!status)
+        *hash = all[0];
     free(all);
     return status;
 }

@@ -42,7 +42,7 @@ tx_status tx_pace_end(tx_pace *pace, tx_pace_news *news);
  * INVALID when there are fewer rows than ranks. */
 tx_status tx_pace_apportion(const double *weight, int32_t ranks, int64_t rows, int64_t *share);
 
-/* INVALID, naming a rank, unless all ranks have the same weights, to the bit. */
-tx_status tx_pace_compare_weights(tx_model *model, tx_comm *comm);
+/* A failure that names a rank, unless all ranks have the same weights, to the bit; `*hash` is then that of all. */
+tx_status tx_pace_compare_weights(tx_model *model, tx_comm *comm, uint64_t *hash);
 
 #endif

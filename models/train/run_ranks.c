@@ -72,8 +72,12 @@ tx_status tx_running_keep_pace(tx_running *r, int64_t step)
     tell_pace(r, &news, step);
     if (news.shared)
         status = share_out(r, news.rows, step);
-    if (!status && every && step % every == 0)
-        status = tx_pace_compare_weights(r->model, r->comm);
+    if (!status && every && step % every == 0) {
+        uint64_t hash = 0;
+        status = tx_pace_compare_weights(r->model, r->comm, &hash);
+        if (!status)
+            tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"weights\": \"%016" PRIx64 "\"}", step, hash);
+    }
     return status ? tx_fail_in(status, "step %" PRId64, step) : TX_OK;
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the tests of txlaunch begin with: the arguments TXLAUNCH RANK LAUNCHER, and runs that are bounded in time. Sourced.
+# What the tests of txlaunch begin with: the arguments TXLAUNCH RANK LAUNCHER, and runs bounded in time. Sourced.
 # shellcheck shell=sh
 txlaunch=$1
 rank=$2
@@ -10,7 +10,7 @@ command -v "$mpi" > /dev/null || { echo "skipped: $mpi is missing: apt-get insta
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
     PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe OMP_WAIT_POLICY=passive
 
-# start NAME OPTION... -- ARGUMENT...: txlaunch on the ranks in the background, output folder $work/NAME; $launched is its id
+# start NAME OPTION... -- ARGUMENT...: txlaunch on ranks in the background, output folder $work/NAME; its id: $launched
 start()
 {
     out=$work/$1
@@ -33,13 +33,13 @@ start()
     done
 }
 
-# finish STATUS: waits for its end
+# finish STATUS...: waits for its end, with one of these
 finish()
 {
     wait "$waiting"
     status=$?
-    [ "$status" -eq "$1" ] || fail "status $status, not $1"
-    left=$(ps -eo pid=,args= | grep -F -- "--output_dir $out" | grep -vF grep)
+    case " $* " in *" $status "*) ;; *) fail "status $status, not $*" ;; esac
+    left=$(pgrep -fa -- "--output_dir $out ")
     [ -z "$left" ] || fail "left behind: $left"
 }
 
@@ -70,7 +70,7 @@ final()
     sed -n 's/^final //p' "$work/out"
 }
 
-# step NAME STEP: waits until a checkpoint of that step or a later one is there
+# wait_for_step STEP: waits until a checkpoint of that step or a later one is there
 wait_for_step()
 {
     for _ in $(seq 200); do

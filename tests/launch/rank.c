@@ -155,7 +155,7 @@ static tx_status train(const settings *set, tx_comm *comm, tx_watch *watch, int6
         if (!status)
             tx_watch_step(watch, *step);
         if (!status && set->folder && (*stopped || *step % set->save_steps == 0)) {
-            tx_watch_pause(watch, 60.0);
+            tx_watch_pause(watch, 5.0);
             if (comm->rank == 0)
                 status = save(set, watch, *step, *value);
             if (!status)

@@ -30,8 +30,8 @@ again failed failed:1:13 "failed with status 1; its last known step is 12: the d
 # A rank that hangs is told by the watch; heartbeats go on.
 start hangs -n 2 -- --fault hang:1:13 --timeout 2
 finish 0
-grep -q "^rank: rank 1 on .* its last step is 12, .*; the run ends; start again with --resume_from_checkpoint" "$work/err" ||
-    fail "the watch does not name rank 1"
+grep -q "^rank: rank 1 on .* its last step is 12, .*; the run ends; start again with --resume_from_checkpoint" \
+    "$work/err" || fail "the watch does not name rank 1"
 says "its last known step is 12"
 [ "$(final)" = "$whole" ] || fail "hang: the result differs"
 
@@ -65,7 +65,8 @@ says "no rank reported"
 timeout 60 "$txlaunch" --launcher /nowhere/mpiexec -n 2 -- true 2> "$work/err"
 [ $? -eq 1 ] || fail "a launcher that is missing"
 says "/nowhere/mpiexec: cannot start: No such file or directory"
-timeout 60 "$txlaunch" --launcher "$mpi" -n 2 -- /nowhere/program > "$work/out" 2> "$work/err" && fail "a missing program"
+timeout 60 "$txlaunch" --launcher "$mpi" -n 2 -- /nowhere/program > "$work/out" 2> "$work/err" &&
+    fail "a missing program"
 says "given up after 0 restarts"
 
 # refuses TEXT ARGUMENT...: wrong options

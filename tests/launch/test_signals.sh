@@ -40,6 +40,18 @@ for r in 0 1; do
     [ "$(final)" = "$whole" ] || fail "rank $r stopped: the result differs"
 done
 
+# Without txlaunch: the watch of a rank that waits ends the job, and one line names the rank that does not answer.
+for r in 1 0; do
+    out=$work/watch$r
+    timeout -k 5 60 "$mpi" -n 3 "$rank" --output_dir "$out" --steps 600 --timeout 2 > "$work/out" 2> "$work/err" &
+    waiting=$!
+    strike STOP $r 0.2
+    finish 17 9 25 # MPICH makes one status of those of all ranks, which it killed
+    [ "$(grep -c '^rank: ' "$work/err")" -eq 1 ] || fail "not one line of the ranks"
+    grep -q "^rank: rank $r on $(uname -n) does not answer: its last step is [0-9]*, it did not reach .*; the run ends; " \
+        "$work/err" || fail "rank $r is not named"
+done
+
 # SIGTERM and SIGINT: the ranks save and end; what they wrote is gone on from.
 for signal in TERM INT; do
     start "ask$signal" -n 2 -- --steps 600
@@ -71,7 +83,7 @@ start orphan -n 2 -- --steps 6000
 wait_for_step 5
 kill -s KILL "$launched"
 for _ in $(seq 100); do
-    ps -eo args= | grep -F -- "--output_dir $out" | grep -qvF grep || break
+    pgrep -f -- "--output_dir $out " > /dev/null || break
     sleep 0.1
 done
 finish 137

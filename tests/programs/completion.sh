@@ -43,7 +43,7 @@ for program in "$@"; do
     # shellcheck disable=SC1090,SC1091
     . "$scratch/script" || fail "$program: the script does not load"
     answers "*--help --version *" "$program" --
-    answers "--help " "$program" --he
+    answers "--help " "$program" --hel
     "$bin/$program" --man > "$scratch/page" || fail "$program --man"
     grep -q "^\.TH ${program^^} 1 " "$scratch/page" || fail "$program: no title of a manual page"
     if command -v man > /dev/null; then

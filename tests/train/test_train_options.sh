@@ -3,10 +3,13 @@
 # Every option of txtrain has an effect: a table of options, values, and what they must change. An option that is not in
 # the table fails the test.
 #
-#   test_train_options.sh BIN-FOLDER SHIM      SHIM: the library of count_calls.c, or "" where it cannot be preloaded
+#   test_train_options.sh BIN-FOLDER SHIM LAUNCHER
+#     SHIM      the library of count_calls.c, or "" where it cannot be preloaded
+#     LAUNCHER  of MPI's ranks, or "": what shows with two ranks alone is not tried
 set -u
 bin=$1
 shim=$2
+launcher=$3
 . "${0%/*}/../program.sh"
 export OMP_WAIT_POLICY=passive
 
@@ -41,6 +44,15 @@ bare()
 {
     LD_PRELOAD=$shim "$bin/txtrain" --block_size 16 --max_steps 6 --learning_rate 1e-2 --per_device_train_batch_size 2 \
         --threads 1 --disable_tqdm --save_strategy no "$@" > "$work/out" 2> "$work/err"
+}
+
+# The same as two ranks
+pair()
+{
+    [ -n "$launcher" ] || return 0
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -s KILL 60 "$launcher" -n 2 "$bin/txtrain" \
+        --train_file "$work/text" --config_name "$work/config.json" --output_dir "$work/r" --block_size 16 --max_steps 8 \
+        --per_device_train_batch_size 2 --threads 1 --save_strategy no "$@" > "$work/out" 2> "$work/err"
 }
 
 run base --logging_steps 2 --validation_file "$work/other" --eval_strategy steps --eval_steps 3 ||
@@ -95,6 +107,12 @@ draws_progress()
         [ "$value $found" = "false yes" ] || [ "$value $found" = "true no" ] || return 1
     done
 }
+
+pair_says() { [ -z "$launcher" ] || says "$@"; }
+pair_logged() { [ -z "$launcher" ] || logged "$@"; }
+pair_hides() { [ -z "$launcher" ] || { says saved && ! says "$@"; }; }
+# A step of this model takes longer than the limit.
+times_out() { grep -q "rank 0 on .* does not get on: its last step is [0-9]*" "$work/err"; }
 
 cp -r "$work/base/." "$work/home/models/tiny"
 run saved --save_strategy steps --save_steps 3 || fail "the run with checkpoints"
@@ -166,6 +184,14 @@ metric_for_best_model | --validation_file $work/other --eval_strategy steps --ev
 report_to | --report_to tensorboard | has runs/*/events.out.tfevents.*
 logging_dir | --report_to tensorboard --logging_dir $work/r/tb | has tb/events.out.tfevents.*
 disable_tqdm | --dry_run | draws_progress
+ddp_bucket_cap_mb | pair --config_overrides n_embd=256,n_layer=4 --ddp_bucket_cap_mb 1 | pair_says 11 buckets
+ddp_comm | pair --ddp_comm bf16 | pair_says bf16
+ddp_overlap | pair --ddp_overlap no | pair_hides overlap
+ddp_check | pair --ddp_check 3 | pair_logged \"step\":.6,.\"weights\"
+zero_stage | pair --zero_stage 1 | pair_says stage 1
+global_batch_size | --global_batch_size 5 | weights_differ
+batch_weights | pair --batch_weights 3,1 | pair_says 3,1 rows
+comm_timeout | --comm_timeout 0.001 --config_overrides n_embd=512,n_positions=512 --block_size 512 --per_device_train_batch_size 8 | times_out
 device | --device $other | says $other:
 threads | --preprocessing_num_workers 1 --threads 2 | counted pthread_create 1
 list_devices | --list_devices | says cpu
@@ -183,7 +209,7 @@ while IFS='|' read -r option arguments wanted; do
     set -f
     # shellcheck disable=SC2086
     set -- $arguments
-    if [ "$1" = bare ]; then "$@"; else run r "$@"; fi
+    if [ "$1" = bare ] || [ "$1" = pair ]; then "$@"; else run r "$@"; fi
     # shellcheck disable=SC2086
     set -- $wanted
     set +f
