@@ -158,6 +158,7 @@ static tx_status train(rank *r, tx_ddp_result *result)
 {
     double begin = 0.0;
     int64_t before = 0, bytes = 0;
+    uint64_t hash = 0;
     tx_status status = TX_OK;
     for (int64_t s = 0; s < r->job->warmup + r->job->steps && !status; s++) {
         if (s == r->job->warmup) {
@@ -172,7 +173,7 @@ static tx_status train(rank *r, tx_ddp_result *result)
     if (!status)
         status = add_up(r, moved(r) - before, &bytes);
     if (!status)
-        status = tx_pace_compare_weights(r->model, r->comm);
+        status = tx_pace_compare_weights(r->model, r->comm, &hash);
     if (!status)
         *result = (tx_ddp_result){seconds, r->loss, (double)bytes / (double)r->job->steps, r->overlap};
     return status;
