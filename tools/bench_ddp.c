@@ -116,12 +116,12 @@ static tx_status print_row(const tx_ddp_job *job, const tx_ddp_result *result)
     return print_line(all);
 }
 
-static tx_status run_rank(tx_ddp_job *job, int argc, char *const *argv)
+/* A rank that fails ends without closing the communicator: the launcher then ends the others. */
+static tx_status run_rank(tx_ddp_job *job)
 {
     tx_comm *comm = NULL;
     tx_ddp_result result;
-    char **arguments = (char **)(uintptr_t)argv;
-    tx_status status = tx_comm_open(&argc, &arguments, &comm);
+    tx_status status = tx_comm_open(NULL, NULL, &comm);
     if (status)
         return status;
     job->ranks = comm->size;
@@ -136,13 +136,13 @@ static tx_status run_rank(tx_ddp_job *job, int argc, char *const *argv)
     return status;
 }
 
-static tx_status run_row(const settings *set, int argc, char *const *argv)
+static tx_status run_row(const settings *set)
 {
     tx_ddp_job job;
     tx_ddp_result result;
     tx_status status = make_job(set, &job);
     if (!status && set->row == ROW_DDP)
-        status = run_rank(&job, argc, argv);
+        status = run_rank(&job);
     else if (!status) {
         status = tx_ddp_replicas(&job, &result);
         if (!status)
@@ -350,6 +350,6 @@ int tx_bench_ddp(int argc, char *const *argv)
     int result = tx_options_parse(&tx_bench_ddp_program, argc, argv, &set);
     if (result != TX_GO_ON)
         return result;
-    tx_status status = set.row == ROW_ALL ? run_all(&set) : run_row(&set, argc, argv);
+    tx_status status = set.row == ROW_ALL ? run_all(&set) : run_row(&set);
     return status ? tx_complain(&tx_bench_ddp_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
 }

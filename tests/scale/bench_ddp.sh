@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# txbench ddp from the outside: its three rows, what each trains and moves, errors. Without a launcher the build has no MPI.
+# txbench ddp from the outside: its three rows, what each trains and moves, errors. Without a launcher the build has
+# no MPI.
 #
 #   bench_ddp.sh TXBENCH [LAUNCHER]
 set -u
@@ -15,7 +16,8 @@ if [ -n "$launcher" ]; then
 fi
 rows=${launcher:+3}
 rows=${rows:-1}
-echo '{"model_type": "gpt2", "vocab_size": 300, "n_positions": 64, "n_embd": 32, "n_layer": 3, "n_head": 4}' > "$work/config.json"
+echo '{"model_type": "gpt2", "vocab_size": 300, "n_positions": 64, "n_embd": 32, "n_layer": 3, "n_head": 4}' \
+    > "$work/config.json"
 
 # expect STATUS TEXT ARGUMENT...: the exit status, and a text in what was printed
 expect()
@@ -51,8 +53,8 @@ for key in train_runtime train_samples_per_second step_ms bytes_per_step ratio l
     [ "$(values $key | awk '$1 > 0' | wc -l)" -eq "$rows" ] || fail "not $rows values of $key"
 done
 [ "$(values ratio | head -n 1)" = 1.0 ] || fail "the ratio of DP to itself is $(values ratio | head -n 1)"
-# 49824 weights to the other replica and as many gradients back, 128 tokens and labels to it, 128 x 384 logits and a loss
-# back, a gradient to it.
+# 49824 weights to the other replica and as many gradients back, 128 tokens and labels to it, 128 x 384 logits and a
+# loss back, a gradient to it.
 [ "$(values bytes_per_step | head -n 1)" = 596232.0 ] || fail "DP moves $(values bytes_per_step | head -n 1) bytes"
 # Two ranks: each bucket is summed and written by halves; parameters are padded to blocks.
 values bytes_per_step | awk 'NR > 1 && !($1 > 2 * 4 * 49824 && $1 < 2 * 4 * 60000) { exit 1 }' ||
