@@ -27,6 +27,7 @@ typedef struct transport {
     tx_transport base;
     MPI_Comm mpi;
     bool started;         /* by this file, which then also ends MPI */
+    bool hosts;           /* more than one */
     MPI_Request *request; /* by slot */
     MPI_Status *status;   /* likewise; gcc takes MPICH's MPI_STATUSES_IGNORE for an array that is too short */
     int32_t *other;       /* likewise: the rank at the other end */
@@ -69,13 +70,25 @@ static tx_status start(int *argc, char ***argv, bool *started)
     return TX_OK;
 }
 
+/* Over TCP an end of UCX (1.12 and later, under MPICH) asks the other end for a last reply, and MPI_Finalize hangs when
+ * that one has answered from within an earlier call and gone on to wait for the launcher. So no rank begins to end
+ * before all have left MPI: a barrier, and time for the slowest to come out of it. */
+static void end_together(const transport *t)
+{
+    MPI_Barrier(t->mpi);
+    if (t->hosts)
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+}
+
 void tx_transport_close(tx_transport *base)
 {
     transport *t = (transport *)base;
     if (!t)
         return;
-    if (t->mpi != MPI_COMM_NULL)
+    if (t->mpi != MPI_COMM_NULL) {
+        end_together(t);
         MPI_Comm_free(&t->mpi);
+    }
     if (t->started)
         MPI_Finalize();
     free(t->request);
@@ -129,7 +142,7 @@ tx_status tx_transport_host(tx_transport *base, char *name, size_t room, int32_t
 {
     transport *t = (transport *)base;
     MPI_Comm local = MPI_COMM_NULL;
-    int length = 0;
+    int length = 0, ranks = 0;
     char text[MPI_MAX_PROCESSOR_NAME + 1] = "";
     int32_t first = base->rank;
     tx_status status = check(MPI_Comm_split_type(t->mpi, MPI_COMM_TYPE_SHARED, base->rank, MPI_INFO_NULL, &local),
@@ -138,10 +151,13 @@ tx_status tx_transport_host(tx_transport *base, char *name, size_t room, int32_t
         return status;
     status = check(MPI_Bcast(&first, 1, MPI_INT32_T, 0, local), "MPI_Bcast");
     if (!status)
+        status = check(MPI_Comm_size(local, &ranks), "MPI_Comm_size");
+    if (!status)
         status = check(MPI_Get_processor_name(text, &length), "MPI_Get_processor_name");
     MPI_Comm_free(&local);
     if (status)
         return status;
+    t->hosts = ranks < base->size;
     snprintf(name, room, "%s", text);
     *lowest = first;
     return TX_OK;
