@@ -261,18 +261,17 @@ static tx_status compare(tx_comm *comm, const fact *facts, int32_t count)
 
 tx_status tx_train_agree(tx_train_job *j, const tx_json *made)
 {
-    enum { MOST = 64 };
-    static const char *const own[] = {"device"}; /* may differ */
+    enum { MOST = 128 };
     fact facts[MOST];
     int32_t count = 0;
     tx_json *config = NULL;
     facts[count++] = make_fact("TX", TX_VERSION);
     tx_status status = tx_gpt2_config_json(&j->inputs.config, &config);
-    if (!status)
-        status = add_fact(facts, &count, "configuration", config);
+    for (void *i = config ? tx_json_first(config) : NULL; i && !status && count < MOST; i = tx_json_next(config, i))
+        status = add_fact(facts, &count, tx_json_key(i), tx_json_value(i));
     tx_json_free(config);
     for (void *i = tx_json_first(made); i && !status && count < MOST; i = tx_json_next(made, i))
-        if (strcmp(tx_json_key(i), own[0]) != 0)
+        if (strcmp(tx_json_key(i), "device") != 0) /* may differ */
             status = add_fact(facts, &count, tx_json_key(i), tx_json_value(i));
     /* Ranks of other versions may count otherwise: the rest is compared only where the first and the number agree. */
     char number[16];

@@ -241,7 +241,7 @@ static int fail(const tx_train_job *j)
 {
     if (!j->comm || j->comm->rank == 0)
         return tx_complain(&tx_train_program, TX_EXIT_FAILURE, "%s", tx_error());
-    struct timespec moment = {.tv_sec = 1};
+    struct timespec moment = {.tv_sec = 3}; /* Open MPI takes one second to end them */
     nanosleep(&moment, NULL);
     return tx_complain(&tx_train_program, TX_EXIT_FAILURE, "rank %" PRId32 " on %s: %s", j->comm->rank,
                        j->comm->ranks[j->comm->rank].name, tx_error());
