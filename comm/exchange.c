@@ -77,6 +77,8 @@ static tx_status make_buffers(tx_exchange *e)
     const int64_t parts = l->node_count + nodes + 1 + pieces * nodes + pieces;
     int64_t chunk = BUFFERS / (int64_t)(STAGES * parts * 4);
     chunk = chunk < LEAST_CHUNK ? LEAST_CHUNK : chunk > MOST_CHUNK ? MOST_CHUNK : chunk;
+    if (getenv("TXC_CHUNK"))
+        chunk = atoi(getenv("TXC_CHUNK"));
     e->chunk = (int32_t)(chunk / TX_PARAM_BLOCK * TX_PARAM_BLOCK);
     const size_t part = (size_t)e->chunk * 4;
     e->buffers = malloc(STAGES * (size_t)parts * part);
@@ -134,19 +136,25 @@ int32_t tx_exchange_slots(const tx_exchange *exchange)
     return slots > 1 ? slots : 1; /* one for send and receive */
 }
 
+int64_t tx_exchange_message(const tx_exchange *exchange)
+{
+    return (int64_t)exchange->layout->most_nodes * exchange->chunk * 4;
+}
+
 /* ---- Waiting ---------------------------------------------------------------------------------------------- */
 
 tx_status tx_exchange_wait(tx_exchange *e, int32_t first, int32_t count)
 {
-    bool done = false, told = false;
+    int32_t missing = -1;
+    bool told = false;
     tx_patience_begin(&e->patience);
-    tx_status status = tx_transport_test(e->transport, first, count, &done);
-    while (!status && !done) {
+    tx_status status = tx_transport_test(e->transport, first, count, &missing);
+    while (!status && missing >= 0) {
         if (tx_patience_pause(&e->patience)) {
-            tx_group_wait_for(e->group, tx_transport_missing(e->transport, first, count));
+            tx_group_wait_for(e->group, missing);
             told = true;
         }
-        status = tx_transport_test(e->transport, first, count, &done);
+        status = tx_transport_test(e->transport, first, count, &missing);
     }
     if (told)
         tx_group_wait_for(e->group, -1);

@@ -23,6 +23,8 @@ tx_status tx_exchange_create(const tx_layout *layout, tx_transport *transport, t
 void tx_exchange_free(tx_exchange *exchange);
 /* Messages on the way at most. */
 int32_t tx_exchange_slots(const tx_exchange *exchange);
+/* Bytes of a message at most. */
+int64_t tx_exchange_message(const tx_exchange *exchange);
 
 /* Makes a transfer of at least one element. segment[i]: the data of the group's rank with place i. Adds to
  * traffic->sent and ->shared. */

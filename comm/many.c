@@ -29,7 +29,8 @@ typedef struct many {
     tx_window *marks; /* one tx_mark a rank of the group */
     tx_mark **mark;   /* by place */
     tx_window *windows;
-    char **segment; /* where a transfer's data lie, by place */
+    char **segment;  /* where a transfer's data lie, by place */
+    int64_t message; /* bytes in one at most */
     tx_queue *queue;
     atomic_int bucket;    /* of the transfer that is being made */
     tx_comm_traffic made; /* bytes; of whoever makes transfers */
@@ -164,7 +165,9 @@ static tx_status make_ways(many *c)
     if (status)
         return status;
     int32_t slots = tx_exchange_slots(c->apart.exchange), others = tx_exchange_slots(c->together.exchange);
-    return tx_transport_slots(c->transport, slots > others ? slots : others);
+    int64_t bytes = tx_exchange_message(c->apart.exchange), more = tx_exchange_message(c->together.exchange);
+    c->message = bytes > more ? bytes : more;
+    return tx_transport_slots(c->transport, slots > others ? slots : others, c->message);
 }
 
 static void many_close(tx_comm *comm)
@@ -301,8 +304,6 @@ static tx_status many_background(tx_comm *comm, bool on)
 
 /* ---- From rank to rank -------------------------------------------------------------------------------------- */
 
-enum { PAIR_PIECE = 4 << 20 }; /* bytes in one message */
-
 static tx_status many_send(tx_comm *comm, const void *data, int64_t count, tx_dtype dtype, int32_t to)
 {
     many *c = (many *)comm;
@@ -310,8 +311,8 @@ static tx_status many_send(tx_comm *comm, const void *data, int64_t count, tx_dt
     tx_status status = tx_comm_check_pair(comm, "send", data, count, dtype, to);
     if (!status)
         status = tx_queue_idle(c->queue, "send");
-    for (int64_t at = 0; at < bytes && !status; at += PAIR_PIECE) {
-        int64_t length = bytes - at < PAIR_PIECE ? bytes - at : PAIR_PIECE;
+    for (int64_t at = 0; at < bytes && !status; at += c->message) {
+        int64_t length = bytes - at < c->message ? bytes - at : c->message;
         status = tx_transport_send(c->transport, (const char *)data + at, length, to, TX_TAG_PAIR, 0);
         if (!status)
             status = tx_exchange_wait(c->apart.exchange, 0, 1);
@@ -327,8 +328,8 @@ static tx_status many_receive(tx_comm *comm, void *data, int64_t count, tx_dtype
     tx_status status = tx_comm_check_pair(comm, "receive", data, count, dtype, from);
     if (!status)
         status = tx_queue_idle(c->queue, "receive");
-    for (int64_t at = 0; at < bytes && !status; at += PAIR_PIECE) {
-        int64_t length = bytes - at < PAIR_PIECE ? bytes - at : PAIR_PIECE;
+    for (int64_t at = 0; at < bytes && !status; at += c->message) {
+        int64_t length = bytes - at < c->message ? bytes - at : c->message;
         status = tx_transport_receive(c->transport, (char *)data + at, length, from, TX_TAG_PAIR, 0);
         if (!status)
             status = tx_exchange_wait(c->apart.exchange, 0, 1);

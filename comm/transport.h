@@ -2,7 +2,7 @@
  *
  * What the communicator of many ranks needs of a message library: ranks, messages that are started and tested, and one
  * blocking gather for the times when nothing is in a hurry. The algorithms above it know no MPI; nothing here waits
- * but tx_transport_open, _gather, _all_reduce and _close.
+ * but tx_transport_open, _host, _gather, _all_reduce and _close.
  *
  * One thread at a time may call. */
 #ifndef TX_COMM_TRANSPORT_H
@@ -29,17 +29,16 @@ tx_status tx_transport_host(tx_transport *transport, char *name, size_t room, in
 /* all[r] = the `bytes` bytes at rank r's `own`, on every rank. */
 tx_status tx_transport_gather(tx_transport *transport, const void *own, void *all, size_t bytes);
 
-/* Makes room for messages in slots 0 .. slots - 1, none of which may be in use. */
-tx_status tx_transport_slots(tx_transport *transport, int32_t slots);
+/* Makes room for messages of `bytes` bytes at most in slots 0 .. slots - 1, none of which may be in use. */
+tx_status tx_transport_slots(tx_transport *transport, int32_t slots, int64_t bytes);
 /* Starts a message in a slot that is free. */
 tx_status tx_transport_send(tx_transport *transport, const void *data, int64_t bytes, int32_t to, int32_t tag,
                             int32_t slot);
 tx_status tx_transport_receive(tx_transport *transport, void *data, int64_t bytes, int32_t from, int32_t tag,
                                int32_t slot);
-/* Moves messages on. *done: those in slots first .. first + count - 1 are over and their slots free. */
-tx_status tx_transport_test(tx_transport *transport, int32_t first, int32_t count, bool *done);
-/* The other end of a message in these slots that is not over, -1 when all are. */
-int32_t tx_transport_missing(tx_transport *transport, int32_t first, int32_t count);
+/* Moves messages on. *missing: the other end of the first message in slots first .. first + count - 1 that is not over;
+ * -1 when all are, and their slots free. */
+tx_status tx_transport_test(tx_transport *transport, int32_t first, int32_t count, int32_t *missing);
 
 /* The library's own all-reduce. */
 tx_status tx_transport_all_reduce(tx_transport *transport, const float *data, float *sum, int64_t count);
