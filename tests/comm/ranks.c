@@ -22,8 +22,8 @@ bool fixture_open(fixture *f, int *argc, char ***argv)
     f->rank = f->comm->rank;
     f->size = f->comm->size;
     f->window = window;
-    f->most = most ? (int32_t)strtol(most, NULL, 10) : f->size;
-    f->most = f->most < 1 ? 1 : f->most;
+    f->most = most && *most ? (int32_t)strtol(most, NULL, 10) : f->size;
+    f->most = f->most < 1 ? 1 : f->most > f->comm->local_size ? f->comm->local_size : f->most;
     return true;
 }
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The communicator of this build, as one rank or under a launcher. `test_comm open` only opens it and says why it could
- * not, `differ` is about ranks that do different things, `huge` about more than 2^31 elements. */
+ * not, `window MB [kill]` makes a window, `differ` is about ranks that do different things, `huge` about more than 2^31
+ * elements. */
 #include "api/clock.h"
 #include "tests/comm/ranks.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -13,14 +15,16 @@
 static void test_ranks(void **state)
 {
     const fixture *f = *state;
+    const char *hosts = getenv("TX_TEST_HOSTS"), *expected = getenv("TX_TEST_RANKS");
+    const int32_t each = f->size / (hosts ? (int32_t)strtol(hosts, NULL, 10) : 1);
     assert_in_range(f->rank, 0, f->size - 1);
-    assert_int_equal(f->comm->local_size, f->size);
-    assert_int_equal(f->comm->local_rank, f->rank);
+    assert_int_equal(f->comm->local_size, each);
+    assert_int_equal(f->comm->local_rank, f->rank % each);
     for (int32_t r = 0; r < f->size; r++) {
-        assert_int_equal(f->comm->ranks[r].host, 0);
-        assert_string_equal(f->comm->ranks[r].name, f->comm->ranks[0].name);
+        assert_int_equal(f->comm->ranks[r].host, r / each);
+        assert_string_equal(f->comm->ranks[r].name, f->comm->ranks[r / each * each].name);
+        assert_true(r < each || strcmp(f->comm->ranks[r].name, f->comm->ranks[0].name) != 0);
     }
-    const char *expected = getenv("TX_TEST_RANKS");
     if (expected)
         assert_int_equal(f->size, strtol(expected, NULL, 10));
 }
@@ -446,6 +450,21 @@ static int huge(fixture *f)
     return status ? 1 : 0;
 }
 
+/* A window of so many MB (2^20 bytes), and perhaps a sudden end. */
+static int window(fixture *f, const char *megabytes, bool sudden)
+{
+    void *memory = NULL;
+    if (f->comm->table->window(f->comm, strtol(megabytes, NULL, 10) << 20, &memory)) {
+        fprintf(stderr, "test_comm: %s\n", tx_error());
+        return 1;
+    }
+    printf("a window of %s MB\n", megabytes);
+    fflush(stdout);
+    if (sudden && !tx_comm_collect(f->comm, TX_BARRIER, NULL, 0, TX_F32, 0))
+        raise(SIGKILL);
+    return 0;
+}
+
 static int run_all(fixture *f)
 {
     const struct CMUnitTest tests[] = {
@@ -468,7 +487,10 @@ int main(int argc, char **argv)
     fixture f = {0};
     if (!fixture_open(&f, &argc, &argv))
         return 1;
-    int result = strcmp(what, "differ") == 0 ? differ(&f) : strcmp(what, "huge") == 0 ? huge(&f) : run_all(&f);
+    int result = strcmp(what, "differ") == 0                ? differ(&f)
+                 : strcmp(what, "huge") == 0                ? huge(&f)
+                 : strcmp(what, "window") == 0 && argc >= 3 ? window(&f, argv[2], argc > 3)
+                                                            : run_all(&f);
     fixture_close(&f);
     return result;
 }
