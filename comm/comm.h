@@ -106,8 +106,8 @@ typedef struct tx_comm_table {
     void (*mark)(tx_comm *comm, int64_t step);
     /* The rank that the oldest transfer waits for; false when none waits for another. */
     bool (*laggard)(tx_comm *comm, tx_comm_laggard *laggard);
-    /* Optional: ends the whole job with this exit status, silently; all ranks call it. For a launcher that may lose the
-     * ranks' own: MPICH's often ends with 0 after it has passed a signal on. Returns where it can do nothing. */
+    /* Optional: before all ranks leave with this exit status because of a signal, for a launcher that may lose it then:
+     * MPICH's often ends with 0. All ranks call it; who comes back leaves at once, without closing. */
     void (*end)(tx_comm *comm, int status);
     /* Optional: the library's own all-reduce of F32 data out of place, for comparison. */
     tx_status (*peer_all_reduce)(tx_comm *comm, const float *data, float *sum, int64_t count);

@@ -110,8 +110,9 @@ void tx_transport_end(tx_transport *base, int status)
     fflush(NULL);
     if (base->rank == 0 && freopen("/dev/null", "w", stderr)) /* where MPI_Abort speaks */
         MPI_Abort(((transport *)base)->mpi, status);
-    /* A rank that leaves by itself meanwhile makes MPICH's launcher lose the status. */
-    const struct timespec patience = {.tv_sec = 10};
+    /* MPICH's launcher keeps the status when a rank leaves with it while another one is in MPI_Abort, and not too soon
+     * after the signal. */
+    const struct timespec patience = {.tv_sec = 1};
     nanosleep(&patience, NULL);
 #else
     (void)base;

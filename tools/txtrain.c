@@ -318,8 +318,11 @@ static int run(const tx_train_settings *set, int *argc, char ***argv)
         _exit(result);
     }
     tx_output_lock_release(j.lock);
-    if (result && j.comm->table->end)
+    if (result && j.comm->table->end) {
         j.comm->table->end(j.comm, result);
+        fflush(NULL);
+        _exit(result);
+    }
     tx_trainer_free(j.trainer);
     tx_model_free(j.model);
     tx_engine_free(j.engine);
