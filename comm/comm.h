@@ -39,8 +39,9 @@ typedef enum tx_collective {
 typedef struct tx_transfer {
     tx_collective kind;
     tx_dtype dtype; /* F32, BF16 (summed in fp32, rounded once) or I32 (wraps round) */
-    tx_dtype wire;  /* BF16: F32 data leave a host rounded to 16 bits, are summed in fp32, and the sum is rounded again
-                       for everybody. Else the same as dtype */
+    tx_dtype wire;  /* BF16: what each host adds to a sum of F32 data is rounded to 16 bits, these are summed in fp32, and
+                       the sum is rounded again for everybody; nothing is where no data leave a host, nor is what is not
+                       a sum. Else the same as dtype */
     int32_t root;   /* of BROADCAST */
     int32_t bucket; /* what messages call it; -1: none */
     void *data;     /* in a window at the same place on all ranks, or outside windows on all */
@@ -97,7 +98,7 @@ typedef struct tx_comm_table {
     tx_status (*background)(tx_comm *comm, bool on);
 
     /* From one rank to another, which call them as a pair; other ranks need not. Blocking; what one rank sends another
-     * arrives in order. No rank sends to itself. */
+     * arrives in order. No rank sends to itself, and nothing may be outstanding. */
     tx_status (*send)(tx_comm *comm, const void *data, int64_t count, tx_dtype dtype, int32_t to);
     tx_status (*receive)(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t from);
 

@@ -476,6 +476,8 @@ static int run_all(fixture *f)
         cmocka_unit_test_prestate(test_laggard, f),        cmocka_unit_test_prestate(test_refusals, f),
         cmocka_unit_test_prestate(test_pairs, f),          cmocka_unit_test(test_shards),
     };
+    if (f->size > 1)
+        setenv("CMOCKA_TEST_ABORT", "1", 1); /* the others would wait for a rank that failed */
     return cmocka_run_group_tests_name(f->comm->table->name, tests, NULL, NULL) ? 1 : 0;
 }
 
