@@ -205,8 +205,9 @@ static double line_share(const bench *b, const figures *f)
 static void print_text(const bench *b)
 {
     const char *shm = getenv("TX_COMM_SHM");
-    printf("%s%stxbench comm --sizes %s --rounds %" PRId64 " --wire %s%s\n", shm ? "TX_COMM_SHM=" : "", shm ? shm : "",
-           b->set->sizes, b->set->rounds, b->set->wire ? "bf16" : "fp32", b->set->background ? " --background" : "");
+    printf("%s%s%stxbench comm --sizes %s --rounds %" PRId64 " --wire %s%s\n", shm ? "TX_COMM_SHM=" : "",
+           shm ? shm : "", shm ? " " : "", b->set->sizes, b->set->rounds, b->set->wire ? "bf16" : "fp32",
+           b->set->background ? " --background" : "");
     printf("%s: %" PRId32 " ranks; medians of the slowest rank\n", b->comm->table->name, b->comm->size);
     printf("%10s %22s %22s %22s %9s %9s%s\n", "MB", "all_reduce ms (GB/s)", "MPI_Allreduce", "memcpy", "of memcpy",
            "over MPI", b->set->line > 0.0 ? "  of line" : "");
