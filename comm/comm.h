@@ -40,8 +40,8 @@ typedef struct tx_transfer {
     tx_collective kind;
     tx_dtype dtype; /* F32, BF16 (summed in fp32, rounded once) or I32 (wraps round) */
     tx_dtype wire;  /* BF16: what each host adds to a sum of F32 data is rounded to 16 bits, that is summed in fp32, and
-                       the sum is rounded again for everybody; nothing is rounded where no data leave a host, nor in what
-                       is no sum. Else the same as dtype */
+                       the sum is rounded again for everybody; not where no data leave a host, nor in what is no sum.
+                       Else the same as dtype */
     int32_t root;   /* of BROADCAST */
     int32_t bucket; /* what messages call it; -1: none */
     void *data;     /* in a window at the same place on all ranks, or outside windows on all */
