@@ -36,7 +36,8 @@ strike()
     sleep "$(random 3).$(random 10)"
     pids=$(pgrep -f "^$bin/txtrain .*--output_dir $2\$|^$bin/txtrain .*--output_dir $2 ")
     [ "$(echo "$pids" | wc -w)" -ge 2 ] || return 1
-    kill -"$1" "$(echo "$pids" | sed -n "$(($(random 2) + 1))p")"
+    victim=$(echo "$pids" | sed -n "$(($(random 2) + 1))p")
+    kill -"$1" "$victim"
 }
 
 i=0

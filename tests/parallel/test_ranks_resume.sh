@@ -48,6 +48,22 @@ cp -r "$work/whole/checkpoint-6" "$work/moved/"
 ranks 4 moved --per_device_train_batch_size 2 --resume_from_checkpoint && fail "resumed with other steps"
 grep -q "global_batch" "$work/err" || fail "the other global batch is not named"
 
+# No file may pass 8 MiB, which MPI needs, so that rank 0 can write no checkpoint of this model; the others, whose moments it
+# collects, learn of it.
+for action in continue stop; do
+    rm -rf "$work/full"
+    (
+        trap '' XFSZ
+        ulimit -f 16384
+        export TX_COMM_SHM=0
+        ranks 2 full --config_overrides n_layer=4,n_embd=256 --per_device_train_batch_size 2 --zero_stage 2 \
+            --save_strategy steps --save_steps 6 --on_save_error $action
+    ) && fail "the final model was written, though it is too large"
+    found=stop
+    [ "$(grep -c "training goes on" "$work/err")" -eq 2 ] && found=continue
+    [ $found = $action ] || fail "on_save_error $action: it was $found"
+done
+
 # SIGTERM to the launcher, which passes it on: all end after the same step, and go on as if nothing had been.
 rm -rf "$work/signal"
 set -- --train_file "$work/text" --config_name "$work/config.json" --block_size 32 --threads 1 --seed 3 --max_steps 100000 \
