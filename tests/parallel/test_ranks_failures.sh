@@ -10,6 +10,7 @@ device=$3
 times=${4:-2}
 . "${0%/*}/ranks.sh"
 seed=$$
+command -v pgrep > /dev/null || { echo "skipped: pgrep is missing: apt-get install procps"; exit 77; }
 
 # random N: 0 .. N-1
 random()
