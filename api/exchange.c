@@ -20,8 +20,7 @@ typedef struct piece {
 
 static piece gradients_of(const tx_parallel *p, const tx_bucket *b)
 {
-    return (piece){p->options.zero_stage == 2 ? TX_ARENA_BUCKETS : TX_ARENA_GRADIENTS, b->gradient,
-                   p->gradients + b->window, 0, b->count};
+    return (piece){tx_parallel_gradients(p), b->gradient, p->gradients + b->window, 0, b->count};
 }
 
 static piece weights_of(const tx_parallel *p, const tx_bucket *b)

@@ -160,7 +160,7 @@ static tx_status make_buckets(tx_model *model)
 static tx_bucket *bucket_at(tx_parallel *p, int64_t address)
 {
     for (int32_t i = 0; i < p->buckets; i++)
-        if (address >= p->bucket[i].address && address < p->bucket[i].address + p->bucket[i].count * element)
+        if (tx_bucket_holds(&p->bucket[i], address))
             return &p->bucket[i];
     return NULL;
 }
@@ -274,12 +274,6 @@ tx_status tx_parallel_moments(tx_model *model)
 
 /* ---- Memory ------------------------------------------------------------------------------------------ */
 
-/* The arena that the window of gradients stands for. */
-static tx_arena_id gradient_arena(const tx_parallel *p)
-{
-    return p->options.zero_stage == 2 ? TX_ARENA_BUCKETS : TX_ARENA_GRADIENTS;
-}
-
 /* Counts `bytes` of a window as the backend's memory, and pins them where it pins. */
 static tx_status stage(tx_model *model, void *memory, int64_t bytes)
 {
@@ -315,7 +309,7 @@ tx_status tx_parallel_allocate(tx_model *model)
     tx_parallel *p = model->parallel;
     if (!p || p->gradients || p->comm->size == 1 || !model->has_gradients)
         return TX_OK;
-    tx_status status = take_window(model, gradient_arena(p), RESULTS_BYTES, &p->gradients, &p->gradient_bytes);
+    tx_status status = take_window(model, tx_parallel_gradients(p), RESULTS_BYTES, &p->gradients, &p->gradient_bytes);
     if (!status) {
         p->results = (float *)(void *)(p->gradients + p->gradient_bytes);
         status = stage(model, p->results, RESULTS_BYTES);
@@ -330,7 +324,7 @@ void *tx_parallel_place(const tx_model *model, tx_arena_id id, int32_t c)
     const tx_parallel *p = model->parallel;
     if (!p || !p->gradients || !model->engine->backend->host_memory)
         return NULL;
-    if (id == gradient_arena(p))
+    if (id == tx_parallel_gradients(p))
         return p->gradients + bytes_below(&model->arena[id], c);
     return id == TX_ARENA_WEIGHTS && p->weights ? p->weights + bytes_below(&model->arena[id], c) : NULL;
 }
@@ -342,7 +336,7 @@ int64_t tx_parallel_bytes(const tx_model *model)
         return 0;
     if (model->engine->backend->host_memory)
         return RESULTS_BYTES;
-    return RESULTS_BYTES + tx_arena_bytes(&model->arena[gradient_arena(p)]) +
+    return RESULTS_BYTES + tx_arena_bytes(&model->arena[tx_parallel_gradients(p)]) +
            (p->options.zero_stage > 0 ? tx_arena_bytes(&model->arena[TX_ARENA_WEIGHTS]) : 0);
 }
 

@@ -57,6 +57,18 @@ static inline bool tx_parallel_sharded(const tx_parallel *parallel)
     return parallel && parallel->options.zero_stage > 0;
 }
 
+/* The arena that the window of gradients stands for. */
+static inline tx_arena_id tx_parallel_gradients(const tx_parallel *parallel)
+{
+    return parallel->options.zero_stage == 2 ? TX_ARENA_BUCKETS : TX_ARENA_GRADIENTS;
+}
+
+/* Whether an address of arena WEIGHTS lies in the bucket. */
+static inline bool tx_bucket_holds(const tx_bucket *bucket, int64_t address)
+{
+    return address >= bucket->address && address < bucket->address + bucket->count * (int64_t)sizeof(float);
+}
+
 /* Makes the buckets, from the parameters and the nodes of `graph` that write their gradients, and gives them addresses;
  * or, for a model that has them, finds where this graph fills them. */
 tx_status tx_parallel_buckets(tx_model *model, tx_graph *graph);

@@ -91,8 +91,7 @@ int32_t tx_layout_handler(const tx_layout *layout, int32_t group, int32_t owner)
 static tx_piece shard(int64_t count, int32_t size, int32_t index)
 {
     int64_t first = tx_comm_shard(count, size, index);
-    int64_t end = index + 1 < size ? tx_comm_shard(count, size, index + 1) : count;
-    return (tx_piece){first, end - first};
+    return (tx_piece){first, tx_comm_shard(count, size, index + 1) - first};
 }
 
 tx_piece tx_layout_piece(const tx_layout *layout, tx_collective kind, int64_t count, int32_t owner)

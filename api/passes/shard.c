@@ -79,8 +79,7 @@ static int32_t first_reader(const tx_graph *graph, const tx_bucket *b)
         for (int k = 0; k < TX_MAX_IN; k++) {
             tx_tensor *t = graph->node[n].in[k];
             const tx_tensor *root = t ? tx_tensor_root(t) : NULL;
-            if (root && root->arena == TX_ARENA_WEIGHTS && root->offset >= b->address &&
-                root->offset < b->address + b->count * (int64_t)sizeof(float))
+            if (root && root->arena == TX_ARENA_WEIGHTS && tx_bucket_holds(b, root->offset))
                 return n;
         }
     return graph->nodes;
@@ -105,7 +104,7 @@ static void write_to_buckets(tx_graph *graph)
             continue;
         for (int32_t k = 0; k < p->buckets; k++) {
             const tx_bucket *b = &p->bucket[k];
-            if (t->offset < b->address || t->offset >= b->address + b->count * (int64_t)sizeof(float))
+            if (!tx_bucket_holds(b, t->offset))
                 continue;
             t->arena = TX_ARENA_BUCKETS;
             t->offset += b->gradient - b->address;
