@@ -3,6 +3,7 @@
 #ifndef TX_TOOLS_BENCH_H
 #define TX_TOOLS_BENCH_H
 
+#include "api/json.h"
 #include "tools/options.h"
 #include "tools/scale.h"
 
@@ -40,6 +41,9 @@ tx_status tx_bench_scale_measure(const tx_gpt2_config *config, const tx_bench_sc
 /* Fills a batch with random tokens below `vocab`, each the label of the one before; `random` is the state.
  * (txbench.c) */
 void tx_bench_tokens(uint64_t *random, int64_t vocab, int64_t batch, int64_t block, int32_t *tokens, int32_t *labels);
+
+/* Prints the figures as one line of JSON on standard output, and frees them. (txbench.c) */
+tx_status tx_bench_print(tx_json *figures);
 
 #define TX_BENCH_PAIRS 99 /* measurements at most */
 /* Of `count` values, 1 to TX_BENCH_PAIRS. (bench_generate.c) */

@@ -2,7 +2,6 @@
  * txbench comm: sums over the ranks, beside the library's own all-reduce and beside memcpy, which bounds them within a
  * host: a rank that sums its slice reads and writes as much as it does when it copies all of the data once. */
 #include "api/clock.h"
-#include "api/json.h"
 #include "comm/comm.h"
 #include "tools/bench.h"
 
@@ -258,13 +257,7 @@ static tx_status print_json(const bench *b)
         tx_json_append(sizes, one);
     }
     tx_json_set(all, "sizes", sizes);
-    char *text = tx_json_text(all, TX_JSON_LINE);
-    tx_json_free(all);
-    if (!text)
-        return TX_MEMORY;
-    puts(text);
-    free(text);
-    return TX_OK;
+    return tx_bench_print(all);
 }
 
 int tx_bench_comm(int argc, char *const *argv)

@@ -4,7 +4,6 @@
  * rank a device; the same without the window that ranks of a host share, as the guide does without NVLink. Each row of
  * each round is a program of its own, and the rows take turns. */
 #include "tools/bench_ddp.h"
-#include "api/json.h"
 #include "comm/comm.h"
 #include "tools/bench.h"
 #include "tools/config.h"
@@ -96,13 +95,7 @@ static tx_status make_job(const settings *set, tx_ddp_job *job)
 
 static tx_status print_line(tx_json *made)
 {
-    char *text = tx_json_text(made, TX_JSON_LINE);
-    tx_json_free(made);
-    if (!text)
-        return TX_MEMORY;
-    puts(text);
-    free(text);
-    return TX_OK;
+    return tx_bench_print(made);
 }
 
 static tx_status print_row(const tx_ddp_job *job, const tx_ddp_result *result)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench generate: tokens a second of greedy generation, alone and beside transformers. */
 #include "api/clock.h"
-#include "api/json.h"
 #include "models/generate/generate.h"
 #include "tools/bench.h"
 #include "tools/config.h"
@@ -194,13 +193,7 @@ static tx_status print_json(const bench *b, double ours, double theirs, double r
         tx_json_set_string(all, "peer_name", tx_peer_name(b->peer));
         tx_json_set_number(all, "ratio", ratio);
     }
-    char *text = tx_json_text(all, TX_JSON_LINE);
-    tx_json_free(all);
-    if (!text)
-        return TX_MEMORY;
-    puts(text);
-    free(text);
-    return TX_OK;
+    return tx_bench_print(all);
 }
 
 static tx_status print(const bench *b)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench scale: predicted steps of data-parallel training on more ranks than there are here. */
-#include "api/json.h"
 #include "tools/bench.h"
 #include "tools/config.h"
 
@@ -276,13 +275,7 @@ static tx_status print_json(const plan *p)
     tx_json_set_number(link, "host_bytes_per_second", p->link.local_rate);
     tx_json_set(all, "link", link);
     tx_json_set(all, "predictions", json_predictions(p));
-    char *text = tx_json_text(all, TX_JSON_LINE);
-    tx_json_free(all);
-    if (!text)
-        return TX_MEMORY;
-    puts(text);
-    free(text);
-    return TX_OK;
+    return tx_bench_print(all);
 }
 
 int tx_bench_scale(int argc, char *const *argv)

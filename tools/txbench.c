@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench: how fast a training step is, alone and beside another trainer. */
 #include "api/clock.h"
-#include "api/json.h"
 #include "models/train/trainer.h"
 #include "tools/bench.h"
 #include "tools/config.h"
@@ -63,6 +62,17 @@ typedef struct bench {
     int32_t *tokens, *labels;                            /* [batch, block] */
     double ours[TX_BENCH_PAIRS], theirs[TX_BENCH_PAIRS]; /* seconds a step */
 } bench;
+
+tx_status tx_bench_print(tx_json *figures)
+{
+    char *text = tx_json_text(figures, TX_JSON_LINE);
+    tx_json_free(figures);
+    if (!text)
+        return TX_MEMORY;
+    puts(text);
+    free(text);
+    return TX_OK;
+}
 
 /* By Knuth's linear congruence. */
 void tx_bench_tokens(uint64_t *random, int64_t vocab, int64_t batch, int64_t block, int32_t *tokens, int32_t *labels)
@@ -210,13 +220,7 @@ static tx_status print_json(const bench *b, double ratio)
         tx_json_set_string(all, "peer_name", tx_peer_name(b->peer));
         tx_json_set_number(all, "ratio", ratio);
     }
-    char *text = tx_json_text(all, TX_JSON_LINE);
-    tx_json_free(all);
-    if (!text)
-        return TX_MEMORY;
-    puts(text);
-    free(text);
-    return TX_OK;
+    return tx_bench_print(all);
 }
 
 static tx_status bench_train(bench *b)
