@@ -1,52 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Two hosts: network namespaces with names of their own, joined by a virtual cable, which is then cut. Without root, or
-# without what that needs, skipped. test_hosts.sh TXLAUNCH RANK LAUNCHER(empty: built without MPI)
+# Two hosts (tests/hosts.sh), whose cable is then cut. test_hosts.sh TXLAUNCH RANK LAUNCHER(empty: built without MPI)
 set -u
 . "${0%/*}/common.sh"
-a=txl$$a
-b=txl$$b
-near=10.77.92.1
-far=10.77.92.2
-
-clean()
-{
-    for name in "$a" "$b"; do
-        for process in $(ip netns pids "$name" 2> /dev/null); do
-            kill -s KILL "$process" 2> /dev/null
-        done
-        ip netns del "$name" 2> /dev/null
-    done
-    rm -rf "$work"
-}
-trap clean EXIT
-trap 'exit 1' INT TERM
-
-skip()
-{
-    echo "skipped: $*"
-    exit 77
-}
-
-"$mpi" --version 2> /dev/null | grep -q HYDRA || skip "$mpi is not MPICH's, whose way to another host is known"
-[ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
-command -v ip > /dev/null || skip "ip is missing: apt-get install iproute2"
-command -v unshare > /dev/null || skip "unshare is missing: apt-get install util-linux"
-ip netns add "$a" 2> "$work/err" && ip netns add "$b" 2>> "$work/err" ||
-    skip "no network namespaces here: $(cat "$work/err")"
-ip link add txcable netns "$a" type veth peer name txcable netns "$b" 2> "$work/err" ||
-    skip "no virtual cables here: $(cat "$work/err")"
-ip -n "$a" addr add $near/24 dev txcable
-ip -n "$b" addr add $far/24 dev txcable
-for name in "$a" "$b"; do
-    ip -n "$name" link set lo up
-    ip -n "$name" link set txcable up
-done
-for _ in 1 2 3 4 5 6 7 8 9 10; do
-    ip -n "$a" link show txcable | grep -q 'state UP' && break
-    sleep 0.5
-done
-sleep 1 # until then MPI finds no address there
+launcher=$mpi
+. "${0%/*}/../hosts.sh"
+a=$host_a
+b=$host_b
+near=10.77.94.1
+far=10.77.94.2
 
 # Called as ssh would be: [OPTION...] HOST COMMAND...; a host whose cable is cut is not reached.
 cat > "$work/launch" << EOF
