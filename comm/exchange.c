@@ -77,8 +77,6 @@ static tx_status make_buffers(tx_exchange *e)
     const int64_t parts = l->node_count + nodes + 1 + pieces * nodes + pieces;
     int64_t chunk = BUFFERS / (int64_t)(STAGES * parts * 4);
     chunk = chunk < LEAST_CHUNK ? LEAST_CHUNK : chunk > MOST_CHUNK ? MOST_CHUNK : chunk;
-    if (getenv("TXC_CHUNK"))
-        chunk = atoi(getenv("TXC_CHUNK"));
     e->chunk = (int32_t)(chunk / TX_PARAM_BLOCK * TX_PARAM_BLOCK);
     const size_t part = (size_t)e->chunk * 4;
     e->buffers = malloc(STAGES * (size_t)parts * part);

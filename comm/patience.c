@@ -4,7 +4,6 @@
 #include "api/clock.h"
 
 #include <sched.h>
-#include <stdlib.h>
 
 enum {
     SPINS = 200,  /* tries at once; then sched_yield between them */
@@ -31,14 +30,13 @@ bool tx_patience_pause(tx_patience *p)
     if (p->tries % BURST != 0 && p->waited >= GRACE)
         return false;
     p->waited = 1e6 * (tx_now() - p->began);
-    static int sl = -1; if (sl < 0) sl = getenv("TXC_SLEEP") ? atoi(getenv("TXC_SLEEP")) : LONG;
-    if (sl == 0 || (p->waited < GRACE && !p->long_before)) {
+    if (p->waited < GRACE && !p->long_before) {
         sched_yield();
         return false;
     }
     if (p->tries % BURST != 0)
         return false;
-    double pause = p->waited / PART < SHORT ? SHORT : p->waited / PART > sl ? sl : p->waited / PART;
+    double pause = p->waited / PART < SHORT ? SHORT : p->waited / PART > LONG ? LONG : p->waited / PART;
     nanosleep(&(struct timespec){.tv_nsec = (long)(1000.0 * pause)}, NULL);
     return true;
 }
