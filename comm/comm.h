@@ -12,7 +12,7 @@
  * windows, goes by messages. TX_COMM_SHM in the environment is the most ranks of a host that share memory: 0 switches
  * windows off (as NCCL_P2P_DISABLE=1 does for NCCL), 2 lets four ranks of one host work as two hosts of two do.
  *
- * One thread at a time calls these functions, but for `mark` and `laggard`, which any may call.
+ * One thread at a time calls these functions, but for `mark`, `laggard` and `leave`, which any may call.
  */
 #ifndef TX_COMM_H
 #define TX_COMM_H
@@ -67,6 +67,7 @@ typedef struct tx_comm_laggard {
     int32_t rank;
     int64_t step;   /* the last that it marked, as far as is known here */
     int32_t bucket; /* of the transfer that it did not reach; -1: none */
+    double marked;  /* when it did, by the clock of this host; -1: not known here, as for a rank of another host */
 } tx_comm_laggard;
 
 /* What moved since the communicator was opened. */
@@ -103,13 +104,13 @@ typedef struct tx_comm_table {
     tx_status (*receive)(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t from);
 
     void (*traffic)(const tx_comm *comm, tx_comm_traffic *traffic);
-    /* Tells the others of this host which step this rank is in. */
+    /* Tells the others of this host which step this rank is in, and that its process lives. */
     void (*mark)(tx_comm *comm, int64_t step);
     /* The rank that the oldest transfer waits for; false when none waits for another. */
     bool (*laggard)(tx_comm *comm, tx_comm_laggard *laggard);
-    /* Optional: before all ranks leave with this exit status because of a signal, for a launcher that may lose it then:
-     * MPICH's often ends with 0. All ranks call it; who comes back leaves at once, without closing. */
-    void (*end)(tx_comm *comm, int status);
+    /* Optional: the last that a process does before it leaves with an exit status other than 0, whether or not the
+     * communicator has been closed: launchers may lose the status (MPICH's often ends with 0). Any thread may call. */
+    void (*leave)(void);
     /* Optional: the library's own all-reduce of F32 data out of place, for comparison. */
     tx_status (*peer_all_reduce)(tx_comm *comm, const float *data, float *sum, int64_t count);
 } tx_comm_table;

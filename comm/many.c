@@ -4,6 +4,7 @@
  * else. */
 #include "comm/common.h"
 #include "comm/exchange.h"
+#include "comm/leave.h"
 #include "comm/queue.h"
 #include "comm/window.h"
 
@@ -356,13 +357,7 @@ static void many_traffic(const tx_comm *comm, tx_comm_traffic *traffic)
 
 static void many_mark(tx_comm *comm, int64_t step)
 {
-    many *c = (many *)comm;
-    atomic_store_explicit(&c->mark[c->marks->place]->step, step, memory_order_relaxed);
-}
-
-static void many_end(tx_comm *comm, int status)
-{
-    tx_transport_end(((many *)comm)->transport, status);
+    tx_group_mark(&((many *)comm)->together.group, step);
 }
 
 static bool many_laggard(tx_comm *comm, tx_comm_laggard *laggard)
@@ -375,6 +370,7 @@ static bool many_laggard(tx_comm *comm, tx_comm_laggard *laggard)
     int64_t step = tx_group_step(group, rank);
     laggard->rank = rank;
     laggard->step = step >= 0 ? step : tx_group_step(group, comm->rank);
+    laggard->marked = tx_group_marked(group, rank);
     laggard->bucket = atomic_load_explicit(&c->bucket, memory_order_relaxed);
     return true;
 }
@@ -392,7 +388,7 @@ const tx_comm_table tx_comm_mpi = {
     .receive = many_receive,
     .traffic = many_traffic,
     .mark = many_mark,
-    .end = many_end,
     .laggard = many_laggard,
+    .leave = tx_leave,
     .peer_all_reduce = many_peer_all_reduce,
 };

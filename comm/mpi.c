@@ -104,22 +104,6 @@ void tx_transport_close(tx_transport *base)
     free(t);
 }
 
-void tx_transport_end(tx_transport *base, int status)
-{
-#if defined(MPICH_VERSION) && !defined(OPEN_MPI)
-    fflush(NULL);
-    if (base->rank == 0 && freopen("/dev/null", "w", stderr)) /* where MPI_Abort speaks */
-        MPI_Abort(((transport *)base)->mpi, status);
-    /* MPICH's launcher keeps the status when a rank leaves with it while another one is in MPI_Abort, and not too soon
-     * after the signal. */
-    const struct timespec patience = {.tv_sec = 1};
-    nanosleep(&patience, NULL);
-#else
-    (void)base;
-    (void)status;
-#endif
-}
-
 tx_status tx_transport_open(int *argc, char ***argv, tx_transport **result, const char **advice)
 {
     transport *t = calloc(1, sizeof *t);

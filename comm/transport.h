@@ -21,9 +21,6 @@ enum { TX_TAG_PARTIAL, TX_TAG_RESULT, TX_TAG_PAIR, TX_TAG_BARRIER };
 tx_status tx_transport_open(int *argc, char ***argv, tx_transport **transport, const char **advice);
 void tx_transport_close(tx_transport *transport);
 
-/* Ends all ranks, which all call it, with this exit status and without a word; a rank that comes back leaves itself. */
-void tx_transport_end(tx_transport *transport, int status);
-
 /* The name of this host and the lowest of the ranks that run on it. */
 tx_status tx_transport_host(tx_transport *transport, char *name, size_t room, int32_t *lowest);
 /* all[r] = the `bytes` bytes at rank r's `own`, on every rank. */

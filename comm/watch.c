@@ -32,6 +32,7 @@ static const double first_delay = 0.25, host_delay = 3.0, other_delay = 6.0;
 
 struct tx_watch {
     tx_comm *comm;
+    void (*leave)(void); /* of the communicator, which may be gone by then */
     tx_watch_options o;
     pthread_t thread;
     bool running;         /* the thread */
@@ -42,6 +43,9 @@ struct tx_watch {
     int result;     /* then: the exit status */
     bool silent;    /* there is no limit */
     double quiet;   /* seconds without a report */
+    int32_t other;  /* the rank that this one waited for when it was last looked at, ... */
+    double marked;  /* when that one had made a mark, -1: not known; ... */
+    double still;   /* and for how many seconds it made no other */
     double allowed; /* the limit of a pause; 0: there is none */
     int64_t step;
     double began; /* when the present step did */
@@ -123,11 +127,16 @@ static void join_launcher(tx_watch *w)
 
 /* ---- The rule, under the lock ------------------------------------------------------------------------------- */
 
+static double usual_limit(const tx_watch *w)
+{
+    if (w->o.timeout > 0.0)
+        return w->o.timeout;
+    return 10.0 * w->median > least_limit ? 10.0 * w->median : least_limit;
+}
+
 static double limit_of(const tx_watch *w)
 {
-    double limit = w->o.timeout > 0.0 ? w->o.timeout : least_limit;
-    if (w->o.timeout <= 0.0 && 10.0 * w->median > limit)
-        limit = 10.0 * w->median;
+    double limit = usual_limit(w);
     if (w->over)
         return w->result ? failed_limit : limit;
     if (w->steps < (w->o.timeout > 0.0 ? 1 : KNOWN))
@@ -170,24 +179,37 @@ static void describe(const tx_watch *w, const tx_comm_laggard *other, double sec
                  w->o.program, rank, host, step, seconds, *advice ? "; " : "", advice);
 }
 
-/* Whether the process has to end, with this status and line; an empty line is not said. */
-static bool judge(tx_watch *w, int *status, char *line, size_t room)
+/* Whether this rank waits for another one, and how long that one's watch has been still where its marks are seen: a
+ * process that writes a file or compiles lives, one that is stopped does not. */
+static bool waits_for(tx_watch *w, double elapsed, tx_comm_laggard *other)
 {
-    double limit = limit_of(w);
-    if (w->silent || w->quiet < limit)
-        return false;
+    *other = (tx_comm_laggard){.rank = -1, .step = -1, .bucket = -1, .marked = -1};
+    bool waits = w->comm->table->laggard(w->comm, other) && other->rank >= 0 && other->rank < w->comm->size &&
+                 other->rank != w->comm->rank;
+    bool same = waits && other->marked >= 0.0 && other->rank == w->other && other->marked == w->marked;
+    w->still = same ? w->still + elapsed : 0.0;
+    w->other = waits ? other->rank : -1;
+    w->marked = other->marked;
+    return waits;
+}
+
+/* Whether the process has to end, with this status and line; an empty line is not said. */
+static bool judge(tx_watch *w, double elapsed, int *status, char *line, size_t room)
+{
+    const double limit = limit_of(w);
     *line = 0;
     if (w->over) {
         *status = w->result;
-        return true;
+        return !w->silent && w->quiet >= limit;
     }
-    tx_comm_laggard other = {.rank = -1, .step = -1, .bucket = -1};
-    bool waits = w->comm->table->laggard(w->comm, &other) && other.rank >= 0 && other.rank < w->comm->size &&
-                 other.rank != w->comm->rank;
-    if (waits && w->quiet < limit + delay_of(w->comm, other.rank))
+    tx_comm_laggard other;
+    const bool waits = waits_for(w, elapsed, &other);
+    const double delay = waits ? delay_of(w->comm, other.rank) : 0.0;
+    const bool late = w->quiet >= limit + delay;
+    if (w->silent || (!late && w->still < usual_limit(w) + delay))
         return false;
     *status = TX_WATCH_STATUS;
-    describe(w, waits ? &other : NULL, w->quiet, line, room);
+    describe(w, waits ? &other : NULL, late ? w->quiet : w->still, line, room);
     tx_beat lost = {.kind = TX_BEAT_LOST,
                     .rank = waits ? other.rank : w->comm->rank,
                     .step = waits ? other.step : w->step,
@@ -196,9 +218,12 @@ static bool judge(tx_watch *w, int *status, char *line, size_t room)
     return true;
 }
 
-/* Tells the launcher what this rank waits for, which matters once it is not at once there. */
+/* Tells the other ranks that this one lives, and the launcher what it waits for, which matters once it is not at once
+ * there. */
 static void beat(tx_watch *w)
 {
+    if (!w->over)
+        w->comm->table->mark(w->comm, w->step);
     if (w->link >= 0 && tx_beat_gone(w->link))
         leave_launcher(w);
     if (w->link < 0 || tx_now() - w->beat < beat_every)
@@ -217,10 +242,13 @@ static void end_process(const tx_watch *w, int status, const char *line)
 {
     if (*line)
         tell(w, line);
-    if (w->o.end)
+    if (w->o.end) {
         w->o.end(w->o.context, status);
-    else
-        _exit(status);
+        return;
+    }
+    if (w->leave && status)
+        w->leave();
+    _exit(status);
 }
 
 static void sleep_until(tx_watch *w, double moment)
@@ -240,14 +268,15 @@ static void *watch(void *argument)
     double last = tx_now();
     bool ends = false;
     while (!w->stop && !ends) {
-        double limit = limit_of(w), interval = limit / 8.0 < look_every ? limit / 8.0 : look_every;
+        double limit = usual_limit(w), interval = limit / 8.0 < look_every ? limit / 8.0 : look_every;
         sleep_until(w, last + interval);
         /* A gap that is longer than what was slept for was no fault of the run: the process itself stood still. */
         double now = tx_now(), gap = now - last;
-        w->quiet += gap < 2.0 * interval ? gap : 2.0 * interval;
+        gap = gap < 2.0 * interval ? gap : 2.0 * interval;
+        w->quiet += gap;
         last = now;
         beat(w);
-        ends = !w->stop && judge(w, &status, line, sizeof line);
+        ends = !w->stop && judge(w, gap, &status, line, sizeof line);
     }
     pthread_mutex_unlock(&w->lock);
     if (ends)
@@ -277,7 +306,14 @@ tx_status tx_watch_start(tx_comm *comm, const tx_watch_options *options, tx_watc
     tx_watch *w = calloc(1, sizeof *w);
     if (!w)
         return tx_fail(TX_MEMORY, "no memory for the watch over the run");
-    *w = (tx_watch){.comm = comm, .o = *options, .step = -1, .began = tx_now(), .link = -1};
+    *w = (tx_watch){.comm = comm,
+                    .leave = comm->table->leave,
+                    .o = *options,
+                    .step = -1,
+                    .began = tx_now(),
+                    .link = -1,
+                    .other = -1,
+                    .marked = -1};
     pthread_condattr_t clock;
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -330,8 +366,8 @@ void tx_watch_step(tx_watch *w, int64_t step)
 {
     if (!w)
         return;
-    w->comm->table->mark(w->comm, step);
     pthread_mutex_lock(&w->lock);
+    w->comm->table->mark(w->comm, step);
     double now = tx_now();
     w->took[w->steps++ % WINDOW] = now - w->began;
     w->began = now;

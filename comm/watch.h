@@ -6,7 +6,9 @@
  *
  * The contract: between two reports (step, alive, pause, resume) no more than the limit may pass. Whatever takes
  * longer, on this rank or on one that this rank waits for, stands between pause and resume on every rank. Time in which
- * the process itself was stopped does not count.
+ * the process itself was stopped does not count. Where a rank sees that the process of the one it waits for no longer
+ * lives (its watch makes no marks: it is stopped, or gone), the usual limit holds even before the first step and within
+ * a pause; of a rank on another host that is not seen.
  *
  * At its end a process says one line on standard error and leaves by _exit(TX_WATCH_STATUS), on which launchers end all
  * ranks, also a stopped one. So that it is one line, a rank that itself does not get on speaks at once, then the lowest

@@ -301,6 +301,13 @@ static int start(tx_train_job *j)
                        summary.stopped, j->inputs.state.step, j->steps);
 }
 
+/* The launcher is to learn of a failure. */
+static void leave(const tx_comm_table *table)
+{
+    if (table && table->leave)
+        table->leave();
+}
+
 /* As one rank of those that the launcher started. After a failure of its own a rank of many leaves at once: the others
  * may be waiting for it, and are ended by the launcher. */
 static int run(const tx_train_settings *set, int *argc, char ***argv)
@@ -308,21 +315,18 @@ static int run(const tx_train_settings *set, int *argc, char ***argv)
     tx_train_job j = {.set = set, .progress = {.set = set}};
     j.report = tx_train_reporter(&j.progress);
     int result = tx_train_join(&j, argc, argv) ? fail(&j) : start(&j);
-    bool orderly = result == 0 || result > 128;
+    const bool orderly = result == 0 || result > 128;
+    const tx_comm_table *table = j.comm ? j.comm->table : NULL;
     if (result == 0)
         tx_watch_done(j.watch);
     else
         tx_watch_failed(j.watch, result, tx_error());
     if (j.comm && j.comm->size > 1 && !orderly) {
+        leave(table);
         fflush(NULL);
         _exit(result);
     }
     tx_output_lock_release(j.lock);
-    if (result && j.comm->table->end) {
-        j.comm->table->end(j.comm, result);
-        fflush(NULL);
-        _exit(result);
-    }
     tx_trainer_free(j.trainer);
     tx_model_free(j.model);
     tx_engine_free(j.engine);
@@ -330,6 +334,8 @@ static int run(const tx_train_settings *set, int *argc, char ***argv)
     free(j.rows_text);
     tx_comm_close(j.comm);
     tx_watch_stop(j.watch);
+    if (result)
+        leave(table);
     return result;
 }
 

@@ -26,6 +26,8 @@ typedef struct fake {
     tx_comm_rank ranks[4];
     tx_comm_laggard laggard;
     bool waits;
+    atomic_bool lives; /* the rank that it waits for makes marks */
+    int looks;
     _Atomic int64_t marked;
     atomic_bool closed; /* the communicator is not to be touched */
     atomic_int touched;
@@ -42,6 +44,8 @@ static bool laggard(tx_comm *comm, tx_comm_laggard *found)
     f->touched += f->closed;
     if (f->waits)
         *found = f->laggard;
+    if (f->lives)
+        found->marked += ++f->looks;
     return f->waits;
 }
 
@@ -112,7 +116,7 @@ static void the_one_that_waits_names_the_other(void **state)
     record r = {.lines = 0};
     make(&f, 0, 2);
     f.waits = true;
-    f.laggard = (tx_comm_laggard){.rank = 1, .step = 41, .bucket = 3};
+    f.laggard = (tx_comm_laggard){.rank = 1, .step = 41, .bucket = 3, .marked = -1};
     tx_watch *watch = begin(&f, &r, 0.1, 0.1);
     tx_watch_step(watch, 42);
     assert_int_equal(f.marked, 42);
@@ -134,7 +138,7 @@ static void unknown_step_and_bucket(void **state)
     record r = {.lines = 0};
     make(&f, 0, 3);
     f.waits = true;
-    f.laggard = (tx_comm_laggard){.rank = 2, .step = -1, .bucket = -1};
+    f.laggard = (tx_comm_laggard){.rank = 2, .step = -1, .bucket = -1, .marked = -1};
     tx_watch *watch = begin(&f, &r, 0.05, 0.05);
     await_end(&r);
     tx_watch_stop(watch);
@@ -168,7 +172,7 @@ static void others_hold_back(void **state)
     for (int i = 0; i < 3; i++) {
         make(&f[i], order[i], 4);
         f[i].waits = true;
-        f[i].laggard = (tx_comm_laggard){.rank = 2, .step = 1, .bucket = 0};
+        f[i].laggard = (tx_comm_laggard){.rank = 2, .step = 1, .bucket = 0, .marked = -1};
     }
     for (int i = 2; i >= 0; i--)
         watch[i] = begin(&f[i], &r[i], 0.8, 0.8);
@@ -221,6 +225,31 @@ static void a_pause_has_its_own_limit(void **state)
     tx_watch_pause(watch, 0.2);
     await_end(&second);
     tx_watch_stop(watch);
+}
+
+/* Within a pause and before the first step the other may take its time as long as its process lives. */
+static void a_stopped_process_has_no_pause(void **state)
+{
+    (void)state;
+    for (int32_t paused = 0; paused <= 1; paused++) {
+        fake f;
+        record r = {.lines = 0};
+        make(&f, 0, 2);
+        f.waits = f.lives = true;
+        f.laggard = (tx_comm_laggard){.rank = 1, .step = -1, .bucket = -1, .marked = 0};
+        tx_watch *watch = begin(&f, &r, 0.1, 0.0);
+        if (paused)
+            tx_watch_pause(watch, 3600.0);
+        rest(2.0);
+        assert_int_equal(r.ends, 0);
+        assert_true(f.marked == -1);
+        f.lives = false;
+        await_end(&r);
+        tx_watch_stop(watch);
+        assert_int_equal(r.status, TX_WATCH_STATUS);
+        assert_non_null(strstr(r.line, "train: rank 1 on one does not answer: no step of it is known, it did not reach "
+                                       "what the others wait in for 0."));
+    }
 }
 
 static void the_start_has_its_own_limit(void **state)
@@ -388,7 +417,7 @@ static void a_hang_is_told_to_the_launcher(void **state)
     record r = {.lines = 0};
     make(&f, 0, 2);
     f.waits = true;
-    f.laggard = (tx_comm_laggard){.rank = 1, .step = 41, .bucket = 3};
+    f.laggard = (tx_comm_laggard){.rank = 1, .step = 41, .bucket = 3, .marked = -1};
     int listener = listen_here();
     tx_watch *watch = begin(&f, &r, 0.05, 0.05);
     int link = accept(listener, NULL, NULL);
@@ -440,6 +469,7 @@ int main(void)
         cmocka_unit_test(others_hold_back),
         cmocka_unit_test(progress_keeps_it_silent),
         cmocka_unit_test(a_pause_has_its_own_limit),
+        cmocka_unit_test(a_stopped_process_has_no_pause),
         cmocka_unit_test(the_start_has_its_own_limit),
         cmocka_unit_test(the_limit_follows_the_steps),
         cmocka_unit_test(one_rank_alone_has_no_limit),
