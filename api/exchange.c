@@ -67,9 +67,18 @@ static tx_status begin(tx_parallel *p, tx_bucket *b, tx_collective kind, char *d
     return p->comm->table->begin(p->comm, &transfer, request);
 }
 
-static tx_status begin_reduce(tx_parallel *p, tx_bucket *b)
+static bool has_late_rows(const tx_parallel *p, const tx_bucket *b)
 {
+    return b - p->bucket == p->rows.bucket;
+}
+
+static tx_status begin_reduce(tx_model *model, tx_bucket *b)
+{
+    tx_parallel *p = model->parallel;
     b->to_reduce = false;
+    tx_status status = has_late_rows(p, b) ? tx_rows_keep(model) : TX_OK;
+    if (status)
+        return status;
     return begin(p, b, p->options.zero_stage > 0 ? TX_REDUCE_SCATTER : TX_ALL_REDUCE, p->gradients + b->window,
                  &b->reducing);
 }
@@ -85,7 +94,7 @@ static tx_status start(tx_model *model, tx_bucket *b, bool reduce)
 {
     tx_parallel *p = model->parallel;
     if (model->engine->backend->host_memory)
-        return reduce ? begin_reduce(p, b) : begin_gather(p, b);
+        return reduce ? begin_reduce(model, b) : begin_gather(p, b);
     piece x = reduce ? gradients_of(p, b) : weights_of(p, b);
     if (!reduce) {
         x.first = b->first;
@@ -105,11 +114,11 @@ static tx_status arrive(tx_model *model, tx_bucket *b)
     tx_status status = reading ? e->backend->read_wait(e->context, reading) : TX_OK;
     if (status)
         return status;
-    return b->to_reduce ? begin_reduce(model->parallel, b) : begin_gather(model->parallel, b);
+    return b->to_reduce ? begin_reduce(model, b) : begin_gather(model->parallel, b);
 }
 
-/* Requests are waited for in the order they began, so buckets are begun in theirs: reduced from the first to the last,
- * gathered from the last to the first. */
+/* Requests are waited for in the order they began, so buckets are begun in theirs: reduced from the first to the last
+ * and behind them the late rows, gathered from the last to the first. */
 tx_status tx_parallel_flush(tx_model *model)
 {
     tx_parallel *p = model->parallel;
@@ -117,10 +126,26 @@ tx_status tx_parallel_flush(tx_model *model)
     for (int32_t i = 0; i < p->buckets && !status; i++)
         if (p->bucket[i].to_reduce)
             status = arrive(model, &p->bucket[i]);
+    if (!status)
+        status = tx_rows_begin(model);
     for (int32_t i = p->buckets - 1; i >= 0 && !status; i--)
         if (p->bucket[i].to_gather)
             status = arrive(model, &p->bucket[i]);
     return status;
+}
+
+/* What a bucket's sum left in the window goes to the device. */
+static tx_status take_sum(tx_model *model, const tx_bucket *b)
+{
+    const tx_parallel *p = model->parallel;
+    if (model->engine->backend->host_memory)
+        return TX_OK;
+    piece x = gradients_of(p, b);
+    if (p->options.zero_stage > 0) {
+        x.first = b->first;
+        x.count = b->owned;
+    }
+    return from_window(model, &x);
 }
 
 static tx_status wait_gradients(tx_model *model, tx_bucket *b)
@@ -131,14 +156,12 @@ static tx_status wait_gradients(tx_model *model, tx_bucket *b)
         return status;
     status = p->comm->table->wait(p->comm, b->reducing);
     b->reducing = -1;
-    if (status || model->engine->backend->host_memory)
+    if (!status && !has_late_rows(p, b))
+        status = take_sum(model, b);
+    if (status || b - p->bucket < p->buckets - 1 || p->rows.summing < 0)
         return status;
-    piece x = gradients_of(p, b);
-    if (p->options.zero_stage > 0) {
-        x.first = b->first;
-        x.count = b->owned;
-    }
-    return from_window(model, &x);
+    status = tx_rows_replace(model); /* behind the last bucket */
+    return status ? status : take_sum(model, &p->bucket[p->rows.bucket]);
 }
 
 static tx_status wait_weights(tx_model *model, tx_bucket *b)
@@ -203,6 +226,8 @@ tx_status tx_parallel_collective(tx_model *model, tx_op op, int32_t bucket)
     switch (op) {
     case TX_OP_REDUCE_GRADIENTS:
         return start(model, &p->bucket[bucket], true);
+    case TX_OP_NAME_ROWS:
+        return tx_rows_name(model);
     case TX_OP_WAIT_GRADIENTS:
         return wait_gradients(model, &p->bucket[bucket]);
     case TX_OP_REDUCE_RESULTS:

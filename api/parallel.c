@@ -60,6 +60,7 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
     if (!made)
         return tx_fail(TX_MEMORY, "parallel: out of memory");
     *made = (tx_parallel){.comm = comm, .options = *options, .synchronize = true};
+    made->rows.bucket = made->rows.naming = made->rows.summing = -1;
     model->parallel = made;
     return TX_OK;
 }
@@ -95,6 +96,11 @@ int32_t tx_model_bucket_count(const tx_model *model)
 int64_t tx_model_bucket_elements(const tx_model *model, int32_t index)
 {
     return index >= 0 && index < tx_model_bucket_count(model) ? model->parallel->bucket[index].count : 0;
+}
+
+int64_t tx_model_late_rows(const tx_model *model)
+{
+    return model->parallel && model->parallel->rows.bucket >= 0 ? model->parallel->rows.most : 0;
 }
 
 /* ---- Buckets ---------------------------------------------------------------------------------------- */
@@ -248,9 +254,12 @@ tx_status tx_parallel_buckets(tx_model *model, tx_graph *graph)
     if (status)
         return status;
     find_writers(p, graph);
-    if (!first)
-        return TX_OK;
+    status = tx_rows_find(model, graph, first);
+    if (status || !first)
+        return status;
     qsort(p->bucket, (size_t)p->buckets, sizeof *p->bucket, compare_ready);
+    if (p->rows.bucket >= 0)
+        p->rows.bucket = (int32_t)(bucket_at(p, p->rows.address) - p->bucket);
     if (p->options.zero_stage == 2)
         return place_stage_2(model);
     for (int32_t i = 0; i < p->buckets; i++) {
@@ -307,8 +316,10 @@ static tx_status take_window(tx_model *model, tx_arena_id id, int64_t extra, cha
 tx_status tx_parallel_allocate(tx_model *model)
 {
     tx_parallel *p = model->parallel;
-    if (!p || p->gradients || p->comm->size == 1 || !model->has_gradients)
+    if (!p || p->comm->size == 1 || !model->has_gradients)
         return TX_OK;
+    if (p->gradients)
+        return tx_rows_allocate(model);
     tx_status status = take_window(model, tx_parallel_gradients(p), RESULTS_BYTES, &p->gradients, &p->gradient_bytes);
     if (!status) {
         p->results = (float *)(void *)(p->gradients + p->gradient_bytes);
@@ -316,7 +327,7 @@ tx_status tx_parallel_allocate(tx_model *model)
     }
     if (!status && p->options.zero_stage > 0)
         status = take_window(model, TX_ARENA_WEIGHTS, 0, &p->weights, &p->weight_bytes);
-    return status;
+    return status ? status : tx_rows_allocate(model);
 }
 
 void *tx_parallel_place(const tx_model *model, tx_arena_id id, int32_t c)
@@ -334,9 +345,10 @@ int64_t tx_parallel_bytes(const tx_model *model)
     const tx_parallel *p = model->parallel;
     if (!p || p->comm->size == 1 || !model->has_gradients)
         return 0;
+    const int64_t bytes = RESULTS_BYTES + tx_rows_bytes(model);
     if (model->engine->backend->host_memory)
-        return RESULTS_BYTES;
-    return RESULTS_BYTES + tx_arena_bytes(&model->arena[tx_parallel_gradients(p)]) +
+        return bytes;
+    return bytes + tx_arena_bytes(&model->arena[tx_parallel_gradients(p)]) +
            (p->options.zero_stage > 0 ? tx_arena_bytes(&model->arena[TX_ARENA_WEIGHTS]) : 0);
 }
 
@@ -347,6 +359,7 @@ void tx_parallel_free(tx_model *model)
         return;
     for (int32_t i = 0; i < p->stages; i++)
         model->engine->backend->release(model->engine->context, p->staged[i]);
+    tx_rows_free(model);
     free(p->staged);
     free(p->bucket);
     free(p);

@@ -12,11 +12,14 @@
  *   stage 2    own shards; the      own shards        gathered in their window
  *              buckets in the window
  *
+ * Of a tied table the bucket is summed without the rows of the step's tokens, which follow (rows.h).
+ *
  * The update's norm is a sum of the ranks' sums over their own shards, in every stage: stages differ in no bit. */
 #ifndef TX_API_PARALLEL_H
 #define TX_API_PARALLEL_H
 
 #include "api/model.h"
+#include "api/rows.h"
 #include "comm/comm.h"
 
 /* A bucket's memory is free again when so many later ones are full (stage 2). */
@@ -42,6 +45,7 @@ struct tx_parallel {
     tx_parallel_options options;
     bool synchronize;
     float vote, votes;
+    tx_rows rows;
     tx_bucket *bucket; /* in the order in which the backward pass fills them */
     int32_t buckets;
     char *gradients, *weights; /* the windows; NULL: not yet, or none */

@@ -37,6 +37,8 @@ static tx_status make_commands(tx_plan *plan)
         const tx_node *n = &graph->node[i];
         if (tx_op_info_of(n->op)->op_class == TX_COLLECTIVE)
             plan->cut[plan->cuts++] = (tx_cut){length, n->op, n->attrs.bucket};
+        if (n->op == TX_OP_ADD_ROWS)
+            plan->rows = tx_tensor_root(n[1].in[0]);
         if (n->op >= TX_OP_KERNELS)
             continue;
         tx_command *c = &plan->commands[length++];
@@ -185,6 +187,8 @@ tx_status tx_plan_write(tx_plan *plan, tx_tensor *input, const void *data, size_
         status = check_indices(input, data, tx_shape_count(&input->shape));
     if (status == TX_OK)
         status = tx_model_ready(plan->model);
+    if (status == TX_OK && input == plan->rows)
+        status = tx_rows_tokens(plan->model, data, tx_shape_count(&input->shape));
     if (status == TX_OK)
         status = tx_model_stage(plan->model, TX_ARENA_PLANNED, input->offset, data, (int64_t)bytes);
     return status;
@@ -202,7 +206,18 @@ static tx_status run_commands(tx_plan *plan, int32_t first, int32_t end)
 /* Gradients stay where they are until the last micro-batch of a step, but for those that find no room. */
 static bool skips(const tx_parallel *parallel, const tx_cut *cut)
 {
-    return cut->op == TX_OP_REDUCE_GRADIENTS && !parallel->synchronize && parallel->options.zero_stage < 2;
+    if (parallel->synchronize)
+        return false;
+    return cut->op == TX_OP_NAME_ROWS || cut->op == TX_OP_ADD_ROWS ||
+           (cut->op == TX_OP_REDUCE_GRADIENTS && parallel->options.zero_stage < 2);
+}
+
+/* The number of commands that it stands for. */
+static tx_status run_collective(tx_plan *plan, const tx_cut *cut, int32_t *stands_for)
+{
+    *stands_for = cut->op == TX_OP_ADD_ROWS;
+    return *stands_for ? tx_rows_add(plan->model, &plan->commands[cut->at])
+                       : tx_parallel_collective(plan->model, cut->op, cut->bucket);
 }
 
 /* The program is cut at the collectives: the device runs what lies between them. */
@@ -216,9 +231,10 @@ static tx_status run_cut(tx_plan *plan)
         if (skips(model->parallel, cut))
             continue;
         status = run_commands(plan, done, cut->at);
-        done = cut->at;
+        int32_t stands_for = 0;
         if (status == TX_OK)
-            status = tx_parallel_collective(model, cut->op, cut->bucket);
+            status = run_collective(plan, cut, &stands_for);
+        done = cut->at + stands_for;
     }
     if (status == TX_OK)
         status = run_commands(plan, done, plan->program.length);

@@ -22,6 +22,7 @@ struct tx_plan {
     tx_program program;
     tx_cut *cut;
     int32_t cuts;
+    const tx_tensor *rows; /* the input that names rows which are summed late (rows.h); NULL: none */
     tx_executable *executable;
     double *seconds; /* one a command, while profiling */
     bool profiling;

@@ -332,6 +332,9 @@ float tx_model_votes(const tx_model *model);
  * tx_backward; none with one rank. */
 int32_t tx_model_bucket_count(const tx_model *model);
 int64_t tx_model_bucket_elements(const tx_model *model, int32_t index);
+/* Rows of a tied table, at most, that are summed behind all buckets, so that the rest of the table can be summed while
+ * the backward pass runs; 0: none. */
+int64_t tx_model_late_rows(const tx_model *model);
 
 /* ---- Graph --------------------------------------------------------------------------------- */
 

@@ -28,7 +28,8 @@ static void insert(insertions *list, int32_t at, const tx_node *node)
 
 static void insert_collective(insertions *list, int32_t at, tx_op op, int32_t bucket)
 {
-    tx_node node = {.op = op, .direction = op == TX_OP_WAIT_WEIGHTS ? TX_FORWARD : TX_BACKWARD};
+    const bool forward = op == TX_OP_WAIT_WEIGHTS || op == TX_OP_NAME_ROWS;
+    tx_node node = {.op = op, .direction = forward ? TX_FORWARD : TX_BACKWARD};
     node.attrs.bucket = bucket;
     insert(list, at, &node);
 }
@@ -151,13 +152,17 @@ tx_status tx_shard(tx_graph *graph)
     tx_status status = tx_parallel_buckets(graph->model, graph);
     if (status)
         return status;
-    insertions list = {.all = calloc((size_t)p->buckets * 4, sizeof *list.all)};
+    insertions list = {.all = calloc((size_t)p->buckets * 4 + 2, sizeof *list.all)};
     if (!list.all)
         return tx_fail(TX_MEMORY, "no memory for collective nodes");
     for (int32_t i = 0; i < p->buckets; i++) {
         insert_collective(&list, p->bucket[i].ready + 1, TX_OP_REDUCE_GRADIENTS, i);
         if (p->options.zero_stage > 0)
             insert_collective(&list, first_reader(graph, &p->bucket[i]), TX_OP_WAIT_WEIGHTS, i);
+    }
+    if (p->rows.bucket >= 0) {
+        insert_collective(&list, 0, TX_OP_NAME_ROWS, p->rows.bucket);
+        insert_collective(&list, p->rows.node, TX_OP_ADD_ROWS, p->rows.bucket); /* the last before that node */
     }
     if (p->options.zero_stage == 2) {
         write_to_buckets(graph);

@@ -45,6 +45,30 @@ ranks 4 pairs --per_device_train_batch_size 3 --zero_stage 1 || fail "two groups
 same n4.0 pairs
 unset TX_COMM_SHM
 
+# A tied embedding, most of which is summed before the rows of the step's tokens: the same bits as summed at once. The text
+# as tokens of 16 bits fills a bucket's worth of vocabulary.
+cp "$work/text" "$work/text.bin"
+tied="--train_file $work/text.bin --config_overrides vocab_size=32768,n_layer=6,n_embd=64 --per_device_train_batch_size 2
+    --ddp_bucket_cap_mb 1"
+# shellcheck disable=SC2086
+{
+    ranks 2 tied $tied --gradient_accumulation_steps 3 --ddp_overlap yes --ddp_check 3 || fail "a tied embedding"
+    [ "$mixed" = yes ] || grep -q "; 128 rows of the tied embedding follow" "$work/out" || # mixed ranks take stage 1
+        fail "the rows that are summed late are not told"
+    ranks 2 tied1 $tied --gradient_accumulation_steps 3 --zero_stage 1 || fail "a tied embedding, stage 1"
+    grep -q "rows of the tied" "$work/out" && fail "rows are summed late in stage 1"
+    same tied tied1
+    ranks 4 tied4 $tied --ddp_check 5 || fail "a tied embedding, 4 ranks"
+    export TX_COMM_SHM=0
+    ranks 4 apart4 $tied --zero_stage 1 || fail "a tied embedding, no shared memory"
+    ranks 2 half4 $tied --ddp_comm bf16 --ddp_check 3 || fail "a tied embedding, bf16"
+    unset TX_COMM_SHM
+    same tied4 apart4
+    ranks 2 weighed $tied --batch_weights 3,1 || fail "a tied embedding, uneven shares"
+    ranks 2 weighed1 $tied --batch_weights 3,1 --zero_stage 1 || fail "a tied embedding, uneven shares, stage 1"
+    same weighed weighed1
+}
+
 # Uneven shares, and a global batch that the micro-batches do not fill.
 ranks 2 uneven --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --batch_weights 3,1 || fail "uneven shares"
 near one uneven

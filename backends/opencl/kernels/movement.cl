@@ -128,10 +128,10 @@ __kernel void scatter_sum(const __global int *indices, long io, const __global f
     src += so;
     y += yo + index * n;
     EACH({
-        vec sum = tx_load(src + row * n, i, n, 0.0f);
+        vec sum = tx_load(y, i, n, 0.0f) + tx_load(src + row * n, i, n, 0.0f);
         for (int next = links[row]; next >= 0; next = links[next])
             sum += tx_load(src + next * n, i, n, 0.0f);
-        tx_store(tx_load(y, i, n, 0.0f) + sum, y, i, n);
+        tx_store(sum, y, i, n);
     })
 }
 
