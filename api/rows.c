@@ -203,6 +203,8 @@ tx_status tx_rows_name(tx_model *model)
 {
     tx_parallel *p = model->parallel;
     tx_rows *rows = &p->rows;
+    if (rows->room < rows->own)
+        return tx_fail(TX_INVALID, "the tokens of the batch were not written");
     memset(rows->named, 0, (size_t)rows->count * sizeof *rows->named);
     for (int64_t i = 0; i < rows->own; i++)
         if (rows->token[i] >= 0)

@@ -67,7 +67,7 @@ typedef struct tx_comm_laggard {
     int32_t rank;
     int64_t step;   /* the last that it marked, as far as is known here */
     int32_t bucket; /* of the transfer that it did not reach; -1: none */
-    double marked;  /* when it did, by the clock of this host; -1: not known here, as for a rank of another host */
+    double marked;  /* when it did, by the clock of this host; 0: never; -1: not known, as for one of another host */
 } tx_comm_laggard;
 
 /* What moved since the communicator was opened. */

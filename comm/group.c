@@ -6,8 +6,8 @@
 
 #include <inttypes.h>
 
-static const double LIVES =
-    1.0; /* seconds without a mark after which a process that makes marks is taken for stopped */
+/* Seconds without a mark after which a process that makes marks is taken for stopped. */
+static const double silence = 1.0;
 
 void tx_group_wait_for(tx_group *group, int32_t rank)
 {
@@ -65,7 +65,7 @@ int32_t tx_group_laggard(const tx_group *g)
         const tx_mark *mark = g->mark[place];
         const double since = marked(mark);
         int32_t next = atomic_load_explicit(&mark->waits_for, memory_order_relaxed);
-        if (next < 0 || next == g->member[g->place] || (i > 0 && since > 0.0 && now - since > LIVES))
+        if (next < 0 || next == g->member[g->place] || (i > 0 && since > 0.0 && now - since > silence))
             break;
         last = next;
         place = place_of(g, next);

@@ -9,7 +9,6 @@
  * it, and then the rest. */
 #include "comm/leave.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/types.h>
 #include <time.h>
@@ -46,7 +45,6 @@ void tx_leave(void)
     const pid_t process = getpid();
     if (!pmi) /* another launcher */
         return;
-    fflush(NULL);
     if (fork() == 0)
         stay(process, atoi(pmi));
 }

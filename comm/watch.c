@@ -186,7 +186,7 @@ static bool waits_for(tx_watch *w, double elapsed, tx_comm_laggard *other)
     *other = (tx_comm_laggard){.rank = -1, .step = -1, .bucket = -1, .marked = -1};
     bool waits = w->comm->table->laggard(w->comm, other) && other->rank >= 0 && other->rank < w->comm->size &&
                  other->rank != w->comm->rank;
-    bool same = waits && other->marked >= 0.0 && other->rank == w->other && other->marked == w->marked;
+    bool same = waits && other->marked > 0.0 && other->rank == w->other && other->marked == w->marked;
     w->still = same ? w->still + elapsed : 0.0;
     w->other = waits ? other->rank : -1;
     w->marked = other->marked;
