@@ -9,6 +9,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* A pause between steps may take so many times the longest of its kind, or the watch's usual limit; the first one more:
+ * of a rank on another host it is not seen whether it writes a checkpoint or cannot be reached. */
+static const double patience = 10.0;
+
 /* ---- Evaluation and checkpoints --------------------------------------------------------------------- */
 
 static tx_status evaluate(tx_running *r, bool *best)
@@ -59,7 +63,9 @@ static tx_status after(tx_running *r, const tx_pending *p)
         tx_running_due(o->saving, o->save_steps, p) || (end && o->saving == TX_STRATEGY_STEPS && o->save_steps);
     if (!evaluates && !saves)
         return TX_OK;
-    tx_watch_pause(o->watch, 0);
+    double *longest = &r->longest[evaluates][saves];
+    const double begin = tx_now();
+    tx_watch_pause(o->watch, patience * *longest);
     tx_status status = tx_running_take(r);
     if (!status)
         status = tx_model_settle(r->model);
@@ -67,6 +73,7 @@ static tx_status after(tx_running *r, const tx_pending *p)
         status = evaluate(r, &best);
     if (!status && (saves || (best && o->saving == TX_STRATEGY_BEST)))
         status = save(r);
+    *longest = fmax(*longest, tx_now() - begin);
     tx_watch_resume(o->watch);
     return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run in progress, for the files that make it go: run.c the loop, run_results.c what comes of a step, run_ranks.c what
- * many ranks do together. */
+ * A run in progress, for the files that make it go: run.c the loop, run_results.c what comes of a step, run_ranks.c
+ * what many ranks do together. */
 #ifndef TX_TRAIN_RUNNING_H
 #define TX_TRAIN_RUNNING_H
 
@@ -33,6 +33,8 @@ typedef struct tx_running {
     int64_t epoch_steps;
     int64_t saved; /* step of the last checkpoint */
     int64_t timed_steps;
+    double longest[2]
+                  [2]; /* seconds of a pause between steps, by whether it evaluates and whether it saves; 0: none yet */
     double timed_seconds; /* of the steps after the first, which compiles and warms up */
     double loss_sum;      /* of this call's steps */
 } tx_running;

@@ -235,7 +235,8 @@ static void a_stopped_process_has_no_pause(void **state)
         fake f;
         record r = {.lines = 0};
         make(&f, 0, 2);
-        f.waits = f.lives = true;
+        f.waits = true;
+        f.lives = true;
         f.laggard = (tx_comm_laggard){.rank = 1, .step = -1, .bucket = -1, .marked = 1};
         tx_watch *watch = begin(&f, &r, 0.1, 0.0);
         if (paused)
