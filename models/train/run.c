@@ -171,6 +171,7 @@ static tx_status loop(tx_running *r)
         status = tx_model_settle(r->model);
     if (!status && r->summary->stopped)
         status = save(r);
+    tx_watch_pause(o->watch, 0);
     if (!status && step > begin + 1) {
         status = tx_engine_traffic(r->engine, &last);
         r->summary->traffic.allocations = last.allocations - first.allocations;
