@@ -54,17 +54,18 @@ static tx_status from_window(tx_model *model, const piece *x)
                                          x->count * element);
 }
 
+tx_status tx_parallel_begin(tx_parallel *p, tx_transfer transfer, int32_t *request)
+{
+    const bool rounds = p->options.half && transfer.dtype == TX_F32 && transfer.kind != TX_ALL_GATHER;
+    transfer.wire = rounds ? TX_BF16 : transfer.dtype;
+    return p->comm->table->begin(p->comm, &transfer, request);
+}
+
 static tx_status begin(tx_parallel *p, tx_bucket *b, tx_collective kind, char *data, int32_t *request)
 {
-    tx_transfer transfer = {
-        .kind = kind,
-        .dtype = TX_F32,
-        .wire = p->options.half && kind != TX_ALL_GATHER ? TX_BF16 : TX_F32,
-        .bucket = (int32_t)(b - p->bucket),
-        .data = data,
-        .count = b->count,
-    };
-    return p->comm->table->begin(p->comm, &transfer, request);
+    const tx_transfer transfer = {
+        .kind = kind, .dtype = TX_F32, .bucket = (int32_t)(b - p->bucket), .data = data, .count = b->count};
+    return tx_parallel_begin(p, transfer, request);
 }
 
 static bool has_late_rows(const tx_parallel *p, const tx_bucket *b)

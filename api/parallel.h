@@ -92,6 +92,8 @@ tx_status tx_parallel_write_moment(tx_model *model, int32_t moment, int64_t addr
 
 /* ---- What the executor does at a collective node (exchange.c) ------------------------------------- */
 
+/* Begins a transfer; sets its wire type by the model's options. */
+tx_status tx_parallel_begin(tx_parallel *parallel, tx_transfer transfer, int32_t *request);
 tx_status tx_parallel_collective(tx_model *model, tx_op op, int32_t bucket);
 /* Begins what waits for copies from the device. */
 tx_status tx_parallel_flush(tx_model *model);

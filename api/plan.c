@@ -212,12 +212,13 @@ static bool skips(const tx_parallel *parallel, const tx_cut *cut)
            (cut->op == TX_OP_REDUCE_GRADIENTS && parallel->options.zero_stage < 2);
 }
 
-/* The number of commands that it stands for. */
-static tx_status run_collective(tx_plan *plan, const tx_cut *cut, int32_t *stands_for)
+/* ADD_ROWS stands for the command behind it. */
+static tx_status run_collective(tx_plan *plan, const tx_cut *cut, int32_t *done)
 {
-    *stands_for = cut->op == TX_OP_ADD_ROWS;
-    return *stands_for ? tx_rows_add(plan->model, &plan->commands[cut->at])
-                       : tx_parallel_collective(plan->model, cut->op, cut->bucket);
+    const bool adds_rows = cut->op == TX_OP_ADD_ROWS;
+    *done = cut->at + adds_rows;
+    return adds_rows ? tx_rows_add(plan->model, &plan->commands[cut->at])
+                     : tx_parallel_collective(plan->model, cut->op, cut->bucket);
 }
 
 /* The program is cut at the collectives: the device runs what lies between them. */
@@ -231,10 +232,8 @@ static tx_status run_cut(tx_plan *plan)
         if (skips(model->parallel, cut))
             continue;
         status = run_commands(plan, done, cut->at);
-        int32_t stands_for = 0;
         if (status == TX_OK)
-            status = run_collective(plan, cut, &stands_for);
-        done = cut->at + stands_for;
+            status = run_collective(plan, cut, &done);
     }
     if (status == TX_OK)
         status = run_commands(plan, done, plan->program.length);

@@ -189,14 +189,8 @@ tx_status tx_rows_tokens(tx_model *model, const int32_t *token, int64_t count)
 static tx_status begin(tx_parallel *p, tx_dtype dtype, void *data, int64_t count, int32_t *request)
 {
     const tx_transfer transfer = {
-        .kind = TX_ALL_REDUCE,
-        .dtype = dtype,
-        .wire = dtype == TX_F32 && p->options.half ? TX_BF16 : dtype,
-        .bucket = p->rows.bucket,
-        .data = data,
-        .count = count,
-    };
-    return p->comm->table->begin(p->comm, &transfer, request);
+        .kind = TX_ALL_REDUCE, .dtype = dtype, .bucket = p->rows.bucket, .data = data, .count = count};
+    return tx_parallel_begin(p, transfer, request);
 }
 
 tx_status tx_rows_name(tx_model *model)

@@ -200,13 +200,13 @@ static bool judge(tx_watch *w, double elapsed, int *status, char *line, size_t r
     *line = 0;
     if (w->over) {
         *status = w->result;
-        return !w->silent && w->quiet >= limit;
+        return w->quiet >= limit;
     }
     tx_comm_laggard other;
     const bool waits = waits_for(w, elapsed, &other);
     const double delay = waits ? delay_of(w->comm, other.rank) : 0.0;
     const bool late = w->quiet >= limit + delay;
-    if (w->silent || (!late && w->still < usual_limit(w) + delay))
+    if (!late && w->still < usual_limit(w) + delay)
         return false;
     *status = TX_WATCH_STATUS;
     describe(w, waits ? &other : NULL, late ? w->quiet : w->still, line, room);

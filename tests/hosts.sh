@@ -44,23 +44,34 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
     sleep 0.5
 done
 
-# Called as ssh would be: [OPTION...] HOST COMMAND...
+# Called as ssh would be: [OPTION...] HOST COMMAND...; a host whose cable is cut is not reached.
 cat > "$work/launch" << EOF
 #!/bin/sh
 while :; do case \$1 in -*) shift ;; *) break ;; esac; done
 shift
+ip -n $host_a link show $cable | grep -q 'state UP' || exit 255
 exec ip netns exec $host_b unshare --uts sh -c 'hostname $host_b; eval "exec \$*"' $host_b "\$@"
 EOF
-chmod +x "$work/launch"
+# The launcher with what messages between namespaces need: they must not go through shared memory.
+cat > "$work/mpiexec" << EOF
+#!/bin/sh
+[ "\$1" != --version ] || exec $launcher --version
+exec $launcher -launcher ssh -launcher-exec $work/launch -genv UCX_TLS tcp,self -genv UCX_NET_DEVICES $cable "\$@"
+EOF
+# A command on the first host.
+cat > "$work/near" << EOF
+#!/bin/sh
+exec ip netns exec $host_a unshare --uts sh -c 'hostname $host_a; exec "\$0" "\$@"' "\$@"
+EOF
+chmod +x "$work/launch" "$work/mpiexec" "$work/near"
 
-# on_hosts RANKS_A_HOST ARGUMENT...: the launcher on both; messages between the namespaces must not go through shared memory
+# on_hosts RANKS_A_HOST ARGUMENT...: the launcher on both
 on_hosts()
 {
     each=$1
     shift
-    timeout -s KILL "${limit_seconds:-200}" ip netns exec "$host_a" unshare --uts sh -c 'hostname "$0"; exec "$@"' "$host_a" \
-        "$launcher" -launcher ssh -launcher-exec "$work/launch" -hosts 10.77.94.1,10.77.94.2 -n $((2 * each)) \
-        -ppn "$each" -genv UCX_TLS tcp,self -genv UCX_NET_DEVICES $cable "$@"
+    timeout -s KILL "${limit_seconds:-200}" "$work/near" "$work/mpiexec" -hosts 10.77.94.1,10.77.94.2 -n $((2 * each)) \
+        -ppn "$each" "$@"
 }
 
 # shape RATE: what the cable carries in each direction

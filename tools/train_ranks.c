@@ -138,12 +138,16 @@ static tx_status print_ranks(const tx_train_job *j, const identity *all)
     tx_comm *comm = j->comm;
     const int32_t columns = link_columns(comm);
     cell *links = calloc((size_t)comm->size * (size_t)columns, sizeof *links);
-    tx_status status = links ? find_links(comm, all, links) : TX_MEMORY;
+    tx_status status = links ? find_links(comm, all, links) : tx_fail(TX_MEMORY, "no memory for the table of ranks");
+    if (status) {
+        free(links);
+        return status;
+    }
     printf("rank    host                     device       cores");
     for (int32_t c = 0; c < columns; c++)
         printf(" %5" PRId32, c);
     printf("  name\n");
-    for (int32_t r = 0; r < comm->size && !status; r++) {
+    for (int32_t r = 0; r < comm->size; r++) {
         printf("%-7" PRId32 " %-24.24s %-12s %5" PRId32, r, comm->ranks[r].name, all[r].id, all[r].threads);
         for (int32_t c = 0; c < columns; c++)
             printf(" %5s", links[r * columns + c]);
@@ -151,7 +155,7 @@ static tx_status print_ranks(const tx_train_job *j, const identity *all)
     }
     printf("links   SHM: shared memory, HOST: host memory, SAME: one device, NET: network; others as txtopo says\n");
     free(links);
-    return status;
+    return TX_OK;
 }
 
 tx_status tx_train_compare_devices(tx_train_job *j)

@@ -166,12 +166,12 @@ static tx_status loop(tx_running *r)
     }
     if (!status)
         status = tx_running_take(r);
-    tx_watch_pause(o->watch, 0); /* for what the caller does with the end as well */
+    tx_watch_pause(o->watch, 0);
     if (!status)
         status = tx_model_settle(r->model);
     if (!status && r->summary->stopped)
         status = save(r);
-    tx_watch_pause(o->watch, 0);
+    tx_watch_pause(o->watch, 0); /* a save ends it; for what the caller does with the end as well */
     if (!status && step > begin + 1) {
         status = tx_engine_traffic(r->engine, &last);
         r->summary->traffic.allocations = last.allocations - first.allocations;

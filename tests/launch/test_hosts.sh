@@ -10,27 +10,13 @@ b=$host_b
 near=10.77.94.1
 far=10.77.94.2
 
-# Called as ssh would be: [OPTION...] HOST COMMAND...; a host whose cable is cut is not reached.
-cat > "$work/launch" << EOF
-#!/bin/sh
-while :; do case \$1 in -*) shift ;; *) break ;; esac; done
-shift
-ip -n $a link show txcable | grep -q 'state UP' || exit 255
-exec ip netns exec $b unshare --uts sh -c 'hostname $b; eval "exec \$*"' $b "\$@"
-EOF
-# The launcher with what messages between namespaces need: they must not go through shared memory.
-cat > "$work/mpiexec" << EOF
-#!/bin/sh
-[ "\$1" != --version ] || exec $mpi --version
-exec $mpi -launcher ssh -launcher-exec $work/launch -genv UCX_TLS tcp,self -genv UCX_NET_DEVICES txcable "\$@"
-EOF
 # txlaunch on the first host.
-cat > "$work/near" << EOF
+cat > "$work/txlaunch" << EOF
 #!/bin/sh
-exec ip netns exec $a unshare --uts sh -c 'hostname $a; exec "\$0" "\$@"' $txlaunch "\$@"
+exec $work/near $txlaunch "\$@"
 EOF
-chmod +x "$work/launch" "$work/mpiexec" "$work/near"
-txlaunch=$work/near
+chmod +x "$work/txlaunch"
+txlaunch=$work/txlaunch
 mpi=$work/mpiexec
 
 start whole -n 2 --hosts $near,$far --start_timeout 20 -- --steps 40

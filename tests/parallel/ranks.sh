@@ -57,3 +57,34 @@ near()
         '{ d = $1 - $2; if (d < 0) d = -d; if (!(d <= limit)) { print "step " NR ": " $1 " and " $2; bad = 1 } } END { exit bad }' \
         > "$work/out" || fail "$2: other losses than $1"
 }
+
+# random N: sets $drawn to one of 0 .. N-1; not in a command substitution, where the seed would not move on
+seed=$$
+random()
+{
+    seed=$(((seed * 1103515245 + 12345) % 2147483648))
+    drawn=$((seed / 65536 % $1))
+}
+
+# long_run FOLDER LAUNCHER...: 200 steps with checkpoints into FOLDER, under the launcher, to be disturbed
+long_run()
+{
+    folder=$1
+    shift
+    "$@" "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" \
+        --config_overrides n_layer=6,n_embd=96 --block_size 32 --threads 1 --seed 3 --max_steps 200 --learning_rate 1e-3 \
+        --logging_strategy no --ddp_overlap no --device "$device" --per_device_train_batch_size 4 --save_strategy steps \
+        --save_steps 20 --save_total_limit 2 --comm_timeout 3 --output_dir "$folder"
+}
+
+# await_moment FOLDER SECONDS: a random one of so many seconds after the first steps of the run into FOLDER
+await_moment()
+{
+    tries=0
+    until [ -s "$1/log.jsonl" ] || [ $tries -ge 600 ]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+    random $((10 * $2))
+    sleep $((drawn / 10)).$((drawn % 10))
+}
