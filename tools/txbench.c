@@ -111,7 +111,7 @@ static tx_status prepare(bench *b)
     if (status)
         return status;
     b->config.resid_pdrop = b->config.embd_pdrop = b->config.attn_pdrop = 0.0;
-    tx_engine_options engine = {sizeof engine, set->device, (int32_t)set->threads, false};
+    tx_engine_options engine = {.size = sizeof engine, .device = set->device, .threads = (int32_t)set->threads};
     tx_trainer_options trainer = {
         .size = sizeof trainer,
         .batch = set->batch,
