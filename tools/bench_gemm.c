@@ -83,10 +83,11 @@ static void name_of(const tx_model *model, const tx_operand *operand, char *text
         name += strspn(name, "0123456789");
         name += *name == '.';
     }
+    if (strcmp(name, "wte.weight") == 0)
+        name = "classifier";
     const size_t length = strlen(name), tail = strlen(".weight");
     const bool weight = length > tail && strcmp(name + length - tail, ".weight") == 0;
-    snprintf(text, size, "%.*s", (int)(weight ? length - tail : length),
-             strcmp(name, "wte.weight") ? name : "classifier");
+    snprintf(text, size, "%.*s", (int)(weight ? length - tail : length), name);
 }
 
 /* Names a command by the weights that it reads or whose gradient it writes, and tells its part in the step. */

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #define LEAST_PRODUCT 512
-#define MOST_PRODUCT 8192
 #define PRODUCT_SECONDS 0.25
 
 /* ---- copy ------------------------------------------------------------------------------------------- */
@@ -89,8 +88,8 @@ tx_status tx_bench_need_product(const tx_target *target, tx_dtype dtype, int32_t
     if (peaks->product[dtype] > 0.0)
         return TX_OK;
     tx_timing timing = {0};
-    for (int64_t size = LEAST_PRODUCT; size <= MOST_PRODUCT && 8.0 * timing.seconds < PRODUCT_SECONDS; size *= 2) {
-        if (4 * size * size > tx_bench_copy_most(&target->info, INT64_MAX))
+    for (int64_t size = LEAST_PRODUCT; 8.0 * timing.seconds < PRODUCT_SECONDS; size *= 2) {
+        if (size > LEAST_PRODUCT && 4 * size * size > peaks->copy_bytes)
             break;
         tx_command product;
         tx_bench_product_command(size, size, size, false, false, dtype, TX_F32, &product);
@@ -141,5 +140,5 @@ void tx_bench_peaks_text(const tx_bench_peaks *peaks)
     for (int d = 0; d < TX_BENCH_REALS; d++)
         if (peaks->product[d] > 0.0)
             printf(", best product %.1f GFLOP/s %s", 1e-9 * peaks->product[d], tx_dtype_name((tx_dtype)d));
-    printf(", launch %.1f us, alone %.1f us\n", 1e6 * peaks->launch, 1e6 * peaks->alone);
+    printf(", launch %.2f us, alone %.2f us\n", 1e6 * peaks->launch, 1e6 * peaks->alone);
 }

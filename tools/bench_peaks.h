@@ -13,7 +13,7 @@
 typedef struct tx_bench_common {
     const char *device, *html;
     int64_t repeats, threads;
-    int64_t largest; /* MiB of an array that is copied */
+    int64_t largest; /* MiB of the arrays that give the peaks */
     bool json;
 } tx_bench_common;
 
@@ -25,7 +25,7 @@ typedef struct tx_bench_common {
      "runs a measurement, 200 at most; 0: as many as fit in half a second"},                                          \
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend; 0: all there are"},                \
     {TX_OPTION_INTEGER, "largest", AT(largest), 1, 1 << 20, "MIB",                                                    \
-     "of an array that is copied; the copy rate is that of the largest, which no cache should hold"},                 \
+     "of the array whose copy gives the copy rate, more than caches hold; products for the peak go up to that, too"}, \
     {TX_OPTION_FLAG, "json", AT(json), .help = "print the figures as one JSON object"}
 #define TX_BENCH_DEFAULTS {.device = "cpu", .largest = 256}
 
@@ -50,8 +50,9 @@ int64_t tx_bench_copy_most(const tx_device_info *device, int64_t most);
 /* Fills in a command of matrices: op(a) is m x k, op(b) k x n, the result of type `result`. */
 void tx_bench_product_command(int64_t m, int64_t n, int64_t k, bool trans_a, bool trans_b, tx_dtype dtype,
                               tx_dtype result, tx_command *command);
-/* Sees to it that the peak of products of `dtype` is there: the best of square ones, from 512 on, that take a quarter
- * of a second or less. Measures once; later products raise it by tx_bench_raise. */
+/* Sees to it that the peak of products of `dtype` is there: the best of square ones, from 512 on, whose results are no
+ * larger than the array of the copy rate and that take a quarter of a second or less. Measures once; later products
+ * raise it by tx_bench_raise. */
 tx_status tx_bench_need_product(const tx_target *target, tx_dtype dtype, int32_t repeats, tx_bench_peaks *peaks);
 /* A product that was faster than the best one is the best one. */
 void tx_bench_raise(tx_bench_peaks *peaks, const tx_timing *timing);

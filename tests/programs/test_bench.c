@@ -216,7 +216,7 @@ static void test_gemm_shape(void **state)
 static void test_gemm_step(void **state)
 {
     (void)state;
-    enum { TOKENS = 2 * 16, WIDTH = 32, LAYERS = 3, PADDED = 384 };
+    const double tokens = 2 * 16, width = 32, layers = 3, padded = 384;
     tx_json *all = figures("gemm", "--model config.json --batch 2 --block 16");
     const tx_json *rows = check_rows(all, "gemm", 8), *step = member(all, "step", TX_JSON_OBJECT);
     double flops = 0.0, seconds = 0.0;
@@ -231,7 +231,7 @@ static void test_gemm_step(void **state)
         classifier |= strncmp(text(row, "name"), "classifier ", 11) == 0;
     }
     assert_true(forward && inputs && weights && classifier);
-    same(flops, 6.0 * TOKENS * (LAYERS * 12.0 * WIDTH * WIDTH + (double)PADDED * WIDTH), "flops of a step");
+    same(flops, 6 * tokens * (layers * 12 * width * width + padded * width), "flops of a step");
     same(number(step, "flops"), flops, "step.flops");
     same(number(step, "seconds"), seconds, "step.seconds");
     same(number(step, "gflops"), 1e-9 * flops / seconds, "step.gflops");
