@@ -19,10 +19,17 @@ void tx_bench_command(int argc, char *const *argv, char *text, size_t size)
         used += (size_t)snprintf(text + used, size - used, " %s", argv[i]);
 }
 
+static bool page_is_output(const tx_bench_common *common)
+{
+    return common->html && strcmp(common->html, "-") == 0;
+}
+
 tx_status tx_bench_report_begin(tx_bench_report *report, const char *what, int argc, char *const *argv,
                                 const tx_bench_common *common)
 {
     *report = (tx_bench_report){.common = common, .what = what};
+    if (common->json && page_is_output(common))
+        return tx_fail(TX_INVALID, "--json and --html - both ask for standard output; give the page a file");
     tx_bench_command(argc, argv, report->command, sizeof report->command);
     tx_bench_report_progress(report, "peaks", "copy, launch");
     return tx_bench_open(common, &report->target, &report->peaks);
@@ -67,6 +74,7 @@ tx_status tx_bench_report_add(tx_bench_report *report, const tx_timing *timing, 
 
 void tx_bench_report_free(tx_bench_report *report)
 {
+    clear_progress(); /* before what went wrong is told */
     if (report->target.context)
         tx_target_close(&report->target);
     free(report->row);
@@ -222,7 +230,7 @@ tx_status tx_bench_report_end(tx_bench_report *report)
 {
     const tx_bench_common *common = report->common;
     clear_progress();
-    if (!common->json)
+    if (!common->json && !page_is_output(common))
         print_table(report);
     if (!common->json && !common->html)
         return TX_OK;
@@ -230,8 +238,8 @@ tx_status tx_bench_report_end(tx_bench_report *report)
     tx_status status = report_json(report, all);
     if (!status && common->html) {
         status = tx_page_write(common->html, tx_bench_page, all);
-        if (!status && !common->json && strcmp(common->html, "-") != 0)
-            printf("%s: %d points\n", common->html, report->rows);
+        if (!status && !common->json && !page_is_output(common))
+            printf("%s: %d point%s\n", common->html, report->rows, report->rows > 1 ? "s" : "");
     }
     if (!status && common->json)
         return tx_bench_print(all);

@@ -44,7 +44,7 @@ void tx_bench_report_progress(const tx_bench_report *report, const char *name, c
 /* Adds a row; `name` and the timing are copied. Measures the best product of its type if that is not known. */
 tx_status tx_bench_report_add(tx_bench_report *report, const tx_timing *timing, const char *name, const char *group,
                               int64_t count);
-/* Prints the table or the JSON, and writes the page. */
+/* Prints the table or the JSON and writes the page; only the page where that is "-", standard output. */
 tx_status tx_bench_report_end(tx_bench_report *report);
 void tx_bench_report_free(tx_bench_report *report);
 

@@ -329,7 +329,11 @@ static void test_page(void **state)
         tx_json_free(all);
     }
     char *out = succeeds("gemm --m 8 --n 8 --k 8 --repeats 1 --largest 1 --html page.html");
-    assert_non_null(strstr(out, "page.html: 1 points\n"));
+    assert_non_null(strstr(out, "page.html: 1 point\n"));
+    free(out);
+    out = succeeds("gemm --m 8 --n 8 --k 8 --repeats 1 --largest 1 --html -");
+    assert_int_equal(strncmp(out, "<!doctype html>\n", 16), 0);
+    tx_json_free(data_of(out));
     free(out);
     assert_int_equal(count_entries(folder), 4); /* out, err, config.json, page.html: nothing temporary is left */
 }
@@ -354,6 +358,7 @@ static void test_mistakes(void **state)
     refuses(1, "attention --heads 3 --kv_heads 2", "kv_heads 2 does not divide heads 3");
     refuses(1, "ops --op nothing", "nothing: no such op");
     refuses(1, "ops --device abacus", "abacus");
+    refuses(1, "ops --json --html -", "both ask for standard output");
     refuses(1, "gemm --m 2 --n 2 --k 2 --repeats 1 --largest 1 --json --html no/folder/page.html", "no/folder");
 }
 
