@@ -103,7 +103,7 @@ static bool faster(tx_context *context, const char *now, const char *then, int64
 
 tx_status tx_cl_clblast_tune(tx_context *context, double fraction)
 {
-    const int64_t big = 1024, small = 256;
+    const int64_t big = 512, small = 256;
     char present[PARAMETER_TEXT], found[PARAMETER_TEXT], indirect[PARAMETER_TEXT + 64];
     double best = 1e30;
     int code = tx_clblast_present(context->device, present, sizeof present);

@@ -11,8 +11,9 @@
 #define MEASURE_SECONDS 4.0
 /* Of the forms of one kernel, so many of those that suit a product best are measured where nobody asked for more. */
 #define MEASURE_FORMS 2
-/* A tuning run spends its time on CLBlast's own tuner, about, by this share of its variants. */
-#define CLBLAST_FRACTION 0.0005
+/* The share of its variants that CLBlast's tuner tries for every second of a tuning run, which takes it about a fifth of
+ * that: it cannot be told a time. */
+#define CLBLAST_FRACTION 2e-6
 /* A provider this many times slower than another on a mid-size product is not measured further. */
 #define HOPELESS 4.0
 /* Products are measured with their dimensions cut to this, which bounds time and memory. */
@@ -350,7 +351,7 @@ static void tune_clblast(tx_context *context)
     const double start = tx_cl_now();
     s->tuned_clblast = true;
     tell(context, "CLBlast's own parameters");
-    const tx_status status = tx_cl_clblast_tune(context, CLBLAST_FRACTION);
+    const tx_status status = tx_cl_clblast_tune(context, CLBLAST_FRACTION * context->tune->seconds);
     s->spent += tx_cl_now() - start;
     tell(context, status ? tx_error() : "CLBlast's own parameters are found");
 }
