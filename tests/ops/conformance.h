@@ -27,7 +27,7 @@ typedef struct tx_verdict {
     int32_t cases, passed;
     double worst;        /* largest error / tolerance of a case that passed */
     char worst_case[96]; /* its label */
-    char variants[96];   /* kernels or libraries that ran, separated by commas */
+    char variants[512];  /* kernels or libraries that ran, separated by commas */
     char failure[1024];  /* of the first case that failed: its label and what was wrong */
 } tx_verdict;
 
@@ -46,7 +46,7 @@ tx_status tx_conformance_op(const tx_target *target, tx_op op, const tx_conforma
 typedef struct tx_timing {
     const char *op;
     char label[96];
-    char variant[64];
+    char variant[256];
     double seconds;        /* median of the timed runs */
     double spread;         /* (90th - 10th percentile) / median */
     double flops, bytes;   /* least arithmetic and traffic */
