@@ -10,11 +10,11 @@
 
 /* What can be simulated. X(NAME, name, the strictest value that TX can be asked to live with); a device's own value
  * is the other end, and for all but ALIGN the larger one. */
-#define LIMIT_MAP(X)                                                  \
-    X(LOCAL, local, 16384)           /* bytes of local memory */      \
-    X(GROUP, group, 1)               /* work-items of a work-group */ \
-    X(ALLOCATION, allocation, 65536) /* bytes in one allocation */    \
-    X(ALIGN, align, 65536)           /* bytes that sub-buffers begin at multiples of; a power of two */
+#define LIMIT_MAP(X)                                                    \
+    X(LOCAL, local, 16384)             /* bytes of local memory */      \
+    X(GROUP, group, 1)                 /* work-items of a work-group */ \
+    X(ALLOCATION, allocation, 1048576) /* bytes in one allocation */    \
+    X(ALIGN, align, 65536)             /* bytes that sub-buffers begin at multiples of; a power of two */
 
 enum limit {
 #define X(NAME, name, strictest) NAME,

@@ -13,6 +13,7 @@ Registers are those of a work-item: VGPRs of AMD (with the accumulation register
 Spills are registers on AMD and bytes on NVIDIA; scratch is private memory in bytes, spills among it; local memory is what
 a work-group has, with that in arguments."""
 import argparse
+import math
 import os
 import re
 import sys
@@ -38,7 +39,8 @@ def read_amd(path):
         spills = int(value["vgpr_spill_count"]) + int(value["sgpr_spill_count"])
         found[value["name"]] = [int(value["vgpr_count"]), int(value["sgpr_count"]), spills,
                                 int(value["private_segment_fixed_size"]), int(value["group_segment_fixed_size"])]
-    return found if "s_swappc" not in text else {}
+    undefined = set(re.findall(r"(\w+)@(?:rel32|gotpcrel32)@lo", text)) - set(re.findall(r"^(\w+):", text, flags=re.M))
+    return {} if undefined else found
 
 
 def read_nvidia(text):
@@ -51,6 +53,10 @@ def read_nvidia(text):
         local = re.search(r"(\d+) bytes smem", entry)
         found[entry.split("'")[0]] = [registers, 0, stores + loads, stack, int(local[1]) if local else 0]
     return found
+
+
+def items_of(group):
+    return math.prod(map(int, group.split("x"))) if group else 0
 
 
 def rows_of(tools, target, program, folder):
@@ -71,8 +77,8 @@ def rows_of(tools, target, program, folder):
         if not kernel:
             continue
         if kernel not in found:
-            return f"{program} for {target}: calls of functions are left in {kernel}"
-        group = max(launches, key=lambda launch: eval(launch[0].replace("x", "*") or "0"))[0] or "any"
+            return f"{program} for {target}: the numbers of {kernel} cannot be read"
+        group = max((launch[0] for launch in launches), key=items_of) or "any"
         numbers = found[kernel][:-1] + [found[kernel][-1] + max(local for _, local in launches)]
         rows.append(dict(zip(COLUMNS, [target, kernel, group] + numbers + [program.options, ""])))
     return rows

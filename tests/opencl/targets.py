@@ -99,7 +99,7 @@ class Tools:
                    for target in ("gfx1201", "sm_90"))
 
     def command(self, target, library=True):
-        """clang for a target of AMD or NVIDIA, as far as drivers do it alike."""
+        """clang for a target of AMD or NVIDIA, as drivers call it, but for extensions: there are none."""
         if target in AMD:
             machine = ["-target", "amdgcn-unknown-amdhsa", "-mcpu=" + target, "-nogpulib"]
             bitcode = "amdgcn--amdhsa.bc"
@@ -107,7 +107,7 @@ class Tools:
             machine = ["-target", "nvptx64-unknown-nvidiacl", "-Xclang", "-target-cpu", "-Xclang", target, "-nogpulib"]
             bitcode = "nvptx64--nvidiacl.bc"
         linked = ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", LIBRARY + bitcode] if library else []
-        return [self.clang] + ALWAYS + machine + linked
+        return [self.clang] + ALWAYS + ["-Xclang", "-cl-ext=-all"] + machine + linked
 
     def versions(self, target):
         """Of what makes machine code for the target."""

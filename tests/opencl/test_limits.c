@@ -155,11 +155,11 @@ static tx_status train_steps(tx_trainer *trainer, course *out)
 {
     int32_t tokens[BATCH * LENGTH], labels[BATCH * LENGTH];
     tx_status status = TX_OK;
+    for (int i = 0; i < BATCH * LENGTH; i++) {
+        tokens[i] = i * 7 % 256;
+        labels[i] = i * 11 % 256;
+    }
     for (int step = 0; step < STEPS && !status; step++) {
-        for (int i = 0; i < BATCH * LENGTH; i++) {
-            tokens[i] = (i * 7 + step * 13) % 256;
-            labels[i] = (i * 11 + step * 3) % 256;
-        }
         tx_results r;
         status = tx_trainer_step(trainer, tokens, labels, BATCH * LENGTH, 1, 1e-3);
         if (!status)
@@ -186,7 +186,7 @@ static tx_status train_model(tx_engine *engine, course *out)
     tx_trainer *trainer = NULL;
     tx_status status = tx_gpt2_config_preset("gpt2", &config);
     if (!status) /* heads of 64, as GPT-2's own */
-        status = tx_gpt2_config_override(&config, "n_layer=2,n_embd=128,n_head=2,vocab_size=256,n_positions=96,"
+        status = tx_gpt2_config_override(&config, "n_layer=4,n_embd=128,n_head=2,vocab_size=256,n_positions=96,"
                                                   "attn_pdrop=0.1,embd_pdrop=0.1,resid_pdrop=0.1");
     if (!status)
         status = tx_model_create(engine, &model);
@@ -214,8 +214,8 @@ static tx_status train(const char *limits, course *out)
     watch(engine->context);
     out->max_allocation = engine->device.max_allocation;
     status = train_model(engine, out);
-    printf("%s: loss %.6f, then %.6f; %d chunks of weights\n", engine->device.name, out->loss[0], out->loss[STEPS - 1],
-           out->chunks);
+    printf("%s: loss %.6f, then %.6f; %d chunks of weights, %ld sub-buffers\n", engine->device.name, out->loss[0],
+           out->loss[STEPS - 1], out->chunks, seen.windows);
     seen.limits.max_group = 0;
     tx_engine_free(engine);
     return status;
