@@ -266,9 +266,9 @@ static int test_provider(const char *provider, extent how)
     int failed = 0, count = 0;
     setenv("TX_GEMM", provider, 1);
     if (strncmp(provider, "portable-tile", 13) == 0) /* not of CPU devices */
-        setenv("TX_OPENCL_FORM", "gpu", 1);
+        setenv("TX_OCL_VARIANT", "gpu", 1);
     const bool opened = be->open(0, &options, &context) == TX_OK;
-    unsetenv("TX_OPENCL_FORM");
+    unsetenv("TX_OCL_VARIANT");
     if (!opened) {
         printf("%s: %s\n", provider, tx_error());
         return 1;

@@ -23,15 +23,20 @@ tx_status tx_cl_check(cl_int code, const char *what);
 typedef struct tx_cl_program tx_cl_program; /* one built program, in the context's list */
 typedef struct tx_cl_entry tx_cl_entry;     /* table.c: one line of the table of what was measured */
 
-/* What kernels and launches are fitted to. */
+/* What kernels and launches are fitted to. The numbers are those of the device, or of the smaller one that
+ * TX_OCL_LIMITS simulates: nothing else asks OpenCL for them. */
 typedef struct tx_cl_limits {
     bool cpu;            /* cores with vector units: one work-item does a long run of elements */
     bool unified;        /* device memory is host memory */
+    bool libraries;      /* those that ask OpenCL for its limits get the same local memory and work-groups as here */
     size_t max_group;    /* CL_DEVICE_MAX_WORK_GROUP_SIZE */
     size_t max_item[3];  /* CL_DEVICE_MAX_WORK_ITEM_SIZES */
     int64_t local_bytes; /* reported local memory; at least 16 KiB is relied on */
     int64_t max_allocation;
+    int64_t alignment; /* bytes: a sub-buffer begins at a multiple of it */
+    int32_t lanes;     /* floats in the vectors that it prefers: 4, 8 or 16 */
     int32_t compute_units;
+    char simulated[80]; /* the limits that are not the device's own, "local=16384,group=128"; empty: none */
 } tx_cl_limits;
 
 struct tx_context {
@@ -67,6 +72,12 @@ static inline double tx_cl_now(void)
 /* A work-group size for reductions: 1 on CPU devices, else the largest power of two that is at most `wanted` and
  * that the device takes. */
 size_t tx_cl_group(const tx_context *context, size_t wanted);
+
+/* Whether a variant `name` of a kernel fits that takes so much local memory and so large work-groups. Where it does not
+ * and `why` is still empty, it is told there, for tx_cl_variant: "64x32 needs 41 KiB of local memory and the device
+ * has 32". */
+bool tx_cl_fits(const tx_cl_limits *limits, const char *name, int64_t local_bytes, size_t group, char *why,
+                size_t size);
 
 /* ---- Kernels and cached files ------------------------------------------------------------------------ */
 

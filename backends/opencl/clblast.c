@@ -217,13 +217,11 @@ static tx_status run_sgemm(const tx_cl_run *run, void *data)
 
 static window window_of(const tx_context *context, const tx_operand *o)
 {
-    cl_uint bits = 0;
-    clGetDeviceInfo(context->device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof bits, &bits, NULL);
     return (window){.arena = o->arena,
                     .chunk = o->chunk,
                     .offset = (size_t)o->offset,
                     .bytes = (size_t)tx_operand_bytes(o),
-                    .aligned = bits >= 8 && o->offset % (bits / 8) == 0};
+                    .aligned = o->offset % context->limits.alignment == 0};
 }
 
 /* Asks CLBlast for the scratch memory of its slowest path, which a product of any offset may take, and reserves it. */
@@ -253,11 +251,16 @@ static void reserve_temporary(tx_cl_builder *b, sgemm *s)
     s->has_temporary = s->window[TEMPORARY].aligned;
 }
 
-/* The base that is always there: last, unless it measures better. */
+/* The base that is always there: last, unless it measures better. It fits its work-groups to the device's own limits
+ * and cannot be told of others. */
 static double clblast_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
-    (void)context, (void)self, (void)why;
-    return p->from == TX_F32 && p->to == TX_F32 ? 1e-3 : 0.0;
+    if (p->from != TX_F32 || p->to != TX_F32)
+        return 0.0;
+    if (context->limits.libraries)
+        return 1e-3;
+    snprintf(why, TX_CL_WHY, "%s cannot be told of simulated limits", self->name);
+    return 0.0;
 }
 
 static void clblast_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p)

@@ -76,7 +76,8 @@ static cl_uint device_major_nv(cl_device_id device)
     return major;
 }
 
-static void describe(cl_platform_id platform, cl_device_id device, int32_t index, tx_device_info *info)
+static tx_status describe(cl_platform_id platform, cl_device_id device, int32_t index, tx_device_info *info,
+                          tx_cl_limits *limits)
 {
     memset(info, 0, sizeof *info);
     snprintf(info->id, sizeof info->id, "opencl:%d", index);
@@ -97,6 +98,7 @@ static void describe(cl_platform_id platform, cl_device_id device, int32_t index
     clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
     info->compute_units = (int32_t)units;
     info->tf32 = device_major_nv(device) >= 8;
+    return tx_cl_read_limits(device, info, limits);
 }
 
 tx_status tx_cl_device_count(int32_t *count)
@@ -118,47 +120,28 @@ static tx_status find_device(int32_t index, device_list *list)
 tx_status tx_cl_device_info(int32_t index, tx_device_info *info)
 {
     device_list list;
+    tx_cl_limits limits;
     tx_status status = find_device(index, &list);
-    if (status == TX_OK)
-        describe(list.platform[index], list.device[index], index, info);
-    return status;
+    return status == TX_OK ? describe(list.platform[index], list.device[index], index, info, &limits) : status;
 }
 
-/* Which form of the kernels suits the device. TX_OPENCL_FORM=cpu or gpu overrules the device's type: so the kernels
- * that GPUs run can be tested on a CPU. */
-static bool wants_cpu_form(const tx_device_info *info)
-{
-    const char *form = getenv("TX_OPENCL_FORM");
-    if (form && strcmp(form, "gpu") == 0)
-        return false;
-    return (form && strcmp(form, "cpu") == 0) || info->type == TX_DEVICE_CPU;
-}
-
-static void read_limits(tx_context *context)
-{
-    tx_cl_limits *limits = &context->limits;
-    limits->cpu = wants_cpu_form(&context->info);
-    cl_bool unified = CL_FALSE;
-    clGetDeviceInfo(context->device, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL);
-    limits->unified = unified == CL_TRUE;
-    limits->max_group = 1;
-    clGetDeviceInfo(context->device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof limits->max_group, &limits->max_group, NULL);
-    size_t items[16] = {1, 1, 1};
-    clGetDeviceInfo(context->device, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof items, items, NULL);
-    memcpy(limits->max_item, items, sizeof limits->max_item);
-    limits->local_bytes = device_ulong(context->device, CL_DEVICE_LOCAL_MEM_SIZE);
-    limits->max_allocation = context->info.max_allocation;
-    limits->compute_units = context->info.compute_units;
-}
-
-/* Whatever changes when compiled code may change: platform, device, driver and their versions. */
+/* Whatever changes when compiled code, a verdict or a measurement may change: platform, device, driver and their
+ * versions, the variant of the kernels, simulated limits. */
 static char *read_identity(const tx_context *context)
 {
     char platform[256] = "", device[256] = "";
     clGetPlatformInfo(context->platform, CL_PLATFORM_VERSION, sizeof platform, platform, NULL);
     device_text(context->device, CL_DEVICE_VERSION, device, sizeof device);
     const tx_device_info *info = &context->info;
-    const char *part[] = {"TX " TX_VERSION, info->platform, platform, info->vendor, info->name, device, info->driver};
+    const char *part[] = {"TX " TX_VERSION,
+                          info->platform,
+                          platform,
+                          info->vendor,
+                          info->name,
+                          device,
+                          info->driver,
+                          context->limits.cpu ? "cpu" : "gpu",
+                          context->limits.simulated};
     size_t size = 1;
     for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
         size += strlen(part[i]) + 1;
@@ -209,13 +192,11 @@ tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context *
     context->profile = options && options->profile;
     context->tf32 = options && options->tf32;
     context->tune = options ? options->tune : NULL;
-    describe(context->platform, context->device, index, &context->info);
-    read_limits(context);
-    context->identity = read_identity(context);
-    if (!context->identity)
-        status = tx_fail(TX_MEMORY, "out of host memory");
-    else
-        status = make_context(context);
+    status = describe(context->platform, context->device, index, &context->info, &context->limits);
+    if (status == TX_OK) {
+        context->identity = read_identity(context);
+        status = context->identity ? make_context(context) : tx_fail(TX_MEMORY, "out of host memory");
+    }
     if (status == TX_OK) {
         context->cache = tx_cl_cache_folder();
         status = tx_cl_self_test(context);

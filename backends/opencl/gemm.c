@@ -11,8 +11,8 @@
 #define MEASURE_SECONDS 4.0
 /* Of the forms of one kernel, so many of those that suit a product best are measured where nobody asked for more. */
 #define MEASURE_FORMS 2
-/* The share of its variants that CLBlast's tuner tries for every second of a tuning run, which takes it about a fifth of
- * that: it cannot be told a time. */
+/* The share of its variants that CLBlast's tuner tries for every second of a tuning run, which takes it about a fifth
+ * of that: it cannot be told a time. */
 #define CLBLAST_FRACTION 2e-6
 /* A provider this many times slower than another on a mid-size product is not measured further. */
 #define HOPELESS 4.0
@@ -149,7 +149,7 @@ static void put_in_order(const tx_context *context, const tx_cl_product *p, cand
         if (suits > 0.0)
             insert(c, provider, suits + (provider->rows > 0) + 2.0 * begins(provider->name, context->gemm->wanted));
         else if (*why && !*c->aside)
-            snprintf(c->aside, sizeof c->aside, "%s %s", provider->name, why);
+            snprintf(c->aside, sizeof c->aside, "%s", why);
     }
 }
 

@@ -22,7 +22,7 @@ typedef struct tx_cl_product {
     const tx_operand *a, *b, *bias, *y; /* bias may be absent */
 } tx_cl_product;
 
-#define TX_CL_WHY 96        /* bytes of a reason */
+#define TX_CL_WHY 128       /* bytes of a reason */
 #define TX_CL_PROVIDERS 16 /* at most */
 
 typedef enum tx_cl_kind { TX_CL_ALL, TX_CL_CPUS, TX_CL_GPUS } tx_cl_kind;
@@ -32,7 +32,7 @@ typedef struct tx_cl_provider {
     tx_cl_kind device; /* the kind that it is for */
     int64_t rows; /* made for products of at most so many, which it then takes unmeasured; 0: of any number */
     /* What share of the best possible rate to expect, to put providers in an order where nothing is measured. 0: declines;
-     * `why` (TX_CL_WHY bytes, empty before) says so where a limit of the device is the reason. */
+     * `why` (TX_CL_WHY bytes, empty before) says by name what it lacks where a limit of the device is the reason. */
     double (*suits)(const tx_context *context, const struct tx_cl_provider *self, const tx_cl_product *p, char *why);
     /* Failures are kept in b->status. */
     void (*emit)(tx_cl_builder *b, const struct tx_cl_provider *self, const tx_cl_product *p);

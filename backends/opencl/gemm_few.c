@@ -14,14 +14,8 @@ typedef struct few_plan {
 
 static double few_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
-    const tx_cl_limits *l = &context->limits;
-    (void)self;
-    if (p->g.m > FEW_ROWS || p->trans_a)
-        return 0.0;
-    if (l->cpu || (l->max_group >= 64 && l->max_item[0] >= 64))
-        return 1.0;
-    snprintf(why, TX_CL_WHY, "needs work-groups of 64");
-    return 0.0;
+    const size_t group = context->limits.cpu ? 1 : 64;
+    return p->g.m <= FEW_ROWS && !p->trans_a && tx_cl_fits(&context->limits, self->name, 0, group, why, TX_CL_WHY);
 }
 
 /* Whether vectors of 4 numbers lie at multiples of their size, in every row. */

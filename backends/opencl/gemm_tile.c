@@ -70,15 +70,8 @@ static double tile_suits(const tx_context *context, const tx_cl_provider *self, 
 {
     const tx_cl_limits *l = &context->limits;
     const tx_cl_tile *t = self->tile;
-    if ((int64_t)l->max_group < t->group || (int64_t)l->max_item[0] < t->group) {
-        snprintf(why, TX_CL_WHY, "needs work-groups of %lld, the device has %zu", (long long)t->group, l->max_group);
+    if (!tx_cl_fits(l, self->name, t->buffer_bytes, (size_t)t->group, why, TX_CL_WHY))
         return 0.0;
-    }
-    if (l->local_bytes < t->buffer_bytes) {
-        snprintf(why, TX_CL_WHY, "needs %lld bytes of local memory, the device has %lld", (long long)t->buffer_bytes,
-                 (long long)l->local_bytes);
-        return 0.0;
-    }
     const tiling plan = plan_tiles(context, t, &p->g);
     const int64_t groups = plan.tiles * plan.parts, units = l->compute_units;
     const double useful = (double)(p->g.m * p->g.n * p->g.batch * plan.parts);

@@ -13,11 +13,7 @@ typedef struct vector_plan {
 /* The widest vectors that the device prefers, but no wider than the columns need. */
 static int64_t vector_width(const tx_context *context, int64_t n)
 {
-    cl_uint preferred = 0;
-    if (clGetDeviceInfo(context->device, CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT, sizeof preferred, &preferred, NULL) !=
-        CL_SUCCESS)
-        preferred = 4;
-    int64_t width = preferred >= 16 ? 16 : preferred >= 8 ? 8 : 4;
+    int64_t width = context->limits.lanes;
     while (width > 4 && 3 * (width / 2) >= n)
         width /= 2;
     return width;
@@ -56,11 +52,8 @@ static vector_plan plan_vector(const tx_context *context, const tx_cl_product *p
 
 static double vector_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
-    (void)self, (void)p;
-    if (context->limits.local_bytes >= 16 << 10)
-        return 1.0;
-    snprintf(why, TX_CL_WHY, "needs 16 KiB of local memory");
-    return 0.0;
+    (void)p;
+    return tx_cl_fits(&context->limits, self->name, 16 << 10, 1, why, TX_CL_WHY) ? 1.0 : 0.0;
 }
 
 static void vector_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p)

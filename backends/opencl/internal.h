@@ -22,6 +22,10 @@ tx_status tx_cl_device_info(int32_t index, tx_device_info *info);
 tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context **context);
 void tx_cl_close(tx_context *context);
 
+/* limits.c: the limits of a device that is described so far, TX_OCL_VARIANT and TX_OCL_LIMITS obeyed. What is simulated
+ * shows in info's name and largest allocation. Both variables are refused with a message where they make no sense. */
+tx_status tx_cl_read_limits(cl_device_id device, tx_device_info *info, tx_cl_limits *limits);
+
 /* program.c */
 void tx_cl_release_programs(tx_context *context);
 

@@ -32,8 +32,8 @@ static size_t group_of(const tiles *t, bool cpu)
     return cpu ? 1 : (size_t)(t->rows / t->micro_rows) * (size_t)(t->cols / 4);
 }
 
-/* The first in the list of the device's kind that fits, largest first. */
-static bool choose_tiles(const tx_context *context, int64_t d, bool grad, int64_t T, tiles *out)
+/* The first in the list of the device's kind that fits, largest first; `why`: what the largest wants for. */
+static bool choose_tiles(const tx_context *context, int64_t d, bool grad, int64_t T, tiles *out, char *why, size_t size)
 {
     static const tiles cpu_tiles[] = {{64, 64, 8}, {32, 32, 8}, {16, 16, 8}, {8, 16, 8}};
     static const tiles gpu_tiles[] = {{64, 32, 4}, {32, 32, 4}, {32, 16, 4}, {16, 16, 2},
@@ -42,9 +42,11 @@ static bool choose_tiles(const tx_context *context, int64_t d, bool grad, int64_
     const tiles *list = cpu ? cpu_tiles : gpu_tiles;
     size_t count = cpu ? sizeof cpu_tiles / sizeof *cpu_tiles : sizeof gpu_tiles / sizeof *gpu_tiles;
     for (size_t i = 0; i < count; i++) {
+        char name[24];
+        snprintf(name, sizeof name, "%dx%d", list[i].rows, list[i].cols);
         /* Reported local memory is not all ours: some drivers keep a little for arguments. */
-        bool fits = local_bytes(&list[i], d, cpu, grad) + 512 <= context->limits.local_bytes &&
-                    group_of(&list[i], cpu) <= context->limits.max_group;
+        bool fits = tx_cl_fits(&context->limits, name, local_bytes(&list[i], d, cpu, grad) + 512,
+                               group_of(&list[i], cpu), why, size);
         bool wasteful = i + 1 < count && list[i].rows >= 2 * T && list[i + 1].rows < list[i].rows;
         if (!fits || (wasteful && local_bytes(&list[i + 1], d, cpu, grad) + 512 <= context->limits.local_bytes))
             continue;
@@ -54,8 +56,15 @@ static bool choose_tiles(const tx_context *context, int64_t d, bool grad, int64_
     return false;
 }
 
-static tx_status plan_attention(const tx_cl_builder *b, const tx_command *c, const tx_operand *qkv, bool grad,
-                                attention *a)
+/* Says which tiles were taken, and why larger ones were not. */
+static void report_tiles(tx_cl_builder *b, const tiles *t, const char *why)
+{
+    char text[192];
+    snprintf(text, sizeof text, "tiles %dx%d%s%s", t->rows, t->cols, why[0] ? ": " : "", why);
+    tx_cl_variant(b, text);
+}
+
+static tx_status plan_attention(tx_cl_builder *b, const tx_command *c, const tx_operand *qkv, bool grad, attention *a)
 {
     const tx_shape *shape = &qkv->shape;
     bool cpu = b->context->limits.cpu, cached = c->op == TX_OP_ATTENTION_CACHED;
@@ -66,9 +75,11 @@ static tx_status plan_attention(const tx_cl_builder *b, const tx_command *c, con
     a->B = tx_shape_rows(shape) / a->T;
     a->S = cached ? c->in[1].shape.dim[c->in[1].shape.rank - 2] : a->T;
     a->d = (int32_t)(a->last / (a->heads + 2 * a->kv_heads));
-    if (!choose_tiles(b->context, a->d, grad, a->T, &a->tile))
+    char why[128] = "";
+    if (!choose_tiles(b->context, a->d, grad, a->T, &a->tile, why, sizeof why))
         return tx_fail(TX_UNSUPPORTED, "heads of %d do not fit the %lld bytes of local memory of %s", a->d,
                        (long long)b->context->limits.local_bytes, b->context->info.name);
+    report_tiles(b, &a->tile, why);
     a->group = group_of(&a->tile, cpu);
     a->local_bytes = (size_t)local_bytes(&a->tile, a->d, cpu, grad);
     const tx_operand *lengths = grad ? &c->in[4] : &c->in[1];

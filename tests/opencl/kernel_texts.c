@@ -1,37 +1,334 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Writes the whole text of every OpenCL program, as a driver gets it, to FOLDER/NAME.cl: kernel_texts FOLDER. */
-#include "backends/opencl/cl.h"
+ *
+ * What the backend asks of an OpenCL compiler for devices that are not here. An OpenCL device that is here (PoCL) is
+ * opened with the variant and the limits of the one that is meant, and programs are prepared on it:
+ *
+ *     gpt2   training steps of GPT-2 124M (16 rows of 1024 tokens) and generation (one row)
+ *     ops    every case of the conformance suite but the big ones
+ *
+ * Nothing is compiled: the functions below stand before those that would, and write down what passes.
+ *
+ *     kernel_texts nvidia|amd|intel|cpu gpt2|ops FOLDER
+ *
+ * FOLDER gets the whole text of each program, as a driver gets it, in SOURCE.cl, and launches.tsv, a line for each kind of
+ * launch: source, kernel, work-group ("" where the driver chooses), bytes of local memory in its arguments, options.
+ * Exit status 77: there is no OpenCL device, or it is smaller than the one that is meant. */
+#include "api/engine.h"
+#include "backends/opencl/gemm.h"
+#include "models/generate/decode.h"
+#include "models/train/trainer.h"
+#include "tests/ops/rig.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int write_text(const char *folder, const char *name)
+/* The devices that are meant. */
+static const struct meant {
+    const char *name, *variant, *limits, *vendor;
+    int32_t units;
+} devices[] = {
+    {"nvidia", "gpu", "local=49152,group=1024", "NVIDIA Corporation", 132},
+    {"amd", "gpu", "local=65536,group=256", "Advanced Micro Devices, Inc.", 104},
+    {"intel", "gpu", "local=65536,group=512", "Intel(R) Corporation", 128},
+    {"cpu", "cpu", "", "GenuineIntel", 16},
+};
+
+/* ---- What was asked for ------------------------------------------------------------------------------------ */
+
+typedef struct asked {
+    char *source, *kernel, *options;
+    char group[32];
+    size_t local_bytes;
+} asked;
+
+static struct {
+    bool on, failed;
+    asked *list;
+    size_t count;
+    cl_program program; /* what is handed out instead */
+    cl_kernel kernel;
+} record;
+
+static void write_down(const char *source, const char *options, const char *kernel)
 {
-    char path[1024], *text;
-    if (tx_cl_program_text(name, &text) != TX_OK) {
-        fprintf(stderr, "kernel_texts: %s\n", tx_error());
-        return 1;
+    asked *larger = realloc(record.list, (record.count + 1) * sizeof *larger);
+    if (!larger) {
+        record.failed = true;
+        return;
     }
-    snprintf(path, sizeof path, "%s/%s.cl", folder, name);
+    record.list = larger;
+    asked *a = &larger[record.count++];
+    *a = (asked){strdup(source), strdup(kernel), strdup(options ? options : ""), "", 0};
+    record.failed = record.failed || !a->source || !a->kernel || !a->options;
+}
+
+static bool same(const asked *a, const asked *b)
+{
+    return strcmp(a->source, b->source) == 0 && strcmp(a->kernel, b->kernel) == 0 &&
+           strcmp(a->options, b->options) == 0 && strcmp(a->group, b->group) == 0 && a->local_bytes == b->local_bytes;
+}
+
+/* The group of the launch that was written down last. */
+static void write_group(cl_uint dims, const size_t *local)
+{
+    if (!record.on || !local || record.count == 0)
+        return;
+    const size_t group[3] = {local[0], dims > 1 ? local[1] : 1, dims > 2 ? local[2] : 1};
+    asked *a = &record.list[record.count - 1];
+    snprintf(a->group, sizeof a->group, "%zux%zux%zu", group[0], group[1], group[2]);
+}
+
+/* ---- Stand-ins: the linker sends the backend's calls here ---------------------------------------------------- */
+
+#define STAND_IN(type, name, ...)    \
+    type __real_##name(__VA_ARGS__); \
+    type __wrap_##name(__VA_ARGS__); \
+    type __wrap_##name(__VA_ARGS__)
+
+STAND_IN(tx_status, tx_cl_kernel, tx_context *context, const char *source, const char *options, const char *name,
+         cl_kernel *kernel)
+{
+    if (!record.on)
+        return __real_tx_cl_kernel(context, source, options, name, kernel);
+    write_down(source, options, name);
+    *kernel = record.kernel;
+    return tx_cl_check(clRetainKernel(record.kernel), "clRetainKernel");
+}
+
+STAND_IN(tx_status, tx_cl_program_of, tx_context *context, const char *source, const char *options, cl_program *program)
+{
+    if (!record.on)
+        return __real_tx_cl_program_of(context, source, options, program);
+    write_down(source, options, "");
+    *program = record.program;
+    return TX_OK;
+}
+
+STAND_IN(void, tx_cl_launch, tx_cl_builder *b, const char *source, const char *options, const char *name, cl_uint dims,
+         const size_t *global, const size_t *local)
+{
+    __real_tx_cl_launch(b, source, options, name, dims, global, local);
+    write_group(dims, local);
+}
+
+STAND_IN(void, tx_cl_launch_kernel, tx_cl_builder *b, cl_kernel kernel, cl_uint dims, const size_t *global,
+         const size_t *local)
+{
+    __real_tx_cl_launch_kernel(b, kernel, dims, global, local);
+    write_group(dims, local);
+}
+
+STAND_IN(void, tx_cl_arg_local, tx_cl_builder *b, size_t bytes)
+{
+    __real_tx_cl_arg_local(b, bytes);
+    if (record.on && record.count > 0)
+        record.list[record.count - 1].local_bytes += bytes;
+}
+
+/* The kernel handed out has no arguments. */
+STAND_IN(cl_int, clSetKernelArg, cl_kernel kernel, cl_uint index, size_t size, const void *value)
+{
+    return record.on ? CL_SUCCESS : __real_clSetKernelArg(kernel, index, size, value);
+}
+
+/* Providers of matrix products are believed: on the device that is meant they would be right. */
+STAND_IN(tx_status, tx_cl_gemm_trial, tx_context *context, const tx_cl_trial *trial, double *seconds)
+{
+    (void)context;
+    (void)trial;
+    if (seconds)
+        *seconds = 1.0;
+    return TX_OK;
+}
+
+/* From now on nothing is built, and no memory is taken for models: their arenas may be of any size. */
+static tx_status begin(tx_engine *engine, const struct meant *device)
+{
+    tx_context *context = engine->context;
+    const char *text = "__kernel void nothing(void) {}\n";
+    cl_int code;
+    record.program = clCreateProgramWithSource(context->context, 1, &text, NULL, &code);
+    if (code == CL_SUCCESS)
+        code = clBuildProgram(record.program, 1, &context->device, "", NULL, NULL);
+    if (code == CL_SUCCESS)
+        record.kernel = clCreateKernel(record.program, "nothing", &code);
+    snprintf(context->info.vendor, sizeof context->info.vendor, "%s", device->vendor);
+    context->limits.compute_units = device->units;
+    engine->device.max_allocation = 0;
+    record.on = code == CL_SUCCESS;
+    return tx_cl_check(code, "an empty kernel");
+}
+
+static void end(void)
+{
+    record.on = false;
+    if (record.kernel)
+        clReleaseKernel(record.kernel);
+    if (record.program)
+        clReleaseProgram(record.program);
+}
+
+/* ---- Programs to prepare -------------------------------------------------------------------------------------- */
+
+static tx_status prepare_training(tx_engine *engine, const tx_gpt2_config *config)
+{
+    const tx_trainer_options options = {
+        .size = sizeof options,
+        .batch = 16,
+        .block = 1024,
+        .accumulation = 2,
+        .eval_batch = 16,
+        .max_grad_norm = 1.0,
+        .optimizer = {.size = sizeof options.optimizer, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f}};
+    tx_model *model = NULL;
+    tx_trainer *trainer = NULL;
+    tx_status status = tx_model_create(engine, &model);
+    if (!status)
+        status = tx_trainer_create(model, tx_gpt2_architecture(), config, &options, &trainer);
+    tx_trainer_free(trainer);
+    tx_model_free(model);
+    return status;
+}
+
+static tx_status prepare_generation(tx_engine *engine, const tx_gpt2_config *config)
+{
+    tx_model *model = NULL;
+    tx_decoder *decoder = NULL;
+    tx_status status = tx_model_create(engine, &model);
+    if (!status)
+        status = tx_decoder_create(model, config, 1, 512, 1024, false, &decoder);
+    tx_decoder_free(decoder);
+    tx_model_free(model);
+    return status;
+}
+
+/* Dropout takes kernels of its own: with it and without. */
+static tx_status prepare_gpt2(tx_engine *engine)
+{
+    tx_gpt2_config config;
+    tx_status status = tx_gpt2_config_preset("gpt2", &config);
+    for (int round = 0; round < 2 && !status; round++) {
+        status = prepare_training(engine, &config);
+        config.attn_pdrop = config.embd_pdrop = config.resid_pdrop = 0.0;
+    }
+    return status ? status : prepare_generation(engine, &config);
+}
+
+static tx_status prepare_case(const tx_target *target, tx_op op, const tx_case *c)
+{
+    tx_call call;
+    tx_rig rig;
+    tx_status status = tx_call_of_case(op, c, false, &call);
+    if (status)
+        return status;
+    status = tx_rig_create(target, &call, c, false, &rig);
+    if (!status)
+        tx_rig_free(&rig);
+    tx_call_free(&call);
+    return status ? tx_fail_in(status, "%s", c->label) : TX_OK;
+}
+
+static tx_status prepare_ops(tx_engine *engine)
+{
+    const tx_target target = {engine->backend, engine->context, engine->device};
+    tx_cases *list = malloc(sizeof *list);
+    tx_status status = list ? TX_OK : tx_fail(TX_MEMORY, "no memory for a list of cases");
+    for (int op = 0; op < TX_OP_KERNELS && !status; op++) {
+        *list = (tx_cases){0};
+        tx_descriptor_of((tx_op)op)->cases(list);
+        for (int32_t i = 0; i < list->count && !status; i++)
+            if (!(list->item[i].flags & TX_CASE_BENCH))
+                status = prepare_case(&target, (tx_op)op, &list->item[i]);
+    }
+    free(list);
+    return status;
+}
+
+/* ---- Files ------------------------------------------------------------------------------------------------------ */
+
+static FILE *create(const char *folder, const char *name, const char *suffix)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s%s", folder, name, suffix);
     FILE *file = fopen(path, "w");
-    bool good = file && fputs(text, file) >= 0;
-    if (file && fclose(file) != 0)
-        good = false;
-    free(text);
-    if (!good)
+    if (!file)
         fprintf(stderr, "kernel_texts: %s cannot be written\n", path);
-    return good ? 0 : 1;
+    return file;
+}
+
+static bool write_text(const char *folder, const char *source)
+{
+    char *text;
+    if (tx_cl_program_text(source, &text)) {
+        fprintf(stderr, "kernel_texts: %s\n", tx_error());
+        return false;
+    }
+    FILE *file = create(folder, source, ".cl");
+    const bool good = file && fputs(text, file) >= 0;
+    free(text);
+    return file && fclose(file) == 0 && good;
+}
+
+static bool write_files(const char *folder)
+{
+    for (int32_t i = 0; i < tx_cl_source_count; i++) {
+        const char *name = tx_cl_sources[i].name;
+        if (strcmp(name, "rng") != 0 && strcmp(name, "common") != 0 && !write_text(folder, name))
+            return false;
+    }
+    FILE *file = create(folder, "launches", ".tsv");
+    if (!file)
+        return false;
+    for (size_t i = 0; i < record.count; i++) {
+        const asked *a = &record.list[i];
+        size_t first = 0;
+        while (!same(&record.list[first], a))
+            first++;
+        if (first == i)
+            fprintf(file, "%s\t%s\t%s\t%zu\t%s\n", a->source, a->kernel, a->group, a->local_bytes, a->options);
+    }
+    return fclose(file) == 0 && !record.failed;
+}
+
+static tx_engine *open_device(const struct meant *device)
+{
+    const tx_engine_options options = {.size = sizeof options, .device = "opencl"};
+    tx_engine *engine = NULL;
+    setenv("TX_OCL_VARIANT", device->variant, 1);
+    setenv("TX_OCL_LIMITS", device->limits, 1);
+    setenv("TX_GEMM", "portable", 1);
+    if (tx_engine_create(&options, &engine) == TX_OK)
+        return engine;
+    printf("skipped: %s\n", tx_error());
+    return NULL;
 }
 
 int main(int argc, char **argv)
 {
-    if (argc != 2)
-        return 2;
-    for (int32_t i = 0; i < tx_cl_source_count; i++) {
-        const char *name = tx_cl_sources[i].name;
-        if (strcmp(name, "rng") != 0 && strcmp(name, "common") != 0 && write_text(argv[1], name) != 0)
-            return 1;
+    const struct meant *device = NULL;
+    for (size_t i = 0; argc == 4 && i < sizeof devices / sizeof devices[0]; i++)
+        if (strcmp(devices[i].name, argv[1]) == 0)
+            device = &devices[i];
+    const bool gpt2 = device && strcmp(argv[2], "gpt2") == 0;
+    if (!device || (!gpt2 && strcmp(argv[2], "ops") != 0))
+        return fprintf(stderr, "usage: kernel_texts nvidia|amd|intel|cpu gpt2|ops FOLDER\n"), 2;
+    tx_engine *engine = open_device(device);
+    if (!engine)
+        return 77;
+    tx_status status = begin(engine, device);
+    if (!status)
+        status = gpt2 ? prepare_gpt2(engine) : prepare_ops(engine);
+    if (status)
+        fprintf(stderr, "kernel_texts: %s\n", tx_error());
+    const bool good = !status && write_files(argv[3]);
+    end();
+    tx_engine_free(engine);
+    for (size_t i = 0; i < record.count; i++) {
+        free(record.list[i].source);
+        free(record.list[i].kernel);
+        free(record.list[i].options);
     }
-    return 0;
+    free(record.list);
+    return good ? 0 : 1;
 }

@@ -152,6 +152,73 @@ static void test_cache(void **state)
     unsetenv("TX_CACHE_DIR");
 }
 
+/* Opens device 0 under TX_OCL_LIMITS. */
+static tx_context *open_limited(const char *limits)
+{
+    assert_int_equal(setenv("TX_OCL_LIMITS", limits, 1), 0);
+    return open_or_skip(false);
+}
+
+static void test_simulated_limits(void **state)
+{
+    (void)state;
+    char *folder = make_scratch();
+    assert_int_equal(setenv("TX_CACHE_DIR", folder, 1), 0);
+    tx_context *context = open_limited("");
+    const tx_cl_limits own = context->limits;
+    const int64_t memory = context->info.memory;
+    assert_string_equal(own.simulated, "");
+    tx_cl_cache_store(context, "test", "own", 4);
+    be->close(context);
+
+    context = open_limited("align=65536,group=8,local=16384");
+    const tx_cl_limits *l = &context->limits;
+    assert_string_equal(l->simulated, "local=16384,group=8,align=65536");
+    assert_true(l->local_bytes == 16384 && l->max_group == 8 && l->max_item[0] <= 8 && l->alignment == 65536);
+    assert_true(l->max_allocation == own.max_allocation && !l->libraries);
+    tx_device_info info;
+    assert_ok(be->device_info(0, &info));
+    assert_non_null(strstr(info.name, "simulated: local=16384,group=8,align=65536"));
+    assert_string_equal(context->info.name, info.name);
+    void *data = NULL;
+    size_t size = 0;
+    assert_false(tx_cl_cache_load(context, "test", &data, &size)); /* what the real device found out */
+    be->close(context);
+
+    context = open_limited("allocation=1/64");
+    assert_true(context->limits.max_allocation == memory / 64 && context->info.max_allocation == memory / 64);
+    assert_true(context->limits.libraries);
+    tx_buffer *none = NULL;
+    assert_refused(be->allocate(context, TX_MEMORY_WEIGHTS, memory / 64 + 1, false, &none), TX_MEMORY, "at most");
+    be->close(context);
+    unsetenv("TX_OCL_LIMITS");
+    unsetenv("TX_CACHE_DIR");
+    remove_scratch(folder);
+}
+
+static void test_limits_refused(void **state)
+{
+    (void)state;
+    be->close(open_or_skip(false));
+    static const char *const wrong[] = {
+        "lokal=16384", "local",     "local=",      "local=x",       "local=-1",       "local=1/2",         "local=16384 ",
+        "local=99999999999999",     "group=0",     "group=1e2",     "align=3000",     "align=0",           "fp64=0",
+        "allocation=5/4",           "allocation=1/0",               "allocation=/4",  "allocation=1/2/3",  "=1",
+        "local=16384,,group=8",     "allocation=99999999999999999999",
+    };
+    tx_context *context = NULL;
+    tx_device_info info;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(setenv("TX_OCL_LIMITS", wrong[i], 1), 0);
+        assert_refused(be->open(0, NULL, &context), TX_INVALID, "TX_OCL_LIMITS");
+        assert_refused(be->device_info(0, &info), TX_INVALID, "TX_OCL_LIMITS");
+    }
+    unsetenv("TX_OCL_LIMITS");
+    assert_int_equal(setenv("TX_OCL_VARIANT", "both", 1), 0);
+    assert_refused(be->open(0, NULL, &context), TX_INVALID, "TX_OCL_VARIANT=both");
+    unsetenv("TX_OCL_VARIANT");
+}
+
 static void test_build_failure(void **state)
 {
     (void)state;
@@ -163,6 +230,35 @@ static void test_build_failure(void **state)
     assert_refused(tx_cl_kernel(context, "nowhere", "", "norm", &kernel), TX_INTERNAL, "nowhere");
     assert_null(kernel);
     be->close(context);
+}
+
+/* What runs a command says which larger variant of a kernel stood aside. */
+static void test_stands_aside(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("TX_OCL_VARIANT", "gpu", 1), 0);
+    for (int small = 0; small < 2; small++) {
+        tx_context *context = open_limited(small ? "local=16384" : "");
+        tx_command command = {.op = TX_OP_ATTENTION, .attrs = {.heads = 1, .kv_heads = 1, .scale = 0.125f}};
+        for (int i = 0; i < TX_MAX_IN; i++)
+            command.in[i].dtype = TX_DTYPE_COUNT;
+        for (int i = 0; i < TX_MAX_OUT; i++)
+            command.out[i].dtype = TX_DTYPE_COUNT;
+        command.in[0] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(1, 128, 192), .arena = TX_ARENA_PLANNED};
+        command.out[0] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(1, 128, 64), .arena = TX_ARENA_PLANNED};
+        command.out[1] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(1, 1, 128), .arena = TX_ARENA_PLANNED};
+        const tx_program program = {1, &command};
+        tx_executable *executable = NULL;
+        int64_t scratch;
+        assert_ok(be->prepare(context, &program, &executable, &scratch));
+        const char *variant = be->command_info(executable, 0).variant;
+        assert_true(strncmp(variant, "tiles ", 6) == 0);
+        assert_true((strstr(variant, "KiB of local memory and the device has 16") != NULL) == (small == 1));
+        be->destroy(executable);
+        be->close(context);
+    }
+    unsetenv("TX_OCL_LIMITS");
+    unsetenv("TX_OCL_VARIANT");
 }
 
 /* Runs y = 2.5 on 1000 elements, timed. */
@@ -209,6 +305,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_devices),       cmocka_unit_test(test_memory),  cmocka_unit_test(test_cache),
         cmocka_unit_test(test_build_failure), cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_simulated_limits), cmocka_unit_test(test_limits_refused),
+        cmocka_unit_test(test_stands_aside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

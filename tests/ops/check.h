@@ -8,7 +8,7 @@
 typedef struct tx_outcome {
     bool passed;
     double worst;       /* largest error / tolerance */
-    char variant[64];   /* what ran it */
+    char variant[256];  /* what ran it */
     char failure[1024]; /* why it did not pass */
 } tx_outcome;
 

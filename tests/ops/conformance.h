@@ -27,7 +27,7 @@ typedef struct tx_verdict {
     int32_t cases, passed;
     double worst;        /* largest error / tolerance of a case that passed */
     char worst_case[96]; /* its label */
-    char variants[96];   /* kernels or libraries that ran, separated by commas */
+    char variants[512];  /* kernels or libraries that ran, separated by commas */
     char failure[1024];  /* of the first case that failed: its label and what was wrong */
 } tx_verdict;
 
@@ -48,7 +48,7 @@ typedef struct tx_timing {
     tx_op_class op_class;
     tx_dtype dtype; /* of the first operand */
     char label[96];
-    char variant[192];
+    char variant[256];
     double seconds;        /* median of the timed runs */
     double spread;         /* (90th - 10th percentile) / median */
     double flops, bytes;   /* least arithmetic and traffic */

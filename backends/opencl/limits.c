@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What kernels and launches are fitted to: the device's own limits, the variant of the kernels that TX_OCL_VARIANT asks
+ * for, and the smaller device that TX_OCL_LIMITS simulates. */
+#include "backends/opencl/internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What can be simulated. X(NAME, name, the strictest value that TX can be asked to live with); a device's own value
+ * is the other end, and for all but ALIGN the larger one. */
+#define LIMIT_MAP(X)                                                    \
+    X(LOCAL, local, 16384)             /* bytes of local memory */      \
+    X(GROUP, group, 1)                 /* work-items of a work-group */ \
+    X(ALLOCATION, allocation, 1048576) /* bytes in one allocation */    \
+    X(ALIGN, align, 65536)             /* bytes that sub-buffers begin at multiples of; a power of two */
+
+enum limit {
+#define X(NAME, name, strictest) NAME,
+    LIMIT_MAP(X)
+#undef X
+        LIMITS
+};
+
+static const char *const names[LIMITS] = {
+#define X(NAME, name, strictest) [NAME] = #name,
+    LIMIT_MAP(X)
+#undef X
+};
+
+static const int64_t strictest[LIMITS] = {
+#define X(NAME, name, strictest) [NAME] = strictest,
+    LIMIT_MAP(X)
+#undef X
+};
+
+/* ---- TX_OCL_LIMITS ----------------------------------------------------------------------------------------- */
+
+/* A whole number, or a share P/Q of `whole`; -1: neither. */
+static int64_t read_number(const char *text, size_t length, int64_t whole)
+{
+    int64_t part[2] = {0, 0};
+    int parts = 1;
+    size_t digits = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] == '/' && parts == 1 && digits > 0) {
+            parts = 2;
+            digits = 0;
+            continue;
+        }
+        if (text[i] < '0' || text[i] > '9' || ++digits > 15)
+            return -1;
+        part[parts - 1] = 10 * part[parts - 1] + (text[i] - '0');
+    }
+    if (digits == 0)
+        return -1;
+    if (parts == 1)
+        return part[0];
+    return part[0] <= part[1] && part[1] > 0 && part[1] < 1000 ? whole / part[1] * part[0] : -1;
+}
+
+/* One NAME=NUMBER of `length` characters; `value` are the limits so far. */
+static tx_status read_limit(const char *text, size_t length, const tx_device_info *info, int64_t value[LIMITS])
+{
+    const char *equals = memchr(text, '=', length);
+    const size_t name = equals ? (size_t)(equals - text) : length;
+    const int shown = length < 60 ? (int)length : 60;
+    int i = 0;
+    while (i < LIMITS && (strlen(names[i]) != name || memcmp(names[i], text, name) != 0))
+        i++;
+    if (i == LIMITS)
+        return tx_fail(TX_INVALID, "TX_OCL_LIMITS: \"%.*s\" is no limit: it takes local, group, allocation and align",
+                       shown, text);
+    const int64_t whole = i == ALLOCATION ? info->memory : 0;
+    const int64_t number = equals ? read_number(equals + 1, length - name - 1, whole) : -1;
+    const int64_t low = i == ALIGN ? value[i] : strictest[i], high = i == ALIGN ? strictest[i] : value[i];
+    if (!(number >= low && number <= high) || (i == ALIGN && (number & (number - 1)) != 0))
+        return tx_fail(TX_INVALID,
+                       "TX_OCL_LIMITS: \"%.*s\": on this device %s takes a %s from %" PRId64 " to %" PRId64 "%s", shown,
+                       text, names[i], i == ALIGN ? "power of two" : "number", low, high,
+                       i == ALLOCATION ? ", or a share of its memory such as 1/4" : "");
+    value[i] = number;
+    return TX_OK;
+}
+
+static tx_status read_limit_list(const char *text, const tx_device_info *info, int64_t value[LIMITS])
+{
+    tx_status status = TX_OK;
+    while (*text && status == TX_OK) {
+        const size_t length = strcspn(text, ",");
+        status = read_limit(text, length, info, value);
+        text += length + (text[length] == ',');
+    }
+    return status;
+}
+
+/* Names the limits that are not the device's own, in their order above. */
+static void name_simulated(const int64_t own[LIMITS], const int64_t value[LIMITS], char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < LIMITS; i++)
+        if (value[i] != own[i] && used < size)
+            used += (size_t)snprintf(text + used, size - used, "%s%s=%" PRId64, used ? "," : "", names[i], value[i]);
+}
+
+/* ---- TX_OCL_VARIANT ---------------------------------------------------------------------------------------- */
+
+/* Which variant of the kernels suits the device: by its type, unless the user says otherwise. So the kernels that GPUs
+ * run can be tested on a CPU. */
+static tx_status read_variant(const tx_device_info *info, bool *cpu)
+{
+    const char *wanted = getenv("TX_OCL_VARIANT");
+    *cpu = info->type == TX_DEVICE_CPU;
+    if (!wanted || !wanted[0])
+        return TX_OK;
+    *cpu = strcmp(wanted, "cpu") == 0;
+    return *cpu || strcmp(wanted, "gpu") == 0
+               ? TX_OK
+               : tx_fail(TX_INVALID, "TX_OCL_VARIANT=%.60s: it takes cpu or gpu", wanted);
+}
+
+/* ---- The device -------------------------------------------------------------------------------------------- */
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The device's own limits; those that can be simulated also as `own`. */
+static void read_own(cl_device_id device, const tx_device_info *info, tx_cl_limits *limits, int64_t own[LIMITS])
+{
+    cl_bool unified = CL_FALSE;
+    cl_ulong local = 0;
+    cl_uint bits = 0, lanes = 0;
+    size_t group = 1, items[16] = {1, 1, 1};
+    clGetDeviceInfo(device, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL);
+    clGetDeviceInfo(device, CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local, NULL);
+    clGetDeviceInfo(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof bits, &bits, NULL);
+    clGetDeviceInfo(device, CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT, sizeof lanes, &lanes, NULL);
+    clGetDeviceInfo(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof group, &group, NULL);
+    clGetDeviceInfo(device, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof items, items, NULL);
+    limits->unified = unified == CL_TRUE;
+    limits->compute_units = info->compute_units;
+    limits->lanes = lanes >= 16 ? 16 : lanes >= 8 ? 8 : 4;
+    memcpy(limits->max_item, items, sizeof limits->max_item);
+    own[LOCAL] = local > INT64_MAX ? INT64_MAX : (int64_t)local;
+    own[GROUP] = (int64_t)group;
+    own[ALLOCATION] = info->max_allocation;
+    own[ALIGN] = bits >= 8 ? bits / 8 : 1;
+}
+
+tx_status tx_cl_read_limits(cl_device_id device, tx_device_info *info, tx_cl_limits *limits)
+{
+    const char *wanted = getenv("TX_OCL_LIMITS");
+    int64_t own[LIMITS], value[LIMITS];
+    read_own(device, info, limits, own);
+    memcpy(value, own, sizeof value);
+    tx_status status = read_variant(info, &limits->cpu);
+    if (status == TX_OK && wanted)
+        status = read_limit_list(wanted, info, value);
+    if (status != TX_OK)
+        return status;
+    name_simulated(own, value, limits->simulated, sizeof limits->simulated);
+    limits->local_bytes = value[LOCAL];
+    limits->max_group = (size_t)value[GROUP];
+    for (int i = 0; i < 3; i++)
+        limits->max_item[i] = (size_t)least((int64_t)limits->max_item[i], value[GROUP]);
+    limits->max_allocation = info->max_allocation = value[ALLOCATION];
+    limits->alignment = value[ALIGN];
+    limits->libraries = value[LOCAL] == own[LOCAL] && value[GROUP] == own[GROUP];
+    if (limits->simulated[0]) {
+        char name[sizeof info->name];
+        const int room = (int)(sizeof name - sizeof " (simulated: )" - strlen(limits->simulated));
+        snprintf(name, sizeof name, "%.*s (simulated: %s)", room, info->name, limits->simulated);
+        memcpy(info->name, name, sizeof name);
+    }
+    return TX_OK;
+}
+
+/* ---- Who fits -------------------------------------------------------------------------------------------------- */
+
+bool tx_cl_fits(const tx_cl_limits *limits, const char *name, int64_t local_bytes, size_t group, char *why, size_t size)
+{
+    const size_t most = limits->max_group < limits->max_item[0] ? limits->max_group : limits->max_item[0];
+    const bool local_fits = local_bytes <= limits->local_bytes, group_fits = group <= most;
+    if (why[0] == '\0' && !local_fits)
+        snprintf(why, size, "%s needs %" PRId64 " KiB of local memory and the device has %" PRId64, name,
+                 (local_bytes + 1023) / 1024, limits->local_bytes / 1024);
+    else if (why[0] == '\0' && !group_fits)
+        snprintf(why, size, "%s needs work-groups of %zu and the device takes %zu", name, group, most);
+    return local_fits && group_fits;
+}

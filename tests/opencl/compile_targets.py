@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles what the backend builds for devices that are not here, in the forms that these devices get: of every case of the
+conformance suite with clang for AMD (gfx90a) and NVIDIA (sm_90, assembled by ptxas where it is) and to SPIR-V for Intel and
+for CPUs; what GPT-2 124M takes also for older NVIDIA. (registers.py compiles that for the rest of AMD's.)
+
+    compile_targets.py KERNEL_TEXTS
+
+No extension of OpenCL C is on, so what uses double precision, halves in arithmetic or sub-groups does not compile; nor does
+SPIR-V need any of their capabilities. Exit status 77: no such compiler here."""
+import os
+import sys
+import tempfile
+
+from targets import ALWAYS, NVIDIA, Programs, Tools, parallel, run
+
+# Capabilities that OpenCL 1.2 gives to every device with 64-bit integers.
+CAPABILITIES = {"Addresses", "Linkage", "Kernel", "Int64", "Int16", "Int8", "Vector16", "Float16Buffer"}
+
+
+def compile_for(tools, target, program, folder):
+    """An error's text, or None."""
+    out = os.path.join(folder, f"{target}-{id(program)}.s")
+    status, text = run(tools.command(target, library=target in NVIDIA) +
+                       ["-O1", "-S", "-o", out] + program.options.split() + [program.text])
+    if not status and target in NVIDIA and tools.ptxas:
+        status, text = tools.assemble(target, out, out + ".cubin")
+        os.path.exists(out + ".cubin") and os.remove(out + ".cubin")
+    os.path.exists(out) and os.remove(out)
+    return text if status else None
+
+
+def translate(tools, program, folder):
+    """To SPIR-V, which is validated where spirv-val is. An error's text, or None."""
+    out = os.path.join(folder, f"spirv-{id(program)}")
+    # Older clang has the core's vload_half with the extension only; the capabilities tell whether more of it is used. The
+    # translator does not know all that an optimiser may write.
+    clang = [f"clang-{tools.translator}"] + ALWAYS + ["-target", "spirv64-unknown-unknown", "-Xclang"]
+    status, text = run(clang + ["-cl-ext=-all,+cl_khr_fp16", "-O0", "-emit-llvm", "-c", "-o", out + ".bc"] + program.options.split() + [program.text])
+    if not status:
+        status, text = run([f"llvm-spirv-{tools.translator}", "--spirv-max-version=1.2", out + ".bc", "-o", out + ".spv"])
+    if not status and tools.spirv_tools:
+        status, text = run(["spirv-val", "--target-env", "opencl2.2", out + ".spv"])
+    if not status and tools.spirv_tools:
+        words = [line.split() for line in run(["spirv-dis", "--no-header", out + ".spv"])[1].splitlines()]
+        needed = {line[1] for line in words if line[:1] == ["OpCapability"]} - CAPABILITIES
+        status, text = bool(needed), "it needs " + " and ".join(sorted(needed))
+    for suffix in (".bc", ".spv"):
+        os.path.exists(out + suffix) and os.remove(out + suffix)
+    return text if status else None
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    failures = 0
+    with tempfile.TemporaryDirectory() as folder:
+        tools = Tools(folder)
+        tools.spirv_tools = run(["sh", "-c", "command -v spirv-val && command -v spirv-dis"])[0] == 0
+        device = {name: Programs(sys.argv[1], name, "ops", folder) for name in ("amd", "nvidia", "intel", "cpu")}
+        work = [("gfx90a", p) for p in device["amd"].list] + [("sm_90", p) for p in device["nvidia"].list]
+        work += [("sm_70", p) for p in Programs(sys.argv[1], "nvidia", "gpt2", folder).list]
+        if tools.translator:
+            work += [("SPIR-V", p) for name in ("intel", "cpu") for p in device[name].list]
+        else:
+            print("no clang-N and llvm-spirv-N of one version: nothing is translated to SPIR-V")
+        # Texts that no device launches have to stand without options.
+        launched = {p.source for d in device.values() for p in d.list}
+        rest = [p for p in device["amd"].unlaunched() if p.source not in launched]
+        work += [(target, p) for target in ("gfx90a", "sm_90") for p in rest]
+
+        def one(item):
+            target, program = item
+            return translate(tools, program, folder) if target == "SPIR-V" else compile_for(tools, target, program, folder)
+
+        for (target, program), error in zip(work, parallel(one, work)):
+            if error:
+                failures += 1
+                print(f"{program} does not compile for {target}:\n{error}")
+        counts = ", ".join(f"{name} {len(d.list)}" for name, d in device.items())
+        print(f"clang {tools.clang_version}, ptxas {tools.ptxas_version}, SPIR-V by "
+              f"{'llvm-spirv-' + str(tools.translator) if tools.translator else 'nothing'}; programs: {counts}; "
+              f"{len(work)} compiled, {failures} failed")
+    sys.exit(failures > 0)
+
+
+if __name__ == "__main__":
+    main()

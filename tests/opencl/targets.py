@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the checks of devices that are not here share: the compilers, the targets, and the programs of the backend."""
+import concurrent.futures
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+SKIPPED = 77
+LIBRARY = "/usr/lib/clc/"
+AMD = ("gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
+NVIDIA = ("sm_70", "sm_90")
+# As program.c builds, and what drivers define by themselves.
+ALWAYS = ["-x", "cl", "-cl-std=CL1.2", "-D__OPENCL_VERSION__=120", "-Wall", "-Wno-unused-function", "-Werror"]
+
+
+def skip(text):
+    print("skipped: " + text)
+    sys.exit(SKIPPED)
+
+
+def run(command):
+    """Status and what was printed."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.returncode, done.stdout
+
+
+def parallel(function, items):
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(function, items))
+
+
+class Program:
+    """One program that the backend builds for a device, and its kernels: {name: [(work-group, bytes in arguments)]}."""
+
+    def __init__(self, text, source, options):
+        self.text, self.source, self.options, self.kernels = text, source, options, {}
+
+    def __str__(self):
+        return f"kernels/{self.source}.cl {self.options}"
+
+
+class Programs:
+    """What kernel_texts says that the backend builds for `device` (nvidia, amd, intel or cpu)."""
+
+    def __init__(self, kernel_texts, device, what, folder):
+        folder = os.path.join(folder, device + "-" + what)
+        os.makedirs(folder)
+        status, text = run([kernel_texts, device, what, folder])
+        if status == SKIPPED:
+            skip(text.strip())
+        if status:
+            sys.exit(f"{device}: {text}")
+        self.sources = sorted(name[:-3] for name in os.listdir(folder) if name.endswith(".cl"))
+        found = {}
+        with open(os.path.join(folder, "launches.tsv")) as file:
+            for line in file:
+                source, kernel, group, local, options = line.rstrip("\n").split("\t")
+                key = (source, options)
+                if key not in found:
+                    found[key] = Program(os.path.join(folder, source + ".cl"), source, options)
+                launches = found[key].kernels.setdefault(kernel, [])
+                launches.append((group, int(local)))
+        self.list = [found[key] for key in sorted(found)]
+        self.folder = folder
+
+    def unlaunched(self):
+        """Programs of the texts that no launch has named, without options."""
+        named = {program.source for program in self.list}
+        return [Program(os.path.join(self.folder, s + ".cl"), s, "") for s in self.sources if s not in named]
+
+
+class Tools:
+    """The newest clang that knows all targets and reads libclc; ptxas, and the way to SPIR-V, where they are."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.empty = os.path.join(folder, "empty.cl")
+        with open(self.empty, "w") as file:
+            file.write("__kernel void empty(__global float *x) { x[get_global_id(0)] = exp(*x); }\n")
+        self.clang = next((f"clang-{n}" for n in range(30, 18, -1) if self.complete(f"clang-{n}")), None)
+        if not self.clang:
+            skip("no clang with amdgcn (gfx1201) and nvptx64, and libclc that it reads (clang-19 libclc-19)")
+        self.llvm = self.clang.split("-")[1]
+        self.clang_version = re.search(r"version (\d[\w.]*)", run([self.clang, "--version"])[1])[1]
+        self.ptxas = shutil.which("ptxas") or shutil.which("/usr/local/cuda/bin/ptxas")
+        version = self.ptxas and re.search(r"V(\d[\w.]*)", run([self.ptxas, "--version"])[1])
+        self.ptxas_version = version[1] if version else "none"
+        # SPIR-V by the translator, which reads the bitcode of its own clang.
+        both = [n for n in range(30, 13, -1) if shutil.which(f"clang-{n}") and shutil.which(f"llvm-spirv-{n}")]
+        self.translator = both[0] if both else None
+
+    def complete(self, clang):
+        if not shutil.which(clang):
+            return False
+        self.clang = clang
+        return all(run(self.command(target) + ["-S", "-o", os.devnull, self.empty])[0] == 0
+                   for target in ("gfx1201", "sm_90"))
+
+    def command(self, target, library=True):
+        """clang for a target of AMD or NVIDIA, as drivers call it, but for extensions: there are none."""
+        if target in AMD:
+            machine = ["-target", "amdgcn-unknown-amdhsa", "-mcpu=" + target, "-nogpulib"]
+            bitcode = "amdgcn--amdhsa.bc"
+        else:
+            machine = ["-target", "nvptx64-unknown-nvidiacl", "-Xclang", "-target-cpu", "-Xclang", target, "-nogpulib"]
+            bitcode = "nvptx64--nvidiacl.bc"
+        linked = ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", LIBRARY + bitcode] if library else []
+        return [self.clang] + ALWAYS + ["-Xclang", "-cl-ext=-all"] + machine + linked
+
+    def versions(self, target):
+        """Of what makes machine code for the target."""
+        return f"clang {self.clang_version}" + ("" if target in AMD else f", ptxas {self.ptxas_version}")
+
+    def assembly(self, target, program, path):
+        """The program's assembly in file `path`, built as drivers build. An error's text, or None."""
+        status, text = run(self.command(target) + ["-O3", "-S", "-o", path] + program.options.split() + [program.text])
+        return text or "failed" if status else None
+
+    def assemble(self, target, path, out):
+        """ptxas: status, what it says of registers. It may be too new for the target: then for the oldest it knows."""
+        for arch in (target, "sm_75"):
+            status, text = run([self.ptxas, "-v", "-arch=" + arch, "-o", out, path])
+            if "is not defined for option" not in text:
+                break
+        return status, text
+
+
+def table_of(rows):
+    """Rows of words as text, in columns."""
+    width = [max(len(str(row[i])) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(str(word).ljust(n) for word, n in zip(row, width)).rstrip() for row in rows)

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A smaller device, simulated by TX_OCL_LIMITS: ops are right on it and a tiny GPT-2 trains to the same losses as without
+ * limits. The functions below stand before libOpenCL's, for TX and for CLBlast, and see whether launches and memory
+ * keep to the limits, which the real device would not mind.
+ *
+ *     test_limits ops|train cpu|gpu LIMITS [OP...]      exit status 77: there is no such OpenCL device
+ *
+ * ops: every fourth case of the conformance suite, of all ops or of those named. */
+#include "api/model.h"
+#include "api/op.h"
+#include "backends/opencl/cl.h"
+#include "models/gpt2.h"
+#include "models/train/trainer.h"
+#include "tests/ops/conformance.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define REAL(name)                 \
+    static __typeof__(&name) real; \
+    if (!real)                     \
+        *(void **)&real = dlsym(RTLD_NEXT, #name);
+
+/* ---- What is launched and allocated ------------------------------------------------------------------------- */
+
+static struct {
+    tx_cl_limits limits; /* to keep to; max_group 0: nothing is checked yet */
+    cl_device_id device;
+    long launches, buffers, windows;
+    char broken[256]; /* the first limit that was not kept to */
+} seen;
+
+static void broken(const char *what, long long value, long long most)
+{
+    if (!seen.broken[0])
+        snprintf(seen.broken, sizeof seen.broken, "%s of %lld, where %lld is the limit", what, value, most);
+}
+
+static void check_launch(cl_kernel kernel, cl_uint dims, const size_t *local)
+{
+    size_t items = 1;
+    cl_ulong bytes = 0;
+    char name[64] = "", what[128];
+    clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL);
+    clGetKernelWorkGroupInfo(kernel, seen.device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof bytes, &bytes, NULL);
+    for (cl_uint i = 0; local && i < dims; i++)
+        items *= local[i];
+    snprintf(what, sizeof what, "%s: a work-group", name);
+    if (items > seen.limits.max_group)
+        broken(what, (long long)items, (long long)seen.limits.max_group);
+    snprintf(what, sizeof what, "%s: local memory", name);
+    if (bytes > (cl_ulong)seen.limits.local_bytes)
+        broken(what, (long long)bytes, seen.limits.local_bytes);
+    seen.launches++;
+}
+
+EXPORT cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dims,
+                                                 const size_t *first, const size_t *global, const size_t *local,
+                                                 cl_uint count, const cl_event *wait, cl_event *event)
+{
+    REAL(clEnqueueNDRangeKernel)
+    if (seen.limits.max_group)
+        check_launch(kernel, dims, local);
+    return real(queue, kernel, dims, first, global, local, count, wait, event);
+}
+
+EXPORT cl_mem CL_API_CALL clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size, void *host, cl_int *code)
+{
+    REAL(clCreateBuffer)
+    if (seen.limits.max_group && size > (size_t)seen.limits.max_allocation)
+        broken("a buffer", (long long)size, seen.limits.max_allocation);
+    seen.buffers++;
+    return real(context, flags, size, host, code);
+}
+
+EXPORT cl_mem CL_API_CALL clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags, cl_buffer_create_type type,
+                                            const void *info, cl_int *code)
+{
+    REAL(clCreateSubBuffer)
+    const cl_buffer_region *region = info;
+    if (seen.limits.max_group && region->origin % (size_t)seen.limits.alignment != 0)
+        broken("a sub-buffer at an offset", (long long)region->origin, seen.limits.alignment);
+    seen.windows++;
+    return real(buffer, flags, type, info, code);
+}
+
+/* From now on launches and memory are checked. */
+static void watch(const tx_context *context)
+{
+    seen.device = context->device;
+    seen.limits = context->limits;
+}
+
+static bool kept(void)
+{
+    if (seen.broken[0])
+        printf("limits are not kept to: %s\n", seen.broken);
+    return !seen.broken[0];
+}
+
+/* ---- Ops ---------------------------------------------------------------------------------------------------- */
+
+static bool is_wanted(const char *op, int names, char **name)
+{
+    bool found = names == 0;
+    for (int i = 0; i < names; i++)
+        found = found || strcmp(name[i], op) == 0;
+    return found;
+}
+
+static int run_ops(const char *limits, int names, char **name)
+{
+    tx_target target;
+    setenv("TX_OCL_LIMITS", limits, 1);
+    tx_status status = tx_target_open("opencl", 0, false, &target);
+    if (status)
+        return printf("%s\n", tx_error()), status == TX_NOT_FOUND ? 77 : 1;
+    watch(target.context);
+    const tx_conformance_options how = {.quick = true};
+    int ops = 0, failures = 0;
+    for (int op = 0; op < TX_OP_KERNELS; op++) {
+        tx_verdict v = {0};
+        if (!is_wanted(tx_op_info_of((tx_op)op)->name, names, name))
+            continue;
+        if (tx_conformance_op(&target, (tx_op)op, &how, &v))
+            snprintf(v.failure, sizeof v.failure, "%s", tx_error());
+        if (v.failure[0] || v.passed != v.cases)
+            printf("%s: %s\n", v.op, v.failure);
+        failures += v.failure[0] || v.passed != v.cases;
+        ops++;
+    }
+    printf("%s: %d ops, %d failed, %ld launches, %ld sub-buffers\n", target.info.name, ops, failures, seen.launches,
+           seen.windows);
+    seen.limits.max_group = 0;
+    tx_target_close(&target);
+    return kept() && ops > 0 && seen.launches > 0 && failures == 0 ? 0 : 1;
+}
+
+/* ---- Training ------------------------------------------------------------------------------------------------ */
+
+enum { BATCH = 2, LENGTH = 96, STEPS = 5 };
+
+typedef struct course {
+    double loss[STEPS], norm[STEPS];
+    int32_t chunks;         /* of the weights */
+    int64_t max_allocation; /* of the device */
+} course;
+
+static tx_status train_steps(tx_trainer *trainer, course *out)
+{
+    int32_t tokens[BATCH * LENGTH], labels[BATCH * LENGTH];
+    tx_status status = TX_OK;
+    for (int i = 0; i < BATCH * LENGTH; i++) {
+        tokens[i] = i * 7 % 256;
+        labels[i] = i * 11 % 256;
+    }
+    for (int step = 0; step < STEPS && !status; step++) {
+        tx_results r;
+        status = tx_trainer_step(trainer, tokens, labels, BATCH * LENGTH, 1, 1e-3);
+        if (!status)
+            status = tx_trainer_results(trainer, &r);
+        if (!status) {
+            out->loss[step] = (double)r.value[TX_RESULT_LOSS];
+            out->norm[step] = (double)r.value[TX_RESULT_GRAD_NORM];
+        }
+    }
+    return status;
+}
+
+static tx_status train_model(tx_engine *engine, course *out)
+{
+    const tx_trainer_options options = {
+        .size = sizeof options,
+        .batch = BATCH,
+        .block = LENGTH,
+        .accumulation = 1,
+        .max_grad_norm = 1.0,
+        .optimizer = {.size = sizeof options.optimizer, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f}};
+    tx_gpt2_config config;
+    tx_model *model = NULL;
+    tx_trainer *trainer = NULL;
+    tx_status status = tx_gpt2_config_preset("gpt2", &config);
+    if (!status) /* heads of 64, as GPT-2's own */
+        status = tx_gpt2_config_override(&config, "n_layer=4,n_embd=128,n_head=2,vocab_size=256,n_positions=96,"
+                                                  "attn_pdrop=0.1,embd_pdrop=0.1,resid_pdrop=0.1");
+    if (!status)
+        status = tx_model_create(engine, &model);
+    if (!status)
+        status = tx_trainer_create(model, tx_gpt2_architecture(), &config, &options, &trainer);
+    if (!status)
+        status = tx_model_init(model, 1);
+    if (!status)
+        status = train_steps(trainer, out);
+    if (!status)
+        out->chunks = model->arena[TX_ARENA_WEIGHTS].chunks;
+    tx_trainer_free(trainer);
+    tx_model_free(model);
+    return status;
+}
+
+static tx_status train(const char *limits, course *out)
+{
+    const tx_engine_options options = {.size = sizeof options, .device = "opencl"};
+    tx_engine *engine = NULL;
+    setenv("TX_OCL_LIMITS", limits, 1);
+    tx_status status = tx_engine_create(&options, &engine);
+    if (status)
+        return status;
+    watch(engine->context);
+    out->max_allocation = engine->device.max_allocation;
+    status = train_model(engine, out);
+    printf("%s: loss %.6f, then %.6f; %d chunks of weights, %ld sub-buffers\n", engine->device.name, out->loss[0],
+           out->loss[STEPS - 1], out->chunks, seen.windows);
+    seen.limits.max_group = 0;
+    tx_engine_free(engine);
+    return status;
+}
+
+static bool close_to(double a, double b)
+{
+    return fabs(a - b) <= 1e-4 * fabs(b);
+}
+
+static int run_training(const char *limits)
+{
+    course whole = {0}, limited = {0};
+    tx_status status = train("", &whole);
+    if (status == TX_NOT_FOUND)
+        return printf("skipped: %s\n", tx_error()), 77;
+    if (!status)
+        status = train(limits, &limited);
+    if (status)
+        return printf("%s\n", tx_error()), 1;
+    bool good = whole.loss[STEPS - 1] < whole.loss[0];
+    for (int i = 0; i < STEPS; i++)
+        good = good && close_to(limited.loss[i], whole.loss[i]) && close_to(limited.norm[i], whole.norm[i]);
+    if (!good)
+        printf("the losses are not those without limits\n");
+    if (limited.max_allocation <= 1 << 20 && limited.chunks < 3)
+        return printf("the weights are not in many chunks\n"), 1;
+    return good && kept() && seen.launches > 0 ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 4 || (strcmp(argv[1], "ops") != 0 && (strcmp(argv[1], "train") != 0 || argc > 4)))
+        return fprintf(stderr, "usage: test_limits ops|train cpu|gpu LIMITS [OP...]\n"), 2;
+    setenv("TX_OCL_VARIANT", argv[2], 1);
+    return strcmp(argv[1], "ops") == 0 ? run_ops(argv[3], argc - 4, argv + 4) : run_training(argv[3]);
+}
