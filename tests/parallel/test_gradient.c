@@ -147,12 +147,12 @@ static void discard(side *s)
 int main(int argc, char **argv)
 {
     const char *device = argc > 1 ? argv[1] : "cpu";
-    const int32_t stage = argc > 2 ? (int32_t)strtol(argv[2], NULL, 10) : 0;
-    const tx_engine_options options = {sizeof options, device, 1, false};
+    const tx_engine_options options = {.size = sizeof options, .device = device, .threads = 1};
     tx_gpt2_config config;
     tx_comm *comm = NULL;
     tx_engine *engine = NULL;
     side shared = {0}, whole = {0};
+    const int32_t stage = argc > 2 ? (int32_t)strtol(argv[2], NULL, 10) : 0;
     double off = (double)NAN;
     tx_status status = tx_comm_open(&argc, &argv, &comm);
     if (!status)
