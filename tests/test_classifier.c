@@ -127,7 +127,7 @@ static bool make(tx_engine *engine, bool tied, bool train, int64_t bytes, outcom
         out->losses_nodes += m.graph->node[i].op == TX_OP_CROSS_ENTROPY;
     CHECK(tx_plan_create(m.graph, "classifier", &m.plan));
     CHECK(tx_model_init(m.model, 1));
-    CHECK(tx_model_set(m.model, TX_CONTROL_INVERSE_LABELS, 1.0 / ROWS));
+    CHECK(tx_model_set(m.model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)ROWS));
     CHECK(tx_model_set(m.model, TX_CONTROL_LOSS_SCALE, 1.0));
     CHECK(run(&m, 0));
     CHECK(run(&m, 1));
