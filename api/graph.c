@@ -90,6 +90,17 @@ tx_tensor *tx_tensor_fixed(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_a
     return t;
 }
 
+tx_tensor *tx_tensor_view(tx_tensor *whole, int64_t first, tx_shape shape)
+{
+    tx_tensor *t = tensor_new(whole->graph, whole->dtype, shape);
+    if (t) {
+        t->arena = whole->arena;
+        t->base = whole;
+        t->within = first * (int64_t)tx_dtype_size(whole->dtype);
+    }
+    return t;
+}
+
 tx_tensor *tx_tensor_result(tx_graph *graph, tx_result result)
 {
     return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(1), TX_ARENA_RESULT, (int64_t)result * (int64_t)sizeof(float));
@@ -200,7 +211,7 @@ tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape 
 
 tx_tensor *tx_output(tx_tensor *tensor)
 {
-    if (tensor)
+    if (tensor && !tensor->graph->planned)
         tx_tensor_root(tensor)->is_output = true;
     return tensor;
 }
@@ -305,6 +316,11 @@ tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args)
 {
     if (graph->status != TX_OK)
         return NULL;
+    if (graph->planned) {
+        tx_graph_fail(graph, tx_fail(TX_INVALID, "%s: the graph has a plan, so it cannot change: make another",
+                                     tx_op_info_of(args->op)->name));
+        return NULL;
+    }
     tx_operand in[TX_MAX_IN], out[TX_MAX_OUT];
     for (int i = 0; i < TX_MAX_IN; i++) {
         in[i] = operand_of(args->in[i]);

@@ -19,7 +19,8 @@ struct tx_tensor {
     tx_shape shape;
     tx_arena_id arena;
     int64_t offset;   /* arena address; set at once for fixed storage, by the planner for arena PLANNED */
-    tx_tensor *base;  /* whose storage this is, when not its own (reshape, in place) */
+    tx_tensor *base;  /* whose storage this is, when not its own (reshape, in place, view) */
+    int64_t within;   /* bytes from the beginning of that storage */
     int32_t producer; /* index of the node; -1: none */
     bool requires_grad, is_output, is_input;
     bool is_param;
@@ -43,6 +44,7 @@ struct tx_graph {
     tx_node *node;
     int32_t nodes, node_room;
     tx_direction direction; /* of the nodes being added */
+    bool planned;           /* has been given to a plan: storage is shared, so nothing may be added */
     tx_status status;       /* of the first failure; its message is kept below */
     char message[512];
 };
@@ -52,6 +54,15 @@ static inline tx_tensor *tx_tensor_root(tx_tensor *t)
     while (t->base)
         t = t->base;
     return t;
+}
+
+/* Where it lies in its root's arena. */
+static inline int64_t tx_tensor_address(const tx_tensor *t)
+{
+    int64_t address = 0;
+    for (; t->base; t = t->base)
+        address += t->within;
+    return address + t->offset;
 }
 
 static inline int64_t tx_tensor_bytes(const tx_tensor *t)
@@ -78,6 +89,8 @@ tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args);
 
 /* A tensor on fixed storage (arena address `offset`), not made by a node. */
 tx_tensor *tx_tensor_fixed(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena, int64_t offset);
+/* A view: `shape` elements of `whole` from element `first` on, to be read or written in their place. */
+tx_tensor *tx_tensor_view(tx_tensor *whole, int64_t first, tx_shape shape);
 /* The scalar `result` of the model as a tensor [1]. */
 tx_tensor *tx_tensor_result(tx_graph *graph, tx_result result);
 

@@ -16,11 +16,12 @@ static tx_operand place_of(const tx_model *model, tx_tensor *t)
         return o;
     tx_tensor *root = tx_tensor_root(t);
     const tx_arena *arena = &model->arena[root->arena];
+    const int64_t address = tx_tensor_address(t);
     o.dtype = t->dtype;
     o.shape = t->shape;
     o.arena = root->arena;
-    o.chunk = tx_arena_chunk(arena, root->offset);
-    o.offset = root->offset % arena->chunk_bytes;
+    o.chunk = tx_arena_chunk(arena, address);
+    o.offset = address % arena->chunk_bytes;
     return o;
 }
 
@@ -69,6 +70,9 @@ static tx_status compile(tx_plan *plan)
     tx_layout layout;
     int64_t scratch = 0;
     tx_status status = tx_graph_check(plan->graph);
+    if (status == TX_OK)
+        status = tx_chunk(plan->graph, TX_CHUNK_BYTES);
+    plan->graph->planned = true;
     if (status == TX_OK)
         status = tx_plan_layout(plan->graph, model->arena[TX_ARENA_PLANNED].chunk_bytes, &layout);
     if (status == TX_OK)

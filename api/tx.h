@@ -376,7 +376,7 @@ tx_tensor *tx_param(tx_graph *graph, const char *name, const tx_param_spec *spec
 /* A tensor that keeps its value between runs and is shared by name among the graphs of a model
  * (a key-value cache). Starts as zero. */
 tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape shape);
-/* Keeps a tensor readable after the run. Returns its argument. */
+/* Keeps a tensor readable after the runs of plans made from now on. Returns its argument. */
 tx_tensor *tx_output(tx_tensor *tensor);
 
 /* y = x W + b. x [..., K]; W [K, N], or [N, K] with transpose; b [N] or NULL. */
@@ -442,7 +442,7 @@ tx_status tx_backward(tx_graph *graph, tx_tensor *loss);
 
 typedef struct tx_plan tx_plan;
 
-/* Compiles the graph; nothing is allocated on the device yet. */
+/* Compiles the graph, to which nothing can be added afterwards; nothing is allocated on the device yet. */
 tx_status tx_plan_create(tx_graph *graph, const char *name, tx_plan **plan);
 void tx_plan_free(tx_plan *plan);
 

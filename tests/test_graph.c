@@ -238,6 +238,172 @@ static void parameters_fill_chunks_without_straddling(void **state)
     assert_int_equal(f->model->arena[TX_ARENA_WEIGHTS].chunks, 5);
 }
 
+/* ---- the classifier in chunks ----------------------------------------------------------------- */
+
+enum { CLASSIFIER_ROWS = 600, CLASSIFIER_VOCAB = 512 };
+
+#define CHUNK_BYTES ((int64_t)256 * CLASSIFIER_VOCAB * 4)
+
+typedef struct network {
+    tx_tensor *table, *logits, *losses, *loss;
+} network;
+
+/* Embedding, norm and classifier share a table. */
+static network tied_network(tx_graph *g, int64_t rows)
+{
+    tx_tensor *tokens = tx_input(g, "tokens", TX_I32, TX_SHAPE(2, rows / 2)),
+              *labels = tx_input(g, "labels", TX_I32, TX_SHAPE(2, rows / 2));
+    network n = {.table = param(g, "table", TX_SHAPE(CLASSIFIER_VOCAB, 16))};
+    tx_tensor *x = tx_rms_norm(tx_embedding(tokens, n.table, NULL, NULL), param(g, "gamma", TX_SHAPE(16)), 1e-5f);
+    n.logits = tx_linear(x, n.table, NULL, true);
+    n.losses = tx_cross_entropy(n.logits, labels, CLASSIFIER_VOCAB);
+    n.loss = tx_mean_loss(n.losses);
+    return n;
+}
+
+static int count_ops(const tx_graph *g, tx_op op)
+{
+    int found = 0;
+    for (int32_t i = 0; i < g->nodes; i++)
+        found += g->node[i].op == op;
+    return found;
+}
+
+/* No tensor holds logits of more rows than a chunk's; views lie within what they are views of, and aligned. */
+static void check_views(const tx_graph *g)
+{
+    for (int32_t i = 0; i < g->nodes; i++)
+        for (int k = 0; k < TX_MAX_IN + TX_MAX_OUT; k++) {
+            tx_tensor *t = k < TX_MAX_IN ? g->node[i].in[k] : g->node[i].out[k - TX_MAX_IN];
+            if (!t)
+                continue;
+            const tx_tensor *root = tx_tensor_root(t);
+            const int64_t at = tx_tensor_address(t);
+            assert_true(tx_shape_last(&t->shape) != CLASSIFIER_VOCAB || tx_shape_rows(&t->shape) <= 256);
+            assert_true(at >= root->offset && at + tx_tensor_bytes(t) <= root->offset + tx_tensor_bytes(root));
+            assert_int_equal(at % TX_ALIGNMENT, 0);
+        }
+}
+
+static void classifier_goes_by_chunks(void **state)
+{
+    fixture *f = *state;
+    tx_graph *g = f->graph;
+    const network n = tied_network(g, CLASSIFIER_ROWS);
+    assert_int_equal(tx_backward(g, n.loss), TX_OK);
+    assert_int_equal(tx_chunk(g, CHUNK_BYTES), TX_OK);
+    assert_int_equal(count_ops(g, TX_OP_CROSS_ENTROPY), 3);
+    assert_int_equal(count_ops(g, TX_OP_CROSS_ENTROPY_GRAD), 3);
+    assert_int_equal(count_ops(g, TX_OP_MATMUL), 9);
+    /* The table is written once, then added to by chunks, and by the embedding at the end. */
+    assert_int_equal(count_writes(g, n.table->offset, TX_ADD_CONTROL), 1);
+    assert_int_equal(count_writes(g, n.table->offset, TX_ADD), 3);
+    assert_int_equal(g->node[g->nodes - 1].op, TX_OP_SCATTER_ADD);
+    check_layout(g, INT64_C(1) << 40);
+    check_views(g);
+    const int32_t nodes = g->nodes;
+    assert_int_equal(tx_chunk(g, CHUNK_BYTES), TX_OK);
+    assert_int_equal(g->nodes, nodes);
+}
+
+static void forward_classifier_goes_by_chunks(void **state)
+{
+    fixture *f = *state;
+    tx_layout layout;
+    tx_output(tied_network(f->graph, CLASSIFIER_ROWS).losses);
+    assert_int_equal(tx_chunk(f->graph, CHUNK_BYTES), TX_OK);
+    assert_int_equal(count_ops(f->graph, TX_OP_CROSS_ENTROPY), 3);
+    assert_int_equal(count_ops(f->graph, TX_OP_MATMUL), 3);
+    assert_int_equal(tx_plan_layout(f->graph, INT64_C(1) << 40, &layout), TX_OK);
+    assert_int_equal(layout.saved, 0);
+    check_views(f->graph);
+}
+
+static void assert_left_alone(tx_graph *g, tx_tensor *loss)
+{
+    if (loss)
+        assert_int_equal(tx_backward(g, loss), TX_OK);
+    const int32_t nodes = g->nodes;
+    assert_int_equal(tx_chunk(g, CHUNK_BYTES), TX_OK);
+    assert_int_equal(g->nodes, nodes);
+    assert_int_equal(count_ops(g, TX_OP_CROSS_ENTROPY), 1);
+}
+
+static void few_rows_stay_whole(void **state)
+{
+    fixture *f = *state;
+    assert_left_alone(f->graph, tied_network(f->graph, 256).loss);
+}
+
+static void logits_that_are_asked_for_stay_whole(void **state)
+{
+    fixture *f = *state;
+    const network n = tied_network(f->graph, CLASSIFIER_ROWS);
+    tx_output(n.logits);
+    assert_left_alone(f->graph, n.loss);
+}
+
+static void logits_with_another_reader_stay_whole(void **state)
+{
+    fixture *f = *state;
+    const network n = tied_network(f->graph, CLASSIFIER_ROWS);
+    tx_output(tx_reduce(n.logits, TX_REDUCE_MAX, TX_AXIS_LAST));
+    assert_left_alone(f->graph, NULL);
+}
+
+/* The gradient of a square depends on what is squared. */
+static void losses_that_are_squared_keep_logits_whole(void **state)
+{
+    fixture *f = *state;
+    const network n = tied_network(f->graph, CLASSIFIER_ROWS);
+    assert_left_alone(f->graph, tx_reduce(n.losses, TX_REDUCE_SUMSQ, TX_AXIS_ALL));
+}
+
+static void a_loss_that_is_squared_keeps_logits_whole(void **state)
+{
+    fixture *f = *state;
+    const network n = tied_network(f->graph, CLASSIFIER_ROWS);
+    assert_left_alone(f->graph, tx_mul(n.loss, n.loss));
+}
+
+/* A bias' gradient is a third reader of the logits' gradient. */
+static void classifier_with_bias_stays_whole(void **state)
+{
+    fixture *f = *state;
+    tx_graph *g = f->graph;
+    tx_tensor *x = tx_input(g, "x", TX_F32, TX_SHAPE(CLASSIFIER_ROWS, 16)),
+              *labels = tx_input(g, "labels", TX_I32, TX_SHAPE(CLASSIFIER_ROWS));
+    tx_tensor *w = param(g, "w", TX_SHAPE(16, CLASSIFIER_VOCAB)), *b = param(g, "b", TX_SHAPE(CLASSIFIER_VOCAB));
+    assert_left_alone(g, tx_mean_loss(tx_cross_entropy(tx_linear(x, w, b, false), labels, CLASSIFIER_VOCAB)));
+}
+
+/* Without it, and with the table the other way round, dtable = x^T dlogits is the sum. */
+static void classifier_of_columns_goes_by_chunks(void **state)
+{
+    fixture *f = *state;
+    tx_graph *g = f->graph;
+    tx_tensor *x = tx_input(g, "x", TX_F32, TX_SHAPE(CLASSIFIER_ROWS, 16)),
+              *labels = tx_input(g, "labels", TX_I32, TX_SHAPE(CLASSIFIER_ROWS));
+    tx_tensor *w = param(g, "w", TX_SHAPE(16, CLASSIFIER_VOCAB));
+    tx_tensor *losses = tx_cross_entropy(tx_linear(x, w, NULL, false), labels, CLASSIFIER_VOCAB);
+    assert_int_equal(tx_backward(g, tx_mean_loss(losses)), TX_OK);
+    assert_int_equal(tx_chunk(g, CHUNK_BYTES), TX_OK);
+    assert_int_equal(count_ops(g, TX_OP_CROSS_ENTROPY_GRAD), 3);
+    assert_int_equal(count_writes(g, w->offset, TX_ADD_CONTROL), 1);
+    assert_int_equal(count_writes(g, w->offset, TX_ADD), 2);
+}
+
+static void graph_with_a_plan_stays_as_it_is(void **state)
+{
+    fixture *f = *state;
+    const network n = tied_network(f->graph, CLASSIFIER_ROWS);
+    f->graph->planned = true;
+    tx_output(n.logits);
+    assert_false(n.logits->is_output);
+    assert_null(tx_softmax(n.logits));
+    assert_fails_with(f->graph, "the graph has a plan");
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -254,6 +420,16 @@ int main(void)
         TEST(too_large_for_one_allocation_is_told),
         TEST(reuses_in_place),
         TEST(parameters_fill_chunks_without_straddling),
+        TEST(classifier_goes_by_chunks),
+        TEST(forward_classifier_goes_by_chunks),
+        TEST(few_rows_stay_whole),
+        TEST(logits_that_are_asked_for_stay_whole),
+        TEST(logits_with_another_reader_stay_whole),
+        TEST(losses_that_are_squared_keep_logits_whole),
+        TEST(a_loss_that_is_squared_keeps_logits_whole),
+        TEST(classifier_with_bias_stays_whole),
+        TEST(classifier_of_columns_goes_by_chunks),
+        TEST(graph_with_a_plan_stays_as_it_is),
     };
     return cmocka_run_group_tests_name("graph", tests, NULL, NULL);
 }

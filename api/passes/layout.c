@@ -102,13 +102,16 @@ static void place(tx_tensor **by_address, int32_t count, tx_tensor *t, int64_t c
     by_address[at] = t;
 }
 
-/* Bytes made by a forward node and read by a backward node. */
+/* Bytes made by a forward node, before the first backward node, and read by a backward node. */
 static int64_t saved_bytes(const tx_graph *graph, tx_tensor *const *planned, int32_t count)
 {
     int64_t saved = 0;
+    int32_t backward = 0;
+    while (backward < graph->nodes && graph->node[backward].direction != TX_BACKWARD)
+        backward++;
     for (int32_t i = 0; i < count; i++) {
         const tx_tensor *t = planned[i];
-        bool made_forward = t->first < graph->nodes && graph->node[t->first].direction == TX_FORWARD;
+        bool made_forward = t->first < backward && graph->node[t->first].direction == TX_FORWARD;
         bool read_backward = t->last < graph->nodes && graph->node[t->last].direction == TX_BACKWARD;
         if (made_forward && read_backward)
             saved += aligned(t);

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The classifier in chunks of rows. Its logits, the product of all rows and a table, are by far the largest tensor of a
+ * language model, and nobody but the cross-entropy and its gradient reads them. So a chunk's logits, losses, gradient
+ * on the logits and what follows from that (rows of dx, a summand of dtable) are computed one after another, and the
+ * logits of one chunk exist at a time. Backward nodes thereby stand before the loss is summed up, which is possible
+ * because the gradient of the losses, for a mean, does not depend on them. */
+#include "api/passes/passes.h"
+
+#include "api/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Chunks have a multiple of so many rows: views then begin at multiples of TX_ALIGNMENT, whatever the width, and the
+ * products stay efficient. */
+#define ROWS_UNIT 256
+#define MEMBERS 5
+
+/* A node that goes by chunks. */
+typedef struct member {
+    int32_t node;
+    uint32_t in, out; /* bit i: of operand i, rows of the chunk; the others are whole */
+    bool sums;        /* output 0 is a sum over the rows */
+} member;
+
+typedef struct classifier {
+    tx_graph *graph;
+    member member[MEMBERS]; /* product, loss, gradient of the loss, products of that; in the graph's order */
+    int32_t members;
+    tx_tensor *logits, *dlogits; /* dlogits NULL: a forward graph */
+    int64_t rows;
+    bool *early; /* by node: what else has to come before the first chunk */
+} classifier;
+
+/* ---- Finding ------------------------------------------------------------------------------------------ */
+
+/* Adds the node; false where there are too many. */
+static bool add_member(classifier *c, int32_t node, uint32_t in, uint32_t out, bool sums)
+{
+    if (c->members == MEMBERS)
+        return false;
+    c->member[c->members++] = (member){node, in, out, sums};
+    return true;
+}
+
+/* A product of two matrices. */
+static bool is_product(const tx_node *n)
+{
+    return n->op == TX_OP_MATMUL && (n->attrs.flat || (n->in[0]->shape.rank == 2 && n->in[1]->shape.rank == 2));
+}
+
+static bool reads(const tx_node *n, const tx_tensor *t)
+{
+    for (int k = 0; k < TX_MAX_IN; k++)
+        if (n->in[k] == t)
+            return true;
+    return false;
+}
+
+/* Can the tensor be replaced by one of each chunk? */
+static bool is_passing(const tx_tensor *t)
+{
+    return t->arena == TX_ARENA_PLANNED && !t->is_output;
+}
+
+/* Adds the products of dlogits: dlogits B gives rows, dlogits^T A or A^T dlogits is a sum over rows. */
+static bool find_products(classifier *c, int32_t first)
+{
+    for (int32_t i = first; i < c->graph->nodes; i++) {
+        const tx_node *n = &c->graph->node[i];
+        if (!reads(n, c->dlogits))
+            continue;
+        if (!is_product(n) || n->in[2] || n->in[0] == n->in[1])
+            return false;
+        bool sums = n->attrs.trans_a && !n->attrs.trans_b;
+        bool rows = !n->attrs.trans_a && n->in[0] == c->dlogits;
+        if (!(sums || rows) || !add_member(c, i, sums ? 3 : 1, sums ? 0 : 1, sums))
+            return false;
+    }
+    return true;
+}
+
+/* Finds the classifier that ends with the CROSS_ENTROPY node `loss`; false where something else reads its logits. */
+static bool find_members(classifier *c, int32_t loss)
+{
+    const tx_graph *g = c->graph;
+    const tx_node *l = &g->node[loss];
+    c->logits = l->in[0];
+    const int32_t made = c->logits->producer;
+    if (made < 0 || !is_product(&g->node[made]) || g->node[made].attrs.trans_a || !is_passing(c->logits))
+        return false;
+    c->rows = tx_shape_rows(&c->logits->shape);
+    add_member(c, made, 1, 1, false);
+    add_member(c, loss, 3, 3, false);
+    for (int32_t i = made + 1; i < g->nodes; i++) {
+        const tx_node *n = &g->node[i];
+        if (i == loss || !reads(n, c->logits))
+            continue;
+        if (n->op != TX_OP_CROSS_ENTROPY_GRAD || c->dlogits || i < loss || n->in[2] != l->in[1] ||
+            n->in[3] != l->out[1])
+            return false;
+        c->dlogits = n->out[0];
+        add_member(c, i, 15, 1, false);
+    }
+    return !c->dlogits || (is_passing(c->dlogits) && find_products(c, c->member[2].node + 1));
+}
+
+/* Member of number `node`, or NULL. */
+static const member *member_at(const classifier *c, int32_t node)
+{
+    for (int32_t i = 0; i < c->members; i++)
+        if (c->member[i].node == node)
+            return &c->member[i];
+    return NULL;
+}
+
+/* Whether operand `k` of a member is made by a member for the same rows. */
+static bool is_inner(const classifier *c, const tx_node *n, int k)
+{
+    return n->in[k] == c->logits || n->in[k] == c->dlogits || (n->op == TX_OP_CROSS_ENTROPY_GRAD && k == 3);
+}
+
+/* Can the other nodes between the first member and the last go before the chunks or behind them? */
+static bool others_give_way(const classifier *c)
+{
+    const int32_t first = c->member[0].node, last = c->member[c->members - 1].node;
+    for (int32_t i = first + 1; i < last; i++) {
+        const tx_node *n = &c->graph->node[i];
+        if (member_at(c, i))
+            continue;
+        if (tx_op_info_of(n->op)->op_class == TX_COLLECTIVE)
+            return false;
+        for (int k = 0; k < TX_MAX_OUT; k++) {
+            tx_tensor *t = n->out[k];
+            const tx_arena_id arena = t ? tx_tensor_root(t)->arena : TX_ARENA_RESULT;
+            if (arena != TX_ARENA_RESULT && (arena != TX_ARENA_PLANNED || t->producer != i))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Finds what the members need from nodes behind the first of them; false where that needs a member itself. */
+static bool find_early(classifier *c)
+{
+    const int32_t first = c->member[0].node, last = c->member[c->members - 1].node;
+    for (int32_t i = last; i > first; i--) {
+        const tx_node *n = &c->graph->node[i];
+        const bool is_member = member_at(c, i) != NULL;
+        for (int k = 0; k < TX_MAX_IN; k++) {
+            const tx_tensor *t = n->in[k];
+            if (!t || !(is_member || c->early[i]) || (is_member && is_inner(c, n, k)))
+                continue;
+            const tx_arena_id arena = tx_tensor_root(n->in[k])->arena;
+            if ((arena != TX_ARENA_PLANNED && arena != TX_ARENA_WEIGHTS) || member_at(c, t->producer))
+                return false;
+            if (t->producer > first)
+                c->early[t->producer] = true;
+        }
+    }
+    return true;
+}
+
+/* ---- Emitting ----------------------------------------------------------------------------------------- */
+
+/* Rows first .. first + rows - 1, and the logits made for them. */
+typedef struct chunk {
+    int64_t first, rows;
+    tx_tensor *logits, *dlogits;
+} chunk;
+
+/* The chunk's part of an operand of `n`. */
+static tx_tensor *part_of(const classifier *c, const chunk *at, const tx_node *n, tx_tensor *t)
+{
+    if (t == c->logits)
+        return at->logits;
+    if (t == c->dlogits)
+        return at->dlogits;
+    const int64_t width = tx_shape_count(&t->shape) / c->rows;
+    return tx_tensor_view(t, at->first * width, n->op == TX_OP_MATMUL ? TX_SHAPE(at->rows, width) : TX_SHAPE(at->rows));
+}
+
+/* Appends what a member does for a chunk. */
+static void emit_member(const classifier *c, const member *m, chunk *at)
+{
+    const tx_node n = c->graph->node[m->node]; /* a copy: the array grows */
+    tx_emit_args args = {.op = n.op, .attrs = n.attrs, .dtype = &n.out[0]->dtype};
+    for (int k = 0; k < TX_MAX_IN; k++)
+        args.in[k] = n.in[k] && (m->in & (1u << k)) ? part_of(c, at, &n, n.in[k]) : n.in[k];
+    for (int k = 0; k < TX_MAX_OUT; k++)
+        args.out[k] = n.out[k] && (m->out & (1u << k)) ? part_of(c, at, &n, n.out[k]) : n.out[k];
+    if (m->sums && at->first > 0)
+        args.attrs.accumulate = TX_ADD;
+    c->graph->direction = n.direction;
+    tx_tensor *made = tx_emit(c->graph, &args);
+    if (n.out[0] == c->logits)
+        at->logits = made;
+    else if (n.out[0] == c->dlogits)
+        at->dlogits = made;
+}
+
+static tx_status emit_chunks(const classifier *c, int64_t most)
+{
+    const int64_t chunks = (c->rows + most - 1) / most, even = (c->rows + chunks - 1) / chunks;
+    const int64_t rows = (even + ROWS_UNIT - 1) / ROWS_UNIT * ROWS_UNIT;
+    for (int64_t first = 0; first < c->rows; first += rows) {
+        chunk at = {first, c->rows - first < rows ? c->rows - first : rows, NULL, NULL};
+        for (int32_t i = 0; i < c->members && c->graph->status == TX_OK; i++)
+            emit_member(c, &c->member[i], &at);
+    }
+    c->graph->direction = TX_FORWARD;
+    return c->graph->status;
+}
+
+/* ---- Order -------------------------------------------------------------------------------------------- */
+
+typedef struct order {
+    int32_t *node; /* numbers of the nodes that stay, in their new order */
+    int32_t count;
+} order;
+
+static void append(order *o, int32_t node)
+{
+    o->node[o->count++] = node;
+}
+
+/* What was there before, early nodes, the chunks' nodes (from number `chunks` on), the rest without the members. */
+static void arrange(const classifier *c, int32_t chunks, order *o)
+{
+    const int32_t first = c->member[0].node;
+    for (int32_t i = 0; i < chunks; i++)
+        if (i < first || c->early[i])
+            append(o, i);
+    for (int32_t i = chunks; i < c->graph->nodes; i++)
+        append(o, i);
+    for (int32_t i = first; i < chunks; i++)
+        if (!c->early[i] && !member_at(c, i))
+            append(o, i);
+}
+
+/* Brings the nodes into their order; tensors learn the new numbers of their producers. */
+static tx_status reorder(tx_graph *graph, const order *o)
+{
+    tx_node *nodes = malloc((size_t)o->count * sizeof *nodes);
+    int32_t *moved = malloc((size_t)graph->nodes * sizeof *moved);
+    if (!nodes || !moved) {
+        free(nodes);
+        free(moved);
+        return tx_fail(TX_MEMORY, "no memory for the classifier's chunks");
+    }
+    memset(moved, 0xff, (size_t)graph->nodes * sizeof *moved); /* -1: gone */
+    for (int32_t i = 0; i < o->count; i++) {
+        nodes[i] = graph->node[o->node[i]];
+        moved[o->node[i]] = i;
+    }
+    for (int32_t i = 0; i < graph->tensors; i++)
+        if (graph->tensor[i]->producer >= 0)
+            graph->tensor[i]->producer = moved[graph->tensor[i]->producer];
+    free(moved);
+    free(graph->node);
+    graph->node = nodes;
+    graph->nodes = graph->node_room = o->count;
+    return TX_OK;
+}
+
+/* Replaces the members by their chunks. */
+static tx_status split(const classifier *c, int64_t most)
+{
+    tx_graph *graph = c->graph;
+    const int32_t chunks = graph->nodes;
+    tx_status status = emit_chunks(c, most);
+    if (status)
+        return status;
+    for (int32_t i = 0; i < c->members; i++) /* of what is whole, the last chunk's node */
+        for (int k = 0; k < TX_MAX_OUT; k++) {
+            tx_tensor *t = graph->node[c->member[i].node].out[k];
+            if (t && t != c->logits && t != c->dlogits && t->producer >= 0)
+                t->producer = graph->nodes - c->members + i;
+        }
+    order o = {malloc((size_t)graph->nodes * sizeof *o.node), 0};
+    if (!o.node)
+        return tx_fail(TX_MEMORY, "no memory for the classifier's chunks");
+    arrange(c, chunks, &o);
+    status = reorder(graph, &o);
+    free(o.node);
+    return status;
+}
+
+/* ---- The pass ----------------------------------------------------------------------------------------- */
+
+/* Rows of a chunk, at most. */
+static int64_t most_rows(const tx_graph *graph, const tx_tensor *logits, int64_t bytes)
+{
+    const int64_t chunk_bytes = graph->model->arena[TX_ARENA_PLANNED].chunk_bytes;
+    const int64_t row = tx_shape_last(&logits->shape) * (int64_t)tx_dtype_size(logits->dtype);
+    const int64_t rows = (bytes < chunk_bytes ? bytes : chunk_bytes) / row / ROWS_UNIT * ROWS_UNIT;
+    return rows < ROWS_UNIT ? ROWS_UNIT : rows;
+}
+
+/* Splits the classifier of CROSS_ENTROPY node `loss`, where that can be done. */
+static tx_status chunk_one(tx_graph *graph, int32_t loss, int64_t bytes, bool *done)
+{
+    classifier c = {.graph = graph};
+    *done = false;
+    if (!find_members(&c, loss) || !others_give_way(&c))
+        return TX_OK;
+    const int64_t most = most_rows(graph, c.logits, bytes);
+    if (c.rows <= most)
+        return TX_OK;
+    c.early = calloc((size_t)graph->nodes, sizeof *c.early);
+    if (!c.early)
+        return tx_fail(TX_MEMORY, "no memory for the classifier's chunks");
+    *done = find_early(&c);
+    tx_status status = *done ? split(&c, most) : TX_OK;
+    free(c.early);
+    return status;
+}
+
+tx_status tx_chunk(tx_graph *graph, int64_t bytes)
+{
+    tx_status status = TX_OK;
+    bool done = false;
+    for (int32_t i = 0; i < graph->nodes && !status; i = done ? 0 : i + 1) {
+        done = false;
+        if (graph->node[i].op == TX_OP_CROSS_ENTROPY)
+            status = chunk_one(graph, i, bytes, &done);
+    }
+    return status ? tx_graph_fail(graph, status) : TX_OK;
+}

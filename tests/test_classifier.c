@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A classifier in chunks of rows gives the losses and gradients of one that has all logits at once, within rounding,
+ * the same bits every time, and takes the memory of a chunk's logits.
+ *
+ *     test_classifier [DEVICE]      exit status 77: there is no such device */
+#include "api/model.h"
+#include "api/passes/passes.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(call) \
+    if (call)       \
+    return fprintf(stderr, "test_classifier: %s\n", tx_error()), false
+
+enum { BATCH = 2, LENGTH = 300, ROWS = BATCH * LENGTH, VOCAB = 500, PADDED = 512, WIDTH = 24, CHUNK_ROWS = 256 };
+enum { TABLE = VOCAB * WIDTH, GRADIENTS = 2 * TABLE + 2 * WIDTH };
+
+#define ROW_BYTES ((int64_t)(PADDED * sizeof(float)))
+#define WHOLE TX_CHUNK_BYTES /* more than the logits of these graphs */
+#define CHUNKS (CHUNK_ROWS * ROW_BYTES)
+
+/* What a graph gave. */
+typedef struct outcome {
+    float loss, losses[ROWS], gradient[GRADIENTS];
+    int64_t planned; /* bytes of activations and temporary memory */
+    int32_t losses_nodes;
+} outcome;
+
+typedef struct machine {
+    tx_model *model;
+    tx_graph *graph;
+    tx_tensor *tokens, *labels, *losses;
+    tx_plan *plan;
+} machine;
+
+static tx_tensor *param(tx_graph *g, const char *name, tx_shape shape, tx_init init)
+{
+    tx_param_spec spec = {.shape = shape, .init = init, .scale = 0.5f};
+    if (shape.rank == 2) {
+        spec.logical = shape;
+        spec.logical.dim[0] = VOCAB;
+    }
+    return tx_param(g, name, &spec);
+}
+
+static tx_status build(machine *m, bool tied, bool train)
+{
+    tx_graph *g = m->graph;
+    m->tokens = tx_input(g, "tokens", TX_I32, TX_SHAPE(BATCH, LENGTH));
+    m->labels = tx_input(g, "labels", TX_I32, TX_SHAPE(BATCH, LENGTH));
+    tx_tensor *table = param(g, "table", TX_SHAPE(PADDED, WIDTH), TX_INIT_NORMAL);
+    tx_tensor *gamma = param(g, "gamma", TX_SHAPE(WIDTH), TX_INIT_ONE);
+    tx_tensor *beta = param(g, "beta", TX_SHAPE(WIDTH), TX_INIT_ZERO);
+    tx_tensor *head = param(g, "head", TX_SHAPE(PADDED, WIDTH), TX_INIT_NORMAL);
+    tx_tensor *x = tx_layer_norm(tx_embedding(m->tokens, table, NULL, NULL), gamma, beta, 1e-5f);
+    m->losses = tx_cross_entropy(tx_linear(x, tied ? table : head, NULL, true), m->labels, VOCAB);
+    if (train)
+        return tx_backward(g, tx_mean_loss(m->losses));
+    tx_output(m->losses);
+    return TX_OK;
+}
+
+/* One micro-batch. Some labels are ignored, and all of the third chunk's. */
+static tx_status run(machine *m, int number)
+{
+    int32_t tokens[ROWS], labels[ROWS];
+    for (int i = 0; i < ROWS; i++) {
+        tokens[i] = (i * 7 + number * 13) % VOCAB;
+        labels[i] = i % 9 == 4 || i >= 2 * CHUNK_ROWS ? TX_IGNORE_LABEL : (i * 11 + number * 3) % VOCAB;
+    }
+    tx_status status = tx_model_set(m->model, TX_CONTROL_ACCUMULATE, number > 0);
+    if (!status)
+        status = tx_plan_write(m->plan, m->tokens, tokens, sizeof tokens);
+    if (!status)
+        status = tx_plan_write(m->plan, m->labels, labels, sizeof labels);
+    return status ? status : tx_plan_run(m->plan);
+}
+
+static tx_status read_training(machine *m, outcome *out)
+{
+    tx_results results;
+    float *next = out->gradient;
+    tx_status status = tx_model_fetch(m->model);
+    if (!status)
+        status = tx_model_results(m->model, &results);
+    if (!status)
+        out->loss = results.value[TX_RESULT_LOSS];
+    for (int32_t i = 0; i < tx_model_param_count(m->model) && !status; i++) {
+        const char *name;
+        const tx_param_spec *spec;
+        status = tx_model_param(m->model, i, &name, &spec);
+        if (!status)
+            status = tx_model_read(m->model, TX_PART_GRADIENT, i, next);
+        next += tx_shape_count(&spec->logical);
+    }
+    return status;
+}
+
+/* Whether the backend holds what was planned, to the byte. */
+static bool check_memory(const tx_engine *engine, const machine *m, outcome *out)
+{
+    tx_memory planned, counted;
+    CHECK(tx_model_memory(m->model, &planned));
+    CHECK(tx_engine_memory(engine, &counted));
+    out->planned = planned.bytes[TX_MEMORY_ACTIVATIONS] + planned.bytes[TX_MEMORY_TEMPORARY];
+    if (tx_memory_total(&planned) == tx_memory_total(&counted))
+        return true;
+    printf("planned are %lld bytes, counted %lld\n", (long long)tx_memory_total(&planned),
+           (long long)tx_memory_total(&counted));
+    return false;
+}
+
+/* Builds, lets the classifier go by chunks of `bytes`, and runs two micro-batches. */
+static bool make(tx_engine *engine, bool tied, bool train, int64_t bytes, outcome *out)
+{
+    machine m = {0};
+    memset(out, 0, sizeof *out);
+    CHECK(tx_model_create(engine, &m.model));
+    CHECK(tx_graph_create(m.model, &m.graph));
+    CHECK(build(&m, tied, train));
+    CHECK(tx_chunk(m.graph, bytes));
+    for (int32_t i = 0; i < m.graph->nodes; i++)
+        out->losses_nodes += m.graph->node[i].op == TX_OP_CROSS_ENTROPY;
+    CHECK(tx_plan_create(m.graph, "classifier", &m.plan));
+    CHECK(tx_model_init(m.model, 1));
+    CHECK(tx_model_set(m.model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)ROWS));
+    CHECK(tx_model_set(m.model, TX_CONTROL_LOSS_SCALE, 1.0));
+    CHECK(run(&m, 0));
+    CHECK(run(&m, 1));
+    CHECK(train ? read_training(&m, out) : tx_plan_read(m.plan, m.losses, out->losses, sizeof out->losses));
+    const bool good = check_memory(engine, &m, out);
+    tx_plan_free(m.plan);
+    tx_graph_free(m.graph);
+    tx_model_free(m.model);
+    return good;
+}
+
+/* Relative L2 distance. */
+static double distance(const float *a, const float *b, int count)
+{
+    double difference = 0.0, norm = 0.0;
+    for (int i = 0; i < count; i++) {
+        difference += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        norm += (double)b[i] * (double)b[i];
+    }
+    return sqrt(difference / norm);
+}
+
+/* Of the logits those of a chunk are left. Losses, lse and, in training, dlosses of all rows live as long as the chunks,
+ * where they used to be gone when the products of dlogits, or not yet there when the logits, took most memory. */
+static int64_t memory_saved(bool train)
+{
+    const int64_t of_rows = (ROWS * (int64_t)sizeof(float) + TX_ALIGNMENT - 1) / TX_ALIGNMENT * TX_ALIGNMENT;
+    return (ROWS - CHUNK_ROWS) * ROW_BYTES - (train ? 3 : 2) * of_rows;
+}
+
+static bool compare(const char *what, const outcome *whole, const outcome *parts, const outcome *again, bool train)
+{
+    const double off = train ? distance(parts->gradient, whole->gradient, GRADIENTS)
+                             : distance(parts->losses, whole->losses, ROWS);
+    const double loss_off = fabs((double)parts->loss - (double)whole->loss);
+    const bool same = memcmp(parts, again, sizeof *parts) == 0;
+    const int64_t less = whole->planned - parts->planned, wanted = memory_saved(train);
+    const bool good = off <= 1e-6 && loss_off <= 1e-6 * fabs((double)whole->loss) && same && less == wanted &&
+                      whole->losses_nodes == 1 && parts->losses_nodes == 3;
+    printf("%s: %d chunks, relative L2 distance %.1e, of the loss %.1e, %s bits again, %lld bytes less (of %lld)%s\n",
+           what, parts->losses_nodes, off, loss_off, same ? "the same" : "OTHER", (long long)less, (long long)wanted,
+           good ? "" : "  WRONG");
+    return good;
+}
+
+static bool check(tx_engine *engine, const char *what, bool tied, bool train)
+{
+    static outcome whole, parts, again;
+    return make(engine, tied, train, WHOLE, &whole) && make(engine, tied, train, CHUNKS, &parts) &&
+           make(engine, tied, train, CHUNKS, &again) && compare(what, &whole, &parts, &again, train);
+}
+
+int main(int argc, char **argv)
+{
+    tx_engine_options options = {.size = sizeof options, .device = argc > 1 ? argv[1] : "cpu"};
+    tx_engine *engine;
+    tx_status status = tx_engine_create(&options, &engine);
+    if (status)
+        return fprintf(stderr, "test_classifier: %s\n", tx_error()), status == TX_NOT_FOUND ? 77 : 1;
+    bool good = check(engine, "tied, training", true, true);
+    good &= check(engine, "with a table of its own, training", false, true);
+    good &= check(engine, "evaluation", true, false);
+    tx_engine_free(engine);
+    return good ? 0 : 1;
+}
