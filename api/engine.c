@@ -25,7 +25,10 @@ tx_status tx_engine_create(const tx_engine_options *options, tx_engine **engine)
     if (status == TX_OK)
         status = e->backend->device_info(local, &e->device);
     if (status == TX_OK) {
-        tx_open_options open = {.threads = options->threads, .profile = options->profile};
+        tx_open_options open = {.threads = options->threads,
+                                .profile = options->profile,
+                                .tf32 = options->tf32,
+                                .tune = options->tune};
         status = e->backend->open(local, &open, &e->context);
     }
     if (status != TX_OK) {
@@ -63,15 +66,23 @@ tx_status tx_engine_traffic(const tx_engine *engine, tx_traffic *traffic)
     return TX_OK;
 }
 
-tx_status tx_engine_choices(const tx_engine *engine, char **text)
+static tx_status empty(char **text)
 {
-    if (engine->backend->choices)
-        return engine->backend->choices(engine->context, text);
     char *none = calloc(1, 1);
     if (!none)
         return tx_fail(TX_MEMORY, "out of memory");
     *text = none;
     return TX_OK;
+}
+
+tx_status tx_engine_choices(const tx_engine *engine, char **text)
+{
+    return engine->backend->choices ? engine->backend->choices(engine->context, text) : empty(text);
+}
+
+tx_status tx_engine_tuned(const tx_engine *engine, char **text)
+{
+    return engine->backend->tuned ? engine->backend->tuned(engine->context, text) : empty(text);
 }
 
 tx_status tx_engine_choose(tx_engine *engine, const char *text)

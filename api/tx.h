@@ -129,6 +129,7 @@ typedef struct tx_device_info {
     int64_t memory;         /* bytes; 0 when unknown */
     int64_t max_allocation; /* bytes in one allocation */
     int32_t compute_units;
+    bool tf32; /* has matrix units for tf32 that TX uses */
 } tx_device_info;
 
 /* Number of devices over all backends; the cpu comes first. A platform without devices is not an error. */
@@ -166,11 +167,26 @@ int64_t tx_memory_total(const tx_memory *memory);
 
 typedef struct tx_engine tx_engine;
 
+/* How long to measure which kernel is the fastest. */
+typedef struct tx_tune_options {
+    double seconds; /* no new measurement begins after so many */
+    /* Called after each measurement, and before a long one; may be NULL. `spent` are seconds. */
+    void (*progress)(void *user, const char *what, double spent);
+    void *user;
+} tx_tune_options;
+
 typedef struct tx_engine_options {
     size_t size;        /* sizeof(tx_engine_options) */
     const char *device; /* see tx_device_find; NULL is "cpu" */
     int32_t threads;    /* of the cpu backend; 0 is all that this process may use */
     bool profile;       /* opens the device so that single operations can be timed */
+    /* fp32 matrix products may round their operands to tf32 (10 bits of mantissa) where the device has units for that;
+     * elsewhere it changes nothing. */
+    bool tf32;
+    /* Plans that are compiled measure all ways to compute their matrix products, whatever earlier runs found, and what is
+     * found is kept for all later runs on this device. Outlives the engine. NULL: a few seconds, for what is not known
+     * yet. */
+    const tx_tune_options *tune;
 } tx_engine_options;
 
 tx_status tx_engine_create(const tx_engine_options *options, tx_engine **engine);
@@ -195,6 +211,9 @@ tx_status tx_engine_choices(const tx_engine *engine, char **text);
 /* Makes it choose the same again; call it before the first plan is compiled. A choice that this build or device
  * does not have is TX_UNSUPPORTED, and nothing is changed. */
 tx_status tx_engine_choose(tx_engine *engine, const char *text);
+/* What this and earlier runs found out about the device by measuring, one line each: KEY, a tab, VALUE; "" where nothing is
+ * measured. The caller frees `*text`. */
+tx_status tx_engine_tuned(const tx_engine *engine, char **text);
 
 /* ---- Model: parameters, gradients, optimizer states, run-time scalars ----------------------- */
 

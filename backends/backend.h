@@ -16,7 +16,7 @@
 
 #include "tx.h"
 
-#define TX_BACKEND_VERSION 4
+#define TX_BACKEND_VERSION 5
 
 /* ---- Ops ----------------------------------------------------------------------------------- */
 
@@ -172,6 +172,8 @@ typedef struct tx_bindings {
 typedef struct tx_open_options {
     int32_t threads; /* 0: as many as this process may use */
     bool profile;
+    bool tf32; /* fp32 matrix products may round their operands to tf32 where the device has units for that */
+    const tx_tune_options *tune; /* as in tx_engine_options; outlives the context */
 } tx_open_options;
 
 typedef struct tx_command_info {
@@ -231,6 +233,8 @@ typedef struct tx_backend {
     /* Optional: choices made by measuring, as tx_engine_choices and tx_engine_choose say. The caller frees the text. */
     tx_status (*choices)(const tx_context *context, char **text);
     tx_status (*choose)(tx_context *context, const char *text);
+    /* Optional: what measuring found out about this device in this and earlier runs, as tx_engine_tuned says. */
+    tx_status (*tuned)(tx_context *context, char **text);
 } tx_backend;
 
 /* All backends of this build, the cpu first. The registry is the only file that names them. */

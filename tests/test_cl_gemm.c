@@ -4,8 +4,8 @@
  * batches, offsets, bias and accumulation, with guards around the result and each run twice; then portable against
  * CLBlast on bigger shapes, with both rates. Rates are printed and never judged.
  *
- * Arguments: [small] and provider names to test in full (portable, portable-vector, portable-tile, portable-few,
- * clblast), or "rates" with m n k trans_a trans_b for one shape; none tests a part of all and prints rates. Exit 77: no
+ * Arguments: [small] and names of providers, or how they begin, to test in full (portable, portable-vector, portable-tile,
+ * portable-few, clblast), or "rates" with m n k trans_a trans_b for one shape; none tests a part of all and prints rates. Exit 77: no
  * OpenCL device. */
 #include "api/clock.h"
 #include "api/half.h"
@@ -254,6 +254,7 @@ static const struct {
 typedef enum extent {
     ALL,   /* all shapes, transposes and types */
     FEW,   /* fp32 in all transposes, the other types in one each: every combination is a program to build */
+    TILES, /* as FEW, and a few of the shapes: programs of GPUs take PoCL long to build */
     SMALL, /* all, but small shapes and half of them: for slow devices */
 } extent;
 
@@ -264,7 +265,11 @@ static int test_provider(const char *provider, extent how)
     const tx_open_options options = {0};
     int failed = 0, count = 0;
     setenv("TX_GEMM", provider, 1);
-    if (be->open(0, &options, &context) != TX_OK) {
+    if (strncmp(provider, "portable-tile", 13) == 0) /* not of CPU devices */
+        setenv("TX_OCL_VARIANT", "gpu", 1);
+    const bool opened = be->open(0, &options, &context) == TX_OK;
+    unsetenv("TX_OCL_VARIANT");
+    if (!opened) {
         printf("%s: %s\n", provider, tx_error());
         return 1;
     }
@@ -274,7 +279,9 @@ static int test_provider(const char *provider, extent how)
             for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
                 if (how == SMALL && (shapes[i].m * shapes[i].n * shapes[i].k > 40000 || (i + (size_t)trans) % 2))
                     continue;
-                if (how == FEW && t > 0 && t % 4 != (size_t)trans)
+                if ((how == FEW || how == TILES) && t > 0 && t % 4 != (size_t)trans)
+                    continue;
+                if (how == TILES && i % 4 != 0 && i != 10) /* whole quads, a long sum, a batch */
                     continue;
                 const size_t cycle = (size_t)count++;
                 const product p = {.batch = shapes[i].batch,
@@ -380,7 +387,8 @@ int main(int argc, char **argv)
         failed += test_provider(argv[i], small ? SMALL : ALL);
     if (argc == 1) {
         failed += test_provider("portable-vector", FEW);
-        failed += test_provider("portable-tile", FEW);
+        failed += test_provider("portable-tile-128x128x8", TILES);
+        failed += test_provider("portable-tile-64x64x16", TILES);
         failed += test_provider("portable-few", FEW);
         failed += test_provider("clblast", FEW);
         failed += test_choice();

@@ -7,6 +7,18 @@
 #include "tools/options.h"
 #include "tools/scale.h"
 
+extern const tx_cli tx_bench_copy_program;
+/* txbench copy: argv[0] is "copy". Returns the status to exit with. */
+int tx_bench_copy(int argc, char *const *argv);
+
+extern const tx_cli tx_bench_gemm_program;
+/* txbench gemm: argv[0] is "gemm". Returns the status to exit with. */
+int tx_bench_gemm(int argc, char *const *argv);
+
+extern const tx_cli tx_bench_attention_program;
+/* txbench attention: argv[0] is "attention". Returns the status to exit with. */
+int tx_bench_attention(int argc, char *const *argv);
+
 extern const tx_cli tx_bench_ops_program;
 /* txbench ops: argv[0] is "ops". Returns the status to exit with. */
 int tx_bench_ops(int argc, char *const *argv);

@@ -88,7 +88,7 @@ static tx_status prepare(bench *b)
     tx_status status = tx_config_find(set->config, &b->config);
     if (!status)
         status = make_prompts(b);
-    tx_engine_options engine = {sizeof engine, set->device, (int32_t)set->threads, false};
+    tx_engine_options engine = {.size = sizeof engine, .device = set->device, .threads = (int32_t)set->threads};
     const tx_generator_options generator = {.size = sizeof generator,
                                             .batch = set->batch,
                                             .beams = 1,

@@ -1,65 +1,73 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench ops: the cases of the conformance suite, timed. */
 #include "api/op.h"
-#include "tests/ops/conformance.h"
 #include "tools/bench.h"
-#include "tools/options.h"
+#include "tools/bench_report.h"
 
-#include <stdio.h>
 #include <string.h>
 
 typedef struct settings {
-    const char *device, *op;
-    int64_t repeats, threads;
+    tx_bench_common common;
+    const char *op;
 } settings;
 
-#define AT(field) offsetof(settings, field)
+#define COMMON(field) offsetof(settings, common.field)
 static const tx_option options[] = {
-    {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
-     .help = "where to compute"},
-    {TX_OPTION_TEXT, "op", AT(op), .choices = "NAME", .help = "this op only, named as in api/ops.def"},
-    {TX_OPTION_INTEGER, "repeats", AT(repeats), 0, 1 << 20, "N", "runs a case; 0: as many as fit in half a second"},
-    {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend; 0: all there are"},
+    TX_BENCH_OPTIONS(COMMON),
+    TX_BENCH_HTML(COMMON),
+    {TX_OPTION_TEXT, "op", offsetof(settings, op), .choices = "NAME", .help = "this op only, named as in api/ops.def"},
 };
-#undef AT
+#undef COMMON
 
-static const settings defaults = {.device = "cpu"};
+static const settings defaults = {.common = TX_BENCH_DEFAULTS};
 
 const tx_cli tx_bench_ops_program = {
     .name = "txbench",
     .usage = "txbench ops [options]",
-    .about = "Times every op at sizes of GPT-2: median of the runs, arithmetic and traffic a second.",
+    .about = "Times every op at sizes of GPT-2: median of the runs, arithmetic and traffic a second." TX_BENCH_ABOUT,
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,
 };
 
-static void report(void *context, const tx_timing *timing)
+typedef struct context {
+    tx_bench_report *report;
+    tx_status status;
+} context;
+
+static void add(void *user, const tx_timing *timing)
 {
-    (void)context;
-    printf("%-20s %-44s %10.1f us %5.1f %% %9.1f GFLOP/s %7.1f GB/s  %s\n", timing->op, timing->label,
-           1e6 * timing->seconds, 100.0 * timing->spread, timing->gflops, timing->gbytes, timing->variant);
-    fflush(stdout);
+    context *c = user;
+    if (!c->status)
+        c->status = tx_bench_report_add(c->report, timing, timing->op, tx_class_name(timing->op_class), 0);
 }
 
-static tx_status run(const settings *set)
+static bool asked_for(const settings *set, int32_t op)
 {
-    tx_target target;
-    tx_status status = tx_target_open(set->device, (int32_t)set->threads, true, &target);
-    if (status)
-        return status;
-    bool known = false;
-    printf("device %s: %s\n%-20s %-44s %13s %7s\n", target.info.id, target.info.name, "op", "case", "median", "spread");
-    for (int32_t op = 0; op < TX_OP_KERNELS && !status; op++) {
-        if (set->op && strcmp(tx_op_info_of((tx_op)op)->name, set->op) != 0)
+    return !set->op || strcmp(tx_op_info_of((tx_op)op)->name, set->op) == 0;
+}
+
+static tx_status check(const settings *set)
+{
+    for (int32_t op = 0; op < TX_OP_KERNELS; op++)
+        if (asked_for(set, op))
+            return TX_OK;
+    return tx_fail(TX_NOT_FOUND, "%s: no such op; api/ops.def lists them", set->op);
+}
+
+static tx_status measure(tx_bench_report *report, const settings *set)
+{
+    context c = {.report = report};
+    tx_status status = TX_OK;
+    for (int32_t op = 0; op < TX_OP_KERNELS && !c.status && !status; op++) {
+        if (!asked_for(set, op))
             continue;
-        known = true;
-        status = tx_conformance_bench(&target, (tx_op)op, (int32_t)set->repeats, true, report, NULL);
+        tx_bench_report_progress(report, tx_op_info_of((tx_op)op)->name, "");
+        status = tx_conformance_bench(&report->target, (tx_op)op, (int32_t)set->common.repeats, true, add, &c);
     }
-    tx_target_close(&target);
-    if (!status && !known)
-        status = tx_fail(TX_NOT_FOUND, "%s: no such op; api/ops.def lists them", set->op);
-    return status;
+    if (c.status || status)
+        return c.status ? c.status : status;
+    return report->rows ? TX_OK : tx_fail(TX_NOT_FOUND, "%s: has no case that is big enough to be timed", set->op);
 }
 
 int tx_bench_ops(int argc, char *const *argv)
@@ -68,5 +76,14 @@ int tx_bench_ops(int argc, char *const *argv)
     int result = tx_options_parse(&tx_bench_ops_program, argc, argv, &set);
     if (result != TX_GO_ON)
         return result;
-    return run(&set) ? tx_complain(&tx_bench_ops_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+    tx_bench_report report = {0};
+    tx_status status = check(&set);
+    if (!status)
+        status = tx_bench_report_begin(&report, "ops", argc, argv, &set.common);
+    if (!status)
+        status = measure(&report, &set);
+    if (!status)
+        status = tx_bench_report_end(&report);
+    tx_bench_report_free(&report);
+    return status ? tx_complain(&tx_bench_ops_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
 }

@@ -21,7 +21,7 @@ typedef struct measurement {
 static tx_status prepare(measurement *m)
 {
     const tx_bench_scale_options *o = m->options;
-    const tx_engine_options engine = {sizeof engine, o->device, o->threads, true};
+    const tx_engine_options engine = {.size = sizeof engine, .device = o->device, .threads = o->threads, .profile = true};
     const tx_trainer_options trainer = {
         .size = sizeof trainer,
         .batch = o->batch,

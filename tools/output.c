@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Checks of an output folder before a long run. */
+ * Checks of an output folder before a long run, and pages of HTML. */
 #include "tools/output.h"
 
 #include "api/file.h"
@@ -7,6 +7,8 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -42,5 +44,41 @@ tx_status tx_output_prepare(const char *folder)
     tx_status status = tx_folder_create(folder);
     if (!status && access(folder, W_OK))
         status = tx_fail(TX_IO, "%s: cannot write there: %s", folder, strerror(errno));
+    return status;
+}
+
+/* The page with the data in its place. In a script < must not stand in a string, for </script> ends it. */
+static void fill_page(FILE *to, const char *page, const char *json)
+{
+    const char *place = strstr(page, "@DATA@");
+    fwrite(page, 1, (size_t)(place - page), to);
+    for (; *json; json++)
+        if (*json == '<')
+            fputs("\\u003c", to);
+        else
+            fputc(*json, to);
+    fputs(place + strlen("@DATA@"), to);
+}
+
+tx_status tx_page_write(const char *path, const unsigned char *page, const tx_json *data)
+{
+    char *json = tx_json_text(data, TX_JSON_LINE), *text = NULL;
+    size_t size = 0;
+    FILE *to = json ? open_memstream(&text, &size) : NULL;
+    if (to)
+        fill_page(to, (const char *)page, json);
+    bool whole = to && !ferror(to);
+    if (to && fclose(to))
+        whole = false;
+    tx_status status = whole ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory for the page", path);
+    if (!status && strcmp(path, "-") == 0) {
+        fwrite(text, 1, size, stdout);
+        if (fflush(stdout) || ferror(stdout))
+            status = tx_fail(TX_IO, "standard output: cannot write");
+    } else if (!status) {
+        status = tx_file_write(path, text, size);
+    }
+    free(text);
+    free(json);
     return status;
 }

@@ -57,12 +57,20 @@ static tx_trainer_options make_trainer(const tx_train_job *j)
 tx_status tx_train_compile(tx_train_job *j)
 {
     const tx_train_settings *set = j->set;
-    tx_engine_options engine = {sizeof engine, j->device, (int32_t)set->threads, set->profile};
+    const bool tf32 = set->tf32 && !set->no_tf32;
+    tx_engine_options engine = {.size = sizeof engine,
+                                .device = j->device,
+                                .threads = (int32_t)set->threads,
+                                .profile = set->profile,
+                                .tf32 = tf32};
     tx_status status = tx_engine_create(&engine, &j->engine);
     if (status)
         return status;
     const tx_device_info *device = tx_engine_device(j->engine);
     printf("device  %s: %s, %s\n", device->id, device->name, device->platform);
+    if (tf32)
+        printf("tf32    %s\n", device->tf32 ? "fp32 matrix products may round their operands to tf32"
+                                            : "this device has no units for it that TX uses: products are in fp32");
     fflush(stdout);
     choose_kernels(j);
     status = tx_model_create(j->engine, &j->model);
@@ -119,7 +127,8 @@ tx_status tx_train_describe(const tx_train_job *j, tx_json **made)
     static const char *const names[] = {"per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate",
                                         "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio",
                                         "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
-                                        "optim", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", NULL};
+                                        "optim", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "tf32", "no_tf32",
+                                        NULL};
     tx_json *json = tx_train_arguments(j->set, names);
     tx_status status = json ? TX_OK : TX_MEMORY;
     if (!status)

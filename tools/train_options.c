@@ -92,6 +92,8 @@ static const tx_option options[] = {
     {TX_OPTION_HEADING, .help = "device"},
     TEXT("device", device, "cpu|opencl|opencl:N|opencl:NAME|gpu|auto", "what to train on; auto: a GPU of the host for each rank, then its cores"),
     WHOLE("threads", threads, 0, 4096, "of the cpu backend; 0: all that this process may use"),
+    FLAG("tf32", tf32, "fp32 products may round their operands to tf32, where the device has units for that"),
+    FLAG("no_tf32", no_tf32, "they may not, whatever --tf32 says"),
     FLAG("list_devices", list_devices, "print the devices and end"),
     FLAG("dry_run", dry_run, "print the memory the run will take and end; allocates nothing"),
     FLAG("profile", profile, "print where the time went, and memory planned and counted"),

@@ -41,7 +41,7 @@ typedef struct tx_train_settings {
     /* device */
     const char *device;
     int64_t threads;
-    bool list_devices, dry_run, profile;
+    bool tf32, no_tf32, list_devices, dry_run, profile;
 } tx_train_settings;
 
 extern const tx_cli tx_train_program;

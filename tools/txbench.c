@@ -111,7 +111,7 @@ static tx_status prepare(bench *b)
     if (status)
         return status;
     b->config.resid_pdrop = b->config.embd_pdrop = b->config.attn_pdrop = 0.0;
-    tx_engine_options engine = {sizeof engine, set->device, (int32_t)set->threads, false};
+    tx_engine_options engine = {.size = sizeof engine, .device = set->device, .threads = (int32_t)set->threads};
     tx_trainer_options trainer = {
         .size = sizeof trainer,
         .batch = set->batch,
@@ -211,6 +211,7 @@ static tx_status print_json(const bench *b, double ratio)
     tx_json *all = tx_json_object();
     tx_json_set_string(all, "config", set->config);
     tx_json_set_string(all, "device", tx_engine_device(b->engine)->name);
+    tx_json_set_string(all, "driver", tx_engine_device(b->engine)->driver);
     tx_json_set_int(all, "batch", set->batch);
     tx_json_set_int(all, "block", set->block);
     tx_json_set_int(all, "steps", set->steps);
@@ -258,20 +259,35 @@ static int train(int argc, char *const *argv)
     return status ? tx_complain(&train_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
 }
 
+/* X(name, run, program, help) */
+#define COMMAND_MAP(X)                                                                                                 \
+    X("train", train, train_program, "training steps, alone or beside transformers by PyTorch")                        \
+    X("copy", tx_bench_copy, tx_bench_copy_program, "copies on the device, between host and device, and launches")     \
+    X("gemm", tx_bench_gemm, tx_bench_gemm_program, "the matrix products of a training step, or one")                  \
+    X("attention", tx_bench_attention, tx_bench_attention_program, "attention forward and backward")                   \
+    X("ops", tx_bench_ops, tx_bench_ops_program, "every op at sizes of GPT-2, beside the device's peaks")              \
+    X("generate", tx_bench_generate, tx_bench_generate_program, "generation, alone or beside transformers by PyTorch") \
+    X("ddp", tx_bench_ddp, tx_bench_ddp_program, "training on several devices: one process for all, or one for each")  \
+    X("comm", tx_bench_comm, tx_bench_comm_program, "sums over the ranks of mpiexec, beside MPI's own and memcpy")     \
+    X("scale", tx_bench_scale, tx_bench_scale_program, "predicted steps of data-parallel training on many ranks")
+
 static const tx_cli_command commands[] = {
-    {"train", "training steps, alone or beside transformers by PyTorch", &train_program},
-    {"ops", "every op at sizes of GPT-2", &tx_bench_ops_program},
-    {"generate", "generation, alone or beside transformers by PyTorch", &tx_bench_generate_program},
-    {"ddp", "training on several devices: one process for all, or one for each", &tx_bench_ddp_program},
-    {"comm", "sums over the ranks of mpiexec, beside MPI's own and memcpy", &tx_bench_comm_program},
-    {"scale", "predicted steps of data-parallel training on many ranks", &tx_bench_scale_program},
+#define X(name, run, program, help) {name, help, &program},
+    COMMAND_MAP(X)
+#undef X
+};
+
+static int (*const runs[])(int argc, char *const *argv) = {
+#define X(name, run, program, help) run,
+    COMMAND_MAP(X)
+#undef X
 };
 
 int main(int argc, char **argv)
 {
     static const tx_cli program = {
         .name = "txbench",
-        .usage = "txbench train|ops|generate|comm|ddp|scale [options]",
+        .usage = "txbench train|copy|gemm|attention|ops|generate|ddp|comm|scale [options]",
         .about = "Measures speed. txbench train --help, ops --help and so on list the options.",
         .commands = commands,
         .command_count = (int32_t)(sizeof commands / sizeof commands[0]),
@@ -281,7 +297,5 @@ int main(int argc, char **argv)
     if (result != TX_GO_ON)
         return result;
     signal(SIGPIPE, SIG_IGN); /* a peer that ended is an error message, not the end of this program */
-    int (*const run[])(int, char *const *) = {train,        tx_bench_ops,  tx_bench_generate,
-                                              tx_bench_ddp, tx_bench_comm, tx_bench_scale};
-    return run[command](argc - 1, argv + 1);
+    return runs[command](argc - 1, argv + 1);
 }

@@ -122,7 +122,7 @@ static tx_status open_job(txgen_job *job, int argc, char *const *argv)
         status = set->ids.count > 0 ? txgen_read_ids(set, &job->prompts) : open_tokenizer(job);
     if (!status && set->ids.count == 0 && !set->perplexity && !is_talk(set))
         status = txgen_read_prompts(set, job->encoder, job->config.bos_token_id, &job->prompts);
-    tx_engine_options engine = {sizeof engine, set->device, (int32_t)set->threads, false};
+    tx_engine_options engine = {.size = sizeof engine, .device = set->device, .threads = (int32_t)set->threads};
     if (!status)
         status = tx_engine_create(&engine, &job->engine);
     return status ? status : tx_model_create(job->engine, &job->model);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txplot: draws loss, learning rate, gradient norm and speed of training runs as one HTML page. */
-#include "api/file.h"
 #include "api/json.h"
 #include "tools/history.h"
 #include "tools/options.h"
+#include "tools/output.h"
 #include "tools/plot.h"
 
 #include <inttypes.h>
@@ -237,46 +237,6 @@ static tx_status collect(const settings *set, tx_json *all)
     return status ? status : added;
 }
 
-/* ---- the page ----------------------------------------------------------------------------------------- */
-
-/* The page with the data in its place. In a script < must not stand in a string, for </script> ends it. */
-static void fill_page(FILE *to, const char *json)
-{
-    const char *page = (const char *)tx_plot_page, *place = strstr(page, "@DATA@");
-    fwrite(page, 1, (size_t)(place - page), to);
-    for (; *json; json++)
-        if (*json == '<')
-            fputs("\\u003c", to);
-        else
-            fputc(*json, to);
-    fputs(place + strlen("@DATA@"), to);
-}
-
-static tx_status write_page(const settings *set, const tx_json *all)
-{
-    char *json = tx_json_text(all, TX_JSON_LINE), *text = NULL;
-    size_t size = 0;
-    FILE *to = json ? open_memstream(&text, &size) : NULL;
-    if (to)
-        fill_page(to, json);
-    bool whole = to && !ferror(to);
-    if (to && fclose(to))
-        whole = false;
-    tx_status status = whole ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory for the page", set->output);
-    if (!status && strcmp(set->output, "-") == 0) {
-        fwrite(text, 1, size, stdout);
-        if (fflush(stdout) || ferror(stdout))
-            status = tx_fail(TX_IO, "standard output: cannot write");
-    } else if (!status) {
-        status = tx_file_write(set->output, text, size);
-        if (!status)
-            printf("%s: %d run%s\n", set->output, (int)set->runs.count, set->runs.count > 1 ? "s" : "");
-    }
-    free(text);
-    free(json);
-    return status;
-}
-
 int main(int argc, char **argv)
 {
     settings set = {.output = "txplot.html"};
@@ -288,7 +248,9 @@ int main(int argc, char **argv)
     if (!status)
         status = collect(&set, all);
     if (!status)
-        status = write_page(&set, all);
+        status = tx_page_write(set.output, tx_plot_page, all);
+    if (!status && strcmp(set.output, "-") != 0)
+        printf("%s: %d run%s\n", set.output, (int)set.runs.count, set.runs.count > 1 ? "s" : "");
     tx_json_free(all);
     return status ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
 }

@@ -104,6 +104,7 @@ const tx_backend tx_backend_opencl = {
     .destroy = tx_cl_destroy,
     .choices = tx_cl_choices,
     .choose = tx_cl_choose,
+    .tuned = tx_cl_tuned,
 };
 
 const char *tx_cl_error_name(cl_int code)

@@ -21,6 +21,7 @@ tx_status tx_cl_check(cl_int code, const char *what);
 /* ---- The opened device ----------------------------------------------------------------------------- */
 
 typedef struct tx_cl_program tx_cl_program; /* one built program, in the context's list */
+typedef struct tx_cl_entry tx_cl_entry;     /* table.c: one line of the table of what was measured */
 
 /* What kernels and launches are fitted to. The numbers are those of the device, or of the smaller one that
  * TX_OCL_LIMITS simulates: nothing else asks OpenCL for them. */
@@ -44,6 +45,7 @@ struct tx_context {
     cl_context context;
     cl_command_queue compute; /* in order: programs, copies and fills, as the contract orders them */
     bool profile;             /* `compute` records times */
+    bool tf32;                /* fp32 products may round their operands to tf32 */
     tx_cl_limits limits;
     tx_device_info info;
     char *identity; /* platform, device and driver with versions: what cached files are keyed by */
@@ -51,6 +53,10 @@ struct tx_context {
     tx_cl_program *programs;
     struct tx_cl_gemm *gemm;      /* what gemm.c found out about providers; NULL until the first product */
     struct tx_cl_choice *choices; /* gemm_choice.c: the provider of each class of products so far */
+    const tx_tune_options *tune;  /* measure more than usual; NULL: do not */
+    tx_cl_entry *table;
+    bool table_read;
+    char *clblast; /* clblast.c: parameters in place of CLBlast's own; NULL: not looked up yet, "": its own */
     tx_memory held;
     tx_traffic traffic;
 };
@@ -98,6 +104,11 @@ tx_status tx_cl_program_text(const char *source, char **text);
  * quietly (false) when there is none or it is damaged; the caller frees `data`. Storing is best effort. */
 bool tx_cl_cache_load(const tx_context *context, const char *key, void **data, size_t *size);
 void tx_cl_cache_store(const tx_context *context, const char *key, const void *data, size_t size);
+
+/* The table of what was measured on this device, kept in the cache folder (table.c): the value of a key, valid until the
+ * next put, or NULL; setting one is best effort. */
+const char *tx_cl_table_get(tx_context *context, const char *key);
+void tx_cl_table_put(tx_context *context, const char *key, const char *value);
 
 /* ---- Builder ------------------------------------------------------------------------------------------- */
 

@@ -3,12 +3,124 @@
  * or, in the versions up to 1.7, ignore offsets, and its half precision sums in half precision. */
 #include "backends/opencl/gemm.h"
 
+#include "backends/opencl/clblast_tune.h"
+
 #include <clblast_c.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* "Object already in cache": two threads compiled the same kernel at once (CLBlast before 1.6.1). It is there then. */
 #define IN_CACHE (-2039)
+
+/* ---- Parameters: "NAME=VALUE NAME=VALUE .." of kernel Xgemm, and of the routine that chooses between two kernels ----
+ */
+
+#define PARAMETERS 32
+#define PARAMETER_TEXT 1024
+/* A product below this size cubed goes by CLBlast's other kernel, which needs no padding and is slower. */
+#define ROUTINE_PARAMETER "XGEMM_MIN_INDIRECT_SIZE"
+
+static tx_status override(tx_context *context, const char *kernel, size_t count, const char **names,
+                          const size_t *values)
+{
+    CLBlastStatusCode code =
+        CLBlastOverrideParameters(context->device, kernel, CLBlastPrecisionSingle, count, names, values);
+    return code == CLBlastSuccess ? TX_OK : tx_fail(TX_DEVICE, "CLBlastOverrideParameters: %d", (int)code);
+}
+
+static size_t value_of(size_t count, const char *const *names, const size_t *values, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0)
+            return values[i];
+    return 0;
+}
+
+tx_status tx_cl_clblast_use(tx_context *context, const char *text)
+{
+    const char *names[PARAMETERS], *routine = ROUTINE_PARAMETER;
+    size_t values[PARAMETERS], count = 0, least = 0;
+    char *copy = strdup(text), *kept = strdup(text), *rest;
+    tx_status status = copy && kept ? TX_OK : tx_fail(TX_MEMORY, "out of host memory");
+    for (char *word = copy ? strtok_r(copy, " ", &rest) : NULL; word && !status; word = strtok_r(NULL, " ", &rest)) {
+        char *equals = strchr(word, '='), *end = NULL;
+        const unsigned long value = equals ? strtoul(equals + 1, &end, 10) : 0;
+        if (!equals || *end || count == PARAMETERS) {
+            status = tx_fail(TX_FORMAT, "parameters of CLBlast should be NAME=NUMBER, not \"%s\"", word);
+            break;
+        }
+        *equals = '\0';
+        if (strcmp(word, ROUTINE_PARAMETER) == 0) { /* the last one counts */
+            least = value;
+            continue;
+        }
+        names[count] = word;
+        values[count++] = value;
+    }
+    /* CLBlast before 1.6.3 writes outside its result there. */
+    if (!status && value_of(count, names, values, "GEMMK") == 1 &&
+        value_of(count, names, values, "MWG") != value_of(count, names, values, "NWG"))
+        status = tx_fail(TX_UNSUPPORTED, "CLBlast with GEMMK=1 needs MWG and NWG alike");
+    if (!status && count > 0)
+        status = override(context, "Xgemm", count, names, values);
+    if (!status && least > 0)
+        status = override(context, "GemmRoutine", 1, &routine, &least);
+    free(copy);
+    if (status) {
+        free(kept);
+        return status;
+    }
+    free(context->clblast);
+    context->clblast = kept;
+    return TX_OK;
+}
+
+/* What the device's table says, at first use; what it says wrong is passed over. */
+static void use_table(tx_context *context)
+{
+    if (context->clblast)
+        return;
+    const char *text = tx_cl_table_get(context, TX_CL_CLBLAST);
+    if (!text || tx_cl_clblast_use(context, text) != TX_OK)
+        context->clblast = strdup("");
+}
+
+/* The faster of two sets of parameters by a product of size cubed; `best` is of the first and becomes that of the
+ * winner. */
+static bool faster(tx_context *context, const char *now, const char *then, int64_t size, double *best)
+{
+    const tx_cl_trial trial = {.batch = 1, .m = size, .n = size, .k = size, .from = TX_F32, .to = TX_F32};
+    double seconds;
+    if (tx_cl_clblast_use(context, then) == TX_OK &&
+        tx_cl_gemm_try(context, &tx_cl_gemm_clblast, &trial, &seconds) == TX_OK && seconds < *best) {
+        *best = seconds;
+        return true;
+    }
+    tx_cl_clblast_use(context, now);
+    return false;
+}
+
+tx_status tx_cl_clblast_tune(tx_context *context, double fraction)
+{
+    const int64_t big = 512, small = 256;
+    char present[PARAMETER_TEXT], found[PARAMETER_TEXT], indirect[PARAMETER_TEXT + 64];
+    double best = 1e30;
+    int code = tx_clblast_present(context->device, present, sizeof present);
+    if (code == 0)
+        code = tx_clblast_tune(context->device, context->compute, (size_t)big, fraction, found, sizeof found);
+    if (code != 0)
+        return tx_fail(TX_DEVICE, "CLBlast's tuner gives up (%d)", code);
+    faster(context, present, present, big, &best);
+    const char *winner = faster(context, present, found, big, &best) ? found : present;
+    best = 1e30;
+    faster(context, winner, winner, small, &best);
+    snprintf(indirect, sizeof indirect, "%s " ROUTINE_PARAMETER "=1", winner);
+    if (faster(context, winner, indirect, small, &best))
+        winner = indirect;
+    tx_cl_table_put(context, TX_CL_CLBLAST, winner);
+    return TX_OK;
+}
 
 /* A window of an arena's chunk that begins where an operand does: any offset other than 0 costs CLBlast a copy of the
  * operand. Made at the first run and kept as long as the chunk stays the same. */
@@ -139,14 +251,22 @@ static void reserve_temporary(tx_cl_builder *b, sgemm *s)
     s->has_temporary = s->window[TEMPORARY].aligned;
 }
 
-/* It fits its work-groups to the device's own limits and cannot be told of others. */
-static bool clblast_accepts(const tx_context *context, const tx_cl_product *p)
+/* The base that is always there: last, unless it measures better. It fits its work-groups to the device's own limits
+ * and cannot be told of others. */
+static double clblast_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
-    return context->limits.libraries && p->from == TX_F32 && p->to == TX_F32;
+    if (p->from != TX_F32 || p->to != TX_F32)
+        return 0.0;
+    if (context->limits.libraries)
+        return 1e-3;
+    snprintf(why, TX_CL_WHY, "%s cannot be told of simulated limits", self->name);
+    return 0.0;
 }
 
-static void clblast_emit(tx_cl_builder *b, const tx_cl_product *p)
+static void clblast_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p)
 {
+    (void)self;
+    use_table(b->context);
     sgemm *s = calloc(1, sizeof *s);
     if (!s) {
         b->status = tx_fail(TX_MEMORY, "out of host memory");
@@ -176,4 +296,4 @@ static void clblast_close(void)
 }
 
 const tx_cl_provider tx_cl_gemm_clblast = {
-    .name = "clblast", .accepts = clblast_accepts, .emit = clblast_emit, .close = clblast_close};
+    .name = "clblast", .suits = clblast_suits, .emit = clblast_emit, .close = clblast_close};

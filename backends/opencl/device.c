@@ -63,6 +63,19 @@ static int64_t device_ulong(cl_device_id device, cl_device_info what)
     return value > INT64_MAX ? INT64_MAX : (int64_t)value;
 }
 
+/* The first number of an NVIDIA device's compute capability; 0 of others. */
+static cl_uint device_major_nv(cl_device_id device)
+{
+    enum { COMPUTE_CAPABILITY_MAJOR_NV = 0x4000 }; /* cl_nv_device_attribute_query */
+    char vendor[64];
+    cl_uint major = 0;
+    device_text(device, CL_DEVICE_VENDOR, vendor, sizeof vendor);
+    if (!strstr(vendor, "NVIDIA") ||
+        clGetDeviceInfo(device, COMPUTE_CAPABILITY_MAJOR_NV, sizeof major, &major, NULL) != CL_SUCCESS)
+        return 0;
+    return major;
+}
+
 static tx_status describe(cl_platform_id platform, cl_device_id device, int32_t index, tx_device_info *info,
                           tx_cl_limits *limits)
 {
@@ -84,6 +97,7 @@ static tx_status describe(cl_platform_id platform, cl_device_id device, int32_t 
     cl_uint units = 0;
     clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
     info->compute_units = (int32_t)units;
+    info->tf32 = device_major_nv(device) >= 8;
     return tx_cl_read_limits(device, info, limits);
 }
 
@@ -176,6 +190,8 @@ tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context *
     context->platform = list.platform[index];
     context->device = list.device[index];
     context->profile = options && options->profile;
+    context->tf32 = options && options->tf32;
+    context->tune = options ? options->tune : NULL;
     status = describe(context->platform, context->device, index, &context->info, &context->limits);
     if (status == TX_OK) {
         context->identity = read_identity(context);
@@ -201,6 +217,7 @@ void tx_cl_close(tx_context *context)
         return;
     tx_cl_gemm_close(context);
     tx_cl_choices_free(context);
+    tx_cl_table_free(context);
     tx_cl_release_programs(context);
     if (context->compute) {
         clFinish(context->compute);
@@ -210,5 +227,6 @@ void tx_cl_close(tx_context *context)
         clReleaseContext(context->context);
     free(context->identity);
     free(context->cache);
+    free(context->clblast);
     free(context);
 }

@@ -6,9 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROVIDERS 4
-/* Measuring stops for good after this many seconds a context; what is then unmeasured takes the default order. */
+/* Measuring stops for good after this many seconds a context, or those that a tuning run gives; what is then unmeasured
+ * takes the default order. */
 #define MEASURE_SECONDS 4.0
+/* Of the forms of one kernel, so many of those that suit a product best are measured where nobody asked for more. */
+#define MEASURE_FORMS 2
+/* The share of its variants that CLBlast's tuner tries for every second of a tuning run, which takes it about a fifth
+ * of that: it cannot be told a time. */
+#define CLBLAST_FRACTION 2e-6
 /* A provider this many times slower than another on a mid-size product is not measured further. */
 #define HOPELESS 4.0
 /* Products are measured with their dimensions cut to this, which bounds time and memory. */
@@ -24,13 +29,22 @@ typedef struct record {
 } record;
 
 struct tx_cl_gemm {
-    const tx_cl_provider *order[PROVIDERS]; /* NULL from the end of the device's list on */
-    bool tried[PROVIDERS];                  /* those of the order that have been run */
-    const tx_cl_provider *trial;            /* taken unasked, while a trial runs */
-    bool measure, failed;                   /* failed: a measurement did */
+    const char *wanted;          /* how the names of the providers begin that go first; "": of none */
+    const tx_cl_provider *trial; /* taken unasked, while a trial runs */
+    bool measure, failed;        /* failed: a measurement did */
+    bool tuned_clblast;
+    bool tried[TX_CL_PROVIDERS]; /* by their number: has been run */
     double spent;
     record *records;
 };
+
+/* Providers for a product, the one to be preferred first, and what stood aside. */
+typedef struct candidates {
+    const tx_cl_provider *provider[TX_CL_PROVIDERS];
+    double suits[TX_CL_PROVIDERS];
+    int count;
+    char aside[TX_CL_WHY + 96]; /* one that is switched off or asks for more than the device has; "": none */
+} candidates;
 
 static record *find(const tx_cl_gemm *s, const char *key)
 {
@@ -54,35 +68,25 @@ static record *add(tx_cl_gemm *s, const char *key, const tx_cl_provider *provide
 
 /* ---- Order ---------------------------------------------------------------------------------------------- */
 
-/* The device's order, with the provider that TX_GEMM names in front. */
-static tx_status fill_order(const tx_context *context, tx_cl_gemm *s)
+static bool begins(const char *name, const char *with)
 {
-    const tx_cl_provider *portable = context->limits.cpu ? &tx_cl_gemm_vector : &tx_cl_gemm_tile;
-    const tx_cl_provider *first = NULL;
+    return *with && strncmp(name, with, strlen(with)) == 0;
+}
+
+static tx_status read_wishes(tx_cl_gemm *s)
+{
     const char *wanted = getenv("TX_GEMM"), *measure = getenv("TX_GEMM_TUNE");
-    s->measure = !measure || strcmp(measure, "0") != 0;
-    if (wanted && wanted[0]) {
-        first = strcmp(wanted, "portable") == 0 ? portable : tx_cl_gemm_named(wanted, strlen(wanted));
-        if (!first)
-            return tx_fail(TX_INVALID,
-                           "TX_GEMM=%s: it takes portable, portable-vector, portable-tile, portable-few or clblast",
-                           wanted);
-        s->measure = false;
-    }
-    /* Few rows have a kernel of their own, unless another is asked for by its name. Then CLBlast goes first on GPUs
-     * until measured: its kernels have been tuned there. On CPUs it is far behind. */
-    const bool by_name = first && strcmp(wanted, "portable") != 0;
-    const tx_cl_provider *list[] = {by_name ? first : &tx_cl_gemm_few, by_name ? &tx_cl_gemm_few : first,
-                                    context->limits.cpu ? portable : &tx_cl_gemm_clblast,
-                                    context->limits.cpu ? &tx_cl_gemm_clblast : portable};
-    int count = 0;
-    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
-        bool there = !list[i];
-        for (int k = 0; k < count; k++)
-            there = there || s->order[k] == list[i];
-        if (!there)
-            s->order[count++] = list[i];
-    }
+    const tx_cl_provider *provider;
+    bool found = false;
+    s->wanted = wanted ? wanted : "";
+    s->measure = !*s->wanted && (!measure || strcmp(measure, "0") != 0);
+    for (int i = 0; (provider = tx_cl_gemm_provider(i)) != NULL; i++)
+        found = found || begins(provider->name, s->wanted);
+    if (*s->wanted && !found)
+        return tx_fail(
+            TX_INVALID,
+            "TX_GEMM=%s: it takes portable, portable-vector, portable-tile, portable-few, nvidia-mma or clblast",
+            wanted);
     return TX_OK;
 }
 
@@ -92,7 +96,7 @@ static tx_status state_of(tx_context *context, tx_cl_gemm **state)
         tx_cl_gemm *s = calloc(1, sizeof *s);
         if (!s)
             return tx_fail(TX_MEMORY, "out of host memory");
-        tx_status status = fill_order(context, s);
+        tx_status status = read_wishes(s);
         if (status != TX_OK) {
             free(s);
             return status;
@@ -103,26 +107,14 @@ static tx_status state_of(tx_context *context, tx_cl_gemm **state)
     return TX_OK;
 }
 
-tx_status tx_cl_gemm_offers(tx_context *context, const tx_cl_provider *provider, bool *offered)
-{
-    tx_cl_gemm *s = NULL;
-    tx_status status = state_of(context, &s);
-    if (status != TX_OK)
-        return status;
-    *offered = false;
-    for (int i = 0; i < PROVIDERS && s->order[i]; i++)
-        *offered = *offered || s->order[i] == provider;
-    return TX_OK;
-}
-
 void tx_cl_gemm_close(tx_context *context)
 {
     tx_cl_gemm *s = context->gemm;
     if (!s)
         return;
-    for (int i = 0; i < PROVIDERS; i++)
-        if (s->tried[i] && s->order[i]->close)
-            s->order[i]->close();
+    for (int i = 0; i < TX_CL_PROVIDERS; i++)
+        if (s->tried[i] && tx_cl_gemm_provider(i)->close)
+            tx_cl_gemm_provider(i)->close();
     for (record *r = s->records, *next; r; r = next) {
         next = r->next;
         free(r->reason);
@@ -132,13 +124,42 @@ void tx_cl_gemm_close(tx_context *context)
     context->gemm = NULL;
 }
 
+static void insert(candidates *c, const tx_cl_provider *provider, double suits)
+{
+    int at = c->count++;
+    for (; at > 0 && c->suits[at - 1] < suits; at--) {
+        c->provider[at] = c->provider[at - 1];
+        c->suits[at] = c->suits[at - 1];
+    }
+    c->provider[at] = provider;
+    c->suits[at] = suits;
+}
+
+/* The device's providers that take the product, in order: those asked for by name, those made for so few rows, then by
+ * how it suits them. */
+static void put_in_order(const tx_context *context, const tx_cl_product *p, candidates *c)
+{
+    const tx_cl_provider *provider;
+    *c = (candidates){.count = 0};
+    for (int i = 0; (provider = tx_cl_gemm_provider(i)) != NULL; i++) {
+        char why[TX_CL_WHY] = "";
+        if (!tx_cl_gemm_offers(context, provider))
+            continue;
+        const double suits = provider->suits(context, provider, p, why);
+        if (suits > 0.0)
+            insert(c, provider, suits + (provider->rows > 0) + 2.0 * begins(provider->name, context->gemm->wanted));
+        else if (*why && !*c->aside)
+            snprintf(c->aside, sizeof c->aside, "%s", why);
+    }
+}
+
 /* ---- Trust ------------------------------------------------------------------------------------------------ */
 
-static tx_status try(tx_context *context, const tx_cl_provider *provider, const tx_cl_trial *trial, double *seconds)
+tx_status tx_cl_gemm_try(tx_context *context, const tx_cl_provider *provider, const tx_cl_trial *trial, double *seconds)
 {
     tx_cl_gemm *s = context->gemm;
-    for (int i = 0; i < PROVIDERS; i++)
-        s->tried[i] = s->tried[i] || s->order[i] == provider;
+    for (int i = 0; tx_cl_gemm_provider(i); i++)
+        s->tried[i] = s->tried[i] || tx_cl_gemm_provider(i) == provider;
     s->trial = provider;
     tx_status status = tx_cl_gemm_trial(context, trial, seconds);
     s->trial = NULL;
@@ -151,7 +172,7 @@ static tx_status judge(tx_context *context, const tx_cl_provider *provider, cons
 {
     tx_status status = TX_OK;
     for (int i = 0; status == TX_OK && i < 2; i++)
-        status = try(context, provider, &trials[i], NULL);
+        status = tx_cl_gemm_try(context, provider, &trials[i], NULL);
     if (status == TX_MEMORY)
         return status;
     char *reason = status == TX_OK ? NULL : strdup(tx_error());
@@ -167,9 +188,9 @@ static tx_status judge(tx_context *context, const tx_cl_provider *provider, cons
     return TX_OK;
 }
 
-/* The verdict on a provider for this combination of types and transposes: two small odd products with known answers,
- * once a context. (It also is the first call of CLBlast, which compiles then: that must not happen in two threads at
- * once.) */
+/* The verdict on a provider for this combination of types and transposes: two small products with known answers, one of
+ * odd dimensions and one of whole quads, once a context. (It also is the first call of CLBlast, which compiles then:
+ * that must not happen in two threads at once.) */
 static tx_status trust(tx_context *context, const tx_cl_provider *provider, const tx_cl_product *p, const record **out)
 {
     char key[96];
@@ -179,7 +200,7 @@ static tx_status trust(tx_context *context, const tx_cl_provider *provider, cons
         const int64_t rows = provider->rows;
         const tx_cl_trial trials[2] = {
             {2, rows ? rows - 1 : 21, 61, 1237, p->trans_a, p->trans_b, true, p->from, p->to, TX_ADD},
-            {1, rows ? rows : 67, 35, 41, p->trans_a, p->trans_b, false, p->from, p->to, TX_STORE},
+            {1, rows ? rows : 68, 132, 44, p->trans_a, p->trans_b, false, p->from, p->to, TX_STORE},
         };
         tx_status status = judge(context, provider, key, trials, &r);
         if (status != TX_OK)
@@ -208,7 +229,7 @@ static int class_of(int64_t dimension)
 static double measure(tx_context *context, const tx_cl_provider *provider, const tx_cl_trial *trial)
 {
     double seconds;
-    if (try(context, provider, trial, &seconds) == TX_OK)
+    if (tx_cl_gemm_try(context, provider, trial, &seconds) == TX_OK)
         return seconds;
     context->gemm->failed = true;
     return 1e30;
@@ -231,108 +252,142 @@ static double calibrate(tx_context *context, const tx_cl_provider *provider)
     return r->seconds;
 }
 
-static const tx_cl_provider *fastest(tx_context *context, const tx_cl_provider *const *from, int count,
-                                     const tx_cl_trial *trial)
+/* The fastest of the candidates. Where only one is not hopeless it is timed in tuning runs alone: their table says
+ * rates; else *seconds is 0. */
+static const tx_cl_provider *fastest(tx_context *context, const candidates *c, const tx_cl_trial *trial,
+                                     double *seconds)
 {
-    double pace[PROVIDERS], best = 1e30;
-    const tx_cl_provider *winner = from[0];
-    for (int i = 0; i < count; i++) {
-        pace[i] = calibrate(context, from[i]);
+    double pace[TX_CL_PROVIDERS], best = 1e30;
+    const tx_cl_provider *winner = c->provider[0];
+    int left = context->tune != NULL;
+    for (int i = 0; i < c->count; i++) {
+        pace[i] = calibrate(context, c->provider[i]);
         best = pace[i] < best ? pace[i] : best;
     }
     const double limit = HOPELESS * best;
-    best = 1e30;
-    int left = 0;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < c->count; i++) {
         if (pace[i] <= limit) {
-            winner = from[i];
+            winner = c->provider[i];
             left++;
         }
     }
-    for (int i = 0; left > 1 && i < count; i++) {
-        double seconds = pace[i] <= limit ? measure(context, from[i], trial) : 1e30;
-        if (seconds < best) {
-            best = seconds;
-            winner = from[i];
+    *seconds = 0.0;
+    for (int i = 0; left > 1 && i < c->count; i++) {
+        const double now = pace[i] <= limit ? measure(context, c->provider[i], trial) : 1e30;
+        if (now < 1e30 && (*seconds == 0.0 || now < *seconds)) {
+            *seconds = now;
+            winner = c->provider[i];
         }
     }
     return winner;
 }
 
-static const tx_cl_provider *load_choice(const tx_context *context, const char *key, const tx_cl_provider *const *order)
+/* What the table says of a class: the provider, and its rate for people to read. */
+static const tx_cl_provider *load_choice(tx_context *context, const char *key)
 {
-    void *data;
-    size_t size;
-    const tx_cl_provider *found = NULL;
-    if (!tx_cl_cache_load(context, key, &data, &size))
-        return NULL;
-    for (int i = 0; i < PROVIDERS && order[i]; i++)
-        if (order[i] == tx_cl_gemm_named(data, size))
-            found = order[i];
-    free(data);
-    return found;
+    const char *value = tx_cl_table_get(context, key);
+    const tx_cl_provider *found = value ? tx_cl_gemm_named(value, strcspn(value, " ")) : NULL;
+    return found && tx_cl_gemm_offers(context, found) ? found : NULL;
+}
+
+static void store_choice(tx_context *context, const char *key, const tx_cl_provider *provider, const tx_cl_trial *t,
+                         double seconds)
+{
+    char value[128];
+    const double work = 2e-9 * (double)t->m * (double)t->n * (double)t->k;
+    const int used = snprintf(value, sizeof value, "%s", provider->name);
+    if (seconds > 0.0)
+        snprintf(value + used, sizeof value - (size_t)used, " %.1f GFLOP/s at %lld x %lld x %lld", work / seconds,
+                 (long long)t->m, (long long)t->n, (long long)t->k);
+    tx_cl_table_put(context, key, value);
+}
+
+static bool accepts(const tx_context *context, const tx_cl_provider *provider, const tx_cl_product *p)
+{
+    char why[TX_CL_WHY];
+    return provider->suits(context, provider, p, why) > 0.0;
 }
 
 /* ---- Choice -------------------------------------------------------------------------------------------------- */
 
-/* Providers of the order that accept the product and passed; `off` keeps the record of one that did not. */
-static tx_status candidates(tx_context *context, const tx_cl_product *p, int wanted, const tx_cl_provider **found,
-                            int *count, const record **off)
+/* Leaves of the candidates those that pass their test: the first, or where they are to be measured all but the forms
+ * that suit the product least. */
+static tx_status trusted(tx_context *context, const tx_cl_product *p, bool measured, candidates *c)
 {
-    const tx_cl_gemm *s = context->gemm;
-    *count = 0;
-    for (int i = 0; i < PROVIDERS && s->order[i] && *count < wanted; i++) {
-        if (!s->order[i]->accepts(context, p))
-            continue;
+    int kept = 0, forms = 0;
+    for (int i = 0; i < c->count && (measured || kept == 0); i++) {
+        const tx_cl_provider *provider = c->provider[i];
         const record *verdict;
-        tx_status status = trust(context, s->order[i], p, &verdict);
+        if (measured && !context->tune && provider->tile && ++forms > MEASURE_FORMS)
+            continue;
+        tx_status status = trust(context, provider, p, &verdict);
         if (status != TX_OK)
             return status;
         if (verdict->reason)
-            *off = verdict;
+            snprintf(c->aside, sizeof c->aside, "%s is switched off: %s", provider->name, verdict->reason);
         else
-            found[(*count)++] = s->order[i];
+            c->provider[kept++] = provider;
     }
-    if (*count > 0)
+    c->count = kept;
+    if (kept > 0)
         return TX_OK;
-    return *off ? tx_fail(TX_DEVICE, "no provider of matrix products is right on this device: %s", (*off)->reason)
-                : tx_fail(TX_UNSUPPORTED, "no provider of matrix products accepts this one");
+    return *c->aside ? tx_fail(TX_DEVICE, "no provider of matrix products is right on this device: %s", c->aside)
+                     : tx_fail(TX_UNSUPPORTED, "no provider of matrix products accepts this one");
 }
 
-/* The fastest of the candidates, by the cache on disk or by measuring. */
-static tx_status choose_measured(tx_context *context, const tx_cl_product *p, const char *class,
-                                 const tx_cl_provider **out, const record **off)
+/* Tells a tuning run what has been done. */
+static void tell(const tx_context *context, const char *what)
+{
+    if (context->tune && context->tune->progress)
+        context->tune->progress(context->tune->user, what, context->gemm->spent);
+}
+
+/* At the beginning of a tuning run; that CLBlast's tuner gives up is no reason to go without the rest. */
+static void tune_clblast(tx_context *context)
+{
+    tx_cl_gemm *s = context->gemm;
+    if (!context->tune || s->tuned_clblast)
+        return;
+    const double start = tx_cl_now();
+    s->tuned_clblast = true;
+    tell(context, "CLBlast's own parameters");
+    const tx_status status = tx_cl_clblast_tune(context, CLBLAST_FRACTION * context->tune->seconds);
+    s->spent += tx_cl_now() - start;
+    tell(context, status ? tx_error() : "CLBlast's own parameters are found");
+}
+
+/* The fastest of the candidates, by the table or by measuring. */
+static tx_status choose_measured(tx_context *context, const tx_cl_product *p, const char *class, candidates *c)
 {
     tx_cl_gemm *s = context->gemm;
     const tx_gemm *g = &p->g;
-    const tx_cl_provider *found[PROVIDERS];
     char key[TX_CL_CHOICE_KEY + 16];
-    int count;
-    snprintf(key, sizeof key, "gemm choice 1 %s", class);
-    const tx_cl_provider *cached = load_choice(context, key, s->order);
-    if (cached && cached->accepts(context, p)) {
+    snprintf(key, sizeof key, "product %s", class);
+    const tx_cl_provider *known = context->tune ? NULL : load_choice(context, key);
+    if (known && accepts(context, known, p)) {
         const record *verdict;
-        tx_status status = trust(context, cached, p, &verdict);
+        tx_status status = trust(context, known, p, &verdict);
         if (status != TX_OK)
             return status;
         if (!verdict->reason) {
-            *out = cached;
+            c->provider[0] = known;
             return TX_OK;
         }
     }
-    const double start = tx_cl_now();
-    tx_status status = candidates(context, p, PROVIDERS, found, &count, off);
-    if (status != TX_OK)
+    tune_clblast(context);
+    const double start = tx_cl_now(), budget = context->tune ? context->tune->seconds : MEASURE_SECONDS;
+    const bool measured = c->provider[0]->rows == 0 && s->spent <= budget;
+    tx_status status = trusted(context, p, measured, c);
+    if (status != TX_OK || !measured || (c->count == 1 && !context->tune))
         return status;
-    *out = found[0];
-    if (count == 1 || found[0]->rows > 0 || s->spent > MEASURE_SECONDS)
-        return TX_OK;
     const tx_cl_trial trial = {1,          cut(g->m), cut(g->n), cut(g->k), p->trans_a,
                                p->trans_b, false,     p->from,   p->to,     TX_STORE};
-    *out = fastest(context, found, count, &trial);
+    double seconds;
+    c->provider[0] = fastest(context, c, &trial, &seconds);
     s->spent += tx_cl_now() - start;
     if (!s->failed) /* nothing for other runs to go by */
-        tx_cl_cache_store(context, key, (*out)->name, strlen((*out)->name));
+        store_choice(context, key, c->provider[0], &trial, seconds);
+    tell(context, key);
     return TX_OK;
 }
 
@@ -341,7 +396,7 @@ static tx_status choose_again(tx_context *context, const tx_cl_product *p, const
                               const tx_cl_provider *provider)
 {
     const record *verdict;
-    if (!provider->accepts(context, p))
+    if (!accepts(context, provider, p))
         return tx_fail(TX_UNSUPPORTED, "%s, chosen for matrix products %s, does not take them", provider->name, class);
     tx_status status = trust(context, provider, p, &verdict);
     if (status == TX_OK && verdict->reason)
@@ -350,24 +405,27 @@ static tx_status choose_again(tx_context *context, const tx_cl_product *p, const
     return status;
 }
 
-static tx_status choose(tx_context *context, const tx_cl_product *p, const tx_cl_provider **out, const record **off)
+static tx_status choose(tx_context *context, const tx_cl_product *p, candidates *c)
 {
     const tx_cl_gemm *s = context->gemm;
     const tx_gemm *g = &p->g;
-    if (s->trial) {
-        *out = s->trial;
-        return s->trial->accepts(context, p) ? TX_OK : tx_fail(TX_UNSUPPORTED, "%s declines", s->trial->name);
-    }
+    *c = (candidates){.provider = {s->trial}};
+    if (s->trial)
+        return accepts(context, s->trial, p) ? TX_OK : tx_fail(TX_UNSUPPORTED, "%s declines", s->trial->name);
     char class[TX_CL_CHOICE_KEY];
-    int count;
-    snprintf(class, sizeof class, "%d%d %d %d %d %d %d %d", p->trans_a, p->trans_b, p->from, p->to, g->batch > 1,
-             class_of(g->m), class_of(g->n), class_of(g->k));
-    *out = tx_cl_choice_find(context, class);
-    if (*out)
-        return choose_again(context, p, class, *out);
-    tx_status status =
-        s->measure ? choose_measured(context, p, class, out, off) : candidates(context, p, 1, out, &count, off);
-    return status == TX_OK ? tx_cl_choice_keep(context, class, *out) : status;
+    snprintf(class, sizeof class, "%d%d %d %d %d %d %d %d%s", p->trans_a, p->trans_b, p->from, p->to, g->batch > 1,
+             class_of(g->m), class_of(g->n), class_of(g->k), context->tf32 && p->from == TX_F32 ? " tf32" : "");
+    put_in_order(context, p, c);
+    const tx_cl_provider *chosen = tx_cl_choice_find(context, class);
+    if (chosen) {
+        c->provider[0] = chosen;
+        return choose_again(context, p, class, chosen);
+    }
+    if (c->count == 0)
+        return tx_fail(TX_UNSUPPORTED, "no provider of matrix products accepts this one%s%s", *c->aside ? ": " : "",
+                       c->aside);
+    tx_status status = s->measure ? choose_measured(context, p, class, c) : trusted(context, p, false, c);
+    return status == TX_OK ? tx_cl_choice_keep(context, class, c->provider[0]) : status;
 }
 
 tx_status tx_cl_matmul(tx_cl_builder *b, const tx_command *c)
@@ -385,20 +443,16 @@ tx_status tx_cl_matmul(tx_cl_builder *b, const tx_command *c)
         .y = &c->out[0],
     };
     tx_cl_gemm *s;
-    const tx_cl_provider *provider;
-    const record *off = NULL;
+    candidates list;
     tx_status status = state_of(b->context, &s);
     if (status == TX_OK)
-        status = choose(b->context, &p, &provider, &off);
+        status = choose(b->context, &p, &list);
     if (status != TX_OK)
         return status;
+    const tx_cl_provider *provider = list.provider[0];
     char variant[256];
-    if (off)
-        snprintf(variant, sizeof variant, "%s (%s is switched off: %s)", provider->name, off->provider->name,
-                 off->reason);
-    else
-        snprintf(variant, sizeof variant, "%s", provider->name);
+    snprintf(variant, sizeof variant, *list.aside ? "%s (%s)" : "%s", provider->name, list.aside);
     tx_cl_variant(b, variant);
-    provider->emit(b, &p);
+    provider->emit(b, provider, &p);
     return b->status;
 }

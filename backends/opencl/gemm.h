@@ -2,12 +2,12 @@
  *
  * Providers of matrix products: ways to compute op MATMUL on an OpenCL device, and how one is chosen.
  *
- * A provider accepts a product or not, and emits it. The choice (gemm.c) takes the first provider of the device's order
- * that accepts the product and whose known-answer test (gemm_trial.c) came out right; where several do and TX_GEMM_TUNE
- * is not 0, each class of shapes is measured once and the choice is kept in the cache folder. TX_GEMM=portable or
- * clblast puts that provider first; the others stay for what it does not accept. What a class of shapes has been given
- * once, or by tx_engine_choose, it keeps as long as the device is open, before all of these. The command's variant
- * names what was taken, and why a provider before it was switched off. */
+ * A provider says how well a product suits it, and emits it. The choice (gemm.c) takes the one that is suited best and whose
+ * known-answer test (gemm_trial.c) came out right; where several are and TX_GEMM_TUNE is not 0, each class of shapes is
+ * measured once and the choice is kept in the cache folder. TX_GEMM=NAME puts the providers first whose names begin so;
+ * the others stay for what those decline. What a class of shapes has been given once, or by tx_engine_choose, it keeps
+ * as long as the device is open, before all of these. The command's variant names what was taken, and what stood
+ * aside and why. */
 #ifndef TX_OPENCL_GEMM_H
 #define TX_OPENCL_GEMM_H
 
@@ -22,24 +22,83 @@ typedef struct tx_cl_product {
     const tx_operand *a, *b, *bias, *y; /* bias may be absent */
 } tx_cl_product;
 
+#define TX_CL_WHY 128       /* bytes of a reason */
+#define TX_CL_PROVIDERS 16 /* at most */
+
+typedef enum tx_cl_kind { TX_CL_ALL, TX_CL_CPUS, TX_CL_GPUS } tx_cl_kind;
+
 typedef struct tx_cl_provider {
     const char *name;
+    tx_cl_kind device; /* the kind that it is for */
     int64_t rows; /* made for products of at most so many, which it then takes unmeasured; 0: of any number */
-    bool (*accepts)(const tx_context *context, const tx_cl_product *p);
-    void (*emit)(tx_cl_builder *b, const tx_cl_product *p); /* failures are kept in b->status */
+    /* What share of the best possible rate to expect, to put providers in an order where nothing is measured. 0: declines;
+     * `why` (TX_CL_WHY bytes, empty before) says by name what it lacks where a limit of the device is the reason. */
+    double (*suits)(const tx_context *context, const struct tx_cl_provider *self, const tx_cl_product *p, char *why);
+    /* Failures are kept in b->status. */
+    void (*emit)(tx_cl_builder *b, const struct tx_cl_provider *self, const tx_cl_product *p);
     void (*close)(void); /* forgets what it keeps of contexts, before one goes; NULL: keeps nothing */
+    const struct tx_cl_tile *tile; /* of gemm_tile.c: the form of its work-groups */
 } tx_cl_provider;
 
 extern const tx_cl_provider tx_cl_gemm_vector;  /* kernels/gemm_vector.cl: for CPUs */
-extern const tx_cl_provider tx_cl_gemm_tile;    /* kernels/gemm_tile.cl: for GPUs */
 extern const tx_cl_provider tx_cl_gemm_few;     /* kernels/gemm_few.cl: few rows */
 extern const tx_cl_provider tx_cl_gemm_clblast; /* CLBlast's SGEMM: fp32 only */
+
+/* kernels/gemm_tile.cl, one provider a line: TX_TILE(M x N x K, items along n, along m, blocks of 4 x 4 sums of an item
+ * along m, along n, terms of a block, its rate beside the fastest's where all are busy) */
+#define TX_TILE_MAP(X)                                                                                                 \
+    X(128x128x8, 16, 16, 2, 2, 8, 1.0)                                                                                 \
+    X(128x128x16, 16, 16, 2, 2, 16, 0.99)                                                                              \
+    X(128x64x16, 16, 16, 2, 1, 16, 0.85)                                                                               \
+    X(64x128x8, 16, 8, 2, 2, 8, 0.98)                                                                                  \
+    X(64x64x8, 8, 8, 2, 2, 8, 0.90)                                                                                    \
+    X(64x64x16, 16, 16, 1, 1, 16, 0.65)                                                                                \
+    X(32x32x16, 8, 8, 1, 1, 16, 0.50)
+
+enum {
+#define X(name, ...) TX_CL_TILE_##name,
+    TX_TILE_MAP(X)
+#undef X
+    TX_CL_TILES
+};
+extern const tx_cl_provider tx_cl_gemm_tiles[TX_CL_TILES];
+extern const tx_cl_provider tx_cl_gemm_mma; /* kernels/gemm_mma.cl: NVIDIA's matrix units, bf16 and, where asked, tf32 */
+
+/* ---- CLBlast's parameters (clblast.c) ---------------------------------------------------------------------- */
+
+#define TX_CL_CLBLAST "clblast" /* their key in the table and among the choices */
+/* Takes "NAME=VALUE NAME=VALUE .." in place of CLBlast's own, as long as the process lives. */
+tx_status tx_cl_clblast_use(tx_context *context, const char *text);
+/* Runs CLBlast's tuner over a fraction of its variants, takes what is faster and puts it into the device's table. */
+tx_status tx_cl_clblast_tune(tx_context *context, double fraction);
+
+/* ---- What TX's own kernels share (gemm_tile.c) ------------------------------------------------------------ */
+
+static inline int64_t tx_cl_least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t tx_cl_blocks(int64_t count, int64_t size)
+{
+    return (count + size - 1) / size;
+}
+
+/* Options of storage types and transposes, behind those in `form`. */
+void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_product *p);
+/* The arguments that the kernels begin with. */
+void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p);
 
 /* What gemm.c remembers of a context: verdicts, choices, the time spent measuring. */
 typedef struct tx_cl_gemm tx_cl_gemm;
 void tx_cl_gemm_close(tx_context *context); /* accepts a context that never saw a product */
-/* Whether a provider is one of this device's. */
-tx_status tx_cl_gemm_offers(tx_context *context, const tx_cl_provider *provider, bool *offered);
+/* Whether a provider is for this kind of device. */
+bool tx_cl_gemm_offers(const tx_context *context, const tx_cl_provider *provider);
+
+/* A trial (see below) by a provider that may not be the choice. */
+struct tx_cl_trial;
+tx_status tx_cl_gemm_try(tx_context *context, const tx_cl_provider *provider, const struct tx_cl_trial *trial,
+                         double *seconds);
 
 /* ---- Choices (gemm_choice.c) ---------------------------------------------------------------------------- */
 
@@ -52,6 +111,8 @@ typedef struct tx_cl_choice {
     char key[TX_CL_CHOICE_KEY];
 } tx_cl_choice;
 
+/* All providers there are; number i, NULL behind the last. */
+const tx_cl_provider *tx_cl_gemm_provider(int i);
 const tx_cl_provider *tx_cl_gemm_named(const char *name, size_t length); /* NULL: there is none */
 const tx_cl_provider *tx_cl_choice_find(const tx_context *context, const char *key);
 tx_status tx_cl_choice_keep(tx_context *context, const char *key, const tx_cl_provider *provider);

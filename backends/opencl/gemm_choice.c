@@ -8,14 +8,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const tx_cl_provider *const all[] = {&tx_cl_gemm_vector, &tx_cl_gemm_tile, &tx_cl_gemm_few, &tx_cl_gemm_clblast};
+const tx_cl_provider *tx_cl_gemm_provider(int i)
+{
+    static const tx_cl_provider *const others[] = {&tx_cl_gemm_few, &tx_cl_gemm_vector, &tx_cl_gemm_mma,
+                                                   &tx_cl_gemm_clblast};
+    const int count = (int)(sizeof others / sizeof others[0]);
+    if (i < count)
+        return others[i];
+    return i - count < TX_CL_TILES ? &tx_cl_gemm_tiles[i - count] : NULL;
+}
 
 const tx_cl_provider *tx_cl_gemm_named(const char *name, size_t length)
 {
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (length == strlen(all[i]->name) && memcmp(name, all[i]->name, length) == 0)
-            return all[i];
+    const tx_cl_provider *found;
+    for (int i = 0; (found = tx_cl_gemm_provider(i)) != NULL; i++)
+        if (length == strlen(found->name) && memcmp(name, found->name, length) == 0)
+            return found;
     return NULL;
+}
+
+bool tx_cl_gemm_offers(const tx_context *context, const tx_cl_provider *provider)
+{
+    return provider->device == TX_CL_ALL || (provider->device == TX_CL_CPUS) == context->limits.cpu;
 }
 
 /* ---- The list -------------------------------------------------------------------------------------------- */
@@ -59,23 +73,38 @@ void tx_cl_choices_free(tx_context *context)
     context->choices = NULL;
 }
 
-/* ---- Text: KEY<TAB>PROVIDER, one a line --------------------------------------------------------------------- */
+/* ---- Text: KEY<TAB>PROVIDER, one a line, and CLBlast's parameters where they are not its own
+ * --------------------------------------------------------------------- */
 
 tx_status tx_cl_choices(const tx_context *context, char **text)
 {
-    size_t size = 1, used = 0;
+    const char *clblast = context->clblast ? context->clblast : "";
+    size_t size = 1 + sizeof TX_CL_CLBLAST + strlen(clblast) + 2, used = 0;
     for (const tx_cl_choice *c = context->choices; c; c = c->next)
         size += strlen(c->key) + strlen(c->provider->name) + 2;
     char *made = calloc(1, size);
     if (!made)
         return tx_fail(TX_MEMORY, "out of host memory");
+    if (*clblast)
+        used = (size_t)snprintf(made, size, TX_CL_CLBLAST "\t%s\n", clblast);
     for (const tx_cl_choice *c = context->choices; c; c = c->next)
         used += (size_t)snprintf(made + used, size - used, "%s\t%s\n", c->key, c->provider->name);
     *text = made;
     return TX_OK;
 }
 
-/* One line of `length` characters. */
+/* CLBlast's parameters, as the line `text` says. */
+static tx_status use_clblast(tx_context *context, const char *text, size_t length)
+{
+    char *parameters = strndup(text + sizeof TX_CL_CLBLAST, length - sizeof TX_CL_CLBLAST);
+    if (!parameters)
+        return tx_fail(TX_MEMORY, "out of host memory");
+    tx_status status = tx_cl_clblast_use(context, parameters);
+    free(parameters);
+    return status;
+}
+
+/* One line of `length` characters; provider NULL: CLBlast's parameters. */
 static tx_status read_line(tx_context *context, const char *line, size_t length, char key[TX_CL_CHOICE_KEY],
                            const tx_cl_provider **provider)
 {
@@ -83,20 +112,19 @@ static tx_status read_line(tx_context *context, const char *line, size_t length,
     const int shown = length < 100 ? (int)length : 100;
     if (!tab || tab == line || tab - line >= TX_CL_CHOICE_KEY)
         return tx_fail(TX_FORMAT, "a chosen matrix product should be KEY, a tab, PROVIDER: \"%.*s\"", shown, line);
-    bool offered = false;
     const char *name = tab + 1;
     const size_t name_length = length - (size_t)(name - line);
+    *provider = NULL;
+    memcpy(key, line, (size_t)(tab - line));
+    key[tab - line] = '\0';
+    if (strcmp(key, TX_CL_CLBLAST) == 0)
+        return TX_OK;
     const tx_cl_provider *found = tx_cl_gemm_named(name, name_length);
-    tx_status status = found ? tx_cl_gemm_offers(context, found, &offered) : TX_OK;
-    if (status != TX_OK)
-        return status;
-    if (!offered)
+    if (!found || !tx_cl_gemm_offers(context, found))
         return tx_fail(TX_UNSUPPORTED,
                        "%s (%s) has no provider of matrix products \"%.*s\", which the earlier run used: results may "
                        "differ in the last bits",
                        context->info.id, context->info.name, name_length < 60 ? (int)name_length : 60, name);
-    memcpy(key, line, (size_t)(tab - line));
-    key[tab - line] = '\0';
     *provider = found;
     return TX_OK;
 }
@@ -111,7 +139,7 @@ static tx_status read_lines(tx_context *context, const char *text, bool keep)
         const tx_cl_provider *provider = NULL;
         status = read_line(context, text, length, key, &provider);
         if (status == TX_OK && keep)
-            status = tx_cl_choice_keep(context, key, provider);
+            status = provider ? tx_cl_choice_keep(context, key, provider) : use_clblast(context, text, length);
         text += length + (text[length] == '\n');
     }
     return status;

@@ -35,6 +35,10 @@ char *tx_cl_cache_folder(void);
 /* check.c: runs a few kernels with known answers, unless this device and driver passed before. */
 tx_status tx_cl_self_test(tx_context *context);
 
+/* table.c */
+tx_status tx_cl_tuned(tx_context *context, char **text);
+void tx_cl_table_free(tx_context *context);
+
 /* gemm_choice.c */
 tx_status tx_cl_choices(const tx_context *context, char **text);
 tx_status tx_cl_choose(tx_context *context, const char *text);

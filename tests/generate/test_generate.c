@@ -43,7 +43,7 @@ static int set_up(void **state)
     f->config.n_layer = 2;
     f->config.n_head = 3;
     f->config.initializer_range = 0.25; /* lively texts */
-    tx_engine_options options = {sizeof options, device, 0, false};
+    tx_engine_options options = {.size = sizeof options, .device = device, .threads = 0};
     assert_ok(tx_engine_create(&options, &f->engine));
     assert_ok(tx_model_create(f->engine, &f->model));
     for (int r = 0; r < ROWS; r++) {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The suite's front: devices, verdicts and timings by op. */
 #include "tests/ops/conformance.h"
-#include "api/clock.h"
 #include "api/device.h"
 #include "api/op.h"
 #include "tests/ops/check.h"
+#include "tests/ops/timing.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,46 +121,15 @@ tx_status tx_conformance_op(const tx_target *target, tx_op op, const tx_conforma
 
 /* ---- Timings ------------------------------------------------------------------------------------ */
 
-#define MAX_REPEATS 200
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static tx_status time_once(tx_rig *rig, const tx_call *call, bool profiled, double *seconds)
-{
-    const tx_target *t = rig->target;
-    double start = tx_now(), times[TX_RIG_COMMANDS] = {0.0};
-    tx_status status = t->backend->run(rig->executable, TX_RIG_COMMAND, 1, &call->controls, profiled ? times : NULL);
-    if (!status)
-        status = t->backend->finish(t->context);
-    *seconds = profiled ? times[TX_RIG_COMMAND] : tx_now() - start;
-    return status;
-}
-
 static tx_status time_case(tx_rig *rig, const tx_call *call, int32_t repeats, bool profiled, tx_timing *timing)
 {
-    double times[MAX_REPEATS], first = 0.0;
+    const tx_timed_run run = {rig->target, rig->executable, TX_RIG_COMMAND, 1, &call->controls, profiled};
     tx_status status = tx_rig_upload(rig, call, 0);
-    for (int warm = 0; warm < 2 && !status; warm++)
-        status = time_once(rig, call, profiled, &first);
-    int32_t count = repeats > 0 ? repeats : (int32_t)fmin(MAX_REPEATS, fmax(5.0, 0.5 / fmax(first, 1e-6)));
-    count = count > MAX_REPEATS ? MAX_REPEATS : count;
-    for (int32_t i = 0; i < count && !status; i++)
-        status = time_once(rig, call, profiled, &times[i]);
-    if (status)
-        return status;
-    qsort(times, (size_t)count, sizeof times[0], by_size);
-    timing->seconds = times[count / 2];
-    timing->spread = (times[count * 9 / 10 < count ? count * 9 / 10 : count - 1] - times[count / 10]) / timing->seconds;
-    tx_op_work(&rig->program[TX_RIG_COMMAND], &timing->flops, &timing->bytes);
-    timing->gflops = timing->flops / timing->seconds * 1e-9;
-    timing->gbytes = timing->bytes / timing->seconds * 1e-9;
-    snprintf(timing->variant, sizeof timing->variant, "%s",
-             rig->target->backend->command_info(rig->executable, TX_RIG_COMMAND).variant);
-    return TX_OK;
+    if (!status)
+        status = tx_time_runs(&run, repeats, &timing->seconds, &timing->spread);
+    if (!status)
+        tx_timing_finish(rig->target, rig->executable, rig->program, TX_RIG_COMMAND, timing);
+    return status;
 }
 
 tx_status tx_conformance_bench(const tx_target *target, tx_op op, int32_t repeats, bool profiled,

@@ -45,6 +45,8 @@ tx_status tx_conformance_op(const tx_target *target, tx_op op, const tx_conforma
 
 typedef struct tx_timing {
     const char *op;
+    tx_op_class op_class;
+    tx_dtype dtype; /* of the first operand */
     char label[96];
     char variant[256];
     double seconds;        /* median of the timed runs */
@@ -57,6 +59,17 @@ typedef struct tx_timing {
  * once a case. The target must have been opened with `profile` for device time; else the host's clock is used. */
 tx_status tx_conformance_bench(const tx_target *target, tx_op op, int32_t repeats, bool profiled,
                                void (*report)(void *user, const tx_timing *timing), void *user);
+
+/* Times one command of any shapes: `command` holds op, attributes, and of the inputs types, shapes and arenas (absent
+ * ones TX_DTYPE_COUNT); of the outputs the arenas, and type and shape of the first where the op has a choice
+ * (tx_op_infer). Where they lie within their arenas is chosen here. Real inputs hold random numbers in [-1, 1), whole
+ * numbers and run-time scalars are 0. Sets all of `timing` but the label. The target must have been opened with
+ * `profile`. */
+tx_status tx_conformance_time(const tx_target *target, const tx_command *command, int32_t repeats, tx_timing *timing);
+
+/* Seconds that a copy of one element takes on the host's clock: as one of many that are then waited for, and by itself,
+ * waited for. For targets that were opened without `profile`, which may slow launches down. */
+tx_status tx_conformance_launches(const tx_target *target, int32_t repeats, double *in_a_row, double *alone);
 
 /* Differentiates small graphs on the device and compares each gradient with central finite differences of the loss in
  * double precision. `report` is called once a graph with the largest error / tolerance; `failure` is NULL when it

@@ -103,7 +103,7 @@ static void discard(side *s)
 int main(int argc, char **argv)
 {
     const char *device = argc > 1 ? argv[1] : "cpu";
-    const tx_engine_options options = {sizeof options, device, 1, false};
+    const tx_engine_options options = {.size = sizeof options, .device = device, .threads = 1};
     tx_gpt2_config config;
     tx_comm *comm = NULL;
     tx_engine *engine = NULL;

@@ -49,7 +49,7 @@ static tx_model *make_model(tx_engine *engine, tx_graph **graph)
 static void weights(void **state)
 {
     tx_comm *comm = *state;
-    const tx_engine_options options = {sizeof options, "cpu", 1, false};
+    const tx_engine_options options = {.size = sizeof options, .device = "cpu", .threads = 1};
     tx_engine *engine = NULL;
     tx_graph *graph = NULL;
     uint64_t hash = 0, again = 1;

@@ -59,7 +59,7 @@ static int judge(const tx_memory *planned, const tx_memory *counted, double para
 int main(int argc, char **argv)
 {
     const int32_t stage = argc > 1 ? (int32_t)strtol(argv[1], NULL, 10) : 0;
-    const tx_engine_options options = {sizeof options, argc > 2 ? argv[2] : "cpu", 1, false};
+    const tx_engine_options options = {.size = sizeof options, .device = argc > 2 ? argv[2] : "cpu", .threads = 1};
     tx_comm *comm = NULL;
     tx_engine *engine = NULL;
     tx_model *model = NULL;

@@ -63,7 +63,7 @@ answers "* a file *" txtrain --train_file ""
 answers "folder " txtrain --output_dir f
 answers "true false " txtrain --dry_run =
 answers "ops onnx " txcheck o
-answers "train ops *" txbench ""
+answers "train copy *" txbench ""
 answers "none torch " txbench train --peer ""
 answers "--repeats " txbench ops --r
 

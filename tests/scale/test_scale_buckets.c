@@ -19,7 +19,7 @@ static int by_size(const void *left, const void *right)
 
 static void check(tx_comm *comm, const tx_gpt2_config *config, int64_t cap)
 {
-    const tx_engine_options on = {sizeof on, "cpu", 1, false};
+    const tx_engine_options on = {.size = sizeof on, .device = "cpu", .threads = 1};
     const tx_parallel_options parallel = {.size = sizeof parallel, .bucket_bytes = cap};
     const tx_trainer_options options = {
         .size = sizeof options,

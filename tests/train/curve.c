@@ -51,7 +51,7 @@ int main(int argc, char **argv)
     tx_engine *engine = NULL;
     tx_model *model = NULL;
     tx_trainer *trainer = NULL;
-    tx_engine_options device = {sizeof device, argv[9], 0, false};
+    tx_engine_options device = {.size = sizeof device, .device = argv[9], .threads = 0};
     tx_trainer_options options = {
         .size = sizeof options,
         .batch = batch,

@@ -320,7 +320,7 @@ int main(int argc, char **argv)
     tx_json *golden = NULL;
     must(tx_json_read(path_of(&s, "golden.json"), 1 << 20, &golden));
     must(tx_gpt2_config_read(path_of(&s, "config.json"), &s.config));
-    tx_engine_options options = {sizeof options, s.device, 0, false};
+    tx_engine_options options = {.size = sizeof options, .device = s.device, .threads = 0};
     must(tx_engine_create(&options, &s.engine));
     printf("device %s: %s\n", tx_engine_device(s.engine)->id, tx_engine_device(s.engine)->name);
     check_logits(&s);

@@ -171,7 +171,7 @@ static tx_status make_data(tx_dataset **data)
 
 int main(int argc, char **argv)
 {
-    tx_engine_options options = {sizeof options, argc > 1 ? argv[1] : "cpu", 0, false};
+    tx_engine_options options = {.size = sizeof options, .device = argc > 1 ? argv[1] : "cpu", .threads = 0};
     int32_t index;
     if (tx_device_find(options.device, &index)) {
         printf("skipped: %s\n", tx_error());

@@ -3,128 +3,250 @@
  * Matrix product y = op(a) op(b) + bias (+ y) for work-groups that share local memory (GPUs). Sums are fp32, rounded to y's
  * type once. a and b are given by their first element, leading dimension and batch stride; y is dense.
  *
- * A work-group computes a tile of TILE_M x TILE_N, walking k in steps of TILE_K: the next step's elements are on
- * their way from global memory to registers while the present ones are multiplied out of local memory. A work-item holds
- * ROW_QUADS x COLUMN_QUADS blocks of 4 x 4 sums, spread over the tile so that neighbours read neighbouring words.
+ * A work-group computes a tile of TILE_M x TILE_N, walking k in blocks of TILE_K: the next block is on its way from
+ * global memory to registers while the present one is multiplied out of local memory. A work-item holds ROW_QUADS x
+ * COLUMN_QUADS blocks of 4 x 4 sums, spread over the tile so that neighbours read neighbouring words.
  *
- * Options: GROUP_X >= 4 ROW_QUADS, GROUP_Y >= 4 COLUMN_QUADS (shape of the work-group; powers of two); AB, Y f32, bf16 or
- * f16: storage of a and b, and of y; TRANS_A, TRANS_B. */
-
-#define AB_LOAD(p) TX_CAT(tx_load_, AB)(p, 0, 1)
-#define Y_LOAD(p) TX_CAT(tx_load_, Y)(p, 0, 1)
-#define Y_STORE(v, p) TX_CAT(tx_store_, Y)(v, p, 0, 1)
-typedef TX_CAT(AB, _t) ab_t;
-typedef TX_CAT(Y, _t) y_t;
+ *   GROUP_X, GROUP_Y        the work-group, powers of two: TILE_N = 4 GROUP_X COLUMN_QUADS, TILE_M likewise
+ *   TILE_K                  terms of a block, a multiple of 8; TILE_M TILE_K and TILE_N TILE_K of 4 GROUP
+ *   BUFFERS                 2: a block is stored while the one before is read; 1: half the local memory
+ *   AB, Y, WIDEN            f32, bf16 or f16: storage of a and b, and of y; WIDEN 1 where AB is not f32
+ *   TRANS_A, TRANS_B
+ *   WIDE_A, WIDE_B          1: rows are whole quads of neighbouring elements, each at a multiple of its size
+ *   VW                      4: so are those of y and bias; else 1
+ *   PARTS                   1: group dimension 1 goes over batch, then parts of `part` terms, whose sums lie in
+ *                           y [parts, batch, m, n]; gemm_join.cl adds them up. 0: over batch alone */
 
 #define GROUP (GROUP_X * GROUP_Y)
 #define TILE_M (4 * GROUP_Y * ROW_QUADS)
 #define TILE_N (4 * GROUP_X * COLUMN_QUADS)
-#define TILE_K 16
-#define PER_A (TILE_M * TILE_K / GROUP) /* elements of a tile that one work-item brings */
-#define PER_B (TILE_N * TILE_K / GROUP)
-#define PITCH_A (TILE_M / 4 + 1) /* in quads; the odd one spreads a column over the banks */
-#define PITCH_B (TILE_N / 4 + 1)
+#define PITCH_A (TILE_M + 4) /* floats from term to term; the quad more spreads terms over the banks */
+#define PITCH_B (TILE_N + 4)
 #define BAND 8 /* tiles of neighbouring rows that run together and share b in the cache */
 
-/* A tile is `wide` lines of TILE_K terms. Neighbouring work-items bring elements at neighbouring addresses: terms of a line
- * where memory holds a line's terms side by side (along_k), else lines of a term. The other index is the outer one. */
-#define INNER(along_k, wide) (item % ((along_k) ? TILE_K : (wide)))
-#define OUTER(along_k, wide) (item / ((along_k) ? TILE_K : (wide)))
-#define TURN(along_k, wide) (GROUP / ((along_k) ? TILE_K : (wide))) /* from an item's element to its next */
+typedef TX_CAT(AB, _t) ab_t;
+typedef TX_CAT(Y, _t) y_t;
 
-/* Brings elements of an operand, `from` at the tile's first line and term; 0 outside lines x terms. */
-static void fetch(__global const ab_t *from, long ld, int along_k, int wide, int count, long lines, long terms, int item,
-                  float *held)
+#define ELEMENT(p) TX_CAT(ELEMENT_, AB)(p)
+#define ELEMENT_f32(p) (*(p))
+#define ELEMENT_bf16(p) as_float((uint) * (p) << 16)
+#define ELEMENT_f16(p) vload_half(0, (const __global half *)(p))
+#if !WIDEN
+#define WIDE_QUAD(p) (*(const __global float4 *)(p))
+#else
+#define WIDE_QUAD(p) TX_CAT(widen_, AB)(*(const __global ushort4 *)(p))
+static float4 widen_bf16(ushort4 h)
 {
-    const int inner = INNER(along_k, wide), outer = OUTER(along_k, wide), turn = TURN(along_k, wide);
-    const bool inside = inner < (along_k ? terms : lines);
-    const long end = along_k ? lines : terms;
-    from += outer * ld + inner;
-#pragma unroll
-    for (int t = 0; t < count; t++)
-        held[t] = inside && outer + t * turn < end ? AB_LOAD(from + t * turn * ld) : 0.0f;
+    return as_float4(convert_uint4(h) << 16);
 }
 
-static void put(__local float *tile, int pitch, int along_k, int wide, int count, int item, const float *held)
+static float4 widen_f16(ushort4 h)
 {
-    const int inner = INNER(along_k, wide), outer = OUTER(along_k, wide), turn = TURN(along_k, wide);
-#pragma unroll
-    for (int t = 0; t < count; t++)
-        tile[along_k ? inner * pitch + outer + t * turn : (outer + t * turn) * pitch + inner] = held[t];
+    return vload_half4(0, (const __private half *)&h);
 }
+#endif
+
+/* ---- From global memory to registers to local memory ---------------------------------------------------------
+ *
+ * A block of an operand is `lines` lines (rows of op(a), columns of op(b)) of TILE_K terms; local memory holds it term by
+ * term. Where memory holds a line's terms side by side (along 1) a quad is four terms of a line, and neighbouring
+ * work-items bring two quads of a line; else a quad is four lines of a term. Lines beyond the last are read from the
+ * last: their sums are not stored. All arguments but the places of work-item and tile are constants. */
+
+#define QUADS(lines) ((lines) * TILE_K / 4 / GROUP) /* that a work-item brings */
+/* Along: a round brings LINES(lines) lines, in TERM_STEP / 4 quads of each; its next rounds the rest of their quads. */
+#define LINES(lines) (GROUP / 2 < (lines) ? GROUP / 2 : (lines))
+#define TERM_STEP(lines) (4 * GROUP / LINES(lines))
+#define ROUNDS(lines) (TILE_K / TERM_STEP(lines))
+/* Across: a round brings so many terms. */
+#define TERMS(lines) (GROUP / ((lines) / 4))
+
+static int line_of(int item, int along, int lines, int quad)
+{
+    return along ? item / 2 % LINES(lines) + quad / ROUNDS(lines) * LINES(lines) : item % (lines / 4) * 4;
+}
+
+static int term_of(int item, int along, int lines, int quad)
+{
+    return along ? item % 2 * 4 + item / (2 * LINES(lines)) * 8 + quad % ROUNDS(lines) * TERM_STEP(lines)
+                 : item / (lines / 4) + quad * TERMS(lines);
+}
+
+/* Where quad `quad` begins, from the first element of the tile; `left` lines are left from there. */
+static long place_of(int item, int along, int wide, int lines, int quad, long left, long ld)
+{
+    long line = min((long)line_of(item, along, lines, quad), left - (along || !wide ? 1 : 4));
+    long term = term_of(item, along, lines, quad);
+    return along ? line * ld + term : term * ld + line;
+}
+
+/* From an element of the quad to the next ones. */
+static int4 steps_of(int item, int along, int lines, long left)
+{
+    int line = line_of(item, along, lines, 0), last = (int)min(left, (long)lines) - 1;
+    return along ? (int4)(0, 1, 2, 3) : max(min(line + (int4)(0, 1, 2, 3), last) - min(line, last), 0);
+}
+
+static float4 bring(const __global ab_t *p, int wide, int4 step)
+{
+    if (wide)
+        return WIDE_QUAD(p);
+    return (float4)(ELEMENT(p), ELEMENT(p + step.s1), ELEMENT(p + step.s2), ELEMENT(p + step.s3));
+}
+
+/* The same in a block of `terms` terms; those beyond are 0. `term` is that of the quad. */
+static float4 bring_some(const __global ab_t *p, int along, int wide, int4 step, int term, int terms)
+{
+    if (along ? term + 4 <= terms : term < terms)
+        return bring(p, wide, step);
+    float4 quad = 0.0f;
+    if (along && term < terms) {
+        quad.s0 = ELEMENT(p);
+        quad.s1 = term + 1 < terms ? ELEMENT(p + 1) : 0.0f;
+        quad.s2 = term + 2 < terms ? ELEMENT(p + 2) : 0.0f;
+    }
+    return quad;
+}
+
+static void put(__local float *tile, int pitch, int along, int lines, int item, int quad, float4 value)
+{
+    tile += term_of(item, along, lines, quad) * pitch + line_of(item, along, lines, quad);
+    if (along) {
+        tile[0] = value.s0;
+        tile[pitch] = value.s1;
+        tile[2 * pitch] = value.s2;
+        tile[3 * pitch] = value.s3;
+    } else {
+        *(__local float4 *)tile = value;
+    }
+}
+
+/* ---- Sums ---------------------------------------------------------------------------------------------------------- */
 
 #define MULTIPLY_ROW(q, lane, component)                                                                               \
-    for (int c = 0; c < COLUMN_QUADS; c++)                                                                             \
-        sum[4 * q + lane][c] += left[q].component * right[c];
+    _Pragma("unroll") for (int c = 0; c < COLUMN_QUADS; c++) sum[4 * q + lane][c] += left[q].component * right[c];
+
+static void multiply(const __local float *a, const __local float *b, float4 sum[4 * ROW_QUADS][COLUMN_QUADS], int x, int z)
+{
+#pragma unroll
+    for (int t = 0; t < TILE_K; t++) {
+        float4 left[ROW_QUADS], right[COLUMN_QUADS];
+#pragma unroll
+        for (int q = 0; q < ROW_QUADS; q++)
+            left[q] = *(const __local float4 *)(a + t * PITCH_A + 4 * (q * GROUP_Y + z));
+#pragma unroll
+        for (int q = 0; q < COLUMN_QUADS; q++)
+            right[q] = *(const __local float4 *)(b + t * PITCH_B + 4 * (q * GROUP_X + x));
+#pragma unroll
+        for (int q = 0; q < ROW_QUADS; q++) {
+            MULTIPLY_ROW(q, 0, s0)
+            MULTIPLY_ROW(q, 1, s1)
+            MULTIPLY_ROW(q, 2, s2)
+            MULTIPLY_ROW(q, 3, s3)
+        }
+    }
+}
+
+/* Four sums of row `y`, from column j on. */
+static void finish(float4 quad, __global y_t *y, const __global float *bias, long j, long n, int adds)
+{
+    float part[4];
+    vstore4(quad, 0, part);
+#pragma unroll
+    for (int e = 0; e < 4; e += VW) {
+        if (j + e >= n)
+            return;
+        vec v = VLOAD_PRIVATE(part + e);
+        if (bias)
+            v += VLOAD(bias + j + e);
+        if (adds)
+            v += TX_CAT(tx_load_, Y)(y + j + e, 0, VW);
+        TX_CAT(tx_store_, Y)(v, y + j + e, 0, VW);
+    }
+}
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
 gemm_tile(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, __global const float *bias, long bias_at,
           __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
-          long stride_a, long stride_b, int accumulate)
+          long stride_a, long stride_b, int accumulate, long batches, long part)
 {
-    __local float4 tile_a[TILE_K * PITCH_A], tile_b[TILE_K * PITCH_B];
+    __local float tile_a[BUFFERS * TILE_K * PITCH_A] __attribute__((aligned(16)));
+    __local float tile_b[BUFFERS * TILE_K * PITCH_B] __attribute__((aligned(16)));
     const int item = get_local_id(0), x = item % GROUP_X, z = item / GROUP_X;
     /* Bands of BAND tiles in m; inside a band the columns follow one another. */
-    const long tiles_m = (m + TILE_M - 1) / TILE_M, tiles_n = (n + TILE_N - 1) / TILE_N, batch = get_group_id(1);
+    const long tiles_m = (m + TILE_M - 1) / TILE_M, tiles_n = (n + TILE_N - 1) / TILE_N;
     const long band = get_group_id(0) / (BAND * tiles_n), in_band = get_group_id(0) % (BAND * tiles_n);
     const long height = min((long)BAND, tiles_m - band * BAND);
     const long i0 = (band * BAND + in_band % height) * TILE_M, j0 = in_band / height * TILE_N;
+    const long batch = PARTS ? get_group_id(1) % batches : get_group_id(1);
+    const long k0 = PARTS ? get_group_id(1) / batches * part : 0;
+    const long terms = PARTS ? min(part, k - k0) : k;
     const long step_a = TRANS_A ? lda : 1, step_b = TRANS_B ? 1 : ldb;
-    a += a_at + batch * stride_a + (TRANS_A ? i0 : i0 * lda);
-    b += b_at + batch * stride_b + (TRANS_B ? j0 * ldb : j0);
+    a += a_at + batch * stride_a + (TRANS_A ? i0 : i0 * lda) + k0 * step_a;
+    b += b_at + batch * stride_b + (TRANS_B ? j0 * ldb : j0) + k0 * step_b;
 
-    float4 sum[4 * ROW_QUADS][COLUMN_QUADS];
-    float held_a[PER_A], held_b[PER_B];
+    float4 sum[4 * ROW_QUADS][COLUMN_QUADS], held_a[QUADS(TILE_M)], held_b[QUADS(TILE_N)];
+    long at_a[QUADS(TILE_M)], at_b[QUADS(TILE_N)];
+    const int4 next_a = steps_of(item, !TRANS_A, TILE_M, m - i0), next_b = steps_of(item, TRANS_B, TILE_N, n - j0);
 #pragma unroll
     for (int r = 0; r < 4 * ROW_QUADS; r++)
+#pragma unroll
         for (int c = 0; c < COLUMN_QUADS; c++)
             sum[r][c] = (float4)(0.0f);
-    fetch(a, lda, !TRANS_A, TILE_M, PER_A, m - i0, k, item, held_a);
-    fetch(b, ldb, TRANS_B, TILE_N, PER_B, n - j0, k, item, held_b);
-    for (long p = 0; p < k; p += TILE_K) {
+    /* A block that is not whole comes first, so that the loop need not ask. */
+    const int first = (int)((terms - 1) % TILE_K) + 1;
+#pragma unroll
+    for (int q = 0; q < QUADS(TILE_M); q++) {
+        at_a[q] = place_of(item, !TRANS_A, WIDE_A, TILE_M, q, m - i0, lda);
+        held_a[q] = bring_some(a + at_a[q], !TRANS_A, WIDE_A, next_a, term_of(item, !TRANS_A, TILE_M, q), first);
+    }
+#pragma unroll
+    for (int q = 0; q < QUADS(TILE_N); q++) {
+        at_b[q] = place_of(item, TRANS_B, WIDE_B, TILE_N, q, n - j0, ldb);
+        held_b[q] = bring_some(b + at_b[q], TRANS_B, WIDE_B, next_b, term_of(item, TRANS_B, TILE_N, q), first);
+    }
+    a += first * step_a;
+    b += first * step_b;
+    int at = 0;
+    for (long left = terms - first;; left -= TILE_K) {
+#pragma unroll
+        for (int q = 0; q < QUADS(TILE_M); q++)
+            put(tile_a + at * TILE_K * PITCH_A, PITCH_A, !TRANS_A, TILE_M, item, q, held_a[q]);
+#pragma unroll
+        for (int q = 0; q < QUADS(TILE_N); q++)
+            put(tile_b + at * TILE_K * PITCH_B, PITCH_B, TRANS_B, TILE_N, item, q, held_b[q]);
         barrier(CLK_LOCAL_MEM_FENCE);
-        put((__local float *)tile_a, 4 * PITCH_A, !TRANS_A, TILE_M, PER_A, item, held_a);
-        put((__local float *)tile_b, 4 * PITCH_B, TRANS_B, TILE_N, PER_B, item, held_b);
+        if (left > 0) {
+#pragma unroll
+            for (int q = 0; q < QUADS(TILE_M); q++)
+                held_a[q] = bring(a + at_a[q], WIDE_A, next_a);
+#pragma unroll
+            for (int q = 0; q < QUADS(TILE_N); q++)
+                held_b[q] = bring(b + at_b[q], WIDE_B, next_b);
+            a += TILE_K * step_a;
+            b += TILE_K * step_b;
+        }
+        multiply(tile_a + at * TILE_K * PITCH_A, tile_b + at * TILE_K * PITCH_B, sum, x, z);
+        if (left <= 0)
+            break;
+#if BUFFERS == 2
+        at ^= 1;
+#else
         barrier(CLK_LOCAL_MEM_FENCE);
-        long next = p + TILE_K;
-        if (next < k) {
-            fetch(a + next * step_a, lda, !TRANS_A, TILE_M, PER_A, m - i0, k - next, item, held_a);
-            fetch(b + next * step_b, ldb, TRANS_B, TILE_N, PER_B, n - j0, k - next, item, held_b);
-        }
-#pragma unroll
-        for (int t = 0; t < TILE_K; t++) {
-            float4 left[ROW_QUADS], right[COLUMN_QUADS];
-#pragma unroll
-            for (int q = 0; q < ROW_QUADS; q++)
-                left[q] = tile_a[t * PITCH_A + q * GROUP_Y + z];
-#pragma unroll
-            for (int q = 0; q < COLUMN_QUADS; q++)
-                right[q] = tile_b[t * PITCH_B + q * GROUP_X + x];
-#pragma unroll
-            for (int q = 0; q < ROW_QUADS; q++) {
-                MULTIPLY_ROW(q, 0, s0)
-                MULTIPLY_ROW(q, 1, s1)
-                MULTIPLY_ROW(q, 2, s2)
-                MULTIPLY_ROW(q, 3, s3)
-            }
-        }
+#endif
     }
 
     const int adds = tx_adds(accumulate, control);
-    y += y_at + batch * m * n;
+    y += y_at + (PARTS ? (long)get_group_id(1) : batch) * m * n;
+    if (bias)
+        bias += bias_at;
 #pragma unroll
-    for (int r = 0; r < 4 * ROW_QUADS; r++)
+    for (int r = 0; r < 4 * ROW_QUADS; r++) {
+        long i = i0 + 4 * (r / 4 * GROUP_Y + z) + r % 4;
+        if (i >= m)
+            continue;
 #pragma unroll
-        for (int c = 0; c < 4 * COLUMN_QUADS; c++) {
-            long i = i0 + 4 * (r / 4 * GROUP_Y + z) + r % 4, j = j0 + 4 * (c / 4 * GROUP_X + x) + c % 4;
-            if (i < m && j < n) {
-                const float4 quad = sum[r][c / 4];
-                float v = c % 4 == 0 ? quad.s0 : c % 4 == 1 ? quad.s1 : c % 4 == 2 ? quad.s2 : quad.s3;
-                if (bias)
-                    v += bias[bias_at + j];
-                if (adds)
-                    v += Y_LOAD(y + i * n + j);
-                Y_STORE(v, y + i * n + j);
-            }
-        }
+        for (int c = 0; c < COLUMN_QUADS; c++)
+            finish(sum[r][c], y + i * n, bias, j0 + 4 * (c * GROUP_X + x), n, adds);
+    }
 }

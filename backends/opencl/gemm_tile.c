@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Matrix products in tiles of a work-group: forms and launches of kernels/gemm_tile.cl and gemm_mma.cl. */
+#include "backends/opencl/gemm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Who computes a tile and how. */
+typedef struct tx_cl_tile {
+    const char *kernel; /* and its text */
+    int64_t rows, columns, terms, group;
+    int64_t buffer_bytes; /* of local memory, for one block of both operands */
+    double rate;
+    int group_x, row_quads, column_quads; /* of gemm_tile */
+} tx_cl_tile;
+
+void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_product *p)
+{
+    static const char *const storage[] = {[TX_F32] = "f32", [TX_BF16] = "bf16", [TX_F16] = "f16"};
+    snprintf(text, size, "%s -DAB=%s -DY=%s -DWIDEN=%d -DNARROW=%d -DTRANS_A=%d -DTRANS_B=%d", form, storage[p->from],
+             storage[p->to], p->from != TX_F32, p->to != TX_F32, p->trans_a, p->trans_b);
+}
+
+void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p)
+{
+    const tx_gemm *g = &p->g;
+    const int64_t sizes[] = {g->m, g->n, g->k, g->lda, g->ldb, g->stride_a, g->stride_b};
+    tx_cl_arg_operand(b, p->a);
+    tx_cl_arg_operand(b, p->b);
+    tx_cl_arg_operand(b, p->bias);
+    tx_cl_arg_operand(b, p->y);
+    tx_cl_arg_control(b);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        tx_cl_arg_i64(b, sizes[i]);
+    tx_cl_arg_i32(b, (int32_t)p->accumulate);
+}
+
+/* ---- Fitting ---------------------------------------------------------------------------------------------- */
+
+/* Sums over fewer terms than this are not parted: adding the parts up would cost more than it gains. */
+#define LEAST_PART 512
+#define MOST_PARTS 16
+#define MOST_PART_BYTES (64 << 20) /* of all parts' sums */
+
+/* A product in tiles. */
+typedef struct tiling {
+    int64_t tiles;       /* of the whole batch */
+    int64_t parts, part; /* of the terms, and terms of a part */
+} tiling;
+
+/* Where the tiles are too few to keep the compute units busy, the terms are parted among more work-groups. */
+static tiling plan_tiles(const tx_context *context, const tx_cl_tile *t, const tx_gemm *g)
+{
+    tiling plan = {.tiles = tx_cl_blocks(g->m, t->rows) * tx_cl_blocks(g->n, t->columns) * g->batch};
+    const int64_t busy = 2 * (int64_t)context->limits.compute_units;
+    const int64_t bytes = g->batch * g->m * g->n * (int64_t)sizeof(float);
+    int64_t parts = tx_cl_least(tx_cl_least(tx_cl_blocks(busy, plan.tiles), g->k / LEAST_PART), MOST_PARTS);
+    parts = tx_cl_least(parts, MOST_PART_BYTES / bytes);
+    plan.part = g->k;
+    plan.parts = 1;
+    if (parts > 1) {
+        plan.part = tx_cl_blocks(tx_cl_blocks(g->k, parts), t->terms) * t->terms;
+        plan.parts = tx_cl_blocks(g->k, plan.part);
+    }
+    return plan;
+}
+
+/* The share of the device's rate: that of the tile, times how much of the device works on elements of y that exist. */
+static double tile_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
+{
+    const tx_cl_limits *l = &context->limits;
+    const tx_cl_tile *t = self->tile;
+    if (!tx_cl_fits(l, self->name, t->buffer_bytes, (size_t)t->group, why, TX_CL_WHY))
+        return 0.0;
+    const tiling plan = plan_tiles(context, t, &p->g);
+    const int64_t groups = plan.tiles * plan.parts, units = l->compute_units;
+    const double useful = (double)(p->g.m * p->g.n * p->g.batch * plan.parts);
+    const double done = (double)(tx_cl_blocks(groups, units) * units * t->rows * t->columns);
+    return t->rate * useful / done * (plan.parts > 1 ? 0.95 : 1.0);
+}
+
+/* Whether rows of `inner` elements are whole pieces of `piece` elements and each piece lies at a multiple of its size.
+ */
+static bool whole(const tx_operand *o, int64_t piece, int64_t inner, int64_t ld, int64_t stride)
+{
+    return inner % piece == 0 && ld % piece == 0 && stride % piece == 0 &&
+           o->offset % (piece * (int64_t)tx_dtype_size(o->dtype)) == 0;
+}
+
+static bool whole_a(const tx_cl_product *p, int64_t piece)
+{
+    return whole(p->a, piece, p->trans_a ? p->g.m : p->g.k, p->g.lda, p->g.stride_a);
+}
+
+static bool whole_b(const tx_cl_product *p, int64_t piece)
+{
+    return whole(p->b, piece, p->trans_b ? p->g.k : p->g.n, p->g.ldb, p->g.stride_b);
+}
+
+static bool whole_result(const tx_cl_product *p)
+{
+    const bool bias = !tx_present(p->bias) || whole(p->bias, 4, p->g.n, 0, 0);
+    return bias && whole(p->y, 4, p->g.n, p->g.ldc, p->g.stride_c);
+}
+
+static double mma_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
+{
+    const int64_t piece = 16 / (int64_t)tx_dtype_size(p->from);
+    const bool takes = p->from == TX_BF16 || (p->from == TX_F32 && context->tf32);
+    if (!context->info.tf32 || !takes || !whole_a(p, piece) || !whole_b(p, piece))
+        return 0.0;
+    return tile_suits(context, self, p, why);
+}
+
+/* ---- Launch ------------------------------------------------------------------------------------------------- */
+
+/* Adds up the parts, in their order. */
+static void join_parts(tx_cl_builder *b, const tx_cl_product *p, const tx_operand *sums, int64_t parts)
+{
+    const tx_gemm *g = &p->g;
+    const int64_t count = g->batch * g->m * g->n;
+    const int vector = whole_result(p) ? 4 : 1;
+    const size_t global = (size_t)tx_cl_blocks(count, vector), local = tx_cl_group(b->context, 256);
+    char form[64], options[192];
+    snprintf(form, sizeof form, "-DVW=%d", vector);
+    tx_cl_gemm_options(options, sizeof options, form, p);
+    tx_cl_launch(b, "gemm_join", options, "gemm_join", 1, &global, &local);
+    tx_cl_arg_operand(b, sums);
+    tx_cl_arg_operand(b, p->bias);
+    tx_cl_arg_operand(b, p->y);
+    tx_cl_arg_control(b);
+    tx_cl_arg_i64(b, count);
+    tx_cl_arg_i64(b, g->n);
+    tx_cl_arg_i64(b, parts);
+    tx_cl_arg_i32(b, (int32_t)p->accumulate);
+}
+
+static void form_options(const tx_context *context, const tx_cl_tile *t, const tx_cl_product *p, char *text,
+                         size_t size)
+{
+    if (t->group_x == 0) {
+        snprintf(text, size, "-DEMULATED=0");
+        return;
+    }
+    const int buffers = 2 * t->buffer_bytes <= context->limits.local_bytes ? 2 : 1;
+    snprintf(text, size,
+             "-DGROUP_X=%d -DGROUP_Y=%d -DROW_QUADS=%d -DCOLUMN_QUADS=%d -DTILE_K=%d -DBUFFERS=%d -DWIDE_A=%d "
+             "-DWIDE_B=%d -DVW=%d",
+             t->group_x, (int)t->group / t->group_x, t->row_quads, t->column_quads, (int)t->terms, buffers,
+             whole_a(p, 4), whole_b(p, 4), whole_result(p) ? 4 : 1);
+}
+
+static void tile_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p)
+{
+    const tx_cl_tile *t = self->tile;
+    const tx_gemm *g = &p->g;
+    const tiling plan = plan_tiles(b->context, t, g);
+    const size_t group = (size_t)t->group, local[2] = {group, 1};
+    const size_t global[2] = {(size_t)(plan.tiles / g->batch) * group, (size_t)(g->batch * plan.parts)};
+    const tx_operand none = {.dtype = TX_DTYPE_COUNT};
+    tx_operand sums = {.dtype = TX_F32, .shape = TX_SHAPE(plan.parts, g->batch, g->m, g->n), .arena = TX_ARENA_SCRATCH};
+    tx_cl_product one = *p;
+    if (plan.parts > 1) {
+        sums.offset = tx_cl_scratch(b, tx_operand_bytes(&sums));
+        one.y = &sums;
+        one.bias = &none;
+        one.to = TX_F32;
+        one.accumulate = TX_STORE;
+    }
+    char form[256], options[384];
+    form_options(b->context, t, &one, form, sizeof form);
+    tx_cl_gemm_options(options, sizeof options, form, &one);
+    snprintf(options + strlen(options), sizeof options - strlen(options), " -DPARTS=%d", plan.parts > 1);
+    tx_cl_launch(b, t->kernel, options, t->kernel, 2, global, local);
+    tx_cl_gemm_arguments(b, &one);
+    tx_cl_arg_i64(b, g->batch);
+    tx_cl_arg_i64(b, plan.part);
+    if (plan.parts > 1)
+        join_parts(b, p, &sums, plan.parts);
+}
+
+/* ---- The forms ------------------------------------------------------------------------------------------------ */
+
+#define X(name, x, y, row_quads_, column_quads_, terms_, rate_)                                                      \
+    static const tx_cl_tile tile_##name = {.kernel = "gemm_tile",                                                    \
+                                           .rows = 4 * (y) * (row_quads_),                                           \
+                                           .columns = 4 * (x) * (column_quads_),                                     \
+                                           .terms = (terms_),                                                        \
+                                           .group = (x) * (y),                                                       \
+                                           .buffer_bytes = 4 * (terms_) *                                            \
+                                                           (4 * (y) * (row_quads_) + 4 * (x) * (column_quads_) + 8), \
+                                           .rate = (rate_),                                                          \
+                                           .group_x = (x),                                                           \
+                                           .row_quads = (row_quads_),                                                \
+                                           .column_quads = (column_quads_)};
+TX_TILE_MAP(X)
+#undef X
+
+const tx_cl_provider tx_cl_gemm_tiles[TX_CL_TILES] = {
+#define X(tile_name, ...)                 \
+    {.name = "portable-tile-" #tile_name, \
+     .device = TX_CL_GPUS,                \
+     .suits = tile_suits,                 \
+     .emit = tile_emit,                   \
+     .tile = &tile_##tile_name},
+    TX_TILE_MAP(X)
+#undef X
+};
+
+/* Two blocks of both operands by their longer pitch; several times the rate of the other units. */
+static const tx_cl_tile mma_tile = {.kernel = "gemm_mma",
+                                    .rows = 128,
+                                    .columns = 128,
+                                    .terms = 32,
+                                    .group = 128,
+                                    .buffer_bytes = 2 * 2 * 128 * 20 * 4,
+                                    .rate = 4.0};
+
+const tx_cl_provider tx_cl_gemm_mma = {
+    .name = "nvidia-mma", .device = TX_CL_GPUS, .suits = mma_suits, .emit = tile_emit, .tile = &mma_tile};

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Matrix products for cores with vector registers: blocks and launch of kernels/gemm_vector.cl. */
+#include "backends/opencl/gemm.h"
+
+#include <stdio.h>
+
+typedef struct vector_plan {
+    int64_t vector, rows, columns; /* of the register tile: rows x columns, columns = 3 vectors */
+    int64_t mc, kc;                /* rows and terms of a block */
+    int64_t strip_bytes, tiles_bytes, rows_bytes;
+} vector_plan;
+
+/* The widest vectors that the device prefers, but no wider than the columns need. */
+static int64_t vector_width(const tx_context *context, int64_t n)
+{
+    int64_t width = context->limits.lanes;
+    while (width > 4 && 3 * (width / 2) >= n)
+        width /= 2;
+    return width;
+}
+
+/* Blocks fitted to local memory, which on CPUs is cache: half for the strip of b (and the rows of a), half for the sums
+ * that wait. 512 KiB is taken for what a core's own cache holds. */
+static vector_plan plan_vector(const tx_context *context, const tx_cl_product *p)
+{
+    const tx_gemm *g = &p->g;
+    vector_plan v = {.vector = vector_width(context, g->n)};
+    /* 16 lanes are AVX-512 and come with 32 registers; narrower ones may have 16 only. */
+    v.rows = v.vector == 16 ? 8 : 4;
+    v.columns = 3 * v.vector;
+    const int64_t half = (tx_cl_least(context->limits.local_bytes, 512 << 10) - 1024) / 2;
+    const int64_t term_bytes = 4 * (v.columns + v.rows), row_bytes = 4 * v.columns;
+    /* Widened rows of a are read once a strip and should stay in the first-level cache. */
+    v.kc = tx_cl_least(half / term_bytes - v.vector, p->from == TX_F32 ? 1024 : 512);
+    if (v.kc < g->k) {
+        v.kc = tx_cl_least(v.kc, 512);
+        v.kc = tx_cl_blocks(g->k, tx_cl_blocks(g->k, v.kc));
+        v.mc = tx_cl_least(half / row_bytes, 512) / v.rows * v.rows;
+    } else {
+        v.kc = g->k;
+        v.mc = 1024;
+    }
+    /* A few work-groups for every core, as long as a strip is still used often enough to pay for its copy. */
+    while (v.mc > 8 * v.rows && tx_cl_blocks(g->n, v.columns) * tx_cl_blocks(g->m, v.mc) * g->batch <
+                                    4 * (int64_t)context->limits.compute_units)
+        v.mc = tx_cl_blocks(v.mc / 2, v.rows) * v.rows;
+    v.strip_bytes = v.kc * row_bytes;
+    v.tiles_bytes = (v.kc < g->k ? v.mc : v.rows) * row_bytes;
+    v.rows_bytes = p->from == TX_F32 ? 4 : 4 * v.rows * (v.kc + v.vector);
+    return v;
+}
+
+static double vector_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
+{
+    (void)p;
+    return tx_cl_fits(&context->limits, self->name, 16 << 10, 1, why, TX_CL_WHY) ? 1.0 : 0.0;
+}
+
+static void vector_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p)
+{
+    (void)self;
+    const vector_plan v = plan_vector(b->context, p);
+    const size_t global[3] = {(size_t)tx_cl_blocks(p->g.n, v.columns), (size_t)tx_cl_blocks(p->g.m, v.mc),
+                              (size_t)p->g.batch};
+    const size_t local[3] = {1, 1, 1};
+    char form[64], options[192];
+    snprintf(form, sizeof form, "-DVECTOR=%d -DROWS=%d", (int)v.vector, (int)v.rows);
+    tx_cl_gemm_options(options, sizeof options, form, p);
+    tx_cl_launch(b, "gemm_vector", options, "gemm_vector", 3, global, local);
+    tx_cl_gemm_arguments(b, p);
+    tx_cl_arg_i64(b, v.mc);
+    tx_cl_arg_i64(b, v.kc);
+    tx_cl_arg_local(b, (size_t)v.strip_bytes);
+    tx_cl_arg_local(b, (size_t)v.tiles_bytes);
+    tx_cl_arg_local(b, (size_t)v.rows_bytes);
+}
+
+const tx_cl_provider tx_cl_gemm_vector = {
+    .name = "portable-vector", .device = TX_CL_CPUS, .suits = vector_suits, .emit = vector_emit};

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * y = sums of parts + bias (+ y), for products whose terms were parted: `work` is [parts, count]. Y: storage of y. */
+
+#define Y_LOAD TX_CAT(tx_load_, Y)
+#define Y_STORE TX_CAT(tx_store_, Y)
+
+__kernel void gemm_join(__global const float *work, long work_at, __global const float *bias, long bias_at,
+                        __global TX_CAT(Y, _t) *y, long y_at, __global const uint *control, long count, long n, long parts,
+                        int accumulate)
+{
+    const long i = get_global_id(0) * (long)VW;
+    if (i >= count)
+        return;
+    work += work_at;
+    y += y_at;
+    vec v = tx_load(work, i, count, 0.0f);
+    for (long p = 1; p < parts; p++)
+        v += tx_load(work + p * count, i, count, 0.0f);
+    if (bias)
+        v += tx_load(bias + bias_at, i % n, n, 0.0f);
+    if (tx_adds(accumulate, control))
+        v += Y_LOAD(y, i, count);
+    Y_STORE(v, y, i, count);
+}

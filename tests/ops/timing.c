@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Medians of runs, and commands of any shapes timed: contents do not matter here, so operands are filled in bulk. */
+#include "tests/ops/timing.h"
+#include "api/clock.h"
+#include "api/op.h"
+#include "tests/ops/case.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Medians ---------------------------------------------------------------------------------------- */
+
+#define MAX_REPEATS 200
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static tx_status time_once(const tx_timed_run *r, double *seconds)
+{
+    const tx_backend *b = r->target->backend;
+    double start = tx_now(), times[TX_TIMED_COMMANDS] = {0.0};
+    tx_status status = b->run(r->executable, r->first, r->count, r->controls, r->profiled ? times : NULL);
+    if (!status)
+        status = b->finish(r->target->context);
+    *seconds = r->profiled ? times[r->first] : tx_now() - start;
+    return status;
+}
+
+tx_status tx_time_runs(const tx_timed_run *run, int32_t repeats, double *median, double *spread)
+{
+    double times[MAX_REPEATS], first = 0.0;
+    tx_status status = TX_OK;
+    for (int warm = 0; warm < 2 && !status; warm++)
+        status = time_once(run, &first);
+    int32_t count = repeats > 0 ? repeats : (int32_t)fmin(MAX_REPEATS, fmax(5.0, 0.5 / fmax(first, 1e-6)));
+    count = count > MAX_REPEATS ? MAX_REPEATS : count;
+    for (int32_t i = 0; i < count && !status; i++)
+        status = time_once(run, &times[i]);
+    if (status)
+        return status;
+    qsort(times, (size_t)count, sizeof times[0], by_size);
+    /* A clock that is too coarse for the run gives 0, which would make an endless rate. */
+    *median = fmax(times[count / 2], 1e-9);
+    *spread = (times[count * 9 / 10 < count ? count * 9 / 10 : count - 1] - times[count / 10]) / *median;
+    return TX_OK;
+}
+
+void tx_timing_finish(const tx_target *target, const tx_executable *executable, const tx_command *program,
+                      int32_t index, tx_timing *timing)
+{
+    const tx_command *c = &program[index];
+    timing->op = tx_op_info_of(c->op)->name;
+    timing->op_class = tx_op_info_of(c->op)->op_class;
+    timing->dtype = tx_present(&c->in[0]) ? c->in[0].dtype : c->out[0].dtype;
+    tx_op_work(c, &timing->flops, &timing->bytes);
+    timing->gflops = timing->flops / timing->seconds * 1e-9;
+    timing->gbytes = timing->bytes / timing->seconds * 1e-9;
+    snprintf(timing->variant, sizeof timing->variant, "%s", target->backend->command_info(executable, index).variant);
+}
+
+/* ---- A command in memory ---------------------------------------------------------------------------- */
+
+/* The same command `length` times, each operand in an allocation of its own. */
+typedef struct stage {
+    const tx_target *target;
+    tx_command *program;
+    int32_t length;
+    tx_buffer *chunk[TX_ARENA_COUNT][TX_MAX_IN + TX_MAX_OUT + 1];
+    int32_t chunks[TX_ARENA_COUNT];
+    tx_executable *executable;
+} stage;
+
+/* As far from the start of its allocation as a parameter may lie from its neighbour. */
+#define OPERAND_OFFSET (TX_PARAM_BLOCK * (int64_t)sizeof(float))
+
+static tx_status add_chunk(stage *s, tx_arena_id arena, tx_memory_kind kind, int64_t bytes)
+{
+    tx_buffer **chunk = &s->chunk[arena][s->chunks[arena]];
+    tx_status status = s->target->backend->allocate(s->target->context, kind, bytes, false, chunk);
+    if (status)
+        return status;
+    s->chunks[arena]++;
+    return s->target->backend->fill(s->target->context, *chunk, 0, 0, bytes);
+}
+
+/* Writes one block of random numbers again and again until the operand is full. */
+static tx_status fill_random(const stage *s, const tx_operand *operand)
+{
+    const tx_backend *b = s->target->backend;
+    const int64_t total = tx_operand_count(operand), block = total < (1 << 18) ? total : (1 << 18);
+    const int64_t size = (int64_t)tx_dtype_size(operand->dtype);
+    double *value = malloc((size_t)block * sizeof *value);
+    uint8_t *bytes = malloc((size_t)(block * size));
+    tx_status status = TX_OK;
+    if (value && bytes) {
+        uint64_t random = 1;
+        for (int64_t i = 0; i < block; i++) { /* by Knuth's linear congruence, in [-1, 1) */
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            value[i] = (double)(random >> 11) * 0x1p-52 - 1.0;
+        }
+        tx_number_encode(operand->dtype, value, block, bytes);
+    } else {
+        status = tx_fail(TX_MEMORY, "no host memory to fill an operand");
+    }
+    for (int64_t at = 0; at < total && !status; at += block)
+        status = b->write(s->target->context, s->chunk[operand->arena][operand->chunk], operand->offset + at * size,
+                          bytes, (total - at < block ? total - at : block) * size);
+    tx_status finished = b->finish(s->target->context);
+    free(value);
+    free(bytes);
+    return status ? status : finished;
+}
+
+static tx_status place(stage *s, tx_operand *operand)
+{
+    static const tx_memory_kind kinds[] = {
+#define X(name, kind) TX_MEMORY_##kind,
+        TX_ARENA_MAP(X)
+#undef X
+    };
+    operand->chunk = s->chunks[operand->arena];
+    operand->offset = OPERAND_OFFSET;
+    return add_chunk(s, operand->arena, kinds[operand->arena], OPERAND_OFFSET + tx_operand_bytes(operand));
+}
+
+static bool is_real(tx_dtype dtype)
+{
+    return dtype == TX_F32 || dtype == TX_BF16 || dtype == TX_F16;
+}
+
+/* Outputs that must lie on an input do; the others hold zeros. */
+static tx_status place_all(stage *s, tx_command *c)
+{
+    tx_status status = add_chunk(s, TX_ARENA_CONTROL, TX_MEMORY_FUNCTIONALITY, (int64_t)sizeof(tx_controls));
+    if (!status)
+        status = add_chunk(s, TX_ARENA_RESULT, TX_MEMORY_FUNCTIONALITY, TX_RESULT_COUNT * (int64_t)sizeof(float));
+    for (int32_t i = 0; i < TX_MAX_IN && !status; i++) {
+        if (!tx_present(&c->in[i]))
+            continue;
+        status = place(s, &c->in[i]);
+        if (!status && is_real(c->in[i].dtype))
+            status = fill_random(s, &c->in[i]);
+    }
+    for (int32_t o = 0; o < TX_MAX_OUT && !status; o++) {
+        const int32_t base = tx_descriptor_of(c->op)->lies_on[o];
+        if (!tx_present(&c->out[o]))
+            continue;
+        if (base) {
+            c->out[o].arena = c->in[base - 1].arena;
+            c->out[o].chunk = c->in[base - 1].chunk;
+            c->out[o].offset = c->in[base - 1].offset;
+        } else {
+            status = place(s, &c->out[o]);
+        }
+    }
+    return status;
+}
+
+static tx_status infer(tx_command *c)
+{
+    for (int32_t o = 1; o < TX_MAX_OUT; o++)
+        c->out[o].dtype = TX_DTYPE_COUNT;
+    return tx_op_infer(c->op, &c->attrs, c->in, c->out);
+}
+
+static tx_status bind(stage *s)
+{
+    const tx_backend *b = s->target->backend;
+    const tx_program program = {s->length, s->program};
+    int64_t scratch = 0;
+    tx_status status = b->prepare(s->target->context, &program, &s->executable, &scratch);
+    if (!status && scratch > 0)
+        status = add_chunk(s, TX_ARENA_SCRATCH, TX_MEMORY_FUNCTIONALITY, scratch);
+    if (status)
+        return status;
+    tx_bindings bindings;
+    for (int32_t a = 0; a < TX_ARENA_COUNT; a++)
+        bindings.arena[a] = (tx_space){s->chunks[a], s->chunk[a]};
+    status = b->bind(s->executable, &bindings);
+    return status ? status : b->finish(s->target->context);
+}
+
+static void stage_free(stage *s)
+{
+    const tx_backend *b = s->target->backend;
+    if (s->executable)
+        b->destroy(s->executable);
+    for (int32_t a = 0; a < TX_ARENA_COUNT; a++)
+        for (int32_t k = 0; k < s->chunks[a]; k++)
+            b->release(s->target->context, s->chunk[a][k]);
+    free(s->program);
+}
+
+static tx_status stage_create(const tx_target *target, const tx_command *command, int32_t length, stage *s)
+{
+    *s = (stage){.target = target, .length = length, .program = malloc((size_t)length * sizeof *command)};
+    if (!s->program)
+        return tx_fail(TX_MEMORY, "no memory for a program");
+    tx_command whole = *command;
+    tx_status status = infer(&whole);
+    if (!status)
+        status = place_all(s, &whole);
+    for (int32_t i = 0; i < length; i++)
+        s->program[i] = whole;
+    if (!status)
+        status = bind(s);
+    if (status)
+        stage_free(s);
+    return status;
+}
+
+/* ---- Timings ---------------------------------------------------------------------------------------- */
+
+static const tx_controls no_controls;
+
+tx_status tx_conformance_time(const tx_target *target, const tx_command *command, int32_t repeats, tx_timing *timing)
+{
+    stage s;
+    tx_status status = stage_create(target, command, 1, &s);
+    if (status)
+        return tx_fail_in(status, "%s", tx_op_info_of(command->op)->name);
+    const tx_timed_run run = {target, s.executable, 0, 1, &no_controls, true};
+    status = tx_time_runs(&run, repeats, &timing->seconds, &timing->spread);
+    if (!status)
+        tx_timing_finish(target, s.executable, s.program, 0, timing);
+    stage_free(&s);
+    return status;
+}
+
+tx_status tx_conformance_launches(const tx_target *target, int32_t repeats, double *in_a_row, double *alone)
+{
+    enum { ROW = 256 };
+    tx_command copy = {.op = TX_OP_COPY, .attrs.control = -1};
+    for (int32_t i = 1; i < TX_MAX_IN; i++)
+        copy.in[i].dtype = TX_DTYPE_COUNT;
+    copy.in[0] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(1), .arena = TX_ARENA_PLANNED};
+    copy.out[0] = (tx_operand){.dtype = TX_DTYPE_COUNT, .arena = TX_ARENA_PLANNED};
+    stage s;
+    tx_status status = stage_create(target, &copy, ROW, &s);
+    if (status)
+        return status;
+    double spread;
+    tx_timed_run run = {target, s.executable, 0, ROW, &no_controls, false};
+    status = tx_time_runs(&run, repeats, in_a_row, &spread);
+    run.count = 1;
+    if (!status)
+        status = tx_time_runs(&run, repeats, alone, &spread);
+    *in_a_row /= (double)ROW;
+    stage_free(&s);
+    return status;
+}

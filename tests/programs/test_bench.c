@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * txbench copy, gemm, attention and ops from the outside, on tiny sizes: that their figures fit together, that the page
+ * holds them whole, and what they refuse. How fast anything is decides nothing here.
+ *
+ *     test_bench TXBENCH DEVICE */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "api/json.h"
+#include "tests/scratch.h"
+
+#include <float.h>
+#include <math.h>
+#include <sys/wait.h>
+
+static const char *txbench, *device;
+static char *folder;
+
+/* Runs txbench; `arguments` are words of the shell. Tells what it printed on both outputs, returns its status. */
+static int run(const char *arguments, char **out, char **complaints)
+{
+    char command[4096];
+    size_t size;
+    snprintf(command, sizeof command, "cd '%s' && '%s' %s > out 2> err", folder, txbench, arguments);
+    const int status = system(command);
+    assert_true(WIFEXITED(status));
+    char *path = tx_path_join(folder, "out"), *other = tx_path_join(folder, "err");
+    assert_ok(tx_file_read(path, 1 << 24, out, &size));
+    assert_ok(tx_file_read(other, 1 << 20, complaints, &size));
+    free(path);
+    free(other);
+    return WEXITSTATUS(status);
+}
+
+/* Must fail with `status`, one line that holds `text`, and nothing on standard output. */
+static void refuses(int wanted, const char *arguments, const char *text)
+{
+    char *out, *complaints;
+    const int status = run(arguments, &out, &complaints);
+    const char *end = strchr(complaints, '\n');
+    if (status != wanted || *out || !end || end[1] || !strstr(complaints, text))
+        fail_msg("%s: status %d, expected %d and \"%s\": %s%s", arguments, status, wanted, text, complaints, out);
+    free(out);
+    free(complaints);
+}
+
+/* Must succeed without a word of complaint. Returns standard output, which the caller frees. */
+static char *succeeds(const char *arguments)
+{
+    char *out, *complaints;
+    const int status = run(arguments, &out, &complaints);
+    if (status || *complaints)
+        fail_msg("%s: status %d: %s", arguments, status, complaints);
+    free(complaints);
+    return out;
+}
+
+/* The JSON of a command with tiny measurements on the device. */
+static tx_json *figures(const char *what, const char *arguments)
+{
+    char words[1024];
+    tx_json *all;
+    snprintf(words, sizeof words, "%s --device %s --repeats 1 --largest 1 --json %s", what, device, arguments);
+    char *out = succeeds(words);
+    assert_ok(tx_json_parse(out, strlen(out), words, &all));
+    free(out);
+    return all;
+}
+
+/* ---- what the figures must be ----------------------------------------------------------------------- */
+
+static double number(const tx_json *object, const char *key)
+{
+    double value = 0.0;
+    assert_ok(tx_json_get_number(object, key, 0.0, DBL_MAX, &value));
+    return value;
+}
+
+static double positive(const tx_json *object, const char *key)
+{
+    const double value = number(object, key);
+    if (!(value > 0.0))
+        fail_msg("%s is %g", key, value);
+    return value;
+}
+
+static const char *text(const tx_json *object, const char *key)
+{
+    const char *value = "";
+    assert_ok(tx_json_get_string(object, key, &value));
+    if (!*value)
+        fail_msg("%s is empty", key);
+    return value;
+}
+
+static tx_json *member(const tx_json *object, const char *key, tx_json_type type)
+{
+    tx_json *value = NULL;
+    assert_ok(tx_json_get(object, key, type, &value));
+    return value;
+}
+
+static void same(double got, double wanted, const char *what)
+{
+    if (!(fabs(got - wanted) <= 1e-9 * fabs(wanted)))
+        fail_msg("%s is %.17g, expected %.17g", what, got, wanted);
+}
+
+static void check_head(const tx_json *all, const char *what)
+{
+    assert_string_equal(text(all, "what"), what);
+    assert_string_equal(text(all, "version"), TX_VERSION);
+    assert_non_null(strstr(text(all, "command"), what));
+    assert_int_equal(strncmp(text(all, "device"), device, strlen(device)), 0);
+    text(all, "name");
+    text(all, "driver");
+    const tx_json *peaks = member(all, "peaks", TX_JSON_OBJECT);
+    positive(peaks, "copy_gbytes");
+    same(number(peaks, "copy_bytes"), 1 << 20, "copy_bytes");
+    positive(peaks, "launch_seconds");
+    positive(peaks, "alone_seconds");
+}
+
+/* Rates are work over time, the bound is the lower roof, the share what was reached of it. */
+static void check_row(const tx_json *row, const tx_json *peaks)
+{
+    const double seconds = positive(row, "seconds"), flops = positive(row, "flops"), bytes = positive(row, "bytes");
+    const double copy = positive(peaks, "copy_gbytes");
+    const char *dtype = strcmp(text(row, "op"), "matmul") == 0 ? text(row, "dtype") : "F32";
+    const double product = positive(member(peaks, "product_gflops", TX_JSON_OBJECT), dtype);
+    const double through = copy * flops / bytes, attainable = through < product ? through : product;
+    same(number(row, "gflops"), 1e-9 * flops / seconds, "gflops");
+    same(number(row, "gbytes"), 1e-9 * bytes / seconds, "gbytes");
+    same(number(row, "attainable_gflops"), attainable, "attainable_gflops");
+    same(number(row, "share"), number(row, "gflops") / attainable, "share");
+    same(number(row, "of_copy"), number(row, "gbytes") / copy, "of_copy");
+    same(number(row, "of_product"), number(row, "gflops") / product, "of_product");
+    assert_string_equal(text(row, "bound"), through < product ? "copy" : "product");
+    number(row, "spread");
+    text(row, "name");
+    text(row, "case");
+    text(row, "group");
+    text(row, "variant");
+    if (strcmp(text(row, "op"), "matmul") == 0)
+        assert_true(number(row, "of_product") <= 1.0 + 1e-9); /* it is the best of them */
+}
+
+static const tx_json *check_rows(const tx_json *all, const char *what, size_t least)
+{
+    check_head(all, what);
+    const tx_json *rows = member(all, "rows", TX_JSON_ARRAY);
+    assert_true(tx_json_size(rows) >= least);
+    for (size_t i = 0; i < tx_json_size(rows); i++)
+        check_row(tx_json_at(rows, i), member(all, "peaks", TX_JSON_OBJECT));
+    return rows;
+}
+
+/* ---- copy ------------------------------------------------------------------------------------------- */
+
+static void test_copy(void **state)
+{
+    (void)state;
+    tx_json *all = figures("copy", "");
+    check_head(all, "copy");
+    const tx_json *rows = member(all, "rows", TX_JSON_ARRAY);
+    assert_int_equal(tx_json_size(rows), 3);
+    for (size_t i = 0; i < 3; i++) {
+        const tx_json *row = tx_json_at(rows, i);
+        const double bytes = (double)(65536 << 2 * i);
+        same(number(row, "bytes"), bytes, "bytes");
+        same(number(row, "gbytes"), 2e-9 * bytes / positive(row, "seconds"), "gbytes");
+    }
+    const tx_json *transfers = member(all, "transfer_gbytes", TX_JSON_OBJECT);
+    static const char *const ways[] = {"to_device_pinned", "to_device_pageable", "from_device_pinned",
+                                       "from_device_pageable"};
+    same(number(transfers, "bytes"), 1 << 20, "bytes of a transfer");
+    for (size_t i = 0; i < 4; i++)
+        positive(transfers, ways[i]);
+    tx_json_free(all);
+
+    char words[256];
+    snprintf(words, sizeof words, "copy --device %s --repeats 1 --largest 1", device);
+    char *out = succeeds(words);
+    assert_non_null(strstr(out, "host to device, pageable"));
+    assert_non_null(strstr(out, "GB/s (read and written, 1 MiB)"));
+    free(out);
+}
+
+/* ---- gemm ------------------------------------------------------------------------------------------- */
+
+static void test_gemm_shape(void **state)
+{
+    (void)state;
+    static const char *const dtypes[][2] = {{"fp32", "F32"}, {"bf16", "BF16"}};
+    for (int d = 0; d < 2; d++) {
+        char words[256];
+        snprintf(words, sizeof words, "--m 33 --n 17 --k 65 --trans_a --dtype %s", dtypes[d][0]);
+        tx_json *all = figures("gemm", words);
+        const tx_json *rows = check_rows(all, "gemm", 1), *row = tx_json_at(rows, 0);
+        assert_int_equal(tx_json_size(rows), 1);
+        assert_string_equal(text(row, "dtype"), dtypes[d][1]);
+        assert_non_null(strstr(text(row, "case"), "m33 n17 k65 ta"));
+        same(number(row, "flops"), 2.0 * 33 * 17 * 65, "flops");
+        same(number(row, "bytes"), (d ? 2.0 : 4.0) * (33 * 65 + 65 * 17 + 33 * 17), "bytes");
+        assert_false(tx_json_has(all, "step"));
+        tx_json_free(all);
+    }
+}
+
+/* Each weight matrix is multiplied once in the forward and twice in the backward pass. */
+static void test_gemm_step(void **state)
+{
+    (void)state;
+    const double tokens = 2 * 16, width = 32, layers = 3, padded = 384;
+    tx_json *all = figures("gemm", "--model config.json --batch 2 --block 16");
+    const tx_json *rows = check_rows(all, "gemm", 8), *step = member(all, "step", TX_JSON_OBJECT);
+    double flops = 0.0, seconds = 0.0;
+    bool forward = false, weights = false, inputs = false, classifier = false;
+    for (size_t i = 0; i < tx_json_size(rows); i++) {
+        const tx_json *row = tx_json_at(rows, i);
+        flops += positive(row, "count") * number(row, "flops");
+        seconds += number(row, "count") * number(row, "seconds");
+        forward |= strcmp(text(row, "group"), "forward") == 0;
+        inputs |= strcmp(text(row, "group"), "dX") == 0;
+        weights |= strcmp(text(row, "group"), "dW") == 0;
+        classifier |= strncmp(text(row, "name"), "classifier ", 11) == 0;
+    }
+    assert_true(forward && inputs && weights && classifier);
+    same(flops, 6 * tokens * (layers * 12 * width * width + padded * width), "flops of a step");
+    same(number(step, "flops"), flops, "step.flops");
+    same(number(step, "seconds"), seconds, "step.seconds");
+    same(number(step, "gflops"), 1e-9 * flops / seconds, "step.gflops");
+    tx_json_free(all);
+}
+
+/* ---- attention -------------------------------------------------------------------------------------- */
+
+static void test_attention(void **state)
+{
+    (void)state;
+    for (int causal = 0; causal < 2; causal++) {
+        char words[256];
+        snprintf(words, sizeof words, "--batch 2 --block 17 --heads 4 --kv_heads 2 --head_size 16 --causal %s",
+                 causal ? "true" : "false");
+        tx_json *all = figures("attention", words);
+        const tx_json *rows = check_rows(all, "attention", 2);
+        const double pairs = 2 * 4 * (causal ? 17.0 * 18 / 2 : 17.0 * 17);
+        assert_int_equal(tx_json_size(rows), 2);
+        same(number(tx_json_at(rows, 0), "flops"), 4 * pairs * 16, "flops forward");
+        same(number(tx_json_at(rows, 1), "flops"), 10 * pairs * 16, "flops backward");
+        assert_string_equal(text(tx_json_at(rows, 0), "op"), "attention");
+        assert_string_equal(text(tx_json_at(rows, 1), "op"), "attention_grad");
+        tx_json_free(all);
+    }
+}
+
+/* ---- ops and the page ------------------------------------------------------------------------------- */
+
+static void test_ops(void **state)
+{
+    (void)state;
+    tx_json *all = figures("ops", "--op gelu");
+    const tx_json *rows = check_rows(all, "ops", 1);
+    assert_string_equal(text(tx_json_at(rows, 0), "bound"), "copy");
+    tx_json_free(all);
+    char words[256];
+    snprintf(words, sizeof words, "ops --device %s --repeats 1 --largest 1 --op add", device);
+    char *out = succeeds(words);
+    assert_non_null(strstr(out, "% of copy"));
+    assert_non_null(strstr(out, "peaks "));
+    free(out);
+}
+
+/* What stands between the tags of the page's data; the caller frees it. */
+static tx_json *data_of(const char *page)
+{
+    static const char begin[] = "<script type=\"application/json\" id=\"data\">";
+    const char *from = strstr(page, begin), *to = from ? strstr(from, "</script>") : NULL;
+    tx_json *all = NULL;
+    assert_non_null(to);
+    from += strlen(begin);
+    assert_null(memchr(from, '<', (size_t)(to - from)));
+    assert_ok(tx_json_parse(from, (size_t)(to - from), "page", &all));
+    return all;
+}
+
+static void check_page(const char *page, const tx_json *printed)
+{
+    static const char end[] = "</html>\n";
+    assert_int_equal(strncmp(page, "<!doctype html>\n", 16), 0);
+    assert_string_equal(page + strlen(page) - strlen(end), end);
+    for (const char *at = page; (at = strstr(at, "http")); at++)
+        assert_int_equal(strncmp(at, "http://www.w3.org/2000/svg", 26), 0); /* a name, never fetched */
+    tx_json *held = data_of(page);
+    char *one = tx_json_text(held, TX_JSON_LINE), *other = tx_json_text(printed, TX_JSON_LINE);
+    assert_string_equal(one, other);
+    free(one);
+    free(other);
+    tx_json_free(held);
+}
+
+/* The page holds the JSON that was printed, ends where a page ends, and needs nothing from elsewhere. */
+static void test_page(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what, *arguments;
+        size_t points;
+    } pages[] = {{"attention", "--batch 1 --block 8 --heads 1 --head_size 8", 2},
+                 {"gemm", "--m 8 --n 8 --k 8", 1},
+                 {"ops", "--op gelu", 1}};
+    for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
+        char words[512], *page;
+        size_t size;
+        snprintf(words, sizeof words, "%s --html 'a <b> page.html'", pages[i].arguments);
+        tx_json *all = figures(pages[i].what, words);
+        check_rows(all, pages[i].what, pages[i].points);
+        char *path = tx_path_join(folder, "a <b> page.html");
+        assert_ok(tx_file_read(path, 1 << 20, &page, &size));
+        check_page(page, all);
+        assert_int_equal(unlink(path), 0);
+        free(path);
+        free(page);
+        tx_json_free(all);
+    }
+    char *out = succeeds("gemm --m 8 --n 8 --k 8 --repeats 1 --largest 1 --html page.html");
+    assert_non_null(strstr(out, "page.html: 1 point\n"));
+    free(out);
+    out = succeeds("gemm --m 8 --n 8 --k 8 --repeats 1 --largest 1 --html -");
+    assert_int_equal(strncmp(out, "<!doctype html>\n", 16), 0);
+    tx_json_free(data_of(out));
+    free(out);
+    assert_int_equal(count_entries(folder), 4); /* out, err, config.json, page.html: nothing temporary is left */
+}
+
+/* ---- mistakes --------------------------------------------------------------------------------------- */
+
+static void test_mistakes(void **state)
+{
+    (void)state;
+    refuses(2, "copy --largest 0", "must lie between");
+    refuses(2, "copy --html page.html", "--html");
+    refuses(2, "gemm --m", "the value is missing");
+    refuses(2, "gemm --m -3", "must lie between");
+    refuses(2, "gemm --dtype fp8", "fp32|bf16|fp16");
+    refuses(2, "attention --heads 0", "must lie between");
+    refuses(2, "attention --head 3", "heads");
+    refuses(2, "ops --repeats often", "not a");
+    refuses(1, "gemm --m 5 --k 6", "m, n and k go together");
+    refuses(1, "gemm --trans_b", "m, n and k go together");
+    refuses(1, "gemm --model nowhere", "nowhere");
+    refuses(1, "gemm --model config.json --block 65", "65 is more than the model's 64 positions");
+    refuses(1, "attention --heads 3 --kv_heads 2", "kv_heads 2 does not divide heads 3");
+    refuses(1, "ops --op nothing", "nothing: no such op");
+    refuses(1, "ops --device abacus", "abacus");
+    refuses(1, "ops --json --html -", "both ask for standard output");
+    refuses(1, "gemm --m 2 --n 2 --k 2 --repeats 1 --largest 1 --json --html no/folder/page.html", "no/folder");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3) {
+        fprintf(stderr, "usage: test_bench TXBENCH DEVICE\n");
+        return 2;
+    }
+    txbench = argv[1];
+    device = argv[2];
+    int32_t index;
+    if (tx_device_find(device, &index)) {
+        printf("skipped: %s\n", tx_error());
+        return 77;
+    }
+    folder = make_scratch();
+    static const char config[] = "{\"model_type\": \"gpt2\", \"vocab_size\": 300, \"n_positions\": 64, \"n_embd\": 32, "
+                                 "\"n_layer\": 3, \"n_head\": 4}";
+    char *path = tx_path_join(folder, "config.json");
+    if (!path || tx_file_write(path, config, strlen(config)))
+        return 1;
+    free(path);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_copy),      cmocka_unit_test(test_gemm_shape), cmocka_unit_test(test_gemm_step),
+        cmocka_unit_test(test_attention), cmocka_unit_test(test_ops),        cmocka_unit_test(test_page),
+        cmocka_unit_test(test_mistakes),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    remove_scratch(folder);
+    return failed;
+}
