@@ -58,7 +58,7 @@ def main():
         tools.spirv_tools = run(["sh", "-c", "command -v spirv-val && command -v spirv-dis"])[0] == 0
         device = {name: Programs(sys.argv[1], name, "ops", folder) for name in ("amd", "nvidia", "intel", "cpu")}
         work = [("gfx90a", p) for p in device["amd"].list] + [("sm_90", p) for p in device["nvidia"].list]
-        work += [("sm_70", p) for p in Programs(sys.argv[1], "nvidia", "gpt2", folder).list]
+        work += [("sm_70", p) for p in Programs(sys.argv[1], "volta", "gpt2", folder).list]
         if tools.translator:
             work += [("SPIR-V", p) for name in ("intel", "cpu") for p in device[name].list]
         else:

@@ -4,10 +4,10 @@ loop inside it that holds most multiply-adds.
 
     inner_loop.py KERNEL_TEXTS KERNEL [--check]
 
-Every form of the kernel that GPT-2 124M launches is shown. A packed multiply-add (two products) is one instruction; `of
-work` counts it twice. Loads are those from global, local and private memory. --check judges the forms with the largest
-tile: it fails where multiply-adds are less than 80 % of the instructions, or where a load is narrower than 128 bits. Exit
-status 77: no such compiler here."""
+Every form of the kernel that GPT-2 124M launches is shown. A packed multiply-add is one instruction with two multiply-adds:
+`share` counts it once, `of work` twice. Loads are those from global, local and private memory. --check judges the forms
+with the largest tile: it fails where multiply-adds are less than 80 % of the work, or where a load is narrower than 128
+bits. Exit status 77: no such compiler here."""
 import re
 import struct
 import sys
@@ -171,7 +171,7 @@ def main():
         rows = [("target",) + KINDS + ("share", "of work", "options")]
         for (target, p), (counts, share, of_work) in zip(work, counted):
             rows.append([target] + counts + [f"{100 * share:.1f} %", f"{100 * of_work:.1f} %", p.options])
-            good = good and (counts[0] < most[target] or (share >= SHARE and counts[2] == 0))
+            good = good and (counts[0] < most[target] or (of_work >= SHARE and counts[2] == 0))
         print(table_of(rows))
     if check and not good:
         print(f"less than {100 * SHARE:.0f} % are multiply-adds, or a load is narrower than 128 bits")

@@ -43,7 +43,7 @@ class Program:
 
 
 class Programs:
-    """What kernel_texts says that the backend builds for `device` (nvidia, amd, intel or cpu)."""
+    """What kernel_texts says that the backend builds for `device` (nvidia, volta, amd, intel or cpu)."""
 
     def __init__(self, kernel_texts, device, what, folder):
         folder = os.path.join(folder, device + "-" + what)
