@@ -158,41 +158,38 @@ static vec tx_sigmoid(vec x)
     return (x < 0.0f ? t : (vec)1.0f) / (1.0f + t);
 }
 
-/* Sum and maximum over the work-group (dimension 0), known to all its items; `part` has WG floats. */
+/* Sum and maximum over the work-group (dimension 0), known to all its items; `part` has WG floats. TX_JOINERS items join a
+ * share each, and then all items join these: three barriers, however large the group. */
+#if WG > 1
+#define TX_JOINERS (WG < 16 ? WG : 16)
+#define TX_GROUP_JOIN(JOIN)                                                                                            \
+    const int l = (int)get_local_id(0);                                                                                \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                                                      \
+    part[l] = v;                                                                                                       \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                                                      \
+    if (l < TX_JOINERS) {                                                                                              \
+        for (int k = l + TX_JOINERS; k < WG; k += TX_JOINERS)                                                          \
+            v = JOIN(v, part[k]);                                                                                      \
+        part[l] = v;                                                                                                   \
+    }                                                                                                                  \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                                                      \
+    float joined = part[0];                                                                                            \
+    for (int k = 1; k < TX_JOINERS; k++)                                                                               \
+        joined = JOIN(joined, part[k]);                                                                                \
+    return joined;
+#define TX_ADD2(a, b) ((a) + (b))
+#else
+#define TX_GROUP_JOIN(JOIN) return v;
+#endif
+
 static float tx_group_sum(float v, __local float *part)
 {
-#if WG > 1
-    int l = (int)get_local_id(0);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    part[l] = v;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int s = WG / 2; s > 0; s >>= 1) {
-        if (l < s)
-            part[l] += part[l + s];
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    return part[0];
-#else
-    return v;
-#endif
+    TX_GROUP_JOIN(TX_ADD2)
 }
 
 static float tx_group_max(float v, __local float *part)
 {
-#if WG > 1
-    int l = (int)get_local_id(0);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    part[l] = v;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int s = WG / 2; s > 0; s >>= 1) {
-        if (l < s)
-            part[l] = tx_max1(part[l], part[l + s]);
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    return part[0];
-#else
-    return v;
-#endif
+    TX_GROUP_JOIN(tx_max1)
 }
 
 /* What tx_accumulate means in this run: whether the old value is added to. */
