@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles what the backend builds for devices that are not here, in the forms that these devices get: of every case of the
-conformance suite with clang for AMD (gfx90a) and NVIDIA (sm_90, assembled by ptxas where it is) and to SPIR-V for Intel and
-for CPUs; what GPT-2 124M takes also for older NVIDIA. (registers.py compiles that for the rest of AMD's.)
+conformance suite and of GPT-2 124M, with clang for AMD (gfx90a) and NVIDIA (sm_90, assembled by ptxas where it is) and to
+SPIR-V for Intel and for CPUs; what GPT-2 takes also for older NVIDIA. (registers.py compiles that for the rest of AMD's.)
 
     compile_targets.py KERNEL_TEXTS
 
@@ -56,16 +56,18 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tools = Tools(folder)
         tools.spirv_tools = run(["sh", "-c", "command -v spirv-val && command -v spirv-dis"])[0] == 0
-        device = {name: Programs(sys.argv[1], name, "ops", folder) for name in ("amd", "nvidia", "intel", "cpu")}
-        work = [("gfx90a", p) for p in device["amd"].list] + [("sm_90", p) for p in device["nvidia"].list]
-        work += [("sm_70", p) for p in Programs(sys.argv[1], "nvidia", "gpt2", folder).list]
+        sets = {name: [Programs(sys.argv[1], name, what, folder) for what in ("ops", "gpt2")]
+                for name in ("amd", "nvidia", "intel", "cpu")}
+        device = {name: list({str(p): p for d in both for p in d.list}.values()) for name, both in sets.items()}
+        work = [("gfx90a", p) for p in device["amd"]] + [("sm_90", p) for p in device["nvidia"]]
+        work += [("sm_70", p) for p in Programs(sys.argv[1], "volta", "gpt2", folder).list]
         if tools.translator:
-            work += [("SPIR-V", p) for name in ("intel", "cpu") for p in device[name].list]
+            work += [("SPIR-V", p) for name in ("intel", "cpu") for p in device[name]]
         else:
             print("no clang-N and llvm-spirv-N of one version: nothing is translated to SPIR-V")
         # Texts that no device launches have to stand without options.
-        launched = {p.source for d in device.values() for p in d.list}
-        rest = [p for p in device["amd"].unlaunched() if p.source not in launched]
+        launched = {p.source for programs in device.values() for p in programs}
+        rest = [p for p in sets["amd"][0].unlaunched() if p.source not in launched]
         work += [(target, p) for target in ("gfx90a", "sm_90") for p in rest]
 
         def one(item):
@@ -76,7 +78,7 @@ def main():
             if error:
                 failures += 1
                 print(f"{program} does not compile for {target}:\n{error}")
-        counts = ", ".join(f"{name} {len(d.list)}" for name, d in device.items())
+        counts = ", ".join(f"{name} {len(programs)}" for name, programs in device.items())
         print(f"clang {tools.clang_version}, ptxas {tools.ptxas_version}, SPIR-V by "
               f"{'llvm-spirv-' + str(tools.translator) if tools.translator else 'nothing'}; programs: {counts}; "
               f"{len(work)} compiled, {failures} failed")

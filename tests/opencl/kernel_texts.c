@@ -8,7 +8,7 @@
  *
  * Nothing is compiled: the functions below stand before those that would, and write down what passes.
  *
- *     kernel_texts nvidia|amd|intel|cpu gpt2|ops FOLDER
+ *     kernel_texts nvidia|volta|amd|intel|cpu gpt2|ops FOLDER
  *
  * FOLDER gets the whole text of each program, as a driver gets it, in SOURCE.cl, and launches.tsv, a line for each kind of
  * launch: source, kernel, work-group ("" where the driver chooses), bytes of local memory in its arguments, options.
@@ -27,11 +27,13 @@
 static const struct meant {
     const char *name, *variant, *limits, *vendor;
     int32_t units;
+    bool tf32;
 } devices[] = {
-    {"nvidia", "gpu", "local=49152,group=1024", "NVIDIA Corporation", 132},
-    {"amd", "gpu", "local=65536,group=256", "Advanced Micro Devices, Inc.", 104},
-    {"intel", "gpu", "local=65536,group=512", "Intel(R) Corporation", 128},
-    {"cpu", "cpu", "", "GenuineIntel", 16},
+    {"nvidia", "gpu", "local=49152,group=1024", "NVIDIA Corporation", 132, true},
+    {"volta", "gpu", "local=49152,group=1024", "NVIDIA Corporation", 80, false},
+    {"amd", "gpu", "local=65536,group=256", "Advanced Micro Devices, Inc.", 104, false},
+    {"intel", "gpu", "local=65536,group=512", "Intel(R) Corporation", 128, false},
+    {"cpu", "cpu", "", "GenuineIntel", 16, false},
 };
 
 /* ---- What was asked for ------------------------------------------------------------------------------------ */
@@ -155,6 +157,7 @@ static tx_status begin(tx_engine *engine, const struct meant *device)
         record.kernel = clCreateKernel(record.program, "nothing", &code);
     snprintf(context->info.vendor, sizeof context->info.vendor, "%s", device->vendor);
     context->limits.compute_units = device->units;
+    context->info.tf32 = device->tf32;
     engine->device.max_allocation = 0;
     record.on = code == CL_SUCCESS;
     return tx_cl_check(code, "an empty kernel");
@@ -203,16 +206,23 @@ static tx_status prepare_generation(tx_engine *engine, const tx_gpt2_config *con
     return status;
 }
 
-/* Dropout takes kernels of its own: with it and without. */
+/* Dropout takes kernels of its own, and tf32: with them and without. */
 static tx_status prepare_gpt2(tx_engine *engine)
 {
     tx_gpt2_config config;
     tx_status status = tx_gpt2_config_preset("gpt2", &config);
-    for (int round = 0; round < 2 && !status; round++) {
+    if (!status)
         status = prepare_training(engine, &config);
-        config.attn_pdrop = config.embd_pdrop = config.resid_pdrop = 0.0;
-    }
-    return status ? status : prepare_generation(engine, &config);
+    config.attn_pdrop = config.embd_pdrop = config.resid_pdrop = 0.0;
+    if (!status)
+        status = prepare_training(engine, &config);
+    if (!status)
+        status = prepare_generation(engine, &config);
+    engine->context->tf32 = engine->context->info.tf32;
+    if (!status && engine->context->tf32)
+        status = prepare_training(engine, &config);
+    engine->context->tf32 = false;
+    return status;
 }
 
 static tx_status prepare_case(const tx_target *target, tx_op op, const tx_case *c)
@@ -297,7 +307,8 @@ static tx_engine *open_device(const struct meant *device)
     tx_engine *engine = NULL;
     setenv("TX_OCL_VARIANT", device->variant, 1);
     setenv("TX_OCL_LIMITS", device->limits, 1);
-    setenv("TX_GEMM", "portable", 1);
+    setenv("TX_GEMM_TUNE", "0", 1);
+    unsetenv("TX_GEMM");
     if (tx_engine_create(&options, &engine) == TX_OK)
         return engine;
     printf("skipped: %s\n", tx_error());
@@ -312,7 +323,7 @@ int main(int argc, char **argv)
             device = &devices[i];
     const bool gpt2 = device && strcmp(argv[2], "gpt2") == 0;
     if (!device || (!gpt2 && strcmp(argv[2], "ops") != 0))
-        return fprintf(stderr, "usage: kernel_texts nvidia|amd|intel|cpu gpt2|ops FOLDER\n"), 2;
+        return fprintf(stderr, "usage: kernel_texts nvidia|volta|amd|intel|cpu gpt2|ops FOLDER\n"), 2;
     tx_engine *engine = open_device(device);
     if (!engine)
         return 77;
