@@ -39,14 +39,21 @@ for type in bf16 f16; do
     compile movement -DIN=$type -DOUT=$type -DVW=4
     compile movement -DIN=$type -DOUT=$type
 done
-for part in 0 1 2 3; do
-    facts="-DPART=$part -DD=72 -DCAUSAL=1 -DLENGTHS=1 -DDROPOUT=1 -DCACHED=0"
+facts="-DD=72 -DCAUSAL=1 -DLENGTHS=1 -DDROPOUT=1"
+for kernel in "" _grad_q _grad_kv; do
     # shellcheck disable=SC2086 # one option a word
-    compile attention $facts -DVW=16 -DWG=1 -DROWS=64 -DCOLS=64 -DMR=8
-    # shellcheck disable=SC2086
-    compile attention $facts -DVW=4 -DWG=64 -DROWS=32 -DCOLS=32 -DMR=4
+    compile attention_cpu$kernel $facts -DCACHED=0 -DVW=16 -DROWS=64 -DCOLS=64 -DMR=8
+    for tile in "-DROWS=64 -DWG=64 -DMR=8 -DAR=8" "-DROWS=64 -DWG=256 -DMR=4 -DAR=4" "-DROWS=8 -DWG=32 -DMR=4 -DAR=4"; do
+        # shellcheck disable=SC2086
+        compile attention_gpu$kernel $facts -DCACHED=0 -DVW=4 -DCOLS=64 $tile
+    done
 done
-compile attention -DPART=0 -DD=64 -DCAUSAL=1 -DLENGTHS=0 -DDROPOUT=0 -DCACHED=1 -DVW=4 -DWG=64 -DROWS=32 -DCOLS=32 -DMR=4
+# shellcheck disable=SC2086
+compile attention_gpu $facts -DCACHED=1 -DVW=4 -DROWS=8 -DCOLS=64 -DWG=32 -DMR=4 -DAR=4
+# shellcheck disable=SC2086
+compile attention_delta $facts -DCACHED=0 -DVW=16 -DWG=1 -DLANES=1
+# shellcheck disable=SC2086
+compile attention_delta $facts -DCACHED=0 -DVW=4 -DWG=128 -DLANES=16
 for trans in 0 1; do
     facts="-DTRANS_B=$trans -DROWS=3"
     # shellcheck disable=SC2086
