@@ -59,8 +59,9 @@ static int64_t cpu_floats(const tile *t, kernel_id kernel, int64_t d)
 /* Stage, scores and two floats a row of kernels/attention_gpu_tile.cl. */
 static int64_t gpu_floats(const tile *t, kernel_id kernel, int64_t d)
 {
-    const int64_t padded = blocks(d, 4) * 4, wanted = padded <= 64 && kernel != GRAD_KV ? 16 : 8,
-                  terms = wanted < t->rows ? wanted : t->rows;
+    const int64_t padded = blocks(d, 4) * 4;
+    const int64_t wanted = padded <= 64 && kernel != GRAD_KV ? 16 : padded > 128 && t->rows == 8 ? 4 : 8;
+    const int64_t terms = wanted < t->rows ? wanted : t->rows;
     const int64_t across = t->group / (t->rows / t->micro);
     const int64_t stage = most(2 * terms * padded + t->rows * across, 2 * 8 * (t->rows + t->cols + 8));
     return stage + t->rows * (t->cols + 4) + 2 * t->rows;

@@ -15,8 +15,8 @@ static float largest(vec v)
     return fmax(fmax(b.x, b.y), fmax(b.z, b.w));
 }
 
-/* Dimension 0: tiles of queries, from the last, which has most keys when causal; 1: head; 2: b. With CACHED, keys and values
- * are S rows a batch of k_cache and v_cache, and `lengths` holds positions: query t stands at lengths[b] + t. */
+/* Dimension 0: tiles of queries, from the last, which has most keys when causal; 1: head; 2: b. With CACHED, keys and
+ * values are S rows a batch of k_cache and v_cache, and `lengths` holds positions: query t stands at lengths[b] + t. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 attention(const __global float *qkv, long qo, const __global int *lengths, long leo, const __global float *k_cache,
           long ko, const __global float *v_cache, long vo, __global float *o, long oo, __global float *lse, long lso,
@@ -41,7 +41,8 @@ attention(const __global float *qkv, long qo, const __global int *lengths, long 
 #else
     const long kv_stride = stride;
     const int base = 0, length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T, keys = length;
-    const __global float *k = qkv + qo + b * (long)T * stride + (long)(heads + kv_head) * D, *v = k + (long)kv_heads * D;
+    const __global float *k = qkv + qo + b * (long)T * stride + (long)(heads + kv_head) * D;
+    const __global float *v = k + (long)kv_heads * D;
 #endif
     /* Keys that any query of the tile sees. */
     const int last = q0 >= length ? 0 : CAUSAL ? min(keys, base + min(q0 + ROWS, T)) : keys;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradients of attention's keys and values on CPU devices: rows are keys, columns queries of all heads that read this key
- * head. */
+ * Gradients of attention's keys and values on CPU devices: rows are keys, columns queries of all heads that read this
+ * key head. */
 #include "attention_cpu_tile.cl"
 
 /* Dimension 0: tiles of keys, from the first, which most queries see when causal; 1: key head; 2: b. */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Products of attention's tiles on CPU devices: a work-group is one item, which walks over whole tiles.
  *
- * A work-group holds a tile of ROWS rows (queries, or keys in attention_grad_kv) and walks over tiles of COLS of the others.
- * All products are small matrices in local memory, which is cache here:
+ * A work-group holds a tile of ROWS rows (queries, or keys in attention_grad_kv) and walks over tiles of COLS of the
+ * others. All products are small matrices in local memory, which is cache here:
  *   product_nt  a score tile: row tile times column tile, summed over the head size
  *   product_nn  a score tile times a column tile, added to [ROWS, D] that the item keeps for the whole walk
- * Micro-tiles are MR rows by one vector. Vectors lie along columns; a transposed copy of the column tile makes them contiguous.
+ * Micro-tiles are MR rows by one vector. Vectors lie along columns; a transposed copy of the column tile makes them
+ * contiguous.
  *
  *   ROWS, COLS   multiples of MR and of VW */
 #include "attention_shared.cl"
@@ -61,7 +62,8 @@ static void product_nt(const __local float *a, const __local float *b, vec *acc,
 }
 
 /* acc += scores times the first `count` rows of a column tile (those after them have score 0). */
-static void product_nn(const __local float *scores, const __local float *b, vec acc[ROW_STEPS][DIM_STEPS][MR], int count)
+static void product_nn(const __local float *scores, const __local float *b, vec acc[ROW_STEPS][DIM_STEPS][MR],
+                       int count)
 {
     for (int rs = 0; rs < ROW_STEPS; rs++)
         for (int ds = 0; ds < DIM_STEPS; ds++) {

@@ -18,7 +18,8 @@ static float row_max(const float4 s[SQ])
     return fmax(fmax(v.x, v.y), fmax(v.z, v.w)); /* NaN shows in the sums instead */
 }
 
-/* Masks what is not below `limit` and, when causal, below `reach`, which grows by 1 a row; both from the item's first score. */
+/* Masks what is not below `limit` and, when causal, below `reach`, which grows by 1 a row; both count from the item's
+ * first score. */
 static void mask(float4 s[MR][SQ], int reach, int limit)
 {
     EACH_SCORE(m, n)
@@ -28,8 +29,8 @@ static void mask(float4 s[MR][SQ], int reach, int limit)
     }
 }
 
-/* Dimension 0: tiles of queries, from the last, which has most keys when causal; 1: head; 2: b. With CACHED, keys and values
- * are S rows a batch of k_cache and v_cache, and `lengths` holds positions: query t stands at lengths[b] + t. */
+/* Dimension 0: tiles of queries, from the last, which has most keys when causal; 1: head; 2: b. With CACHED, keys and
+ * values are S rows a batch of k_cache and v_cache, and `lengths` holds positions: query t stands at lengths[b] + t. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention(const __global float *qkv, long qo, const __global int *lengths, long leo, const __global float *k_cache,
           long ko, const __global float *v_cache, long vo, __global float *o, long oo, __global float *lse, long lso,
@@ -48,7 +49,8 @@ attention(const __global float *qkv, long qo, const __global int *lengths, long 
 #if CACHED
     const uint kv_stride = (uint)kv_heads * D, key = kv_head * D, value = key;
     const int base = (int)tx_position(lengths[leo + b], S - T), length = T, keys = S;
-    const __global float *const k = k_cache + ko + b * (long)S * kv_stride, *const v = v_cache + vo + b * (long)S * kv_stride;
+    const __global float *const k = k_cache + ko + b * (long)S * kv_stride;
+    const __global float *const v = v_cache + vo + b * (long)S * kv_stride;
 #else
     const uint kv_stride = stride, key = (heads + kv_head) * D, value = key + kv_heads * D;
     const int base = 0, length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T, keys = length;

@@ -29,8 +29,8 @@ attention_grad_q(const __global float *d_o, long doo, const __global float *qkv,
     for (int k0 = 0; k0 < last; k0 += COLS) {
         const uint at = key + k0 * stride;
         float4 s[MR][SQ], held[OUT_LINES][OUT_QUADS];
-        product_scores(dy, q0 * o_stride + head * D, o_stride, length - q0, x, value + k0 * stride, stride, last - k0, stage, s,
-                       tx, ty);
+        product_scores(dy, q0 * o_stride + head * D, o_stride, length - q0, x, value + k0 * stride, stride, last - k0,
+                       stage, s, tx, ty);
         EACH_SCORE(m, n) LOCAL4(scores + 4 * ty * LP + 4 * tx + PLACE(m, n)) = s[m][n];
         product_scores(x, query, stride, length - q0, x, at, stride, last - k0, stage, s, tx, ty);
         fetch_terms(x, at, stride, last - k0, held);

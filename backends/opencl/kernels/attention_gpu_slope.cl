@@ -2,7 +2,8 @@
  * What both gradients of attention do with a tile of scores on GPUs. */
 #include "attention_gpu_tile.cl"
 
-/* Log-sum-exp (in powers of 2) and row sums of do * o of ROWS queries. Those after the first `valid` have probability 0. */
+/* Log-sum-exp (in powers of 2) and row sums of do * o of ROWS queries; those after the first `valid` get probability
+ * 0. */
 static void bring_stats(const __global float *lse, const __global float *delta, int valid, __local float *lse_of,
                         __local float *delta_of)
 {
@@ -12,9 +13,9 @@ static void bring_stats(const __global float *lse, const __global float *delta, 
     }
 }
 
-/* From scores s (not yet scaled) and the gradients of their probabilities, which lie in `tile`, to the gradients of the scaled
- * scores in s and the probabilities after dropout in `tile`. An item touches its own places only. Keys from `last` on are
- * masked. */
+/* From scores s (not yet scaled) and the gradients of their probabilities, which lie in `tile`, to the gradients of the
+ * scaled scores in s and the probabilities after dropout in `tile`. An item touches its own places only. Keys from
+ * `last` on are masked. */
 static void slopes(float4 s[MR][SQ], __local float *tile, const __local float *lse_of, const __local float *delta_of,
                    int q0, int k0, int last, float scale, const dropout *drop, int tx, int ty)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Products of attention's tiles for work-groups that share local memory (GPUs).
  *
- * The scores of ROWS queries and COLS keys exist only as a tile in local memory. Whatever they are made of and multiplied with
- * is streamed from global memory through a small stage of two chunks, so that local memory does not grow with the head size:
- * while one chunk is multiplied, the next is on its way to registers, from where it goes to the other place.
+ * The scores of ROWS queries and COLS keys exist only as a tile in local memory. Whatever they are made of and
+ * multiplied with is streamed from global memory through a small stage of two chunks: while one chunk is multiplied,
+ * the next is on its way to registers, from where it goes to the other place.
  *   product_scores   queries times keys (or do times v), in chunks of DEPTH of the head size
- *   product_out      scores times rows of [.., D], in chunks of TERMS rows, added to what the items keep for the whole walk
+ *   product_out      scores times rows of [.., D], in chunks of TERMS rows, added to what items keep for the whole walk
  *
- * For scores the work-group is a grid of TY by TX items: an item has MR rows and SQ quads of columns. For the output it is a
- * grid of UY by UX: an item has AR rows and AQ quads of D. Neighbouring items share a row or a column in pairs, which lets
- * NVIDIA's hardware serve a 128-bit read of local memory in half the time.
+ * For scores the work-group is a grid of TY by TX items: an item has MR rows and SQ quads of columns. For the output it
+ * is a grid of UY by UX: an item has AR rows and AQ quads of D. Neighbouring items share a row or a column in pairs,
+ * which lets NVIDIA's hardware serve a 128-bit read of local memory in half the time.
  *
- *   ROWS, COLS, WG     the tile and the work-group: powers of two, at least 8, 16 and 16
+ *   ROWS, COLS, WG     the tile and the work-group: powers of two, at least 8, 16 and 8
  *   MR                 4 or 8
  *   AR                 1, 2, 4 or 8; 4 or 8 with KEYS_OUT
  *   KEYS_OUT           1: the output has a row a key (sums over queries); 0: a row a query */
@@ -34,7 +34,7 @@
 #define DEPTH 8
 #define PITCH(lines) ((lines) + 4)
 #define SCORE_CHUNK (DEPTH * (PITCH(ROWS) + PITCH(COLS)))
-#define MOST_TERMS (DP <= 64 && !KEYS_OUT ? 16 : 8)
+#define MOST_TERMS (DP <= 64 && !KEYS_OUT ? 16 : DP > 128 && ROWS == 8 ? 4 : 8)
 #define TERMS (MOST_TERMS < ROWS ? MOST_TERMS : ROWS)
 #define OUT_CHUNK (TERMS * DP)
 #define SUMS (2 * OUT_CHUNK) /* behind the chunks a float an item and row, for sums over rows of scores */
@@ -75,9 +75,10 @@
 #define TURN (WG / LANES)  /* rows that the work-group brings at once */
 #define HELD(lines) (((lines) + TURN - 1) / TURN)
 
-/* An item's share of the next DEPTH elements of a tile of `lines` rows, of which the first `valid` exist. `at` is its own
- * first place: row `line`, element i of the head. */
-static void fetch_chunk(const __global float *x, uint at, uint stride, int valid, int lines, int line, int i, float4 *held)
+/* An item's share of the next DEPTH elements of a tile of `lines` rows, of which the first `valid` exist. `at` is its
+ * own first place: row `line`, element i of the head. */
+static void fetch_chunk(const __global float *x, uint at, uint stride, int valid, int lines, int line, int i,
+                        float4 *held)
 {
     if (DP % DEPTH == 0 && lines % TURN == 0 && valid >= lines) {
         UNROLL for (int t = 0; t < HELD(lines); t++) held[t] = load_row(x + (at + t * TURN * stride), i);
@@ -120,8 +121,8 @@ static void multiply_chunk(const __local float *a, const __local float *b, float
 }
 
 /* s = rows of a (queries) times rows of b (keys), of which the first a_rows and b_rows are there. */
-static void product_scores(const __global float *a, uint a_at, uint a_stride, int a_rows, const __global float *b, uint b_at,
-                           uint b_stride, int b_rows, __local float *stage, float4 s[MR][SQ], int tx, int ty)
+static void product_scores(const __global float *a, uint a_at, uint a_stride, int a_rows, const __global float *b,
+                           uint b_at, uint b_stride, int b_rows, __local float *stage, float4 s[MR][SQ], int tx, int ty)
 {
     const int line = (int)get_local_id(0) / LANES, lane = (int)get_local_id(0) % LANES * 4;
     float4 held_a[HELD(ROWS)], held_b[HELD(COLS)];
@@ -153,13 +154,18 @@ static void product_scores(const __global float *a, uint a_at, uint a_stride, in
 #define OUT_TURN (WG / ABREAST)
 #define OUT_LINES ((TERMS + OUT_TURN - 1) / OUT_TURN)
 #define OUT_QUADS ((DP / 4 + ABREAST - 1) / ABREAST)
+#if DP / 4 % ABREAST == 0 && TERMS % OUT_TURN == 0
+#define WHOLE(valid) ((valid) >= TERMS) /* every item has places of its own and rows for all of them */
+#else
+#define WHOLE(valid) 0
+#endif
 
 /* An item's share of the `valid` rows, at most TERMS, from `at` on. */
 static void fetch_terms(const __global float *x, uint at, uint stride, int valid, float4 held[OUT_LINES][OUT_QUADS])
 {
     const int line = (int)get_local_id(0) / ABREAST, quad = (int)get_local_id(0) % ABREAST;
     at += line * stride + 4 * quad;
-    if (DP / 4 % ABREAST == 0 && TERMS % OUT_TURN == 0 && valid >= TERMS) {
+    if (WHOLE(valid)) {
         UNROLL for (int t = 0; t < OUT_LINES; t++)
             UNROLL for (int n = 0; n < OUT_QUADS; n++) held[t][n] =
                 load_row(x + (at + t * OUT_TURN * stride) + 4 * n * ABREAST, 4 * (quad + n * ABREAST));
@@ -225,8 +231,8 @@ static void multiply_terms(const __local float *scores, const __local float *sta
 #endif
 }
 
-/* acc += scores times rows of x, of which the first `count` are there (those after them have score 0). `held` has the first
- * TERMS rows; scores and stage are everybody's to write. Ends with items still reading both. */
+/* acc += scores times rows of x, of which the first `count` are there (those after them have score 0). `held` has the
+ * first TERMS rows; scores and stage are everybody's to write. Ends with items still reading both. */
 static void product_out(const __local float *scores, const __global float *x, uint at, uint stride, int count,
                         __local float *stage, float4 held[OUT_LINES][OUT_QUADS], float4 acc[AR][AQ], int ux, int uy)
 {
