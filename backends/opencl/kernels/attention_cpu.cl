@@ -66,25 +66,31 @@ attention(const __global float *qkv, long qo, const __global int *lengths, long 
             draw_tile(scores, ROWS, COLS, COLS, 1, q0, k0, &drop);
         vec s[ROW_STEPS][COL_STEPS][MR];
         const int edge = k0 + COLS > last || (CAUSAL && k0 + COLS > base + q0 + 1);
-        EACH_SCORE(rs, cs)
-        {
-            product_nt(q_tile, k_tile_t, s[rs][cs], rs, cs);
+        float high[ROW_STEPS][MR];
+        for (int rs = 0; rs < ROW_STEPS; rs++) {
+            for (int cs = 0; cs < COL_STEPS; cs++) {
+                product_nt(q_tile, k_tile_t, s[rs][cs], rs, cs);
+                UNROLL for (int m = 0; m < MR; m++)
+                {
+                    vec w = s[rs][cs][m] * scale;
+                    if (edge) {
+                        int limit = CAUSAL ? min(last, base + q0 + ROW(rs, m) + 1) : last;
+                        w = k0 + SCORE_COLS(cs) < limit ? w : (vec)-INFINITY;
+                    }
+                    s[rs][cs][m] = w;
+                }
+            }
             UNROLL for (int m = 0; m < MR; m++)
             {
-                vec w = s[rs][cs][m] * scale;
-                if (edge) {
-                    int limit = CAUSAL ? min(last, base + q0 + ROW(rs, m) + 1) : last;
-                    w = k0 + SCORE_COLS(cs) < limit ? w : (vec)-INFINITY;
-                }
-                s[rs][cs][m] = w;
+                vec w = s[rs][0][m];
+                for (int cs = 1; cs < COL_STEPS; cs++)
+                    w = larger(w, s[rs][cs][m]);
+                high[rs][m] = largest(w);
             }
         }
         EACH_ROW(rs, m)
         {
-            vec high = s[rs][0][m];
-            for (int cs = 1; cs < COL_STEPS; cs++)
-                high = larger(high, s[rs][cs][m]);
-            float m1 = fmax(top[rs][m], largest(high)), fade = exp(top[rs][m] - m1);
+            const float m1 = fmax(top[rs][m], high[rs][m]), fade = exp(top[rs][m] - m1);
             top[rs][m] = m1;
             sum[rs][m] *= fade;
             for (int cs = 0; cs < COL_STEPS; cs++) {
