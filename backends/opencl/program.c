@@ -31,28 +31,64 @@ static const tx_cl_source *find_source(const char *name)
     return NULL;
 }
 
+typedef struct whole_text {
+    char *bytes; /* NULL: counts only */
+    size_t size;
+} whole_text;
+
+static void append(whole_text *text, const void *bytes, size_t size)
+{
+    if (text->bytes)
+        memcpy(text->bytes + text->size, bytes, size);
+    text->size += size;
+}
+
+/* Lines `#include "NAME.cl"` are replaced by that source. */
+static tx_status append_source(whole_text *text, const char *name)
+{
+    const tx_cl_source *source = find_source(name);
+    if (!source)
+        return tx_fail(TX_INTERNAL, "no OpenCL source is named %s", name);
+    const char *line = (const char *)source->text, *end = line + source->size;
+    for (const char *next; line < end; line = next) {
+        char included[64];
+        const char *newline = memchr(line, '\n', (size_t)(end - line));
+        next = newline ? newline + 1 : end;
+        if (sscanf(line, "#include \"%63[a-z0-9_].cl\"", included) != 1) {
+            append(text, line, (size_t)(next - line));
+            continue;
+        }
+        tx_status status = append_source(text, included);
+        if (status != TX_OK)
+            return status;
+    }
+    return TX_OK;
+}
+
+static tx_status append_all(whole_text *text, const char *source)
+{
+    const char *const part[] = {"rng", "common", source};
+    append(text, numbers, sizeof numbers - 1);
+    for (int i = 0; i < 3; i++) {
+        tx_status status = append_source(text, part[i]);
+        if (status != TX_OK)
+            return status;
+    }
+    append(text, "", 1);
+    return TX_OK;
+}
+
 tx_status tx_cl_program_text(const char *source, char **text)
 {
-    const char *part[] = {"rng", "common", source};
-    size_t size = sizeof numbers;
-    const tx_cl_source *found[3];
-    for (int i = 0; i < 3; i++) {
-        found[i] = find_source(part[i]);
-        if (!found[i])
-            return tx_fail(TX_INTERNAL, "no OpenCL source is named %s", part[i]);
-        size += found[i]->size;
-    }
-    char *end = *text = malloc(size);
-    if (!end)
+    whole_text whole = {0};
+    tx_status status = append_all(&whole, source);
+    if (status != TX_OK)
+        return status;
+    whole = (whole_text){.bytes = malloc(whole.size)};
+    if (!whole.bytes)
         return tx_fail(TX_MEMORY, "out of host memory");
-    memcpy(end, numbers, sizeof numbers - 1);
-    end += sizeof numbers - 1;
-    for (int i = 0; i < 3; i++) {
-        memcpy(end, found[i]->text, found[i]->size);
-        end += found[i]->size;
-    }
-    *end = '\0';
-    return TX_OK;
+    *text = whole.bytes;
+    return append_all(&whole, source);
 }
 
 /* The failure of a build with the first lines of its log. */

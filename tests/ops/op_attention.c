@@ -230,6 +230,10 @@ static const variant variants[] = {
     {1, 65, 2, 2, 64, true, false, 0.0f},  {1, 64, 1, 1, 64, false, false, 0.0f}, {1, 129, 1, 1, 24, true, false, 0.0f},
     {1, 31, 2, 1, 128, true, false, 0.0f}, {1, 19, 1, 1, 256, true, false, 0.0f}, {2, 18, 2, 2, 8, true, false, 0.25f},
     {2, 37, 4, 2, 16, false, true, 0.5f},  {1, 70, 6, 3, 12, true, true, 0.1f},   {1, 20, 1, 1, 80, false, false, 0.0f},
+    {1, 63, 1, 1, 32, true, false, 0.0f},  {1, 64, 2, 1, 72, true, false, 0.0f},  {1, 65, 1, 1, 80, false, false, 0.0f},
+    {1, 127, 1, 1, 96, true, false, 0.0f}, {1, 129, 2, 2, 64, true, false, 0.2f}, {2, 65, 8, 2, 32, true, true, 0.0f},
+    {3, 66, 1, 1, 64, false, true, 0.3f},  {1, 67, 1, 1, 128, true, false, 0.0f}, {1, 66, 2, 1, 256, true, false, 0.0f},
+    {1, 66, 2, 1, 10, true, false, 0.0f},  {1, 1, 2, 2, 64, false, false, 0.0f},
 };
 
 static const variant big = {4, 1024, 12, 12, 64, true, false, 0.0f};
@@ -325,6 +329,7 @@ static void attention_cached_cases(tx_cases *list)
         {{1, 1, 2, 1, 256, true, false, 0.0f}, 130, 128, 128},  {{1, 1, 8, 4, 8, true, false, 0.0f}, 512, 0, 300},
         {{5, 1, 4, 4, 32, true, false, 0.0f}, 100, 0, 99},      {{3, 5, 4, 2, 20, true, false, 0.0f}, 90, -7, 86},
         {{4, 2, 2, 2, 64, true, false, 0.0f}, 200, 1, 160},     {{1, 1, 2, 1, 8, true, false, 0.0f}, 9000, 0, 8999},
+        {{1, 70, 2, 1, 80, true, false, 0.0f}, 150, 60, 60},
         {{1, 1, 12, 12, 64, true, false, 0.0f}, 1024, 0, 1000},
     };
     int32_t count = (int32_t)(sizeof cached / sizeof cached[0]);

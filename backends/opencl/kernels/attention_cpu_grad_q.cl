@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Gradient of attention's queries on CPU devices. */
+#include "attention_cpu_tile.cl"
+
+/* Dimensions as in attention. */
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
+attention_grad_q(const __global float *d_o, long doo, const __global float *qkv, long qo, const __global float *lse,
+                 long lso, const __global float *delta, long deo, const __global int *lengths, long leo,
+                 __global float *dqkv, long dqo, int T, int heads, int kv_heads, float scale, float p, int site,
+                 const __global uint *control, __local vec *pool)
+{
+    TILE(q_tile, ROWS, DP);
+    TILE(do_tile, ROWS, DP);
+    TILE(k_tile, COLS, DP);
+    TILE(k_tile_t, DP, COLS);
+    TILE(v_tile, COLS, DP);
+    TILE(v_tile_t, DP, COLS);
+    TILE(scores, ROWS, COLS);
+    const int head = (int)get_group_id(1), b = (int)get_group_id(2);
+    const int q0 = ((int)get_num_groups(0) - 1 - (int)get_group_id(0)) * ROWS;
+    const int kv_head = head / (heads / kv_heads), length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T;
+    const int last = q0 >= length ? 0 : CAUSAL ? min(length, q0 + ROWS) : length;
+    const long stride = (long)(heads + 2 * kv_heads) * D, stats = (b * (long)heads + head) * T;
+    const long query = (b * (long)T + q0) * stride + (long)head * D;
+    const __global float *k = qkv + qo + b * (long)T * stride + (long)(heads + kv_head) * D;
+    const __global float *v = k + (long)kv_heads * D;
+    const dropout drop = dropout_of(control, b, site, head, p);
+    lse += lso + stats;
+    delta += deo + stats;
+
+    vec acc[ROW_STEPS][DIM_STEPS][MR];
+    EACH_ROW(rs, m)
+    {
+        for (int ds = 0; ds < DIM_STEPS; ds++)
+            acc[rs][ds][m] = 0.0f;
+    }
+    load_tile(q_tile, qkv + qo + query, stride, ROWS, length - q0);
+    load_tile(do_tile, d_o + doo + (b * (long)T + q0) * heads * D + (long)head * D, (long)heads * D, ROWS, length - q0);
+    for (int k0 = 0; k0 < last; k0 += COLS) {
+        load_tile(k_tile, k + k0 * stride, stride, COLS, last - k0);
+        load_tile(v_tile, v + k0 * stride, stride, COLS, last - k0);
+        transpose(k_tile_t, k_tile);
+        transpose(v_tile_t, v_tile);
+        if (DROPOUT)
+            draw_tile(scores, ROWS, COLS, COLS, 1, q0, k0, &drop);
+        EACH_SCORE(rs, cs)
+        {
+            vec s[MR], dp[MR];
+            product_nt(q_tile, k_tile_t, s, rs, cs);
+            product_nt(do_tile, v_tile_t, dp, rs, cs);
+            UNROLL for (int m = 0; m < MR; m++)
+            {
+                const int row = ROW(rs, m), at = min(q0 + row, length - 1);
+                const int limit = q0 + row >= length ? 0 : CAUSAL ? min(last, q0 + row + 1) : last;
+                __local float *const place = scores + row * COLS + cs * VW;
+                vec w = tx_exp(s[m] * scale - lse[at]);
+                w = k0 + SCORE_COLS(cs) < limit ? w : (vec)0.0f;
+                if (DROPOUT)
+                    dp[m] *= LLOAD(place);
+                w *= (dp[m] - delta[at]) * scale;
+                LSTORE(w, place);
+            }
+        }
+        product_nn(scores, k_tile, acc, min(COLS, last - k0));
+    }
+    dqkv += dqo + query;
+    EACH_ROW(rs, m)
+    {
+        for (int ds = 0; ds < DIM_STEPS && q0 + ROW(rs, m) < T; ds++)
+            store_row(acc[rs][ds][m], dqkv + ROW(rs, m) * stride + ds * VW, ds * VW);
+    }
+}

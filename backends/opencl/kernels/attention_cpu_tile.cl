@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Products of attention's tiles on CPU devices: a work-group is one item, which walks over whole tiles.
+ *
+ * A work-group holds a tile of ROWS rows (queries, or keys in attention_grad_kv) and walks over tiles of COLS of the
+ * others. All products are small matrices in local memory, which is cache here:
+ *   product_nt  a score tile: row tile times column tile, summed over the head size
+ *   product_nn  a score tile times a column tile, added to [ROWS, D] that the item keeps for the whole walk
+ * Micro-tiles are MR rows by one vector. Vectors lie along columns; a transposed copy of the column tile makes them
+ * contiguous.
+ *
+ *   ROWS, COLS   multiples of MR and of VW */
+#include "attention_shared.cl"
+
+#define ROW_STEPS (ROWS / MR)
+#define COL_STEPS (COLS / VW)
+#define DIM_STEPS (DP / VW)
+#define ROW(rs, m) ((rs) * MR + (m))
+#define LLOAD(p) vload16(0, p)
+#define LSTORE(v, p) vstore16(v, 0, p)
+#define SCORE_COLS(cs) ((cs) * VW + (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
+
+#define EACH_SCORE(rs, cs)                                                                          \
+    for (int rs = 0; rs < ROW_STEPS; rs++)                                                          \
+        for (int cs = 0; cs < COL_STEPS; cs++)
+#define EACH_ROW(rs, m)                                                                             \
+    for (int rs = 0; rs < ROW_STEPS; rs++)                                                          \
+        UNROLL for (int m = 0; m < MR; m++)
+
+/* A tile in local memory, aligned for vectors: the next piece of the kernel's argument `pool`. */
+#define TILE(name, rows, length)                                                                    \
+    __local float *const name = (__local float *)pool;                                              \
+    pool += (rows) * (length) / VW
+
+/* Rows 0..valid-1 of `rows`, `stride` apart, the others 0. */
+static void load_tile(__local float *tile, const __global float *p, long stride, int rows, int valid)
+{
+    for (int r = 0; r < rows; r++)
+        for (int i = 0; i < DP; i += VW) {
+            vec v = 0.0f;
+            if (r < valid)
+                v = load_row(p + r * stride + i, i);
+            LSTORE(v, tile + r * DP + i);
+        }
+}
+
+static void transpose(__local float *tile_t, const __local float *tile)
+{
+    for (int i = 0; i < DP; i++)
+        for (int r = 0; r < COLS; r++)
+            tile_t[i * COLS + r] = tile[r * DP + i];
+}
+
+/* acc = rows of `a` times columns of `b`, over the head size; a micro-tile of scores. */
+static void product_nt(const __local float *a, const __local float *b, vec *acc, int rs, int cs)
+{
+    UNROLL for (int m = 0; m < MR; m++) acc[m] = 0.0f;
+    for (int k = 0; k < D; k++) {
+        vec v = LLOAD(b + k * COLS + cs * VW);
+        UNROLL for (int m = 0; m < MR; m++)
+            acc[m] = fma((vec)a[ROW(rs, m) * DP + k], v, acc[m]);
+    }
+}
+
+/* acc += scores times the first `count` rows of a column tile (those after them have score 0). */
+static void product_nn(const __local float *scores, const __local float *b, vec acc[ROW_STEPS][DIM_STEPS][MR],
+                       int count)
+{
+    for (int rs = 0; rs < ROW_STEPS; rs++)
+        for (int ds = 0; ds < DIM_STEPS; ds++) {
+            vec sum[MR];
+            UNROLL for (int m = 0; m < MR; m++)
+                sum[m] = acc[rs][ds][m];
+            for (int k = 0; k < count; k++) {
+                vec v = LLOAD(b + k * DP + ds * VW);
+                UNROLL for (int m = 0; m < MR; m++)
+                    sum[m] = fma((vec)scores[ROW(rs, m) * COLS + k], v, sum[m]);
+            }
+            UNROLL for (int m = 0; m < MR; m++)
+                acc[rs][ds][m] = sum[m];
+        }
+}
+
+/* Dropout's factors of a tile of queries q0.. and keys k0.. (a multiple of 4). Element (query, key) goes to
+ * scores[query * query_step + key * key_step]. */
+static void draw_tile(__local float *scores, int queries, int keys, int query_step, int key_step, int q0, int k0,
+                      const dropout *d)
+{
+    for (int q = 0; q < queries; q++)
+        for (int k = 0; k < keys; k += 4) {
+            __local float *const at = scores + q * query_step + k * key_step;
+            const float4 factor = draw_factors(d, q0 + q, k0 + k);
+            at[0] = factor.x;
+            at[key_step] = factor.y;
+            at[2 * key_step] = factor.z;
+            at[3 * key_step] = factor.w;
+        }
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Row sums of do * o of attention's gradient. LANES items (1 on CPU devices) do a row. */
+#include "attention_shared.cl"
+
+/* Sums [B, heads, T] of `count` rows (b, t, head). */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+attention_delta(const __global float *d_o, long doo, const __global float *o, long oo, __global float *delta, long deo,
+                long count, int T, int heads)
+{
+    const int item = (int)get_local_id(0), lane = item % LANES;
+    const long e = (long)get_group_id(0) * (WG / LANES) + item / LANES;
+    vec sum = 0.0f;
+    if (e < count)
+        for (int i = lane * VW; i < DP; i += LANES * VW)
+            sum += load_row(d_o + doo + e * D + i, i) * load_row(o + oo + e * D + i, i);
+    float total = tx_hsum(sum);
+#if LANES > 1
+    __local float part[WG];
+    part[item] = total;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = 1; i < LANES; i++)
+        total += lane == 0 ? part[item + i] : 0.0f;
+#endif
+    if (e < count && lane == 0)
+        delta[deo + (e / heads / T * heads + e % heads) * T + e / heads % T] = total;
+}

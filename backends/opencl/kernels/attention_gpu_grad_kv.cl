@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Gradients of attention's keys and values on GPUs: a work-group holds COLS keys and walks over the queries of all
+ * heads that read them, so that nothing is added up across work-groups. */
+#define KEYS_OUT 1
+#include "attention_gpu_slope.cl"
+
+/* Dimension 0: tiles of keys, from the first, which most queries see when causal; 1: key head; 2: b. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+attention_grad_kv(const __global float *d_o, long doo, const __global float *qkv, long qo, const __global float *lse,
+                  long lso, const __global float *delta, long deo, const __global int *lengths, long leo,
+                  __global float *dqkv, long dqo, int T, int heads, int kv_heads, float scale, float p, int site,
+                  const __global uint *control, __local float4 *pool)
+{
+    const int item = (int)get_local_id(0), tx = GRID_X(item, TX), ty = GRID_Y(item, TX);
+    const int ux = GRID_X(item, UX), uy = GRID_Y(item, UX);
+    __local float *const stage = (__local float *)pool, *const scores = stage + STAGE;
+    __local float *const lse_of = scores + ROWS * LP, *const delta_of = lse_of + ROWS;
+    const int kv_head = (int)get_group_id(1), b = (int)get_group_id(2), k0 = (int)get_group_id(0) * COLS;
+    const int group = heads / kv_heads, length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T;
+    const int first = k0 >= length ? length : CAUSAL ? k0 / ROWS * ROWS : 0;
+    const uint stride = (uint)(heads + 2 * kv_heads) * D, o_stride = (uint)heads * D;
+    const uint key = k0 * stride + (heads + kv_head) * D, value = key + kv_heads * D;
+    const __global float *const x = qkv + qo + b * (long)T * stride, *const dy = d_o + doo + b * (long)T * o_stride;
+
+    float4 dk[AR][AQ], dv[AR][AQ];
+    EACH_OUT(m, n) dk[m][n] = dv[m][n] = 0.0f;
+    for (int head = kv_head * group; head < (kv_head + 1) * group; head++) {
+        const dropout drop = dropout_of(control, b, site, head, p);
+        for (int q0 = first; q0 < length; q0 += ROWS) {
+            const long stats = (b * (long)heads + head) * T + q0;
+            const uint query = q0 * stride + head * D, slope = q0 * o_stride + head * D;
+            float4 s[MR][SQ], held[OUT_LINES][OUT_QUADS];
+            product_scores(dy, slope, o_stride, length - q0, x, value, stride, length - k0, stage, s, tx, ty);
+            bring_stats(lse + lso + stats, delta + deo + stats, length - q0, lse_of, delta_of);
+            EACH_SCORE(m, n) LOCAL4(scores + 4 * ty * LP + 4 * tx + PLACE(m, n)) = s[m][n];
+            product_scores(x, query, stride, length - q0, x, key, stride, length - k0, stage, s, tx, ty);
+            fetch_terms(dy, slope, o_stride, length - q0, held);
+            slopes(s, scores, lse_of, delta_of, q0, k0, length, scale * LOG2_E, &drop, tx, ty);
+            BARRIER;
+            product_out(scores, dy, slope, o_stride, min(ROWS, length - q0), stage, held, dv, ux, uy);
+            fetch_terms(x, query, stride, length - q0, held);
+            BARRIER;
+            EACH_SCORE(m, n) LOCAL4(scores + 4 * ty * LP + 4 * tx + PLACE(m, n)) = s[m][n];
+            product_out(scores, x, query, stride, min(ROWS, length - q0), stage, held, dk, ux, uy);
+        }
+    }
+    dqkv += dqo + b * (long)T * stride + key;
+    EACH_OUT(m, n)
+    {
+        if (k0 + OUT_ROW(m) >= T || OUT_QUAD(n) >= DP / 4)
+            continue;
+        store_row(dk[m][n] * scale, dqkv + OUT_ROW(m) * stride + 4 * OUT_QUAD(n), 4 * OUT_QUAD(n));
+        store_row(dv[m][n], dqkv + OUT_ROW(m) * stride + kv_heads * D + 4 * OUT_QUAD(n), 4 * OUT_QUAD(n));
+    }
+}
