@@ -100,15 +100,17 @@ static verdict judge(const tx_context *context, const attention *a, kernel_id ke
     const int64_t groups = blocks(a->T, lines) * a->B * (kernel == GRAD_KV ? a->kv_heads : a->heads);
     /* Reported local memory is not all ours: some drivers keep a little for arguments. */
     const int64_t wanted = f->local_bytes + 512;
+    char name[24];
+    snprintf(name, sizeof name, "%dx%d", t->rows, t->cols);
     reason[0] = '\0';
-    if (!tx_cl_fits(limits, "", wanted, (size_t)t->group, reason, 96))
+    if (!tx_cl_fits(limits, name, wanted, (size_t)t->group, reason, 96))
         return CANNOT;
     if (t->rows >= 2 * a->T && t->rows > least_rows)
-        snprintf(reason, 96, "is too high for %lld rows", (long long)a->T);
+        snprintf(reason, 96, "%s is too high for %lld rows", name, (long long)a->T);
     else if (f->floats > MOST_FLOATS)
-        snprintf(reason, 96, "needs too many registers");
+        snprintf(reason, 96, "%s needs too many registers", name);
     else if (!f->cpu && lines > 32 && a->T > 32 && groups < limits->compute_units)
-        snprintf(reason, 96, "is too few for %d compute units", (int)limits->compute_units);
+        snprintf(reason, 96, "%s is too few for %d compute units", name, (int)limits->compute_units);
     return reason[0] ? WASTES : SUITS;
 }
 
@@ -142,9 +144,9 @@ static bool choose_form(const tx_context *context, const attention *a, kernel_id
     }
     if (!found)
         return false;
-    int length = snprintf(note, 160, "%dx%d", out->t.rows, out->t.cols);
+    int length = snprintf(note, 160, "%dx%d%s", out->t.rows, out->t.cols, a->cpu && !cpu ? " as on GPUs" : "");
     if (first[0])
-        snprintf(note + length, 160 - (size_t)length, " (%dx%d %s)", list[0].rows, list[0].cols, first);
+        snprintf(note + length, 160 - (size_t)length, " (%s)", first);
     return true;
 }
 
