@@ -69,6 +69,7 @@ log_differs()
     ! cmp -s "$work/a" "$work/b"
 }
 says() { grep -qF -- "$*" "$work/out" "$work/err"; }
+does_not_say() { says device && ! says "$@"; }
 logged() { grep -q -- "$*" "$work/r/log.jsonl"; }
 has() { for file in "$work"/r/$1; do [ -e "$file" ] && return 0; done; return 1; }
 lacks() { ! has "$1"; }
@@ -194,6 +195,8 @@ batch_weights | pair --batch_weights 3,1 | pair_says 3,1 rows
 comm_timeout | --comm_timeout 0.001 --config_overrides n_embd=512,n_positions=512 --block_size 512 --per_device_train_batch_size 8 | times_out
 device | --device $other | says $other:
 threads | --preprocessing_num_workers 1 --threads 2 | counted pthread_create 1
+tf32 | --tf32 true | says no units for it that TX uses
+no_tf32 | --tf32 true --no_tf32 | does_not_say tf32
 list_devices | --list_devices | says cpu
 dry_run | --dry_run | lacks model.safetensors
 profile | --profile | says peak resident memory
