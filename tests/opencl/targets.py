@@ -11,6 +11,20 @@ SKIPPED = 77
 LIBRARY = "/usr/lib/clc/"
 AMD = ("gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
 NVIDIA = ("sm_70", "sm_90")
+# libclc has no native_exp2 for NVIDIA, whose own compiler makes this one instruction of it.
+NATIVE_EXP2 = """#define overloaded static __attribute__((overloadable))
+overloaded float tx_exp2(float x)
+{
+    float y;
+    __asm__("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+overloaded float4 tx_exp2(float4 v)
+{
+    return (float4)(tx_exp2(v.x), tx_exp2(v.y), tx_exp2(v.z), tx_exp2(v.w));
+}
+#define native_exp2 tx_exp2
+"""
 # As program.c builds, and what drivers define by themselves.
 ALWAYS = ["-x", "cl", "-cl-std=CL1.2", "-D__OPENCL_VERSION__=120", "-Wall", "-Wno-unused-function",
           "-Wno-constant-logical-operand", "-Werror"]
@@ -67,9 +81,15 @@ class Programs:
         self.folder = folder
 
     def unlaunched(self):
-        """Programs of the texts that no launch has named, without options."""
+        """Programs of the texts that no launch has named, without options; texts without kernels are parts of others."""
         named = {program.source for program in self.list}
-        return [Program(os.path.join(self.folder, s + ".cl"), s, "") for s in self.sources if s not in named]
+        programs = [Program(os.path.join(self.folder, s + ".cl"), s, "") for s in self.sources if s not in named]
+        return [program for program in programs if self.has_kernel(program.text)]
+
+    @staticmethod
+    def has_kernel(path):
+        with open(path) as file:
+            return re.search(r"^__kernel", file.read(), flags=re.M) is not None
 
 
 class Tools:
@@ -80,6 +100,9 @@ class Tools:
         self.empty = os.path.join(folder, "empty.cl")
         with open(self.empty, "w") as file:
             file.write("__kernel void empty(__global float *x) { x[get_global_id(0)] = exp(*x); }\n")
+        self.native = os.path.join(folder, "native.h")
+        with open(self.native, "w") as file:
+            file.write(NATIVE_EXP2)
         self.clang = next((f"clang-{n}" for n in range(30, 18, -1) if self.complete(f"clang-{n}")), None)
         if not self.clang:
             skip("no clang with amdgcn (gfx1201) and nvptx64, and libclc that it reads (clang-19 libclc-19)")
@@ -105,7 +128,8 @@ class Tools:
             machine = ["-target", "amdgcn-unknown-amdhsa", "-mcpu=" + target, "-nogpulib"]
             bitcode = "amdgcn--amdhsa.bc"
         else:
-            machine = ["-target", "nvptx64-unknown-nvidiacl", "-Xclang", "-target-cpu", "-Xclang", target, "-nogpulib"]
+            machine = ["-target", "nvptx64-unknown-nvidiacl", "-Xclang", "-target-cpu", "-Xclang", target, "-nogpulib",
+                       "-include", self.native]
             bitcode = "nvptx64--nvidiacl.bc"
         linked = ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", LIBRARY + bitcode] if library else []
         return [self.clang] + ALWAYS + ["-Xclang", "-cl-ext=-all"] + machine + linked
