@@ -84,7 +84,9 @@ static long place_of(int item, int along, int wide, int lines, int quad, long le
 static int4 steps_of(int item, int along, int lines, long left)
 {
     int line = line_of(item, along, lines, 0), last = (int)min(left, (long)lines) - 1;
-    return along ? (int4)(0, 1, 2, 3) : max(min(line + (int4)(0, 1, 2, 3), last) - min(line, last), 0);
+    /* Vectors alone: oclgrind takes min and max of a vector and a number for others. */
+    const int4 next = (int4)(0, 1, 2, 3);
+    return along ? next : min(line + next, (int4)(last)) - (int4)(min(line, last));
 }
 
 static float4 bring(const __global ab_t *p, int wide, int4 step)
