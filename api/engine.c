@@ -10,6 +10,8 @@ tx_status tx_engine_create(const tx_engine_options *options, tx_engine **engine)
 {
     if (options->size != sizeof *options)
         return tx_fail(TX_INVALID, "engine options: size is %zu, wanted %zu", options->size, sizeof *options);
+    if (options->tune && options->tune->size != sizeof *options->tune)
+        return tx_fail(TX_INVALID, "tune options: size is %zu, wanted %zu", options->tune->size, sizeof *options->tune);
     int32_t index = 0, local = 0;
     tx_status status = tx_device_find(options->device ? options->device : "cpu", &index);
     if (status != TX_OK)
@@ -25,10 +27,8 @@ tx_status tx_engine_create(const tx_engine_options *options, tx_engine **engine)
     if (status == TX_OK)
         status = e->backend->device_info(local, &e->device);
     if (status == TX_OK) {
-        tx_open_options open = {.threads = options->threads,
-                                .profile = options->profile,
-                                .tf32 = options->tf32,
-                                .tune = options->tune};
+        tx_open_options open = {
+            .threads = options->threads, .profile = options->profile, .tf32 = options->tf32, .tune = options->tune};
         status = e->backend->open(local, &open, &e->context);
     }
     if (status != TX_OK) {

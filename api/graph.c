@@ -312,6 +312,16 @@ static bool make_outputs(tx_graph *graph, tx_emit_args *args, const tx_operand o
     return true;
 }
 
+void tx_graph_replace_nodes(tx_graph *graph, tx_node *nodes, int32_t count, const int32_t *moved)
+{
+    for (int32_t i = 0; i < graph->tensors; i++)
+        if (graph->tensor[i]->producer >= 0)
+            graph->tensor[i]->producer = moved[graph->tensor[i]->producer];
+    free(graph->node);
+    graph->node = nodes;
+    graph->nodes = graph->node_room = count;
+}
+
 tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args)
 {
     if (graph->status != TX_OK)

@@ -94,6 +94,10 @@ tx_tensor *tx_tensor_view(tx_tensor *whole, int64_t first, tx_shape shape);
 /* The scalar `result` of the model as a tensor [1]. */
 tx_tensor *tx_tensor_result(tx_graph *graph, tx_result result);
 
+/* Takes `nodes` (allocated, `count` of them) in the place of the graph's own; tensors learn the new numbers of their
+ * producers: moved[i] is that of node i, -1 where it is gone. */
+void tx_graph_replace_nodes(tx_graph *graph, tx_node *nodes, int32_t count, const int32_t *moved);
+
 /* Appends the gradient of node `n`: from the gradients `dout` of its outputs (NULL: zero) those of its inputs,
  * for which `need` is set, into `din`. */
 tx_status tx_op_grad(tx_graph *graph, const tx_node *node, tx_tensor *const dout[TX_MAX_OUT],

@@ -169,6 +169,7 @@ typedef struct tx_engine tx_engine;
 
 /* How long to measure which kernel is the fastest. */
 typedef struct tx_tune_options {
+    size_t size;    /* sizeof(tx_tune_options) */
     double seconds; /* no new measurement begins after so many */
     /* Called after each measurement, and before a long one; may be NULL. `spent` are seconds. */
     void (*progress)(void *user, const char *what, double spent);
@@ -376,7 +377,7 @@ tx_tensor *tx_param(tx_graph *graph, const char *name, const tx_param_spec *spec
 /* A tensor that keeps its value between runs and is shared by name among the graphs of a model
  * (a key-value cache). Starts as zero. */
 tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape shape);
-/* Keeps a tensor readable after the runs of plans made from now on. Returns its argument. */
+/* Keeps a tensor readable after the runs; of no effect once the graph has a plan. Returns its argument. */
 tx_tensor *tx_output(tx_tensor *tensor);
 
 /* y = x W + b. x [..., K]; W [K, N], or [N, K] with transpose; b [N] or NULL. */

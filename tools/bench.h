@@ -4,6 +4,7 @@
 #define TX_TOOLS_BENCH_H
 
 #include "api/json.h"
+#include "models/train/trainer.h"
 #include "tools/options.h"
 #include "tools/scale.h"
 
@@ -53,6 +54,9 @@ tx_status tx_bench_scale_measure(const tx_gpt2_config *config, const tx_bench_sc
 /* Fills a batch with random tokens below `vocab`, each the label of the one before; `random` is the state.
  * (txbench.c) */
 void tx_bench_tokens(uint64_t *random, int64_t vocab, int64_t batch, int64_t block, int32_t *tokens, int32_t *labels);
+
+/* The training step that is measured: one micro-batch, clip 1, AdamW without decay. (txbench.c) */
+tx_trainer_options tx_bench_training(int64_t batch, int64_t block);
 
 /* Prints the figures as one line of JSON on standard output, and frees them. (txbench.c) */
 tx_status tx_bench_print(tx_json *figures);

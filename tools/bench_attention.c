@@ -92,24 +92,26 @@ static tx_status measure_block(tx_bench_report *report, const settings *set, int
     return status;
 }
 
+static tx_status check(const settings *set)
+{
+    if (set->kv_heads && set->heads % set->kv_heads)
+        return tx_fail(TX_INVALID, "kv_heads %" PRId64 " does not divide heads %" PRId64, set->kv_heads, set->heads);
+    return TX_OK;
+}
+
+static tx_status measure(tx_bench_report *report, const void *user)
+{
+    const settings *set = user;
+    tx_status status = measure_block(report, set, set->block ? set->block : 256);
+    return status || set->block ? status : measure_block(report, set, 1024);
+}
+
 int tx_bench_attention(int argc, char *const *argv)
 {
     settings set = defaults;
     int result = tx_options_parse(&tx_bench_attention_program, argc, argv, &set);
     if (result != TX_GO_ON)
         return result;
-    tx_bench_report report = {0};
-    tx_status status = TX_OK;
-    if (set.kv_heads && set.heads % set.kv_heads)
-        status = tx_fail(TX_INVALID, "kv_heads %" PRId64 " does not divide heads %" PRId64, set.kv_heads, set.heads);
-    if (!status)
-        status = tx_bench_report_begin(&report, "attention", argc, argv, &set.common);
-    if (!status)
-        status = measure_block(&report, &set, set.block ? set.block : 256);
-    if (!status && !set.block)
-        status = measure_block(&report, &set, 1024);
-    if (!status)
-        status = tx_bench_report_end(&report);
-    tx_bench_report_free(&report);
-    return status ? tx_complain(&tx_bench_attention_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+    return tx_bench_report_run(&tx_bench_attention_program, "attention", argc, argv, &set.common, check(&set), measure,
+                               &set);
 }

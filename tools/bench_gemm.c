@@ -152,14 +152,7 @@ static bool is_product(tx_op op)
 /* Compiles the model's training plan, which is the same on all devices, and takes its products. */
 static tx_status collect_from(const settings *set, const tx_gpt2_config *config, tx_model *model, products *list)
 {
-    const tx_trainer_options training = {
-        .size = sizeof training,
-        .batch = set->batch,
-        .block = set->block,
-        .accumulation = 1,
-        .max_grad_norm = 1.0,
-        .optimizer = {sizeof training.optimizer, TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = 0.0f},
-    };
+    const tx_trainer_options training = tx_bench_training(set->batch, set->block);
     tx_trainer *trainer = NULL;
     tx_status status = tx_trainer_create(model, tx_gpt2_architecture(), config, &training, &trainer);
     if (status)
@@ -216,14 +209,15 @@ static tx_status single(const settings *set, products *list)
     return TX_OK;
 }
 
-static tx_status measure(tx_bench_report *report, const settings *set, const products *list)
+static tx_status measure(tx_bench_report *report, const void *user)
 {
+    const products *list = user;
     tx_status status = TX_OK;
     for (int32_t i = 0; i < list->count && !status; i++) {
         const product *p = &list->item[i];
         tx_timing timing = {0};
         tx_bench_report_progress(report, p->name, p->label);
-        status = tx_conformance_time(&report->target, &p->command, (int32_t)set->common.repeats, &timing);
+        status = tx_conformance_time(&report->target, &p->command, (int32_t)report->common->repeats, &timing);
         if (status)
             return tx_fail_in(status, "%s", p->label);
         snprintf(timing.label, sizeof timing.label, "%s", p->label);
@@ -239,16 +233,9 @@ int tx_bench_gemm(int argc, char *const *argv)
     if (result != TX_GO_ON)
         return result;
     products list = {0};
-    tx_bench_report report = {0};
     const bool shape = set.m || set.n || set.k || set.trans_a || set.trans_b;
     tx_status status = shape ? single(&set, &list) : collect(&set, &list);
-    if (!status)
-        status = tx_bench_report_begin(&report, "gemm", argc, argv, &set.common);
-    if (!status)
-        status = measure(&report, &set, &list);
-    if (!status)
-        status = tx_bench_report_end(&report);
-    tx_bench_report_free(&report);
+    result = tx_bench_report_run(&tx_bench_gemm_program, "gemm", argc, argv, &set.common, status, measure, &list);
     free(list.item);
-    return status ? tx_complain(&tx_bench_gemm_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+    return result;
 }

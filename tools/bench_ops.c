@@ -55,8 +55,9 @@ static tx_status check(const settings *set)
     return tx_fail(TX_NOT_FOUND, "%s: no such op; api/ops.def lists them", set->op);
 }
 
-static tx_status measure(tx_bench_report *report, const settings *set)
+static tx_status measure(tx_bench_report *report, const void *user)
 {
+    const settings *set = user;
     context c = {.report = report};
     tx_status status = TX_OK;
     for (int32_t op = 0; op < TX_OP_KERNELS && !c.status && !status; op++) {
@@ -76,14 +77,5 @@ int tx_bench_ops(int argc, char *const *argv)
     int result = tx_options_parse(&tx_bench_ops_program, argc, argv, &set);
     if (result != TX_GO_ON)
         return result;
-    tx_bench_report report = {0};
-    tx_status status = check(&set);
-    if (!status)
-        status = tx_bench_report_begin(&report, "ops", argc, argv, &set.common);
-    if (!status)
-        status = measure(&report, &set);
-    if (!status)
-        status = tx_bench_report_end(&report);
-    tx_bench_report_free(&report);
-    return status ? tx_complain(&tx_bench_ops_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+    return tx_bench_report_run(&tx_bench_ops_program, "ops", argc, argv, &set.common, check(&set), measure, &set);
 }

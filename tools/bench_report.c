@@ -24,8 +24,9 @@ static bool page_is_output(const tx_bench_common *common)
     return common->html && strcmp(common->html, "-") == 0;
 }
 
-tx_status tx_bench_report_begin(tx_bench_report *report, const char *what, int argc, char *const *argv,
-                                const tx_bench_common *common)
+/* Opens the device and measures its peaks. */
+static tx_status begin(tx_bench_report *report, const char *what, int argc, char *const *argv,
+                       const tx_bench_common *common)
 {
     *report = (tx_bench_report){.common = common, .what = what};
     if (common->json && page_is_output(common))
@@ -72,7 +73,7 @@ tx_status tx_bench_report_add(tx_bench_report *report, const tx_timing *timing, 
     return TX_OK;
 }
 
-void tx_bench_report_free(tx_bench_report *report)
+static void report_free(tx_bench_report *report)
 {
     clear_progress(); /* before what went wrong is told */
     if (report->target.context)
@@ -226,7 +227,8 @@ static tx_status report_json(const tx_bench_report *report, tx_json *all)
     return status ? status : step_json(report, all);
 }
 
-tx_status tx_bench_report_end(tx_bench_report *report)
+/* Prints the table or the JSON and writes the page; only the page where that is "-", standard output. */
+static tx_status end(tx_bench_report *report)
 {
     const tx_bench_common *common = report->common;
     clear_progress();
@@ -245,4 +247,19 @@ tx_status tx_bench_report_end(tx_bench_report *report)
         return tx_bench_print(all);
     tx_json_free(all);
     return status;
+}
+
+int tx_bench_report_run(const tx_cli *program, const char *what, int argc, char *const *argv,
+                        const tx_bench_common *common, tx_status status,
+                        tx_status (*measure)(tx_bench_report *report, const void *user), const void *user)
+{
+    tx_bench_report report = {0};
+    if (!status)
+        status = begin(&report, what, argc, argv, common);
+    if (!status)
+        status = measure(&report, user);
+    if (!status)
+        status = end(&report);
+    report_free(&report);
+    return status ? tx_complain(program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
 }

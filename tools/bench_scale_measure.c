@@ -22,14 +22,7 @@ static tx_status prepare(measurement *m)
 {
     const tx_bench_scale_options *o = m->options;
     const tx_engine_options engine = {.size = sizeof engine, .device = o->device, .threads = o->threads, .profile = true};
-    const tx_trainer_options trainer = {
-        .size = sizeof trainer,
-        .batch = o->batch,
-        .block = o->block,
-        .accumulation = 1,
-        .max_grad_norm = 1.0,
-        .optimizer = {sizeof trainer.optimizer, TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = 0.0f},
-    };
+    const tx_trainer_options trainer = tx_bench_training(o->batch, o->block);
     m->tokens = calloc((size_t)(o->batch * o->block), 2 * sizeof *m->tokens);
     if (!m->tokens)
         return tx_fail(TX_MEMORY, "no memory for a batch of %" PRId64 " x %" PRId64 " tokens", o->batch, o->block);

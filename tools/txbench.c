@@ -86,6 +86,18 @@ void tx_bench_tokens(uint64_t *random, int64_t vocab, int64_t batch, int64_t blo
         labels[i] = (i + 1) % block ? tokens[i + 1] : TX_IGNORE_LABEL;
 }
 
+tx_trainer_options tx_bench_training(int64_t batch, int64_t block)
+{
+    return (tx_trainer_options){
+        .size = sizeof(tx_trainer_options),
+        .batch = batch,
+        .block = block,
+        .accumulation = 1,
+        .max_grad_norm = 1.0,
+        .optimizer = {sizeof(tx_optimizer_options), TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = 0.0f},
+    };
+}
+
 /* As a training run goes: the results of a step are taken after the next was given. */
 static tx_status run_ours(bench *b, int64_t steps, double *seconds)
 {
@@ -112,14 +124,7 @@ static tx_status prepare(bench *b)
         return status;
     b->config.resid_pdrop = b->config.embd_pdrop = b->config.attn_pdrop = 0.0;
     tx_engine_options engine = {.size = sizeof engine, .device = set->device, .threads = (int32_t)set->threads};
-    tx_trainer_options trainer = {
-        .size = sizeof trainer,
-        .batch = set->batch,
-        .block = set->block,
-        .accumulation = 1,
-        .max_grad_norm = 1.0,
-        .optimizer = {sizeof trainer.optimizer, TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = 0.0f},
-    };
+    const tx_trainer_options trainer = tx_bench_training(set->batch, set->block);
     if (set->block > b->config.n_positions)
         return tx_fail(TX_INVALID, "block %" PRId64 " is more than the model's %" PRId64 " positions", set->block,
                        b->config.n_positions);

@@ -139,7 +139,7 @@ static tx_status compile(tx_engine *engine, const settings *set)
 static tx_status run(const settings *set)
 {
     bar progress = {set->seconds, isatty(STDERR_FILENO)};
-    const tx_tune_options tune = {set->seconds, on_progress, &progress};
+    const tx_tune_options tune = {sizeof tune, set->seconds, on_progress, &progress};
     const tx_engine_options open = {
         .size = sizeof open, .device = set->device, .tf32 = set->tf32, .tune = set->show ? NULL : &tune};
     tx_engine *engine;

@@ -254,13 +254,8 @@ static tx_status reorder(tx_graph *graph, const order *o)
         nodes[i] = graph->node[o->node[i]];
         moved[o->node[i]] = i;
     }
-    for (int32_t i = 0; i < graph->tensors; i++)
-        if (graph->tensor[i]->producer >= 0)
-            graph->tensor[i]->producer = moved[graph->tensor[i]->producer];
+    tx_graph_replace_nodes(graph, nodes, o->count, moved);
     free(moved);
-    free(graph->node);
-    graph->node = nodes;
-    graph->nodes = graph->node_room = o->count;
     return TX_OK;
 }
 

@@ -63,13 +63,8 @@ static tx_status apply(tx_graph *graph, insertions *list)
     }
     while (taken < list->count)
         nodes[next++] = list->all[taken++].node;
-    for (int32_t i = 0; i < graph->tensors; i++)
-        if (graph->tensor[i]->producer >= 0)
-            graph->tensor[i]->producer = moved[graph->tensor[i]->producer];
+    tx_graph_replace_nodes(graph, nodes, total, moved);
     free(moved);
-    free(graph->node);
-    graph->node = nodes;
-    graph->nodes = graph->node_room = total;
     return TX_OK;
 }
 

@@ -69,6 +69,23 @@ static inline double tx_cl_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static inline int64_t tx_cl_least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Blocks of `size` that hold `count`. */
+static inline int64_t tx_cl_blocks(int64_t count, int64_t size)
+{
+    return (count + size - 1) / size;
+}
+
+/* The name of a storage type in kernels/common.cl: f32, bf16, f16. */
+static inline const char *tx_cl_storage(tx_dtype dtype)
+{
+    return dtype == TX_BF16 ? "bf16" : dtype == TX_F16 ? "f16" : "f32";
+}
+
 /* A work-group size for reductions: 1 on CPU devices, else the largest power of two that is at most `wanted` and
  * that the device takes. */
 size_t tx_cl_group(const tx_context *context, size_t wanted);
@@ -96,7 +113,7 @@ tx_status tx_cl_kernel(tx_context *context, const char *source, const char *opti
                        cl_kernel *kernel);
 /* The built program itself; the context keeps it. */
 tx_status tx_cl_program_of(tx_context *context, const char *source, const char *options, cl_program *program);
-/* The whole text a program is built from: prelude (kernels/common.h and what api says) and kernels/NAME.cl. The
+/* The whole text a program is built from: prelude (what api numbers, rng.h, kernels/common.cl) and kernels/NAME.cl. The
  * caller frees it. */
 tx_status tx_cl_program_text(const char *source, char **text);
 

@@ -13,8 +13,7 @@
 /* "Object already in cache": two threads compiled the same kernel at once (CLBlast before 1.6.1). It is there then. */
 #define IN_CACHE (-2039)
 
-/* ---- Parameters: "NAME=VALUE NAME=VALUE .." of kernel Xgemm, and of the routine that chooses between two kernels ----
- */
+/* ---- Parameters: "NAME=VALUE NAME=VALUE .." of kernel Xgemm and of the routine that chooses a kernel ---------- */
 
 #define PARAMETERS 32
 #define PARAMETER_TEXT 1024

@@ -64,12 +64,10 @@ static int64_t device_ulong(cl_device_id device, cl_device_info what)
 }
 
 /* The first number of an NVIDIA device's compute capability; 0 of others. */
-static cl_uint device_major_nv(cl_device_id device)
+static cl_uint device_major_nv(cl_device_id device, const char *vendor)
 {
     enum { COMPUTE_CAPABILITY_MAJOR_NV = 0x4000 }; /* cl_nv_device_attribute_query */
-    char vendor[64];
     cl_uint major = 0;
-    device_text(device, CL_DEVICE_VENDOR, vendor, sizeof vendor);
     if (!strstr(vendor, "NVIDIA") ||
         clGetDeviceInfo(device, COMPUTE_CAPABILITY_MAJOR_NV, sizeof major, &major, NULL) != CL_SUCCESS)
         return 0;
@@ -97,7 +95,7 @@ static tx_status describe(cl_platform_id platform, cl_device_id device, int32_t 
     cl_uint units = 0;
     clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
     info->compute_units = (int32_t)units;
-    info->tf32 = device_major_nv(device) >= 8;
+    info->tf32 = device_major_nv(device, info->vendor) >= 8;
     return tx_cl_read_limits(device, info, limits);
 }
 

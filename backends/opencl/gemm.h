@@ -74,16 +74,6 @@ tx_status tx_cl_clblast_tune(tx_context *context, double fraction);
 
 /* ---- What TX's own kernels share (gemm_tile.c) ------------------------------------------------------------ */
 
-static inline int64_t tx_cl_least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline int64_t tx_cl_blocks(int64_t count, int64_t size)
-{
-    return (count + size - 1) / size;
-}
-
 /* Options of storage types and transposes, behind those in `form`. */
 void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_product *p);
 /* The arguments that the kernels begin with. */

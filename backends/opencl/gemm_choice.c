@@ -73,8 +73,7 @@ void tx_cl_choices_free(tx_context *context)
     context->choices = NULL;
 }
 
-/* ---- Text: KEY<TAB>PROVIDER, one a line, and CLBlast's parameters where they are not its own
- * --------------------------------------------------------------------- */
+/* ---- Text: KEY<TAB>PROVIDER, one a line; clblast<TAB>PARAMETERS where they are not its own -------------------- */
 
 tx_status tx_cl_choices(const tx_context *context, char **text)
 {

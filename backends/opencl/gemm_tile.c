@@ -16,9 +16,8 @@ typedef struct tx_cl_tile {
 
 void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_product *p)
 {
-    static const char *const storage[] = {[TX_F32] = "f32", [TX_BF16] = "bf16", [TX_F16] = "f16"};
-    snprintf(text, size, "%s -DAB=%s -DY=%s -DWIDEN=%d -DNARROW=%d -DTRANS_A=%d -DTRANS_B=%d", form, storage[p->from],
-             storage[p->to], p->from != TX_F32, p->to != TX_F32, p->trans_a, p->trans_b);
+    snprintf(text, size, "%s -DAB=%s -DY=%s -DWIDEN=%d -DNARROW=%d -DTRANS_A=%d -DTRANS_B=%d", form,
+             tx_cl_storage(p->from), tx_cl_storage(p->to), p->from != TX_F32, p->to != TX_F32, p->trans_a, p->trans_b);
 }
 
 void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p)
@@ -121,9 +120,8 @@ static void join_parts(tx_cl_builder *b, const tx_cl_product *p, const tx_operan
     const int64_t count = g->batch * g->m * g->n;
     const int vector = whole_result(p) ? 4 : 1;
     const size_t global = (size_t)tx_cl_blocks(count, vector), local = tx_cl_group(b->context, 256);
-    char form[64], options[192];
-    snprintf(form, sizeof form, "-DVW=%d", vector);
-    tx_cl_gemm_options(options, sizeof options, form, p);
+    char options[64];
+    snprintf(options, sizeof options, "-DVW=%d -DY=%s", vector, tx_cl_storage(p->to));
     tx_cl_launch(b, "gemm_join", options, "gemm_join", 1, &global, &local);
     tx_cl_arg_operand(b, sums);
     tx_cl_arg_operand(b, p->bias);

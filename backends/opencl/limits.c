@@ -123,11 +123,6 @@ static tx_status read_variant(const tx_device_info *info, bool *cpu)
 
 /* ---- The device -------------------------------------------------------------------------------------------- */
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The device's own limits; those that can be simulated also as `own`. */
 static void read_own(cl_device_id device, const tx_device_info *info, tx_cl_limits *limits, int64_t own[LIMITS])
 {
@@ -166,7 +161,7 @@ tx_status tx_cl_read_limits(cl_device_id device, tx_device_info *info, tx_cl_lim
     limits->local_bytes = value[LOCAL];
     limits->max_group = (size_t)value[GROUP];
     for (int i = 0; i < 3; i++)
-        limits->max_item[i] = (size_t)least((int64_t)limits->max_item[i], value[GROUP]);
+        limits->max_item[i] = (size_t)tx_cl_least((int64_t)limits->max_item[i], value[GROUP]);
     limits->max_allocation = info->max_allocation = value[ALLOCATION];
     limits->alignment = value[ALIGN];
     limits->libraries = value[LOCAL] == own[LOCAL] && value[GROUP] == own[GROUP];

@@ -44,15 +44,10 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-static int64_t blocks(int64_t count, int64_t size)
-{
-    return (count + size - 1) / size;
-}
-
 /* Tiles of kernels/attention_cpu_*.cl. */
 static int64_t cpu_floats(const tile *t, kernel_id kernel, int64_t d)
 {
-    const int64_t padded = blocks(d, 16) * 16, row_tiles = kernel == FORWARD ? 1 : 2;
+    const int64_t padded = tx_cl_blocks(d, 16) * 16, row_tiles = kernel == FORWARD ? 1 : 2;
     const int64_t column_tiles = kernel == FORWARD ? 3 : 4; /* with their transposes */
     return (row_tiles * t->rows + column_tiles * t->cols) * padded + row_tiles * t->rows * t->cols + 2 * t->cols;
 }
@@ -60,7 +55,7 @@ static int64_t cpu_floats(const tile *t, kernel_id kernel, int64_t d)
 /* Stage, scores and two floats a row of kernels/attention_gpu_tile.cl. */
 static int64_t gpu_floats(const tile *t, kernel_id kernel, int64_t d)
 {
-    const int64_t padded = blocks(d, 4) * 4;
+    const int64_t padded = tx_cl_blocks(d, 4) * 4;
     const int64_t wanted = padded <= 64 && kernel != GRAD_KV ? 16 : padded > 128 && t->rows == 8 ? 4 : 8;
     const int64_t terms = wanted < t->rows ? wanted : t->rows;
     const int64_t across = t->group / (t->rows / t->micro);
@@ -78,7 +73,7 @@ static void choose_out_rows(form *f, kernel_id kernel, int64_t d)
         const int high = out / rows;
         if (high < 2 || high > f->t.group)
             continue;
-        const int64_t quads = blocks(blocks(d, 4), f->t.group / high),
+        const int64_t quads = tx_cl_blocks(tx_cl_blocks(d, 4), f->t.group / high),
                       cost = 16 * rows * quads + 4 * (rows + 4 * quads);
         if (cost >= least)
             continue;
@@ -97,7 +92,7 @@ static verdict judge(const tx_context *context, const attention *a, kernel_id ke
     const tile *t = &f->t;
     const tx_cl_limits *limits = &context->limits;
     const int lines = kernel == GRAD_KV && !f->cpu ? t->cols : t->rows;
-    const int64_t groups = blocks(a->T, lines) * a->B * (kernel == GRAD_KV ? a->kv_heads : a->heads);
+    const int64_t groups = tx_cl_blocks(a->T, lines) * a->B * (kernel == GRAD_KV ? a->kv_heads : a->heads);
     /* Reported local memory is not all ours: some drivers keep a little for arguments. */
     const int64_t wanted = f->local_bytes + 512;
     char name[24];
@@ -186,7 +181,7 @@ static tx_status launch(tx_cl_builder *b, const attention *a, kernel_id kernel, 
     const int64_t lines = kernel == GRAD_KV && !f->cpu ? f->t.cols : f->t.rows;
     const int64_t heads = kernel == GRAD_KV ? a->kv_heads : a->heads;
     const size_t local[] = {(size_t)f->t.group, 1, 1};
-    const size_t global[] = {(size_t)blocks(a->T, lines) * local[0], (size_t)heads, (size_t)a->B};
+    const size_t global[] = {(size_t)tx_cl_blocks(a->T, lines) * local[0], (size_t)heads, (size_t)a->B};
     tx_cl_launch(b, sources[kernel][f->cpu], options, names[kernel], 3, global, local);
     return b->status;
 }

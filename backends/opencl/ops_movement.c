@@ -4,19 +4,13 @@
 
 #include <stdio.h>
 
-/* Names of storage types in kernels/common.cl. */
-static const char *type_name(tx_dtype dtype)
-{
-    return dtype == TX_BF16 ? "bf16" : dtype == TX_F16 ? "f16" : "f32";
-}
-
 /* Begins a kernel of kernels/movement.cl with dimension 0 along columns and dimension 1 along rows. */
 static void move(tx_cl_builder *b, const tx_command *c, const char *kernel, tx_dtype in, tx_dtype out, int64_t columns,
                  int64_t rows)
 {
     tx_cl_form form = tx_cl_form_of(b, c, columns, false);
     char options[128];
-    snprintf(options, sizeof options, "%s -DIN=%s -DOUT=%s", form.options, type_name(in), type_name(out));
+    snprintf(options, sizeof options, "%s -DIN=%s -DOUT=%s", form.options, tx_cl_storage(in), tx_cl_storage(out));
     tx_cl_launch_columns(b, &form, "movement", options, kernel, columns, rows);
 }
 
