@@ -50,18 +50,18 @@ static void grad_matmul(const grad *c)
 {
     tx_tensor *a = c->node->in[0], *b = c->node->in[1], *dy = c->dout[0];
     const tx_attrs *at = &c->node->attrs;
-    if (c->need[0]) {
-        tx_tensor *da = at->trans_a ? product(c, b, at->trans_b, dy, true, at->flat)
-                                    : product(c, dy, false, b, !at->trans_b, at->flat);
-        c->din[0] = of_operand(c, da, &a->shape);
-    }
-    if (c->need[1]) {
+    if (c->need[1]) { /* first, for the sums over ranks: they can begin while da is computed */
         tx_tensor *db = at->trans_b ? product(c, dy, true, a, at->trans_a, at->flat)
                                     : product(c, a, !at->trans_a, dy, false, at->flat);
         c->din[1] = of_operand(c, db, &b->shape);
     }
     if (c->need[2])
         c->din[2] = sum_rows(c, dy);
+    if (c->need[0]) {
+        tx_tensor *da = at->trans_a ? product(c, b, at->trans_b, dy, true, at->flat)
+                                    : product(c, dy, false, b, !at->trans_b, at->flat);
+        c->din[0] = of_operand(c, da, &a->shape);
+    }
 }
 
 static void grad_attention(const grad *c)

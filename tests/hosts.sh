@@ -81,3 +81,10 @@ shape()
         ip netns exec "$name" tc qdisc add dev $cable root tbf rate "$1" burst 256kb latency 50ms || return 1
     done
 }
+
+unshape()
+{
+    for name in "$host_a" "$host_b"; do
+        ip netns exec "$name" tc qdisc del dev $cable root
+    done
+}

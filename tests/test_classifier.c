@@ -150,12 +150,18 @@ static double distance(const float *a, const float *b, int count)
     return sqrt(difference / norm);
 }
 
-/* Of the logits those of a chunk are left. Losses, lse and, in training, dlosses of all rows live as long as the chunks,
- * where they used to be gone when the products of dlogits, or not yet there when the logits, took most memory. */
+static int64_t aligned(int64_t floats)
+{
+    return (floats * (int64_t)sizeof(float) + TX_ALIGNMENT - 1) / TX_ALIGNMENT * TX_ALIGNMENT;
+}
+
+/* Of the logits those of a chunk are left. In training, where all logits take most memory while the loss is summed up
+ * (two scalars), dx and dlosses are not there yet: with chunks they are. In evaluation, where they take most when they
+ * have just been made, losses and lse are not. */
 static int64_t memory_saved(bool train)
 {
-    const int64_t of_rows = (ROWS * (int64_t)sizeof(float) + TX_ALIGNMENT - 1) / TX_ALIGNMENT * TX_ALIGNMENT;
-    return (ROWS - CHUNK_ROWS) * ROW_BYTES - (train ? 3 : 2) * of_rows;
+    const int64_t of_rows = aligned(ROWS), logits = (ROWS - CHUNK_ROWS) * ROW_BYTES;
+    return train ? logits - aligned(ROWS * WIDTH) - of_rows + 2 * aligned(1) : logits - 2 * of_rows;
 }
 
 static bool compare(const char *what, const outcome *whole, const outcome *parts, const outcome *again, bool train)

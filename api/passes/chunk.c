@@ -121,13 +121,14 @@ static bool is_inner(const classifier *c, const tx_node *n, int k)
     return n->in[k] == c->logits || n->in[k] == c->dlogits || (n->op == TX_OP_CROSS_ENTROPY_GRAD && k == 3);
 }
 
-/* Can the other nodes between the first member and the last go before the chunks or behind them? */
+/* Can the other nodes between the first member and the last go before the chunks or behind them? Sums over ranks that
+ * begin with what a member wrote can: behind them. */
 static bool others_give_way(const classifier *c)
 {
     const int32_t first = c->member[0].node, last = c->member[c->members - 1].node;
     for (int32_t i = first + 1; i < last; i++) {
         const tx_node *n = &c->graph->node[i];
-        if (member_at(c, i))
+        if (member_at(c, i) || n->op == TX_OP_REDUCE_GRADIENTS)
             continue;
         if (tx_op_info_of(n->op)->op_class == TX_COLLECTIVE)
             return false;

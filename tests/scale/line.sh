@@ -1,0 +1,64 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Seconds a step of GPT-2 124M (4 x 256 tokens a rank) on two hosts joined by a line of RATE: gradients summed after the
+# backward pass, summed during it, and the line as fast as it goes. Each rank has one core. Interleaved rounds; medians of
+# all steps but the first two of each run. What can be hidden is the smaller of the backward pass and what the line costs.
+# Arguments behind RATE go to txtrain.
+#   line.sh BIN LAUNCHER [ROUNDS [STEPS [RATE [ARGUMENT...]]]]
+# shellcheck disable=SC2034,SC2154
+set -u
+bin=$1
+launcher=$2
+rounds=${3:-3}
+steps=${4:-7}
+rate=${5:-1gbit}
+shift $(($# < 5 ? $# : 5))
+. "${0%/*}/../program.sh"
+. "${0%/*}/../hosts.sh"
+export OMP_WAIT_POLICY=passive
+
+perl -e 'print pack("v*", map { $_ * 7919 % 50257 } 1 .. 40000)' > "$work/tokens.bin"
+cat > "$work/rank" << EOF
+#!/bin/sh
+exec taskset -c \$((PMI_RANK % $(nproc))) "$bin/txtrain" "\$@"
+EOF
+chmod +x "$work/rank"
+
+# one NAME ARGUMENT...: a run; the seconds of its steps go behind those in $work/NAME
+limit_seconds=1800
+one()
+{
+    name=$1
+    shift
+    on_hosts 1 "$work/rank" --train_file "$work/tokens.bin" --config_name gpt2 --block_size 256 --threads 1 \
+        --per_device_train_batch_size 4 --max_steps "$steps" --save_strategy no --logging_strategy no --comm_timeout 300 \
+        --profile --output_dir "$work/run" --overwrite_output_dir "$@" > "$work/out" 2> "$work/err" || { fail "$name"; exit 1; }
+    sed -n 's/.*"tokens": \([0-9]*\),.*"tokens_per_second": \([-+.0-9e]*\).*/\1 \2/p' "$work/run/log.jsonl" |
+        awk 'NR > 2 { print ($1 - before) / $2 } { before = $1 }' > "$work/steps"
+    [ -s "$work/steps" ] || { fail "$name: no steps in the log"; exit 1; }
+    cat "$work/steps" >> "$work/$name"
+    awk '/^[a-z-]+, backward  / { s += $4 } END { print s }' "$work/out" >> "$work/backward_$name"
+    echo "$name $(tr '\n' ' ' < "$work/steps")"
+}
+
+median()
+{
+    sort -n "$1" | awk '{ v[NR] = $1 } END { print (v[int((NR + 1) / 2)] + v[int((NR + 2) / 2)]) / 2 }'
+}
+
+i=0
+while [ $i -lt "$rounds" ]; do
+    one open --ddp_overlap no "$@"
+    shape "$rate" || exit 1
+    one after --ddp_overlap no "$@"
+    one during --ddp_overlap yes "$@"
+    unshape
+    i=$((i + 1))
+done
+for name in open after during backward_open; do
+    echo "$name: $(median "$work/$name") s"
+done
+echo "$(median "$work/after") $(median "$work/during") $(median "$work/open") $(median "$work/backward_open")" |
+    awk '{ cost = $1 - $3; most = cost < $4 ? cost : $4
+           printf "hidden: %.2f of %.2f s, %.0f %%; of the rate without the limit: %.1f %%\n", $1 - $2, most,
+               100 * ($1 - $2) / most, 100 * $3 / $2 }'
