@@ -4,6 +4,25 @@
 
 #include <inttypes.h>
 
+/* Output 0 is known. */
+static tx_status infer_epilogue(const tx_infer *c)
+{
+    const tx_epilogue epilogue = c->attrs->epilogue;
+    const bool reads = epilogue == TX_EPILOGUE_GELU_GRAD || epilogue == TX_EPILOGUE_ADD;
+    if (tx_present(&c->in[3]) != reads)
+        return tx_fail(TX_INVALID, "%s: operand 3 is %s", tx_want_name(c),
+                       reads ? "missing" : "for epilogues that read it");
+    if (epilogue == TX_EPILOGUE_NONE)
+        return TX_OK;
+    if (c->out[0].dtype != TX_F32 || c->attrs->accumulate != TX_STORE)
+        return tx_fail(TX_INVALID, "%s: an epilogue's result is F32 and stored", tx_want_name(c));
+    CHECK(tx_want_dtype(c, 3, TX_F32));
+    CHECK(tx_want_shape(c, 3, &c->out[0].shape));
+    if (epilogue == TX_EPILOGUE_GELU && c->attrs->keeps)
+        tx_give(c, 1, TX_F32, c->out[0].shape);
+    return TX_OK;
+}
+
 tx_status tx_infer_matmul(const tx_infer *c)
 {
     const tx_shape *a = &c->in[0].shape, *b = &c->in[1].shape;
@@ -40,7 +59,7 @@ tx_status tx_infer_matmul(const tx_infer *c)
         return tx_fail(TX_INVALID, "%s: %s operands cannot tx_give %s", tx_want_name(c), tx_dtype_name(own),
                        tx_dtype_name(asked));
     tx_give(c, 0, asked != TX_DTYPE_COUNT ? asked : own, y);
-    return TX_OK;
+    return infer_epilogue(c);
 }
 
 /* Checks packed qkv [B, T, (heads + 2 kv_heads) d] and tells d. */

@@ -151,7 +151,6 @@ tx_status tx_infer_scatter_add(const tx_infer *c)
     if (c->attrs->rows < 1)
         return tx_fail(TX_INVALID, "scatter_add: the result has no rows");
     tx_give(c, 0, TX_F32, TX_SHAPE(c->attrs->rows, tx_shape_last(&c->in[1].shape)));
-    tx_give(c, 1, TX_I32, TX_SHAPE(2 * count));
     return TX_OK;
 }
 

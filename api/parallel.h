@@ -14,7 +14,8 @@
  *
  * Of a tied table the bucket is summed without the rows of the step's tokens, which follow (rows.h).
  *
- * The update's norm is a sum of the ranks' sums over their own shards, in every stage: stages differ in no bit. */
+ * The update's norm is a sum of the ranks' sums over their own shards, in every stage. So stages differ in no bit, but for
+ * stage 2 with accumulation, which sums over ranks first and over micro-batches then. */
 #ifndef TX_API_PARALLEL_H
 #define TX_API_PARALLEL_H
 

@@ -34,11 +34,21 @@ typedef enum tx_op {
 /* How an output that "adds" (ops.def) is written. */
 typedef enum tx_accumulate { TX_STORE, TX_ADD, TX_ADD_CONTROL } tx_accumulate;
 
+/* What becomes of a product before it is stored, see op MATMUL. */
+#define TX_EPILOGUE_MAP(X) X(NONE) X(GELU) X(GELU_GRAD) X(ADD)
+typedef enum tx_epilogue {
+#define X(name) TX_EPILOGUE_##name,
+    TX_EPILOGUE_MAP(X)
+#undef X
+} tx_epilogue;
+
 /* Attributes of a command; an op reads those that its row in ops.def names, the others are 0. */
 typedef struct tx_attrs {
     bool trans_a, trans_b, flat;
     bool causal, exact, inverse;
     tx_accumulate accumulate;
+    tx_epilogue epilogue;
+    bool keeps;
     tx_reduction reduction;
     tx_axis axis;
     int32_t heads, kv_heads, head_size;

@@ -14,11 +14,15 @@ typedef struct tx_layout {
 
 /* Lets a classifier (x times a table, cross-entropy, and in a training graph the gradients of these) go by chunks of
  * rows whose logits take at most `bytes`, or are few, where nothing else reads the logits and their gradient and where
- * the gradient of the losses does not depend on the losses. dtable is the sum of the chunks' in their order. The last
- * pass before the layout: it wants to see all readers. TX_CHUNK_BYTES is what plans are made with: 1,280 rows of GPT-2,
+ * the gradient of the losses does not depend on the losses. dtable is the sum of the chunks' in their order. Just before
+ * a plan is made: it wants to see all readers. TX_CHUNK_BYTES is what plans are made with: 1,280 rows of GPT-2,
  * so that dx, with few columns, still has work for all of a large device; BENCHMARKS.md has what less would gain. */
 #define TX_CHUNK_BYTES (INT64_C(256) << 20)
 tx_status tx_chunk(tx_graph *graph, int64_t bytes);
+
+/* Products take over, as epilogues of op MATMUL, the GELU, slope of GELU or sum that reads their result. The same bits where
+ * the backend does one after the other. TX_FUSE=0 in the environment: nothing. Behind tx_chunk. */
+tx_status tx_fuse(tx_graph *graph);
 
 /* Gives every tensor of arena PLANNED its address: lifetimes first, in place where ops.def allows it, then
  * the largest tensors at the lowest free address (greedy by size: Pisarchyk and Lee, Efficient memory management

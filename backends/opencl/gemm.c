@@ -428,6 +428,38 @@ static tx_status choose(tx_context *context, const tx_cl_product *p, candidates 
     return status == TX_OK ? tx_cl_choice_keep(context, class, c->provider[0]) : status;
 }
 
+/* The product by a provider that knows no epilogue, and behind it the op that this stands for. */
+static tx_status emit_in_two(tx_cl_builder *b, const tx_cl_provider *provider, const tx_cl_product *p,
+                             const tx_command *c)
+{
+    tx_cl_product plain = *p;
+    tx_command rest = *c;
+    plain.epilogue = TX_EPILOGUE_NONE;
+    plain.y = tx_present(p->kept) ? p->kept : p->y;
+    rest.in[0] = *plain.y;
+    rest.in[1] = *p->z;
+    for (int i = 2; i < TX_MAX_IN; i++)
+        rest.in[i].dtype = TX_DTYPE_COUNT;
+    rest.out[1].dtype = TX_DTYPE_COUNT;
+    provider->emit(b, provider, &plain);
+    if (b->status != TX_OK)
+        return b->status;
+    switch (p->epilogue) {
+    case TX_EPILOGUE_GELU:
+        rest.op = TX_OP_GELU;
+        return tx_cl_gelu(b, &rest);
+    case TX_EPILOGUE_GELU_GRAD:
+        rest.op = TX_OP_GELU_GRAD;
+        return tx_cl_gelu_grad(b, &rest);
+    case TX_EPILOGUE_ADD:
+        rest.op = TX_OP_ADD;
+        return tx_cl_add(b, &rest);
+    case TX_EPILOGUE_NONE:
+        break;
+    }
+    return TX_OK;
+}
+
 tx_status tx_cl_matmul(tx_cl_builder *b, const tx_command *c)
 {
     const tx_cl_product p = {
@@ -437,10 +469,14 @@ tx_status tx_cl_matmul(tx_cl_builder *b, const tx_command *c)
         .from = c->in[0].dtype,
         .to = c->out[0].dtype,
         .accumulate = c->attrs.accumulate,
+        .epilogue = c->attrs.epilogue,
+        .exact = c->attrs.exact,
         .a = &c->in[0],
         .b = &c->in[1],
         .bias = &c->in[2],
+        .z = &c->in[3],
         .y = &c->out[0],
+        .kept = &c->out[1],
     };
     tx_cl_gemm *s;
     candidates list;
@@ -453,6 +489,8 @@ tx_status tx_cl_matmul(tx_cl_builder *b, const tx_command *c)
     char variant[256];
     snprintf(variant, sizeof variant, *list.aside ? "%s (%s)" : "%s", provider->name, list.aside);
     tx_cl_variant(b, variant);
+    if (!provider->epilogues)
+        return emit_in_two(b, provider, &p, c);
     provider->emit(b, provider, &p);
     return b->status;
 }

@@ -19,7 +19,9 @@ typedef struct tx_cl_product {
     bool trans_a, trans_b;
     tx_dtype from, to; /* of a and b, and of y */
     tx_accumulate accumulate;
-    const tx_operand *a, *b, *bias, *y; /* bias may be absent */
+    tx_epilogue epilogue;
+    bool exact;                                     /* of its GELU */
+    const tx_operand *a, *b, *bias, *z, *y, *kept; /* bias, z and kept may be absent */
 } tx_cl_product;
 
 #define TX_CL_WHY 128       /* bytes of a reason */
@@ -37,6 +39,7 @@ typedef struct tx_cl_provider {
     /* Failures are kept in b->status. */
     void (*emit)(tx_cl_builder *b, const struct tx_cl_provider *self, const tx_cl_product *p);
     void (*close)(void); /* forgets what it keeps of contexts, before one goes; NULL: keeps nothing */
+    bool epilogues; /* it has them; where not, the op that an epilogue stands for follows */
     const struct tx_cl_tile *tile; /* of gemm_tile.c: the form of its work-groups */
 } tx_cl_provider;
 

@@ -147,5 +147,9 @@ static tx_status read_lines(tx_context *context, const char *text, bool keep)
 tx_status tx_cl_choose(tx_context *context, const char *text)
 {
     tx_status status = read_lines(context, text, false);
+    /* An earlier run whose text has no line of CLBlast's had its own parameters, whatever the device's table says now.
+     */
+    if (status == TX_OK && *text && !context->clblast)
+        status = tx_cl_clblast_use(context, "");
     return status == TX_OK ? read_lines(context, text, true) : status;
 }

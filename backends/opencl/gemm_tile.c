@@ -96,10 +96,16 @@ static bool whole_b(const tx_cl_product *p, int64_t piece)
     return whole(p->b, piece, p->trans_b ? p->g.k : p->g.n, p->g.ldb, p->g.stride_b);
 }
 
+/* So those of an operand that lies like y, or like a row of it, where it is there. */
+static bool whole_like(const tx_operand *o, int64_t n)
+{
+    return !tx_present(o) || whole(o, 4, n, 0, 0);
+}
+
 static bool whole_result(const tx_cl_product *p)
 {
-    const bool bias = !tx_present(p->bias) || whole(p->bias, 4, p->g.n, 0, 0);
-    return bias && whole(p->y, 4, p->g.n, p->g.ldc, p->g.stride_c);
+    return whole_like(p->bias, p->g.n) && whole_like(p->z, p->g.n) && whole_like(p->kept, p->g.n) &&
+           whole(p->y, 4, p->g.n, p->g.ldc, p->g.stride_c);
 }
 
 static double mma_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
@@ -113,6 +119,19 @@ static double mma_suits(const tx_context *context, const tx_cl_provider *self, c
 
 /* ---- Launch ------------------------------------------------------------------------------------------------- */
 
+static void epilogue_options(const tx_cl_product *p, char *text, size_t size)
+{
+    const size_t used = strlen(text);
+    if (p->epilogue != TX_EPILOGUE_NONE)
+        snprintf(text + used, size - used, " -DEPILOGUE=%d -DEXACT=%d", (int)p->epilogue, p->exact);
+}
+
+static void epilogue_arguments(tx_cl_builder *b, const tx_cl_product *p)
+{
+    tx_cl_arg_operand(b, p->z);
+    tx_cl_arg_operand(b, p->kept);
+}
+
 /* Adds up the parts, in their order. */
 static void join_parts(tx_cl_builder *b, const tx_cl_product *p, const tx_operand *sums, int64_t parts)
 {
@@ -120,8 +139,9 @@ static void join_parts(tx_cl_builder *b, const tx_cl_product *p, const tx_operan
     const int64_t count = g->batch * g->m * g->n;
     const int vector = whole_result(p) ? 4 : 1;
     const size_t global = (size_t)tx_cl_blocks(count, vector), local = tx_cl_group(b->context, 256);
-    char options[64];
+    char options[96];
     snprintf(options, sizeof options, "-DVW=%d -DY=%s", vector, tx_cl_storage(p->to));
+    epilogue_options(p, options, sizeof options);
     tx_cl_launch(b, "gemm_join", options, "gemm_join", 1, &global, &local);
     tx_cl_arg_operand(b, sums);
     tx_cl_arg_operand(b, p->bias);
@@ -131,6 +151,7 @@ static void join_parts(tx_cl_builder *b, const tx_cl_product *p, const tx_operan
     tx_cl_arg_i64(b, g->n);
     tx_cl_arg_i64(b, parts);
     tx_cl_arg_i32(b, (int32_t)p->accumulate);
+    epilogue_arguments(b, p);
 }
 
 static void form_options(const tx_context *context, const tx_cl_tile *t, const tx_cl_product *p, char *text,
@@ -161,7 +182,8 @@ static void tile_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_
     if (plan.parts > 1) {
         sums.offset = tx_cl_scratch(b, tx_operand_bytes(&sums));
         one.y = &sums;
-        one.bias = &none;
+        one.bias = one.z = one.kept = &none;
+        one.epilogue = TX_EPILOGUE_NONE;
         one.to = TX_F32;
         one.accumulate = TX_STORE;
     }
@@ -169,10 +191,12 @@ static void tile_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_
     form_options(b->context, t, &one, form, sizeof form);
     tx_cl_gemm_options(options, sizeof options, form, &one);
     snprintf(options + strlen(options), sizeof options - strlen(options), " -DPARTS=%d", plan.parts > 1);
+    epilogue_options(&one, options, sizeof options);
     tx_cl_launch(b, t->kernel, options, t->kernel, 2, global, local);
     tx_cl_gemm_arguments(b, &one);
     tx_cl_arg_i64(b, g->batch);
     tx_cl_arg_i64(b, plan.part);
+    epilogue_arguments(b, &one);
     if (plan.parts > 1)
         join_parts(b, p, &sums, plan.parts);
 }
@@ -199,6 +223,7 @@ const tx_cl_provider tx_cl_gemm_tiles[TX_CL_TILES] = {
     {.name = "portable-tile-" #tile_name, \
      .device = TX_CL_GPUS,                \
      .suits = tile_suits,                 \
+     .epilogues = true,                   \
      .emit = tile_emit,                   \
      .tile = &tile_##tile_name},
     TX_TILE_MAP(X)
@@ -214,5 +239,9 @@ static const tx_cl_tile mma_tile = {.kernel = "gemm_mma",
                                     .buffer_bytes = 2 * 2 * 128 * 20 * 4,
                                     .rate = 4.0};
 
-const tx_cl_provider tx_cl_gemm_mma = {
-    .name = "nvidia-mma", .device = TX_CL_GPUS, .suits = mma_suits, .emit = tile_emit, .tile = &mma_tile};
+const tx_cl_provider tx_cl_gemm_mma = {.name = "nvidia-mma",
+                                       .device = TX_CL_GPUS,
+                                       .suits = mma_suits,
+                                       .epilogues = true,
+                                       .emit = tile_emit,
+                                       .tile = &mma_tile};

@@ -71,12 +71,12 @@ static tx_status elementwise(tx_cl_builder *b, const tx_command *c, const char *
 
 tx_status tx_cl_gelu(tx_cl_builder *b, const tx_command *c)
 {
-    return elementwise(b, c, c->attrs.exact ? "gelu_exact" : "gelu");
+    return elementwise(b, c, c->attrs.exact ? "gelu_exact" : "gelu_tanh");
 }
 
 tx_status tx_cl_gelu_grad(tx_cl_builder *b, const tx_command *c)
 {
-    return elementwise(b, c, c->attrs.exact ? "gelu_exact_grad" : "gelu_grad");
+    return elementwise(b, c, c->attrs.exact ? "gelu_grad_exact" : "gelu_grad_tanh");
 }
 
 tx_status tx_cl_silu(tx_cl_builder *b, const tx_command *c)

@@ -2,6 +2,7 @@
  * Movement: embedding, gather, scatter, caches, broadcasts, casts, copies. */
 #include "backends/opencl/ops.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 /* Begins a kernel of kernels/movement.cl with dimension 0 along columns and dimension 1 along rows. */
@@ -55,32 +56,54 @@ tx_status tx_cl_gather(tx_cl_builder *b, const tx_command *c)
     return b->status;
 }
 
-/* Three launches: zero and mark, link the sources of a row in order, sum along the links. */
+#define PIECE 64 /* sources that are added up at a time */
+
+/* Begins a kernel over places of the sorted sources. */
+static void move_sources(tx_cl_builder *b, const tx_command *c, const char *kernel, int64_t columns, int64_t count)
+{
+    tx_cl_form form = tx_cl_form_of(b, c, columns, false);
+    char options[128];
+    snprintf(options, sizeof options, "%s -DPIECE=%d", form.options, PIECE);
+    tx_cl_launch_columns(b, &form, "movement", options, kernel, columns, count);
+    tx_cl_arg_operand(b, &c->in[0]);
+}
+
+/* Four launches: zero, sort the sources by row, add up pieces of rows, add those up. */
 tx_status tx_cl_scatter_add(tx_cl_builder *b, const tx_command *c)
 {
-    int64_t count = tx_operand_count(&c->in[0]), columns = tx_shape_last(&c->in[1].shape);
-    int64_t n = tx_operand_count(&c->out[0]);
+    const int64_t count = tx_operand_count(&c->in[0]), columns = tx_shape_last(&c->in[1].shape);
+    const int64_t n = tx_operand_count(&c->out[0]), parts = 2 * tx_cl_blocks(count, PIECE);
+    if (count > INT32_MAX / 3)
+        return tx_fail(TX_UNSUPPORTED, "scatter_add: %" PRId64 " sources", count);
+    tx_operand sorted = {.dtype = TX_I32, .shape = TX_SHAPE(count, 3), .arena = TX_ARENA_SCRATCH};
+    tx_operand sums = {.dtype = TX_F32, .shape = TX_SHAPE(parts, columns), .arena = TX_ARENA_SCRATCH};
+    sorted.offset = tx_cl_scratch(b, tx_operand_bytes(&sorted));
+    sums.offset = tx_cl_scratch(b, tx_operand_bytes(&sums));
     move(b, c, "scatter_begin", TX_F32, TX_F32, n, 1);
     tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_operand(b, &c->out[1]);
     tx_cl_arg_i64(b, n);
-    tx_cl_arg_i64(b, count);
     tx_cl_arg_i32(b, (int32_t)c->attrs.accumulate);
     tx_cl_arg_control(b);
 
     const size_t global = (size_t)count, local = tx_cl_group(b->context, 64);
-    tx_cl_launch(b, "movement", "", "scatter_link", 1, &global, &local);
+    tx_cl_launch(b, "movement", "", "scatter_sort", 1, &global, &local);
     tx_cl_arg_operand(b, &c->in[0]);
-    tx_cl_arg_operand(b, &c->out[1]);
+    tx_cl_arg_operand(b, &sorted);
     tx_cl_arg_i64(b, count);
+    tx_cl_arg_i32(b, (int32_t)c->attrs.rows);
 
-    move(b, c, "scatter_sum", TX_F32, TX_F32, columns, count);
-    tx_cl_arg_operand(b, &c->in[0]);
+    move_sources(b, c, "scatter_pieces", columns, count);
     tx_cl_arg_operand(b, &c->in[1]);
     tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_operand(b, &c->out[1]);
+    tx_cl_arg_operand(b, &sorted);
+    tx_cl_arg_operand(b, &sums);
     tx_cl_arg_i64(b, columns);
-    tx_cl_arg_i64(b, count);
+
+    move_sources(b, c, "scatter_join", columns, count);
+    tx_cl_arg_operand(b, &c->out[0]);
+    tx_cl_arg_operand(b, &sorted);
+    tx_cl_arg_operand(b, &sums);
+    tx_cl_arg_i64(b, columns);
     return b->status;
 }
 

@@ -12,7 +12,7 @@ struct tx_cl_program {
     char *key; /* source name, a newline, options */
 };
 
-/* What api/tx.h numbers, told to kernels under the same names. */
+/* What api/tx.h and backend.h number, told to kernels under the same names. */
 static const char numbers[] = "enum {\n"
 #define X(name, ...) "    TX_CONTROL_" #name ",\n"
     TX_CONTROL_MAP(X)
@@ -21,7 +21,11 @@ static const char numbers[] = "enum {\n"
 #define X(name) "    TX_RESULT_" #name ",\n"
     TX_RESULT_MAP(X)
 #undef X
-        "    TX_RESULT_COUNT\n};\n";
+        "    TX_RESULT_COUNT\n};\nenum {\n"
+#define X(name) "    TX_EPILOGUE_" #name ",\n"
+    TX_EPILOGUE_MAP(X)
+#undef X
+        "};\n";
 
 static const tx_cl_source *find_source(const char *name)
 {

@@ -5,6 +5,7 @@
 #define TX_TESTS_MMA_HOST_H
 
 #include "api/half.h"
+#include "backends/backend.h"
 #include "tests/opencl/mma_host_state.h"
 
 #include <math.h>
@@ -19,8 +20,10 @@
 #define TX_CAT_(a, b) a##b
 #define TX_CAT(a, b) TX_CAT_(a, b)
 #define EMULATED 1
+#define erfc erfcf
 #define min(a, b) ((a) < (b) ? (a) : (b))
 typedef float f32_t;
+typedef float vec;
 
 #define EMULATED 1
 
@@ -55,6 +58,27 @@ static inline void tx_store_f32(float v, f32_t *p, long i, long n)
 {
     if (i < n)
         p[i] = v;
+}
+
+static inline float tx_load(const float *p, long i, long n, float pad)
+{
+    return i < n ? p[i] : pad;
+}
+
+static inline void tx_store(float v, float *p, long i, long n)
+{
+    if (i < n)
+        p[i] = v;
+}
+
+static inline float tx_exp(float x)
+{
+    return expf(x);
+}
+
+static inline float tx_sigmoid(float x)
+{
+    return 1.0f / (1.0f + expf(-x));
 }
 
 static inline float tx_load_bf16(const bf16_t *p, long i, long n)

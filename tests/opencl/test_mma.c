@@ -2,6 +2,7 @@
  * The products by NVIDIA's matrix units, without one: kernels/gemm_mma.cl as C, 128 threads as a work-group, against sums in
  * double. What is not tested here is that the driver takes the instructions; the backend's known-answer test does that. */
 #include "api/half.h"
+#include "backends/backend.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -17,14 +18,15 @@
 #define ARGUMENTS                                                                                                      \
     const void *a, long a_at, const void *b, long b_at, const float *bias, long bias_at, void *y, long y_at,           \
         const unsigned *control, long m, long n, long k, long lda, long ldb, long stride_a, long stride_b,             \
-        int accumulate, long batches, long part
+        int accumulate, long batches, long part, const float *z, long z_at, float *kept, long kept_at
 typedef void (*kernel)(ARGUMENTS);
 
-/* mma_TYPE_TRANSA_TRANSB_PARTS */
-#define EACH_KERNEL(X)                                                                                                 \
-    X(f32, 0, 0, 0) X(f32, 0, 1, 0) X(f32, 1, 0, 0) X(f32, 1, 1, 0) X(f32, 0, 0, 1) X(f32, 1, 0, 1)                    \
-    X(bf16, 0, 0, 0) X(bf16, 0, 1, 0) X(bf16, 1, 0, 0) X(bf16, 1, 1, 0) X(bf16, 0, 0, 1) X(bf16, 1, 0, 1)
-#define X(type, ta, tb, parts) void mma_##type##_##ta##_##tb##_##parts(ARGUMENTS);
+/* mma_TYPE_TRANSA_TRANSB_PARTS_EPILOGUE */
+#define EACH_FORM(X, type)                                                                                             \
+    X(type, 0, 0, 0, NONE) X(type, 0, 1, 0, ADD) X(type, 1, 0, 0, GELU) X(type, 1, 1, 0, NONE) X(type, 0, 0, 1, NONE)  \
+    X(type, 1, 0, 1, NONE)
+#define EACH_KERNEL(X) EACH_FORM(X, f32) EACH_FORM(X, bf16)
+#define X(type, ta, tb, parts, epilogue) void mma_##type##_##ta##_##tb##_##parts##_##epilogue(ARGUMENTS);
 EACH_KERNEL(X)
 #undef X
 
@@ -32,11 +34,13 @@ typedef struct form {
     const char *name;
     kernel run;
     bool half, trans_a, trans_b, parts;
+    tx_epilogue epilogue;
 } form;
 
 static const form forms[] = {
-#define X(type, ta, tb, parts) {#type " " #ta #tb " parts " #parts, mma_##type##_##ta##_##tb##_##parts, \
-                                sizeof(#type) == sizeof "bf16", ta, tb, parts},
+#define X(type, ta, tb, parts, epilogue)                                                                               \
+    {#type " " #ta #tb " parts " #parts " " #epilogue, mma_##type##_##ta##_##tb##_##parts##_##epilogue,                \
+     sizeof(#type) == sizeof "bf16", ta, tb, parts, TX_EPILOGUE_##epilogue},
     EACH_KERNEL(X)
 #undef X
 };
@@ -46,7 +50,7 @@ typedef struct job {
     long m, n, k, batches, part;
     int accumulate;
     void *a, *b;
-    float *bias, *y;
+    float *bias, *y, *z, *kept;
     long group[2];
 } job;
 
@@ -63,7 +67,8 @@ static void *work_item(void *number)
     host_group[0] = now.group[0];
     host_group[1] = now.group[1];
     now.f->run(now.a, 0, now.b, 0, now.bias, 0, now.y, 0, NULL, now.m, now.n, now.k, now.f->trans_a ? now.m : now.k,
-               now.f->trans_b ? now.k : now.n, now.m * now.k, now.n * now.k, now.accumulate, now.batches, now.part);
+               now.f->trans_b ? now.k : now.n, now.m * now.k, now.n * now.k, now.accumulate, now.batches, now.part,
+               now.z, 0, now.kept, 0);
     return NULL;
 }
 
@@ -104,6 +109,18 @@ static double value(const void *data, bool half, long i)
     return half ? (double)tx_bf16_to_f32(((const unsigned short *)data)[i]) : (double)((const float *)data)[i];
 }
 
+/* Whether element `at` is what the epilogue makes of a sum. */
+static bool is_right(const job *j, long at, double sum)
+{
+    const double got = (double)j->y[at];
+    if (j->f->epilogue == TX_EPILOGUE_ADD)
+        return got == sum + (double)j->z[at];
+    if (j->f->epilogue == TX_EPILOGUE_NONE)
+        return got == sum;
+    const double gelu = 0.5 * sum * (1.0 + tanh(0.7978845608 * (sum + 0.044715 * sum * sum * sum)));
+    return (double)j->kept[at] == sum && fabs(got - gelu) <= 1e-5 * (1.0 + fabs(sum));
+}
+
 static int compare(const job *j, long parts)
 {
     for (long p = 0; p < parts; p++)
@@ -115,10 +132,10 @@ static int compare(const job *j, long parts)
                 for (long k = first; k < end; k++)
                     sum += value(j->a, j->f->half, t * j->m * j->k + (j->f->trans_a ? k * j->m + row : row * j->k + k)) *
                            value(j->b, j->f->half, t * j->n * j->k + (j->f->trans_b ? column * j->k + k : k * j->n + column));
-                const float got = j->y[(p * j->batches + t) * j->m * j->n + at];
-                if (!((double)got == sum)) {
-                    printf("%s, %ld x %ld x %ld: part %ld, batch %ld, row %ld, column %ld is %g and should be %g\n",
-                           j->f->name, j->m, j->n, j->k, p, t, row, column, (double)got, sum);
+                const long element = (p * j->batches + t) * j->m * j->n + at;
+                if (!is_right(j, element, sum)) {
+                    printf("%s, %ld x %ld x %ld: part %ld, batch %ld, row %ld, column %ld is %g, of the sum %g\n",
+                           j->f->name, j->m, j->n, j->k, p, t, row, column, (double)j->y[element], sum);
                     return 1;
                 }
             }
@@ -133,7 +150,9 @@ static int test(const form *f, long m, long n, long k, long batches, bool bias, 
     now.b = matrix(batches * n * k, f->half);
     now.bias = bias ? matrix(n, false) : NULL;
     now.y = malloc((size_t)(parts * batches * m * n) * sizeof *now.y);
-    if (!now.y)
+    now.z = matrix(parts * batches * m * n, false);
+    now.kept = calloc((size_t)(parts * batches * m * n), sizeof *now.kept);
+    if (!now.y || !now.kept)
         abort();
     for (long i = 0; i < parts * batches * m * n; i++)
         now.y[i] = accumulate ? 2.0f : NAN;
@@ -145,6 +164,8 @@ static int test(const form *f, long m, long n, long k, long batches, bool bias, 
     free(now.b);
     free(now.bias);
     free(now.y);
+    free(now.z);
+    free(now.kept);
     return bad;
 }
 

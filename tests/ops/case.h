@@ -14,6 +14,9 @@
 double tx_number_round(tx_dtype dtype, double x);
 void tx_number_encode(tx_dtype dtype, const double *value, int64_t count, void *bytes);
 void tx_number_decode(tx_dtype dtype, const void *bytes, int64_t count, double *value);
+/* Op GELU and its slope. */
+double tx_number_gelu(double x, bool exact);
+double tx_number_gelu_slope(double x, bool exact);
 /* Half the distance between 1 and the next larger value; 0 for whole numbers. */
 double tx_number_epsilon(tx_dtype dtype);
 

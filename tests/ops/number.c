@@ -116,3 +116,20 @@ void tx_number_decode(tx_dtype dtype, const void *bytes, int64_t count, double *
         }
     }
 }
+
+static const double pi = 3.14159265358979323846;
+
+double tx_number_gelu(double x, bool exact)
+{
+    if (exact)
+        return 0.5 * x * erfc(-x / sqrt(2.0));
+    return 0.5 * x * (1.0 + tanh(sqrt(2.0 / pi) * (x + 0.044715 * x * x * x)));
+}
+
+double tx_number_gelu_slope(double x, bool exact)
+{
+    if (exact)
+        return 0.5 * erfc(-x / sqrt(2.0)) + x * exp(-0.5 * x * x) / sqrt(2.0 * pi);
+    double t = tanh(sqrt(2.0 / pi) * (x + 0.044715 * x * x * x));
+    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * sqrt(2.0 / pi) * (1.0 + 3.0 * 0.044715 * x * x);
+}

@@ -5,24 +5,7 @@
 
 #include <math.h>
 
-static const double pi = 3.14159265358979323846;
-
 /* ---- Activations ------------------------------------------------------------------------------- */
-
-static double gelu(double x, bool exact)
-{
-    if (exact)
-        return 0.5 * x * erfc(-x / sqrt(2.0));
-    return 0.5 * x * (1.0 + tanh(sqrt(2.0 / pi) * (x + 0.044715 * x * x * x)));
-}
-
-static double gelu_slope(double x, bool exact)
-{
-    if (exact)
-        return 0.5 * erfc(-x / sqrt(2.0)) + x * exp(-0.5 * x * x) / sqrt(2.0 * pi);
-    double t = tanh(sqrt(2.0 / pi) * (x + 0.044715 * x * x * x));
-    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * sqrt(2.0 / pi) * (1.0 + 3.0 * 0.044715 * x * x);
-}
 
 static double sigmoid(double x)
 {
@@ -39,7 +22,7 @@ static void gelu_reference(tx_call *call)
 {
     for (int64_t i = 0; i < call->out[0].count; i++) {
         double x = call->in[0].value[i];
-        tx_array_put(&call->out[0], i, gelu(x, call->attrs.exact), fabs(x)); /* 1 + tanh or erf cancels for x < 0 */
+        tx_array_put(&call->out[0], i, tx_number_gelu(x, call->attrs.exact), fabs(x)); /* 1 + tanh or erf cancels for x < 0 */
     }
 }
 
@@ -47,7 +30,7 @@ static void gelu_grad_reference(tx_call *call)
 {
     for (int64_t i = 0; i < call->out[0].count; i++) {
         double dy = call->in[0].value[i], x = call->in[1].value[i];
-        tx_array_put(&call->out[0], i, dy * gelu_slope(x, call->attrs.exact), fabs(dy) * (1.0 + fabs(x)));
+        tx_array_put(&call->out[0], i, dy * tx_number_gelu_slope(x, call->attrs.exact), fabs(dy) * (1.0 + fabs(x)));
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* One operand as a batch of matrices op(x)[row, column]. */
 typedef struct matrix {
@@ -29,6 +30,32 @@ static matrix matrix_of(const tx_array *x, bool flat, bool transpose)
     return m;
 }
 
+/* The epilogue of element i, whose product is `sum`. Its error is that of the product, times a slope of at most 1.13, and
+ * its own. */
+static void put_result(tx_call *call, int64_t i, double sum, double magnitude)
+{
+    const double z = tx_array_present(&call->in[3]) ? call->in[3].value[i] : 0.0, slope = tx_number_gelu_slope(z, call->attrs.exact);
+    if (tx_array_present(&call->out[1]))
+        tx_array_put(&call->out[1], i, sum, magnitude);
+    switch (call->attrs.epilogue) {
+    case TX_EPILOGUE_GELU:
+        sum = tx_number_gelu(sum, call->attrs.exact);
+        magnitude *= 1.13;
+        break;
+    case TX_EPILOGUE_GELU_GRAD:
+        sum *= slope;
+        magnitude *= 1.0 + fabs(z);
+        break;
+    case TX_EPILOGUE_ADD:
+        sum += z;
+        magnitude += fabs(z);
+        break;
+    case TX_EPILOGUE_NONE:
+        break;
+    }
+    tx_array_put(&call->out[0], i, sum, magnitude);
+}
+
 static void matmul_reference(tx_call *call)
 {
     matrix a = matrix_of(&call->in[0], call->attrs.flat, call->attrs.trans_a);
@@ -45,7 +72,7 @@ static void matmul_reference(tx_call *call)
                     sum += x * y;
                     magnitude += fabs(x * y);
                 }
-                tx_array_put(&call->out[0], out++, sum, magnitude);
+                put_result(call, out++, sum, magnitude);
             }
 }
 
@@ -66,6 +93,8 @@ static void matmul_outputs(tx_call *call)
         y->shape.dim[y->shape.rank - 2] = a.rows;
     }
     y->shape.dim[y->shape.rank - 1] = b.columns;
+    if (t->epilogue == TX_EPILOGUE_GELU && t->keeps)
+        call->out[1] = (tx_array){.dtype = TX_F32, .shape = y->shape};
 }
 
 static double matmul_length(const tx_call *call)
@@ -119,6 +148,40 @@ static void add_linear(tx_cases *list, tx_dtype dtype, tx_dtype out)
     tx_case_accumulate(list);
 }
 
+/* All epilogues, and GELU with the product kept; of a product with tails, of few rows, of a batch, and of one whose terms a
+ * device with many units parts. */
+static void add_epilogues(tx_cases *list, tx_dtype dtype)
+{
+    static const int64_t sizes[][3] = {{51, 48, 33}, {66, 65, 17}, {3, 130, 20}, {16, 64, 1100}};
+    static const char *const names[] = {
+#define X(name) #name,
+        TX_EPILOGUE_MAP(X)
+#undef X
+    };
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+        for (int e = 0; e < 6; e++) {
+            const tx_epilogue epilogue = e < 2 ? TX_EPILOGUE_GELU : e < 4 ? TX_EPILOGUE_GELU_GRAD : TX_EPILOGUE_ADD;
+            tx_case *c = add_product(list, dtype, TX_F32, sizes[s][0], sizes[s][1], sizes[s][2], (int)(s & 3));
+            c->attrs.epilogue = epilogue;
+            c->attrs.keeps = e == 1;
+            c->attrs.exact = e == 1 || e == 3;
+            snprintf(c->label + strlen(c->label), sizeof c->label - strlen(c->label), " %s%s%s", names[epilogue],
+                     c->attrs.keeps ? " kept" : "", c->attrs.exact ? " exact" : "");
+            if (e % 2 == 0 || e == 1)
+                c->in[2] = tx_spec_real(TX_SHAPE(sizes[s][1]));
+            if (epilogue != TX_EPILOGUE_GELU) {
+                c->in[3] = tx_spec_real(TX_SHAPE(sizes[s][0], sizes[s][1]));
+                c->in[3].lo = -4.0;
+                c->in[3].hi = 4.0;
+            }
+        }
+    add_batched(list, dtype, TX_SHAPE(3, 17, 9), TX_SHAPE(3, 9, 16), 0);
+    tx_case *c = &list->item[list->count - 1];
+    c->attrs.epilogue = TX_EPILOGUE_ADD;
+    c->in[3] = tx_spec_real(TX_SHAPE(3, 17, 16));
+    tx_case_chunks(list);
+}
+
 static void matmul_cases(tx_cases *list)
 {
     static const int64_t sizes[][3] = {{1, 1, 1},     {1, 17, 5},   {5, 1, 7},    {3, 2, 1},
@@ -141,6 +204,7 @@ static void matmul_cases(tx_cases *list)
         add_batched(list, all[t], TX_SHAPE(4, 17, 9), TX_SHAPE(9, 15), 0);
         add_batched(list, all[t], TX_SHAPE(17, 9), TX_SHAPE(4, 15, 9), 2);
         add_linear(list, all[t], TX_F32);
+        add_epilogues(list, all[t]);
         if (t > 0)
             add_linear(list, all[t], all[t]);
         add_product(list, all[t], TX_F32, 17, 33, 65, 0);

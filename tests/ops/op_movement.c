@@ -168,7 +168,6 @@ static void scatter_add_reference(tx_call *call)
 static void scatter_add_outputs(tx_call *call)
 {
     call->out[0] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(call->attrs.rows, tx_array_last(&call->in[1]))};
-    call->out[1] = (tx_array){.dtype = TX_I32, .shape = TX_SHAPE(2 * call->in[0].count)};
 }
 
 static double scatter_add_length(const tx_call *call)
@@ -188,11 +187,20 @@ static void scatter_add_cases(tx_cases *list)
         if (s + 1 < TABLES)
             tx_case_accumulate(list);
     }
-    tx_case *c = tx_case_add(list, "all on one row"); /* the longest sum */
-    c->in[0] = tx_spec_of(TX_I32, TX_SHAPE(300), TX_FILL_INDEX, 2.0, 3.0);
-    c->in[1] = tx_spec_real(TX_SHAPE(300, 5));
-    c->attrs.rows = 4;
-    c->flags = TX_CASE_ZEROS;
+    /* The longest sums, and some that are longer than what is added up at a time. */
+    static const struct {
+        int64_t sources, rows, first, end;
+    } few[] = {{300, 4, 2, 3}, {300, 3, 0, 3}, {64, 2, 1, 2}, {65, 2, 0, 1}, {640, 9, 1, 8}};
+    for (size_t i = 0; i < sizeof few / sizeof few[0]; i++) {
+        tx_case *c = tx_case_add(list, "%d on %d rows of %d", (int)few[i].sources, (int)(few[i].end - few[i].first),
+                                 (int)few[i].rows);
+        c->in[0] =
+            tx_spec_of(TX_I32, TX_SHAPE(few[i].sources), TX_FILL_INDEX, (double)few[i].first, (double)few[i].end);
+        c->in[1] = tx_spec_real(TX_SHAPE(few[i].sources, 5));
+        c->attrs.rows = few[i].rows;
+        c->flags = few[i].end - few[i].first < few[i].rows ? TX_CASE_ZEROS : 0u;
+        tx_case_accumulate(list);
+    }
 }
 
 /* ---- Key-value cache --------------------------------------------------------------------------- */

@@ -17,7 +17,7 @@ shift $(($# < 5 ? $# : 5))
 . "${0%/*}/../hosts.sh"
 export OMP_WAIT_POLICY=passive
 
-perl -e 'print pack("v*", map { $_ * 7919 % 50257 } 1 .. 40000)' > "$work/tokens.bin"
+perl -e 'print pack("v*", map { $_ * 7919 % 50257 } 1 .. 400000)' > "$work/tokens.bin"
 cat > "$work/rank" << EOF
 #!/bin/sh
 exec taskset -c \$((PMI_RANK % $(nproc))) "$bin/txtrain" "\$@"

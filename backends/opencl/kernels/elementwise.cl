@@ -9,58 +9,23 @@
         body                                                                                        \
     }
 
-/* 2 sqrt(2/pi) (x + 0.044715 x^3): GELU's tanh form is x times the logistic function of this. */
-static vec gelu_inner(vec x)
-{
-    return 1.5957691216057308f * x * (1.0f + 0.044715f * x * x);
-}
+#include "gelu.cl"
 
-__kernel void gelu(const __global float *x, long xo, __global float *y, long yo, long n)
-{
-    x += xo;
-    y += yo;
-    EACH({
-        vec v = tx_load(x, i, n, 0.0f);
-        tx_store(v * tx_sigmoid(gelu_inner(v)), y, i, n);
-    })
-}
-
-__kernel void gelu_exact(const __global float *x, long xo, __global float *y, long yo, long n)
-{
-    x += xo;
-    y += yo;
-    EACH({
-        vec v = tx_load(x, i, n, 0.0f);
-        tx_store(0.5f * v * erfc(v * -0.70710678f), y, i, n);
-    })
-}
-
-__kernel void gelu_grad(const __global float *dy, long dyo, const __global float *x, long xo, __global float *dx,
-                        long dxo, long n)
-{
-    dy += dyo;
-    x += xo;
-    dx += dxo;
-    EACH({
-        vec v = tx_load(x, i, n, 0.0f);
-        vec s = tx_sigmoid(gelu_inner(v));
-        vec slope = 1.5957691216057308f * (1.0f + 0.134145f * v * v);
-        tx_store(tx_load(dy, i, n, 0.0f) * (s + v * s * (1.0f - s) * slope), dx, i, n);
-    })
-}
-
-__kernel void gelu_exact_grad(const __global float *dy, long dyo, const __global float *x, long xo, __global float *dx,
-                              long dxo, long n)
-{
-    dy += dyo;
-    x += xo;
-    dx += dxo;
-    EACH({
-        vec v = tx_load(x, i, n, 0.0f);
-        vec slope = 0.5f * erfc(v * -0.70710678f) + 0.3989422804f * v * tx_exp(-0.5f * v * v);
-        tx_store(tx_load(dy, i, n, 0.0f) * slope, dx, i, n);
-    })
-}
+#define GELU_KERNELS(form, exact)                                                                                    \
+    __kernel void gelu_##form(const __global float *x, long xo, __global float *y, long yo, long n)                  \
+    {                                                                                                                \
+        EACH({ tx_store(gelu_of(tx_load(x + xo, i, n, 0.0f), exact), y + yo, i, n); })                               \
+    }                                                                                                                \
+    __kernel void gelu_grad_##form(const __global float *dy, long dyo, const __global float *x, long xo,             \
+                                   __global float *dx, long dxo, long n)                                             \
+    {                                                                                                                \
+        EACH({                                                                                                       \
+            vec slope = gelu_slope(tx_load(x + xo, i, n, 0.0f), exact);                                              \
+            tx_store(tx_load(dy + dyo, i, n, 0.0f) * slope, dx + dxo, i, n);                                         \
+        })                                                                                                           \
+    }
+GELU_KERNELS(tanh, 0)
+GELU_KERNELS(exact, 1)
 
 __kernel void silu(const __global float *x, long xo, __global float *y, long yo, long n)
 {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * y = sums of parts + bias (+ y), for products whose terms were parted: `work` is [parts, count]. Y: storage of y. */
+ * y = sums of parts + bias (+ y), with the epilogue, for products whose terms were parted: `work` is [parts, count]. Y: storage of y. */
 
 #define Y_LOAD TX_CAT(tx_load_, Y)
 #define Y_STORE TX_CAT(tx_store_, Y)
 
+#include "epilogue.cl"
+
 __kernel void gemm_join(__global const float *work, long work_at, __global const float *bias, long bias_at,
                         __global TX_CAT(Y, _t) *y, long y_at, __global const uint *control, long count, long n, long parts,
-                        int accumulate)
+                        int accumulate, __global const float *with, long with_at, __global float *kept, long kept_at)
 {
     const long i = get_global_id(0) * (long)VW;
     if (i >= count)
@@ -20,5 +22,6 @@ __kernel void gemm_join(__global const float *work, long work_at, __global const
         v += tx_load(bias + bias_at, i % n, n, 0.0f);
     if (tx_adds(accumulate, control))
         v += Y_LOAD(y, i, count);
+    v = tx_finish(v, with ? with + with_at : with, kept ? kept + kept_at : kept, i, count);
     Y_STORE(v, y, i, count);
 }

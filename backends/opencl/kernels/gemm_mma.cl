@@ -167,8 +167,11 @@ static void multiply_block(float sum[4][8][4], const __local ab_t *a, const __lo
     }
 }
 
-/* Two neighbouring sums of row `y`, from column j on. */
-static void finish(float v0, float v1, __global y_t *y, const __global float *bias, long j, long n, int adds)
+#include "epilogue.cl"
+
+/* Two neighbouring sums of row `y`, which begins at element `row`, from column j on. */
+static void finish(float v0, float v1, __global y_t *y, const __global float *bias, const __global float *with,
+                   __global float *kept, long row, long j, long n, int adds)
 {
     const float v[2] = {v0, v1};
 #pragma unroll
@@ -178,6 +181,7 @@ static void finish(float v0, float v1, __global y_t *y, const __global float *bi
         float out = v[e] + (bias ? bias[j + e] : 0.0f);
         if (adds)
             out += TX_CAT(tx_load_, Y)(y, j + e, n);
+        out = tx_finish(out, with, kept, row + j + e, row + n);
         TX_CAT(tx_store_, Y)(out, y, j + e, n);
     }
 }
@@ -185,7 +189,8 @@ static void finish(float v0, float v1, __global y_t *y, const __global float *bi
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
 gemm_mma(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, __global const float *bias, long bias_at,
          __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
-         long stride_a, long stride_b, int accumulate, long batches, long part)
+         long stride_a, long stride_b, int accumulate, long batches, long part, __global const float *with, long with_at,
+         __global float *kept, long kept_at)
 {
     __local ab_t tile_a[2 * BLOCK_A] __attribute__((aligned(16)));
     __local ab_t tile_b[2 * BLOCK_B] __attribute__((aligned(16)));
@@ -227,9 +232,14 @@ gemm_mma(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, _
     }
 
     const int adds = tx_adds(accumulate, control);
-    y += y_at + (PARTS ? (long)get_group_id(1) : batch) * m * n;
+    const long first_sum = (PARTS ? (long)get_group_id(1) : batch) * m * n;
+    y += y_at + first_sum;
     if (bias)
         bias += bias_at;
+    if (with)
+        with += with_at;
+    if (kept)
+        kept += kept_at;
 #pragma unroll
     for (int i = 0; i < 4; i++)
 #pragma unroll
@@ -239,7 +249,7 @@ gemm_mma(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, _
                 continue;
 #pragma unroll
             for (int j = 0; j < 8; j++)
-                finish(sum[i][j][2 * h], sum[i][j][2 * h + 1], y + row * n, bias,
+                finish(sum[i][j][2 * h], sum[i][j][2 * h + 1], y + row * n, bias, with, kept, first_sum + row * n,
                        j0 + column + 8 * j + lane % 4 * 2, n, adds);
         }
 }

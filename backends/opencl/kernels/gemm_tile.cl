@@ -149,8 +149,11 @@ static void multiply(const __local float *a, const __local float *b, float4 sum[
     }
 }
 
-/* Four sums of row `y`, from column j on. */
-static void finish(float4 quad, __global y_t *y, const __global float *bias, long j, long n, int adds)
+#include "epilogue.cl"
+
+/* Four sums of row `y`, which begins at element `row`, from column j on. */
+static void finish(float4 quad, __global y_t *y, const __global float *bias, const __global float *with, __global float *kept,
+                   long row, long j, long n, int adds)
 {
     float part[4];
     vstore4(quad, 0, part);
@@ -163,6 +166,7 @@ static void finish(float4 quad, __global y_t *y, const __global float *bias, lon
             v += VLOAD(bias + j + e);
         if (adds)
             v += TX_CAT(tx_load_, Y)(y + j + e, 0, VW);
+        v = tx_finish(v, with, kept, row + j + e, row + n);
         TX_CAT(tx_store_, Y)(v, y + j + e, 0, VW);
     }
 }
@@ -170,7 +174,8 @@ static void finish(float4 quad, __global y_t *y, const __global float *bias, lon
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
 gemm_tile(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, __global const float *bias, long bias_at,
           __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
-          long stride_a, long stride_b, int accumulate, long batches, long part)
+          long stride_a, long stride_b, int accumulate, long batches, long part, __global const float *with, long with_at,
+          __global float *kept, long kept_at)
 {
     __local float tile_a[BUFFERS * TILE_K * PITCH_A] __attribute__((aligned(16)));
     __local float tile_b[BUFFERS * TILE_K * PITCH_B] __attribute__((aligned(16)));
@@ -239,9 +244,14 @@ gemm_tile(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, 
     }
 
     const int adds = tx_adds(accumulate, control);
-    y += y_at + (PARTS ? (long)get_group_id(1) : batch) * m * n;
+    const long first_sum = (PARTS ? (long)get_group_id(1) : batch) * m * n;
+    y += y_at + first_sum;
     if (bias)
         bias += bias_at;
+    if (with)
+        with += with_at;
+    if (kept)
+        kept += kept_at;
 #pragma unroll
     for (int r = 0; r < 4 * ROW_QUADS; r++) {
         long i = i0 + 4 * (r / 4 * GROUP_Y + z) + r % 4;
@@ -249,6 +259,6 @@ gemm_tile(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, 
             continue;
 #pragma unroll
         for (int c = 0; c < COLUMN_QUADS; c++)
-            finish(sum[r][c], y + i * n, bias, j0 + 4 * (c * GROUP_X + x), n, adds);
+            finish(sum[r][c], y + i * n, bias, with, kept, first_sum + i * n, j0 + 4 * (c * GROUP_X + x), n, adds);
     }
 }

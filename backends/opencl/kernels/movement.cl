@@ -15,6 +15,9 @@
 #ifndef BATCH
 #define BATCH 1
 #endif
+#ifndef PIECE
+#define PIECE 1
+#endif
 
 #define EACH(body)                                                                                  \
     for (int r = 0; r < RUN; r++) {                                                                 \
@@ -76,61 +79,100 @@ __kernel void gather(const __global IN_T *table, long to, const __global int *in
     })
 }
 
-/* ---- scatter_add: links = {next[count], first[count]} chain the sources of a row in ascending order -------------- */
+/* ---- scatter_add: the sources of a row in their order, added up by pieces of PIECE -------------------------------
+ *
+ * Sorted by index, and by their own number where that is equal, sources of a row follow one another: sorted = {source,
+ * its number in the row, sources of the row}[count], by place. A row with more than PIECE sources has its pieces' sums in
+ * parts[2 ceil(count / PIECE)][n] first, so that a frequent row is not the work of one work-item. */
 
-/* Zeroes the output where it is not added to, and says that every source is the first of its row. Dimension 0: elements
- * of the output and sources, whichever are more. */
-__kernel void scatter_begin(__global float *y, long yo, __global int *links, long lo, long n, long count, int mode,
-                            const __global uint *control)
+/* Zeroes the output where it is not added to. */
+__kernel void scatter_begin(__global float *y, long yo, long n, int mode, const __global uint *control)
 {
-    int adds = tx_adds(mode, control);
-    y += yo;
-    EACH({
-        if (!adds)
-            tx_store((vec)0.0f, y, i, n);
-    })
-    for (long i = get_global_id(0); i < count; i += get_global_size(0))
-        links[lo + count + i] = 1;
+    if (tx_adds(mode, control))
+        return;
+    EACH({ tx_store((vec)0.0f, y + yo, i, n); })
 }
 
-/* Finds for every source the next one of the same row, which then is not the first. A source has at most one before it, so
- * that no two work-items write the same word. */
-__kernel void scatter_link(const __global int *indices, long io, __global int *links, long lo, long count)
+/* Dimension 0: sources. The place of each is the number of those before it. */
+__kernel void scatter_sort(const __global int *indices, long io, __global int *sorted, long so, long count, int rows)
 {
-    long i = get_global_id(0);
+    const int i = get_global_id(0), whole = (int)count & ~15;
     if (i >= count)
         return;
     indices += io;
-    links += lo;
-    int index = indices[i];
-    long j = count;
-    if (index >= 0) {
-        j = i + 1;
-        for (; j + 16 <= count && !any(vload16(0, indices + j) == index); j += 16)
-            ;
-        while (j < count && indices[j] != index)
-            j++;
+    sorted += so;
+    const int index = indices[i];
+    const int16 lanes = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    int16 less = 0, alike = 0, earlier = 0; /* of a smaller index, of this one, of this one before i: negated */
+    for (int j = 0; j < whole; j += 16) {
+        const int16 other = vload16(0, indices + j), same = other == index;
+        less += other < index;
+        alike += same;
+        earlier += same & (lanes + j < i);
     }
-    links[i] = j < count ? (int)j : -1;
-    if (j < count)
-        links[count + j] = 0;
+    int sum[3][16];
+    vstore16(less, 0, sum[0]);
+    vstore16(alike, 0, sum[1]);
+    vstore16(earlier, 0, sum[2]);
+    int below = 0, size = 0, number = 0;
+    for (int k = 0; k < 16; k++) {
+        below -= sum[0][k];
+        size -= sum[1][k];
+        number -= sum[2][k];
+    }
+    for (int j = whole; j < count; j++) {
+        below += indices[j] < index;
+        size += indices[j] == index;
+        number += indices[j] == index && j < i;
+    }
+    __global int *at = sorted + 3 * (below + number);
+    at[0] = i;
+    at[1] = number;
+    at[2] = index >= 0 && index < rows ? size : 0;
 }
 
-/* Dimension 1: sources. The first of a row adds the whole chain to the output, which is zero or the old value. */
-__kernel void scatter_sum(const __global int *indices, long io, const __global float *src, long so, __global float *y,
-                          long yo, const __global int *links, long lo, long n, long count)
+/* The part of the piece that begins at a place. The first of a row has an odd number: it may follow the last of another row
+ * in the same PIECE places, but never two such. */
+static long part_of(long place, int number)
 {
-    long row = get_global_id(1);
-    int index = indices[io + row];
-    links += lo;
-    if (index < 0 || !links[count + row])
+    return place / PIECE * 2 + (number == 0);
+}
+
+/* Dimension 1: places. The first of each piece adds it up. */
+__kernel void scatter_pieces(const __global int *indices, long io, const __global float *src, long so, __global float *y,
+                             long yo, const __global int *sorted, long sorto, __global float *parts, long po, long n)
+{
+    const long place = get_global_id(1);
+    const __global int *at = sorted + sorto + 3 * place;
+    const int number = at[1], size = at[2], length = min(size - number, PIECE);
+    if (number % PIECE || length <= 0)
         return;
-    src += so;
-    y += yo + index * n;
+    const int whole = size <= PIECE;
+    __global float *to = whole ? y + yo + indices[io + at[0]] * n : parts + po + part_of(place, number) * n;
     EACH({
-        vec sum = tx_load(y, i, n, 0.0f) + tx_load(src + row * n, i, n, 0.0f);
-        for (int next = links[row]; next >= 0; next = links[next])
-            sum += tx_load(src + next * n, i, n, 0.0f);
+        vec sum = 0.0f;
+        if (whole)
+            sum = tx_load(to, i, n, 0.0f);
+        for (int k = 0; k < length; k++)
+            sum += tx_load(src + so + at[3 * k] * n, i, n, 0.0f);
+        tx_store(sum, to, i, n);
+    })
+}
+
+/* Dimension 1: places. The first of a row with several pieces adds these to the output. */
+__kernel void scatter_join(const __global int *indices, long io, __global float *y, long yo, const __global int *sorted,
+                           long sorto, const __global float *parts, long po, long n)
+{
+    const long place = get_global_id(1);
+    const __global int *at = sorted + sorto + 3 * place;
+    const int size = at[2];
+    if (at[1] || size <= PIECE)
+        return;
+    y += yo + indices[io + at[0]] * n;
+    EACH({
+        vec sum = tx_load(y, i, n, 0.0f);
+        for (int number = 0; number < size; number += PIECE)
+            sum += tx_load(parts + po + part_of(place + number, number) * n, i, n, 0.0f);
         tx_store(sum, y, i, n);
     })
 }
