@@ -8,37 +8,24 @@
 #include "tools/options.h"
 #include "tools/scale.h"
 
-extern const tx_cli tx_bench_copy_program;
-/* txbench copy: argv[0] is "copy". Returns the status to exit with. */
-int tx_bench_copy(int argc, char *const *argv);
+/* The commands. X(name, help) */
+#define TX_BENCH_MAP(X)                                                                      \
+    X(train, "training steps, alone or beside transformers by PyTorch, or CLBlast")          \
+    X(copy, "copies on the device, between host and device, and launches")                   \
+    X(gemm, "the matrix products of a training step, or one")                                \
+    X(attention, "attention forward and backward")                                           \
+    X(ops, "every op at sizes of GPT-2, beside the device's peaks")                          \
+    X(generate, "generation, alone or beside transformers by PyTorch")                       \
+    X(ddp, "training on several devices: one process for all, or one for each")              \
+    X(comm, "sums over the ranks of mpiexec, beside MPI's own and memcpy")                   \
+    X(scale, "predicted steps of data-parallel training on many ranks")
 
-extern const tx_cli tx_bench_gemm_program;
-/* txbench gemm: argv[0] is "gemm". Returns the status to exit with. */
-int tx_bench_gemm(int argc, char *const *argv);
-
-extern const tx_cli tx_bench_attention_program;
-/* txbench attention: argv[0] is "attention". Returns the status to exit with. */
-int tx_bench_attention(int argc, char *const *argv);
-
-extern const tx_cli tx_bench_ops_program;
-/* txbench ops: argv[0] is "ops". Returns the status to exit with. */
-int tx_bench_ops(int argc, char *const *argv);
-
-extern const tx_cli tx_bench_generate_program;
-/* txbench generate: argv[0] is "generate". Returns the status to exit with. */
-int tx_bench_generate(int argc, char *const *argv);
-
-extern const tx_cli tx_bench_ddp_program;
-/* txbench ddp: argv[0] is "ddp". Returns the status to exit with. */
-int tx_bench_ddp(int argc, char *const *argv);
-
-extern const tx_cli tx_bench_comm_program;
-/* txbench comm: argv[0] is "comm". Returns the status to exit with. */
-int tx_bench_comm(int argc, char *const *argv);
-
-extern const tx_cli tx_bench_scale_program;
-/* txbench scale: argv[0] is "scale". Returns the status to exit with. */
-int tx_bench_scale(int argc, char *const *argv);
+/* txbench NAME: argv[0] is its name. Returns the status to exit with. */
+#define X(name, help)                         \
+    extern const tx_cli tx_bench_##name##_program; \
+    int tx_bench_##name(int argc, char *const *argv);
+TX_BENCH_MAP(X)
+#undef X
 
 typedef struct tx_bench_scale_options {
     const char *device;
@@ -57,6 +44,10 @@ void tx_bench_tokens(uint64_t *random, int64_t vocab, int64_t batch, int64_t blo
 
 /* The training step that is measured: one micro-batch, clip 1, AdamW without decay. (txbench.c) */
 tx_trainer_options tx_bench_training(int64_t batch, int64_t block);
+
+/* Sets TX_GEMM, or with NULL takes it out of the environment. Returns what it was, which the caller frees, or NULL.
+ * (txbench.c) */
+char *tx_bench_swap_gemm(const char *value);
 
 /* Prints the figures as one line of JSON on standard output, and frees them. (txbench.c) */
 tx_status tx_bench_print(tx_json *figures);

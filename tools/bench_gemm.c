@@ -116,14 +116,18 @@ static void label_of(product *p)
                  tx_shape_text(&c->in[0].shape, shape, sizeof shape));
         return;
     }
+    static const char *const epilogues[] = {[TX_EPILOGUE_NONE] = "",
+                                            [TX_EPILOGUE_GELU] = " gelu",
+                                            [TX_EPILOGUE_GELU_GRAD] = " gelu_grad",
+                                            [TX_EPILOGUE_ADD] = " plus"};
     const tx_gemm g = tx_gemm_of(&c->attrs, &c->in[0].shape, &c->in[1].shape);
     char batch[32] = "";
     if (g.batch > 1)
         snprintf(batch, sizeof batch, "%" PRId64 " x ", g.batch);
-    snprintf(p->label, sizeof p->label, "%sm%" PRId64 " n%" PRId64 " k%" PRId64 "%s%s %s->%s%s%s", batch, g.m, g.n, g.k,
+    snprintf(p->label, sizeof p->label, "%sm%" PRId64 " n%" PRId64 " k%" PRId64 "%s%s %s->%s%s%s%s", batch, g.m, g.n, g.k,
              c->attrs.trans_a ? " ta" : "", c->attrs.trans_b ? " tb" : "", tx_dtype_name(c->in[0].dtype),
              tx_dtype_name(c->out[0].dtype), tx_present(&c->in[2]) ? " bias" : "",
-             c->attrs.accumulate == TX_ADD ? " add" : "");
+             c->attrs.accumulate == TX_ADD ? " add" : "", epilogues[c->attrs.epilogue]);
 }
 
 static void add_product(products *list, const tx_model *model, const tx_command *command, tx_dtype dtype)
@@ -132,7 +136,8 @@ static void add_product(products *list, const tx_model *model, const tx_command 
     describe(model, &p);
     for (int i = 0; i < 2 && command->op == TX_OP_MATMUL; i++)
         p.command.in[i].dtype = dtype;
-    if (command->op == TX_OP_MATMUL && command->out[0].arena != TX_ARENA_GRADIENTS)
+    if (command->op == TX_OP_MATMUL && command->out[0].arena != TX_ARENA_GRADIENTS &&
+        command->attrs.epilogue == TX_EPILOGUE_NONE)
         p.command.out[0].dtype = dtype;
     label_of(&p);
     for (int32_t i = 0; i < list->count; i++)
@@ -183,8 +188,12 @@ static tx_status collect(const settings *set, products *list)
         status = tx_engine_create(&host, &engine);
     if (!status)
         status = tx_model_create(engine, &model);
+    /* The cpu knows other names than the device whose products are measured. */
+    char *wish = tx_bench_swap_gemm(NULL);
     if (!status)
         status = collect_from(set, &config, model, list);
+    free(tx_bench_swap_gemm(wish));
+    free(wish);
     tx_model_free(model);
     tx_engine_free(engine);
     tx_gpt2_config_free(&config);
