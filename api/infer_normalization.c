@@ -14,9 +14,20 @@ static tx_status check_norm(const tx_infer *c, int x, int first, int last)
     return TX_OK;
 }
 
+/* Operand i, a summand of what is normalised, and where the sum goes. */
+static tx_status infer_summand(const tx_infer *c, int i, int out)
+{
+    CHECK(tx_want_dtype(c, i, TX_F32));
+    CHECK(tx_want_shape(c, i, &c->in[0].shape));
+    if (out >= 0 && tx_present(&c->in[i]))
+        tx_give(c, out, TX_F32, c->in[0].shape);
+    return TX_OK;
+}
+
 tx_status tx_infer_layer_norm(const tx_infer *c)
 {
     CHECK(check_norm(c, 0, 1, 2));
+    CHECK(infer_summand(c, 3, 3));
     tx_shape rows = TX_SHAPE(tx_shape_rows(&c->in[0].shape));
     tx_give(c, 0, TX_F32, c->in[0].shape);
     tx_give(c, 1, TX_F32, rows);
@@ -27,6 +38,7 @@ tx_status tx_infer_layer_norm(const tx_infer *c)
 tx_status tx_infer_rms_norm(const tx_infer *c)
 {
     CHECK(check_norm(c, 0, 1, 1));
+    CHECK(infer_summand(c, 2, 2));
     tx_give(c, 0, TX_F32, c->in[0].shape);
     tx_give(c, 1, TX_F32, TX_SHAPE(tx_shape_rows(&c->in[0].shape)));
     return TX_OK;
@@ -40,6 +52,7 @@ tx_status tx_infer_layer_norm_grad(const tx_infer *c)
     CHECK(tx_want_shape(c, 0, x));
     CHECK(tx_want_shape(c, 3, &TX_SHAPE(rows)));
     CHECK(tx_want_shape(c, 4, &TX_SHAPE(rows)));
+    CHECK(infer_summand(c, 5, -1));
     tx_give(c, 0, TX_F32, *x);
     tx_give(c, 1, TX_F32, TX_SHAPE(last));
     tx_give(c, 2, TX_F32, TX_SHAPE(last));
@@ -54,6 +67,7 @@ tx_status tx_infer_rms_norm_grad(const tx_infer *c)
     int64_t rows = tx_shape_rows(x), last = tx_shape_last(x);
     CHECK(tx_want_shape(c, 0, x));
     CHECK(tx_want_shape(c, 3, &TX_SHAPE(rows)));
+    CHECK(infer_summand(c, 4, -1));
     tx_give(c, 0, TX_F32, *x);
     tx_give(c, 1, TX_F32, TX_SHAPE(last));
     tx_give(c, 2, TX_F32, TX_SHAPE(tx_row_blocks(rows), last));

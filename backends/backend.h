@@ -81,7 +81,7 @@ typedef enum tx_arena_id {
     TX_ARENA_COUNT
 } tx_arena_id;
 
-#define TX_MAX_IN 5
+#define TX_MAX_IN 6
 #define TX_MAX_OUT 4
 
 typedef struct tx_operand {

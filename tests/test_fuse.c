@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products with epilogues train as the ops one after another do: on a backend that does one after the other to the same
+ * Products with epilogues, and norms with sums, train as the ops one after another do: on a backend that does one after the other to the same
  * bits, else within rounding. What has other readers stays.
  *
  *     test_fuse [DEVICE]      exit status 77: there is no such device */
@@ -16,11 +16,12 @@
     if (call)       \
     return fprintf(stderr, "test_fuse: %s\n", tx_error()), false
 
-enum { ROWS = 70, WIDTH = 20, HIDDEN = 68, WEIGHTS = 2 * WIDTH * HIDDEN + HIDDEN + WIDTH };
+enum { ROWS = 70, WIDTH = 20, HIDDEN = 68, WEIGHTS = 2 * WIDTH * HIDDEN + HIDDEN + 4 * WIDTH };
 
 typedef struct outcome {
     float loss, gradient[WEIGHTS];
     int32_t ops[TX_OP_COUNT], epilogues[4], kept;
+    int32_t layer_norms, rms_norms, layer_norm_gradients; /* with a sum */
     int64_t planned;
 } outcome;
 
@@ -30,7 +31,8 @@ static tx_tensor *weight(tx_graph *g, const char *name, tx_shape shape)
     return tx_param(g, name, &spec);
 }
 
-/* x + down(gelu(up(x))) through the same layers twice, so that gradients on x are sums. */
+/* x + down(gelu(up(x))) through the same layers twice, so that gradients on x are sums; then s + rms(n + silu(n)) with
+ * n = layer_norm(s), s = x + silu(x). */
 static tx_tensor *network(tx_graph *g, tx_tensor *x, bool exact)
 {
     tx_tensor *up = weight(g, "up", TX_SHAPE(WIDTH, HIDDEN)), *up_bias = weight(g, "up_bias", TX_SHAPE(HIDDEN));
@@ -39,7 +41,9 @@ static tx_tensor *network(tx_graph *g, tx_tensor *x, bool exact)
         tx_tensor *h = tx_gelu(tx_linear(x, up, up_bias, false), exact);
         x = tx_add(x, tx_linear(h, down, down_bias, false));
     }
-    return x;
+    tx_tensor *gamma = weight(g, "gamma", TX_SHAPE(WIDTH)), *beta = weight(g, "beta", TX_SHAPE(WIDTH));
+    tx_tensor *s = tx_add(x, tx_silu(x)), *n = tx_layer_norm(s, gamma, beta, 1e-5f);
+    return tx_add(s, tx_rms_norm(tx_add(n, tx_silu(n)), gamma, 1e-5f));
 }
 
 static void count(const tx_graph *g, outcome *out)
@@ -49,6 +53,9 @@ static void count(const tx_graph *g, outcome *out)
         out->ops[n->op]++;
         out->epilogues[n->attrs.epilogue]++;
         out->kept += n->op == TX_OP_MATMUL && n->out[1];
+        out->layer_norms += n->op == TX_OP_LAYER_NORM && n->in[3] && n->out[3];
+        out->rms_norms += n->op == TX_OP_RMS_NORM && n->in[2] && n->out[2];
+        out->layer_norm_gradients += n->op == TX_OP_LAYER_NORM_GRAD && n->in[5];
     }
 }
 
@@ -115,11 +122,12 @@ static double distance(const float *a, const float *b)
 }
 
 /* Of both layers: GELU, its slope and both sums on the way forward; of the way back the sum of dx and of what comes by the
- * layer, in the second layer alone, for x needs no gradient. */
+ * layer, in the second layer alone, for x needs no gradient. Of the norms: what they read, and what comes to s. */
 static bool fused_as_meant(const outcome *o)
 {
     return o->ops[TX_OP_GELU] == 0 && o->ops[TX_OP_GELU_GRAD] == 0 && o->epilogues[TX_EPILOGUE_GELU] == 2 && o->kept == 2 &&
-           o->epilogues[TX_EPILOGUE_GELU_GRAD] == 2 && o->epilogues[TX_EPILOGUE_ADD] == 3;
+           o->epilogues[TX_EPILOGUE_GELU_GRAD] == 2 && o->epilogues[TX_EPILOGUE_ADD] == 3 && o->layer_norms == 1 &&
+           o->rms_norms == 1 && o->layer_norm_gradients == 1;
 }
 
 static bool train(tx_engine *engine, bool exact, bool same_bits)
@@ -129,7 +137,7 @@ static bool train(tx_engine *engine, bool exact, bool same_bits)
         return false;
     const double off = distance(fused.gradient, apart.gradient), loss = fabs((double)fused.loss - (double)apart.loss);
     const bool as_meant = fused_as_meant(&fused) && apart.ops[TX_OP_GELU] == 2 && apart.ops[TX_OP_GELU_GRAD] == 2 &&
-                          apart.ops[TX_OP_ADD] == fused.ops[TX_OP_ADD] + 3;
+                          apart.ops[TX_OP_ADD] == fused.ops[TX_OP_ADD] + 6;
     const bool close = off <= (same_bits ? 0.0 : 1e-6) && loss <= (same_bits ? 0.0 : 1e-6) * fabs((double)apart.loss);
     const bool same = memcmp(&fused, &again, sizeof fused) == 0;
     const bool good = as_meant && close && same && apart.loss > 0.0f && fused.planned <= apart.planned;

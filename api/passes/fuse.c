@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products take over the element-wise op that alone reads them: the result goes through memory once less. GELU behind a
- * product whose result the backward pass needs leaves that as a second output; the slope of GELU, and a sum with
- * something else, read their other operand when the product is stored. */
+ * Products take over the element-wise op that alone reads them, and norms the sums before and behind them: what passes
+ * between goes through memory once less. GELU behind a product whose result the backward pass needs leaves that as a
+ * second output; the slope of GELU, and a sum with something else, read their other operand when the product is stored.
+ * A norm adds up what it normalises, its gradient what else comes to dx. */
 #include "api/passes/passes.h"
 
 #include <stdlib.h>
@@ -27,23 +28,28 @@ static void find_readers(fusion *f)
             f->viewed[g->tensor[i]->id] = f->viewed[g->tensor[i]->base->id] = true;
 }
 
-/* Can what makes `t`, which node `reader` reads, leave it unmade, or to the fused op? The product's operands must not
- * be written between the two nodes: only those of other arenas than these are. */
+/* Can the op that makes `t`, which node `reader` reads, be fused with that one? */
+static bool is_passing(const fusion *f, const tx_tensor *t, int32_t reader)
+{
+    return t && t->producer >= 0 && t->producer < reader && !t->is_output && t->arena == TX_ARENA_PLANNED &&
+           t->dtype == TX_F32 && !f->viewed[t->id] && !f->gone[t->producer];
+}
+
+/* What lies elsewhere may be written between two nodes, so that no op that reads it may move. */
+static bool is_lasting(tx_tensor *t)
+{
+    const tx_arena_id arena = t ? tx_tensor_root(t)->arena : TX_ARENA_WEIGHTS;
+    return arena == TX_ARENA_PLANNED || arena == TX_ARENA_WEIGHTS;
+}
+
 static bool is_product(const fusion *f, const tx_tensor *t, int32_t reader)
 {
-    if (!t || t->producer < 0 || t->producer >= reader || t->is_output || t->arena != TX_ARENA_PLANNED ||
-        t->dtype != TX_F32 || f->viewed[t->id] || f->gone[t->producer])
+    if (!is_passing(f, t, reader))
         return false;
     const tx_node *n = &f->graph->node[t->producer];
-    if (n->op != TX_OP_MATMUL || n->out[0] != t || n->attrs.accumulate != TX_STORE ||
-        n->attrs.epilogue != TX_EPILOGUE_NONE)
-        return false;
-    for (int k = 0; k < 3; k++) {
-        const tx_arena_id arena = n->in[k] ? tx_tensor_root(n->in[k])->arena : TX_ARENA_WEIGHTS;
-        if (arena != TX_ARENA_PLANNED && arena != TX_ARENA_WEIGHTS)
-            return false;
-    }
-    return true;
+    return n->op == TX_OP_MATMUL && n->out[0] == t && n->attrs.accumulate == TX_STORE &&
+           n->attrs.epilogue == TX_EPILOGUE_NONE && is_lasting(n->in[0]) && is_lasting(n->in[1]) &&
+           is_lasting(n->in[2]);
 }
 
 static bool reads_alone(const fusion *f, const tx_tensor *t)
@@ -81,6 +87,64 @@ static void fuse_reader(fusion *f, int32_t at, tx_tensor *t, tx_tensor *z, tx_ep
     t->producer = -1;
 }
 
+/* Whether a node between two others reads `t`. */
+static bool is_read_between(const fusion *f, const tx_tensor *t, int32_t first, int32_t end)
+{
+    for (int32_t i = first + 1; i < end; i++)
+        for (int k = 0; k < TX_MAX_IN; k++)
+            if (!f->gone[i] && f->graph->node[i].in[k] == t)
+                return true;
+    return false;
+}
+
+/* The sum moves to the norm, its first reader: operand `z` and output `sum` are those of ops.def. */
+static void fuse_norm(fusion *f, int32_t at, int z, int sum)
+{
+    tx_node *norm = &f->graph->node[at];
+    tx_tensor *t = norm->in[0];
+    if (!is_passing(f, t, at))
+        return;
+    const tx_node *add = &f->graph->node[t->producer];
+    if (add->op != TX_OP_ADD || add->out[0] != t || !is_lasting(add->in[0]) || !is_lasting(add->in[1]) ||
+        is_read_between(f, t, t->producer, at))
+        return;
+    norm->in[0] = add->in[0];
+    norm->in[z] = add->in[1];
+    norm->out[sum] = t;
+    f->gone[t->producer] = true;
+    t->producer = at;
+}
+
+/* The gradient of a norm, `t`, adds `other`, which was there before, for the sum that alone reads it. */
+static bool fuse_norm_gradient(fusion *f, int32_t at, tx_tensor *t, tx_tensor *other)
+{
+    tx_tensor *y = f->graph->node[at].out[0];
+    if (!is_passing(f, t, at) || !reads_alone(f, t) || !is_lasting(other) || other->producer > t->producer ||
+        y->arena != TX_ARENA_PLANNED || f->viewed[y->id] || y->producer != at)
+        return false;
+    tx_node *norm = &f->graph->node[t->producer];
+    const int z = norm->op == TX_OP_LAYER_NORM_GRAD ? 5 : 4;
+    if ((norm->op != TX_OP_LAYER_NORM_GRAD && norm->op != TX_OP_RMS_NORM_GRAD) || norm->out[0] != t || norm->in[z])
+        return false;
+    norm->in[z] = other;
+    norm->out[0] = y;
+    y->producer = t->producer;
+    t->producer = -1;
+    f->gone[at] = true;
+    return true;
+}
+
+/* A sum goes to what makes one of its terms. */
+static void fuse_sum(fusion *f, int32_t at, tx_tensor *a, tx_tensor *b)
+{
+    if (is_product(f, b, at) && reads_alone(f, b))
+        fuse_reader(f, at, b, a, TX_EPILOGUE_ADD);
+    else if (is_product(f, a, at) && reads_alone(f, a))
+        fuse_reader(f, at, a, b, TX_EPILOGUE_ADD);
+    else if (!fuse_norm_gradient(f, at, b, a))
+        fuse_norm_gradient(f, at, a, b);
+}
+
 static void fuse_node(fusion *f, int32_t at)
 {
     const tx_node *n = &f->graph->node[at];
@@ -94,10 +158,13 @@ static void fuse_node(fusion *f, int32_t at)
             fuse_reader(f, at, a, b, TX_EPILOGUE_GELU_GRAD);
         break;
     case TX_OP_ADD:
-        if (is_product(f, b, at) && reads_alone(f, b))
-            fuse_reader(f, at, b, a, TX_EPILOGUE_ADD);
-        else if (is_product(f, a, at) && reads_alone(f, a))
-            fuse_reader(f, at, a, b, TX_EPILOGUE_ADD);
+        fuse_sum(f, at, a, b);
+        break;
+    case TX_OP_LAYER_NORM:
+        fuse_norm(f, at, 3, 3);
+        break;
+    case TX_OP_RMS_NORM:
+        fuse_norm(f, at, 2, 2);
         break;
     default:
         break;

@@ -20,8 +20,8 @@ typedef struct tx_layout {
 #define TX_CHUNK_BYTES (INT64_C(256) << 20)
 tx_status tx_chunk(tx_graph *graph, int64_t bytes);
 
-/* Products take over, as epilogues of op MATMUL, the GELU, slope of GELU or sum that reads their result. The same bits where
- * the backend does one after the other. TX_FUSE=0 in the environment: nothing. Behind tx_chunk. */
+/* Products take over, as epilogues of op MATMUL, the GELU, slope of GELU or sum that reads their result, norms the sum that
+ * they read, their gradients the sum that reads dx. The same bits where the backend does one after the other. TX_FUSE=0 in the environment: nothing. Behind tx_chunk. */
 tx_status tx_fuse(tx_graph *graph);
 
 /* Gives every tensor of arena PLANNED its address: lifetimes first, in place where ops.def allows it, then

@@ -26,7 +26,7 @@ static bool holds(const tx_cpu_kernels *kernels, const tx_check *check)
     const tx_command command = {
         .op = check->op,
         .attrs = check->attrs,
-        .in = {vector, vector, none, none, none},
+        .in = {vector, vector, none, none, none, none},
         .out = {vector, vector, none, none},
     };
     const tx_controls controls = {{{.f32 = 0.0f}}};

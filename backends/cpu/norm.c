@@ -4,6 +4,28 @@
  * summed in order. */
 #include "backends/cpu/simd.h"
 
+/* Row `row` of what is normalised: x, or x plus operand z, which goes to output `out`. */
+static const float *norm_row(const tx_cpu_call *call, int z, int out, int64_t row, int64_t width)
+{
+    const float *x = (const float *)call->in[0] + row * width;
+    if (!call->in[z])
+        return x;
+    const float *other = (const float *)call->in[z] + row * width;
+    float *sum = (float *)call->out[out] + row * width;
+    TX_SIMD for (int64_t i = 0; i < width; i++) sum[i] = x[i] + other[i];
+    return sum;
+}
+
+/* Adds operand z, where there is one, to row `row` of dx. */
+static void add_row(const tx_cpu_call *call, int z, int64_t row, int64_t width)
+{
+    if (!call->in[z])
+        return;
+    const float *other = (const float *)call->in[z] + row * width;
+    float *dx = (float *)call->out[0] + row * width;
+    TX_SIMD for (int64_t i = 0; i < width; i++) dx[i] += other[i];
+}
+
 /* ---- Layer norm ---------------------------------------------------------------------------------- */
 
 static void layer_norm_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
@@ -14,7 +36,7 @@ static void layer_norm_rows(const tx_cpu_call *call, int64_t first, int64_t last
     float *means = call->out[1], *rstds = call->out[2];
     (void)thread;
     for (int64_t row = first; row < last; row++) {
-        const float *x = (const float *)call->in[0] + row * width;
+        const float *x = norm_row(call, 3, 3, row, width);
         float *y = (float *)call->out[0] + row * width;
         float sum, squares;
         TX_SUM(sum, i, width, x[i]);
@@ -63,9 +85,11 @@ static void layer_norm_grad_blocks(const tx_cpu_call *call, int64_t first, int64
         float *dgamma = (float *)call->out[3] + b * 2 * width, *dbeta = dgamma + width;
         const int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
         memset(dgamma, 0, (size_t)(2 * width) * sizeof *dgamma);
-        for (int64_t row = b * block; row < end; row++)
+        for (int64_t row = b * block; row < end; row++) {
             layer_norm_grad_row((const float *)call->in[0] + row * width, (const float *)call->in[1] + row * width,
                                 gamma, mean[row], rstd[row], width, (float *)call->out[0] + row * width, dgamma, dbeta);
+            add_row(call, 5, row, width);
+        }
     }
 }
 
@@ -105,7 +129,7 @@ static void rms_norm_rows(const tx_cpu_call *call, int64_t first, int64_t last, 
     float *rstds = call->out[1];
     (void)thread;
     for (int64_t row = first; row < last; row++) {
-        const float *x = (const float *)call->in[0] + row * width;
+        const float *x = norm_row(call, 2, 2, row, width);
         float *y = (float *)call->out[0] + row * width;
         float squares;
         TX_SUM(squares, i, width, x[i] * x[i]);
@@ -147,9 +171,11 @@ static void rms_norm_grad_blocks(const tx_cpu_call *call, int64_t first, int64_t
         float *dgamma = (float *)call->out[2] + b * width;
         const int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
         memset(dgamma, 0, (size_t)width * sizeof *dgamma);
-        for (int64_t row = b * block; row < end; row++)
+        for (int64_t row = b * block; row < end; row++) {
             rms_norm_grad_row((const float *)call->in[0] + row * width, (const float *)call->in[1] + row * width, gamma,
                               rstd[row], width, (float *)call->out[0] + row * width, dgamma);
+            add_row(call, 4, row, width);
+        }
     }
 }
 

@@ -6,19 +6,19 @@
 
 /* ---- Norms ---------------------------------------------------------------------------------------------- */
 
-static void norm_options(const tx_cl_form *form, bool rms, char *options, size_t size)
+static void norm_options(const tx_cl_form *form, bool rms, const tx_operand *z, char *options, size_t size)
 {
-    snprintf(options, size, "%s -DRMS=%d", form->options, rms);
+    snprintf(options, size, "%s -DRMS=%d%s", form->options, rms, tx_present(z) ? " -DADDS=1" : "");
 }
 
-/* layer: y, mean, rstd; RMS: y, rstd. */
+/* layer: y, mean, rstd, sum; RMS: y, rstd, sum. */
 static tx_status norm(tx_cl_builder *b, const tx_command *c, bool rms)
 {
-    const tx_operand none = {.dtype = TX_DTYPE_COUNT};
+    const tx_operand none = {.dtype = TX_DTYPE_COUNT}, *z = &c->in[rms ? 2 : 3];
     int64_t columns = tx_shape_last(&c->in[0].shape);
     tx_cl_form form = tx_cl_form_of(b, c, columns, true);
     char options[128];
-    norm_options(&form, rms, options, sizeof options);
+    norm_options(&form, rms, z, options, sizeof options);
     tx_cl_launch_rows(b, &form, "norm", options, "norm", tx_shape_rows(&c->in[0].shape));
     tx_cl_arg_operand(b, &c->in[0]);
     tx_cl_arg_operand(b, &c->in[1]);
@@ -26,21 +26,24 @@ static tx_status norm(tx_cl_builder *b, const tx_command *c, bool rms)
     tx_cl_arg_operand(b, &c->out[0]);
     tx_cl_arg_operand(b, rms ? &none : &c->out[1]);
     tx_cl_arg_operand(b, rms ? &c->out[1] : &c->out[2]);
+    tx_cl_arg_operand(b, z);
+    tx_cl_arg_operand(b, &c->out[rms ? 2 : 3]);
     tx_cl_arg_i64(b, columns);
     tx_cl_arg_f32(b, c->attrs.eps);
     return b->status;
 }
 
-/* in: dy, x, gamma, [mean], rstd. out: dx, dgamma, [dbeta], work. The sums over rows come first: dx may lie on dy. */
+/* in: dy, x, gamma, [mean], rstd, [z]. out: dx, dgamma, [dbeta], work. The sums over rows come first: dx may lie on dy.
+ */
 static tx_status norm_grad(tx_cl_builder *b, const tx_command *c, bool rms)
 {
     const tx_operand none = {.dtype = TX_DTYPE_COUNT};
     const tx_operand *mean = rms ? &none : &c->in[3], *rstd = rms ? &c->in[3] : &c->in[4];
-    const tx_operand *work = rms ? &c->out[2] : &c->out[3];
+    const tx_operand *work = rms ? &c->out[2] : &c->out[3], *z = &c->in[rms ? 4 : 5];
     int64_t columns = tx_shape_last(&c->in[0].shape), rows = tx_shape_rows(&c->in[0].shape);
     tx_cl_form form = tx_cl_form_of(b, c, columns, true);
     char options[128];
-    norm_options(&form, rms, options, sizeof options);
+    norm_options(&form, rms, z, options, sizeof options);
 
     tx_cl_launch_columns(b, &form, "norm", options, "norm_grad_blocks", columns, tx_row_blocks(rows));
     tx_cl_arg_operand(b, &c->in[0]);
@@ -73,6 +76,7 @@ static tx_status norm_grad(tx_cl_builder *b, const tx_command *c, bool rms)
         tx_cl_arg_operand(b, &c->in[i]);
     tx_cl_arg_operand(b, mean);
     tx_cl_arg_operand(b, rstd);
+    tx_cl_arg_operand(b, z);
     tx_cl_arg_operand(b, &c->out[0]);
     tx_cl_arg_i64(b, columns);
     return b->status;

@@ -159,6 +159,7 @@ double tx_call_beta(const tx_call *call, int32_t o);
 
 /* Where input i of a gradient op comes from. */
 #define TX_FROM_DY 0
+#define TX_FROM_NOWHERE (-1) /* the forward op does not know it */
 #define TX_FROM_IN(k) (1 + (k))
 #define TX_FROM_OUT(k) (1 + TX_MAX_IN + (k))
 

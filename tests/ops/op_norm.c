@@ -3,6 +3,8 @@
 #include "tests/ops/case.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 static double norm_length(const tx_call *call)
 {
@@ -11,14 +13,44 @@ static double norm_length(const tx_call *call)
     return rows > last ? rows : last;
 }
 
+/* What is normalised: x, or its sum with operand z, which is output `out`. */
+static const double *normalised(tx_call *call, int z, int out)
+{
+    const tx_array *x = &call->in[0];
+    if (!tx_array_present(&call->in[z]))
+        return x->value;
+    for (int64_t i = 0; i < x->count; i++) {
+        const double other = call->in[z].value[i];
+        /* fp32 as the contract has it: the sum is rounded before it is normalised */
+        tx_array_put(&call->out[out], i, tx_number_round(TX_F32, x->value[i] + other), fabs(x->value[i]) + fabs(other));
+    }
+    return call->out[out].value;
+}
+
+static void give_sum(tx_call *call, int z, int out)
+{
+    if (tx_array_present(&call->in[z]))
+        call->out[out] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
+}
+
+/* Adds operand z to dx. */
+static void add_summand(tx_call *call, int z)
+{
+    for (int64_t i = 0; tx_array_present(&call->in[z]) && i < call->out[0].count; i++) {
+        call->out[0].value[i] += call->in[z].value[i];
+        call->out[0].magnitude[i] += fabs(call->in[z].value[i]);
+    }
+}
+
 /* ---- Layer normalisation (Ba, Kiros, Hinton, 2016) --------------------------------------------- */
 
 static void layer_norm_reference(tx_call *call)
 {
     const tx_array *x = &call->in[0], *beta = &call->in[2];
+    const double *rows = normalised(call, 3, 3);
     int64_t n = tx_array_last(x);
     for (int64_t r = 0; r < tx_array_rows(x); r++) {
-        const double *row = x->value + r * n;
+        const double *row = rows + r * n;
         double mean = 0.0, variance = 0.0, size = 0.0;
         for (int64_t i = 0; i < n; i++) {
             mean += row[i] / (double)n;
@@ -44,6 +76,7 @@ static void layer_norm_outputs(tx_call *call)
 {
     call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
     call->out[1] = call->out[2] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(tx_array_rows(&call->in[0]))};
+    give_sum(call, 3, 3);
 }
 
 /* With h = (x - mean) rstd and g = dy gamma: dx = rstd (g - mean(g) - h mean(g h)). */
@@ -76,6 +109,7 @@ static void layer_norm_grad_reference(tx_call *call)
             tx_array_put(&call->out[0], i, rstd * (g - sum - h * sum_h), rstd * (fabs(g) + size + h_size * size_h));
         }
     }
+    add_summand(call, 5);
 }
 
 static void layer_norm_grad_outputs(tx_call *call)
@@ -91,9 +125,10 @@ static void layer_norm_grad_outputs(tx_call *call)
 static void rms_norm_reference(tx_call *call)
 {
     const tx_array *x = &call->in[0];
+    const double *rows = normalised(call, 2, 2);
     int64_t n = tx_array_last(x);
     for (int64_t r = 0; r < tx_array_rows(x); r++) {
-        const double *row = x->value + r * n;
+        const double *row = rows + r * n;
         double square = 0.0;
         for (int64_t i = 0; i < n; i++)
             square += row[i] * row[i] / (double)n;
@@ -110,6 +145,7 @@ static void rms_norm_outputs(tx_call *call)
 {
     call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
     call->out[1] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(tx_array_rows(&call->in[0]))};
+    give_sum(call, 2, 2);
 }
 
 /* With h = x rstd and g = dy gamma: dx = rstd (g - h mean(g h)). */
@@ -133,6 +169,7 @@ static void rms_norm_grad_reference(tx_call *call)
             tx_array_put(&call->out[0], i, rstd * (g - h * sum), rstd * (fabs(g) + fabs(h) * size));
         }
     }
+    add_summand(call, 4);
 }
 
 static void rms_norm_grad_outputs(tx_call *call)
@@ -180,6 +217,13 @@ static void forward_cases(tx_cases *list, bool beta)
     c = add_forward(list, TX_SHAPE(4, 33), beta); /* far off centre: the variance must not be E[x^2] - E[x]^2 */
     c->in[0].lo = 1000.0;
     c->in[0].hi = 1001.0;
+    static const int with[] = {2, 5, 8};
+    for (size_t i = 0; i < sizeof with / sizeof with[0]; i++) {
+        c = add_forward(list, shapes[with[i]], beta);
+        c->in[beta ? 3 : 2] = tx_spec_real(shapes[with[i]]);
+        snprintf(c->label + strlen(c->label), sizeof c->label - strlen(c->label), " and a sum");
+    }
+    tx_case_chunks(list);
     add_forward(list, big, beta)->flags |= TX_CASE_BENCH;
 }
 
@@ -213,6 +257,10 @@ static void gradient_cases(tx_cases *list, int statistics)
     tx_case_accumulate(list);
     add_gradient(list, TX_SHAPE(4100, 3), statistics); /* blocks longer than TX_ROW_BLOCK */
     tx_case_accumulate(list);
+    add_gradient(list, shapes[5], statistics);
+    tx_case *c = tx_case_copy(list, " and a sum");
+    c->in[statistics > 1 ? 5 : 4] = tx_spec_real(shapes[5]);
+    tx_case_chunks(list);
     add_gradient(list, big, statistics);
     list->item[list->count - 1].flags |= TX_CASE_BENCH;
 }
@@ -236,7 +284,7 @@ const tx_descriptor tx_descriptor_layer_norm_grad = {
     .length = norm_length,
     .gradient = true,
     .forward = TX_OP_LAYER_NORM,
-    .source = {TX_FROM_DY, TX_FROM_IN(0), TX_FROM_IN(1), TX_FROM_OUT(1), TX_FROM_OUT(2)},
+    .source = {TX_FROM_DY, TX_FROM_IN(0), TX_FROM_IN(1), TX_FROM_OUT(1), TX_FROM_OUT(2), TX_FROM_NOWHERE},
     .gradient_of = {1, 2, 3, 0},
     .work = 8,
 };
@@ -249,7 +297,7 @@ const tx_descriptor tx_descriptor_rms_norm_grad = {
     .length = norm_length,
     .gradient = true,
     .forward = TX_OP_RMS_NORM,
-    .source = {TX_FROM_DY, TX_FROM_IN(0), TX_FROM_IN(1), TX_FROM_OUT(1)},
+    .source = {TX_FROM_DY, TX_FROM_IN(0), TX_FROM_IN(1), TX_FROM_OUT(1), TX_FROM_NOWHERE},
     .gradient_of = {1, 2, 0},
     .work = 4,
 };

@@ -75,7 +75,9 @@ static int check_gradient(tx_op op, const tx_case *c)
     for (int32_t i = 0; i < TX_MAX_IN; i++) {
         if (!tx_array_present(&call.in[i]))
             continue;
-        if (d->source[i] == TX_FROM_DY)
+        if (d->source[i] == TX_FROM_NOWHERE)
+            memset(call.in[i].value, 0, (size_t)call.in[i].count * sizeof(double));
+        else if (d->source[i] == TX_FROM_DY)
             dy = &call.in[i];
         else if (d->source[i] >= TX_FROM_OUT(0)) /* unrounded */
             memcpy(call.in[i].value, forward.out[d->source[i] - TX_FROM_OUT(0)].value,

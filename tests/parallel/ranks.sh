@@ -77,14 +77,14 @@ long_run()
         --save_steps 20 --save_total_limit 2 --comm_timeout 3 --output_dir "$folder"
 }
 
-# await_moment FOLDER SECONDS: a random one of so many seconds after the first steps of the run into FOLDER
+# await_moment FOLDER: a random step of the first three quarters of a long run into FOLDER
 await_moment()
 {
+    random 140
+    moment=$((drawn + 5))
     tries=0
-    until [ -s "$1/log.jsonl" ] || [ $tries -ge 600 ]; do
-        sleep 0.05
+    until [ "$(grep -c '"step"' "$1/log.jsonl" 2> /dev/null || true)" -ge $moment ] 2> /dev/null || [ $tries -ge 3000 ]; do
+        sleep 0.01
         tries=$((tries + 1))
     done
-    random $((10 * $2))
-    sleep $((drawn / 10)).$((drawn % 10))
 }

@@ -14,10 +14,10 @@ times=${4:-1}
 
 long_run "$work/whole" on_hosts 1 > "$work/out" 2> "$work/err" || fail "the unbroken run"
 
-# cut_cable FOLDER: at a random moment after the first steps of the run into FOLDER
+# cut_cable FOLDER: at a random step of the run into FOLDER
 cut_cable()
 {
-    await_moment "$1" 2
+    await_moment "$1"
     ip -n "$host_a" link set $cable down
 }
 

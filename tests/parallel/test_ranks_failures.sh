@@ -13,10 +13,10 @@ command -v pgrep > /dev/null || { echo "skipped: pgrep is missing: apt-get insta
 
 long_run "$work/whole" timeout -s KILL 300 "$launcher" -n 2 > "$work/out" 2> "$work/err" || fail "the unbroken run"
 
-# strike SIGNAL FOLDER: to a random rank of the run into FOLDER, at a random moment after its first steps
+# strike SIGNAL FOLDER: to a random rank of the run into FOLDER, at a random step
 strike()
 {
-    await_moment "$2" 3
+    await_moment "$2"
     pids=$(pgrep -f "^$bin/txtrain .*--output_dir $2\$|^$bin/txtrain .*--output_dir $2 ")
     [ "$(echo "$pids" | wc -w)" -ge 2 ] || return 1
     random 2
@@ -35,9 +35,9 @@ while [ $i -lt "$times" ]; do
         struck=$?
         wait $pid
         status=$?
-        [ $struck -ne 0 ] || { [ $status -ne 0 ] && [ $status -ne 137 ]; } ||
-            fail "$signal: the launcher ended with $status"
-        [ $struck -ne 0 ] || [ $signal = KILL ] || [ "$(grep -c "^txtrain: rank [01] on .* does not answer: its last step is" \
+        [ $struck -eq 0 ] || fail "$signal: the run was over"
+        { [ $status -ne 0 ] && [ $status -ne 137 ]; } || fail "$signal: the launcher ended with $status"
+        [ $signal = KILL ] || [ "$(grep -c "^txtrain: rank [01] on .* does not answer: its last step is" \
             "$work/err")" -eq 1 ] || fail "$signal: no line, or several"
         # Under txlaunch it goes on.
         folder=$work/again$i$signal
@@ -48,8 +48,9 @@ while [ $i -lt "$times" ]; do
         struck=$?
         wait $pid
         status=$?
+        [ $struck -eq 0 ] || fail "$signal: the run was over"
         [ $status -eq 0 ] || fail "$signal: txlaunch ended with $status"
-        [ $struck -ne 0 ] || grep -q "rank [01] on" "$work/err" || fail "$signal: txlaunch names no rank"
+        grep -q "rank [01] on" "$work/err" || fail "$signal: txlaunch names no rank"
         cmp -s "$work/whole/model.safetensors" "$folder/model.safetensors" || fail "$signal: other weights"
         rm -rf "$folder" "$work/alone$i$signal"
     done

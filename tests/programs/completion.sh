@@ -64,7 +64,7 @@ answers "folder " txtrain --output_dir f
 answers "true false " txtrain --dry_run =
 answers "ops onnx " txcheck o
 answers "train copy *" txbench ""
-answers "none torch " txbench train --peer ""
+answers "none torch clblast " txbench train --peer ""
 answers "--repeats " txbench ops --r
 
 [ $failures -eq 0 ] && echo "all good"

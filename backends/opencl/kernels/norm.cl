@@ -1,19 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Layer and RMS normalisation (RMS 1: no mean, no beta). One work-group a row; sums over rows go by blocks. */
+ * Layer and RMS normalisation (RMS 1: no mean, no beta). One work-group a row; sums over rows go by blocks. ADDS 1: x + z is
+ * normalised, and kept; z is added to dx. */
 
 #ifndef RMS
 #define RMS 0
+#endif
+#ifndef ADDS
+#define ADDS 0
 #endif
 
 #define ROW_LOOP(i, n) for (long i = (long)get_local_id(0) * VW; i < (n); i += WG * VW)
 
 __kernel void norm(const __global float *x, long xo, const __global float *gamma, long go, const __global float *beta,
                    long bo, __global float *y, long yo, __global float *mean, long mo, __global float *rstd, long ro,
-                   long n, float eps)
+                   const __global float *z, long zo, __global float *kept, long ko, long n, float eps)
 {
     __local float part[WG];
     long row = get_group_id(0);
     x += xo + row * n;
+#if ADDS
+    z += zo + row * n;
+    kept += ko + row * n;
+    ROW_LOOP(i, n)
+    tx_store(tx_load(x, i, n, 0.0f) + tx_load(z, i, n, 0.0f), kept, i, n);
+    x = kept; /* every work-item reads what it wrote itself */
+#endif
     y += yo + row * n;
     gamma += go;
     vec sum = 0.0f;
@@ -84,7 +95,8 @@ __kernel void norm_grad_blocks(const __global float *dy, long dyo, const __globa
 /* dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma; dx may lie on dy. */
 __kernel void norm_grad(const __global float *dy, long dyo, const __global float *x, long xo,
                         const __global float *gamma, long go, const __global float *mean, long mo,
-                        const __global float *rstd, long ro, __global float *dx, long dxo, long n)
+                        const __global float *rstd, long ro, const __global float *z, long zo, __global float *dx,
+                        long dxo, long n)
 {
     __local float part[WG];
     long row = get_group_id(0);
@@ -110,6 +122,10 @@ __kernel void norm_grad(const __global float *dy, long dyo, const __global float
     {
         vec g = tx_load(dy, i, n, 0.0f) * tx_load(gamma, i, n, 0.0f);
         vec xhat = (tx_load(x, i, n, 0.0f) - m) * r;
-        tx_store(r * (g - mean_g - xhat * mean_gx), dx, i, n);
+        vec v = r * (g - mean_g - xhat * mean_gx);
+#if ADDS
+        v += tx_load(z + zo + row * n, i, n, 0.0f);
+#endif
+        tx_store(v, dx, i, n);
     }
 }
