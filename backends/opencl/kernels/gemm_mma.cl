@@ -16,7 +16,9 @@
 #define GROUP 128
 #define TILE 128
 #define WARP_TILE 64
-#define BAND 8 /* tiles of neighbouring rows that run together and share b in the cache */
+#define TILE_M TILE
+#define TILE_N TILE
+#include "gemm_place.cl"
 
 typedef TX_CAT(AB, _t) ab_t;
 typedef TX_CAT(Y, _t) y_t;
@@ -196,13 +198,8 @@ gemm_mma(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, _
     __local ab_t tile_b[2 * BLOCK_B] __attribute__((aligned(16)));
     const int item = get_local_id(0), lane = item % 32, warp = item / 32;
     const int line = warp % 2 * WARP_TILE, column = warp / 2 * WARP_TILE;
-    const long tiles_m = (m + TILE - 1) / TILE, tiles_n = (n + TILE - 1) / TILE;
-    const long band = get_group_id(0) / (BAND * tiles_n), in_band = get_group_id(0) % (BAND * tiles_n);
-    const long height = min((long)BAND, tiles_m - band * BAND);
-    const long i0 = (band * BAND + in_band % height) * TILE, j0 = in_band / height * TILE;
-    const long batch = PARTS ? get_group_id(1) % batches : get_group_id(1);
-    const long k0 = PARTS ? get_group_id(1) / batches * part : 0;
-    const long terms = PARTS ? min(part, k - k0) : k;
+    const gemm_place place = gemm_place_of(m, n, k, batches, part);
+    const long i0 = place.i0, j0 = place.j0, batch = place.batch, k0 = place.k0, terms = place.terms;
     const long step_a = TILE_K * (TRANS_A ? lda : 1), step_b = TILE_K * (TRANS_B ? 1 : ldb);
     a += a_at + batch * stride_a + (TRANS_A ? i0 + k0 * lda : i0 * lda + k0);
     b += b_at + batch * stride_b + (TRANS_B ? j0 * ldb + k0 : j0 + k0 * ldb);

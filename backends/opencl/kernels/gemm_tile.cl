@@ -22,7 +22,7 @@
 #define TILE_N (4 * GROUP_X * COLUMN_QUADS)
 #define PITCH_A (TILE_M + 4) /* floats from term to term; the quad more spreads terms over the banks */
 #define PITCH_B (TILE_N + 4)
-#define BAND 8 /* tiles of neighbouring rows that run together and share b in the cache */
+#include "gemm_place.cl"
 
 typedef TX_CAT(AB, _t) ab_t;
 typedef TX_CAT(Y, _t) y_t;
@@ -180,14 +180,8 @@ gemm_tile(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, 
     __local float tile_a[BUFFERS * TILE_K * PITCH_A] __attribute__((aligned(16)));
     __local float tile_b[BUFFERS * TILE_K * PITCH_B] __attribute__((aligned(16)));
     const int item = get_local_id(0), x = item % GROUP_X, z = item / GROUP_X;
-    /* Bands of BAND tiles in m; inside a band the columns follow one another. */
-    const long tiles_m = (m + TILE_M - 1) / TILE_M, tiles_n = (n + TILE_N - 1) / TILE_N;
-    const long band = get_group_id(0) / (BAND * tiles_n), in_band = get_group_id(0) % (BAND * tiles_n);
-    const long height = min((long)BAND, tiles_m - band * BAND);
-    const long i0 = (band * BAND + in_band % height) * TILE_M, j0 = in_band / height * TILE_N;
-    const long batch = PARTS ? get_group_id(1) % batches : get_group_id(1);
-    const long k0 = PARTS ? get_group_id(1) / batches * part : 0;
-    const long terms = PARTS ? min(part, k - k0) : k;
+    const gemm_place place = gemm_place_of(m, n, k, batches, part);
+    const long i0 = place.i0, j0 = place.j0, batch = place.batch, k0 = place.k0, terms = place.terms;
     const long step_a = TRANS_A ? lda : 1, step_b = TRANS_B ? 1 : ldb;
     a += a_at + batch * stride_a + (TRANS_A ? i0 : i0 * lda) + k0 * step_a;
     b += b_at + batch * stride_b + (TRANS_B ? j0 * ldb : j0) + k0 * step_b;
