@@ -51,9 +51,10 @@ struct tx_context {
     char *identity; /* platform, device and driver with versions: what cached files are keyed by */
     char *cache;    /* folder of cached files, made; NULL: none */
     tx_cl_program *programs;
-    struct tx_cl_gemm *gemm;      /* what gemm.c found out about providers; NULL until the first product */
-    struct tx_cl_choice *choices; /* gemm_choice.c: the provider of each class of products so far */
-    const tx_tune_options *tune;  /* measure more than usual; NULL: do not */
+    struct tx_cl_gemm *gemm;         /* what gemm.c found out about providers; NULL until the first product */
+    struct tx_cl_choice *choices;    /* gemm_choice.c: the provider of each class of products so far */
+    struct tx_cl_recorder *recorder; /* record.c; NULL: the device has none */
+    const tx_tune_options *tune;     /* measure more than usual; NULL: do not */
     tx_cl_entry *table;
     bool table_read;
     char *clblast; /* clblast.c: parameters in place of CLBlast's own; NULL: not looked up yet, "": its own */
@@ -122,8 +123,8 @@ tx_status tx_cl_program_text(const char *source, char **text);
 bool tx_cl_cache_load(const tx_context *context, const char *key, void **data, size_t *size);
 void tx_cl_cache_store(const tx_context *context, const char *key, const void *data, size_t size);
 
-/* The table of what was measured on this device, kept in the cache folder (table.c): the value of a key, valid until the
- * next put, or NULL; setting one is best effort. */
+/* The table of what was measured on this device, kept in the cache folder (table.c): the value of a key, valid until
+ * the next put, or NULL; setting one is best effort. */
 const char *tx_cl_table_get(tx_context *context, const char *key);
 void tx_cl_table_put(tx_context *context, const char *key, const char *value);
 

@@ -197,6 +197,7 @@ tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context *
     }
     if (status == TX_OK) {
         context->cache = tx_cl_cache_folder();
+        context->recorder = tx_cl_recorder_of(context);
         status = tx_cl_self_test(context);
     }
     if (status != TX_OK) {
@@ -223,6 +224,7 @@ void tx_cl_close(tx_context *context)
     }
     if (context->context)
         clReleaseContext(context->context);
+    free(context->recorder);
     free(context->identity);
     free(context->cache);
     free(context->clblast);

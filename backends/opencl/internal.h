@@ -6,6 +6,8 @@
 
 #include "backends/opencl/cl.h"
 
+typedef struct tx_cl_tape tx_cl_tape;
+
 struct tx_buffer {
     cl_mem memory;
     void *mapped; /* of host buffers: mapped for as long as they live */
@@ -57,14 +59,72 @@ tx_status tx_cl_read_wait(tx_context *context, tx_reading *reading);
 tx_status tx_cl_fill_bytes(tx_context *context, tx_buffer *to, int64_t offset, uint8_t value, int64_t bytes);
 tx_status tx_cl_finish(tx_context *context);
 
+/* ---- Programs (plan.c, run.c) -------------------------------------------------------------------------- */
+
+/* One launch or, where `fn` is set, one call on the host. */
+typedef struct tx_cl_step {
+    cl_kernel kernel;
+    cl_uint dims;
+    bool has_local;
+    size_t global[3], local[3];
+    tx_cl_call_fn fn;
+    void *data;
+    void (*destroy)(void *data);
+} tx_cl_step;
+
+/* An argument that names memory: set when the arenas are bound. */
+typedef struct tx_cl_patch {
+    int32_t step;
+    cl_uint argument;
+    tx_arena_id arena;
+    int32_t chunk;
+} tx_cl_patch;
+
+typedef struct tx_cl_command {
+    tx_op op;
+    int32_t first, count; /* steps */
+    int32_t launches;
+    char *variant; /* NULL: "opencl" */
+} tx_cl_command;
+
+struct tx_executable {
+    tx_context *context;
+    int32_t length, step_count, step_room, patch_count, patch_room;
+    tx_cl_command *commands;
+    tx_cl_step *steps;
+    tx_cl_patch *patches;
+    cl_uint argument; /* index of the next argument of the last step */
+    bool bound;
+    cl_mem *memory[TX_ARENA_COUNT];
+    cl_event *events;  /* one a step, when the context profiles */
+    tx_cl_tape *tapes; /* run.c: what was recorded since it was bound */
+};
+
 /* plan.c */
 tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_executable **executable,
                         int64_t *scratch_bytes);
 tx_status tx_cl_bind(tx_executable *executable, const tx_bindings *bindings);
-tx_status tx_cl_run_program(tx_executable *executable, int32_t first, int32_t count, const tx_controls *controls,
-                            double *seconds);
 tx_context *tx_cl_context_of(const tx_executable *executable);
 tx_command_info tx_cl_command_info(const tx_executable *executable, int32_t index);
 void tx_cl_destroy(tx_executable *executable);
+
+/* run.c */
+tx_status tx_cl_run_program(tx_executable *executable, int32_t first, int32_t count, const tx_controls *controls,
+                            double *seconds);
+/* Forgets what was recorded: arguments have changed. Nothing of it may be running. */
+void tx_cl_erase(tx_executable *executable);
+
+/* record.c: launches that are recorded once and given to the device at once, where it offers cl_khr_command_buffer and
+ * takes a recording again before it is through with it: on GPUs, on all devices with TX_OCL_RECORD=1 in the environment,
+ * on none with 0. */
+typedef struct tx_cl_recorder tx_cl_recorder;
+typedef struct tx_cl_recording tx_cl_recording;
+/* NULL where the device has none. */
+tx_cl_recorder *tx_cl_recorder_of(const tx_context *context);
+tx_status tx_cl_record_begin(const tx_context *context, tx_cl_recording **recording);
+tx_status tx_cl_record_launch(tx_cl_recording *recording, const tx_cl_step *step); /* its arguments as they are now */
+tx_status tx_cl_record_end(tx_cl_recording *recording);
+tx_status tx_cl_record_play(const tx_cl_recording *recording);
+void tx_cl_record_free(tx_cl_recording *recording);
 
 #endif
