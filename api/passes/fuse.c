@@ -119,8 +119,9 @@ static void fuse_norm(fusion *f, int32_t at, int z, int sum)
 static bool fuse_norm_gradient(fusion *f, int32_t at, tx_tensor *t, tx_tensor *other)
 {
     tx_tensor *y = f->graph->node[at].out[0];
-    if (!is_passing(f, t, at) || !reads_alone(f, t) || !is_lasting(other) || other->producer > t->producer ||
-        y->arena != TX_ARENA_PLANNED || f->viewed[y->id] || y->producer != at)
+    /* What is viewed has parts that other nodes write: when it is whole its producer does not say. */
+    if (!is_passing(f, t, at) || !reads_alone(f, t) || !is_lasting(other) || f->viewed[other->id] ||
+        other->producer > t->producer || y->arena != TX_ARENA_PLANNED || f->viewed[y->id] || y->producer != at)
         return false;
     tx_node *norm = &f->graph->node[t->producer];
     const int z = norm->op == TX_OP_LAYER_NORM_GRAD ? 5 : 4;
