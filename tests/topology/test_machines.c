@@ -27,6 +27,14 @@ static tx_topology *machine(size_t index, char **path)
     return read_topology(*path);
 }
 
+/* Skips the test, with nothing held yet, where there are none. */
+static void need_machines(void)
+{
+    char *path = NULL;
+    tx_topology_free(machine(0, &path));
+    free(path);
+}
+
 /* ---- Expected files -------------------------------------------------------------------------------- */
 
 /* Cuts at `separator`; returns the number of pieces. */
@@ -127,6 +135,7 @@ static void equals_expected(void **state)
 static void reads_nvidia_layout(void **state)
 {
     (void)state;
+    need_machines();
     char *folder = make_scratch();
     for (size_t i = 0; i < MACHINES * 2; i++) {
         char *path = NULL;
@@ -208,6 +217,7 @@ static char *without_bridges(const char *text)
 static void misses_bridges(void **state)
 {
     (void)state;
+    need_machines();
     char *folder = make_scratch(), *text = NULL, *path = NULL;
     size_t size = 0;
     tx_topology *whole = machine(2, &path);
