@@ -233,7 +233,7 @@ tx_status tx_rows_keep(tx_model *model)
     return status;
 }
 
-/* As SCATTER_ADD does: in ascending order of the sources. */
+/* In ascending order of the sources. */
 static void add(tx_rows *rows, const float *source)
 {
     for (int64_t i = 0; i < rows->own; i++) {

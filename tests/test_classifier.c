@@ -6,6 +6,7 @@
  *     test_classifier [DEVICE]      exit status 77: there is no such device */
 #include "api/model.h"
 #include "api/passes/passes.h"
+#include "tests/gradients.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -80,26 +81,6 @@ static tx_status run(machine *m, int number)
     return status ? status : tx_plan_run(m->plan);
 }
 
-static tx_status read_training(machine *m, outcome *out)
-{
-    tx_results results;
-    float *next = out->gradient;
-    tx_status status = tx_model_fetch(m->model);
-    if (!status)
-        status = tx_model_results(m->model, &results);
-    if (!status)
-        out->loss = results.value[TX_RESULT_LOSS];
-    for (int32_t i = 0; i < tx_model_param_count(m->model) && !status; i++) {
-        const char *name;
-        const tx_param_spec *spec;
-        status = tx_model_param(m->model, i, &name, &spec);
-        if (!status)
-            status = tx_model_read(m->model, TX_PART_GRADIENT, i, next);
-        next += tx_shape_count(&spec->logical);
-    }
-    return status;
-}
-
 /* Whether the backend holds what was planned, to the byte. */
 static bool check_memory(const tx_engine *engine, const machine *m, outcome *out)
 {
@@ -131,23 +112,13 @@ static bool make(tx_engine *engine, bool tied, bool train, int64_t bytes, outcom
     CHECK(tx_model_set(m.model, TX_CONTROL_LOSS_SCALE, 1.0));
     CHECK(run(&m, 0));
     CHECK(run(&m, 1));
-    CHECK(train ? read_training(&m, out) : tx_plan_read(m.plan, m.losses, out->losses, sizeof out->losses));
+    CHECK(train ? read_gradients(m.model, &out->loss, out->gradient)
+                : tx_plan_read(m.plan, m.losses, out->losses, sizeof out->losses));
     const bool good = check_memory(engine, &m, out);
     tx_plan_free(m.plan);
     tx_graph_free(m.graph);
     tx_model_free(m.model);
     return good;
-}
-
-/* Relative L2 distance. */
-static double distance(const float *a, const float *b, int count)
-{
-    double difference = 0.0, norm = 0.0;
-    for (int i = 0; i < count; i++) {
-        difference += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
-        norm += (double)b[i] * (double)b[i];
-    }
-    return sqrt(difference / norm);
 }
 
 static int64_t aligned(int64_t floats)
@@ -166,8 +137,8 @@ static int64_t memory_saved(bool train)
 
 static bool compare(const char *what, const outcome *whole, const outcome *parts, const outcome *again, bool train)
 {
-    const double off = train ? distance(parts->gradient, whole->gradient, GRADIENTS)
-                             : distance(parts->losses, whole->losses, ROWS);
+    const double off = train ? relative_distance(parts->gradient, whole->gradient, GRADIENTS)
+                             : relative_distance(parts->losses, whole->losses, ROWS);
     const double loss_off = fabs((double)parts->loss - (double)whole->loss);
     const bool same = memcmp(parts, again, sizeof *parts) == 0;
     const int64_t less = whole->planned - parts->planned, wanted = memory_saved(train);

@@ -6,6 +6,7 @@
  *     test_fuse [DEVICE]      exit status 77: there is no such device */
 #include "api/model.h"
 #include "api/passes/passes.h"
+#include "tests/gradients.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -59,26 +60,6 @@ static void count(const tx_graph *g, outcome *out)
     }
 }
 
-static tx_status read_gradients(tx_model *model, outcome *out)
-{
-    tx_results results;
-    float *next = out->gradient;
-    tx_status status = tx_model_fetch(model);
-    if (!status)
-        status = tx_model_results(model, &results);
-    if (!status)
-        out->loss = results.value[TX_RESULT_LOSS];
-    for (int32_t i = 0; i < tx_model_param_count(model) && !status; i++) {
-        const char *name;
-        const tx_param_spec *spec;
-        status = tx_model_param(model, i, &name, &spec);
-        if (!status)
-            status = tx_model_read(model, TX_PART_GRADIENT, i, next);
-        next += tx_shape_count(&spec->logical);
-    }
-    return status;
-}
-
 static bool make(tx_engine *engine, bool exact, bool fused, outcome *out)
 {
     tx_model *model = NULL;
@@ -100,7 +81,7 @@ static bool make(tx_engine *engine, bool exact, bool fused, outcome *out)
     CHECK(tx_model_set(model, TX_CONTROL_LOSS_SCALE, 1.0));
     CHECK(tx_plan_write(plan, in, x, sizeof x));
     CHECK(tx_plan_run(plan));
-    CHECK(read_gradients(model, out));
+    CHECK(read_gradients(model, &out->loss, out->gradient));
     tx_memory planned;
     CHECK(tx_model_memory(model, &planned));
     out->planned = planned.bytes[TX_MEMORY_ACTIVATIONS] + planned.bytes[TX_MEMORY_TEMPORARY];
@@ -108,17 +89,6 @@ static bool make(tx_engine *engine, bool exact, bool fused, outcome *out)
     tx_graph_free(graph);
     tx_model_free(model);
     return true;
-}
-
-/* Relative L2 distance. */
-static double distance(const float *a, const float *b)
-{
-    double difference = 0.0, norm = 0.0;
-    for (int i = 0; i < WEIGHTS; i++) {
-        difference += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
-        norm += (double)b[i] * (double)b[i];
-    }
-    return sqrt(difference / norm);
 }
 
 /* Of both layers: GELU, its slope and both sums on the way forward; of the way back the sum of dx and of what comes by the
@@ -135,7 +105,8 @@ static bool train(tx_engine *engine, bool exact, bool same_bits)
     static outcome apart, fused, again;
     if (!make(engine, exact, false, &apart) || !make(engine, exact, true, &fused) || !make(engine, exact, true, &again))
         return false;
-    const double off = distance(fused.gradient, apart.gradient), loss = fabs((double)fused.loss - (double)apart.loss);
+    const double off = relative_distance(fused.gradient, apart.gradient, WEIGHTS);
+    const double loss = fabs((double)fused.loss - (double)apart.loss);
     const bool as_meant = fused_as_meant(&fused) && apart.ops[TX_OP_GELU] == 2 && apart.ops[TX_OP_GELU_GRAD] == 2 &&
                           apart.ops[TX_OP_ADD] == fused.ops[TX_OP_ADD] + 6;
     const bool close = off <= (same_bits ? 0.0 : 1e-6) && loss <= (same_bits ? 0.0 : 1e-6) * fabs((double)apart.loss);

@@ -6,7 +6,6 @@
 #include "tools/bench_ddp.h"
 #include "comm/comm.h"
 #include "tools/bench.h"
-#include "tools/config.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -83,14 +82,9 @@ static tx_status make_job(const settings *set, tx_ddp_job *job)
         .learning_rate = set->learning_rate,
         .overlap = (tx_overlap)set->overlap,
     };
-    tx_status status = tx_config_find(set->config, &job->config);
-    if (status)
-        return status;
+    tx_status status = tx_bench_config(set->config, set->block, &job->config);
     job->config.resid_pdrop = job->config.embd_pdrop = job->config.attn_pdrop = 0.0;
-    return set->block <= job->config.n_positions
-               ? TX_OK
-               : tx_fail(TX_INVALID, "block %" PRId64 " is more than the model's %" PRId64 " positions", set->block,
-                         job->config.n_positions);
+    return status;
 }
 
 static tx_status print_line(tx_json *made)

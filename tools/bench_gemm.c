@@ -5,7 +5,6 @@
 #include "models/train/trainer.h"
 #include "tools/bench.h"
 #include "tools/bench_report.h"
-#include "tools/config.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -180,10 +179,7 @@ static tx_status collect(const settings *set, products *list)
     tx_gpt2_config config = {0};
     tx_engine *engine = NULL;
     tx_model *model = NULL;
-    tx_status status = tx_config_find(set->model, &config);
-    if (!status && set->block > config.n_positions)
-        status = tx_fail(TX_INVALID, "block %" PRId64 " is more than the model's %" PRId64 " positions", set->block,
-                         config.n_positions);
+    tx_status status = tx_bench_config(set->model, set->block, &config);
     if (!status)
         status = tx_engine_create(&host, &engine);
     if (!status)

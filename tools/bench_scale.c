@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench scale: predicted steps of data-parallel training on more ranks than there are here. */
 #include "tools/bench.h"
-#include "tools/config.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -121,12 +120,9 @@ static tx_status find_compute(plan *p, double *update)
 static tx_status prepare(plan *p)
 {
     const settings *set = p->set;
-    tx_status status = tx_config_find(set->config, &p->config);
+    tx_status status = tx_bench_config(set->config, set->block, &p->config);
     if (status)
         return status;
-    if (set->block > p->config.n_positions)
-        return tx_fail(TX_INVALID, "block %" PRId64 " is more than the model's %" PRId64 " positions", set->block,
-                       p->config.n_positions);
     p->config.resid_pdrop = p->config.embd_pdrop = p->config.attn_pdrop = 0.0;
     p->layers = calloc((size_t)tx_scale_layers(&p->config), sizeof *p->layers);
     if (!p->layers)

@@ -3,7 +3,6 @@
 #include "api/clock.h"
 #include "models/train/trainer.h"
 #include "tools/bench.h"
-#include "tools/config.h"
 #include "tools/options.h"
 #include "tools/peer.h"
 
@@ -121,13 +120,10 @@ static tx_status open_clblast(bench *b)
 static tx_status prepare(bench *b)
 {
     const settings *set = b->set;
-    tx_status status = tx_config_find(set->config, &b->config);
+    tx_status status = tx_bench_config(set->config, set->block, &b->config);
     if (status)
         return status;
     b->config.resid_pdrop = b->config.embd_pdrop = b->config.attn_pdrop = 0.0;
-    if (set->block > b->config.n_positions)
-        return tx_fail(TX_INVALID, "block %" PRId64 " is more than the model's %" PRId64 " positions", set->block,
-                       b->config.n_positions);
     b->tokens = calloc((size_t)(set->batch * set->block), 2 * sizeof *b->tokens);
     if (!b->tokens)
         return tx_fail(TX_MEMORY, "no memory for a batch of %" PRId64 " x %" PRId64 " tokens", set->batch, set->block);

@@ -2,8 +2,10 @@
  * txbench: its commands, and what they share. */
 #include "models/train/trainer.h"
 #include "tools/bench.h"
+#include "tools/config.h"
 #include "tools/options.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +32,15 @@ void tx_bench_tokens(uint64_t *random, int64_t vocab, int64_t batch, int64_t blo
     }
     for (int64_t i = 0; i < count; i++)
         labels[i] = (i + 1) % block ? tokens[i + 1] : TX_IGNORE_LABEL;
+}
+
+tx_status tx_bench_config(const char *name, int64_t block, tx_gpt2_config *config)
+{
+    tx_status status = tx_config_find(name, config);
+    if (status || block <= config->n_positions)
+        return status;
+    return tx_fail(TX_INVALID, "block %" PRId64 " is more than the model's %" PRId64 " positions", block,
+                   config->n_positions);
 }
 
 tx_trainer_options tx_bench_training(int64_t batch, int64_t block)
