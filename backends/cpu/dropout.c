@@ -12,6 +12,8 @@ static int64_t rows_per_sample(const tx_shape *shape)
 
 static void dropout_chunk(const tx_site *site, uint32_t row, int64_t column, int64_t count, const float *x, float *y)
 {
+    const uint32_t threshold = site->threshold; /* y could lie on *site, for all that the compiler knows */
+    const float keep = site->keep;
     uint32_t word[4][TX_DRAW_LANES], draw[CHUNK];
     tx_draw_lanes(site, 0, row, 0, (uint32_t)(column / 4), 1, word);
     TX_SIMD for (int l = 0; l < TX_DRAW_LANES; l++)
@@ -21,7 +23,11 @@ static void dropout_chunk(const tx_site *site, uint32_t row, int64_t column, int
         draw[4 * l + 2] = word[2][l];
         draw[4 * l + 3] = word[3][l];
     }
-    TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = draw[i] >= site->threshold ? x[i] * site->keep : 0.0f;
+    TX_SIMD for (int64_t i = 0; i < count; i++)
+    {
+        const float kept = x[i] * keep;
+        y[i] = draw[i] >= threshold ? kept : 0.0f;
+    }
 }
 
 static void dropout_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)

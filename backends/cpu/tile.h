@@ -209,6 +209,8 @@ static inline void tx_pair_to_queries(const tx_pair *t, const float *tile, const
 static inline void tx_tile_draw(const tx_site *site, uint32_t plane, int64_t key, int64_t keys, int64_t query,
                                 int64_t queries, float *keep)
 {
+    const uint32_t threshold = site->threshold; /* keep could lie on *site, for all that the compiler knows */
+    const float factor = site->keep;
     for (int64_t j = 0; j < keys; j += 4) {
         const int64_t words = keys - j < 4 ? keys - j : 4;
         for (int64_t i = 0; i < queries; i += TX_DRAW_LANES) {
@@ -216,8 +218,7 @@ static inline void tx_tile_draw(const tx_site *site, uint32_t plane, int64_t key
             tx_draw_lanes(site, plane, (uint32_t)(query + i), 1, (uint32_t)((key + j) / 4), 0, word);
             for (int64_t w = 0; w < words; w++) {
                 float *row = keep + (j + w) * TX_TILE + i;
-                TX_SIMD for (int l = 0; l < TX_DRAW_LANES; l++) row[l] =
-                    word[w][l] >= site->threshold ? site->keep : 0.0f;
+                TX_SIMD for (int l = 0; l < TX_DRAW_LANES; l++) row[l] = word[w][l] >= threshold ? factor : 0.0f;
             }
         }
     }
