@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txtune: measures which kernel computes each matrix product of a model fastest on a device, and keeps the answers in
- * the cache folder for every later run. */
+ * txtune: measures which kernel computes each matrix product and attention of a model fastest on a device, and keeps
+ * the answers in the cache folder for every later run. */
 #include "models/train/trainer.h"
 #include "tools/config.h"
 #include "tools/options.h"
@@ -39,9 +39,10 @@ static const settings defaults = {
 static const tx_cli program = {
     .name = "txtune",
     .usage = "txtune [options]",
-    .about = "Measures all ways to compute the matrix products of a model's training step and evaluation on a device,\n"
-             "and CLBlast's own parameters, and keeps the fastest in the cache folder ($TX_CACHE_DIR, ~/.cache/tx) by device\n"
-             "and driver. Runs that find nothing there measure a few seconds on their own.",
+    .about = "Measures all ways to compute the matrix products and attention of a model's training step and\n"
+             "evaluation on a device, CLBlast's own parameters, and which variant of the kernels suits a device that\n"
+             "is no GPU, and keeps the fastest in the cache folder ($TX_CACHE_DIR, ~/.cache/tx) by device and\n"
+             "driver. Runs that find nothing there measure products for a few seconds on their own.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,
@@ -102,7 +103,9 @@ static tx_status show(tx_engine *engine)
         return status;
     printf("%s: %s, driver %s\n", device->id, device->name, device->driver);
     if (*text)
-        printf("product: transposes, types, batched, upper powers of two of m, n, k; then who computes it\n%s", text);
+        printf("attention: kernel, head size, heads/key heads, upper powers of two of rows and tokens; then its form\n"
+               "product: transposes, types, batched, upper powers of two of m, n, k; then who computes it\n%s",
+               text);
     else
         printf("nothing has been measured\n");
     free(text);

@@ -27,6 +27,7 @@ typedef struct tx_cl_entry tx_cl_entry;     /* table.c: one line of the table of
  * TX_OCL_LIMITS simulates: nothing else asks OpenCL for them. */
 typedef struct tx_cl_limits {
     bool cpu;            /* cores with vector units: one work-item does a long run of elements */
+    bool undecided;      /* `cpu` is by the type of a device that is no GPU: measuring may overrule it (variant.c) */
     bool unified;        /* device memory is host memory */
     bool libraries;      /* those that ask OpenCL for its limits get the same local memory and work-groups as here */
     size_t max_group;    /* CL_DEVICE_MAX_WORK_GROUP_SIZE */
@@ -52,9 +53,11 @@ struct tx_context {
     char *cache;    /* folder of cached files, made; NULL: none */
     tx_cl_program *programs;
     struct tx_cl_gemm *gemm;         /* what gemm.c found out about providers; NULL until the first product */
-    struct tx_cl_choice *choices;    /* gemm_choice.c: the provider of each class of products so far */
+    struct tx_cl_choice *choices;    /* choice.c: who computes each class of products and of attention so far */
     struct tx_cl_recorder *recorder; /* record.c; NULL: the device has none */
     const tx_tune_options *tune;     /* measure more than usual; NULL: do not */
+    double tune_spent;               /* seconds spent measuring */
+    const struct tx_cl_attention_trial *attention_trial; /* attention.h; NULL: none is under way */
     tx_cl_entry *table;
     bool table_read;
     char *clblast; /* clblast.c: parameters in place of CLBlast's own; NULL: not looked up yet, "": its own */
@@ -127,6 +130,8 @@ void tx_cl_cache_store(const tx_context *context, const char *key, const void *d
  * the next put, or NULL; setting one is best effort. */
 const char *tx_cl_table_get(tx_context *context, const char *key);
 void tx_cl_table_put(tx_context *context, const char *key, const char *value);
+/* Tells a tuning run what has been done (table.c). */
+void tx_cl_tell(const tx_context *context, const char *what);
 
 /* ---- Builder ------------------------------------------------------------------------------------------- */
 

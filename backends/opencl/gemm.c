@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Op MATMUL: which provider computes a product. */
 #include "backends/opencl/gemm.h"
+#include "backends/opencl/choice.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,6 @@ struct tx_cl_gemm {
     bool measure, failed;        /* failed: a measurement did */
     bool tuned_clblast;
     bool tried[TX_CL_PROVIDERS]; /* by their number: has been run */
-    double spent;
     record *records;
 };
 
@@ -217,14 +217,6 @@ static int64_t cut(int64_t dimension)
     return dimension < MEASURE_DIMENSION ? dimension : MEASURE_DIMENSION;
 }
 
-static int class_of(int64_t dimension)
-{
-    int bits = 0;
-    for (dimension--; dimension > 0; dimension >>= 1)
-        bits++;
-    return bits;
-}
-
 /* Seconds of a provider on a trial; infinity where it fails. */
 static double measure(tx_context *context, const tx_cl_provider *provider, const tx_cl_trial *trial)
 {
@@ -335,13 +327,6 @@ static tx_status trusted(tx_context *context, const tx_cl_product *p, bool measu
                      : tx_fail(TX_UNSUPPORTED, "no provider of matrix products accepts this one");
 }
 
-/* Tells a tuning run what has been done. */
-static void tell(const tx_context *context, const char *what)
-{
-    if (context->tune && context->tune->progress)
-        context->tune->progress(context->tune->user, what, context->gemm->spent);
-}
-
 /* At the beginning of a tuning run; that CLBlast's tuner gives up is no reason to go without the rest. */
 static void tune_clblast(tx_context *context)
 {
@@ -350,10 +335,10 @@ static void tune_clblast(tx_context *context)
         return;
     const double start = tx_cl_now();
     s->tuned_clblast = true;
-    tell(context, "CLBlast's own parameters");
+    tx_cl_tell(context, "CLBlast's own parameters");
     const tx_status status = tx_cl_clblast_tune(context, CLBLAST_FRACTION * context->tune->seconds);
-    s->spent += tx_cl_now() - start;
-    tell(context, status ? tx_error() : "CLBlast's own parameters are found");
+    context->tune_spent += tx_cl_now() - start;
+    tx_cl_tell(context, status ? tx_error() : "CLBlast's own parameters are found");
 }
 
 /* The fastest of the candidates, by the table or by measuring. */
@@ -376,7 +361,7 @@ static tx_status choose_measured(tx_context *context, const tx_cl_product *p, co
     }
     tune_clblast(context);
     const double start = tx_cl_now(), budget = context->tune ? context->tune->seconds : MEASURE_SECONDS;
-    const bool measured = c->provider[0]->rows == 0 && s->spent <= budget;
+    const bool measured = c->provider[0]->rows == 0 && context->tune_spent <= budget;
     tx_status status = trusted(context, p, measured, c);
     if (status != TX_OK || !measured || (c->count == 1 && !context->tune))
         return status;
@@ -384,10 +369,10 @@ static tx_status choose_measured(tx_context *context, const tx_cl_product *p, co
                                p->trans_b, false,     p->from,   p->to,     TX_STORE};
     double seconds;
     c->provider[0] = fastest(context, c, &trial, &seconds);
-    s->spent += tx_cl_now() - start;
+    context->tune_spent += tx_cl_now() - start;
     if (!s->failed) /* nothing for other runs to go by */
         store_choice(context, key, c->provider[0], &trial, seconds);
-    tell(context, key);
+    tx_cl_tell(context, key);
     return TX_OK;
 }
 
@@ -414,18 +399,19 @@ static tx_status choose(tx_context *context, const tx_cl_product *p, candidates 
         return accepts(context, s->trial, p) ? TX_OK : tx_fail(TX_UNSUPPORTED, "%s declines", s->trial->name);
     char class[TX_CL_CHOICE_KEY];
     snprintf(class, sizeof class, "%d%d %d %d %d %d %d %d%s", p->trans_a, p->trans_b, p->from, p->to, g->batch > 1,
-             class_of(g->m), class_of(g->n), class_of(g->k), context->tf32 && p->from == TX_F32 ? " tf32" : "");
+             tx_cl_class_of(g->m), tx_cl_class_of(g->n), tx_cl_class_of(g->k),
+             context->tf32 && p->from == TX_F32 ? " tf32" : "");
     put_in_order(context, p, c);
-    const tx_cl_provider *chosen = tx_cl_choice_find(context, class);
+    const char *chosen = tx_cl_choice_find(context, class);
     if (chosen) {
-        c->provider[0] = chosen;
-        return choose_again(context, p, class, chosen);
+        c->provider[0] = tx_cl_gemm_named(chosen, strlen(chosen));
+        return choose_again(context, p, class, c->provider[0]);
     }
     if (c->count == 0)
         return tx_fail(TX_UNSUPPORTED, "no provider of matrix products accepts this one%s%s", *c->aside ? ": " : "",
                        c->aside);
     tx_status status = s->measure ? choose_measured(context, p, class, c) : trusted(context, p, false, c);
-    return status == TX_OK ? tx_cl_choice_keep(context, class, c->provider[0]) : status;
+    return status == TX_OK ? tx_cl_choice_keep(context, class, c->provider[0]->name) : status;
 }
 
 /* The product by a provider that knows no epilogue, and behind it the op that this stands for. */

@@ -2,12 +2,12 @@
  *
  * Providers of matrix products: ways to compute op MATMUL on an OpenCL device, and how one is chosen.
  *
- * A provider says how well a product suits it, and emits it. The choice (gemm.c) takes the one that is suited best and whose
- * known-answer test (gemm_trial.c) came out right; where several are and TX_GEMM_TUNE is not 0, each class of shapes is
- * measured once and the choice is kept in the cache folder. TX_GEMM=NAME puts the providers first whose names begin so;
- * the others stay for what those decline. What a class of shapes has been given once, or by tx_engine_choose, it keeps
- * as long as the device is open, before all of these. The command's variant names what was taken, and what stood
- * aside and why. */
+ * A provider says how well a product suits it, and emits it. The choice (gemm.c) takes the one that is suited best and
+ * whose known-answer test (gemm_trial.c) came out right; where several are and TX_GEMM_TUNE is not 0, each class of
+ * shapes is measured once and the choice is kept in the cache folder. TX_GEMM=NAME puts the providers first whose names
+ * begin so; the others stay for what those decline. What a class of shapes has been given once, or by tx_engine_choose,
+ * it keeps as long as the device is open, before all of these. The command's variant names what was taken, and what
+ * stood aside and why. */
 #ifndef TX_OPENCL_GEMM_H
 #define TX_OPENCL_GEMM_H
 
@@ -20,11 +20,11 @@ typedef struct tx_cl_product {
     tx_dtype from, to; /* of a and b, and of y */
     tx_accumulate accumulate;
     tx_epilogue epilogue;
-    bool exact;                                     /* of its GELU */
+    bool exact;                                    /* of its GELU */
     const tx_operand *a, *b, *bias, *z, *y, *kept; /* bias, z and kept may be absent */
 } tx_cl_product;
 
-#define TX_CL_WHY 128       /* bytes of a reason */
+#define TX_CL_WHY 128      /* bytes of a reason */
 #define TX_CL_PROVIDERS 16 /* at most */
 
 typedef enum tx_cl_kind { TX_CL_ALL, TX_CL_CPUS, TX_CL_GPUS } tx_cl_kind;
@@ -32,14 +32,15 @@ typedef enum tx_cl_kind { TX_CL_ALL, TX_CL_CPUS, TX_CL_GPUS } tx_cl_kind;
 typedef struct tx_cl_provider {
     const char *name;
     tx_cl_kind device; /* the kind that it is for */
-    int64_t rows; /* made for products of at most so many, which it then takes unmeasured; 0: of any number */
-    /* What share of the best possible rate to expect, to put providers in an order where nothing is measured. 0: declines;
-     * `why` (TX_CL_WHY bytes, empty before) says by name what it lacks where a limit of the device is the reason. */
+    int64_t rows;      /* made for products of at most so many, which it then takes unmeasured; 0: of any number */
+    /* What share of the best possible rate to expect, to put providers in an order where nothing is measured. 0:
+     * declines; `why` (TX_CL_WHY bytes, empty before) says by name what it lacks where a limit of the device is the
+     * reason. */
     double (*suits)(const tx_context *context, const struct tx_cl_provider *self, const tx_cl_product *p, char *why);
     /* Failures are kept in b->status. */
     void (*emit)(tx_cl_builder *b, const struct tx_cl_provider *self, const tx_cl_product *p);
-    void (*close)(void); /* forgets what it keeps of contexts, before one goes; NULL: keeps nothing */
-    bool epilogues; /* it has them; where not, the op that an epilogue stands for follows */
+    void (*close)(void);           /* forgets what it keeps of contexts, before one goes; NULL: keeps nothing */
+    bool epilogues;                /* it has them; where not, the op that an epilogue stands for follows */
     const struct tx_cl_tile *tile; /* of gemm_tile.c: the form of its work-groups */
 } tx_cl_provider;
 
@@ -49,23 +50,24 @@ extern const tx_cl_provider tx_cl_gemm_clblast; /* CLBlast's SGEMM: fp32 only */
 
 /* kernels/gemm_tile.cl, one provider a line: TX_TILE(M x N x K, items along n, along m, blocks of 4 x 4 sums of an item
  * along m, along n, terms of a block, its rate beside the fastest's where all are busy) */
-#define TX_TILE_MAP(X)                                                                                                 \
-    X(128x128x8, 16, 16, 2, 2, 8, 1.0)                                                                                 \
-    X(128x128x16, 16, 16, 2, 2, 16, 0.99)                                                                              \
-    X(128x64x16, 16, 16, 2, 1, 16, 0.85)                                                                               \
-    X(64x128x8, 16, 8, 2, 2, 8, 0.98)                                                                                  \
-    X(64x64x8, 8, 8, 2, 2, 8, 0.90)                                                                                    \
-    X(64x64x16, 16, 16, 1, 1, 16, 0.65)                                                                                \
+#define TX_TILE_MAP(X)                    \
+    X(128x128x8, 16, 16, 2, 2, 8, 1.0)    \
+    X(128x128x16, 16, 16, 2, 2, 16, 0.99) \
+    X(128x64x16, 16, 16, 2, 1, 16, 0.85)  \
+    X(64x128x8, 16, 8, 2, 2, 8, 0.98)     \
+    X(64x64x8, 8, 8, 2, 2, 8, 0.90)       \
+    X(64x64x16, 16, 16, 1, 1, 16, 0.65)   \
     X(32x32x16, 8, 8, 1, 1, 16, 0.50)
 
 enum {
 #define X(name, ...) TX_CL_TILE_##name,
     TX_TILE_MAP(X)
 #undef X
-    TX_CL_TILES
+        TX_CL_TILES
 };
 extern const tx_cl_provider tx_cl_gemm_tiles[TX_CL_TILES];
-extern const tx_cl_provider tx_cl_gemm_mma; /* kernels/gemm_mma.cl: NVIDIA's matrix units, bf16 and, where asked, tf32 */
+extern const tx_cl_provider
+    tx_cl_gemm_mma; /* kernels/gemm_mma.cl: NVIDIA's matrix units, bf16 and, where asked, tf32 */
 
 /* ---- CLBlast's parameters (clblast.c) ---------------------------------------------------------------------- */
 
@@ -85,31 +87,21 @@ void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p);
 /* What gemm.c remembers of a context: verdicts, choices, the time spent measuring. */
 typedef struct tx_cl_gemm tx_cl_gemm;
 void tx_cl_gemm_close(tx_context *context); /* accepts a context that never saw a product */
-/* Whether a provider is for this kind of device. */
-bool tx_cl_gemm_offers(const tx_context *context, const tx_cl_provider *provider);
 
 /* A trial (see below) by a provider that may not be the choice. */
 struct tx_cl_trial;
 tx_status tx_cl_gemm_try(tx_context *context, const tx_cl_provider *provider, const struct tx_cl_trial *trial,
                          double *seconds);
 
-/* ---- Choices (gemm_choice.c) ---------------------------------------------------------------------------- */
-
-#define TX_CL_CHOICE_KEY 64
-
-/* The provider that a class of products has been given, by the first of them or by tx_cl_choose. */
-typedef struct tx_cl_choice {
-    struct tx_cl_choice *next;
-    const tx_cl_provider *provider;
-    char key[TX_CL_CHOICE_KEY];
-} tx_cl_choice;
+/* ---- The providers (gemm_providers.c) --------------------------------------------------------------------- */
 
 /* All providers there are; number i, NULL behind the last. */
 const tx_cl_provider *tx_cl_gemm_provider(int i);
 const tx_cl_provider *tx_cl_gemm_named(const char *name, size_t length); /* NULL: there is none */
-const tx_cl_provider *tx_cl_choice_find(const tx_context *context, const char *key);
-tx_status tx_cl_choice_keep(tx_context *context, const char *key, const tx_cl_provider *provider);
-void tx_cl_choices_free(tx_context *context);
+/* Whether a provider is for this kind of device. */
+bool tx_cl_gemm_offers(const tx_context *context, const tx_cl_provider *provider);
+/* Whether there is one of this name for this kind of device. */
+bool tx_cl_gemm_knows(const tx_context *context, const char *name, size_t length);
 
 /* ---- Trials: a product of a provider on data of its own ---------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Trials of matrix products: a one-command program on data of its own, checked on the host and timed. */
 #include "backends/opencl/gemm.h"
-#include "backends/opencl/internal.h"
+#include "backends/opencl/solo.h"
 
 #include "api/half.h"
 
@@ -12,20 +12,13 @@
 /* Elements checked: all when they cost no more than this many multiplications, else this many samples. */
 #define CHECK_ALL 20000000
 #define CHECK_SAMPLES 1000
-/* Runs are timed until there are this many or this much time is gone; the best counts. */
-#define TIMED_RUNS 5
-#define TIMED_SECONDS 0.25
 
 enum { A, B, BIAS, Y, OPERANDS };
 
 typedef struct trial_data {
     const tx_cl_trial *t;
-    tx_command command;
-    tx_program program;
-    int64_t bytes;       /* of the memory that holds all operands, with a guard after each */
+    tx_cl_solo solo;
     unsigned char *host; /* as written, later as read */
-    tx_buffer *memory, *scratch, *control;
-    tx_executable *executable;
 } trial_data;
 
 /* Eighths in [-1, 1], which all types hold: products are multiples of 1/64 and sums of 2^17 of them exact in fp32. */
@@ -58,42 +51,36 @@ static tx_shape matrix(int64_t batch, int64_t rows, int64_t columns)
     return batch > 1 ? TX_SHAPE(batch, rows, columns) : TX_SHAPE(rows, columns);
 }
 
-/* The command, its operands one after another in one chunk with a guard of TX_ALIGNMENT bytes or more behind each. */
+/* The command, its operands with guards around them. */
 static void lay_out(trial_data *d)
 {
     const tx_cl_trial *t = d->t;
-    d->command = (tx_command){
+    tx_command *c = &d->solo.command;
+    *c = (tx_command){
         .op = TX_OP_MATMUL,
         .attrs = {.trans_a = t->trans_a, .trans_b = t->trans_b, .flat = t->batch == 1, .accumulate = t->accumulate}};
-    d->command.in[A].shape = t->trans_a ? matrix(t->batch, t->k, t->m) : matrix(t->batch, t->m, t->k);
-    d->command.in[B].shape = t->trans_b ? matrix(t->batch, t->n, t->k) : matrix(t->batch, t->k, t->n);
-    d->command.in[BIAS].shape = TX_SHAPE(t->n);
-    d->command.out[0].shape = matrix(t->batch, t->m, t->n);
-    const tx_dtype types[OPERANDS] = {t->from, t->from, t->bias ? TX_F32 : TX_DTYPE_COUNT, t->to};
-    d->bytes = TX_ALIGNMENT;
-    for (int i = 0; i < OPERANDS; i++) {
-        tx_operand *o = i == Y ? &d->command.out[0] : &d->command.in[i];
-        o->dtype = types[i];
-        o->arena = TX_ARENA_PLANNED;
-        o->offset = d->bytes;
-        if (tx_present(o))
-            d->bytes += (tx_operand_bytes(o) / TX_ALIGNMENT + 2) * TX_ALIGNMENT;
-    }
-    for (int i = BIAS + 1; i < TX_MAX_IN; i++)
-        d->command.in[i].dtype = TX_DTYPE_COUNT;
-    for (int i = 1; i < TX_MAX_OUT; i++)
-        d->command.out[i].dtype = TX_DTYPE_COUNT;
-    d->program = (tx_program){1, &d->command};
+    for (int i = 0; i < TX_MAX_IN; i++)
+        c->in[i].dtype = TX_DTYPE_COUNT;
+    for (int i = 0; i < TX_MAX_OUT; i++)
+        c->out[i].dtype = TX_DTYPE_COUNT;
+    c->in[A].dtype = c->in[B].dtype = t->from;
+    c->in[A].shape = t->trans_a ? matrix(t->batch, t->k, t->m) : matrix(t->batch, t->m, t->k);
+    c->in[B].shape = t->trans_b ? matrix(t->batch, t->n, t->k) : matrix(t->batch, t->k, t->n);
+    if (t->bias)
+        c->in[BIAS] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(t->n)};
+    c->out[0].dtype = t->to;
+    c->out[0].shape = matrix(t->batch, t->m, t->n);
+    tx_cl_solo_place(&d->solo);
 }
 
 static const tx_operand *operand(const trial_data *d, int which)
 {
-    return which == Y ? &d->command.out[0] : &d->command.in[which];
+    return which == Y ? &d->solo.command.out[0] : &d->solo.command.in[which];
 }
 
 static void fill(trial_data *d)
 {
-    memset(d->host, 0xFF, (size_t)d->bytes); /* guards, and NaN in what is to be stored over */
+    memset(d->host, 0xFF, (size_t)d->solo.bytes); /* guards, and NaN in what is to be stored over */
     for (int which = 0; which < OPERANDS; which++) {
         const tx_operand *o = operand(d, which);
         if (!tx_present(o) || (which == Y && d->t->accumulate == TX_STORE))
@@ -126,7 +113,7 @@ static tx_status check_guards(const trial_data *d)
         if (tx_present(o))
             end = o->offset + tx_operand_bytes(o);
     }
-    for (int64_t i = end; i < d->bytes; i++)
+    for (int64_t i = end; i < d->solo.bytes; i++)
         if (d->host[i] != 0xFF)
             return tx_fail(TX_DEVICE, "a matrix product wrote behind its result");
     return TX_OK;
@@ -135,8 +122,8 @@ static tx_status check_guards(const trial_data *d)
 /* fp32 results are exact; others are rounded once. */
 static tx_status check(const trial_data *d)
 {
-    const tx_operand *y = &d->command.out[0];
-    const tx_gemm g = tx_gemm_of(&d->command.attrs, &d->command.in[A].shape, &d->command.in[B].shape);
+    const tx_operand *y = &d->solo.command.out[0];
+    const tx_gemm g = tx_gemm_of(&d->solo.command.attrs, &d->solo.command.in[A].shape, &d->solo.command.in[B].shape);
     const double epsilon = y->dtype == TX_F32 ? 0.0 : y->dtype == TX_BF16 ? 0x1p-8 : 0x1p-11;
     const int64_t count = tx_operand_count(y), most = CHECK_ALL / g.k;
     const int64_t checked = count <= most ? count : CHECK_SAMPLES;
@@ -153,72 +140,24 @@ static tx_status check(const trial_data *d)
     return check_guards(d);
 }
 
-static tx_status run_once(tx_context *context, const trial_data *d)
-{
-    const tx_controls controls = {{{0}}};
-    tx_status status = tx_cl_run_program(d->executable, 0, 1, &controls, NULL);
-    return status == TX_OK ? tx_cl_finish(context) : status;
-}
-
-static tx_status time_runs(tx_context *context, const trial_data *d, double *seconds)
-{
-    const double first = tx_cl_now();
-    double best = INFINITY;
-    for (int i = 0; i < TIMED_RUNS && (i == 0 || tx_cl_now() - first < TIMED_SECONDS); i++) {
-        const double start = tx_cl_now();
-        tx_status status = run_once(context, d);
-        if (status != TX_OK)
-            return status;
-        best = fmin(best, tx_cl_now() - start);
-    }
-    *seconds = best;
-    return TX_OK;
-}
-
-/* Takes memory, binds, and writes the data. */
-static tx_status set_up(tx_context *context, trial_data *d)
-{
-    int64_t scratch = 0;
-    tx_status status = tx_cl_prepare(context, &d->program, &d->executable, &scratch);
-    if (status == TX_OK)
-        status = tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, d->bytes, false, &d->memory);
-    if (status == TX_OK && scratch > 0)
-        status = tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, scratch, false, &d->scratch);
-    if (status == TX_OK)
-        status = tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, sizeof(tx_controls), false, &d->control);
-    if (status != TX_OK)
-        return status;
-    tx_bindings bindings = {.arena = {[TX_ARENA_PLANNED] = {1, &d->memory},
-                                      [TX_ARENA_CONTROL] = {1, &d->control},
-                                      [TX_ARENA_SCRATCH] = {scratch > 0, &d->scratch}}};
-    status = tx_cl_bind(d->executable, &bindings);
-    if (status == TX_OK)
-        status = tx_cl_write(context, d->memory, 0, d->host, d->bytes);
-    return status == TX_OK ? tx_cl_finish(context) : status;
-}
-
 tx_status tx_cl_gemm_trial(tx_context *context, const tx_cl_trial *trial, double *seconds)
 {
     trial_data d = {.t = trial};
     lay_out(&d);
-    d.host = malloc((size_t)d.bytes);
+    d.host = malloc((size_t)d.solo.bytes);
     if (!d.host)
         return tx_fail(TX_MEMORY, "out of host memory");
     fill(&d);
-    tx_status status = set_up(context, &d);
+    tx_status status = tx_cl_solo_open(context, &d.solo, d.host);
     if (status == TX_OK)
-        status = run_once(context, &d);
+        status = tx_cl_solo_run(context, &d.solo);
     if (status == TX_OK)
-        status = tx_cl_read(context, d.memory, 0, d.host, d.bytes);
+        status = tx_cl_read(context, d.solo.memory, 0, d.host, d.solo.bytes);
     if (status == TX_OK)
         status = check(&d);
     if (status == TX_OK && seconds)
-        status = time_runs(context, &d, seconds);
-    tx_cl_destroy(d.executable);
-    tx_buffer *const buffers[] = {d.memory, d.scratch, d.control};
-    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
-        if (buffers[i])
-            tx_cl_release(context, buffers[i]);
+        status = tx_cl_solo_time(context, &d.solo, seconds);
+    tx_cl_solo_close(context, &d.solo);
     free(d.host);
     return status;
 }

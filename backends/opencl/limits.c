@@ -109,14 +109,15 @@ static void name_simulated(const int64_t own[LIMITS], const int64_t value[LIMITS
 
 /* Which variant of the kernels suits the device: by its type, unless the user says otherwise. So the kernels that GPUs
  * run can be tested on a CPU. */
-static tx_status read_variant(const tx_device_info *info, bool *cpu)
+static tx_status read_variant(const tx_device_info *info, tx_cl_limits *limits)
 {
     const char *wanted = getenv("TX_OCL_VARIANT");
-    *cpu = info->type == TX_DEVICE_CPU;
+    limits->cpu = info->type == TX_DEVICE_CPU;
+    limits->undecided = info->type != TX_DEVICE_GPU && !(wanted && wanted[0]);
     if (!wanted || !wanted[0])
         return TX_OK;
-    *cpu = strcmp(wanted, "cpu") == 0;
-    return *cpu || strcmp(wanted, "gpu") == 0
+    limits->cpu = strcmp(wanted, "cpu") == 0;
+    return limits->cpu || strcmp(wanted, "gpu") == 0
                ? TX_OK
                : tx_fail(TX_INVALID, "TX_OCL_VARIANT=%.60s: it takes cpu or gpu", wanted);
 }
@@ -152,7 +153,7 @@ tx_status tx_cl_read_limits(cl_device_id device, tx_device_info *info, tx_cl_lim
     int64_t own[LIMITS], value[LIMITS];
     read_own(device, info, limits, own);
     memcpy(value, own, sizeof value);
-    tx_status status = read_variant(info, &limits->cpu);
+    tx_status status = read_variant(info, limits);
     if (status == TX_OK && wanted)
         status = read_limit_list(wanted, info, value);
     if (status != TX_OK)

@@ -111,6 +111,12 @@ void tx_cl_table_put(tx_context *context, const char *key, const char *value)
     free(text);
 }
 
+void tx_cl_tell(const tx_context *context, const char *what)
+{
+    if (context->tune && context->tune->progress)
+        context->tune->progress(context->tune->user, what, context->tune_spent);
+}
+
 tx_status tx_cl_tuned(tx_context *context, char **text)
 {
     tx_cl_table_get(context, "");

@@ -325,6 +325,7 @@ static void opencl_choices_are_made_again(void)
                {"00 0 0 0 3 3 3\tclblast\n00 0 0 0 3 3 4\t\n", "\"\"", TX_UNSUPPORTED},
                {"00 0 0 0 3 3 3 clblast\n", "a tab", TX_FORMAT},
                {"\tclblast\n", "a tab", TX_FORMAT},
+               {"attention forward d64\tcpu-1x1\n", "form of attention \"cpu-1x1\"", TX_UNSUPPORTED},
                {"variant\tavx2\n", "\"avx2\"", TX_UNSUPPORTED}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_refused(tx_engine_choose(t.engine, bad[i].text), bad[i].status, bad[i].says);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which provider each class of matrix products has been given, and the text by which another run gives them the same.
- * Sums round differently from provider to provider, so the same choices are part of the same bits. */
+ * Who computes each class of matrix products and of attention, and the text by which another run gives them the same.
+ * Sums round differently from one to the other, so the same choices are part of the same bits. */
+#include "backends/opencl/choice.h"
+#include "backends/opencl/attention.h"
 #include "backends/opencl/gemm.h"
 #include "backends/opencl/internal.h"
 
@@ -8,29 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-const tx_cl_provider *tx_cl_gemm_provider(int i)
-{
-    static const tx_cl_provider *const others[] = {&tx_cl_gemm_few, &tx_cl_gemm_vector, &tx_cl_gemm_mma,
-                                                   &tx_cl_gemm_clblast};
-    const int count = (int)(sizeof others / sizeof others[0]);
-    if (i < count)
-        return others[i];
-    return i - count < TX_CL_TILES ? &tx_cl_gemm_tiles[i - count] : NULL;
-}
-
-const tx_cl_provider *tx_cl_gemm_named(const char *name, size_t length)
-{
-    const tx_cl_provider *found;
-    for (int i = 0; (found = tx_cl_gemm_provider(i)) != NULL; i++)
-        if (length == strlen(found->name) && memcmp(name, found->name, length) == 0)
-            return found;
-    return NULL;
-}
-
-bool tx_cl_gemm_offers(const tx_context *context, const tx_cl_provider *provider)
-{
-    return provider->device == TX_CL_ALL || (provider->device == TX_CL_CPUS) == context->limits.cpu;
-}
+struct tx_cl_choice {
+    struct tx_cl_choice *next;
+    char key[TX_CL_CHOICE_KEY], name[TX_CL_CHOICE_NAME];
+};
 
 /* ---- The list -------------------------------------------------------------------------------------------- */
 
@@ -42,13 +25,13 @@ static tx_cl_choice *find(const tx_context *context, const char *key)
     return c;
 }
 
-const tx_cl_provider *tx_cl_choice_find(const tx_context *context, const char *key)
+const char *tx_cl_choice_find(const tx_context *context, const char *key)
 {
     const tx_cl_choice *c = find(context, key);
-    return c ? c->provider : NULL;
+    return c ? c->name : NULL;
 }
 
-tx_status tx_cl_choice_keep(tx_context *context, const char *key, const tx_cl_provider *provider)
+tx_status tx_cl_choice_keep(tx_context *context, const char *key, const char *name)
 {
     tx_cl_choice *c = find(context, key), **end = &context->choices;
     if (!c) {
@@ -60,7 +43,7 @@ tx_status tx_cl_choice_keep(tx_context *context, const char *key, const tx_cl_pr
             end = &(*end)->next;
         *end = c;
     }
-    c->provider = provider;
+    snprintf(c->name, sizeof c->name, "%s", name);
     return TX_OK;
 }
 
@@ -73,21 +56,21 @@ void tx_cl_choices_free(tx_context *context)
     context->choices = NULL;
 }
 
-/* ---- Text: KEY<TAB>PROVIDER, one a line; clblast<TAB>PARAMETERS where they are not its own -------------------- */
+/* ---- Text: KEY<TAB>NAME, one a line; clblast<TAB>PARAMETERS where they are not its own -------------------- */
 
 tx_status tx_cl_choices(const tx_context *context, char **text)
 {
     const char *clblast = context->clblast ? context->clblast : "";
     size_t size = 1 + sizeof TX_CL_CLBLAST + strlen(clblast) + 2, used = 0;
     for (const tx_cl_choice *c = context->choices; c; c = c->next)
-        size += strlen(c->key) + strlen(c->provider->name) + 2;
+        size += strlen(c->key) + strlen(c->name) + 2;
     char *made = calloc(1, size);
     if (!made)
         return tx_fail(TX_MEMORY, "out of host memory");
     if (*clblast)
         used = (size_t)snprintf(made, size, TX_CL_CLBLAST "\t%s\n", clblast);
     for (const tx_cl_choice *c = context->choices; c; c = c->next)
-        used += (size_t)snprintf(made + used, size - used, "%s\t%s\n", c->key, c->provider->name);
+        used += (size_t)snprintf(made + used, size - used, "%s\t%s\n", c->key, c->name);
     *text = made;
     return TX_OK;
 }
@@ -103,29 +86,24 @@ static tx_status use_clblast(tx_context *context, const char *text, size_t lengt
     return status;
 }
 
-/* One line of `length` characters; provider NULL: CLBlast's parameters. */
-static tx_status read_line(tx_context *context, const char *line, size_t length, char key[TX_CL_CHOICE_KEY],
-                           const tx_cl_provider **provider)
+/* One line of `length` characters, in two parts. */
+static tx_status read_line(const tx_context *context, const char *line, size_t length, char key[TX_CL_CHOICE_KEY],
+                           char name[TX_CL_CHOICE_NAME])
 {
     const char *tab = memchr(line, '\t', length);
     const int shown = length < 100 ? (int)length : 100;
     if (!tab || tab == line || tab - line >= TX_CL_CHOICE_KEY)
-        return tx_fail(TX_FORMAT, "a chosen matrix product should be KEY, a tab, PROVIDER: \"%.*s\"", shown, line);
-    const char *name = tab + 1;
-    const size_t name_length = length - (size_t)(name - line);
-    *provider = NULL;
-    memcpy(key, line, (size_t)(tab - line));
-    key[tab - line] = '\0';
-    if (strcmp(key, TX_CL_CLBLAST) == 0)
+        return tx_fail(TX_FORMAT, "a choice should be KEY, a tab, NAME: \"%.*s\"", shown, line);
+    const size_t rest = length - (size_t)(tab + 1 - line);
+    snprintf(key, TX_CL_CHOICE_KEY, "%.*s", (int)(tab - line), line);
+    snprintf(name, TX_CL_CHOICE_NAME, "%.*s", (int)tx_cl_least((int64_t)rest, TX_CL_CHOICE_NAME - 1), tab + 1);
+    const bool attention = strncmp(key, TX_CL_ATTENTION, sizeof TX_CL_ATTENTION - 1) == 0;
+    if (strcmp(key, TX_CL_CLBLAST) == 0 ||
+        (attention ? tx_cl_attention_knows(context, name) : tx_cl_gemm_knows(context, name, strlen(name))))
         return TX_OK;
-    const tx_cl_provider *found = tx_cl_gemm_named(name, name_length);
-    if (!found || !tx_cl_gemm_offers(context, found))
-        return tx_fail(TX_UNSUPPORTED,
-                       "%s (%s) has no provider of matrix products \"%.*s\", which the earlier run used: results may "
-                       "differ in the last bits",
-                       context->info.id, context->info.name, name_length < 60 ? (int)name_length : 60, name);
-    *provider = found;
-    return TX_OK;
+    return tx_fail(
+        TX_UNSUPPORTED, "%s (%s) has no %s \"%.60s\", which the earlier run used: results may differ in the last bits",
+        context->info.id, context->info.name, attention ? "form of attention" : "provider of matrix products", name);
 }
 
 /* Reads all lines; keeps what they say if `keep`. */
@@ -134,11 +112,11 @@ static tx_status read_lines(tx_context *context, const char *text, bool keep)
     tx_status status = TX_OK;
     while (*text && status == TX_OK) {
         const size_t length = strcspn(text, "\n");
-        char key[TX_CL_CHOICE_KEY];
-        const tx_cl_provider *provider = NULL;
-        status = read_line(context, text, length, key, &provider);
+        char key[TX_CL_CHOICE_KEY], name[TX_CL_CHOICE_NAME];
+        status = read_line(context, text, length, key, name);
         if (status == TX_OK && keep)
-            status = provider ? tx_cl_choice_keep(context, key, provider) : use_clblast(context, text, length);
+            status = strcmp(key, TX_CL_CLBLAST) == 0 ? use_clblast(context, text, length)
+                                                     : tx_cl_choice_keep(context, key, name);
         text += length + (text[length] == '\n');
     }
     return status;

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The providers of matrix products that there are, by number and by name. */
+#include "backends/opencl/gemm.h"
+
+#include <string.h>
+
+const tx_cl_provider *tx_cl_gemm_provider(int i)
+{
+    static const tx_cl_provider *const others[] = {&tx_cl_gemm_few, &tx_cl_gemm_vector, &tx_cl_gemm_mma,
+                                                   &tx_cl_gemm_clblast};
+    const int count = (int)(sizeof others / sizeof others[0]);
+    if (i < count)
+        return others[i];
+    return i - count < TX_CL_TILES ? &tx_cl_gemm_tiles[i - count] : NULL;
+}
+
+const tx_cl_provider *tx_cl_gemm_named(const char *name, size_t length)
+{
+    const tx_cl_provider *found;
+    for (int i = 0; (found = tx_cl_gemm_provider(i)) != NULL; i++)
+        if (length == strlen(found->name) && memcmp(name, found->name, length) == 0)
+            return found;
+    return NULL;
+}
+
+bool tx_cl_gemm_offers(const tx_context *context, const tx_cl_provider *provider)
+{
+    return provider->device == TX_CL_ALL || (provider->device == TX_CL_CPUS) == context->limits.cpu;
+}
+
+bool tx_cl_gemm_knows(const tx_context *context, const char *name, size_t length)
+{
+    const tx_cl_provider *found = tx_cl_gemm_named(name, length);
+    return found && tx_cl_gemm_offers(context, found);
+}

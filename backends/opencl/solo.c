@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One command alone, on memory of its own. */
+#include "backends/opencl/solo.h"
+
+#include <math.h>
+
+#define TIMED_RUNS 5
+#define TIMED_SECONDS 0.25
+
+static void place(tx_operand *o, int64_t *end)
+{
+    if (!tx_present(o))
+        return;
+    o->arena = TX_ARENA_PLANNED;
+    o->chunk = 0;
+    o->offset = *end;
+    *end += (tx_operand_bytes(o) / TX_ALIGNMENT + 2) * TX_ALIGNMENT;
+}
+
+void tx_cl_solo_place(tx_cl_solo *s)
+{
+    s->bytes = TX_ALIGNMENT;
+    for (int i = 0; i < TX_MAX_IN; i++)
+        place(&s->command.in[i], &s->bytes);
+    for (int i = 0; i < TX_MAX_OUT; i++)
+        place(&s->command.out[i], &s->bytes);
+}
+
+tx_status tx_cl_solo_open(tx_context *context, tx_cl_solo *s, const void *host)
+{
+    int64_t scratch = 0;
+    s->program = (tx_program){1, &s->command};
+    tx_status status = tx_cl_prepare(context, &s->program, &s->executable, &scratch);
+    if (status == TX_OK)
+        status = tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, s->bytes, false, &s->memory);
+    if (status == TX_OK && scratch > 0)
+        status = tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, scratch, false, &s->scratch);
+    if (status == TX_OK)
+        status = tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, sizeof(tx_controls), false, &s->control);
+    if (status != TX_OK)
+        return status;
+    tx_bindings bindings = {.arena = {[TX_ARENA_PLANNED] = {1, &s->memory},
+                                      [TX_ARENA_CONTROL] = {1, &s->control},
+                                      [TX_ARENA_SCRATCH] = {scratch > 0, &s->scratch}}};
+    status = tx_cl_bind(s->executable, &bindings);
+    if (status == TX_OK)
+        status = tx_cl_fill_bytes(context, s->control, 0, 0, sizeof(tx_controls));
+    if (status == TX_OK)
+        status = tx_cl_write(context, s->memory, 0, host, s->bytes);
+    return status == TX_OK ? tx_cl_finish(context) : status;
+}
+
+void tx_cl_solo_close(tx_context *context, tx_cl_solo *s)
+{
+    tx_cl_destroy(s->executable);
+    tx_buffer *const buffers[] = {s->memory, s->scratch, s->control};
+    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
+        if (buffers[i])
+            tx_cl_release(context, buffers[i]);
+}
+
+tx_status tx_cl_solo_run(tx_context *context, const tx_cl_solo *s)
+{
+    const tx_controls controls = {{{0}}};
+    tx_status status = tx_cl_run_program(s->executable, 0, 1, &controls, NULL);
+    return status == TX_OK ? tx_cl_finish(context) : status;
+}
+
+tx_status tx_cl_solo_time(tx_context *context, const tx_cl_solo *s, double *seconds)
+{
+    const double first = tx_cl_now();
+    double best = INFINITY;
+    for (int i = 0; i < TIMED_RUNS && (i == 0 || tx_cl_now() - first < TIMED_SECONDS); i++) {
+        const double start = tx_cl_now();
+        tx_status status = tx_cl_solo_run(context, s);
+        if (status != TX_OK)
+            return status;
+        best = fmin(best, tx_cl_now() - start);
+    }
+    *seconds = best;
+    return TX_OK;
+}
