@@ -19,6 +19,9 @@
 #define PARAMETER_TEXT 1024
 /* A product below this size cubed goes by CLBlast's other kernel, which needs no padding and is slower. */
 #define ROUTINE_PARAMETER "XGEMM_MIN_INDIRECT_SIZE"
+/* What the tuner is first run over: a fraction of its variants, and the size cubed of the product that it times. */
+#define FIRST_LOOK 1.2e-4
+#define TUNED_SIZE 512
 
 static tx_status override(tx_context *context, const char *kernel, size_t count, const char **names,
                           const size_t *values)
@@ -100,18 +103,36 @@ static bool faster(tx_context *context, const char *now, const char *then, int64
     return false;
 }
 
-tx_status tx_cl_clblast_tune(tx_context *context, double fraction)
+/* CLBlast's tuner over a fraction of its variants; *winner becomes what it found where that is faster than *winner, of
+ * which `best` are the seconds. */
+static int tune_fraction(tx_context *context, double fraction, char found[PARAMETER_TEXT], const char **winner,
+                         double *best)
 {
-    const int64_t big = 512, small = 256;
-    char present[PARAMETER_TEXT], found[PARAMETER_TEXT], indirect[PARAMETER_TEXT + 64];
+    CLBlastClearCache(); /* else the tuner stumbles over a kernel that is there already */
+    const int code = tx_clblast_tune(context->device, context->compute, TUNED_SIZE, fraction, found, PARAMETER_TEXT);
+    if (code == 0 && faster(context, *winner, found, TUNED_SIZE, best))
+        *winner = found;
+    return code;
+}
+
+/* The tuner cannot be told a time: a first look over a small fraction says how many variants there is time for. */
+tx_status tx_cl_clblast_tune(tx_context *context, double seconds)
+{
+    const int64_t small = 256;
+    char present[PARAMETER_TEXT], found[2][PARAMETER_TEXT], indirect[PARAMETER_TEXT + 64];
+    const char *winner = present;
     double best = 1e30;
     int code = tx_clblast_present(context->device, present, sizeof present);
-    if (code == 0)
-        code = tx_clblast_tune(context->device, context->compute, (size_t)big, fraction, found, sizeof found);
+    if (code == 0) {
+        faster(context, present, present, TUNED_SIZE, &best);
+        const double start = tx_cl_now();
+        code = tune_fraction(context, FIRST_LOOK, found[0], &winner, &best);
+        const double looked = tx_cl_now() - start, fraction = FIRST_LOOK * (seconds - looked) / looked;
+        if (fraction > FIRST_LOOK) /* a small fraction may have none that the device takes, which is a failure */
+            code = tune_fraction(context, fraction < 1.0 ? fraction : 1.0, found[1], &winner, &best);
+    }
     if (code != 0)
         return tx_fail(TX_DEVICE, "CLBlast's tuner gives up (%d)", code);
-    faster(context, present, present, big, &best);
-    const char *winner = faster(context, present, found, big, &best) ? found : present;
     best = 1e30;
     faster(context, winner, winner, small, &best);
     snprintf(indirect, sizeof indirect, "%s " ROUTINE_PARAMETER "=1", winner);

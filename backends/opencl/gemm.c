@@ -12,9 +12,8 @@
 #define MEASURE_SECONDS 4.0
 /* Of the forms of one kernel, so many of those that suit a product best are measured where nobody asked for more. */
 #define MEASURE_FORMS 2
-/* The share of its variants that CLBlast's tuner tries for every second of a tuning run, which takes it about a fifth
- * of that: it cannot be told a time. */
-#define CLBLAST_FRACTION 2e-6
+/* The share of a tuning run's seconds that CLBlast's own tuner gets. */
+#define CLBLAST_SHARE 0.2
 /* A provider this many times slower than another on a mid-size product is not measured further. */
 #define HOPELESS 4.0
 /* Products are measured with their dimensions cut to this, which bounds time and memory. */
@@ -336,7 +335,7 @@ static void tune_clblast(tx_context *context)
     const double start = tx_cl_now();
     s->tuned_clblast = true;
     tx_cl_tell(context, "CLBlast's own parameters");
-    const tx_status status = tx_cl_clblast_tune(context, CLBLAST_FRACTION * context->tune->seconds);
+    const tx_status status = tx_cl_clblast_tune(context, CLBLAST_SHARE * context->tune->seconds);
     context->tune_spent += tx_cl_now() - start;
     tx_cl_tell(context, status ? tx_error() : "CLBlast's own parameters are found");
 }

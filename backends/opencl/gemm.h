@@ -74,8 +74,9 @@ extern const tx_cl_provider
 #define TX_CL_CLBLAST "clblast" /* their key in the table and among the choices */
 /* Takes "NAME=VALUE NAME=VALUE .." in place of CLBlast's own, as long as the process lives. */
 tx_status tx_cl_clblast_use(tx_context *context, const char *text);
-/* Runs CLBlast's tuner over a fraction of its variants, takes what is faster and puts it into the device's table. */
-tx_status tx_cl_clblast_tune(tx_context *context, double fraction);
+/* Runs CLBlast's tuner for about so long (a first look at a few variants takes what it takes), takes what is faster and
+ * puts it into the device's table. */
+tx_status tx_cl_clblast_tune(tx_context *context, double seconds);
 
 /* ---- What TX's own kernels share (gemm_tile.c) ------------------------------------------------------------ */
 
