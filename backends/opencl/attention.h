@@ -34,7 +34,7 @@ typedef struct tx_cl_attention_form {
 typedef struct tx_cl_attention_forms {
     tx_cl_attention_form form[TX_CL_ATTENTION_FORMS];
     int count, best; /* best: the first that suits; else, of those that can run, the one with fewest registers */
-    char aside[96];  /* why the first of the device's own kind stood aside; empty: it does not */
+    char aside[96];  /* why the first of the list stood aside; empty: it does not */
 } tx_cl_attention_forms;
 
 /* Fails where none can. */
