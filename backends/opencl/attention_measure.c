@@ -34,23 +34,6 @@ static void cut(const tx_cl_attention_job *a, tx_command *c)
     }
 }
 
-/* Numbers of about 1, and lengths of whole rows. */
-static void fill(const tx_cl_attention_job *a, const tx_cl_solo *s, unsigned char *host)
-{
-    uint32_t random = 1;
-    memset(host, 0, (size_t)s->bytes);
-    for (int i = 0; i < TX_MAX_IN; i++) {
-        const tx_operand *o = &s->command.in[i];
-        for (int64_t k = 0; tx_present(o) && k < tx_operand_count(o); k++) {
-            random = random * 1664525u + 1013904223u;
-            if (o->dtype == TX_I32)
-                ((int32_t *)(host + o->offset))[k] = (int32_t)tx_cl_least(a->T, MEASURE_TOKENS);
-            else
-                ((float *)(host + o->offset))[k] = (float)(int32_t)random * 0x1p-31f;
-        }
-    }
-}
-
 /* Relative L2 distance of the results; NaN where one is not finite. */
 static double distance(const float *x, const float *y, int64_t count)
 {
@@ -105,7 +88,7 @@ static bool set_up(const tx_cl_attention_job *a, measurement *m)
     m->now = malloc(bytes);
     if (!m->host || !m->first || !m->now)
         return false;
-    fill(a, &m->solo, m->host);
+    tx_cl_solo_fill(&m->solo, (int32_t)tx_cl_least(a->T, MEASURE_TOKENS), m->host); /* lengths of whole rows */
     return true;
 }
 

@@ -3,6 +3,7 @@
 #include "backends/opencl/solo.h"
 
 #include <math.h>
+#include <string.h>
 
 #define TIMED_RUNS 5
 #define TIMED_SECONDS 0.25
@@ -24,6 +25,22 @@ void tx_cl_solo_place(tx_cl_solo *s)
         place(&s->command.in[i], &s->bytes);
     for (int i = 0; i < TX_MAX_OUT; i++)
         place(&s->command.out[i], &s->bytes);
+}
+
+void tx_cl_solo_fill(const tx_cl_solo *s, int32_t integers, unsigned char *host)
+{
+    uint32_t random = 1;
+    memset(host, 0, (size_t)s->bytes);
+    for (int i = 0; i < TX_MAX_IN; i++) {
+        const tx_operand *o = &s->command.in[i];
+        for (int64_t k = 0; tx_present(o) && k < tx_operand_count(o); k++) {
+            random = random * 1664525u + 1013904223u;
+            if (o->dtype == TX_I32)
+                ((int32_t *)(host + o->offset))[k] = integers;
+            else
+                ((float *)(host + o->offset))[k] = (float)(int32_t)random * 0x1p-31f;
+        }
+    }
 }
 
 tx_status tx_cl_solo_open(tx_context *context, tx_cl_solo *s, const void *host)

@@ -18,6 +18,10 @@ typedef struct tx_cl_solo {
  * and behind each. */
 void tx_cl_solo_place(tx_cl_solo *s);
 
+/* Numbers in [-1, 1), always the same, for the TX_F32 inputs at their places in `host` (`bytes` bytes, zeroed before),
+ * and `integers` for every element of the TX_I32 ones. */
+void tx_cl_solo_fill(const tx_cl_solo *s, int32_t integers, unsigned char *host);
+
 /* Prepares a command whose operands have places, takes memory, and writes `bytes` bytes from `host` into it. To be
  * closed in any case. */
 tx_status tx_cl_solo_open(tx_context *context, tx_cl_solo *s, const void *host);

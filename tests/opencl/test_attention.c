@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every form of attention's kernels that the device can run computes what the first does, forward and backward, and a class
- * of shapes gets the form that an earlier run chose, else that of the device's table.
+ * Every form of attention's kernels that the device can run computes what the first does, forward and backward; a class of
+ * shapes gets the form that an earlier run chose, else that of the device's table.
  *
  *     test_attention      TX_CACHE_DIR names a folder of its own; exit status 77: there is no OpenCL device */
 #include "backends/opencl/attention.h"
@@ -64,23 +64,6 @@ static tx_command command_of(const shape *s, bool backward)
 static float *at(unsigned char *host, const tx_operand *o)
 {
     return (float *)(host + o->offset);
-}
-
-/* Numbers in [-1, 1), and lengths that end within the rows. */
-static void fill(const tx_cl_solo *solo, const shape *s, unsigned char *host)
-{
-    uint32_t random = 7;
-    memset(host, 0, (size_t)solo->bytes);
-    for (int i = 0; i < TX_MAX_IN; i++) {
-        const tx_operand *o = &solo->command.in[i];
-        for (int64_t k = 0; tx_present(o) && k < tx_operand_count(o); k++) {
-            random = random * 1664525u + 1013904223u;
-            if (o->dtype == TX_I32)
-                ((int32_t *)(host + o->offset))[k] = (int32_t)(s->T - 5);
-            else
-                at(host, o)[k] = (float)(int32_t)random * 0x1p-31f;
-        }
-    }
 }
 
 /* Runs a command whose operands lie in `host`, and reads them all back into it. `tiles`, where not NULL, is what its
@@ -166,8 +149,8 @@ static bool compare(tx_context *context, const shape *s)
     if (good) {
         const tx_operand *from[] = {&forward.command.in[0], &forward.command.out[0], &forward.command.out[1]};
         const tx_operand *to[] = {&backward.command.in[1], &backward.command.in[2], &backward.command.in[3]};
-        fill(&forward, s, first);
-        fill(&backward, s, gradient);
+        tx_cl_solo_fill(&forward, (int32_t)(s->T - 5), first); /* rows end within their blocks */
+        tx_cl_solo_fill(&backward, (int32_t)(s->T - 5), gradient);
         good = compare_forms(context, &forward, s, TX_CL_FORWARD, first, now);
         for (int i = 0; i < 3; i++)
             memcpy(at(gradient, to[i]), at(first, from[i]), (size_t)tx_operand_bytes(to[i]));
@@ -189,7 +172,7 @@ static bool chosen(tx_context *context, char key[TX_CL_CHOICE_KEY], char name[TX
     char *text = NULL;
     if (!host)
         return false;
-    fill(&solo, &shapes[0], host);
+    tx_cl_solo_fill(&solo, 0, host);
     bool good = run(context, &solo, host, NULL) && tx_cl_choices(context, &text) == TX_OK;
     const char *line = good ? strstr(text, TX_CL_ATTENTION " forward") : NULL;
     good = line && sscanf(line, "%127[^\t]\t%47[^\n]", key, name) == 2;
