@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The draws of rng.h, sixteen blocks at a time. */
+ * The draws of rng.h, sixteen blocks at a time, in vector code. */
 #ifndef TX_BACKENDS_CPU_RANDOM_H
 #define TX_BACKENDS_CPU_RANDOM_H
 
 #include "backends/cpu/simd.h"
 #include "backends/rng.h"
+
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
 
 #define TX_DRAW_LANES 16
 
@@ -28,31 +32,68 @@ static inline tx_site tx_site_of(const tx_cpu_call *call, int64_t sample)
     };
 }
 
-/* out[w][l] is word w of tx_draw for row + l row_step and block + l block_step. The rounds are those of tx_philox with
- * a word in each half of 64 bits, which compilers turn into vector code that moves nothing between lanes. */
+/* Words in the halves of 64 bits, as many as one vector register holds, and the product of the low halves. Compilers
+ * find this instruction in loops over integers sometimes only, and take three products else. */
+#if defined __AVX512F__
+#define TX_WORDS_BYTES 64
+#define TX_WORDS_PRODUCT(a, b) ((tx_words)_mm512_mul_epu32((__m512i)(a), (__m512i)(b)))
+#elif defined __AVX2__
+#define TX_WORDS_BYTES 32
+#define TX_WORDS_PRODUCT(a, b) ((tx_words)_mm256_mul_epu32((__m256i)(a), (__m256i)(b)))
+#elif defined __SSE2__
+#define TX_WORDS_BYTES 16
+#define TX_WORDS_PRODUCT(a, b) ((tx_words)_mm_mul_epu32((__m128i)(a), (__m128i)(b)))
+#else
+#define TX_WORDS_BYTES 16
+#define TX_WORDS_PRODUCT(a, b) (((a)&0xFFFFFFFFu) * ((b)&0xFFFFFFFFu))
+#endif
+typedef uint64_t tx_words __attribute__((vector_size(TX_WORDS_BYTES)));
+
+/* The rounds of tx_philox on the low halves of two registers for each of the four words, since one alone waits for its
+ * products; what lies in the high halves between rounds does not matter. */
+static inline void tx_draw_rounds(const tx_site *site, tx_words word[4][2])
+{
+    const tx_words zero = {0}, m0 = zero + 0xD2511F53u, m1 = zero + 0xCD9E8D57u;
+    tx_words k0 = zero + site->key0, k1 = zero + site->key1;
+    TX_PRAGMA(GCC unroll 10)
+    for (int round = 0; round < 10; round++) {
+        TX_PRAGMA(GCC unroll 2)
+        for (int v = 0; v < 2; v++) {
+            const tx_words p0 = TX_WORDS_PRODUCT(m0, word[0][v]), p1 = TX_WORDS_PRODUCT(m1, word[2][v]);
+            word[0][v] = p1 >> 32 ^ word[1][v] ^ k0;
+            word[2][v] = p0 >> 32 ^ word[3][v] ^ k1;
+            word[1][v] = p1;
+            word[3][v] = p0;
+        }
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+}
+
+/* out[w][l] is word w of tx_draw for row + l row_step and block + l block_step. */
 static inline void tx_draw_lanes(const tx_site *site, uint32_t plane, uint32_t row, uint32_t row_step, uint32_t block,
                                  uint32_t block_step, uint32_t out[4][TX_DRAW_LANES])
 {
-    const uint64_t low = 0xFFFFFFFFu;
+    enum { AT_ONCE = 2 * TX_WORDS_BYTES / (int)sizeof(uint64_t) };
+    uint64_t lane[4][TX_DRAW_LANES];
     TX_SIMD for (int l = 0; l < TX_DRAW_LANES; l++)
     {
-        uint64_t c0 = (block + (uint32_t)l * block_step) | plane << 20, c1 = row + (uint32_t)l * row_step;
-        uint64_t c2 = site->sample, c3 = site->site;
-        uint32_t k0 = site->key0, k1 = site->key1;
-        TX_PRAGMA(GCC unroll 10)
-        for (int round = 0; round < 10; round++) {
-            const uint64_t p0 = 0xD2511F53u * c0, p1 = 0xCD9E8D57u * c2;
-            c0 = p1 >> 32 ^ c1 ^ k0;
-            c2 = p0 >> 32 ^ c3 ^ k1;
-            c1 = p1 & low;
-            c3 = p0 & low;
-            k0 += 0x9E3779B9u;
-            k1 += 0xBB67AE85u;
-        }
-        out[0][l] = (uint32_t)c0;
-        out[1][l] = (uint32_t)c1;
-        out[2][l] = (uint32_t)c2;
-        out[3][l] = (uint32_t)c3;
+        lane[0][l] = (block + (uint32_t)l * block_step) | plane << 20;
+        lane[1][l] = row + (uint32_t)l * row_step;
+        lane[2][l] = site->sample;
+        lane[3][l] = site->site;
+    }
+    TX_PRAGMA(GCC unroll 8)
+    for (int l = 0; l < TX_DRAW_LANES; l += AT_ONCE) {
+        tx_words word[4][2];
+        for (int w = 0; w < 4; w++)
+            memcpy(word[w], lane[w] + l, sizeof word[w]);
+        tx_draw_rounds(site, word);
+        for (int w = 0; w < 4; w++)
+            memcpy(lane[w] + l, word[w], sizeof word[w]);
+    }
+    for (int w = 0; w < 4; w++) {
+        TX_SIMD for (int l = 0; l < TX_DRAW_LANES; l++) out[w][l] = (uint32_t)lane[w][l];
     }
 }
 

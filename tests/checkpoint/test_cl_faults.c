@@ -179,11 +179,13 @@ void *__real_malloc(size_t size);
 void *__real_calloc(size_t number, size_t size);
 void *__real_realloc(void *memory, size_t size);
 char *__real_strdup(const char *text);
+char *__real_strndup(const char *text, size_t most);
 void __real_free(void *memory);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t number, size_t size);
 void *__wrap_realloc(void *memory, size_t size);
 char *__wrap_strdup(const char *text);
+char *__wrap_strndup(const char *text, size_t most);
 void __wrap_free(void *memory);
 
 void *__wrap_malloc(size_t size)
@@ -210,6 +212,13 @@ void *__wrap_realloc(void *memory, size_t size)
 char *__wrap_strdup(const char *text)
 {
     char *copy = __real_strdup(text);
+    fault.blocks += copy != NULL;
+    return copy;
+}
+
+char *__wrap_strndup(const char *text, size_t most)
+{
+    char *copy = __real_strndup(text, most);
     fault.blocks += copy != NULL;
     return copy;
 }
