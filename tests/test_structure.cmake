@@ -32,6 +32,7 @@ set(homes
     "^(cstdio|exception|string|unordered_map)$|^backends/opencl/clblast_tune\\.cpp$"
     "^(dnnl|oneapi/)|^backends/cpu/"
     "^omp\\.h$|^backends/cpu/"
+    "^immintrin\\.h$|^backends/cpu/random\\.h$"
     "^mpi\\.h$|^comm/mpi\\.c$"
     "^smpi/|^tests/scale/smpi\\.c$"
     "^hwloc|^comm/topology/hwloc\\.c$"

@@ -27,9 +27,8 @@ typedef struct shape {
     float p;
 } shape;
 
-static const shape shapes[] = {{2, 70, 4, 2, 64, true, false, 0.0f},
-                               {1, 33, 3, 3, 40, false, true, 0.1f},
-                               {1, 130, 2, 1, 128, true, false, 0.0f}};
+/* Few: a form takes seconds to compile. */
+static const shape shapes[] = {{2, 70, 4, 2, 64, true, false, 0.1f}, {1, 33, 3, 3, 40, false, true, 0.0f}};
 
 static tx_operand f32(tx_shape s)
 {

@@ -46,7 +46,7 @@ attention(const __global float *qkv, long qo, const __global int *lengths, long 
 #endif
     /* Keys that any query of the tile sees. */
     const int last = q0 >= length ? 0 : CAUSAL ? min(keys, base + min(q0 + ROWS, T)) : keys;
-    const dropout drop = dropout_of(control, b, site, head, p);
+    const draws drop = draws_of(control, b, site, head, p);
 
     vec acc[ROW_STEPS][DIM_STEPS][MR], sum[ROW_STEPS][MR];
     float top[ROW_STEPS][MR];

@@ -36,7 +36,7 @@ attention_grad_kv(const __global float *d_o, long doo, const __global float *qkv
     load_tile(k_tile, qkv + qo + key, stride, ROWS, length - k0);
     load_tile(v_tile, qkv + qo + key + (long)kv_heads * D, stride, ROWS, length - k0);
     for (int head = kv_head * group; head < (kv_head + 1) * group; head++) {
-        const dropout drop = dropout_of(control, b, site, head, p);
+        const draws drop = draws_of(control, b, site, head, p);
         for (int q0 = first; q0 < length; q0 += COLS) {
             const long at = b * (long)T + q0, stats = (b * (long)heads + head) * T + q0;
             load_tile(q_tile, qkv + qo + at * stride + (long)head * D, stride, COLS, length - q0);

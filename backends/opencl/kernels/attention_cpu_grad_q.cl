@@ -24,7 +24,7 @@ attention_grad_q(const __global float *d_o, long doo, const __global float *qkv,
     const long query = (b * (long)T + q0) * stride + (long)head * D;
     const __global float *k = qkv + qo + b * (long)T * stride + (long)(heads + kv_head) * D;
     const __global float *v = k + (long)kv_heads * D;
-    const dropout drop = dropout_of(control, b, site, head, p);
+    const draws drop = draws_of(control, b, site, head, p);
     lse += lso + stats;
     delta += deo + stats;
 

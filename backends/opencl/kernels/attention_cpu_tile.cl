@@ -81,17 +81,22 @@ static void product_nn(const __local float *scores, const __local float *b, vec 
 }
 
 /* Dropout's factors of a tile of queries q0.. and keys k0.. (a multiple of 4). Element (query, key) goes to
- * scores[query * query_step + key * key_step]. */
+ * scores[query * query_step + key * key_step], one of the steps is 1. */
 static void draw_tile(__local float *scores, int queries, int keys, int query_step, int key_step, int q0, int k0,
-                      const dropout *d)
+                      const draws *d)
 {
-    for (int q = 0; q < queries; q++)
+    for (int q = 0; q < queries; q += 8)
         for (int k = 0; k < keys; k += 4) {
             __local float *const at = scores + q * query_step + k * key_step;
-            const float4 factor = draw_factors(d, q0 + q, k0 + k);
-            at[0] = factor.x;
-            at[key_step] = factor.y;
-            at[2 * key_step] = factor.z;
-            at[3 * key_step] = factor.w;
+            float8 f[4];
+            draw_factors8(f, d, (uint)(q0 + q) + (uint8)(0, 1, 2, 3, 4, 5, 6, 7), (uint)(k0 + k));
+#define PUT_KEY(w) vstore8(f[w], 0, at + w * key_step);
+#define PUT_QUERY(l) vstore4((float4)(FACTORS_OF(f, l)), 0, at + l * query_step);
+            if (query_step == 1) {
+                PUT_KEY(0) PUT_KEY(1) PUT_KEY(2) PUT_KEY(3)
+            } else {
+                PUT_QUERY(0) PUT_QUERY(1) PUT_QUERY(2) PUT_QUERY(3)
+                PUT_QUERY(4) PUT_QUERY(5) PUT_QUERY(6) PUT_QUERY(7)
+            }
         }
 }

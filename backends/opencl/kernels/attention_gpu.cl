@@ -58,7 +58,7 @@ attention(const __global float *qkv, long qo, const __global int *lengths, long 
 #endif
     /* Keys that any query of the tile sees. */
     const int last = q0 >= length ? 0 : CAUSAL ? min(keys, base + min(q0 + ROWS, T)) : keys;
-    const dropout drop = dropout_of(control, b, site, head, p);
+    const draws drop = draws_of(control, b, site, head, p);
 
     float4 acc[AR][AQ];
     float top = -INFINITY, total = 0.0f; /* of the row that this item keeps the books of */

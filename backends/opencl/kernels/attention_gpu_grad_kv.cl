@@ -25,7 +25,7 @@ attention_grad_kv(const __global float *d_o, long doo, const __global float *qkv
     float4 dk[AR][AQ], dv[AR][AQ];
     EACH_OUT(m, n) dk[m][n] = dv[m][n] = 0.0f;
     for (int head = kv_head * group; head < (kv_head + 1) * group; head++) {
-        const dropout drop = dropout_of(control, b, site, head, p);
+        const draws drop = draws_of(control, b, site, head, p);
         for (int q0 = first; q0 < length; q0 += ROWS) {
             const long stats = (b * (long)heads + head) * T + q0;
             const uint query = q0 * stride + head * D, slope = q0 * o_stride + head * D;

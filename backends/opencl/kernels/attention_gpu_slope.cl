@@ -17,7 +17,7 @@ static void bring_stats(const __global float *lse, const __global float *delta, 
  * scaled scores in s and the probabilities after dropout in `tile`. An item touches its own places only. Keys from
  * `last` on are masked. */
 static void slopes(float4 s[MR][SQ], __local float *tile, const __local float *lse_of, const __local float *delta_of,
-                   int q0, int k0, int last, float scale, const dropout *drop, int tx, int ty)
+                   int q0, int k0, int last, float scale, const draws *drop, int tx, int ty)
 {
     const int edge = k0 + COLS > last || (CAUSAL && k0 + COLS > q0 + 1);
     const int reach = q0 + 4 * ty + 1 - k0 - 4 * tx, limit = last - k0 - 4 * tx;

@@ -9,6 +9,7 @@
         body                                                                                        \
     }
 
+#include "draw.cl"
 #include "gelu.cl"
 
 #define GELU_KERNELS(form, exact)                                                                                    \
@@ -107,35 +108,48 @@ __kernel void scale(const __global float *x, long xo, __global float *y, long yo
     EACH({ tx_store(tx_load(x, i, n, 0.0f) * factor, y, i, n); })
 }
 
+static float lane(float4 v, int which)
+{
+    return which < 2 ? (which == 0 ? v.x : v.y) : (which == 2 ? v.z : v.w);
+}
+
+/* y = x times the factors; a dropped NaN is gone. */
+static void drop(const __global float *x, __global float *y, long i, long n, vec factor)
+{
+    vec v = tx_load(x, i, n, 0.0f);
+#if VW == 1
+    v = factor != 0.0f ? v * factor : 0.0f;
+#else
+    v = select((vec)0.0f, v * factor, factor != 0.0f);
+#endif
+    tx_store(v, y, i, n);
+}
+
 /* Dimension 1: row of `middle` rows a sample. */
 __kernel void dropout(const __global float *x, long xo, __global float *y, long yo, long n, long middle, float p,
                       int site, const __global uint *control)
 {
-    long row = get_global_id(1);
+    const long row = get_global_id(1);
+    const uint line = (uint)(row % middle);
+    const draws d = draws_of(control, (uint)(row / middle), site, 0, p);
     x += xo + row * n;
     y += yo + row * n;
-    uint sample = control[TX_CONTROL_SAMPLE] + (uint)(row / middle);
-    uint line = (uint)(row % middle);
-    uint threshold = tx_dropout_threshold(p);
-    float keep = 1.0f / (1.0f - p);
-    EACH({
-        float factor[VW];
-        for (int k = 0; k < VW; k += 4) {
-            tx_random random =
-                tx_draw(control[TX_CONTROL_SEED_LO], control[TX_CONTROL_SEED_HI], control[TX_CONTROL_STEP], sample,
-                        (uint)site, 0, line, (uint)((i + k) >> 2));
-            for (int j = 0; j < 4 && k + j < VW; j++)
-                factor[k + j] = random.word[(i + k + j) & 3] >= threshold ? keep : 0.0f;
-        }
-        vec f = VLOAD_PRIVATE(factor);
-        vec v = tx_load(x, i, n, 0.0f);
-#if VW == 1
-        v = f != 0.0f ? v * f : 0.0f;
+#if VW == 16
+    for (int r = 0; r < RUN; r += 2) { /* RUN is even */
+        const long i = TX_COLUMN(r);
+        if (i >= n)
+            break;
+        float8 f[4];
+        draw_factors8(f, &d, line, (uint)i + (uint8)(0, 4, 8, 12, 16, 20, 24, 28));
+        drop(x, y, i, n, (vec)(FACTORS_OF(f, 0), FACTORS_OF(f, 1), FACTORS_OF(f, 2), FACTORS_OF(f, 3)));
+        if (i + VW < n)
+            drop(x, y, i + VW, n, (vec)(FACTORS_OF(f, 4), FACTORS_OF(f, 5), FACTORS_OF(f, 6), FACTORS_OF(f, 7)));
+    }
+#elif VW == 4
+    EACH({ drop(x, y, i, n, draw_factors(&d, line, (uint)i)); })
 #else
-        v = select((vec)0.0f, v * f, f != 0.0f); /* a dropped NaN is gone */
+    EACH({ drop(x, y, i, n, lane(draw_factors(&d, line, (uint)i), (int)i & 3)); })
 #endif
-        tx_store(v, y, i, n);
-    })
 }
 
 /* A power of a number in (0, 1) that is held as a fraction of 2^64. */

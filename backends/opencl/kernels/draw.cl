@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Dropout's factors, 0 or 1 / (1 - p), from the draws of rng.h. */
+
+/* What the draws of a site for one sample and head have in common. */
+typedef struct draws {
+    uint seed_lo, seed_hi, step, sample, site, head, threshold;
+    float keep;
+} draws;
+
+static draws draws_of(const __global uint *control, uint sample, int site, int head, float p)
+{
+    draws d = {control[TX_CONTROL_SEED_LO],
+               control[TX_CONTROL_SEED_HI],
+               control[TX_CONTROL_STEP],
+               control[TX_CONTROL_SAMPLE] + sample,
+               (uint)site,
+               (uint)head,
+               tx_dropout_threshold(p),
+               1.0f / (1.0f - p)};
+    return d;
+}
+
+/* Factors of columns column..column+3 of a row, which share a draw; another column than a multiple of 4 stands for the
+ * last one before it. */
+static float4 draw_factors(const draws *d, uint row, uint column)
+{
+    tx_random r = tx_draw(d->seed_lo, d->seed_hi, d->step, d->sample, d->site, d->head, row, column >> 2);
+    return (float4)(r.word[0] >= d->threshold ? d->keep : 0.0f, r.word[1] >= d->threshold ? d->keep : 0.0f,
+                    r.word[2] >= d->threshold ? d->keep : 0.0f, r.word[3] >= d->threshold ? d->keep : 0.0f);
+}
+
+#if VW == 16
+/* The same for eight places at once: factor[w] is that of columns column + w. The rounds are those of tx_philox with a
+ * word in the low half of 64 bits each, where CPUs have a product of vectors. */
+static void draw_factors8(float8 factor[4], const draws *d, uint8 row, uint8 column)
+{
+    const ulong low = 0xFFFFFFFFUL;
+    ulong8 c0 = convert_ulong8(column >> 2 | d->head << 20), c1 = convert_ulong8(row), c2 = d->sample, c3 = d->site;
+    uint k0 = d->seed_lo, k1 = d->seed_hi ^ d->step * 0x85EBCA6Bu; /* as tx_draw */
+    _Pragma("unroll") for (int round = 0; round < 10; round++)
+    {
+        const ulong8 p0 = 0xD2511F53UL * (c0 & low), p1 = 0xCD9E8D57UL * (c2 & low);
+        c0 = p1 >> 32 ^ c1 ^ k0;
+        c2 = p0 >> 32 ^ c3 ^ k1;
+        c1 = p1;
+        c3 = p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    const float8 keep = d->keep, drop = 0.0f;
+    const uint8 threshold = d->threshold;
+    factor[0] = convert_uint8(c0 & low) >= threshold ? keep : drop;
+    factor[1] = convert_uint8(c1 & low) >= threshold ? keep : drop;
+    factor[2] = convert_uint8(c2 & low) >= threshold ? keep : drop;
+    factor[3] = convert_uint8(c3 & low) >= threshold ? keep : drop;
+}
+
+/* The four factors of place l, a hexadecimal digit. */
+#define FACTORS_OF(factor, l) factor[0].s##l, factor[1].s##l, factor[2].s##l, factor[3].s##l
+#endif
