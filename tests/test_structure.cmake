@@ -35,7 +35,7 @@ set(homes
     "^immintrin\\.h$|^backends/cpu/random\\.h$"
     "^mpi\\.h$|^comm/mpi\\.c$"
     "^smpi/|^tests/scale/smpi\\.c$"
-    "^hwloc|^comm/topology/hwloc\\.c$"
+    "^hwloc|^comm/topology/hwloc"
     "^jansson\\.h$|^api/json\\.c$"
     "^(pcre2|utf8proc)|^models/text/"
     "^openssl/|^models/files/digest\\.c$"

@@ -7,7 +7,7 @@
 #include "comm/topology/draft.h"
 #include "comm/topology/pool.h"
 
-/* ---- hwloc.c: the only file that knows hwloc ------------------------------------------------------ */
+/* ---- hwloc*.c: the only files that know hwloc ------------------------------------------------------ */
 
 /* The tree, PCI devices, CPUs and NUMA nodes that XML text of `size` bytes tells (a NUL follows them), or where `xml`
  * is NULL those of this machine, or of the one that hwloc's environment variables name: `local` tells whether it is

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * GPUs and NICs among hwloc's PCI functions, which name TX's devices; partitions of one function are as many as one of
+ * hwloc's backends lists. */
+#include "comm/topology/hwloc_tree.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PARTITIONS_MAX 64
+
+/* The backends of hwloc whose devices compute, best names first. */
+static const char *const families[] = {"nvml", "rsmi", "ze", "cuda", "opencl"};
+enum { FAMILIES = sizeof families / sizeof families[0], OPENCL = FAMILIES - 1 };
+
+/* The family of an OS device, by its name: "nvml3", "ze0", "opencl0d1"; -1 none. */
+static int family_of(hwloc_obj_t obj)
+{
+    for (int f = 0; obj->name && f < FAMILIES; f++) {
+        size_t length = strlen(families[f]);
+        if (strncmp(obj->name, families[f], length) == 0 && obj->name[length] >= '0' && obj->name[length] <= '9')
+            return f;
+    }
+    return -1;
+}
+
+static hwloc_obj_t next_os_device(hwloc_obj_t pci, hwloc_obj_t last)
+{
+    hwloc_obj_t obj = last ? last->next_sibling : pci->io_first_child;
+    while (obj && obj->type != HWLOC_OBJ_OS_DEVICE)
+        obj = obj->next_sibling;
+    return obj;
+}
+
+/* A device of Level Zero that has tiles is listed beside them ("ze0", "ze0.0", "ze0.1"): the tiles count. */
+static bool has_tiles(hwloc_obj_t pci, hwloc_obj_t device)
+{
+    size_t length = strlen(device->name);
+    for (hwloc_obj_t o = NULL; (o = next_os_device(pci, o));)
+        if (o->name && strncmp(o->name, device->name, length) == 0 && o->name[length] == '.')
+            return true;
+    return false;
+}
+
+/* The place of an OS device among those of its family (of its OpenCL platform) under the same function; -1 when it is
+ * no device of its own. */
+static int32_t place_in_family(hwloc_obj_t pci, hwloc_obj_t device)
+{
+    int family = family_of(device);
+    unsigned platform = 0, other = 0;
+    int32_t place = 0;
+    if (family < 0 || has_tiles(pci, device))
+        return -1;
+    if (family == OPENCL && sscanf(device->name, "opencl%u", &platform) != 1)
+        return -1;
+    for (hwloc_obj_t o = NULL; (o = next_os_device(pci, o)) && o != device;) {
+        if (family_of(o) != family || has_tiles(pci, o))
+            continue;
+        if (family == OPENCL && (sscanf(o->name, "opencl%u", &other) != 1 || other != platform))
+            continue;
+        place++;
+    }
+    return place < PARTITIONS_MAX ? place : -1;
+}
+
+/* Whether a function is a display or compute device at all; `sure`: that it computes. */
+static bool is_gpu(hwloc_obj_t pci, int32_t *partitions, bool *sure)
+{
+    const struct hwloc_pcidev_attr_s *p = &pci->attr->pcidev;
+    bool render = false;
+    *partitions = 0;
+    for (hwloc_obj_t o = NULL; (o = next_os_device(pci, o));) {
+        int32_t place = place_in_family(pci, o);
+        if (place >= *partitions)
+            *partitions = place + 1;
+        render = render || (o->name && strncmp(o->name, "renderD", 7) == 0);
+    }
+    bool maker = p->vendor_id == 0x1002 || p->vendor_id == 0x10de || p->vendor_id == 0x8086;
+    bool second = p->vendor_id == 0x8086 && p->func > 0; /* Intel's display controllers list themselves twice */
+    *sure = *partitions > 0 || p->class_id == 0x0302 || (p->class_id == 0x0380 && !second) ||
+            (p->class_id == 0x1200 && p->vendor_id == 0x1002) || (p->class_id == 0x0300 && p->vendor_id == 0x10de) ||
+            (p->class_id == 0x0300 && maker && render);
+    bool gpu = *partitions > 0 || p->class_id >> 8 == 0x03 || p->class_id == 0x1200;
+    if (*partitions == 0)
+        *partitions = 1;
+    return gpu;
+}
+
+/* Kilobytes in `key`, as bytes. */
+static int64_t kilobytes(hwloc_obj_t obj, const char *key)
+{
+    int64_t value = strtoll(tx_hwloc_info(obj, key), NULL, 10);
+    return value > 0 && value < INT64_MAX / 1024 ? value * 1024 : 0;
+}
+
+/* Adds what an OS device tells about a device of the draft. Families are met best first. */
+static void describe_device(tx_draft *draft, tx_topo_device *d, hwloc_obj_t os, int family)
+{
+    unsigned platform = 0, device = 0;
+    static const char *const sizes[FAMILIES] = {"", "RSMIVRAMSize", "LevelZeroHBMSize", "CUDAGlobalMemorySize",
+                                                "OpenCLGlobalMemorySize"};
+    if (!*d->system)
+        d->system = tx_draft_text(draft, os->name);
+    if (!*d->name)
+        d->name = tx_draft_text(draft, tx_hwloc_info(os, "GPUModel"));
+    if (d->memory == 0)
+        d->memory = kilobytes(os, sizes[family]);
+    if (family == OPENCL && sscanf(os->name, "opencl%ud%u", &platform, &device) == 2 && platform < 1000 &&
+        device < 1000) {
+        d->opencl = tx_draft_format(draft, "%s%s%u:%u", d->opencl, *d->opencl ? "," : "", platform, device);
+        if (d->platform < 0) {
+            d->platform = (int32_t)platform;
+            d->device = (int32_t)device;
+        }
+    }
+}
+
+static void read_gpu(tx_hwloc_reader *r, hwloc_obj_t pci, int32_t partitions, bool sure)
+{
+    tx_draft *draft = r->draft;
+    int32_t node = tx_hwloc_node(r, pci), first = draft->t->device_count;
+    for (int32_t k = 0; k < partitions; k++) {
+        int32_t index = tx_draft_device(draft, TX_TOPO_GPU, node);
+        if (index < 0)
+            return;
+        tx_topo_device *d = &draft->t->devices[index];
+        d->partition = k;
+        d->vendor = tx_draft_text(draft, tx_topo_vendor(d->vendor_id));
+        d->source = sure ? TX_TOPO_FROM_HWLOC : TX_DRAFT_UNSURE;
+        d->place = TX_TOPO_FROM_HWLOC;
+    }
+    for (int f = 0; f < FAMILIES; f++)
+        for (hwloc_obj_t o = NULL; (o = next_os_device(pci, o));) {
+            int32_t place = family_of(o) == f ? place_in_family(pci, o) : -1;
+            if (place < 0)
+                continue;
+            tx_hwloc_set_index(o, first + place);
+            describe_device(draft, &draft->t->devices[first + place], o, f);
+        }
+    const char *model = ""; /* a device with tiles has it, the tiles do not */
+    for (hwloc_obj_t o = NULL; !*model && (o = next_os_device(pci, o));)
+        model = tx_hwloc_info(o, "GPUModel");
+    for (int32_t k = first; k < draft->t->device_count; k++)
+        if (!*draft->t->devices[k].name)
+            draft->t->devices[k].name = tx_draft_text(draft, *model ? model : tx_hwloc_info(pci, "PCIDevice"));
+}
+
+static void add_nic(tx_hwloc_reader *r, hwloc_obj_t pci, const char *name)
+{
+    tx_draft *draft = r->draft;
+    int32_t node = tx_hwloc_node(r, pci), index = tx_draft_device(draft, TX_TOPO_NIC, node), before = 0;
+    if (index < 0)
+        return;
+    for (int32_t i = 0; i < index; i++)
+        before += draft->t->devices[i].node == node && draft->t->devices[i].kind == TX_TOPO_NIC;
+    tx_topo_device *d = &draft->t->devices[index];
+    d->partition = before;
+    d->source = d->place = TX_TOPO_FROM_HWLOC;
+    d->system = tx_draft_text(draft, *name ? name : d->bus);
+    d->vendor = tx_draft_text(draft, tx_topo_vendor(d->vendor_id));
+    d->name = tx_draft_text(draft, tx_hwloc_info(pci, "PCIDevice"));
+}
+
+/* What does RDMA counts, as for nvidia-smi: one NIC an InfiniBand device; Slingshot's have network interfaces only. */
+static void read_nics(tx_hwloc_reader *r, hwloc_obj_t pci)
+{
+    const struct hwloc_pcidev_attr_s *p = &pci->attr->pcidev;
+    const char *interface = "";
+    bool found = false;
+    for (hwloc_obj_t o = NULL; (o = next_os_device(pci, o));) {
+        if (o->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS) {
+            add_nic(r, pci, o->name ? o->name : "");
+            found = true;
+        } else if (o->attr->osdev.type == HWLOC_OBJ_OSDEV_NETWORK && o->name)
+            interface = o->name;
+    }
+    if (!found && (p->class_id == 0x0207 || (p->class_id == 0x0200 && p->vendor_id == 0x17db)))
+        add_nic(r, pci, interface);
+}
+
+/* A function that is not on the bus of the host bridge it hangs from: the bridges between were not exported. */
+static bool bridges_missing(hwloc_obj_t pci)
+{
+    hwloc_obj_t parent = pci->parent;
+    if (!parent || parent->type != HWLOC_OBJ_BRIDGE)
+        return true;
+    return parent->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_HOST &&
+           parent->attr->bridge.downstream.pci.secondary_bus != pci->attr->pcidev.bus;
+}
+
+void tx_hwloc_read_devices(tx_hwloc_reader *r)
+{
+    const char *missing = NULL;
+    for (hwloc_obj_t pci = NULL; (pci = hwloc_get_next_pcidev(r->topology, pci)) && !r->draft->status;) {
+        int32_t partitions = 0, before = r->draft->t->device_count;
+        bool sure = false;
+        if (is_gpu(pci, &partitions, &sure))
+            read_gpu(r, pci, partitions, sure);
+        else
+            read_nics(r, pci);
+        bool listed = r->draft->t->device_count > before && r->draft->t->devices[before].source != TX_DRAFT_UNSURE;
+        if (listed && !missing && bridges_missing(pci))
+            missing = r->draft->t->devices[before].bus;
+    }
+    if (missing && r->draft->t->device_count > 1)
+        tx_draft_note(r->draft, true,
+                      "PCI bridges are missing (above %s at least): PIX and PXB may show as PHB or NODE; an XML file "
+                      "that has them is made with lstopo --filter io:all FILE.xml",
+                      missing);
+}

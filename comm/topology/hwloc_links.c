@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * NVLink, XGMI and Xe Link between GPUs: hwloc's matrices of bandwidths, read and written. */
+#include "comm/topology/hwloc_tree.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *distances; /* hwloc's name of them */
+    tx_topo_link_kind kind;
+} link_kinds[] = {
+    {"NVLinkBandwidth", TX_TOPO_NVLINK}, {"XGMIBandwidth", TX_TOPO_XGMI}, {"XeLinkBandwidth", TX_TOPO_XELINK}};
+enum { LINK_KINDS = sizeof link_kinds / sizeof link_kinds[0] };
+
+/* MB/s of one NVLink as hwloc counts it, by GPU: generation 1 (Pascal), 2 (Volta, Turing), 3 and 4. */
+static uint64_t nvlink_rate(const tx_topo_device *gpu)
+{
+    if ((gpu->device_id >= 0x15f0 && gpu->device_id <= 0x15ff) || strstr(gpu->name, "P100"))
+        return 20000;
+    if ((gpu->device_id >= 0x1d80 && gpu->device_id <= 0x21ff) || strstr(gpu->name, "V100"))
+        return 25000;
+    return 50000;
+}
+
+static int32_t device_of(const tx_hwloc_reader *r, hwloc_obj_t obj)
+{
+    if (!obj || !obj->userdata)
+        return -1;
+    if (obj->type == HWLOC_OBJ_OS_DEVICE)
+        return tx_hwloc_index(obj);
+    return obj->type == HWLOC_OBJ_PCI_DEVICE ? tx_draft_device_at(r->draft, tx_hwloc_index(obj), 0) : -1;
+}
+
+static void add_link(tx_hwloc_reader *r, int32_t a, int32_t b, tx_topo_link_kind kind, uint64_t value)
+{
+    tx_draft_link link = {
+        .a = a, .b = b, .kind = kind, .source = TX_TOPO_FROM_DISTANCES, .confidence = TX_TOPO_STATED, .note = -1};
+    if (kind == TX_TOPO_NVLINK) {
+        uint64_t one = nvlink_rate(&r->draft->t->devices[a]), links = value / one;
+        link.links = links < 1000 ? (int32_t)links : 0;
+        link.rate = (double)link.links * (one == 50000 ? 25 : (double)one / 1000); /* of these hwloc counts both ways */
+        link.confidence = TX_TOPO_DERIVED;
+        if (value % one != 0 || links == 0) {
+            link.confidence = TX_TOPO_GUESSED;
+            link.note = tx_draft_note(r->draft, true,
+                                      "The number of NVLinks is a guess: the rate in the file is no multiple of one "
+                                      "link's rate of this GPU");
+        }
+    } else {
+        const char *name = kind == TX_TOPO_XGMI ? "XGMI links" : "Xe Link lanes";
+        link.note = tx_draft_note(r->draft, false,
+                                  "hwloc does not tell how many %s there are: %s stands without a "
+                                  "number",
+                                  name, tx_topo_link_name(kind));
+    }
+    tx_draft_link_add(r->draft, &link);
+}
+
+/* Ports of NVSwitches become links between GPUs. The second transformation is for that case alone: it zeroes direct
+ * links. */
+static void merge_switches(tx_hwloc_reader *r, struct hwloc_distances_s *distances)
+{
+    if (hwloc_distances_transform(r->topology, distances, HWLOC_DISTANCES_TRANSFORM_MERGE_SWITCH_PORTS, NULL, 0) == 0)
+        hwloc_distances_transform(r->topology, distances, HWLOC_DISTANCES_TRANSFORM_TRANSITIVE_CLOSURE, NULL, 0);
+}
+
+static void read_kind(tx_hwloc_reader *r, const char *name, tx_topo_link_kind kind)
+{
+    struct hwloc_distances_s *d = NULL;
+    unsigned count = 1;
+    if (hwloc_distances_get_by_name(r->topology, name, &count, &d, 0) || count == 0 || !d)
+        return;
+    if (kind == TX_TOPO_NVLINK)
+        merge_switches(r, d);
+    for (unsigned i = 0; i < d->nbobjs; i++)
+        for (unsigned k = i + 1; k < d->nbobjs; k++) {
+            int32_t a = device_of(r, d->objs[i]), b = device_of(r, d->objs[k]);
+            uint64_t value = d->values[(size_t)i * d->nbobjs + k], back = d->values[(size_t)k * d->nbobjs + i];
+            if (a >= 0 && b >= 0 && (value > 0 || back > 0))
+                add_link(r, a, b, kind, value > back ? value : back);
+        }
+    hwloc_distances_release(r->topology, d);
+}
+
+void tx_hwloc_read_links(tx_hwloc_reader *r)
+{
+    for (int i = 0; i < LINK_KINDS; i++)
+        read_kind(r, link_kinds[i].distances, link_kinds[i].kind);
+}
+
+/* ---- Writing ------------------------------------------------------------------------------------------ */
+
+/* The PCI object of each GPU of `topology`, NULL where there is none; partitions of one function have one object. */
+static void find_objects(hwloc_topology_t loaded, const tx_topology *topology, hwloc_obj_t *objs)
+{
+    for (int32_t i = 0; i < topology->gpus; i++)
+        objs[i] = topology->devices[i].partition == 0
+                      ? hwloc_get_pcidev_by_busidstring(loaded, topology->devices[i].bus)
+                      : NULL;
+}
+
+/* The same links as hwloc's plugins see them, which give way to ours. */
+static void remove_links(hwloc_topology_t loaded, const char *name)
+{
+    struct hwloc_distances_s *d = NULL;
+    unsigned count = 1;
+    while (hwloc_distances_get_by_name(loaded, name, &count, &d, 0) == 0 && count > 0 && d) {
+        if (hwloc_distances_release_remove(loaded, d))
+            return;
+        count = 1;
+        d = NULL;
+    }
+}
+
+/* What hwloc's plugins would have written of links of one kind. */
+static tx_status write_links(hwloc_topology_t loaded, const tx_topology *t, const char *name, tx_topo_link_kind kind,
+                             hwloc_obj_t *objs, hwloc_uint64_t *values)
+{
+    unsigned count = 0;
+    bool any = false;
+    int32_t *gpus = calloc((size_t)t->gpus + 1, sizeof *gpus);
+    if (!gpus)
+        return tx_fail(TX_MEMORY, "topology: out of memory");
+    for (int32_t i = 0; i < t->gpus; i++)
+        if (objs[i]) {
+            objs[count] = objs[i];
+            gpus[count++] = i;
+        }
+    for (unsigned i = 0; i < count; i++)
+        for (unsigned k = 0; k < count; k++) {
+            const tx_topo_pair *pair = tx_topo_pair_of(t, gpus[i], gpus[k]);
+            bool linked = pair->link == kind;
+            uint64_t one = kind == TX_TOPO_NVLINK ? nvlink_rate(&t->devices[gpus[i]]) : 100000;
+            uint64_t links = kind == TX_TOPO_NVLINK && pair->links > 0 ? (uint64_t)pair->links : 1;
+            values[(size_t)i * count + k] = linked ? one * links : i == k ? 1000000 : 0;
+            any = any || linked;
+        }
+    free(gpus);
+    if (!any)
+        return TX_OK;
+    remove_links(loaded, name);
+    unsigned long how = HWLOC_DISTANCES_KIND_FROM_USER | HWLOC_DISTANCES_KIND_MEANS_BANDWIDTH;
+    hwloc_distances_add_handle_t handle = hwloc_distances_add_create(loaded, name, how, 0);
+    if (!handle || hwloc_distances_add_values(loaded, handle, count, objs, values, 0) ||
+        hwloc_distances_add_commit(loaded, handle, 0))
+        return tx_fail(TX_INTERNAL, "hwloc does not take %s", name);
+    return TX_OK;
+}
+
+tx_status tx_hwloc_add_links(hwloc_topology_t loaded, const tx_topology *t)
+{
+    size_t n = (size_t)t->gpus;
+    hwloc_obj_t *objs = calloc(n + 1, sizeof *objs);
+    hwloc_uint64_t *values = calloc(n * n + 1, sizeof *values);
+    tx_status status = objs && values ? TX_OK : tx_fail(TX_MEMORY, "topology: out of memory");
+    for (int i = 0; !status && i < LINK_KINDS; i++) {
+        find_objects(loaded, t, objs);
+        status = write_links(loaded, t, link_kinds[i].distances, link_kinds[i].kind, objs, values);
+    }
+    free(objs);
+    free(values);
+    return status;
+}

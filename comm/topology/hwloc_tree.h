@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the files that know hwloc share: its tree (live or from XML) on the way into a draft. */
+#ifndef TX_COMM_TOPOLOGY_HWLOC_TREE_H
+#define TX_COMM_TOPOLOGY_HWLOC_TREE_H
+
+#include "comm/topology/sources.h"
+
+#include <hwloc.h>
+
+typedef struct tx_hwloc_reader {
+    hwloc_topology_t topology;
+    tx_draft *draft;
+} tx_hwloc_reader;
+
+/* An object's node or device plus 1 is kept in its userdata, which hwloc leaves NULL. */
+static inline int32_t tx_hwloc_index(hwloc_obj_t obj)
+{
+    return (int32_t)(intptr_t)obj->userdata - 1;
+}
+
+static inline void tx_hwloc_set_index(hwloc_obj_t obj, int32_t index)
+{
+    obj->userdata = (void *)(intptr_t)(index + 1);
+}
+
+/* What hwloc knows of an object under `key`; "" nothing. */
+static inline const char *tx_hwloc_info(hwloc_obj_t obj, const char *key)
+{
+    const char *value = hwloc_obj_get_info_by_name(obj, key);
+    return value ? value : "";
+}
+
+/* hwloc.c: the node of an object; made, with those above it, where it is not there yet. -1 after a failure. */
+int32_t tx_hwloc_node(tx_hwloc_reader *r, hwloc_obj_t obj);
+
+/* hwloc_devices.c: GPUs and NICs. Failures are kept in the draft. */
+void tx_hwloc_read_devices(tx_hwloc_reader *r);
+
+/* hwloc_links.c: direct links between devices that were read; and those of `topology` into hwloc's tree, as hwloc's
+ * plugins would have written them. */
+void tx_hwloc_read_links(tx_hwloc_reader *r);
+tx_status tx_hwloc_add_links(hwloc_topology_t loaded, const tx_topology *topology);
+
+#endif
