@@ -2,12 +2,12 @@
  *
  * Providers of matrix products: ways to compute op MATMUL on an OpenCL device, and how one is chosen.
  *
- * A provider says how well a product suits it, and emits it. The choice (gemm.c) takes the one that is suited best and
- * whose known-answer test (gemm_trial.c) came out right; where several are and TX_GEMM_TUNE is not 0, each class of
- * shapes is measured once and the choice is kept in the cache folder. TX_GEMM=NAME puts the providers first whose names
- * begin so; the others stay for what those decline. What a class of shapes has been given once, or by tx_engine_choose,
- * it keeps as long as the device is open, before all of these. The command's variant names what was taken, and what
- * stood aside and why. */
+ * A provider says how well a product suits it, and emits it. The choice (gemm_choose.c) takes the one that is suited
+ * best and whose known-answer test (gemm_trial.c) came out right; where several are and TX_GEMM_TUNE is not 0, each
+ * class of shapes is measured once and the choice is kept in the cache folder. TX_GEMM=NAME puts the providers first
+ * whose names begin so; the others stay for what those decline. What a class of shapes has been given once, or by
+ * tx_engine_choose, it keeps as long as the device is open, before all of these. The command's variant names what was
+ * taken, and what stood aside and why. */
 #ifndef TX_OPENCL_GEMM_H
 #define TX_OPENCL_GEMM_H
 
@@ -24,8 +24,9 @@ typedef struct tx_cl_product {
     const tx_operand *a, *b, *bias, *z, *y, *kept; /* bias, z and kept may be absent */
 } tx_cl_product;
 
-#define TX_CL_WHY 128      /* bytes of a reason */
-#define TX_CL_PROVIDERS 16 /* at most */
+#define TX_CL_WHY 128                /* bytes of a reason */
+#define TX_CL_ASIDE (TX_CL_WHY + 96) /* bytes of what says who stood aside and why */
+#define TX_CL_PROVIDERS 16           /* at most */
 
 typedef enum tx_cl_kind { TX_CL_ALL, TX_CL_CPUS, TX_CL_GPUS } tx_cl_kind;
 
@@ -85,7 +86,15 @@ void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_p
 /* The arguments that the kernels begin with. */
 void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p);
 
-/* What gemm.c remembers of a context: verdicts, choices, the time spent measuring. */
+/* ---- The choice (gemm_choose.c) ---------------------------------------------------------------------------- */
+
+typedef struct tx_cl_gemm_choice {
+    const tx_cl_provider *provider;
+    char aside[TX_CL_ASIDE]; /* one that is switched off or asks for more than the device has; "": none */
+} tx_cl_gemm_choice;
+tx_status tx_cl_gemm_choose(tx_context *context, const tx_cl_product *p, tx_cl_gemm_choice *choice);
+
+/* What it remembers of a context: verdicts, choices, the time spent measuring. */
 typedef struct tx_cl_gemm tx_cl_gemm;
 void tx_cl_gemm_close(tx_context *context); /* accepts a context that never saw a product */
 /* Products of this context go by how they suit alone, as with TX_GEMM_TUNE=0. */
