@@ -126,13 +126,6 @@ static void grad_reduce(const grad *c)
     c->din[0] = d && c->node->attrs.reduction == TX_REDUCE_SUMSQ ? tx_mul(d, x) : d;
 }
 
-static void grad_broadcast(const grad *c)
-{
-    tx_attrs attrs = c->node->attrs;
-    attrs.reduction = TX_REDUCE_SUM;
-    c->din[0] = EMIT(c, .op = TX_OP_REDUCE, .attrs = attrs, .in = {c->dout[0]});
-}
-
 /* Ops whose gradient is op_GRAD(dy, x). */
 static void grad_of_input(const grad *c, tx_op op)
 {

@@ -129,25 +129,21 @@ tx_dtype tx_tensor_dtype(const tx_tensor *tensor)
 
 /* ---- storage -------------------------------------------------------------------------------- */
 
-static tx_status check_shape(const char *what, const char *name, const tx_shape *shape)
+static tx_status check_storage(const char *what, const char *name, tx_dtype dtype, const tx_shape *shape)
 {
     char text[96];
-    bool good = shape->rank >= 1 && shape->rank <= TX_MAX_RANK;
-    int64_t count = 1;
-    for (int32_t i = 0; good && i < shape->rank; i++) {
-        good = shape->dim[i] >= 1 && shape->dim[i] <= INT64_MAX / 16 / count;
-        count *= good ? shape->dim[i] : 1;
-    }
-    return good ? TX_OK
-                : tx_fail(TX_INVALID, "%s %s has an impossible shape %s", what, name,
-                          tx_shape_text(shape, text, sizeof text));
+    if ((unsigned)dtype >= TX_DTYPE_COUNT)
+        return tx_fail(TX_INVALID, "%s %s: there is no data type number %d", what, name, (int)dtype);
+    if (tx_shape_possible(shape))
+        return TX_OK;
+    return tx_fail(TX_INVALID, "%s %s has an impossible shape %s", what, name, tx_shape_text(shape, text, sizeof text));
 }
 
 tx_tensor *tx_input(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape shape)
 {
     if (graph->status != TX_OK)
         return NULL;
-    tx_status status = check_shape("input", name, &shape);
+    tx_status status = check_storage("input", name, dtype, &shape);
     if (status != TX_OK) {
         tx_graph_fail(graph, status);
         return NULL;
@@ -174,7 +170,7 @@ tx_tensor *tx_param(tx_graph *graph, const char *name, const tx_param_spec *spec
     if (graph->status != TX_OK)
         return NULL;
     int32_t index = -1;
-    tx_status status = spec ? check_shape("parameter", name, &spec->shape) : TX_OK;
+    tx_status status = spec ? check_storage("parameter", name, TX_F32, &spec->shape) : TX_OK;
     if (status == TX_OK)
         status = tx_model_declare(graph->model, name, spec, &index);
     if (status != TX_OK) {
@@ -198,7 +194,7 @@ tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape 
     if (graph->status != TX_OK)
         return NULL;
     int64_t offset = 0;
-    tx_status status = check_shape("state", name, &shape);
+    tx_status status = check_storage("state", name, dtype, &shape);
     if (status == TX_OK)
         status = tx_model_declare_state(graph->model, name, dtype, &shape, &offset);
     if (status != TX_OK) {

@@ -102,20 +102,22 @@ static tx_status (*const rules[TX_OP_COUNT])(const tx_infer *) = {
 #include "ops.def"
 };
 
+bool tx_shape_possible(const tx_shape *shape)
+{
+    bool good = shape->rank >= 1 && shape->rank <= TX_MAX_RANK;
+    int64_t count = 1;
+    for (int32_t i = 0; good && i < shape->rank; i++) {
+        good = shape->dim[i] >= 1 && shape->dim[i] <= INT64_MAX / 16 / count;
+        count *= good ? shape->dim[i] : 1;
+    }
+    return good;
+}
+
 static tx_status check_dims(const tx_infer *c, const tx_operand *o, const char *side, int i)
 {
-    if (o->shape.rank < 1 || o->shape.rank > TX_MAX_RANK)
-        return tx_fail(TX_INVALID, "%s: %s %d has rank %d, wanted 1 to %d", tx_want_name(c), side, i, o->shape.rank,
-                       TX_MAX_RANK);
-    int64_t count = 1;
-    for (int32_t d = 0; d < o->shape.rank; d++) {
-        int64_t dim = o->shape.dim[d];
-        if (dim < 1 || dim > INT64_MAX / 8 / count)
-            return tx_fail(TX_INVALID, "%s: %s %d has an impossible shape %s", tx_want_name(c), side, i,
-                           TEXT(o->shape));
-        count *= dim;
-    }
-    return TX_OK;
+    if (tx_shape_possible(&o->shape))
+        return TX_OK;
+    return tx_fail(TX_INVALID, "%s: %s %d has an impossible shape %s", tx_want_name(c), side, i, TEXT(o->shape));
 }
 
 tx_status tx_op_infer(tx_op op, const tx_attrs *attrs, const tx_operand in[TX_MAX_IN], tx_operand out[TX_MAX_OUT])
@@ -132,6 +134,8 @@ tx_status tx_op_infer(tx_op op, const tx_attrs *attrs, const tx_operand in[TX_MA
         if (present)
             CHECK(check_dims(&c, &in[i], "input", i));
     }
+    if (result[0].shape.rank != 0) /* given for ops that do not know it */
+        CHECK(check_dims(&c, &result[0], "output", 0));
     CHECK(rules[op](&c));
     for (int i = 0; i < info->outputs; i++)
         if (tx_present(&result[i]))

@@ -31,7 +31,10 @@ tx_status tx_infer_matmul(const tx_infer *c)
     CHECK(tx_want_dtype(c, 2, TX_F32));
     tx_gemm g = tx_gemm_of(c->attrs, a, b);
     int64_t b_k = c->attrs->trans_b ? tx_shape_last(b) : tx_shape_count(b) / tx_shape_last(b);
-    if (!c->attrs->flat) {
+    if (c->attrs->flat) {
+        if (!c->attrs->trans_a)
+            CHECK(tx_want_rank(c, 1, 2));
+    } else {
         if (a->rank < 2 || b->rank < 2)
             return tx_want_other_shape(c, a->rank < 2 ? 0 : 1, "rank 2 or more");
         b_k = c->attrs->trans_b ? tx_shape_last(b) : b->dim[b->rank - 2];
@@ -56,7 +59,7 @@ tx_status tx_infer_matmul(const tx_infer *c)
     }
     tx_dtype asked = c->out[0].dtype, own = c->in[0].dtype;
     if (asked != TX_DTYPE_COUNT && asked != TX_F32 && asked != own)
-        return tx_fail(TX_INVALID, "%s: %s operands cannot tx_give %s", tx_want_name(c), tx_dtype_name(own),
+        return tx_fail(TX_INVALID, "%s: %s operands cannot give %s", tx_want_name(c), tx_dtype_name(own),
                        tx_dtype_name(asked));
     tx_give(c, 0, asked != TX_DTYPE_COUNT ? asked : own, y);
     return infer_epilogue(c);

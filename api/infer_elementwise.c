@@ -111,7 +111,7 @@ tx_status tx_infer_embedding(const tx_infer *c)
                        TEXT(*tokens), TEXT(c->in[1].shape));
     tx_dtype asked = c->out[0].dtype;
     if (asked != TX_DTYPE_COUNT && asked != TX_F32 && asked != c->in[1].dtype)
-        return tx_fail(TX_INVALID, "embedding: a %s table cannot tx_give %s", tx_dtype_name(c->in[1].dtype),
+        return tx_fail(TX_INVALID, "embedding: a %s table cannot give %s", tx_dtype_name(c->in[1].dtype),
                        tx_dtype_name(asked));
     tx_give(c, 0, asked != TX_DTYPE_COUNT ? asked : TX_F32, TX_SHAPE(tokens->dim[0], tokens->dim[1], channels));
     return TX_OK;
@@ -158,7 +158,8 @@ tx_status tx_infer_cast(const tx_infer *c)
 {
     CHECK(tx_want_float_type(c, 0));
     if (!tx_is_float_type(c->out[0].dtype))
-        return tx_fail(TX_INVALID, "cast: cannot tx_give %s", tx_dtype_name(c->out[0].dtype));
+        return tx_fail(TX_INVALID, "cast: %s cannot become %s", tx_dtype_name(c->in[0].dtype),
+                       tx_dtype_name(c->out[0].dtype));
     c->out[0].shape = c->in[0].shape;
     return TX_OK;
 }

@@ -80,39 +80,64 @@ static tx_memory_kind kind_of(tx_arena_id arena)
     return kind[arena];
 }
 
-/* Replaces a chunk by a larger one. What a plan may not rely on (arenas PLANNED and SCRATCH) is not kept. */
+/* The first `bytes` of a buffer into another one. */
+static tx_status copy_contents(const tx_engine *e, tx_buffer *from, tx_buffer *to, int64_t bytes)
+{
+    void *contents = malloc((size_t)bytes);
+    if (!contents)
+        return tx_fail(TX_MEMORY, "no memory to move a state");
+    tx_status status = e->backend->read(e->context, from, 0, contents, bytes);
+    if (status == TX_OK)
+        status = e->backend->write(e->context, to, 0, contents, bytes);
+    if (status == TX_OK)
+        status = e->backend->finish(e->context);
+    free(contents);
+    return status;
+}
+
+static tx_status release_chunk(const tx_engine *e, tx_arena *arena, int32_t c)
+{
+    if (!arena->buffer[c])
+        return TX_OK;
+    tx_status status = e->backend->finish(e->context);
+    if (status != TX_OK)
+        return status;
+    e->backend->release(e->context, arena->buffer[c]);
+    arena->buffer[c] = NULL;
+    arena->held[c] = 0;
+    return TX_OK;
+}
+
+/* Replaces a chunk by a larger one. What a plan may not rely on (arenas PLANNED and SCRATCH) goes first; the rest is
+ * kept, also where there is no room for the larger one. */
 static tx_status grow_chunk(tx_model *model, tx_arena_id id, int32_t c)
 {
     const tx_engine *e = model->engine;
     tx_arena *arena = &model->arena[id];
-    bool keep = id != TX_ARENA_PLANNED && id != TX_ARENA_SCRATCH;
-    int64_t old = arena->held[c];
-    void *contents = keep && old ? malloc((size_t)old) : NULL;
-    if (keep && old && !contents)
-        return tx_fail(TX_MEMORY, "no memory to move a state");
-    tx_status status = contents ? e->backend->read(e->context, arena->buffer[c], 0, contents, old) : TX_OK;
-    if (status == TX_OK && arena->buffer[c]) {
-        status = e->backend->finish(e->context);
-        e->backend->release(e->context, arena->buffer[c]);
-        arena->buffer[c] = NULL;
-        arena->held[c] = 0;
-    }
+    const bool keep = id != TX_ARENA_PLANNED && id != TX_ARENA_SCRATCH;
+    tx_buffer *larger = NULL;
+    tx_status status = keep ? TX_OK : release_chunk(e, arena, c);
     void *window = tx_parallel_place(model, id, c);
     if (status == TX_OK && window)
-        status = e->backend->adopt(e->context, kind_of(id), window, arena->used[c], &arena->buffer[c]);
+        status = e->backend->adopt(e->context, kind_of(id), window, arena->used[c], &larger);
     else if (status == TX_OK)
-        status = e->backend->allocate(e->context, kind_of(id), arena->used[c], false, &arena->buffer[c]);
-    if (status == TX_OK) {
-        arena->held[c] = arena->used[c];
-        if (keep)
-            status = e->backend->fill(e->context, arena->buffer[c], 0, 0, arena->used[c]);
+        status = e->backend->allocate(e->context, kind_of(id), arena->used[c], false, &larger);
+    if (status != TX_OK)
+        return status;
+    const int64_t old = arena->held[c];
+    if (old > 0)
+        status = copy_contents(e, arena->buffer[c], larger, old);
+    if (status == TX_OK && keep)
+        status = e->backend->fill(e->context, larger, old, 0, arena->used[c] - old);
+    if (status == TX_OK)
+        status = release_chunk(e, arena, c);
+    if (status != TX_OK) {
+        e->backend->release(e->context, larger);
+        return status;
     }
-    if (status == TX_OK && contents)
-        status = e->backend->write(e->context, arena->buffer[c], 0, contents, old);
-    if (status == TX_OK && contents)
-        status = e->backend->finish(e->context);
-    free(contents);
-    return status;
+    arena->buffer[c] = larger;
+    arena->held[c] = arena->used[c];
+    return TX_OK;
 }
 
 static tx_status grow_host(tx_model *model, tx_buffer **buffer, int64_t bytes)
@@ -185,6 +210,10 @@ tx_status tx_model_ready(tx_model *model)
         status = tx_parallel_allocate(model);
     if (status == TX_OK)
         status = allocate_arenas(model, &moved);
+    /* At once, for what follows may fail and be tried again. */
+    for (tx_plan *p = model->plans; p && moved; p = p->next)
+        p->bound = false;
+    model->controls_changed = model->controls_changed || moved;
     if (status == TX_OK && staging_bytes(model) > model->staging.bytes) {
         status = grow_host(model, &model->staging.buffer, staging_bytes(model));
         if (status == TX_OK)
@@ -195,12 +224,10 @@ tx_status tx_model_ready(tx_model *model)
     if (status == TX_OK && !model->groups_written)
         status = write_groups(model);
     for (tx_plan *p = model->plans; p && status == TX_OK; p = p->next) {
-        if (moved || !p->bound)
+        if (!p->bound)
             status = tx_plan_bind(p);
         p->bound = status == TX_OK;
     }
-    if (moved)
-        model->controls_changed = true;
     return status;
 }
 

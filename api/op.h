@@ -17,6 +17,9 @@ typedef struct tx_op_info {
 
 const tx_op_info *tx_op_info_of(tx_op op);
 
+/* Whether a shape has 1 to TX_MAX_RANK dimensions of at least 1, and no more elements than can be counted in bytes. */
+bool tx_shape_possible(const tx_shape *shape);
+
 /* Validates the operands of an op and sets dtype and shape of all its outputs (where they lie is left
  * alone). The failure message names the op, the operand and the shapes. out[0].dtype on entry, when not
  * TX_DTYPE_COUNT, asks for that type where the op has a choice (matmul, embedding, cast); out[0].shape is

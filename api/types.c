@@ -58,6 +58,10 @@ bool tx_shape_equal(const tx_shape *a, const tx_shape *b)
 
 const char *tx_shape_text(const tx_shape *shape, char *text, size_t size)
 {
+    if (shape->rank < 0 || shape->rank > TX_MAX_RANK) {
+        snprintf(text, size, "[of rank %" PRId32 "]", shape->rank);
+        return text;
+    }
     size_t used = (size_t)snprintf(text, size, "[");
     for (int32_t i = 0; i < shape->rank && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, "%s%" PRId64, i ? ", " : "", shape->dim[i]);

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the public interface refuses, and how it says so; casts and their gradients; a model whose memory grows.
+ *
+ *     test_interface [DEVICE]      what depends on the device; exit status 77: there is no such device */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/scratch.h"
+#include "tx.h"
+
+#include <math.h>
+#include <sys/resource.h>
+
+static const char *device = "cpu";
+
+typedef struct fixture {
+    tx_engine *engine;
+    tx_model *model;
+    tx_graph *graph;
+} fixture;
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    tx_engine_options options = {.size = sizeof options, .device = device};
+    assert_ok(tx_engine_create(&options, &f->engine));
+    assert_ok(tx_model_create(f->engine, &f->model));
+    assert_ok(tx_graph_create(f->model, &f->graph));
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    tx_graph_free(f->graph);
+    tx_model_free(f->model);
+    tx_engine_free(f->engine);
+    free(f);
+    return 0;
+}
+
+static tx_tensor *param(tx_graph *g, const char *name, tx_shape shape)
+{
+    return tx_param(g, name, &(tx_param_spec){.shape = shape, .init = TX_INIT_NORMAL, .scale = 1.0f});
+}
+
+/* ---- Ops ------------------------------------------------------------------------------------------------------- */
+
+/* A function that adds an op gives NULL, and the graph, made anew for each, keeps the reason. */
+#define REFUSES(op, message)                                                    \
+    do {                                                                        \
+        tx_plan *plan_ = NULL;                                                  \
+        tx_graph_free(f->graph);                                                \
+        assert_ok(tx_graph_create(f->model, &f->graph));                        \
+        assert_null(op);                                                        \
+        assert_refused(tx_plan_create(f->graph, "", &plan_), TX_INVALID, message); \
+    } while (0)
+#define F32(...) tx_input(f->graph, "x", TX_F32, TX_SHAPE(__VA_ARGS__))
+#define BF16(...) tx_input(f->graph, "h", TX_BF16, TX_SHAPE(__VA_ARGS__))
+#define I32(...) tx_input(f->graph, "i", TX_I32, TX_SHAPE(__VA_ARGS__))
+
+static void contractions(void **state)
+{
+    fixture *f = *state;
+    REFUSES(tx_linear(F32(2, 3), F32(4, 3), NULL, false), "inner dimensions of [2, 3] and [4, 3] differ");
+    REFUSES(tx_linear(F32(2, 3), F32(3, 4), F32(3), false), "matmul: input 2 has shape [3], wanted [4]");
+    REFUSES(tx_linear(F32(2, 3), BF16(3, 4), NULL, false), "matmul: input 1 is BF16, wanted F32");
+    REFUSES(tx_linear(F32(2, 6), F32(2, 3, 4), NULL, false), "matmul: input 1 has shape [2, 3, 4], wanted rank 2");
+    REFUSES(tx_linear(I32(2, 3), I32(3, 4), NULL, false), "matmul: input 0 is I32, wanted F32, BF16 or F16");
+    REFUSES(tx_matmul(F32(3), F32(3, 4), true, false), "matmul: input 0 has shape [3], wanted rank 2 or more");
+    REFUSES(tx_matmul(F32(2, 3, 4), F32(3, 4, 5), false, false), "dimensions of [2, 3, 4] and [3, 4, 5] differ");
+}
+
+static void attention(void **state)
+{
+    fixture *f = *state;
+    tx_attention_options o = {.size = sizeof o, .heads = 2, .kv_heads = 2};
+    REFUSES(tx_attention(F32(2, 5, 24), NULL, &(tx_attention_options){.heads = 2}), "attention options: size is 0");
+    REFUSES(tx_attention(F32(2, 24), NULL, &o), "attention: input 0 has shape [2, 24], wanted rank 3");
+    REFUSES(tx_attention(F32(2, 5, 25), NULL, &o), "the last dimension of [2, 5, 25] is no multiple of 6 heads");
+    REFUSES(tx_attention(F32(2, 5, 24), I32(3), &o), "attention: input 1 has shape [3], wanted [2]");
+    REFUSES(tx_attention(F32(2, 5, 24), F32(2), &o), "attention: input 1 is F32, wanted I32");
+    o.kv_heads = 3;
+    REFUSES(tx_attention(F32(2, 5, 24), NULL, &o), "2 heads cannot share 3 key heads");
+    o.kv_heads = -1;
+    REFUSES(tx_attention(F32(2, 5, 24), NULL, &o), "2 heads cannot share -1 key heads");
+    o.kv_heads = 2;
+    o.dropout = 1.0f;
+    REFUSES(tx_attention(F32(2, 5, 24), NULL, &o), "attention: dropout 1 is not in [0, 1)");
+    o.dropout = 0.0f;
+    REFUSES(tx_attention_cached(F32(2, 5, 24), F32(2, 4, 8), F32(2, 4, 8), I32(2), NULL, &o),
+            "the cache [2, 4, 8] does not fit [2, 5, 24]");
+    REFUSES(tx_attention_cached(F32(2, 5, 24), F32(2, 9, 8), F32(2, 8, 8), I32(2), NULL, &o),
+            "input 2 has shape [2, 8, 8], wanted [2, 9, 8]");
+    REFUSES(tx_attention_cached(F32(2, 5, 24), F32(2, 9, 8), F32(2, 9, 8), I32(3), NULL, &o),
+            "input 3 has shape [3], wanted [2]");
+}
+
+static void normalization(void **state)
+{
+    fixture *f = *state;
+    REFUSES(tx_layer_norm(F32(2, 7), F32(6), F32(7), 1e-5f), "layer_norm: input 1 has shape [6], wanted [7]");
+    REFUSES(tx_rms_norm(F32(2, 7), F32(6), 1e-5f), "rms_norm: input 1 has shape [6], wanted [7]");
+    REFUSES(tx_softmax(I32(2, 7)), "softmax: input 0 is I32, wanted F32");
+    REFUSES(tx_cross_entropy(F32(2, 7), I32(3), 7), "cross_entropy: input 1 has shape [3], wanted [2]");
+    REFUSES(tx_cross_entropy(F32(2, 7), I32(2), 8), "a vocabulary of 8 does not fit logits [2, 7]");
+    REFUSES(tx_cross_entropy(F32(2, 7), I32(2), 0), "a vocabulary of 0 does not fit");
+}
+
+static void elementwise(void **state)
+{
+    fixture *f = *state;
+    REFUSES(tx_swiglu(F32(2, 7)), "swiglu: input 0 has shape [2, 7], wanted an even last dimension");
+    REFUSES(tx_mul(F32(2, 7), F32(7, 2)), "mul: shapes [2, 7] and [7, 2] differ");
+    REFUSES(tx_gelu(BF16(2, 7), false), "gelu: input 0 is BF16, wanted F32");
+    REFUSES(tx_dropout(F32(2, 7), 1.0f, 0), "dropout: 1 is not in [0, 1)");
+    REFUSES(tx_dropout(F32(2, 7), NAN, 0), "dropout: nan is not in [0, 1)");
+    REFUSES(tx_rotary(F32(2, 5, 24), 2, 7, 1e4f, NULL), "rotary: 2 heads of size 7 (even) with theta 10000 do not fit");
+    REFUSES(tx_rotary(F32(2, 5, 24), 4, 8, 1e4f, NULL), "rotary: 4 heads of size 8");
+    REFUSES(tx_rotary(F32(2, 5, 24), 2, 8, 0.0f, NULL), "with theta 0 do not fit [2, 5, 24]");
+    REFUSES(tx_rotary(F32(2, 5, 24), 2, 8, 1e4f, I32(5)), "rotary: input 1 has shape [5], wanted [2]");
+}
+
+static void movement(void **state)
+{
+    fixture *f = *state;
+    REFUSES(tx_embedding(F32(2, 5), F32(9, 4), NULL, NULL), "embedding: input 0 is F32, wanted I32");
+    REFUSES(tx_embedding(I32(2, 5), F32(9, 4), F32(5, 3), NULL), "positions [5, 3] do not fit tokens [2, 5]");
+    REFUSES(tx_embedding(I32(2, 5), F32(9, 4), F32(4, 4), NULL), "positions [4, 4] do not fit tokens [2, 5]");
+    REFUSES(tx_gather(F32(9, 4, 2), I32(2)), "gather: input 0 has shape [9, 4, 2], wanted rank 2");
+    REFUSES(tx_gather(F32(9, 4), I32(1, 2, 1, 2, 1)), "input 1 has shape [1, 2, 1, 2, 1], wanted a smaller rank");
+    REFUSES(tx_scatter_add(I32(3), F32(2, 4), 9), "scatter_add: indices [3] do not fit [2, 4]");
+    REFUSES(tx_scatter_add(I32(2), F32(2, 4), 0), "scatter_add: the result has no rows");
+    REFUSES(tx_cast(F32(2, 7), TX_I32), "cast: F32 cannot become I32");
+    REFUSES(tx_cast(I32(2, 7), TX_F32), "cast: input 0 is I32, wanted F32, BF16 or F16");
+    REFUSES(tx_reshape(F32(2, 7), TX_SHAPE(3, 5)), "reshape: [2, 7] and [3, 5] have different counts");
+    REFUSES(tx_fill(f->graph, TX_SHAPE(0), 1.0f), "fill: output 0 has an impossible shape [0]");
+    REFUSES(tx_fill(f->graph, (tx_shape){.rank = 9}, 1.0f), "fill: output 0 has an impossible shape [of rank 9]");
+    REFUSES(tx_reshape(F32(2, 7), TX_SHAPE(INT64_MAX / 2, 4)), "reshape: output 0 has an impossible shape");
+    REFUSES(tx_reshape(F32(2, 7), (tx_shape){.rank = 9}), "reshape: output 0 has an impossible shape [of rank 9]");
+}
+
+static void graphs(void **state)
+{
+    fixture *f = *state;
+    tx_graph *other = NULL;
+    tx_plan *plan = NULL;
+    assert_ok(tx_graph_create(f->model, &other));
+    tx_tensor *foreign = tx_input(other, "x", TX_F32, TX_SHAPE(2, 7));
+    REFUSES(tx_add(F32(2, 7), foreign), "add: input 1 belongs to another graph");
+    tx_graph_free(f->graph);
+    assert_ok(tx_graph_create(f->model, &f->graph));
+    assert_null(tx_param(f->graph, "nobody", NULL));
+    assert_refused(tx_plan_create(f->graph, "", &plan), TX_NOT_FOUND, "nobody was not declared");
+    tx_graph_free(f->graph);
+    assert_ok(tx_graph_create(f->model, &f->graph));
+    assert_non_null(tx_state(f->graph, "cache", TX_F32, TX_SHAPE(4, 4)));
+    REFUSES(tx_state(f->graph, "cache", TX_F32, TX_SHAPE(4, 5)), "state cache was declared otherwise before");
+    REFUSES(tx_state(f->graph, "s", TX_F32, (tx_shape){.rank = -1}), "state s has an impossible shape [of rank -1]");
+    REFUSES(tx_input(f->graph, "x", (tx_dtype)77, TX_SHAPE(1)), "input x: there is no data type number 77");
+    REFUSES(param(f->graph, "w", TX_SHAPE(INT64_MAX, 2)), "parameter w has an impossible shape");
+    tx_tensor *x = tx_input(other, "y", TX_F32, TX_SHAPE(2, 7));
+    assert_refused(tx_backward(other, tx_add(x, foreign)), TX_INVALID, "the loss must be one F32 value");
+    tx_graph_free(other);
+    assert_ok(tx_graph_create(f->model, &other));
+    tx_tensor *most = tx_reduce(param(other, "w", TX_SHAPE(2, 7)), TX_REDUCE_MAX, TX_AXIS_ALL);
+    assert_refused(tx_backward(other, most), TX_UNSUPPORTED, "the maximum has no gradient");
+    assert_refused(tx_plan_create(other, "", &plan), TX_UNSUPPORTED, "the maximum has no gradient");
+    tx_graph_free(other);
+}
+
+/* ---- Engines, models, plans --------------------------------------------------------------------------------- */
+
+static void options(void **state)
+{
+    fixture *f = *state;
+    tx_engine *engine = NULL;
+    tx_plan *plan = NULL;
+    tx_comm *comm = NULL;
+    tx_device_info info;
+    tx_tune_options tune = {.size = 3};
+    assert_refused(tx_engine_create(&(tx_engine_options){.size = 1}, &engine), TX_INVALID, "engine options: size is 1");
+    tx_engine_options e = {.size = sizeof e, .tune = &tune};
+    assert_refused(tx_engine_create(&e, &engine), TX_INVALID, "tune options: size is 3");
+    e = (tx_engine_options){.size = sizeof e, .device = "abacus"};
+    assert_refused(tx_engine_create(&e, &engine), TX_NOT_FOUND, "abacus");
+    assert_refused(tx_device_get(-1, &info), TX_NOT_FOUND, "there is no device number -1");
+    assert_refused(tx_engine_choose(f->engine, "product = abacus"), TX_UNSUPPORTED, "the earlier run had product = abacus");
+    assert_ok(tx_comm_open(NULL, NULL, &comm));
+    assert_refused(tx_model_parallel(f->model, comm, &(tx_parallel_options){.size = 1}), TX_INVALID, "size field is 1");
+    tx_parallel_options p = {.size = sizeof p, .zero_stage = 3};
+    assert_refused(tx_model_parallel(f->model, comm, &p), TX_INVALID, "zero_stage 3 must be 0, 1 or 2");
+    param(f->graph, "w", TX_SHAPE(2, 7));
+    p.zero_stage = 0;
+    assert_refused(tx_model_parallel(f->model, comm, &p), TX_INVALID, "the model has parameters already");
+    tx_comm_close(comm);
+    tx_optimizer_options o = {.size = sizeof o, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
+    assert_refused(tx_optimizer_create(f->model, &o, &plan), TX_INVALID, "needs a graph with gradients first");
+    o.beta2 = NAN;
+    assert_refused(tx_optimizer_create(f->model, &o, &plan), TX_INVALID, "betas must lie in [0, 1)");
+    o.beta2 = 0.999f;
+    o.weight_decay = -1.0f;
+    assert_refused(tx_optimizer_create(f->model, &o, &plan), TX_INVALID, "weight decay must not be negative");
+    o.size = 7;
+    assert_refused(tx_optimizer_create(f->model, &o, &plan), TX_INVALID, "optimizer options: size is 7");
+}
+
+static void values(void **state)
+{
+    fixture *f = *state;
+    tx_plan *plan = NULL;
+    tx_results results;
+    tx_profile_entry entry;
+    const char *name;
+    const tx_param_spec *spec;
+    float data[14] = {0};
+    int32_t index = 0;
+    tx_tensor *x = F32(2, 7), *inner = tx_scale(x, 2.0f);
+    tx_tensor *y = tx_output(tx_mul(inner, param(f->graph, "w", TX_SHAPE(2, 7))));
+    assert_ok(tx_plan_create(f->graph, "p", &plan));
+    assert_refused(tx_plan_write(plan, y, data, sizeof data), TX_INVALID, "plan p: not an input of its graph");
+    assert_refused(tx_plan_write(plan, x, data, 4), TX_INVALID, "plan p: 4 bytes given for an input of 56");
+    assert_refused(tx_plan_read(plan, inner, data, sizeof data), TX_INVALID, "not an output (see tx_output)");
+    assert_refused(tx_plan_read(plan, NULL, data, sizeof data), TX_INVALID, "not an output (see tx_output)");
+    assert_refused(tx_plan_profile(plan, true), TX_INVALID, "was not opened for profiling");
+    assert_refused(tx_plan_profile_entry(plan, 99, &entry), TX_INVALID, "plan p has no operation 99");
+    assert_refused(tx_model_set(f->model, TX_CONTROL_STEP, 0.5), TX_INVALID, "takes whole numbers");
+    assert_refused(tx_model_set(f->model, TX_CONTROL_STEP, -1.0), TX_INVALID, "takes whole numbers");
+    assert_refused(tx_model_set(f->model, TX_CONTROL_STEP, NAN), TX_INVALID, "takes whole numbers");
+    assert_refused(tx_model_set(f->model, TX_CONTROL_COUNT, 1.0), TX_INVALID, "no control number");
+    assert_refused(tx_model_results(f->model, &results), TX_INVALID, "no copy of the results was asked for");
+    for (int i = 0; i < TX_RESULTS_PENDING; i++)
+        assert_ok(tx_model_fetch(f->model));
+    assert_refused(tx_model_fetch(f->model), TX_INVALID, "4 copies of the results are outstanding");
+    assert_refused(tx_model_param(f->model, 1, &name, &spec), TX_NOT_FOUND, "no parameter number 1");
+    assert_refused(tx_model_find(f->model, "v", &index), TX_NOT_FOUND, "no parameter v");
+    assert_refused(tx_model_read(f->model, TX_PART_WEIGHT, -1, data), TX_NOT_FOUND, "no parameter number -1");
+    assert_refused(tx_model_read(f->model, TX_PART_GRADIENT, 0, data), TX_NOT_FOUND, "has no gradients");
+    assert_refused(tx_model_write_range(f->model, TX_PART_WEIGHT, 0, 13, 2, data), TX_INVALID,
+                   "parameter w has 14 elements, 2 from 13 on were asked for");
+    assert_refused(tx_model_read_range(f->model, TX_PART_WEIGHT, 0, INT64_MAX, INT64_MAX, data), TX_INVALID,
+                   "parameter w has 14 elements");
+    assert_null(tx_gelu(y, false));
+    tx_graph *late = NULL;
+    assert_ok(tx_graph_create(f->model, &late));
+    assert_null(param(late, "v", TX_SHAPE(3)));
+    tx_plan *never = NULL;
+    assert_refused(tx_plan_create(late, "", &never), TX_INVALID, "parameter v comes too late");
+    tx_graph_free(late);
+    tx_plan_free(plan);
+}
+
+/* ---- Casts ------------------------------------------------------------------------------------------------------ */
+
+/* The gradient of a cast has the type of what was cast, and is rounded on the way through the other one. */
+static void gradient_of_cast(void **state)
+{
+    fixture *f = *state;
+    tx_plan *plan = NULL;
+    float x[] = {1.0f, -2.0f, 0x1.01p0f, 3.0f}, w[] = {0x1.02p0f, 0x1.01p1f, -0x1.0101p-3f, 0x1.03p0f}, y[4], dx[4];
+    const float rounded[] = {1.0f, -2.0f, 1.0f, 3.0f};
+    const float slope[] = {0x1.02p0f, 0x1p1f, -0x1.02p-3f, 0x1.04p0f}; /* of bf16's neighbours the even one */
+    tx_tensor *weights = F32(4);
+    tx_tensor *cast = tx_output(tx_cast(tx_cast(param(f->graph, "x", TX_SHAPE(4)), TX_BF16), TX_F32));
+    assert_ok(tx_backward(f->graph, tx_reduce(tx_mul(cast, weights), TX_REDUCE_SUM, TX_AXIS_ALL)));
+    assert_ok(tx_plan_create(f->graph, "cast", &plan));
+    assert_ok(tx_model_write(f->model, TX_PART_WEIGHT, 0, x));
+    assert_ok(tx_model_set(f->model, TX_CONTROL_LOSS_SCALE, 1.0));
+    assert_ok(tx_plan_write(plan, weights, w, sizeof w));
+    assert_ok(tx_plan_run(plan));
+    assert_ok(tx_plan_read(plan, cast, y, sizeof y));
+    assert_ok(tx_model_read(f->model, TX_PART_GRADIENT, 0, dx));
+    assert_memory_equal(y, rounded, sizeof y);
+    assert_memory_equal(dx, slope, sizeof dx);
+    tx_plan_free(plan);
+}
+
+/* ---- Growth ----------------------------------------------------------------------------------------------------- */
+
+enum { CACHE = 4, WIDTH = 2 };
+
+/* One query over caches of its own. */
+typedef struct decoder {
+    tx_graph *graph;
+    tx_tensor *qkv, *positions, *output;
+    tx_plan *plan;
+} decoder;
+
+static decoder decoder_of(tx_model *model, const char *keys, const char *values, int64_t rows)
+{
+    decoder d = {0};
+    tx_attention_options o = {.size = sizeof o, .heads = 1, .kv_heads = 1};
+    assert_ok(tx_graph_create(model, &d.graph));
+    d.qkv = tx_input(d.graph, "qkv", TX_F32, TX_SHAPE(1, 1, 3 * WIDTH));
+    d.positions = tx_input(d.graph, "positions", TX_I32, TX_SHAPE(1));
+    tx_tensor *k = tx_state(d.graph, keys, TX_F32, TX_SHAPE(1, rows, WIDTH));
+    tx_tensor *v = tx_state(d.graph, values, TX_F32, TX_SHAPE(1, rows, WIDTH));
+    d.output = tx_output(tx_attention_cached(d.qkv, k, v, d.positions, NULL, &o));
+    assert_ok(tx_plan_create(d.graph, keys, &d.plan));
+    return d;
+}
+
+/* Queries and keys are 0: the output is the mean of the values so far. */
+static void decode(decoder *d, int32_t position, float value, float wanted)
+{
+    const float qkv[3 * WIDTH] = {0, 0, 0, 0, value, 2.0f * value};
+    float got[WIDTH];
+    assert_ok(tx_plan_write(d->plan, d->qkv, qkv, sizeof qkv));
+    assert_ok(tx_plan_write(d->plan, d->positions, &position, sizeof position));
+    assert_ok(tx_plan_run(d->plan));
+    assert_ok(tx_plan_read(d->plan, d->output, got, sizeof got));
+    if (!(fabsf(got[0] - wanted) <= 1e-6f && fabsf(got[1] - 2.0f * wanted) <= 1e-6f))
+        fail_msg("position %d gives %g and %g, not %g and twice that", position, (double)got[0], (double)got[1],
+                 (double)wanted);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) /* it has terabytes of its own */
+/* The address space that this process may take from now on: so much more than now. */
+static void limit_memory(rlim_t more)
+{
+    struct rlimit limit;
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%ld", &pages), 1);
+    fclose(file);
+    assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
+    limit.rlim_cur = more == RLIM_INFINITY ? limit.rlim_max : (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + more;
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+}
+#endif
+
+static void decoder_free(decoder *d)
+{
+    tx_plan_free(d->plan);
+    tx_graph_free(d->graph);
+}
+
+/* A second plan, with states of its own and a larger one, comes after the first has run: the first's keep their values. */
+static void states_survive_growth(void **state)
+{
+    fixture *f = *state;
+    tx_memory planned, counted;
+    decoder first = decoder_of(f->model, "k", "v", CACHE);
+    decode(&first, 0, 1.0f, 1.0f);
+    decoder second = decoder_of(f->model, "k2", "v2", 10000 * CACHE);
+    decode(&second, 0, 8.0f, 8.0f);
+    decode(&first, 1, 3.0f, 2.0f);
+    decode(&second, 1, 4.0f, 6.0f);
+    assert_ok(tx_model_memory(f->model, &planned));
+    assert_ok(tx_engine_memory(f->engine, &counted));
+    assert_int_equal(tx_memory_total(&planned), tx_memory_total(&counted));
+    decoder_free(&first);
+    decoder_free(&second);
+}
+
+/* The same where there was no room at first: nothing is lost, and it goes on as soon as there is. */
+static void states_survive_lack_of_memory(void **state)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    (void)state;
+    skip();
+#else
+    fixture *f = *state;
+    const int32_t position = 0;
+    decoder first = decoder_of(f->model, "k", "v", CACHE);
+    decode(&first, 0, 1.0f, 1.0f);
+    decoder second = decoder_of(f->model, "k2", "v2", 1 << 25);
+    limit_memory(1 << 24);
+    for (int i = 0; i < 2; i++)
+        assert_refused(tx_plan_write(second.plan, second.positions, &position, sizeof position), TX_MEMORY, "");
+    limit_memory(RLIM_INFINITY);
+    decode(&second, 0, 8.0f, 8.0f);
+    decode(&first, 1, 3.0f, 2.0f);
+    decoder_free(&first);
+    decoder_free(&second);
+#endif
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest common[] = {
+        TEST(contractions), TEST(attention), TEST(normalization), TEST(elementwise),
+        TEST(movement),     TEST(graphs),    TEST(options),       TEST(values),
+        TEST(gradient_of_cast), TEST(states_survive_growth), TEST(states_survive_lack_of_memory),
+    };
+    const struct CMUnitTest of_device[] = {TEST(gradient_of_cast), TEST(states_survive_growth)};
+    int32_t index = 0;
+    if (argc < 2)
+        return cmocka_run_group_tests(common, NULL, NULL);
+    device = argv[1];
+    if (tx_device_find(device, &index))
+        return printf("%s\n", tx_error()), 77;
+    return cmocka_run_group_tests(of_device, NULL, NULL);
+}
