@@ -64,6 +64,10 @@ static void bad_calls_are_refused(void **state)
     const tx_open_options negative = {.threads = -1};
     assert_int_equal(cpu->open(1, NULL, &none), TX_NOT_FOUND);
     assert_int_equal(cpu->open(0, &negative, &none), TX_INVALID);
+    setenv("TX_CPU_VARIANT", "abacus", 1);
+    assert_int_equal(cpu->open(0, NULL, &none), TX_UNSUPPORTED);
+    assert_non_null(strstr(tx_error(), "TX_CPU_VARIANT=abacus: it takes base, avx2 or avx512"));
+    unsetenv("TX_CPU_VARIANT");
     assert_null(none);
     assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, INT64_MAX / 2, false, &more), TX_MEMORY);
     assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, 0, false, &more), TX_INVALID);

@@ -80,7 +80,8 @@ static tx_status open_device(int32_t index, const tx_open_options *options, tx_c
         return tx_fail(TX_INVALID, "cpu: %d threads; 0 means all that this process may use", options->threads);
     const tx_cpu_kernels *kernels = tx_cpu_kernels_choose();
     if (!kernels)
-        return tx_fail(TX_UNSUPPORTED, "cpu: TX_CPU_VARIANT=%s names no kernels that this processor can run",
+        return tx_fail(TX_UNSUPPORTED,
+                       "cpu: TX_CPU_VARIANT=%s: it takes base, avx2 or avx512, if the processor can run that",
                        getenv("TX_CPU_VARIANT"));
     tx_status status = tx_cpu_self_test(kernels);
     if (status)
