@@ -77,6 +77,7 @@ static void display_close(display *d, int64_t batch)
     for (int64_t r = 0; d->text && r < batch; r++)
         free(d->text[r].ids);
     free(d->text);
+    d->text = NULL;
 }
 
 static tx_status display_open(display *d, const txgen_job *job, int64_t batch, int64_t room)

@@ -103,6 +103,20 @@ run 0 "" --prompt "the cat" --prompt "sat" --num_beams 3 --max_new_tokens 10 --e
     --length_penalty 0.5
 head -n "$(wc -l < "$work/kept")" "$work/out" | cmp -s - "$work/kept" || fail "beams in a batch: another text"
 
+# ---- a conversation: lines typed at a terminal (of `script`, which not every machine has) ------------------------
+if command -v script > /dev/null; then
+    run 0 "" --prompt "the cat" --max_new_tokens 12 --temperature 0
+    first=$(cat "$work/out")
+    run 0 "" --prompt "sat" --max_new_tokens 12 --temperature 0
+    second=$(cat "$work/out")
+    { printf 'the cat\n\n%0100d\nsat\n' 0; printf '\004'; } |
+        script -qec "'$bin/txgen' --model '$work/model' --device '$device' --max_new_tokens 12 --temperature 0" /dev/null |
+        tr -d '\r' > "$work/out" || fail "a conversation"
+    for text in "> $first" "> $second" "that is 100 tokens; the model has 80 positions"; do
+        grep -qF -- "$text" "$work/out" || fail "a conversation does not say \"$text\""
+    done
+fi
+
 # ---- perplexity -----------------------------------------------------------------------------------------
 run 0 "windows of 40, stride 20" --perplexity "$work/text" --max_length 40 --stride 20 --batch_size 1
 keep
