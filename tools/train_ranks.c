@@ -228,14 +228,9 @@ static tx_status read_weights(const char *text, int32_t ranks, double *weight)
 
 static tx_status write_rows(tx_train_job *j, const int64_t *share)
 {
-    size_t room = (size_t)j->comm->size * 21 + 1, used = 0;
     free(j->rows_text);
-    j->rows_text = malloc(room);
-    if (!j->rows_text)
-        return tx_fail(TX_MEMORY, "no memory for the ranks' shares");
-    for (int32_t r = 0; r < j->comm->size; r++)
-        used += (size_t)snprintf(j->rows_text + used, room - used, "%s%" PRId64, r ? "," : "", share[r]);
-    return TX_OK;
+    j->rows_text = tx_pace_shares_text(share, j->comm->size);
+    return j->rows_text ? TX_OK : tx_fail(TX_MEMORY, "no memory for the ranks' shares");
 }
 
 tx_status tx_train_split(tx_train_job *j)

@@ -198,7 +198,7 @@ static tx_status train(tx_train_job *j, tx_run_summary *summary)
 static tx_status evaluate(tx_train_job *j, tx_json **metrics)
 {
     tx_run_evaluation e = {.step = j->inputs.state.step, .epoch = j->inputs.state.epoch};
-    tx_status status = tx_run_evaluate(j->trainer, j->inputs.validation, &e);
+    tx_status status = tx_run_evaluate(j->trainer, j->inputs.validation, j->watch, &e);
     if (status)
         return status;
     if (j->comm->rank > 0)

@@ -15,7 +15,7 @@ foreach(level ${levels})
     target_sources(tx_objects PRIVATE ${source})
     # Multiply-adds are fused where the instruction set can; -O3 unrolls the register tile.
     set_source_files_properties(${source} TARGET_DIRECTORY tx_objects PROPERTIES
-        COMPILE_OPTIONS "-O3;-fopenmp-simd;-ffp-contract=fast;${${level}_flags}")
+        COMPILE_OPTIONS "$<$<NOT:$<BOOL:${TX_SANITIZE}>>:-O3>;-fopenmp-simd;-ffp-contract=fast;${${level}_flags}")
 endforeach()
 
 if(TX_ONEDNN)

@@ -113,13 +113,3 @@ tx_status tx_digest_descriptor(int descriptor, const char *path, char text[TX_DI
         *size = total;
     return status;
 }
-
-tx_status tx_digest_file(const char *path, char text[TX_DIGEST_TEXT], int64_t *size)
-{
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0)
-        return tx_fail(errno == ENOENT ? TX_NOT_FOUND : TX_IO, "%s: cannot open: %s", path, strerror(errno));
-    tx_status status = tx_digest_descriptor(descriptor, path, text, size);
-    close(descriptor);
-    return status;
-}

@@ -19,9 +19,8 @@ tx_status tx_digest_finish(tx_digest *digest, char text[TX_DIGEST_TEXT]);
 void tx_digest_free(tx_digest *digest);
 
 tx_status tx_digest_data(const void *data, size_t size, char text[TX_DIGEST_TEXT]);
-/* Of a whole file, read by pieces; `*size` (or NULL) receives how many bytes it has. */
-tx_status tx_digest_file(const char *path, char text[TX_DIGEST_TEXT], int64_t *size);
-/* The same of what an open file gives from where it stands; `path` is for messages. */
+/* Of what an open file gives from where it stands, read by pieces; `*size` (or NULL) receives how many bytes those are;
+ * `path` is for messages. */
 tx_status tx_digest_descriptor(int descriptor, const char *path, char text[TX_DIGEST_TEXT], int64_t *size);
 
 #endif

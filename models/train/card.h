@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * README.md of a trained model, as transformers' Trainer writes its model cards: front matter for the hub, then what was
- * trained on what, with which options and which results. */
+ * README.md of a trained model, as transformers' Trainer writes its model cards: front matter for the hub, then what
+ * was trained on what, with which options and which results. */
 #ifndef TX_TRAIN_CARD_H
 #define TX_TRAIN_CARD_H
 

@@ -30,11 +30,11 @@ static tx_status add_up(tx_comm *comm, double *sum, int64_t *labels)
     return status;
 }
 
-tx_status tx_run_evaluate(tx_trainer *trainer, const tx_dataset *data, tx_run_evaluation *evaluation)
+tx_status tx_run_evaluate(tx_trainer *trainer, const tx_dataset *data, tx_watch *watch, tx_run_evaluation *evaluation)
 {
     tx_comm *comm = tx_trainer_options_of(trainer)->comm;
-    int64_t rows = tx_trainer_options_of(trainer)->eval_batch, blocks = tx_dataset_blocks(data);
-    int64_t begin_at = comm ? comm->rank : 0, stride = comm ? comm->size : 1;
+    const int64_t rows = tx_trainer_options_of(trainer)->eval_batch, blocks = tx_dataset_blocks(data);
+    const int64_t rank = comm ? comm->rank : 0, ranks = comm ? comm->size : 1;
     size_t count = (size_t)(rows * tx_dataset_block(data));
     int32_t *tokens = malloc(2 * count * sizeof *tokens);
     if (!tokens)
@@ -43,13 +43,23 @@ tx_status tx_run_evaluate(tx_trainer *trainer, const tx_dataset *data, tx_run_ev
     int64_t labels = 0;
     tx_order order = {0};
     tx_status status = TX_OK;
-    for (int64_t first = begin_at * rows; first < blocks && !status; first += stride * rows) {
-        tx_dataset_rows(data, &order, first, rows, tokens, tokens + count);
-        status = tx_trainer_evaluate(trainer, tokens, tokens + count, &sum, &labels);
+    /* A batch each, then the sums of all: no rank waits for longer than the slowest takes for a batch, and the watches
+     * see that all get on. */
+    for (int64_t first = 0; first < blocks && !status; first += ranks * rows) {
+        const int64_t own = first + rank * rows;
+        double batch_sum = 0.0;
+        int64_t batch_labels = 0;
+        if (own < blocks) {
+            tx_dataset_rows(data, &order, own, rows, tokens, tokens + count);
+            status = tx_trainer_evaluate(trainer, tokens, tokens + count, &batch_sum, &batch_labels);
+        }
+        if (!status && comm)
+            status = add_up(comm, &batch_sum, &batch_labels);
+        sum += batch_sum;
+        labels += batch_labels;
+        tx_watch_alive(watch);
     }
     free(tokens);
-    if (!status && comm)
-        status = add_up(comm, &sum, &labels);
     if (status)
         return status;
     evaluation->loss = sum / (double)labels;

@@ -5,6 +5,7 @@
 #include "api/clock.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -233,6 +234,16 @@ static tx_status hash_weights(tx_model *model, uint64_t *hash)
     free(words);
     *hash = h;
     return status;
+}
+
+char *tx_pace_shares_text(const int64_t *share, int32_t ranks)
+{
+    const size_t room = (size_t)ranks * 21 + 1; /* 20 letters of a number and a comma each */
+    char *text = malloc(room);
+    size_t used = 0;
+    for (int32_t r = 0; text && r < ranks; r++)
+        used += (size_t)snprintf(text + used, room - used, "%s%" PRId64, r ? "," : "", share[r]);
+    return text;
 }
 
 tx_status tx_pace_compare_weights(tx_model *model, tx_comm *comm, uint64_t *hash)

@@ -9,16 +9,25 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A pause between steps may take so many times the longest of its kind, or the watch's usual limit; the first one more:
- * of a rank on another host it is not seen whether it writes a checkpoint or cannot be reached. */
-static const double patience = 10.0;
+/* A pause between steps may take so many times the longest of its kind, or the watch's usual limit; the first one more,
+ * with time for a checkpoint on a slow disk: of a rank on another host it is not seen whether it writes or cannot be
+ * reached. */
+static const double patience = 10.0, first_pause = 600.0;
+static const double slow_disk = 10e6; /* bytes a second */
+
+static double pause_of(const tx_run_options *o, double longest, bool saves)
+{
+    if (longest > 0.0)
+        return patience * longest;
+    return first_pause + (saves ? (double)o->checkpoint_bytes / slow_disk : 0.0);
+}
 
 /* ---- Evaluation and checkpoints --------------------------------------------------------------------- */
 
 static tx_status evaluate(tx_running *r, bool *best)
 {
     tx_run_evaluation e = {.step = r->state->step, .epoch = r->state->epoch};
-    tx_status status = tx_run_evaluate(r->trainer, r->options->validation, &e);
+    tx_status status = tx_run_evaluate(r->trainer, r->options->validation, r->options->watch, &e);
     if (status)
         return status;
     char n[3][TX_LOG_NUMBER];
@@ -65,7 +74,7 @@ static tx_status after(tx_running *r, const tx_pending *p)
         return TX_OK;
     double *longest = &r->longest[evaluates][saves];
     const double begin = tx_now();
-    tx_watch_pause(o->watch, patience * *longest);
+    tx_watch_pause(o->watch, pause_of(o, *longest, saves || o->saving == TX_STRATEGY_BEST));
     tx_status status = tx_running_take(r);
     if (!status)
         status = tx_model_settle(r->model);
@@ -166,12 +175,12 @@ static tx_status loop(tx_running *r)
     }
     if (!status)
         status = tx_running_take(r);
-    tx_watch_pause(o->watch, 0);
+    tx_watch_pause(o->watch, pause_of(o, 0.0, true));
     if (!status)
         status = tx_model_settle(r->model);
     if (!status && r->summary->stopped)
         status = save(r);
-    tx_watch_pause(o->watch, 0); /* a save ends it; for what the caller does with the end as well */
+    tx_watch_pause(o->watch, pause_of(o, 0.0, true)); /* a save ends it; for what the caller does with the end as well */
     if (!status && step > begin + 1) {
         status = tx_engine_traffic(r->engine, &last);
         r->summary->traffic.allocations = last.allocations - first.allocations;

@@ -15,7 +15,8 @@
 #define TX_RUN_LOG "log.jsonl"
 #define TX_RUN_OPTIMIZER "optimizer.safetensors"
 
-/* When something is done: after every so many steps and at the end, or at the end of each epoch and of the run. X(NAME, "name") */
+/* When something is done: after every so many steps and at the end, or at the end of each epoch and of the run. X(NAME,
+ * "name") */
 #define TX_STRATEGY_MAP(X) \
     X(NO, "no")            \
     X(STEPS, "steps")      \
@@ -68,19 +69,19 @@ typedef struct tx_run_options {
     tx_schedule schedule;         /* its total_steps is the length of the run */
     tx_run_facts facts;           /* of the state's file */
     uint64_t data_seed;           /* of the order of blocks */
-    tx_overlap overlap;           /* of many ranks, as the next two: whether gradients are summed during the backward pass */
-    bool balance;                 /* share micro-batches out by the ranks' speed, measured in the first steps */
-    tx_watch *watch;              /* told of every step and checkpoint; NULL: none */
-    int64_t check_steps;          /* every so many steps all ranks' weights are held against each other; 0: never */
-    int64_t step_rows;            /* of all ranks in an optimizer step; 0: as many as the trainer plans */
-    int32_t workers;              /* threads that prepare batches */
-    bool pin;                     /* see tx_loader_options */
+    tx_overlap overlap;  /* of many ranks, as the next two: whether gradients are summed during the backward pass */
+    bool balance;        /* share micro-batches out by the ranks' speed, measured in the first steps */
+    tx_watch *watch;     /* told of every step and checkpoint; NULL: none */
+    int64_t check_steps; /* every so many steps all ranks' weights are held against each other; 0: never */
+    int64_t step_rows;   /* of all ranks in an optimizer step; 0: as many as the trainer plans */
+    int32_t workers;     /* threads that prepare batches */
+    bool pin;            /* see tx_loader_options */
     tx_strategy logging, evaluation, saving;
     int64_t logging_steps, eval_steps, save_steps; /* of strategy STEPS; 0: never */
-    bool perplexity;        /* the metric for the best evaluation, in place of the loss */
-    double flops_per_token; /* of total_flos */
-    int64_t max_bad_steps; /* so many steps in a row whose loss or gradient is not finite end the run */
-    const char *output_dir; /* checkpoints and log.jsonl, which rank 0 writes; NULL: neither */
+    bool perplexity;                               /* the metric for the best evaluation, in place of the loss */
+    double flops_per_token;                        /* of total_flos */
+    int64_t max_bad_steps;    /* so many steps in a row whose loss or gradient is not finite end the run */
+    const char *output_dir;   /* checkpoints and log.jsonl, which rank 0 writes; NULL: neither */
     int64_t save_total_limit; /* checkpoints kept; 0: all */
     bool stop_on_save_error;  /* otherwise a checkpoint that cannot be written is told, and training goes on */
     int64_t checkpoint_bytes; /* about what one takes */
@@ -111,13 +112,14 @@ typedef struct tx_run_summary {
 tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const tx_run_options *options,
                  tx_run_state *state, tx_run_summary *summary);
 
-/* The mean loss over a dataset, which the ranks share out; `step` and `epoch` of the result are left alone. */
-tx_status tx_run_evaluate(tx_trainer *trainer, const tx_dataset *data, tx_run_evaluation *evaluation);
+/* The mean loss over a dataset, which the ranks share out; `step` and `epoch` of the result are left alone. The watch
+ * (NULL: none) is told of each batch. */
+tx_status tx_run_evaluate(tx_trainer *trainer, const tx_dataset *data, tx_watch *watch, tx_run_evaluation *evaluation);
 
 /* ---- Checkpoints (models/train/save.c) -------------------------------------------------------------- */
 
-/* Writes output_dir/checkpoint-STEP: what options->write writes, moments, state, and with `log` the log so far. All ranks
- * call it, rank 0 writes, and all learn how it went; `comm` NULL: one rank. */
+/* Writes output_dir/checkpoint-STEP: what options->write writes, moments, state, and with `log` the log so far. All
+ * ranks call it, rank 0 writes, and all learn how it went; `comm` NULL: one rank. */
 tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const tx_run_options *options,
                       tx_run_state *state, bool log);
 /* Brings moments, counters and log back from a checkpoint whose state was read; weights are the caller's to load.

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static void note(const tx_running *r, const char *line)
 {
@@ -15,24 +16,24 @@ static void note(const tx_running *r, const char *line)
 /* Gives this rank its new share from step `step` on. */
 static tx_status share_out(tx_running *r, const int64_t *rows, int64_t step)
 {
-    char text[512] = "", line[640];
-    size_t used = 0;
     int64_t before = 0;
-    for (int32_t k = 0; k < r->comm->size; k++) {
-        before += k < r->comm->rank ? rows[k] : 0;
-        if (used < sizeof text - 24)
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRId64, k ? "," : "", rows[k]);
-    }
-    tx_status status = tx_running_take(r);
+    for (int32_t k = 0; k < r->comm->rank; k++)
+        before += rows[k];
+    char *shares = tx_pace_shares_text(rows, r->comm->size);
+    tx_status status = shares ? tx_running_take(r) : tx_fail(TX_MEMORY, "no memory for the ranks' shares");
     if (!status)
         status = tx_trainer_share(r->trainer, rows[r->comm->rank], before);
     if (!status)
         status = tx_running_load(r, step);
     if (!status && r->state->run)
-        status = tx_json_set_string(r->state->run, TX_RUN_ROWS, text);
-    snprintf(line, sizeof line, "rows    %s of a micro-batch, by the ranks' speed", text);
-    note(r, line);
-    tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"rows\": [%s]}", step, text);
+        status = tx_json_set_string(r->state->run, TX_RUN_ROWS, shares);
+    if (!status) {
+        char line[640];
+        snprintf(line, sizeof line, "rows    %.580s of a micro-batch, by the ranks' speed", shares);
+        note(r, line);
+        tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"rows\": [%s]}", step, shares);
+    }
+    free(shares);
     return status;
 }
 

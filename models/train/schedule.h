@@ -7,12 +7,12 @@
 #include "tx.h"
 
 /* X(NAME, "name") */
-#define TX_SCHEDULE_MAP(X)                            \
-    X(LINEAR, "linear")                               \
-    X(COSINE, "cosine")                               \
-    X(CONSTANT, "constant") /* without warm-up */     \
-    X(CONSTANT_WITH_WARMUP, "constant_with_warmup")   \
-    X(POLYNOMIAL, "polynomial")                       \
+#define TX_SCHEDULE_MAP(X)                          \
+    X(LINEAR, "linear")                             \
+    X(COSINE, "cosine")                             \
+    X(CONSTANT, "constant") /* without warm-up */   \
+    X(CONSTANT_WITH_WARMUP, "constant_with_warmup") \
+    X(POLYNOMIAL, "polynomial")                     \
     X(WSD, "wsd") /* warm up, stay, decay: transformers' warmup_stable_decay */
 
 typedef enum tx_schedule_kind {
@@ -49,8 +49,8 @@ typedef struct tx_schedule {
 
 /* A schedule with transformers' defaults. WSD decays over the last tenth of the steps (transformers has no default). */
 tx_schedule tx_schedule_default(tx_schedule_kind kind, double peak, int64_t warmup_steps, int64_t total_steps);
-/* Sets what the JSON object `text` names, as transformers' lr_scheduler_kwargs: num_cycles of cosine; lr_end and power of
- * polynomial; num_decay_steps, min_lr_ratio, decay_type and num_cycles of wsd. Other keys are TX_INVALID. */
+/* Sets what the JSON object `text` names, as transformers' lr_scheduler_kwargs: num_cycles of cosine; lr_end and power
+ * of polynomial; num_decay_steps, min_lr_ratio, decay_type and num_cycles of wsd. Other keys are TX_INVALID. */
 tx_status tx_schedule_adjust(tx_schedule *schedule, const char *text);
 const char *tx_schedule_name(tx_schedule_kind kind);
 /* The learning rate of update number `step`, counted from 0. */

@@ -16,22 +16,22 @@
 #define TX_RUN_ROWS "rows"
 
 typedef struct tx_run_state {
-    int64_t step;     /* optimizer steps done */
-    double epoch;     /* passed through so far */
-    int64_t tokens;   /* read so far, padding left out */
-    double flops;     /* of transformers' count, 6 per token and parameter outside the embeddings */
-    double loss_sum;  /* of the steps since the last entry of the history */
-    int64_t logged;   /* step of that entry */
-    int64_t bad;      /* steps in a row whose loss or gradient was not finite */
-    int64_t skipped;  /* updates left out, in all */
-    int64_t updates;  /* made: Adam's t */
-    bool has_best;    /* the next three are set */
-    double best;      /* value of the metric */
+    int64_t step;    /* optimizer steps done */
+    double epoch;    /* passed through so far */
+    int64_t tokens;  /* read so far, padding left out */
+    double flops;    /* of transformers' count, 6 per token and parameter outside the embeddings */
+    double loss_sum; /* of the steps since the last entry of the history */
+    int64_t logged;  /* step of that entry */
+    int64_t bad;     /* steps in a row whose loss or gradient was not finite */
+    int64_t skipped; /* updates left out, in all */
+    int64_t updates; /* made: Adam's t */
+    bool has_best;   /* the next three are set */
+    double best;     /* value of the metric */
     int64_t best_step;
     char *best_folder; /* its checkpoint; NULL when none was written */
-    tx_json *history; /* log_history: {"step", "epoch", "loss", ...} */
-    tx_json *run;     /* what the run was made of (data, batch, device ...): see tx_run_state_agree; NULL at a start */
-    char *kernels;    /* tx_engine_choices; NULL at a start */
+    tx_json *history;  /* log_history: {"step", "epoch", "loss", ...} */
+    tx_json *run;      /* what the run was made of (data, batch, device ...): see tx_run_state_agree; NULL at a start */
+    char *kernels;     /* tx_engine_choices; NULL at a start */
 } tx_run_state;
 
 /* What TrainerState repeats of the arguments. */
@@ -43,8 +43,8 @@ tx_status tx_run_state_create(tx_run_state *state);
 /* Frees what it holds; a state that is all zero is fine. */
 void tx_run_state_free(tx_run_state *state);
 
-/* Appends an entry {values..., "epoch", "step"} to the history: pairs of a name and a double, ended by NULL. Values that are
- * not finite are written as null, since JSON has none. */
+/* Appends an entry {values..., "epoch", "step"} to the history: pairs of a name and a double, ended by NULL. Values
+ * that are not finite are written as null, since JSON has none. */
 tx_status tx_run_state_log(tx_run_state *state, ...);
 /* The metric of an evaluation at the present step: whether it is the best so far, which is then kept. NaN never is. */
 bool tx_run_state_judge(tx_run_state *state, double metric);

@@ -23,8 +23,8 @@ typedef struct tx_trainer_options {
     size_t size;          /* sizeof(tx_trainer_options) */
     int64_t batch, block; /* rows of a micro-batch, tokens of a row */
     int64_t accumulation; /* micro-batches of an optimizer step, at most */
-    /* Of many ranks: rows of a micro-batch of all ranks together, and of those the ranks before this one do. 0: batch, and
-     * none. */
+    /* Of many ranks: rows of a micro-batch of all ranks together, and of those the ranks before this one do. 0: batch,
+     * and none. */
     int64_t all_rows, rows_before;
     tx_comm *comm; /* NULL: one rank */
     tx_parallel_options parallel;
@@ -43,17 +43,17 @@ tx_status tx_trainer_create(tx_model *model, const tx_architecture *architecture
 void tx_trainer_free(tx_trainer *trainer);
 const tx_trainer_options *tx_trainer_options_of(const tx_trainer *trainer);
 
-/* One optimizer step over micro_batches * batch rows of tokens and labels [rows, block]. Over all ranks `counted` labels
- * are not TX_IGNORE_LABEL: the loss is the mean over these, however the rows are cut. The arrays may be reused at once.
- * Gives the work to the device and asks for its results; tx_trainer_results takes them, oldest first, and should be
- * called one step later, so that the device never waits for the host. */
+/* One optimizer step over micro_batches * batch rows of tokens and labels [rows, block]. Over all ranks `counted`
+ * labels are not TX_IGNORE_LABEL: the loss is the mean over these, however the rows are cut. The arrays may be reused
+ * at once. Gives the work to the device and asks for its results; tx_trainer_results takes them, oldest first, and
+ * should be called one step later, so that the device never waits for the host. */
 tx_status tx_trainer_step(tx_trainer *trainer, const int32_t *tokens, const int32_t *labels, int64_t counted,
                           int64_t micro_batches, double learning_rate);
 /* Takes the results of the oldest step not yet taken; waits for the device if need be. */
 tx_status tx_trainer_results(tx_trainer *trainer, tx_results *results);
 
-/* Whether to stop, asked before each update; the ranks' answers, 0 or not, are added up as tx_model_vote says, so that all
- * learn of it in the same step. */
+/* Whether to stop, asked before each update; the ranks' answers, 0 or not, are added up as tx_model_vote says, so that
+ * all learn of it in the same step. */
 void tx_trainer_ask(tx_trainer *trainer, int (*stop)(void *context), void *context);
 
 /* Gives this rank another share of each micro-batch: compiles its plan anew. No results may be outstanding. */

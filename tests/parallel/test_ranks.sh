@@ -72,6 +72,18 @@ tied="--train_file $work/text.bin --config_overrides vocab_size=32768,n_layer=6,
 # Uneven shares, and a global batch that the micro-batches do not fill.
 ranks 2 uneven --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --batch_weights 3,1 || fail "uneven shares"
 near one uneven
+# Shares by speed, measured in the first steps: whatever they are, the same rows make a step, and a resumed run keeps them.
+ranks 2 auto --per_device_train_batch_size 6 --batch_weights auto --save_strategy steps --save_steps 11 || fail "shares by speed"
+shares=$(sed -n 's/^rows    \([0-9]*,[0-9]*\) of a micro-batch, by the ranks. speed$/\1/p' "$work/out")
+[ $((${shares%,*} + ${shares#*,})) -eq 12 ] || fail "the shares \"$shares\" are not 12 rows"
+grep -q "\"rows\": \[$shares\]" "$work/auto/log.jsonl" || fail "the shares are not in the log"
+near one auto
+cp "$work/auto/model.safetensors" "$work/kept"
+ranks 2 auto --per_device_train_batch_size 6 --batch_weights auto --resume_from_checkpoint "$work/auto/checkpoint-11" ||
+    fail "shares by speed, resumed"
+grep -q "^shares  $shares rows of a micro-batch" "$work/out" || fail "a resumed run does not begin with the shares $shares"
+cmp -s "$work/auto/model.safetensors" "$work/kept" || fail "shares by speed, resumed: other weights"
+
 ranks 2 rest --per_device_train_batch_size 5 --global_batch_size 12 || fail "a global batch"
 near one rest
 

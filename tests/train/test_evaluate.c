@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Evaluation: the same loss whatever the batch, and the watch learns of every batch, however long all of them take. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "models/gpt2.h"
+#include "models/train/run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { BLOCK = 16, BLOCKS = 11 };
+
+static int told;
+static tx_watch *const watch = (tx_watch *)&told; /* only handed on */
+
+/* In the place of the watch's. */
+void __wrap_tx_watch_alive(tx_watch *w);
+void __wrap_tx_watch_alive(tx_watch *w)
+{
+    assert_ptr_equal(w, watch);
+    told++;
+}
+
+#define assert_good(call)                          \
+    do {                                           \
+        if (call)                                  \
+            fail_msg("%s: %s", #call, tx_error()); \
+    } while (0)
+
+static tx_dataset *make_data(void)
+{
+    char path[] = "/tmp/tx_evaluate_XXXXXX", text[BLOCKS * BLOCK];
+    tx_tokenizer *bytes = NULL;
+    tx_dataset *data = NULL;
+    int file = mkstemp(path);
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (char)('a' + i * i % 23);
+    assert_true(file >= 0);
+    assert_int_equal(write(file, text, sizeof text), sizeof text);
+    assert_int_equal(close(file), 0);
+    assert_good(tx_tokenizer_bytes(&bytes));
+    tx_dataset_options options = {.size = sizeof options,
+                                  .tokenizer = bytes,
+                                  .vocab = TX_BYTES_VOCAB,
+                                  .block = BLOCK,
+                                  .to = 100.0,
+                                  .threads = 1};
+    assert_good(tx_dataset_open(path, &options, &data));
+    tx_tokenizer_free(bytes);
+    unlink(path);
+    return data;
+}
+
+/* Evaluates a fresh model, the same each time, by batches of so many rows. */
+static tx_run_evaluation evaluate(tx_engine *engine, const tx_dataset *data, int64_t rows)
+{
+    tx_gpt2_config config;
+    tx_model *model = NULL;
+    tx_trainer *trainer = NULL;
+    tx_run_evaluation e = {0};
+    assert_good(tx_gpt2_config_preset("gpt2", &config));
+    config.vocab_size = 257;
+    config.bos_token_id = config.eos_token_id = 256;
+    config.n_positions = BLOCK;
+    config.n_embd = 24;
+    config.n_layer = config.n_head = 2;
+    tx_trainer_options options = {
+        .size = sizeof options,
+        .batch = 2,
+        .block = BLOCK,
+        .accumulation = 1,
+        .eval_batch = rows,
+        .optimizer = {sizeof options.optimizer, TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = 0.0f},
+    };
+    assert_good(tx_model_create(engine, &model));
+    assert_good(tx_trainer_create(model, tx_gpt2_architecture(), &config, &options, &trainer));
+    assert_good(tx_model_init(model, 1));
+    told = 0;
+    assert_good(tx_run_evaluate(trainer, data, watch, &e));
+    tx_trainer_free(trainer);
+    tx_model_free(model);
+    tx_gpt2_config_free(&config);
+    return e;
+}
+
+static void every_batch_is_told(void **state)
+{
+    (void)state;
+    tx_engine *engine = NULL;
+    tx_engine_options options = {.size = sizeof options};
+    tx_dataset *data = make_data();
+    const int64_t blocks = tx_dataset_blocks(data);
+    assert_true(blocks >= BLOCKS - 1);
+    assert_good(tx_engine_create(&options, &engine));
+    const tx_run_evaluation whole = evaluate(engine, data, blocks);
+    assert_int_equal(told, 1);
+    assert_int_equal(whole.samples, blocks);
+    assert_true(fabs(whole.loss - log(257.0)) < 0.5);
+    for (int64_t rows = 1; rows <= 3; rows++) {
+        const tx_run_evaluation e = evaluate(engine, data, rows);
+        assert_int_equal(told, (blocks + rows - 1) / rows);
+        assert_int_equal(e.batches, told);
+        assert_true(fabs(e.loss - whole.loss) < 1e-5);
+        assert_true(fabs(e.perplexity - exp(e.loss)) < 1e-6);
+    }
+    tx_dataset_free(data);
+    tx_engine_free(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_batch_is_told)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
