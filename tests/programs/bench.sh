@@ -1,0 +1,83 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# txbench train, generate and comm from the outside: their figures are there, fit each other, and errors are told. What the
+# figures are is no matter of a test.
+#
+#   bench.sh TXBENCH [LAUNCHER]
+set -u
+txbench=$1
+launcher=${2-}
+. "${0%/*}/../program.sh"
+export OMP_WAIT_POLICY=passive
+# What Open MPI wants to be told, as in tests/comm/mpirun.sh.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+    PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+echo '{"model_type": "gpt2", "vocab_size": 300, "n_positions": 64, "n_embd": 32, "n_layer": 3, "n_head": 4}' \
+    > "$work/config.json"
+
+# expect STATUS TEXT COMMAND...: the exit status, and a text in what was printed
+expect()
+{
+    wanted=$1
+    text=$2
+    shift 2
+    "$@" > "$work/out" 2> "$work/err"
+    status=$?
+    [ $status -eq "$wanted" ] || fail "$* ($text): status $status, expected $wanted"
+    grep -qF -- "$text" "$work/out" "$work/err" || fail "$*: does not say \"$text\""
+}
+
+# count KEY: how many numbers above 0 its list (or it alone) has in the JSON that was printed
+count()
+{
+    sed -n "s/.*\"$1\": \[*\([^]}]*\).*/\1/p" "$work/out" | tr ',' '\n' | awk '$1 > 0' | wc -l
+}
+
+bench()
+{
+    command=$1
+    shift
+    expect 0 "" "$txbench" "$command" --config "$work/config.json" --json "$@"
+    [ "$(wc -l < "$work/out")" -eq 1 ] || fail "$command $*: not one line of JSON"
+}
+
+# ---- train ------------------------------------------------------------------------------------------------------------
+bench train --batch 2 --block 32 --steps 2 --pairs 3
+[ "$(count seconds_per_step)" -eq 3 ] || fail "train: not three figures"
+grep -q '"peer"' "$work/out" && fail "train: a peer that nobody asked for"
+# A step reads 2 x 32 tokens.
+sed -n 's/.*"seconds_per_step": \[\([^]]*\)\], "tokens_per_second": \([0-9.]*\).*/\1,\2/p' "$work/out" | tr ',' '\n' |
+    awk 'NR < 4 { if (!least || $1 < least) least = $1; if ($1 > most) most = $1 }
+         NR == 4 { good = $1 >= 63.9 / most && $1 <= 64.1 / least } END { exit !good }' ||
+    fail "train: tokens a second do not fit the seconds"
+expect 0 "tokens/s" "$txbench" train --config "$work/config.json" --batch 2 --block 32 --steps 1 --pairs 1
+expect 1 "more than the model's 64 positions" "$txbench" train --config "$work/config.json" --block 65
+expect 1 "no GPT-2 preset" "$txbench" train --config nothing
+expect 2 "must be one of" "$txbench" train --peer nobody
+if "${txbench%/*}/txtrain" --list-devices | grep -q "^opencl"; then
+    bench train --batch 2 --block 32 --steps 1 --pairs 2 --device opencl --peer clblast
+    grep -q "\"peer_name\": \"tx with CLBlast's products\"" "$work/out" || fail "train: the peer is not named"
+    [ "$(count ratio)" -eq 1 ] || fail "train: no ratio"
+fi
+
+# ---- generate ------------------------------------------------------------------------------------------------------------
+bench generate --prompt 8 --new_tokens 8 --pairs 2
+[ "$(count tx_tokens_per_second)" -eq 1 ] || fail "generate: no figure"
+expect 0 "tokens/s" "$txbench" generate --config "$work/config.json" --prompt 8 --new_tokens 8 --pairs 1 --batch 3
+expect 1 "the model has 64 positions" "$txbench" generate --config "$work/config.json"
+
+# ---- comm --------------------------------------------------------------------------------------------------------------------
+expect 0 "self: 1 ranks" "$txbench" comm --sizes 1 --rounds 1
+expect 1 "--sizes one: expected up to 16 sizes in MB" "$txbench" comm --sizes one
+if [ -n "$launcher" ] && command -v "$launcher" > /dev/null; then
+    expect 0 "mpi: 2 ranks" "$launcher" -n 2 "$txbench" comm --sizes 0.1,0.25 --rounds 2
+    expect 0 '"communicator": "mpi", "ranks": 2, "rounds": 2' "$launcher" -n 2 "$txbench" comm --sizes 0.1,0.25 --rounds 2 --json
+    for key in all_reduce_seconds mpi_all_reduce_seconds memcpy_seconds; do
+        [ "$(grep -oE "\"$key\": \[[0-9.e-]+, [0-9.e-]+\]" "$work/out" | wc -l)" -eq 2 ] || fail "comm: not two rounds of $key"
+    done
+    grep -q '"bytes": 100000, .*"bytes": 250000, ' "$work/out" || fail "comm: other sizes"
+    expect 0 "mpi: 2 ranks" "$launcher" -n 2 env TX_COMM_SHM=0 "$txbench" comm --sizes 0.1 --rounds 1 --wire bf16
+fi
+
+[ "$failures" -eq 0 ] && echo "all good"
+exit $((failures != 0))
