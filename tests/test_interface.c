@@ -191,7 +191,7 @@ static void options(void **state)
     e = (tx_engine_options){.size = sizeof e, .device = "abacus"};
     assert_refused(tx_engine_create(&e, &engine), TX_NOT_FOUND, "abacus");
     assert_refused(tx_device_get(-1, &info), TX_NOT_FOUND, "there is no device number -1");
-    assert_refused(tx_engine_choose(f->engine, "product = abacus"), TX_UNSUPPORTED, "the earlier run had product = abacus");
+    assert_refused(tx_engine_choose(f->engine, "product = abacus"), TX_UNSUPPORTED, "earlier run had product = abacus");
     assert_ok(tx_comm_open(NULL, NULL, &comm));
     assert_refused(tx_model_parallel(f->model, comm, &(tx_parallel_options){.size = 1}), TX_INVALID, "size field is 1");
     tx_parallel_options p = {.size = sizeof p, .zero_stage = 3};
@@ -254,6 +254,40 @@ static void values(void **state)
     assert_refused(tx_plan_create(late, "", &never), TX_INVALID, "parameter v comes too late");
     tx_graph_free(late);
     tx_plan_free(plan);
+}
+
+/* ---- Devices ---------------------------------------------------------------------------------------------------- */
+
+/* The device goes by its backend, its id, and a part of its name in any case. */
+static void names_of_devices(void **state)
+{
+    (void)state;
+    int32_t index = -1, found = -1;
+    tx_device_info info;
+    char name[sizeof info.name + 16];
+    assert_ok(tx_device_find(device, &index));
+    assert_ok(tx_device_get(index, &info));
+    assert_ok(tx_device_find(info.id, &found));
+    assert_int_equal(found, index);
+    snprintf(name, sizeof name, "%s:%s", device, info.name);
+    for (char *c = name + strlen(device); *c; c++)
+        *c = (char)(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
+    assert_ok(tx_device_find(name, &found));
+    assert_int_equal(found, index);
+    name[strlen(device) + 4] = '\0'; /* three letters */
+    assert_ok(tx_device_find(name, &found));
+    snprintf(name, sizeof name, "%s:abacus", device);
+    assert_refused(tx_device_find(name, &found), TX_NOT_FOUND, name);
+    snprintf(name, sizeof name, "%s:99", device);
+    assert_refused(tx_device_find(name, &found), TX_NOT_FOUND, name);
+    snprintf(name, sizeof name, "%s:", device);
+    assert_refused(tx_device_find(name, &found), TX_NOT_FOUND, name);
+    if (tx_device_find("gpu", &found))
+        assert_non_null(strstr(tx_error(), "gpu"));
+    else {
+        assert_ok(tx_device_get(found, &info));
+        assert_int_equal(info.type, TX_DEVICE_GPU);
+    }
 }
 
 /* ---- Casts ------------------------------------------------------------------------------------------------------ */
@@ -342,7 +376,7 @@ static void decoder_free(decoder *d)
     tx_graph_free(d->graph);
 }
 
-/* A second plan, with states of its own and a larger one, comes after the first has run: the first's keep their values. */
+/* A second plan, with larger states of its own, comes after the first has run: the first's keep their values. */
 static void states_survive_growth(void **state)
 {
     fixture *f = *state;
@@ -390,9 +424,10 @@ int main(int argc, char **argv)
     const struct CMUnitTest common[] = {
         TEST(contractions), TEST(attention), TEST(normalization), TEST(elementwise),
         TEST(movement),     TEST(graphs),    TEST(options),       TEST(values),
-        TEST(gradient_of_cast), TEST(states_survive_growth), TEST(states_survive_lack_of_memory),
+        TEST(names_of_devices), TEST(gradient_of_cast),
+        TEST(states_survive_growth), TEST(states_survive_lack_of_memory),
     };
-    const struct CMUnitTest of_device[] = {TEST(gradient_of_cast), TEST(states_survive_growth)};
+    const struct CMUnitTest of_device[] = {TEST(names_of_devices), TEST(gradient_of_cast), TEST(states_survive_growth)};
     int32_t index = 0;
     if (argc < 2)
         return cmocka_run_group_tests(common, NULL, NULL);

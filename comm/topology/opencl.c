@@ -82,7 +82,7 @@ static bool ask_amd(cl_device_id device, tx_topo_cl_device *d)
     return true;
 }
 
-/* "GPU-5a3c...", as NVIDIA's driver writes it. */
+/* "5a3c...", before which NVIDIA's driver writes GPU-. */
 static void ask_uuid(cl_device_id device, tx_topo_cl_device *d)
 {
     unsigned char id[16];
