@@ -198,11 +198,92 @@ static void test_rule(void **state)
     remove_scratch(folder);
 }
 
+/* ---- training against the rule itself --------------------------------------------------------------- */
+
+/* One long word of letters, of which no two neighbours are alike: more pairs than the first table of them holds. */
+enum { LETTERS = 60000, FIRST = 257, TOKENS = FIRST + 1500 };
+
+typedef struct rule {
+    int32_t id[LETTERS];
+    size_t count;
+    int32_t times[TOKENS][TOKENS]; /* of a pair; 0 between steps */
+    char *spelled[TOKENS];
+    int32_t tokens;
+} rule;
+
+/* The pair that is there most often, of equal ones that with the smallest ids. */
+static void find_best(rule *r, int32_t *left, int32_t *right)
+{
+    int32_t most = 0;
+    for (size_t i = 0; i + 1 < r->count; i++)
+        r->times[r->id[i]][r->id[i + 1]]++;
+    for (size_t i = 0; i + 1 < r->count; i++) {
+        const int32_t a = r->id[i], b = r->id[i + 1], times = r->times[a][b];
+        if (times > most || (times == most && (a < *left || (a == *left && b < *right)))) {
+            most = times;
+            *left = a;
+            *right = b;
+        }
+    }
+    for (size_t i = 0; i + 1 < r->count; i++)
+        r->times[r->id[i]][r->id[i + 1]] = 0;
+}
+
+static void merge_best(rule *r)
+{
+    int32_t left = 0, right = 0, made = FIRST;
+    char text[512];
+    size_t used = 0;
+    find_best(r, &left, &right);
+    assert_true((size_t)snprintf(text, sizeof text, "%s%s", r->spelled[left], r->spelled[right]) < sizeof text);
+    while (made < r->tokens && strcmp(r->spelled[made], text) != 0)
+        made++;
+    if (made == r->tokens)
+        assert_non_null(r->spelled[r->tokens++] = strdup(text));
+    for (size_t i = 0; i < r->count; i++) {
+        const bool both = r->id[i] == left && i + 1 < r->count && r->id[i + 1] == right;
+        r->id[used++] = both ? made : r->id[i];
+        i += both;
+    }
+    r->count = used;
+}
+
+static void test_many_pairs(void **state)
+{
+    (void)state;
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    rule *r = calloc(1, sizeof *r);
+    char *text = calloc(1, LETTERS + 1);
+    uint64_t random = 9;
+    assert_true(r && text);
+    for (const char *c = letters; *c; c++)
+        assert_non_null(r->spelled[*c - '!' + 1] = strndup(c, 1)); /* a byte's id is the place of its letter */
+    for (size_t i = 0; i < LETTERS; i++) {
+        do
+            text[i] = letters[next_random(&random) % 52];
+        while (i && text[i] == text[i - 1]);
+        r->id[i] = text[i] - '!' + 1;
+    }
+    r->count = LETTERS;
+    r->tokens = FIRST;
+    while (r->tokens < TOKENS)
+        merge_best(r);
+    tx_tokenizer *t = train(text, TOKENS, 1);
+    assert_int_equal(tx_tokenizer_size(t), TOKENS);
+    for (int32_t i = FIRST; i < TOKENS; i++)
+        expect_text(t, i, r->spelled[i]);
+    for (int32_t i = 0; i < TOKENS; i++)
+        free(r->spelled[i]);
+    tx_tokenizer_free(t);
+    free(text);
+    free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order),     cmocka_unit_test(test_limits), cmocka_unit_test(test_runs),
-        cmocka_unit_test(test_any_bytes), cmocka_unit_test(test_rule),
+        cmocka_unit_test(test_any_bytes), cmocka_unit_test(test_rule),   cmocka_unit_test(test_many_pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
