@@ -419,6 +419,41 @@ static void test_added(void **state)
     remove_scratch(folder);
 }
 
+/* As many as models reserve for later. */
+static void test_many_added(void **state)
+{
+    (void)state;
+    enum { MANY = 200, FIRST = 263 };
+    char *folder = small_folder(), *path = tx_path_join(folder, "tokenizer.json"), content[64], text[MANY * 16] = "";
+    tx_json *json = read_in(folder, "tokenizer.json"), *list, *token;
+    assert_ok(tx_json_get(json, "added_tokens", TX_JSON_ARRAY, &list));
+    for (int i = 0; i < MANY; i++) {
+        char line[256];
+        snprintf(content, sizeof content, "<reserved %d>", i);
+        strcat(text, content);
+        snprintf(line, sizeof line,
+                 "{\"id\":%d,\"content\":\"%s\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+                 "\"normalized\":false,\"special\":true}",
+                 FIRST + i, content);
+        assert_ok(tx_json_parse(line, strlen(line), "token", &token));
+        assert_ok(tx_json_append(list, token));
+    }
+    assert_ok(tx_json_write(path, json, TX_JSON_LINE));
+    tx_json_free(json);
+    tx_tokenizer *t;
+    tx_ids ids;
+    assert_ok(tx_tokenizer_open(folder, &t));
+    assert_int_equal(tx_tokenizer_find(t, "<reserved 7>"), FIRST + 7);
+    encode(t, text, strlen(text), true, &ids);
+    assert_int_equal(ids.count, MANY);
+    for (int32_t i = 0; i < MANY; i++)
+        assert_int_equal(ids.id[i], FIRST + i);
+    free(ids.id);
+    tx_tokenizer_free(t);
+    free(path);
+    remove_scratch(folder);
+}
+
 /* ---- writing ----------------------------------------------------------------------------------------- */
 
 static void test_save_copies(void **state)
@@ -525,7 +560,7 @@ int main(void)
         cmocka_unit_test(test_refused),     cmocka_unit_test(test_refused_files),   cmocka_unit_test(test_small),
         cmocka_unit_test(test_equal_files), cmocka_unit_test(test_splitters),       cmocka_unit_test(test_holes),
         cmocka_unit_test(test_pair),        cmocka_unit_test(test_added),           cmocka_unit_test(test_save_copies),
-        cmocka_unit_test(test_bytes),       cmocka_unit_test(test_files_of_others),
+        cmocka_unit_test(test_bytes),       cmocka_unit_test(test_files_of_others), cmocka_unit_test(test_many_added),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
