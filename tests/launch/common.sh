@@ -7,8 +7,7 @@ mpi=$3
 . "${0%/*}/../program.sh"
 [ -n "$mpi" ] || { echo "skipped: built without MPI"; exit 77; }
 command -v "$mpi" > /dev/null || { echo "skipped: $mpi is missing: apt-get install mpich"; exit 77; }
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
-    PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe OMP_WAIT_POLICY=passive
+export OMP_WAIT_POLICY=passive
 
 # start NAME OPTION... -- ARGUMENT...: txlaunch on ranks in the background, output folder $work/NAME; its id: $launched
 start()

@@ -5,8 +5,6 @@
 [ "$device" = mixed ] && device=opencl && mixed=yes || mixed=no
 need_device
 command -v "$launcher" > /dev/null || { echo "skipped: no $launcher"; exit 77; }
-# Open MPI refuses root and more ranks than cores unless told.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMP_WAIT_POLICY=passive
 
 i=0

@@ -9,9 +9,6 @@ txbench=$1
 launcher=${2-}
 . "${0%/*}/../program.sh"
 export OMP_WAIT_POLICY=passive
-# What Open MPI wants to be told, as in tests/comm/mpirun.sh.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
-    PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 echo '{"model_type": "gpt2", "vocab_size": 300, "n_positions": 64, "n_embd": 32, "n_layer": 3, "n_head": 4}' \
     > "$work/config.json"
 

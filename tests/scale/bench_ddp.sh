@@ -8,12 +8,7 @@ set -u
 txbench=$1
 launcher=${2-}
 . "${0%/*}/../program.sh"
-if [ -n "$launcher" ]; then
-    command -v "$launcher" > /dev/null || { echo "skipped: no $launcher"; exit 77; }
-    # What Open MPI wants to be told, as in tests/comm/mpirun.sh.
-    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
-        PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
-fi
+[ -z "$launcher" ] || command -v "$launcher" > /dev/null || { echo "skipped: no $launcher"; exit 77; }
 rows=${launcher:+3}
 rows=${rows:-1}
 echo '{"model_type": "gpt2", "vocab_size": 300, "n_positions": 64, "n_embd": 32, "n_layer": 3, "n_head": 4}' \

@@ -40,8 +40,6 @@ skip()
 }
 
 [ -z "$launcher" ] || command -v "$launcher" > /dev/null || skip "$launcher is missing: apt-get install mpich"
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
-    PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 
 if [ "$part" = one ]; then
     "$txtopo" --mpi --measure > "$work/out" 2> "$work/err" || fail "alone: status $?"

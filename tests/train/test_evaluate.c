@@ -7,15 +7,11 @@
 
 #include <cmocka.h>
 
-#include "models/gpt2.h"
-#include "models/train/run.h"
+#include "tests/train/tiny.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
-enum { BLOCK = 16, BLOCKS = 11 };
+enum { BLOCKS = 11 };
 
 static int told;
 static tx_watch *const watch = (tx_watch *)&told; /* only handed on */
@@ -34,30 +30,6 @@ void __wrap_tx_watch_alive(tx_watch *w)
             fail_msg("%s: %s", #call, tx_error()); \
     } while (0)
 
-static tx_dataset *make_data(void)
-{
-    char path[] = "/tmp/tx_evaluate_XXXXXX", text[BLOCKS * BLOCK];
-    tx_tokenizer *bytes = NULL;
-    tx_dataset *data = NULL;
-    int file = mkstemp(path);
-    for (size_t i = 0; i < sizeof text; i++)
-        text[i] = (char)('a' + i * i % 23);
-    assert_true(file >= 0);
-    assert_int_equal(write(file, text, sizeof text), sizeof text);
-    assert_int_equal(close(file), 0);
-    assert_good(tx_tokenizer_bytes(&bytes));
-    tx_dataset_options options = {.size = sizeof options,
-                                  .tokenizer = bytes,
-                                  .vocab = TX_BYTES_VOCAB,
-                                  .block = BLOCK,
-                                  .to = 100.0,
-                                  .threads = 1};
-    assert_good(tx_dataset_open(path, &options, &data));
-    tx_tokenizer_free(bytes);
-    unlink(path);
-    return data;
-}
-
 /* Evaluates a fresh model, the same each time, by batches of so many rows. */
 static tx_run_evaluation evaluate(tx_engine *engine, const tx_dataset *data, int64_t rows)
 {
@@ -65,20 +37,9 @@ static tx_run_evaluation evaluate(tx_engine *engine, const tx_dataset *data, int
     tx_model *model = NULL;
     tx_trainer *trainer = NULL;
     tx_run_evaluation e = {0};
-    assert_good(tx_gpt2_config_preset("gpt2", &config));
-    config.vocab_size = 257;
-    config.bos_token_id = config.eos_token_id = 256;
-    config.n_positions = BLOCK;
-    config.n_embd = 24;
-    config.n_layer = config.n_head = 2;
-    tx_trainer_options options = {
-        .size = sizeof options,
-        .batch = 2,
-        .block = BLOCK,
-        .accumulation = 1,
-        .eval_batch = rows,
-        .optimizer = {sizeof options.optimizer, TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = 0.0f},
-    };
+    assert_good(tiny_config(&config));
+    tx_trainer_options options = tiny_options();
+    options.eval_batch = rows;
     assert_good(tx_model_create(engine, &model));
     assert_good(tx_trainer_create(model, tx_gpt2_architecture(), &config, &options, &trainer));
     assert_good(tx_model_init(model, 1));
@@ -95,7 +56,8 @@ static void every_batch_is_told(void **state)
     (void)state;
     tx_engine *engine = NULL;
     tx_engine_options options = {.size = sizeof options};
-    tx_dataset *data = make_data();
+    tx_dataset *data = NULL;
+    assert_good(tiny_data(BLOCKS, &data));
     const int64_t blocks = tx_dataset_blocks(data);
     assert_true(blocks >= BLOCKS - 1);
     assert_good(tx_engine_create(&options, &engine));

@@ -3,14 +3,13 @@
  * TX's code by those below, --wrap) nor the backend's.
  *
  *     test_malloc DEVICE */
-#include "models/gpt2.h"
-#include "models/train/run.h"
 #include "tests/train/data.h"
+#include "tests/train/tiny.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
-enum { STEPS = 7, BLOCK = 16 };
+enum { STEPS = 7 };
 
 static atomic_bool counting;
 static atomic_long calls;
@@ -93,22 +92,10 @@ static int fail(const char *what)
 static tx_status train(tx_engine *engine, tx_model *model, const tx_dataset *data, tx_run_summary *summary)
 {
     tx_gpt2_config config;
-    tx_status status = tx_gpt2_config_preset("gpt2", &config);
+    tx_status status = tiny_config(&config);
     if (status)
         return status;
-    config.vocab_size = 257;
-    config.bos_token_id = config.eos_token_id = 256;
-    config.n_positions = BLOCK;
-    config.n_embd = 24;
-    config.n_layer = config.n_head = 2;
-    tx_trainer_options options = {
-        .size = sizeof options,
-        .batch = 2,
-        .block = BLOCK,
-        .accumulation = 2,
-        .max_grad_norm = 1.0,
-        .optimizer = {sizeof options.optimizer, TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = 0.0f},
-    };
+    const tx_trainer_options options = tiny_options();
     int steps = 0;
     char folder[] = "/tmp/tx_malloc_XXXXXX", log[64];
     if (!mkdtemp(folder))
@@ -144,31 +131,6 @@ static tx_status train(tx_engine *engine, tx_model *model, const tx_dataset *dat
     return status;
 }
 
-/* 13 blocks: the last micro-batch of an epoch is padded, its last step has fewer micro-batches. */
-static tx_status make_data(tx_dataset **data)
-{
-    char path[] = "/tmp/tx_malloc_text_XXXXXX";
-    int file = mkstemp(path);
-    char text[13 * BLOCK];
-    for (size_t i = 0; i < sizeof text; i++)
-        text[i] = (char)('a' + i * i % 23);
-    if (file < 0 || write(file, text, sizeof text) != (ssize_t)sizeof text || close(file))
-        return tx_fail(TX_IO, "%s: cannot be written", path);
-    tx_tokenizer *bytes = NULL;
-    tx_status status = tx_tokenizer_bytes(&bytes);
-    tx_dataset_options options = {.size = sizeof options,
-                                  .tokenizer = bytes,
-                                  .vocab = TX_BYTES_VOCAB,
-                                  .block = BLOCK,
-                                  .to = 100.0,
-                                  .threads = 1};
-    if (!status)
-        status = tx_dataset_open(path, &options, data);
-    tx_tokenizer_free(bytes);
-    unlink(path);
-    return status;
-}
-
 int main(int argc, char **argv)
 {
     tx_engine_options options = {.size = sizeof options, .device = argc > 1 ? argv[1] : "cpu", .threads = 0};
@@ -181,7 +143,8 @@ int main(int argc, char **argv)
     tx_model *model = NULL;
     tx_dataset *data = NULL;
     tx_run_summary summary;
-    if (make_data(&data) || tx_engine_create(&options, &engine) || tx_model_create(engine, &model))
+    /* 13 blocks: the last micro-batch of an epoch is padded, its last step has fewer micro-batches. */
+    if (tiny_data(13, &data) || tx_engine_create(&options, &engine) || tx_model_create(engine, &model))
         return fail("preparation");
     atomic_store(&counting, true);
     void *volatile probe = malloc(1);

@@ -50,7 +50,7 @@ bare()
 pair()
 {
     [ -n "$launcher" ] || return 0
-    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -s KILL 60 "$launcher" -n 2 "$bin/txtrain" \
+    timeout -s KILL 60 "$launcher" -n 2 "$bin/txtrain" \
         --train_file "$work/text" --config_name "$work/config.json" --output_dir "$work/r" --block_size 16 --max_steps 8 \
         --per_device_train_batch_size 2 --threads 1 --save_strategy no "$@" > "$work/out" 2> "$work/err"
 }

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A GPT-2 of two layers over bytes and a little text, for tests of trainers that need no learning. */
+#ifndef TX_TESTS_TINY_H
+#define TX_TESTS_TINY_H
+
+#include "models/gpt2.h"
+#include "models/train/run.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { TINY_BLOCK = 16 };
+
+static inline tx_status tiny_config(tx_gpt2_config *config)
+{
+    tx_status status = tx_gpt2_config_preset("gpt2", config);
+    if (status)
+        return status;
+    config->vocab_size = TX_BYTES_VOCAB;
+    config->bos_token_id = config->eos_token_id = TX_BYTES_VOCAB - 1;
+    config->n_positions = TINY_BLOCK;
+    config->n_embd = 24;
+    config->n_layer = config->n_head = 2;
+    return TX_OK;
+}
+
+static inline tx_trainer_options tiny_options(void)
+{
+    return (tx_trainer_options){
+        .size = sizeof(tx_trainer_options),
+        .batch = 2,
+        .block = TINY_BLOCK,
+        .accumulation = 2,
+        .max_grad_norm = 1.0,
+        .optimizer = {sizeof(tx_optimizer_options), TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = 0.0f},
+    };
+}
+
+/* A dataset of so many blocks. */
+static inline tx_status tiny_data(size_t blocks, tx_dataset **data)
+{
+    char path[] = "/tmp/tx_tiny_XXXXXX";
+    const size_t size = blocks * TINY_BLOCK;
+    char *text = malloc(size);
+    int file = text ? mkstemp(path) : -1;
+    for (size_t i = 0; text && i < size; i++)
+        text[i] = (char)('a' + i * i % 23);
+    const bool written = file >= 0 && write(file, text, size) == (ssize_t)size && close(file) == 0;
+    free(text);
+    if (!written)
+        return tx_fail(TX_IO, "%s: cannot be written", path);
+    tx_tokenizer *bytes = NULL;
+    tx_status status = tx_tokenizer_bytes(&bytes);
+    tx_dataset_options options = {.size = sizeof options,
+                                  .tokenizer = bytes,
+                                  .vocab = TX_BYTES_VOCAB,
+                                  .block = TINY_BLOCK,
+                                  .to = 100.0,
+                                  .threads = 1};
+    if (!status)
+        status = tx_dataset_open(path, &options, data);
+    tx_tokenizer_free(bytes);
+    unlink(path);
+    return status;
+}
+
+#endif
