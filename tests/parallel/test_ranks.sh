@@ -23,6 +23,16 @@ for n in 2 3 4; do
     same "n$n.0" again
 done
 
+# Evaluations, whose batches the ranks share out: the same loss, but for rounding.
+for n in 1 2 4; do
+    ranks "$n" "eval$n" --global_batch_size 12 --per_device_train_batch_size $((12 / n)) --validation_split_percentage 30 \
+        --eval_strategy steps --eval_steps 6 --per_device_eval_batch_size 3 || fail "$n ranks with evaluations"
+    sed -n 's/.*"eval_loss": \([0-9.]*\),.*/\1/p' "$work/eval$n/log.jsonl" > "$work/evaluated$n"
+    [ "$(wc -l < "$work/evaluated$n")" -eq 2 ] || fail "$n ranks: not two evaluations"
+    paste "$work/evaluated1" "$work/evaluated$n" | awk -v limit="$limit" \
+        '{ d = $1 - $2; if (d < 0) d = -d; if (!(d <= limit)) exit 1 }' || fail "$n ranks: another loss of the evaluation"
+done
+
 # Accumulation, sums in the background, small buckets, no shared memory, two groups of two: the same bits in each pair.
 ranks 2 plain --per_device_train_batch_size 2 --gradient_accumulation_steps 3 || fail "accumulation"
 near one plain
