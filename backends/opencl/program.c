@@ -159,7 +159,7 @@ static tx_status build_program(tx_context *context, const char *source, const ch
 /* From the disk cache, keyed by the whole text and the options; else from source, and then into the cache. */
 static tx_status obtain_program(tx_context *context, const char *source, const char *options, cl_program *program)
 {
-    char *text;
+    char *text = NULL;
     tx_status status = tx_cl_program_text(source, &text);
     if (status != TX_OK)
         return status;
