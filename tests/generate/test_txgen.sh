@@ -103,8 +103,8 @@ run 0 "" --prompt "the cat" --prompt "sat" --num_beams 3 --max_new_tokens 10 --e
     --length_penalty 0.5
 head -n "$(wc -l < "$work/kept")" "$work/out" | cmp -s - "$work/kept" || fail "beams in a batch: another text"
 
-# ---- a conversation: lines typed at a terminal (of `script`, which not every machine has) ------------------------
-if command -v script > /dev/null; then
+# ---- a conversation: lines typed at a terminal, where `script` can make one --------------------------------------
+if script -qec true /dev/null > /dev/null 2>&1; then
     run 0 "" --prompt "the cat" --max_new_tokens 12 --temperature 0
     first=$(cat "$work/out")
     run 0 "" --prompt "sat" --max_new_tokens 12 --temperature 0
