@@ -20,11 +20,10 @@ enum {
     KNOWN = 3,   /* steps after which there is a median */
 };
 
-static const double look_every = 0.25;  /* seconds, or less for a short limit */
-static const double beat_every = 0.5;   /* seconds between heartbeats at the most ... */
-static const double beat_least = 0.2;   /* ... and at the least */
-static const double least_limit = 30.0; /* limit by default */
-static const double start_limit = 600.0;
+static const double look_every = 0.25;   /* seconds, or less for a short limit */
+static const double beat_every = 0.5;    /* seconds between heartbeats at the most ... */
+static const double beat_least = 0.2;    /* ... and at the least */
+static const double least_limit = 30.0;  /* limit by default */
 static const double failed_limit = 10.0; /* for the end after a failure: other ranks do not take part in it */
 /* How long ranks that wait hold back: the lowest of all; the lowest of its host; those after it. Launchers take up to a
  * second to end what is left. */
@@ -140,7 +139,7 @@ static double limit_of(const tx_watch *w)
     if (w->over)
         return w->result ? failed_limit : limit;
     if (w->steps < (w->o.timeout > 0.0 ? 1 : KNOWN))
-        limit = w->o.start > 0.0 ? w->o.start : limit > start_limit ? limit : start_limit;
+        limit = w->o.start > 0.0 ? w->o.start : limit > TX_WATCH_LONG ? limit : TX_WATCH_LONG;
     return w->allowed > limit ? w->allowed : limit;
 }
 
@@ -400,7 +399,7 @@ static void set_allowed(tx_watch *w, double seconds)
 
 void tx_watch_pause(tx_watch *w, double seconds)
 {
-    set_allowed(w, seconds > 0.0 ? seconds : start_limit);
+    set_allowed(w, seconds > 0.0 ? seconds : TX_WATCH_LONG);
 }
 
 void tx_watch_resume(tx_watch *w)

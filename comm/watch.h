@@ -21,6 +21,7 @@
 #include "comm/comm.h"
 
 #define TX_WATCH_STATUS 17
+#define TX_WATCH_LONG 600.0 /* seconds for what nobody knows the time of */
 
 typedef struct tx_watch tx_watch;
 
@@ -31,7 +32,8 @@ typedef struct tx_watch_options {
     const char *advice;  /* ends the last line: "start again with --resume_from_checkpoint" */
     double timeout;      /* the limit in seconds; 0: 30, or 10 times the median step where that is more. A job of one
                           * rank without txlaunch has then none */
-    double start;        /* the limit up to the first step, which may compile; 0: 600, or timeout where that is more */
+    double start;        /* the limit up to the first step, which may compile; 0: TX_WATCH_LONG, or timeout where that
+                          * is more */
     /* For tests. */
     void (*tell)(void *context, const char *line); /* takes a line without its end; NULL: standard error */
     void (*end)(void *context, int status);        /* ends the process; NULL: _exit */
@@ -46,7 +48,7 @@ tx_status tx_watch_start(tx_comm *comm, const tx_watch_options *options, tx_watc
 void tx_watch_step(tx_watch *watch, int64_t step);
 /* Something within a step, an evaluation or the writing of a file is done. */
 void tx_watch_alive(tx_watch *watch);
-/* What begins now may take `seconds` without a report; 0: 600. A limit that is longer stays. */
+/* What begins now may take `seconds` without a report; 0: TX_WATCH_LONG. A limit that is longer stays. */
 void tx_watch_pause(tx_watch *watch, double seconds);
 void tx_watch_resume(tx_watch *watch);
 /* The limit that holds now, in seconds; 0 where there is none. */

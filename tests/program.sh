@@ -16,6 +16,19 @@ fail()
     failures=$((failures + 1))
 }
 
+# outcome STATUS TEXT COMMAND...: its exit status, which is left in $status, and a text in what it prints ("": any) to
+# $work/out and $work/err
+outcome()
+{
+    wanted=$1
+    text=$2
+    shift 2
+    "$@" > "$work/out" 2> "$work/err"
+    status=$?
+    [ $status -eq "$wanted" ] || fail "$* ($text): status $status, expected $wanted"
+    [ -z "$text" ] || grep -qF -- "$text" "$work/out" "$work/err" || fail "$*: does not say \"$text\""
+}
+
 # Skips the test where this build or machine lacks $device.
 need_device()
 {

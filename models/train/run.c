@@ -12,14 +12,14 @@
 /* A pause between steps may take so many times the longest of its kind, or the watch's usual limit; the first one more,
  * with time for a checkpoint on a slow disk: of a rank on another host it is not seen whether it writes or cannot be
  * reached. */
-static const double patience = 10.0, first_pause = 600.0;
+static const double patience = 10.0;
 static const double slow_disk = 10e6; /* bytes a second */
 
 static double pause_of(const tx_run_options *o, double longest, bool saves)
 {
     if (longest > 0.0)
         return patience * longest;
-    return first_pause + (saves ? (double)o->checkpoint_bytes / slow_disk : 0.0);
+    return TX_WATCH_LONG + (saves ? (double)o->checkpoint_bytes / slow_disk : 0.0);
 }
 
 /* ---- Evaluation and checkpoints --------------------------------------------------------------------- */

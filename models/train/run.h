@@ -15,8 +15,8 @@
 #define TX_RUN_LOG "log.jsonl"
 #define TX_RUN_OPTIMIZER "optimizer.safetensors"
 
-/* When something is done: after every so many steps and at the end, or at the end of each epoch and of the run. X(NAME,
- * "name") */
+/* When something is done: after every so many steps and at the end, or at the end of each epoch and of the run.
+ * X(NAME, "name") */
 #define TX_STRATEGY_MAP(X) \
     X(NO, "no")            \
     X(STEPS, "steps")      \

@@ -14,10 +14,7 @@ run()
     wanted=$1
     text=$2
     shift 2
-    "$bin/txgen" --model "$work/model" --device "$device" --threads 2 "$@" > "$work/out" 2> "$work/err"
-    status=$?
-    [ $status -eq "$wanted" ] || fail "txgen $*: status $status, expected $wanted"
-    [ -z "$text" ] || grep -qF -- "$text" "$work/out" "$work/err" || fail "txgen $*: does not say \"$text\""
+    outcome "$wanted" "$text" "$bin/txgen" --model "$work/model" --device "$device" --threads 2 "$@"
 }
 
 # same WHAT: the output is that kept before

@@ -12,18 +12,6 @@ export OMP_WAIT_POLICY=passive
 echo '{"model_type": "gpt2", "vocab_size": 300, "n_positions": 64, "n_embd": 32, "n_layer": 3, "n_head": 4}' \
     > "$work/config.json"
 
-# expect STATUS TEXT COMMAND...: the exit status, and a text in what was printed
-expect()
-{
-    wanted=$1
-    text=$2
-    shift 2
-    "$@" > "$work/out" 2> "$work/err"
-    status=$?
-    [ $status -eq "$wanted" ] || fail "$* ($text): status $status, expected $wanted"
-    grep -qF -- "$text" "$work/out" "$work/err" || fail "$*: does not say \"$text\""
-}
-
 # count KEY: how many numbers above 0 its list (or it alone) has in the JSON that was printed
 count()
 {
@@ -34,7 +22,7 @@ bench()
 {
     command=$1
     shift
-    expect 0 "" "$txbench" "$command" --config "$work/config.json" --json "$@"
+    outcome 0 "" "$txbench" "$command" --config "$work/config.json" --json "$@"
     [ "$(wc -l < "$work/out")" -eq 1 ] || fail "$command $*: not one line of JSON"
 }
 
@@ -47,10 +35,10 @@ sed -n 's/.*"seconds_per_step": \[\([^]]*\)\], "tokens_per_second": \([0-9.]*\).
     awk 'NR < 4 { if (!least || $1 < least) least = $1; if ($1 > most) most = $1 }
          NR == 4 { good = $1 >= 63.9 / most && $1 <= 64.1 / least } END { exit !good }' ||
     fail "train: tokens a second do not fit the seconds"
-expect 0 "tokens/s" "$txbench" train --config "$work/config.json" --batch 2 --block 32 --steps 1 --pairs 1
-expect 1 "more than the model's 64 positions" "$txbench" train --config "$work/config.json" --block 65
-expect 1 "no GPT-2 preset" "$txbench" train --config nothing
-expect 2 "must be one of" "$txbench" train --peer nobody
+outcome 0 "tokens/s" "$txbench" train --config "$work/config.json" --batch 2 --block 32 --steps 1 --pairs 1
+outcome 1 "more than the model's 64 positions" "$txbench" train --config "$work/config.json" --block 65
+outcome 1 "no GPT-2 preset" "$txbench" train --config nothing
+outcome 2 "must be one of" "$txbench" train --peer nobody
 if "${txbench%/*}/txtrain" --list-devices | grep -q "^opencl"; then
     bench train --batch 2 --block 32 --steps 1 --pairs 2 --device opencl --peer clblast
     grep -q "\"peer_name\": \"tx with CLBlast's products\"" "$work/out" || fail "train: the peer is not named"
@@ -60,20 +48,20 @@ fi
 # ---- generate ------------------------------------------------------------------------------------------------------------
 bench generate --prompt 8 --new_tokens 8 --pairs 2
 [ "$(count tx_tokens_per_second)" -eq 1 ] || fail "generate: no figure"
-expect 0 "tokens/s" "$txbench" generate --config "$work/config.json" --prompt 8 --new_tokens 8 --pairs 1 --batch 3
-expect 1 "the model has 64 positions" "$txbench" generate --config "$work/config.json"
+outcome 0 "tokens/s" "$txbench" generate --config "$work/config.json" --prompt 8 --new_tokens 8 --pairs 1 --batch 3
+outcome 1 "the model has 64 positions" "$txbench" generate --config "$work/config.json"
 
 # ---- comm --------------------------------------------------------------------------------------------------------------------
-expect 0 "self: 1 ranks" "$txbench" comm --sizes 1 --rounds 1
-expect 1 "--sizes one: expected up to 16 sizes in MB" "$txbench" comm --sizes one
+outcome 0 "self: 1 ranks" "$txbench" comm --sizes 1 --rounds 1
+outcome 1 "--sizes one: expected up to 16 sizes in MB" "$txbench" comm --sizes one
 if [ -n "$launcher" ] && command -v "$launcher" > /dev/null; then
-    expect 0 "mpi: 2 ranks" "$launcher" -n 2 "$txbench" comm --sizes 0.1,0.25 --rounds 2
-    expect 0 '"communicator": "mpi", "ranks": 2, "rounds": 2' "$launcher" -n 2 "$txbench" comm --sizes 0.1,0.25 --rounds 2 --json
+    outcome 0 "mpi: 2 ranks" "$launcher" -n 2 "$txbench" comm --sizes 0.1,0.25 --rounds 2
+    outcome 0 '"communicator": "mpi", "ranks": 2, "rounds": 2' "$launcher" -n 2 "$txbench" comm --sizes 0.1,0.25 --rounds 2 --json
     for key in all_reduce_seconds mpi_all_reduce_seconds memcpy_seconds; do
         [ "$(grep -oE "\"$key\": \[[0-9.e-]+, [0-9.e-]+\]" "$work/out" | wc -l)" -eq 2 ] || fail "comm: not two rounds of $key"
     done
     grep -q '"bytes": 100000, .*"bytes": 250000, ' "$work/out" || fail "comm: other sizes"
-    expect 0 "mpi: 2 ranks" "$launcher" -n 2 env TX_COMM_SHM=0 "$txbench" comm --sizes 0.1 --rounds 1 --wire bf16
+    outcome 0 "mpi: 2 ranks" "$launcher" -n 2 env TX_COMM_SHM=0 "$txbench" comm --sizes 0.1 --rounds 1 --wire bf16
 fi
 
 [ "$failures" -eq 0 ] && echo "all good"

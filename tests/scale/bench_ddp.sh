@@ -20,11 +20,8 @@ expect()
     wanted=$1
     text=$2
     shift 2
-    "$txbench" ddp --config "$work/config.json" --block 32 --steps 3 --rounds 1 --learning_rate 1e-2 "$@" \
-        > "$work/out" 2> "$work/err"
-    status=$?
-    [ $status -eq "$wanted" ] || fail "$* ($text): status $status, expected $wanted"
-    grep -qF -- "$text" "$work/out" "$work/err" || fail "$*: does not say \"$text\""
+    outcome "$wanted" "$text" "$txbench" ddp --config "$work/config.json" --block 32 --steps 3 --rounds 1 \
+        --learning_rate 1e-2 "$@"
     [ "$wanted" -eq 0 ] || [ ! -s "$work/out" ] || fail "$*: prints figures"
 }
 

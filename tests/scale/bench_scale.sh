@@ -13,10 +13,7 @@ expect()
     wanted=$1
     text=$2
     shift 2
-    "$txbench" scale "$@" > "$work/out" 2> "$work/err"
-    status=$?
-    [ $status -eq "$wanted" ] || fail "$*: status $status, expected $wanted"
-    grep -qF -- "$text" "$work/out" "$work/err" || fail "$*: does not say \"$text\""
+    outcome "$wanted" "$text" "$txbench" scale "$@"
     if [ "$wanted" -eq 0 ]; then
         [ ! -s "$work/err" ] || fail "$*: complains"
     else

@@ -15,10 +15,7 @@ expect()
     wanted=$1
     text=$2
     shift 2
-    "$txtopo" "$@" > "$work/out" 2> "$work/err"
-    status=$?
-    [ $status -eq "$wanted" ] || fail "$*: status $status, expected $wanted"
-    [ -z "$text" ] || grep -qF -- "$text" "$work/out" "$work/err" || fail "$*: does not say \"$text\""
+    outcome "$wanted" "$text" "$txtopo" "$@"
     if [ "$wanted" -eq 0 ]; then
         [ ! -s "$work/err" ] || fail "$*: complains"
     else

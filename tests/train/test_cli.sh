@@ -16,10 +16,7 @@ expect()
     shift 2
     program=$1
     shift
-    "$bin/$program" "$@" > "$work/out" 2> "$work/err"
-    status=$?
-    [ $status -eq "$wanted" ] || fail "$program $*: status $status, expected $wanted"
-    [ -z "$text" ] || grep -qF -- "$text" "$work/out" "$work/err" || fail "$program $*: does not say \"$text\""
+    outcome "$wanted" "$text" "$bin/$program" "$@"
     if [ "$wanted" -eq 1 ] || [ "$wanted" -eq 2 ]; then
         [ "$(grep "^$program: " "$work/err" | grep -vc "^$program: warning: ")" -eq 1 ] || fail "$program $*: not one line of error"
     fi

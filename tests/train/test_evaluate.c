@@ -7,7 +7,8 @@
 
 #include <cmocka.h>
 
-#include "tests/train/tiny.h"
+#include "tests/scratch.h"
+#include "tests/train/small_gpt2.h"
 
 #include <math.h>
 
@@ -24,12 +25,6 @@ void __wrap_tx_watch_alive(tx_watch *w)
     told++;
 }
 
-#define assert_good(call)                          \
-    do {                                           \
-        if (call)                                  \
-            fail_msg("%s: %s", #call, tx_error()); \
-    } while (0)
-
 /* Evaluates a fresh model, the same each time, by batches of so many rows. */
 static tx_run_evaluation evaluate(tx_engine *engine, const tx_dataset *data, int64_t rows)
 {
@@ -37,14 +32,14 @@ static tx_run_evaluation evaluate(tx_engine *engine, const tx_dataset *data, int
     tx_model *model = NULL;
     tx_trainer *trainer = NULL;
     tx_run_evaluation e = {0};
-    assert_good(tiny_config(&config));
-    tx_trainer_options options = tiny_options();
+    assert_ok(small_config(&config));
+    tx_trainer_options options = small_options();
     options.eval_batch = rows;
-    assert_good(tx_model_create(engine, &model));
-    assert_good(tx_trainer_create(model, tx_gpt2_architecture(), &config, &options, &trainer));
-    assert_good(tx_model_init(model, 1));
+    assert_ok(tx_model_create(engine, &model));
+    assert_ok(tx_trainer_create(model, tx_gpt2_architecture(), &config, &options, &trainer));
+    assert_ok(tx_model_init(model, 1));
     told = 0;
-    assert_good(tx_run_evaluate(trainer, data, watch, &e));
+    assert_ok(tx_run_evaluate(trainer, data, watch, &e));
     tx_trainer_free(trainer);
     tx_model_free(model);
     tx_gpt2_config_free(&config);
@@ -57,10 +52,10 @@ static void every_batch_is_told(void **state)
     tx_engine *engine = NULL;
     tx_engine_options options = {.size = sizeof options};
     tx_dataset *data = NULL;
-    assert_good(tiny_data(BLOCKS, &data));
+    assert_ok(small_data(BLOCKS, &data));
     const int64_t blocks = tx_dataset_blocks(data);
     assert_true(blocks >= BLOCKS - 1);
-    assert_good(tx_engine_create(&options, &engine));
+    assert_ok(tx_engine_create(&options, &engine));
     const tx_run_evaluation whole = evaluate(engine, data, blocks);
     assert_int_equal(told, 1);
     assert_int_equal(whole.samples, blocks);

@@ -4,7 +4,7 @@
  *
  *     test_malloc DEVICE */
 #include "tests/train/data.h"
-#include "tests/train/tiny.h"
+#include "tests/train/small_gpt2.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -92,10 +92,10 @@ static int fail(const char *what)
 static tx_status train(tx_engine *engine, tx_model *model, const tx_dataset *data, tx_run_summary *summary)
 {
     tx_gpt2_config config;
-    tx_status status = tiny_config(&config);
+    tx_status status = small_config(&config);
     if (status)
         return status;
-    const tx_trainer_options options = tiny_options();
+    const tx_trainer_options options = small_options();
     int steps = 0;
     char folder[] = "/tmp/tx_malloc_XXXXXX", log[64];
     if (!mkdtemp(folder))
@@ -144,7 +144,7 @@ int main(int argc, char **argv)
     tx_dataset *data = NULL;
     tx_run_summary summary;
     /* 13 blocks: the last micro-batch of an epoch is padded, its last step has fewer micro-batches. */
-    if (tiny_data(13, &data) || tx_engine_create(&options, &engine) || tx_model_create(engine, &model))
+    if (small_data(13, &data) || tx_engine_create(&options, &engine) || tx_model_create(engine, &model))
         return fail("preparation");
     atomic_store(&counting, true);
     void *volatile probe = malloc(1);

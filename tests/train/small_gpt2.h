@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A GPT-2 of two layers over bytes and a little text, for tests of trainers that need no learning. */
-#ifndef TX_TESTS_TINY_H
-#define TX_TESTS_TINY_H
+#ifndef TX_TESTS_SMALL_GPT2_H
+#define TX_TESTS_SMALL_GPT2_H
 
 #include "models/gpt2.h"
 #include "models/train/run.h"
@@ -10,27 +10,27 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { TINY_BLOCK = 16 };
+enum { SMALL_BLOCK = 16 };
 
-static inline tx_status tiny_config(tx_gpt2_config *config)
+static inline tx_status small_config(tx_gpt2_config *config)
 {
     tx_status status = tx_gpt2_config_preset("gpt2", config);
     if (status)
         return status;
     config->vocab_size = TX_BYTES_VOCAB;
     config->bos_token_id = config->eos_token_id = TX_BYTES_VOCAB - 1;
-    config->n_positions = TINY_BLOCK;
+    config->n_positions = SMALL_BLOCK;
     config->n_embd = 24;
     config->n_layer = config->n_head = 2;
     return TX_OK;
 }
 
-static inline tx_trainer_options tiny_options(void)
+static inline tx_trainer_options small_options(void)
 {
     return (tx_trainer_options){
         .size = sizeof(tx_trainer_options),
         .batch = 2,
-        .block = TINY_BLOCK,
+        .block = SMALL_BLOCK,
         .accumulation = 2,
         .max_grad_norm = 1.0,
         .optimizer = {sizeof(tx_optimizer_options), TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = 0.0f},
@@ -38,10 +38,10 @@ static inline tx_trainer_options tiny_options(void)
 }
 
 /* A dataset of so many blocks. */
-static inline tx_status tiny_data(size_t blocks, tx_dataset **data)
+static inline tx_status small_data(size_t blocks, tx_dataset **data)
 {
-    char path[] = "/tmp/tx_tiny_XXXXXX";
-    const size_t size = blocks * TINY_BLOCK;
+    char path[] = "/tmp/tx_small_XXXXXX";
+    const size_t size = blocks * SMALL_BLOCK;
     char *text = malloc(size);
     int file = text ? mkstemp(path) : -1;
     for (size_t i = 0; text && i < size; i++)
@@ -55,7 +55,7 @@ static inline tx_status tiny_data(size_t blocks, tx_dataset **data)
     tx_dataset_options options = {.size = sizeof options,
                                   .tokenizer = bytes,
                                   .vocab = TX_BYTES_VOCAB,
-                                  .block = TINY_BLOCK,
+                                  .block = SMALL_BLOCK,
                                   .to = 100.0,
                                   .threads = 1};
     if (!status)
