@@ -12,14 +12,14 @@
  * windows, goes by messages. TX_COMM_SHM in the environment is the most ranks of a host that share memory: 0 switches
  * windows off (as NCCL_P2P_DISABLE=1 does for NCCL), 2 lets four ranks of one host work as two hosts of two do.
  *
- * One thread at a time calls these functions, but for `mark`, `laggard` and `leave`, which any may call.
+ * One thread at a time calls these functions, but for `tell`, `hear`, `laggard` and `leave`, which another one may call.
  */
 #ifndef TX_COMM_H
 #define TX_COMM_H
 
 #include "tx.h"
 
-#define TX_COMM_VERSION 2
+#define TX_COMM_VERSION 3
 
 /* X(NAME, "name") */
 #define TX_COLLECTIVE_MAP(X)                                                                        \
@@ -62,13 +62,20 @@ typedef struct tx_comm_rank {
     char name[64]; /* of the host */
 } tx_comm_rank;
 
-/* A rank that others wait for. */
+/* A rank that another one waits for. */
 typedef struct tx_comm_laggard {
     int32_t rank;
-    int64_t step;   /* the last that it marked, as far as is known here */
     int32_t bucket; /* of the transfer that it did not reach; -1: none */
-    double marked;  /* when it did, by the clock of this host; 0: never; -1: not known, as for one of another host */
 } tx_comm_laggard;
+
+/* What a rank last told of itself. */
+typedef struct tx_comm_peer {
+    int64_t beats;     /* how often it was heard: another number says that its process lives */
+    int64_t step;      /* the last that it has done; -1: none */
+    int32_t waits_for; /* a rank, -1: none; and in which bucket */
+    int32_t bucket;
+    char doing[96]; /* "training", "reading book.txt (43 %)" */
+} tx_comm_peer;
 
 /* What moved since the communicator was opened. */
 typedef struct tx_comm_traffic {
@@ -104,8 +111,11 @@ typedef struct tx_comm_table {
     tx_status (*receive)(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t from);
 
     void (*traffic)(const tx_comm *comm, tx_comm_traffic *traffic);
-    /* Tells the others of this host which step this rank is in, and that its process lives. */
-    void (*mark)(tx_comm *comm, int64_t step);
+    /* Tells the others that the process of this rank lives, which step it has done (-1: none) and what it does. */
+    void (*tell)(tx_comm *comm, int64_t step, const char *doing);
+    /* What another rank told; false where it was never heard. Rank 0 hears all, the others hear rank 0. Of the thread
+     * that tells. */
+    bool (*hear)(tx_comm *comm, int32_t rank, tx_comm_peer *peer);
     /* The rank that the oldest transfer waits for; false when none waits for another. */
     bool (*laggard)(tx_comm *comm, tx_comm_laggard *laggard);
     /* Optional: the last that a process does before it leaves with an exit status other than 0, whether or not the

@@ -137,21 +137,44 @@ tx_status tx_requests_idle(const tx_requests *requests, const char *call)
     return TX_OK;
 }
 
+/* How launchers tell a process how many ranks there are, and which it is. Open MPI's comes first: under Slurm its
+ * daemons are themselves started by srun. */
+static const struct {
+    const char *size, *rank;
+} launchers[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+                 {"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},
+                 {"PMI_SIZE", "PMI_RANK"},
+                 {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
+
+/* The place of the launcher in the list, and its number of ranks; -1: there is none. */
+static int32_t find_launcher(int32_t *ranks)
+{
+    for (int32_t i = 0; i < (int32_t)(sizeof launchers / sizeof launchers[0]); i++) {
+        const char *text = getenv(launchers[i].size);
+        long found = text ? strtol(text, NULL, 10) : 0;
+        if (found <= 0 || found > INT32_MAX)
+            continue;
+        *ranks = (int32_t)found;
+        return i;
+    }
+    return -1;
+}
+
 int32_t tx_launcher_ranks(const char **variable)
 {
-    /* Open MPI's comes first: under Slurm its daemons are themselves started by srun. */
-    static const char *const known[] = {"OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMI_SIZE",
-                                        "SLURM_STEP_NUM_TASKS"};
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        const char *text = getenv(known[i]);
-        long ranks = text ? strtol(text, NULL, 10) : 0;
-        if (ranks <= 0 || ranks > INT32_MAX)
-            continue;
-        if (variable)
-            *variable = known[i];
-        return (int32_t)ranks;
-    }
-    return 0;
+    int32_t ranks = 0, found = find_launcher(&ranks);
+    if (found >= 0 && variable)
+        *variable = launchers[found].size;
+    return ranks;
+}
+
+int32_t tx_launcher_rank(void)
+{
+    int32_t ranks = 0, found = find_launcher(&ranks);
+    const char *text = found >= 0 ? getenv(launchers[found].rank) : NULL;
+    char *end = NULL;
+    long rank = text ? strtol(text, &end, 10) : -1;
+    return text && end != text && rank >= 0 && rank < ranks ? (int32_t)rank : -1;
 }
 
 tx_status tx_launcher_check(int32_t size, const char *advice)

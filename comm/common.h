@@ -39,6 +39,8 @@ tx_status tx_requests_idle(const tx_requests *requests, const char *call);
 /* Number of ranks that a launcher says it started this process among; 0 where none is seen. `variable`, when not
  * NULL, gets the name of the environment variable that says so. */
 int32_t tx_launcher_ranks(const char **variable);
+/* Which of them this process is; -1 where no launcher says so. */
+int32_t tx_launcher_rank(void);
 /* UNSUPPORTED when the launcher started many ranks and this process sees itself alone: each of them would
  * train the whole model and write the same files. `advice` says how to start it. */
 tx_status tx_launcher_check(int32_t size, const char *advice);

@@ -2,12 +2,7 @@
  * The barrier of ranks that share memory, and who waits for whom. */
 #include "comm/group.h"
 
-#include "api/clock.h"
-
 #include <inttypes.h>
-
-/* Seconds without a mark after which a process that makes marks is taken for stopped. */
-static const double silence = 1.0;
 
 void tx_group_wait_for(tx_group *group, int32_t rank)
 {
@@ -52,42 +47,15 @@ static int32_t place_of(const tx_group *g, int32_t rank)
     return -1;
 }
 
-static double marked(const tx_mark *mark)
-{
-    return 1e-9 * (double)atomic_load_explicit(&mark->marked, memory_order_relaxed);
-}
-
 int32_t tx_group_laggard(const tx_group *g)
 {
-    const double now = tx_now();
     int32_t last = -1;
     for (int32_t i = 0, place = g->place; i < g->size && place >= 0; i++) {
-        const tx_mark *mark = g->mark[place];
-        const double since = marked(mark);
-        int32_t next = atomic_load_explicit(&mark->waits_for, memory_order_relaxed);
-        if (next < 0 || next == g->member[g->place] || (i > 0 && since > 0.0 && now - since > silence))
+        int32_t next = atomic_load_explicit(&g->mark[place]->waits_for, memory_order_relaxed);
+        if (next < 0 || next == g->member[g->place])
             break;
         last = next;
         place = place_of(g, next);
     }
     return last;
-}
-
-void tx_group_mark(const tx_group *g, int64_t step)
-{
-    tx_mark *own = g->mark[g->place];
-    atomic_store_explicit(&own->step, step, memory_order_relaxed);
-    atomic_store_explicit(&own->marked, (long long)(1e9 * tx_now()), memory_order_relaxed);
-}
-
-int64_t tx_group_step(const tx_group *g, int32_t rank)
-{
-    int32_t place = place_of(g, rank);
-    return place < 0 ? -1 : atomic_load_explicit(&g->mark[place]->step, memory_order_relaxed);
-}
-
-double tx_group_marked(const tx_group *g, int32_t rank)
-{
-    int32_t place = place_of(g, rank);
-    return place < 0 ? -1.0 : marked(g->mark[place]);
 }

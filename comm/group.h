@@ -17,8 +17,6 @@
 /* What a rank tells the others of its group, in memory of its own that they map. */
 typedef struct tx_mark {
     _Alignas(64) atomic_llong arrived; /* barriers that it has come to */
-    atomic_llong step;                 /* the last that it marked */
-    atomic_llong marked;               /* when: nanoseconds of the host's clock, 0: it never did */
     atomic_ullong doing;               /* a digest of the transfer that it is in */
     atomic_int waits_for;              /* a rank, -1: none */
 } tx_mark;
@@ -36,13 +34,7 @@ void tx_group_barrier(tx_group *group);
 tx_status tx_group_meet(tx_group *group, uint64_t doing);
 /* This rank waits for `rank`; -1: no longer. */
 void tx_group_wait_for(tx_group *group, int32_t rank);
-/* The rank at the end of the chain that this one waits in, -1 when it waits for none. The chain ends at a process that
- * no longer lives: it may be stopped in a wait that is long over. Any thread may ask. */
+/* The rank at the end of the chain that this one waits in, -1 when it waits for none. Any thread may ask. */
 int32_t tx_group_laggard(const tx_group *group);
-/* This rank is in `step`; any thread may say so, one at a time. */
-void tx_group_mark(const tx_group *group, int64_t step);
-/* The last step that a rank marked, and when; -1 for a rank of another group. */
-int64_t tx_group_step(const tx_group *group, int32_t rank);
-double tx_group_marked(const tx_group *group, int32_t rank);
 
 #endif

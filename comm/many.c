@@ -5,6 +5,7 @@
 #include "comm/common.h"
 #include "comm/exchange.h"
 #include "comm/leave.h"
+#include "comm/pulse.h"
 #include "comm/queue.h"
 #include "comm/window.h"
 
@@ -33,6 +34,7 @@ typedef struct many {
     char **segment;  /* where a transfer's data lie, by place */
     int64_t message; /* bytes in one at most */
     tx_queue *queue;
+    tx_pulse *pulse;
     atomic_int bucket;    /* of the transfer that is being made */
     tx_comm_traffic made; /* bytes; of whoever makes transfers */
     atomic_llong sent, shared;
@@ -141,7 +143,6 @@ static tx_status make_marks(many *c)
     for (int32_t i = 0; i < c->marks->members; i++)
         c->mark[i] = (tx_mark *)(void *)c->marks->segment[i];
     atomic_store(&c->mark[c->marks->place]->waits_for, -1);
-    atomic_store(&c->mark[c->marks->place]->step, -1);
     return TX_OK;
 }
 
@@ -177,6 +178,7 @@ static void many_close(tx_comm *comm)
     if (!c)
         return;
     tx_queue_free(c->queue);
+    tx_pulse_close(c->pulse);
     tx_transport_close(c->transport);
     while (c->windows) {
         tx_window *next = c->windows->next;
@@ -216,6 +218,8 @@ static tx_status many_open(int *argc, char ***argv, tx_comm **comm)
         status = make_ways(made);
     if (!status)
         status = tx_queue_create(make, made, &made->queue);
+    if (!status)
+        status = tx_pulse_open(&made->base, &made->pulse);
     if (status) {
         many_close(&made->base);
         return status;
@@ -229,6 +233,8 @@ static tx_status many_window(tx_comm *comm, int64_t bytes, void **memory)
     many *c = (many *)comm;
     tx_window *window = NULL;
     tx_status status = tx_queue_idle(c->queue, "window");
+    if (!status) /* the window's own messages are MPI's, whose waits tell nobody for whom */
+        status = tx_exchange_barrier(c->together.exchange);
     if (!status)
         status = tx_window_create(c->transport, c->together.layout, c->who, bytes, &window);
     if (status)
@@ -355,24 +361,28 @@ static void many_traffic(const tx_comm *comm, tx_comm_traffic *traffic)
     tx_queue_times(c->queue, &traffic->moving, &traffic->waited);
 }
 
-static void many_mark(tx_comm *comm, int64_t step)
-{
-    tx_group_mark(&((many *)comm)->together.group, step);
-}
-
 static bool many_laggard(tx_comm *comm, tx_comm_laggard *laggard)
 {
     many *c = (many *)comm;
-    const tx_group *group = &c->together.group;
-    int32_t rank = tx_group_laggard(group);
-    if (rank < 0)
-        return false;
-    int64_t step = tx_group_step(group, rank);
-    laggard->rank = rank;
-    laggard->step = step >= 0 ? step : tx_group_step(group, comm->rank);
-    laggard->marked = tx_group_marked(group, rank);
+    laggard->rank = tx_group_laggard(&c->together.group);
     laggard->bucket = atomic_load_explicit(&c->bucket, memory_order_relaxed);
-    return true;
+    return laggard->rank >= 0;
+}
+
+static void many_tell(tx_comm *comm, int64_t step, const char *doing)
+{
+    tx_comm_laggard laggard;
+    tx_comm_peer own = {.step = step};
+    many_laggard(comm, &laggard);
+    own.waits_for = laggard.rank;
+    own.bucket = laggard.bucket;
+    snprintf(own.doing, sizeof own.doing, "%s", doing);
+    tx_pulse_tell(((many *)comm)->pulse, &own);
+}
+
+static bool many_hear(tx_comm *comm, int32_t rank, tx_comm_peer *peer)
+{
+    return tx_pulse_hear(((many *)comm)->pulse, rank, peer);
 }
 
 const tx_comm_table tx_comm_mpi = {
@@ -387,7 +397,8 @@ const tx_comm_table tx_comm_mpi = {
     .send = many_send,
     .receive = many_receive,
     .traffic = many_traffic,
-    .mark = many_mark,
+    .tell = many_tell,
+    .hear = many_hear,
     .laggard = many_laggard,
     .leave = tx_leave,
     .peer_all_reduce = many_peer_all_reduce,

@@ -112,10 +112,19 @@ static void self_traffic(const tx_comm *comm, tx_comm_traffic *traffic)
     *traffic = (tx_comm_traffic){0};
 }
 
-static void self_mark(tx_comm *comm, int64_t step)
+static void self_tell(tx_comm *comm, int64_t step, const char *doing)
 {
     (void)comm;
     (void)step;
+    (void)doing;
+}
+
+static bool self_hear(tx_comm *comm, int32_t rank, tx_comm_peer *peer)
+{
+    (void)comm;
+    (void)rank;
+    (void)peer;
+    return false;
 }
 
 static bool self_laggard(tx_comm *comm, tx_comm_laggard *laggard)
@@ -137,7 +146,8 @@ const tx_comm_table tx_comm_self_table = {
     .send = self_send,
     .receive = self_receive,
     .traffic = self_traffic,
-    .mark = self_mark,
+    .tell = self_tell,
+    .hear = self_hear,
     .laggard = self_laggard,
 };
 

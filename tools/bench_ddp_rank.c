@@ -173,7 +173,7 @@ static tx_status train(rank *r, tx_ddp_result *result)
     if (!status)
         status = add_up(r, moved(r) - before, &bytes);
     if (!status)
-        status = tx_pace_compare_weights(r->model, r->comm, &hash);
+        status = tx_pace_compare_weights(r->model, r->comm, "the ways of summing differ", &hash);
     if (!status)
         *result = (tx_ddp_result){seconds, r->loss, (double)bytes / (double)r->job->steps, r->overlap};
     return status;

@@ -186,7 +186,8 @@ static double flops_per_token(const tx_gpt2_config *config)
     return 6.0 * (double)(tx_gpt2_param_count(config) - embeddings);
 }
 
-tx_status tx_train_make_run(tx_train_job *j, int (*stop)(void *context), tx_run_options *run)
+tx_status tx_train_make_run(tx_train_job *j, int (*stop)(void *context), bool (*save)(void *context),
+                            tx_run_options *run)
 {
     const tx_train_settings *set = j->set;
     int64_t logging = resolve(j, set->logging_steps), eval = resolve(j, set->eval_steps);
@@ -221,7 +222,7 @@ tx_status tx_train_make_run(tx_train_job *j, int (*stop)(void *context), tx_run_
         .profile = set->profile,
         .report = j->report,
         .listener = {&j->progress, tx_train_on_step, tx_train_on_log, tx_train_on_evaluation, tx_train_on_saved,
-                     tx_train_on_note, stop},
+                     tx_train_on_note, stop, save},
     };
     run->facts = (tx_run_facts){j->steps, epochs, run->logging_steps, run->eval_steps, run->save_steps, set->batch};
     return make_schedule(j, &run->schedule);

@@ -38,8 +38,9 @@ int32_t tx_train_cores(void);
 
 /* Opens the device and compiles the plans; what a checkpoint's run had chosen by measuring is chosen again. */
 tx_status tx_train_compile(tx_train_job *job);
-/* Options of the run; `stop` is its listener's. */
-tx_status tx_train_make_run(tx_train_job *job, int (*stop)(void *context), tx_run_options *run);
+/* Options of the run; `stop` and `save` are its listener's. */
+tx_status tx_train_make_run(tx_train_job *job, int (*stop)(void *context), bool (*save)(void *context),
+                            tx_run_options *run);
 /* What the run is made of, for a later one to agree with (tx_run_state_agree). The caller frees. */
 tx_status tx_train_describe(const tx_train_job *job, tx_json **made);
 /* Configuration, weights, tokenizer and training_args.json: what a checkpoint and the final folder have in common. */

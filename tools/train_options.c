@@ -89,6 +89,7 @@ static const tx_option options[] = {
     WHOLE("global_batch_size", global_batch, 0, 1 << 30, "blocks in a step of all ranks, in place of accumulation; 0: not set"),
     TEXT("batch_weights", batch_weights, "auto|X,X,...", "shares of a micro-batch by rank; auto: by their speed; else all alike"),
     REAL("comm_timeout", comm_timeout, 0, 1e9, "end all ranks where one does nothing for X seconds; 0: 30, or 10 times a step"),
+    REAL("start_timeout", start_timeout, 0, 1e9, "end where not all ranks have started after X seconds; 0: 120, or comm_timeout"),
     {TX_OPTION_HEADING, .help = "device"},
     TEXT("device", device, "cpu|opencl|opencl:N|opencl:NAME|gpu|auto", "what to train on; auto: a GPU of the host for each rank, then its cores"),
     WHOLE("threads", threads, 0, 4096, "of the cpu backend; 0: all that this process may use"),

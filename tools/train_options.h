@@ -37,7 +37,7 @@ typedef struct tx_train_settings {
     int64_t bucket_cap, zero_stage, global_batch, ddp_check;
     int32_t ddp_comm, overlap;
     const char *batch_weights;
-    double comm_timeout;
+    double comm_timeout, start_timeout;
     /* device */
     const char *device;
     int64_t threads;

@@ -73,12 +73,57 @@ void tx_train_clear(const tx_train_progress *progress)
         fputs("\r\033[K", stderr);
 }
 
+static void print_warning(const tx_train_progress *p, const char *message)
+{
+    tx_train_clear(p);
+    if (p->comm && p->comm->rank > 0)
+        fprintf(stderr, "txtrain: warning: rank %" PRId32 " on %s: %s\n", p->comm->rank,
+                p->comm->ranks[p->comm->rank].name, message);
+    else
+        fprintf(stderr, "txtrain: warning: %s\n", message);
+}
+
+/* Adds a line to the warnings kept; false where there is no memory. */
+static bool keep_warning(tx_train_progress *p, const char *message)
+{
+    const size_t used = p->kept ? strlen(p->kept) : 0, size = strlen(message);
+    char *grown = realloc(p->kept, used + size + 2);
+    if (!grown)
+        return false;
+    memcpy(grown + used, message, size);
+    memcpy(grown + used + size, "\n", 2);
+    p->kept = grown;
+    return true;
+}
+
 static void warn(void *context, const char *message)
 {
-    const tx_train_progress *progress = context;
-    tx_train_clear(progress);
-    if (!progress->silent)
-        fprintf(stderr, "txtrain: warning: %s\n", message);
+    tx_train_progress *p = context;
+    if (!p->tells && p->comm && p->comm->size > 1 && keep_warning(p, message) && p->comm->rank > 0)
+        return;
+    print_warning(p, message);
+}
+
+tx_status tx_train_tell_warnings(tx_train_progress *p, tx_comm *comm, bool alone)
+{
+    uint64_t hash = UINT64_C(0xCBF29CE484222325); /* FNV-1a */
+    for (const char *c = p->kept; c && *c; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001B3);
+    uint64_t *all = alone ? NULL : calloc((size_t)comm->size, sizeof *all);
+    tx_status status = alone || all ? TX_OK : tx_fail(TX_MEMORY, "no memory to compare the ranks");
+    if (all) {
+        all[comm->rank] = hash;
+        status = tx_comm_share(comm, all, sizeof *all);
+    }
+    char *rest = NULL;
+    if (comm && comm->rank > 0 && (!all || all[0] != hash))
+        for (char *line = p->kept ? strtok_r(p->kept, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest))
+            print_warning(p, line);
+    free(all);
+    free(p->kept);
+    p->kept = NULL;
+    p->tells = true;
+    return status;
 }
 
 tx_reporter tx_train_reporter(tx_train_progress *progress)

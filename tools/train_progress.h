@@ -12,11 +12,16 @@ typedef struct tx_train_progress {
     const tx_train_settings *set;
     tx_tensorboard *board; /* NULL: none */
     bool terminal;         /* a progress line is drawn */
-    bool silent;           /* warnings are another rank's to print */
+    const tx_comm *comm;   /* NULL: one rank */
+    char *kept;            /* warnings of a rank that is not the first, while most of its warnings are also that one's */
+    bool tells;            /* warnings are kept no more */
 } tx_train_progress;
 
-/* Prints warnings; `context` of the reporter is the progress. */
+/* Prints warnings, with the rank's number where it is not the first; `context` of the reporter is the progress. */
 tx_reporter tx_train_reporter(tx_train_progress *progress);
+/* Prints the warnings that were kept, unless rank 0 has printed the same; keeps none from now on. All ranks call it, or
+ * one that is about to end, with `alone`. */
+tx_status tx_train_tell_warnings(tx_train_progress *progress, tx_comm *comm, bool alone);
 /* Opens the event file where one is asked for. Close on any outcome. */
 tx_status tx_train_progress_open(tx_train_progress *progress);
 void tx_train_progress_close(tx_train_progress *progress);

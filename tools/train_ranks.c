@@ -29,7 +29,7 @@ static const char *device_of(const tx_topology *t, const tx_placement *p, int32_
 }
 
 /* By the host's topology. A launcher's own binding stays. */
-static tx_status take_place(tx_train_job *j)
+tx_status tx_train_take_place(tx_train_job *j)
 {
     const tx_comm *comm = j->comm;
     tx_topology *topology = NULL;
@@ -53,18 +53,22 @@ static tx_status take_place(tx_train_job *j)
 
 tx_status tx_train_join(tx_train_job *j, int *argc, char ***argv)
 {
-    tx_status status = tx_comm_open(argc, argv, &j->comm);
-    if (status)
-        return status;
-    j->progress.silent = j->comm->rank > 0;
-    if (j->comm->rank > 0 && !freopen("/dev/null", "w", stdout))
-        return tx_fail(TX_IO, "/dev/null cannot be opened");
     tx_watch_options watch = {.size = sizeof watch,
                               .program = "txtrain",
                               .advice = "start again with --resume_from_checkpoint",
-                              .timeout = j->set->comm_timeout};
-    status = take_place(j);
-    return status ? status : tx_watch_start(j->comm, &watch, &j->watch);
+                              .timeout = j->set->comm_timeout,
+                              .join = j->set->start_timeout};
+    tx_status status = tx_watch_start(&watch, &j->watch);
+    if (!status)
+        status = tx_comm_open(argc, argv, &j->comm);
+    if (!status)
+        status = tx_watch_join(j->watch, j->comm);
+    if (status)
+        return status;
+    j->progress.comm = j->comm;
+    if (j->comm->rank > 0 && !freopen("/dev/null", "w", stdout))
+        return tx_fail(TX_IO, "/dev/null cannot be opened");
+    return TX_OK;
 }
 
 tx_status tx_train_meet(tx_train_job *j)
@@ -272,77 +276,4 @@ void tx_train_print_shares(const tx_train_job *j)
     if (tx_model_late_rows(j->model))
         printf("; %" PRId64 " rows of the tied embedding follow at the end", tx_model_late_rows(j->model));
     printf("\n");
-}
-
-/* ---- What all have in common ---------------------------------------------------------------------------------------- */
-
-typedef struct fact {
-    char name[48], value[80];
-} fact;
-
-/* A text that is too long is told by its hash (FNV-1a). */
-static fact make_fact(const char *name, const char *value)
-{
-    fact made = {0};
-    uint64_t hash = UINT64_C(0xCBF29CE484222325);
-    snprintf(made.name, sizeof made.name, "%s", name);
-    for (const char *c = value; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001B3);
-    if (strlen(value) < sizeof made.value)
-        snprintf(made.value, sizeof made.value, "%s", value);
-    else
-        snprintf(made.value, sizeof made.value, "%.40s... (%016" PRIx64 ")", value, hash);
-    return made;
-}
-
-static tx_status add_fact(fact *facts, int32_t *count, const char *name, const tx_json *value)
-{
-    char *text = tx_json_text(value, TX_JSON_SORTED);
-    if (!text)
-        return tx_fail(TX_MEMORY, "no memory to compare the ranks");
-    facts[(*count)++] = make_fact(name, text);
-    free(text);
-    return TX_OK;
-}
-
-/* What rank 0 has must be what every rank has. */
-static tx_status compare(tx_comm *comm, const fact *facts, int32_t count)
-{
-    fact *all = calloc((size_t)comm->size, sizeof *all);
-    tx_status status = all ? TX_OK : tx_fail(TX_MEMORY, "no memory to compare the ranks");
-    for (int32_t i = 0; i < count && !status; i++) {
-        all[comm->rank] = facts[i];
-        status = tx_comm_share(comm, all, sizeof *all);
-        for (int32_t r = 1; r < comm->size && !status; r++)
-            if (strcmp(all[r].name, all[0].name) != 0 || strcmp(all[r].value, all[0].value) != 0)
-                status = tx_fail(TX_INVALID, "rank %" PRId32 " on %s has %s %s, rank 0 has %s %s: start all with the same",
-                                 r, comm->ranks[r].name, all[r].name, all[r].value, all[0].name, all[0].value);
-    }
-    free(all);
-    return status;
-}
-
-tx_status tx_train_agree(tx_train_job *j, const tx_json *made)
-{
-    enum { MOST = 128 };
-    fact facts[MOST];
-    int32_t count = 0;
-    tx_json *config = NULL;
-    facts[count++] = make_fact("TX", TX_VERSION);
-    tx_status status = tx_gpt2_config_json(&j->inputs.config, &config);
-    for (void *i = config ? tx_json_first(config) : NULL; i && !status && count < MOST; i = tx_json_next(config, i))
-        status = add_fact(facts, &count, tx_json_key(i), tx_json_value(i));
-    tx_json_free(config);
-    for (void *i = tx_json_first(made); i && !status && count < MOST; i = tx_json_next(made, i))
-        if (strcmp(tx_json_key(i), "device") != 0) /* may differ */
-            status = add_fact(facts, &count, tx_json_key(i), tx_json_value(i));
-    /* Ranks of other versions may count otherwise: the rest is compared only where the first and the number agree. */
-    char number[16];
-    snprintf(number, sizeof number, "%" PRId32, count);
-    fact counted = make_fact("number of facts", number);
-    if (!status)
-        status = compare(j->comm, facts, 1);
-    if (!status)
-        status = compare(j->comm, &counted, 1);
-    return status ? status : compare(j->comm, facts, count);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txtrain: trains a GPT-2 and writes it as a Hugging Face model folder. */
 #include "api/file.h"
+#include "comm/common.h"
 #include "tools/output.h"
 #include "tools/profile.h"
 #include "tools/train_job.h"
@@ -20,28 +21,56 @@
 /* ---- Signals --------------------------------------------------------------------------------------------------- */
 
 /* Signal handlers have nothing else to write to. */
-static volatile sig_atomic_t caught;
+static volatile sig_atomic_t caught, asked_for_checkpoint;
 
-/* The first signal lets the step in progress end, the second ends the program at once. */
+/* The first signal lets the step in progress end, the second ends the program at once; but what the program does itself
+ * may raise SIGPIPE and SIGXFSZ again and again. */
 static void on_signal(int number)
 {
-    if (caught)
+    if (number == SIGUSR1) {
+        asked_for_checkpoint = 1;
+        return;
+    }
+    if (caught && number != SIGPIPE && number != SIGXFSZ)
         _exit(128 + number);
-    caught = number;
+    caught = caught ? caught : number;
 }
 
+/* Those that are ignored stay so: nohup ignores SIGHUP. */
+static void catch_all(const int *signals, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct sigaction action = {.sa_handler = on_signal}, before;
+        sigemptyset(&action.sa_mask);
+        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(signals[i], &action, NULL);
+    }
+}
+
+/* From the start: none of these may end the program while there is something to save. */
+static void catch_early_signals(void)
+{
+    catch_all((const int[]){SIGUSR1, SIGPIPE, SIGXFSZ}, 3);
+}
+
+/* Before there are steps these end the program at once. */
 static void catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_signal};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    catch_all((const int[]){SIGINT, SIGTERM, SIGHUP, SIGUSR2}, 4);
 }
 
 static int asked_to_stop(void *context)
 {
     (void)context;
     return caught;
+}
+
+static bool asked_to_save(void *context)
+{
+    (void)context;
+    const bool asked = asked_for_checkpoint;
+    asked_for_checkpoint = 0;
+    return asked;
 }
 
 /* ---- Preparation ------------------------------------------------------------------------------------------------- */
@@ -70,10 +99,14 @@ static tx_status load_folder(tx_train_job *j, const char *folder)
 static tx_status load_weights(tx_train_job *j)
 {
     const char *folder = j->inputs.model_folder;
+    tx_watch_begin(j->watch, TX_WATCH_LOADING);
     tx_status status = tx_model_allocate(j->model);
-    if (status)
-        return status;
-    return folder ? load_folder(j, folder) : tx_model_init(j->model, (uint64_t)j->set->seed);
+    if (!status)
+        status = folder ? load_folder(j, folder) : tx_model_init(j->model, (uint64_t)j->set->seed);
+    uint64_t hash;
+    if (!status && j->comm->size > 1)
+        status = tx_pace_compare_weights(j->model, j->comm, "do all ranks read the same files?", &hash);
+    return status;
 }
 
 /* Folder and lock; an earlier run's checkpoints go where they are to be overwritten. */
@@ -99,7 +132,7 @@ static tx_status resume(tx_train_job *j)
     tx_json *made = NULL;
     tx_status status = tx_train_describe(j, &made);
     if (!status)
-        status = tx_train_agree(j, made);
+        status = tx_train_agree_on_run(j, made);
     if (!status && in->checkpoint)
         status = tx_run_state_agree(&in->state, made, &j->report);
     if (!status && in->checkpoint)
@@ -159,7 +192,7 @@ static tx_status log_end(tx_train_job *j, const tx_run_summary *s)
 static tx_status train(tx_train_job *j, tx_run_summary *summary)
 {
     tx_run_options run;
-    tx_status status = tx_train_make_run(j, asked_to_stop, &run);
+    tx_status status = tx_train_make_run(j, asked_to_stop, asked_to_save, &run);
     if (!status)
         status = resume(j);
     if (!status)
@@ -172,6 +205,9 @@ static tx_status train(tx_train_job *j, tx_run_summary *summary)
         printf("the checkpoint is at step %" PRId64 " of %" PRId64 ": nothing is left to train\n", j->inputs.state.step,
                j->steps);
     catch_signals();
+    status = tx_train_tell_warnings(&j->progress, j->comm, false);
+    if (status)
+        return status;
     status = tx_run(j->engine, j->model, j->trainer, &run, &j->inputs.state, summary);
     tx_train_clear(&j->progress);
     if (!status)
@@ -182,6 +218,7 @@ static tx_status train(tx_train_job *j, tx_run_summary *summary)
         status = print_account(j, summary);
     if (status || summary->stopped)
         return status;
+    tx_watch_begin(j->watch, TX_WATCH_WRITING);
     status = load_best(j);
     if (!status)
         status = log_end(j, summary);
@@ -237,17 +274,20 @@ static tx_status work(tx_train_job *j, tx_run_summary *summary)
 /* ---- The program ------------------------------------------------------------------------------------------------- */
 
 /* Ranks behind the first leave it a moment to speak, since they often fail with it: its end ends them. */
-static int fail(const tx_train_job *j)
+static int fail(tx_train_job *j)
 {
+    char why[600];
+    snprintf(why, sizeof why, "%s", tx_error());
+    (void)tx_train_tell_warnings(&j->progress, NULL, true);
     if (!j->comm || j->comm->rank == 0)
-        return tx_complain(&tx_train_program, TX_EXIT_FAILURE, "%s", tx_error());
+        return tx_complain(&tx_train_program, TX_EXIT_FAILURE, "%s", why);
     struct timespec moment = {.tv_sec = 3}; /* Open MPI takes one second to end them */
     nanosleep(&moment, NULL);
     return tx_complain(&tx_train_program, TX_EXIT_FAILURE, "rank %" PRId32 " on %s: %s", j->comm->rank,
-                       j->comm->ranks[j->comm->rank].name, tx_error());
+                       j->comm->ranks[j->comm->rank].name, why);
 }
 
-static int dry_run(const tx_train_job *j)
+static int dry_run(tx_train_job *j)
 {
     tx_memory planned;
     if (tx_model_memory(j->model, &planned))
@@ -261,7 +301,10 @@ static tx_status prepare(tx_train_job *j)
 {
     const tx_train_settings *set = j->set;
     bool first = j->comm->rank == 0;
-    tx_status status = first ? TX_OK : tx_train_meet(j);
+    tx_watch_begin(j->watch, TX_WATCH_READING);
+    tx_status status = tx_train_take_place(j);
+    if (!status && !first)
+        status = tx_train_meet(j);
     if (!status && first && !set->dry_run && !set->overwrite && !set->resume && tx_train_trains(set))
         status = tx_output_check(set->output_dir);
     /* Before the checkpoints are looked at: an interrupted save may have put one aside, another process may remove some. */
@@ -271,10 +314,13 @@ static tx_status prepare(tx_train_job *j)
         status = tx_train_open(set, &j->report, &j->inputs);
     if (!status && first)
         status = tx_train_meet(j);
+    if (!status && j->comm->size > 1)
+        status = tx_train_agree_on_inputs(j);
     if (!status)
         status = tx_train_split(j);
     if (!status)
         status = count_steps(j);
+    tx_watch_begin(j->watch, TX_WATCH_COMPILING);
     if (!status)
         status = tx_train_compile(j);
     if (!status)
@@ -282,23 +328,28 @@ static tx_status prepare(tx_train_job *j)
     return status;
 }
 
-static int start(tx_train_job *j)
+/* `ending`: with which status this rank ends for what its options say, TX_GO_ON where it does not. */
+static int start(tx_train_job *j, int ending)
 {
     tx_run_summary summary = {0};
-    if (prepare(j))
+    tx_status status = j->comm->size > 1 ? tx_train_agree_on_options(j, ending) : TX_OK;
+    if (ending != TX_GO_ON)
+        return ending;
+    if (status || prepare(j))
         return fail(j);
     if (j->set->dry_run)
         return dry_run(j);
     if (work(j, &summary))
         return fail(j);
-    if (!summary.stopped)
-        return 0;
-    const int status = 128 + summary.stopped;
+    if (!summary.stopped) /* no rank leaves before rank 0 has written everything */
+        return tx_train_meet(j) ? fail(j) : 0;
+    ending = 128 + summary.stopped;
     if (j->comm->rank > 0)
-        return status;
-    return tx_complain(&tx_train_program, status,
-                       "stopped by signal %d after step %" PRId64 " of %" PRId64 "; go on with --resume_from_checkpoint",
-                       summary.stopped, j->inputs.state.step, j->steps);
+        return ending;
+    return tx_complain(&tx_train_program, ending,
+                       "stopped by signal %d (%s) after step %" PRId64 " of %" PRId64
+                       "; go on with --resume_from_checkpoint", summary.stopped, strsignal(summary.stopped),
+                       j->inputs.state.step, j->steps);
 }
 
 /* The launcher is to learn of a failure. */
@@ -310,11 +361,11 @@ static void leave(const tx_comm_table *table)
 
 /* As one rank of those that the launcher started. After a failure of its own a rank of many leaves at once: the others
  * may be waiting for it, and are ended by the launcher. */
-static int run(const tx_train_settings *set, int *argc, char ***argv)
+static int run(const tx_train_settings *set, int ending, int *argc, char ***argv)
 {
     tx_train_job j = {.set = set, .progress = {.set = set}};
     j.report = tx_train_reporter(&j.progress);
-    int result = tx_train_join(&j, argc, argv) ? fail(&j) : start(&j);
+    int result = tx_train_join(&j, argc, argv) == TX_OK ? start(&j, ending) : ending != TX_GO_ON ? ending : fail(&j);
     const bool orderly = result == 0 || result > 128;
     const tx_comm_table *table = j.comm ? j.comm->table : NULL;
     if (result == 0)
@@ -339,13 +390,15 @@ static int run(const tx_train_settings *set, int *argc, char ***argv)
     return result;
 }
 
+/* A rank of many that its options end tells the others, which wait for it within MPI. */
 int main(int argc, char **argv)
 {
     tx_train_settings set = tx_train_defaults();
-    int status = tx_options_parse(&tx_train_program, argc, argv, &set);
-    if (status == TX_GO_ON && set.list_devices)
-        return tx_print_devices(stdout) ? tx_complain(&tx_train_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
-    if (status == TX_GO_ON)
-        status = tx_train_check(&set);
-    return status == TX_GO_ON ? run(&set, &argc, &argv) : status;
+    catch_early_signals();
+    int ending = tx_options_parse(&tx_train_program, argc, argv, &set);
+    if (ending == TX_GO_ON && set.list_devices)
+        ending = tx_print_devices(stdout) ? tx_complain(&tx_train_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+    if (ending == TX_GO_ON)
+        ending = tx_train_check(&set);
+    return ending == TX_GO_ON || tx_launcher_ranks(NULL) > 1 ? run(&set, ending, &argc, &argv) : ending;
 }

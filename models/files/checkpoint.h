@@ -11,6 +11,7 @@
 
 #define TX_CHECKPOINT_PREFIX "checkpoint-"
 #define TX_CHECKPOINT_MANIFEST "manifest.json"
+#define TX_CHECKPOINT_MANIFEST_LIMIT ((int64_t)16 << 20) /* bytes */
 
 /* ---- One at a time in a folder ----------------------------------------------------------------------- */
 

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #define FORMAT 1
-#define MANIFEST_LIMIT ((int64_t)16 << 20)
 /* Longest name that a file can have. */
 #define NAME_LIMIT 255
 
@@ -236,7 +235,7 @@ static tx_status check_once(const char *folder, const char *path, int64_t step)
     if (descriptor >= 0)
         close(descriptor);
     if (!status)
-        status = tx_json_read(path, MANIFEST_LIMIT, &manifest);
+        status = tx_json_read(path, TX_CHECKPOINT_MANIFEST_LIMIT, &manifest);
     if (status == TX_NOT_FOUND)
         return tx_fail(TX_FORMAT, "%s: not a whole checkpoint: it has no %s", folder, TX_CHECKPOINT_MANIFEST);
     if (!status)

@@ -41,6 +41,7 @@ tx_status tx_run_evaluate(tx_trainer *trainer, const tx_dataset *data, tx_watch 
         return tx_fail(TX_MEMORY, "evaluation: no memory for a batch");
     double sum = 0.0, begin = tx_now();
     int64_t labels = 0;
+    tx_watch_begin(watch, TX_WATCH_EVALUATING);
     tx_order order = {0};
     tx_status status = TX_OK;
     /* A batch each, then the sums of all: no rank waits for longer than the slowest takes for a batch, and the watches
@@ -57,7 +58,7 @@ tx_status tx_run_evaluate(tx_trainer *trainer, const tx_dataset *data, tx_watch 
             status = add_up(comm, &batch_sum, &batch_labels);
         sum += batch_sum;
         labels += batch_labels;
-        tx_watch_alive(watch);
+        tx_watch_alive(watch, NULL);
     }
     free(tokens);
     if (status)

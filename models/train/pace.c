@@ -246,7 +246,7 @@ char *tx_pace_shares_text(const int64_t *share, int32_t ranks)
     return text;
 }
 
-tx_status tx_pace_compare_weights(tx_model *model, tx_comm *comm, uint64_t *hash)
+tx_status tx_pace_compare_weights(tx_model *model, tx_comm *comm, const char *cause, uint64_t *hash)
 {
     uint64_t *all = calloc((size_t)comm->size, sizeof *all);
     tx_status status = all ? tx_model_settle(model) : tx_fail(TX_MEMORY, "no memory to compare the weights");
@@ -258,8 +258,8 @@ tx_status tx_pace_compare_weights(tx_model *model, tx_comm *comm, uint64_t *hash
         if (all[r] != all[0])
             status = tx_fail(TX_DEVICE,
                              "rank %" PRId32 " on %s has other weights than rank 0 (%016" PRIx64 ", %016" PRIx64
-                             "): its memory or its device is faulty; start again from a checkpoint",
-                             r, comm->ranks[r].name, all[r], all[0]);
+                             "): %s",
+                             r, comm->ranks[r].name, all[r], all[0], cause);
     if (!status)
         *hash = all[0];
     free(all);

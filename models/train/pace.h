@@ -46,7 +46,8 @@ tx_status tx_pace_apportion(const double *weight, int32_t ranks, int64_t rows, i
 /* The ranks' shares as a text, "3,1", for the caller to free; NULL: out of memory. */
 char *tx_pace_shares_text(const int64_t *share, int32_t ranks);
 
-/* A failure that names a rank, unless all ranks have the same weights, to the bit; `*hash` is then that of all. */
-tx_status tx_pace_compare_weights(tx_model *model, tx_comm *comm, uint64_t *hash);
+/* A failure that names a rank, unless all ranks have the same weights, to the bit; `*hash` is then that of all. `cause`
+ * ends the message: what is wrong where they differ. */
+tx_status tx_pace_compare_weights(tx_model *model, tx_comm *comm, const char *cause, uint64_t *hash);
 
 #endif

@@ -9,19 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A pause between steps may take so many times the longest of its kind, or the watch's usual limit; the first one more,
- * with time for a checkpoint on a slow disk: of a rank on another host it is not seen whether it writes or cannot be
- * reached. */
-static const double patience = 10.0;
-static const double slow_disk = 10e6; /* bytes a second */
-
-static double pause_of(const tx_run_options *o, double longest, bool saves)
-{
-    if (longest > 0.0)
-        return patience * longest;
-    return TX_WATCH_LONG + (saves ? (double)o->checkpoint_bytes / slow_disk : 0.0);
-}
-
 /* ---- Evaluation and checkpoints --------------------------------------------------------------------- */
 
 static tx_status evaluate(tx_running *r, bool *best)
@@ -57,7 +44,8 @@ static tx_status save(tx_running *r)
     char message[512];
     snprintf(message, sizeof message, "checkpoint of step %" PRId64 " was not written: %.400s; training goes on",
              r->state->step, tx_error());
-    tx_report(&o->report, message);
+    if (r->speaks)
+        tx_report(&o->report, message);
     return TX_OK;
 }
 
@@ -68,13 +56,11 @@ static tx_status after(tx_running *r, const tx_pending *p)
     bool end = p->step == o->schedule.total_steps, best = false;
     bool evaluates = o->validation && (tx_running_due(o->evaluation, o->eval_steps, p) ||
                                        (end && o->evaluation == TX_STRATEGY_STEPS && o->eval_steps));
-    bool saves =
-        tx_running_due(o->saving, o->save_steps, p) || (end && o->saving == TX_STRATEGY_STEPS && o->save_steps);
+    bool saves = tx_running_asked_to_save(r);
+    saves = saves || tx_running_due(o->saving, o->save_steps, p) ||
+            (end && o->saving == TX_STRATEGY_STEPS && o->save_steps);
     if (!evaluates && !saves)
         return TX_OK;
-    double *longest = &r->longest[evaluates][saves];
-    const double begin = tx_now();
-    tx_watch_pause(o->watch, pause_of(o, *longest, saves || o->saving == TX_STRATEGY_BEST));
     tx_status status = tx_running_take(r);
     if (!status)
         status = tx_model_settle(r->model);
@@ -82,8 +68,7 @@ static tx_status after(tx_running *r, const tx_pending *p)
         status = evaluate(r, &best);
     if (!status && (saves || (best && o->saving == TX_STRATEGY_BEST)))
         status = save(r);
-    *longest = fmax(*longest, tx_now() - begin);
-    tx_watch_resume(o->watch);
+    tx_watch_begin(o->watch, TX_WATCH_TRAINING);
     return status;
 }
 
@@ -165,6 +150,7 @@ static tx_status loop(tx_running *r)
     tx_traffic first = {0}, last;
     tx_status status = TX_OK;
     int64_t begin = r->state->step, step = begin;
+    tx_watch_begin(o->watch, TX_WATCH_TRAINING);
     for (; step < o->schedule.total_steps && !status && !r->summary->stopped; step++) {
         if (step == begin + 1)
             status = tx_engine_traffic(r->engine, &first);
@@ -175,12 +161,10 @@ static tx_status loop(tx_running *r)
     }
     if (!status)
         status = tx_running_take(r);
-    tx_watch_pause(o->watch, pause_of(o, 0.0, true));
     if (!status)
         status = tx_model_settle(r->model);
     if (!status && r->summary->stopped)
         status = save(r);
-    tx_watch_pause(o->watch, pause_of(o, 0.0, true)); /* a save ends it; for what the caller does with the end as well */
     if (!status && step > begin + 1) {
         status = tx_engine_traffic(r->engine, &last);
         r->summary->traffic.allocations = last.allocations - first.allocations;
@@ -251,7 +235,7 @@ tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const 
         .comm = tx_trainer_options_of(trainer)->comm,
     };
     r.speaks = !r.comm || r.comm->rank == 0;
-    tx_trainer_ask(trainer, options->listener.stop, options->listener.context);
+    tx_trainer_ask(trainer, tx_running_vote, &r);
     char *log_path = NULL;
     double begin = tx_now();
     status = start(&r, &log_path);

@@ -60,6 +60,8 @@ typedef struct tx_run_listener {
     void (*note)(void *context, const char *line);
     /* Asked between steps: not 0 ends the run after the step in progress. */
     int (*stop)(void *context);
+    /* Likewise: true, once for each time that it is asked for, saves after the step in progress. */
+    bool (*save)(void *context);
 } tx_run_listener;
 
 typedef struct tx_run_options {

@@ -3,6 +3,7 @@
 #include "models/train/running.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +53,7 @@ static void tell_pace(tx_running *r, const tx_pace_news *news, int64_t step)
         return;
     tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"slowest_rank\": %d, \"seconds\": %.6f, \"median_seconds\": %.6f}",
                 step, (int)news->slowest, news->seconds, news->median);
-    if (news->seconds > TX_PACE_SLOW * news->median) {
+    if (r->speaks && news->seconds > TX_PACE_SLOW * news->median) {
         snprintf(line, sizeof line,
                  "rank %d on %.63s is slow: %.1f ms of work a step, the ranks' median is %.1f; the others wait for it "
                  "(--batch_weights auto gives it less)",
@@ -75,11 +76,25 @@ tx_status tx_running_keep_pace(tx_running *r, int64_t step)
         status = share_out(r, news.rows, step);
     if (!status && every && step % every == 0) {
         uint64_t hash = 0;
-        status = tx_pace_compare_weights(r->model, r->comm, &hash);
+        status = tx_pace_compare_weights(
+            r->model, r->comm, "its memory or its device is faulty; start again from a checkpoint", &hash);
         if (!status)
             tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"weights\": \"%016" PRIx64 "\"}", step, hash);
     }
     return status ? tx_fail_in(status, "step %" PRId64, step) : TX_OK;
+}
+
+/* Votes are added up over the ranks in fp32: one to stop outweighs those of 4095 ranks to save. */
+static const float vote_to_stop = 4096.0f, vote_to_save = 1.0f;
+
+float tx_running_vote(void *context)
+{
+    tx_running *r = context;
+    const tx_run_listener *listener = &r->options->listener;
+    if (listener->save && listener->save(listener->context))
+        r->wants_save = true;
+    return (listener->stop && listener->stop(listener->context) ? vote_to_stop : 0.0f) +
+           (r->wants_save ? vote_to_save : 0.0f);
 }
 
 int tx_running_stop(const tx_running *r)
@@ -88,5 +103,13 @@ int tx_running_stop(const tx_running *r)
     int asked = listener->stop ? listener->stop(listener->context) : 0;
     if (!r->comm || r->comm->size == 1)
         return asked;
-    return tx_model_votes(r->model) == 0.0f ? 0 : asked ? asked : SIGTERM;
+    return tx_model_votes(r->model) < vote_to_stop ? 0 : asked ? asked : SIGTERM;
+}
+
+bool tx_running_asked_to_save(tx_running *r)
+{
+    const bool alone = !r->comm || r->comm->size == 1;
+    const bool wanted = alone ? r->wants_save : fmodf(tx_model_votes(r->model), vote_to_stop) >= vote_to_save;
+    r->wants_save = false;
+    return wanted;
 }

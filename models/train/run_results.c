@@ -32,7 +32,8 @@ static tx_status judge(tx_running *r, const tx_run_step *s, bool finite)
              "step %" PRId64 ": loss %s, gradient norm %s: %s (%" PRId64 " in a row, %" PRId64 " skipped so far)",
              s->step, tx_log_number(s->loss, n[0]), tx_log_number(s->grad_norm, n[1]),
              finite ? "the loss is not finite" : "the update is skipped", state->bad, state->skipped);
-    tx_report(&r->options->report, message);
+    if (r->speaks)
+        tx_report(&r->options->report, message);
     if (state->bad < r->options->max_bad_steps)
         return TX_OK;
     char checkpoint[64] = "there is no checkpoint yet";

@@ -33,8 +33,7 @@ typedef struct tx_running {
     int64_t epoch_steps;
     int64_t saved; /* step of the last checkpoint */
     int64_t timed_steps;
-    double longest[2]
-                  [2]; /* seconds of a pause between steps, by whether it evaluates and whether it saves; 0: none yet */
+    bool wants_save; /* this rank was asked to save, which the ranks have yet to agree on */
     double timed_seconds; /* of the steps after the first, which compiles and warms up */
     double loss_sum;      /* of this call's steps */
 } tx_running;
@@ -47,7 +46,11 @@ bool tx_running_due(tx_strategy strategy, int64_t every, const tx_pending *p);
 tx_status tx_running_load(tx_running *r, int64_t step);
 /* What all ranks do after a step: look at their pace, share out anew, compare weights. */
 tx_status tx_running_keep_pace(tx_running *r, int64_t step);
+/* This rank's vote on the step that is about to be done; `context` is the run. */
+float tx_running_vote(void *context);
 /* Why to end after this step, 0 to go on. Of many ranks all end where one was asked to before the update. */
 int tx_running_stop(const tx_running *r);
+/* Whether to save after this step: all ranks do where one was asked to. Asked once a step. */
+bool tx_running_asked_to_save(tx_running *r);
 
 #endif

@@ -111,6 +111,7 @@ static tx_status write_checkpoint(tx_engine *engine, tx_model *model, const tx_r
 tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const tx_run_options *o, tx_run_state *state,
                       bool log)
 {
+    tx_watch_begin(o->watch, TX_WATCH_WRITING);
     if (!comm)
         return write_checkpoint(engine, model, o, state, log);
     bool writes = comm->rank == 0;
@@ -121,8 +122,6 @@ tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const t
                        : tx_model_spreads(model) ? tx_optimizer_save(model, NULL)
                                                  : TX_OK;
     outcome[comm->rank] = (int32_t)status;
-    if (writes) /* the others have nothing left to do: one that this rank has to wait for cannot be reached */
-        tx_watch_resume(o->watch);
     tx_status shared = tx_comm_share(comm, outcome, sizeof *outcome);
     tx_status first = (tx_status)outcome[0];
     free(outcome);

@@ -24,8 +24,8 @@ struct tx_trainer {
     tx_plan *update;
     int64_t updates; /* runs of the update plan since profiling began */
     int64_t step;
-    int (*stop)(void *context);
-    void *stop_context;
+    float (*vote)(void *context);
+    void *vote_context;
 };
 
 static tx_tensor *gpt2_logits(tx_graph *graph, const void *config, tx_tensor *tokens, bool train)
@@ -141,10 +141,10 @@ void tx_trainer_free(tx_trainer *trainer)
     free(trainer);
 }
 
-void tx_trainer_ask(tx_trainer *trainer, int (*stop)(void *context), void *context)
+void tx_trainer_ask(tx_trainer *trainer, float (*vote)(void *context), void *context)
 {
-    trainer->stop = stop;
-    trainer->stop_context = context;
+    trainer->vote = vote;
+    trainer->vote_context = context;
 }
 
 tx_status tx_trainer_share(tx_trainer *trainer, int64_t batch, int64_t rows_before)
@@ -236,8 +236,8 @@ tx_status tx_trainer_step(tx_trainer *trainer, const int32_t *tokens, const int3
         if (!status)
             status = run_batch(&trainer->train, tokens + i * count, labels + i * count, count);
     }
-    if (trainer->stop)
-        tx_model_vote(trainer->model, trainer->stop(trainer->stop_context) ? 1.0f : 0.0f);
+    if (trainer->vote)
+        tx_model_vote(trainer->model, trainer->vote(trainer->vote_context));
     if (!status)
         status = tx_plan_run(trainer->update);
     trainer->updates++;

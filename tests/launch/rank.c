@@ -155,12 +155,12 @@ static tx_status train(const settings *set, tx_comm *comm, tx_watch *watch, int6
         if (!status)
             tx_watch_step(watch, *step);
         if (!status && set->folder && (*stopped || *step % set->save_steps == 0)) {
-            tx_watch_pause(watch, 5.0);
+            tx_watch_begin(watch, TX_WATCH_WRITING);
             if (comm->rank == 0)
                 status = save(set, watch, *step, *value);
             if (!status)
                 status = tx_comm_collect(comm, TX_BARRIER, NULL, 0, TX_F32, 0);
-            tx_watch_resume(watch);
+            tx_watch_begin(watch, TX_WATCH_TRAINING);
         }
     }
     return status;
@@ -192,8 +192,11 @@ static int run(const settings *set, tx_comm *comm, tx_watch *watch)
     if (!status && comm->rank == 0 && set->resume)
         printf("resumed after step %" PRId64 " with %" PRId32 " ranks\n", step, comm->size);
     fflush(stdout);
+    tx_watch_begin(watch, TX_WATCH_TRAINING);
     if (!status)
         status = train(set, comm, watch, &step, &value, &stopped);
+    if (!status && !stopped) /* no rank leaves before rank 0 has come to its end */
+        status = tx_comm_collect(comm, TX_BARRIER, NULL, 0, TX_F32, 0);
     if (status || stopped) {
         int result = stopped ? 128 + SIGTERM : 1;
         fprintf(stderr, "rank: %s\n", stopped ? "stopped by a signal" : tx_error());
@@ -224,7 +227,8 @@ int main(int argc, char **argv)
                                       .program = "rank",
                                       .advice = "start again with --resume_from_checkpoint",
                                       .timeout = set.timeout};
-    if (tx_comm_default()->open(&argc, &argv, &comm) || tx_watch_start(comm, &options, &watch)) {
+    if (tx_watch_start(&options, &watch) || tx_comm_default()->open(&argc, &argv, &comm) ||
+        tx_watch_join(watch, comm)) {
         fprintf(stderr, "rank: %s\n", tx_error());
         return 1;
     }

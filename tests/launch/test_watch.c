@@ -5,6 +5,7 @@
 #include "comm/beat.h"
 #include "comm/watch.h"
 
+#include <math.h>
 #include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,21 +22,41 @@
 
 #define TOKEN "0123456789abcdef0123456789abcdef"
 
+/* What the other ranks are made to be. */
+typedef enum other { UNHEARD, SILENT, BUSY, WAITING } other;
+
 typedef struct fake {
     tx_comm base;
     tx_comm_rank ranks[4];
     tx_comm_laggard laggard;
     bool waits;
-    atomic_bool lives; /* the rank that it waits for makes marks */
-    int looks;
-    _Atomic int64_t marked;
+    _Atomic other others[4]; /* by rank */
+    int32_t awaited[4];      /* by rank, where it is WAITING: for whom */
+    int beats;
+    _Atomic int64_t told;
+    char doing[96];
     atomic_bool closed; /* the communicator is not to be touched */
     atomic_int touched;
 } fake;
 
-static void mark(tx_comm *comm, int64_t step)
+static void tell(tx_comm *comm, int64_t step, const char *doing)
 {
-    ((fake *)comm)->marked = step;
+    fake *f = (fake *)comm;
+    f->touched += f->closed;
+    snprintf(f->doing, sizeof f->doing, "%s", doing);
+    f->told = step;
+}
+
+static bool hear(tx_comm *comm, int32_t rank, tx_comm_peer *peer)
+{
+    fake *f = (fake *)comm;
+    const other what = f->others[rank];
+    *peer = (tx_comm_peer){.beats = what == SILENT ? 1 : ++f->beats + 1,
+                           .step = 41,
+                           .waits_for = what == WAITING ? f->awaited[rank] : -1,
+                           .bucket = -1};
+    snprintf(peer->doing, sizeof peer->doing, "compiling");
+    return what != UNHEARD;
 }
 
 static bool laggard(tx_comm *comm, tx_comm_laggard *found)
@@ -44,21 +65,28 @@ static bool laggard(tx_comm *comm, tx_comm_laggard *found)
     f->touched += f->closed;
     if (f->waits)
         *found = f->laggard;
-    if (f->lives)
-        found->marked += ++f->looks;
     return f->waits;
 }
 
-static const tx_comm_table table = {.version = TX_COMM_VERSION, .name = "fake", .mark = mark, .laggard = laggard};
+static const tx_comm_table table = {
+    .version = TX_COMM_VERSION, .name = "fake", .tell = tell, .hear = hear, .laggard = laggard};
 
 /* Ranks 0 and 1 are on host one, 2 and 3 on host two. */
 static void make(fake *f, int32_t rank, int32_t size)
 {
-    *f = (fake){.base = {.table = &table, .rank = rank, .size = size, .ranks = f->ranks}, .marked = -1};
+    *f = (fake){.base = {.table = &table, .rank = rank, .size = size, .ranks = f->ranks}, .told = -1};
     for (int32_t r = 0; r < 4; r++) {
         f->ranks[r].host = r / 2;
         snprintf(f->ranks[r].name, sizeof f->ranks[r].name, r < 2 ? "one" : "two");
     }
+}
+
+/* It waits for `rank`, which is `what`. */
+static void await(fake *f, int32_t rank, int32_t bucket, other what)
+{
+    f->waits = true;
+    f->laggard = (tx_comm_laggard){.rank = rank, .bucket = bucket};
+    f->others[rank] = what;
 }
 
 /* What the watch did. */
@@ -81,18 +109,20 @@ static void on_end(void *context, int status)
     r->ends++;
 }
 
-static tx_watch *begin(fake *f, record *r, double timeout, double start)
+/* In the middle of training, where `timeout` holds from the first step on. */
+static tx_watch *begin(fake *f, record *r, double timeout)
 {
     tx_watch *watch = NULL;
     const tx_watch_options options = {.size = sizeof options,
                                       .program = "train",
                                       .advice = "start again",
                                       .timeout = timeout,
-                                      .start = start,
                                       .tell = on_tell,
                                       .end = on_end,
                                       .context = r};
-    assert_int_equal(tx_watch_start(&f->base, &options, &watch), TX_OK);
+    assert_int_equal(tx_watch_start(&options, &watch), TX_OK);
+    assert_int_equal(tx_watch_join(watch, &f->base), TX_OK);
+    tx_watch_begin(watch, TX_WATCH_TRAINING);
     return watch;
 }
 
@@ -115,35 +145,66 @@ static void the_one_that_waits_names_the_other(void **state)
     fake f;
     record r = {.lines = 0};
     make(&f, 0, 2);
-    f.waits = true;
-    f.laggard = (tx_comm_laggard){.rank = 1, .step = 41, .bucket = 3, .marked = -1};
-    tx_watch *watch = begin(&f, &r, 0.1, 0.1);
+    await(&f, 1, 3, UNHEARD);
+    tx_watch *watch = begin(&f, &r, 0.1);
     tx_watch_step(watch, 42);
-    assert_int_equal(f.marked, 42);
     await_end(&r);
     tx_watch_stop(watch);
+    assert_int_equal(f.told, 42);
+    assert_string_equal(f.doing, "training");
     assert_int_equal(r.status, TX_WATCH_STATUS);
     assert_int_equal(r.lines, 1);
-    assert_non_null(strstr(r.line,
-                           "train: rank 1 on one does not answer: its last step is 41, it did not reach bucket 3 "
-                           "for 0."));
+    assert_non_null(strstr(r.line, "train: rank 1 on one does not answer: no step of it is known, it did not reach bucket "
+                                   "3 for 0."));
     assert_non_null(strstr(r.line, " s; the run ends; start again"));
     assert_null(strchr(r.line, '\n'));
 }
 
-static void unknown_step_and_bucket(void **state)
+static void ranks_that_wait_for_each_other_end(void **state)
 {
     (void)state;
     fake f;
     record r = {.lines = 0};
     make(&f, 0, 3);
-    f.waits = true;
-    f.laggard = (tx_comm_laggard){.rank = 2, .step = -1, .bucket = -1, .marked = -1};
-    tx_watch *watch = begin(&f, &r, 0.05, 0.05);
+    await(&f, 2, -1, WAITING);
+    f.others[1] = WAITING;
+    f.awaited[2] = 1;
+    f.awaited[1] = 0;
+    tx_watch *watch = begin(&f, &r, 0.05);
+    tx_watch_step(watch, 42);
     await_end(&r);
     tx_watch_stop(watch);
-    assert_non_null(strstr(r.line, "rank 2 on two does not answer: no step of it is known, it did not reach what the "
-                                   "others wait in for 0."));
+    assert_non_null(strstr(r.line, "rank 2 on two does not answer: its last step is 41, it was compiling, it did not "
+                                   "reach what the others wait in for 0."));
+}
+
+/* As long as it lives and waits for nobody, however long that takes: its own watch sees to it. */
+static void a_busy_rank_is_waited_for(void **state)
+{
+    (void)state;
+    for (int32_t rank = 0; rank <= 2; rank++) {
+        fake f;
+        record r = {.lines = 0};
+        make(&f, rank, 4);
+        if (rank == 0) { /* by way of another one */
+            await(&f, 1, 7, WAITING);
+            f.awaited[1] = 3;
+            f.others[3] = BUSY;
+        } else { /* of those that it does not hear, rank 0 knows */
+            await(&f, 3, 7, UNHEARD);
+            f.others[0] = BUSY;
+        }
+        tx_watch *watch = begin(&f, &r, 0.05);
+        tx_watch_step(watch, 42);
+        rest(1.0);
+        assert_int_equal(r.ends, 0);
+        f.others[rank == 0 ? 3 : 0] = SILENT;
+        await_end(&r);
+        tx_watch_stop(watch);
+        assert_non_null(strstr(r.line, rank == 0 ? "train: rank 3 on two does not answer: its last step is 41, it was "
+                                                   "compiling, it gave no sign of life for "
+                                                 : "train: rank 0 on one does not answer: its last step is 41, "));
+    }
 }
 
 static void the_one_that_hangs_says_so(void **state)
@@ -152,13 +213,14 @@ static void the_one_that_hangs_says_so(void **state)
     fake f;
     record r = {.lines = 0};
     make(&f, 3, 4);
-    tx_watch *watch = begin(&f, &r, 0.05, 0.05);
+    tx_watch *watch = begin(&f, &r, 0.05);
     tx_watch_step(watch, 7);
+    tx_watch_alive(watch, "book.txt, 43 %");
     await_end(&r);
     tx_watch_stop(watch);
     assert_int_equal(r.status, TX_WATCH_STATUS);
-    assert_non_null(
-        strstr(r.line, "train: rank 3 on two does not get on: its last step is 7, and nothing was done for "));
+    assert_non_null(strstr(r.line, "train: rank 3 on two does not get on: its last step is 7, it is training: book.txt, "
+                                   "43 %, and nothing was done for "));
 }
 
 /* Ranks in the order in which they speak, when rank 2 does not answer: 0, then 3, then 1. */
@@ -171,11 +233,12 @@ static void others_hold_back(void **state)
     tx_watch *watch[3];
     for (int i = 0; i < 3; i++) {
         make(&f[i], order[i], 4);
-        f[i].waits = true;
-        f[i].laggard = (tx_comm_laggard){.rank = 2, .step = 1, .bucket = 0, .marked = -1};
+        await(&f[i], 2, 0, UNHEARD);
     }
-    for (int i = 2; i >= 0; i--)
-        watch[i] = begin(&f[i], &r[i], 0.8, 0.8);
+    for (int i = 2; i >= 0; i--) {
+        watch[i] = begin(&f[i], &r[i], 0.8);
+        tx_watch_step(watch[i], 1);
+    }
     await_end(&r[0]);
     assert_int_equal(r[1].ends + r[2].ends, 0);
     await_end(&r[1]);
@@ -191,13 +254,13 @@ static void progress_keeps_it_silent(void **state)
     record r = {.lines = 0};
     make(&f, 0, 2);
     /* A step every hundredth of the limit: a machine that holds this thread up for the whole limit is not one. */
-    tx_watch *watch = begin(&f, &r, 1.0, 1.0);
+    tx_watch *watch = begin(&f, &r, 1.0);
     for (int64_t step = 1; step <= 300; step++) {
         rest(0.01);
         if (step % 2)
             tx_watch_step(watch, step);
         else
-            tx_watch_alive(watch);
+            tx_watch_alive(watch, NULL);
     }
     assert_int_equal(r.ends, 0);
     assert_int_equal(r.lines, 0);
@@ -205,66 +268,81 @@ static void progress_keeps_it_silent(void **state)
     tx_watch_stop(watch);
 }
 
-static void a_pause_has_its_own_limit(void **state)
+/* Long phases have a limit of their own; a process that no longer lives has none of them. */
+static void a_stopped_process_has_no_phase(void **state)
 {
     (void)state;
-    fake f;
-    record r = {.lines = 0};
-    make(&f, 0, 2);
-    tx_watch *watch = begin(&f, &r, 0.05, 0.05);
-    tx_watch_pause(watch, 3600.0);
-    rest(1.0);
-    tx_watch_pause(watch, 0.0);
-    rest(0.5);
-    assert_int_equal(r.ends, 0);
-    tx_watch_resume(watch);
-    await_end(&r);
-    tx_watch_stop(watch);
-    record second = {.lines = 0};
-    watch = begin(&f, &second, 0.05, 0.05);
-    tx_watch_pause(watch, 0.2);
-    await_end(&second);
-    tx_watch_stop(watch);
-}
-
-/* Within a pause and before the first step the other may take its time as long as its process lives. */
-static void a_stopped_process_has_no_pause(void **state)
-{
-    (void)state;
-    for (int32_t paused = 0; paused <= 1; paused++) {
+    for (int32_t phase = TX_WATCH_READING; phase < TX_WATCH_PHASE_COUNT; phase++) {
         fake f;
         record r = {.lines = 0};
         make(&f, 0, 2);
-        f.waits = true;
-        f.lives = true;
-        f.laggard = (tx_comm_laggard){.rank = 1, .step = -1, .bucket = -1, .marked = 1};
-        tx_watch *watch = begin(&f, &r, 0.1, 0.0);
-        if (paused)
-            tx_watch_pause(watch, 3600.0);
-        rest(2.0);
+        f.others[1] = BUSY;
+        tx_watch *watch = begin(&f, &r, 0.1);
+        tx_watch_begin(watch, (tx_watch_phase)phase);
+        rest(0.5);
         assert_int_equal(r.ends, 0);
-        assert_true(f.marked == -1);
-        f.lives = false;
+        f.others[1] = SILENT;
         await_end(&r);
         tx_watch_stop(watch);
         assert_int_equal(r.status, TX_WATCH_STATUS);
-        assert_non_null(strstr(r.line, "train: rank 1 on one does not answer: no step of it is known, it did not reach "
-                                       "what the others wait in for 0."));
+        assert_non_null(strstr(r.line, "train: rank 1 on one does not answer: its last step is 41, it was compiling, it "
+                                       "gave no sign of life for 0."));
     }
 }
 
-static void the_start_has_its_own_limit(void **state)
+/* Writing is waited for without a limit, and told of. */
+static void a_slow_disk_is_told_of(void **state)
 {
     (void)state;
     fake f;
     record r = {.lines = 0};
     make(&f, 0, 2);
-    tx_watch *watch = begin(&f, &r, 0.05, 0.0);
-    rest(1.0);
+    f.others[1] = BUSY;
+    tx_watch *watch = begin(&f, &r, 0.05);
+    tx_watch_begin(watch, TX_WATCH_WRITING);
+    assert_true(isinf(tx_watch_limit(watch)));
+    while (r.lines < 3)
+        rest(0.01);
+    assert_non_null(strstr(r.line, "train: rank 0 on one has been writing files for "));
+    tx_watch_begin(watch, TX_WATCH_TRAINING);
+    rest(0.5); /* the first step may compile */
     assert_int_equal(r.ends, 0);
+    tx_watch_stop(watch);
+    /* Who waits for one that writes says nothing, nor ends. */
+    record second = {.lines = 0};
+    await(&f, 1, -1, BUSY);
+    watch = begin(&f, &second, 0.05);
     tx_watch_step(watch, 1);
+    tx_watch_begin(watch, TX_WATCH_WRITING);
+    rest(0.5);
+    assert_int_equal(second.ends + second.lines, 0);
+    tx_watch_stop(watch);
+}
+
+/* Before the communicator is open: one of the ranks does not start. */
+static void the_start_has_its_own_limit(void **state)
+{
+    (void)state;
+    record r = {.lines = 0};
+    tx_watch *watch = NULL;
+    const tx_watch_options options = {.size = sizeof options,
+                                      .program = "train",
+                                      .timeout = 0.01,
+                                      .join = 0.3,
+                                      .tell = on_tell,
+                                      .end = on_end,
+                                      .context = &r};
+    setenv("PMI_SIZE", "3", 1);
+    setenv("PMI_RANK", "2", 1);
+    assert_int_equal(tx_watch_start(&options, &watch), TX_OK);
+    unsetenv("PMI_SIZE");
+    unsetenv("PMI_RANK");
+    assert_true(tx_watch_limit(watch) == 0.3);
     await_end(&r);
     tx_watch_stop(watch);
+    assert_int_equal(r.status, TX_WATCH_STATUS);
+    assert_non_null(strstr(r.line, "train: rank 2 on "));
+    assert_non_null(strstr(r.line, " waited for all ranks to start for 0.3"));
 }
 
 static void the_limit_follows_the_steps(void **state)
@@ -273,28 +351,34 @@ static void the_limit_follows_the_steps(void **state)
     fake f;
     record r = {.lines = 0};
     make(&f, 0, 2);
-    tx_watch *watch = begin(&f, &r, 0.0, 0.0);
-    assert_true(tx_watch_limit(watch) == 600.0);
-    tx_watch_pause(watch, 1000.0);
-    assert_true(tx_watch_limit(watch) == 1000.0);
-    tx_watch_resume(watch);
+    tx_watch *watch = begin(&f, &r, 0.0);
+    tx_watch_begin(watch, TX_WATCH_JOINING);
+    assert_true(tx_watch_limit(watch) == TX_WATCH_JOIN);
+    tx_watch_begin(watch, TX_WATCH_TRAINING);
     for (int64_t step = 1; step <= 3; step++) {
-        assert_true(tx_watch_limit(watch) == 600.0);
+        assert_true(tx_watch_limit(watch) == TX_WATCH_LONG);
         tx_watch_step(watch, step);
     }
     assert_true(tx_watch_limit(watch) == 30.0);
-    for (int64_t step = 4; step <= 7; step++) { /* most are now long; a pause counts for none */
+    tx_watch_begin(watch, TX_WATCH_EVALUATING);
+    for (int batch = 0; batch < 3; batch++) {
+        assert_true(tx_watch_limit(watch) == TX_WATCH_LONG);
+        tx_watch_alive(watch, NULL);
+    }
+    assert_true(tx_watch_limit(watch) == 30.0);
+    for (int64_t step = 4; step <= 7; step++) { /* most are now long; what comes between them counts for none */
+        tx_watch_begin(watch, TX_WATCH_TRAINING);
         rest(3.1);
         tx_watch_step(watch, step);
-        tx_watch_pause(watch, 1.0);
+        tx_watch_begin(watch, TX_WATCH_WRITING);
         rest(0.1);
-        tx_watch_resume(watch);
     }
+    tx_watch_begin(watch, TX_WATCH_TRAINING);
     double limit = tx_watch_limit(watch);
     assert_true(limit >= 31.0 && limit < 300.0);
     assert_int_equal(r.ends, 0);
     tx_watch_stop(watch);
-    watch = begin(&f, &r, 900.0, 0.0);
+    watch = begin(&f, &r, 900.0);
     assert_true(tx_watch_limit(watch) == 900.0);
     tx_watch_stop(watch);
 }
@@ -305,7 +389,7 @@ static void one_rank_alone_has_no_limit(void **state)
     fake f;
     record r = {.lines = 0};
     make(&f, 0, 1);
-    tx_watch *watch = begin(&f, &r, 0.0, 0.05);
+    tx_watch *watch = begin(&f, &r, 0.0);
     rest(0.5);
     assert_int_equal(r.ends, 0);
     assert_true(tx_watch_limit(watch) == 0.0);
@@ -320,7 +404,7 @@ static void the_end(void **state)
     fake f;
     record r = {.lines = 0};
     make(&f, 0, 2);
-    tx_watch *watch = begin(&f, &r, 0.1, 0.1);
+    tx_watch *watch = begin(&f, &r, 0.1);
     tx_watch_step(watch, 1);
     tx_watch_done(watch);
     f.closed = true;
@@ -331,8 +415,8 @@ static void the_end(void **state)
     assert_int_equal(f.touched, 0);
 
     record failed = {.lines = 0};
-    watch = begin(&f, &failed, 0.01, 0.01);
     f.closed = false;
+    watch = begin(&f, &failed, 0.01);
     tx_watch_failed(watch, 1, "no such file");
     rest(0.5); /* the limit of such an end is longer */
     assert_int_equal(failed.ends, 0);
@@ -343,9 +427,8 @@ static void no_watch_is_fine(void **state)
 {
     (void)state;
     tx_watch_step(NULL, 1);
-    tx_watch_alive(NULL);
-    tx_watch_pause(NULL, 1.0);
-    tx_watch_resume(NULL);
+    tx_watch_alive(NULL, NULL);
+    tx_watch_begin(NULL, TX_WATCH_READING);
     tx_watch_saved(NULL, "x");
     tx_watch_done(NULL);
     tx_watch_failed(NULL, 1, "x");
@@ -353,7 +436,8 @@ static void no_watch_is_fine(void **state)
     tx_watch *watch = NULL;
     fake f;
     make(&f, 0, 2);
-    assert_int_equal(tx_watch_start(&f.base, &(tx_watch_options){.size = 1}, &watch), TX_INVALID);
+    assert_int_equal(tx_watch_join(NULL, &f.base), TX_OK);
+    assert_int_equal(tx_watch_start(&(tx_watch_options){.size = 1}, &watch), TX_INVALID);
     assert_null(watch);
 }
 
@@ -380,7 +464,7 @@ static void heartbeats_tell_the_story(void **state)
     record r = {.lines = 0};
     make(&f, 0, 2);
     int listener = listen_here();
-    tx_watch *watch = begin(&f, &r, 600.0, 600.0);
+    tx_watch *watch = begin(&f, &r, 600.0);
     int link = accept(listener, NULL, NULL);
     assert_true(link >= 0);
     tx_watch_step(watch, 5);
@@ -394,7 +478,7 @@ static void heartbeats_tell_the_story(void **state)
     ssize_t length = recv(link, text, sizeof text - 1, MSG_WAITALL);
     assert_true(length > 0);
     text[length] = 0;
-    char expected[] = "hello " TOKEN " 0 2 ", last[] = "step 6\ndone\n";
+    char expected[] = "hello " TOKEN " 0 1 ", last[] = "step 6\ndone\n";
     assert_memory_equal(text, expected, sizeof expected - 1);
     assert_string_equal(text + strlen(text) - strlen(last), last);
     assert_non_null(strstr(text, "\nsaved out/checkpoint-5\n"));
@@ -417,10 +501,11 @@ static void a_hang_is_told_to_the_launcher(void **state)
     fake f;
     record r = {.lines = 0};
     make(&f, 0, 2);
-    f.waits = true;
-    f.laggard = (tx_comm_laggard){.rank = 1, .step = 41, .bucket = 3, .marked = -1};
+    await(&f, 1, 3, WAITING);
+    f.awaited[1] = 0;
     int listener = listen_here();
-    tx_watch *watch = begin(&f, &r, 0.05, 0.05);
+    tx_watch *watch = begin(&f, &r, 0.05);
+    tx_watch_step(watch, 42);
     int link = accept(listener, NULL, NULL);
     await_end(&r);
     tx_watch_stop(watch);
@@ -441,7 +526,7 @@ static void a_launcher_that_is_gone_is_told_once(void **state)
     record r = {.lines = 0};
     make(&f, 0, 2);
     int listener = listen_here();
-    tx_watch *watch = begin(&f, &r, 600.0, 600.0);
+    tx_watch *watch = begin(&f, &r, 600.0);
     close(accept(listener, NULL, NULL));
     while (r.lines == 0)
         rest(0.01);
@@ -452,7 +537,7 @@ static void a_launcher_that_is_gone_is_told_once(void **state)
     tx_watch_stop(watch);
     close(listener);
     record none = {.lines = 0};
-    watch = begin(&f, &none, 600.0, 600.0); /* nobody listens any more */
+    watch = begin(&f, &none, 600.0); /* nobody listens any more */
     assert_int_equal(none.lines, 1);
     assert_non_null(strstr(none.line, "cannot be reached: "));
     tx_watch_stop(watch);
@@ -465,12 +550,13 @@ int main(void)
     unsetenv(TX_BEAT_VARIABLE);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_one_that_waits_names_the_other),
-        cmocka_unit_test(unknown_step_and_bucket),
+        cmocka_unit_test(ranks_that_wait_for_each_other_end),
+        cmocka_unit_test(a_busy_rank_is_waited_for),
         cmocka_unit_test(the_one_that_hangs_says_so),
         cmocka_unit_test(others_hold_back),
         cmocka_unit_test(progress_keeps_it_silent),
-        cmocka_unit_test(a_pause_has_its_own_limit),
-        cmocka_unit_test(a_stopped_process_has_no_pause),
+        cmocka_unit_test(a_stopped_process_has_no_phase),
+        cmocka_unit_test(a_slow_disk_is_told_of),
         cmocka_unit_test(the_start_has_its_own_limit),
         cmocka_unit_test(the_limit_follows_the_steps),
         cmocka_unit_test(one_rank_alone_has_no_limit),

@@ -55,8 +55,8 @@ static void weights(void **state)
     uint64_t hash = 0, again = 1;
     assert_int_equal(tx_engine_create(&options, &engine), TX_OK);
     tx_model *model = make_model(engine, &graph);
-    assert_int_equal(tx_pace_compare_weights(model, comm, &hash), TX_OK);
-    assert_int_equal(tx_pace_compare_weights(model, comm, &again), TX_OK);
+    assert_int_equal(tx_pace_compare_weights(model, comm, "why?", &hash), TX_OK);
+    assert_int_equal(tx_pace_compare_weights(model, comm, "why?", &again), TX_OK);
     assert_int_equal(hash, again);
     uint32_t word;
     float value;
@@ -67,13 +67,14 @@ static void weights(void **state)
     memcpy(&value, &word, sizeof word);
     assert_int_equal(tx_model_write_range(model, TX_PART_WEIGHT, 1, 2099, 1, &value), TX_OK);
     if (comm->size == 1) {
-        assert_int_equal(tx_pace_compare_weights(model, comm, &again), TX_OK);
+        assert_int_equal(tx_pace_compare_weights(model, comm, "why?", &again), TX_OK);
         assert_int_not_equal(hash, again);
     } else {
         char expected[32];
         snprintf(expected, sizeof expected, "rank %d on ", (int)comm->size - 1);
-        assert_int_equal(tx_pace_compare_weights(model, comm, &again), TX_DEVICE);
+        assert_int_equal(tx_pace_compare_weights(model, comm, "why?", &again), TX_DEVICE);
         assert_non_null(strstr(tx_error(), expected));
+        assert_non_null(strstr(tx_error(), "): why?"));
     }
     tx_graph_free(graph);
     tx_model_free(model);

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The rule of the watch: which limit holds, which ranks live, and when a process has to end. */
+#include "comm/watch_state.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const double least_limit = 30.0;   /* seconds, by default */
+static const double failed_limit = 10.0;  /* for the end after a failure: other ranks do not take part in it */
+static const double unheard_after = 10.0; /* that a rank is not heard is told */
+/* How long ranks hold back before they speak of another one: the lowest of all; the lowest of its host; those after it.
+ * Launchers take up to a second to end what is left. */
+static const double first_delay = 0.25, host_delay = 3.0, other_delay = 6.0;
+
+/* ---- Limits, under the lock ----------------------------------------------------------------------------------- */
+
+static const char *const phases[TX_WATCH_PHASE_COUNT] = {
+#define X(name, text) text,
+    TX_WATCH_PHASE_MAP(X)
+#undef X
+};
+
+double tx_watch_usual(const tx_watch *w)
+{
+    if (w->o.timeout > 0.0)
+        return w->o.timeout;
+    return 10.0 * w->median > least_limit ? 10.0 * w->median : least_limit;
+}
+
+/* Seconds without a report in which this rank may be busy; INFINITY where it writes. */
+double tx_watch_limit_now(const tx_watch *w)
+{
+    const double limit = tx_watch_usual(w), most = limit > TX_WATCH_LONG ? limit : TX_WATCH_LONG;
+    if (w->over)
+        return w->result ? failed_limit : limit;
+    switch (w->phase) {
+    case TX_WATCH_JOINING:
+        return w->o.join > 0.0 ? w->o.join : limit > TX_WATCH_JOIN ? limit : TX_WATCH_JOIN;
+    case TX_WATCH_TRAINING:
+        return w->steps < (w->o.timeout > 0.0 ? 1 : TX_WATCH_KNOWN) ? most : limit;
+    case TX_WATCH_EVALUATING:
+        return w->reports < TX_WATCH_KNOWN ? most : limit;
+    case TX_WATCH_WRITING:
+        return (double)INFINITY;
+    default:
+        return most;
+    }
+}
+
+/* How long this rank holds back before it speaks of `other`. */
+static double delay_of(const tx_comm *comm, int32_t other)
+{
+    int32_t before = 0, here = 0;
+    for (int32_t r = 0; r < comm->rank; r++) {
+        before += r != other;
+        here += r != other && comm->ranks[r].host == comm->ranks[comm->rank].host;
+    }
+    if (before == 0)
+        return first_delay;
+    return here == 0 ? host_delay : other_delay + 1.5 * (here < 20 ? here : 20);
+}
+
+/* ---- The other ranks, under the lock ---------------------------------------------------------------------------- */
+
+static void tell_unheard(tx_watch *w)
+{
+    char line[400];
+    int32_t count = 0, first = -1;
+    for (int32_t r = w->size - 1; r > 0; r--)
+        if (w->others[r].beats == 0) {
+            count++;
+            first = r;
+        }
+    if (count == 0)
+        return;
+    snprintf(line, sizeof line,
+             "%s: warning: no datagram (UDP) of %" PRId32 " ranks arrives at rank 0 on %s; the first is rank %" PRId32
+             " on %s. Where one of them stops, that is found later",
+             w->o.program, count, w->host, first, w->comm->ranks[first].name);
+    tx_watch_say(w, line);
+}
+
+/* Tells the others that this rank lives, and hears what they tell. */
+void tx_watch_listen(tx_watch *w, double elapsed)
+{
+    char doing[sizeof((tx_comm_peer *)0)->doing];
+    snprintf(doing, sizeof doing, "%s%s%s", phases[w->phase], *w->detail ? ": " : "", w->detail);
+    w->comm->table->tell(w->comm, w->step, doing);
+    for (int32_t r = 0; r < w->size; r++) {
+        tx_comm_peer peer;
+        tx_watch_other *other = &w->others[r];
+        if (r == w->rank || !w->comm->table->hear(w->comm, r, &peer))
+            continue;
+        other->silent = peer.beats == other->beats ? other->silent + elapsed : 0.0;
+        other->beats = peer.beats;
+    }
+    if (w->joined < 0.0)
+        return;
+    w->joined += elapsed;
+    if (w->joined > unheard_after) {
+        w->joined = -1.0;
+        if (w->rank == 0)
+            tell_unheard(w);
+    }
+}
+
+/* The first rank whose process gives no sign of life; -1: all do. */
+static int32_t find_silent(const tx_watch *w)
+{
+    const double limit = tx_watch_usual(w);
+    for (int32_t r = 0; r < w->size; r++)
+        if (w->others[r].silent >= limit && w->others[r].silent >= limit + delay_of(w->comm, r))
+            return r;
+    return -1;
+}
+
+/* Whether the rank that this one waits for is busy itself, or waits for one that is: its own watch then sees to it. Of
+ * ranks that only rank 0 hears, that is rank 0's business. */
+static bool is_busy(const tx_watch *w, int32_t rank)
+{
+    tx_comm_peer peer;
+    for (int32_t hops = 0; hops < w->size; hops++) {
+        if (rank == w->rank)
+            return false;
+        if (!w->comm->table->hear(w->comm, rank, &peer))
+            return w->rank != 0 && w->comm->table->hear(w->comm, 0, &peer);
+        if (peer.waits_for < 0)
+            return true;
+        rank = peer.waits_for;
+    }
+    return false;
+}
+
+/* ---- The rule, under the lock ------------------------------------------------------------------------------------ */
+
+/* "; the run ends", and what to do. */
+static void end_line(const tx_watch *w, char *line, size_t room)
+{
+    const char *advice = w->o.advice ? w->o.advice : "";
+    size_t used = strlen(line);
+    snprintf(line + used, room - used, "; the run ends%s%s", *advice ? "; " : "", advice);
+}
+
+/* Of another rank that does not answer; `laggard` NULL: nobody waits for it. */
+static void describe_other(const tx_watch *w, int32_t rank, const tx_comm_laggard *laggard, double seconds, char *line,
+                           size_t room)
+{
+    tx_comm_peer peer = {.step = -1};
+    char step[48] = "no step of it is known", was[120] = "", missed[64] = "what the others wait in";
+    if (w->comm->table->hear(w->comm, rank, &peer))
+        snprintf(was, sizeof was, ", it was %s", peer.doing);
+    if (peer.step >= 0)
+        snprintf(step, sizeof step, "its last step is %" PRId64, peer.step);
+    if (laggard && laggard->bucket >= 0)
+        snprintf(missed, sizeof missed, "bucket %" PRId32, laggard->bucket);
+    snprintf(line, room, "%s: rank %" PRId32 " on %s does not answer: %s%s, ", w->o.program, rank,
+             w->comm->ranks[rank].name, step, was);
+    size_t used = strlen(line);
+    if (laggard)
+        snprintf(line + used, room - used, "it did not reach %s for %.3g s", missed, seconds);
+    else
+        snprintf(line + used, room - used, "it gave no sign of life for %.3g s", seconds);
+    end_line(w, line, room);
+}
+
+static void describe_self(const tx_watch *w, char *line, size_t room)
+{
+    char step[48] = "no step of it is known";
+    if (w->step >= 0)
+        snprintf(step, sizeof step, "its last step is %" PRId64, w->step);
+    if (w->phase == TX_WATCH_JOINING)
+        snprintf(line, room,
+                 "%s: rank %" PRId32
+                 " on %s waited for all ranks to start for %.3g s: one of them is stopped, ended, or "
+                 "cannot be reached",
+                 w->o.program, w->rank, w->host, w->quiet);
+    else
+        snprintf(line, room,
+                 "%s: rank %" PRId32 " on %s does not get on: %s, it is %s%s%s, and nothing was done for %.3g s though "
+                 "it waits for no other rank (its device, or a file system?)",
+                 w->o.program, w->rank, w->host, step, phases[w->phase], *w->detail ? ": " : "", w->detail, w->quiet);
+    end_line(w, line, room);
+}
+
+static void tell_of_slow_disk(tx_watch *w)
+{
+    char line[400];
+    if (w->phase != TX_WATCH_WRITING || w->quiet < w->notice)
+        return;
+    snprintf(line, sizeof line,
+             "%s: rank %" PRId32 " on %s has been writing files for %.3g s, is the disk slow? The run waits",
+             w->o.program, w->rank, w->host, w->quiet);
+    w->notice *= 2.0;
+    tx_watch_say(w, line);
+}
+
+/* What the launcher is to know of the rank by which the run ends. */
+static void send_lost(tx_watch *w, int32_t rank, int64_t step, int32_t bucket)
+{
+    tx_watch_send(w, &(tx_beat){.kind = TX_BEAT_LOST, .rank = rank, .step = step, .bucket = bucket}, 0.5);
+}
+
+static bool lose(tx_watch *w, int32_t rank, const tx_comm_laggard *laggard, double seconds, char *line, size_t room)
+{
+    tx_comm_peer peer;
+    describe_other(w, rank, laggard, seconds, line, room);
+    send_lost(w, rank, w->comm->table->hear(w->comm, rank, &peer) ? peer.step : -1, laggard ? laggard->bucket : -1);
+    return true;
+}
+
+/* Whether the process has to end, with this status and line; an empty line is not said. */
+bool tx_watch_judge(tx_watch *w, int *status, char *line, size_t room)
+{
+    const double limit = tx_watch_limit_now(w);
+    tx_comm_laggard other = {.rank = -1, .bucket = -1};
+    *line = 0;
+    *status = w->over ? w->result : TX_WATCH_STATUS;
+    if (w->over)
+        return w->quiet >= limit;
+    const bool waits = w->comm && w->comm->table->laggard(w->comm, &other) && other.rank != w->rank;
+    const int32_t silent = w->comm ? find_silent(w) : -1;
+    if (silent >= 0)
+        return lose(w, silent, waits && other.rank == silent ? &other : NULL, w->others[silent].silent, line, room);
+    if (waits)
+        return w->quiet >= fmin(limit, fmax(tx_watch_usual(w), TX_WATCH_LONG)) + delay_of(w->comm, other.rank) &&
+               !is_busy(w, other.rank) && lose(w, other.rank, &other, w->quiet, line, room);
+    tell_of_slow_disk(w);
+    if (w->quiet < limit)
+        return false;
+    describe_self(w, line, room);
+    send_lost(w, w->rank, w->step, -1);
+    return true;
+}
