@@ -232,6 +232,8 @@ tx_status tx_file_commit(tx_file *file)
     tx_status status = TX_OK;
     if (fsync(file->descriptor) != 0)
         status = tx_file_fail(file->path, "flush to disk");
+    /* Who reads it back reads the disk and not memory, where the system can do so. */
+    (void)posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_DONTNEED);
     if (close(file->descriptor) != 0 && !status)
         status = tx_file_fail(file->path, "close");
     if (!status && rename(file->temporary, file->path) != 0)

@@ -2,6 +2,8 @@
  * The pulse of the ranks, by datagrams. */
 #include "comm/pulse.h"
 
+#include "api/clock.h"
+
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <inttypes.h>
@@ -12,13 +14,17 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
     ADDRESSES = 12, /* of rank 0's host at most */
     TOKEN = 32,     /* characters */
     DATAGRAM = 256, /* bytes at most */
+    REPEATS = 3,
 };
+
+static const double patience = 2.0; /* seconds in which the first datagrams arrive */
 
 /* Where rank 0 is reached. IPv4 addresses are written as IPv6 has them (::ffff:a.b.c.d). */
 typedef struct place {
@@ -141,33 +147,6 @@ static void describe(place *z)
         snprintf(z->token + 2 * i, 3, "%02x", random[i]);
 }
 
-/* ---- Opening --------------------------------------------------------------------------------------------------- */
-
-tx_status tx_pulse_open(tx_comm *comm, tx_pulse **pulse)
-{
-    tx_pulse *p = calloc(1, sizeof *p);
-    place *all = calloc((size_t)comm->size, sizeof *all);
-    peer *peers = calloc((size_t)comm->size, sizeof *peers);
-    if (!p || !all || !peers) {
-        free(p);
-        free(all);
-        free(peers);
-        return tx_fail(TX_MEMORY, "no memory for the pulse of %" PRId32 " ranks", comm->size);
-    }
-    *p = (tx_pulse){.rank = comm->rank, .size = comm->size, .socket = -1, .peer = peers};
-    if (open_socket(p, &all[comm->rank].port) && comm->rank == 0)
-        describe(&all[0]);
-    tx_status status = tx_comm_share(comm, all, sizeof *all);
-    p->zero = all[0];
-    free(all);
-    if (status) {
-        tx_pulse_close(p);
-        return status;
-    }
-    *pulse = p;
-    return TX_OK;
-}
-
 void tx_pulse_close(tx_pulse *p)
 {
     if (!p)
@@ -256,4 +235,54 @@ bool tx_pulse_hear(const tx_pulse *p, int32_t rank, tx_comm_peer *told)
 {
     *told = p->peer[rank].known;
     return p->peer[rank].known.beats > 0;
+}
+
+/* ---- Opening --------------------------------------------------------------------------------------------------- */
+
+static bool hears_all(const tx_pulse *p)
+{
+    for (int32_t r = p->rank == 0 ? 1 : 0; r < (p->rank == 0 ? p->size : 1); r++)
+        if (p->peer[r].known.beats == 0)
+            return false;
+    return true;
+}
+
+/* Until each rank has heard those that it hears, so that from now on silence is a sign; who is not heard by then is not
+ * heard at all. */
+static void greet(tx_pulse *p)
+{
+    const tx_comm_peer own = {.step = -1, .waits_for = -1, .bucket = -1, .doing = "joining"};
+    const double end = tx_now() + patience;
+    do {
+        tx_pulse_tell(p, &own);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    } while (!hears_all(p) && tx_now() < end);
+    for (int32_t i = 0; i < REPEATS; i++) /* the last that was told may be lost */
+        tx_pulse_tell(p, &own);
+}
+
+tx_status tx_pulse_open(tx_comm *comm, tx_pulse **pulse)
+{
+    tx_pulse *p = calloc(1, sizeof *p);
+    place *all = calloc((size_t)comm->size, sizeof *all);
+    peer *peers = calloc((size_t)comm->size, sizeof *peers);
+    if (!p || !all || !peers) {
+        free(p);
+        free(all);
+        free(peers);
+        return tx_fail(TX_MEMORY, "no memory for the pulse of %" PRId32 " ranks", comm->size);
+    }
+    *p = (tx_pulse){.rank = comm->rank, .size = comm->size, .socket = -1, .peer = peers};
+    if (open_socket(p, &all[comm->rank].port) && comm->rank == 0)
+        describe(&all[0]);
+    tx_status status = tx_comm_share(comm, all, sizeof *all);
+    p->zero = all[0];
+    free(all);
+    if (status) {
+        tx_pulse_close(p);
+        return status;
+    }
+    greet(p);
+    *pulse = p;
+    return TX_OK;
 }

@@ -210,6 +210,7 @@ tx_status tx_watch_join(tx_watch *w, tx_comm *comm)
     w->size = comm->size;
     snprintf(w->host, sizeof w->host, "%s", comm->ranks[comm->rank].name);
     w->quiet = 0.0;
+    tx_watch_tell_unheard(w);
     pthread_mutex_unlock(&w->lock);
     return w->running || comm->size == 1 ? TX_OK : start_thread(w);
 }
@@ -258,6 +259,8 @@ void tx_watch_begin(tx_watch *w, tx_watch_phase phase)
     w->quiet = 0.0;
     w->notice = tx_watch_usual(w);
     w->began = tx_now();
+    if (w->comm && !w->over) /* the others name it should this process stop in it */
+        tx_watch_listen(w, 0.0);
     pthread_mutex_unlock(&w->lock);
 }
 

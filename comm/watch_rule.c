@@ -7,9 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double least_limit = 30.0;   /* seconds, by default */
-static const double failed_limit = 10.0;  /* for the end after a failure: other ranks do not take part in it */
-static const double unheard_after = 10.0; /* that a rank is not heard is told */
+static const double least_limit = 30.0;  /* seconds, by default */
+static const double failed_limit = 10.0; /* for the end after a failure: other ranks do not take part in it */
 /* How long ranks hold back before they speak of another one: the lowest of all; the lowest of its host; those after it.
  * Launchers take up to a second to end what is left. */
 static const double first_delay = 0.25, host_delay = 3.0, other_delay = 6.0;
@@ -64,12 +63,13 @@ static double delay_of(const tx_comm *comm, int32_t other)
 
 /* ---- The other ranks, under the lock ---------------------------------------------------------------------------- */
 
-static void tell_unheard(tx_watch *w)
+void tx_watch_tell_unheard(const tx_watch *w)
 {
     char line[400];
     int32_t count = 0, first = -1;
-    for (int32_t r = w->size - 1; r > 0; r--)
-        if (w->others[r].beats == 0) {
+    tx_comm_peer peer;
+    for (int32_t r = w->size - 1; r > 0 && w->rank == 0; r--)
+        if (!w->comm->table->hear(w->comm, r, &peer)) {
             count++;
             first = r;
         }
@@ -95,14 +95,6 @@ void tx_watch_listen(tx_watch *w, double elapsed)
             continue;
         other->silent = peer.beats == other->beats ? other->silent + elapsed : 0.0;
         other->beats = peer.beats;
-    }
-    if (w->joined < 0.0)
-        return;
-    w->joined += elapsed;
-    if (w->joined > unheard_after) {
-        w->joined = -1.0;
-        if (w->rank == 0)
-            tell_unheard(w);
     }
 }
 

@@ -32,7 +32,6 @@ struct tx_watch {
     pthread_cond_t wake;
     tx_comm *comm;          /* NULL: not open yet */
     tx_watch_other *others; /* by rank */
-    double joined;          /* seconds since the communicator was open; -1: all ranks that are not heard were told of */
     bool stop;
     bool over;  /* nothing is left to do: the communicator may be gone */
     int result; /* then: the exit status */
@@ -59,6 +58,8 @@ void tx_watch_send(tx_watch *watch, const tx_beat *beat, double seconds);
 /* The limit by default, and the one that holds now (INFINITY: none). */
 double tx_watch_usual(const tx_watch *watch);
 double tx_watch_limit_now(const tx_watch *watch);
+/* Tells the user of ranks that are not heard. */
+void tx_watch_tell_unheard(const tx_watch *watch);
 /* Tells the others that this rank lives, and hears what they tell; `elapsed` seconds after it did so last. */
 void tx_watch_listen(tx_watch *watch, double elapsed);
 /* Whether the process has to end, with this status and line; an empty line is not said. */

@@ -104,26 +104,42 @@ static void warn(void *context, const char *message)
     print_warning(p, message);
 }
 
-tx_status tx_train_tell_warnings(tx_train_progress *p, tx_comm *comm, bool alone)
+static void print_kept(tx_train_progress *p)
+{
+    char *rest = NULL;
+    for (char *line = p->kept ? strtok_r(p->kept, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest))
+        print_warning(p, line);
+}
+
+static void forget_kept(tx_train_progress *p)
+{
+    free(p->kept);
+    p->kept = NULL;
+}
+
+tx_status tx_train_share_warnings(tx_train_progress *p, tx_comm *comm)
 {
     uint64_t hash = UINT64_C(0xCBF29CE484222325); /* FNV-1a */
     for (const char *c = p->kept; c && *c; c++)
         hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001B3);
-    uint64_t *all = alone ? NULL : calloc((size_t)comm->size, sizeof *all);
-    tx_status status = alone || all ? TX_OK : tx_fail(TX_MEMORY, "no memory to compare the ranks");
-    if (all) {
-        all[comm->rank] = hash;
-        status = tx_comm_share(comm, all, sizeof *all);
-    }
-    char *rest = NULL;
-    if (comm && comm->rank > 0 && (!all || all[0] != hash))
-        for (char *line = p->kept ? strtok_r(p->kept, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest))
-            print_warning(p, line);
+    uint64_t *all = calloc((size_t)comm->size, sizeof *all);
+    if (!all)
+        return tx_fail(TX_MEMORY, "no memory to compare the ranks");
+    all[comm->rank] = hash;
+    tx_status status = tx_comm_share(comm, all, sizeof *all);
+    if (comm->rank > 0 && all[0] != hash)
+        print_kept(p);
     free(all);
-    free(p->kept);
-    p->kept = NULL;
-    p->tells = true;
+    forget_kept(p);
     return status;
+}
+
+void tx_train_tell_warnings(tx_train_progress *p)
+{
+    if (p->comm && p->comm->rank > 0)
+        print_kept(p);
+    forget_kept(p);
+    p->tells = true;
 }
 
 tx_reporter tx_train_reporter(tx_train_progress *progress)

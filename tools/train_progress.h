@@ -19,9 +19,10 @@ typedef struct tx_train_progress {
 
 /* Prints warnings, with the rank's number where it is not the first; `context` of the reporter is the progress. */
 tx_reporter tx_train_reporter(tx_train_progress *progress);
-/* Prints the warnings that were kept, unless rank 0 has printed the same; keeps none from now on. All ranks call it, or
- * one that is about to end, with `alone`. */
-tx_status tx_train_tell_warnings(tx_train_progress *progress, tx_comm *comm, bool alone);
+/* Prints the warnings that were kept, unless rank 0 has printed the same. All ranks call it. */
+tx_status tx_train_share_warnings(tx_train_progress *progress, tx_comm *comm);
+/* Prints those that were kept since, and keeps none from now on. */
+void tx_train_tell_warnings(tx_train_progress *progress);
 /* Opens the event file where one is asked for. Close on any outcome. */
 tx_status tx_train_progress_open(tx_train_progress *progress);
 void tx_train_progress_close(tx_train_progress *progress);

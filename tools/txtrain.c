@@ -205,7 +205,8 @@ static tx_status train(tx_train_job *j, tx_run_summary *summary)
         printf("the checkpoint is at step %" PRId64 " of %" PRId64 ": nothing is left to train\n", j->inputs.state.step,
                j->steps);
     catch_signals();
-    status = tx_train_tell_warnings(&j->progress, j->comm, false);
+    status = tx_train_share_warnings(&j->progress, j->comm);
+    tx_train_tell_warnings(&j->progress);
     if (status)
         return status;
     status = tx_run(j->engine, j->model, j->trainer, &run, &j->inputs.state, summary);
@@ -278,7 +279,7 @@ static int fail(tx_train_job *j)
 {
     char why[600];
     snprintf(why, sizeof why, "%s", tx_error());
-    (void)tx_train_tell_warnings(&j->progress, NULL, true);
+    tx_train_tell_warnings(&j->progress);
     if (!j->comm || j->comm->rank == 0)
         return tx_complain(&tx_train_program, TX_EXIT_FAILURE, "%s", why);
     struct timespec moment = {.tv_sec = 3}; /* Open MPI takes one second to end them */
@@ -314,6 +315,8 @@ static tx_status prepare(tx_train_job *j)
         status = tx_train_open(set, &j->report, &j->inputs);
     if (!status && first)
         status = tx_train_meet(j);
+    if (!status)
+        status = tx_train_share_warnings(&j->progress, j->comm);
     if (!status && j->comm->size > 1)
         status = tx_train_agree_on_inputs(j);
     if (!status)
@@ -347,9 +350,8 @@ static int start(tx_train_job *j, int ending)
     if (j->comm->rank > 0)
         return ending;
     return tx_complain(&tx_train_program, ending,
-                       "stopped by signal %d (%s) after step %" PRId64 " of %" PRId64
-                       "; go on with --resume_from_checkpoint", summary.stopped, strsignal(summary.stopped),
-                       j->inputs.state.step, j->steps);
+                       "stopped by signal %d after step %" PRId64 " of %" PRId64 "; go on with --resume_from_checkpoint",
+                       summary.stopped, j->inputs.state.step, j->steps);
 }
 
 /* The launcher is to learn of a failure. */

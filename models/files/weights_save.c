@@ -79,6 +79,38 @@ tx_status tx_weights_append(tx_model *model, tx_part part, int32_t param, int64_
     return status;
 }
 
+/* Holds a tensor of a file against the parameter that it was written from. */
+static tx_status compare_tensor(const tx_save *s, const tx_st_file *file, int32_t param)
+{
+    const int64_t count = tx_st_elements(&s->tensor[param]), most = TX_WEIGHTS_CHUNK / 2;
+    float *own = s->buffer, *read = s->buffer + most;
+    int32_t index;
+    tx_status status = tx_st_find(file, s->tensor[param].name, &index);
+    for (int64_t at = 0; at < count && !status; at += most) {
+        const int64_t now = count - at < most ? count - at : most;
+        status = tx_st_read_f32(file, index, at, now, read);
+        if (!status)
+            status = tx_model_read_range(s->model, TX_PART_WEIGHT, param, at, now, own);
+        if (!status && memcmp(own, read, (size_t)now * sizeof *own) != 0)
+            status = tx_fail(TX_IO, "%s: %s is not what was written: the disk is faulty", tx_st_path(file),
+                             s->tensor[param].name);
+    }
+    return status;
+}
+
+/* Reads what was written. */
+static tx_status verify_shard(const tx_save *s, const char *path, int32_t first, int32_t end)
+{
+    tx_st_file *file;
+    tx_status status = tx_st_open(path, &file);
+    if (status)
+        return status;
+    for (int32_t p = first; p < end && !status; p++)
+        status = compare_tensor(s, file, p);
+    tx_st_close(file);
+    return status;
+}
+
 /* Writes parameters first .. end - 1. */
 static tx_status write_shard(const tx_save *s, int32_t first, int32_t end)
 {
@@ -87,16 +119,20 @@ static tx_status write_shard(const tx_save *s, int32_t first, int32_t end)
     shard_name(s, s->shard[first], name);
     char *path = tx_path_join(s->folder, name);
     tx_status status = path ? tx_st_create(path, s->tensor + first, end - first, NULL, &writer) : TX_MEMORY;
-    free(path);
-    if (status)
-        return status;
-    for (int32_t p = first; p < end && !status; p++)
-        status = tx_weights_append(s->model, TX_PART_WEIGHT, p, tx_st_elements(&s->tensor[p]), s->buffer, writer);
     if (status) {
-        tx_st_discard(writer);
+        free(path);
         return status;
     }
-    return tx_st_commit(writer);
+    for (int32_t p = first; p < end && !status; p++)
+        status = tx_weights_append(s->model, TX_PART_WEIGHT, p, tx_st_elements(&s->tensor[p]), s->buffer, writer);
+    if (status)
+        tx_st_discard(writer);
+    else
+        status = tx_st_commit(writer);
+    if (!status)
+        status = verify_shard(s, path, first, end);
+    free(path);
+    return status;
 }
 
 static tx_status write_index(const tx_save *s)

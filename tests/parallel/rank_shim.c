@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A library to preload into one rank, which makes something go wrong there. TX_SHIM in the environment says what:
+ *
+ *     stop:init       the process stops itself (SIGSTOP) when it comes to MPI_Init_thread
+ *     stop:finalize   likewise MPI_Finalize
+ *     stop:open:TEXT  when it opens a file in whose path TEXT is
+ *     slow:SECONDS    each fsync takes so long, of what lies under TX_SHIM_FOLDER
+ *     full:TEXT       a file in whose path TEXT is cannot be created: the disk is full
+ *     seen:TEXT       a file in whose path TEXT is cannot be read (EIO) */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* Sets a pointer to a function to the one that this library stands before. */
+static void find(const char *name, void *function)
+{
+    void *found = dlsym(RTLD_NEXT, name);
+    memcpy(function, &found, sizeof found);
+}
+
+/* What follows "WORD:" in TX_SHIM; NULL where that says something else. */
+static const char *told(const char *word)
+{
+    const char *what = getenv("TX_SHIM");
+    size_t length = strlen(word);
+    return what && strncmp(what, word, length) == 0 ? what + length : NULL;
+}
+
+static void stop_at(const char *place)
+{
+    const char *where = told("stop:");
+    if (where && strcmp(where, place) == 0)
+        raise(SIGSTOP);
+}
+
+/* 0, or the errno with which opening the file fails. */
+static int look_at(const char *path, int flags)
+{
+    const char *stop = told("stop:open:"), *full = told("full:"), *unread = told("seen:");
+    if (stop && strstr(path, stop))
+        raise(SIGSTOP);
+    if (full && (flags & O_CREAT) && strstr(path, full))
+        return ENOSPC;
+    return unread && !(flags & O_CREAT) && strstr(path, unread) ? EIO : 0;
+}
+
+static int open_as(const char *name, const char *path, int flags, mode_t mode)
+{
+    int (*next)(const char *, int, ...);
+    find(name, &next);
+    int fault = look_at(path, flags);
+    if (fault) {
+        errno = fault;
+        return -1;
+    }
+    return next(path, flags, mode);
+}
+
+#define OPEN(name)                                                         \
+    EXPORT int name(const char *path, int flags, ...)                      \
+    {                                                                      \
+        va_list more;                                                      \
+        va_start(more, flags);                                             \
+        mode_t mode = flags & O_CREAT ? (mode_t)va_arg(more, unsigned) : 0; \
+        va_end(more);                                                      \
+        return open_as(#name, path, flags, mode);                          \
+    }
+OPEN(open)
+OPEN(open64)
+
+EXPORT int fsync(int descriptor)
+{
+    int (*next)(int);
+    const char *seconds = told("slow:"), *folder = getenv("TX_SHIM_FOLDER");
+    char link[64], path[PATH_MAX] = "";
+    find("fsync", &next);
+    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    if (seconds && folder && readlink(link, path, sizeof path - 1) > 0 && strncmp(path, folder, strlen(folder)) == 0)
+        usleep((useconds_t)(1e6 * atof(seconds)));
+    return next(descriptor);
+}
+
+EXPORT int MPI_Init_thread(int *argc, char ***argv, int wanted, int *given)
+{
+    int (*next)(int *, char ***, int, int *);
+    find("MPI_Init_thread", &next);
+    stop_at("init");
+    return next(argc, argv, wanted, given);
+}
+
+EXPORT int MPI_Finalize(void)
+{
+    int (*next)(void);
+    find("MPI_Finalize", &next);
+    stop_at("finalize");
+    return next();
+}

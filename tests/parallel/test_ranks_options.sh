@@ -1,0 +1,80 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Each option of txtrain in turn is another one on rank 1: the run is refused at once and both values are named, but for
+# the options of which each rank may have its own.
+#   test_ranks_options.sh BIN LAUNCHER
+set -u
+bin=$1
+launcher=$2
+device=cpu
+. "${0%/*}/ranks.sh"
+
+# Every option with the value that it has by default, as training_args.json tells them: NAME VALUE a line.
+ranks 1 defaults || fail "one rank"
+sed -n 's/^ *"\([a-z0-9_]*\)": \(.*[^,]\),\{0,1\}$/\1 \2/p' "$work/defaults/training_args.json" > "$work/options"
+[ "$(wc -l < "$work/options")" -gt 70 ] || fail "training_args.json has few options"
+"$bin/txtrain" --help > "$work/help"
+
+# another NAME VALUE: sets $value to one that the option takes and that is not VALUE
+another()
+{
+    choices=$(sed -n "s/^ *--$1[ =]\([a-z_0-9|]*|[a-z_0-9|]*\).*/\1/p" "$work/help" | head -n 1)
+    case $2 in
+    true) value=false ;;
+    false) value=true ;;
+    null) value=x ;;
+    \"*\")
+        value=x
+        for word in $(echo "$choices" | tr '|' ' '); do
+            [ "\"$word\"" = "$2" ] || value=$word
+        done
+        ;;
+    *.* | *e-*) value=0.125 ;;
+    -1) value=7 ;;
+    *) value=$(($2 + 1)) ;;
+    esac
+}
+
+# What stands in the way of another value alone.
+set -- --train_file "$work/text" --config_name "$work/config.json" --block_size 32 --threads 1 --max_steps 2 \
+    --logging_strategy no --output_dir "$work/pair" --comm_timeout 5
+while read -r name old; do
+    another "$name" "$old"
+    case $name in
+    list_devices) continue ;; # ends the rank: see below
+    device) value=cpu ;;
+    threads) value=2 ;;
+    zero_stage) value=1 ;;
+    output_dir | train_file | config_name | validation_file | logging_dir) value=$work/other ;;
+    resume_from_checkpoint) value=$work/nowhere ;;
+    esac
+    rm -rf "$work/pair"
+    began=$(date +%s)
+    timeout -s KILL 60 "$launcher" -n 1 "$bin/txtrain" "$@" : -n 1 "$bin/txtrain" "$@" --"$name" "$value" \
+        > "$work/out" 2> "$work/err" < /dev/null
+    status=$?
+    took=$(($(date +%s) - began))
+    case $name in
+    device | threads | preprocessing_num_workers | dataloader_num_workers | dataloader_pin_memory | disable_tqdm)
+        [ $status -eq 0 ] || fail "$name $value on rank 1: refused"
+        continue
+        ;;
+    esac
+    [ $status -ne 0 ] || fail "$name $value on rank 1: trained together"
+    [ $took -le 10 ] || fail "$name $value on rank 1: refused after $took s"
+    # What the values say of each other is told as by a rank alone.
+    grep -q "^txtrain: rank 1 on .* has $name .*, rank 0 has $name \|^txtrain: rank 1 on .* ends with status 2" "$work/err" ||
+        fail "$name $value on rank 1: not told"
+done < "$work/options"
+
+# What a rank ends by before it trains, the others learn.
+for last in --bogus --list_devices --help "--learning_rate nonsense"; do
+    # shellcheck disable=SC2086
+    timeout -s KILL 60 "$launcher" -n 1 "$bin/txtrain" "$@" : -n 1 "$bin/txtrain" "$@" $last > "$work/out" 2> "$work/err"
+    status=$?
+    { [ $status -ne 0 ] && [ $status -ne 137 ]; } || fail "$last on rank 1: status $status"
+    grep -q "^txtrain: rank 1 on .* ends with status [02] when it has read its options" "$work/err" || fail "$last: not told"
+done
+
+[ $failures -eq 0 ] && echo "all good"
+exit $((failures != 0))
