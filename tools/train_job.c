@@ -4,13 +4,16 @@
 #include "tools/train_job.h"
 
 #include "api/file.h"
+#include "tools/output.h"
 #include "tools/train_ranks.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int32_t tx_train_cores(void)
 {
@@ -158,6 +161,73 @@ tx_status tx_train_describe(const tx_train_job *j, tx_json **made)
     }
     *made = json;
     return TX_OK;
+}
+
+/* ---- Weights -------------------------------------------------------------------------------------------------------- */
+
+tx_status tx_train_load(const tx_train_job *j, const char *folder)
+{
+    tx_load_options options = {sizeof options, j->set->allow_nonfinite};
+    return tx_gpt2_load(j->model, &j->inputs.config, folder, &options);
+}
+
+void tx_train_lack(tx_train_job *j, const char *format, ...)
+{
+    const size_t used = strlen(j->lacks);
+    va_list args;
+    va_start(args, format);
+    snprintf(j->lacks + used, sizeof j->lacks - used, "%s", used ? "; " : "");
+    vsnprintf(j->lacks + strlen(j->lacks), sizeof j->lacks - strlen(j->lacks), format, args);
+    va_end(args);
+}
+
+void tx_train_look_for_best(const tx_train_job *j)
+{
+    char *best = NULL, message[600];
+    if (!j->set->load_best || tx_run_state_best(&j->inputs.state, j->set->output_dir, &best))
+        return;
+    snprintf(message, sizeof message,
+             "%.400s: the best checkpoint so far is not there; it is missed at the end unless a better one comes", best);
+    if (!tx_is_folder(best))
+        tx_report(&j->report, message);
+    free(best);
+}
+
+/* Whether the best checkpoint can be loaded, without touching the model. */
+static tx_status check_best(const tx_train_job *j, char **best)
+{
+    tx_status status = tx_run_state_best(&j->inputs.state, j->set->output_dir, best);
+    if (!status)
+        status = tx_checkpoint_verify(*best);
+    return status || j->set->allow_nonfinite ? status : tx_gpt2_check(&j->inputs.config, *best);
+}
+
+static void tell_best(const tx_train_job *j, const char *best)
+{
+    const tx_run_state *state = &j->inputs.state;
+    const char *metric = j->set->metric >= 2 ? "perplexity" : "eval loss";
+    if (tx_checkpoint_step(best) == state->best_step)
+        printf("best    %s: %s %.4f\n", best, metric, state->best);
+    else
+        printf("best    %s, of those that were saved; step %" PRId64 " had %s %.4f and was not\n", best,
+               state->best_step, metric, state->best);
+}
+
+tx_status tx_train_load_best(tx_train_job *j)
+{
+    char *best = NULL;
+    if (!j->set->load_best || j->inputs.state.best_step < 0)
+        return TX_OK;
+    tx_status status = tx_run_agree(j->comm, check_best(j, &best), "read it");
+    if (status) {
+        tx_train_lack(j, "the best checkpoint cannot be loaded, the last weights are kept: %.500s", tx_error());
+        status = TX_OK;
+    } else {
+        tell_best(j, best);
+        status = tx_train_load(j, best);
+    }
+    free(best);
+    return status;
 }
 
 /* ---- The run ------------------------------------------------------------------------------------------------------- */

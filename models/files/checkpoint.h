@@ -52,6 +52,8 @@ tx_status tx_checkpoint_clear(const char *output_dir, const tx_reporter *report)
 tx_status tx_checkpoint_verify(const char *folder);
 /* Step in the name of a checkpoint's folder, or -1. */
 int64_t tx_checkpoint_step(const char *folder);
+/* Step that the manifest tells, whatever the folder's name. */
+tx_status tx_checkpoint_saved_step(const char *folder, int64_t *step);
 /* The newest checkpoint of output_dir that verifies; every newer one that does not is reported with the reason.
  * TX_NOT_FOUND where there is none at all, TX_FORMAT where all are damaged. The caller frees `*folder`. */
 tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report, char **folder);

@@ -110,14 +110,6 @@ tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report
 
 /* ---- Removing the oldest ------------------------------------------------------------------------- */
 
-/* Whether two paths lead to the same folder. */
-static bool same_folder(const char *a, const char *b)
-{
-    struct stat first, second;
-    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
-           first.st_ino == second.st_ino;
-}
-
 /* Fails where a folder is not one that TX wrote: other programs use the same names. */
 static tx_status check_ours(const char *folder)
 {
@@ -152,7 +144,7 @@ static tx_status prune_to(const char *output_dir, const tx_checkpoint_steps *ste
         char *folder = path_of(output_dir, steps->step[i - 1]);
         if (!folder)
             return TX_MEMORY;
-        if ((!best || !same_folder(folder, best)) && prune_one(output_dir, folder, steps->step[i - 1], report))
+        if ((!best || !tx_folder_same(folder, best)) && prune_one(output_dir, folder, steps->step[i - 1], report))
             left--;
         free(folder);
     }
