@@ -35,10 +35,14 @@ static void choose_kernels(tx_train_job *j)
     tx_report(&j->report, message);
 }
 
+static bool is_sgd(const tx_train_settings *set)
+{
+    return set->optim == 4;
+}
+
 static tx_trainer_options make_trainer(const tx_train_job *j)
 {
     const tx_train_settings *set = j->set;
-    const bool sgd = set->optim == 4;
     return (tx_trainer_options){
         .size = sizeof(tx_trainer_options),
         .batch = j->rows,
@@ -52,7 +56,7 @@ static tx_trainer_options make_trainer(const tx_train_job *j)
         .eval_batch = tx_train_evaluates(set) ? set->eval_batch : 0,
         .max_grad_norm = set->max_grad_norm,
         .seed = (uint64_t)set->seed,
-        .optimizer = {sizeof(tx_optimizer_options), sgd ? TX_SGD : TX_ADAMW, (float)set->beta1, (float)set->beta2,
+        .optimizer = {sizeof(tx_optimizer_options), is_sgd(set) ? TX_SGD : TX_ADAMW, (float)set->beta1, (float)set->beta2,
                       (float)set->epsilon, .weight_decay = (float)set->decay},
     };
 }
@@ -256,6 +260,24 @@ static double flops_per_token(const tx_gpt2_config *config)
     return 6.0 * (double)(tx_gpt2_param_count(config) - embeddings);
 }
 
+/* About what the files besides weights and moments take: tokenizer, log and history, others. */
+static int64_t small_bytes(const tx_train_job *j)
+{
+    const int64_t id = 64, step = 512, others = 64 << 10;
+    const int64_t ids = j->inputs.tokenizer ? tx_tokenizer_size(j->inputs.tokenizer) : 0;
+    return id * ids + step * j->steps + others;
+}
+
+static int64_t weight_bytes(const tx_train_job *j)
+{
+    return tx_gpt2_param_count(&j->inputs.config) * (int64_t)sizeof(float);
+}
+
+tx_status tx_train_check_room(const tx_train_job *j, const tx_run_options *run)
+{
+    return tx_run_check_room(run, j->inputs.state.step, j->epoch_steps, weight_bytes(j) + small_bytes(j));
+}
+
 tx_status tx_train_make_run(tx_train_job *j, int (*stop)(void *context), tx_run_options *run)
 {
     const tx_train_settings *set = j->set;
@@ -285,7 +307,7 @@ tx_status tx_train_make_run(tx_train_job *j, int (*stop)(void *context), tx_run_
         .output_dir = set->output_dir,
         .save_total_limit = set->save_total_limit,
         .stop_on_save_error = set->on_save_error == TX_SAVE_STOP,
-        .checkpoint_bytes = 3 * tx_gpt2_param_count(&j->inputs.config) * (int64_t)sizeof(float) + (1 << 20),
+        .checkpoint_bytes = (is_sgd(set) ? 1 : 3) * weight_bytes(j) + small_bytes(j),
         .write = write_checkpoint,
         .write_context = j,
         .profile = set->profile,

@@ -41,6 +41,8 @@ int32_t tx_train_cores(void);
 
 /* Opens the device and compiles the plans; what a checkpoint's run had chosen by measuring is chosen again. */
 tx_status tx_train_compile(tx_train_job *job);
+/* Fails where the disk has no room for what the run will write. */
+tx_status tx_train_check_room(const tx_train_job *job, const tx_run_options *run);
 /* Loads the weights of a folder. */
 tx_status tx_train_load(const tx_train_job *job, const char *folder);
 /* Warns where the best checkpoint so far is wanted at the end and is not there. */

@@ -142,8 +142,8 @@ static tx_status train(tx_train_job *j, tx_run_summary *summary)
     tx_status status = tx_train_make_run(j, asked_to_stop, &run);
     if (!status)
         status = resume(j);
-    if (!status)
-        status = tx_disk_check(j->set->output_dir, 2 * run.checkpoint_bytes);
+    if (!status && j->comm->rank == 0)
+        status = tx_train_check_room(j, &run);
     if (!status && j->comm->rank == 0 && j->set->dump_order)
         status = tx_train_dump_order(j);
     if (status)

@@ -42,6 +42,9 @@ void tx_checkpoint_discard(tx_checkpoint *checkpoint);
  * removed; nor is any where none verifies (TX_FORMAT). */
 tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, const char *best, const tx_reporter *report);
 
+/* How many folders of output_dir have the name of a checkpoint. */
+tx_status tx_checkpoint_count(const char *output_dir, int64_t *count);
+
 /* Removes every checkpoint of output_dir, for a run that begins anew there. What cannot be removed is told. */
 tx_status tx_checkpoint_clear(const char *output_dir, const tx_reporter *report);
 

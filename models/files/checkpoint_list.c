@@ -108,6 +108,17 @@ tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report
     return status;
 }
 
+tx_status tx_checkpoint_count(const char *output_dir, int64_t *count)
+{
+    tx_checkpoint_steps steps;
+    tx_status status = list_steps(output_dir, &steps);
+    if (status)
+        return status;
+    *count = (int64_t)steps.count;
+    free(steps.step);
+    return TX_OK;
+}
+
 /* ---- Removing the oldest ------------------------------------------------------------------------- */
 
 /* Fails where a folder is not one that TX wrote: other programs use the same names. */

@@ -127,6 +127,11 @@ tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const t
                       tx_run_state *state, bool log);
 /* Fails on all ranks where it failed on one, which the others name: "rank R could not WHAT". All ranks call it. */
 tx_status tx_run_agree(tx_comm *comm, tx_status status, const char *what);
+/* Fails where output_dir's disk has no room for what the run keeps there at its worst moment: its checkpoints up to
+ * the limit with the one in the making, or those at the end and a final model of `model_bytes`. What is there already,
+ * and what goes when the limit is reached, is not asked for again. The run begins behind `step`, and an epoch has
+ * `epoch_steps`. */
+tx_status tx_run_check_room(const tx_run_options *options, int64_t step, int64_t epoch_steps, int64_t model_bytes);
 /* Brings moments, counters and log back from a checkpoint whose state was read; weights are the caller's to load.
  * `output_dir` NULL: the log is another rank's. */
 tx_status tx_run_resume(tx_model *model, tx_trainer *trainer, const tx_run_state *state, const char *checkpoint,

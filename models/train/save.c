@@ -145,6 +145,54 @@ tx_status tx_run_agree(tx_comm *comm, tx_status status, const char *what)
     return status ? status : shared;
 }
 
+/* ---- Room -------------------------------------------------------------------------------------------- */
+
+/* Checkpoints that the run writes behind `step`; no more than that where only the best are saved. */
+static int64_t count_saves(const tx_run_options *o, int64_t step, int64_t epoch_steps)
+{
+    const bool best = o->saving == TX_STRATEGY_BEST;
+    const tx_strategy when = best ? o->evaluation : o->saving;
+    const int64_t steps = best ? o->eval_steps : o->save_steps, end = o->schedule.total_steps;
+    const int64_t every = when == TX_STRATEGY_STEPS ? steps : when == TX_STRATEGY_EPOCH ? epoch_steps : 0;
+    return every && step < end ? end / every - step / every + (end % every != 0) : 0;
+}
+
+static int64_t least_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Half of what can be counted where it is more. */
+static int64_t bytes_of(int64_t count, int64_t each)
+{
+    const int64_t most = INT64_MAX / 2;
+    return count > 0 && each > most / count ? most : count * each;
+}
+
+tx_status tx_run_check_room(const tx_run_options *o, int64_t step, int64_t epoch_steps, int64_t model_bytes)
+{
+    const int64_t saves = count_saves(o, step, epoch_steps);
+    int64_t there = 0;
+    tx_status status = tx_checkpoint_count(o->output_dir, &there);
+    if (status)
+        return status;
+    /* How many there will be besides those: at most at a time, and at the end. Without a limit older ones may be moved
+     * away by others while the run goes on: two are certain. */
+    int64_t most = least_of(saves, 2), end = most;
+    if (o->save_total_limit) {
+        const bool best = o->validation && o->evaluation; /* is kept besides the newest */
+        const int64_t keep = best && o->save_total_limit == 1 ? 2 : o->save_total_limit;
+        most = least_of(saves, (there < keep ? keep - there : 0) + 1);
+        end = saves ? least_of(saves, keep - there) : 0;
+    }
+    const int64_t saving = bytes_of(most, o->checkpoint_bytes);
+    const int64_t ending = bytes_of(end, o->checkpoint_bytes) + model_bytes;
+    status = tx_disk_check(o->output_dir, saving > ending ? saving : ending);
+    return status ? tx_fail_in(status, "no room for the run's checkpoints and its model") : TX_OK;
+}
+
+/* ---- Going on ---------------------------------------------------------------------------------------- */
+
 tx_status tx_run_resume(tx_model *model, tx_trainer *trainer, const tx_run_state *state, const char *checkpoint,
                         const char *output_dir)
 {
