@@ -42,7 +42,7 @@ static tx_status choose_checkpoint(const tx_train_settings *set, const tx_report
             status = copy_text(resume, &in->checkpoint);
     }
     if (!status)
-        status = tx_run_state_read(in->checkpoint, &in->state);
+        status = tx_run_state_read(in->checkpoint, set->output_dir, &in->state);
     if (status)
         return tx_fail_in(status, "resume_from_checkpoint");
     printf("resume  %s: after step %" PRId64 "\n", in->checkpoint, in->state.step);

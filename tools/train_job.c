@@ -4,13 +4,16 @@
 #include "tools/train_job.h"
 
 #include "api/file.h"
+#include "tools/output.h"
 #include "tools/train_ranks.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int32_t tx_train_cores(void)
 {
@@ -32,10 +35,14 @@ static void choose_kernels(tx_train_job *j)
     tx_report(&j->report, message);
 }
 
+static bool is_sgd(const tx_train_settings *set)
+{
+    return set->optim == 4;
+}
+
 static tx_trainer_options make_trainer(const tx_train_job *j)
 {
     const tx_train_settings *set = j->set;
-    const bool sgd = set->optim == 4;
     return (tx_trainer_options){
         .size = sizeof(tx_trainer_options),
         .batch = j->rows,
@@ -49,7 +56,7 @@ static tx_trainer_options make_trainer(const tx_train_job *j)
         .eval_batch = tx_train_evaluates(set) ? set->eval_batch : 0,
         .max_grad_norm = set->max_grad_norm,
         .seed = (uint64_t)set->seed,
-        .optimizer = {sizeof(tx_optimizer_options), sgd ? TX_SGD : TX_ADAMW, (float)set->beta1, (float)set->beta2,
+        .optimizer = {sizeof(tx_optimizer_options), is_sgd(set) ? TX_SGD : TX_ADAMW, (float)set->beta1, (float)set->beta2,
                       (float)set->epsilon, .weight_decay = (float)set->decay},
     };
 }
@@ -160,6 +167,73 @@ tx_status tx_train_describe(const tx_train_job *j, tx_json **made)
     return TX_OK;
 }
 
+/* ---- Weights -------------------------------------------------------------------------------------------------------- */
+
+tx_status tx_train_load(const tx_train_job *j, const char *folder)
+{
+    tx_load_options options = {sizeof options, j->set->allow_nonfinite};
+    return tx_gpt2_load(j->model, &j->inputs.config, folder, &options);
+}
+
+void tx_train_lack(tx_train_job *j, const char *format, ...)
+{
+    const size_t used = strlen(j->lacks);
+    va_list args;
+    va_start(args, format);
+    snprintf(j->lacks + used, sizeof j->lacks - used, "%s", used ? "; " : "");
+    vsnprintf(j->lacks + strlen(j->lacks), sizeof j->lacks - strlen(j->lacks), format, args);
+    va_end(args);
+}
+
+void tx_train_look_for_best(const tx_train_job *j)
+{
+    char *best = NULL, message[600];
+    if (!j->set->load_best || tx_run_state_best(&j->inputs.state, j->set->output_dir, &best))
+        return;
+    snprintf(message, sizeof message,
+             "%.400s: the best checkpoint so far is not there; it is missed at the end unless a better one comes", best);
+    if (!tx_is_folder(best))
+        tx_report(&j->report, message);
+    free(best);
+}
+
+/* Whether the best checkpoint can be loaded, without touching the model. */
+static tx_status check_best(const tx_train_job *j, char **best)
+{
+    tx_status status = tx_run_state_best(&j->inputs.state, j->set->output_dir, best);
+    if (!status)
+        status = tx_checkpoint_verify(*best);
+    return status || j->set->allow_nonfinite ? status : tx_gpt2_check(&j->inputs.config, *best);
+}
+
+static void tell_best(const tx_train_job *j, const char *best)
+{
+    const tx_run_state *state = &j->inputs.state;
+    const char *metric = j->set->metric >= 2 ? "perplexity" : "eval loss";
+    if (tx_checkpoint_step(best) == state->best_step)
+        printf("best    %s: %s %.4f\n", best, metric, state->best);
+    else
+        printf("best    %s, of those that were saved; step %" PRId64 " had %s %.4f and was not\n", best,
+               state->best_step, metric, state->best);
+}
+
+tx_status tx_train_load_best(tx_train_job *j)
+{
+    char *best = NULL;
+    if (!j->set->load_best || j->inputs.state.best_step < 0)
+        return TX_OK;
+    tx_status status = tx_run_agree(j->comm, check_best(j, &best), "read it");
+    if (status) {
+        tx_train_lack(j, "the best checkpoint cannot be loaded, the last weights are kept: %.500s", tx_error());
+        status = TX_OK;
+    } else {
+        tell_best(j, best);
+        status = tx_train_load(j, best);
+    }
+    free(best);
+    return status;
+}
+
 /* ---- The run ------------------------------------------------------------------------------------------------------- */
 
 /* Steps as given, or a share of the run. */
@@ -184,6 +258,24 @@ static double flops_per_token(const tx_gpt2_config *config)
 {
     int64_t embeddings = (config->vocab_size + config->n_positions) * config->n_embd;
     return 6.0 * (double)(tx_gpt2_param_count(config) - embeddings);
+}
+
+/* About what the files besides weights and moments take: tokenizer, log and history, others. */
+static int64_t small_bytes(const tx_train_job *j)
+{
+    const int64_t id = 64, step = 512, others = 64 << 10;
+    const int64_t ids = j->inputs.tokenizer ? tx_tokenizer_size(j->inputs.tokenizer) : 0;
+    return id * ids + step * j->steps + others;
+}
+
+static int64_t weight_bytes(const tx_train_job *j)
+{
+    return tx_gpt2_param_count(&j->inputs.config) * (int64_t)sizeof(float);
+}
+
+tx_status tx_train_check_room(const tx_train_job *j, const tx_run_options *run)
+{
+    return tx_run_check_room(run, j->inputs.state.step, j->epoch_steps, weight_bytes(j) + small_bytes(j));
 }
 
 tx_status tx_train_make_run(tx_train_job *j, int (*stop)(void *context), bool (*save)(void *context),
@@ -216,7 +308,7 @@ tx_status tx_train_make_run(tx_train_job *j, int (*stop)(void *context), bool (*
         .output_dir = set->output_dir,
         .save_total_limit = set->save_total_limit,
         .stop_on_save_error = set->on_save_error == TX_SAVE_STOP,
-        .checkpoint_bytes = 3 * tx_gpt2_param_count(&j->inputs.config) * (int64_t)sizeof(float) + (1 << 20),
+        .checkpoint_bytes = (is_sgd(set) ? 1 : 3) * weight_bytes(j) + small_bytes(j),
         .write = write_checkpoint,
         .write_context = j,
         .profile = set->profile,

@@ -31,6 +31,9 @@ typedef struct tx_train_job {
     int64_t rows, rows_before; /* of those, this rank's, and those of the ranks before it */
     char *rows_text;           /* all ranks' rows, "3,1" */
     bool balance;              /* they are to be measured */
+    /* The end. */
+    bool complete;    /* all that could be done is done, on all ranks alike */
+    char lacks[1400]; /* what could not; empty: nothing */
 } tx_train_job;
 
 /* Processors that this process may use. */
@@ -38,6 +41,17 @@ int32_t tx_train_cores(void);
 
 /* Opens the device and compiles the plans; what a checkpoint's run had chosen by measuring is chosen again. */
 tx_status tx_train_compile(tx_train_job *job);
+/* Fails where the disk has no room for what the run will write. */
+tx_status tx_train_check_room(const tx_train_job *job, const tx_run_options *run);
+/* Loads the weights of a folder. */
+tx_status tx_train_load(const tx_train_job *job, const char *folder);
+/* Warns where the best checkpoint so far is wanted at the end and is not there. */
+void tx_train_look_for_best(const tx_train_job *job);
+/* Ends with the best weights where that is asked for; where they cannot be had the last ones stay, and the job lacks
+ * something. All ranks call it. */
+tx_status tx_train_load_best(tx_train_job *job);
+/* Adds a line's part to what the job lacks. */
+void tx_train_lack(tx_train_job *job, const char *format, ...) TX_PRINTF(2, 3);
 /* Options of the run; `stop` and `save` are its listener's. */
 tx_status tx_train_make_run(tx_train_job *job, int (*stop)(void *context), bool (*save)(void *context),
                             tx_run_options *run);

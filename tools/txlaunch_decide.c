@@ -30,7 +30,7 @@ static int32_t stopped_by(const tx_launch_outcome *o)
 static const char *hopeless(const tx_launch_outcome *o, bool local)
 {
     if (o->done)
-        return "everything is written, but the launcher's end was no success";
+        return "all that could be done is done";
     if (o->sign.kind == TX_LAUNCH_FAILED && o->step < 0)
         return "it refuses to start";
     if (!o->reported && o->exited && o->status == TX_EXIT_USAGE)
@@ -150,7 +150,10 @@ void tx_launch_describe(const tx_launch_outcome *o, const char *launcher, char *
         append(line, room, " did not report within %.0f s", s->seconds);
         break;
     default:
-        append(line, room, o->reported ? "no rank said that the run is complete" : "no rank reported");
+        append(line, room,
+               o->done       ? "the run is complete"
+               : o->reported ? "no rank said that the run is complete"
+                             : "no rank reported");
     }
     if (o->exited && o->status > SIGNALLED && o->status < SIGNALLED + 32)
         append(line, room, " (%s: status %" PRId32 ", signal %" PRId32 ")", launcher, o->status, o->status - SIGNALLED);

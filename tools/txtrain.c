@@ -90,19 +90,13 @@ static tx_status count_steps(tx_train_job *j)
     return TX_OK;
 }
 
-static tx_status load_folder(tx_train_job *j, const char *folder)
-{
-    tx_load_options options = {sizeof options, j->set->allow_nonfinite};
-    return tx_gpt2_load(j->model, &j->inputs.config, folder, &options);
-}
-
 static tx_status load_weights(tx_train_job *j)
 {
     const char *folder = j->inputs.model_folder;
     tx_watch_begin(j->watch, TX_WATCH_LOADING);
     tx_status status = tx_model_allocate(j->model);
     if (!status)
-        status = folder ? load_folder(j, folder) : tx_model_init(j->model, (uint64_t)j->set->seed);
+        status = folder ? tx_train_load(j, folder) : tx_model_init(j->model, (uint64_t)j->set->seed);
     uint64_t hash;
     if (!status && j->comm->size > 1)
         status = tx_pace_compare_weights(j->model, j->comm, "do all ranks read the same files?", &hash);
@@ -138,6 +132,8 @@ static tx_status resume(tx_train_job *j)
     if (!status && in->checkpoint)
         status = tx_run_resume(j->model, j->trainer, &in->state, in->checkpoint,
                                j->comm->rank == 0 ? j->set->output_dir : NULL);
+    if (!status && in->checkpoint)
+        tx_train_look_for_best(j);
     if (status) {
         tx_json_free(made);
         return status;
@@ -164,22 +160,6 @@ static tx_status print_account(const tx_train_job *j, const tx_run_summary *summ
     return status;
 }
 
-static tx_status load_best(tx_train_job *j)
-{
-    const char *best = j->inputs.state.best_folder;
-    if (!j->set->load_best || !best)
-        return TX_OK;
-    if (tx_checkpoint_verify(best)) {
-        char message[600];
-        snprintf(message, sizeof message, "the best checkpoint cannot be loaded, the last weights are kept: %.500s",
-                 tx_error());
-        tx_report(&j->report, message);
-        return TX_OK;
-    }
-    printf("best    %s: %s %.4f\n", best, j->set->metric >= 2 ? "perplexity" : "eval loss", j->inputs.state.best);
-    return load_folder(j, best);
-}
-
 /* The last entry of the history, as the Trainer writes it. */
 static tx_status log_end(tx_train_job *j, const tx_run_summary *s)
 {
@@ -195,8 +175,8 @@ static tx_status train(tx_train_job *j, tx_run_summary *summary)
     tx_status status = tx_train_make_run(j, asked_to_stop, asked_to_save, &run);
     if (!status)
         status = resume(j);
-    if (!status)
-        status = tx_disk_check(j->set->output_dir, 2 * run.checkpoint_bytes);
+    if (!status && j->comm->rank == 0)
+        status = tx_train_check_room(j, &run);
     if (!status && j->comm->rank == 0 && j->set->dump_order)
         status = tx_train_dump_order(j);
     if (status)
@@ -219,8 +199,11 @@ static tx_status train(tx_train_job *j, tx_run_summary *summary)
         status = print_account(j, summary);
     if (status || summary->stopped)
         return status;
+    if (summary->unsaved)
+        tx_train_lack(j, "%" PRId64 " %s not written, the last of %s", summary->unsaved,
+                      summary->unsaved == 1 ? "checkpoint was" : "checkpoints were", summary->unsaved_why);
     tx_watch_begin(j->watch, TX_WATCH_WRITING);
-    status = load_best(j);
+    status = tx_train_load_best(j);
     if (!status)
         status = log_end(j, summary);
     if (j->comm->rank > 0)
@@ -230,7 +213,8 @@ static tx_status train(tx_train_job *j, tx_run_summary *summary)
     if (!status)
         printf("saved   %s: config.json, model.safetensors%s\n", j->set->output_dir,
                j->inputs.tokenizer ? ", tokenizer" : "");
-    return status ? status : tx_run_state_write_trainer(&j->inputs.state, &run.facts, j->set->output_dir);
+    const char *folder = j->set->output_dir;
+    return status ? status : tx_run_state_write_trainer(&j->inputs.state, &run.facts, folder, folder);
 }
 
 static tx_status evaluate(tx_train_job *j, tx_json **metrics)
@@ -331,6 +315,17 @@ static tx_status prepare(tx_train_job *j)
     return status;
 }
 
+/* What could not be done is the run's failure, though all ranks have come to its end: the first one tells it. */
+static int finish(tx_train_job *j)
+{
+    j->complete = true;
+    if (!j->lacks[0])
+        return 0;
+    return j->comm->rank > 0 ? TX_EXIT_FAILURE
+                             : tx_complain(&tx_train_program, TX_EXIT_FAILURE, "%s; the final model is in %s",
+                                           j->lacks, j->set->output_dir);
+}
+
 /* `ending`: with which status this rank ends for what its options say, TX_GO_ON where it does not. */
 static int start(tx_train_job *j, int ending)
 {
@@ -345,7 +340,7 @@ static int start(tx_train_job *j, int ending)
     if (work(j, &summary))
         return fail(j);
     if (!summary.stopped) /* no rank leaves before rank 0 has written everything */
-        return tx_train_meet(j) ? fail(j) : 0;
+        return tx_train_meet(j) ? fail(j) : finish(j);
     ending = 128 + summary.stopped;
     if (j->comm->rank > 0)
         return ending;
@@ -368,9 +363,9 @@ static int run(const tx_train_settings *set, int ending, int *argc, char ***argv
     tx_train_job j = {.set = set, .progress = {.set = set}};
     j.report = tx_train_reporter(&j.progress);
     int result = tx_train_join(&j, argc, argv) == TX_OK ? start(&j, ending) : ending != TX_GO_ON ? ending : fail(&j);
-    const bool orderly = result == 0 || result > 128;
+    const bool orderly = result == 0 || result > 128 || j.complete;
     const tx_comm_table *table = j.comm ? j.comm->table : NULL;
-    if (result == 0)
+    if (result == 0 || j.complete)
         tx_watch_done(j.watch);
     else
         tx_watch_failed(j.watch, result, tx_error());

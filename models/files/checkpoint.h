@@ -43,6 +43,9 @@ void tx_checkpoint_discard(tx_checkpoint *checkpoint);
  * removed; nor is any where none verifies (TX_FORMAT). */
 tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, const char *best, const tx_reporter *report);
 
+/* How many folders of output_dir have the name of a checkpoint. */
+tx_status tx_checkpoint_count(const char *output_dir, int64_t *count);
+
 /* Removes every checkpoint of output_dir, for a run that begins anew there. What cannot be removed is told. */
 tx_status tx_checkpoint_clear(const char *output_dir, const tx_reporter *report);
 
@@ -53,6 +56,8 @@ tx_status tx_checkpoint_clear(const char *output_dir, const tx_reporter *report)
 tx_status tx_checkpoint_verify(const char *folder);
 /* Step in the name of a checkpoint's folder, or -1. */
 int64_t tx_checkpoint_step(const char *folder);
+/* Step that the manifest tells, whatever the folder's name. */
+tx_status tx_checkpoint_saved_step(const char *folder, int64_t *step);
 /* The newest checkpoint of output_dir that verifies; every newer one that does not is reported with the reason.
  * TX_NOT_FOUND where there is none at all, TX_FORMAT where all are damaged. The caller frees `*folder`. */
 tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report, char **folder);
@@ -62,7 +67,8 @@ tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report
 /* The moments of every parameter as PARAM.exp_avg and PARAM.exp_avg_sq, F32, logical shape; those that the optimizer
  * keeps. All ranks call it where they have shards of them (tx_model_spreads); those that write no file give path NULL. */
 tx_status tx_optimizer_save(tx_model *model, const char *path);
-/* Names, shapes and number must be those of the model. */
+/* Names, shapes and number must be those of the model; values that are not finite, and second moments below 0, are
+ * refused (TX_FORMAT). After a failure the model's moments may be partly the file's. */
 tx_status tx_optimizer_load(tx_model *model, const char *path);
 
 #endif

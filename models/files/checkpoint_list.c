@@ -108,15 +108,18 @@ tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report
     return status;
 }
 
-/* ---- Removing the oldest ------------------------------------------------------------------------- */
-
-/* Whether two paths lead to the same folder. */
-static bool same_folder(const char *a, const char *b)
+tx_status tx_checkpoint_count(const char *output_dir, int64_t *count)
 {
-    struct stat first, second;
-    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
-           first.st_ino == second.st_ino;
+    tx_checkpoint_steps steps;
+    tx_status status = list_steps(output_dir, &steps);
+    if (status)
+        return status;
+    *count = (int64_t)steps.count;
+    free(steps.step);
+    return TX_OK;
 }
+
+/* ---- Removing the oldest ------------------------------------------------------------------------- */
 
 /* Fails where a folder is not one that TX wrote: other programs use the same names. */
 static tx_status check_ours(const char *folder)
@@ -152,7 +155,7 @@ static tx_status prune_to(const char *output_dir, const tx_checkpoint_steps *ste
         char *folder = path_of(output_dir, steps->step[i - 1]);
         if (!folder)
             return TX_MEMORY;
-        if ((!best || !same_folder(folder, best)) && prune_one(output_dir, folder, steps->step[i - 1], report))
+        if ((!best || !tx_folder_same(folder, best)) && prune_one(output_dir, folder, steps->step[i - 1], report))
             left--;
         free(folder);
     }

@@ -90,6 +90,13 @@ void tx_names_free(tx_names *names)
     *names = (tx_names){0};
 }
 
+bool tx_folder_same(const char *a, const char *b)
+{
+    struct stat first, second;
+    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
+}
+
 /* ---- Removing ------------------------------------------------------------------------------------ */
 
 /* Where a removal stands: `path` is for messages, the descriptors say what is meant. */

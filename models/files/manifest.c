@@ -257,3 +257,18 @@ tx_status tx_manifest_check(const char *folder, int64_t step)
     free(path);
     return status;
 }
+
+tx_status tx_checkpoint_saved_step(const char *folder, int64_t *step)
+{
+    tx_json *manifest = NULL;
+    char *path = tx_path_join(folder, TX_CHECKPOINT_MANIFEST);
+    tx_status status = path ? tx_json_read(path, TX_CHECKPOINT_MANIFEST_LIMIT, &manifest) : TX_MEMORY;
+    if (!status) {
+        status = tx_json_get_int(manifest, "step", 0, INT64_MAX, step);
+        if (status)
+            status = tx_fail_in(TX_FORMAT, "%s", path);
+    }
+    tx_json_free(manifest);
+    free(path);
+    return status;
+}

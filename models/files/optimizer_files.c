@@ -4,6 +4,7 @@
 #include "models/files/weights.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,6 +153,21 @@ static tx_status match(const tx_st_file *file, const moments *m, int32_t *source
     return TX_OK;
 }
 
+/* Looks at elements first .. first + count - 1 of a moment. No update of TX makes one that is not finite, nor a mean of
+ * squares below 0, of which the next update would take the root. */
+static tx_status check_values(const tx_st_file *file, const moments *m, int32_t i, int64_t first, int64_t count,
+                              const float *data)
+{
+    const float least = moment[i % m->each].part == TX_PART_SECOND_MOMENT ? 0.0f : -INFINITY;
+    for (int64_t k = 0; k < count; k++)
+        if (!(isfinite(data[k]) && data[k] >= least))
+            return tx_fail(TX_FORMAT,
+                           "%s: tensor %s holds %g at element %" PRId64
+                           ", which no update makes: the file is damaged; go on from another checkpoint",
+                           tx_st_path(file), m->tensor[i].name, (double)data[k], first + k);
+    return TX_OK;
+}
+
 static tx_status copy_in(const tx_st_file *file, const moments *m, const int32_t *source, float *buffer)
 {
     tx_status status = TX_OK;
@@ -160,6 +176,8 @@ static tx_status copy_in(const tx_st_file *file, const moments *m, const int32_t
         for (int64_t at = 0; at < count && !status; at += TX_WEIGHTS_CHUNK) {
             const int64_t now = count - at < TX_WEIGHTS_CHUNK ? count - at : TX_WEIGHTS_CHUNK;
             status = tx_st_read_f32(file, source[i], at, now, buffer);
+            if (!status)
+                status = check_values(file, m, i, at, now, buffer);
             if (!status)
                 status = tx_model_write_range(m->model, moment[i % m->each].part, i / m->each, at, now, buffer);
         }

@@ -41,6 +41,9 @@ static tx_status save(tx_running *r)
     }
     if (o->stop_on_save_error || r->summary->stopped)
         return tx_fail_in(status, "checkpoint of step %" PRId64, r->state->step);
+    r->summary->unsaved++;
+    snprintf(r->summary->unsaved_why, sizeof r->summary->unsaved_why, "step %" PRId64 ": %.500s", r->state->step,
+             tx_error());
     char message[512];
     snprintf(message, sizeof message, "checkpoint of step %" PRId64 " was not written: %.400s; training goes on",
              r->state->step, tx_error());

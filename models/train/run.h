@@ -104,6 +104,9 @@ typedef struct tx_run_summary {
     double mean_loss; /* over the steps of this call */
     double waited;    /* seconds for data */
     int stopped;      /* what listener.stop returned; 0: the run went to its end */
+    /* Checkpoints that could not be written, the same number on all ranks; the last one's step, and why. */
+    int64_t unsaved;
+    char unsaved_why[600];
     /* Per step from the second on, evaluation left out; allocations: all of them, from the second step to the end. */
     int64_t measured_steps;
     tx_traffic traffic;
@@ -124,6 +127,13 @@ tx_status tx_run_evaluate(tx_trainer *trainer, const tx_dataset *data, tx_watch 
  * ranks call it, rank 0 writes, and all learn how it went; `comm` NULL: one rank. */
 tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const tx_run_options *options,
                       tx_run_state *state, bool log);
+/* Fails on all ranks where it failed on one, which the others name: "rank R could not WHAT". All ranks call it. */
+tx_status tx_run_agree(tx_comm *comm, tx_status status, const char *what);
+/* Fails where output_dir's disk has no room for what the run keeps there at its worst moment: its checkpoints up to
+ * the limit with the one in the making, or those at the end and a final model of `model_bytes`. What is there already,
+ * and what goes when the limit is reached, is not asked for again. The run begins behind `step`, and an epoch has
+ * `epoch_steps`. */
+tx_status tx_run_check_room(const tx_run_options *options, int64_t step, int64_t epoch_steps, int64_t model_bytes);
 /* Brings moments, counters and log back from a checkpoint whose state was read; weights are the caller's to load.
  * `output_dir` NULL: the log is another rank's. */
 tx_status tx_run_resume(tx_model *model, tx_trainer *trainer, const tx_run_state *state, const char *checkpoint,

@@ -41,69 +41,78 @@ static tx_status write_moments(tx_model *model, const char *folder, tx_status st
     return status ? status : saved;
 }
 
+/* Writes the files unless `status` tells of a failure before. */
 static tx_status fill(tx_engine *engine, tx_model *model, const tx_run_options *o, tx_run_state *state, bool log,
-                      const char *folder)
+                      tx_status status, const char *folder)
 {
     free(state->kernels);
     state->kernels = NULL;
-    tx_status status = tx_engine_choices(engine, &state->kernels);
+    if (!status)
+        status = tx_engine_choices(engine, &state->kernels);
     if (!status)
         status = o->write(o->write_context, folder);
     status = write_moments(model, folder, status);
     if (!status)
-        status = tx_run_state_write(state, &o->facts, folder);
+        status = tx_run_state_write(state, &o->facts, o->output_dir, folder);
     return status || !log ? status : copy_file(o->output_dir, folder, TX_RUN_LOG);
 }
 
-/* Names the checkpoint in the making as the best one where it is; `*before` is the name to go back to if it fails. */
-static tx_status name_best(tx_run_state *state, const char *folder, char **before)
+/* Fills the checkpoint in the making, which is named as the best one where it is, and makes it last. */
+static tx_status write_whole(tx_engine *engine, tx_model *model, const tx_run_options *o, tx_run_state *state, bool log,
+                             const char *name, tx_checkpoint *checkpoint)
 {
-    *before = NULL;
-    if (!state->has_best || state->best_step != state->step)
-        return TX_OK;
-    *before = state->best_folder;
-    state->best_folder = NULL;
-    return tx_run_state_set_best(state, folder);
+    const bool best = state->has_best && state->best_step == state->step;
+    char *before = state->best_checkpoint;
+    tx_status status = TX_OK;
+    if (best) {
+        state->best_checkpoint = NULL;
+        status = tx_run_state_set_best(state, name);
+    }
+    status = fill(engine, model, o, state, log, status, tx_checkpoint_folder(checkpoint));
+    if (status)
+        tx_checkpoint_discard(checkpoint);
+    else
+        status = tx_checkpoint_commit(checkpoint);
+    if (best && status) {
+        free(state->best_checkpoint);
+        state->best_checkpoint = before;
+    } else if (best) {
+        free(before);
+    }
+    return status;
+}
+
+static tx_status prune(const tx_run_options *o, const tx_run_state *state)
+{
+    char *best = NULL;
+    tx_status status = state->best_checkpoint ? tx_run_state_best(state, o->output_dir, &best) : TX_OK;
+    if (!status)
+        status = tx_checkpoint_prune(o->output_dir, o->save_total_limit, best, &o->report);
+    free(best);
+    return status;
 }
 
 /* The rank that writes. */
 static tx_status write_checkpoint(tx_engine *engine, tx_model *model, const tx_run_options *o, tx_run_state *state,
                                   bool log)
 {
-    char name[64], *before = NULL;
+    char name[64];
     tx_checkpoint *checkpoint = NULL;
     snprintf(name, sizeof name, TX_CHECKPOINT_PREFIX "%" PRId64, state->step);
     char *folder = tx_path_join(o->output_dir, name);
     tx_status status = folder ? tx_disk_check(o->output_dir, o->checkpoint_bytes) : TX_MEMORY;
     if (!status)
         status = tx_checkpoint_begin(o->output_dir, state->step, &checkpoint);
-    if (status)
-        status = write_moments(model, NULL, status);
-    if (!status) {
-        status = name_best(state, folder, &before);
-        bool renamed = state->has_best && state->best_step == state->step;
-        if (!status)
-            status = fill(engine, model, o, state, log, tx_checkpoint_folder(checkpoint));
-        if (status)
-            tx_checkpoint_discard(checkpoint);
-        else
-            status = tx_checkpoint_commit(checkpoint);
-        if (status && renamed) {
-            free(state->best_folder);
-            state->best_folder = before;
-            before = NULL;
-        }
-    }
+    status = status ? write_moments(model, NULL, status) : write_whole(engine, model, o, state, log, name, checkpoint);
     if (!status)
         tx_watch_saved(o->watch, folder);
     if (!status && o->listener.saved)
         o->listener.saved(o->listener.context, folder);
-    if (!status && tx_checkpoint_prune(o->output_dir, o->save_total_limit, state->best_folder, &o->report)) {
+    if (!status && prune(o, state)) {
         char message[512]; /* the checkpoint is there all the same */
         snprintf(message, sizeof message, "old checkpoints are not removed: %.440s", tx_error());
         tx_report(&o->report, message);
     }
-    free(before);
     free(folder);
     return status;
 }
@@ -114,21 +123,74 @@ tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const t
     tx_watch_begin(o->watch, TX_WATCH_WRITING);
     if (!comm)
         return write_checkpoint(engine, model, o, state, log);
-    bool writes = comm->rank == 0;
-    int32_t *outcome = calloc((size_t)comm->size, sizeof *outcome);
-    if (!outcome)
-        return tx_fail(TX_MEMORY, "checkpoint: out of memory");
+    const bool writes = comm->rank == 0;
     tx_status status = writes                    ? write_checkpoint(engine, model, o, state, log)
                        : tx_model_spreads(model) ? tx_optimizer_save(model, NULL)
                                                  : TX_OK;
+    return tx_run_agree(comm, status, "write it");
+}
+
+tx_status tx_run_agree(tx_comm *comm, tx_status status, const char *what)
+{
+    int32_t *outcome = calloc((size_t)comm->size, sizeof *outcome);
+    if (!outcome)
+        return tx_fail(TX_MEMORY, "no memory to hear how it went on the other ranks");
     outcome[comm->rank] = (int32_t)status;
     tx_status shared = tx_comm_share(comm, outcome, sizeof *outcome);
-    tx_status first = (tx_status)outcome[0];
+    for (int32_t r = 0; r < comm->size && !status && !shared; r++)
+        if (outcome[r])
+            status = tx_fail((tx_status)outcome[r], "rank %" PRId32 " could not %s", r, what);
     free(outcome);
-    if (status || shared)
-        return status ? status : shared;
-    return first ? tx_fail(first, "rank 0 could not write it") : TX_OK;
+    return status ? status : shared;
 }
+
+/* ---- Room -------------------------------------------------------------------------------------------- */
+
+/* Checkpoints that the run writes behind `step`; no more than that where only the best are saved. */
+static int64_t count_saves(const tx_run_options *o, int64_t step, int64_t epoch_steps)
+{
+    const bool best = o->saving == TX_STRATEGY_BEST;
+    const tx_strategy when = best ? o->evaluation : o->saving;
+    const int64_t steps = best ? o->eval_steps : o->save_steps, end = o->schedule.total_steps;
+    const int64_t every = when == TX_STRATEGY_STEPS ? steps : when == TX_STRATEGY_EPOCH ? epoch_steps : 0;
+    return every && step < end ? end / every - step / every + (end % every != 0) : 0;
+}
+
+static int64_t least_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Half of what can be counted where it is more. */
+static int64_t bytes_of(int64_t count, int64_t each)
+{
+    const int64_t most = INT64_MAX / 2;
+    return count > 0 && each > most / count ? most : count * each;
+}
+
+tx_status tx_run_check_room(const tx_run_options *o, int64_t step, int64_t epoch_steps, int64_t model_bytes)
+{
+    const int64_t saves = count_saves(o, step, epoch_steps);
+    int64_t there = 0;
+    tx_status status = tx_checkpoint_count(o->output_dir, &there);
+    if (status)
+        return status;
+    /* How many there will be besides those: at most at a time, and at the end. Without a limit older ones may be moved
+     * away by others while the run goes on: two are certain. */
+    int64_t most = least_of(saves, 2), end = most;
+    if (o->save_total_limit) {
+        const bool best = o->validation && o->evaluation; /* is kept besides the newest */
+        const int64_t keep = best && o->save_total_limit == 1 ? 2 : o->save_total_limit;
+        most = least_of(saves, (there < keep ? keep - there : 0) + 1);
+        end = saves ? least_of(saves, keep - there) : 0;
+    }
+    const int64_t saving = bytes_of(most, o->checkpoint_bytes);
+    const int64_t ending = bytes_of(end, o->checkpoint_bytes) + model_bytes;
+    status = tx_disk_check(o->output_dir, saving > ending ? saving : ending);
+    return status ? tx_fail_in(status, "no room for the run's checkpoints and its model") : TX_OK;
+}
+
+/* ---- Going on ---------------------------------------------------------------------------------------- */
 
 tx_status tx_run_resume(tx_model *model, tx_trainer *trainer, const tx_run_state *state, const char *checkpoint,
                         const char *output_dir)

@@ -3,6 +3,8 @@
 #include "models/train/state.h"
 
 #include "api/file.h"
+#include "models/files/checkpoint.h"
+#include "models/train/best.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -14,6 +16,8 @@
 #define FORMAT 1
 #define STATE_LIMIT ((int64_t)1 << 30)
 #define MOST ((int64_t)1 << 53)
+/* The device counts updates in fp32, which is exact up to here. */
+#define EXACT ((int64_t)1 << 24)
 
 tx_status tx_run_state_create(tx_run_state *state)
 {
@@ -25,7 +29,7 @@ void tx_run_state_free(tx_run_state *state)
 {
     tx_json_free(state->history);
     tx_json_free(state->run);
-    free(state->best_folder);
+    free(state->best_checkpoint);
     free(state->kernels);
     *state = (tx_run_state){0};
 }
@@ -58,26 +62,6 @@ tx_status tx_run_state_log(tx_run_state *state, ...)
     return tx_json_append(state->history, entry);
 }
 
-bool tx_run_state_judge(tx_run_state *state, double metric)
-{
-    if (isnan(metric) || (state->has_best && metric >= state->best))
-        return false;
-    state->has_best = true;
-    state->best = metric;
-    state->best_step = state->step;
-    return true;
-}
-
-tx_status tx_run_state_set_best(tx_run_state *state, const char *folder)
-{
-    char *copy = strdup(folder);
-    if (!copy)
-        return tx_fail(TX_MEMORY, "no memory for the name of the best checkpoint");
-    free(state->best_folder);
-    state->best_folder = copy;
-    return TX_OK;
-}
-
 /* ---- Writing ---------------------------------------------------------------------------------------- */
 
 /* transformers keeps the state of its callbacks; loading expects the one that it always has. */
@@ -91,19 +75,23 @@ static tx_status set_callbacks(tx_json *json)
     return status ? status : tx_json_set(json, "stateful_callbacks", value);
 }
 
-static tx_status set_best(tx_json *json, const tx_run_state *s)
+static tx_status set_best(tx_json *json, const tx_run_state *s, const char *output_dir)
 {
+    char *path = NULL;
     tx_status status = s->has_best ? set_number(json, "best_metric", s->best) : tx_json_set_null(json, "best_metric");
     if (!status)
         status = s->has_best ? tx_json_set_int(json, "best_global_step", s->best_step)
                              : tx_json_set_null(json, "best_global_step");
+    if (!status && s->best_checkpoint)
+        status = tx_run_state_best(s, output_dir, &path);
     if (!status)
-        status = s->best_folder ? tx_json_set_string(json, "best_model_checkpoint", s->best_folder)
-                                : tx_json_set_null(json, "best_model_checkpoint");
+        status = path ? tx_json_set_string(json, "best_model_checkpoint", path)
+                      : tx_json_set_null(json, "best_model_checkpoint");
+    free(path);
     return status;
 }
 
-static tx_status fill_trainer(tx_json *json, const tx_run_state *s, const tx_run_facts *facts)
+static tx_status fill_trainer(tx_json *json, const tx_run_state *s, const tx_run_facts *facts, const char *output_dir)
 {
     const struct {
         const char *name;
@@ -118,7 +106,7 @@ static tx_status fill_trainer(tx_json *json, const tx_run_state *s, const tx_run
         {"train_batch_size", facts->batch},
         {"num_input_tokens_seen", s->tokens},
     };
-    tx_status status = set_best(json, s);
+    tx_status status = set_best(json, s, output_dir);
     for (size_t i = 0; i < sizeof whole / sizeof whole[0] && !status; i++)
         status = tx_json_set_int(json, whole[i].name, whole[i].value);
     if (!status)
@@ -160,8 +148,8 @@ static tx_status fill_run(tx_json *json, const tx_run_state *s)
         status = set_number(json, "loss_sum", s->loss_sum);
     if (!status && s->has_best)
         status = set_number(json, "best", s->best);
-    if (!status && s->best_folder)
-        status = tx_json_set_string(json, "best_folder", s->best_folder);
+    if (!status)
+        status = tx_best_write(s, json);
     if (!status)
         status = tx_json_set_string(json, "kernels", s->kernels ? s->kernels : "");
     return status ? status : tx_json_set(json, "run", s->run ? tx_json_copy(s->run) : tx_json_object());
@@ -177,15 +165,17 @@ static tx_status write_file(tx_json *json, tx_status filled, const char *folder,
     return status;
 }
 
-tx_status tx_run_state_write_trainer(const tx_run_state *state, const tx_run_facts *facts, const char *folder)
+tx_status tx_run_state_write_trainer(const tx_run_state *state, const tx_run_facts *facts, const char *output_dir,
+                                     const char *folder)
 {
     tx_json *json = tx_json_object();
-    return write_file(json, json ? fill_trainer(json, state, facts) : TX_MEMORY, folder, TX_TRAINER_STATE);
+    return write_file(json, json ? fill_trainer(json, state, facts, output_dir) : TX_MEMORY, folder, TX_TRAINER_STATE);
 }
 
-tx_status tx_run_state_write(const tx_run_state *state, const tx_run_facts *facts, const char *folder)
+tx_status tx_run_state_write(const tx_run_state *state, const tx_run_facts *facts, const char *output_dir,
+                             const char *folder)
 {
-    tx_status status = tx_run_state_write_trainer(state, facts, folder);
+    tx_status status = tx_run_state_write_trainer(state, facts, output_dir, folder);
     if (status)
         return status;
     tx_json *json = tx_json_object();
@@ -205,7 +195,25 @@ static tx_status get_text(const tx_json *json, const char *name, char **copy)
     return *copy ? TX_OK : tx_fail(TX_MEMORY, "%s: out of memory", name);
 }
 
-static tx_status read_run(const tx_json *json, tx_run_state *s)
+/* Refuses what no run can have come to. */
+static tx_status check_counts(const tx_run_state *s)
+{
+    const int64_t counted = s->updates + s->skipped;
+    const struct {
+        const char *name;
+        int64_t value;
+    } last[] = {{"logged", s->logged}, {"bad", s->bad}, {"best_step", s->best_step}};
+    for (size_t i = 0; i < sizeof last / sizeof last[0]; i++)
+        if (last[i].value > s->step)
+            return tx_fail(TX_FORMAT, "%s %" PRId64 " is more than step %" PRId64, last[i].name, last[i].value,
+                           s->step);
+    if (counted > s->step || counted < (s->step < EXACT ? s->step : EXACT))
+        return tx_fail(TX_FORMAT, "updates %" PRId64 " and skipped %" PRId64 " do not add up to step %" PRId64,
+                       s->updates, s->skipped, s->step);
+    return s->has_best && s->best_step < 1 ? tx_fail(TX_FORMAT, "best has no best_step") : TX_OK;
+}
+
+static tx_status read_run(const tx_json *json, const char *folder, const char *output_dir, tx_run_state *s)
 {
     int64_t format = 0;
     const struct {
@@ -235,7 +243,9 @@ static tx_status read_run(const tx_json *json, tx_run_state *s)
         s->has_best = true;
     }
     if (!status)
-        status = get_text(json, "best_folder", &s->best_folder);
+        status = check_counts(s);
+    if (!status)
+        status = tx_best_read(json, folder, output_dir, s);
     if (!status)
         status = get_text(json, "kernels", &s->kernels);
     tx_json *run;
@@ -246,41 +256,62 @@ static tx_status read_run(const tx_json *json, tx_run_state *s)
     return status;
 }
 
-/* Reads folder/name and takes from it what `take` wants. */
-static tx_status read_file(const char *folder, const char *name, tx_run_state *state,
-                           tx_status (*take)(const tx_json *json, tx_run_state *state))
-{
-    char *path = tx_path_join(folder, name);
-    if (!path)
-        return TX_MEMORY;
-    tx_json *json = NULL;
-    tx_status status = tx_json_read(path, STATE_LIMIT, &json);
-    if (!status) {
-        status = take(json, state);
-        if (status)
-            status = tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s", path);
-    }
-    tx_json_free(json);
-    free(path);
-    return status;
-}
-
 static tx_status take_history(const tx_json *json, tx_run_state *state)
 {
     tx_json *history;
-    tx_status status = tx_json_get(json, "log_history", TX_JSON_ARRAY, &history);
+    int64_t step = 0;
+    tx_status status = tx_json_get_int(json, "global_step", 0, MOST, &step);
+    if (!status && step != state->step)
+        return tx_fail(TX_FORMAT, "is of step %" PRId64 ", " TX_RUN_STATE " beside it of step %" PRId64, step,
+                       state->step);
+    if (!status)
+        status = tx_json_get(json, "log_history", TX_JSON_ARRAY, &history);
     if (status)
         return status;
     state->history = tx_json_copy(history);
     return state->history ? TX_OK : TX_MEMORY;
 }
 
-tx_status tx_run_state_read(const char *folder, tx_run_state *state)
+static tx_status read_json(const char *folder, const char *name, tx_json **json)
+{
+    char *path = tx_path_join(folder, name);
+    tx_status status = path ? tx_json_read(path, STATE_LIMIT, json) : TX_MEMORY;
+    free(path);
+    return status;
+}
+
+/* Which file a failure is about; one that lacks a member is not what it should be. */
+static tx_status blame(tx_status status, const char *folder, const char *name)
+{
+    return status ? tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s/%s", folder, name) : TX_OK;
+}
+
+static tx_status read_files(const char *folder, const char *output_dir, tx_run_state *made)
+{
+    tx_json *run = NULL, *trainer = NULL;
+    int64_t step = 0;
+    tx_status status = read_json(folder, TX_RUN_STATE, &run);
+    if (!status)
+        status = read_json(folder, TX_TRAINER_STATE, &trainer);
+    if (!status)
+        status = tx_checkpoint_saved_step(folder, &step);
+    if (!status) {
+        status = read_run(run, folder, output_dir, made);
+        if (!status && made->step != step)
+            status = tx_fail(TX_FORMAT, "is of step %" PRId64 ", its checkpoint of step %" PRId64, made->step, step);
+        status = blame(status, folder, TX_RUN_STATE);
+    }
+    if (!status)
+        status = blame(take_history(trainer, made), folder, TX_TRAINER_STATE);
+    tx_json_free(run);
+    tx_json_free(trainer);
+    return status;
+}
+
+tx_status tx_run_state_read(const char *folder, const char *output_dir, tx_run_state *state)
 {
     tx_run_state made = {0};
-    tx_status status = read_file(folder, TX_TRAINER_STATE, &made, take_history);
-    if (!status)
-        status = read_file(folder, TX_RUN_STATE, &made, read_run);
+    tx_status status = read_files(folder, output_dir, &made);
     if (status) {
         tx_run_state_free(&made);
         return status;

@@ -28,10 +28,13 @@ typedef struct tx_run_state {
     bool has_best;   /* the next three are set */
     double best;     /* value of the metric */
     int64_t best_step;
-    char *best_folder; /* its checkpoint; NULL when none was written */
-    tx_json *history;  /* log_history: {"step", "epoch", "loss", ...} */
-    tx_json *run;      /* what the run was made of (data, batch, device ...): see tx_run_state_agree; NULL at a start */
-    char *kernels;     /* tx_engine_choices; NULL at a start */
+    /* Of the best evaluation that was saved: its name, "checkpoint-N", where it lies in the run's output_dir, wherever
+     * that is moved to; its path where it lies elsewhere, since the run went on from a checkpoint of another folder.
+     * NULL: none was saved. */
+    char *best_checkpoint;
+    tx_json *history; /* log_history: {"step", "epoch", "loss", ...} */
+    tx_json *run;     /* what the run was made of (data, batch, device ...): see tx_run_state_agree; NULL at a start */
+    char *kernels;    /* tx_engine_choices; NULL at a start */
 } tx_run_state;
 
 /* What TrainerState repeats of the arguments. */
@@ -48,15 +51,22 @@ void tx_run_state_free(tx_run_state *state);
 tx_status tx_run_state_log(tx_run_state *state, ...);
 /* The metric of an evaluation at the present step: whether it is the best so far, which is then kept. NaN never is. */
 bool tx_run_state_judge(tx_run_state *state, double metric);
-/* Names the checkpoint of the best evaluation. */
-tx_status tx_run_state_set_best(tx_run_state *state, const char *folder);
+/* Names the checkpoint of the best evaluation, see best_checkpoint. */
+tx_status tx_run_state_set_best(tx_run_state *state, const char *checkpoint);
+/* Where that checkpoint is to be found, seen from the run's output_dir; the caller frees the path. TX_NOT_FOUND: none
+ * was saved. */
+tx_status tx_run_state_best(const tx_run_state *state, const char *output_dir, char **path);
 
-/* Writes trainer_state.json alone. */
-tx_status tx_run_state_write_trainer(const tx_run_state *state, const tx_run_facts *facts, const char *folder);
+/* Writes folder/trainer_state.json alone. As transformers has it, best_model_checkpoint is a path through output_dir;
+ * TX does not read it. */
+tx_status tx_run_state_write_trainer(const tx_run_state *state, const tx_run_facts *facts, const char *output_dir,
+                                     const char *folder);
 /* Writes both files. */
-tx_status tx_run_state_write(const tx_run_state *state, const tx_run_facts *facts, const char *folder);
-/* Reads both; the caller frees the state. */
-tx_status tx_run_state_read(const char *folder, tx_run_state *state);
+tx_status tx_run_state_write(const tx_run_state *state, const tx_run_facts *facts, const char *output_dir,
+                             const char *folder);
+/* Reads both from the folder of a checkpoint, for a run that goes on in output_dir (NULL: in none). What no run can
+ * have written, and steps that differ from the manifest's, are refused (TX_FORMAT). The caller frees the state. */
+tx_status tx_run_state_read(const char *folder, const char *output_dir, tx_run_state *state);
 
 /* Holds what the state's run was made of against `now`, an object of the same members. A member that decides which data
  * a step reads must be equal (TX_INVALID names it); others are reported. */

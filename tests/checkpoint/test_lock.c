@@ -9,9 +9,11 @@
 
 #include "models/files/checkpoint.h"
 #include "models/files/folder.h"
+#include "models/train/run.h"
 #include "tests/checkpoint/states.h"
 #include "tests/scratch.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -286,6 +288,62 @@ static void free_space_is_checked(void **state)
     remove_scratch(output);
 }
 
+/* What is asked for, in checkpoints and models, before a run of 10 steps with checkpoints that no disk has room for. */
+static void room_is_asked_for_the_worst_moment(void **state)
+{
+    (void)state;
+    enum { NO = TX_STRATEGY_NO, STEPS = TX_STRATEGY_STEPS, EPOCH = TX_STRATEGY_EPOCH, BEST = TX_STRATEGY_BEST };
+    const int64_t unit = (int64_t)1 << 54;
+    const tx_dataset *validation = (const tx_dataset *)&unit; /* that there is one matters */
+    static const struct {
+        int saving, evaluation;
+        int64_t save_steps, limit, there, step, checkpoints, models;
+    } cases[] = {
+        {STEPS, NO, 2, 2, 0, 0, 3, 0},    /* the limit and the one in the making */
+        {STEPS, NO, 2, 2, 1, 2, 2, 0},    /* one of them is there */
+        {STEPS, NO, 2, 2, 2, 4, 1, 0},    /* both */
+        {STEPS, NO, 2, 2, 5, 4, 1, 0},    /* more than the limit: they go when the next one is there */
+        {STEPS, NO, 5, 2, 0, 0, 2, 1},    /* no more are written; the model comes when both are there */
+        {STEPS, NO, 7, 3, 0, 0, 2, 1},    /* after step 7 and at the end */
+        {STEPS, NO, 7, 3, 0, 8, 1, 1},    /* the end's alone */
+        {STEPS, NO, 2, 1, 0, 0, 2, 0},    /* one and the one in the making */
+        {STEPS, STEPS, 2, 1, 0, 0, 3, 0}, /* the best one besides */
+        {STEPS, NO, 2, 0, 0, 0, 2, 1},    /* no limit */
+        {STEPS, NO, 2, 0, 7, 0, 2, 1},    /* what is there does not make way */
+        {STEPS, NO, 2, 2, 2, 10, 0, 1},   /* nothing is left to train */
+        {STEPS, NO, 0, 2, 0, 0, 0, 1},    /* never */
+        {NO, NO, 2, 2, 0, 0, 0, 1},       /* never */
+        {EPOCH, NO, 2, 2, 0, 0, 2, 1},    /* after 6 steps, and at the end */
+        {EPOCH, NO, 2, 1, 0, 6, 1, 1},    /* the end's alone */
+        {BEST, STEPS, 1, 2, 0, 0, 3, 0},  /* after each of 3 evaluations, if all get better */
+        {BEST, EPOCH, 1, 2, 0, 0, 2, 1},  /* of 2 */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *output = make_scratch(), wanted[64];
+        for (int64_t k = 0; k < cases[i].there; k++) {
+            char name[32];
+            snprintf(name, sizeof name, "checkpoint-%d", (int)k);
+            char *folder = join(output, name);
+            assert_ok(tx_folder_create(folder));
+            free(folder);
+        }
+        const tx_run_options options = {
+            .saving = (tx_strategy)cases[i].saving,
+            .evaluation = (tx_strategy)cases[i].evaluation,
+            .validation = cases[i].evaluation ? validation : NULL,
+            .save_steps = cases[i].save_steps,
+            .eval_steps = 4,
+            .save_total_limit = cases[i].limit,
+            .output_dir = output,
+            .checkpoint_bytes = 3 * unit,
+            .schedule = {.total_steps = 10},
+        };
+        snprintf(wanted, sizeof wanted, "needs %" PRId64 " bytes", (3 * cases[i].checkpoints + cases[i].models) * unit);
+        assert_refused(tx_run_check_room(&options, cases[i].step, 6, unit), TX_IO, wanted);
+        remove_scratch(output);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +352,7 @@ int main(void)
         cmocka_unit_test(temporary_names_go_and_others_stay),
         cmocka_unit_test(replaced_checkpoint_comes_back),
         cmocka_unit_test(free_space_is_checked),
+        cmocka_unit_test(room_is_asked_for_the_worst_moment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

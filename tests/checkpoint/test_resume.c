@@ -15,6 +15,8 @@
 #include "tests/checkpoint/tiny.h"
 #include "tests/scratch.h"
 
+#include <math.h>
+
 enum { STEPS = 7 };
 
 static const char *device = "cpu";
@@ -267,6 +269,56 @@ static void other_moments_are_refused(void **state)
     remove_scratch(folder);
 }
 
+/* Saves the moments with one element of them changed. */
+static void save_with(tiny *t, const char *param, tx_part part, int64_t element, float value, const char *path)
+{
+    float moment[50 * 24], changed[50 * 24];
+    int32_t p;
+    assert_ok(tx_model_find(t->model, param, &p));
+    assert_ok(tx_model_read(t->model, part, p, moment));
+    memcpy(changed, moment, sizeof changed);
+    changed[element] = value;
+    assert_ok(tx_model_write(t->model, part, p, changed));
+    assert_ok(tx_optimizer_save(t->model, path));
+    assert_ok(tx_model_write(t->model, part, p, moment));
+}
+
+static void impossible_moments_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *param;
+        tx_part part;
+        int64_t element;
+        float value;
+        const char *says; /* NULL: taken */
+    } cases[] = {
+        {"table", TX_PART_FIRST_MOMENT, 0, NAN, "tensor table.exp_avg holds nan at element 0,"},
+        {"up.weight", TX_PART_FIRST_MOMENT, 959, -INFINITY, "tensor up.weight.exp_avg holds -inf at element 959,"},
+        {"table", TX_PART_SECOND_MOMENT, 1199, INFINITY, "tensor table.exp_avg_sq holds inf at element 1199,"},
+        {"down.bias", TX_PART_SECOND_MOMENT, 3, NAN, "tensor down.bias.exp_avg_sq holds nan at element 3,"},
+        {"down.bias", TX_PART_SECOND_MOMENT, 23, -1e-30f, "tensor down.bias.exp_avg_sq holds -1e-30 at element 23,"},
+        {"down.bias", TX_PART_SECOND_MOMENT, 23, -0.0f, NULL},
+        {"down.bias", TX_PART_FIRST_MOMENT, 23, -1.0f, NULL},
+    };
+    char *folder = make_scratch(), *path = tx_path_join(folder, "optimizer.safetensors");
+    tiny t;
+    create(ADAM, NULL, &t);
+    assert_ok(tiny_train(&t, 0, 2, NULL));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        save_with(&t, cases[i].param, cases[i].part, cases[i].element, cases[i].value, path);
+        if (!cases[i].says) {
+            assert_ok(tx_optimizer_load(t.model, path));
+        } else {
+            assert_refused(tx_optimizer_load(t.model, path), TX_FORMAT, cases[i].says);
+            assert_non_null(strstr(tx_error(), path));
+        }
+    }
+    tiny_free(&t);
+    free(path);
+    remove_scratch(folder);
+}
+
 /* ---- Choices --------------------------------------------------------------------------------------- */
 
 /* The variant of each matrix product of the plan is `wanted`, in the beginning of its name. */
@@ -384,6 +436,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(results_go_on),
         cmocka_unit_test(moments_have_pytorchs_names),
         cmocka_unit_test(other_moments_are_refused),
+        cmocka_unit_test(impossible_moments_are_refused),
         cmocka_unit_test(choices_are_made_again),
     };
     int32_t index;

@@ -45,6 +45,11 @@ static void success_needs_the_word_and_the_status(void **state)
     o.status = 1;
     assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_GIVE_UP);
     assert_int_equal(decide(o, NULL).status, 1);
+    /* The run has come to its end and lacks something: it would again. */
+    char line[200];
+    tx_launch_describe(&o, "mpiexec", line, sizeof line);
+    assert_non_null(strstr(line, "the run is complete (mpiexec: status 1)"));
+    assert_non_null(strstr(decide(o, NULL).reason, "all that could be done is done: starting again would not help"));
     o.status = 0;
     o.done = false; /* exit(0) of a rank looks like success */
     assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_RESTART);

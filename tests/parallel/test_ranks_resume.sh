@@ -64,6 +64,23 @@ for action in continue stop; do
     [ $found = $action ] || fail "on_save_error $action: it was $found"
 done
 
+# A model that fits beside moments that do not: it is written, and all ranks end with 1.
+(
+    trap '' XFSZ
+    ulimit -f 16384
+    export TX_COMM_SHM=0 bin="$bin" work="$work"
+    # shellcheck disable=SC2016
+    set -- --train_file "$work/text" --config_name "$work/config.json" --config_overrides n_layer=2,n_embd=256 --block_size 32 \
+        --threads 1 --max_steps 4 --save_steps 2 --output_dir "$work/lacks" --device "$device" --per_device_train_batch_size 2
+    # shellcheck disable=SC2016
+    timeout -s KILL 120 "$launcher" -n 2 sh -c '"$bin/txtrain" "$@"; ended=$?; echo $ended >> "$work/ended"; exit $ended' sh "$@" \
+        > "$work/out" 2> "$work/err"
+) && fail "ranks that lack checkpoints end with 0"
+[ "$(sort "$work/ended" | uniq -c | tr -s ' ')" = " 2 1" ] || fail "not every rank ended with 1: $(cat "$work/ended")"
+[ "$(grep -c "^txtrain: 2 checkpoints were not written, the last of step 4: " "$work/err")" -eq 1 ] ||
+    fail "what is lacking is not told once"
+[ -s "$work/lacks/model.safetensors" ] || fail "no model where its checkpoints could not be written"
+
 # SIGTERM to the launcher, which passes it on: all end after the same step, and go on as if nothing had been.
 rm -rf "$work/signal"
 set -- --train_file "$work/text" --config_name "$work/config.json" --block_size 32 --threads 1 --seed 3 --max_steps 100000 \

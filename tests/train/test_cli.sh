@@ -132,6 +132,18 @@ train 0 "cannot write the log" g --max_steps 3 --overwrite_output_dir
 [ "$(grep -c "warning: " "$work/err")" -eq 1 ] || fail "not one warning of a log that cannot be written"
 [ -s "$work/g/model.safetensors" ] || fail "no model where the log could not be written"
 
+# The moments of this model are over 120 KiB, its weights are not: no checkpoint can be written, the model can.
+(
+    trap '' XFSZ
+    ulimit -f 240
+    failures=0
+    train 1 "3 checkpoints were not written, the last of step 12: " unsaved --max_steps 12 --save_steps 5
+    exit "$failures"
+) || fail "a run without its checkpoints"
+[ -s "$work/unsaved/model.safetensors" ] && [ -s "$work/unsaved/all_results.json" ] ||
+    fail "no model where checkpoints could not be written"
+[ "$(grep -c "training goes on" "$work/err")" -eq 3 ] || fail "not 3 checkpoints told as not written"
+
 # Without epsilon Adam divides 0 by 0 at positions that are never used.
 train 1 "5 times in a row" h --max_steps 20 --adam_epsilon 0
 [ "$(grep -c "the update is skipped" "$work/err")" -eq 5 ] || fail "not 5 updates told as skipped"

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The best evaluation of a run, and where its checkpoint lies. */
+#include "models/train/best.h"
+
+#include "api/file.h"
+#include "models/files/checkpoint.h"
+#include "models/files/folder.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Members of run_state.json. The first has the name of a checkpoint beside the one that run_state.json belongs to,
+ * wherever these are moved to, or the absolute path of one that lies elsewhere. The second was written before: a path,
+ * relative to the working directory of then. */
+#define BEST "best_checkpoint"
+#define OLD_BEST "best_folder"
+
+bool tx_run_state_judge(tx_run_state *state, double metric)
+{
+    if (isnan(metric) || (state->has_best && metric >= state->best))
+        return false;
+    state->has_best = true;
+    state->best = metric;
+    state->best_step = state->step;
+    return true;
+}
+
+tx_status tx_run_state_set_best(tx_run_state *state, const char *checkpoint)
+{
+    char *copy = strdup(checkpoint);
+    if (!copy)
+        return tx_fail(TX_MEMORY, "no memory for the name of the best checkpoint");
+    free(state->best_checkpoint);
+    state->best_checkpoint = copy;
+    return TX_OK;
+}
+
+tx_status tx_run_state_best(const tx_run_state *state, const char *output_dir, char **path)
+{
+    const char *best = state->best_checkpoint;
+    if (!best)
+        return tx_fail(TX_NOT_FOUND, "no checkpoint of the best evaluation was written");
+    char *made = strchr(best, '/') ? strdup(best) : tx_path_join(output_dir, best);
+    if (!made)
+        return tx_fail(TX_MEMORY, "no memory for the path of the best checkpoint");
+    *path = made;
+    return TX_OK;
+}
+
+/* ---- Files ------------------------------------------------------------------------------------------ */
+
+tx_status tx_best_write(const tx_run_state *state, tx_json *json)
+{
+    return state->best_checkpoint ? tx_json_set_string(json, BEST, state->best_checkpoint) : TX_OK;
+}
+
+/* By its name alone where it lies in output_dir. */
+static tx_status set_path(tx_run_state *state, const char *path, const char *output_dir)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, slash > path ? (size_t)(slash - path) : 1) : NULL;
+    if (slash && !folder)
+        return tx_fail(TX_MEMORY, "no memory for the path of the best checkpoint");
+    const bool here = folder && output_dir && tx_folder_same(folder, output_dir);
+    free(folder);
+    return tx_run_state_set_best(state, here ? slash + 1 : path);
+}
+
+/* Absolute path of checkpoint-STEP in the folder that `checkpoint` lies in; the caller frees it. */
+static tx_status find_beside(const char *checkpoint, int64_t step, char **path)
+{
+    char name[64];
+    char *folder = realpath(checkpoint, NULL);
+    if (!folder)
+        return tx_file_fail(checkpoint, "find the folder that it lies in");
+    *strrchr(folder, '/') = '\0';
+    snprintf(name, sizeof name, TX_CHECKPOINT_PREFIX "%" PRId64, step);
+    char *made = tx_path_join(*folder ? folder : "/", name);
+    free(folder);
+    if (!made)
+        return TX_MEMORY;
+    *path = made;
+    return TX_OK;
+}
+
+tx_status tx_best_read(const tx_json *json, const char *checkpoint, const char *output_dir, tx_run_state *state)
+{
+    const bool old = !tx_json_has(json, BEST);
+    const char *text;
+    char *beside = NULL;
+    tx_status status = tx_json_get_string(json, old ? OLD_BEST : BEST, &text);
+    if (status)
+        return status == TX_NOT_FOUND ? TX_OK : status;
+    const int64_t step = tx_checkpoint_step(text);
+    if (step < 0 || step > state->best_step)
+        return tx_fail(TX_FORMAT, "%s \"%.200s\" is no checkpoint up to the best step, %" PRId64, old ? OLD_BEST : BEST,
+                       text, state->best_step);
+    if (!old && *text == '/')
+        return set_path(state, text, output_dir);
+    status = find_beside(checkpoint, step, &beside);
+    if (!status)
+        status = set_path(state, old && !tx_file_exists(beside) ? text : beside, output_dir);
+    free(beside);
+    return status;
+}

@@ -1,0 +1,85 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The best checkpoint is kept and loaded wherever the run's folder is moved to, from whatever folder and working
+# directory it goes on; where it cannot be had the run fails, with its last weights written.
+#
+#   test_best.sh BIN-FOLDER
+set -u
+bin=$1
+. "${0%/*}/../program.sh"
+
+i=0
+while [ $i -lt 12 ]; do
+    echo "line $i: the cat sat on the mat and looked at the $((i * i)) birds"
+    i=$((i + 1))
+done > "$work/text"
+cat > "$work/config.json" << 'END'
+{"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 16, "vocab_size": 257,
+ "bos_token_id": 256, "eos_token_id": 256}
+END
+
+# run STATUS TEXT STEPS RATE FOLDER ARGUMENT...: evaluated and saved after every second step
+run()
+{
+    wanted=$1
+    text=$2
+    steps=$3
+    rate=$4
+    folder=$5
+    shift 5
+    outcome "$wanted" "$text" "$bin/txtrain" --train_file "$work/text" --validation_file "$work/text" \
+        --config_name "$work/config.json" --block_size 16 --threads 1 --per_device_train_batch_size 2 \
+        --lr_scheduler_type constant --eval_strategy steps --eval_steps 2 --save_strategy steps --save_steps 2 \
+        --save_total_limit 2 --load_best_model_at_end --max_steps "$steps" --learning_rate "$rate" \
+        --output_dir "$folder" "$@"
+    [ "$wanted" -ne 1 ] || [ "$(grep "^txtrain: " "$work/err" | grep -vc "^txtrain: warning: ")" -eq 1 ] ||
+        fail "not one line of error"
+}
+
+# ends_with MODEL FOLDER...: the folders have that model
+ends_with()
+{
+    model=$1
+    shift
+    for folder in "$@"; do
+        cmp -s "$model" "$folder/model.safetensors" || fail "$folder: not the weights of $model"
+    done
+}
+
+best=$work/best.safetensors
+cd "$work" || exit 1
+run 0 "best    first/checkpoint-4: eval loss" 4 1e-2 first
+cp first/checkpoint-4/model.safetensors "$best"
+grep -q '"best_model_checkpoint": *"first/checkpoint-4"' first/checkpoint-4/trainer_state.json ||
+    fail "best_model_checkpoint is not what transformers writes"
+
+# The folder is moved, and the run goes on from another working directory; with such a rate nothing gets better.
+mkdir away
+mv first away/moved
+cp -r away/moved away/kept
+cd away || exit 1
+run 0 "best    moved/checkpoint-4: eval loss" 10 3 moved --resume_from_checkpoint
+ends_with "$best" moved moved/checkpoint-4
+[ -d moved/checkpoint-10 ] && [ ! -d moved/checkpoint-8 ] || fail "not the newest and the best are kept"
+
+# It goes on in another folder: what lies in the first one stays and counts.
+run 0 "/away/kept/checkpoint-4: eval loss" 8 3 other --resume_from_checkpoint kept/checkpoint-4
+ends_with "$best" other kept/checkpoint-4
+[ -d other/checkpoint-6 ] && [ -d other/checkpoint-8 ] || fail "the best of another folder counts in this one"
+mkdir deeper
+cd deeper || exit 1
+run 0 "/away/kept/checkpoint-4: eval loss" 10 3 ../other --resume_from_checkpoint
+ends_with "$best" ../other ../kept/checkpoint-4
+# And back in the first one, where it is a checkpoint as the others.
+run 0 "best    ../kept/checkpoint-4: eval loss" 14 3 ../kept --resume_from_checkpoint ../other/checkpoint-10
+ends_with "$best" ../kept ../kept/checkpoint-4
+
+# It is gone: said at the beginning, and at the end; the last weights are written.
+cd .. || exit 1
+rm -r kept/checkpoint-4
+run 1 "the best checkpoint cannot be loaded, the last weights are kept: " 12 3 other --resume_from_checkpoint
+grep -q "warning: .*/kept/checkpoint-4: the best checkpoint so far is not there" "$work/err" || fail "not said at the start"
+ends_with other/checkpoint-12/model.safetensors other
+grep -q '"step": 12' other/trainer_state.json || fail "the end of a run without its best is not written"
+[ $failures -eq 0 ] && echo "all good"
+exit $((failures != 0))
