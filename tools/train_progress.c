@@ -78,7 +78,7 @@ static void warn(void *context, const char *message)
     const tx_train_progress *progress = context;
     tx_train_clear(progress);
     if (!progress->silent)
-        fprintf(stderr, "txtrain: warning: %s\n", message);
+        tx_print_line(stderr, "txtrain: warning: %s", message);
 }
 
 tx_reporter tx_train_reporter(tx_train_progress *progress)
@@ -123,7 +123,7 @@ void tx_train_on_evaluation(void *context, const tx_run_evaluation *e)
 void tx_train_on_note(void *context, const char *line)
 {
     tx_train_clear(context);
-    printf("%s\n", line);
+    tx_print_line(stdout, "%s", line);
     fflush(stdout);
 }
 
@@ -131,7 +131,7 @@ void tx_train_on_saved(void *context, const char *folder)
 {
     const tx_train_progress *p = context;
     tx_train_clear(p);
-    printf("saved   %s\n", folder);
+    tx_print_line(stdout, "saved   %s", folder);
     fflush(stdout);
 }
 
