@@ -32,6 +32,7 @@ typedef struct tx_running {
     tx_pending late;
     int64_t epoch_steps;
     int64_t saved; /* step of the last checkpoint */
+    bool unread;   /* data could not be read: what was trained so far is good */
     int64_t timed_steps;
     double longest[2]
                   [2]; /* seconds of a pause between steps, by whether it evaluates and whether it saves; 0: none yet */
