@@ -165,13 +165,14 @@ static tx_status choose_block(const tx_train_settings *set, tx_train_inputs *in)
 static void print_model(const tx_train_settings *set, const tx_train_inputs *in)
 {
     const tx_gpt2_config *c = &in->config;
-    printf("model   %s: %" PRId64 " layers, %" PRId64 " heads, width %" PRId64 ", vocabulary %" PRId64 ", %" PRId64
-           " parameters, %s\n",
-           in->model_folder ? in->model_folder
-           : set->config    ? set->config
-                            : "small byte GPT-2 (choose another with --model_name_or_path or --config_name)",
-           c->n_layer, c->n_head, c->n_embd, c->vocab_size, tx_gpt2_param_count(c),
-           in->model_folder ? "weights from its files" : "new weights");
+    tx_print_line(stdout,
+                  "model   %s: %" PRId64 " layers, %" PRId64 " heads, width %" PRId64 ", vocabulary %" PRId64
+                  ", %" PRId64 " parameters, %s",
+                  in->model_folder ? in->model_folder
+                  : set->config    ? set->config
+                                   : "small byte GPT-2 (choose another with --model_name_or_path or --config_name)",
+                  c->n_layer, c->n_head, c->n_embd, c->vocab_size, tx_gpt2_param_count(c),
+                  in->model_folder ? "weights from its files" : "new weights");
 }
 
 /* ---- Data --------------------------------------------------------------------------------------------------- */
