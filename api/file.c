@@ -35,7 +35,76 @@ tx_status tx_file_fail(const char *path, const char *doing)
     return tx_fail(status, "%s: cannot %s: %s", path, doing, strerror(error));
 }
 
+/* ---- Opening ----------------------------------------------------------------------------------- */
+
+static tx_status fail_kind(const char *path, mode_t mode)
+{
+    const char *what = S_ISFIFO(mode)   ? "a pipe"
+                       : S_ISDIR(mode)  ? "a folder"
+                       : S_ISLNK(mode)  ? "a link"
+                       : S_ISSOCK(mode) ? "a socket"
+                                        : "a device";
+    return tx_fail(TX_FORMAT, "%s: %s, where a regular file should be", path, what);
+}
+
+tx_status tx_file_open(const char *path, int flags, int *descriptor, int64_t *size)
+{
+    struct stat info;
+    /* Without O_NONBLOCK a pipe whose other end nobody holds would never be opened, nor refused. */
+    int opened = open(path, flags | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (opened < 0) {
+        const int error = errno;
+        bool there = (flags & O_NOFOLLOW ? lstat : stat)(path, &info) == 0;
+        if (there && !S_ISREG(info.st_mode) && (error == ELOOP || error == ENXIO || error == EISDIR))
+            return fail_kind(path, info.st_mode);
+        errno = error;
+        return tx_file_fail(path, (flags & O_ACCMODE) == O_RDONLY ? "open" : "open for writing");
+    }
+    tx_status status = TX_OK;
+    if (fstat(opened, &info) != 0)
+        status = tx_file_fail(path, "read");
+    else if (!S_ISREG(info.st_mode))
+        status = fail_kind(path, info.st_mode);
+    else if (fcntl(opened, F_SETFL, fcntl(opened, F_GETFL) & ~O_NONBLOCK) != 0)
+        status = tx_file_fail(path, "open");
+    if (status) {
+        close(opened);
+        return status;
+    }
+    *descriptor = opened;
+    if (size)
+        *size = (int64_t)info.st_size;
+    return TX_OK;
+}
+
 /* ---- Reading ----------------------------------------------------------------------------------- */
+
+static tx_status fail_short(int descriptor, const char *path, int64_t wanted)
+{
+    struct stat info;
+    if (fstat(descriptor, &info) != 0)
+        return tx_file_fail(path, "read");
+    return tx_fail(TX_IO, "%s: has %" PRId64 " bytes, %" PRId64 " are needed: it was shortened since it was opened",
+                   path, (int64_t)info.st_size, wanted);
+}
+
+tx_status tx_file_read_at(int descriptor, const char *path, int64_t at, void *data, int64_t bytes)
+{
+    const int64_t end = at + bytes;
+    char *next = data;
+    while (at < end) {
+        ssize_t got = pread(descriptor, next, (size_t)(end - at), (off_t)at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return tx_file_fail(path, "read");
+        if (got == 0)
+            return fail_short(descriptor, path, end);
+        next += got;
+        at += got;
+    }
+    return TX_OK;
+}
 
 /* Reads until the end of the file or one byte beyond `limit`. */
 static tx_status read_all(int descriptor, const char *path, size_t expected, int64_t limit, char **data, size_t *size)
@@ -73,18 +142,18 @@ static tx_status read_all(int descriptor, const char *path, size_t expected, int
 
 tx_status tx_file_read(const char *path, int64_t limit, char **data, size_t *size)
 {
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0)
-        return tx_file_fail(path, "open");
-    struct stat info;
-    tx_status status;
-    if (fstat(descriptor, &info) != 0)
-        status = tx_file_fail(path, "read");
-    else if (info.st_size > limit)
+    int descriptor = -1;
+    int64_t there = 0;
+    if (strcmp(path, "/dev/stdin") == 0)
+        return read_all(STDIN_FILENO, path, INPUT_ROOM, limit, data, size);
+    tx_status status = tx_file_open(path, O_RDONLY, &descriptor, &there);
+    if (status)
+        return status;
+    if (there > limit)
         status = tx_fail(TX_FORMAT, "%s: %" PRId64 " bytes, larger than the %" PRId64 " that such a file may have",
-                         path, (int64_t)info.st_size, limit);
+                         path, there, limit);
     else
-        status = read_all(descriptor, path, (size_t)info.st_size, limit, data, size);
+        status = read_all(descriptor, path, (size_t)there, limit, data, size);
     close(descriptor);
     return status;
 }

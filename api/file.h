@@ -11,8 +11,18 @@
  * memory or descriptors ran out, TX_IO otherwise. */
 tx_status tx_file_fail(const char *path, const char *doing);
 
+/* Opens a regular file with the flags of open(2), and nothing else: a pipe or a device is not waited for, written to or
+ * read, a folder not opened; TX_FORMAT says what lies there instead. A link is followed for reading; whoever writes
+ * gives O_NOFOLLOW, and it is refused. `*size` (or NULL) receives the bytes of the file. The caller closes
+ * `*descriptor`. */
+tx_status tx_file_open(const char *path, int flags, int *descriptor, int64_t *size);
+/* Reads `bytes` bytes from byte `at` on, of a file that was that long: where it ends before, it was shortened since,
+ * and the message (TX_IO) has both sizes. */
+tx_status tx_file_read_at(int descriptor, const char *path, int64_t at, void *data, int64_t bytes);
+
 /* Reads a whole file. A NUL follows the `*size` bytes, so that text can be used as a string. Files over
- * `limit` bytes are refused (TX_FORMAT), a missing one is TX_NOT_FOUND. The caller frees `*data`. */
+ * `limit` bytes are refused (TX_FORMAT), as is what tx_file_open refuses, but that /dev/stdin may be a pipe; a missing
+ * one is TX_NOT_FOUND. The caller frees `*data`. */
 tx_status tx_file_read(const char *path, int64_t limit, char **data, size_t *size);
 
 /* The same for standard input, whatever its length. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Status codes and the thread's error message. */
-#include "tx.h"
+#include "api/message.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,35 +25,55 @@ const char *tx_status_text(tx_status status)
     return "unknown status";
 }
 
-/* Messages quote what files and drivers say: keeps them one line, without escape sequences for a terminal. */
-static void keep_one_line(void)
+void tx_escape(const char *text, char *safe, size_t size)
 {
-    for (char *c = message; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7F)
-            *c = ' ';
+    static const char hexadecimal[] = "0123456789abcdef";
+    size_t used = 0;
+    for (const unsigned char *c = (const unsigned char *)text; *c && used + 5 < size; c++) {
+        /* U+0080 to U+009F move a terminal's cursor as well. */
+        const bool second = *c >= 0x80 && *c < 0xA0 && (const char *)c > text && c[-1] == 0xC2;
+        if (second) {
+            used--; /* with its first byte */
+            used += (size_t)snprintf(safe + used, size - used, "\\u00%c%c", hexadecimal[*c >> 4], hexadecimal[*c & 15]);
+        } else if (*c == '\t') {
+            safe[used++] = ' ';
+        } else if (*c == '\n' || *c == '\r') {
+            safe[used++] = '\\';
+            safe[used++] = *c == '\n' ? 'n' : 'r';
+        } else if (*c < ' ' || *c == 0x7F) {
+            safe[used++] = '\\';
+            safe[used++] = 'x';
+            safe[used++] = hexadecimal[*c >> 4];
+            safe[used++] = hexadecimal[*c & 15];
+        } else {
+            safe[used++] = (char)*c;
+        }
+    }
+    safe[used] = '\0';
 }
 
 tx_status tx_fail(tx_status status, const char *format, ...)
 {
+    char text[sizeof message];
     va_list args;
     va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    keep_one_line();
+    tx_escape(text, message, sizeof message);
     return status;
 }
 
 tx_status tx_fail_in(tx_status status, const char *format, ...)
 {
-    char old[sizeof message];
+    char old[sizeof message], text[sizeof message];
     memcpy(old, message, sizeof message);
     va_list args;
     va_start(args, format);
-    int used = vsnprintf(message, sizeof message, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    int room = (int)sizeof message - used;
-    if (used >= 0 && room > 3)
-        snprintf(message + used, (size_t)room, ": %.*s", room - 3, old);
-    keep_one_line();
+    tx_escape(text, message, sizeof message);
+    size_t used = strlen(message), room = sizeof message - used;
+    if (room > 3)
+        snprintf(message + used, room, ": %.*s", (int)room - 3, old);
     return status;
 }

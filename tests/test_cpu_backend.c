@@ -61,9 +61,11 @@ static void bad_calls_are_refused(void **state)
     tx_context *context = open_cpu(0), *none = NULL;
     tx_buffer *buffer, *more = NULL;
     char data[8] = "abcdefg", back[8] = {0};
-    const tx_open_options negative = {.threads = -1};
+    const tx_open_options negative = {.threads = -1}, many = {.threads = 100000};
     assert_int_equal(cpu->open(1, NULL, &none), TX_NOT_FOUND);
     assert_int_equal(cpu->open(0, &negative, &none), TX_INVALID);
+    assert_int_equal(cpu->open(0, &many, &none), TX_INVALID);
+    assert_non_null(strstr(tx_error(), "100000 threads; at most "));
     setenv("TX_CPU_VARIANT", "abacus", 1);
     assert_int_equal(cpu->open(0, NULL, &none), TX_UNSUPPORTED);
     assert_non_null(strstr(tx_error(), "TX_CPU_VARIANT=abacus: it takes base, avx2 or avx512"));

@@ -8,11 +8,15 @@
 #include <cmocka.h>
 
 #include "api/json.h"
+#include "api/message.h"
 #include "scratch.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static void test_write_and_read(void **state)
 {
@@ -30,9 +34,62 @@ static void test_write_and_read(void **state)
     free(path);
     path = tx_path_join(folder, "none");
     assert_refused(tx_file_read(path, 100, &data, &size), TX_NOT_FOUND, path);
-    assert_refused(tx_file_read(folder, 1 << 20, &data, &size), TX_IO, folder);
+    assert_refused(tx_file_read(folder, 1 << 20, &data, &size), TX_FORMAT, "a folder, where a regular file should be");
     free(path);
     remove_scratch(folder);
+}
+
+/* Only regular files are opened, and no one waits for the others. */
+static void test_what_is_no_file(void **state)
+{
+    (void)state;
+    char *folder = make_scratch(), *file = tx_path_join(folder, "file"), *link = tx_path_join(folder, "link"),
+         *pipe = tx_path_join(folder, "pipe"), *data;
+    int descriptor = -1;
+    int64_t bytes = 0;
+    size_t size;
+    assert_ok(tx_file_write(file, "text", 4));
+    assert_int_equal(symlink("file", link), 0);
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_ok(tx_file_read(link, 4, &data, &size));
+    assert_string_equal(data, "text");
+    free(data);
+    assert_refused(tx_file_read(pipe, 4, &data, &size), TX_FORMAT, "pipe: a pipe, where a regular file should be");
+    assert_refused(tx_file_read("/dev/null", 4, &data, &size), TX_FORMAT, "a device, where");
+    const int writing[] = {O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, O_RDWR | O_NOFOLLOW,
+                           O_WRONLY | O_APPEND | O_NOFOLLOW};
+    for (size_t i = 0; i < sizeof writing / sizeof writing[0]; i++) {
+        assert_refused(tx_file_open(link, writing[i], &descriptor, &bytes), TX_FORMAT, "link: a link, where");
+        assert_refused(tx_file_open(pipe, writing[i], &descriptor, &bytes), TX_FORMAT, "pipe: a pipe, where");
+        assert_refused(tx_file_open(folder, writing[i], &descriptor, &bytes), TX_FORMAT, ": a folder, where");
+    }
+    assert_int_equal(descriptor, -1);
+    assert_ok(tx_file_open(link, O_RDONLY, &descriptor, &bytes));
+    assert_int_equal(bytes, 4);
+    assert_int_equal(fcntl(descriptor, F_GETFL) & O_NONBLOCK, 0);
+    assert_ok(tx_file_read_at(descriptor, "link", 1, (char[3]){0}, 3));
+    assert_int_equal(truncate(file, 2), 0);
+    assert_refused(tx_file_read_at(descriptor, "link", 1, (char[3]){0}, 3), TX_IO, "link: has 2 bytes, 4 are needed");
+    close(descriptor);
+    free(file);
+    free(link);
+    free(pipe);
+    remove_scratch(folder);
+}
+
+/* What names and files hold reaches no terminal. */
+static void test_escape(void **state)
+{
+    (void)state;
+    char safe[100], small[8];
+    tx_escape("a\nb\t\r\x1b[1m\x7f \xc2\x9b\xc3\xa9\x9b\\", safe, sizeof safe);
+    assert_string_equal(safe, "a\\nb \\r\\x1b[1m\\x7f \\u009b\xc3\xa9\x9b\\");
+    tx_escape("abcdef\nghi", small, sizeof small);
+    assert_string_equal(small, "abc");
+    tx_fail(TX_IO, "%s: cannot open", "a\nb");
+    assert_string_equal(tx_error(), "a\\nb: cannot open");
+    tx_fail_in(TX_IO, "c\x1b");
+    assert_string_equal(tx_error(), "c\\x1b: a\\nb: cannot open");
 }
 
 static void test_discard(void **state)
@@ -275,6 +332,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_write_and_read),
+        cmocka_unit_test(test_what_is_no_file),
+        cmocka_unit_test(test_escape),
         cmocka_unit_test(test_discard),
         cmocka_unit_test(test_failures_leave_nothing),
         cmocka_unit_test(test_no_room),

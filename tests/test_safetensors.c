@@ -110,7 +110,7 @@ static void test_others_are_recognised(void **state)
         assert_ok(tx_file_write(path, others[i].text, others[i].size));
         assert_refused(tx_st_open(path, &file), TX_FORMAT, others[i].what);
     }
-    assert_refused(tx_st_open(folder, &file), TX_FORMAT, "not a regular file");
+    assert_refused(tx_st_open(folder, &file), TX_FORMAT, "a folder, where a regular file should be");
     free(path);
     remove_scratch(folder);
 }
@@ -300,7 +300,7 @@ static void test_shrinking_file(void **state)
     write_example(path);
     assert_ok(tx_st_open(path, &file));
     assert_int_equal(truncate(path, 100), 0);
-    assert_refused(tx_st_read(file, 0, data, sizeof data), TX_IO, "cut off");
+    assert_refused(tx_st_read(file, 0, data, sizeof data), TX_IO, "has 100 bytes, 584 are needed");
     tx_st_close(file);
     free(path);
     remove_scratch(folder);

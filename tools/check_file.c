@@ -4,17 +4,20 @@
 
 #include "api/file.h"
 #include "api/json.h"
+#include "api/message.h"
 #include "models/files/checkpoint.h"
 #include "models/gpt2.h"
 #include "models/text/dataset.h"
 #include "models/text/tokenizer.h"
 #include "tools/output.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* A tokenizer.json of a large vocabulary has some tens of MB. */
 #define JSON_LIMIT ((int64_t)1 << 30)
@@ -185,13 +188,17 @@ static tx_status judge_json(const char *path)
 static tx_status judge_content(const char *path)
 {
     unsigned char begin[9] = {0};
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return tx_fail(TX_IO, "%s: cannot open", path);
-    size_t got = fread(begin, 1, sizeof begin, file);
-    fclose(file);
+    int descriptor = -1;
+    int64_t size = 0, wanted = sizeof begin;
+    tx_status status = tx_file_open(path, O_RDONLY, &descriptor, &size);
+    if (status)
+        return status;
+    status = tx_file_read_at(descriptor, path, 0, begin, size < wanted ? size : wanted);
+    close(descriptor);
+    if (status)
+        return status;
     /* A header of less than 16 MB, and the brace that it begins with. */
-    if (got == sizeof begin && begin[8] == '{' && !begin[7] && !begin[6] && !begin[5] && !begin[4] && !begin[3])
+    if (size >= wanted && begin[8] == '{' && !begin[7] && !begin[6] && !begin[5] && !begin[4] && !begin[3])
         return judge_weights(path);
     if (begin[0] == '{')
         return judge_json(path);
@@ -283,9 +290,11 @@ int tx_check_file(int argc, char *const *argv)
         return result;
     result = 0;
     for (int32_t i = 0; i < set.paths.count; i++) {
-        const char *path = set.paths.word[i], *reason = "ok";
-        size_t length = strlen(path);
-        if (judge_path(path)) {
+        const char *reason = "ok";
+        char path[4096];
+        tx_escape(set.paths.word[i], path, sizeof path); /* as in the message */
+        const size_t length = strlen(path);
+        if (judge_path(set.paths.word[i])) {
             result = TX_EXIT_FAILURE;
             /* Most messages begin with the path. */
             reason = tx_error();

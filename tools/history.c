@@ -7,12 +7,14 @@
 #include "tools/output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *const keys[TX_SERIES_COUNT] = {
 #define X(name, key) key,
@@ -158,12 +160,16 @@ tx_status tx_history_read(const char *path, tx_history *history)
     char *log = tx_is_folder(path) ? tx_path_join(path, "log.jsonl") : strdup(path);
     if (!log)
         return tx_fail(TX_MEMORY, "%s: out of memory", path);
-    FILE *file = fopen(log, "r");
-    tx_status status = file              ? read_lines(&read, log, file)
-                       : errno == ENOENT ? tx_fail(TX_NOT_FOUND, "%s: there is no such file", log)
-                                         : tx_fail(TX_IO, "%s: cannot open: %s", log, strerror(errno));
-    if (file)
+    int descriptor = -1;
+    tx_status status = tx_file_open(log, O_RDONLY, &descriptor, NULL);
+    FILE *file = status ? NULL : fdopen(descriptor, "r");
+    if (file) {
+        status = read_lines(&read, log, file);
         fclose(file);
+    } else if (!status) {
+        status = tx_file_fail(log, "read");
+        close(descriptor);
+    }
     free(log);
     if (status)
         tx_history_free(&read);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Command-line options from a table. */
+#include "api/message.h"
 #include "tools/option_value.h"
 #include "tools/usage.h"
 
@@ -8,14 +9,28 @@
 #include <stdio.h>
 #include <string.h>
 
-int tx_complain(const tx_cli *program, int status, const char *format, ...)
+/* Longer lines are cut off. */
+#define LINE 8192
+
+void tx_print_line(FILE *to, const char *format, ...)
 {
+    char text[LINE], safe[LINE];
     va_list args;
     va_start(args, format);
-    fprintf(stderr, "%s: ", program->name);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    tx_escape(text, safe, sizeof safe);
+    fprintf(to, "%s\n", safe);
+}
+
+int tx_complain(const tx_cli *program, int status, const char *format, ...)
+{
+    char text[LINE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    tx_print_line(stderr, "%s: %s", program->name, text);
     return status;
 }
 

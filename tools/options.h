@@ -10,6 +10,8 @@
 
 #include "tx.h"
 
+#include <stdio.h>
+
 typedef enum tx_option_kind {
     TX_OPTION_HEADING,  /* a line of the help */
     TX_OPTION_FLAG,     /* bool; its value may be left out */
@@ -79,6 +81,8 @@ void tx_options_forget(void);
 /* Finds the command that argv[1] names; its options are then read by tx_options_parse(.., argc - 1, argv + 1, ..).
  * `values` holds the defaults of the program's own options. Returns TX_GO_ON, or the status to exit with. */
 int tx_options_command(const tx_cli *program, int argc, char *const *argv, const void *values, int32_t *command);
+/* Prints one line, its end added: control characters in names that it tells are shown, and reach no terminal. */
+void tx_print_line(FILE *to, const char *format, ...) TX_PRINTF(2, 3);
 /* Prints "program: message" on stderr and returns `status`. */
 int tx_complain(const tx_cli *program, int status, const char *format, ...) TX_PRINTF(3, 4);
 

@@ -45,7 +45,7 @@ static tx_status choose_checkpoint(const tx_train_settings *set, const tx_report
         status = tx_run_state_read(in->checkpoint, set->output_dir, &in->state);
     if (status)
         return tx_fail_in(status, "resume_from_checkpoint");
-    printf("resume  %s: after step %" PRId64 "\n", in->checkpoint, in->state.step);
+    tx_print_line(stdout, "resume  %s: after step %" PRId64, in->checkpoint, in->state.step);
     return TX_OK;
 }
 
@@ -135,7 +135,8 @@ static tx_status choose_tokenizer(const tx_train_settings *set, tx_train_inputs 
         status = from ? tx_tokenizer_open(from, &in->tokenizer) : TX_NOT_FOUND;
     if (status == TX_NOT_FOUND && !folder && in->config.vocab_size == TX_BYTES_VOCAB) {
         if (from)
-            printf("%s: has no tokenizer; its vocabulary of %d is taken for the bytes\n", from, TX_BYTES_VOCAB);
+            tx_print_line(stdout, "%s: has no tokenizer; its vocabulary of %d is taken for the bytes", from,
+                          TX_BYTES_VOCAB);
         status = tx_tokenizer_bytes(&in->tokenizer);
     } else if (status == TX_NOT_FOUND && !folder && holds_tokens(in->train_path) && holds_tokens(in->validation_path)) {
         printf("no tokenizer is known: the data are tokens, and the model is written without one\n");
@@ -164,13 +165,14 @@ static tx_status choose_block(const tx_train_settings *set, tx_train_inputs *in)
 static void print_model(const tx_train_settings *set, const tx_train_inputs *in)
 {
     const tx_gpt2_config *c = &in->config;
-    printf("model   %s: %" PRId64 " layers, %" PRId64 " heads, width %" PRId64 ", vocabulary %" PRId64 ", %" PRId64
-           " parameters, %s\n",
-           in->model_folder ? in->model_folder
-           : set->config    ? set->config
-                            : "small byte GPT-2 (choose another with --model_name_or_path or --config_name)",
-           c->n_layer, c->n_head, c->n_embd, c->vocab_size, tx_gpt2_param_count(c),
-           in->model_folder ? "weights from its files" : "new weights");
+    tx_print_line(stdout,
+                  "model   %s: %" PRId64 " layers, %" PRId64 " heads, width %" PRId64 ", vocabulary %" PRId64
+                  ", %" PRId64 " parameters, %s",
+                  in->model_folder ? in->model_folder
+                  : set->config    ? set->config
+                                   : "small byte GPT-2 (choose another with --model_name_or_path or --config_name)",
+                  c->n_layer, c->n_head, c->n_embd, c->vocab_size, tx_gpt2_param_count(c),
+                  in->model_folder ? "weights from its files" : "new weights");
 }
 
 /* ---- Data --------------------------------------------------------------------------------------------------- */
@@ -204,8 +206,9 @@ static tx_status open_dataset(const tx_train_settings *set, const tx_train_input
     tx_status status = tx_dataset_open(path, &options, dataset);
     free(cache);
     if (!status)
-        printf("%s %s: %" PRId64 " tokens, %" PRId64 " blocks of %" PRId64 "\n", train ? "train  " : "eval   ", path,
-               tx_dataset_tokens(*dataset), tx_dataset_blocks(*dataset), in->block);
+        tx_print_line(stdout, "%s %s: %" PRId64 " tokens, %" PRId64 " blocks of %" PRId64,
+                      train ? "train  " : "eval   ", path, tx_dataset_tokens(*dataset), tx_dataset_blocks(*dataset),
+                      in->block);
     return status;
 }
 

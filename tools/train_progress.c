@@ -77,10 +77,10 @@ static void print_warning(const tx_train_progress *p, const char *message)
 {
     tx_train_clear(p);
     if (p->comm && p->comm->rank > 0)
-        fprintf(stderr, "txtrain: warning: rank %" PRId32 " on %s: %s\n", p->comm->rank,
-                p->comm->ranks[p->comm->rank].name, message);
+        tx_print_line(stderr, "txtrain: warning: rank %" PRId32 " on %s: %s", p->comm->rank,
+                      p->comm->ranks[p->comm->rank].name, message);
     else
-        fprintf(stderr, "txtrain: warning: %s\n", message);
+        tx_print_line(stderr, "txtrain: warning: %s", message);
 }
 
 /* Adds a line to the warnings kept; false where there is no memory. */
@@ -184,7 +184,7 @@ void tx_train_on_evaluation(void *context, const tx_run_evaluation *e)
 void tx_train_on_note(void *context, const char *line)
 {
     tx_train_clear(context);
-    printf("%s\n", line);
+    tx_print_line(stdout, "%s", line);
     fflush(stdout);
 }
 
@@ -192,7 +192,7 @@ void tx_train_on_saved(void *context, const char *folder)
 {
     const tx_train_progress *p = context;
     tx_train_clear(p);
-    printf("saved   %s\n", folder);
+    tx_print_line(stdout, "saved   %s", folder);
     fflush(stdout);
 }
 

@@ -121,7 +121,7 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings)
 static void warn(void *context, const char *message)
 {
     (void)context;
-    fprintf(stderr, "txgen: warning: %s\n", message);
+    tx_print_line(stderr, "txgen: warning: %s", message);
 }
 
 /* What the command line says, in the place of what `g` holds. Values that were not given are below 0 or no number. */

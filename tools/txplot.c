@@ -250,7 +250,7 @@ int main(int argc, char **argv)
     if (!status)
         status = tx_page_write(set.output, tx_plot_page, all);
     if (!status && strcmp(set.output, "-") != 0)
-        printf("%s: %d run%s\n", set.output, (int)set.runs.count, set.runs.count > 1 ? "s" : "");
+        tx_print_line(stdout, "%s: %d run%s", set.output, (int)set.runs.count, set.runs.count > 1 ? "s" : "");
     tx_json_free(all);
     return status ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
 }

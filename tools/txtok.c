@@ -315,7 +315,7 @@ static tx_status train(job *j)
     if (!status)
         status = tx_tokenizer_save(j->tokenizer, set->tokenizer, set->model_max_length);
     if (!status)
-        printf("%s: %" PRId64 " tokens\n", set->tokenizer, tx_tokenizer_size(j->tokenizer));
+        tx_print_line(stdout, "%s: %" PRId64 " tokens", set->tokenizer, tx_tokenizer_size(j->tokenizer));
     return status;
 }
 

@@ -15,11 +15,29 @@
 
 /* ---- Device ---------------------------------------------------------------------------------------------- */
 
+/* More threads than this and than there are processors are a mistake, of which the OpenMP runtime would die. */
+#define MOST_THREADS 1024
+
 /* All that this process may use: its affinity, or what OMP_NUM_THREADS says. */
 static int32_t usable_threads(void)
 {
     const int threads = getenv("OMP_NUM_THREADS") ? omp_get_max_threads() : omp_get_num_procs();
     return threads > 0 ? threads : 1;
+}
+
+/* Threads as asked for, or all that are usable. */
+static tx_status choose_threads(int32_t asked, int32_t *threads)
+{
+    const int procs = omp_get_num_procs();
+    const int32_t most = procs > MOST_THREADS ? procs : MOST_THREADS, usable = usable_threads();
+    if (asked < 0)
+        return tx_fail(TX_INVALID, "cpu: %d threads; 0 means all that this process may use", asked);
+    if (asked > most)
+        return tx_fail(TX_INVALID, "cpu: %d threads; at most %d are possible", asked, most);
+    if (asked == 0 && usable > most)
+        return tx_fail(TX_INVALID, "cpu: OMP_NUM_THREADS asks for %d threads; at most %d are possible", usable, most);
+    *threads = asked ? asked : usable;
+    return TX_OK;
 }
 
 static int64_t physical_memory(void)
@@ -76,20 +94,22 @@ static tx_status open_device(int32_t index, const tx_open_options *options, tx_c
 {
     if (index != 0)
         return tx_fail(TX_NOT_FOUND, "cpu: there is no device %d; the only one is 0", index);
-    if (options && options->threads < 0)
-        return tx_fail(TX_INVALID, "cpu: %d threads; 0 means all that this process may use", options->threads);
+    int32_t threads = 0;
+    tx_status status = choose_threads(options ? options->threads : 0, &threads);
+    if (status)
+        return status;
     const tx_cpu_kernels *kernels = tx_cpu_kernels_choose();
     if (!kernels)
         return tx_fail(TX_UNSUPPORTED,
                        "cpu: TX_CPU_VARIANT=%s: it takes base, avx2 or avx512, if the processor can run that",
                        getenv("TX_CPU_VARIANT"));
-    tx_status status = tx_cpu_self_test(kernels);
+    status = tx_cpu_self_test(kernels);
     if (status)
         return status;
     tx_context *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "cpu: no memory for a device");
-    made->threads = options && options->threads > 0 ? options->threads : usable_threads();
+    made->threads = threads;
     made->kernels = kernels;
     *context = made;
     return TX_OK;

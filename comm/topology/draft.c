@@ -161,10 +161,11 @@ int32_t tx_draft_note(tx_draft *draft, bool warning, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     tx_topology *t = draft->t;
+    const char *copy =
+        tx_draft_text(draft, text); /* which may read otherwise: it is what the others are held against */
     for (int32_t i = 0; i < t->note_count; i++)
-        if (strcmp(t->notes[i].text, text) == 0)
+        if (strcmp(t->notes[i].text, copy) == 0)
             return i;
-    const char *copy = tx_draft_text(draft, text);
     tx_topo_note *note = APPEND(draft, t->notes, t->note_count, draft->note_room);
     if (!note)
         return -1;

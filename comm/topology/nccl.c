@@ -216,10 +216,11 @@ static tx_status open_net(reader *r)
         tx_draft_note(r->draft, false, "NIC %s has no PCI function in the file: left out", name);
         return r->draft->status;
     }
+    const char *kept = tx_draft_text(r->draft, name);
     for (int32_t i = 0; i < r->draft->t->device_count; i++)
-        if (r->draft->t->devices[i].node == pci->node && strcmp(r->draft->t->devices[i].system, name) == 0)
-            return TX_OK;
-    add_device(r, pci, TX_TOPO_NIC, name, pci->nic_count++);
+        if (r->draft->t->devices[i].node == pci->node && strcmp(r->draft->t->devices[i].system, kept) == 0)
+            return r->draft->status;
+    add_device(r, pci, TX_TOPO_NIC, kept, pci->nic_count++);
     return r->draft->status;
 }
 

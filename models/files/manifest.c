@@ -7,12 +7,10 @@
 #include "models/files/digest.h"
 #include "models/files/folder.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define FORMAT 1
@@ -21,34 +19,11 @@
 
 /* ---- One file ------------------------------------------------------------------------------------ */
 
-/* Opens a plain file for reading, whatever else may lie there under that name: a link is not followed, a pipe not
- * waited for. */
-static tx_status open_plain(const char *path, int *descriptor)
-{
-    struct stat info;
-    int opened = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (opened < 0 && errno == ELOOP)
-        return tx_fail(TX_FORMAT, "%s: a link, where a plain file should be", path);
-    if (opened < 0)
-        return tx_file_fail(path, "open");
-    tx_status status = TX_OK;
-    if (fstat(opened, &info) != 0)
-        status = tx_file_fail(path, "read");
-    else if (!S_ISREG(info.st_mode))
-        status = tx_fail(TX_FORMAT, "%s: not a plain file", path);
-    if (status) {
-        close(opened);
-        return status;
-    }
-    *descriptor = opened;
-    return TX_OK;
-}
-
 /* Flushes a file and tells what the disk then holds. */
 static tx_status flush_and_digest(const char *path, char digest[TX_DIGEST_TEXT], int64_t *size)
 {
     int descriptor = -1;
-    tx_status status = open_plain(path, &descriptor);
+    tx_status status = tx_file_open(path, O_RDONLY | O_NOFOLLOW, &descriptor, NULL);
     if (status)
         return status;
     if (fsync(descriptor) != 0)
@@ -147,18 +122,15 @@ static bool is_plain_name(const char *name)
 static tx_status check_file(const char *path, int64_t size, const char *digest)
 {
     char found[TX_DIGEST_TEXT];
-    struct stat info;
+    int64_t there = 0;
     int descriptor = -1;
-    tx_status status = open_plain(path, &descriptor);
+    tx_status status = tx_file_open(path, O_RDONLY | O_NOFOLLOW, &descriptor, &there);
     if (status == TX_NOT_FOUND)
         return tx_fail(TX_FORMAT, "%s: missing", path);
     if (status)
         return status;
-    if (fstat(descriptor, &info) != 0)
-        status = tx_file_fail(path, "read");
-    else if (info.st_size != size)
-        status = tx_fail(TX_FORMAT, "%s: has %" PRId64 " bytes, had %" PRId64 " when it was saved", path,
-                         (int64_t)info.st_size, size);
+    if (there != size)
+        status = tx_fail(TX_FORMAT, "%s: has %" PRId64 " bytes, had %" PRId64 " when it was saved", path, there, size);
     else
         status = tx_digest_descriptor(descriptor, path, found, NULL);
     if (!status && strcmp(found, digest) != 0)
@@ -231,7 +203,7 @@ static tx_status check_once(const char *folder, const char *path, int64_t step)
 {
     tx_json *manifest = NULL;
     int descriptor = -1;
-    tx_status status = open_plain(path, &descriptor);
+    tx_status status = tx_file_open(path, O_RDONLY | O_NOFOLLOW, &descriptor, NULL);
     if (descriptor >= 0)
         close(descriptor);
     if (!status)

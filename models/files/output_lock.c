@@ -55,11 +55,10 @@ static tx_status sign(const char *path, int descriptor)
  * so. */
 static tx_status lock_file(const char *output_dir, const char *path, int *descriptor)
 {
-    int opened = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (opened < 0)
-        return tx_file_fail(path, "open for writing");
-    tx_status status = TX_OK;
-    int locked;
+    int opened = -1, locked;
+    tx_status status = tx_file_open(path, O_RDWR | O_CREAT | O_NOFOLLOW, &opened, NULL);
+    if (status)
+        return status;
     do
         locked = flock(opened, LOCK_EX | LOCK_NB);
     while (locked != 0 && errno == EINTR);

@@ -2,16 +2,15 @@
  * Reading safetensors files: opening, recognising what is none, and the data. */
 #include "models/files/safetensors.h"
 
+#include "api/file.h"
 #include "api/half.h"
 #include "models/files/safetensors_header.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -34,21 +33,7 @@ struct tx_st_file {
 
 static tx_status read_at(const tx_st_file *file, int64_t at, void *data, int64_t bytes)
 {
-    char *next = data;
-    while (bytes > 0) {
-        ssize_t got = pread(file->descriptor, next, (size_t)bytes, (off_t)at);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return tx_fail(TX_IO, "%s: cannot read: %s", file->path, strerror(errno));
-        if (got == 0)
-            return tx_fail(TX_IO, "%s: ends at byte %" PRId64 ": it has been cut off since it was opened", file->path,
-                           at);
-        next += got;
-        at += got;
-        bytes -= got;
-    }
-    return TX_OK;
+    return tx_file_read_at(file->descriptor, file->path, at, data, bytes);
 }
 
 typedef struct tx_magic {
@@ -124,17 +109,9 @@ static tx_status read_header(tx_st_file *file, int64_t size)
 
 static tx_status open_file(tx_st_file *file)
 {
-    struct stat info;
-    /* Without O_NONBLOCK a pipe without a writer would never be opened, nor refused. */
-    file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file->descriptor < 0)
-        return tx_fail(errno == ENOENT || errno == ENOTDIR ? TX_NOT_FOUND : TX_IO, "%s: cannot open: %s", file->path,
-                       strerror(errno));
-    if (fstat(file->descriptor, &info) != 0)
-        return tx_fail(TX_IO, "%s: cannot read: %s", file->path, strerror(errno));
-    if (!S_ISREG(info.st_mode))
-        return tx_fail(TX_FORMAT, "%s: not a regular file", file->path);
-    return read_header(file, (int64_t)info.st_size);
+    int64_t size = 0;
+    tx_status status = tx_file_open(file->path, O_RDONLY, &file->descriptor, &size);
+    return status ? status : read_header(file, size);
 }
 
 tx_status tx_st_open(const char *path, tx_st_file **file)

@@ -48,7 +48,9 @@ typedef struct tx_merges {
     tx_merge *at;
     size_t count, room;
     tx_pair *index;
-    size_t mask; /* places of the index, less one */
+    size_t mask;   /* places of the index, less one */
+    size_t window; /* bytes of a long word that can be merged at a time; 0: only the whole */
+    size_t reach;  /* bytes from the end of a window from which on all is as in the whole word */
 } tx_merges;
 
 #define TX_NO_RANK UINT32_MAX
@@ -87,6 +89,9 @@ typedef struct tx_vocab {
     int32_t *index; /* of the words by their bytes (open addressing), once it has been asked for */
     size_t mask;
 } tx_vocab;
+
+/* Finds how long words are merged, once all merges are there. */
+tx_status tx_merges_seal(tx_merges *merges, const tx_vocab *vocab);
 
 /* More ids than any vocabulary has. */
 #define TX_VOCAB_LIMIT (1 << 22)

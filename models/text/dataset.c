@@ -19,7 +19,7 @@ typedef struct run {
 struct tx_dataset {
     tx_tokens tokens;
     int64_t begin, end; /* tokens of the part used */
-    int64_t block, blocks;
+    int64_t vocab, block, blocks;
     run *runs;
     int64_t run_count;
     char digest[TX_DIGEST_TEXT];
@@ -53,7 +53,7 @@ static tx_status kind_of(const char *path, file_kind *kind)
 }
 
 /* Refuses contents that are certainly something else. */
-static tx_status check_contents(const char *path, const tx_view *view, file_kind kind)
+static tx_status check_contents(const tx_data_file *file, file_kind kind)
 {
     static const struct {
         const char *mark, *what;
@@ -67,15 +67,16 @@ static tx_status check_contents(const char *path, const tx_view *view, file_kind
         {"\x1F\x8B\x08", "compressed by gzip: unpack it", true},
         {"version https://git-lfs", "a pointer of Git LFS, not the file itself: fetch that with `git lfs pull`", false},
     };
-    if (view->size == 0)
-        return tx_fail(TX_FORMAT, "%s: the file is empty; give a text to train on", path);
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        size_t size = strlen(others[i].mark);
-        if (view->size >= size && memcmp(view->data, others[i].mark, size) == 0 &&
+    char begin[32] = {0};
+    const int64_t size = file->size, room = sizeof begin;
+    if (size == 0)
+        return tx_fail(TX_FORMAT, "%s: the file is empty; give a text to train on", file->path);
+    tx_status status = tx_data_file_read(file, 0, begin, (size_t)(size < room ? size : room));
+    for (size_t i = 0; i < sizeof others / sizeof others[0] && !status; i++)
+        if (memcmp(begin, others[i].mark, strlen(others[i].mark)) == 0 &&
             !(others[i].may_be_tokens && kind == FILE_BIN))
-            return tx_fail(TX_FORMAT, "%s: %s", path, others[i].what);
-    }
-    return TX_OK;
+            status = tx_fail(TX_FORMAT, "%s: %s", file->path, others[i].what);
+    return status;
 }
 
 static tx_status check_options(const char *path, const tx_dataset_options *o)
@@ -100,50 +101,32 @@ static tx_status check_options(const char *path, const tx_dataset_options *o)
 static tx_status read_tokens(const char *path, const tx_dataset_options *o, tx_tokens *tokens)
 {
     file_kind kind = FILE_TEXT;
-    tx_view view = {0};
+    tx_data_file file = {0};
     tx_status status = kind_of(path, &kind);
     if (!status)
-        status = tx_view_open(path, &view);
+        status = tx_data_file_open(path, &file);
     if (status)
         return status;
     tx_text_form form = kind == FILE_JSONL ? TX_TEXT_JSONL : TX_TEXT_LINES;
-    status = check_contents(path, &view, kind);
+    status = check_contents(&file, kind);
     if (!status && kind == FILE_BIN)
-        status = tx_tokens_of_bin(path, &view, tokens);
+        status = tx_tokens_of_bin(&file, tokens);
     else if (!status && !o->tokenizer)
         status = tx_fail(TX_INVALID, "%s: a text needs a tokenizer", path);
     else if (!status && o->cache)
-        status = tx_tokens_cached(path, &view, form, o, tokens);
+        status = tx_tokens_cached(&file, form, o, tokens);
     else if (!status)
-        status = tx_tokens_of_text(path, &view, form, o, tokens);
-    tx_view_close(&view);
+        status = tx_tokens_of_text(&file, form, o, tokens);
+    tx_data_file_close(&file);
     return status;
 }
 
 /* ---- Checks of the tokens -------------------------------------------------------------------------- */
 
-/* Index of the first id that is not less than `vocab`, or -1. */
-static int64_t first_outside(const tx_tokens *t, int64_t vocab)
+/* What to say of an id outside the vocabulary. */
+static tx_status fail_id(const char *path, const tx_tokens *t, int64_t at, uint32_t id, int64_t vocab)
 {
-    uint32_t largest = 0;
-    for (int64_t i = 0; i < t->count; i++) {
-        uint32_t id = tx_tokens_at(t, i);
-        largest = id > largest ? id : largest;
-    }
-    if (largest < vocab)
-        return -1;
-    int64_t at = 0;
-    while (tx_tokens_at(t, at) < vocab)
-        at++;
-    return at;
-}
-
-static tx_status check_ids(const char *path, const tx_tokens *t, int64_t vocab)
-{
-    int64_t at = first_outside(t, vocab), text = 0;
-    if (at < 0)
-        return TX_OK;
-    uint32_t id = tx_tokens_at(t, at);
+    int64_t text = 0;
     if (!t->lengths)
         return tx_fail(TX_FORMAT,
                        "%s: token %" PRId64 " (byte %" PRId64 ") is %" PRIu32 ", outside the vocabulary of %" PRId64
@@ -155,6 +138,21 @@ static tx_status check_ids(const char *path, const tx_tokens *t, int64_t vocab)
                    "%s: text %" PRId64 " has the id %" PRIu32 ", outside the model's vocabulary of %" PRId64
                    ": model and tokenizer do not belong together",
                    path, text + 1, id, vocab);
+}
+
+static tx_status check_ids(const char *path, const tx_tokens *t, int64_t vocab)
+{
+    uint32_t ids[TX_TOKENS_PIECE];
+    for (int64_t at = 0, count; at < t->count; at += count) {
+        count = t->count - at < TX_TOKENS_PIECE ? t->count - at : TX_TOKENS_PIECE;
+        tx_status status = tx_tokens_read(t, at, count, ids);
+        if (status)
+            return status;
+        for (int64_t i = 0; i < count; i++)
+            if (ids[i] >= vocab)
+                return fail_id(path, t, at + i, ids[i], vocab);
+    }
+    return TX_OK;
 }
 
 static void tell_bad(const char *path, const tx_tokens *t, const tx_reporter *report)
@@ -243,9 +241,12 @@ static tx_status cut(const char *path, tx_dataset *d, const tx_dataset_options *
     return TX_OK;
 }
 
-static const char *address(const tx_dataset *d, int64_t token)
+/* Adds tokens, as they lie in memory or in the file. */
+static tx_status digest_tokens(tx_digest *digest, const tx_tokens *t, int64_t first, int64_t count)
 {
-    return (const char *)d->tokens.ids + token * d->tokens.width;
+    const int64_t begin = first * t->width, bytes = count * t->width;
+    return t->ids ? tx_digest_add(digest, (const char *)t->ids + begin, (size_t)bytes)
+                  : tx_data_file_digest(&t->file, t->header + begin, t->header + begin + bytes, digest);
 }
 
 static tx_status digest_blocks(tx_dataset *d)
@@ -259,8 +260,7 @@ static tx_status digest_blocks(tx_dataset *d)
         status = tx_digest_add(digest, shape, (size_t)length);
     for (int64_t i = 0; i < d->run_count && !status; i++) {
         int64_t end = i + 1 < d->run_count ? d->runs[i + 1].first : d->blocks;
-        int64_t bytes = (end - d->runs[i].first) * d->block * d->tokens.width;
-        status = tx_digest_add(digest, address(d, d->runs[i].token), (size_t)bytes);
+        status = digest_tokens(digest, &d->tokens, d->runs[i].token, (end - d->runs[i].first) * d->block);
     }
     if (status) {
         tx_digest_free(digest);
@@ -279,7 +279,7 @@ static tx_status make(const char *path, const tx_dataset_options *o, tx_tokens *
         tx_tokens_free(tokens);
         return tx_fail(TX_MEMORY, "%s: no memory for the dataset", path);
     }
-    *made = (tx_dataset){.tokens = *tokens, .block = o->block};
+    *made = (tx_dataset){.tokens = *tokens, .vocab = o->vocab, .block = o->block};
     tx_status status = check_ids(path, &made->tokens, o->vocab);
     if (!status)
         status = cut(path, made, o);
@@ -290,8 +290,7 @@ static tx_status make(const char *path, const tx_dataset_options *o, tx_tokens *
         return status;
     }
     tell_bad(path, &made->tokens, &o->report);
-    free(made->tokens.own_lengths); /* the cuts are made */
-    made->tokens.own_lengths = NULL;
+    free(made->tokens.lengths); /* the cuts are made */
     made->tokens.lengths = NULL;
     *dataset = made;
     return TX_OK;
@@ -351,28 +350,45 @@ static int64_t find_block(const tx_dataset *d, int64_t number)
     return d->runs[low].token + (number - d->runs[low].first) * d->block;
 }
 
-static void read_block(const tx_dataset *d, int64_t number, int32_t *tokens)
+/* The ids are looked at again: the file may have been changed since it was opened. */
+static tx_status read_block(const tx_dataset *d, int64_t number, int32_t *tokens)
 {
-    const void *ids = address(d, find_block(d, number));
-    for (int64_t t = 0; t < d->block; t++)
-        tokens[t] = d->tokens.width == 2 ? ((const uint16_t *)ids)[t] : (int32_t)((const uint32_t *)ids)[t];
+    const int64_t first = find_block(d, number);
+    for (int64_t at = 0, count; at < d->block; at += count) {
+        uint32_t *ids = (uint32_t *)(tokens + at);
+        count = d->block - at < TX_TOKENS_PIECE ? d->block - at : TX_TOKENS_PIECE;
+        tx_status status = tx_tokens_read(&d->tokens, first + at, count, ids);
+        if (status)
+            return status;
+        for (int64_t i = 0; i < count; i++)
+            if (ids[i] >= d->vocab)
+                return tx_fail(TX_FORMAT,
+                               "%s: token %" PRId64 " is %" PRIu32 " now, outside the vocabulary of %" PRId64
+                               ": the file was changed since it was opened",
+                               d->tokens.file.path, first + at + i, ids[i], d->vocab);
+    }
+    return TX_OK;
 }
 
-int64_t tx_dataset_rows(const tx_dataset *dataset, const tx_order *order, int64_t first, int64_t rows, int32_t *tokens,
-                        int32_t *labels)
+tx_status tx_dataset_rows(const tx_dataset *dataset, const tx_order *order, int64_t first, int64_t rows,
+                          int32_t *tokens, int32_t *labels, int64_t *real)
 {
-    int64_t block = dataset->block, real = 0;
+    int64_t block = dataset->block, count = 0;
     for (int64_t r = 0; r < rows; r++, tokens += block, labels += block) {
         if (first + r < dataset->blocks) {
-            read_block(dataset, tx_order_at(order, dataset->blocks, first + r), tokens);
+            tx_status status = read_block(dataset, tx_order_at(order, dataset->blocks, first + r), tokens);
+            if (status)
+                return status;
             memcpy(labels, tokens + 1, (size_t)(block - 1) * sizeof *labels);
             labels[block - 1] = TX_IGNORE_LABEL;
-            real++;
+            count++;
         } else {
             memset(tokens, 0, (size_t)block * sizeof *tokens);
             for (int64_t t = 0; t < block; t++)
                 labels[t] = TX_IGNORE_LABEL;
         }
     }
-    return real;
+    if (real)
+        *real = count;
+    return TX_OK;
 }

@@ -10,7 +10,7 @@
  * llm.c's (256 int32 of header, magic 20240520 with uint16 or 20240801 with uint32 ids) or nanoGPT's (uint16 from the
  * first byte).
  *
- * Files of tokens are mapped, not copied: they must not be shortened while a dataset of them is in use. */
+ * Files of tokens are not copied into memory: the tokens of a row are read when it is asked for. */
 #ifndef TX_TEXT_DATASET_H
 #define TX_TEXT_DATASET_H
 
@@ -61,9 +61,11 @@ typedef struct tx_order {
 /* Which of `count` items stands at `place` (0 <= place < count): a bijection. */
 int64_t tx_order_at(const tx_order *order, int64_t count, int64_t place);
 
-/* Writes the blocks at places first..first+rows-1 of the order to tokens and labels [rows, block]. Rows beyond
- * the last block are padding: token 0, every label TX_IGNORE_LABEL. Returns the number of real rows. */
-int64_t tx_dataset_rows(const tx_dataset *dataset, const tx_order *order, int64_t first, int64_t rows, int32_t *tokens,
-                        int32_t *labels);
+/* Writes the blocks at places first..first+rows-1 of the order to tokens and labels [rows, block]. Rows beyond the last
+ * block are padding: token 0, every label TX_IGNORE_LABEL. `*real` (or NULL) receives the number of the others. Fails
+ * where the file became shorter (TX_IO) or got other contents whose ids lie outside the vocabulary (TX_FORMAT): no such
+ * id is ever given. */
+tx_status tx_dataset_rows(const tx_dataset *dataset, const tx_order *order, int64_t first, int64_t rows,
+                          int32_t *tokens, int32_t *labels, int64_t *real);
 
 #endif

@@ -77,6 +77,9 @@ static tx_status add_word(void *context, const char *word, size_t size)
     tx_ids *ids = e->ids;
     if (size > CACHED_BYTES)
         return encode_word(e->tokenizer, word, size, ids);
+    tx_status status = tx_ids_reserve(ids, CACHED_BYTES); /* now: what is there may be drained by it */
+    if (status)
+        return status;
     uint64_t key[CACHED_BYTES / 8] = {0};
     memcpy(key, word, size);
     uint64_t hash = key[0] ^ size;
@@ -84,15 +87,12 @@ static tx_status add_word(void *context, const char *word, size_t size)
         hash = tx_hash_mix(hash) ^ key[i];
     cached *c = &e->cache[tx_hash_mix(hash) & (CACHE_PLACES - 1)];
     if (c->size == size && memcmp(c->key, key, sizeof key) == 0) {
-        tx_status status = tx_ids_reserve(ids, CACHED_IDS);
-        if (status)
-            return status;
         memcpy(ids->id + ids->count, c->id, sizeof c->id);
         ids->count += c->count;
         return TX_OK;
     }
     size_t before = ids->count;
-    tx_status status = encode_word(e->tokenizer, word, size, ids);
+    status = encode_word(e->tokenizer, word, size, ids);
     size_t count = ids->count - before;
     if (!status && count <= CACHED_IDS) {
         memcpy(c->key, key, sizeof key);

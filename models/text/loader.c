@@ -31,6 +31,8 @@ typedef struct slot {
     tx_step_batch batch;
     int32_t *tokens, *targets;
     int64_t ready; /* number of the step that is in it, counted from the loader's first; -1: none */
+    tx_status status; /* of preparing it */
+    char message[1024];
 } slot;
 
 struct tx_loader {
@@ -117,23 +119,29 @@ static tx_order order_of(const course *c, int64_t epoch)
 }
 
 /* Writes this rank's rows of one micro-batch; what is behind the step's last row is padding. */
-static void prepare_rows(const tx_loader *l, const tx_step_batch *b, int64_t micro, int32_t *tokens, int32_t *targets)
+static tx_status prepare_rows(const tx_loader *l, const tx_step_batch *b, int64_t micro, int32_t *tokens,
+                              int32_t *targets)
 {
     const course *c = &l->course;
     int64_t block = tx_dataset_block(l->dataset), begin = micro * c->batch + c->first, real = b->rows - begin;
     tx_order order = order_of(c, b->epoch);
     real = real < 0 ? 0 : real < c->rows ? real : c->rows;
-    tx_dataset_rows(l->dataset, &order, b->first + begin, real, tokens, targets);
-    tx_dataset_rows(l->dataset, &order, c->blocks, c->rows - real, tokens + real * block, targets + real * block);
+    tx_status status = tx_dataset_rows(l->dataset, &order, b->first + begin, real, tokens, targets, NULL);
+    return status ? status
+                  : tx_dataset_rows(l->dataset, &order, c->blocks, c->rows - real, tokens + real * block,
+                                    targets + real * block, NULL);
 }
 
-/* Writes the rows of step number `number` into its slot. */
+/* Writes the rows of step number `number` into its slot, or why they cannot be read. */
 static void prepare(const tx_loader *l, slot *s, int64_t number)
 {
     int64_t cells = l->course.rows * tx_dataset_block(l->dataset);
     tx_step_batch b = describe(&l->course, l->first + number, tx_dataset_block(l->dataset));
-    for (int64_t i = 0; i < b.micro_batches; i++)
-        prepare_rows(l, &b, i, s->tokens + i * cells, s->targets + i * cells);
+    s->status = TX_OK;
+    for (int64_t i = 0; i < b.micro_batches && !s->status; i++)
+        s->status = prepare_rows(l, &b, i, s->tokens + i * cells, s->targets + i * cells);
+    if (s->status) /* of a thread that has its own message */
+        snprintf(s->message, sizeof s->message, "%s", tx_error());
     b.tokens = s->tokens;
     b.targets = s->targets;
     s->batch = b;
@@ -302,6 +310,8 @@ tx_status tx_loader_next(tx_loader *loader, const tx_step_batch **batch)
     else
         prepare(loader, s, number);
     s->batch.waited = tx_now() - begin;
+    if (s->status)
+        return tx_fail(s->status, "%s", s->message);
     loader->given++;
     *batch = &s->batch;
     return TX_OK;

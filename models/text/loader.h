@@ -42,7 +42,8 @@ int64_t tx_loader_epoch_steps(int64_t blocks, int64_t step_rows);
 tx_status tx_loader_create(const tx_dataset *dataset, const tx_loader_options *options, int64_t first,
                            tx_loader **loader);
 void tx_loader_free(tx_loader *loader);
-/* The next step's batch; it stays valid until the call after the next one. */
+/* The next step's batch; it stays valid until the call after the next one. Fails as tx_dataset_rows does; no step can
+ * be had after that. */
 tx_status tx_loader_next(tx_loader *loader, const tx_step_batch **batch);
 
 /* Writes the samples of the first `steps` steps in order of use, a line each: "EPOCH BLOCK\n", both from 0, BLOCK being

@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of a long word that are merged at a time, where that suffices. */
+#define WINDOW ((size_t)1 << 16)
+
 /* The place of a pair, or the empty one where it would be. */
 static tx_pair *look_up(const tx_merges *merges, uint64_t key)
 {
@@ -50,16 +53,50 @@ bool tx_merges_has(const tx_merges *merges, int32_t left, int32_t right)
     return look_up(merges, tx_hash_pair(left, right))->key != TX_HASH_NO_PAIR;
 }
 
+/* Where the parts of every merge have lower ranks than itself, merging a word is going through the ranks, each from the
+ * left to the right. Let a symbol end at a place up to which nothing depends on what follows. A rank moves that place
+ * to the left at most by that symbol, and then it is the left part of the rank's pair: a run of a pair of equals is
+ * merged from its left end. So nothing depends on what follows at a distance of the sum of all left parts. */
+tx_status tx_merges_seal(tx_merges *merges, const tx_vocab *vocab)
+{
+    int64_t *rank = malloc((size_t)vocab->count * sizeof *rank); /* the highest by which a token is made */
+    if (!rank)
+        return tx_fail(TX_MEMORY, "no memory for %" PRId32 " tokens", vocab->count);
+    for (int32_t id = 0; id < vocab->count; id++)
+        rank[id] = -1;
+    for (size_t i = 0; i < merges->count; i++)
+        rank[merges->at[i].id] = (int64_t)i;
+    bool ordered = true;
+    size_t reach = 0;
+    for (size_t i = 0; i < merges->count; i++) {
+        const tx_merge *m = &merges->at[i];
+        ordered = ordered && rank[m->left] < (int64_t)i && rank[m->right] < (int64_t)i;
+        reach += vocab->token[m->left].size;
+    }
+    free(rank);
+    merges->reach = reach;
+    merges->window = !ordered ? 0 : reach > WINDOW / 4 ? 4 * reach : WINDOW;
+    return TX_OK;
+}
+
 void tx_merges_free(tx_merges *merges)
 {
     free(merges->at);
     free(merges->index);
 }
 
+/* So many ids are worth draining. */
+#define DRAINED 16384
+
 tx_status tx_ids_reserve(tx_ids *ids, size_t count)
 {
     if (count <= ids->room - ids->count)
         return TX_OK;
+    if (ids->drain && ids->count >= DRAINED) {
+        tx_status status = ids->drain(ids->context, ids);
+        if (status || count <= ids->room)
+            return status;
+    }
     size_t room = 2 * ids->count + count + 64;
     int32_t *id = room <= SIZE_MAX / sizeof *id ? realloc(ids->id, room * sizeof *id) : NULL;
     if (!id)
@@ -191,26 +228,53 @@ static void merge_long(word *w)
     }
 }
 
+static void merge_window(word *w, const int32_t *byte_ids, const char *text, uint32_t size)
+{
+    w->count = 0;
+    for (uint32_t i = 0; i < size; i++)
+        w->symbols[i] = (symbol){byte_ids[(unsigned char)text[i]], i - 1, i + 1 < size ? i + 1 : NOWHERE};
+    for (uint32_t i = 0; i < size; i++) {
+        const tx_pair *pair = pair_at(w, i);
+        if (pair)
+            w->heap[w->count++] = (uint64_t)pair->rank << 32 | i;
+    }
+    merge_long(w);
+}
+
+/* Window by window. What stands within `reach` bytes of the end of one may depend on what follows: there the next
+ * begins, where a symbol does. */
+static tx_status apply_windows(word *w, const int32_t *byte_ids, const char *text, size_t size, size_t window,
+                               tx_ids *ids)
+{
+    tx_status status = TX_OK;
+    for (size_t at = 0; at < size && !status;) {
+        const size_t length = size - at < window ? size - at : window;
+        const size_t settled = at + length < size ? length - w->merges->reach : length;
+        merge_window(w, byte_ids, text + at, (uint32_t)length);
+        status = tx_ids_reserve(ids, settled);
+        uint32_t i = 0;
+        while (!status && i != NOWHERE) {
+            const uint32_t next = w->symbols[i].next;
+            if ((next == NOWHERE ? length : next) > settled)
+                break;
+            ids->id[ids->count++] = w->symbols[i].id;
+            i = next;
+        }
+        at += i == NOWHERE ? length : i;
+    }
+    return status;
+}
+
 static tx_status apply_long(const tx_merges *merges, const int32_t *byte_ids, const char *text, size_t size,
                             tx_ids *ids)
 {
-    if (size >= NOWHERE)
+    const size_t window = merges->window && merges->window < size ? merges->window : size;
+    if (window >= NOWHERE)
         return tx_fail(TX_UNSUPPORTED, "a word of %zu bytes: break the text into lines", size);
     /* Each pair is pushed once by each of its two symbols at most: in all no more than twice as many. */
-    word w = {merges, malloc(size * sizeof(symbol)), malloc(2 * size * sizeof(uint64_t)), 0};
-    tx_status status = w.symbols && w.heap ? TX_OK : tx_fail(TX_MEMORY, "no memory for a word of %zu bytes", size);
-    if (!status) {
-        for (uint32_t i = 0; i < size; i++)
-            w.symbols[i] = (symbol){byte_ids[(unsigned char)text[i]], i - 1, i + 1 < size ? i + 1 : NOWHERE};
-        for (uint32_t i = 0; i < size; i++) {
-            const tx_pair *pair = pair_at(&w, i);
-            if (pair)
-                w.heap[w.count++] = (uint64_t)pair->rank << 32 | i;
-        }
-        merge_long(&w);
-        for (uint32_t i = 0; i != NOWHERE; i = w.symbols[i].next)
-            ids->id[ids->count++] = w.symbols[i].id;
-    }
+    word w = {merges, malloc(window * sizeof(symbol)), malloc(2 * window * sizeof(uint64_t)), 0};
+    tx_status status = w.symbols && w.heap ? apply_windows(&w, byte_ids, text, size, window, ids)
+                                           : tx_fail(TX_MEMORY, "no memory for a word of %zu bytes", size);
     free(w.symbols);
     free(w.heap);
     return status;
@@ -218,11 +282,11 @@ static tx_status apply_long(const tx_merges *merges, const int32_t *byte_ids, co
 
 tx_status tx_merges_apply(const tx_merges *merges, const int32_t *byte_ids, const char *text, size_t size, tx_ids *ids)
 {
+    if (size > SHORT)
+        return apply_long(merges, byte_ids, text, size, ids);
     tx_status status = tx_ids_reserve(ids, size);
     if (status)
         return status;
-    if (size > SHORT)
-        return apply_long(merges, byte_ids, text, size, ids);
     int32_t *id = ids->id + ids->count;
     size_t count = size;
     for (size_t i = 0; i < size; i++)

@@ -139,8 +139,8 @@ tx_status tx_tokenizer_seal(tx_tokenizer *tokenizer)
     for (int byte = 0; byte < 256; byte++)
         if (vocab->byte_ids[byte] < 0)
             return tx_fail(TX_UNSUPPORTED, "the vocabulary has no token for byte 0x%02X: texts would lose it", byte);
-    tx_status status = TX_OK;
-    if (tokenizer->ignore_merges)
+    tx_status status = tx_merges_seal(&tokenizer->merges, vocab);
+    if (!status && tokenizer->ignore_merges)
         status = tx_vocab_index(vocab, vocab->count);
     if (!status)
         status = tx_additions_seal(&tokenizer->additions);

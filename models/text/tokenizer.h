@@ -35,13 +35,16 @@ const char *tx_tokenizer_digest(const tx_tokenizer *tokenizer);
 
 /* ---- Encoding ------------------------------------------------------------------------------------ */
 
-/* Ids that grow; begin with {0}, end with free(ids.id). */
+/* Ids that grow; begin with {0}, end with free(ids.id). Where there is a `drain`, an encoder hands it many ids at a
+ * time, which it takes over by setting `count` to 0: the ids of a long text are then never all here. */
 typedef struct tx_ids {
     int32_t *id;
     size_t count, room;
+    tx_status (*drain)(void *context, struct tx_ids *ids);
+    void *context; /* of drain */
 } tx_ids;
 
-/* Makes room for `count` more ids. */
+/* Makes room for `count` more ids; those that are there may be drained. */
 tx_status tx_ids_reserve(tx_ids *ids, size_t count);
 
 /* What one thread needs to encode: scratch memory and a cache of words. */

@@ -10,20 +10,12 @@
 
 /* ---- Vocabulary ---------------------------------------------------------------------------------- */
 
-/* The largest id that a vocabulary of so many words may have: ids without a word take memory and time, which a small
- * file must not ask much of. */
-static int64_t largest_id(size_t words)
-{
-    int64_t most = 2 * (int64_t)words + (1 << 16);
-    return most < TX_VOCAB_LIMIT ? most : TX_VOCAB_LIMIT - 1;
-}
-
 tx_status tx_bpe_read_vocab(tx_tokenizer *tokenizer, const tx_json *vocab)
 {
     tx_letters letters;
     tx_letters_make(&letters);
     tx_status status = TX_OK;
-    int64_t most = largest_id(tx_json_size(vocab));
+    const int64_t words = (int64_t)tx_json_size(vocab);
     for (void *i = tx_json_first(vocab); i && !status; i = tx_json_next(vocab, i)) {
         const char *key = tx_json_key(i);
         size_t size = strlen(key), count;
@@ -31,8 +23,11 @@ tx_status tx_bpe_read_vocab(tx_tokenizer *tokenizer, const tx_json *vocab)
         char *bytes = malloc(size + 1);
         if (!bytes)
             return tx_fail(TX_MEMORY, "no memory for a token of %zu bytes", size);
-        status = tx_json_as_int(tx_json_value(i), key, 0, most, &id);
-        if (!status && tx_letters_read(&letters, key, size, bytes, &count))
+        status = tx_json_as_int(tx_json_value(i), key, 0, TX_VOCAB_LIMIT - 1, &id);
+        if (!status && id >= words) /* with as many ids below it, and none of them twice, there are no holes */
+            status = tx_fail(TX_FORMAT, "%.64s: id %" PRId64 " among %" PRId64 " words: some id below it has no word",
+                             key, id, words);
+        else if (!status && tx_letters_read(&letters, key, size, bytes, &count))
             status = tx_vocab_put(&tokenizer->vocab, id, TX_TOKEN_WORD, bytes, count);
         else if (!status)
             status = tx_vocab_put(&tokenizer->vocab, id, TX_TOKEN_FOREIGN, key, size);

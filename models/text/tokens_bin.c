@@ -23,71 +23,97 @@ static const struct {
     {20240328, 0, 0, "a tokenizer"},
     {20240527, 0, 0, "a training state"},
 };
+#define KINDS (sizeof kinds / sizeof kinds[0])
 
 void tx_tokens_free(tx_tokens *tokens)
 {
-    free(tokens->own_ids);
-    free(tokens->own_lengths);
-    tx_view_close(&tokens->view);
+    free(tokens->ids);
+    free(tokens->lengths);
+    tx_data_file_close(&tokens->file);
     *tokens = (tx_tokens){0};
 }
 
+tx_status tx_tokens_read(const tx_tokens *tokens, int64_t first, int64_t count, uint32_t *ids)
+{
+    union {
+        uint16_t narrow[TX_TOKENS_PIECE];
+        uint32_t wide[TX_TOKENS_PIECE];
+    } raw;
+    const size_t width = (size_t)tokens->width;
+    if (tokens->ids) {
+        memcpy(&raw, (const char *)tokens->ids + (size_t)first * width, (size_t)count * width);
+    } else {
+        tx_status status =
+            tx_data_file_read(&tokens->file, tokens->header + first * tokens->width, &raw, (size_t)count * width);
+        if (status)
+            return status;
+    }
+    for (int64_t i = 0; i < count; i++)
+        ids[i] = width == 2 ? raw.narrow[i] : raw.wide[i];
+    return TX_OK;
+}
+
+/* ---- llm.c's and nanoGPT's files ----------------------------------------------------------------------- */
+
 /* Whether it begins like a header of llm.c, whose words after the third are 0, with another magic. */
-static bool is_strange_header(const tx_view *view, const int32_t *head)
+static bool is_strange_header(int64_t size, const int32_t *head)
 {
     int32_t rest = 0;
-    if ((int64_t)view->size < HEADER_BYTES || !(head[0] | head[1] | head[2]))
+    if (size < HEADER_BYTES || !(head[0] | head[1] | head[2]))
         return false;
     for (int i = 3; i < HEADER_WORDS; i++)
         rest |= head[i];
     return rest == 0;
 }
 
-static tx_status read_llmc(const char *path, const tx_view *view, size_t kind, tx_tokens *tokens)
+static tx_status check_llmc(const tx_data_file *file, const int32_t *head, size_t kind)
 {
-    const int32_t *head = (const void *)view->data;
+    const char *path = file->path;
     if (kinds[kind].what)
         return tx_fail(TX_FORMAT, "%s: llm.c's file of %s (magic %" PRId32 "), not tokens to train on", path,
                        kinds[kind].what, head[0]);
-    if ((int64_t)view->size < HEADER_BYTES)
-        return tx_fail(TX_FORMAT, "%s: cut off: %zu bytes, less than the header of %" PRId64, path, view->size,
+    if (file->size < HEADER_BYTES)
+        return tx_fail(TX_FORMAT, "%s: cut off: %" PRId64 " bytes, less than the header of %" PRId64, path, file->size,
                        HEADER_BYTES);
     if (head[1] != kinds[kind].version)
         return tx_fail(TX_FORMAT, "%s: version %" PRId32 " of magic %" PRId32 "; TX knows %" PRId32, path, head[1],
                        head[0], kinds[kind].version);
-    int64_t count = head[2], bytes = (int64_t)view->size - HEADER_BYTES;
+    int64_t count = head[2], bytes = file->size - HEADER_BYTES;
     if (count < 0 || bytes != count * kinds[kind].width)
         return tx_fail(TX_FORMAT,
                        "%s: the header says %" PRId64 " tokens of %" PRId32 " bytes, the file has %" PRId64
                        " bytes of them: it is cut off or damaged",
                        path, count, kinds[kind].width, bytes);
-    *tokens = (tx_tokens){
-        .ids = view->data + HEADER_BYTES, .width = kinds[kind].width, .count = count, .header = HEADER_BYTES};
     return TX_OK;
 }
 
-tx_status tx_tokens_of_bin(const char *path, tx_view *view, tx_tokens *tokens)
+tx_status tx_tokens_of_bin(tx_data_file *file, tx_tokens *tokens)
 {
-    const int32_t *head = (const void *)view->data;
-    tx_tokens made = {.ids = view->data, .width = 2, .count = (int64_t)(view->size / 2)};
-    size_t kind = sizeof kinds / sizeof kinds[0];
-    for (size_t i = 0; view->size >= sizeof *head && i < sizeof kinds / sizeof kinds[0]; i++)
-        if (head[0] == kinds[i].magic)
-            kind = i;
-    tx_status status = TX_OK;
-    if (kind < sizeof kinds / sizeof kinds[0])
-        status = read_llmc(path, view, kind, &made);
-    else if (is_strange_header(view, head))
+    int32_t head[HEADER_WORDS] = {0};
+    const int64_t size = file->size;
+    tx_status status = tx_data_file_read(file, 0, head, (size_t)(size < HEADER_BYTES ? size : HEADER_BYTES));
+    if (status)
+        return status;
+    tx_tokens made = {.width = 2, .count = size / 2};
+    size_t kind = 0;
+    while (kind < KINDS && (size < (int64_t)sizeof *head || head[0] != kinds[kind].magic))
+        kind++;
+    if (kind < KINDS) {
+        status = check_llmc(file, head, kind);
+        made = (tx_tokens){.width = kinds[kind].width, .count = head[2], .header = HEADER_BYTES};
+    } else if (is_strange_header(size, head)) {
         status = tx_fail(TX_FORMAT,
                          "%s: begins with a header like llm.c's whose magic is %" PRId32
                          "; TX reads 20240520 and 20240801, and uint16 tokens without a header",
-                         path, head[0]);
-    else if (view->size % 2)
-        status = tx_fail(TX_FORMAT, "%s: %zu bytes, an odd number: not a file of uint16 tokens", path, view->size);
+                         file->path, head[0]);
+    } else if (size % 2) {
+        status =
+            tx_fail(TX_FORMAT, "%s: %" PRId64 " bytes, an odd number: not a file of uint16 tokens", file->path, size);
+    }
     if (status)
         return status;
-    made.view = *view;
-    *view = (tx_view){0};
+    made.file = *file;
+    *file = (tx_data_file){0};
     *tokens = made;
     return TX_OK;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Texts to tokens, by several threads: each has a range of whole lines, and their results are put end to end. */
+#include "models/text/jsonl.h"
+#include "models/text/lines.h"
 #include "models/text/thread.h"
 #include "models/text/tokens.h"
-
-#include "api/json.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,13 +12,13 @@
 #include <string.h>
 
 /* A thread is worth starting for so many bytes. */
-#define LEAST_BYTES ((size_t)1 << 16)
+#define LEAST_BYTES ((int64_t)1 << 16)
 #define MESSAGE_BYTES 1024
 
 /* What one thread makes of its range of the file. */
 typedef struct part {
-    const char *path, *file; /* the file's first byte, to count lines from */
-    const char *begin, *end;
+    const char *path;
+    tx_lines lines;
     const tx_dataset_options *options;
     tx_text_form form;
     int32_t width;
@@ -36,9 +36,8 @@ typedef struct part {
     char reason[MESSAGE_BYTES]; /* what is wrong with the first bad line */
 
     tx_encoder *encoder;
-    tx_ids encoded; /* of one text */
-    char *line;     /* a line whose end had to be changed */
-    size_t line_room;
+    tx_ids encoded; /* of one text, as far as they are not among `ids` yet */
+    size_t text;    /* tokens of that text among `ids` */
 } part;
 
 /* Makes room for `needed` elements of `size` bytes. */
@@ -57,105 +56,60 @@ static tx_status grow(const part *p, void **memory, size_t *room, size_t needed,
     return TX_OK;
 }
 
-/* Appends the ids of one text. */
-static tx_status append(part *p)
+/* Moves what is encoded to the part's ids. */
+static tx_status drain(void *context, tx_ids *encoded)
 {
-    size_t count = p->encoded.count;
-    void *lengths = p->lengths;
-    if (count > UINT32_MAX)
-        return tx_fail(TX_UNSUPPORTED, "%s: a text of %zu tokens; split it into lines", p->path, count);
+    part *p = context;
+    const size_t count = encoded->count;
     tx_status status = grow(p, &p->ids, &p->room, p->count + count, (size_t)p->width);
-    if (!status)
-        status = grow(p, &lengths, &p->texts_room, p->texts + 1, sizeof *p->lengths);
-    p->lengths = lengths;
     if (status)
         return status;
     for (size_t i = 0; i < count; i++)
         if (p->width == 2)
-            ((uint16_t *)p->ids)[p->count + i] = (uint16_t)p->encoded.id[i];
+            ((uint16_t *)p->ids)[p->count + i] = (uint16_t)encoded->id[i];
         else
-            ((uint32_t *)p->ids)[p->count + i] = (uint32_t)p->encoded.id[i];
+            ((uint32_t *)p->ids)[p->count + i] = (uint32_t)encoded->id[i];
     p->count += count;
-    p->lengths[p->texts++] = (uint32_t)count;
+    p->text += count;
+    encoded->count = 0;
     return TX_OK;
 }
 
 static tx_status add_text(part *p, const char *text, size_t size)
 {
-    p->encoded.count = 0;
+    void *lengths = p->lengths;
+    p->text = 0;
     tx_status status = tx_encoder_run(p->encoder, text, size, true, &p->encoded);
-    return status ? tx_fail_in(status, "%s", p->path) : append(p);
-}
-
-/* ---- Lines of text --------------------------------------------------------------------------------- */
-
-/* Adds the text up to `end`, where a line ends otherwise than by \n, with \n in its place. */
-static tx_status add_line(part *p, const char *text, const char *end)
-{
-    size_t size = (size_t)(end - text);
-    void *line = p->line;
-    tx_status status = grow(p, &line, &p->line_room, size + 1, 1);
-    p->line = line;
     if (status)
-        return status;
-    memcpy(p->line, text, size);
-    p->line[size] = '\n';
-    return add_text(p, p->line, size + 1);
+        return tx_fail_in(status, "%s", p->path);
+    status = drain(p, &p->encoded);
+    if (!status && p->text > UINT32_MAX)
+        status = tx_fail(TX_UNSUPPORTED, "%s: a text of %zu tokens; split it into lines", p->path, p->text);
+    if (!status)
+        status = grow(p, &lengths, &p->texts_room, p->texts + 1, sizeof *p->lengths);
+    p->lengths = lengths;
+    if (!status)
+        p->lengths[p->texts++] = (uint32_t)p->text;
+    return status;
 }
 
-/* \r\n and \r end lines as \n does, and become \n: what Python reads in text mode. */
 static tx_status run_lines(part *p)
 {
-    tx_status status = TX_OK;
-    const char *newline = p->begin; /* the first \n at or after `at`, or the end */
-    for (const char *at = p->begin, *next; at < p->end && !status; at = next) {
-        if (newline < at || at == p->begin) {
-            newline = memchr(at, '\n', (size_t)(p->end - at));
-            newline = newline ? newline : p->end;
-        }
-        const char *carriage = memchr(at, '\r', (size_t)(newline - at));
-        if (carriage) {
-            next = carriage + 1 == newline && newline < p->end ? newline + 1 : carriage + 1;
-            status = add_line(p, at, carriage);
-        } else {
-            next = newline < p->end ? newline + 1 : p->end;
-            status = add_text(p, at, (size_t)(next - at));
-        }
+    char *line = NULL;
+    size_t size;
+    tx_status status = tx_lines_next(&p->lines, &line, &size);
+    while (!status && size > 0) {
+        status = add_text(p, line, size);
+        if (!status)
+            status = tx_lines_next(&p->lines, &line, &size);
     }
     return status;
 }
 
 /* ---- JSON Lines ------------------------------------------------------------------------------------ */
 
-/* The text of a line: TX_MEMORY, or TX_FORMAT where the line is malformed. */
-static tx_status parse_line(const char *line, size_t size, const char *where, tx_json **json, const char **text,
-                            size_t *length)
-{
-    tx_json *object = NULL;
-    tx_status status = tx_json_parse_line(line, size, where, &object);
-    if (status)
-        return status;
-    if (tx_json_type_of(object) != TX_JSON_OBJECT)
-        status = tx_fail(TX_FORMAT, "%s: expected an object {\"text\": ...}", where);
-    else if (tx_json_get_text(object, "text", text, length))
-        status = tx_fail_in(TX_FORMAT, "%s", where);
-    if (status)
-        tx_json_free(object);
-    else
-        *json = object;
-    return status;
-}
-
-static int64_t line_number(const part *p, const char *line)
-{
-    int64_t number = 1;
-    for (const char *at = p->file; (at = memchr(at, '\n', (size_t)(line - at))); at++)
-        number++;
-    return number;
-}
-
-/* Counts a malformed line; what is wrong with the first is kept. */
-static tx_status note_bad(part *p, const char *line, size_t size)
+/* Counts a malformed line, the last one read; what is wrong with the first is kept. */
+static tx_status note_bad(part *p, char *line, size_t size)
 {
     if (p->bad++ > 0)
         return TX_OK;
@@ -163,9 +117,12 @@ static tx_status note_bad(part *p, const char *line, size_t size)
     const char *text;
     size_t length;
     char where[32];
-    p->first_bad = line_number(p, line);
+    tx_status status = tx_lines_count(p->lines.file, p->lines.given, &p->first_bad);
+    if (status)
+        return status;
+    p->first_bad++;
     snprintf(where, sizeof where, "line %" PRId64, p->first_bad);
-    tx_status status = parse_line(line, size, where, &json, &text, &length);
+    status = tx_jsonl_text(line, size, where, &json, &text, &length);
     if (status == TX_MEMORY)
         return tx_fail_in(status, "%s", p->path);
     if (!status)
@@ -182,24 +139,33 @@ static bool is_blank(const char *line, size_t size)
     return true;
 }
 
+static tx_status add_json(part *p, char *line, size_t size)
+{
+    tx_json *json;
+    const char *text;
+    size_t length;
+    size -= line[size - 1] == '\n';
+    if (is_blank(line, size))
+        return TX_OK;
+    tx_status status = tx_jsonl_text(line, size, p->path, &json, &text, &length);
+    if (status == TX_FORMAT)
+        return note_bad(p, line, size);
+    if (status)
+        return status;
+    status = add_text(p, text, length);
+    tx_json_free(json);
+    return status;
+}
+
 static tx_status run_jsonl(part *p)
 {
-    tx_status status = TX_OK;
-    for (const char *at = p->begin, *next; at < p->end && !status && p->bad <= p->options->skip_bad; at = next) {
-        const char *newline = memchr(at, '\n', (size_t)(p->end - at));
-        size_t size = (size_t)((newline ? newline : p->end) - at), length;
-        next = newline ? newline + 1 : p->end;
-        if (is_blank(at, size))
-            continue;
-        tx_json *json;
-        const char *text;
-        status = parse_line(at, size, p->path, &json, &text, &length);
-        if (status == TX_FORMAT) {
-            status = note_bad(p, at, size);
-        } else if (!status) {
-            status = add_text(p, text, length);
-            tx_json_free(json);
-        }
+    char *line = NULL;
+    size_t size;
+    tx_status status = tx_lines_next(&p->lines, &line, &size);
+    while (!status && size > 0 && p->bad <= p->options->skip_bad) {
+        status = add_json(p, line, size);
+        if (!status)
+            status = tx_lines_next(&p->lines, &line, &size);
     }
     return status;
 }
@@ -209,13 +175,15 @@ static tx_status run_jsonl(part *p)
 static void run_part(part *p)
 {
     p->status = tx_encoder_create(p->options->tokenizer, &p->encoder);
+    p->encoded.drain = drain;
+    p->encoded.context = p;
     if (!p->status)
         p->status = p->form == TX_TEXT_LINES ? run_lines(p) : run_jsonl(p);
     if (p->status)
         snprintf(p->message, sizeof p->message, "%s", tx_error());
     tx_encoder_free(p->encoder);
     free(p->encoded.id);
-    free(p->line);
+    free(p->lines.data);
 }
 
 static void *run_thread(void *argument)
@@ -248,26 +216,24 @@ static void run_parts(part *parts, size_t count, const tx_reporter *report)
 }
 
 /* Cuts the file into ranges of about equal size that end with a line. */
-static size_t cut_ranges(part *parts, size_t most, const tx_view *view, const part *common)
+static tx_status cut_ranges(part *parts, size_t most, const tx_data_file *file, const part *common, size_t *count)
 {
-    static const char mark[] = "\xEF\xBB\xBF"; /* a byte order mark at the beginning is left out */
-    const char *at = view->data, *end = at + view->size;
-    size_t count = 0;
-    if (view->size >= 3 && memcmp(at, mark, 3) == 0)
-        at += 3;
-    for (size_t i = 0; i < most && (at < end || i == 0); i++) {
-        const char *to = end;
-        if (i + 1 < most) {
-            to = at + (size_t)(end - at) / (most - i);
-            to = to < end ? memchr(to, '\n', (size_t)(end - to)) : NULL;
-            to = to ? to + 1 : end;
-        }
-        parts[count] = *common;
-        parts[count].begin = at;
-        parts[count++].end = to;
+    char mark[3] = "";
+    const int64_t end = file->size;
+    int64_t at = 0;
+    tx_status status = end < 3 ? TX_OK : tx_data_file_read(file, 0, mark, sizeof mark);
+    if (memcmp(mark, "\xEF\xBB\xBF", 3) == 0) /* a byte order mark at the beginning is left out */
+        at = 3;
+    for (size_t i = 0; i < most && !status && (at < end || i == 0); i++) {
+        int64_t to = end;
+        if (i + 1 < most)
+            status = tx_lines_after(file, at + (end - at) / (int64_t)(most - i), &to);
+        parts[i] = *common;
+        parts[i].lines = (tx_lines){.file = file, .at = at, .end = to, .carriage = common->form == TX_TEXT_LINES};
+        *count = i + 1;
         at = to;
     }
-    return count;
+    return status;
 }
 
 /* The failure of the first part that failed, or of more malformed lines than are allowed. */
@@ -324,34 +290,35 @@ static tx_status join(part *parts, size_t count, tx_tokens *made)
         p->ids = p->lengths = NULL;
     }
     first->ids = first->lengths = NULL;
-    made->ids = made->own_ids = all;
-    made->lengths = made->own_lengths = lengths;
+    made->ids = all;
+    made->lengths = lengths;
     made->width = first->width;
     made->count = (int64_t)ids;
     made->texts = (int64_t)texts;
     return TX_OK;
 }
 
-tx_status tx_tokens_of_text(const char *path, const tx_view *view, tx_text_form form, const tx_dataset_options *options,
+tx_status tx_tokens_of_text(const tx_data_file *file, tx_text_form form, const tx_dataset_options *options,
                             tx_tokens *tokens)
 {
-    size_t most = (size_t)options->threads, worth = view->size / LEAST_BYTES + 1;
+    size_t most = (size_t)options->threads, worth = (size_t)(file->size / LEAST_BYTES) + 1, count = 0;
     if (most > worth)
         most = worth;
     part *parts = calloc(most, sizeof *parts);
     if (!parts)
-        return tx_fail(TX_MEMORY, "%s: no memory to tokenise it", path);
+        return tx_fail(TX_MEMORY, "%s: no memory to tokenise it", file->path);
     part common = {
-        .path = path,
-        .file = view->data,
+        .path = file->path,
         .options = options,
         .form = form,
         .width = tx_tokenizer_size(options->tokenizer) <= UINT16_MAX + 1 ? 2 : 4,
     };
     tx_tokens made = {0};
-    size_t count = cut_ranges(parts, most, view, &common);
-    run_parts(parts, count, &options->report);
-    tx_status status = judge(parts, count, &made);
+    tx_status status = cut_ranges(parts, most, file, &common, &count);
+    if (!status) {
+        run_parts(parts, count, &options->report);
+        status = judge(parts, count, &made);
+    }
     if (!status)
         status = join(parts, count, &made);
     for (size_t i = 0; i < count; i++) {

@@ -51,8 +51,9 @@ tx_status tx_run_evaluate(tx_trainer *trainer, const tx_dataset *data, tx_watch 
         double batch_sum = 0.0;
         int64_t batch_labels = 0;
         if (own < blocks) {
-            tx_dataset_rows(data, &order, own, rows, tokens, tokens + count);
-            status = tx_trainer_evaluate(trainer, tokens, tokens + count, &batch_sum, &batch_labels);
+            status = tx_dataset_rows(data, &order, own, rows, tokens, tokens + count, NULL);
+            if (!status)
+                status = tx_trainer_evaluate(trainer, tokens, tokens + count, &batch_sum, &batch_labels);
         }
         if (!status && comm)
             status = add_up(comm, &batch_sum, &batch_labels);

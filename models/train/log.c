@@ -2,17 +2,18 @@
  * JSON lines. */
 #include "models/train/log.h"
 
-#include <errno.h>
+#include "api/file.h"
+
+#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
-#include <string.h>
+#include <unistd.h>
 
-/* Says once that the log ends here. */
+/* Says once that the log ends here; the message of the failure names the file. */
 static void give_up(tx_log *log)
 {
     char message[512];
-    snprintf(message, sizeof message, "%s: cannot write the log: %s; training goes on without it", log->path,
-             strerror(errno));
+    snprintf(message, sizeof message, "%.440s; training goes on without a log", tx_error());
     tx_report(&log->report, message);
     if (log->file)
         fclose(log->file);
@@ -24,8 +25,15 @@ void tx_log_open(tx_log *log, const char *path, bool go_on, const tx_reporter *r
     *log = (tx_log){.path = path, .report = *report};
     if (!path)
         return;
-    log->file = fopen(path, go_on ? "a" : "w");
-    if (log->file)
+    int descriptor = -1;
+    /* A link is not followed: what it leads to would be emptied. */
+    tx_status status =
+        tx_file_open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | (go_on ? O_APPEND : O_TRUNC), &descriptor, NULL);
+    if (!status && !(log->file = fdopen(descriptor, go_on ? "a" : "w"))) {
+        status = tx_file_fail(path, "open");
+        close(descriptor);
+    }
+    if (!status)
         setvbuf(log->file, log->buffer, _IOFBF, sizeof log->buffer);
     else
         give_up(log);
@@ -40,8 +48,10 @@ void tx_log_line(tx_log *log, const char *format, ...)
     bool written = vfprintf(log->file, format, args) >= 0;
     va_end(args);
     written = written && fputc('\n', log->file) != EOF && fflush(log->file) == 0;
-    if (!written)
+    if (!written) {
+        tx_file_fail(log->path, "write the log");
         give_up(log);
+    }
 }
 
 void tx_log_close(tx_log *log)

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- Evaluation and checkpoints --------------------------------------------------------------------- */
@@ -15,6 +16,7 @@ static tx_status evaluate(tx_running *r, bool *best)
 {
     tx_run_evaluation e = {.step = r->state->step, .epoch = r->state->epoch};
     tx_status status = tx_run_evaluate(r->trainer, r->options->validation, r->options->watch, &e);
+    r->unread = status == TX_IO || status == TX_FORMAT;
     if (status)
         return status;
     char n[3][TX_LOG_NUMBER];
@@ -52,6 +54,29 @@ static tx_status save(tx_running *r)
     return TX_OK;
 }
 
+/* The end of a run whose data cannot be read on: its last whole step is saved, and named behind the reason. Of many
+ * ranks the others are amid a step: there the last checkpoint has to do. */
+static tx_status end_unread(tx_running *r, tx_status status)
+{
+    const tx_run_options *o = r->options;
+    char reason[2048];
+    if (r->comm && r->comm->size > 1)
+        return status;
+    snprintf(reason, sizeof reason, "%s", tx_error());
+    tx_status saved = tx_running_take(r);
+    const int64_t step = r->state->step;
+    const bool saves = o->output_dir && step > 0 && r->saved != step;
+    if (!saved)
+        saved = tx_model_settle(r->model);
+    if (!saved && saves)
+        saved = tx_run_save(r->engine, r->model, r->comm, o, r->state, r->log.file != NULL);
+    if (saved)
+        return tx_fail(status, "%s; stopped after step %" PRId64 ", which could not be saved: %s", reason, step,
+                       tx_error());
+    return tx_fail(status, "%s; stopped after step %" PRId64 "%s", reason, step,
+                   o->output_dir && step > 0 ? ", which is saved" : "");
+}
+
 /* What is due after a step, once its results are there. */
 static tx_status after(tx_running *r, const tx_pending *p)
 {
@@ -84,6 +109,7 @@ static tx_status give(tx_running *r, tx_pending *given)
     double begin = tx_now();
     const tx_step_batch *b = NULL;
     tx_status status = tx_loader_next(r->loader, &b);
+    r->unread = status != TX_OK;
     if (status)
         return status;
     double rate = tx_schedule_rate(&o->schedule, b->step);
@@ -168,6 +194,8 @@ static tx_status loop(tx_running *r)
         status = tx_model_settle(r->model);
     if (!status && r->summary->stopped)
         status = save(r);
+    if (status && r->unread)
+        status = end_unread(r, status);
     if (!status && step > begin + 1) {
         status = tx_engine_traffic(r->engine, &last);
         r->summary->traffic.allocations = last.allocations - first.allocations;

@@ -13,15 +13,16 @@ static tx_status print_blocks(const tx_dataset *dataset)
     int64_t block = tx_dataset_block(dataset);
     int32_t *tokens = calloc((size_t)block, sizeof *tokens), *labels = calloc((size_t)block, sizeof *labels);
     tx_order order = {0};
-    for (int64_t b = 0; tokens && labels && tx_dataset_rows(dataset, &order, b, 1, tokens, labels) == 1; b++) {
-        for (int64_t t = 0; t < block; t++)
+    tx_status status = tokens && labels ? TX_OK : tx_fail(TX_MEMORY, "no memory for a block");
+    for (int64_t b = 0; b < tx_dataset_blocks(dataset) && !status; b++) {
+        status = tx_dataset_rows(dataset, &order, b, 1, tokens, labels, NULL);
+        for (int64_t t = 0; t < block && !status; t++)
             printf("%s%" PRId32, t ? " " : "", tokens[t]);
         printf("\n");
     }
-    bool made = tokens && labels;
     free(tokens);
     free(labels);
-    return made ? TX_OK : tx_fail(TX_MEMORY, "no memory for a block");
+    return status;
 }
 
 int main(int argc, char **argv)

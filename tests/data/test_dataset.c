@@ -83,7 +83,9 @@ static void blocks_and_labels(void **state)
     assert_int_equal(tx_dataset_block(dataset), 4);
     tx_order order = {0};
     int32_t tokens[12], labels[12];
-    assert_int_equal(tx_dataset_rows(dataset, &order, 0, 3, tokens, labels), 2);
+    int64_t real = 0;
+    assert_ok(tx_dataset_rows(dataset, &order, 0, 3, tokens, labels, &real));
+    assert_int_equal(real, 2);
     const int32_t want_tokens[12] = {'a', 'b', 'c', 'd', 255, 0, 'g', 'h', 0, 0, 0, 0};
     const int32_t want_labels[12] = {'b', 'c', 'd', -100, 0, 'g', 'h', -100, -100, -100, -100, -100};
     assert_memory_equal(tokens, want_tokens, sizeof tokens);
@@ -169,11 +171,15 @@ static void wide_ids(void **state)
     tx_tokenizer *wide = NULL;
     assert_ok(tx_folder_create(home));
     assert_ok(tx_tokenizer_save(bytes, home, 64));
-    assert_ok(tx_json_read(file, 1 << 20, &json));
+    assert_ok(tx_json_read(file, 1 << 22, &json));
     assert_ok(tx_json_get(json, "added_tokens", TX_JSON_ARRAY, &added));
     assert_ok(tx_json_get(json, "model", TX_JSON_OBJECT, &model));
     assert_ok(tx_json_get(model, "vocab", TX_JSON_OBJECT, &vocab));
-    assert_ok(tx_json_set_int(vocab, "<far>", 65600));
+    for (int id = 257; id <= 65600; id++) {
+        char word[16];
+        snprintf(word, sizeof word, id < 65600 ? "w%d" : "<far>", id);
+        assert_ok(tx_json_set_int(vocab, word, id));
+    }
     token = tx_json_copy(tx_json_at(added, 0));
     tx_json_set_int(token, "id", 65600);
     tx_json_set_string(token, "content", "<far>");
@@ -217,7 +223,7 @@ static void files_refused(void **state)
     refuse("a.jsonl", "version https://git-lfs.github.com/spec/v1\n", &options, TX_FORMAT, "git lfs pull");
     tx_dataset *dataset = NULL;
     assert_refused(tx_dataset_open("/nonexistent/text", &options, &dataset), TX_NOT_FOUND, "/nonexistent/text");
-    assert_refused(tx_dataset_open(folder, &options, &dataset), TX_IO, folder);
+    assert_refused(tx_dataset_open(folder, &options, &dataset), TX_FORMAT, "a folder, where a regular file should be");
     assert_null(dataset);
 }
 

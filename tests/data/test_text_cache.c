@@ -200,6 +200,33 @@ static void damaged(void **state)
     free(file);
 }
 
+/* While it is in use. */
+static void shortened(void **state)
+{
+    (void)state;
+    empty_cache();
+    tx_dataset_options options = plain_options(bytes, 3, NULL);
+    options.cache = cache;
+    for (int kept = 0; kept < 2; kept++) {
+        char *path = put_text(folder, "a.txt", "one\ntwo\n"), *file;
+        int32_t tokens[3], labels[3];
+        tx_order order = {0};
+        tx_dataset *dataset = NULL;
+        assert_ok(tx_dataset_open(path, &options, &dataset));
+        file = only_file();
+        assert_int_equal(truncate(file, 194), 0);
+        if (kept)
+            assert_refused(tx_dataset_rows(dataset, &order, 0, 1, tokens, labels, NULL), TX_IO, "has 194 bytes");
+        else /* the one that made it has the tokens in memory */
+            assert_ok(tx_dataset_rows(dataset, &order, 0, 1, tokens, labels, NULL));
+        tx_dataset_free(dataset);
+        assert_ok(tx_dataset_open(path, &options, &dataset)); /* made anew */
+        tx_dataset_free(dataset);
+        free(file);
+        free(path);
+    }
+}
+
 static void lines_left_out(void **state)
 {
     (void)state;
@@ -246,6 +273,7 @@ int main(void)
         cmocka_unit_test(parts_of_what_is_kept),
         cmocka_unit_test(another_text_or_form),
         cmocka_unit_test(damaged),
+        cmocka_unit_test(shortened),
         cmocka_unit_test(lines_left_out),
         cmocka_unit_test(no_folder_to_keep_in),
     };

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "models/text/loader.h"
 #include "tests/data/texts.h"
 
 #define VOCAB 50257
@@ -181,6 +182,59 @@ static void cut_and_changed(void **state)
     tx_dataset_free(dataset);
 }
 
+/* The row of a block, and the row by way of a loader. */
+static void expect_no_row(const tx_dataset *dataset, int64_t block, tx_status status, const char *text,
+                          const char *of_loader)
+{
+    int32_t tokens[7], labels[7];
+    tx_order order = {0};
+    assert_refused(tx_dataset_rows(dataset, &order, block, 1, tokens, labels, NULL), status, text);
+    for (int32_t workers = 0; workers < 4; workers++) {
+        tx_loader_options options = {
+            .size = sizeof options, .step_rows = tx_dataset_blocks(dataset), .batch = 2, .workers = workers};
+        tx_loader *loader = NULL;
+        const tx_step_batch *batch = NULL;
+        assert_ok(tx_loader_create(dataset, &options, 0, &loader));
+        for (int again = 0; again < 2; again++) {
+            assert_refused(tx_loader_next(loader, &batch), status, of_loader);
+            assert_non_null(strstr(tx_error(), "a.bin: "));
+            assert_null(batch);
+        }
+        tx_loader_free(loader);
+    }
+}
+
+/* What becomes of a file while a dataset of it is open. */
+static void shortened_and_changed(void **state)
+{
+    (void)state;
+    file f;
+    size_t size = make_file(&f, 20240520, 1, 300);
+    char *path = tx_path_join(folder, "a.bin");
+    tx_dataset_options options = options_of(7, NULL);
+    tx_dataset *dataset = NULL;
+    assert_ok(open_file(&f, size, &options, &dataset));
+    int32_t tokens[14], labels[14];
+    tx_order order = {0};
+    assert_int_equal(truncate(path, 1024 + 41), 0);
+    assert_ok(tx_dataset_rows(dataset, &order, 0, 2, tokens, labels, NULL));
+    assert_int_equal(tokens[13], 13 * 37);
+    expect_no_row(dataset, 2, TX_IO, "has 1065 bytes, 1066 are needed: it was shortened", "has 1065 bytes");
+    ((uint16_t *)f.wide)[12] = VOCAB;
+    FILE *again = fopen(path, "r+b"); /* the same file, with other contents */
+    assert_int_equal(fwrite(&f, 1, size, again), size);
+    assert_int_equal(fclose(again), 0);
+    expect_no_row(dataset, 1, TX_FORMAT, "token 12 is 50257 now, outside the vocabulary of 50257", "token 12");
+    ((uint16_t *)f.wide)[12] = 1;
+    free(put(folder, "b", &f, size));
+    char *other = tx_path_join(folder, "b");
+    assert_int_equal(rename(other, path), 0); /* another file of that name */
+    assert_refused(tx_dataset_rows(dataset, &order, 1, 1, tokens, labels, NULL), TX_FORMAT, "token 12");
+    tx_dataset_free(dataset);
+    free(other);
+    free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -188,6 +242,7 @@ int main(void)
         cmocka_unit_test(wide_ids),
         cmocka_unit_test(bad_files),
         cmocka_unit_test(cut_and_changed),
+        cmocka_unit_test(shortened_and_changed),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

@@ -53,8 +53,7 @@ static inline int32_t *all_tokens(const tx_dataset *dataset)
     int64_t count = tx_dataset_blocks(dataset) * tx_dataset_block(dataset);
     int32_t *tokens = malloc((size_t)count * sizeof *tokens), *labels = malloc((size_t)count * sizeof *labels);
     tx_order order = {0};
-    if (!tokens || !labels ||
-        tx_dataset_rows(dataset, &order, 0, tx_dataset_blocks(dataset), tokens, labels) != tx_dataset_blocks(dataset))
+    if (!tokens || !labels || tx_dataset_rows(dataset, &order, 0, tx_dataset_blocks(dataset), tokens, labels, NULL))
         abort();
     free(labels);
     return tokens;

@@ -31,7 +31,8 @@ static inline void tx_fuzz_dataset(const char *name, tx_dataset_options options)
     FUZZ_CHECK(!options.most_blocks || blocks <= options.most_blocks);
     tx_order order = {.shuffle = true, .seed = 1};
     for (int64_t at = 0; at < blocks; at += FUZZ_ROWS) {
-        int64_t rows = tx_dataset_rows(dataset, &order, at, FUZZ_ROWS, tokens, labels);
+        int64_t rows = 0;
+        FUZZ_CHECK(!tx_dataset_rows(dataset, &order, at, FUZZ_ROWS, tokens, labels, &rows));
         FUZZ_CHECK(rows == (blocks - at < FUZZ_ROWS ? blocks - at : FUZZ_ROWS));
         for (int64_t i = 0; i < rows * FUZZ_BLOCK; i++) {
             FUZZ_CHECK(tokens[i] >= 0 && tokens[i] < FUZZ_VOCAB);

@@ -87,7 +87,7 @@ mkdir empty
 printf 'x\n{"step": 1, "loss": 1}\n' > bad.jsonl
 printf '{"loss": 1}\n' > stepless.jsonl
 printf '[1]\n' > array.jsonl
-expect 1 "gone: there is no such file" gone
+expect 1 "gone: cannot open: No such file" gone
 expect 1 "empty/log.jsonl: holds no step" empty
 expect 1 "bad.jsonl: line 1: " bad.jsonl
 expect 1 "stepless.jsonl: line 1: step is missing" stepless.jsonl

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "models/text/bpe.h"
 #include "tests/text/text.h"
 
 typedef struct both {
@@ -237,6 +238,95 @@ static void test_long_words(void **state)
     remove_scratch(folder);
 }
 
+/* Merging by its definition: the pairs in the order of their ranks, each from the left to the right. */
+static size_t merge_by_rank(const tx_merges *merges, int32_t *id, size_t count)
+{
+    for (size_t rank = 0; rank < merges->count; rank++) {
+        const tx_merge *m = &merges->at[rank];
+        size_t made = 0;
+        for (size_t i = 0; i < count; i++) {
+            bool pair = i + 1 < count && id[i] == m->left && id[i + 1] == m->right;
+            id[made++] = pair ? m->id : id[i];
+            i += pair;
+        }
+        count = made;
+    }
+    return count;
+}
+
+/* A tokenizer learned from words of few letters, whose merges depend on one another over long distances. */
+static tx_tokenizer *learned(const char *letters, uint64_t *random)
+{
+    tx_tokenizer_trainer *trainer;
+    tx_tokenizer *tokenizer;
+    char text[20000];
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = next_random(random) % 200 ? letters[next_random(random) % strlen(letters)] : ' ';
+    assert_ok(tx_tokenizer_trainer_create(&trainer));
+    assert_ok(tx_tokenizer_trainer_add(trainer, text, sizeof text));
+    assert_ok(tx_tokenizer_trainer_finish(trainer, 500, 2, &tokenizer));
+    tx_tokenizer_trainer_free(trainer);
+    return tokenizer;
+}
+
+/* Words that are longer than a window have the ids of the whole, also where windows are as short as can be. */
+static void test_windows(void **state)
+{
+    (void)state;
+    static const char *const letters[] = {"a", "ab", "abc", "aaab", "etaoin"};
+    enum { SIZE = 150000 };
+    uint64_t random = 3;
+    char *text = malloc(SIZE);
+    int32_t *want = malloc(SIZE * sizeof *want);
+    for (size_t k = 0; k < sizeof letters / sizeof letters[0]; k++) {
+        tx_tokenizer *t = learned(letters[k], &random);
+        const size_t windows[] = {t->merges.window, 2 * t->merges.reach + 300, 3 * t->merges.reach + 101};
+        assert_in_range(windows[0], 4 * t->merges.reach, SIZE / 2);
+        for (int period = 0; period < 3; period++) { /* any letters, the same few over and over, runs */
+            for (size_t i = 0; i < SIZE; i++)
+                text[i] = period == 1 && i >= 7 ? text[i - 7]
+                          : period == 2 && i && next_random(&random) % 9999
+                              ? text[i - 1]
+                              : letters[k][next_random(&random) % strlen(letters[k])];
+            for (size_t i = 0; i < SIZE; i++)
+                want[i] = t->vocab.byte_ids[(unsigned char)text[i]];
+            const size_t count = merge_by_rank(&t->merges, want, SIZE);
+            for (size_t w = 0; w < 3; w++) {
+                tx_ids ids = {0};
+                t->merges.window = windows[w];
+                assert_ok(tx_merges_apply(&t->merges, t->vocab.byte_ids, text, SIZE, &ids));
+                assert_int_equal(ids.count, count);
+                assert_memory_equal(ids.id, want, count * sizeof *want);
+                free(ids.id);
+            }
+        }
+        tx_tokenizer_free(t);
+    }
+    free(want);
+    free(text);
+}
+
+/* Merges of which one makes a part of an earlier one: only whole words can be merged. */
+static void test_no_windows(void **state)
+{
+    (void)state;
+    tx_tokenizer *t;
+    assert_ok(tx_tokenizer_bytes(&t));
+    tx_merges merges = {0};
+    assert_ok(tx_vocab_put(&t->vocab, 257, TX_TOKEN_WORD, "ab", 2));
+    assert_ok(tx_vocab_put(&t->vocab, 258, TX_TOKEN_WORD, "abb", 3));
+    for (int ordered = 0; ordered < 2; ordered++) {
+        assert_ok(tx_merges_reserve(&merges, 2));
+        assert_ok(tx_merges_add(&merges, ordered ? (tx_merge){'a', 'b', 257} : (tx_merge){257, 'b', 258}));
+        assert_ok(tx_merges_add(&merges, ordered ? (tx_merge){257, 'b', 258} : (tx_merge){'a', 'b', 257}));
+        assert_ok(tx_merges_seal(&merges, &t->vocab));
+        assert_int_equal(merges.window > 0, ordered);
+        tx_merges_free(&merges);
+        merges = (tx_merges){0};
+    }
+    tx_tokenizer_free(t);
+}
+
 /* A text on one line has the ids of its parts, cut before single spaces; words are met again that have left the cache.
  */
 static void test_long_text(void **state)
@@ -342,8 +432,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden),     cmocka_unit_test(test_plans),     cmocka_unit_test(test_llama),
-        cmocka_unit_test(test_long_words), cmocka_unit_test(test_long_text), cmocka_unit_test(test_any_bytes),
-        cmocka_unit_test(test_odd_bytes),
+        cmocka_unit_test(test_long_words), cmocka_unit_test(test_windows),   cmocka_unit_test(test_no_windows),
+        cmocka_unit_test(test_long_text),  cmocka_unit_test(test_any_bytes), cmocka_unit_test(test_odd_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

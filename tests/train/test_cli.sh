@@ -128,7 +128,7 @@ expect 0 "weights from its files" txtrain --model_name_or_path "$work/b" --train
     --output_dir "$work/f" --device "$device"
 
 mkdir -p "$work/g/log.jsonl"
-train 0 "cannot write the log" g --max_steps 3 --overwrite_output_dir
+train 0 "log.jsonl: a folder, where a regular file should be; training goes on" g --max_steps 3 --overwrite_output_dir
 [ "$(grep -c "warning: " "$work/err")" -eq 1 ] || fail "not one warning of a log that cannot be written"
 [ -s "$work/g/model.safetensors" ] || fail "no model where the log could not be written"
 

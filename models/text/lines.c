@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Lines of files. */
+#include "models/text/lines.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Read at a time. */
+#define PIECE ((size_t)1 << 18)
+
+/* Reads more behind what is held; a line that fills the room gets twice as much, of which only what it needs is ever
+ * touched. */
+static tx_status read_more(tx_lines *l)
+{
+    if (l->begin > 0 && l->held > l->begin)
+        memmove(l->data, l->data + l->begin, l->held - l->begin);
+    l->held -= l->begin;
+    l->begin = 0;
+    if (l->room - l->held < PIECE) {
+        size_t room = 2 * l->room + PIECE;
+        char *larger = realloc(l->data, room);
+        if (!larger)
+            return tx_fail(TX_MEMORY, "%s: no memory for a line of more than %zu bytes", l->file->path, l->held);
+        l->data = larger;
+        l->room = room;
+    }
+    int64_t left = l->end - l->at;
+    size_t bytes = left < (int64_t)PIECE ? (size_t)left : PIECE;
+    tx_status status = tx_data_file_read(l->file, l->at, l->data + l->held, bytes);
+    if (status)
+        return status;
+    l->at += (int64_t)bytes;
+    l->held += bytes;
+    return TX_OK;
+}
+
+/* Place of the first end of a line from `from` on; the size where there is none. */
+static size_t find_end(const tx_lines *l, const char *data, size_t from, size_t size)
+{
+    if (!l->carriage) {
+        const char *newline = memchr(data + from, '\n', size - from);
+        return newline ? (size_t)(newline - data) : size;
+    }
+    while (from < size && data[from] != '\n' && data[from] != '\r')
+        from++;
+    return from;
+}
+
+tx_status tx_lines_next(tx_lines *l, char **line, size_t *size)
+{
+    size_t seen = 0;
+    while (true) {
+        size_t there = l->held - l->begin;
+        char *data = l->data ? l->data + l->begin : NULL;
+        seen = there ? find_end(l, data, seen, there) : 0;
+        bool all = l->at == l->end, ends = seen < there;
+        /* Of a \r at the end of what is held it is not known yet whether \n follows. */
+        if (all || (ends && (data[seen] == '\n' || seen + 1 < there))) {
+            size_t length = ends ? seen + 1 : there;
+            *line = data;
+            *size = length;
+            l->given = l->at - (int64_t)there;
+            l->begin += length;
+            if (ends && data[seen] == '\r') {
+                data[seen] = '\n';
+                l->begin += length < there && data[length] == '\n';
+            }
+            return TX_OK;
+        }
+        tx_status status = read_more(l);
+        if (status)
+            return status;
+    }
+}
+
+tx_status tx_lines_count(const tx_data_file *file, int64_t end, int64_t *count)
+{
+    tx_lines lines = {.file = file, .end = end};
+    char *line = NULL;
+    size_t size = 1;
+    tx_status status = TX_OK;
+    for (*count = 0; !status && size > 0; *count += !status && size > 0 && line[size - 1] == '\n')
+        status = tx_lines_next(&lines, &line, &size);
+    free(lines.data);
+    return status;
+}
+
+tx_status tx_lines_after(const tx_data_file *file, int64_t from, int64_t *place)
+{
+    tx_lines lines = {.file = file, .at = from, .end = file->size};
+    char *line;
+    size_t size;
+    tx_status status = tx_lines_next(&lines, &line, &size);
+    *place = lines.at - (int64_t)(lines.held - lines.begin);
+    free(lines.data);
+    return status;
+}

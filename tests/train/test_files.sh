@@ -1,0 +1,136 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What txtrain does with files that are no files, or change while it trains: pipes, links, devices, data that become
+# shorter, odd names.
+#
+#   test_files.sh BIN-FOLDER
+set -u
+bin=$1
+. "${0%/*}/../program.sh"
+
+# expect STATUS TEXT PROGRAM ARGUMENT...: also that it ends at all, and says one line
+expect()
+{
+    wanted=$1
+    text=$2
+    program=$3
+    shift 3
+    outcome "$wanted" "$text" timeout 120 "$bin/$program" "$@" < /dev/null
+    [ "$wanted" -eq 0 ] || [ "$(grep -vc "^$program: warning: " "$work/err")" -eq 1 ] || fail "$program $*: not one line of error"
+}
+
+cat > "$work/config.json" << 'END'
+{"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 16, "vocab_size": 257,
+ "bos_token_id": 256, "eos_token_id": 256}
+END
+i=0
+while [ $i -lt 300 ]; do
+    echo "line $i: the cat sat on the mat and looked at the $((i * i)) birds"
+    i=$((i + 1))
+done > "$work/text"
+tr '\n' ' ' < "$work/text" | sed 's/./&\n/g' | tr '\n' '\000' > "$work/tokens.bin"
+common="--config_name $work/config.json --block_size 16 --device cpu --threads 1 --per_device_train_batch_size 2
+    --lr_scheduler_type constant"
+mkfifo "$work/pipe"
+
+# train STATUS TEXT FOLDER ARGUMENT...
+train()
+{
+    wanted=$1
+    text=$2
+    folder=$3
+    shift 3
+    # shellcheck disable=SC2086
+    expect "$wanted" "$text" txtrain $common --output_dir "$work/$folder" "$@"
+}
+
+# ---- what is no file -----------------------------------------------------------------------------
+train 1 "pipe: a pipe, where a regular file should be" a --train_file "$work/pipe"
+train 1 "pipe: a pipe, where a regular file should be" a --train_file "$work/text" --config_name "$work/pipe"
+train 1 "pipe: a pipe, where a regular file should be" a --train_file "$work/text" --validation_file "$work/pipe" \
+    --eval_strategy epoch
+train 1 "/dev/zero: a device, where a regular file should be" a --train_file /dev/zero
+train 1 "$work: a folder, where a regular file should be" a --train_file "$work"
+expect 1 "pipe: a pipe" txplot "$work/pipe" -o "$work/page.html"
+expect 1 "pipe: a pipe" txtopo --input "$work/pipe"
+expect 1 "pipe: a pipe" txtok encode --tokenizer "$work/pipe"
+# shellcheck disable=SC2086
+echo text | outcome 1 "/dev/stdin: a pipe, where a regular file should be" timeout 120 "$bin/txtrain" $common \
+    --train_file /dev/stdin --output_dir "$work/a"
+
+# Links are followed for reading, as in the cache of Hugging Face.
+ln -s text "$work/link"
+train 0 "saved " b --train_file "$work/link" --max_steps 2
+expect 1 "pipe: a pipe" txgen --model "$work/b" --prompts "$work/pipe" --device cpu
+
+# The log: neither a link's end nor a pipe is written to.
+echo precious > "$work/target"
+for kind in link pipe; do
+    mkdir "$work/$kind-log"
+    [ $kind = pipe ] && mkfifo "$work/pipe-log/log.jsonl" || ln -s ../target "$work/link-log/log.jsonl"
+    train 0 "warning: $work/$kind-log/log.jsonl: a $kind, where a regular file should be; training goes on without a log" \
+        $kind-log --train_file "$work/text" --max_steps 2 --overwrite_output_dir
+    [ "$(grep -c warning "$work/err")" -eq 1 ] || fail "a log that is a $kind is not told once"
+done
+[ "$(cat "$work/target")" = precious ] || fail "a log that is a link has been written through"
+cmp -s "$work/b/model.safetensors" "$work/link-log/model.safetensors" || fail "the log makes a difference"
+mkdir "$work/locked"
+mkfifo "$work/locked/.lock"
+train 1 "locked/.lock: a pipe" locked --train_file "$work/text" --max_steps 2 --overwrite_output_dir
+
+# ---- data that become shorter while they are in use -------------------------------------------------
+# shrink FOLDER FILE DATA ARGUMENT...: trains on DATA until FILE is cut, then goes on from where that ended
+shrink()
+{
+    folder=$1
+    file=$2
+    data=$3
+    shift 3
+    # shellcheck disable=SC2086
+    "$bin/txtrain" $common --output_dir "$work/$folder" --train_file "$data" --max_steps 100000000 --save_strategy no "$@" --overwrite_output_dir \
+        > "$work/out" 2> "$work/err" &
+    run=$!
+    while kill -0 $run 2> /dev/null && ! grep -q '"step": 3,' "$work/$folder/log.jsonl" 2> /dev/null; do
+        sleep 0.1
+    done
+    cp "$file" "$work/kept"
+    : > "$file"
+    wait $run
+    status=$?
+    [ $status -eq 1 ] || fail "$folder: status $status where the data become shorter"
+    [ "$(wc -l < "$work/err")" -eq 1 ] || fail "$folder: not one line of error"
+    grep -q "^txtrain: $file: has 0 bytes, [0-9]* are needed: it was shortened since it was opened; stopped after step [0-9]*, which is saved$" \
+        "$work/err" || fail "$folder: the message"
+    step=$(sed -n 's/.*stopped after step \([0-9]*\),.*/\1/p' "$work/err")
+    outcome 0 "ok" "$bin/txcheck" file "$work/$folder/checkpoint-$step"
+    cat "$work/kept" > "$file"
+    train 0 "after step $step" "$folder" --train_file "$data" --max_steps $((step + 2)) --resume_from_checkpoint "$@"
+}
+
+for workers in 0 2; do
+    shrink "tokens$workers" "$work/tokens.bin" "$work/tokens.bin" --dataloader_num_workers $workers
+done
+# The first run keeps the tokens of a text, the second reads them.
+train 0 "saved " cached --train_file "$work/text" --max_steps 2
+shrink cached "$(ls "$work"/cached/cache/tokens-*)" "$work/text"
+cp "$work/tokens.bin" "$work/validation.bin"
+shrink evaluated "$work/validation.bin" "$work/tokens.bin" --validation_file "$work/validation.bin" --eval_strategy steps \
+    --eval_steps 1 --max_eval_samples 4
+
+# ---- the rest ----------------------------------------------------------------------------------------
+odd=$(printf '%s/a\033[31m\nb' "$work")
+train 1 'a\x1b[31m\nb: cannot open: No such file' a --train_file "$odd"
+expect 2 'a\x1b[31m\nb' txtrain "$odd"
+cp "$work/text" "$odd"
+train 0 'a\x1b[31m\nb: 1' odd --train_file "$odd" --max_steps 1
+! grep -q "$(printf '\033')" "$work/out" "$work/err" || fail "a name reaches the terminal as it is"
+outcome 1 'a\x1b[31m\nb: none of the kinds' "$bin/txcheck" file "$odd"
+
+OMP_NUM_THREADS=100000
+export OMP_NUM_THREADS
+expect 1 "OMP_NUM_THREADS asks for 100000 threads; at most " txtrain --train_file "$work/text" --config_name \
+    "$work/config.json" --block_size 16 --device cpu --max_steps 1 --output_dir "$work/omp"
+train 0 "saved " omp --train_file "$work/text" --max_steps 1
+
+[ $failures -eq 0 ] && echo "all good"
+exit $((failures != 0))

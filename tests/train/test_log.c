@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The log of a run where it cannot be written: told once, and nothing else is touched. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "models/train/log.h"
+#include "tests/data/texts.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char *folder, *path;
+
+static int begin(void **state)
+{
+    (void)state;
+    folder = make_scratch();
+    path = tx_path_join(folder, "log.jsonl");
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    remove_scratch(folder);
+    free(path);
+    return 0;
+}
+
+static void expect_file(const char *file, const char *want)
+{
+    char *data;
+    size_t size;
+    assert_ok(tx_file_read(file, 100, &data, &size));
+    assert_string_equal(data, want);
+    free(data);
+}
+
+static void written(void **state)
+{
+    (void)state;
+    reported r = {0};
+    for (int go_on = 0; go_on < 3; go_on++) {
+        tx_log log;
+        tx_log_open(&log, path, go_on == 1, &(tx_reporter){report_line, &r});
+        tx_log_line(&log, "%d", go_on);
+        tx_log_close(&log);
+        expect_file(path, go_on == 0 ? "0\n" : go_on == 1 ? "0\n1\n" : "2\n");
+    }
+    assert_int_equal(r.count, 0);
+    unlink(path);
+}
+
+static void refused(const char *what)
+{
+    for (int go_on = 0; go_on < 2; go_on++) {
+        reported r = {0};
+        tx_log log;
+        tx_log_open(&log, path, go_on, &(tx_reporter){report_line, &r});
+        for (int i = 0; i < 3; i++)
+            tx_log_line(&log, "line");
+        tx_log_close(&log);
+        assert_int_equal(r.count, 1);
+        assert_non_null(strstr(r.last, path));
+        assert_non_null(strstr(r.last, what));
+        assert_non_null(strstr(r.last, "; training goes on without a log"));
+    }
+}
+
+static void what_is_no_file(void **state)
+{
+    (void)state;
+    char *target = put_text(folder, "target", "kept");
+    assert_int_equal(symlink(target, path), 0);
+    refused("a link, where a regular file should be");
+    expect_file(target, "kept");
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    refused("a pipe, where a regular file should be");
+    unlink(path);
+    assert_ok(tx_folder_create(path));
+    refused("a folder, where a regular file should be");
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(symlink("/dev/null", path), 0);
+    refused("a link, where a regular file should be");
+    unlink(path);
+    free(target);
+}
+
+/* A limit on sizes stands for a full disk. */
+static void no_room(void **state)
+{
+    (void)state;
+    struct rlimit before, small;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = 10;
+    signal(SIGXFSZ, SIG_IGN);
+    free(put_text(folder, "log.jsonl", "0123456789"));
+    tx_log log;
+    reported r = {0};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    tx_log_open(&log, path, true, &(tx_reporter){report_line, &r});
+    assert_int_equal(r.count, 0);
+    for (int i = 0; i < 3; i++)
+        tx_log_line(&log, "line");
+    tx_log_close(&log);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(r.count, 1);
+    assert_non_null(strstr(r.last, "cannot write the log: File too large; training goes on"));
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(written),
+        cmocka_unit_test(what_is_no_file),
+        cmocka_unit_test(no_room),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}
