@@ -113,7 +113,7 @@ static char *folder_of(const char *path)
 static tx_status judge_manifest(const char *path)
 {
     char *folder = folder_of(path);
-    tx_status status = folder ? tx_checkpoint_verify(folder) : TX_MEMORY;
+    tx_status status = folder ? tx_checkpoint_verify(folder, NULL) : TX_MEMORY;
     free(folder);
     return status;
 }
@@ -251,7 +251,7 @@ static tx_status judge_folder(const char *folder)
 {
     bool manifest = holds(folder, TX_CHECKPOINT_MANIFEST) || tx_checkpoint_step(folder) >= 0;
     bool tokenizer = holds(folder, "tokenizer.json") || holds(folder, "vocab.json") || holds(folder, "merges.txt");
-    tx_status status = manifest ? tx_checkpoint_verify(folder) : TX_OK;
+    tx_status status = manifest ? tx_checkpoint_verify(folder, NULL) : TX_OK;
     if (status)
         return status;
     if (holds(folder, "config.json"))

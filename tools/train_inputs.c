@@ -37,7 +37,7 @@ static tx_status choose_checkpoint(const tx_train_settings *set, const tx_report
     if (wants_newest(resume)) {
         status = tx_checkpoint_newest(set->output_dir, report, &in->checkpoint);
     } else {
-        status = tx_checkpoint_verify(resume);
+        status = tx_checkpoint_verify(resume, report);
         if (!status)
             status = copy_text(resume, &in->checkpoint);
     }

@@ -171,7 +171,7 @@ tx_status tx_train_describe(const tx_train_job *j, tx_json **made)
 
 tx_status tx_train_load(const tx_train_job *j, const char *folder)
 {
-    tx_load_options options = {sizeof options, j->set->allow_nonfinite};
+    tx_load_options options = {sizeof options, j->set->allow_nonfinite, &j->report};
     return tx_gpt2_load(j->model, &j->inputs.config, folder, &options);
 }
 
@@ -202,7 +202,7 @@ static tx_status check_best(const tx_train_job *j, char **best)
 {
     tx_status status = tx_run_state_best(&j->inputs.state, j->set->output_dir, best);
     if (!status)
-        status = tx_checkpoint_verify(*best);
+        status = tx_checkpoint_verify(*best, &j->report);
     return status || j->set->allow_nonfinite ? status : tx_gpt2_check(&j->inputs.config, *best);
 }
 

@@ -104,6 +104,17 @@ static void warn(void *context, const char *message)
     print_warning(p, message);
 }
 
+/* Something long goes on: the watch tells the other ranks, and whom it ends, of what and how far. */
+static void go_on(void *context, const char *what, int64_t done, int64_t total)
+{
+    const tx_train_progress *p = context;
+    char detail[64];
+    const char *slash = strrchr(what, '/');
+    snprintf(detail, sizeof detail, "%.40s, %.0f %%", slash ? slash + 1 : what,
+             total > 0 ? 100.0 * (double)done / (double)total : 0.0);
+    tx_watch_alive(p->watch, detail);
+}
+
 static void print_kept(tx_train_progress *p)
 {
     char *rest = NULL;
@@ -144,7 +155,7 @@ void tx_train_tell_warnings(tx_train_progress *p)
 
 tx_reporter tx_train_reporter(tx_train_progress *progress)
 {
-    return (tx_reporter){warn, progress};
+    return (tx_reporter){warn, progress, go_on};
 }
 
 void tx_train_on_step(void *context, const tx_run_step *s)

@@ -59,6 +59,7 @@ tx_status tx_train_join(tx_train_job *j, int *argc, char ***argv)
                               .timeout = j->set->comm_timeout,
                               .join = j->set->start_timeout};
     tx_status status = tx_watch_start(&watch, &j->watch);
+    j->progress.watch = j->watch;
     if (!status)
         status = tx_comm_open(argc, argv, &j->comm);
     if (!status)

@@ -124,7 +124,7 @@ tx_status tx_checkpoint_remove(const char *folder, const char *name, int64_t ste
 static tx_status check_whole(const char *folder, const char *name, int64_t step)
 {
     char *path = tx_path_join(folder, name);
-    tx_status status = path ? tx_manifest_check(path, step) : TX_MEMORY;
+    tx_status status = path ? tx_manifest_check(path, step, NULL) : TX_MEMORY;
     free(path);
     return status == TX_OK || status == TX_MEMORY ? status : TX_FORMAT;
 }
@@ -271,7 +271,7 @@ tx_status tx_checkpoint_commit(tx_checkpoint *checkpoint)
     bool left = false;
     tx_status status = tx_manifest_write(checkpoint->folder, checkpoint->step);
     if (!status) /* by reading back, before it takes the place of another */
-        status = tx_manifest_check(checkpoint->folder, checkpoint->step);
+        status = tx_manifest_check(checkpoint->folder, checkpoint->step, NULL);
     if (!status)
         status = look_for(checkpoint->output_dir, aside, &left);
     if (!status && left) /* an earlier commit could not undo what it had begun */

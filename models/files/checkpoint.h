@@ -53,7 +53,7 @@ tx_status tx_checkpoint_clear(const char *output_dir, const tx_reporter *report)
 
 /* Holds every file against the manifest: sizes, digests, nothing missing, nothing besides. The message names the first
  * fault. Damage is TX_FORMAT. */
-tx_status tx_checkpoint_verify(const char *folder);
+tx_status tx_checkpoint_verify(const char *folder, const tx_reporter *report);
 /* Step in the name of a checkpoint's folder, or -1. */
 int64_t tx_checkpoint_step(const char *folder);
 /* Step that the manifest tells, whatever the folder's name. */

@@ -40,6 +40,6 @@ tx_status tx_checkpoint_recover(const char *folder, const char *aside, int64_t s
 /* Flushes every file of `folder`, and writes the manifest of what reading them gives. */
 tx_status tx_manifest_write(const char *folder, int64_t step);
 /* Holds `folder` against its manifest; a step of -1 may be any. Damage is TX_FORMAT, what cannot be read TX_IO. */
-tx_status tx_manifest_check(const char *folder, int64_t step);
+tx_status tx_manifest_check(const char *folder, int64_t step, const tx_reporter *report);
 
 #endif

@@ -61,14 +61,14 @@ static void tell(const tx_reporter *report, const char *what)
 
 /* ---- Reading ------------------------------------------------------------------------------------- */
 
-tx_status tx_checkpoint_verify(const char *folder)
+tx_status tx_checkpoint_verify(const char *folder, const tx_reporter *report)
 {
     struct stat info;
     if (stat(folder, &info) != 0)
         return tx_file_fail(folder, "open the checkpoint");
     if (!S_ISDIR(info.st_mode))
         return tx_fail(TX_FORMAT, "%s: not a folder, so no checkpoint", folder);
-    return tx_manifest_check(folder, tx_checkpoint_step(folder));
+    return tx_manifest_check(folder, tx_checkpoint_step(folder), report);
 }
 
 /* The first of `steps` that verifies; those before it are told. */
@@ -77,7 +77,7 @@ static tx_status find_whole(const char *output_dir, const tx_checkpoint_steps *s
 {
     for (size_t i = 0; i < steps->count; i++) {
         char *folder = path_of(output_dir, steps->step[i]);
-        tx_status status = folder ? tx_checkpoint_verify(folder) : TX_MEMORY;
+        tx_status status = folder ? tx_checkpoint_verify(folder, report) : TX_MEMORY;
         free(folder);
         if (status == TX_OK)
             *step = steps->step[i];

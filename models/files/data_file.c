@@ -37,7 +37,8 @@ tx_status tx_data_file_read(const tx_data_file *file, int64_t at, void *data, si
     return tx_file_read_at(file->descriptor, file->path, at, data, (int64_t)bytes);
 }
 
-tx_status tx_data_file_digest(const tx_data_file *file, int64_t at, int64_t end, tx_digest *digest)
+tx_status tx_data_file_digest(const tx_data_file *file, int64_t at, int64_t end, tx_digest *digest,
+                              const tx_reporter *report)
 {
     char *piece = malloc(PIECE);
     tx_status status = piece ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory to read it", file->path);
@@ -46,6 +47,7 @@ tx_status tx_data_file_digest(const tx_data_file *file, int64_t at, int64_t end,
         status = tx_data_file_read(file, at, piece, (size_t)bytes);
         if (!status)
             status = tx_digest_add(digest, piece, (size_t)bytes);
+        tx_report_progress(report, file->path, at, file->size);
     }
     free(piece);
     return status;

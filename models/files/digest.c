@@ -8,6 +8,7 @@
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Read at a time. */
@@ -76,8 +77,10 @@ tx_status tx_digest_data(const void *data, size_t size, char text[TX_DIGEST_TEXT
 }
 
 /* Adds what a descriptor gives until its end. */
-static tx_status add_file(tx_digest *digest, const char *path, int fd, int64_t *size)
+static tx_status add_file(tx_digest *digest, const char *path, const tx_reporter *report, int fd, int64_t *size)
 {
+    struct stat info;
+    const int64_t whole = fstat(fd, &info) == 0 ? (int64_t)info.st_size : 0;
     char *piece = malloc(PIECE);
     if (!piece)
         return tx_fail(TX_MEMORY, "%s: no memory to read it", path);
@@ -92,18 +95,20 @@ static tx_status add_file(tx_digest *digest, const char *path, int fd, int64_t *
         else
             status = tx_digest_add(digest, piece, (size_t)got);
         *size += got;
+        tx_report_progress(report, path, *size, whole);
     }
     free(piece);
     return status;
 }
 
-tx_status tx_digest_descriptor(int descriptor, const char *path, char text[TX_DIGEST_TEXT], int64_t *size)
+tx_status tx_digest_descriptor(int descriptor, const char *path, const tx_reporter *report, char text[TX_DIGEST_TEXT],
+                               int64_t *size)
 {
     int64_t total = 0;
     tx_digest *digest = NULL;
     tx_status status = tx_digest_create(&digest);
     if (!status)
-        status = add_file(digest, path, descriptor, &total);
+        status = add_file(digest, path, report, descriptor, &total);
     if (status) {
         tx_digest_free(digest);
         return status;

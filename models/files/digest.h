@@ -4,6 +4,7 @@
 #ifndef TX_FILES_DIGEST_H
 #define TX_FILES_DIGEST_H
 
+#include "models/report.h"
 #include "tx.h"
 
 #define TX_DIGEST_BYTES 32
@@ -20,7 +21,8 @@ void tx_digest_free(tx_digest *digest);
 
 tx_status tx_digest_data(const void *data, size_t size, char text[TX_DIGEST_TEXT]);
 /* Of what an open file gives from where it stands, read by pieces; `*size` (or NULL) receives how many bytes those are;
- * `path` is for messages. */
-tx_status tx_digest_descriptor(int descriptor, const char *path, char text[TX_DIGEST_TEXT], int64_t *size);
+ * `path` is for messages; how far it is is reported (NULL: to nobody). */
+tx_status tx_digest_descriptor(int descriptor, const char *path, const tx_reporter *report, char text[TX_DIGEST_TEXT],
+                               int64_t *size);
 
 #endif

@@ -29,7 +29,7 @@ static tx_status flush_and_digest(const char *path, char digest[TX_DIGEST_TEXT],
     if (fsync(descriptor) != 0)
         status = tx_file_fail(path, "flush to disk");
     else
-        status = tx_digest_descriptor(descriptor, path, digest, size);
+        status = tx_digest_descriptor(descriptor, path, NULL, digest, size);
     /* Later readings come from the disk and not from memory, where the system can do so. */
     if (!status)
         (void)posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
@@ -119,7 +119,7 @@ static bool is_plain_name(const char *name)
 }
 
 /* The manifest's word on a file against the file. */
-static tx_status check_file(const char *path, int64_t size, const char *digest)
+static tx_status check_file(const char *path, int64_t size, const char *digest, const tx_reporter *report)
 {
     char found[TX_DIGEST_TEXT];
     int64_t there = 0;
@@ -132,7 +132,7 @@ static tx_status check_file(const char *path, int64_t size, const char *digest)
     if (there != size)
         status = tx_fail(TX_FORMAT, "%s: has %" PRId64 " bytes, had %" PRId64 " when it was saved", path, there, size);
     else
-        status = tx_digest_descriptor(descriptor, path, found, NULL);
+        status = tx_digest_descriptor(descriptor, path, report, found, NULL);
     if (!status && strcmp(found, digest) != 0)
         status = tx_fail(TX_FORMAT, "%s: its contents are not what was saved (SHA-256 %.12s..., was %.12s...)", path,
                          found, digest);
@@ -140,7 +140,7 @@ static tx_status check_file(const char *path, int64_t size, const char *digest)
     return status;
 }
 
-static tx_status check_entry(const char *folder, const char *name, const tx_json *entry)
+static tx_status check_entry(const char *folder, const char *name, const tx_json *entry, const tx_reporter *report)
 {
     int64_t size = 0;
     const char *digest = NULL;
@@ -156,7 +156,7 @@ static tx_status check_entry(const char *folder, const char *name, const tx_json
         return tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s/%s: file %.80s", folder,
                           TX_CHECKPOINT_MANIFEST, name);
     char *path = tx_path_join(folder, name);
-    status = path ? check_file(path, size, digest) : TX_MEMORY;
+    status = path ? check_file(path, size, digest, report) : TX_MEMORY;
     free(path);
     return status;
 }
@@ -176,7 +176,7 @@ static tx_status check_names(const char *folder, const tx_json *files)
     return status;
 }
 
-static tx_status check_manifest(const char *folder, int64_t step, const tx_json *manifest)
+static tx_status check_manifest(const char *folder, int64_t step, const tx_json *manifest, const tx_reporter *report)
 {
     int64_t format = 0, named = -1;
     tx_json *files = NULL;
@@ -195,11 +195,11 @@ static tx_status check_manifest(const char *folder, int64_t step, const tx_json 
         return tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s/%s", folder, TX_CHECKPOINT_MANIFEST);
     status = check_names(folder, files);
     for (void *i = tx_json_first(files); i && !status; i = tx_json_next(files, i))
-        status = check_entry(folder, tx_json_key(i), tx_json_value(i));
+        status = check_entry(folder, tx_json_key(i), tx_json_value(i), report);
     return status;
 }
 
-static tx_status check_once(const char *folder, const char *path, int64_t step)
+static tx_status check_once(const char *folder, const char *path, int64_t step, const tx_reporter *report)
 {
     tx_json *manifest = NULL;
     int descriptor = -1;
@@ -211,21 +211,21 @@ static tx_status check_once(const char *folder, const char *path, int64_t step)
     if (status == TX_NOT_FOUND)
         return tx_fail(TX_FORMAT, "%s: not a whole checkpoint: it has no %s", folder, TX_CHECKPOINT_MANIFEST);
     if (!status)
-        status = check_manifest(folder, step, manifest);
+        status = check_manifest(folder, step, manifest, report);
     tx_json_free(manifest);
     return status;
 }
 
-tx_status tx_manifest_check(const char *folder, int64_t step)
+tx_status tx_manifest_check(const char *folder, int64_t step, const tx_reporter *report)
 {
     char *path = tx_path_join(folder, TX_CHECKPOINT_MANIFEST);
     if (!path)
         return TX_MEMORY;
-    tx_status status = check_once(folder, path, step);
+    tx_status status = check_once(folder, path, step, report);
     /* Damage is there twice. What is not was a reading that failed, or memory that jansson did not get: it then goes on
      * with half of a string. */
     if (status != TX_OK && status != TX_MEMORY)
-        status = check_once(folder, path, step);
+        status = check_once(folder, path, step, report);
     free(path);
     return status;
 }

@@ -6,6 +6,7 @@
 #define TX_FILES_WEIGHTS_H
 
 #include "models/files/safetensors.h"
+#include "models/report.h"
 
 #define TX_WEIGHTS_SINGLE "model.safetensors"
 #define TX_WEIGHTS_INDEX TX_WEIGHTS_SINGLE ".index.json"
@@ -38,6 +39,7 @@ typedef void tx_weights_rename(const char *tensor, char param[TX_WEIGHTS_NAME]);
 typedef struct tx_load_options {
     size_t size;          /* sizeof(tx_load_options) */
     bool allow_nonfinite; /* take NaN and infinities as they are, instead of refusing them */
+    const tx_reporter *report; /* learns how far it is; NULL: nobody does */
 } tx_load_options;
 
 /* Copies the file's tensors to the parameters by pieces of a few MB, converting F16, BF16 and F64. Missing and

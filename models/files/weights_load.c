@@ -180,7 +180,7 @@ static tx_status check_finite(const tx_weights *w, int32_t index, int64_t first,
 }
 
 /* Goes through the data of all parameters, and copies them where there is a model. */
-static tx_status read_data(const tx_weights *w, const int32_t *source, int32_t count, bool allow_nonfinite,
+static tx_status read_data(const tx_weights *w, const int32_t *source, int32_t count, const tx_load_options *options,
                            tx_model *model)
 {
     tx_status status = TX_OK;
@@ -192,24 +192,25 @@ static tx_status read_data(const tx_weights *w, const int32_t *source, int32_t c
         for (int64_t at = 0; at < elements && !status; at += TX_WEIGHTS_CHUNK) {
             int64_t now = elements - at < TX_WEIGHTS_CHUNK ? elements - at : TX_WEIGHTS_CHUNK;
             status = tx_weights_read_f32(w, source[p], at, now, buffer);
-            if (!status && !allow_nonfinite)
+            if (!status && !(options && options->allow_nonfinite))
                 status = check_finite(w, source[p], at, now, buffer);
             if (!status && model)
                 status = tx_model_write_range(model, TX_PART_WEIGHT, p, at, now, buffer);
         }
+        tx_report_progress(options ? options->report : NULL, tx_weights_path(w), p + 1, count);
     }
     free(buffer);
     return status;
 }
 
 static tx_status read_params(const tx_weights *w, const tx_weights_param *params, int32_t count,
-                             tx_weights_rename *rename, bool allow_nonfinite, tx_model *model)
+                             tx_weights_rename *rename, const tx_load_options *options, tx_model *model)
 {
     int32_t *source = malloc((size_t)count * sizeof *source);
     tx_status status = source ? match(w, params, count, rename, source)
                               : tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", tx_weights_path(w));
     if (!status)
-        status = read_data(w, source, count, allow_nonfinite, model);
+        status = read_data(w, source, count, options, model);
     free(source);
     return status;
 }
@@ -217,7 +218,7 @@ static tx_status read_params(const tx_weights *w, const tx_weights_param *params
 tx_status tx_weights_check(const tx_weights *weights, const tx_weights_param *params, int32_t count,
                            tx_weights_rename *rename)
 {
-    return read_params(weights, params, count, rename, false, NULL);
+    return read_params(weights, params, count, rename, NULL, NULL);
 }
 
 tx_status tx_weights_load(const tx_weights *weights, tx_model *model, tx_weights_rename *rename,
@@ -239,7 +240,7 @@ tx_status tx_weights_load(const tx_weights *weights, tx_model *model, tx_weights
             params[p].shape = spec->logical;
     }
     if (!status)
-        status = read_params(weights, params, count, rename, options && options->allow_nonfinite, model);
+        status = read_params(weights, params, count, rename, options, model);
     free(params);
     return status;
 }

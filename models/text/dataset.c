@@ -242,14 +242,15 @@ static tx_status cut(const char *path, tx_dataset *d, const tx_dataset_options *
 }
 
 /* Adds tokens, as they lie in memory or in the file. */
-static tx_status digest_tokens(tx_digest *digest, const tx_tokens *t, int64_t first, int64_t count)
+static tx_status digest_tokens(tx_digest *digest, const tx_tokens *t, int64_t first, int64_t count,
+                               const tx_reporter *report)
 {
     const int64_t begin = first * t->width, bytes = count * t->width;
     return t->ids ? tx_digest_add(digest, (const char *)t->ids + begin, (size_t)bytes)
-                  : tx_data_file_digest(&t->file, t->header + begin, t->header + begin + bytes, digest);
+                  : tx_data_file_digest(&t->file, t->header + begin, t->header + begin + bytes, digest, report);
 }
 
-static tx_status digest_blocks(tx_dataset *d)
+static tx_status digest_blocks(tx_dataset *d, const tx_reporter *report)
 {
     char shape[96];
     int length = snprintf(shape, sizeof shape, "%" PRId64 " blocks of %" PRId64 " ids of %" PRId32 " bytes\n",
@@ -260,7 +261,8 @@ static tx_status digest_blocks(tx_dataset *d)
         status = tx_digest_add(digest, shape, (size_t)length);
     for (int64_t i = 0; i < d->run_count && !status; i++) {
         int64_t end = i + 1 < d->run_count ? d->runs[i + 1].first : d->blocks;
-        status = digest_tokens(digest, &d->tokens, d->runs[i].token, (end - d->runs[i].first) * d->block);
+        status = digest_tokens(digest, &d->tokens, d->runs[i].token, (end - d->runs[i].first) * d->block,
+                               report);
     }
     if (status) {
         tx_digest_free(digest);
@@ -284,7 +286,7 @@ static tx_status make(const char *path, const tx_dataset_options *o, tx_tokens *
     if (!status)
         status = cut(path, made, o);
     if (!status)
-        status = digest_blocks(made);
+        status = digest_blocks(made, &o->report);
     if (status) {
         tx_dataset_free(made);
         return status;

@@ -28,18 +28,18 @@ typedef struct cache_header {
 _Static_assert(sizeof(cache_header) == 192, "the layout of the file");
 
 /* What decides the tokens: the text, how it is split, the tokenizer, these rules. */
-static tx_status make_key(const tx_data_file *file, tx_text_form form, const tx_tokenizer *tokenizer,
+static tx_status make_key(const tx_data_file *file, tx_text_form form, const tx_dataset_options *options,
                           char key[TX_DIGEST_TEXT])
 {
     tx_digest *digest = NULL;
     char rules[64 + TX_DIGEST_TEXT];
     int length = snprintf(rules, sizeof rules, "version %d, form %d, tokenizer %s\n", CACHE_VERSION, (int)form,
-                          tx_tokenizer_digest(tokenizer));
+                          tx_tokenizer_digest(options->tokenizer));
     tx_status status = tx_digest_create(&digest);
     if (!status)
         status = tx_digest_add(digest, rules, (size_t)length);
     if (!status)
-        status = tx_data_file_digest(file, 0, file->size, digest);
+        status = tx_data_file_digest(file, 0, file->size, digest, &options->report);
     if (status) {
         tx_digest_free(digest);
         return status;
@@ -72,7 +72,7 @@ static const char *fault_of_header(const cache_header *h, int64_t size, const ch
 }
 
 /* Holds the file against the digest in its header. */
-static tx_status check_digest(const tx_data_file *file, const cache_header *h)
+static tx_status check_digest(const tx_data_file *file, const cache_header *h, const tx_reporter *report)
 {
     char text[TX_DIGEST_TEXT];
     cache_header blank = *h;
@@ -82,7 +82,7 @@ static tx_status check_digest(const tx_data_file *file, const cache_header *h)
     if (!status)
         status = tx_digest_add(digest, &blank, sizeof blank);
     if (!status)
-        status = tx_data_file_digest(file, sizeof blank, file->size, digest);
+        status = tx_data_file_digest(file, sizeof blank, file->size, digest, report);
     if (status) {
         tx_digest_free(digest);
         return status;
@@ -110,7 +110,7 @@ static tx_status read_lengths(const tx_data_file *file, const cache_header *h, t
 }
 
 /* Takes the file into `tokens`; the message of a failure says what is wrong with it. */
-static tx_status verify(tx_data_file *file, const char *key, tx_tokens *tokens)
+static tx_status verify(tx_data_file *file, const char *key, const tx_reporter *report, tx_tokens *tokens)
 {
     cache_header h = {.width = 0};
     const int64_t size = file->size;
@@ -119,7 +119,7 @@ static tx_status verify(tx_data_file *file, const char *key, tx_tokens *tokens)
     if (fault)
         status = tx_fail(TX_FORMAT, "%s", fault);
     if (!status)
-        status = check_digest(file, &h);
+        status = check_digest(file, &h, report);
     if (status)
         return status;
     tx_tokens made = {
@@ -149,7 +149,7 @@ static tx_status read_cache(const char *path, const char *key, const tx_reporter
         return TX_NOT_FOUND;
     tx_status status = tx_data_file_open(path, &file);
     if (!status)
-        status = verify(&file, key, tokens);
+        status = verify(&file, key, report, tokens);
     tx_data_file_close(&file);
     if (status && status != TX_MEMORY) {
         char message[MESSAGE_BYTES + 64];
@@ -231,7 +231,7 @@ tx_status tx_tokens_cached(const tx_data_file *file, tx_text_form form, const tx
                            tx_tokens *tokens)
 {
     char key[TX_DIGEST_TEXT], name[TX_DIGEST_TEXT + 16];
-    tx_status status = make_key(file, form, options->tokenizer, key);
+    tx_status status = make_key(file, form, options, key);
     if (status)
         return status;
     snprintf(name, sizeof name, "tokens-%s.cache", key);

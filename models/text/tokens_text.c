@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 /* A thread is worth starting for so many bytes. */
 #define LEAST_BYTES ((int64_t)1 << 16)
 #define MESSAGE_BYTES 1024
+#define TELL_EVERY ((size_t)1 << 17) /* tokens of a part between two reports of how far it is */
 
 /* What one thread makes of its range of the file. */
 typedef struct part {
@@ -35,6 +37,10 @@ typedef struct part {
     int64_t bad, first_bad;
     char reason[MESSAGE_BYTES]; /* what is wrong with the first bad line */
 
+    atomic_llong *read; /* bytes of all parts that are tokenised, of `whole` */
+    int64_t whole;
+    int64_t done; /* this one's that are not among those yet */
+    size_t told;  /* tokens when they were last */
     tx_encoder *encoder;
     tx_ids encoded; /* of one text, as far as they are not among `ids` yet */
     size_t text;    /* tokens of that text among `ids` */
@@ -72,6 +78,12 @@ static tx_status drain(void *context, tx_ids *encoded)
     p->count += count;
     p->text += count;
     encoded->count = 0;
+    if (p->count - p->told >= TELL_EVERY) {
+        const int64_t before = (int64_t)atomic_fetch_add(p->read, p->done);
+        tx_report_progress(&p->options->report, p->path, before + p->done, p->whole);
+        p->told = p->count;
+        p->done = 0;
+    }
     return TX_OK;
 }
 
@@ -82,6 +94,7 @@ static tx_status add_text(part *p, const char *text, size_t size)
     tx_status status = tx_encoder_run(p->encoder, text, size, true, &p->encoded);
     if (status)
         return tx_fail_in(status, "%s", p->path);
+    p->done += (int64_t)size;
     status = drain(p, &p->encoded);
     if (!status && p->text > UINT32_MAX)
         status = tx_fail(TX_UNSUPPORTED, "%s: a text of %zu tokens; split it into lines", p->path, p->text);
@@ -307,8 +320,11 @@ tx_status tx_tokens_of_text(const tx_data_file *file, tx_text_form form, const t
     part *parts = calloc(most, sizeof *parts);
     if (!parts)
         return tx_fail(TX_MEMORY, "%s: no memory to tokenise it", file->path);
+    atomic_llong read = 0;
     part common = {
         .path = file->path,
+        .read = &read,
+        .whole = file->size,
         .options = options,
         .form = form,
         .width = tx_tokenizer_size(options->tokenizer) <= UINT16_MAX + 1 ? 2 : 4,

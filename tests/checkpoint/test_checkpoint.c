@@ -208,7 +208,7 @@ static void damaged_newest_falls_back(void **state)
         assert_string_equal(told, "");
         const char *damaged = at(output, "checkpoint-20");
         damages[i].damage(damaged);
-        const tx_status status = tx_checkpoint_verify(at(output, "checkpoint-20"));
+        const tx_status status = tx_checkpoint_verify(at(output, "checkpoint-20"), NULL);
         if (status == TX_OK || !strstr(tx_error(), damages[i].says))
             fail_msg("damage %zu: status %d, \"%s\" does not say \"%s\"", i, (int)status, tx_error(), damages[i].says);
         assert_int_equal(newest(output), 1);
@@ -244,16 +244,16 @@ static void moved_checkpoints_verify(void **state)
     (void)state;
     char *output = make_scratch();
     save(output, 10, 1);
-    assert_ok(tx_checkpoint_verify(at(output, "checkpoint-10/")));
+    assert_ok(tx_checkpoint_verify(at(output, "checkpoint-10/"), NULL));
     assert_int_equal(rename(at(output, "checkpoint-10"), at(output, "best")), 0);
-    assert_ok(tx_checkpoint_verify(at(output, "best")));
+    assert_ok(tx_checkpoint_verify(at(output, "best"), NULL));
     assert_int_equal(symlink("best", at(output, "checkpoint-10")), 0); /* to another disk, say */
     assert_int_equal(newest(output), 1);
     assert_int_equal(rename(at(output, "best"), at(output, "checkpoint-11")), 0);
-    assert_refused(tx_checkpoint_verify(at(output, "checkpoint-11")), TX_FORMAT, "is of step 10");
-    assert_refused(tx_checkpoint_verify(at(output, "gone")), TX_NOT_FOUND, "gone");
+    assert_refused(tx_checkpoint_verify(at(output, "checkpoint-11"), NULL), TX_FORMAT, "is of step 10");
+    assert_refused(tx_checkpoint_verify(at(output, "gone"), NULL), TX_NOT_FOUND, "gone");
     put(at(output, "plain"), "x");
-    assert_refused(tx_checkpoint_verify(at(output, "plain")), TX_FORMAT, "not a folder");
+    assert_refused(tx_checkpoint_verify(at(output, "plain"), NULL), TX_FORMAT, "not a folder");
     remove_scratch(output);
 }
 

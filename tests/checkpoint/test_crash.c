@@ -77,7 +77,7 @@ static bool check_names(const char *output, bool before, char *why, size_t size)
         const char *name = names.name[i];
         char *path = tx_path_join(output, name);
         if (tx_checkpoint_step(name) >= 0)
-            good = path && tx_checkpoint_verify(path) == TX_OK && state_read(path) >= 0;
+            good = path && tx_checkpoint_verify(path, NULL) == TX_OK && state_read(path) >= 0;
         else
             good = strcmp(name, ".lock") == 0 || (before && is_temporary(name));
         if (!good)

@@ -183,7 +183,7 @@ static void impossible_states_are_refused(void **state)
         char *output = make_scratch(), *folder = save(output, cases[i].changes);
         char *file = tx_path_join(folder, cases[i].changes[0].file);
         tx_run_state read;
-        assert_ok(tx_checkpoint_verify(folder));
+        assert_ok(tx_checkpoint_verify(folder, NULL));
         assert_refused(tx_run_state_read(folder, output, &read), TX_FORMAT, cases[i].says);
         assert_non_null(strstr(tx_error(), file));
         free(file);

@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         there = true;
     }
     tx_fuzz_put(TX_CHECKPOINT_MANIFEST, data, size);
-    tx_status status = tx_checkpoint_verify(tx_fuzz_folder());
+    tx_status status = tx_checkpoint_verify(tx_fuzz_folder(), NULL);
     if (status) {
         tx_fuzz_refused(status, tx_fuzz_folder());
         return 0;

@@ -125,7 +125,7 @@ static tx_status read_config(const char *folder, const char *json, tx_generation
     assert_ok(tx_file_write(path, json, strlen(json)));
     *g = tx_generation_defaults(50256);
     *warning = '\0';
-    tx_status status = tx_generation_read(folder, g, &(tx_reporter){warn, warning});
+    tx_status status = tx_generation_read(folder, g, &(tx_reporter){.warn = warn, .context = warning});
     free(path);
     return status;
 }

@@ -24,7 +24,7 @@ static void on_warning(void *context, const char *message)
     snprintf(last_warning, sizeof last_warning, "%s", message);
 }
 
-static const tx_reporter reporter = {on_warning, NULL};
+static const tx_reporter reporter = {.warn = on_warning};
 
 /* CRC-32C, bit by bit. */
 static uint32_t crc(const uint8_t *data, size_t size)

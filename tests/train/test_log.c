@@ -48,7 +48,7 @@ static void written(void **state)
     reported r = {0};
     for (int go_on = 0; go_on < 3; go_on++) {
         tx_log log;
-        tx_log_open(&log, path, go_on == 1, &(tx_reporter){report_line, &r});
+        tx_log_open(&log, path, go_on == 1, &(tx_reporter){.warn = report_line, .context = &r});
         tx_log_line(&log, "%d", go_on);
         tx_log_close(&log);
         expect_file(path, go_on == 0 ? "0\n" : go_on == 1 ? "0\n1\n" : "2\n");
@@ -62,7 +62,7 @@ static void refused(const char *what)
     for (int go_on = 0; go_on < 2; go_on++) {
         reported r = {0};
         tx_log log;
-        tx_log_open(&log, path, go_on, &(tx_reporter){report_line, &r});
+        tx_log_open(&log, path, go_on, &(tx_reporter){.warn = report_line, .context = &r});
         for (int i = 0; i < 3; i++)
             tx_log_line(&log, "line");
         tx_log_close(&log);
@@ -106,7 +106,7 @@ static void no_room(void **state)
     tx_log log;
     reported r = {0};
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    tx_log_open(&log, path, true, &(tx_reporter){report_line, &r});
+    tx_log_open(&log, path, true, &(tx_reporter){.warn = report_line, .context = &r});
     assert_int_equal(r.count, 0);
     for (int i = 0; i < 3; i++)
         tx_log_line(&log, "line");
