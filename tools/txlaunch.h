@@ -75,6 +75,7 @@ typedef enum tx_launch_kind {
     TX_LAUNCH_LOST,   /* another rank said that this one does not answer */
     TX_LAUNCH_LATE,   /* its heartbeat */
     TX_LAUNCH_ABSENT, /* it never said hello */
+    TX_LAUNCH_LEFT,   /* the launcher ended before ranks that were well */
     TX_LAUNCH_ENDED   /* the launcher ended, no rank having given a sign */
 } tx_launch_kind;
 
@@ -101,6 +102,8 @@ void tx_launch_job_free(tx_launch_job *job);
 bool tx_launch_job_hear(tx_launch_job *job, int32_t rank, const tx_beat *beat, double now);
 /* The rank's connection closed. */
 void tx_launch_job_close(tx_launch_job *job, int32_t rank);
+/* The launcher ended. */
+void tx_launch_job_left(tx_launch_job *job);
 /* The rank that has been silent for longest, where that is too long; else -1. What is done or closed is not late. */
 int32_t tx_launch_job_late(const tx_launch_job *job, double now, double heartbeat_timeout, double start_timeout);
 /* Takes a late rank for a sign. */
@@ -153,8 +156,8 @@ typedef struct tx_launch_decision {
 
 #define TX_LAUNCH_SAME 3 /* failures at the same step that end the run */
 
-/* Judges an attempt and enters it in the history. `local`: no hosts were named. */
-void tx_launch_decide(const tx_launch_outcome *outcome, int64_t max_restarts, bool local, tx_launch_history *history,
+/* Judges an attempt and enters it in the history. */
+void tx_launch_decide(const tx_launch_outcome *outcome, int64_t max_restarts, tx_launch_history *history,
                       tx_launch_decision *decision);
 /* What happened, without an end: "rank 1 on HOST (pid 12) died after step 41 (mpiexec: status 9)". `launcher` is its
  * name. */
@@ -171,7 +174,7 @@ tx_launch_family tx_launch_family_of(const char *version);
 typedef struct tx_launch_output {
     char *folder;    /* NULL: none */
     bool overwrites; /* the command has --overwrite_output_dir, of any value */
-    bool resumes;    /* likewise --resume_from_checkpoint */
+    bool resumes;    /* likewise --resume_from_checkpoint, but for false in a file */
 } tx_launch_output;
 
 /* Reads --output_dir and --overwrite_output_dir from the words, or from the JSON file among them. */
@@ -209,6 +212,9 @@ tx_status tx_launch_server_open(const char *address, const tx_launch_hosts *host
 void tx_launch_server_close(tx_launch_server *server);
 /* Begins an attempt: other connections and tokens are forgotten. `place` is the value of TX_LAUNCH. */
 tx_status tx_launch_server_begin(tx_launch_server *server, int32_t ranks, char place[128]);
+/* Tells the job of the end of the launcher, a child of this process, in its order among those of connections; before
+ * Linux 5.3, which does not know it, not at all. */
+void tx_launch_server_follow(tx_launch_server *server, pid_t launcher);
 /* Hands the job what came within `seconds`, sooner when something comes; signals in `open` may interrupt the wait. */
 void tx_launch_server_wait(tx_launch_server *server, tx_launch_job *job, double seconds, const sigset_t *open);
 

@@ -150,6 +150,7 @@ tx_status tx_launch_run(const tx_launch_attempt *a, tx_launch_job *job, tx_launc
         status = tx_launch_spawn(a->argv, a->open, -1, &t.pid);
     if (status)
         return status;
+    tx_launch_server_follow(a->server, t.pid);
     watch(&t);
     suspect_hosts(&t);
     tx_launch_kill_all(t.pid);
