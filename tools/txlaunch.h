@@ -75,7 +75,7 @@ typedef enum tx_launch_kind {
     TX_LAUNCH_LOST,   /* another rank said that this one does not answer */
     TX_LAUNCH_LATE,   /* its heartbeat */
     TX_LAUNCH_ABSENT, /* it never said hello */
-    TX_LAUNCH_LEFT,   /* the launcher ended before ranks that were well */
+    TX_LAUNCH_LEFT,   /* the launcher failed itself, and its ranks died of that */
     TX_LAUNCH_ENDED   /* the launcher ended, no rank having given a sign */
 } tx_launch_kind;
 
@@ -102,8 +102,6 @@ void tx_launch_job_free(tx_launch_job *job);
 bool tx_launch_job_hear(tx_launch_job *job, int32_t rank, const tx_beat *beat, double now);
 /* The rank's connection closed. */
 void tx_launch_job_close(tx_launch_job *job, int32_t rank);
-/* The launcher ended. */
-void tx_launch_job_left(tx_launch_job *job);
 /* The rank that has been silent for longest, where that is too long; else -1. What is done or closed is not late. */
 int32_t tx_launch_job_late(const tx_launch_job *job, double now, double heartbeat_timeout, double start_timeout);
 /* Takes a late rank for a sign. */
@@ -212,9 +210,6 @@ tx_status tx_launch_server_open(const char *address, const tx_launch_hosts *host
 void tx_launch_server_close(tx_launch_server *server);
 /* Begins an attempt: other connections and tokens are forgotten. `place` is the value of TX_LAUNCH. */
 tx_status tx_launch_server_begin(tx_launch_server *server, int32_t ranks, char place[128]);
-/* Tells the job of the end of the launcher, a child of this process, in its order among those of connections; before
- * Linux 5.3, which does not know it, not at all. */
-void tx_launch_server_follow(tx_launch_server *server, pid_t launcher);
 /* Hands the job what came within `seconds`, sooner when something comes; signals in `open` may interrupt the wait. */
 void tx_launch_server_wait(tx_launch_server *server, tx_launch_job *job, double seconds, const sigset_t *open);
 
@@ -225,8 +220,9 @@ tx_status tx_launch_adopt(void);
 /* Starts a program in a process group of its own, without standard input; it gets SIGTERM should txlaunch die.
  * `mask` is its signal mask. With `output` >= 0 it writes there. */
 tx_status tx_launch_spawn(char *const *argv, const sigset_t *mask, int output, pid_t *pid);
-/* Whether `pid` ended; other children that ended are buried as well. `status` is as a shell gives it. */
-bool tx_launch_ended(pid_t pid, int32_t *status);
+/* Whether `pid` ended; other children that ended are buried as well. `status` is as a shell gives it; `killed`: by a
+ * signal, other than by a status that tells of one. */
+bool tx_launch_ended(pid_t pid, int32_t *status, bool *killed);
 /* Sends a signal to a descendant; false where `pid` is none. */
 bool tx_launch_signal(int64_t pid, int number);
 /* Ends `pid` and its group at once, and every other descendant. */

@@ -110,13 +110,6 @@ void tx_launch_job_close(tx_launch_job *job, int32_t rank)
         take_sign(job, (tx_launch_sign){.kind = TX_LAUNCH_DIED, .rank = rank, .teller = -1});
 }
 
-/* Launchers end after their ranks, other than where something befell them themselves. */
-void tx_launch_job_left(tx_launch_job *job)
-{
-    if (job->open > 0 && !tx_launch_job_done(job))
-        take_sign(job, (tx_launch_sign){.kind = TX_LAUNCH_LEFT, .rank = -1, .teller = -1});
-}
-
 int32_t tx_launch_job_late(const tx_launch_job *job, double now, double heartbeat_timeout, double start_timeout)
 {
     int32_t worst = -1;

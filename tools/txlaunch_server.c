@@ -15,7 +15,6 @@
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 enum {
@@ -36,7 +35,6 @@ typedef struct connection {
 
 struct tx_launch_server {
     int listener, lines, ends; /* the socket; what there is to read; who closed */
-    int launcher;              /* its end is waited for; -1: none, or over */
     char address[64];          /* as ranks are told it, with the port */
     char token[TX_BEAT_TOKEN + 1];
     connection *connection;
@@ -153,14 +151,13 @@ static tx_status watch_for(int poll, int socket, uint32_t what, uint64_t number)
 /* Numbers of what is waited for beside the connections. */
 #define LISTENER UINT64_MAX
 #define ENDS (UINT64_MAX - 1)
-#define LAUNCHER (UINT64_MAX - 2)
 
 tx_status tx_launch_server_open(const char *address, const tx_launch_hosts *hosts, tx_launch_server **server)
 {
     tx_launch_server *s = calloc(1, sizeof *s);
     if (!s)
         return tx_fail(TX_MEMORY, "no memory for the heartbeats");
-    s->listener = s->launcher = -1;
+    s->listener = -1;
     s->lines = epoll_create1(EPOLL_CLOEXEC);
     s->ends = epoll_create1(EPOLL_CLOEXEC);
     tx_status status = s->lines < 0 || s->ends < 0 ? tx_fail(TX_MEMORY, "no descriptor for the heartbeats") : TX_OK;
@@ -186,20 +183,12 @@ static void drop(connection *c)
     c->socket = c->rank = -1;
 }
 
-static void forget_launcher(tx_launch_server *s)
-{
-    if (s->launcher >= 0)
-        close(s->launcher);
-    s->launcher = -1;
-}
-
 void tx_launch_server_close(tx_launch_server *s)
 {
     if (!s)
         return;
     for (int32_t i = 0; i < s->count; i++)
         drop(&s->connection[i]);
-    forget_launcher(s);
     const int open[] = {s->listener, s->lines, s->ends};
     for (size_t i = 0; i < sizeof open / sizeof open[0]; i++)
         if (open[i] >= 0)
@@ -211,7 +200,6 @@ void tx_launch_server_close(tx_launch_server *s)
 tx_status tx_launch_server_begin(tx_launch_server *s, int32_t ranks, char place[128])
 {
     unsigned char random[TX_BEAT_TOKEN / 2];
-    forget_launcher(s);
     for (int32_t i = 0; i < s->count; i++)
         drop(&s->connection[i]);
     free(s->connection);
@@ -228,13 +216,6 @@ tx_status tx_launch_server_begin(tx_launch_server *s, int32_t ranks, char place[
         snprintf(s->token + 2 * i, 3, "%02x", random[i]);
     snprintf(place, 128, "%s:%s", s->address, s->token);
     return TX_OK;
-}
-
-void tx_launch_server_follow(tx_launch_server *s, pid_t launcher)
-{
-    s->launcher = (int)syscall(SYS_pidfd_open, launcher, 0);
-    if (s->launcher >= 0 && watch_for(s->ends, s->launcher, EPOLLIN, LAUNCHER))
-        forget_launcher(s);
 }
 
 /* ---- Lines ---------------------------------------------------------------------------------------------------- */
@@ -315,23 +296,13 @@ static void read_connection(tx_launch_server *s, uint64_t number, tx_launch_job 
         tx_launch_job_close(job, rank);
 }
 
-static void take_end(tx_launch_server *s, uint64_t number, tx_launch_job *job)
-{
-    if (number != LAUNCHER) {
-        read_connection(s, number, job);
-        return;
-    }
-    forget_launcher(s);
-    tx_launch_job_left(job);
-}
-
 void tx_launch_server_wait(tx_launch_server *s, tx_launch_job *job, double seconds, const sigset_t *open)
 {
     struct epoll_event event[EVENTS], end[EVENTS];
     int count = epoll_pwait(s->lines, event, EVENTS, seconds > 0.0 ? (int)(1000.0 * seconds) + 1 : 0, open);
     for (int ends; (ends = epoll_wait(s->ends, end, EVENTS, 0)) > 0;)
         for (int i = 0; i < ends; i++)
-            take_end(s, end[i].data.u64, job);
+            read_connection(s, end[i].data.u64, job);
     for (int i = 0; i < count; i++)
         if (event[i].data.u64 == LISTENER)
             accept_all(s);

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -192,46 +191,6 @@ static void closes_are_in_order(void **state)
     }
 }
 
-/* The launcher's end is noticed in that order too: before those of ranks, it is its own; after them it follows. */
-static void the_launcher_ends(void **state)
-{
-    (void)state;
-    static const tx_launch_kind expected[] = {TX_LAUNCH_LEFT, TX_LAUNCH_DIED, TX_LAUNCH_NONE};
-    for (int i = 0; i < 3; i++) {
-        setting s = begin(2);
-        siginfo_t over;
-        int link[2] = {join(&s), join(&s)};
-        pid_t launcher = fork();
-        if (launcher == 0)
-            while (true)
-                pause();
-        assert_true(launcher > 0);
-        tx_launch_server_follow(s.server, launcher);
-        for (int r = 0; r < 2; r++)
-            say_hello(&s, link[r], r);
-        settle(&s);
-        assert_int_equal(s.job.open, 2);
-        if (i == 1)
-            close(link[1]);
-        if (i == 2) /* everything is written */
-            for (int r = 0; r < 2; r++)
-                say(link[r], "done\n");
-        if (i == 2)
-            settle(&s);
-        kill(launcher, SIGKILL);
-        assert_int_equal(waitid(P_PID, (id_t)launcher, &over, WEXITED | WNOWAIT), 0);
-        if (i != 1)
-            close(link[1]);
-        close(link[0]);
-        settle(&s);
-        assert_int_equal(s.job.sign.kind, expected[i]);
-        assert_int_equal(s.job.sign.rank, i == 1 ? 1 : -1);
-        assert_int_equal(s.job.open, 0);
-        waitpid(launcher, NULL, 0);
-        end(&s);
-    }
-}
-
 /* Ranks of an attempt before have another token and no connection any more. */
 static void attempts_do_not_mix(void **state)
 {
@@ -284,7 +243,6 @@ int main(void)
         cmocka_unit_test(bad_lines_of_a_rank_are_left_out),
         cmocka_unit_test(a_crowd),
         cmocka_unit_test(closes_are_in_order),
-        cmocka_unit_test(the_launcher_ends),
         cmocka_unit_test(attempts_do_not_mix),
         cmocka_unit_test(addresses),
     };
