@@ -115,13 +115,14 @@ static void suspect_hosts(const attempt *t)
 
 /* Whether the launcher failed itself, which its ranks do not outlive for long enough to tell by their ends: somebody
  * killed it, or it ended with a status that is not theirs. MPICH's has one for that, but gives it too where a rank dies
- * while MPI starts. */
+ * while MPI starts, or on another host. */
 static bool launcher_failed(const attempt *t)
 {
     const tx_launch_kind kind = t->job->sign.kind;
+    const bool own = t->a->family == TX_LAUNCH_HYDRA && t->a->hosts->count == 0 && t->status == 255;
     if (!t->exited || t->asked || tx_launch_job_done(t->job) || (kind != TX_LAUNCH_NONE && kind != TX_LAUNCH_DIED))
         return false;
-    return t->killed || (t->a->family == TX_LAUNCH_HYDRA && t->status == 255 && tx_launch_job_first(t->job)->step >= 0);
+    return t->killed || (own && tx_launch_job_first(t->job)->step >= 0);
 }
 
 static void conclude(const attempt *t, tx_launch_outcome *o)
