@@ -94,7 +94,7 @@ typedef struct tx_comm_table {
     void (*close)(tx_comm *comm);
 
     /* Collective: zeroed memory, page-aligned, of the same size on every rank; it goes when the communicator is closed.
-     * Private memory where the ranks share none. MEMORY says what the host's shared memory lacks. */
+     * Private memory where the ranks share none. MEMORY says what the host lacks. */
     tx_status (*window)(tx_comm *comm, int64_t bytes, void **memory);
 
     /* Starts a transfer; its data belong to it until wait() has returned. Requests are waited for in the order they

@@ -1,25 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Segments of POSIX shared memory. They are allocated to the last page when made: a full /dev/shm is an error here and
- * not a SIGBUS in the middle of a sum. */
+ * Segments of memory that no file system knows (memfd), so that nothing is left of them whatever ends the ranks. Their
+ * descriptors go from rank to rank by sockets of the abstract namespace, which leave no name behind either and need
+ * nothing but a network namespace in common: other than by way of /proc it also works between user and process
+ * namespaces. A segment is allocated to the last page when it is made: what lacks is an error here, and not a signal in
+ * the middle of a sum. */
+#define _GNU_SOURCE /* memfd_create */
 #include "comm/window.h"
+
+#include "comm/memory_left.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/statvfs.h>
-#include <time.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
-/* What a rank tells all others about its segment. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u
+#endif
+
+enum { TURN = 4 }; /* messages that a rank sends before it takes others */
+
+/* What a rank tells all others about its part. */
 typedef struct offer {
-    int32_t status; /* of making its own; then of mapping the others' */
-    char name[64];
-    char text[320]; /* what is wrong */
+    int32_t status;   /* so far */
+    char mailbox[16]; /* name of the socket that its descriptors come to, behind a 0 */
+    uint64_t key;     /* comes with its segment's descriptor: anybody of this host may write to a mailbox */
+    char text[320];   /* what is wrong */
 } offer;
+
+/* What goes on between the ranks while a window is made. */
+typedef struct making {
+    tx_transport *transport;
+    const tx_layout *layout;
+    const tx_comm_rank *ranks;
+    const int32_t *member; /* ranks of the group, by place */
+    tx_window *window;
+    offer own, *all; /* by rank */
+    int segment, mailbox;
+} making;
 
 /* ---- One segment --------------------------------------------------------------------------------------- */
 
@@ -38,53 +64,137 @@ static void *map(int file, int64_t bytes)
     return memory;
 }
 
-static tx_status lacking(int64_t bytes, int32_t members, const char *what, int error)
+static tx_status lacking(const tx_window *w, const char *what, int error)
 {
-    struct statvfs room;
-    char has[96] = "";
-    if (statvfs("/dev/shm", &room) == 0)
-        snprintf(has, sizeof has, " (/dev/shm has %.1f MB free of %.1f)",
-                 1e-6 * (double)room.f_bavail * (double)room.f_frsize,
-                 1e-6 * (double)room.f_blocks * (double)room.f_frsize);
+    return tx_fail(error == ENOMEM ? TX_MEMORY : TX_IO,
+                   "cannot %s a window of %" PRId32 " x %.1f MB in shared memory: %s; set TX_COMM_SHM=0 to go without "
+                   "shared memory",
+                   what, w->members, 1e-6 * (double)w->bytes, strerror(error));
+}
+
+/* Linux kills processes rather than to refuse them memory, so what the group takes has to be there before one of it
+ * takes any. */
+static tx_status check_room(const tx_window *w)
+{
+    char owner[200];
+    const int64_t left = tx_memory_left("", owner, sizeof owner);
+    if (w->members == 1 || w->bytes <= left / w->members)
+        return TX_OK;
     return tx_fail(TX_MEMORY,
-                   "cannot %s a window of %" PRId32 " x %.1f MB in shared memory: %s%s; make /dev/shm larger, or set "
-                   "TX_COMM_SHM=0 to go without",
-                   what, members, 1e-6 * (double)bytes, strerror(error), has);
+                   "cannot make a window of %" PRId32 " x %.1f MB in shared memory: %s has %.1f MB of memory left; "
+                   "give it more, or run fewer ranks on a host",
+                   w->members, 1e-6 * (double)w->bytes, owner, 1e-6 * (double)left);
 }
 
-/* Makes a segment under a name that nobody else has. */
-static tx_status make(int64_t bytes, int32_t members, char *name, size_t room, void **memory)
+static tx_status make_segment(making *m)
 {
+    tx_window *w = m->window;
+    if (w->members == 1) {
+        w->segment[0] = map(-1, w->bytes);
+        return w->segment[0] ? TX_OK : tx_fail(TX_MEMORY, "has no memory for a window of %" PRId64 " bytes", w->bytes);
+    }
+    m->segment = memfd_create("tx", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+    if (m->segment < 0 && errno == EINVAL) /* before Linux 6.3 */
+        m->segment = memfd_create("tx", MFD_CLOEXEC);
+    int error = m->segment < 0 ? errno : EINTR;
+    while (error == EINTR)
+        error = posix_fallocate(m->segment, 0, w->bytes);
+    if (error)
+        return lacking(w, "make", error);
+    w->segment[w->place] = map(m->segment, w->bytes);
+    return w->segment[w->place] ? TX_OK : lacking(w, "map", errno);
+}
+
+/* ---- Descriptors ------------------------------------------------------------------------------------------- */
+
+/* A socket under a name that the system chooses. */
+static tx_status open_mailbox(making *m)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    socklen_t size = sizeof name;
+    m->mailbox = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (m->mailbox < 0 || bind(m->mailbox, (const struct sockaddr *)&name, sizeof name.sun_family) != 0 ||
+        getsockname(m->mailbox, (struct sockaddr *)&name, &size) != 0 ||
+        getrandom(&m->own.key, sizeof m->own.key, 0) != (ssize_t)sizeof m->own.key)
+        return lacking(m->window, "share", errno);
+    snprintf(m->own.mailbox, sizeof m->own.mailbox, "%.*s", (int)(size - offsetof(struct sockaddr_un, sun_path) - 1),
+             name.sun_path + 1);
+    return TX_OK;
+}
+
+/* A message: a key, and a descriptor beside it. */
+typedef struct letter {
+    uint64_t key;
+    struct iovec text;
+    _Alignas(struct cmsghdr) char beside[CMSG_SPACE(sizeof(int))];
+    struct msghdr message;
+} letter;
+
+static void prepare(letter *l)
+{
+    *l = (letter){.text = {.iov_len = sizeof l->key}};
+    l->text.iov_base = &l->key;
+    l->message = (struct msghdr){
+        .msg_iov = &l->text, .msg_iovlen = 1, .msg_control = l->beside, .msg_controllen = sizeof l->beside};
+}
+
+static tx_status send_segment(const making *m, int32_t to)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    letter l;
+    prepare(&l);
+    l.key = m->own.key;
+    struct cmsghdr *head = CMSG_FIRSTHDR(&l.message);
+    *head = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    memcpy(CMSG_DATA(head), &m->segment, sizeof m->segment);
+    int length = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "%s", m->all[to].mailbox);
+    l.message.msg_name = &name;
+    l.message.msg_namelen = (socklen_t)offsetof(struct sockaddr_un, sun_path) + 1 + (socklen_t)length;
+    if (sendmsg(m->mailbox, &l.message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        return lacking(m->window, "hand on its part of", errno);
+    return TX_OK;
+}
+
+/* The place of the rank with that key; -1 for a stranger's. */
+static int32_t place_of(const making *m, uint64_t key)
+{
+    for (int32_t i = 0; i < m->window->members; i++)
+        if (i != m->window->place && m->all[m->member[i]].key == key)
+            return i;
+    return -1;
+}
+
+/* Takes the next message, which is there already, and none of a stranger's. */
+static tx_status receive_segment(const making *m, int32_t *place, int *file)
+{
+    for (letter l;;) {
+        prepare(&l);
+        if (recvmsg(m->mailbox, &l.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
+            return lacking(m->window, "get another rank's part of", errno);
+        const struct cmsghdr *head = CMSG_FIRSTHDR(&l.message);
+        const bool holds = head && head->cmsg_type == SCM_RIGHTS && head->cmsg_len >= CMSG_LEN(sizeof(int));
+        if (holds)
+            memcpy(file, CMSG_DATA(head), sizeof *file);
+        *place = place_of(m, l.key);
+        if (*place >= 0)
+            return holds ? TX_OK : lacking(m->window, "get another rank's part of", EMFILE);
+        if (holds)
+            close(*file);
+    }
+}
+
+static tx_status take_segment(const making *m)
+{
+    int32_t place = -1;
     int file = -1;
-    struct timespec now;
-    for (int tries = 0; tries < 100 && file < 0 && (tries == 0 || errno == EEXIST); tries++) {
-        clock_gettime(CLOCK_REALTIME, &now);
-        snprintf(name, room, "/tx-%ld-%" PRIx64, (long)getpid(),
-                 (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
-        file = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
-    }
-    if (file < 0) {
-        name[0] = '\0';
-        return lacking(bytes, members, "make", errno);
-    }
-    int error;
-    do
-        error = posix_fallocate(file, 0, bytes);
-    while (error == EINTR);
-    *memory = error ? NULL : map(file, bytes);
-    error = error || *memory ? error : errno;
+    tx_status status = receive_segment(m, &place, &file);
+    if (status)
+        return status;
+    m->window->segment[place] = map(file, m->window->bytes);
+    if (!m->window->segment[place])
+        status = lacking(m->window, "map another rank's part of", errno);
     close(file);
-    return error ? lacking(bytes, members, "make", error) : TX_OK;
-}
-
-static tx_status open_other(const char *name, int64_t bytes, int32_t members, char **memory)
-{
-    int file = shm_open(name, O_RDWR, 0);
-    *memory = file < 0 ? NULL : map(file, bytes);
-    int error = errno;
-    if (file >= 0)
-        close(file);
-    return *memory ? TX_OK : lacking(bytes, members, "map another rank's part of", error);
+    return status;
 }
 
 /* ---- All of them ----------------------------------------------------------------------------------------- */
@@ -98,41 +208,52 @@ void tx_window_free(tx_window *window)
 }
 
 /* Tells all ranks what came of this one's part; the same status and message on every rank. */
-static tx_status agree(tx_transport *transport, const tx_comm_rank *ranks, offer *own, offer *all, tx_status status)
+static tx_status agree(making *m, tx_status status)
 {
-    own->status = (int32_t)status;
-    snprintf(own->text, sizeof own->text, "%s", status ? tx_error() : "");
-    status = tx_transport_gather(transport, own, all, sizeof *own);
-    for (int32_t r = 0; r < transport->size && !status; r++)
-        if (all[r].status)
-            return tx_fail((tx_status)all[r].status, "rank %" PRId32 " on %s %s", r, ranks[r].name, all[r].text);
+    m->own.status = (int32_t)status;
+    snprintf(m->own.text, sizeof m->own.text, "%s", status ? tx_error() : "");
+    status = tx_transport_gather(m->transport, &m->own, m->all, sizeof m->own);
+    for (int32_t r = 0; r < m->transport->size && !status; r++)
+        if (m->all[r].status)
+            return tx_fail((tx_status)m->all[r].status, "rank %" PRId32 " on %s %s", r, m->ranks[r].name,
+                           m->all[r].text);
     return status;
 }
 
-static tx_status map_others(const tx_layout *l, int32_t group, const offer *all, tx_window *w)
+/* Each rank sends to those of its group that follow it, TURN of them in a turn, and then takes as many messages as were
+ * sent to it. All ranks meet between the two, and all groups take as many turns as the largest: so nothing is waited
+ * for, and a mailbox holds the messages of two turns at most (Linux allows 10). */
+static tx_status exchange(making *m)
 {
+    const int32_t members = m->window->members;
     tx_status status = TX_OK;
-    for (int32_t i = 0; i < w->members && !status; i++)
-        if (i != w->place)
-            status = open_other(all[l->member[l->start[group] + i]].name, w->bytes, w->members, &w->segment[i]);
-    return status;
+    for (int32_t first = 1;; first += TURN) {
+        const int32_t end = first + TURN < members ? first + TURN : members;
+        for (int32_t i = first; i < end && !status; i++)
+            status = send_segment(m, m->member[(m->window->place + i) % members]);
+        status = agree(m, status);
+        if (status || first >= m->layout->most_members)
+            return status;
+        for (int32_t i = first; i < end && !status; i++)
+            status = take_segment(m);
+    }
 }
 
-static tx_status fill(tx_transport *transport, const tx_layout *l, const tx_comm_rank *ranks, offer *all, tx_window *w)
+static tx_status fill(making *m)
 {
-    offer own = {0};
-    void *memory = NULL;
-    tx_status status = TX_OK;
-    if (w->members > 1)
-        status = make(w->bytes, w->members, own.name, sizeof own.name, &memory);
-    else if (!(memory = map(-1, w->bytes)))
-        status = tx_fail(TX_MEMORY, "has no memory for a window of %" PRId64 " bytes", w->bytes);
-    w->segment[w->place] = memory;
-    status = agree(transport, ranks, &own, all, status);
+    tx_status status = agree(m, check_room(m->window));
+    if (status)
+        return status;
+    status = make_segment(m);
+    if (!status && m->window->members > 1)
+        status = open_mailbox(m);
+    status = agree(m, status);
     if (!status)
-        status = agree(transport, ranks, &own, all, map_others(l, l->group[transport->rank], all, w));
-    if (own.name[0])
-        shm_unlink(own.name);
+        status = exchange(m);
+    if (m->segment >= 0)
+        close(m->segment);
+    if (m->mailbox >= 0)
+        close(m->mailbox);
     return status;
 }
 
@@ -154,7 +275,15 @@ tx_status tx_window_create(tx_transport *transport, const tx_layout *layout, con
     w->bytes = (bytes + page - 1) / page * page;
     w->place = layout->place[transport->rank];
     w->members = members;
-    tx_status status = fill(transport, layout, ranks, all, w);
+    making m = {.transport = transport,
+                .layout = layout,
+                .ranks = ranks,
+                .member = layout->member + layout->start[group],
+                .window = w,
+                .all = all,
+                .segment = -1,
+                .mailbox = -1};
+    tx_status status = fill(&m);
     free(all);
     if (status) {
         tx_window_free(w);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory that the ranks of a group map into each other: one segment a rank, made and first touched by it, without a
- * name as soon as all have it, so that nothing is left when they are killed. */
+ * Memory that the ranks of a group map into each other: one segment a rank, made and first touched by it. It has no name
+ * at any time, so nothing is left when the ranks are killed. */
 #ifndef TX_COMM_WINDOW_H
 #define TX_COMM_WINDOW_H
 
@@ -16,7 +16,8 @@ struct tx_window {
     char *segment[]; /* by place */
 };
 
-/* Of all ranks, and it fails on all or none: MEMORY, naming the rank and host that could not give its part. */
+/* Of all ranks, and it fails on all or none, naming the rank and host that could not give its part: MEMORY where the
+ * host or a control group has not enough left, else IO. */
 tx_status tx_window_create(tx_transport *transport, const tx_layout *layout, const tx_comm_rank *ranks, int64_t bytes,
                            tx_window **window);
 void tx_window_free(tx_window *window);

@@ -2,6 +2,7 @@
  * txlaunch: starts a job of several ranks by mpiexec, and starts it again from its newest checkpoint when a rank dies.
  */
 #include "tools/txlaunch.h"
+#include "tools/output.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -132,6 +133,7 @@ typedef struct launch {
     tx_launch_server *server;
     sigset_t open;
     int32_t ranks;
+    bool vacant;       /* the output folder, before the first attempt */
     bool moved, saved; /* by any attempt */
     tx_launch_history history;
 } launch;
@@ -166,6 +168,7 @@ static tx_status prepare(launch *l)
     tx_status status = tx_launch_hosts_read(set->hosts, set->hostfile, l->ranks, &l->hosts);
     if (!status)
         status = tx_launch_output_find(&set->command, &l->output);
+    l->vacant = l->output.folder && tx_output_check(l->output.folder) == TX_OK;
     if (!status)
         status = tx_launch_adopt();
     if (!status)
@@ -173,16 +176,19 @@ static tx_status prepare(launch *l)
     return status ? status : tx_launch_server_open(set->address, &l->hosts, &l->server);
 }
 
-/* How the next attempt starts; `checkpoint` gets the name of what it starts from. */
+/* How the next attempt starts; `checkpoint` gets the name of what it starts from. What lay in the folder before the
+ * first attempt is not gone on from, and not overwritten, unless the command says so: there rank 0 made no step. */
 static tx_launch_start next_start(const launch *l, char *checkpoint, size_t room)
 {
+    const tx_launch_output *o = &l->output;
+    const bool own = l->vacant || l->moved || l->saved;
     snprintf(checkpoint, room, "the newest checkpoint");
-    if (tx_launch_output_has_checkpoint(l->output.folder, checkpoint, room) || l->saved)
+    const bool found = tx_launch_output_has_checkpoint(o->folder, checkpoint, room);
+    if (l->saved || (found && (own || o->resumes)))
         return TX_LAUNCH_RESUME;
     snprintf(checkpoint, room, "the beginning");
-    /* The folder holds what the attempt before began to write, as it made steps there. */
-    return l->moved && l->output.folder && !l->output.overwrites && !l->output.resumes ? TX_LAUNCH_ANEW
-                                                                                       : TX_LAUNCH_AS_IS;
+    const bool filled = o->folder && own && (l->moved || tx_output_check(o->folder));
+    return filled && !o->resumes ? TX_LAUNCH_ANEW : TX_LAUNCH_AS_IS;
 }
 
 static bool answers(const launch *l, const char *host)
@@ -249,7 +255,7 @@ static bool attempt(launch *l, tx_launch_start start, int *result)
     int64_t before = l->history.restarts;
     char line[800], checkpoint[300];
     tx_launch_decision decision;
-    tx_launch_decide(&outcome, l->set->max_restarts, l->hosts.count == 0, &l->history, &decision);
+    tx_launch_decide(&outcome, l->set->max_restarts, &l->history, &decision);
     const char *launcher = strrchr(l->set->launcher, '/');
     tx_launch_describe(&outcome, launcher ? launcher + 1 : l->set->launcher, line, sizeof line);
     *result = decision.status;

@@ -75,6 +75,7 @@ typedef enum tx_launch_kind {
     TX_LAUNCH_LOST,   /* another rank said that this one does not answer */
     TX_LAUNCH_LATE,   /* its heartbeat */
     TX_LAUNCH_ABSENT, /* it never said hello */
+    TX_LAUNCH_LEFT,   /* the launcher failed itself, and its ranks died of that */
     TX_LAUNCH_ENDED   /* the launcher ended, no rank having given a sign */
 } tx_launch_kind;
 
@@ -153,8 +154,8 @@ typedef struct tx_launch_decision {
 
 #define TX_LAUNCH_SAME 3 /* failures at the same step that end the run */
 
-/* Judges an attempt and enters it in the history. `local`: no hosts were named. */
-void tx_launch_decide(const tx_launch_outcome *outcome, int64_t max_restarts, bool local, tx_launch_history *history,
+/* Judges an attempt and enters it in the history. */
+void tx_launch_decide(const tx_launch_outcome *outcome, int64_t max_restarts, tx_launch_history *history,
                       tx_launch_decision *decision);
 /* What happened, without an end: "rank 1 on HOST (pid 12) died after step 41 (mpiexec: status 9)". `launcher` is its
  * name. */
@@ -171,7 +172,7 @@ tx_launch_family tx_launch_family_of(const char *version);
 typedef struct tx_launch_output {
     char *folder;    /* NULL: none */
     bool overwrites; /* the command has --overwrite_output_dir, of any value */
-    bool resumes;    /* likewise --resume_from_checkpoint */
+    bool resumes;    /* likewise --resume_from_checkpoint, but for false in a file */
 } tx_launch_output;
 
 /* Reads --output_dir and --overwrite_output_dir from the words, or from the JSON file among them. */
@@ -219,8 +220,9 @@ tx_status tx_launch_adopt(void);
 /* Starts a program in a process group of its own, without standard input; it gets SIGTERM should txlaunch die.
  * `mask` is its signal mask. With `output` >= 0 it writes there. */
 tx_status tx_launch_spawn(char *const *argv, const sigset_t *mask, int output, pid_t *pid);
-/* Whether `pid` ended; other children that ended are buried as well. `status` is as a shell gives it. */
-bool tx_launch_ended(pid_t pid, int32_t *status);
+/* Whether `pid` ended; other children that ended are buried as well. `status` is as a shell gives it; `killed`: by a
+ * signal, other than by a status that tells of one. */
+bool tx_launch_ended(pid_t pid, int32_t *status, bool *killed);
 /* Sends a signal to a descendant; false where `pid` is none. */
 bool tx_launch_signal(int64_t pid, int number);
 /* Ends `pid` and its group at once, and every other descendant. */

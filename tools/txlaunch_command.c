@@ -49,12 +49,14 @@ static tx_status read_options(const char *path, tx_launch_output *output)
 {
     tx_json *json = NULL;
     const char *folder = NULL;
+    bool resumes = true; /* unless it is false; other values are the command's to judge */
     tx_status status = TX_OK;
     if (tx_json_read(path, OPTIONS_LIMIT, &json))
         return TX_OK;
     if (tx_json_type_of(json) == TX_JSON_OBJECT) {
         output->overwrites = output->overwrites || tx_json_has(json, "overwrite_output_dir");
-        output->resumes = output->resumes || tx_json_has(json, "resume_from_checkpoint");
+        tx_json_get_bool(json, "resume_from_checkpoint", &resumes);
+        output->resumes = output->resumes || (resumes && tx_json_has(json, "resume_from_checkpoint"));
         if (!tx_json_get_string(json, "output_dir", &folder))
             status = set_folder(output, folder);
     }

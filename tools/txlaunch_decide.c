@@ -20,14 +20,14 @@ static int32_t stopped_by(const tx_launch_outcome *o)
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
         int32_t status = SIGNALLED + signals[i];
         if ((o->sign.kind == TX_LAUNCH_FAILED && o->sign.status == status) ||
-            (o->sign.kind == TX_LAUNCH_ENDED && o->exited && o->status == status))
+            (o->sign.rank < 0 && o->exited && o->status == status))
             return status;
     }
     return 0;
 }
 
 /* Why another start would end as this one did; NULL where it may not. */
-static const char *hopeless(const tx_launch_outcome *o, bool local)
+static const char *hopeless(const tx_launch_outcome *o)
 {
     if (o->done)
         return "all that could be done is done";
@@ -35,8 +35,8 @@ static const char *hopeless(const tx_launch_outcome *o, bool local)
         return "it refuses to start";
     if (!o->reported && o->exited && o->status == TX_EXIT_USAGE)
         return "the command line is wrong";
-    if (!o->reported && o->exited && local)
-        return "no rank came so far as to report";
+    if (!o->reported && o->exited && o->status == 0)
+        return "the command is none that reports to txlaunch";
     return NULL;
 }
 
@@ -52,11 +52,11 @@ static void enter(tx_launch_history *h, const tx_launch_outcome *o)
     h->stride = o->stride;
 }
 
-void tx_launch_decide(const tx_launch_outcome *o, int64_t max_restarts, bool local, tx_launch_history *h,
+void tx_launch_decide(const tx_launch_outcome *o, int64_t max_restarts, tx_launch_history *h,
                       tx_launch_decision *decision)
 {
     *decision = (tx_launch_decision){.verdict = TX_LAUNCH_GIVE_UP, .status = TX_EXIT_FAILURE};
-    int32_t stopped = stopped_by(o);
+    const int32_t stopped = stopped_by(o);
     /* After rank 0's word a launcher that had to be ended is none of the run's failures: some MPIs hang at their end.
      */
     if (o->done && (!o->exited || o->status == 0)) {
@@ -70,7 +70,7 @@ void tx_launch_decide(const tx_launch_outcome *o, int64_t max_restarts, bool loc
         return;
     }
     enter(h, o);
-    const char *why = hopeless(o, local);
+    const char *why = hopeless(o);
     if (why)
         snprintf(decision->reason, sizeof decision->reason, "%s: starting again would not help", why);
     else if (h->same >= TX_LAUNCH_SAME)
@@ -145,6 +145,12 @@ void tx_launch_describe(const tx_launch_outcome *o, const char *launcher, char *
     case TX_LAUNCH_LATE:
         append(line, room, " gave no sign of life for %.0f s", s->seconds);
         append_step(o, line, room);
+        break;
+    case TX_LAUNCH_LEFT:
+        append(line, room,
+               "%s ended while its ranks were well: somebody killed it, or, where it is MPICH's, connected to its port "
+               "(see docs/RANKS.md)",
+               launcher);
         break;
     case TX_LAUNCH_ABSENT:
         append(line, room, " did not report within %.0f s", s->seconds);

@@ -81,7 +81,7 @@ tx_status tx_launch_spawn(char *const *argv, const sigset_t *mask, int output, p
 
 /* ---- Ending ------------------------------------------------------------------------------------------------- */
 
-bool tx_launch_ended(pid_t pid, int32_t *status)
+bool tx_launch_ended(pid_t pid, int32_t *status, bool *killed)
 {
     int code;
     bool ended = false;
@@ -89,7 +89,8 @@ bool tx_launch_ended(pid_t pid, int32_t *status)
         if (child != pid)
             continue;
         ended = true;
-        *status = WIFSIGNALED(code) ? 128 + WTERMSIG(code) : WEXITSTATUS(code);
+        *killed = WIFSIGNALED(code);
+        *status = *killed ? 128 + WTERMSIG(code) : WEXITSTATUS(code);
     }
     return ended;
 }

@@ -17,7 +17,7 @@ typedef struct attempt {
     const tx_launch_attempt *a;
     tx_launch_job *job;
     pid_t pid;
-    bool exited, forwarded, asked;
+    bool exited, killed, forwarded, asked;
     int32_t status;
     double last;               /* look at everything */
     double signed_at, done_at; /* 0: not yet */
@@ -88,7 +88,7 @@ static void watch(attempt *t)
         if (now - t->last > 4.0 * tick) /* txlaunch itself was stopped, or had no core */
             tx_launch_job_forgive(t->job, now - t->last);
         t->last = now;
-        t->exited = tx_launch_ended(t->pid, &t->status);
+        t->exited = tx_launch_ended(t->pid, &t->status, &t->killed);
         if (t->exited)
             break;
         forward(t);
@@ -113,10 +113,24 @@ static void suspect_hosts(const attempt *t)
     }
 }
 
+/* Whether the launcher failed itself, which its ranks do not outlive for long enough to tell by their ends: somebody
+ * killed it, or it ended with a status that is not theirs. MPICH's has one for that, but gives it too where a rank dies
+ * while MPI starts, or on another host. */
+static bool launcher_failed(const attempt *t)
+{
+    const tx_launch_kind kind = t->job->sign.kind;
+    const bool own = t->a->family == TX_LAUNCH_HYDRA && t->a->hosts->count == 0 && t->status == 255;
+    if (!t->exited || t->asked || tx_launch_job_done(t->job) || (kind != TX_LAUNCH_NONE && kind != TX_LAUNCH_DIED))
+        return false;
+    return t->killed || (own && tx_launch_job_first(t->job)->step >= 0);
+}
+
 static void conclude(const attempt *t, tx_launch_outcome *o)
 {
     tx_launch_job *job = t->job;
     const tx_launch_rank *first = tx_launch_job_first(job);
+    if (launcher_failed(t))
+        job->sign = (tx_launch_sign){.kind = TX_LAUNCH_LEFT, .rank = -1, .teller = -1};
     if (job->sign.kind == TX_LAUNCH_NONE)
         job->sign.kind = TX_LAUNCH_ENDED;
     *o = (tx_launch_outcome){.sign = job->sign,

@@ -5,7 +5,8 @@
  *   rank [--output_dir DIR] [--resume_from_checkpoint] [--overwrite_output_dir] [--steps N] [--step_ms N]
  *        [--save_steps N] [--timeout S] [--fault KIND:RANK:STEP] [--always]
  *
- * KIND is exit0, exit1, kill, hang, refuse, failed or finalize; a fault happens once in a folder, or --always. */
+ * KIND is exit0, exit1, kill, hang, refuse, failed, finalize, or unborn: dead before MPI starts, whichever rank comes
+ * first. STEP 0 is before the first one, with the log open. A fault happens once in a folder, or --always. */
 #include "api/file.h"
 #include "comm/watch.h"
 
@@ -113,10 +114,10 @@ static tx_status load(const settings *set, int64_t *step, float *value)
 /* ---- Steps -------------------------------------------------------------------------------------------------- */
 
 /* The fault that is due, if any. */
-static const char *fault_now(const settings *set, const tx_comm *comm, int64_t step)
+static const char *fault_now(const settings *set, int32_t rank, int64_t step)
 {
     char mark[700];
-    if (!*set->fault || comm->rank != set->fault_rank || step != set->fault_step)
+    if (!*set->fault || rank != set->fault_rank || step != set->fault_step)
         return "";
     snprintf(mark, sizeof mark, "%.500s/fault", set->folder ? set->folder : ".");
     int made = open(mark, O_WRONLY | O_CREAT | O_EXCL, 0666);
@@ -131,7 +132,7 @@ static void do_fault(const char *fault)
         _exit(0);
     if (strcmp(fault, "exit1") == 0)
         _exit(1);
-    if (strcmp(fault, "kill") == 0)
+    if (strcmp(fault, "kill") == 0 || strcmp(fault, "unborn") == 0)
         kill(getpid(), SIGKILL);
     while (strcmp(fault, "hang") == 0)
         pause();
@@ -143,7 +144,7 @@ static tx_status train(const settings *set, tx_comm *comm, tx_watch *watch, int6
     while (*step < set->steps && !status && !*stopped) {
         struct timespec time = {.tv_sec = set->step_ms / 1000, .tv_nsec = set->step_ms % 1000 * 1000000};
         nanosleep(&time, NULL);
-        const char *fault = fault_now(set, comm, *step + 1);
+        const char *fault = fault_now(set, comm->rank, *step + 1);
         do_fault(fault);
         if (strcmp(fault, "failed") == 0)
             return tx_fail(TX_DEVICE, "the device is lost");
@@ -166,6 +167,16 @@ static tx_status train(const settings *set, tx_comm *comm, tx_watch *watch, int6
     return status;
 }
 
+/* Rank 0's log, which is of one run only. */
+static tx_status open_log(const settings *set)
+{
+    char file[700];
+    snprintf(file, sizeof file, "%.500s/log.jsonl", set->folder);
+    if (tx_file_exists(file) && !set->resume && !set->overwrite)
+        return tx_fail(TX_INVALID, "%s: is not empty", set->folder);
+    return tx_file_write(file, "", 0);
+}
+
 /* Shows who runs where. */
 static tx_status begin(const settings *set, const tx_comm *comm, int64_t *step, float *value)
 {
@@ -180,6 +191,10 @@ static tx_status begin(const settings *set, const tx_comm *comm, int64_t *step, 
         status = tx_fail(TX_INVALID, "config.json differs from rank 0's");
     if (!status && set->resume)
         status = load(set, step, value);
+    if (!status && set->folder && comm->rank == 0)
+        status = open_log(set);
+    if (!status)
+        do_fault(fault_now(set, comm->rank, 0));
     return status;
 }
 
@@ -221,6 +236,8 @@ int main(int argc, char **argv)
     sigemptyset(&action.sa_mask);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
+    if (strcmp(set.fault, "unborn") == 0 && tx_folder_create(set.folder) == TX_OK)
+        do_fault(fault_now(&set, set.fault_rank, set.fault_step));
     tx_comm *comm = NULL;
     tx_watch *watch = NULL;
     const tx_watch_options options = {.size = sizeof options,

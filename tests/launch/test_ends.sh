@@ -42,6 +42,50 @@ says "from the beginning"
 run 0 overwrites -n 2 -- --overwrite_output_dir --fault kill:1:13
 [ "$(final)" = "$whole" ] || fail "overwrite: the result differs"
 
+# Deaths before the first step: with the log open, and before a rank has reported.
+run 0 born -n 2 -- --fault kill:0:0
+says "rank 0 on $(uname -n) (pid "
+says " died; it made no step"
+says "restart 1 of 3 in 1 s from the beginning"
+[ "$(final)" = "$whole" ] || fail "born: the result differs"
+run 0 unborn -n 2 -- --fault unborn:0:-1
+says "restart 1 of 3 in 1 s from the beginning"
+[ "$(final)" = "$whole" ] || fail "unborn: the result differs"
+run 1 never -n 2 --max_restarts 9 -- --fault kill:0:0 --always
+says "given up after 2 restarts: the same failure 3 times before the first step"
+
+# What lay in the folder before is not touched, nor gone on from unless the command says so.
+for name in theirs over; do
+    mkdir -p "$work/$name/checkpoint-15"
+    echo "15 0x1p0" > "$work/$name/checkpoint-15/manifest.json"
+    echo old > "$work/$name/log.jsonl"
+done
+run 1 theirs -n 2 -- --fault unborn:0:-1
+says "restart 1 of 3 in 1 s from the beginning"
+says "is not empty"
+says "given up after 1 restarts: it refuses to start"
+[ "$(cat "$work/theirs/log.jsonl")" = old ] || fail "theirs: the log is overwritten"
+run 0 over -n 2 -- --overwrite_output_dir --fault unborn:0:-1
+[ "$(final)" = "$whole" ] || fail "over: it went on from a checkpoint of before"
+
+# The launcher is killed, or a stranger's connection ends it, which is not taken for the death of a rank.
+start bereft -n 2 -- --steps 60
+wait_for_step 5
+kill -s KILL "$(pgrep -o -P "$launched")"
+finish 0
+says "${mpi##*/} ended while its ranks were well"
+says "restart 1 of 3 in 1 s from checkpoint-"
+says "complete after 1 restarts"
+if "$mpi" --version | grep -q HYDRA && command -v python3 > /dev/null && command -v ss > /dev/null; then
+    start knocked -n 2 -- --steps 60
+    wait_for_step 5
+    port=$(ss -Hltnp | sed -n "s/^.*:\([0-9]*\) .*pid=$(pgrep -o -P "$launched"),.*/\1/p")
+    python3 -c "import socket; socket.create_connection(('127.0.0.1', $port)).close()"
+    finish 0
+    says "${mpi##*/} ended while its ranks were well: somebody killed it, or, where it is MPICH's, connected to its port"
+    says "complete after 1 restarts"
+fi
+
 # What starting again would not help.
 run 1 poisoned -n 2 --max_restarts 9 -- --fault kill:1:13 --always
 # Two restarts; more where the machine is so busy that one of them looks otherwise.
@@ -62,13 +106,14 @@ says "complete after 0 restarts; the ranks did not end by themselves"
 # A program that knows nothing of heartbeats may end with 0: nobody said that the run is complete.
 timeout 60 "$txlaunch" --launcher "$mpi" -n 1 -- true > "$work/out" 2> "$work/err" && fail "true counts as complete"
 says "no rank reported"
+says "given up after 0 restarts: the command is none that reports to txlaunch"
 
 timeout 60 "$txlaunch" --launcher /nowhere/mpiexec -n 2 -- true 2> "$work/err"
 [ $? -eq 1 ] || fail "a launcher that is missing"
 says "/nowhere/mpiexec: cannot start: No such file or directory"
 timeout 60 "$txlaunch" --launcher "$mpi" -n 2 -- /nowhere/program > "$work/out" 2> "$work/err" &&
     fail "a missing program"
-says "given up after 0 restarts"
+says "given up after 2 restarts: the same failure 3 times before the first step"
 
 # refuses TEXT ARGUMENT...: wrong options
 refuses()

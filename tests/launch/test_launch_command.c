@@ -171,6 +171,8 @@ static void the_output_folder_is_found(void **state)
     const char *json =
         scratch_file(*state, "train.json", "{\"output_dir\": \"from json\", \"overwrite_output_dir\": true}");
     const char *plain = scratch_file(*state, "plain.json", "{\"resume_from_checkpoint\": true}");
+    const char *fresh =
+        scratch_file(*state, "fresh.json", "{\"resume_from_checkpoint\": false, \"overwrite_output_dir\": null}");
     const char *broken = scratch_file(*state, "broken.json", "{\"output_dir\": ");
     expect_output((const char *[]){"t", "--output_dir", "a"}, 3, "a", false, false);
     expect_output((const char *[]){"t", "--output-dir=a b"}, 2, "a b", false, false);
@@ -182,6 +184,7 @@ static void the_output_folder_is_found(void **state)
     expect_output((const char *[]){"t", json}, 2, "from json", true, false);
     expect_output((const char *[]){"numactl", "-N0", "t", json, "--output_dir", "b"}, 6, "b", true, false);
     expect_output((const char *[]){"t", plain}, 2, NULL, false, true);
+    expect_output((const char *[]){"t", fresh}, 2, NULL, false, false);
     expect_output((const char *[]){"t", broken}, 2, NULL, false, false);
     expect_output((const char *[]){"t", "/nowhere/a.json"}, 2, NULL, false, false);
 }

@@ -25,7 +25,7 @@ static tx_launch_decision decide(tx_launch_outcome outcome, tx_launch_history *h
 {
     tx_launch_decision decision;
     tx_launch_history none = {0};
-    tx_launch_decide(&outcome, 3, true, history ? history : &none, &decision);
+    tx_launch_decide(&outcome, 3, history ? history : &none, &decision);
     return decision;
 }
 
@@ -75,7 +75,7 @@ static void failures_start_again(void **state)
     assert_string_equal(last.reason, "3 restarts were allowed (--max_restarts)");
     history = (tx_launch_history){.restarts = 50};
     tx_launch_decision much;
-    tx_launch_decide(&death, 100, true, &history, &much);
+    tx_launch_decide(&death, 100, &history, &much);
     assert_true(much.wait == 30.0);
 }
 
@@ -110,12 +110,38 @@ static void what_a_restart_does_not_help(void **state)
     assert_non_null(strstr(decide(o, NULL).reason, "refuses to start"));
     o = (tx_launch_outcome){.sign = {.kind = TX_LAUNCH_ENDED, .rank = -1}, .step = -1, .exited = true, .status = 2};
     assert_non_null(strstr(decide(o, NULL).reason, "command line is wrong"));
-    o.status = 255;
-    assert_non_null(strstr(decide(o, NULL).reason, "no rank came"));
+    o.status = 0;
+    assert_non_null(strstr(decide(o, NULL).reason, "none that reports"));
+}
+
+/* A death is one at any time. */
+static void deaths_before_the_first_step(void **state)
+{
+    (void)state;
     tx_launch_history history = {0};
-    tx_launch_decision d;
-    tx_launch_decide(&o, 3, false, &history, &d); /* a host may have been away */
-    assert_int_equal(d.verdict, TX_LAUNCH_RESTART);
+    tx_launch_outcome o = {.sign = {.kind = TX_LAUNCH_ENDED, .rank = -1}, .step = -1, .exited = true, .status = 9};
+    assert_int_equal(decide(o, &history).verdict, TX_LAUNCH_RESTART); /* before any report */
+    o = death;
+    o.step = o.who.step = -1;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(decide(o, &history).verdict, TX_LAUNCH_RESTART);
+    tx_launch_decision d = decide(o, &history);
+    assert_int_equal(d.verdict, TX_LAUNCH_GIVE_UP);
+    assert_non_null(strstr(d.reason, "the same failure 3 times before the first step"));
+}
+
+static void the_launcher_itself(void **state)
+{
+    (void)state;
+    tx_launch_outcome o = {
+        .sign = {.kind = TX_LAUNCH_LEFT, .rank = -1}, .reported = true, .step = 41, .exited = true, .status = 255};
+    char line[800];
+    assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_RESTART);
+    tx_launch_describe(&o, "mpiexec", line, sizeof line);
+    assert_string_equal(line, "mpiexec ended while its ranks were well: somebody killed it, or, where it is MPICH's, "
+                              "connected to its port (see docs/RANKS.md) (mpiexec: status 255)");
+    o.status = 143;
+    assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_STOPPED);
 }
 
 static void three_times_the_same(void **state)
@@ -209,6 +235,8 @@ int main(void)
         cmocka_unit_test(failures_start_again),
         cmocka_unit_test(a_signal_stops),
         cmocka_unit_test(what_a_restart_does_not_help),
+        cmocka_unit_test(deaths_before_the_first_step),
+        cmocka_unit_test(the_launcher_itself),
         cmocka_unit_test(three_times_the_same),
         cmocka_unit_test(it_is_said_in_one_line),
     };

@@ -57,5 +57,28 @@ while [ $i -lt "$times" ]; do
     i=$((i + 1))
 done
 
+# Killed while it starts: before it has reported, before the log is open, and after.
+i=0
+while [ $i -lt $((2 * times)) ]; do
+    folder=$work/start$i
+    long_run "$folder" timeout -s KILL 200 "$bin/txlaunch" --launcher "$launcher" -n 2 -- > "$work/out" 2> "$work/err" &
+    pid=$!
+    victims=
+    until [ "$(echo "$victims" | wc -w)" -ge 2 ] || ! kill -0 $pid; do
+        victims=$(pgrep -f "^$bin/txtrain .*--output_dir $folder\$")
+    done
+    random 15
+    sleep "$(printf 0.%02d "$drawn")"
+    random 2
+    kill -KILL "$(echo "$victims" | sed -n "$((drawn + 1))p")"
+    wait $pid
+    status=$?
+    [ $status -eq 0 ] || fail "killed while it starts: txlaunch ended with $status"
+    grep -q "; restart 1 of 3 in 1 s from " "$work/err" || fail "killed while it starts: no restart"
+    cmp -s "$work/whole/model.safetensors" "$folder/model.safetensors" || fail "killed while it starts: other weights"
+    rm -rf "$folder"
+    i=$((i + 1))
+done
+
 [ $failures -eq 0 ] && echo "all good"
 exit $((failures != 0))
