@@ -36,10 +36,7 @@ tx_status tx_requests_end(tx_requests *requests, int32_t request);
 /* INVALID unless nothing is outstanding; `call` is the function's name in the message. */
 tx_status tx_requests_idle(const tx_requests *requests, const char *call);
 
-/* Number of ranks that a launcher says it started this process among; 0 where none is seen. `variable`, when not
- * NULL, gets the name of the environment variable that says so. */
-int32_t tx_launcher_ranks(const char **variable);
-/* Which of them this process is; -1 where no launcher says so. */
+/* Which of the ranks that a launcher started this process is; -1 where no launcher says so. */
 int32_t tx_launcher_rank(void);
 /* UNSUPPORTED when the launcher started many ranks and this process sees itself alone: each of them would
  * train the whole model and write the same files. `advice` says how to start it. */

@@ -4,7 +4,6 @@
 
 #include "api/clock.h"
 
-#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <inttypes.h>
 #include <net/if.h>

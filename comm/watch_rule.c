@@ -139,11 +139,12 @@ static void end_line(const tx_watch *w, char *line, size_t room)
 static void describe_other(const tx_watch *w, int32_t rank, const tx_comm_laggard *laggard, double seconds, char *line,
                            size_t room)
 {
-    tx_comm_peer peer = {.step = -1};
+    tx_comm_peer peer;
     char step[48] = "no step of it is known", was[120] = "", missed[64] = "what the others wait in";
-    if (w->comm->table->hear(w->comm, rank, &peer))
+    const bool heard = w->comm->table->hear(w->comm, rank, &peer);
+    if (heard)
         snprintf(was, sizeof was, ", it was %s", peer.doing);
-    if (peer.step >= 0)
+    if (heard && peer.step >= 0)
         snprintf(step, sizeof step, "its last step is %" PRId64, peer.step);
     if (laggard && laggard->bucket >= 0)
         snprintf(missed, sizeof missed, "bucket %" PRId32, laggard->bucket);

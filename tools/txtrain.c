@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txtrain: trains a GPT-2 and writes it as a Hugging Face model folder. */
 #include "api/file.h"
-#include "comm/common.h"
 #include "tools/output.h"
 #include "tools/profile.h"
 #include "tools/train_job.h"
@@ -36,15 +35,12 @@ static void on_signal(int number)
     caught = caught ? caught : number;
 }
 
-/* Those that are ignored stay so: nohup ignores SIGHUP. */
 static void catch_all(const int *signals, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        struct sigaction action = {.sa_handler = on_signal}, before;
-        sigemptyset(&action.sa_mask);
-        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-            sigaction(signals[i], &action, NULL);
-    }
+    struct sigaction action = {.sa_handler = on_signal};
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < count; i++)
+        sigaction(signals[i], &action, NULL);
 }
 
 /* From the start: none of these may end the program while there is something to save. */
@@ -53,10 +49,25 @@ static void catch_early_signals(void)
     catch_all((const int[]){SIGUSR1, SIGPIPE, SIGXFSZ}, 3);
 }
 
+/* Libraries that MPI brings along handle SIGHUP from before main on, so what this process was started with (nohup has
+ * SIGHUP ignored) is looked at before them. */
+static struct sigaction hangup;
+
+static void look_at_hangup(void)
+{
+    sigaction(SIGHUP, NULL, &hangup);
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const first_of_all)(void) = look_at_hangup;
+
 /* Before there are steps these end the program at once. */
 static void catch_signals(void)
 {
-    catch_all((const int[]){SIGINT, SIGTERM, SIGHUP, SIGUSR2}, 4);
+    catch_all((const int[]){SIGINT, SIGTERM, SIGUSR2}, 3);
+    if (hangup.sa_handler == SIG_IGN)
+        sigaction(SIGHUP, &hangup, NULL);
+    else
+        catch_all((const int[]){SIGHUP}, 1);
 }
 
 static int asked_to_stop(void *context)
@@ -330,6 +341,7 @@ static int finish(tx_train_job *j)
 static int start(tx_train_job *j, int ending)
 {
     tx_run_summary summary = {0};
+    catch_early_signals(); /* MPICH took SIGUSR1 for itself */
     tx_status status = j->comm->size > 1 ? tx_train_agree_on_options(j, ending) : TX_OK;
     if (ending != TX_GO_ON)
         return ending;

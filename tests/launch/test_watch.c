@@ -78,6 +78,7 @@ static void make(fake *f, int32_t rank, int32_t size)
     for (int32_t r = 0; r < 4; r++) {
         f->ranks[r].host = r / 2;
         snprintf(f->ranks[r].name, sizeof f->ranks[r].name, r < 2 ? "one" : "two");
+        f->others[r] = BUSY;
     }
 }
 
@@ -153,11 +154,25 @@ static void the_one_that_waits_names_the_other(void **state)
     assert_int_equal(f.told, 42);
     assert_string_equal(f.doing, "training");
     assert_int_equal(r.status, TX_WATCH_STATUS);
-    assert_int_equal(r.lines, 1);
+    assert_int_equal(r.lines, 2); /* the first is that rank 1 is not heard */
     assert_non_null(strstr(r.line, "train: rank 1 on one does not answer: no step of it is known, it did not reach bucket "
                                    "3 for 0."));
     assert_non_null(strstr(r.line, " s; the run ends; start again"));
     assert_null(strchr(r.line, '\n'));
+}
+
+static void ranks_that_are_not_heard_are_told_of(void **state)
+{
+    (void)state;
+    fake f;
+    record r = {.lines = 0};
+    make(&f, 0, 4);
+    f.others[2] = f.others[3] = UNHEARD;
+    tx_watch *watch = begin(&f, &r, 600.0);
+    tx_watch_stop(watch);
+    assert_int_equal(r.lines, 1);
+    assert_non_null(strstr(r.line, "train: warning: no datagram (UDP) of 2 ranks arrives at rank 0 on one; the first is "
+                                   "rank 2 on two."));
 }
 
 static void ranks_that_wait_for_each_other_end(void **state)
@@ -550,6 +565,7 @@ int main(void)
     unsetenv(TX_BEAT_VARIABLE);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_one_that_waits_names_the_other),
+        cmocka_unit_test(ranks_that_are_not_heard_are_told_of),
         cmocka_unit_test(ranks_that_wait_for_each_other_end),
         cmocka_unit_test(a_busy_rank_is_waited_for),
         cmocka_unit_test(the_one_that_hangs_says_so),
