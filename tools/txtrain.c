@@ -35,12 +35,28 @@ static void on_signal(int number)
     caught = caught ? caught : number;
 }
 
+/* What the process was started with: what is ignored then stays so, as nohup ignores SIGHUP. Looked at before any library
+ * begins, since some that MPI brings along handle signals from there on. */
+static bool ignored[NSIG];
+
+static void look_at_signals(void)
+{
+    struct sigaction action;
+    for (int number = 1; number < NSIG; number++)
+        ignored[number] = sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const first_of_all)(void) = look_at_signals;
+
+/* A shell has SIGINT ignored in what it starts by &; that one counts. */
 static void catch_all(const int *signals, size_t count)
 {
-    struct sigaction action = {.sa_handler = on_signal};
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        const bool stays = ignored[signals[i]] && signals[i] != SIGINT;
+        struct sigaction action = {.sa_handler = stays ? SIG_IGN : on_signal};
+        sigemptyset(&action.sa_mask);
         sigaction(signals[i], &action, NULL);
+    }
 }
 
 /* From the start: none of these may end the program while there is something to save. */
@@ -49,25 +65,10 @@ static void catch_early_signals(void)
     catch_all((const int[]){SIGUSR1, SIGPIPE, SIGXFSZ}, 3);
 }
 
-/* Libraries that MPI brings along handle SIGHUP from before main on, so what this process was started with (nohup has
- * SIGHUP ignored) is looked at before them. */
-static struct sigaction hangup;
-
-static void look_at_hangup(void)
-{
-    sigaction(SIGHUP, NULL, &hangup);
-}
-
-__attribute__((section(".preinit_array"), used)) static void (*const first_of_all)(void) = look_at_hangup;
-
 /* Before there are steps these end the program at once. */
 static void catch_signals(void)
 {
-    catch_all((const int[]){SIGINT, SIGTERM, SIGUSR2}, 3);
-    if (hangup.sa_handler == SIG_IGN)
-        sigaction(SIGHUP, &hangup, NULL);
-    else
-        catch_all((const int[]){SIGHUP}, 1);
+    catch_all((const int[]){SIGINT, SIGTERM, SIGUSR2, SIGHUP}, 4);
 }
 
 static int asked_to_stop(void *context)

@@ -60,7 +60,7 @@ for action in continue stop; do
             --save_strategy steps --save_steps 6 --on_save_error $action
     ) && fail "the final model was written, though it is too large"
     found=stop
-    [ "$(grep -c "training goes on" "$work/err")" -eq 1 ] && found=continue
+    [ "$(grep -c "training goes on" "$work/err")" -eq 2 ] && found=continue
     [ $found = $action ] || fail "on_save_error $action: it was $found"
 done
 
