@@ -14,6 +14,7 @@ tx_status tx_graph_create(tx_model *model, tx_graph **graph)
     if (!g)
         return tx_fail(TX_MEMORY, "no memory for a graph");
     g->model = model;
+    g->chunk_bytes = TX_CHUNK_BYTES;
     *graph = g;
     return TX_OK;
 }
@@ -28,6 +29,7 @@ void tx_graph_free(tx_graph *graph)
     }
     free(graph->tensor);
     free(graph->node);
+    free(graph->loss);
     free(graph);
 }
 
@@ -308,14 +310,34 @@ static bool make_outputs(tx_graph *graph, tx_emit_args *args, const tx_operand o
     return true;
 }
 
-void tx_graph_replace_nodes(tx_graph *graph, tx_node *nodes, int32_t count, const int32_t *moved)
+tx_status tx_graph_append(tx_graph *graph, const tx_node *node, int32_t *number)
 {
-    for (int32_t i = 0; i < graph->tensors; i++)
-        if (graph->tensor[i]->producer >= 0)
-            graph->tensor[i]->producer = moved[graph->tensor[i]->producer];
-    free(graph->node);
-    graph->node = nodes;
-    graph->nodes = graph->node_room = count;
+    tx_node *n = node_new(graph);
+    if (!n)
+        return graph->status;
+    *n = *node;
+    *number = graph->nodes++;
+    return TX_OK;
+}
+
+tx_status tx_backward(tx_graph *graph, tx_tensor *loss)
+{
+    tx_status status = tx_graph_check(graph);
+    if (status != TX_OK)
+        return status;
+    if (!loss || loss->graph != graph || tx_shape_count(&loss->shape) != 1 || loss->dtype != TX_F32)
+        return tx_graph_fail(graph, tx_fail(TX_INVALID, "backward: the loss must be one F32 value of this graph"));
+    if (!loss->requires_grad)
+        return tx_graph_fail(graph, tx_fail(TX_INVALID, "backward: the loss depends on no parameter"));
+    if (graph->planned)
+        return tx_graph_fail(graph, tx_fail(TX_INVALID, "backward: the graph has a plan, so it cannot change"));
+    void *array = graph->loss;
+    if (!grow(&array, graph->losses, &graph->loss_room, sizeof(tx_tensor *)))
+        return tx_graph_fail(graph, tx_fail(TX_MEMORY, "no memory for a loss"));
+    graph->loss = array;
+    graph->loss[graph->losses++] = loss;
+    graph->model->has_gradients = true;
+    return TX_OK;
 }
 
 tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args)

@@ -37,6 +37,9 @@ typedef struct tx_node {
     tx_tensor *out[TX_MAX_OUT];
 } tx_node;
 
+/* Bytes of the logits of a chunk of the classifier (tx_chunk). */
+#define TX_CHUNK_BYTES (INT64_C(256) << 20)
+
 struct tx_graph {
     tx_model *model;
     tx_tensor **tensor;
@@ -44,6 +47,9 @@ struct tx_graph {
     tx_node *node;
     int32_t nodes, node_room;
     tx_direction direction; /* of the nodes being added */
+    tx_tensor **loss;       /* what tx_backward was given, until autodiff takes it: the gradients are those of the sum */
+    int32_t losses, loss_room;
+    int64_t chunk_bytes;    /* TX_CHUNK_BYTES, or what a test sets */
     bool planned;           /* has been given to a plan: storage is shared, so nothing may be added */
     tx_status status;       /* of the first failure; its message is kept below */
     char message[512];
@@ -94,9 +100,8 @@ tx_tensor *tx_tensor_view(tx_tensor *whole, int64_t first, tx_shape shape);
 /* The scalar `result` of the model as a tensor [1]. */
 tx_tensor *tx_tensor_result(tx_graph *graph, tx_result result);
 
-/* Takes `nodes` (allocated, `count` of them) in the place of the graph's own; tensors learn the new numbers of their
- * producers: moved[i] is that of node i, -1 where it is gone. */
-void tx_graph_replace_nodes(tx_graph *graph, tx_node *nodes, int32_t count, const int32_t *moved);
+/* Appends a copy of a node as it is, for ops that are not the user's; `*number` receives its number. */
+tx_status tx_graph_append(tx_graph *graph, const tx_node *node, int32_t *number);
 
 /* Appends the gradient of node `n`: from the gradients `dout` of its outputs (NULL: zero) those of its inputs,
  * for which `need` is set, into `din`. */

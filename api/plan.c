@@ -69,12 +69,7 @@ static tx_status compile(tx_plan *plan)
     tx_model *model = plan->model;
     tx_layout layout;
     int64_t scratch = 0;
-    tx_status status = tx_graph_check(plan->graph);
-    if (status == TX_OK)
-        status = tx_chunk(plan->graph, TX_CHUNK_BYTES);
-    if (status == TX_OK)
-        status = tx_fuse(plan->graph);
-    plan->graph->planned = true;
+    tx_status status = tx_pipeline(plan->graph);
     if (status == TX_OK)
         status = tx_plan_layout(plan->graph, model->arena[TX_ARENA_PLANNED].chunk_bytes, &layout);
     if (status == TX_OK)

@@ -435,8 +435,9 @@ tx_tensor *tx_copy(tx_tensor *x);
 tx_tensor *tx_fill(tx_graph *graph, tx_shape shape, float value);
 tx_tensor *tx_reshape(tx_tensor *x, tx_shape shape);
 
-/* Appends the gradient of the scalar `loss` with respect to every parameter it depends on, and the
- * addition of `loss` to result LOSS. */
+/* Asks for the gradient of the scalar `loss` with respect to every parameter it depends on, and for the addition of `loss`
+ * to result LOSS. Given several losses, also one twice, the gradients are those of their sum. The gradients are made by
+ * tx_plan_create, which is also where an op without a gradient is refused. */
 tx_status tx_backward(tx_graph *graph, tx_tensor *loss);
 
 /* ---- Plans --------------------------------------------------------------------------------- */

@@ -103,10 +103,10 @@ static bool make(tx_engine *engine, bool tied, bool train, int64_t bytes, outcom
     CHECK(tx_model_create(engine, &m.model));
     CHECK(tx_graph_create(m.model, &m.graph));
     CHECK(build(&m, tied, train));
-    CHECK(tx_chunk(m.graph, bytes));
+    m.graph->chunk_bytes = bytes;
+    CHECK(tx_plan_create(m.graph, "classifier", &m.plan));
     for (int32_t i = 0; i < m.graph->nodes; i++)
         out->losses_nodes += m.graph->node[i].op == TX_OP_CROSS_ENTROPY;
-    CHECK(tx_plan_create(m.graph, "classifier", &m.plan));
     CHECK(tx_model_init(m.model, 1));
     CHECK(tx_model_set(m.model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)ROWS));
     CHECK(tx_model_set(m.model, TX_CONTROL_LOSS_SCALE, 1.0));

@@ -174,7 +174,7 @@ static void graphs(void **state)
     tx_graph_free(other);
     assert_ok(tx_graph_create(f->model, &other));
     tx_tensor *most = tx_reduce(param(other, "w", TX_SHAPE(2, 7)), TX_REDUCE_MAX, TX_AXIS_ALL);
-    assert_refused(tx_backward(other, most), TX_UNSUPPORTED, "the maximum has no gradient");
+    assert_ok(tx_backward(other, most));
     assert_refused(tx_plan_create(other, "", &plan), TX_UNSUPPORTED, "the maximum has no gradient");
     tx_graph_free(other);
 }

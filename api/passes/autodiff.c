@@ -28,6 +28,9 @@ static bool writes_directly(const autodiff *a, tx_tensor *const in[TX_MAX_IN], t
                             int32_t first)
 {
     tx_tensor *root = tx_tensor_root(din[i]);
+    for (int j = 0; j < TX_MAX_IN; j++) /* two outputs of one node would both be stored */
+        if (j != i && in[j] == in[i] && din[j] && tx_tensor_root(din[j])->producer == root->producer)
+            return false;
     if (root->producer < first || root->arena != TX_ARENA_PLANNED)
         return false;
     const tx_node *n = &a->graph->node[root->producer];
@@ -65,6 +68,24 @@ static void to_slice(autodiff *a, tx_tensor *param, tx_tensor *d, bool directly)
     }
 }
 
+/* When the gradient of operand `i` comes to a slice: its node writes it, or a copy behind all nodes. */
+static int32_t time_of(tx_tensor *const din[TX_MAX_IN], const bool directly[TX_MAX_IN], int i)
+{
+    return din[i] && directly[i] ? tx_tensor_root(din[i])->producer : INT32_MAX;
+}
+
+/* The operands in the order in which their gradients are written: of a parameter that is used twice the first one to
+ * come is stored and the second added. */
+static void order_by_time(tx_tensor *const din[TX_MAX_IN], const bool directly[TX_MAX_IN], int order[TX_MAX_IN])
+{
+    for (int i = 0; i < TX_MAX_IN; i++) {
+        int at = i;
+        for (; at > 0 && time_of(din, directly, order[at - 1]) > time_of(din, directly, i); at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+}
+
 static tx_status differentiate(autodiff *a, int32_t index)
 {
     tx_graph *graph = a->graph;
@@ -91,7 +112,10 @@ static tx_status differentiate(autodiff *a, int32_t index)
     bool directly[TX_MAX_IN] = {0};
     for (int i = 0; i < TX_MAX_IN; i++)
         directly[i] = need[i] && din[i] && node.in[i]->is_param && writes_directly(a, node.in, din, i, first);
-    for (int i = 0; i < TX_MAX_IN; i++) {
+    int order[TX_MAX_IN];
+    order_by_time(din, directly, order);
+    for (int k = 0; k < TX_MAX_IN; k++) {
+        const int i = order[k];
         if (!need[i] || !din[i])
             continue;
         tx_tensor *x = node.in[i], *before = a->gradient[x->id];
@@ -105,7 +129,7 @@ static tx_status differentiate(autodiff *a, int32_t index)
     return graph->status;
 }
 
-/* The gradient that the loss starts with: control LOSS_SCALE. */
+/* The gradient that the losses start with: control LOSS_SCALE. */
 static tx_tensor *seed(tx_graph *graph, const tx_tensor *loss)
 {
     tx_attrs attrs = plain;
@@ -114,44 +138,42 @@ static tx_tensor *seed(tx_graph *graph, const tx_tensor *loss)
     return one ? tx_emit(graph, &(tx_emit_args){.op = TX_OP_SCALE, .attrs = attrs, .in = {one}}) : NULL;
 }
 
-static tx_status add_to_result(tx_graph *graph, tx_tensor *loss)
+/* Result LOSS is the sum of all losses. */
+static void add_to_result(tx_graph *graph, tx_tensor *loss, bool first)
 {
     tx_emit_args copy = {
         .op = TX_OP_COPY, .attrs = plain, .in = {loss}, .out = {tx_tensor_result(graph, TX_RESULT_LOSS)}};
-    copy.attrs.accumulate = TX_ADD_CONTROL;
+    copy.attrs.accumulate = first ? TX_ADD_CONTROL : TX_ADD;
     if (copy.out[0])
         tx_emit(graph, &copy);
-    return graph->status;
 }
 
-tx_status tx_backward(tx_graph *graph, tx_tensor *loss)
+/* A loss that is given twice, or that another one is made of, has the sum of its gradients. */
+static void begin_at(autodiff *a, const tx_tensor *loss)
 {
-    tx_status status = tx_graph_check(graph);
-    if (status != TX_OK)
-        return status;
-    if (!loss || loss->graph != graph || tx_shape_count(&loss->shape) != 1 || loss->dtype != TX_F32)
-        return tx_graph_fail(graph, tx_fail(TX_INVALID, "backward: the loss must be one F32 value of this graph"));
-    if (!loss->requires_grad)
-        return tx_graph_fail(graph, tx_fail(TX_INVALID, "backward: the loss depends on no parameter"));
-    status = add_to_result(graph, loss);
-    int32_t forward = graph->nodes;
-    size_t tensors = (size_t)graph->tensors;
+    tx_tensor *before = a->gradient[loss->id], *one = seed(a->graph, loss);
+    a->gradient[loss->id] = before ? tx_add(before, one) : one;
+}
+
+tx_status tx_autodiff(tx_graph *graph)
+{
+    if (graph->losses == 0)
+        return TX_OK;
+    for (int32_t i = 0; i < graph->losses; i++)
+        add_to_result(graph, graph->loss[i], i == 0);
+    const int32_t forward = graph->nodes;
+    const size_t tensors = (size_t)graph->tensors;
     autodiff a = {graph, calloc(tensors, sizeof(tx_tensor *)), calloc(tensors, sizeof(bool))};
     if (!a.gradient || !a.written)
-        status = tx_graph_fail(graph, tx_fail(TX_MEMORY, "no memory to differentiate"));
+        tx_graph_fail(graph, tx_fail(TX_MEMORY, "no memory to differentiate"));
     graph->direction = TX_BACKWARD;
-    if (status == TX_OK) {
-        a.gradient[loss->id] = seed(graph, loss);
-        status = graph->status;
-    }
-    for (int32_t i = forward - 1; i >= 0 && status == TX_OK; i--)
-        status = differentiate(&a, i);
+    for (int32_t i = 0; i < graph->losses && graph->status == TX_OK; i++)
+        begin_at(&a, graph->loss[i]);
+    for (int32_t i = forward - 1; i >= 0 && graph->status == TX_OK; i--)
+        differentiate(&a, i);
     graph->direction = TX_FORWARD;
-    graph->model->has_gradients = true;
+    graph->losses = 0; /* they have their gradients */
     free(a.gradient);
     free(a.written);
-    if (status != TX_OK)
-        return status;
-    status = tx_shard(graph);
-    return status == TX_OK ? TX_OK : tx_graph_fail(graph, status);
+    return graph->status;
 }

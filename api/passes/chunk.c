@@ -7,10 +7,10 @@
  * because the gradient of the losses, for a mean, does not depend on them. */
 #include "api/passes/passes.h"
 
+#include "api/edit.h"
 #include "api/model.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Chunks have a multiple of so many rows: views then begin at multiples of TX_ALIGNMENT, whatever the width, and the
  * products stay efficient. */
@@ -26,6 +26,7 @@ typedef struct member {
 
 typedef struct classifier {
     tx_graph *graph;
+    tx_edit *edit;
     member member[MEMBERS]; /* product, loss, gradient of the loss, products of that; in the graph's order */
     int32_t members;
     tx_tensor *logits, *dlogits; /* dlogits NULL: a forward graph */
@@ -50,60 +51,55 @@ static bool is_product(const tx_node *n)
     return n->op == TX_OP_MATMUL && (n->attrs.flat || (n->in[0]->shape.rank == 2 && n->in[1]->shape.rank == 2));
 }
 
-static bool reads(const tx_node *n, const tx_tensor *t)
-{
-    for (int k = 0; k < TX_MAX_IN; k++)
-        if (n->in[k] == t)
-            return true;
-    return false;
-}
-
 /* Can the tensor be replaced by one of each chunk? */
 static bool is_passing(const tx_tensor *t)
 {
     return t->arena == TX_ARENA_PLANNED && !t->is_output;
 }
 
-/* Adds the products of dlogits: dlogits B gives rows, dlogits^T A or A^T dlogits is a sum over rows. */
-static bool find_products(classifier *c, int32_t first)
+/* Adds a product of dlogits: dlogits B gives rows, dlogits^T A or A^T dlogits is a sum over rows. */
+static bool add_product(classifier *c, int32_t node)
 {
-    for (int32_t i = first; i < c->graph->nodes; i++) {
-        const tx_node *n = &c->graph->node[i];
-        if (!reads(n, c->dlogits))
-            continue;
-        if (!is_product(n) || n->in[2] || n->in[0] == n->in[1])
+    const tx_node *n = &c->graph->node[node];
+    if (!is_product(n) || n->in[2] || n->in[0] == n->in[1])
+        return false;
+    const bool sums = n->attrs.trans_a && !n->attrs.trans_b, rows = !n->attrs.trans_a && n->in[0] == c->dlogits;
+    return (sums || rows) && add_member(c, node, sums ? 3 : 1, sums ? 0 : 1, sums);
+}
+
+/* Adds the gradient of the node `loss`, and what is made of it. */
+static bool add_gradient(classifier *c, int32_t loss, int32_t node)
+{
+    const tx_node *n = &c->graph->node[node], *l = &c->graph->node[loss];
+    if (n->op != TX_OP_CROSS_ENTROPY_GRAD || c->dlogits || node < loss || n->in[2] != l->in[1] || n->in[3] != l->out[1])
+        return false;
+    c->dlogits = n->out[0];
+    add_member(c, node, 15, 1, false);
+    int32_t count;
+    const tx_use *use = tx_edit_readers(c->edit, c->dlogits, &count);
+    for (int32_t i = 0; i < count; i++)
+        if (!add_product(c, use[i].node))
             return false;
-        bool sums = n->attrs.trans_a && !n->attrs.trans_b;
-        bool rows = !n->attrs.trans_a && n->in[0] == c->dlogits;
-        if (!(sums || rows) || !add_member(c, i, sums ? 3 : 1, sums ? 0 : 1, sums))
-            return false;
-    }
-    return true;
+    return is_passing(c->dlogits);
 }
 
 /* Finds the classifier that ends with the CROSS_ENTROPY node `loss`; false where something else reads its logits. */
 static bool find_members(classifier *c, int32_t loss)
 {
     const tx_graph *g = c->graph;
-    const tx_node *l = &g->node[loss];
-    c->logits = l->in[0];
+    c->logits = g->node[loss].in[0];
     const int32_t made = c->logits->producer;
     if (made < 0 || !is_product(&g->node[made]) || g->node[made].attrs.trans_a || !is_passing(c->logits))
         return false;
     c->rows = tx_shape_rows(&c->logits->shape);
     add_member(c, made, 1, 1, false);
     add_member(c, loss, 3, 3, false);
-    for (int32_t i = made + 1; i < g->nodes; i++) {
-        const tx_node *n = &g->node[i];
-        if (i == loss || !reads(n, c->logits))
-            continue;
-        if (n->op != TX_OP_CROSS_ENTROPY_GRAD || c->dlogits || i < loss || n->in[2] != l->in[1] ||
-            n->in[3] != l->out[1])
+    int32_t count;
+    const tx_use *use = tx_edit_readers(c->edit, c->logits, &count);
+    for (int32_t i = 0; i < count; i++)
+        if (use[i].node != loss && !add_gradient(c, loss, use[i].node))
             return false;
-        c->dlogits = n->out[0];
-        add_member(c, i, 15, 1, false);
-    }
-    return !c->dlogits || (is_passing(c->dlogits) && find_products(c, c->member[2].node + 1));
+    return true;
 }
 
 /* Member of number `node`, or NULL. */
@@ -214,57 +210,11 @@ static tx_status emit_chunks(const classifier *c, int64_t most)
     return c->graph->status;
 }
 
-/* ---- Order -------------------------------------------------------------------------------------------- */
-
-typedef struct order {
-    int32_t *node; /* numbers of the nodes that stay, in their new order */
-    int32_t count;
-} order;
-
-static void append(order *o, int32_t node)
-{
-    o->node[o->count++] = node;
-}
-
-/* What was there before, early nodes, the chunks' nodes (from number `chunks` on), the rest without the members. */
-static void arrange(const classifier *c, int32_t chunks, order *o)
-{
-    const int32_t first = c->member[0].node;
-    for (int32_t i = 0; i < chunks; i++)
-        if (i < first || c->early[i])
-            append(o, i);
-    for (int32_t i = chunks; i < c->graph->nodes; i++)
-        append(o, i);
-    for (int32_t i = first; i < chunks; i++)
-        if (!c->early[i] && !member_at(c, i))
-            append(o, i);
-}
-
-/* Brings the nodes into their order; tensors learn the new numbers of their producers. */
-static tx_status reorder(tx_graph *graph, const order *o)
-{
-    tx_node *nodes = malloc((size_t)o->count * sizeof *nodes);
-    int32_t *moved = malloc((size_t)graph->nodes * sizeof *moved);
-    if (!nodes || !moved) {
-        free(nodes);
-        free(moved);
-        return tx_fail(TX_MEMORY, "no memory for the classifier's chunks");
-    }
-    memset(moved, 0xff, (size_t)graph->nodes * sizeof *moved); /* -1: gone */
-    for (int32_t i = 0; i < o->count; i++) {
-        nodes[i] = graph->node[o->node[i]];
-        moved[o->node[i]] = i;
-    }
-    tx_graph_replace_nodes(graph, nodes, o->count, moved);
-    free(moved);
-    return TX_OK;
-}
-
-/* Replaces the members by their chunks. */
+/* Replaces the members by their chunks: in the place of the first stand what they need (early) and then the chunks. */
 static tx_status split(const classifier *c, int64_t most)
 {
     tx_graph *graph = c->graph;
-    const int32_t chunks = graph->nodes;
+    const int32_t first = c->member[0].node, chunks = graph->nodes;
     tx_status status = emit_chunks(c, most);
     if (status)
         return status;
@@ -274,13 +224,12 @@ static tx_status split(const classifier *c, int64_t most)
             if (t && t != c->logits && t != c->dlogits && t->producer >= 0)
                 t->producer = graph->nodes - c->members + i;
         }
-    order o = {malloc((size_t)graph->nodes * sizeof *o.node), 0};
-    if (!o.node)
-        return tx_fail(TX_MEMORY, "no memory for the classifier's chunks");
-    arrange(c, chunks, &o);
-    status = reorder(graph, &o);
-    free(o.node);
-    return status;
+    for (int32_t i = first + 1; i < graph->nodes; i++)
+        if (i >= chunks || c->early[i])
+            tx_edit_move(c->edit, i, first);
+    for (int32_t i = 0; i < c->members; i++)
+        tx_edit_erase(c->edit, c->member[i].node);
+    return TX_OK;
 }
 
 /* ---- The pass ----------------------------------------------------------------------------------------- */
@@ -295,21 +244,19 @@ static int64_t most_rows(const tx_graph *graph, const tx_tensor *logits, int64_t
 }
 
 /* Splits the classifier of CROSS_ENTROPY node `loss`, where that can be done. */
-static tx_status chunk_one(tx_graph *graph, int32_t loss, int64_t bytes, bool *done)
+static tx_status chunk_one(classifier *c, int32_t loss, int64_t bytes, bool *done)
 {
-    classifier c = {.graph = graph};
-    *done = false;
-    if (!find_members(&c, loss) || !others_give_way(&c))
+    if (!find_members(c, loss) || !others_give_way(c))
         return TX_OK;
-    const int64_t most = most_rows(graph, c.logits, bytes);
-    if (c.rows <= most)
+    const int64_t most = most_rows(c->graph, c->logits, bytes);
+    if (c->rows <= most)
         return TX_OK;
-    c.early = calloc((size_t)graph->nodes, sizeof *c.early);
-    if (!c.early)
+    c->early = calloc((size_t)c->graph->nodes, sizeof *c->early);
+    if (!c->early)
         return tx_fail(TX_MEMORY, "no memory for the classifier's chunks");
-    *done = find_early(&c);
-    tx_status status = *done ? split(&c, most) : TX_OK;
-    free(c.early);
+    *done = find_early(c);
+    tx_status status = *done ? split(c, most) : TX_OK;
+    free(c->early);
     return status;
 }
 
@@ -318,9 +265,17 @@ tx_status tx_chunk(tx_graph *graph, int64_t bytes)
     tx_status status = TX_OK;
     bool done = false;
     for (int32_t i = 0; i < graph->nodes && !status; i = done ? 0 : i + 1) {
+        classifier c = {.graph = graph};
         done = false;
-        if (graph->node[i].op == TX_OP_CROSS_ENTROPY)
-            status = chunk_one(graph, i, bytes, &done);
+        if (graph->node[i].op != TX_OP_CROSS_ENTROPY)
+            continue;
+        status = tx_edit_open(graph, &c.edit);
+        if (!status)
+            status = chunk_one(&c, i, bytes, &done);
+        if (!status && done)
+            status = tx_edit_commit(c.edit);
+        else
+            tx_edit_discard(c.edit);
     }
-    return status ? tx_graph_fail(graph, status) : TX_OK;
+    return status;
 }

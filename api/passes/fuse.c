@@ -6,33 +6,21 @@
  * A norm adds up what it normalises, its gradient what else comes to dx. */
 #include "api/passes/passes.h"
 
+#include "api/edit.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct fusion {
     tx_graph *graph;
-    int32_t *readers; /* by tensor: operands that it is */
-    bool *viewed;     /* by tensor: it is also read or written as part of another */
-    bool *gone;       /* by node */
+    tx_edit *edit;
 } fusion;
-
-static void find_readers(fusion *f)
-{
-    const tx_graph *g = f->graph;
-    for (int32_t i = 0; i < g->nodes; i++)
-        for (int k = 0; k < TX_MAX_IN; k++)
-            if (g->node[i].in[k])
-                f->readers[g->node[i].in[k]->id]++;
-    for (int32_t i = 0; i < g->tensors; i++)
-        if (g->tensor[i]->base)
-            f->viewed[g->tensor[i]->id] = f->viewed[g->tensor[i]->base->id] = true;
-}
 
 /* Can the op that makes `t`, which node `reader` reads, be fused with that one? */
 static bool is_passing(const fusion *f, const tx_tensor *t, int32_t reader)
 {
     return t && t->producer >= 0 && t->producer < reader && !t->is_output && t->arena == TX_ARENA_PLANNED &&
-           t->dtype == TX_F32 && !f->viewed[t->id] && !f->gone[t->producer];
+           t->dtype == TX_F32 && !tx_edit_is_viewed(f->edit, t) && !tx_edit_is_erased(f->edit, t->producer);
 }
 
 /* What lies elsewhere may be written between two nodes, so that no op that reads it may move. */
@@ -54,7 +42,9 @@ static bool is_product(const fusion *f, const tx_tensor *t, int32_t reader)
 
 static bool reads_alone(const fusion *f, const tx_tensor *t)
 {
-    return f->readers[t->id] == 1;
+    int32_t readers;
+    tx_edit_readers(f->edit, t, &readers);
+    return readers == 1;
 }
 
 /* GELU moves to the product, whose result others may read. */
@@ -62,7 +52,7 @@ static void fuse_gelu(fusion *f, int32_t at)
 {
     const tx_node *gelu = &f->graph->node[at];
     tx_tensor *t = gelu->in[0], *y = gelu->out[0];
-    if (!is_product(f, t, at) || y->arena != TX_ARENA_PLANNED || f->viewed[y->id] || y->producer != at)
+    if (!is_product(f, t, at) || y->arena != TX_ARENA_PLANNED || tx_edit_is_viewed(f->edit, y) || y->producer != at)
         return;
     tx_node *product = &f->graph->node[t->producer];
     product->attrs.epilogue = TX_EPILOGUE_GELU;
@@ -71,7 +61,7 @@ static void fuse_gelu(fusion *f, int32_t at)
     product->out[0] = y;
     product->out[1] = product->attrs.keeps ? t : NULL;
     y->producer = t->producer;
-    f->gone[at] = true;
+    tx_edit_erase(f->edit, at);
 }
 
 /* The product moves to the node, its only reader, and reads `z` as well. */
@@ -83,7 +73,7 @@ static void fuse_reader(fusion *f, int32_t at, tx_tensor *t, tx_tensor *z, tx_ep
     made.in[3] = z;
     memcpy(made.out, reader->out, sizeof made.out);
     *reader = made;
-    f->gone[t->producer] = true;
+    tx_edit_erase(f->edit, t->producer);
     t->producer = -1;
 }
 
@@ -92,7 +82,7 @@ static bool is_read_between(const fusion *f, const tx_tensor *t, int32_t first, 
 {
     for (int32_t i = first + 1; i < end; i++)
         for (int k = 0; k < TX_MAX_IN; k++)
-            if (!f->gone[i] && f->graph->node[i].in[k] == t)
+            if (!tx_edit_is_erased(f->edit, i) && f->graph->node[i].in[k] == t)
                 return true;
     return false;
 }
@@ -111,7 +101,7 @@ static void fuse_norm(fusion *f, int32_t at, int z, int sum)
     norm->in[0] = add->in[0];
     norm->in[z] = add->in[1];
     norm->out[sum] = t;
-    f->gone[t->producer] = true;
+    tx_edit_erase(f->edit, t->producer);
     t->producer = at;
 }
 
@@ -120,8 +110,9 @@ static bool fuse_norm_gradient(fusion *f, int32_t at, tx_tensor *t, tx_tensor *o
 {
     tx_tensor *y = f->graph->node[at].out[0];
     /* What is viewed has parts that other nodes write: when it is whole its producer does not say. */
-    if (!is_passing(f, t, at) || !reads_alone(f, t) || !is_lasting(other) || f->viewed[other->id] ||
-        other->producer > t->producer || y->arena != TX_ARENA_PLANNED || f->viewed[y->id] || y->producer != at)
+    if (!is_passing(f, t, at) || !reads_alone(f, t) || !is_lasting(other) || tx_edit_is_viewed(f->edit, other) ||
+        other->producer > t->producer || y->arena != TX_ARENA_PLANNED || tx_edit_is_viewed(f->edit, y) ||
+        y->producer != at)
         return false;
     tx_node *norm = &f->graph->node[t->producer];
     const int z = norm->op == TX_OP_LAYER_NORM_GRAD ? 5 : 4;
@@ -131,7 +122,7 @@ static bool fuse_norm_gradient(fusion *f, int32_t at, tx_tensor *t, tx_tensor *o
     norm->out[0] = y;
     y->producer = t->producer;
     t->producer = -1;
-    f->gone[at] = true;
+    tx_edit_erase(f->edit, at);
     return true;
 }
 
@@ -172,46 +163,16 @@ static void fuse_node(fusion *f, int32_t at)
     }
 }
 
-/* The graph without the nodes that are gone. */
-static tx_status close_gaps(const fusion *f)
-{
-    tx_graph *g = f->graph;
-    tx_node *nodes = malloc((size_t)g->nodes * sizeof *nodes);
-    int32_t *moved = malloc((size_t)g->nodes * sizeof *moved), count = 0;
-    if (!nodes || !moved) {
-        free(nodes);
-        free(moved);
-        return tx_fail(TX_MEMORY, "no memory to fuse ops");
-    }
-    for (int32_t i = 0; i < g->nodes; i++) {
-        moved[i] = f->gone[i] ? -1 : count;
-        if (!f->gone[i])
-            nodes[count++] = g->node[i];
-    }
-    tx_graph_replace_nodes(g, nodes, count, moved);
-    free(moved);
-    return TX_OK;
-}
-
 tx_status tx_fuse(tx_graph *graph)
 {
     const char *wish = getenv("TX_FUSE");
-    if ((wish && strcmp(wish, "0") == 0) || graph->nodes == 0)
+    fusion f = {.graph = graph};
+    if (wish && strcmp(wish, "0") == 0)
         return TX_OK;
-    const size_t tensors = (size_t)graph->tensors;
-    fusion f = {graph, calloc(tensors, sizeof *f.readers), calloc(tensors, sizeof *f.viewed),
-                calloc((size_t)graph->nodes, sizeof *f.gone)};
-    tx_status status = TX_OK;
-    if (!f.readers || !f.viewed || !f.gone)
-        status = tx_fail(TX_MEMORY, "no memory to fuse ops");
-    if (!status)
-        find_readers(&f);
-    for (int32_t i = 0; i < graph->nodes && !status; i++)
+    tx_status status = tx_edit_open(graph, &f.edit);
+    if (status)
+        return status;
+    for (int32_t i = 0; i < graph->nodes; i++)
         fuse_node(&f, i);
-    if (!status)
-        status = close_gaps(&f);
-    free(f.readers);
-    free(f.viewed);
-    free(f.gone);
-    return status;
+    return tx_edit_commit(f.edit);
 }

@@ -12,12 +12,14 @@ typedef struct tx_layout {
     int64_t saved;  /* bytes kept by the forward pass for the backward pass */
 } tx_layout;
 
+/* Appends the gradients of the sum of the losses that tx_backward was given, in the order of back-propagation. */
+tx_status tx_autodiff(tx_graph *graph);
+
 /* Lets a classifier (x times a table, cross-entropy, and in a training graph the gradients of these) go by chunks of
  * rows whose logits take at most `bytes`, or are few, where nothing else reads the logits and their gradient and where
- * the gradient of the losses does not depend on the losses. dtable is the sum of the chunks' in their order. Just before
- * a plan is made: it wants to see all readers. TX_CHUNK_BYTES is what plans are made with: 1,280 rows of GPT-2,
+ * the gradient of the losses does not depend on the losses. dtable is the sum of the chunks' in their order. It wants to see
+ * all readers. TX_CHUNK_BYTES (graph.h) is what plans are made with: 1,280 rows of GPT-2,
  * so that dx, with few columns, still has work for all of a large device; BENCHMARKS.md has what less would gain. */
-#define TX_CHUNK_BYTES (INT64_C(256) << 20)
 tx_status tx_chunk(tx_graph *graph, int64_t bytes);
 
 /* Products take over, as epilogues of op MATMUL, the GELU, slope of GELU or sum that reads their result, norms the sum that
@@ -33,5 +35,8 @@ tx_status tx_plan_layout(tx_graph *graph, int64_t chunk_bytes, tx_layout *layout
  * before those that first read a bucket of weights. With zero_stage 2 gradients are written to arena BUCKETS, and what
  * the rank keeps of them is added to arena GRADIENTS. */
 tx_status tx_shard(tx_graph *graph);
+
+/* All passes over a graph, in their order (pipeline.c); nothing where it has a plan already. */
+tx_status tx_pipeline(tx_graph *graph);
 
 #endif

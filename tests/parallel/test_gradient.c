@@ -47,8 +47,7 @@ static tx_status build(const tx_gpt2_config *config, int64_t rows, int64_t bytes
     *in = tx_input(s->graph, "tokens", TX_I32, TX_SHAPE(rows, BLOCK));
     *out = tx_input(s->graph, "labels", TX_I32, TX_SHAPE(rows, BLOCK));
     status = tx_backward(s->graph, tx_gpt2_loss(tx_gpt2_logits(s->graph, config, *in, &graph), config, *out));
-    if (!status)
-        status = tx_chunk(s->graph, bytes);
+    s->graph->chunk_bytes = bytes;
     return status ? status : tx_plan_create(s->graph, "train", &s->plan);
 }
 

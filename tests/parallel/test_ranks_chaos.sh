@@ -50,6 +50,7 @@ done
 
 i=0
 struck=0
+behind=0
 while [ $i -lt "$runs" ]; do
     i=$((i + 1))
     n=$((2 + i % 2))
@@ -68,7 +69,14 @@ while [ $i -lt "$runs" ]; do
     [ -z "$hit" ] || kill -"$signal" "$hit" 2> /dev/null && struck=$((struck + 1))
     # What is not disturbed any more takes its time; the limit holds from the fault on.
     if ! await $pid $((1000 * (limit + 5) + took)); then
-        fail "$what: has not ended"
+        # Where MPI has ended and a process is stopped on its very last way, everything is written and only the launcher
+        # waits.
+        left=$(pgrep -f "^$bin/txtrain .*--output_dir $folder\$")
+        if [ "$signal" = STOP ] && [ "$left" = "$hit" ]; then
+            kill -CONT "$hit"
+            behind=$((behind + 1))
+        fi
+        await $pid 5000 || fail "$what: has not ended"
         pkill -KILL -f -- "--output_dir $folder"
     fi
     wait $pid
@@ -87,7 +95,8 @@ while [ $i -lt "$runs" ]; do
 done
 [ -z "$(find /dev/shm -maxdepth 1 -name 'tx*' -user "$(id -u)" 2> /dev/null)" ] || fail "shared memory is left"
 
-echo "$struck of $runs runs were struck"
+echo "$struck of $runs runs were struck, $behind of them behind MPI's end"
+[ $behind -le $((1 + runs / 10)) ] || fail "too many were struck behind MPI's end"
 [ $struck -gt 0 ] || fail "no run was struck"
 [ $failures -eq 0 ] && echo "all good"
 exit $((failures != 0))

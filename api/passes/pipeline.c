@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From what the user wrote to what is executed. Each pass is a function from graph to graph that edits it through
+ * api/edit.h; behind the last one layout.c gives every tensor its place and plan.c makes the commands.
+ *
+ *     record -> autodiff -> shard -> chunk -> fuse -> layout -> commands */
+#include "api/passes/passes.h"
+
+static tx_status chunk(tx_graph *graph)
+{
+    return tx_chunk(graph, graph->chunk_bytes);
+}
+
+static tx_status (*const passes[])(tx_graph *graph) = {
+    tx_autodiff, /* gradients, down to the slices of the parameters */
+    tx_shard,    /* sums over the ranks, as soon as a bucket of gradients is full */
+    chunk,       /* the classifier by rows */
+    tx_fuse,     /* element-wise ops into the products and norms beside them */
+};
+
+tx_status tx_pipeline(tx_graph *graph)
+{
+    tx_status status = tx_graph_check(graph);
+    for (size_t i = 0; i < sizeof passes / sizeof passes[0] && !graph->planned && status == TX_OK; i++)
+        status = passes[i](graph);
+    graph->planned = true;
+    return status == TX_OK ? TX_OK : tx_graph_fail(graph, status);
+}

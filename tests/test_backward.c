@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Gradients of graphs that use a parameter, or name a loss, more than once; with accumulation, too.
+ *   test_backward DEVICE */
+#include "tx.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { N = 3 };
+
+typedef struct fixture {
+    tx_engine *engine;
+    tx_model *model;
+    tx_graph *graph;
+    tx_plan *plan;
+} fixture;
+
+static const char *device;
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    const tx_engine_options options = {.size = sizeof options, .device = device, .threads = 1};
+    assert_non_null(f);
+    assert_int_equal(tx_engine_create(&options, &f->engine), TX_OK);
+    assert_int_equal(tx_model_create(f->engine, &f->model), TX_OK);
+    assert_int_equal(tx_graph_create(f->model, &f->graph), TX_OK);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    tx_plan_free(f->plan);
+    tx_graph_free(f->graph);
+    tx_model_free(f->model);
+    tx_engine_free(f->engine);
+    free(f);
+    return 0;
+}
+
+static tx_tensor *param(fixture *f, const char *name, tx_shape shape)
+{
+    return tx_param(f->graph, name, &(tx_param_spec){.shape = shape, .init = TX_INIT_ZERO});
+}
+
+static tx_tensor *sum(tx_tensor *x)
+{
+    return tx_reduce(x, TX_REDUCE_SUM, TX_AXIS_ALL);
+}
+
+/* Runs the plan of two micro-batches on the weights of parameter 0, and reads its gradient and the loss. */
+static float run(fixture *f, const float *weights, float *gradient)
+{
+    assert_int_equal(tx_plan_create(f->graph, "train", &f->plan), TX_OK);
+    assert_int_equal(tx_model_init(f->model, 1), TX_OK);
+    assert_int_equal(tx_model_write(f->model, TX_PART_WEIGHT, 0, weights), TX_OK);
+    assert_int_equal(tx_model_set(f->model, TX_CONTROL_LOSS_SCALE, 1.0), TX_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(tx_model_set(f->model, TX_CONTROL_ACCUMULATE, i), TX_OK);
+        assert_int_equal(tx_plan_run(f->plan), TX_OK);
+    }
+    assert_int_equal(tx_model_read(f->model, TX_PART_GRADIENT, 0, gradient), TX_OK);
+    tx_results results;
+    assert_int_equal(tx_model_fetch(f->model), TX_OK);
+    assert_int_equal(tx_model_results(f->model, &results), TX_OK);
+    return results.value[TX_RESULT_LOSS];
+}
+
+/* d sum(W W) / dW[i][j] = sum of row j of W + sum of column i of W. */
+static void both_factors(void **state)
+{
+    fixture *f = *state;
+    const float w[N * N] = {1, 2, 3, 4, 5, 6, 7, 8, 10};
+    float gradient[N * N];
+    tx_tensor *p = param(f, "w", TX_SHAPE(N, N));
+    assert_int_equal(tx_backward(f->graph, sum(tx_matmul(p, p, false, false))), TX_OK);
+    run(f, w, gradient);
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < N; j++) {
+            const float row = w[j * N] + w[j * N + 1] + w[j * N + 2], column = w[i] + w[N + i] + w[2 * N + i];
+            assert_true(gradient[i * N + j] == 2 * (row + column));
+        }
+}
+
+/* gamma and beta of a norm are one parameter: a node writes both gradients. */
+static void both_outputs_of_a_node(void **state)
+{
+    fixture *f = *state;
+    const float w[4] = {1, 1, 1, 1};
+    float gradient[4];
+    tx_tensor *g = param(f, "g", TX_SHAPE(4)), *x = tx_fill(f->graph, TX_SHAPE(2, 4), 1.0f);
+    assert_int_equal(tx_backward(f->graph, sum(tx_layer_norm(x, g, g, 1e-5f))), TX_OK);
+    run(f, w, gradient);
+    for (int i = 0; i < 4; i++) /* x - mean is 0: all of it comes by way of beta, from two rows */
+        assert_true(gradient[i] == 2 * 2.0f);
+}
+
+/* 5 sum(w) and 3 sum(w) together: 8 for each, and a loss of both. */
+static void two_losses(void **state)
+{
+    fixture *f = *state;
+    const float w[N] = {1, 2, 4};
+    float gradient[N];
+    tx_tensor *p = param(f, "w", TX_SHAPE(N));
+    assert_int_equal(tx_backward(f->graph, tx_scale(sum(p), 5.0f)), TX_OK);
+    assert_int_equal(tx_backward(f->graph, tx_scale(sum(p), 3.0f)), TX_OK);
+    assert_true(run(f, w, gradient) == 2 * (5 * 7 + 3 * 7));
+    for (int i = 0; i < N; i++)
+        assert_true(gradient[i] == 2 * 8.0f);
+}
+
+/* The same loss twice, and one that another is made of. */
+static void a_loss_that_is_read(void **state)
+{
+    fixture *f = *state;
+    const float w[N] = {1, 2, 4};
+    float gradient[N];
+    tx_tensor *inner = sum(param(f, "w", TX_SHAPE(N)));
+    assert_int_equal(tx_backward(f->graph, inner), TX_OK);
+    assert_int_equal(tx_backward(f->graph, inner), TX_OK);
+    assert_int_equal(tx_backward(f->graph, tx_scale(inner, 4.0f)), TX_OK);
+    assert_true(run(f, w, gradient) == 2 * (7 + 7 + 28));
+    for (int i = 0; i < N; i++)
+        assert_true(gradient[i] == 2 * 6.0f);
+}
+
+static void not_behind_a_plan(void **state)
+{
+    fixture *f = *state;
+    tx_tensor *loss = sum(param(f, "w", TX_SHAPE(N)));
+    assert_int_equal(tx_backward(f->graph, loss), TX_OK);
+    assert_int_equal(tx_plan_create(f->graph, "train", &f->plan), TX_OK);
+    assert_int_equal(tx_backward(f->graph, loss), TX_INVALID);
+    assert_non_null(strstr(tx_error(), "the graph has a plan"));
+}
+
+int main(int argc, char **argv)
+{
+    device = argc > 1 ? argv[1] : "cpu";
+    tx_engine *engine = NULL;
+    const tx_engine_options options = {.size = sizeof options, .device = device};
+    if (tx_engine_create(&options, &engine) != TX_OK) {
+        print_message("skipped: no device %s: %s\n", device, tx_error());
+        return 77;
+    }
+    tx_engine_free(engine);
+#define BACKWARD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        BACKWARD(both_factors),        BACKWARD(both_outputs_of_a_node), BACKWARD(two_losses),
+        BACKWARD(a_loss_that_is_read), BACKWARD(not_behind_a_plan),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
