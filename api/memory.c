@@ -108,8 +108,53 @@ static tx_status release_chunk(const tx_engine *e, tx_arena *arena, int32_t c)
     return TX_OK;
 }
 
-/* Replaces a chunk by a larger one. What a plan may not rely on (arenas PLANNED and SCRATCH) goes first; the rest is
- * kept, also where there is no room for the larger one. */
+/* Inputs of plans that lie in a chunk of arena PLANNED: what was written to them outlasts the chunk. */
+typedef struct kept_inputs {
+    char *data;
+    int64_t bytes;
+} kept_inputs;
+
+/* Goes through those within the first `held` bytes, from the device to `kept` (`out`) or back; `kept` NULL: counts
+ * their bytes. */
+static tx_status move_inputs(tx_model *model, int32_t c, int64_t held, char *kept, bool out, int64_t *bytes)
+{
+    const tx_engine *e = model->engine;
+    const tx_arena *arena = &model->arena[TX_ARENA_PLANNED];
+    tx_status status = TX_OK;
+    *bytes = 0;
+    for (tx_plan *p = model->plans; p; p = p->next)
+        for (int32_t i = 0; i < p->graph->tensors && status == TX_OK; i++) {
+            const tx_tensor *t = p->graph->tensor[i];
+            const int64_t size = tx_tensor_bytes(t), at = t->offset % arena->chunk_bytes;
+            if (!t->is_input || tx_arena_chunk(arena, t->offset) != c || at + size > held)
+                continue;
+            if (kept)
+                status = out ? e->backend->read(e->context, arena->buffer[c], at, kept + *bytes, size)
+                             : e->backend->write(e->context, arena->buffer[c], at, kept + *bytes, size);
+            *bytes += size;
+        }
+    return status == TX_OK && kept && !out ? e->backend->finish(e->context) : status;
+}
+
+static tx_status keep_inputs(tx_model *model, int32_t c, kept_inputs *kept)
+{
+    const int64_t held = model->arena[TX_ARENA_PLANNED].held[c];
+    move_inputs(model, c, held, NULL, true, &kept->bytes);
+    kept->data = malloc((size_t)kept->bytes + 1);
+    return kept->data ? move_inputs(model, c, held, kept->data, true, &kept->bytes)
+                      : tx_fail(TX_MEMORY, "no memory to keep what was written to plans");
+}
+
+/* Whether a chunk lies outside the window that it should lie in, which was taken after it. */
+static bool is_outside(const tx_model *model, tx_arena_id id, int32_t c)
+{
+    const tx_arena *arena = &model->arena[id];
+    const void *window = tx_parallel_place(model, id, c);
+    return window && arena->buffer[c] && model->engine->backend->map(arena->buffer[c]) != window;
+}
+
+/* Replaces a chunk by a larger one, or by its window. What a plan may not rely on (arenas PLANNED and SCRATCH) goes
+ * first, but for inputs; the rest is kept, also where there is no room for the larger one. */
 static tx_status grow_chunk(tx_model *model, tx_arena_id id, int32_t c)
 {
     const tx_engine *e = model->engine;
@@ -127,7 +172,7 @@ static tx_status grow_chunk(tx_model *model, tx_arena_id id, int32_t c)
     const int64_t old = arena->held[c];
     if (old > 0)
         status = copy_contents(e, arena->buffer[c], larger, old);
-    if (status == TX_OK && keep)
+    if (status == TX_OK && keep && old < arena->used[c])
         status = e->backend->fill(e->context, larger, old, 0, arena->used[c] - old);
     if (status == TX_OK)
         status = release_chunk(e, arena, c);
@@ -138,6 +183,19 @@ static tx_status grow_chunk(tx_model *model, tx_arena_id id, int32_t c)
     arena->buffer[c] = larger;
     arena->held[c] = arena->used[c];
     return TX_OK;
+}
+
+static tx_status grow_planned(tx_model *model, int32_t c)
+{
+    const int64_t held = model->arena[TX_ARENA_PLANNED].held[c];
+    kept_inputs kept = {0};
+    tx_status status = keep_inputs(model, c, &kept);
+    if (status == TX_OK)
+        status = grow_chunk(model, TX_ARENA_PLANNED, c);
+    if (status == TX_OK) /* the addresses are the same in the larger chunk */
+        status = move_inputs(model, c, held, kept.data, false, &kept.bytes);
+    free(kept.data);
+    return status;
 }
 
 static tx_status grow_host(tx_model *model, tx_buffer **buffer, int64_t bytes)
@@ -191,10 +249,11 @@ static tx_status allocate_arenas(tx_model *model, bool *moved)
 {
     for (int i = 0; i < TX_ARENA_COUNT; i++) {
         for (int32_t c = 0; c < model->arena[i].chunks; c++) {
-            if (model->arena[i].used[c] <= model->arena[i].held[c])
+            const tx_arena_id id = (tx_arena_id)i;
+            if (model->arena[i].used[c] <= model->arena[i].held[c] && !is_outside(model, id, c))
                 continue;
             *moved = true;
-            tx_status status = grow_chunk(model, (tx_arena_id)i, c);
+            tx_status status = id == TX_ARENA_PLANNED ? grow_planned(model, c) : grow_chunk(model, id, c);
             if (status != TX_OK)
                 return tx_fail_in(status, "%s", tx_memory_name(kind_of((tx_arena_id)i)));
         }

@@ -131,6 +131,30 @@ static void a_loss_that_is_read(void **state)
         assert_true(gradient[i] == 2 * 6.0f);
 }
 
+/* What was written to a plan's inputs is there when it runs, also where a larger plan was made in between. */
+static void inputs_outlast_larger_plans(void **state)
+{
+    fixture *f = *state;
+    const float w[N] = {1, 2, 4}, given[N] = {1, 10, 100};
+    float gradient[N];
+    tx_graph *other = NULL;
+    tx_plan *larger = NULL;
+    tx_tensor *x = tx_input(f->graph, "x", TX_F32, TX_SHAPE(N));
+    assert_int_equal(tx_backward(f->graph, sum(tx_mul(param(f, "w", TX_SHAPE(N)), x))), TX_OK);
+    assert_int_equal(tx_plan_create(f->graph, "train", &f->plan), TX_OK);
+    assert_int_equal(tx_plan_write(f->plan, x, given, sizeof given), TX_OK);
+    assert_int_equal(tx_graph_create(f->model, &other), TX_OK);
+    tx_output(tx_gelu(tx_fill(other, TX_SHAPE(512, 512), 1.0f), false));
+    assert_int_equal(tx_plan_create(other, "larger", &larger), TX_OK);
+    assert_int_equal(tx_model_write(f->model, TX_PART_WEIGHT, 0, w), TX_OK);
+    assert_int_equal(tx_model_set(f->model, TX_CONTROL_LOSS_SCALE, 1.0), TX_OK);
+    assert_int_equal(tx_plan_run(f->plan), TX_OK);
+    assert_int_equal(tx_model_read(f->model, TX_PART_GRADIENT, 0, gradient), TX_OK);
+    assert_memory_equal(gradient, given, sizeof given);
+    tx_plan_free(larger);
+    tx_graph_free(other);
+}
+
 static void not_behind_a_plan(void **state)
 {
     fixture *f = *state;
@@ -154,7 +178,7 @@ int main(int argc, char **argv)
 #define BACKWARD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         BACKWARD(both_factors),        BACKWARD(both_outputs_of_a_node), BACKWARD(two_losses),
-        BACKWARD(a_loss_that_is_read), BACKWARD(not_behind_a_plan),
+        BACKWARD(a_loss_that_is_read), BACKWARD(not_behind_a_plan), BACKWARD(inputs_outlast_larger_plans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,10 @@ static tx_status build(const tx_gpt2_config *config, int64_t rows, int64_t bytes
         return status;
     *in = tx_input(s->graph, "tokens", TX_I32, TX_SHAPE(rows, BLOCK));
     *out = tx_input(s->graph, "labels", TX_I32, TX_SHAPE(rows, BLOCK));
-    status = tx_backward(s->graph, tx_gpt2_loss(tx_gpt2_logits(s->graph, config, *in, &graph), config, *out));
+    tx_tensor *loss = tx_gpt2_loss(tx_gpt2_logits(s->graph, config, *in, &graph), config, *out);
+    status = tx_model_init(s->model, 1); /* weights that are there before any gradient is asked for */
+    if (!status)
+        status = tx_backward(s->graph, loss);
     s->graph->chunk_bytes = bytes;
     return status ? status : tx_plan_create(s->graph, "train", &s->plan);
 }
