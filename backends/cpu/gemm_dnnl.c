@@ -8,6 +8,7 @@
 #include "gemm_provider.h"
 
 #include <dnnl.h>
+#include <dnnl_debug.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,8 +119,9 @@ static tx_status failed(dnnl_status_t status)
 {
     if (status == dnnl_unimplemented)
         return tx_fail(TX_UNSUPPORTED, "oneDNN does not take this product on this CPU");
-    return tx_fail(status == dnnl_out_of_memory ? TX_MEMORY : TX_INTERNAL, "oneDNN: matrix product failed, status %d",
-                   (int)status);
+    return tx_fail(status == dnnl_out_of_memory ? TX_MEMORY : TX_INTERNAL,
+                   "oneDNN: %s; TX_GEMM=portable in the environment takes TX's own kernel instead",
+                   dnnl_status2str(status));
 }
 
 static dnnl_data_type_t type_of(tx_dtype type)
