@@ -385,8 +385,9 @@ static tx_status onednn_run(void *state, const tx_gemm_call *call)
     return status ? failed(status) : TX_OK;
 }
 
-static void onednn_library(char text[TX_CPU_GEMM_LIBRARY])
+static void onednn_library(const struct tx_gemm_tile *tile, char text[TX_CPU_GEMM_LIBRARY])
 {
+    (void)tile;
     const dnnl_version_t *v = dnnl_version();
     snprintf(text, TX_CPU_GEMM_LIBRARY, "onednn %d.%d.%d isa %x", v->major, v->minor, v->patch,
              (unsigned)dnnl_get_effective_cpu_isa());

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Packing and the register tile of TX's own matrix product, after Goto & van de Geijn, "Anatomy of High-Performance
- * Matrix Multiplication" (2008). Compiled once for each instruction set: TX_TILE names the table. The compiler keeps
- * the tile's sums in vector registers; the sizes below leave room for a line of b and one number of a. */
+ * Matrix Multiplication" (2008). Compiled once for each instruction set. The compiler keeps the tile's sums in
+ * vector registers; the sizes below leave room for a line of b and one number of a. */
 #include "gemm_tile.h"
 
-#include "api/half.h"
+#include "backends/cpu/simd.h"
 
 #include <string.h>
 
@@ -298,13 +298,8 @@ static void thin(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, 
         store_row(sum[i], i, j, (int)n, target);
 }
 
-#define TEXT(x) TEXT_OF(x)
-#define TEXT_OF(x) #x
-#define TABLE(name) TABLE_OF(name)
-#define TABLE_OF(name) tx_gemm_tile_##name
-
-const tx_gemm_tile TABLE(TX_TILE) = {
-    .name = TEXT(TX_TILE) " " TEXT(ROWS) "x" TEXT(COLUMNS),
+const tx_gemm_tile TX_CPU_NAME(gemm_tile) = {
+    .name = TX_TEXT(TX_CPU_VARIANT) " " TX_TEXT(ROWS) "x" TX_TEXT(COLUMNS),
     .rows = ROWS,
     .columns = COLUMNS,
     .pack_a = pack_a,

@@ -23,11 +23,9 @@ void TX_CPU_NAME(matmul)(const tx_cpu_call *call)
     }
 }
 
-#define TEXT_(x) #x
-#define TEXT(x) TEXT_(x)
-
 const tx_cpu_kernels TX_CPU_NAME(kernels) = {
-    .name = "openmp " TEXT(TX_CPU_VARIANT),
+    .name = "openmp " TX_TEXT(TX_CPU_VARIANT),
+    .tile = &TX_CPU_NAME(gemm_tile),
     .run =
         {
 #define TX_OP(NAME, name, ...) [TX_OP_##NAME] = TX_CPU_NAME(name),

@@ -37,7 +37,8 @@ int64_t tx_cpu_scratch(const tx_command *command, int32_t threads)
     }
 }
 
-static tx_status prepare_gemm(const tx_command *command, int32_t threads, tx_cpu_gemm **gemm, int64_t *scratch)
+static tx_status prepare_gemm(const tx_context *context, const tx_command *command, tx_cpu_gemm **gemm,
+                              int64_t *scratch)
 {
     const tx_attrs *attrs = &command->attrs;
     const tx_cpu_gemm_spec spec = {
@@ -48,7 +49,8 @@ static tx_status prepare_gemm(const tx_command *command, int32_t threads, tx_cpu
         .trans_b = attrs->trans_b,
         .bias = tx_present(&command->in[2]),
         .adds = attrs->accumulate != TX_STORE,
-        .threads = threads,
+        .threads = context->threads,
+        .tile = context->kernels->tile,
     };
     return tx_cpu_gemm_create(&spec, gemm, scratch);
 }
@@ -74,7 +76,7 @@ tx_status tx_cpu_prepare(tx_context *context, const tx_program *program, tx_exec
         call->threads = context->threads;
         int64_t bytes = tx_cpu_scratch(command, context->threads);
         if (command->op == TX_OP_MATMUL) {
-            tx_status status = prepare_gemm(command, context->threads, &call->gemm, &bytes);
+            tx_status status = prepare_gemm(context, command, &call->gemm, &bytes);
             if (status) {
                 tx_cpu_destroy(made);
                 return tx_fail_in(status, "cpu: command %d (matmul)", i);

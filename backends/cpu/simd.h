@@ -7,6 +7,7 @@
 
 #include "api/half.h"
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/gemm_tile.h"
 
 #include <float.h>
 #include <math.h>
@@ -14,7 +15,11 @@
 #define TX_PRAGMA(text) _Pragma(#text)
 #define TX_SIMD TX_PRAGMA(omp simd)
 
-/* Kernels of this variant, as named by ops.def. */
+#define TX_TEXT_(x) #x
+#define TX_TEXT(x) TX_TEXT_(x)
+
+/* The tile and the kernels of this variant, these as named by ops.def. */
+extern const tx_gemm_tile TX_CPU_NAME(gemm_tile);
 #define TX_OP(NAME, name, ...) void TX_CPU_NAME(name)(const tx_cpu_call *call);
 #define TX_VIRTUAL(NAME, name, ...)
 #include "ops.def"
