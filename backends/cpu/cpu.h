@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The inside of the cpu backend: what a kernel is given, how it spreads its work over threads, and the tables of
- * kernels. Kernel files are compiled once for each instruction set of variants.h; open() picks a table. */
+ * kernels. Kernel files are compiled once for each instruction set (CMakeLists.txt); open() picks a table. */
 #ifndef TX_BACKENDS_CPU_CPU_H
 #define TX_BACKENDS_CPU_CPU_H
 
