@@ -34,14 +34,15 @@ static inline uint16_t tx_f32_to_bf16(float f)
     return (uint16_t)((u + 0x7FFFu + ((u >> 16) & 1u)) >> 16);
 }
 
+/* Without branches, so that loops over it become vector code. */
 static inline float tx_f16_to_f32(uint16_t h)
 {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 0x1Fu, mantissa = h & 0x3FFu;
-    if (exponent == 0) /* zero or subnormal: mantissa * 2^-24, exact in fp32 */
-        return tx_float_of(sign | tx_bits_of((float)mantissa * 0x1p-24f));
-    if (exponent == 31)
-        return tx_float_of(sign | 0x7F800000u | (mantissa << 13));
-    return tx_float_of(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+    uint32_t magnitude = (uint32_t)(h & 0x7FFFu) << 13, sign = (uint32_t)(h & 0x8000u) << 16;
+    uint32_t special = magnitude >= 0x0F800000u ? 0x7F800000u : 0u; /* infinity or NaN */
+    uint32_t normal = magnitude + 0x38000000u;
+    /* 2^-14 + mantissa 2^-24 is a normal number; taking 2^-14 off is exact. */
+    uint32_t subnormal = tx_bits_of(tx_float_of(magnitude + 0x38800000u) - 0x1p-14f);
+    return tx_float_of(sign | special | (magnitude < 0x00800000u ? subnormal : normal));
 }
 
 static inline uint16_t tx_f32_to_f16(float f)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The cpu backend by its table: memory and its account, refusals, and the same bits whatever the number of threads.
+ * Calls of oneDNN that fail: the linker sends TX's to the ones here (--wrap).
  * What the kernels compute is the conformance suite's business. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -295,6 +296,118 @@ static void nan_is_not_lost(void **state)
     }
 }
 
+/* ---- oneDNN that fails --------------------------------------------------------------------------- */
+
+#ifdef TX_ONEDNN
+/* dnnl_status_t */
+enum { DNNL_OUT_OF_MEMORY = 1, DNNL_RUNTIME_ERROR = 5 };
+
+static int creations_left = -1, runs_left = -1; /* calls until one fails; below 0 none does */
+
+static bool fails(int *left)
+{
+    if (*left < 0)
+        return false;
+    return (*left)-- == 0;
+}
+
+int __real_dnnl_primitive_create(void **primitive, const void *desc);
+int __wrap_dnnl_primitive_create(void **primitive, const void *desc);
+int __real_dnnl_memory_create(void **memory, const void *layout, void *engine, void *data);
+int __wrap_dnnl_memory_create(void **memory, const void *layout, void *engine, void *data);
+int __real_dnnl_primitive_execute(const void *primitive, void *stream, int count, const void *args);
+int __wrap_dnnl_primitive_execute(const void *primitive, void *stream, int count, const void *args);
+
+int __wrap_dnnl_primitive_create(void **primitive, const void *desc)
+{
+    return fails(&creations_left) ? DNNL_OUT_OF_MEMORY : __real_dnnl_primitive_create(primitive, desc);
+}
+
+int __wrap_dnnl_memory_create(void **memory, const void *layout, void *engine, void *data)
+{
+    return fails(&creations_left) ? DNNL_OUT_OF_MEMORY : __real_dnnl_memory_create(memory, layout, engine, data);
+}
+
+int __wrap_dnnl_primitive_execute(const void *primitive, void *stream, int count, const void *args)
+{
+    return fails(&runs_left) ? DNNL_RUNTIME_ERROR : __real_dnnl_primitive_execute(primitive, stream, count, args);
+}
+
+enum { ROWS = 16, DEPTH = 24, COLUMNS = 40 };
+
+typedef struct tx_softmax_of_product {
+    tx_engine *engine;
+    tx_model *model;
+    tx_graph *graph;
+    tx_tensor *x, *y;
+} tx_softmax_of_product;
+
+static void graph_open(tx_softmax_of_product *p)
+{
+    const tx_engine_options options = {.size = sizeof options, .device = "cpu"};
+    const tx_param_spec spec = {.shape = TX_SHAPE(DEPTH, COLUMNS), .init = TX_INIT_UNIFORM, .scale = 0.5f};
+    assert_int_equal(tx_engine_create(&options, &p->engine), TX_OK);
+    assert_int_equal(tx_model_create(p->engine, &p->model), TX_OK);
+    assert_int_equal(tx_graph_create(p->model, &p->graph), TX_OK);
+    p->x = tx_input(p->graph, "x", TX_F32, TX_SHAPE(ROWS, DEPTH));
+    p->y = tx_output(tx_softmax(tx_linear(p->x, tx_param(p->graph, "w", &spec), NULL, false)));
+}
+
+static void graph_close(tx_softmax_of_product *p)
+{
+    tx_graph_free(p->graph);
+    tx_model_free(p->model);
+    tx_engine_free(p->engine);
+}
+
+static void failed_products_end_the_plan(void **state)
+{
+    (void)state;
+    tx_softmax_of_product p;
+    tx_plan *plan = NULL;
+    float x[ROWS * DEPTH], before[ROWS * COLUMNS], after[ROWS * COLUMNS];
+    graph_open(&p);
+    assert_int_equal(tx_plan_create(p.graph, "product", &plan), TX_OK);
+    assert_int_equal(tx_model_init(p.model, 1), TX_OK);
+    for (int run = 0; run < 3; run++) {
+        for (int i = 0; i < ROWS * DEPTH; i++)
+            x[i] = (float)(i % (7 + run));
+        assert_int_equal(tx_plan_write(plan, p.x, x, sizeof x), TX_OK);
+        runs_left = run == 1 ? 0 : -1;
+        assert_int_equal(tx_plan_run(plan), run == 1 ? TX_INTERNAL : TX_OK);
+        if (run == 1)
+            assert_non_null(strstr(tx_error(), "plan product: cpu: command 0: matmul of 1 x [16, 24] by [24, 40]: "
+                                               "oneDNN: runtime_error; TX_GEMM=portable"));
+        assert_int_equal(tx_plan_read(plan, p.y, after, sizeof after), TX_OK);
+        if (run == 1) /* the softmax has not run */
+            assert_memory_equal(after, before, sizeof after);
+        memcpy(before, after, sizeof after);
+    }
+    tx_plan_free(plan);
+    graph_close(&p);
+}
+
+static void products_that_cannot_be_made_are_told(void **state)
+{
+    (void)state;
+    tx_softmax_of_product p;
+    tx_plan *plan = NULL;
+    graph_open(&p);
+    int failed = -1;
+    while (!plan) {
+        creations_left = ++failed;
+        const tx_status status = tx_plan_create(p.graph, "product", &plan);
+        creations_left = -1;
+        assert_int_equal(status, plan ? TX_OK : TX_MEMORY);
+        if (!plan)
+            assert_non_null(strstr(tx_error(), "(matmul): oneDNN: out_of_memory"));
+    }
+    assert_int_equal(failed, 5); /* a primitive, and memory for a, b, c and scratch */
+    tx_plan_free(plan);
+    graph_close(&p);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -303,6 +416,10 @@ int main(void)
         cmocka_unit_test(bad_programs_are_refused),
         cmocka_unit_test(bits_do_not_depend_on_threads),
         cmocka_unit_test(nan_is_not_lost),
+#ifdef TX_ONEDNN
+        cmocka_unit_test(failed_products_end_the_plan),
+        cmocka_unit_test(products_that_cannot_be_made_are_told),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

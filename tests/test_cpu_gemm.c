@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Matrix products of the CPU backend against a naive double-precision product, for the provider that is chosen by
  * itself and for TX's own kernel. */
-#include "backends/cpu/gemm.h"
+#include "backends/cpu/cpu.h"
 #include "backends/cpu/gemm_tile.h"
 
 #include <math.h>
@@ -247,6 +247,7 @@ static tx_cpu_gemm_spec dense(int64_t m, int64_t n, int64_t k, bool trans_a, boo
         .trans_a = trans_a,
         .trans_b = trans_b,
         .threads = 2,
+        .tile = tx_cpu_kernels_choose()->tile,
     };
 }
 
@@ -474,42 +475,29 @@ static void test_refusals(void **state)
     tx_cpu_gemm_destroy(NULL);
 }
 
-/* Every tile that this CPU can run, not just the best one: panels, edges and both packings. */
+/* Every tile that this CPU can run, not just the best one. */
 static void test_tiles(void **state)
 {
     (void)state;
-    enum { M = 29, N = 45, K = 71 };
-    const tx_gemm_tile *tiles[TX_GEMM_TILES];
-    int count = tx_gemm_tiles(tiles);
-    for (int t = 0; t < count; t++)
-        for (size_t y = 0; y < TYPES; y++) {
-            tx_cpu_gemm_spec spec = dense(M, N, K, y % 2 == 0, y % 2 == 0);
-            spec.type = types[y].type;
-            spec.result = TX_F32;
-            product p = product_create(&spec);
-            const tx_gemm *s = &spec.shape;
-            tx_gemm_lines a = {p.a, spec.type, spec.trans_a ? 1 : s->lda, spec.trans_a ? s->lda : 1};
-            tx_gemm_lines b = {p.b, spec.type, spec.trans_b ? s->ldb : 1, spec.trans_b ? 1 : s->ldb};
-            float *panels_a = malloc(sizeof(float) * K * (size_t)(M + tiles[t]->rows));
-            float *panels_b = malloc(sizeof(float) * K * (size_t)(N + tiles[t]->columns));
-            assert_true(panels_a && panels_b);
-            tiles[t]->pack_a(&a, 0, M, 0, K, panels_a);
-            tiles[t]->pack_b(&b, 0, N, 0, K, panels_b);
-            poison(&p, false);
-            tx_gemm_target target = {.sum = (float *)(void *)c_of(&p),
-                                     .ld_sum = N,
-                                     .c = c_of(&p),
-                                     .type = TX_F32,
-                                     .ldc = N,
-                                     .first = true,
-                                     .last = true};
-            tiles[t]->multiply(M, N, K, panels_a, panels_b, &target);
-            compare(&p, NULL, false);
-            check_guards(&p);
-            free(panels_a);
-            free(panels_b);
-            product_free(&p);
+    static const char *const variants[] = {"base", "avx2", "avx512"};
+    choose("portable");
+    for (int v = 0; v < 3; v++) {
+        setenv("TX_CPU_VARIANT", variants[v], 1);
+        if (!tx_cpu_kernels_choose())
+            continue;
+        tx_cpu_gemm_spec spec = dense(29, 45, 71, false, false);
+        tx_cpu_gemm *gemm = NULL;
+        int64_t bytes = 0;
+        spec.type = spec.result = TX_F32;
+        assert_int_equal(tx_cpu_gemm_create(&spec, &gemm, &bytes), TX_OK);
+        assert_ptr_equal(strstr(tx_cpu_gemm_variant(gemm), variants[v]), tx_cpu_gemm_variant(gemm) + strlen("own "));
+        tx_cpu_gemm_destroy(gemm);
+        for (int t = 0; t < 4; t++) {
+            check_all_types(dense(29, 45, 71, (t & 1) != 0, (t & 2) != 0));
+            check_all_types(dense(3, 530, 71, (t & 1) != 0, (t & 2) != 0));
         }
+    }
+    unsetenv("TX_CPU_VARIANT");
 }
 
 int main(void)

@@ -18,6 +18,7 @@ typedef struct tx_bench_common {
 } tx_bench_common;
 
 /* Rows of an option table; AT(field) is the offset of a tx_bench_common's field in the struct of the values. */
+/* clang-format off */
 #define TX_BENCH_OPTIONS(AT)                                                                                          \
     {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",                          \
      .help = "where to compute"},                                                                                     \
@@ -28,6 +29,7 @@ typedef struct tx_bench_common {
      "of the array whose copy gives the copy rate, more than caches hold; products for the peak go up to that, too"}, \
     {TX_OPTION_FLAG, "json", AT(json), .help = "print the figures as one JSON object"}
 #define TX_BENCH_DEFAULTS {.device = "cpu", .largest = 256}
+/* clang-format on */
 
 #define TX_BENCH_REALS 3 /* F32, BF16, F16: the types that products take */
 

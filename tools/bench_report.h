@@ -7,9 +7,11 @@
 
 #include "tools/bench_peaks.h"
 
+/* clang-format off */
 #define TX_BENCH_HTML(AT)                                                                                             \
     {TX_OPTION_TEXT, "html", AT(html), .choices = "FILE",                                                             \
      .help = "also write a page: the roofline of the device with all points, and a table"}
+/* clang-format on */
 
 /* The end of what the programs say about themselves. */
 #define TX_BENCH_ABOUT                                                                                                \

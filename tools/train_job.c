@@ -131,11 +131,13 @@ tx_status tx_train_dump_order(const tx_train_job *j)
 
 tx_status tx_train_describe(const tx_train_job *j, tx_json **made)
 {
+    /* clang-format off */
     static const char *const names[] = {"per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate",
                                         "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio",
                                         "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
                                         "optim", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "tf32", "no_tf32",
                                         NULL};
+    /* clang-format on */
     tx_json *json = tx_train_arguments(j->set, names);
     tx_status status = json ? TX_OK : TX_MEMORY;
     if (!status)

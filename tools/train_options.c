@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* clang-format off */
 #define AT(field) offsetof(tx_train_settings, field)
 #define TEXT(name, field, word, text) {TX_OPTION_TEXT, name, AT(field), .choices = word, .help = text}
 #define FLAG(name, field, text) {TX_OPTION_FLAG, name, AT(field), .help = text}
@@ -99,6 +100,7 @@ static const tx_option options[] = {
     FLAG("dry_run", dry_run, "print the memory the run will take and end; allocates nothing"),
     FLAG("profile", profile, "print where the time went, and memory planned and counted"),
 };
+/* clang-format on */
 #undef AT
 
 static const tx_foreign foreign[] = {

@@ -15,13 +15,6 @@
 
 /* ---- Event files ---------------------------------------------------------------------------------------------- */
 
-static double wall_time(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* A point under the tag that the Trainer's callback gives the name. */
 static void add_point(const tx_train_progress *p, const char *name, int64_t step, double value)
 {
@@ -29,7 +22,7 @@ static void add_point(const tx_train_progress *p, const char *name, int64_t step
     bool eval = strncmp(name, "eval_", 5) == 0;
     snprintf(tag, sizeof tag, "%s/%s", eval ? "eval" : "train", eval ? name + 5 : name);
     if (p->board)
-        tx_tensorboard_scalar(p->board, tag, step, value, wall_time());
+        tx_tensorboard_scalar(p->board, tag, step, value, tx_seconds(CLOCK_REALTIME));
 }
 
 static char *default_folder(const char *output_dir)

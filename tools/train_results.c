@@ -149,10 +149,12 @@ static tx_status set_copy(tx_json *json, const char *name, const tx_json *value)
 /* The options that decide what was learned. */
 static tx_status set_hyperparameters(tx_json *facts, const tx_train_settings *set)
 {
+    /* clang-format off */
     static const char *const names[] = {"learning_rate", "per_device_train_batch_size", "per_device_eval_batch_size",
                                         "gradient_accumulation_steps", "seed", "optim", "adam_beta1", "adam_beta2",
                                         "adam_epsilon", "weight_decay", "max_grad_norm", "lr_scheduler_type",
                                         "warmup_steps", "warmup_ratio", "num_train_epochs", "max_steps", NULL};
+    /* clang-format on */
     return tx_json_set(facts, "hyperparameters", tx_train_arguments(set, names));
 }
 

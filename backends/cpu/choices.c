@@ -13,7 +13,7 @@
 static tx_status describe(const tx_context *context, char text[TEXT])
 {
     char products[TX_CPU_GEMM_LIBRARY];
-    tx_status status = tx_cpu_gemm_library(products);
+    tx_status status = tx_cpu_gemm_library(context->kernels->tile, products);
     if (status == TX_OK)
         snprintf(text, TEXT, "variant\t%s\nproducts\t%s\nthreads\t%d\n", context->kernels->name, products,
                  (int)context->threads);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The inside of the cpu backend: what a kernel is given, how it spreads its work over threads, and the tables of
- * kernels. Kernel files are compiled once for each instruction set of variants.h; open() picks a table. */
+ * kernels. Kernel files are compiled once for each instruction set (CMakeLists.txt); open() picks a table. */
 #ifndef TX_BACKENDS_CPU_CPU_H
 #define TX_BACKENDS_CPU_CPU_H
 
@@ -25,7 +25,8 @@ typedef struct tx_cpu_call {
 typedef void tx_cpu_kernel(const tx_cpu_call *call);
 
 typedef struct tx_cpu_kernels {
-    const char *name; /* of the instruction set */
+    const char *name;                /* of the instruction set */
+    const struct tx_gemm_tile *tile; /* gemm_tile.h: of the matrix product that is TX's own */
     tx_cpu_kernel *run[TX_OP_KERNELS];
 } tx_cpu_kernels;
 

@@ -68,12 +68,12 @@ static tx_status wish(size_t *first)
     return TX_OK;
 }
 
-tx_status tx_cpu_gemm_library(char text[TX_CPU_GEMM_LIBRARY])
+tx_status tx_cpu_gemm_library(const struct tx_gemm_tile *tile, char text[TX_CPU_GEMM_LIBRARY])
 {
     size_t first = 0;
     tx_status status = wish(&first);
     if (!status)
-        providers[first]->library(text);
+        providers[first]->library(tile, text);
     return status;
 }
 

@@ -12,12 +12,13 @@ typedef struct tx_cpu_gemm tx_cpu_gemm; /* a prepared product */
 
 typedef struct tx_cpu_gemm_spec {
     tx_gemm shape;
-    tx_dtype type;         /* of a and b: F32, BF16 or F16 */
-    tx_dtype result;       /* of c: F32 or `type` */
-    bool trans_a, trans_b; /* a is stored k x m, b is stored n x k */
-    bool bias;             /* runs may give bias [n] */
-    bool adds;             /* runs may have beta 1 */
-    int32_t threads;       /* that a run uses, at least 1 */
+    tx_dtype type;                   /* of a and b: F32, BF16 or F16 */
+    tx_dtype result;                 /* of c: F32 or `type` */
+    bool trans_a, trans_b;           /* a is stored k x m, b is stored n x k */
+    bool bias;                       /* runs may give bias [n] */
+    bool adds;                       /* runs may have beta 1 */
+    int32_t threads;                 /* that a run uses, at least 1 */
+    const struct tx_gemm_tile *tile; /* that TX's own kernel takes: the device's (cpu.h) */
 } tx_cpu_gemm_spec;
 
 /* Prepares a product; *scratch_bytes is what every run of it needs. TX_GEMM=portable in the environment asks for
@@ -34,8 +35,9 @@ tx_status tx_cpu_gemm_run(tx_cpu_gemm *gemm, const void *a, const void *b, const
 const char *tx_cpu_gemm_variant(const tx_cpu_gemm *gemm);
 void tx_cpu_gemm_destroy(tx_cpu_gemm *gemm);
 
-/* The library that products are given to first, with what its sums depend on, e.g. "onednn 2.6.0 isa 7f". */
+/* The library that products are given to first, with what its sums depend on, e.g. "onednn 2.6.0 isa 7f"; `tile` as in
+ * tx_cpu_gemm_spec. */
 #define TX_CPU_GEMM_LIBRARY 96
-tx_status tx_cpu_gemm_library(char text[TX_CPU_GEMM_LIBRARY]);
+tx_status tx_cpu_gemm_library(const struct tx_gemm_tile *tile, char text[TX_CPU_GEMM_LIBRARY]);
 
 #endif

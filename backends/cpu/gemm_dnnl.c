@@ -8,6 +8,7 @@
 #include "gemm_provider.h"
 
 #include <dnnl.h>
+#include <dnnl_debug.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,8 +119,9 @@ static tx_status failed(dnnl_status_t status)
 {
     if (status == dnnl_unimplemented)
         return tx_fail(TX_UNSUPPORTED, "oneDNN does not take this product on this CPU");
-    return tx_fail(status == dnnl_out_of_memory ? TX_MEMORY : TX_INTERNAL, "oneDNN: matrix product failed, status %d",
-                   (int)status);
+    return tx_fail(status == dnnl_out_of_memory ? TX_MEMORY : TX_INTERNAL,
+                   "oneDNN: %s; TX_GEMM=portable in the environment takes TX's own kernel instead",
+                   dnnl_status2str(status));
 }
 
 static dnnl_data_type_t type_of(tx_dtype type)
@@ -383,8 +385,9 @@ static tx_status onednn_run(void *state, const tx_gemm_call *call)
     return status ? failed(status) : TX_OK;
 }
 
-static void onednn_library(char text[TX_CPU_GEMM_LIBRARY])
+static void onednn_library(const struct tx_gemm_tile *tile, char text[TX_CPU_GEMM_LIBRARY])
 {
+    (void)tile;
     const dnnl_version_t *v = dnnl_version();
     snprintf(text, TX_CPU_GEMM_LIBRARY, "onednn %d.%d.%d isa %x", v->major, v->minor, v->patch,
              (unsigned)dnnl_get_effective_cpu_isa());

@@ -20,7 +20,6 @@
 
 typedef struct own_gemm {
     tx_cpu_gemm_spec spec;
-    const tx_gemm_tile *tile;
     int64_t rows, columns, depth;    /* of a block */
     int64_t item_rows, item_columns; /* of a work item */
     int64_t a_bytes, b_bytes;        /* of scratch: packed a, packed b, then partial sums */
@@ -57,22 +56,6 @@ static int64_t at_most(int64_t value, int64_t limit)
     return value < limit ? value : limit;
 }
 
-int tx_gemm_tiles(const tx_gemm_tile *tiles[TX_GEMM_TILES])
-{
-    int count = 0;
-#ifdef TX_X86_LEVELS
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd"))
-        tiles[count++] = &tx_gemm_tile_avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-        __builtin_cpu_supports("bmi2"))
-        tiles[count++] = &tx_gemm_tile_avx2;
-#endif
-    tiles[count++] = &tx_gemm_tile_portable;
-    return count;
-}
-
 static tx_status own_create(const tx_cpu_gemm_spec *spec, void **state, int64_t *scratch_bytes,
                             char variant[TX_GEMM_VARIANT])
 {
@@ -80,11 +63,8 @@ static tx_status own_create(const tx_cpu_gemm_spec *spec, void **state, int64_t 
     if (!g)
         return tx_fail(TX_MEMORY, "matrix product: out of memory");
     const tx_gemm *s = &spec->shape;
-    const tx_gemm_tile *tiles[TX_GEMM_TILES], *tile = NULL;
-    tx_gemm_tiles(tiles);
-    tile = tiles[0];
+    const tx_gemm_tile *tile = spec->tile;
     g->spec = *spec;
-    g->tile = tile;
     g->depth = block_size(s->k, BLOCK_DEPTH, 1);
     g->rows = block_size(s->m, BLOCK_ROWS, tile->rows);
     g->columns = block_size(s->n, BLOCK_COLUMNS, tile->columns);
@@ -113,7 +93,7 @@ static tx_status own_create(const tx_cpu_gemm_spec *spec, void **state, int64_t 
 /* All threads of the team: packs the block's panels, then multiplies its items. */
 static void run_block(const own_gemm *g, const own_block *block)
 {
-    const tx_gemm_tile *tile = g->tile;
+    const tx_gemm_tile *tile = g->spec.tile;
     int64_t a_items = blocks_of(block->m, g->item_rows), b_items = blocks_of(block->n, g->item_columns);
 #pragma omp for schedule(dynamic)
     for (int64_t item = 0; item < a_items + b_items; item++) {
@@ -208,13 +188,13 @@ static void run_thin(const own_gemm *g, const tx_gemm_call *call, int64_t index)
                              .last = true};
     if (!g->in_place) {
 #pragma omp single
-        g->tile->unpack(&a, s->m, s->k, call->scratch);
+        g->spec.tile->unpack(&a, s->m, s->k, call->scratch);
     }
     const float *rows = g->in_place ? a.data : call->scratch;
 #pragma omp for schedule(static)
     for (int64_t j = 0; j < s->n; j += g->item_columns)
-        g->tile->thin(s->m, j, at_most(g->item_columns, s->n - j), s->k, rows, g->in_place ? s->lda : s->k, &b,
-                      &target);
+        g->spec.tile->thin(s->m, j, at_most(g->item_columns, s->n - j), s->k, rows, g->in_place ? s->lda : s->k, &b,
+                           &target);
 }
 
 static tx_status own_run(void *state, const tx_gemm_call *call)
@@ -229,11 +209,9 @@ static tx_status own_run(void *state, const tx_gemm_call *call)
     return TX_OK;
 }
 
-static void own_library(char text[TX_CPU_GEMM_LIBRARY])
+static void own_library(const tx_gemm_tile *tile, char text[TX_CPU_GEMM_LIBRARY])
 {
-    const tx_gemm_tile *tiles[TX_GEMM_TILES];
-    tx_gemm_tiles(tiles);
-    snprintf(text, TX_CPU_GEMM_LIBRARY, "own %s", tiles[0]->name);
+    snprintf(text, TX_CPU_GEMM_LIBRARY, "own %s", tile->name);
 }
 
 const tx_gemm_provider tx_gemm_own = {

@@ -23,7 +23,7 @@ typedef struct tx_gemm_provider {
                         char variant[TX_GEMM_VARIANT]);
     tx_status (*run)(void *state, const tx_gemm_call *call);
     void (*destroy)(void *state);
-    void (*library)(char text[TX_CPU_GEMM_LIBRARY]); /* as tx_cpu_gemm_library */
+    void (*library)(const struct tx_gemm_tile *tile, char text[TX_CPU_GEMM_LIBRARY]); /* as tx_cpu_gemm_library */
 } tx_gemm_provider;
 
 extern const tx_gemm_provider tx_gemm_onednn; /* gemm_dnnl.c; only in builds with TX_ONEDNN */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Packing and the register tile of TX's own matrix product, after Goto & van de Geijn, "Anatomy of High-Performance
- * Matrix Multiplication" (2008). Compiled once for each instruction set: TX_TILE names the table. The compiler keeps
- * the tile's sums in vector registers; the sizes below leave room for a line of b and one number of a. */
+ * Matrix Multiplication" (2008). Compiled once for each instruction set. The compiler keeps the tile's sums in
+ * vector registers; the sizes below leave room for a line of b and one number of a. */
 #include "gemm_tile.h"
 
-#include "half.h"
+#include "backends/cpu/simd.h"
 
 #include <string.h>
 
@@ -25,17 +25,6 @@
 #define DEPTH 8   /* lines of b that few rows take in at once */
 #define SWEEP 128 /* lines that are copied side by side: few enough streams for the cache */
 
-/* Half to fp32 without branches, so that it vectorises. */
-static inline float half_to_f32(uint16_t h)
-{
-    uint32_t magnitude = (uint32_t)(h & 0x7FFFu) << 13, sign = (uint32_t)(h & 0x8000u) << 16;
-    uint32_t special = magnitude >= 0x0F800000u ? 0x7F800000u : 0u; /* infinity or NaN */
-    uint32_t normal = magnitude + 0x38000000u;
-    /* 2^-14 + mantissa 2^-24 is a normal number; taking 2^-14 off is exact. */
-    uint32_t subnormal = tx_bits_of(tx_float_of(magnitude + 0x38800000u) - 0x1p-14f);
-    return tx_float_of(sign | special | (magnitude < 0x00800000u ? subnormal : normal));
-}
-
 /* Reads `count` neighbours, from element `at` on, as fp32. */
 static inline void load(const void *data, tx_dtype type, int64_t at, int64_t count, float *restrict to)
 {
@@ -50,7 +39,7 @@ static inline void load(const void *data, tx_dtype type, int64_t at, int64_t cou
     } else {
         const uint16_t *from = (const uint16_t *)data + at;
         for (int64_t i = 0; i < count; i++)
-            to[i] = half_to_f32(from[i]);
+            to[i] = tx_f16_to_f32(from[i]);
     }
 }
 
@@ -141,7 +130,7 @@ static inline float read_c(const tx_gemm_target *t, int64_t at)
     if (t->type == TX_F32)
         return ((const float *)t->c)[at];
     uint16_t h = ((const uint16_t *)t->c)[at];
-    return t->type == TX_BF16 ? tx_bf16_to_f32(h) : half_to_f32(h);
+    return t->type == TX_BF16 ? tx_bf16_to_f32(h) : tx_f16_to_f32(h);
 }
 
 /* Writes the last sums of one row as c. */
@@ -309,13 +298,8 @@ static void thin(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, 
         store_row(sum[i], i, j, (int)n, target);
 }
 
-#define TEXT(x) TEXT_OF(x)
-#define TEXT_OF(x) #x
-#define TABLE(name) TABLE_OF(name)
-#define TABLE_OF(name) tx_gemm_tile_##name
-
-const tx_gemm_tile TABLE(TX_TILE) = {
-    .name = TEXT(TX_TILE) " " TEXT(ROWS) "x" TEXT(COLUMNS),
+const tx_gemm_tile TX_CPU_NAME(gemm_tile) = {
+    .name = TX_TEXT(TX_CPU_VARIANT) " " TX_TEXT(ROWS) "x" TX_TEXT(COLUMNS),
     .rows = ROWS,
     .columns = COLUMNS,
     .pack_a = pack_a,

@@ -46,14 +46,4 @@ typedef struct tx_gemm_tile {
 #define TX_GEMM_THIN 8
 #define TX_GEMM_THIN_COLUMNS 512 /* with the depth that is taken in at once: 16 KiB */
 
-extern const tx_gemm_tile tx_gemm_tile_portable;
-#ifdef TX_X86_LEVELS
-extern const tx_gemm_tile tx_gemm_tile_avx2;
-extern const tx_gemm_tile tx_gemm_tile_avx512;
-#endif
-
-/* The tiles that this CPU can run, the best first (gemm_own.c); returns how many. */
-#define TX_GEMM_TILES 3
-int tx_gemm_tiles(const tx_gemm_tile *tiles[TX_GEMM_TILES]);
-
 #endif

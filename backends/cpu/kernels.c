@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The table of kernels of one instruction set, and the kernels that hand over to a library. */
+ * The table of kernels of one instruction set, and the kernel behind a matrix product. */
 #include "backends/cpu/simd.h"
 
-/* The epilogue as the op that it stands for, on what the product wrote to `product`. */
-static void finish_product(const tx_cpu_call *call, const void *product)
+/* The product is there already (plan.c); here the epilogue, as the op that it stands for. */
+void TX_CPU_NAME(matmul)(const tx_cpu_call *call)
 {
     tx_cpu_call rest = *call;
-    rest.in[0] = product;
+    rest.in[0] = call->out[1] ? call->out[1] : call->out[0];
     rest.in[1] = call->in[3];
     switch (call->command->attrs.epilogue) {
     case TX_EPILOGUE_GELU:
@@ -23,19 +23,9 @@ static void finish_product(const tx_cpu_call *call, const void *product)
     }
 }
 
-void TX_CPU_NAME(matmul)(const tx_cpu_call *call)
-{
-    const float beta = tx_beta(call->command->attrs.accumulate, call->controls);
-    void *product = call->out[1] ? call->out[1] : call->out[0];
-    tx_cpu_gemm_run(call->gemm, call->in[0], call->in[1], call->in[2], product, beta, call->scratch);
-    finish_product(call, product);
-}
-
-#define TEXT_(x) #x
-#define TEXT(x) TEXT_(x)
-
 const tx_cpu_kernels TX_CPU_NAME(kernels) = {
-    .name = "openmp " TEXT(TX_CPU_VARIANT),
+    .name = "openmp " TX_TEXT(TX_CPU_VARIANT),
+    .tile = &TX_CPU_NAME(gemm_tile),
     .run =
         {
 #define TX_OP(NAME, name, ...) [TX_OP_##NAME] = TX_CPU_NAME(name),

@@ -7,6 +7,7 @@
 
 #include "api/half.h"
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/gemm_tile.h"
 
 #include <float.h>
 #include <math.h>
@@ -14,7 +15,11 @@
 #define TX_PRAGMA(text) _Pragma(#text)
 #define TX_SIMD TX_PRAGMA(omp simd)
 
-/* Kernels of this variant, as named by ops.def. */
+#define TX_TEXT_(x) #x
+#define TX_TEXT(x) TX_TEXT_(x)
+
+/* The tile and the kernels of this variant, these as named by ops.def. */
+extern const tx_gemm_tile TX_CPU_NAME(gemm_tile);
 #define TX_OP(NAME, name, ...) void TX_CPU_NAME(name)(const tx_cpu_call *call);
 #define TX_VIRTUAL(NAME, name, ...)
 #include "ops.def"
@@ -153,15 +158,6 @@ static inline float tx_normal_tail(float z, float bell)
 
 /* ---- 16-bit storage ------------------------------------------------------------------------------ */
 
-/* tx_f16_to_f32 without branches: the exponent is rebiased by a multiplication, which also normalises subnormals. */
-static inline float tx_f16_widen(uint16_t h)
-{
-    uint32_t magnitude = (uint32_t)(h & 0x7FFFu) << 13;
-    uint32_t finite = tx_bits_of(tx_float_of(magnitude) * 0x1p112f);
-    uint32_t bits = magnitude >= 0x0F800000u ? magnitude | 0x7F800000u : finite;
-    return tx_float_of(bits | (uint32_t)(h & 0x8000u) << 16);
-}
-
 /* x[first..first+count-1] of any floating type as fp32. */
 static inline void tx_widen(float *to, const void *from, tx_dtype dtype, int64_t first, int64_t count)
 {
@@ -169,7 +165,7 @@ static inline void tx_widen(float *to, const void *from, tx_dtype dtype, int64_t
     if (dtype == TX_BF16) {
         TX_SIMD for (int64_t i = 0; i < count; i++) to[i] = tx_bf16_to_f32(half[i]);
     } else if (dtype == TX_F16) {
-        TX_SIMD for (int64_t i = 0; i < count; i++) to[i] = tx_f16_widen(half[i]);
+        TX_SIMD for (int64_t i = 0; i < count; i++) to[i] = tx_f16_to_f32(half[i]);
     } else {
         memcpy(to, (const float *)from + first, (size_t)count * sizeof *to);
     }

@@ -200,12 +200,14 @@ static void test_limits_refused(void **state)
 {
     (void)state;
     be->close(open_or_skip(false));
+    /* clang-format off */
     static const char *const wrong[] = {
         "lokal=16384", "local",     "local=",      "local=x",       "local=-1",       "local=1/2",         "local=16384 ",
         "local=99999999999999",     "group=0",     "group=1e2",     "align=3000",     "align=0",           "fp64=0",
         "allocation=5/4",           "allocation=1/0",               "allocation=/4",  "allocation=1/2/3",  "=1",
         "local=16384,,group=8",     "allocation=99999999999999999999",
     };
+    /* clang-format on */
     tx_context *context = NULL;
     tx_device_info info;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {

@@ -22,9 +22,11 @@
 typedef void (*kernel)(ARGUMENTS);
 
 /* mma_TYPE_TRANSA_TRANSB_PARTS_EPILOGUE */
+/* clang-format off */
 #define EACH_FORM(X, type)                                                                                             \
     X(type, 0, 0, 0, NONE) X(type, 0, 1, 0, ADD) X(type, 1, 0, 0, GELU) X(type, 1, 1, 0, NONE) X(type, 0, 0, 1, NONE)  \
     X(type, 1, 0, 1, NONE)
+/* clang-format on */
 #define EACH_KERNEL(X) EACH_FORM(X, f32) EACH_FORM(X, bf16)
 #define X(type, ta, tb, parts, epilogue) void mma_##type##_##ta##_##tb##_##parts##_##epilogue(ARGUMENTS);
 EACH_KERNEL(X)
@@ -38,9 +40,11 @@ typedef struct form {
 } form;
 
 static const form forms[] = {
+/* clang-format off */
 #define X(type, ta, tb, parts, epilogue)                                                                               \
     {#type " " #ta #tb " parts " #parts " " #epilogue, mma_##type##_##ta##_##tb##_##parts##_##epilogue,                \
      sizeof(#type) == sizeof "bf16", ta, tb, parts, TX_EPILOGUE_##epilogue},
+/* clang-format on */
     EACH_KERNEL(X)
 #undef X
 };

@@ -237,30 +237,50 @@ static void test_philox(void **state)
     }
 }
 
-/* Two ways to round, written apart, have to agree: all 16-bit numbers, and fp32 numbers all over the range. */
+/* Two ways to round, written apart, have to agree; a NaN keeps its sign and the upper bits of its mantissa, and is
+ * quiet. */
+static void check_rounding(float x)
+{
+    const uint32_t bits = tx_bits_of(x);
+    uint16_t b = (uint16_t)(bits >> 16 | 0x40u),
+             f = (uint16_t)((bits >> 16 & 0x8000u) | 0x7E00u | (bits >> 13 & 0x3FFu));
+    if (!isnan(x)) {
+        double d = x;
+        tx_number_encode(TX_BF16, &d, 1, &b);
+        tx_number_encode(TX_F16, &d, 1, &f);
+    }
+    assert_int_equal(b, tx_f32_to_bf16(x));
+    assert_int_equal(f, tx_f32_to_f16(x));
+}
+
+/* x, and its neighbours on both sides. */
+static void check_about(float x)
+{
+    check_rounding(x);
+    check_rounding(tx_float_of(tx_bits_of(x) - 1));
+    check_rounding(tx_float_of(tx_bits_of(x) + 1));
+}
+
+/* All 16-bit numbers, to the bit, with what lies halfway to the next, and fp32 numbers all over the range. */
 static void test_numbers(void **state)
 {
     (void)state;
     for (uint32_t bits = 0; bits < 65536; bits++) {
-        uint16_t h = (uint16_t)bits;
-        double b, f;
-        tx_number_decode(TX_BF16, &h, 1, &b);
+        const uint16_t h = (uint16_t)bits;
+        const float b32 = tx_bf16_to_f32(h), f32 = tx_f16_to_f32(h);
+        double f;
         tx_number_decode(TX_F16, &h, 1, &f);
-        float b32 = tx_bf16_to_f32(h), f32 = tx_f16_to_f32(h);
-        assert_true(isnan(b) ? isnan(b32) : (double)b32 == b);
-        assert_true(isnan(f) ? isnan(f32) : (double)f32 == f);
+        const uint32_t nan = (bits & 0x8000u) << 16 | 0x7F800000u | (bits & 0x3FFu) << 13;
+        assert_int_equal(tx_bits_of(b32), bits << 16);
+        assert_int_equal(tx_bits_of(f32), isnan(f) ? nan : tx_bits_of((float)f));
+        check_about(b32);
+        check_about(tx_float_of(bits << 16 | 0x8000u));
+        check_about(f32);
+        check_about(tx_float_of(tx_bits_of(f32) | 0x1000u));      /* halfway between normal numbers */
+        check_about(ldexpf((float)(2 * (bits % 1024) + 1), -25)); /* and between subnormal ones */
     }
-    for (uint32_t i = 0; i < 400000; i++) {
-        float x = tx_float_of(i * 10739u); /* covers all of the 32-bit patterns evenly */
-        uint16_t b, f;
-        double d = x;
-        tx_number_encode(TX_BF16, &d, 1, &b);
-        tx_number_encode(TX_F16, &d, 1, &f);
-        if (isnan(x))
-            continue;
-        assert_int_equal(b, tx_f32_to_bf16(x));
-        assert_int_equal(f, tx_f32_to_f16(x));
-    }
+    for (uint32_t i = 0; i < 400000; i++)
+        check_rounding(tx_float_of(i * 10739u)); /* covers all of the 32-bit patterns evenly */
 }
 
 int main(void)

@@ -3,6 +3,7 @@
  * What the backend's allocation calls hold on each rank is what ZeRO promises (Rajbhandari et al., 2020, section 5), for
  * GPT-2 124M and AdamW in fp32: 4 bytes a parameter of weights, 4 of gradients (stage 2: 4/N), 8/N of moments (stage 0: 8);
  * and it is what the planner said.
+ *
  *   test_zero_memory STAGE [DEVICE] */
 #include "models/gpt2.h"
 #include "models/train/trainer.h"

@@ -25,8 +25,10 @@ typedef struct answer {
     const void *value;
 } answer;
 
+/* clang-format off */
 #define NUMBER(type, query, ...) {query, sizeof(type), &(const type){__VA_ARGS__}}
 #define TEXT(query, text) {query, sizeof text, text}
+/* clang-format on */
 #define USABLE                                                                                                         \
     NUMBER(cl_bool, CL_DEVICE_AVAILABLE, 1), NUMBER(cl_bool, CL_DEVICE_COMPILER_AVAILABLE, 1),                         \
         NUMBER(cl_bool, CL_DEVICE_ENDIAN_LITTLE, 1)
@@ -35,6 +37,7 @@ static const cl_uint intel_address[4] = {1, 0x3b, 2, 1};
 static const unsigned char amd_address[24] = {[0] = 1, [21] = 0xc3, [22] = 4, [23] = 1}, amd_other[24] = {[0] = 2};
 static const unsigned char uuid[16] = {0x5a, 0x3c, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0xff};
 
+/* clang-format off */
 static const answer devices[][12] = {
     /* cl_khr_pci_bus_info goes before the vendor's own. */
     {USABLE, NUMBER(cl_device_type, CL_DEVICE_TYPE, CL_DEVICE_TYPE_GPU), NUMBER(cl_uint, CL_DEVICE_VENDOR_ID, 0x8086),
@@ -56,6 +59,7 @@ static const answer devices[][12] = {
     {USABLE, NUMBER(cl_device_type, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU), {KHR_BUS, sizeof intel_address, intel_address},
      NUMBER(cl_uint, CL_DEVICE_VENDOR_ID, 0x10006)},
 };
+/* clang-format on */
 enum { DEVICES = sizeof devices / sizeof devices[0] };
 
 cl_int __wrap_clGetPlatformIDs(cl_uint room, cl_platform_id *platforms, cl_uint *count);

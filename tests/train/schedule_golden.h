@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Rates of transformers 5.23.0, written by tests/train/schedule_golden.py: kind, peak,
  * warm-up steps, total steps, lr_scheduler_kwargs, step, rate. */
+/* clang-format off */
 X(LINEAR, 5e-05, 0, 7, NULL, 0, 5e-05)
 X(LINEAR, 5e-05, 0, 7, NULL, 1, 4.2857142857142856e-05)
 X(LINEAR, 5e-05, 0, 7, NULL, 2, 3.571428571428572e-05)

@@ -30,6 +30,7 @@ def main():
     print("/* SPDX-License-Identifier: Apache-2.0")
     print(f" * Rates of transformers {transformers.__version__}, written by tests/train/schedule_golden.py: kind, peak,")
     print(" * warm-up steps, total steps, lr_scheduler_kwargs, step, rate. */")
+    print("/* clang-format off */")
     for kind, name, peak, warmup, total, kwargs in CASES:
         text = "NULL" if kwargs is None else json.dumps(json.dumps(kwargs))
         optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=peak)
