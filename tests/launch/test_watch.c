@@ -248,6 +248,7 @@ static void others_hold_back(void **state)
     tx_watch *watch[3];
     for (int i = 0; i < 3; i++) {
         make(&f[i], order[i], 4);
+        f[i].others[0] = UNHEARD; /* else the others leave it to rank 0 */
         await(&f[i], 2, 0, UNHEARD);
     }
     for (int i = 2; i >= 0; i--) {
