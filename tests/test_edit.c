@@ -1,26 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Changing a graph: uses, insertions, moves and erasures, and what a tensor knows of its producer afterwards. */
 #include "api/edit.h"
-#include "api/model.h"
+#include "tests/bare_graph.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
-
-static tx_status finish(tx_context *context)
-{
-    (void)context;
-    return TX_OK;
-}
-
-static const tx_backend no_backend = {.version = TX_BACKEND_VERSION, .name = "none", .finish = finish};
 
 /* x -> GELU -> a -> SOFTMAX -> b, and a + b -> c: nodes 0, 1, 2. */
 typedef struct fixture {
-    tx_engine engine;
-    tx_model *model;
+    bare_graph bare;
     tx_graph *graph;
     tx_tensor *x, *a, *b, *c;
     tx_edit *edit;
@@ -30,10 +17,8 @@ static int set_up(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
-    f->engine.backend = &no_backend;
-    f->engine.device.max_allocation = 1 << 20;
-    assert_int_equal(tx_model_create(&f->engine, &f->model), TX_OK);
-    assert_int_equal(tx_graph_create(f->model, &f->graph), TX_OK);
+    bare_graph_make(&f->bare);
+    f->graph = f->bare.graph;
     f->x = tx_input(f->graph, "x", TX_F32, TX_SHAPE(4, 8));
     f->a = tx_gelu(f->x, false);
     f->b = tx_softmax(f->a);
@@ -47,8 +32,7 @@ static int tear_down(void **state)
 {
     fixture *f = *state;
     tx_edit_discard(f->edit);
-    tx_graph_free(f->graph);
-    tx_model_free(f->model);
+    bare_graph_free(&f->bare);
     free(f);
     return 0;
 }

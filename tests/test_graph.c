@@ -1,48 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The graph without a device: validation, differentiation, and the memory plan. */
-#include "api/model.h"
 #include "api/passes/passes.h"
+#include "tests/bare_graph.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-static tx_status finish(tx_context *context)
-{
-    (void)context;
-    return TX_OK;
-}
-
-static const tx_backend no_backend = {.version = TX_BACKEND_VERSION, .name = "none", .finish = finish};
-
-typedef struct fixture {
-    tx_engine engine;
-    tx_model *model;
-    tx_graph *graph;
-} fixture;
+typedef bare_graph fixture;
 
 static int set_up(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
-    f->engine.backend = &no_backend;
-    f->engine.device.max_allocation = 1 << 20;
-    assert_int_equal(tx_model_create(&f->engine, &f->model), TX_OK);
-    assert_int_equal(tx_graph_create(f->model, &f->graph), TX_OK);
+    bare_graph_make(f);
     *state = f;
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    fixture *f = *state;
-    tx_graph_free(f->graph);
-    tx_model_free(f->model);
-    free(f);
+    bare_graph_free(*state);
+    free(*state);
     return 0;
 }
 
