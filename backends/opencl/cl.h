@@ -52,11 +52,10 @@ struct tx_context {
     char *identity; /* platform, device and driver with versions: what cached files are keyed by */
     char *cache;    /* folder of cached files, made; NULL: none */
     tx_cl_program *programs;
-    struct tx_cl_gemm *gemm;         /* what gemm_choose.c found out about providers; NULL until the first product */
-    struct tx_cl_choice *choices;    /* choice.c: who computes each class of products and of attention so far */
-    struct tx_cl_recorder *recorder; /* record.c; NULL: the device has none */
-    const tx_tune_options *tune;     /* measure more than usual; NULL: do not */
-    double tune_spent;               /* seconds spent measuring */
+    struct tx_cl_gemm *gemm;      /* what gemm_choose.c found out about providers; NULL until the first product */
+    struct tx_cl_choice *choices; /* choice.c: who computes each class of products and of attention so far */
+    const tx_tune_options *tune;  /* measure more than usual; NULL: do not */
+    double tune_spent;            /* seconds spent measuring */
     const struct tx_cl_attention_trial *attention_trial; /* attention.h; NULL: none is under way */
     tx_cl_entry *table;
     bool table_read;

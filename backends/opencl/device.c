@@ -218,10 +218,8 @@ tx_status tx_cl_open_as(int32_t index, const tx_open_options *options, const boo
         status = identify(context, index, cpu);
     if (status == TX_OK)
         status = make_context(context);
-    if (status == TX_OK) {
-        context->recorder = tx_cl_recorder_of(context);
+    if (status == TX_OK)
         status = test(context);
-    }
     if (status != TX_OK) {
         if (tx_cl_explain(context, status) != TX_MEMORY && status != TX_DEVICE)
             tx_fail_in(status, "%s (%s)", context->info.id, context->info.name);
@@ -251,7 +249,6 @@ void tx_cl_close(tx_context *context)
     }
     if (context->context)
         clReleaseContext(context->context);
-    free(context->recorder);
     free(context->identity);
     free(context->cache);
     free(context->clblast);

@@ -6,8 +6,6 @@
 
 #include "backends/opencl/cl.h"
 
-typedef struct tx_cl_tape tx_cl_tape;
-
 struct tx_buffer {
     cl_mem memory;
     void *mapped; /* of host buffers: mapped for as long as they live */
@@ -102,8 +100,7 @@ struct tx_executable {
     cl_uint argument; /* index of the next argument of the last step */
     bool bound;
     cl_mem *memory[TX_ARENA_COUNT];
-    cl_event *events;  /* one a step, when the context profiles */
-    tx_cl_tape *tapes; /* run.c: what was recorded since it was bound */
+    cl_event *events; /* one a step, when the context profiles */
 };
 
 /* plan.c */
@@ -117,20 +114,5 @@ void tx_cl_destroy(tx_executable *executable);
 /* run.c */
 tx_status tx_cl_run_program(tx_executable *executable, int32_t first, int32_t count, const tx_controls *controls,
                             double *seconds);
-/* Forgets what was recorded: arguments have changed. Nothing of it may be running. */
-void tx_cl_erase(tx_executable *executable);
-
-/* record.c: launches that are recorded once and given to the device at once, where it offers cl_khr_command_buffer and
- * takes a recording again before it is through with it: on GPUs, on all devices with TX_OCL_RECORD=1 in the
- * environment, on none with 0. */
-typedef struct tx_cl_recorder tx_cl_recorder;
-typedef struct tx_cl_recording tx_cl_recording;
-/* NULL where the device has none. */
-tx_cl_recorder *tx_cl_recorder_of(const tx_context *context);
-tx_status tx_cl_record_begin(const tx_context *context, tx_cl_recording **recording);
-tx_status tx_cl_record_launch(tx_cl_recording *recording, const tx_cl_step *step); /* its arguments as they are now */
-tx_status tx_cl_record_end(tx_cl_recording *recording);
-tx_status tx_cl_record_play(const tx_cl_recording *recording);
-void tx_cl_record_free(tx_cl_recording *recording);
 
 #endif
