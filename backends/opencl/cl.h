@@ -26,8 +26,7 @@ typedef struct tx_cl_entry tx_cl_entry;     /* table.c: one line of the table of
 /* What kernels and launches are fitted to. The numbers are those of the device, or of the smaller one that
  * TX_OCL_LIMITS simulates: nothing else asks OpenCL for them. */
 typedef struct tx_cl_limits {
-    bool cpu;            /* cores with vector units: one work-item does a long run of elements */
-    bool undecided;      /* `cpu` is by the type of a device that is no GPU: measuring may overrule it (variant.c) */
+    bool cpu;            /* cores with vector units: one work-item does a long run of elements. By the device's type */
     bool unified;        /* device memory is host memory */
     bool libraries;      /* those that ask OpenCL for its limits get the same local memory and work-groups as here */
     size_t max_group;    /* CL_DEVICE_MAX_WORK_GROUP_SIZE */

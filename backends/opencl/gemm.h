@@ -97,8 +97,6 @@ tx_status tx_cl_gemm_choose(tx_context *context, const tx_cl_product *p, tx_cl_g
 /* What it remembers of a context: verdicts, choices, the time spent measuring. */
 typedef struct tx_cl_gemm tx_cl_gemm;
 void tx_cl_gemm_close(tx_context *context); /* accepts a context that never saw a product */
-/* Products of this context go by how they suit alone, as with TX_GEMM_TUNE=0. */
-tx_status tx_cl_gemm_unmeasured(tx_context *context);
 
 /* A trial (see below) by a provider that may not be the choice. */
 struct tx_cl_trial;

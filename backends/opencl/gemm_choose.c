@@ -123,15 +123,6 @@ void tx_cl_gemm_close(tx_context *context)
     context->gemm = NULL;
 }
 
-tx_status tx_cl_gemm_unmeasured(tx_context *context)
-{
-    tx_cl_gemm *s = NULL;
-    tx_status status = state_of(context, &s);
-    if (s)
-        s->measure = false;
-    return status;
-}
-
 static void insert(candidates *c, const tx_cl_provider *provider, double suits)
 {
     int at = c->count++;

@@ -20,17 +20,11 @@ tx_status tx_cl_explain(const tx_context *context, tx_status status);
 tx_status tx_cl_device_count(int32_t *count);
 tx_status tx_cl_device_info(int32_t index, tx_device_info *info);
 tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context **context);
-/* With the variant of the kernels for CPUs or that for GPUs; NULL: as the device and the environment say. */
-tx_status tx_cl_open_as(int32_t index, const tx_open_options *options, const bool *cpu, tx_context **context);
 void tx_cl_close(tx_context *context);
 
 /* limits.c: the limits of a device that is described so far, TX_OCL_VARIANT and TX_OCL_LIMITS obeyed. What is simulated
  * shows in info's name and largest allocation. Both variables are refused with a message where they make no sense. */
 tx_status tx_cl_read_limits(cl_device_id device, tx_device_info *info, tx_cl_limits *limits);
-
-/* variant.c: sets limits.cpu of a device that is being opened, from what a tuning run measured; in a tuning run
- * measures. */
-void tx_cl_find_variant(tx_context *context, int32_t index);
 
 /* program.c */
 void tx_cl_release_programs(tx_context *context);
