@@ -326,11 +326,12 @@ static tx_status trusted(tx_context *context, const tx_cl_product *p, bool measu
                      : tx_fail(TX_UNSUPPORTED, "no provider of matrix products accepts this one");
 }
 
-/* At the beginning of a tuning run; that CLBlast's tuner gives up is no reason to go without the rest. */
+/* At the beginning of a tuning run; that CLBlast's tuner gives up is no reason to go without the rest. On a CPU device
+ * it would take nearly all of the run's time, and portable-vector stays faster than what it finds. */
 static void tune_clblast(tx_context *context)
 {
     tx_cl_gemm *s = context->gemm;
-    if (!context->tune || s->tuned_clblast)
+    if (!context->tune || s->tuned_clblast || context->info.type == TX_DEVICE_CPU)
         return;
     const double start = tx_cl_now();
     s->tuned_clblast = true;
