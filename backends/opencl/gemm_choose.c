@@ -156,11 +156,14 @@ static void put_in_order(const tx_context *context, const tx_cl_product *p, cand
 
 tx_status tx_cl_gemm_try(tx_context *context, const tx_cl_provider *provider, const tx_cl_trial *trial, double *seconds)
 {
-    tx_cl_gemm *s = context->gemm;
+    tx_cl_gemm *s = NULL;
+    tx_status status = state_of(context, &s);
+    if (!s)
+        return status;
     for (int i = 0; tx_cl_gemm_provider(i); i++)
         s->tried[i] = s->tried[i] || tx_cl_gemm_provider(i) == provider;
     s->trial = provider;
-    tx_status status = tx_cl_gemm_trial(context, trial, seconds);
+    status = tx_cl_gemm_trial(context, trial, seconds);
     s->trial = NULL;
     return status;
 }
@@ -188,8 +191,7 @@ static tx_status judge(tx_context *context, const tx_cl_provider *provider, cons
 }
 
 /* The verdict on a provider for this combination of types and transposes: two small products with known answers, one of
- * odd dimensions and one of whole quads, once a context. (It also is the first call of CLBlast, which compiles then:
- * that must not happen in two threads at once.) */
+ * odd dimensions and one of whole quads, once a context. */
 static tx_status trust(tx_context *context, const tx_cl_provider *provider, const tx_cl_product *p, const record **out)
 {
     char key[96];
