@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * OpenCL platforms and devices: enumeration that tolerates whatever is installed, facts, opening and closing. */
-#include "backends/opencl/choice.h"
 #include "backends/opencl/gemm.h"
 #include "backends/opencl/internal.h"
 
@@ -184,7 +183,7 @@ static tx_status test(tx_context *context)
     context->tune = NULL;
     tx_status status = tx_cl_self_test(context);
     context->tune = tune;
-    tx_cl_choices_free(context);
+    tx_cl_entries_free(&context->choices);
     return status;
 }
 
@@ -225,8 +224,8 @@ void tx_cl_close(tx_context *context)
     if (!context)
         return;
     tx_cl_gemm_close(context);
-    tx_cl_choices_free(context);
-    tx_cl_table_free(context);
+    tx_cl_entries_free(&context->choices);
+    tx_cl_entries_free(&context->table);
     tx_cl_release_programs(context);
     if (context->compute) {
         clFinish(context->compute);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which provider computes a product: by order, by trust, by measuring. */
-#include "backends/opencl/choice.h"
 #include "backends/opencl/gemm.h"
 
 #include <stdio.h>

@@ -37,7 +37,8 @@ tx_status tx_cl_self_test(tx_context *context);
 
 /* table.c */
 tx_status tx_cl_tuned(tx_context *context, char **text);
-void tx_cl_table_free(tx_context *context);
+void tx_cl_entries_free(tx_cl_entry **list);
+char *tx_cl_lines(const tx_cl_entry *list); /* KEY<TAB>VALUE, one a line; the caller frees it. NULL: out of memory */
 
 /* choice.c */
 tx_status tx_cl_choices(const tx_context *context, char **text);
