@@ -40,9 +40,9 @@ static const tx_cli program = {
     .name = "txtune",
     .usage = "txtune [options]",
     .about = "Measures all ways to compute the matrix products and attention of a model's training step and\n"
-             "evaluation on a device, CLBlast's own parameters, and which variant of the kernels suits a device that\n"
-             "is no GPU, and keeps the fastest in the cache folder ($TX_CACHE_DIR, ~/.cache/tx) by device and\n"
-             "driver. Runs that find nothing there measure products for a few seconds on their own.",
+             "evaluation on a device, and CLBlast's own parameters where it is no CPU, and keeps the fastest in the\n"
+             "cache folder ($TX_CACHE_DIR, ~/.cache/tx) by device and driver. Runs that find nothing there measure\n"
+             "products for a few seconds on their own.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,

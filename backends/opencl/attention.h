@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Forms of the kernels of attention that work on tiles, and how one is chosen: what a class of shapes has been given
- * before (choice.h), what the device's table says (txtune fills it: attention_measure.c), else the first of the kind of
+ * before (table.c), what the device's table says (txtune fills it: attention_measure.c), else the first of the kind of
  * device that suits. */
 #ifndef TX_OPENCL_ATTENTION_H
 #define TX_OPENCL_ATTENTION_H
 
-#include "backends/opencl/choice.h"
+#include "backends/opencl/cl.h"
 
 typedef enum tx_cl_attention_kernel { TX_CL_FORWARD, TX_CL_GRAD_Q, TX_CL_GRAD_KV } tx_cl_attention_kernel;
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Who computes each class of matrix products and of attention, and the text by which another run gives them the same.
- * Sums round differently from one to the other, so the same choices are part of the same bits. */
-#include "backends/opencl/choice.h"
+ * The text by which another run gives each class of matrix products and of attention to the same (table.c has the
+ * list). Sums round differently from one to the other, so the same choices are part of the same bits. */
 #include "backends/opencl/attention.h"
 #include "backends/opencl/gemm.h"
 #include "backends/opencl/internal.h"
@@ -10,67 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct tx_cl_choice {
-    struct tx_cl_choice *next;
-    char key[TX_CL_CHOICE_KEY], name[TX_CL_CHOICE_NAME];
-};
-
-/* ---- The list -------------------------------------------------------------------------------------------- */
-
-static tx_cl_choice *find(const tx_context *context, const char *key)
-{
-    tx_cl_choice *c = context->choices;
-    while (c && strcmp(c->key, key) != 0)
-        c = c->next;
-    return c;
-}
-
-const char *tx_cl_choice_find(const tx_context *context, const char *key)
-{
-    const tx_cl_choice *c = find(context, key);
-    return c ? c->name : NULL;
-}
-
-tx_status tx_cl_choice_keep(tx_context *context, const char *key, const char *name)
-{
-    tx_cl_choice *c = find(context, key), **end = &context->choices;
-    if (!c) {
-        c = calloc(1, sizeof *c);
-        if (!c)
-            return tx_fail(TX_MEMORY, "out of host memory");
-        snprintf(c->key, sizeof c->key, "%s", key);
-        while (*end) /* in the order of the first use */
-            end = &(*end)->next;
-        *end = c;
-    }
-    snprintf(c->name, sizeof c->name, "%s", name);
-    return TX_OK;
-}
-
-void tx_cl_choices_free(tx_context *context)
-{
-    for (tx_cl_choice *c = context->choices, *next; c; c = next) {
-        next = c->next;
-        free(c);
-    }
-    context->choices = NULL;
-}
-
-/* ---- Text: KEY<TAB>NAME, one a line; clblast<TAB>PARAMETERS where they are not its own -------------------- */
-
+/* KEY<TAB>NAME, one a line; clblast<TAB>PARAMETERS where they are not its own. */
 tx_status tx_cl_choices(const tx_context *context, char **text)
 {
     const char *clblast = context->clblast ? context->clblast : "";
-    size_t size = 1 + sizeof TX_CL_CLBLAST + strlen(clblast) + 2, used = 0;
-    for (const tx_cl_choice *c = context->choices; c; c = c->next)
-        size += strlen(c->key) + strlen(c->name) + 2;
-    char *made = calloc(1, size);
+    char *list = tx_cl_lines(context->choices);
+    const size_t size = sizeof TX_CL_CLBLAST + strlen(clblast) + 3 + (list ? strlen(list) : 0);
+    char *made = list ? malloc(size) : NULL;
+    if (made)
+        snprintf(made, size, *clblast ? TX_CL_CLBLAST "\t%s\n%s" : "%s%s", clblast, list);
+    free(list);
     if (!made)
         return tx_fail(TX_MEMORY, "out of host memory");
-    if (*clblast)
-        used = (size_t)snprintf(made, size, TX_CL_CLBLAST "\t%s\n", clblast);
-    for (const tx_cl_choice *c = context->choices; c; c = c->next)
-        used += (size_t)snprintf(made + used, size - used, "%s\t%s\n", c->key, c->name);
     *text = made;
     return TX_OK;
 }

@@ -21,13 +21,12 @@ tx_status tx_cl_check(cl_int code, const char *what);
 /* ---- The opened device ----------------------------------------------------------------------------- */
 
 typedef struct tx_cl_program tx_cl_program; /* one built program, in the context's list */
-typedef struct tx_cl_entry tx_cl_entry;     /* table.c: one line of the table of what was measured */
+typedef struct tx_cl_entry tx_cl_entry;     /* table.c: a key and its value */
 
 /* What kernels and launches are fitted to. The numbers are those of the device, or of the smaller one that
  * TX_OCL_LIMITS simulates: nothing else asks OpenCL for them. */
 typedef struct tx_cl_limits {
-    bool cpu;            /* cores with vector units: one work-item does a long run of elements */
-    bool undecided;      /* `cpu` is by the type of a device that is no GPU: measuring may overrule it (variant.c) */
+    bool cpu;            /* cores with vector units: one work-item does a long run of elements. By the device's type */
     bool unified;        /* device memory is host memory */
     bool libraries;      /* those that ask OpenCL for its limits get the same local memory and work-groups as here */
     size_t max_group;    /* CL_DEVICE_MAX_WORK_GROUP_SIZE */
@@ -52,11 +51,10 @@ struct tx_context {
     char *identity; /* platform, device and driver with versions: what cached files are keyed by */
     char *cache;    /* folder of cached files, made; NULL: none */
     tx_cl_program *programs;
-    struct tx_cl_gemm *gemm;         /* what gemm_choose.c found out about providers; NULL until the first product */
-    struct tx_cl_choice *choices;    /* choice.c: who computes each class of products and of attention so far */
-    struct tx_cl_recorder *recorder; /* record.c; NULL: the device has none */
-    const tx_tune_options *tune;     /* measure more than usual; NULL: do not */
-    double tune_spent;               /* seconds spent measuring */
+    struct tx_cl_gemm *gemm;     /* what gemm_choose.c found out about providers; NULL until the first product */
+    tx_cl_entry *choices;        /* table.c: who computes each class of products and of attention so far */
+    const tx_tune_options *tune; /* measure more than usual; NULL: do not */
+    double tune_spent;           /* seconds spent measuring */
     const struct tx_cl_attention_trial *attention_trial; /* attention.h; NULL: none is under way */
     tx_cl_entry *table;
     bool table_read;
@@ -130,6 +128,20 @@ void tx_cl_cache_store(const tx_context *context, const char *key, const void *d
  * the next put, or NULL; setting one is best effort. */
 const char *tx_cl_table_get(tx_context *context, const char *key);
 void tx_cl_table_put(tx_context *context, const char *key, const char *value);
+/* What a class of commands has been given, by the first of them or by tx_engine_choose: names of providers of matrix
+ * products and of forms of attention. It keeps it as long as the device is open. */
+#define TX_CL_CHOICE_KEY 128
+#define TX_CL_CHOICE_NAME 48
+const char *tx_cl_choice_find(const tx_context *context, const char *key); /* NULL: none yet */
+tx_status tx_cl_choice_keep(tx_context *context, const char *key, const char *name);
+/* The upper power of two that a dimension is classed by, as its exponent. */
+static inline int tx_cl_class_of(int64_t dimension)
+{
+    int bits = 0;
+    for (dimension--; dimension > 0; dimension >>= 1)
+        bits++;
+    return bits;
+}
 /* Tells a tuning run what has been done (table.c). */
 void tx_cl_tell(const tx_context *context, const char *what);
 

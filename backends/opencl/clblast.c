@@ -3,144 +3,10 @@
  * or, in the versions up to 1.7, ignore offsets, and its half precision sums in half precision. */
 #include "backends/opencl/gemm.h"
 
-#include "backends/opencl/clblast_tune.h"
-
 #include <clblast_c.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* "Object already in cache": two threads compiled the same kernel at once (CLBlast before 1.6.1). It is there then. */
-#define IN_CACHE (-2039)
-
-/* ---- Parameters: "NAME=VALUE NAME=VALUE .." of kernel Xgemm and of the routine that chooses a kernel ---------- */
-
-#define PARAMETERS 32
-#define PARAMETER_TEXT 1024
-/* A product below this size cubed goes by CLBlast's other kernel, which needs no padding and is slower. */
-#define ROUTINE_PARAMETER "XGEMM_MIN_INDIRECT_SIZE"
-/* What the tuner is first run over: a fraction of its variants, and the size cubed of the product that it times. */
-#define FIRST_LOOK 1.2e-4
-#define TUNED_SIZE 512
-
-static tx_status override(tx_context *context, const char *kernel, size_t count, const char **names,
-                          const size_t *values)
-{
-    CLBlastStatusCode code =
-        CLBlastOverrideParameters(context->device, kernel, CLBlastPrecisionSingle, count, names, values);
-    return code == CLBlastSuccess ? TX_OK : tx_fail(TX_DEVICE, "CLBlastOverrideParameters: %d", (int)code);
-}
-
-static size_t value_of(size_t count, const char *const *names, const size_t *values, const char *name)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(names[i], name) == 0)
-            return values[i];
-    return 0;
-}
-
-tx_status tx_cl_clblast_use(tx_context *context, const char *text)
-{
-    const char *names[PARAMETERS], *routine = ROUTINE_PARAMETER;
-    size_t values[PARAMETERS], count = 0, least = 0;
-    char *copy = strdup(text), *kept = strdup(text), *rest;
-    tx_status status = copy && kept ? TX_OK : tx_fail(TX_MEMORY, "out of host memory");
-    for (char *word = copy ? strtok_r(copy, " ", &rest) : NULL; word && !status; word = strtok_r(NULL, " ", &rest)) {
-        char *equals = strchr(word, '='), *end = NULL;
-        const unsigned long value = equals ? strtoul(equals + 1, &end, 10) : 0;
-        if (!equals || *end || count == PARAMETERS) {
-            status = tx_fail(TX_FORMAT, "parameters of CLBlast should be NAME=NUMBER, not \"%s\"", word);
-            break;
-        }
-        *equals = '\0';
-        if (strcmp(word, ROUTINE_PARAMETER) == 0) { /* the last one counts */
-            least = value;
-            continue;
-        }
-        names[count] = word;
-        values[count++] = value;
-    }
-    /* CLBlast before 1.6.3 writes outside its result there. */
-    if (!status && value_of(count, names, values, "GEMMK") == 1 &&
-        value_of(count, names, values, "MWG") != value_of(count, names, values, "NWG"))
-        status = tx_fail(TX_UNSUPPORTED, "CLBlast with GEMMK=1 needs MWG and NWG alike");
-    if (!status && count > 0)
-        status = override(context, "Xgemm", count, names, values);
-    if (!status && least > 0)
-        status = override(context, "GemmRoutine", 1, &routine, &least);
-    free(copy);
-    if (status) {
-        free(kept);
-        return status;
-    }
-    free(context->clblast);
-    context->clblast = kept;
-    return TX_OK;
-}
-
-/* What the device's table says, at first use; what it says wrong is passed over. */
-static void use_table(tx_context *context)
-{
-    if (context->clblast)
-        return;
-    const char *text = tx_cl_table_get(context, TX_CL_CLBLAST);
-    if (!text || tx_cl_clblast_use(context, text) != TX_OK)
-        context->clblast = strdup("");
-}
-
-/* The faster of two sets of parameters by a product of size cubed; `best` is of the first and becomes that of the
- * winner. */
-static bool faster(tx_context *context, const char *now, const char *then, int64_t size, double *best)
-{
-    const tx_cl_trial trial = {.batch = 1, .m = size, .n = size, .k = size, .from = TX_F32, .to = TX_F32};
-    double seconds;
-    if (tx_cl_clblast_use(context, then) == TX_OK &&
-        tx_cl_gemm_try(context, &tx_cl_gemm_clblast, &trial, &seconds) == TX_OK && seconds < *best) {
-        *best = seconds;
-        return true;
-    }
-    tx_cl_clblast_use(context, now);
-    return false;
-}
-
-/* CLBlast's tuner over a fraction of its variants; *winner becomes what it found where that is faster than *winner, of
- * which `best` are the seconds. */
-static int tune_fraction(tx_context *context, double fraction, char found[PARAMETER_TEXT], const char **winner,
-                         double *best)
-{
-    CLBlastClearCache(); /* else the tuner stumbles over a kernel that is there already */
-    const int code = tx_clblast_tune(context->device, context->compute, TUNED_SIZE, fraction, found, PARAMETER_TEXT);
-    if (code == 0 && faster(context, *winner, found, TUNED_SIZE, best))
-        *winner = found;
-    return code;
-}
-
-/* The tuner cannot be told a time: a first look over a small fraction says how many variants there is time for. */
-tx_status tx_cl_clblast_tune(tx_context *context, double seconds)
-{
-    const int64_t small = 256;
-    char present[PARAMETER_TEXT], found[2][PARAMETER_TEXT], indirect[PARAMETER_TEXT + 64];
-    const char *winner = present;
-    double best = 1e30;
-    int code = tx_clblast_present(context->device, present, sizeof present);
-    if (code == 0) {
-        faster(context, present, present, TUNED_SIZE, &best);
-        const double start = tx_cl_now();
-        code = tune_fraction(context, FIRST_LOOK, found[0], &winner, &best);
-        const double looked = tx_cl_now() - start, fraction = FIRST_LOOK * (seconds - looked) / looked;
-        if (fraction > FIRST_LOOK) /* a small fraction may have none that the device takes, which is a failure */
-            code = tune_fraction(context, fraction < 1.0 ? fraction : 1.0, found[1], &winner, &best);
-    }
-    if (code != 0)
-        return tx_fail(TX_DEVICE, "CLBlast's tuner gives up (%d)", code);
-    best = 1e30;
-    faster(context, winner, winner, small, &best);
-    snprintf(indirect, sizeof indirect, "%s " ROUTINE_PARAMETER "=1", winner);
-    if (faster(context, winner, indirect, small, &best))
-        winner = indirect;
-    tx_cl_table_put(context, TX_CL_CLBLAST, winner);
-    return TX_OK;
-}
 
 /* A window of an arena's chunk that begins where an operand does: any offset other than 0 costs CLBlast a copy of the
  * operand. Made at the first run and kept as long as the chunk stays the same. */
@@ -222,17 +88,17 @@ static tx_status run_sgemm(const tx_cl_run *run, void *data)
             return status;
     }
     const float beta = tx_beta(s->accumulate, run->controls);
-    for (int64_t i = 0; i < s->g.batch; i++) {
+    tx_status status = tx_cl_clblast_hold(run->context);
+    for (int64_t i = 0; i < s->g.batch && !status; i++) {
         const size_t first[3] = {at[A] + (size_t)(i * s->g.stride_a), at[B] + (size_t)(i * s->g.stride_b),
                                  at[C] + (size_t)(i * s->g.stride_c)};
-        CLBlastStatusCode code = call(s, memory, first, beta, run->queue);
-        if ((int)code == IN_CACHE)
-            code = call(s, memory, first, beta, run->queue);
+        const CLBlastStatusCode code = call(s, memory, first, beta, run->queue);
         if (code != CLBlastSuccess)
-            return tx_fail(code == CLBlastTempBufferAllocFailure ? TX_MEMORY : TX_DEVICE, "CLBlastSgemm: %s (%d)",
-                           tx_cl_error_name((cl_int)code), (int)code);
+            status = tx_fail(code == CLBlastTempBufferAllocFailure ? TX_MEMORY : TX_DEVICE, "CLBlastSgemm: %s (%d)",
+                             tx_cl_error_name((cl_int)code), (int)code);
     }
-    return TX_OK;
+    tx_cl_clblast_let_go();
+    return status;
 }
 
 static window window_of(const tx_context *context, const tx_operand *o)
@@ -244,29 +110,42 @@ static window window_of(const tx_context *context, const tx_operand *o)
                     .aligned = o->offset % context->limits.alignment == 0};
 }
 
-/* Asks CLBlast for the scratch memory of its slowest path, which a product of any offset may take, and reserves it. */
-static void reserve_temporary(tx_cl_builder *b, sgemm *s)
+/* Bytes of scratch memory of CLBlast's slowest path, which a product of any offset may take. The engine's parameters
+ * are set. */
+static tx_status temporary_bytes(const tx_context *context, const sgemm *s, size_t *most)
 {
     const tx_gemm *g = &s->g;
-    size_t bytes = 0, most = 0;
+    *most = 0;
     for (size_t offset = 0; offset < 2; offset++) {
-        CLBlastStatusCode code = CLBlastSGemmTempBufferSize(
-            CLBlastLayoutRowMajor, s->trans_a, s->trans_b, (size_t)g->m, (size_t)g->n, (size_t)g->k, offset,
-            (size_t)g->lda, offset, (size_t)g->ldb, offset, (size_t)g->ldc, &b->context->compute, &bytes);
-        if (code != CLBlastSuccess) {
-            b->status = tx_fail(TX_DEVICE, "CLBlastSGemmTempBufferSize: %d", (int)code);
-            return;
-        }
-        most = bytes > most ? bytes : most;
+        cl_command_queue queue = context->compute;
+        size_t bytes = 0;
+        CLBlastStatusCode code = CLBlastSGemmTempBufferSize(CLBlastLayoutRowMajor, s->trans_a, s->trans_b, (size_t)g->m,
+                                                            (size_t)g->n, (size_t)g->k, offset, (size_t)g->lda, offset,
+                                                            (size_t)g->ldb, offset, (size_t)g->ldc, &queue, &bytes);
+        if (code != CLBlastSuccess)
+            return tx_fail(TX_DEVICE, "CLBlastSGemmTempBufferSize: %d", (int)code);
+        *most = bytes > *most ? bytes : *most;
         if (s->window[A].aligned && s->window[B].aligned && s->window[C].aligned && g->batch == 1)
             break;
     }
-    if (most == 0)
+    return TX_OK;
+}
+
+static void reserve_temporary(tx_cl_builder *b, sgemm *s)
+{
+    size_t bytes = 0;
+    tx_status status = tx_cl_clblast_hold(b->context);
+    if (!status)
+        status = temporary_bytes(b->context, s, &bytes);
+    tx_cl_clblast_let_go();
+    if (status)
+        b->status = status;
+    if (status || bytes == 0)
         return;
     const tx_operand place = {.dtype = TX_U8,
-                              .shape = TX_SHAPE((int64_t)most),
+                              .shape = TX_SHAPE((int64_t)bytes),
                               .arena = TX_ARENA_SCRATCH,
-                              .offset = tx_cl_scratch(b, (int64_t)most)};
+                              .offset = tx_cl_scratch(b, (int64_t)bytes)};
     s->window[TEMPORARY] = window_of(b->context, &place);
     s->has_temporary = s->window[TEMPORARY].aligned;
 }
@@ -281,6 +160,16 @@ static double clblast_suits(const tx_context *context, const tx_cl_provider *sel
         return 1e-3;
     snprintf(why, TX_CL_WHY, "%s cannot be told of simulated limits", self->name);
     return 0.0;
+}
+
+/* What the device's table says, at first use; what it says wrong is passed over. */
+static void use_table(tx_context *context)
+{
+    if (context->clblast)
+        return;
+    const char *text = tx_cl_table_get(context, TX_CL_CLBLAST);
+    if (!text || tx_cl_clblast_use(context, text) != TX_OK)
+        context->clblast = strdup("");
 }
 
 static void clblast_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p)
@@ -312,7 +201,7 @@ static void clblast_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_
 /* CLBlast keeps programs by the bare address of their context, which a later context may have again. */
 static void clblast_close(void)
 {
-    CLBlastClearCache();
+    tx_cl_clblast_forget();
 }
 
 const tx_cl_provider tx_cl_gemm_clblast = {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * OpenCL platforms and devices: enumeration that tolerates whatever is installed, facts, opening and closing. */
-#include "backends/opencl/choice.h"
 #include "backends/opencl/gemm.h"
 #include "backends/opencl/internal.h"
 
@@ -126,15 +125,21 @@ tx_status tx_cl_device_info(int32_t index, tx_device_info *info)
 
 /* Whatever changes when compiled code, a verdict or a measurement may change: platform, device, driver and their
  * versions, the variant of the kernels, simulated limits. */
-static char *read_identity(const tx_context *context, const char *variant)
+static char *read_identity(const tx_context *context)
 {
     char platform[256] = "", device[256] = "";
     clGetPlatformInfo(context->platform, CL_PLATFORM_VERSION, sizeof platform, platform, NULL);
     device_text(context->device, CL_DEVICE_VERSION, device, sizeof device);
     const tx_device_info *info = &context->info;
-    const char *part[] = {"TX " TX_VERSION, info->platform, platform,
-                          info->vendor,     info->name,     device,
-                          info->driver,     variant,        context->limits.simulated};
+    const char *part[] = {"TX " TX_VERSION,
+                          info->platform,
+                          platform,
+                          info->vendor,
+                          info->name,
+                          device,
+                          info->driver,
+                          context->limits.cpu ? "cpu" : "gpu",
+                          context->limits.simulated};
     size_t size = 1;
     for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
         size += strlen(part[i]) + 1;
@@ -171,22 +176,6 @@ static tx_status make_context(tx_context *context)
     return tx_cl_check(code, "clCreateCommandQueue");
 }
 
-/* Decides the variant of the kernels, and what cached files are keyed by. */
-static tx_status identify(tx_context *context, int32_t index, const bool *cpu)
-{
-    if (cpu) {
-        context->limits.cpu = *cpu;
-    } else if (context->limits.undecided) {
-        context->identity = read_identity(context, "any");
-        if (!context->identity)
-            return tx_fail(TX_MEMORY, "out of host memory");
-        tx_cl_find_variant(context, index);
-        free(context->identity);
-    }
-    context->identity = read_identity(context, context->limits.cpu ? "cpu" : "gpu");
-    return context->identity ? TX_OK : tx_fail(TX_MEMORY, "out of host memory");
-}
-
 /* The self-test runs small commands: nothing to measure, nor to remember the choices of. */
 static tx_status test(tx_context *context)
 {
@@ -194,11 +183,11 @@ static tx_status test(tx_context *context)
     context->tune = NULL;
     tx_status status = tx_cl_self_test(context);
     context->tune = tune;
-    tx_cl_choices_free(context);
+    tx_cl_entries_free(&context->choices);
     return status;
 }
 
-tx_status tx_cl_open_as(int32_t index, const tx_open_options *options, const bool *cpu, tx_context **out)
+tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context **out)
 {
     device_list list;
     tx_status status = find_device(index, &list);
@@ -214,14 +203,12 @@ tx_status tx_cl_open_as(int32_t index, const tx_open_options *options, const boo
     context->tune = options ? options->tune : NULL;
     context->cache = tx_cl_cache_folder();
     status = describe(context->platform, context->device, index, &context->info, &context->limits);
-    if (status == TX_OK)
-        status = identify(context, index, cpu);
+    if (status == TX_OK && !(context->identity = read_identity(context)))
+        status = tx_fail(TX_MEMORY, "out of host memory");
     if (status == TX_OK)
         status = make_context(context);
-    if (status == TX_OK) {
-        context->recorder = tx_cl_recorder_of(context);
+    if (status == TX_OK)
         status = test(context);
-    }
     if (status != TX_OK) {
         if (tx_cl_explain(context, status) != TX_MEMORY && status != TX_DEVICE)
             tx_fail_in(status, "%s (%s)", context->info.id, context->info.name);
@@ -232,18 +219,13 @@ tx_status tx_cl_open_as(int32_t index, const tx_open_options *options, const boo
     return TX_OK;
 }
 
-tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context **out)
-{
-    return tx_cl_open_as(index, options, NULL, out);
-}
-
 void tx_cl_close(tx_context *context)
 {
     if (!context)
         return;
     tx_cl_gemm_close(context);
-    tx_cl_choices_free(context);
-    tx_cl_table_free(context);
+    tx_cl_entries_free(&context->choices);
+    tx_cl_entries_free(&context->table);
     tx_cl_release_programs(context);
     if (context->compute) {
         clFinish(context->compute);
@@ -251,7 +233,6 @@ void tx_cl_close(tx_context *context)
     }
     if (context->context)
         clReleaseContext(context->context);
-    free(context->recorder);
     free(context->identity);
     free(context->cache);
     free(context->clblast);

@@ -70,11 +70,17 @@ extern const tx_cl_provider tx_cl_gemm_tiles[TX_CL_TILES];
 extern const tx_cl_provider
     tx_cl_gemm_mma; /* kernels/gemm_mma.cl: NVIDIA's matrix units, bf16 and, where asked, tf32 */
 
-/* ---- CLBlast's parameters (clblast.c) ---------------------------------------------------------------------- */
+/* ---- CLBlast's parameters (clblast_parameters.c) ----------------------------------------------------------- */
 
 #define TX_CL_CLBLAST "clblast" /* their key in the table and among the choices */
-/* Takes "NAME=VALUE NAME=VALUE .." in place of CLBlast's own, as long as the process lives. */
+/* Takes "NAME=VALUE NAME=VALUE .." in place of CLBlast's own for the products of this engine; "": CLBlast's own.
+ * CLBlast compiles anew where engines of one device take turns with different ones. */
 tx_status tx_cl_clblast_use(tx_context *context, const char *text);
+/* Around every call of CLBlast, which is one for all threads of the process: the first waits for its turn and sets the
+ * engine's parameters; the other is to follow also where it fails. */
+tx_status tx_cl_clblast_hold(const tx_context *context);
+void tx_cl_clblast_let_go(void);
+void tx_cl_clblast_forget(void); /* the programs that CLBlast has compiled */
 /* Runs CLBlast's tuner for about so long (a first look at a few variants takes what it takes), takes what is faster and
  * puts it into the device's table. */
 tx_status tx_cl_clblast_tune(tx_context *context, double seconds);
@@ -97,8 +103,6 @@ tx_status tx_cl_gemm_choose(tx_context *context, const tx_cl_product *p, tx_cl_g
 /* What it remembers of a context: verdicts, choices, the time spent measuring. */
 typedef struct tx_cl_gemm tx_cl_gemm;
 void tx_cl_gemm_close(tx_context *context); /* accepts a context that never saw a product */
-/* Products of this context go by how they suit alone, as with TX_GEMM_TUNE=0. */
-tx_status tx_cl_gemm_unmeasured(tx_context *context);
 
 /* A trial (see below) by a provider that may not be the choice. */
 struct tx_cl_trial;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which provider computes a product: by order, by trust, by measuring. */
-#include "backends/opencl/choice.h"
 #include "backends/opencl/gemm.h"
 
 #include <stdio.h>
@@ -123,15 +122,6 @@ void tx_cl_gemm_close(tx_context *context)
     context->gemm = NULL;
 }
 
-tx_status tx_cl_gemm_unmeasured(tx_context *context)
-{
-    tx_cl_gemm *s = NULL;
-    tx_status status = state_of(context, &s);
-    if (s)
-        s->measure = false;
-    return status;
-}
-
 static void insert(candidates *c, const tx_cl_provider *provider, double suits)
 {
     int at = c->count++;
@@ -165,11 +155,14 @@ static void put_in_order(const tx_context *context, const tx_cl_product *p, cand
 
 tx_status tx_cl_gemm_try(tx_context *context, const tx_cl_provider *provider, const tx_cl_trial *trial, double *seconds)
 {
-    tx_cl_gemm *s = context->gemm;
+    tx_cl_gemm *s = NULL;
+    tx_status status = state_of(context, &s);
+    if (!s)
+        return status;
     for (int i = 0; tx_cl_gemm_provider(i); i++)
         s->tried[i] = s->tried[i] || tx_cl_gemm_provider(i) == provider;
     s->trial = provider;
-    tx_status status = tx_cl_gemm_trial(context, trial, seconds);
+    status = tx_cl_gemm_trial(context, trial, seconds);
     s->trial = NULL;
     return status;
 }
@@ -197,8 +190,7 @@ static tx_status judge(tx_context *context, const tx_cl_provider *provider, cons
 }
 
 /* The verdict on a provider for this combination of types and transposes: two small products with known answers, one of
- * odd dimensions and one of whole quads, once a context. (It also is the first call of CLBlast, which compiles then:
- * that must not happen in two threads at once.) */
+ * odd dimensions and one of whole quads, once a context. */
 static tx_status trust(tx_context *context, const tx_cl_provider *provider, const tx_cl_product *p, const record **out)
 {
     char key[96];
@@ -335,11 +327,12 @@ static tx_status trusted(tx_context *context, const tx_cl_product *p, bool measu
                      : tx_fail(TX_UNSUPPORTED, "no provider of matrix products accepts this one");
 }
 
-/* At the beginning of a tuning run; that CLBlast's tuner gives up is no reason to go without the rest. */
+/* At the beginning of a tuning run; that CLBlast's tuner gives up is no reason to go without the rest. On a CPU device
+ * it would take nearly all of the run's time, and portable-vector stays faster than what it finds. */
 static void tune_clblast(tx_context *context)
 {
     tx_cl_gemm *s = context->gemm;
-    if (!context->tune || s->tuned_clblast)
+    if (!context->tune || s->tuned_clblast || context->info.type == TX_DEVICE_CPU)
         return;
     const double start = tx_cl_now();
     s->tuned_clblast = true;

@@ -6,8 +6,6 @@
 
 #include "backends/opencl/cl.h"
 
-typedef struct tx_cl_tape tx_cl_tape;
-
 struct tx_buffer {
     cl_mem memory;
     void *mapped; /* of host buffers: mapped for as long as they live */
@@ -22,17 +20,11 @@ tx_status tx_cl_explain(const tx_context *context, tx_status status);
 tx_status tx_cl_device_count(int32_t *count);
 tx_status tx_cl_device_info(int32_t index, tx_device_info *info);
 tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context **context);
-/* With the variant of the kernels for CPUs or that for GPUs; NULL: as the device and the environment say. */
-tx_status tx_cl_open_as(int32_t index, const tx_open_options *options, const bool *cpu, tx_context **context);
 void tx_cl_close(tx_context *context);
 
 /* limits.c: the limits of a device that is described so far, TX_OCL_VARIANT and TX_OCL_LIMITS obeyed. What is simulated
  * shows in info's name and largest allocation. Both variables are refused with a message where they make no sense. */
 tx_status tx_cl_read_limits(cl_device_id device, tx_device_info *info, tx_cl_limits *limits);
-
-/* variant.c: sets limits.cpu of a device that is being opened, from what a tuning run measured; in a tuning run
- * measures. */
-void tx_cl_find_variant(tx_context *context, int32_t index);
 
 /* program.c */
 void tx_cl_release_programs(tx_context *context);
@@ -45,7 +37,8 @@ tx_status tx_cl_self_test(tx_context *context);
 
 /* table.c */
 tx_status tx_cl_tuned(tx_context *context, char **text);
-void tx_cl_table_free(tx_context *context);
+void tx_cl_entries_free(tx_cl_entry **list);
+char *tx_cl_lines(const tx_cl_entry *list); /* KEY<TAB>VALUE, one a line; the caller frees it. NULL: out of memory */
 
 /* choice.c */
 tx_status tx_cl_choices(const tx_context *context, char **text);
@@ -102,8 +95,7 @@ struct tx_executable {
     cl_uint argument; /* index of the next argument of the last step */
     bool bound;
     cl_mem *memory[TX_ARENA_COUNT];
-    cl_event *events;  /* one a step, when the context profiles */
-    tx_cl_tape *tapes; /* run.c: what was recorded since it was bound */
+    cl_event *events; /* one a step, when the context profiles */
 };
 
 /* plan.c */
@@ -117,20 +109,5 @@ void tx_cl_destroy(tx_executable *executable);
 /* run.c */
 tx_status tx_cl_run_program(tx_executable *executable, int32_t first, int32_t count, const tx_controls *controls,
                             double *seconds);
-/* Forgets what was recorded: arguments have changed. Nothing of it may be running. */
-void tx_cl_erase(tx_executable *executable);
-
-/* record.c: launches that are recorded once and given to the device at once, where it offers cl_khr_command_buffer and
- * takes a recording again before it is through with it: on GPUs, on all devices with TX_OCL_RECORD=1 in the
- * environment, on none with 0. */
-typedef struct tx_cl_recorder tx_cl_recorder;
-typedef struct tx_cl_recording tx_cl_recording;
-/* NULL where the device has none. */
-tx_cl_recorder *tx_cl_recorder_of(const tx_context *context);
-tx_status tx_cl_record_begin(const tx_context *context, tx_cl_recording **recording);
-tx_status tx_cl_record_launch(tx_cl_recording *recording, const tx_cl_step *step); /* its arguments as they are now */
-tx_status tx_cl_record_end(tx_cl_recording *recording);
-tx_status tx_cl_record_play(const tx_cl_recording *recording);
-void tx_cl_record_free(tx_cl_recording *recording);
 
 #endif

@@ -113,7 +113,6 @@ static tx_status read_variant(const tx_device_info *info, tx_cl_limits *limits)
 {
     const char *wanted = getenv("TX_OCL_VARIANT");
     limits->cpu = info->type == TX_DEVICE_CPU;
-    limits->undecided = info->type != TX_DEVICE_GPU && !(wanted && wanted[0]);
     if (!wanted || !wanted[0])
         return TX_OK;
     limits->cpu = strcmp(wanted, "cpu") == 0;

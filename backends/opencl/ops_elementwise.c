@@ -147,16 +147,18 @@ tx_status tx_cl_dropout(tx_cl_builder *b, const tx_command *c)
 tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *x = &c->in[0].shape;
-    if (!(c->attrs.theta > 1.0f))
-        return tx_fail(TX_UNSUPPORTED, "rotary needs theta above 1, not %g", (double)c->attrs.theta);
     int32_t half = c->attrs.head_size / 2;
     bool cpu = b->context->limits.cpu;
     char options[64];
-    snprintf(options, sizeof options, "-DVW=1 -DRUN=%d", cpu ? half : 1);
+    int used = snprintf(options, sizeof options, "-DVW=1 -DRUN=%d", cpu ? half : 1);
     const size_t group = cpu ? 1 : tx_cl_group(b->context, 32);
     const size_t global[] = {cpu ? 1 : (size_t)half, (size_t)tx_shape_rows(x)}, local[] = {group, 1};
-    /* theta^(-2/d) as a fraction of 2^64 */
-    double ratio = ldexp(pow((double)c->attrs.theta, -2.0 / c->attrs.head_size), 64);
+    double ratio = pow((double)c->attrs.theta, -2.0 / c->attrs.head_size);
+    if (!(ratio < 1.0)) { /* theta is at most 1: the kernel is given a number in [0.5, 1) and its exponent */
+        int exponent;
+        ratio = frexp(ratio, &exponent);
+        snprintf(options + used, sizeof options - (size_t)used, " -DEXPONENT=%d", exponent);
+    }
     tx_cl_launch(b, "elementwise", options, "rotary", 2, global, local);
     tx_cl_arg_operand(b, &c->in[0]);
     tx_cl_arg_operand(b, &c->out[0]);
@@ -164,7 +166,7 @@ tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
     tx_cl_arg_i32(b, (int32_t)x->dim[x->rank - 2]);
     tx_cl_arg_i32(b, c->attrs.heads);
     tx_cl_arg_i32(b, c->attrs.head_size);
-    tx_cl_arg_i64(b, (int64_t)(uint64_t)ratio);
+    tx_cl_arg_i64(b, (int64_t)(uint64_t)ldexp(ratio, 64));
     tx_cl_arg_i32(b, c->attrs.inverse);
     tx_cl_arg_i32(b, tx_present(&c->in[1]));
     tx_cl_arg_operand(b, &c->in[1]);

@@ -221,9 +221,6 @@ tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_execu
 tx_status tx_cl_bind(tx_executable *x, const tx_bindings *bindings)
 {
     x->bound = false;
-    if (x->tapes)
-        clFinish(x->context->compute);
-    tx_cl_erase(x);
     for (int a = 0; a < TX_ARENA_COUNT; a++) {
         const tx_space *space = &bindings->arena[a];
         free(x->memory[a]);
@@ -264,7 +261,6 @@ void tx_cl_destroy(tx_executable *x)
     if (!x)
         return;
     clFinish(x->context->compute);
-    tx_cl_erase(x);
     for (int32_t i = 0; i < x->step_count; i++) {
         if (x->steps[i].kernel)
             clReleaseKernel(x->steps[i].kernel);

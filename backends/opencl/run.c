@@ -1,108 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Running programs: launch by launch, timed, or as recordings where the device takes them. */
+ * Running programs: every launch by itself, timed where the caller asks. */
 #include "backends/opencl/internal.h"
 
 #include "api/op.h"
 
-#include <stdlib.h>
-
 #define FLUSH_EVERY 64
-
-/* ---- Recordings ---------------------------------------------------------------------------------------------- */
-
-/* Launches that follow one another, or a call on the host. */
-typedef struct piece {
-    tx_cl_recording *recording; /* NULL: a call */
-    int32_t step;
-} piece;
-
-/* Commands first .. first + count - 1. */
-struct tx_cl_tape {
-    tx_cl_tape *next;
-    int32_t first, count, launches;
-    int32_t pieces;
-    piece piece[];
-};
-
-static void free_tape(tx_cl_tape *tape)
-{
-    for (int32_t i = 0; tape && i < tape->pieces; i++)
-        tx_cl_record_free(tape->piece[i].recording);
-    free(tape);
-}
-
-void tx_cl_erase(tx_executable *x)
-{
-    while (x->tapes) {
-        tx_cl_tape *tape = x->tapes;
-        x->tapes = tape->next;
-        free_tape(tape);
-    }
-}
-
-/* Steps first .. end - 1. */
-static tx_status record_steps(const tx_executable *x, int32_t first, int32_t end, tx_cl_tape *tape)
-{
-    tx_cl_recording *open = NULL;
-    tx_status status = TX_OK;
-    for (int32_t i = first; i < end && !status; i++) {
-        const tx_cl_step *s = &x->steps[i];
-        if (s->fn) {
-            if (open)
-                status = tx_cl_record_end(open);
-            open = NULL;
-            tape->piece[tape->pieces++] = (piece){NULL, i};
-            continue;
-        }
-        if (!open) {
-            status = tx_cl_record_begin(x->context, &open);
-            tape->piece[tape->pieces++] = (piece){open, i};
-        }
-        if (!status)
-            status = tx_cl_record_launch(open, s);
-    }
-    return !status && open ? tx_cl_record_end(open) : status;
-}
-
-static tx_status make_tape(tx_executable *x, int32_t first, int32_t count, tx_cl_tape **out)
-{
-    const tx_cl_command *last = &x->commands[first + count - 1];
-    const int32_t begin = x->commands[first].first, end = last->first + last->count;
-    tx_cl_tape *tape = calloc(1, sizeof *tape + (size_t)(end - begin) * sizeof tape->piece[0]);
-    if (!tape)
-        return tx_fail(TX_MEMORY, "out of host memory");
-    tape->first = first;
-    tape->count = count;
-    for (int32_t i = first; i < first + count; i++)
-        tape->launches += x->commands[i].launches;
-    tx_status status = record_steps(x, begin, end, tape);
-    if (status) {
-        free_tape(tape);
-        return status;
-    }
-    tape->next = x->tapes;
-    x->tapes = *out = tape;
-    return TX_OK;
-}
-
-static tx_status play(tx_executable *x, int32_t first, int32_t count, const tx_cl_run *run)
-{
-    tx_cl_tape *tape = x->tapes;
-    tx_status status = TX_OK;
-    while (tape && (tape->first != first || tape->count != count))
-        tape = tape->next;
-    if (!tape)
-        status = make_tape(x, first, count, &tape);
-    for (int32_t i = 0; !status && i < tape->pieces; i++) {
-        const tx_cl_step *s = &x->steps[tape->piece[i].step];
-        status = s->fn ? s->fn(run, s->data) : tx_cl_record_play(tape->piece[i].recording);
-    }
-    if (!status)
-        x->context->traffic.launches += tape->launches;
-    return status;
-}
-
-/* ---- Launch by launch ------------------------------------------------------------------------------------------ */
 
 static tx_status enqueue(const tx_executable *x, int32_t index, cl_event *event)
 {
@@ -180,10 +82,6 @@ tx_status tx_cl_run_program(tx_executable *x, int32_t first, int32_t count, cons
         return tx_fail(TX_INVALID, "times need a device that was opened with profile");
     const tx_cl_run run = {
         .context = x->context, .queue = x->context->compute, .controls = controls, .memory = x->memory};
-    if (x->context->recorder && !seconds && count > 0) {
-        tx_status played = play(x, first, count, &run);
-        return played ? played : tx_cl_check(clFlush(x->context->compute), "clFlush");
-    }
     tx_status status = TX_OK;
     int32_t pending = 0;
     for (int32_t i = first; status == TX_OK && i < first + count; i++) {

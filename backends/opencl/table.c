@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What measuring has found out about this device and driver: a table of keys and values in the cache folder, which
- * txtune fills and every run reads and adds to. */
+ * Two lists of keys and values: what measuring has found out about this device and driver, kept in the cache folder,
+ * which txtune fills and every run reads and adds to; and what each class of commands has been given. */
 #include "backends/opencl/internal.h"
 
 #include <stdio.h>
@@ -20,6 +20,12 @@ static tx_cl_entry *find(tx_cl_entry *e, const char *key)
     while (e && strcmp(e->key, key) != 0)
         e = e->next;
     return e;
+}
+
+static const char *get(tx_cl_entry *list, const char *key)
+{
+    const tx_cl_entry *e = find(list, key);
+    return e ? e->value : NULL;
 }
 
 /* Sets an entry, at the end where it is new; false for want of memory. */
@@ -55,13 +61,13 @@ static void read_text(tx_cl_entry **table, char *text)
     }
 }
 
-static char *write_text(const tx_cl_entry *table)
+char *tx_cl_lines(const tx_cl_entry *list)
 {
     size_t size = 1, used = 0;
-    for (const tx_cl_entry *e = table; e; e = e->next)
+    for (const tx_cl_entry *e = list; e; e = e->next)
         size += strlen(e->key) + strlen(e->value) + 2;
     char *text = calloc(1, size);
-    for (const tx_cl_entry *e = table; text && e; e = e->next)
+    for (const tx_cl_entry *e = list; text && e; e = e->next)
         used += (size_t)snprintf(text + used, size - used, "%s\t%s\n", e->key, e->value);
     return text;
 }
@@ -95,8 +101,7 @@ const char *tx_cl_table_get(tx_context *context, const char *key)
 {
     if (!context->table_read)
         read_file(context);
-    const tx_cl_entry *e = find(context->table, key);
-    return e ? e->value : NULL;
+    return get(context->table, key);
 }
 
 /* The file is read again first: other runs may have added to it. */
@@ -105,7 +110,7 @@ void tx_cl_table_put(tx_context *context, const char *key, const char *value)
     read_file(context);
     if (!set(&context->table, key, value))
         return;
-    char *text = write_text(context->table);
+    char *text = tx_cl_lines(context->table);
     if (text)
         tx_cl_cache_store(context, FILE_KEY, text, strlen(text));
     free(text);
@@ -120,19 +125,29 @@ void tx_cl_tell(const tx_context *context, const char *what)
 tx_status tx_cl_tuned(tx_context *context, char **text)
 {
     tx_cl_table_get(context, "");
-    char *made = write_text(context->table);
+    char *made = tx_cl_lines(context->table);
     if (!made)
         return tx_fail(TX_MEMORY, "out of host memory");
     *text = made;
     return TX_OK;
 }
 
-void tx_cl_table_free(tx_context *context)
+void tx_cl_entries_free(tx_cl_entry **list)
 {
-    for (tx_cl_entry *e = context->table, *next; e; e = next) {
+    for (tx_cl_entry *e = *list, *next; e; e = next) {
         next = e->next;
         free(e->value);
         free(e);
     }
-    context->table = NULL;
+    *list = NULL;
+}
+
+const char *tx_cl_choice_find(const tx_context *context, const char *key)
+{
+    return get(context->choices, key);
+}
+
+tx_status tx_cl_choice_keep(tx_context *context, const char *key, const char *name)
+{
+    return set(&context->choices, key, name) ? TX_OK : tx_fail(TX_MEMORY, "out of host memory");
 }

@@ -152,6 +152,31 @@ static void test_cache(void **state)
     unsetenv("TX_CACHE_DIR");
 }
 
+/* The variant of the kernels goes by the device's type: what earlier versions measured is passed over, in a file of
+ * its own and in the table. */
+static void test_variant(void **state)
+{
+    (void)state;
+    char *folder = make_scratch();
+    assert_int_equal(setenv("TX_CACHE_DIR", folder, 1), 0);
+    tx_context *context = open_or_skip(false);
+    const bool cpu = context->info.type == TX_DEVICE_CPU;
+    const char *other = cpu ? "gpu" : "cpu";
+    char *kind = strstr(context->identity, cpu ? "\ncpu\n" : "\ngpu\n");
+    assert_non_null(kind);
+    tx_cl_table_put(context, "variant", other);
+    tx_cl_table_put(context, "key", "value");
+    memcpy(kind + 1, "any", 3); /* as measured, before the variant is known */
+    tx_cl_cache_store(context, "variant 1", other, 3);
+    be->close(context);
+    context = open_or_skip(false);
+    assert_int_equal(context->limits.cpu, cpu);
+    assert_string_equal(tx_cl_table_get(context, "key"), "value");
+    be->close(context);
+    unsetenv("TX_CACHE_DIR");
+    remove_scratch(folder);
+}
+
 /* Opens device 0 under TX_OCL_LIMITS. */
 static tx_context *open_limited(const char *limits)
 {
@@ -304,10 +329,11 @@ static void test_profile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_devices),       cmocka_unit_test(test_memory),  cmocka_unit_test(test_cache),
-        cmocka_unit_test(test_build_failure), cmocka_unit_test(test_profile),
-        cmocka_unit_test(test_simulated_limits), cmocka_unit_test(test_limits_refused),
-        cmocka_unit_test(test_stands_aside),
+        cmocka_unit_test(test_devices),        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_cache),          cmocka_unit_test(test_build_failure),
+        cmocka_unit_test(test_profile),        cmocka_unit_test(test_simulated_limits),
+        cmocka_unit_test(test_limits_refused), cmocka_unit_test(test_stands_aside),
+        cmocka_unit_test(test_variant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

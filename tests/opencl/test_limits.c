@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A smaller device, simulated by TX_OCL_LIMITS: ops are right on it and a tiny GPT-2 trains to the same losses as without
- * limits. The functions below stand before libOpenCL's, for TX and for CLBlast, and see whether launches and memory
- * keep to the limits, which the real device would not mind.
+ * A smaller device, simulated by TX_OCL_LIMITS: ops are right on it and a tiny GPT-2 trains to the same losses as
+ * without limits. The functions below stand before libOpenCL's, for TX and for CLBlast, and see whether launches and
+ * memory keep to the limits, which the real device would not mind.
  *
  *     test_limits ops|train cpu|gpu LIMITS [OP...]      exit status 77: there is no such OpenCL device
- *     test_limits record cpu|gpu                        or it records no launches
  *
- * record: launches recorded as command buffers train to the same bits as launch by launch. ops: every fourth case of the
- * conformance suite, of all ops or of those named. */
+ * ops: every fourth case of the conformance suite, of all ops or of those named. */
 #include "api/model.h"
 #include "api/op.h"
 #include "backends/opencl/cl.h"
@@ -149,7 +147,6 @@ enum { BATCH = 2, LENGTH = 96, STEPS = 5 };
 
 typedef struct course {
     double loss[STEPS], norm[STEPS];
-    bool records;           /* launches, as command buffers */
     int32_t chunks;         /* of the weights */
     int64_t max_allocation; /* of the device */
 } course;
@@ -216,7 +213,6 @@ static tx_status train(const char *limits, course *out)
         return status;
     watch(engine->context);
     out->max_allocation = engine->device.max_allocation;
-    out->records = engine->context->recorder != NULL;
     status = train_model(engine, out);
     printf("%s: loss %.6f, then %.6f; %d chunks of weights, %ld sub-buffers\n", engine->device.name, out->loss[0],
            out->loss[STEPS - 1], out->chunks, seen.windows);
@@ -250,34 +246,10 @@ static int run_training(const char *limits)
     return good && kept() && seen.launches > 0 ? 0 : 1;
 }
 
-static int run_recorded(void)
-{
-    course apart = {0}, recorded = {0};
-    tx_status status = train("", &apart);
-    if (status == TX_NOT_FOUND)
-        return printf("skipped: %s\n", tx_error()), 77;
-    const long launches = seen.launches;
-    setenv("TX_OCL_RECORD", "1", 1);
-    if (!status)
-        status = train("", &recorded);
-    if (status)
-        return printf("%s\n", tx_error()), 1;
-    if (!recorded.records)
-        return printf("skipped: the device has no command buffers\n"), 77;
-    printf("%ld launches, then %ld\n", launches, seen.launches - launches);
-    const bool same = memcmp(apart.loss, recorded.loss, sizeof apart.loss) == 0 &&
-                      memcmp(apart.norm, recorded.norm, sizeof apart.norm) == 0;
-    return same && !apart.records && launches > 100 && seen.launches - launches < launches / 10 ? 0 : 1;
-}
-
 int main(int argc, char **argv)
 {
-    const bool record = argc == 3 && strcmp(argv[1], "record") == 0;
-    if (!record && (argc < 4 || (strcmp(argv[1], "ops") != 0 && (strcmp(argv[1], "train") != 0 || argc > 4))))
-        return fprintf(stderr, "usage: test_limits ops|train|record cpu|gpu [LIMITS [OP...]]\n"), 2;
+    if (argc < 4 || (strcmp(argv[1], "ops") != 0 && (strcmp(argv[1], "train") != 0 || argc > 4)))
+        return fprintf(stderr, "usage: test_limits ops|train cpu|gpu LIMITS [OP...]\n"), 2;
     setenv("TX_OCL_VARIANT", argv[2], 1);
-    setenv("TX_OCL_RECORD", "0", 1); /* launches that are recorded do not come by here */
-    if (record)
-        return run_recorded();
     return strcmp(argv[1], "ops") == 0 ? run_ops(argv[3], argc - 4, argv + 4) : run_training(argv[3]);
 }

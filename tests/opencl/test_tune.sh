@@ -19,11 +19,14 @@ grep -q "nothing has been measured" "$work/before" || fail "a new device has a t
 "$bin/txtune" --device opencl --model "$work/config.json" --batch 4 --eval_batch 4 --block 64 --seconds 300 \
     > "$work/table" 2> "$work/err" || fail "tuning"
 grep -q "^product .*GFLOP/s at " "$work/table" || fail "no product in the table"
-grep -q "^clblast	.*KWG=" "$work/table" || fail "CLBlast was not tuned"
+if "$bin/txtopo" | grep -q "^CPU.* 0:0 "; then # opencl:0 is a CPU
+    grep -q "^clblast	" "$work/table" && fail "CLBlast was tuned for a CPU"
+else
+    grep -q "^clblast	.*KWG=" "$work/table" || fail "CLBlast was not tuned"
+fi
 for kernel in forward dq dkv; do
     grep -q "^attention $kernel d32 .* ms .* tokens" "$work/table" || fail "no attention $kernel in the table"
 done
-grep -q "variant" "$work/err" || fail "the variant of the kernels was not measured"
 grep -q "product" "$work/err" || fail "no progress"
 [ "$(grep -c "^product 01 " "$work/table")" -ge 1 ] || fail "no product of the backward pass"
 "$bin/txtune" --device opencl --show > "$work/after" 2> "$work/err" || fail "--show"

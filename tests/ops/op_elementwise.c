@@ -22,7 +22,8 @@ static void gelu_reference(tx_call *call)
 {
     for (int64_t i = 0; i < call->out[0].count; i++) {
         double x = call->in[0].value[i];
-        tx_array_put(&call->out[0], i, tx_number_gelu(x, call->attrs.exact), fabs(x)); /* 1 + tanh or erf cancels for x < 0 */
+        tx_array_put(&call->out[0], i, tx_number_gelu(x, call->attrs.exact),
+                     fabs(x)); /* 1 + tanh or erf cancels for x < 0 */
     }
 }
 
@@ -272,15 +273,20 @@ static void rotary_cases(tx_cases *list)
         int32_t batch, time, heads, all, size;
         bool inverse;
         int32_t position; /* the last; -1: no operand */
-    } r[] = {{1, 1, 1, 1, 2, false, -1},   {2, 5, 2, 3, 8, false, -1},      {1, 17, 4, 6, 64, true, -1},
-             {3, 33, 3, 3, 6, false, 100}, {1, 3, 1, 5, 128, true, 2000},   {1, 65, 2, 4, 256, false, -1},
-             {5, 1, 2, 4, 8, false, 9},    {4, 1024, 24, 36, 64, false, -1}};
+        float theta;
+    } r[] = {{1, 1, 1, 1, 2, false, -1, 5e5f},    {2, 5, 2, 3, 8, false, -1, 1e4f},
+             {1, 17, 4, 6, 64, true, -1, 5e5f},   {3, 33, 3, 3, 6, false, 100, 1e4f},
+             {1, 3, 1, 5, 128, true, 2000, 5e5f}, {1, 65, 2, 4, 256, false, -1, 1e4f},
+             {5, 1, 2, 4, 8, false, 9, 5e5f},     {4, 1024, 24, 36, 64, false, -1, 1e4f},
+             {2, 5, 2, 3, 8, false, -1, 0.5f},    {1, 17, 1, 2, 64, true, 2000, 0.5f},
+             {1, 33, 2, 2, 6, false, -1, 1.0f},   {1, 5, 1, 2, 8, false, 100, 1e-6f}};
     for (size_t i = 0; i < sizeof r / sizeof r[0]; i++) {
-        tx_case *c = tx_case_add(list, "b%d t%d h%d/%d d%d%s%s", r[i].batch, r[i].time, r[i].heads, r[i].all, r[i].size,
-                                 r[i].inverse ? " inverse" : "", r[i].position < 0 ? "" : " at positions");
+        tx_case *c =
+            tx_case_add(list, "b%d t%d h%d/%d d%d theta %g%s%s", r[i].batch, r[i].time, r[i].heads, r[i].all, r[i].size,
+                        (double)r[i].theta, r[i].inverse ? " inverse" : "", r[i].position < 0 ? "" : " at positions");
         c->attrs.heads = r[i].heads;
         c->attrs.head_size = r[i].size;
-        c->attrs.theta = i & 1 ? 10000.0f : 500000.0f;
+        c->attrs.theta = r[i].theta;
         c->attrs.inverse = r[i].inverse;
         c->in[0] = tx_spec_real(TX_SHAPE(r[i].batch, r[i].time, r[i].all * r[i].size));
         if (r[i].position >= 0)

@@ -152,19 +152,53 @@ __kernel void dropout(const __global float *x, long xo, __global float *y, long 
 #endif
 }
 
-/* A power of a number in (0, 1) that is held as a fraction of 2^64. */
-static ulong power(ulong base, int exponent)
+#define TURN 0x28BE60DB9391054AUL /* 1 / (2 pi) as a fraction of 2^64 */
+
+#ifdef EXPONENT
+/* a * b of mantissas in [2^63, 2^64); their exponents add up in *exponent. */
+static ulong times(ulong a, ulong b, int *exponent)
 {
-    ulong result = ~0UL;
-    for (; exponent > 0; exponent >>= 1) {
-        if (exponent & 1)
-            result = mul_hi(result, base);
-        base = mul_hi(base, base);
-    }
-    return result;
+    const ulong product = mul_hi(a, b);
+    const int low = product >> 63 == 0;
+    *exponent -= low;
+    return product << low;
 }
 
-/* Dimension 0: pair i of the head, dimension 1: row (b, t). `ratio` is theta^(-2/d) as a fraction of 2^64. Angles are kept
+/* The turns of pair i at position 1, as a fraction of 2^64: TURN * ratio^i, of which whole turns drop out. The ratio is
+ * ratio / 2^64 * 2^EXPONENT, at least 1. Nothing is known of the fraction of more than 2^62 turns. */
+static ulong turn_of(ulong ratio, int i)
+{
+    ulong result = 1UL << 63;
+    int exponent = 1, step = EXPONENT;
+    for (; i > 0; i >>= 1) {
+        if (i & 1) {
+            exponent += step;
+            result = times(result, ratio, &exponent);
+        }
+        step *= 2;
+        ratio = times(ratio, ratio, &step);
+    }
+    if (exponent == 0)
+        return mul_hi(TURN, result);
+    return exponent < 64 ? mul_hi(TURN, result) << exponent | (TURN * result) >> (64 - exponent) : 0;
+}
+#else
+/* The same where the ratio is below 1 and held as a fraction of 2^64. */
+static ulong turn_of(ulong ratio, int i)
+{
+    ulong power = ~0UL;
+    if (i == 0)
+        return TURN;
+    for (; i > 0; i >>= 1) {
+        if (i & 1)
+            power = mul_hi(power, ratio);
+        ratio = mul_hi(ratio, ratio);
+    }
+    return mul_hi(TURN, power);
+}
+#endif
+
+/* Dimension 0: pair i of the head, dimension 1: row (b, t). `ratio` is theta^(-2/d), as turn_of takes it. Angles are kept
  * in turns as fractions of 2^64, where position times frequency wraps exactly: nothing is lost at high positions. */
 __kernel void rotary(const __global float *x, long xo, __global float *y, long yo, long last, int T, int heads, int d,
                      ulong ratio, int inverse, int at, const __global int *positions, long po)
@@ -178,10 +212,7 @@ __kernel void rotary(const __global float *x, long xo, __global float *y, long y
         int i = (int)(get_global_id(0) * RUN) + r;
         if (i >= half_d)
             break;
-        ulong turn = 0x28BE60DB9391054AUL; /* 2^64 / (2 pi) */
-        if (i > 0)
-            turn = mul_hi(turn, power(ratio, i));
-        long phase = (long)(turn * position);
+        long phase = (long)(turn_of(ratio, i) * position);
         float c, s = sincos((float)phase * (6.2831853071795865f / 18446744073709551616.0f), &c);
         if (inverse)
             s = -s;
