@@ -47,11 +47,11 @@ struct tx_graph {
     tx_node *node;
     int32_t nodes, node_room;
     tx_direction direction; /* of the nodes being added */
-    tx_tensor **loss;       /* what tx_backward was given, until autodiff takes it: the gradients are those of the sum */
+    tx_tensor **loss; /* what tx_backward was given, until autodiff takes it: the gradients are those of the sum */
     int32_t losses, loss_room;
-    int64_t chunk_bytes;    /* TX_CHUNK_BYTES, or what a test sets */
-    bool planned;           /* has been given to a plan: storage is shared, so nothing may be added */
-    tx_status status;       /* of the first failure; its message is kept below */
+    int64_t chunk_bytes; /* TX_CHUNK_BYTES, or what a test sets */
+    bool planned;        /* has been given to a plan: storage is shared, so nothing may be added */
+    tx_status status;    /* of the first failure; its message is kept below */
     char message[512];
 };
 

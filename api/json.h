@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * JSON, the strict kind: UTF-8, no duplicate keys, nothing after the value, nesting limited. Integers beyond int64 are
- * numbers as those with a fraction are, and nowhere taken for integers. The only user of jansson. Messages name the key,
- * the type expected and the value found; whoever knows the file puts its name before them (tx_fail_in). */
+ * numbers as those with a fraction are, and nowhere taken for integers. The only user of jansson. Messages name the
+ * key, the type expected and the value found; whoever knows the file puts its name before them (tx_fail_in). */
 #ifndef TX_API_JSON_H
 #define TX_API_JSON_H
 

@@ -14,8 +14,8 @@
  *
  * Of a tied table the bucket is summed without the rows of the step's tokens, which follow (rows.h).
  *
- * The update's norm is a sum of the ranks' sums over their own shards, in every stage. So stages differ in no bit, but for
- * stage 2 with accumulation, which sums over ranks first and over micro-batches then. */
+ * The update's norm is a sum of the ranks' sums over their own shards, in every stage. So stages differ in no bit, but
+ * for stage 2 with accumulation, which sums over ranks first and over micro-batches then. */
 #ifndef TX_API_PARALLEL_H
 #define TX_API_PARALLEL_H
 
@@ -27,15 +27,15 @@
 #define TX_BUCKETS_IN_FLIGHT 2
 
 typedef struct tx_bucket {
-    int64_t address;      /* of its first weight; all of it is in one chunk */
-    int64_t position;     /* elements of all buckets at lower addresses: its place in the window of weights */
-    int64_t count;        /* elements */
-    int64_t first, owned; /* this rank's shard: elements of the bucket */
-    int64_t gradient;     /* address of its gradients, in GRADIENTS or (stage 2) BUCKETS */
-    int64_t window;       /* bytes into the window of gradients */
-    int64_t kept;         /* stage 2: address in GRADIENTS of the own shard */
-    int64_t moment[2];    /* stages 1 and 2: address in OPTIMIZER of the own shard's moments */
-    int32_t begin, ready; /* the first node of the last graph that writes to it, and the last */
+    int64_t address;             /* of its first weight; all of it is in one chunk */
+    int64_t position;            /* elements of all buckets at lower addresses: its place in the window of weights */
+    int64_t count;               /* elements */
+    int64_t first, owned;        /* this rank's shard: elements of the bucket */
+    int64_t gradient;            /* address of its gradients, in GRADIENTS or (stage 2) BUCKETS */
+    int64_t window;              /* bytes into the window of gradients */
+    int64_t kept;                /* stage 2: address in GRADIENTS of the own shard */
+    int64_t moment[2];           /* stages 1 and 2: address in OPTIMIZER of the own shard's moments */
+    int32_t begin, ready;        /* the first node of the last graph that writes to it, and the last */
     int32_t reducing, gathering; /* outstanding requests of the communicator; -1: none */
     tx_reading *reading;         /* outstanding copy from the device */
     bool to_reduce, to_gather;   /* what is begun when that has arrived */

@@ -47,15 +47,15 @@ extern "C" {
 /* ---- Status ------------------------------------------------------------------------------- */
 
 /* X(NAME, value, "sentence") */
-#define TX_STATUS_MAP(X)                                                                            \
-    X(OK, 0, "success")                                                                             \
-    X(INVALID, -1, "invalid argument")                                                              \
-    X(UNSUPPORTED, -2, "not supported")                                                             \
-    X(MEMORY, -3, "out of memory")                                                                  \
-    X(IO, -4, "input or output failed")                                                             \
-    X(FORMAT, -5, "malformed file")                                                                 \
-    X(DEVICE, -6, "the device or its driver failed")                                                \
-    X(NOT_FOUND, -7, "not found")                                                                   \
+#define TX_STATUS_MAP(X)                             \
+    X(OK, 0, "success")                              \
+    X(INVALID, -1, "invalid argument")               \
+    X(UNSUPPORTED, -2, "not supported")              \
+    X(MEMORY, -3, "out of memory")                   \
+    X(IO, -4, "input or output failed")              \
+    X(FORMAT, -5, "malformed file")                  \
+    X(DEVICE, -6, "the device or its driver failed") \
+    X(NOT_FOUND, -7, "not found")                    \
     X(INTERNAL, -8, "internal error")
 
 typedef enum tx_status {
@@ -82,18 +82,18 @@ tx_status tx_fail_in(tx_status status, const char *format, ...) TX_PRINTF(2, 3);
 /* ---- Types and shapes ---------------------------------------------------------------------- */
 
 /* X(NAME, bytes, "name in safetensors files") */
-#define TX_DTYPE_MAP(X)                                                                             \
-    X(F32, 4, "F32")                                                                                \
-    X(BF16, 2, "BF16")                                                                              \
-    X(F16, 2, "F16")                                                                                \
-    X(I32, 4, "I32")                                                                                \
+#define TX_DTYPE_MAP(X) \
+    X(F32, 4, "F32")    \
+    X(BF16, 2, "BF16")  \
+    X(F16, 2, "F16")    \
+    X(I32, 4, "I32")    \
     X(U8, 1, "U8")
 
 typedef enum tx_dtype {
 #define X(name, bytes, text) TX_##name,
     TX_DTYPE_MAP(X)
 #undef X
-    TX_DTYPE_COUNT
+        TX_DTYPE_COUNT
 } tx_dtype;
 
 size_t tx_dtype_size(tx_dtype dtype);
@@ -105,8 +105,7 @@ typedef struct tx_shape {
 } tx_shape;
 
 /* TX_SHAPE(4, 128, 768) */
-#define TX_SHAPE(...)                                                                               \
-    ((tx_shape){(int32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
+#define TX_SHAPE(...) ((tx_shape){(int32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
 
 int64_t tx_shape_count(const tx_shape *shape); /* number of elements */
 int64_t tx_shape_rows(const tx_shape *shape);  /* product of all dimensions but the last */
@@ -141,19 +140,19 @@ tx_status tx_device_find(const char *name, int32_t *index);
 /* ---- Memory accounts ----------------------------------------------------------------------- */
 
 /* The categories of the Hugging Face memory anatomy. X(NAME, "name") */
-#define TX_MEMORY_MAP(X)                                                                            \
-    X(WEIGHTS, "weights")                                                                           \
-    X(OPTIMIZER, "optimizer states")                                                                \
-    X(GRADIENTS, "gradients")                                                                       \
-    X(ACTIVATIONS, "activations")     /* kept by the forward pass for the backward pass */          \
-    X(TEMPORARY, "temporary")         /* everything else in the planned arena */                    \
+#define TX_MEMORY_MAP(X)                                                                   \
+    X(WEIGHTS, "weights")                                                                  \
+    X(OPTIMIZER, "optimizer states")                                                       \
+    X(GRADIENTS, "gradients")                                                              \
+    X(ACTIVATIONS, "activations")     /* kept by the forward pass for the backward pass */ \
+    X(TEMPORARY, "temporary")         /* everything else in the planned arena */           \
     X(FUNCTIONALITY, "functionality") /* scalars, caches, library scratch, packed weights, staging */
 
 typedef enum tx_memory_kind {
 #define X(name, text) TX_MEMORY_##name,
     TX_MEMORY_MAP(X)
 #undef X
-    TX_MEMORY_COUNT
+        TX_MEMORY_COUNT
 } tx_memory_kind;
 
 typedef struct tx_memory {
@@ -184,9 +183,9 @@ typedef struct tx_engine_options {
     /* fp32 matrix products may round their operands to tf32 (10 bits of mantissa) where the device has units for that;
      * elsewhere it changes nothing. */
     bool tf32;
-    /* Plans that are compiled measure all ways to compute their matrix products, whatever earlier runs found, and what is
-     * found is kept for all later runs on this device. Outlives the engine. NULL: a few seconds, for what is not known
-     * yet. */
+    /* Plans that are compiled measure all ways to compute their matrix products, whatever earlier runs found, and what
+     * is found is kept for all later runs on this device. Outlives the engine. NULL: a few seconds, for what is not
+     * known yet. */
     const tx_tune_options *tune;
 } tx_engine_options;
 
@@ -212,8 +211,8 @@ tx_status tx_engine_choices(const tx_engine *engine, char **text);
 /* Makes it choose the same again; call it before the first plan is compiled. A choice that this build or device
  * does not have is TX_UNSUPPORTED, and nothing is changed. */
 tx_status tx_engine_choose(tx_engine *engine, const char *text);
-/* What this and earlier runs found out about the device by measuring, one line each: KEY, a tab, VALUE; "" where nothing is
- * measured. The caller frees `*text`. */
+/* What this and earlier runs found out about the device by measuring, one line each: KEY, a tab, VALUE; "" where
+ * nothing is measured. The caller frees `*text`. */
 tx_status tx_engine_tuned(const tx_engine *engine, char **text);
 
 /* ---- Model: parameters, gradients, optimizer states, run-time scalars ----------------------- */
@@ -223,37 +222,37 @@ typedef struct tx_model tx_model;
 /* Scalars that the host sets between runs; they live in one small device buffer. X(NAME, type) */
 #define TX_CONTROL_MAP(X)                                                                           \
     X(LEARNING_RATE, f32)                                                                           \
-    X(ACCUMULATE, f32)    /* 0 for the first micro-batch of an optimizer step, 1 for the others */  \
+    X(ACCUMULATE, f32)     /* 0 for the first micro-batch of an optimizer step, 1 for the others */ \
     X(INVERSE_LABELS, f32) /* 1 / counted labels of the whole global batch */                       \
-    X(LOSS_SCALE, f32)    /* the gradients carry this factor; the update divides by it */           \
-    X(MAX_GRAD_NORM, f32) /* gradients are scaled down to this global norm; 0: never */             \
+    X(LOSS_SCALE, f32)     /* the gradients carry this factor; the update divides by it */          \
+    X(MAX_GRAD_NORM, f32)  /* gradients are scaled down to this global norm; 0: never */            \
     X(SEED_LO, u32)                                                                                 \
     X(SEED_HI, u32)                                                                                 \
-    X(STEP, u32)          /* of the optimizer; keys the random numbers */                           \
-    X(SAMPLE, u32)        /* global number of the micro-batch's first sample; keys random numbers */
+    X(STEP, u32)   /* of the optimizer; keys the random numbers */                                  \
+    X(SAMPLE, u32) /* global number of the micro-batch's first sample; keys random numbers */
 
 typedef enum tx_control {
 #define X(name, type) TX_CONTROL_##name,
     TX_CONTROL_MAP(X)
 #undef X
-    TX_CONTROL_COUNT
+        TX_CONTROL_COUNT
 } tx_control;
 
 /* Scalars that the device writes. X(NAME) */
-#define TX_RESULT_MAP(X)                                                                            \
-    X(LOSS)         /* sum over micro-batches of the loss given to tx_backward */                   \
-    X(GRAD_SUMSQ)   /* sum of squares of all gradients, loss scale included */                      \
-    X(GRAD_NORM)    /* global norm before clipping, loss scale removed */                           \
-    X(GRAD_FACTOR)  /* what the update multiplies gradients with (clip and 1 / loss scale) */       \
-    X(FINITE)       /* 1, or 0 when the norm is not finite: that update changes nothing */          \
-    X(UPDATES)      /* updates made so far: Adam's t */                                             \
-    X(SKIPPED)      /* updates left out because a gradient was not finite */
+#define TX_RESULT_MAP(X)                                                                     \
+    X(LOSS)        /* sum over micro-batches of the loss given to tx_backward */             \
+    X(GRAD_SUMSQ)  /* sum of squares of all gradients, loss scale included */                \
+    X(GRAD_NORM)   /* global norm before clipping, loss scale removed */                     \
+    X(GRAD_FACTOR) /* what the update multiplies gradients with (clip and 1 / loss scale) */ \
+    X(FINITE)      /* 1, or 0 when the norm is not finite: that update changes nothing */    \
+    X(UPDATES)     /* updates made so far: Adam's t */                                       \
+    X(SKIPPED)     /* updates left out because a gradient was not finite */
 
 typedef enum tx_result {
 #define X(name) TX_RESULT_##name,
     TX_RESULT_MAP(X)
 #undef X
-    TX_RESULT_COUNT
+        TX_RESULT_COUNT
 } tx_result;
 
 typedef struct tx_results {
@@ -266,8 +265,8 @@ typedef struct tx_param_spec {
     tx_shape shape;   /* as stored, padding included */
     tx_shape logical; /* without padding; rank 0: the same as shape. Only the first dimension may differ */
     tx_init init;
-    float scale;      /* standard deviation of NORMAL, half width of UNIFORM */
-    bool decay;       /* weight decay applies */
+    float scale; /* standard deviation of NORMAL, half width of UNIFORM */
+    bool decay;  /* weight decay applies */
 } tx_param_spec;
 
 typedef enum tx_part { TX_PART_WEIGHT, TX_PART_GRADIENT, TX_PART_FIRST_MOMENT, TX_PART_SECOND_MOMENT } tx_part;
@@ -276,8 +275,8 @@ tx_status tx_model_create(tx_engine *engine, tx_model **model);
 void tx_model_free(tx_model *model);
 
 int32_t tx_model_param_count(const tx_model *model);
-/* Name and spec of parameter `index`, in arena order; they live as long as the model. `logical` is given here whether or
- * not the spec that the parameter was declared by gave it. */
+/* Name and spec of parameter `index`, in arena order; they live as long as the model. `logical` is given here whether
+ * or not the spec that the parameter was declared by gave it. */
 tx_status tx_model_param(const tx_model *model, int32_t index, const char **name, const tx_param_spec **spec);
 tx_status tx_model_find(const tx_model *model, const char *name, int32_t *index);
 /* Draws every parameter by its spec. The draw depends on (seed, name, logical element) alone. */
@@ -339,13 +338,13 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
 /* Whether runs of a training plan sum the gradients over the ranks: off for all but the last micro-batch of a step. On
  * at first. (With zero_stage 2 every run does.) */
 tx_status tx_model_synchronize(tx_model *model, bool on);
-/* Waits for what still moves between the ranks: gradients, or weights of the last update. All of them call it before some
- * read those or go. */
+/* Waits for what still moves between the ranks: gradients, or weights of the last update. All of them call it before
+ * some read those or go. */
 tx_status tx_model_settle(tx_model *model);
 /* Whether each rank has shards of the moments alone (zero_stage 1 and 2). */
 bool tx_model_spreads(const tx_model *model);
-/* A number that the ranks sum with every update, so that they decide alike: this rank's for the next one, and the sum of
- * the last. */
+/* A number that the ranks sum with every update, so that they decide alike: this rank's for the next one, and the sum
+ * of the last. */
 void tx_model_vote(tx_model *model, float mine);
 float tx_model_votes(const tx_model *model);
 /* The buckets in the order in which the backward pass fills them: number, and elements of each. Known after
@@ -406,9 +405,9 @@ typedef struct tx_attention_options {
     size_t size; /* sizeof(tx_attention_options) */
     int32_t heads, kv_heads;
     bool causal;
-    float scale;     /* of the scores; 0 is 1 / sqrt(head size) */
-    float dropout;   /* of the probabilities */
-    int32_t site;    /* as in tx_dropout */
+    float scale;   /* of the scores; 0 is 1 / sqrt(head size) */
+    float dropout; /* of the probabilities */
+    int32_t site;  /* as in tx_dropout */
 } tx_attention_options;
 /* qkv [B, T, (heads + 2 kv_heads) * size] = q | k | v; lengths I32 [B] or NULL -> [B, T, heads * size]. */
 tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, const tx_attention_options *options);
@@ -435,9 +434,9 @@ tx_tensor *tx_copy(tx_tensor *x);
 tx_tensor *tx_fill(tx_graph *graph, tx_shape shape, float value);
 tx_tensor *tx_reshape(tx_tensor *x, tx_shape shape);
 
-/* Asks for the gradient of the scalar `loss` with respect to every parameter it depends on, and for the addition of `loss`
- * to result LOSS. Given several losses, also one twice, the gradients are those of their sum. The gradients are made by
- * tx_plan_create, which is also where an op without a gradient is refused. */
+/* Asks for the gradient of the scalar `loss` with respect to every parameter it depends on, and for the addition of
+ * `loss` to result LOSS. Given several losses, also one twice, the gradients are those of their sum. The gradients are
+ * made by tx_plan_create, which is also where an op without a gradient is refused. */
 tx_status tx_backward(tx_graph *graph, tx_tensor *loss);
 
 /* ---- Plans --------------------------------------------------------------------------------- */

@@ -53,8 +53,8 @@ typedef struct tx_attrs {
     tx_axis axis;
     int32_t heads, kv_heads, head_size;
     int32_t site;
-    int32_t bucket;      /* of a collective */
-    int32_t control;     /* a tx_control, or -1 */
+    int32_t bucket;  /* of a collective */
+    int32_t control; /* a tx_control, or -1 */
     int64_t vocab, rows;
     float alpha, eps, p, scale, theta;
     float beta1, beta2, momentum, weight_decay;
@@ -63,22 +63,22 @@ typedef struct tx_attrs {
 /* ---- Programs -------------------------------------------------------------------------------- */
 
 /* Where memory comes from. X(NAME, memory kind) */
-#define TX_ARENA_MAP(X)                                                                             \
-    X(WEIGHTS, WEIGHTS)                                                                             \
-    X(GRADIENTS, GRADIENTS)                                                                         \
-    X(OPTIMIZER, OPTIMIZER)                                                                         \
-    X(PLANNED, ACTIVATIONS)   /* inputs, activations, temporaries: reused by lifetimes */           \
-    X(STATE, FUNCTIONALITY)   /* key-value caches, optimizer group bytes */                         \
-    X(BUCKETS, FUNCTIONALITY) /* gradients of whole buckets, where only shards of them are kept */  \
-    X(CONTROL, FUNCTIONALITY) /* TX_CONTROL_COUNT words written by the host */                      \
-    X(RESULT, FUNCTIONALITY)  /* TX_RESULT_COUNT floats written by the device */                    \
+#define TX_ARENA_MAP(X)                                                                            \
+    X(WEIGHTS, WEIGHTS)                                                                            \
+    X(GRADIENTS, GRADIENTS)                                                                        \
+    X(OPTIMIZER, OPTIMIZER)                                                                        \
+    X(PLANNED, ACTIVATIONS)   /* inputs, activations, temporaries: reused by lifetimes */          \
+    X(STATE, FUNCTIONALITY)   /* key-value caches, optimizer group bytes */                        \
+    X(BUCKETS, FUNCTIONALITY) /* gradients of whole buckets, where only shards of them are kept */ \
+    X(CONTROL, FUNCTIONALITY) /* TX_CONTROL_COUNT words written by the host */                     \
+    X(RESULT, FUNCTIONALITY)  /* TX_RESULT_COUNT floats written by the device */                   \
     X(SCRATCH, FUNCTIONALITY) /* what prepare() asked for */
 
 typedef enum tx_arena_id {
 #define X(name, kind) TX_ARENA_##name,
     TX_ARENA_MAP(X)
 #undef X
-    TX_ARENA_COUNT
+        TX_ARENA_COUNT
 } tx_arena_id;
 
 #define TX_MAX_IN 6
@@ -105,8 +105,14 @@ typedef struct tx_program {
     const tx_command *commands; /* must live as long as the backend's plan */
 } tx_program;
 
-static inline bool tx_present(const tx_operand *o) { return o->dtype != TX_DTYPE_COUNT; }
-static inline int64_t tx_operand_count(const tx_operand *o) { return tx_shape_count(&o->shape); }
+static inline bool tx_present(const tx_operand *o)
+{
+    return o->dtype != TX_DTYPE_COUNT;
+}
+static inline int64_t tx_operand_count(const tx_operand *o)
+{
+    return tx_shape_count(&o->shape);
+}
 static inline int64_t tx_operand_bytes(const tx_operand *o)
 {
     return tx_shape_count(&o->shape) * (int64_t)tx_dtype_size(o->dtype);
@@ -131,9 +137,12 @@ static inline int64_t tx_blocks(int64_t count, int64_t least)
     int64_t size = tx_block_size(count, least);
     return (count + size - 1) / size;
 }
-#define TX_ROW_BLOCK 16     /* least rows in a block of a sum over rows */
+#define TX_ROW_BLOCK 16      /* least rows in a block of a sum over rows */
 #define TX_REDUCE_BLOCK 4096 /* least elements in a block of a sum over everything */
-static inline int64_t tx_row_blocks(int64_t rows) { return tx_blocks(rows, TX_ROW_BLOCK); }
+static inline int64_t tx_row_blocks(int64_t rows)
+{
+    return tx_blocks(rows, TX_ROW_BLOCK);
+}
 /* Elements of REDUCE's work output. */
 static inline int64_t tx_reduce_work(tx_axis axis, const tx_shape *x)
 {
@@ -164,10 +173,10 @@ static inline float tx_beta(tx_accumulate accumulate, const tx_controls *control
 
 /* ---- The table ---------------------------------------------------------------------------------- */
 
-typedef struct tx_context tx_context;           /* an opened device */
-typedef struct tx_buffer tx_buffer;             /* one allocation */
-typedef struct tx_reading tx_reading;           /* a copy to the host on its way */
-typedef struct tx_executable tx_executable;     /* a prepared program */
+typedef struct tx_context tx_context;       /* an opened device */
+typedef struct tx_buffer tx_buffer;         /* one allocation */
+typedef struct tx_reading tx_reading;       /* a copy to the host on its way */
+typedef struct tx_executable tx_executable; /* a prepared program */
 
 typedef struct tx_space {
     int32_t chunks;
@@ -207,8 +216,8 @@ typedef struct tx_backend {
     /* Memory. The context keeps the account: bytes held per kind, and the number of calls. `host` asks for
      * host memory that copies fast (pinned); map() gives its address. */
     tx_status (*allocate)(tx_context *context, tx_memory_kind kind, int64_t bytes, bool host, tx_buffer **buffer);
-    /* A buffer over host memory of the caller's, aligned to TX_ALIGNMENT, which outlives it: where the device's memory is the
-     * host's it serves as any other; else it is a host buffer. Counts as allocated. */
+    /* A buffer over host memory of the caller's, aligned to TX_ALIGNMENT, which outlives it: where the device's memory
+     * is the host's it serves as any other; else it is a host buffer. Counts as allocated. */
     tx_status (*adopt)(tx_context *context, tx_memory_kind kind, void *memory, int64_t bytes, tx_buffer **buffer);
     void (*release)(tx_context *context, tx_buffer *buffer);
     /* Address of the memory for the host; NULL when it is not the host's to touch. For buffers of the cpu backend

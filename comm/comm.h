@@ -12,7 +12,8 @@
  * windows, goes by messages. TX_COMM_SHM in the environment is the most ranks of a host that share memory: 0 switches
  * windows off (as NCCL_P2P_DISABLE=1 does for NCCL), 2 lets four ranks of one host work as two hosts of two do.
  *
- * One thread at a time calls these functions, but for `tell`, `hear`, `laggard` and `leave`, which another one may call.
+ * One thread at a time calls these functions, but for `tell`, `hear`, `laggard` and `leave`, which another one may
+ * call.
  */
 #ifndef TX_COMM_H
 #define TX_COMM_H
@@ -22,18 +23,18 @@
 #define TX_COMM_VERSION 3
 
 /* X(NAME, "name") */
-#define TX_COLLECTIVE_MAP(X)                                                                        \
-    X(ALL_REDUCE, "all_reduce")         /* every rank gets the sum */                               \
+#define TX_COLLECTIVE_MAP(X)                                                                          \
+    X(ALL_REDUCE, "all_reduce")         /* every rank gets the sum */                                 \
     X(REDUCE_SCATTER, "reduce_scatter") /* rank r gets the sum in its shard; the rest is undefined */ \
-    X(ALL_GATHER, "all_gather")         /* every rank gets every rank's shard */                    \
-    X(BROADCAST, "broadcast")           /* every rank gets what root has */                         \
+    X(ALL_GATHER, "all_gather")         /* every rank gets every rank's shard */                      \
+    X(BROADCAST, "broadcast")           /* every rank gets what root has */                           \
     X(BARRIER, "barrier")               /* of no data */
 
 typedef enum tx_collective {
 #define X(name, text) TX_##name,
     TX_COLLECTIVE_MAP(X)
 #undef X
-    TX_COLLECTIVE_COUNT
+        TX_COLLECTIVE_COUNT
 } tx_collective;
 
 typedef struct tx_transfer {
@@ -58,7 +59,7 @@ typedef struct tx_comm tx_comm;
 
 /* A rank, as another one sees it. */
 typedef struct tx_comm_rank {
-    int32_t host; /* number of its host; hosts are numbered by their lowest ranks */
+    int32_t host;  /* number of its host; hosts are numbered by their lowest ranks */
     char name[64]; /* of the host */
 } tx_comm_rank;
 

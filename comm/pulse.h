@@ -10,8 +10,8 @@
 
 typedef struct tx_pulse tx_pulse;
 
-/* Tells all ranks where rank 0 listens, and waits up to two seconds until the first datagrams have come: all call it, when
- * nothing is outstanding. A rank that is not heard by then is no failure. */
+/* Tells all ranks where rank 0 listens, and waits up to two seconds until the first datagrams have come: all call it,
+ * when nothing is outstanding. A rank that is not heard by then is no failure. */
 tx_status tx_pulse_open(tx_comm *comm, tx_pulse **pulse);
 void tx_pulse_close(tx_pulse *pulse);
 /* Tells what this rank does, and takes in what others told. One thread at a time. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory that the ranks of a group map into each other: one segment a rank, made and first touched by it. It has no name
- * at any time, so nothing is left when the ranks are killed. */
+ * Memory that the ranks of a group map into each other: one segment a rank, made and first touched by it. It has no
+ * name at any time, so nothing is left when the ranks are killed. */
 #ifndef TX_COMM_WINDOW_H
 #define TX_COMM_WINDOW_H
 

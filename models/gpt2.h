@@ -54,8 +54,8 @@ tx_status tx_gpt2_config_check(const tx_gpt2_config *config);
 /* Reads config.json. Absent keys take transformers' defaults; wrong types and values, and keys that change the
  * mathematics in a way that is not implemented, are refused by name. Release with tx_gpt2_config_free. */
 tx_status tx_gpt2_config_read(const char *path, tx_gpt2_config *config);
-/* Changes keys as "n_layer=4,n_embd=64,activation_function=gelu". An unknown key, a wrong value or sizes that do not fit
- * are refused by name, and nothing is changed. */
+/* Changes keys as "n_layer=4,n_embd=64,activation_function=gelu". An unknown key, a wrong value or sizes that do not
+ * fit are refused by name, and nothing is changed. */
 tx_status tx_gpt2_config_override(tx_gpt2_config *config, const char *text);
 /* Writes config.json, with the other keys of the file it came from. */
 tx_status tx_gpt2_config_write(const tx_gpt2_config *config, const char *path);
@@ -79,9 +79,9 @@ int64_t tx_gpt2_param_count(const tx_gpt2_config *config);
 /* ---- Graph ----------------------------------------------------------------------------------------- */
 
 typedef struct tx_gpt2_options {
-    size_t size;          /* sizeof(tx_gpt2_options) */
-    bool train;           /* dropout as the configuration says */
-    int64_t cache;        /* 0: none; else positions in the key-value caches, states "cache.h.<layer>.key" and ".value" */
+    size_t size;   /* sizeof(tx_gpt2_options) */
+    bool train;    /* dropout as the configuration says */
+    int64_t cache; /* 0: none; else positions in the key-value caches, states "cache.h.<layer>.key" and ".value" */
     tx_tensor *positions; /* with caches: I32 [B], where the first token of each row stands */
     tx_tensor *sources;   /* with caches: I32 [B], the row whose cache each row goes on with (beams); NULL: its own */
     tx_tensor *lengths;   /* I32 [B]: keys from lengths[b] on are masked; NULL: none are */

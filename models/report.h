@@ -13,8 +13,8 @@ typedef void tx_warn(void *context, const char *message);
 typedef void tx_progress(void *context, const char *what, int64_t done, int64_t total);
 
 typedef struct tx_reporter {
-    tx_warn *warn; /* NULL: nobody listens */
-    void *context; /* of both */
+    tx_warn *warn;         /* NULL: nobody listens */
+    void *context;         /* of both */
     tx_progress *progress; /* any thread may call it; NULL: nobody listens */
 } tx_reporter;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A pass, as CONTRIBUTING.md describes it: it tells what gradient checkpointing could win in a graph, the bytes that the
- * backward pass keeps of cheap ops, whose results could be computed again. It runs between two others and changes
+ * A pass, as CONTRIBUTING.md describes it: it tells what gradient checkpointing could win in a graph, the bytes that
+ * the backward pass keeps of cheap ops, whose results could be computed again. It runs between two others and changes
  * nothing; test_edit.c shows the calls that do. */
 #include "api/edit.h"
 #include "api/model.h"
@@ -55,12 +55,12 @@ static tx_status find_saving(tx_graph *graph, saving *found)
 
 /* ---- Trying it on a layer --------------------------------------------------------------------------------------- */
 
-#define CHECK(call)                                                                                                    \
-    do {                                                                                                               \
-        if ((call) != TX_OK) {                                                                                         \
-            fprintf(stderr, "example_pass: %s\n", tx_error());                                                         \
-            return 1;                                                                                                  \
-        }                                                                                                              \
+#define CHECK(call)                                            \
+    do {                                                       \
+        if ((call) != TX_OK) {                                 \
+            fprintf(stderr, "example_pass: %s\n", tx_error()); \
+            return 1;                                          \
+        }                                                      \
     } while (0)
 
 int main(void)

@@ -178,7 +178,7 @@ int main(int argc, char **argv)
 #define BACKWARD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         BACKWARD(both_factors),        BACKWARD(both_outputs_of_a_node), BACKWARD(two_losses),
-        BACKWARD(a_loss_that_is_read), BACKWARD(not_behind_a_plan), BACKWARD(inputs_outlast_larger_plans),
+        BACKWARD(a_loss_that_is_read), BACKWARD(not_behind_a_plan),      BACKWARD(inputs_outlast_larger_plans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,9 +4,9 @@
  * batches, offsets, bias and accumulation, with guards around the result and each run twice; then portable against
  * CLBlast on bigger shapes, with both rates. Rates are printed and never judged.
  *
- * Arguments: [small] and names of providers, or how they begin, to test in full (portable, portable-vector, portable-tile,
- * portable-few, clblast), or "rates" with m n k trans_a trans_b for one shape; none tests a part of all and prints rates. Exit 77: no
- * OpenCL device. */
+ * Arguments: [small] and names of providers, or how they begin, to test in full (portable, portable-vector,
+ * portable-tile, portable-few, clblast), or "rates" with m n k trans_a trans_b for one shape; none tests a part of all
+ * and prints rates. Exit 77: no OpenCL device. */
 #include "api/clock.h"
 #include "api/half.h"
 #include "backends/backend.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products with epilogues, and norms with sums, train as the ops one after another do: on a backend that does one after the other to the same
- * bits, else within rounding. What has other readers stays.
+ * Products with epilogues, and norms with sums, train as the ops one after another do: on a backend that does one after
+ * the other to the same bits, else within rounding. What has other readers stays.
  *
  *     test_fuse [DEVICE]      exit status 77: there is no such device */
 #include "api/model.h"
@@ -91,13 +91,13 @@ static bool make(tx_engine *engine, bool exact, bool fused, outcome *out)
     return true;
 }
 
-/* Of both layers: GELU, its slope and both sums on the way forward; of the way back the sum of dx and of what comes by the
- * layer, in the second layer alone, for x needs no gradient. Of the norms: what they read, and what comes to s. */
+/* Of both layers: GELU, its slope and both sums on the way forward; of the way back the sum of dx and of what comes by
+ * the layer, in the second layer alone, for x needs no gradient. Of the norms: what they read, and what comes to s. */
 static bool fused_as_meant(const outcome *o)
 {
-    return o->ops[TX_OP_GELU] == 0 && o->ops[TX_OP_GELU_GRAD] == 0 && o->epilogues[TX_EPILOGUE_GELU] == 2 && o->kept == 2 &&
-           o->epilogues[TX_EPILOGUE_GELU_GRAD] == 2 && o->epilogues[TX_EPILOGUE_ADD] == 3 && o->layer_norms == 1 &&
-           o->rms_norms == 1 && o->layer_norm_gradients == 1;
+    return o->ops[TX_OP_GELU] == 0 && o->ops[TX_OP_GELU_GRAD] == 0 && o->epilogues[TX_EPILOGUE_GELU] == 2 &&
+           o->kept == 2 && o->epilogues[TX_EPILOGUE_GELU_GRAD] == 2 && o->epilogues[TX_EPILOGUE_ADD] == 3 &&
+           o->layer_norms == 1 && o->rms_norms == 1 && o->layer_norm_gradients == 1;
 }
 
 static bool train(tx_engine *engine, bool exact, bool same_bits)

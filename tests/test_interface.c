@@ -426,8 +426,9 @@ static void states_survive_lack_of_memory(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest of_all[] = {
-        TEST(contractions), TEST(attention), TEST(normalization), TEST(elementwise), TEST(movement),
-        TEST(graphs),       TEST(options),   TEST(values),        TEST(states_survive_lack_of_memory),
+        TEST(contractions), TEST(attention), TEST(normalization),
+        TEST(elementwise),  TEST(movement),  TEST(graphs),
+        TEST(options),      TEST(values),    TEST(states_survive_lack_of_memory),
     };
     const struct CMUnitTest of_device[] = {TEST(names_of_devices), TEST(gradient_of_cast), TEST(states_survive_growth)};
     int32_t index = 0;

@@ -9,19 +9,19 @@
 #include "tools/scale.h"
 
 /* The commands. X(name, help) */
-#define TX_BENCH_MAP(X)                                                                      \
-    X(train, "training steps, alone or beside transformers by PyTorch, or CLBlast")          \
-    X(copy, "copies on the device, between host and device, and launches")                   \
-    X(gemm, "the matrix products of a training step, or one")                                \
-    X(attention, "attention forward and backward")                                           \
-    X(ops, "every op at sizes of GPT-2, beside the device's peaks")                          \
-    X(generate, "generation, alone or beside transformers by PyTorch")                       \
-    X(ddp, "training on several devices: one process for all, or one for each")              \
-    X(comm, "sums over the ranks of mpiexec, beside MPI's own and memcpy")                   \
+#define TX_BENCH_MAP(X)                                                             \
+    X(train, "training steps, alone or beside transformers by PyTorch, or CLBlast") \
+    X(copy, "copies on the device, between host and device, and launches")          \
+    X(gemm, "the matrix products of a training step, or one")                       \
+    X(attention, "attention forward and backward")                                  \
+    X(ops, "every op at sizes of GPT-2, beside the device's peaks")                 \
+    X(generate, "generation, alone or beside transformers by PyTorch")              \
+    X(ddp, "training on several devices: one process for all, or one for each")     \
+    X(comm, "sums over the ranks of mpiexec, beside MPI's own and memcpy")          \
     X(scale, "predicted steps of data-parallel training on many ranks")
 
 /* txbench NAME: argv[0] is its name. Returns the status to exit with. */
-#define X(name, help)                         \
+#define X(name, help)                              \
     extern const tx_cli tx_bench_##name##_program; \
     int tx_bench_##name(int argc, char *const *argv);
 TX_BENCH_MAP(X)

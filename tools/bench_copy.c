@@ -37,7 +37,7 @@ enum way {
 #define X(id, text, key, down, pinned) id,
     WAY_MAP(X)
 #undef X
-    WAYS
+        WAYS
 };
 
 static const struct {

@@ -123,8 +123,8 @@ static void label_of(product *p)
     char batch[32] = "";
     if (g.batch > 1)
         snprintf(batch, sizeof batch, "%" PRId64 " x ", g.batch);
-    snprintf(p->label, sizeof p->label, "%sm%" PRId64 " n%" PRId64 " k%" PRId64 "%s%s %s->%s%s%s%s", batch, g.m, g.n, g.k,
-             c->attrs.trans_a ? " ta" : "", c->attrs.trans_b ? " tb" : "", tx_dtype_name(c->in[0].dtype),
+    snprintf(p->label, sizeof p->label, "%sm%" PRId64 " n%" PRId64 " k%" PRId64 "%s%s %s->%s%s%s%s", batch, g.m, g.n,
+             g.k, c->attrs.trans_a ? " ta" : "", c->attrs.trans_b ? " tb" : "", tx_dtype_name(c->in[0].dtype),
              tx_dtype_name(c->out[0].dtype), tx_present(&c->in[2]) ? " bias" : "",
              c->attrs.accumulate == TX_ADD ? " add" : "", epilogues[c->attrs.epilogue]);
 }

@@ -34,11 +34,11 @@ typedef struct tx_bench_common {
 #define TX_BENCH_REALS 3 /* F32, BF16, F16: the types that products take */
 
 typedef struct tx_bench_peaks {
-    double copy;                    /* bytes read and written a second, by a copy of an array of copy_bytes */
+    double copy; /* bytes read and written a second, by a copy of an array of copy_bytes */
     int64_t copy_bytes;
     double product[TX_BENCH_REALS]; /* flop/s of the best product of this run by the type of its operands; 0: none yet.
                                        Not the arithmetic units' own limit, which no operation of TX reaches */
-    double launch, alone; /* seconds of a small operation: one of many, and given and waited for by itself */
+    double launch, alone;           /* seconds of a small operation: one of many, and given and waited for by itself */
 } tx_bench_peaks;
 
 /* Opens a device for measuring and sets all peaks but the products. The caller closes the target. */

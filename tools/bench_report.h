@@ -14,8 +14,8 @@
 /* clang-format on */
 
 /* The end of what the programs say about themselves. */
-#define TX_BENCH_ABOUT                                                                                                \
-    "\nShares are of what the device's own measured peaks allow: its copy rate (bytes read and written) and\n"         \
+#define TX_BENCH_ABOUT                                                                                         \
+    "\nShares are of what the device's own measured peaks allow: its copy rate (bytes read and written) and\n" \
     "its best product, the fastest matrix product of the run. More than 100 %: operands stayed in the caches."
 
 typedef struct tx_bench_row {

@@ -21,7 +21,8 @@ typedef struct measurement {
 static tx_status prepare(measurement *m)
 {
     const tx_bench_scale_options *o = m->options;
-    const tx_engine_options engine = {.size = sizeof engine, .device = o->device, .threads = o->threads, .profile = true};
+    const tx_engine_options engine = {
+        .size = sizeof engine, .device = o->device, .threads = o->threads, .profile = true};
     const tx_trainer_options trainer = tx_bench_training(o->batch, o->block);
     m->tokens = calloc((size_t)(o->batch * o->block), 2 * sizeof *m->tokens);
     if (!m->tokens)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txbench train: how fast a training step is, alone, beside another trainer, or beside itself with CLBlast's products. */
+ * txbench train: how fast a training step is, alone, beside another trainer, or beside itself with CLBlast's products.
+ */
 #include "api/clock.h"
 #include "models/train/trainer.h"
 #include "tools/bench.h"
@@ -183,8 +184,7 @@ static void print_command(const settings *set)
     static const char *const peers[] = {"", " --peer torch", " --peer clblast"};
     printf("txbench train --config %s --batch %" PRId64 " --block %" PRId64 " --steps %" PRId64 " --pairs %" PRId64
            " --threads %" PRId64 " --device %s%s\n",
-           set->config, set->batch, set->block, set->steps, set->pairs, set->threads, set->device,
-           peers[set->peer]);
+           set->config, set->batch, set->block, set->steps, set->pairs, set->threads, set->device, peers[set->peer]);
 }
 
 static void print_text(const bench *b, double ratio)

@@ -32,7 +32,8 @@ int tx_option_unknown(const tx_option_source *p, const char *name);
 
 /* ---- Values, which return TX_GO_ON or the status to exit with ------------------------------------- */
 
-/* Takes over a block or a file that values point to, so that it lives as long as the process; false when out of memory. */
+/* Takes over a block or a file that values point to, so that it lives as long as the process; false when out of memory.
+ */
 bool tx_option_keep(void *block, tx_json *json);
 /* 1 and 0 for the words that transformers takes for true and false, -1 for others. */
 int tx_option_truth(const char *word);

@@ -55,8 +55,9 @@ static tx_status compare(tx_comm *comm, const fact *facts, int32_t count)
         status = tx_comm_share(comm, all, sizeof *all);
         for (int32_t r = 1; r < comm->size && !status; r++)
             if (strcmp(all[r].name, all[0].name) != 0 || strcmp(all[r].value, all[0].value) != 0)
-                status = tx_fail(TX_INVALID, "rank %" PRId32 " on %s has %s %s, rank 0 has %s %s: start all with the same",
-                                 r, comm->ranks[r].name, all[r].name, all[r].value, all[0].name, all[0].value);
+                status =
+                    tx_fail(TX_INVALID, "rank %" PRId32 " on %s has %s %s, rank 0 has %s %s: start all with the same",
+                            r, comm->ranks[r].name, all[r].name, all[r].value, all[0].name, all[0].value);
     }
     free(all);
     return status;
@@ -96,8 +97,10 @@ static tx_status compare_endings(tx_comm *comm, int ending)
     tx_status status = tx_comm_share(comm, all, sizeof *all);
     for (int32_t r = 0; r < comm->size && !status; r++)
         if (all[r] != TX_GO_ON)
-            status = tx_fail(TX_INVALID, "rank %" PRId32 " on %s ends with status %" PRId32
-                             " when it has read its options: start all ranks with the same", r, comm->ranks[r].name, all[r]);
+            status = tx_fail(TX_INVALID,
+                             "rank %" PRId32 " on %s ends with status %" PRId32
+                             " when it has read its options: start all ranks with the same",
+                             r, comm->ranks[r].name, all[r]);
     free(all);
     return status;
 }
@@ -105,8 +108,14 @@ static tx_status compare_endings(tx_comm *comm, int ending)
 tx_status tx_train_agree_on_options(tx_train_job *j, int ending)
 {
     /* What each rank may have its own of. */
-    static const char *const own[] = {"device", "threads", "preprocessing_num_workers", "dataloader_num_workers",
-                                      "dataloader_pin_memory", "disable_tqdm", "list_devices", NULL};
+    static const char *const own[] = {"device",
+                                      "threads",
+                                      "preprocessing_num_workers",
+                                      "dataloader_num_workers",
+                                      "dataloader_pin_memory",
+                                      "disable_tqdm",
+                                      "list_devices",
+                                      NULL};
     fact *facts = calloc(MOST, sizeof *facts), version = make_fact("TX", TX_VERSION);
     int32_t count = 0;
     tx_json *options = tx_train_arguments(j->set, NULL);

@@ -72,7 +72,8 @@ static tx_status find_data(const tx_train_settings *set, tx_train_inputs *in)
             in->shared = true;
         }
         if (in->shared && set->validation_split <= 0)
-            status = tx_fail(TX_INVALID, "no validation data: give --validation_file, or --validation_split_percentage");
+            status =
+                tx_fail(TX_INVALID, "no validation data: give --validation_file, or --validation_split_percentage");
         if (!status && in->shared)
             status = copy_text(in->train_path, &in->validation_path);
     }
@@ -142,8 +143,10 @@ static tx_status choose_tokenizer(const tx_train_settings *set, tx_train_inputs 
         printf("no tokenizer is known: the data are tokens, and the model is written without one\n");
         status = TX_OK;
     } else if (status == TX_NOT_FOUND && !from) {
-        status = tx_fail(TX_NOT_FOUND, "vocab_size is %" PRId64 ": which tokenizer? Give --tokenizer_name, or set vocab_size "
-                                       "to %d for the bytes", in->config.vocab_size, TX_BYTES_VOCAB);
+        status = tx_fail(TX_NOT_FOUND,
+                         "vocab_size is %" PRId64 ": which tokenizer? Give --tokenizer_name, or set vocab_size "
+                         "to %d for the bytes",
+                         in->config.vocab_size, TX_BYTES_VOCAB);
     }
     free(folder);
     if (!status && in->tokenizer && tx_tokenizer_size(in->tokenizer) > in->config.vocab_size)
@@ -219,8 +222,8 @@ static tx_status open_data(const tx_train_settings *set, const tx_reporter *repo
     if (in->train_path && tx_train_trains(set))
         status = open_dataset(set, in, in->train_path, true, cut, 100.0, report, &in->train);
     if (!status && in->validation_path)
-        status = open_dataset(set, in, in->validation_path, false, 0.0, in->shared ? cut : 100.0, report,
-                              &in->validation);
+        status =
+            open_dataset(set, in, in->validation_path, false, 0.0, in->shared ? cut : 100.0, report, &in->validation);
     return status;
 }
 

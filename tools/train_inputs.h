@@ -19,7 +19,7 @@ typedef struct tx_train_inputs {
     bool shared;                        /* the validation data are a part of the training file */
     tx_tokenizer *tokenizer;            /* NULL: none is known, and the data are tokens */
     int64_t block;                      /* tokens in a block */
-    tx_dataset *train, *validation; /* NULL: none */
+    tx_dataset *train, *validation;     /* NULL: none */
 } tx_train_inputs;
 
 /* Looks everything up and reads it, printing what was chosen. Release on any outcome. */

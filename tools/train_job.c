@@ -30,8 +30,10 @@ static void choose_kernels(tx_train_job *j)
     const char *kernels = j->inputs.state.kernels;
     if (!kernels || tx_engine_choose(j->engine, kernels) == TX_OK)
         return;
-    snprintf(message, sizeof message, "the checkpoint's choice of kernels cannot be had here, results may differ in the "
-                                      "last bits: %.400s", tx_error());
+    snprintf(message, sizeof message,
+             "the checkpoint's choice of kernels cannot be had here, results may differ in the "
+             "last bits: %.400s",
+             tx_error());
     tx_report(&j->report, message);
 }
 
@@ -56,8 +58,8 @@ static tx_trainer_options make_trainer(const tx_train_job *j)
         .eval_batch = tx_train_evaluates(set) ? set->eval_batch : 0,
         .max_grad_norm = set->max_grad_norm,
         .seed = (uint64_t)set->seed,
-        .optimizer = {sizeof(tx_optimizer_options), is_sgd(set) ? TX_SGD : TX_ADAMW, (float)set->beta1, (float)set->beta2,
-                      (float)set->epsilon, .weight_decay = (float)set->decay},
+        .optimizer = {sizeof(tx_optimizer_options), is_sgd(set) ? TX_SGD : TX_ADAMW, (float)set->beta1,
+                      (float)set->beta2, (float)set->epsilon, .weight_decay = (float)set->decay},
     };
 }
 
@@ -193,7 +195,8 @@ void tx_train_look_for_best(const tx_train_job *j)
     if (!j->set->load_best || tx_run_state_best(&j->inputs.state, j->set->output_dir, &best))
         return;
     snprintf(message, sizeof message,
-             "%.400s: the best checkpoint so far is not there; it is missed at the end unless a better one comes", best);
+             "%.400s: the best checkpoint so far is not there; it is missed at the end unless a better one comes",
+             best);
     if (!tx_is_folder(best))
         tx_report(&j->report, message);
     free(best);

@@ -172,10 +172,12 @@ static int check_best(const tx_train_settings *set)
     double every = set->eval_steps > 0 ? set->eval_steps : set->logging_steps;
     bool same = set->saving == set->evaluation || set->saving == 3;
     if (set->load_best && (!set->evaluation || !same))
-        return COMPLAIN("--load_best_model_at_end needs --eval_strategy and --save_strategy to be the same (steps or epoch), "
-                        "or --save_strategy best");
+        return COMPLAIN(
+            "--load_best_model_at_end needs --eval_strategy and --save_strategy to be the same (steps or epoch), "
+            "or --save_strategy best");
     if (set->load_best && set->saving == 1 && !(every > 0 && fmod(set->save_steps, every) == 0))
-        return COMPLAIN("--load_best_model_at_end: save_steps %g must be a multiple of eval_steps %g", set->save_steps, every);
+        return COMPLAIN("--load_best_model_at_end: save_steps %g must be a multiple of eval_steps %g", set->save_steps,
+                        every);
     if (set->saving == 3 && !set->evaluation)
         return COMPLAIN("--save_strategy best needs --eval_strategy steps or epoch");
     return TX_GO_ON;

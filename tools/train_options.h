@@ -54,8 +54,8 @@ int tx_train_check(const tx_train_settings *set);
 bool tx_train_trains(const tx_train_settings *set);
 bool tx_train_evaluates(const tx_train_settings *set);
 
-/* Options with their values, as training_args.json and the model card hold them: all of them, or those of `names` (ended
- * by NULL) alone. NULL when out of memory. */
+/* Options with their values, as training_args.json and the model card hold them: all of them, or those of `names`
+ * (ended by NULL) alone. NULL when out of memory. */
 tx_json *tx_train_arguments(const tx_train_settings *set, const char *const *names);
 
 #endif

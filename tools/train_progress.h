@@ -14,8 +14,8 @@ typedef struct tx_train_progress {
     bool terminal;         /* a progress line is drawn */
     const tx_comm *comm;   /* NULL: one rank */
     tx_watch *watch;       /* hears of everything long that goes on; NULL: there is none */
-    char *kept;            /* warnings of a rank that is not the first, while most of its warnings are also that one's */
-    bool tells;            /* warnings are kept no more */
+    char *kept; /* warnings of a rank that is not the first, while most of its warnings are also that one's */
+    bool tells; /* warnings are kept no more */
 } tx_train_progress;
 
 /* Prints warnings, with the rank's number where it is not the first; `context` of the reporter is the progress. */

@@ -184,7 +184,8 @@ tx_status tx_train_compare_devices(tx_train_job *j)
     j->zero_stage = (int32_t)j->set->zero_stage;
     if (j->mixed && j->zero_stage == 0) {
         j->zero_stage = 1;
-        printf("zero    stage 1: the ranks' devices round differently, so each weight is updated by one rank and sent\n");
+        printf(
+            "zero    stage 1: the ranks' devices round differently, so each weight is updated by one rank and sent\n");
     }
     return status;
 }
@@ -224,8 +225,9 @@ static tx_status read_weights(const char *text, int32_t ranks, double *weight)
         char *end = NULL;
         weight[r] = text ? strtod(text, &end) : 1.0;
         if (text && (end == text || !(weight[r] > 0.0 && weight[r] < 1e9) || *end != (r + 1 < ranks ? ',' : '\0')))
-            return tx_fail(TX_INVALID, "batch_weights: one number above 0 for each of the %" PRId32
-                           " ranks, with commas between them", ranks);
+            return tx_fail(
+                TX_INVALID,
+                "batch_weights: one number above 0 for each of the %" PRId32 " ranks, with commas between them", ranks);
         text = text ? end + 1 : NULL;
     }
     return TX_OK;

@@ -21,7 +21,8 @@ tx_status tx_train_split(tx_train_job *job);
 /* Prints how the work is shared out, where there is anybody to share with. */
 void tx_train_print_shares(const tx_train_job *job);
 /* What all ranks must have in common (train_agree.c): INVALID, naming ranks and values, where they differ.
- * `ending`: with which status this rank ends for what its options say (a mistake, --help), TX_GO_ON where it does not. */
+ * `ending`: with which status this rank ends for what its options say (a mistake, --help), TX_GO_ON where it does not.
+ */
 tx_status tx_train_agree_on_options(tx_train_job *job, int ending);
 /* Checkpoint, configuration, tokenizer, data. */
 tx_status tx_train_agree_on_inputs(tx_train_job *job);

@@ -81,7 +81,8 @@ static void print_metric(const char *name, const tx_json *value, int width)
     char text[64] = "nan";
     if (tx_json_type_of(value) == TX_JSON_INTEGER && !tx_json_as_int(value, name, INT64_MIN, INT64_MAX, &whole))
         snprintf(text, sizeof text, "%" PRId64, whole);
-    else if (tx_json_type_of(value) == TX_JSON_NUMBER && !tx_json_as_number(value, name, -INFINITY, INFINITY, &number)) {
+    else if (tx_json_type_of(value) == TX_JSON_NUMBER &&
+             !tx_json_as_number(value, name, -INFINITY, INFINITY, &number)) {
         int64_t seconds = (int64_t)number;
         if (strstr(name, "_runtime"))
             snprintf(text, sizeof text, "%" PRId64 ":%02d:%05.2f", seconds / 3600, (int)(seconds / 60 % 60),

@@ -73,8 +73,8 @@ tx_status tx_txtopo_mpi(FILE *out, const tx_txtopo_many *many, int *argc, char *
 
 /* txtopo_hosts.c: bandwidth (GB/s) and latency (microseconds) from each host to each other, pair by pair; all ranks
  * call it. `*rates` gets two numbers for [from * count + to], 0 for what was not measured; allocated. */
-tx_status tx_txtopo_between(tx_comm *comm, const tx_txtopo_host *hosts, int32_t count,
-                            bool (*stopped)(void), float **rates, bool *partial);
+tx_status tx_txtopo_between(tx_comm *comm, const tx_txtopo_host *hosts, int32_t count, bool (*stopped)(void),
+                            float **rates, bool *partial);
 
 /* ---- A page -------------------------------------------------------------------------------------------- */
 

@@ -111,8 +111,8 @@ static tx_status measure_pair(side *s, const tx_txtopo_host *hosts, int32_t coun
     return status;
 }
 
-tx_status tx_txtopo_between(tx_comm *comm, const tx_txtopo_host *hosts, int32_t count,
-                            bool (*stopped)(void), float **rates, bool *partial)
+tx_status tx_txtopo_between(tx_comm *comm, const tx_txtopo_host *hosts, int32_t count, bool (*stopped)(void),
+                            float **rates, bool *partial)
 {
     const int64_t size = 2 * (int64_t)count * count;
     side s = {.comm = comm, .words = calloc(MOST, sizeof(int32_t))};

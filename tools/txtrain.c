@@ -35,8 +35,8 @@ static void on_signal(int number)
     caught = caught ? caught : number;
 }
 
-/* What the process was started with: what is ignored then stays so, as nohup ignores SIGHUP. Looked at before any library
- * begins, since some that MPI brings along handle signals from there on. */
+/* What the process was started with: what is ignored then stays so, as nohup ignores SIGHUP. Looked at before any
+ * library begins, since some that MPI brings along handle signals from there on. */
 static bool ignored[NSIG];
 
 static void look_at_signals(void)
@@ -204,8 +204,10 @@ static tx_status train(tx_train_job *j, tx_run_summary *summary)
     status = tx_run(j->engine, j->model, j->trainer, &run, &j->inputs.state, summary);
     tx_train_clear(&j->progress);
     if (!status)
-        printf("trained %" PRId64 " steps, %" PRId64 " tokens, %.1f s, %.0f tokens/s, waited %.1f s for data, last loss "
-               "%.4f\n", summary->steps, summary->tokens, summary->seconds,
+        printf("trained %" PRId64 " steps, %" PRId64
+               " tokens, %.1f s, %.0f tokens/s, waited %.1f s for data, last loss "
+               "%.4f\n",
+               summary->steps, summary->tokens, summary->seconds,
                summary->seconds > 0 ? (double)summary->tokens / summary->seconds : 0.0, summary->waited, summary->loss);
     if (!status && j->set->profile && !summary->stopped)
         status = print_account(j, summary);
@@ -304,7 +306,8 @@ static tx_status prepare(tx_train_job *j)
         status = tx_train_meet(j);
     if (!status && first && !set->dry_run && !set->overwrite && !set->resume && tx_train_trains(set))
         status = tx_output_check(set->output_dir);
-    /* Before the checkpoints are looked at: an interrupted save may have put one aside, another process may remove some. */
+    /* Before the checkpoints are looked at: an interrupted save may have put one aside, another process may remove
+     * some. */
     if (!status && !set->dry_run && set->resume && tx_is_folder(set->output_dir))
         status = open_output(j);
     if (!status)
@@ -334,8 +337,8 @@ static int finish(tx_train_job *j)
     if (!j->lacks[0])
         return 0;
     return j->comm->rank > 0 ? TX_EXIT_FAILURE
-                             : tx_complain(&tx_train_program, TX_EXIT_FAILURE, "%s; the final model is in %s",
-                                           j->lacks, j->set->output_dir);
+                             : tx_complain(&tx_train_program, TX_EXIT_FAILURE, "%s; the final model is in %s", j->lacks,
+                                           j->set->output_dir);
 }
 
 /* `ending`: with which status this rank ends for what its options say, TX_GO_ON where it does not. */
@@ -358,7 +361,8 @@ static int start(tx_train_job *j, int ending)
     if (j->comm->rank > 0)
         return ending;
     return tx_complain(&tx_train_program, ending,
-                       "stopped by signal %d after step %" PRId64 " of %" PRId64 "; go on with --resume_from_checkpoint",
+                       "stopped by signal %d after step %" PRId64 " of %" PRId64
+                       "; go on with --resume_from_checkpoint",
                        summary.stopped, j->inputs.state.step, j->steps);
 }
 

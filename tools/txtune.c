@@ -21,12 +21,14 @@ typedef struct settings {
 
 #define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
-    {TX_OPTION_TEXT, "device", AT(device), .choices = "opencl|opencl:N|opencl:NAME|gpu|cpu", .help = "what to tune for"},
+    {TX_OPTION_TEXT, "device", AT(device), .choices = "opencl|opencl:N|opencl:NAME|gpu|cpu",
+     .help = "what to tune for"},
     {TX_OPTION_TEXT, "model", AT(model), .choices = "FILE|NAME",
      .help = "whose products: a config.json, a folder with one, or gpt2, gpt2-medium, gpt2-large, gpt2-xl"},
     {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "rows of a micro-batch"},
     {TX_OPTION_INTEGER, "eval_batch", AT(eval_batch), 1, 1 << 20, "N", "rows of an evaluation batch"},
-    {TX_OPTION_INTEGER, "block", AT(block), 2, 1 << 24, "N", "tokens of a row; at most the model's positions are taken"},
+    {TX_OPTION_INTEGER, "block", AT(block), 2, 1 << 24, "N",
+     "tokens of a row; at most the model's positions are taken"},
     {TX_OPTION_REAL, "seconds", AT(seconds), 1.0, 86400.0, "X", "no new measurement begins after so many"},
     {TX_OPTION_FLAG, "tf32", AT(tf32), .help = "products that may round to tf32 (txtrain --tf32)"},
     {TX_OPTION_FLAG, "show", AT(show), .help = "print what is known of the device; measure nothing"},

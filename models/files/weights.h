@@ -37,8 +37,8 @@ const char *tx_weights_path(const tx_weights *weights);
 typedef void tx_weights_rename(const char *tensor, char param[TX_WEIGHTS_NAME]);
 
 typedef struct tx_load_options {
-    size_t size;          /* sizeof(tx_load_options) */
-    bool allow_nonfinite; /* take NaN and infinities as they are, instead of refusing them */
+    size_t size;               /* sizeof(tx_load_options) */
+    bool allow_nonfinite;      /* take NaN and infinities as they are, instead of refusing them */
     const tx_reporter *report; /* learns how far it is; NULL: nobody does */
 } tx_load_options;
 
@@ -73,8 +73,8 @@ tx_status tx_weights_save(tx_model *model, const char *folder, int64_t shard_byt
 /* How any part of a parameter lies in a file: F32, logical shape. `name` is not copied. */
 tx_st_tensor tx_weights_of_param(const char *name, const tx_param_spec *spec);
 
-/* Appends a part of parameter `param`, `count` elements in all, to the file; `buffer` holds TX_WEIGHTS_CHUNK. Reads all of
- * it whatever happens, since other ranks may take part; `writer` NULL: no more than that. */
+/* Appends a part of parameter `param`, `count` elements in all, to the file; `buffer` holds TX_WEIGHTS_CHUNK. Reads all
+ * of it whatever happens, since other ranks may take part; `writer` NULL: no more than that. */
 tx_status tx_weights_append(tx_model *model, tx_part part, int32_t param, int64_t count, float *buffer,
                             tx_st_writer *writer);
 

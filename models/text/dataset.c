@@ -261,8 +261,7 @@ static tx_status digest_blocks(tx_dataset *d, const tx_reporter *report)
         status = tx_digest_add(digest, shape, (size_t)length);
     for (int64_t i = 0; i < d->run_count && !status; i++) {
         int64_t end = i + 1 < d->run_count ? d->runs[i + 1].first : d->blocks;
-        status = digest_tokens(digest, &d->tokens, d->runs[i].token, (end - d->runs[i].first) * d->block,
-                               report);
+        status = digest_tokens(digest, &d->tokens, d->runs[i].token, (end - d->runs[i].first) * d->block, report);
     }
     if (status) {
         tx_digest_free(digest);

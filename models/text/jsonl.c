@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The text of a line of JSON. jansson holds a long string twice beside its line, and takes as long as tokenising it: such
- * a text is left out of what it reads, and spelled out here. */
+ * The text of a line of JSON. jansson holds a long string twice beside its line, and takes as long as tokenising it:
+ * such a text is left out of what it reads, and spelled out here. */
 #include "models/text/jsonl.h"
 
 #include "models/text/utf8.h"

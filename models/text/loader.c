@@ -30,7 +30,7 @@ typedef struct course {
 typedef struct slot {
     tx_step_batch batch;
     int32_t *tokens, *targets;
-    int64_t ready; /* number of the step that is in it, counted from the loader's first; -1: none */
+    int64_t ready;    /* number of the step that is in it, counted from the loader's first; -1: none */
     tx_status status; /* of preparing it */
     char message[1024];
 } slot;

@@ -8,11 +8,11 @@
 #include "models/text/dataset.h"
 
 typedef struct tx_loader_options {
-    size_t size;          /* sizeof(tx_loader_options) */
-    int64_t step_rows; /* of an optimizer step; the last one of an epoch has what is left */
-    int64_t batch;     /* rows of a micro-batch, of all ranks together; the last one of a step is padded to it */
+    size_t size;         /* sizeof(tx_loader_options) */
+    int64_t step_rows;   /* of an optimizer step; the last one of an epoch has what is left */
+    int64_t batch;       /* rows of a micro-batch, of all ranks together; the last one of a step is padded to it */
     int64_t first, rows; /* which of them are prepared: those of this rank; rows 0: all */
-    uint64_t seed;        /* of the order */
+    uint64_t seed;       /* of the order */
     int32_t workers; /* threads; 0: the batch is prepared when it is asked for. Where the system refuses some it goes
                         on with fewer, or none, and that is told once */
     bool pin;        /* locks the batches in memory; told once where the system does not allow it */
@@ -21,14 +21,14 @@ typedef struct tx_loader_options {
 
 /* All rows of one optimizer step. */
 typedef struct tx_step_batch {
-    int64_t step;          /* counted from 0 */
-    int64_t epoch;         /* the one it belongs to, from 0 */
-    double passed;         /* epochs passed through when it is done: epoch + micro-batches so far / those of an epoch */
+    int64_t step;  /* counted from 0 */
+    int64_t epoch; /* the one it belongs to, from 0 */
+    double passed; /* epochs passed through when it is done: epoch + micro-batches so far / those of an epoch */
     int64_t micro_batches;
-    int64_t first;         /* place of its first row in the epoch's order */
-    int64_t rows;          /* real ones, of all ranks */
-    int64_t labels;        /* that count, over all these rows */
-    const int32_t *tokens; /* [micro_batches * options.rows, block]: what this rank is to do */
+    int64_t first;          /* place of its first row in the epoch's order */
+    int64_t rows;           /* real ones, of all ranks */
+    int64_t labels;         /* that count, over all these rows */
+    const int32_t *tokens;  /* [micro_batches * options.rows, block]: what this rank is to do */
     const int32_t *targets; /* the labels, of the same shape */
     double waited;          /* seconds the caller had to wait for it; without threads, those of preparing it */
 } tx_step_batch;

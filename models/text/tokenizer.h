@@ -16,9 +16,9 @@
 /* Immutable once made: any number of threads may use one at the same time. */
 typedef struct tx_tokenizer tx_tokenizer;
 
-/* Opens a folder's tokenizer.json, or its vocab.json and merges.txt where there is none; `path` may also be one of these
- * files, or a tokenizer.json under another name. TX_NOT_FOUND when the folder has neither; TX_UNSUPPORTED names the type
- * of a part that TX does not have. The caller frees. */
+/* Opens a folder's tokenizer.json, or its vocab.json and merges.txt where there is none; `path` may also be one of
+ * these files, or a tokenizer.json under another name. TX_NOT_FOUND when the folder has neither; TX_UNSUPPORTED names
+ * the type of a part that TX does not have. The caller frees. */
 tx_status tx_tokenizer_open(const char *path, tx_tokenizer **tokenizer);
 /* The byte vocabulary, which needs no file. */
 tx_status tx_tokenizer_bytes(tx_tokenizer **tokenizer);
@@ -55,8 +55,8 @@ tx_status tx_encoder_create(const tx_tokenizer *tokenizer, tx_encoder **encoder)
 void tx_encoder_free(tx_encoder *encoder);
 /* Appends the ids of `size` bytes, NUL allowed, as encode(add_special_tokens=False) of Hugging Face's tokenizers. With
  * `special` the texts of special tokens become their ids; without (split_special_tokens), they are text like any other.
- * Bytes that are not UTF-8 are encoded byte for byte, so that decoding gives them back. Time is linear in `size`, but for
- * single words of megabytes (n log n). */
+ * Bytes that are not UTF-8 are encoded byte for byte, so that decoding gives them back. Time is linear in `size`, but
+ * for single words of megabytes (n log n). */
 tx_status tx_encoder_run(tx_encoder *encoder, const char *text, size_t size, bool special, tx_ids *ids);
 
 /* ---- Decoding ------------------------------------------------------------------------------------ */

@@ -256,10 +256,9 @@ tx_status tx_pace_compare_weights(tx_model *model, tx_comm *comm, const char *ca
         status = tx_comm_share(comm, all, sizeof *all);
     for (int32_t r = 1; r < comm->size && !status; r++)
         if (all[r] != all[0])
-            status = tx_fail(TX_DEVICE,
-                             "rank %" PRId32 " on %s has other weights than rank 0 (%016" PRIx64 ", %016" PRIx64
-                             "): %s",
-                             r, comm->ranks[r].name, all[r], all[0], cause);
+            status = tx_fail(
+                TX_DEVICE, "rank %" PRId32 " on %s has other weights than rank 0 (%016" PRIx64 ", %016" PRIx64 "): %s",
+                r, comm->ranks[r].name, all[r], all[0], cause);
     if (!status)
         *hash = all[0];
     free(all);

@@ -76,8 +76,8 @@ tx_status tx_running_keep_pace(tx_running *r, int64_t step)
         status = share_out(r, news.rows, step);
     if (!status && every && step % every == 0) {
         uint64_t hash = 0;
-        status = tx_pace_compare_weights(
-            r->model, r->comm, "its memory or its device is faulty; start again from a checkpoint", &hash);
+        status = tx_pace_compare_weights(r->model, r->comm,
+                                         "its memory or its device is faulty; start again from a checkpoint", &hash);
         if (!status)
             tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"weights\": \"%016" PRIx64 "\"}", step, hash);
     }

@@ -34,7 +34,7 @@ typedef struct tx_running {
     int64_t saved; /* step of the last checkpoint */
     bool unread;   /* data could not be read: what was trained so far is good */
     int64_t timed_steps;
-    bool wants_save; /* this rank was asked to save, which the ranks have yet to agree on */
+    bool wants_save;      /* this rank was asked to save, which the ranks have yet to agree on */
     double timed_seconds; /* of the steps after the first, which compiles and warms up */
     double loss_sum;      /* of this call's steps */
 } tx_running;

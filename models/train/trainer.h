@@ -52,8 +52,8 @@ tx_status tx_trainer_step(tx_trainer *trainer, const int32_t *tokens, const int3
 /* Takes the results of the oldest step not yet taken; waits for the device if need be. */
 tx_status tx_trainer_results(tx_trainer *trainer, tx_results *results);
 
-/* This rank's vote, asked for before each update and added up over the ranks as tx_model_vote says, so that all learn of
- * it in the same step. */
+/* This rank's vote, asked for before each update and added up over the ranks as tx_model_vote says, so that all learn
+ * of it in the same step. */
 void tx_trainer_ask(tx_trainer *trainer, float (*vote)(void *context), void *context);
 
 /* Gives this rank another share of each micro-batch: compiles its plan anew. No results may be outstanding. */

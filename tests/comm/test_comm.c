@@ -491,13 +491,21 @@ static int window(fixture *f, const char *megabytes, bool sudden)
 static int run_all(fixture *f)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(test_ranks, f),          cmocka_unit_test_prestate(test_all_reduce, f),
-        cmocka_unit_test_prestate(test_rounded, f),        cmocka_unit_test_prestate(test_order_shows, f),
-        cmocka_unit_test_prestate(test_reduce_scatter, f), cmocka_unit_test_prestate(test_all_gather, f),
-        cmocka_unit_test_prestate(test_broadcast, f),      cmocka_unit_test_prestate(test_requests, f),
-        cmocka_unit_test_prestate(test_mixed, f),          cmocka_unit_test_prestate(test_traffic, f),
-        cmocka_unit_test_prestate(test_laggard, f), cmocka_unit_test_prestate(test_pulse, f),        cmocka_unit_test_prestate(test_refusals, f),
-        cmocka_unit_test_prestate(test_pairs, f),          cmocka_unit_test(test_shards),
+        cmocka_unit_test_prestate(test_ranks, f),
+        cmocka_unit_test_prestate(test_all_reduce, f),
+        cmocka_unit_test_prestate(test_rounded, f),
+        cmocka_unit_test_prestate(test_order_shows, f),
+        cmocka_unit_test_prestate(test_reduce_scatter, f),
+        cmocka_unit_test_prestate(test_all_gather, f),
+        cmocka_unit_test_prestate(test_broadcast, f),
+        cmocka_unit_test_prestate(test_requests, f),
+        cmocka_unit_test_prestate(test_mixed, f),
+        cmocka_unit_test_prestate(test_traffic, f),
+        cmocka_unit_test_prestate(test_laggard, f),
+        cmocka_unit_test_prestate(test_pulse, f),
+        cmocka_unit_test_prestate(test_refusals, f),
+        cmocka_unit_test_prestate(test_pairs, f),
+        cmocka_unit_test(test_shards),
     };
     if (f->size > 1)
         setenv("CMOCKA_TEST_ABORT", "1", 1); /* the others would wait for a rank that failed */

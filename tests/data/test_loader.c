@@ -286,8 +286,13 @@ static void order_as_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_threads_any_step), cmocka_unit_test(last_one_stays),  cmocka_unit_test(shares_of_ranks), cmocka_unit_test(free_without_use),
-        cmocka_unit_test(steps_of_an_epoch),    cmocka_unit_test(options_refused), cmocka_unit_test(pinned),
+        cmocka_unit_test(any_threads_any_step),
+        cmocka_unit_test(last_one_stays),
+        cmocka_unit_test(shares_of_ranks),
+        cmocka_unit_test(free_without_use),
+        cmocka_unit_test(steps_of_an_epoch),
+        cmocka_unit_test(options_refused),
+        cmocka_unit_test(pinned),
         cmocka_unit_test(order_as_text),
     };
     return cmocka_run_group_tests(tests, begin, end);

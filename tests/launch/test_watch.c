@@ -155,8 +155,9 @@ static void the_one_that_waits_names_the_other(void **state)
     assert_string_equal(f.doing, "training");
     assert_int_equal(r.status, TX_WATCH_STATUS);
     assert_int_equal(r.lines, 2); /* the first is that rank 1 is not heard */
-    assert_non_null(strstr(r.line, "train: rank 1 on one does not answer: no step of it is known, it did not reach bucket "
-                                   "3 for 0."));
+    assert_non_null(strstr(r.line,
+                           "train: rank 1 on one does not answer: no step of it is known, it did not reach bucket "
+                           "3 for 0."));
     assert_non_null(strstr(r.line, " s; the run ends; start again"));
     assert_null(strchr(r.line, '\n'));
 }
@@ -171,8 +172,9 @@ static void ranks_that_are_not_heard_are_told_of(void **state)
     tx_watch *watch = begin(&f, &r, 600.0);
     tx_watch_stop(watch);
     assert_int_equal(r.lines, 1);
-    assert_non_null(strstr(r.line, "train: warning: no datagram (UDP) of 2 ranks arrives at rank 0 on one; the first is "
-                                   "rank 2 on two."));
+    assert_non_null(strstr(r.line,
+                           "train: warning: no datagram (UDP) of 2 ranks arrives at rank 0 on one; the first is "
+                           "rank 2 on two."));
 }
 
 static void ranks_that_wait_for_each_other_end(void **state)
@@ -234,8 +236,9 @@ static void the_one_that_hangs_says_so(void **state)
     await_end(&r);
     tx_watch_stop(watch);
     assert_int_equal(r.status, TX_WATCH_STATUS);
-    assert_non_null(strstr(r.line, "train: rank 3 on two does not get on: its last step is 7, it is training: book.txt, "
-                                   "43 %, and nothing was done for "));
+    assert_non_null(strstr(r.line,
+                           "train: rank 3 on two does not get on: its last step is 7, it is training: book.txt, "
+                           "43 %, and nothing was done for "));
 }
 
 /* Ranks in the order in which they speak, when rank 2 does not answer: 0, then 3, then 1. */
@@ -301,8 +304,9 @@ static void a_stopped_process_has_no_phase(void **state)
         await_end(&r);
         tx_watch_stop(watch);
         assert_int_equal(r.status, TX_WATCH_STATUS);
-        assert_non_null(strstr(r.line, "train: rank 1 on one does not answer: its last step is 41, it was compiling, it "
-                                       "gave no sign of life for 0."));
+        assert_non_null(strstr(r.line,
+                               "train: rank 1 on one does not answer: its last step is 41, it was compiling, it "
+                               "gave no sign of life for 0."));
     }
 }
 

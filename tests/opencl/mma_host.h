@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What backends/opencl/kernels/gemm_mma.cl needs to be compiled as C and run by threads, one a work-item: OpenCL's words, and
- * the instructions of the matrix units as the PTX manual describes them. Local arrays become static (CMakeLists.txt). */
+ * What backends/opencl/kernels/gemm_mma.cl needs to be compiled as C and run by threads, one a work-item: OpenCL's
+ * words, and the instructions of the matrix units as the PTX manual describes them. Local arrays become static
+ * (CMakeLists.txt). */
 #ifndef TX_TESTS_MMA_HOST_H
 #define TX_TESTS_MMA_HOST_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every form of attention's kernels that the device can run computes what the first does, forward and backward; a class of
- * shapes gets the form that an earlier run chose, else that of the device's table.
+ * Every form of attention's kernels that the device can run computes what the first does, forward and backward; a class
+ * of shapes gets the form that an earlier run chose, else that of the device's table.
  *
  *     test_attention      TX_CACHE_DIR names a folder of its own; exit status 77: there is no OpenCL device */
 #include "backends/opencl/attention.h"
@@ -12,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(call)                                            \
-    do {                                                       \
-        if ((call) != TX_OK) {                                 \
-            printf("FAIL %s: %s\n", #call, tx_error());        \
-            return false;                                      \
-        }                                                      \
+#define CHECK(call)                                     \
+    do {                                                \
+        if ((call) != TX_OK) {                          \
+            printf("FAIL %s: %s\n", #call, tx_error()); \
+            return false;                               \
+        }                                               \
     } while (0)
 
 typedef struct shape {

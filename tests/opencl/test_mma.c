@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The products by NVIDIA's matrix units, without one: kernels/gemm_mma.cl as C, 128 threads as a work-group, against sums in
- * double. What is not tested here is that the driver takes the instructions; the backend's known-answer test does that. */
+ * The products by NVIDIA's matrix units, without one: kernels/gemm_mma.cl as C, 128 threads as a work-group, against
+ * sums in double. What is not tested here is that the driver takes the instructions; the backend's known-answer test
+ * does that. */
 #include "api/half.h"
 #include "backends/backend.h"
 
@@ -15,9 +16,9 @@
 #define ITEMS (WARPS * LANES)
 
 /* The kernel's arguments, in its order. */
-#define ARGUMENTS                                                                                                      \
-    const void *a, long a_at, const void *b, long b_at, const float *bias, long bias_at, void *y, long y_at,           \
-        const unsigned *control, long m, long n, long k, long lda, long ldb, long stride_a, long stride_b,             \
+#define ARGUMENTS                                                                                            \
+    const void *a, long a_at, const void *b, long b_at, const float *bias, long bias_at, void *y, long y_at, \
+        const unsigned *control, long m, long n, long k, long lda, long ldb, long stride_a, long stride_b,   \
         int accumulate, long batches, long part, const float *z, long z_at, float *kept, long kept_at
 typedef void (*kernel)(ARGUMENTS);
 
@@ -44,7 +45,7 @@ static const form forms[] = {
 #define X(type, ta, tb, parts, epilogue)                                                                               \
     {#type " " #ta #tb " parts " #parts " " #epilogue, mma_##type##_##ta##_##tb##_##parts##_##epilogue,                \
      sizeof(#type) == sizeof "bf16", ta, tb, parts, TX_EPILOGUE_##epilogue},
-/* clang-format on */
+    /* clang-format on */
     EACH_KERNEL(X)
 #undef X
 };
@@ -134,8 +135,10 @@ static int compare(const job *j, long parts)
                 const long end = j->f->parts && first + j->part < j->k ? first + j->part : j->k;
                 double sum = (j->bias ? (double)j->bias[column] : 0.0) + (j->accumulate ? 2.0 : 0.0);
                 for (long k = first; k < end; k++)
-                    sum += value(j->a, j->f->half, t * j->m * j->k + (j->f->trans_a ? k * j->m + row : row * j->k + k)) *
-                           value(j->b, j->f->half, t * j->n * j->k + (j->f->trans_b ? column * j->k + k : k * j->n + column));
+                    sum +=
+                        value(j->a, j->f->half, t * j->m * j->k + (j->f->trans_a ? k * j->m + row : row * j->k + k)) *
+                        value(j->b, j->f->half,
+                              t * j->n * j->k + (j->f->trans_b ? column * j->k + k : k * j->n + column));
                 const long element = (p * j->batches + t) * j->m * j->n + at;
                 if (!is_right(j, element, sum)) {
                     printf("%s, %ld x %ld x %ld: part %ld, batch %ld, row %ld, column %ld is %g, of the sum %g\n",
@@ -148,7 +151,8 @@ static int compare(const job *j, long parts)
 
 static int test(const form *f, long m, long n, long k, long batches, bool bias, int accumulate)
 {
-    now = (job){.f = f, .m = m, .n = n, .k = k, .batches = batches, .accumulate = accumulate, .part = f->parts ? 64 : k};
+    now =
+        (job){.f = f, .m = m, .n = n, .k = k, .batches = batches, .accumulate = accumulate, .part = f->parts ? 64 : k};
     const long parts = (k + now.part - 1) / now.part, tiles = (m + 127) / 128 * ((n + 127) / 128);
     now.a = matrix(batches * m * k, f->half);
     now.b = matrix(batches * n * k, f->half);

@@ -324,13 +324,12 @@ static void attention_cached_cases(tx_cases *list)
         variant v;
         int32_t capacity, first, last; /* positions */
     } cached[] = {
-        {{1, 1, 1, 1, 8, true, false, 0.0f}, 1, 0, 0},          {{2, 1, 4, 2, 16, true, false, 0.0f}, 33, 0, 17},
-        {{1, 5, 2, 2, 64, true, false, 0.0f}, 64, 59, 59},      {{2, 17, 3, 1, 24, true, false, 0.0f}, 40, 0, 23},
-        {{1, 1, 2, 1, 256, true, false, 0.0f}, 130, 128, 128},  {{1, 1, 8, 4, 8, true, false, 0.0f}, 512, 0, 300},
-        {{5, 1, 4, 4, 32, true, false, 0.0f}, 100, 0, 99},      {{3, 5, 4, 2, 20, true, false, 0.0f}, 90, -7, 86},
-        {{4, 2, 2, 2, 64, true, false, 0.0f}, 200, 1, 160},     {{1, 1, 2, 1, 8, true, false, 0.0f}, 9000, 0, 8999},
-        {{1, 70, 2, 1, 80, true, false, 0.0f}, 150, 60, 60},
-        {{1, 1, 12, 12, 64, true, false, 0.0f}, 1024, 0, 1000},
+        {{1, 1, 1, 1, 8, true, false, 0.0f}, 1, 0, 0},         {{2, 1, 4, 2, 16, true, false, 0.0f}, 33, 0, 17},
+        {{1, 5, 2, 2, 64, true, false, 0.0f}, 64, 59, 59},     {{2, 17, 3, 1, 24, true, false, 0.0f}, 40, 0, 23},
+        {{1, 1, 2, 1, 256, true, false, 0.0f}, 130, 128, 128}, {{1, 1, 8, 4, 8, true, false, 0.0f}, 512, 0, 300},
+        {{5, 1, 4, 4, 32, true, false, 0.0f}, 100, 0, 99},     {{3, 5, 4, 2, 20, true, false, 0.0f}, 90, -7, 86},
+        {{4, 2, 2, 2, 64, true, false, 0.0f}, 200, 1, 160},    {{1, 1, 2, 1, 8, true, false, 0.0f}, 9000, 0, 8999},
+        {{1, 70, 2, 1, 80, true, false, 0.0f}, 150, 60, 60},   {{1, 1, 12, 12, 64, true, false, 0.0f}, 1024, 0, 1000},
     };
     int32_t count = (int32_t)(sizeof cached / sizeof cached[0]);
     for (int32_t i = 0; i < count; i++) {

@@ -30,11 +30,12 @@ static matrix matrix_of(const tx_array *x, bool flat, bool transpose)
     return m;
 }
 
-/* The epilogue of element i, whose product is `sum`. Its error is that of the product, times a slope of at most 1.13, and
- * its own. */
+/* The epilogue of element i, whose product is `sum`. Its error is that of the product, times a slope of at most 1.13,
+ * and its own. */
 static void put_result(tx_call *call, int64_t i, double sum, double magnitude)
 {
-    const double z = tx_array_present(&call->in[3]) ? call->in[3].value[i] : 0.0, slope = tx_number_gelu_slope(z, call->attrs.exact);
+    const double z = tx_array_present(&call->in[3]) ? call->in[3].value[i] : 0.0,
+                 slope = tx_number_gelu_slope(z, call->attrs.exact);
     if (tx_array_present(&call->out[1]))
         tx_array_put(&call->out[1], i, sum, magnitude);
     switch (call->attrs.epilogue) {
@@ -148,8 +149,8 @@ static void add_linear(tx_cases *list, tx_dtype dtype, tx_dtype out)
     tx_case_accumulate(list);
 }
 
-/* All epilogues, and GELU with the product kept; of a product with tails, of few rows, of a batch, and of one whose terms a
- * device with many units parts. */
+/* All epilogues, and GELU with the product kept; of a product with tails, of few rows, of a batch, and of one whose
+ * terms a device with many units parts. */
 static void add_epilogues(tx_cases *list, tx_dtype dtype)
 {
     static const int64_t sizes[][3] = {{51, 48, 33}, {66, 65, 17}, {3, 130, 20}, {16, 64, 1100}};

@@ -68,14 +68,14 @@ static int open_as(const char *name, const char *path, int flags, mode_t mode)
     return next(path, flags, mode);
 }
 
-#define OPEN(name)                                                         \
-    EXPORT int name(const char *path, int flags, ...)                      \
-    {                                                                      \
-        va_list more;                                                      \
-        va_start(more, flags);                                             \
+#define OPEN(name)                                                          \
+    EXPORT int name(const char *path, int flags, ...)                       \
+    {                                                                       \
+        va_list more;                                                       \
+        va_start(more, flags);                                              \
         mode_t mode = flags & O_CREAT ? (mode_t)va_arg(more, unsigned) : 0; \
-        va_end(more);                                                      \
-        return open_as(#name, path, flags, mode);                          \
+        va_end(more);                                                       \
+        return open_as(#name, path, flags, mode);                           \
     }
 OPEN(open)
 OPEN(open64)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Shares of a batch by weight; and, as several ranks, that weights which differ in one bit are found on the rank that has
- * them. */
+ * Shares of a batch by weight; and, as several ranks, that weights which differ in one bit are found on the rank that
+ * has them. */
 #include "models/train/pace.h"
 
 #include <setjmp.h>

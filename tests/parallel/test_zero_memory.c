@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the backend's allocation calls hold on each rank is what ZeRO promises (Rajbhandari et al., 2020, section 5), for
- * GPT-2 124M and AdamW in fp32: 4 bytes a parameter of weights, 4 of gradients (stage 2: 4/N), 8/N of moments (stage 0: 8);
- * and it is what the planner said.
+ * What the backend's allocation calls hold on each rank is what ZeRO promises (Rajbhandari et al., 2020, section 5),
+ * for GPT-2 124M and AdamW in fp32: 4 bytes a parameter of weights, 4 of gradients (stage 2: 4/N), 8/N of moments
+ * (stage 0: 8); and it is what the planner said.
  *
  *   test_zero_memory STAGE [DEVICE] */
 #include "models/gpt2.h"
@@ -44,8 +44,8 @@ static int judge(const tx_memory *planned, const tx_memory *counted, double para
     for (size_t i = 0; i < sizeof formula / sizeof formula[0]; i++) {
         double held = (double)counted->bytes[formula[i].kind], off = held / formula[i].bytes - 1.0;
         bool good = off <= 0.02 && off >= -0.02 && counted->bytes[formula[i].kind] == planned->bytes[formula[i].kind];
-        printf("%-18s %12.0f bytes, %.3f a parameter, formula %.3f, %+.2f %%%s\n", tx_memory_name(formula[i].kind), held,
-               held / params, formula[i].bytes / params, 100.0 * off, good ? "" : "  WRONG");
+        printf("%-18s %12.0f bytes, %.3f a parameter, formula %.3f, %+.2f %%%s\n", tx_memory_name(formula[i].kind),
+               held, held / params, formula[i].bytes / params, 100.0 * off, good ? "" : "  WRONG");
         failed |= !good;
     }
     int64_t scratch = counted->bytes[TX_MEMORY_FUNCTIONALITY];

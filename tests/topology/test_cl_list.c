@@ -29,8 +29,8 @@ typedef struct answer {
 #define NUMBER(type, query, ...) {query, sizeof(type), &(const type){__VA_ARGS__}}
 #define TEXT(query, text) {query, sizeof text, text}
 /* clang-format on */
-#define USABLE                                                                                                         \
-    NUMBER(cl_bool, CL_DEVICE_AVAILABLE, 1), NUMBER(cl_bool, CL_DEVICE_COMPILER_AVAILABLE, 1),                         \
+#define USABLE                                                                                 \
+    NUMBER(cl_bool, CL_DEVICE_AVAILABLE, 1), NUMBER(cl_bool, CL_DEVICE_COMPILER_AVAILABLE, 1), \
         NUMBER(cl_bool, CL_DEVICE_ENDIAN_LITTLE, 1)
 
 static const cl_uint intel_address[4] = {1, 0x3b, 2, 1};

@@ -4,8 +4,8 @@
  *
  *     golden_tiny DEVICE */
 #include "api/json.h"
-#include "models/generate/generate.h"
 #include "models/files/safetensors.h"
+#include "models/generate/generate.h"
 #include "models/train/trainer.h"
 #include "tests/train/data.h"
 

@@ -27,8 +27,7 @@ static void rates_equal_transformers(void **state)
 #undef X
     };
     for (size_t i = 0; i < sizeof golden / sizeof golden[0]; i++) {
-        tx_schedule schedule =
-            tx_schedule_default(golden[i].kind, golden[i].peak, golden[i].warmup, golden[i].total);
+        tx_schedule schedule = tx_schedule_default(golden[i].kind, golden[i].peak, golden[i].warmup, golden[i].total);
         if (golden[i].adjust)
             assert_int_equal(tx_schedule_adjust(&schedule, golden[i].adjust), TX_OK);
         double rate = tx_schedule_rate(&schedule, golden[i].step);
