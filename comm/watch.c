@@ -6,7 +6,6 @@
 #include "api/clock.h"
 #include "comm/common.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,88 +15,7 @@
 #include <unistd.h>
 
 static const double look_every = 0.25; /* seconds, or less for a short limit */
-static const double beat_every = 0.5;  /* seconds between heartbeats at the most ... */
-static const double beat_least = 0.2;  /* ... and at the least */
-
-/* ---- Lines --------------------------------------------------------------------------------------------- */
-
-void tx_watch_say(const tx_watch *w, const char *line)
-{
-    if (w->o.tell) {
-        w->o.tell(w->o.context, line);
-        return;
-    }
-    char whole[1200];
-    int length = snprintf(whole, sizeof whole, "%s\n", line);
-    size_t size = length < (int)sizeof whole ? (size_t)length : sizeof whole - 1;
-    for (size_t at = 0; at < size;) {
-        ssize_t done = write(STDERR_FILENO, whole + at, size - at);
-        if (done < 0 && errno != EINTR)
-            return;
-        at += done > 0 ? (size_t)done : 0;
-    }
-}
-
-/* ---- Heartbeats, under the lock --------------------------------------------------------------------------- */
-
-static void leave_launcher(tx_watch *w)
-{
-    char line[128];
-    close(w->link);
-    w->link = -1;
-    snprintf(line, sizeof line, "%s: the launcher is gone; the run goes on without it", w->o.program);
-    if (!w->over && w->rank == 0)
-        tx_watch_say(w, line);
-}
-
-void tx_watch_send(tx_watch *w, const tx_beat *beat, double seconds)
-{
-    if (w->link >= 0 && (tx_beat_gone(w->link) || !tx_beat_send(w->link, beat, seconds)))
-        leave_launcher(w);
-}
-
-static void send_step(tx_watch *w, double least)
-{
-    double now = tx_now();
-    if (w->link < 0 || now - w->beat < least)
-        return;
-    w->beat = now;
-    tx_watch_send(w, &(tx_beat){.kind = TX_BEAT_STEP, .step = w->step}, 0.0);
-}
-
-/* The launcher is to know of this rank before MPI starts, which may hang: by the number in the environment. */
-static void join_launcher(tx_watch *w)
-{
-    const char *place = getenv(TX_BEAT_VARIABLE);
-    if (!place || !*place)
-        return;
-    if (tx_beat_connect(place, 5.0, &w->link, w->token)) {
-        char line[600];
-        snprintf(line, sizeof line, "%s: rank %" PRId32 ": %.400s; the run goes on without it", w->o.program, w->rank,
-                 tx_error());
-        tx_watch_say(w, line);
-        return;
-    }
-    tx_beat hello = {.kind = TX_BEAT_HELLO, .rank = w->rank, .size = w->size, .pid = getpid()};
-    snprintf(hello.token, sizeof hello.token, "%s", w->token);
-    snprintf(hello.host, sizeof hello.host, "%s", w->host);
-    for (char *c = hello.host; *c; c++)
-        *c = *c == ' ' ? '_' : *c;
-    tx_watch_send(w, &hello, 5.0);
-}
-
-/* Tells the launcher that this rank lives and what it waits for, which matters once it is not at once there. */
-static void beat(tx_watch *w)
-{
-    if (w->link >= 0 && tx_beat_gone(w->link))
-        leave_launcher(w);
-    if (w->link < 0 || tx_now() - w->beat < beat_every)
-        return;
-    send_step(w, 0.0);
-    tx_comm_laggard other;
-    if (w->link >= 0 && !w->over && w->comm && w->quiet > 2.0 * beat_every && w->comm->table->laggard(w->comm, &other))
-        tx_watch_send(w, &(tx_beat){.kind = TX_BEAT_WAIT, .rank = other.rank, .step = -1, .bucket = other.bucket}, 0.0);
-}
+static const double beat_least = 0.2;  /* seconds between the heartbeats of two steps */
 
 /* ---- The thread --------------------------------------------------------------------------------------------- */
 
@@ -140,7 +58,7 @@ static void *watch(void *argument)
         last = now;
         if (w->comm && !w->over)
             tx_watch_listen(w, gap);
-        beat(w);
+        tx_watch_beat(w);
         ends = !w->stop && tx_watch_judge(w, &status, line, sizeof line);
     }
     pthread_mutex_unlock(&w->lock);
@@ -187,7 +105,7 @@ tx_status tx_watch_start(const tx_watch_options *options, tx_watch **made)
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->wake, &clock);
     pthread_condattr_destroy(&clock);
-    join_launcher(w);
+    tx_watch_join_launcher(w);
     tx_status status = w->size > 1 || w->link >= 0 || options->timeout > 0.0 ? start_thread(w) : TX_OK;
     if (status)
         tx_watch_stop(w);
@@ -275,7 +193,7 @@ void tx_watch_step(tx_watch *w, int64_t step)
     w->step = step;
     w->quiet = 0.0;
     find_median(w);
-    send_step(w, beat_least);
+    tx_watch_send_step(w, beat_least);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -318,7 +236,7 @@ static void end_run(tx_watch *w, const tx_beat *last)
 {
     pthread_mutex_lock(&w->lock);
     if (!w->over) {
-        send_step(w, 0.0);
+        tx_watch_send_step(w, 0.0);
         tx_watch_send(w, last, 5.0);
     }
     w->over = true;
