@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A watch on a communicator that is made up: what the other ranks are, and what the watch said and did. */
+#ifndef TX_TESTS_LAUNCH_FAKE_H
+#define TX_TESTS_LAUNCH_FAKE_H
+
+#include "comm/watch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+/* What the other ranks are made to be. */
+typedef enum other { UNHEARD, SILENT, BUSY, WAITING } other;
+
+typedef struct fake {
+    tx_comm base;
+    tx_comm_rank ranks[4];
+    tx_comm_laggard laggard;
+    bool waits;
+    _Atomic other others[4]; /* by rank */
+    int32_t awaited[4];      /* by rank, where it is WAITING: for whom */
+    int beats;
+    _Atomic int64_t told;
+    char doing[96];
+    atomic_bool closed; /* the communicator is not to be touched */
+    atomic_int touched;
+} fake;
+
+static inline void tell(tx_comm *comm, int64_t step, const char *doing)
+{
+    fake *f = (fake *)comm;
+    f->touched += f->closed;
+    snprintf(f->doing, sizeof f->doing, "%s", doing);
+    f->told = step;
+}
+
+static inline bool hear(tx_comm *comm, int32_t rank, tx_comm_peer *peer)
+{
+    fake *f = (fake *)comm;
+    const other what = f->others[rank];
+    *peer = (tx_comm_peer){.beats = what == SILENT ? 1 : ++f->beats + 1,
+                           .step = 41,
+                           .waits_for = what == WAITING ? f->awaited[rank] : -1,
+                           .bucket = -1};
+    snprintf(peer->doing, sizeof peer->doing, "compiling");
+    return what != UNHEARD;
+}
+
+static inline bool laggard(tx_comm *comm, tx_comm_laggard *found)
+{
+    fake *f = (fake *)comm;
+    f->touched += f->closed;
+    if (f->waits)
+        *found = f->laggard;
+    return f->waits;
+}
+
+static const tx_comm_table table = {
+    .version = TX_COMM_VERSION, .name = "fake", .tell = tell, .hear = hear, .laggard = laggard};
+
+/* Ranks 0 and 1 are on host one, 2 and 3 on host two. */
+static inline void make(fake *f, int32_t rank, int32_t size)
+{
+    *f = (fake){.base = {.table = &table, .rank = rank, .size = size, .ranks = f->ranks}, .told = -1};
+    for (int32_t r = 0; r < 4; r++) {
+        f->ranks[r].host = r / 2;
+        snprintf(f->ranks[r].name, sizeof f->ranks[r].name, r < 2 ? "one" : "two");
+        f->others[r] = BUSY;
+    }
+}
+
+/* It waits for `rank`, which is `what`. */
+static inline void await(fake *f, int32_t rank, int32_t bucket, other what)
+{
+    f->waits = true;
+    f->laggard = (tx_comm_laggard){.rank = rank, .bucket = bucket};
+    f->others[rank] = what;
+}
+
+/* What the watch did. */
+typedef struct record {
+    char line[1200];
+    atomic_int lines, ends, status;
+} record;
+
+static inline void on_tell(void *context, const char *line)
+{
+    record *r = context;
+    snprintf(r->line, sizeof r->line, "%s", line);
+    r->lines++;
+}
+
+static inline void on_end(void *context, int status)
+{
+    record *r = context;
+    r->status = status;
+    r->ends++;
+}
+
+/* In the middle of training, where `timeout` holds from the first step on. */
+static inline tx_watch *begin(fake *f, record *r, double timeout)
+{
+    tx_watch *watch = NULL;
+    const tx_watch_options options = {.size = sizeof options,
+                                      .program = "train",
+                                      .advice = "start again",
+                                      .timeout = timeout,
+                                      .tell = on_tell,
+                                      .end = on_end,
+                                      .context = r};
+    assert_int_equal(tx_watch_start(&options, &watch), TX_OK);
+    assert_int_equal(tx_watch_join(watch, &f->base), TX_OK);
+    tx_watch_begin(watch, TX_WATCH_TRAINING);
+    return watch;
+}
+
+static inline void rest(double seconds)
+{
+    struct timespec time = {.tv_sec = (time_t)seconds};
+    time.tv_nsec = (long)(1e9 * (seconds - (double)time.tv_sec));
+    nanosleep(&time, NULL);
+}
+
+static inline void await_end(record *r)
+{
+    while (r->ends == 0)
+        rest(0.005);
+}
+
+#endif
