@@ -28,11 +28,12 @@ static tx_tensor *product(const grad *c, tx_tensor *a, bool trans_a, tx_tensor *
     return EMIT(c, .op = TX_OP_MATMUL, .attrs = attrs, .in = {a, b});
 }
 
+/* In fp32, whatever x is. */
 static tx_tensor *sum_rows(const grad *c, tx_tensor *x)
 {
     tx_attrs attrs = plain;
     attrs.axis = TX_AXIS_ROWS;
-    return EMIT(c, .op = TX_OP_REDUCE, .attrs = attrs, .in = {x});
+    return EMIT(c, .op = TX_OP_REDUCE, .attrs = attrs, .in = {x->dtype == TX_F32 ? x : tx_cast(x, TX_F32)});
 }
 
 /* The gradient of an operand of rank 2 that served a whole batch: the sum over the batch. */

@@ -58,7 +58,8 @@ static tx_tensor *sum(tx_tensor *x)
 /* Runs the plan of two micro-batches on the weights of parameter 0, and reads its gradient and the loss. */
 static float run(fixture *f, const float *weights, float *gradient)
 {
-    assert_int_equal(tx_plan_create(f->graph, "train", &f->plan), TX_OK);
+    if (tx_plan_create(f->graph, "train", &f->plan))
+        fail_msg("%s", tx_error());
     assert_int_equal(tx_model_init(f->model, 1), TX_OK);
     assert_int_equal(tx_model_write(f->model, TX_PART_WEIGHT, 0, weights), TX_OK);
     assert_int_equal(tx_model_set(f->model, TX_CONTROL_LOSS_SCALE, 1.0), TX_OK);
@@ -155,6 +156,21 @@ static void inputs_outlast_larger_plans(void **state)
     tx_graph_free(other);
 }
 
+/* A bias in fp32 behind a product of 16-bit operands. */
+static void a_bias_of_a_16_bit_product(void **state)
+{
+    fixture *f = *state;
+    const float b[N] = {1, 2, 4};
+    float gradient[N];
+    tx_tensor *bias = param(f, "b", TX_SHAPE(N));
+    tx_tensor *x = tx_cast(tx_fill(f->graph, TX_SHAPE(5, 8), 0.5f), TX_BF16);
+    tx_tensor *w = tx_cast(tx_fill(f->graph, TX_SHAPE(8, N), 0.25f), TX_BF16);
+    assert_int_equal(tx_backward(f->graph, sum(tx_cast(tx_linear(x, w, bias, false), TX_F32))), TX_OK);
+    assert_true(run(f, b, gradient) == 2 * 5 * (3 * 1.0f + 7.0f));
+    for (int i = 0; i < N; i++)
+        assert_true(gradient[i] == 2 * 5.0f);
+}
+
 static void not_behind_a_plan(void **state)
 {
     fixture *f = *state;
@@ -177,8 +193,13 @@ int main(int argc, char **argv)
     tx_engine_free(engine);
 #define BACKWARD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        BACKWARD(both_factors),        BACKWARD(both_outputs_of_a_node), BACKWARD(two_losses),
-        BACKWARD(a_loss_that_is_read), BACKWARD(not_behind_a_plan),      BACKWARD(inputs_outlast_larger_plans),
+        BACKWARD(both_factors),
+        BACKWARD(both_outputs_of_a_node),
+        BACKWARD(two_losses),
+        BACKWARD(a_loss_that_is_read),
+        BACKWARD(a_bias_of_a_16_bit_product),
+        BACKWARD(not_behind_a_plan),
+        BACKWARD(inputs_outlast_larger_plans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
