@@ -128,8 +128,13 @@ static tx_status open_file(const char *path, const char *cache, reported *r, tx_
 /* Five steps by two threads: the sum of all tokens keeps a wrong batch from passing. */
 static tx_status load(const tx_dataset *dataset, reported *r, int64_t *sum)
 {
-    tx_loader_options options = {
-        sizeof options, .step_rows = 6, .batch = 3, .seed = 1, .workers = 2, .pin = true, .report = {report_line, r}};
+    tx_loader_options options = {sizeof options,
+                                 .step_rows = 6,
+                                 .batch = 3,
+                                 .seed = 1,
+                                 .workers = 2,
+                                 .pin = true,
+                                 .report = {.warn = report_line, .context = r}};
     tx_loader *loader = NULL;
     tx_status status = tx_loader_create(dataset, &options, 0, &loader);
     *sum = 0;
@@ -277,8 +282,9 @@ static void steps_allocate_nothing(void **state)
     tx_dataset *dataset = NULL;
     assert_ok(open_file(text_path, NULL, &r, &dataset, digest));
     for (int32_t workers = 0; workers < 3; workers++) {
-        tx_loader_options options = {sizeof options, .step_rows = 6,     .batch = 3,
-                                     .seed = 1,      .workers = workers, .report = {report_line, &r}};
+        tx_loader_options options = {sizeof options,     .step_rows = 6,
+                                     .batch = 3,         .seed = 1,
+                                     .workers = workers, .report = {.warn = report_line, .context = &r}};
         tx_loader *loader = NULL;
         assert_ok(tx_loader_create(dataset, &options, 0, &loader));
         long before = atomic_load(&calls);

@@ -55,7 +55,7 @@ static tx_loader_options options_of(int64_t batch, int64_t accumulation, int32_t
         .batch = batch,
         .seed = SEED,
         .workers = workers,
-        .report = {r ? report_line : NULL, r},
+        .report = {.warn = r ? report_line : NULL, .context = r},
     };
 }
 

@@ -31,7 +31,7 @@ static inline tx_dataset_options plain_options(const tx_tokenizer *tokenizer, in
         .block = block,
         .to = 100.0,
         .threads = 1,
-        .report = {r ? report_line : NULL, r},
+        .report = {.warn = r ? report_line : NULL, .context = r},
     };
 }
 
