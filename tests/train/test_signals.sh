@@ -76,20 +76,20 @@ grep -q "stopped by signal 25 after step" "$work/err" || fail "SIGXFSZ: not told
 checkpoint large || fail "SIGXFSZ: no checkpoint"
 
 # What is ignored, as by nohup, stays so.
-(trap '' HUP; train nohup 400 > "$work/out" 2> "$work/err") &
+(trap '' HUP; train nohup 2500 > "$work/out" 2> "$work/err") &
 pid=$!
 await_step nohup 20
 kill -HUP $pid
 wait $pid || fail "nohup: SIGHUP ended the run"
 
 # SIGUSR1 saves, and the run goes on to the same end, before the first step too.
-(train usr1 600 > "$work/out" 2> "$work/err") &
+(train usr1 2500 > "$work/out" 2> "$work/err") &
 pid=$!
 await_step usr1 20
 kill -USR1 $pid
 wait $pid || fail "SIGUSR1: the run failed"
 checkpoint usr1 || fail "SIGUSR1: no checkpoint"
-(train whole 600 > "$work/out" 2> "$work/err") || fail "the run to compare with"
+(train whole 2500 > "$work/out" 2> "$work/err") || fail "the run to compare with"
 cmp -s "$work/whole/model.safetensors" "$work/usr1/model.safetensors" || fail "SIGUSR1: other weights"
 (train early 600 > "$work/out" 2> "$work/err") &
 pid=$!
@@ -101,7 +101,7 @@ status=$?
 # Of many ranks all save where one is asked to.
 if [ -n "$launcher" ] && command -v "$launcher" > /dev/null && command -v pgrep > /dev/null; then
     "$launcher" -n 2 "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" --block_size 32 \
-        --threads 1 --seed 3 --per_device_train_batch_size 2 --save_strategy no --max_steps 600 --output_dir "$work/many" \
+        --threads 1 --seed 3 --per_device_train_batch_size 2 --save_strategy no --max_steps 2500 --output_dir "$work/many" \
         > "$work/out" 2> "$work/err" &
     pid=$!
     await_step many 20
