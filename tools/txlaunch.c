@@ -147,7 +147,7 @@ static void say(const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    fprintf(stderr, "%s: %s\n", program.name, line);
+    tx_print_line(stderr, "%s: %s", program.name, line);
 }
 
 static tx_status find_family(launch *l)
