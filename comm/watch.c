@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 static const double look_every = 0.25; /* seconds, or less for a short limit */
+static const double tell_least = 0.1;  /* seconds between what the ranks are told of two steps */
 static const double beat_least = 0.2;  /* seconds between the heartbeats of two steps */
 
 /* ---- The thread --------------------------------------------------------------------------------------------- */
@@ -193,6 +194,9 @@ void tx_watch_step(tx_watch *w, int64_t step)
     w->step = step;
     w->quiet = 0.0;
     find_median(w);
+    if (w->comm && !w->over &&
+        (w->steps == 1 || now - w->told > tell_least)) /* should this process stop before it looks */
+        tx_watch_listen(w, 0.0);
     tx_watch_send_step(w, beat_least);
     pthread_mutex_unlock(&w->lock);
 }

@@ -2,6 +2,8 @@
  * The rule of the watch: which limit holds, which ranks live, and when a process has to end. */
 #include "comm/watch_state.h"
 
+#include "api/clock.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -88,6 +90,7 @@ void tx_watch_listen(tx_watch *w, double elapsed)
     char doing[sizeof((tx_comm_peer *)0)->doing];
     snprintf(doing, sizeof doing, "%s%s%s", phases[w->phase], *w->detail ? ": " : "", w->detail);
     w->comm->table->tell(w->comm, w->step, doing);
+    w->told = tx_now();
     for (int32_t r = 0; r < w->size; r++) {
         tx_comm_peer peer;
         tx_watch_other *other = &w->others[r];

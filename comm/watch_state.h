@@ -48,6 +48,7 @@ struct tx_watch {
     int link; /* to the launcher; -1: none */
     char token[TX_BEAT_TOKEN + 1];
     double beat; /* when the last one was sent */
+    double told; /* when the other ranks were told last */
 };
 
 /* Says one line to the user. */
