@@ -8,6 +8,16 @@ failures=0
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
     PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 
+# A text of twelve lines, in $work/text.
+write_small_text()
+{
+    i=0
+    while [ $i -lt 12 ]; do
+        echo "line $i: the cat sat on the mat and looked at the $((i * i)) birds"
+        i=$((i + 1))
+    done > "$work/text"
+}
+
 # fail TEXT: counts it, and shows what the program last printed to $work/out and $work/err
 fail()
 {

@@ -45,20 +45,23 @@ static tx_status add_fact(fact *facts, int32_t *count, const char *name, const t
     return TX_OK;
 }
 
-/* What rank 0 has must be what every rank has. */
+/* What rank 0 has must be what every rank has; the first fact that differs is told. */
 static tx_status compare(tx_comm *comm, const fact *facts, int32_t count)
 {
-    fact *all = calloc((size_t)comm->size, sizeof *all);
-    tx_status status = all ? TX_OK : tx_fail(TX_MEMORY, "no memory to compare the ranks");
-    for (int32_t i = 0; i < count && !status; i++) {
-        all[comm->rank] = facts[i];
-        status = tx_comm_share(comm, all, sizeof *all);
-        for (int32_t r = 1; r < comm->size && !status; r++)
-            if (strcmp(all[r].name, all[0].name) != 0 || strcmp(all[r].value, all[0].value) != 0)
+    const size_t bytes = (size_t)count * sizeof *facts;
+    fact *all = calloc((size_t)comm->size, bytes);
+    if (!all)
+        return tx_fail(TX_MEMORY, "no memory to compare the ranks");
+    memcpy(&all[comm->rank * count], facts, bytes);
+    tx_status status = tx_comm_share(comm, all, bytes);
+    for (int32_t i = 0; i < count && !status; i++)
+        for (int32_t r = 1; r < comm->size && !status; r++) {
+            const fact *first = &all[i], *other = &all[r * count + i];
+            if (strcmp(other->name, first->name) != 0 || strcmp(other->value, first->value) != 0)
                 status =
                     tx_fail(TX_INVALID, "rank %" PRId32 " on %s has %s %s, rank 0 has %s %s: start all with the same",
-                            r, comm->ranks[r].name, all[r].name, all[r].value, all[0].name, all[0].value);
-    }
+                            r, comm->ranks[r].name, other->name, other->value, first->name, first->value);
+        }
     free(all);
     return status;
 }

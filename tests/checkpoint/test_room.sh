@@ -13,11 +13,7 @@ fi
 bin=$1
 . "${0%/*}/../program.sh"
 
-i=0
-while [ $i -lt 12 ]; do
-    echo "line $i: the cat sat on the mat and looked at the $((i * i)) birds"
-    i=$((i + 1))
-done > "$work/text"
+write_small_text
 cat > "$work/config.json" << 'END'
 {"model_type": "gpt2", "n_layer": 2, "n_embd": 96, "n_head": 2, "n_positions": 16, "vocab_size": 257,
  "bos_token_id": 256, "eos_token_id": 256}

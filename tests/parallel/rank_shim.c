@@ -6,8 +6,7 @@
  *     stop:finalize   likewise MPI_Finalize
  *     stop:open:TEXT  when it opens a file in whose path TEXT is
  *     slow:SECONDS    each fsync takes so long, of what lies under TX_SHIM_FOLDER
- *     full:TEXT       a file in whose path TEXT is cannot be created: the disk is full
- *     seen:TEXT       a file in whose path TEXT is cannot be read (EIO) */
+ *     eio:TEXT        a file in whose path TEXT is cannot be read */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -48,11 +47,9 @@ static void stop_at(const char *place)
 /* 0, or the errno with which opening the file fails. */
 static int look_at(const char *path, int flags)
 {
-    const char *stop = told("stop:open:"), *full = told("full:"), *unread = told("seen:");
+    const char *stop = told("stop:open:"), *unread = told("eio:");
     if (stop && strstr(path, stop))
         raise(SIGSTOP);
-    if (full && (flags & O_CREAT) && strstr(path, full))
-        return ENOSPC;
     return unread && !(flags & O_CREAT) && strstr(path, unread) ? EIO : 0;
 }
 

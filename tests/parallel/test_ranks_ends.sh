@@ -101,6 +101,14 @@ two one other --save_strategy steps --save_steps 4 --resume_from_checkpoint
 [ $status -ne 0 ] || fail "went on from two checkpoints"
 grep -q "rank 1 on .* has checkpoint checkpoint-4, rank 0 has checkpoint checkpoint-8" "$work/err" || fail "the difference is not told"
 grep -q "^txtrain: warning: rank 1 on .*optimizer.safetensors" "$work/err" || fail "the damage is not told"
+if [ -n "$shim" ]; then
+    second="env LD_PRELOAD=$shim TX_SHIM=eio:checkpoint-8/"
+    two one one --save_strategy steps --save_steps 4 --resume_from_checkpoint
+    second=
+    [ $status -ne 0 ] || fail "went on though one rank cannot read the checkpoint"
+    grep -q "rank 1 on .* has checkpoint checkpoint-4, rank 0 has checkpoint checkpoint-8" "$work/err" ||
+        fail "the rank that cannot read the checkpoint is not told"
+fi
 two one one --save_strategy steps --save_steps 4 --resume_from_checkpoint
 [ $status -eq 0 ] || fail "both from the same checkpoint"
 cmp -s "$work/whole/model.safetensors" "$work/one/out/model.safetensors" || fail "other weights after the resumption"
@@ -141,6 +149,14 @@ grep -q "^txtrain: rank 0 on .* does not answer: its last step is 4, it was writ
 stops open:out/model.safetensors 0
 grep -q "^txtrain: rank 0 on .* does not answer: its last step is 12, it was writing files" "$work/err" ||
     fail "stopped while it writes the model: not named"
+
+# Behind the end of the run: everything is written by then.
+rm -rf "$work/one/out"
+second="env LD_PRELOAD=$shim TX_SHIM=stop:finalize"
+two one one
+second=
+[ $took -le $((limit + 5)) ] || fail "stopped at MPI's end: took $took s"
+cmp -s "$work/whole/model.safetensors" "$work/one/out/model.safetensors" || fail "stopped at MPI's end: no model, or another"
 
 # ---- A slow disk is waited for -------------------------------------------------------------------------------------------
 
