@@ -4,6 +4,7 @@
 
 #include "api/clock.h"
 #include "api/file.h"
+#include "models/text/hash.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -123,9 +124,8 @@ static void forget_kept(tx_train_progress *p)
 
 tx_status tx_train_share_warnings(tx_train_progress *p, tx_comm *comm)
 {
-    uint64_t hash = UINT64_C(0xCBF29CE484222325); /* FNV-1a */
-    for (const char *c = p->kept; c && *c; c++)
-        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001B3);
+    const char *kept = p->kept ? p->kept : "";
+    const uint64_t hash = tx_hash_bytes(kept, strlen(kept));
     uint64_t *all = calloc((size_t)comm->size, sizeof *all);
     if (!all)
         return tx_fail(TX_MEMORY, "no memory to compare the ranks");
