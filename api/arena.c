@@ -24,10 +24,8 @@ tx_status tx_arena_use(tx_arena *arena, int64_t address, int64_t bytes)
 
 tx_status tx_arena_append(tx_arena *arena, int64_t bytes, int64_t align, int64_t *address)
 {
-    int64_t rounded = (bytes + align - 1) / align * align, end = 0;
-    if (arena->chunks > 0)
-        end = (arena->chunks - 1) * arena->chunk_bytes + arena->used[arena->chunks - 1];
-    end = tx_arena_fit(arena->chunk_bytes, end, rounded);
+    int64_t rounded = (bytes + align - 1) / align * align;
+    int64_t end = tx_arena_fit(arena->chunk_bytes, tx_arena_end(arena), rounded);
     tx_status status = tx_arena_use(arena, end, rounded);
     if (status == TX_OK)
         *address = end;

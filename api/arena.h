@@ -10,6 +10,7 @@
 #define TX_MAX_CHUNKS 64
 
 typedef struct tx_arena {
+    bool window;         /* its chunks are windows, which all ranks of a host map */
     int64_t chunk_bytes; /* span of a chunk's addresses */
     int32_t chunks;
     int64_t used[TX_MAX_CHUNKS]; /* bytes used in each chunk */
@@ -22,6 +23,12 @@ static inline int64_t tx_arena_fit(int64_t chunk_bytes, int64_t address, int64_t
 {
     int64_t within = address % chunk_bytes;
     return within + bytes <= chunk_bytes ? address : address - within + chunk_bytes;
+}
+
+/* The address behind all that is used. */
+static inline int64_t tx_arena_end(const tx_arena *arena)
+{
+    return arena->chunks > 0 ? (arena->chunks - 1) * arena->chunk_bytes + arena->used[arena->chunks - 1] : 0;
 }
 
 static inline int32_t tx_arena_chunk(const tx_arena *arena, int64_t address)

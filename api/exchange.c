@@ -4,240 +4,189 @@
  * taken when the plan has been given to it. */
 #include "api/parallel.h"
 
-#include "api/graph.h"
-
-#define SUMMED_RESULTS 2
+#include <string.h>
 
 static const int64_t element = (int64_t)sizeof(float);
 
-/* Elements first .. first + count - 1 of a bucket, at `address` of an arena and at `host` in a window. */
+/* ---- Between the device and the window -------------------------------------------------------------- */
+
+/* Elements of a bucket. */
 typedef struct piece {
-    tx_arena_id arena;
-    int64_t address;
-    char *host;
     int64_t first, count;
 } piece;
 
-static piece gradients_of(const tx_parallel *p, const tx_bucket *b)
+/* Whether the ranks exchange the device's memory itself. */
+static bool is_in_place(const tx_command *c)
 {
-    return (piece){tx_parallel_gradients(p), b->gradient, p->gradients + b->window, 0, b->count};
+    const tx_operand *x = &c->in[0], *w = &c->out[0];
+    return x->arena == w->arena && x->chunk == w->chunk && x->offset == w->offset;
 }
 
-static piece weights_of(const tx_parallel *p, const tx_bucket *b)
+static tx_buffer *buffer_of(const tx_model *model, const tx_operand *o)
 {
-    return (piece){TX_ARENA_WEIGHTS, b->address, p->weights + b->position * element, 0, b->count};
+    return model->arena[o->arena].buffer[o->chunk];
 }
 
-static tx_buffer *buffer_of(const tx_model *model, const piece *x, int64_t *offset)
+static char *host_of(const tx_model *model, const tx_operand *o)
 {
-    const tx_arena *arena = &model->arena[x->arena];
-    int64_t address = x->address + x->first * element;
-    *offset = address % arena->chunk_bytes;
-    return arena->buffer[tx_arena_chunk(arena, address)];
+    return (char *)model->engine->backend->map(buffer_of(model, o)) + o->offset;
 }
 
-static tx_status to_window(tx_model *model, const piece *x, tx_reading **reading)
-{
-    int64_t offset = 0;
-    tx_buffer *buffer = buffer_of(model, x, &offset);
-    return model->engine->backend->read_begin(model->engine->context, buffer, offset, x->host + x->first * element,
-                                              x->count * element, reading);
-}
-
-static tx_status from_window(tx_model *model, const piece *x)
-{
-    int64_t offset = 0;
-    tx_buffer *buffer = buffer_of(model, x, &offset);
-    if (x->count == 0)
-        return TX_OK;
-    return model->engine->backend->write(model->engine->context, buffer, offset, x->host + x->first * element,
-                                         x->count * element);
-}
-
-tx_status tx_parallel_begin(tx_parallel *p, tx_transfer transfer, int32_t *request)
-{
-    const bool rounds = p->options.half && transfer.dtype == TX_F32 && transfer.kind != TX_ALL_GATHER;
-    transfer.wire = rounds ? TX_BF16 : transfer.dtype;
-    return p->comm->table->begin(p->comm, &transfer, request);
-}
-
-static tx_status begin(tx_parallel *p, tx_bucket *b, tx_collective kind, char *data, int32_t *request)
-{
-    const tx_transfer transfer = {
-        .kind = kind, .dtype = TX_F32, .bucket = (int32_t)(b - p->bucket), .data = data, .count = b->count};
-    return tx_parallel_begin(p, transfer, request);
-}
-
-static bool has_late_rows(const tx_parallel *p, const tx_bucket *b)
-{
-    return b - p->bucket == p->rows.bucket;
-}
-
-static tx_status begin_reduce(tx_model *model, tx_bucket *b)
-{
-    tx_parallel *p = model->parallel;
-    b->to_reduce = false;
-    tx_status status = has_late_rows(p, b) ? tx_rows_keep(model) : TX_OK;
-    if (status)
-        return status;
-    return begin(p, b, p->options.zero_stage > 0 ? TX_REDUCE_SCATTER : TX_ALL_REDUCE, p->gradients + b->window,
-                 &b->reducing);
-}
-
-static tx_status begin_gather(tx_parallel *p, tx_bucket *b)
-{
-    b->to_gather = false;
-    return begin(p, b, TX_ALL_GATHER, p->weights + b->position * element, &b->gathering);
-}
-
-/* Copies what a collective reads to the window, then begins it; where the window is the arena, at once. */
-static tx_status start(tx_model *model, tx_bucket *b, bool reduce)
-{
-    tx_parallel *p = model->parallel;
-    if (model->engine->backend->host_memory)
-        return reduce ? begin_reduce(model, b) : begin_gather(p, b);
-    piece x = reduce ? gradients_of(p, b) : weights_of(p, b);
-    if (!reduce) {
-        x.first = b->first;
-        x.count = b->owned;
-    }
-    b->to_reduce = reduce;
-    b->to_gather = !reduce;
-    b->reading = NULL;
-    return x.count > 0 ? to_window(model, &x, &b->reading) : TX_OK;
-}
-
-static tx_status arrive(tx_model *model, tx_bucket *b)
+static tx_status to_window(const tx_model *model, const tx_command *c, piece p, tx_reading **reading)
 {
     const tx_engine *e = model->engine;
-    tx_reading *reading = b->reading;
-    b->reading = NULL;
-    tx_status status = reading ? e->backend->read_wait(e->context, reading) : TX_OK;
-    if (status)
-        return status;
-    return b->to_reduce ? begin_reduce(model, b) : begin_gather(model->parallel, b);
+    return e->backend->read_begin(e->context, buffer_of(model, &c->in[0]), c->in[0].offset + p.first * element,
+                                  host_of(model, &c->out[0]) + p.first * element, p.count * element, reading);
 }
 
-/* Requests are waited for in the order they began, so buckets are begun in theirs: reduced from the first to the last
- * and behind them the late rows, gathered from the last to the first. */
+static tx_status from_window(const tx_model *model, const tx_command *c, piece p)
+{
+    const tx_engine *e = model->engine;
+    if (p.count == 0)
+        return TX_OK;
+    return e->backend->write(e->context, buffer_of(model, &c->in[0]), c->in[0].offset + p.first * element,
+                             host_of(model, &c->out[0]) + p.first * element, p.count * element);
+}
+
+/* ---- Beginning ---------------------------------------------------------------------------------------- */
+
+static tx_status begin(const tx_model *model, tx_moving *m)
+{
+    const tx_parallel *p = model->parallel;
+    const tx_command *c = &m->command;
+    const bool sums = c->op == TX_OP_REDUCE_GRADIENTS;
+    const tx_transfer transfer = {
+        .kind = !sums                    ? TX_ALL_GATHER
+                : tx_parallel_sharded(p) ? TX_REDUCE_SCATTER
+                                         : TX_ALL_REDUCE,
+        .dtype = TX_F32,
+        .wire = sums && p->options.half ? TX_BF16 : TX_F32,
+        .bucket = c->attrs.bucket,
+        .data = host_of(model, &c->out[0]),
+        .count = tx_operand_count(&c->out[0]),
+    };
+    return p->comm->table->begin(p->comm, &transfer, &m->request);
+}
+
 tx_status tx_parallel_flush(tx_model *model)
 {
+    const tx_engine *e = model->engine;
     tx_parallel *p = model->parallel;
     tx_status status = TX_OK;
-    for (int32_t i = 0; i < p->buckets && !status; i++)
-        if (p->bucket[i].to_reduce)
-            status = arrive(model, &p->bucket[i]);
-    if (!status)
-        status = tx_rows_begin(model);
-    for (int32_t i = p->buckets - 1; i >= 0 && !status; i--)
-        if (p->bucket[i].to_gather)
-            status = arrive(model, &p->bucket[i]);
+    for (int32_t i = 0; i < p->movings && !status; i++) {
+        tx_moving *m = &p->moving[i];
+        tx_reading *reading = m->reading;
+        m->reading = NULL;
+        status = reading ? e->backend->read_wait(e->context, reading) : TX_OK;
+        if (!status && m->request < 0)
+            status = begin(model, m);
+    }
     return status;
 }
 
-/* What a bucket's sum left in the window goes to the device. */
-static tx_status take_sum(tx_model *model, const tx_bucket *b)
+/* ---- Waiting ------------------------------------------------------------------------------------------- */
+
+/* Brings what a transfer left in the window to the device: what this rank did not have. */
+static tx_status bring(const tx_model *model, const tx_command *c)
 {
-    const tx_parallel *p = model->parallel;
-    if (model->engine->backend->host_memory)
+    const tx_bucket *b = &model->parallel->bucket[c->attrs.bucket];
+    const piece own = {b->first, b->owned}, before = {0, b->first},
+                behind = {b->first + b->owned, b->count - b->first - b->owned};
+    if (is_in_place(c))
         return TX_OK;
-    piece x = gradients_of(p, b);
-    if (p->options.zero_stage > 0) {
-        x.first = b->first;
-        x.count = b->owned;
-    }
-    return from_window(model, &x);
+    if (c->op == TX_OP_REDUCE_GRADIENTS)
+        return from_window(model, c, tx_parallel_sharded(model->parallel) ? own : (piece){0, b->count});
+    tx_status status = from_window(model, c, before);
+    return status ? status : from_window(model, c, behind);
 }
 
-static tx_status wait_gradients(tx_model *model, tx_bucket *b)
+/* Waits for the oldest transfer: requests are waited for in the order they began. */
+static tx_status complete(tx_model *model)
 {
     tx_parallel *p = model->parallel;
-    tx_status status = b->to_reduce ? tx_parallel_flush(model) : TX_OK;
-    if (status || b->reducing < 0)
-        return status;
-    status = p->comm->table->wait(p->comm, b->reducing);
-    b->reducing = -1;
-    if (!status && !has_late_rows(p, b))
-        status = take_sum(model, b);
-    if (status || b - p->bucket < p->buckets - 1 || p->rows.summing < 0)
-        return status;
-    status = tx_rows_replace(model); /* behind the last bucket */
-    return status ? status : take_sum(model, &p->bucket[p->rows.bucket]);
-}
-
-static tx_status wait_weights(tx_model *model, tx_bucket *b)
-{
-    tx_parallel *p = model->parallel;
-    tx_status status = b->to_gather ? tx_parallel_flush(model) : TX_OK;
-    if (status || b->gathering < 0)
-        return status;
-    status = p->comm->table->wait(p->comm, b->gathering);
-    b->gathering = -1;
-    if (status || model->engine->backend->host_memory)
-        return status;
-    piece before = weights_of(p, b), behind = before;
-    before.count = b->first;
-    behind.first = b->first + b->owned;
-    behind.count = b->count - behind.first;
-    status = from_window(model, &before);
-    return status ? status : from_window(model, &behind);
-}
-
-/* LOSS and GRAD_SUMSQ are the first two results; the vote goes with them. */
-static tx_status reduce_results(tx_model *model)
-{
-    _Static_assert(TX_RESULT_LOSS == 0 && TX_RESULT_GRAD_SUMSQ == 1, "what is summed lies together");
-    const tx_engine *e = model->engine;
-    tx_parallel *p = model->parallel;
-    tx_buffer *results = model->arena[TX_ARENA_RESULT].buffer[0];
-    tx_status status = e->backend->read(e->context, results, 0, p->results, SUMMED_RESULTS * element);
-    p->results[SUMMED_RESULTS] = p->vote;
+    tx_status status = p->moving[0].request < 0 ? tx_parallel_flush(model) : TX_OK;
+    const tx_moving oldest = p->moving[0];
+    p->movings--;
+    memmove(p->moving, p->moving + 1, (size_t)p->movings * sizeof *p->moving);
     if (!status)
-        status = tx_comm_collect(p->comm, TX_ALL_REDUCE, p->results, SUMMED_RESULTS + 1, TX_F32, 0);
-    p->votes = p->results[SUMMED_RESULTS];
-    return status ? status : e->backend->write(e->context, results, 0, p->results, SUMMED_RESULTS * element);
+        status = p->comm->table->wait(p->comm, oldest.request);
+    return status ? status : bring(model, &oldest.command);
 }
 
-/* Requests are waited for in the order they began: those of higher buckets first. */
-static tx_status wait_weights_from(tx_model *model, int32_t bucket)
+/* Waits until no transfer of this op and bucket is outstanding. */
+static tx_status wait_for(tx_model *model, tx_op op, int32_t bucket)
 {
     tx_parallel *p = model->parallel;
+    int32_t found = p->movings - 1;
+    while (found >= 0 && (p->moving[found].command.op != op || p->moving[found].command.attrs.bucket != bucket))
+        found--;
     tx_status status = TX_OK;
-    for (int32_t i = p->buckets - 1; i >= bucket && !status; i--)
-        status = wait_weights(model, &p->bucket[i]);
+    for (; found >= 0 && !status; found--)
+        status = complete(model);
     return status;
 }
 
 tx_status tx_model_settle(tx_model *model)
 {
-    tx_parallel *p = model->parallel;
     tx_status status = TX_OK;
-    for (int32_t i = 0; p && i < p->buckets && !status; i++)
-        status = wait_gradients(model, &p->bucket[i]);
-    return p && !status ? wait_weights_from(model, 0) : status;
+    while (model->parallel && model->parallel->movings > 0 && !status)
+        status = complete(model);
+    return status;
 }
 
-tx_status tx_parallel_collective(tx_model *model, tx_op op, int32_t bucket)
+/* ---- Collectives --------------------------------------------------------------------------------------- */
+
+/* Where what moves lies in the window already it begins at once; else the rank's part of it is copied there first. */
+static tx_status start(tx_model *model, const tx_command *c)
+{
+    tx_parallel *p = model->parallel;
+    const tx_bucket *b = &p->bucket[c->attrs.bucket];
+    const piece own = c->op == TX_OP_REDUCE_GRADIENTS ? (piece){0, b->count} : (piece){b->first, b->owned};
+    tx_status status = wait_for(model, c->op, c->attrs.bucket);
+    tx_moving m = {.command = *c, .request = -1};
+    if (!status && is_in_place(c))
+        status = begin(model, &m);
+    else if (!status && own.count > 0)
+        status = to_window(model, c, own, &m.reading);
+    if (!status)
+        p->moving[p->movings++] = m;
+    return status;
+}
+
+/* The vote goes with the results. */
+static tx_status reduce_results(tx_model *model, const tx_command *c)
+{
+    const tx_engine *e = model->engine;
+    tx_parallel *p = model->parallel;
+    const int64_t count = tx_operand_count(&c->in[0]);
+    float *sum = (float *)(void *)host_of(model, &c->out[1]);
+    tx_buffer *results = buffer_of(model, &c->in[0]);
+    tx_status status = e->backend->read(e->context, results, c->in[0].offset, sum, count * element);
+    sum[count] = p->vote;
+    if (!status)
+        status = tx_comm_collect(p->comm, TX_ALL_REDUCE, sum, count + 1, TX_F32, 0);
+    p->votes = sum[count];
+    return status ? status : e->backend->write(e->context, results, c->in[0].offset, sum, count * element);
+}
+
+tx_status tx_parallel_collective(tx_model *model, const tx_command *c)
 {
     tx_parallel *p = model->parallel;
     if (p->comm->size == 1) {
         p->votes = p->vote;
         return TX_OK;
     }
-    switch (op) {
+    switch (c->op) {
     case TX_OP_REDUCE_GRADIENTS:
-        return start(model, &p->bucket[bucket], true);
-    case TX_OP_NAME_ROWS:
-        return tx_rows_name(model);
-    case TX_OP_WAIT_GRADIENTS:
-        return wait_gradients(model, &p->bucket[bucket]);
-    case TX_OP_REDUCE_RESULTS:
-        return reduce_results(model);
     case TX_OP_GATHER_WEIGHTS:
-        return start(model, &p->bucket[bucket], false);
+        return start(model, c);
+    case TX_OP_WAIT_GRADIENTS:
+        return wait_for(model, TX_OP_REDUCE_GRADIENTS, c->attrs.bucket);
     case TX_OP_WAIT_WEIGHTS:
-        return wait_weights_from(model, bucket);
+        return wait_for(model, TX_OP_GATHER_WEIGHTS, c->attrs.bucket);
+    case TX_OP_REDUCE_RESULTS:
+        return reduce_results(model, c);
     default:
-        return tx_fail(TX_INTERNAL, "%s is no collective", tx_op_info_of(op)->name);
+        return tx_fail(TX_INTERNAL, "%s is no collective", tx_op_info_of(c->op)->name);
     }
 }

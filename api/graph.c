@@ -82,11 +82,19 @@ static tx_tensor *tensor_new(tx_graph *graph, tx_dtype dtype, tx_shape shape)
     return t;
 }
 
-tx_tensor *tx_tensor_fixed(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena, int64_t offset)
+tx_tensor *tx_tensor_planned(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena)
 {
     tx_tensor *t = tensor_new(graph, dtype, shape);
-    if (t) {
+    if (t)
         t->arena = arena;
+    return t;
+}
+
+tx_tensor *tx_tensor_fixed(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena, int64_t offset)
+{
+    tx_tensor *t = tx_tensor_planned(graph, dtype, shape, arena);
+    if (t) {
+        t->is_fixed = true;
         t->offset = offset;
     }
     return t;

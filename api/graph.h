@@ -18,15 +18,16 @@ struct tx_tensor {
     tx_dtype dtype;
     tx_shape shape;
     tx_arena_id arena;
-    int64_t offset;   /* arena address; set at once for fixed storage, by the planner for arena PLANNED */
+    int64_t offset;   /* arena address */
     tx_tensor *base;  /* whose storage this is, when not its own (reshape, in place, view) */
     int64_t within;   /* bytes from the beginning of that storage */
     int32_t producer; /* index of the node; -1: none */
     bool requires_grad, is_output, is_input;
     bool is_param;
+    bool is_fixed; /* lies at `offset` in every plan; else the planner places it by its lifetime */
     tx_index_range range;
     char *name;          /* of inputs, parameters and states; else NULL */
-    int32_t first, last; /* lifetime in nodes, of storage in arena PLANNED */
+    int32_t first, last; /* lifetime in nodes, of storage that is planned */
 };
 
 typedef struct tx_node {
@@ -95,6 +96,8 @@ tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args);
 
 /* A tensor on fixed storage (arena address `offset`), not made by a node. */
 tx_tensor *tx_tensor_fixed(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena, int64_t offset);
+/* A tensor that the planner places in an arena, PLANNED or EXCHANGE, not made by a node. */
+tx_tensor *tx_tensor_planned(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena);
 /* A view: `shape` elements of `whole` from element `first` on, to be read or written in their place. */
 tx_tensor *tx_tensor_view(tx_tensor *whole, int64_t first, tx_shape shape);
 /* The scalar `result` of the model as a tensor [1]. */

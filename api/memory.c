@@ -25,7 +25,7 @@ static tx_status size_arenas(tx_model *model)
     tx_arena *arena = model->arena;
     const tx_arena *weights = &arena[TX_ARENA_WEIGHTS];
     const tx_parallel *parallel = model->parallel;
-    if (model->has_gradients && !(parallel && parallel->options.zero_stage == 2))
+    if (model->has_gradients && !(parallel && parallel->options.zero_stage == 2)) /* which keeps shards */
         tx_arena_cover(&arena[TX_ARENA_GRADIENTS], weights);
     tx_status status = TX_OK;
     for (int32_t k = 0; k < model->moments && !tx_parallel_sharded(parallel); k++)
@@ -63,7 +63,7 @@ tx_status tx_model_memory(const tx_model *model, tx_memory *planned)
 #undef X
     m.bytes[TX_MEMORY_TEMPORARY] = m.bytes[TX_MEMORY_ACTIVATIONS] - model->saved;
     m.bytes[TX_MEMORY_ACTIVATIONS] = model->saved;
-    m.bytes[TX_MEMORY_FUNCTIONALITY] += staging_bytes(model) + results_bytes() + tx_parallel_bytes(&sized);
+    m.bytes[TX_MEMORY_FUNCTIONALITY] += staging_bytes(model) + results_bytes();
     *planned = m;
     return TX_OK;
 }
@@ -145,15 +145,20 @@ static tx_status keep_inputs(tx_model *model, int32_t c, kept_inputs *kept)
                       : tx_fail(TX_MEMORY, "no memory to keep what was written to plans");
 }
 
-/* Whether a chunk lies outside the window that it should lie in, which was taken after it. */
-static bool is_outside(const tx_model *model, tx_arena_id id, int32_t c)
+/* Memory for a chunk as it is to be; all ranks take a window at once. */
+static tx_status take_chunk(tx_model *model, tx_arena_id id, int32_t c, tx_buffer **buffer)
 {
+    const tx_engine *e = model->engine;
     const tx_arena *arena = &model->arena[id];
-    const void *window = tx_parallel_place(model, id, c);
-    return window && arena->buffer[c] && model->engine->backend->map(arena->buffer[c]) != window;
+    if (!arena->window)
+        return e->backend->allocate(e->context, kind_of(id), arena->used[c], false, buffer);
+    tx_comm *comm = model->parallel->comm;
+    void *memory = NULL;
+    tx_status status = comm->table->window(comm, arena->used[c], &memory);
+    return status ? status : e->backend->adopt(e->context, kind_of(id), memory, arena->used[c], buffer);
 }
 
-/* Replaces a chunk by a larger one, or by its window. What a plan may not rely on (arenas PLANNED and SCRATCH) goes
+/* Replaces a chunk by a larger one. What a plan may not rely on (arenas PLANNED and SCRATCH) goes
  * first, but for inputs; the rest is kept, also where there is no room for the larger one. */
 static tx_status grow_chunk(tx_model *model, tx_arena_id id, int32_t c)
 {
@@ -161,12 +166,11 @@ static tx_status grow_chunk(tx_model *model, tx_arena_id id, int32_t c)
     tx_arena *arena = &model->arena[id];
     const bool keep = id != TX_ARENA_PLANNED && id != TX_ARENA_SCRATCH;
     tx_buffer *larger = NULL;
-    tx_status status = keep ? TX_OK : release_chunk(e, arena, c);
-    void *window = tx_parallel_place(model, id, c);
-    if (status == TX_OK && window)
-        status = e->backend->adopt(e->context, kind_of(id), window, arena->used[c], &larger);
-    else if (status == TX_OK)
-        status = e->backend->allocate(e->context, kind_of(id), arena->used[c], false, &larger);
+    tx_status status = arena->window ? tx_model_settle(model) : TX_OK; /* nothing moves that lies in it */
+    if (status == TX_OK && !keep)
+        status = release_chunk(e, arena, c);
+    if (status == TX_OK)
+        status = take_chunk(model, id, c, &larger);
     if (status != TX_OK)
         return status;
     const int64_t old = arena->held[c];
@@ -250,7 +254,7 @@ static tx_status allocate_arenas(tx_model *model, bool *moved)
     for (int i = 0; i < TX_ARENA_COUNT; i++) {
         for (int32_t c = 0; c < model->arena[i].chunks; c++) {
             const tx_arena_id id = (tx_arena_id)i;
-            if (model->arena[i].used[c] <= model->arena[i].held[c] && !is_outside(model, id, c))
+            if (model->arena[i].used[c] <= model->arena[i].held[c])
                 continue;
             *moved = true;
             tx_status status = id == TX_ARENA_PLANNED ? grow_planned(model, c) : grow_chunk(model, id, c);
@@ -265,8 +269,6 @@ tx_status tx_model_ready(tx_model *model)
 {
     bool moved = false;
     tx_status status = size_arenas(model);
-    if (status == TX_OK)
-        status = tx_parallel_allocate(model);
     if (status == TX_OK)
         status = allocate_arenas(model, &moved);
     /* At once, for what follows may fail and be tried again. */

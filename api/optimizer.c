@@ -81,11 +81,35 @@ static span shard_span(const tx_model *model, const int64_t *groups, const tx_bu
                   {b->moment[0], b->moment[1]}};
 }
 
-static void add_collective(tx_graph *graph, tx_op op, int32_t bucket)
+static void add_collective(tx_graph *graph, tx_op op, int32_t bucket, tx_tensor *in, tx_tensor *out)
 {
-    tx_emit_args args = {.op = op, .attrs = plain};
+    tx_emit_args args = {.op = op, .attrs = plain, .in = {in}, .out = {out}};
     args.attrs.bucket = bucket;
-    tx_emit(graph, &args);
+    if (in && out)
+        tx_emit(graph, &args);
+}
+
+static void wait_for_gradients(tx_graph *graph, int32_t bucket)
+{
+    add_collective(graph, TX_OP_WAIT_GRADIENTS, bucket, tx_parallel_exchanged(graph, TX_ARENA_GRADIENTS, bucket),
+                   tx_parallel_tensor(graph, TX_ARENA_GRADIENTS, bucket));
+}
+
+static void gather_weights(tx_graph *graph, int32_t bucket)
+{
+    add_collective(graph, TX_OP_GATHER_WEIGHTS, bucket, tx_parallel_tensor(graph, TX_ARENA_WEIGHTS, bucket),
+                   tx_parallel_exchanged(graph, TX_ARENA_WEIGHTS, bucket));
+}
+
+/* LOSS and GRAD_SUMSQ, the first two results. */
+static void reduce_results(tx_graph *graph)
+{
+    _Static_assert(TX_RESULT_LOSS == 0 && TX_RESULT_GRAD_SUMSQ == 1, "what is summed lies together");
+    tx_emit_args args = {.op = TX_OP_REDUCE_RESULTS, .attrs = plain};
+    args.in[0] = args.out[0] = tx_tensor_fixed(graph, TX_F32, TX_SHAPE(2), TX_ARENA_RESULT, 0);
+    args.out[1] = tx_tensor_fixed(graph, TX_F32, TX_SHAPE(3), TX_ARENA_EXCHANGE, graph->model->parallel->results);
+    if (args.in[0] && args.out[1])
+        tx_emit(graph, &args);
 }
 
 /* The norm of the gradients: of all of them, or the ranks' sums over their shards. */
@@ -95,7 +119,7 @@ static void add_norm(tx_graph *graph, const int64_t *groups)
     const tx_parallel *p = model->parallel;
     for (int32_t i = 0; p && i < p->buckets; i++)
         if (p->options.zero_stage < 2) /* else the training plan has waited */
-            add_collective(graph, TX_OP_WAIT_GRADIENTS, i);
+            wait_for_gradients(graph, i);
     clear_sumsq(graph);
     for (int32_t i = 0; p && i < p->buckets; i++) {
         const span s = shard_span(model, groups, &p->bucket[i]);
@@ -107,7 +131,7 @@ static void add_norm(tx_graph *graph, const int64_t *groups)
         add_sumsq(graph, &s);
     }
     if (p)
-        add_collective(graph, TX_OP_REDUCE_RESULTS, 0);
+        reduce_results(graph);
     tx_emit(graph, &(tx_emit_args){.op = TX_OP_CLIP_NORM, .attrs = plain});
 }
 
@@ -121,7 +145,7 @@ static void add_updates(tx_graph *graph, const tx_optimizer_options *o, const in
         const span s = shard_span(model, groups, &p->bucket[i]);
         if (s.count > 0)
             add_update(graph, o, &s);
-        add_collective(graph, TX_OP_GATHER_WEIGHTS, i);
+        gather_weights(graph, i);
     }
     for (int32_t c = 0; !sharded && c < model->arena[TX_ARENA_WEIGHTS].chunks; c++) {
         const span s = chunk_span(model, groups, c);

@@ -12,7 +12,6 @@
 #define BUCKET_BYTES (INT64_C(25) << 20)
 #define FIRST_BUCKET_BYTES (INT64_C(1) << 20)
 #define RESULTS_BYTES 4096
-#define NEVER INT32_MAX
 
 static const int64_t element = (int64_t)sizeof(float);
 
@@ -43,7 +42,7 @@ static tx_status agree_on_chunks(tx_model *model, tx_comm *comm)
     for (int32_t r = 1; r < comm->size; r++)
         least = bytes[r] < least ? bytes[r] : least;
     free(bytes);
-    static const tx_arena_id alike[] = {TX_ARENA_WEIGHTS, TX_ARENA_GRADIENTS, TX_ARENA_OPTIMIZER, TX_ARENA_BUCKETS};
+    static const tx_arena_id alike[] = {TX_ARENA_WEIGHTS, TX_ARENA_GRADIENTS, TX_ARENA_OPTIMIZER, TX_ARENA_EXCHANGE};
     for (size_t i = 0; i < sizeof alike / sizeof alike[0] && !status; i++)
         model->arena[alike[i]].chunk_bytes = least;
     return status;
@@ -60,8 +59,13 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
     if (!made)
         return tx_fail(TX_MEMORY, "parallel: out of memory");
     *made = (tx_parallel){.comm = comm, .options = *options, .synchronize = true};
-    made->rows.bucket = made->rows.naming = made->rows.summing = -1;
+    if (comm->size == 1)
+        made->options.zero_stage = 0; /* its shards are all there is */
     model->parallel = made;
+    const bool in_place = comm->size > 1 && model->engine->backend->host_memory;
+    model->arena[TX_ARENA_EXCHANGE].window = comm->size > 1;
+    model->arena[TX_ARENA_GRADIENTS].window = in_place && made->options.zero_stage < 2;
+    model->arena[TX_ARENA_WEIGHTS].window = in_place && made->options.zero_stage > 0;
     return TX_OK;
 }
 
@@ -98,27 +102,7 @@ int64_t tx_model_bucket_elements(const tx_model *model, int32_t index)
     return index >= 0 && index < tx_model_bucket_count(model) ? model->parallel->bucket[index].count : 0;
 }
 
-int64_t tx_model_late_rows(const tx_model *model)
-{
-    return model->parallel && model->parallel->rows.bucket >= 0 ? model->parallel->rows.most : 0;
-}
-
 /* ---- Buckets ---------------------------------------------------------------------------------------- */
-
-/* Bytes of an arena below its chunk `c`. */
-static int64_t bytes_below(const tx_arena *arena, int32_t c)
-{
-    int64_t bytes = 0;
-    for (int32_t i = 0; i < c; i++)
-        bytes += arena->used[i];
-    return bytes;
-}
-
-/* Where an address of an arena lies in a window that holds the arena's chunks one behind the other. */
-static int64_t window_of(const tx_arena *arena, int64_t address)
-{
-    return bytes_below(arena, tx_arena_chunk(arena, address)) + address % arena->chunk_bytes;
-}
 
 static int64_t rounded_bytes(const tx_param_record *param)
 {
@@ -136,21 +120,22 @@ static void add_param(tx_model *model, const tx_param_record *param, bool *full)
     if (!last || *full || bytes > most ||
         tx_arena_chunk(weights, last->address) != tx_arena_chunk(weights, param->offset)) {
         last = &p->bucket[p->buckets++];
-        *last = (tx_bucket){.reducing = -1, .gathering = -1};
+        *last = (tx_bucket){0};
     }
     last->address = param->offset;
-    last->position = window_of(weights, param->offset) / element;
     last->count += bytes / element;
     if (p->buckets == 1 && !p->options.bucket_bytes)
         most = FIRST_BUCKET_BYTES;
     *full = last->count * element >= most;
 }
 
-static tx_status make_buckets(tx_model *model)
+tx_status tx_parallel_make_buckets(tx_model *model)
 {
     tx_parallel *p = model->parallel;
+    model->sealed = true;
     p->bucket = calloc((size_t)model->params, sizeof *p->bucket);
-    if (!p->bucket)
+    p->moving = calloc(2 * (size_t)model->params, sizeof *p->moving);
+    if (!p->bucket || !p->moving)
         return tx_fail(TX_MEMORY, "no memory for the list of buckets");
     bool full = false;
     for (int32_t i = model->params - 1; i >= 0; i--) /* the backward pass comes from the end */
@@ -163,111 +148,61 @@ static tx_status make_buckets(tx_model *model)
     return TX_OK;
 }
 
-static tx_bucket *bucket_at(tx_parallel *p, int64_t address)
+/* Whether a bucket is copied to a window of its own; where the device's memory is the host's, it lies in one. */
+static bool is_staged(const tx_model *model)
 {
-    for (int32_t i = 0; i < p->buckets; i++)
-        if (tx_bucket_holds(&p->bucket[i], address))
-            return &p->bucket[i];
-    return NULL;
+    return model->parallel->comm->size > 1 && !model->engine->backend->host_memory;
 }
 
-/* Finds the nodes that write gradients; a bucket that none writes is ready from the start. */
-static void find_writers(tx_parallel *p, const tx_graph *graph)
-{
-    for (int32_t i = 0; i < p->buckets; i++) {
-        p->bucket[i].begin = NEVER;
-        p->bucket[i].ready = -1;
-    }
-    for (int32_t n = 0; n < graph->nodes; n++)
-        for (int k = 0; k < TX_MAX_OUT; k++) {
-            tx_tensor *t = graph->node[n].out[k];
-            tx_tensor *root = t ? tx_tensor_root(t) : NULL;
-            tx_bucket *b = root && root->arena == TX_ARENA_GRADIENTS ? bucket_at(p, root->offset) : NULL;
-            if (!b)
-                continue;
-            b->begin = n < b->begin ? n : b->begin;
-            b->ready = n;
-        }
-}
-
-static int compare_ready(const void *left, const void *right)
-{
-    const tx_bucket *a = left, *b = right;
-    if (a->ready != b->ready)
-        return a->ready < b->ready ? -1 : 1;
-    return (a->address < b->address) - (a->address > b->address);
-}
-
-/* ---- Places ------------------------------------------------------------------------------------------ */
-
-/* Puts bucket `index` of stage 2 at the lowest address that none alive with it takes; those before it in `placed` have
- * their places, sorted by address. */
-static tx_status place(tx_model *model, const int32_t *last, int32_t *placed, int32_t count, int32_t index)
+tx_status tx_parallel_place_buckets(tx_model *model)
 {
     tx_parallel *p = model->parallel;
-    tx_arena *arena = &model->arena[TX_ARENA_BUCKETS];
-    tx_bucket *b = &p->bucket[index];
-    int64_t bytes = b->count * element, address = 0;
-    for (int32_t i = 0; i < count; i++) {
-        const tx_bucket *o = &p->bucket[placed[i]];
-        if (last[placed[i]] < b->begin || o->begin > last[index])
-            continue;
-        if (address + bytes <= o->gradient)
-            break;
-        if (o->gradient + o->count * element > address)
-            address = tx_arena_fit(arena->chunk_bytes, o->gradient + o->count * element, bytes);
+    const int64_t align = TX_PARAM_BLOCK * element;
+    tx_arena *exchange = &model->arena[TX_ARENA_EXCHANGE], *gradients = &model->arena[TX_ARENA_GRADIENTS];
+    tx_status status = TX_OK;
+    if (p->comm->size > 1)
+        status = tx_arena_append(exchange, RESULTS_BYTES, TX_ALIGNMENT, &p->results);
+    for (int32_t i = 0; i < p->buckets && !status; i++) {
+        tx_bucket *b = &p->bucket[i];
+        const int64_t bytes = b->count * element;
+        if (p->options.zero_stage == 2 && b->owned > 0)
+            status = tx_arena_append(gradients, b->owned * element, align, &b->kept);
+        if (!status && is_staged(model) && p->options.zero_stage < 2)
+            status = tx_arena_append(exchange, bytes, align, &b->gradients);
+        if (!status && is_staged(model) && p->options.zero_stage > 0)
+            status = tx_arena_append(exchange, bytes, align, &b->weights);
     }
-    b->gradient = address;
-    int32_t at = count;
-    for (; at > 0 && p->bucket[placed[at - 1]].gradient > address; at--)
-        placed[at] = placed[at - 1];
-    placed[at] = index;
-    return tx_arena_use(arena, address, bytes);
-}
-
-/* Stage 2: buckets share memory as their lifetimes allow, the shards of the gradients lie one behind the other. */
-static tx_status place_stage_2(tx_model *model)
-{
-    tx_parallel *p = model->parallel;
-    int32_t *last = calloc((size_t)p->buckets, 2 * sizeof *last), *placed = last ? last + p->buckets : NULL;
-    tx_status status = last ? TX_OK : tx_fail(TX_MEMORY, "no memory to place the buckets");
-    for (int32_t i = 0; i < p->buckets && !status; i++)
-        last[i] = i + TX_BUCKETS_IN_FLIGHT < p->buckets ? p->bucket[i + TX_BUCKETS_IN_FLIGHT].ready : NEVER;
-    for (int32_t i = 0; i < p->buckets && !status; i++)
-        status = place(model, last, placed, i, i);
-    for (int32_t i = 0; i < p->buckets && !status; i++)
-        if (p->bucket[i].owned > 0)
-            status = tx_arena_append(&model->arena[TX_ARENA_GRADIENTS], p->bucket[i].owned * element,
-                                     TX_PARAM_BLOCK * element, &p->bucket[i].kept);
-    for (int32_t i = 0; i < p->buckets && !status; i++)
-        p->bucket[i].window = window_of(&model->arena[TX_ARENA_BUCKETS], p->bucket[i].gradient);
-    free(last);
+    p->exchanged = tx_arena_end(exchange);
     return status;
 }
 
-tx_status tx_parallel_buckets(tx_model *model, tx_graph *graph)
+tx_tensor *tx_parallel_tensor(tx_graph *graph, tx_arena_id arena, int32_t bucket)
+{
+    const tx_bucket *b = &graph->model->parallel->bucket[bucket];
+    return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(b->count), arena, b->address);
+}
+
+tx_tensor *tx_parallel_exchanged(tx_graph *graph, tx_arena_id arena, int32_t bucket)
+{
+    const tx_bucket *b = &graph->model->parallel->bucket[bucket];
+    if (!is_staged(graph->model))
+        return tx_parallel_tensor(graph, arena, bucket);
+    return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(b->count), TX_ARENA_EXCHANGE,
+                           arena == TX_ARENA_WEIGHTS ? b->weights : b->gradients);
+}
+
+void tx_parallel_free(tx_model *model)
 {
     tx_parallel *p = model->parallel;
-    bool first = p->buckets == 0;
-    model->sealed = true;
-    tx_status status = first ? make_buckets(model) : TX_OK;
-    if (status)
-        return status;
-    find_writers(p, graph);
-    status = tx_rows_find(model, graph, first);
-    if (status || !first)
-        return status;
-    qsort(p->bucket, (size_t)p->buckets, sizeof *p->bucket, compare_ready);
-    if (p->rows.bucket >= 0)
-        p->rows.bucket = (int32_t)(bucket_at(p, p->rows.address) - p->bucket);
-    if (p->options.zero_stage == 2)
-        return place_stage_2(model);
-    for (int32_t i = 0; i < p->buckets; i++) {
-        p->bucket[i].gradient = p->bucket[i].address;
-        p->bucket[i].window = p->bucket[i].position * element;
-    }
-    return TX_OK;
+    if (!p)
+        return;
+    free(p->bucket);
+    free(p->moving);
+    free(p);
+    model->parallel = NULL;
 }
+
+/* ---- Moments in shards ------------------------------------------------------------------------------- */
 
 tx_status tx_parallel_moments(tx_model *model)
 {
@@ -280,93 +215,6 @@ tx_status tx_parallel_moments(tx_model *model)
                                          TX_PARAM_BLOCK * element, &p->bucket[i].moment[k]);
     return status;
 }
-
-/* ---- Memory ------------------------------------------------------------------------------------------ */
-
-/* Counts `bytes` of a window as the backend's memory, and pins them where it pins. */
-static tx_status stage(tx_model *model, void *memory, int64_t bytes)
-{
-    const tx_engine *e = model->engine;
-    tx_parallel *p = model->parallel;
-    tx_buffer **grown = realloc(p->staged, (size_t)(p->stages + 1) * sizeof(tx_buffer *));
-    if (!grown)
-        return tx_fail(TX_MEMORY, "no memory for a list of buffers");
-    p->staged = grown;
-    tx_status status = e->backend->adopt(e->context, TX_MEMORY_FUNCTIONALITY, memory, bytes, &p->staged[p->stages]);
-    p->stages += status == TX_OK;
-    return status;
-}
-
-/* A window that lies as the chunks of an arena do. */
-static tx_status take_window(tx_model *model, tx_arena_id id, int64_t extra, char **window, int64_t *bytes)
-{
-    const tx_arena *arena = &model->arena[id];
-    const tx_comm_table *table = model->parallel->comm->table;
-    void *memory = NULL;
-    *bytes = bytes_below(arena, arena->chunks);
-    tx_status status = table->window(model->parallel->comm, *bytes + extra, &memory);
-    *window = memory;
-    if (model->engine->backend->host_memory)
-        return status;
-    for (int32_t c = 0; c < arena->chunks && !status; c++)
-        status = stage(model, *window + bytes_below(arena, c), arena->used[c]);
-    return status;
-}
-
-tx_status tx_parallel_allocate(tx_model *model)
-{
-    tx_parallel *p = model->parallel;
-    if (!p || p->comm->size == 1 || !model->has_gradients)
-        return TX_OK;
-    if (p->gradients)
-        return tx_rows_allocate(model);
-    tx_status status = take_window(model, tx_parallel_gradients(p), RESULTS_BYTES, &p->gradients, &p->gradient_bytes);
-    if (!status) {
-        p->results = (float *)(void *)(p->gradients + p->gradient_bytes);
-        status = stage(model, p->results, RESULTS_BYTES);
-    }
-    if (!status && p->options.zero_stage > 0)
-        status = take_window(model, TX_ARENA_WEIGHTS, 0, &p->weights, &p->weight_bytes);
-    return status ? status : tx_rows_allocate(model);
-}
-
-void *tx_parallel_place(const tx_model *model, tx_arena_id id, int32_t c)
-{
-    const tx_parallel *p = model->parallel;
-    if (!p || !p->gradients || !model->engine->backend->host_memory)
-        return NULL;
-    if (id == tx_parallel_gradients(p))
-        return p->gradients + bytes_below(&model->arena[id], c);
-    return id == TX_ARENA_WEIGHTS && p->weights ? p->weights + bytes_below(&model->arena[id], c) : NULL;
-}
-
-int64_t tx_parallel_bytes(const tx_model *model)
-{
-    const tx_parallel *p = model->parallel;
-    if (!p || p->comm->size == 1 || !model->has_gradients)
-        return 0;
-    const int64_t bytes = RESULTS_BYTES + tx_rows_bytes(model);
-    if (model->engine->backend->host_memory)
-        return bytes;
-    return bytes + tx_arena_bytes(&model->arena[tx_parallel_gradients(p)]) +
-           (p->options.zero_stage > 0 ? tx_arena_bytes(&model->arena[TX_ARENA_WEIGHTS]) : 0);
-}
-
-void tx_parallel_free(tx_model *model)
-{
-    tx_parallel *p = model->parallel;
-    if (!p)
-        return;
-    for (int32_t i = 0; i < p->stages; i++)
-        model->engine->backend->release(model->engine->context, p->staged[i]);
-    tx_rows_free(model);
-    free(p->staged);
-    free(p->bucket);
-    free(p);
-    model->parallel = NULL;
-}
-
-/* ---- Moments in shards ------------------------------------------------------------------------------- */
 
 /* The part of a range of weights that lies in this rank's shard of a bucket. */
 typedef struct part {

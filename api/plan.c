@@ -25,6 +25,16 @@ static tx_operand place_of(const tx_model *model, tx_tensor *t)
     return o;
 }
 
+static tx_command command_of(const tx_model *model, const tx_node *node)
+{
+    tx_command c = {.op = node->op, .direction = node->direction, .attrs = node->attrs};
+    for (int k = 0; k < TX_MAX_IN; k++)
+        c.in[k] = place_of(model, node->in[k]);
+    for (int k = 0; k < TX_MAX_OUT; k++)
+        c.out[k] = place_of(model, node->out[k]);
+    return c;
+}
+
 static tx_status make_commands(tx_plan *plan)
 {
     const tx_graph *graph = plan->graph;
@@ -37,19 +47,9 @@ static tx_status make_commands(tx_plan *plan)
     for (int32_t i = 0; i < graph->nodes; i++) {
         const tx_node *n = &graph->node[i];
         if (tx_op_info_of(n->op)->op_class == TX_COLLECTIVE)
-            plan->cut[plan->cuts++] = (tx_cut){length, n->op, n->attrs.bucket};
-        if (n->op == TX_OP_ADD_ROWS)
-            plan->rows = tx_tensor_root(n[1].in[0]);
-        if (n->op >= TX_OP_KERNELS)
-            continue;
-        tx_command *c = &plan->commands[length++];
-        c->op = n->op;
-        c->direction = n->direction;
-        c->attrs = n->attrs;
-        for (int k = 0; k < TX_MAX_IN; k++)
-            c->in[k] = place_of(plan->model, n->in[k]);
-        for (int k = 0; k < TX_MAX_OUT; k++)
-            c->out[k] = place_of(plan->model, n->out[k]);
+            plan->cut[plan->cuts++] = (tx_cut){length, command_of(plan->model, n)};
+        else if (n->op < TX_OP_KERNELS)
+            plan->commands[length++] = command_of(plan->model, n);
     }
     plan->program = (tx_program){.length = length, .commands = plan->commands};
     return TX_OK;
@@ -67,11 +67,13 @@ static int64_t input_bytes(const tx_graph *graph)
 static tx_status compile(tx_plan *plan)
 {
     tx_model *model = plan->model;
-    tx_layout layout;
+    tx_layout layout = {.planned.chunk_bytes = model->arena[TX_ARENA_PLANNED].chunk_bytes,
+                        .exchange.chunk_bytes = model->arena[TX_ARENA_EXCHANGE].chunk_bytes};
     int64_t scratch = 0;
     tx_status status = tx_pipeline(plan->graph);
+    layout.exchanged = model->parallel ? model->parallel->exchanged : 0;
     if (status == TX_OK)
-        status = tx_plan_layout(plan->graph, model->arena[TX_ARENA_PLANNED].chunk_bytes, &layout);
+        status = tx_plan_layout(plan->graph, &layout);
     if (status == TX_OK)
         status = make_commands(plan);
     if (status == TX_OK)
@@ -84,7 +86,8 @@ static tx_status compile(tx_plan *plan)
     if (status != TX_OK)
         return status;
     tx_arena_cover(&model->arena[TX_ARENA_SCRATCH], &need);
-    tx_arena_cover(&model->arena[TX_ARENA_PLANNED], &layout.arena);
+    tx_arena_cover(&model->arena[TX_ARENA_PLANNED], &layout.planned);
+    tx_arena_cover(&model->arena[TX_ARENA_EXCHANGE], &layout.exchange);
     if (layout.saved > model->saved)
         model->saved = layout.saved;
     int64_t inputs = input_bytes(plan->graph);
@@ -188,8 +191,6 @@ tx_status tx_plan_write(tx_plan *plan, tx_tensor *input, const void *data, size_
         status = check_indices(input, data, tx_shape_count(&input->shape));
     if (status == TX_OK)
         status = tx_model_ready(plan->model);
-    if (status == TX_OK && input == plan->rows)
-        status = tx_rows_tokens(plan->model, data, tx_shape_count(&input->shape));
     if (status == TX_OK)
         status = tx_model_stage(plan->model, TX_ARENA_PLANNED, input->offset, data, (int64_t)bytes);
     return status;
@@ -207,19 +208,7 @@ static tx_status run_commands(tx_plan *plan, int32_t first, int32_t end)
 /* Gradients stay where they are until the last micro-batch of a step, but for those that find no room. */
 static bool skips(const tx_parallel *parallel, const tx_cut *cut)
 {
-    if (parallel->synchronize)
-        return false;
-    return cut->op == TX_OP_NAME_ROWS || cut->op == TX_OP_ADD_ROWS ||
-           (cut->op == TX_OP_REDUCE_GRADIENTS && parallel->options.zero_stage < 2);
-}
-
-/* ADD_ROWS stands for the command behind it. */
-static tx_status run_collective(tx_plan *plan, const tx_cut *cut, int32_t *done)
-{
-    const bool adds_rows = cut->op == TX_OP_ADD_ROWS;
-    *done = cut->at + adds_rows;
-    return adds_rows ? tx_rows_add(plan->model, &plan->commands[cut->at])
-                     : tx_parallel_collective(plan->model, cut->op, cut->bucket);
+    return !parallel->synchronize && cut->command.op == TX_OP_REDUCE_GRADIENTS && parallel->options.zero_stage < 2;
 }
 
 /* The program is cut at the collectives: the device runs what lies between them. */
@@ -233,8 +222,9 @@ static tx_status run_cut(tx_plan *plan)
         if (skips(model->parallel, cut))
             continue;
         status = run_commands(plan, done, cut->at);
+        done = cut->at;
         if (status == TX_OK)
-            status = run_collective(plan, cut, &done);
+            status = tx_parallel_collective(model, &cut->command);
     }
     if (status == TX_OK)
         status = run_commands(plan, done, plan->program.length);

@@ -9,8 +9,7 @@
 /* A place where the program is cut for a collective. */
 typedef struct tx_cut {
     int32_t at; /* commands before it */
-    tx_op op;
-    int32_t bucket;
+    tx_command command;
 } tx_cut;
 
 struct tx_plan {
@@ -22,7 +21,6 @@ struct tx_plan {
     tx_program program;
     tx_cut *cut;
     int32_t cuts;
-    const tx_tensor *rows; /* the input that names rows which are summed late (rows.h); NULL: none */
     tx_executable *executable;
     double *seconds; /* one a command, while profiling */
     bool profiling;

@@ -348,12 +348,9 @@ bool tx_model_spreads(const tx_model *model);
 void tx_model_vote(tx_model *model, float mine);
 float tx_model_votes(const tx_model *model);
 /* The buckets in the order in which the backward pass fills them: number, and elements of each. Known after
- * tx_backward; none with one rank. */
+ * tx_plan_create; none without tx_model_parallel. */
 int32_t tx_model_bucket_count(const tx_model *model);
 int64_t tx_model_bucket_elements(const tx_model *model, int32_t index);
-/* Rows of a tied table, at most, that are summed behind all buckets, so that the rest of the table can be summed while
- * the backward pass runs; 0: none. */
-int64_t tx_model_late_rows(const tx_model *model);
 
 /* ---- Graph --------------------------------------------------------------------------------- */
 

@@ -69,7 +69,7 @@ typedef struct tx_attrs {
     X(OPTIMIZER, OPTIMIZER)                                                                        \
     X(PLANNED, ACTIVATIONS)   /* inputs, activations, temporaries: reused by lifetimes */          \
     X(STATE, FUNCTIONALITY)   /* key-value caches, optimizer group bytes */                        \
-    X(BUCKETS, FUNCTIONALITY) /* gradients of whole buckets, where only shards of them are kept */ \
+    X(EXCHANGE, FUNCTIONALITY) /* what moves between the ranks and lies in no other arena */ \
     X(CONTROL, FUNCTIONALITY) /* TX_CONTROL_COUNT words written by the host */                     \
     X(RESULT, FUNCTIONALITY)  /* TX_RESULT_COUNT floats written by the device */                   \
     X(SCRATCH, FUNCTIONALITY) /* what prepare() asked for */

@@ -4,8 +4,7 @@
  * that are summed over the ranks, and the link between them.
  *
  * Compute. A layer's forward and backward take the same on every rank. Its gradients are ready when its backward ends;
- * layers go backward from the head to the embedding, whose table, tied to the head, is ready last of all. (With few
- * tokens a step most of the table goes early, see api/rows.h; that is left out.)
+ * layers go backward from the head to the embedding, whose table, tied to the head, is ready last of all.
  *
  * Buckets. Parameters are taken in the order in which the backward makes them ready, the arena's from its end. A bucket
  * is full when it holds so many bytes, the first one early, so that the link is soon at work (Li et al., PyTorch

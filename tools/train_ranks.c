@@ -274,9 +274,6 @@ void tx_train_print_shares(const tx_train_job *j)
     for (int32_t i = 0; i < buckets; i++)
         elements += tx_model_bucket_elements(j->model, i);
     printf("shares  %s rows of a micro-batch, %" PRId64 " rows a step\n", j->rows_text, j->step_rows);
-    printf("sums    %.1f MB of gradients in %" PRId32 " buckets, %s between hosts; ZeRO stage %" PRId32,
+    printf("sums    %.1f MB of gradients in %" PRId32 " buckets, %s between hosts; ZeRO stage %" PRId32 "\n",
            4e-6 * (double)elements, buckets, j->set->ddp_comm ? "bf16" : "fp32", j->zero_stage);
-    if (tx_model_late_rows(j->model))
-        printf("; %" PRId64 " rows of the tied embedding follow at the end", tx_model_late_rows(j->model));
-    printf("\n");
 }

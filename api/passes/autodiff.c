@@ -58,6 +58,7 @@ static void to_slice(autodiff *a, tx_tensor *param, tx_tensor *d, bool directly)
         tx_tensor *root = tx_tensor_root(d);
         a->graph->node[root->producer].attrs.accumulate = mode;
         root->arena = TX_ARENA_GRADIENTS;
+        root->is_fixed = true;
         root->offset = param->offset;
     } else {
         tx_emit_args copy = {.op = TX_OP_COPY, .attrs = plain, .in = {d}};

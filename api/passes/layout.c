@@ -82,10 +82,11 @@ static int64_t aligned(const tx_tensor *t)
     return (tx_tensor_bytes(t) + TX_ALIGNMENT - 1) / TX_ALIGNMENT * TX_ALIGNMENT;
 }
 
-/* Inserts t into `by_address` (sorted, `count` long), at the lowest address that none alive with t takes. */
-static void place(tx_tensor **by_address, int32_t count, tx_tensor *t, int64_t chunk_bytes)
+/* Inserts t into `by_address` (sorted, `count` long), at the lowest address from `least` on that none alive with t
+ * takes. */
+static void place(tx_tensor **by_address, int32_t count, tx_tensor *t, int64_t least, int64_t chunk_bytes)
 {
-    int64_t bytes = aligned(t), address = 0;
+    int64_t bytes = aligned(t), address = tx_arena_fit(chunk_bytes, least, bytes);
     for (int32_t i = 0; i < count; i++) {
         const tx_tensor *o = by_address[i];
         if (o->last < t->first || o->first > t->last)
@@ -102,15 +103,22 @@ static void place(tx_tensor **by_address, int32_t count, tx_tensor *t, int64_t c
     by_address[at] = t;
 }
 
+static bool is_placed_in(const tx_tensor *t, tx_arena_id id)
+{
+    return !t->base && t->arena == id && !t->is_fixed && t->first >= 0;
+}
+
 /* Bytes made by a forward node, before the first backward node, and read by a backward node. */
-static int64_t saved_bytes(const tx_graph *graph, tx_tensor *const *planned, int32_t count)
+static int64_t saved_bytes(const tx_graph *graph)
 {
     int64_t saved = 0;
     int32_t backward = 0;
     while (backward < graph->nodes && graph->node[backward].direction != TX_BACKWARD)
         backward++;
-    for (int32_t i = 0; i < count; i++) {
-        const tx_tensor *t = planned[i];
+    for (int32_t i = 0; i < graph->tensors; i++) {
+        const tx_tensor *t = graph->tensor[i];
+        if (!is_placed_in(t, TX_ARENA_PLANNED))
+            continue;
         bool made_forward = t->first < backward && graph->node[t->first].direction == TX_FORWARD;
         bool read_backward = t->last < graph->nodes && graph->node[t->last].direction == TX_BACKWARD;
         if (made_forward && read_backward)
@@ -119,29 +127,32 @@ static int64_t saved_bytes(const tx_graph *graph, tx_tensor *const *planned, int
     return saved;
 }
 
-tx_status tx_plan_layout(tx_graph *graph, int64_t chunk_bytes, tx_layout *layout)
+/* Places the tensors of one arena. */
+static tx_status place_all(const tx_graph *graph, tx_arena_id id, int64_t least, tx_arena *arena)
 {
-    find_lifetimes(graph);
-    reuse_in_place(graph);
     size_t room = (size_t)graph->tensors + 1;
     tx_tensor **planned = calloc(room, sizeof *planned), **by_address = calloc(room, sizeof *by_address);
     tx_status status = planned && by_address ? TX_OK : tx_fail(TX_MEMORY, "no memory to plan");
     int32_t count = 0;
-    for (int32_t i = 0; status == TX_OK && i < graph->tensors; i++) {
-        tx_tensor *t = graph->tensor[i];
-        if (!t->base && t->arena == TX_ARENA_PLANNED && t->first >= 0)
-            planned[count++] = t;
-    }
-    *layout = (tx_layout){.arena = {.chunk_bytes = chunk_bytes}};
-    if (status == TX_OK) {
+    for (int32_t i = 0; status == TX_OK && i < graph->tensors; i++)
+        if (is_placed_in(graph->tensor[i], id))
+            planned[count++] = graph->tensor[i];
+    if (count > 0)
         qsort(planned, (size_t)count, sizeof *planned, larger_first);
-        for (int32_t i = 0; i < count && status == TX_OK; i++) {
-            place(by_address, i, planned[i], chunk_bytes);
-            status = tx_arena_use(&layout->arena, planned[i]->offset, aligned(planned[i]));
-        }
-        layout->saved = saved_bytes(graph, planned, count);
+    for (int32_t i = 0; i < count && status == TX_OK; i++) {
+        place(by_address, i, planned[i], least, arena->chunk_bytes);
+        status = tx_arena_use(arena, planned[i]->offset, aligned(planned[i]));
     }
     free(planned);
     free(by_address);
     return status;
+}
+
+tx_status tx_plan_layout(tx_graph *graph, tx_layout *layout)
+{
+    find_lifetimes(graph);
+    reuse_in_place(graph);
+    tx_status status = place_all(graph, TX_ARENA_PLANNED, 0, &layout->planned);
+    layout->saved = saved_bytes(graph);
+    return status ? status : place_all(graph, TX_ARENA_EXCHANGE, layout->exchanged, &layout->exchange);
 }

@@ -6,10 +6,11 @@
 #include "api/arena.h"
 #include "api/graph.h"
 
-/* Where arena PLANNED's tensors lie, and what that takes. */
+/* What the tensors of a graph that are placed by their lifetimes take. */
 typedef struct tx_layout {
-    tx_arena arena; /* sizes of the chunks; no buffers */
-    int64_t saved;  /* bytes kept by the forward pass for the backward pass */
+    tx_arena planned, exchange; /* sizes of the chunks; no buffers */
+    int64_t exchanged;          /* what lies in EXCHANGE below this address is not the planner's */
+    int64_t saved;              /* bytes of `planned` kept by the forward pass for the backward pass */
 } tx_layout;
 
 /* Appends the gradients of the sum of the losses that tx_backward was given, in the order of back-propagation. */
@@ -27,14 +28,15 @@ tx_status tx_chunk(tx_graph *graph, int64_t bytes);
  * TX_FUSE=0 in the environment: nothing. Behind tx_chunk. */
 tx_status tx_fuse(tx_graph *graph);
 
-/* Gives every tensor of arena PLANNED its address: lifetimes first, in place where ops.def allows it, then
- * the largest tensors at the lowest free address (greedy by size: Pisarchyk and Lee, Efficient memory management
- * for deep neural net inference, 2020). No tensor straddles a chunk of `chunk_bytes`. */
-tx_status tx_plan_layout(tx_graph *graph, int64_t chunk_bytes, tx_layout *layout);
+/* Gives every tensor of arenas PLANNED and EXCHANGE that is not fixed its address: lifetimes first, in place where
+ * ops.def allows it, then the largest tensors at the lowest free address (greedy by size: Pisarchyk and Lee, Efficient
+ * memory management for deep neural net inference, 2020). No tensor straddles a chunk, whose spans the caller sets in
+ * `layout`, as `exchanged`. */
+tx_status tx_plan_layout(tx_graph *graph, tx_layout *layout);
 
 /* For a model that many ranks train: inserts collective nodes behind the nodes that fill a bucket of gradients, and
- * before those that first read a bucket of weights. With zero_stage 2 gradients are written to arena BUCKETS, and what
- * the rank keeps of them is added to arena GRADIENTS. */
+ * before those that first read a bucket of weights. With zero_stage 2 gradients are written to planned tensors, and
+ * what the rank keeps of them is added to arena GRADIENTS. */
 tx_status tx_shard(tx_graph *graph);
 
 /* All passes over a graph, in their order (pipeline.c); nothing where it has a plan already. */

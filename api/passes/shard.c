@@ -7,12 +7,107 @@
 #include "api/edit.h"
 #include "api/parallel.h"
 
+#include <stdlib.h>
+
+/* A bucket's memory is free again when so many later ones are full (stage 2). */
+#define IN_FLIGHT 2
+
+/* How this graph fills a bucket. */
+typedef struct filling {
+    int32_t bucket;
+    int32_t begin, ready; /* the first node that writes to it, and the last; behind all nodes where none does */
+    tx_tensor *x, *w;     /* its gradients on the device, and where the ranks exchange them */
+} filling;
+
 typedef struct sharding {
     tx_graph *graph;
-    const tx_parallel *parallel;
+    tx_parallel *parallel;
     tx_edit *edit;
-    int32_t end; /* number of nodes before any was inserted */
+    int32_t end;      /* number of nodes before any was inserted */
+    filling *filling; /* in the order in which the buckets are full */
+    bool *written;    /* by parameter: this graph has its gradient */
 } sharding;
+
+static bool holds(const tx_bucket *b, int64_t address)
+{
+    return address >= b->address && address < b->address + b->count * (int64_t)sizeof(float);
+}
+
+/* ---- Buckets ------------------------------------------------------------------------------------------ */
+
+/* The bucket that a tensor's gradients lie in; -1: it is no gradient. */
+static int32_t bucket_of(const sharding *s, tx_tensor *t)
+{
+    const tx_tensor *root = t ? tx_tensor_root(t) : NULL;
+    for (int32_t i = 0; root && root->arena == TX_ARENA_GRADIENTS && i < s->parallel->buckets; i++)
+        if (holds(&s->parallel->bucket[i], root->offset))
+            return i;
+    return -1;
+}
+
+static void find_writers(sharding *s)
+{
+    for (int32_t i = 0; i < s->parallel->buckets; i++)
+        s->filling[i] = (filling){.bucket = i, .begin = s->end, .ready = s->end - 1};
+    for (int32_t n = 0; n < s->end; n++)
+        for (int k = 0; k < TX_MAX_OUT; k++) {
+            const int32_t bucket = bucket_of(s, s->graph->node[n].out[k]);
+            if (bucket < 0)
+                continue;
+            filling *f = &s->filling[bucket];
+            f->begin = n < f->begin ? n : f->begin;
+            f->ready = n;
+        }
+}
+
+static int by_begin(const void *left, const void *right)
+{
+    const filling *a = left, *b = right;
+    return a->begin != b->begin ? (a->begin > b->begin) - (a->begin < b->begin) : a->bucket - b->bucket;
+}
+
+static int by_ready(const void *left, const void *right)
+{
+    const filling *a = left, *b = right;
+    return a->ready != b->ready ? (a->ready > b->ready) - (a->ready < b->ready) : a->bucket - b->bucket;
+}
+
+/* The first graph makes the buckets, and their order. */
+static tx_status make_buckets(sharding *s)
+{
+    tx_parallel *p = s->parallel;
+    tx_status status = tx_parallel_make_buckets(s->graph->model);
+    tx_bucket *bucket = status ? NULL : calloc((size_t)p->buckets, sizeof *bucket);
+    filling *order = bucket ? calloc((size_t)p->buckets, sizeof *order) : NULL;
+    if (!order) {
+        free(bucket);
+        return status ? status : tx_fail(TX_MEMORY, "no memory for the list of buckets");
+    }
+    s->filling = order;
+    find_writers(s);
+    qsort(order, (size_t)p->buckets, sizeof *order, by_begin);
+    for (int32_t i = 0; i < p->buckets; i++)
+        bucket[i] = p->bucket[order[i].bucket];
+    for (int32_t i = 0; i < p->buckets; i++)
+        p->bucket[i] = bucket[i];
+    free(bucket);
+    free(order);
+    s->filling = NULL;
+    return tx_parallel_place_buckets(s->graph->model);
+}
+
+static tx_status find_fillings(sharding *s)
+{
+    tx_parallel *p = s->parallel;
+    s->filling = calloc((size_t)p->buckets + 1, sizeof *s->filling);
+    if (!s->filling)
+        return tx_fail(TX_MEMORY, "no memory for the list of buckets");
+    find_writers(s);
+    qsort(s->filling, (size_t)p->buckets, sizeof *s->filling, by_ready);
+    return TX_OK;
+}
+
+/* ---- Nodes ---------------------------------------------------------------------------------------------- */
 
 /* Before node `at`, and behind what was inserted there earlier. */
 static tx_status insert(const sharding *s, int32_t at, const tx_node *node)
@@ -20,12 +115,14 @@ static tx_status insert(const sharding *s, int32_t at, const tx_node *node)
     return tx_edit_insert(s->edit, at < s->end ? at : TX_EDIT_END, node, NULL);
 }
 
-static tx_status insert_collective(const sharding *s, int32_t at, tx_op op, int32_t bucket)
+static tx_status insert_collective(const sharding *s, int32_t at, tx_op op, int32_t bucket, tx_tensor *in,
+                                   tx_tensor *out)
 {
-    const bool forward = op == TX_OP_WAIT_WEIGHTS || op == TX_OP_NAME_ROWS;
-    tx_node node = {.op = op, .direction = forward ? TX_FORWARD : TX_BACKWARD};
+    tx_node node = {.op = op, .direction = op == TX_OP_WAIT_WEIGHTS ? TX_FORWARD : TX_BACKWARD};
     node.attrs.bucket = bucket;
-    return insert(s, at, &node);
+    node.in[0] = in;
+    node.out[0] = out;
+    return in && out ? insert(s, at, &node) : s->graph->status;
 }
 
 /* The first node that reads a weight of the bucket; the number of nodes where none does. */
@@ -34,7 +131,7 @@ static int32_t first_reader(const sharding *s, const tx_bucket *b)
     int32_t first = s->end, count;
     for (int32_t i = 0; i < s->graph->tensors; i++) {
         const tx_tensor *root = tx_tensor_root(s->graph->tensor[i]);
-        if (root->arena != TX_ARENA_WEIGHTS || !tx_bucket_holds(b, root->offset))
+        if (root->arena != TX_ARENA_WEIGHTS || !holds(b, root->offset))
             continue;
         const tx_use *use = tx_edit_readers(s->edit, s->graph->tensor[i], &count);
         if (count > 0 && use[0].node < first)
@@ -43,80 +140,137 @@ static int32_t first_reader(const sharding *s, const tx_bucket *b)
     return first;
 }
 
-/* ---- Stage 2 ------------------------------------------------------------------------------------------ */
-
-/* Gradients go to the buckets' memory, whose contents are of this micro-batch alone. */
-static void write_to_buckets(tx_graph *graph)
+static tx_status wait_for_weights(const sharding *s, int32_t bucket)
 {
-    const tx_parallel *p = graph->model->parallel;
-    for (int32_t n = 0; n < graph->nodes; n++)
-        for (int k = 0; k < TX_MAX_OUT; k++) {
-            tx_node *node = &graph->node[n];
-            const tx_tensor *root = node->out[k] ? tx_tensor_root(node->out[k]) : NULL;
-            if (root && root->arena == TX_ARENA_GRADIENTS && node->attrs.accumulate == TX_ADD_CONTROL)
-                node->attrs.accumulate = TX_STORE;
-        }
+    return insert_collective(s, first_reader(s, &s->parallel->bucket[bucket]), TX_OP_WAIT_WEIGHTS, bucket,
+                             tx_parallel_exchanged(s->graph, TX_ARENA_WEIGHTS, bucket),
+                             tx_parallel_tensor(s->graph, TX_ARENA_WEIGHTS, bucket));
+}
+
+/* ---- Stage 2: buckets are tensors of this micro-batch ------------------------------------------------- */
+
+/* A bucket's gradients are parts of a tensor of their own; where the device's memory is the host's, it is exchanged
+ * where it lies. */
+static tx_status write_to_tensor(const sharding *s, filling *f)
+{
+    tx_graph *graph = s->graph;
+    const tx_bucket *b = &s->parallel->bucket[f->bucket];
+    f->w = tx_tensor_planned(graph, TX_F32, TX_SHAPE(b->count), TX_ARENA_EXCHANGE);
+    f->x = graph->model->engine->backend->host_memory
+               ? f->w
+               : tx_tensor_planned(graph, TX_F32, TX_SHAPE(b->count), TX_ARENA_PLANNED);
+    if (!f->x || !f->w)
+        return graph->status;
     for (int32_t i = 0; i < graph->tensors; i++) {
         tx_tensor *t = graph->tensor[i];
-        if (t->base || t->arena != TX_ARENA_GRADIENTS)
+        if (t->base || bucket_of(s, t) != f->bucket)
             continue;
-        for (int32_t k = 0; k < p->buckets; k++) {
-            const tx_bucket *b = &p->bucket[k];
-            if (!tx_bucket_holds(b, t->offset))
-                continue;
-            t->arena = TX_ARENA_BUCKETS;
-            t->offset += b->gradient - b->address;
-            break;
-        }
+        t->base = f->x;
+        t->within = t->offset - b->address;
+        t->arena = f->x->arena;
+    }
+    return TX_OK;
+}
+
+/* What is written is of this micro-batch alone. */
+static void store_gradients(const sharding *s)
+{
+    for (int32_t n = 0; n < s->end; n++) {
+        tx_node *node = &s->graph->node[n];
+        for (int k = 0; k < TX_MAX_OUT; k++)
+            if (bucket_of(s, node->out[k]) >= 0 && node->attrs.accumulate == TX_ADD_CONTROL)
+                node->attrs.accumulate = TX_STORE;
     }
 }
 
-/* The own shard of a bucket's sum is added to what the rank keeps. */
-static tx_status keep_shard(const sharding *s, int32_t at, int32_t bucket)
+/* The tensor's memory held something else before: what no node writes becomes 0. */
+static tx_status clear_gap(const sharding *s, const filling *f, int64_t first, int64_t count)
 {
-    const tx_bucket *b = &s->parallel->bucket[bucket];
-    const tx_shape shape = TX_SHAPE(b->owned);
-    tx_status status = insert_collective(s, at, TX_OP_WAIT_GRADIENTS, bucket);
+    tx_node fill = {.op = TX_OP_FILL, .direction = TX_BACKWARD, .attrs = {.control = -1}};
+    if (count == 0)
+        return TX_OK;
+    fill.out[0] = tx_tensor_view(f->x, first, TX_SHAPE(count));
+    return fill.out[0] ? insert(s, f->begin, &fill) : s->graph->status;
+}
+
+static tx_status clear_gaps(const sharding *s, const filling *f)
+{
+    const tx_model *model = s->graph->model;
+    const tx_bucket *b = &s->parallel->bucket[f->bucket];
+    tx_status status = TX_OK;
+    for (int32_t i = 0; i < model->params && !status; i++) {
+        const int64_t offset = model->param[i].offset, count = tx_shape_count(&model->param[i].spec.shape);
+        if (!holds(b, offset))
+            continue;
+        const int64_t first = (offset - b->address) / (int64_t)sizeof(float), written = s->written[i] ? count : 0;
+        const int64_t whole = (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK * TX_PARAM_BLOCK;
+        status = clear_gap(s, f, first + written, whole - written);
+    }
+    return status;
+}
+
+static tx_status find_written(sharding *s)
+{
+    const tx_model *model = s->graph->model;
+    s->written = calloc((size_t)model->params + 1, sizeof *s->written);
+    if (!s->written)
+        return tx_fail(TX_MEMORY, "no memory for a list of parameters");
+    for (int32_t n = 0; n < s->end; n++)
+        for (int k = 0; k < TX_MAX_OUT; k++) {
+            tx_tensor *t = s->graph->node[n].out[k];
+            for (int32_t i = 0; bucket_of(s, t) >= 0 && i < model->params; i++)
+                s->written[i] = s->written[i] || tx_tensor_root(t)->offset == model->param[i].offset;
+        }
+    return TX_OK;
+}
+
+/* The own shard of a bucket's sum is added to what the rank keeps. */
+static tx_status keep_shard(const sharding *s, int32_t at, const filling *f)
+{
+    const tx_bucket *b = &s->parallel->bucket[f->bucket];
+    tx_status status = insert_collective(s, at, TX_OP_WAIT_GRADIENTS, f->bucket, f->w, f->x);
     if (status || b->owned == 0)
         return status;
     tx_node copy = {.op = TX_OP_COPY, .direction = TX_BACKWARD};
     copy.attrs = (tx_attrs){.control = -1, .alpha = 1.0f, .accumulate = TX_ADD_CONTROL};
-    copy.in[0] =
-        tx_tensor_fixed(s->graph, TX_F32, shape, TX_ARENA_BUCKETS, b->gradient + b->first * (int64_t)sizeof(float));
-    copy.out[0] = tx_tensor_fixed(s->graph, TX_F32, shape, TX_ARENA_GRADIENTS, b->kept);
+    copy.in[0] = tx_tensor_view(f->x, b->first, TX_SHAPE(b->owned));
+    copy.out[0] = tx_tensor_fixed(s->graph, TX_F32, TX_SHAPE(b->owned), TX_ARENA_GRADIENTS, b->kept);
     return copy.in[0] && copy.out[0] ? insert(s, at, &copy) : s->graph->status;
 }
 
-/* A bucket is waited for when its memory is needed again, or at the end. */
-static tx_status keep_shards(const sharding *s)
+static tx_status make_tensors(sharding *s)
 {
-    const tx_parallel *p = s->parallel;
-    tx_status status = TX_OK;
-    for (int32_t i = 0; i < p->buckets && !status; i++) {
-        int32_t at = i + TX_BUCKETS_IN_FLIGHT < p->buckets ? p->bucket[i + TX_BUCKETS_IN_FLIGHT].ready + 1 : s->end;
-        status = keep_shard(s, at, i);
+    tx_status status = find_written(s);
+    if (!status)
+        store_gradients(s);
+    for (int32_t i = 0; i < s->parallel->buckets && !status; i++) {
+        status = write_to_tensor(s, &s->filling[i]);
+        if (!status)
+            status = clear_gaps(s, &s->filling[i]);
     }
     return status;
 }
 
 /* ---- The pass ----------------------------------------------------------------------------------------- */
 
-static tx_status insert_all(const sharding *s)
+static tx_status insert_all(sharding *s)
 {
     const tx_parallel *p = s->parallel;
-    tx_status status = TX_OK;
+    const bool keeps_shards = p->options.zero_stage == 2;
+    tx_status status = keeps_shards ? make_tensors(s) : TX_OK;
     for (int32_t i = 0; i < p->buckets && !status; i++) {
-        status = insert_collective(s, p->bucket[i].ready + 1, TX_OP_REDUCE_GRADIENTS, i);
+        filling *f = &s->filling[i];
+        if (!keeps_shards) {
+            f->x = tx_parallel_tensor(s->graph, TX_ARENA_GRADIENTS, f->bucket);
+            f->w = tx_parallel_exchanged(s->graph, TX_ARENA_GRADIENTS, f->bucket);
+        }
+        status = insert_collective(s, f->ready + 1, TX_OP_REDUCE_GRADIENTS, f->bucket, f->x, f->w);
         if (!status && p->options.zero_stage > 0)
-            status = insert_collective(s, first_reader(s, &p->bucket[i]), TX_OP_WAIT_WEIGHTS, i);
+            status = wait_for_weights(s, f->bucket);
     }
-    if (!status && p->rows.bucket >= 0)
-        status = insert_collective(s, 0, TX_OP_NAME_ROWS, p->rows.bucket);
-    if (!status && p->rows.bucket >= 0) /* the last before that node */
-        status = insert_collective(s, p->rows.node, TX_OP_ADD_ROWS, p->rows.bucket);
-    if (!status && p->options.zero_stage == 2) {
-        write_to_buckets(s->graph);
-        status = keep_shards(s);
+    for (int32_t i = 0; i < p->buckets && !status && keeps_shards; i++) {
+        const int32_t later = i + IN_FLIGHT;
+        status = keep_shard(s, later < p->buckets ? s->filling[later].ready + 1 : s->end, &s->filling[i]);
     }
     return status;
 }
@@ -134,14 +288,19 @@ tx_status tx_shard(tx_graph *graph)
     sharding s = {.graph = graph, .parallel = graph->model->parallel, .end = graph->nodes};
     if (!s.parallel || !has_backward(graph))
         return TX_OK;
-    tx_status status = tx_parallel_buckets(graph->model, graph);
+    tx_status status = s.parallel->buckets == 0 ? make_buckets(&s) : TX_OK;
+    if (status || s.parallel->comm->size == 1)
+        return status;
+    status = find_fillings(&s);
     if (!status)
         status = tx_edit_open(graph, &s.edit);
-    if (status)
-        return status;
-    status = insert_all(&s);
     if (!status)
-        return tx_edit_commit(s.edit);
-    tx_edit_discard(s.edit);
+        status = insert_all(&s);
+    if (!status)
+        status = tx_edit_commit(s.edit);
+    else
+        tx_edit_discard(s.edit);
+    free(s.filling);
+    free(s.written);
     return status;
 }
