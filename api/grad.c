@@ -6,7 +6,7 @@ typedef struct grad {
     tx_graph *graph;
     const tx_node *node;    /* a copy: the array of nodes grows while a rule runs */
     tx_tensor *const *dout; /* gradients of outputs */
-    const bool *need;       /* inputs whose gradient is wanted */
+    const tx_wanted *want;  /* inputs whose gradient is wanted */
     tx_tensor **din;        /* gradients of inputs, set by the rule */
 } grad;
 
@@ -19,13 +19,18 @@ static tx_tensor *as_shape(tx_tensor *t, const tx_shape *shape)
     return !t || tx_shape_equal(&t->shape, shape) ? t : tx_reshape(t, *shape);
 }
 
-static tx_tensor *product(const grad *c, tx_tensor *a, bool trans_a, tx_tensor *b, bool trans_b, bool flat)
+static tx_tensor *as_dtype(tx_tensor *t, tx_dtype dtype)
+{
+    return !t || t->dtype == dtype ? t : tx_cast(t, dtype);
+}
+
+static tx_tensor *product(const grad *c, tx_tensor *a, bool trans_a, tx_tensor *b, bool trans_b, tx_dtype dtype)
 {
     tx_attrs attrs = plain;
     attrs.trans_a = trans_a;
     attrs.trans_b = trans_b;
-    attrs.flat = flat;
-    return EMIT(c, .op = TX_OP_MATMUL, .attrs = attrs, .in = {a, b});
+    attrs.flat = c->node->attrs.flat;
+    return EMIT(c, .op = TX_OP_MATMUL, .attrs = attrs, .in = {a, b}, .dtype = &dtype);
 }
 
 /* In fp32, whatever x is. */
@@ -33,7 +38,7 @@ static tx_tensor *sum_rows(const grad *c, tx_tensor *x)
 {
     tx_attrs attrs = plain;
     attrs.axis = TX_AXIS_ROWS;
-    return EMIT(c, .op = TX_OP_REDUCE, .attrs = attrs, .in = {x->dtype == TX_F32 ? x : tx_cast(x, TX_F32)});
+    return EMIT(c, .op = TX_OP_REDUCE, .attrs = attrs, .in = {as_dtype(x, TX_F32)});
 }
 
 /* The gradient of an operand of rank 2 that served a whole batch: the sum over the batch. */
@@ -49,18 +54,19 @@ static tx_tensor *of_operand(const grad *c, tx_tensor *d, const tx_shape *shape)
 /* y = A B, A = op(a), B = op(b): dA = dy B^T, dB = A^T dy; transposed again where op transposes. */
 static void grad_matmul(const grad *c)
 {
-    tx_tensor *a = c->node->in[0], *b = c->node->in[1], *dy = c->dout[0];
+    tx_tensor *a = c->node->in[0], *b = c->node->in[1], *dy = as_dtype(c->dout[0], a->dtype);
     const tx_attrs *at = &c->node->attrs;
-    if (c->need[1]) { /* first, for the sums over ranks: they can begin while da is computed */
-        tx_tensor *db = at->trans_b ? product(c, dy, true, a, at->trans_a, at->flat)
-                                    : product(c, a, !at->trans_a, dy, false, at->flat);
+    const tx_wanted *want = c->want;
+    if (c->want[1].need) { /* first, for the sums over ranks: they can begin while da is computed */
+        tx_tensor *db = at->trans_b ? product(c, dy, true, a, at->trans_a, want[1].dtype)
+                                    : product(c, a, !at->trans_a, dy, false, want[1].dtype);
         c->din[1] = of_operand(c, db, &b->shape);
     }
-    if (c->need[2])
-        c->din[2] = sum_rows(c, dy);
-    if (c->need[0]) {
-        tx_tensor *da = at->trans_a ? product(c, b, at->trans_b, dy, true, at->flat)
-                                    : product(c, dy, false, b, !at->trans_b, at->flat);
+    if (c->want[2].need)
+        c->din[2] = sum_rows(c, c->dout[0]);
+    if (c->want[0].need) {
+        tx_tensor *da = at->trans_a ? product(c, b, at->trans_b, dy, true, want[0].dtype)
+                                    : product(c, dy, false, b, !at->trans_b, want[0].dtype);
         c->din[0] = of_operand(c, da, &a->shape);
     }
 }
@@ -156,7 +162,7 @@ static void grad_add(const grad *c)
 static void grad_mul(const grad *c)
 {
     for (int i = 0; i < 2; i++)
-        if (c->need[i])
+        if (c->want[i].need)
             c->din[i] = tx_mul(c->dout[0], c->node->in[1 - i]);
 }
 
@@ -186,13 +192,13 @@ static void grad_rotary(const grad *c)
 static void grad_embedding(const grad *c)
 {
     tx_tensor *const *in = c->node->in;
-    if (c->need[2] && in[3]) {
+    if (c->want[2].need && in[3]) {
         tx_graph_fail(c->graph, tx_fail(TX_UNSUPPORTED, "embedding: no gradient of positions that are an operand"));
         return;
     }
-    if (c->need[1])
+    if (c->want[1].need)
         c->din[1] = tx_scatter_add(in[0], c->dout[0], in[1]->shape.dim[0]);
-    if (c->need[2]) {
+    if (c->want[2].need) {
         tx_attrs attrs = plain;
         attrs.rows = in[2]->shape.dim[0];
         c->din[2] = EMIT(c, .op = TX_OP_POSITION_GRAD, .attrs = attrs, .in = {c->dout[0]});
@@ -240,9 +246,9 @@ static void (*const rules[TX_OP_COUNT])(const grad *) = {
 };
 
 tx_status tx_op_grad(tx_graph *graph, const tx_node *node, tx_tensor *const dout[TX_MAX_OUT],
-                     const bool need[TX_MAX_IN], tx_tensor *din[TX_MAX_IN])
+                     const tx_wanted want[TX_MAX_IN], tx_tensor *din[TX_MAX_IN])
 {
     tx_node copy = *node;
-    rules[copy.op](&(grad){graph, &copy, dout, need, din});
+    rules[copy.op](&(grad){graph, &copy, dout, want, din});
     return graph->status;
 }

@@ -77,7 +77,7 @@ static tx_tensor *tensor_new(tx_graph *graph, tx_dtype dtype, tx_shape shape)
     t->dtype = dtype;
     t->shape = shape;
     t->arena = TX_ARENA_PLANNED;
-    t->producer = -1;
+    t->producer = t->param = -1;
     t->range = (tx_index_range){INT32_MIN, INT32_MAX, true};
     return t;
 }
@@ -164,15 +164,22 @@ tx_tensor *tx_input(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape 
     return t;
 }
 
-/* The parameter or state of this name that the graph has already, or NULL. */
-static tx_tensor *find_named(const tx_graph *graph, const char *name, tx_arena_id arena)
+/* The parameter's node, which the graph may have already. */
+static tx_tensor *param_node(tx_graph *graph, int32_t index)
 {
-    for (int32_t i = 0; i < graph->tensors; i++) {
-        tx_tensor *t = graph->tensor[i];
-        if (t->name && t->arena == arena && strcmp(t->name, name) == 0)
-            return t;
-    }
-    return NULL;
+    const tx_param_record *record = &graph->model->param[index];
+    for (int32_t i = 0; i < graph->nodes; i++)
+        if (graph->node[i].op == TX_OP_PARAM && graph->node[i].out[0]->param == index)
+            return graph->node[i].out[0];
+    tx_tensor *t = tensor_named(tx_tensor_fixed(graph, TX_F32, record->spec.shape, TX_ARENA_WEIGHTS, record->offset),
+                                record->name);
+    if (!t)
+        return NULL;
+    t->param = index;
+    t->requires_grad = true;
+    t->producer = graph->nodes;
+    tx_emit_args args = {.op = TX_OP_PARAM, .dtype = &t->dtype, .shape = &t->shape, .out = {t}};
+    return tx_emit(graph, &args);
 }
 
 tx_tensor *tx_param(tx_graph *graph, const char *name, const tx_param_spec *spec)
@@ -187,16 +194,18 @@ tx_tensor *tx_param(tx_graph *graph, const char *name, const tx_param_spec *spec
         tx_graph_fail(graph, status);
         return NULL;
     }
-    tx_tensor *t = find_named(graph, name, TX_ARENA_WEIGHTS);
-    if (t)
-        return t;
-    const tx_param_record *record = &graph->model->param[index];
-    t = tensor_named(tx_tensor_fixed(graph, TX_F32, record->spec.shape, TX_ARENA_WEIGHTS, record->offset), name);
-    if (t) {
-        t->is_param = true;
-        t->requires_grad = true;
+    return param_node(graph, index);
+}
+
+/* The state of this name that the graph has already, or NULL. */
+static tx_tensor *find_state(const tx_graph *graph, const char *name)
+{
+    for (int32_t i = 0; i < graph->tensors; i++) {
+        tx_tensor *t = graph->tensor[i];
+        if (t->name && t->arena == TX_ARENA_STATE && strcmp(t->name, name) == 0)
+            return t;
     }
-    return t;
+    return NULL;
 }
 
 tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape shape)
@@ -211,7 +220,7 @@ tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape 
         tx_graph_fail(graph, status);
         return NULL;
     }
-    tx_tensor *t = find_named(graph, name, TX_ARENA_STATE);
+    tx_tensor *t = find_state(graph, name);
     return t ? t : tensor_named(tx_tensor_fixed(graph, dtype, shape, TX_ARENA_STATE, offset), name);
 }
 

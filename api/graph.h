@@ -22,8 +22,8 @@ struct tx_tensor {
     tx_tensor *base;  /* whose storage this is, when not its own (reshape, in place, view) */
     int64_t within;   /* bytes from the beginning of that storage */
     int32_t producer; /* index of the node; -1: none */
+    int32_t param;    /* the parameter's number, of what a PARAM node gives; -1: no parameter */
     bool requires_grad, is_output, is_input;
-    bool is_param;
     bool is_fixed; /* lies at `offset` in every plan; else the planner places it by its lifetime */
     tx_index_range range;
     char *name;          /* of inputs, parameters and states; else NULL */
@@ -106,9 +106,15 @@ tx_tensor *tx_tensor_result(tx_graph *graph, tx_result result);
 /* Appends a copy of a node as it is, for ops that are not the user's; `*number` receives its number. */
 tx_status tx_graph_append(tx_graph *graph, const tx_node *node, int32_t *number);
 
-/* Appends the gradient of node `n`: from the gradients `dout` of its outputs (NULL: zero) those of its inputs,
- * for which `need` is set, into `din`. */
+/* The gradient of an input that a rule is asked for. */
+typedef struct tx_wanted {
+    bool need;
+    tx_dtype dtype; /* what it ends in: a rule whose op can write it so saves a cast */
+} tx_wanted;
+
+/* Appends the gradient of node `n`: from the gradients `dout` of its outputs (NULL: zero) those of its inputs that are
+ * wanted, into `din`. */
 tx_status tx_op_grad(tx_graph *graph, const tx_node *node, tx_tensor *const dout[TX_MAX_OUT],
-                     const bool need[TX_MAX_IN], tx_tensor *din[TX_MAX_IN]);
+                     const tx_wanted want[TX_MAX_IN], tx_tensor *din[TX_MAX_IN]);
 
 #endif

@@ -24,6 +24,11 @@ enum { TABLE = VOCAB * WIDTH, GRADIENTS = 2 * TABLE + 2 * WIDTH };
 #define WHOLE TX_CHUNK_BYTES /* more than the logits of these graphs */
 #define CHUNKS (CHUNK_ROWS * ROW_BYTES)
 
+typedef struct form {
+    const char *name;
+    bool tied, train, half; /* half: the product reads and writes bf16 */
+} form;
+
 /* What a graph gave. */
 typedef struct outcome {
     float loss, losses[ROWS], gradient[GRADIENTS];
@@ -48,7 +53,14 @@ static tx_tensor *param(tx_graph *g, const char *name, tx_shape shape, tx_init i
     return tx_param(g, name, &spec);
 }
 
-static tx_status build(machine *m, bool tied, bool train)
+static tx_tensor *logits_of(tx_tensor *x, tx_tensor *table, bool half)
+{
+    if (!half)
+        return tx_linear(x, table, NULL, true);
+    return tx_cast(tx_linear(tx_cast(x, TX_BF16), tx_cast(table, TX_BF16), NULL, true), TX_F32);
+}
+
+static tx_status build(machine *m, const form *f)
 {
     tx_graph *g = m->graph;
     m->tokens = tx_input(g, "tokens", TX_I32, TX_SHAPE(BATCH, LENGTH));
@@ -58,8 +70,8 @@ static tx_status build(machine *m, bool tied, bool train)
     tx_tensor *beta = param(g, "beta", TX_SHAPE(WIDTH), TX_INIT_ZERO);
     tx_tensor *head = param(g, "head", TX_SHAPE(PADDED, WIDTH), TX_INIT_NORMAL);
     tx_tensor *x = tx_layer_norm(tx_embedding(m->tokens, table, NULL, NULL), gamma, beta, 1e-5f);
-    m->losses = tx_cross_entropy(tx_linear(x, tied ? table : head, NULL, true), m->labels, VOCAB);
-    if (train)
+    m->losses = tx_cross_entropy(logits_of(x, f->tied ? table : head, f->half), m->labels, VOCAB);
+    if (f->train)
         return tx_backward(g, tx_mean_loss(m->losses));
     tx_output(m->losses);
     return TX_OK;
@@ -96,13 +108,13 @@ static bool check_memory(const tx_engine *engine, const machine *m, outcome *out
 }
 
 /* Builds, lets the classifier go by chunks of `bytes`, and runs two micro-batches. */
-static bool make(tx_engine *engine, bool tied, bool train, int64_t bytes, outcome *out)
+static bool make(tx_engine *engine, const form *f, int64_t bytes, outcome *out)
 {
     machine m = {0};
     memset(out, 0, sizeof *out);
     CHECK(tx_model_create(engine, &m.model));
     CHECK(tx_graph_create(m.model, &m.graph));
-    CHECK(build(&m, tied, train));
+    CHECK(build(&m, f));
     m.graph->chunk_bytes = bytes;
     CHECK(tx_plan_create(m.graph, "classifier", &m.plan));
     for (int32_t i = 0; i < m.graph->nodes; i++)
@@ -112,8 +124,8 @@ static bool make(tx_engine *engine, bool tied, bool train, int64_t bytes, outcom
     CHECK(tx_model_set(m.model, TX_CONTROL_LOSS_SCALE, 1.0));
     CHECK(run(&m, 0));
     CHECK(run(&m, 1));
-    CHECK(train ? read_gradients(m.model, &out->loss, out->gradient)
-                : tx_plan_read(m.plan, m.losses, out->losses, sizeof out->losses));
+    CHECK(f->train ? read_gradients(m.model, &out->loss, out->gradient)
+                   : tx_plan_read(m.plan, m.losses, out->losses, sizeof out->losses));
     const bool good = check_memory(engine, &m, out);
     tx_plan_free(m.plan);
     tx_graph_free(m.graph);
@@ -129,32 +141,34 @@ static int64_t aligned(int64_t floats)
 /* Of the logits those of a chunk are left. In training, where all logits take most memory while the loss is summed up
  * (two scalars), dx and dlosses are not there yet: with chunks they are. In evaluation, where they take most when they
  * have just been made, losses and lse are not. */
-static int64_t memory_saved(bool train)
+static int64_t memory_saved(const form *f)
 {
     const int64_t of_rows = aligned(ROWS), logits = (ROWS - CHUNK_ROWS) * ROW_BYTES;
-    return train ? logits - aligned(ROWS * WIDTH) - of_rows + 2 * aligned(1) : logits - 2 * of_rows;
+    if (f->half) /* most while the logits are cast to fp32, before losses, lse, dlosses and dx, which chunks have */
+        return logits + logits / 2 - 3 * of_rows - aligned(ROWS * WIDTH);
+    return f->train ? logits - aligned(ROWS * WIDTH) - of_rows + 2 * aligned(1) : logits - 2 * of_rows;
 }
 
-static bool compare(const char *what, const outcome *whole, const outcome *parts, const outcome *again, bool train)
+static bool compare(const form *f, const outcome *whole, const outcome *parts, const outcome *again)
 {
-    const double off = train ? relative_distance(parts->gradient, whole->gradient, GRADIENTS)
-                             : relative_distance(parts->losses, whole->losses, ROWS);
+    const double off = f->train ? relative_distance(parts->gradient, whole->gradient, GRADIENTS)
+                                : relative_distance(parts->losses, whole->losses, ROWS);
     const double loss_off = fabs((double)parts->loss - (double)whole->loss);
     const bool same = memcmp(parts, again, sizeof *parts) == 0;
-    const int64_t less = whole->planned - parts->planned, wanted = memory_saved(train);
+    const int64_t less = whole->planned - parts->planned, wanted = memory_saved(f);
     const bool good = off <= 1e-6 && loss_off <= 1e-6 * fabs((double)whole->loss) && same && less == wanted &&
                       whole->losses_nodes == 1 && parts->losses_nodes == 3;
     printf("%s: %d chunks, relative L2 distance %.1e, of the loss %.1e, %s bits again, %lld bytes less (of %lld)%s\n",
-           what, parts->losses_nodes, off, loss_off, same ? "the same" : "OTHER", (long long)less, (long long)wanted,
+           f->name, parts->losses_nodes, off, loss_off, same ? "the same" : "OTHER", (long long)less, (long long)wanted,
            good ? "" : "  WRONG");
     return good;
 }
 
-static bool check(tx_engine *engine, const char *what, bool tied, bool train)
+static bool check(tx_engine *engine, const form *f)
 {
     static outcome whole, parts, again;
-    return make(engine, tied, train, WHOLE, &whole) && make(engine, tied, train, CHUNKS, &parts) &&
-           make(engine, tied, train, CHUNKS, &again) && compare(what, &whole, &parts, &again, train);
+    return make(engine, f, WHOLE, &whole) && make(engine, f, CHUNKS, &parts) && make(engine, f, CHUNKS, &again) &&
+           compare(f, &whole, &parts, &again);
 }
 
 int main(int argc, char **argv)
@@ -164,9 +178,15 @@ int main(int argc, char **argv)
     tx_status status = tx_engine_create(&options, &engine);
     if (status)
         return fprintf(stderr, "test_classifier: %s\n", tx_error()), status == TX_NOT_FOUND ? 77 : 1;
-    bool good = check(engine, "tied, training", true, true);
-    good &= check(engine, "with a table of its own, training", false, true);
-    good &= check(engine, "evaluation", true, false);
+    static const form forms[] = {
+        {"tied, training", true, true, false},
+        {"with a table of its own, training", false, true, false},
+        {"evaluation", true, false, false},
+        {"tied, training, in bf16", true, true, true},
+    };
+    bool good = true;
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
+        good &= check(engine, &forms[i]);
     tx_engine_free(engine);
     return good ? 0 : 1;
 }

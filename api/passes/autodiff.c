@@ -2,7 +2,8 @@
  *
  * Reverse-mode differentiation: walks the forward nodes backwards, asks each op's rule for the gradients of
  * its inputs, sums what comes from several uses in that fixed order, and lets the gradients of parameters be
- * written to (first use) and added to (later uses) their slices of arena GRADIENTS. */
+ * written to (first use) and added to (later uses) their slices of arena GRADIENTS. What is read through a cast to 16
+ * bits gets its gradient in fp32: the rule of the reader is asked for that, and the cast is not differentiated. */
 #include "api/graph.h"
 #include "api/model.h"
 #include "api/passes/passes.h"
@@ -20,6 +21,18 @@ static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
 static tx_accumulate mode_of(const autodiff *a, const tx_tensor *param)
 {
     return a->written[param->id] ? TX_ADD : TX_ADD_CONTROL;
+}
+
+/* The fp32 tensor that a tensor is a cast of, or else itself: whose gradient its readers contribute to. */
+static tx_tensor *source_of(const tx_graph *graph, tx_tensor *t)
+{
+    const tx_node *n = t && t->producer >= 0 ? &graph->node[t->producer] : NULL;
+    return n && n->op == TX_OP_CAST && n->in[0]->dtype == TX_F32 ? n->in[0] : t;
+}
+
+static bool is_param(const tx_tensor *t)
+{
+    return t && t->param >= 0;
 }
 
 /* Can the node that makes `d` write it straight to the slice of `param`? The node must be of the rule that just
@@ -41,7 +54,7 @@ static bool writes_directly(const autodiff *a, tx_tensor *const in[TX_MAX_IN], t
             continue;
         bool to_slice = false;
         for (int j = 0; j < TX_MAX_IN; j++)
-            to_slice |= in[j] && in[j]->is_param && din[j] && tx_tensor_root(din[j]) == n->out[k] &&
+            to_slice |= is_param(in[j]) && din[j] && tx_tensor_root(din[j]) == n->out[k] &&
                         mode_of(a, in[j]) == mode_of(a, in[i]);
         if (!to_slice)
             return false;
@@ -87,19 +100,46 @@ static void order_by_time(tx_tensor *const din[TX_MAX_IN], const bool directly[T
     }
 }
 
+/* Takes the gradients of a node's inputs that its rule has made from node `first` on: to the slices of parameters, or
+ * to what other uses gave. */
+static void take(autodiff *a, tx_tensor *const in[TX_MAX_IN], const tx_wanted want[TX_MAX_IN],
+                 tx_tensor *const din[TX_MAX_IN], int32_t first)
+{
+    bool directly[TX_MAX_IN] = {0};
+    int order[TX_MAX_IN];
+    for (int i = 0; i < TX_MAX_IN; i++)
+        directly[i] = want[i].need && din[i] && is_param(in[i]) && writes_directly(a, in, din, i, first);
+    order_by_time(din, directly, order);
+    for (int k = 0; k < TX_MAX_IN; k++) {
+        const int i = order[k];
+        if (!want[i].need || !din[i])
+            continue;
+        if (is_param(in[i])) {
+            to_slice(a, in[i], din[i], directly[i]);
+            a->written[in[i]->id] = true;
+        } else {
+            tx_tensor *before = a->gradient[in[i]->id];
+            a->gradient[in[i]->id] = before ? tx_add(before, din[i]) : din[i];
+        }
+    }
+}
+
 static tx_status differentiate(autodiff *a, int32_t index)
 {
     tx_graph *graph = a->graph;
     tx_node node = graph->node[index];
-    tx_tensor *dout[TX_MAX_OUT] = {0}, *din[TX_MAX_IN] = {0};
-    bool need[TX_MAX_IN] = {0}, any_out = false, any_in = false;
+    tx_tensor *dout[TX_MAX_OUT] = {0}, *din[TX_MAX_IN] = {0}, *in[TX_MAX_IN];
+    tx_wanted want[TX_MAX_IN] = {0};
+    bool any_out = false, any_in = false;
     for (int i = 0; i < TX_MAX_OUT; i++) {
         dout[i] = node.out[i] && node.out[i]->producer == index ? a->gradient[node.out[i]->id] : NULL;
         any_out |= dout[i] != NULL;
     }
     for (int i = 0; i < TX_MAX_IN; i++) {
-        need[i] = node.in[i] && node.in[i]->requires_grad;
-        any_in |= need[i];
+        in[i] = source_of(graph, node.in[i]);
+        want[i].need = in[i] && in[i]->requires_grad;
+        want[i].dtype = in[i] ? in[i]->dtype : TX_F32;
+        any_in |= want[i].need;
     }
     if (!any_out || !any_in)
         return TX_OK;
@@ -107,26 +147,13 @@ static tx_status differentiate(autodiff *a, int32_t index)
         return tx_graph_fail(
             graph, tx_fail(TX_UNSUPPORTED, "%s: only its first output has a gradient", tx_op_info_of(node.op)->name));
     int32_t first = graph->nodes;
-    tx_status status = tx_op_grad(graph, &node, dout, need, din);
+    tx_status status = tx_op_grad(graph, &node, dout, want, din);
     if (status != TX_OK)
         return status;
-    bool directly[TX_MAX_IN] = {0};
     for (int i = 0; i < TX_MAX_IN; i++)
-        directly[i] = need[i] && din[i] && node.in[i]->is_param && writes_directly(a, node.in, din, i, first);
-    int order[TX_MAX_IN];
-    order_by_time(din, directly, order);
-    for (int k = 0; k < TX_MAX_IN; k++) {
-        const int i = order[k];
-        if (!need[i] || !din[i])
-            continue;
-        tx_tensor *x = node.in[i], *before = a->gradient[x->id];
-        if (x->is_param) {
-            to_slice(a, x, din[i], directly[i]);
-            a->written[x->id] = true;
-        } else {
-            a->gradient[x->id] = before ? tx_add(before, din[i]) : din[i];
-        }
-    }
+        if (want[i].need && din[i] && din[i]->dtype != want[i].dtype)
+            din[i] = tx_cast(din[i], want[i].dtype);
+    take(a, in, want, din, first);
     return graph->status;
 }
 

@@ -15,7 +15,8 @@
 /* Chunks have a multiple of so many rows: views then begin at multiples of TX_ALIGNMENT, whatever the width, and the
  * products stay efficient. */
 #define ROWS_UNIT 256
-#define MEMBERS 5
+#define MEMBERS 7
+#define INNERS 4
 
 /* A node that goes by chunks. */
 typedef struct member {
@@ -29,7 +30,10 @@ typedef struct classifier {
     tx_edit *edit;
     member member[MEMBERS]; /* product, loss, gradient of the loss, products of that; in the graph's order */
     int32_t members;
-    tx_tensor *logits, *dlogits; /* dlogits NULL: a forward graph */
+    tx_tensor
+        *inner[INNERS]; /* made for each chunk: logits and their gradient, as they are computed and as they are read */
+    int32_t inners;
+    bool has_gradient;
     int64_t rows;
     bool *early; /* by node: what else has to come before the first chunk */
 } classifier;
@@ -45,57 +49,92 @@ static bool add_member(classifier *c, int32_t node, uint32_t in, uint32_t out, b
     return true;
 }
 
+/* A tensor that is replaced by one of each chunk; false where it cannot be. */
+static bool add_inner(classifier *c, tx_tensor *t)
+{
+    if (c->inners == INNERS || t->arena != TX_ARENA_PLANNED || t->is_output)
+        return false;
+    c->inner[c->inners++] = t;
+    return true;
+}
+
+/* Which inner tensor it is; -1: none. */
+static int32_t inner_of(const classifier *c, const tx_tensor *t)
+{
+    for (int32_t i = 0; i < c->inners; i++)
+        if (c->inner[i] == t)
+            return i;
+    return -1;
+}
+
 /* A product of two matrices. */
 static bool is_product(const tx_node *n)
 {
     return n->op == TX_OP_MATMUL && (n->attrs.flat || (n->in[0]->shape.rank == 2 && n->in[1]->shape.rank == 2));
 }
 
-/* Can the tensor be replaced by one of each chunk? */
-static bool is_passing(const tx_tensor *t)
-{
-    return t->arena == TX_ARENA_PLANNED && !t->is_output;
-}
-
-/* Adds a product of dlogits: dlogits B gives rows, dlogits^T A or A^T dlogits is a sum over rows. */
-static bool add_product(classifier *c, int32_t node)
+/* Adds a product of the logits' gradient `d`: d B gives rows, d^T A or A^T d is a sum over rows. */
+static bool add_product(classifier *c, const tx_tensor *d, int32_t node)
 {
     const tx_node *n = &c->graph->node[node];
     if (!is_product(n) || n->in[2] || n->in[0] == n->in[1])
         return false;
-    const bool sums = n->attrs.trans_a && !n->attrs.trans_b, rows = !n->attrs.trans_a && n->in[0] == c->dlogits;
+    const bool sums = n->attrs.trans_a && !n->attrs.trans_b, rows = !n->attrs.trans_a && n->in[0] == d;
     return (sums || rows) && add_member(c, node, sums ? 3 : 1, sums ? 0 : 1, sums);
+}
+
+/* Adds what reads the logits' gradient `d`: products, or a cast whose result they read. */
+static bool add_readers(classifier *c, tx_tensor *d)
+{
+    int32_t count;
+    const tx_use *use = tx_edit_readers(c->edit, d, &count);
+    for (int32_t i = 0; i < count; i++) {
+        const tx_node *n = &c->graph->node[use[i].node];
+        const bool added = n->op == TX_OP_CAST ? add_member(c, use[i].node, 1, 1, false) && add_readers(c, n->out[0])
+                                               : add_product(c, d, use[i].node);
+        if (!added)
+            return false;
+    }
+    return add_inner(c, d);
 }
 
 /* Adds the gradient of the node `loss`, and what is made of it. */
 static bool add_gradient(classifier *c, int32_t loss, int32_t node)
 {
     const tx_node *n = &c->graph->node[node], *l = &c->graph->node[loss];
-    if (n->op != TX_OP_CROSS_ENTROPY_GRAD || c->dlogits || node < loss || n->in[2] != l->in[1] || n->in[3] != l->out[1])
+    if (n->op != TX_OP_CROSS_ENTROPY_GRAD || c->has_gradient || node < loss || n->in[2] != l->in[1] ||
+        n->in[3] != l->out[1])
         return false;
-    c->dlogits = n->out[0];
-    add_member(c, node, 15, 1, false);
+    c->has_gradient = true;
+    return add_member(c, node, 15, 1, false) && add_readers(c, n->out[0]);
+}
+
+/* Adds the product that makes the logits, and the cast to fp32 behind it where there is one that alone reads it. */
+static bool add_logits(classifier *c, tx_tensor *logits)
+{
+    const tx_graph *g = c->graph;
+    const int32_t made = logits->producer;
     int32_t count;
-    const tx_use *use = tx_edit_readers(c->edit, c->dlogits, &count);
-    for (int32_t i = 0; i < count; i++)
-        if (!add_product(c, use[i].node))
-            return false;
-    return is_passing(c->dlogits);
+    if (made < 0 || !add_inner(c, logits))
+        return false;
+    const tx_node *n = &g->node[made];
+    if (n->op == TX_OP_CAST) {
+        tx_edit_readers(c->edit, n->in[0], &count);
+        return count == 1 && add_logits(c, n->in[0]) && add_member(c, made, 1, 1, false);
+    }
+    return is_product(n) && !n->attrs.trans_a && add_member(c, made, 1, 1, false);
 }
 
 /* Finds the classifier that ends with the CROSS_ENTROPY node `loss`; false where something else reads its logits. */
 static bool find_members(classifier *c, int32_t loss)
 {
     const tx_graph *g = c->graph;
-    c->logits = g->node[loss].in[0];
-    const int32_t made = c->logits->producer;
-    if (made < 0 || !is_product(&g->node[made]) || g->node[made].attrs.trans_a || !is_passing(c->logits))
+    tx_tensor *logits = g->node[loss].in[0];
+    c->rows = tx_shape_rows(&logits->shape);
+    if (!add_logits(c, logits) || !add_member(c, loss, 3, 3, false))
         return false;
-    c->rows = tx_shape_rows(&c->logits->shape);
-    add_member(c, made, 1, 1, false);
-    add_member(c, loss, 3, 3, false);
     int32_t count;
-    const tx_use *use = tx_edit_readers(c->edit, c->logits, &count);
+    const tx_use *use = tx_edit_readers(c->edit, logits, &count);
     for (int32_t i = 0; i < count; i++)
         if (use[i].node != loss && !add_gradient(c, loss, use[i].node))
             return false;
@@ -114,7 +153,7 @@ static const member *member_at(const classifier *c, int32_t node)
 /* Whether operand `k` of a member is made by a member for the same rows. */
 static bool is_inner(const classifier *c, const tx_node *n, int k)
 {
-    return n->in[k] == c->logits || n->in[k] == c->dlogits || (n->op == TX_OP_CROSS_ENTROPY_GRAD && k == 3);
+    return inner_of(c, n->in[k]) >= 0 || (n->op == TX_OP_CROSS_ENTROPY_GRAD && k == 3);
 }
 
 /* Can the other nodes between the first member and the last go before the chunks or behind them? Sums over ranks that
@@ -124,7 +163,7 @@ static bool others_give_way(const classifier *c)
     const int32_t first = c->member[0].node, last = c->member[c->members - 1].node;
     for (int32_t i = first + 1; i < last; i++) {
         const tx_node *n = &c->graph->node[i];
-        if (member_at(c, i) || n->op == TX_OP_REDUCE_GRADIENTS)
+        if (member_at(c, i) || n->op == TX_OP_REDUCE_GRADIENTS || n->op == TX_OP_PARAM)
             continue;
         if (tx_op_info_of(n->op)->op_class == TX_COLLECTIVE)
             return false;
@@ -161,19 +200,17 @@ static bool find_early(classifier *c)
 
 /* ---- Emitting ----------------------------------------------------------------------------------------- */
 
-/* Rows first .. first + rows - 1, and the logits made for them. */
+/* Rows first .. first + rows - 1, and the inner tensors made for them. */
 typedef struct chunk {
     int64_t first, rows;
-    tx_tensor *logits, *dlogits;
+    tx_tensor *inner[INNERS];
 } chunk;
 
 /* The chunk's part of an operand of `n`. */
 static tx_tensor *part_of(const classifier *c, const chunk *at, const tx_node *n, tx_tensor *t)
 {
-    if (t == c->logits)
-        return at->logits;
-    if (t == c->dlogits)
-        return at->dlogits;
+    if (inner_of(c, t) >= 0)
+        return at->inner[inner_of(c, t)];
     const int64_t width = tx_shape_count(&t->shape) / c->rows;
     return tx_tensor_view(t, at->first * width, n->op == TX_OP_MATMUL ? TX_SHAPE(at->rows, width) : TX_SHAPE(at->rows));
 }
@@ -191,10 +228,8 @@ static void emit_member(const classifier *c, const member *m, chunk *at)
         args.attrs.accumulate = TX_ADD;
     c->graph->direction = n.direction;
     tx_tensor *made = tx_emit(c->graph, &args);
-    if (n.out[0] == c->logits)
-        at->logits = made;
-    else if (n.out[0] == c->dlogits)
-        at->dlogits = made;
+    if (inner_of(c, n.out[0]) >= 0)
+        at->inner[inner_of(c, n.out[0])] = made;
 }
 
 static tx_status emit_chunks(const classifier *c, int64_t most)
@@ -202,7 +237,7 @@ static tx_status emit_chunks(const classifier *c, int64_t most)
     const int64_t chunks = (c->rows + most - 1) / most, even = (c->rows + chunks - 1) / chunks;
     const int64_t rows = (even + ROWS_UNIT - 1) / ROWS_UNIT * ROWS_UNIT;
     for (int64_t first = 0; first < c->rows; first += rows) {
-        chunk at = {first, c->rows - first < rows ? c->rows - first : rows, NULL, NULL};
+        chunk at = {first, c->rows - first < rows ? c->rows - first : rows, {0}};
         for (int32_t i = 0; i < c->members && c->graph->status == TX_OK; i++)
             emit_member(c, &c->member[i], &at);
     }
@@ -221,7 +256,7 @@ static tx_status split(const classifier *c, int64_t most)
     for (int32_t i = 0; i < c->members; i++) /* of what is whole, the last chunk's node */
         for (int k = 0; k < TX_MAX_OUT; k++) {
             tx_tensor *t = graph->node[c->member[i].node].out[k];
-            if (t && t != c->logits && t != c->dlogits && t->producer >= 0)
+            if (t && inner_of(c, t) < 0 && t->producer >= 0)
                 t->producer = graph->nodes - c->members + i;
         }
     for (int32_t i = first + 1; i < graph->nodes; i++)
@@ -248,7 +283,7 @@ static tx_status chunk_one(classifier *c, int32_t loss, int64_t bytes, bool *don
 {
     if (!find_members(c, loss) || !others_give_way(c))
         return TX_OK;
-    const int64_t most = most_rows(c->graph, c->logits, bytes);
+    const int64_t most = most_rows(c->graph, c->graph->node[loss].in[0], bytes);
     if (c->rows <= most)
         return TX_OK;
     c->early = calloc((size_t)c->graph->nodes, sizeof *c->early);
