@@ -60,36 +60,19 @@ tx_status tx_infer_rotary(const tx_infer *c)
     return TX_OK;
 }
 
-/* Ranges [n] of the flat arenas: p, g, groups, then states. */
-static tx_status check_update(const tx_infer *c, int states)
+/* Ranges [n] of the flat arenas: p, g, groups, then states of F32. */
+tx_status tx_infer_update(const tx_infer *c)
 {
     int64_t count = tx_shape_count(&c->in[0].shape);
     CHECK(tx_want_rank(c, 0, 1));
-    for (int i = 0; i < 3 + states; i++) {
+    for (int i = 0; i < tx_op_info_of(c->op)->inputs; i++) {
         bool groups = i == 2;
         CHECK(tx_want_dtype(c, i, groups ? TX_U8 : TX_F32));
         int64_t blocks = (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
         CHECK(tx_want_shape(c, i, &TX_SHAPE(groups ? blocks : count)));
     }
-    return TX_OK;
-}
-
-tx_status tx_infer_sgd(const tx_infer *c)
-{
-    CHECK(check_update(c, 1));
-    tx_give(c, 0, TX_F32, c->in[0].shape);
-    if (tx_present(&c->in[3]))
-        tx_give(c, 1, TX_F32, c->in[0].shape);
-    else
-        c->out[1].dtype = TX_DTYPE_COUNT;
-    return TX_OK;
-}
-
-tx_status tx_infer_adamw(const tx_infer *c)
-{
-    CHECK(check_update(c, 2));
-    for (int i = 0; i < 3; i++)
-        tx_give(c, i, TX_F32, c->in[0].shape);
+    for (int o = 0; o < tx_op_info_of(c->op)->outputs; o++)
+        tx_give(c, o, o == 0 || tx_present(&c->in[2 + o]) ? TX_F32 : TX_DTYPE_COUNT, c->in[0].shape);
     return TX_OK;
 }
 

@@ -28,10 +28,10 @@ static tx_status size_arenas(tx_model *model)
     if (model->has_gradients && !(parallel && parallel->options.zero_stage == 2)) /* which keeps shards */
         tx_arena_cover(&arena[TX_ARENA_GRADIENTS], weights);
     tx_status status = TX_OK;
-    for (int32_t k = 0; k < model->moments && !tx_parallel_sharded(parallel); k++)
+    for (int32_t k = 0; k < model->optimizer_states && !tx_parallel_sharded(parallel); k++)
         for (int32_t c = 0; c < weights->chunks && status == TX_OK; c++)
-            status = tx_arena_use(&arena[TX_ARENA_OPTIMIZER], (k * weights->chunks + c) * weights->chunk_bytes,
-                                  weights->used[c]);
+            status = tx_arena_use(&arena[TX_ARENA_OPTIMIZER], tx_optimizer_address(model, k, c * weights->chunk_bytes),
+                                  tx_optimizer_bytes(&model->optimizer_state[k], weights->used[c]));
     if (status == TX_OK)
         status = tx_arena_use(&arena[TX_ARENA_CONTROL], 0, align_up(CONTROL_BYTES));
     if (status == TX_OK)

@@ -202,10 +202,17 @@ tx_status tx_model_find(const tx_model *model, const char *name, int32_t *index)
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-/* Moments of which each rank has its shards; their addresses are those of the weights. */
+int64_t tx_optimizer_address(const tx_model *model, int32_t k, int64_t weights)
+{
+    const tx_arena *arena = &model->arena[TX_ARENA_WEIGHTS];
+    const int64_t chunk = (int64_t)k * arena->chunks + tx_arena_chunk(arena, weights);
+    return chunk * arena->chunk_bytes + tx_optimizer_bytes(&model->optimizer_state[k], weights % arena->chunk_bytes);
+}
+
+/* States of which each rank has its shards; their addresses are those of the weights. */
 static bool spread(const tx_model *model, tx_part part)
 {
-    return tx_parallel_sharded(model->parallel) && (part == TX_PART_FIRST_MOMENT || part == TX_PART_SECOND_MOMENT);
+    return tx_parallel_sharded(model->parallel) && part >= TX_PART_STATE;
 }
 
 /* Arena and address of a part of a parameter. */
@@ -213,16 +220,16 @@ static tx_status part_place(const tx_model *model, tx_part part, int32_t index, 
 {
     if (index < 0 || index >= model->params)
         return tx_fail(TX_NOT_FOUND, "the model has no parameter number %d", index);
-    int32_t moment = part == TX_PART_FIRST_MOMENT ? 1 : part == TX_PART_SECOND_MOMENT ? 2 : 0;
-    if ((part == TX_PART_GRADIENT && !model->has_gradients) || moment > model->moments)
+    const int32_t state = (int32_t)part - TX_PART_STATE; /* below 0: of another part */
+    if ((part == TX_PART_GRADIENT && !model->has_gradients) || state >= model->optimizer_states)
         return tx_fail(TX_NOT_FOUND, "the model has no gradients or no such optimizer state");
     if (part == TX_PART_GRADIENT && tx_parallel_sharded(model->parallel))
         return tx_fail(TX_NOT_FOUND, "no rank has all gradients: they are spread (zero_stage %d)",
                        (int)model->parallel->options.zero_stage);
-    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
-    *arena = moment ? TX_ARENA_OPTIMIZER : part == TX_PART_GRADIENT ? TX_ARENA_GRADIENTS : TX_ARENA_WEIGHTS;
-    bool second = moment == 2 && !spread(model, part);
-    *address = model->param[index].offset + (second ? weights->chunks * weights->chunk_bytes : 0);
+    *arena = state >= 0 ? TX_ARENA_OPTIMIZER : part == TX_PART_GRADIENT ? TX_ARENA_GRADIENTS : TX_ARENA_WEIGHTS;
+    *address = model->param[index].offset;
+    if (state >= 0 && !spread(model, part))
+        *address = tx_optimizer_address(model, state, *address);
     return TX_OK;
 }
 
@@ -262,7 +269,7 @@ tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int
     if (status != TX_OK)
         return status;
     if (spread(model, part))
-        return tx_parallel_write_moment(model, (int32_t)(part - TX_PART_FIRST_MOMENT), address, count, data);
+        return tx_parallel_write_state(model, (int32_t)part - TX_PART_STATE, address, count, data);
     return write_now(model, arena, address, data, count * (int64_t)sizeof(float));
 }
 
@@ -274,7 +281,7 @@ tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int6
     if (status != TX_OK)
         return status;
     if (spread(model, part))
-        return tx_parallel_read_moment(model, (int32_t)(part - TX_PART_FIRST_MOMENT), address, count, data);
+        return tx_parallel_read_state(model, (int32_t)part - TX_PART_STATE, address, count, data);
     const tx_engine *e = model->engine;
     const tx_arena *arena = &model->arena[id];
     return e->backend->read(e->context, arena->buffer[tx_arena_chunk(arena, address)], address % arena->chunk_bytes,

@@ -3,7 +3,56 @@
 #include "api/parallel.h"
 #include "api/plan.h"
 
+#include <string.h>
+
 static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
+
+/* ---- The table --------------------------------------------------------------------------------- */
+
+typedef struct optimizer {
+    tx_op op;
+    tx_optimizer_state state[TX_MAX_OPTIMIZER_STATES]; /* behind the last: no name */
+} optimizer;
+
+static const optimizer optimizers[TX_OPTIMIZER_KINDS] = {
+#define TX_OPTIMIZER(NAME, ...) [TX_##NAME] = {TX_OP_##NAME, {__VA_ARGS__}},
+#include "optimizers.def"
+};
+
+enum {
+    ROWS = 0
+#define TX_OPTIMIZER(...) +1
+#include "optimizers.def"
+};
+_Static_assert((int)ROWS == (int)TX_OPTIMIZER_KINDS, "every kind of tx.h has a row in optimizers.def");
+
+/* How many states it keeps with these options: those that an option can leave out come last. */
+static int32_t count_states(const tx_optimizer_options *o)
+{
+    const tx_optimizer_state *state = optimizers[o->kind].state;
+    for (int32_t k = 0; k < TX_MAX_OPTIMIZER_STATES; k++) {
+        const void *option = (const char *)o + state[k].option;
+        if (!state[k].name || (state[k].option && !(*(const float *)option > 0)))
+            return k;
+    }
+    return TX_MAX_OPTIMIZER_STATES;
+}
+
+int32_t tx_model_optimizer_states(const tx_model *model)
+{
+    return model->optimizer_states;
+}
+
+tx_status tx_model_optimizer_state(const tx_model *model, int32_t index, const char **name, bool *never_negative)
+{
+    if (index < 0 || index >= model->optimizer_states)
+        return tx_fail(TX_NOT_FOUND, "the model's optimizer has no state number %d", index);
+    *name = model->optimizer_state[index].name;
+    *never_negative = model->optimizer_state[index].never_negative;
+    return TX_OK;
+}
+
+/* ---- Nodes ------------------------------------------------------------------------------------- */
 
 /* Elements of an arena as one vector. */
 static tx_tensor *range(tx_graph *graph, tx_arena_id arena, int64_t address, int64_t count)
@@ -11,11 +60,20 @@ static tx_tensor *range(tx_graph *graph, tx_arena_id arena, int64_t address, int
     return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(count), arena, address);
 }
 
-/* What one optimizer node works on: a range of the weights, its gradients, moments and group bytes. */
+/* What one optimizer node works on: a range of the weights, its gradients, states and group bytes. */
 typedef struct span {
     int64_t count; /* elements */
-    int64_t weights, gradients, groups, moment[2];
+    int64_t weights, gradients, groups, state[TX_MAX_OPTIMIZER_STATES];
 } span;
+
+/* The operand that a state is. */
+static tx_tensor *state_range(tx_graph *graph, const span *s, int32_t k)
+{
+    const tx_optimizer_state *state = &graph->model->optimizer_state[k];
+    const int64_t bytes = tx_optimizer_bytes(state, s->count * (int64_t)sizeof(float));
+    return tx_tensor_fixed(graph, state->dtype, TX_SHAPE(bytes / (int64_t)tx_dtype_size(state->dtype)),
+                           TX_ARENA_OPTIMIZER, s->state[k]);
+}
 
 /* Result GRAD_SUMSQ gains the sum over a span's gradients. */
 static void add_sumsq(tx_graph *graph, const span *s)
@@ -41,7 +99,7 @@ static void clear_sumsq(tx_graph *graph)
 
 static void add_update(tx_graph *graph, const tx_optimizer_options *o, const span *s)
 {
-    tx_emit_args args = {.op = o->kind == TX_ADAMW ? TX_OP_ADAMW : TX_OP_SGD, .attrs = plain};
+    tx_emit_args args = {.op = optimizers[o->kind].op, .attrs = plain};
     args.attrs.beta1 = o->beta1;
     args.attrs.beta2 = o->beta2;
     args.attrs.eps = o->eps;
@@ -50,8 +108,8 @@ static void add_update(tx_graph *graph, const tx_optimizer_options *o, const spa
     args.in[0] = args.out[0] = range(graph, TX_ARENA_WEIGHTS, s->weights, s->count);
     args.in[1] = range(graph, TX_ARENA_GRADIENTS, s->gradients, s->count);
     args.in[2] = tx_tensor_fixed(graph, TX_U8, TX_SHAPE(s->count / TX_PARAM_BLOCK), TX_ARENA_STATE, s->groups);
-    for (int32_t k = 0; k < graph->model->moments; k++)
-        args.in[3 + k] = args.out[1 + k] = range(graph, TX_ARENA_OPTIMIZER, s->moment[k], s->count);
+    for (int32_t k = 0; k < graph->model->optimizer_states; k++)
+        args.in[3 + k] = args.out[1 + k] = state_range(graph, s, k);
     if (graph->status == TX_OK)
         tx_emit(graph, &args);
 }
@@ -61,11 +119,10 @@ static span chunk_span(const tx_model *model, const int64_t *groups, int32_t c)
 {
     const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
     int64_t address = c * weights->chunk_bytes;
-    return (span){weights->used[c] / (int64_t)sizeof(float),
-                  address,
-                  address,
-                  groups[c],
-                  {address, (weights->chunks + c) * weights->chunk_bytes}};
+    span s = {weights->used[c] / (int64_t)sizeof(float), address, address, groups[c], {0}};
+    for (int32_t k = 0; k < model->optimizer_states; k++)
+        s.state[k] = tx_optimizer_address(model, k, address);
+    return s;
 }
 
 /* This rank's shard of a bucket; its gradients are where the stage keeps them. */
@@ -74,11 +131,13 @@ static span shard_span(const tx_model *model, const int64_t *groups, const tx_bu
     const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
     int64_t address = b->address + b->first * (int64_t)sizeof(float);
     int64_t block = address % weights->chunk_bytes / (TX_PARAM_BLOCK * (int64_t)sizeof(float));
-    return (span){b->owned,
-                  address,
-                  model->parallel->options.zero_stage == 2 ? b->kept : address,
-                  groups[tx_arena_chunk(weights, address)] + block,
-                  {b->moment[0], b->moment[1]}};
+    span s = {b->owned,
+              address,
+              model->parallel->options.zero_stage == 2 ? b->kept : address,
+              groups[tx_arena_chunk(weights, address)] + block,
+              {0}};
+    memcpy(s.state, b->state, sizeof s.state);
+    return s;
 }
 
 static void add_collective(tx_graph *graph, tx_op op, int32_t bucket, tx_tensor *in, tx_tensor *out)
@@ -157,11 +216,12 @@ static tx_status check_options(const tx_optimizer_options *o)
 {
     if (o->size != sizeof *o)
         return tx_fail(TX_INVALID, "optimizer options: size is %zu, wanted %zu", o->size, sizeof *o);
-    bool betas = o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->eps >= 0;
-    if (o->kind == TX_ADAMW && !betas)
-        return tx_fail(TX_INVALID, "AdamW: betas must lie in [0, 1) and epsilon must not be negative");
-    if (!(o->momentum >= 0) || !(o->weight_decay >= 0))
-        return tx_fail(TX_INVALID, "optimizer: momentum and weight decay must not be negative");
+    if ((uint32_t)o->kind >= TX_OPTIMIZER_KINDS)
+        return tx_fail(TX_INVALID, "optimizer: there is no kind %d", (int)o->kind);
+    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1))
+        return tx_fail(TX_INVALID, "optimizer: betas must lie in [0, 1)");
+    if (!(o->eps >= 0 && o->momentum >= 0 && o->weight_decay >= 0))
+        return tx_fail(TX_INVALID, "optimizer: epsilon, momentum and weight decay must not be negative");
     return TX_OK;
 }
 
@@ -172,7 +232,7 @@ tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *optio
     tx_status status = check_options(options);
     if (status == TX_OK && !model->has_gradients)
         status = tx_fail(TX_INVALID, "the optimizer needs a graph with gradients first (tx_backward)");
-    if (status == TX_OK && model->moments > 0)
+    if (status == TX_OK && model->optimizer_states > 0)
         status = tx_fail(TX_INVALID, "the model has an optimizer already");
     if (status == TX_OK)
         status = tx_model_declare_groups(model, groups);
@@ -180,9 +240,10 @@ tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *optio
         status = tx_graph_create(model, &graph);
     if (status != TX_OK)
         return status;
-    model->moments = options->kind == TX_ADAMW ? 2 : options->momentum > 0 ? 1 : 0;
+    model->optimizer_state = optimizers[options->kind].state;
+    model->optimizer_states = count_states(options);
     if (tx_parallel_sharded(model->parallel))
-        status = tx_parallel_moments(model);
+        status = tx_parallel_states(model);
     if (status != TX_OK) {
         tx_graph_free(graph);
         return status;

@@ -202,17 +202,18 @@ void tx_parallel_free(tx_model *model)
     model->parallel = NULL;
 }
 
-/* ---- Moments in shards ------------------------------------------------------------------------------- */
+/* ---- States in shards -------------------------------------------------------------------------------- */
 
-tx_status tx_parallel_moments(tx_model *model)
+tx_status tx_parallel_states(tx_model *model)
 {
     tx_parallel *p = model->parallel;
     tx_status status = TX_OK;
-    for (int32_t k = 0; k < model->moments; k++)
+    for (int32_t k = 0; k < model->optimizer_states; k++)
         for (int32_t i = p->buckets - 1; i >= 0 && !status; i--)
             if (p->bucket[i].owned > 0)
-                status = tx_arena_append(&model->arena[TX_ARENA_OPTIMIZER], p->bucket[i].owned * element,
-                                         TX_PARAM_BLOCK * element, &p->bucket[i].moment[k]);
+                status = tx_arena_append(&model->arena[TX_ARENA_OPTIMIZER],
+                                         tx_optimizer_bytes(&model->optimizer_state[k], p->bucket[i].owned * element),
+                                         TX_PARAM_BLOCK * element, &p->bucket[i].state[k]);
     return status;
 }
 
@@ -223,14 +224,14 @@ typedef struct part {
     int64_t address; /* in OPTIMIZER */
 } part;
 
-static part part_of(const tx_bucket *b, int32_t moment, int64_t address, int64_t count)
+static part part_of(const tx_bucket *b, int32_t k, int64_t address, int64_t count)
 {
     int64_t begin = (b->address - address) / element + b->first, end = begin + b->owned;
     int64_t at = begin > 0 ? begin : 0, stop = end < count ? end : count;
-    return (part){at, stop > at ? stop - at : 0, b->moment[moment] + (at - begin) * element};
+    return (part){at, stop > at ? stop - at : 0, b->state[k] + (at - begin) * element};
 }
 
-tx_status tx_parallel_read_moment(tx_model *model, int32_t moment, int64_t address, int64_t count, float *data)
+tx_status tx_parallel_read_state(tx_model *model, int32_t k, int64_t address, int64_t count, float *data)
 {
     const tx_engine *e = model->engine;
     const tx_parallel *p = model->parallel;
@@ -238,7 +239,7 @@ tx_status tx_parallel_read_moment(tx_model *model, int32_t moment, int64_t addre
     tx_status status = TX_OK;
     memset(data, 0, (size_t)(count * element));
     for (int32_t i = 0; i < p->buckets && !status; i++) {
-        part own = part_of(&p->bucket[i], moment, address, count);
+        part own = part_of(&p->bucket[i], k, address, count);
         if (own.count > 0)
             status = e->backend->read(e->context, arena->buffer[tx_arena_chunk(arena, own.address)],
                                       own.address % arena->chunk_bytes, data + own.at, own.count * element);
@@ -247,14 +248,14 @@ tx_status tx_parallel_read_moment(tx_model *model, int32_t moment, int64_t addre
     return status ? status : tx_comm_collect(p->comm, TX_ALL_REDUCE, data, count, TX_I32, 0);
 }
 
-tx_status tx_parallel_write_moment(tx_model *model, int32_t moment, int64_t address, int64_t count, const float *data)
+tx_status tx_parallel_write_state(tx_model *model, int32_t k, int64_t address, int64_t count, const float *data)
 {
     const tx_engine *e = model->engine;
     const tx_parallel *p = model->parallel;
     const tx_arena *arena = &model->arena[TX_ARENA_OPTIMIZER];
     tx_status status = TX_OK;
     for (int32_t i = 0; i < p->buckets && !status; i++) {
-        part own = part_of(&p->bucket[i], moment, address, count);
+        part own = part_of(&p->bucket[i], k, address, count);
         if (own.count > 0)
             status = e->backend->write(e->context, arena->buffer[tx_arena_chunk(arena, own.address)],
                                        own.address % arena->chunk_bytes, data + own.at, own.count * element);

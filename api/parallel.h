@@ -26,8 +26,9 @@ typedef struct tx_bucket {
     int64_t count;              /* elements */
     int64_t first, owned;       /* this rank's shard: elements of the bucket */
     int64_t kept;               /* stage 2: address in GRADIENTS of the own shard */
-    int64_t moment[2];          /* stages 1 and 2: address in OPTIMIZER of the own shard's moments */
     int64_t gradients, weights; /* addresses in EXCHANGE, where it is not in an arena's window */
+    /* Stages 1 and 2: addresses in OPTIMIZER of the own shard's states. */
+    int64_t state[TX_MAX_OPTIMIZER_STATES];
 } tx_bucket;
 
 /* A transfer that a plan has begun and nobody has waited for yet. */
@@ -66,11 +67,11 @@ tx_tensor *tx_parallel_tensor(tx_graph *graph, tx_arena_id arena, int32_t bucket
 tx_tensor *tx_parallel_exchanged(tx_graph *graph, tx_arena_id arena, int32_t bucket);
 void tx_parallel_free(tx_model *model);
 
-/* Addresses of the moments, for a sharded update. */
-tx_status tx_parallel_moments(tx_model *model);
-/* Copies elements first.. of a parameter's moment from or to the shards; all ranks call them. */
-tx_status tx_parallel_read_moment(tx_model *model, int32_t moment, int64_t address, int64_t count, float *data);
-tx_status tx_parallel_write_moment(tx_model *model, int32_t moment, int64_t address, int64_t count, const float *data);
+/* Addresses of the optimizer states, for a sharded update. */
+tx_status tx_parallel_states(tx_model *model);
+/* Copies elements of state `k`, from a weight's address on, from or to the shards; all ranks call them. */
+tx_status tx_parallel_read_state(tx_model *model, int32_t k, int64_t address, int64_t count, float *data);
+tx_status tx_parallel_write_state(tx_model *model, int32_t k, int64_t address, int64_t count, const float *data);
 
 /* ---- What the executor does at a collective node (exchange.c) ------------------------------------- */
 

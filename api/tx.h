@@ -269,7 +269,8 @@ typedef struct tx_param_spec {
     bool decay;  /* weight decay applies */
 } tx_param_spec;
 
-typedef enum tx_part { TX_PART_WEIGHT, TX_PART_GRADIENT, TX_PART_FIRST_MOMENT, TX_PART_SECOND_MOMENT } tx_part;
+/* State k of the optimizer is part TX_PART_STATE + k. */
+typedef enum tx_part { TX_PART_WEIGHT, TX_PART_GRADIENT, TX_PART_STATE } tx_part;
 
 tx_status tx_model_create(tx_engine *engine, tx_model **model);
 void tx_model_free(tx_model *model);
@@ -332,8 +333,7 @@ typedef struct tx_parallel_options {
 /* Makes `model` one of many copies, each rank's: from now on gradients and result LOSS are summed over the ranks, and
  * every rank makes the same updates. Every rank calls it, before the first parameter is declared, and builds the same
  * graphs, save for batch sizes. Each rank's loss is to be its part of the sum (control INVERSE_LABELS: of the labels of
- * all ranks). With zero_stage 1 and 2 all ranks make the
- * calls that read moments. */
+ * all ranks). With zero_stage 1 and 2 all ranks make the calls that read optimizer states. */
 tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_options *options);
 /* Whether runs of a training plan sum the gradients over the ranks: off for all but the last micro-batch of a step. On
  * at first. (With zero_stage 2 every run does.) */
@@ -341,7 +341,7 @@ tx_status tx_model_synchronize(tx_model *model, bool on);
 /* Waits for what still moves between the ranks: gradients, or weights of the last update. All of them call it before
  * some read those or go. */
 tx_status tx_model_settle(tx_model *model);
-/* Whether each rank has shards of the moments alone (zero_stage 1 and 2). */
+/* Whether each rank has shards of the optimizer states alone (zero_stage 1 and 2). */
 bool tx_model_spreads(const tx_model *model);
 /* A number that the ranks sum with every update, so that they decide alike: this rank's for the next one, and the sum
  * of the last. */
@@ -444,16 +444,20 @@ typedef struct tx_plan tx_plan;
 tx_status tx_plan_create(tx_graph *graph, const char *name, tx_plan **plan);
 void tx_plan_free(tx_plan *plan);
 
-typedef enum tx_optimizer_kind { TX_SGD, TX_ADAMW } tx_optimizer_kind;
+typedef enum tx_optimizer_kind { TX_SGD, TX_ADAMW, TX_OPTIMIZER_KINDS } tx_optimizer_kind;
 typedef struct tx_optimizer_options {
     size_t size; /* sizeof(tx_optimizer_options) */
     tx_optimizer_kind kind;
     float beta1, beta2, eps; /* AdamW */
-    float momentum;          /* SGD */
+    float momentum;          /* SGD; 0: it keeps no state */
     float weight_decay;      /* of parameters whose spec says decay */
 } tx_optimizer_options;
 /* The update plan: global gradient norm, clip, optimizer over the flat arenas. */
 tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *options, tx_plan **plan);
+/* The states that the model's optimizer keeps of every weight (part TX_PART_STATE + index); before it is made, none.
+ * What files call one, as in PARAM.exp_avg, and whether its values are never below 0. */
+int32_t tx_model_optimizer_states(const tx_model *model);
+tx_status tx_model_optimizer_state(const tx_model *model, int32_t index, const char **name, bool *never_negative);
 
 /* Copies `bytes` from `data` into an input; the data may be reused at once. Indices outside what
  * the graph can take are refused here, so that they never reach a kernel. */

@@ -211,6 +211,9 @@ static void options(void **state)
     o.beta2 = 0.999f;
     o.weight_decay = -1.0f;
     assert_refused(tx_optimizer_create(f->model, &o, &plan), TX_INVALID, "weight decay must not be negative");
+    o.weight_decay = 0.0f;
+    o.kind = TX_OPTIMIZER_KINDS;
+    assert_refused(tx_optimizer_create(f->model, &o, &plan), TX_INVALID, "there is no kind");
     o.size = 7;
     assert_refused(tx_optimizer_create(f->model, &o, &plan), TX_INVALID, "optimizer options: size is 7");
 }
@@ -246,6 +249,10 @@ static void values(void **state)
     assert_refused(tx_model_find(f->model, "v", &index), TX_NOT_FOUND, "no parameter v");
     assert_refused(tx_model_read(f->model, TX_PART_WEIGHT, -1, data), TX_NOT_FOUND, "no parameter number -1");
     assert_refused(tx_model_read(f->model, TX_PART_GRADIENT, 0, data), TX_NOT_FOUND, "has no gradients");
+    assert_refused(tx_model_read(f->model, TX_PART_STATE, 0, data), TX_NOT_FOUND, "no such optimizer state");
+    assert_int_equal(tx_model_optimizer_states(f->model), 0);
+    bool never_negative;
+    assert_refused(tx_model_optimizer_state(f->model, 0, &name, &never_negative), TX_NOT_FOUND, "no state number 0");
     assert_refused(tx_model_write_range(f->model, TX_PART_WEIGHT, 0, 13, 2, data), TX_INVALID,
                    "parameter w has 14 elements, 2 from 13 on were asked for");
     assert_refused(tx_model_read_range(f->model, TX_PART_WEIGHT, 0, INT64_MAX, INT64_MAX, data), TX_INVALID,

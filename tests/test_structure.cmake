@@ -12,7 +12,7 @@ set(max_lines 600)
 set(generated tests/opencl/gemm_mma_host.h)
 
 # "files|what they may include": the first row whose left side matches the file's path decides.
-set(basics "api/(tx|half|op|file|clock)\\.h|api/ops\\.def")
+set(basics "api/(tx|half|op|file|clock)\\.h|api/(ops|optimizers)\\.def")
 set(contracts "backends/(backend|rng)\\.h|comm/comm\\.h")
 set(directions
     "^api/|^(api/|${contracts}$)"

@@ -37,11 +37,6 @@ static void choose_kernels(tx_train_job *j)
     tx_report(&j->report, message);
 }
 
-static bool is_sgd(const tx_train_settings *set)
-{
-    return set->optim == 4;
-}
-
 static tx_trainer_options make_trainer(const tx_train_job *j)
 {
     const tx_train_settings *set = j->set;
@@ -58,8 +53,8 @@ static tx_trainer_options make_trainer(const tx_train_job *j)
         .eval_batch = tx_train_evaluates(set) ? set->eval_batch : 0,
         .max_grad_norm = set->max_grad_norm,
         .seed = (uint64_t)set->seed,
-        .optimizer = {sizeof(tx_optimizer_options), is_sgd(set) ? TX_SGD : TX_ADAMW, (float)set->beta1,
-                      (float)set->beta2, (float)set->epsilon, .weight_decay = (float)set->decay},
+        .optimizer = {sizeof(tx_optimizer_options), tx_train_optimizer(set), (float)set->beta1, (float)set->beta2,
+                      (float)set->epsilon, .weight_decay = (float)set->decay},
     };
 }
 
@@ -265,7 +260,7 @@ static double flops_per_token(const tx_gpt2_config *config)
     return 6.0 * (double)(tx_gpt2_param_count(config) - embeddings);
 }
 
-/* About what the files besides weights and moments take: tokenizer, log and history, others. */
+/* About what the files besides weights and optimizer states take: tokenizer, log and history, others. */
 static int64_t small_bytes(const tx_train_job *j)
 {
     const int64_t id = 64, step = 512, others = 64 << 10;
@@ -313,7 +308,7 @@ tx_status tx_train_make_run(tx_train_job *j, int (*stop)(void *context), bool (*
         .output_dir = set->output_dir,
         .save_total_limit = set->save_total_limit,
         .stop_on_save_error = set->on_save_error == TX_SAVE_STOP,
-        .checkpoint_bytes = (is_sgd(set) ? 1 : 3) * weight_bytes(j) + small_bytes(j),
+        .checkpoint_bytes = (1 + tx_model_optimizer_states(j->model)) * weight_bytes(j) + small_bytes(j),
         .write = write_checkpoint,
         .write_context = j,
         .profile = set->profile,

@@ -16,6 +16,16 @@
 #define WHOLE(name, field, least, most, text) {TX_OPTION_INTEGER, name, AT(field), least, most, "N", text}
 #define REAL(name, field, least, most, text) {TX_OPTION_REAL, name, AT(field), least, most, "X", text}
 
+/* The names of optimizers, a "|" before each, and what they name. */
+static const char optimizer_words[] =
+#define TX_OPTIMIZER_WORD(word, NAME) "|" #word
+#include "api/optimizers.def"
+    ;
+static const tx_optimizer_kind optimizer_kinds[] = {
+#define TX_OPTIMIZER_WORD(word, NAME) TX_##NAME,
+#include "api/optimizers.def"
+};
+
 static const tx_option options[] = {
     {TX_OPTION_HEADING, .help = "model"},
     TEXT("model_name_or_path", model, "DIR|NAME", "model to go on training: a folder, or a name to look up (README)"),
@@ -52,7 +62,7 @@ static const tx_option options[] = {
     TEXT("lr_scheduler_kwargs", schedule_settings, "JSON", "its settings, as {\"num_decay_steps\": 100} of wsd"),
     REAL("warmup_steps", warmup_steps, 0, INT32_MAX, "steps over which the rate rises from 0; below 1: share of the run"),
     REAL("warmup_ratio", warmup_ratio, 0, 1, "the same as a share of the run, where warmup_steps is 0"),
-    CHOICE("optim", optim, "adamw_torch_fused|adamw_torch|adamw_hf|adamw|sgd", "the first four are one AdamW"),
+    CHOICE("optim", optim, optimizer_words + 1, "the first four are one AdamW"),
     REAL("weight_decay", decay, 0, 1e6, "of matrices; none on biases and norms"),
     REAL("adam_beta1", beta1, 0, 0.9999999, "decay of the first moment"),
     REAL("adam_beta2", beta2, 0, 0.9999999, "decay of the second moment"),
@@ -143,6 +153,11 @@ tx_train_settings tx_train_defaults(void)
         .save_steps = 500,
         .device = "cpu",
     };
+}
+
+tx_optimizer_kind tx_train_optimizer(const tx_train_settings *set)
+{
+    return optimizer_kinds[set->optim];
 }
 
 bool tx_train_trains(const tx_train_settings *set)

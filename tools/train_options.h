@@ -46,6 +46,7 @@ typedef struct tx_train_settings {
 
 extern const tx_cli tx_train_program;
 tx_train_settings tx_train_defaults(void);
+tx_optimizer_kind tx_train_optimizer(const tx_train_settings *set);
 /* What contradicts itself or is missing is complained of: the exit status, or TX_GO_ON. */
 int tx_train_check(const tx_train_settings *set);
 

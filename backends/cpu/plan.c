@@ -143,7 +143,14 @@ static tx_status bind_call(tx_cpu_call *call, const tx_bindings *bindings)
 
 static bool needs_results(tx_op op)
 {
-    return op == TX_OP_CLIP_NORM || op == TX_OP_SGD || op == TX_OP_ADAMW;
+    switch (op) {
+    case TX_OP_CLIP_NORM:
+#define TX_OPTIMIZER(NAME, ...) case TX_OP_##NAME:
+#include "optimizers.def"
+        return true;
+    default:
+        return false;
+    }
 }
 
 tx_status tx_cpu_bind(tx_executable *executable, const tx_bindings *bindings)

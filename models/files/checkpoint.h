@@ -64,12 +64,12 @@ tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report
 
 /* ---- What a model is made of besides its weights --------------------------------------------------------- */
 
-/* The moments of every parameter as PARAM.exp_avg and PARAM.exp_avg_sq, F32, logical shape; those that the optimizer
- * keeps. All ranks call it where they have shards of them (tx_model_spreads); those that write no file give path NULL.
+/* The optimizer's states of every parameter, as PARAM.exp_avg and PARAM.exp_avg_sq of AdamW, F32, logical shape. All
+ * ranks call it where they have shards of them (tx_model_spreads); those that write no file give path NULL.
  */
 tx_status tx_optimizer_save(tx_model *model, const char *path);
-/* Names, shapes and number must be those of the model; values that are not finite, and second moments below 0, are
- * refused (TX_FORMAT). After a failure the model's moments may be partly the file's. */
+/* Names, shapes and number must be those of the model; values that are not finite, or below 0 where none can be, are
+ * refused (TX_FORMAT). After a failure the model's states may be partly the file's. */
 tx_status tx_optimizer_load(tx_model *model, const char *path);
 
 #endif

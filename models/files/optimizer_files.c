@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The optimizer's moments as a safetensors file. */
+ * The optimizer's states as a safetensors file. */
 #include "models/files/checkpoint.h"
 #include "models/files/weights.h"
 
@@ -9,83 +9,61 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_MOMENTS 2
-
-static const struct {
-    tx_part part;
-    const char *suffix;
-} moment[MAX_MOMENTS] = {{TX_PART_FIRST_MOMENT, ".exp_avg"}, {TX_PART_SECOND_MOMENT, ".exp_avg_sq"}};
-
 /* The tensors that a model's optimizer has, in the order of the file; their names are one allocation. */
-typedef struct moments {
+typedef struct states {
     tx_model *model;
-    int32_t each, count; /* of a parameter, of all */
+    int32_t params, each, count; /* parameters, states of one, tensors */
     tx_st_tensor *tensor;
     char *names;
-} moments;
+} states;
 
-static void moments_free(moments *m)
+static void states_free(states *s)
 {
-    free(m->tensor);
-    free(m->names);
+    free(s->tensor);
+    free(s->names);
 }
 
-/* How many moments the optimizer keeps: copying nothing of one that there is not fails. */
-static tx_status count_moments(tx_model *model, int32_t *each)
+static tx_part part_of(const states *s, int32_t i)
 {
-    float none;
-    for (int32_t k = 0; k < MAX_MOMENTS; k++) {
-        tx_status status = tx_model_read_range(model, moment[k].part, 0, 0, 0, &none);
-        if (status == TX_NOT_FOUND)
-            break;
-        if (status)
-            return status;
-        *each = k + 1;
-    }
-    return TX_OK;
+    return (tx_part)(TX_PART_STATE + i % s->each);
 }
 
-static tx_status fill(moments *m, int32_t params, size_t name_bytes)
+/* Fills the list; without `names` it only counts their bytes. */
+static tx_status fill(states *s, size_t *bytes)
 {
-    char *name = m->names;
-    for (int32_t p = 0; p < params; p++) {
-        const char *param;
+    const size_t room = *bytes;
+    *bytes = 0;
+    for (int32_t i = 0; i < s->params * s->each; i++) {
+        const char *param, *state;
         const tx_param_spec *spec;
-        tx_status status = tx_model_param(m->model, p, &param, &spec);
-        if (status)
-            return status;
-        for (int32_t k = 0; k < m->each; k++) {
-            int length = snprintf(name, name_bytes, "%s%s", param, moment[k].suffix);
-            m->tensor[m->count++] = tx_weights_of_param(name, spec);
-            name += length + 1;
-            name_bytes -= (size_t)length + 1;
-        }
-    }
-    return TX_OK;
-}
-
-static tx_status list_moments(tx_model *model, moments *m)
-{
-    const int32_t params = tx_model_param_count(model);
-    *m = (moments){.model = model};
-    if (params == 0)
-        return tx_fail(TX_INVALID, "the model has no parameters yet: build its graph first");
-    tx_status status = count_moments(model, &m->each);
-    size_t bytes = 1;
-    for (int32_t p = 0; p < params && !status; p++) {
-        const char *name;
-        const tx_param_spec *spec;
-        status = tx_model_param(model, p, &name, &spec);
+        bool never_negative;
+        tx_status status = tx_model_param(s->model, i / s->each, &param, &spec);
         if (!status)
-            bytes += MAX_MOMENTS * (strlen(name) + sizeof ".exp_avg_sq");
+            status = tx_model_optimizer_state(s->model, i % s->each, &state, &never_negative);
+        if (status)
+            return status;
+        char *name = s->names ? s->names + *bytes : NULL;
+        *bytes += (size_t)snprintf(name, name ? room - *bytes : 0, "%s.%s", param, state) + 1;
+        if (name)
+            s->tensor[s->count++] = tx_weights_of_param(name, spec);
     }
+    return TX_OK;
+}
+
+static tx_status list_states(tx_model *model, states *s)
+{
+    *s = (states){model, tx_model_param_count(model), tx_model_optimizer_states(model), .count = 0};
+    if (s->params == 0)
+        return tx_fail(TX_INVALID, "the model has no parameters yet: build its graph first");
+    size_t bytes = 0;
+    tx_status status = fill(s, &bytes);
     if (status)
         return status;
-    m->tensor = calloc((size_t)(uint32_t)params * MAX_MOMENTS, sizeof *m->tensor);
-    m->names = malloc(bytes);
-    status = m->tensor && m->names ? fill(m, params, bytes) : tx_fail(TX_MEMORY, "no memory for a list of tensors");
+    s->tensor = calloc((size_t)s->params * (size_t)s->each + 1, sizeof *s->tensor);
+    s->names = malloc(bytes + 1);
+    status = s->tensor && s->names ? fill(s, &bytes) : tx_fail(TX_MEMORY, "no memory for a list of tensors");
     if (status)
-        moments_free(m);
+        states_free(s);
     return status;
 }
 
@@ -93,20 +71,20 @@ static tx_status list_moments(tx_model *model, moments *m)
 
 tx_status tx_optimizer_save(tx_model *model, const char *path)
 {
-    moments m;
+    states s;
     tx_st_writer *writer = NULL;
-    tx_status status = list_moments(model, &m);
+    tx_status status = list_states(model, &s);
     if (status)
         return tx_fail_in(status, "%s", path ? path : "optimizer states");
     float *buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *buffer);
     if (!buffer)
         status = tx_fail(TX_MEMORY, "%s: no memory for a tensor", path ? path : "optimizer states");
     else if (path)
-        status = tx_st_create(path, m.tensor, m.count, NULL, &writer);
+        status = tx_st_create(path, s.tensor, s.count, NULL, &writer);
     /* After a failure as well: other ranks take part to the end. */
-    for (int32_t i = 0; i < m.count && buffer; i++) {
-        tx_status appended = tx_weights_append(model, moment[i % m.each].part, i / m.each, tx_st_elements(&m.tensor[i]),
-                                               buffer, status ? NULL : writer);
+    for (int32_t i = 0; i < s.count && buffer; i++) {
+        tx_status appended = tx_weights_append(model, part_of(&s, i), i / s.each, tx_st_elements(&s.tensor[i]), buffer,
+                                               status ? NULL : writer);
         status = status ? status : appended;
     }
     if (writer && status)
@@ -114,7 +92,7 @@ tx_status tx_optimizer_save(tx_model *model, const char *path)
     else if (writer)
         status = tx_st_commit(writer);
     free(buffer);
-    moments_free(&m);
+    states_free(&s);
     return status;
 }
 
@@ -128,11 +106,11 @@ static const char *shape_text(const tx_st_tensor *t, char text[160])
     return tx_shape_text(&shape, text, 160);
 }
 
-/* Where in the file each tensor of `m` is. */
-static tx_status match(const tx_st_file *file, const moments *m, int32_t *source)
+/* Where in the file each tensor of `s` is. */
+static tx_status match(const tx_st_file *file, const states *s, int32_t *source)
 {
-    for (int32_t i = 0; i < m->count; i++) {
-        const tx_st_tensor *wanted = &m->tensor[i];
+    for (int32_t i = 0; i < s->count; i++) {
+        const tx_st_tensor *wanted = &s->tensor[i];
         char here[160], there[160];
         tx_status status = tx_st_find(file, wanted->name, &source[i]);
         if (status)
@@ -147,39 +125,44 @@ static tx_status match(const tx_st_file *file, const moments *m, int32_t *source
             return tx_fail(TX_FORMAT, "%s: tensor %s is %s, the model's is %s", tx_st_path(file), wanted->name,
                            shape_text(found, there), shape_text(wanted, here));
     }
-    if (tx_st_count(file) != m->count)
+    if (tx_st_count(file) != s->count)
         return tx_fail(TX_FORMAT, "%s: has %d tensors, the optimizer of this model keeps %d", tx_st_path(file),
-                       (int)tx_st_count(file), (int)m->count);
+                       (int)tx_st_count(file), (int)s->count);
     return TX_OK;
 }
 
-/* Looks at elements first .. first + count - 1 of a moment. No update of TX makes one that is not finite, nor a mean of
+/* Looks at elements first .. first + count - 1 of a state. No update of TX makes one that is not finite, nor a mean of
  * squares below 0, of which the next update would take the root. */
-static tx_status check_values(const tx_st_file *file, const moments *m, int32_t i, int64_t first, int64_t count,
+static tx_status check_values(const tx_st_file *file, const states *s, int32_t i, int64_t first, int64_t count,
                               const float *data)
 {
-    const float least = moment[i % m->each].part == TX_PART_SECOND_MOMENT ? 0.0f : -INFINITY;
+    const char *name;
+    bool never_negative;
+    tx_status status = tx_model_optimizer_state(s->model, i % s->each, &name, &never_negative);
+    if (status)
+        return status;
+    const float least = never_negative ? 0.0f : -INFINITY;
     for (int64_t k = 0; k < count; k++)
         if (!(isfinite(data[k]) && data[k] >= least))
             return tx_fail(TX_FORMAT,
                            "%s: tensor %s holds %g at element %" PRId64
                            ", which no update makes: the file is damaged; go on from another checkpoint",
-                           tx_st_path(file), m->tensor[i].name, (double)data[k], first + k);
+                           tx_st_path(file), s->tensor[i].name, (double)data[k], first + k);
     return TX_OK;
 }
 
-static tx_status copy_in(const tx_st_file *file, const moments *m, const int32_t *source, float *buffer)
+static tx_status copy_in(const tx_st_file *file, const states *s, const int32_t *source, float *buffer)
 {
     tx_status status = TX_OK;
-    for (int32_t i = 0; i < m->count && !status; i++) {
-        const int64_t count = tx_st_elements(&m->tensor[i]);
+    for (int32_t i = 0; i < s->count && !status; i++) {
+        const int64_t count = tx_st_elements(&s->tensor[i]);
         for (int64_t at = 0; at < count && !status; at += TX_WEIGHTS_CHUNK) {
             const int64_t now = count - at < TX_WEIGHTS_CHUNK ? count - at : TX_WEIGHTS_CHUNK;
             status = tx_st_read_f32(file, source[i], at, now, buffer);
             if (!status)
-                status = check_values(file, m, i, at, now, buffer);
+                status = check_values(file, s, i, at, now, buffer);
             if (!status)
-                status = tx_model_write_range(m->model, moment[i % m->each].part, i / m->each, at, now, buffer);
+                status = tx_model_write_range(s->model, part_of(s, i), i / s->each, at, now, buffer);
         }
     }
     return status;
@@ -187,22 +170,22 @@ static tx_status copy_in(const tx_st_file *file, const moments *m, const int32_t
 
 tx_status tx_optimizer_load(tx_model *model, const char *path)
 {
-    moments m;
+    states s;
     tx_st_file *file = NULL;
-    tx_status status = list_moments(model, &m);
+    tx_status status = list_states(model, &s);
     if (status)
         return tx_fail_in(status, "%s", path);
-    int32_t *source = malloc(((size_t)m.count + 1) * sizeof *source);
+    int32_t *source = malloc(((size_t)s.count + 1) * sizeof *source);
     float *buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *buffer);
     status = source && buffer ? tx_st_open(path, &file) : tx_fail(TX_MEMORY, "%s: no memory to read it", path);
     if (!status) {
-        status = match(file, &m, source);
+        status = match(file, &s, source);
         if (!status)
-            status = copy_in(file, &m, source, buffer);
+            status = copy_in(file, &s, source, buffer);
         tx_st_close(file);
     }
     free(source);
     free(buffer);
-    moments_free(&m);
+    states_free(&s);
     return status;
 }

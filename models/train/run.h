@@ -123,8 +123,8 @@ tx_status tx_run_evaluate(tx_trainer *trainer, const tx_dataset *data, tx_watch 
 
 /* ---- Checkpoints (models/train/save.c) -------------------------------------------------------------- */
 
-/* Writes output_dir/checkpoint-STEP: what options->write writes, moments, state, and with `log` the log so far. All
- * ranks call it, rank 0 writes, and all learn how it went; `comm` NULL: one rank. */
+/* Writes output_dir/checkpoint-STEP: what options->write writes, optimizer states, state of the run, and with `log` the
+ * log so far. All ranks call it, rank 0 writes, and all learn how it went; `comm` NULL: one rank. */
 tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const tx_run_options *options,
                       tx_run_state *state, bool log);
 /* Fails on all ranks where it failed on one, which the others name: "rank R could not WHAT". All ranks call it. */
@@ -134,8 +134,8 @@ tx_status tx_run_agree(tx_comm *comm, tx_status status, const char *what);
  * and what goes when the limit is reached, is not asked for again. The run begins behind `step`, and an epoch has
  * `epoch_steps`. */
 tx_status tx_run_check_room(const tx_run_options *options, int64_t step, int64_t epoch_steps, int64_t model_bytes);
-/* Brings moments, counters and log back from a checkpoint whose state was read; weights are the caller's to load.
- * `output_dir` NULL: the log is another rank's. */
+/* Brings optimizer states, counters and log back from a checkpoint whose state was read; weights are the caller's to
+ * load. `output_dir` NULL: the log is another rank's. */
 tx_status tx_run_resume(tx_model *model, tx_trainer *trainer, const tx_run_state *state, const char *checkpoint,
                         const char *output_dir);
 

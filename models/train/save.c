@@ -28,9 +28,9 @@ static tx_status copy_file(const char *from, const char *to, const char *name)
     return status;
 }
 
-/* Collects the moments of all ranks where they are spread, and writes them unless `status` tells of a failure before.
- */
-static tx_status write_moments(tx_model *model, const char *folder, tx_status status)
+/* Collects the optimizer's states of all ranks where they are spread, and writes them unless `status` tells of a
+ * failure before. */
+static tx_status write_states(tx_model *model, const char *folder, tx_status status)
 {
     char *path = status ? NULL : tx_path_join(folder, TX_RUN_OPTIMIZER);
     status = status || path ? status : TX_MEMORY;
@@ -51,7 +51,7 @@ static tx_status fill(tx_engine *engine, tx_model *model, const tx_run_options *
         status = tx_engine_choices(engine, &state->kernels);
     if (!status)
         status = o->write(o->write_context, folder);
-    status = write_moments(model, folder, status);
+    status = write_states(model, folder, status);
     if (!status)
         status = tx_run_state_write(state, &o->facts, o->output_dir, folder);
     return status || !log ? status : copy_file(o->output_dir, folder, TX_RUN_LOG);
@@ -103,7 +103,7 @@ static tx_status write_checkpoint(tx_engine *engine, tx_model *model, const tx_r
     tx_status status = folder ? tx_disk_check(o->output_dir, o->checkpoint_bytes) : TX_MEMORY;
     if (!status)
         status = tx_checkpoint_begin(o->output_dir, state->step, &checkpoint);
-    status = status ? write_moments(model, NULL, status) : write_whole(engine, model, o, state, log, name, checkpoint);
+    status = status ? write_states(model, NULL, status) : write_whole(engine, model, o, state, log, name, checkpoint);
     if (!status)
         tx_watch_saved(o->watch, folder);
     if (!status && o->listener.saved)

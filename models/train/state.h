@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run has come to, between two optimizer steps: all that is needed, besides weights and moments, to go on as if
- * it had never stopped. Kept in two files: trainer_state.json in the form of transformers' TrainerState, for people and
- * tools that know it, and run_state.json with the rest. */
+ * What a run has come to, between two optimizer steps: all that is needed, besides weights and optimizer states, to go
+ * on as if it had never stopped. Kept in two files: trainer_state.json in the form of transformers' TrainerState, for
+ * people and tools that know it, and run_state.json with the rest. */
 #ifndef TX_TRAIN_STATE_H
 #define TX_TRAIN_STATE_H
 

@@ -246,7 +246,7 @@ static tx_status attempt(const char *choices, float **values, int64_t *count)
     if (!status)
         status = tiny_train(&t, 0, STEPS, &results);
     if (!status) {
-        *values = tiny_read(&t, 2, count);
+        *values = tiny_read(&t, count);
         status = *values ? TX_OK : TX_DEVICE;
     }
     tiny_free(&t);

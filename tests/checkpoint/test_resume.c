@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * k steps, a checkpoint, another process' engine and the rest give the bits of the run that was never interrupted: the
- * optimizer's moments, Adam's t and the backend's choices are all there. Leaving any out is seen.
+ * optimizer's states, Adam's t and the backend's choices are all there. Leaving any out is seen.
  *
  *     test_resume DEVICE      exit status 77: there is no such device */
 #include <setjmp.h>
@@ -24,7 +24,7 @@ static const char *device = "cpu";
 /* Adam, SGD with momentum, SGD. */
 static const struct {
     tx_optimizer_options options;
-    int32_t moments;
+    int32_t states;
 } optimizers[] = {
     {{sizeof(tx_optimizer_options), TX_ADAMW, 0.9f, 0.95f, 1e-8f, .weight_decay = 0.1f}, 2},
     {{sizeof(tx_optimizer_options), TX_SGD, .momentum = 0.9f, .weight_decay = 0.1f}, 1},
@@ -53,7 +53,7 @@ static float *unbroken(int optimizer, int64_t *count, tx_results *results, char 
     tiny t;
     create(optimizer, NULL, &t);
     assert_ok(tiny_train(&t, 0, STEPS, results));
-    float *all = tiny_read(&t, optimizers[optimizer].moments, count);
+    float *all = tiny_read(&t, count);
     assert_non_null(all);
     *choices = choices_of(&t);
     tiny_free(&t);
@@ -79,7 +79,7 @@ static void resumed_run_has_the_same_bits(void **state)
             assert_ok(tiny_train(&t, 100, 103, NULL)); /* what was there before counts for nothing */
             assert_ok(tiny_load(&t, folder));
             assert_ok(tiny_train(&t, k, STEPS, k < STEPS ? &results : NULL));
-            float *resumed = tiny_read(&t, optimizers[o].moments, &resumed_count);
+            float *resumed = tiny_read(&t, &resumed_count);
             assert_non_null(resumed);
             assert_int_equal(count, resumed_count);
             assert_memory_equal(all, resumed, (size_t)count * sizeof *all);
@@ -97,7 +97,7 @@ static void resumed_run_has_the_same_bits(void **state)
     }
 }
 
-typedef enum part_left_out { ADAMS_T, FIRST_MOMENTS, SECOND_MOMENTS, PARTS_LEFT_OUT } part_left_out;
+typedef enum part_left_out { ADAMS_T, FIRST_STATES, SECOND_STATES, PARTS_LEFT_OUT } part_left_out;
 
 static void spoil(tiny *t, part_left_out what)
 {
@@ -111,7 +111,7 @@ static void spoil(tiny *t, part_left_out what)
     assert_ok(tx_model_param(t->model, 0, &name, &spec));
     float *zero = calloc((size_t)tx_shape_count(&spec->shape), sizeof *zero);
     assert_non_null(zero);
-    assert_ok(tx_model_write(t->model, what == FIRST_MOMENTS ? TX_PART_FIRST_MOMENT : TX_PART_SECOND_MOMENT, 0, zero));
+    assert_ok(tx_model_write(t->model, what == FIRST_STATES ? TX_PART_STATE : TX_PART_STATE + 1, 0, zero));
     free(zero);
 }
 
@@ -129,7 +129,7 @@ static void what_is_left_out_is_seen(void **state)
         assert_ok(tiny_train(&t, 0, 3, NULL));
         spoil(&t, (part_left_out)what);
         assert_ok(tiny_train(&t, 3, STEPS, NULL));
-        float *resumed = tiny_read(&t, 2, &resumed_count);
+        float *resumed = tiny_read(&t, &resumed_count);
         assert_non_null(resumed);
         assert_memory_not_equal(all, resumed, (size_t)count * sizeof *all);
         free(resumed);
@@ -169,7 +169,7 @@ static void results_go_on(void **state)
 
 /* ---- The optimizer's file ---------------------------------------------------------------------------- */
 
-static void moments_have_pytorchs_names(void **state)
+static void states_have_pytorchs_names(void **state)
 {
     (void)state;
     static const char *const suffixes[] = {".exp_avg", ".exp_avg_sq"};
@@ -181,8 +181,9 @@ static void moments_have_pytorchs_names(void **state)
         assert_ok(tiny_train(&t, 0, 2, NULL));
         assert_ok(tx_optimizer_save(t.model, path));
         assert_ok(tx_st_open(path, &file));
-        assert_int_equal(tx_st_count(file), tx_model_param_count(t.model) * optimizers[o].moments);
-        for (int32_t k = 0; k < optimizers[o].moments; k++) {
+        assert_int_equal(tx_model_optimizer_states(t.model), optimizers[o].states);
+        assert_int_equal(tx_st_count(file), tx_model_param_count(t.model) * optimizers[o].states);
+        for (int32_t k = 0; k < optimizers[o].states; k++) {
             char name[64];
             int32_t index;
             float moment[50 * 24], part[50 * 24];
@@ -192,7 +193,7 @@ static void moments_have_pytorchs_names(void **state)
             assert_true(tensor->dtype == TX_ST_F32 && tensor->rank == 2 && tensor->dim[0] == 50 &&
                         tensor->dim[1] == 24);
             assert_ok(tx_st_read(file, index, moment, sizeof moment));
-            assert_ok(tx_model_read(t.model, k ? TX_PART_SECOND_MOMENT : TX_PART_FIRST_MOMENT, 0, part));
+            assert_ok(tx_model_read(t.model, (tx_part)(TX_PART_STATE + k), 0, part));
             assert_memory_equal(moment, part, sizeof part);
         }
         tx_st_close(file);
@@ -203,7 +204,7 @@ static void moments_have_pytorchs_names(void **state)
 }
 
 /* A file with tensors of the given names and a first dimension; all of it zero. */
-static void write_moments(const char *path, const char *const *tensor, int count, tx_st_dtype dtype, int64_t rows)
+static void write_states(const char *path, const char *const *tensor, int count, tx_st_dtype dtype, int64_t rows)
 {
     tx_st_tensor list[16];
     tx_st_writer *writer = NULL;
@@ -225,7 +226,7 @@ static void write_moments(const char *path, const char *const *tensor, int count
     assert_ok(tx_st_commit(writer));
 }
 
-static void other_moments_are_refused(void **state)
+static void other_states_are_refused(void **state)
 {
     (void)state;
     static const char *const good[] = {
@@ -238,20 +239,20 @@ static void other_moments_are_refused(void **state)
     create(MOMENTUM, NULL, &momentum);
     create(PLAIN, NULL, &plain);
     assert_refused(tx_optimizer_load(adam.model, path), TX_NOT_FOUND, path);
-    write_moments(path, good, 10, TX_ST_F32, 0);
+    write_states(path, good, 10, TX_ST_F32, 0);
     assert_ok(tx_optimizer_load(adam.model, path));
     assert_refused(tx_optimizer_load(momentum.model, path), TX_FORMAT,
                    "has 10 tensors, the optimizer of this model keeps 5");
     assert_refused(tx_optimizer_load(plain.model, path), TX_FORMAT, "keeps 0");
-    write_moments(path, good, 11, TX_ST_F32, 0);
+    write_states(path, good, 11, TX_ST_F32, 0);
     assert_refused(tx_optimizer_load(adam.model, path), TX_FORMAT, "has 11 tensors");
-    write_moments(path, good, 9, TX_ST_F32, 0);
+    write_states(path, good, 9, TX_ST_F32, 0);
     assert_refused(tx_optimizer_load(adam.model, path), TX_FORMAT, "down.bias.exp_avg_sq");
-    write_moments(path, good + 1, 9, TX_ST_F32, 0);
+    write_states(path, good + 1, 9, TX_ST_F32, 0);
     assert_refused(tx_optimizer_load(adam.model, path), TX_FORMAT, "has no tensor table.exp_avg,");
-    write_moments(path, good, 10, TX_ST_I32, 0);
+    write_states(path, good, 10, TX_ST_I32, 0);
     assert_refused(tx_optimizer_load(adam.model, path), TX_FORMAT, "is I32, should be F32");
-    write_moments(path, good, 10, TX_ST_F32, 64); /* with its padding */
+    write_states(path, good, 10, TX_ST_F32, 64); /* with its padding */
     assert_refused(tx_optimizer_load(adam.model, path), TX_FORMAT,
                    "table.exp_avg is [64, 24], the model's is [50, 24]");
     assert_ok(tx_optimizer_save(plain.model, path));
@@ -269,7 +270,7 @@ static void other_moments_are_refused(void **state)
     remove_scratch(folder);
 }
 
-/* Saves the moments with one element of them changed. */
+/* Saves the states with one element of them changed. */
 static void save_with(tiny *t, const char *param, tx_part part, int64_t element, float value, const char *path)
 {
     float moment[50 * 24], changed[50 * 24];
@@ -283,7 +284,7 @@ static void save_with(tiny *t, const char *param, tx_part part, int64_t element,
     assert_ok(tx_model_write(t->model, part, p, moment));
 }
 
-static void impossible_moments_are_refused(void **state)
+static void impossible_states_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -293,13 +294,13 @@ static void impossible_moments_are_refused(void **state)
         float value;
         const char *says; /* NULL: taken */
     } cases[] = {
-        {"table", TX_PART_FIRST_MOMENT, 0, NAN, "tensor table.exp_avg holds nan at element 0,"},
-        {"up.weight", TX_PART_FIRST_MOMENT, 959, -INFINITY, "tensor up.weight.exp_avg holds -inf at element 959,"},
-        {"table", TX_PART_SECOND_MOMENT, 1199, INFINITY, "tensor table.exp_avg_sq holds inf at element 1199,"},
-        {"down.bias", TX_PART_SECOND_MOMENT, 3, NAN, "tensor down.bias.exp_avg_sq holds nan at element 3,"},
-        {"down.bias", TX_PART_SECOND_MOMENT, 23, -1e-30f, "tensor down.bias.exp_avg_sq holds -1e-30 at element 23,"},
-        {"down.bias", TX_PART_SECOND_MOMENT, 23, -0.0f, NULL},
-        {"down.bias", TX_PART_FIRST_MOMENT, 23, -1.0f, NULL},
+        {"table", TX_PART_STATE, 0, NAN, "tensor table.exp_avg holds nan at element 0,"},
+        {"up.weight", TX_PART_STATE, 959, -INFINITY, "tensor up.weight.exp_avg holds -inf at element 959,"},
+        {"table", TX_PART_STATE + 1, 1199, INFINITY, "tensor table.exp_avg_sq holds inf at element 1199,"},
+        {"down.bias", TX_PART_STATE + 1, 3, NAN, "tensor down.bias.exp_avg_sq holds nan at element 3,"},
+        {"down.bias", TX_PART_STATE + 1, 23, -1e-30f, "tensor down.bias.exp_avg_sq holds -1e-30 at element 23,"},
+        {"down.bias", TX_PART_STATE + 1, 23, -0.0f, NULL},
+        {"down.bias", TX_PART_STATE, 23, -1.0f, NULL},
     };
     char *folder = make_scratch(), *path = tx_path_join(folder, "optimizer.safetensors");
     tiny t;
@@ -434,9 +435,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(resumed_run_has_the_same_bits),
         cmocka_unit_test(what_is_left_out_is_seen),
         cmocka_unit_test(results_go_on),
-        cmocka_unit_test(moments_have_pytorchs_names),
-        cmocka_unit_test(other_moments_are_refused),
-        cmocka_unit_test(impossible_moments_are_refused),
+        cmocka_unit_test(states_have_pytorchs_names),
+        cmocka_unit_test(other_states_are_refused),
+        cmocka_unit_test(impossible_states_are_refused),
         cmocka_unit_test(choices_are_made_again),
     };
     int32_t index;

@@ -185,20 +185,21 @@ tx_status tiny_load(tiny *t, const char *folder)
     return status;
 }
 
-float *tiny_read(tiny *t, int32_t moments, int64_t *count)
+float *tiny_read(tiny *t, int64_t *count)
 {
-    static const tx_part parts[] = {TX_PART_WEIGHT, TX_PART_FIRST_MOMENT, TX_PART_SECOND_MOMENT};
+    const int32_t states = tx_model_optimizer_states(t->model);
     const char *name;
     const tx_param_spec *spec;
     int64_t each = 0;
     for (int32_t p = 0; p < tx_model_param_count(t->model); p++)
         if (!tx_model_param(t->model, p, &name, &spec))
             each += tx_shape_count(spec->logical.rank ? &spec->logical : &spec->shape);
-    *count = each * (moments + 1);
+    *count = each * (states + 1);
     float *all = calloc((size_t)*count + 1, sizeof *all), *next = all;
-    for (int32_t m = 0; all && m <= moments; m++) {
+    for (int32_t k = -1; all && k < states; k++) {
+        const tx_part part = k < 0 ? TX_PART_WEIGHT : (tx_part)(TX_PART_STATE + k);
         for (int32_t p = 0; p < tx_model_param_count(t->model); p++) {
-            if (tx_model_param(t->model, p, &name, &spec) || tx_model_read(t->model, parts[m], p, next)) {
+            if (tx_model_param(t->model, p, &name, &spec) || tx_model_read(t->model, part, p, next)) {
                 free(all);
                 return NULL;
             }

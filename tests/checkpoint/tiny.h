@@ -22,11 +22,12 @@ void tiny_free(tiny *t);
 /* Steps first .. last - 1; `results` (or NULL) are those after the last. */
 tx_status tiny_train(tiny *t, int first, int last, tx_results *results);
 
-/* Saves weights, moments and what `results` says to `folder`; loads them. */
+/* Saves weights, optimizer states and what `results` says to `folder`; loads them. */
 tx_status tiny_save(tiny *t, const char *folder);
 tx_status tiny_load(tiny *t, const char *folder);
 
-/* All parameters and the moments that there are, one after the other; NULL when out of memory. The caller frees it. */
-float *tiny_read(tiny *t, int32_t moments, int64_t *count);
+/* All parameters and the optimizer states that there are, one after the other; NULL when out of memory. The caller
+ * frees it. */
+float *tiny_read(tiny *t, int64_t *count);
 
 #endif
