@@ -444,13 +444,14 @@ typedef struct tx_plan tx_plan;
 tx_status tx_plan_create(tx_graph *graph, const char *name, tx_plan **plan);
 void tx_plan_free(tx_plan *plan);
 
-typedef enum tx_optimizer_kind { TX_SGD, TX_ADAMW, TX_OPTIMIZER_KINDS } tx_optimizer_kind;
+typedef enum tx_optimizer_kind { TX_SGD, TX_ADAMW, TX_LION, TX_OPTIMIZER_KINDS } tx_optimizer_kind;
 typedef struct tx_optimizer_options {
     size_t size; /* sizeof(tx_optimizer_options) */
     tx_optimizer_kind kind;
-    float beta1, beta2, eps; /* AdamW */
-    float momentum;          /* SGD; 0: it keeps no state */
-    float weight_decay;      /* of parameters whose spec says decay */
+    float beta1, beta2; /* AdamW, Lion */
+    float eps;          /* AdamW */
+    float momentum;     /* SGD; 0: it keeps no state */
+    float weight_decay; /* of parameters whose spec says decay */
 } tx_optimizer_options;
 /* The update plan: global gradient norm, clip, optimizer over the flat arenas. */
 tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *options, tx_plan **plan);

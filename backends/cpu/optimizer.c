@@ -117,3 +117,29 @@ void TX_CPU_NAME(adamw)(const tx_cpu_call *call)
 {
     update(call, adamw_blocks);
 }
+
+static void lion_blocks(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const tx_attrs *attrs = &call->command->attrs;
+    const float rate = call->controls->word[TX_CONTROL_LEARNING_RATE].f32;
+    const float factor = call->results[TX_RESULT_GRAD_FACTOR], beta1 = attrs->beta1, beta2 = attrs->beta2;
+    const uint8_t *groups = call->in[2];
+    (void)thread;
+    for (int64_t b = first; b < last; b++) {
+        const float *g = (const float *)call->in[1] + b * TX_PARAM_BLOCK;
+        float *p = (float *)call->out[0] + b * TX_PARAM_BLOCK, *m = (float *)call->out[1] + b * TX_PARAM_BLOCK;
+        const float keep = groups[b] & DECAY ? 1.0f - rate * attrs->weight_decay : 1.0f;
+        const int64_t count = block_length(call, b);
+        TX_SIMD for (int64_t i = 0; i < count; i++)
+        {
+            const float d = g[i] * factor, c = beta1 * m[i] + (1.0f - beta1) * d;
+            p[i] = p[i] * keep - (c > 0.0f ? rate : c < 0.0f ? -rate : 0.0f);
+            m[i] = beta2 * m[i] + (1.0f - beta2) * d;
+        }
+    }
+}
+
+void TX_CPU_NAME(lion)(const tx_cpu_call *call)
+{
+    update(call, lion_blocks);
+}

@@ -43,6 +43,17 @@ tx_status tx_cl_adamw(tx_cl_builder *b, const tx_command *c)
     return b->status;
 }
 
+tx_status tx_cl_lion(tx_cl_builder *b, const tx_command *c)
+{
+    update(b, c, "lion", 4);
+    tx_cl_arg_f32(b, c->attrs.beta1);
+    tx_cl_arg_f32(b, c->attrs.beta2);
+    tx_cl_arg_f32(b, c->attrs.weight_decay);
+    tx_cl_arg_control(b);
+    tx_cl_arg_result(b);
+    return b->status;
+}
+
 tx_status tx_cl_clip_norm(tx_cl_builder *b, const tx_command *c)
 {
     (void)c;

@@ -21,7 +21,7 @@ enum { STEPS = 7 };
 
 static const char *device = "cpu";
 
-/* Adam, SGD with momentum, SGD. */
+/* Adam, SGD with momentum, SGD, Lion. */
 static const struct {
     tx_optimizer_options options;
     int32_t states;
@@ -29,8 +29,9 @@ static const struct {
     {{sizeof(tx_optimizer_options), TX_ADAMW, 0.9f, 0.95f, 1e-8f, .weight_decay = 0.1f}, 2},
     {{sizeof(tx_optimizer_options), TX_SGD, .momentum = 0.9f, .weight_decay = 0.1f}, 1},
     {{sizeof(tx_optimizer_options), TX_SGD, .weight_decay = 0.0f}, 0},
+    {{sizeof(tx_optimizer_options), TX_LION, 0.9f, 0.99f, .weight_decay = 0.1f}, 1},
 };
-enum { ADAM, MOMENTUM, PLAIN, OPTIMIZERS };
+enum { ADAM, MOMENTUM, PLAIN, LION, OPTIMIZERS };
 
 static void create(int optimizer, const char *choices, tiny *t)
 {

@@ -82,6 +82,32 @@ static void adamw_outputs(tx_call *call)
         call->out[o] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
 }
 
+/* Two numbers that cancel leave their sign to the rounding: of such an element nothing is expected. */
+static void lion_reference(tx_call *call)
+{
+    const tx_attrs *a = &call->attrs;
+    if (call->result[TX_RESULT_FINITE] == 0.0) {
+        keep(call, 0, 0);
+        keep(call, 1, 3);
+        return;
+    }
+    double rate = call->controls.word[TX_CONTROL_LEARNING_RATE].f32, factor = call->result[TX_RESULT_GRAD_FACTOR];
+    double beta1 = a->beta1, beta2 = a->beta2;
+    for (int64_t i = 0; i < call->in[0].count; i++) {
+        double p = call->in[0].value[i], g = factor * call->in[1].value[i], m = call->in[3].value[i];
+        double sum = beta1 * m + (1.0 - beta1) * g, size = fabs(beta1 * m) + fabs((1.0 - beta1) * g);
+        double sign = sum > 0.0 ? 1.0 : sum < 0.0 ? -1.0 : 0.0;
+        double kept = decays(call, i) ? p * (1.0 - rate * (double)a->weight_decay) : p;
+        tx_array_put(&call->out[0], i, kept - rate * sign, fabs(sum) < 1e-6 * size ? (double)INFINITY : fabs(p) + rate);
+        tx_array_put(&call->out[1], i, beta2 * m + (1.0 - beta2) * g, fabs(beta2 * m) + fabs((1.0 - beta2) * g));
+    }
+}
+
+static void lion_outputs(tx_call *call)
+{
+    call->out[0] = call->out[1] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
+}
+
 /* Range sizes: within a block, whole blocks, and a last block that is not full. */
 static const int64_t sizes[] = {1, 255, 256, 257, 1024, 5003, 8000000};
 
@@ -147,6 +173,25 @@ static void adamw_cases(tx_cases *list)
     c->in[3].arena = c->in[4].arena = TX_ARENA_OPTIMIZER;
 }
 
+static void lion_cases(tx_cases *list)
+{
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        tx_case *c = add_update(list, s);
+        c->attrs.beta1 = 0.9f;
+        c->attrs.beta2 = s & 1 ? 0.99f : 0.95f;
+        c->in[3] = tx_spec_real(c->in[0].shape);
+        c->in[3].arena = TX_ARENA_OPTIMIZER;
+        if (sizes[s] == 5003)
+            add_skipped(list);
+    }
+    tx_case *c = add_update(list, 3); /* nothing but decay moves what has no gradient yet, as padding */
+    c->attrs.beta1 = c->attrs.beta2 = 0.9f;
+    c->in[1] = c->in[3] = tx_spec_of(TX_F32, c->in[0].shape, TX_FILL_UNIFORM, 0.0, 0.0);
+    c->in[1].arena = TX_ARENA_GRADIENTS;
+    c->in[3].arena = TX_ARENA_OPTIMIZER;
+    c->flags = TX_CASE_ZEROS;
+}
+
 /* ---- Global norm ------------------------------------------------------------------------------- */
 
 static void clip_norm_reference(tx_call *call)
@@ -190,5 +235,7 @@ const tx_descriptor tx_descriptor_sgd = {
     .cases = sgd_cases, .outputs = sgd_outputs, .reference = sgd_reference, .lies_on = {1, 4}};
 const tx_descriptor tx_descriptor_adamw = {
     .cases = adamw_cases, .outputs = adamw_outputs, .reference = adamw_reference, .lies_on = {1, 4, 5}};
+const tx_descriptor tx_descriptor_lion = {
+    .cases = lion_cases, .outputs = lion_outputs, .reference = lion_reference, .lies_on = {1, 4}};
 const tx_descriptor tx_descriptor_clip_norm = {
     .cases = clip_norm_cases, .outputs = clip_norm_outputs, .reference = clip_norm_reference};

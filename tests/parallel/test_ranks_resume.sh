@@ -42,6 +42,22 @@ limit=1e-5
     fail "4 ranks to 3 on $other"
 near whole moved
 
+# An optimizer of one state: the same files in every stage, and a run that goes on in another.
+for stage in 0 1 2; do
+    ranks 4 lion$stage --optim lion_32bit --per_device_train_batch_size 3 --save_strategy steps --save_steps 6 \
+        --zero_stage $stage || fail "Lion, stage $stage"
+    for file in model.safetensors optimizer.safetensors; do
+        cmp -s "$work/lion0/checkpoint-6/$file" "$work/lion$stage/checkpoint-6/$file" || fail "Lion, stage $stage: other $file"
+    done
+done
+same lion0 lion1
+same lion0 lion2
+cmp -s "$work/lion0/model.safetensors" "$work/whole/model.safetensors" && fail "Lion gives AdamW's weights"
+stop_at 6 lion1
+ranks 4 lion1 --optim lion_32bit --per_device_train_batch_size 3 --resume_from_checkpoint --zero_stage 2 ||
+    fail "Lion, from stage 1 to 2"
+same lion0 lion1
+
 # Another number of rows a step is another run.
 stop_at 6 moved
 cp -r "$work/whole/checkpoint-6" "$work/moved/"

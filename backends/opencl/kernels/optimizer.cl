@@ -64,6 +64,25 @@ __kernel void adamw(__global float *p, long po, const __global float *g, long go
     })
 }
 
+__kernel void lion(__global float *p, long po, const __global float *g, long go, const __global uchar *groups, long gro,
+                   __global float *m, long mo, long n, float beta1, float beta2, float decay,
+                   const __global uint *control, const __global float *result)
+{
+    if (result[TX_RESULT_FINITE] == 0.0f)
+        return;
+    float factor = result[TX_RESULT_GRAD_FACTOR], rate = as_float(control[TX_CONTROL_LEARNING_RATE]);
+    p += po;
+    g += go;
+    m += mo;
+    EACH({
+        float keep = groups[gro + i / PARAM_BLOCK] & 1 ? 1.0f - rate * decay : 1.0f;
+        vec grad = tx_load(g, i, n, 0.0f) * factor;
+        vec old = tx_load(m, i, n, 0.0f);
+        tx_store(tx_load(p, i, n, 0.0f) * keep - rate * sign(beta1 * old + (1.0f - beta1) * grad), p, i, n);
+        tx_store(beta2 * old + (1.0f - beta2) * grad, m, i, n);
+    })
+}
+
 /* One work-item. */
 __kernel void clip_norm(const __global uint *control, __global float *result)
 {
