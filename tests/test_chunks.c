@@ -17,7 +17,7 @@
 enum { BATCH = 2, LENGTH = 32, STEPS = 4, LIMIT = 256 << 10 };
 
 typedef struct trained {
-    float *weights; /* of all parameters, one after the other; the caller frees it */
+    float *weights; /* of all parameters and their optimizer states, one after the other; the caller frees it */
     int64_t count;
     int32_t chunks[TX_ARENA_COUNT];
 } trained;
@@ -43,17 +43,18 @@ static bool read_weights(tx_model *model, trained *out)
 {
     const char *name;
     const tx_param_spec *spec;
+    const int32_t states = tx_model_optimizer_states(model);
     out->count = 0;
     for (int32_t p = 0; p < tx_model_param_count(model); p++) {
         CHECK(tx_model_param(model, p, &name, &spec));
-        out->count += tx_shape_count(&spec->logical);
+        out->count += tx_shape_count(&spec->logical) * (1 + states);
     }
     out->weights = malloc((size_t)out->count * sizeof *out->weights);
     float *next = out->weights;
     for (int32_t p = 0; next && p < tx_model_param_count(model); p++) {
         CHECK(tx_model_param(model, p, &name, &spec));
-        CHECK(tx_model_read(model, TX_PART_WEIGHT, p, next));
-        next += tx_shape_count(&spec->logical);
+        for (int32_t k = -1; k < states; k++, next += tx_shape_count(&spec->logical))
+            CHECK(tx_model_read(model, k < 0 ? TX_PART_WEIGHT : (tx_part)(TX_PART_STATE + k), p, next));
     }
     return next != NULL;
 }
