@@ -171,12 +171,12 @@ static tx_tensor *param_node(tx_graph *graph, int32_t index)
     for (int32_t i = 0; i < graph->nodes; i++)
         if (graph->node[i].op == TX_OP_PARAM && graph->node[i].out[0]->param == index)
             return graph->node[i].out[0];
-    tx_tensor *t = tensor_named(tx_tensor_fixed(graph, TX_F32, record->spec.shape, TX_ARENA_WEIGHTS, record->offset),
-                                record->name);
+    tx_tensor *t = tensor_named(
+        tx_tensor_fixed(graph, record->spec.dtype, record->spec.shape, record->arena, record->offset), record->name);
     if (!t)
         return NULL;
     t->param = index;
-    t->requires_grad = true;
+    t->requires_grad = !record->spec.frozen;
     t->producer = graph->nodes;
     tx_emit_args args = {.op = TX_OP_PARAM, .dtype = &t->dtype, .shape = &t->shape, .out = {t}};
     return tx_emit(graph, &args);
@@ -187,7 +187,7 @@ tx_tensor *tx_param(tx_graph *graph, const char *name, const tx_param_spec *spec
     if (graph->status != TX_OK)
         return NULL;
     int32_t index = -1;
-    tx_status status = spec ? check_storage("parameter", name, TX_F32, &spec->shape) : TX_OK;
+    tx_status status = spec ? check_storage("parameter", name, spec->dtype, &spec->shape) : TX_OK;
     if (status == TX_OK)
         status = tx_model_declare(graph->model, name, spec, &index);
     if (status != TX_OK) {

@@ -77,6 +77,13 @@ static inline int64_t tx_tensor_bytes(const tx_tensor *t)
     return tx_shape_count(&t->shape) * (int64_t)tx_dtype_size(t->dtype);
 }
 
+/* Whether it keeps what it holds while a plan runs, but for what the nodes of the graph that make it write. */
+static inline bool tx_tensor_lasts(tx_tensor *t)
+{
+    const tx_arena_id arena = tx_tensor_root(t)->arena;
+    return arena == TX_ARENA_PLANNED || arena == TX_ARENA_WEIGHTS || arena == TX_ARENA_FROZEN;
+}
+
 /* TX_OK, or the first failure with its message put back. */
 tx_status tx_graph_check(const tx_graph *graph);
 

@@ -233,7 +233,7 @@ static tx_status write_groups(tx_model *model)
             const tx_param_record *r = &model->param[p];
             int64_t first = r->offset % weights->chunk_bytes / block;
             int64_t count = (tx_shape_count(&r->spec.shape) + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
-            if (r->spec.decay && tx_arena_chunk(weights, r->offset) == chunk)
+            if (r->arena == TX_ARENA_WEIGHTS && r->spec.decay && tx_arena_chunk(weights, r->offset) == chunk)
                 memset(bytes + first, 1, (size_t)count);
         }
         tx_status status = e->backend->write(e->context, states->buffer[tx_arena_chunk(states, s->offset)],

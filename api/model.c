@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Declaring parameters and states, and the values of parameters. */
+ * Declaring parameters and states. */
 #include "api/parallel.h"
 
-#include "backends/rng.h"
-
-#include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,19 +50,52 @@ void tx_model_free(tx_model *model)
 
 /* ---- declarations --------------------------------------------------------------------------- */
 
+static const tx_shape *logical_of(const tx_param_spec *spec)
+{
+    return spec->logical.rank == 0 ? &spec->shape : &spec->logical;
+}
+
+/* Whether the sections, where there are any, make up their dimension. */
+static bool has_good_sections(const tx_param_spec *spec)
+{
+    const tx_param_sections *s = &spec->sections;
+    if (s->count == 0)
+        return true;
+    if (s->count < 0 || s->count > TX_MAX_SECTIONS || s->dimension < 0 || s->dimension >= spec->shape.rank ||
+        spec->shape.rank > 2)
+        return false;
+    int64_t sum = 0;
+    for (int32_t i = 0; i < s->count; i++) {
+        if (s->size[i] < 1)
+            return false;
+        sum += s->size[i];
+    }
+    return sum == logical_of(spec)->dim[s->dimension];
+}
+
 static tx_status check_spec(const char *name, const tx_param_spec *spec)
 {
-    const tx_shape *s = &spec->shape, *l = &spec->logical;
-    bool good = l->rank == 0 || (l->rank == s->rank && l->dim[0] >= 1 && l->dim[0] <= s->dim[0]);
+    const tx_shape *s = &spec->shape, *l = logical_of(spec);
+    bool good = l->rank == s->rank && l->dim[0] >= 1 && l->dim[0] <= s->dim[0];
     for (int32_t i = 1; good && i < l->rank; i++)
         good = l->dim[i] == s->dim[i];
-    return good ? TX_OK : tx_fail(TX_INVALID, "parameter %s: only the first dimension may be padded", name);
+    if (!good)
+        return tx_fail(TX_INVALID, "parameter %s: only the first dimension may be padded", name);
+    if (!has_good_sections(spec))
+        return tx_fail(TX_INVALID, "parameter %s: its sections do not make up one of two dimensions", name);
+    if (!spec->frozen && spec->dtype != TX_F32)
+        return tx_fail(TX_INVALID, "parameter %s: only a frozen one can be stored in %s", name,
+                       tx_dtype_name(spec->dtype));
+    return TX_OK;
 }
 
 static bool same_spec(const tx_param_spec *a, const tx_param_spec *b)
 {
-    return tx_shape_equal(&a->shape, &b->shape) && a->decay == b->decay &&
-           (b->logical.rank == 0 || tx_shape_equal(&a->logical, &b->logical));
+    const bool as_sections = a->sections.count == b->sections.count &&
+                             (a->sections.count == 0 || memcmp(&a->sections, &b->sections, sizeof a->sections) == 0);
+    return tx_shape_equal(&a->shape, &b->shape) && as_sections &&
+           (b->logical.rank == 0 || tx_shape_equal(&a->logical, &b->logical)) && a->decay == b->decay &&
+           a->frozen == b->frozen && a->dtype == b->dtype;
 }
 
 static tx_status append_param(tx_model *model, const char *name, const tx_param_spec *spec)
@@ -82,11 +111,11 @@ static tx_status append_param(tx_model *model, const char *name, const tx_param_
     tx_param_record record = {.name = strdup(name), .spec = *spec};
     if (!record.name)
         return tx_fail(TX_MEMORY, "no memory for parameter %s", name);
-    if (spec->logical.rank == 0)
-        record.spec.logical = spec->shape;
-    int64_t bytes = tx_shape_count(&spec->shape) * (int64_t)sizeof(float);
-    tx_status status = tx_arena_append(&model->arena[TX_ARENA_WEIGHTS], bytes, TX_PARAM_BLOCK * (int64_t)sizeof(float),
-                                       &record.offset);
+    record.spec.logical = *logical_of(spec);
+    record.arena = spec->frozen ? TX_ARENA_FROZEN : TX_ARENA_WEIGHTS;
+    int64_t bytes = tx_shape_count(&spec->shape) * (int64_t)tx_dtype_size(spec->dtype);
+    tx_status status =
+        tx_arena_append(&model->arena[record.arena], bytes, TX_PARAM_BLOCK * (int64_t)sizeof(float), &record.offset);
     if (status != TX_OK) {
         free(record.name);
         return tx_fail_in(status, "parameter %s", name);
@@ -200,167 +229,9 @@ tx_status tx_model_find(const tx_model *model, const char *name, int32_t *index)
     return tx_fail(TX_NOT_FOUND, "the model has no parameter %s", name);
 }
 
-/* ---- values --------------------------------------------------------------------------------- */
-
 int64_t tx_optimizer_address(const tx_model *model, int32_t k, int64_t weights)
 {
     const tx_arena *arena = &model->arena[TX_ARENA_WEIGHTS];
     const int64_t chunk = (int64_t)k * arena->chunks + tx_arena_chunk(arena, weights);
     return chunk * arena->chunk_bytes + tx_optimizer_bytes(&model->optimizer_state[k], weights % arena->chunk_bytes);
-}
-
-/* States of which each rank has its shards; their addresses are those of the weights. */
-static bool spread(const tx_model *model, tx_part part)
-{
-    return tx_parallel_sharded(model->parallel) && part >= TX_PART_STATE;
-}
-
-/* Arena and address of a part of a parameter. */
-static tx_status part_place(const tx_model *model, tx_part part, int32_t index, tx_arena_id *arena, int64_t *address)
-{
-    if (index < 0 || index >= model->params)
-        return tx_fail(TX_NOT_FOUND, "the model has no parameter number %d", index);
-    const int32_t state = (int32_t)part - TX_PART_STATE; /* below 0: of another part */
-    if ((part == TX_PART_GRADIENT && !model->has_gradients) || state >= model->optimizer_states)
-        return tx_fail(TX_NOT_FOUND, "the model has no gradients or no such optimizer state");
-    if (part == TX_PART_GRADIENT && tx_parallel_sharded(model->parallel))
-        return tx_fail(TX_NOT_FOUND, "no rank has all gradients: they are spread (zero_stage %d)",
-                       (int)model->parallel->options.zero_stage);
-    *arena = state >= 0 ? TX_ARENA_OPTIMIZER : part == TX_PART_GRADIENT ? TX_ARENA_GRADIENTS : TX_ARENA_WEIGHTS;
-    *address = model->param[index].offset;
-    if (state >= 0 && !spread(model, part))
-        *address = tx_optimizer_address(model, state, *address);
-    return TX_OK;
-}
-
-static tx_status write_now(tx_model *model, tx_arena_id id, int64_t address, const void *data, int64_t bytes)
-{
-    const tx_engine *e = model->engine;
-    const tx_arena *arena = &model->arena[id];
-    tx_status status = e->backend->write(e->context, arena->buffer[tx_arena_chunk(arena, address)],
-                                         address % arena->chunk_bytes, data, bytes);
-    return status == TX_OK ? e->backend->finish(e->context) : status;
-}
-
-/* Makes the model ready for a copy of elements of a part, and tells where the first of them lies. */
-static tx_status copy_place(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
-                            tx_arena_id *arena, int64_t *address)
-{
-    model->sealed = true;
-    tx_status status = part_place(model, part, index, arena, address);
-    if (status != TX_OK)
-        return status;
-    int64_t elements = tx_shape_count(&model->param[index].spec.logical);
-    if (first < 0 || count < 0 || first > elements || count > elements - first)
-        return tx_fail(TX_INVALID,
-                       "parameter %s has %" PRId64 " elements, %" PRId64 " from %" PRId64 " on were asked for",
-                       model->param[index].name, elements, count, first);
-    *address += first * (int64_t)sizeof(float);
-    status = tx_model_ready(model);
-    return status == TX_OK ? tx_model_settle(model) : status;
-}
-
-tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
-                               const float *data)
-{
-    tx_arena_id arena = TX_ARENA_WEIGHTS;
-    int64_t address = 0;
-    tx_status status = copy_place(model, part, index, first, count, &arena, &address);
-    if (status != TX_OK)
-        return status;
-    if (spread(model, part))
-        return tx_parallel_write_state(model, (int32_t)part - TX_PART_STATE, address, count, data);
-    return write_now(model, arena, address, data, count * (int64_t)sizeof(float));
-}
-
-tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, float *data)
-{
-    tx_arena_id id = TX_ARENA_WEIGHTS;
-    int64_t address = 0;
-    tx_status status = copy_place(model, part, index, first, count, &id, &address);
-    if (status != TX_OK)
-        return status;
-    if (spread(model, part))
-        return tx_parallel_read_state(model, (int32_t)part - TX_PART_STATE, address, count, data);
-    const tx_engine *e = model->engine;
-    const tx_arena *arena = &model->arena[id];
-    return e->backend->read(e->context, arena->buffer[tx_arena_chunk(arena, address)], address % arena->chunk_bytes,
-                            data, count * (int64_t)sizeof(float));
-}
-
-/* Elements of parameter `index`; 0 for a number that there is not, which the copy then refuses. */
-static int64_t elements_of(const tx_model *model, int32_t index)
-{
-    return index >= 0 && index < model->params ? tx_shape_count(&model->param[index].spec.logical) : 0;
-}
-
-tx_status tx_model_write(tx_model *model, tx_part part, int32_t index, const float *data)
-{
-    return tx_model_write_range(model, part, index, 0, elements_of(model, index), data);
-}
-
-tx_status tx_model_read(tx_model *model, tx_part part, int32_t index, float *data)
-{
-    return tx_model_read_range(model, part, index, 0, elements_of(model, index), data);
-}
-
-static uint64_t hash_name(const char *name) /* FNV-1a */
-{
-    uint64_t h = UINT64_C(0xCBF29CE484222325);
-    for (; *name; name++)
-        h = (h ^ (unsigned char)*name) * UINT64_C(0x100000001B3);
-    return h;
-}
-
-/* Elements 4 * block .. 4 * block + 3 of a parameter; normal numbers by Box and Muller. */
-static void draw_block(const tx_param_spec *spec, uint64_t hash, uint64_t seed, int64_t block, float out[4])
-{
-    tx_random r = tx_philox((tx_u32)block, (tx_u32)((uint64_t)block >> 32), (tx_u32)hash, (tx_u32)(hash >> 32),
-                            (tx_u32)seed, (tx_u32)(seed >> 32));
-    for (int i = 0; i < 4; i += 2) {
-        float u = ((float)(r.word[i] >> 8) + 0.5f) * 0x1p-24f, v = ((float)(r.word[i + 1] >> 8) + 0.5f) * 0x1p-24f;
-        if (spec->init == TX_INIT_NORMAL) {
-            float radius = spec->scale * sqrtf(-2.0f * logf(u)), angle = 6.28318530717958648f * v;
-            out[i] = radius * cosf(angle);
-            out[i + 1] = radius * sinf(angle);
-        } else {
-            out[i] = spec->scale * (2.0f * u - 1.0f);
-            out[i + 1] = spec->scale * (2.0f * v - 1.0f);
-        }
-    }
-}
-
-static tx_status init_param(tx_model *model, const tx_param_record *p, uint64_t seed, float *slice, int64_t room)
-{
-    int64_t count = tx_shape_count(&p->spec.logical);
-    uint64_t hash = hash_name(p->name);
-    for (int64_t first = 0; first < count; first += room) {
-        int64_t n = count - first < room ? count - first : room;
-        for (int64_t i = 0; i < n; i += 4) {
-            if (p->spec.init == TX_INIT_NORMAL || p->spec.init == TX_INIT_UNIFORM)
-                draw_block(&p->spec, hash, seed, (first + i) / 4, slice + i);
-            else
-                for (int64_t k = i; k < i + 4; k++)
-                    slice[k] = p->spec.init == TX_INIT_ONE ? 1.0f : 0.0f;
-        }
-        tx_status status = write_now(model, TX_ARENA_WEIGHTS, p->offset + first * (int64_t)sizeof(float), slice,
-                                     n * (int64_t)sizeof(float));
-        if (status != TX_OK)
-            return status;
-    }
-    return TX_OK;
-}
-
-tx_status tx_model_init(tx_model *model, uint64_t seed)
-{
-    const int64_t room = 1 << 16;
-    model->sealed = true;
-    tx_status status = tx_model_ready(model);
-    float *slice = malloc((size_t)(room + 4) * sizeof *slice);
-    if (status == TX_OK && !slice)
-        status = tx_fail(TX_MEMORY, "no memory to draw parameters");
-    for (int32_t i = 0; i < model->params && status == TX_OK; i++)
-        status = init_param(model, &model->param[i], seed, slice, room);
-    free(slice);
-    return status;
 }

@@ -11,7 +11,8 @@
 typedef struct tx_param_record {
     char *name;
     tx_param_spec spec;
-    int64_t offset; /* address in arenas WEIGHTS and GRADIENTS */
+    tx_arena_id arena; /* WEIGHTS, or FROZEN */
+    int64_t offset;    /* address there, and of what is in WEIGHTS in GRADIENTS too */
 } tx_param_record;
 
 typedef struct tx_state_record {

@@ -139,7 +139,8 @@ tx_status tx_parallel_make_buckets(tx_model *model)
         return tx_fail(TX_MEMORY, "no memory for the list of buckets");
     bool full = false;
     for (int32_t i = model->params - 1; i >= 0; i--) /* the backward pass comes from the end */
-        add_param(model, &model->param[i], &full);
+        if (!model->param[i].spec.frozen)
+            add_param(model, &model->param[i], &full);
     for (int32_t i = 0; i < p->buckets; i++) {
         tx_bucket *b = &p->bucket[i];
         b->first = tx_comm_shard(b->count, p->comm->size, p->comm->rank);

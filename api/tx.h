@@ -261,12 +261,24 @@ typedef struct tx_results {
 
 typedef enum tx_init { TX_INIT_ZERO, TX_INIT_ONE, TX_INIT_NORMAL, TX_INIT_UNIFORM } tx_init;
 
+/* Parts of a parameter side by side along a dimension, which files may hold apart and ranks may divide: q | k | v, or
+ * gate | up. */
+#define TX_MAX_SECTIONS 4
+typedef struct tx_param_sections {
+    int32_t count;     /* 0: it has none */
+    int32_t dimension; /* of a parameter of rank 1 or 2 */
+    int64_t size[TX_MAX_SECTIONS];
+} tx_param_sections;
+
 typedef struct tx_param_spec {
     tx_shape shape;   /* as stored, padding included */
     tx_shape logical; /* without padding; rank 0: the same as shape. Only the first dimension may differ */
     tx_init init;
-    float scale; /* standard deviation of NORMAL, half width of UNIFORM */
-    bool decay;  /* weight decay applies */
+    float scale;    /* standard deviation of NORMAL, half width of UNIFORM */
+    bool decay;     /* weight decay applies */
+    bool frozen;    /* never changes: it has no gradient and no optimizer states */
+    tx_dtype dtype; /* as stored; of what is not frozen F32 */
+    tx_param_sections sections;
 } tx_param_spec;
 
 /* State k of the optimizer is part TX_PART_STATE + k. */
@@ -282,13 +294,17 @@ tx_status tx_model_param(const tx_model *model, int32_t index, const char **name
 tx_status tx_model_find(const tx_model *model, const char *name, int32_t *index);
 /* Draws every parameter by its spec. The draw depends on (seed, name, logical element) alone. */
 tx_status tx_model_init(tx_model *model, uint64_t seed);
-/* Copy one parameter's part from or to `data`: fp32, logical shape, row-major. They wait for the device. */
+/* Copy one parameter's part from or to `data`: fp32 whatever is stored, logical shape, row-major. They wait for the
+ * device. */
 tx_status tx_model_write(tx_model *model, tx_part part, int32_t index, const float *data);
 tx_status tx_model_read(tx_model *model, tx_part part, int32_t index, float *data);
 /* The same for elements first .. first + count - 1 of it. */
 tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
                                const float *data);
 tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, float *data);
+/* The same for a section of it (tx_param_sections), as if it were a parameter by itself. */
+tx_status tx_model_write_section(tx_model *model, tx_part part, int32_t index, int32_t section, const float *data);
+tx_status tx_model_read_section(tx_model *model, tx_part part, int32_t index, int32_t section, float *data);
 
 /* Sets a scalar for the runs that follow. Values of u32 controls are whole numbers. */
 tx_status tx_model_set(tx_model *model, tx_control control, double value);

@@ -65,6 +65,7 @@ typedef struct tx_attrs {
 /* Where memory comes from. X(NAME, memory kind) */
 #define TX_ARENA_MAP(X)                                                                            \
     X(WEIGHTS, WEIGHTS)                                                                            \
+    X(FROZEN, WEIGHTS) /* parameters that never change, in types of their own */                   \
     X(GRADIENTS, GRADIENTS)                                                                        \
     X(OPTIMIZER, OPTIMIZER)                                                                        \
     X(PLANNED, ACTIVATIONS)   /* inputs, activations, temporaries: reused by lifetimes */          \

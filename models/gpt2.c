@@ -83,8 +83,11 @@ int32_t tx_gpt2_params(const tx_gpt2_config *config)
 static tx_param_spec spec_of(const tx_gpt2_config *c, const tx_param_row *row)
 {
     tx_param_spec spec = {0};
-    for (int i = 0; i < 2 && row->extent[i] != NONE; i++)
+    for (int32_t i = 0; i < 2 && row->extent[i] != NONE; i++) {
         spec.shape.dim[spec.shape.rank++] = extent_of(c, row->extent[i]);
+        if (row->extent[i] == QKV)
+            spec.sections = (tx_param_sections){3, i, {c->n_embd, c->n_embd, c->n_embd}};
+    }
     if (row->extent[0] == VOCAB) {
         spec.logical = spec.shape;
         spec.shape.dim[0] = tx_gpt2_padded_vocab(c);

@@ -185,11 +185,10 @@ static bool find_early(classifier *c)
         const tx_node *n = &c->graph->node[i];
         const bool is_member = member_at(c, i) != NULL;
         for (int k = 0; k < TX_MAX_IN; k++) {
-            const tx_tensor *t = n->in[k];
+            tx_tensor *t = n->in[k];
             if (!t || !(is_member || c->early[i]) || (is_member && is_inner(c, n, k)))
                 continue;
-            const tx_arena_id arena = tx_tensor_root(n->in[k])->arena;
-            if ((arena != TX_ARENA_PLANNED && arena != TX_ARENA_WEIGHTS) || member_at(c, t->producer))
+            if (!tx_tensor_lasts(t) || member_at(c, t->producer))
                 return false;
             if (t->producer > first)
                 c->early[t->producer] = true;

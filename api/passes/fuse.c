@@ -26,8 +26,7 @@ static bool is_passing(const fusion *f, const tx_tensor *t, int32_t reader)
 /* What lies elsewhere may be written between two nodes, so that no op that reads it may move. */
 static bool is_lasting(tx_tensor *t)
 {
-    const tx_arena_id arena = t ? tx_tensor_root(t)->arena : TX_ARENA_WEIGHTS;
-    return arena == TX_ARENA_PLANNED || arena == TX_ARENA_WEIGHTS;
+    return !t || tx_tensor_lasts(t);
 }
 
 static bool is_product(const fusion *f, const tx_tensor *t, int32_t reader)

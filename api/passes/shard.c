@@ -200,7 +200,7 @@ static tx_status clear_gaps(const sharding *s, const filling *f)
     tx_status status = TX_OK;
     for (int32_t i = 0; i < model->params && !status; i++) {
         const int64_t offset = model->param[i].offset, count = tx_shape_count(&model->param[i].spec.shape);
-        if (!holds(b, offset))
+        if (model->param[i].spec.frozen || !holds(b, offset))
             continue;
         const int64_t first = (offset - b->address) / (int64_t)sizeof(float), written = s->written[i] ? count : 0;
         const int64_t whole = (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK * TX_PARAM_BLOCK;
@@ -219,7 +219,8 @@ static tx_status find_written(sharding *s)
         for (int k = 0; k < TX_MAX_OUT; k++) {
             tx_tensor *t = s->graph->node[n].out[k];
             for (int32_t i = 0; bucket_of(s, t) >= 0 && i < model->params; i++)
-                s->written[i] = s->written[i] || tx_tensor_root(t)->offset == model->param[i].offset;
+                s->written[i] = s->written[i] ||
+                                (!model->param[i].spec.frozen && tx_tensor_root(t)->offset == model->param[i].offset);
         }
     return TX_OK;
 }

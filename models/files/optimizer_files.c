@@ -14,18 +14,20 @@ typedef struct states {
     tx_model *model;
     int32_t params, each, count; /* parameters, states of one, tensors */
     tx_st_tensor *tensor;
+    int32_t *number; /* by tensor: its parameter times `each`, plus its state */
     char *names;
 } states;
 
 static void states_free(states *s)
 {
     free(s->tensor);
+    free(s->number);
     free(s->names);
 }
 
 static tx_part part_of(const states *s, int32_t i)
 {
-    return (tx_part)(TX_PART_STATE + i % s->each);
+    return (tx_part)(TX_PART_STATE + s->number[i] % s->each);
 }
 
 /* Fills the list; without `names` it only counts their bytes. */
@@ -42,10 +44,14 @@ static tx_status fill(states *s, size_t *bytes)
             status = tx_model_optimizer_state(s->model, i % s->each, &state, &never_negative);
         if (status)
             return status;
+        if (spec->frozen)
+            continue;
         char *name = s->names ? s->names + *bytes : NULL;
         *bytes += (size_t)snprintf(name, name ? room - *bytes : 0, "%s.%s", param, state) + 1;
-        if (name)
+        if (name) {
+            s->number[s->count] = i;
             s->tensor[s->count++] = tx_weights_of_param(name, spec);
+        }
     }
     return TX_OK;
 }
@@ -60,8 +66,10 @@ static tx_status list_states(tx_model *model, states *s)
     if (status)
         return status;
     s->tensor = calloc((size_t)s->params * (size_t)s->each + 1, sizeof *s->tensor);
+    s->number = calloc((size_t)s->params * (size_t)s->each + 1, sizeof *s->number);
     s->names = malloc(bytes + 1);
-    status = s->tensor && s->names ? fill(s, &bytes) : tx_fail(TX_MEMORY, "no memory for a list of tensors");
+    status =
+        s->tensor && s->number && s->names ? fill(s, &bytes) : tx_fail(TX_MEMORY, "no memory for a list of tensors");
     if (status)
         states_free(s);
     return status;
@@ -83,8 +91,8 @@ tx_status tx_optimizer_save(tx_model *model, const char *path)
         status = tx_st_create(path, s.tensor, s.count, NULL, &writer);
     /* After a failure as well: other ranks take part to the end. */
     for (int32_t i = 0; i < s.count && buffer; i++) {
-        tx_status appended = tx_weights_append(model, part_of(&s, i), i / s.each, tx_st_elements(&s.tensor[i]), buffer,
-                                               status ? NULL : writer);
+        tx_status appended = tx_weights_append(model, part_of(&s, i), s.number[i] / s.each,
+                                               tx_st_elements(&s.tensor[i]), buffer, status ? NULL : writer);
         status = status ? status : appended;
     }
     if (writer && status)
@@ -138,7 +146,7 @@ static tx_status check_values(const tx_st_file *file, const states *s, int32_t i
 {
     const char *name;
     bool never_negative;
-    tx_status status = tx_model_optimizer_state(s->model, i % s->each, &name, &never_negative);
+    tx_status status = tx_model_optimizer_state(s->model, s->number[i] % s->each, &name, &never_negative);
     if (status)
         return status;
     const float least = never_negative ? 0.0f : -INFINITY;
@@ -162,7 +170,7 @@ static tx_status copy_in(const tx_st_file *file, const states *s, const int32_t 
             if (!status)
                 status = check_values(file, s, i, at, now, buffer);
             if (!status)
-                status = tx_model_write_range(s->model, part_of(s, i), i / s->each, at, now, buffer);
+                status = tx_model_write_range(s->model, part_of(s, i), s->number[i] / s->each, at, now, buffer);
         }
     }
     return status;

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Parameters that are frozen, stored in 16 bits, read through casts, or made of sections.
+ *   test_params DEVICE */
+#include "api/graph.h"
+#include "tx.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { ROWS = 5, IN = 24, OUT = 40, WEIGHTS = IN * OUT };
+
+#define assert_ok(call) assert_int_equal(call, TX_OK)
+
+typedef struct fixture {
+    tx_engine *engine;
+    tx_model *model;
+    tx_graph *graph;
+    tx_plan *plan, *update;
+} fixture;
+
+static const char *device;
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    const tx_engine_options options = {.size = sizeof options, .device = device, .threads = 1};
+    assert_non_null(f);
+    assert_ok(tx_engine_create(&options, &f->engine));
+    assert_ok(tx_model_create(f->engine, &f->model));
+    assert_ok(tx_graph_create(f->model, &f->graph));
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    tx_plan_free(f->update);
+    tx_plan_free(f->plan);
+    tx_graph_free(f->graph);
+    tx_model_free(f->model);
+    tx_engine_free(f->engine);
+    free(f);
+    return 0;
+}
+
+static tx_tensor *param(fixture *f, const char *name, tx_shape shape, bool frozen, tx_dtype dtype)
+{
+    return tx_param(
+        f->graph, name,
+        &(tx_param_spec){
+            .shape = shape, .init = TX_INIT_UNIFORM, .scale = 0.5f, .decay = true, .frozen = frozen, .dtype = dtype});
+}
+
+static tx_tensor *half(tx_tensor *x)
+{
+    return tx_cast(x, TX_BF16);
+}
+
+static tx_tensor *sum_of_squares(tx_tensor *x)
+{
+    return tx_reduce(x->dtype == TX_F32 ? x : tx_cast(x, TX_F32), TX_REDUCE_SUMSQ, TX_AXIS_ALL);
+}
+
+/* y = half(x W) B with W trained and B as told; the loss is the sum of squares of y. */
+static void build(fixture *f, bool frozen)
+{
+    tx_tensor *x = tx_fill(f->graph, TX_SHAPE(ROWS, IN), 0.125f);
+    tx_tensor *h = half(tx_linear(x, param(f, "w", TX_SHAPE(IN, OUT), false, TX_F32), NULL, false));
+    tx_tensor *b = param(f, "b", TX_SHAPE(OUT, IN), frozen, frozen ? TX_BF16 : TX_F32);
+    assert_ok(tx_backward(f->graph, sum_of_squares(tx_linear(h, frozen ? b : half(b), NULL, false))));
+    if (tx_plan_create(f->graph, "train", &f->plan))
+        fail_msg("%s", tx_error());
+}
+
+/* A step of AdamW; the gradient and the weights of W, and the weights of B. */
+static void step(fixture *f, float *gradient, float *w, float *b)
+{
+    const tx_optimizer_options adamw = {
+        .size = sizeof adamw, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .weight_decay = 0.1f};
+    assert_ok(tx_optimizer_create(f->model, &adamw, &f->update));
+    assert_ok(tx_model_init(f->model, 4));
+    assert_ok(tx_model_set(f->model, TX_CONTROL_LOSS_SCALE, 1.0));
+    assert_ok(tx_model_set(f->model, TX_CONTROL_LEARNING_RATE, 0.01));
+    assert_ok(tx_plan_run(f->plan));
+    assert_ok(tx_model_read(f->model, TX_PART_GRADIENT, 0, gradient));
+    assert_ok(tx_plan_run(f->update));
+    assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, 0, w));
+    assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, 1, b));
+}
+
+static int64_t held(const fixture *f, tx_memory_kind kind)
+{
+    tx_memory planned, counted;
+    assert_ok(tx_model_memory(f->model, &planned));
+    assert_ok(tx_engine_memory(f->engine, &counted));
+    assert_true(tx_memory_total(&planned) == tx_memory_total(&counted));
+    return counted.bytes[kind];
+}
+
+/* A frozen parameter in bf16 gives the others the gradients that one in fp32 gives which is read through a cast; it
+ * stays as it is, and takes neither gradient nor states. */
+static void frozen_in_16_bits(void **state)
+{
+    fixture *f = *state, *trained;
+    float gradient[2][WEIGHTS], w[2][WEIGHTS], b[2][WEIGHTS], before[WEIGHTS];
+    assert_int_equal(set_up((void **)&trained), 0);
+    build(f, true);
+    build(trained, false);
+    step(f, gradient[0], w[0], b[0]);
+    step(trained, gradient[1], w[1], b[1]);
+    assert_memory_equal(gradient[0], gradient[1], sizeof gradient[0]);
+    assert_memory_equal(w[0], w[1], sizeof w[0]);
+    assert_memory_not_equal(b[0], b[1], sizeof b[0]);
+    assert_ok(tx_model_init(f->model, 4));
+    assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, 1, before));
+    assert_memory_equal(before, b[0], sizeof before);
+    assert_int_equal(tx_model_read(f->model, TX_PART_GRADIENT, 1, before), TX_NOT_FOUND);
+    assert_non_null(strstr(tx_error(), "parameter b is frozen"));
+    assert_int_equal(tx_model_read(f->model, TX_PART_STATE, 1, before), TX_NOT_FOUND);
+    const int64_t whole = TX_PARAM_BLOCK * 4 * ((WEIGHTS + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK);
+    assert_true(held(trained, TX_MEMORY_GRADIENTS) == 2 * whole && held(f, TX_MEMORY_GRADIENTS) == whole);
+    assert_true(held(trained, TX_MEMORY_OPTIMIZER) == 4 * whole && held(f, TX_MEMORY_OPTIMIZER) == 2 * whole);
+    assert_true(held(trained, TX_MEMORY_WEIGHTS) == 2 * whole && held(f, TX_MEMORY_WEIGHTS) == whole + whole / 2);
+    tear_down((void **)&trained);
+}
+
+/* Values go in and out as fp32, rounded to what is stored. */
+static void values_in_16_bits(void **state)
+{
+    fixture *f = *state;
+    const float given[3] = {1.0f + 0x1p-9f, -3.0f, 0x1p-20f};
+    const float kept[2][3] = {{1.0f, -3.0f, 0x1p-20f}, {1.0f + 0x1p-9f, -3.0f, 0x1p-20f}};
+    float back[3];
+    param(f, "bf16", TX_SHAPE(3), true, TX_BF16);
+    param(f, "f16", TX_SHAPE(3), true, TX_F16);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(tx_model_write(f->model, TX_PART_WEIGHT, i, given));
+        assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, i, back));
+        assert_memory_equal(back, kept[i], sizeof back);
+        assert_ok(tx_model_write_range(f->model, TX_PART_WEIGHT, i, 1, 1, given + 2));
+        assert_ok(tx_model_read_range(f->model, TX_PART_WEIGHT, i, 1, 2, back));
+        assert_true(back[0] == given[2] && back[1] == given[2]);
+    }
+    assert_null(param(f, "trained", TX_SHAPE(3), false, TX_BF16));
+    assert_non_null(strstr(tx_error(), "only a frozen one can be stored in BF16"));
+}
+
+/* The gradient of a weight that is read through a cast comes from the product in fp32: nothing casts or copies it. What
+ * is read twice in 16 bits gets the sum in fp32. */
+static void gradients_of_casts(void **state)
+{
+    fixture *f = *state;
+    tx_tensor *w = param(f, "w", TX_SHAPE(IN, IN), false, TX_F32);
+    tx_tensor *h = tx_linear(tx_fill(f->graph, TX_SHAPE(ROWS, IN), 0.125f), w, NULL, false), *h16 = half(h);
+    tx_tensor *y = tx_linear(h16, half(w), NULL, false), *z = tx_linear(h16, half(w), NULL, true);
+    assert_ok(tx_backward(f->graph, tx_add(sum_of_squares(y), sum_of_squares(z))));
+    if (tx_plan_create(f->graph, "train", &f->plan))
+        fail_msg("%s", tx_error());
+    int to_slice = 0;
+    for (int32_t i = 0; i < f->graph->nodes; i++) {
+        const tx_node *n = &f->graph->node[i];
+        const tx_tensor *root = n->out[0] ? tx_tensor_root(n->out[0]) : NULL;
+        if (!root || root->arena != TX_ARENA_GRADIENTS)
+            continue;
+        assert_int_equal(n->op, TX_OP_MATMUL);
+        assert_int_equal(root->dtype, TX_F32);
+        to_slice++;
+    }
+    assert_int_equal(to_slice, 3);
+    assert_ok(tx_plan_run(f->plan));
+}
+
+static void sections(void **state)
+{
+    fixture *f = *state;
+    const tx_param_spec columns = {.shape = TX_SHAPE(2, 6), .sections = {3, 1, {3, 1, 2}}};
+    const tx_param_spec rows = {.shape = TX_SHAPE(8, 2), .logical = TX_SHAPE(6, 2), .sections = {2, 0, {4, 2}}};
+    const float part[3][8] = {{1, 2, 3, 7, 8, 9}, {4, 10}, {5, 6, 11, 12}},
+                part2[2][8] = {{1, 2, 3, 4, 5, 6, 7, 8}, {9, 10, 11, 12}};
+    float whole[12], wanted[12], back[8];
+    for (int i = 0; i < 12; i++)
+        wanted[i] = (float)(i + 1);
+    assert_non_null(tx_param(f->graph, "columns", &columns));
+    assert_non_null(tx_param(f->graph, "rows", &rows));
+    for (int i = 2; i >= 0; i--)
+        assert_ok(tx_model_write_section(f->model, TX_PART_WEIGHT, 0, i, part[i]));
+    for (int i = 1; i >= 0; i--)
+        assert_ok(tx_model_write_section(f->model, TX_PART_WEIGHT, 1, i, part2[i]));
+    for (int i = 0; i < 2; i++) {
+        assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, i, whole));
+        assert_memory_equal(whole, wanted, sizeof whole);
+    }
+    assert_ok(tx_model_read_section(f->model, TX_PART_WEIGHT, 0, 2, back));
+    assert_memory_equal(back, part[2], 4 * sizeof *back);
+    assert_ok(tx_model_read_section(f->model, TX_PART_WEIGHT, 1, 1, back));
+    assert_memory_equal(back, part2[1], 4 * sizeof *back);
+    assert_int_equal(tx_model_read_section(f->model, TX_PART_WEIGHT, 1, 2, back), TX_NOT_FOUND);
+}
+
+static void sections_that_are_none(void **state)
+{
+    fixture *f = *state;
+    const tx_param_spec bad[] = {
+        {.shape = TX_SHAPE(2, 6), .sections = {3, 1, {3, 1, 1}}},
+        {.shape = TX_SHAPE(2, 6), .sections = {2, 2, {3, 3}}},
+        {.shape = TX_SHAPE(2, 6), .sections = {2, 1, {7, -1}}},
+        {.shape = TX_SHAPE(8, 2), .logical = TX_SHAPE(6, 2), .sections = {2, 0, {4, 4}}},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        tx_graph_free(f->graph);
+        assert_ok(tx_graph_create(f->model, &f->graph));
+        assert_null(tx_param(f->graph, "bad", &bad[i]));
+        assert_non_null(strstr(tx_error(), "its sections do not make up"));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    device = argc > 1 ? argv[1] : "cpu";
+    tx_engine *engine = NULL;
+    const tx_engine_options options = {.size = sizeof options, .device = device};
+    if (tx_engine_create(&options, &engine) != TX_OK) {
+        print_message("skipped: no device %s: %s\n", device, tx_error());
+        return 77;
+    }
+    tx_engine_free(engine);
+#define PARAMS(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        PARAMS(frozen_in_16_bits), PARAMS(values_in_16_bits),      PARAMS(gradients_of_casts),
+        PARAMS(sections),          PARAMS(sections_that_are_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
