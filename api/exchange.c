@@ -159,7 +159,7 @@ static tx_status reduce_results(tx_model *model, const tx_command *c)
     const tx_engine *e = model->engine;
     tx_parallel *p = model->parallel;
     const int64_t count = tx_operand_count(&c->in[0]);
-    float *sum = (float *)(void *)host_of(model, &c->out[1]);
+    float *sum = (float *)(void *)host_of(model, &c->out[TX_OUT(reduce_results, w)]);
     tx_buffer *results = buffer_of(model, &c->in[0]);
     tx_status status = e->backend->read(e->context, results, c->in[0].offset, sum, count * element);
     sum[count] = p->vote;

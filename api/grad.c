@@ -10,6 +10,11 @@ typedef struct grad {
     tx_tensor **din;        /* gradients of inputs, set by the rule */
 } grad;
 
+/* The operand of the node, or the gradient of one, by its name in ops.def. */
+#define IN(c, op, name) ((c)->node->in[TX_IN(op, name)])
+#define OUT(c, op, name) ((c)->node->out[TX_OUT(op, name)])
+#define WANT(c, op, name) ((c)->want[TX_IN(op, name)])
+#define DIN(c, op, name) ((c)->din[TX_IN(op, name)])
 #define EMIT(c, ...) tx_emit((c)->graph, &(tx_emit_args){__VA_ARGS__})
 
 static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
@@ -54,47 +59,50 @@ static tx_tensor *of_operand(const grad *c, tx_tensor *d, const tx_shape *shape)
 /* y = A B, A = op(a), B = op(b): dA = dy B^T, dB = A^T dy; transposed again where op transposes. */
 static void grad_matmul(const grad *c)
 {
-    tx_tensor *a = c->node->in[0], *b = c->node->in[1], *dy = as_dtype(c->dout[0], a->dtype);
+    tx_tensor *a = IN(c, matmul, a), *b = IN(c, matmul, b), *dy = as_dtype(c->dout[0], a->dtype);
+    const tx_wanted *want_a = &WANT(c, matmul, a), *want_b = &WANT(c, matmul, b);
     const tx_attrs *at = &c->node->attrs;
-    const tx_wanted *want = c->want;
-    if (c->want[1].need) { /* first, for the sums over ranks: they can begin while da is computed */
-        tx_tensor *db = at->trans_b ? product(c, dy, true, a, at->trans_a, want[1].dtype)
-                                    : product(c, a, !at->trans_a, dy, false, want[1].dtype);
-        c->din[1] = of_operand(c, db, &b->shape);
+    if (want_b->need) { /* first, for the sums over ranks: they can begin while da is computed */
+        tx_tensor *db = at->trans_b ? product(c, dy, true, a, at->trans_a, want_b->dtype)
+                                    : product(c, a, !at->trans_a, dy, false, want_b->dtype);
+        DIN(c, matmul, b) = of_operand(c, db, &b->shape);
     }
-    if (c->want[2].need)
-        c->din[2] = sum_rows(c, c->dout[0]);
-    if (c->want[0].need) {
-        tx_tensor *da = at->trans_a ? product(c, b, at->trans_b, dy, true, want[0].dtype)
-                                    : product(c, dy, false, b, !at->trans_b, want[0].dtype);
-        c->din[0] = of_operand(c, da, &a->shape);
+    if (WANT(c, matmul, bias).need)
+        DIN(c, matmul, bias) = sum_rows(c, c->dout[0]);
+    if (want_a->need) {
+        tx_tensor *da = at->trans_a ? product(c, b, at->trans_b, dy, true, want_a->dtype)
+                                    : product(c, dy, false, b, !at->trans_b, want_a->dtype);
+        DIN(c, matmul, a) = of_operand(c, da, &a->shape);
     }
 }
 
 static void grad_attention(const grad *c)
 {
-    tx_tensor *const *in = c->node->in, *const *out = c->node->out;
-    c->din[0] =
-        EMIT(c, .op = TX_OP_ATTENTION_GRAD, .attrs = c->node->attrs, .in = {c->dout[0], in[0], out[0], out[1], in[1]});
+    DIN(c, attention, qkv) = EMIT(c, .op = TX_OP_ATTENTION_GRAD, .attrs = c->node->attrs,
+                                  .in = {c->dout[0], IN(c, attention, qkv), OUT(c, attention, o),
+                                         OUT(c, attention, lse), IN(c, attention, lengths)});
 }
 
 static void grad_layer_norm(const grad *c)
 {
-    tx_tensor *const *in = c->node->in, *const *out = c->node->out;
-    tx_emit_args args = {
-        .op = TX_OP_LAYER_NORM_GRAD, .attrs = c->node->attrs, .in = {c->dout[0], in[0], in[1], out[1], out[2]}};
+    tx_emit_args args = {.op = TX_OP_LAYER_NORM_GRAD,
+                         .attrs = c->node->attrs,
+                         .in = {c->dout[0], IN(c, layer_norm, x), IN(c, layer_norm, gamma), OUT(c, layer_norm, mean),
+                                OUT(c, layer_norm, rstd)}};
     tx_emit(c->graph, &args);
-    for (int i = 0; i < 3; i++)
-        c->din[i] = args.out[i];
+    DIN(c, layer_norm, x) = args.out[TX_OUT(layer_norm_grad, dx)];
+    DIN(c, layer_norm, gamma) = args.out[TX_OUT(layer_norm_grad, dgamma)];
+    DIN(c, layer_norm, beta) = args.out[TX_OUT(layer_norm_grad, dbeta)];
 }
 
 static void grad_rms_norm(const grad *c)
 {
-    tx_tensor *const *in = c->node->in, *const *out = c->node->out;
-    tx_emit_args args = {.op = TX_OP_RMS_NORM_GRAD, .attrs = c->node->attrs, .in = {c->dout[0], in[0], in[1], out[1]}};
+    tx_emit_args args = {.op = TX_OP_RMS_NORM_GRAD,
+                         .attrs = c->node->attrs,
+                         .in = {c->dout[0], IN(c, rms_norm, x), IN(c, rms_norm, gamma), OUT(c, rms_norm, rstd)}};
     tx_emit(c->graph, &args);
-    c->din[0] = args.out[0];
-    c->din[1] = args.out[1];
+    DIN(c, rms_norm, x) = args.out[TX_OUT(rms_norm_grad, dx)];
+    DIN(c, rms_norm, gamma) = args.out[TX_OUT(rms_norm_grad, dgamma)];
 }
 
 static void grad_softmax(const grad *c)
@@ -104,9 +112,9 @@ static void grad_softmax(const grad *c)
 
 static void grad_cross_entropy(const grad *c)
 {
-    tx_tensor *const *in = c->node->in;
-    c->din[0] = EMIT(c, .op = TX_OP_CROSS_ENTROPY_GRAD, .attrs = c->node->attrs,
-                     .in = {in[0], c->dout[0], in[1], c->node->out[1]});
+    DIN(c, cross_entropy, logits) = EMIT(
+        c, .op = TX_OP_CROSS_ENTROPY_GRAD, .attrs = c->node->attrs,
+        .in = {IN(c, cross_entropy, logits), c->dout[0], IN(c, cross_entropy, labels), OUT(c, cross_entropy, lse)});
 }
 
 static tx_tensor *broadcast(const grad *c, tx_tensor *small, const tx_attrs *like, const tx_shape *shape)
@@ -186,35 +194,35 @@ static void grad_rotary(const grad *c)
 {
     tx_attrs attrs = c->node->attrs;
     attrs.inverse = !attrs.inverse;
-    c->din[0] = EMIT(c, .op = TX_OP_ROTARY, .attrs = attrs, .in = {c->dout[0], c->node->in[1]});
+    DIN(c, rotary, x) = EMIT(c, .op = TX_OP_ROTARY, .attrs = attrs, .in = {c->dout[0], IN(c, rotary, positions)});
 }
 
 static void grad_embedding(const grad *c)
 {
-    tx_tensor *const *in = c->node->in;
-    if (c->want[2].need && in[3]) {
+    const bool of_positions = WANT(c, embedding, position_table).need;
+    if (of_positions && IN(c, embedding, positions)) {
         tx_graph_fail(c->graph, tx_fail(TX_UNSUPPORTED, "embedding: no gradient of positions that are an operand"));
         return;
     }
-    if (c->want[1].need)
-        c->din[1] = tx_scatter_add(in[0], c->dout[0], in[1]->shape.dim[0]);
-    if (c->want[2].need) {
+    if (WANT(c, embedding, table).need)
+        DIN(c, embedding, table) =
+            tx_scatter_add(IN(c, embedding, tokens), c->dout[0], IN(c, embedding, table)->shape.dim[0]);
+    if (of_positions) {
         tx_attrs attrs = plain;
-        attrs.rows = in[2]->shape.dim[0];
-        c->din[2] = EMIT(c, .op = TX_OP_POSITION_GRAD, .attrs = attrs, .in = {c->dout[0]});
+        attrs.rows = IN(c, embedding, position_table)->shape.dim[0];
+        DIN(c, embedding, position_table) = EMIT(c, .op = TX_OP_POSITION_GRAD, .attrs = attrs, .in = {c->dout[0]});
     }
 }
 
 static void grad_gather(const grad *c)
 {
-    tx_tensor *const *in = c->node->in;
-    c->din[0] = tx_scatter_add(in[1], c->dout[0], in[0]->shape.dim[0]);
+    DIN(c, gather, table) = tx_scatter_add(IN(c, gather, indices), c->dout[0], IN(c, gather, table)->shape.dim[0]);
 }
 
 static void grad_scatter_add(const grad *c)
 {
-    tx_tensor *const *in = c->node->in;
-    c->din[1] = as_shape(tx_gather(c->dout[0], in[0]), &in[1]->shape);
+    tx_tensor *src = IN(c, scatter_add, src);
+    DIN(c, scatter_add, src) = as_shape(tx_gather(c->dout[0], IN(c, scatter_add, indices)), &src->shape);
 }
 
 static void grad_cast(const grad *c)
@@ -240,7 +248,7 @@ static void grad_none(const grad *c)
 }
 
 static void (*const rules[TX_OP_COUNT])(const grad *) = {
-#define TX_OP(NAME, name, CLASS, min, n_in, n_out, in_place, adds, infer, rule) [TX_OP_##NAME] = grad_##rule,
+#define TX_OP(NAME, name, CLASS, min, n_in, n_out, in_place, adds, infer, rule, in, out) [TX_OP_##NAME] = grad_##rule,
 #define TX_VIRTUAL TX_OP
 #include "ops.def"
 };

@@ -243,45 +243,51 @@ static tx_operand operand_of(const tx_tensor *t)
     return o;
 }
 
-/* Narrows what may be written to an index input by what this op can take. */
+/* Narrows what may be written to an index input, where there is one, by what this op can take. */
 static void narrow(tx_tensor *t, int64_t low, int64_t high, bool ignore)
 {
+    if (!t)
+        return;
     tx_index_range *r = &tx_tensor_root(t)->range;
     r->low = low > r->low ? low : r->low;
     r->high = high < r->high ? high : r->high;
     r->ignore = r->ignore && ignore;
 }
 
+/* Dimension `d` of an operand. */
+#define DIM(op, name, d) n->in[TX_IN(op, name)]->shape.dim[d]
+
 static void narrow_indices(const tx_node *n)
 {
     switch (n->op) {
     case TX_OP_EMBEDDING:
-        narrow(n->in[0], 0, n->in[1]->shape.dim[0], false);
-        if (n->in[3])
-            narrow(n->in[3], 0, n->in[2] ? n->in[2]->shape.dim[0] - n->in[0]->shape.dim[1] + 1 : INT32_MAX, false);
+        narrow(n->in[TX_IN(embedding, tokens)], 0, DIM(embedding, table, 0), false);
+        narrow(n->in[TX_IN(embedding, positions)], 0,
+               n->in[TX_IN(embedding, position_table)]
+                   ? DIM(embedding, position_table, 0) - DIM(embedding, tokens, 1) + 1
+                   : INT32_MAX,
+               false);
         break;
     case TX_OP_ROTARY:
-        if (n->in[1])
-            narrow(n->in[1], 0, INT32_MAX, false);
+        narrow(n->in[TX_IN(rotary, positions)], 0, INT32_MAX, false);
         break;
     case TX_OP_KV_APPEND: /* and ATTENTION_CACHED, which follows it */
-        narrow(n->in[3], 0, n->in[1]->shape.dim[1] - n->in[0]->shape.dim[1] + 1, false);
+        narrow(n->in[TX_IN(kv_append, positions)], 0, DIM(kv_append, k_cache, 1) - DIM(kv_append, qkv, 1) + 1, false);
         break;
     case TX_OP_KV_REORDER:
-        narrow(n->in[2], 0, n->in[0]->shape.dim[0], false);
+        narrow(n->in[TX_IN(kv_reorder, sources)], 0, DIM(kv_reorder, k_cache, 0), false);
         break;
     case TX_OP_GATHER:
-        narrow(n->in[1], INT32_MIN, n->in[0]->shape.dim[0], true);
+        narrow(n->in[TX_IN(gather, indices)], INT32_MIN, DIM(gather, table, 0), true);
         break;
     case TX_OP_SCATTER_ADD:
-        narrow(n->in[0], INT32_MIN, n->attrs.rows, true);
+        narrow(n->in[TX_IN(scatter_add, indices)], INT32_MIN, n->attrs.rows, true);
         break;
     case TX_OP_CROSS_ENTROPY:
-        narrow(n->in[1], 0, n->attrs.vocab, true);
+        narrow(n->in[TX_IN(cross_entropy, labels)], 0, n->attrs.vocab, true);
         break;
     case TX_OP_ATTENTION:
-        if (n->in[1])
-            narrow(n->in[1], 1, n->in[0]->shape.dim[1] + 1, false);
+        narrow(n->in[TX_IN(attention, lengths)], 1, DIM(attention, qkv, 1) + 1, false);
         break;
     default:
         break;

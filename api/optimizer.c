@@ -105,11 +105,13 @@ static void add_update(tx_graph *graph, const tx_optimizer_options *o, const spa
     args.attrs.eps = o->eps;
     args.attrs.momentum = o->momentum;
     args.attrs.weight_decay = o->weight_decay;
-    args.in[0] = args.out[0] = range(graph, TX_ARENA_WEIGHTS, s->weights, s->count);
-    args.in[1] = range(graph, TX_ARENA_GRADIENTS, s->gradients, s->count);
-    args.in[2] = tx_tensor_fixed(graph, TX_U8, TX_SHAPE(s->count / TX_PARAM_BLOCK), TX_ARENA_STATE, s->groups);
-    for (int32_t k = 0; k < graph->model->optimizer_states; k++)
-        args.in[3 + k] = args.out[1 + k] = state_range(graph, s, k);
+    /* p, g, groups, states and p, states are what all rows of optimizers.def have. */
+    args.in[TX_IN(adamw, p)] = args.out[TX_OUT(adamw, p)] = range(graph, TX_ARENA_WEIGHTS, s->weights, s->count);
+    args.in[TX_IN(adamw, g)] = range(graph, TX_ARENA_GRADIENTS, s->gradients, s->count);
+    args.in[TX_IN(adamw, groups)] =
+        tx_tensor_fixed(graph, TX_U8, TX_SHAPE(s->count / TX_PARAM_BLOCK), TX_ARENA_STATE, s->groups);
+    for (size_t k = 0; k < (size_t)graph->model->optimizer_states; k++)
+        args.in[TX_IN(adamw, m) + k] = args.out[TX_OUT(adamw, m) + k] = state_range(graph, s, (int32_t)k);
     if (graph->status == TX_OK)
         tx_emit(graph, &args);
 }
@@ -165,9 +167,11 @@ static void reduce_results(tx_graph *graph)
 {
     _Static_assert(TX_RESULT_LOSS == 0 && TX_RESULT_GRAD_SUMSQ == 1, "what is summed lies together");
     tx_emit_args args = {.op = TX_OP_REDUCE_RESULTS, .attrs = plain};
-    args.in[0] = args.out[0] = tx_tensor_fixed(graph, TX_F32, TX_SHAPE(2), TX_ARENA_RESULT, 0);
-    args.out[1] = tx_tensor_fixed(graph, TX_F32, TX_SHAPE(3), TX_ARENA_EXCHANGE, graph->model->parallel->results);
-    if (args.in[0] && args.out[1])
+    tx_tensor *x = tx_tensor_fixed(graph, TX_F32, TX_SHAPE(2), TX_ARENA_RESULT, 0);
+    tx_tensor *w = tx_tensor_fixed(graph, TX_F32, TX_SHAPE(3), TX_ARENA_EXCHANGE, graph->model->parallel->results);
+    args.in[TX_IN(reduce_results, x)] = args.out[TX_OUT(reduce_results, y)] = x;
+    args.out[TX_OUT(reduce_results, w)] = w;
+    if (x && w)
         tx_emit(graph, &args);
 }
 

@@ -31,6 +31,20 @@ typedef enum tx_op {
     TX_OP_COUNT
 } tx_op;
 
+/* Where an operand stands among its op's: in[TX_IN(matmul, bias)], out[TX_OUT(layer_norm, rstd)]. */
+#define TX_IN(op, name) offsetof(struct tx_in_##op, name)
+#define TX_OUT(op, name) offsetof(struct tx_out_##op, name)
+#define TX_NAMES_(...) __VA_ARGS__
+#define TX_OP(NAME, name, CLASS, min, n_in, n_out, in_place, adds, infer, grad, in, out) \
+    struct tx_in_##name {                                                                \
+        char TX_NAMES_ in;                                                               \
+    };                                                                                   \
+    struct tx_out_##name {                                                               \
+        char TX_NAMES_ out;                                                              \
+    };
+#define TX_VIRTUAL TX_OP
+#include "ops.def"
+
 /* How an output that "adds" (ops.def) is written. */
 typedef enum tx_accumulate { TX_STORE, TX_ADD, TX_ADD_CONTROL } tx_accumulate;
 
@@ -63,17 +77,17 @@ typedef struct tx_attrs {
 /* ---- Programs -------------------------------------------------------------------------------- */
 
 /* Where memory comes from. X(NAME, memory kind) */
-#define TX_ARENA_MAP(X)                                                                            \
-    X(WEIGHTS, WEIGHTS)                                                                            \
-    X(FROZEN, WEIGHTS) /* parameters that never change, in types of their own */                   \
-    X(GRADIENTS, GRADIENTS)                                                                        \
-    X(OPTIMIZER, OPTIMIZER)                                                                        \
-    X(PLANNED, ACTIVATIONS)   /* inputs, activations, temporaries: reused by lifetimes */          \
-    X(STATE, FUNCTIONALITY)   /* key-value caches, optimizer group bytes */                        \
+#define TX_ARENA_MAP(X)                                                                      \
+    X(WEIGHTS, WEIGHTS)                                                                      \
+    X(FROZEN, WEIGHTS) /* parameters that never change, in types of their own */             \
+    X(GRADIENTS, GRADIENTS)                                                                  \
+    X(OPTIMIZER, OPTIMIZER)                                                                  \
+    X(PLANNED, ACTIVATIONS)    /* inputs, activations, temporaries: reused by lifetimes */   \
+    X(STATE, FUNCTIONALITY)    /* key-value caches, optimizer group bytes */                 \
     X(EXCHANGE, FUNCTIONALITY) /* what moves between the ranks and lies in no other arena */ \
-    X(CONTROL, FUNCTIONALITY) /* TX_CONTROL_COUNT words written by the host */                     \
-    X(RESULT, FUNCTIONALITY)  /* TX_RESULT_COUNT floats written by the device */                   \
-    X(SCRATCH, FUNCTIONALITY) /* what prepare() asked for */
+    X(CONTROL, FUNCTIONALITY)  /* TX_CONTROL_COUNT words written by the host */              \
+    X(RESULT, FUNCTIONALITY)   /* TX_RESULT_COUNT floats written by the device */            \
+    X(SCRATCH, FUNCTIONALITY)  /* what prepare() asked for */
 
 typedef enum tx_arena_id {
 #define X(name, kind) TX_ARENA_##name,

@@ -18,6 +18,9 @@
 #define MEMBERS 7
 #define INNERS 4
 
+#define IN(op, name) (1u << TX_IN(op, name))
+#define OUT(op, name) (1u << TX_OUT(op, name))
+
 /* A node that goes by chunks. */
 typedef struct member {
     int32_t node;
@@ -70,17 +73,20 @@ static int32_t inner_of(const classifier *c, const tx_tensor *t)
 /* A product of two matrices. */
 static bool is_product(const tx_node *n)
 {
-    return n->op == TX_OP_MATMUL && (n->attrs.flat || (n->in[0]->shape.rank == 2 && n->in[1]->shape.rank == 2));
+    return n->op == TX_OP_MATMUL &&
+           (n->attrs.flat || (n->in[TX_IN(matmul, a)]->shape.rank == 2 && n->in[TX_IN(matmul, b)]->shape.rank == 2));
 }
 
 /* Adds a product of the logits' gradient `d`: d B gives rows, d^T A or A^T d is a sum over rows. */
 static bool add_product(classifier *c, const tx_tensor *d, int32_t node)
 {
     const tx_node *n = &c->graph->node[node];
-    if (!is_product(n) || n->in[2] || n->in[0] == n->in[1])
+    const tx_tensor *a = n->in[TX_IN(matmul, a)], *b = n->in[TX_IN(matmul, b)];
+    if (!is_product(n) || n->in[TX_IN(matmul, bias)] || a == b)
         return false;
-    const bool sums = n->attrs.trans_a && !n->attrs.trans_b, rows = !n->attrs.trans_a && n->in[0] == d;
-    return (sums || rows) && add_member(c, node, sums ? 3 : 1, sums ? 0 : 1, sums);
+    const bool sums = n->attrs.trans_a && !n->attrs.trans_b, rows = !n->attrs.trans_a && a == d;
+    return (sums || rows) &&
+           add_member(c, node, sums ? IN(matmul, a) | IN(matmul, b) : IN(matmul, a), sums ? 0 : OUT(matmul, y), sums);
 }
 
 /* Adds what reads the logits' gradient `d`: products, or a cast whose result they read. */
@@ -90,7 +96,8 @@ static bool add_readers(classifier *c, tx_tensor *d)
     const tx_use *use = tx_edit_readers(c->edit, d, &count);
     for (int32_t i = 0; i < count; i++) {
         const tx_node *n = &c->graph->node[use[i].node];
-        const bool added = n->op == TX_OP_CAST ? add_member(c, use[i].node, 1, 1, false) && add_readers(c, n->out[0])
+        const bool added = n->op == TX_OP_CAST ? add_member(c, use[i].node, IN(cast, x), OUT(cast, y), false) &&
+                                                     add_readers(c, n->out[0])
                                                : add_product(c, d, use[i].node);
         if (!added)
             return false;
@@ -102,11 +109,14 @@ static bool add_readers(classifier *c, tx_tensor *d)
 static bool add_gradient(classifier *c, int32_t loss, int32_t node)
 {
     const tx_node *n = &c->graph->node[node], *l = &c->graph->node[loss];
-    if (n->op != TX_OP_CROSS_ENTROPY_GRAD || c->has_gradient || node < loss || n->in[2] != l->in[1] ||
-        n->in[3] != l->out[1])
+    if (n->op != TX_OP_CROSS_ENTROPY_GRAD || c->has_gradient || node < loss ||
+        n->in[TX_IN(cross_entropy_grad, labels)] != l->in[TX_IN(cross_entropy, labels)] ||
+        n->in[TX_IN(cross_entropy_grad, lse)] != l->out[TX_OUT(cross_entropy, lse)])
         return false;
     c->has_gradient = true;
-    return add_member(c, node, 15, 1, false) && add_readers(c, n->out[0]);
+    const uint32_t in = IN(cross_entropy_grad, logits) | IN(cross_entropy_grad, dlosses) |
+                        IN(cross_entropy_grad, labels) | IN(cross_entropy_grad, lse);
+    return add_member(c, node, in, OUT(cross_entropy_grad, dlogits), false) && add_readers(c, n->out[0]);
 }
 
 /* Adds the product that makes the logits, and the cast to fp32 behind it where there is one that alone reads it. */
@@ -120,18 +130,20 @@ static bool add_logits(classifier *c, tx_tensor *logits)
     const tx_node *n = &g->node[made];
     if (n->op == TX_OP_CAST) {
         tx_edit_readers(c->edit, n->in[0], &count);
-        return count == 1 && add_logits(c, n->in[0]) && add_member(c, made, 1, 1, false);
+        return count == 1 && add_logits(c, n->in[0]) && add_member(c, made, IN(cast, x), OUT(cast, y), false);
     }
-    return is_product(n) && !n->attrs.trans_a && add_member(c, made, 1, 1, false);
+    return is_product(n) && !n->attrs.trans_a && add_member(c, made, IN(matmul, a), OUT(matmul, y), false);
 }
 
 /* Finds the classifier that ends with the CROSS_ENTROPY node `loss`; false where something else reads its logits. */
 static bool find_members(classifier *c, int32_t loss)
 {
     const tx_graph *g = c->graph;
-    tx_tensor *logits = g->node[loss].in[0];
+    tx_tensor *logits = g->node[loss].in[TX_IN(cross_entropy, logits)];
     c->rows = tx_shape_rows(&logits->shape);
-    if (!add_logits(c, logits) || !add_member(c, loss, 3, 3, false))
+    const uint32_t in = IN(cross_entropy, logits) | IN(cross_entropy, labels),
+                   out = OUT(cross_entropy, losses) | OUT(cross_entropy, lse);
+    if (!add_logits(c, logits) || !add_member(c, loss, in, out, false))
         return false;
     int32_t count;
     const tx_use *use = tx_edit_readers(c->edit, logits, &count);
@@ -153,7 +165,7 @@ static const member *member_at(const classifier *c, int32_t node)
 /* Whether operand `k` of a member is made by a member for the same rows. */
 static bool is_inner(const classifier *c, const tx_node *n, int k)
 {
-    return inner_of(c, n->in[k]) >= 0 || (n->op == TX_OP_CROSS_ENTROPY_GRAD && k == 3);
+    return inner_of(c, n->in[k]) >= 0 || (n->op == TX_OP_CROSS_ENTROPY_GRAD && k == TX_IN(cross_entropy_grad, lse));
 }
 
 /* Can the other nodes between the first member and the last go before the chunks or behind them? Sums over ranks that
@@ -282,7 +294,7 @@ static tx_status chunk_one(classifier *c, int32_t loss, int64_t bytes, bool *don
 {
     if (!find_members(c, loss) || !others_give_way(c))
         return TX_OK;
-    const int64_t most = most_rows(c->graph, c->graph->node[loss].in[0], bytes);
+    const int64_t most = most_rows(c->graph, c->graph->node[loss].in[TX_IN(cross_entropy, logits)], bytes);
     if (c->rows <= most)
         return TX_OK;
     c->early = calloc((size_t)c->graph->nodes, sizeof *c->early);

@@ -35,8 +35,8 @@ static bool is_product(const fusion *f, const tx_tensor *t, int32_t reader)
         return false;
     const tx_node *n = &f->graph->node[t->producer];
     return n->op == TX_OP_MATMUL && n->out[0] == t && n->attrs.accumulate == TX_STORE &&
-           n->attrs.epilogue == TX_EPILOGUE_NONE && is_lasting(n->in[0]) && is_lasting(n->in[1]) &&
-           is_lasting(n->in[2]);
+           n->attrs.epilogue == TX_EPILOGUE_NONE && is_lasting(n->in[TX_IN(matmul, a)]) &&
+           is_lasting(n->in[TX_IN(matmul, b)]) && is_lasting(n->in[TX_IN(matmul, bias)]);
 }
 
 static bool reads_alone(const fusion *f, const tx_tensor *t)
@@ -57,8 +57,8 @@ static void fuse_gelu(fusion *f, int32_t at)
     product->attrs.epilogue = TX_EPILOGUE_GELU;
     product->attrs.exact = gelu->attrs.exact;
     product->attrs.keeps = !reads_alone(f, t);
-    product->out[0] = y;
-    product->out[1] = product->attrs.keeps ? t : NULL;
+    product->out[TX_OUT(matmul, y)] = y;
+    product->out[TX_OUT(matmul, p)] = product->attrs.keeps ? t : NULL;
     y->producer = t->producer;
     tx_edit_erase(f->edit, at);
 }
@@ -69,7 +69,7 @@ static void fuse_reader(fusion *f, int32_t at, tx_tensor *t, tx_tensor *z, tx_ep
     tx_node *reader = &f->graph->node[at], made = f->graph->node[t->producer];
     made.attrs.epilogue = epilogue;
     made.attrs.exact = reader->attrs.exact;
-    made.in[3] = z;
+    made.in[TX_IN(matmul, z)] = z;
     memcpy(made.out, reader->out, sizeof made.out);
     *reader = made;
     tx_edit_erase(f->edit, t->producer);
@@ -87,18 +87,18 @@ static bool is_read_between(const fusion *f, const tx_tensor *t, int32_t first, 
 }
 
 /* The sum moves to the norm, its first reader: operand `z` and output `sum` are those of ops.def. */
-static void fuse_norm(fusion *f, int32_t at, int z, int sum)
+static void fuse_norm(fusion *f, int32_t at, size_t z, size_t sum)
 {
     tx_node *norm = &f->graph->node[at];
     tx_tensor *t = norm->in[0];
     if (!is_passing(f, t, at))
         return;
     const tx_node *add = &f->graph->node[t->producer];
-    if (add->op != TX_OP_ADD || add->out[0] != t || !is_lasting(add->in[0]) || !is_lasting(add->in[1]) ||
-        is_read_between(f, t, t->producer, at))
+    if (add->op != TX_OP_ADD || add->out[0] != t || !is_lasting(add->in[TX_IN(add, a)]) ||
+        !is_lasting(add->in[TX_IN(add, b)]) || is_read_between(f, t, t->producer, at))
         return;
-    norm->in[0] = add->in[0];
-    norm->in[z] = add->in[1];
+    norm->in[0] = add->in[TX_IN(add, a)];
+    norm->in[z] = add->in[TX_IN(add, b)];
     norm->out[sum] = t;
     tx_edit_erase(f->edit, t->producer);
     t->producer = at;
@@ -114,7 +114,7 @@ static bool fuse_norm_gradient(fusion *f, int32_t at, tx_tensor *t, tx_tensor *o
         y->producer != at)
         return false;
     tx_node *norm = &f->graph->node[t->producer];
-    const int z = norm->op == TX_OP_LAYER_NORM_GRAD ? 5 : 4;
+    const size_t z = norm->op == TX_OP_LAYER_NORM_GRAD ? TX_IN(layer_norm_grad, z) : TX_IN(rms_norm_grad, z);
     if ((norm->op != TX_OP_LAYER_NORM_GRAD && norm->op != TX_OP_RMS_NORM_GRAD) || norm->out[0] != t || norm->in[z])
         return false;
     norm->in[z] = other;
@@ -152,10 +152,10 @@ static void fuse_node(fusion *f, int32_t at)
         fuse_sum(f, at, a, b);
         break;
     case TX_OP_LAYER_NORM:
-        fuse_norm(f, at, 3, 3);
+        fuse_norm(f, at, TX_IN(layer_norm, z), TX_OUT(layer_norm, sum));
         break;
     case TX_OP_RMS_NORM:
-        fuse_norm(f, at, 2, 2);
+        fuse_norm(f, at, TX_IN(rms_norm, z), TX_OUT(rms_norm, sum));
         break;
     default:
         break;
