@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Attention: the choice of tiles that suit the device and fit its local memory. */
+ * Attention: the tiles that fit the device's local memory, and how they suit a command. */
 #include "backends/opencl/attention.h"
 #include "backends/opencl/internal.h"
 
@@ -79,11 +79,10 @@ static tx_cl_attention_form make(const tile *t, bool cpu, tx_cl_attention_kernel
     return f;
 }
 
-typedef enum verdict { SUITS, WASTES, CANNOT } verdict;
-
-/* Whether a kernel should run in a form; if not, why. `lowest`: no form of the list has fewer rows. */
-static verdict judge(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
-                     const tx_cl_attention_form *f, bool lowest, char reason[96])
+/* What share of the best rate to expect where the form's place in the list counts alone; else of those that suit worse
+ * the one with the fewest registers, and why. 0: it cannot run. `lowest`: no form of the list has fewer rows. */
+static double suits(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                    const tx_cl_attention_form *f, bool lowest, char why[TX_CL_WHY])
 {
     const tx_cl_limits *limits = &context->limits;
     const int lines = kernel == TX_CL_GRAD_KV && !f->cpu ? f->cols : f->rows;
@@ -92,52 +91,47 @@ static verdict judge(const tx_context *context, const tx_cl_attention_job *a, tx
     const int64_t wanted = f->local_bytes + 512;
     char name[24];
     snprintf(name, sizeof name, "%dx%d", f->rows, f->cols);
-    reason[0] = '\0';
-    if (!tx_cl_fits(limits, name, wanted, (size_t)f->group, reason, 96))
-        return CANNOT;
+    why[0] = '\0';
+    if (!tx_cl_fits(limits, name, wanted, (size_t)f->group, why, TX_CL_WHY))
+        return 0.0;
     if (f->rows >= 2 * a->T && !lowest)
-        snprintf(reason, 96, "%s is too high for %lld rows", name, (long long)a->T);
+        snprintf(why, TX_CL_WHY, "%s is too high for %lld rows", name, (long long)a->T);
     else if (f->floats > MOST_FLOATS)
-        snprintf(reason, 96, "%s needs too many registers", name);
+        snprintf(why, TX_CL_WHY, "%s needs too many registers", name);
     else if (!f->cpu && lines > 32 && a->T > 32 && groups < limits->compute_units)
-        snprintf(reason, 96, "%s is too few for %d compute units", name, (int)limits->compute_units);
-    return reason[0] ? WASTES : SUITS;
+        snprintf(why, TX_CL_WHY, "%s is too few for %d compute units", name, (int)limits->compute_units);
+    return why[0] ? 0.1 / (double)(1 + f->floats) : 1.0;
 }
 
-const tx_cl_attention_form *tx_cl_attention_named(const tx_cl_attention_forms *forms, const char *name)
+static const tile *tiles_of(const tx_context *context, bool cpu, int *count)
+{
+    const int first = !cpu && strstr(context->info.vendor, "NVIDIA") ? NVIDIA_FIRST : 0;
+    *count = (int)(cpu ? sizeof cpu_tiles / sizeof *cpu_tiles : sizeof gpu_tiles / sizeof *gpu_tiles) - first;
+    return (cpu ? cpu_tiles : gpu_tiles) + first;
+}
+
+static bool listed(const tx_cl_attention_forms *forms, const char *name)
 {
     for (int i = 0; i < forms->count; i++)
         if (strcmp(forms->form[i].name, name) == 0)
-            return &forms->form[i];
-    return NULL;
-}
-
-static const tile *tiles_of(const tx_context *context, bool cpu, size_t *count)
-{
-    const size_t first = !cpu && strstr(context->info.vendor, "NVIDIA") ? NVIDIA_FIRST : 0;
-    *count = (cpu ? sizeof cpu_tiles / sizeof *cpu_tiles : sizeof gpu_tiles / sizeof *gpu_tiles) - first;
-    return (cpu ? cpu_tiles : gpu_tiles) + first;
+            return true;
+    return false;
 }
 
 /* Those of one kind of device. */
 static void list_kind(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel, bool cpu,
                       tx_cl_attention_forms *forms)
 {
-    size_t count;
+    int count;
     const tile *tiles = tiles_of(context, cpu, &count);
-    char reason[96];
-    bool found = false;
-    for (size_t i = 0; i < count && forms->count < TX_CL_ATTENTION_FORMS; i++) {
-        const tx_cl_attention_form f = make(&tiles[i], cpu, kernel, a->d);
-        const verdict says = judge(context, a, kernel, &f, tiles[i].rows == tiles[count - 1].rows, reason);
+    for (int i = 0; i < count; i++) {
+        char why[TX_CL_WHY];
+        tx_cl_attention_form f = make(&tiles[i], cpu, kernel, a->d);
+        f.share = suits(context, a, kernel, &f, tiles[i].rows == tiles[count - 1].rows, why);
         if (i == 0)
-            memcpy(forms->aside, reason, sizeof reason);
-        if (says == CANNOT || tx_cl_attention_named(forms, f.name))
-            continue;
-        if (!found && (says == SUITS || forms->count == 0 || f.floats < forms->form[forms->best].floats))
-            forms->best = forms->count;
-        found = found || says == SUITS;
-        forms->form[forms->count++] = f;
+            memcpy(forms->aside, why, sizeof why);
+        if (f.share > 0.0 && !listed(forms, f.name))
+            forms->form[forms->count++] = f;
     }
 }
 
@@ -156,74 +150,11 @@ tx_status tx_cl_attention_list(const tx_context *context, const tx_cl_attention_
 bool tx_cl_attention_knows(const tx_context *context, const char *name)
 {
     for (int cpu = context->limits.cpu; cpu >= 0; cpu--) {
-        size_t count;
+        int count;
         const tile *tiles = tiles_of(context, cpu, &count);
-        for (size_t i = 0; i < count; i++)
+        for (int i = 0; i < count; i++)
             if (strcmp(make(&tiles[i], cpu, TX_CL_FORWARD, 1).name, name) == 0)
                 return true;
     }
     return false;
-}
-
-/* ---- Choice ------------------------------------------------------------------------------------------------- */
-
-/* What decides which form is fastest; sizes by their upper powers of two. */
-static void describe_class(const tx_cl_attention_job *a, tx_cl_attention_kernel kernel, char key[TX_CL_CHOICE_KEY])
-{
-    static const char *const names[] = {"forward", "dq", "dkv"};
-    const tx_attrs *attrs = &a->command->attrs;
-    const bool lengths = tx_present(&a->command->in[kernel == TX_CL_FORWARD ? 1 : 4]);
-    snprintf(key, TX_CL_CHOICE_KEY, TX_CL_ATTENTION " %s d%d %d/%d b%d t%d%s%s%s", names[kernel], a->d, a->heads,
-             a->kv_heads, tx_cl_class_of(a->B), tx_cl_class_of(a->T), attrs->causal ? " causal" : "",
-             lengths ? " lengths" : "", attrs->p > 0.0f ? " dropout" : "");
-}
-
-/* By name, of those that can run; NULL: unknown or not among them. */
-static const tx_cl_attention_form *by_name(const tx_cl_attention_forms *forms, const char *text)
-{
-    char name[TX_CL_CHOICE_NAME];
-    if (!text)
-        return NULL;
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(text, " "), text); /* behind it stands a rate for people to read */
-    return tx_cl_attention_named(forms, name);
-}
-
-/* The form that a class has been given before, which must run as it did then; at its first command the fastest by
- * measuring or by the table, else the best by how it suits. */
-static tx_status choose_for_class(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
-                                  const tx_cl_attention_forms *forms, const tx_cl_attention_form **chosen)
-{
-    char key[TX_CL_CHOICE_KEY];
-    describe_class(a, kernel, key);
-    const char *before = tx_cl_choice_find(context, key);
-    if (before) {
-        *chosen = by_name(forms, before);
-        return *chosen ? TX_OK : tx_fail(TX_UNSUPPORTED, "%s, chosen for %s, does not fit this device", before, key);
-    }
-    *chosen = context->tune ? tx_cl_attention_measure(context, a, kernel, forms, key) : NULL;
-    if (!*chosen)
-        *chosen = by_name(forms, tx_cl_table_get(context, key));
-    if (!*chosen)
-        *chosen = &forms->form[forms->best];
-    return tx_cl_choice_keep(context, key, (*chosen)->name);
-}
-
-tx_status tx_cl_attention_choose(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
-                                 tx_cl_attention_form *form, char note[160])
-{
-    tx_cl_attention_forms forms;
-    const tx_cl_attention_trial *trial = context->attention_trial;
-    tx_status status = tx_cl_attention_list(context, a, kernel, &forms);
-    if (status != TX_OK)
-        return status;
-    const tx_cl_attention_form *chosen = trial && trial->kernel == kernel ? by_name(&forms, trial->name) : NULL;
-    if (!trial && !a->cached)
-        status = choose_for_class(context, a, kernel, &forms, &chosen);
-    if (status != TX_OK)
-        return status;
-    *form = chosen ? *chosen : forms.form[forms.best];
-    int length = snprintf(note, 160, "%dx%d%s", form->rows, form->cols, a->cpu && !form->cpu ? " as on GPUs" : "");
-    if (forms.aside[0])
-        snprintf(note + length, 160 - (size_t)length, " (%s)", forms.aside);
-    return TX_OK;
 }

@@ -21,7 +21,6 @@ tx_status tx_cl_check(cl_int code, const char *what);
 /* ---- The opened device ----------------------------------------------------------------------------- */
 
 typedef struct tx_cl_program tx_cl_program; /* one built program, in the context's list */
-typedef struct tx_cl_entry tx_cl_entry;     /* table.c: a key and its value */
 
 /* What kernels and launches are fitted to. The numbers are those of the device, or of the smaller one that
  * TX_OCL_LIMITS simulates: nothing else asks OpenCL for them. */
@@ -51,13 +50,12 @@ struct tx_context {
     char *identity; /* platform, device and driver with versions: what cached files are keyed by */
     char *cache;    /* folder of cached files, made; NULL: none */
     tx_cl_program *programs;
-    struct tx_cl_gemm *gemm;     /* what gemm_choose.c found out about providers; NULL until the first product */
-    tx_cl_entry *choices;        /* table.c: who computes each class of products and of attention so far */
-    const tx_tune_options *tune; /* measure more than usual; NULL: do not */
-    double tune_spent;           /* seconds spent measuring */
-    const struct tx_cl_attention_trial *attention_trial; /* attention.h; NULL: none is under way */
-    tx_cl_entry *table;
+    /* tuner.h */
+    char *choices, *proofs, *table;
     bool table_read;
+    const tx_tune_options *tune;       /* measure more than usual; NULL: do not */
+    double tune_spent;                 /* seconds spent measuring */
+    const struct tx_cl_forced *forced; /* NULL: no trial is under way */
     char *clblast; /* clblast.c: parameters in place of CLBlast's own; NULL: not looked up yet, "": its own */
     tx_memory held;
     tx_traffic traffic;
@@ -120,30 +118,10 @@ tx_status tx_cl_program_of(tx_context *context, const char *source, const char *
 tx_status tx_cl_program_text(const char *source, char **text);
 
 /* Small files keyed by `key` and the device's identity: programs, verdicts, measured choices. Loading fails
- * quietly (false) when there is none or it is damaged; the caller frees `data`. Storing is best effort. */
+ * quietly (false) when there is none or it is damaged; a NUL follows `data`, which the caller frees. Storing is best
+ * effort. */
 bool tx_cl_cache_load(const tx_context *context, const char *key, void **data, size_t *size);
 void tx_cl_cache_store(const tx_context *context, const char *key, const void *data, size_t size);
-
-/* The table of what was measured on this device, kept in the cache folder (table.c): the value of a key, valid until
- * the next put, or NULL; setting one is best effort. */
-const char *tx_cl_table_get(tx_context *context, const char *key);
-void tx_cl_table_put(tx_context *context, const char *key, const char *value);
-/* What a class of commands has been given, by the first of them or by tx_engine_choose: names of providers of matrix
- * products and of forms of attention. It keeps it as long as the device is open. */
-#define TX_CL_CHOICE_KEY 128
-#define TX_CL_CHOICE_NAME 48
-const char *tx_cl_choice_find(const tx_context *context, const char *key); /* NULL: none yet */
-tx_status tx_cl_choice_keep(tx_context *context, const char *key, const char *name);
-/* The upper power of two that a dimension is classed by, as its exponent. */
-static inline int tx_cl_class_of(int64_t dimension)
-{
-    int bits = 0;
-    for (dimension--; dimension > 0; dimension >>= 1)
-        bits++;
-    return bits;
-}
-/* Tells a tuning run what has been done (table.c). */
-void tx_cl_tell(const tx_context *context, const char *what);
 
 /* ---- Builder ------------------------------------------------------------------------------------------- */
 

@@ -167,8 +167,8 @@ static void use_table(tx_context *context)
 {
     if (context->clblast)
         return;
-    const char *text = tx_cl_table_get(context, TX_CL_CLBLAST);
-    if (!text || tx_cl_clblast_use(context, text) != TX_OK)
+    char text[TX_CL_CLBLAST_TEXT];
+    if (!tx_cl_table_get(context, TX_CL_CLBLAST, text, sizeof text) || tx_cl_clblast_use(context, text) != TX_OK)
         context->clblast = strdup("");
 }
 
@@ -198,11 +198,5 @@ static void clblast_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_
     tx_cl_arg_operand(b, p->y);
 }
 
-/* CLBlast keeps programs by the bare address of their context, which a later context may have again. */
-static void clblast_close(void)
-{
-    tx_cl_clblast_forget();
-}
-
 const tx_cl_provider tx_cl_gemm_clblast = {
-    .name = "clblast", .suits = clblast_suits, .emit = clblast_emit, .close = clblast_close};
+    .name = TX_CL_CLBLAST, .suits = clblast_suits, .emit = clblast_emit, .tune = tx_cl_clblast_tune};

@@ -15,6 +15,8 @@
 #define PARAMETER_TEXT 1024
 /* A product below this size cubed goes by CLBlast's other kernel, which needs no padding and is slower. */
 #define ROUTINE_PARAMETER "XGEMM_MIN_INDIRECT_SIZE"
+/* The share of a tuning run's seconds that the tuner gets. */
+#define TUNER_SHARE 0.2
 /* What the tuner is first run over: a fraction of its variants, and the size cubed of the product that it times. */
 #define FIRST_LOOK 1.2e-4
 #define TUNED_SIZE 512
@@ -153,11 +155,14 @@ void tx_cl_clblast_let_go(void)
     pthread_mutex_unlock(&lock);
 }
 
-void tx_cl_clblast_forget(void)
+void tx_cl_clblast_close(tx_context *context)
 {
+    if (!context->clblast) /* never called */
+        return;
     pthread_mutex_lock(&lock);
     CLBlastClearCache();
     pthread_mutex_unlock(&lock);
+    free(context->clblast);
 }
 
 tx_status tx_cl_clblast_use(tx_context *context, const char *text)
@@ -184,7 +189,7 @@ static bool faster(tx_context *context, const char *now, const char *then, int64
     const tx_cl_trial trial = {.batch = 1, .m = size, .n = size, .k = size, .from = TX_F32, .to = TX_F32};
     double seconds;
     if (tx_cl_clblast_use(context, then) == TX_OK &&
-        tx_cl_gemm_try(context, &tx_cl_gemm_clblast, &trial, &seconds) == TX_OK && seconds < *best) {
+        tx_cl_gemm_trial(context, TX_CL_CLBLAST, &trial, &seconds) == TX_OK && seconds < *best) {
         *best = seconds;
         return true;
     }
@@ -215,10 +220,10 @@ static int tune_fraction(tx_context *context, double fraction, char found[PARAME
 }
 
 /* The tuner cannot be told a time: a first look over a small fraction says how many variants there is time for. */
-tx_status tx_cl_clblast_tune(tx_context *context, double seconds)
+static tx_status tune(tx_context *context, double seconds)
 {
     const int64_t small = 256;
-    char present[PARAMETER_TEXT], found[2][PARAMETER_TEXT], indirect[PARAMETER_TEXT + 64];
+    char present[PARAMETER_TEXT], found[2][PARAMETER_TEXT], indirect[TX_CL_CLBLAST_TEXT];
     const char *winner = present;
     double best = 1e30;
     const tx_status status = tx_cl_clblast_hold(context);
@@ -241,4 +246,19 @@ tx_status tx_cl_clblast_tune(tx_context *context, double seconds)
         winner = indirect;
     tx_cl_table_put(context, TX_CL_CLBLAST, winner);
     return TX_OK;
+}
+
+/* That the tuner gives up is no reason to go without the rest. */
+void tx_cl_clblast_tune(tx_context *context)
+{
+    static const char key[] = "tuner of " TX_CL_CLBLAST;
+    char before[8];
+    if (context->info.type == TX_DEVICE_CPU || tx_cl_line_get(context->proofs, key, before, sizeof before) ||
+        tx_cl_line_set(&context->proofs, key, "") != TX_OK)
+        return;
+    const double start = tx_cl_now();
+    tx_cl_tell(context, "CLBlast's own parameters");
+    const tx_status status = tune(context, TUNER_SHARE * context->tune->seconds);
+    context->tune_spent += tx_cl_now() - start;
+    tx_cl_tell(context, status ? tx_error() : "CLBlast's own parameters are found");
 }

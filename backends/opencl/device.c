@@ -183,7 +183,8 @@ static tx_status test(tx_context *context)
     context->tune = NULL;
     tx_status status = tx_cl_self_test(context);
     context->tune = tune;
-    tx_cl_entries_free(&context->choices);
+    free(context->choices);
+    context->choices = NULL;
     return status;
 }
 
@@ -223,9 +224,8 @@ void tx_cl_close(tx_context *context)
 {
     if (!context)
         return;
-    tx_cl_gemm_close(context);
-    tx_cl_entries_free(&context->choices);
-    tx_cl_entries_free(&context->table);
+    tx_cl_clblast_close(context);
+    tx_cl_tuner_close(context);
     tx_cl_release_programs(context);
     if (context->compute) {
         clFinish(context->compute);
@@ -235,6 +235,5 @@ void tx_cl_close(tx_context *context)
         clReleaseContext(context->context);
     free(context->identity);
     free(context->cache);
-    free(context->clblast);
     free(context);
 }

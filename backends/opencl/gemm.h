@@ -2,16 +2,14 @@
  *
  * Providers of matrix products: ways to compute op MATMUL on an OpenCL device, and how one is chosen.
  *
- * A provider says how well a product suits it, and emits it. The choice (gemm_choose.c) takes the one that is suited
- * best and whose known-answer test (gemm_trial.c) came out right; where several are and TX_GEMM_TUNE is not 0, each
- * class of shapes is measured once and the choice is kept in the cache folder. TX_GEMM=NAME puts the providers first
- * whose names begin so; the others stay for what those decline. What a class of shapes has been given once, or by
- * tx_engine_choose, it keeps as long as the device is open, before all of these. The command's variant names what was
- * taken, and what stood aside and why. */
+ * A provider says how well a product suits it, proves itself by a product with a known answer (gemm_trial.c), and emits
+ * it. Which one a class of shapes gets is a question to the tuner (tuner.h); with TX_GEMM_TUNE=0 the one that is suited
+ * best, unmeasured. TX_GEMM=NAME puts the providers first whose names begin so; the others stay for what those decline.
+ * The command's variant names what was taken, and what stood aside and why. */
 #ifndef TX_OPENCL_GEMM_H
 #define TX_OPENCL_GEMM_H
 
-#include "backends/opencl/cl.h"
+#include "backends/opencl/tuner.h"
 
 /* A MATMUL command, worked out. */
 typedef struct tx_cl_product {
@@ -23,10 +21,6 @@ typedef struct tx_cl_product {
     bool exact;                                    /* of its GELU */
     const tx_operand *a, *b, *bias, *z, *y, *kept; /* bias, z and kept may be absent */
 } tx_cl_product;
-
-#define TX_CL_WHY 128                /* bytes of a reason */
-#define TX_CL_ASIDE (TX_CL_WHY + 96) /* bytes of what says who stood aside and why */
-#define TX_CL_PROVIDERS 16           /* at most */
 
 typedef enum tx_cl_kind { TX_CL_ALL, TX_CL_CPUS, TX_CL_GPUS } tx_cl_kind;
 
@@ -40,7 +34,7 @@ typedef struct tx_cl_provider {
     double (*suits)(const tx_context *context, const struct tx_cl_provider *self, const tx_cl_product *p, char *why);
     /* Failures are kept in b->status. */
     void (*emit)(tx_cl_builder *b, const struct tx_cl_provider *self, const tx_cl_product *p);
-    void (*close)(void);           /* forgets what it keeps of contexts, before one goes; NULL: keeps nothing */
+    void (*tune)(tx_context *);    /* finds parameters of its own, at the first product of a tuning run; or NULL */
     bool epilogues;                /* it has them; where not, the op that an epilogue stands for follows */
     const struct tx_cl_tile *tile; /* of gemm_tile.c: the form of its work-groups */
 } tx_cl_provider;
@@ -72,7 +66,8 @@ extern const tx_cl_provider
 
 /* ---- CLBlast's parameters (clblast_parameters.c) ----------------------------------------------------------- */
 
-#define TX_CL_CLBLAST "clblast" /* their key in the table and among the choices */
+#define TX_CL_CLBLAST "clblast" /* their key in the table and among the choices; and the provider's name */
+#define TX_CL_CLBLAST_TEXT 1152 /* bytes of them, as a text */
 /* Takes "NAME=VALUE NAME=VALUE .." in place of CLBlast's own for the products of this engine; "": CLBlast's own.
  * CLBlast compiles anew where engines of one device take turns with different ones. */
 tx_status tx_cl_clblast_use(tx_context *context, const char *text);
@@ -80,10 +75,12 @@ tx_status tx_cl_clblast_use(tx_context *context, const char *text);
  * engine's parameters; the other is to follow also where it fails. */
 tx_status tx_cl_clblast_hold(const tx_context *context);
 void tx_cl_clblast_let_go(void);
-void tx_cl_clblast_forget(void); /* the programs that CLBlast has compiled */
-/* Runs CLBlast's tuner for about so long (a first look at a few variants takes what it takes), takes what is faster and
- * puts it into the device's table. */
-tx_status tx_cl_clblast_tune(tx_context *context, double seconds);
+/* Before the context goes: CLBlast forgets its programs, which it keeps by the bare address of their context. */
+void tx_cl_clblast_close(tx_context *context);
+/* Once a tuning run, runs CLBlast's tuner for a share of the time (a first look at a few variants takes what it takes),
+ * takes what is faster and puts it into the device's table. Not on a CPU device: it would take nearly all of the time,
+ * and portable-vector stays faster than what it finds. */
+void tx_cl_clblast_tune(tx_context *context);
 
 /* ---- What TX's own kernels share (gemm_tile.c) ------------------------------------------------------------ */
 
@@ -100,24 +97,16 @@ typedef struct tx_cl_gemm_choice {
 } tx_cl_gemm_choice;
 tx_status tx_cl_gemm_choose(tx_context *context, const tx_cl_product *p, tx_cl_gemm_choice *choice);
 
-/* What it remembers of a context: verdicts, choices, the time spent measuring. */
-typedef struct tx_cl_gemm tx_cl_gemm;
-void tx_cl_gemm_close(tx_context *context); /* accepts a context that never saw a product */
-
-/* A trial (see below) by a provider that may not be the choice. */
-struct tx_cl_trial;
-tx_status tx_cl_gemm_try(tx_context *context, const tx_cl_provider *provider, const struct tx_cl_trial *trial,
-                         double *seconds);
+#define TX_CL_PRODUCT "product" /* how keys of products begin in the table */
 
 /* ---- The providers (gemm_providers.c) --------------------------------------------------------------------- */
 
 /* All providers there are; number i, NULL behind the last. */
 const tx_cl_provider *tx_cl_gemm_provider(int i);
-const tx_cl_provider *tx_cl_gemm_named(const char *name, size_t length); /* NULL: there is none */
 /* Whether a provider is for this kind of device. */
 bool tx_cl_gemm_offers(const tx_context *context, const tx_cl_provider *provider);
 /* Whether there is one of this name for this kind of device. */
-bool tx_cl_gemm_knows(const tx_context *context, const char *name, size_t length);
+bool tx_cl_gemm_knows(const tx_context *context, const char *name);
 
 /* ---- Trials: a product of a provider on data of its own ---------------------------------------------- */
 
@@ -128,9 +117,9 @@ typedef struct tx_cl_trial {
     tx_accumulate accumulate; /* TX_STORE (over NaN) or TX_ADD */
 } tx_cl_trial;
 
-/* Prepares and runs the product by whatever provider the context is told to try, with data whose fp32 sums are exact,
- * and checks it against sums in double: all elements of a small product, samples of a big one, and the memory around
- * it. A wrong result is TX_DEVICE with a message. seconds, when not NULL: the best of a few runs. */
-tx_status tx_cl_gemm_trial(tx_context *context, const tx_cl_trial *trial, double *seconds);
+/* Prepares and runs the product by the provider of this name, with data whose fp32 sums are exact, and checks it
+ * against sums in double: all elements of a small product, samples of a big one, and the memory around it. A wrong
+ * result is TX_DEVICE with a message. seconds, when not NULL: the best of a few runs. */
+tx_status tx_cl_gemm_trial(tx_context *context, const char *provider, const tx_cl_trial *trial, double *seconds);
 
 #endif

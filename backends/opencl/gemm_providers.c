@@ -14,22 +14,16 @@ const tx_cl_provider *tx_cl_gemm_provider(int i)
     return i - count < TX_CL_TILES ? &tx_cl_gemm_tiles[i - count] : NULL;
 }
 
-const tx_cl_provider *tx_cl_gemm_named(const char *name, size_t length)
-{
-    const tx_cl_provider *found;
-    for (int i = 0; (found = tx_cl_gemm_provider(i)) != NULL; i++)
-        if (length == strlen(found->name) && memcmp(name, found->name, length) == 0)
-            return found;
-    return NULL;
-}
-
 bool tx_cl_gemm_offers(const tx_context *context, const tx_cl_provider *provider)
 {
     return provider->device == TX_CL_ALL || (provider->device == TX_CL_CPUS) == context->limits.cpu;
 }
 
-bool tx_cl_gemm_knows(const tx_context *context, const char *name, size_t length)
+bool tx_cl_gemm_knows(const tx_context *context, const char *name)
 {
-    const tx_cl_provider *found = tx_cl_gemm_named(name, length);
-    return found && tx_cl_gemm_offers(context, found);
+    const tx_cl_provider *found;
+    for (int i = 0; (found = tx_cl_gemm_provider(i)) != NULL; i++)
+        if (strcmp(name, found->name) == 0)
+            return tx_cl_gemm_offers(context, found);
+    return false;
 }

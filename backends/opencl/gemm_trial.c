@@ -140,15 +140,18 @@ static tx_status check(const trial_data *d)
     return check_guards(d);
 }
 
-tx_status tx_cl_gemm_trial(tx_context *context, const tx_cl_trial *trial, double *seconds)
+tx_status tx_cl_gemm_trial(tx_context *context, const char *provider, const tx_cl_trial *trial, double *seconds)
 {
+    const struct tx_cl_forced forced = {TX_CL_PRODUCT, provider};
     trial_data d = {.t = trial};
     lay_out(&d);
     d.host = malloc((size_t)d.solo.bytes);
     if (!d.host)
         return tx_fail(TX_MEMORY, "out of host memory");
     fill(&d);
+    context->forced = &forced;
     tx_status status = tx_cl_solo_open(context, &d.solo, d.host);
+    context->forced = NULL;
     if (status == TX_OK)
         status = tx_cl_solo_run(context, &d.solo);
     if (status == TX_OK)

@@ -35,10 +35,8 @@ char *tx_cl_cache_folder(void);
 /* check.c: runs a few kernels with known answers, unless this device and driver passed before. */
 tx_status tx_cl_self_test(tx_context *context);
 
-/* table.c */
+/* tuner_table.c */
 tx_status tx_cl_tuned(tx_context *context, char **text);
-void tx_cl_entries_free(tx_cl_entry **list);
-char *tx_cl_lines(const tx_cl_entry *list); /* KEY<TAB>VALUE, one a line; the caller frees it. NULL: out of memory */
 
 /* choice.c */
 tx_status tx_cl_choices(const tx_context *context, char **text);

@@ -74,6 +74,8 @@ void tx_cl_solo_close(tx_context *context, tx_cl_solo *s)
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
         if (buffers[i])
             tx_cl_release(context, buffers[i]);
+    s->executable = NULL; /* it may be opened again, in vain */
+    s->memory = s->scratch = s->control = NULL;
 }
 
 tx_status tx_cl_solo_run(tx_context *context, const tx_cl_solo *s)

@@ -30,6 +30,8 @@ typedef struct shape {
 /* Few: a form takes seconds to compile. */
 static const shape shapes[] = {{2, 70, 4, 2, 64, true, false, 0.1f}, {1, 33, 3, 3, 40, false, true, 0.0f}};
 
+static const char *const keys[] = {TX_CL_ATTENTION " forward", TX_CL_ATTENTION " dq", TX_CL_ATTENTION " dkv"};
+
 static tx_operand f32(tx_shape s)
 {
     return (tx_operand){.dtype = TX_F32, .shape = s};
@@ -81,8 +83,6 @@ static bool run(tx_context *context, tx_cl_solo *solo, unsigned char *host, cons
     if (status == TX_OK)
         status = tx_cl_read(context, solo->memory, 0, host, solo->bytes);
     tx_cl_solo_close(context, solo);
-    solo->executable = NULL;
-    solo->memory = solo->scratch = solo->control = NULL;
     CHECK(status);
     return named;
 }
@@ -115,14 +115,14 @@ static bool compare_forms(tx_context *context, tx_cl_solo *solo, const shape *s,
     CHECK(tx_cl_attention_list(context, &job, kernel, &forms));
     for (int i = 0; i < forms.count; i++) {
         const tx_cl_attention_form *form = &forms.form[i];
-        const tx_cl_attention_trial trial = {kernel, form->name};
+        const struct tx_cl_forced forced = {keys[kernel], form->name};
         char tiles[32];
         snprintf(tiles, sizeof tiles, "%dx%d", form->rows, form->cols);
         memcpy(now, first, (size_t)solo->bytes);
         memset(now + y->offset, 0xFF, (size_t)tx_operand_bytes(y)); /* NaN */
-        context->attention_trial = &trial;
+        context->forced = &forced;
         const bool ran = run(context, solo, now, tiles);
-        context->attention_trial = NULL;
+        context->forced = NULL;
         if (!ran)
             return false;
         if (i == 0)
@@ -134,6 +134,17 @@ static bool compare_forms(tx_context *context, tx_cl_solo *solo, const shape *s,
             return false;
     }
     return true;
+}
+
+/* A form that there is not declines, and what is opened in vain after it ran can be closed. */
+static bool declines(tx_context *context, tx_cl_solo *solo, unsigned char *host)
+{
+    const struct tx_cl_forced forced = {TX_CL_ATTENTION, "gpu-1x1-1"};
+    context->forced = &forced;
+    const tx_status status = tx_cl_solo_open(context, solo, host);
+    context->forced = NULL;
+    tx_cl_solo_close(context, solo);
+    return status == TX_UNSUPPORTED && strstr(tx_error(), "gpu-1x1-1 declines");
 }
 
 /* Forward, then the gradient at what came of it. */
@@ -150,7 +161,7 @@ static bool compare(tx_context *context, const shape *s)
         const tx_operand *to[] = {&backward.command.in[1], &backward.command.in[2], &backward.command.in[3]};
         tx_cl_solo_fill(&forward, (int32_t)(s->T - 5), first); /* rows end within their blocks */
         tx_cl_solo_fill(&backward, (int32_t)(s->T - 5), gradient);
-        good = compare_forms(context, &forward, s, TX_CL_FORWARD, first, now);
+        good = compare_forms(context, &forward, s, TX_CL_FORWARD, first, now) && declines(context, &forward, first);
         for (int i = 0; i < 3; i++)
             memcpy(at(gradient, to[i]), at(first, from[i]), (size_t)tx_operand_bytes(to[i]));
         good = good && compare_forms(context, &backward, s, TX_CL_GRAD_Q, gradient, now) &&

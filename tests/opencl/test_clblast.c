@@ -57,7 +57,7 @@ static bool multiply(int which)
 {
     const tx_cl_trial trial = {.batch = 1, .m = 96, .n = 80, .k = 48, .from = TX_F32, .to = TX_F32};
     launched[0] = '\0';
-    if (tx_cl_gemm_try(engine[which].context, &tx_cl_gemm_clblast, &trial, NULL) != TX_OK)
+    if (tx_cl_gemm_trial(engine[which].context, TX_CL_CLBLAST, &trial, NULL) != TX_OK)
         return printf("FAIL engine %d: %s\n", which, tx_error()), false;
     if (!engine[which].launches[0])
         memcpy(engine[which].launches, launched, sizeof launched);

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Which form a kernel of attention runs in: the question to the tuner. A form takes some drivers seconds to compile, so
+ * forms are compared in tuning runs alone. */
+#include "backends/opencl/attention.h"
+#include "backends/opencl/solo.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Measured commands are cut to these, which bounds time and memory. */
+#define MEASURE_TOKENS 4096         /* of a row */
+#define MEASURE_ELEMENTS (16 << 20) /* of qkv, where one row is not more */
+#define DIFFERENT 1e-5              /* relative L2 distance of two forms' results, both summed in fp32 */
+
+static const char *const keys[] = {TX_CL_ATTENTION " forward", TX_CL_ATTENTION " dq", TX_CL_ATTENTION " dkv"};
+
+typedef struct measurement {
+    tx_cl_solo solo;
+    unsigned char *host; /* operands; NULL: nothing has been measured */
+    float *first, *now;  /* results of the first form and of the one being measured */
+    bool have_first;
+} measurement;
+
+/* What the question is about. */
+typedef struct subject {
+    const tx_cl_attention_job *a;
+    tx_cl_attention_kernel kernel;
+    tx_cl_attention_forms forms;
+    measurement *m;
+} subject;
+
+/* The command with fewer and shorter rows. */
+static void cut(const tx_cl_attention_job *a, tx_command *c)
+{
+    const int64_t T = tx_cl_least(a->T, MEASURE_TOKENS), room = MEASURE_ELEMENTS / (T * a->last);
+    const int64_t B = tx_cl_least(a->B, room > 1 ? room : 1);
+    *c = *a->command;
+    for (int i = 0; i < TX_MAX_IN + TX_MAX_OUT; i++) {
+        tx_operand *o = i < TX_MAX_IN ? &c->in[i] : &c->out[i - TX_MAX_IN];
+        const bool sums = i == TX_MAX_IN + 1 || (c->op == TX_OP_ATTENTION_GRAD && i == 3); /* [B, heads, T] */
+        if (!tx_present(o))
+            continue;
+        if (o->dtype == TX_I32)
+            o->shape = TX_SHAPE(B);
+        else
+            o->shape = sums ? TX_SHAPE(B, a->heads, T) : TX_SHAPE(B, T, tx_shape_last(&o->shape));
+    }
+}
+
+static tx_status set_up(measurement *m)
+{
+    tx_cl_solo_place(&m->solo);
+    const tx_operand *y = &m->solo.command.out[0];
+    const size_t bytes = (size_t)tx_operand_bytes(y);
+    m->host = malloc((size_t)m->solo.bytes);
+    m->first = malloc(bytes);
+    m->now = malloc(bytes);
+    if (!m->host || !m->first || !m->now)
+        return tx_fail(TX_MEMORY, "out of host memory");
+    tx_cl_solo_fill(&m->solo, (int32_t)y->shape.dim[1], m->host); /* lengths of whole rows */
+    return TX_OK;
+}
+
+/* Whether the form that was measured computes what the first did, which sets what that is. NaN agrees with nothing. */
+static tx_status compare(measurement *m)
+{
+    const int64_t count = tx_operand_count(&m->solo.command.out[0]);
+    double off = 0.0, norm = 0.0;
+    if (!m->have_first)
+        memcpy(m->first, m->now, (size_t)count * sizeof *m->first);
+    m->have_first = true;
+    for (int64_t i = 0; i < count; i++) {
+        const double x = (double)m->now[i], y = (double)m->first[i];
+        off += (x - y) * (x - y);
+        norm += y * y;
+    }
+    return off / norm <= DIFFERENT * DIFFERENT ? TX_OK : tx_fail(TX_DEVICE, "two forms of attention differ");
+}
+
+static tx_status measure(tx_context *context, const tx_cl_question *q, int id, double hopeless, double *seconds)
+{
+    (void)hopeless;
+    const subject *s = q->user;
+    measurement *m = s->m;
+    const struct tx_cl_forced forced = {keys[s->kernel], s->forms.form[id].name};
+    tx_status status = m->host ? TX_OK : set_up(m);
+    if (status)
+        return status;
+    const tx_operand *y = &m->solo.command.out[0];
+    context->forced = &forced;
+    status = tx_cl_solo_open(context, &m->solo, m->host);
+    context->forced = NULL;
+    if (!status)
+        status = tx_cl_solo_run(context, &m->solo);
+    if (!status)
+        status = tx_cl_read(context, m->solo.memory, y->offset, m->now, tx_operand_bytes(y));
+    if (!status)
+        status = compare(m);
+    if (!status)
+        status = tx_cl_solo_time(context, &m->solo, seconds);
+    tx_cl_solo_close(context, &m->solo);
+    return status;
+}
+
+/* What decides which form is fastest; sizes by their upper powers of two. */
+static void describe(const subject *s, tx_cl_question *q)
+{
+    const tx_cl_attention_job *a = s->a;
+    const tx_attrs *attrs = &a->command->attrs;
+    const bool forward = s->kernel == TX_CL_FORWARD, lengths = tx_present(&a->command->in[forward ? 1 : 4]);
+    snprintf(q->key, sizeof q->key, "%s d%d %d/%d b%d t%d%s%s%s", keys[s->kernel], a->d, a->heads, a->kv_heads,
+             tx_cl_class_of(a->B), tx_cl_class_of(a->T), attrs->causal ? " causal" : "", lengths ? " lengths" : "",
+             attrs->p > 0.0f ? " dropout" : "");
+    cut(a, &s->m->solo.command);
+    const tx_shape *y = &s->m->solo.command.out[0].shape;
+    snprintf(q->sample, sizeof q->sample, "%s at %lld x %lld tokens", forward ? "forward" : "backward",
+             (long long)y->dim[0], (long long)y->dim[1]);
+}
+
+tx_status tx_cl_attention_choose(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                                 tx_cl_attention_form *form, char note[160])
+{
+    measurement m = {.host = NULL};
+    subject s = {.a = a, .kernel = kernel, .m = &m};
+    tx_status status = tx_cl_attention_list(context, a, kernel, &s.forms);
+    if (status)
+        return status;
+    tx_cl_question q = {.what = "form of attention", .usual = 1, .user = &s, .seconds = measure};
+    if (!a->cached)
+        describe(&s, &q);
+    for (int i = 0; i < s.forms.count; i++)
+        tx_cl_suggest(&q, i, s.forms.form[i].name, s.forms.form[i].share, s.forms.aside);
+    status = tx_cl_ask(context, &q);
+    free(m.host);
+    free(m.first);
+    free(m.now);
+    if (status)
+        return status;
+    *form = s.forms.form[q.way[0].id];
+    int length = snprintf(note, 160, "%dx%d%s", form->rows, form->cols, a->cpu && !form->cpu ? " as on GPUs" : "");
+    if (*q.aside)
+        snprintf(note + length, 160 - (size_t)length, " (%.128s)", q.aside);
+    return TX_OK;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The tuner's answer: what was given before, the table, measuring, the best suited. */
+#include "backends/opencl/tuner.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Outside of tuning runs measuring stops for good after this many seconds a context. */
+#define MEASURE_SECONDS 4.0
+/* Rounds of a tuning run: other work on the machine shows less in the least of a few. */
+#define ROUNDS 3
+#define CLOSE 1.5    /* times the best: what takes longer is left out of further rounds */
+#define HOPELESS 4.0 /* times the best: what is found to take longer need not be measured exactly */
+#define GAIN 0.03    /* the better suited stays unless another takes so much less time */
+
+void tx_cl_suggest(tx_cl_question *q, int id, const char *name, double share, const char *why)
+{
+    if (*why && !*q->aside)
+        snprintf(q->aside, sizeof q->aside, "%s", why);
+    if (!(share > 0.0) || q->count == TX_CL_WAYS)
+        return;
+    int at = q->count++;
+    for (; at > 0 && q->way[at - 1].share < share; at--)
+        q->way[at] = q->way[at - 1];
+    q->way[at] = (tx_cl_way){.id = id, .name = name, .share = share};
+}
+
+void tx_cl_tell(const tx_context *context, const char *what)
+{
+    if (context->tune && context->tune->progress)
+        context->tune->progress(context->tune->user, what, context->tune_spent);
+}
+
+void tx_cl_tuner_close(tx_context *context)
+{
+    free(context->choices);
+    free(context->proofs);
+    free(context->table);
+}
+
+/* The way of this name; NULL where it is not among those that suit. */
+static const tx_cl_way *find(const tx_cl_question *q, const char *name)
+{
+    for (int i = 0; i < q->count; i++)
+        if (strcmp(q->way[i].name, name) == 0)
+            return &q->way[i];
+    return NULL;
+}
+
+/* Whether a way is right, found out once a context; want of memory says nothing about it. */
+static tx_status prove(tx_context *context, tx_cl_question *q, const tx_cl_way *way, bool *right)
+{
+    char key[TX_CL_CHOICE_KEY + TX_CL_CHOICE_NAME], why[TX_CL_WHY] = "";
+    snprintf(key, sizeof key, "%.*s %s", q->proven, q->key, way->name);
+    if (q->prove && !tx_cl_line_get(context->proofs, key, why, sizeof why)) {
+        tx_status status = q->prove(context, q, way->id);
+        if (status == TX_MEMORY)
+            return status;
+        snprintf(why, sizeof why, "%s", status ? tx_error() : "");
+        status = tx_cl_line_set(&context->proofs, key, why);
+        if (status)
+            return status;
+    }
+    if (*why)
+        snprintf(q->aside, sizeof q->aside, "%s is switched off: %s", way->name, why);
+    *right = !*why;
+    return TX_OK;
+}
+
+/* How many of the first `count` have the name of this one but for its numbers. */
+static int alike(const tx_cl_question *q, int count, const tx_cl_way *way)
+{
+    const size_t length = strcspn(way->name, "0123456789");
+    int found = 0;
+    for (int i = 0; i < count; i++)
+        found += strcspn(q->way[i].name, "0123456789") == length && strncmp(q->way[i].name, way->name, length) == 0;
+    return found;
+}
+
+/* Leaves those that are right: the first, or `most` of those that are alike. */
+static tx_status leave_right(tx_context *context, tx_cl_question *q, int most)
+{
+    int kept = 0;
+    for (int i = 0; i < q->count && (most > 0 || kept == 0); i++) {
+        const tx_cl_way way = q->way[i];
+        bool right;
+        if (most > 0 && alike(q, kept, &way) >= most)
+            continue;
+        tx_status status = prove(context, q, &way, &right);
+        if (status)
+            return status;
+        if (right)
+            q->way[kept++] = way;
+    }
+    q->count = kept;
+    return kept > 0 ? TX_OK : tx_fail(TX_DEVICE, "no %s is right on this device: %s", q->what, q->aside);
+}
+
+static double budget(const tx_context *context)
+{
+    return context->tune ? context->tune->seconds : MEASURE_SECONDS;
+}
+
+/* Measures all ways a first time and those that come close some more, and puts the fastest first. *seconds is INFINITY
+ * where the next run should not go by it: none could be measured, or memory was short, which is no fault of a way. */
+static void measure(tx_context *context, tx_cl_question *q, double start, double *seconds)
+{
+    double best = INFINITY;
+    bool whole = true;
+    for (int round = 0; round < (context->tune ? ROUNDS : 1) && (round == 0 || q->count > 1); round++) {
+        int kept = 0;
+        for (int i = 0; i < q->count; i++) {
+            double now = INFINITY;
+            if (round == 0)
+                q->way[i].seconds = INFINITY;
+            else if (context->tune_spent + tx_cl_now() - start > budget(context))
+                continue;
+            whole = q->seconds(context, q, q->way[i].id, HOPELESS * best, &now) != TX_MEMORY && whole;
+            q->way[i].seconds = fmin(q->way[i].seconds, now);
+            best = fmin(best, now);
+        }
+        for (int i = 0; i < q->count; i++)
+            if (q->way[i].seconds <= CLOSE * best)
+                q->way[kept++] = q->way[i];
+        q->count = kept;
+    }
+    for (int i = 1; i < q->count; i++)
+        if (q->way[i].seconds < (1.0 - GAIN) * q->way[0].seconds)
+            q->way[0] = q->way[i];
+    *seconds = whole ? q->way[0].seconds : INFINITY;
+}
+
+/* The name, and behind it what people read. */
+static void store(tx_context *context, const tx_cl_question *q, double seconds)
+{
+    char value[128];
+    snprintf(value, sizeof value, "%s %.*f %s %s", q->way[0].name, q->work > 0.0 ? 1 : 3,
+             q->work > 0.0 ? 1e-9 * q->work / seconds : 1e3 * seconds, q->work > 0.0 ? "GFLOP/s" : "ms", q->sample);
+    tx_cl_table_put(context, q->key, value);
+}
+
+/* Whether the table knows a way that still is among these and right. */
+static tx_status look_up(tx_context *context, tx_cl_question *q, bool *found)
+{
+    char value[TX_CL_CHOICE_NAME];
+    *found = false;
+    if (!tx_cl_table_get(context, q->key, value, sizeof value))
+        return TX_OK;
+    value[strcspn(value, " ")] = '\0';
+    const tx_cl_way *way = find(q, value);
+    tx_status status = way ? prove(context, q, way, found) : TX_OK;
+    if (*found)
+        q->way[0] = *way;
+    return status;
+}
+
+/* The answer for a class that was given none yet. */
+static tx_status decide(tx_context *context, tx_cl_question *q)
+{
+    const bool time = !q->fixed && q->way[0].share < TX_CL_SURE && context->tune_spent <= budget(context);
+    const double start = tx_cl_now();
+    bool found = false;
+    double seconds = INFINITY;
+    if (!q->fixed && !(context->tune && time)) {
+        tx_status status = look_up(context, q, &found);
+        if (status || found)
+            return status;
+    }
+    tx_status status = leave_right(context, q, !time ? 0 : context->tune ? TX_CL_WAYS : q->usual);
+    if (status || !time || (q->count == 1 && !context->tune))
+        return status;
+    measure(context, q, start, &seconds);
+    context->tune_spent += tx_cl_now() - start;
+    if (seconds < INFINITY)
+        store(context, q, seconds);
+    tx_cl_tell(context, q->key);
+    return TX_OK;
+}
+
+/* The way that the class was given before, which must be as good as it was then. */
+static tx_status choose_again(tx_context *context, tx_cl_question *q, const char *name)
+{
+    bool right;
+    const tx_cl_way *way = find(q, name);
+    if (!way)
+        return tx_fail(TX_UNSUPPORTED, "%s, chosen for %s, does not suit it on this device", name, q->key);
+    tx_status status = prove(context, q, way, &right);
+    if (!status && !right)
+        status = tx_fail(TX_DEVICE, "%s was chosen for %s: %s", name, q->key, q->aside);
+    q->way[0] = *way;
+    return status;
+}
+
+tx_status tx_cl_ask(tx_context *context, tx_cl_question *q)
+{
+    const struct tx_cl_forced *forced = context->forced;
+    char name[TX_CL_CHOICE_NAME];
+    if (forced && strncmp(q->key, forced->begins, strlen(forced->begins)) == 0) {
+        const tx_cl_way *way = find(q, forced->name);
+        if (!way)
+            return tx_fail(TX_UNSUPPORTED, "%s declines", forced->name);
+        q->way[0] = *way;
+        return TX_OK;
+    }
+    const bool kept = !forced && *q->key;
+    if (kept && tx_cl_line_get(context->choices, q->key + q->unsaid, name, sizeof name))
+        return choose_again(context, q, name);
+    if (q->count == 0)
+        return tx_fail(TX_UNSUPPORTED, "no %s accepts this one%s%s", q->what, *q->aside ? ": " : "", q->aside);
+    if (!kept)
+        return TX_OK;
+    tx_status status = decide(context, q);
+    return status ? status : tx_cl_line_set(&context->choices, q->key + q->unsaid, q->way[0].name);
+}

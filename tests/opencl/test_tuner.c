@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The tuner without a device: what a class of commands gets, from what it was given before to what suits best. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "backends/opencl/gemm.h"
+#include "backends/opencl/internal.h"
+#include "tests/scratch.h"
+
+#include <math.h>
+
+/* What the ways do. */
+static struct {
+    double seconds[5]; /* INFINITY: it fails; NAN: for want of memory */
+    bool wrong[5];
+    tx_status fails; /* what proofs end with; TX_OK: they can be made */
+    int proofs, measurements;
+} world;
+
+static const char *const names[] = {"tile-8x8", "tile-16x16", "tile-32x32", "library", "few"};
+
+static tx_status prove(tx_context *context, const tx_cl_question *q, int id)
+{
+    (void)context;
+    (void)q;
+    world.proofs++;
+    if (world.fails)
+        return tx_fail(world.fails, "out of host memory");
+    return world.wrong[id] ? tx_fail(TX_DEVICE, "one is two") : TX_OK;
+}
+
+static tx_status measure(tx_context *context, const tx_cl_question *q, int id, double hopeless, double *seconds)
+{
+    (void)context;
+    (void)q;
+    assert_true(hopeless > 0.0);
+    world.measurements++;
+    if (!isfinite(world.seconds[id]))
+        return tx_fail(isnan(world.seconds[id]) ? TX_MEMORY : TX_DEVICE, "it fails");
+    *seconds = world.seconds[id];
+    return TX_OK;
+}
+
+/* The tiles in the order of their numbers, then the library. */
+static tx_cl_question question(const char *key)
+{
+    tx_cl_question q = {.what = "way", .unsaid = 5, .proven = 7, .usual = 2, .prove = prove, .seconds = measure};
+    snprintf(q.key, sizeof q.key, "%s", key);
+    snprintf(q.sample, sizeof q.sample, "of it");
+    tx_cl_suggest(&q, 3, names[3], 0.1, "");
+    for (int i = 0; i < 3; i++)
+        tx_cl_suggest(&q, i, names[i], 1.0 - 0.1 * i, "");
+    return q;
+}
+
+static void expect(tx_context *context, const char *key, const char *name)
+{
+    tx_cl_question q = question(key);
+    assert_ok(tx_cl_ask(context, &q));
+    assert_string_equal(q.way[0].name, name);
+}
+
+static tx_context *open_context(char *folder)
+{
+    static char identity[] = "none";
+    static const double seconds[] = {4.0, 2.0, 1.0, 3.0, 9.0};
+    tx_context *context = calloc(1, sizeof *context);
+    assert_non_null(context);
+    context->identity = identity;
+    context->cache = folder;
+    memset(&world, 0, sizeof world);
+    memcpy(world.seconds, seconds, sizeof seconds);
+    return context;
+}
+
+static void close_context(tx_context *context)
+{
+    tx_cl_tuner_close(context);
+    free(context);
+}
+
+static void the_best_suited_is_taken_unmeasured(void **state)
+{
+    (void)state;
+    tx_context *context = open_context(NULL);
+    tx_cl_question q = question("test aa 1");
+    q.fixed = true;
+    assert_ok(tx_cl_ask(context, &q));
+    assert_string_equal(q.way[0].name, names[0]);
+    q = question("test aa 2");
+    tx_cl_suggest(&q, 4, names[4], 0.01 + TX_CL_SURE, "");
+    assert_ok(tx_cl_ask(context, &q));
+    assert_string_equal(q.way[0].name, names[4]);
+    q = question("");
+    assert_ok(tx_cl_ask(context, &q));
+    assert_string_equal(q.way[0].name, names[0]);
+    assert_string_equal(context->choices, "aa 1\ttile-8x8\naa 2\tfew\n");
+    assert_int_equal(world.measurements, 0);
+    close_context(context);
+}
+
+static void a_wrong_way_is_switched_off(void **state)
+{
+    (void)state;
+    tx_context *context = open_context(NULL);
+    world.wrong[0] = true;
+    for (int i = 0; i < 2; i++) { /* the second goes by the first one's proofs */
+        tx_cl_question q = question(i ? "test aa 2" : "test aa 1");
+        q.fixed = true;
+        assert_ok(tx_cl_ask(context, &q));
+        assert_string_equal(q.way[0].name, names[1]);
+        assert_string_equal(q.aside, "tile-8x8 is switched off: one is two");
+        assert_int_equal(world.proofs, 2);
+    }
+    memset(world.wrong, 1, sizeof world.wrong);
+    tx_cl_question q = question("test bb 1"), none = {.what = "way", .key = "test cc 1"};
+    assert_refused(tx_cl_ask(context, &q), TX_DEVICE, "no way is right on this device");
+    assert_int_equal(world.proofs, 6);
+    tx_cl_suggest(&none, 0, names[0], 0.0, "it lacks memory");
+    assert_refused(tx_cl_ask(context, &none), TX_UNSUPPORTED, "no way accepts this one: it lacks memory");
+    world.fails = TX_MEMORY;
+    q = question("test dd 1");
+    assert_int_equal(tx_cl_ask(context, &q), TX_MEMORY);
+    world.fails = TX_OK;
+    memset(world.wrong, 0, sizeof world.wrong);
+    expect(context, "test dd 1", names[1]); /* nothing was held against them */
+    close_context(context);
+}
+
+static void a_class_keeps_what_it_was_given(void **state)
+{
+    (void)state;
+    tx_context *context = open_context(NULL);
+    assert_ok(tx_cl_line_set(&context->choices, "aa 1", "library"));
+    assert_ok(tx_cl_line_set(&context->choices, "aa 2", "few"));
+    assert_ok(tx_cl_line_set(&context->choices, "bb 1", "library"));
+    expect(context, "test aa 1", "library");
+    assert_int_equal(world.measurements, 0);
+    tx_cl_question q = question("test aa 2");
+    assert_refused(tx_cl_ask(context, &q), TX_UNSUPPORTED, "few, chosen for test aa 2");
+    world.wrong[3] = true;
+    q = question("test bb 1");
+    assert_refused(tx_cl_ask(context, &q), TX_DEVICE, "library was chosen for test bb 1: library is switched off");
+    close_context(context);
+}
+
+static void a_few_are_measured_and_the_table_is_gone_by(void **state)
+{
+    (void)state;
+    char *folder = make_scratch(), *text;
+    tx_context *context = open_context(folder);
+    expect(context, "test aa 1", names[1]); /* of the tiles, two */
+    assert_int_equal(world.measurements, 3);
+    world.seconds[1] = 3.95;
+    expect(context, "test aa 2", names[3]);
+    world.seconds[3] = 3.95;
+    expect(context, "test aa 3", names[0]); /* none is so much faster */
+    world.seconds[0] = INFINITY;
+    world.seconds[3] = 3.0;
+    expect(context, "test aa 4", names[3]); /* it fails, the others count */
+    world.seconds[0] = NAN;
+    expect(context, "test aa 5", names[3]); /* it lacked memory: nothing for others to go by */
+    assert_ok(tx_cl_tuned(context, &text));
+    assert_string_equal(text, "test aa 1\ttile-16x16 2000.000 ms of it\ntest aa 2\tlibrary 3000.000 ms of it\n"
+                              "test aa 3\ttile-8x8 4000.000 ms of it\ntest aa 4\tlibrary 3000.000 ms of it\n");
+    free(text);
+    context->tune_spent = 1e6;
+    expect(context, "test aa 6", names[0]); /* the time is up */
+    close_context(context);
+    context = open_context(folder);
+    expect(context, "test aa 1", names[1]);
+    expect(context, "test aa 2", names[3]);
+    assert_int_equal(world.measurements, 0);
+    world.wrong[3] = true;
+    expect(context, "test bb 1", names[1]);
+    assert_ok(tx_cl_line_set(&context->table, "test bb 2", "library"));
+    expect(context, "test bb 2", names[1]); /* what the table says is wrong now */
+    close_context(context);
+    remove_scratch(folder);
+}
+
+static void on_progress(void *user, const char *what, double spent)
+{
+    assert_true(spent >= 0.0 && strncmp(what, "test ", 5) == 0);
+    ++*(int *)user;
+}
+
+static void a_tuning_run_measures_all_anew(void **state)
+{
+    (void)state;
+    int told = 0;
+    const tx_tune_options tune = {sizeof tune, 100.0, on_progress, &told};
+    char *folder = make_scratch();
+    tx_context *context = open_context(folder);
+    tx_cl_table_put(context, "test aa 1", "tile-8x8 1 ms");
+    tx_cl_table_put(context, "test aa 2", "library 1 ms");
+    context->tune = &tune;
+    expect(context, "test aa 1", names[2]);
+    assert_int_equal(world.measurements, 4); /* no other comes close to it */
+    world.seconds[3] = 1.2;
+    expect(context, "test aa 3", names[2]);
+    assert_int_equal(world.measurements, 4 + 4 + 2 + 2);
+    assert_int_equal(told, 2);
+    context->tune_spent = 101.0;
+    expect(context, "test aa 2", names[3]);
+    assert_int_equal(world.measurements, 12);
+    close_context(context);
+    remove_scratch(folder);
+}
+
+static void what_is_tried_is_forced(void **state)
+{
+    (void)state;
+    const struct tx_cl_forced forced = {"test aa", "library"}, no = {"test aa", "few"};
+    tx_context *context = open_context(NULL);
+    assert_ok(tx_cl_line_set(&context->choices, "aa 1", "tile-32x32"));
+    context->forced = &forced;
+    expect(context, "test aa 1", names[3]);
+    expect(context, "test bb 1", names[0]);
+    context->forced = &no;
+    tx_cl_question q = question("test aa 1");
+    assert_refused(tx_cl_ask(context, &q), TX_UNSUPPORTED, "few declines");
+    context->forced = NULL;
+    expect(context, "test aa 1", names[2]);
+    assert_string_equal(context->choices, "aa 1\ttile-32x32\n");
+    close_context(context);
+}
+
+static void lines_are_set_in_their_place(void **state)
+{
+    (void)state;
+    char *lines = NULL, value[8];
+    assert_false(tx_cl_line_get(lines, "a", value, sizeof value));
+    assert_ok(tx_cl_line_set(&lines, "ab", "1"));
+    assert_ok(tx_cl_line_set(&lines, "a", "2"));
+    assert_ok(tx_cl_line_set(&lines, "c", "3"));
+    assert_ok(tx_cl_line_set(&lines, "a", ""));
+    assert_string_equal(lines, "ab\t1\na\t\nc\t3\n");
+    assert_true(tx_cl_line_get(lines, "a", value, sizeof value));
+    assert_string_equal(value, "");
+    assert_true(tx_cl_line_get("no line\n\n\tx\nc\t12345678", "c", value, sizeof value));
+    assert_string_equal(value, "1234567");
+    free(lines);
+}
+
+/* TX_GEMM goes before what suits best, NVIDIA's matrix units too. */
+static void a_wish_goes_first(void **state)
+{
+    (void)state;
+    tx_context *context = open_context(NULL);
+    context->limits = (tx_cl_limits){.max_group = 1024, .max_item = {1024, 1024, 64}, .local_bytes = 48 << 10};
+    context->limits.compute_units = 132;
+    context->info.tf32 = context->tf32 = true;
+    const tx_operand none = {.dtype = TX_DTYPE_COUNT}, a = {.dtype = TX_F32, .shape = TX_SHAPE(1024, 1024)};
+    const tx_attrs attrs = {.flat = true};
+    const tx_cl_product p = {.g = tx_gemm_of(&attrs, &a.shape, &a.shape),
+                             .a = &a,
+                             .b = &a,
+                             .y = &a,
+                             .bias = &none,
+                             .z = &none,
+                             .kept = &none};
+    static const char *const wishes[][2] = {{"", "nvidia-mma"}, {"portable-tile-32", "portable-tile-32x32x16"}};
+    assert_int_equal(setenv("TX_GEMM_TUNE", "0", 1), 0);
+    for (int i = 0; i < 2; i++) {
+        char key[96];
+        tx_cl_gemm_choice choice;
+        assert_int_equal(setenv("TX_GEMM", wishes[i][0], 1), 0);
+        snprintf(key, sizeof key, "product 00 0 0 %s", wishes[i][1]);
+        assert_ok(tx_cl_line_set(&context->proofs, key, ""));
+        assert_ok(tx_cl_gemm_choose(context, &p, &choice));
+        assert_string_equal(choice.provider->name, wishes[i][1]);
+        free(context->choices);
+        context->choices = NULL;
+    }
+    assert_int_equal(setenv("TX_GEMM", "cublas", 1), 0);
+    tx_cl_gemm_choice choice;
+    assert_refused(tx_cl_gemm_choose(context, &p, &choice), TX_INVALID, "TX_GEMM=cublas");
+    unsetenv("TX_GEMM");
+    unsetenv("TX_GEMM_TUNE");
+    close_context(context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_best_suited_is_taken_unmeasured),
+        cmocka_unit_test(a_wrong_way_is_switched_off),
+        cmocka_unit_test(a_class_keeps_what_it_was_given),
+        cmocka_unit_test(a_few_are_measured_and_the_table_is_gone_by),
+        cmocka_unit_test(a_tuning_run_measures_all_anew),
+        cmocka_unit_test(what_is_tried_is_forced),
+        cmocka_unit_test(lines_are_set_in_their_place),
+        cmocka_unit_test(a_wish_goes_first),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
