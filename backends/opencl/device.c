@@ -151,19 +151,6 @@ static char *read_identity(const tx_context *context)
     return text;
 }
 
-size_t tx_cl_group(const tx_context *context, size_t wanted)
-{
-    if (context->limits.cpu)
-        return 1;
-    size_t most = context->limits.max_group;
-    if (context->limits.max_item[0] < most)
-        most = context->limits.max_item[0];
-    size_t group = 1;
-    while (group * 2 <= wanted && group * 2 <= most)
-        group *= 2;
-    return group;
-}
-
 static tx_status make_context(tx_context *context)
 {
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)context->platform, 0};

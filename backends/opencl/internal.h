@@ -1,6 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files behind the backend's table share among themselves; ops need cl.h alone. */
+ * What the files behind the backend's table share among themselves; ops need cl.h alone. A file calls those below it:
+ *
+ *     backend                         the table
+ *     device                          opening and closing
+ *     check                           known answers
+ *     choice                          the choices of a run's state
+ *     run, plan                       programs
+ *     ops_*, attention_*, gemm*, clblast*   what an op launches
+ *     builder
+ *     program, memory
+ *     table, cache, limits, errors
+ *
+ * with one way back up: to measure an op, or to try it, a program of it alone is prepared and run (solo). */
 #ifndef TX_OPENCL_INTERNAL_H
 #define TX_OPENCL_INTERNAL_H
 
@@ -13,7 +25,7 @@ struct tx_buffer {
     int64_t bytes;
 };
 
-/* backend.c: after a failure of the device or for want of memory, says which device it is and what to do. */
+/* errors.c: after a failure of the device or for want of memory, says which device it is and what to do. */
 tx_status tx_cl_explain(const tx_context *context, tx_status status);
 
 /* device.c */
@@ -58,7 +70,7 @@ tx_status tx_cl_read_wait(tx_context *context, tx_reading *reading);
 tx_status tx_cl_fill_bytes(tx_context *context, tx_buffer *to, int64_t offset, uint8_t value, int64_t bytes);
 tx_status tx_cl_finish(tx_context *context);
 
-/* ---- Programs (plan.c, run.c) -------------------------------------------------------------------------- */
+/* ---- Programs (builder.c, plan.c, run.c) ------------------------------------------------------------------ */
 
 /* One launch or, where `fn` is set, one call on the host. */
 typedef struct tx_cl_step {
