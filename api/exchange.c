@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the executor does at collective nodes: gradients, results and weights go between the device, the windows and the
  * communicator. The device is never waited for while it still has work: copies to the host are begun at the node and
- * taken when the plan has been given to it. */
+ * taken when the plan has been given to it. They go by the device's transfer queue, beside what it computes. */
 #include "api/parallel.h"
 
 #include "api/graph.h"
@@ -36,22 +36,29 @@ static tx_buffer *buffer_of(const tx_model *model, const piece *x, int64_t *offs
     return arena->buffer[tx_arena_chunk(arena, address)];
 }
 
-static tx_status to_window(tx_model *model, const piece *x, tx_reading **reading)
+static tx_status to_window(tx_model *model, const piece *x, tx_event **reading)
 {
     int64_t offset = 0;
     tx_buffer *buffer = buffer_of(model, x, &offset);
-    return model->engine->backend->read_begin(model->engine->context, buffer, offset, x->host + x->first * element,
-                                              x->count * element, reading);
+    return model->engine->backend->read_begin(model->engine->context, TX_QUEUE_TRANSFER, buffer, offset,
+                                              x->host + x->first * element, x->count * element, reading);
 }
 
+/* Follows the copy to the window that began the collective, in the same queue; the caller orders what is computed next
+ * behind it. */
 static tx_status from_window(tx_model *model, const piece *x)
 {
     int64_t offset = 0;
     tx_buffer *buffer = buffer_of(model, x, &offset);
     if (x->count == 0)
         return TX_OK;
-    return model->engine->backend->write(model->engine->context, buffer, offset, x->host + x->first * element,
-                                         x->count * element);
+    return model->engine->backend->write(model->engine->context, TX_QUEUE_TRANSFER, buffer, offset,
+                                         x->host + x->first * element, x->count * element);
+}
+
+static tx_status order(const tx_model *model, tx_queue_id first, tx_queue_id then)
+{
+    return tx_order(model->engine->backend, model->engine->context, first, then);
 }
 
 tx_status tx_parallel_begin(tx_parallel *p, tx_transfer transfer, int32_t *request)
@@ -104,15 +111,16 @@ static tx_status start(tx_model *model, tx_bucket *b, bool reduce)
     b->to_reduce = reduce;
     b->to_gather = !reduce;
     b->reading = NULL;
-    return x.count > 0 ? to_window(model, &x, &b->reading) : TX_OK;
+    tx_status status = order(model, TX_QUEUE_COMPUTE, TX_QUEUE_TRANSFER);
+    return x.count > 0 && !status ? to_window(model, &x, &b->reading) : status;
 }
 
 static tx_status arrive(tx_model *model, tx_bucket *b)
 {
     const tx_engine *e = model->engine;
-    tx_reading *reading = b->reading;
+    tx_event *reading = b->reading;
     b->reading = NULL;
-    tx_status status = reading ? e->backend->read_wait(e->context, reading) : TX_OK;
+    tx_status status = e->backend->wait(e->context, reading);
     if (status)
         return status;
     return b->to_reduce ? begin_reduce(model, b) : begin_gather(model->parallel, b);
@@ -146,7 +154,8 @@ static tx_status take_sum(tx_model *model, const tx_bucket *b)
         x.first = b->first;
         x.count = b->owned;
     }
-    return from_window(model, &x);
+    tx_status status = from_window(model, &x);
+    return status ? status : order(model, TX_QUEUE_TRANSFER, TX_QUEUE_COMPUTE);
 }
 
 static tx_status wait_gradients(tx_model *model, tx_bucket *b)
@@ -180,7 +189,9 @@ static tx_status wait_weights(tx_model *model, tx_bucket *b)
     behind.first = b->first + b->owned;
     behind.count = b->count - behind.first;
     status = from_window(model, &before);
-    return status ? status : from_window(model, &behind);
+    if (!status)
+        status = from_window(model, &behind);
+    return status ? status : order(model, TX_QUEUE_TRANSFER, TX_QUEUE_COMPUTE);
 }
 
 /* LOSS and GRAD_SUMSQ are the first two results; the vote goes with them. */
@@ -195,7 +206,8 @@ static tx_status reduce_results(tx_model *model)
     if (!status)
         status = tx_comm_collect(p->comm, TX_ALL_REDUCE, p->results, SUMMED_RESULTS + 1, TX_F32, 0);
     p->votes = p->results[SUMMED_RESULTS];
-    return status ? status : e->backend->write(e->context, results, 0, p->results, SUMMED_RESULTS * element);
+    return status ? status
+                  : e->backend->write(e->context, TX_QUEUE_COMPUTE, results, 0, p->results, SUMMED_RESULTS * element);
 }
 
 /* Requests are waited for in the order they began: those of higher buckets first. */

@@ -230,7 +230,7 @@ static tx_status write_now(tx_model *model, tx_arena_id id, int64_t address, con
 {
     const tx_engine *e = model->engine;
     const tx_arena *arena = &model->arena[id];
-    tx_status status = e->backend->write(e->context, arena->buffer[tx_arena_chunk(arena, address)],
+    tx_status status = e->backend->write(e->context, TX_QUEUE_COMPUTE, arena->buffer[tx_arena_chunk(arena, address)],
                                          address % arena->chunk_bytes, data, bytes);
     return status == TX_OK ? e->backend->finish(e->context) : status;
 }

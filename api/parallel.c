@@ -408,7 +408,7 @@ tx_status tx_parallel_write_moment(tx_model *model, int32_t moment, int64_t addr
     for (int32_t i = 0; i < p->buckets && !status; i++) {
         part own = part_of(&p->bucket[i], moment, address, count);
         if (own.count > 0)
-            status = e->backend->write(e->context, arena->buffer[tx_arena_chunk(arena, own.address)],
+            status = e->backend->write(e->context, TX_QUEUE_COMPUTE, arena->buffer[tx_arena_chunk(arena, own.address)],
                                        own.address % arena->chunk_bytes, data + own.at, own.count * element);
     }
     return status ? status : e->backend->finish(e->context);

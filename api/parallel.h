@@ -37,7 +37,7 @@ typedef struct tx_bucket {
     int64_t moment[2];           /* stages 1 and 2: address in OPTIMIZER of the own shard's moments */
     int32_t begin, ready;        /* the first node of the last graph that writes to it, and the last */
     int32_t reducing, gathering; /* outstanding requests of the communicator; -1: none */
-    tx_reading *reading;         /* outstanding copy from the device */
+    tx_event *reading;           /* outstanding copy from the device */
     bool to_reduce, to_gather;   /* what is begun when that has arrived */
 } tx_bucket;
 

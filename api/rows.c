@@ -146,7 +146,7 @@ static tx_status take_staging(tx_model *model)
     e->backend->release(e->context, rows->staging);
     rows->staging = NULL;
     rows->staged = staging_bytes(model);
-    return e->backend->allocate(e->context, TX_MEMORY_FUNCTIONALITY, rows->staged, true, &rows->staging);
+    return e->backend->allocate(e->context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_PINNED, rows->staged, &rows->staging);
 }
 
 tx_status tx_rows_allocate(tx_model *model)
@@ -257,8 +257,8 @@ tx_status tx_rows_add(tx_model *model, const tx_command *command)
         add(rows, (const float *)(const void *)((const char *)e->backend->map(buffer) + source->offset));
         return TX_OK;
     }
-    return e->backend->read_begin(e->context, buffer, source->offset, e->backend->map(rows->staging), rows->staged,
-                                  &rows->reading);
+    return e->backend->read_begin(e->context, TX_QUEUE_COMPUTE, buffer, source->offset, e->backend->map(rows->staging),
+                                  rows->staged, &rows->reading);
 }
 
 tx_status tx_rows_begin(tx_model *model)
@@ -270,9 +270,9 @@ tx_status tx_rows_begin(tx_model *model)
         return TX_OK;
     rows->to_sum = false;
     if (rows->reading) {
-        tx_reading *reading = rows->reading;
+        tx_event *reading = rows->reading;
         rows->reading = NULL;
-        tx_status status = e->backend->read_wait(e->context, reading);
+        tx_status status = e->backend->wait(e->context, reading);
         if (status)
             return status;
         add(rows, e->backend->map(rows->staging));

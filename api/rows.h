@@ -32,7 +32,7 @@ typedef struct tx_rows {
     tx_buffer *window;  /* over both */
     tx_buffer *staging; /* for what the embedding adds, from devices with a memory of their own */
     int64_t staged;     /* bytes of it */
-    tx_reading *reading;
+    tx_event *reading;
     int32_t naming, summing; /* outstanding requests; -1: none */
     bool to_sum;             /* what is added is there, or on its way */
 } tx_rows;

@@ -37,7 +37,8 @@ static void memory_is_counted_and_zero(void **state)
     tx_traffic traffic;
     int64_t sum = 0;
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, sizes[i], i % 2, &buffer[i]), TX_OK);
+        assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, (tx_memory_space)(i % 3), sizes[i], &buffer[i]),
+                         TX_OK);
         const char *data = cpu->map(buffer[i]);
         assert_int_equal((uintptr_t)data % TX_ALIGNMENT, 0);
         for (int64_t b = 0; b < sizes[i]; b++)
@@ -72,15 +73,15 @@ static void bad_calls_are_refused(void **state)
     assert_non_null(strstr(tx_error(), "TX_CPU_VARIANT=abacus: it takes base, avx2 or avx512"));
     unsetenv("TX_CPU_VARIANT");
     assert_null(none);
-    assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, INT64_MAX / 2, false, &more), TX_MEMORY);
-    assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, 0, false, &more), TX_INVALID);
+    assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, TX_SPACE_DEVICE, INT64_MAX / 2, &more), TX_MEMORY);
+    assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, TX_SPACE_DEVICE, 0, &more), TX_INVALID);
     assert_null(more);
-    assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, 8, false, &buffer), TX_OK);
-    assert_int_equal(cpu->write(context, buffer, 0, data, 8), TX_OK);
-    assert_int_equal(cpu->write(context, buffer, 1, data, 8), TX_INVALID);
+    assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, TX_SPACE_DEVICE, 8, &buffer), TX_OK);
+    assert_int_equal(cpu->write(context, TX_QUEUE_COMPUTE, buffer, 0, data, 8), TX_OK);
+    assert_int_equal(cpu->write(context, TX_QUEUE_COMPUTE, buffer, 1, data, 8), TX_INVALID);
     assert_int_equal(cpu->read(context, buffer, -1, back, 1), TX_INVALID);
-    tx_reading *reading = NULL;
-    assert_int_equal(cpu->read_begin(context, buffer, 7, back, 2, &reading), TX_INVALID);
+    tx_event *reading = NULL;
+    assert_int_equal(cpu->read_begin(context, TX_QUEUE_COMPUTE, buffer, 7, back, 2, &reading), TX_INVALID);
     assert_int_equal(cpu->fill(context, buffer, 7, 'x', 1), TX_OK);
     assert_int_equal(cpu->fill(context, buffer, 7, 'x', INT64_MAX), TX_INVALID);
     assert_int_equal(cpu->read(context, buffer, 0, back, 8), TX_OK);
@@ -103,17 +104,19 @@ static void bench_open(tx_bench *bench, int32_t threads, int64_t bytes, const tx
     int64_t scratch;
     memset(bench, 0, sizeof *bench);
     bench->context = open_cpu(threads);
-    assert_int_equal(cpu->allocate(bench->context, TX_MEMORY_ACTIVATIONS, bytes, false, &bench->arena), TX_OK);
+    assert_int_equal(cpu->allocate(bench->context, TX_MEMORY_ACTIVATIONS, TX_SPACE_DEVICE, bytes, &bench->arena),
+                     TX_OK);
     assert_int_equal(cpu->prepare(bench->context, program, &bench->executable, &scratch), TX_OK);
     scratch = scratch > 0 ? scratch : 1;
-    assert_int_equal(cpu->allocate(bench->context, TX_MEMORY_FUNCTIONALITY, scratch, false, &bench->scratch), TX_OK);
+    assert_int_equal(cpu->allocate(bench->context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, scratch, &bench->scratch),
+                     TX_OK);
 }
 
 static tx_status bench_bind(tx_bench *bench, bool with_scratch)
 {
     tx_bindings bindings = {.arena[TX_ARENA_PLANNED] = {1, &bench->arena}};
     if (with_scratch)
-        bindings.arena[TX_ARENA_SCRATCH] = (tx_space){1, &bench->scratch};
+        bindings.arena[TX_ARENA_SCRATCH] = (tx_extent){1, &bench->scratch};
     return cpu->bind(bench->executable, &bindings);
 }
 

@@ -83,7 +83,7 @@ static tx_status time_way(const figures *f, tx_buffer *device, void *host, int64
     tx_status status = TX_OK;
     for (int64_t i = -1; i < repeats && !status; i++) {
         const double begin = tx_now();
-        status = ways[way].down ? b->write(f->target.context, device, 0, host, bytes)
+        status = ways[way].down ? b->write(f->target.context, TX_QUEUE_COMPUTE, device, 0, host, bytes)
                                 : b->read(f->target.context, device, 0, host, bytes);
         if (!status)
             status = b->finish(f->target.context);
@@ -104,9 +104,9 @@ static tx_status measure_transfers(figures *f, const tx_bench_common *common)
     void *pageable = malloc((size_t)bytes);
     tx_status status = pageable ? TX_OK : tx_fail(TX_MEMORY, "no host memory for %" PRId64 " bytes", bytes);
     if (!status)
-        status = b->allocate(f->target.context, TX_MEMORY_FUNCTIONALITY, bytes, false, &device);
+        status = b->allocate(f->target.context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, bytes, &device);
     if (!status)
-        status = b->allocate(f->target.context, TX_MEMORY_FUNCTIONALITY, bytes, true, &pinned);
+        status = b->allocate(f->target.context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_PINNED, bytes, &pinned);
     if (!status) {
         memset(pageable, 1, (size_t)bytes); /* the system gives pages when they are first written */
         memset(b->map(pinned), 1, (size_t)bytes);

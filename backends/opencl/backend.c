@@ -2,19 +2,10 @@
  * The OpenCL backend's table: what leaves the backend explains its failures. */
 #include "backends/opencl/internal.h"
 
-static tx_status allocate(tx_context *context, tx_memory_kind kind, int64_t bytes, bool host, tx_buffer **buffer)
+static tx_status allocate(tx_context *context, tx_memory_kind kind, tx_memory_space space, int64_t bytes,
+                          tx_buffer **buffer)
 {
-    return tx_cl_explain(context, tx_cl_allocate(context, kind, bytes, host, buffer));
-}
-
-static tx_status write_bytes(tx_context *context, tx_buffer *to, int64_t offset, const void *data, int64_t bytes)
-{
-    return tx_cl_explain(context, tx_cl_write(context, to, offset, data, bytes));
-}
-
-static tx_status read_bytes(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes)
-{
-    return tx_cl_explain(context, tx_cl_read(context, from, offset, data, bytes));
+    return tx_cl_explain(context, tx_cl_allocate(context, kind, space, bytes, buffer));
 }
 
 static tx_status adopt(tx_context *context, tx_memory_kind kind, void *memory, int64_t bytes, tx_buffer **buffer)
@@ -22,20 +13,47 @@ static tx_status adopt(tx_context *context, tx_memory_kind kind, void *memory, i
     return tx_cl_explain(context, tx_cl_adopt(context, kind, memory, bytes, buffer));
 }
 
-static tx_status read_begin(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes,
-                            tx_reading **reading)
+static tx_status write_bytes(tx_context *context, tx_queue_id queue, tx_buffer *to, int64_t offset, const void *data,
+                             int64_t bytes)
 {
-    return tx_cl_explain(context, tx_cl_read_begin(context, from, offset, data, bytes, reading));
+    return tx_cl_explain(context, tx_cl_write(context, queue, to, offset, data, bytes));
 }
 
-static tx_status read_wait(tx_context *context, tx_reading *reading)
+static tx_status read_begin(tx_context *context, tx_queue_id queue, tx_buffer *from, int64_t offset, void *data,
+                            int64_t bytes, tx_event **event)
 {
-    return tx_cl_explain(context, tx_cl_read_wait(context, reading));
+    return tx_cl_explain(context, tx_cl_read_begin(context, queue, from, offset, data, bytes, event));
+}
+
+static tx_status read_bytes(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes)
+{
+    return tx_cl_explain(context, tx_cl_read(context, from, offset, data, bytes));
 }
 
 static tx_status fill_bytes(tx_context *context, tx_buffer *to, int64_t offset, uint8_t value, int64_t bytes)
 {
     return tx_cl_explain(context, tx_cl_fill_bytes(context, to, offset, value, bytes));
+}
+
+static tx_status copy_bytes(tx_context *context, tx_queue_id queue, tx_buffer *from, int64_t from_offset, tx_buffer *to,
+                            int64_t to_offset, int64_t bytes)
+{
+    return tx_cl_explain(context, tx_cl_copy_bytes(context, queue, from, from_offset, to, to_offset, bytes));
+}
+
+static tx_status mark(tx_context *context, tx_queue_id queue, tx_event **event)
+{
+    return tx_cl_explain(context, tx_cl_mark(context, queue, event));
+}
+
+static tx_status await_event(tx_context *context, tx_queue_id queue, tx_event *event)
+{
+    return tx_cl_explain(context, tx_cl_await(context, queue, event));
+}
+
+static tx_status wait_event(tx_context *context, tx_event *event)
+{
+    return tx_cl_explain(context, tx_cl_wait(context, event));
 }
 
 static tx_status finish(tx_context *context)
@@ -74,10 +92,14 @@ const tx_backend tx_backend_opencl = {
     .map = tx_cl_map,
     .account = tx_cl_account,
     .write = write_bytes,
-    .read = read_bytes,
     .read_begin = read_begin,
-    .read_wait = read_wait,
+    .read = read_bytes,
     .fill = fill_bytes,
+    .copy = copy_bytes,
+    .mark = mark,
+    .await = await_event,
+    .wait = wait_event,
+    .forget = tx_cl_forget,
     .finish = finish,
     .prepare = prepare,
     .bind = bind,

@@ -160,6 +160,8 @@ static tx_status make_context(tx_context *context)
         return tx_cl_check(code, "clCreateContext");
     cl_command_queue_properties flags = context->profile ? CL_QUEUE_PROFILING_ENABLE : 0;
     context->compute = clCreateCommandQueue(context->context, context->device, flags, &code);
+    if (code == CL_SUCCESS)
+        context->transfer = clCreateCommandQueue(context->context, context->device, 0, &code);
     return tx_cl_check(code, "clCreateCommandQueue");
 }
 
@@ -214,9 +216,12 @@ void tx_cl_close(tx_context *context)
     tx_cl_entries_free(&context->choices);
     tx_cl_entries_free(&context->table);
     tx_cl_release_programs(context);
-    if (context->compute) {
-        clFinish(context->compute);
-        clReleaseCommandQueue(context->compute);
+    cl_command_queue const queues[] = {context->compute, context->transfer};
+    for (int i = 0; i < 2; i++) {
+        if (!queues[i])
+            continue;
+        clFinish(queues[i]);
+        clReleaseCommandQueue(queues[i]);
     }
     if (context->context)
         clReleaseContext(context->context);

@@ -19,8 +19,8 @@
 #include "backends/opencl/cl.h"
 
 struct tx_buffer {
-    cl_mem memory;
-    void *mapped; /* of host buffers: mapped for as long as they live */
+    cl_mem memory; /* NULL in TX_SPACE_HOST */
+    void *mapped;  /* the host's address: for as long as the buffer lives; NULL in TX_SPACE_DEVICE */
     tx_memory_kind kind;
     int64_t bytes;
 };
@@ -56,18 +56,25 @@ char *tx_cl_lines(const tx_cl_entry *list); /* KEY<TAB>VALUE, one a line; the ca
 tx_status tx_cl_choices(const tx_context *context, char **text);
 tx_status tx_cl_choose(tx_context *context, const char *text);
 
-/* memory.c */
-tx_status tx_cl_allocate(tx_context *context, tx_memory_kind kind, int64_t bytes, bool host, tx_buffer **buffer);
+/* memory.c: slots of the table. */
+tx_status tx_cl_allocate(tx_context *context, tx_memory_kind kind, tx_memory_space space, int64_t bytes,
+                         tx_buffer **buffer);
 tx_status tx_cl_adopt(tx_context *context, tx_memory_kind kind, void *memory, int64_t bytes, tx_buffer **buffer);
 void tx_cl_release(tx_context *context, tx_buffer *buffer);
 void *tx_cl_map(tx_buffer *buffer);
 void tx_cl_account(const tx_context *context, tx_memory *held, tx_traffic *traffic);
-tx_status tx_cl_write(tx_context *context, tx_buffer *to, int64_t offset, const void *data, int64_t bytes);
+tx_status tx_cl_write(tx_context *context, tx_queue_id queue, tx_buffer *to, int64_t offset, const void *data,
+                      int64_t bytes);
+tx_status tx_cl_read_begin(tx_context *context, tx_queue_id queue, tx_buffer *from, int64_t offset, void *data,
+                           int64_t bytes, tx_event **event);
 tx_status tx_cl_read(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes);
-tx_status tx_cl_read_begin(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes,
-                           tx_reading **reading);
-tx_status tx_cl_read_wait(tx_context *context, tx_reading *reading);
 tx_status tx_cl_fill_bytes(tx_context *context, tx_buffer *to, int64_t offset, uint8_t value, int64_t bytes);
+tx_status tx_cl_copy_bytes(tx_context *context, tx_queue_id queue, tx_buffer *from, int64_t from_offset, tx_buffer *to,
+                           int64_t to_offset, int64_t bytes);
+tx_status tx_cl_mark(tx_context *context, tx_queue_id queue, tx_event **event);
+tx_status tx_cl_await(tx_context *context, tx_queue_id queue, tx_event *event);
+tx_status tx_cl_wait(tx_context *context, tx_event *event);
+void tx_cl_forget(tx_context *context, tx_event *event);
 tx_status tx_cl_finish(tx_context *context);
 
 /* ---- Programs (builder.c, plan.c, run.c) ------------------------------------------------------------------ */

@@ -57,7 +57,7 @@ tx_status tx_cl_bind(tx_executable *x, const tx_bindings *bindings)
 {
     x->bound = false;
     for (int a = 0; a < TX_ARENA_COUNT; a++) {
-        const tx_space *space = &bindings->arena[a];
+        const tx_extent *space = &bindings->arena[a];
         free(x->memory[a]);
         x->memory[a] = calloc((size_t)space->chunks + 1, sizeof(cl_mem));
         if (!x->memory[a])

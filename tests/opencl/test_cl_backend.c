@@ -56,8 +56,8 @@ static void test_memory(void **state)
     assert_int_equal(traffic.allocations, 0);
 
     tx_buffer *device = NULL, *host = NULL;
-    assert_ok(be->allocate(context, TX_MEMORY_WEIGHTS, 5000, false, &device));
-    assert_ok(be->allocate(context, TX_MEMORY_FUNCTIONALITY, 4096, true, &host));
+    assert_ok(be->allocate(context, TX_MEMORY_WEIGHTS, TX_SPACE_DEVICE, 5000, &device));
+    assert_ok(be->allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_PINNED, 4096, &host));
     unsigned char *pinned = be->map(host), data[1000];
     assert_non_null(pinned);
     assert_null(be->map(device));
@@ -70,7 +70,7 @@ static void test_memory(void **state)
         pinned[i] = (unsigned char)(i * 7);
     assert_ok(be->fill(context, device, 0, 0xAB, 4992)); /* in wide stores */
     assert_ok(be->fill(context, device, 4992, 0xCD, 8)); /* and in narrow ones */
-    assert_ok(be->write(context, device, 501, pinned, 1000));
+    assert_ok(be->write(context, TX_QUEUE_COMPUTE, device, 501, pinned, 1000));
     assert_ok(be->read(context, device, 500, data, 1000));
     assert_int_equal(data[0], 0xAB);
     assert_memory_equal(data + 1, pinned, 999);
@@ -78,22 +78,22 @@ static void test_memory(void **state)
     assert_int_equal(data[0], 0xAB);
     assert_int_equal(data[1], 0xCD);
 
-    tx_reading *first = NULL, *second = NULL;
-    assert_ok(be->read_begin(context, device, 501, pinned + 2000, 600, &first));
-    assert_ok(be->read_begin(context, device, 1101, pinned + 2600, 400, &second));
-    assert_ok(be->read_wait(context, second));
-    assert_ok(be->read_wait(context, first));
-    assert_refused(be->read_wait(context, NULL), TX_INTERNAL, "nothing");
+    tx_event *first = NULL, *second = NULL;
+    assert_ok(be->read_begin(context, TX_QUEUE_COMPUTE, device, 501, pinned + 2000, 600, &first));
+    assert_ok(be->read_begin(context, TX_QUEUE_COMPUTE, device, 1101, pinned + 2600, 400, &second));
+    assert_ok(be->wait(context, second));
+    assert_ok(be->wait(context, first));
+    assert_ok(be->wait(context, NULL)); /* a point that was reached */
     assert_memory_equal(pinned + 2000, pinned, 1000);
     be->account(context, &held, &traffic);
     assert_int_equal(traffic.to_device, 1000);
     assert_int_equal(traffic.from_device, 2002);
 
-    assert_refused(be->write(context, device, 4500, pinned, 1000), TX_INTERNAL, "4500");
+    assert_refused(be->write(context, TX_QUEUE_COMPUTE, device, 4500, pinned, 1000), TX_INTERNAL, "4500");
     assert_refused(be->read(context, device, -1, data, 1), TX_INTERNAL, "-1");
     tx_buffer *none = NULL;
-    assert_refused(be->allocate(context, TX_MEMORY_WEIGHTS, INT64_MAX, false, &none), TX_MEMORY, "at most");
-    assert_refused(be->allocate(context, TX_MEMORY_WEIGHTS, 0, false, &none), TX_INVALID, "0 bytes");
+    assert_refused(be->allocate(context, TX_MEMORY_WEIGHTS, TX_SPACE_DEVICE, INT64_MAX, &none), TX_MEMORY, "at most");
+    assert_refused(be->allocate(context, TX_MEMORY_WEIGHTS, TX_SPACE_DEVICE, 0, &none), TX_INVALID, "0 bytes");
     be->release(context, device);
     be->release(context, host);
     be->account(context, &held, NULL);
@@ -214,7 +214,8 @@ static void test_simulated_limits(void **state)
     assert_true(context->limits.max_allocation == memory / 64 && context->info.max_allocation == memory / 64);
     assert_true(context->limits.libraries);
     tx_buffer *none = NULL;
-    assert_refused(be->allocate(context, TX_MEMORY_WEIGHTS, memory / 64 + 1, false, &none), TX_MEMORY, "at most");
+    assert_refused(be->allocate(context, TX_MEMORY_WEIGHTS, TX_SPACE_DEVICE, memory / 64 + 1, &none), TX_MEMORY,
+                   "at most");
     be->close(context);
     unsetenv("TX_OCL_LIMITS");
     unsetenv("TX_CACHE_DIR");
@@ -308,10 +309,10 @@ static void test_profile(void **state)
     assert_refused(be->run(executable, 0, 1, &controls, NULL), TX_INTERNAL, "bound");
 
     tx_buffer *memory = NULL;
-    assert_ok(be->allocate(context, TX_MEMORY_ACTIVATIONS, 8192, false, &memory));
+    assert_ok(be->allocate(context, TX_MEMORY_ACTIVATIONS, TX_SPACE_DEVICE, 8192, &memory));
     tx_bindings bindings = {0};
     assert_refused(be->bind(executable, &bindings), TX_INTERNAL, "chunk 0");
-    bindings.arena[TX_ARENA_PLANNED] = (tx_space){1, &memory};
+    bindings.arena[TX_ARENA_PLANNED] = (tx_extent){1, &memory};
     assert_ok(be->bind(executable, &bindings));
     assert_refused(be->run(executable, 0, 2, &controls, NULL), TX_INTERNAL, "program of 1");
     assert_ok(be->run(executable, 0, 1, &controls, &seconds));

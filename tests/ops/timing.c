@@ -81,7 +81,7 @@ typedef struct stage {
 static tx_status add_chunk(stage *s, tx_arena_id arena, tx_memory_kind kind, int64_t bytes)
 {
     tx_buffer **chunk = &s->chunk[arena][s->chunks[arena]];
-    tx_status status = s->target->backend->allocate(s->target->context, kind, bytes, false, chunk);
+    tx_status status = s->target->backend->allocate(s->target->context, kind, TX_SPACE_DEVICE, bytes, chunk);
     if (status)
         return status;
     s->chunks[arena]++;
@@ -110,8 +110,8 @@ static tx_status fill_random(const stage *s, const tx_operand *operand)
         status = tx_fail(TX_MEMORY, "no host memory to fill an operand");
     }
     for (int64_t at = 0; at < total && !status; at += block)
-        status = b->write(s->target->context, s->chunk[operand->arena][operand->chunk], operand->offset + at * size,
-                          bytes, (total - at < block ? total - at : block) * size);
+        status = b->write(s->target->context, TX_QUEUE_COMPUTE, s->chunk[operand->arena][operand->chunk],
+                          operand->offset + at * size, bytes, (total - at < block ? total - at : block) * size);
     tx_status finished = b->finish(s->target->context);
     free(value);
     free(bytes);
@@ -182,7 +182,7 @@ static tx_status bind(stage *s)
         return status;
     tx_bindings bindings;
     for (int32_t a = 0; a < TX_ARENA_COUNT; a++)
-        bindings.arena[a] = (tx_space){s->chunks[a], s->chunk[a]};
+        bindings.arena[a] = (tx_extent){s->chunks[a], s->chunk[a]};
     status = b->bind(s->executable, &bindings);
     return status ? status : b->finish(s->target->context);
 }
