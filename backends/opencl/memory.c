@@ -281,12 +281,9 @@ tx_status tx_cl_wait(tx_context *context, tx_event *event)
     const cl_event point = (cl_event)event;
     if (!point)
         return TX_OK;
-    cl_int code = clWaitForEvents(1, &point), state;
-    if (code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST &&
-        clGetEventInfo(point, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL) == CL_SUCCESS && state < 0)
-        code = state; /* says more */
+    const cl_int code = clWaitForEvents(1, &point);
     tx_cl_forget(context, event);
-    return tx_cl_check(code, "waiting for a queue of the device");
+    return tx_cl_check(code, "waiting for what the device was given");
 }
 
 void tx_cl_forget(tx_context *context, tx_event *event)

@@ -256,3 +256,90 @@ tx_status tx_conformance_launches(const tx_target *target, int32_t repeats, doub
     stage_free(&s);
     return status;
 }
+
+/* ---- Two queues ------------------------------------------------------------------------------------- */
+
+#define BESIDE_REPEATS 5
+#define BESIDE_LONGER 4.0 /* runs take so many times as long as the copy: it takes cores from them on a CPU */
+#define BESIDE_RUNS 10000
+
+typedef struct two_queues {
+    stage stage;
+    tx_buffer *device, *pinned;
+    int64_t bytes;
+} two_queues;
+
+static tx_status time_queues(const two_queues *q, bool copies, int32_t runs, double *seconds)
+{
+    const tx_backend *b = q->stage.target->backend;
+    tx_context *context = q->stage.target->context;
+    tx_event *copied = NULL, *ran = NULL;
+    const double begin = tx_now();
+    tx_status status = TX_OK;
+    if (copies)
+        status = b->read_begin(context, TX_QUEUE_TRANSFER, q->device, 0, b->map(q->pinned), q->bytes, &copied);
+    for (int32_t i = 0; i < runs && !status; i++)
+        status = b->run(q->stage.executable, 0, 1, &no_controls, NULL);
+    if (!status)
+        status = b->mark(context, TX_QUEUE_COMPUTE, &ran);
+    const tx_status waited[] = {b->wait(context, ran), b->wait(context, copied)};
+    *seconds = tx_now() - begin;
+    return status ? status : waited[0] ? waited[0] : waited[1];
+}
+
+static tx_status median_of_queues(const two_queues *q, bool copies, int32_t runs, double *median)
+{
+    double seconds[BESIDE_REPEATS];
+    tx_status status = time_queues(q, copies, runs, &seconds[0]); /* to warm up */
+    for (int i = 0; i < BESIDE_REPEATS && !status; i++)
+        status = time_queues(q, copies, runs, &seconds[i]);
+    qsort(seconds, BESIDE_REPEATS, sizeof seconds[0], by_size);
+    *median = seconds[BESIDE_REPEATS / 2];
+    return status;
+}
+
+static tx_status time_beside(const two_queues *q, tx_beside *r)
+{
+    tx_memory held;
+    tx_traffic before, after;
+    double once = 0.0;
+    tx_status status = median_of_queues(q, true, 0, &r->copy);
+    if (!status)
+        status = median_of_queues(q, false, 1, &once);
+    r->runs = (int32_t)fmin(BESIDE_RUNS, ceil(BESIDE_LONGER * r->copy / fmax(once, 1e-9)));
+    if (!status)
+        status = median_of_queues(q, false, r->runs, &r->run);
+    q->stage.target->backend->account(q->stage.target->context, &held, &before);
+    if (!status)
+        status = median_of_queues(q, true, r->runs, &r->both);
+    q->stage.target->backend->account(q->stage.target->context, &held, &after);
+    r->transfers = after.transfers - before.transfers;
+    return status;
+}
+
+tx_status tx_conformance_beside(const tx_target *target, const tx_command *command, int64_t bytes, tx_beside *beside)
+{
+    const tx_backend *b = target->backend;
+    two_queues q = {.bytes = bytes};
+    tx_beside result = {0};
+    tx_status status = stage_create(target, command, 1, &q.stage);
+    if (status)
+        return status;
+    status = b->allocate(target->context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, bytes, &q.device);
+    if (!status)
+        status = b->allocate(target->context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_PINNED, bytes, &q.pinned);
+    if (!status)
+        status = b->fill(target->context, q.device, 0, 1, bytes);
+    if (!status)
+        status = b->finish(target->context);
+    if (!status)
+        status = time_beside(&q, &result);
+    if (q.pinned)
+        b->release(target->context, q.pinned);
+    if (q.device)
+        b->release(target->context, q.device);
+    stage_free(&q.stage);
+    if (!status)
+        *beside = result;
+    return status;
+}
