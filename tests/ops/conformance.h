@@ -72,7 +72,7 @@ tx_status tx_conformance_time(const tx_target *target, const tx_command *command
 tx_status tx_conformance_launches(const tx_target *target, int32_t repeats, double *in_a_row, double *alone);
 
 typedef struct tx_beside {
-    double copy, run, both; /* seconds until all was done: medians */
+    double copy, run, both; /* seconds until all was done: the least of some */
     int32_t runs;
     int64_t transfers; /* copies of the last case that the transfer queue made */
 } tx_beside;
