@@ -43,7 +43,7 @@ static tx_status make_memory(tx_context *context, bool pinned, void *adopted, tx
 
 static tx_status make_host_memory(tx_buffer *buffer)
 {
-    const size_t bytes = (size_t)(buffer->bytes + TX_ALIGNMENT - 1) / TX_ALIGNMENT * TX_ALIGNMENT;
+    const size_t bytes = ((size_t)buffer->bytes + TX_ALIGNMENT - 1) / TX_ALIGNMENT * TX_ALIGNMENT;
     buffer->mapped = aligned_alloc(TX_ALIGNMENT, bytes);
     return buffer->mapped ? TX_OK : tx_fail(TX_MEMORY, "the system refused it");
 }
@@ -89,9 +89,9 @@ void tx_cl_release(tx_context *context, tx_buffer *buffer)
 {
     if (!buffer)
         return;
+    clFinish(context->transfer);
     if (buffer->memory && buffer->mapped)
         clEnqueueUnmapMemObject(context->compute, buffer->memory, buffer->mapped, 0, NULL, NULL);
-    clFinish(context->transfer);
     clFinish(context->compute);
     if (buffer->memory)
         clReleaseMemObject(buffer->memory);
