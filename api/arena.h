@@ -10,7 +10,7 @@
 #define TX_MAX_CHUNKS 64
 
 typedef struct tx_arena {
-    bool window;         /* its chunks are windows, which all ranks of a host map */
+    tx_memory_space space;
     int64_t chunk_bytes; /* span of a chunk's addresses */
     int32_t chunks;
     int64_t used[TX_MAX_CHUNKS]; /* bytes used in each chunk */

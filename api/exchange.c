@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the executor does at collective nodes: gradients, results and weights go between the device, the windows and the
- * communicator. The device is never waited for while it still has work: copies to the host are begun at the node and
- * taken when the plan has been given to it. */
+ * communicator. The device is never waited for while it still has work: copies to the host are begun at the node, go by
+ * the device's transfer queue beside what it computes, and are taken when the plan has been given to it. */
 #include "api/parallel.h"
 
 #include <string.h>
@@ -32,20 +32,27 @@ static char *host_of(const tx_model *model, const tx_operand *o)
     return (char *)model->engine->backend->map(buffer_of(model, o)) + o->offset;
 }
 
-static tx_status to_window(const tx_model *model, const tx_command *c, piece p, tx_reading **reading)
+/* Behind what was computed so far. */
+static tx_status to_window(const tx_model *model, const tx_command *c, piece p, tx_event **arrived)
 {
     const tx_engine *e = model->engine;
-    return e->backend->read_begin(e->context, buffer_of(model, &c->in[0]), c->in[0].offset + p.first * element,
-                                  host_of(model, &c->out[0]) + p.first * element, p.count * element, reading);
+    tx_status status = tx_order(e->backend, e->context, TX_QUEUE_COMPUTE, TX_QUEUE_TRANSFER);
+    if (status)
+        return status;
+    return e->backend->read_begin(e->context, TX_QUEUE_TRANSFER, buffer_of(model, &c->in[0]),
+                                  c->in[0].offset + p.first * element, host_of(model, &c->out[0]) + p.first * element,
+                                  p.count * element, arrived);
 }
 
+/* Behind the copy to the window, in the same queue; the caller orders what is computed next behind it. */
 static tx_status from_window(const tx_model *model, const tx_command *c, piece p)
 {
     const tx_engine *e = model->engine;
     if (p.count == 0)
         return TX_OK;
-    return e->backend->write(e->context, buffer_of(model, &c->in[0]), c->in[0].offset + p.first * element,
-                             host_of(model, &c->out[0]) + p.first * element, p.count * element);
+    return e->backend->write(e->context, TX_QUEUE_TRANSFER, buffer_of(model, &c->in[0]),
+                             c->in[0].offset + p.first * element, host_of(model, &c->out[0]) + p.first * element,
+                             p.count * element);
 }
 
 /* ---- Beginning ---------------------------------------------------------------------------------------- */
@@ -75,9 +82,9 @@ tx_status tx_parallel_flush(tx_model *model)
     tx_status status = TX_OK;
     for (int32_t i = 0; i < p->movings && !status; i++) {
         tx_moving *m = &p->moving[i];
-        tx_reading *reading = m->reading;
-        m->reading = NULL;
-        status = reading ? e->backend->read_wait(e->context, reading) : TX_OK;
+        tx_event *arrived = m->arrived;
+        m->arrived = NULL;
+        status = e->backend->wait(e->context, arrived);
         if (!status && m->request < 0)
             status = begin(model, m);
     }
@@ -89,15 +96,21 @@ tx_status tx_parallel_flush(tx_model *model)
 /* Brings what a transfer left in the window to the device: what this rank did not have. */
 static tx_status bring(const tx_model *model, const tx_command *c)
 {
+    const tx_engine *e = model->engine;
     const tx_bucket *b = &model->parallel->bucket[c->attrs.bucket];
-    const piece own = {b->first, b->owned}, before = {0, b->first},
+    const piece all = {0, b->count}, own = {b->first, b->owned}, before = {0, b->first},
                 behind = {b->first + b->owned, b->count - b->first - b->owned};
+    tx_status status = TX_OK;
     if (is_in_place(c))
         return TX_OK;
     if (c->op == TX_OP_REDUCE_GRADIENTS)
-        return from_window(model, c, tx_parallel_sharded(model->parallel) ? own : (piece){0, b->count});
-    tx_status status = from_window(model, c, before);
-    return status ? status : from_window(model, c, behind);
+        status = from_window(model, c, tx_parallel_sharded(model->parallel) ? own : all);
+    else {
+        status = from_window(model, c, before);
+        if (!status)
+            status = from_window(model, c, behind);
+    }
+    return status ? status : tx_order(e->backend, e->context, TX_QUEUE_TRANSFER, TX_QUEUE_COMPUTE);
 }
 
 /* Waits for the oldest transfer: requests are waited for in the order they began. */
@@ -147,7 +160,7 @@ static tx_status start(tx_model *model, const tx_command *c)
     if (!status && is_in_place(c))
         status = begin(model, &m);
     else if (!status && own.count > 0)
-        status = to_window(model, c, own, &m.reading);
+        status = to_window(model, c, own, &m.arrived);
     if (!status)
         p->moving[p->movings++] = m;
     return status;
@@ -166,7 +179,8 @@ static tx_status reduce_results(tx_model *model, const tx_command *c)
     if (!status)
         status = tx_comm_collect(p->comm, TX_ALL_REDUCE, sum, count + 1, TX_F32, 0);
     p->votes = sum[count];
-    return status ? status : e->backend->write(e->context, results, c->in[0].offset, sum, count * element);
+    return status ? status
+                  : e->backend->write(e->context, TX_QUEUE_COMPUTE, results, c->in[0].offset, sum, count * element);
 }
 
 tx_status tx_parallel_collective(tx_model *model, const tx_command *c)

@@ -80,21 +80,6 @@ static tx_memory_kind kind_of(tx_arena_id arena)
     return kind[arena];
 }
 
-/* The first `bytes` of a buffer into another one. */
-static tx_status copy_contents(const tx_engine *e, tx_buffer *from, tx_buffer *to, int64_t bytes)
-{
-    void *contents = malloc((size_t)bytes);
-    if (!contents)
-        return tx_fail(TX_MEMORY, "no memory to move a state");
-    tx_status status = e->backend->read(e->context, from, 0, contents, bytes);
-    if (status == TX_OK)
-        status = e->backend->write(e->context, to, 0, contents, bytes);
-    if (status == TX_OK)
-        status = e->backend->finish(e->context);
-    free(contents);
-    return status;
-}
-
 static tx_status release_chunk(const tx_engine *e, tx_arena *arena, int32_t c)
 {
     if (!arena->buffer[c])
@@ -129,8 +114,9 @@ static tx_status move_inputs(tx_model *model, int32_t c, int64_t held, char *kep
             if (!t->is_input || tx_arena_chunk(arena, t->offset) != c || at + size > held)
                 continue;
             if (kept)
-                status = out ? e->backend->read(e->context, arena->buffer[c], at, kept + *bytes, size)
-                             : e->backend->write(e->context, arena->buffer[c], at, kept + *bytes, size);
+                status =
+                    out ? e->backend->read(e->context, arena->buffer[c], at, kept + *bytes, size)
+                        : e->backend->write(e->context, TX_QUEUE_COMPUTE, arena->buffer[c], at, kept + *bytes, size);
             *bytes += size;
         }
     return status == TX_OK && kept && !out ? e->backend->finish(e->context) : status;
@@ -150,8 +136,8 @@ static tx_status take_chunk(tx_model *model, tx_arena_id id, int32_t c, tx_buffe
 {
     const tx_engine *e = model->engine;
     const tx_arena *arena = &model->arena[id];
-    if (!arena->window)
-        return e->backend->allocate(e->context, kind_of(id), arena->used[c], false, buffer);
+    if (arena->space != TX_SPACE_WINDOW)
+        return e->backend->allocate(e->context, kind_of(id), arena->space, arena->used[c], buffer);
     tx_comm *comm = model->parallel->comm;
     void *memory = NULL;
     tx_status status = comm->table->window(comm, arena->used[c], &memory);
@@ -166,7 +152,8 @@ static tx_status grow_chunk(tx_model *model, tx_arena_id id, int32_t c)
     tx_arena *arena = &model->arena[id];
     const bool keep = id != TX_ARENA_PLANNED && id != TX_ARENA_SCRATCH;
     tx_buffer *larger = NULL;
-    tx_status status = arena->window ? tx_model_settle(model) : TX_OK; /* nothing moves that lies in it */
+    tx_status status =
+        arena->space == TX_SPACE_WINDOW ? tx_model_settle(model) : TX_OK; /* nothing moves that lies in it */
     if (status == TX_OK && !keep)
         status = release_chunk(e, arena, c);
     if (status == TX_OK)
@@ -175,7 +162,7 @@ static tx_status grow_chunk(tx_model *model, tx_arena_id id, int32_t c)
         return status;
     const int64_t old = arena->held[c];
     if (old > 0)
-        status = copy_contents(e, arena->buffer[c], larger, old);
+        status = e->backend->copy(e->context, TX_QUEUE_COMPUTE, arena->buffer[c], 0, larger, 0, old);
     if (status == TX_OK && keep && old < arena->used[c])
         status = e->backend->fill(e->context, larger, old, 0, arena->used[c] - old);
     if (status == TX_OK)
@@ -212,7 +199,7 @@ static tx_status grow_host(tx_model *model, tx_buffer **buffer, int64_t bytes)
         e->backend->release(e->context, *buffer);
         *buffer = NULL;
     }
-    return e->backend->allocate(e->context, TX_MEMORY_FUNCTIONALITY, bytes, true, buffer);
+    return e->backend->allocate(e->context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_PINNED, bytes, buffer);
 }
 
 static tx_status write_groups(tx_model *model)
@@ -236,8 +223,9 @@ static tx_status write_groups(tx_model *model)
             if (r->arena == TX_ARENA_WEIGHTS && r->spec.decay && tx_arena_chunk(weights, r->offset) == chunk)
                 memset(bytes + first, 1, (size_t)count);
         }
-        tx_status status = e->backend->write(e->context, states->buffer[tx_arena_chunk(states, s->offset)],
-                                             s->offset % states->chunk_bytes, bytes, blocks);
+        tx_status status =
+            e->backend->write(e->context, TX_QUEUE_COMPUTE, states->buffer[tx_arena_chunk(states, s->offset)],
+                              s->offset % states->chunk_bytes, bytes, blocks);
         if (status == TX_OK)
             status = e->backend->finish(e->context);
         free(bytes);
@@ -331,8 +319,8 @@ tx_status tx_model_stage(tx_model *model, tx_arena_id id, int64_t address, const
         memcpy(piece, data, (size_t)bytes);
         data = piece;
     }
-    return e->backend->write(e->context, arena->buffer[tx_arena_chunk(arena, address)], address % arena->chunk_bytes,
-                             data, bytes);
+    return e->backend->write(e->context, TX_QUEUE_COMPUTE, arena->buffer[tx_arena_chunk(arena, address)],
+                             address % arena->chunk_bytes, data, bytes);
 }
 
 /* ---- controls and results -------------------------------------------------------------------- */
@@ -387,8 +375,8 @@ tx_status tx_model_fetch(tx_model *model)
         return tx_fail(TX_INVALID, "%d copies of the results are outstanding: take one first", TX_RESULTS_PENDING);
     int32_t slot = (model->results_first + model->results_pending) % TX_RESULTS_PENDING;
     void *to = (char *)e->backend->map(model->results) + slot * align_up(RESULT_BYTES);
-    status = e->backend->read_begin(e->context, model->arena[TX_ARENA_RESULT].buffer[0], 0, to, RESULT_BYTES,
-                                    &model->reading[slot]);
+    status = e->backend->read_begin(e->context, TX_QUEUE_COMPUTE, model->arena[TX_ARENA_RESULT].buffer[0], 0, to,
+                                    RESULT_BYTES, &model->reading[slot]);
     if (status == TX_OK) {
         model->staging.mark[slot] = model->staging.taken;
         model->results_pending++;
@@ -402,7 +390,7 @@ tx_status tx_model_results(tx_model *model, tx_results *results)
     if (model->results_pending == 0)
         return tx_fail(TX_INVALID, "no copy of the results was asked for");
     int32_t slot = model->results_first;
-    tx_status status = e->backend->read_wait(e->context, model->reading[slot]);
+    tx_status status = e->backend->wait(e->context, model->reading[slot]);
     if (status != TX_OK)
         return status;
     memcpy(results, (char *)e->backend->map(model->results) + slot * align_up(RESULT_BYTES), sizeof *results);
@@ -421,7 +409,8 @@ tx_status tx_model_restore(tx_model *model, const tx_results *results)
     kept.value[TX_RESULT_SKIPPED] = results->value[TX_RESULT_SKIPPED];
     tx_status status = tx_model_ready(model);
     if (status == TX_OK)
-        status = e->backend->write(e->context, model->arena[TX_ARENA_RESULT].buffer[0], 0, &kept, RESULT_BYTES);
+        status = e->backend->write(e->context, TX_QUEUE_COMPUTE, model->arena[TX_ARENA_RESULT].buffer[0], 0, &kept,
+                                   RESULT_BYTES);
     tx_status finished = e->backend->finish(e->context); /* `kept` goes */
     return status == TX_OK ? finished : status;
 }

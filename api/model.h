@@ -59,7 +59,7 @@ struct tx_model {
     tx_staging staging;
     int64_t input_bytes; /* of the plan with the most */
     tx_buffer *results;  /* TX_RESULTS_PENDING copies of arena RESULT */
-    tx_reading *reading[TX_RESULTS_PENDING];
+    tx_event *reading[TX_RESULTS_PENDING];
     int32_t results_first, results_pending;
     tx_parallel *parallel; /* NULL: one rank */
 };

@@ -63,9 +63,12 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
         made->options.zero_stage = 0; /* its shards are all there is */
     model->parallel = made;
     const bool in_place = comm->size > 1 && model->engine->backend->host_memory;
-    model->arena[TX_ARENA_EXCHANGE].window = comm->size > 1;
-    model->arena[TX_ARENA_GRADIENTS].window = in_place && made->options.zero_stage < 2;
-    model->arena[TX_ARENA_WEIGHTS].window = in_place && made->options.zero_stage > 0;
+    if (comm->size > 1)
+        model->arena[TX_ARENA_EXCHANGE].space = TX_SPACE_WINDOW;
+    if (in_place && made->options.zero_stage < 2)
+        model->arena[TX_ARENA_GRADIENTS].space = TX_SPACE_WINDOW;
+    if (in_place && made->options.zero_stage > 0)
+        model->arena[TX_ARENA_WEIGHTS].space = TX_SPACE_WINDOW;
     return TX_OK;
 }
 
@@ -197,6 +200,8 @@ void tx_parallel_free(tx_model *model)
     tx_parallel *p = model->parallel;
     if (!p)
         return;
+    for (int32_t i = 0; i < p->movings; i++)
+        model->engine->backend->forget(model->engine->context, p->moving[i].arrived);
     free(p->bucket);
     free(p->moving);
     free(p);
@@ -258,7 +263,7 @@ tx_status tx_parallel_write_state(tx_model *model, int32_t k, int64_t address, i
     for (int32_t i = 0; i < p->buckets && !status; i++) {
         part own = part_of(&p->bucket[i], k, address, count);
         if (own.count > 0)
-            status = e->backend->write(e->context, arena->buffer[tx_arena_chunk(arena, own.address)],
+            status = e->backend->write(e->context, TX_QUEUE_COMPUTE, arena->buffer[tx_arena_chunk(arena, own.address)],
                                        own.address % arena->chunk_bytes, data + own.at, own.count * element);
     }
     return status ? status : e->backend->finish(e->context);

@@ -33,9 +33,9 @@ typedef struct tx_bucket {
 
 /* A transfer that a plan has begun and nobody has waited for yet. */
 typedef struct tx_moving {
-    tx_command command;  /* REDUCE_GRADIENTS or GATHER_WEIGHTS */
-    tx_reading *reading; /* of the copy from the device to the window; NULL: none */
-    int32_t request;     /* of the communicator; -1: begun when the copy has arrived */
+    tx_command command; /* REDUCE_GRADIENTS or GATHER_WEIGHTS */
+    tx_event *arrived;  /* behind the copy from the device to the window; NULL: there is none to wait for */
+    int32_t request;    /* of the communicator; -1: begun when the copy has arrived */
 } tx_moving;
 
 struct tx_parallel {

@@ -155,7 +155,7 @@ tx_status tx_plan_bind(tx_plan *plan)
 {
     tx_bindings bindings;
     for (int i = 0; i < TX_ARENA_COUNT; i++)
-        bindings.arena[i] = (tx_space){plan->model->arena[i].chunks, plan->model->arena[i].buffer};
+        bindings.arena[i] = (tx_extent){plan->model->arena[i].chunks, plan->model->arena[i].buffer};
     return plan->model->engine->backend->bind(plan->executable, &bindings);
 }
 

@@ -200,6 +200,7 @@ tx_status tx_engine_finish(tx_engine *engine);
 
 typedef struct tx_traffic {
     int64_t to_device, from_device; /* bytes copied since the engine was made */
+    int64_t transfers;              /* copies that went by the device's second queue, beside what it computes */
     int64_t launches;               /* kernels or library calls given to the device */
     int64_t allocations;            /* calls of the backend's allocator */
 } tx_traffic;

@@ -69,8 +69,8 @@ static tx_status write_stored(tx_model *model, const place *p, const void *data,
     const tx_engine *e = model->engine;
     const tx_arena *arena = &model->arena[p->arena];
     tx_status status =
-        e->backend->write(e->context, arena->buffer[tx_arena_chunk(arena, p->address)], p->address % arena->chunk_bytes,
-                          data, count * (int64_t)tx_dtype_size(p->dtype));
+        e->backend->write(e->context, TX_QUEUE_COMPUTE, arena->buffer[tx_arena_chunk(arena, p->address)],
+                          p->address % arena->chunk_bytes, data, count * (int64_t)tx_dtype_size(p->dtype));
     return status == TX_OK ? e->backend->finish(e->context) : status;
 }
 

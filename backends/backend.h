@@ -7,7 +7,8 @@
  * (arena, chunk, offset); the backend turns it into something it can replay (`prepare`), is told where the arenas
  * lie (`bind`), and replays it (`run`) without allocating and without waiting for the device.
  *
- * Commands of one context run in the order given. `run`, `write` and `read_begin` are asynchronous in that order.
+ * A context has two queues. What is given to one of them runs in the order given; the two run beside each other, and
+ * events alone order one after the other. Programs and fills go to the compute queue, copies to the one that they name.
  *
  * A backend is a const table of functions. Slots are required unless marked optional (may be NULL).
  */
@@ -16,7 +17,7 @@
 
 #include "tx.h"
 
-#define TX_BACKEND_VERSION 5
+#define TX_BACKEND_VERSION 6
 
 /* ---- Ops ----------------------------------------------------------------------------------- */
 
@@ -190,17 +191,31 @@ static inline float tx_beta(tx_accumulate accumulate, const tx_controls *control
 
 typedef struct tx_context tx_context;       /* an opened device */
 typedef struct tx_buffer tx_buffer;         /* one allocation */
-typedef struct tx_reading tx_reading;       /* a copy to the host on its way */
 typedef struct tx_executable tx_executable; /* a prepared program */
 
-typedef struct tx_space {
+typedef enum tx_queue_id { TX_QUEUE_COMPUTE, TX_QUEUE_TRANSFER } tx_queue_id;
+
+/* A point in a queue: behind all that it had been given. It is the caller's until `wait` or `forget` ends it. NULL is a
+ * point that has been reached. */
+typedef struct tx_event tx_event;
+
+/* Where memory lies. */
+typedef enum tx_memory_space {
+    TX_SPACE_DEVICE, /* the device's own; programs use no other */
+    TX_SPACE_PINNED, /* the host's, where a device copies to and from by itself, fast and beside all else */
+    TX_SPACE_HOST,   /* the host's, as malloc gives it: as much as there is, but a copy may wait for its queue */
+    TX_SPACE_WINDOW  /* what the ranks of a host share: the communicator gives it, a backend adopts it */
+} tx_memory_space;
+
+/* An arena as it lies. */
+typedef struct tx_extent {
     int32_t chunks;
     tx_buffer *const *chunk;
-} tx_space;
+} tx_extent;
 
 /* The arenas as they lie; an arena that the program does not touch may have 0 chunks. */
 typedef struct tx_bindings {
-    tx_space arena[TX_ARENA_COUNT];
+    tx_extent arena[TX_ARENA_COUNT];
 } tx_bindings;
 
 typedef struct tx_open_options {
@@ -218,7 +233,8 @@ typedef struct tx_command_info {
 typedef struct tx_backend {
     uint32_t version; /* TX_BACKEND_VERSION */
     const char *name; /* "cpu", "opencl" */
-    /* The device's memory is the host's: map() always gives an address, write() is done when it returns. */
+    /* The device's memory is the host's: map() always gives an address, and what goes to the compute queue is done when
+     * the call returns. */
     bool host_memory;
 
     /* Devices. `index` counts this backend's devices from 0. */
@@ -228,27 +244,42 @@ typedef struct tx_backend {
     tx_status (*open)(int32_t index, const tx_open_options *options, tx_context **context);
     void (*close)(tx_context *context); /* after all its buffers and executables are gone */
 
-    /* Memory. The context keeps the account: bytes held per kind, and the number of calls. `host` asks for
-     * host memory that copies fast (pinned); map() gives its address. */
-    tx_status (*allocate)(tx_context *context, tx_memory_kind kind, int64_t bytes, bool host, tx_buffer **buffer);
+    /* Memory, in any space but TX_SPACE_WINDOW. The context keeps the account: bytes held per kind, and the number of
+     * calls. */
+    tx_status (*allocate)(tx_context *context, tx_memory_kind kind, tx_memory_space space, int64_t bytes,
+                          tx_buffer **buffer);
     /* A buffer over host memory of the caller's, aligned to TX_ALIGNMENT, which outlives it: where the device's memory
-     * is the host's it serves as any other; else it is a host buffer. Counts as allocated. */
+     * is the host's it serves as any other; else it is pinned. Counts as allocated. */
     tx_status (*adopt)(tx_context *context, tx_memory_kind kind, void *memory, int64_t bytes, tx_buffer **buffer);
+    /* Waits for both queues. */
     void (*release)(tx_context *context, tx_buffer *buffer);
-    /* Address of the memory for the host; NULL when it is not the host's to touch. For buffers of the cpu backend
-     * and host buffers it is never NULL. */
+    /* Address of the memory for the host; NULL when it is not the host's to touch. It is NULL for buffers in
+     * TX_SPACE_DEVICE alone, and for those of the cpu backend never. */
     void *(*map)(tx_buffer *buffer);
     void (*account)(const tx_context *context, tx_memory *held, tx_traffic *traffic);
 
-    /* Copies. write: `data` must stay as it is until the copy is done (a host buffer of this context, or a
-     * call of finish). read_begin starts a copy into a host buffer; read_wait waits for it, once for each
-     * that was begun, and ends it. read waits. */
-    tx_status (*write)(tx_context *context, tx_buffer *to, int64_t offset, const void *data, int64_t bytes);
+    /* Copies between host and device. The host's end has to stay as it is (write) or is not there yet (read_begin)
+     * until the copy is done: until an event behind it was waited for, or `finish`. read_begin's event is as one of
+     * `mark` behind it. A copy of the transfer queue is not ordered after programs that were given before it, nor are
+     * later ones after it: see tx_order. `read` waits; like `fill` it belongs to the compute queue. */
+    tx_status (*write)(tx_context *context, tx_queue_id queue, tx_buffer *to, int64_t offset, const void *data,
+                       int64_t bytes);
+    tx_status (*read_begin)(tx_context *context, tx_queue_id queue, tx_buffer *from, int64_t offset, void *data,
+                            int64_t bytes, tx_event **event);
     tx_status (*read)(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes);
-    tx_status (*read_begin)(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes,
-                            tx_reading **reading);
-    tx_status (*read_wait)(tx_context *context, tx_reading *reading);
     tx_status (*fill)(tx_context *context, tx_buffer *to, int64_t offset, uint8_t value, int64_t bytes);
+    /* Between two buffers, of any spaces. */
+    tx_status (*copy)(tx_context *context, tx_queue_id queue, tx_buffer *from, int64_t from_offset, tx_buffer *to,
+                      int64_t to_offset, int64_t bytes);
+
+    /* Events. mark makes one behind all that the queue was given so far. What `queue` is given after await runs when
+     * that point has been reached; the event lives on. wait: the host waits for it, and ends it, also when it tells of
+     * a failure of what was given before that point. forget ends it. */
+    tx_status (*mark)(tx_context *context, tx_queue_id queue, tx_event **event);
+    tx_status (*await)(tx_context *context, tx_queue_id queue, tx_event *event);
+    tx_status (*wait)(tx_context *context, tx_event *event);
+    void (*forget)(tx_context *context, tx_event *event);
+    /* Waits for both queues. */
     tx_status (*finish)(tx_context *context);
 
     /* Programs. prepare: compiles kernels, makes primitives, picks variants, and tells how many bytes of arena SCRATCH
@@ -270,6 +301,18 @@ typedef struct tx_backend {
     /* Optional: what measuring found out about this device in this and earlier runs, as tx_engine_tuned says. */
     tx_status (*tuned)(tx_context *context, char **text);
 } tx_backend;
+
+/* What queue `then` is given from now on runs after all that `first` was given so far. */
+static inline tx_status tx_order(const tx_backend *backend, tx_context *context, tx_queue_id first, tx_queue_id then)
+{
+    tx_event *event = NULL;
+    tx_status status = backend->mark(context, first, &event);
+    if (status != TX_OK)
+        return status;
+    status = backend->await(context, then, event);
+    backend->forget(context, event);
+    return status;
+}
 
 /* All backends of this build, the cpu first. The registry is the only file that names them. */
 const tx_backend *const *tx_backends(int32_t *count);

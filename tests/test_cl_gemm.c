@@ -121,20 +121,20 @@ static tx_status run_job(tx_context *context, job *j, char variant[256], double 
     controls.word[TX_CONTROL_ACCUMULATE].f32 = j->p.control;
     tx_status s = be->prepare(context, &program, &x, &scratch_bytes);
     if (s == TX_OK)
-        s = be->allocate(context, TX_MEMORY_ACTIVATIONS, j->bytes, false, &memory);
+        s = be->allocate(context, TX_MEMORY_ACTIVATIONS, TX_SPACE_DEVICE, j->bytes, &memory);
     if (s == TX_OK)
-        s = be->allocate(context, TX_MEMORY_FUNCTIONALITY, sizeof controls, false, &control);
+        s = be->allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, sizeof controls, &control);
     if (s == TX_OK && scratch_bytes > 0)
-        s = be->allocate(context, TX_MEMORY_FUNCTIONALITY, scratch_bytes, false, &scratch);
+        s = be->allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, scratch_bytes, &scratch);
     const tx_bindings bindings = {.arena = {[TX_ARENA_PLANNED] = {1, &memory},
                                             [TX_ARENA_CONTROL] = {1, &control},
                                             [TX_ARENA_SCRATCH] = {scratch_bytes > 0, &scratch}}};
     if (s == TX_OK)
         s = be->bind(x, &bindings);
     if (s == TX_OK)
-        s = be->write(context, control, 0, &controls, sizeof controls);
+        s = be->write(context, TX_QUEUE_COMPUTE, control, 0, &controls, sizeof controls);
     if (s == TX_OK)
-        s = be->write(context, memory, 0, j->before, j->bytes);
+        s = be->write(context, TX_QUEUE_COMPUTE, memory, 0, j->before, j->bytes);
     if (s == TX_OK)
         s = be->run(x, 0, 1, &controls, NULL);
     if (s == TX_OK)

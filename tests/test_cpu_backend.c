@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The cpu backend by its table: memory and its account, refusals, and the same bits whatever the number of threads.
- * Calls of oneDNN that fail: the linker sends TX's to the ones here (--wrap).
+ * Calls of oneDNN and of pthread_create that fail: the linker sends TX's to the ones here (--wrap).
  * What the kernels compute is the conformance suite's business. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +8,9 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +39,8 @@ static void memory_is_counted_and_zero(void **state)
     tx_traffic traffic;
     int64_t sum = 0;
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, sizes[i], i % 2, &buffer[i]), TX_OK);
+        assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, (tx_memory_space)(i % 3), sizes[i], &buffer[i]),
+                         TX_OK);
         const char *data = cpu->map(buffer[i]);
         assert_int_equal((uintptr_t)data % TX_ALIGNMENT, 0);
         for (int64_t b = 0; b < sizes[i]; b++)
@@ -72,19 +75,51 @@ static void bad_calls_are_refused(void **state)
     assert_non_null(strstr(tx_error(), "TX_CPU_VARIANT=abacus: it takes base, avx2 or avx512"));
     unsetenv("TX_CPU_VARIANT");
     assert_null(none);
-    assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, INT64_MAX / 2, false, &more), TX_MEMORY);
-    assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, 0, false, &more), TX_INVALID);
+    assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, TX_SPACE_DEVICE, INT64_MAX / 2, &more), TX_MEMORY);
+    assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, TX_SPACE_DEVICE, 0, &more), TX_INVALID);
     assert_null(more);
-    assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, 8, false, &buffer), TX_OK);
-    assert_int_equal(cpu->write(context, buffer, 0, data, 8), TX_OK);
-    assert_int_equal(cpu->write(context, buffer, 1, data, 8), TX_INVALID);
+    assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, TX_SPACE_DEVICE, 8, &buffer), TX_OK);
+    assert_int_equal(cpu->write(context, TX_QUEUE_COMPUTE, buffer, 0, data, 8), TX_OK);
+    assert_int_equal(cpu->write(context, TX_QUEUE_COMPUTE, buffer, 1, data, 8), TX_INVALID);
     assert_int_equal(cpu->read(context, buffer, -1, back, 1), TX_INVALID);
-    tx_reading *reading = NULL;
-    assert_int_equal(cpu->read_begin(context, buffer, 7, back, 2, &reading), TX_INVALID);
+    tx_event *reading = NULL;
+    assert_int_equal(cpu->read_begin(context, TX_QUEUE_COMPUTE, buffer, 7, back, 2, &reading), TX_INVALID);
     assert_int_equal(cpu->fill(context, buffer, 7, 'x', 1), TX_OK);
     assert_int_equal(cpu->fill(context, buffer, 7, 'x', INT64_MAX), TX_INVALID);
     assert_int_equal(cpu->read(context, buffer, 0, back, 8), TX_OK);
     assert_memory_equal(back, "abcdefgx", 8);
+    cpu->release(context, buffer);
+    cpu->close(context);
+}
+
+/* ---- The transfer queue without a thread --------------------------------------------------------- */
+
+static bool no_threads;
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*serve)(void *), void *argument);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*serve)(void *), void *argument);
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*serve)(void *), void *argument)
+{
+    return no_threads ? EAGAIN : __real_pthread_create(thread, attributes, serve, argument);
+}
+
+static void a_missing_thread_is_told(void **state)
+{
+    (void)state;
+    tx_context *context = open_cpu(1);
+    tx_buffer *buffer;
+    char data[8] = "abcdefg", back[8] = "";
+    assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, TX_SPACE_HOST, 8, &buffer), TX_OK);
+    no_threads = true;
+    assert_int_equal(cpu->write(context, TX_QUEUE_TRANSFER, buffer, 0, data, 8), TX_MEMORY);
+    assert_non_null(strstr(tx_error(), "cannot start the thread of the transfer queue"));
+    assert_int_equal(cpu->finish(context), TX_OK);
+    no_threads = false;
+    assert_int_equal(cpu->write(context, TX_QUEUE_TRANSFER, buffer, 0, data, 8), TX_OK);
+    assert_int_equal(cpu->finish(context), TX_OK);
+    assert_int_equal(cpu->read(context, buffer, 0, back, 8), TX_OK);
+    assert_memory_equal(back, data, 8);
     cpu->release(context, buffer);
     cpu->close(context);
 }
@@ -103,17 +138,19 @@ static void bench_open(tx_bench *bench, int32_t threads, int64_t bytes, const tx
     int64_t scratch;
     memset(bench, 0, sizeof *bench);
     bench->context = open_cpu(threads);
-    assert_int_equal(cpu->allocate(bench->context, TX_MEMORY_ACTIVATIONS, bytes, false, &bench->arena), TX_OK);
+    assert_int_equal(cpu->allocate(bench->context, TX_MEMORY_ACTIVATIONS, TX_SPACE_DEVICE, bytes, &bench->arena),
+                     TX_OK);
     assert_int_equal(cpu->prepare(bench->context, program, &bench->executable, &scratch), TX_OK);
     scratch = scratch > 0 ? scratch : 1;
-    assert_int_equal(cpu->allocate(bench->context, TX_MEMORY_FUNCTIONALITY, scratch, false, &bench->scratch), TX_OK);
+    assert_int_equal(cpu->allocate(bench->context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, scratch, &bench->scratch),
+                     TX_OK);
 }
 
 static tx_status bench_bind(tx_bench *bench, bool with_scratch)
 {
     tx_bindings bindings = {.arena[TX_ARENA_PLANNED] = {1, &bench->arena}};
     if (with_scratch)
-        bindings.arena[TX_ARENA_SCRATCH] = (tx_space){1, &bench->scratch};
+        bindings.arena[TX_ARENA_SCRATCH] = (tx_extent){1, &bench->scratch};
     return cpu->bind(bench->executable, &bindings);
 }
 
@@ -411,14 +448,11 @@ static void products_that_cannot_be_made_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_counted_and_zero),
-        cmocka_unit_test(bad_calls_are_refused),
-        cmocka_unit_test(bad_programs_are_refused),
-        cmocka_unit_test(bits_do_not_depend_on_threads),
-        cmocka_unit_test(nan_is_not_lost),
+        cmocka_unit_test(memory_is_counted_and_zero),    cmocka_unit_test(bad_calls_are_refused),
+        cmocka_unit_test(a_missing_thread_is_told),      cmocka_unit_test(bad_programs_are_refused),
+        cmocka_unit_test(bits_do_not_depend_on_threads), cmocka_unit_test(nan_is_not_lost),
 #ifdef TX_ONEDNN
-        cmocka_unit_test(failed_products_end_the_plan),
-        cmocka_unit_test(products_that_cannot_be_made_are_told),
+        cmocka_unit_test(failed_products_end_the_plan),  cmocka_unit_test(products_that_cannot_be_made_are_told),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txbench copy: a device's copy rate, the way between host and device, and what a launch costs. */
+ * txbench copy: a device's copy rate, the way between host and device, also beside a product, and what a launch costs.
+ */
 #include "api/clock.h"
 #include "tools/bench.h"
 #include "tools/bench_report.h"
@@ -20,7 +21,8 @@ const tx_cli tx_bench_copy_program = {
     .usage = "txbench copy [options]",
     .about =
         "Times copies on the device (bytes read and written), from 64 KiB on; between host and device (bytes moved),\n"
-        "from pinned and from pageable memory; and launches of a small operation. Medians.",
+        "from pinned and from pageable memory; a copy to the host by the second queue beside products; and launches\n"
+        "of a small operation. Medians.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,
@@ -50,7 +52,8 @@ static const struct {
 };
 
 #define MAX_SIZES 32
-#define TRANSFERS 9 /* a measurement, where it is not said how many */
+#define PRODUCT 1024 /* sides of the product that a copy is timed beside */
+#define TRANSFERS 9  /* a measurement, where it is not said how many */
 
 typedef struct figures {
     tx_target target;
@@ -60,6 +63,7 @@ typedef struct figures {
     int32_t sizes;
     int64_t transfer_bytes;
     double transfer[WAYS]; /* bytes a second */
+    tx_beside beside;
 } figures;
 
 static tx_status measure_copies(figures *f, const tx_bench_common *common)
@@ -83,7 +87,7 @@ static tx_status time_way(const figures *f, tx_buffer *device, void *host, int64
     tx_status status = TX_OK;
     for (int64_t i = -1; i < repeats && !status; i++) {
         const double begin = tx_now();
-        status = ways[way].down ? b->write(f->target.context, device, 0, host, bytes)
+        status = ways[way].down ? b->write(f->target.context, TX_QUEUE_COMPUTE, device, 0, host, bytes)
                                 : b->read(f->target.context, device, 0, host, bytes);
         if (!status)
             status = b->finish(f->target.context);
@@ -104,9 +108,9 @@ static tx_status measure_transfers(figures *f, const tx_bench_common *common)
     void *pageable = malloc((size_t)bytes);
     tx_status status = pageable ? TX_OK : tx_fail(TX_MEMORY, "no host memory for %" PRId64 " bytes", bytes);
     if (!status)
-        status = b->allocate(f->target.context, TX_MEMORY_FUNCTIONALITY, bytes, false, &device);
+        status = b->allocate(f->target.context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, bytes, &device);
     if (!status)
-        status = b->allocate(f->target.context, TX_MEMORY_FUNCTIONALITY, bytes, true, &pinned);
+        status = b->allocate(f->target.context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_PINNED, bytes, &pinned);
     if (!status) {
         memset(pageable, 1, (size_t)bytes); /* the system gives pages when they are first written */
         memset(b->map(pinned), 1, (size_t)bytes);
@@ -123,6 +127,19 @@ static tx_status measure_transfers(figures *f, const tx_bench_common *common)
     return status;
 }
 
+static tx_status measure_beside(figures *f)
+{
+    tx_command product;
+    tx_bench_product_command(PRODUCT, PRODUCT, PRODUCT, false, false, TX_F32, TX_F32, &product);
+    return tx_conformance_beside(&f->target, &product, f->transfer_bytes, &f->beside);
+}
+
+/* What both at once take, in shares of the longer of the two alone. */
+static double beside_ratio(const tx_beside *b)
+{
+    return b->both / (b->copy > b->run ? b->copy : b->run);
+}
+
 static void print_text(const figures *f, const char *command)
 {
     printf("%s\ndevice  %s: %s, driver %s\n", command, f->target.info.id, f->target.info.name, f->target.info.driver);
@@ -134,6 +151,9 @@ static void print_text(const figures *f, const char *command)
     printf("\n");
     for (int way = 0; way < WAYS; way++)
         printf("%-28s %10" PRId64 " %31.2f GB/s\n", ways[way].text, f->transfer_bytes >> 10, 1e-9 * f->transfer[way]);
+    const tx_beside *b = &f->beside;
+    printf("\ndevice to host beside products: copy %.2f ms, %d products %.2f ms, both %.2f ms, %.2f times the longer\n",
+           1e3 * b->copy, b->runs, 1e3 * b->run, 1e3 * b->both, beside_ratio(b));
 }
 
 static tx_status copies_json(const figures *f, tx_json *rows)
@@ -154,9 +174,27 @@ static tx_status copies_json(const figures *f, tx_json *rows)
     return status;
 }
 
+static tx_status beside_json(const figures *f, tx_json *object)
+{
+    const tx_beside *b = &f->beside;
+    tx_status status = tx_json_set_int(object, "bytes", f->transfer_bytes);
+    if (!status)
+        status = tx_json_set_number(object, "copy_seconds", b->copy);
+    if (!status)
+        status = tx_json_set_int(object, "products", b->runs);
+    if (!status)
+        status = tx_json_set_number(object, "product_seconds", b->run);
+    if (!status)
+        status = tx_json_set_number(object, "both_seconds", b->both);
+    if (!status)
+        status = tx_json_set_number(object, "ratio", beside_ratio(b));
+    return status ? status : tx_json_set_int(object, "transfers", b->transfers);
+}
+
 static tx_status print_json(const figures *f, const char *command)
 {
     tx_json *all = tx_json_object(), *peaks = tx_json_object(), *rows = tx_json_array(), *transfers = tx_json_object();
+    tx_json *beside = tx_json_object();
     tx_status status = tx_bench_json_head(all, command, &f->target.info);
     if (!status)
         status = tx_json_set_string(all, "what", "copy");
@@ -168,11 +206,15 @@ static tx_status print_json(const figures *f, const char *command)
         status = tx_json_set_int(transfers, "bytes", f->transfer_bytes);
     for (int way = 0; way < WAYS && !status; way++)
         status = tx_json_set_number(transfers, ways[way].key, 1e-9 * f->transfer[way]);
+    if (!status)
+        status = beside_json(f, beside);
     tx_status set = tx_json_set(all, "peaks", peaks);
     status = status ? status : set;
     set = tx_json_set(all, "rows", rows);
     status = status ? status : set;
     set = tx_json_set(all, "transfer_gbytes", transfers);
+    status = status ? status : set;
+    set = tx_json_set(all, "beside", beside);
     status = status ? status : set;
     if (!status)
         return tx_bench_print(all);
@@ -187,6 +229,8 @@ static tx_status measure(figures *f, const tx_bench_common *common, const char *
         status = measure_copies(f, common);
     if (!status)
         status = measure_transfers(f, common);
+    if (!status)
+        status = measure_beside(f);
     if (status)
         return status;
     if (common->json)

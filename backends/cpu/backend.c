@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The cpu backend: the device, its memory and its table of functions. Everything happens in the calling thread and its
- * OpenMP team before a call returns, so waiting has nothing to do. */
+ * The cpu backend: the device, its memory and its table of functions. What goes to the compute queue happens in the
+ * calling thread and its OpenMP team before the call returns; the transfer queue is a thread (transfer.c). */
 #include "backends/cpu/cpu.h"
 
 #include <inttypes.h>
@@ -117,6 +117,7 @@ static tx_status open_device(int32_t index, const tx_open_options *options, tx_c
 
 static void close_device(tx_context *context)
 {
+    tx_cpu_transfers_free(context->transfers);
     free(context);
 }
 
@@ -144,9 +145,10 @@ static int64_t round_up(int64_t bytes, int64_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-static tx_status allocate(tx_context *context, tx_memory_kind kind, int64_t bytes, bool host, tx_buffer **buffer)
+static tx_status allocate(tx_context *context, tx_memory_kind kind, tx_memory_space space, int64_t bytes,
+                          tx_buffer **buffer)
 {
-    (void)host; /* all memory here is the host's */
+    (void)space; /* all memory here is the host's */
     const int64_t limit = physical_memory();
     if (bytes <= 0 || (limit > 0 && bytes > limit))
         return tx_fail(bytes <= 0 ? TX_INVALID : TX_MEMORY,
@@ -193,6 +195,7 @@ static void release(tx_context *context, tx_buffer *buffer)
 {
     if (!buffer)
         return;
+    tx_cpu_transfers_wait(context->transfers, tx_cpu_transfers_given(context->transfers));
     context->held.bytes[buffer->kind] -= buffer->bytes;
     if (buffer->mapped)
         munmap(buffer->data, (size_t)buffer->mapped);
@@ -222,38 +225,52 @@ static tx_status check_range(const tx_buffer *buffer, int64_t offset, int64_t by
     return TX_OK;
 }
 
-static tx_status write_buffer(tx_context *context, tx_buffer *to, int64_t offset, const void *data, int64_t bytes)
+/* Copies at once, or behind the copies that the transfer queue has. */
+static tx_status move(tx_context *context, tx_queue_id queue, void *to, const void *from, int64_t bytes)
+{
+    if (queue == TX_QUEUE_COMPUTE) {
+        memcpy(to, from, (size_t)bytes);
+        return TX_OK;
+    }
+    tx_status status = tx_cpu_transfer(&context->transfers, to, from, bytes);
+    context->traffic.transfers += status == TX_OK;
+    return status;
+}
+
+static tx_status write_buffer(tx_context *context, tx_queue_id queue, tx_buffer *to, int64_t offset, const void *data,
+                              int64_t bytes)
 {
     tx_status status = check_range(to, offset, bytes);
-    if (status)
-        return status;
-    memcpy(to->data + offset, data, (size_t)bytes);
-    context->traffic.to_device += bytes;
-    return TX_OK;
+    if (status == TX_OK)
+        status = move(context, queue, to->data + offset, data, bytes);
+    if (status == TX_OK)
+        context->traffic.to_device += bytes;
+    return status;
+}
+
+static tx_status read_on(tx_context *context, tx_queue_id queue, const tx_buffer *from, int64_t offset, void *data,
+                         int64_t bytes)
+{
+    tx_status status = check_range(from, offset, bytes);
+    if (status == TX_OK)
+        status = move(context, queue, data, from->data + offset, bytes);
+    if (status == TX_OK)
+        context->traffic.from_device += bytes;
+    return status;
 }
 
 static tx_status read_buffer(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes)
 {
-    tx_status status = check_range(from, offset, bytes);
-    if (status)
-        return status;
-    memcpy(data, from->data + offset, (size_t)bytes);
-    context->traffic.from_device += bytes;
-    return TX_OK;
+    return read_on(context, TX_QUEUE_COMPUTE, from, offset, data, bytes);
 }
 
-static tx_status read_begin(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes,
-                            tx_reading **reading)
+static tx_status copy_buffer(tx_context *context, tx_queue_id queue, tx_buffer *from, int64_t from_offset,
+                             tx_buffer *to, int64_t to_offset, int64_t bytes)
 {
-    *reading = NULL; /* done at once */
-    return read_buffer(context, from, offset, data, bytes);
-}
-
-static tx_status read_wait(tx_context *context, tx_reading *reading)
-{
-    (void)context;
-    (void)reading;
-    return TX_OK;
+    tx_status status = check_range(from, from_offset, bytes);
+    if (status == TX_OK)
+        status = check_range(to, to_offset, bytes);
+    return status ? status : move(context, queue, to->data + to_offset, from->data + from_offset, bytes);
 }
 
 static tx_status fill_buffer(tx_context *context, tx_buffer *to, int64_t offset, uint8_t value, int64_t bytes)
@@ -266,9 +283,43 @@ static tx_status fill_buffer(tx_context *context, tx_buffer *to, int64_t offset,
     return TX_OK;
 }
 
-static tx_status finish(tx_context *context)
+/* ---- Events ---------------------------------------------------------------------------------------------- */
+
+/* An event is the number of the last copy that the transfer queue had been given; the compute queue is never behind. */
+static tx_status mark(tx_context *context, tx_queue_id queue, tx_event **event)
+{
+    const int64_t number = queue == TX_QUEUE_TRANSFER ? tx_cpu_transfers_given(context->transfers) : 0;
+    *event = (tx_event *)(intptr_t)number;
+    return TX_OK;
+}
+
+static tx_status wait_event(tx_context *context, tx_event *event)
+{
+    tx_cpu_transfers_wait(context->transfers, (intptr_t)event);
+    return TX_OK;
+}
+
+static tx_status await_event(tx_context *context, tx_queue_id queue, tx_event *event)
+{
+    return queue == TX_QUEUE_COMPUTE ? wait_event(context, event) : TX_OK;
+}
+
+static void forget_event(tx_context *context, tx_event *event)
 {
     (void)context;
+    (void)event;
+}
+
+static tx_status read_begin(tx_context *context, tx_queue_id queue, tx_buffer *from, int64_t offset, void *data,
+                            int64_t bytes, tx_event **event)
+{
+    tx_status status = read_on(context, queue, from, offset, data, bytes);
+    return status ? status : mark(context, queue, event);
+}
+
+static tx_status finish(tx_context *context)
+{
+    tx_cpu_transfers_wait(context->transfers, tx_cpu_transfers_given(context->transfers));
     return TX_OK;
 }
 
@@ -287,10 +338,14 @@ const tx_backend tx_backend_cpu = {
     .map = map_buffer,
     .account = account,
     .write = write_buffer,
-    .read = read_buffer,
     .read_begin = read_begin,
-    .read_wait = read_wait,
+    .read = read_buffer,
     .fill = fill_buffer,
+    .copy = copy_buffer,
+    .mark = mark,
+    .await = await_event,
+    .wait = wait_event,
+    .forget = forget_event,
     .finish = finish,
     .prepare = tx_cpu_prepare,
     .bind = tx_cpu_bind,

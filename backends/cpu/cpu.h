@@ -105,9 +105,12 @@ struct tx_buffer {
     char *data;
 };
 
+typedef struct tx_cpu_transfers tx_cpu_transfers;
+
 struct tx_context {
     int32_t threads;
     const tx_cpu_kernels *kernels;
+    tx_cpu_transfers *transfers; /* NULL until the first copy that goes by them */
     tx_memory held;
     tx_traffic traffic;
 };
@@ -120,6 +123,15 @@ tx_status tx_cpu_run(tx_executable *executable, int32_t first, int32_t count, co
                      double *seconds);
 tx_command_info tx_cpu_command_info(const tx_executable *executable, int32_t index);
 void tx_cpu_destroy(tx_executable *executable);
+
+/* transfer.c: the transfer queue. Gives it a copy; `*transfers` is made if it is NULL. */
+tx_status tx_cpu_transfer(tx_cpu_transfers **transfers, void *to, const void *from, int64_t bytes);
+/* The number of the last copy given, from 1; 0: none. */
+int64_t tx_cpu_transfers_given(const tx_cpu_transfers *transfers);
+/* Waits until that copy has been made. */
+void tx_cpu_transfers_wait(tx_cpu_transfers *transfers, int64_t number);
+/* Makes what was given, and ends the thread. */
+void tx_cpu_transfers_free(tx_cpu_transfers *transfers);
 
 /* check.c: runs a few kernels on numbers whose result is known. */
 tx_status tx_cpu_self_test(const tx_cpu_kernels *kernels);

@@ -107,7 +107,7 @@ static tx_status resolve(const tx_bindings *bindings, const tx_operand *operand,
     *address = NULL;
     if (!tx_present(operand))
         return TX_OK;
-    const tx_space *space = &bindings->arena[operand->arena];
+    const tx_extent *space = &bindings->arena[operand->arena];
     if (operand->chunk < 0 || operand->chunk >= space->chunks)
         return tx_fail(TX_INVALID, "arena %d has %d chunks, an operand lies in chunk %d", (int)operand->arena,
                        space->chunks, operand->chunk);
@@ -135,7 +135,7 @@ static tx_status bind_call(tx_cpu_call *call, const tx_bindings *bindings)
             return status;
         call->out[i] = address;
     }
-    const tx_space *results = &bindings->arena[TX_ARENA_RESULT], *scratch = &bindings->arena[TX_ARENA_SCRATCH];
+    const tx_extent *results = &bindings->arena[TX_ARENA_RESULT], *scratch = &bindings->arena[TX_ARENA_SCRATCH];
     call->results = results->chunks > 0 ? (float *)(void *)results->chunk[0]->data : NULL;
     call->scratch = scratch->chunks > 0 ? scratch->chunk[0]->data : NULL;
     return TX_OK;

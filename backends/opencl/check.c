@@ -147,8 +147,8 @@ static tx_status run_check(tx_context *context, const check *c, tx_buffer *memor
     command.out[1] = place(&c->second, 2);
     const tx_program program = {1, &command};
     tx_bindings bindings = {0};
-    bindings.arena[TX_ARENA_PLANNED] = (tx_space){1, &memory};
-    bindings.arena[TX_ARENA_CONTROL] = (tx_space){1, &control};
+    bindings.arena[TX_ARENA_PLANNED] = (tx_extent){1, &memory};
+    bindings.arena[TX_ARENA_CONTROL] = (tx_extent){1, &control};
     const tx_controls none_set = {0};
     float y[MOST];
     int64_t scratch;
@@ -158,7 +158,7 @@ static tx_status run_check(tx_context *context, const check *c, tx_buffer *memor
         return status;
     status = tx_cl_bind(executable, &bindings);
     if (status == TX_OK)
-        status = tx_cl_write(context, memory, 0, x, tx_operand_bytes(&command.in[0]));
+        status = tx_cl_write(context, TX_QUEUE_COMPUTE, memory, 0, x, tx_operand_bytes(&command.in[0]));
     if (status == TX_OK)
         status = tx_cl_run_program(executable, 0, 1, &none_set, NULL);
     if (status == TX_OK)
@@ -177,7 +177,7 @@ static tx_status run_checks(tx_context *context, tx_buffer *memory, tx_buffer *c
     float x[MOST];
     for (int i = 0; i < MOST; i++)
         x[i] = (float)(i * 37 % 101 - 50) / 16.0f;
-    tx_status status = tx_cl_write(context, control, 0, &controls, sizeof controls);
+    tx_status status = tx_cl_write(context, TX_QUEUE_COMPUTE, control, 0, &controls, sizeof controls);
     for (size_t i = 0; status == TX_OK && i < sizeof checks / sizeof checks[0]; i++)
         status = run_check(context, &checks[i], memory, control, x);
     tx_cl_finish(context); /* `controls` and `x` are being copied from */
@@ -216,9 +216,9 @@ tx_status tx_cl_self_test(tx_context *context)
     tx_status status = TX_OK;
     if (!known) {
         tx_buffer *memory = NULL, *control = NULL;
-        status = tx_cl_allocate(context, TX_MEMORY_TEMPORARY, 3 * SPACING, false, &memory);
+        status = tx_cl_allocate(context, TX_MEMORY_TEMPORARY, TX_SPACE_DEVICE, 3 * SPACING, &memory);
         if (status == TX_OK)
-            status = tx_cl_allocate(context, TX_MEMORY_TEMPORARY, TX_ALIGNMENT, false, &control);
+            status = tx_cl_allocate(context, TX_MEMORY_TEMPORARY, TX_SPACE_DEVICE, TX_ALIGNMENT, &control);
         if (status == TX_OK)
             status = run_checks(context, memory, control);
         tx_cl_release(context, memory);

@@ -42,9 +42,9 @@ struct tx_context {
     cl_platform_id platform;
     cl_device_id device;
     cl_context context;
-    cl_command_queue compute; /* in order: programs, copies and fills, as the contract orders them */
-    bool profile;             /* `compute` records times */
-    bool tf32;                /* fp32 products may round their operands to tf32 */
+    cl_command_queue compute, transfer; /* both in order */
+    bool profile;                       /* `compute` records times */
+    bool tf32;                          /* fp32 products may round their operands to tf32 */
     tx_cl_limits limits;
     tx_device_info info;
     char *identity; /* platform, device and driver with versions: what cached files are keyed by */

@@ -151,19 +151,6 @@ static char *read_identity(const tx_context *context)
     return text;
 }
 
-size_t tx_cl_group(const tx_context *context, size_t wanted)
-{
-    if (context->limits.cpu)
-        return 1;
-    size_t most = context->limits.max_group;
-    if (context->limits.max_item[0] < most)
-        most = context->limits.max_item[0];
-    size_t group = 1;
-    while (group * 2 <= wanted && group * 2 <= most)
-        group *= 2;
-    return group;
-}
-
 static tx_status make_context(tx_context *context)
 {
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)context->platform, 0};
@@ -173,6 +160,8 @@ static tx_status make_context(tx_context *context)
         return tx_cl_check(code, "clCreateContext");
     cl_command_queue_properties flags = context->profile ? CL_QUEUE_PROFILING_ENABLE : 0;
     context->compute = clCreateCommandQueue(context->context, context->device, flags, &code);
+    if (code == CL_SUCCESS)
+        context->transfer = clCreateCommandQueue(context->context, context->device, 0, &code);
     return tx_cl_check(code, "clCreateCommandQueue");
 }
 
@@ -227,9 +216,12 @@ void tx_cl_close(tx_context *context)
     tx_cl_clblast_close(context);
     tx_cl_tuner_close(context);
     tx_cl_release_programs(context);
-    if (context->compute) {
-        clFinish(context->compute);
-        clReleaseCommandQueue(context->compute);
+    cl_command_queue const queues[] = {context->compute, context->transfer};
+    for (int i = 0; i < 2; i++) {
+        if (!queues[i])
+            continue;
+        clFinish(queues[i]);
+        clReleaseCommandQueue(queues[i]);
     }
     if (context->context)
         clReleaseContext(context->context);

@@ -1,19 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files behind the backend's table share among themselves; ops need cl.h alone. */
+ * What the files behind the backend's table share among themselves; ops need cl.h alone. A file calls those below it:
+ *
+ *     backend                         the table
+ *     device                          opening and closing
+ *     check                           known answers
+ *     choice                          the choices of a run's state
+ *     run, plan                       programs
+ *     ops_*, attention_*, gemm*, clblast*   what an op launches
+ *     builder
+ *     program, memory
+ *     table, cache, limits, errors
+ *
+ * with one way back up: to measure an op, or to try it, a program of it alone is prepared and run (solo). */
 #ifndef TX_OPENCL_INTERNAL_H
 #define TX_OPENCL_INTERNAL_H
 
 #include "backends/opencl/cl.h"
 
 struct tx_buffer {
-    cl_mem memory;
-    void *mapped; /* of host buffers: mapped for as long as they live */
+    cl_mem memory; /* NULL in TX_SPACE_HOST */
+    void *mapped;  /* the host's address: for as long as the buffer lives; NULL in TX_SPACE_DEVICE */
     tx_memory_kind kind;
     int64_t bytes;
 };
 
-/* backend.c: after a failure of the device or for want of memory, says which device it is and what to do. */
+/* errors.c: after a failure of the device or for want of memory, says which device it is and what to do. */
 tx_status tx_cl_explain(const tx_context *context, tx_status status);
 
 /* device.c */
@@ -42,21 +54,28 @@ tx_status tx_cl_tuned(tx_context *context, char **text);
 tx_status tx_cl_choices(const tx_context *context, char **text);
 tx_status tx_cl_choose(tx_context *context, const char *text);
 
-/* memory.c */
-tx_status tx_cl_allocate(tx_context *context, tx_memory_kind kind, int64_t bytes, bool host, tx_buffer **buffer);
+/* memory.c: slots of the table. */
+tx_status tx_cl_allocate(tx_context *context, tx_memory_kind kind, tx_memory_space space, int64_t bytes,
+                         tx_buffer **buffer);
 tx_status tx_cl_adopt(tx_context *context, tx_memory_kind kind, void *memory, int64_t bytes, tx_buffer **buffer);
 void tx_cl_release(tx_context *context, tx_buffer *buffer);
 void *tx_cl_map(tx_buffer *buffer);
 void tx_cl_account(const tx_context *context, tx_memory *held, tx_traffic *traffic);
-tx_status tx_cl_write(tx_context *context, tx_buffer *to, int64_t offset, const void *data, int64_t bytes);
+tx_status tx_cl_write(tx_context *context, tx_queue_id queue, tx_buffer *to, int64_t offset, const void *data,
+                      int64_t bytes);
+tx_status tx_cl_read_begin(tx_context *context, tx_queue_id queue, tx_buffer *from, int64_t offset, void *data,
+                           int64_t bytes, tx_event **event);
 tx_status tx_cl_read(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes);
-tx_status tx_cl_read_begin(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes,
-                           tx_reading **reading);
-tx_status tx_cl_read_wait(tx_context *context, tx_reading *reading);
 tx_status tx_cl_fill_bytes(tx_context *context, tx_buffer *to, int64_t offset, uint8_t value, int64_t bytes);
+tx_status tx_cl_copy_bytes(tx_context *context, tx_queue_id queue, tx_buffer *from, int64_t from_offset, tx_buffer *to,
+                           int64_t to_offset, int64_t bytes);
+tx_status tx_cl_mark(tx_context *context, tx_queue_id queue, tx_event **event);
+tx_status tx_cl_await(tx_context *context, tx_queue_id queue, tx_event *event);
+tx_status tx_cl_wait(tx_context *context, tx_event *event);
+void tx_cl_forget(tx_context *context, tx_event *event);
 tx_status tx_cl_finish(tx_context *context);
 
-/* ---- Programs (plan.c, run.c) -------------------------------------------------------------------------- */
+/* ---- Programs (builder.c, plan.c, run.c) ------------------------------------------------------------------ */
 
 /* One launch or, where `fn` is set, one call on the host. */
 typedef struct tx_cl_step {

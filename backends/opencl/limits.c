@@ -176,6 +176,19 @@ tx_status tx_cl_read_limits(cl_device_id device, tx_device_info *info, tx_cl_lim
 
 /* ---- Who fits -------------------------------------------------------------------------------------------------- */
 
+size_t tx_cl_group(const tx_context *context, size_t wanted)
+{
+    if (context->limits.cpu)
+        return 1;
+    size_t most = context->limits.max_group;
+    if (context->limits.max_item[0] < most)
+        most = context->limits.max_item[0];
+    size_t group = 1;
+    while (group * 2 <= wanted && group * 2 <= most)
+        group *= 2;
+    return group;
+}
+
 bool tx_cl_fits(const tx_cl_limits *limits, const char *name, int64_t local_bytes, size_t group, char *why, size_t size)
 {
     const size_t most = limits->max_group < limits->max_item[0] ? limits->max_group : limits->max_item[0];

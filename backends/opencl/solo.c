@@ -49,11 +49,11 @@ tx_status tx_cl_solo_open(tx_context *context, tx_cl_solo *s, const void *host)
     s->program = (tx_program){1, &s->command};
     tx_status status = tx_cl_prepare(context, &s->program, &s->executable, &scratch);
     if (status == TX_OK)
-        status = tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, s->bytes, false, &s->memory);
+        status = tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, s->bytes, &s->memory);
     if (status == TX_OK && scratch > 0)
-        status = tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, scratch, false, &s->scratch);
+        status = tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, scratch, &s->scratch);
     if (status == TX_OK)
-        status = tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, sizeof(tx_controls), false, &s->control);
+        status = tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, sizeof(tx_controls), &s->control);
     if (status != TX_OK)
         return status;
     tx_bindings bindings = {.arena = {[TX_ARENA_PLANNED] = {1, &s->memory},
@@ -63,7 +63,7 @@ tx_status tx_cl_solo_open(tx_context *context, tx_cl_solo *s, const void *host)
     if (status == TX_OK)
         status = tx_cl_fill_bytes(context, s->control, 0, 0, sizeof(tx_controls));
     if (status == TX_OK)
-        status = tx_cl_write(context, s->memory, 0, host, s->bytes);
+        status = tx_cl_write(context, TX_QUEUE_COMPUTE, s->memory, 0, host, s->bytes);
     return status == TX_OK ? tx_cl_finish(context) : status;
 }
 

@@ -137,6 +137,7 @@ static tx_status add_traffic(tx_running *r, const tx_traffic *begin)
         return status;
     sum->to_device += end.to_device - begin->to_device;
     sum->from_device += end.from_device - begin->from_device;
+    sum->transfers += end.transfers - begin->transfers;
     sum->launches += end.launches - begin->launches;
     r->summary->measured_steps++;
     return TX_OK;

@@ -71,6 +71,17 @@ tx_status tx_conformance_time(const tx_target *target, const tx_command *command
  * waited for. For targets that were opened without `profile`, which may slow launches down. */
 tx_status tx_conformance_launches(const tx_target *target, int32_t repeats, double *in_a_row, double *alone);
 
+typedef struct tx_beside {
+    double copy, run, both; /* seconds until all was done: the least of some */
+    int32_t runs;
+    int64_t transfers; /* copies of the last case that the transfer queue made */
+} tx_beside;
+
+/* Times a copy of `bytes` from the device to pinned memory by the transfer queue; runs of one command (as for
+ * tx_conformance_time) by the compute queue, so many that they take some times as long; and both at once. By the host's
+ * clock, until the events behind them. */
+tx_status tx_conformance_beside(const tx_target *target, const tx_command *command, int64_t bytes, tx_beside *beside);
+
 /* Differentiates small graphs on the device and compares each gradient with central finite differences of the loss in
  * double precision. `report` is called once a graph with the largest error / tolerance; `failure` is NULL when it
  * passed. Returns TX_INTERNAL when one did not. */

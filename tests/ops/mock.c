@@ -82,9 +82,10 @@ static void mock_close(tx_context *context)
     free(context);
 }
 
-static tx_status mock_allocate(tx_context *context, tx_memory_kind kind, int64_t bytes, bool host, tx_buffer **buffer)
+static tx_status mock_allocate(tx_context *context, tx_memory_kind kind, tx_memory_space space, int64_t bytes,
+                               tx_buffer **buffer)
 {
-    (void)host;
+    (void)space;
     tx_buffer *b = malloc(sizeof *b);
     uint8_t *data = malloc((size_t)bytes);
     double *shadow = calloc((size_t)bytes / 4 + 1, sizeof *shadow);
@@ -136,8 +137,11 @@ static void forget_shadow(tx_buffer *buffer, int64_t offset, int64_t bytes)
         buffer->shadow[i] = (double)NAN;
 }
 
-static tx_status mock_write(tx_context *context, tx_buffer *to, int64_t offset, const void *data, int64_t bytes)
+/* Both queues are done with what they are given when the call returns. */
+static tx_status mock_write(tx_context *context, tx_queue_id queue, tx_buffer *to, int64_t offset, const void *data,
+                            int64_t bytes)
 {
+    (void)queue;
     context->traffic.to_device += bytes;
     forget_shadow(to, offset, bytes);
     memcpy(to->data + offset, data, (size_t)bytes);
@@ -151,17 +155,49 @@ static tx_status mock_read(tx_context *context, tx_buffer *from, int64_t offset,
     return TX_OK;
 }
 
-static tx_status mock_read_begin(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes,
-                                 tx_reading **reading)
-{
-    *reading = NULL;
-    return mock_read(context, from, offset, data, bytes);
-}
-
-static tx_status mock_read_wait(tx_context *context, tx_reading *reading)
+static tx_status mock_mark(tx_context *context, tx_queue_id queue, tx_event **event)
 {
     (void)context;
-    (void)reading;
+    (void)queue;
+    *event = NULL;
+    return TX_OK;
+}
+
+static tx_status mock_await(tx_context *context, tx_queue_id queue, tx_event *event)
+{
+    (void)context;
+    (void)queue;
+    (void)event;
+    return TX_OK;
+}
+
+static tx_status mock_wait(tx_context *context, tx_event *event)
+{
+    (void)context;
+    (void)event;
+    return TX_OK;
+}
+
+static void mock_forget(tx_context *context, tx_event *event)
+{
+    (void)context;
+    (void)event;
+}
+
+static tx_status mock_read_begin(tx_context *context, tx_queue_id queue, tx_buffer *from, int64_t offset, void *data,
+                                 int64_t bytes, tx_event **event)
+{
+    tx_status status = mock_read(context, from, offset, data, bytes);
+    return status ? status : mock_mark(context, queue, event);
+}
+
+static tx_status mock_copy(tx_context *context, tx_queue_id queue, tx_buffer *from, int64_t from_offset, tx_buffer *to,
+                           int64_t to_offset, int64_t bytes)
+{
+    (void)context;
+    (void)queue;
+    forget_shadow(to, to_offset, bytes);
+    memcpy(to->data + to_offset, from->data + from_offset, (size_t)bytes);
     return TX_OK;
 }
 
@@ -355,10 +391,14 @@ const tx_backend tx_backend_mock = {
     .map = mock_map,
     .account = mock_account,
     .write = mock_write,
-    .read = mock_read,
     .read_begin = mock_read_begin,
-    .read_wait = mock_read_wait,
+    .read = mock_read,
     .fill = mock_fill,
+    .copy = mock_copy,
+    .mark = mock_mark,
+    .await = mock_await,
+    .wait = mock_wait,
+    .forget = mock_forget,
     .finish = mock_finish,
     .prepare = mock_prepare,
     .bind = mock_bind,

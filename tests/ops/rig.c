@@ -134,7 +134,8 @@ static tx_status allocate(tx_rig *rig)
             image->after = malloc((size_t)image->bytes);
             if (!image->before || !image->after)
                 return tx_fail(TX_MEMORY, "conformance: no host memory for %lld bytes", (long long)image->bytes);
-            status = b->allocate(rig->target->context, kind_of((tx_arena_id)a), image->bytes, false, &image->buffer);
+            status = b->allocate(rig->target->context, kind_of((tx_arena_id)a), TX_SPACE_DEVICE, image->bytes,
+                                 &image->buffer);
         }
     return status;
 }
@@ -144,7 +145,7 @@ static tx_status bind(tx_rig *rig)
     tx_bindings bindings;
     tx_buffer *chunks[TX_ARENA_COUNT][TX_RIG_CHUNKS];
     for (int32_t a = 0; a < TX_ARENA_COUNT; a++) {
-        bindings.arena[a] = (tx_space){0, chunks[a]};
+        bindings.arena[a] = (tx_extent){0, chunks[a]};
         for (int32_t k = 0; k < TX_RIG_CHUNKS && rig->image[a][k].buffer; k++)
             chunks[a][bindings.arena[a].chunks++] = rig->image[a][k].buffer;
     }
@@ -236,8 +237,8 @@ tx_status tx_rig_upload(tx_rig *rig, const tx_call *call, uint32_t poison)
         for (int32_t k = 0; k < TX_RIG_CHUNKS && !status; k++) {
             tx_image *image = &rig->image[a][k];
             if (image->bytes)
-                status =
-                    rig->target->backend->write(rig->target->context, image->buffer, 0, image->before, image->bytes);
+                status = rig->target->backend->write(rig->target->context, TX_QUEUE_COMPUTE, image->buffer, 0,
+                                                     image->before, image->bytes);
         }
     return status ? status : rig->target->backend->finish(rig->target->context);
 }

@@ -181,12 +181,18 @@ static void test_copy(void **state)
     same(number(transfers, "bytes"), 1 << 20, "bytes of a transfer");
     for (size_t i = 0; i < 4; i++)
         positive(transfers, ways[i]);
+    const tx_json *beside = member(all, "beside", TX_JSON_OBJECT);
+    const double copy = positive(beside, "copy_seconds"), products = positive(beside, "product_seconds");
+    same(number(beside, "bytes"), 1 << 20, "bytes beside products");
+    same(number(beside, "ratio"), positive(beside, "both_seconds") / (copy > products ? copy : products), "ratio");
+    assert_true(number(beside, "products") >= 1 && number(beside, "transfers") >= 1);
     tx_json_free(all);
 
     char words[256];
     snprintf(words, sizeof words, "copy --device %s --repeats 1 --largest 1", device);
     char *out = succeeds(words);
     assert_non_null(strstr(out, "host to device, pageable"));
+    assert_non_null(strstr(out, "times the longer"));
     assert_non_null(strstr(out, "GB/s (read and written, 1 MiB)"));
     free(out);
 }

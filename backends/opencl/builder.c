@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The builder: with it an op adds its launches to a program when that is prepared. */
+#include "backends/opencl/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void fail(tx_cl_builder *b, tx_status status)
+{
+    if (b->status == TX_OK)
+        b->status = status;
+}
+
+/* Room for one more element; false records the failure. */
+static bool grow(tx_cl_builder *b, void **array, int32_t count, int32_t *room, size_t size)
+{
+    if (count < *room)
+        return true;
+    int32_t wanted = *room ? *room * 2 : 64;
+    void *larger = realloc(*array, (size_t)wanted * size);
+    if (!larger) {
+        fail(b, tx_fail(TX_MEMORY, "out of host memory"));
+        return false;
+    }
+    *array = larger;
+    *room = wanted;
+    return true;
+}
+
+static bool add_step(tx_cl_builder *b, const tx_cl_step *s)
+{
+    tx_executable *x = b->executable;
+    void *array = x->steps;
+    if (!grow(b, &array, x->step_count, &x->step_room, sizeof *x->steps))
+        return false;
+    x->steps = array;
+    x->steps[x->step_count++] = *s;
+    x->argument = 0;
+    return true;
+}
+
+void tx_cl_launch_kernel(tx_cl_builder *b, cl_kernel kernel, cl_uint dims, const size_t *global, const size_t *local)
+{
+    tx_cl_step s = {.kernel = kernel, .dims = dims, .has_local = local != NULL};
+    for (cl_uint i = 0; i < dims; i++) {
+        s.global[i] = global[i];
+        if (local) {
+            s.local[i] = local[i];
+            s.global[i] = (global[i] + local[i] - 1) / local[i] * local[i];
+        }
+    }
+    if (b->status != TX_OK || !add_step(b, &s))
+        clReleaseKernel(kernel);
+}
+
+void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, const char *name, cl_uint dims,
+                  const size_t *global, const size_t *local)
+{
+    if (b->status != TX_OK)
+        return;
+    cl_kernel kernel;
+    tx_status status = tx_cl_kernel(b->context, source, options, name, &kernel);
+    if (status != TX_OK)
+        fail(b, status);
+    else
+        tx_cl_launch_kernel(b, kernel, dims, global, local);
+}
+
+static void set_argument(tx_cl_builder *b, size_t size, const void *value)
+{
+    if (b->status != TX_OK)
+        return;
+    tx_executable *x = b->executable;
+    cl_int code = clSetKernelArg(x->steps[x->step_count - 1].kernel, x->argument, size, value);
+    if (code != CL_SUCCESS)
+        fail(b, tx_fail_in(tx_cl_check(code, "clSetKernelArg"), "argument %u", x->argument));
+    x->argument++;
+}
+
+static void add_patch(tx_cl_builder *b, tx_arena_id arena, int32_t chunk)
+{
+    if (b->status != TX_OK)
+        return;
+    tx_executable *x = b->executable;
+    void *array = x->patches;
+    if (!grow(b, &array, x->patch_count, &x->patch_room, sizeof *x->patches))
+        return;
+    x->patches = array;
+    x->patches[x->patch_count++] = (tx_cl_patch){x->step_count - 1, x->argument++, arena, chunk};
+}
+
+void tx_cl_arg_operand(tx_cl_builder *b, const tx_operand *operand)
+{
+    if (!tx_present(operand)) {
+        const cl_mem none = NULL;
+        set_argument(b, sizeof none, &none);
+        tx_cl_arg_i64(b, 0);
+        return;
+    }
+    add_patch(b, operand->arena, operand->chunk);
+    tx_cl_arg_i64(b, operand->offset / (int64_t)tx_dtype_size(operand->dtype));
+}
+
+void tx_cl_arg_control(tx_cl_builder *b)
+{
+    add_patch(b, TX_ARENA_CONTROL, 0);
+}
+
+void tx_cl_arg_result(tx_cl_builder *b)
+{
+    add_patch(b, TX_ARENA_RESULT, 0);
+}
+
+void tx_cl_arg_i32(tx_cl_builder *b, int32_t value)
+{
+    cl_int v = value;
+    set_argument(b, sizeof v, &v);
+}
+
+void tx_cl_arg_i64(tx_cl_builder *b, int64_t value)
+{
+    cl_long v = value;
+    set_argument(b, sizeof v, &v);
+}
+
+void tx_cl_arg_f32(tx_cl_builder *b, float value)
+{
+    cl_float v = value;
+    set_argument(b, sizeof v, &v);
+}
+
+void tx_cl_arg_local(tx_cl_builder *b, size_t bytes)
+{
+    set_argument(b, bytes, NULL);
+}
+
+int64_t tx_cl_scratch(tx_cl_builder *b, int64_t bytes)
+{
+    int64_t offset = b->scratch;
+    b->scratch += (bytes + TX_ALIGNMENT - 1) / TX_ALIGNMENT * TX_ALIGNMENT;
+    return offset;
+}
+
+void tx_cl_call(tx_cl_builder *b, tx_cl_call_fn fn, void *data, void (*destroy)(void *data), int32_t launches)
+{
+    tx_cl_step s = {.fn = fn, .data = data, .destroy = destroy};
+    if (b->status != TX_OK || !add_step(b, &s)) {
+        if (destroy)
+            destroy(data);
+        return;
+    }
+    tx_executable *x = b->executable;
+    x->commands[x->length].launches += launches - 1; /* a step counts as one */
+}
+
+void tx_cl_variant(tx_cl_builder *b, const char *name)
+{
+    tx_cl_command *c = &b->executable->commands[b->executable->length];
+    free(c->variant);
+    c->variant = malloc(strlen(name) + 1);
+    if (c->variant)
+        strcpy(c->variant, name);
+    else
+        fail(b, tx_fail(TX_MEMORY, "out of host memory"));
+}
