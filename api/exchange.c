@@ -32,13 +32,9 @@ static char *host_of(const tx_model *model, const tx_operand *o)
     return (char *)model->engine->backend->map(buffer_of(model, o)) + o->offset;
 }
 
-/* Behind what was computed so far. */
 static tx_status to_window(const tx_model *model, const tx_command *c, piece p, tx_event **arrived)
 {
     const tx_engine *e = model->engine;
-    tx_status status = tx_order(e->backend, e->context, TX_QUEUE_COMPUTE, TX_QUEUE_TRANSFER);
-    if (status)
-        return status;
     return e->backend->read_begin(e->context, TX_QUEUE_TRANSFER, buffer_of(model, &c->in[0]),
                                   c->in[0].offset + p.first * element, host_of(model, &c->out[0]) + p.first * element,
                                   p.count * element, arrived);
@@ -152,6 +148,7 @@ tx_status tx_model_settle(tx_model *model)
 /* Where what moves lies in the window already it begins at once; else the rank's part of it is copied there first. */
 static tx_status start(tx_model *model, const tx_command *c)
 {
+    const tx_engine *e = model->engine;
     tx_parallel *p = model->parallel;
     const tx_bucket *b = &p->bucket[c->attrs.bucket];
     const piece own = c->op == TX_OP_REDUCE_GRADIENTS ? (piece){0, b->count} : (piece){b->first, b->owned};
@@ -159,8 +156,11 @@ static tx_status start(tx_model *model, const tx_command *c)
     tx_moving m = {.command = *c, .request = -1};
     if (!status && is_in_place(c))
         status = begin(model, &m);
-    else if (!status && own.count > 0)
-        status = to_window(model, c, own, &m.arrived);
+    else if (!status) { /* copies, also those back, follow what was computed so far */
+        status = tx_order(e->backend, e->context, TX_QUEUE_COMPUTE, TX_QUEUE_TRANSFER);
+        if (!status && own.count > 0)
+            status = to_window(model, c, own, &m.arrived);
+    }
     if (!status)
         p->moving[p->movings++] = m;
     return status;
