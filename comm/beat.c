@@ -2,7 +2,7 @@
  * Heartbeats: the lines, and the rank's end of the connection. */
 #include "comm/beat.h"
 
-#include "api/clock.h"
+#include "api/base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Waiting that leaves the core to others. */
 #include "comm/patience.h"
-#include "api/clock.h"
+#include "api/base/clock.h"
 
 #include <sched.h>
 

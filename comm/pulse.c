@@ -2,7 +2,7 @@
  * The pulse of the ranks, by datagrams. */
 #include "comm/pulse.h"
 
-#include "api/clock.h"
+#include "api/base/clock.h"
 
 #include <ifaddrs.h>
 #include <inttypes.h>

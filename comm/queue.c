@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The order of transfers, and the thread that makes them. */
 #include "comm/queue.h"
-#include "api/clock.h"
+#include "api/base/clock.h"
 #include "comm/common.h"
 
 #include <inttypes.h>

@@ -3,7 +3,7 @@
  * Sums in the order of the tree: the bits depend on the number of ranks alone. Elements go block by block, each block
  * summed where the first-level cache holds it and then copied to where it is wanted: memory is read and written once.
  */
-#include "api/half.h"
+#include "api/base/half.h"
 #include "comm/common.h"
 
 #include <string.h>

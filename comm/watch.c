@@ -3,7 +3,7 @@
  * heartbeats. */
 #include "comm/watch_state.h"
 
-#include "api/clock.h"
+#include "api/base/clock.h"
 #include "comm/common.h"
 
 #include <inttypes.h>

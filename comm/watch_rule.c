@@ -2,7 +2,7 @@
  * The rule of the watch: which limit holds, which ranks live, and when a process has to end. */
 #include "comm/watch_state.h"
 
-#include "api/clock.h"
+#include "api/base/clock.h"
 
 #include <inttypes.h>
 #include <math.h>

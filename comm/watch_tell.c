@@ -2,7 +2,7 @@
  * What the watch tells: lines to the user, heartbeats to txlaunch. */
 #include "comm/watch_state.h"
 
-#include "api/clock.h"
+#include "api/base/clock.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -8,7 +8,7 @@
 #ifndef TX_MODELS_GPT2_H
 #define TX_MODELS_GPT2_H
 
-#include "api/json.h"
+#include "api/base/json.h"
 #include "models/files/weights.h"
 #include "tx.h"
 

@@ -2,7 +2,7 @@
  * GPT-2's weights from and to a Hugging Face model folder. */
 #include "models/gpt2.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 #include "models/files/weights.h"
 
 #include <inttypes.h>

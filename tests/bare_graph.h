@@ -3,7 +3,7 @@
 #ifndef TX_TESTS_BARE_GRAPH_H
 #define TX_TESTS_BARE_GRAPH_H
 
-#include "api/model.h"
+#include "api/model/model.h"
 
 #include <stdarg.h>
 #include <stddef.h>

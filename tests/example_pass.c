@@ -2,8 +2,8 @@
  * A pass, as CONTRIBUTING.md describes it: it tells what gradient checkpointing could win in a graph, the bytes that
  * the backward pass keeps of cheap ops, whose results could be computed again. It runs between two others and changes
  * nothing; test_edit.c shows the calls that do. */
-#include "api/edit.h"
-#include "api/model.h"
+#include "api/graph/edit.h"
+#include "api/model/model.h"
 #include "api/passes/passes.h"
 
 #include <inttypes.h>

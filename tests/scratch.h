@@ -5,7 +5,7 @@
 #ifndef TX_TESTS_SCRATCH_H
 #define TX_TESTS_SCRATCH_H
 
-#include "api/file.h"
+#include "api/base/file.h"
 #include "tx.h"
 
 #include <dirent.h>

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "api/json.h"
+#include "api/base/json.h"
 #include "models/files/checkpoint.h"
 #include "models/gpt2.h"
 #include "models/text/tokenizer.h"

@@ -3,7 +3,7 @@
  * A device that gives only small allocations: arenas of many chunks train to the same bits as arenas of one.
  *
  *     test_chunks [DEVICE]      exit status 77: there is no such device */
-#include "api/model.h"
+#include "api/model/model.h"
 #include "models/gpt2.h"
 
 #include <stdio.h>

@@ -7,8 +7,8 @@
  * Arguments: [small] and names of providers, or how they begin, to test in full (portable, portable-vector,
  * portable-tile, portable-few, clblast), or "rates" with m n k trans_a trans_b for one shape; none tests a part of all
  * and prints rates. Exit 77: no OpenCL device. */
-#include "api/clock.h"
-#include "api/half.h"
+#include "api/base/clock.h"
+#include "api/base/half.h"
 #include "backends/backend.h"
 
 #include <math.h>

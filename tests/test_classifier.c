@@ -4,7 +4,7 @@
  * the same bits every time, and takes the memory of a chunk's logits.
  *
  *     test_classifier [DEVICE]      exit status 77: there is no such device */
-#include "api/model.h"
+#include "api/model/model.h"
 #include "api/passes/passes.h"
 #include "tests/gradients.h"
 

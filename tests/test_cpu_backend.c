@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/op.h"
+#include "api/graph/op.h"
 
 extern const tx_backend tx_backend_cpu;
 static const tx_backend *const cpu = &tx_backend_cpu;

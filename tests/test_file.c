@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "api/json.h"
-#include "api/message.h"
+#include "api/base/json.h"
+#include "api/base/message.h"
 #include "scratch.h"
 
 #include <fcntl.h>

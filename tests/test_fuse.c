@@ -4,7 +4,7 @@
  * the other to the same bits, else within rounding. What has other readers stays.
  *
  *     test_fuse [DEVICE]      exit status 77: there is no such device */
-#include "api/model.h"
+#include "api/model/model.h"
 #include "api/passes/passes.h"
 #include "tests/gradients.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The graph without a device: validation, differentiation, and the memory plan. */
 #include "api/passes/passes.h"
+#include "api/plan/layout.h"
 #include "tests/bare_graph.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * Three steps of every optimizer of optimizers.def, against numbers worked out by the formulas of PyTorch (SGD, AdamW)
  * and of the paper (Lion) in double precision; and where states lie that take other room than the weights.
  *   test_optimizers DEVICE */
-#include "api/model.h"
+#include "api/model/model.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Parameters that are frozen, stored in 16 bits, read through casts, or made of sections.
  *   test_params DEVICE */
-#include "api/graph.h"
+#include "api/graph/graph.h"
 #include "tx.h"
 
 #include <math.h>

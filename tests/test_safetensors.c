@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "api/clock.h"
-#include "api/half.h"
+#include "api/base/clock.h"
+#include "api/base/half.h"
 #include "models/files/safetensors_header.h"
 #include "scratch.h"
 

@@ -12,14 +12,21 @@ set(max_lines 600)
 set(generated tests/opencl/gemm_mma_host.h)
 
 # "files|what they may include": the first row whose left side matches the file's path decides.
-set(basics "api/(tx|half|op|file|clock)\\.h|api/(ops|optimizers)\\.def")
+set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def)")
+set(basics "${public}|api/base/(half|file|clock)\\.h|api/graph/op\\.h")
 set(contracts "backends/(backend|rng)\\.h|comm/comm\\.h")
 set(directions
-    "^api/|^(api/|${contracts}$)"
+    "^api/base/|^(${public}$|api/base/)"
+    "^api/model/|^(${public}$|${contracts}$|api/(base|model)/)"
+    "^api/graph/|^(${public}$|${contracts}$|api/(base|model|graph)/)"
+    "^api/parallel/|^(${public}$|${contracts}$|api/(base|model|graph|parallel)/)"
+    "^api/passes/|^(${public}$|${contracts}$|api/(base|model|graph|parallel|passes)/)"
+    "^api/plan/|^(${public}$|${contracts}$|api/)"
+    "^api/|^${public}$"
     "^backends/[^/]+$|^(${basics}|backends/[^/]+)$"
     "^backends/cpu/|^((${basics}|backends/(backend|rng)\\.h)$|backends/cpu/)"
     "^backends/opencl/|^((${basics}|backends/(backend|rng)\\.h)$|backends/opencl/)"
-    "^comm/topology/|^((${basics}|api/json\\.h)$|comm/topology/)"
+    "^comm/topology/|^((${basics}|api/base/json\\.h)$|comm/topology/)"
     "^comm/|^((${basics})$|comm/)"
     "^models/|^(api/|models/|comm/(comm|watch|topology/(topology|placement|rates|measure))\\.h$)"
     "^tools/|^(api/|models/|tools/|comm/(comm|watch|beat|topology/(topology|placement|rates|measure))\\.h$|tests/ops/conformance\\.h$)"
@@ -36,7 +43,7 @@ set(homes
     "^mpi\\.h$|^comm/mpi\\.c$"
     "^smpi/|^tests/scale/smpi\\.c$"
     "^hwloc|^comm/topology/hwloc"
-    "^jansson\\.h$|^api/json\\.c$"
+    "^jansson\\.h$|^api/base/json\\.c$"
     "^(pcre2|utf8proc)|^models/text/"
     "^openssl/|^models/files/digest\\.c$"
     "^cmocka\\.h$|^tests/"
@@ -125,7 +132,7 @@ endfunction()
 # A small tree that keeps the rules, plus one file with one line.
 function(expect file line pattern)
     file(REMOVE_RECURSE "${WORK}")
-    foreach(header api/tx.h api/graph.h api/ops.def backends/backend.h backends/cpu/cpu.h backends/opencl/cl.h
+    foreach(header api/tx.h api/graph/graph.h api/plan/plan.h api/ops.def backends/backend.h backends/cpu/cpu.h backends/opencl/cl.h
             comm/comm.h comm/common.h models/gpt2.h tools/options.h tests/helper.h tests/ops/conformance.h)
         file(WRITE "${WORK}/${header}" "/* SPDX-License-Identifier: Apache-2.0 */\n#include <stdio.h>\n")
     endforeach()
@@ -141,16 +148,19 @@ function(expect file line pattern)
     endif()
 endfunction()
 
-expect(api/a.c "#include \"backends/backend.h\"" "")
-expect(api/a.c "#include \"backends/cpu/cpu.h\"" "must not include backends/cpu/cpu.h")
-expect(api/a.c "#  include \"../models/gpt2.h\"" "must not include models/gpt2.h")
-expect(api/a.c "#include \"comm/common.h\"" "must not include comm/common.h")
-expect(api/a.c "#include \"tests/helper.h\"" "must not include tests/helper.h")
+expect(api/plan/a.c "#include \"backends/backend.h\"" "")
+expect(api/plan/a.c "#include \"api/graph/graph.h\"" "")
+expect(api/graph/a.c "#include \"api/plan/plan.h\"" "must not include api/plan/plan.h")
+expect(api/base/a.c "#include \"backends/backend.h\"" "must not include backends/backend.h")
+expect(api/plan/a.c "#include \"backends/cpu/cpu.h\"" "must not include backends/cpu/cpu.h")
+expect(api/plan/a.c "#  include \"../../models/gpt2.h\"" "must not include models/gpt2.h")
+expect(api/plan/a.c "#include \"comm/common.h\"" "must not include comm/common.h")
+expect(api/plan/a.c "#include \"tests/helper.h\"" "must not include tests/helper.h")
 expect(backends/cpu/a.c "#include \"tx.h\"" "")
 expect(backends/cpu/a.c "#include \"backends/opencl/cl.h\"" "must not include backends/opencl/cl.h")
 expect(backends/opencl/a.c "#include \"backends/cpu/cpu.h\"" "must not include backends/cpu/cpu.h")
 expect(backends/opencl/a.c "#include \"models/gpt2.h\"" "must not include models/gpt2.h")
-expect(backends/cpu/a.c "#include \"api/graph.h\"" "must not include api/graph.h")
+expect(backends/cpu/a.c "#include \"api/graph/graph.h\"" "must not include api/graph/graph.h")
 expect(backends/registry.c "#include \"backends/cpu/cpu.h\"" "must not include backends/cpu/cpu.h")
 expect(comm/a.c "#include \"backends/backend.h\"" "must not include backends/backend.h")
 expect(models/a.c "#include \"comm/comm.h\"" "")

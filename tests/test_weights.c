@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "api/half.h"
-#include "api/json.h"
+#include "api/base/half.h"
+#include "api/base/json.h"
 #include "models/files/weights.h"
 #include "scratch.h"
 

@@ -3,7 +3,7 @@
 #ifndef TX_TOOLS_BENCH_H
 #define TX_TOOLS_BENCH_H
 
-#include "api/json.h"
+#include "api/base/json.h"
 #include "models/train/trainer.h"
 #include "tools/options.h"
 #include "tools/scale.h"

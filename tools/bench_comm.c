@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench comm: sums over the ranks, beside the library's own all-reduce and beside memcpy, which bounds them within a
  * host: a rank that sums its slice reads and writes as much as it does when it copies all of the data once. */
-#include "api/clock.h"
+#include "api/base/clock.h"
 #include "comm/comm.h"
 #include "tools/bench.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench copy: a device's copy rate, the way between host and device, also beside a product, and what a launch costs.
  */
-#include "api/clock.h"
+#include "api/base/clock.h"
 #include "tools/bench.h"
 #include "tools/bench_report.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Training as DistributedDataParallel does it: a process a device, gradients summed in buckets, every rank the same
  * update. This is the path of txtrain: trainer, pace, communicator. Also what both ways of training share. */
-#include "api/clock.h"
+#include "api/base/clock.h"
 #include "comm/comm.h"
 #include "tools/bench.h"
 #include "tools/bench_ddp.h"

@@ -15,7 +15,7 @@
  *
  * A device is here an engine of the cpu with cores of its own, so a copy between devices goes through a piece of memory
  * that the core's cache holds. The first device's thread makes the copies. */
-#include "api/clock.h"
+#include "api/base/clock.h"
 #include "models/text/thread.h"
 #include "tools/bench_ddp.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench gemm: the matrix products of a training step, or one of any shape. */
-#include "api/op.h"
-#include "api/plan.h"
+#include "api/graph/op.h"
+#include "api/plan/plan.h"
 #include "models/train/trainer.h"
 #include "tools/bench.h"
 #include "tools/bench_report.h"

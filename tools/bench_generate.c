@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench generate: tokens a second of greedy generation, alone and beside transformers. */
-#include "api/clock.h"
+#include "api/base/clock.h"
 #include "models/generate/generate.h"
 #include "tools/bench.h"
 #include "tools/config.h"

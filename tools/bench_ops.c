@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench ops: the cases of the conformance suite, timed. */
-#include "api/op.h"
+#include "api/graph/op.h"
 #include "tools/bench.h"
 #include "tools/bench_report.h"
 

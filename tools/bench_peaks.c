@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Measured peaks: copy rate, best product, cost of a launch. */
 #include "tools/bench_peaks.h"
-#include "api/op.h"
+#include "api/graph/op.h"
 
 #include <inttypes.h>
 #include <math.h>

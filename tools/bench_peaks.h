@@ -5,7 +5,7 @@
 #ifndef TX_TOOLS_BENCH_PEAKS_H
 #define TX_TOOLS_BENCH_PEAKS_H
 
-#include "api/json.h"
+#include "api/base/json.h"
 #include "tests/ops/conformance.h"
 #include "tools/options.h"
 

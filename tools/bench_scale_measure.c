@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the layers of a model take on a device, by the profile of training steps. */
-#include "api/clock.h"
-#include "api/plan.h"
+#include "api/base/clock.h"
+#include "api/plan/plan.h"
 #include "models/train/trainer.h"
 #include "tools/bench.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench train: how fast a training step is, alone, beside another trainer, or beside itself with CLBlast's products.
  */
-#include "api/clock.h"
+#include "api/base/clock.h"
 #include "models/train/trainer.h"
 #include "tools/bench.h"
 #include "tools/options.h"

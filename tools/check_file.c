@@ -2,9 +2,9 @@
  * txcheck file: what a path is, told by its name and content, and whether TX can read it. */
 #include "tools/check_file.h"
 
-#include "api/file.h"
-#include "api/json.h"
-#include "api/message.h"
+#include "api/base/file.h"
+#include "api/base/json.h"
+#include "api/base/message.h"
 #include "models/files/checkpoint.h"
 #include "models/gpt2.h"
 #include "models/text/dataset.h"

@@ -2,7 +2,7 @@
  * Finding a configuration. */
 #include "tools/config.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 #include "models/text/tokenizer.h"
 #include "tools/output.h"
 

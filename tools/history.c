@@ -2,8 +2,8 @@
  * Reading log.jsonl. */
 #include "tools/history.h"
 
-#include "api/file.h"
-#include "api/json.h"
+#include "api/base/file.h"
+#include "api/base/json.h"
 #include "tools/output.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
  * Options from a JSON file, as transformers' HfArgumentParser reads them. */
 #include "tools/option_value.h"
 
-#include "api/json.h"
+#include "api/base/json.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -4,7 +4,7 @@
 #ifndef TX_TOOLS_OPTION_VALUE_H
 #define TX_TOOLS_OPTION_VALUE_H
 
-#include "api/json.h"
+#include "api/base/json.h"
 #include "tools/options.h"
 
 /* Longest name of an option. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Command-line options from a table. */
-#include "api/message.h"
+#include "api/base/message.h"
 #include "tools/option_value.h"
 #include "tools/usage.h"
 

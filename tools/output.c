@@ -2,7 +2,7 @@
  * Checks of an output folder before a long run, and pages of HTML. */
 #include "tools/output.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 #include "models/files/checkpoint.h"
 
 #include <dirent.h>

@@ -4,7 +4,7 @@
 #ifndef TX_TOOLS_OUTPUT_H
 #define TX_TOOLS_OUTPUT_H
 
-#include "api/json.h"
+#include "api/base/json.h"
 
 bool tx_is_folder(const char *path);
 /* Fails where the folder holds anything but what an earlier start leaves (lock and cache); one that is not there is

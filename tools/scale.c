@@ -2,7 +2,7 @@
  * The model of data-parallel training; its formulas are in the header. */
 #include "tools/scale.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What all ranks must have in common before they train together: the first difference ends the run, and is named. Ranks
  * that differ would wait for each other in different places, or train different models. */
-#include "api/file.h"
+#include "api/base/file.h"
 #include "models/files/checkpoint.h"
 #include "models/files/digest.h"
 #include "tools/options.h"

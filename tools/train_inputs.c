@@ -2,7 +2,7 @@
  * Finding and reading what a run starts from. */
 #include "tools/train_inputs.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 #include "models/files/checkpoint.h"
 #include "models/files/hub.h"
 #include "tools/config.h"

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "tools/train_job.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 #include "tools/output.h"
 #include "tools/train_ranks.h"
 

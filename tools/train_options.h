@@ -4,7 +4,7 @@
 #ifndef TX_TOOLS_TRAIN_OPTIONS_H
 #define TX_TOOLS_TRAIN_OPTIONS_H
 
-#include "api/json.h"
+#include "api/base/json.h"
 #include "tools/options.h"
 
 enum { TX_REPORT_TENSORBOARD, TX_REPORT_ALL, TX_REPORT_NONE };

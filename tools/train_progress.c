@@ -2,8 +2,8 @@
  * Lines, the progress line, event files. */
 #include "tools/train_progress.h"
 
-#include "api/clock.h"
-#include "api/file.h"
+#include "api/base/clock.h"
+#include "api/base/file.h"
 #include "models/text/hash.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
  * Results of a run: files and the closing lines. */
 #include "tools/train_results.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 #include "models/train/card.h"
 
 #include <inttypes.h>

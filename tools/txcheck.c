@@ -3,7 +3,7 @@
  * txcheck: proves a device. Every op against a reference in double precision, gradients against finite differences,
  * the ONNX backend node cases, and the checker itself against planted faults. And judges files, which check_file.c
  * does. */
-#include "api/op.h"
+#include "api/graph/op.h"
 #include "tests/ops/conformance.h"
 #include "tools/check_file.h"
 #include "tools/options.h"

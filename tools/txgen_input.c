@@ -2,8 +2,8 @@
  * What txgen reads: prompts as text and as ids. */
 #include "tools/txgen.h"
 
-#include "api/file.h"
-#include "api/json.h"
+#include "api/base/file.h"
+#include "api/base/json.h"
 
 #include <errno.h>
 #include <stdio.h>

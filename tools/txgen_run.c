@@ -2,7 +2,7 @@
  * Generation as txgen does it: batches, texts shown as they grow, the speed at the end. */
 #include "tools/txgen.h"
 
-#include "api/clock.h"
+#include "api/base/clock.h"
 #include "models/generate/stream.h"
 
 #include <errno.h>

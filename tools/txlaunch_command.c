@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The launcher's command line, and what the command says of its output folder. */
-#include "api/file.h"
-#include "api/json.h"
+#include "api/base/file.h"
+#include "api/base/json.h"
 #include "tools/txlaunch.h"
 
 #include <dirent.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The hosts of a job: who takes how many ranks. */
-#include "api/file.h"
+#include "api/base/file.h"
 #include "tools/txlaunch.h"
 
 #include <inttypes.h>

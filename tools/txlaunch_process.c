@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Starting the launcher, and ending it with all that it started. */
-#include "api/clock.h"
+#include "api/base/clock.h"
 #include "tools/txlaunch.h"
 
 #include <dirent.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * One attempt: the launcher is started, listened to, and ended where something is wrong. */
-#include "api/clock.h"
+#include "api/base/clock.h"
 #include "tools/txlaunch.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
  * The heartbeats' other end. Lines are read by epoll, and closed connections by a second one, which hands them out in
  * the order in which they closed: after a rank died the launcher ends the others within milliseconds, and it matters
  * who was first. */
-#include "api/clock.h"
+#include "api/base/clock.h"
 #include "tools/txlaunch.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txplot: draws loss, learning rate, gradient norm and speed of training runs as one HTML page. */
-#include "api/json.h"
+#include "api/base/json.h"
 #include "tools/history.h"
 #include "tools/options.h"
 #include "tools/output.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txtok: texts to ids and back with a tokenizer's folder, and training a tokenizer. */
-#include "api/file.h"
-#include "api/json.h"
+#include "api/base/file.h"
+#include "api/base/json.h"
 #include "models/text/tokenizer.h"
 #include "models/text/utf8.h"
 #include "tools/options.h"

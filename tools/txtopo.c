@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txtopo: how the GPUs, NICs and OpenCL devices of a machine, of any vendor, are tied together. */
 #include "tools/txtopo.h"
-#include "api/file.h"
+#include "api/base/file.h"
 #include "comm/topology/measure.h"
 #include "tools/options.h"
 

@@ -2,7 +2,7 @@
  * Messages between hosts, timed: one pair of hosts at a time, so that no other's messages are in the way. */
 #include "tools/txtopo.h"
 
-#include "api/clock.h"
+#include "api/base/clock.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txtrain: trains a GPT-2 and writes it as a Hugging Face model folder. */
-#include "api/file.h"
+#include "api/base/file.h"
 #include "tools/output.h"
 #include "tools/profile.h"
 #include "tools/train_job.h"

@@ -4,8 +4,8 @@
  * its inputs, sums what comes from several uses in that fixed order, and lets the gradients of parameters be
  * written to (first use) and added to (later uses) their slices of arena GRADIENTS. What is read through a cast to 16
  * bits gets its gradient in fp32: the rule of the reader is asked for that, and the cast is not differentiated. */
-#include "api/graph.h"
-#include "api/model.h"
+#include "api/graph/graph.h"
+#include "api/model/model.h"
 #include "api/passes/passes.h"
 
 #include <stdlib.h>

@@ -7,8 +7,8 @@
  * because the gradient of the losses, for a mean, does not depend on them. */
 #include "api/passes/passes.h"
 
-#include "api/edit.h"
-#include "api/model.h"
+#include "api/graph/edit.h"
+#include "api/model/model.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
  * A norm adds up what it normalises, its gradient what else comes to dx. */
 #include "api/passes/passes.h"
 
-#include "api/edit.h"
+#include "api/graph/edit.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,15 +3,7 @@
 #ifndef TX_API_PASSES_H
 #define TX_API_PASSES_H
 
-#include "api/arena.h"
-#include "api/graph.h"
-
-/* What the tensors of a graph that are placed by their lifetimes take. */
-typedef struct tx_layout {
-    tx_arena planned, exchange; /* sizes of the chunks; no buffers */
-    int64_t exchanged;          /* what lies in EXCHANGE below this address is not the planner's */
-    int64_t saved;              /* bytes of `planned` kept by the forward pass for the backward pass */
-} tx_layout;
+#include "api/graph/graph.h"
 
 /* Appends the gradients of the sum of the losses that tx_backward was given, in the order of back-propagation. */
 tx_status tx_autodiff(tx_graph *graph);
@@ -28,16 +20,21 @@ tx_status tx_chunk(tx_graph *graph, int64_t bytes);
  * TX_FUSE=0 in the environment: nothing. Behind tx_chunk. */
 tx_status tx_fuse(tx_graph *graph);
 
-/* Gives every tensor of arenas PLANNED and EXCHANGE that is not fixed its address: lifetimes first, in place where
- * ops.def allows it, then the largest tensors at the lowest free address (greedy by size: Pisarchyk and Lee, Efficient
- * memory management for deep neural net inference, 2020). No tensor straddles a chunk, whose spans the caller sets in
- * `layout`, as `exchanged`. */
-tx_status tx_plan_layout(tx_graph *graph, tx_layout *layout);
-
 /* For a model that many ranks train: inserts collective nodes behind the nodes that fill a bucket of gradients, and
  * before those that first read a bucket of weights. With zero_stage 2 gradients are written to planned tensors, and
  * what the rank keeps of them is added to arena GRADIENTS. */
 tx_status tx_shard(tx_graph *graph);
+
+/* The gradient of an input that a rule is asked for. */
+typedef struct tx_wanted {
+    bool need;
+    tx_dtype dtype; /* what it ends in: a rule whose op can write it so saves a cast */
+} tx_wanted;
+
+/* What tx_autodiff asks of an op (grad.c): appends the gradient of node `n`; from the gradients `dout` of its outputs
+ * (NULL: zero) those of its inputs that are wanted, into `din`. */
+tx_status tx_op_grad(tx_graph *graph, const tx_node *node, tx_tensor *const dout[TX_MAX_OUT],
+                     const tx_wanted want[TX_MAX_IN], tx_tensor *din[TX_MAX_IN]);
 
 /* All passes over a graph, in their order (pipeline.c); nothing where it has a plan already. */
 tx_status tx_pipeline(tx_graph *graph);

@@ -4,8 +4,8 @@
  * while the backward pass goes on with the layers before. */
 #include "api/passes/passes.h"
 
-#include "api/edit.h"
-#include "api/parallel.h"
+#include "api/graph/edit.h"
+#include "api/parallel/parallel.h"
 
 #include <stdlib.h>
 

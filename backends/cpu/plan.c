@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "api/clock.h"
-#include "api/op.h"
+#include "api/base/clock.h"
+#include "api/graph/op.h"
 
 struct tx_executable {
     tx_context *context;

@@ -5,7 +5,7 @@
 #ifndef TX_BACKENDS_CPU_SIMD_H
 #define TX_BACKENDS_CPU_SIMD_H
 
-#include "api/half.h"
+#include "api/base/half.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/gemm_tile.h"
 

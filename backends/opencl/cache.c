@@ -3,7 +3,7 @@
  * $XDG_CACHE_HOME/tx, else ~/.cache/tx. A file that is damaged or belongs to another key is as good as none. */
 #include "backends/opencl/internal.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 
 #include <inttypes.h>
 #include <stdio.h>

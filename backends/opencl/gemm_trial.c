@@ -3,7 +3,7 @@
 #include "backends/opencl/gemm.h"
 #include "backends/opencl/solo.h"
 
-#include "api/half.h"
+#include "api/base/half.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * Element-wise ops, and how kernels are fitted to the device. */
 #include "backends/opencl/ops.h"
 
-#include "api/op.h"
+#include "api/graph/op.h"
 
 #include <math.h>
 #include <stdio.h>

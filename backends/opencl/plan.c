@@ -2,7 +2,7 @@
  * Programs: every op emits its launches once (builder.c), bind fills in where the arenas lie; run.c enqueues. */
 #include "backends/opencl/internal.h"
 
-#include "api/op.h"
+#include "api/graph/op.h"
 
 #include <stdlib.h>
 

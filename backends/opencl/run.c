@@ -2,7 +2,7 @@
  * Running programs: every launch by itself, timed where the caller asks. */
 #include "backends/opencl/internal.h"
 
-#include "api/op.h"
+#include "api/graph/op.h"
 
 #define FLUSH_EVERY 64
 

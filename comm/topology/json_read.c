@@ -2,7 +2,7 @@
  * A topology from JSON. Classes are derived again from the tree, unless they were stated. */
 #include "comm/topology/draft.h"
 
-#include "api/json.h"
+#include "api/base/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>

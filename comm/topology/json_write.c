@@ -3,7 +3,7 @@
  * processes. */
 #include "comm/topology/topology.h"
 
-#include "api/json.h"
+#include "api/base/json.h"
 
 #include <stdlib.h>
 #include <string.h>

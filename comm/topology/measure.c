@@ -2,7 +2,7 @@
  * What is measured, in which order, how long, and what of it is odd. */
 #include "comm/topology/measure.h"
 
-#include "api/clock.h"
+#include "api/base/clock.h"
 #include "comm/topology/copy.h"
 #include "comm/topology/pool.h"
 

@@ -3,7 +3,7 @@
  * two devices a context of all the platform's devices that the topology has. */
 #define CL_TARGET_OPENCL_VERSION 120
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS /* clCreateCommandQueue */
-#include "api/clock.h"
+#include "api/base/clock.h"
 #include "comm/topology/copy.h"
 
 #include <CL/cl.h>

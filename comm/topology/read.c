@@ -2,7 +2,7 @@
  * A topology from a file: what kind of file it is, hwloc's XML through a child process; and hwloc's XML written. */
 #include "comm/topology/sources.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

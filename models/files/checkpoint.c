@@ -2,7 +2,7 @@
  * Writing checkpoints: what a crash at any moment leaves is whole under its name, or has a temporary name. */
 #include "models/files/checkpoint_files.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 #include "models/files/folder.h"
 
 #include <errno.h>

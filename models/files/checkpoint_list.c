@@ -2,7 +2,7 @@
  * The checkpoints of a folder: which is the newest that is whole, and which go. */
 #include "models/files/checkpoint_files.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 #include "models/files/folder.h"
 
 #include <inttypes.h>

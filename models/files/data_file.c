@@ -2,7 +2,7 @@
  * Files that are read by pieces. */
 #include "models/files/data_file.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * Listing and removing folders. */
 #include "models/files/folder.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
  * Names to folders: paths, $TX_HOME, Hugging Face's cache. */
 #include "models/files/hub.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 
 #include <dirent.h>
 #include <errno.h>

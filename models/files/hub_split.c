@@ -2,7 +2,7 @@
  * The files of a dataset's folder by their names. */
 #include "models/files/hub.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 
 #include <dirent.h>
 #include <errno.h>

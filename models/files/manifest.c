@@ -2,8 +2,8 @@
  * The manifest of a checkpoint: {"format": 1, "step": N, "files": {NAME: {"size": BYTES, "sha256": DIGITS}}}. */
 #include "models/files/checkpoint_files.h"
 
-#include "api/file.h"
-#include "api/json.h"
+#include "api/base/file.h"
+#include "api/base/json.h"
 #include "models/files/digest.h"
 #include "models/files/folder.h"
 

@@ -2,7 +2,7 @@
  * One process at a time in an output folder, the leavings of those before it, and room on its disk. */
 #include "models/files/checkpoint_files.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 #include "models/files/folder.h"
 
 #include <errno.h>

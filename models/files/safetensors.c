@@ -2,8 +2,8 @@
  * Reading safetensors files: opening, recognising what is none, and the data. */
 #include "models/files/safetensors.h"
 
-#include "api/file.h"
-#include "api/half.h"
+#include "api/base/file.h"
+#include "api/base/half.h"
 #include "models/files/safetensors_header.h"
 
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 #ifndef TX_FILES_SAFETENSORS_HEADER_H
 #define TX_FILES_SAFETENSORS_HEADER_H
 
-#include "api/json.h"
+#include "api/base/json.h"
 #include "models/files/safetensors.h"
 
 typedef struct tx_st_entry {

@@ -2,7 +2,7 @@
  * Writing safetensors files, streamed: the header from a list, then the data as they come. */
 #include "models/files/safetensors_header.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * Weights of a model folder: one file or shards, and the tensors in them. */
 #include "models/files/weights.h"
 
-#include "api/file.h"
-#include "api/json.h"
+#include "api/base/file.h"
+#include "api/base/json.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * From the parameters of a model to weight files: one, or shards and their index as transformers writes them. */
 #include "models/files/weights.h"
 
-#include "api/file.h"
-#include "api/json.h"
+#include "api/base/file.h"
+#include "api/base/json.h"
 #include "models/files/folder.h"
 
 #include <errno.h>

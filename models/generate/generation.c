@@ -2,8 +2,8 @@
  * Defaults, generation_config.json, and what goes together. */
 #include "models/generate/generation.h"
 
-#include "api/file.h"
-#include "api/json.h"
+#include "api/base/file.h"
+#include "api/base/json.h"
 
 #include <float.h>
 #include <math.h>

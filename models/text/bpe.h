@@ -7,7 +7,7 @@
 #ifndef TX_TEXT_BPE_H
 #define TX_TEXT_BPE_H
 
-#include "api/json.h"
+#include "api/base/json.h"
 #include "models/text/tokenizer.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8

@@ -4,7 +4,7 @@
 #ifndef TX_TEXT_JSONL_H
 #define TX_TEXT_JSONL_H
 
-#include "api/json.h"
+#include "api/base/json.h"
 
 /* The text of the line {"text": ..., ...}, to the letter as strict as tx_json_parse_line; TX_FORMAT says what is wrong.
  * A long text is spelled out within the line, which is changed where it succeeds, and not copied. `where` starts the

@@ -2,8 +2,8 @@
  * Batches by step: a ring of buffers that threads fill ahead of the step that asks for them. */
 #include "models/text/loader.h"
 
-#include "api/clock.h"
-#include "api/file.h"
+#include "api/base/clock.h"
+#include "api/base/file.h"
 #include "models/text/thread.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  */
 #include "models/text/bpe.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * Writing a tokenizer as transformers' PreTrainedTokenizerFast loads it. */
 #include "models/text/bpe.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * digest whenever it is read. */
 #include "models/text/tokens.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * The best evaluation of a run, and where its checkpoint lies. */
 #include "models/train/best.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 #include "models/files/checkpoint.h"
 #include "models/files/folder.h"
 

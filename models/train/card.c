@@ -2,7 +2,7 @@
  * Model cards. */
 #include "models/train/card.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 
 #include <float.h>
 #include <inttypes.h>

@@ -5,7 +5,7 @@
 #ifndef TX_TRAIN_CARD_H
 #define TX_TRAIN_CARD_H
 
-#include "api/json.h"
+#include "api/base/json.h"
 #include "tx.h"
 
 /* Writes folder/README.md. `facts` is an object {"base_model": string or null, "dataset": string, "device": string,

@@ -2,7 +2,7 @@
  * The mean loss over a dataset. */
 #include "models/train/run.h"
 
-#include "api/clock.h"
+#include "api/base/clock.h"
 #include "comm/comm.h"
 
 #include <math.h>

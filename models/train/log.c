@@ -2,7 +2,7 @@
  * JSON lines. */
 #include "models/train/log.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 
 #include <fcntl.h>
 #include <math.h>

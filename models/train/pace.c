@@ -2,7 +2,7 @@
  * Step times of many ranks. */
 #include "models/train/pace.h"
 
-#include "api/clock.h"
+#include "api/base/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>

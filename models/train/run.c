@@ -2,8 +2,8 @@
  * The loop of a training run. */
 #include "models/train/running.h"
 
-#include "api/clock.h"
-#include "api/file.h"
+#include "api/base/clock.h"
+#include "api/base/file.h"
 
 #include <inttypes.h>
 #include <math.h>

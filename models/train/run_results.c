@@ -2,7 +2,7 @@
  * What comes of a step: the log, the history, and whether its numbers are finite. */
 #include "models/train/running.h"
 
-#include "api/clock.h"
+#include "api/base/clock.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Checkpoints of a run. */
-#include "api/file.h"
+#include "api/base/file.h"
 #include "comm/comm.h"
 #include "models/files/checkpoint.h"
 #include "models/train/run.h"

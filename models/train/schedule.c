@@ -2,7 +2,7 @@
  * Learning-rate schedules. */
 #include "models/train/schedule.h"
 
-#include "api/json.h"
+#include "api/base/json.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * The state of a run, and its files. */
 #include "models/train/state.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 #include "models/files/checkpoint.h"
 #include "models/train/best.h"
 

@@ -6,7 +6,7 @@
 #ifndef TX_TRAIN_STATE_H
 #define TX_TRAIN_STATE_H
 
-#include "api/json.h"
+#include "api/base/json.h"
 #include "models/report.h"
 #include "tx.h"
 

@@ -2,7 +2,7 @@
  * TensorBoard's event files. */
 #include "models/train/tensorboard.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

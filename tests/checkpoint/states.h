@@ -5,8 +5,8 @@
 #ifndef TX_TESTS_STATES_H
 #define TX_TESTS_STATES_H
 
-#include "api/file.h"
-#include "api/json.h"
+#include "api/base/file.h"
+#include "api/base/json.h"
 #include "models/files/safetensors.h"
 
 #include <stdlib.h>

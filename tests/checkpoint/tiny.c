@@ -2,7 +2,7 @@
  * The model of the checkpoint tests. */
 #include "tests/checkpoint/tiny.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 #include "models/files/checkpoint.h"
 #include "models/files/weights.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Data of the tests of the communicators, and what their sums must be. */
 #include "tests/comm/ranks.h"
-#include "api/half.h"
+#include "api/base/half.h"
 
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
  * The communicator of this build, as one rank or under a launcher. `test_comm open` only opens it and says why it could
  * not, `window MB [kill]` makes a window, `differ` is about ranks that do different things, `huge` about more than 2^31
  * elements. */
-#include "api/clock.h"
+#include "api/base/clock.h"
 #include "comm/memory_left.h"
 #include "tests/comm/ranks.h"
 

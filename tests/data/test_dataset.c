@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "api/json.h"
+#include "api/base/json.h"
 #include "tests/data/texts.h"
 
 #include <math.h>

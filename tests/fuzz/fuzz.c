@@ -2,7 +2,7 @@
  * What fuzz targets share: promises and files in memory. */
 #include "tests/fuzz/fuzz.h"
 
-#include "api/file.h"
+#include "api/base/file.h"
 
 #include <dirent.h>
 #include <fcntl.h>

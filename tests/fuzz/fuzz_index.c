@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Fuzz target: model.safetensors.index.json, beside two shards "a" and "b". What is accepted lists their tensors, every
  * one of which can be read, and never leads out of the folder. */
-#include "api/json.h"
+#include "api/base/json.h"
 #include "models/files/weights.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Fuzz target: manifest.json of a checkpoint, beside the files "a" (5 bytes) and "b" (empty). Only a manifest that
  * names both is accepted. */
-#include "api/json.h"
+#include "api/base/json.h"
 #include "models/files/checkpoint.h"
 #include "tests/fuzz/fuzz.h"
 

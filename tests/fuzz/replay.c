@@ -2,7 +2,7 @@
  * Runs a fuzz target over every file of a folder, without a fuzzer: what the tests do with the seeds.
  *
  *     replay_NAME FOLDER */
-#include "api/file.h"
+#include "api/base/file.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <dirent.h>

@@ -3,7 +3,7 @@
 #
 # run.sh BUILD SOURCE CC PROGRAM...: installs BUILD in a scratch folder, moves the tree, and there builds and runs
 # consumer.c by pkg-config, shared and static; sees that the programs are there and that the shared library exports
-# what tx.h declares and no more.
+# what tx.h and the headers that it includes declare, and no more.
 set -eu
 build=$1
 source=$2
@@ -47,7 +47,7 @@ if ldd "$scratch/static" | grep libtx; then
 fi
 
 nm -D --defined-only "$libdir/libtx.so" | awk '{print $3}' | sort > "$scratch/exported"
-grep -oE '\btx_[a-z_0-9]+\(' "$tree/include/tx.h" | tr -d '(' | sort -u > "$scratch/declared"
+grep -ohE '\btx_[a-z_0-9]+\(' "$tree"/include/tx*.h | tr -d '(' | sort -u > "$scratch/declared"
 if ! diff "$scratch/declared" "$scratch/exported"; then
     echo "libtx.so must export what tx.h declares (<) and nothing else (>)"
     exit 1

@@ -7,7 +7,7 @@
  *
  * KIND is exit0, exit1, kill, hang, refuse, failed, finalize, or unborn: dead before MPI starts, whichever rank comes
  * first. STEP 0 is before the first one, with the log open. A fault happens once in a folder, or --always. */
-#include "api/file.h"
+#include "api/base/file.h"
 #include "comm/watch.h"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The heartbeats' other end: bad input is dropped and never taken for a rank, and ranks that close are known in the
  * order in which they did. */
-#include "api/clock.h"
+#include "api/base/clock.h"
 #include "tools/txlaunch.h"
 
 #include <setjmp.h>

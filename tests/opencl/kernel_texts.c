@@ -13,7 +13,7 @@
  * FOLDER gets the whole text of each program, as a driver gets it, in SOURCE.cl, and launches.tsv, a line for each kind
  * of launch: source, kernel, work-group ("" where the driver chooses), bytes of local memory in its arguments, options.
  * Exit status 77: there is no OpenCL device, or it is smaller than the one that is meant. */
-#include "api/engine.h"
+#include "api/model/engine.h"
 #include "backends/opencl/gemm.h"
 #include "models/generate/decode.h"
 #include "models/train/trainer.h"

@@ -5,7 +5,7 @@
 #ifndef TX_TESTS_MMA_HOST_H
 #define TX_TESTS_MMA_HOST_H
 
-#include "api/half.h"
+#include "api/base/half.h"
 #include "backends/backend.h"
 #include "tests/opencl/mma_host_state.h"
 

@@ -7,8 +7,8 @@
  *     test_limits ops|train cpu|gpu LIMITS [OP...]      exit status 77: there is no such OpenCL device
  *
  * ops: every fourth case of the conformance suite, of all ops or of those named. */
-#include "api/model.h"
-#include "api/op.h"
+#include "api/model/model.h"
+#include "api/graph/op.h"
 #include "backends/opencl/cl.h"
 #include "models/gpt2.h"
 #include "models/train/trainer.h"

@@ -2,7 +2,7 @@
  * The products by NVIDIA's matrix units, without one: kernels/gemm_mma.cl as C, 128 threads as a work-group, against
  * sums in double. What is not tested here is that the driver takes the instructions; the backend's known-answer test
  * does that. */
-#include "api/half.h"
+#include "api/base/half.h"
 #include "backends/backend.h"
 
 #include <math.h>

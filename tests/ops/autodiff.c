@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Gradients of graphs on a device against finite differences of the same graph run by the references. */
-#include "api/engine.h"
+#include "api/model/engine.h"
 #include "tests/ops/conformance.h"
 #include "tests/ops/graphs.h"
 #include "tests/ops/mock.h"

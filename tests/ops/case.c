@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Lists of cases, calls made of them, and the table of descriptors. */
 #include "tests/ops/case.h"
-#include "api/op.h"
+#include "api/graph/op.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reads the ONNX backend node cases, runs those that TX's ops can say, and counts by op. */
 #include "tests/ops/onnx.h"
-#include "api/file.h"
+#include "api/base/file.h"
 #include "tests/ops/conformance.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #ifndef TX_TESTS_OPS_ONNX_H
 #define TX_TESTS_OPS_ONNX_H
 
-#include "api/json.h"
+#include "api/base/json.h"
 #include "models/files/safetensors.h"
 #include "tests/ops/rig.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A call in a device's memory: placement, upload, run, and the check that nothing else was written. */
 #include "tests/ops/rig.h"
-#include "api/op.h"
+#include "api/graph/op.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Who checks the checker: planted faults that the harness must catch, and references that must agree with themselves.
  */
-#include "api/op.h"
+#include "api/graph/op.h"
 #include "tests/ops/check.h"
 #include "tests/ops/mock.h"
 

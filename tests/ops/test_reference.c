@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tests of the references themselves: gradients against central finite differences in double precision, linear ops
  * against their adjoints, Philox against its published vectors, storage types against api/half.h. */
-#include "api/half.h"
-#include "api/op.h"
+#include "api/base/half.h"
+#include "api/graph/op.h"
 #include "backends/rng.h"
 #include "tests/ops/case.h"
 

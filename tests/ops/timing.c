@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Medians of runs, and commands of any shapes timed: contents do not matter here, so operands are filled in bulk. */
 #include "tests/ops/timing.h"
-#include "api/clock.h"
-#include "api/op.h"
+#include "api/base/clock.h"
+#include "api/graph/op.h"
 #include "tests/ops/case.h"
 
 #include <math.h>

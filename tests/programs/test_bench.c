@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "api/json.h"
+#include "api/base/json.h"
 #include "tests/scratch.h"
 
 #include <float.h>

@@ -4,7 +4,7 @@
 #ifndef TX_TESTS_TEXT_H
 #define TX_TESTS_TEXT_H
 
-#include "api/json.h"
+#include "api/base/json.h"
 #include "models/text/tokenizer.h"
 #include "tests/scratch.h"
 

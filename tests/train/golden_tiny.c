@@ -3,7 +3,7 @@
  * steps, a greedy continuation.
  *
  *     golden_tiny DEVICE */
-#include "api/json.h"
+#include "api/base/json.h"
 #include "models/files/safetensors.h"
 #include "models/generate/generate.h"
 #include "models/train/trainer.h"

@@ -5,7 +5,7 @@
  * SHARD_BYTES the weights are written as shards of that size.
  *
  *     gpt2_logits FOLDER OUT [DEVICE [SHARD_BYTES]] */
-#include "api/file.h"
+#include "api/base/file.h"
 #include "models/files/safetensors.h"
 #include "models/gpt2.h"
 #include "models/text/tokenizer.h"

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Whole reads and atomic writes of files. */
+#include "api/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Names that a temporary file may take before another process' leftovers are given as the reason to stop. */
+#define TEMPORARY_NAMES 1000
+/* Room that a read of standard input begins with. */
+#define INPUT_ROOM ((size_t)1 << 16)
+/* Room for ".<pid>-<number>.tmp" after the final name. */
+#define TEMPORARY_SUFFIX 48
+
+struct tx_file {
+    int descriptor;
+    char *path;      /* final name */
+    char *temporary; /* name until then */
+};
+
+tx_status tx_file_fail(const char *path, const char *doing)
+{
+    int error = errno;
+    tx_status status = TX_IO;
+    if (error == ENOENT || error == ENOTDIR)
+        status = TX_NOT_FOUND;
+    else if (error == ENOMEM || error == EMFILE || error == ENFILE) /* of memory, or of descriptors */
+        status = TX_MEMORY;
+    return tx_fail(status, "%s: cannot %s: %s", path, doing, strerror(error));
+}
+
+/* ---- Opening ----------------------------------------------------------------------------------- */
+
+static tx_status fail_kind(const char *path, mode_t mode)
+{
+    const char *what = S_ISFIFO(mode)   ? "a pipe"
+                       : S_ISDIR(mode)  ? "a folder"
+                       : S_ISLNK(mode)  ? "a link"
+                       : S_ISSOCK(mode) ? "a socket"
+                                        : "a device";
+    return tx_fail(TX_FORMAT, "%s: %s, where a regular file should be", path, what);
+}
+
+tx_status tx_file_open(const char *path, int flags, int *descriptor, int64_t *size)
+{
+    struct stat info;
+    /* Without O_NONBLOCK a pipe whose other end nobody holds would never be opened, nor refused. */
+    int opened = open(path, flags | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (opened < 0) {
+        const int error = errno;
+        bool there = (flags & O_NOFOLLOW ? lstat : stat)(path, &info) == 0;
+        if (there && !S_ISREG(info.st_mode) && (error == ELOOP || error == ENXIO || error == EISDIR))
+            return fail_kind(path, info.st_mode);
+        errno = error;
+        return tx_file_fail(path, (flags & O_ACCMODE) == O_RDONLY ? "open" : "open for writing");
+    }
+    tx_status status = TX_OK;
+    if (fstat(opened, &info) != 0)
+        status = tx_file_fail(path, "read");
+    else if (!S_ISREG(info.st_mode))
+        status = fail_kind(path, info.st_mode);
+    else if (fcntl(opened, F_SETFL, fcntl(opened, F_GETFL) & ~O_NONBLOCK) != 0)
+        status = tx_file_fail(path, "open");
+    if (status) {
+        close(opened);
+        return status;
+    }
+    *descriptor = opened;
+    if (size)
+        *size = (int64_t)info.st_size;
+    return TX_OK;
+}
+
+/* ---- Reading ----------------------------------------------------------------------------------- */
+
+static tx_status fail_short(int descriptor, const char *path, int64_t wanted)
+{
+    struct stat info;
+    if (fstat(descriptor, &info) != 0)
+        return tx_file_fail(path, "read");
+    return tx_fail(TX_IO, "%s: has %" PRId64 " bytes, %" PRId64 " are needed: it was shortened since it was opened",
+                   path, (int64_t)info.st_size, wanted);
+}
+
+tx_status tx_file_read_at(int descriptor, const char *path, int64_t at, void *data, int64_t bytes)
+{
+    const int64_t end = at + bytes;
+    char *next = data;
+    while (at < end) {
+        ssize_t got = pread(descriptor, next, (size_t)(end - at), (off_t)at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return tx_file_fail(path, "read");
+        if (got == 0)
+            return fail_short(descriptor, path, end);
+        next += got;
+        at += got;
+    }
+    return TX_OK;
+}
+
+/* Reads until the end of the file or one byte beyond `limit`. */
+static tx_status read_all(int descriptor, const char *path, size_t expected, int64_t limit, char **data, size_t *size)
+{
+    size_t room = expected + 1, used = 0; /* the spare byte meets the end of the file, then holds the NUL */
+    char *buffer = malloc(room);
+    while (buffer) {
+        ssize_t got = read(descriptor, buffer + used, room - used);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            free(buffer);
+            return tx_file_fail(path, "read");
+        }
+        used += (size_t)got;
+        if ((int64_t)used > limit) {
+            free(buffer);
+            return tx_fail(TX_FORMAT, "%s: larger than the %" PRId64 " bytes that such a file may have", path, limit);
+        }
+        if (got == 0) {
+            buffer[used] = '\0';
+            *data = buffer;
+            *size = used;
+            return TX_OK;
+        }
+        if (used == room) {
+            char *larger = realloc(buffer, room *= 2);
+            if (!larger)
+                free(buffer);
+            buffer = larger;
+        }
+    }
+    return tx_fail(TX_MEMORY, "%s: no memory for its contents", path);
+}
+
+tx_status tx_file_read(const char *path, int64_t limit, char **data, size_t *size)
+{
+    int descriptor = -1;
+    int64_t there = 0;
+    if (strcmp(path, "/dev/stdin") == 0)
+        return read_all(STDIN_FILENO, path, INPUT_ROOM, limit, data, size);
+    tx_status status = tx_file_open(path, O_RDONLY, &descriptor, &there);
+    if (status)
+        return status;
+    if (there > limit)
+        status = tx_fail(TX_FORMAT, "%s: %" PRId64 " bytes, larger than the %" PRId64 " that such a file may have",
+                         path, there, limit);
+    else
+        status = read_all(descriptor, path, (size_t)there, limit, data, size);
+    close(descriptor);
+    return status;
+}
+
+tx_status tx_file_read_input(char **data, size_t *size)
+{
+    return read_all(STDIN_FILENO, "standard input", INPUT_ROOM, INT64_MAX, data, size);
+}
+
+bool tx_file_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+/* ---- Folders ------------------------------------------------------------------------------------- */
+
+tx_status tx_folder_flush(const char *path)
+{
+    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0)
+        return tx_file_fail(path, "open to flush it");
+    tx_status status = TX_OK;
+    /* EINVAL: this file system has no such operation for folders. */
+    if (fsync(descriptor) != 0 && errno != EINVAL)
+        status = tx_file_fail(path, "flush to disk");
+    close(descriptor);
+    return status;
+}
+
+/* Makes the new name `path` last through a loss of power. */
+static tx_status flush_name(const char *path)
+{
+    char *folder = strdup(path);
+    if (!folder)
+        return tx_fail(TX_MEMORY, "%s: no memory for the name", path);
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        slash[slash == folder ? 1 : 0] = '\0';
+    tx_status status = tx_folder_flush(slash ? folder : ".");
+    free(folder);
+    return status;
+}
+
+static tx_status create_one(const char *path)
+{
+    struct stat info;
+    if (mkdir(path, 0777) == 0)
+        return flush_name(path);
+    int error = errno; /* of mkdir: a folder that exists may give EEXIST, EROFS or EACCES */
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return TX_OK;
+    errno = error;
+    return tx_file_fail(path, "make the folder");
+}
+
+tx_status tx_folder_create(const char *path)
+{
+    if (path[0] == '\0')
+        return tx_fail(TX_INVALID, "the name of a folder is empty");
+    char *part = strdup(path);
+    if (!part)
+        return tx_fail(TX_MEMORY, "%s: no memory for the name", path);
+    tx_status status = TX_OK;
+    for (char *slash = strchr(part + 1, '/'); slash && !status; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        status = create_one(part);
+        *slash = '/';
+    }
+    if (!status)
+        status = create_one(part);
+    free(part);
+    return status;
+}
+
+char *tx_path_join(const char *folder, const char *name)
+{
+    size_t length = strlen(folder), size = length + strlen(name) + 2;
+    char *path = malloc(size);
+    if (!path) {
+        tx_fail(TX_MEMORY, "%s/%s: no memory for the name", folder, name);
+        return NULL;
+    }
+    snprintf(path, size, "%s%s%s", folder, length > 0 && folder[length - 1] == '/' ? "" : "/", name);
+    return path;
+}
+
+/* ---- Writing ------------------------------------------------------------------------------------- */
+
+static void file_free(tx_file *file)
+{
+    free(file->path);
+    free(file->temporary);
+    free(file);
+}
+
+static tx_status open_temporary(tx_file *file)
+{
+    size_t size = strlen(file->path) + TEMPORARY_SUFFIX;
+    for (int k = 0; k < TEMPORARY_NAMES; k++) {
+        snprintf(file->temporary, size, "%s.%ld-%d.tmp", file->path, (long)getpid(), k);
+        file->descriptor = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (file->descriptor >= 0)
+            return TX_OK;
+        if (errno != EEXIST)
+            break;
+    }
+    return tx_file_fail(file->path, "create a temporary file beside it");
+}
+
+tx_status tx_file_create(const char *path, tx_file **file)
+{
+    tx_file *made = calloc(1, sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "%s: no memory to write it", path);
+    made->path = strdup(path);
+    made->temporary = malloc(strlen(path) + TEMPORARY_SUFFIX);
+    tx_status status =
+        made->path && made->temporary ? open_temporary(made) : tx_fail(TX_MEMORY, "%s: no memory to write it", path);
+    if (status) {
+        file_free(made);
+        return status;
+    }
+    *file = made;
+    return TX_OK;
+}
+
+tx_status tx_file_append(tx_file *file, const void *data, size_t size)
+{
+    const char *next = data;
+    while (size > 0) {
+        ssize_t done = write(file->descriptor, next, size);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return tx_file_fail(file->path, "write");
+        next += done;
+        size -= (size_t)done;
+    }
+    return TX_OK;
+}
+
+tx_status tx_file_commit(tx_file *file)
+{
+    tx_status status = TX_OK;
+    if (fsync(file->descriptor) != 0)
+        status = tx_file_fail(file->path, "flush to disk");
+    /* Who reads it back reads the disk and not memory, where the system can do so. */
+    (void)posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_DONTNEED);
+    if (close(file->descriptor) != 0 && !status)
+        status = tx_file_fail(file->path, "close");
+    if (!status && rename(file->temporary, file->path) != 0)
+        status = tx_file_fail(file->path, "give the finished file its name");
+    if (status)
+        unlink(file->temporary);
+    else
+        status = flush_name(file->path);
+    file_free(file);
+    return status;
+}
+
+void tx_file_discard(tx_file *file)
+{
+    if (!file)
+        return;
+    close(file->descriptor);
+    unlink(file->temporary);
+    file_free(file);
+}
+
+tx_status tx_file_write(const char *path, const void *data, size_t size)
+{
+    tx_file *file;
+    tx_status status = tx_file_create(path, &file);
+    if (status)
+        return status;
+    status = tx_file_append(file, data, size);
+    if (status) {
+        tx_file_discard(file);
+        return status;
+    }
+    return tx_file_commit(file);
+}

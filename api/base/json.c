@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The wrapper over jansson: strict parsing, typed access, writing. */
+#include "api/base/json.h"
+
+#include "api/base/file.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Parsing ----------------------------------------------------------------------------------- */
+
+/* Whether the value that `text` begins with nests deeper than TX_JSON_DEPTH; text that is no JSON may say
+ * either. jansson recurses, so it is asked before. */
+static bool too_deep(const char *text, size_t size)
+{
+    int depth = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < size; i++) {
+        char c = text[i];
+        if (quoted) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                quoted = false;
+        } else if (c == '[' || c == '{') {
+            if (++depth > TX_JSON_DEPTH)
+                return true;
+        } else if (c == ']' || c == '}') {
+            if (--depth <= 0)
+                return false;
+        } else if (depth == 0 && !strchr(" \t\r\n", c)) {
+            return false; /* a scalar */
+        } else {
+            quoted = c == '"';
+        }
+    }
+    return false;
+}
+
+static bool in_number(char c)
+{
+    return (c >= '0' && c <= '9') || (c && strchr("+-.eE", c));
+}
+
+/* Whether a number is an integer beyond int64. */
+static bool is_beyond(const char *number, size_t size)
+{
+    static const char most[] = "9223372036854775807";
+    const size_t length = sizeof most - 1;
+    if (size > 0 && number[0] == '-') {
+        number++;
+        size--;
+    }
+    for (size_t i = 0; i < size; i++)
+        if (number[i] < '0' || number[i] > '9')
+            return false;
+    return size > length || (size == length && memcmp(number, most, length) > 0);
+}
+
+/* A copy in which integers beyond int64 have an exponent, which makes them numbers; `*size` becomes its size. NULL when
+ * out of memory. */
+static char *mark_long_integers(const char *text, size_t *size)
+{
+    const size_t end = *size;
+    char *copy = malloc(end + end / 8 + 1);
+    size_t used = 0;
+    bool quoted = false;
+    for (size_t i = 0, length; copy && i < end; i += length) {
+        length = 1;
+        if (quoted && text[i] == '\\' && i + 1 < end)
+            length = 2;
+        else if (text[i] == '"')
+            quoted = !quoted;
+        else if (!quoted && in_number(text[i]))
+            while (i + length < end && in_number(text[i + length]))
+                length++;
+        memcpy(copy + used, text + i, length);
+        used += length;
+        if (!quoted && is_beyond(text + i, length)) {
+            memcpy(copy + used, "e0", 2);
+            used += 2;
+        }
+    }
+    *size = used;
+    return copy;
+}
+
+/* jansson refuses integers beyond int64: those are read as the numbers nearest to them, as other languages do. Real
+ * files have them: transformers writes 10^30 for a length without limit. */
+static json_t *load(const char *text, size_t size, size_t flags, json_error_t *error)
+{
+    json_t *value = json_loadb(text, size, flags, error);
+    if (value || json_error_code(error) != json_error_numeric_overflow)
+        return value;
+    json_error_t again;
+    char *marked = mark_long_integers(text, &size);
+    value = marked ? json_loadb(marked, size, flags, &again) : NULL;
+    free(marked);
+    return value;
+}
+
+static tx_status parse(const char *text, size_t size, const char *where, size_t flags, tx_json **json, size_t *used)
+{
+    if (too_deep(text, size))
+        return tx_fail(TX_FORMAT, "%s: JSON nested deeper than %d levels", where, TX_JSON_DEPTH);
+    json_error_t error;
+    flags |= JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
+    /* `used` counts bytes of this text: no copy will do. */
+    json_t *value = used ? json_loadb(text, size, flags, &error) : load(text, size, flags, &error);
+    if (!value) /* jansson takes an allocation that fails for a fault of the text: such a fault is there twice */
+        value = json_loadb(text, size, flags, &error);
+    if (!value && (json_error_code(&error) == json_error_out_of_memory || !error.text[0]))
+        return tx_fail(TX_MEMORY, "%s: no memory to read its JSON", where);
+    if (!value && flags & JSON_ALLOW_NUL) /* what may hold NUL is one line */
+        return tx_fail(TX_FORMAT, "%s: not valid JSON: column %d: %s", where, error.column, error.text);
+    if (!value)
+        return tx_fail(TX_FORMAT, "%s: not valid JSON: line %d, column %d: %s", where, error.line, error.column,
+                       error.text);
+    if (used)
+        *used = (size_t)error.position;
+    *json = value;
+    return TX_OK;
+}
+
+tx_status tx_json_parse(const char *text, size_t size, const char *where, tx_json **json)
+{
+    return parse(text, size, where, 0, json, NULL);
+}
+
+tx_status tx_json_parse_prefix(const char *text, size_t size, const char *where, tx_json **json, size_t *used)
+{
+    return parse(text, size, where, JSON_DISABLE_EOF_CHECK, json, used);
+}
+
+tx_status tx_json_parse_line(const char *text, size_t size, const char *where, tx_json **json)
+{
+    return parse(text, size, where, JSON_ALLOW_NUL, json, NULL);
+}
+
+tx_status tx_json_read(const char *path, int64_t limit, tx_json **json)
+{
+    char *text;
+    size_t size;
+    tx_status status = tx_file_read(path, limit, &text, &size);
+    if (status)
+        return status;
+    status = tx_json_parse(text, size, path, json);
+    free(text);
+    return status;
+}
+
+void tx_json_free(tx_json *json)
+{
+    json_decref(json);
+}
+
+tx_json *tx_json_copy(const tx_json *json)
+{
+    tx_json *copy = json_deep_copy(json);
+    if (!copy)
+        tx_fail(TX_MEMORY, "no memory for a copy of a JSON value");
+    return copy;
+}
+
+/* ---- Access ---------------------------------------------------------------------------------- */
+
+static const char *const type_names[] = {
+#define X(name, text) [TX_JSON_##name] = text,
+    TX_JSON_TYPE_MAP(X)
+#undef X
+};
+
+tx_json_type tx_json_type_of(const tx_json *json)
+{
+    switch (json_typeof(json)) {
+    case JSON_OBJECT:
+        return TX_JSON_OBJECT;
+    case JSON_ARRAY:
+        return TX_JSON_ARRAY;
+    case JSON_STRING:
+        return TX_JSON_STRING;
+    case JSON_INTEGER:
+        return TX_JSON_INTEGER;
+    case JSON_REAL:
+        return TX_JSON_NUMBER;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return TX_JSON_BOOL;
+    case JSON_NULL:
+        break;
+    }
+    return TX_JSON_NULL;
+}
+
+/* "KEY: expected EXPECTED, found VALUE" */
+static tx_status fail_value(const char *what, const char *expected, const tx_json *found)
+{
+    tx_json_type type = tx_json_type_of(found);
+    bool scalar = type != TX_JSON_ARRAY && type != TX_JSON_OBJECT;
+    char *text = scalar ? json_dumps(found, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
+    tx_fail(TX_FORMAT, "%s: expected %s, found %.60s", what, expected, text ? text : type_names[type]);
+    free(text);
+    return TX_FORMAT;
+}
+
+tx_status tx_json_as_bool(const tx_json *json, const char *what, bool *value)
+{
+    if (!json_is_boolean(json))
+        return fail_value(what, type_names[TX_JSON_BOOL], json);
+    *value = json_is_true(json);
+    return TX_OK;
+}
+
+tx_status tx_json_as_int(const tx_json *json, const char *what, int64_t min, int64_t max, int64_t *value)
+{
+    int64_t found = json_integer_value(json);
+    if (!json_is_integer(json) || found < min || found > max) {
+        char expected[96];
+        if (max == INT64_MAX)
+            snprintf(expected, sizeof expected, "an integer of at least %" PRId64, min);
+        else
+            snprintf(expected, sizeof expected, "an integer from %" PRId64 " to %" PRId64, min, max);
+        return fail_value(what, expected, json);
+    }
+    *value = found;
+    return TX_OK;
+}
+
+tx_status tx_json_as_number(const tx_json *json, const char *what, double min, double max, double *value)
+{
+    double found = json_number_value(json);
+    if (!json_is_number(json) || !(found >= min && found <= max)) {
+        char expected[96];
+        snprintf(expected, sizeof expected, "a number from %g to %g", min, max);
+        return fail_value(what, expected, json);
+    }
+    *value = found;
+    return TX_OK;
+}
+
+tx_status tx_json_as_string(const tx_json *json, const char *what, const char **value)
+{
+    if (!json_is_string(json))
+        return fail_value(what, type_names[TX_JSON_STRING], json);
+    *value = json_string_value(json);
+    return TX_OK;
+}
+
+/* The member `key`, or NULL with a message. */
+static tx_json *member(const tx_json *object, const char *key)
+{
+    tx_json *value = json_object_get(object, key);
+    if (!value)
+        tx_fail(TX_NOT_FOUND, "%s is missing", key);
+    return value;
+}
+
+tx_status tx_json_get(const tx_json *object, const char *key, tx_json_type type, tx_json **value)
+{
+    tx_json *found = member(object, key);
+    if (!found)
+        return TX_NOT_FOUND;
+    if (tx_json_type_of(found) != type)
+        return fail_value(key, type_names[type], found);
+    *value = found;
+    return TX_OK;
+}
+
+tx_status tx_json_get_bool(const tx_json *object, const char *key, bool *value)
+{
+    tx_json *found = member(object, key);
+    return found ? tx_json_as_bool(found, key, value) : TX_NOT_FOUND;
+}
+
+tx_status tx_json_get_int(const tx_json *object, const char *key, int64_t min, int64_t max, int64_t *value)
+{
+    tx_json *found = member(object, key);
+    return found ? tx_json_as_int(found, key, min, max, value) : TX_NOT_FOUND;
+}
+
+tx_status tx_json_get_number(const tx_json *object, const char *key, double min, double max, double *value)
+{
+    tx_json *found = member(object, key);
+    return found ? tx_json_as_number(found, key, min, max, value) : TX_NOT_FOUND;
+}
+
+tx_status tx_json_get_string(const tx_json *object, const char *key, const char **value)
+{
+    tx_json *found = member(object, key);
+    return found ? tx_json_as_string(found, key, value) : TX_NOT_FOUND;
+}
+
+tx_status tx_json_get_text(const tx_json *object, const char *key, const char **value, size_t *size)
+{
+    const char *found;
+    tx_status status = tx_json_get_string(object, key, &found);
+    if (status)
+        return status;
+    *value = found;
+    *size = json_string_length(json_object_get(object, key));
+    return TX_OK;
+}
+
+bool tx_json_has(const tx_json *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return value && !json_is_null(value);
+}
+
+size_t tx_json_size(const tx_json *json)
+{
+    return json_is_array(json) ? json_array_size(json) : json_object_size(json);
+}
+
+tx_json *tx_json_at(const tx_json *array, size_t index)
+{
+    return json_array_get(array, index);
+}
+
+/* jansson takes a mutable object to iterate, and does not change it. */
+static tx_json *unchanged(const tx_json *json)
+{
+    union {
+        const tx_json *in;
+        tx_json *out;
+    } cast = {.in = json};
+    return cast.out;
+}
+
+void *tx_json_first(const tx_json *object)
+{
+    return json_object_iter(unchanged(object));
+}
+
+void *tx_json_next(const tx_json *object, void *iterator)
+{
+    return json_object_iter_next(unchanged(object), iterator);
+}
+
+const char *tx_json_key(void *iterator)
+{
+    return json_object_iter_key(iterator);
+}
+
+tx_json *tx_json_value(void *iterator)
+{
+    return json_object_iter_value(iterator);
+}
+
+/* ---- Building ---------------------------------------------------------------------------------- */
+
+tx_json *tx_json_object(void)
+{
+    return json_object();
+}
+
+tx_json *tx_json_array(void)
+{
+    return json_array();
+}
+
+/* Why jansson does not take a text: it is not UTF-8, or memory is out. */
+static tx_status refuse_text(const char *text)
+{
+    json_t *good = json_string(text), *any = good ? good : json_string_nocheck(text);
+    json_decref(any);
+    return any && !good ? tx_fail(TX_INVALID, "a string for JSON is not UTF-8: %.60s", text)
+                        : tx_fail(TX_MEMORY, "no memory for a string of JSON");
+}
+
+/* A NULL container or value is an allocation that failed. */
+tx_status tx_json_set(tx_json *object, const char *key, tx_json *value)
+{
+    bool memory = object && value;
+    if (json_object_set_new(object, key, value) == 0)
+        return TX_OK;
+    if (!memory)
+        return tx_fail(TX_MEMORY, "no memory for the JSON member %s", key);
+    if (!json_is_object(object))
+        return tx_fail(TX_INVALID, "the JSON member %s cannot be set in what is no object", key);
+    return tx_fail_in(refuse_text(key), "the name of a JSON member");
+}
+
+tx_status tx_json_append(tx_json *array, tx_json *value)
+{
+    bool memory = array && value;
+    if (json_array_append_new(array, value) == 0)
+        return TX_OK;
+    return memory ? tx_fail(TX_INVALID, "a JSON value cannot be appended to what is no array")
+                  : tx_fail(TX_MEMORY, "no memory for an element of a JSON array");
+}
+
+static tx_status make_number(double number, tx_json **value)
+{
+    if (!isfinite(number))
+        return tx_fail(TX_INVALID, "JSON has no number for %f", number);
+    *value = json_real(number);
+    return TX_OK;
+}
+
+static tx_status make_string(const char *text, tx_json **value)
+{
+    *value = json_string(text);
+    return *value ? TX_OK : refuse_text(text);
+}
+
+tx_status tx_json_set_null(tx_json *object, const char *key)
+{
+    return tx_json_set(object, key, json_null());
+}
+
+tx_status tx_json_set_bool(tx_json *object, const char *key, bool value)
+{
+    return tx_json_set(object, key, json_boolean(value));
+}
+
+tx_status tx_json_set_int(tx_json *object, const char *key, int64_t value)
+{
+    return tx_json_set(object, key, json_integer(value));
+}
+
+tx_status tx_json_set_number(tx_json *object, const char *key, double value)
+{
+    tx_json *made = NULL;
+    if (make_number(value, &made))
+        return tx_fail_in(TX_INVALID, "%s", key);
+    return tx_json_set(object, key, made);
+}
+
+tx_status tx_json_set_string(tx_json *object, const char *key, const char *value)
+{
+    tx_json *made = NULL;
+    tx_status status = make_string(value, &made);
+    return status ? tx_fail_in(status, "%s", key) : tx_json_set(object, key, made);
+}
+
+tx_status tx_json_set_text(tx_json *object, const char *key, const char *value, size_t size)
+{
+    tx_json *made = json_stringn(value, size);
+    if (!made)
+        return tx_fail(TX_INVALID, "%s: a string for JSON is not UTF-8 (or memory is out)", key);
+    return tx_json_set(object, key, made);
+}
+
+tx_status tx_json_append_int(tx_json *array, int64_t value)
+{
+    return tx_json_append(array, json_integer(value));
+}
+
+tx_status tx_json_append_number(tx_json *array, double value)
+{
+    tx_json *made = NULL;
+    tx_status status = make_number(value, &made);
+    return status ? status : tx_json_append(array, made);
+}
+
+tx_status tx_json_append_string(tx_json *array, const char *value)
+{
+    tx_json *made = NULL;
+    tx_status status = make_string(value, &made);
+    return status ? status : tx_json_append(array, made);
+}
+
+/* ---- Writing ----------------------------------------------------------------------------------- */
+
+/* The whole text with the fewest digits, 15 to 17, with which every number reads back the same. */
+char *tx_json_text(const tx_json *json, tx_json_form form)
+{
+    size_t flags = JSON_ENCODE_ANY | (form == TX_JSON_LINE ? 0 : JSON_INDENT(2));
+    if (form == TX_JSON_SORTED)
+        flags |= JSON_SORT_KEYS;
+    for (size_t digits = 15;; digits++) {
+        char *text = json_dumps(json, flags | JSON_REAL_PRECISION(digits));
+        if (!text) {
+            tx_fail(TX_MEMORY, "no memory for the text of a JSON value");
+            return NULL;
+        }
+        if (digits == 17)
+            return text;
+        json_t *back = json_loads(text, JSON_DECODE_ANY, NULL);
+        bool same = json_equal(back, json);
+        json_decref(back);
+        if (same)
+            return text;
+        free(text);
+    }
+}
+
+tx_status tx_json_write(const char *path, const tx_json *json, tx_json_form form)
+{
+    char *text = tx_json_text(json, form);
+    if (!text)
+        return tx_fail_in(TX_MEMORY, "%s", path);
+    size_t size = strlen(text);
+    text[size] = '\n'; /* in place of the NUL */
+    tx_status status = tx_file_write(path, text, size + 1);
+    free(text);
+    return status;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The public functions that add one operation to a graph. */
+#include "api/graph/graph.h"
+
+#include <math.h>
+
+/* Emits for the graph of `first`; NULL operands that are required pass an earlier failure on. */
+#define EMIT(first, ...) ((first) ? tx_emit((first)->graph, &(tx_emit_args){__VA_ARGS__}) : NULL)
+
+static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
+
+tx_tensor *tx_linear(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose)
+{
+    if (!w)
+        return NULL;
+    tx_attrs attrs = plain;
+    attrs.flat = true;
+    attrs.trans_b = transpose;
+    return EMIT(x, .op = TX_OP_MATMUL, .attrs = attrs, .in = {x, w, b});
+}
+
+tx_tensor *tx_matmul(tx_tensor *a, tx_tensor *b, bool transpose_a, bool transpose_b)
+{
+    if (!a || !b)
+        return NULL;
+    tx_attrs attrs = plain;
+    attrs.trans_a = transpose_a;
+    attrs.trans_b = transpose_b;
+    attrs.flat = b->shape.rank == 2 && !transpose_a; /* the batch is more rows */
+    return EMIT(a, .op = TX_OP_MATMUL, .attrs = attrs, .in = {a, b});
+}
+
+tx_tensor *tx_embedding(tx_tensor *tokens, tx_tensor *token_table, tx_tensor *position_table, tx_tensor *positions)
+{
+    if (!token_table)
+        return NULL;
+    return EMIT(tokens, .op = TX_OP_EMBEDDING, .attrs = plain, .in = {tokens, token_table, position_table, positions});
+}
+
+tx_tensor *tx_gather(tx_tensor *table, tx_tensor *rows)
+{
+    return rows ? EMIT(table, .op = TX_OP_GATHER, .attrs = plain, .in = {table, rows}) : NULL;
+}
+
+tx_tensor *tx_scatter_add(tx_tensor *indices, tx_tensor *src, int64_t rows)
+{
+    tx_attrs attrs = plain;
+    attrs.rows = rows;
+    return src ? EMIT(indices, .op = TX_OP_SCATTER_ADD, .attrs = attrs, .in = {indices, src}) : NULL;
+}
+
+tx_tensor *tx_layer_norm(tx_tensor *x, tx_tensor *gamma, tx_tensor *beta, float eps)
+{
+    tx_attrs attrs = plain;
+    attrs.eps = eps;
+    return gamma && beta ? EMIT(x, .op = TX_OP_LAYER_NORM, .attrs = attrs, .in = {x, gamma, beta}) : NULL;
+}
+
+tx_tensor *tx_rms_norm(tx_tensor *x, tx_tensor *gamma, float eps)
+{
+    tx_attrs attrs = plain;
+    attrs.eps = eps;
+    return gamma ? EMIT(x, .op = TX_OP_RMS_NORM, .attrs = attrs, .in = {x, gamma}) : NULL;
+}
+
+tx_tensor *tx_softmax(tx_tensor *x)
+{
+    return EMIT(x, .op = TX_OP_SOFTMAX, .attrs = plain, .in = {x});
+}
+
+tx_tensor *tx_gelu(tx_tensor *x, bool exact)
+{
+    tx_attrs attrs = plain;
+    attrs.exact = exact;
+    return EMIT(x, .op = TX_OP_GELU, .attrs = attrs, .in = {x});
+}
+
+tx_tensor *tx_silu(tx_tensor *x)
+{
+    return EMIT(x, .op = TX_OP_SILU, .attrs = plain, .in = {x});
+}
+
+tx_tensor *tx_swiglu(tx_tensor *x)
+{
+    return EMIT(x, .op = TX_OP_SWIGLU, .attrs = plain, .in = {x});
+}
+
+tx_tensor *tx_add(tx_tensor *a, tx_tensor *b)
+{
+    return b ? EMIT(a, .op = TX_OP_ADD, .attrs = plain, .in = {a, b}) : NULL;
+}
+
+tx_tensor *tx_mul(tx_tensor *a, tx_tensor *b)
+{
+    return b ? EMIT(a, .op = TX_OP_MUL, .attrs = plain, .in = {a, b}) : NULL;
+}
+
+tx_tensor *tx_scale(tx_tensor *x, float factor)
+{
+    tx_attrs attrs = plain;
+    attrs.alpha = factor;
+    return EMIT(x, .op = TX_OP_SCALE, .attrs = attrs, .in = {x});
+}
+
+tx_tensor *tx_dropout(tx_tensor *x, float p, int32_t site)
+{
+    if (p == 0.0f)
+        return x;
+    tx_attrs attrs = plain;
+    attrs.p = p;
+    attrs.site = site;
+    return EMIT(x, .op = TX_OP_DROPOUT, .attrs = attrs, .in = {x});
+}
+
+static tx_attrs attention_attrs(const tx_tensor *qkv, const tx_attention_options *o)
+{
+    tx_attrs attrs = plain;
+    int64_t parts = o->heads + 2 * (int64_t)o->kv_heads;
+    int64_t head_size = parts > 0 ? tx_shape_last(&qkv->shape) / parts : 1;
+    attrs.heads = o->heads;
+    attrs.kv_heads = o->kv_heads;
+    attrs.causal = o->causal;
+    attrs.scale = o->scale != 0.0f ? o->scale : 1.0f / sqrtf((float)head_size);
+    attrs.p = o->dropout;
+    attrs.site = o->site;
+    return attrs;
+}
+
+static bool options_fit(tx_tensor *x, size_t size, size_t wanted)
+{
+    if (size == wanted)
+        return true;
+    tx_graph_fail(x->graph, tx_fail(TX_INVALID, "attention options: size is %zu, wanted %zu", size, wanted));
+    return false;
+}
+
+tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, const tx_attention_options *options)
+{
+    if (!qkv || !options_fit(qkv, options->size, sizeof *options))
+        return NULL;
+    return EMIT(qkv, .op = TX_OP_ATTENTION, .attrs = attention_attrs(qkv, options), .in = {qkv, lengths});
+}
+
+tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,
+                               tx_tensor *sources, const tx_attention_options *options)
+{
+    if (!qkv || !k_cache || !v_cache || !positions || !options_fit(qkv, options->size, sizeof *options))
+        return NULL;
+    tx_attrs attrs = attention_attrs(qkv, options);
+    tx_emit_args reorder = {.op = TX_OP_KV_REORDER,
+                            .attrs = plain,
+                            .in = {k_cache, v_cache, sources, positions},
+                            .out = {k_cache, v_cache}};
+    tx_emit_args append = {
+        .op = TX_OP_KV_APPEND, .attrs = attrs, .in = {qkv, k_cache, v_cache, positions}, .out = {k_cache, v_cache}};
+    if ((sources && !tx_emit(qkv->graph, &reorder)) || !tx_emit(qkv->graph, &append))
+        return NULL;
+    return EMIT(qkv, .op = TX_OP_ATTENTION_CACHED, .attrs = attrs, .in = {qkv, k_cache, v_cache, positions});
+}
+
+tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, float theta, tx_tensor *positions)
+{
+    tx_attrs attrs = plain;
+    attrs.heads = heads;
+    attrs.head_size = head_size;
+    attrs.theta = theta;
+    return EMIT(x, .op = TX_OP_ROTARY, .attrs = attrs, .in = {x, positions});
+}
+
+tx_tensor *tx_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab)
+{
+    tx_attrs attrs = plain;
+    attrs.vocab = vocab;
+    return labels ? EMIT(logits, .op = TX_OP_CROSS_ENTROPY, .attrs = attrs, .in = {logits, labels}) : NULL;
+}
+
+static tx_tensor *reduce(tx_tensor *x, tx_reduction reduction, tx_axis axis, int32_t control)
+{
+    tx_attrs attrs = plain;
+    attrs.reduction = reduction;
+    attrs.axis = axis;
+    attrs.control = control;
+    return EMIT(x, .op = TX_OP_REDUCE, .attrs = attrs, .in = {x});
+}
+
+tx_tensor *tx_mean_loss(tx_tensor *losses)
+{
+    return reduce(losses, TX_REDUCE_SUM, TX_AXIS_ALL, TX_CONTROL_INVERSE_LABELS);
+}
+
+tx_tensor *tx_reduce(tx_tensor *x, tx_reduction reduction, tx_axis axis)
+{
+    return reduce(x, reduction, axis, -1);
+}
+
+tx_tensor *tx_cast(tx_tensor *x, tx_dtype dtype)
+{
+    return EMIT(x, .op = TX_OP_CAST, .attrs = plain, .in = {x}, .dtype = &dtype);
+}
+
+tx_tensor *tx_copy(tx_tensor *x)
+{
+    return EMIT(x, .op = TX_OP_COPY, .attrs = plain, .in = {x});
+}
+
+tx_tensor *tx_fill(tx_graph *graph, tx_shape shape, float value)
+{
+    tx_attrs attrs = plain;
+    attrs.alpha = value;
+    return tx_emit(graph, &(tx_emit_args){.op = TX_OP_FILL, .attrs = attrs, .shape = &shape});
+}
+
+tx_tensor *tx_reshape(tx_tensor *x, tx_shape shape)
+{
+    return EMIT(x, .op = TX_OP_RESHAPE, .attrs = plain, .in = {x}, .shape = &shape);
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Changing a graph: a list of its nodes in their order, and the uses of each tensor. */
+#include "api/graph/edit.h"
+
+#include <stdlib.h>
+
+/* A node's neighbours in the order; TX_EDIT_END at the ends. */
+typedef struct link {
+    int32_t before, behind;
+    bool erased;
+} link;
+
+struct tx_edit {
+    tx_graph *graph;
+    link *link;              /* by node */
+    int32_t known, room;     /* nodes that the list holds */
+    int32_t first, last;     /* of the list */
+    int32_t tensors, *begin; /* by tensor: where its uses begin; those of the next one follow */
+    tx_use *use;
+    bool *viewed;
+};
+
+/* ---- The order --------------------------------------------------------------------------------------- */
+
+static void take_out(tx_edit *e, int32_t node)
+{
+    const link *l = &e->link[node];
+    *(l->before == TX_EDIT_END ? &e->first : &e->link[l->before].behind) = l->behind;
+    *(l->behind == TX_EDIT_END ? &e->last : &e->link[l->behind].before) = l->before;
+}
+
+static void put_before(tx_edit *e, int32_t node, int32_t at)
+{
+    link *l = &e->link[node];
+    l->behind = at;
+    l->before = at == TX_EDIT_END ? e->last : e->link[at].before;
+    *(l->before == TX_EDIT_END ? &e->first : &e->link[l->before].behind) = node;
+    *(at == TX_EDIT_END ? &e->last : &e->link[at].before) = node;
+}
+
+/* Appends what was emitted since. */
+static tx_status learn(tx_edit *e)
+{
+    const tx_graph *g = e->graph;
+    if (g->nodes > e->room) {
+        const int32_t room = 2 * g->nodes;
+        link *grown = realloc(e->link, (size_t)room * sizeof *grown);
+        if (!grown)
+            return tx_fail(TX_MEMORY, "no memory to change a graph of %d nodes", (int)g->nodes);
+        e->link = grown;
+        e->room = room;
+    }
+    for (; e->known < g->nodes; e->known++) {
+        e->link[e->known].erased = false;
+        put_before(e, e->known, TX_EDIT_END);
+    }
+    return TX_OK;
+}
+
+/* ---- Uses -------------------------------------------------------------------------------------------- */
+
+static void count_uses(tx_edit *e)
+{
+    const tx_graph *g = e->graph;
+    for (int32_t i = 0; i < g->nodes; i++)
+        for (int k = 0; k < TX_MAX_IN; k++)
+            if (g->node[i].in[k])
+                e->begin[g->node[i].in[k]->id + 1]++;
+    for (int32_t t = 0; t < e->tensors; t++)
+        e->begin[t + 1] += e->begin[t];
+}
+
+static tx_status find_uses(tx_edit *e)
+{
+    const tx_graph *g = e->graph;
+    e->begin = calloc((size_t)e->tensors + 1, sizeof *e->begin);
+    e->viewed = calloc((size_t)e->tensors + 1, sizeof *e->viewed);
+    if (!e->begin || !e->viewed)
+        return tx_fail(TX_MEMORY, "no memory for the uses of %d tensors", (int)e->tensors);
+    count_uses(e);
+    e->use = malloc(((size_t)e->begin[e->tensors] + 1) * sizeof *e->use);
+    int32_t *filled = calloc((size_t)e->tensors + 1, sizeof *filled);
+    if (!e->use || !filled) {
+        free(filled);
+        return tx_fail(TX_MEMORY, "no memory for the uses of %d tensors", (int)e->tensors);
+    }
+    for (int32_t i = 0; i < g->nodes; i++)
+        for (int k = 0; k < TX_MAX_IN; k++)
+            if (g->node[i].in[k]) {
+                const int32_t t = g->node[i].in[k]->id;
+                e->use[e->begin[t] + filled[t]++] = (tx_use){i, k};
+            }
+    for (int32_t t = 0; t < e->tensors; t++)
+        if (g->tensor[t]->base)
+            e->viewed[t] = e->viewed[g->tensor[t]->base->id] = true;
+    free(filled);
+    return TX_OK;
+}
+
+const tx_use *tx_edit_readers(const tx_edit *e, const tx_tensor *tensor, int32_t *count)
+{
+    const int32_t t = tensor->id;
+    *count = t < e->tensors ? e->begin[t + 1] - e->begin[t] : 0;
+    return t < e->tensors ? &e->use[e->begin[t]] : NULL;
+}
+
+bool tx_edit_is_viewed(const tx_edit *e, const tx_tensor *tensor)
+{
+    return tensor->id < e->tensors ? e->viewed[tensor->id] : tensor->base != NULL;
+}
+
+bool tx_edit_is_erased(const tx_edit *e, int32_t node)
+{
+    return node < e->known && e->link[node].erased;
+}
+
+int32_t tx_edit_next(tx_edit *e, int32_t node)
+{
+    return node == TX_EDIT_END ? e->first : e->link[node].behind;
+}
+
+/* ---- Opening and closing ------------------------------------------------------------------------------- */
+
+tx_status tx_edit_open(tx_graph *graph, tx_edit **edit)
+{
+    tx_edit *e = calloc(1, sizeof *e);
+    if (!e)
+        return tx_fail(TX_MEMORY, "no memory to change a graph");
+    *e = (tx_edit){.graph = graph, .first = TX_EDIT_END, .last = TX_EDIT_END, .tensors = graph->tensors};
+    tx_status status = learn(e);
+    if (!status)
+        status = find_uses(e);
+    if (status) {
+        tx_edit_discard(e);
+        return status;
+    }
+    *edit = e;
+    return TX_OK;
+}
+
+void tx_edit_discard(tx_edit *e)
+{
+    if (!e)
+        return;
+    free(e->link);
+    free(e->begin);
+    free(e->use);
+    free(e->viewed);
+    free(e);
+}
+
+tx_status tx_edit_commit(tx_edit *e)
+{
+    tx_graph *g = e->graph;
+    tx_status status = learn(e);
+    tx_node *nodes = status ? NULL : malloc(((size_t)g->nodes + 1) * sizeof *nodes);
+    int32_t *moved = nodes ? malloc(((size_t)g->nodes + 1) * sizeof *moved) : NULL, count = 0;
+    if (!moved) {
+        free(nodes);
+        tx_edit_discard(e);
+        return tx_fail(TX_MEMORY, "no memory to change a graph");
+    }
+    for (int32_t i = 0; i < g->nodes; i++)
+        moved[i] = -1; /* erased */
+    for (int32_t i = e->first; i != TX_EDIT_END; i = e->link[i].behind) {
+        moved[i] = count;
+        nodes[count++] = g->node[i];
+    }
+    for (int32_t i = 0; i < g->tensors; i++)
+        if (g->tensor[i]->producer >= 0)
+            g->tensor[i]->producer = moved[g->tensor[i]->producer];
+    free(g->node);
+    free(moved);
+    g->node_room = g->nodes + 1;
+    g->node = nodes;
+    g->nodes = count;
+    tx_edit_discard(e);
+    return TX_OK;
+}
+
+/* ---- Changes --------------------------------------------------------------------------------------------- */
+
+void tx_edit_replace(tx_edit *e, const tx_tensor *old, tx_tensor *new)
+{
+    int32_t count;
+    const tx_use *use = tx_edit_readers(e, old, &count);
+    for (int32_t i = 0; i < count; i++)
+        if (e->graph->node[use[i].node].in[use[i].operand] == old)
+            e->graph->node[use[i].node].in[use[i].operand] = new;
+}
+
+tx_status tx_edit_insert(tx_edit *e, int32_t at, const tx_node *node, int32_t *number)
+{
+    int32_t made;
+    tx_status status = tx_graph_append(e->graph, node, &made);
+    if (!status)
+        status = learn(e);
+    if (status)
+        return status;
+    tx_edit_move(e, made, at);
+    if (number)
+        *number = made;
+    return TX_OK;
+}
+
+void tx_edit_move(tx_edit *e, int32_t node, int32_t at)
+{
+    if (node == at || learn(e) != TX_OK) /* told by the commit, which fails for the same reason */
+        return;
+    take_out(e, node);
+    put_before(e, node, at);
+}
+
+void tx_edit_erase(tx_edit *e, int32_t node)
+{
+    if (e->link[node].erased)
+        return;
+    take_out(e, node);
+    e->link[node].erased = true;
+}

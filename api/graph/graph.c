@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Storage of a graph, and the one function that appends nodes. */
+#include "api/graph/graph.h"
+
+#include "api/model/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+tx_status tx_graph_create(tx_model *model, tx_graph **graph)
+{
+    tx_graph *g = calloc(1, sizeof *g);
+    if (!g)
+        return tx_fail(TX_MEMORY, "no memory for a graph");
+    g->model = model;
+    g->chunk_bytes = TX_CHUNK_BYTES;
+    *graph = g;
+    return TX_OK;
+}
+
+void tx_graph_free(tx_graph *graph)
+{
+    if (!graph)
+        return;
+    for (int32_t i = 0; i < graph->tensors; i++) {
+        free(graph->tensor[i]->name);
+        free(graph->tensor[i]);
+    }
+    free(graph->tensor);
+    free(graph->node);
+    free(graph->loss);
+    free(graph);
+}
+
+tx_status tx_graph_fail(tx_graph *graph, tx_status status)
+{
+    if (graph->status == TX_OK) {
+        graph->status = status;
+        snprintf(graph->message, sizeof graph->message, "%s", tx_error());
+    }
+    return status;
+}
+
+tx_status tx_graph_check(const tx_graph *graph)
+{
+    return graph->status == TX_OK ? TX_OK : tx_fail(graph->status, "%s", graph->message);
+}
+
+/* Makes room for one more element of `size` bytes in `*array`. */
+static bool grow(void **array, int32_t count, int32_t *room, size_t size)
+{
+    if (count < *room)
+        return true;
+    int32_t wanted = *room ? 2 * *room : 64;
+    void *bigger = realloc(*array, (size_t)wanted * size);
+    if (!bigger)
+        return false;
+    *array = bigger;
+    *room = wanted;
+    return true;
+}
+
+static tx_tensor *tensor_new(tx_graph *graph, tx_dtype dtype, tx_shape shape)
+{
+    tx_tensor *t = calloc(1, sizeof *t);
+    void *array = graph->tensor;
+    if (!t || !grow(&array, graph->tensors, &graph->tensor_room, sizeof *graph->tensor)) {
+        free(t);
+        tx_graph_fail(graph, tx_fail(TX_MEMORY, "no memory for a tensor"));
+        return NULL;
+    }
+    graph->tensor = array;
+    t->id = graph->tensors;
+    graph->tensor[graph->tensors++] = t;
+    t->graph = graph;
+    t->dtype = dtype;
+    t->shape = shape;
+    t->arena = TX_ARENA_PLANNED;
+    t->producer = t->param = -1;
+    t->range = (tx_index_range){INT32_MIN, INT32_MAX, true};
+    return t;
+}
+
+tx_tensor *tx_tensor_planned(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena)
+{
+    tx_tensor *t = tensor_new(graph, dtype, shape);
+    if (t)
+        t->arena = arena;
+    return t;
+}
+
+tx_tensor *tx_tensor_fixed(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena, int64_t offset)
+{
+    tx_tensor *t = tx_tensor_planned(graph, dtype, shape, arena);
+    if (t) {
+        t->is_fixed = true;
+        t->offset = offset;
+    }
+    return t;
+}
+
+tx_tensor *tx_tensor_view(tx_tensor *whole, int64_t first, tx_shape shape)
+{
+    tx_tensor *t = tensor_new(whole->graph, whole->dtype, shape);
+    if (t) {
+        t->arena = whole->arena;
+        t->base = whole;
+        t->within = first * (int64_t)tx_dtype_size(whole->dtype);
+    }
+    return t;
+}
+
+tx_tensor *tx_tensor_result(tx_graph *graph, tx_result result)
+{
+    return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(1), TX_ARENA_RESULT, (int64_t)result * (int64_t)sizeof(float));
+}
+
+static tx_tensor *tensor_named(tx_tensor *t, const char *name)
+{
+    if (!t)
+        return NULL;
+    t->name = strdup(name);
+    if (t->name)
+        return t;
+    tx_graph_fail(t->graph, tx_fail(TX_MEMORY, "no memory for a name"));
+    return NULL;
+}
+
+const tx_shape *tx_tensor_shape(const tx_tensor *tensor)
+{
+    return &tensor->shape;
+}
+
+tx_dtype tx_tensor_dtype(const tx_tensor *tensor)
+{
+    return tensor->dtype;
+}
+
+/* ---- storage -------------------------------------------------------------------------------- */
+
+static tx_status check_storage(const char *what, const char *name, tx_dtype dtype, const tx_shape *shape)
+{
+    char text[96];
+    if ((unsigned)dtype >= TX_DTYPE_COUNT)
+        return tx_fail(TX_INVALID, "%s %s: there is no data type number %d", what, name, (int)dtype);
+    if (tx_shape_possible(shape))
+        return TX_OK;
+    return tx_fail(TX_INVALID, "%s %s has an impossible shape %s", what, name, tx_shape_text(shape, text, sizeof text));
+}
+
+tx_tensor *tx_input(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape shape)
+{
+    if (graph->status != TX_OK)
+        return NULL;
+    tx_status status = check_storage("input", name, dtype, &shape);
+    if (status != TX_OK) {
+        tx_graph_fail(graph, status);
+        return NULL;
+    }
+    tx_tensor *t = tensor_named(tensor_new(graph, dtype, shape), name);
+    if (t)
+        t->is_input = true;
+    return t;
+}
+
+/* The parameter's node, which the graph may have already. */
+static tx_tensor *param_node(tx_graph *graph, int32_t index)
+{
+    const tx_param_record *record = &graph->model->param[index];
+    for (int32_t i = 0; i < graph->nodes; i++)
+        if (graph->node[i].op == TX_OP_PARAM && graph->node[i].out[0]->param == index)
+            return graph->node[i].out[0];
+    tx_tensor *t = tensor_named(
+        tx_tensor_fixed(graph, record->spec.dtype, record->spec.shape, record->arena, record->offset), record->name);
+    if (!t)
+        return NULL;
+    t->param = index;
+    t->requires_grad = !record->spec.frozen;
+    t->producer = graph->nodes;
+    tx_emit_args args = {.op = TX_OP_PARAM, .dtype = &t->dtype, .shape = &t->shape, .out = {t}};
+    return tx_emit(graph, &args);
+}
+
+tx_tensor *tx_param(tx_graph *graph, const char *name, const tx_param_spec *spec)
+{
+    if (graph->status != TX_OK)
+        return NULL;
+    int32_t index = -1;
+    tx_status status = spec ? check_storage("parameter", name, spec->dtype, &spec->shape) : TX_OK;
+    if (status == TX_OK)
+        status = tx_model_declare(graph->model, name, spec, &index);
+    if (status != TX_OK) {
+        tx_graph_fail(graph, status);
+        return NULL;
+    }
+    return param_node(graph, index);
+}
+
+/* The state of this name that the graph has already, or NULL. */
+static tx_tensor *find_state(const tx_graph *graph, const char *name)
+{
+    for (int32_t i = 0; i < graph->tensors; i++) {
+        tx_tensor *t = graph->tensor[i];
+        if (t->name && t->arena == TX_ARENA_STATE && strcmp(t->name, name) == 0)
+            return t;
+    }
+    return NULL;
+}
+
+tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape shape)
+{
+    if (graph->status != TX_OK)
+        return NULL;
+    int64_t offset = 0;
+    tx_status status = check_storage("state", name, dtype, &shape);
+    if (status == TX_OK)
+        status = tx_model_declare_state(graph->model, name, dtype, &shape, &offset);
+    if (status != TX_OK) {
+        tx_graph_fail(graph, status);
+        return NULL;
+    }
+    tx_tensor *t = find_state(graph, name);
+    return t ? t : tensor_named(tx_tensor_fixed(graph, dtype, shape, TX_ARENA_STATE, offset), name);
+}
+
+tx_tensor *tx_output(tx_tensor *tensor)
+{
+    if (tensor && !tensor->graph->planned)
+        tx_tensor_root(tensor)->is_output = true;
+    return tensor;
+}
+
+/* ---- nodes ---------------------------------------------------------------------------------- */
+
+static tx_operand operand_of(const tx_tensor *t)
+{
+    tx_operand o = {.dtype = TX_DTYPE_COUNT};
+    if (t) {
+        o.dtype = t->dtype;
+        o.shape = t->shape;
+    }
+    return o;
+}
+
+/* Narrows what may be written to an index input, where there is one, by what this op can take. */
+static void narrow(tx_tensor *t, int64_t low, int64_t high, bool ignore)
+{
+    if (!t)
+        return;
+    tx_index_range *r = &tx_tensor_root(t)->range;
+    r->low = low > r->low ? low : r->low;
+    r->high = high < r->high ? high : r->high;
+    r->ignore = r->ignore && ignore;
+}
+
+/* Dimension `d` of an operand. */
+#define DIM(op, name, d) n->in[TX_IN(op, name)]->shape.dim[d]
+
+static void narrow_indices(const tx_node *n)
+{
+    switch (n->op) {
+    case TX_OP_EMBEDDING:
+        narrow(n->in[TX_IN(embedding, tokens)], 0, DIM(embedding, table, 0), false);
+        narrow(n->in[TX_IN(embedding, positions)], 0,
+               n->in[TX_IN(embedding, position_table)]
+                   ? DIM(embedding, position_table, 0) - DIM(embedding, tokens, 1) + 1
+                   : INT32_MAX,
+               false);
+        break;
+    case TX_OP_ROTARY:
+        narrow(n->in[TX_IN(rotary, positions)], 0, INT32_MAX, false);
+        break;
+    case TX_OP_KV_APPEND: /* and ATTENTION_CACHED, which follows it */
+        narrow(n->in[TX_IN(kv_append, positions)], 0, DIM(kv_append, k_cache, 1) - DIM(kv_append, qkv, 1) + 1, false);
+        break;
+    case TX_OP_KV_REORDER:
+        narrow(n->in[TX_IN(kv_reorder, sources)], 0, DIM(kv_reorder, k_cache, 0), false);
+        break;
+    case TX_OP_GATHER:
+        narrow(n->in[TX_IN(gather, indices)], INT32_MIN, DIM(gather, table, 0), true);
+        break;
+    case TX_OP_SCATTER_ADD:
+        narrow(n->in[TX_IN(scatter_add, indices)], INT32_MIN, n->attrs.rows, true);
+        break;
+    case TX_OP_CROSS_ENTROPY:
+        narrow(n->in[TX_IN(cross_entropy, labels)], 0, n->attrs.vocab, true);
+        break;
+    case TX_OP_ATTENTION:
+        narrow(n->in[TX_IN(attention, lengths)], 1, DIM(attention, qkv, 1) + 1, false);
+        break;
+    default:
+        break;
+    }
+}
+
+static tx_node *node_new(tx_graph *graph)
+{
+    void *array = graph->node;
+    if (!grow(&array, graph->nodes, &graph->node_room, sizeof *graph->node)) {
+        tx_graph_fail(graph, tx_fail(TX_MEMORY, "no memory for a node"));
+        return NULL;
+    }
+    graph->node = array;
+    tx_node *n = &graph->node[graph->nodes];
+    memset(n, 0, sizeof *n);
+    return n;
+}
+
+/* Makes the node's output tensors, or checks those that were given. */
+static bool make_outputs(tx_graph *graph, tx_emit_args *args, const tx_operand out[TX_MAX_OUT])
+{
+    bool needs = false;
+    for (int i = 0; i < TX_MAX_IN; i++)
+        needs |= args->in[i] && args->in[i]->requires_grad;
+    for (int i = 0; i < TX_MAX_OUT; i++) {
+        if (!tx_present(&out[i]))
+            continue;
+        if (args->out[i]) {
+            if (args->out[i]->dtype == out[i].dtype && tx_shape_equal(&args->out[i]->shape, &out[i].shape))
+                continue;
+            tx_graph_fail(graph, tx_fail(TX_INTERNAL, "%s: output %d was given another shape or type",
+                                         tx_op_info_of(args->op)->name, i));
+            return false;
+        }
+        tx_tensor *t = tensor_new(graph, out[i].dtype, out[i].shape);
+        if (!t)
+            return false;
+        t->requires_grad = needs && graph->direction == TX_FORWARD;
+        t->producer = graph->nodes;
+        args->out[i] = t;
+    }
+    return true;
+}
+
+tx_status tx_graph_append(tx_graph *graph, const tx_node *node, int32_t *number)
+{
+    tx_node *n = node_new(graph);
+    if (!n)
+        return graph->status;
+    *n = *node;
+    *number = graph->nodes++;
+    return TX_OK;
+}
+
+tx_status tx_backward(tx_graph *graph, tx_tensor *loss)
+{
+    tx_status status = tx_graph_check(graph);
+    if (status != TX_OK)
+        return status;
+    if (!loss || loss->graph != graph || tx_shape_count(&loss->shape) != 1 || loss->dtype != TX_F32)
+        return tx_graph_fail(graph, tx_fail(TX_INVALID, "backward: the loss must be one F32 value of this graph"));
+    if (!loss->requires_grad)
+        return tx_graph_fail(graph, tx_fail(TX_INVALID, "backward: the loss depends on no parameter"));
+    if (graph->planned)
+        return tx_graph_fail(graph, tx_fail(TX_INVALID, "backward: the graph has a plan, so it cannot change"));
+    void *array = graph->loss;
+    if (!grow(&array, graph->losses, &graph->loss_room, sizeof(tx_tensor *)))
+        return tx_graph_fail(graph, tx_fail(TX_MEMORY, "no memory for a loss"));
+    graph->loss = array;
+    graph->loss[graph->losses++] = loss;
+    graph->model->has_gradients = true;
+    return TX_OK;
+}
+
+tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args)
+{
+    if (graph->status != TX_OK)
+        return NULL;
+    if (graph->planned) {
+        tx_graph_fail(graph, tx_fail(TX_INVALID, "%s: the graph has a plan, so it cannot change: make another",
+                                     tx_op_info_of(args->op)->name));
+        return NULL;
+    }
+    tx_operand in[TX_MAX_IN], out[TX_MAX_OUT];
+    for (int i = 0; i < TX_MAX_IN; i++) {
+        in[i] = operand_of(args->in[i]);
+        if (args->in[i] && args->in[i]->graph != graph) {
+            tx_graph_fail(
+                graph, tx_fail(TX_INVALID, "%s: input %d belongs to another graph", tx_op_info_of(args->op)->name, i));
+            return NULL;
+        }
+    }
+    for (int i = 0; i < TX_MAX_OUT; i++)
+        out[i] = (tx_operand){.dtype = TX_DTYPE_COUNT, .shape = {.rank = 1, .dim = {1}}};
+    if (args->dtype)
+        out[0].dtype = *args->dtype;
+    if (args->shape)
+        out[0].shape = *args->shape;
+    tx_status status = tx_op_infer(args->op, &args->attrs, in, out);
+    if (status != TX_OK) {
+        tx_graph_fail(graph, status);
+        return NULL;
+    }
+    tx_node *n = node_new(graph);
+    if (!n || !make_outputs(graph, args, out))
+        return NULL;
+    n->op = args->op;
+    n->direction = graph->direction;
+    n->attrs = args->attrs;
+    memcpy(n->in, args->in, sizeof n->in);
+    memcpy(n->out, args->out, sizeof n->out);
+    if (n->op == TX_OP_RESHAPE)
+        n->out[0]->base = n->in[0];
+    narrow_indices(n);
+    graph->nodes++;
+    return n->out[0];
+}

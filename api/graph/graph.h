@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The static graph: tensors and nodes, as the passes see them. */
+#ifndef TX_API_GRAPH_H
+#define TX_API_GRAPH_H
+
+#include "api/graph/op.h"
+
+/* The values that an index tensor may hold; what is outside is refused when it is written. */
+typedef struct tx_index_range {
+    int64_t low, high; /* low <= index < high */
+    bool ignore;       /* or TX_IGNORE_LABEL */
+} tx_index_range;
+
+struct tx_tensor {
+    tx_graph *graph;
+    int32_t id; /* its index in the graph */
+    tx_dtype dtype;
+    tx_shape shape;
+    tx_arena_id arena;
+    int64_t offset;   /* arena address */
+    tx_tensor *base;  /* whose storage this is, when not its own (reshape, in place, view) */
+    int64_t within;   /* bytes from the beginning of that storage */
+    int32_t producer; /* index of the node; -1: none */
+    int32_t param;    /* the parameter's number, of what a PARAM node gives; -1: no parameter */
+    bool requires_grad, is_output, is_input;
+    bool is_fixed; /* lies at `offset` in every plan; else the planner places it by its lifetime */
+    tx_index_range range;
+    char *name;          /* of inputs, parameters and states; else NULL */
+    int32_t first, last; /* lifetime in nodes, of storage that is planned */
+};
+
+typedef struct tx_node {
+    tx_op op;
+    tx_direction direction;
+    tx_attrs attrs;
+    tx_tensor *in[TX_MAX_IN];
+    tx_tensor *out[TX_MAX_OUT];
+} tx_node;
+
+/* Bytes of the logits of a chunk of the classifier (tx_chunk). */
+#define TX_CHUNK_BYTES (INT64_C(256) << 20)
+
+struct tx_graph {
+    tx_model *model;
+    tx_tensor **tensor;
+    int32_t tensors, tensor_room;
+    tx_node *node;
+    int32_t nodes, node_room;
+    tx_direction direction; /* of the nodes being added */
+    tx_tensor **loss; /* what tx_backward was given, until autodiff takes it: the gradients are those of the sum */
+    int32_t losses, loss_room;
+    int64_t chunk_bytes; /* TX_CHUNK_BYTES, or what a test sets */
+    bool planned;        /* has been given to a plan: storage is shared, so nothing may be added */
+    tx_status status;    /* of the first failure; its message is kept below */
+    char message[512];
+};
+
+static inline tx_tensor *tx_tensor_root(tx_tensor *t)
+{
+    while (t->base)
+        t = t->base;
+    return t;
+}
+
+/* Where it lies in its root's arena. */
+static inline int64_t tx_tensor_address(const tx_tensor *t)
+{
+    int64_t address = 0;
+    for (; t->base; t = t->base)
+        address += t->within;
+    return address + t->offset;
+}
+
+static inline int64_t tx_tensor_bytes(const tx_tensor *t)
+{
+    return tx_shape_count(&t->shape) * (int64_t)tx_dtype_size(t->dtype);
+}
+
+/* Whether it keeps what it holds while a plan runs, but for what the nodes of the graph that make it write. */
+static inline bool tx_tensor_lasts(tx_tensor *t)
+{
+    const tx_arena_id arena = tx_tensor_root(t)->arena;
+    return arena == TX_ARENA_PLANNED || arena == TX_ARENA_WEIGHTS || arena == TX_ARENA_FROZEN;
+}
+
+/* TX_OK, or the first failure with its message put back. */
+tx_status tx_graph_check(const tx_graph *graph);
+
+/* What a node is asked to be; all but op and in may be left out. */
+typedef struct tx_emit_args {
+    tx_op op;
+    tx_attrs attrs;
+    tx_tensor *in[TX_MAX_IN];
+    const tx_dtype *dtype;      /* of output 0, where the op has a choice */
+    const tx_shape *shape;      /* of output 0, where the op does not know it */
+    tx_tensor *out[TX_MAX_OUT]; /* given tensors to write to (fixed storage); NULL: made here */
+} tx_emit_args;
+
+/* Validates and appends a node; the node's outputs go to `args->out`. Returns output 0 (NULL on failure, which the
+ * graph keeps). */
+tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args);
+
+/* A tensor on fixed storage (arena address `offset`), not made by a node. */
+tx_tensor *tx_tensor_fixed(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena, int64_t offset);
+/* A tensor that the planner places in an arena, PLANNED or EXCHANGE, not made by a node. */
+tx_tensor *tx_tensor_planned(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena);
+/* A view: `shape` elements of `whole` from element `first` on, to be read or written in their place. */
+tx_tensor *tx_tensor_view(tx_tensor *whole, int64_t first, tx_shape shape);
+/* The scalar `result` of the model as a tensor [1]. */
+tx_tensor *tx_tensor_result(tx_graph *graph, tx_result result);
+
+/* Appends a copy of a node as it is, for ops that are not the user's; `*number` receives its number. */
+tx_status tx_graph_append(tx_graph *graph, const tx_node *node, int32_t *number);
+
+#endif

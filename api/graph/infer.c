@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shape inference: every operand of every op is validated here, once, above the backends. The rules are in the files
+ * of their class. */
+#include "api/graph/infer.h"
+
+const char *tx_want_name(const tx_infer *c)
+{
+    return tx_op_info_of(c->op)->name;
+}
+
+tx_status tx_want_other_shape(const tx_infer *c, int i, const char *want)
+{
+    return tx_fail(TX_INVALID, "%s: input %d has shape %s, wanted %s", tx_want_name(c), i, TEXT(c->in[i].shape), want);
+}
+
+tx_status tx_want_dtype(const tx_infer *c, int i, tx_dtype dtype)
+{
+    if (!tx_present(&c->in[i]) || c->in[i].dtype == dtype)
+        return TX_OK;
+    return tx_fail(TX_INVALID, "%s: input %d is %s, wanted %s", tx_want_name(c), i, tx_dtype_name(c->in[i].dtype),
+                   tx_dtype_name(dtype));
+}
+
+bool tx_is_float_type(tx_dtype dtype)
+{
+    return dtype == TX_F32 || dtype == TX_BF16 || dtype == TX_F16;
+}
+
+tx_status tx_want_float_type(const tx_infer *c, int i)
+{
+    if (!tx_present(&c->in[i]) || tx_is_float_type(c->in[i].dtype))
+        return TX_OK;
+    return tx_fail(TX_INVALID, "%s: input %d is %s, wanted F32, BF16 or F16", tx_want_name(c), i,
+                   tx_dtype_name(c->in[i].dtype));
+}
+
+/* All inputs F32. */
+tx_status tx_want_f32(const tx_infer *c)
+{
+    tx_status status = TX_OK;
+    for (int i = 0; i < TX_MAX_IN && status == TX_OK; i++)
+        status = tx_want_dtype(c, i, TX_F32);
+    return status;
+}
+
+tx_status tx_want_shape(const tx_infer *c, int i, const tx_shape *shape)
+{
+    if (!tx_present(&c->in[i]) || tx_shape_equal(&c->in[i].shape, shape))
+        return TX_OK;
+    return tx_want_other_shape(c, i, TEXT(*shape));
+}
+
+tx_status tx_want_rank(const tx_infer *c, int i, int32_t rank)
+{
+    if (!tx_present(&c->in[i]) || c->in[i].shape.rank == rank)
+        return TX_OK;
+    return tx_fail(TX_INVALID, "%s: input %d has shape %s, wanted rank %d", tx_want_name(c), i, TEXT(c->in[i].shape),
+                   rank);
+}
+
+tx_status tx_want_positions(const tx_infer *c, int i, int64_t batch)
+{
+    CHECK(tx_want_dtype(c, i, TX_I32));
+    return tx_want_shape(c, i, &TX_SHAPE(batch));
+}
+
+void tx_give(const tx_infer *c, int i, tx_dtype dtype, tx_shape shape)
+{
+    c->out[i].dtype = dtype;
+    c->out[i].shape = shape;
+}
+
+tx_shape tx_without_last(const tx_shape *shape)
+{
+    tx_shape s = *shape;
+    if (s.rank > 1)
+        s.rank--;
+    else
+        s = TX_SHAPE(1);
+    return s;
+}
+
+tx_shape tx_with_last(const tx_shape *shape, int64_t last)
+{
+    tx_shape s = *shape;
+    s.dim[s.rank - 1] = last;
+    return s;
+}
+
+tx_status tx_infer_none(const tx_infer *c)
+{
+    (void)c;
+    return TX_OK;
+}
+
+/* ---- dispatch ------------------------------------------------------------------------------ */
+
+static tx_status (*const rules[TX_OP_COUNT])(const tx_infer *) = {
+#define TX_OP(NAME, name, CLASS, min, n_in, n_out, in_place, adds, rule, grad, in, out) \
+    [TX_OP_##NAME] = tx_infer_##rule,
+#define TX_VIRTUAL TX_OP
+#include "ops.def"
+};
+
+bool tx_shape_possible(const tx_shape *shape)
+{
+    bool good = shape->rank >= 1 && shape->rank <= TX_MAX_RANK;
+    int64_t count = 1;
+    for (int32_t i = 0; good && i < shape->rank; i++) {
+        good = shape->dim[i] >= 1 && shape->dim[i] <= INT64_MAX / 16 / count;
+        count *= good ? shape->dim[i] : 1;
+    }
+    return good;
+}
+
+static tx_status check_dims(const tx_infer *c, const tx_operand *o, const char *side, int i)
+{
+    if (tx_shape_possible(&o->shape))
+        return TX_OK;
+    return tx_fail(TX_INVALID, "%s: %s %d has an impossible shape %s", tx_want_name(c), side, i, TEXT(o->shape));
+}
+
+tx_status tx_op_infer(tx_op op, const tx_attrs *attrs, const tx_operand in[TX_MAX_IN], tx_operand out[TX_MAX_OUT])
+{
+    const tx_op_info *info = tx_op_info_of(op);
+    tx_operand result[TX_MAX_OUT];
+    for (int i = 0; i < TX_MAX_OUT; i++)
+        result[i] = out[i];
+    tx_infer c = {op, attrs, in, result};
+    for (int i = 0; i < TX_MAX_IN; i++) {
+        bool present = i < info->inputs && tx_present(&in[i]);
+        if (i < info->inputs_min && !present)
+            return tx_fail(TX_INVALID, "%s: input %d is missing", info->name, i);
+        if (present)
+            CHECK(check_dims(&c, &in[i], "input", i));
+    }
+    if (result[0].shape.rank != 0) /* given for ops that do not know it */
+        CHECK(check_dims(&c, &result[0], "output", 0));
+    CHECK(rules[op](&c));
+    for (int i = 0; i < info->outputs; i++)
+        if (tx_present(&result[i]))
+            CHECK(check_dims(&c, &result[i], "output", i));
+    for (int i = 0; i < TX_MAX_OUT; i++) {
+        out[i].dtype = i < info->outputs ? result[i].dtype : TX_DTYPE_COUNT;
+        out[i].shape = result[i].shape;
+    }
+    return TX_OK;
+}

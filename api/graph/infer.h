@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What inference rules share. A rule (tx_infer_<name>, the column `infer` of ops.def) validates the operands of one op
+ * and gives the type and shape of each output. */
+#ifndef TX_API_INFER_H
+#define TX_API_INFER_H
+
+#include "api/graph/op.h"
+
+typedef struct tx_infer {
+    tx_op op;
+    const tx_attrs *attrs;
+    const tx_operand *in;
+    tx_operand *out;
+} tx_infer;
+
+#define TX_OP(NAME, name, CLASS, min, n_in, n_out, in_place, adds, rule, grad, in, out) \
+    tx_status tx_infer_##rule(const tx_infer *c);
+#define TX_VIRTUAL TX_OP
+#include "ops.def"
+
+/* "[4, 128]", for a message in the same statement. */
+#define TEXT(shape) tx_shape_text(&(shape), (char[96]){0}, 96)
+
+#define CHECK(call)                 \
+    do {                            \
+        tx_status status_ = (call); \
+        if (status_ != TX_OK)       \
+            return status_;         \
+    } while (0)
+
+const char *tx_want_name(const tx_infer *c); /* of the op */
+bool tx_is_float_type(tx_dtype dtype);       /* F32, BF16 or F16 */
+
+/* Each accepts an absent input, and else fails with a message that names op, input and what was wanted. */
+tx_status tx_want_dtype(const tx_infer *c, int i, tx_dtype dtype);
+tx_status tx_want_float_type(const tx_infer *c, int i);
+tx_status tx_want_f32(const tx_infer *c); /* all inputs */
+tx_status tx_want_shape(const tx_infer *c, int i, const tx_shape *shape);
+tx_status tx_want_rank(const tx_infer *c, int i, int32_t rank);
+tx_status tx_want_positions(const tx_infer *c, int i, int64_t batch); /* I32 [batch] */
+/* Fails: input `i` has another shape than `want` says. */
+tx_status tx_want_other_shape(const tx_infer *c, int i, const char *want);
+
+void tx_give(const tx_infer *c, int i, tx_dtype dtype, tx_shape shape); /* output `i` */
+tx_shape tx_without_last(const tx_shape *shape);                        /* [1] for rank 1 */
+tx_shape tx_with_last(const tx_shape *shape, int64_t last);
+
+#endif

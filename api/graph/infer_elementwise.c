@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Inference rules of element-wise ops and of movement. */
+#include "api/graph/infer.h"
+
+#include <inttypes.h>
+
+/* ---- element-wise -------------------------------------------------------------------------- */
+
+tx_status tx_infer_same(const tx_infer *c)
+{
+    if (c->op != TX_OP_COPY)
+        CHECK(tx_want_f32(c));
+    if (c->op == TX_OP_DROPOUT && !(c->attrs->p >= 0.0f && c->attrs->p < 1.0f))
+        return tx_fail(TX_INVALID, "dropout: %g is not in [0, 1)", (double)c->attrs->p);
+    tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
+    return TX_OK;
+}
+
+tx_status tx_infer_same2(const tx_infer *c)
+{
+    CHECK(tx_want_f32(c));
+    if (!tx_shape_equal(&c->in[0].shape, &c->in[1].shape))
+        return tx_fail(TX_INVALID, "%s: shapes %s and %s differ", tx_want_name(c), TEXT(c->in[0].shape),
+                       TEXT(c->in[1].shape));
+    tx_give(c, 0, TX_F32, c->in[0].shape);
+    return TX_OK;
+}
+
+tx_status tx_infer_swiglu(const tx_infer *c)
+{
+    CHECK(tx_want_f32(c));
+    int64_t last = tx_shape_last(&c->in[0].shape);
+    if (c->in[0].shape.rank < 1 || last % 2 != 0)
+        return tx_want_other_shape(c, 0, "an even last dimension (gate | up)");
+    tx_give(c, 0, TX_F32, tx_with_last(&c->in[0].shape, last / 2));
+    return TX_OK;
+}
+
+tx_status tx_infer_swiglu_grad(const tx_infer *c)
+{
+    CHECK(tx_want_f32(c));
+    tx_shape half = tx_with_last(&c->in[1].shape, tx_shape_last(&c->in[1].shape) / 2);
+    CHECK(tx_want_shape(c, 0, &half));
+    tx_give(c, 0, TX_F32, c->in[1].shape);
+    return TX_OK;
+}
+
+tx_status tx_infer_rotary(const tx_infer *c)
+{
+    const tx_attrs *a = c->attrs;
+    CHECK(tx_want_dtype(c, 0, TX_F32));
+    CHECK(tx_want_rank(c, 0, 3));
+    CHECK(tx_want_positions(c, 1, c->in[0].shape.dim[0]));
+    int64_t last = tx_shape_last(&c->in[0].shape);
+    if (a->head_size < 2 || a->head_size % 2 != 0 || last % a->head_size != 0 || a->heads < 0 ||
+        a->heads > last / a->head_size || !(a->theta > 0.0f))
+        return tx_fail(TX_INVALID, "rotary: %d heads of size %d (even) with theta %g do not fit %s", a->heads,
+                       a->head_size, (double)a->theta, TEXT(c->in[0].shape));
+    tx_give(c, 0, TX_F32, c->in[0].shape);
+    return TX_OK;
+}
+
+/* Ranges [n] of the flat arenas: p, g, groups, then states of F32. */
+tx_status tx_infer_update(const tx_infer *c)
+{
+    int64_t count = tx_shape_count(&c->in[0].shape);
+    CHECK(tx_want_rank(c, 0, 1));
+    for (int i = 0; i < tx_op_info_of(c->op)->inputs; i++) {
+        bool groups = i == 2;
+        CHECK(tx_want_dtype(c, i, groups ? TX_U8 : TX_F32));
+        int64_t blocks = (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
+        CHECK(tx_want_shape(c, i, &TX_SHAPE(groups ? blocks : count)));
+    }
+    for (int o = 0; o < tx_op_info_of(c->op)->outputs; o++)
+        tx_give(c, o, o == 0 || tx_present(&c->in[2 + o]) ? TX_F32 : TX_DTYPE_COUNT, c->in[0].shape);
+    return TX_OK;
+}
+
+/* ---- movement ------------------------------------------------------------------------------ */
+
+tx_status tx_infer_embedding(const tx_infer *c)
+{
+    CHECK(tx_want_dtype(c, 0, TX_I32));
+    CHECK(tx_want_rank(c, 0, 2));
+    CHECK(tx_want_rank(c, 1, 2));
+    CHECK(tx_want_float_type(c, 1));
+    CHECK(tx_want_dtype(c, 2, c->in[1].dtype));
+    CHECK(tx_want_rank(c, 2, 2));
+    const tx_shape *tokens = &c->in[0].shape;
+    CHECK(tx_want_positions(c, 3, tokens->dim[0]));
+    int64_t channels = c->in[1].shape.dim[1];
+    if (tx_present(&c->in[2]) && (c->in[2].shape.dim[1] != channels || c->in[2].shape.dim[0] < tokens->dim[1]))
+        return tx_fail(TX_INVALID, "embedding: positions %s do not fit tokens %s and table %s", TEXT(c->in[2].shape),
+                       TEXT(*tokens), TEXT(c->in[1].shape));
+    tx_dtype asked = c->out[0].dtype;
+    if (asked != TX_DTYPE_COUNT && asked != TX_F32 && asked != c->in[1].dtype)
+        return tx_fail(TX_INVALID, "embedding: a %s table cannot give %s", tx_dtype_name(c->in[1].dtype),
+                       tx_dtype_name(asked));
+    tx_give(c, 0, asked != TX_DTYPE_COUNT ? asked : TX_F32, TX_SHAPE(tokens->dim[0], tokens->dim[1], channels));
+    return TX_OK;
+}
+
+tx_status tx_infer_position_grad(const tx_infer *c)
+{
+    CHECK(tx_want_f32(c));
+    CHECK(tx_want_rank(c, 0, 3));
+    if (c->attrs->rows < c->in[0].shape.dim[1])
+        return tx_fail(TX_INVALID, "position_grad: %" PRId64 " rows are too few for %s", c->attrs->rows,
+                       TEXT(c->in[0].shape));
+    tx_give(c, 0, TX_F32, TX_SHAPE(c->attrs->rows, c->in[0].shape.dim[2]));
+    return TX_OK;
+}
+
+tx_status tx_infer_gather(const tx_infer *c)
+{
+    CHECK(tx_want_float_type(c, 0));
+    CHECK(tx_want_rank(c, 0, 2));
+    CHECK(tx_want_dtype(c, 1, TX_I32));
+    tx_shape y = c->in[1].shape;
+    if (y.rank + 1 > TX_MAX_RANK)
+        return tx_want_other_shape(c, 1, "a smaller rank");
+    y.dim[y.rank++] = c->in[0].shape.dim[1];
+    tx_give(c, 0, c->in[0].dtype, y);
+    return TX_OK;
+}
+
+tx_status tx_infer_scatter_add(const tx_infer *c)
+{
+    CHECK(tx_want_dtype(c, 0, TX_I32));
+    CHECK(tx_want_dtype(c, 1, TX_F32));
+    int64_t count = tx_shape_count(&c->in[0].shape);
+    if (tx_shape_rows(&c->in[1].shape) != count)
+        return tx_fail(TX_INVALID, "scatter_add: indices %s do not fit %s", TEXT(c->in[0].shape), TEXT(c->in[1].shape));
+    if (c->attrs->rows < 1)
+        return tx_fail(TX_INVALID, "scatter_add: the result has no rows");
+    tx_give(c, 0, TX_F32, TX_SHAPE(c->attrs->rows, tx_shape_last(&c->in[1].shape)));
+    return TX_OK;
+}
+
+tx_status tx_infer_cast(const tx_infer *c)
+{
+    CHECK(tx_want_float_type(c, 0));
+    if (!tx_is_float_type(c->out[0].dtype))
+        return tx_fail(TX_INVALID, "cast: %s cannot become %s", tx_dtype_name(c->in[0].dtype),
+                       tx_dtype_name(c->out[0].dtype));
+    c->out[0].shape = c->in[0].shape;
+    return TX_OK;
+}
+
+tx_status tx_infer_fill(const tx_infer *c)
+{
+    c->out[0].dtype = TX_F32;
+    return TX_OK;
+}
+
+tx_status tx_infer_reshape(const tx_infer *c)
+{
+    if (tx_shape_count(&c->out[0].shape) != tx_shape_count(&c->in[0].shape))
+        return tx_fail(TX_INVALID, "reshape: %s and %s have different counts", TEXT(c->in[0].shape),
+                       TEXT(c->out[0].shape));
+    c->out[0].dtype = c->in[0].dtype;
+    return TX_OK;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Arithmetic and least traffic of a command. */
+#include "api/graph/op.h"
+
+/* Pairs of query and key that attention looks at. */
+static double attention_pairs(const tx_command *c, const tx_shape *qkv)
+{
+    double batch = (double)qkv->dim[0], time = (double)qkv->dim[1];
+    return batch * c->attrs.heads * (c->attrs.causal ? time * (time + 1) / 2 : time * time);
+}
+
+static double head_size(const tx_command *c, const tx_shape *qkv)
+{
+    return (double)tx_shape_last(qkv) / (c->attrs.heads + 2 * c->attrs.kv_heads);
+}
+
+static double flops_of(const tx_command *c)
+{
+    switch (c->op) {
+    case TX_OP_MATMUL: {
+        tx_gemm g = tx_gemm_of(&c->attrs, &c->in[0].shape, &c->in[1].shape);
+        return 2.0 * (double)g.batch * (double)g.m * (double)g.n * (double)g.k;
+    }
+    case TX_OP_ATTENTION: /* scores and weighted values */
+        return 4.0 * attention_pairs(c, &c->in[0].shape) * head_size(c, &c->in[0].shape);
+    case TX_OP_ATTENTION_GRAD: /* scores again, and four products */
+        return 10.0 * attention_pairs(c, &c->in[1].shape) * head_size(c, &c->in[1].shape);
+    case TX_OP_ATTENTION_CACHED: /* the part of the cache in use is not known here: all of it */
+        return 4.0 * (double)c->in[0].shape.dim[0] * (double)c->in[0].shape.dim[1] * (double)c->in[1].shape.dim[1] *
+               c->attrs.heads * head_size(c, &c->in[0].shape);
+    default: { /* one a result element: these ops are bound by memory */
+        int64_t count = tx_present(&c->out[0]) ? tx_operand_count(&c->out[0]) : 0;
+        if (tx_present(&c->in[0]) && tx_operand_count(&c->in[0]) > count)
+            count = tx_operand_count(&c->in[0]);
+        return (double)count;
+    }
+    }
+}
+
+static double bytes_of(const tx_command *c)
+{
+    double bytes = 0;
+    if (c->op == TX_OP_SCATTER_ADD && c->attrs.accumulate == TX_ADD) /* only rows that are named are touched */
+        return (double)tx_operand_bytes(&c->in[0]) + 3.0 * (double)tx_operand_bytes(&c->in[1]);
+    if (c->op == TX_OP_KV_APPEND) /* keys and values are read and written; of the caches nothing else is touched */
+        return 4.0 * c->attrs.kv_heads * head_size(c, &c->in[0].shape) * (double)tx_shape_rows(&c->in[0].shape) *
+               (double)sizeof(float);
+    for (int i = 0; i < TX_MAX_IN; i++) {
+        bool table = (c->op == TX_OP_EMBEDDING && i > 0) || (c->op == TX_OP_GATHER && i == 0);
+        if (tx_present(&c->in[i]) && !table) /* of a table only the rows that are looked up are read */
+            bytes += (double)tx_operand_bytes(&c->in[i]);
+    }
+    int32_t outputs = tx_op_info_of(c->op)->outputs;
+    for (int i = 0; i < outputs; i++)
+        if (tx_present(&c->out[i]))
+            bytes += (double)tx_operand_bytes(&c->out[i]) * (c->attrs.accumulate == TX_ADD ? 2.0 : 1.0);
+    if (c->op == TX_OP_EMBEDDING || c->op == TX_OP_GATHER)
+        bytes += (double)tx_operand_bytes(&c->out[0]);
+    return bytes;
+}
+
+void tx_op_work(const tx_command *command, double *flops, double *bytes)
+{
+    *flops = flops_of(command);
+    *bytes = bytes_of(command);
+}

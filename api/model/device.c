@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The devices of all backends as one list. */
+#include "api/model/device.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+tx_status tx_device_locate(int32_t index, const tx_backend **backend, int32_t *local)
+{
+    int32_t backends = 0;
+    const tx_backend *const *all = tx_backends(&backends);
+    int32_t left = index;
+    for (int32_t i = 0; i < backends && left >= 0; i++) {
+        int32_t count = 0;
+        tx_status status = all[i]->device_count(&count);
+        if (status != TX_OK)
+            return status;
+        if (left < count) {
+            *backend = all[i];
+            *local = left;
+            return TX_OK;
+        }
+        left -= count;
+    }
+    return tx_fail(TX_NOT_FOUND, "there is no device number %d", index);
+}
+
+tx_status tx_device_count(int32_t *count)
+{
+    int32_t backends = 0, total = 0;
+    const tx_backend *const *all = tx_backends(&backends);
+    for (int32_t i = 0; i < backends; i++) {
+        int32_t of_backend = 0;
+        tx_status status = all[i]->device_count(&of_backend);
+        if (status != TX_OK)
+            return status;
+        total += of_backend;
+    }
+    *count = total;
+    return TX_OK;
+}
+
+tx_status tx_device_get(int32_t index, tx_device_info *info)
+{
+    const tx_backend *backend = NULL;
+    int32_t local = 0;
+    tx_status status = tx_device_locate(index, &backend, &local);
+    return status == TX_OK ? backend->device_info(local, info) : status;
+}
+
+static bool contains(const char *text, const char *part)
+{
+    size_t length = strlen(part);
+    for (; *text; text++) {
+        size_t i = 0;
+        while (i < length && tolower((unsigned char)text[i]) == tolower((unsigned char)part[i]))
+            i++;
+        if (i == length)
+            return true;
+    }
+    return length == 0;
+}
+
+/* Does `name` (as tx_device_find takes it) mean this device? */
+static bool matches(const tx_device_info *info, const char *name)
+{
+    if (strcmp(name, "gpu") == 0)
+        return info->type == TX_DEVICE_GPU;
+    const char *colon = strchr(name, ':');
+    size_t backend = colon ? (size_t)(colon - name) : strlen(name);
+    size_t own = strcspn(info->id, ":");
+    if (own != backend || strncmp(info->id, name, backend) != 0)
+        return false;
+    if (!colon)
+        return true;
+    bool number = colon[1] && strspn(colon + 1, "0123456789") == strlen(colon + 1);
+    return number ? strcmp(info->id, name) == 0 : colon[1] && contains(info->name, colon + 1);
+}
+
+tx_status tx_device_find(const char *name, int32_t *index)
+{
+    /* Backend by backend, so that asking for the cpu does not wake every OpenCL driver. */
+    int32_t backends = 0, before = 0;
+    const tx_backend *const *all = tx_backends(&backends);
+    for (int32_t i = 0; i < backends; i++) {
+        int32_t count = 0;
+        tx_status status = all[i]->device_count(&count);
+        for (int32_t local = 0; status == TX_OK && local < count; local++) {
+            tx_device_info info;
+            status = all[i]->device_info(local, &info);
+            if (status == TX_OK && matches(&info, name)) {
+                *index = before + local;
+                return TX_OK;
+            }
+        }
+        if (status != TX_OK)
+            return status;
+        before += count;
+    }
+    return tx_fail(TX_NOT_FOUND, "no device \"%s\": the list of devices names what there is (%d found)", name, before);
+}

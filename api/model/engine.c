@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Opening a device, and what it tells. */
+#include "api/model/engine.h"
+
+#include "api/model/device.h"
+
+#include <stdlib.h>
+
+tx_status tx_engine_create(const tx_engine_options *options, tx_engine **engine)
+{
+    if (options->size != sizeof *options)
+        return tx_fail(TX_INVALID, "engine options: size is %zu, wanted %zu", options->size, sizeof *options);
+    if (options->tune && options->tune->size != sizeof *options->tune)
+        return tx_fail(TX_INVALID, "tune options: size is %zu, wanted %zu", options->tune->size, sizeof *options->tune);
+    int32_t index = 0, local = 0;
+    tx_status status = tx_device_find(options->device ? options->device : "cpu", &index);
+    if (status != TX_OK)
+        return status;
+    tx_engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return tx_fail(TX_MEMORY, "no memory for an engine");
+    e->profile = options->profile;
+    status = tx_device_locate(index, &e->backend, &local);
+    if (status == TX_OK && e->backend->version != TX_BACKEND_VERSION)
+        status = tx_fail(TX_INTERNAL, "backend %s has version %u, wanted %u", e->backend->name, e->backend->version,
+                         TX_BACKEND_VERSION);
+    if (status == TX_OK)
+        status = e->backend->device_info(local, &e->device);
+    if (status == TX_OK) {
+        tx_open_options open = {
+            .threads = options->threads, .profile = options->profile, .tf32 = options->tf32, .tune = options->tune};
+        status = e->backend->open(local, &open, &e->context);
+    }
+    if (status != TX_OK) {
+        free(e);
+        return status;
+    }
+    *engine = e;
+    return TX_OK;
+}
+
+void tx_engine_free(tx_engine *engine)
+{
+    if (!engine)
+        return;
+    engine->backend->close(engine->context);
+    free(engine);
+}
+
+const tx_device_info *tx_engine_device(const tx_engine *engine)
+{
+    return &engine->device;
+}
+
+tx_status tx_engine_memory(const tx_engine *engine, tx_memory *counted)
+{
+    tx_traffic traffic;
+    engine->backend->account(engine->context, counted, &traffic);
+    return TX_OK;
+}
+
+tx_status tx_engine_traffic(const tx_engine *engine, tx_traffic *traffic)
+{
+    tx_memory held;
+    engine->backend->account(engine->context, &held, traffic);
+    return TX_OK;
+}
+
+static tx_status empty(char **text)
+{
+    char *none = calloc(1, 1);
+    if (!none)
+        return tx_fail(TX_MEMORY, "out of memory");
+    *text = none;
+    return TX_OK;
+}
+
+tx_status tx_engine_choices(const tx_engine *engine, char **text)
+{
+    return engine->backend->choices ? engine->backend->choices(engine->context, text) : empty(text);
+}
+
+tx_status tx_engine_tuned(const tx_engine *engine, char **text)
+{
+    return engine->backend->tuned ? engine->backend->tuned(engine->context, text) : empty(text);
+}
+
+tx_status tx_engine_choose(tx_engine *engine, const char *text)
+{
+    if (engine->backend->choose)
+        return engine->backend->choose(engine->context, text);
+    return *text ? tx_fail(TX_UNSUPPORTED, "%s makes no choices that could be set: \"%.60s\"", engine->device.id, text)
+                 : TX_OK;
+}
+
+tx_status tx_engine_finish(tx_engine *engine)
+{
+    return engine->backend->finish(engine->context);
+}

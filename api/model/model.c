@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Declaring parameters and states. */
+#include "api/model/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const tx_shape *logical_of(const tx_param_spec *spec)
+{
+    return spec->logical.rank == 0 ? &spec->shape : &spec->logical;
+}
+
+/* Whether the sections, where there are any, make up their dimension. */
+static bool has_good_sections(const tx_param_spec *spec)
+{
+    const tx_param_sections *s = &spec->sections;
+    if (s->count == 0)
+        return true;
+    if (s->count < 0 || s->count > TX_MAX_SECTIONS || s->dimension < 0 || s->dimension >= spec->shape.rank ||
+        spec->shape.rank > 2)
+        return false;
+    int64_t sum = 0;
+    for (int32_t i = 0; i < s->count; i++) {
+        if (s->size[i] < 1)
+            return false;
+        sum += s->size[i];
+    }
+    return sum == logical_of(spec)->dim[s->dimension];
+}
+
+static tx_status check_spec(const char *name, const tx_param_spec *spec)
+{
+    const tx_shape *s = &spec->shape, *l = logical_of(spec);
+    bool good = l->rank == s->rank && l->dim[0] >= 1 && l->dim[0] <= s->dim[0];
+    for (int32_t i = 1; good && i < l->rank; i++)
+        good = l->dim[i] == s->dim[i];
+    if (!good)
+        return tx_fail(TX_INVALID, "parameter %s: only the first dimension may be padded", name);
+    if (!has_good_sections(spec))
+        return tx_fail(TX_INVALID, "parameter %s: its sections do not make up one of two dimensions", name);
+    if (!spec->frozen && spec->dtype != TX_F32)
+        return tx_fail(TX_INVALID, "parameter %s: only a frozen one can be stored in %s", name,
+                       tx_dtype_name(spec->dtype));
+    return TX_OK;
+}
+
+static bool same_spec(const tx_param_spec *a, const tx_param_spec *b)
+{
+    const bool as_sections = a->sections.count == b->sections.count &&
+                             (a->sections.count == 0 || memcmp(&a->sections, &b->sections, sizeof a->sections) == 0);
+    return tx_shape_equal(&a->shape, &b->shape) && as_sections &&
+           (b->logical.rank == 0 || tx_shape_equal(&a->logical, &b->logical)) && a->decay == b->decay &&
+           a->frozen == b->frozen && a->dtype == b->dtype;
+}
+
+static tx_status append_param(tx_model *model, const char *name, const tx_param_spec *spec)
+{
+    if (model->params == model->param_room) {
+        int32_t room = model->param_room ? 2 * model->param_room : 64;
+        tx_param_record *bigger = realloc(model->param, (size_t)room * sizeof *bigger);
+        if (!bigger)
+            return tx_fail(TX_MEMORY, "no memory for parameter %s", name);
+        model->param = bigger;
+        model->param_room = room;
+    }
+    tx_param_record record = {.name = strdup(name), .spec = *spec};
+    if (!record.name)
+        return tx_fail(TX_MEMORY, "no memory for parameter %s", name);
+    record.spec.logical = *logical_of(spec);
+    record.arena = spec->frozen ? TX_ARENA_FROZEN : TX_ARENA_WEIGHTS;
+    int64_t bytes = tx_shape_count(&spec->shape) * (int64_t)tx_dtype_size(spec->dtype);
+    tx_status status =
+        tx_arena_append(&model->arena[record.arena], bytes, TX_PARAM_BLOCK * (int64_t)sizeof(float), &record.offset);
+    if (status != TX_OK) {
+        free(record.name);
+        return tx_fail_in(status, "parameter %s", name);
+    }
+    model->param[model->params++] = record;
+    return TX_OK;
+}
+
+tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spec *spec, int32_t *index)
+{
+    int32_t found = -1;
+    for (int32_t i = 0; i < model->params && found < 0; i++)
+        if (strcmp(model->param[i].name, name) == 0)
+            found = i;
+    if (found < 0 && !spec)
+        return tx_fail(TX_NOT_FOUND, "parameter %s was not declared", name);
+    if (found >= 0 && spec && !same_spec(&model->param[found].spec, spec))
+        return tx_fail(TX_INVALID, "parameter %s was declared otherwise before", name);
+    if (found < 0) {
+        tx_status status = check_spec(name, spec);
+        if (status == TX_OK && model->sealed)
+            status = tx_fail(TX_INVALID,
+                             "parameter %s comes too late: parameters are declared before the first one is read or "
+                             "written and before the optimizer is made",
+                             name);
+        if (status == TX_OK)
+            status = append_param(model, name, spec);
+        if (status != TX_OK)
+            return status;
+        found = model->params - 1;
+    }
+    *index = found;
+    return TX_OK;
+}
+
+static tx_status append_state(tx_model *model, const char *name, tx_dtype dtype, const tx_shape *shape, int64_t *offset)
+{
+    if (model->states == model->state_room) {
+        int32_t room = model->state_room ? 2 * model->state_room : 16;
+        tx_state_record *bigger = realloc(model->state, (size_t)room * sizeof *bigger);
+        if (!bigger)
+            return tx_fail(TX_MEMORY, "no memory for a state");
+        model->state = bigger;
+        model->state_room = room;
+    }
+    tx_state_record record = {.name = name ? strdup(name) : NULL, .dtype = dtype, .shape = *shape};
+    if (name && !record.name)
+        return tx_fail(TX_MEMORY, "no memory for state %s", name);
+    tx_status status =
+        tx_arena_append(&model->arena[TX_ARENA_STATE], tx_shape_count(shape) * (int64_t)tx_dtype_size(dtype),
+                        TX_ALIGNMENT, &record.offset);
+    if (status != TX_OK) {
+        free(record.name);
+        return status;
+    }
+    model->state[model->states++] = record;
+    *offset = record.offset;
+    return TX_OK;
+}
+
+tx_status tx_model_declare_state(tx_model *model, const char *name, tx_dtype dtype, const tx_shape *shape,
+                                 int64_t *offset)
+{
+    for (int32_t i = 0; i < model->states; i++) {
+        const tx_state_record *s = &model->state[i];
+        if (!s->name || strcmp(s->name, name) != 0)
+            continue;
+        if (s->dtype != dtype || !tx_shape_equal(&s->shape, shape))
+            return tx_fail(TX_INVALID, "state %s was declared otherwise before", name);
+        *offset = s->offset;
+        return TX_OK;
+    }
+    return append_state(model, name, dtype, shape, offset);
+}
+
+tx_status tx_model_declare_groups(tx_model *model, int64_t offset[TX_MAX_CHUNKS])
+{
+    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
+    model->sealed = true;
+    for (int32_t c = 0; c < weights->chunks; c++) {
+        tx_shape blocks = TX_SHAPE(weights->used[c] / (TX_PARAM_BLOCK * (int64_t)sizeof(float)));
+        tx_status status = append_state(model, NULL, TX_U8, &blocks, &offset[c]);
+        if (status != TX_OK)
+            return status;
+    }
+    return TX_OK;
+}
+
+int32_t tx_model_param_count(const tx_model *model)
+{
+    return model->params;
+}
+
+tx_status tx_model_param(const tx_model *model, int32_t index, const char **name, const tx_param_spec **spec)
+{
+    if (index < 0 || index >= model->params)
+        return tx_fail(TX_NOT_FOUND, "the model has no parameter number %d", index);
+    *name = model->param[index].name;
+    *spec = &model->param[index].spec;
+    return TX_OK;
+}
+
+tx_status tx_model_find(const tx_model *model, const char *name, int32_t *index)
+{
+    for (int32_t i = 0; i < model->params; i++) {
+        if (strcmp(model->param[i].name, name) == 0) {
+            *index = i;
+            return TX_OK;
+        }
+    }
+    return tx_fail(TX_NOT_FOUND, "the model has no parameter %s", name);
+}
+
+int64_t tx_optimizer_address(const tx_model *model, int32_t k, int64_t weights)
+{
+    const tx_arena *arena = &model->arena[TX_ARENA_WEIGHTS];
+    const int64_t chunk = (int64_t)k * arena->chunks + tx_arena_chunk(arena, weights);
+    return chunk * arena->chunk_bytes + tx_optimizer_bytes(&model->optimizer_state[k], weights % arena->chunk_bytes);
+}

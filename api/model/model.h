@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A model: its parameters in arena order, the arenas that all its plans share, the run-time scalars and the
+ * staging memory through which they and the inputs reach the device. */
+#ifndef TX_API_MODEL_H
+#define TX_API_MODEL_H
+
+#include "api/model/arena.h"
+#include "api/model/engine.h"
+
+typedef struct tx_param_record {
+    char *name;
+    tx_param_spec spec;
+    tx_arena_id arena; /* WEIGHTS, or FROZEN */
+    int64_t offset;    /* address there, and of what is in WEIGHTS in GRADIENTS too */
+} tx_param_record;
+
+typedef struct tx_state_record {
+    char *name; /* NULL: group bytes of a chunk of the parameters */
+    tx_dtype dtype;
+    tx_shape shape;
+    int64_t offset;
+} tx_state_record;
+
+/* A state that an optimizer keeps of every weight: a column of its row in optimizers.def. */
+typedef struct tx_optimizer_state {
+    const char *name;    /* in files */
+    tx_dtype dtype;      /* of the op's operand; tx_model_read and _write copy F32 alone */
+    int32_t block_bytes; /* of TX_PARAM_BLOCK elements, with whatever they share; at most those of the weights */
+    bool never_negative;
+    size_t option; /* offset of the tx_optimizer_options' number without which (0) it is not kept; 0: it always is */
+} tx_optimizer_state;
+#define TX_MAX_OPTIMIZER_STATES (TX_MAX_OUT - 1)
+
+/* Host memory that a device copies from, as a ring. Positions count bytes taken since the start; what lies before
+ * `freed` is known to have been copied, because results asked for later have arrived. */
+typedef struct tx_staging {
+    tx_buffer *buffer;
+    int64_t bytes, taken, freed;
+    int64_t mark[TX_RESULTS_PENDING]; /* `taken` when each outstanding copy of the results was asked for */
+} tx_staging;
+
+#define TX_RESULT_BYTES ((int64_t)(TX_RESULT_COUNT * sizeof(float))) /* of arena RESULT */
+#define TX_CONTROL_BYTES ((int64_t)sizeof(tx_controls))              /* of arena CONTROL */
+
+typedef struct tx_parallel tx_parallel;
+
+struct tx_model {
+    tx_engine *engine;
+    tx_param_record *param;
+    int32_t params, param_room;
+    tx_state_record *state;
+    int32_t states, state_room;
+    bool has_gradients, sealed, groups_written;
+    const tx_optimizer_state *optimizer_state; /* what the optimizer keeps, once it is made */
+    int32_t optimizer_states;
+    tx_arena arena[TX_ARENA_COUNT];
+    int64_t saved;  /* bytes of arena PLANNED that forward keeps for backward, in the plan that keeps most */
+    tx_plan *plans; /* linked list */
+    tx_controls controls;
+    bool controls_changed;
+    tx_staging staging;
+    int64_t input_bytes; /* of the plan with the most */
+    tx_buffer *results;  /* TX_RESULTS_PENDING copies of arena RESULT */
+    tx_event *reading[TX_RESULTS_PENDING];
+    int32_t results_first, results_pending;
+    tx_parallel *parallel; /* NULL: one rank */
+};
+
+/* Finds or declares a parameter (spec NULL: only finds). */
+tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spec *spec, int32_t *index);
+tx_status tx_model_declare_state(tx_model *model, const char *name, tx_dtype dtype, const tx_shape *shape,
+                                 int64_t *offset);
+/* Declares the optimizer's group bytes; `offset[c]` is the address of those of chunk c of the parameters. From now on
+ * no parameter can be declared. */
+tx_status tx_model_declare_groups(tx_model *model, int64_t offset[TX_MAX_CHUNKS]);
+
+/* Bytes that a state takes beside `bytes` of weights: whole blocks. */
+static inline int64_t tx_optimizer_bytes(const tx_optimizer_state *state, int64_t bytes)
+{
+    return bytes / (TX_PARAM_BLOCK * (int64_t)sizeof(float)) * state->block_bytes;
+}
+/* Where in arena OPTIMIZER state `k` of the weights from a block's address on lies, where no rank has shards: each
+ * state has as many chunks as the weights, with its blocks in the order of theirs. */
+int64_t tx_optimizer_address(const tx_model *model, int32_t k, int64_t weights);
+
+/* Copies `bytes` from the host to a place in an arena, in the order of runs; `data` may be reused at once. */
+tx_status tx_model_stage(tx_model *model, tx_arena_id arena, int64_t address, const void *data, int64_t bytes);
+/* Brings changed controls to the device. */
+tx_status tx_model_send_controls(tx_model *model);
+/* Allocates what is missing and binds all plans again where something moved. */
+tx_status tx_model_ready(tx_model *model);
+
+#endif

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the executor does at collective nodes: gradients, results and weights go between the device, the windows and the
+ * communicator. The device is never waited for while it still has work: copies to the host are begun at the node, go by
+ * the device's transfer queue beside what it computes, and are taken when the plan has been given to it. */
+#include "api/parallel/parallel.h"
+
+#include <string.h>
+
+static const int64_t element = (int64_t)sizeof(float);
+
+/* ---- Between the device and the window -------------------------------------------------------------- */
+
+/* Elements of a bucket. */
+typedef struct piece {
+    int64_t first, count;
+} piece;
+
+/* Whether the ranks exchange the device's memory itself. */
+static bool is_in_place(const tx_command *c)
+{
+    const tx_operand *x = &c->in[0], *w = &c->out[0];
+    return x->arena == w->arena && x->chunk == w->chunk && x->offset == w->offset;
+}
+
+static tx_buffer *buffer_of(const tx_model *model, const tx_operand *o)
+{
+    return model->arena[o->arena].buffer[o->chunk];
+}
+
+static char *host_of(const tx_model *model, const tx_operand *o)
+{
+    return (char *)model->engine->backend->map(buffer_of(model, o)) + o->offset;
+}
+
+static tx_status to_window(const tx_model *model, const tx_command *c, piece p, tx_event **arrived)
+{
+    const tx_engine *e = model->engine;
+    return e->backend->read_begin(e->context, TX_QUEUE_TRANSFER, buffer_of(model, &c->in[0]),
+                                  c->in[0].offset + p.first * element, host_of(model, &c->out[0]) + p.first * element,
+                                  p.count * element, arrived);
+}
+
+/* Behind the copy to the window, in the same queue; the caller orders what is computed next behind it. */
+static tx_status from_window(const tx_model *model, const tx_command *c, piece p)
+{
+    const tx_engine *e = model->engine;
+    if (p.count == 0)
+        return TX_OK;
+    return e->backend->write(e->context, TX_QUEUE_TRANSFER, buffer_of(model, &c->in[0]),
+                             c->in[0].offset + p.first * element, host_of(model, &c->out[0]) + p.first * element,
+                             p.count * element);
+}
+
+/* ---- Beginning ---------------------------------------------------------------------------------------- */
+
+static tx_status begin(const tx_model *model, tx_moving *m)
+{
+    const tx_parallel *p = model->parallel;
+    const tx_command *c = &m->command;
+    const bool sums = c->op == TX_OP_REDUCE_GRADIENTS;
+    const tx_transfer transfer = {
+        .kind = !sums                    ? TX_ALL_GATHER
+                : tx_parallel_sharded(p) ? TX_REDUCE_SCATTER
+                                         : TX_ALL_REDUCE,
+        .dtype = TX_F32,
+        .wire = sums && p->options.half ? TX_BF16 : TX_F32,
+        .bucket = c->attrs.bucket,
+        .data = host_of(model, &c->out[0]),
+        .count = tx_operand_count(&c->out[0]),
+    };
+    return p->comm->table->begin(p->comm, &transfer, &m->request);
+}
+
+tx_status tx_parallel_flush(tx_model *model)
+{
+    const tx_engine *e = model->engine;
+    tx_parallel *p = model->parallel;
+    tx_status status = TX_OK;
+    for (int32_t i = 0; i < p->movings && !status; i++) {
+        tx_moving *m = &p->moving[i];
+        tx_event *arrived = m->arrived;
+        m->arrived = NULL;
+        status = e->backend->wait(e->context, arrived);
+        if (!status && m->request < 0)
+            status = begin(model, m);
+    }
+    return status;
+}
+
+/* ---- Waiting ------------------------------------------------------------------------------------------- */
+
+/* Brings what a transfer left in the window to the device: what this rank did not have. */
+static tx_status bring(const tx_model *model, const tx_command *c)
+{
+    const tx_engine *e = model->engine;
+    const tx_bucket *b = &model->parallel->bucket[c->attrs.bucket];
+    const piece all = {0, b->count}, own = {b->first, b->owned}, before = {0, b->first},
+                behind = {b->first + b->owned, b->count - b->first - b->owned};
+    tx_status status = TX_OK;
+    if (is_in_place(c))
+        return TX_OK;
+    if (c->op == TX_OP_REDUCE_GRADIENTS)
+        status = from_window(model, c, tx_parallel_sharded(model->parallel) ? own : all);
+    else {
+        status = from_window(model, c, before);
+        if (!status)
+            status = from_window(model, c, behind);
+    }
+    return status ? status : tx_order(e->backend, e->context, TX_QUEUE_TRANSFER, TX_QUEUE_COMPUTE);
+}
+
+/* Waits for the oldest transfer: requests are waited for in the order they began. */
+static tx_status complete(tx_model *model)
+{
+    tx_parallel *p = model->parallel;
+    tx_status status = p->moving[0].request < 0 ? tx_parallel_flush(model) : TX_OK;
+    const tx_moving oldest = p->moving[0];
+    p->movings--;
+    memmove(p->moving, p->moving + 1, (size_t)p->movings * sizeof *p->moving);
+    if (!status)
+        status = p->comm->table->wait(p->comm, oldest.request);
+    return status ? status : bring(model, &oldest.command);
+}
+
+/* Waits until no transfer of this op and bucket is outstanding. */
+static tx_status wait_for(tx_model *model, tx_op op, int32_t bucket)
+{
+    tx_parallel *p = model->parallel;
+    int32_t found = p->movings - 1;
+    while (found >= 0 && (p->moving[found].command.op != op || p->moving[found].command.attrs.bucket != bucket))
+        found--;
+    tx_status status = TX_OK;
+    for (; found >= 0 && !status; found--)
+        status = complete(model);
+    return status;
+}
+
+tx_status tx_model_settle(tx_model *model)
+{
+    tx_status status = TX_OK;
+    while (model->parallel && model->parallel->movings > 0 && !status)
+        status = complete(model);
+    return status;
+}
+
+/* ---- Collectives --------------------------------------------------------------------------------------- */
+
+/* Where what moves lies in the window already it begins at once; else the rank's part of it is copied there first. */
+static tx_status start(tx_model *model, const tx_command *c)
+{
+    const tx_engine *e = model->engine;
+    tx_parallel *p = model->parallel;
+    const tx_bucket *b = &p->bucket[c->attrs.bucket];
+    const piece own = c->op == TX_OP_REDUCE_GRADIENTS ? (piece){0, b->count} : (piece){b->first, b->owned};
+    tx_status status = wait_for(model, c->op, c->attrs.bucket);
+    tx_moving m = {.command = *c, .request = -1};
+    if (!status && is_in_place(c))
+        status = begin(model, &m);
+    else if (!status) { /* copies, also those back, follow what was computed so far */
+        status = tx_order(e->backend, e->context, TX_QUEUE_COMPUTE, TX_QUEUE_TRANSFER);
+        if (!status && own.count > 0)
+            status = to_window(model, c, own, &m.arrived);
+    }
+    if (!status)
+        p->moving[p->movings++] = m;
+    return status;
+}
+
+/* The vote goes with the results. */
+static tx_status reduce_results(tx_model *model, const tx_command *c)
+{
+    const tx_engine *e = model->engine;
+    tx_parallel *p = model->parallel;
+    const int64_t count = tx_operand_count(&c->in[0]);
+    float *sum = (float *)(void *)host_of(model, &c->out[TX_OUT(reduce_results, w)]);
+    tx_buffer *results = buffer_of(model, &c->in[0]);
+    tx_status status = e->backend->read(e->context, results, c->in[0].offset, sum, count * element);
+    sum[count] = p->vote;
+    if (!status)
+        status = tx_comm_collect(p->comm, TX_ALL_REDUCE, sum, count + 1, TX_F32, 0);
+    p->votes = sum[count];
+    return status ? status
+                  : e->backend->write(e->context, TX_QUEUE_COMPUTE, results, c->in[0].offset, sum, count * element);
+}
+
+tx_status tx_parallel_collective(tx_model *model, const tx_command *c)
+{
+    tx_parallel *p = model->parallel;
+    if (p->comm->size == 1) {
+        p->votes = p->vote;
+        return TX_OK;
+    }
+    switch (c->op) {
+    case TX_OP_REDUCE_GRADIENTS:
+    case TX_OP_GATHER_WEIGHTS:
+        return start(model, c);
+    case TX_OP_WAIT_GRADIENTS:
+        return wait_for(model, TX_OP_REDUCE_GRADIENTS, c->attrs.bucket);
+    case TX_OP_WAIT_WEIGHTS:
+        return wait_for(model, TX_OP_GATHER_WEIGHTS, c->attrs.bucket);
+    case TX_OP_REDUCE_RESULTS:
+        return reduce_results(model, c);
+    default:
+        return tx_fail(TX_INTERNAL, "%s is no collective", tx_op_info_of(c->op)->name);
+    }
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Buckets and shards: where they lie, and the memory that they are exchanged through. */
+#include "api/parallel/parallel.h"
+
+#include "api/graph/graph.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* PyTorch's DistributedDataParallel has the same: a small first bucket begins to move early. */
+#define BUCKET_BYTES (INT64_C(25) << 20)
+#define FIRST_BUCKET_BYTES (INT64_C(1) << 20)
+#define RESULTS_BYTES 4096
+
+static const int64_t element = (int64_t)sizeof(float);
+
+/* ---- Joining ---------------------------------------------------------------------------------------- */
+
+static tx_status check_options(const tx_model *model, const tx_parallel_options *o)
+{
+    if (o->size != sizeof *o)
+        return tx_fail(TX_INVALID, "parallel: the options' size field is %zu, expected %zu", o->size, sizeof *o);
+    if (o->zero_stage < 0 || o->zero_stage > 2 || o->bucket_bytes < 0)
+        return tx_fail(TX_INVALID,
+                       "parallel: zero_stage %" PRId32 " must be 0, 1 or 2, bucket_bytes %" PRId64 " not negative",
+                       o->zero_stage, o->bucket_bytes);
+    if (model->params > 0 || model->parallel)
+        return tx_fail(TX_INVALID, "parallel: the model has parameters already, or was made parallel before");
+    return TX_OK;
+}
+
+/* The ranks' arenas are to be alike, so their chunks are as large as the device that gives least allows. */
+static tx_status agree_on_chunks(tx_model *model, tx_comm *comm)
+{
+    int64_t *bytes = calloc((size_t)comm->size, sizeof *bytes);
+    if (!bytes)
+        return tx_fail(TX_MEMORY, "parallel: out of memory");
+    bytes[comm->rank] = model->arena[TX_ARENA_WEIGHTS].chunk_bytes;
+    tx_status status = tx_comm_share(comm, bytes, sizeof *bytes);
+    int64_t least = bytes[0];
+    for (int32_t r = 1; r < comm->size; r++)
+        least = bytes[r] < least ? bytes[r] : least;
+    free(bytes);
+    static const tx_arena_id alike[] = {TX_ARENA_WEIGHTS, TX_ARENA_GRADIENTS, TX_ARENA_OPTIMIZER, TX_ARENA_EXCHANGE};
+    for (size_t i = 0; i < sizeof alike / sizeof alike[0] && !status; i++)
+        model->arena[alike[i]].chunk_bytes = least;
+    return status;
+}
+
+tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_options *options)
+{
+    tx_status status = check_options(model, options);
+    if (!status)
+        status = agree_on_chunks(model, comm);
+    if (status)
+        return status;
+    tx_parallel *made = calloc(1, sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "parallel: out of memory");
+    *made = (tx_parallel){.comm = comm, .options = *options, .synchronize = true};
+    if (comm->size == 1)
+        made->options.zero_stage = 0; /* its shards are all there is */
+    model->parallel = made;
+    const bool in_place = comm->size > 1 && model->engine->backend->host_memory;
+    if (comm->size > 1)
+        model->arena[TX_ARENA_EXCHANGE].space = TX_SPACE_WINDOW;
+    if (in_place && made->options.zero_stage < 2)
+        model->arena[TX_ARENA_GRADIENTS].space = TX_SPACE_WINDOW;
+    if (in_place && made->options.zero_stage > 0)
+        model->arena[TX_ARENA_WEIGHTS].space = TX_SPACE_WINDOW;
+    return TX_OK;
+}
+
+tx_status tx_model_synchronize(tx_model *model, bool on)
+{
+    if (model->parallel)
+        model->parallel->synchronize = on;
+    return TX_OK;
+}
+
+bool tx_model_spreads(const tx_model *model)
+{
+    return tx_parallel_sharded(model->parallel);
+}
+
+void tx_model_vote(tx_model *model, float mine)
+{
+    if (model->parallel)
+        model->parallel->vote = mine;
+}
+
+float tx_model_votes(const tx_model *model)
+{
+    return model->parallel ? model->parallel->votes : 0.0f;
+}
+
+int32_t tx_model_bucket_count(const tx_model *model)
+{
+    return model->parallel ? model->parallel->buckets : 0;
+}
+
+int64_t tx_model_bucket_elements(const tx_model *model, int32_t index)
+{
+    return index >= 0 && index < tx_model_bucket_count(model) ? model->parallel->bucket[index].count : 0;
+}
+
+/* ---- Buckets ---------------------------------------------------------------------------------------- */
+
+static int64_t rounded_bytes(const tx_param_record *param)
+{
+    const int64_t block = TX_PARAM_BLOCK * element;
+    return (tx_shape_count(&param->spec.shape) * element + block - 1) / block * block;
+}
+
+/* The lowest bucket takes one more parameter, or a new one begins. */
+static void add_param(tx_model *model, const tx_param_record *param, bool *full)
+{
+    tx_parallel *p = model->parallel;
+    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
+    int64_t bytes = rounded_bytes(param), most = p->options.bucket_bytes ? p->options.bucket_bytes : BUCKET_BYTES;
+    tx_bucket *last = p->buckets ? &p->bucket[p->buckets - 1] : NULL;
+    if (!last || *full || bytes > most ||
+        tx_arena_chunk(weights, last->address) != tx_arena_chunk(weights, param->offset)) {
+        last = &p->bucket[p->buckets++];
+        *last = (tx_bucket){0};
+    }
+    last->address = param->offset;
+    last->count += bytes / element;
+    if (p->buckets == 1 && !p->options.bucket_bytes)
+        most = FIRST_BUCKET_BYTES;
+    *full = last->count * element >= most;
+}
+
+tx_status tx_parallel_make_buckets(tx_model *model)
+{
+    tx_parallel *p = model->parallel;
+    model->sealed = true;
+    p->bucket = calloc((size_t)model->params, sizeof *p->bucket);
+    p->moving = calloc(2 * (size_t)model->params, sizeof *p->moving);
+    if (!p->bucket || !p->moving)
+        return tx_fail(TX_MEMORY, "no memory for the list of buckets");
+    bool full = false;
+    for (int32_t i = model->params - 1; i >= 0; i--) /* the backward pass comes from the end */
+        if (!model->param[i].spec.frozen)
+            add_param(model, &model->param[i], &full);
+    for (int32_t i = 0; i < p->buckets; i++) {
+        tx_bucket *b = &p->bucket[i];
+        b->first = tx_comm_shard(b->count, p->comm->size, p->comm->rank);
+        b->owned = tx_comm_shard(b->count, p->comm->size, p->comm->rank + 1) - b->first;
+    }
+    return TX_OK;
+}
+
+/* Whether a bucket is copied to a window of its own; where the device's memory is the host's, it lies in one. */
+static bool is_staged(const tx_model *model)
+{
+    return model->parallel->comm->size > 1 && !model->engine->backend->host_memory;
+}
+
+tx_status tx_parallel_place_buckets(tx_model *model)
+{
+    tx_parallel *p = model->parallel;
+    const int64_t align = TX_PARAM_BLOCK * element;
+    tx_arena *exchange = &model->arena[TX_ARENA_EXCHANGE], *gradients = &model->arena[TX_ARENA_GRADIENTS];
+    tx_status status = TX_OK;
+    if (p->comm->size > 1)
+        status = tx_arena_append(exchange, RESULTS_BYTES, TX_ALIGNMENT, &p->results);
+    for (int32_t i = 0; i < p->buckets && !status; i++) {
+        tx_bucket *b = &p->bucket[i];
+        const int64_t bytes = b->count * element;
+        if (p->options.zero_stage == 2 && b->owned > 0)
+            status = tx_arena_append(gradients, b->owned * element, align, &b->kept);
+        if (!status && is_staged(model) && p->options.zero_stage < 2)
+            status = tx_arena_append(exchange, bytes, align, &b->gradients);
+        if (!status && is_staged(model) && p->options.zero_stage > 0)
+            status = tx_arena_append(exchange, bytes, align, &b->weights);
+    }
+    p->exchanged = tx_arena_end(exchange);
+    return status;
+}
+
+tx_tensor *tx_parallel_tensor(tx_graph *graph, tx_arena_id arena, int32_t bucket)
+{
+    const tx_bucket *b = &graph->model->parallel->bucket[bucket];
+    return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(b->count), arena, b->address);
+}
+
+tx_tensor *tx_parallel_exchanged(tx_graph *graph, tx_arena_id arena, int32_t bucket)
+{
+    const tx_bucket *b = &graph->model->parallel->bucket[bucket];
+    if (!is_staged(graph->model))
+        return tx_parallel_tensor(graph, arena, bucket);
+    return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(b->count), TX_ARENA_EXCHANGE,
+                           arena == TX_ARENA_WEIGHTS ? b->weights : b->gradients);
+}
+
+void tx_parallel_free(tx_model *model)
+{
+    tx_parallel *p = model->parallel;
+    if (!p)
+        return;
+    for (int32_t i = 0; i < p->movings; i++)
+        model->engine->backend->forget(model->engine->context, p->moving[i].arrived);
+    free(p->bucket);
+    free(p->moving);
+    free(p);
+    model->parallel = NULL;
+}
+
+/* ---- States in shards -------------------------------------------------------------------------------- */
+
+tx_status tx_parallel_states(tx_model *model)
+{
+    tx_parallel *p = model->parallel;
+    tx_status status = TX_OK;
+    for (int32_t k = 0; k < model->optimizer_states; k++)
+        for (int32_t i = p->buckets - 1; i >= 0 && !status; i--)
+            if (p->bucket[i].owned > 0)
+                status = tx_arena_append(&model->arena[TX_ARENA_OPTIMIZER],
+                                         tx_optimizer_bytes(&model->optimizer_state[k], p->bucket[i].owned * element),
+                                         TX_PARAM_BLOCK * element, &p->bucket[i].state[k]);
+    return status;
+}
+
+/* The part of a range of weights that lies in this rank's shard of a bucket. */
+typedef struct part {
+    int64_t at;      /* elements from the begin of the range */
+    int64_t count;   /* may be none */
+    int64_t address; /* in OPTIMIZER */
+} part;
+
+static part part_of(const tx_bucket *b, int32_t k, int64_t address, int64_t count)
+{
+    int64_t begin = (b->address - address) / element + b->first, end = begin + b->owned;
+    int64_t at = begin > 0 ? begin : 0, stop = end < count ? end : count;
+    return (part){at, stop > at ? stop - at : 0, b->state[k] + (at - begin) * element};
+}
+
+tx_status tx_parallel_read_state(tx_model *model, int32_t k, int64_t address, int64_t count, float *data)
+{
+    const tx_engine *e = model->engine;
+    const tx_parallel *p = model->parallel;
+    const tx_arena *arena = &model->arena[TX_ARENA_OPTIMIZER];
+    tx_status status = TX_OK;
+    memset(data, 0, (size_t)(count * element));
+    for (int32_t i = 0; i < p->buckets && !status; i++) {
+        part own = part_of(&p->bucket[i], k, address, count);
+        if (own.count > 0)
+            status = e->backend->read(e->context, arena->buffer[tx_arena_chunk(arena, own.address)],
+                                      own.address % arena->chunk_bytes, data + own.at, own.count * element);
+    }
+    /* As whole numbers: the others' zeros change no bit. */
+    return status ? status : tx_comm_collect(p->comm, TX_ALL_REDUCE, data, count, TX_I32, 0);
+}
+
+tx_status tx_parallel_write_state(tx_model *model, int32_t k, int64_t address, int64_t count, const float *data)
+{
+    const tx_engine *e = model->engine;
+    const tx_parallel *p = model->parallel;
+    const tx_arena *arena = &model->arena[TX_ARENA_OPTIMIZER];
+    tx_status status = TX_OK;
+    for (int32_t i = 0; i < p->buckets && !status; i++) {
+        part own = part_of(&p->bucket[i], k, address, count);
+        if (own.count > 0)
+            status = e->backend->write(e->context, TX_QUEUE_COMPUTE, arena->buffer[tx_arena_chunk(arena, own.address)],
+                                       own.address % arena->chunk_bytes, data + own.at, own.count * element);
+    }
+    return status ? status : e->backend->finish(e->context);
+}

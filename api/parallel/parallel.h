@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A model that many ranks train: its gradients cut into buckets, ranges of the arenas that are summed over the ranks as
+ * soon as the backward pass has filled them, and each bucket into shards, one a rank.
+ *
+ * What the ranks exchange lies in windows (comm.h), the same on every rank, whatever its device. Where the device's
+ * memory is the host's, arenas lie in windows themselves; else what moves is copied to arena EXCHANGE and back.
+ *
+ *              arena GRADIENTS   buckets              arena OPTIMIZER   weights after an update
+ *   stage 0    all               ranges of it         all               every rank has made them
+ *   stage 1    all               ranges of it         own shards        gathered
+ *   stage 2    own shards        planned tensors      own shards        gathered
+ *
+ * The update's norm is a sum of the ranks' sums over their own shards, in every stage. So stages differ in no bit, but
+ * for stage 2 with accumulation, which sums over ranks first and over micro-batches then. */
+#ifndef TX_API_PARALLEL_H
+#define TX_API_PARALLEL_H
+
+#include "api/graph/graph.h"
+#include "api/model/model.h"
+#include "comm/comm.h"
+
+/* Where buckets lie. Those of a model stay as the first training graph made them. */
+typedef struct tx_bucket {
+    int64_t address;            /* of its first weight; all of it is in one chunk */
+    int64_t count;              /* elements */
+    int64_t first, owned;       /* this rank's shard: elements of the bucket */
+    int64_t kept;               /* stage 2: address in GRADIENTS of the own shard */
+    int64_t gradients, weights; /* addresses in EXCHANGE, where it is not in an arena's window */
+    /* Stages 1 and 2: addresses in OPTIMIZER of the own shard's states. */
+    int64_t state[TX_MAX_OPTIMIZER_STATES];
+} tx_bucket;
+
+/* A transfer that a plan has begun and nobody has waited for yet. */
+typedef struct tx_moving {
+    tx_command command; /* REDUCE_GRADIENTS or GATHER_WEIGHTS */
+    tx_event *arrived;  /* behind the copy from the device to the window; NULL: there is none to wait for */
+    int32_t request;    /* of the communicator; -1: begun when the copy has arrived */
+} tx_moving;
+
+struct tx_parallel {
+    tx_comm *comm;
+    tx_parallel_options options;
+    bool synchronize;
+    float vote, votes;
+    tx_bucket *bucket; /* in the order in which the first graph begins to fill them */
+    int32_t buckets;
+    int64_t results;   /* address in EXCHANGE */
+    int64_t exchanged; /* what a plan places in EXCHANGE lies from this address on */
+    tx_moving *moving; /* in the order in which they began: at most a sum and a gathering of each bucket */
+    int32_t movings;
+};
+
+/* Whether updates are spread over the ranks. */
+static inline bool tx_parallel_sharded(const tx_parallel *parallel)
+{
+    return parallel && parallel->options.zero_stage > 0;
+}
+
+/* Makes the buckets from the parameters; the order is the caller's to change until they are placed. */
+tx_status tx_parallel_make_buckets(tx_model *model);
+/* Gives them addresses. */
+tx_status tx_parallel_place_buckets(tx_model *model);
+/* The gradients (stages 0 and 1) or weights of a bucket on the device, and where the ranks exchange them. NULL on
+ * failure, which the graph keeps. */
+tx_tensor *tx_parallel_tensor(tx_graph *graph, tx_arena_id arena, int32_t bucket);
+tx_tensor *tx_parallel_exchanged(tx_graph *graph, tx_arena_id arena, int32_t bucket);
+void tx_parallel_free(tx_model *model);
+
+/* Addresses of the optimizer states, for a sharded update. */
+tx_status tx_parallel_states(tx_model *model);
+/* Copies elements of state `k`, from a weight's address on, from or to the shards; all ranks call them. */
+tx_status tx_parallel_read_state(tx_model *model, int32_t k, int64_t address, int64_t count, float *data);
+tx_status tx_parallel_write_state(tx_model *model, int32_t k, int64_t address, int64_t count, const float *data);
+
+/* ---- What the executor does at a collective node (exchange.c) ------------------------------------- */
+
+tx_status tx_parallel_collective(tx_model *model, const tx_command *command);
+/* Begins what waits for copies from the device. */
+tx_status tx_parallel_flush(tx_model *model);
+
+#endif

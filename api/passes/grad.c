@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One gradient rule an op (the column `gradient` of ops.def). */
+#include "api/passes/passes.h"
+
+typedef struct grad {
+    tx_graph *graph;
+    const tx_node *node;    /* a copy: the array of nodes grows while a rule runs */
+    tx_tensor *const *dout; /* gradients of outputs */
+    const tx_wanted *want;  /* inputs whose gradient is wanted */
+    tx_tensor **din;        /* gradients of inputs, set by the rule */
+} grad;
+
+/* The operand of the node, or the gradient of one, by its name in ops.def. */
+#define IN(c, op, name) ((c)->node->in[TX_IN(op, name)])
+#define OUT(c, op, name) ((c)->node->out[TX_OUT(op, name)])
+#define WANT(c, op, name) ((c)->want[TX_IN(op, name)])
+#define DIN(c, op, name) ((c)->din[TX_IN(op, name)])
+#define EMIT(c, ...) tx_emit((c)->graph, &(tx_emit_args){__VA_ARGS__})
+
+static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
+
+static tx_tensor *as_shape(tx_tensor *t, const tx_shape *shape)
+{
+    return !t || tx_shape_equal(&t->shape, shape) ? t : tx_reshape(t, *shape);
+}
+
+static tx_tensor *as_dtype(tx_tensor *t, tx_dtype dtype)
+{
+    return !t || t->dtype == dtype ? t : tx_cast(t, dtype);
+}
+
+static tx_tensor *product(const grad *c, tx_tensor *a, bool trans_a, tx_tensor *b, bool trans_b, tx_dtype dtype)
+{
+    tx_attrs attrs = plain;
+    attrs.trans_a = trans_a;
+    attrs.trans_b = trans_b;
+    attrs.flat = c->node->attrs.flat;
+    return EMIT(c, .op = TX_OP_MATMUL, .attrs = attrs, .in = {a, b}, .dtype = &dtype);
+}
+
+/* In fp32, whatever x is. */
+static tx_tensor *sum_rows(const grad *c, tx_tensor *x)
+{
+    tx_attrs attrs = plain;
+    attrs.axis = TX_AXIS_ROWS;
+    return EMIT(c, .op = TX_OP_REDUCE, .attrs = attrs, .in = {as_dtype(x, TX_F32)});
+}
+
+/* The gradient of an operand of rank 2 that served a whole batch: the sum over the batch. */
+static tx_tensor *of_operand(const grad *c, tx_tensor *d, const tx_shape *shape)
+{
+    if (!d || tx_shape_count(&d->shape) == tx_shape_count(shape))
+        return as_shape(d, shape);
+    int64_t count = tx_shape_count(shape);
+    tx_tensor *rows = tx_reshape(d, TX_SHAPE(tx_shape_count(&d->shape) / count, count));
+    return as_shape(sum_rows(c, rows), shape);
+}
+
+/* y = A B, A = op(a), B = op(b): dA = dy B^T, dB = A^T dy; transposed again where op transposes. */
+static void grad_matmul(const grad *c)
+{
+    tx_tensor *a = IN(c, matmul, a), *b = IN(c, matmul, b), *dy = as_dtype(c->dout[0], a->dtype);
+    const tx_wanted *want_a = &WANT(c, matmul, a), *want_b = &WANT(c, matmul, b);
+    const tx_attrs *at = &c->node->attrs;
+    if (want_b->need) { /* first, for the sums over ranks: they can begin while da is computed */
+        tx_tensor *db = at->trans_b ? product(c, dy, true, a, at->trans_a, want_b->dtype)
+                                    : product(c, a, !at->trans_a, dy, false, want_b->dtype);
+        DIN(c, matmul, b) = of_operand(c, db, &b->shape);
+    }
+    if (WANT(c, matmul, bias).need)
+        DIN(c, matmul, bias) = sum_rows(c, c->dout[0]);
+    if (want_a->need) {
+        tx_tensor *da = at->trans_a ? product(c, b, at->trans_b, dy, true, want_a->dtype)
+                                    : product(c, dy, false, b, !at->trans_b, want_a->dtype);
+        DIN(c, matmul, a) = of_operand(c, da, &a->shape);
+    }
+}
+
+static void grad_attention(const grad *c)
+{
+    DIN(c, attention, qkv) = EMIT(c, .op = TX_OP_ATTENTION_GRAD, .attrs = c->node->attrs,
+                                  .in = {c->dout[0], IN(c, attention, qkv), OUT(c, attention, o),
+                                         OUT(c, attention, lse), IN(c, attention, lengths)});
+}
+
+static void grad_layer_norm(const grad *c)
+{
+    tx_emit_args args = {.op = TX_OP_LAYER_NORM_GRAD,
+                         .attrs = c->node->attrs,
+                         .in = {c->dout[0], IN(c, layer_norm, x), IN(c, layer_norm, gamma), OUT(c, layer_norm, mean),
+                                OUT(c, layer_norm, rstd)}};
+    tx_emit(c->graph, &args);
+    DIN(c, layer_norm, x) = args.out[TX_OUT(layer_norm_grad, dx)];
+    DIN(c, layer_norm, gamma) = args.out[TX_OUT(layer_norm_grad, dgamma)];
+    DIN(c, layer_norm, beta) = args.out[TX_OUT(layer_norm_grad, dbeta)];
+}
+
+static void grad_rms_norm(const grad *c)
+{
+    tx_emit_args args = {.op = TX_OP_RMS_NORM_GRAD,
+                         .attrs = c->node->attrs,
+                         .in = {c->dout[0], IN(c, rms_norm, x), IN(c, rms_norm, gamma), OUT(c, rms_norm, rstd)}};
+    tx_emit(c->graph, &args);
+    DIN(c, rms_norm, x) = args.out[TX_OUT(rms_norm_grad, dx)];
+    DIN(c, rms_norm, gamma) = args.out[TX_OUT(rms_norm_grad, dgamma)];
+}
+
+static void grad_softmax(const grad *c)
+{
+    c->din[0] = EMIT(c, .op = TX_OP_SOFTMAX_GRAD, .attrs = plain, .in = {c->dout[0], c->node->out[0]});
+}
+
+static void grad_cross_entropy(const grad *c)
+{
+    DIN(c, cross_entropy, logits) = EMIT(
+        c, .op = TX_OP_CROSS_ENTROPY_GRAD, .attrs = c->node->attrs,
+        .in = {IN(c, cross_entropy, logits), c->dout[0], IN(c, cross_entropy, labels), OUT(c, cross_entropy, lse)});
+}
+
+static tx_tensor *broadcast(const grad *c, tx_tensor *small, const tx_attrs *like, const tx_shape *shape)
+{
+    tx_attrs attrs = plain;
+    attrs.axis = like->axis;
+    attrs.control = like->control;
+    attrs.alpha = like->alpha;
+    if (like->reduction == TX_REDUCE_MEAN)
+        attrs.alpha *= (float)((double)tx_shape_count(&small->shape) / (double)tx_shape_count(shape));
+    if (like->reduction == TX_REDUCE_SUMSQ)
+        attrs.alpha *= 2.0f;
+    return EMIT(c, .op = TX_OP_BROADCAST, .attrs = attrs, .in = {small}, .shape = shape);
+}
+
+static void grad_reduce(const grad *c)
+{
+    tx_tensor *x = c->node->in[0];
+    if (c->node->attrs.reduction == TX_REDUCE_MAX) {
+        tx_graph_fail(c->graph, tx_fail(TX_UNSUPPORTED, "reduce: the maximum has no gradient here"));
+        return;
+    }
+    tx_tensor *d = broadcast(c, c->dout[0], &c->node->attrs, &x->shape);
+    c->din[0] = d && c->node->attrs.reduction == TX_REDUCE_SUMSQ ? tx_mul(d, x) : d;
+}
+
+/* Ops whose gradient is op_GRAD(dy, x). */
+static void grad_of_input(const grad *c, tx_op op)
+{
+    c->din[0] = EMIT(c, .op = op, .attrs = c->node->attrs, .in = {c->dout[0], c->node->in[0]});
+}
+
+static void grad_gelu(const grad *c)
+{
+    grad_of_input(c, TX_OP_GELU_GRAD);
+}
+
+static void grad_silu(const grad *c)
+{
+    grad_of_input(c, TX_OP_SILU_GRAD);
+}
+
+static void grad_swiglu(const grad *c)
+{
+    grad_of_input(c, TX_OP_SWIGLU_GRAD);
+}
+
+static void grad_add(const grad *c)
+{
+    c->din[0] = c->din[1] = c->dout[0];
+}
+
+static void grad_mul(const grad *c)
+{
+    for (int i = 0; i < 2; i++)
+        if (c->want[i].need)
+            c->din[i] = tx_mul(c->dout[0], c->node->in[1 - i]);
+}
+
+/* Ops that are linear in x and their own transpose, with the same attributes. */
+static void grad_itself(const grad *c)
+{
+    c->din[0] = EMIT(c, .op = c->node->op, .attrs = c->node->attrs, .in = {c->dout[0]});
+}
+
+static void grad_scale(const grad *c)
+{
+    grad_itself(c);
+}
+
+static void grad_dropout(const grad *c)
+{
+    grad_itself(c);
+}
+
+static void grad_rotary(const grad *c)
+{
+    tx_attrs attrs = c->node->attrs;
+    attrs.inverse = !attrs.inverse;
+    DIN(c, rotary, x) = EMIT(c, .op = TX_OP_ROTARY, .attrs = attrs, .in = {c->dout[0], IN(c, rotary, positions)});
+}
+
+static void grad_embedding(const grad *c)
+{
+    const bool of_positions = WANT(c, embedding, position_table).need;
+    if (of_positions && IN(c, embedding, positions)) {
+        tx_graph_fail(c->graph, tx_fail(TX_UNSUPPORTED, "embedding: no gradient of positions that are an operand"));
+        return;
+    }
+    if (WANT(c, embedding, table).need)
+        DIN(c, embedding, table) =
+            tx_scatter_add(IN(c, embedding, tokens), c->dout[0], IN(c, embedding, table)->shape.dim[0]);
+    if (of_positions) {
+        tx_attrs attrs = plain;
+        attrs.rows = IN(c, embedding, position_table)->shape.dim[0];
+        DIN(c, embedding, position_table) = EMIT(c, .op = TX_OP_POSITION_GRAD, .attrs = attrs, .in = {c->dout[0]});
+    }
+}
+
+static void grad_gather(const grad *c)
+{
+    DIN(c, gather, table) = tx_scatter_add(IN(c, gather, indices), c->dout[0], IN(c, gather, table)->shape.dim[0]);
+}
+
+static void grad_scatter_add(const grad *c)
+{
+    tx_tensor *src = IN(c, scatter_add, src);
+    DIN(c, scatter_add, src) = as_shape(tx_gather(c->dout[0], IN(c, scatter_add, indices)), &src->shape);
+}
+
+static void grad_cast(const grad *c)
+{
+    c->din[0] = tx_cast(c->dout[0], c->node->in[0]->dtype);
+}
+
+static void grad_copy(const grad *c)
+{
+    c->din[0] = c->dout[0];
+}
+
+static void grad_reshape(const grad *c)
+{
+    c->din[0] = tx_reshape(c->dout[0], c->node->in[0]->shape);
+}
+
+static void grad_none(const grad *c)
+{
+    tx_graph_fail(c->graph,
+                  tx_fail(TX_UNSUPPORTED, "%s has no gradient, but the loss depends on a parameter through it",
+                          tx_op_info_of(c->node->op)->name));
+}
+
+static void (*const rules[TX_OP_COUNT])(const grad *) = {
+#define TX_OP(NAME, name, CLASS, min, n_in, n_out, in_place, adds, infer, rule, in, out) [TX_OP_##NAME] = grad_##rule,
+#define TX_VIRTUAL TX_OP
+#include "ops.def"
+};
+
+tx_status tx_op_grad(tx_graph *graph, const tx_node *node, tx_tensor *const dout[TX_MAX_OUT],
+                     const tx_wanted want[TX_MAX_IN], tx_tensor *din[TX_MAX_IN])
+{
+    tx_node copy = *node;
+    rules[copy.op](&(grad){graph, &copy, dout, want, din});
+    return graph->status;
+}

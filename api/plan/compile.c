@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From graph to plan. */
+#include "api/parallel/parallel.h"
+#include "api/passes/passes.h"
+#include "api/plan/layout.h"
+#include "api/plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static tx_command command_of(const tx_model *model, const tx_node *node)
+{
+    tx_command c = {.op = node->op, .direction = node->direction, .attrs = node->attrs};
+    for (int k = 0; k < TX_MAX_IN; k++)
+        c.in[k] = tx_plan_place(model, node->in[k]);
+    for (int k = 0; k < TX_MAX_OUT; k++)
+        c.out[k] = tx_plan_place(model, node->out[k]);
+    return c;
+}
+
+static tx_status make_commands(tx_plan *plan)
+{
+    const tx_graph *graph = plan->graph;
+    plan->commands = calloc((size_t)graph->nodes + 1, sizeof *plan->commands);
+    plan->seconds = calloc((size_t)graph->nodes + 1, sizeof *plan->seconds);
+    plan->cut = calloc((size_t)graph->nodes + 1, sizeof *plan->cut);
+    if (!plan->commands || !plan->seconds || !plan->cut)
+        return tx_fail(TX_MEMORY, "no memory for a plan");
+    int32_t length = 0;
+    for (int32_t i = 0; i < graph->nodes; i++) {
+        const tx_node *n = &graph->node[i];
+        if (tx_op_info_of(n->op)->op_class == TX_COLLECTIVE)
+            plan->cut[plan->cuts++] = (tx_cut){length, command_of(plan->model, n)};
+        else if (n->op < TX_OP_KERNELS)
+            plan->commands[length++] = command_of(plan->model, n);
+    }
+    plan->program = (tx_program){.length = length, .commands = plan->commands};
+    return TX_OK;
+}
+
+static int64_t input_bytes(const tx_graph *graph)
+{
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < graph->tensors; i++)
+        if (graph->tensor[i]->is_input)
+            bytes += tx_aligned(tx_tensor_bytes(graph->tensor[i]));
+    return bytes;
+}
+
+static tx_status compile(tx_plan *plan)
+{
+    tx_model *model = plan->model;
+    tx_layout layout = {.planned.chunk_bytes = model->arena[TX_ARENA_PLANNED].chunk_bytes,
+                        .exchange.chunk_bytes = model->arena[TX_ARENA_EXCHANGE].chunk_bytes};
+    int64_t scratch = 0;
+    tx_status status = tx_pipeline(plan->graph);
+    layout.exchanged = model->parallel ? model->parallel->exchanged : 0;
+    if (status == TX_OK)
+        status = tx_plan_layout(plan->graph, &layout);
+    if (status == TX_OK)
+        status = make_commands(plan);
+    if (status == TX_OK)
+        status = model->engine->backend->prepare(model->engine->context, &plan->program, &plan->executable, &scratch);
+    if (status != TX_OK)
+        return status;
+    tx_arena need = {.chunk_bytes = model->arena[TX_ARENA_SCRATCH].chunk_bytes};
+    if (scratch > 0)
+        status = tx_arena_use(&need, 0, scratch);
+    if (status != TX_OK)
+        return status;
+    tx_arena_cover(&model->arena[TX_ARENA_SCRATCH], &need);
+    tx_arena_cover(&model->arena[TX_ARENA_PLANNED], &layout.planned);
+    tx_arena_cover(&model->arena[TX_ARENA_EXCHANGE], &layout.exchange);
+    if (layout.saved > model->saved)
+        model->saved = layout.saved;
+    int64_t inputs = input_bytes(plan->graph);
+    if (inputs > model->input_bytes)
+        model->input_bytes = inputs;
+    plan->next = model->plans;
+    model->plans = plan;
+    return TX_OK;
+}
+
+static tx_status create(tx_graph *graph, const char *name, bool owns_graph, tx_plan **plan)
+{
+    tx_plan *p = calloc(1, sizeof *p);
+    if (!p) {
+        if (owns_graph)
+            tx_graph_free(graph);
+        return tx_fail(TX_MEMORY, "no memory for a plan");
+    }
+    p->model = graph->model;
+    p->graph = graph;
+    p->owns_graph = owns_graph;
+    p->name = strdup(name);
+    tx_status status = p->name ? compile(p) : tx_fail(TX_MEMORY, "no memory for a plan");
+    if (status != TX_OK) {
+        status = tx_fail_in(status, "plan %s", name);
+        tx_plan_free(p);
+        return status;
+    }
+    *plan = p;
+    return TX_OK;
+}
+
+tx_status tx_plan_create(tx_graph *graph, const char *name, tx_plan **plan)
+{
+    return create(graph, name, false, plan);
+}
+
+tx_status tx_plan_create_owned(tx_graph *graph, const char *name, tx_plan **plan)
+{
+    return create(graph, name, true, plan);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Drawing a model's parameters. */
+#include "api/model/model.h"
+
+#include "backends/rng.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static uint64_t hash_name(const char *name) /* FNV-1a */
+{
+    uint64_t h = UINT64_C(0xCBF29CE484222325);
+    for (; *name; name++)
+        h = (h ^ (unsigned char)*name) * UINT64_C(0x100000001B3);
+    return h;
+}
+
+/* Elements 4 * block .. 4 * block + 3 of a parameter; normal numbers by Box and Muller. */
+static void draw_block(const tx_param_spec *spec, uint64_t hash, uint64_t seed, int64_t block, float out[4])
+{
+    tx_random r = tx_philox((tx_u32)block, (tx_u32)((uint64_t)block >> 32), (tx_u32)hash, (tx_u32)(hash >> 32),
+                            (tx_u32)seed, (tx_u32)(seed >> 32));
+    for (int i = 0; i < 4; i += 2) {
+        float u = ((float)(r.word[i] >> 8) + 0.5f) * 0x1p-24f, v = ((float)(r.word[i + 1] >> 8) + 0.5f) * 0x1p-24f;
+        if (spec->init == TX_INIT_NORMAL) {
+            float radius = spec->scale * sqrtf(-2.0f * logf(u)), angle = 6.28318530717958648f * v;
+            out[i] = radius * cosf(angle);
+            out[i + 1] = radius * sinf(angle);
+        } else {
+            out[i] = spec->scale * (2.0f * u - 1.0f);
+            out[i + 1] = spec->scale * (2.0f * v - 1.0f);
+        }
+    }
+}
+
+static tx_status init_param(tx_model *model, int32_t index, uint64_t seed, float *slice, int64_t room)
+{
+    const tx_param_record *p = &model->param[index];
+    int64_t count = tx_shape_count(&p->spec.logical);
+    uint64_t hash = hash_name(p->name);
+    for (int64_t first = 0; first < count; first += room) {
+        int64_t n = count - first < room ? count - first : room;
+        for (int64_t i = 0; i < n; i += 4) {
+            if (p->spec.init == TX_INIT_NORMAL || p->spec.init == TX_INIT_UNIFORM)
+                draw_block(&p->spec, hash, seed, (first + i) / 4, slice + i);
+            else
+                for (int64_t k = i; k < i + 4; k++)
+                    slice[k] = p->spec.init == TX_INIT_ONE ? 1.0f : 0.0f;
+        }
+        tx_status status = tx_model_write_range(model, TX_PART_WEIGHT, index, first, n, slice);
+        if (status != TX_OK)
+            return status;
+    }
+    return TX_OK;
+}
+
+tx_status tx_model_init(tx_model *model, uint64_t seed)
+{
+    const int64_t room = 1 << 16;
+    model->sealed = true;
+    tx_status status = tx_model_ready(model);
+    float *slice = malloc((size_t)(room + 4) * sizeof *slice);
+    if (status == TX_OK && !slice)
+        status = tx_fail(TX_MEMORY, "no memory to draw parameters");
+    for (int32_t i = 0; i < model->params && status == TX_OK; i++)
+        status = init_param(model, i, seed, slice, room);
+    free(slice);
+    return status;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Where the tensors of a graph lie. */
+#ifndef TX_API_LAYOUT_H
+#define TX_API_LAYOUT_H
+
+#include "api/graph/graph.h"
+#include "api/model/arena.h"
+
+/* What the tensors of a graph that are placed by their lifetimes take. */
+typedef struct tx_layout {
+    tx_arena planned, exchange; /* sizes of the chunks; no buffers */
+    int64_t exchanged;          /* what lies in EXCHANGE below this address is not the planner's */
+    int64_t saved;              /* bytes of `planned` kept by the forward pass for the backward pass */
+} tx_layout;
+
+/* Gives every tensor of arenas PLANNED and EXCHANGE that is not fixed its address: lifetimes first, in place where
+ * ops.def allows it, then the largest tensors at the lowest free address (greedy by size: Pisarchyk and Lee, Efficient
+ * memory management for deep neural net inference, 2020). No tensor straddles a chunk, whose spans the caller sets in
+ * `layout`, as `exchanged`. */
+tx_status tx_plan_layout(tx_graph *graph, tx_layout *layout);
+
+#endif

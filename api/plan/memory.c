@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A model's memory: how much it is, taking it, and giving it back. */
+#include "api/parallel/parallel.h"
+#include "api/plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Runs whose inputs and controls fit the staging ring before one has to be waited for. */
+#define STAGED_RUNS 16
+
+/* ---- sizes ---------------------------------------------------------------------------------- */
+
+/* Sizes the arenas that follow from others. */
+static tx_status size_arenas(tx_model *model)
+{
+    tx_arena *arena = model->arena;
+    const tx_arena *weights = &arena[TX_ARENA_WEIGHTS];
+    const tx_parallel *parallel = model->parallel;
+    if (model->has_gradients && !(parallel && parallel->options.zero_stage == 2)) /* which keeps shards */
+        tx_arena_cover(&arena[TX_ARENA_GRADIENTS], weights);
+    tx_status status = TX_OK;
+    for (int32_t k = 0; k < model->optimizer_states && !tx_parallel_sharded(parallel); k++)
+        for (int32_t c = 0; c < weights->chunks && status == TX_OK; c++)
+            status = tx_arena_use(&arena[TX_ARENA_OPTIMIZER], tx_optimizer_address(model, k, c * weights->chunk_bytes),
+                                  tx_optimizer_bytes(&model->optimizer_state[k], weights->used[c]));
+    if (status == TX_OK)
+        status = tx_arena_use(&arena[TX_ARENA_CONTROL], 0, tx_aligned(TX_CONTROL_BYTES));
+    if (status == TX_OK)
+        status = tx_arena_use(&arena[TX_ARENA_RESULT], 0, tx_aligned(TX_RESULT_BYTES));
+    return status;
+}
+
+static int64_t staging_bytes(const tx_model *model)
+{
+    if (model->engine->backend->host_memory)
+        return 0;
+    return STAGED_RUNS * (model->input_bytes + tx_aligned(TX_CONTROL_BYTES));
+}
+
+static int64_t results_bytes(void)
+{
+    return TX_RESULTS_PENDING * tx_aligned(TX_RESULT_BYTES);
+}
+
+tx_status tx_model_memory(const tx_model *model, tx_memory *planned)
+{
+    tx_model sized = *model; /* the arenas' sizes only: nothing is allocated */
+    tx_status status = size_arenas(&sized);
+    if (status != TX_OK)
+        return status;
+    tx_memory m = {0};
+#define X(name, kind) m.bytes[TX_MEMORY_##kind] += tx_arena_bytes(&sized.arena[TX_ARENA_##name]);
+    TX_ARENA_MAP(X)
+#undef X
+    m.bytes[TX_MEMORY_TEMPORARY] = m.bytes[TX_MEMORY_ACTIVATIONS] - model->saved;
+    m.bytes[TX_MEMORY_ACTIVATIONS] = model->saved;
+    m.bytes[TX_MEMORY_FUNCTIONALITY] += staging_bytes(model) + results_bytes();
+    *planned = m;
+    return TX_OK;
+}
+
+/* ---- allocation ----------------------------------------------------------------------------- */
+
+static tx_memory_kind kind_of(tx_arena_id arena)
+{
+    static const tx_memory_kind kind[] = {
+#define X(name, kind) TX_MEMORY_##kind,
+        TX_ARENA_MAP(X)
+#undef X
+    };
+    return kind[arena];
+}
+
+static tx_status release_chunk(const tx_engine *e, tx_arena *arena, int32_t c)
+{
+    if (!arena->buffer[c])
+        return TX_OK;
+    tx_status status = e->backend->finish(e->context);
+    if (status != TX_OK)
+        return status;
+    e->backend->release(e->context, arena->buffer[c]);
+    arena->buffer[c] = NULL;
+    arena->held[c] = 0;
+    return TX_OK;
+}
+
+/* Inputs of plans that lie in a chunk of arena PLANNED: what was written to them outlasts the chunk. */
+typedef struct kept_inputs {
+    char *data;
+    int64_t bytes;
+} kept_inputs;
+
+/* Goes through those within the first `held` bytes, from the device to `kept` (`out`) or back; `kept` NULL: counts
+ * their bytes. */
+static tx_status move_inputs(tx_model *model, int32_t c, int64_t held, char *kept, bool out, int64_t *bytes)
+{
+    const tx_engine *e = model->engine;
+    const tx_arena *arena = &model->arena[TX_ARENA_PLANNED];
+    tx_status status = TX_OK;
+    *bytes = 0;
+    for (tx_plan *p = model->plans; p; p = p->next)
+        for (int32_t i = 0; i < p->graph->tensors && status == TX_OK; i++) {
+            const tx_tensor *t = p->graph->tensor[i];
+            const int64_t size = tx_tensor_bytes(t), at = t->offset % arena->chunk_bytes;
+            if (!t->is_input || tx_arena_chunk(arena, t->offset) != c || at + size > held)
+                continue;
+            if (kept)
+                status =
+                    out ? e->backend->read(e->context, arena->buffer[c], at, kept + *bytes, size)
+                        : e->backend->write(e->context, TX_QUEUE_COMPUTE, arena->buffer[c], at, kept + *bytes, size);
+            *bytes += size;
+        }
+    return status == TX_OK && kept && !out ? e->backend->finish(e->context) : status;
+}
+
+static tx_status keep_inputs(tx_model *model, int32_t c, kept_inputs *kept)
+{
+    const int64_t held = model->arena[TX_ARENA_PLANNED].held[c];
+    move_inputs(model, c, held, NULL, true, &kept->bytes);
+    kept->data = malloc((size_t)kept->bytes + 1);
+    return kept->data ? move_inputs(model, c, held, kept->data, true, &kept->bytes)
+                      : tx_fail(TX_MEMORY, "no memory to keep what was written to plans");
+}
+
+/* Memory for a chunk as it is to be; all ranks take a window at once. */
+static tx_status take_chunk(tx_model *model, tx_arena_id id, int32_t c, tx_buffer **buffer)
+{
+    const tx_engine *e = model->engine;
+    const tx_arena *arena = &model->arena[id];
+    if (arena->space != TX_SPACE_WINDOW)
+        return e->backend->allocate(e->context, kind_of(id), arena->space, arena->used[c], buffer);
+    tx_comm *comm = model->parallel->comm;
+    void *memory = NULL;
+    tx_status status = comm->table->window(comm, arena->used[c], &memory);
+    return status ? status : e->backend->adopt(e->context, kind_of(id), memory, arena->used[c], buffer);
+}
+
+/* Replaces a chunk by a larger one. What a plan may not rely on (arenas PLANNED and SCRATCH) goes
+ * first, but for inputs; the rest is kept, also where there is no room for the larger one. */
+static tx_status grow_chunk(tx_model *model, tx_arena_id id, int32_t c)
+{
+    const tx_engine *e = model->engine;
+    tx_arena *arena = &model->arena[id];
+    const bool keep = id != TX_ARENA_PLANNED && id != TX_ARENA_SCRATCH;
+    tx_buffer *larger = NULL;
+    tx_status status =
+        arena->space == TX_SPACE_WINDOW ? tx_model_settle(model) : TX_OK; /* nothing moves that lies in it */
+    if (status == TX_OK && !keep)
+        status = release_chunk(e, arena, c);
+    if (status == TX_OK)
+        status = take_chunk(model, id, c, &larger);
+    if (status != TX_OK)
+        return status;
+    const int64_t old = arena->held[c];
+    if (old > 0)
+        status = e->backend->copy(e->context, TX_QUEUE_COMPUTE, arena->buffer[c], 0, larger, 0, old);
+    if (status == TX_OK && keep && old < arena->used[c])
+        status = e->backend->fill(e->context, larger, old, 0, arena->used[c] - old);
+    if (status == TX_OK)
+        status = release_chunk(e, arena, c);
+    if (status != TX_OK) {
+        e->backend->release(e->context, larger);
+        return status;
+    }
+    arena->buffer[c] = larger;
+    arena->held[c] = arena->used[c];
+    return TX_OK;
+}
+
+static tx_status grow_planned(tx_model *model, int32_t c)
+{
+    const int64_t held = model->arena[TX_ARENA_PLANNED].held[c];
+    kept_inputs kept = {0};
+    tx_status status = keep_inputs(model, c, &kept);
+    if (status == TX_OK)
+        status = grow_chunk(model, TX_ARENA_PLANNED, c);
+    if (status == TX_OK) /* the addresses are the same in the larger chunk */
+        status = move_inputs(model, c, held, kept.data, false, &kept.bytes);
+    free(kept.data);
+    return status;
+}
+
+static tx_status grow_host(tx_model *model, tx_buffer **buffer, int64_t bytes)
+{
+    const tx_engine *e = model->engine;
+    if (*buffer) {
+        tx_status status = e->backend->finish(e->context);
+        if (status != TX_OK)
+            return status;
+        e->backend->release(e->context, *buffer);
+        *buffer = NULL;
+    }
+    return e->backend->allocate(e->context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_PINNED, bytes, buffer);
+}
+
+static tx_status write_groups(tx_model *model)
+{
+    const tx_engine *e = model->engine;
+    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS], *states = &model->arena[TX_ARENA_STATE];
+    const int64_t block = TX_PARAM_BLOCK * (int64_t)sizeof(float);
+    int32_t chunk = 0;
+    for (int32_t i = 0; i < model->states; i++) {
+        const tx_state_record *s = &model->state[i];
+        if (s->name)
+            continue;
+        int64_t blocks = tx_shape_count(&s->shape);
+        uint8_t *bytes = calloc((size_t)blocks, 1);
+        if (!bytes)
+            return tx_fail(TX_MEMORY, "no memory for optimizer groups");
+        for (int32_t p = 0; p < model->params; p++) {
+            const tx_param_record *r = &model->param[p];
+            int64_t first = r->offset % weights->chunk_bytes / block;
+            int64_t count = (tx_shape_count(&r->spec.shape) + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
+            if (r->arena == TX_ARENA_WEIGHTS && r->spec.decay && tx_arena_chunk(weights, r->offset) == chunk)
+                memset(bytes + first, 1, (size_t)count);
+        }
+        tx_status status =
+            e->backend->write(e->context, TX_QUEUE_COMPUTE, states->buffer[tx_arena_chunk(states, s->offset)],
+                              s->offset % states->chunk_bytes, bytes, blocks);
+        if (status == TX_OK)
+            status = e->backend->finish(e->context);
+        free(bytes);
+        if (status != TX_OK)
+            return status;
+        chunk++;
+        model->groups_written = true;
+    }
+    return TX_OK;
+}
+
+static tx_status allocate_arenas(tx_model *model, bool *moved)
+{
+    for (int i = 0; i < TX_ARENA_COUNT; i++) {
+        for (int32_t c = 0; c < model->arena[i].chunks; c++) {
+            const tx_arena_id id = (tx_arena_id)i;
+            if (model->arena[i].used[c] <= model->arena[i].held[c])
+                continue;
+            *moved = true;
+            tx_status status = id == TX_ARENA_PLANNED ? grow_planned(model, c) : grow_chunk(model, id, c);
+            if (status != TX_OK)
+                return tx_fail_in(status, "%s", tx_memory_name(kind_of((tx_arena_id)i)));
+        }
+    }
+    return TX_OK;
+}
+
+tx_status tx_model_ready(tx_model *model)
+{
+    bool moved = false;
+    tx_status status = size_arenas(model);
+    if (status == TX_OK)
+        status = allocate_arenas(model, &moved);
+    /* At once, for what follows may fail and be tried again. */
+    for (tx_plan *p = model->plans; p && moved; p = p->next)
+        p->bound = false;
+    model->controls_changed = model->controls_changed || moved;
+    if (status == TX_OK && staging_bytes(model) > model->staging.bytes) {
+        status = grow_host(model, &model->staging.buffer, staging_bytes(model));
+        if (status == TX_OK)
+            model->staging = (tx_staging){.buffer = model->staging.buffer, .bytes = staging_bytes(model)};
+    }
+    if (status == TX_OK && !model->results)
+        status = grow_host(model, &model->results, results_bytes());
+    if (status == TX_OK && !model->groups_written)
+        status = write_groups(model);
+    for (tx_plan *p = model->plans; p && status == TX_OK; p = p->next) {
+        if (!p->bound)
+            status = tx_plan_bind(p);
+        p->bound = status == TX_OK;
+    }
+    return status;
+}
+
+tx_status tx_model_allocate(tx_model *model)
+{
+    model->sealed = true;
+    return tx_model_ready(model);
+}
+
+/* ---- a model ---------------------------------------------------------------------------------- */
+
+tx_status tx_model_create(tx_engine *engine, tx_model **model)
+{
+    tx_model *m = calloc(1, sizeof *m);
+    if (!m)
+        return tx_fail(TX_MEMORY, "no memory for a model");
+    int64_t most = engine->device.max_allocation;
+    for (int i = 0; i < TX_ARENA_COUNT; i++) /* a span that any device's memory fits in when it names no limit */
+        m->arena[i].chunk_bytes = most > 0 ? most / TX_ALIGNMENT * TX_ALIGNMENT : INT64_C(1) << 46;
+    m->engine = engine;
+    m->controls.word[TX_CONTROL_LOSS_SCALE].f32 = 1.0f;
+    m->controls.word[TX_CONTROL_INVERSE_LABELS].f32 = 1.0f;
+    m->controls_changed = true;
+    *model = m;
+    return TX_OK;
+}
+
+void tx_model_free(tx_model *model)
+{
+    if (!model)
+        return;
+    const tx_engine *e = model->engine;
+    e->backend->finish(e->context);
+    for (int32_t i = 0; i < model->results_pending; i++)
+        e->backend->forget(e->context, model->reading[(model->results_first + i) % TX_RESULTS_PENDING]);
+    for (int i = 0; i < TX_ARENA_COUNT; i++)
+        for (int32_t c = 0; c < TX_MAX_CHUNKS; c++)
+            if (model->arena[i].buffer[c])
+                e->backend->release(e->context, model->arena[i].buffer[c]);
+    if (model->staging.buffer)
+        e->backend->release(e->context, model->staging.buffer);
+    if (model->results)
+        e->backend->release(e->context, model->results);
+    tx_parallel_free(model);
+    for (int32_t i = 0; i < model->params; i++)
+        free(model->param[i].name);
+    for (int32_t i = 0; i < model->states; i++)
+        free(model->state[i].name);
+    free(model->param);
+    free(model->state);
+    free(model);
+}

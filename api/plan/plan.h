@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A compiled graph. */
+#ifndef TX_API_PLAN_H
+#define TX_API_PLAN_H
+
+#include "api/graph/graph.h"
+#include "api/model/model.h"
+
+/* A place where the program is cut for a collective. */
+typedef struct tx_cut {
+    int32_t at; /* commands before it */
+    tx_command command;
+} tx_cut;
+
+struct tx_plan {
+    tx_model *model;
+    tx_graph *graph;
+    bool owns_graph;
+    char *name;
+    tx_command *commands;
+    tx_program program;
+    tx_cut *cut;
+    int32_t cuts;
+    tx_executable *executable;
+    double *seconds; /* one a command, while profiling */
+    bool profiling;
+    bool bound;
+    tx_plan *next;
+};
+
+/* Like tx_plan_create; the plan frees the graph, also when it cannot be made. */
+tx_status tx_plan_create_owned(tx_graph *graph, const char *name, tx_plan **plan);
+/* Where a tensor of the plan's graph lies; NULL: an absent operand. */
+tx_operand tx_plan_place(const tx_model *model, tx_tensor *tensor);
+/* Tells the backend where the model's arenas lie. */
+tx_status tx_plan_bind(tx_plan *plan);
+
+#endif

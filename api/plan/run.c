@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Replaying a plan: its inputs, its commands with the collectives between them, its outputs. */
+#include "api/parallel/parallel.h"
+#include "api/plan/plan.h"
+
+#include <inttypes.h>
+
+static tx_status check_indices(const tx_tensor *t, const int32_t *data, int64_t count)
+{
+    const tx_index_range *r = &t->range;
+    for (int64_t i = 0; i < count; i++) {
+        bool inside = data[i] >= r->low && data[i] < r->high;
+        if (!inside && !(r->ignore && data[i] == TX_IGNORE_LABEL))
+            return tx_fail(TX_INVALID, "input %s: element %" PRId64 " is %d, outside %" PRId64 "..%" PRId64, t->name, i,
+                           data[i], r->low, r->high - 1);
+    }
+    return TX_OK;
+}
+
+static tx_status check_transfer(const tx_plan *plan, const tx_tensor *t, size_t bytes, bool right_kind,
+                                const char *what)
+{
+    if (!t || t->graph != plan->graph || !right_kind)
+        return tx_fail(TX_INVALID, "plan %s: not an %s of its graph", plan->name, what);
+    if ((int64_t)bytes != tx_tensor_bytes(t))
+        return tx_fail(TX_INVALID, "plan %s: %zu bytes given for an %s of %" PRId64, plan->name, bytes, what,
+                       tx_tensor_bytes(t));
+    return TX_OK;
+}
+
+tx_status tx_plan_write(tx_plan *plan, tx_tensor *input, const void *data, size_t bytes)
+{
+    tx_status status = check_transfer(plan, input, bytes, input && input->is_input, "input");
+    if (status == TX_OK && input->dtype == TX_I32)
+        status = check_indices(input, data, tx_shape_count(&input->shape));
+    if (status == TX_OK)
+        status = tx_model_ready(plan->model);
+    if (status == TX_OK)
+        status = tx_model_stage(plan->model, TX_ARENA_PLANNED, input->offset, data, (int64_t)bytes);
+    return status;
+}
+
+static tx_status run_commands(tx_plan *plan, int32_t first, int32_t end)
+{
+    tx_model *model = plan->model;
+    if (first == end)
+        return TX_OK;
+    return model->engine->backend->run(plan->executable, first, end - first, &model->controls,
+                                       plan->profiling ? plan->seconds : NULL);
+}
+
+/* Gradients stay where they are until the last micro-batch of a step, but for those that find no room. */
+static bool skips(const tx_parallel *parallel, const tx_cut *cut)
+{
+    return !parallel->synchronize && cut->command.op == TX_OP_REDUCE_GRADIENTS && parallel->options.zero_stage < 2;
+}
+
+/* The program is cut at the collectives: the device runs what lies between them. */
+static tx_status run_cut(tx_plan *plan)
+{
+    tx_model *model = plan->model;
+    tx_status status = TX_OK;
+    int32_t done = 0;
+    for (int32_t i = 0; i < plan->cuts && status == TX_OK; i++) {
+        const tx_cut *cut = &plan->cut[i];
+        if (skips(model->parallel, cut))
+            continue;
+        status = run_commands(plan, done, cut->at);
+        done = cut->at;
+        if (status == TX_OK)
+            status = tx_parallel_collective(model, &cut->command);
+    }
+    if (status == TX_OK)
+        status = run_commands(plan, done, plan->program.length);
+    return status == TX_OK && plan->cuts > 0 ? tx_parallel_flush(model) : status;
+}
+
+tx_status tx_plan_run(tx_plan *plan)
+{
+    tx_model *model = plan->model;
+    tx_status status = tx_model_ready(model);
+    if (status == TX_OK)
+        status = tx_model_send_controls(model);
+    if (status == TX_OK && plan->cuts == 0)
+        status = tx_model_settle(model);
+    if (status == TX_OK)
+        status = run_cut(plan);
+    return status == TX_OK ? TX_OK : tx_fail_in(status, "plan %s", plan->name);
+}
+
+tx_status tx_plan_read(tx_plan *plan, tx_tensor *output, void *data, size_t bytes)
+{
+    bool readable = output && (tx_tensor_root(output)->is_output || output->arena != TX_ARENA_PLANNED);
+    tx_status status = check_transfer(plan, output, bytes, readable, "output (see tx_output)");
+    if (status == TX_OK)
+        status = tx_model_ready(plan->model);
+    if (status != TX_OK)
+        return status;
+    tx_operand place = tx_plan_place(plan->model, output);
+    const tx_engine *e = plan->model->engine;
+    status = tx_model_settle(plan->model);
+    if (status != TX_OK)
+        return status;
+    return e->backend->read(e->context, plan->model->arena[place.arena].buffer[place.chunk], place.offset, data,
+                            (int64_t)bytes);
+}

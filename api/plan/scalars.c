@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The small copies of every step: inputs through the staging ring, controls, results. */
+#include "api/model/model.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- staging -------------------------------------------------------------------------------- */
+
+/* A piece of the ring; waits for the device when the ring is full. */
+static tx_status take_piece(tx_model *model, int64_t bytes, void **piece)
+{
+    const tx_engine *e = model->engine;
+    tx_staging *s = &model->staging;
+    int64_t wanted = tx_aligned(bytes), at = s->taken % s->bytes;
+    if (at + wanted > s->bytes)
+        s->taken += s->bytes - at;
+    if (s->taken + wanted - s->freed > s->bytes) {
+        tx_status status = e->backend->finish(e->context);
+        if (status != TX_OK)
+            return status;
+        s->freed = s->taken;
+    }
+    *piece = (char *)e->backend->map(s->buffer) + s->taken % s->bytes;
+    s->taken += wanted;
+    return TX_OK;
+}
+
+tx_status tx_model_stage(tx_model *model, tx_arena_id id, int64_t address, const void *data, int64_t bytes)
+{
+    const tx_engine *e = model->engine;
+    const tx_arena *arena = &model->arena[id];
+    if (!e->backend->host_memory) {
+        void *piece = NULL;
+        tx_status status = take_piece(model, bytes, &piece);
+        if (status != TX_OK)
+            return status;
+        memcpy(piece, data, (size_t)bytes);
+        data = piece;
+    }
+    return e->backend->write(e->context, TX_QUEUE_COMPUTE, arena->buffer[tx_arena_chunk(arena, address)],
+                             address % arena->chunk_bytes, data, bytes);
+}
+
+/* ---- controls and results -------------------------------------------------------------------- */
+
+tx_status tx_model_set(tx_model *model, tx_control control, double value)
+{
+    static const bool whole[] = {
+#define f32 false
+#define u32 true
+#define X(name, type) type,
+        TX_CONTROL_MAP(X)
+#undef X
+#undef f32
+#undef u32
+    };
+    if ((unsigned)control >= TX_CONTROL_COUNT)
+        return tx_fail(TX_INVALID, "no control number %d", (int)control);
+    if (whole[control] && !(value >= 0 && value <= UINT32_MAX && value == floor(value)))
+        return tx_fail(TX_INVALID, "control %d takes whole numbers from 0 to 2^32 - 1, not %g", (int)control, value);
+    tx_word word = {.f32 = (float)value};
+    if (whole[control])
+        word.u32 = (uint32_t)value;
+    if (word.u32 != model->controls.word[control].u32) {
+        model->controls.word[control] = word;
+        model->controls_changed = true;
+    }
+    return TX_OK;
+}
+
+tx_status tx_model_set_seed(tx_model *model, uint64_t seed)
+{
+    tx_status status = tx_model_set(model, TX_CONTROL_SEED_LO, (double)(seed & UINT32_MAX));
+    return status == TX_OK ? tx_model_set(model, TX_CONTROL_SEED_HI, (double)(seed >> 32)) : status;
+}
+
+tx_status tx_model_send_controls(tx_model *model)
+{
+    if (!model->controls_changed)
+        return TX_OK;
+    tx_status status = tx_model_stage(model, TX_ARENA_CONTROL, 0, &model->controls, TX_CONTROL_BYTES);
+    model->controls_changed = status != TX_OK;
+    return status;
+}
+
+tx_status tx_model_fetch(tx_model *model)
+{
+    const tx_engine *e = model->engine;
+    tx_status status = tx_model_ready(model);
+    if (status != TX_OK)
+        return status;
+    if (model->results_pending == TX_RESULTS_PENDING)
+        return tx_fail(TX_INVALID, "%d copies of the results are outstanding: take one first", TX_RESULTS_PENDING);
+    int32_t slot = (model->results_first + model->results_pending) % TX_RESULTS_PENDING;
+    void *to = (char *)e->backend->map(model->results) + slot * tx_aligned(TX_RESULT_BYTES);
+    status = e->backend->read_begin(e->context, TX_QUEUE_COMPUTE, model->arena[TX_ARENA_RESULT].buffer[0], 0, to,
+                                    TX_RESULT_BYTES, &model->reading[slot]);
+    if (status == TX_OK) {
+        model->staging.mark[slot] = model->staging.taken;
+        model->results_pending++;
+    }
+    return status;
+}
+
+tx_status tx_model_results(tx_model *model, tx_results *results)
+{
+    const tx_engine *e = model->engine;
+    if (model->results_pending == 0)
+        return tx_fail(TX_INVALID, "no copy of the results was asked for");
+    int32_t slot = model->results_first;
+    tx_status status = e->backend->wait(e->context, model->reading[slot]);
+    if (status != TX_OK)
+        return status;
+    memcpy(results, (char *)e->backend->map(model->results) + slot * tx_aligned(TX_RESULT_BYTES), sizeof *results);
+    if (model->staging.mark[slot] > model->staging.freed)
+        model->staging.freed = model->staging.mark[slot];
+    model->results_first = (slot + 1) % TX_RESULTS_PENDING;
+    model->results_pending--;
+    return TX_OK;
+}
+
+tx_status tx_model_restore(tx_model *model, const tx_results *results)
+{
+    const tx_engine *e = model->engine;
+    tx_results kept = {0};
+    kept.value[TX_RESULT_UPDATES] = results->value[TX_RESULT_UPDATES];
+    kept.value[TX_RESULT_SKIPPED] = results->value[TX_RESULT_SKIPPED];
+    tx_status status = tx_model_ready(model);
+    if (status == TX_OK)
+        status = e->backend->write(e->context, TX_QUEUE_COMPUTE, model->arena[TX_ARENA_RESULT].buffer[0], 0, &kept,
+                                   TX_RESULT_BYTES);
+    tx_status finished = e->backend->finish(e->context); /* `kept` goes */
+    return status == TX_OK ? finished : status;
+}

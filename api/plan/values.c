@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reading and writing parameters, their gradients and their optimizer states. */
+#include "api/parallel/parallel.h"
+
+#include "api/base/half.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Elements that are converted at once. */
+#define SLICE (INT64_C(1) << 20)
+
+/* Where elements of a part of a parameter lie. */
+typedef struct place {
+    tx_arena_id arena;
+    tx_dtype dtype;
+    int64_t address;
+} place;
+
+/* States of which each rank has its shards; their addresses are those of the weights. */
+static bool spread(const tx_model *model, tx_part part)
+{
+    return tx_parallel_sharded(model->parallel) && part >= TX_PART_STATE;
+}
+
+static tx_status part_place(const tx_model *model, tx_part part, int32_t index, place *p)
+{
+    if (index < 0 || index >= model->params)
+        return tx_fail(TX_NOT_FOUND, "the model has no parameter number %d", index);
+    const tx_param_record *r = &model->param[index];
+    const int32_t state = (int32_t)part - TX_PART_STATE; /* below 0: of another part */
+    if (part != TX_PART_WEIGHT && r->spec.frozen)
+        return tx_fail(TX_NOT_FOUND, "parameter %s is frozen: it has no gradient and no optimizer state", r->name);
+    if ((part == TX_PART_GRADIENT && !model->has_gradients) || state >= model->optimizer_states)
+        return tx_fail(TX_NOT_FOUND, "the model has no gradients or no such optimizer state");
+    if (part == TX_PART_GRADIENT && tx_parallel_sharded(model->parallel))
+        return tx_fail(TX_NOT_FOUND, "no rank has all gradients: they are spread (zero_stage %d)",
+                       (int)model->parallel->options.zero_stage);
+    *p = (place){r->arena, r->spec.dtype, r->offset};
+    if (part != TX_PART_WEIGHT)
+        p->arena = state >= 0 ? TX_ARENA_OPTIMIZER : TX_ARENA_GRADIENTS;
+    if (state >= 0 && !spread(model, part))
+        p->address = tx_optimizer_address(model, state, p->address);
+    return TX_OK;
+}
+
+/* Makes the model ready for a copy of elements of a part, and tells where the first of them lies. */
+static tx_status copy_place(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, place *p)
+{
+    model->sealed = true;
+    tx_status status = part_place(model, part, index, p);
+    if (status != TX_OK)
+        return status;
+    int64_t elements = tx_shape_count(&model->param[index].spec.logical);
+    if (first < 0 || count < 0 || first > elements || count > elements - first)
+        return tx_fail(TX_INVALID,
+                       "parameter %s has %" PRId64 " elements, %" PRId64 " from %" PRId64 " on were asked for",
+                       model->param[index].name, elements, count, first);
+    p->address += first * (int64_t)tx_dtype_size(p->dtype);
+    status = tx_model_ready(model);
+    return status == TX_OK ? tx_model_settle(model) : status;
+}
+
+/* ---- As stored ---------------------------------------------------------------------------------------- */
+
+static tx_status write_stored(tx_model *model, const place *p, const void *data, int64_t count)
+{
+    const tx_engine *e = model->engine;
+    const tx_arena *arena = &model->arena[p->arena];
+    tx_status status =
+        e->backend->write(e->context, TX_QUEUE_COMPUTE, arena->buffer[tx_arena_chunk(arena, p->address)],
+                          p->address % arena->chunk_bytes, data, count * (int64_t)tx_dtype_size(p->dtype));
+    return status == TX_OK ? e->backend->finish(e->context) : status;
+}
+
+static tx_status read_stored(tx_model *model, const place *p, void *data, int64_t count)
+{
+    const tx_engine *e = model->engine;
+    const tx_arena *arena = &model->arena[p->arena];
+    return e->backend->read(e->context, arena->buffer[tx_arena_chunk(arena, p->address)],
+                            p->address % arena->chunk_bytes, data, count * (int64_t)tx_dtype_size(p->dtype));
+}
+
+/* ---- In 16 bits --------------------------------------------------------------------------------------- */
+
+static void narrow(tx_dtype dtype, const float *from, uint16_t *to, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] = dtype == TX_BF16 ? tx_f32_to_bf16(from[i]) : tx_f32_to_f16(from[i]);
+}
+
+static void widen(tx_dtype dtype, const uint16_t *from, float *to, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] = dtype == TX_BF16 ? tx_bf16_to_f32(from[i]) : tx_f16_to_f32(from[i]);
+}
+
+/* Converts slice by slice; one of `from` and `to` is NULL. */
+static tx_status convert(tx_model *model, place p, const float *from, float *to, int64_t count)
+{
+    uint16_t *slice = malloc((size_t)(count < SLICE ? count : SLICE) * sizeof *slice + 1);
+    if (!slice)
+        return tx_fail(TX_MEMORY, "no memory to convert a parameter");
+    tx_status status = TX_OK;
+    for (int64_t first = 0; first < count && status == TX_OK; first += SLICE) {
+        const int64_t n = count - first < SLICE ? count - first : SLICE;
+        if (from)
+            narrow(p.dtype, from + first, slice, n);
+        status = from ? write_stored(model, &p, slice, n) : read_stored(model, &p, slice, n);
+        if (to && status == TX_OK)
+            widen(p.dtype, slice, to + first, n);
+        p.address += n * (int64_t)sizeof *slice;
+    }
+    free(slice);
+    return status;
+}
+
+/* ---- Elements ----------------------------------------------------------------------------------------- */
+
+tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
+                               const float *data)
+{
+    place p = {0};
+    tx_status status = copy_place(model, part, index, first, count, &p);
+    if (status != TX_OK)
+        return status;
+    if (spread(model, part))
+        return tx_parallel_write_state(model, (int32_t)part - TX_PART_STATE, p.address, count, data);
+    return p.dtype == TX_F32 ? write_stored(model, &p, data, count) : convert(model, p, data, NULL, count);
+}
+
+tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, float *data)
+{
+    place p = {0};
+    tx_status status = copy_place(model, part, index, first, count, &p);
+    if (status != TX_OK)
+        return status;
+    if (spread(model, part))
+        return tx_parallel_read_state(model, (int32_t)part - TX_PART_STATE, p.address, count, data);
+    return p.dtype == TX_F32 ? read_stored(model, &p, data, count) : convert(model, p, NULL, data, count);
+}
+
+/* Elements of parameter `index`; 0 for a number that there is not, which the copy then refuses. */
+static int64_t elements_of(const tx_model *model, int32_t index)
+{
+    return index >= 0 && index < model->params ? tx_shape_count(&model->param[index].spec.logical) : 0;
+}
+
+tx_status tx_model_write(tx_model *model, tx_part part, int32_t index, const float *data)
+{
+    return tx_model_write_range(model, part, index, 0, elements_of(model, index), data);
+}
+
+tx_status tx_model_read(tx_model *model, tx_part part, int32_t index, float *data)
+{
+    return tx_model_read_range(model, part, index, 0, elements_of(model, index), data);
+}
+
+/* ---- Sections ------------------------------------------------------------------------------------------ */
+
+/* A section as rows of a parameter that is seen as rows of `stride` elements: the first is at `first`, `width` of each
+ * belong to it. */
+typedef struct section_rows {
+    int64_t rows, first, width, stride;
+} section_rows;
+
+static tx_status find_section(const tx_model *model, int32_t index, int32_t section, section_rows *found)
+{
+    const tx_param_spec *spec = index >= 0 && index < model->params ? &model->param[index].spec : NULL;
+    if (!spec || section < 0 || section >= spec->sections.count)
+        return tx_fail(TX_NOT_FOUND, "the model has no section %d of a parameter number %d", section, index);
+    const tx_param_sections *s = &spec->sections;
+    int64_t before = 0;
+    for (int32_t i = 0; i < section; i++)
+        before += s->size[i];
+    const int64_t last = tx_shape_last(&spec->logical), rows = tx_shape_rows(&spec->logical);
+    if (s->dimension == spec->logical.rank - 1)
+        *found = (section_rows){rows, before, s->size[section], last};
+    else
+        *found = (section_rows){1, before * last, s->size[section] * last, last * rows};
+    return TX_OK;
+}
+
+/* A copy of the whole parameter, which the caller frees, also after a failure. */
+static tx_status read_whole(tx_model *model, tx_part part, int32_t index, float **whole)
+{
+    *whole = malloc((size_t)elements_of(model, index) * sizeof **whole);
+    return *whole ? tx_model_read(model, part, index, *whole)
+                  : tx_fail(TX_MEMORY, "no memory for parameter %s", model->param[index].name);
+}
+
+tx_status tx_model_write_section(tx_model *model, tx_part part, int32_t index, int32_t section, const float *data)
+{
+    section_rows s;
+    tx_status status = find_section(model, index, section, &s);
+    if (status != TX_OK)
+        return status;
+    if (s.rows == 1)
+        return tx_model_write_range(model, part, index, s.first, s.width, data);
+    float *whole;
+    status = read_whole(model, part, index, &whole);
+    for (int64_t r = 0; r < s.rows && status == TX_OK; r++)
+        memcpy(whole + s.first + r * s.stride, data + r * s.width, (size_t)s.width * sizeof *whole);
+    if (status == TX_OK)
+        status = tx_model_write(model, part, index, whole);
+    free(whole);
+    return status;
+}
+
+tx_status tx_model_read_section(tx_model *model, tx_part part, int32_t index, int32_t section, float *data)
+{
+    section_rows s;
+    tx_status status = find_section(model, index, section, &s);
+    if (status != TX_OK)
+        return status;
+    if (s.rows == 1)
+        return tx_model_read_range(model, part, index, s.first, s.width, data);
+    float *whole;
+    status = read_whole(model, part, index, &whole);
+    for (int64_t r = 0; r < s.rows && status == TX_OK; r++)
+        memcpy(data + r * s.width, whole + s.first + r * s.stride, (size_t)s.width * sizeof *whole);
+    free(whole);
+    return status;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Status codes and messages, types and shapes. */
+#ifndef TX_BASE_H
+#define TX_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Around what a header declares: C++ callers, and what the shared library exports, which is this and nothing else. */
+#ifdef __cplusplus
+#define TX_API_LINKAGE_BEGIN extern "C" {
+#define TX_API_LINKAGE_END }
+#else
+#define TX_API_LINKAGE_BEGIN
+#define TX_API_LINKAGE_END
+#endif
+#if defined(__GNUC__)
+#define TX_API_BEGIN _Pragma("GCC visibility push(default)") TX_API_LINKAGE_BEGIN
+#define TX_API_END TX_API_LINKAGE_END _Pragma("GCC visibility pop")
+#else
+#define TX_API_BEGIN TX_API_LINKAGE_BEGIN
+#define TX_API_END TX_API_LINKAGE_END
+#endif
+
+TX_API_BEGIN
+
+#define TX_VERSION "0.1.0"
+#define TX_MAX_RANK 5
+/* Every tensor starts on a multiple of this many bytes; a parameter on TX_PARAM_BLOCK elements. */
+#define TX_ALIGNMENT 512
+#define TX_PARAM_BLOCK 256
+/* Label of a position that counts neither in the loss nor in its gradient. */
+#define TX_IGNORE_LABEL (-100)
+
+/* ---- Status ------------------------------------------------------------------------------- */
+
+/* X(NAME, value, "sentence") */
+#define TX_STATUS_MAP(X)                             \
+    X(OK, 0, "success")                              \
+    X(INVALID, -1, "invalid argument")               \
+    X(UNSUPPORTED, -2, "not supported")              \
+    X(MEMORY, -3, "out of memory")                   \
+    X(IO, -4, "input or output failed")              \
+    X(FORMAT, -5, "malformed file")                  \
+    X(DEVICE, -6, "the device or its driver failed") \
+    X(NOT_FOUND, -7, "not found")                    \
+    X(INTERNAL, -8, "internal error")
+
+typedef enum tx_status {
+#define X(name, value, text) TX_##name = value,
+    TX_STATUS_MAP(X)
+#undef X
+} tx_status;
+
+/* The sentence that belongs to a status code. */
+const char *tx_status_text(tx_status status);
+/* The message of the last failure on this thread; "" when there was none. */
+const char *tx_error(void);
+
+#if defined(__GNUC__)
+#define TX_PRINTF(f, a) __attribute__((format(printf, f, a)))
+#else
+#define TX_PRINTF(f, a)
+#endif
+/* Records a failure: sets this thread's message and returns `status`. For code that extends TX. */
+tx_status tx_fail(tx_status status, const char *format, ...) TX_PRINTF(2, 3);
+/* Puts "context: " before this thread's message and returns `status`. */
+tx_status tx_fail_in(tx_status status, const char *format, ...) TX_PRINTF(2, 3);
+
+/* ---- Types and shapes ---------------------------------------------------------------------- */
+
+/* X(NAME, bytes, "name in safetensors files") */
+#define TX_DTYPE_MAP(X) \
+    X(F32, 4, "F32")    \
+    X(BF16, 2, "BF16")  \
+    X(F16, 2, "F16")    \
+    X(I32, 4, "I32")    \
+    X(U8, 1, "U8")
+
+typedef enum tx_dtype {
+#define X(name, bytes, text) TX_##name,
+    TX_DTYPE_MAP(X)
+#undef X
+        TX_DTYPE_COUNT
+} tx_dtype;
+
+size_t tx_dtype_size(tx_dtype dtype);
+const char *tx_dtype_name(tx_dtype dtype);
+
+typedef struct tx_shape {
+    int32_t rank;
+    int64_t dim[TX_MAX_RANK]; /* outermost first; row-major, no gaps */
+} tx_shape;
+
+/* TX_SHAPE(4, 128, 768) */
+#define TX_SHAPE(...) ((tx_shape){(int32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
+
+int64_t tx_shape_count(const tx_shape *shape); /* number of elements */
+int64_t tx_shape_rows(const tx_shape *shape);  /* product of all dimensions but the last */
+int64_t tx_shape_last(const tx_shape *shape);  /* the last dimension; 1 for rank 0 */
+bool tx_shape_equal(const tx_shape *a, const tx_shape *b);
+/* Writes "[4, 128, 768]"; returns `text`. */
+const char *tx_shape_text(const tx_shape *shape, char *text, size_t size);
+
+TX_API_END
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Graphs: parameters, inputs and operations. */
+#ifndef TX_GRAPH_H
+#define TX_GRAPH_H
+
+#include "tx_model.h"
+
+TX_API_BEGIN
+
+typedef struct tx_graph tx_graph;
+typedef struct tx_tensor tx_tensor;
+
+tx_status tx_graph_create(tx_model *model, tx_graph **graph);
+void tx_graph_free(tx_graph *graph);
+/* Keeps a failure with this thread's message, unless there is one already, for tx_backward and tx_plan_create to
+ * report; returns `status`. For functions that build parts of models and return NULL on error. */
+tx_status tx_graph_fail(tx_graph *graph, tx_status status);
+const tx_shape *tx_tensor_shape(const tx_tensor *tensor);
+tx_dtype tx_tensor_dtype(const tx_tensor *tensor);
+
+/* A value the host writes before a run. */
+tx_tensor *tx_input(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape shape);
+/* A parameter of the model; the first use declares it, later ones (in any graph) must agree; with
+ * spec NULL it must have been declared. */
+tx_tensor *tx_param(tx_graph *graph, const char *name, const tx_param_spec *spec);
+/* A tensor that keeps its value between runs and is shared by name among the graphs of a model
+ * (a key-value cache). Starts as zero. */
+tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape shape);
+/* Keeps a tensor readable after the runs; of no effect once the graph has a plan. Returns its argument. */
+tx_tensor *tx_output(tx_tensor *tensor);
+
+/* y = x W + b. x [..., K]; W [K, N], or [N, K] with transpose; b [N] or NULL. */
+tx_tensor *tx_linear(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose);
+/* Batched product over equal leading dimensions, or one operand of rank 2 for all. */
+tx_tensor *tx_matmul(tx_tensor *a, tx_tensor *b, bool transpose_a, bool transpose_b);
+/* Rows of `tokens` from token_table plus rows positions[b].. of position_table (NULL: none). positions I32 [B]: where
+ * the first token of each row stands, which is the length of its cache; NULL: 0. tokens [B, T] -> [B, T, C]. */
+tx_tensor *tx_embedding(tx_tensor *tokens, tx_tensor *token_table, tx_tensor *position_table, tx_tensor *positions);
+tx_tensor *tx_gather(tx_tensor *table, tx_tensor *rows);
+/* out [rows, C]: row r is the sum of the src rows whose index is r. */
+tx_tensor *tx_scatter_add(tx_tensor *indices, tx_tensor *src, int64_t rows);
+tx_tensor *tx_layer_norm(tx_tensor *x, tx_tensor *gamma, tx_tensor *beta, float eps);
+tx_tensor *tx_rms_norm(tx_tensor *x, tx_tensor *gamma, float eps);
+tx_tensor *tx_softmax(tx_tensor *x); /* over the last dimension */
+tx_tensor *tx_gelu(tx_tensor *x, bool exact);
+tx_tensor *tx_silu(tx_tensor *x);
+tx_tensor *tx_swiglu(tx_tensor *x); /* x [..., 2F] = gate | up -> silu(gate) * up [..., F] */
+tx_tensor *tx_add(tx_tensor *a, tx_tensor *b);
+tx_tensor *tx_mul(tx_tensor *a, tx_tensor *b);
+tx_tensor *tx_scale(tx_tensor *x, float factor);
+/* `site` numbers the place in the model: the same (seed, step, sample, site, element) gives the same draw. */
+tx_tensor *tx_dropout(tx_tensor *x, float p, int32_t site);
+
+typedef struct tx_attention_options {
+    size_t size; /* sizeof(tx_attention_options) */
+    int32_t heads, kv_heads;
+    bool causal;
+    float scale;   /* of the scores; 0 is 1 / sqrt(head size) */
+    float dropout; /* of the probabilities */
+    int32_t site;  /* as in tx_dropout */
+} tx_attention_options;
+/* qkv [B, T, (heads + 2 kv_heads) * size] = q | k | v; lengths I32 [B] or NULL -> [B, T, heads * size]. */
+tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, const tx_attention_options *options);
+/* Appends each row's keys and values to its caches [B, S, kv_heads * size] at positions[b] (I32 [B], 0..S-T) and lets
+ * query t attend to 0..positions[b]+t. `sources` I32 [B] (or NULL): before that, the row's cache becomes a copy of that
+ * of row sources[b], as beams need it. */
+tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,
+                               tx_tensor *sources, const tx_attention_options *options);
+/* Rotates the first `heads` heads of x [B, T, n * head_size] (rotate-half form); the rest is copied. Token t of row b
+ * stands at positions[b] + t; positions I32 [B], NULL: 0. */
+tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, float theta, tx_tensor *positions);
+/* -log softmax(logits)[label] a row: logits [..., V'], labels [...]; columns from `vocab` on are
+ * padding. Rows labelled TX_IGNORE_LABEL give 0. */
+tx_tensor *tx_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab);
+/* Sum of `losses` times control INVERSE_LABELS: the mean over the labels of the global batch. */
+tx_tensor *tx_mean_loss(tx_tensor *losses);
+
+typedef enum tx_reduction { TX_REDUCE_SUM, TX_REDUCE_MEAN, TX_REDUCE_MAX, TX_REDUCE_SUMSQ } tx_reduction;
+/* What is reduced away: everything, the last dimension, or all dimensions but the last. */
+typedef enum tx_axis { TX_AXIS_ALL, TX_AXIS_LAST, TX_AXIS_ROWS } tx_axis;
+tx_tensor *tx_reduce(tx_tensor *x, tx_reduction reduction, tx_axis axis);
+tx_tensor *tx_cast(tx_tensor *x, tx_dtype dtype);
+tx_tensor *tx_copy(tx_tensor *x);
+tx_tensor *tx_fill(tx_graph *graph, tx_shape shape, float value);
+tx_tensor *tx_reshape(tx_tensor *x, tx_shape shape);
+
+/* Asks for the gradient of the scalar `loss` with respect to every parameter it depends on, and for the addition of
+ * `loss` to result LOSS. Given several losses, also one twice, the gradients are those of their sum. The gradients are
+ * made by tx_plan_create, which is also where an op without a gradient is refused. */
+tx_status tx_backward(tx_graph *graph, tx_tensor *loss);
+
+TX_API_END
+#endif

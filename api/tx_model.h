@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A model: parameters, gradients, optimizer states, run-time scalars. */
+#ifndef TX_MODEL_H
+#define TX_MODEL_H
+
+#include "tx_engine.h"
+
+TX_API_BEGIN
+
+typedef struct tx_model tx_model;
+
+/* Scalars that the host sets between runs; they live in one small device buffer. X(NAME, type) */
+#define TX_CONTROL_MAP(X)                                                                           \
+    X(LEARNING_RATE, f32)                                                                           \
+    X(ACCUMULATE, f32)     /* 0 for the first micro-batch of an optimizer step, 1 for the others */ \
+    X(INVERSE_LABELS, f32) /* 1 / counted labels of the whole global batch */                       \
+    X(LOSS_SCALE, f32)     /* the gradients carry this factor; the update divides by it */          \
+    X(MAX_GRAD_NORM, f32)  /* gradients are scaled down to this global norm; 0: never */            \
+    X(SEED_LO, u32)                                                                                 \
+    X(SEED_HI, u32)                                                                                 \
+    X(STEP, u32)   /* of the optimizer; keys the random numbers */                                  \
+    X(SAMPLE, u32) /* global number of the micro-batch's first sample; keys random numbers */
+
+typedef enum tx_control {
+#define X(name, type) TX_CONTROL_##name,
+    TX_CONTROL_MAP(X)
+#undef X
+        TX_CONTROL_COUNT
+} tx_control;
+
+/* Scalars that the device writes. X(NAME) */
+#define TX_RESULT_MAP(X)                                                                     \
+    X(LOSS)        /* sum over micro-batches of the loss given to tx_backward */             \
+    X(GRAD_SUMSQ)  /* sum of squares of all gradients, loss scale included */                \
+    X(GRAD_NORM)   /* global norm before clipping, loss scale removed */                     \
+    X(GRAD_FACTOR) /* what the update multiplies gradients with (clip and 1 / loss scale) */ \
+    X(FINITE)      /* 1, or 0 when the norm is not finite: that update changes nothing */    \
+    X(UPDATES)     /* updates made so far: Adam's t */                                       \
+    X(SKIPPED)     /* updates left out because a gradient was not finite */
+
+typedef enum tx_result {
+#define X(name) TX_RESULT_##name,
+    TX_RESULT_MAP(X)
+#undef X
+        TX_RESULT_COUNT
+} tx_result;
+
+typedef struct tx_results {
+    float value[TX_RESULT_COUNT];
+} tx_results;
+
+typedef enum tx_init { TX_INIT_ZERO, TX_INIT_ONE, TX_INIT_NORMAL, TX_INIT_UNIFORM } tx_init;
+
+/* Parts of a parameter side by side along a dimension, which files may hold apart and ranks may divide: q | k | v, or
+ * gate | up. */
+#define TX_MAX_SECTIONS 4
+typedef struct tx_param_sections {
+    int32_t count;     /* 0: it has none */
+    int32_t dimension; /* of a parameter of rank 1 or 2 */
+    int64_t size[TX_MAX_SECTIONS];
+} tx_param_sections;
+
+typedef struct tx_param_spec {
+    tx_shape shape;   /* as stored, padding included */
+    tx_shape logical; /* without padding; rank 0: the same as shape. Only the first dimension may differ */
+    tx_init init;
+    float scale;    /* standard deviation of NORMAL, half width of UNIFORM */
+    bool decay;     /* weight decay applies */
+    bool frozen;    /* never changes: it has no gradient and no optimizer states */
+    tx_dtype dtype; /* as stored; of what is not frozen F32 */
+    tx_param_sections sections;
+} tx_param_spec;
+
+/* State k of the optimizer is part TX_PART_STATE + k. */
+typedef enum tx_part { TX_PART_WEIGHT, TX_PART_GRADIENT, TX_PART_STATE } tx_part;
+
+tx_status tx_model_create(tx_engine *engine, tx_model **model);
+void tx_model_free(tx_model *model);
+
+int32_t tx_model_param_count(const tx_model *model);
+/* Name and spec of parameter `index`, in arena order; they live as long as the model. `logical` is given here whether
+ * or not the spec that the parameter was declared by gave it. */
+tx_status tx_model_param(const tx_model *model, int32_t index, const char **name, const tx_param_spec **spec);
+tx_status tx_model_find(const tx_model *model, const char *name, int32_t *index);
+/* Draws every parameter by its spec. The draw depends on (seed, name, logical element) alone. */
+tx_status tx_model_init(tx_model *model, uint64_t seed);
+/* Copy one parameter's part from or to `data`: fp32 whatever is stored, logical shape, row-major. They wait for the
+ * device. */
+tx_status tx_model_write(tx_model *model, tx_part part, int32_t index, const float *data);
+tx_status tx_model_read(tx_model *model, tx_part part, int32_t index, float *data);
+/* The same for elements first .. first + count - 1 of it. */
+tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
+                               const float *data);
+tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, float *data);
+/* The same for a section of it (tx_param_sections), as if it were a parameter by itself. */
+tx_status tx_model_write_section(tx_model *model, tx_part part, int32_t index, int32_t section, const float *data);
+tx_status tx_model_read_section(tx_model *model, tx_part part, int32_t index, int32_t section, float *data);
+
+/* Sets a scalar for the runs that follow. Values of u32 controls are whole numbers. */
+tx_status tx_model_set(tx_model *model, tx_control control, double value);
+tx_status tx_model_set_seed(tx_model *model, uint64_t seed);
+/* Asks for a copy of the results as they are after the runs given so far; does not wait. At most
+ * TX_RESULTS_PENDING copies may be outstanding. */
+#define TX_RESULTS_PENDING 4
+tx_status tx_model_fetch(tx_model *model);
+/* Takes the oldest copy asked for, waiting for it if need be. */
+tx_status tx_model_results(tx_model *model, tx_results *results);
+
+/* Sets the results that last from update to update, UPDATES and SKIPPED, to those of an earlier run; the others
+ * become 0. Waits for the device. */
+tx_status tx_model_restore(tx_model *model, const tx_results *results);
+
+/* What the plans compiled so far will hold, known before a byte is allocated. */
+tx_status tx_model_memory(const tx_model *model, tx_memory *planned);
+/* Allocates everything now. Otherwise the first run, read or write does. */
+tx_status tx_model_allocate(tx_model *model);
+
+TX_API_END
+#endif

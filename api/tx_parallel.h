@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A model that many ranks train. */
+#ifndef TX_PARALLEL_H
+#define TX_PARALLEL_H
+
+#include "tx_model.h"
+
+TX_API_BEGIN
+
+/* The ranks that train together: processes that a launcher started (mpiexec), or this one alone. */
+typedef struct tx_comm tx_comm;
+
+/* Joins them. Fails when the launcher started more ranks than this build can see, naming the launcher to use. One a
+ * process; models that use it go first. */
+tx_status tx_comm_open(int *argc, char ***argv, tx_comm **comm);
+void tx_comm_close(tx_comm *comm);
+int32_t tx_comm_rank_of(const tx_comm *comm);
+int32_t tx_comm_size_of(const tx_comm *comm);
+
+typedef struct tx_parallel_options {
+    size_t size;          /* sizeof(tx_parallel_options) */
+    int64_t bucket_bytes; /* gradients are summed in buckets of about so many bytes; 0: 25 MiB, the first 1 MiB */
+    bool half;            /* gradients leave a host in bf16 */
+    int32_t zero_stage;   /* 0: every rank keeps all; 1: optimizer states are spread over the ranks; 2: gradients too
+                             (Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models,
+                             2020) */
+} tx_parallel_options;
+
+/* Makes `model` one of many copies, each rank's: from now on gradients and result LOSS are summed over the ranks, and
+ * every rank makes the same updates. Every rank calls it, before the first parameter is declared, and builds the same
+ * graphs, save for batch sizes. Each rank's loss is to be its part of the sum (control INVERSE_LABELS: of the labels of
+ * all ranks). With zero_stage 1 and 2 all ranks make the calls that read optimizer states. */
+tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_options *options);
+/* Whether runs of a training plan sum the gradients over the ranks: off for all but the last micro-batch of a step. On
+ * at first. (With zero_stage 2 every run does.) */
+tx_status tx_model_synchronize(tx_model *model, bool on);
+/* Waits for what still moves between the ranks: gradients, or weights of the last update. All of them call it before
+ * some read those or go. */
+tx_status tx_model_settle(tx_model *model);
+/* Whether each rank has shards of the optimizer states alone (zero_stage 1 and 2). */
+bool tx_model_spreads(const tx_model *model);
+/* A number that the ranks sum with every update, so that they decide alike: this rank's for the next one, and the sum
+ * of the last. */
+void tx_model_vote(tx_model *model, float mine);
+float tx_model_votes(const tx_model *model);
+/* The buckets in the order in which the backward pass fills them: number, and elements of each. Known after
+ * tx_plan_create; none without tx_model_parallel. */
+int32_t tx_model_bucket_count(const tx_model *model);
+int64_t tx_model_bucket_elements(const tx_model *model, int32_t index);
+
+TX_API_END
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Plans: compiled graphs, and the update of an optimizer. */
+#ifndef TX_PLAN_H
+#define TX_PLAN_H
+
+#include "tx_graph.h"
+
+TX_API_BEGIN
+
+typedef struct tx_plan tx_plan;
+
+/* Compiles the graph, to which nothing can be added afterwards; nothing is allocated on the device yet. */
+tx_status tx_plan_create(tx_graph *graph, const char *name, tx_plan **plan);
+void tx_plan_free(tx_plan *plan);
+
+typedef enum tx_optimizer_kind { TX_SGD, TX_ADAMW, TX_LION, TX_OPTIMIZER_KINDS } tx_optimizer_kind;
+typedef struct tx_optimizer_options {
+    size_t size; /* sizeof(tx_optimizer_options) */
+    tx_optimizer_kind kind;
+    float beta1, beta2; /* AdamW, Lion */
+    float eps;          /* AdamW */
+    float momentum;     /* SGD; 0: it keeps no state */
+    float weight_decay; /* of parameters whose spec says decay */
+} tx_optimizer_options;
+/* The update plan: global gradient norm, clip, optimizer over the flat arenas. */
+tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *options, tx_plan **plan);
+/* The states that the model's optimizer keeps of every weight (part TX_PART_STATE + index); before it is made, none.
+ * What files call one, as in PARAM.exp_avg, and whether its values are never below 0. */
+int32_t tx_model_optimizer_states(const tx_model *model);
+tx_status tx_model_optimizer_state(const tx_model *model, int32_t index, const char **name, bool *never_negative);
+
+/* Copies `bytes` from `data` into an input; the data may be reused at once. Indices outside what
+ * the graph can take are refused here, so that they never reach a kernel. */
+tx_status tx_plan_write(tx_plan *plan, tx_tensor *input, const void *data, size_t bytes);
+/* Gives the plan to the device; does not wait. */
+tx_status tx_plan_run(tx_plan *plan);
+/* Waits for the device and copies an output (see tx_output) to `data`. */
+tx_status tx_plan_read(tx_plan *plan, tx_tensor *output, void *data, size_t bytes);
+
+typedef enum tx_op_class {
+    TX_CONTRACTION,
+    TX_NORMALIZATION,
+    TX_ELEMENTWISE,
+    TX_MOVEMENT,
+    TX_COLLECTIVE,
+    TX_CLASS_COUNT
+} tx_op_class;
+typedef enum tx_direction { TX_FORWARD, TX_BACKWARD, TX_UPDATE, TX_DIRECTION_COUNT } tx_direction;
+const char *tx_class_name(tx_op_class op_class);
+const char *tx_direction_name(tx_direction direction);
+
+typedef struct tx_profile_entry {
+    const char *op;      /* name in the op set */
+    const char *variant; /* which kernel or library ran it */
+    tx_op_class op_class;
+    tx_direction direction;
+    double seconds; /* summed over the profiled runs */
+    double flops;   /* one run */
+    double bytes;   /* read and written, one run */
+} tx_profile_entry;
+/* From now on times every operation (the engine must have been opened with profile). */
+tx_status tx_plan_profile(tx_plan *plan, bool on);
+int32_t tx_plan_length(const tx_plan *plan); /* operations in the plan */
+tx_status tx_plan_profile_entry(const tx_plan *plan, int32_t index, tx_profile_entry *entry);
+
+TX_API_END
+#endif
