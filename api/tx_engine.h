@@ -39,7 +39,7 @@ tx_status tx_device_find(const char *name, int32_t *index);
     X(GRADIENTS, "gradients")                                                              \
     X(ACTIVATIONS, "activations")     /* kept by the forward pass for the backward pass */ \
     X(TEMPORARY, "temporary")         /* everything else in the planned arena */           \
-    X(FUNCTIONALITY, "functionality") /* scalars, caches, library scratch, packed weights, staging */
+    X(FUNCTIONALITY, "functionality") /* scalars, caches, library scratch, packed weights, copies */
 
 typedef enum tx_memory_kind {
 #define X(name, text) TX_MEMORY_##name,

@@ -7,20 +7,20 @@
 #include <string.h>
 
 enum {
-    STAGES = 3,         /* chunks on the way */
+    LANES = 3,          /* chunks on the way */
     BUFFERS = 32 << 20, /* bytes of all buffers, where chunks do not get smaller than the least */
     LEAST_CHUNK = 1024, /* elements */
     MOST_CHUNK = 1 << 17,
 };
 
 /* Buffers of one chunk; an element has 4 bytes at most. */
-typedef struct stage {
+typedef struct lane {
     char *addends; /* for the own piece: the nodes of the other groups, by group */
     char *own;     /* and of this one, where they are rounded before they are added */
     char *result;  /* rounded */
     char *nodes;   /* for other pieces: this group's nodes, by piece */
     char *results; /* and what became of them, rounded */
-} stage;
+} lane;
 
 struct tx_exchange {
     const tx_layout *layout;
@@ -31,7 +31,7 @@ struct tx_exchange {
     int32_t pieces;
     int32_t chunk; /* elements */
     char *buffers;
-    stage stage[STAGES];
+    lane lane[LANES];
     tx_term *term; /* room for as many as ranks */
     void **out;    /* room for as many as members, and one */
     tx_patience patience;
@@ -39,7 +39,7 @@ struct tx_exchange {
     const tx_transfer *transfer;
     char *const *segment;
     tx_comm_traffic *traffic;
-    bool sums, spreads;    /* stages 1 and 3 */
+    bool sums, spreads;    /* steps 1 and 3 */
     tx_dtype node, result; /* types in which nodes and results are sent */
     int64_t bytes;         /* of an element of the data */
 };
@@ -75,20 +75,20 @@ static tx_status make_buffers(tx_exchange *e)
         pieces = handled > pieces ? handled : pieces;
     }
     const int64_t parts = l->node_count + nodes + 1 + pieces * nodes + pieces;
-    int64_t chunk = BUFFERS / (int64_t)(STAGES * parts * 4);
+    int64_t chunk = BUFFERS / (int64_t)(LANES * parts * 4);
     chunk = chunk < LEAST_CHUNK ? LEAST_CHUNK : chunk > MOST_CHUNK ? MOST_CHUNK : chunk;
     e->chunk = (int32_t)(chunk / TX_PARAM_BLOCK * TX_PARAM_BLOCK);
     const size_t part = (size_t)e->chunk * 4;
-    e->buffers = malloc(STAGES * (size_t)parts * part);
+    e->buffers = malloc(LANES * (size_t)parts * part);
     if (!e->buffers)
         return tx_fail(TX_MEMORY, "no memory for the communicator's buffers");
     char *at = e->buffers;
-    for (int32_t i = 0; i < STAGES; i++, at += (size_t)parts * part) {
-        e->stage[i].addends = at;
-        e->stage[i].own = at + (size_t)l->node_count * part;
-        e->stage[i].result = e->stage[i].own + (size_t)nodes * part;
-        e->stage[i].nodes = e->stage[i].result + part;
-        e->stage[i].results = e->stage[i].nodes + (size_t)(pieces * nodes) * part;
+    for (int32_t i = 0; i < LANES; i++, at += (size_t)parts * part) {
+        e->lane[i].addends = at;
+        e->lane[i].own = at + (size_t)l->node_count * part;
+        e->lane[i].result = e->lane[i].own + (size_t)nodes * part;
+        e->lane[i].nodes = e->lane[i].result + part;
+        e->lane[i].results = e->lane[i].nodes + (size_t)(pieces * nodes) * part;
     }
     return TX_OK;
 }
@@ -122,15 +122,15 @@ tx_status tx_exchange_create(const tx_layout *layout, tx_transport *transport, t
     return TX_OK;
 }
 
-/* Slots of a stage: nodes that arrive, nodes that leave, results that leave, results that arrive. */
-static int32_t stage_slots(const tx_exchange *e)
+/* Slots of a lane: nodes that arrive, nodes that leave, results that leave, results that arrive. */
+static int32_t lane_slots(const tx_exchange *e)
 {
     return 2 * (others(e) + e->pieces);
 }
 
 int32_t tx_exchange_slots(const tx_exchange *exchange)
 {
-    int32_t slots = STAGES * stage_slots(exchange);
+    int32_t slots = LANES * lane_slots(exchange);
     return slots > 1 ? slots : 1; /* one for send and receive */
 }
 
@@ -221,8 +221,8 @@ static int64_t addend_count(const tx_exchange *e, int32_t group, tx_piece p)
     return e->sums ? e->layout->nodes[group] * p.count : p.count;
 }
 
-/* Where group g's addends lie in a stage. */
-static char *addends_of(const tx_exchange *e, const stage *s, int32_t group, tx_piece p)
+/* Where group g's addends lie in a lane. */
+static char *addends_of(const tx_exchange *e, const lane *s, int32_t group, tx_piece p)
 {
     int64_t before = 0;
     for (int32_t g = 0; g < group; g++)
@@ -252,7 +252,7 @@ static void sum_nodes(tx_exchange *e, tx_piece p, char *buffer)
 
 /* The terms of the whole sum: the data of this group's ranks, or its nodes where they are rounded, and the others'
  * nodes. */
-static int32_t all_terms(tx_exchange *e, const stage *s, tx_piece p)
+static int32_t all_terms(tx_exchange *e, const lane *s, tx_piece p)
 {
     const int64_t step = p.count * (int64_t)tx_dtype_size(e->node);
     int32_t terms = 0;
@@ -293,11 +293,11 @@ static void copy_from(tx_exchange *e, int32_t place, tx_piece p)
     tx_comm_sum(&from, 1, e->out, outs, p.count, e->transfer->dtype);
 }
 
-/* ---- The stages --------------------------------------------------------------------------------------------- */
+/* ---- The steps ---------------------------------------------------------------------------------------------- */
 
 static int32_t slot_of(const tx_exchange *e, int64_t k)
 {
-    return (int32_t)(k % STAGES) * stage_slots(e);
+    return (int32_t)(k % LANES) * lane_slots(e);
 }
 
 static tx_status send_to(tx_exchange *e, const void *data, int64_t bytes, int32_t to, int32_t tag, int32_t slot)
@@ -311,13 +311,13 @@ static char *result_of(const tx_exchange *e, int64_t k, int32_t i, tx_piece p)
 {
     if (e->result == e->transfer->dtype)
         return data_of(e, e->group->place, p);
-    return e->stage[k % STAGES].results + (size_t)i * (size_t)e->chunk * 4;
+    return e->lane[k % LANES].results + (size_t)i * (size_t)e->chunk * 4;
 }
 
 /* What other groups give to the own piece is called for. */
 static tx_status call_for(tx_exchange *e, int64_t k)
 {
-    const stage *s = &e->stage[k % STAGES];
+    const lane *s = &e->lane[k % LANES];
     const tx_piece p = chunk_of(e, e->transport->rank, k);
     tx_status status = TX_OK;
     for (int32_t g = 0, slot = slot_of(e, k); g < e->layout->groups && !status && p.count > 0; g++) {
@@ -335,7 +335,7 @@ static tx_status call_for(tx_exchange *e, int64_t k)
 /* What this group gives to others' pieces is sent, and the results are called for. */
 static tx_status give(tx_exchange *e, int64_t k)
 {
-    const stage *s = &e->stage[k % STAGES];
+    const lane *s = &e->lane[k % LANES];
     const int32_t slot = slot_of(e, k) + others(e);
     tx_status status = TX_OK;
     for (int32_t i = 0; i < e->pieces && !status; i++) {
@@ -361,7 +361,7 @@ static tx_status give(tx_exchange *e, int64_t k)
 /* The result of the own piece: sum, root's data, or what is there already. */
 static void make_result(tx_exchange *e, int64_t k, tx_piece p)
 {
-    const stage *s = &e->stage[k % STAGES];
+    const lane *s = &e->lane[k % LANES];
     const bool rounded = e->result != e->transfer->dtype;
     if (!e->sums) {
         copy_from(e, source_of(e), p);
@@ -394,7 +394,7 @@ static tx_status finish(tx_exchange *e, int64_t k)
     if (status)
         return status;
     make_result(e, k, p);
-    const void *from = e->result == e->transfer->dtype ? data_of(e, e->group->place, p) : e->stage[k % STAGES].result;
+    const void *from = e->result == e->transfer->dtype ? data_of(e, e->group->place, p) : e->lane[k % LANES].result;
     for (int32_t g = 0, slot = first + others(e) + e->pieces; g < e->layout->groups && !status; g++) {
         if (g == e->mine)
             continue;
@@ -412,7 +412,7 @@ static tx_status settle(tx_exchange *e, int64_t k)
     const bool rounded = e->result != e->transfer->dtype;
     if (e->layout->groups == 1)
         return TX_OK;
-    tx_status status = tx_exchange_wait(e, slot_of(e, k) + others(e), stage_slots(e) - others(e));
+    tx_status status = tx_exchange_wait(e, slot_of(e, k) + others(e), lane_slots(e) - others(e));
     for (int32_t i = 0; i < e->pieces && !status && e->spreads; i++) {
         const tx_piece p = chunk_of(e, e->piece[i], k);
         if (!rounded) {
@@ -464,7 +464,7 @@ tx_status tx_exchange_run(tx_exchange *e, const tx_transfer *transfer, char *con
     begin(e, transfer, segment, traffic);
     const int64_t count = chunks(e);
     tx_status status = TX_OK;
-    for (int64_t k = 0; k < count + STAGES - 1 && !status; k++) {
+    for (int64_t k = 0; k < count + LANES - 1 && !status; k++) {
         if (k < count)
             status = call_for(e, k);
         if (!status && k < count)

@@ -7,13 +7,14 @@
 cmake_minimum_required(VERSION 3.25)
 
 set(folders api backends comm models tools tests)
-set(max_lines 600)
+set(max_lines 500)
+set(max_test_lines 600)
 # A header that the build writes.
 set(generated tests/opencl/gemm_mma_host.h)
 
 # "files|what they may include": the first row whose left side matches the file's path decides.
 set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def)")
-set(basics "${public}|api/base/(half|file|clock)\\.h|api/graph/op\\.h")
+set(basics "${public}|api/base/(half|hash|file|clock)\\.h|api/graph/op\\.h")
 set(contracts "backends/(backend|rng)\\.h|comm/comm\\.h")
 set(directions
     "^api/base/|^(${public}$|api/base/)"
@@ -111,8 +112,12 @@ function(check_tree root problems)
             file(READ "${root}/${file}" text)
             string(REGEX MATCHALL "\n" lines "${text}")
             list(LENGTH lines count)
-            if(count GREATER max_lines)
-                list(APPEND found "${file} has ${count} lines, more than ${max_lines}")
+            set(most ${max_lines})
+            if(file MATCHES "^tests/")
+                set(most ${max_test_lines})
+            endif()
+            if(count GREATER most)
+                list(APPEND found "${file} has ${count} lines, more than ${most}")
             endif()
             if(NOT text MATCHES "SPDX-License-Identifier: Apache-2\\.0")
                 list(APPEND found "${file} has no line SPDX-License-Identifier: Apache-2.0")
@@ -182,7 +187,7 @@ expect(tools/a.c "#include <cmocka.h>" "only home")
 expect(tools/a.c "#include <curl/curl.h>" "no home")
 expect(tools/a.c "int a\;" "SPDX")
 string(REPEAT "\n" ${max_lines} long)
-expect(tools/a.c "${long}" "has 602 lines")
+expect(tools/a.c "${long}" "has 502 lines")
 file(REMOVE_RECURSE "${WORK}")
 
 check_tree("${ROOT}" problems)

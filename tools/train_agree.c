@@ -2,6 +2,7 @@
  * What all ranks must have in common before they train together: the first difference ends the run, and is named. Ranks
  * that differ would wait for each other in different places, or train different models. */
 #include "api/base/file.h"
+#include "api/base/hash.h"
 #include "models/files/checkpoint.h"
 #include "models/files/digest.h"
 #include "tools/options.h"
@@ -18,18 +19,16 @@ typedef struct fact {
     char name[48], value[80];
 } fact;
 
-/* A text that is too long is told by its hash (FNV-1a). */
+/* A text that is too long is told by its hash. */
 static fact make_fact(const char *name, const char *value)
 {
     fact made = {0};
-    uint64_t hash = UINT64_C(0xCBF29CE484222325);
     snprintf(made.name, sizeof made.name, "%s", name);
-    for (const char *c = value; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001B3);
     if (strlen(value) < sizeof made.value)
         snprintf(made.value, sizeof made.value, "%s", value);
     else
-        snprintf(made.value, sizeof made.value, "%.40s... (%016" PRIx64 ")", value, hash);
+        snprintf(made.value, sizeof made.value, "%.40s... (%016" PRIx64 ")", value,
+                 tx_hash(TX_HASH_START, value, strlen(value)));
     return made;
 }
 

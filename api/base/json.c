@@ -440,9 +440,8 @@ tx_status tx_json_set_string(tx_json *object, const char *key, const char *value
 tx_status tx_json_set_text(tx_json *object, const char *key, const char *value, size_t size)
 {
     tx_json *made = json_stringn(value, size);
-    if (!made)
-        return tx_fail(TX_INVALID, "%s: a string for JSON is not UTF-8 (or memory is out)", key);
-    return tx_json_set(object, key, made);
+    return made ? tx_json_set(object, key, made)
+                : tx_fail(TX_INVALID, "%s: a string for JSON is not UTF-8 (or memory is out)", key);
 }
 
 tx_status tx_json_append_int(tx_json *array, int64_t value)
@@ -478,12 +477,10 @@ char *tx_json_text(const tx_json *json, tx_json_form form)
             tx_fail(TX_MEMORY, "no memory for the text of a JSON value");
             return NULL;
         }
-        if (digits == 17)
-            return text;
         json_t *back = json_loads(text, JSON_DECODE_ANY, NULL);
         bool same = json_equal(back, json);
         json_decref(back);
-        if (same)
+        if (same || digits == 17)
             return text;
         free(text);
     }

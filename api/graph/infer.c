@@ -11,7 +11,8 @@ const char *tx_want_name(const tx_infer *c)
 
 tx_status tx_want_other_shape(const tx_infer *c, int i, const char *want)
 {
-    return tx_fail(TX_INVALID, "%s: input %d has shape %s, wanted %s", tx_want_name(c), i, TEXT(c->in[i].shape), want);
+    return tx_fail(TX_INVALID, "%s: input %d has shape %s, wanted %s", tx_want_name(c), i, TX_TEXT(c->in[i].shape),
+                   want);
 }
 
 tx_status tx_want_dtype(const tx_infer *c, int i, tx_dtype dtype)
@@ -48,20 +49,20 @@ tx_status tx_want_shape(const tx_infer *c, int i, const tx_shape *shape)
 {
     if (!tx_present(&c->in[i]) || tx_shape_equal(&c->in[i].shape, shape))
         return TX_OK;
-    return tx_want_other_shape(c, i, TEXT(*shape));
+    return tx_want_other_shape(c, i, TX_TEXT(*shape));
 }
 
 tx_status tx_want_rank(const tx_infer *c, int i, int32_t rank)
 {
     if (!tx_present(&c->in[i]) || c->in[i].shape.rank == rank)
         return TX_OK;
-    return tx_fail(TX_INVALID, "%s: input %d has shape %s, wanted rank %d", tx_want_name(c), i, TEXT(c->in[i].shape),
+    return tx_fail(TX_INVALID, "%s: input %d has shape %s, wanted rank %d", tx_want_name(c), i, TX_TEXT(c->in[i].shape),
                    rank);
 }
 
 tx_status tx_want_positions(const tx_infer *c, int i, int64_t batch)
 {
-    CHECK(tx_want_dtype(c, i, TX_I32));
+    TX_CHECK(tx_want_dtype(c, i, TX_I32));
     return tx_want_shape(c, i, &TX_SHAPE(batch));
 }
 
@@ -118,7 +119,7 @@ static tx_status check_dims(const tx_infer *c, const tx_operand *o, const char *
 {
     if (tx_shape_possible(&o->shape))
         return TX_OK;
-    return tx_fail(TX_INVALID, "%s: %s %d has an impossible shape %s", tx_want_name(c), side, i, TEXT(o->shape));
+    return tx_fail(TX_INVALID, "%s: %s %d has an impossible shape %s", tx_want_name(c), side, i, TX_TEXT(o->shape));
 }
 
 tx_status tx_op_infer(tx_op op, const tx_attrs *attrs, const tx_operand in[TX_MAX_IN], tx_operand out[TX_MAX_OUT])
@@ -133,14 +134,14 @@ tx_status tx_op_infer(tx_op op, const tx_attrs *attrs, const tx_operand in[TX_MA
         if (i < info->inputs_min && !present)
             return tx_fail(TX_INVALID, "%s: input %d is missing", info->name, i);
         if (present)
-            CHECK(check_dims(&c, &in[i], "input", i));
+            TX_CHECK(check_dims(&c, &in[i], "input", i));
     }
     if (result[0].shape.rank != 0) /* given for ops that do not know it */
-        CHECK(check_dims(&c, &result[0], "output", 0));
-    CHECK(rules[op](&c));
+        TX_CHECK(check_dims(&c, &result[0], "output", 0));
+    TX_CHECK(rules[op](&c));
     for (int i = 0; i < info->outputs; i++)
         if (tx_present(&result[i]))
-            CHECK(check_dims(&c, &result[i], "output", i));
+            TX_CHECK(check_dims(&c, &result[i], "output", i));
     for (int i = 0; i < TX_MAX_OUT; i++) {
         out[i].dtype = i < info->outputs ? result[i].dtype : TX_DTYPE_COUNT;
         out[i].shape = result[i].shape;

@@ -20,9 +20,9 @@ typedef struct tx_infer {
 #include "ops.def"
 
 /* "[4, 128]", for a message in the same statement. */
-#define TEXT(shape) tx_shape_text(&(shape), (char[96]){0}, 96)
+#define TX_TEXT(shape) tx_shape_text(&(shape), (char[96]){0}, 96)
 
-#define CHECK(call)                 \
+#define TX_CHECK(call)              \
     do {                            \
         tx_status status_ = (call); \
         if (status_ != TX_OK)       \

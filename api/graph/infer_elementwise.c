@@ -9,7 +9,7 @@
 tx_status tx_infer_same(const tx_infer *c)
 {
     if (c->op != TX_OP_COPY)
-        CHECK(tx_want_f32(c));
+        TX_CHECK(tx_want_f32(c));
     if (c->op == TX_OP_DROPOUT && !(c->attrs->p >= 0.0f && c->attrs->p < 1.0f))
         return tx_fail(TX_INVALID, "dropout: %g is not in [0, 1)", (double)c->attrs->p);
     tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
@@ -18,17 +18,17 @@ tx_status tx_infer_same(const tx_infer *c)
 
 tx_status tx_infer_same2(const tx_infer *c)
 {
-    CHECK(tx_want_f32(c));
+    TX_CHECK(tx_want_f32(c));
     if (!tx_shape_equal(&c->in[0].shape, &c->in[1].shape))
-        return tx_fail(TX_INVALID, "%s: shapes %s and %s differ", tx_want_name(c), TEXT(c->in[0].shape),
-                       TEXT(c->in[1].shape));
+        return tx_fail(TX_INVALID, "%s: shapes %s and %s differ", tx_want_name(c), TX_TEXT(c->in[0].shape),
+                       TX_TEXT(c->in[1].shape));
     tx_give(c, 0, TX_F32, c->in[0].shape);
     return TX_OK;
 }
 
 tx_status tx_infer_swiglu(const tx_infer *c)
 {
-    CHECK(tx_want_f32(c));
+    TX_CHECK(tx_want_f32(c));
     int64_t last = tx_shape_last(&c->in[0].shape);
     if (c->in[0].shape.rank < 1 || last % 2 != 0)
         return tx_want_other_shape(c, 0, "an even last dimension (gate | up)");
@@ -38,9 +38,9 @@ tx_status tx_infer_swiglu(const tx_infer *c)
 
 tx_status tx_infer_swiglu_grad(const tx_infer *c)
 {
-    CHECK(tx_want_f32(c));
+    TX_CHECK(tx_want_f32(c));
     tx_shape half = tx_with_last(&c->in[1].shape, tx_shape_last(&c->in[1].shape) / 2);
-    CHECK(tx_want_shape(c, 0, &half));
+    TX_CHECK(tx_want_shape(c, 0, &half));
     tx_give(c, 0, TX_F32, c->in[1].shape);
     return TX_OK;
 }
@@ -48,14 +48,14 @@ tx_status tx_infer_swiglu_grad(const tx_infer *c)
 tx_status tx_infer_rotary(const tx_infer *c)
 {
     const tx_attrs *a = c->attrs;
-    CHECK(tx_want_dtype(c, 0, TX_F32));
-    CHECK(tx_want_rank(c, 0, 3));
-    CHECK(tx_want_positions(c, 1, c->in[0].shape.dim[0]));
+    TX_CHECK(tx_want_dtype(c, 0, TX_F32));
+    TX_CHECK(tx_want_rank(c, 0, 3));
+    TX_CHECK(tx_want_positions(c, 1, c->in[0].shape.dim[0]));
     int64_t last = tx_shape_last(&c->in[0].shape);
     if (a->head_size < 2 || a->head_size % 2 != 0 || last % a->head_size != 0 || a->heads < 0 ||
         a->heads > last / a->head_size || !(a->theta > 0.0f))
         return tx_fail(TX_INVALID, "rotary: %d heads of size %d (even) with theta %g do not fit %s", a->heads,
-                       a->head_size, (double)a->theta, TEXT(c->in[0].shape));
+                       a->head_size, (double)a->theta, TX_TEXT(c->in[0].shape));
     tx_give(c, 0, TX_F32, c->in[0].shape);
     return TX_OK;
 }
@@ -64,12 +64,12 @@ tx_status tx_infer_rotary(const tx_infer *c)
 tx_status tx_infer_update(const tx_infer *c)
 {
     int64_t count = tx_shape_count(&c->in[0].shape);
-    CHECK(tx_want_rank(c, 0, 1));
+    TX_CHECK(tx_want_rank(c, 0, 1));
     for (int i = 0; i < tx_op_info_of(c->op)->inputs; i++) {
         bool groups = i == 2;
-        CHECK(tx_want_dtype(c, i, groups ? TX_U8 : TX_F32));
+        TX_CHECK(tx_want_dtype(c, i, groups ? TX_U8 : TX_F32));
         int64_t blocks = (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
-        CHECK(tx_want_shape(c, i, &TX_SHAPE(groups ? blocks : count)));
+        TX_CHECK(tx_want_shape(c, i, &TX_SHAPE(groups ? blocks : count)));
     }
     for (int o = 0; o < tx_op_info_of(c->op)->outputs; o++)
         tx_give(c, o, o == 0 || tx_present(&c->in[2 + o]) ? TX_F32 : TX_DTYPE_COUNT, c->in[0].shape);
@@ -80,18 +80,18 @@ tx_status tx_infer_update(const tx_infer *c)
 
 tx_status tx_infer_embedding(const tx_infer *c)
 {
-    CHECK(tx_want_dtype(c, 0, TX_I32));
-    CHECK(tx_want_rank(c, 0, 2));
-    CHECK(tx_want_rank(c, 1, 2));
-    CHECK(tx_want_float_type(c, 1));
-    CHECK(tx_want_dtype(c, 2, c->in[1].dtype));
-    CHECK(tx_want_rank(c, 2, 2));
+    TX_CHECK(tx_want_dtype(c, 0, TX_I32));
+    TX_CHECK(tx_want_rank(c, 0, 2));
+    TX_CHECK(tx_want_rank(c, 1, 2));
+    TX_CHECK(tx_want_float_type(c, 1));
+    TX_CHECK(tx_want_dtype(c, 2, c->in[1].dtype));
+    TX_CHECK(tx_want_rank(c, 2, 2));
     const tx_shape *tokens = &c->in[0].shape;
-    CHECK(tx_want_positions(c, 3, tokens->dim[0]));
+    TX_CHECK(tx_want_positions(c, 3, tokens->dim[0]));
     int64_t channels = c->in[1].shape.dim[1];
     if (tx_present(&c->in[2]) && (c->in[2].shape.dim[1] != channels || c->in[2].shape.dim[0] < tokens->dim[1]))
-        return tx_fail(TX_INVALID, "embedding: positions %s do not fit tokens %s and table %s", TEXT(c->in[2].shape),
-                       TEXT(*tokens), TEXT(c->in[1].shape));
+        return tx_fail(TX_INVALID, "embedding: positions %s do not fit tokens %s and table %s", TX_TEXT(c->in[2].shape),
+                       TX_TEXT(*tokens), TX_TEXT(c->in[1].shape));
     tx_dtype asked = c->out[0].dtype;
     if (asked != TX_DTYPE_COUNT && asked != TX_F32 && asked != c->in[1].dtype)
         return tx_fail(TX_INVALID, "embedding: a %s table cannot give %s", tx_dtype_name(c->in[1].dtype),
@@ -102,20 +102,20 @@ tx_status tx_infer_embedding(const tx_infer *c)
 
 tx_status tx_infer_position_grad(const tx_infer *c)
 {
-    CHECK(tx_want_f32(c));
-    CHECK(tx_want_rank(c, 0, 3));
+    TX_CHECK(tx_want_f32(c));
+    TX_CHECK(tx_want_rank(c, 0, 3));
     if (c->attrs->rows < c->in[0].shape.dim[1])
         return tx_fail(TX_INVALID, "position_grad: %" PRId64 " rows are too few for %s", c->attrs->rows,
-                       TEXT(c->in[0].shape));
+                       TX_TEXT(c->in[0].shape));
     tx_give(c, 0, TX_F32, TX_SHAPE(c->attrs->rows, c->in[0].shape.dim[2]));
     return TX_OK;
 }
 
 tx_status tx_infer_gather(const tx_infer *c)
 {
-    CHECK(tx_want_float_type(c, 0));
-    CHECK(tx_want_rank(c, 0, 2));
-    CHECK(tx_want_dtype(c, 1, TX_I32));
+    TX_CHECK(tx_want_float_type(c, 0));
+    TX_CHECK(tx_want_rank(c, 0, 2));
+    TX_CHECK(tx_want_dtype(c, 1, TX_I32));
     tx_shape y = c->in[1].shape;
     if (y.rank + 1 > TX_MAX_RANK)
         return tx_want_other_shape(c, 1, "a smaller rank");
@@ -126,11 +126,12 @@ tx_status tx_infer_gather(const tx_infer *c)
 
 tx_status tx_infer_scatter_add(const tx_infer *c)
 {
-    CHECK(tx_want_dtype(c, 0, TX_I32));
-    CHECK(tx_want_dtype(c, 1, TX_F32));
+    TX_CHECK(tx_want_dtype(c, 0, TX_I32));
+    TX_CHECK(tx_want_dtype(c, 1, TX_F32));
     int64_t count = tx_shape_count(&c->in[0].shape);
     if (tx_shape_rows(&c->in[1].shape) != count)
-        return tx_fail(TX_INVALID, "scatter_add: indices %s do not fit %s", TEXT(c->in[0].shape), TEXT(c->in[1].shape));
+        return tx_fail(TX_INVALID, "scatter_add: indices %s do not fit %s", TX_TEXT(c->in[0].shape),
+                       TX_TEXT(c->in[1].shape));
     if (c->attrs->rows < 1)
         return tx_fail(TX_INVALID, "scatter_add: the result has no rows");
     tx_give(c, 0, TX_F32, TX_SHAPE(c->attrs->rows, tx_shape_last(&c->in[1].shape)));
@@ -139,7 +140,7 @@ tx_status tx_infer_scatter_add(const tx_infer *c)
 
 tx_status tx_infer_cast(const tx_infer *c)
 {
-    CHECK(tx_want_float_type(c, 0));
+    TX_CHECK(tx_want_float_type(c, 0));
     if (!tx_is_float_type(c->out[0].dtype))
         return tx_fail(TX_INVALID, "cast: %s cannot become %s", tx_dtype_name(c->in[0].dtype),
                        tx_dtype_name(c->out[0].dtype));
@@ -156,8 +157,8 @@ tx_status tx_infer_fill(const tx_infer *c)
 tx_status tx_infer_reshape(const tx_infer *c)
 {
     if (tx_shape_count(&c->out[0].shape) != tx_shape_count(&c->in[0].shape))
-        return tx_fail(TX_INVALID, "reshape: %s and %s have different counts", TEXT(c->in[0].shape),
-                       TEXT(c->out[0].shape));
+        return tx_fail(TX_INVALID, "reshape: %s and %s have different counts", TX_TEXT(c->in[0].shape),
+                       TX_TEXT(c->out[0].shape));
     c->out[0].dtype = c->in[0].dtype;
     return TX_OK;
 }

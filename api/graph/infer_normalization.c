@@ -7,18 +7,18 @@
 /* x [.., C] at `x`, vectors [C] from input `first` to `last`. */
 static tx_status check_norm(const tx_infer *c, int x, int first, int last)
 {
-    CHECK(tx_want_f32(c));
+    TX_CHECK(tx_want_f32(c));
     tx_shape channels = TX_SHAPE(tx_shape_last(&c->in[x].shape));
     for (int i = first; i <= last; i++)
-        CHECK(tx_want_shape(c, i, &channels));
+        TX_CHECK(tx_want_shape(c, i, &channels));
     return TX_OK;
 }
 
 /* Operand i, a summand of what is normalised, and where the sum goes. */
 static tx_status infer_summand(const tx_infer *c, int i, int out)
 {
-    CHECK(tx_want_dtype(c, i, TX_F32));
-    CHECK(tx_want_shape(c, i, &c->in[0].shape));
+    TX_CHECK(tx_want_dtype(c, i, TX_F32));
+    TX_CHECK(tx_want_shape(c, i, &c->in[0].shape));
     if (out >= 0 && tx_present(&c->in[i]))
         tx_give(c, out, TX_F32, c->in[0].shape);
     return TX_OK;
@@ -26,8 +26,8 @@ static tx_status infer_summand(const tx_infer *c, int i, int out)
 
 tx_status tx_infer_layer_norm(const tx_infer *c)
 {
-    CHECK(check_norm(c, 0, 1, 2));
-    CHECK(infer_summand(c, 3, 3));
+    TX_CHECK(check_norm(c, 0, 1, 2));
+    TX_CHECK(infer_summand(c, 3, 3));
     tx_shape rows = TX_SHAPE(tx_shape_rows(&c->in[0].shape));
     tx_give(c, 0, TX_F32, c->in[0].shape);
     tx_give(c, 1, TX_F32, rows);
@@ -37,8 +37,8 @@ tx_status tx_infer_layer_norm(const tx_infer *c)
 
 tx_status tx_infer_rms_norm(const tx_infer *c)
 {
-    CHECK(check_norm(c, 0, 1, 1));
-    CHECK(infer_summand(c, 2, 2));
+    TX_CHECK(check_norm(c, 0, 1, 1));
+    TX_CHECK(infer_summand(c, 2, 2));
     tx_give(c, 0, TX_F32, c->in[0].shape);
     tx_give(c, 1, TX_F32, TX_SHAPE(tx_shape_rows(&c->in[0].shape)));
     return TX_OK;
@@ -46,13 +46,13 @@ tx_status tx_infer_rms_norm(const tx_infer *c)
 
 tx_status tx_infer_layer_norm_grad(const tx_infer *c)
 {
-    CHECK(check_norm(c, 1, 2, 2));
+    TX_CHECK(check_norm(c, 1, 2, 2));
     const tx_shape *x = &c->in[1].shape;
     int64_t rows = tx_shape_rows(x), last = tx_shape_last(x);
-    CHECK(tx_want_shape(c, 0, x));
-    CHECK(tx_want_shape(c, 3, &TX_SHAPE(rows)));
-    CHECK(tx_want_shape(c, 4, &TX_SHAPE(rows)));
-    CHECK(infer_summand(c, 5, -1));
+    TX_CHECK(tx_want_shape(c, 0, x));
+    TX_CHECK(tx_want_shape(c, 3, &TX_SHAPE(rows)));
+    TX_CHECK(tx_want_shape(c, 4, &TX_SHAPE(rows)));
+    TX_CHECK(infer_summand(c, 5, -1));
     tx_give(c, 0, TX_F32, *x);
     tx_give(c, 1, TX_F32, TX_SHAPE(last));
     tx_give(c, 2, TX_F32, TX_SHAPE(last));
@@ -62,12 +62,12 @@ tx_status tx_infer_layer_norm_grad(const tx_infer *c)
 
 tx_status tx_infer_rms_norm_grad(const tx_infer *c)
 {
-    CHECK(check_norm(c, 1, 2, 2));
+    TX_CHECK(check_norm(c, 1, 2, 2));
     const tx_shape *x = &c->in[1].shape;
     int64_t rows = tx_shape_rows(x), last = tx_shape_last(x);
-    CHECK(tx_want_shape(c, 0, x));
-    CHECK(tx_want_shape(c, 3, &TX_SHAPE(rows)));
-    CHECK(infer_summand(c, 4, -1));
+    TX_CHECK(tx_want_shape(c, 0, x));
+    TX_CHECK(tx_want_shape(c, 3, &TX_SHAPE(rows)));
+    TX_CHECK(infer_summand(c, 4, -1));
     tx_give(c, 0, TX_F32, *x);
     tx_give(c, 1, TX_F32, TX_SHAPE(last));
     tx_give(c, 2, TX_F32, TX_SHAPE(tx_row_blocks(rows), last));
@@ -80,16 +80,16 @@ static tx_status check_vocab(const tx_infer *c)
     if (c->attrs->vocab >= 1 && c->attrs->vocab <= columns)
         return TX_OK;
     return tx_fail(TX_INVALID, "%s: a vocabulary of %" PRId64 " does not fit logits %s", tx_want_name(c),
-                   c->attrs->vocab, TEXT(c->in[0].shape));
+                   c->attrs->vocab, TX_TEXT(c->in[0].shape));
 }
 
 tx_status tx_infer_cross_entropy(const tx_infer *c)
 {
     tx_shape rows = tx_without_last(&c->in[0].shape);
-    CHECK(tx_want_dtype(c, 0, TX_F32));
-    CHECK(tx_want_dtype(c, 1, TX_I32));
-    CHECK(tx_want_shape(c, 1, &rows));
-    CHECK(check_vocab(c));
+    TX_CHECK(tx_want_dtype(c, 0, TX_F32));
+    TX_CHECK(tx_want_dtype(c, 1, TX_I32));
+    TX_CHECK(tx_want_shape(c, 1, &rows));
+    TX_CHECK(check_vocab(c));
     tx_give(c, 0, TX_F32, rows);
     tx_give(c, 1, TX_F32, rows);
     return TX_OK;
@@ -100,10 +100,10 @@ tx_status tx_infer_cross_entropy_grad(const tx_infer *c)
     tx_shape rows = tx_without_last(&c->in[0].shape);
     const tx_dtype types[] = {TX_F32, TX_F32, TX_I32, TX_F32};
     for (int i = 0; i < 4; i++)
-        CHECK(tx_want_dtype(c, i, types[i]));
+        TX_CHECK(tx_want_dtype(c, i, types[i]));
     for (int i = 1; i < 4; i++)
-        CHECK(tx_want_shape(c, i, &rows));
-    CHECK(check_vocab(c));
+        TX_CHECK(tx_want_shape(c, i, &rows));
+    TX_CHECK(check_vocab(c));
     tx_give(c, 0, TX_F32, c->in[0].shape);
     return TX_OK;
 }
@@ -117,7 +117,7 @@ static tx_shape reduced(const tx_shape *x, tx_axis axis)
 
 tx_status tx_infer_reduce(const tx_infer *c)
 {
-    CHECK(tx_want_f32(c));
+    TX_CHECK(tx_want_f32(c));
     const tx_shape *x = &c->in[0].shape;
     tx_give(c, 0, TX_F32, reduced(x, c->attrs->axis));
     tx_give(c, 1, TX_F32, TX_SHAPE(tx_reduce_work(c->attrs->axis, x)));
@@ -126,9 +126,9 @@ tx_status tx_infer_reduce(const tx_infer *c)
 
 tx_status tx_infer_broadcast(const tx_infer *c)
 {
-    CHECK(tx_want_f32(c));
+    TX_CHECK(tx_want_f32(c));
     tx_shape small = reduced(&c->out[0].shape, c->attrs->axis);
-    CHECK(tx_want_shape(c, 0, &small));
+    TX_CHECK(tx_want_shape(c, 0, &small));
     c->out[0].dtype = TX_F32;
     return TX_OK;
 }

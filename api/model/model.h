@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A model: its parameters in arena order, the arenas that all its plans share, the run-time scalars and the
- * staging memory through which they and the inputs reach the device. */
+ * ring of memory through which they and the inputs reach the device. */
 #ifndef TX_API_MODEL_H
 #define TX_API_MODEL_H
 
@@ -34,11 +34,11 @@ typedef struct tx_optimizer_state {
 
 /* Host memory that a device copies from, as a ring. Positions count bytes taken since the start; what lies before
  * `freed` is known to have been copied, because results asked for later have arrived. */
-typedef struct tx_staging {
+typedef struct tx_ring {
     tx_buffer *buffer;
     int64_t bytes, taken, freed;
     int64_t mark[TX_RESULTS_PENDING]; /* `taken` when each outstanding copy of the results was asked for */
-} tx_staging;
+} tx_ring;
 
 #define TX_RESULT_BYTES ((int64_t)(TX_RESULT_COUNT * sizeof(float))) /* of arena RESULT */
 #define TX_CONTROL_BYTES ((int64_t)sizeof(tx_controls))              /* of arena CONTROL */
@@ -59,7 +59,7 @@ struct tx_model {
     tx_plan *plans; /* linked list */
     tx_controls controls;
     bool controls_changed;
-    tx_staging staging;
+    tx_ring ring;
     int64_t input_bytes; /* of the plan with the most */
     tx_buffer *results;  /* TX_RESULTS_PENDING copies of arena RESULT */
     tx_event *reading[TX_RESULTS_PENDING];
@@ -85,7 +85,7 @@ static inline int64_t tx_optimizer_bytes(const tx_optimizer_state *state, int64_
 int64_t tx_optimizer_address(const tx_model *model, int32_t k, int64_t weights);
 
 /* Copies `bytes` from the host to a place in an arena, in the order of runs; `data` may be reused at once. */
-tx_status tx_model_stage(tx_model *model, tx_arena_id arena, int64_t address, const void *data, int64_t bytes);
+tx_status tx_model_send(tx_model *model, tx_arena_id arena, int64_t address, const void *data, int64_t bytes);
 /* Brings changed controls to the device. */
 tx_status tx_model_send_controls(tx_model *model);
 /* Allocates what is missing and binds all plans again where something moved. */

@@ -153,7 +153,7 @@ tx_status tx_parallel_make_buckets(tx_model *model)
 }
 
 /* Whether a bucket is copied to a window of its own; where the device's memory is the host's, it lies in one. */
-static bool is_staged(const tx_model *model)
+static bool is_copied(const tx_model *model)
 {
     return model->parallel->comm->size > 1 && !model->engine->backend->host_memory;
 }
@@ -171,9 +171,9 @@ tx_status tx_parallel_place_buckets(tx_model *model)
         const int64_t bytes = b->count * element;
         if (p->options.zero_stage == 2 && b->owned > 0)
             status = tx_arena_append(gradients, b->owned * element, align, &b->kept);
-        if (!status && is_staged(model) && p->options.zero_stage < 2)
+        if (!status && is_copied(model) && p->options.zero_stage < 2)
             status = tx_arena_append(exchange, bytes, align, &b->gradients);
-        if (!status && is_staged(model) && p->options.zero_stage > 0)
+        if (!status && is_copied(model) && p->options.zero_stage > 0)
             status = tx_arena_append(exchange, bytes, align, &b->weights);
     }
     p->exchanged = tx_arena_end(exchange);
@@ -189,7 +189,7 @@ tx_tensor *tx_parallel_tensor(tx_graph *graph, tx_arena_id arena, int32_t bucket
 tx_tensor *tx_parallel_exchanged(tx_graph *graph, tx_arena_id arena, int32_t bucket)
 {
     const tx_bucket *b = &graph->model->parallel->bucket[bucket];
-    if (!is_staged(graph->model))
+    if (!is_copied(graph->model))
         return tx_parallel_tensor(graph, arena, bucket);
     return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(b->count), TX_ARENA_EXCHANGE,
                            arena == TX_ARENA_WEIGHTS ? b->weights : b->gradients);

@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Drawing a model's parameters. */
+#include "api/base/hash.h"
 #include "api/model/model.h"
 
 #include "backends/rng.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-static uint64_t hash_name(const char *name) /* FNV-1a */
-{
-    uint64_t h = UINT64_C(0xCBF29CE484222325);
-    for (; *name; name++)
-        h = (h ^ (unsigned char)*name) * UINT64_C(0x100000001B3);
-    return h;
-}
+#include <string.h>
 
 /* Elements 4 * block .. 4 * block + 3 of a parameter; normal numbers by Box and Muller. */
 static void draw_block(const tx_param_spec *spec, uint64_t hash, uint64_t seed, int64_t block, float out[4])
@@ -37,7 +31,7 @@ static tx_status init_param(tx_model *model, int32_t index, uint64_t seed, float
 {
     const tx_param_record *p = &model->param[index];
     int64_t count = tx_shape_count(&p->spec.logical);
-    uint64_t hash = hash_name(p->name);
+    uint64_t hash = tx_hash(TX_HASH_START, p->name, strlen(p->name));
     for (int64_t first = 0; first < count; first += room) {
         int64_t n = count - first < room ? count - first : room;
         for (int64_t i = 0; i < n; i += 4) {

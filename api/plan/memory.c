@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Runs whose inputs and controls fit the staging ring before one has to be waited for. */
-#define STAGED_RUNS 16
+/* Runs whose inputs and controls fit the ring before one has to be waited for. */
+#define RING_RUNS 16
 
 /* ---- sizes ---------------------------------------------------------------------------------- */
 
@@ -31,11 +31,11 @@ static tx_status size_arenas(tx_model *model)
     return status;
 }
 
-static int64_t staging_bytes(const tx_model *model)
+static int64_t ring_bytes(const tx_model *model)
 {
     if (model->engine->backend->host_memory)
         return 0;
-    return STAGED_RUNS * (model->input_bytes + tx_aligned(TX_CONTROL_BYTES));
+    return RING_RUNS * (model->input_bytes + tx_aligned(TX_CONTROL_BYTES));
 }
 
 static int64_t results_bytes(void)
@@ -55,7 +55,7 @@ tx_status tx_model_memory(const tx_model *model, tx_memory *planned)
 #undef X
     m.bytes[TX_MEMORY_TEMPORARY] = m.bytes[TX_MEMORY_ACTIVATIONS] - model->saved;
     m.bytes[TX_MEMORY_ACTIVATIONS] = model->saved;
-    m.bytes[TX_MEMORY_FUNCTIONALITY] += staging_bytes(model) + results_bytes();
+    m.bytes[TX_MEMORY_FUNCTIONALITY] += ring_bytes(model) + results_bytes();
     *planned = m;
     return TX_OK;
 }
@@ -255,10 +255,10 @@ tx_status tx_model_ready(tx_model *model)
     for (tx_plan *p = model->plans; p && moved; p = p->next)
         p->bound = false;
     model->controls_changed = model->controls_changed || moved;
-    if (status == TX_OK && staging_bytes(model) > model->staging.bytes) {
-        status = grow_host(model, &model->staging.buffer, staging_bytes(model));
+    if (status == TX_OK && ring_bytes(model) > model->ring.bytes) {
+        status = grow_host(model, &model->ring.buffer, ring_bytes(model));
         if (status == TX_OK)
-            model->staging = (tx_staging){.buffer = model->staging.buffer, .bytes = staging_bytes(model)};
+            model->ring = (tx_ring){.buffer = model->ring.buffer, .bytes = ring_bytes(model)};
     }
     if (status == TX_OK && !model->results)
         status = grow_host(model, &model->results, results_bytes());
@@ -308,8 +308,8 @@ void tx_model_free(tx_model *model)
         for (int32_t c = 0; c < TX_MAX_CHUNKS; c++)
             if (model->arena[i].buffer[c])
                 e->backend->release(e->context, model->arena[i].buffer[c]);
-    if (model->staging.buffer)
-        e->backend->release(e->context, model->staging.buffer);
+    if (model->ring.buffer)
+        e->backend->release(e->context, model->ring.buffer);
     if (model->results)
         e->backend->release(e->context, model->results);
     tx_parallel_free(model);

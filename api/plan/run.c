@@ -36,7 +36,7 @@ tx_status tx_plan_write(tx_plan *plan, tx_tensor *input, const void *data, size_
     if (status == TX_OK)
         status = tx_model_ready(plan->model);
     if (status == TX_OK)
-        status = tx_model_stage(plan->model, TX_ARENA_PLANNED, input->offset, data, (int64_t)bytes);
+        status = tx_model_send(plan->model, TX_ARENA_PLANNED, input->offset, data, (int64_t)bytes);
     return status;
 }
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The small copies of every step: inputs through the staging ring, controls, results. */
+ * The small copies of every step: inputs through a ring of host memory, controls, results. */
 #include "api/model/model.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- staging -------------------------------------------------------------------------------- */
+/* ---- The ring ------------------------------------------------------------------------------- */
 
 /* A piece of the ring; waits for the device when the ring is full. */
 static tx_status take_piece(tx_model *model, int64_t bytes, void **piece)
 {
     const tx_engine *e = model->engine;
-    tx_staging *s = &model->staging;
+    tx_ring *s = &model->ring;
     int64_t wanted = tx_aligned(bytes), at = s->taken % s->bytes;
     if (at + wanted > s->bytes)
         s->taken += s->bytes - at;
@@ -26,7 +26,7 @@ static tx_status take_piece(tx_model *model, int64_t bytes, void **piece)
     return TX_OK;
 }
 
-tx_status tx_model_stage(tx_model *model, tx_arena_id id, int64_t address, const void *data, int64_t bytes)
+tx_status tx_model_send(tx_model *model, tx_arena_id id, int64_t address, const void *data, int64_t bytes)
 {
     const tx_engine *e = model->engine;
     const tx_arena *arena = &model->arena[id];
@@ -79,7 +79,7 @@ tx_status tx_model_send_controls(tx_model *model)
 {
     if (!model->controls_changed)
         return TX_OK;
-    tx_status status = tx_model_stage(model, TX_ARENA_CONTROL, 0, &model->controls, TX_CONTROL_BYTES);
+    tx_status status = tx_model_send(model, TX_ARENA_CONTROL, 0, &model->controls, TX_CONTROL_BYTES);
     model->controls_changed = status != TX_OK;
     return status;
 }
@@ -97,7 +97,7 @@ tx_status tx_model_fetch(tx_model *model)
     status = e->backend->read_begin(e->context, TX_QUEUE_COMPUTE, model->arena[TX_ARENA_RESULT].buffer[0], 0, to,
                                     TX_RESULT_BYTES, &model->reading[slot]);
     if (status == TX_OK) {
-        model->staging.mark[slot] = model->staging.taken;
+        model->ring.mark[slot] = model->ring.taken;
         model->results_pending++;
     }
     return status;
@@ -113,8 +113,8 @@ tx_status tx_model_results(tx_model *model, tx_results *results)
     if (status != TX_OK)
         return status;
     memcpy(results, (char *)e->backend->map(model->results) + slot * tx_aligned(TX_RESULT_BYTES), sizeof *results);
-    if (model->staging.mark[slot] > model->staging.freed)
-        model->staging.freed = model->staging.mark[slot];
+    if (model->ring.mark[slot] > model->ring.freed)
+        model->ring.freed = model->ring.mark[slot];
     model->results_first = (slot + 1) % TX_RESULTS_PENDING;
     model->results_pending--;
     return TX_OK;

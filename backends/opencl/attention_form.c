@@ -35,15 +35,15 @@ static int64_t cpu_floats(const tile *t, tx_cl_attention_kernel kernel, int64_t 
     return (row_tiles * t->rows + column_tiles * t->cols) * padded + row_tiles * t->rows * t->cols + 2 * t->cols;
 }
 
-/* Stage, scores and two floats a row of kernels/attention_gpu_tile.cl. */
+/* Buffer, scores and two floats a row of kernels/attention_gpu_tile.cl. */
 static int64_t gpu_floats(const tile *t, tx_cl_attention_kernel kernel, int64_t d)
 {
     const int64_t padded = tx_cl_blocks(d, 4) * 4;
     const int64_t wanted = padded <= 64 && kernel != TX_CL_GRAD_KV ? 16 : padded > 128 && t->rows == 8 ? 4 : 8;
     const int64_t terms = wanted < t->rows ? wanted : t->rows;
     const int64_t across = t->group / (t->rows / t->micro);
-    const int64_t stage = most(2 * terms * padded + t->rows * across, 2 * 8 * (t->rows + t->cols + 8));
-    return stage + t->rows * (t->cols + 4) + 2 * t->rows;
+    const int64_t buffer = most(2 * terms * padded + t->rows * across, 2 * 8 * (t->rows + t->cols + 8));
+    return buffer + t->rows * (t->cols + 4) + 2 * t->rows;
 }
 
 /* Rows of an item's micro-tile of the output: those that cost least multiply-adds and reads of local memory, a read

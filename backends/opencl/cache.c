@@ -4,6 +4,7 @@
 #include "backends/opencl/internal.h"
 
 #include "api/base/file.h"
+#include "api/base/hash.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,13 +22,10 @@ typedef struct cache_header {
 
 static const char magic[8] = "TXCACHE";
 
-/* FNV-1a (Fowler, Noll, Vo) from a given start, with a final mix so that the two hashes of a key differ. */
+/* From a given start, with a final mix so that the two hashes of a key differ. */
 static uint64_t hash(uint64_t start, const void *data, size_t size)
 {
-    const unsigned char *byte = data;
-    uint64_t h = 0xCBF29CE484222325u ^ start;
-    for (size_t i = 0; i < size; i++)
-        h = (h ^ byte[i]) * 0x100000001B3u;
+    uint64_t h = tx_hash(TX_HASH_START ^ start, data, size);
     h ^= h >> 32;
     return h * 0x9E3779B97F4A7C15u;
 }

@@ -3,6 +3,7 @@
 #include "models/train/pace.h"
 
 #include "api/base/clock.h"
+#include "api/base/hash.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -212,13 +213,13 @@ tx_status tx_pace_apportion(const double *weight, int32_t ranks, int64_t rows, i
     return TX_OK;
 }
 
-/* FNV-1a over the words of all weights. */
+/* Of all weights, by whole words: four times as fast as by bytes. */
 static tx_status hash_weights(tx_model *model, uint64_t *hash)
 {
     enum { PIECE = 1 << 16 };
     uint32_t *words = malloc(PIECE * sizeof *words);
     tx_status status = words ? TX_OK : tx_fail(TX_MEMORY, "no memory to compare the weights");
-    uint64_t h = UINT64_C(0xCBF29CE484222325);
+    uint64_t h = TX_HASH_START;
     for (int32_t i = 0; i < tx_model_param_count(model) && !status; i++) {
         const char *name;
         const tx_param_spec *spec;
@@ -228,7 +229,7 @@ static tx_status hash_weights(tx_model *model, uint64_t *hash)
             int64_t now = count - at < PIECE ? count - at : PIECE;
             status = tx_model_read_range(model, TX_PART_WEIGHT, i, at, now, (float *)(void *)words);
             for (int64_t k = 0; k < now && !status; k++)
-                h = (h ^ words[k]) * UINT64_C(0x100000001B3);
+                h = (h ^ words[k]) * TX_HASH_PRIME;
         }
     }
     free(words);
