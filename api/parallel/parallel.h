@@ -43,7 +43,7 @@ struct tx_parallel {
     tx_parallel_options options;
     bool synchronize;
     float vote, votes;
-    tx_bucket *bucket; /* in the order in which the first graph begins to fill them */
+    tx_bucket *bucket; /* in the order in which the first graph fills them */
     int32_t buckets;
     int64_t results;   /* address in EXCHANGE */
     int64_t exchanged; /* what a plan places in EXCHANGE lies from this address on */

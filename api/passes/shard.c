@@ -60,12 +60,6 @@ static void find_writers(sharding *s)
         }
 }
 
-static int by_begin(const void *left, const void *right)
-{
-    const filling *a = left, *b = right;
-    return a->begin != b->begin ? (a->begin > b->begin) - (a->begin < b->begin) : a->bucket - b->bucket;
-}
-
 static int by_ready(const void *left, const void *right)
 {
     const filling *a = left, *b = right;
@@ -85,7 +79,7 @@ static tx_status make_buckets(sharding *s)
     }
     s->filling = order;
     find_writers(s);
-    qsort(order, (size_t)p->buckets, sizeof *order, by_begin);
+    qsort(order, (size_t)p->buckets, sizeof *order, by_ready);
     for (int32_t i = 0; i < p->buckets; i++)
         bucket[i] = p->bucket[order[i].bucket];
     for (int32_t i = 0; i < p->buckets; i++)
