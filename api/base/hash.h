@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * FNV-1a, 64 bits (Fowler, Noll, Vo): tells things apart, guards against nothing. */
+#ifndef TX_HASH_H
+#define TX_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TX_HASH_START UINT64_C(0xCBF29CE484222325)
+#define TX_HASH_PRIME UINT64_C(0x100000001B3)
+
+/* Of `data` behind what `hash` stands for. */
+static inline uint64_t tx_hash(uint64_t hash, const void *data, size_t size)
+{
+    const unsigned char *byte = data;
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ byte[i]) * TX_HASH_PRIME;
+    return hash;
+}
+
+#endif
