@@ -124,6 +124,8 @@ static void roff(const char *text)
             fputs("\\e", stdout);
         else if (*text == '-')
             fputs("\\-", stdout);
+        else if (*text == '|') /* a list of words may go on in the next line */
+            fputs("|\\:", stdout);
         else
             putchar(*text);
     }
