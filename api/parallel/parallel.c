@@ -42,7 +42,8 @@ static tx_status agree_on_chunks(tx_model *model, tx_comm *comm)
     for (int32_t r = 1; r < comm->size; r++)
         least = bytes[r] < least ? bytes[r] : least;
     free(bytes);
-    static const tx_arena_id alike[] = {TX_ARENA_WEIGHTS, TX_ARENA_GRADIENTS, TX_ARENA_OPTIMIZER, TX_ARENA_EXCHANGE};
+    static const tx_arena_id alike[] = {TX_ARENA_WEIGHTS,        TX_ARENA_GRADIENTS,        TX_ARENA_OPTIMIZER,
+                                        TX_ARENA_WEIGHTS_WINDOW, TX_ARENA_GRADIENTS_WINDOW, TX_ARENA_EXCHANGE};
     for (size_t i = 0; i < sizeof alike / sizeof alike[0] && !status; i++)
         model->arena[alike[i]].chunk_bytes = least;
     return status;
@@ -62,13 +63,14 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
     if (comm->size == 1)
         made->options.zero_stage = 0; /* its shards are all there is */
     model->parallel = made;
-    const bool in_place = comm->size > 1 && model->engine->backend->host_memory;
-    if (comm->size > 1)
-        model->arena[TX_ARENA_EXCHANGE].space = TX_SPACE_WINDOW;
-    if (in_place && made->options.zero_stage < 2)
-        model->arena[TX_ARENA_GRADIENTS].space = TX_SPACE_WINDOW;
-    if (in_place && made->options.zero_stage > 0)
-        model->arena[TX_ARENA_WEIGHTS].space = TX_SPACE_WINDOW;
+    const bool in_place = model->engine->backend->host_memory;
+    if (comm->size == 1)
+        return TX_OK;
+    model->arena[TX_ARENA_EXCHANGE].space = TX_SPACE_WINDOW;
+    if (made->options.zero_stage < 2)
+        model->arena[in_place ? TX_ARENA_GRADIENTS : TX_ARENA_GRADIENTS_WINDOW].space = TX_SPACE_WINDOW;
+    if (made->options.zero_stage > 0)
+        model->arena[in_place ? TX_ARENA_WEIGHTS : TX_ARENA_WEIGHTS_WINDOW].space = TX_SPACE_WINDOW;
     return TX_OK;
 }
 
@@ -152,12 +154,6 @@ tx_status tx_parallel_make_buckets(tx_model *model)
     return TX_OK;
 }
 
-/* Whether a bucket is copied to a window of its own; where the device's memory is the host's, it lies in one. */
-static bool is_copied(const tx_model *model)
-{
-    return model->parallel->comm->size > 1 && !model->engine->backend->host_memory;
-}
-
 tx_status tx_parallel_place_buckets(tx_model *model)
 {
     tx_parallel *p = model->parallel;
@@ -168,13 +164,8 @@ tx_status tx_parallel_place_buckets(tx_model *model)
         status = tx_arena_append(exchange, RESULTS_BYTES, TX_ALIGNMENT, &p->results);
     for (int32_t i = 0; i < p->buckets && !status; i++) {
         tx_bucket *b = &p->bucket[i];
-        const int64_t bytes = b->count * element;
         if (p->options.zero_stage == 2 && b->owned > 0)
             status = tx_arena_append(gradients, b->owned * element, align, &b->kept);
-        if (!status && is_copied(model) && p->options.zero_stage < 2)
-            status = tx_arena_append(exchange, bytes, align, &b->gradients);
-        if (!status && is_copied(model) && p->options.zero_stage > 0)
-            status = tx_arena_append(exchange, bytes, align, &b->weights);
     }
     p->exchanged = tx_arena_end(exchange);
     return status;
@@ -188,11 +179,9 @@ tx_tensor *tx_parallel_tensor(tx_graph *graph, tx_arena_id arena, int32_t bucket
 
 tx_tensor *tx_parallel_exchanged(tx_graph *graph, tx_arena_id arena, int32_t bucket)
 {
-    const tx_bucket *b = &graph->model->parallel->bucket[bucket];
-    if (!is_copied(graph->model))
-        return tx_parallel_tensor(graph, arena, bucket);
-    return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(b->count), TX_ARENA_EXCHANGE,
-                           arena == TX_ARENA_WEIGHTS ? b->weights : b->gradients);
+    const tx_arena_id window = arena == TX_ARENA_WEIGHTS ? TX_ARENA_WEIGHTS_WINDOW : TX_ARENA_GRADIENTS_WINDOW;
+    const bool copied = graph->model->arena[window].space == TX_SPACE_WINDOW;
+    return tx_parallel_tensor(graph, copied ? window : arena, bucket);
 }
 
 void tx_parallel_free(tx_model *model)

@@ -3,8 +3,9 @@
  * A model that many ranks train: its gradients cut into buckets, ranges of the arenas that are summed over the ranks as
  * soon as the backward pass has filled them, and each bucket into shards, one a rank.
  *
- * What the ranks exchange lies in windows (comm.h), the same on every rank, whatever its device. Where the device's
- * memory is the host's, arenas lie in windows themselves; else what moves is copied to arena EXCHANGE and back.
+ * What the ranks exchange lies in windows (comm.h), which every rank takes in the same order and of the same size,
+ * whatever its device. Where the device's memory is the host's, arenas WEIGHTS and GRADIENTS are windows themselves;
+ * else what moves is copied to arenas that lie as they do, and back.
  *
  *              arena GRADIENTS   buckets              arena OPTIMIZER   weights after an update
  *   stage 0    all               ranges of it         all               every rank has made them
@@ -22,11 +23,10 @@
 
 /* Where buckets lie. Those of a model stay as the first training graph made them. */
 typedef struct tx_bucket {
-    int64_t address;            /* of its first weight; all of it is in one chunk */
-    int64_t count;              /* elements */
-    int64_t first, owned;       /* this rank's shard: elements of the bucket */
-    int64_t kept;               /* stage 2: address in GRADIENTS of the own shard */
-    int64_t gradients, weights; /* addresses in EXCHANGE, where it is not in an arena's window */
+    int64_t address;      /* of its first weight; all of it is in one chunk */
+    int64_t count;        /* elements */
+    int64_t first, owned; /* this rank's shard: elements of the bucket */
+    int64_t kept;         /* stage 2: address in GRADIENTS of the own shard */
     /* Stages 1 and 2: addresses in OPTIMIZER of the own shard's states. */
     int64_t state[TX_MAX_OPTIMIZER_STATES];
 } tx_bucket;

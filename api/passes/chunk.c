@@ -168,6 +168,12 @@ static bool is_inner(const classifier *c, const tx_node *n, int k)
     return inner_of(c, n->in[k]) >= 0 || (n->op == TX_OP_CROSS_ENTROPY_GRAD && k == TX_IN(cross_entropy_grad, lse));
 }
 
+/* A node that can go before the chunks whatever they do: a parameter, memory that is taken or filled. */
+static bool reads_nothing(const tx_node *n)
+{
+    return tx_op_info_of(n->op)->inputs == 0;
+}
+
 /* Can the other nodes between the first member and the last go before the chunks or behind them? Sums over ranks that
  * begin with what a member wrote can: behind them. */
 static bool others_give_way(const classifier *c)
@@ -175,7 +181,7 @@ static bool others_give_way(const classifier *c)
     const int32_t first = c->member[0].node, last = c->member[c->members - 1].node;
     for (int32_t i = first + 1; i < last; i++) {
         const tx_node *n = &c->graph->node[i];
-        if (member_at(c, i) || n->op == TX_OP_REDUCE_GRADIENTS || n->op == TX_OP_PARAM)
+        if (member_at(c, i) || n->op == TX_OP_REDUCE_GRADIENTS || reads_nothing(n))
             continue;
         if (tx_op_info_of(n->op)->op_class == TX_COLLECTIVE)
             return false;
@@ -196,6 +202,7 @@ static bool find_early(classifier *c)
     for (int32_t i = last; i > first; i--) {
         const tx_node *n = &c->graph->node[i];
         const bool is_member = member_at(c, i) != NULL;
+        c->early[i] = c->early[i] || reads_nothing(n);
         for (int k = 0; k < TX_MAX_IN; k++) {
             tx_tensor *t = n->in[k];
             if (!t || !(is_member || c->early[i]) || (is_member && is_inner(c, n, k)))

@@ -155,6 +155,9 @@ static tx_status write_to_tensor(const sharding *s, filling *f)
                : tx_tensor_planned(graph, TX_F32, TX_SHAPE(b->count), TX_ARENA_PLANNED);
     if (!f->x || !f->w)
         return graph->status;
+    tx_node reserve = {.op = TX_OP_RESERVE, .direction = TX_BACKWARD};
+    reserve.out[TX_OUT(reserve, w)] = f->w;
+    tx_status status = insert(s, f->begin, &reserve);
     for (int32_t i = 0; i < graph->tensors; i++) {
         tx_tensor *t = graph->tensor[i];
         if (t->base || bucket_of(s, t) != f->bucket)
@@ -163,7 +166,7 @@ static tx_status write_to_tensor(const sharding *s, filling *f)
         t->within = t->offset - b->address;
         t->arena = f->x->arena;
     }
-    return TX_OK;
+    return status;
 }
 
 /* What is written is of this micro-batch alone. */

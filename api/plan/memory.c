@@ -19,6 +19,10 @@ static tx_status size_arenas(tx_model *model)
     const tx_parallel *parallel = model->parallel;
     if (model->has_gradients && !(parallel && parallel->options.zero_stage == 2)) /* which keeps shards */
         tx_arena_cover(&arena[TX_ARENA_GRADIENTS], weights);
+    if (arena[TX_ARENA_WEIGHTS_WINDOW].space == TX_SPACE_WINDOW)
+        tx_arena_cover(&arena[TX_ARENA_WEIGHTS_WINDOW], weights);
+    if (model->has_gradients && arena[TX_ARENA_GRADIENTS_WINDOW].space == TX_SPACE_WINDOW)
+        tx_arena_cover(&arena[TX_ARENA_GRADIENTS_WINDOW], weights);
     tx_status status = TX_OK;
     for (int32_t k = 0; k < model->optimizer_states && !tx_parallel_sharded(parallel); k++)
         for (int32_t c = 0; c < weights->chunks && status == TX_OK; c++)

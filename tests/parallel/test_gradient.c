@@ -3,7 +3,7 @@
  * Two ranks with three rows and one, whose rows have different numbers of labels: their gradient is that of the whole
  * batch on one rank, dropout included. The rank with three rows has its classifier in chunks, the whole batch has not.
  * The model has graphs of two lengths, of which either is run beside the other.
- *   test_gradient [DEVICE [ZERO_STAGE]] */
+ *   test_gradient [DEVICE|mixed [ZERO_STAGE]]      mixed: rank 0 on the cpu, rank 1 on OpenCL */
 #include "api/passes/passes.h"
 #include "comm/comm.h"
 #include "models/gpt2.h"
@@ -198,13 +198,15 @@ static tx_status compare(side *shared, side *whole, int used, int32_t rank)
 int main(int argc, char **argv)
 {
     const char *device = argc > 1 ? argv[1] : "cpu";
-    const tx_engine_options options = {.size = sizeof options, .device = device, .threads = 1};
     tx_gpt2_config config;
     tx_comm *comm = NULL;
     tx_engine *engine = NULL;
     side shared = {0}, whole = {0};
     const int32_t stage = argc > 2 ? (int32_t)strtol(argv[2], NULL, 10) : 0;
     tx_status status = tx_comm_open(&argc, &argv, &comm);
+    if (!status && strcmp(device, "mixed") == 0)
+        device = comm->rank == 0 ? "cpu" : "opencl";
+    const tx_engine_options options = {.size = sizeof options, .device = device, .threads = 1};
     if (!status)
         status = tx_engine_create(&options, &engine);
     if (status == TX_NOT_FOUND) {

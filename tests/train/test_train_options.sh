@@ -112,6 +112,17 @@ draws_progress()
 pair_says() { [ -z "$launcher" ] || says "$@"; }
 pair_logged() { [ -z "$launcher" ] || logged "$@"; }
 pair_hides() { [ -z "$launcher" ] || { says saved && ! says "$@"; }; }
+# Rank 1 comes late.
+late()
+{
+    [ -n "$launcher" ] || return 0
+    # shellcheck disable=SC2016
+    timeout -s KILL 60 "$launcher" -n 2 sh -c \
+        '[ "${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-0}}" = 1 ] && sleep 8; exec "$@"' sh "$bin/txtrain" \
+        --train_file "$work/text" --config_name "$work/config.json" --output_dir "$work/r" --block_size 16 --max_steps 2 \
+        --threads 1 "$@" > "$work/out" 2> "$work/err"
+}
+pair_fails() { [ -z "$launcher" ] || grep -q "$*" "$work/err"; }
 # A step of this model takes longer than the limit.
 times_out() { grep -q "rank 0 on .* does not get on: its last step is [0-9]*" "$work/err"; }
 
@@ -193,6 +204,7 @@ ddp_check | pair --ddp_check 3 | pair_logged \"step\":.6,.\"weights\"
 zero_stage | pair --zero_stage 1 | pair_says stage 1
 global_batch_size | --global_batch_size 5 | weights_differ
 batch_weights | pair --batch_weights 3,1 | pair_says 3,1 rows
+start_timeout | late --start_timeout 1 | pair_fails waited for all ranks to start for 1 s
 comm_timeout | --comm_timeout 0.001 --config_overrides n_embd=512,n_positions=512 --block_size 512 --per_device_train_batch_size 8 | times_out
 device | --device $other | says $other:
 threads | --preprocessing_num_workers 1 --threads 2 | counted pthread_create 1
@@ -213,7 +225,10 @@ while IFS='|' read -r option arguments wanted; do
     set -f
     # shellcheck disable=SC2086
     set -- $arguments
-    if [ "$1" = bare ] || [ "$1" = pair ]; then "$@"; else run r "$@"; fi
+    case $1 in
+    bare | pair | late) "$@" ;;
+    *) run r "$@" ;;
+    esac
     # shellcheck disable=SC2086
     set -- $wanted
     set +f
