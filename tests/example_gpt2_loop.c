@@ -4,7 +4,7 @@
  * change: gradient accumulation, learning rate, clipping, results read one step late, saving for Hugging Face.
  *
  *     example_gpt2_loop FOLDER [DEVICE]     trains a small byte-level model and saves it in FOLDER */
-#include "models/gpt2.h"
+#include "models/arch/arch.h"
 #include "models/text/tokenizer.h"
 
 #include <stdio.h>
@@ -31,13 +31,13 @@ int main(int argc, char **argv)
 {
     if (argc < 2 || argc > 3)
         return fprintf(stderr, "usage: example_gpt2_loop FOLDER [DEVICE]\n"), 2;
-    tx_gpt2_config config;
-    CHECK(tx_gpt2_config_preset("gpt2", &config));
-    config.vocab_size = TX_BYTES_VOCAB;
-    config.bos_token_id = config.eos_token_id = TX_BYTES_END;
-    config.n_positions = 64;
-    config.n_embd = 64;
-    config.n_layer = config.n_head = 2;
+    tx_config *config = NULL;
+    CHECK(tx_config_preset("gpt2", &config));
+    config->vocab_size = TX_BYTES_VOCAB;
+    config->bos_token_id = config->eos_token_id = TX_BYTES_END;
+    config->positions = 64;
+    config->width = 64;
+    config->layers = config->heads = 2;
 
     /* One engine a device; one model; one graph and plan for forward and backward, one plan for the update. */
     tx_engine *engine;
@@ -47,17 +47,17 @@ int main(int argc, char **argv)
     tx_engine_options engine_options = {.size = sizeof engine_options, .device = argc > 2 ? argv[2] : "cpu"};
     tx_optimizer_options adamw = {
         .size = sizeof adamw, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .weight_decay = 0.01f};
-    tx_gpt2_options options = {.size = sizeof options, .train = true};
+    tx_arch_options options = {.size = sizeof options, .train = true};
     CHECK(tx_engine_create(&engine_options, &engine));
     CHECK(tx_model_create(engine, &model));
     CHECK(tx_graph_create(model, &graph));
     tx_tensor *tokens = tx_input(graph, "tokens", TX_I32, TX_SHAPE(BATCH, LENGTH));
     tx_tensor *labels = tx_input(graph, "labels", TX_I32, TX_SHAPE(BATCH, LENGTH));
-    tx_tensor *loss = tx_gpt2_loss(tx_gpt2_logits(graph, &config, tokens, &options), &config, labels);
+    tx_tensor *loss = tx_arch_loss(tx_arch_logits(graph, config, tokens, &options), config, labels);
     CHECK(tx_backward(graph, loss));
     CHECK(tx_plan_create(graph, "train", &train));
     CHECK(tx_optimizer_create(model, &adamw, &update));
-    CHECK(tx_model_init(model, 42)); /* or tx_gpt2_load(model, &config, folder) */
+    CHECK(tx_model_init(model, 42)); /* or tx_arch_load(model, config, folder) */
 
     float first = 0, last = 0;
     int32_t sample = 0, x[BATCH][LENGTH], y[BATCH][LENGTH];
@@ -89,15 +89,16 @@ int main(int argc, char **argv)
         first = step == 1 ? last : first;
         printf("step %d loss %.4f norm %.3f\n", step, (double)last, (double)results.value[TX_RESULT_GRAD_NORM]);
     }
-    CHECK(tx_gpt2_save(model, &config, argv[1]));
+    CHECK(tx_arch_save(model, config, argv[1]));
     tx_tokenizer *tokenizer;
     CHECK(tx_tokenizer_bytes(&tokenizer));
-    CHECK(tx_tokenizer_save(tokenizer, argv[1], config.n_positions));
+    CHECK(tx_tokenizer_save(tokenizer, argv[1], config->positions));
     tx_tokenizer_free(tokenizer);
     tx_plan_free(train);
     tx_plan_free(update);
     tx_graph_free(graph);
     tx_model_free(model);
     tx_engine_free(engine);
+    tx_config_free(config);
     return last < 0.7f * first ? 0 : 1;
 }

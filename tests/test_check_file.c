@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "api/base/json.h"
+#include "models/arch/arch.h"
 #include "models/files/checkpoint.h"
-#include "models/gpt2.h"
 #include "models/text/tokenizer.h"
 #include "scratch.h"
 
@@ -71,24 +71,24 @@ static void put_text(const char *folder, const char *name, const char *text)
 /* A model of GPT-2's form with the byte vocabulary, in a folder. */
 static void save_model(const char *folder, int64_t vocab, bool tokenizer)
 {
-    tx_gpt2_config config;
+    tx_config *config = NULL;
     tx_engine *engine;
     tx_model *model;
     tx_graph *graph;
     tx_tokenizer *bytes;
-    assert_ok(tx_gpt2_config_preset("gpt2", &config));
-    config.vocab_size = vocab;
-    config.bos_token_id = config.eos_token_id = -1;
-    config.n_positions = 8;
-    config.n_embd = 8;
-    config.n_layer = 1;
-    config.n_head = 2;
+    assert_ok(tx_config_preset("gpt2", &config));
+    config->vocab_size = vocab;
+    config->bos_token_id = config->eos_token_id = -1;
+    config->positions = 8;
+    config->width = 8;
+    config->layers = 1;
+    config->heads = 2;
     assert_ok(tx_engine_create(&(tx_engine_options){.size = sizeof(tx_engine_options), .threads = 1}, &engine));
     assert_ok(tx_model_create(engine, &model));
     assert_ok(tx_graph_create(model, &graph));
-    assert_non_null(tx_gpt2_logits(graph, &config, tx_input(graph, "tokens", TX_I32, TX_SHAPE(1, 8)), NULL));
+    assert_non_null(tx_arch_logits(graph, config, tx_input(graph, "tokens", TX_I32, TX_SHAPE(1, 8)), NULL));
     assert_ok(tx_model_init(model, 1));
-    assert_ok(tx_gpt2_save(model, &config, folder));
+    assert_ok(tx_arch_save(model, config, folder));
     tx_graph_free(graph);
     tx_model_free(model);
     tx_engine_free(engine);
@@ -97,6 +97,7 @@ static void save_model(const char *folder, int64_t vocab, bool tokenizer)
     assert_ok(tx_tokenizer_bytes(&bytes));
     assert_ok(tx_tokenizer_save(bytes, folder, 8));
     tx_tokenizer_free(bytes);
+    tx_config_free(config);
 }
 
 /* ---- Models -------------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
  *
  *     test_chunks [DEVICE]      exit status 77: there is no such device */
 #include "api/model/model.h"
-#include "models/gpt2.h"
+#include "models/arch/arch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,23 +62,23 @@ static bool read_weights(tx_model *model, trained *out)
 /* Trains with no allocation over `limit` bytes. The norm is not clipped: its sum goes chunk by chunk, and rounds so. */
 static bool train(tx_engine *engine, int64_t limit, trained *out)
 {
-    tx_gpt2_config config;
+    tx_config *config = NULL;
     tx_model *model;
     tx_graph *graph;
     tx_plan *train, *update;
     tx_optimizer_options adamw = {
         .size = sizeof adamw, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
-    tx_gpt2_options options = {.size = sizeof options, .train = true};
+    tx_arch_options options = {.size = sizeof options, .train = true};
     engine->device.max_allocation = limit;
-    CHECK(tx_gpt2_config_preset("gpt2", &config));
-    config.vocab_size = config.n_positions = 256;
-    config.n_embd = 64;
-    config.n_layer = config.n_head = 4;
+    CHECK(tx_config_preset("gpt2", &config));
+    config->vocab_size = config->positions = 256;
+    config->width = 64;
+    config->layers = config->heads = 4;
     CHECK(tx_model_create(engine, &model));
     CHECK(tx_graph_create(model, &graph));
     tx_tensor *tokens = tx_input(graph, "tokens", TX_I32, TX_SHAPE(BATCH, LENGTH));
     tx_tensor *labels = tx_input(graph, "labels", TX_I32, TX_SHAPE(BATCH, LENGTH));
-    CHECK(tx_backward(graph, tx_gpt2_loss(tx_gpt2_logits(graph, &config, tokens, &options), &config, labels)));
+    CHECK(tx_backward(graph, tx_arch_loss(tx_arch_logits(graph, config, tokens, &options), config, labels)));
     CHECK(tx_plan_create(graph, "train", &train));
     CHECK(tx_optimizer_create(model, &adamw, &update));
     CHECK(tx_model_init(model, 1));
@@ -91,6 +91,7 @@ static bool train(tx_engine *engine, int64_t limit, trained *out)
     tx_plan_free(train);
     tx_graph_free(graph);
     tx_model_free(model);
+    tx_config_free(config);
     return good;
 }
 

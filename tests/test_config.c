@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "models/gpt2.h"
+#include "models/arch/gpt2.h"
 #include "scratch.h"
 
 #include <math.h>
@@ -15,14 +15,14 @@
 #define MUTATIONS 1500
 
 /* Reads a configuration from a text. */
-static tx_status read_text(const char *text, size_t size, tx_gpt2_config *config)
+static tx_status read_text(const char *text, size_t size, tx_config **config)
 {
     char *folder = make_scratch(), *path = tx_path_join(folder, "config.json");
     FILE *stream = fopen(path, "wb"); /* not flushed to disk, unlike tx_file_write: there are many */
     assert_non_null(stream);
     assert_int_equal(fwrite(text, 1, size, stream), size);
     assert_int_equal(fclose(stream), 0);
-    tx_status status = tx_gpt2_config_read(path, config);
+    tx_status status = tx_config_read(path, config);
     free(path);
     remove_scratch(folder);
     return status;
@@ -35,63 +35,64 @@ static void test_presets(void **state)
         const char *name;
         int64_t params;
     } known[] = {{"gpt2", 124439808}, {"gpt2-medium", 354823168}, {"gpt2-large", 774030080}, {"gpt2-xl", 1557611200}};
-    tx_gpt2_config config;
+    tx_config *config = NULL;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        assert_ok(tx_gpt2_config_preset(known[i].name, &config));
-        assert_ok(tx_gpt2_config_check(&config));
-        assert_int_equal(tx_gpt2_param_count(&config), known[i].params);
-        assert_int_equal(tx_gpt2_padded_vocab(&config), 50304);
+        assert_ok(tx_config_preset(known[i].name, &config));
+        assert_ok(tx_config_check(config));
+        assert_int_equal(tx_arch_param_count(config), known[i].params);
+        assert_int_equal(tx_arch_padded_vocab(config), 50304);
+        tx_config_free(config);
     }
-    assert_refused(tx_gpt2_config_preset("gpt3", &config), TX_INVALID, "gpt2-large");
+    assert_refused(tx_config_preset("gpt3", &config), TX_INVALID, "gpt2-large");
 }
 
 static void test_params(void **state)
 {
     (void)state;
-    char name[TX_GPT2_NAME];
-    tx_gpt2_config config;
+    char name[TX_ARCH_NAME];
+    tx_config *config = NULL;
     tx_param_spec spec;
-    assert_ok(tx_gpt2_config_preset("gpt2", &config));
-    assert_int_equal(tx_gpt2_params(&config), 148);
-    assert_ok(tx_gpt2_param(&config, 0, name, &spec));
+    assert_ok(tx_config_preset("gpt2", &config));
+    assert_int_equal(tx_arch_params(config), 148);
+    assert_ok(tx_arch_param(config, 0, name, &spec));
     assert_string_equal(name, "transformer.wte.weight");
     assert_true(tx_shape_equal(&spec.shape, &TX_SHAPE(50304, 768)));
     assert_true(tx_shape_equal(&spec.logical, &TX_SHAPE(50257, 768)));
     assert_true(spec.decay && spec.init == TX_INIT_NORMAL && spec.scale == 0.02f);
-    assert_ok(tx_gpt2_param(&config, 2 + 12 * 11 + 10, name, &spec));
+    assert_ok(tx_arch_param(config, 2 + 12 * 11 + 10, name, &spec));
     assert_string_equal(name, "transformer.h.11.mlp.c_proj.weight");
     assert_true(tx_shape_equal(&spec.shape, &TX_SHAPE(3072, 768)));
     assert_true(fabsf(spec.scale - 0.02f / sqrtf(24.0f)) < 1e-9f);
-    assert_ok(tx_gpt2_param(&config, 2 + 3, name, &spec));
+    assert_ok(tx_arch_param(config, 2 + 3, name, &spec));
     assert_string_equal(name, "transformer.h.0.attn.c_attn.bias");
     assert_true(!spec.decay && spec.init == TX_INIT_ZERO && spec.logical.rank == 0);
-    assert_ok(tx_gpt2_param(&config, 146, name, &spec));
+    assert_ok(tx_arch_param(config, 146, name, &spec));
     assert_string_equal(name, "transformer.ln_f.weight");
     assert_true(spec.init == TX_INIT_ONE);
-    assert_refused(tx_gpt2_param(&config, 148, name, &spec), TX_INVALID, "148");
-    assert_refused(tx_gpt2_param(&config, -1, name, &spec), TX_INVALID, "-1");
-    config.vocab_size = 257;
-    assert_int_equal(tx_gpt2_padded_vocab(&config), 384);
+    assert_refused(tx_arch_param(config, 148, name, &spec), TX_INVALID, "148");
+    assert_refused(tx_arch_param(config, -1, name, &spec), TX_INVALID, "-1");
+    config->vocab_size = 257;
+    assert_int_equal(tx_arch_padded_vocab(config), 384);
+    tx_config_free(config);
 }
 
 static void test_defaults(void **state)
 {
     (void)state;
-    tx_gpt2_config config, preset;
-    assert_ok(tx_gpt2_config_preset("gpt2", &preset));
+    tx_config *config = NULL, *preset = NULL;
+    assert_ok(tx_config_preset("gpt2", &preset));
     assert_ok(read_text("{}", 2, &config));
-    assert_non_null(config.source);
-    tx_gpt2_config_free(&config);
-    assert_null(config.source);
-    assert_int_equal(config.n_embd, preset.n_embd);
-    assert_int_equal(config.eos_token_id, 50256);
-    assert_true(config.layer_norm_epsilon == 1e-5 && config.attn_pdrop == 0.1);
+    assert_non_null(config->source);
+    tx_config_free(config);
+    assert_int_equal(config->width, preset->width);
+    assert_int_equal(config->eos_token_id, 50256);
+    assert_true(tx_gpt2_of(config)->layer_norm_epsilon == 1e-5 && tx_gpt2_of(config)->attn_pdrop == 0.1);
     static const char small[] = "{\"vocab_size\": 257, \"n_inner\": null, \"bos_token_id\": null}";
     assert_ok(read_text(small, sizeof small - 1, &config));
-    assert_int_equal(config.eos_token_id, -1);
-    assert_int_equal(config.bos_token_id, -1);
-    assert_int_equal(config.n_inner, 0);
-    tx_gpt2_config_free(&config);
+    assert_int_equal(config->eos_token_id, -1);
+    assert_int_equal(config->bos_token_id, -1);
+    assert_int_equal(tx_gpt2_of(config)->n_inner, 0);
+    tx_config_free(config);
 }
 
 static void test_refusals(void **state)
@@ -124,14 +125,14 @@ static void test_refusals(void **state)
         {"{\"pruned_heads\": {\"0\": [1]}}", TX_UNSUPPORTED, "pruned_heads"},
         {"{\"quantization_config\": {\"bits\": 4}}", TX_UNSUPPORTED, "quantization_config"},
     };
-    tx_gpt2_config config;
+    tx_config *config = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_refused(read_text(bad[i].text, strlen(bad[i].text), &config), bad[i].status, bad[i].message);
         assert_non_null(strstr(tx_error(), "config.json"));
     }
-    assert_ok(tx_gpt2_config_preset("gpt2", &config));
-    config.resid_pdrop = NAN;
-    assert_refused(tx_gpt2_config_check(&config), TX_INVALID, "resid_pdrop");
+    assert_ok(tx_config_preset("gpt2", &config));
+    ((tx_gpt2_config *)config)->resid_pdrop = NAN;
+    assert_refused(tx_config_check(config), TX_INVALID, "resid_pdrop");
 }
 
 static const char example[] =
@@ -145,30 +146,30 @@ static void test_rewriting(void **state)
     (void)state;
     char *folder = make_scratch(), *path = tx_path_join(folder, "config.json"), *text;
     size_t size;
-    tx_gpt2_config config, back;
+    tx_config *config = NULL, *back = NULL;
     assert_ok(read_text(example, sizeof example - 1, &config));
-    config.n_positions = 64;
-    config.n_inner = 100;
-    assert_ok(tx_gpt2_config_write(&config, path));
+    config->positions = 64;
+    ((tx_gpt2_config *)config)->n_inner = 100;
+    assert_ok(tx_config_write(config, path));
     assert_ok(tx_file_read(path, 4096, &text, &size));
     assert_non_null(strstr(text, "\"task_specific_params\": {\n    \"a\": [\n      1,\n      2.5\n    ]\n  }"));
     assert_non_null(strstr(text, "\"eos_token_id\": null"));
     assert_non_null(strstr(text, "\"torch_dtype\": \"float32\""));
     free(text);
-    assert_ok(tx_gpt2_config_read(path, &back));
-    assert_int_equal(back.n_positions, 64);
-    assert_int_equal(back.n_inner, 100);
-    assert_int_equal(back.activation_function, TX_GPT2_GELU);
-    assert_true(back.layer_norm_epsilon == 1e-5);
-    tx_gpt2_config_free(&back);
-    config.n_head = 3;
-    assert_refused(tx_gpt2_config_write(&config, path), TX_INVALID, "n_head");
-    tx_gpt2_config_free(&config);
-    assert_ok(tx_gpt2_config_preset("gpt2", &config));
-    assert_ok(tx_gpt2_config_write(&config, path));
-    assert_ok(tx_gpt2_config_read(path, &back));
-    assert_int_equal(back.bos_token_id, 50256);
-    tx_gpt2_config_free(&back);
+    assert_ok(tx_config_read(path, &back));
+    assert_int_equal(back->positions, 64);
+    assert_int_equal(tx_gpt2_of(back)->n_inner, 100);
+    assert_int_equal(tx_gpt2_of(back)->activation_function, TX_GPT2_GELU);
+    assert_true(tx_gpt2_of(back)->layer_norm_epsilon == 1e-5);
+    tx_config_free(back);
+    config->heads = 3;
+    assert_refused(tx_config_write(config, path), TX_INVALID, "n_head");
+    tx_config_free(config);
+    assert_ok(tx_config_preset("gpt2", &config));
+    assert_ok(tx_config_write(config, path));
+    assert_ok(tx_config_read(path, &back));
+    assert_int_equal(back->bos_token_id, 50256);
+    tx_config_free(back);
     free(path);
     remove_scratch(folder);
 }
@@ -184,21 +185,21 @@ static void test_second_names(void **state)
     static const char wrong[] = "{\"num_hidden_layers\": \"2\"}";
     char *folder = make_scratch(), *path = tx_path_join(folder, "config.json"), *text;
     size_t size;
-    tx_gpt2_config config;
+    tx_config *config = NULL;
     assert_ok(read_text(second, sizeof second - 1, &config));
-    assert_true(config.n_embd == 64 && config.n_head == 4 && config.n_layer == 2 && config.n_positions == 128);
-    config.n_layer = 3;
-    assert_ok(tx_gpt2_config_write(&config, path));
-    tx_gpt2_config_free(&config);
+    assert_true(config->width == 64 && config->heads == 4 && config->layers == 2 && config->positions == 128);
+    config->layers = 3;
+    assert_ok(tx_config_write(config, path));
+    tx_config_free(config);
     assert_ok(tx_file_read(path, 4096, &text, &size));
     assert_non_null(strstr(text, "\"n_layer\": 3"));
     assert_non_null(strstr(text, "\"num_hidden_layers\": 3"));
     assert_non_null(strstr(text, "\"torch_dtype\": \"float32\""));
     assert_non_null(strstr(text, "\"dtype\": \"float32\""));
     free(text);
-    assert_ok(tx_gpt2_config_read(path, &config));
-    assert_int_equal(config.n_layer, 3);
-    tx_gpt2_config_free(&config);
+    assert_ok(tx_config_read(path, &config));
+    assert_int_equal(config->layers, 3);
+    tx_config_free(config);
     assert_refused(read_text(differs, sizeof differs - 1, &config), TX_FORMAT, "hidden_size: 64 is not n_embd, 768");
     assert_refused(read_text(wrong, sizeof wrong - 1, &config), TX_FORMAT, "num_hidden_layers: expected an integer");
     free(path);
@@ -213,15 +214,15 @@ static void test_mutations(void **state)
     char text[4 * sizeof example];
     int accepted = 0;
     for (int i = 0; i < MUTATIONS; i++) {
-        tx_gpt2_config config;
+        tx_config *config;
         memcpy(text, example, sizeof example);
         if (read_text(text, mutate(text, sizeof example - 1, &random), &config)) {
             assert_non_null(strstr(tx_error(), "config.json"));
             continue;
         }
-        assert_ok(tx_gpt2_config_check(&config));
-        assert_true(tx_gpt2_param_count(&config) > 0);
-        tx_gpt2_config_free(&config);
+        assert_ok(tx_config_check(config));
+        assert_true(tx_arch_param_count(config) > 0);
+        tx_config_free(config);
         accepted++;
     }
     assert_in_range(accepted, 1, MUTATIONS - 1);

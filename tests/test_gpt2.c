@@ -9,16 +9,16 @@
 
 #include <cmocka.h>
 
+#include "models/arch/gpt2.h"
 #include "models/files/safetensors.h"
 #include "models/files/weights.h"
-#include "models/gpt2.h"
 #include "scratch.h"
 
 #include <math.h>
 
 /* A small model with dropout, on the cpu. */
 typedef struct fixture {
-    tx_gpt2_config config;
+    tx_config *config;
     tx_engine *engine;
     tx_model *model;
     tx_graph *graph;
@@ -30,19 +30,19 @@ static int set_up(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
-    assert_ok(tx_gpt2_config_preset("gpt2", &f->config));
-    f->config.vocab_size = 257;
-    f->config.n_positions = 16;
-    f->config.n_embd = 8;
-    f->config.n_layer = 2;
-    f->config.n_head = 2;
-    f->config.initializer_range = 0.3; /* logits that differ from each other */
-    f->config.bos_token_id = f->config.eos_token_id = 256;
+    assert_ok(tx_config_preset("gpt2", &f->config));
+    f->config->vocab_size = 257;
+    f->config->positions = 16;
+    f->config->width = 8;
+    f->config->layers = 2;
+    f->config->heads = 2;
+    ((tx_gpt2_config *)f->config)->initializer_range = 0.3; /* logits that differ from each other */
+    f->config->bos_token_id = f->config->eos_token_id = 256;
     assert_ok(tx_engine_create(&(tx_engine_options){.size = sizeof(tx_engine_options), .threads = 1}, &f->engine));
     assert_ok(tx_model_create(f->engine, &f->model));
     assert_ok(tx_graph_create(f->model, &f->graph));
     f->tokens = tx_input(f->graph, "tokens", TX_I32, TX_SHAPE(2, 16));
-    f->logits = tx_gpt2_logits(f->graph, &f->config, f->tokens, NULL);
+    f->logits = tx_arch_logits(f->graph, f->config, f->tokens, NULL);
     assert_non_null(f->logits);
     f->folder = make_scratch();
     f->weights = tx_path_join(f->folder, "model.safetensors");
@@ -56,7 +56,7 @@ static int tear_down(void **state)
     tx_graph_free(f->graph);
     tx_model_free(f->model);
     tx_engine_free(f->engine);
-    tx_gpt2_config_free(&f->config);
+    tx_config_free(f->config);
     remove_scratch(f->folder);
     free(f->weights);
     free(f);
@@ -69,13 +69,13 @@ static void test_graph(void **state)
 {
     fixture *f = *state;
     assert_true(tx_shape_equal(tx_tensor_shape(f->logits), &TX_SHAPE(2, 16, 384)));
-    assert_int_equal(tx_model_param_count(f->model), tx_gpt2_params(&f->config));
-    for (int32_t i = 0; i < tx_gpt2_params(&f->config); i++) {
-        char name[TX_GPT2_NAME];
+    assert_int_equal(tx_model_param_count(f->model), tx_arch_params(f->config));
+    for (int32_t i = 0; i < tx_arch_params(f->config); i++) {
+        char name[TX_ARCH_NAME];
         const char *have;
         tx_param_spec spec;
         const tx_param_spec *declared;
-        assert_ok(tx_gpt2_param(&f->config, i, name, &spec));
+        assert_ok(tx_arch_param(f->config, i, name, &spec));
         assert_ok(tx_model_param(f->model, i, &have, &declared));
         assert_string_equal(have, name);
         assert_true(tx_shape_equal(&declared->shape, &spec.shape));
@@ -89,31 +89,31 @@ static void test_training_and_decoding_graphs(void **state)
     assert_ok(tx_graph_create(f->model, &train));
     tx_tensor *tokens = tx_input(train, "tokens", TX_I32, TX_SHAPE(2, 16));
     tx_tensor *labels = tx_input(train, "labels", TX_I32, TX_SHAPE(2, 16));
-    tx_gpt2_options options = {.size = sizeof options, .train = true};
-    tx_tensor *loss = tx_gpt2_loss(tx_gpt2_logits(train, &f->config, tokens, &options), &f->config, labels);
+    tx_arch_options options = {.size = sizeof options, .train = true};
+    tx_tensor *loss = tx_arch_loss(tx_arch_logits(train, f->config, tokens, &options), f->config, labels);
     assert_ok(tx_backward(train, loss));
     tx_graph_free(train);
 
     assert_ok(tx_graph_create(f->model, &decode));
     tokens = tx_input(decode, "tokens", TX_I32, TX_SHAPE(2, 4));
-    options = (tx_gpt2_options){.size = sizeof options,
+    options = (tx_arch_options){.size = sizeof options,
                                 .cache = 12,
                                 .positions = tx_input(decode, "positions", TX_I32, TX_SHAPE(2)),
                                 .rows = tx_input(decode, "rows", TX_I32, TX_SHAPE(2))};
-    tx_tensor *logits = tx_gpt2_logits(decode, &f->config, tokens, &options);
+    tx_tensor *logits = tx_arch_logits(decode, f->config, tokens, &options);
     assert_non_null(logits);
     assert_true(tx_shape_equal(tx_tensor_shape(logits), &TX_SHAPE(2, 384)));
     tx_graph_free(decode);
 }
 
 /* A refusal stays with the graph, so that it is told where the plan is made. */
-static void refuse(fixture *f, tx_gpt2_options options, int64_t positions, const char *text)
+static void refuse(fixture *f, tx_arch_options options, int64_t positions, const char *text)
 {
     tx_graph *graph;
     tx_plan *plan;
     assert_ok(tx_graph_create(f->model, &graph));
     tx_tensor *tokens = tx_input(graph, "tokens", TX_I32, TX_SHAPE(1, positions));
-    assert_null(tx_gpt2_logits(graph, &f->config, tokens, &options));
+    assert_null(tx_arch_logits(graph, f->config, tokens, &options));
     assert_refused(tx_plan_create(graph, "refused", &plan), TX_INVALID, text);
     tx_graph_free(graph);
 }
@@ -121,13 +121,13 @@ static void refuse(fixture *f, tx_gpt2_options options, int64_t positions, const
 static void test_graph_refusals(void **state)
 {
     fixture *f = *state;
-    refuse(f, (tx_gpt2_options){.size = 1}, 4, "options.size");
-    refuse(f, (tx_gpt2_options){.size = sizeof(tx_gpt2_options)}, 17, "17 positions asked for");
-    refuse(f, (tx_gpt2_options){.size = sizeof(tx_gpt2_options), .cache = 8}, 9, "at most that many");
-    refuse(f, (tx_gpt2_options){.size = sizeof(tx_gpt2_options), .cache = 8, .train = true}, 4, "no training");
-    refuse(f, (tx_gpt2_options){.size = sizeof(tx_gpt2_options), .cache = 8}, 4, "positions go with a cache");
-    f->config.n_head = 3;
-    refuse(f, (tx_gpt2_options){.size = sizeof(tx_gpt2_options)}, 4, "n_head");
+    refuse(f, (tx_arch_options){.size = 1}, 4, "options.size");
+    refuse(f, (tx_arch_options){.size = sizeof(tx_arch_options)}, 17, "17 positions asked for");
+    refuse(f, (tx_arch_options){.size = sizeof(tx_arch_options), .cache = 8}, 9, "at most that many");
+    refuse(f, (tx_arch_options){.size = sizeof(tx_arch_options), .cache = 8, .train = true}, 4, "no training");
+    refuse(f, (tx_arch_options){.size = sizeof(tx_arch_options), .cache = 8}, 4, "positions go with a cache");
+    f->config->heads = 3;
+    refuse(f, (tx_arch_options){.size = sizeof(tx_arch_options)}, 4, "n_head");
 }
 
 /* Tokens of both rows of the fixture's batch. */
@@ -148,13 +148,13 @@ static void decode(fixture *f, int32_t tokens[2][16], const int32_t at[2], const
     int32_t part[32], rows[2] = {count[0] - 1, length + count[1] - 1};
     assert_ok(tx_graph_create(f->model, &graph));
     tx_tensor *input = tx_input(graph, "tokens", TX_I32, TX_SHAPE(2, length));
-    tx_gpt2_options options = {
+    tx_arch_options options = {
         .size = sizeof options,
         .cache = 16,
         .positions = tx_input(graph, "positions", TX_I32, TX_SHAPE(2)),
         .rows = tx_input(graph, "rows", TX_I32, TX_SHAPE(2)),
     };
-    tx_tensor *logits = tx_output(tx_gpt2_logits(graph, &f->config, input, &options));
+    tx_tensor *logits = tx_output(tx_arch_logits(graph, f->config, input, &options));
     assert_ok(tx_plan_create(graph, "decode", &plan));
     for (int32_t b = 0; b < 2; b++)
         for (int32_t t = 0; t < length; t++)
@@ -227,24 +227,24 @@ static void test_save_and_load(void **state)
     int64_t count, again;
     assert_ok(tx_model_init(f->model, 1));
     float *before = all_values(f->model, &count);
-    assert_int_equal(count, tx_gpt2_param_count(&f->config));
+    assert_int_equal(count, tx_arch_param_count(f->config));
     char *deep = tx_path_join(f->folder, "deep/er");
-    assert_ok(tx_gpt2_save(f->model, &f->config, deep));
+    assert_ok(tx_arch_save(f->model, f->config, deep));
     assert_int_equal(count_entries(deep), 2);
     assert_ok(tx_model_init(f->model, 2));
-    assert_ok(tx_gpt2_load(f->model, &f->config, deep, NULL));
+    assert_ok(tx_arch_load(f->model, f->config, deep, NULL));
     float *after = all_values(f->model, &again);
     assert_memory_equal(before, after, (size_t)count * sizeof *before);
     free(after);
 
     char *path = tx_path_join(deep, "config.json");
-    tx_gpt2_config config;
-    assert_ok(tx_gpt2_config_read(path, &config));
-    assert_int_equal(config.n_embd, 8);
-    tx_gpt2_config_free(&config);
+    tx_config *config;
+    assert_ok(tx_config_read(path, &config));
+    assert_int_equal(config->width, 8);
+    tx_config_free(config);
     config = f->config;
-    config.n_layer = 3;
-    assert_refused(tx_gpt2_load(f->model, &config, deep, NULL), TX_NOT_FOUND, "not been built from this GPT-2");
+    config->layers = 3;
+    assert_refused(tx_arch_load(f->model, config, deep, NULL), TX_NOT_FOUND, "not been built from this configuration");
     free(path);
     free(before);
     free(deep);
@@ -288,12 +288,12 @@ static void append(tx_st_writer *writer, const tx_change *change, int32_t p, con
 /* Writes the model's parameters with a change. */
 static void write_changed(const fixture *f, const char *path, const tx_change *change)
 {
-    char name[64][TX_GPT2_NAME];
+    char name[64][TX_ARCH_NAME];
     tx_st_tensor list[64];
     int32_t origin[64], count = 0;
-    for (int32_t p = 0; p < tx_gpt2_params(&f->config); p++) {
+    for (int32_t p = 0; p < tx_arch_params(f->config); p++) {
         tx_param_spec spec;
-        assert_ok(tx_gpt2_param(&f->config, p, name[count], &spec));
+        assert_ok(tx_arch_param(f->config, p, name[count], &spec));
         if (change->left_out && strcmp(name[count], change->left_out) == 0)
             continue;
         const tx_shape *s = spec.logical.rank ? &spec.logical : &spec.shape;
@@ -330,10 +330,10 @@ static void check_loaded(const fixture *f)
 {
     int64_t count, at = 0;
     float *values = all_values(f->model, &count);
-    for (int32_t p = 0; p < tx_gpt2_params(&f->config); p++) {
-        char name[TX_GPT2_NAME];
+    for (int32_t p = 0; p < tx_arch_params(f->config); p++) {
+        char name[TX_ARCH_NAME];
         tx_param_spec spec;
-        assert_ok(tx_gpt2_param(&f->config, p, name, &spec));
+        assert_ok(tx_arch_param(f->config, p, name, &spec));
         int64_t elements = tx_shape_count(spec.logical.rank ? &spec.logical : &spec.shape);
         for (int64_t i = 0; i < elements; i++)
             assert_true(values[at + i] == value_at(p, i));
@@ -354,7 +354,7 @@ static void test_published_variants(void **state)
     for (size_t i = 0; i < sizeof accepted / sizeof accepted[0]; i++) {
         assert_ok(tx_model_init(f->model, i));
         write_changed(f, f->weights, &accepted[i]);
-        assert_ok(tx_gpt2_load(f->model, &f->config, f->folder, NULL));
+        assert_ok(tx_arch_load(f->model, f->config, f->folder, NULL));
         check_loaded(f);
     }
 }
@@ -363,7 +363,7 @@ static void refuse_change(fixture *f, tx_change change, tx_status status, const 
 {
     change.dtype = TX_ST_F32;
     write_changed(f, f->weights, &change);
-    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder, NULL), status, text);
+    assert_refused(tx_arch_load(f->model, f->config, f->folder, NULL), status, text);
     assert_non_null(strstr(tx_error(), f->folder));
 }
 
@@ -384,7 +384,7 @@ static void test_wrong_files(void **state)
     tx_st_writer *writer;
     assert_ok(tx_st_create(f->weights, NULL, 0, NULL, &writer));
     assert_ok(tx_st_commit(writer));
-    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder, NULL), TX_FORMAT,
+    assert_refused(tx_arch_load(f->model, f->config, f->folder, NULL), TX_FORMAT,
                    "missing transformer.wte.weight, transformer.wpe.weight, ");
     assert_non_null(strstr(tx_error(), " and 8 more"));
 }
@@ -393,13 +393,13 @@ static void test_absent_files(void **state)
 {
     fixture *f = *state;
     char *bin = tx_path_join(f->folder, "pytorch_model.bin"), *none = tx_path_join(f->folder, "none");
-    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder, NULL), TX_NOT_FOUND,
+    assert_refused(tx_arch_load(f->model, f->config, f->folder, NULL), TX_NOT_FOUND,
                    "holds neither model.safetensors nor");
-    assert_refused(tx_gpt2_load(f->model, &f->config, none, NULL), TX_NOT_FOUND, "no such file or folder");
+    assert_refused(tx_arch_load(f->model, f->config, none, NULL), TX_NOT_FOUND, "no such file or folder");
     assert_ok(tx_file_write(bin, "PK", 2));
-    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder, NULL), TX_UNSUPPORTED, "holds pytorch_model.bin");
+    assert_refused(tx_arch_load(f->model, f->config, f->folder, NULL), TX_UNSUPPORTED, "holds pytorch_model.bin");
     assert_ok(tx_file_write(f->weights, "version https://git-lfs.github.com/spec/v1\n", 43));
-    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder, NULL), TX_FORMAT, "git-LFS pointer");
+    assert_refused(tx_arch_load(f->model, f->config, f->folder, NULL), TX_FORMAT, "git-LFS pointer");
     free(bin);
     free(none);
 }
@@ -419,15 +419,15 @@ static void test_shards(void **state)
     static const char *const shards[] = {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"};
     char index[8192];
     int used = snprintf(index, sizeof index, "{\"metadata\":{\"total_size\":1},\"weight_map\":{");
-    int32_t params = tx_gpt2_params(&f->config);
+    int32_t params = tx_arch_params(f->config);
     for (int32_t s = 0; s < 2; s++) {
         tx_st_writer *writer;
         int32_t first = s * params / 2, end = (s + 1) * params / 2;
         tx_st_tensor list[64];
-        char names[64][TX_GPT2_NAME];
+        char names[64][TX_ARCH_NAME];
         for (int32_t p = first; p < end; p++) {
             tx_param_spec spec;
-            assert_ok(tx_gpt2_param(&f->config, p, names[p], &spec));
+            assert_ok(tx_arch_param(f->config, p, names[p], &spec));
             const tx_shape *shape = spec.logical.rank ? &spec.logical : &spec.shape;
             list[p] = (tx_st_tensor){.name = names[p], .dtype = TX_ST_F32, .rank = shape->rank};
             memcpy(list[p].dim, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
@@ -443,7 +443,7 @@ static void test_shards(void **state)
     }
     snprintf(index + used, sizeof index - (size_t)used, "}}");
     write_index(f, index);
-    assert_ok(tx_gpt2_load(f->model, &f->config, f->folder, NULL));
+    assert_ok(tx_arch_load(f->model, f->config, f->folder, NULL));
     check_loaded(f);
 }
 
@@ -452,7 +452,7 @@ static void refuse_index(fixture *f, const char *shard, const char *text)
     char index[256];
     snprintf(index, sizeof index, "{\"weight_map\":{\"transformer.wte.weight\":\"%s\"}}", shard);
     write_index(f, index);
-    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder, NULL), TX_FORMAT, text);
+    assert_refused(tx_arch_load(f->model, f->config, f->folder, NULL), TX_FORMAT, text);
 }
 
 static void test_wrong_index(void **state)
@@ -469,7 +469,7 @@ static void test_wrong_index(void **state)
     refuse_index(f, "shard", "weight_map lists 1 tensors");
     free(shard);
     write_index(f, "{}");
-    assert_refused(tx_gpt2_load(f->model, &f->config, f->folder, NULL), TX_FORMAT, "weight_map is missing");
+    assert_refused(tx_arch_load(f->model, f->config, f->folder, NULL), TX_FORMAT, "weight_map is missing");
 }
 
 #define test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

@@ -35,16 +35,16 @@ typedef struct tx_bench_scale_options {
 
 /* Seconds of each layer (tx_scale_layers; zeroed by the caller) and of the update on a device, a micro-batch a step.
  * (bench_scale_measure.c) */
-tx_status tx_bench_scale_measure(const tx_gpt2_config *config, const tx_bench_scale_options *options,
-                                 tx_scale_layer *layers, double *update);
+tx_status tx_bench_scale_measure(const tx_config *config, const tx_bench_scale_options *options, tx_scale_layer *layers,
+                                 double *update);
 
 /* Fills a batch with random tokens below `vocab`, each the label of the one before; `random` is the state.
  * (txbench.c) */
 void tx_bench_tokens(uint64_t *random, int64_t vocab, int64_t batch, int64_t block, int32_t *tokens, int32_t *labels);
 
-/* Finds the model's configuration, which must have positions for `block` tokens. The caller frees it in any case.
- * (txbench.c) */
-tx_status tx_bench_config(const char *name, int64_t block, tx_gpt2_config *config);
+/* Finds the model's configuration, which must have positions for `block` tokens, and takes its dropout out. The caller
+ * frees it in any case. (txbench.c) */
+tx_status tx_bench_config(const char *name, int64_t block, tx_config **config);
 
 /* The training step that is measured: one micro-batch, clip 1, AdamW without decay. (txbench.c) */
 tx_trainer_options tx_bench_training(int64_t batch, int64_t block);

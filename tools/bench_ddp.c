@@ -82,9 +82,7 @@ static tx_status make_job(const settings *set, tx_ddp_job *job)
         .learning_rate = set->learning_rate,
         .overlap = (tx_overlap)set->overlap,
     };
-    tx_status status = tx_bench_config(set->config, set->block, &job->config);
-    job->config.resid_pdrop = job->config.embd_pdrop = job->config.attn_pdrop = 0.0;
-    return status;
+    return tx_bench_config(set->config, set->block, &job->config);
 }
 
 static tx_status print_line(tx_json *made)
@@ -135,7 +133,7 @@ static tx_status run_row(const settings *set)
         if (!status)
             status = print_row(&job, &result);
     }
-    tx_gpt2_config_free(&job.config);
+    tx_config_free(job.config);
     return status;
 }
 
@@ -321,7 +319,7 @@ static tx_status run_all(const settings *set)
 #endif
     tx_ddp_job job; /* errors of the options are told once, by this process */
     tx_status status = make_job(set, &job);
-    tx_gpt2_config_free(&job.config);
+    tx_config_free(job.config);
     if (!status)
         status = compare(&c);
     if (!status && set->json)

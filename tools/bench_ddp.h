@@ -7,14 +7,14 @@
 #define TX_TOOLS_BENCH_DDP_H
 
 #include "comm/topology/placement.h"
-#include "models/gpt2.h"
+#include "models/arch/arch.h"
 #include "models/train/pace.h"
 #include "models/train/trainer.h"
 
 #define TX_DDP_RANKS_MAX 64
 
 typedef struct tx_ddp_job {
-    tx_gpt2_config config;
+    tx_config *config;
     int32_t ranks;         /* devices: replicas or processes */
     int64_t batch, block;  /* rows of each, tokens of a row */
     int64_t warmup, steps; /* before the clock runs, and with it */

@@ -26,7 +26,7 @@ tx_status tx_ddp_data_make(const tx_ddp_job *job, tx_ddp_data *data)
 
 void tx_ddp_data_next(const tx_ddp_job *job, tx_ddp_data *data)
 {
-    tx_bench_tokens(&data->random, job->config.vocab_size, job->ranks * job->batch, job->block, data->tokens,
+    tx_bench_tokens(&data->random, job->config->vocab_size, job->ranks * job->batch, job->block, data->tokens,
                     data->labels);
 }
 
@@ -104,7 +104,7 @@ static tx_status make(rank *r)
     if (!status)
         status = tx_model_create(r->engine, &r->model);
     if (!status)
-        status = tx_trainer_create(r->model, tx_gpt2_architecture(), &job->config, &trainer, &r->trainer);
+        status = tx_trainer_create(r->model, job->config, &trainer, &r->trainer);
     if (!status)
         status = tx_pace_create(r->comm, job->overlap, false, job->batch, job->ranks * job->batch, &r->pace);
     return status ? status : tx_model_init(r->model, TX_DDP_SEED);

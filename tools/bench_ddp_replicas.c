@@ -61,14 +61,14 @@ static tx_status build(replica *r)
 {
     const tx_ddp_job *job = r->all->job;
     const tx_shape shape = TX_SHAPE(job->batch, job->block);
-    const tx_gpt2_options options = {.size = sizeof options, .train = true};
+    const tx_arch_options options = {.size = sizeof options, .train = true};
     tx_status status = tx_graph_create(r->model, &r->graph);
     if (status)
         return status;
     r->tokens = tx_input(r->graph, "tokens", TX_I32, shape);
     r->labels = tx_input(r->graph, "labels", TX_I32, shape);
-    r->logits = tx_output(tx_gpt2_logits(r->graph, &job->config, r->tokens, &options));
-    r->loss = tx_output(tx_gpt2_loss(r->logits, &job->config, r->labels));
+    r->logits = tx_output(tx_arch_logits(r->graph, job->config, r->tokens, &options));
+    r->loss = tx_output(tx_arch_loss(r->logits, job->config, r->labels));
     status = tx_backward(r->graph, r->loss);
     return status ? status : tx_plan_create(r->graph, "train", &r->train);
 }
@@ -279,7 +279,7 @@ static tx_status run_step(replicas *all)
 static tx_status make(replicas *all)
 {
     const tx_ddp_job *job = all->job;
-    const int64_t logits = job->ranks * job->batch * job->block * tx_gpt2_padded_vocab(&job->config);
+    const int64_t logits = job->ranks * job->batch * job->block * tx_arch_padded_vocab(job->config);
     all->replica = calloc((size_t)job->ranks, sizeof *all->replica);
     all->piece = malloc((size_t)job->ranks * PIECE * sizeof *all->piece);
     all->gathered = malloc((size_t)logits * sizeof *all->gathered);

@@ -154,11 +154,11 @@ static bool is_product(tx_op op)
 }
 
 /* Compiles the model's training plan, which is the same on all devices, and takes its products. */
-static tx_status collect_from(const settings *set, const tx_gpt2_config *config, tx_model *model, products *list)
+static tx_status collect_from(const settings *set, const tx_config *config, tx_model *model, products *list)
 {
     const tx_trainer_options training = tx_bench_training(set->batch, set->block);
     tx_trainer *trainer = NULL;
-    tx_status status = tx_trainer_create(model, tx_gpt2_architecture(), config, &training, &trainer);
+    tx_status status = tx_trainer_create(model, config, &training, &trainer);
     if (status)
         return status;
     int64_t runs;
@@ -176,7 +176,7 @@ static tx_status collect_from(const settings *set, const tx_gpt2_config *config,
 static tx_status collect(const settings *set, products *list)
 {
     const tx_engine_options host = {.size = sizeof host, .device = "cpu", .threads = (int32_t)set->common.threads};
-    tx_gpt2_config config = {0};
+    tx_config *config = NULL;
     tx_engine *engine = NULL;
     tx_model *model = NULL;
     tx_status status = tx_bench_config(set->model, set->block, &config);
@@ -187,12 +187,12 @@ static tx_status collect(const settings *set, products *list)
     /* The cpu knows other names than the device whose products are measured. */
     char *wish = tx_bench_swap_gemm(NULL);
     if (!status)
-        status = collect_from(set, &config, model, list);
+        status = collect_from(set, config, model, list);
     free(tx_bench_swap_gemm(wish));
     free(wish);
     tx_model_free(model);
     tx_engine_free(engine);
-    tx_gpt2_config_free(&config);
+    tx_config_free(config);
     return status;
 }
 

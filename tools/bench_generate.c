@@ -52,7 +52,7 @@ const tx_cli tx_bench_generate_program = {
 
 typedef struct bench {
     const settings *set;
-    tx_gpt2_config config;
+    tx_config *config;
     tx_engine *engine;
     tx_model *model;
     tx_generator *generator;
@@ -75,7 +75,7 @@ static tx_status make_prompts(bench *b)
     uint64_t random = 1;
     for (int64_t i = 0; i < set->batch * set->prompt; i++) {
         random = random * 6364136223846793005u + 1442695040888963407u; /* Knuth's linear congruence */
-        b->ids[i] = (int32_t)((random >> 33) % (uint64_t)b->config.vocab_size);
+        b->ids[i] = (int32_t)((random >> 33) % (uint64_t)b->config->vocab_size);
     }
     for (int64_t i = 0; i < set->batch; i++)
         b->prompts[i] = (tx_prompt){b->ids + i * set->prompt, set->prompt};
@@ -99,11 +99,11 @@ static tx_status prepare(bench *b)
     if (!status)
         status = tx_model_create(b->engine, &b->model);
     if (!status)
-        status = tx_generator_create(b->model, &b->config, &generator, &b->generator);
+        status = tx_generator_create(b->model, b->config, &generator, &b->generator);
     if (!status)
         status = tx_model_init(b->model, 1);
     if (!status && set->peer == PEER_TORCH)
-        status = tx_peer_start("generate", &b->config, set->batch, set->prompt, set->threads, &b->peer);
+        status = tx_peer_start("generate", b->config, set->batch, set->prompt, set->threads, &b->peer);
     return status;
 }
 
@@ -230,7 +230,7 @@ int tx_bench_generate(int argc, char *const *argv)
     tx_generator_free(b.generator);
     tx_model_free(b.model);
     tx_engine_free(b.engine);
-    tx_gpt2_config_free(&b.config);
+    tx_config_free(b.config);
     free(b.prompts);
     free(b.ids);
     return status ? tx_complain(&tx_bench_generate_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;

@@ -92,7 +92,7 @@ const tx_cli tx_bench_scale_program = {
 
 typedef struct plan {
     const settings *set;
-    tx_gpt2_config config;
+    tx_config *config;
     tx_scale_layer *layers;
     tx_scale_schedule schedule;
     tx_scale_link link;
@@ -111,9 +111,9 @@ static tx_status find_compute(plan *p, double *update)
     p->measured = !(step > 0.0);
     if (p->measured) {
         const tx_bench_scale_options measure = {set->device, (int32_t)set->threads, set->batch, set->block, set->steps};
-        return tx_bench_scale_measure(&p->config, &measure, p->layers, update);
+        return tx_bench_scale_measure(p->config, &measure, p->layers, update);
     }
-    tx_scale_divide(&p->config, set->block, step / (double)set->accumulation, p->layers);
+    tx_scale_divide(p->config, set->block, step / (double)set->accumulation, p->layers);
     return TX_OK;
 }
 
@@ -123,10 +123,9 @@ static tx_status prepare(plan *p)
     tx_status status = tx_bench_config(set->config, set->block, &p->config);
     if (status)
         return status;
-    p->config.resid_pdrop = p->config.embd_pdrop = p->config.attn_pdrop = 0.0;
-    p->layers = calloc((size_t)tx_scale_layers(&p->config), sizeof *p->layers);
+    p->layers = calloc((size_t)tx_scale_layers(p->config), sizeof *p->layers);
     if (!p->layers)
-        return tx_fail(TX_MEMORY, "no memory for %" PRId64 " layers", p->config.n_layer);
+        return tx_fail(TX_MEMORY, "no memory for %" PRId64 " layers", p->config->layers);
     tx_scale_split split = {
         .cap = set->bucket_cap_mb << 20,
         .bf16 = set->comm == COMM_BF16,
@@ -141,7 +140,7 @@ static tx_status prepare(plan *p)
     };
     status = find_compute(p, &split.update);
     if (!status)
-        status = tx_scale_schedule_make(&p->config, p->layers, &split, &p->schedule);
+        status = tx_scale_schedule_make(p->config, p->layers, &split, &p->schedule);
     if (!status && set->schedule)
         status = tx_scale_schedule_write(set->schedule, &p->schedule);
     return status;
@@ -181,7 +180,7 @@ static void print_text(const plan *p)
     const settings *set = p->set;
     const tx_scale_schedule *s = &p->schedule;
     printf("model    %s: %" PRId64 " parameters, %.1f MB of gradients in %" PRId32 " buckets, sent as %s, %s\n",
-           set->config, tx_gpt2_param_count(&p->config), 1e-6 * (double)gradient_bytes(s), s->count,
+           set->config, tx_arch_param_count(p->config), 1e-6 * (double)gradient_bytes(s), s->count,
            set->comm == COMM_BF16 ? "bf16" : "fp32", set->overlap ? "during the backward" : "after the backward");
     printf("compute  %.1f ms a step of %" PRId64 " x %" PRId64 " x %" PRId64
            " tokens: forward %.1f, backward %.1f, update %.1f (%s%s)\n",
@@ -207,7 +206,7 @@ static void print_text(const plan *p)
 static tx_json *json_layers(const plan *p)
 {
     tx_json *all = tx_json_array();
-    for (int32_t i = 0; i < tx_scale_layers(&p->config); i++) {
+    for (int32_t i = 0; i < tx_scale_layers(p->config); i++) {
         tx_json *one = tx_json_object();
         tx_json_set_number(one, "forward_ms", 1e3 * p->layers[i].forward);
         tx_json_set_number(one, "backward_ms", 1e3 * p->layers[i].backward);
@@ -291,6 +290,6 @@ int tx_bench_scale(int argc, char *const *argv)
         print_text(&p);
     free(p.schedule.buckets);
     free(p.layers);
-    tx_gpt2_config_free(&p.config);
+    tx_config_free(p.config);
     return status ? tx_complain(&tx_bench_scale_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 typedef struct measurement {
-    const tx_gpt2_config *config;
+    const tx_config *config;
     const tx_bench_scale_options *options;
     tx_engine *engine;
     tx_model *model;
@@ -32,7 +32,7 @@ static tx_status prepare(measurement *m)
     if (!status)
         status = tx_model_create(m->engine, &m->model);
     if (!status)
-        status = tx_trainer_create(m->model, tx_gpt2_architecture(), m->config, &trainer, &m->trainer);
+        status = tx_trainer_create(m->model, m->config, &trainer, &m->trainer);
     return status ? status : tx_model_init(m->model, 1);
 }
 
@@ -143,8 +143,8 @@ static tx_status measure(measurement *m, tx_scale_layer *layers, double *update)
     return status;
 }
 
-tx_status tx_bench_scale_measure(const tx_gpt2_config *config, const tx_bench_scale_options *options,
-                                 tx_scale_layer *layers, double *update)
+tx_status tx_bench_scale_measure(const tx_config *config, const tx_bench_scale_options *options, tx_scale_layer *layers,
+                                 double *update)
 {
     measurement m = {.config = config, .options = options, .random = 1};
     tx_status status = prepare(&m);

@@ -60,7 +60,7 @@ typedef struct side {
 
 typedef struct bench {
     const settings *set;
-    tx_gpt2_config config;
+    tx_config *config;
     side tx, clblast;
     tx_peer *peer;
     uint64_t random;
@@ -75,7 +75,7 @@ static tx_status run_side(bench *b, const side *s, int64_t steps, double *second
     tx_results results;
     tx_status status = TX_OK;
     for (int64_t i = 0; i < steps && !status; i++) {
-        tx_bench_tokens(&b->random, b->config.vocab_size, b->set->batch, b->set->block, b->tokens, b->labels);
+        tx_bench_tokens(&b->random, b->config->vocab_size, b->set->batch, b->set->block, b->tokens, b->labels);
         status = tx_trainer_step(s->trainer, b->tokens, b->labels, b->set->batch * (b->set->block - 1), 1, 5e-5);
         if (!status && i > 0)
             status = tx_trainer_results(s->trainer, &results);
@@ -95,7 +95,7 @@ static tx_status open_side(const bench *b, side *s)
     if (!status)
         status = tx_model_create(s->engine, &s->model);
     if (!status)
-        status = tx_trainer_create(s->model, tx_gpt2_architecture(), &b->config, &trainer, &s->trainer);
+        status = tx_trainer_create(s->model, b->config, &trainer, &s->trainer);
     return status ? status : tx_model_init(s->model, 1);
 }
 
@@ -124,7 +124,6 @@ static tx_status prepare(bench *b)
     tx_status status = tx_bench_config(set->config, set->block, &b->config);
     if (status)
         return status;
-    b->config.resid_pdrop = b->config.embd_pdrop = b->config.attn_pdrop = 0.0;
     b->tokens = calloc((size_t)(set->batch * set->block), 2 * sizeof *b->tokens);
     if (!b->tokens)
         return tx_fail(TX_MEMORY, "no memory for a batch of %" PRId64 " x %" PRId64 " tokens", set->batch, set->block);
@@ -133,7 +132,7 @@ static tx_status prepare(bench *b)
     if (!status && set->peer == PEER_CLBLAST)
         status = open_clblast(b);
     if (!status && set->peer == PEER_TORCH)
-        status = tx_peer_start("train", &b->config, set->batch, set->block, set->threads, &b->peer);
+        status = tx_peer_start("train", b->config, set->batch, set->block, set->threads, &b->peer);
     return status;
 }
 
@@ -172,10 +171,10 @@ static tx_status measure(bench *b)
  * appendix B). */
 static double step_flops(const bench *b)
 {
-    const tx_gpt2_config *c = &b->config;
+    const tx_config *c = b->config;
     double tokens = (double)(b->set->batch * b->set->block);
     double token =
-        6.0 * (double)tx_gpt2_param_count(c) + 12.0 * (double)c->n_layer * (double)c->n_embd * (double)b->set->block;
+        6.0 * (double)tx_arch_param_count(c) + 12.0 * (double)c->layers * (double)c->width * (double)b->set->block;
     return tokens * token;
 }
 
@@ -262,6 +261,6 @@ int tx_bench_train(int argc, char *const *argv)
     close_side(&b.clblast);
     close_side(&b.tx);
     free(b.tokens);
-    tx_gpt2_config_free(&b.config);
+    tx_config_free(b.config);
     return status ? tx_complain(&tx_bench_train_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
 }

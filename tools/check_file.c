@@ -5,8 +5,8 @@
 #include "api/base/file.h"
 #include "api/base/json.h"
 #include "api/base/message.h"
+#include "models/arch/arch.h"
 #include "models/files/checkpoint.h"
-#include "models/gpt2.h"
 #include "models/text/dataset.h"
 #include "models/text/tokenizer.h"
 #include "tools/output.h"
@@ -54,10 +54,10 @@ static tx_status judge_weights(const char *path)
 
 static tx_status judge_config(const char *path)
 {
-    tx_gpt2_config config;
-    tx_status status = tx_gpt2_config_read(path, &config);
+    tx_config *config = NULL;
+    tx_status status = tx_config_read(path, &config);
     if (!status)
-        tx_gpt2_config_free(&config);
+        tx_config_free(config);
     return status;
 }
 
@@ -217,7 +217,7 @@ static bool holds(const char *folder, const char *name)
     return there;
 }
 
-static tx_status check_tokenizer(const char *folder, const tx_gpt2_config *config)
+static tx_status check_tokenizer(const char *folder, const tx_config *config)
 {
     tx_tokenizer *tokenizer;
     tx_status status = tx_tokenizer_open(folder, &tokenizer);
@@ -234,16 +234,16 @@ static tx_status check_tokenizer(const char *folder, const tx_gpt2_config *confi
 /* The configuration, the weights for it, and the tokenizer if there is one. */
 static tx_status judge_model(const char *folder, bool tokenizer)
 {
-    tx_gpt2_config config;
+    tx_config *config = NULL;
     char *path = tx_path_join(folder, "config.json");
-    tx_status status = path ? tx_gpt2_config_read(path, &config) : TX_MEMORY;
+    tx_status status = path ? tx_config_read(path, &config) : TX_MEMORY;
     free(path);
     if (status)
         return status;
-    status = tx_gpt2_check(&config, folder);
+    status = tx_arch_check(config, folder);
     if (!status && tokenizer)
-        status = check_tokenizer(folder, &config);
-    tx_gpt2_config_free(&config);
+        status = check_tokenizer(folder, config);
+    tx_config_free(config);
     return status;
 }
 

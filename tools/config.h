@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where the programs find a GPT-2's configuration. Release what they give with tx_gpt2_config_free. */
+ * Where the programs find a GPT-2's configuration. Release what they give with tx_config_free. */
 #ifndef TX_TOOLS_CONFIG_H
 #define TX_TOOLS_CONFIG_H
 
-#include "models/gpt2.h"
+#include "models/arch/arch.h"
 
 /* config.json of a model folder. */
-tx_status tx_config_of_folder(const char *folder, tx_gpt2_config *config);
+tx_status tx_config_of_folder(const char *folder, tx_config **config);
 /* `name` is a config.json, a folder with one, or the name of a published size. */
-tx_status tx_config_find(const char *name, tx_gpt2_config *config);
+tx_status tx_config_find(const char *name, tx_config **config);
 /* GPT-2 in small over the byte vocabulary: 0.86 million parameters, trained in minutes on a CPU. */
-tx_status tx_config_small(tx_gpt2_config *config);
+tx_status tx_config_small(tx_config **config);
 
 #endif

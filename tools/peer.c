@@ -88,19 +88,13 @@ static tx_status expect(tx_peer *peer, const char *word, char *rest, size_t size
     return TX_OK;
 }
 
-tx_status tx_peer_start(const char *task, const tx_gpt2_config *config, int64_t batch, int64_t block, int64_t threads,
+tx_status tx_peer_start(const char *task, const tx_config *config, int64_t batch, int64_t block, int64_t threads,
                         tx_peer **peer)
 {
     const char *python = getenv("TX_PYTHON");
     char text[8][24], interpreter[1024], script[4096], word[16];
-    const int64_t value[8] = {config->vocab_size,
-                              config->n_positions,
-                              config->n_embd,
-                              config->n_layer,
-                              config->n_head,
-                              batch,
-                              block,
-                              threads};
+    const int64_t value[8] = {
+        config->vocab_size, config->positions, config->width, config->layers, config->heads, batch, block, threads};
     snprintf(interpreter, sizeof interpreter, "%s", python && *python ? python : "python3");
     snprintf(word, sizeof word, "%s", task);
     char *arguments[12] = {interpreter, script, word};

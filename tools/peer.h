@@ -5,14 +5,14 @@
 #ifndef TX_TOOLS_PEER_H
 #define TX_TOOLS_PEER_H
 
-#include "models/gpt2.h"
+#include "models/arch/arch.h"
 
 typedef struct tx_peer tx_peer;
 
 /* Starts tools/peer_torch.py with the interpreter in $TX_PYTHON (python3 where it is not set) and waits until its
  * model is ready. It is to "train" or to "generate", with `batch` rows of `block` tokens. threads 0: all that the
  * process may use. */
-tx_status tx_peer_start(const char *task, const tx_gpt2_config *config, int64_t batch, int64_t block, int64_t threads,
+tx_status tx_peer_start(const char *task, const tx_config *config, int64_t batch, int64_t block, int64_t threads,
                         tx_peer **peer);
 /* What the peer says it is: "torch 2.15.0, transformers 5.23.0, 2 threads". */
 const char *tx_peer_name(const tx_peer *peer);

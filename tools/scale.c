@@ -15,7 +15,7 @@
 
 /* ---- Compute ------------------------------------------------------------------------------------------- */
 
-int32_t tx_scale_layer_of(const tx_gpt2_config *config, const char *param)
+int32_t tx_scale_layer_of(const tx_config *config, const char *param)
 {
     static const char block[] = "transformer.h.", head[] = "transformer.ln_f.";
     if (strncmp(param, block, sizeof block - 1) == 0)
@@ -23,13 +23,24 @@ int32_t tx_scale_layer_of(const tx_gpt2_config *config, const char *param)
     return strncmp(param, head, sizeof head - 1) == 0 ? tx_scale_layers(config) - 1 : 0;
 }
 
-void tx_scale_divide(const tx_gpt2_config *config, int64_t block, double seconds, tx_scale_layer *layers)
+/* Elements of the matrices of the first block. */
+static double matrices_of_a_block(const tx_config *config)
 {
-    const double width = (double)config->n_embd, depth = (double)config->n_layer;
-    const double inner = config->n_inner ? (double)config->n_inner : 4.0 * width;
-    /* Multiply-adds a token: four projections of attention, its two products, two of the MLP; the logits. */
-    const double in_block = 4.0 * width * width + 2.0 * width * (double)block + 2.0 * width * inner;
-    const double in_head = width * (double)tx_gpt2_padded_vocab(config);
+    double elements = 0.0;
+    char name[TX_ARCH_NAME];
+    tx_param_spec spec;
+    for (int32_t i = 0; i < tx_arch_params(config) && !tx_arch_param(config, i, name, &spec); i++)
+        if (tx_scale_layer_of(config, name) == 1 && spec.shape.rank == 2)
+            elements += (double)tx_shape_count(&spec.shape);
+    return elements;
+}
+
+void tx_scale_divide(const tx_config *config, int64_t block, double seconds, tx_scale_layer *layers)
+{
+    const double width = (double)config->width, depth = (double)config->layers;
+    /* Multiply-adds a token: those with a block's matrices, attention's two products; the logits. */
+    const double in_block = matrices_of_a_block(config) + 2.0 * width * (double)block;
+    const double in_head = width * (double)tx_arch_padded_vocab(config);
     const double unit = seconds / (3.0 * (depth * in_block + in_head));
     const int32_t count = tx_scale_layers(config);
     for (int32_t i = 0; i < count; i++) {
@@ -41,7 +52,7 @@ void tx_scale_divide(const tx_gpt2_config *config, int64_t block, double seconds
 /* ---- Schedule -------------------------------------------------------------------------------------------- */
 
 /* Seconds from the step's beginning to the end of each layer's backward in the last micro-batch. */
-static tx_status find_ready(const tx_gpt2_config *config, const tx_scale_layer *layers, const tx_scale_split *split,
+static tx_status find_ready(const tx_config *config, const tx_scale_layer *layers, const tx_scale_split *split,
                             tx_scale_schedule *schedule, double **ready)
 {
     const int32_t count = tx_scale_layers(config);
@@ -74,16 +85,16 @@ static int64_t gradient_bytes(const tx_param_spec *spec)
 }
 
 /* Puts the parameters into buckets, the last of the arena first. */
-static tx_status fill(const tx_gpt2_config *config, const double *ready, const tx_scale_split *split,
+static tx_status fill(const tx_config *config, const double *ready, const tx_scale_split *split,
                       tx_scale_schedule *schedule)
 {
     const int64_t cap = split->cap ? split->cap : DEFAULT_BYTES;
     int64_t limit = split->cap ? split->cap : FIRST_BYTES;
     tx_scale_bucket *bucket = schedule->buckets;
-    for (int32_t i = tx_gpt2_params(config) - 1; i >= 0; i--) {
-        char name[TX_GPT2_NAME];
+    for (int32_t i = tx_arch_params(config) - 1; i >= 0; i--) {
+        char name[TX_ARCH_NAME];
         tx_param_spec spec;
-        tx_status status = tx_gpt2_param(config, i, name, &spec);
+        tx_status status = tx_arch_param(config, i, name, &spec);
         if (status)
             return status;
         const int64_t bytes = gradient_bytes(&spec);
@@ -99,15 +110,15 @@ static tx_status fill(const tx_gpt2_config *config, const double *ready, const t
     return TX_OK;
 }
 
-tx_status tx_scale_schedule_make(const tx_gpt2_config *config, const tx_scale_layer *layers,
-                                 const tx_scale_split *split, tx_scale_schedule *schedule)
+tx_status tx_scale_schedule_make(const tx_config *config, const tx_scale_layer *layers, const tx_scale_split *split,
+                                 tx_scale_schedule *schedule)
 {
     tx_scale_schedule made = {0};
     double *ready = NULL;
     tx_status status = find_ready(config, layers, split, &made, &ready);
     if (status)
         return status;
-    made.buckets = calloc((size_t)tx_gpt2_params(config), sizeof *made.buckets);
+    made.buckets = calloc((size_t)tx_arch_params(config), sizeof *made.buckets);
     status = made.buckets ? fill(config, ready, split, &made) : tx_fail(TX_MEMORY, "no memory for the list of buckets");
     free(ready);
     if (status)

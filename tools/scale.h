@@ -31,7 +31,7 @@
 #ifndef TX_TOOLS_SCALE_H
 #define TX_TOOLS_SCALE_H
 
-#include "models/gpt2.h"
+#include "models/arch/arch.h"
 
 /* ---- Compute ------------------------------------------------------------------------------------------- */
 
@@ -40,15 +40,15 @@ typedef struct tx_scale_layer {
 } tx_scale_layer;
 
 /* Layer 0 is the embedding, then come the blocks, last the head: final norm, logits and loss. */
-static inline int32_t tx_scale_layers(const tx_gpt2_config *config)
+static inline int32_t tx_scale_layers(const tx_config *config)
 {
-    return (int32_t)config->n_layer + 2;
+    return (int32_t)config->layers + 2;
 }
 /* The layer that a parameter belongs to. */
-int32_t tx_scale_layer_of(const tx_gpt2_config *config, const char *param);
+int32_t tx_scale_layer_of(const tx_config *config, const char *param);
 /* Divides the seconds of a micro-batch's forward and backward among layers by arithmetic: products and attention, the
  * backward twice the forward (Kaplan et al., 2020, section 2.1), over `block` tokens a row. */
-void tx_scale_divide(const tx_gpt2_config *config, int64_t block, double seconds, tx_scale_layer *layers);
+void tx_scale_divide(const tx_config *config, int64_t block, double seconds, tx_scale_layer *layers);
 
 /* ---- Schedule -------------------------------------------------------------------------------------------- */
 
@@ -74,8 +74,8 @@ typedef struct tx_scale_split {
 } tx_scale_split;
 
 /* The caller frees schedule->buckets. */
-tx_status tx_scale_schedule_make(const tx_gpt2_config *config, const tx_scale_layer *layers,
-                                 const tx_scale_split *split, tx_scale_schedule *schedule);
+tx_status tx_scale_schedule_make(const tx_config *config, const tx_scale_layer *layers, const tx_scale_split *split,
+                                 tx_scale_schedule *schedule);
 /* Writes it as text, which tests/scale/smpi.c executes:
  *   compute <seconds of forward> <of backward> <of update>
  *   bucket <seconds until ready> <bytes sent>                  one a bucket */

@@ -168,7 +168,7 @@ tx_status tx_train_agree_on_inputs(tx_train_job *j)
     tx_json *config = NULL;
     tx_status status = facts ? add_checkpoint(facts, &count, in) : tx_fail(TX_MEMORY, "no memory to compare the ranks");
     if (!status)
-        status = tx_gpt2_config_json(&in->config, &config);
+        status = tx_config_json(in->config, &config);
     if (!status)
         status = add_members(facts, &count, config, none);
     if (!status) {

@@ -84,11 +84,11 @@ static tx_status find_data(const tx_train_settings *set, tx_train_inputs *in)
 /* ---- Model and tokenizer ---------------------------------------------------------------------------------- */
 
 /* A file, folder, published size, or name to look up. */
-static tx_status find_config(const char *name, tx_gpt2_config *config)
+static tx_status find_config(const char *name, tx_config **config)
 {
-    if (tx_file_exists(name) || !tx_gpt2_config_preset(name, config))
-        return tx_config_find(name, config);
     char *folder = NULL;
+    if (tx_file_exists(name) || tx_config_preset(name, config) == TX_OK)
+        return tx_file_exists(name) ? tx_config_find(name, config) : TX_OK;
     tx_status status = tx_hub_model(name, &folder);
     if (!status)
         status = tx_config_of_folder(folder, config);
@@ -109,7 +109,7 @@ static tx_status choose_config(const tx_train_settings *set, tx_train_inputs *in
         return tx_config_of_folder(in->model_folder, &in->config);
     status = set->config ? find_config(set->config, &in->config) : tx_config_small(&in->config);
     if (!status && set->config_overrides)
-        status = tx_gpt2_config_override(&in->config, set->config_overrides);
+        status = tx_config_override(in->config, set->config_overrides);
     return status;
 }
 
@@ -134,7 +134,7 @@ static tx_status choose_tokenizer(const tx_train_settings *set, tx_train_inputs 
     }
     if (!status)
         status = from ? tx_tokenizer_open(from, &in->tokenizer) : TX_NOT_FOUND;
-    if (status == TX_NOT_FOUND && !folder && in->config.vocab_size == TX_BYTES_VOCAB) {
+    if (status == TX_NOT_FOUND && !folder && in->config->vocab_size == TX_BYTES_VOCAB) {
         if (from)
             tx_print_line(stdout, "%s: has no tokenizer; its vocabulary of %d is taken for the bytes", from,
                           TX_BYTES_VOCAB);
@@ -146,18 +146,18 @@ static tx_status choose_tokenizer(const tx_train_settings *set, tx_train_inputs 
         status = tx_fail(TX_NOT_FOUND,
                          "vocab_size is %" PRId64 ": which tokenizer? Give --tokenizer_name, or set vocab_size "
                          "to %d for the bytes",
-                         in->config.vocab_size, TX_BYTES_VOCAB);
+                         in->config->vocab_size, TX_BYTES_VOCAB);
     }
     free(folder);
-    if (!status && in->tokenizer && tx_tokenizer_size(in->tokenizer) > in->config.vocab_size)
+    if (!status && in->tokenizer && tx_tokenizer_size(in->tokenizer) > in->config->vocab_size)
         status = tx_fail(TX_INVALID, "the tokenizer has %" PRId64 " ids, the model's vocab_size is %" PRId64,
-                         tx_tokenizer_size(in->tokenizer), in->config.vocab_size);
+                         tx_tokenizer_size(in->tokenizer), in->config->vocab_size);
     return status;
 }
 
 static tx_status choose_block(const tx_train_settings *set, tx_train_inputs *in)
 {
-    int64_t positions = in->config.n_positions;
+    int64_t positions = in->config->positions;
     in->block = set->block ? set->block : positions < 1024 ? positions : 1024;
     if (in->block > positions)
         return tx_fail(TX_INVALID, "block_size %" PRId64 " is more than the model's %" PRId64 " positions", in->block,
@@ -167,14 +167,14 @@ static tx_status choose_block(const tx_train_settings *set, tx_train_inputs *in)
 
 static void print_model(const tx_train_settings *set, const tx_train_inputs *in)
 {
-    const tx_gpt2_config *c = &in->config;
+    const tx_config *c = in->config;
     tx_print_line(stdout,
                   "model   %s: %" PRId64 " layers, %" PRId64 " heads, width %" PRId64 ", vocabulary %" PRId64
                   ", %" PRId64 " parameters, %s",
                   in->model_folder ? in->model_folder
                   : set->config    ? set->config
                                    : "small byte GPT-2 (choose another with --model_name_or_path or --config_name)",
-                  c->n_layer, c->n_head, c->n_embd, c->vocab_size, tx_gpt2_param_count(c),
+                  c->layers, c->heads, c->width, c->vocab_size, tx_arch_param_count(c),
                   in->model_folder ? "weights from its files" : "new weights");
 }
 
@@ -195,7 +195,7 @@ static tx_status open_dataset(const tx_train_settings *set, const tx_train_input
     tx_dataset_options options = {
         .size = sizeof options,
         .tokenizer = in->tokenizer,
-        .vocab = in->config.vocab_size,
+        .vocab = in->config->vocab_size,
         .block = in->block,
         .group = set->group_texts,
         .from = from,
@@ -251,7 +251,7 @@ void tx_train_release(tx_train_inputs *inputs)
     tx_dataset_free(inputs->train);
     tx_dataset_free(inputs->validation);
     tx_tokenizer_free(inputs->tokenizer);
-    tx_gpt2_config_free(&inputs->config);
+    tx_config_free(inputs->config);
     tx_run_state_free(&inputs->state);
     free(inputs->train_path);
     free(inputs->validation_path);

@@ -4,7 +4,7 @@
 #ifndef TX_TOOLS_TRAIN_INPUTS_H
 #define TX_TOOLS_TRAIN_INPUTS_H
 
-#include "models/gpt2.h"
+#include "models/arch/arch.h"
 #include "models/text/dataset.h"
 #include "models/text/tokenizer.h"
 #include "models/train/state.h"
@@ -14,7 +14,7 @@ typedef struct tx_train_inputs {
     char *checkpoint;   /* to go on from; NULL: none */
     char *model_folder; /* of the weights; NULL: new ones */
     tx_run_state state; /* the checkpoint's, or a new one */
-    tx_gpt2_config config;
+    tx_config *config;
     char *train_path, *validation_path; /* NULL: none */
     bool shared;                        /* the validation data are a part of the training file */
     tx_tokenizer *tokenizer;            /* NULL: none is known, and the data are tokens */

@@ -82,7 +82,7 @@ tx_status tx_train_compile(tx_train_job *j)
         status = tx_train_compare_devices(j);
     tx_trainer_options trainer = make_trainer(j);
     if (!status)
-        status = tx_trainer_create(j->model, tx_gpt2_architecture(), &j->inputs.config, &trainer, &j->trainer);
+        status = tx_trainer_create(j->model, j->inputs.config, &trainer, &j->trainer);
     return status;
 }
 
@@ -100,9 +100,9 @@ static tx_status write_arguments(const tx_train_job *j, const char *folder)
 
 tx_status tx_train_write_model(const tx_train_job *j, const char *folder)
 {
-    tx_status status = tx_gpt2_save(j->model, &j->inputs.config, folder);
+    tx_status status = tx_arch_save(j->model, j->inputs.config, folder);
     if (!status && j->inputs.tokenizer)
-        status = tx_tokenizer_save(j->inputs.tokenizer, folder, j->inputs.config.n_positions);
+        status = tx_tokenizer_save(j->inputs.tokenizer, folder, j->inputs.config->positions);
     return status ? status : write_arguments(j, folder);
 }
 
@@ -171,7 +171,7 @@ tx_status tx_train_describe(const tx_train_job *j, tx_json **made)
 tx_status tx_train_load(const tx_train_job *j, const char *folder)
 {
     tx_load_options options = {sizeof options, j->set->allow_nonfinite, &j->report};
-    return tx_gpt2_load(j->model, &j->inputs.config, folder, &options);
+    return tx_arch_load(j->model, j->inputs.config, folder, &options);
 }
 
 void tx_train_lack(tx_train_job *j, const char *format, ...)
@@ -203,7 +203,7 @@ static tx_status check_best(const tx_train_job *j, char **best)
     tx_status status = tx_run_state_best(&j->inputs.state, j->set->output_dir, best);
     if (!status)
         status = tx_checkpoint_verify(*best, &j->report);
-    return status || j->set->allow_nonfinite ? status : tx_gpt2_check(&j->inputs.config, *best);
+    return status || j->set->allow_nonfinite ? status : tx_arch_check(j->inputs.config, *best);
 }
 
 static void tell_best(const tx_train_job *j, const char *best)
@@ -254,10 +254,10 @@ static tx_status make_schedule(const tx_train_job *j, tx_schedule *schedule)
 }
 
 /* transformers counts 6 operations a token for each parameter outside the embeddings. */
-static double flops_per_token(const tx_gpt2_config *config)
+static double flops_per_token(const tx_config *config)
 {
-    int64_t embeddings = (config->vocab_size + config->n_positions) * config->n_embd;
-    return 6.0 * (double)(tx_gpt2_param_count(config) - embeddings);
+    int64_t embeddings = (config->vocab_size + config->positions) * config->width;
+    return 6.0 * (double)(tx_arch_param_count(config) - embeddings);
 }
 
 /* About what the files besides weights and optimizer states take: tokenizer, log and history, others. */
@@ -270,7 +270,7 @@ static int64_t small_bytes(const tx_train_job *j)
 
 static int64_t weight_bytes(const tx_train_job *j)
 {
-    return tx_gpt2_param_count(&j->inputs.config) * (int64_t)sizeof(float);
+    return tx_arch_param_count(j->inputs.config) * (int64_t)sizeof(float);
 }
 
 tx_status tx_train_check_room(const tx_train_job *j, const tx_run_options *run)
@@ -303,7 +303,7 @@ tx_status tx_train_make_run(tx_train_job *j, int (*stop)(void *context), bool (*
         .eval_steps = eval ? eval : logging,
         .save_steps = resolve(j, set->save_steps),
         .perplexity = set->metric >= 2,
-        .flops_per_token = flops_per_token(&j->inputs.config),
+        .flops_per_token = flops_per_token(j->inputs.config),
         .max_bad_steps = set->max_bad_steps,
         .output_dir = set->output_dir,
         .save_total_limit = set->save_total_limit,

@@ -34,13 +34,15 @@ void tx_bench_tokens(uint64_t *random, int64_t vocab, int64_t batch, int64_t blo
         labels[i] = (i + 1) % block ? tokens[i + 1] : TX_IGNORE_LABEL;
 }
 
-tx_status tx_bench_config(const char *name, int64_t block, tx_gpt2_config *config)
+tx_status tx_bench_config(const char *name, int64_t block, tx_config **config)
 {
     tx_status status = tx_config_find(name, config);
-    if (status || block <= config->n_positions)
+    if (!status)
+        status = tx_config_override(*config, "resid_pdrop=0,embd_pdrop=0,attn_pdrop=0");
+    if (status || block <= (*config)->positions)
         return status;
     return tx_fail(TX_INVALID, "block %" PRId64 " is more than the model's %" PRId64 " positions", block,
-                   config->n_positions);
+                   (*config)->positions);
 }
 
 tx_trainer_options tx_bench_training(int64_t batch, int64_t block)

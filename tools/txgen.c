@@ -19,7 +19,7 @@
 
 static tx_status write_logits(const txgen_job *job, const float *logits)
 {
-    tx_st_tensor tensor = {"logits", TX_ST_F32, 3, {1, job->prompts.prompt[0].count, job->config.vocab_size}};
+    tx_st_tensor tensor = {"logits", TX_ST_F32, 3, {1, job->prompts.prompt[0].count, job->config->vocab_size}};
     tx_st_writer *writer = NULL;
     tx_status status = tx_st_create(job->set->logits, &tensor, 1, NULL, &writer);
     if (status)
@@ -36,10 +36,10 @@ static tx_status run_logits(txgen_job *job)
 {
     const tx_prompt *prompt = &job->prompts.prompt[0];
     tx_forward *pass = NULL;
-    tx_status status = tx_forward_create(job->model, &job->config, prompt->count, &pass);
+    tx_status status = tx_forward_create(job->model, job->config, prompt->count, &pass);
     if (!status)
-        status = tx_gpt2_load(job->model, &job->config, job->folder, NULL);
-    float *logits = status ? NULL : malloc((size_t)(prompt->count * job->config.vocab_size) * sizeof *logits);
+        status = tx_arch_load(job->model, job->config, job->folder, NULL);
+    float *logits = status ? NULL : malloc((size_t)(prompt->count * job->config->vocab_size) * sizeof *logits);
     if (!status && !logits)
         status = tx_fail(TX_MEMORY, "--logits: out of memory");
     if (!status)
@@ -58,7 +58,7 @@ static tx_status measure(txgen_job *job, const tx_ids *ids)
     const txgen_settings *set = job->set;
     const int64_t count = (int64_t)ids->count;
     tx_perplexity_options options = {.size = sizeof options, .batch = set->batch_size > 0 ? set->batch_size : 1};
-    options.max_length = set->max_length > 0 ? set->max_length : job->config.n_positions;
+    options.max_length = set->max_length > 0 ? set->max_length : job->config->positions;
     options.stride = set->stride > 0 ? set->stride : DEFAULT_STRIDE;
     if (set->stride == 0 && options.stride > options.max_length)
         options.stride = options.max_length;
@@ -66,9 +66,9 @@ static tx_status measure(txgen_job *job, const tx_ids *ids)
     options.batch = windows < options.batch ? windows : options.batch;
     tx_perplexity *perplexity = NULL;
     tx_perplexity_result result;
-    tx_status status = tx_perplexity_create(job->model, &job->config, &options, &perplexity);
+    tx_status status = tx_perplexity_create(job->model, job->config, &options, &perplexity);
     if (!status)
-        status = tx_gpt2_load(job->model, &job->config, job->folder, NULL);
+        status = tx_arch_load(job->model, job->config, job->folder, NULL);
     if (!status)
         status = tx_perplexity_run(perplexity, ids->id, count, &result);
     if (!status)
@@ -104,9 +104,9 @@ static bool is_talk(const txgen_settings *set)
 static tx_status open_tokenizer(txgen_job *job)
 {
     tx_status status = tx_tokenizer_open(job->folder, &job->tokenizer);
-    if (!status && tx_tokenizer_size(job->tokenizer) > job->config.vocab_size)
+    if (!status && tx_tokenizer_size(job->tokenizer) > job->config->vocab_size)
         status = tx_fail(TX_INVALID, "%s: the tokenizer has %" PRId64 " ids, the model %" PRId64, job->folder,
-                         tx_tokenizer_size(job->tokenizer), job->config.vocab_size);
+                         tx_tokenizer_size(job->tokenizer), job->config->vocab_size);
     return status ? status : tx_encoder_create(job->tokenizer, &job->encoder);
 }
 
@@ -117,11 +117,11 @@ static tx_status open_job(txgen_job *job, int argc, char *const *argv)
     if (!status)
         status = tx_config_of_folder(job->folder, &job->config);
     if (!status)
-        status = txgen_generation(argc, argv, job->folder, &job->config, &job->how);
+        status = txgen_generation(argc, argv, job->folder, job->config, &job->how);
     if (!status)
         status = set->ids.count > 0 ? txgen_read_ids(set, &job->prompts) : open_tokenizer(job);
     if (!status && set->ids.count == 0 && !set->perplexity && !is_talk(set))
-        status = txgen_read_prompts(set, job->encoder, job->config.bos_token_id, &job->prompts);
+        status = txgen_read_prompts(set, job->encoder, job->config->bos_token_id, &job->prompts);
     tx_engine_options engine = {.size = sizeof engine, .device = set->device, .threads = (int32_t)set->threads};
     if (!status)
         status = tx_engine_create(&engine, &job->engine);
@@ -135,7 +135,7 @@ static void close_job(txgen_job *job)
     txgen_prompts_free(&job->prompts);
     tx_encoder_free(job->encoder);
     tx_tokenizer_free(job->tokenizer);
-    tx_gpt2_config_free(&job->config);
+    tx_config_free(job->config);
     free(job->folder);
 }
 

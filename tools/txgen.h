@@ -25,7 +25,7 @@ extern const tx_cli txgen_program;
 /* Reads the command line; returns TX_GO_ON or the status to exit with. */
 int txgen_parse(int argc, char *const *argv, txgen_settings *settings);
 /* How to generate: transformers' defaults, the folder's generation_config.json, then what the command line says. */
-tx_status txgen_generation(int argc, char *const *argv, const char *folder, const tx_gpt2_config *config,
+tx_status txgen_generation(int argc, char *const *argv, const char *folder, const tx_config *config,
                            tx_generation *generation);
 
 /* ---- txgen_input.c ---------------------------------------------------------------------------------- */
@@ -54,7 +54,7 @@ tx_status txgen_read_text(const char *path, char **text, size_t *size);
 typedef struct txgen_job {
     const txgen_settings *set;
     tx_generation how;
-    tx_gpt2_config config;
+    tx_config *config;
     char *folder;
     tx_engine *engine;
     tx_model *model;

@@ -150,7 +150,7 @@ static void overwrite(const txgen_settings *given, tx_generation *g)
     g->seed = (uint64_t)(given->seed >= 0 ? given->seed : defaults.seed);
 }
 
-tx_status txgen_generation(int argc, char *const *argv, const char *folder, const tx_gpt2_config *config,
+tx_status txgen_generation(int argc, char *const *argv, const char *folder, const tx_config *config,
                            tx_generation *generation)
 {
     *generation = tx_generation_defaults(config->eos_token_id);

@@ -149,9 +149,9 @@ static tx_status create(txgen_job *job, int64_t batch, int64_t prompt, int64_t c
     const tx_generator_options options = {
         .size = sizeof options, .batch = batch, .beams = job->how.num_beams, .prompt = prompt, .context = context};
     tx_generator *made = NULL;
-    tx_status status = tx_generator_create(job->model, &job->config, &options, &made);
+    tx_status status = tx_generator_create(job->model, job->config, &options, &made);
     if (!status)
-        status = tx_gpt2_load(job->model, &job->config, job->folder, NULL);
+        status = tx_arch_load(job->model, job->config, job->folder, NULL);
     if (status)
         tx_generator_free(made);
     else
@@ -162,7 +162,7 @@ static tx_status create(txgen_job *job, int64_t batch, int64_t prompt, int64_t c
 /* As many new tokens as there is room for behind a prompt. */
 static int64_t new_tokens(const txgen_job *job, int64_t asked, int64_t prompt)
 {
-    int64_t room = job->config.n_positions - prompt;
+    int64_t room = job->config->positions - prompt;
     if (asked >= 0)
         return asked;
     return room < DEFAULT_NEW_TOKENS ? (room > 0 ? room : 0) : DEFAULT_NEW_TOKENS;
@@ -197,9 +197,9 @@ tx_status txgen_run(txgen_job *job)
 /* Continues one line that was typed. */
 static tx_status answer(txgen_job *job, tx_generator *generator, display *d, const char *line, size_t size)
 {
-    const int64_t asked = job->how.max_new_tokens, context = job->config.n_positions;
+    const int64_t asked = job->how.max_new_tokens, context = job->config->positions;
     txgen_prompts_free(&job->prompts);
-    tx_status status = txgen_add_text(&job->prompts, job->encoder, line, size, job->config.bos_token_id);
+    tx_status status = txgen_add_text(&job->prompts, job->encoder, line, size, job->config->bos_token_id);
     if (status)
         return status;
     const int64_t count = job->prompts.prompt[0].count;
@@ -221,7 +221,7 @@ static tx_status answer(txgen_job *job, tx_generator *generator, display *d, con
 
 tx_status txgen_talk(txgen_job *job)
 {
-    const int64_t context = job->config.n_positions;
+    const int64_t context = job->config->positions;
     tx_generator *generator = NULL;
     display d;
     tx_status status = create(job, 1, TYPED_PROMPT < context ? TYPED_PROMPT : context, context, &generator);

@@ -117,7 +117,7 @@ static tx_status show(tx_engine *engine)
 /* Compiling the plans is what measures. */
 static tx_status compile(tx_engine *engine, const settings *set)
 {
-    tx_gpt2_config config = {0};
+    tx_config *config = NULL;
     tx_model *model = NULL;
     tx_trainer *trainer = NULL;
     tx_status status = tx_config_find(set->model, &config);
@@ -126,7 +126,7 @@ static tx_status compile(tx_engine *engine, const settings *set)
     const tx_trainer_options wanted = {
         .size = sizeof wanted,
         .batch = set->batch,
-        .block = set->block < config.n_positions ? set->block : config.n_positions,
+        .block = set->block < config->positions ? set->block : config->positions,
         .accumulation = 1,
         .eval_batch = set->eval_batch,
         .max_grad_norm = 1.0,
@@ -134,10 +134,10 @@ static tx_status compile(tx_engine *engine, const settings *set)
     };
     status = tx_model_create(engine, &model);
     if (!status)
-        status = tx_trainer_create(model, tx_gpt2_architecture(), &config, &wanted, &trainer);
+        status = tx_trainer_create(model, config, &wanted, &trainer);
     tx_trainer_free(trainer);
     tx_model_free(model);
-    tx_gpt2_config_free(&config);
+    tx_config_free(config);
     return status;
 }
 

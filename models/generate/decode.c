@@ -43,7 +43,7 @@ tx_status tx_check_ids(const int32_t *ids, int64_t count, int64_t vocab)
     return TX_OK;
 }
 
-static tx_status build(tx_decoder *d, tx_model *model, const tx_gpt2_config *config, const char *name, int64_t length,
+static tx_status build(tx_decoder *d, tx_model *model, const tx_config *config, const char *name, int64_t length,
                        bool beams, stage *made)
 {
     tx_status status = tx_graph_create(model, &made->graph);
@@ -54,16 +54,16 @@ static tx_status build(tx_decoder *d, tx_model *model, const tx_gpt2_config *con
     made->positions = tx_input(made->graph, "positions", TX_I32, TX_SHAPE(d->rows));
     made->sources = beams ? tx_input(made->graph, "sources", TX_I32, TX_SHAPE(d->rows)) : NULL;
     made->rows = tx_input(made->graph, "rows", TX_I32, TX_SHAPE(d->rows));
-    tx_gpt2_options options = {.size = sizeof options,
+    tx_arch_options options = {.size = sizeof options,
                                .cache = d->capacity,
                                .positions = made->positions,
                                .sources = made->sources,
                                .rows = made->rows};
-    made->logits = tx_output(tx_gpt2_logits(made->graph, config, made->tokens, &options));
+    made->logits = tx_output(tx_arch_logits(made->graph, config, made->tokens, &options));
     return tx_plan_create(made->graph, name, &made->plan);
 }
 
-static tx_status prepare(tx_decoder *d, tx_model *model, const tx_gpt2_config *config, int64_t prompt, bool beams)
+static tx_status prepare(tx_decoder *d, tx_model *model, const tx_config *config, int64_t prompt, bool beams)
 {
     int64_t chunk = round_up(prompt < CHUNK ? prompt : CHUNK, d->capacity);
     d->tokens = calloc((size_t)(d->rows * chunk), sizeof *d->tokens);
@@ -81,23 +81,23 @@ static tx_status prepare(tx_decoder *d, tx_model *model, const tx_gpt2_config *c
     return status ? status : build(d, model, config, "decode", 1, beams, &d->decode);
 }
 
-tx_status tx_decoder_create(tx_model *model, const tx_gpt2_config *config, int64_t rows, int64_t prompt,
-                            int64_t context, bool beams, tx_decoder **decoder)
+tx_status tx_decoder_create(tx_model *model, const tx_config *config, int64_t rows, int64_t prompt, int64_t context,
+                            bool beams, tx_decoder **decoder)
 {
     if (rows < 1 || rows > INT32_MAX / CHUNK)
         return tx_fail(TX_INVALID, "generate: a batch of %" PRId64 " sequences", rows);
-    if (prompt < 1 || context < prompt || context > config->n_positions)
+    if (prompt < 1 || context < prompt || context > config->positions)
         return tx_fail(TX_INVALID,
                        "a prompt of %" PRId64 " tokens and %" PRId64 " new ones: the model has %" PRId64
                        " positions; shorten the prompt or ask for fewer",
-                       prompt, context - prompt, config->n_positions);
+                       prompt, context - prompt, config->positions);
     tx_decoder *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "generate: out of memory");
     made->rows = rows;
     made->vocab = config->vocab_size;
-    made->padded = tx_gpt2_padded_vocab(config);
-    made->capacity = round_up(context, config->n_positions);
+    made->padded = tx_arch_padded_vocab(config);
+    made->capacity = round_up(context, config->positions);
     tx_status status = prepare(made, model, config, prompt, beams);
     if (status) {
         tx_decoder_free(made);

@@ -5,7 +5,7 @@
 #ifndef TX_GENERATE_DECODE_H
 #define TX_GENERATE_DECODE_H
 
-#include "models/gpt2.h"
+#include "models/arch/arch.h"
 
 /* Ids of one sequence. */
 typedef struct tx_prompt {
@@ -18,8 +18,8 @@ typedef struct tx_decoder tx_decoder;
 /* `rows` sequences of at most `context` tokens, `prompt` being the usual length of a prompt; with `beams` a row may go
  * on with the cache of another. The graphs declare the parameters: create it before the weights are loaded, free it
  * before the model. */
-tx_status tx_decoder_create(tx_model *model, const tx_gpt2_config *config, int64_t rows, int64_t prompt,
-                            int64_t context, bool beams, tx_decoder **decoder);
+tx_status tx_decoder_create(tx_model *model, const tx_config *config, int64_t rows, int64_t prompt, int64_t context,
+                            bool beams, tx_decoder **decoder);
 void tx_decoder_free(tx_decoder *decoder);
 
 /* Starts anew: row r takes prompts[r]. Ids are checked. */

@@ -14,26 +14,26 @@ struct tx_forward {
     float *read; /* [count, padded] */
 };
 
-static tx_status build(tx_model *model, const tx_gpt2_config *config, tx_forward *f)
+static tx_status build(tx_model *model, const tx_config *config, tx_forward *f)
 {
     tx_status status = tx_graph_create(model, &f->graph);
     if (status)
         return status;
     f->tokens = tx_input(f->graph, "tokens", TX_I32, TX_SHAPE(1, f->count));
-    f->logits = tx_output(tx_gpt2_logits(f->graph, config, f->tokens, NULL));
+    f->logits = tx_output(tx_arch_logits(f->graph, config, f->tokens, NULL));
     return tx_plan_create(f->graph, "forward", &f->plan);
 }
 
-tx_status tx_forward_create(tx_model *model, const tx_gpt2_config *config, int64_t count, tx_forward **forward)
+tx_status tx_forward_create(tx_model *model, const tx_config *config, int64_t count, tx_forward **forward)
 {
-    if (count < 1 || count > config->n_positions)
-        return tx_fail(TX_INVALID, "%" PRId64 " tokens: the model takes 1 to %" PRId64, count, config->n_positions);
+    if (count < 1 || count > config->positions)
+        return tx_fail(TX_INVALID, "%" PRId64 " tokens: the model takes 1 to %" PRId64, count, config->positions);
     tx_forward *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "forward: out of memory");
     made->count = count;
     made->vocab = config->vocab_size;
-    made->padded = tx_gpt2_padded_vocab(config);
+    made->padded = tx_arch_padded_vocab(config);
     made->read = malloc((size_t)(count * made->padded) * sizeof *made->read);
     tx_status status =
         made->read ? build(model, config, made) : tx_fail(TX_MEMORY, "forward: no memory for the logits");

@@ -18,7 +18,7 @@ static tx_status allocate(tx_generator *g)
     return tx_choice_create(tx_decoder_vocab(g->decoder), &g->choice);
 }
 
-tx_status tx_generator_create(tx_model *model, const tx_gpt2_config *config, const tx_generator_options *options,
+tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx_generator_options *options,
                               tx_generator **generator)
 {
     const tx_generator_options *o = options;

@@ -13,7 +13,7 @@
 typedef struct tx_forward tx_forward;
 
 /* Compiles the forward pass over one sequence of `count` tokens. */
-tx_status tx_forward_create(tx_model *model, const tx_gpt2_config *config, int64_t count, tx_forward **forward);
+tx_status tx_forward_create(tx_model *model, const tx_config *config, int64_t count, tx_forward **forward);
 void tx_forward_free(tx_forward *forward);
 /* logits [count, vocab_size], without padding. Ids outside the vocabulary are refused. */
 tx_status tx_forward_run(tx_forward *forward, const int32_t *ids, float *logits);
@@ -30,7 +30,7 @@ typedef struct tx_generator_options {
     int64_t context; /* most tokens of a prompt and its text, at most the model's positions */
 } tx_generator_options;
 
-tx_status tx_generator_create(tx_model *model, const tx_gpt2_config *config, const tx_generator_options *options,
+tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx_generator_options *options,
                               tx_generator **generator);
 void tx_generator_free(tx_generator *generator);
 

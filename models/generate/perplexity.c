@@ -23,7 +23,7 @@ typedef struct window {
     int64_t begin, end, scored;
 } window;
 
-static tx_status build(tx_model *model, const tx_gpt2_config *config, tx_perplexity *p)
+static tx_status build(tx_model *model, const tx_config *config, tx_perplexity *p)
 {
     const tx_shape shape = TX_SHAPE(p->options.batch, p->options.max_length);
     const size_t count = (size_t)tx_shape_count(&shape);
@@ -37,19 +37,19 @@ static tx_status build(tx_model *model, const tx_gpt2_config *config, tx_perplex
         return status;
     p->tokens = tx_input(p->graph, "tokens", TX_I32, shape);
     p->labels = tx_input(p->graph, "labels", TX_I32, shape);
-    tx_tensor *logits = tx_gpt2_logits(p->graph, config, p->tokens, NULL);
+    tx_tensor *logits = tx_arch_logits(p->graph, config, p->tokens, NULL);
     p->losses = tx_output(tx_cross_entropy(logits, p->labels, config->vocab_size));
     return tx_plan_create(p->graph, "perplexity", &p->plan);
 }
 
-tx_status tx_perplexity_create(tx_model *model, const tx_gpt2_config *config, const tx_perplexity_options *options,
+tx_status tx_perplexity_create(tx_model *model, const tx_config *config, const tx_perplexity_options *options,
                                tx_perplexity **perplexity)
 {
     const tx_perplexity_options *o = options;
-    if (o->size != sizeof *o || o->batch < 1 || o->max_length < 2 || o->max_length > config->n_positions)
+    if (o->size != sizeof *o || o->batch < 1 || o->max_length < 2 || o->max_length > config->positions)
         return tx_fail(TX_INVALID,
                        "perplexity: %" PRId64 " windows of %" PRId64 " tokens: the model takes 2 to %" PRId64 " tokens",
-                       o->batch, o->max_length, config->n_positions);
+                       o->batch, o->max_length, config->positions);
     if (o->stride < 1 || o->stride > o->max_length)
         return tx_fail(TX_INVALID,
                        "perplexity: a stride of %" PRId64 " is not in 1..%" PRId64 ", the length of a window",

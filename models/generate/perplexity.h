@@ -7,7 +7,7 @@
 #ifndef TX_GENERATE_PERPLEXITY_H
 #define TX_GENERATE_PERPLEXITY_H
 
-#include "models/gpt2.h"
+#include "models/arch/arch.h"
 
 typedef struct tx_perplexity tx_perplexity;
 
@@ -24,7 +24,7 @@ typedef struct tx_perplexity_result {
 } tx_perplexity_result;
 
 /* Create it before the weights are loaded, free it before the model. */
-tx_status tx_perplexity_create(tx_model *model, const tx_gpt2_config *config, const tx_perplexity_options *options,
+tx_status tx_perplexity_create(tx_model *model, const tx_config *config, const tx_perplexity_options *options,
                                tx_perplexity **perplexity);
 void tx_perplexity_free(tx_perplexity *perplexity);
 /* Of `count` ids, at least 2. */

@@ -2,8 +2,6 @@
  * The plans of a model in training, and one optimizer step. */
 #include "models/train/trainer.h"
 
-#include "models/gpt2.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -17,8 +15,7 @@ typedef struct batch_plan {
 
 struct tx_trainer {
     tx_model *model;
-    const tx_architecture *architecture;
-    const void *config;
+    const tx_config *config;
     tx_trainer_options options;
     batch_plan train, evaluate;
     tx_plan *update;
@@ -28,23 +25,6 @@ struct tx_trainer {
     void *vote_context;
 };
 
-static tx_tensor *gpt2_logits(tx_graph *graph, const void *config, tx_tensor *tokens, bool train)
-{
-    tx_gpt2_options options = {.size = sizeof options, .train = train};
-    return tx_gpt2_logits(graph, config, tokens, &options);
-}
-
-static tx_tensor *gpt2_loss(tx_tensor *logits, const void *config, tx_tensor *labels)
-{
-    return tx_gpt2_loss(logits, config, labels);
-}
-
-const tx_architecture *tx_gpt2_architecture(void)
-{
-    static const tx_architecture architecture = {gpt2_logits, gpt2_loss};
-    return &architecture;
-}
-
 static tx_status build(tx_trainer *trainer, bool train, int64_t batch, batch_plan *made)
 {
     tx_status status = tx_graph_create(trainer->model, &made->graph);
@@ -53,8 +33,9 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t batch, batch_pla
     tx_shape shape = TX_SHAPE(batch, trainer->options.block);
     made->tokens = tx_input(made->graph, "tokens", TX_I32, shape);
     made->labels = tx_input(made->graph, "labels", TX_I32, shape);
-    tx_tensor *logits = trainer->architecture->logits(made->graph, trainer->config, made->tokens, train);
-    made->loss = trainer->architecture->loss(logits, trainer->config, made->labels);
+    const tx_arch_options options = {.size = sizeof options, .train = train};
+    tx_tensor *logits = tx_arch_logits(made->graph, trainer->config, made->tokens, &options);
+    made->loss = tx_arch_loss(logits, trainer->config, made->labels);
     if (train)
         status = tx_backward(made->graph, made->loss);
     else
@@ -107,8 +88,8 @@ static tx_status prepare(tx_trainer *trainer)
     return status;
 }
 
-tx_status tx_trainer_create(tx_model *model, const tx_architecture *architecture, const void *config,
-                            const tx_trainer_options *options, tx_trainer **trainer)
+tx_status tx_trainer_create(tx_model *model, const tx_config *config, const tx_trainer_options *options,
+                            tx_trainer **trainer)
 {
     tx_status status = check(options);
     if (status)
@@ -117,7 +98,6 @@ tx_status tx_trainer_create(tx_model *model, const tx_architecture *architecture
     if (!made)
         return tx_fail(TX_MEMORY, "trainer: out of memory");
     made->model = model;
-    made->architecture = architecture;
     made->config = config;
     made->options = *options;
     if (!made->options.all_rows)

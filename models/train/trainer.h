@@ -6,19 +6,10 @@
 #ifndef TX_TRAIN_TRAINER_H
 #define TX_TRAIN_TRAINER_H
 
+#include "models/arch/arch.h"
 #include "tx.h"
 
 /* What the trainer has to know of a model. Both functions return NULL on error. */
-typedef struct tx_architecture {
-    /* tokens I32 [B, T] -> logits; with `train` dropout is on. */
-    tx_tensor *(*logits)(tx_graph *graph, const void *config, tx_tensor *tokens, bool train);
-    /* Sum over the labels I32 [B, T] times control INVERSE_LABELS, a scalar. */
-    tx_tensor *(*loss)(tx_tensor *logits, const void *config, tx_tensor *labels);
-} tx_architecture;
-
-/* The configuration is a tx_gpt2_config. */
-const tx_architecture *tx_gpt2_architecture(void);
-
 typedef struct tx_trainer_options {
     size_t size;          /* sizeof(tx_trainer_options) */
     int64_t batch, block; /* rows of a micro-batch, tokens of a row */
@@ -38,8 +29,8 @@ typedef struct tx_trainer tx_trainer;
 
 /* Declares the parameters in `model` and compiles the plans; allocates nothing on the device. `config` must
  * live as long as the trainer, which the caller frees before the model. */
-tx_status tx_trainer_create(tx_model *model, const tx_architecture *architecture, const void *config,
-                            const tx_trainer_options *options, tx_trainer **trainer);
+tx_status tx_trainer_create(tx_model *model, const tx_config *config, const tx_trainer_options *options,
+                            tx_trainer **trainer);
 void tx_trainer_free(tx_trainer *trainer);
 const tx_trainer_options *tx_trainer_options_of(const tx_trainer *trainer);
 

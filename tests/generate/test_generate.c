@@ -3,6 +3,7 @@
  * exhaustive search, perplexity against its definition.
  *
  *     test_generate DEVICE */
+#include "models/arch/gpt2.h"
 #include "models/generate/generate.h"
 #include "models/generate/perplexity.h"
 
@@ -23,7 +24,7 @@ enum { ROWS = 5, POSITIONS = 90, LONGEST = 75, VOCAB = 131, STEPS = 15 };
 static const char *device = "cpu";
 
 typedef struct fixture {
-    tx_gpt2_config config;
+    tx_config *config;
     tx_engine *engine;
     tx_model *model;
     int32_t ids[ROWS][POSITIONS];
@@ -36,13 +37,13 @@ static int set_up(void **state)
     fixture *f = calloc(1, sizeof *f);
     uint64_t random = 9;
     assert_non_null(f);
-    assert_ok(tx_gpt2_config_preset("gpt2", &f->config));
-    f->config.vocab_size = VOCAB;
-    f->config.n_positions = POSITIONS;
-    f->config.n_embd = 36;
-    f->config.n_layer = 2;
-    f->config.n_head = 3;
-    f->config.initializer_range = 0.25; /* lively texts */
+    assert_ok(tx_config_preset("gpt2", &f->config));
+    f->config->vocab_size = VOCAB;
+    f->config->positions = POSITIONS;
+    f->config->width = 36;
+    f->config->layers = 2;
+    f->config->heads = 3;
+    ((tx_gpt2_config *)f->config)->initializer_range = 0.25; /* lively texts */
     tx_engine_options options = {.size = sizeof options, .device = device, .threads = 0};
     assert_ok(tx_engine_create(&options, &f->engine));
     assert_ok(tx_model_create(f->engine, &f->model));
@@ -60,7 +61,7 @@ static int tear_down(void **state)
     fixture *f = *state;
     tx_model_free(f->model);
     tx_engine_free(f->engine);
-    tx_gpt2_config_free(&f->config);
+    tx_config_free(f->config);
     free(f);
     return 0;
 }
@@ -83,8 +84,8 @@ static void cached_equals_whole(void **state)
     static float whole[ROWS][POSITIONS][VOCAB];
     tx_forward *forward;
     tx_decoder *decoder;
-    assert_ok(tx_forward_create(f->model, &f->config, POSITIONS, &forward));
-    assert_ok(tx_decoder_create(f->model, &f->config, ROWS, 20, POSITIONS, false, &decoder));
+    assert_ok(tx_forward_create(f->model, f->config, POSITIONS, &forward));
+    assert_ok(tx_decoder_create(f->model, f->config, ROWS, 20, POSITIONS, false, &decoder));
     assert_ok(tx_model_init(f->model, 4));
     for (int r = 0; r < ROWS; r++)
         assert_ok(tx_forward_run(forward, f->ids[r], whole[r][0]));
@@ -124,8 +125,8 @@ static void sources_move_caches(void **state)
     tx_forward *forward;
     tx_decoder *decoder;
     enum { LENGTH = 40 };
-    assert_ok(tx_forward_create(f->model, &f->config, POSITIONS, &forward));
-    assert_ok(tx_decoder_create(f->model, &f->config, ROWS, LENGTH, POSITIONS, true, &decoder));
+    assert_ok(tx_forward_create(f->model, f->config, POSITIONS, &forward));
+    assert_ok(tx_decoder_create(f->model, f->config, ROWS, LENGTH, POSITIONS, true, &decoder));
     assert_ok(tx_model_init(f->model, 4));
     for (int r = 0; r < ROWS; r++)
         f->prompts[r].count = LENGTH;
@@ -174,7 +175,7 @@ static tx_generator *make_generator(fixture *f, int64_t batch, int64_t beams, in
 {
     const tx_generator_options options = {sizeof options, batch, beams, prompt, context};
     tx_generator *made = NULL;
-    assert_ok(tx_generator_create(f->model, &f->config, &options, &made));
+    assert_ok(tx_generator_create(f->model, f->config, &options, &made));
     return made;
 }
 
@@ -273,7 +274,7 @@ static void misuse_is_refused(void **state)
     assert_refused(tx_generator_run(g, &outside, 1, 0, &how, &sink), TX_INVALID, "outside the vocabulary");
     assert_int_equal(out.count[0], 0);
     const tx_generator_options longer = {sizeof longer, 1, 1, 40, POSITIONS + 1};
-    assert_refused(tx_generator_create(f->model, &f->config, &longer, &none), TX_INVALID, "90 positions");
+    assert_refused(tx_generator_create(f->model, f->config, &longer, &none), TX_INVALID, "90 positions");
     tx_generator_free(g);
 }
 
@@ -302,10 +303,10 @@ static void beams_find_the_likeliest_text(void **state)
     int32_t ids[PROMPT + NEW] = {1, 4, 2}, best[NEW] = {0};
     double most = -INFINITY;
     texts found = {.stop = -1};
-    f->config.vocab_size = SMALL;
+    f->config->vocab_size = SMALL;
     tx_generator *g = make_generator(f, 1, BEAMS, PROMPT, PROMPT + NEW);
     tx_forward *forward;
-    assert_ok(tx_forward_create(f->model, &f->config, PROMPT + NEW, &forward));
+    assert_ok(tx_forward_create(f->model, f->config, PROMPT + NEW, &forward));
     assert_ok(tx_model_init(f->model, 6));
     for (int a = 0; a < SMALL * SMALL * SMALL; a++) {
         double sum = 0.0;
@@ -337,11 +338,11 @@ static void perplexity_follows_its_definition(void **state)
     fixture *f = *state;
     enum { COUNT = 83, WINDOW = 24, STRIDE = 10 };
     tx_forward *forward;
-    assert_ok(tx_forward_create(f->model, &f->config, WINDOW, &forward));
+    assert_ok(tx_forward_create(f->model, f->config, WINDOW, &forward));
     tx_perplexity *one[2];
     for (int i = 0; i < 2; i++) {
         const tx_perplexity_options options = {sizeof options, WINDOW, STRIDE, i ? 4 : 1};
-        assert_ok(tx_perplexity_create(f->model, &f->config, &options, &one[i]));
+        assert_ok(tx_perplexity_create(f->model, f->config, &options, &one[i]));
     }
     assert_ok(tx_model_init(f->model, 6));
     double sum = 0.0;
@@ -368,7 +369,7 @@ static void perplexity_follows_its_definition(void **state)
         tx_perplexity_free(one[i]);
     }
     const tx_perplexity_options wide = {sizeof wide, WINDOW, WINDOW + 1, 1};
-    assert_refused(tx_perplexity_create(f->model, &f->config, &wide, &one[0]), TX_INVALID, "a stride of 25");
+    assert_refused(tx_perplexity_create(f->model, f->config, &wide, &one[0]), TX_INVALID, "a stride of 25");
     tx_forward_free(forward);
 }
 

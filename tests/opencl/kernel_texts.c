@@ -176,7 +176,7 @@ static void end(void)
 
 /* ---- Programs to prepare -------------------------------------------------------------------------------------- */
 
-static tx_status prepare_training(tx_engine *engine, const tx_gpt2_config *config)
+static tx_status prepare_training(tx_engine *engine, const tx_config *config)
 {
     const tx_trainer_options options = {
         .size = sizeof options,
@@ -190,13 +190,13 @@ static tx_status prepare_training(tx_engine *engine, const tx_gpt2_config *confi
     tx_trainer *trainer = NULL;
     tx_status status = tx_model_create(engine, &model);
     if (!status)
-        status = tx_trainer_create(model, tx_gpt2_architecture(), config, &options, &trainer);
+        status = tx_trainer_create(model, config, &options, &trainer);
     tx_trainer_free(trainer);
     tx_model_free(model);
     return status;
 }
 
-static tx_status prepare_generation(tx_engine *engine, const tx_gpt2_config *config)
+static tx_status prepare_generation(tx_engine *engine, const tx_config *config)
 {
     tx_model *model = NULL;
     tx_decoder *decoder = NULL;
@@ -211,19 +211,21 @@ static tx_status prepare_generation(tx_engine *engine, const tx_gpt2_config *con
 /* Dropout takes kernels of its own, and tf32: with them and without. */
 static tx_status prepare_gpt2(tx_engine *engine)
 {
-    tx_gpt2_config config;
-    tx_status status = tx_gpt2_config_preset("gpt2", &config);
+    tx_config *config = NULL;
+    tx_status status = tx_config_preset("gpt2", &config);
     if (!status)
-        status = prepare_training(engine, &config);
-    config.attn_pdrop = config.embd_pdrop = config.resid_pdrop = 0.0;
+        status = prepare_training(engine, config);
     if (!status)
-        status = prepare_training(engine, &config);
+        status = tx_config_override(config, "attn_pdrop=0,embd_pdrop=0,resid_pdrop=0");
     if (!status)
-        status = prepare_generation(engine, &config);
+        status = prepare_training(engine, config);
+    if (!status)
+        status = prepare_generation(engine, config);
     engine->context->tf32 = engine->context->info.tf32;
     if (!status && engine->context->tf32)
-        status = prepare_training(engine, &config);
+        status = prepare_training(engine, config);
     engine->context->tf32 = false;
+    tx_config_free(config);
     return status;
 }
 

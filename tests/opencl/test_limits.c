@@ -7,10 +7,10 @@
  *     test_limits ops|train cpu|gpu LIMITS [OP...]      exit status 77: there is no such OpenCL device
  *
  * ops: every fourth case of the conformance suite, of all ops or of those named. */
-#include "api/model/model.h"
 #include "api/graph/op.h"
+#include "api/model/model.h"
 #include "backends/opencl/cl.h"
-#include "models/gpt2.h"
+#include "models/arch/arch.h"
 #include "models/train/trainer.h"
 #include "tests/ops/conformance.h"
 
@@ -181,17 +181,17 @@ static tx_status train_model(tx_engine *engine, course *out)
         .accumulation = 1,
         .max_grad_norm = 1.0,
         .optimizer = {.size = sizeof options.optimizer, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f}};
-    tx_gpt2_config config;
+    tx_config *config = NULL;
     tx_model *model = NULL;
     tx_trainer *trainer = NULL;
-    tx_status status = tx_gpt2_config_preset("gpt2", &config);
+    tx_status status = tx_config_preset("gpt2", &config);
     if (!status) /* heads of 64, as GPT-2's own */
-        status = tx_gpt2_config_override(&config, "n_layer=4,n_embd=128,n_head=2,vocab_size=256,n_positions=96,"
-                                                  "attn_pdrop=0.1,embd_pdrop=0.1,resid_pdrop=0.1");
+        status = tx_config_override(config, "n_layer=4,n_embd=128,n_head=2,vocab_size=256,n_positions=96,"
+                                            "attn_pdrop=0.1,embd_pdrop=0.1,resid_pdrop=0.1");
     if (!status)
         status = tx_model_create(engine, &model);
     if (!status)
-        status = tx_trainer_create(model, tx_gpt2_architecture(), &config, &options, &trainer);
+        status = tx_trainer_create(model, config, &options, &trainer);
     if (!status)
         status = tx_model_init(model, 1);
     if (!status)
@@ -200,6 +200,7 @@ static tx_status train_model(tx_engine *engine, course *out)
         out->chunks = model->arena[TX_ARENA_WEIGHTS].chunks;
     tx_trainer_free(trainer);
     tx_model_free(model);
+    tx_config_free(config);
     return status;
 }
 

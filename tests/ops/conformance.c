@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The suite's front: devices, verdicts and timings by op. */
 #include "tests/ops/conformance.h"
-#include "api/model/device.h"
 #include "api/graph/op.h"
+#include "api/model/device.h"
 #include "tests/ops/check.h"
 #include "tests/ops/timing.h"
 

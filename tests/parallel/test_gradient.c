@@ -6,7 +6,7 @@
  *   test_gradient [DEVICE|mixed [ZERO_STAGE]]      mixed: rank 0 on the cpu, rank 1 on OpenCL */
 #include "api/passes/passes.h"
 #include "comm/comm.h"
-#include "models/gpt2.h"
+#include "models/arch/arch.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -46,15 +46,15 @@ static int64_t fill(int32_t block, int32_t *tokens, int32_t *labels)
 }
 
 /* The graph of a number of rows, in chunks of at most `bytes` of logits. */
-static tx_status build(const tx_gpt2_config *config, int64_t rows, int64_t bytes, tx_model *model, length *l)
+static tx_status build(const tx_config *config, int64_t rows, int64_t bytes, tx_model *model, length *l)
 {
-    const tx_gpt2_options graph = {.size = sizeof graph, .train = true};
+    const tx_arch_options graph = {.size = sizeof graph, .train = true};
     tx_status status = tx_graph_create(model, &l->graph);
     if (status)
         return status;
     l->tokens = tx_input(l->graph, "tokens", TX_I32, TX_SHAPE(rows, l->block));
     l->labels = tx_input(l->graph, "labels", TX_I32, TX_SHAPE(rows, l->block));
-    tx_tensor *loss = tx_gpt2_loss(tx_gpt2_logits(l->graph, config, l->tokens, &graph), config, l->labels);
+    tx_tensor *loss = tx_arch_loss(tx_arch_logits(l->graph, config, l->tokens, &graph), config, l->labels);
     status = tx_model_init(model, 1); /* weights that are there before any gradient is asked for */
     if (!status)
         status = tx_backward(l->graph, loss);
@@ -100,8 +100,7 @@ static tx_status step(side *s, int used, int64_t first, int64_t rows)
 }
 
 /* A model with graphs of two lengths; `comm` NULL: of this rank alone. */
-static tx_status make(tx_engine *engine, tx_comm *comm, int32_t stage, const tx_gpt2_config *config, int64_t rows,
-                      side *s)
+static tx_status make(tx_engine *engine, tx_comm *comm, int32_t stage, const tx_config *config, int64_t rows, side *s)
 {
     const tx_parallel_options options = {.size = sizeof options, .bucket_bytes = 20000, .zero_stage = stage};
     const tx_optimizer_options sgd = {.size = sizeof sgd, .kind = TX_SGD};
@@ -198,7 +197,7 @@ static tx_status compare(side *shared, side *whole, int used, int32_t rank)
 int main(int argc, char **argv)
 {
     const char *device = argc > 1 ? argv[1] : "cpu";
-    tx_gpt2_config config;
+    tx_config *config = NULL;
     tx_comm *comm = NULL;
     tx_engine *engine = NULL;
     side shared = {0}, whole = {0};
@@ -214,15 +213,15 @@ int main(int argc, char **argv)
         return 77;
     }
     if (!status)
-        status = tx_gpt2_config_preset("gpt2", &config);
+        status = tx_config_preset("gpt2", &config);
     if (!status)
-        status = tx_gpt2_config_override(&config, "n_layer=3,n_head=2,n_embd=32,n_positions=200,vocab_size=1997");
+        status = tx_config_override(config, "n_layer=3,n_head=2,n_embd=32,n_positions=200,vocab_size=1997");
     if (!status && comm->size != 2)
         status = tx_fail(TX_INVALID, "two ranks are wanted");
     if (!status)
-        status = make(engine, comm, stage, &config, comm->rank ? 1 : 3, &shared);
+        status = make(engine, comm, stage, config, comm->rank ? 1 : 3, &shared);
     if (!status)
-        status = make(engine, NULL, 0, &config, ROWS, &whole);
+        status = make(engine, NULL, 0, config, ROWS, &whole);
     if (!status && !as_meant(&shared, &whole, comm->rank))
         status = tx_fail(TX_INTERNAL, "other chunks than meant");
     for (int used = 0; used < 2 && !status; used++)
@@ -235,5 +234,6 @@ int main(int argc, char **argv)
     discard(&whole);
     tx_engine_free(engine);
     tx_comm_close(comm);
+    tx_config_free(config);
     return status ? 1 : 0;
 }

@@ -5,14 +5,14 @@
  * (stage 0: 8); and it is what the planner said.
  *
  *   test_zero_memory STAGE [DEVICE] */
-#include "models/gpt2.h"
+#include "models/arch/arch.h"
 #include "models/train/trainer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-static tx_status make(tx_engine *engine, tx_comm *comm, const tx_gpt2_config *config, int32_t stage, tx_model **model,
+static tx_status make(tx_engine *engine, tx_comm *comm, const tx_config *config, int32_t stage, tx_model **model,
                       tx_trainer **trainer)
 {
     tx_trainer_options options = {
@@ -26,7 +26,7 @@ static tx_status make(tx_engine *engine, tx_comm *comm, const tx_gpt2_config *co
     };
     tx_status status = tx_model_create(engine, model);
     if (!status)
-        status = tx_trainer_create(*model, tx_gpt2_architecture(), config, &options, trainer);
+        status = tx_trainer_create(*model, config, &options, trainer);
     return status ? status : tx_model_allocate(*model);
 }
 
@@ -65,15 +65,15 @@ int main(int argc, char **argv)
     tx_engine *engine = NULL;
     tx_model *model = NULL;
     tx_trainer *trainer = NULL;
-    tx_gpt2_config config;
+    tx_config *config = NULL;
     tx_memory planned, counted;
     tx_status status = tx_comm_open(&argc, &argv, &comm);
     if (!status)
-        status = tx_gpt2_config_preset("gpt2", &config);
+        status = tx_config_preset("gpt2", &config);
     if (!status)
         status = tx_engine_create(&options, &engine);
     if (!status)
-        status = make(engine, comm, &config, stage, &model, &trainer);
+        status = make(engine, comm, config, stage, &model, &trainer);
     if (!status)
         status = tx_model_memory(model, &planned);
     if (!status)
@@ -82,10 +82,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "test_zero_memory: %s\n", tx_error());
         return 1;
     }
-    int failed = judge(&planned, &counted, (double)tx_gpt2_param_count(&config), stage, tx_comm_size_of(comm));
+    int failed = judge(&planned, &counted, (double)tx_arch_param_count(config), stage, tx_comm_size_of(comm));
     tx_trainer_free(trainer);
     tx_model_free(model);
     tx_engine_free(engine);
     tx_comm_close(comm);
+    tx_config_free(config);
     return failed;
 }

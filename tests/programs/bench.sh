@@ -37,7 +37,7 @@ sed -n 's/.*"seconds_per_step": \[\([^]]*\)\], "tokens_per_second": \([0-9.]*\).
     fail "train: tokens a second do not fit the seconds"
 outcome 0 "tokens/s" "$txbench" train --config "$work/config.json" --batch 2 --block 32 --steps 1 --pairs 1
 outcome 1 "more than the model's 64 positions" "$txbench" train --config "$work/config.json" --block 65
-outcome 1 "no GPT-2 preset" "$txbench" train --config nothing
+outcome 1 "no published model" "$txbench" train --config nothing
 outcome 2 "must be one of" "$txbench" train --peer nobody
 if "${txbench%/*}/txtrain" --list-devices | grep -q "^opencl"; then
     bench train --batch 2 --block 32 --steps 1 --pairs 2 --device opencl --peer clblast

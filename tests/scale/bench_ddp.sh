@@ -75,7 +75,7 @@ expect 2 "must lie between" --ranks 1
 expect 2 "must be" --row none
 expect 2 "must be one of auto|yes|no" --ddp_overlap perhaps
 expect 1 "more than the model's 64 positions" --block 65
-expect 1 "no GPT-2 preset" --config nothing
+expect 1 "no published model" --config nothing
 
 # ---- launchers that go wrong ----------------------------------------------------------------------------------
 # stand_in BODY: a launcher of that name

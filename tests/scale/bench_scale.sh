@@ -60,7 +60,7 @@ expect 2 "say the same" --step_ms 1 --tokens_per_second 1
 expect 2 "must be one or more of ring|tree|rabenseifner|exchange" --algorithm star
 expect 2 "did you mean --latency_us" --latency 3
 expect 1 "more than the model's 1024 positions" --step_ms 1 --block 1025
-expect 1 "no GPT-2 preset" --step_ms 1 --config nothing
+expect 1 "no published model" --step_ms 1 --config nothing
 expect 1 "$work/none/schedule" --step_ms 1 --schedule "$work/none/schedule"
 
 [ $failures -eq 0 ] && echo "all good"

@@ -17,7 +17,7 @@ static int by_size(const void *left, const void *right)
     return (*a > *b) - (*a < *b);
 }
 
-static void check(tx_comm *comm, const tx_gpt2_config *config, int64_t cap)
+static void check(tx_comm *comm, const tx_config *config, int64_t cap)
 {
     const tx_engine_options on = {.size = sizeof on, .device = "cpu", .threads = 1};
     const tx_parallel_options parallel = {.size = sizeof parallel, .bucket_bytes = cap};
@@ -34,7 +34,7 @@ static void check(tx_comm *comm, const tx_gpt2_config *config, int64_t cap)
     assert_ok(tx_engine_create(&on, &engine));
     assert_ok(tx_model_create(engine, &model));
     assert_ok(tx_model_parallel(model, comm, &parallel));
-    assert_ok(tx_trainer_create(model, tx_gpt2_architecture(), config, &options, &trainer));
+    assert_ok(tx_trainer_create(model, config, &options, &trainer));
     tx_scale_layer layer[64];
     tx_scale_schedule s;
     const tx_scale_split split = {.cap = cap, .accumulation = 1};
@@ -61,12 +61,13 @@ static void check(tx_comm *comm, const tx_gpt2_config *config, int64_t cap)
 static void test_buckets(void **state)
 {
     tx_comm *comm = *state;
-    tx_gpt2_config config;
+    tx_config *config = NULL;
     assert_int_equal(tx_comm_size_of(comm), 2);
-    assert_ok(tx_gpt2_config_preset("gpt2", &config));
+    assert_ok(tx_config_preset("gpt2", &config));
     const int64_t caps[] = {0, 1 << 10, 1 << 20, 25 << 20, INT64_C(1) << 40};
     for (size_t i = 0; i < sizeof caps / sizeof caps[0]; i++)
-        check(comm, &config, caps[i]);
+        check(comm, config, caps[i]);
+    tx_config_free(config);
 }
 
 static int open_ranks(void **state)

@@ -6,7 +6,7 @@
  *
  * DATA holds, for every step, int32 tokens [ACCUMULATION * BATCH, BLOCK] and then labels of the same shape, shifted.
  * The rate falls linearly from RATE. */
-#include "models/gpt2.h"
+#include "models/arch/arch.h"
 #include "models/train/trainer.h"
 #include "tests/train/data.h"
 
@@ -47,7 +47,7 @@ int main(int argc, char **argv)
     char path[1024];
     snprintf(path, sizeof path, "%s/config.json", argv[1]);
     long steps = atol(argv[3]), batch = atol(argv[4]), block = atol(argv[5]), accumulation = atol(argv[6]);
-    tx_gpt2_config config;
+    tx_config *config = NULL;
     tx_engine *engine = NULL;
     tx_model *model = NULL;
     tx_trainer *trainer = NULL;
@@ -61,11 +61,10 @@ int main(int argc, char **argv)
         .optimizer = {sizeof options.optimizer, TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = strtof(argv[8], NULL)},
     };
     FILE *data = fopen(argv[2], "rb");
-    if (!data || tx_gpt2_config_read(path, &config))
+    if (!data || tx_config_read(path, &config))
         return fail(argv[2]);
     if (tx_engine_create(&device, &engine) || tx_model_create(engine, &model) ||
-        tx_trainer_create(model, tx_gpt2_architecture(), &config, &options, &trainer) ||
-        tx_gpt2_load(model, &config, argv[1], NULL))
+        tx_trainer_create(model, config, &options, &trainer) || tx_arch_load(model, config, argv[1], NULL))
         return fail(argv[1]);
     int result =
         train(trainer, data, steps, accumulation, strtod(argv[7], NULL), (size_t)(accumulation * batch * block));
@@ -73,6 +72,6 @@ int main(int argc, char **argv)
     tx_trainer_free(trainer);
     tx_model_free(model);
     tx_engine_free(engine);
-    tx_gpt2_config_free(&config);
+    tx_config_free(config);
     return result;
 }

@@ -20,7 +20,7 @@ typedef struct subject {
     const char *device;
     tx_engine *engine;
     tx_model *model;
-    tx_gpt2_config config;
+    tx_config *config;
     char folder[1024];
     int failures;
 } subject;
@@ -90,8 +90,8 @@ static tx_trainer *new_trainer(subject *s, int64_t batch, double clip, double de
     };
     tx_trainer *trainer = NULL;
     new_model(s);
-    must(tx_trainer_create(s->model, tx_gpt2_architecture(), &s->config, &options, &trainer));
-    must(tx_gpt2_load(s->model, &s->config, s->folder, NULL));
+    must(tx_trainer_create(s->model, s->config, &options, &trainer));
+    must(tx_arch_load(s->model, s->config, s->folder, NULL));
     return trainer;
 }
 
@@ -135,7 +135,7 @@ static void check_logits(subject *s)
 {
     int32_t ids[BATCH * BLOCK];
     read_golden_ids(s, ids);
-    int64_t count, row = BLOCK * s->config.vocab_size;
+    int64_t count, row = BLOCK * s->config->vocab_size;
     tx_st_file *file = NULL;
     must(tx_st_open(path_of(s, "golden_logits.safetensors"), &file));
     float *want = read_tensor(file, "logits", &count);
@@ -143,8 +143,8 @@ static void check_logits(subject *s)
     float *got = must_have(malloc((size_t)count * sizeof *got));
     tx_forward *forward = NULL;
     new_model(s);
-    must(tx_forward_create(s->model, &s->config, BLOCK, &forward));
-    must(tx_gpt2_load(s->model, &s->config, s->folder, NULL));
+    must(tx_forward_create(s->model, s->config, BLOCK, &forward));
+    must(tx_arch_load(s->model, s->config, s->folder, NULL));
     for (int b = 0; b < BATCH; b++)
         must(tx_forward_run(forward, ids + b * BLOCK, got + b * row));
     double error = relative_l2(got, want, count);
@@ -295,8 +295,8 @@ static void check_greedy(subject *s, const tx_json *golden)
     greedy.max_new_tokens = LENGTH - PROMPT;
     const tx_generator_options options = {sizeof options, 1, 1, PROMPT, LENGTH};
     new_model(s);
-    must(tx_generator_create(s->model, &s->config, &options, &generator));
-    must(tx_gpt2_load(s->model, &s->config, s->folder, NULL));
+    must(tx_generator_create(s->model, s->config, &options, &generator));
+    must(tx_arch_load(s->model, s->config, s->folder, NULL));
     int32_t prompt[PROMPT];
     memcpy(prompt, want, sizeof prompt);
     const tx_prompt one = {prompt, PROMPT};
@@ -319,7 +319,7 @@ int main(int argc, char **argv)
     tx_test_data("models/tiny_gpt2_bytes", s.folder, sizeof s.folder);
     tx_json *golden = NULL;
     must(tx_json_read(path_of(&s, "golden.json"), 1 << 20, &golden));
-    must(tx_gpt2_config_read(path_of(&s, "config.json"), &s.config));
+    must(tx_config_read(path_of(&s, "config.json"), &s.config));
     tx_engine_options options = {.size = sizeof options, .device = s.device, .threads = 0};
     must(tx_engine_create(&options, &s.engine));
     printf("device %s: %s\n", tx_engine_device(s.engine)->id, tx_engine_device(s.engine)->name);
@@ -329,7 +329,7 @@ int main(int argc, char **argv)
     check_greedy(&s, golden);
     tx_model_free(s.model);
     tx_engine_free(s.engine);
-    tx_gpt2_config_free(&s.config);
+    tx_config_free(s.config);
     tx_json_free(golden);
     printf("%d failures\n", s.failures);
     return s.failures != 0;

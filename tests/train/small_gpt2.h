@@ -4,7 +4,7 @@
 #ifndef TX_TESTS_SMALL_GPT2_H
 #define TX_TESTS_SMALL_GPT2_H
 
-#include "models/gpt2.h"
+#include "models/arch/arch.h"
 #include "models/train/run.h"
 
 #include <stdlib.h>
@@ -12,16 +12,17 @@
 
 enum { SMALL_BLOCK = 16 };
 
-static inline tx_status small_config(tx_gpt2_config *config)
+static inline tx_status small_config(tx_config **config)
 {
-    tx_status status = tx_gpt2_config_preset("gpt2", config);
+    tx_status status = tx_config_preset("gpt2", config);
     if (status)
         return status;
-    config->vocab_size = TX_BYTES_VOCAB;
-    config->bos_token_id = config->eos_token_id = TX_BYTES_VOCAB - 1;
-    config->n_positions = SMALL_BLOCK;
-    config->n_embd = 24;
-    config->n_layer = config->n_head = 2;
+    tx_config *c = *config;
+    c->vocab_size = TX_BYTES_VOCAB;
+    c->bos_token_id = c->eos_token_id = TX_BYTES_VOCAB - 1;
+    c->positions = SMALL_BLOCK;
+    c->width = 24;
+    c->layers = c->heads = 2;
     return TX_OK;
 }
 

@@ -91,7 +91,7 @@ static int fail(const char *what)
 
 static tx_status train(tx_engine *engine, tx_model *model, const tx_dataset *data, tx_run_summary *summary)
 {
-    tx_gpt2_config config;
+    tx_config *config = NULL;
     tx_status status = small_config(&config);
     if (status)
         return status;
@@ -117,14 +117,14 @@ static tx_status train(tx_engine *engine, tx_model *model, const tx_dataset *dat
     if (status)
         return status;
     tx_trainer *trainer = NULL;
-    status = tx_trainer_create(model, tx_gpt2_architecture(), &config, &options, &trainer);
+    status = tx_trainer_create(model, config, &options, &trainer);
     if (!status)
         status = tx_model_init(model, 1);
     if (!status)
         status = tx_run(engine, model, trainer, &run, &state, summary);
     atomic_store(&counting, false);
     tx_trainer_free(trainer);
-    tx_gpt2_config_free(&config);
+    tx_config_free(config);
     tx_run_state_free(&state);
     unlink(log);
     rmdir(folder);

@@ -6,8 +6,8 @@
  *
  *     gpt2_logits FOLDER OUT [DEVICE [SHARD_BYTES]] */
 #include "api/base/file.h"
+#include "models/arch/arch.h"
 #include "models/files/safetensors.h"
-#include "models/gpt2.h"
 #include "models/text/tokenizer.h"
 
 #include <stdio.h>
@@ -48,11 +48,10 @@ static tx_status copy_tokenizer(const char *folder, const char *out, int64_t pos
 }
 
 /* Everything between the configuration and the files in `out`. */
-static tx_status run(tx_model *model, const tx_gpt2_config *config, const char *folder, const char *out,
-                     long shard_bytes)
+static tx_status run(tx_model *model, const tx_config *config, const char *folder, const char *out, long shard_bytes)
 {
     int32_t ids[ROWS][LENGTH];
-    int64_t padded = tx_gpt2_padded_vocab(config);
+    int64_t padded = tx_arch_padded_vocab(config);
     size_t bytes = ROWS * LENGTH * (size_t)padded * sizeof(float);
     float *logits = malloc(bytes);
     tx_graph *graph = NULL;
@@ -63,10 +62,10 @@ static tx_status run(tx_model *model, const tx_gpt2_config *config, const char *
     tx_status status = logits ? tx_graph_create(model, &graph) : tx_fail(TX_MEMORY, "no memory for the logits");
     if (!status) {
         tx_tensor *tokens = tx_input(graph, "tokens", TX_I32, TX_SHAPE(ROWS, LENGTH));
-        tx_tensor *output = tx_output(tx_gpt2_logits(graph, config, tokens, NULL));
+        tx_tensor *output = tx_output(tx_arch_logits(graph, config, tokens, NULL));
         status = tx_plan_create(graph, "logits", &plan);
         if (!status)
-            status = tx_gpt2_load(model, config, folder, NULL);
+            status = tx_arch_load(model, config, folder, NULL);
         if (!status)
             status = tx_plan_write(plan, tokens, ids, sizeof ids);
         if (!status)
@@ -75,11 +74,11 @@ static tx_status run(tx_model *model, const tx_gpt2_config *config, const char *
             status = tx_plan_read(plan, output, logits, bytes);
     }
     if (!status)
-        status = tx_gpt2_save(model, config, out);
+        status = tx_arch_save(model, config, out);
     if (!status && shard_bytes)
         status = tx_weights_save(model, out, shard_bytes);
     if (!status)
-        status = copy_tokenizer(folder, out, config->n_positions);
+        status = copy_tokenizer(folder, out, config->positions);
     if (!status)
         status = write_logits(out, logits, config->vocab_size, padded);
     tx_plan_free(plan);
@@ -93,23 +92,23 @@ int main(int argc, char **argv)
     if (argc < 3 || argc > 5)
         return fprintf(stderr, "usage: gpt2_logits FOLDER OUT [DEVICE [SHARD_BYTES]]\n"), 2;
     tx_engine_options options = {.size = sizeof options, .device = argc > 3 ? argv[3] : "cpu"};
-    tx_gpt2_config config = {0};
+    tx_config *config = NULL;
     tx_engine *engine = NULL;
     tx_model *model = NULL;
     char *path = tx_path_join(argv[1], "config.json");
-    tx_status status = path ? tx_gpt2_config_read(path, &config) : TX_MEMORY;
+    tx_status status = path ? tx_config_read(path, &config) : TX_MEMORY;
     if (!status)
         status = tx_engine_create(&options, &engine);
     if (!status)
         status = tx_model_create(engine, &model);
     if (!status)
-        status = run(model, &config, argv[1], argv[2], argc > 4 ? strtol(argv[4], NULL, 10) : 0);
+        status = run(model, config, argv[1], argv[2], argc > 4 ? strtol(argv[4], NULL, 10) : 0);
     if (status)
         fprintf(stderr, "gpt2_logits: %s\n", tx_error());
     tx_model_free(model);
     if (engine)
         tx_engine_free(engine);
-    tx_gpt2_config_free(&config);
+    tx_config_free(config);
     free(path);
     return status ? 1 : 0;
 }

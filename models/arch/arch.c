@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What is asked of any architecture. */
+#include "models/arch/arch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+tx_status tx_architecture_find(const char *type, const tx_architecture **architecture)
+{
+    char list[256] = "";
+    size_t used = 0;
+    for (const tx_architecture *const *a = tx_architectures; *a; a++) {
+        if (strcmp((*a)->type, type) == 0) {
+            *architecture = *a;
+            return TX_OK;
+        }
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s\"%s\"", used ? ", " : "", (*a)->type);
+    }
+    return tx_fail(TX_UNSUPPORTED, "model_type: \"%.40s\", expected %s", type, list);
+}
+
+int64_t tx_arch_padded_vocab(const tx_config *config)
+{
+    return (config->vocab_size + TX_VOCAB_MULTIPLE - 1) / TX_VOCAB_MULTIPLE * TX_VOCAB_MULTIPLE;
+}
+
+int32_t tx_arch_params(const tx_config *config)
+{
+    return config->architecture->params(config);
+}
+
+tx_status tx_arch_param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec)
+{
+    const int32_t count = tx_arch_params(config);
+    if (index < 0 || index >= count)
+        return tx_fail(TX_INVALID, "parameter %d of %d asked for", index, count);
+    return config->architecture->param(config, index, name, spec);
+}
+
+int64_t tx_arch_param_count(const tx_config *config)
+{
+    int64_t total = 0;
+    char name[TX_ARCH_NAME];
+    tx_param_spec spec;
+    for (int32_t i = 0; i < tx_arch_params(config) && !tx_arch_param(config, i, name, &spec); i++)
+        total += tx_shape_count(spec.logical.rank ? &spec.logical : &spec.shape);
+    return total;
+}
+
+tx_tensor *tx_arch_logits(tx_graph *graph, const tx_config *config, tx_tensor *tokens, const tx_arch_options *options)
+{
+    static const tx_arch_options evaluation = {.size = sizeof evaluation};
+    return tokens ? config->architecture->logits(graph, config, tokens, options ? options : &evaluation) : NULL;
+}
+
+tx_tensor *tx_arch_loss(tx_tensor *logits, const tx_config *config, tx_tensor *labels)
+{
+    return tx_mean_loss(tx_cross_entropy(logits, labels, config->vocab_size));
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Architectures: what a model of some type is made of. Each is a row, tx_architecture, and a file that fills it
+ * (gpt2.c); config.json says which one a folder has. Everything else (training, generation, files, programs) knows a
+ * configuration by what all have in common, and asks the row for the rest. */
+#ifndef TX_MODELS_ARCH_H
+#define TX_MODELS_ARCH_H
+
+#include "api/base/json.h"
+#include "models/files/weights.h"
+#include "tx.h"
+
+typedef struct tx_architecture tx_architecture;
+
+/* What every configuration begins with; that of an architecture goes on with its own. The names of keys are its
+ * architecture's: `width` is n_embd in a GPT-2's file. */
+typedef struct tx_config {
+    const tx_architecture *architecture;
+    int64_t vocab_size, positions, width, layers, heads;
+    int64_t bos_token_id, eos_token_id; /* -1: none */
+    tx_json *source;                    /* the file it was read from, whose other keys are kept; or NULL */
+} tx_config;
+
+/* ---- Configuration (config.c) ------------------------------------------------------------------------ */
+
+/* A published model by its name: "gpt2", "gpt2-medium", "gpt2-large" or "gpt2-xl". The caller frees it. */
+tx_status tx_config_preset(const char *name, tx_config **config);
+/* Reads config.json, whose model_type chooses the architecture. Absent keys take transformers' defaults; wrong types
+ * and values, and keys that change the mathematics in a way that is not implemented, are refused by name. The caller
+ * frees it. */
+tx_status tx_config_read(const char *path, tx_config **config);
+/* A copy without the file that it was read from. */
+tx_status tx_config_copy(const tx_config *config, tx_config **copy);
+/* Checks ranges and divisibility; the message names the key. */
+tx_status tx_config_check(const tx_config *config);
+/* Changes keys as "n_layer=4,n_embd=64,activation_function=gelu". An unknown key, a wrong value or sizes that do not
+ * fit are refused by name, and nothing is changed. */
+tx_status tx_config_override(tx_config *config, const char *text);
+/* Writes config.json, with the other keys of the file it came from. */
+tx_status tx_config_write(const tx_config *config, const char *path);
+/* The same as JSON; the caller frees. */
+tx_status tx_config_json(const tx_config *config, tx_json **json);
+void tx_config_free(tx_config *config); /* NULL is fine */
+
+/* ---- Parameters and graph (arch.c) ------------------------------------------------------------------- */
+
+#define TX_ARCH_NAME 64
+/* The vocabulary is padded to a multiple of this in memory: 50257 -> 50304. */
+#define TX_VOCAB_MULTIPLE 128
+int64_t tx_arch_padded_vocab(const tx_config *config);
+
+/* Number of parameters (named arrays), and name and spec of each, in layer order. */
+int32_t tx_arch_params(const tx_config *config);
+tx_status tx_arch_param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
+/* Number of numbers in them, tied ones counted once, padding left out: 124,439,808 for gpt2. */
+int64_t tx_arch_param_count(const tx_config *config);
+
+typedef struct tx_arch_options {
+    size_t size;   /* sizeof(tx_arch_options) */
+    bool train;    /* dropout as the configuration says */
+    int64_t cache; /* 0: none; else positions in the key-value caches, states "cache.h.<layer>.key" and ".value" */
+    tx_tensor *positions; /* with caches: I32 [B], where the first token of each row stands */
+    tx_tensor *sources;   /* with caches: I32 [B], the row whose cache each row goes on with (beams); NULL: its own */
+    tx_tensor *lengths;   /* I32 [B]: keys from lengths[b] on are masked; NULL: none are */
+    tx_tensor *rows;      /* I32 [R], indices into the B * T positions: logits of these alone, [R, V']; NULL: all */
+} tx_arch_options;
+
+/* tokens I32 [B, T] -> logits [B, T, V'], V' the padded vocabulary: columns from vocab_size on mean nothing.
+ * Declares the parameters where they are not yet. `options` NULL: evaluation, no cache. NULL on error. */
+tx_tensor *tx_arch_logits(tx_graph *graph, const tx_config *config, tx_tensor *tokens, const tx_arch_options *options);
+/* Scalar training loss: mean cross-entropy over the labels (I32 [B, T], already shifted: labels[b][t] follows
+ * tokens[b][t]; TX_IGNORE_LABEL counts not) by control INVERSE_LABELS. */
+tx_tensor *tx_arch_loss(tx_tensor *logits, const tx_config *config, tx_tensor *labels);
+
+/* ---- Files (files.c) --------------------------------------------------------------------------------- */
+
+/* Reads the weights (tx_weights_open) into a model whose graph has been built; `options` may be NULL. Accepts published
+ * files as the architecture says. */
+tx_status tx_arch_load(tx_model *model, const tx_config *config, const char *folder, const tx_load_options *options);
+/* Whether tx_arch_load would take the weights, all values included, without a model. */
+tx_status tx_arch_check(const tx_config *config, const char *folder);
+/* Writes config.json and model.safetensors (or shards, where it is over TX_WEIGHTS_SHARD bytes), as transformers'
+ * AutoModel classes load them. */
+tx_status tx_arch_save(tx_model *model, const tx_config *config, const char *folder);
+
+/* ---- The row of an architecture ------------------------------------------------------------------------- */
+
+/* X(NAME): kinds of keys in config.json. A CHOICE is an int32_t in memory and one of `words` in the file. */
+typedef enum tx_key_kind { TX_KEY_INT, TX_KEY_INT_OR_NULL, TX_KEY_NUMBER, TX_KEY_BOOL, TX_KEY_CHOICE } tx_key_kind;
+
+typedef struct tx_config_key {
+    const char *name;
+    size_t offset; /* in the configuration: int64_t, double, bool or int32_t */
+    tx_key_kind kind;
+    double min, max;
+    int64_t null;             /* what null stands for in memory */
+    const char *second;       /* another name that transformers takes; NULL: none */
+    const char *const *words; /* of a choice, `max` the last one's number */
+} tx_config_key;
+
+/* A key that changes the mathematics, with the one value that is implemented. */
+typedef struct tx_fixed_key {
+    const char *name;
+    bool value;
+    const char *why;
+} tx_fixed_key;
+
+typedef struct tx_preset {
+    const char *name, *overrides; /* as tx_config_override takes them, over the defaults */
+} tx_preset;
+
+struct tx_architecture {
+    const char *type;       /* model_type in config.json */
+    const char *class_name; /* in "architectures" */
+    size_t config_bytes;
+    const tx_config *defaults; /* transformers' */
+    const tx_config_key *keys; /* NULL in the name behind the last; as the next two */
+    const tx_fixed_key *fixed;
+    const tx_preset *presets;
+    tx_status (*check)(const tx_config *config); /* what single keys do not say */
+    int32_t (*params)(const tx_config *config);
+    tx_status (*param)(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
+    tx_tensor *(*logits)(tx_graph *graph, const tx_config *config, tx_tensor *tokens, const tx_arch_options *options);
+    tx_weights_rename *rename;                             /* from names in files to those of parameters */
+    tx_status (*check_weights)(const tx_weights *weights); /* beside names and shapes; NULL: nothing */
+};
+
+/* All architectures, NULL behind the last (table.c). */
+extern const tx_architecture *const tx_architectures[];
+/* The one of this type; UNSUPPORTED names those there are. */
+tx_status tx_architecture_find(const char *type, const tx_architecture **architecture);
+
+#endif

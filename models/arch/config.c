@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * config.json of any architecture: presets, defaults, validation, writing with unknown keys kept. */
+#include "models/arch/arch.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONFIG_LIMIT ((int64_t)4 << 20)
+
+/* Where a key lies in a configuration. */
+static void *field_of(tx_config *config, const tx_config_key *key)
+{
+    return (char *)config + key->offset;
+}
+
+static const void *value_of(const tx_config *config, const tx_config_key *key)
+{
+    return (const char *)config + key->offset;
+}
+
+/* ---- Making ---------------------------------------------------------------------------------------- */
+
+tx_status tx_config_copy(const tx_config *config, tx_config **copy)
+{
+    const size_t bytes = config->architecture->config_bytes;
+    tx_config *made = malloc(bytes);
+    if (!made)
+        return tx_fail(TX_MEMORY, "no memory for a configuration");
+    memcpy(made, config, bytes);
+    made->source = NULL;
+    *copy = made;
+    return TX_OK;
+}
+
+void tx_config_free(tx_config *config)
+{
+    if (!config)
+        return;
+    tx_json_free(config->source);
+    free(config);
+}
+
+static tx_status make_preset(const tx_architecture *a, const tx_preset *preset, tx_config **config)
+{
+    tx_config *made = NULL;
+    tx_status status = tx_config_copy(a->defaults, &made);
+    if (!status)
+        status = tx_config_override(made, preset->overrides);
+    if (status)
+        tx_config_free(made);
+    else
+        *config = made;
+    return status;
+}
+
+tx_status tx_config_preset(const char *name, tx_config **config)
+{
+    char list[512] = "";
+    size_t used = 0;
+    for (const tx_architecture *const *a = tx_architectures; *a; a++)
+        for (const tx_preset *p = (*a)->presets; p->name; p++) {
+            if (strcmp(p->name, name) == 0)
+                return make_preset(*a, p, config);
+            if (used < sizeof list)
+                used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", p->name);
+        }
+    return tx_fail(TX_INVALID, "no published model \"%.40s\" is known: there are %s", name, list);
+}
+
+/* ---- Checks ---------------------------------------------------------------------------------------- */
+
+static tx_status check_key(const tx_config *config, const tx_config_key *key)
+{
+    double value;
+    if (key->kind == TX_KEY_BOOL)
+        return TX_OK;
+    if (key->kind == TX_KEY_CHOICE) {
+        int32_t choice;
+        memcpy(&choice, value_of(config, key), sizeof choice);
+        value = choice;
+    } else if (key->kind == TX_KEY_NUMBER) {
+        memcpy(&value, value_of(config, key), sizeof value);
+    } else {
+        int64_t whole;
+        memcpy(&whole, value_of(config, key), sizeof whole);
+        if (key->kind == TX_KEY_INT_OR_NULL && whole == key->null)
+            return TX_OK;
+        value = (double)whole;
+    }
+    if (!(value >= key->min && value <= key->max))
+        return tx_fail(TX_INVALID, "%s: %g is not from %g to %g", key->name, value, key->min, key->max);
+    return TX_OK;
+}
+
+tx_status tx_config_check(const tx_config *config)
+{
+    tx_status status = TX_OK;
+    for (const tx_config_key *key = config->architecture->keys; key->name && !status; key++)
+        status = check_key(config, key);
+    return status ? status : config->architecture->check(config);
+}
+
+/* ---- Reading --------------------------------------------------------------------------------------- */
+
+static tx_status read_choice(const tx_json *json, const tx_config_key *key, tx_config *config)
+{
+    const char *name;
+    const int32_t last = (int32_t)key->max;
+    tx_status status = tx_json_get_string(json, key->name, &name);
+    if (status)
+        return status;
+    for (int32_t i = 0; i <= last; i++)
+        if (strcmp(name, key->words[i]) == 0) {
+            memcpy(field_of(config, key), &i, sizeof i);
+            return TX_OK;
+        }
+    char list[256];
+    size_t used = 0;
+    for (int32_t i = 0; i <= last && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", key->words[i]);
+    return tx_fail(TX_UNSUPPORTED, "%s: \"%.40s\" is not one of %s", key->name, name, list);
+}
+
+static tx_status read_int(const tx_json *json, const tx_config_key *key, tx_config *config)
+{
+    int64_t whole = key->null;
+    tx_status status = TX_OK;
+    if (key->kind == TX_KEY_INT || tx_json_has(json, key->name))
+        status = tx_json_get_int(json, key->name, (int64_t)key->min, (int64_t)key->max, &whole);
+    if (!status)
+        memcpy(field_of(config, key), &whole, sizeof whole);
+    return status;
+}
+
+/* An absent key leaves what is there. */
+static tx_status read_key(const tx_json *json, const tx_config_key *key, tx_config *config)
+{
+    double number;
+    bool flag;
+    tx_status status = TX_OK;
+    tx_json *member;
+    if (tx_json_get(json, key->name, TX_JSON_NULL, &member) == TX_NOT_FOUND)
+        return TX_OK;
+    if (key->kind == TX_KEY_CHOICE)
+        return read_choice(json, key, config);
+    if (key->kind == TX_KEY_INT || key->kind == TX_KEY_INT_OR_NULL)
+        return read_int(json, key, config);
+    if (key->kind == TX_KEY_NUMBER) {
+        status = tx_json_get_number(json, key->name, key->min, key->max, &number);
+        if (!status)
+            memcpy(field_of(config, key), &number, sizeof number);
+    } else {
+        status = tx_json_get_bool(json, key->name, &flag);
+        if (!status)
+            memcpy(field_of(config, key), &flag, sizeof flag);
+    }
+    return status;
+}
+
+/* A key under its second name; both may be there if they agree. */
+static tx_status read_second_name(const tx_json *json, const tx_config_key *key, tx_config *config)
+{
+    int64_t first, second;
+    tx_status status = tx_json_get_int(json, key->second, (int64_t)key->min, (int64_t)key->max, &second);
+    if (status)
+        return status == TX_NOT_FOUND ? TX_OK : status;
+    memcpy(&first, value_of(config, key), sizeof first);
+    if (tx_json_has(json, key->name) && first != second)
+        return tx_fail(TX_INVALID, "%s: %" PRId64 " is not %s, %" PRId64, key->second, second, key->name, first);
+    memcpy(field_of(config, key), &second, sizeof second);
+    return TX_OK;
+}
+
+/* What is not implemented is refused, never left out in silence. */
+static tx_status check_foreign(const tx_json *json, const tx_architecture *a)
+{
+    const char *type;
+    tx_json *pruned;
+    tx_status status = tx_json_get_string(json, "model_type", &type);
+    if (!status && strcmp(type, a->type) != 0)
+        return tx_fail(TX_UNSUPPORTED, "model_type: \"%.40s\", expected \"%s\"", type, a->type);
+    for (const tx_fixed_key *fixed = a->fixed; fixed->name && (!status || status == TX_NOT_FOUND); fixed++) {
+        bool flag;
+        status = tx_json_get_bool(json, fixed->name, &flag);
+        if (!status && flag != fixed->value)
+            return tx_fail(TX_UNSUPPORTED, "%s: expected %s: %s", fixed->name, fixed->value ? "true" : "false",
+                           fixed->why);
+    }
+    if (status && status != TX_NOT_FOUND)
+        return status;
+    if (tx_json_has(json, "quantization_config"))
+        return tx_fail(TX_UNSUPPORTED, "quantization_config: quantized weights are not implemented");
+    if (!tx_json_get(json, "pruned_heads", TX_JSON_OBJECT, &pruned) && tx_json_size(pruned) > 0)
+        return tx_fail(TX_UNSUPPORTED, "pruned_heads: expected none: pruned heads are not implemented");
+    return TX_OK;
+}
+
+static tx_status read_all(const tx_json *json, tx_config *config)
+{
+    tx_status status = check_foreign(json, config->architecture);
+    for (const tx_config_key *key = config->architecture->keys; key->name && !status; key++) {
+        status = read_key(json, key, config);
+        if (!status && key->second)
+            status = read_second_name(json, key, config);
+    }
+    return status ? status : tx_config_check(config);
+}
+
+/* A file without a type is of the first architecture. */
+static tx_status choose(const tx_json *json, const tx_architecture **architecture)
+{
+    const char *type;
+    *architecture = tx_architectures[0];
+    if (tx_json_type_of(json) != TX_JSON_OBJECT)
+        return tx_fail(TX_FORMAT, "not a JSON object");
+    tx_status status = tx_json_get_string(json, "model_type", &type);
+    return status == TX_NOT_FOUND ? TX_OK : status ? status : tx_architecture_find(type, architecture);
+}
+
+/* The default beginning and end of a text are ids of the published vocabulary. */
+static void drop_foreign_ids(tx_config *config)
+{
+    if (!tx_json_has(config->source, "bos_token_id") && config->bos_token_id >= config->vocab_size)
+        config->bos_token_id = -1;
+    if (!tx_json_has(config->source, "eos_token_id") && config->eos_token_id >= config->vocab_size)
+        config->eos_token_id = -1;
+}
+
+tx_status tx_config_read(const char *path, tx_config **config)
+{
+    const tx_architecture *architecture;
+    tx_config *made = NULL;
+    tx_json *json;
+    tx_status status = tx_json_read(path, CONFIG_LIMIT, &json);
+    if (status)
+        return status;
+    status = choose(json, &architecture);
+    if (!status)
+        status = tx_config_copy(architecture->defaults, &made);
+    if (!status)
+        status = read_all(json, made);
+    if (status) {
+        tx_config_free(made);
+        tx_json_free(json);
+        return tx_fail_in(status == TX_INVALID ? TX_FORMAT : status, "%s", path);
+    }
+    made->source = json;
+    drop_foreign_ids(made);
+    *config = made;
+    return TX_OK;
+}
+
+/* Adds one "key=value" to `json`. */
+static tx_status add_override(const tx_architecture *a, tx_json *json, const char *pair, size_t length)
+{
+    char key[64], value[128];
+    const char *equals = memchr(pair, '=', length);
+    size_t before = equals ? (size_t)(equals - pair) : 0, after = length - before - 1;
+    if (!equals || before == 0 || before >= sizeof key || after >= sizeof value)
+        return tx_fail(TX_INVALID, "\"%.*s\" is not key=value", (int)length, pair);
+    snprintf(key, sizeof key, "%.*s", (int)before, pair);
+    snprintf(value, sizeof value, "%.*s", (int)after, equals + 1);
+    const tx_config_key *known = a->keys;
+    while (known->name && strcmp(known->name, key) != 0)
+        known++;
+    if (!known->name)
+        return tx_fail(TX_INVALID, "\"%s\" is not a key of a %s's configuration", key, a->type);
+    tx_json *parsed;
+    bool is_json = tx_json_parse(value, after, key, &parsed) == TX_OK;
+    /* Python's spelling, as transformers takes it. */
+    if (!is_json && (strcmp(value, "True") == 0 || strcmp(value, "False") == 0))
+        return tx_json_set_bool(json, key, value[0] == 'T');
+    return is_json ? tx_json_set(json, key, parsed) : tx_json_set_string(json, key, value);
+}
+
+tx_status tx_config_override(tx_config *config, const char *text)
+{
+    tx_config *made = NULL;
+    tx_json *json = tx_json_object();
+    tx_status status = json ? tx_config_copy(config, &made) : TX_MEMORY;
+    if (status) {
+        tx_json_free(json);
+        return status;
+    }
+    for (const char *at = text; *at && !status;) {
+        size_t length = strcspn(at, ",");
+        status = add_override(config->architecture, json, at, length);
+        at += length + (at[length] == ',');
+    }
+    if (!status)
+        status = read_all(json, made);
+    tx_json_free(json);
+    if (!status) {
+        made->source = config->source;
+        memcpy(config, made, config->architecture->config_bytes);
+        made->source = NULL;
+    }
+    tx_config_free(made);
+    return status ? tx_fail_in(status == TX_FORMAT ? TX_INVALID : status, "config_overrides") : TX_OK;
+}
+
+/* ---- Writing --------------------------------------------------------------------------------------- */
+
+static tx_status write_key(const tx_config *config, const tx_config_key *key, tx_json *json)
+{
+    if (key->kind == TX_KEY_NUMBER) {
+        double number;
+        memcpy(&number, value_of(config, key), sizeof number);
+        return tx_json_set_number(json, key->name, number);
+    }
+    if (key->kind == TX_KEY_BOOL) {
+        bool flag;
+        memcpy(&flag, value_of(config, key), sizeof flag);
+        return tx_json_set_bool(json, key->name, flag);
+    }
+    if (key->kind == TX_KEY_CHOICE) {
+        int32_t choice;
+        memcpy(&choice, value_of(config, key), sizeof choice);
+        return tx_json_set_string(json, key->name, key->words[choice]);
+    }
+    int64_t whole;
+    memcpy(&whole, value_of(config, key), sizeof whole);
+    if (key->kind == TX_KEY_INT_OR_NULL && whole == key->null)
+        return tx_json_set_null(json, key->name);
+    return tx_json_set_int(json, key->name, whole);
+}
+
+/* Second names that the file has follow the keys; transformers would otherwise believe the former value. */
+static tx_status write_second_name(const tx_config_key *key, tx_json *json)
+{
+    int64_t value = 0;
+    if (!key->second || !tx_json_has(json, key->second))
+        return TX_OK;
+    tx_status status = tx_json_get_int(json, key->name, 0, INT64_MAX, &value);
+    return status ? status : tx_json_set_int(json, key->second, value);
+}
+
+/* The type of the weights that are written with it; version 5 of transformers calls the key dtype, and an old file may
+ * have both. */
+static tx_status write_dtype(tx_json *json)
+{
+    tx_status status = TX_OK;
+    bool old = tx_json_has(json, "torch_dtype"), new = tx_json_has(json, "dtype");
+    if (old || !new)
+        status = tx_json_set_string(json, "torch_dtype", "float32");
+    if (new && !status)
+        status = tx_json_set_string(json, "dtype", "float32");
+    return status;
+}
+
+static tx_status write_all(const tx_config *config, tx_json *json)
+{
+    const tx_architecture *a = config->architecture;
+    tx_status status = TX_OK;
+    for (const tx_config_key *key = a->keys; key->name && !status; key++) {
+        status = write_key(config, key, json);
+        if (!status)
+            status = write_second_name(key, json);
+    }
+    if (!status)
+        status = tx_json_set_string(json, "model_type", a->type);
+    if (!status)
+        status = write_dtype(json);
+    if (!status && !tx_json_has(json, "architectures")) {
+        tx_json *list = tx_json_array();
+        tx_status named = tx_json_append_string(list, a->class_name);
+        status = tx_json_set(json, "architectures", list);
+        status = named ? named : status;
+    }
+    return status;
+}
+
+tx_status tx_config_json(const tx_config *config, tx_json **json)
+{
+    tx_status status = tx_config_check(config);
+    if (status)
+        return status;
+    tx_json *made = config->source ? tx_json_copy(config->source) : tx_json_object();
+    status = made ? write_all(config, made) : TX_MEMORY;
+    if (status) {
+        tx_json_free(made);
+        return status;
+    }
+    *json = made;
+    return TX_OK;
+}
+
+tx_status tx_config_write(const tx_config *config, const char *path)
+{
+    tx_json *json = NULL;
+    tx_status status = tx_config_json(config, &json);
+    if (status)
+        return tx_fail_in(status, "%s", path);
+    status = tx_json_write(path, json, TX_JSON_SORTED);
+    tx_json_free(json);
+    return status;
+}
