@@ -5,7 +5,7 @@
  *
  * Sums over a very long k go in pieces that add up in fp32: oneDNN reads a in place, and rows that are too far apart
  * cost it 15 % on the gradient of GPT-2's logits. */
-#include "gemm_provider.h"
+#include "gemm_parts.h"
 
 #include <dnnl.h>
 #include <dnnl_debug.h>
@@ -90,7 +90,6 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *desc, dnnl_engine_t engine,
 #define LONG_DEPTH 16384 /* a longer sum is taken in pieces */
 #define PIECE_DEPTH 8192 /* of at most this many */
 #define PIECE_UNIT 64
-#define SCRATCH_ALIGNMENT 64
 
 enum { ARG_A, ARG_B, ARG_C, ARG_SCRATCH, ARG_BIAS, ARGS }; /* bias last: not every product has one */
 static const int arg_names[ARGS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD, DNNL_ARG_BIAS};
@@ -105,7 +104,7 @@ typedef struct form {
 
 enum { STORE, ADD, ADD_REST, CONVERT, FORMS };
 
-typedef struct library_gemm {
+struct tx_gemm_dnnl {
     tx_cpu_gemm_spec spec;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
@@ -113,15 +112,13 @@ typedef struct library_gemm {
     int64_t sum_bytes; /* of scratch: fp32 sums of the pieces, where the result is not fp32 */
     float *no_bias;    /* zeros, for runs without the bias that was prepared */
     form form[FORMS];  /* ADD adds to the result, ADD_REST adds the last piece where it is shorter */
-} library_gemm;
+};
 
 static tx_status failed(dnnl_status_t status)
 {
     if (status == dnnl_unimplemented)
         return tx_fail(TX_UNSUPPORTED, "oneDNN does not take this product on this CPU");
-    return tx_fail(status == dnnl_out_of_memory ? TX_MEMORY : TX_INTERNAL,
-                   "oneDNN: %s; TX_GEMM=portable in the environment takes TX's own kernel instead",
-                   dnnl_status2str(status));
+    return tx_fail(status == dnnl_out_of_memory ? TX_MEMORY : TX_INTERNAL, "oneDNN: %s", dnnl_status2str(status));
 }
 
 static dnnl_data_type_t type_of(tx_dtype type)
@@ -191,7 +188,7 @@ static dnnl_status_t attributes(dnnl_primitive_attr_t *attr, bool add)
     return status;
 }
 
-static dnnl_status_t form_arg(form *f, const library_gemm *g, int arg, layout_ref l)
+static dnnl_status_t form_arg(form *f, const tx_gemm_dnnl *g, int arg, layout_ref l)
 {
     dnnl_exec_arg_t *at = &f->args[f->count++];
     at->arg = arg;
@@ -199,7 +196,7 @@ static dnnl_status_t form_arg(form *f, const library_gemm *g, int arg, layout_re
 }
 
 /* Makes a product and its memory objects; *name gets oneDNN's name of it, which lives as long as the primitive. */
-static dnnl_status_t form_create(const library_gemm *g, form *f, const layouts *l, bool add, const char **name)
+static dnnl_status_t form_create(const tx_gemm_dnnl *g, form *f, const layouts *l, bool add, const char **name)
 {
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t desc = NULL;
@@ -230,7 +227,7 @@ static dnnl_status_t form_create(const library_gemm *g, form *f, const layouts *
 }
 
 /* Makes the conversion of fp32 sums in scratch to the result. */
-static dnnl_status_t convert_create(const library_gemm *g, form *f, const layouts *sums, const layouts *results)
+static dnnl_status_t convert_create(const tx_gemm_dnnl *g, form *f, const layouts *sums, const layouts *results)
 {
     dnnl_primitive_desc_t desc = NULL;
     layout_ref from = layout_at(&sums->c), to = layout_at(&results->c);
@@ -255,7 +252,7 @@ static void form_free(form *f)
         dnnl_primitive_destroy(f->primitive);
 }
 
-static dnnl_status_t form_run(const library_gemm *g, const form *f, const void *const data[ARGS])
+static dnnl_status_t form_run(const tx_gemm_dnnl *g, const form *f, const void *const data[ARGS])
 {
     dnnl_status_t status = dnnl_success;
     for (int i = 0; !status && i < f->count; i++)
@@ -263,9 +260,10 @@ static dnnl_status_t form_run(const library_gemm *g, const form *f, const void *
     return status ? status : dnnl_primitive_execute(f->primitive, g->stream, f->count, f->args);
 }
 
-static void onednn_destroy(void *state)
+void tx_gemm_dnnl_destroy(tx_gemm_dnnl *g)
 {
-    library_gemm *g = state;
+    if (!g)
+        return;
     for (int i = 0; i < FORMS; i++)
         form_free(&g->form[i]);
     if (g->stream)
@@ -277,7 +275,7 @@ static void onednn_destroy(void *state)
 }
 
 /* Decides on the pieces and makes the forms that runs need. */
-static dnnl_status_t prepare(library_gemm *g, layouts *piece, layouts *rest, layouts *result,
+static dnnl_status_t prepare(tx_gemm_dnnl *g, layouts *piece, layouts *rest, layouts *result,
                              char variant[TX_GEMM_VARIANT])
 {
     const tx_cpu_gemm_spec *spec = &g->spec;
@@ -293,8 +291,7 @@ static dnnl_status_t prepare(library_gemm *g, layouts *piece, layouts *rest, lay
     tx_dtype sum = convert ? TX_F32 : spec->result;
     int64_t ld_sum = convert ? s->n : s->ldc, shorter = s->k % g->depth;
     if (convert)
-        g->sum_bytes =
-            (s->m * s->n * (int64_t)sizeof(float) + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+        g->sum_bytes = tx_gemm_wide_bytes(s->m * s->n);
     const char *name[FORMS] = {"", NULL, NULL, NULL};
     dnnl_status_t status = layouts_create(piece, spec, g->depth, sum, ld_sum);
     if (!status)
@@ -327,10 +324,10 @@ static int use_threads(int threads)
     return before;
 }
 
-static tx_status onednn_create(const tx_cpu_gemm_spec *spec, void **state, int64_t *scratch_bytes,
-                               char variant[TX_GEMM_VARIANT])
+tx_status tx_gemm_dnnl_create(const tx_cpu_gemm_spec *spec, tx_gemm_dnnl **product, int64_t *scratch_bytes,
+                              char variant[TX_GEMM_VARIANT])
 {
-    library_gemm *g = calloc(1, sizeof *g);
+    tx_gemm_dnnl *g = calloc(1, sizeof *g);
     if (g && spec->bias)
         g->no_bias = calloc((size_t)spec->shape.n, sizeof *g->no_bias);
     if (!g || (spec->bias && !g->no_bias)) {
@@ -350,20 +347,19 @@ static tx_status onednn_create(const tx_cpu_gemm_spec *spec, void **state, int64
     layouts_free(&result);
     use_threads(before);
     if (status) {
-        onednn_destroy(g);
+        tx_gemm_dnnl_destroy(g);
         return failed(status);
     }
     int64_t most = 0;
     for (int i = 0; i < FORMS; i++)
         most = g->form[i].scratch_bytes > most ? g->form[i].scratch_bytes : most;
     *scratch_bytes = g->sum_bytes + most;
-    *state = g;
+    *product = g;
     return TX_OK;
 }
 
-static tx_status onednn_run(void *state, const tx_gemm_call *call)
+tx_status tx_gemm_dnnl_run(const tx_gemm_dnnl *g, const tx_gemm_call *call)
 {
-    const library_gemm *g = state;
     const tx_gemm *s = &g->spec.shape;
     const int64_t size = (int64_t)tx_dtype_size(g->spec.type);
     const int64_t a_step = (g->spec.trans_a ? s->lda : 1) * size, b_step = (g->spec.trans_b ? 1 : s->ldb) * size;
@@ -385,13 +381,9 @@ static tx_status onednn_run(void *state, const tx_gemm_call *call)
     return status ? failed(status) : TX_OK;
 }
 
-static void onednn_library(const struct tx_gemm_tile *tile, char text[TX_CPU_GEMM_LIBRARY])
+void tx_cpu_gemm_library(char text[TX_CPU_GEMM_LIBRARY])
 {
-    (void)tile;
     const dnnl_version_t *v = dnnl_version();
     snprintf(text, TX_CPU_GEMM_LIBRARY, "onednn %d.%d.%d isa %x", v->major, v->minor, v->patch,
              (unsigned)dnnl_get_effective_cpu_isa());
 }
-
-const tx_gemm_provider tx_gemm_onednn = {
-    .name = "onednn", .create = onednn_create, .run = onednn_run, .destroy = onednn_destroy, .library = onednn_library};
