@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Checks what is asked of a matrix product and chooses who runs it: TX's own loops for few rows, oneDNN for the rest.
- * What oneDNN declines (16-bit types on CPUs without instructions for them) it gets as fp32: the products of a batch
- * one by one, their operands widened into scratch. */
+ * What oneDNN declines (16-bit types on CPUs without instructions for them) it gets with operands that are widened to
+ * fp32 in scratch. There are also the sums that are narrowed to 16 bits at the end: of these products, and of those
+ * over a long k, which oneDNN gets in pieces. */
 #include "gemm.h"
 
 #include "gemm_parts.h"
@@ -14,8 +15,8 @@
 struct tx_cpu_gemm {
     tx_cpu_gemm_spec spec;
     tx_gemm_dnnl *product; /* NULL: few rows */
-    bool widened;
-    int64_t a_bytes, b_bytes, sum_bytes; /* of scratch: widened a and b, sums that are narrowed at the end */
+    bool indirect, widened;
+    int64_t a_bytes, b_bytes, sum_bytes; /* of scratch, where indirect: widened a and b, and sums */
     char variant[TX_GEMM_VARIANT];
 };
 
@@ -56,27 +57,30 @@ static bool few_rows(const tx_gemm *s)
     return s->batch == 1 && s->m <= TX_GEMM_THIN;
 }
 
-/* Prepares one product of the batch in fp32. */
-static tx_status create_widened(tx_cpu_gemm *g, int64_t *scratch_bytes)
+/* Prepares one product of the batch, of operands of this type, with fp32 sums. */
+static tx_status create_indirect(tx_cpu_gemm *g, tx_dtype type, int64_t *scratch_bytes)
 {
     const tx_gemm *s = &g->spec.shape;
     const bool narrows = g->spec.result != TX_F32;
-    tx_cpu_gemm_spec wide = g->spec;
-    wide.type = wide.result = TX_F32;
-    wide.adds = g->spec.adds && !narrows;
-    wide.shape = (tx_gemm){.batch = 1,
-                           .m = s->m,
-                           .n = s->n,
-                           .k = s->k,
-                           .lda = wide.trans_a ? s->m : s->k,
-                           .ldb = wide.trans_b ? s->k : s->n,
-                           .ldc = narrows ? s->n : s->ldc};
-    g->widened = true;
-    g->a_bytes = tx_gemm_wide_bytes(s->m * s->k);
-    g->b_bytes = tx_gemm_wide_bytes(s->k * s->n);
-    g->sum_bytes = narrows ? tx_gemm_wide_bytes(s->m * s->n) : 0;
-    tx_status status = tx_gemm_dnnl_create(&wide, &g->product, scratch_bytes, g->variant);
-    if (!status)
+    tx_cpu_gemm_spec inner = g->spec;
+    inner.type = type;
+    inner.result = TX_F32;
+    inner.shape.batch = 1;
+    g->indirect = true;
+    g->widened = type != g->spec.type;
+    if (g->widened) {
+        inner.shape.lda = inner.trans_a ? s->m : s->k;
+        inner.shape.ldb = inner.trans_b ? s->k : s->n;
+        g->a_bytes = tx_gemm_wide_bytes(s->m * s->k);
+        g->b_bytes = tx_gemm_wide_bytes(s->k * s->n);
+    }
+    if (narrows) {
+        inner.adds = false;
+        inner.shape.ldc = s->n;
+        g->sum_bytes = tx_gemm_wide_bytes(s->m * s->n);
+    }
+    tx_status status = tx_gemm_dnnl_create(&inner, &g->product, scratch_bytes, g->variant);
+    if (!status && g->widened)
         strncat(g->variant, ", widened to fp32", sizeof g->variant - strlen(g->variant) - 1);
     *scratch_bytes += g->a_bytes + g->b_bytes + g->sum_bytes;
     return status;
@@ -97,9 +101,12 @@ tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, i
         bytes = tx_gemm_thin_scratch(&g->spec);
         snprintf(g->variant, sizeof g->variant, "few rows %s", spec->rows->name);
     } else {
-        status = tx_gemm_dnnl_create(&g->spec, &g->product, &bytes, g->variant);
+        if (spec->result != TX_F32 && spec->shape.k > TX_GEMM_LONG)
+            status = create_indirect(g, spec->type, &bytes);
+        else
+            status = tx_gemm_dnnl_create(&g->spec, &g->product, &bytes, g->variant);
         if (status == TX_UNSUPPORTED)
-            status = create_widened(g, &bytes);
+            status = create_indirect(g, TX_F32, &bytes);
     }
     if (status) {
         free(g);
@@ -115,32 +122,30 @@ static tx_gemm_matrix stored(const void *data, tx_dtype type, int64_t first, int
     return (tx_gemm_matrix){(char *)data + first * (int64_t)tx_dtype_size(type), type, rows, columns, ld};
 }
 
-static tx_status run_widened(const tx_cpu_gemm *g, const tx_gemm_call *call)
+/* Product `i` of the batch. */
+static tx_status run_indirect(const tx_cpu_gemm *g, const tx_gemm_call *call, int64_t i)
 {
     const tx_cpu_gemm_spec *spec = &g->spec;
     const tx_gemm *s = &spec->shape;
-    char *a = call->scratch, *b = a + g->a_bytes, *sums = b + g->b_bytes;
-    tx_status status = TX_OK;
-    for (int64_t i = 0; !status && i < s->batch; i++) {
-        const tx_gemm_matrix stored_a = stored(call->a, spec->type, i * s->stride_a, spec->trans_a ? s->k : s->m,
-                                               spec->trans_a ? s->m : s->k, s->lda);
-        const tx_gemm_matrix stored_b = stored(call->b, spec->type, i * s->stride_b, spec->trans_b ? s->n : s->k,
-                                               spec->trans_b ? s->k : s->n, s->ldb);
-        const tx_gemm_matrix c = stored(call->c, spec->result, i * s->stride_c, s->m, s->n, s->ldc);
-        if (i == 0 || s->stride_a > 0)
-            spec->rows->widen(&stored_a, (float *)(void *)a, spec->threads);
-        if (i == 0 || s->stride_b > 0)
-            spec->rows->widen(&stored_b, (float *)(void *)b, spec->threads);
-        const tx_gemm_call wide = {.a = a,
-                                   .b = b,
-                                   .bias = call->bias,
-                                   .c = g->sum_bytes ? sums : c.data,
-                                   .add = call->add && !g->sum_bytes,
-                                   .scratch = sums + g->sum_bytes};
-        status = tx_gemm_dnnl_run(g->product, &wide);
-        if (!status && g->sum_bytes)
-            spec->rows->narrow((float *)(void *)sums, call->add, &c, spec->threads);
-    }
+    const bool ta = spec->trans_a, tb = spec->trans_b;
+    const tx_gemm_matrix a = stored(call->a, spec->type, i * s->stride_a, ta ? s->k : s->m, ta ? s->m : s->k, s->lda),
+                         b = stored(call->b, spec->type, i * s->stride_b, tb ? s->n : s->k, tb ? s->k : s->n, s->ldb),
+                         c = stored(call->c, spec->result, i * s->stride_c, s->m, s->n, s->ldc);
+    char *wide_a = call->scratch, *wide_b = wide_a + g->a_bytes, *sums = wide_b + g->b_bytes;
+    if (g->widened && (i == 0 || s->stride_a > 0))
+        spec->rows->widen(&a, (float *)(void *)wide_a, spec->threads);
+    if (g->widened && (i == 0 || s->stride_b > 0))
+        spec->rows->widen(&b, (float *)(void *)wide_b, spec->threads);
+    const bool narrows = g->sum_bytes > 0;
+    const tx_gemm_call inner = {.a = g->widened ? wide_a : a.data,
+                                .b = g->widened ? wide_b : b.data,
+                                .bias = call->bias,
+                                .c = narrows ? sums : c.data,
+                                .add = call->add && !narrows,
+                                .scratch = sums + g->sum_bytes};
+    tx_status status = tx_gemm_dnnl_run(g->product, &inner);
+    if (!status && narrows)
+        spec->rows->narrow((float *)(void *)sums, call->add, &c, spec->threads);
     return status;
 }
 
@@ -154,12 +159,15 @@ tx_status tx_cpu_gemm_run(tx_cpu_gemm *gemm, const void *a, const void *b, const
         return tx_fail(TX_INVALID, "matrix product: prepared for beta 0%s, asked for %g", spec->adds ? " or 1" : "",
                        (double)beta);
     const tx_gemm_call call = {.a = a, .b = b, .bias = bias, .c = c, .add = beta != 0.0f, .scratch = scratch};
-    if (gemm->widened)
-        return run_widened(gemm, &call);
-    if (gemm->product)
-        return tx_gemm_dnnl_run(gemm->product, &call);
-    spec->rows->multiply(spec, &call);
-    return TX_OK;
+    tx_status status = TX_OK;
+    if (!gemm->product)
+        spec->rows->multiply(spec, &call);
+    else if (!gemm->indirect)
+        status = tx_gemm_dnnl_run(gemm->product, &call);
+    else
+        for (int64_t i = 0; !status && i < spec->shape.batch; i++)
+            status = run_indirect(gemm, &call, i);
+    return status;
 }
 
 const char *tx_cpu_gemm_variant(const tx_cpu_gemm *gemm)

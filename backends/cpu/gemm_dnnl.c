@@ -87,14 +87,13 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *desc, dnnl_engine_t engine,
 
 /* ---- Prepared products -------------------------------------------------------------------------- */
 
-#define LONG_DEPTH 16384 /* a longer sum is taken in pieces */
-#define PIECE_DEPTH 8192 /* of at most this many */
+#define PIECE_DEPTH 8192 /* of a sum that is taken in pieces, at most */
 #define PIECE_UNIT 64
 
 enum { ARG_A, ARG_B, ARG_C, ARG_SCRATCH, ARG_BIAS, ARGS }; /* bias last: not every product has one */
 static const int arg_names[ARGS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD, DNNL_ARG_BIAS};
 
-/* A primitive with its memory objects: a product or, with two arguments, a conversion. */
+/* A primitive with its memory objects. */
 typedef struct form {
     dnnl_primitive_t primitive;
     int count;
@@ -102,16 +101,15 @@ typedef struct form {
     int64_t scratch_bytes;
 } form;
 
-enum { STORE, ADD, ADD_REST, CONVERT, FORMS };
+enum { STORE, ADD, ADD_REST, FORMS };
 
 struct tx_gemm_dnnl {
     tx_cpu_gemm_spec spec;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    int64_t depth;     /* of a piece; k where there is one piece */
-    int64_t sum_bytes; /* of scratch: fp32 sums of the pieces, where the result is not fp32 */
-    float *no_bias;    /* zeros, for runs without the bias that was prepared */
-    form form[FORMS];  /* ADD adds to the result, ADD_REST adds the last piece where it is shorter */
+    int64_t depth;    /* of a piece; k where there is one piece */
+    float *no_bias;   /* zeros, for runs without the bias that was prepared */
+    form form[FORMS]; /* ADD adds to the result, ADD_REST adds the last piece where it is shorter */
 };
 
 static tx_status failed(dnnl_status_t status)
@@ -141,9 +139,8 @@ static dnnl_status_t matrix(layout *l, const tx_gemm *s, int64_t rows, int64_t c
     return layout_create(l, 3 - leave, size + leave, type_of(type), stride + leave);
 }
 
-/* Of a piece of the product: `depth` of k, the result of type `sum` and leading dimension `ld_sum`. */
-static dnnl_status_t layouts_create(layouts *l, const tx_cpu_gemm_spec *spec, int64_t depth, tx_dtype sum,
-                                    int64_t ld_sum)
+/* Of a piece of the product: `depth` of k. */
+static dnnl_status_t layouts_create(layouts *l, const tx_cpu_gemm_spec *spec, int64_t depth)
 {
     const tx_gemm *s = &spec->shape;
     bool ta = spec->trans_a, tb = spec->trans_b;
@@ -151,7 +148,7 @@ static dnnl_status_t layouts_create(layouts *l, const tx_cpu_gemm_spec *spec, in
     if (!status)
         status = matrix(&l->b, s, depth, s->n, tb ? 1 : s->ldb, tb ? s->ldb : 1, s->stride_b, spec->type);
     if (!status)
-        status = matrix(&l->c, s, s->m, s->n, ld_sum, 1, s->stride_c, sum);
+        status = matrix(&l->c, s, s->m, s->n, s->ldc, 1, s->stride_c, spec->result);
     if (!status && spec->bias)
         status = matrix(&l->bias, s, 1, s->n, s->n, 1, 0, TX_F32);
     return status;
@@ -226,23 +223,6 @@ static dnnl_status_t form_create(const tx_gemm_dnnl *g, form *f, const layouts *
     return status;
 }
 
-/* Makes the conversion of fp32 sums in scratch to the result. */
-static dnnl_status_t convert_create(const tx_gemm_dnnl *g, form *f, const layouts *sums, const layouts *results)
-{
-    dnnl_primitive_desc_t desc = NULL;
-    layout_ref from = layout_at(&sums->c), to = layout_at(&results->c);
-    dnnl_status_t status = dnnl_reorder_primitive_desc_create(&desc, from, g->engine, to, g->engine, NULL);
-    if (!status)
-        status = dnnl_primitive_create(&f->primitive, desc);
-    if (!status)
-        status = form_arg(f, g, DNNL_ARG_FROM, from);
-    if (!status)
-        status = form_arg(f, g, DNNL_ARG_TO, to);
-    if (desc)
-        dnnl_primitive_desc_destroy(desc);
-    return status;
-}
-
 static void form_free(form *f)
 {
     for (int i = 0; i < f->count; i++)
@@ -275,37 +255,27 @@ void tx_gemm_dnnl_destroy(tx_gemm_dnnl *g)
 }
 
 /* Decides on the pieces and makes the forms that runs need. */
-static dnnl_status_t prepare(tx_gemm_dnnl *g, layouts *piece, layouts *rest, layouts *result,
-                             char variant[TX_GEMM_VARIANT])
+static dnnl_status_t prepare(tx_gemm_dnnl *g, layouts *piece, layouts *rest, char variant[TX_GEMM_VARIANT])
 {
     const tx_cpu_gemm_spec *spec = &g->spec;
     const tx_gemm *s = &spec->shape;
-    bool wide = spec->result == TX_F32;
     int64_t pieces = 1;
-    if (s->k > LONG_DEPTH && s->batch == 1 && !spec->bias && (wide || !spec->adds))
+    if (s->k > TX_GEMM_LONG && s->batch == 1 && !spec->bias && spec->result == TX_F32)
         pieces = (s->k + PIECE_DEPTH - 1) / PIECE_DEPTH;
     g->depth = (s->k + pieces - 1) / pieces;
     if (pieces > 1)
         g->depth = (g->depth + PIECE_UNIT - 1) / PIECE_UNIT * PIECE_UNIT;
-    bool convert = pieces > 1 && !wide;
-    tx_dtype sum = convert ? TX_F32 : spec->result;
-    int64_t ld_sum = convert ? s->n : s->ldc, shorter = s->k % g->depth;
-    if (convert)
-        g->sum_bytes = tx_gemm_wide_bytes(s->m * s->n);
-    const char *name[FORMS] = {"", NULL, NULL, NULL};
-    dnnl_status_t status = layouts_create(piece, spec, g->depth, sum, ld_sum);
+    const int64_t shorter = s->k % g->depth;
+    const char *name[FORMS] = {"", NULL, NULL};
+    dnnl_status_t status = layouts_create(piece, spec, g->depth);
     if (!status)
         status = form_create(g, &g->form[STORE], piece, false, &name[STORE]);
     if (!status && (spec->adds || pieces > 1))
         status = form_create(g, &g->form[ADD], piece, true, &name[ADD]);
     if (!status && shorter)
-        status = layouts_create(rest, spec, shorter, sum, ld_sum);
+        status = layouts_create(rest, spec, shorter);
     if (!status && shorter)
         status = form_create(g, &g->form[ADD_REST], rest, true, &name[ADD_REST]);
-    if (!status && convert)
-        status = layouts_create(result, spec, g->depth, spec->result, s->ldc);
-    if (!status && convert)
-        status = convert_create(g, &g->form[CONVERT], piece, result);
     if (!status && pieces > 1)
         snprintf(variant, TX_GEMM_VARIANT, "onednn %s, k in %d pieces", name[STORE], (int)pieces);
     else if (!status && name[ADD] && strcmp(name[STORE], name[ADD]) != 0)
@@ -336,15 +306,14 @@ tx_status tx_gemm_dnnl_create(const tx_cpu_gemm_spec *spec, tx_gemm_dnnl **produ
     }
     g->spec = *spec;
     int before = use_threads(spec->threads);
-    layouts piece = {0}, rest = {0}, result = {0};
+    layouts piece = {0}, rest = {0};
     dnnl_status_t status = dnnl_engine_create(&g->engine, dnnl_cpu, 0);
     if (!status)
         status = dnnl_stream_create(&g->stream, g->engine, dnnl_stream_default_flags);
     if (!status)
-        status = prepare(g, &piece, &rest, &result, variant);
+        status = prepare(g, &piece, &rest, variant);
     layouts_free(&piece);
     layouts_free(&rest);
-    layouts_free(&result);
     use_threads(before);
     if (status) {
         tx_gemm_dnnl_destroy(g);
@@ -353,7 +322,7 @@ tx_status tx_gemm_dnnl_create(const tx_cpu_gemm_spec *spec, tx_gemm_dnnl **produ
     int64_t most = 0;
     for (int i = 0; i < FORMS; i++)
         most = g->form[i].scratch_bytes > most ? g->form[i].scratch_bytes : most;
-    *scratch_bytes = g->sum_bytes + most;
+    *scratch_bytes = most;
     *product = g;
     return TX_OK;
 }
@@ -363,18 +332,15 @@ tx_status tx_gemm_dnnl_run(const tx_gemm_dnnl *g, const tx_gemm_call *call)
     const tx_gemm *s = &g->spec.shape;
     const int64_t size = (int64_t)tx_dtype_size(g->spec.type);
     const int64_t a_step = (g->spec.trans_a ? s->lda : 1) * size, b_step = (g->spec.trans_b ? 1 : s->ldb) * size;
-    const void *sums = g->sum_bytes ? call->scratch : call->c;
     const void *bias = call->bias ? call->bias : g->no_bias;
     int before = use_threads(g->spec.threads);
     dnnl_status_t status = dnnl_success;
     for (int64_t p = 0; !status && p < s->k; p += g->depth) {
         int which = p + g->depth > s->k ? ADD_REST : p > 0 || call->add ? ADD : STORE;
-        const void *const data[ARGS] = {(const char *)call->a + p * a_step, (const char *)call->b + p * b_step, sums,
-                                        (char *)call->scratch + g->sum_bytes, bias};
+        const void *const data[ARGS] = {(const char *)call->a + p * a_step, (const char *)call->b + p * b_step, call->c,
+                                        call->scratch, bias};
         status = form_run(g, &g->form[which], data);
     }
-    if (!status && g->sum_bytes)
-        status = form_run(g, &g->form[CONVERT], (const void *const[ARGS]){sums, call->c});
     if (!status)
         status = dnnl_stream_wait(g->stream);
     use_threads(before);

@@ -52,6 +52,7 @@ static inline int64_t tx_gemm_thin_scratch(const tx_cpu_gemm_spec *spec)
 
 typedef struct tx_gemm_dnnl tx_gemm_dnnl;
 #define TX_GEMM_VARIANT 96 /* bytes of a variant's text */
+#define TX_GEMM_LONG 16384 /* a sum over more, of type F32, goes in pieces */
 
 /* Prepares a product as tx_cpu_gemm_create does, or declines it with TX_UNSUPPORTED. */
 tx_status tx_gemm_dnnl_create(const tx_cpu_gemm_spec *spec, tx_gemm_dnnl **product, int64_t *scratch_bytes,
