@@ -52,11 +52,6 @@ static tx_gemm joined(const tx_cpu_gemm_spec *spec)
     return s;
 }
 
-static bool few_rows(const tx_gemm *s)
-{
-    return s->batch == 1 && s->m <= TX_GEMM_THIN;
-}
-
 /* Prepares one product of the batch, of operands of this type, with fp32 sums. */
 static tx_status create_indirect(tx_cpu_gemm *g, tx_dtype type, int64_t *scratch_bytes)
 {
@@ -97,7 +92,7 @@ tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, i
     int64_t bytes = 0;
     g->spec = *spec;
     g->spec.shape = joined(spec);
-    if (few_rows(&g->spec.shape)) {
+    if (g->spec.shape.batch == 1 && g->spec.shape.m <= TX_GEMM_THIN) {
         bytes = tx_gemm_thin_scratch(&g->spec);
         snprintf(g->variant, sizeof g->variant, "few rows %s", spec->rows->name);
     } else {

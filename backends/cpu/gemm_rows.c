@@ -14,23 +14,6 @@
 #define CACHE_LINE 16    /* numbers in it */
 #define SMALL_WORK 65536 /* multiply-adds that are not worth waking a thread */
 
-/* A stored operand seen as lines of `depth` numbers that are multiplied and summed: the rows of op(a) or the columns
- * of op(b). Element (line, p) lies at line * line_stride + p * depth_stride; one of the two is 1. */
-typedef struct lines {
-    const void *data;
-    tx_dtype type;
-    int64_t line_stride, depth_stride;
-} lines;
-
-/* Where rows of sums go. */
-typedef struct target {
-    void *c;
-    tx_dtype type;
-    int64_t ld;
-    const float *bias; /* NULL: none */
-    bool add;          /* to what c holds */
-} target;
-
 /* Reads `count` neighbours, from element `at` on, as fp32. */
 static inline void load(const void *data, tx_dtype type, int64_t at, int64_t count, float *restrict to)
 {
@@ -49,52 +32,47 @@ static inline void load(const void *data, tx_dtype type, int64_t at, int64_t cou
     }
 }
 
-static inline float read_c(const target *t, int64_t at)
+static inline float read_c(const tx_gemm_matrix *c, int64_t at)
 {
-    if (t->type == TX_F32)
-        return ((const float *)t->c)[at];
-    uint16_t h = ((const uint16_t *)t->c)[at];
-    return t->type == TX_BF16 ? tx_bf16_to_f32(h) : tx_f16_to_f32(h);
+    if (c->type == TX_F32)
+        return ((const float *)c->data)[at];
+    uint16_t h = ((const uint16_t *)c->data)[at];
+    return c->type == TX_BF16 ? tx_bf16_to_f32(h) : tx_f16_to_f32(h);
 }
 
-/* Writes the last sums of one row as c. */
-static inline void write_c(const target *t, int64_t at, int64_t n, const float *row)
+/* c [i, j0..] = n sums + bias [j0..] (NULL: none), with `add` plus what c holds. */
+static inline void store_row(float *restrict row, int64_t i, int64_t j0, int64_t n, const tx_gemm_matrix *c,
+                             const float *bias, bool add)
 {
-    if (t->type == TX_F32)
+    const int64_t at = i * c->ld + j0;
+    if (bias)
         for (int64_t j = 0; j < n; j++)
-            ((float *)t->c)[at + j] = row[j];
-    else if (t->type == TX_BF16)
+            row[j] += bias[j0 + j];
+    if (add)
         for (int64_t j = 0; j < n; j++)
-            ((uint16_t *)t->c)[at + j] = tx_f32_to_bf16(row[j]);
+            row[j] += read_c(c, at + j);
+    if (c->type == TX_F32)
+        for (int64_t j = 0; j < n; j++)
+            ((float *)c->data)[at + j] = row[j];
+    else if (c->type == TX_BF16)
+        for (int64_t j = 0; j < n; j++)
+            ((uint16_t *)c->data)[at + j] = tx_f32_to_bf16(row[j]);
     else
         for (int64_t j = 0; j < n; j++)
-            ((uint16_t *)t->c)[at + j] = tx_f32_to_f16(row[j]);
-}
-
-/* Writes n sums as row i of the target, from column j0 on. */
-static inline void store_row(float *restrict row, int64_t i, int64_t j0, int64_t n, const target *t)
-{
-    const int64_t at = i * t->ld + j0;
-    if (t->bias)
-        for (int64_t j = 0; j < n; j++)
-            row[j] += t->bias[j0 + j];
-    if (t->add)
-        for (int64_t j = 0; j < n; j++)
-            row[j] += read_c(t, at + j);
-    write_c(t, at, n, row);
+            ((uint16_t *)c->data)[at + j] = tx_f32_to_f16(row[j]);
 }
 
 /* ---- Few rows ------------------------------------------------------------------------------------ */
 
-/* rows [m, k] = a as fp32. */
-static void unpack(const lines *a, int64_t m, int64_t k, float *rows)
+/* rows [m, k] = a, stored k x m where `trans`, as fp32. */
+static void unpack(const tx_gemm_matrix *a, bool trans, int64_t m, int64_t k, float *rows)
 {
     for (int64_t i = 0; i < m; i++)
-        if (a->depth_stride == 1)
-            load(a->data, a->type, i * a->line_stride, k, rows + i * k);
+        if (!trans)
+            load(a->data, a->type, i * a->ld, k, rows + i * k);
         else
             for (int64_t p = 0; p < k; p++)
-                load(a->data, a->type, i * a->line_stride + p * a->depth_stride, 1, rows + i * k + p);
+                load(a->data, a->type, p * a->ld + i, 1, rows + i * k + p);
 }
 
 /* sum [m, n] += rows [m, DEPTH] times DEPTH lines of b that lie side by side, `step` apart: as fast as memory gives the
@@ -117,20 +95,20 @@ static inline void thin_add_lines(int64_t m, int64_t n, const float *rows, int64
 }
 
 /* Sums of columns that lie side by side. */
-static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const lines *b,
-                      float sum[TX_GEMM_THIN][COLUMNS])
+static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld,
+                      const tx_gemm_matrix *b, float sum[TX_GEMM_THIN][COLUMNS])
 {
     float wide[DEPTH][COLUMNS], last[TX_GEMM_THIN][DEPTH] = {{0.0f}};
     for (int64_t p = 0; p < k; p += DEPTH) {
         const int64_t depth = k - p < DEPTH ? k - p : DEPTH;
         if (b->type == TX_F32 && depth == DEPTH) {
-            const float *first = (const float *)b->data + p * b->depth_stride + j;
-            thin_add_lines(m, n, rows + p, ld, first, b->depth_stride, sum);
+            const float *first = (const float *)b->data + p * b->ld + j;
+            thin_add_lines(m, n, rows + p, ld, first, b->ld, sum);
             continue;
         }
         for (int64_t d = 0; d < DEPTH; d++) /* beyond the end: zeros times zeros */
             if (d < depth)
-                load(b->data, b->type, (p + d) * b->depth_stride + j, n, wide[d]);
+                load(b->data, b->type, (p + d) * b->ld + j, n, wide[d]);
             else
                 memset(wide[d], 0, (size_t)n * sizeof wide[d][0]);
         for (int64_t i = 0; i < m; i++)
@@ -158,11 +136,11 @@ static inline float thin_dot(const float *restrict x, const float *restrict b, i
 }
 
 /* Sums of columns each of which is a run. */
-static void thin_lines(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const lines *b,
-                       float sum[TX_GEMM_THIN][COLUMNS])
+static void thin_lines(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld,
+                       const tx_gemm_matrix *b, float sum[TX_GEMM_THIN][COLUMNS])
 {
     for (int64_t c = 0; c < n; c++) {
-        const int64_t at = (j + c) * b->line_stride;
+        const int64_t at = (j + c) * b->ld;
         if (b->type == TX_F32) {
             for (int64_t i = 0; i < m; i++)
                 sum[i][c] = thin_dot(rows + i * ld, (const float *)b->data + at, k);
@@ -178,21 +156,6 @@ static void thin_lines(int64_t m, int64_t j, int64_t n, int64_t k, const float *
     }
 }
 
-/* Columns j..j+n-1 of the target from `rows`, which lie `ld` apart. */
-static void thin(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const lines *b,
-                 const target *t)
-{
-    float sum[TX_GEMM_THIN][COLUMNS];
-    for (int64_t i = 0; i < m; i++)
-        memset(sum[i], 0, (size_t)n * sizeof sum[i][0]);
-    if (b->line_stride == 1)
-        thin_runs(m, j, n, k, rows, ld, b, sum);
-    else
-        thin_lines(m, j, n, k, rows, ld, b, sum);
-    for (int64_t i = 0; i < m; i++)
-        store_row(sum[i], i, j, n, t);
-}
-
 static int64_t blocks_of(int64_t count, int64_t size)
 {
     return (count + size - 1) / size;
@@ -201,20 +164,30 @@ static int64_t blocks_of(int64_t count, int64_t size)
 static void multiply(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
 {
     const tx_gemm *s = &spec->shape;
-    const bool ta = spec->trans_a, tb = spec->trans_b, in_place = tx_gemm_thin_scratch(spec) == 0;
-    const lines a = {call->a, spec->type, ta ? 1 : s->lda, ta ? s->lda : 1};
-    const lines b = {call->b, spec->type, tb ? s->ldb : 1, tb ? 1 : s->ldb};
-    const target t = {call->c, spec->result, s->ldc, call->bias, call->add};
+    const tx_gemm_matrix a = {.data = (void *)call->a, .type = spec->type, .ld = s->lda};
+    const tx_gemm_matrix b = {.data = (void *)call->b, .type = spec->type, .ld = s->ldb};
+    const tx_gemm_matrix c = {.data = call->c, .type = spec->result, .ld = s->ldc};
+    const bool in_place = tx_gemm_thin_scratch(spec) == 0;
     const float *rows = in_place ? call->a : call->scratch;
     const int64_t ld = in_place ? s->lda : s->k;
     if (!in_place)
-        unpack(&a, s->m, s->k, call->scratch);
+        unpack(&a, spec->trans_a, s->m, s->k, call->scratch);
     const int32_t threads = (double)s->m * (double)s->n * (double)s->k < SMALL_WORK ? 1 : spec->threads;
     const int64_t items = threads * blocks_of(s->n, threads * COLUMNS);
     const int64_t columns = blocks_of(blocks_of(s->n, items), CACHE_LINE) * CACHE_LINE;
 #pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t j = 0; j < s->n; j += columns)
-        thin(s->m, j, s->n - j < columns ? s->n - j : columns, s->k, rows, ld, &b, &t);
+    for (int64_t j = 0; j < s->n; j += columns) {
+        const int64_t n = s->n - j < columns ? s->n - j : columns;
+        float sum[TX_GEMM_THIN][COLUMNS];
+        for (int64_t i = 0; i < s->m; i++)
+            memset(sum[i], 0, (size_t)n * sizeof sum[i][0]);
+        if (spec->trans_b)
+            thin_lines(s->m, j, n, s->k, rows, ld, &b, sum);
+        else
+            thin_runs(s->m, j, n, s->k, rows, ld, &b, sum);
+        for (int64_t i = 0; i < s->m; i++)
+            store_row(sum[i], i, j, n, &c, call->bias, call->add);
+    }
 }
 
 /* ---- Between fp32 and 16 bits ------------------------------------------------------------------- */
@@ -228,10 +201,9 @@ static void widen(const tx_gemm_matrix *from, float *to, int32_t threads)
 
 static void narrow(float *sums, bool add, const tx_gemm_matrix *to, int32_t threads)
 {
-    const target t = {to->data, to->type, to->ld, NULL, add};
 #pragma omp parallel for schedule(static) num_threads(threads) if (to->rows * to->columns > TX_CPU_GRAIN)
     for (int64_t i = 0; i < to->rows; i++)
-        store_row(sums + i * to->columns, i, 0, to->columns, &t);
+        store_row(sums + i * to->columns, i, 0, to->columns, to, NULL, add);
 }
 
 const tx_gemm_rows TX_CPU_NAME(gemm_rows) = {
