@@ -10,14 +10,12 @@
 
 #define TEXT 256
 
-static tx_status describe(const tx_context *context, char text[TEXT])
+static void describe(const tx_context *context, char text[TEXT])
 {
     char products[TX_CPU_GEMM_LIBRARY];
-    tx_status status = tx_cpu_gemm_library(context->kernels->tile, products);
-    if (status == TX_OK)
-        snprintf(text, TEXT, "variant\t%s\nproducts\t%s\nthreads\t%d\n", context->kernels->name, products,
-                 (int)context->threads);
-    return status;
+    tx_cpu_gemm_library(products);
+    snprintf(text, TEXT, "variant\t%s\nproducts\t%s\nthreads\t%d\n", context->kernels->name, products,
+             (int)context->threads);
 }
 
 tx_status tx_cpu_choices(const tx_context *context, char **text)
@@ -25,11 +23,7 @@ tx_status tx_cpu_choices(const tx_context *context, char **text)
     char *made = malloc(TEXT);
     if (!made)
         return tx_fail(TX_MEMORY, "cpu: no memory for a text");
-    tx_status status = describe(context, made);
-    if (status) {
-        free(made);
-        return status;
-    }
+    describe(context, made);
     *text = made;
     return TX_OK;
 }
@@ -46,9 +40,7 @@ static bool has_line(const char *lines, const char *line, size_t length)
 tx_status tx_cpu_choose(tx_context *context, const char *text)
 {
     char own[TEXT], other[TEXT] = "";
-    tx_status status = describe(context, own);
-    if (status)
-        return status;
+    describe(context, own);
     for (size_t used = 0; *text && used < TEXT; text += *text == '\n') {
         const size_t length = strcspn(text, "\n");
         if (!has_line(own, text, length))

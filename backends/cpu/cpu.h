@@ -25,8 +25,8 @@ typedef struct tx_cpu_call {
 typedef void tx_cpu_kernel(const tx_cpu_call *call);
 
 typedef struct tx_cpu_kernels {
-    const char *name;                /* of the instruction set */
-    const struct tx_gemm_tile *tile; /* gemm_tile.h: of the matrix product that is TX's own */
+    const char *name;              /* of the instruction set */
+    const tx_gemm_rows *gemm_rows; /* of matrix products */
     tx_cpu_kernel *run[TX_OP_KERNELS];
 } tx_cpu_kernels;
 

@@ -1,30 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chooses who runs a matrix product, and checks what is asked. */
+ * Checks what is asked of a matrix product and chooses who runs it: TX's own loops for few rows, oneDNN for the rest.
+ * What oneDNN declines (16-bit types on CPUs without instructions for them) it gets with operands that are widened to
+ * fp32 in scratch. There are also the sums that are narrowed to 16 bits at the end: of these products, and of those
+ * over a long k, which oneDNN gets in pieces. */
 #include "gemm.h"
 
-#include "gemm_provider.h"
-#include "gemm_tile.h"
+#include "gemm_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct tx_cpu_gemm {
-    const tx_gemm_provider *provider;
-    void *state;
-    bool bias, adds;
+    tx_cpu_gemm_spec spec;
+    tx_gemm_dnnl *product; /* NULL: few rows */
+    bool indirect, widened;
+    int64_t a_bytes, b_bytes, sum_bytes; /* of scratch, where indirect: widened a and b, and sums */
     char variant[TX_GEMM_VARIANT];
 };
-
-/* In order of preference. */
-static const tx_gemm_provider *const providers[] = {
-#ifdef TX_ONEDNN
-    &tx_gemm_onednn,
-#endif
-    &tx_gemm_own,
-};
-#define PROVIDERS (sizeof providers / sizeof *providers)
 
 static tx_status check(const tx_cpu_gemm_spec *spec)
 {
@@ -58,70 +52,117 @@ static tx_gemm joined(const tx_cpu_gemm_spec *spec)
     return s;
 }
 
-/* Sets *first to the first provider to try. */
-static tx_status wish(size_t *first)
+/* Prepares one product of the batch, of operands of this type, with fp32 sums. */
+static tx_status create_indirect(tx_cpu_gemm *g, tx_dtype type, int64_t *scratch_bytes)
 {
-    const char *text = getenv("TX_GEMM");
-    if (text && *text && strcmp(text, "portable") != 0)
-        return tx_fail(TX_INVALID, "TX_GEMM=%s: only \"portable\" is known", text);
-    *first = text && *text ? PROVIDERS - 1 : 0;
-    return TX_OK;
-}
-
-tx_status tx_cpu_gemm_library(const struct tx_gemm_tile *tile, char text[TX_CPU_GEMM_LIBRARY])
-{
-    size_t first = 0;
-    tx_status status = wish(&first);
-    if (!status)
-        providers[first]->library(tile, text);
+    const tx_gemm *s = &g->spec.shape;
+    const bool narrows = g->spec.result != TX_F32;
+    tx_cpu_gemm_spec inner = g->spec;
+    inner.type = type;
+    inner.result = TX_F32;
+    inner.shape.batch = 1;
+    g->indirect = true;
+    g->widened = type != g->spec.type;
+    if (g->widened) {
+        inner.shape.lda = inner.trans_a ? s->m : s->k;
+        inner.shape.ldb = inner.trans_b ? s->k : s->n;
+        g->a_bytes = tx_gemm_wide_bytes(s->m * s->k);
+        g->b_bytes = tx_gemm_wide_bytes(s->k * s->n);
+    }
+    if (narrows) {
+        inner.adds = false;
+        inner.shape.ldc = s->n;
+        g->sum_bytes = tx_gemm_wide_bytes(s->m * s->n);
+    }
+    tx_status status = tx_gemm_dnnl_create(&inner, &g->product, scratch_bytes, g->variant);
+    if (!status && g->widened)
+        strncat(g->variant, ", widened to fp32", sizeof g->variant - strlen(g->variant) - 1);
+    *scratch_bytes += g->a_bytes + g->b_bytes + g->sum_bytes;
     return status;
 }
 
 tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, int64_t *scratch_bytes)
 {
-    size_t at = 0;
     tx_status status = check(spec);
-    if (!status)
-        status = wish(&at);
     if (status)
         return status;
-    tx_cpu_gemm_spec seen = *spec;
-    seen.shape = joined(spec);
-    if (seen.shape.batch == 1 && seen.shape.m <= TX_GEMM_THIN)
-        at = PROVIDERS - 1; /* few rows: own reads b at the rate of memory */
     tx_cpu_gemm *g = calloc(1, sizeof *g);
     if (!g)
         return tx_fail(TX_MEMORY, "matrix product: out of memory");
     int64_t bytes = 0;
-    char declined[TX_GEMM_VARIANT / 2] = "";
-    do {
-        g->provider = providers[at++];
-        status = g->provider->create(&seen, &g->state, &bytes, g->variant);
+    g->spec = *spec;
+    g->spec.shape = joined(spec);
+    if (g->spec.shape.batch == 1 && g->spec.shape.m <= TX_GEMM_THIN) {
+        bytes = tx_gemm_thin_scratch(&g->spec);
+        snprintf(g->variant, sizeof g->variant, "few rows %s", spec->rows->name);
+    } else {
+        if (spec->result != TX_F32 && spec->shape.k > TX_GEMM_LONG)
+            status = create_indirect(g, spec->type, &bytes);
+        else
+            status = tx_gemm_dnnl_create(&g->spec, &g->product, &bytes, g->variant);
         if (status == TX_UNSUPPORTED)
-            snprintf(declined, sizeof declined, " (%s)", tx_error());
-    } while (status == TX_UNSUPPORTED && at < PROVIDERS);
+            status = create_indirect(g, TX_F32, &bytes);
+    }
     if (status) {
         free(g);
         return status;
     }
-    strncat(g->variant, declined, sizeof g->variant - strlen(g->variant) - 1);
-    g->bias = spec->bias;
-    g->adds = spec->adds;
     *gemm = g;
     *scratch_bytes = bytes;
     return TX_OK;
 }
 
+static tx_gemm_matrix stored(const void *data, tx_dtype type, int64_t first, int64_t rows, int64_t columns, int64_t ld)
+{
+    return (tx_gemm_matrix){(char *)data + first * (int64_t)tx_dtype_size(type), type, rows, columns, ld};
+}
+
+/* Product `i` of the batch. */
+static tx_status run_indirect(const tx_cpu_gemm *g, const tx_gemm_call *call, int64_t i)
+{
+    const tx_cpu_gemm_spec *spec = &g->spec;
+    const tx_gemm *s = &spec->shape;
+    const bool ta = spec->trans_a, tb = spec->trans_b;
+    const tx_gemm_matrix a = stored(call->a, spec->type, i * s->stride_a, ta ? s->k : s->m, ta ? s->m : s->k, s->lda),
+                         b = stored(call->b, spec->type, i * s->stride_b, tb ? s->n : s->k, tb ? s->k : s->n, s->ldb),
+                         c = stored(call->c, spec->result, i * s->stride_c, s->m, s->n, s->ldc);
+    char *wide_a = call->scratch, *wide_b = wide_a + g->a_bytes, *sums = wide_b + g->b_bytes;
+    if (g->widened && (i == 0 || s->stride_a > 0))
+        spec->rows->widen(&a, (float *)(void *)wide_a, spec->threads);
+    if (g->widened && (i == 0 || s->stride_b > 0))
+        spec->rows->widen(&b, (float *)(void *)wide_b, spec->threads);
+    const bool narrows = g->sum_bytes > 0;
+    const tx_gemm_call inner = {.a = g->widened ? wide_a : a.data,
+                                .b = g->widened ? wide_b : b.data,
+                                .bias = call->bias,
+                                .c = narrows ? sums : c.data,
+                                .add = call->add && !narrows,
+                                .scratch = sums + g->sum_bytes};
+    tx_status status = tx_gemm_dnnl_run(g->product, &inner);
+    if (!status && narrows)
+        spec->rows->narrow((float *)(void *)sums, call->add, &c, spec->threads);
+    return status;
+}
+
 tx_status tx_cpu_gemm_run(tx_cpu_gemm *gemm, const void *a, const void *b, const float *bias, void *c, float beta,
                           void *scratch)
 {
-    if (bias && !gemm->bias)
+    const tx_cpu_gemm_spec *spec = &gemm->spec;
+    if (bias && !spec->bias)
         return tx_fail(TX_INVALID, "matrix product: prepared without a bias");
-    if (!(beta == 0.0f || (beta == 1.0f && gemm->adds)))
-        return tx_fail(TX_INVALID, "matrix product: prepared for beta 0%s, asked for %g", gemm->adds ? " or 1" : "",
+    if (!(beta == 0.0f || (beta == 1.0f && spec->adds)))
+        return tx_fail(TX_INVALID, "matrix product: prepared for beta 0%s, asked for %g", spec->adds ? " or 1" : "",
                        (double)beta);
     const tx_gemm_call call = {.a = a, .b = b, .bias = bias, .c = c, .add = beta != 0.0f, .scratch = scratch};
-    return gemm->provider->run(gemm->state, &call);
+    tx_status status = TX_OK;
+    if (!gemm->product)
+        spec->rows->multiply(spec, &call);
+    else if (!gemm->indirect)
+        status = tx_gemm_dnnl_run(gemm->product, &call);
+    else
+        for (int64_t i = 0; !status && i < spec->shape.batch; i++)
+            status = run_indirect(gemm, &call, i);
+    return status;
 }
 
 const char *tx_cpu_gemm_variant(const tx_cpu_gemm *gemm)
@@ -133,6 +174,6 @@ void tx_cpu_gemm_destroy(tx_cpu_gemm *gemm)
 {
     if (!gemm)
         return;
-    gemm->provider->destroy(gemm->state);
+    tx_gemm_dnnl_destroy(gemm->product);
     free(gemm);
 }

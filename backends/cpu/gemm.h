@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Matrix products of the CPU backend: c[i] = op(a[i]) op(b[i]) + bias + beta c[i], i < batch, prepared once and
- * run many times. oneDNN does the work where this build has it and it takes the types; TX's own kernel does the
- * rest. All operands are row-major; op(a) is m x k, op(b) is k x n, sums are fp32. */
+ * run many times. oneDNN does the work, in fp32 where it declines the types; few rows are TX's own. All operands are
+ * row-major; op(a) is m x k, op(b) is k x n, sums are fp32. */
 #ifndef TX_CPU_GEMM_H
 #define TX_CPU_GEMM_H
 
 #include "backends/backend.h"
 
-typedef struct tx_cpu_gemm tx_cpu_gemm; /* a prepared product */
+typedef struct tx_cpu_gemm tx_cpu_gemm;   /* a prepared product */
+typedef struct tx_gemm_rows tx_gemm_rows; /* TX's own loops in one instruction set (gemm_parts.h) */
 
 typedef struct tx_cpu_gemm_spec {
     tx_gemm shape;
-    tx_dtype type;                   /* of a and b: F32, BF16 or F16 */
-    tx_dtype result;                 /* of c: F32 or `type` */
-    bool trans_a, trans_b;           /* a is stored k x m, b is stored n x k */
-    bool bias;                       /* runs may give bias [n] */
-    bool adds;                       /* runs may have beta 1 */
-    int32_t threads;                 /* that a run uses, at least 1 */
-    const struct tx_gemm_tile *tile; /* that TX's own kernel takes: the device's (cpu.h) */
+    tx_dtype type;            /* of a and b: F32, BF16 or F16 */
+    tx_dtype result;          /* of c: F32 or `type` */
+    bool trans_a, trans_b;    /* a is stored k x m, b is stored n x k */
+    bool bias;                /* runs may give bias [n] */
+    bool adds;                /* runs may have beta 1 */
+    int32_t threads;          /* that a run uses, at least 1 */
+    const tx_gemm_rows *rows; /* the device's (cpu.h) */
 } tx_cpu_gemm_spec;
 
-/* Prepares a product; *scratch_bytes is what every run of it needs. TX_GEMM=portable in the environment asks for
- * TX's own kernel. The caller destroys *gemm. */
+/* Prepares a product; *scratch_bytes is what every run of it needs. The caller destroys *gemm. */
 tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, int64_t *scratch_bytes);
 
 /* Runs a prepared product, allocating nothing. beta is 0 (c is not read) or, where spec.adds, 1. bias is fp32
@@ -31,13 +31,12 @@ tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, i
 tx_status tx_cpu_gemm_run(tx_cpu_gemm *gemm, const void *a, const void *b, const float *bias, void *c, float beta,
                           void *scratch);
 
-/* What runs it, e.g. "onednn jit:avx512_core" or "own avx512 8x32"; lives as long as the product. */
+/* What runs it, e.g. "onednn brg:avx512_core" or "few rows avx512"; lives as long as the product. */
 const char *tx_cpu_gemm_variant(const tx_cpu_gemm *gemm);
 void tx_cpu_gemm_destroy(tx_cpu_gemm *gemm);
 
-/* The library that products are given to first, with what its sums depend on, e.g. "onednn 2.6.0 isa 7f"; `tile` as in
- * tx_cpu_gemm_spec. */
+/* The library, with what its sums depend on, e.g. "onednn 2.6.0 isa 7f". */
 #define TX_CPU_GEMM_LIBRARY 96
-tx_status tx_cpu_gemm_library(const struct tx_gemm_tile *tile, char text[TX_CPU_GEMM_LIBRARY]);
+void tx_cpu_gemm_library(char text[TX_CPU_GEMM_LIBRARY]);
 
 #endif

@@ -5,7 +5,7 @@
  *
  * Sums over a very long k go in pieces that add up in fp32: oneDNN reads a in place, and rows that are too far apart
  * cost it 15 % on the gradient of GPT-2's logits. */
-#include "gemm_provider.h"
+#include "gemm_parts.h"
 
 #include <dnnl.h>
 #include <dnnl_debug.h>
@@ -87,15 +87,13 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *desc, dnnl_engine_t engine,
 
 /* ---- Prepared products -------------------------------------------------------------------------- */
 
-#define LONG_DEPTH 16384 /* a longer sum is taken in pieces */
-#define PIECE_DEPTH 8192 /* of at most this many */
+#define PIECE_DEPTH 8192 /* of a sum that is taken in pieces, at most */
 #define PIECE_UNIT 64
-#define SCRATCH_ALIGNMENT 64
 
 enum { ARG_A, ARG_B, ARG_C, ARG_SCRATCH, ARG_BIAS, ARGS }; /* bias last: not every product has one */
 static const int arg_names[ARGS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD, DNNL_ARG_BIAS};
 
-/* A primitive with its memory objects: a product or, with two arguments, a conversion. */
+/* A primitive with its memory objects. */
 typedef struct form {
     dnnl_primitive_t primitive;
     int count;
@@ -103,25 +101,22 @@ typedef struct form {
     int64_t scratch_bytes;
 } form;
 
-enum { STORE, ADD, ADD_REST, CONVERT, FORMS };
+enum { STORE, ADD, ADD_REST, FORMS };
 
-typedef struct library_gemm {
+struct tx_gemm_dnnl {
     tx_cpu_gemm_spec spec;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    int64_t depth;     /* of a piece; k where there is one piece */
-    int64_t sum_bytes; /* of scratch: fp32 sums of the pieces, where the result is not fp32 */
-    float *no_bias;    /* zeros, for runs without the bias that was prepared */
-    form form[FORMS];  /* ADD adds to the result, ADD_REST adds the last piece where it is shorter */
-} library_gemm;
+    int64_t depth;    /* of a piece; k where there is one piece */
+    float *no_bias;   /* zeros, for runs without the bias that was prepared */
+    form form[FORMS]; /* ADD adds to the result, ADD_REST adds the last piece where it is shorter */
+};
 
 static tx_status failed(dnnl_status_t status)
 {
     if (status == dnnl_unimplemented)
         return tx_fail(TX_UNSUPPORTED, "oneDNN does not take this product on this CPU");
-    return tx_fail(status == dnnl_out_of_memory ? TX_MEMORY : TX_INTERNAL,
-                   "oneDNN: %s; TX_GEMM=portable in the environment takes TX's own kernel instead",
-                   dnnl_status2str(status));
+    return tx_fail(status == dnnl_out_of_memory ? TX_MEMORY : TX_INTERNAL, "oneDNN: %s", dnnl_status2str(status));
 }
 
 static dnnl_data_type_t type_of(tx_dtype type)
@@ -144,9 +139,8 @@ static dnnl_status_t matrix(layout *l, const tx_gemm *s, int64_t rows, int64_t c
     return layout_create(l, 3 - leave, size + leave, type_of(type), stride + leave);
 }
 
-/* Of a piece of the product: `depth` of k, the result of type `sum` and leading dimension `ld_sum`. */
-static dnnl_status_t layouts_create(layouts *l, const tx_cpu_gemm_spec *spec, int64_t depth, tx_dtype sum,
-                                    int64_t ld_sum)
+/* Of a piece of the product: `depth` of k. */
+static dnnl_status_t layouts_create(layouts *l, const tx_cpu_gemm_spec *spec, int64_t depth)
 {
     const tx_gemm *s = &spec->shape;
     bool ta = spec->trans_a, tb = spec->trans_b;
@@ -154,7 +148,7 @@ static dnnl_status_t layouts_create(layouts *l, const tx_cpu_gemm_spec *spec, in
     if (!status)
         status = matrix(&l->b, s, depth, s->n, tb ? 1 : s->ldb, tb ? s->ldb : 1, s->stride_b, spec->type);
     if (!status)
-        status = matrix(&l->c, s, s->m, s->n, ld_sum, 1, s->stride_c, sum);
+        status = matrix(&l->c, s, s->m, s->n, s->ldc, 1, s->stride_c, spec->result);
     if (!status && spec->bias)
         status = matrix(&l->bias, s, 1, s->n, s->n, 1, 0, TX_F32);
     return status;
@@ -191,7 +185,7 @@ static dnnl_status_t attributes(dnnl_primitive_attr_t *attr, bool add)
     return status;
 }
 
-static dnnl_status_t form_arg(form *f, const library_gemm *g, int arg, layout_ref l)
+static dnnl_status_t form_arg(form *f, const tx_gemm_dnnl *g, int arg, layout_ref l)
 {
     dnnl_exec_arg_t *at = &f->args[f->count++];
     at->arg = arg;
@@ -199,7 +193,7 @@ static dnnl_status_t form_arg(form *f, const library_gemm *g, int arg, layout_re
 }
 
 /* Makes a product and its memory objects; *name gets oneDNN's name of it, which lives as long as the primitive. */
-static dnnl_status_t form_create(const library_gemm *g, form *f, const layouts *l, bool add, const char **name)
+static dnnl_status_t form_create(const tx_gemm_dnnl *g, form *f, const layouts *l, bool add, const char **name)
 {
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t desc = NULL;
@@ -229,23 +223,6 @@ static dnnl_status_t form_create(const library_gemm *g, form *f, const layouts *
     return status;
 }
 
-/* Makes the conversion of fp32 sums in scratch to the result. */
-static dnnl_status_t convert_create(const library_gemm *g, form *f, const layouts *sums, const layouts *results)
-{
-    dnnl_primitive_desc_t desc = NULL;
-    layout_ref from = layout_at(&sums->c), to = layout_at(&results->c);
-    dnnl_status_t status = dnnl_reorder_primitive_desc_create(&desc, from, g->engine, to, g->engine, NULL);
-    if (!status)
-        status = dnnl_primitive_create(&f->primitive, desc);
-    if (!status)
-        status = form_arg(f, g, DNNL_ARG_FROM, from);
-    if (!status)
-        status = form_arg(f, g, DNNL_ARG_TO, to);
-    if (desc)
-        dnnl_primitive_desc_destroy(desc);
-    return status;
-}
-
 static void form_free(form *f)
 {
     for (int i = 0; i < f->count; i++)
@@ -255,7 +232,7 @@ static void form_free(form *f)
         dnnl_primitive_destroy(f->primitive);
 }
 
-static dnnl_status_t form_run(const library_gemm *g, const form *f, const void *const data[ARGS])
+static dnnl_status_t form_run(const tx_gemm_dnnl *g, const form *f, const void *const data[ARGS])
 {
     dnnl_status_t status = dnnl_success;
     for (int i = 0; !status && i < f->count; i++)
@@ -263,9 +240,10 @@ static dnnl_status_t form_run(const library_gemm *g, const form *f, const void *
     return status ? status : dnnl_primitive_execute(f->primitive, g->stream, f->count, f->args);
 }
 
-static void onednn_destroy(void *state)
+void tx_gemm_dnnl_destroy(tx_gemm_dnnl *g)
 {
-    library_gemm *g = state;
+    if (!g)
+        return;
     for (int i = 0; i < FORMS; i++)
         form_free(&g->form[i]);
     if (g->stream)
@@ -277,38 +255,27 @@ static void onednn_destroy(void *state)
 }
 
 /* Decides on the pieces and makes the forms that runs need. */
-static dnnl_status_t prepare(library_gemm *g, layouts *piece, layouts *rest, layouts *result,
-                             char variant[TX_GEMM_VARIANT])
+static dnnl_status_t prepare(tx_gemm_dnnl *g, layouts *piece, layouts *rest, char variant[TX_GEMM_VARIANT])
 {
     const tx_cpu_gemm_spec *spec = &g->spec;
     const tx_gemm *s = &spec->shape;
-    bool wide = spec->result == TX_F32;
     int64_t pieces = 1;
-    if (s->k > LONG_DEPTH && s->batch == 1 && !spec->bias && (wide || !spec->adds))
+    if (s->k > TX_GEMM_LONG && s->batch == 1 && !spec->bias && spec->result == TX_F32)
         pieces = (s->k + PIECE_DEPTH - 1) / PIECE_DEPTH;
     g->depth = (s->k + pieces - 1) / pieces;
     if (pieces > 1)
         g->depth = (g->depth + PIECE_UNIT - 1) / PIECE_UNIT * PIECE_UNIT;
-    bool convert = pieces > 1 && !wide;
-    tx_dtype sum = convert ? TX_F32 : spec->result;
-    int64_t ld_sum = convert ? s->n : s->ldc, shorter = s->k % g->depth;
-    if (convert)
-        g->sum_bytes =
-            (s->m * s->n * (int64_t)sizeof(float) + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
-    const char *name[FORMS] = {"", NULL, NULL, NULL};
-    dnnl_status_t status = layouts_create(piece, spec, g->depth, sum, ld_sum);
+    const int64_t shorter = s->k % g->depth;
+    const char *name[FORMS] = {"", NULL, NULL};
+    dnnl_status_t status = layouts_create(piece, spec, g->depth);
     if (!status)
         status = form_create(g, &g->form[STORE], piece, false, &name[STORE]);
     if (!status && (spec->adds || pieces > 1))
         status = form_create(g, &g->form[ADD], piece, true, &name[ADD]);
     if (!status && shorter)
-        status = layouts_create(rest, spec, shorter, sum, ld_sum);
+        status = layouts_create(rest, spec, shorter);
     if (!status && shorter)
         status = form_create(g, &g->form[ADD_REST], rest, true, &name[ADD_REST]);
-    if (!status && convert)
-        status = layouts_create(result, spec, g->depth, spec->result, s->ldc);
-    if (!status && convert)
-        status = convert_create(g, &g->form[CONVERT], piece, result);
     if (!status && pieces > 1)
         snprintf(variant, TX_GEMM_VARIANT, "onednn %s, k in %d pieces", name[STORE], (int)pieces);
     else if (!status && name[ADD] && strcmp(name[STORE], name[ADD]) != 0)
@@ -327,10 +294,10 @@ static int use_threads(int threads)
     return before;
 }
 
-static tx_status onednn_create(const tx_cpu_gemm_spec *spec, void **state, int64_t *scratch_bytes,
-                               char variant[TX_GEMM_VARIANT])
+tx_status tx_gemm_dnnl_create(const tx_cpu_gemm_spec *spec, tx_gemm_dnnl **product, int64_t *scratch_bytes,
+                              char variant[TX_GEMM_VARIANT])
 {
-    library_gemm *g = calloc(1, sizeof *g);
+    tx_gemm_dnnl *g = calloc(1, sizeof *g);
     if (g && spec->bias)
         g->no_bias = calloc((size_t)spec->shape.n, sizeof *g->no_bias);
     if (!g || (spec->bias && !g->no_bias)) {
@@ -339,59 +306,50 @@ static tx_status onednn_create(const tx_cpu_gemm_spec *spec, void **state, int64
     }
     g->spec = *spec;
     int before = use_threads(spec->threads);
-    layouts piece = {0}, rest = {0}, result = {0};
+    layouts piece = {0}, rest = {0};
     dnnl_status_t status = dnnl_engine_create(&g->engine, dnnl_cpu, 0);
     if (!status)
         status = dnnl_stream_create(&g->stream, g->engine, dnnl_stream_default_flags);
     if (!status)
-        status = prepare(g, &piece, &rest, &result, variant);
+        status = prepare(g, &piece, &rest, variant);
     layouts_free(&piece);
     layouts_free(&rest);
-    layouts_free(&result);
     use_threads(before);
     if (status) {
-        onednn_destroy(g);
+        tx_gemm_dnnl_destroy(g);
         return failed(status);
     }
     int64_t most = 0;
     for (int i = 0; i < FORMS; i++)
         most = g->form[i].scratch_bytes > most ? g->form[i].scratch_bytes : most;
-    *scratch_bytes = g->sum_bytes + most;
-    *state = g;
+    *scratch_bytes = most;
+    *product = g;
     return TX_OK;
 }
 
-static tx_status onednn_run(void *state, const tx_gemm_call *call)
+tx_status tx_gemm_dnnl_run(const tx_gemm_dnnl *g, const tx_gemm_call *call)
 {
-    const library_gemm *g = state;
     const tx_gemm *s = &g->spec.shape;
     const int64_t size = (int64_t)tx_dtype_size(g->spec.type);
     const int64_t a_step = (g->spec.trans_a ? s->lda : 1) * size, b_step = (g->spec.trans_b ? 1 : s->ldb) * size;
-    const void *sums = g->sum_bytes ? call->scratch : call->c;
     const void *bias = call->bias ? call->bias : g->no_bias;
     int before = use_threads(g->spec.threads);
     dnnl_status_t status = dnnl_success;
     for (int64_t p = 0; !status && p < s->k; p += g->depth) {
         int which = p + g->depth > s->k ? ADD_REST : p > 0 || call->add ? ADD : STORE;
-        const void *const data[ARGS] = {(const char *)call->a + p * a_step, (const char *)call->b + p * b_step, sums,
-                                        (char *)call->scratch + g->sum_bytes, bias};
+        const void *const data[ARGS] = {(const char *)call->a + p * a_step, (const char *)call->b + p * b_step, call->c,
+                                        call->scratch, bias};
         status = form_run(g, &g->form[which], data);
     }
-    if (!status && g->sum_bytes)
-        status = form_run(g, &g->form[CONVERT], (const void *const[ARGS]){sums, call->c});
     if (!status)
         status = dnnl_stream_wait(g->stream);
     use_threads(before);
     return status ? failed(status) : TX_OK;
 }
 
-static void onednn_library(const struct tx_gemm_tile *tile, char text[TX_CPU_GEMM_LIBRARY])
+void tx_cpu_gemm_library(char text[TX_CPU_GEMM_LIBRARY])
 {
-    (void)tile;
     const dnnl_version_t *v = dnnl_version();
     snprintf(text, TX_CPU_GEMM_LIBRARY, "onednn %d.%d.%d isa %x", v->major, v->minor, v->patch,
              (unsigned)dnnl_get_effective_cpu_isa());
 }
-
-const tx_gemm_provider tx_gemm_onednn = {
-    .name = "onednn", .create = onednn_create, .run = onednn_run, .destroy = onednn_destroy, .library = onednn_library};

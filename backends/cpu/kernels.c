@@ -25,7 +25,7 @@ void TX_CPU_NAME(matmul)(const tx_cpu_call *call)
 
 const tx_cpu_kernels TX_CPU_NAME(kernels) = {
     .name = "openmp " TX_TEXT(TX_CPU_VARIANT),
-    .tile = &TX_CPU_NAME(gemm_tile),
+    .gemm_rows = &TX_CPU_NAME(gemm_rows),
     .run =
         {
 #define TX_OP(NAME, name, ...) [TX_OP_##NAME] = TX_CPU_NAME(name),

@@ -50,7 +50,7 @@ static tx_status prepare_gemm(const tx_context *context, const tx_command *comma
         .bias = tx_present(&command->in[2]),
         .adds = attrs->accumulate != TX_STORE,
         .threads = context->threads,
-        .tile = context->kernels->tile,
+        .rows = context->kernels->gemm_rows,
     };
     return tx_cpu_gemm_create(&spec, gemm, scratch);
 }

@@ -7,7 +7,6 @@
 
 #include "api/base/half.h"
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/gemm_tile.h"
 
 #include <float.h>
 #include <math.h>
@@ -18,8 +17,8 @@
 #define TX_TEXT_(x) #x
 #define TX_TEXT(x) TX_TEXT_(x)
 
-/* The tile and the kernels of this variant, these as named by ops.def. */
-extern const tx_gemm_tile TX_CPU_NAME(gemm_tile);
+/* The rows of matrix products and the kernels of this variant, these as named by ops.def. */
+extern const tx_gemm_rows TX_CPU_NAME(gemm_rows);
 #define TX_OP(NAME, name, ...) void TX_CPU_NAME(name)(const tx_cpu_call *call);
 #define TX_VIRTUAL(NAME, name, ...)
 #include "ops.def"

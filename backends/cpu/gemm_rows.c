@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loops of matrix products that are TX's own: few rows of a, where b is read once and memory is the bound, and
+ * rows between fp32 and the types of 16 bits. Compiled once for each instruction set. */
+#include "gemm_parts.h"
+
+#include "backends/cpu/simd.h"
+
+#include <string.h>
+
+#define COLUMNS 512      /* of few rows' sums: with DEPTH lines of b they stay in the first cache */
+#define DEPTH 8          /* lines of b that are taken in at once */
+#define CHUNK 64         /* lanes of a sum */
+#define CACHE_LINE 16    /* numbers in it */
+#define SMALL_WORK 65536 /* multiply-adds that are not worth waking a thread */
+
+/* Reads `count` neighbours, from element `at` on, as fp32. */
+static inline void load(const void *data, tx_dtype type, int64_t at, int64_t count, float *restrict to)
+{
+    if (type == TX_F32) {
+        const float *from = (const float *)data + at;
+        for (int64_t i = 0; i < count; i++)
+            to[i] = from[i];
+    } else if (type == TX_BF16) {
+        const uint16_t *from = (const uint16_t *)data + at;
+        for (int64_t i = 0; i < count; i++)
+            to[i] = tx_bf16_to_f32(from[i]);
+    } else {
+        const uint16_t *from = (const uint16_t *)data + at;
+        for (int64_t i = 0; i < count; i++)
+            to[i] = tx_f16_to_f32(from[i]);
+    }
+}
+
+static inline float read_c(const tx_gemm_matrix *c, int64_t at)
+{
+    if (c->type == TX_F32)
+        return ((const float *)c->data)[at];
+    uint16_t h = ((const uint16_t *)c->data)[at];
+    return c->type == TX_BF16 ? tx_bf16_to_f32(h) : tx_f16_to_f32(h);
+}
+
+/* c [i, j0..] = n sums + bias [j0..] (NULL: none), with `add` plus what c holds. */
+static inline void store_row(float *restrict row, int64_t i, int64_t j0, int64_t n, const tx_gemm_matrix *c,
+                             const float *bias, bool add)
+{
+    const int64_t at = i * c->ld + j0;
+    if (bias)
+        for (int64_t j = 0; j < n; j++)
+            row[j] += bias[j0 + j];
+    if (add)
+        for (int64_t j = 0; j < n; j++)
+            row[j] += read_c(c, at + j);
+    if (c->type == TX_F32)
+        for (int64_t j = 0; j < n; j++)
+            ((float *)c->data)[at + j] = row[j];
+    else if (c->type == TX_BF16)
+        for (int64_t j = 0; j < n; j++)
+            ((uint16_t *)c->data)[at + j] = tx_f32_to_bf16(row[j]);
+    else
+        for (int64_t j = 0; j < n; j++)
+            ((uint16_t *)c->data)[at + j] = tx_f32_to_f16(row[j]);
+}
+
+/* ---- Few rows ------------------------------------------------------------------------------------ */
+
+/* rows [m, k] = a, stored k x m where `trans`, as fp32. */
+static void unpack(const tx_gemm_matrix *a, bool trans, int64_t m, int64_t k, float *rows)
+{
+    for (int64_t i = 0; i < m; i++)
+        if (!trans)
+            load(a->data, a->type, i * a->ld, k, rows + i * k);
+        else
+            for (int64_t p = 0; p < k; p++)
+                load(a->data, a->type, p * a->ld + i, 1, rows + i * k + p);
+}
+
+/* sum [m, n] += rows [m, DEPTH] times DEPTH lines of b that lie side by side, `step` apart: as fast as memory gives the
+ * lines, which stay in the first cache for the other rows. */
+static inline void thin_add_lines(int64_t m, int64_t n, const float *rows, int64_t ld, const float *b, int64_t step,
+                                  float sum[TX_GEMM_THIN][COLUMNS])
+{
+    for (int64_t i = 0; i < m; i++) {
+        const float *restrict x = rows + i * ld;
+        float *restrict y = sum[i];
+#pragma omp simd
+        for (int64_t c = 0; c < n; c++) {
+            float s = y[c];
+#pragma GCC unroll 8
+            for (int d = 0; d < DEPTH; d++)
+                s += x[d] * b[d * step + c];
+            y[c] = s;
+        }
+    }
+}
+
+/* Sums of columns that lie side by side. */
+static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld,
+                      const tx_gemm_matrix *b, float sum[TX_GEMM_THIN][COLUMNS])
+{
+    float wide[DEPTH][COLUMNS], last[TX_GEMM_THIN][DEPTH] = {{0.0f}};
+    for (int64_t p = 0; p < k; p += DEPTH) {
+        const int64_t depth = k - p < DEPTH ? k - p : DEPTH;
+        if (b->type == TX_F32 && depth == DEPTH) {
+            const float *first = (const float *)b->data + p * b->ld + j;
+            thin_add_lines(m, n, rows + p, ld, first, b->ld, sum);
+            continue;
+        }
+        for (int64_t d = 0; d < DEPTH; d++) /* beyond the end: zeros times zeros */
+            if (d < depth)
+                load(b->data, b->type, (p + d) * b->ld + j, n, wide[d]);
+            else
+                memset(wide[d], 0, (size_t)n * sizeof wide[d][0]);
+        for (int64_t i = 0; i < m; i++)
+            memcpy(last[i], rows + i * ld + p, (size_t)depth * sizeof last[i][0]);
+        thin_add_lines(m, n, last[0], DEPTH, wide[0], COLUMNS, sum);
+    }
+}
+
+/* One row times one column, which is a run: by lanes, which are added in pairs at the end. */
+static inline float thin_dot(const float *restrict x, const float *restrict b, int64_t k)
+{
+    float lane[CHUNK] = {0.0f};
+    int64_t p = 0;
+    for (; p + CHUNK <= k; p += CHUNK)
+#pragma omp simd
+        for (int d = 0; d < CHUNK; d++)
+            lane[d] += x[p + d] * b[p + d];
+    for (int64_t d = 0; p + d < k; d++)
+        lane[d] += x[p + d] * b[p + d];
+    for (int width = CHUNK / 2; width > 0; width /= 2)
+#pragma omp simd
+        for (int d = 0; d < width; d++)
+            lane[d] += lane[d + width];
+    return lane[0];
+}
+
+/* Sums of columns each of which is a run. */
+static void thin_lines(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld,
+                       const tx_gemm_matrix *b, float sum[TX_GEMM_THIN][COLUMNS])
+{
+    for (int64_t c = 0; c < n; c++) {
+        const int64_t at = (j + c) * b->ld;
+        if (b->type == TX_F32) {
+            for (int64_t i = 0; i < m; i++)
+                sum[i][c] = thin_dot(rows + i * ld, (const float *)b->data + at, k);
+            continue;
+        }
+        float run[COLUMNS];
+        for (int64_t p = 0; p < k; p += COLUMNS) {
+            const int64_t depth = k - p < COLUMNS ? k - p : COLUMNS;
+            load(b->data, b->type, at + p, depth, run);
+            for (int64_t i = 0; i < m; i++)
+                sum[i][c] += thin_dot(rows + i * ld + p, run, depth);
+        }
+    }
+}
+
+static int64_t blocks_of(int64_t count, int64_t size)
+{
+    return (count + size - 1) / size;
+}
+
+static void multiply(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
+{
+    const tx_gemm *s = &spec->shape;
+    const tx_gemm_matrix a = {.data = (void *)call->a, .type = spec->type, .ld = s->lda};
+    const tx_gemm_matrix b = {.data = (void *)call->b, .type = spec->type, .ld = s->ldb};
+    const tx_gemm_matrix c = {.data = call->c, .type = spec->result, .ld = s->ldc};
+    const bool in_place = tx_gemm_thin_scratch(spec) == 0;
+    const float *rows = in_place ? call->a : call->scratch;
+    const int64_t ld = in_place ? s->lda : s->k;
+    if (!in_place)
+        unpack(&a, spec->trans_a, s->m, s->k, call->scratch);
+    const int32_t threads = (double)s->m * (double)s->n * (double)s->k < SMALL_WORK ? 1 : spec->threads;
+    const int64_t items = threads * blocks_of(s->n, threads * COLUMNS);
+    const int64_t columns = blocks_of(blocks_of(s->n, items), CACHE_LINE) * CACHE_LINE;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t j = 0; j < s->n; j += columns) {
+        const int64_t n = s->n - j < columns ? s->n - j : columns;
+        float sum[TX_GEMM_THIN][COLUMNS];
+        for (int64_t i = 0; i < s->m; i++)
+            memset(sum[i], 0, (size_t)n * sizeof sum[i][0]);
+        if (spec->trans_b)
+            thin_lines(s->m, j, n, s->k, rows, ld, &b, sum);
+        else
+            thin_runs(s->m, j, n, s->k, rows, ld, &b, sum);
+        for (int64_t i = 0; i < s->m; i++)
+            store_row(sum[i], i, j, n, &c, call->bias, call->add);
+    }
+}
+
+/* ---- Between fp32 and 16 bits ------------------------------------------------------------------- */
+
+static void widen(const tx_gemm_matrix *from, float *to, int32_t threads)
+{
+#pragma omp parallel for schedule(static) num_threads(threads) if (from->rows * from->columns > TX_CPU_GRAIN)
+    for (int64_t i = 0; i < from->rows; i++)
+        load(from->data, from->type, i * from->ld, from->columns, to + i * from->columns);
+}
+
+static void narrow(float *sums, bool add, const tx_gemm_matrix *to, int32_t threads)
+{
+#pragma omp parallel for schedule(static) num_threads(threads) if (to->rows * to->columns > TX_CPU_GRAIN)
+    for (int64_t i = 0; i < to->rows; i++)
+        store_row(sums + i * to->columns, i, 0, to->columns, to, NULL, add);
+}
+
+const tx_gemm_rows TX_CPU_NAME(gemm_rows) = {
+    .name = TX_TEXT(TX_CPU_VARIANT),
+    .multiply = multiply,
+    .widen = widen,
+    .narrow = narrow,
+};
