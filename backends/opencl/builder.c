@@ -89,16 +89,24 @@ static void add_patch(tx_cl_builder *b, tx_arena_id arena, int32_t chunk)
     x->patches[x->patch_count++] = (tx_cl_patch){x->step_count - 1, x->argument++, arena, chunk};
 }
 
-void tx_cl_arg_operand(tx_cl_builder *b, const tx_operand *operand)
+void tx_cl_arg_operands(tx_cl_builder *b, size_t count, const tx_operand *const *operands)
 {
-    if (!tx_present(operand)) {
+    for (size_t i = 0; i < count; i++) {
+        const tx_operand *o = operands[i];
+        const bool present = o && tx_present(o);
         const cl_mem none = NULL;
-        set_argument(b, sizeof none, &none);
-        tx_cl_arg_i64(b, 0);
-        return;
+        if (present)
+            add_patch(b, o->arena, o->chunk);
+        else
+            set_argument(b, sizeof none, &none);
+        TX_CL_I64(b, present ? o->offset / (int64_t)tx_dtype_size(o->dtype) : 0);
     }
-    add_patch(b, operand->arena, operand->chunk);
-    tx_cl_arg_i64(b, operand->offset / (int64_t)tx_dtype_size(operand->dtype));
+}
+
+void tx_cl_arg_values(tx_cl_builder *b, size_t size, size_t count, const void *values)
+{
+    for (size_t i = 0; i < count; i++)
+        set_argument(b, size, (const char *)values + i * size);
 }
 
 void tx_cl_arg_control(tx_cl_builder *b)
@@ -109,24 +117,6 @@ void tx_cl_arg_control(tx_cl_builder *b)
 void tx_cl_arg_result(tx_cl_builder *b)
 {
     add_patch(b, TX_ARENA_RESULT, 0);
-}
-
-void tx_cl_arg_i32(tx_cl_builder *b, int32_t value)
-{
-    cl_int v = value;
-    set_argument(b, sizeof v, &v);
-}
-
-void tx_cl_arg_i64(tx_cl_builder *b, int64_t value)
-{
-    cl_long v = value;
-    set_argument(b, sizeof v, &v);
-}
-
-void tx_cl_arg_f32(tx_cl_builder *b, float value)
-{
-    cl_float v = value;
-    set_argument(b, sizeof v, &v);
 }
 
 void tx_cl_arg_local(tx_cl_builder *b, size_t bytes)

@@ -194,8 +194,7 @@ static void clblast_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_
         return;
     const size_t global[2] = {(size_t)p->g.n, (size_t)(p->g.m * p->g.batch)};
     tx_cl_launch(b, "gemm_bias", "", "gemm_bias", 2, global, NULL);
-    tx_cl_arg_operand(b, p->bias);
-    tx_cl_arg_operand(b, p->y);
+    TX_CL_OPERANDS(b, p->bias, p->y);
 }
 
 const tx_cl_provider tx_cl_gemm_clblast = {
