@@ -29,7 +29,7 @@ typedef struct tx_cl_limits {
     bool unified;        /* device memory is host memory */
     bool libraries;      /* those that ask OpenCL for its limits get the same local memory and work-groups as here */
     size_t max_group;    /* CL_DEVICE_MAX_WORK_GROUP_SIZE */
-    size_t max_item[3];  /* CL_DEVICE_MAX_WORK_ITEM_SIZES */
+    size_t max_item[3];  /* CL_DEVICE_MAX_WORK_ITEM_SIZES, none above max_group */
     int64_t local_bytes; /* reported local memory; at least 16 KiB is relied on */
     int64_t max_allocation;
     int64_t alignment; /* bytes: a sub-buffer begins at a multiple of it */
