@@ -258,7 +258,7 @@ static void test_json_long_integers(void **state)
         "{\"a\":1000000000000000019884624838656,\"b\":9223372036854775808,\"c\":9223372036854775807,"
         "\"d\":-99999999999999999999,\"1\\\"11111111111111111111\":1.5,"
         "\"e\":[1111111111111111111,99999999999999999999.5,99999999999999999999e-1],"
-        "\"s\":\"99999999999999999999\"}";
+        "\"s\":\"99999999999999999999\",\"m\":-9223372036854775808}";
     tx_json *json, *list;
     const char *s;
     double d = 0;
@@ -270,6 +270,8 @@ static void test_json_long_integers(void **state)
     assert_refused(tx_json_get_int(json, "b", 0, INT64_MAX, &i), TX_FORMAT, "b: expected an integer");
     assert_ok(tx_json_get_int(json, "c", 0, INT64_MAX, &i));
     assert_true(i == INT64_MAX);
+    assert_ok(tx_json_get_int(json, "m", INT64_MIN, 0, &i));
+    assert_true(i == INT64_MIN);
     assert_ok(tx_json_get_number(json, "d", -1e300, 0, &d));
     assert_true(d == -1e20);
     assert_true(tx_json_has(json, "1\"11111111111111111111"));

@@ -4,6 +4,7 @@
 
 #include "api/base/file.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -45,19 +46,13 @@ static bool in_number(char c)
     return (c >= '0' && c <= '9') || (c && strchr("+-.eE", c));
 }
 
-/* Whether a number is an integer beyond int64. */
-static bool is_beyond(const char *number, size_t size)
+/* Whether a text is an integer beyond int64, and nothing else. */
+static bool is_beyond(const char *text)
 {
-    static const char most[] = "9223372036854775807";
-    const size_t length = sizeof most - 1;
-    if (size > 0 && number[0] == '-') {
-        number++;
-        size--;
-    }
-    for (size_t i = 0; i < size; i++)
-        if (number[i] < '0' || number[i] > '9')
-            return false;
-    return size > length || (size == length && memcmp(number, most, length) > 0);
+    char *end;
+    errno = 0;
+    strtoll(text, &end, 10);
+    return errno == ERANGE && !*end;
 }
 
 /* A copy in which integers beyond int64 have an exponent, which makes them numbers; `*size` becomes its size. NULL when
@@ -78,8 +73,10 @@ static char *mark_long_integers(const char *text, size_t *size)
             while (i + length < end && in_number(text[i + length]))
                 length++;
         memcpy(copy + used, text + i, length);
+        copy[used + length] = '\0';
+        const bool beyond = !quoted && is_beyond(copy + used);
         used += length;
-        if (!quoted && is_beyond(text + i, length)) {
+        if (beyond) {
             memcpy(copy + used, "e0", 2);
             used += 2;
         }
@@ -175,24 +172,12 @@ static const char *const type_names[] = {
 
 tx_json_type tx_json_type_of(const tx_json *json)
 {
-    switch (json_typeof(json)) {
-    case JSON_OBJECT:
-        return TX_JSON_OBJECT;
-    case JSON_ARRAY:
-        return TX_JSON_ARRAY;
-    case JSON_STRING:
-        return TX_JSON_STRING;
-    case JSON_INTEGER:
-        return TX_JSON_INTEGER;
-    case JSON_REAL:
-        return TX_JSON_NUMBER;
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return TX_JSON_BOOL;
-    case JSON_NULL:
-        break;
-    }
-    return TX_JSON_NULL;
+    static const tx_json_type types[] = {
+        [JSON_OBJECT] = TX_JSON_OBJECT,   [JSON_ARRAY] = TX_JSON_ARRAY, [JSON_STRING] = TX_JSON_STRING,
+        [JSON_INTEGER] = TX_JSON_INTEGER, [JSON_REAL] = TX_JSON_NUMBER, [JSON_TRUE] = TX_JSON_BOOL,
+        [JSON_FALSE] = TX_JSON_BOOL,      [JSON_NULL] = TX_JSON_NULL,
+    };
+    return types[json_typeof(json)];
 }
 
 /* "KEY: expected EXPECTED, found VALUE" */

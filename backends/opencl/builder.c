@@ -11,29 +11,29 @@ static void fail(tx_cl_builder *b, tx_status status)
         b->status = status;
 }
 
-/* Room for one more element; false records the failure. */
-static bool grow(tx_cl_builder *b, void **array, int32_t count, int32_t *room, size_t size)
+/* `array` with room for one more element, moved if need be; a failure is recorded. */
+static void *grow(tx_cl_builder *b, void *array, int32_t count, int32_t *room, size_t size)
 {
     if (count < *room)
-        return true;
+        return array;
     int32_t wanted = *room ? *room * 2 : 64;
-    void *larger = realloc(*array, (size_t)wanted * size);
+    void *larger = realloc(array, (size_t)wanted * size);
     if (!larger) {
         fail(b, tx_fail(TX_MEMORY, "out of host memory"));
-        return false;
+        return array;
     }
-    *array = larger;
     *room = wanted;
-    return true;
+    return larger;
 }
 
+/* False: it is not added, because this or something before has failed. */
 static bool add_step(tx_cl_builder *b, const tx_cl_step *s)
 {
     tx_executable *x = b->executable;
-    void *array = x->steps;
-    if (!grow(b, &array, x->step_count, &x->step_room, sizeof *x->steps))
+    if (b->status == TX_OK)
+        x->steps = grow(b, x->steps, x->step_count, &x->step_room, sizeof *x->steps);
+    if (b->status != TX_OK)
         return false;
-    x->steps = array;
     x->steps[x->step_count++] = *s;
     x->argument = 0;
     return true;
@@ -49,7 +49,7 @@ void tx_cl_launch_kernel(tx_cl_builder *b, cl_kernel kernel, cl_uint dims, const
             s.global[i] = (global[i] + local[i] - 1) / local[i] * local[i];
         }
     }
-    if (b->status != TX_OK || !add_step(b, &s))
+    if (!add_step(b, &s))
         clReleaseKernel(kernel);
 }
 
@@ -79,26 +79,32 @@ static void set_argument(tx_cl_builder *b, size_t size, const void *value)
 
 static void add_patch(tx_cl_builder *b, tx_arena_id arena, int32_t chunk)
 {
+    tx_executable *x = b->executable;
+    if (b->status == TX_OK)
+        x->patches = grow(b, x->patches, x->patch_count, &x->patch_room, sizeof *x->patches);
     if (b->status != TX_OK)
         return;
-    tx_executable *x = b->executable;
-    void *array = x->patches;
-    if (!grow(b, &array, x->patch_count, &x->patch_room, sizeof *x->patches))
-        return;
-    x->patches = array;
     x->patches[x->patch_count++] = (tx_cl_patch){x->step_count - 1, x->argument++, arena, chunk};
 }
 
-void tx_cl_arg_operand(tx_cl_builder *b, const tx_operand *operand)
+void tx_cl_arg_operands(tx_cl_builder *b, size_t count, const tx_operand *const *operands)
 {
-    if (!tx_present(operand)) {
+    for (size_t i = 0; i < count; i++) {
+        const tx_operand *o = operands[i];
+        const bool present = o && tx_present(o);
         const cl_mem none = NULL;
-        set_argument(b, sizeof none, &none);
-        tx_cl_arg_i64(b, 0);
-        return;
+        if (present)
+            add_patch(b, o->arena, o->chunk);
+        else
+            set_argument(b, sizeof none, &none);
+        TX_CL_I64(b, present ? o->offset / (int64_t)tx_dtype_size(o->dtype) : 0);
     }
-    add_patch(b, operand->arena, operand->chunk);
-    tx_cl_arg_i64(b, operand->offset / (int64_t)tx_dtype_size(operand->dtype));
+}
+
+void tx_cl_arg_values(tx_cl_builder *b, size_t size, size_t count, const void *values)
+{
+    for (size_t i = 0; i < count; i++)
+        set_argument(b, size, (const char *)values + i * size);
 }
 
 void tx_cl_arg_control(tx_cl_builder *b)
@@ -109,24 +115,6 @@ void tx_cl_arg_control(tx_cl_builder *b)
 void tx_cl_arg_result(tx_cl_builder *b)
 {
     add_patch(b, TX_ARENA_RESULT, 0);
-}
-
-void tx_cl_arg_i32(tx_cl_builder *b, int32_t value)
-{
-    cl_int v = value;
-    set_argument(b, sizeof v, &v);
-}
-
-void tx_cl_arg_i64(tx_cl_builder *b, int64_t value)
-{
-    cl_long v = value;
-    set_argument(b, sizeof v, &v);
-}
-
-void tx_cl_arg_f32(tx_cl_builder *b, float value)
-{
-    cl_float v = value;
-    set_argument(b, sizeof v, &v);
 }
 
 void tx_cl_arg_local(tx_cl_builder *b, size_t bytes)
@@ -144,7 +132,7 @@ int64_t tx_cl_scratch(tx_cl_builder *b, int64_t bytes)
 void tx_cl_call(tx_cl_builder *b, tx_cl_call_fn fn, void *data, void (*destroy)(void *data), int32_t launches)
 {
     tx_cl_step s = {.fn = fn, .data = data, .destroy = destroy};
-    if (b->status != TX_OK || !add_step(b, &s)) {
+    if (!add_step(b, &s)) {
         if (destroy)
             destroy(data);
         return;
@@ -157,9 +145,7 @@ void tx_cl_variant(tx_cl_builder *b, const char *name)
 {
     tx_cl_command *c = &b->executable->commands[b->executable->length];
     free(c->variant);
-    c->variant = malloc(strlen(name) + 1);
-    if (c->variant)
-        strcpy(c->variant, name);
-    else
+    c->variant = strdup(name);
+    if (!c->variant)
         fail(b, tx_fail(TX_MEMORY, "out of host memory"));
 }

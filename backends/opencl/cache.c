@@ -35,20 +35,16 @@ char *tx_cl_cache_folder(void)
     const char *folder = getenv("TX_CACHE_DIR"), *below = "";
     if (!folder) {
         folder = getenv("XDG_CACHE_HOME");
-        below = "/tx";
+        below = "tx";
         if (!folder || folder[0] != '/') {
             folder = getenv("HOME");
-            below = "/.cache/tx";
+            below = ".cache/tx";
         }
     }
     if (!folder || !folder[0])
         return NULL;
-    char *path = malloc(strlen(folder) + strlen(below) + 1);
-    if (!path)
-        return NULL;
-    strcpy(path, folder);
-    strcat(path, below);
-    if (tx_folder_create(path) == TX_OK && access(path, R_OK | W_OK | X_OK) == 0)
+    char *path = *below ? tx_path_join(folder, below) : strdup(folder);
+    if (path && tx_folder_create(path) == TX_OK && access(path, R_OK | W_OK | X_OK) == 0)
         return path;
     free(path);
     return NULL;

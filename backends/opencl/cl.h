@@ -29,7 +29,7 @@ typedef struct tx_cl_limits {
     bool unified;        /* device memory is host memory */
     bool libraries;      /* those that ask OpenCL for its limits get the same local memory and work-groups as here */
     size_t max_group;    /* CL_DEVICE_MAX_WORK_GROUP_SIZE */
-    size_t max_item[3];  /* CL_DEVICE_MAX_WORK_ITEM_SIZES */
+    size_t max_item[3];  /* CL_DEVICE_MAX_WORK_ITEM_SIZES, none above max_group */
     int64_t local_bytes; /* reported local memory; at least 16 KiB is relied on */
     int64_t max_allocation;
     int64_t alignment; /* bytes: a sub-buffer begins at a multiple of it */
@@ -145,14 +145,22 @@ void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, con
 /* The same with a kernel that was made by hand (it is taken, also on failure). */
 void tx_cl_launch_kernel(tx_cl_builder *b, cl_kernel kernel, cl_uint dims, const size_t *global, const size_t *local);
 
-/* Two arguments: `__global T *buffer, long offset`, the offset in elements of the operand's type. An absent operand
- * gives NULL and 0. */
-void tx_cl_arg_operand(tx_cl_builder *b, const tx_operand *operand);
+/* For each operand two arguments: `__global T *buffer, long offset`, the offset in elements of the operand's type. One
+ * that is absent, or NULL, gives NULL and 0. */
+#define TX_CL_OPERANDS(b, ...) tx_cl_arg_operands(b, TX_CL_LIST(const tx_operand *, __VA_ARGS__))
+/* For each number one argument, converted to the type that the macro is named after. */
+#define TX_CL_I32(b, ...) tx_cl_arg_values(b, sizeof(int32_t), TX_CL_LIST(int32_t, __VA_ARGS__))
+#define TX_CL_I64(b, ...) tx_cl_arg_values(b, sizeof(int64_t), TX_CL_LIST(int64_t, __VA_ARGS__))
+#define TX_CL_F32(b, ...) tx_cl_arg_values(b, sizeof(float), TX_CL_LIST(float, __VA_ARGS__))
+#define TX_CL_LIST(type, ...)                              \
+    sizeof((type[]){__VA_ARGS__}) / sizeof(type), (type[]) \
+    {                                                      \
+        __VA_ARGS__                                        \
+    }
+void tx_cl_arg_operands(tx_cl_builder *b, size_t count, const tx_operand *const *operands);
+void tx_cl_arg_values(tx_cl_builder *b, size_t size, size_t count, const void *values);
 void tx_cl_arg_control(tx_cl_builder *b); /* one argument: __global const uint *control, TX_CONTROL_COUNT words */
 void tx_cl_arg_result(tx_cl_builder *b);  /* one argument: __global float *result, TX_RESULT_COUNT floats */
-void tx_cl_arg_i32(tx_cl_builder *b, int32_t value);
-void tx_cl_arg_i64(tx_cl_builder *b, int64_t value);
-void tx_cl_arg_f32(tx_cl_builder *b, float value);
 void tx_cl_arg_local(tx_cl_builder *b, size_t bytes); /* __local T * */
 
 /* Reserves a piece of arena SCRATCH for this command; returns its offset in bytes, a multiple of TX_ALIGNMENT. Commands

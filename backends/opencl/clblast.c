@@ -14,7 +14,7 @@ typedef struct window {
     tx_arena_id arena;
     int32_t chunk;
     size_t offset, bytes;
-    bool aligned; /* a sub-buffer may begin there; else the chunk itself is used, with the offset */
+    bool aligned; /* a sub-buffer may begin there; else the chunk itself is used, with the offset, but for TEMPORARY */
     cl_mem parent, memory;
 } window;
 
@@ -24,7 +24,6 @@ typedef struct sgemm {
     tx_gemm g;
     CLBlastTranspose trans_a, trans_b;
     tx_accumulate accumulate;
-    bool has_temporary;
     window window[WINDOWS];
 } sgemm;
 
@@ -69,12 +68,10 @@ static CLBlastStatusCode call(const sgemm *s, const cl_mem memory[WINDOWS], cons
     const tx_gemm *g = &s->g;
     const size_t m = (size_t)g->m, n = (size_t)g->n, k = (size_t)g->k;
     const size_t lda = (size_t)g->lda, ldb = (size_t)g->ldb, ldc = (size_t)g->ldc;
-    if (s->has_temporary)
-        return CLBlastSgemmWithTempBuffer(CLBlastLayoutRowMajor, s->trans_a, s->trans_b, m, n, k, 1.0f, memory[A],
-                                          at[A], lda, memory[B], at[B], ldb, beta, memory[C], at[C], ldc, &queue, NULL,
-                                          memory[TEMPORARY]);
-    return CLBlastSgemm(CLBlastLayoutRowMajor, s->trans_a, s->trans_b, m, n, k, 1.0f, memory[A], at[A], lda, memory[B],
-                        at[B], ldb, beta, memory[C], at[C], ldc, &queue, NULL);
+    /* Without a temporary buffer CLBlast makes one for the call. */
+    return CLBlastSgemmWithTempBuffer(CLBlastLayoutRowMajor, s->trans_a, s->trans_b, m, n, k, 1.0f, memory[A], at[A],
+                                      lda, memory[B], at[B], ldb, beta, memory[C], at[C], ldc, &queue, NULL,
+                                      memory[TEMPORARY]);
 }
 
 static tx_status run_sgemm(const tx_cl_run *run, void *data)
@@ -82,7 +79,7 @@ static tx_status run_sgemm(const tx_cl_run *run, void *data)
     sgemm *s = data;
     cl_mem memory[WINDOWS] = {NULL};
     size_t at[WINDOWS] = {0};
-    for (int i = 0; i < (s->has_temporary ? WINDOWS : TEMPORARY); i++) {
+    for (int i = 0; i < (s->window[TEMPORARY].aligned ? WINDOWS : TEMPORARY); i++) {
         tx_status status = open_window(run, &s->window[i], &memory[i], &at[i]);
         if (status != TX_OK)
             return status;
@@ -147,7 +144,6 @@ static void reserve_temporary(tx_cl_builder *b, sgemm *s)
                               .arena = TX_ARENA_SCRATCH,
                               .offset = tx_cl_scratch(b, (int64_t)bytes)};
     s->window[TEMPORARY] = window_of(b->context, &place);
-    s->has_temporary = s->window[TEMPORARY].aligned;
 }
 
 /* The base that is always there: last, unless it measures better. It fits its work-groups to the device's own limits
@@ -194,8 +190,7 @@ static void clblast_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_
         return;
     const size_t global[2] = {(size_t)p->g.n, (size_t)(p->g.m * p->g.batch)};
     tx_cl_launch(b, "gemm_bias", "", "gemm_bias", 2, global, NULL);
-    tx_cl_arg_operand(b, p->bias);
-    tx_cl_arg_operand(b, p->y);
+    TX_CL_OPERANDS(b, p->bias, p->y);
 }
 
 const tx_cl_provider tx_cl_gemm_clblast = {

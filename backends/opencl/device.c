@@ -131,24 +131,11 @@ static char *read_identity(const tx_context *context)
     clGetPlatformInfo(context->platform, CL_PLATFORM_VERSION, sizeof platform, platform, NULL);
     device_text(context->device, CL_DEVICE_VERSION, device, sizeof device);
     const tx_device_info *info = &context->info;
-    const char *part[] = {"TX " TX_VERSION,
-                          info->platform,
-                          platform,
-                          info->vendor,
-                          info->name,
-                          device,
-                          info->driver,
-                          context->limits.cpu ? "cpu" : "gpu",
-                          context->limits.simulated};
-    size_t size = 1;
-    for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
-        size += strlen(part[i]) + 1;
-    char *text = calloc(1, size);
-    for (size_t i = 0; text && i < sizeof part / sizeof part[0]; i++) {
-        strcat(text, part[i]);
-        strcat(text, "\n");
-    }
-    return text;
+    char text[2048];
+    snprintf(text, sizeof text, "TX " TX_VERSION "\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n", info->platform, platform,
+             info->vendor, info->name, device, info->driver, context->limits.cpu ? "cpu" : "gpu",
+             context->limits.simulated);
+    return strdup(text);
 }
 
 static tx_status make_context(tx_context *context)

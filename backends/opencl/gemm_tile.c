@@ -23,15 +23,10 @@ void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_p
 void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p)
 {
     const tx_gemm *g = &p->g;
-    const int64_t sizes[] = {g->m, g->n, g->k, g->lda, g->ldb, g->stride_a, g->stride_b};
-    tx_cl_arg_operand(b, p->a);
-    tx_cl_arg_operand(b, p->b);
-    tx_cl_arg_operand(b, p->bias);
-    tx_cl_arg_operand(b, p->y);
+    TX_CL_OPERANDS(b, p->a, p->b, p->bias, p->y);
     tx_cl_arg_control(b);
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        tx_cl_arg_i64(b, sizes[i]);
-    tx_cl_arg_i32(b, (int32_t)p->accumulate);
+    TX_CL_I64(b, g->m, g->n, g->k, g->lda, g->ldb, g->stride_a, g->stride_b);
+    TX_CL_I32(b, (int32_t)p->accumulate);
 }
 
 /* ---- Fitting ---------------------------------------------------------------------------------------------- */
@@ -128,8 +123,7 @@ static void epilogue_options(const tx_cl_product *p, char *text, size_t size)
 
 static void epilogue_arguments(tx_cl_builder *b, const tx_cl_product *p)
 {
-    tx_cl_arg_operand(b, p->z);
-    tx_cl_arg_operand(b, p->kept);
+    TX_CL_OPERANDS(b, p->z, p->kept);
 }
 
 /* Adds up the parts, in their order. */
@@ -143,14 +137,10 @@ static void join_parts(tx_cl_builder *b, const tx_cl_product *p, const tx_operan
     snprintf(options, sizeof options, "-DVW=%d -DY=%s", vector, tx_cl_storage(p->to));
     epilogue_options(p, options, sizeof options);
     tx_cl_launch(b, "gemm_join", options, "gemm_join", 1, &global, &local);
-    tx_cl_arg_operand(b, sums);
-    tx_cl_arg_operand(b, p->bias);
-    tx_cl_arg_operand(b, p->y);
+    TX_CL_OPERANDS(b, sums, p->bias, p->y);
     tx_cl_arg_control(b);
-    tx_cl_arg_i64(b, count);
-    tx_cl_arg_i64(b, g->n);
-    tx_cl_arg_i64(b, parts);
-    tx_cl_arg_i32(b, (int32_t)p->accumulate);
+    TX_CL_I64(b, count, g->n, parts);
+    TX_CL_I32(b, (int32_t)p->accumulate);
     epilogue_arguments(b, p);
 }
 
@@ -194,8 +184,7 @@ static void tile_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_
     epilogue_options(&one, options, sizeof options);
     tx_cl_launch(b, t->kernel, options, t->kernel, 2, global, local);
     tx_cl_gemm_arguments(b, &one);
-    tx_cl_arg_i64(b, g->batch);
-    tx_cl_arg_i64(b, plan.part);
+    TX_CL_I64(b, g->batch, plan.part);
     epilogue_arguments(b, &one);
     if (plan.parts > 1)
         join_parts(b, p, &sums, plan.parts);

@@ -56,13 +56,9 @@ static void lay_out(trial_data *d)
 {
     const tx_cl_trial *t = d->t;
     tx_command *c = &d->solo.command;
-    *c = (tx_command){
-        .op = TX_OP_MATMUL,
-        .attrs = {.trans_a = t->trans_a, .trans_b = t->trans_b, .flat = t->batch == 1, .accumulate = t->accumulate}};
-    for (int i = 0; i < TX_MAX_IN; i++)
-        c->in[i].dtype = TX_DTYPE_COUNT;
-    for (int i = 0; i < TX_MAX_OUT; i++)
-        c->out[i].dtype = TX_DTYPE_COUNT;
+    const tx_attrs attrs = {
+        .trans_a = t->trans_a, .trans_b = t->trans_b, .flat = t->batch == 1, .accumulate = t->accumulate};
+    *c = tx_cl_solo_command(TX_OP_MATMUL, &attrs);
     c->in[A].dtype = c->in[B].dtype = t->from;
     c->in[A].shape = t->trans_a ? matrix(t->batch, t->k, t->m) : matrix(t->batch, t->m, t->k);
     c->in[B].shape = t->trans_b ? matrix(t->batch, t->n, t->k) : matrix(t->batch, t->k, t->n);

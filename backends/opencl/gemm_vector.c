@@ -68,8 +68,7 @@ static void vector_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_c
     tx_cl_gemm_options(options, sizeof options, form, p);
     tx_cl_launch(b, "gemm_vector", options, "gemm_vector", 3, global, local);
     tx_cl_gemm_arguments(b, p);
-    tx_cl_arg_i64(b, v.mc);
-    tx_cl_arg_i64(b, v.kc);
+    TX_CL_I64(b, v.mc, v.kc);
     tx_cl_arg_local(b, (size_t)v.strip_bytes);
     tx_cl_arg_local(b, (size_t)v.tiles_bytes);
     tx_cl_arg_local(b, (size_t)v.rows_bytes);

@@ -23,14 +23,11 @@ enum limit {
         LIMITS
 };
 
-static const char *const names[LIMITS] = {
-#define X(NAME, name, strictest) [NAME] = #name,
-    LIMIT_MAP(X)
-#undef X
-};
-
-static const int64_t strictest[LIMITS] = {
-#define X(NAME, name, strictest) [NAME] = strictest,
+static const struct {
+    const char *name;
+    int64_t strictest;
+} known[LIMITS] = {
+#define X(NAME, name, strictest) [NAME] = {#name, strictest},
     LIMIT_MAP(X)
 #undef X
 };
@@ -67,18 +64,18 @@ static tx_status read_limit(const char *text, size_t length, const tx_device_inf
     const size_t name = equals ? (size_t)(equals - text) : length;
     const int shown = length < 60 ? (int)length : 60;
     int i = 0;
-    while (i < LIMITS && (strlen(names[i]) != name || memcmp(names[i], text, name) != 0))
+    while (i < LIMITS && (strlen(known[i].name) != name || memcmp(known[i].name, text, name) != 0))
         i++;
     if (i == LIMITS)
         return tx_fail(TX_INVALID, "TX_OCL_LIMITS: \"%.*s\" is no limit: it takes local, group, allocation and align",
                        shown, text);
     const int64_t whole = i == ALLOCATION ? info->memory : 0;
     const int64_t number = equals ? read_number(equals + 1, length - name - 1, whole) : -1;
-    const int64_t low = i == ALIGN ? value[i] : strictest[i], high = i == ALIGN ? strictest[i] : value[i];
+    const int64_t low = i == ALIGN ? value[i] : known[i].strictest, high = i == ALIGN ? known[i].strictest : value[i];
     if (!(number >= low && number <= high) || (i == ALIGN && (number & (number - 1)) != 0))
         return tx_fail(TX_INVALID,
                        "TX_OCL_LIMITS: \"%.*s\": on this device %s takes a %s from %" PRId64 " to %" PRId64 "%s", shown,
-                       text, names[i], i == ALIGN ? "power of two" : "number", low, high,
+                       text, known[i].name, i == ALIGN ? "power of two" : "number", low, high,
                        i == ALLOCATION ? ", or a share of its memory such as 1/4" : "");
     value[i] = number;
     return TX_OK;
@@ -102,7 +99,8 @@ static void name_simulated(const int64_t own[LIMITS], const int64_t value[LIMITS
     text[0] = '\0';
     for (int i = 0; i < LIMITS; i++)
         if (value[i] != own[i] && used < size)
-            used += (size_t)snprintf(text + used, size - used, "%s%s=%" PRId64, used ? "," : "", names[i], value[i]);
+            used +=
+                (size_t)snprintf(text + used, size - used, "%s%s=%" PRId64, used ? "," : "", known[i].name, value[i]);
 }
 
 /* ---- TX_OCL_VARIANT ---------------------------------------------------------------------------------------- */
@@ -180,18 +178,15 @@ size_t tx_cl_group(const tx_context *context, size_t wanted)
 {
     if (context->limits.cpu)
         return 1;
-    size_t most = context->limits.max_group;
-    if (context->limits.max_item[0] < most)
-        most = context->limits.max_item[0];
     size_t group = 1;
-    while (group * 2 <= wanted && group * 2 <= most)
+    while (group * 2 <= wanted && group * 2 <= context->limits.max_item[0])
         group *= 2;
     return group;
 }
 
 bool tx_cl_fits(const tx_cl_limits *limits, const char *name, int64_t local_bytes, size_t group, char *why, size_t size)
 {
-    const size_t most = limits->max_group < limits->max_item[0] ? limits->max_group : limits->max_item[0];
+    const size_t most = limits->max_item[0];
     const bool local_fits = local_bytes <= limits->local_bytes, group_fits = group <= most;
     if (why[0] == '\0' && !local_fits)
         snprintf(why, size, "%s needs %" PRId64 " KiB of local memory and the device has %" PRId64, name,

@@ -122,11 +122,13 @@ static tx_status check_range(const tx_buffer *buffer, int64_t offset, int64_t by
     return TX_OK;
 }
 
-/* Host buffers are the host's own memory: once the queues are empty they are plain memory. */
-static tx_status host_address(tx_context *context, const tx_buffer *buffer, int64_t offset, void **address)
+/* Begins what the host does with a range: `*address` is where that lies in host memory, once the queues are empty plain
+ * memory; NULL where it lies on the device. */
+static tx_status begin(tx_context *context, const tx_buffer *buffer, int64_t offset, int64_t bytes, void **address)
 {
+    tx_status status = check_range(buffer, offset, bytes);
     *address = buffer->mapped ? (char *)buffer->mapped + offset : NULL;
-    return buffer->mapped ? tx_cl_finish(context) : TX_OK;
+    return status == TX_OK && bytes > 0 && buffer->mapped ? tx_cl_finish(context) : status;
 }
 
 static cl_command_queue queue_of(const tx_context *context, tx_queue_id queue)
@@ -147,12 +149,9 @@ static tx_status given(tx_context *context, tx_queue_id queue, cl_int code, cons
 tx_status tx_cl_write(tx_context *context, tx_queue_id queue, tx_buffer *to, int64_t offset, const void *data,
                       int64_t bytes)
 {
-    tx_status status = check_range(to, offset, bytes);
-    if (status != TX_OK || bytes == 0)
-        return status;
     void *host;
-    status = host_address(context, to, offset, &host);
-    if (status != TX_OK)
+    tx_status status = begin(context, to, offset, bytes, &host);
+    if (status != TX_OK || bytes == 0)
         return status;
     if (host) {
         memmove(host, data, (size_t)bytes);
@@ -178,12 +177,9 @@ static tx_status start_read(tx_context *context, tx_queue_id queue, const tx_buf
 
 tx_status tx_cl_read(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes)
 {
-    tx_status status = check_range(from, offset, bytes);
-    if (status != TX_OK || bytes == 0)
-        return status;
     void *host;
-    status = host_address(context, from, offset, &host);
-    if (status != TX_OK)
+    tx_status status = begin(context, from, offset, bytes, &host);
+    if (status != TX_OK || bytes == 0)
         return status;
     if (host) {
         memmove(data, host, (size_t)bytes);
@@ -230,12 +226,9 @@ tx_status tx_cl_copy_bytes(tx_context *context, tx_queue_id queue, tx_buffer *fr
 
 tx_status tx_cl_fill_bytes(tx_context *context, tx_buffer *to, int64_t offset, uint8_t value, int64_t bytes)
 {
-    tx_status status = check_range(to, offset, bytes);
-    if (status != TX_OK || bytes == 0)
-        return status;
     void *host;
-    status = host_address(context, to, offset, &host);
-    if (status != TX_OK)
+    tx_status status = begin(context, to, offset, bytes, &host);
+    if (status != TX_OK || bytes == 0)
         return status;
     if (host) {
         memset(host, value, (size_t)bytes);

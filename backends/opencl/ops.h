@@ -11,19 +11,23 @@ typedef struct tx_cl_form {
     int vector;   /* VW */
     int run;      /* RUN */
     size_t group; /* WG; also the work-group size of kernels along columns */
-    char options[96];
+    char options[128];
 } tx_cl_form;
 
 /* Fits a kernel to rows of `columns` elements of the command's operands. `reduces`: one work-group a row; else RUN is
- * more than 1 where a work-item should do more than a vector. */
-tx_cl_form tx_cl_form_of(const tx_cl_builder *b, const tx_command *c, int64_t columns, bool reduces);
+ * more than 1 where a work-item should do more than a vector. `more`: further options, as printf takes them; "": none.
+ */
+tx_cl_form tx_cl_form_of(const tx_cl_builder *b, const tx_command *c, int64_t columns, bool reduces, const char *more,
+                         ...);
 
 /* Launches a kernel whose dimension 0 runs along `columns` elements and dimension 1 along `rows`. */
-void tx_cl_launch_columns(tx_cl_builder *b, const tx_cl_form *form, const char *source, const char *options,
-                          const char *kernel, int64_t columns, int64_t rows);
+void tx_cl_launch_columns(tx_cl_builder *b, const tx_cl_form *form, const char *source, const char *kernel,
+                          int64_t columns, int64_t rows);
 /* Launches a kernel that does a row (or block) a work-group. */
-void tx_cl_launch_rows(tx_cl_builder *b, const tx_cl_form *form, const char *source, const char *options,
-                       const char *kernel, int64_t rows);
+void tx_cl_launch_rows(tx_cl_builder *b, const tx_cl_form *form, const char *source, const char *kernel, int64_t rows);
+
+/* All operands of a command as arguments: inputs, then outputs. */
+void tx_cl_arg_all(tx_cl_builder *b, const tx_command *c);
 
 /* The last pass of sums over rows (kernels/reduce.cl): column sums of `blocks` rows, `stride` apart, of `work`,
  * beginning `skip` elements in, to y [columns]; kind, alpha and control as in REDUCE. */

@@ -55,18 +55,15 @@ static tx_status launch(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_at
 static void finish_arguments(tx_cl_builder *b, const tx_command *c, const tx_cl_attention_job *a,
                              const tx_cl_attention_form *f)
 {
-    tx_cl_arg_i32(b, a->heads);
-    tx_cl_arg_i32(b, a->kv_heads);
-    tx_cl_arg_f32(b, c->attrs.scale);
-    tx_cl_arg_f32(b, c->attrs.p);
-    tx_cl_arg_i32(b, c->attrs.site);
+    TX_CL_I32(b, a->heads, a->kv_heads);
+    TX_CL_F32(b, c->attrs.scale, c->attrs.p);
+    TX_CL_I32(b, c->attrs.site);
     tx_cl_arg_control(b);
     tx_cl_arg_local(b, (size_t)f->local_bytes);
 }
 
 static tx_status forward(tx_cl_builder *b, const tx_command *c)
 {
-    const tx_operand none = {.dtype = TX_DTYPE_COUNT};
     const bool cached = c->op == TX_OP_ATTENTION_CACHED;
     const tx_cl_attention_job a = describe(b, c, &c->in[0], &c->in[1]);
     tx_cl_attention_form f;
@@ -74,14 +71,9 @@ static tx_status forward(tx_cl_builder *b, const tx_command *c)
     tx_status status = launch(b, &a, TX_CL_FORWARD, &f, note);
     if (status != TX_OK)
         return status;
-    tx_cl_arg_operand(b, &c->in[0]);
-    tx_cl_arg_operand(b, cached ? &c->in[3] : &c->in[1]);
-    tx_cl_arg_operand(b, cached ? &c->in[1] : &none);
-    tx_cl_arg_operand(b, cached ? &c->in[2] : &none);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_operand(b, cached ? &none : &c->out[1]);
-    tx_cl_arg_i32(b, (int32_t)a.T);
-    tx_cl_arg_i32(b, (int32_t)a.S);
+    TX_CL_OPERANDS(b, &c->in[0], &c->in[cached ? 3 : 1], cached ? &c->in[1] : NULL, cached ? &c->in[2] : NULL);
+    TX_CL_OPERANDS(b, &c->out[0], cached ? NULL : &c->out[1]);
+    TX_CL_I32(b, (int32_t)a.T, (int32_t)a.S);
     finish_arguments(b, c, &a, &f);
     snprintf(variant, sizeof variant, "tiles %s", note);
     tx_cl_variant(b, variant);
@@ -110,12 +102,9 @@ static void launch_delta(tx_cl_builder *b, const tx_command *c, const tx_cl_atte
     snprintf(options, sizeof options, "%s -DVW=%d -DWG=%zu -DLANES=%zu", a->facts, a->cpu ? 16 : 4, group, lanes);
     const size_t global = (size_t)count * lanes;
     tx_cl_launch(b, "attention_delta", options, "attention_delta", 1, &global, &group);
-    tx_cl_arg_operand(b, &c->in[0]);
-    tx_cl_arg_operand(b, &c->in[2]);
-    tx_cl_arg_operand(b, &c->out[1]);
-    tx_cl_arg_i64(b, count);
-    tx_cl_arg_i32(b, (int32_t)a->T);
-    tx_cl_arg_i32(b, a->heads);
+    TX_CL_OPERANDS(b, &c->in[0], &c->in[2], &c->out[1]);
+    TX_CL_I64(b, count);
+    TX_CL_I32(b, (int32_t)a->T, a->heads);
 }
 
 /* in: do, qkv, o, lse, lengths. Row sums first, then queries, then keys and values. */
@@ -129,13 +118,8 @@ tx_status tx_cl_attention_grad(tx_cl_builder *b, const tx_command *c)
         tx_status status = launch(b, &a, i == 0 ? TX_CL_GRAD_Q : TX_CL_GRAD_KV, &f, note[i]);
         if (status != TX_OK)
             return status;
-        tx_cl_arg_operand(b, &c->in[0]);
-        tx_cl_arg_operand(b, &c->in[1]);
-        tx_cl_arg_operand(b, &c->in[3]);
-        tx_cl_arg_operand(b, &c->out[1]);
-        tx_cl_arg_operand(b, &c->in[4]);
-        tx_cl_arg_operand(b, &c->out[0]);
-        tx_cl_arg_i32(b, (int32_t)a.T);
+        TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[3], &c->out[1], &c->in[4], &c->out[0]);
+        TX_CL_I32(b, (int32_t)a.T);
         finish_arguments(b, c, &a, &f);
     }
     snprintf(variant, sizeof variant, "tiles %s and %s", note[0], note[1]);

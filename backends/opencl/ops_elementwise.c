@@ -5,6 +5,7 @@
 #include "api/graph/op.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 
 /* ---- Fitting -------------------------------------------------------------------------------------------- */
@@ -21,7 +22,8 @@ static bool aligned(const tx_command *c, int64_t columns)
     return good;
 }
 
-tx_cl_form tx_cl_form_of(const tx_cl_builder *b, const tx_command *c, int64_t columns, bool reduces)
+tx_cl_form tx_cl_form_of(const tx_cl_builder *b, const tx_command *c, int64_t columns, bool reduces, const char *more,
+                         ...)
 {
     tx_cl_form form = {.vector = 16, .run = 1, .group = 1};
     if (!b->context->limits.cpu) {
@@ -32,42 +34,70 @@ tx_cl_form tx_cl_form_of(const tx_cl_builder *b, const tx_command *c, int64_t co
     } else if (!reduces) {
         form.run = 64; /* 1024 elements: a launch on two cores costs less than they do */
     }
-    snprintf(form.options, sizeof form.options, "-DWG=%zu -DVW=%d -DRUN=%d", form.group, form.vector, form.run);
+    int used = snprintf(form.options, sizeof form.options, "-DWG=%zu -DVW=%d -DRUN=%d%s", form.group, form.vector,
+                        form.run, *more ? " " : "");
+    va_list list;
+    va_start(list, more);
+    vsnprintf(form.options + used, sizeof form.options - (size_t)used, more, list);
+    va_end(list);
     return form;
 }
 
-void tx_cl_launch_columns(tx_cl_builder *b, const tx_cl_form *form, const char *source, const char *options,
-                          const char *kernel, int64_t columns, int64_t rows)
+void tx_cl_launch_columns(tx_cl_builder *b, const tx_cl_form *form, const char *source, const char *kernel,
+                          int64_t columns, int64_t rows)
 {
-    int64_t step = (int64_t)form->vector * form->run, items = (columns + step - 1) / step;
+    int64_t items = tx_cl_blocks(columns, (int64_t)form->vector * form->run);
     size_t group = form->group;
     while (group > 1 && (int64_t)group / 2 >= items)
         group /= 2;
     const size_t global[] = {(size_t)items, (size_t)rows}, local[] = {group, 1};
-    tx_cl_launch(b, source, options, kernel, 2, global, local);
+    tx_cl_launch(b, source, form->options, kernel, 2, global, local);
 }
 
-void tx_cl_launch_rows(tx_cl_builder *b, const tx_cl_form *form, const char *source, const char *options,
-                       const char *kernel, int64_t rows)
+void tx_cl_launch_rows(tx_cl_builder *b, const tx_cl_form *form, const char *source, const char *kernel, int64_t rows)
 {
     const size_t global[] = {(size_t)rows * form->group}, local[] = {form->group};
-    tx_cl_launch(b, source, options, kernel, 1, global, local);
+    tx_cl_launch(b, source, form->options, kernel, 1, global, local);
 }
 
-/* ---- Ops over n elements ---------------------------------------------------------------------------------- */
-
-/* Launches kernel(in..., out 0, n). */
-static tx_status elementwise(tx_cl_builder *b, const tx_command *c, const char *kernel)
+void tx_cl_arg_all(tx_cl_builder *b, const tx_command *c)
 {
-    int64_t n = tx_operand_count(&c->out[0]);
-    tx_cl_form form = tx_cl_form_of(b, c, n, false);
-    tx_cl_launch_columns(b, &form, "elementwise", form.options, kernel, n, 1);
-    for (int i = 0; i < tx_op_info_of(c->op)->inputs; i++)
-        tx_cl_arg_operand(b, &c->in[i]);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_i64(b, n);
+    const tx_op_info *info = tx_op_info_of(c->op);
+    for (int i = 0; i < info->inputs; i++)
+        TX_CL_OPERANDS(b, &c->in[i]);
+    for (int i = 0; i < info->outputs; i++)
+        TX_CL_OPERANDS(b, &c->out[i]);
+}
+
+/* ---- The ops ------------------------------------------------------------------------------------------------ */
+
+/* Launches kernel(in..., out, columns) over rows. */
+static tx_status by_rows(tx_cl_builder *b, const tx_command *c, const char *kernel, int64_t columns, int64_t rows)
+{
+    tx_cl_form form = tx_cl_form_of(b, c, columns, false, "");
+    tx_cl_launch_columns(b, &form, "elementwise", kernel, columns, rows);
+    tx_cl_arg_all(b, c);
+    TX_CL_I64(b, columns);
     return b->status;
 }
+
+/* All elements as one row. */
+static tx_status elementwise(tx_cl_builder *b, const tx_command *c, const char *kernel)
+{
+    return by_rows(b, c, kernel, tx_operand_count(&c->out[0]), 1);
+}
+
+/* Those that have a kernel of their name. */
+#define X(name)                                                   \
+    tx_status tx_cl_##name(tx_cl_builder *b, const tx_command *c) \
+    {                                                             \
+        return elementwise(b, c, #name);                          \
+    }
+X(silu)
+X(silu_grad)
+X(add)
+X(mul)
+#undef X
 
 tx_status tx_cl_gelu(tx_cl_builder *b, const tx_command *c)
 {
@@ -79,46 +109,12 @@ tx_status tx_cl_gelu_grad(tx_cl_builder *b, const tx_command *c)
     return elementwise(b, c, c->attrs.exact ? "gelu_grad_exact" : "gelu_grad_tanh");
 }
 
-tx_status tx_cl_silu(tx_cl_builder *b, const tx_command *c)
-{
-    return elementwise(b, c, "silu");
-}
-
-tx_status tx_cl_silu_grad(tx_cl_builder *b, const tx_command *c)
-{
-    return elementwise(b, c, "silu_grad");
-}
-
-tx_status tx_cl_add(tx_cl_builder *b, const tx_command *c)
-{
-    return elementwise(b, c, "add");
-}
-
-tx_status tx_cl_mul(tx_cl_builder *b, const tx_command *c)
-{
-    return elementwise(b, c, "mul");
-}
-
 tx_status tx_cl_scale(tx_cl_builder *b, const tx_command *c)
 {
     elementwise(b, c, "scale");
-    tx_cl_arg_f32(b, c->attrs.alpha);
-    tx_cl_arg_i32(b, c->attrs.control);
+    TX_CL_F32(b, c->attrs.alpha);
+    TX_CL_I32(b, c->attrs.control);
     tx_cl_arg_control(b);
-    return b->status;
-}
-
-/* ---- Ops that know rows -------------------------------------------------------------------------------------- */
-
-/* Launches kernel(in..., out 0, columns) over rows. */
-static tx_status by_rows(tx_cl_builder *b, const tx_command *c, const char *kernel, int64_t columns, int64_t rows)
-{
-    tx_cl_form form = tx_cl_form_of(b, c, columns, false);
-    tx_cl_launch_columns(b, &form, "elementwise", form.options, kernel, columns, rows);
-    for (int i = 0; i < tx_op_info_of(c->op)->inputs; i++)
-        tx_cl_arg_operand(b, &c->in[i]);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_i64(b, columns);
     return b->status;
 }
 
@@ -137,9 +133,9 @@ tx_status tx_cl_dropout(tx_cl_builder *b, const tx_command *c)
     const tx_shape *x = &c->in[0].shape;
     int64_t rows = tx_shape_rows(x);
     by_rows(b, c, "dropout", tx_shape_last(x), rows);
-    tx_cl_arg_i64(b, x->rank > 1 ? rows / x->dim[0] : rows);
-    tx_cl_arg_f32(b, c->attrs.p);
-    tx_cl_arg_i32(b, c->attrs.site);
+    TX_CL_I64(b, x->rank > 1 ? rows / x->dim[0] : rows);
+    TX_CL_F32(b, c->attrs.p);
+    TX_CL_I32(b, c->attrs.site);
     tx_cl_arg_control(b);
     return b->status;
 }
@@ -160,15 +156,11 @@ tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
         snprintf(options + used, sizeof options - (size_t)used, " -DEXPONENT=%d", exponent);
     }
     tx_cl_launch(b, "elementwise", options, "rotary", 2, global, local);
-    tx_cl_arg_operand(b, &c->in[0]);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_i64(b, tx_shape_last(x));
-    tx_cl_arg_i32(b, (int32_t)x->dim[x->rank - 2]);
-    tx_cl_arg_i32(b, c->attrs.heads);
-    tx_cl_arg_i32(b, c->attrs.head_size);
-    tx_cl_arg_i64(b, (int64_t)(uint64_t)ldexp(ratio, 64));
-    tx_cl_arg_i32(b, c->attrs.inverse);
-    tx_cl_arg_i32(b, tx_present(&c->in[1]));
-    tx_cl_arg_operand(b, &c->in[1]);
+    TX_CL_OPERANDS(b, &c->in[0], &c->out[0]);
+    TX_CL_I64(b, tx_shape_last(x));
+    TX_CL_I32(b, (int32_t)x->dim[x->rank - 2], c->attrs.heads, c->attrs.head_size);
+    TX_CL_I64(b, (int64_t)(uint64_t)ldexp(ratio, 64));
+    TX_CL_I32(b, c->attrs.inverse, tx_present(&c->in[1]));
+    TX_CL_OPERANDS(b, &c->in[1]);
     return b->status;
 }

@@ -3,30 +3,22 @@
 #include "backends/opencl/ops.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 /* Begins a kernel of kernels/movement.cl with dimension 0 along columns and dimension 1 along rows. */
 static void move(tx_cl_builder *b, const tx_command *c, const char *kernel, tx_dtype in, tx_dtype out, int64_t columns,
                  int64_t rows)
 {
-    tx_cl_form form = tx_cl_form_of(b, c, columns, false);
-    char options[128];
-    snprintf(options, sizeof options, "%s -DIN=%s -DOUT=%s", form.options, tx_cl_storage(in), tx_cl_storage(out));
-    tx_cl_launch_columns(b, &form, "movement", options, kernel, columns, rows);
+    tx_cl_form form = tx_cl_form_of(b, c, columns, false, "-DIN=%s -DOUT=%s", tx_cl_storage(in), tx_cl_storage(out));
+    tx_cl_launch_columns(b, &form, "movement", kernel, columns, rows);
 }
 
 tx_status tx_cl_embedding(tx_cl_builder *b, const tx_command *c)
 {
-    const tx_shape *tokens = &c->in[0].shape;
     int64_t columns = tx_shape_last(&c->in[1].shape);
     move(b, c, "embedding", c->in[1].dtype, c->out[0].dtype, columns, tx_operand_count(&c->in[0]));
-    for (int i = 0; i < 4; i++)
-        tx_cl_arg_operand(b, &c->in[i]);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_i64(b, columns);
-    tx_cl_arg_i64(b, tx_shape_last(tokens));
-    tx_cl_arg_i64(b, tx_present(&c->in[2]) ? c->in[2].shape.dim[0] : 0);
-    tx_cl_arg_i32(b, tx_present(&c->in[2]) && tx_present(&c->in[3]));
+    tx_cl_arg_all(b, c);
+    TX_CL_I64(b, columns, tx_shape_last(&c->in[0].shape), tx_present(&c->in[2]) ? c->in[2].shape.dim[0] : 0);
+    TX_CL_I32(b, tx_present(&c->in[2]) && tx_present(&c->in[3]));
     return b->status;
 }
 
@@ -35,12 +27,9 @@ tx_status tx_cl_position_grad(tx_cl_builder *b, const tx_command *c)
     const tx_shape *dy = &c->in[0].shape;
     int64_t columns = tx_shape_last(dy), T = dy->dim[dy->rank - 2];
     move(b, c, "position_grad", TX_F32, TX_F32, columns, tx_shape_rows(&c->out[0].shape));
-    tx_cl_arg_operand(b, &c->in[0]);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_i64(b, columns);
-    tx_cl_arg_i64(b, tx_shape_rows(dy) / T);
-    tx_cl_arg_i64(b, T);
-    tx_cl_arg_i32(b, (int32_t)c->attrs.accumulate);
+    tx_cl_arg_all(b, c);
+    TX_CL_I64(b, columns, tx_shape_rows(dy) / T, T);
+    TX_CL_I32(b, (int32_t)c->attrs.accumulate);
     tx_cl_arg_control(b);
     return b->status;
 }
@@ -49,10 +38,8 @@ tx_status tx_cl_gather(tx_cl_builder *b, const tx_command *c)
 {
     int64_t columns = tx_shape_last(&c->in[0].shape);
     move(b, c, "gather", c->in[0].dtype, c->out[0].dtype, columns, tx_operand_count(&c->in[1]));
-    tx_cl_arg_operand(b, &c->in[0]);
-    tx_cl_arg_operand(b, &c->in[1]);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_i64(b, columns);
+    tx_cl_arg_all(b, c);
+    TX_CL_I64(b, columns);
     return b->status;
 }
 
@@ -61,11 +48,9 @@ tx_status tx_cl_gather(tx_cl_builder *b, const tx_command *c)
 /* Begins a kernel over places of the sorted sources. */
 static void move_sources(tx_cl_builder *b, const tx_command *c, const char *kernel, int64_t columns, int64_t count)
 {
-    tx_cl_form form = tx_cl_form_of(b, c, columns, false);
-    char options[128];
-    snprintf(options, sizeof options, "%s -DPIECE=%d", form.options, PIECE);
-    tx_cl_launch_columns(b, &form, "movement", options, kernel, columns, count);
-    tx_cl_arg_operand(b, &c->in[0]);
+    tx_cl_form form = tx_cl_form_of(b, c, columns, false, "-DPIECE=%d", PIECE);
+    tx_cl_launch_columns(b, &form, "movement", kernel, columns, count);
+    TX_CL_OPERANDS(b, &c->in[0]);
 }
 
 /* Four launches: zero, sort the sources by row, add up pieces of rows, add those up. */
@@ -80,30 +65,24 @@ tx_status tx_cl_scatter_add(tx_cl_builder *b, const tx_command *c)
     sorted.offset = tx_cl_scratch(b, tx_operand_bytes(&sorted));
     sums.offset = tx_cl_scratch(b, tx_operand_bytes(&sums));
     move(b, c, "scatter_begin", TX_F32, TX_F32, n, 1);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_i64(b, n);
-    tx_cl_arg_i32(b, (int32_t)c->attrs.accumulate);
+    TX_CL_OPERANDS(b, &c->out[0]);
+    TX_CL_I64(b, n);
+    TX_CL_I32(b, (int32_t)c->attrs.accumulate);
     tx_cl_arg_control(b);
 
     const size_t global = (size_t)count, local = tx_cl_group(b->context, 64);
     tx_cl_launch(b, "movement", "", "scatter_sort", 1, &global, &local);
-    tx_cl_arg_operand(b, &c->in[0]);
-    tx_cl_arg_operand(b, &sorted);
-    tx_cl_arg_i64(b, count);
-    tx_cl_arg_i32(b, (int32_t)c->attrs.rows);
+    TX_CL_OPERANDS(b, &c->in[0], &sorted);
+    TX_CL_I64(b, count);
+    TX_CL_I32(b, (int32_t)c->attrs.rows);
 
     move_sources(b, c, "scatter_pieces", columns, count);
-    tx_cl_arg_operand(b, &c->in[1]);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_operand(b, &sorted);
-    tx_cl_arg_operand(b, &sums);
-    tx_cl_arg_i64(b, columns);
+    TX_CL_OPERANDS(b, &c->in[1], &c->out[0], &sorted, &sums);
+    TX_CL_I64(b, columns);
 
     move_sources(b, c, "scatter_join", columns, count);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_operand(b, &sorted);
-    tx_cl_arg_operand(b, &sums);
-    tx_cl_arg_i64(b, columns);
+    TX_CL_OPERANDS(b, &c->out[0], &sorted, &sums);
+    TX_CL_I64(b, columns);
     return b->status;
 }
 
@@ -112,15 +91,8 @@ tx_status tx_cl_kv_append(tx_cl_builder *b, const tx_command *c)
     const tx_shape *qkv = &c->in[0].shape, *cache = &c->in[1].shape;
     int64_t columns = tx_shape_last(cache), last = tx_shape_last(qkv);
     move(b, c, "kv_append", TX_F32, TX_F32, columns, tx_shape_rows(qkv));
-    tx_cl_arg_operand(b, &c->in[0]);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_operand(b, &c->out[1]);
-    tx_cl_arg_operand(b, &c->in[3]);
-    tx_cl_arg_i64(b, columns);
-    tx_cl_arg_i64(b, last - 2 * columns);
-    tx_cl_arg_i64(b, last);
-    tx_cl_arg_i64(b, qkv->dim[qkv->rank - 2]);
-    tx_cl_arg_i64(b, cache->dim[cache->rank - 2]);
+    TX_CL_OPERANDS(b, &c->in[0], &c->out[0], &c->out[1], &c->in[3]);
+    TX_CL_I64(b, columns, last - 2 * columns, last, qkv->dim[qkv->rank - 2], cache->dim[cache->rank - 2]);
     return b->status;
 }
 
@@ -128,16 +100,10 @@ tx_status tx_cl_kv_reorder(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *cache = &c->in[0].shape;
     int64_t columns = tx_shape_last(cache);
-    tx_cl_form form = tx_cl_form_of(b, c, columns, false);
-    char options[128];
-    snprintf(options, sizeof options, "%s -DBATCH=%lld", form.options, (long long)cache->dim[0]);
-    tx_cl_launch_columns(b, &form, "movement", options, "kv_reorder", columns, cache->dim[1]);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_operand(b, &c->out[1]);
-    tx_cl_arg_operand(b, &c->in[2]);
-    tx_cl_arg_operand(b, &c->in[3]);
-    tx_cl_arg_i64(b, columns);
-    tx_cl_arg_i64(b, cache->dim[1]);
+    tx_cl_form form = tx_cl_form_of(b, c, columns, false, "-DBATCH=%lld", (long long)cache->dim[0]);
+    tx_cl_launch_columns(b, &form, "movement", "kv_reorder", columns, cache->dim[1]);
+    TX_CL_OPERANDS(b, &c->out[0], &c->out[1], &c->in[2], &c->in[3]);
+    TX_CL_I64(b, columns, cache->dim[1]);
     return b->status;
 }
 
@@ -149,12 +115,11 @@ tx_status tx_cl_broadcast(tx_cl_builder *b, const tx_command *c)
         rows = 1;
     }
     move(b, c, "broadcast", TX_F32, TX_F32, columns, rows);
-    tx_cl_arg_operand(b, &c->in[0]);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_i64(b, columns);
-    tx_cl_arg_i32(b, c->attrs.axis == TX_AXIS_ROWS ? 2 : c->attrs.axis == TX_AXIS_LAST ? 1 : 0);
-    tx_cl_arg_f32(b, c->attrs.alpha);
-    tx_cl_arg_i32(b, c->attrs.control);
+    tx_cl_arg_all(b, c);
+    TX_CL_I64(b, columns);
+    TX_CL_I32(b, c->attrs.axis == TX_AXIS_ROWS ? 2 : c->attrs.axis == TX_AXIS_LAST ? 1 : 0);
+    TX_CL_F32(b, c->attrs.alpha);
+    TX_CL_I32(b, c->attrs.control);
     tx_cl_arg_control(b);
     return b->status;
 }
@@ -163,9 +128,8 @@ tx_status tx_cl_cast(tx_cl_builder *b, const tx_command *c)
 {
     int64_t n = tx_operand_count(&c->out[0]);
     move(b, c, "cast", c->in[0].dtype, c->out[0].dtype, n, 1);
-    tx_cl_arg_operand(b, &c->in[0]);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_i64(b, n);
+    tx_cl_arg_all(b, c);
+    TX_CL_I64(b, n);
     return b->status;
 }
 
@@ -184,11 +148,10 @@ tx_status tx_cl_copy(tx_cl_builder *b, const tx_command *c)
     tx_operand x = seen_as(&c->in[0], words ? TX_F32 : TX_U8), y = seen_as(&c->out[0], words ? TX_F32 : TX_U8);
     int64_t n = tx_operand_count(&x);
     move(b, c, words ? "copy" : "copy_bytes", TX_F32, TX_F32, n, 1);
-    tx_cl_arg_operand(b, &x);
-    tx_cl_arg_operand(b, &y);
-    tx_cl_arg_i64(b, n);
+    TX_CL_OPERANDS(b, &x, &y);
+    TX_CL_I64(b, n);
     if (words) {
-        tx_cl_arg_i32(b, (int32_t)c->attrs.accumulate);
+        TX_CL_I32(b, (int32_t)c->attrs.accumulate);
         tx_cl_arg_control(b);
     }
     return b->status;
@@ -198,8 +161,8 @@ tx_status tx_cl_fill(tx_cl_builder *b, const tx_command *c)
 {
     int64_t n = tx_operand_count(&c->out[0]);
     move(b, c, "fill", TX_F32, TX_F32, n, 1);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_i64(b, n);
-    tx_cl_arg_f32(b, c->attrs.alpha);
+    TX_CL_OPERANDS(b, &c->out[0]);
+    TX_CL_I64(b, n);
+    TX_CL_F32(b, c->attrs.alpha);
     return b->status;
 }

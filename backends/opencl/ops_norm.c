@@ -6,30 +6,22 @@
 
 /* ---- Norms ---------------------------------------------------------------------------------------------- */
 
-static void norm_options(const tx_cl_form *form, bool rms, const tx_operand *z, char *options, size_t size)
+static tx_cl_form norm_form(const tx_cl_builder *b, const tx_command *c, bool rms, const tx_operand *z)
 {
-    snprintf(options, size, "%s -DRMS=%d%s", form->options, rms, tx_present(z) ? " -DADDS=1" : "");
+    return tx_cl_form_of(b, c, tx_shape_last(&c->in[0].shape), true, "-DRMS=%d%s", rms,
+                         tx_present(z) ? " -DADDS=1" : "");
 }
 
 /* layer: y, mean, rstd, sum; RMS: y, rstd, sum. */
 static tx_status norm(tx_cl_builder *b, const tx_command *c, bool rms)
 {
-    const tx_operand none = {.dtype = TX_DTYPE_COUNT}, *z = &c->in[rms ? 2 : 3];
-    int64_t columns = tx_shape_last(&c->in[0].shape);
-    tx_cl_form form = tx_cl_form_of(b, c, columns, true);
-    char options[128];
-    norm_options(&form, rms, z, options, sizeof options);
-    tx_cl_launch_rows(b, &form, "norm", options, "norm", tx_shape_rows(&c->in[0].shape));
-    tx_cl_arg_operand(b, &c->in[0]);
-    tx_cl_arg_operand(b, &c->in[1]);
-    tx_cl_arg_operand(b, rms ? &none : &c->in[2]);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_operand(b, rms ? &none : &c->out[1]);
-    tx_cl_arg_operand(b, rms ? &c->out[1] : &c->out[2]);
-    tx_cl_arg_operand(b, z);
-    tx_cl_arg_operand(b, &c->out[rms ? 2 : 3]);
-    tx_cl_arg_i64(b, columns);
-    tx_cl_arg_f32(b, c->attrs.eps);
+    const tx_operand *z = &c->in[rms ? 2 : 3];
+    tx_cl_form form = norm_form(b, c, rms, z);
+    tx_cl_launch_rows(b, &form, "norm", "norm", tx_shape_rows(&c->in[0].shape));
+    TX_CL_OPERANDS(b, &c->in[0], &c->in[1], rms ? NULL : &c->in[2]);
+    TX_CL_OPERANDS(b, &c->out[0], rms ? NULL : &c->out[1], &c->out[rms ? 1 : 2], z, &c->out[rms ? 2 : 3]);
+    TX_CL_I64(b, tx_shape_last(&c->in[0].shape));
+    TX_CL_F32(b, c->attrs.eps);
     return b->status;
 }
 
@@ -37,23 +29,14 @@ static tx_status norm(tx_cl_builder *b, const tx_command *c, bool rms)
  */
 static tx_status norm_grad(tx_cl_builder *b, const tx_command *c, bool rms)
 {
-    const tx_operand none = {.dtype = TX_DTYPE_COUNT};
-    const tx_operand *mean = rms ? &none : &c->in[3], *rstd = rms ? &c->in[3] : &c->in[4];
-    const tx_operand *work = rms ? &c->out[2] : &c->out[3], *z = &c->in[rms ? 4 : 5];
+    const tx_operand *mean = rms ? NULL : &c->in[3], *rstd = &c->in[rms ? 3 : 4], *z = &c->in[rms ? 4 : 5];
+    const tx_operand *work = &c->out[rms ? 2 : 3];
     int64_t columns = tx_shape_last(&c->in[0].shape), rows = tx_shape_rows(&c->in[0].shape);
-    tx_cl_form form = tx_cl_form_of(b, c, columns, true);
-    char options[128];
-    norm_options(&form, rms, z, options, sizeof options);
+    tx_cl_form form = norm_form(b, c, rms, z);
 
-    tx_cl_launch_columns(b, &form, "norm", options, "norm_grad_blocks", columns, tx_row_blocks(rows));
-    tx_cl_arg_operand(b, &c->in[0]);
-    tx_cl_arg_operand(b, &c->in[1]);
-    tx_cl_arg_operand(b, mean);
-    tx_cl_arg_operand(b, rstd);
-    tx_cl_arg_operand(b, work);
-    tx_cl_arg_i64(b, rows);
-    tx_cl_arg_i64(b, columns);
-    tx_cl_arg_i64(b, tx_block_size(rows, TX_ROW_BLOCK));
+    tx_cl_launch_columns(b, &form, "norm", "norm_grad_blocks", columns, tx_row_blocks(rows));
+    TX_CL_OPERANDS(b, &c->in[0], &c->in[1], mean, rstd, work);
+    TX_CL_I64(b, rows, columns, tx_block_size(rows, TX_ROW_BLOCK));
 
     for (int i = 0; i < (rms ? 1 : 2); i++) {
         const tx_cl_columns sum = {
@@ -71,14 +54,9 @@ static tx_status norm_grad(tx_cl_builder *b, const tx_command *c, bool rms)
         tx_cl_sum_columns(b, &sum);
     }
 
-    tx_cl_launch_rows(b, &form, "norm", options, "norm_grad", rows);
-    for (int i = 0; i < 3; i++)
-        tx_cl_arg_operand(b, &c->in[i]);
-    tx_cl_arg_operand(b, mean);
-    tx_cl_arg_operand(b, rstd);
-    tx_cl_arg_operand(b, z);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_i64(b, columns);
+    tx_cl_launch_rows(b, &form, "norm", "norm_grad", rows);
+    TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[2], mean, rstd, z, &c->out[0]);
+    TX_CL_I64(b, columns);
     return b->status;
 }
 
@@ -104,60 +82,43 @@ tx_status tx_cl_rms_norm_grad(tx_cl_builder *b, const tx_command *c)
 
 /* ---- Softmax and cross-entropy ------------------------------------------------------------------------------ */
 
-tx_status tx_cl_softmax(tx_cl_builder *b, const tx_command *c)
+/* Launches kernel(in..., out..., columns), a work-group a row. */
+static tx_status by_rows(tx_cl_builder *b, const tx_command *c, const char *kernel)
 {
     int64_t columns = tx_shape_last(&c->in[0].shape);
-    tx_cl_form form = tx_cl_form_of(b, c, columns, true);
-    tx_cl_launch_rows(b, &form, "softmax", form.options, "softmax", tx_shape_rows(&c->in[0].shape));
-    tx_cl_arg_operand(b, &c->in[0]);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_i64(b, columns);
+    tx_cl_form form = tx_cl_form_of(b, c, columns, true, "");
+    tx_cl_launch_rows(b, &form, "softmax", kernel, tx_shape_rows(&c->in[0].shape));
+    tx_cl_arg_all(b, c);
+    TX_CL_I64(b, columns);
     return b->status;
+}
+
+tx_status tx_cl_softmax(tx_cl_builder *b, const tx_command *c)
+{
+    return by_rows(b, c, "softmax");
 }
 
 tx_status tx_cl_softmax_grad(tx_cl_builder *b, const tx_command *c)
 {
-    int64_t columns = tx_shape_last(&c->in[0].shape);
-    tx_cl_form form = tx_cl_form_of(b, c, columns, true);
-    tx_cl_launch_rows(b, &form, "softmax", form.options, "softmax_grad", tx_shape_rows(&c->in[0].shape));
-    tx_cl_arg_operand(b, &c->in[0]);
-    tx_cl_arg_operand(b, &c->in[1]);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_i64(b, columns);
-    return b->status;
+    return by_rows(b, c, "softmax_grad");
 }
 
-/* The arguments that both cross-entropy kernels end with. */
-static void cross_entropy_sizes(tx_cl_builder *b, const tx_command *c, int64_t columns)
+static tx_status cross_entropy(tx_cl_builder *b, const tx_command *c, const char *kernel)
 {
-    tx_cl_arg_i64(b, columns);
-    tx_cl_arg_i64(b, c->attrs.vocab);
-    tx_cl_arg_i32(b, TX_IGNORE_LABEL);
+    by_rows(b, c, kernel);
+    TX_CL_I64(b, c->attrs.vocab);
+    TX_CL_I32(b, TX_IGNORE_LABEL);
+    return b->status;
 }
 
 tx_status tx_cl_cross_entropy(tx_cl_builder *b, const tx_command *c)
 {
-    int64_t columns = tx_shape_last(&c->in[0].shape);
-    tx_cl_form form = tx_cl_form_of(b, c, columns, true);
-    tx_cl_launch_rows(b, &form, "softmax", form.options, "cross_entropy", tx_shape_rows(&c->in[0].shape));
-    tx_cl_arg_operand(b, &c->in[0]);
-    tx_cl_arg_operand(b, &c->in[1]);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_operand(b, &c->out[1]);
-    cross_entropy_sizes(b, c, columns);
-    return b->status;
+    return cross_entropy(b, c, "cross_entropy");
 }
 
 tx_status tx_cl_cross_entropy_grad(tx_cl_builder *b, const tx_command *c)
 {
-    int64_t columns = tx_shape_last(&c->in[0].shape);
-    tx_cl_form form = tx_cl_form_of(b, c, columns, true);
-    tx_cl_launch_rows(b, &form, "softmax", form.options, "cross_entropy_grad", tx_shape_rows(&c->in[0].shape));
-    for (int i = 0; i < 4; i++)
-        tx_cl_arg_operand(b, &c->in[i]);
-    tx_cl_arg_operand(b, &c->out[0]);
-    cross_entropy_sizes(b, c, columns);
-    return b->status;
+    return cross_entropy(b, c, "cross_entropy_grad");
 }
 
 /* ---- Reductions ------------------------------------------------------------------------------------------------ */
@@ -170,16 +131,15 @@ static int reduce_kind(tx_reduction reduction, bool first)
     return reduction == TX_REDUCE_SUMSQ && first ? 2 : 0;
 }
 
-static void reduce_options(const tx_cl_form *form, int kind, char *options, size_t size)
+static tx_cl_form reduce_form(const tx_cl_builder *b, const tx_command *c, int64_t columns, int kind)
 {
-    snprintf(options, size, "%s -DKIND=%d", form->options, kind);
+    return tx_cl_form_of(b, c, columns, true, "-DKIND=%d", kind);
 }
 
 static void finish_arguments(tx_cl_builder *b, float alpha, int32_t control, tx_accumulate accumulate)
 {
-    tx_cl_arg_f32(b, alpha);
-    tx_cl_arg_i32(b, control);
-    tx_cl_arg_i32(b, (int32_t)accumulate);
+    TX_CL_F32(b, alpha);
+    TX_CL_I32(b, control, (int32_t)accumulate);
     tx_cl_arg_control(b);
 }
 
@@ -194,11 +154,10 @@ void tx_cl_sum_columns(tx_cl_builder *b, const tx_cl_columns *columns)
     tx_operand work = *columns->work;
     work.offset += columns->skip * (int64_t)sizeof(float);
     tx_cl_launch(b, "reduce", options, "reduce_columns", 2, global, group);
-    tx_cl_arg_operand(b, &work);
-    tx_cl_arg_i64(b, columns->stride);
-    tx_cl_arg_i64(b, columns->blocks);
-    tx_cl_arg_operand(b, columns->y);
-    tx_cl_arg_i64(b, columns->columns);
+    TX_CL_OPERANDS(b, &work);
+    TX_CL_I64(b, columns->stride, columns->blocks);
+    TX_CL_OPERANDS(b, columns->y);
+    TX_CL_I64(b, columns->columns);
     finish_arguments(b, columns->alpha, columns->control, columns->accumulate);
 }
 
@@ -206,13 +165,10 @@ void tx_cl_sum_columns(tx_cl_builder *b, const tx_cl_columns *columns)
 static void reduce_rows(tx_cl_builder *b, const tx_command *c, const tx_operand *x, int kind, int64_t rows,
                         int64_t columns, float alpha)
 {
-    tx_cl_form form = tx_cl_form_of(b, c, columns, true);
-    char options[128];
-    reduce_options(&form, kind, options, sizeof options);
-    tx_cl_launch_rows(b, &form, "reduce", options, "reduce_rows", rows);
-    tx_cl_arg_operand(b, x);
-    tx_cl_arg_operand(b, &c->out[0]);
-    tx_cl_arg_i64(b, columns);
+    tx_cl_form form = reduce_form(b, c, columns, kind);
+    tx_cl_launch_rows(b, &form, "reduce", "reduce_rows", rows);
+    TX_CL_OPERANDS(b, x, &c->out[0]);
+    TX_CL_I64(b, columns);
     finish_arguments(b, alpha, c->attrs.control, c->attrs.accumulate);
 }
 
@@ -224,29 +180,20 @@ static void reduce_all(tx_cl_builder *b, const tx_command *c, float alpha)
         return;
     }
     int64_t block = tx_block_size(count, TX_REDUCE_BLOCK);
-    tx_cl_form form = tx_cl_form_of(b, c, block, true);
-    char options[128];
-    reduce_options(&form, reduce_kind(c->attrs.reduction, true), options, sizeof options);
-    tx_cl_launch_rows(b, &form, "reduce", options, "reduce_blocks", blocks);
-    tx_cl_arg_operand(b, &c->in[0]);
-    tx_cl_arg_operand(b, &c->out[1]);
-    tx_cl_arg_i64(b, count);
-    tx_cl_arg_i64(b, block);
+    tx_cl_form form = reduce_form(b, c, block, reduce_kind(c->attrs.reduction, true));
+    tx_cl_launch_rows(b, &form, "reduce", "reduce_blocks", blocks);
+    TX_CL_OPERANDS(b, &c->in[0], &c->out[1]);
+    TX_CL_I64(b, count, block);
     reduce_rows(b, c, &c->out[1], reduce_kind(c->attrs.reduction, false), 1, blocks, alpha);
 }
 
 static void reduce_over_rows(tx_cl_builder *b, const tx_command *c, float alpha)
 {
     int64_t columns = tx_shape_last(&c->in[0].shape), rows = tx_shape_rows(&c->in[0].shape);
-    tx_cl_form form = tx_cl_form_of(b, c, columns, true);
-    char options[128];
-    reduce_options(&form, reduce_kind(c->attrs.reduction, true), options, sizeof options);
-    tx_cl_launch_columns(b, &form, "reduce", options, "reduce_row_blocks", columns, tx_row_blocks(rows));
-    tx_cl_arg_operand(b, &c->in[0]);
-    tx_cl_arg_operand(b, &c->out[1]);
-    tx_cl_arg_i64(b, rows);
-    tx_cl_arg_i64(b, columns);
-    tx_cl_arg_i64(b, tx_block_size(rows, TX_ROW_BLOCK));
+    tx_cl_form form = reduce_form(b, c, columns, reduce_kind(c->attrs.reduction, true));
+    tx_cl_launch_columns(b, &form, "reduce", "reduce_row_blocks", columns, tx_row_blocks(rows));
+    TX_CL_OPERANDS(b, &c->in[0], &c->out[1]);
+    TX_CL_I64(b, rows, columns, tx_block_size(rows, TX_ROW_BLOCK));
     const tx_cl_columns sum = {
         .work = &c->out[1],
         .y = &c->out[0],

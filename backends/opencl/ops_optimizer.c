@@ -2,56 +2,51 @@
  * Parameter updates and the decision on the gradient's norm. */
 #include "backends/opencl/ops.h"
 
+#include "api/graph/op.h"
+
 #include <math.h>
-#include <stdio.h>
 
 /* Begins kernel(in..., n): outputs lie on the inputs. */
-static void update(tx_cl_builder *b, const tx_command *c, const char *kernel, int inputs)
+static void update(tx_cl_builder *b, const tx_command *c, const char *kernel)
 {
     int64_t n = tx_operand_count(&c->in[0]);
-    tx_cl_form form = tx_cl_form_of(b, c, n, false);
-    char options[128];
-    snprintf(options, sizeof options, "%s -DPARAM_BLOCK=%d", form.options, TX_PARAM_BLOCK);
-    tx_cl_launch_columns(b, &form, "optimizer", options, kernel, n, 1);
-    for (int i = 0; i < inputs; i++)
-        tx_cl_arg_operand(b, &c->in[i]);
-    tx_cl_arg_i64(b, n);
+    tx_cl_form form = tx_cl_form_of(b, c, n, false, "-DPARAM_BLOCK=%d", TX_PARAM_BLOCK);
+    tx_cl_launch_columns(b, &form, "optimizer", kernel, n, 1);
+    for (int i = 0; i < tx_op_info_of(c->op)->inputs; i++)
+        TX_CL_OPERANDS(b, &c->in[i]);
+    TX_CL_I64(b, n);
+}
+
+/* What all kernels end with. */
+static tx_status finish_arguments(tx_cl_builder *b)
+{
+    tx_cl_arg_control(b);
+    tx_cl_arg_result(b);
+    return b->status;
 }
 
 tx_status tx_cl_sgd(tx_cl_builder *b, const tx_command *c)
 {
-    update(b, c, "sgd", 4);
-    tx_cl_arg_f32(b, c->attrs.momentum);
-    tx_cl_arg_f32(b, c->attrs.weight_decay);
-    tx_cl_arg_i32(b, tx_present(&c->in[3]));
-    tx_cl_arg_control(b);
-    tx_cl_arg_result(b);
-    return b->status;
+    update(b, c, "sgd");
+    TX_CL_F32(b, c->attrs.momentum, c->attrs.weight_decay);
+    TX_CL_I32(b, tx_present(&c->in[3]));
+    return finish_arguments(b);
 }
 
 tx_status tx_cl_adamw(tx_cl_builder *b, const tx_command *c)
 {
-    update(b, c, "adamw", 5);
-    tx_cl_arg_f32(b, c->attrs.beta1);
-    tx_cl_arg_f32(b, c->attrs.beta2);
-    tx_cl_arg_f32(b, (float)log((double)c->attrs.beta1));
-    tx_cl_arg_f32(b, (float)log((double)c->attrs.beta2));
-    tx_cl_arg_f32(b, c->attrs.eps);
-    tx_cl_arg_f32(b, c->attrs.weight_decay);
-    tx_cl_arg_control(b);
-    tx_cl_arg_result(b);
-    return b->status;
+    const float beta1 = c->attrs.beta1, beta2 = c->attrs.beta2;
+    update(b, c, "adamw");
+    TX_CL_F32(b, beta1, beta2, (float)log((double)beta1), (float)log((double)beta2), c->attrs.eps,
+              c->attrs.weight_decay);
+    return finish_arguments(b);
 }
 
 tx_status tx_cl_lion(tx_cl_builder *b, const tx_command *c)
 {
-    update(b, c, "lion", 4);
-    tx_cl_arg_f32(b, c->attrs.beta1);
-    tx_cl_arg_f32(b, c->attrs.beta2);
-    tx_cl_arg_f32(b, c->attrs.weight_decay);
-    tx_cl_arg_control(b);
-    tx_cl_arg_result(b);
-    return b->status;
+    update(b, c, "lion");
+    TX_CL_F32(b, c->attrs.beta1, c->attrs.beta2, c->attrs.weight_decay);
+    return finish_arguments(b);
 }
 
 tx_status tx_cl_clip_norm(tx_cl_builder *b, const tx_command *c)
@@ -59,7 +54,5 @@ tx_status tx_cl_clip_norm(tx_cl_builder *b, const tx_command *c)
     (void)c;
     const size_t one = 1;
     tx_cl_launch(b, "optimizer", "", "clip_norm", 1, &one, &one);
-    tx_cl_arg_control(b);
-    tx_cl_arg_result(b);
-    return b->status;
+    return finish_arguments(b);
 }

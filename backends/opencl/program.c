@@ -9,7 +9,7 @@
 struct tx_cl_program {
     tx_cl_program *next;
     cl_program program;
-    char *key; /* source name, a newline, options */
+    char key[]; /* source name, a newline, options */
 };
 
 /* What api/tx.h and backend.h number, told to kernels under the same names. */
@@ -186,29 +186,21 @@ static tx_status obtain_program(tx_context *context, const char *source, const c
 tx_status tx_cl_program_of(tx_context *context, const char *source, const char *options, cl_program *program)
 {
     options = options ? options : "";
-    char *key = malloc(strlen(source) + strlen(options) + 2);
-    tx_cl_program *entry = calloc(1, sizeof *entry);
-    if (!key || !entry) {
-        free(key);
-        free(entry);
+    const size_t size = strlen(source) + strlen(options) + 2;
+    tx_cl_program *entry = malloc(sizeof *entry + size), *old = context->programs;
+    if (!entry)
         return tx_fail(TX_MEMORY, "out of host memory");
-    }
-    sprintf(key, "%s\n%s", source, options);
-    for (tx_cl_program *old = context->programs; old; old = old->next) {
-        if (strcmp(old->key, key) == 0) {
-            free(key);
-            free(entry);
-            *program = old->program;
-            return TX_OK;
-        }
-    }
-    tx_status status = obtain_program(context, source, options, program);
-    if (status != TX_OK) {
-        free(key);
+    snprintf(entry->key, size, "%s\n%s", source, options);
+    while (old && strcmp(old->key, entry->key) != 0)
+        old = old->next;
+    tx_status status = old ? TX_OK : obtain_program(context, source, options, &entry->program);
+    if (status == TX_OK)
+        *program = old ? old->program : entry->program;
+    if (old || status != TX_OK) {
         free(entry);
         return status;
     }
-    *entry = (tx_cl_program){.next = context->programs, .program = *program, .key = key};
+    entry->next = context->programs;
     context->programs = entry;
     return TX_OK;
 }
@@ -233,7 +225,6 @@ void tx_cl_release_programs(tx_context *context)
     for (tx_cl_program *entry = context->programs, *next; entry; entry = next) {
         next = entry->next;
         clReleaseProgram(entry->program);
-        free(entry->key);
         free(entry);
     }
     context->programs = NULL;

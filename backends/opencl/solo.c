@@ -8,6 +8,16 @@
 #define TIMED_RUNS 5
 #define TIMED_SECONDS 0.25
 
+tx_command tx_cl_solo_command(tx_op op, const tx_attrs *attrs)
+{
+    tx_command c = {.op = op, .attrs = *attrs};
+    for (int i = 0; i < TX_MAX_IN; i++)
+        c.in[i].dtype = TX_DTYPE_COUNT;
+    for (int i = 0; i < TX_MAX_OUT; i++)
+        c.out[i].dtype = TX_DTYPE_COUNT;
+    return c;
+}
+
 static void place(tx_operand *o, int64_t *end)
 {
     if (!tx_present(o))
@@ -61,7 +71,7 @@ tx_status tx_cl_solo_open(tx_context *context, tx_cl_solo *s, const void *host)
                                       [TX_ARENA_SCRATCH] = {scratch > 0, &s->scratch}}};
     status = tx_cl_bind(s->executable, &bindings);
     if (status == TX_OK)
-        status = tx_cl_fill_bytes(context, s->control, 0, 0, sizeof(tx_controls));
+        status = tx_cl_write(context, TX_QUEUE_COMPUTE, s->control, 0, &s->controls, sizeof s->controls);
     if (status == TX_OK)
         status = tx_cl_write(context, TX_QUEUE_COMPUTE, s->memory, 0, host, s->bytes);
     return status == TX_OK ? tx_cl_finish(context) : status;
@@ -80,8 +90,7 @@ void tx_cl_solo_close(tx_context *context, tx_cl_solo *s)
 
 tx_status tx_cl_solo_run(tx_context *context, const tx_cl_solo *s)
 {
-    const tx_controls controls = {{{0}}};
-    tx_status status = tx_cl_run_program(s->executable, 0, 1, &controls, NULL);
+    tx_status status = tx_cl_run_program(s->executable, 0, 1, &s->controls, NULL);
     return status == TX_OK ? tx_cl_finish(context) : status;
 }
 

@@ -7,12 +7,16 @@
 #include "backends/opencl/internal.h"
 
 typedef struct tx_cl_solo {
-    tx_command command; /* set before the rest: operands without a place; absent ones have dtype TX_DTYPE_COUNT */
+    tx_command command;   /* set before the rest: operands without a place; absent ones have dtype TX_DTYPE_COUNT */
+    tx_controls controls; /* run-time scalars */
     tx_program program;
     int64_t bytes; /* of the memory that holds all operands */
     tx_buffer *memory, *scratch, *control;
     tx_executable *executable;
 } tx_cl_solo;
+
+/* A command of which all operands are absent. */
+tx_command tx_cl_solo_command(tx_op op, const tx_attrs *attrs);
 
 /* Gives the operands their places, inputs first, one after another with a guard of TX_ALIGNMENT bytes or more before
  * and behind each. */
@@ -27,7 +31,7 @@ void tx_cl_solo_fill(const tx_cl_solo *s, int32_t integers, unsigned char *host)
 tx_status tx_cl_solo_open(tx_context *context, tx_cl_solo *s, const void *host);
 void tx_cl_solo_close(tx_context *context, tx_cl_solo *s);
 
-/* Runs it once, all run-time scalars 0, and waits. */
+/* Runs it once and waits. */
 tx_status tx_cl_solo_run(tx_context *context, const tx_cl_solo *s);
 
 /* The least seconds of a few runs: until there are five or a quarter of a second is gone, one in any case. It should

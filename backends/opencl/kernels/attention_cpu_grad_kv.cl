@@ -5,10 +5,7 @@
 
 /* Dimension 0: tiles of keys, from the first, which most queries see when causal; 1: key head; 2: b. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
-attention_grad_kv(const __global float *d_o, long doo, const __global float *qkv, long qo, const __global float *lse,
-                  long lso, const __global float *delta, long deo, const __global int *lengths, long leo,
-                  __global float *dqkv, long dqo, int T, int heads, int kv_heads, float scale, float p, int site,
-                  const __global uint *control, __local vec *pool)
+attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local vec *pool)
 {
     TILE(k_tile, ROWS, DP);
     TILE(v_tile, ROWS, DP);

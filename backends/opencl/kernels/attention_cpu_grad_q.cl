@@ -4,10 +4,7 @@
 
 /* Dimensions as in attention. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
-attention_grad_q(const __global float *d_o, long doo, const __global float *qkv, long qo, const __global float *lse,
-                 long lso, const __global float *delta, long deo, const __global int *lengths, long leo,
-                 __global float *dqkv, long dqo, int T, int heads, int kv_heads, float scale, float p, int site,
-                 const __global uint *control, __local vec *pool)
+attention_grad_q(ATTENTION_GRAD_ARGUMENTS, __local vec *pool)
 {
     TILE(q_tile, ROWS, DP);
     TILE(do_tile, ROWS, DP);

@@ -6,10 +6,7 @@
 
 /* Dimension 0: tiles of keys, from the first, which most queries see when causal; 1: key head; 2: b. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-attention_grad_kv(const __global float *d_o, long doo, const __global float *qkv, long qo, const __global float *lse,
-                  long lso, const __global float *delta, long deo, const __global int *lengths, long leo,
-                  __global float *dqkv, long dqo, int T, int heads, int kv_heads, float scale, float p, int site,
-                  const __global uint *control, __local float4 *pool)
+attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
 {
     const int item = (int)get_local_id(0), tx = GRID_X(item, TX), ty = GRID_Y(item, TX);
     const int ux = GRID_X(item, UX), uy = GRID_Y(item, UX);

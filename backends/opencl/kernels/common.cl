@@ -55,32 +55,39 @@ typedef int16 ivec;
 #define ANY(x) any(x)
 #endif
 
-/* Elements i..i+VW-1 of an array of n; those past its end are `pad`. */
+/* What functions that load or store elements i..i+VW-1 of an array of n do first, for a vector that goes past its end:
+ * element by element, `value` being what is loaded as element i + k (`pad` past the end), `put` what stores part[k]. */
+#if VW > 1
+#define TX_LOAD_END(value, pad)                                                                                        \
+    if (i + VW > n) {                                                                                                  \
+        float part[VW];                                                                                                \
+        for (int k = 0; k < VW; k++)                                                                                   \
+            part[k] = i + k < n ? (value) : (pad);                                                                     \
+        return VLOAD_PRIVATE(part);                                                                                    \
+    }
+#define TX_STORE_END(type, v, put)                                                                                     \
+    if (i + VW > n) {                                                                                                  \
+        type part[VW];                                                                                                 \
+        VSTORE_PRIVATE(v, part);                                                                                       \
+        for (int k = 0; k < VW; k++)                                                                                   \
+            if (i + k < n)                                                                                             \
+                put;                                                                                                   \
+        return;                                                                                                        \
+    }
+#else
+#define TX_LOAD_END(value, pad)
+#define TX_STORE_END(type, v, put)
+#endif
+
 static vec tx_load(const __global float *p, long i, long n, float pad)
 {
-#if VW > 1
-    if (i + VW > n) {
-        float part[VW];
-        for (int k = 0; k < VW; k++)
-            part[k] = i + k < n ? p[i + k] : pad;
-        return VLOAD_PRIVATE(part);
-    }
-#endif
+    TX_LOAD_END(p[i + k], pad)
     return VLOAD(p + i);
 }
 
 static void tx_store(vec v, __global float *p, long i, long n)
 {
-#if VW > 1
-    if (i + VW > n) {
-        float part[VW];
-        VSTORE_PRIVATE(v, part);
-        for (int k = 0; k < VW; k++)
-            if (i + k < n)
-                p[i + k] = part[k];
-        return;
-    }
-#endif
+    TX_STORE_END(float, v, p[i + k] = part[k])
     VSTORE(v, p + i);
 }
 
@@ -215,6 +222,15 @@ static float tx_factor(float alpha, int which, const __global uint *control)
 /* The first column of round r of this work-item in kernels whose dimension 0 runs along a row (or along everything). */
 #define TX_COLUMN(r) (((long)get_global_id(0) * RUN + (r)) * VW)
 
+/* What such a kernel does with the vectors of this work-item, of which i is the first column; a row has n. */
+#define TX_EACH(body)                                                                                                  \
+    for (int r = 0; r < RUN; r++) {                                                                                    \
+        long i = TX_COLUMN(r);                                                                                         \
+        if (i >= n)                                                                                                    \
+            break;                                                                                                     \
+        body                                                                                                           \
+    }
+
 /* ---- 16-bit storage: tx_load_TYPE and tx_store_TYPE like tx_load and tx_store, TYPE_t what memory holds --------- */
 
 typedef float f32_t;
@@ -249,14 +265,7 @@ static void tx_store_f32(vec v, __global float *p, long i, long n)
 
 static vec tx_load_bf16(const __global ushort *p, long i, long n)
 {
-#if VW > 1
-    if (i + VW > n) {
-        float part[VW];
-        for (int k = 0; k < VW; k++)
-            part[k] = i + k < n ? as_float((uint)p[i + k] << 16) : 0.0f;
-        return VLOAD_PRIVATE(part);
-    }
-#endif
+    TX_LOAD_END(as_float((uint)p[i + k] << 16), 0.0f)
     return AS_VEC(TX_WIDEN(TX_HALVES(p + i)) << 16);
 }
 
@@ -269,42 +278,19 @@ static void tx_store_bf16(vec v, __global ushort *p, long i, long n)
     uvec bits = isnan(v) ? (u >> 16) | 0x40u : rounded;
 #else
     uvec bits = select(rounded, (u >> 16) | 0x40u, (u & 0x7FFFFFFFu) > 0x7F800000u);
-    if (i + VW > n) {
-        uint part[VW];
-        TX_CAT(vstore, VW)(bits, 0, part);
-        for (int k = 0; k < VW; k++)
-            if (i + k < n)
-                p[i + k] = (ushort)part[k];
-        return;
-    }
 #endif
+    TX_STORE_END(uint, bits, p[i + k] = (ushort)part[k])
     TX_HALVES_STORE(TX_NARROW(bits), p + i);
 }
 
 static vec tx_load_f16(const __global ushort *p, long i, long n)
 {
-#if VW > 1
-    if (i + VW > n) {
-        float part[VW];
-        for (int k = 0; k < VW; k++)
-            part[k] = i + k < n ? vload_half(i + k, (const __global half *)p) : 0.0f;
-        return VLOAD_PRIVATE(part);
-    }
-#endif
+    TX_LOAD_END(vload_half(i + k, (const __global half *)p), 0.0f)
     return TX_HALF_LOAD(p + i);
 }
 
 static void tx_store_f16(vec v, __global ushort *p, long i, long n)
 {
-#if VW > 1
-    if (i + VW > n) {
-        float part[VW];
-        VSTORE_PRIVATE(v, part);
-        for (int k = 0; k < VW; k++)
-            if (i + k < n)
-                vstore_half_rte(part[k], i + k, (__global half *)p);
-        return;
-    }
-#endif
+    TX_STORE_END(float, v, vstore_half_rte(part[k], i + k, (__global half *)p))
     TX_HALF_STORE(v, p + i);
 }

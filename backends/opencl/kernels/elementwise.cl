@@ -1,42 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Element-wise ops. Kernels over n elements run along dimension 0; those that know rows have the row in dimension 1. */
 
-#define EACH(body)                                                                                  \
-    for (int r = 0; r < RUN; r++) {                                                                 \
-        long i = TX_COLUMN(r);                                                                      \
-        if (i >= n)                                                                                 \
-            break;                                                                                  \
-        body                                                                                        \
-    }
-
 #include "draw.cl"
 #include "gelu.cl"
-
-#define GELU_KERNELS(form, exact)                                                                                    \
-    __kernel void gelu_##form(const __global float *x, long xo, __global float *y, long yo, long n)                  \
-    {                                                                                                                \
-        EACH({ tx_store(gelu_of(tx_load(x + xo, i, n, 0.0f), exact), y + yo, i, n); })                               \
-    }                                                                                                                \
-    __kernel void gelu_grad_##form(const __global float *dy, long dyo, const __global float *x, long xo,             \
-                                   __global float *dx, long dxo, long n)                                             \
-    {                                                                                                                \
-        EACH({                                                                                                       \
-            vec slope = gelu_slope(tx_load(x + xo, i, n, 0.0f), exact);                                              \
-            tx_store(tx_load(dy + dyo, i, n, 0.0f) * slope, dx + dxo, i, n);                                         \
-        })                                                                                                           \
-    }
-GELU_KERNELS(tanh, 0)
-GELU_KERNELS(exact, 1)
-
-__kernel void silu(const __global float *x, long xo, __global float *y, long yo, long n)
-{
-    x += xo;
-    y += yo;
-    EACH({
-        vec v = tx_load(x, i, n, 0.0f);
-        tx_store(v * tx_sigmoid(v), y, i, n);
-    })
-}
 
 static vec silu_slope(vec v)
 {
@@ -44,14 +10,34 @@ static vec silu_slope(vec v)
     return s + v * s * (1.0f - s);
 }
 
-__kernel void silu_grad(const __global float *dy, long dyo, const __global float *x, long xo, __global float *dx,
-                        long dxo, long n)
-{
-    dy += dyo;
-    x += xo;
-    dx += dxo;
-    EACH({ tx_store(tx_load(dy, i, n, 0.0f) * silu_slope(tx_load(x, i, n, 0.0f)), dx, i, n); })
-}
+/* y = `value` of an element u of a, and v of b. */
+#define UNARY(name, value)                                                                                           \
+    __kernel void name(const __global float *a, long ao, __global float *y, long yo, long n)                         \
+    {                                                                                                                \
+        TX_EACH({                                                                                                    \
+            vec u = tx_load(a + ao, i, n, 0.0f);                                                                     \
+            tx_store(value, y + yo, i, n);                                                                           \
+        })                                                                                                           \
+    }
+#define BINARY(name, value)                                                                                          \
+    __kernel void name(const __global float *a, long ao, const __global float *b, long bo, __global float *y,        \
+                       long yo, long n)                                                                              \
+    {                                                                                                                \
+        TX_EACH({                                                                                                    \
+            vec u = tx_load(a + ao, i, n, 0.0f);                                                                     \
+            vec v = tx_load(b + bo, i, n, 0.0f);                                                                     \
+            tx_store(value, y + yo, i, n);                                                                           \
+        })                                                                                                           \
+    }
+
+UNARY(gelu_tanh, gelu_of(u, 0))
+UNARY(gelu_exact, gelu_of(u, 1))
+UNARY(silu, u * tx_sigmoid(u))
+BINARY(add, u + v)
+BINARY(mul, u * v)
+BINARY(gelu_grad_tanh, u * gelu_slope(v, 0))
+BINARY(gelu_grad_exact, u * gelu_slope(v, 1))
+BINARY(silu_grad, u * silu_slope(v))
 
 /* Rows of 2n: gate, then up. */
 __kernel void swiglu(const __global float *x, long xo, __global float *y, long yo, long n)
@@ -59,7 +45,7 @@ __kernel void swiglu(const __global float *x, long xo, __global float *y, long y
     long row = get_global_id(1);
     x += xo + row * 2 * n;
     y += yo + row * n;
-    EACH({
+    TX_EACH({
         vec gate = tx_load(x, i, n, 0.0f);
         tx_store(gate * tx_sigmoid(gate) * tx_load(x + n, i, n, 0.0f), y, i, n);
     })
@@ -72,7 +58,7 @@ __kernel void swiglu_grad(const __global float *dy, long dyo, const __global flo
     dy += dyo + row * n;
     x += xo + row * 2 * n;
     dx += dxo + row * 2 * n;
-    EACH({
+    TX_EACH({
         vec gate = tx_load(x, i, n, 0.0f);
         vec up = tx_load(x + n, i, n, 0.0f);
         vec d = tx_load(dy, i, n, 0.0f);
@@ -81,31 +67,13 @@ __kernel void swiglu_grad(const __global float *dy, long dyo, const __global flo
     })
 }
 
-__kernel void add(const __global float *a, long ao, const __global float *b, long bo, __global float *y, long yo,
-                  long n)
-{
-    a += ao;
-    b += bo;
-    y += yo;
-    EACH({ tx_store(tx_load(a, i, n, 0.0f) + tx_load(b, i, n, 0.0f), y, i, n); })
-}
-
-__kernel void mul(const __global float *a, long ao, const __global float *b, long bo, __global float *y, long yo,
-                  long n)
-{
-    a += ao;
-    b += bo;
-    y += yo;
-    EACH({ tx_store(tx_load(a, i, n, 0.0f) * tx_load(b, i, n, 0.0f), y, i, n); })
-}
-
 __kernel void scale(const __global float *x, long xo, __global float *y, long yo, long n, float alpha, int which,
                     const __global uint *control)
 {
     x += xo;
     y += yo;
     float factor = tx_factor(alpha, which, control);
-    EACH({ tx_store(tx_load(x, i, n, 0.0f) * factor, y, i, n); })
+    TX_EACH({ tx_store(tx_load(x, i, n, 0.0f) * factor, y, i, n); })
 }
 
 static float lane(float4 v, int which)
@@ -146,9 +114,9 @@ __kernel void dropout(const __global float *x, long xo, __global float *y, long 
             drop(x, y, i + VW, n, (vec)(FACTORS_OF(f, 4), FACTORS_OF(f, 5), FACTORS_OF(f, 6), FACTORS_OF(f, 7)));
     }
 #elif VW == 4
-    EACH({ drop(x, y, i, n, draw_factors(&d, line, (uint)i)); })
+    TX_EACH({ drop(x, y, i, n, draw_factors(&d, line, (uint)i)); })
 #else
-    EACH({ drop(x, y, i, n, lane(draw_factors(&d, line, (uint)i), (int)i & 3)); })
+    TX_EACH({ drop(x, y, i, n, lane(draw_factors(&d, line, (uint)i), (int)i & 3)); })
 #endif
 }
 

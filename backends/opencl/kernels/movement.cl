@@ -19,14 +19,6 @@
 #define PIECE 1
 #endif
 
-#define EACH(body)                                                                                  \
-    for (int r = 0; r < RUN; r++) {                                                                 \
-        long i = TX_COLUMN(r);                                                                      \
-        if (i >= n)                                                                                 \
-            break;                                                                                  \
-        body                                                                                        \
-    }
-
 /* Dimension 1: row (b, t). The position table may be absent (places 0), and the positions in it too (at 0). P: its rows. */
 __kernel void embedding(const __global int *tokens, long to, const __global IN_T *table, long tao,
                         const __global IN_T *places, long po, const __global int *positions, long pso,
@@ -37,7 +29,7 @@ __kernel void embedding(const __global int *tokens, long to, const __global IN_T
     const __global IN_T *token = table + tao + tokens[to + row] * n;
     const __global IN_T *place = places + po + position * n;
     y += yo + row * n;
-    EACH({
+    TX_EACH({
         vec v = LOAD_IN(token, i, n);
         if (P)
             v += LOAD_IN(place, i, n);
@@ -53,7 +45,7 @@ __kernel void position_grad(const __global float *dy, long dyo, __global float *
     int adds = tx_adds(mode, control);
     dy += dyo;
     y += yo + t * n;
-    EACH({
+    TX_EACH({
         vec sum = 0.0f;
         if (t < T)
             for (long b = 0; b < B; b++)
@@ -71,7 +63,7 @@ __kernel void gather(const __global IN_T *table, long to, const __global int *in
     int index = indices[io + row];
     table += to + max(index, 0) * n;
     y += yo + row * n;
-    EACH({
+    TX_EACH({
         vec v = 0.0f;
         if (index >= 0)
             v = LOAD_IN(table, i, n);
@@ -90,7 +82,7 @@ __kernel void scatter_begin(__global float *y, long yo, long n, int mode, const 
 {
     if (tx_adds(mode, control))
         return;
-    EACH({ tx_store((vec)0.0f, y + yo, i, n); })
+    TX_EACH({ tx_store((vec)0.0f, y + yo, i, n); })
 }
 
 /* Dimension 0: sources. The place of each is the number of those before it. */
@@ -149,7 +141,7 @@ __kernel void scatter_pieces(const __global int *indices, long io, const __globa
         return;
     const int whole = size <= PIECE;
     __global float *to = whole ? y + yo + indices[io + at[0]] * n : parts + po + part_of(place, number) * n;
-    EACH({
+    TX_EACH({
         vec sum = 0.0f;
         if (whole)
             sum = tx_load(to, i, n, 0.0f);
@@ -169,7 +161,7 @@ __kernel void scatter_join(const __global int *indices, long io, __global float 
     if (at[1] || size <= PIECE)
         return;
     y += yo + indices[io + at[0]] * n;
-    EACH({
+    TX_EACH({
         vec sum = tx_load(y, i, n, 0.0f);
         for (int number = 0; number < size; number += PIECE)
             sum += tx_load(parts + po + part_of(place + number, number) * n, i, n, 0.0f);
@@ -187,7 +179,7 @@ __kernel void kv_append(const __global float *qkv, long qo, __global float *k_ca
     long slot = row % T + tx_position(positions[po + row / T], S - T);
     qkv += qo + row * last + skip;
     long at = (row / T * S + slot) * n;
-    EACH({
+    TX_EACH({
         tx_store(tx_load(qkv, i, n, 0.0f), k_cache + ko + at, i, n);
         tx_store(tx_load(qkv + n, i, n, 0.0f), v_cache + vo + at, i, n);
     })
@@ -207,7 +199,7 @@ __kernel void kv_reorder(__global float *k_cache, long ko, __global float *v_cac
         return;
     for (int kv = 0; kv < 2; kv++) {
         __global float *cache = (kv ? v_cache + vo : k_cache + ko) + place * n;
-        EACH({
+        TX_EACH({
             vec row[BATCH];
             for (int b = 0; b < BATCH; b++)
                 row[b] = tx_load(cache + b * S * n, i, n, 0.0f);
@@ -226,7 +218,7 @@ __kernel void broadcast(const __global float *x, long xo, __global float *y, lon
     float factor = tx_factor(alpha, which, control);
     x += xo;
     y += yo + row * n;
-    EACH({
+    TX_EACH({
         vec v;
         if (axis == 2)
             v = tx_load(x, i, n, 0.0f);
@@ -240,7 +232,7 @@ __kernel void cast(const __global IN_T *x, long xo, __global OUT_T *y, long yo, 
 {
     x += xo;
     y += yo;
-    EACH({ STORE_OUT(LOAD_IN(x, i, n), y, i, n); })
+    TX_EACH({ STORE_OUT(LOAD_IN(x, i, n), y, i, n); })
 }
 
 /* Also moves words of other types: bits pass unchanged when nothing is added. */
@@ -250,7 +242,7 @@ __kernel void copy(const __global float *x, long xo, __global float *y, long yo,
     int adds = tx_adds(mode, control);
     x += xo;
     y += yo;
-    EACH({
+    TX_EACH({
         vec v = tx_load(x, i, n, 0.0f);
         if (adds)
             v += tx_load(y, i, n, 0.0f);
@@ -261,7 +253,7 @@ __kernel void copy(const __global float *x, long xo, __global float *y, long yo,
 /* Offsets and count in bytes. */
 __kernel void copy_bytes(const __global uchar *x, long xo, __global uchar *y, long yo, long n)
 {
-    EACH({
+    TX_EACH({
         for (int k = 0; k < VW; k++)
             if (i + k < n)
                 y[yo + i + k] = x[xo + i + k];
@@ -271,5 +263,5 @@ __kernel void copy_bytes(const __global uchar *x, long xo, __global uchar *y, lo
 __kernel void fill(__global float *y, long yo, long n, float value)
 {
     y += yo;
-    EACH({ tx_store((vec)value, y, i, n); })
+    TX_EACH({ tx_store((vec)value, y, i, n); })
 }

@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Parameter updates over ranges of the flat arenas, and the decision on the gradient's norm. */
 
-/* One group byte for so many elements of a range. */
+/* One group byte for so many elements of a range. Vectors never straddle two such blocks: PARAM_BLOCK is a multiple of VW
+ * and ranges start on blocks. */
 #ifndef PARAM_BLOCK
 #define PARAM_BLOCK 256
 #endif
-
-/* Vectors never straddle a block of a group: PARAM_BLOCK is a multiple of VW and ranges start on blocks. */
-#define EACH(body)                                                                                  \
-    for (int r = 0; r < RUN; r++) {                                                                 \
-        long i = TX_COLUMN(r);                                                                      \
-        if (i >= n)                                                                                 \
-            break;                                                                                  \
-        body                                                                                        \
-    }
 
 /* momentum_on 0: v is absent. */
 __kernel void sgd(__global float *p, long po, const __global float *g, long go, const __global uchar *groups, long gro,
@@ -26,7 +18,7 @@ __kernel void sgd(__global float *p, long po, const __global float *g, long go, 
     p += po;
     g += go;
     v += vo;
-    EACH({
+    TX_EACH({
         float wd = groups[gro + i / PARAM_BLOCK] & 1 ? decay : 0.0f;
         vec old = tx_load(p, i, n, 0.0f);
         vec step = tx_load(g, i, n, 0.0f) * factor + wd * old;
@@ -53,7 +45,7 @@ __kernel void adamw(__global float *p, long po, const __global float *g, long go
     g += go;
     m += mo;
     v += vo;
-    EACH({
+    TX_EACH({
         float keep = groups[gro + i / PARAM_BLOCK] & 1 ? 1.0f - rate * decay : 1.0f;
         vec grad = tx_load(g, i, n, 0.0f) * factor;
         vec m1 = beta1 * tx_load(m, i, n, 0.0f) + rest1 * grad;
@@ -74,7 +66,7 @@ __kernel void lion(__global float *p, long po, const __global float *g, long go,
     p += po;
     g += go;
     m += mo;
-    EACH({
+    TX_EACH({
         float keep = groups[gro + i / PARAM_BLOCK] & 1 ? 1.0f - rate * decay : 1.0f;
         vec grad = tx_load(g, i, n, 0.0f) * factor;
         vec old = tx_load(m, i, n, 0.0f);
