@@ -119,14 +119,15 @@ tx_status tx_checkpoint_remove(const char *folder, const char *name, int64_t ste
     return status ? status : tx_folder_remove(folder, going);
 }
 
-/* TX_OK where folder/name is a checkpoint that verifies, TX_FORMAT where it is anything else or nothing, other failures
- * where that cannot be told. */
-static tx_status check_whole(const char *folder, const char *name, int64_t step)
+/* Whether folder/name is a checkpoint that verifies. Fails where that cannot be told: what cannot be read just now, or
+ * only by another version of TX, is not damaged. */
+static tx_status judge(const char *folder, const char *name, int64_t step, bool *whole)
 {
     char *path = tx_path_join(folder, name);
-    tx_status status = path ? tx_manifest_check(path, step, NULL) : TX_MEMORY;
+    const tx_status status = path ? tx_manifest_check(path, step, NULL) : TX_MEMORY;
     free(path);
-    return status == TX_OK || status == TX_MEMORY ? status : TX_FORMAT;
+    *whole = status == TX_OK;
+    return status == TX_FORMAT ? TX_OK : status;
 }
 
 static tx_status look_for(const char *folder, const char *name, bool *there)
@@ -147,19 +148,18 @@ tx_status tx_checkpoint_recover(const char *folder, const char *aside, int64_t s
 {
     char name[TX_CHECKPOINT_NAME];
     tx_checkpoint_name(step, name);
-    bool there = false;
+    bool there = false, whole = false, old_whole = false;
     tx_status status = look_for(folder, name, &there);
-    if (!status && there) {
-        tx_status old = TX_OK;
-        status = check_whole(folder, name, step);
-        if (status == TX_FORMAT)
-            old = check_whole(folder, aside, step);
-        if (status == TX_MEMORY || old == TX_MEMORY) /* nothing goes without having been looked at */
-            return TX_MEMORY;
-        if (status == TX_OK || old != TX_OK)
-            return tx_checkpoint_remove(folder, aside, step);
-        status = tx_checkpoint_remove(folder, name, step); /* the disk did not keep it, but the one before it */
-    }
+    if (!status && there)
+        status = judge(folder, name, step, &whole);
+    if (!status && there && !whole)
+        status = judge(folder, aside, step, &old_whole);
+    if (status)
+        return status;
+    if (there && !old_whole)
+        return tx_checkpoint_remove(folder, aside, step);
+    if (there) /* the disk did not keep it, but the one before it */
+        status = tx_checkpoint_remove(folder, name, step);
     if (!status)
         status = rename_in(folder, aside, name);
     return status ? status : tx_folder_flush(folder);

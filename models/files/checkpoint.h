@@ -40,7 +40,7 @@ void tx_checkpoint_discard(tx_checkpoint *checkpoint);
 
 /* Removes the oldest ones until `keep` are left, sparing `best` (a path, or NULL), the newest that verifies, and
  * folders of that name without a manifest. Call it after a commit. What cannot be removed is told. keep 0: none is
- * removed; nor is any where none verifies (TX_FORMAT). */
+ * removed; nor is any where none verifies (TX_FORMAT), or that cannot be told. */
 tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, const char *best, const tx_reporter *report);
 
 /* How many folders of output_dir have the name of a checkpoint. */
@@ -59,7 +59,8 @@ int64_t tx_checkpoint_step(const char *folder);
 /* Step that the manifest tells, whatever the folder's name. */
 tx_status tx_checkpoint_saved_step(const char *folder, int64_t *step);
 /* The newest checkpoint of output_dir that verifies; every newer one that does not is reported with the reason.
- * TX_NOT_FOUND where there is none at all, TX_FORMAT where all are damaged. The caller frees `*folder`. */
+ * TX_NOT_FOUND where there is none at all, TX_FORMAT where all are damaged; one that cannot be read just now (TX_IO,
+ * TX_MEMORY) is not passed over. The caller frees `*folder`. */
 tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report, char **folder);
 
 /* ---- What a model is made of besides its weights --------------------------------------------------------- */

@@ -34,7 +34,7 @@ bool tx_checkpoint_is_temporary(const char *name, int64_t *step, tx_checkpoint_k
 tx_status tx_checkpoint_remove(const char *folder, const char *name, int64_t step);
 
 /* Ends what an interrupted commit left: folder/aside becomes the checkpoint again unless that one verifies, else it is
- * removed. */
+ * removed. Where either cannot be judged both stay. */
 tx_status tx_checkpoint_recover(const char *folder, const char *aside, int64_t step);
 
 /* Flushes every file of `folder`, and writes the manifest of what reading them gives. */

@@ -64,9 +64,10 @@ static tx_status set_path(tx_run_state *state, const char *path, const char *out
     char *folder = slash ? strndup(path, slash > path ? (size_t)(slash - path) : 1) : NULL;
     if (slash && !folder)
         return tx_fail(TX_MEMORY, "no memory for the path of the best checkpoint");
-    const bool here = folder && output_dir && tx_folder_same(folder, output_dir);
+    bool here = false;
+    tx_status status = folder && output_dir ? tx_folder_same(folder, output_dir, &here) : TX_OK;
     free(folder);
-    return tx_run_state_set_best(state, here ? slash + 1 : path);
+    return status ? status : tx_run_state_set_best(state, here ? slash + 1 : path);
 }
 
 /* Absolute path of checkpoint-STEP in the folder that `checkpoint` lies in; the caller frees it. */
