@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From options to engine, trainer and run. */
-#define _GNU_SOURCE /* sched_getaffinity */
 #include "tools/train_job.h"
 
 #include "api/base/file.h"
@@ -9,17 +8,10 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-int32_t tx_train_cores(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? (int32_t)CPU_COUNT(&set) : 1;
-}
 
 /* ---- Engine and plans ---------------------------------------------------------------------------------------------- */
 
@@ -64,7 +56,7 @@ tx_status tx_train_compile(tx_train_job *j)
     const bool tf32 = set->tf32 && !set->no_tf32;
     tx_engine_options engine = {.size = sizeof engine,
                                 .device = j->device,
-                                .threads = (int32_t)set->threads,
+                                .threads = getenv("OMP_NUM_THREADS") ? (int32_t)set->threads : tx_train_threads(j),
                                 .profile = set->profile,
                                 .tf32 = tf32};
     tx_status status = tx_engine_create(&engine, &j->engine);

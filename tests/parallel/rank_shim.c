@@ -7,6 +7,7 @@
  *     stop:open:TEXT  when it opens a file in whose path TEXT is
  *     slow:SECONDS    each fsync takes so long, of what lies under TX_SHIM_FOLDER
  *     eio:TEXT        a file in whose path TEXT is cannot be read, but for the first TX_SHIM_READS times
+ *     online:COUNT    the machine has so many processors, of which the process may use those that there are
  *     memory:BYTES    there is no memory for so many bytes at once */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -94,6 +95,14 @@ EXPORT void *malloc(size_t size)
         return NULL;
     }
     return __libc_malloc(size);
+}
+
+EXPORT long sysconf(int name)
+{
+    long (*next)(int);
+    const char *online = told("online:");
+    find("sysconf", &next);
+    return online && name == _SC_NPROCESSORS_ONLN ? atol(online) : next(name);
 }
 
 EXPORT int fsync(int descriptor)
