@@ -81,7 +81,7 @@ static bool is_verdict(tx_status status)
 
 /* The first of `steps` that verifies; those before it are told. */
 static tx_status find_whole(const char *output_dir, const tx_checkpoint_steps *steps, const tx_reporter *report,
-                            const char *consequence, int64_t *step)
+                            int64_t *step)
 {
     for (size_t i = 0; i < steps->count; i++) {
         char *folder = path_of(output_dir, steps->step[i]);
@@ -93,7 +93,7 @@ static tx_status find_whole(const char *output_dir, const tx_checkpoint_steps *s
         }
         if (!is_verdict(status))
             return tx_fail_in(status, "it cannot be told whether the newest checkpoint is whole");
-        tell(report, consequence);
+        tell(report, "; an older checkpoint is looked for");
     }
     return tx_fail_in(TX_FORMAT, "%s: none of %zu checkpoints is whole; the oldest", output_dir, steps->count);
 }
@@ -108,7 +108,7 @@ tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report
     if (steps.count == 0)
         status = tx_fail(TX_NOT_FOUND, "%s: there is no checkpoint", output_dir);
     else
-        status = find_whole(output_dir, &steps, report, "; an older checkpoint is looked for", &step);
+        status = find_whole(output_dir, &steps, report, &step);
     free(steps.step);
     char *found = status ? NULL : path_of(output_dir, step);
     if (!status && !found)
@@ -178,10 +178,10 @@ static tx_status prune_to(const char *output_dir, const tx_checkpoint_steps *ste
     return TX_OK;
 }
 
-tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, const char *best, const tx_reporter *report)
+tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, int64_t whole, const char *best,
+                              const tx_reporter *report)
 {
     tx_checkpoint_steps steps;
-    int64_t whole = -1;
     if (keep < 0)
         return tx_fail(TX_INVALID, "%s: %" PRId64 " checkpoints to keep", output_dir, keep);
     if (keep == 0)
@@ -189,10 +189,7 @@ tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, const char *
     tx_status status = list_steps(output_dir, &steps);
     if (status)
         return status;
-    if (steps.count > (size_t)keep)
-        status = find_whole(output_dir, &steps, report, "; an older one is kept in its stead", &whole);
-    if (!status)
-        status = prune_to(output_dir, &steps, (size_t)keep, whole, best, report);
+    status = prune_to(output_dir, &steps, (size_t)keep, whole, best, report);
     free(steps.step);
     return status;
 }

@@ -101,11 +101,19 @@ void tx_optimizer_saver_free(tx_optimizer_saver *saver)
     free(saver);
 }
 
-tx_status tx_optimizer_saver_write(const tx_optimizer_saver *saver, const char *path)
+/* Begins the file, and its digest where that is wanted. */
+static tx_status open_file(const states *s, const char *path, tx_digest **digest, tx_st_writer **writer)
+{
+    tx_status status = digest ? tx_digest_create(digest) : TX_OK;
+    return status ? status : tx_st_create_digested(path, s->tensor, s->count, NULL, digest ? *digest : NULL, writer);
+}
+
+tx_status tx_optimizer_saver_write(const tx_optimizer_saver *saver, const char *path, char text[TX_DIGEST_TEXT])
 {
     const states *s = saver;
     tx_st_writer *writer = NULL;
-    tx_status status = path ? tx_st_create(path, s->tensor, s->count, NULL, &writer) : TX_OK;
+    tx_digest *digest = NULL;
+    tx_status status = path ? open_file(s, path, text ? &digest : NULL, &writer) : TX_OK;
     /* After a failure as well: other ranks take part to the end. */
     for (int32_t i = 0; i < s->count; i++) {
         tx_status appended = tx_weights_append(s->model, part_of(s, i), s->number[i] / s->each,
@@ -116,6 +124,9 @@ tx_status tx_optimizer_saver_write(const tx_optimizer_saver *saver, const char *
         tx_st_discard(writer);
     else if (writer)
         status = tx_st_commit(writer);
+    if (!status && digest)
+        return tx_digest_finish(digest, text);
+    tx_digest_free(digest);
     return status;
 }
 
@@ -125,7 +136,7 @@ tx_status tx_optimizer_save(tx_model *model, const char *path)
     tx_status status = tx_optimizer_saver_create(model, &saver);
     if (status)
         return tx_fail_in(status, "%s", path);
-    status = tx_optimizer_saver_write(saver, path);
+    status = tx_optimizer_saver_write(saver, path, NULL);
     tx_optimizer_saver_free(saver);
     return status;
 }

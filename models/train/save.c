@@ -35,64 +35,65 @@ typedef struct save {
     tx_comm *comm; /* NULL: one rank */
     const tx_run_options *options;
     tx_run_state *state;
+    tx_checkpoint *checkpoint; /* NULL: this rank writes none */
     bool log;
     char name[64];
 } save;
 
-/* Writes the optimizer's states into `folder` (NULL: this rank writes nothing) unless `status` tells of a failure
- * before. Where they are spread all ranks call it, and none begins to collect them unless all can. */
-static tx_status write_states(const save *s, const char *folder, tx_status status)
+/* Writes the optimizer's states, on the rank that writes, unless `status` tells of a failure before. Where they are
+ * spread all ranks call it, and none begins to collect them unless all can. */
+static tx_status write_states(const save *s, tx_status status)
 {
-    const bool spread = s->comm && tx_model_spreads(s->model);
+    const bool spread = s->comm && tx_model_spreads(s->model), writes = s->checkpoint && !status;
     tx_optimizer_saver *saver = NULL;
-    char *path = folder && !status ? tx_path_join(folder, TX_RUN_OPTIMIZER) : NULL;
-    if (folder && !status && !path)
+    char digest[TX_DIGEST_TEXT];
+    char *path = writes ? tx_path_join(tx_checkpoint_folder(s->checkpoint), TX_RUN_OPTIMIZER) : NULL;
+    if (writes && !path)
         status = TX_MEMORY;
     if (!status && (path || spread))
         status = tx_optimizer_saver_create(s->model, &saver);
     if (spread)
         status = tx_run_agree(s->comm, status, "begin to write it");
     if (!status && saver)
-        status = tx_optimizer_saver_write(saver, path);
+        status = tx_optimizer_saver_write(saver, path, path ? digest : NULL);
+    if (!status && path)
+        status = tx_checkpoint_expect(s->checkpoint, TX_RUN_OPTIMIZER, digest);
     tx_optimizer_saver_free(saver);
     free(path);
     return status;
 }
 
 /* Writes the files unless `status` tells of a failure before. */
-static tx_status fill(const save *s, const char *folder, tx_status status)
+static tx_status fill(const save *s, tx_status status)
 {
     const tx_run_options *o = s->options;
+    const char *folder = tx_checkpoint_folder(s->checkpoint);
     free(s->state->kernels);
     s->state->kernels = NULL;
     if (!status)
         status = tx_engine_choices(s->engine, &s->state->kernels);
     if (!status)
         status = o->write(o->write_context, folder);
-    status = write_states(s, folder, status);
+    status = write_states(s, status);
     if (!status)
         status = tx_run_state_write(s->state, &o->facts, o->output_dir, folder);
     return status || !s->log ? status : copy_file(o->output_dir, folder, TX_RUN_LOG);
 }
 
 /* The rank that writes, unless `status` tells of a failure before. */
-static tx_status write_checkpoint(const save *s, tx_status status)
+static tx_status write_checkpoint(save *s, tx_status status)
 {
     const tx_run_options *o = s->options;
-    tx_checkpoint *checkpoint = NULL;
     char *folder = status ? NULL : tx_path_join(o->output_dir, s->name);
     if (!status)
         status = folder ? tx_disk_check(o->output_dir, o->checkpoint_bytes) : TX_MEMORY;
     if (!status)
-        status = tx_checkpoint_begin(o->output_dir, s->state->step, &checkpoint);
-    if (checkpoint)
-        status = fill(s, tx_checkpoint_folder(checkpoint), status);
-    else
-        status = write_states(s, NULL, status);
+        status = tx_checkpoint_begin(o->output_dir, s->state->step, &s->checkpoint);
+    status = s->checkpoint ? fill(s, status) : write_states(s, status);
     if (!status)
-        status = tx_checkpoint_commit(checkpoint);
+        status = tx_checkpoint_commit(s->checkpoint);
     else
-        tx_checkpoint_discard(checkpoint);
+        tx_checkpoint_discard(s->checkpoint);
     if (!status)
         tx_watch_saved(o->watch, folder);
     if (!status && o->listener.saved)
@@ -107,7 +108,7 @@ static void prune(const tx_run_options *o, const tx_run_state *state)
     char *best = NULL, message[512];
     tx_status status = state->best_checkpoint ? tx_run_state_best(state, o->output_dir, &best) : TX_OK;
     if (!status)
-        status = tx_checkpoint_prune(o->output_dir, o->save_total_limit, best, &o->report);
+        status = tx_checkpoint_prune(o->output_dir, o->save_total_limit, state->step, best, &o->report);
     free(best);
     if (!status)
         return;
@@ -128,7 +129,7 @@ tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const t
         state->best_checkpoint = NULL;
         status = tx_run_state_set_best(state, s.name);
     }
-    status = writes ? write_checkpoint(&s, status) : write_states(&s, NULL, status);
+    status = writes ? write_checkpoint(&s, status) : write_states(&s, status);
     if (comm)
         status = tx_run_agree(comm, status, "write it");
     if (best) {
