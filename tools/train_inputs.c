@@ -140,7 +140,8 @@ static tx_status choose_tokenizer(const tx_train_settings *set, tx_train_inputs 
                           TX_BYTES_VOCAB);
         status = tx_tokenizer_bytes(&in->tokenizer);
     } else if (status == TX_NOT_FOUND && !folder && holds_tokens(in->train_path) && holds_tokens(in->validation_path)) {
-        printf("no tokenizer is known: the data are tokens, and the model is written without one\n");
+        if (in->train_path || in->validation_path) /* a dry run needs none */
+            printf("no tokenizer is known: the data are tokens, and the model is written without one\n");
         status = TX_OK;
     } else if (status == TX_NOT_FOUND && !from) {
         status = tx_fail(TX_NOT_FOUND,
