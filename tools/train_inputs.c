@@ -2,6 +2,7 @@
  * Finding and reading what a run starts from. */
 #include "tools/train_inputs.h"
 
+#include "api/base/cores.h"
 #include "api/base/file.h"
 #include "models/files/checkpoint.h"
 #include "models/files/hub.h"
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static tx_status copy_text(const char *text, char **copy)
 {
@@ -140,7 +140,8 @@ static tx_status choose_tokenizer(const tx_train_settings *set, tx_train_inputs 
                           TX_BYTES_VOCAB);
         status = tx_tokenizer_bytes(&in->tokenizer);
     } else if (status == TX_NOT_FOUND && !folder && holds_tokens(in->train_path) && holds_tokens(in->validation_path)) {
-        printf("no tokenizer is known: the data are tokens, and the model is written without one\n");
+        if (in->train_path || in->validation_path) /* a dry run needs none */
+            printf("no tokenizer is known: the data are tokens, and the model is written without one\n");
         status = TX_OK;
     } else if (status == TX_NOT_FOUND && !from) {
         status = tx_fail(TX_NOT_FOUND,
@@ -180,12 +181,6 @@ static void print_model(const tx_train_settings *set, const tx_train_inputs *in)
 
 /* ---- Data --------------------------------------------------------------------------------------------------- */
 
-static int32_t tokenize_threads(const tx_train_settings *set)
-{
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    return set->tokenize_threads > 0 ? (int32_t)set->tokenize_threads : processors > 0 ? (int32_t)processors : 1;
-}
-
 static tx_status open_dataset(const tx_train_settings *set, const tx_train_inputs *in, const char *path, bool train,
                               double from, double to, const tx_reporter *report, tx_dataset **dataset)
 {
@@ -203,7 +198,7 @@ static tx_status open_dataset(const tx_train_settings *set, const tx_train_input
         .most_blocks = train ? set->max_train_samples : set->max_eval_samples,
         .skip_bad = set->skip_bad,
         .cache = cache,
-        .threads = tokenize_threads(set),
+        .threads = set->tokenize_threads > 0 ? (int32_t)set->tokenize_threads : tx_cores(),
         .report = *report,
     };
     tx_status status = tx_dataset_open(path, &options, dataset);

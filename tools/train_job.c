@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From options to engine, trainer and run. */
-#define _GNU_SOURCE /* sched_getaffinity */
 #include "tools/train_job.h"
 
 #include "api/base/file.h"
@@ -9,17 +8,10 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-int32_t tx_train_cores(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? (int32_t)CPU_COUNT(&set) : 1;
-}
 
 /* ---- Engine and plans ---------------------------------------------------------------------------------------------- */
 
@@ -64,7 +56,7 @@ tx_status tx_train_compile(tx_train_job *j)
     const bool tf32 = set->tf32 && !set->no_tf32;
     tx_engine_options engine = {.size = sizeof engine,
                                 .device = j->device,
-                                .threads = (int32_t)set->threads,
+                                .threads = getenv("OMP_NUM_THREADS") ? (int32_t)set->threads : tx_train_threads(j),
                                 .profile = set->profile,
                                 .tf32 = tf32};
     tx_status status = tx_engine_create(&engine, &j->engine);
@@ -197,13 +189,19 @@ void tx_train_look_for_best(const tx_train_job *j)
     free(best);
 }
 
-/* Whether the best checkpoint can be loaded, without touching the model. */
-static tx_status check_best(const tx_train_job *j, char **best)
+typedef struct best_load {
+    const tx_train_job *job;
+    char *folder;
+} best_load;
+
+static tx_status load_best(void *context)
 {
-    tx_status status = tx_run_state_best(&j->inputs.state, j->set->output_dir, best);
+    best_load *load = context;
+    const tx_train_job *j = load->job;
+    tx_status status = tx_run_state_best(&j->inputs.state, j->set->output_dir, &load->folder);
     if (!status)
-        status = tx_checkpoint_verify(*best, &j->report);
-    return status || j->set->allow_nonfinite ? status : tx_arch_check(j->inputs.config, *best);
+        status = tx_checkpoint_verify(load->folder, &j->report);
+    return status ? status : tx_train_load(j, load->folder);
 }
 
 static void tell_best(const tx_train_job *j, const char *best)
@@ -219,18 +217,16 @@ static void tell_best(const tx_train_job *j, const char *best)
 
 tx_status tx_train_load_best(tx_train_job *j)
 {
-    char *best = NULL;
+    best_load load = {.job = j};
+    bool replaced = false;
     if (!j->set->load_best || j->inputs.state.best_step < 0)
         return TX_OK;
-    tx_status status = tx_run_agree(j->comm, check_best(j, &best), "read it");
-    if (status) {
+    tx_status status = tx_run_replace_weights(j->model, j->comm, load_best, &load, &replaced);
+    if (!status && replaced)
+        tell_best(j, load.folder);
+    else if (!status)
         tx_train_lack(j, "the best checkpoint cannot be loaded, the last weights are kept: %.500s", tx_error());
-        status = TX_OK;
-    } else {
-        tell_best(j, best);
-        status = tx_train_load(j, best);
-    }
-    free(best);
+    free(load.folder);
     return status;
 }
 

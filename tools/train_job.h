@@ -36,9 +36,6 @@ typedef struct tx_train_job {
     char lacks[1400]; /* what could not; empty: nothing */
 } tx_train_job;
 
-/* Processors that this process may use. */
-int32_t tx_train_cores(void);
-
 /* Opens the device and compiles the plans; what a checkpoint's run had chosen by measuring is chosen again. */
 tx_status tx_train_compile(tx_train_job *job);
 /* Fails where the disk has no room for what the run will write. */

@@ -2,13 +2,14 @@
  * Many ranks of txtrain. */
 #include "tools/train_ranks.h"
 
+#include "api/base/cores.h"
+#include "api/base/hash.h"
 #include "comm/topology/placement.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- Devices and cores ------------------------------------------------------------------------------------------- */
 
@@ -28,18 +29,30 @@ static const char *device_of(const tx_topology *t, const tx_placement *p, int32_
     return engine && *engine ? engine : "cpu";
 }
 
-/* By the host's topology. A launcher's own binding stays. */
-tx_status tx_train_take_place(tx_train_job *j)
+/* Whether a launcher gave the ranks of this host cores of their own. What all of them alike may use is no such binding,
+ * but what the container or the job has. */
+static tx_status find_binding(tx_comm *comm, const char *cpus, bool *bound)
+{
+    uint64_t *all = calloc((size_t)comm->size, sizeof *all);
+    if (!all)
+        return tx_fail(TX_MEMORY, "no memory for the ranks' cores");
+    all[comm->rank] = tx_hash(TX_HASH_START, cpus, strlen(cpus));
+    tx_status status = tx_comm_share(comm, all, sizeof *all);
+    for (int32_t r = 0; r < comm->size; r++)
+        *bound |= comm->ranks[r].host == comm->ranks[comm->rank].host && all[r] != all[comm->rank];
+    free(all);
+    return status;
+}
+
+/* Takes device and cores by the host's topology, the cores from `cpus` alone. */
+static tx_status take_place(tx_train_job *j, const char *cpus, bool moves)
 {
     const tx_comm *comm = j->comm;
     tx_topology *topology = NULL;
     tx_placement *placement = NULL;
-    bool bound = tx_train_cores() < sysconf(_SC_NPROCESSORS_ONLN);
-    bool moves = comm->local_size > 1 && !bound;
-    snprintf(j->device, sizeof j->device, "%s", wants_auto(j) ? "cpu" : j->set->device);
-    if (!moves && !wants_auto(j))
-        return TX_OK;
     tx_status status = tx_topology_live(NULL, &topology);
+    if (!status && moves)
+        status = tx_placement_confine(topology, cpus);
     if (!status)
         status = tx_placement_make(topology, comm->local_size, &placement);
     if (!status && wants_auto(j))
@@ -49,6 +62,29 @@ tx_status tx_train_take_place(tx_train_job *j)
     tx_placement_free(placement);
     tx_topology_free(topology);
     return status == TX_UNSUPPORTED && !wants_auto(j) ? TX_OK : status;
+}
+
+tx_status tx_train_take_place(tx_train_job *j)
+{
+    char *cpus = NULL;
+    bool bound = false;
+    snprintf(j->device, sizeof j->device, "%s", wants_auto(j) ? "cpu" : j->set->device);
+    tx_status status = tx_placement_cpus(&cpus);
+    if (!status && j->comm->size > 1)
+        status = find_binding(j->comm, cpus, &bound);
+    const bool moves = j->comm->local_size > 1 && !bound;
+    if (!status && (moves || wants_auto(j)))
+        status = take_place(j, cpus, moves);
+    free(cpus);
+    return status;
+}
+
+/* The ranks of a host have one quota. */
+int32_t tx_train_threads(const tx_train_job *j)
+{
+    const int32_t allowed = tx_cores_allowed(), quota = tx_cores_quota(), ranks = j->comm->local_size;
+    const int32_t share = quota / ranks + (quota % ranks != 0);
+    return j->set->threads > 0 ? (int32_t)j->set->threads : share < allowed ? share : allowed;
 }
 
 tx_status tx_train_join(tx_train_job *j, int *argc, char ***argv)
@@ -174,7 +210,7 @@ tx_status tx_train_compare_devices(tx_train_job *j)
     snprintf(mine->id, sizeof mine->id, "%s", device->id);
     snprintf(mine->name, sizeof mine->name, "%s", device->name);
     snprintf(mine->driver, sizeof mine->driver, "%s", device->driver);
-    mine->threads = j->set->threads > 0 ? (int32_t)j->set->threads : tx_train_cores();
+    mine->threads = tx_train_threads(j);
     tx_status status = tx_comm_share(j->comm, all, sizeof *all);
     for (int32_t r = 1; r < comm->size && !status; r++)
         j->mixed |= strcmp(all[r].name, all[0].name) != 0 || strcmp(all[r].driver, all[0].driver) != 0;

@@ -11,6 +11,8 @@
 tx_status tx_train_join(tx_train_job *job, int *argc, char ***argv);
 /* Ranks of a host that no launcher has bound share out its devices (--device auto) and its cores. */
 tx_status tx_train_take_place(tx_train_job *job);
+/* Threads as asked for, else as many as the rank has cores and its share of the time that the ranks' container has. */
+int32_t tx_train_threads(const tx_train_job *job);
 /* Others wait here until rank 0 has come too: what it leaves behind, a cache or a lock, they find. */
 tx_status tx_train_meet(tx_train_job *job);
 /* Once the device is open: where ranks have different kinds, each weight is updated by one of them alone, since

@@ -23,7 +23,8 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "batch_size", AT(batch_size), 0, 4096, "N",
      "prompts, or windows of --perplexity, at once; 0: 8 prompts, 1 window. A single text is shown as it grows"},
     {TX_OPTION_INTEGER, "max_new_tokens", AT(max_new_tokens), -1, 1 << 24, "N",
-     "tokens to add; -1: 200, or as many as the model has positions for"},
+     "tokens to add; -1: up to max_length of generation_config.json, else 200; or as many as the model has positions "
+     "for"},
     {TX_OPTION_INTEGER, "min_new_tokens", AT(min_new_tokens), 0, 1 << 24, "N", "no end of text before"},
     {TX_OPTION_WORDS, "stop", AT(stop), .choices = "TEXT",
      .help = "ends a text with the token that completes TEXT; may be given several times"},

@@ -159,13 +159,30 @@ static tx_status create(txgen_job *job, int64_t batch, int64_t prompt, int64_t c
     return status;
 }
 
-/* As many new tokens as there is room for behind a prompt. */
-static int64_t new_tokens(const txgen_job *job, int64_t asked, int64_t prompt)
+/* Whether the model's own max_length limits the texts. */
+static bool is_limited(const txgen_job *job)
 {
-    int64_t room = job->config->positions - prompt;
-    if (asked >= 0)
-        return asked;
-    return room < DEFAULT_NEW_TOKENS ? (room > 0 ? room : 0) : DEFAULT_NEW_TOKENS;
+    const tx_generation *how = &job->how;
+    return how->max_new_tokens < 0 && how->max_length >= 0 && how->max_length <= job->config->positions;
+}
+
+static void tell_limit(const txgen_job *job)
+{
+    if (is_limited(job))
+        fprintf(stderr,
+                "txgen: generation_config.json: max_length %" PRId64 " limits prompt and new tokens together; "
+                "--max_new_tokens takes its place\n",
+                job->how.max_length);
+}
+
+/* As many new tokens as there is room for behind a prompt. */
+static int64_t new_tokens(const txgen_job *job, int64_t prompt)
+{
+    const int64_t room = job->config->positions - prompt;
+    const int64_t wanted = job->how.max_length < 0 ? DEFAULT_NEW_TOKENS : job->how.max_length - prompt;
+    if (job->how.max_new_tokens >= 0)
+        return job->how.max_new_tokens;
+    return room < wanted ? (room > 0 ? room : 0) : wanted;
 }
 
 tx_status txgen_run(txgen_job *job)
@@ -175,13 +192,23 @@ tx_status txgen_run(txgen_job *job)
     batch = p->count < batch ? p->count : batch;
     for (int64_t i = 0; i < p->count; i++)
         longest = p->prompt[i].count > longest ? p->prompt[i].count : longest;
-    job->how.max_new_tokens = new_tokens(job, job->how.max_new_tokens, longest);
+    int64_t context = job->how.max_length, room = context;
+    tell_limit(job);
+    if (!is_limited(job)) { /* the same number for all */
+        job->how.max_new_tokens = room = new_tokens(job, longest);
+        context = longest + room;
+    } else if (longest >= context) {
+        return tx_fail(TX_INVALID,
+                       "a prompt has %" PRId64 " tokens, max_length of generation_config.json is %" PRId64
+                       ": give --max_new_tokens",
+                       longest, context);
+    }
     tx_generator *generator = NULL;
     display d;
-    tx_status status = create(job, batch, longest, longest + job->how.max_new_tokens, &generator);
+    tx_status status = create(job, batch, longest, context, &generator);
     if (status)
         return status;
-    status = display_open(&d, job, batch, job->how.max_new_tokens);
+    status = display_open(&d, job, batch, room);
     if (!status) {
         const double begin = tx_now();
         for (int64_t i = 0; i < p->count && !status; i += batch)
@@ -197,19 +224,21 @@ tx_status txgen_run(txgen_job *job)
 /* Continues one line that was typed. */
 static tx_status answer(txgen_job *job, tx_generator *generator, display *d, const char *line, size_t size)
 {
-    const int64_t asked = job->how.max_new_tokens, context = job->config->positions;
+    const int64_t asked = job->how.max_new_tokens;
+    const int64_t context = is_limited(job) ? job->how.max_length : job->config->positions;
     txgen_prompts_free(&job->prompts);
     tx_status status = txgen_add_text(&job->prompts, job->encoder, line, size, job->config->bos_token_id);
     if (status)
         return status;
     const int64_t count = job->prompts.prompt[0].count;
     if (count >= context) {
-        fprintf(stderr, "txgen: that is %" PRId64 " tokens; the model has %" PRId64 " positions\n", count, context);
+        fprintf(stderr, "txgen: that is %" PRId64 " tokens; %s %" PRId64 "%s\n", count,
+                is_limited(job) ? "max_length is" : "the model has", context, is_limited(job) ? "" : " positions");
         return TX_OK;
     }
     const double begin = tx_now();
     d->tokens = 0;
-    job->how.max_new_tokens = new_tokens(job, asked, count);
+    job->how.max_new_tokens = new_tokens(job, count);
     if (job->how.max_new_tokens > context - count)
         job->how.max_new_tokens = context - count;
     status = run_batch(job, generator, d, 0, 1);
@@ -228,6 +257,7 @@ tx_status txgen_talk(txgen_job *job)
     if (status)
         return status;
     status = display_open(&d, job, 1, context);
+    tell_limit(job);
     char *line = NULL;
     size_t room = 0;
     while (!status) {

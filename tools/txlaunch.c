@@ -2,6 +2,7 @@
  * txlaunch: starts a job of several ranks by mpiexec, and starts it again from its newest checkpoint when a rank dies.
  */
 #include "tools/txlaunch.h"
+#include "models/files/checkpoint.h"
 #include "tools/output.h"
 
 #include <errno.h>
@@ -176,19 +177,27 @@ static tx_status prepare(launch *l)
     return status ? status : tx_launch_server_open(set->address, &l->hosts, &l->server);
 }
 
-/* How the next attempt starts; `checkpoint` gets the name of what it starts from. What lay in the folder before the
- * first attempt is not gone on from, and not overwritten, unless the command says so: there rank 0 made no step. */
-static tx_launch_start next_start(const launch *l, char *checkpoint, size_t room)
+/* How the next attempt starts; `from` says it in words. What lay in the folder before the first attempt is not
+ * overwritten, nor gone on from, unless the command says so: what it says holds until it has a checkpoint of its own.
+ */
+static void next_start(const launch *l, tx_launch_start *start, char *from, size_t room)
 {
     const tx_launch_output *o = &l->output;
-    const bool own = l->vacant || l->moved || l->saved;
-    snprintf(checkpoint, room, "the newest checkpoint");
-    const bool found = tx_launch_output_has_checkpoint(o->folder, checkpoint, room);
-    if (l->saved || (found && (own || o->resumes)))
-        return TX_LAUNCH_RESUME;
-    snprintf(checkpoint, room, "the beginning");
-    const bool filled = o->folder && own && (l->moved || tx_output_check(o->folder));
-    return filled && !o->resumes ? TX_LAUNCH_ANEW : TX_LAUNCH_AS_IS;
+    int64_t step;
+    bool others;
+    const bool known = tx_launch_output_newest(o, &step, &others) == TX_OK;
+    *start = (tx_launch_start){TX_LAUNCH_AS_IS, ""};
+    if (step >= 0 || l->saved) {
+        start->how = TX_LAUNCH_RESUME;
+        snprintf(from, room, step >= 0 ? TX_CHECKPOINT_PREFIX "%" PRId64 : "the newest checkpoint", step);
+        if (step >= 0 && others && o->resumes != TX_LAUNCH_NEWEST)
+            snprintf(start->checkpoint, sizeof start->checkpoint, "%s/%s", o->folder, from);
+        return;
+    }
+    snprintf(from, room, "%s", o->resumes ? "where the command says" : "the beginning");
+    const bool filled = known && o->folder && (l->moved || (l->vacant && tx_output_check(o->folder)));
+    if (filled && o->resumes == TX_LAUNCH_FRESH)
+        start->how = TX_LAUNCH_ANEW;
 }
 
 static bool answers(const launch *l, const char *host)
@@ -227,7 +236,7 @@ static void look_at_hosts(launch *l)
 }
 
 /* One attempt and what follows from it; false when it was the last. */
-static bool attempt(launch *l, tx_launch_start start, int *result)
+static bool attempt(launch *l, const tx_launch_start *start, int *result)
 {
     tx_launch_argv argv = {0};
     tx_launch_job job = {0};
@@ -253,16 +262,17 @@ static bool attempt(launch *l, tx_launch_start start, int *result)
     }
     l->moved = l->moved || outcome.step >= 0;
     int64_t before = l->history.restarts;
-    char line[800], checkpoint[300];
+    char line[800], from[64];
+    tx_launch_start next;
     tx_launch_decision decision;
     tx_launch_decide(&outcome, l->set->max_restarts, &l->history, &decision);
     const char *launcher = strrchr(l->set->launcher, '/');
     tx_launch_describe(&outcome, launcher ? launcher + 1 : l->set->launcher, line, sizeof line);
     *result = decision.status;
     if (decision.verdict == TX_LAUNCH_RESTART) {
-        next_start(l, checkpoint, sizeof checkpoint);
+        next_start(l, &next, from, sizeof from);
         say("%s; restart %" PRId64 " of %" PRId64 " in %.0f s from %s", line, l->history.restarts, l->set->max_restarts,
-            decision.wait, checkpoint);
+            decision.wait, from);
         wait_for(decision.wait, &l->open);
         return true;
     }
@@ -281,15 +291,15 @@ static bool attempt(launch *l, tx_launch_start start, int *result)
 static int supervise(launch *l)
 {
     int result = TX_EXIT_FAILURE;
-    char checkpoint[300];
-    tx_launch_start start = TX_LAUNCH_AS_IS;
-    while (attempt(l, start, &result)) {
+    char from[64];
+    tx_launch_start start = {TX_LAUNCH_AS_IS, ""};
+    while (attempt(l, &start, &result)) {
         look_at_hosts(l);
         if (caught) {
             say("stopped by a signal after %" PRId64 " restarts, before the next one", l->history.restarts - 1);
             return 128 + (int)caught;
         }
-        start = next_start(l, checkpoint, sizeof checkpoint);
+        next_start(l, &start, from, sizeof from);
     }
     return result;
 }
@@ -307,6 +317,6 @@ int main(int argc, char **argv)
     status = prepare(&l) ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : supervise(&l);
     tx_launch_server_close(l.server);
     tx_launch_hosts_free(&l.hosts);
-    free(l.output.folder);
+    tx_launch_output_free(&l.output);
     return status;
 }

@@ -3,7 +3,8 @@
  * Inside txlaunch: what its files give each other.
  *
  *   txlaunch.c          options, and attempt after attempt
- *   txlaunch_command.c  the launcher's command line; what the command says of its output folder
+ *   txlaunch_command.c  the launcher's command line
+ *   txlaunch_output.c   what the command says of its output folder; the checkpoints there
  *   txlaunch_hosts.c    the list of hosts
  *   txlaunch_job.c      what is known of the ranks of an attempt, and the first sign of a failure
  *   txlaunch_decide.c   whether to start again
@@ -19,6 +20,7 @@
 #include "tools/options.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 typedef struct tx_launch_settings {
@@ -161,6 +163,40 @@ void tx_launch_decide(const tx_launch_outcome *outcome, int64_t max_restarts, tx
  * name. */
 void tx_launch_describe(const tx_launch_outcome *outcome, const char *launcher, char *line, size_t room);
 
+/* ---- The output folder (txlaunch_output.c) -------------------------------------------------------------------- */
+
+/* A checkpoint, told from another of the same step by the file of its manifest. */
+typedef struct tx_launch_checkpoint {
+    int64_t step;
+    struct stat manifest;
+} tx_launch_checkpoint;
+
+typedef struct tx_launch_checkpoints {
+    tx_launch_checkpoint *checkpoint;
+    size_t count;
+} tx_launch_checkpoints;
+
+/* None where there is no such folder. */
+tx_status tx_launch_checkpoints_list(const char *folder, tx_launch_checkpoints *list);
+void tx_launch_checkpoints_free(tx_launch_checkpoints *list);
+
+/* What the command goes on from: nothing, the newest checkpoint, one that it names. */
+typedef enum tx_launch_resumption { TX_LAUNCH_FRESH, TX_LAUNCH_NEWEST, TX_LAUNCH_NAMED } tx_launch_resumption;
+
+/* What a command says of its output folder. */
+typedef struct tx_launch_output {
+    char *folder;                 /* NULL: none */
+    bool overwrites;              /* the command has --overwrite_output_dir, of any value */
+    tx_launch_resumption resumes; /* its --resume_from_checkpoint */
+    tx_launch_checkpoints before; /* what lies in the folder */
+} tx_launch_output;
+
+/* Reads these options from the words, or from the JSON file among them, and looks into the folder. */
+tx_status tx_launch_output_find(const tx_words *command, tx_launch_output *output);
+void tx_launch_output_free(tx_launch_output *output);
+/* The step of the newest checkpoint that has come since (-1: none), and whether there are others from before. */
+tx_status tx_launch_output_newest(const tx_launch_output *output, int64_t *step, bool *others);
+
 /* ---- Commands (txlaunch_command.c) ---------------------------------------------------------------------------- */
 
 typedef enum tx_launch_family { TX_LAUNCH_HYDRA, TX_LAUNCH_OPENMPI, TX_LAUNCH_OTHER } tx_launch_family;
@@ -168,23 +204,16 @@ typedef enum tx_launch_family { TX_LAUNCH_HYDRA, TX_LAUNCH_OPENMPI, TX_LAUNCH_OT
 /* By what `launcher --version` prints. */
 tx_launch_family tx_launch_family_of(const char *version);
 
-/* What a command says of its output folder. */
-typedef struct tx_launch_output {
-    char *folder;    /* NULL: none */
-    bool overwrites; /* the command has --overwrite_output_dir, of any value */
-    bool resumes;    /* likewise --resume_from_checkpoint, but for false in a file */
-} tx_launch_output;
-
-/* Reads --output_dir and --overwrite_output_dir from the words, or from the JSON file among them. */
-tx_status tx_launch_output_find(const tx_words *command, tx_launch_output *output);
-/* Whether a checkpoint lies there; *name, of `room` bytes, gets the newest's. */
-bool tx_launch_output_has_checkpoint(const char *folder, char *name, size_t room);
-
 /* How the command starts. */
-typedef enum tx_launch_start {
+typedef enum tx_launch_how {
     TX_LAUNCH_AS_IS,
-    TX_LAUNCH_RESUME, /* from the newest checkpoint */
+    TX_LAUNCH_RESUME, /* from a checkpoint that an earlier attempt has made */
     TX_LAUNCH_ANEW    /* in the folder that an earlier attempt began to fill */
+} tx_launch_how;
+
+typedef struct tx_launch_start {
+    tx_launch_how how;
+    char checkpoint[4096]; /* of RESUME: its path; "": the newest one */
 } tx_launch_start;
 
 typedef struct tx_launch_argv {
@@ -194,7 +223,8 @@ typedef struct tx_launch_argv {
 
 /* The launcher's command line. */
 tx_status tx_launch_command(const tx_launch_settings *set, tx_launch_family family, const tx_launch_hosts *hosts,
-                            int32_t ranks, const tx_launch_output *output, tx_launch_start start, tx_launch_argv *argv);
+                            int32_t ranks, const tx_launch_output *output, const tx_launch_start *start,
+                            tx_launch_argv *argv);
 /* One that runs `true` on one host, to see whether it answers. */
 tx_status tx_launch_probe(const tx_launch_settings *set, tx_launch_family family, const char *host,
                           tx_launch_argv *argv);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The cpu backend: the device, its memory and its table of functions. What goes to the compute queue happens in the
  * calling thread and its OpenMP team before the call returns; the transfer queue is a thread (transfer.c). */
+#include "api/base/cores.h"
 #include "backends/cpu/cpu.h"
 
 #include <inttypes.h>
@@ -18,10 +19,10 @@
 /* More threads than this and than there are processors are a mistake, of which the OpenMP runtime would die. */
 #define MOST_THREADS 1024
 
-/* All that this process may use: its affinity, or what OMP_NUM_THREADS says. */
+/* All that this process may use, or what OMP_NUM_THREADS says. */
 static int32_t usable_threads(void)
 {
-    const int threads = getenv("OMP_NUM_THREADS") ? omp_get_max_threads() : omp_get_num_procs();
+    const int threads = getenv("OMP_NUM_THREADS") ? omp_get_max_threads() : tx_cores();
     return threads > 0 ? threads : 1;
 }
 

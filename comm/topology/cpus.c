@@ -2,6 +2,7 @@
  * The CPUs that the calling thread runs on, by Linux's own calls: hwloc's would need its topology again. */
 #define _GNU_SOURCE /* sched_setaffinity and sets of more than 1024 CPUs */
 #include "comm/topology/copy.h"
+#include "comm/topology/placement.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -33,6 +34,25 @@ tx_status tx_topo_cpus_keep(tx_topo_cpus **kept)
         return status;
     }
     *kept = made;
+    return TX_OK;
+}
+
+tx_status tx_placement_cpus(char **cpus)
+{
+    tx_topo_cpus *own = NULL;
+    tx_status status = tx_topo_cpus_keep(&own);
+    if (status)
+        return status;
+    int32_t count = 0, *numbers = malloc(((size_t)CPU_COUNT_S(own->size, own->set) + 1) * sizeof *numbers);
+    for (int32_t i = 0; numbers && i < CPUS_MAX; i++)
+        if (CPU_ISSET_S((size_t)i, own->size, own->set))
+            numbers[count++] = i;
+    char *text = numbers ? tx_topo_set_text(numbers, count) : NULL;
+    free(numbers);
+    tx_topo_cpus_return(own);
+    if (!text)
+        return tx_fail(TX_MEMORY, "the CPUs of a thread: out of memory");
+    *cpus = text;
     return TX_OK;
 }
 

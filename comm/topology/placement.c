@@ -329,6 +329,42 @@ tx_status tx_placement_make(const tx_topology *topology, int64_t ranks, tx_place
     return status;
 }
 
+static bool is_in(int32_t number, const int32_t *numbers, int32_t count)
+{
+    return bsearch(&number, numbers, (size_t)count, sizeof *numbers, compare_numbers) != NULL;
+}
+
+tx_status tx_placement_confine(tx_topology *topology, const char *cpus)
+{
+    int32_t *numbers = NULL, count = 0, left = 0, cores = 0;
+    tx_status status = tx_topo_set_parse(cpus, &numbers, &count);
+    for (int32_t i = 0; !status && i < topology->cpu_count; i++) {
+        left += is_in(topology->cpus[i].number, numbers, count);
+        cores = topology->cpus[i].core >= cores ? topology->cpus[i].core + 1 : cores;
+    }
+    if (!status && !left)
+        status = tx_fail(TX_UNSUPPORTED, "the topology has none of the CPUs %s", cpus);
+    /* Cores are numbered from 0 on without a gap. */
+    int32_t *core = status ? NULL : calloc((size_t)cores, sizeof *core);
+    if (!status && !core)
+        status = tx_fail(TX_MEMORY, "the CPUs of a topology: out of memory");
+    left = cores = 0;
+    for (int32_t i = 0; !status && i < topology->cpu_count; i++) {
+        tx_topo_cpu cpu = topology->cpus[i];
+        if (!is_in(cpu.number, numbers, count))
+            continue;
+        if (!core[cpu.core])
+            core[cpu.core] = ++cores;
+        cpu.core = core[cpu.core] - 1;
+        topology->cpus[left++] = cpu;
+    }
+    if (!status)
+        topology->cpu_count = left;
+    free(core);
+    free(numbers);
+    return status;
+}
+
 tx_status tx_placement_take(const tx_topo_place *place)
 {
     return tx_topo_cpus_move(place->cpus);

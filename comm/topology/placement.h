@@ -30,6 +30,11 @@ typedef struct tx_placement {
  * node's cores among its ranks, neighbours together. A core belongs to one rank alone unless there are more ranks than
  * cores. UNSUPPORTED where the topology does not tell the cores. */
 tx_status tx_placement_make(const tx_topology *topology, int64_t ranks, tx_placement **placement);
+/* The hardware threads that the calling thread may run on, a set; the caller frees it. */
+tx_status tx_placement_cpus(char **cpus);
+/* Leaves the topology only those of its hardware threads that are in the set: ranks are then placed there. UNSUPPORTED,
+ * and all stay, where none is. */
+tx_status tx_placement_confine(tx_topology *topology, const char *cpus);
 /* Moves the calling thread, and with it those that it starts, to the CPUs of a place. */
 tx_status tx_placement_take(const tx_topo_place *place);
 void tx_placement_free(tx_placement *placement); /* NULL is fine */

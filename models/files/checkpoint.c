@@ -17,6 +17,7 @@ struct tx_checkpoint {
     int64_t step;
     char *output_dir, *folder;
     char making[TX_CHECKPOINT_NAME]; /* the name of `folder` in output_dir */
+    tx_json *expected;               /* digests of what was written, by name */
 };
 
 /* ---- Names --------------------------------------------------------------------------------------- */
@@ -119,14 +120,15 @@ tx_status tx_checkpoint_remove(const char *folder, const char *name, int64_t ste
     return status ? status : tx_folder_remove(folder, going);
 }
 
-/* TX_OK where folder/name is a checkpoint that verifies, TX_FORMAT where it is anything else or nothing, other failures
- * where that cannot be told. */
-static tx_status check_whole(const char *folder, const char *name, int64_t step)
+/* Whether folder/name is a checkpoint that verifies. Fails where that cannot be told: what cannot be read just now, or
+ * only by another version of TX, is not damaged. */
+static tx_status judge(const char *folder, const char *name, int64_t step, bool *whole)
 {
     char *path = tx_path_join(folder, name);
-    tx_status status = path ? tx_manifest_check(path, step, NULL) : TX_MEMORY;
+    const tx_status status = path ? tx_manifest_check(path, step, NULL) : TX_MEMORY;
     free(path);
-    return status == TX_OK || status == TX_MEMORY ? status : TX_FORMAT;
+    *whole = status == TX_OK;
+    return status == TX_FORMAT ? TX_OK : status;
 }
 
 static tx_status look_for(const char *folder, const char *name, bool *there)
@@ -147,19 +149,18 @@ tx_status tx_checkpoint_recover(const char *folder, const char *aside, int64_t s
 {
     char name[TX_CHECKPOINT_NAME];
     tx_checkpoint_name(step, name);
-    bool there = false;
+    bool there = false, whole = false, old_whole = false;
     tx_status status = look_for(folder, name, &there);
-    if (!status && there) {
-        tx_status old = TX_OK;
-        status = check_whole(folder, name, step);
-        if (status == TX_FORMAT)
-            old = check_whole(folder, aside, step);
-        if (status == TX_MEMORY || old == TX_MEMORY) /* nothing goes without having been looked at */
-            return TX_MEMORY;
-        if (status == TX_OK || old != TX_OK)
-            return tx_checkpoint_remove(folder, aside, step);
-        status = tx_checkpoint_remove(folder, name, step); /* the disk did not keep it, but the one before it */
-    }
+    if (!status && there)
+        status = judge(folder, name, step, &whole);
+    if (!status && there && !whole)
+        status = judge(folder, aside, step, &old_whole);
+    if (status)
+        return status;
+    if (there && !old_whole)
+        return tx_checkpoint_remove(folder, aside, step);
+    if (there) /* the disk did not keep it, but the one before it */
+        status = tx_checkpoint_remove(folder, name, step);
     if (!status)
         status = rename_in(folder, aside, name);
     return status ? status : tx_folder_flush(folder);
@@ -171,6 +172,7 @@ static void checkpoint_free(tx_checkpoint *checkpoint)
 {
     free(checkpoint->output_dir);
     free(checkpoint->folder);
+    tx_json_free(checkpoint->expected);
     free(checkpoint);
 }
 
@@ -196,7 +198,8 @@ tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoin
     tx_checkpoint_temporary(step, TX_CHECKPOINT_MAKING, made->making);
     made->output_dir = strdup(output_dir);
     made->folder = tx_path_join(output_dir, made->making);
-    tx_status status = made->output_dir && made->folder
+    made->expected = tx_json_object();
+    tx_status status = made->output_dir && made->folder && made->expected
                            ? make_folder(made)
                            : tx_fail(TX_MEMORY, "%s: no memory for a checkpoint", output_dir);
     if (status) {
@@ -210,6 +213,11 @@ tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoin
 const char *tx_checkpoint_folder(const tx_checkpoint *checkpoint)
 {
     return checkpoint->folder;
+}
+
+tx_status tx_checkpoint_expect(tx_checkpoint *checkpoint, const char *name, const char *digest)
+{
+    return tx_json_set_string(checkpoint->expected, name, digest);
 }
 
 #define MESSAGE 1024
@@ -269,9 +277,10 @@ tx_status tx_checkpoint_commit(tx_checkpoint *checkpoint)
     tx_checkpoint_name(checkpoint->step, name);
     tx_checkpoint_temporary(checkpoint->step, TX_CHECKPOINT_ASIDE, aside);
     bool left = false;
-    tx_status status = tx_manifest_write(checkpoint->folder, checkpoint->step);
-    if (!status) /* by reading back, before it takes the place of another */
-        status = tx_manifest_check(checkpoint->folder, checkpoint->step, NULL);
+    /* This reads all that was flushed, before it takes the place of another. One reading does: the weights are held
+     * against memory where they are written, the optimizer's states against the digest of what was written, and the
+     * manifest has what this reading gave. Whoever goes on from it verifies all of it again. */
+    tx_status status = tx_manifest_write(checkpoint->folder, checkpoint->step, checkpoint->expected);
     if (!status)
         status = look_for(checkpoint->output_dir, aside, &left);
     if (!status && left) /* an earlier commit could not undo what it had begun */

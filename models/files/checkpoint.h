@@ -6,6 +6,7 @@
 #ifndef TX_FILES_CHECKPOINT_H
 #define TX_FILES_CHECKPOINT_H
 
+#include "models/files/digest.h"
 #include "models/report.h"
 #include "tx.h"
 
@@ -33,15 +34,19 @@ typedef struct tx_checkpoint tx_checkpoint;
 tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoint **checkpoint);
 /* Where the caller writes its files; plain files only, no folders. */
 const char *tx_checkpoint_folder(const tx_checkpoint *checkpoint);
-/* Verifies what was written by reading it back, then makes it the checkpoint, in place of one of the same step. Frees
- * `checkpoint` whatever the outcome; after a failure nothing of it is left and what was there before still is. */
+/* The digest of what was written into one of the files: the commit fails where reading it back gives another. */
+tx_status tx_checkpoint_expect(tx_checkpoint *checkpoint, const char *name, const char *digest);
+/* Reads all files once for the manifest, what is expected of them being held against that, then makes it the
+ * checkpoint, in place of one of the same step. Frees `checkpoint` whatever the outcome; after a failure nothing of it
+ * is left and what was there before still is. */
 tx_status tx_checkpoint_commit(tx_checkpoint *checkpoint);
 void tx_checkpoint_discard(tx_checkpoint *checkpoint);
 
-/* Removes the oldest ones until `keep` are left, sparing `best` (a path, or NULL), the newest that verifies, and
- * folders of that name without a manifest. Call it after a commit. What cannot be removed is told. keep 0: none is
- * removed; nor is any where none verifies (TX_FORMAT). */
-tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, const char *best, const tx_reporter *report);
+/* After a commit of step `whole`: removes those before it, the oldest first, until `keep` are left, sparing `best` (a
+ * path, or NULL), and folders of that name without a manifest. What cannot be removed is told. keep 0: none is
+ * removed. */
+tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, int64_t whole, const char *best,
+                              const tx_reporter *report);
 
 /* How many folders of output_dir have the name of a checkpoint. */
 tx_status tx_checkpoint_count(const char *output_dir, int64_t *count);
@@ -59,15 +64,22 @@ int64_t tx_checkpoint_step(const char *folder);
 /* Step that the manifest tells, whatever the folder's name. */
 tx_status tx_checkpoint_saved_step(const char *folder, int64_t *step);
 /* The newest checkpoint of output_dir that verifies; every newer one that does not is reported with the reason.
- * TX_NOT_FOUND where there is none at all, TX_FORMAT where all are damaged. The caller frees `*folder`. */
+ * TX_NOT_FOUND where there is none at all, TX_FORMAT where all are damaged; one that cannot be read just now (TX_IO,
+ * TX_MEMORY) is not passed over. The caller frees `*folder`. */
 tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report, char **folder);
 
 /* ---- What a model is made of besides its weights --------------------------------------------------------- */
 
-/* The optimizer's states of every parameter, as PARAM.exp_avg and PARAM.exp_avg_sq of AdamW, F32, logical shape. All
- * ranks call it where they have shards of them (tx_model_spreads); those that write no file give path NULL.
- */
+/* Writes the optimizer's states of every parameter, as PARAM.exp_avg and PARAM.exp_avg_sq of AdamW, F32, logical shape,
+ * where this rank has all of them. */
 tx_status tx_optimizer_save(tx_model *model, const char *path);
+/* Where ranks have shards of them (tx_model_spreads) all call write; those that write no file give path NULL. What this
+ * takes is had beforehand, so that they can agree that nobody will be missed. */
+typedef struct tx_optimizer_saver tx_optimizer_saver;
+tx_status tx_optimizer_saver_create(tx_model *model, tx_optimizer_saver **saver);
+/* `digest` (or NULL) receives what was written, for tx_checkpoint_expect. */
+tx_status tx_optimizer_saver_write(const tx_optimizer_saver *saver, const char *path, char digest[TX_DIGEST_TEXT]);
+void tx_optimizer_saver_free(tx_optimizer_saver *saver);
 /* Names, shapes and number must be those of the model; values that are not finite, or below 0 where none can be, are
  * refused (TX_FORMAT). After a failure the model's states may be partly the file's. */
 tx_status tx_optimizer_load(tx_model *model, const char *path);

@@ -4,6 +4,7 @@
 #ifndef TX_FILES_CHECKPOINT_FILES_H
 #define TX_FILES_CHECKPOINT_FILES_H
 
+#include "api/base/json.h"
 #include "models/files/checkpoint.h"
 
 /* Room for the name of a checkpoint's folder, temporary or not. */
@@ -34,11 +35,12 @@ bool tx_checkpoint_is_temporary(const char *name, int64_t *step, tx_checkpoint_k
 tx_status tx_checkpoint_remove(const char *folder, const char *name, int64_t step);
 
 /* Ends what an interrupted commit left: folder/aside becomes the checkpoint again unless that one verifies, else it is
- * removed. */
+ * removed. Where either cannot be judged both stay. */
 tx_status tx_checkpoint_recover(const char *folder, const char *aside, int64_t step);
 
-/* Flushes every file of `folder`, and writes the manifest of what reading them gives. */
-tx_status tx_manifest_write(const char *folder, int64_t step);
+/* Flushes every file of `folder`, and writes the manifest of what reading them gives. `expected` has the digests of
+ * what was written into some of them, by name: TX_IO where reading gives another. */
+tx_status tx_manifest_write(const char *folder, int64_t step, const tx_json *expected);
 /* Holds `folder` against its manifest; a step of -1 may be any. Damage is TX_FORMAT, what cannot be read TX_IO. */
 tx_status tx_manifest_check(const char *folder, int64_t step, const tx_reporter *report);
 

@@ -5,6 +5,7 @@
 #include "api/base/file.h"
 #include "models/files/folder.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,19 +72,28 @@ tx_status tx_checkpoint_verify(const char *folder, const tx_reporter *report)
     return tx_manifest_check(folder, tx_checkpoint_step(folder), report);
 }
 
+/* What is damaged, gone or of another version of TX makes way for an older one. What cannot be read just now does not.
+ */
+static bool is_verdict(tx_status status)
+{
+    return status == TX_FORMAT || status == TX_NOT_FOUND || status == TX_UNSUPPORTED;
+}
+
 /* The first of `steps` that verifies; those before it are told. */
 static tx_status find_whole(const char *output_dir, const tx_checkpoint_steps *steps, const tx_reporter *report,
-                            const char *consequence, int64_t *step)
+                            int64_t *step)
 {
     for (size_t i = 0; i < steps->count; i++) {
         char *folder = path_of(output_dir, steps->step[i]);
         tx_status status = folder ? tx_checkpoint_verify(folder, report) : TX_MEMORY;
         free(folder);
-        if (status == TX_OK)
+        if (status == TX_OK) {
             *step = steps->step[i];
-        if (status == TX_OK || status == TX_MEMORY) /* without memory nothing can be said about it */
-            return status;
-        tell(report, consequence);
+            return TX_OK;
+        }
+        if (!is_verdict(status))
+            return tx_fail_in(status, "it cannot be told whether the newest checkpoint is whole");
+        tell(report, "; an older checkpoint is looked for");
     }
     return tx_fail_in(TX_FORMAT, "%s: none of %zu checkpoints is whole; the oldest", output_dir, steps->count);
 }
@@ -98,7 +108,7 @@ tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report
     if (steps.count == 0)
         status = tx_fail(TX_NOT_FOUND, "%s: there is no checkpoint", output_dir);
     else
-        status = find_whole(output_dir, &steps, report, "; an older checkpoint is looked for", &step);
+        status = find_whole(output_dir, &steps, report, &step);
     free(steps.step);
     char *found = status ? NULL : path_of(output_dir, step);
     if (!status && !found)
@@ -128,9 +138,13 @@ static tx_status check_ours(const char *folder)
     char *manifest = tx_path_join(folder, TX_CHECKPOINT_MANIFEST);
     if (!manifest)
         return TX_MEMORY;
-    const bool ours = lstat(folder, &info) == 0 && S_ISDIR(info.st_mode) && tx_file_exists(manifest);
+    tx_status status = TX_OK;
+    if (lstat(folder, &info) != 0)
+        status = tx_file_fail(folder, "look at it");
+    else if (!S_ISDIR(info.st_mode) || (stat(manifest, &info) != 0 && errno == ENOENT))
+        status = tx_fail(TX_FORMAT, "%s: no folder with a %s", folder, TX_CHECKPOINT_MANIFEST);
     free(manifest);
-    return ours ? TX_OK : tx_fail(TX_FORMAT, "%s: no folder with a %s", folder, TX_CHECKPOINT_MANIFEST);
+    return status;
 }
 
 /* Whether `folder` is gone; what stands in the way is told. */
@@ -152,20 +166,22 @@ static tx_status prune_to(const char *output_dir, const tx_checkpoint_steps *ste
 {
     size_t left = steps->count;
     for (size_t i = steps->count; i > 0 && left > keep && steps->step[i - 1] < whole; i--) {
+        bool spared = false;
         char *folder = path_of(output_dir, steps->step[i - 1]);
-        if (!folder)
-            return TX_MEMORY;
-        if ((!best || !tx_folder_same(folder, best)) && prune_one(output_dir, folder, steps->step[i - 1], report))
+        tx_status status = !folder ? TX_MEMORY : best ? tx_folder_same(folder, best, &spared) : TX_OK;
+        if (!status && !spared && prune_one(output_dir, folder, steps->step[i - 1], report))
             left--;
         free(folder);
+        if (status)
+            return status;
     }
     return TX_OK;
 }
 
-tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, const char *best, const tx_reporter *report)
+tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, int64_t whole, const char *best,
+                              const tx_reporter *report)
 {
     tx_checkpoint_steps steps;
-    int64_t whole = -1;
     if (keep < 0)
         return tx_fail(TX_INVALID, "%s: %" PRId64 " checkpoints to keep", output_dir, keep);
     if (keep == 0)
@@ -173,10 +189,7 @@ tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, const char *
     tx_status status = list_steps(output_dir, &steps);
     if (status)
         return status;
-    if (steps.count > (size_t)keep)
-        status = find_whole(output_dir, &steps, report, "; an older one is kept in its stead", &whole);
-    if (!status)
-        status = prune_to(output_dir, &steps, (size_t)keep, whole, best, report);
+    status = prune_to(output_dir, &steps, (size_t)keep, whole, best, report);
     free(steps.step);
     return status;
 }

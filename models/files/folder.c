@@ -90,11 +90,23 @@ void tx_names_free(tx_names *names)
     *names = (tx_names){0};
 }
 
-bool tx_folder_same(const char *a, const char *b)
+static tx_status look_at(const char *path, struct stat *info, bool *there)
+{
+    *there = stat(path, info) == 0;
+    tx_status status = *there ? TX_OK : tx_file_fail(path, "look at it");
+    return status == TX_NOT_FOUND ? TX_OK : status;
+}
+
+tx_status tx_folder_same(const char *a, const char *b, bool *same)
 {
     struct stat first, second;
-    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
-           first.st_ino == second.st_ino;
+    bool has_first, has_second;
+    tx_status status = look_at(a, &first, &has_first);
+    if (!status)
+        status = look_at(b, &second, &has_second);
+    if (!status)
+        *same = has_first && has_second && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+    return status;
 }
 
 /* ---- Removing ------------------------------------------------------------------------------------ */

@@ -15,8 +15,8 @@ typedef struct tx_names {
 tx_status tx_folder_list(const char *folder, tx_names *names);
 void tx_names_free(tx_names *names);
 
-/* Whether two paths lead to the same folder, which is there. */
-bool tx_folder_same(const char *a, const char *b);
+/* Whether two paths lead to the same folder, which is there. Fails where that cannot be told. */
+tx_status tx_folder_same(const char *a, const char *b, bool *same);
 
 /* Removes parent/name with all that is in it. Links are removed, never followed; what is gone already is fine. */
 tx_status tx_folder_remove(const char *parent, const char *name);

@@ -40,13 +40,24 @@ static tx_status flush_and_digest(const char *path, char digest[TX_DIGEST_TEXT],
 
 /* ---- Writing ------------------------------------------------------------------------------------- */
 
+static tx_status fail_other(const char *path)
+{
+    return tx_fail(TX_IO, "%s: is not what was written: the disk is faulty", path);
+}
+
 /* {"size": ..., "sha256": ...} of folder/name. */
-static tx_status describe(const char *folder, const char *name, tx_json **entry)
+static tx_status describe(const char *folder, const char *name, const tx_json *expected, tx_json **entry)
 {
     char digest[TX_DIGEST_TEXT];
+    const char *written;
     int64_t size = 0;
     char *path = tx_path_join(folder, name);
     tx_status status = path ? flush_and_digest(path, digest, &size) : TX_MEMORY;
+    if (!status && tx_json_has(expected, name)) {
+        status = tx_json_get_string(expected, name, &written);
+        if (!status && strcmp(written, digest) != 0)
+            status = fail_other(path);
+    }
     free(path);
     if (status)
         return status;
@@ -62,7 +73,7 @@ static tx_status describe(const char *folder, const char *name, tx_json **entry)
     return TX_OK;
 }
 
-static tx_status describe_all(const char *folder, tx_json *files)
+static tx_status describe_all(const char *folder, const tx_json *expected, tx_json *files)
 {
     tx_names names;
     tx_status status = tx_folder_list(folder, &names);
@@ -75,7 +86,7 @@ static tx_status describe_all(const char *folder, tx_json *files)
         if (strcmp(names.name[i], TX_CHECKPOINT_MANIFEST) == 0)
             status = tx_fail(TX_INVALID, "%s: %s is not the caller's to write", folder, TX_CHECKPOINT_MANIFEST);
         else
-            status = describe(folder, names.name[i], &entry);
+            status = describe(folder, names.name[i], expected, &entry);
         if (!status) {
             status = tx_json_set(files, names.name[i], entry);
             if (status)
@@ -86,7 +97,21 @@ static tx_status describe_all(const char *folder, tx_json *files)
     return status;
 }
 
-tx_status tx_manifest_write(const char *folder, int64_t step)
+static tx_status write_and_read(const char *path, const tx_json *manifest)
+{
+    char *text = tx_json_text(manifest, TX_JSON_PRETTY), *read = NULL;
+    size_t size = 0;
+    tx_status status = text ? tx_json_write(path, manifest, TX_JSON_PRETTY) : TX_MEMORY;
+    if (!status)
+        status = tx_file_read(path, TX_CHECKPOINT_MANIFEST_LIMIT, &read, &size);
+    if (!status && (size != strlen(text) + 1 || memcmp(read, text, size - 1) != 0))
+        status = fail_other(path);
+    free(read);
+    free(text);
+    return status;
+}
+
+tx_status tx_manifest_write(const char *folder, int64_t step, const tx_json *expected)
 {
     tx_json *manifest = tx_json_object(), *files = tx_json_object();
     char *path = tx_path_join(folder, TX_CHECKPOINT_MANIFEST);
@@ -96,14 +121,14 @@ tx_status tx_manifest_write(const char *folder, int64_t step)
     if (!status)
         status = tx_json_set_int(manifest, "step", step);
     if (!status)
-        status = describe_all(folder, files);
+        status = describe_all(folder, expected, files);
     if (!status)
         status = tx_json_set(manifest, "files", files);
     else
         tx_json_free(files);
     /* This also flushes the names of all files: it is the last one. */
     if (!status)
-        status = tx_json_write(path, manifest, TX_JSON_PRETTY);
+        status = write_and_read(path, manifest);
     free(path);
     tx_json_free(manifest);
     return status;

@@ -9,13 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The tensors that a model's optimizer has, in the order of the file; their names are one allocation. */
-typedef struct states {
+/* The tensors that a model's optimizer has, in the order of the file; their names are one allocation. `buffer` holds
+ * TX_WEIGHTS_CHUNK where they are saved. */
+typedef struct tx_optimizer_saver {
     tx_model *model;
     int32_t params, each, count; /* parameters, states of one, tensors */
     tx_st_tensor *tensor;
     int32_t *number; /* by tensor: its parameter times `each`, plus its state */
     char *names;
+    float *buffer;
 } states;
 
 static void states_free(states *s)
@@ -23,6 +25,8 @@ static void states_free(states *s)
     free(s->tensor);
     free(s->number);
     free(s->names);
+    free(s->buffer);
+    *s = (states){0};
 }
 
 static tx_part part_of(const states *s, int32_t i)
@@ -77,30 +81,63 @@ static tx_status list_states(tx_model *model, states *s)
 
 /* ---- Saving -------------------------------------------------------------------------------------- */
 
-tx_status tx_optimizer_save(tx_model *model, const char *path)
+tx_status tx_optimizer_saver_create(tx_model *model, tx_optimizer_saver **saver)
 {
-    states s;
-    tx_st_writer *writer = NULL;
-    tx_status status = list_states(model, &s);
+    states *made = calloc(1, sizeof *made);
+    tx_status status = made ? list_states(model, made) : tx_fail(TX_MEMORY, "no memory for the optimizer's states");
+    if (!status && !(made->buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *made->buffer)))
+        status = tx_fail(TX_MEMORY, "no memory for a tensor of the optimizer's states");
     if (status)
-        return tx_fail_in(status, "%s", path ? path : "optimizer states");
-    float *buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *buffer);
-    if (!buffer)
-        status = tx_fail(TX_MEMORY, "%s: no memory for a tensor", path ? path : "optimizer states");
-    else if (path)
-        status = tx_st_create(path, s.tensor, s.count, NULL, &writer);
+        tx_optimizer_saver_free(made);
+    else
+        *saver = made;
+    return status;
+}
+
+void tx_optimizer_saver_free(tx_optimizer_saver *saver)
+{
+    if (saver)
+        states_free(saver);
+    free(saver);
+}
+
+/* Begins the file, and its digest where that is wanted. */
+static tx_status open_file(const states *s, const char *path, tx_digest **digest, tx_st_writer **writer)
+{
+    tx_status status = digest ? tx_digest_create(digest) : TX_OK;
+    return status ? status : tx_st_create_digested(path, s->tensor, s->count, NULL, digest ? *digest : NULL, writer);
+}
+
+tx_status tx_optimizer_saver_write(const tx_optimizer_saver *saver, const char *path, char text[TX_DIGEST_TEXT])
+{
+    const states *s = saver;
+    tx_st_writer *writer = NULL;
+    tx_digest *digest = NULL;
+    tx_status status = path ? open_file(s, path, text ? &digest : NULL, &writer) : TX_OK;
     /* After a failure as well: other ranks take part to the end. */
-    for (int32_t i = 0; i < s.count && buffer; i++) {
-        tx_status appended = tx_weights_append(model, part_of(&s, i), s.number[i] / s.each,
-                                               tx_st_elements(&s.tensor[i]), buffer, status ? NULL : writer);
+    for (int32_t i = 0; i < s->count; i++) {
+        tx_status appended = tx_weights_append(s->model, part_of(s, i), s->number[i] / s->each,
+                                               tx_st_elements(&s->tensor[i]), s->buffer, status ? NULL : writer);
         status = status ? status : appended;
     }
     if (writer && status)
         tx_st_discard(writer);
     else if (writer)
         status = tx_st_commit(writer);
-    free(buffer);
-    states_free(&s);
+    if (!status && digest)
+        return tx_digest_finish(digest, text);
+    tx_digest_free(digest);
+    return status;
+}
+
+tx_status tx_optimizer_save(tx_model *model, const char *path)
+{
+    tx_optimizer_saver *saver = NULL;
+    tx_status status = tx_optimizer_saver_create(model, &saver);
+    if (status)
+        return tx_fail_in(status, "%s", path);
+    status = tx_optimizer_saver_write(saver, path, NULL);
+    tx_optimizer_saver_free(saver);
     return status;
 }
 

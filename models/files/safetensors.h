@@ -9,6 +9,7 @@
 #ifndef TX_FILES_SAFETENSORS_H
 #define TX_FILES_SAFETENSORS_H
 
+#include "models/files/digest.h"
 #include "tx.h"
 
 /* X(NAME, bits) */
@@ -91,6 +92,9 @@ typedef struct tx_st_writer tx_st_writer;
  * pairs of key and value ended by a NULL key; NULL writes {"format": "pt"}, which Hugging Face's loaders ask for. */
 tx_status tx_st_create(const char *path, const tx_st_tensor *tensors, int32_t count, const char *const metadata[],
                        tx_st_writer **writer);
+/* The same, and all bytes of the file are added to `digest` while they are written. */
+tx_status tx_st_create_digested(const char *path, const tx_st_tensor *tensors, int32_t count,
+                                const char *const metadata[], tx_digest *digest, tx_st_writer **writer);
 /* The next bytes of data; pieces need not end where tensors do. */
 tx_status tx_st_append(tx_st_writer *writer, const void *data, size_t bytes);
 /* Checks that all data came, flushes and renames. Frees the writer whatever the outcome. */

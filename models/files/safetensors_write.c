@@ -13,6 +13,7 @@
 
 struct tx_st_writer {
     tx_file *file;
+    tx_digest *digest;         /* the caller's; NULL: none */
     int64_t expected, written; /* bytes of data */
 };
 
@@ -79,18 +80,24 @@ static tx_status build_header(const tx_st_tensor *tensors, int32_t count, const 
     return status;
 }
 
+static tx_status append(tx_st_writer *writer, const void *data, size_t bytes)
+{
+    tx_status status = tx_file_append(writer->file, data, bytes);
+    return status || !writer->digest ? status : tx_digest_add(writer->digest, data, bytes);
+}
+
 /* Length, text and spaces up to the next multiple of 8. */
-static tx_status write_header(tx_file *file, const char *text)
+static tx_status write_header(tx_st_writer *writer, const char *text)
 {
     size_t size = strlen(text), padded = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     unsigned char length[8];
     for (size_t i = 0; i < sizeof length; i++)
         length[i] = (unsigned char)((uint64_t)padded >> (8 * i));
-    tx_status status = tx_file_append(file, length, sizeof length);
+    tx_status status = append(writer, length, sizeof length);
     if (!status)
-        status = tx_file_append(file, text, size);
+        status = append(writer, text, size);
     if (!status)
-        status = tx_file_append(file, "       ", padded - size);
+        status = append(writer, "       ", padded - size);
     return status;
 }
 
@@ -101,7 +108,7 @@ static tx_status begin(const char *path, const tx_json *header, tx_st_writer *wr
         return TX_MEMORY;
     tx_status status = tx_file_create(path, &writer->file);
     if (!status)
-        status = write_header(writer->file, text);
+        status = write_header(writer, text);
     free(text);
     return status;
 }
@@ -109,9 +116,16 @@ static tx_status begin(const char *path, const tx_json *header, tx_st_writer *wr
 tx_status tx_st_create(const char *path, const tx_st_tensor *tensors, int32_t count, const char *const metadata[],
                        tx_st_writer **writer)
 {
+    return tx_st_create_digested(path, tensors, count, metadata, NULL, writer);
+}
+
+tx_status tx_st_create_digested(const char *path, const tx_st_tensor *tensors, int32_t count,
+                                const char *const metadata[], tx_digest *digest, tx_st_writer **writer)
+{
     tx_st_writer *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "%s: no memory to write it", path);
+    made->digest = digest;
     tx_json *header = tx_json_object();
     tx_status status = build_header(tensors, count, metadata ? metadata : default_metadata, header, &made->expected);
     if (status)
@@ -132,7 +146,7 @@ tx_status tx_st_append(tx_st_writer *writer, const void *data, size_t bytes)
     if ((int64_t)bytes > writer->expected - writer->written)
         return tx_fail(TX_INVALID, "safetensors writer: more data than the header announced (%" PRId64 " bytes)",
                        writer->expected);
-    tx_status status = tx_file_append(writer->file, data, bytes);
+    tx_status status = append(writer, data, bytes);
     if (!status)
         writer->written += (int64_t)bytes;
     return status;

@@ -127,7 +127,7 @@ static bool find_hits(const beams *b, int64_t p, int64_t found, int64_t generate
     for (int64_t k = 0; k < found; k++) {
         candidate *c = &b->candidate[k];
         extend(b, p, c, before, b->text);
-        c->hit = generated + 1 == b->run->how->max_new_tokens || tx_run_ends(b->run, b->text, before + 1);
+        c->hit = generated + 1 == tx_run_limit(b->run, p) || tx_run_ends(b->run, b->text, before + 1);
         all = all && c->hit;
     }
     return all;
@@ -176,11 +176,12 @@ static void go_on(const beams *b, int64_t p, int64_t found, int64_t generated)
 }
 
 /* Can a running beam still become better than the worst of the finished texts? */
-static bool may_improve(const beams *b, const search *s, int64_t generated)
+static bool may_improve(const beams *b, int64_t p, int64_t generated)
 {
     const tx_generation *how = b->run->how;
+    const search *s = &b->search[p];
     const bool longest = how->early_stopping == TX_EARLY_NEVER && how->length_penalty > 0.0;
-    const float possible = s->score[0] / length_factor(how, longest ? how->max_new_tokens : generated);
+    const float possible = s->score[0] / length_factor(how, longest ? tx_run_limit(b->run, p) : generated);
     return !s->best[b->width - 1].is_finished || possible > s->best[b->width - 1].score;
 }
 
@@ -194,7 +195,7 @@ static tx_status step_prompt(beams *b, int64_t p, int64_t generated)
     bool all_end = find_hits(b, p, found, generated);
     take_finished(b, p, generated);
     go_on(b, p, found, generated);
-    s->open = s->open && may_improve(b, s, generated + 1);
+    s->open = s->open && may_improve(b, p, generated + 1);
     s->done = !s->open || all_end || (b->run->how->early_stopping == TX_EARLY_TRUE && all_finished(b, s));
     return TX_OK;
 }
@@ -204,7 +205,7 @@ static tx_status step_prompt(beams *b, int64_t p, int64_t generated)
 static tx_status run_steps(beams *b)
 {
     tx_generator *g = b->run->g;
-    const int64_t most = b->run->how->max_new_tokens;
+    const int64_t most = b->run->most;
     tx_status status = TX_OK;
     bool any = true;
     for (int64_t n = 0; n < most && any && !status; n++) {

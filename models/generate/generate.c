@@ -72,7 +72,8 @@ static tx_status choose(const tx_run *run, int64_t generated, bool *alive, bool 
         if (status)
             return status;
         ids[count] = g->tokens[r] = id;
-        alive[r] = run->sink->emit(run->sink->context, r, id) && !tx_run_ends(run, ids, count + 1);
+        alive[r] = run->sink->emit(run->sink->context, r, id) && !tx_run_ends(run, ids, count + 1) &&
+                   generated + 1 < tx_run_limit(run, r);
         *any = *any || alive[r];
         if (!alive[r])
             g->tokens[r] = -1;
@@ -88,9 +89,9 @@ static tx_status run_rows(const tx_run *run)
     tx_status status = TX_OK;
     for (int64_t r = 0; r < run->count; r++)
         alive[r] = true;
-    for (int64_t n = 0; n < run->how->max_new_tokens && any && !status; n++) {
+    for (int64_t n = 0; n < run->most && any && !status; n++) {
         status = choose(run, n, alive, &any);
-        if (!status && any && n + 1 < run->how->max_new_tokens)
+        if (!status && any)
             status = tx_decoder_step(run->g->decoder, run->g->tokens, NULL);
     }
     free(alive);
@@ -109,26 +110,40 @@ static tx_status start(const tx_run *run)
     return tx_decoder_start(g->decoder, g->prompts);
 }
 
+/* Whether there is room for a prompt and its text. */
+static tx_status check_prompt(const tx_generator *g, const tx_prompt *prompt, const tx_generation *how)
+{
+    const int64_t limit = tx_generation_limit(how, prompt->count);
+    if (how->max_new_tokens < 0 && limit < 1)
+        return tx_fail(TX_INVALID,
+                       "generate: a prompt of %" PRId64 " tokens, max_length is %" PRId64
+                       " for it and what follows; max_new_tokens counts the new ones alone",
+                       prompt->count, how->max_length);
+    if (prompt->count < 1 || prompt->count > g->context - limit)
+        return tx_fail(TX_INVALID,
+                       "generate: a prompt of %" PRId64 " and %" PRId64 " new tokens; compiled for %" PRId64 " in all",
+                       prompt->count, limit, g->context);
+    return TX_OK;
+}
+
 tx_status tx_generator_run(tx_generator *generator, const tx_prompt *prompts, int64_t count, uint64_t first,
                            const tx_generation *how, const tx_sink *sink)
 {
     tx_generator *g = generator;
-    if (count < 1 || count > g->batch || how->num_beams != g->beams || how->max_new_tokens < 0)
+    if (count < 1 || count > g->batch || how->num_beams != g->beams)
         return tx_fail(TX_INVALID,
-                       "generate: %" PRId64 " prompts, %" PRId64 " beams, %" PRId64
-                       " tokens; compiled for 1 to %" PRId64 " prompts and %" PRId64 " beams",
-                       count, how->num_beams, how->max_new_tokens, g->batch, g->beams);
+                       "generate: %" PRId64 " prompts, %" PRId64 " beams; compiled for 1 to %" PRId64
+                       " prompts and %" PRId64 " beams",
+                       count, how->num_beams, g->batch, g->beams);
+    tx_run run = {g, prompts, count, how, sink, first, 0};
     tx_status status = tx_generation_check(how);
-    for (int64_t i = 0; i < count && !status; i++)
-        if (prompts[i].count < 1 || prompts[i].count > g->context - how->max_new_tokens)
-            status =
-                tx_fail(TX_INVALID,
-                        "generate: a prompt of %" PRId64 " and %" PRId64 " new tokens; compiled for %" PRId64 " in all",
-                        prompts[i].count, how->max_new_tokens, g->context);
-    const tx_run run = {g, prompts, count, how, sink, first};
-    if (!status && how->max_new_tokens > 0)
+    for (int64_t i = 0; i < count && !status; i++) {
+        status = check_prompt(g, &prompts[i], how);
+        run.most = tx_run_limit(&run, i) > run.most ? tx_run_limit(&run, i) : run.most;
+    }
+    if (!status && run.most > 0)
         status = start(&run);
-    if (status || how->max_new_tokens == 0)
+    if (status || run.most == 0)
         return status;
     return g->beams > 1 ? tx_run_beams(&run) : run_rows(&run);
 }

@@ -44,8 +44,8 @@ typedef struct tx_sink {
     void *context;
 } tx_sink;
 
-/* Continues `count` prompts, 1 to batch of them, by at most max_new_tokens each. `first` numbers the first text: draws
- * depend on it, so that a text is the same in whatever batch. */
+/* Continues `count` prompts, 1 to batch of them, by at most tx_generation_limit each. `first` numbers the first text:
+ * draws depend on it, so that a text is the same in whatever batch. */
 tx_status tx_generator_run(tx_generator *generator, const tx_prompt *prompts, int64_t count, uint64_t first,
                            const tx_generation *how, const tx_sink *sink);
 

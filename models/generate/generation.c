@@ -16,6 +16,7 @@
 tx_generation tx_generation_defaults(int64_t eos_token_id)
 {
     tx_generation g = {.max_new_tokens = -1,
+                       .max_length = -1,
                        .temperature = 1.0,
                        .top_k = 50,
                        .top_p = 1.0,
@@ -132,6 +133,7 @@ static tx_status read_fields(const tx_json *json, tx_generation *g)
         const char *key;
         int64_t least, *value;
     } integers[] = {{"max_new_tokens", 0, &g->max_new_tokens},
+                    {"max_length", 1, &g->max_length},
                     {"min_new_tokens", 0, &g->min_new_tokens},
                     {"top_k", 0, &g->top_k},
                     {"num_beams", 1, &g->num_beams}};
@@ -143,9 +145,9 @@ static tx_status read_fields(const tx_json *json, tx_generation *g)
                    {"repetition_penalty", &g->repetition_penalty},
                    {"length_penalty", &g->length_penalty}};
     tx_status status = TX_OK;
-    for (size_t i = 0; i < 4 && !status; i++)
+    for (size_t i = 0; i < sizeof integers / sizeof integers[0] && !status; i++)
         status = get_int(json, integers[i].key, integers[i].least, INT32_MAX, integers[i].value);
-    for (size_t i = 0; i < 4 && !status; i++)
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && !status; i++)
         status = get_number(json, numbers[i].key, -FLT_MAX, FLT_MAX, numbers[i].value);
     if (!status && tx_json_has(json, "do_sample"))
         status = tx_json_get_bool(json, "do_sample", &g->do_sample);
@@ -177,6 +179,11 @@ tx_status tx_generation_read(const char *folder, tx_generation *generation, cons
     tx_json_free(json);
     free(path);
     return status;
+}
+
+int64_t tx_generation_limit(const tx_generation *g, int64_t prompt)
+{
+    return g->max_new_tokens >= 0 ? g->max_new_tokens : g->max_length - prompt;
 }
 
 /* ---- Checks ------------------------------------------------------------------------------------------- */

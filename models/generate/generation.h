@@ -15,6 +15,7 @@ typedef enum tx_early_stopping { TX_EARLY_FALSE, TX_EARLY_TRUE, TX_EARLY_NEVER }
 
 typedef struct tx_generation {
     int64_t max_new_tokens;    /* -1: not said */
+    int64_t max_length;        /* of prompt and new tokens, where max_new_tokens is not said; -1: not said either */
     int64_t min_new_tokens;    /* no end of text before */
     bool do_sample;            /* draw; else the likeliest token */
     double temperature;        /* scores are divided by it; 0: the likeliest token */
@@ -32,9 +33,11 @@ typedef struct tx_generation {
 /* transformers' defaults; eos_token_id is that of the model (-1: none). */
 tx_generation tx_generation_defaults(int64_t eos_token_id);
 /* Overwrites what generation_config.json of the folder says, if there is one: the fields above, but for seed, by their
- * names. Keys that would change the text in a way that TX does not have are reported; others (max_length, pad_token_id,
- * use_cache ...) are left alone. */
+ * names. Keys that would change the text in a way that TX does not have are reported; others (pad_token_id, use_cache
+ * ...) are left alone. */
 tx_status tx_generation_read(const char *folder, tx_generation *generation, const tx_reporter *reporter);
+/* New tokens behind a prompt of so many; below 1 where max_length has no room for any, or nothing is said. */
+int64_t tx_generation_limit(const tx_generation *generation, int64_t prompt);
 /* Refuses what does not go together; names the field. */
 tx_status tx_generation_check(const tx_generation *generation);
 bool tx_generation_ends(const tx_generation *generation, int32_t id);

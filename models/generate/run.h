@@ -24,7 +24,14 @@ typedef struct tx_run {
     const tx_generation *how;
     const tx_sink *sink;
     uint64_t first;
+    int64_t most; /* new tokens of any text */
 } tx_run;
+
+/* Most new tokens of text `row`. */
+static inline int64_t tx_run_limit(const tx_run *run, int64_t row)
+{
+    return tx_generation_limit(run->how, run->prompts[row].count);
+}
 
 static inline bool tx_run_ends(const tx_run *run, const int32_t *ids, int64_t count)
 {

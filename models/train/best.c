@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The best evaluation of a run, and where its checkpoint lies. */
+ * The best evaluation of a run, where its checkpoint lies, and its weights in place of the last ones. */
 #include "models/train/best.h"
 
 #include "api/base/file.h"
 #include "models/files/checkpoint.h"
 #include "models/files/folder.h"
+#include "models/train/run.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -64,9 +65,10 @@ static tx_status set_path(tx_run_state *state, const char *path, const char *out
     char *folder = slash ? strndup(path, slash > path ? (size_t)(slash - path) : 1) : NULL;
     if (slash && !folder)
         return tx_fail(TX_MEMORY, "no memory for the path of the best checkpoint");
-    const bool here = folder && output_dir && tx_folder_same(folder, output_dir);
+    bool here = false;
+    tx_status status = folder && output_dir ? tx_folder_same(folder, output_dir, &here) : TX_OK;
     free(folder);
-    return tx_run_state_set_best(state, here ? slash + 1 : path);
+    return status ? status : tx_run_state_set_best(state, here ? slash + 1 : path);
 }
 
 /* Absolute path of checkpoint-STEP in the folder that `checkpoint` lies in; the caller frees it. */
@@ -104,5 +106,52 @@ tx_status tx_best_read(const tx_json *json, const char *checkpoint, const char *
     if (!status)
         status = set_path(state, old && !tx_file_exists(beside) ? text : beside, output_dir);
     free(beside);
+    return status;
+}
+
+/* ---- Weights ---------------------------------------------------------------------------------------- */
+
+/* All weights to `copy`, or back from there; copy NULL: only counts them. */
+static tx_status copy_weights(tx_model *model, float *copy, bool back, int64_t *count)
+{
+    tx_status status = TX_OK;
+    *count = 0;
+    for (int32_t i = 0; i < tx_model_param_count(model) && !status; i++) {
+        const char *name;
+        const tx_param_spec *spec;
+        status = tx_model_param(model, i, &name, &spec);
+        if (!status && copy)
+            status = back ? tx_model_write(model, TX_PART_WEIGHT, i, copy + *count)
+                          : tx_model_read(model, TX_PART_WEIGHT, i, copy + *count);
+        if (!status)
+            *count += tx_shape_count(&spec->logical);
+    }
+    return status;
+}
+
+tx_status tx_run_replace_weights(tx_model *model, tx_comm *comm, tx_status (*load)(void *context), void *context,
+                                 bool *replaced)
+{
+    int64_t count;
+    tx_status status = copy_weights(model, NULL, false, &count);
+    float *last = status ? NULL : malloc((size_t)count * sizeof *last);
+    if (!status && !last)
+        status = tx_fail(TX_MEMORY, "no memory for a copy of %" PRId64 " weights", count);
+    if (!status)
+        status = copy_weights(model, last, false, &count);
+    const bool kept = status == TX_OK;
+    if (kept)
+        status = load(context);
+    status = tx_run_agree(comm, status, "load it");
+    *replaced = status == TX_OK;
+    status = TX_OK;
+    if (!*replaced && kept) {
+        char reason[1024];
+        snprintf(reason, sizeof reason, "%s", tx_error());
+        status = copy_weights(model, last, true, &count);
+        if (!status)
+            tx_fail(TX_OK, "%s", reason);
+    }
+    free(last);
     return status;
 }

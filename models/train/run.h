@@ -129,6 +129,10 @@ tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const t
                       tx_run_state *state, bool log);
 /* Fails on all ranks where it failed on one, which the others name: "rank R could not WHAT". All ranks call it. */
 tx_status tx_run_agree(tx_comm *comm, tx_status status, const char *what);
+/* Lets all ranks replace the model's weights by `load`; where one cannot, all have their last ones again, and the
+ * message says why. Fails where these cannot be had back. */
+tx_status tx_run_replace_weights(tx_model *model, tx_comm *comm, tx_status (*load)(void *context), void *context,
+                                 bool *replaced);
 /* Fails where output_dir's disk has no room for what the run keeps there at its worst moment: its checkpoints up to
  * the limit with the one in the making, or those at the end and a final model of `model_bytes`. What is there already,
  * and what goes when the limit is reached, is not asked for again. The run begins behind `step`, and an epoch has

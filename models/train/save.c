@@ -28,120 +28,136 @@ static tx_status copy_file(const char *from, const char *to, const char *name)
     return status;
 }
 
-/* Collects the optimizer's states of all ranks where they are spread, and writes them unless `status` tells of a
- * failure before. */
-static tx_status write_states(tx_model *model, const char *folder, tx_status status)
+/* A checkpoint that is to be written. */
+typedef struct save {
+    tx_engine *engine;
+    tx_model *model;
+    tx_comm *comm; /* NULL: one rank */
+    const tx_run_options *options;
+    tx_run_state *state;
+    tx_checkpoint *checkpoint; /* NULL: this rank writes none */
+    bool log;
+    char name[64];
+} save;
+
+/* Writes the optimizer's states, on the rank that writes, unless `status` tells of a failure before. Where they are
+ * spread all ranks call it, and none begins to collect them unless all can. */
+static tx_status write_states(const save *s, tx_status status)
 {
-    char *path = status ? NULL : tx_path_join(folder, TX_RUN_OPTIMIZER);
-    status = status || path ? status : TX_MEMORY;
-    if (!path && !tx_model_spreads(model))
-        return status;
-    tx_status saved = tx_optimizer_save(model, path);
+    const bool spread = s->comm && tx_model_spreads(s->model), writes = s->checkpoint && !status;
+    tx_optimizer_saver *saver = NULL;
+    char digest[TX_DIGEST_TEXT];
+    char *path = writes ? tx_path_join(tx_checkpoint_folder(s->checkpoint), TX_RUN_OPTIMIZER) : NULL;
+    if (writes && !path)
+        status = TX_MEMORY;
+    if (!status && (path || spread))
+        status = tx_optimizer_saver_create(s->model, &saver);
+    if (spread)
+        status = tx_run_agree(s->comm, status, "begin to write it");
+    if (!status && saver)
+        status = tx_optimizer_saver_write(saver, path, path ? digest : NULL);
+    if (!status && path)
+        status = tx_checkpoint_expect(s->checkpoint, TX_RUN_OPTIMIZER, digest);
+    tx_optimizer_saver_free(saver);
     free(path);
-    return status ? status : saved;
+    return status;
 }
 
 /* Writes the files unless `status` tells of a failure before. */
-static tx_status fill(tx_engine *engine, tx_model *model, const tx_run_options *o, tx_run_state *state, bool log,
-                      tx_status status, const char *folder)
+static tx_status fill(const save *s, tx_status status)
 {
-    free(state->kernels);
-    state->kernels = NULL;
+    const tx_run_options *o = s->options;
+    const char *folder = tx_checkpoint_folder(s->checkpoint);
+    free(s->state->kernels);
+    s->state->kernels = NULL;
     if (!status)
-        status = tx_engine_choices(engine, &state->kernels);
+        status = tx_engine_choices(s->engine, &s->state->kernels);
     if (!status)
         status = o->write(o->write_context, folder);
-    status = write_states(model, folder, status);
+    status = write_states(s, status);
     if (!status)
-        status = tx_run_state_write(state, &o->facts, o->output_dir, folder);
-    return status || !log ? status : copy_file(o->output_dir, folder, TX_RUN_LOG);
+        status = tx_run_state_write(s->state, &o->facts, o->output_dir, folder);
+    return status || !s->log ? status : copy_file(o->output_dir, folder, TX_RUN_LOG);
 }
 
-/* Fills the checkpoint in the making, which is named as the best one where it is, and makes it last. */
-static tx_status write_whole(tx_engine *engine, tx_model *model, const tx_run_options *o, tx_run_state *state, bool log,
-                             const char *name, tx_checkpoint *checkpoint)
+/* The rank that writes, unless `status` tells of a failure before. */
+static tx_status write_checkpoint(save *s, tx_status status)
 {
-    const bool best = state->has_best && state->best_step == state->step;
-    char *before = state->best_checkpoint;
-    tx_status status = TX_OK;
-    if (best) {
-        state->best_checkpoint = NULL;
-        status = tx_run_state_set_best(state, name);
-    }
-    status = fill(engine, model, o, state, log, status, tx_checkpoint_folder(checkpoint));
-    if (status)
-        tx_checkpoint_discard(checkpoint);
+    const tx_run_options *o = s->options;
+    char *folder = status ? NULL : tx_path_join(o->output_dir, s->name);
+    if (!status)
+        status = folder ? tx_disk_check(o->output_dir, o->checkpoint_bytes) : TX_MEMORY;
+    if (!status)
+        status = tx_checkpoint_begin(o->output_dir, s->state->step, &s->checkpoint);
+    status = s->checkpoint ? fill(s, status) : write_states(s, status);
+    if (!status)
+        status = tx_checkpoint_commit(s->checkpoint);
     else
-        status = tx_checkpoint_commit(checkpoint);
-    if (best && status) {
-        free(state->best_checkpoint);
-        state->best_checkpoint = before;
-    } else if (best) {
-        free(before);
-    }
-    return status;
-}
-
-static tx_status prune(const tx_run_options *o, const tx_run_state *state)
-{
-    char *best = NULL;
-    tx_status status = state->best_checkpoint ? tx_run_state_best(state, o->output_dir, &best) : TX_OK;
-    if (!status)
-        status = tx_checkpoint_prune(o->output_dir, o->save_total_limit, best, &o->report);
-    free(best);
-    return status;
-}
-
-/* The rank that writes. */
-static tx_status write_checkpoint(tx_engine *engine, tx_model *model, const tx_run_options *o, tx_run_state *state,
-                                  bool log)
-{
-    char name[64];
-    tx_checkpoint *checkpoint = NULL;
-    snprintf(name, sizeof name, TX_CHECKPOINT_PREFIX "%" PRId64, state->step);
-    char *folder = tx_path_join(o->output_dir, name);
-    tx_status status = folder ? tx_disk_check(o->output_dir, o->checkpoint_bytes) : TX_MEMORY;
-    if (!status)
-        status = tx_checkpoint_begin(o->output_dir, state->step, &checkpoint);
-    status = status ? write_states(model, NULL, status) : write_whole(engine, model, o, state, log, name, checkpoint);
+        tx_checkpoint_discard(s->checkpoint);
     if (!status)
         tx_watch_saved(o->watch, folder);
     if (!status && o->listener.saved)
         o->listener.saved(o->listener.context, folder);
-    if (!status && prune(o, state)) {
-        char message[512]; /* the checkpoint is there all the same */
-        snprintf(message, sizeof message, "old checkpoints are not removed: %.440s", tx_error());
-        tx_report(&o->report, message);
-    }
     free(folder);
     return status;
+}
+
+/* Removes the oldest checkpoints; the new one is there all the same where that fails. */
+static void prune(const tx_run_options *o, const tx_run_state *state)
+{
+    char *best = NULL, message[512];
+    tx_status status = state->best_checkpoint ? tx_run_state_best(state, o->output_dir, &best) : TX_OK;
+    if (!status)
+        status = tx_checkpoint_prune(o->output_dir, o->save_total_limit, state->step, best, &o->report);
+    free(best);
+    if (!status)
+        return;
+    snprintf(message, sizeof message, "old checkpoints are not removed: %.440s", tx_error());
+    tx_report(&o->report, message);
 }
 
 tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const tx_run_options *o, tx_run_state *state,
                       bool log)
 {
+    const bool writes = !comm || comm->rank == 0, best = state->has_best && state->best_step == state->step;
+    save s = {.engine = engine, .model = model, .comm = comm, .options = o, .state = state, .log = log};
+    char *before = state->best_checkpoint;
+    tx_status status = TX_OK;
+    snprintf(s.name, sizeof s.name, TX_CHECKPOINT_PREFIX "%" PRId64, state->step);
     tx_watch_begin(o->watch, TX_WATCH_WRITING);
-    if (!comm)
-        return write_checkpoint(engine, model, o, state, log);
-    const bool writes = comm->rank == 0;
-    tx_status status = writes                    ? write_checkpoint(engine, model, o, state, log)
-                       : tx_model_spreads(model) ? tx_optimizer_save(model, NULL)
-                                                 : TX_OK;
-    return tx_run_agree(comm, status, "write it");
+    if (best) { /* on all ranks, each of which will look for it */
+        state->best_checkpoint = NULL;
+        status = tx_run_state_set_best(state, s.name);
+    }
+    status = writes ? write_checkpoint(&s, status) : write_states(&s, status);
+    if (comm)
+        status = tx_run_agree(comm, status, "write it");
+    if (best) {
+        free(status ? state->best_checkpoint : before);
+        state->best_checkpoint = status ? before : state->best_checkpoint;
+    }
+    if (!status && writes) /* what the best one is and what has to stay are agreed on */
+        prune(o, state);
+    return status;
 }
+
+/* ---- What ranks agree on ------------------------------------------------------------------------------ */
 
 tx_status tx_run_agree(tx_comm *comm, tx_status status, const char *what)
 {
-    int32_t *outcome = calloc((size_t)comm->size, sizeof *outcome);
-    if (!outcome)
-        return tx_fail(TX_MEMORY, "no memory to hear how it went on the other ranks");
-    outcome[comm->rank] = (int32_t)status;
-    tx_status shared = tx_comm_share(comm, outcome, sizeof *outcome);
-    for (int32_t r = 0; r < comm->size && !status && !shared; r++)
-        if (outcome[r])
-            status = tx_fail((tx_status)outcome[r], "rank %" PRId32 " could not %s", r, what);
-    free(outcome);
-    return status ? status : shared;
+    enum { GROUP = 64 }; /* ranks at a time: no memory is needed, which a rank may have failed for */
+    const tx_status own = status;
+    for (int32_t first = 0; first < comm->size; first += GROUP) {
+        int32_t outcome[GROUP] = {0};
+        if (comm->rank >= first && comm->rank < first + GROUP)
+            outcome[comm->rank - first] = (int32_t)own;
+        tx_status shared = tx_comm_collect(comm, TX_ALL_REDUCE, outcome, GROUP, TX_I32, 0);
+        for (int32_t r = 0; r < GROUP && !status && !shared; r++)
+            if (outcome[r])
+                status = tx_fail((tx_status)outcome[r], "rank %" PRId32 " could not %s", first + r, what);
+        status = status ? status : shared;
+    }
+    return status;
 }
 
 /* ---- Room -------------------------------------------------------------------------------------------- */

@@ -79,7 +79,7 @@ int main(int argc, char **argv)
             continue;
         }
         say("committed", i + 1);
-        if (tx_checkpoint_prune(argv[1], saves[i].keep, NULL, &report))
+        if (tx_checkpoint_prune(argv[1], saves[i].keep, saves[i].step, NULL, &report))
             complain("prune");
     }
     tx_output_lock_release(lock);

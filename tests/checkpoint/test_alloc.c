@@ -127,7 +127,7 @@ static tx_status save_state(scene *s)
     }
     const tx_reporter report = {.warn = count_warning, .context = s};
     if (!status)
-        status = tx_checkpoint_prune(s->output, 1, NULL, &report);
+        status = tx_checkpoint_prune(s->output, 1, 20, NULL, &report);
     tx_output_lock_release(lock);
     return status;
 }

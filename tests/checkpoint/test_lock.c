@@ -13,6 +13,7 @@
 #include "tests/checkpoint/states.h"
 #include "tests/scratch.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -67,6 +68,26 @@ static void damage(const char *output, const char *checkpoint)
     assert_int_equal(truncate(path, 3), 0);
     free(path);
     free(folder);
+}
+
+/* Ends of the paths of files that cannot be read now; NULL: none. */
+static const char *unread, *unread_too;
+
+static bool ends_in(const char *path, const char *end)
+{
+    return end && strlen(path) > strlen(end) && strcmp(path + strlen(path) - strlen(end), end) == 0;
+}
+
+/* The linker sends the library's calls here. */
+tx_status __real_tx_file_open(const char *path, int flags, int *descriptor, int64_t *size);
+tx_status __wrap_tx_file_open(const char *path, int flags, int *descriptor, int64_t *size);
+
+tx_status __wrap_tx_file_open(const char *path, int flags, int *descriptor, int64_t *size)
+{
+    if (!ends_in(path, unread) && !ends_in(path, unread_too))
+        return __real_tx_file_open(path, flags, descriptor, size);
+    errno = EIO;
+    return tx_file_fail(path, "open");
 }
 
 /* What a start does. */
@@ -274,6 +295,49 @@ static void replaced_checkpoint_comes_back(void **state)
     }
 }
 
+/* A checkpoint that has stepped aside stays as long as one of the two cannot be read, or only by another version. */
+static void replaced_checkpoint_waits_to_be_read(void **state)
+{
+    (void)state;
+    enum { NEW_UNREAD = 1, OLD_UNREAD = 2, NEW_DAMAGED = 4, NEW_OF_LATER = 8 };
+    static const struct {
+        int how;
+        tx_status status;
+    } cases[] = {
+        {NEW_UNREAD, TX_IO},
+        {NEW_UNREAD | OLD_UNREAD, TX_IO},
+        {NEW_DAMAGED | OLD_UNREAD, TX_IO},
+        {NEW_OF_LATER, TX_UNSUPPORTED},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        static const char *const manifest[] = {"/checkpoint-10/manifest.json", "/.checkpoint-10.old-99/manifest.json"};
+        char *output = make_scratch();
+        tx_output_lock *lock = NULL;
+        save(output, 10, 1);
+        move(output, "checkpoint-10", ".checkpoint-10.old-99");
+        save(output, 10, 2);
+        if (cases[i].how & NEW_DAMAGED)
+            damage(output, "checkpoint-10");
+        if (cases[i].how & NEW_OF_LATER) {
+            char *path = join(output, manifest[0]);
+            assert_ok(tx_file_write(path, "{\"format\": 9}", 13));
+            free(path);
+        }
+        unread = cases[i].how & NEW_UNREAD ? manifest[0] : NULL;
+        unread_too = cases[i].how & OLD_UNREAD ? manifest[1] : NULL;
+        const tx_status status = tx_output_lock_take(output, &lock);
+        unread = unread_too = NULL;
+        if (status != cases[i].status || !strstr(tx_error(), "manifest.json"))
+            fail_msg("case %zu: status %d, \"%s\"", i, (int)status, tx_error());
+        assert_true(exists(output, ".checkpoint-10.old-99") && exists(output, "checkpoint-10"));
+        if (!(cases[i].how & NEW_OF_LATER)) {
+            start(output);
+            assert_int_equal(newest(output), cases[i].how & NEW_DAMAGED ? 1 : 2);
+        }
+        remove_scratch(output);
+    }
+}
+
 static void free_space_is_checked(void **state)
 {
     (void)state;
@@ -351,6 +415,7 @@ int main(void)
         cmocka_unit_test(folder_must_be_writable),
         cmocka_unit_test(temporary_names_go_and_others_stay),
         cmocka_unit_test(replaced_checkpoint_comes_back),
+        cmocka_unit_test(replaced_checkpoint_waits_to_be_read),
         cmocka_unit_test(free_space_is_checked),
         cmocka_unit_test(room_is_asked_for_the_worst_moment),
     };

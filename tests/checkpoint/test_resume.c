@@ -170,6 +170,21 @@ static void results_go_on(void **state)
 
 /* ---- The optimizer's file ---------------------------------------------------------------------------- */
 
+/* The digest that comes of writing is the file's. */
+static void save_states(tx_model *model, const char *path)
+{
+    char digest[TX_DIGEST_TEXT], wanted[TX_DIGEST_TEXT], *data;
+    size_t size;
+    tx_optimizer_saver *saver = NULL;
+    assert_ok(tx_optimizer_saver_create(model, &saver));
+    assert_ok(tx_optimizer_saver_write(saver, path, digest));
+    tx_optimizer_saver_free(saver);
+    assert_ok(tx_file_read(path, INT64_MAX, &data, &size));
+    assert_ok(tx_digest_data(data, size, wanted));
+    assert_string_equal(digest, wanted);
+    free(data);
+}
+
 static void states_have_pytorchs_names(void **state)
 {
     (void)state;
@@ -180,7 +195,7 @@ static void states_have_pytorchs_names(void **state)
         tx_st_file *file = NULL;
         create(o, NULL, &t);
         assert_ok(tiny_train(&t, 0, 2, NULL));
-        assert_ok(tx_optimizer_save(t.model, path));
+        save_states(t.model, path);
         assert_ok(tx_st_open(path, &file));
         assert_int_equal(tx_model_optimizer_states(t.model), optimizers[o].states);
         assert_int_equal(tx_st_count(file), tx_model_param_count(t.model) * optimizers[o].states);

@@ -155,10 +155,15 @@ static void configuration_of_a_folder(void **state)
     assert_non_null(strstr(warning, "no_repeat_ngram_size"));
     assert_ok(read_config(folder, "{\"no_repeat_ngram_size\": 0, \"early_stopping\": true}", &g, warning));
     assert_string_equal(warning, "");
+    assert_ok(read_config(folder, "{\"max_length\": 20}", &g, warning));
+    assert_true(tx_generation_limit(&g, 2) == 18 && tx_generation_limit(&g, 20) == 0);
+    assert_ok(read_config(folder, "{\"max_length\": 20, \"max_new_tokens\": 5}", &g, warning));
+    assert_true(tx_generation_limit(&g, 2) == 5 && tx_generation_limit(&g, 20) == 5);
     static const struct {
         const char *json, *message;
         tx_status status;
     } bad[] = {
+        {"{\"max_length\": 0}", "max_length", TX_FORMAT},
         {"{\"temperature\": -1}", "temperature", TX_INVALID},
         {"{\"top_p\": 0}", "top_p", TX_INVALID},
         {"{\"top_k\": 1.5}", "top_k", TX_FORMAT},

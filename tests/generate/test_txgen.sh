@@ -91,6 +91,25 @@ run 0 "warning: $work/model/generation_config.json: no_repeat_ngram_size" --ids 
 [ "$(wc -w < "$work/out")" -eq 3 ] || fail "max_new_tokens of generation_config.json"
 run 0 "" --ids "116 104 101" --ids "32" --max_new_tokens 5
 [ "$(wc -l < "$work/out")" -eq 2 ] && [ "$(wc -w < "$work/out")" -eq 10 ] || fail "ids of two prompts"
+# max_length counts each prompt and its new tokens, in whatever batch and with beams; max_new_tokens wins.
+echo '{"max_length": 8, "eos_token_id": []}' > "$work/model/generation_config.json"
+limited="txgen: generation_config.json: max_length 8 limits prompt and new tokens together"
+for way in "" "--batch_size 1" "--num_beams 2"; do
+    # shellcheck disable=SC2086
+    run 0 "$limited" --ids "116 104 101" --ids "32" $way
+    [ "$(awk '{ printf "%d ", NF }' "$work/out")" = "5 7 " ] || fail "max_length $way: $(cat "$work/out")"
+    # shellcheck disable=SC2086
+    run 0 "" --ids "116 104 101" --ids "32" --max_new_tokens 9 $way
+    [ "$(awk '{ printf "%d ", NF }' "$work/out")" = "9 9 " ] || fail "max_new_tokens wins over max_length $way"
+    ! grep -q max_length "$work/err" || fail "max_length is told of where it limits nothing"
+done
+run 1 "a prompt has 8 tokens, max_length of generation_config.json is 8" --ids "1 2 3 4 5 6 7 8"
+echo '{"max_length": 8, "max_new_tokens": 3}' > "$work/model/generation_config.json"
+run 0 "" --ids "116 104 101"
+[ "$(wc -w < "$work/out")" -eq 3 ] || fail "max_new_tokens beside max_length"
+echo '{"max_length": 1000, "eos_token_id": []}' > "$work/model/generation_config.json"
+run 0 "" --ids "116 104 101"
+[ "$(wc -w < "$work/out")" -eq 77 ] || fail "max_length beyond the model's positions"
 echo '{"top_p": 2}' > "$work/model/generation_config.json"
 run 1 "top_p" --prompt a
 rm "$work/model/generation_config.json"

@@ -2,8 +2,8 @@
  * A rank that trains nothing, for the tests of txlaunch: every step is a sleep and a sum over the ranks, and the result
  * depends on all steps. It writes folders that look like checkpoints and goes on from them, and fails as it is told.
  *
- *   rank [--output_dir DIR] [--resume_from_checkpoint] [--overwrite_output_dir] [--steps N] [--step_ms N]
- *        [--save_steps N] [--timeout S] [--fault KIND:RANK:STEP] [--always]
+ *   rank [--output_dir DIR] [--resume_from_checkpoint[=CHECKPOINT]] [--overwrite_output_dir] [--steps N]
+ *        [--step_ms N] [--save_steps N] [--timeout S] [--fault KIND:RANK:STEP] [--always]
  *
  * KIND is exit0, exit1, kill, hang, refuse, failed, finalize, or unborn: dead before MPI starts, whichever rank comes
  * first. STEP 0 is before the first one, with the log open. A fault happens once in a folder, or --always. */
@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 typedef struct settings {
-    const char *folder, *fault;
+    const char *folder, *fault, *checkpoint;
     int64_t steps, step_ms, save_steps, fault_step;
     int32_t fault_rank;
     double timeout;
@@ -50,9 +50,14 @@ static bool parse(int argc, char **argv, settings *set)
     *set = (settings){.steps = 20, .step_ms = 20, .save_steps = 5, .fault = "", .timeout = 600.0};
     for (int i = 1; i < argc; i++) {
         const char *value;
-        if (strcmp(argv[i], "--resume_from_checkpoint") == 0)
+        if (strcmp(argv[i], "--resume_from_checkpoint") == 0) {
             set->resume = true;
-        else if (strcmp(argv[i], "--overwrite_output_dir") == 0 || strcmp(argv[i], "--overwrite_output_dir=false") == 0)
+            set->checkpoint = NULL;
+        } else if ((value = value_of(argv, &i, "--resume_from_checkpoint"))) {
+            set->resume = true;
+            set->checkpoint = value;
+        } else if (strcmp(argv[i], "--overwrite_output_dir") == 0 ||
+                   strcmp(argv[i], "--overwrite_output_dir=false") == 0)
             set->overwrite = !strchr(argv[i], '=');
         else if (strcmp(argv[i], "--always") == 0)
             set->always = true;
@@ -96,11 +101,14 @@ static tx_status save(const settings *set, tx_watch *watch, int64_t step, float 
 
 static tx_status load(const settings *set, int64_t *step, float *value)
 {
-    for (int64_t at = set->steps; at > 0; at--) {
+    for (int64_t at = set->checkpoint ? 1 : set->steps; at > 0; at--) {
         char file[700], *text;
         double read;
         size_t size;
-        snprintf(file, sizeof file, "%.500s/checkpoint-%" PRId64 "/manifest.json", set->folder, at);
+        if (set->checkpoint)
+            snprintf(file, sizeof file, "%.600s/manifest.json", set->checkpoint);
+        else
+            snprintf(file, sizeof file, "%.500s/checkpoint-%" PRId64 "/manifest.json", set->folder, at);
         if (tx_file_read(file, 4096, &text, &size))
             continue;
         bool whole = sscanf(text, "%" SCNd64 " %la", step, &read) == 2;

@@ -67,6 +67,27 @@ says "given up after 1 restarts: it refuses to start"
 [ "$(cat "$work/theirs/log.jsonl")" = old ] || fail "theirs: the log is overwritten"
 run 0 over -n 2 -- --overwrite_output_dir --fault unborn:0:-1
 [ "$(final)" = "$whole" ] || fail "over: it went on from a checkpoint of before"
+# Nor where the command could not remove it, before and behind the first checkpoint of its own.
+for step in 4 13; do
+    rm -f "$work/over/fault"
+    rm -rf "$work/over/checkpoint-5" "$work/over/checkpoint-10" "$work/over/checkpoint-20"
+    echo "15 0x1p0" > "$work/over/checkpoint-15/manifest.json"
+    run 0 over -n 2 -- --overwrite_output_dir --fault kill:1:$step
+    [ "$(final)" = "$whole" ] || fail "over: after step $step it went on from a checkpoint of before"
+done
+says "from checkpoint-10"
+
+# A checkpoint that the command names holds until there is one of its own, whatever else lies there.
+mkdir "$work/named"
+cp -r "$work/whole/checkpoint-5" "$work/named/"
+mkdir "$work/named/checkpoint-15"
+for step in 8 13; do
+    rm -rf "$work/named/fault" "$work/named/checkpoint-10" "$work/named/checkpoint-20"
+    echo "15 0x1p0" > "$work/named/checkpoint-15/manifest.json"
+    run 0 named -n 2 -- --resume_from_checkpoint="$work/named/checkpoint-5" --fault kill:1:$step
+    [ "$(final)" = "$whole" ] || fail "named: after step $step it went on from another checkpoint"
+done
+says "from checkpoint-10"
 
 # The launcher is killed, or a stranger's connection ends it, which is not taken for the death of a rank.
 start bereft -n 2 -- --steps 60

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -31,12 +32,14 @@ static const char *joined(const tx_launch_argv *argv)
     return text;
 }
 
-static void expect_command(tx_launch_family family, const tx_launch_hosts *hosts, tx_launch_start start,
-                           bool overwrites, const char *expected)
+static void expect_command(tx_launch_family family, const tx_launch_hosts *hosts, tx_launch_how how,
+                           const char *checkpoint, bool overwrites, const char *expected)
 {
     tx_launch_argv argv = {0};
     const tx_launch_output output = {.overwrites = overwrites};
-    assert_int_equal(tx_launch_command(&settings, family, hosts, 4, &output, start, &argv), TX_OK);
+    tx_launch_start start = {.how = how};
+    snprintf(start.checkpoint, sizeof start.checkpoint, "%s", checkpoint);
+    assert_int_equal(tx_launch_command(&settings, family, hosts, 4, &output, &start, &argv), TX_OK);
     assert_string_equal(joined(&argv), expected);
     tx_launch_argv_free(&argv);
 }
@@ -48,18 +51,22 @@ static void command_lines(void **state)
     tx_launch_host two[] = {
         {.name = "h1", .slots = 2}, {.name = "h2", .slots = 1, .gone = true}, {.name = "h3", .slots = 2}};
     const tx_launch_hosts hosts = {.host = two, .count = 3};
-    expect_command(TX_LAUNCH_HYDRA, &none, TX_LAUNCH_AS_IS, false, "mpiexec|-n|4|-a|b c|txtrain|--output_dir|out dir");
-    expect_command(TX_LAUNCH_HYDRA, &hosts, TX_LAUNCH_RESUME, false,
+    expect_command(TX_LAUNCH_HYDRA, &none, TX_LAUNCH_AS_IS, "", false,
+                   "mpiexec|-n|4|-a|b c|txtrain|--output_dir|out dir");
+    expect_command(TX_LAUNCH_HYDRA, &hosts, TX_LAUNCH_RESUME, "", false,
                    "mpiexec|-hosts|h1:2,h3:2|-n|4|-a|b c|txtrain|--output_dir|out dir|--resume_from_checkpoint");
-    expect_command(TX_LAUNCH_OPENMPI, &hosts, TX_LAUNCH_RESUME, true,
+    expect_command(TX_LAUNCH_OPENMPI, &hosts, TX_LAUNCH_RESUME, "", true,
                    "mpiexec|-x|TX_LAUNCH|-host|h1:2,h3:2|-n|4|-a|b c|txtrain|--output_dir|out dir|"
                    "--overwrite_output_dir=false|--resume_from_checkpoint");
-    expect_command(TX_LAUNCH_OTHER, &none, TX_LAUNCH_ANEW, false,
+    expect_command(TX_LAUNCH_OTHER, &none, TX_LAUNCH_ANEW, "", false,
                    "mpiexec|-n|4|-a|b c|txtrain|--output_dir|out dir|--overwrite_output_dir");
+    expect_command(TX_LAUNCH_HYDRA, &none, TX_LAUNCH_RESUME, "out dir/checkpoint-7", true,
+                   "mpiexec|-n|4|-a|b c|txtrain|--output_dir|out dir|--overwrite_output_dir=false|"
+                   "--resume_from_checkpoint=out dir/checkpoint-7");
     tx_launch_argv argv = {0};
     const tx_launch_output output = {0};
-    assert_int_equal(tx_launch_command(&settings, TX_LAUNCH_OTHER, &hosts, 4, &output, TX_LAUNCH_AS_IS, &argv),
-                     TX_UNSUPPORTED);
+    const tx_launch_start as_is = {.how = TX_LAUNCH_AS_IS};
+    assert_int_equal(tx_launch_command(&settings, TX_LAUNCH_OTHER, &hosts, 4, &output, &as_is, &argv), TX_UNSUPPORTED);
     assert_null(argv.word);
     assert_int_equal(tx_launch_probe(&settings, TX_LAUNCH_HYDRA, "h2", &argv), TX_OK);
     assert_string_equal(joined(&argv), "mpiexec|-hosts|h2|-n|1|-a|b c|true");
@@ -68,8 +75,7 @@ static void command_lines(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         tx_launch_settings wrong = settings;
         wrong.launcher_args = bad[i];
-        assert_int_equal(tx_launch_command(&wrong, TX_LAUNCH_HYDRA, &none, 1, &output, TX_LAUNCH_AS_IS, &argv),
-                         TX_INVALID);
+        assert_int_equal(tx_launch_command(&wrong, TX_LAUNCH_HYDRA, &none, 1, &output, &as_is, &argv), TX_INVALID);
     }
 }
 
@@ -119,9 +125,9 @@ static void hosts_from_a_list(void **state)
 /* Writes a file of that name and returns its path. */
 static const char *scratch_file(const char *folder, const char *name, const char *text)
 {
-    static char paths[4][1000];
+    static char paths[5][1000];
     static int next;
-    char *path = paths[next++ % 4];
+    char *path = paths[next++ % 5];
     snprintf(path, sizeof paths[0], "%s/%s", folder, name);
     assert_ok(tx_file_write(path, text, strlen(text)));
     return path;
@@ -152,7 +158,8 @@ static void ranks_of_hosts(void **state)
     assert_int_equal(tx_launch_hosts_room(&(tx_launch_hosts){0}, 4), 4);
 }
 
-static void expect_output(const char *const *word, int32_t count, const char *folder, bool overwrites, bool resumes)
+static void expect_output(const char *const *word, int32_t count, const char *folder, bool overwrites,
+                          tx_launch_resumption resumes)
 {
     tx_launch_output output;
     const tx_words command = {.word = word, .count = count};
@@ -163,7 +170,7 @@ static void expect_output(const char *const *word, int32_t count, const char *fo
         assert_null(output.folder);
     assert_int_equal(output.overwrites, overwrites);
     assert_int_equal(output.resumes, resumes);
-    free(output.folder);
+    tx_launch_output_free(&output);
 }
 
 static void the_output_folder_is_found(void **state)
@@ -171,42 +178,80 @@ static void the_output_folder_is_found(void **state)
     const char *json =
         scratch_file(*state, "train.json", "{\"output_dir\": \"from json\", \"overwrite_output_dir\": true}");
     const char *plain = scratch_file(*state, "plain.json", "{\"resume_from_checkpoint\": true}");
+    const char *named = scratch_file(*state, "named.json", "{\"resume_from_checkpoint\": \"x\"}");
     const char *fresh =
         scratch_file(*state, "fresh.json", "{\"resume_from_checkpoint\": false, \"overwrite_output_dir\": null}");
     const char *broken = scratch_file(*state, "broken.json", "{\"output_dir\": ");
-    expect_output((const char *[]){"t", "--output_dir", "a"}, 3, "a", false, false);
-    expect_output((const char *[]){"t", "--output-dir=a b"}, 2, "a b", false, false);
-    expect_output((const char *[]){"t", "--output_dir=a", "--output-dir", "b"}, 4, "b", false, false);
-    expect_output((const char *[]){"t", "--output_dir"}, 2, NULL, false, false);
-    expect_output((const char *[]){"t", "--output_directory", "x"}, 3, NULL, false, false);
-    expect_output((const char *[]){"--output_dir", "x"}, 2, NULL, false, false);
-    expect_output((const char *[]){"t", "--overwrite-output-dir", "--resume_from_checkpoint=x"}, 3, NULL, true, true);
-    expect_output((const char *[]){"t", json}, 2, "from json", true, false);
-    expect_output((const char *[]){"numactl", "-N0", "t", json, "--output_dir", "b"}, 6, "b", true, false);
-    expect_output((const char *[]){"t", plain}, 2, NULL, false, true);
-    expect_output((const char *[]){"t", fresh}, 2, NULL, false, false);
-    expect_output((const char *[]){"t", broken}, 2, NULL, false, false);
-    expect_output((const char *[]){"t", "/nowhere/a.json"}, 2, NULL, false, false);
+    expect_output((const char *[]){"t", "--output_dir", "a"}, 3, "a", false, TX_LAUNCH_FRESH);
+    expect_output((const char *[]){"t", "--output-dir=a b"}, 2, "a b", false, TX_LAUNCH_FRESH);
+    expect_output((const char *[]){"t", "--output_dir=a", "--output-dir", "b"}, 4, "b", false, TX_LAUNCH_FRESH);
+    expect_output((const char *[]){"t", "--output_dir"}, 2, NULL, false, TX_LAUNCH_FRESH);
+    expect_output((const char *[]){"t", "--output_directory", "x"}, 3, NULL, false, TX_LAUNCH_FRESH);
+    expect_output((const char *[]){"--output_dir", "x"}, 2, NULL, false, TX_LAUNCH_FRESH);
+    expect_output((const char *[]){"t", "--overwrite-output-dir", "--resume_from_checkpoint=x"}, 3, NULL, true,
+                  TX_LAUNCH_NAMED);
+    expect_output((const char *[]){"t", "--resume_from_checkpoint", "x"}, 3, NULL, false, TX_LAUNCH_NAMED);
+    expect_output((const char *[]){"t", "--resume_from_checkpoint", "--seed"}, 3, NULL, false, TX_LAUNCH_NEWEST);
+    expect_output((const char *[]){"t", "--resume-from-checkpoint=True"}, 2, NULL, false, TX_LAUNCH_NEWEST);
+    expect_output((const char *[]){"t", plain, "--resume_from_checkpoint=false"}, 3, NULL, false, TX_LAUNCH_FRESH);
+    expect_output((const char *[]){"t", named}, 2, NULL, false, TX_LAUNCH_NAMED);
+    expect_output((const char *[]){"t", json}, 2, "from json", true, TX_LAUNCH_FRESH);
+    expect_output((const char *[]){"numactl", "-N0", "t", json, "--output_dir", "b"}, 6, "b", true, TX_LAUNCH_FRESH);
+    expect_output((const char *[]){"t", plain}, 2, NULL, false, TX_LAUNCH_NEWEST);
+    expect_output((const char *[]){"t", fresh}, 2, NULL, false, TX_LAUNCH_FRESH);
+    expect_output((const char *[]){"t", broken}, 2, NULL, false, TX_LAUNCH_FRESH);
+    expect_output((const char *[]){"t", "/nowhere/a.json"}, 2, NULL, false, TX_LAUNCH_FRESH);
 }
 
-static void checkpoints_are_found(void **state)
+static void make_checkpoint(const char *folder, const char *name, bool whole)
 {
-    const char *folder = *state;
-    char name[300] = "none", path[600];
-    assert_false(tx_launch_output_has_checkpoint(folder, name, sizeof name));
-    assert_false(tx_launch_output_has_checkpoint(NULL, name, sizeof name));
-    assert_false(tx_launch_output_has_checkpoint("/nowhere", name, sizeof name));
-    static const char *const made[] = {"checkpoint-9", "checkpoint-10", "checkpoint-11",
-                                       "checkpoint-x", "checkpoint-",   "checkpoint-12.tmp"};
-    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, made[i]);
-        assert_int_equal(mkdir(path, 0777), 0);
-        snprintf(path, sizeof path, "%s/manifest.json", made[i]);
-        if (strcmp(made[i], "checkpoint-11") != 0) /* not whole */
-            scratch_file(*state, path, "{}");
-    }
-    assert_true(tx_launch_output_has_checkpoint(folder, name, sizeof name));
-    assert_string_equal(name, "checkpoint-10");
+    char *path = tx_path_join(folder, name), *manifest = tx_path_join(path, "manifest.json");
+    assert_ok(tx_folder_create(path));
+    if (whole)
+        assert_ok(tx_file_write(manifest, "{}", 2));
+    free(manifest);
+    free(path);
+}
+
+static void expect_newest(const tx_launch_output *output, int64_t step, bool others)
+{
+    int64_t found;
+    bool more;
+    assert_ok(tx_launch_output_newest(output, &found, &more));
+    assert_int_equal(found, step);
+    assert_int_equal(more, others);
+}
+
+/* What lay there before is no checkpoint of the command's, whatever its step; one that takes its place is. */
+static void own_checkpoints_are_found(void **state)
+{
+    char *folder = tx_path_join(*state, "out"), *link = tx_path_join(folder, "checkpoint-99");
+    tx_launch_output output;
+    const char *word[] = {"t", "--output_dir", folder};
+    const tx_words command = {.word = word, .count = 3};
+    expect_newest(&(tx_launch_output){0}, -1, false);
+    assert_ok(tx_launch_output_find(&command, &output));
+    expect_newest(&output, -1, false);
+    static const char *const made[] = {"checkpoint-9", "checkpoint-10", "checkpoint-x", "checkpoint-",
+                                       "checkpoint-12.tmp"};
+    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++)
+        make_checkpoint(folder, made[i], true);
+    make_checkpoint(folder, "checkpoint-11", false); /* not whole */
+    expect_newest(&output, 10, false);
+    tx_launch_output_free(&output);
+    assert_ok(tx_launch_output_find(&command, &output));
+    expect_newest(&output, -1, true);
+    make_checkpoint(folder, "checkpoint-5", true);
+    expect_newest(&output, 5, true);
+    make_checkpoint(folder, "checkpoint-9", true); /* written anew */
+    expect_newest(&output, 9, true);
+    assert_int_equal(symlink("checkpoint-99", link), 0); /* cannot be looked at */
+    int64_t step;
+    bool others;
+    assert_int_equal(tx_launch_output_newest(&output, &step, &others), TX_IO);
+    tx_launch_output_free(&output);
+    free(link);
+    free(folder);
 }
 
 static int open_scratch(void **state)
@@ -224,10 +269,13 @@ static int close_scratch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(command_lines),         cmocka_unit_test(families),
-        cmocka_unit_test(hosts_from_a_list),     cmocka_unit_test(hosts_from_a_file),
-        cmocka_unit_test(ranks_of_hosts),        cmocka_unit_test(the_output_folder_is_found),
-        cmocka_unit_test(checkpoints_are_found),
+        cmocka_unit_test(command_lines),
+        cmocka_unit_test(families),
+        cmocka_unit_test(hosts_from_a_list),
+        cmocka_unit_test(hosts_from_a_file),
+        cmocka_unit_test(ranks_of_hosts),
+        cmocka_unit_test(the_output_folder_is_found),
+        cmocka_unit_test(own_checkpoints_are_found),
     };
     return cmocka_run_group_tests(tests, open_scratch, close_scratch);
 }

@@ -6,7 +6,9 @@
  *     stop:finalize   likewise MPI_Finalize
  *     stop:open:TEXT  when it opens a file in whose path TEXT is
  *     slow:SECONDS    each fsync takes so long, of what lies under TX_SHIM_FOLDER
- *     eio:TEXT        a file in whose path TEXT is cannot be read */
+ *     eio:TEXT        a file in whose path TEXT is cannot be read, but for the first TX_SHIM_READS times
+ *     online:COUNT    the machine has so many processors, of which the process may use those that there are
+ *     memory:BYTES    there is no memory for so many bytes at once */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -14,6 +16,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +53,11 @@ static int look_at(const char *path, int flags)
     const char *stop = told("stop:open:"), *unread = told("eio:");
     if (stop && strstr(path, stop))
         raise(SIGSTOP);
-    return unread && !(flags & O_CREAT) && strstr(path, unread) ? EIO : 0;
+    if (!unread || (flags & O_CREAT) || !strstr(path, unread))
+        return 0;
+    static atomic_int reads;
+    const char *good = getenv("TX_SHIM_READS");
+    return atomic_fetch_add(&reads, 1) < (good ? atoi(good) : 0) ? 0 : EIO;
 }
 
 static int open_as(const char *name, const char *path, int flags, mode_t mode)
@@ -76,6 +83,27 @@ static int open_as(const char *name, const char *path, int flags, mode_t mode)
     }
 OPEN(open)
 OPEN(open64)
+
+/* glibc's own: looking for a function may allocate. */
+extern void *__libc_malloc(size_t size);
+
+EXPORT void *malloc(size_t size)
+{
+    const char *bytes = told("memory:");
+    if (bytes && strtoull(bytes, NULL, 10) == size) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return __libc_malloc(size);
+}
+
+EXPORT long sysconf(int name)
+{
+    long (*next)(int);
+    const char *online = told("online:");
+    find("sysconf", &next);
+    return online && name == _SC_NPROCESSORS_ONLN ? atol(online) : next(name);
+}
 
 EXPORT int fsync(int descriptor)
 {

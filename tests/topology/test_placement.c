@@ -318,6 +318,24 @@ static void nearest(void **state)
 }
 
 /* The lines for launchers; warnings. */
+/* A container's or a job's cores are shared out, and no others. */
+static void confined(void **state)
+{
+    (void)state;
+    host h;
+    const int32_t two[] = {4, 4};
+    make_host(&h, two, 2);
+    assert_refused(tx_placement_confine(&h.t, "20-30"), TX_UNSUPPORTED, "none of the CPUs 20-30");
+    assert_refused(tx_placement_confine(&h.t, "x"), TX_FORMAT, "x");
+    assert_int_equal(h.t.cpu_count, 16);
+    assert_ok(tx_placement_confine(&h.t, "1,3-5,9,13,40"));
+    tx_placement *p = place(&h.t, 2);
+    assert_int_equal(p->cores, 4);
+    expect(&h.t, &p->places[0], "", "1,3,9", "0");
+    expect(&h.t, &p->places[1], "", "4-5,13", "1");
+    tx_placement_free(p);
+}
+
 static void lines(void **state)
 {
     (void)state;
@@ -354,7 +372,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(recorded),     cmocka_unit_test(gpus),        cmocka_unit_test(no_cores_known),
         cmocka_unit_test(without_gpus), cmocka_unit_test(overlapping), cmocka_unit_test(restricted),
-        cmocka_unit_test(nearest),      cmocka_unit_test(lines),
+        cmocka_unit_test(nearest),      cmocka_unit_test(confined),    cmocka_unit_test(lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

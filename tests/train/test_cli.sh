@@ -77,6 +77,10 @@ expect 1 "more than the model's 24 positions" txtrain --config_name "$work/confi
 expect 1 "gpt3" txtrain --config_name gpt3 --dry-run
 expect 1 "$work/gone" txtrain --model_name_or_path "$work/gone" --dry_run
 expect 1 "no device" txtrain --device nonsense --dry-run
+# Another vocabulary than the bytes' needs no tokenizer where no data are named, and none are spoken of.
+sed 's/"vocab_size": *257/"vocab_size": 300/' "$work/config.json" > "$work/wide.json"
+expect 0 "vocabulary 300" txtrain --config_name "$work/wide.json" --block_size 8 --dry_run
+! grep -q "the data are tokens" "$work/out" || fail "a dry run speaks of data that were not named"
 # The tokens of a text that was read are kept; nothing else is made.
 [ ! -e "$work/none" ] || [ "$(ls -A "$work/none")" = cache ] || fail "a run that could not start left files"
 

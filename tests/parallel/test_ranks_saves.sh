@@ -1,0 +1,73 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Checkpoints of many ranks: all have the best weights at the end or none has, and a rank that lacks memory is not waited
+# for by those that save with it.
+#   test_ranks_saves.sh BIN LAUNCHER SHIM
+set -u
+bin=$1
+launcher=$2
+shim=$3
+device=cpu
+. "${0%/*}/ranks.sh"
+
+# pair STATUS NAME SHIM0 SHIM1 ARGUMENT...: a run of two ranks into $work/NAME; what goes wrong on each ("": nothing)
+pair()
+{
+    wanted=$1
+    folder=$work/$2
+    first=${3:+env LD_PRELOAD=$shim TX_SHIM_READS=3 TX_SHIM=$3}
+    second=${4:+env LD_PRELOAD=$shim TX_SHIM_READS=3 TX_SHIM=$4}
+    shift 4
+    set -- "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" --block_size 32 --threads 1 \
+        --seed 3 --logging_strategy no --ddp_overlap no --lr_scheduler_type constant --save_strategy steps --save_steps 4 \
+        --comm_timeout 5 --output_dir "$folder" "$@"
+    # shellcheck disable=SC2086
+    timeout -s KILL 60 "$launcher" -n 1 $first "$@" : -n 1 $second "$@" > "$work/out" 2> "$work/err"
+    status=$?
+    [ $status -eq "$wanted" ] || fail "${folder##*/}: status $status, not $wanted"
+}
+
+# says TEXT: standard error has it
+says()
+{
+    grep -qF -- "$1" "$work/err" || fail "${folder##*/}: not said: $1"
+}
+
+# weights CHECKPOINT: those that the last run ended with
+weights()
+{
+    cmp -s "$folder/$1/model.safetensors" "$folder/model.safetensors" || fail "${folder##*/}: not the weights of $1"
+}
+
+# The best checkpoint is not the last one: with such a rate nothing gets better.
+best="--validation_file $work/text --eval_strategy steps --eval_steps 4 --load_best_model_at_end --per_device_eval_batch_size 4"
+# shellcheck disable=SC2086
+pair 0 best "" "" $best --max_steps 4 --learning_rate 1e-2
+grep -q "^best    .*/best/checkpoint-4: " "$work/out" || fail "the best one is not loaded"
+cp -r "$work/best" "$work/fault"
+# shellcheck disable=SC2086
+pair 0 best "" "" $best --max_steps 8 --learning_rate 3 --resume_from_checkpoint
+weights checkpoint-4
+whole=$(sed -n 's/^ *eval_loss *= *//p' "$work/out")
+
+[ -n "$shim" ] || { echo "skipped the rest: nothing can be preloaded here"; exit $((failures != 0)); }
+# Rank 1 has verified and loaded it at the start, and verifies it at the end, but cannot load it then.
+# shellcheck disable=SC2086
+pair 1 fault "" eio:checkpoint-4/model.safetensors $best --max_steps 8 --learning_rate 3 --resume_from_checkpoint
+says "the best checkpoint cannot be loaded, the last weights are kept: rank 1 could not load it"
+weights checkpoint-8
+[ "$(sed -n 's/^ *eval_loss *= *//p' "$work/out")" != "$whole" ] || fail "the last weights have the loss of the best ones"
+
+# No memory for what is collected of the optimizer's states.
+for stage in 0 1; do
+    pair 0 whole$stage "" "" --max_steps 6 --learning_rate 1e-2 --zero_stage $stage
+done
+pair 1 other "" memory:4194304 --max_steps 6 --learning_rate 1e-2 --zero_stage 1
+says "checkpoint of step 4 was not written: rank 1 could not begin to write it; training goes on"
+same whole1 other
+pair 1 other "" memory:4194304 --max_steps 6 --learning_rate 1e-2 --zero_stage 1 --overwrite_output_dir \
+    --on_save_error stop
+says "checkpoint of step 4: rank 1 could not begin to write it"
+
+[ $failures -eq 0 ] && echo "all good"
+exit $((failures != 0))
