@@ -139,13 +139,12 @@ static tx_status build(const tx_additions *additions, bool normalized, tx_trie *
 
 tx_status tx_additions_seal(tx_additions *additions)
 {
-    bool single_word = false, compiled;
+    bool single_word = false;
     for (int32_t i = 0; i < additions->count; i++)
         single_word |= additions->at[i].single_word;
     tx_status status = TX_OK;
-    if (single_word) /* what \w is in Rust's regex */
-        status = tx_regex_compile("[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}]", &additions->word_character,
-                                  &compiled);
+    if (single_word)
+        status = tx_regex_compile("[" TX_REGEX_WORD "]", &additions->word_character);
     for (int i = 0; i < 2 && !status; i++)
         status = build(additions, i == 1, &additions->trie[i]);
     return status;
@@ -162,7 +161,7 @@ void tx_additions_free(tx_additions *additions)
             free(additions->trie[i]->node);
         free(additions->trie[i]);
     }
-    pcre2_code_free(additions->word_character);
+    tx_regex_close(&additions->word_character);
 }
 
 /* ---- Finding --------------------------------------------------------------------------------------- */
@@ -184,8 +183,8 @@ static int32_t longest(const tx_trie *trie, const char *text, size_t size)
 /* Whether the `size` bytes at `character` (0: there is no character) are one of a word. */
 static bool in_word(const tx_additions *additions, const char *character, size_t size, pcre2_match_data *match)
 {
-    return size &&
-           pcre2_match(additions->word_character, (PCRE2_SPTR)character, size, 0, PCRE2_NO_UTF_CHECK, match, NULL) >= 0;
+    return size && pcre2_match(additions->word_character.code, (PCRE2_SPTR)character, size, 0, PCRE2_NO_UTF_CHECK,
+                               match, NULL) >= 0;
 }
 
 static bool stands_alone(const tx_additions *additions, const char *text, size_t size, const tx_found *found,

@@ -8,10 +8,8 @@
 #define TX_TEXT_BPE_H
 
 #include "api/base/json.h"
+#include "models/text/regex.h"
 #include "models/text/tokenizer.h"
-
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
 
 /* ---- Letters ------------------------------------------------------------------------------------- */
 
@@ -121,11 +119,11 @@ typedef struct tx_trie tx_trie;
 typedef struct tx_additions {
     tx_added *at;
     int32_t count, room;
-    int32_t next;               /* one more than the largest id */
-    int32_t *index;             /* numbers by their texts; -1: an empty place */
-    size_t mask;                /* places of the index, less one */
-    tx_trie *trie[2];           /* of the tokens that are not normalized, and of those that are; NULL: none */
-    pcre2_code *word_character; /* NULL when no token is a single word */
+    int32_t next;            /* one more than the largest id */
+    int32_t *index;          /* numbers by their texts; -1: an empty place */
+    size_t mask;             /* places of the index, less one */
+    tx_trie *trie[2];        /* of the tokens that are not normalized, and of those that are; NULL: none */
+    tx_regex word_character; /* without code when no token is a single word */
 } tx_additions;
 
 /* The added token of that text, or NULL. */
@@ -158,9 +156,7 @@ typedef enum tx_split_mode {
 } tx_split_mode;
 
 typedef struct tx_splitter {
-    char *pattern; /* as in the file */
-    pcre2_code *code;
-    bool compiled; /* to machine code */
+    tx_regex regex;
     tx_split_mode mode;
     bool invert; /* what lies between matches takes their part */
 } tx_splitter;
@@ -177,17 +173,11 @@ typedef struct tx_splitters {
 /* How GPT-2 splits, and what ByteLevel means by use_regex. */
 extern const char tx_split_gpt2[];
 
-/* Adds a splitter by a regular expression of Oniguruma's, which Hugging Face's tokenizers use; TX_UNSUPPORTED where
- * PCRE2 would understand it in another way. */
+/* Adds a splitter by a regular expression. */
 tx_status tx_splitters_add(tx_splitters *splitters, const char *pattern, tx_split_mode mode, bool invert);
 void tx_splitters_free(tx_splitters *splitters);
 /* Reads tokenizer.json's pre_tokenizer. */
 tx_status tx_splitters_read(tx_splitters *splitters, const tx_json *pre_tokenizer);
-
-/* Oniguruma's regular expression as one of PCRE2's (with PCRE2_UTF) that matches the same. The caller frees. */
-tx_status tx_regex_translate(const char *pattern, char **made);
-/* Compiles a regular expression of PCRE2's, to machine code where that can be done. */
-tx_status tx_regex_compile(const char *pattern, pcre2_code **code, bool *compiled);
 
 /* Takes a word: whole characters, or one byte that is no part of one. */
 typedef tx_status (*tx_word_sink)(void *context, const char *word, size_t size);

@@ -6,17 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Stack of PCRE2's machine code. */
-#define STACK_LEAST ((size_t)32 << 10)
-#define STACK_MOST ((size_t)16 << 20)
-
 struct tx_cutter {
     const tx_splitters *splitters;
     tx_word_sink sink;
     void *context; /* of the sink */
-    pcre2_match_data *match;
-    pcre2_match_context *limits;
-    pcre2_jit_stack *stack;
+    tx_matcher *matcher;
     char *prefixed; /* a text with the space that is put before it */
     size_t prefixed_room;
 };
@@ -24,21 +18,14 @@ struct tx_cutter {
 tx_status tx_cutter_create(const tx_splitters *splitters, tx_word_sink sink, void *context, tx_cutter **cutter)
 {
     tx_cutter *made = calloc(1, sizeof *made);
-    if (made) {
-        *made = (tx_cutter){.splitters = splitters, .sink = sink, .context = context};
-        made->match = pcre2_match_data_create(1, NULL);
-        made->limits = pcre2_match_context_create(NULL);
-        made->stack = pcre2_jit_stack_create(STACK_LEAST, STACK_MOST, NULL);
-    }
-    if (!made || !made->match || !made->limits || !made->stack) {
-        tx_cutter_free(made);
+    if (!made)
         return tx_fail(TX_MEMORY, "no memory for cutting texts into words");
+    *made = (tx_cutter){.splitters = splitters, .sink = sink, .context = context};
+    tx_status status = tx_matcher_create(&made->matcher);
+    if (status) {
+        tx_cutter_free(made);
+        return status;
     }
-    /* A match is as long as the text wants it: the limits are for expressions that a stranger sends. */
-    pcre2_set_match_limit(made->limits, UINT32_MAX);
-    pcre2_set_depth_limit(made->limits, UINT32_MAX);
-    pcre2_set_heap_limit(made->limits, UINT32_MAX);
-    pcre2_jit_stack_assign(made->limits, NULL, made->stack);
     *cutter = made;
     return TX_OK;
 }
@@ -47,9 +34,7 @@ void tx_cutter_free(tx_cutter *cutter)
 {
     if (!cutter)
         return;
-    pcre2_match_data_free(cutter->match);
-    pcre2_match_context_free(cutter->limits);
-    pcre2_jit_stack_free(cutter->stack);
+    tx_matcher_free(cutter->matcher);
     free(cutter->prefixed);
     free(cutter);
 }
@@ -81,32 +66,6 @@ static tx_status hand_on(tx_cutter *c, int32_t stage, const char *text, size_t b
     c->prefixed[0] = ' ';
     memcpy(c->prefixed + 1, piece, size);
     return after_prefix(c, stage, c->prefixed, size + 1);
-}
-
-/* The next match from `from` on; an empty one at the end where there is none. */
-static tx_status next_match(tx_cutter *c, const tx_splitter *s, const char *text, size_t size, size_t from,
-                            size_t *begin, size_t *end)
-{
-    int found = s->compiled
-                    ? pcre2_jit_match(s->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, c->match, c->limits)
-                    : pcre2_match(s->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, c->match, c->limits);
-    if (found == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter keeps what it must remember on the heap */
-        found =
-            pcre2_match(s->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, c->match, c->limits);
-    if (found == PCRE2_ERROR_NOMATCH) {
-        *begin = *end = size;
-        return TX_OK;
-    }
-    if (found < 0) {
-        char reason[128];
-        pcre2_get_error_message(found, (PCRE2_UCHAR *)reason, sizeof reason);
-        return tx_fail(found == PCRE2_ERROR_NOMEMORY ? TX_MEMORY : TX_INTERNAL, "splitting at byte %zu of %zu: %s",
-                       from, size, reason);
-    }
-    const PCRE2_SIZE *bounds = pcre2_get_ovector_pointer(c->match);
-    *begin = bounds[0];
-    *end = bounds[1];
-    return TX_OK;
 }
 
 /* The parts of a text as a mode joins them, one after the other: `held` is what the next part may yet join. */
@@ -157,7 +116,7 @@ static tx_status split(tx_cutter *c, int32_t stage, const char *text, size_t siz
     parts p = {.mode = s->mode};
     tx_status status = TX_OK;
     for (size_t at = 0, begin = 0, end = 0; at < size && !status; at = end) {
-        status = next_match(c, s, text, size, at, &begin, &end);
+        status = tx_matcher_next(c->matcher, &s->regex, text, size, at, &begin, &end);
         if (status)
             break;
         if (p.mode == TX_SPLIT_ISOLATED) { /* nothing to hold */
@@ -176,6 +135,7 @@ static tx_status split(tx_cutter *c, int32_t stage, const char *text, size_t siz
 tx_status tx_cutter_run(tx_cutter *cutter, const char *text, size_t size)
 {
     tx_status status = TX_OK;
+    tx_matcher_begin(cutter->matcher, size);
     for (size_t at = 0; at < size && !status; at++) {
         size_t good = tx_utf8_prefix(text + at, size - at);
         if (good && at == 0)

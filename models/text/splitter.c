@@ -12,27 +12,16 @@ tx_status tx_splitters_add(tx_splitters *splitters, const char *pattern, tx_spli
     if (splitters->count == TX_SPLITTERS_MAX)
         return tx_fail(TX_UNSUPPORTED, "more than %d splitters", TX_SPLITTERS_MAX);
     tx_splitter *splitter = &splitters->at[splitters->count];
-    char *translated;
-    tx_status status = tx_regex_translate(pattern, &translated);
-    if (status)
-        return status;
-    status = tx_regex_compile(translated, &splitter->code, &splitter->compiled);
-    free(translated);
-    if (status)
-        return status;
-    splitter->mode = mode;
-    splitter->invert = invert;
-    splitters->count++; /* from here on its owner frees it */
-    splitter->pattern = strdup(pattern);
-    return splitter->pattern ? TX_OK : tx_fail(TX_MEMORY, "no memory for a regular expression");
+    *splitter = (tx_splitter){.mode = mode, .invert = invert};
+    tx_status status = tx_regex_open(pattern, &splitter->regex);
+    splitters->count += !status;
+    return status;
 }
 
 void tx_splitters_free(tx_splitters *splitters)
 {
-    for (int32_t i = 0; i < splitters->count; i++) {
-        free(splitters->at[i].pattern);
-        pcre2_code_free(splitters->at[i].code);
-    }
+    for (int32_t i = 0; i < splitters->count; i++)
+        tx_regex_close(&splitters->at[i].regex);
 }
 
 /* ---- tokenizer.json -------------------------------------------------------------------------------- */

@@ -96,7 +96,7 @@ static tx_status digest_rest(tx_digest *digest, const tx_tokenizer *t)
         const tx_splitter *s = &t->splitters.at[i];
         status = digest_numbers(digest, 2, (int64_t[]){s->mode, s->invert});
         if (!status)
-            status = digest_text(digest, s->pattern, strlen(s->pattern));
+            status = digest_text(digest, s->regex.pattern, strlen(s->regex.pattern));
     }
     for (int32_t i = 0; i < t->additions.count && !status; i++) {
         const tx_added *a = &t->additions.at[i];
