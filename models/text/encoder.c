@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From text to ids: added tokens, splitters, words, and the cache that spares most words the merging. */
+ * From text to ids: added tokens, normalizer, pre-tokenizer, words, and the cache that spares most words the merging.
+ */
 #include "models/text/bpe.h"
 #include "models/text/hash.h"
 #include "models/text/utf8.h"
