@@ -220,7 +220,7 @@ static tx_status encode_characters(const tx_tokenizer *t, tx_buffer *scratch, co
         add_character(t, word + at, length, &s);
     }
     end_pending(t, &s);
-    return tx_merges_apply(&t->merges, &(tx_symbols){s.id, NULL, s.count}, ids);
+    return s.count ? tx_merges_apply(&t->merges, &(tx_symbols){s.id, NULL, s.count}, ids) : TX_OK;
 }
 
 tx_status tx_bpe_encode(const tx_tokenizer *t, tx_buffer *scratch, const char *word, size_t size, tx_ids *ids)

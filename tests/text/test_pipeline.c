@@ -31,7 +31,8 @@ static tx_ids ids_of(const tx_json *json, const char *key)
 
 static void expect_same(const tx_ids *found, const tx_ids *wanted, const char *name, const char *what)
 {
-    if (found->count != wanted->count || memcmp(found->id, wanted->id, wanted->count * sizeof *wanted->id) != 0)
+    if (found->count != wanted->count ||
+        (found->count && memcmp(found->id, wanted->id, wanted->count * sizeof *wanted->id) != 0))
         fail_msg("%s: other %s", name, what);
 }
 
