@@ -2,6 +2,7 @@
  * Added tokens: a trie of their texts, and how Hugging Face's tokenizers cut them out of a text. */
 #include "models/text/bpe.h"
 #include "models/text/hash.h"
+#include "models/text/unicode.h"
 #include "models/text/utf8.h"
 
 #include <inttypes.h>
@@ -98,8 +99,8 @@ static int32_t child_of(const tx_trie *trie, int32_t parent, unsigned char byte)
 static void insert(tx_trie *trie, const tx_added *added, int32_t number)
 {
     int32_t at = 0;
-    for (size_t i = 0; i < added->size; i++) {
-        unsigned char byte = (unsigned char)added->text[i];
+    for (size_t i = 0; added->sought[i]; i++) {
+        unsigned char byte = (unsigned char)added->sought[i];
         int32_t child = child_of(trie, at, byte);
         if (!child) {
             child = trie->count++;
@@ -111,14 +112,15 @@ static void insert(tx_trie *trie, const tx_added *added, int32_t number)
         }
         at = child;
     }
-    trie->node[at].added = number;
+    if (at && trie->node[at].added < 0) /* of those that are the same once normalized, the first */
+        trie->node[at].added = number;
 }
 
 static tx_status build(const tx_additions *additions, bool normalized, tx_trie **made)
 {
     size_t bytes = 0;
     for (int32_t i = 0; i < additions->count; i++)
-        bytes += additions->at[i].normalized == normalized ? additions->at[i].size : 0;
+        bytes += additions->at[i].normalized == normalized ? strlen(additions->at[i].sought) : 0;
     *made = NULL;
     if (bytes == 0)
         return TX_OK;
@@ -137,15 +139,41 @@ static tx_status build(const tx_additions *additions, bool normalized, tx_trie *
     return TX_OK;
 }
 
-tx_status tx_additions_seal(tx_additions *additions)
+/* What a token is found by. */
+static tx_status seek(tx_added *added, const tx_steps *normalizer, tx_matcher *matcher)
 {
-    bool single_word = false, compiled;
+    const char *text = added->text;
+    size_t size = added->size;
+    tx_buffer scratch[2] = {{0}};
+    tx_status status = added->normalized ? tx_normalizer_run(normalizer, matcher, scratch, &text, &size) : TX_OK;
+    if (!status) {
+        added->sought = size ? strndup(text, size) : strdup("");
+        status = added->sought ? TX_OK : tx_fail(TX_MEMORY, "no memory for an added token");
+    }
+    free(scratch[0].data);
+    free(scratch[1].data);
+    return status;
+}
+
+tx_status tx_additions_seal(tx_additions *additions, const tx_steps *normalizer)
+{
+    bool single_word = false;
+    tx_matcher *matcher = NULL;
+    size_t size = 0;
     for (int32_t i = 0; i < additions->count; i++)
+        size += additions->at[i].size;
+    tx_status status = tx_matcher_create(&matcher);
+    if (!status)
+        tx_matcher_begin(matcher, size);
+    for (int32_t i = 0; i < additions->count && !status; i++) {
         single_word |= additions->at[i].single_word;
-    tx_status status = TX_OK;
-    if (single_word) /* what \w is in Rust's regex */
-        status = tx_regex_compile("[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}]", &additions->word_character,
-                                  &compiled);
+        status = seek(&additions->at[i], normalizer, matcher);
+    }
+    tx_matcher_free(matcher);
+    if (status)
+        return status;
+    if (single_word)
+        status = tx_regex_compile("[" TX_REGEX_WORD "]", &additions->word_character);
     for (int i = 0; i < 2 && !status; i++)
         status = build(additions, i == 1, &additions->trie[i]);
     return status;
@@ -153,8 +181,10 @@ tx_status tx_additions_seal(tx_additions *additions)
 
 void tx_additions_free(tx_additions *additions)
 {
-    for (int32_t i = 0; i < additions->count; i++)
+    for (int32_t i = 0; i < additions->count; i++) {
         free(additions->at[i].text);
+        free(additions->at[i].sought);
+    }
     free(additions->at);
     free(additions->index);
     for (int i = 0; i < 2; i++) {
@@ -162,7 +192,7 @@ void tx_additions_free(tx_additions *additions)
             free(additions->trie[i]->node);
         free(additions->trie[i]);
     }
-    pcre2_code_free(additions->word_character);
+    tx_regex_close(&additions->word_character);
 }
 
 /* ---- Finding --------------------------------------------------------------------------------------- */
@@ -184,8 +214,8 @@ static int32_t longest(const tx_trie *trie, const char *text, size_t size)
 /* Whether the `size` bytes at `character` (0: there is no character) are one of a word. */
 static bool in_word(const tx_additions *additions, const char *character, size_t size, pcre2_match_data *match)
 {
-    return size &&
-           pcre2_match(additions->word_character, (PCRE2_SPTR)character, size, 0, PCRE2_NO_UTF_CHECK, match, NULL) >= 0;
+    return size && pcre2_match(additions->word_character.code, (PCRE2_SPTR)character, size, 0, PCRE2_NO_UTF_CHECK,
+                               match, NULL) >= 0;
 }
 
 static bool stands_alone(const tx_additions *additions, const char *text, size_t size, const tx_found *found,
@@ -206,10 +236,10 @@ static void widen(const char *text, size_t size, size_t floor, tx_found *found)
     if (found->added->lstrip && found->begin < floor)
         found->begin = floor;
     while (found->added->lstrip && found->begin > floor &&
-           (length = tx_utf8_read_last(text + floor, found->begin - floor, &code)) && tx_utf8_is_space(code))
+           (length = tx_utf8_read_last(text + floor, found->begin - floor, &code)) && tx_unicode_is_space(code))
         found->begin -= length;
     while (found->added->rstrip && (length = tx_utf8_read(text + found->end, size - found->end, &code)) &&
-           tx_utf8_is_space(code))
+           tx_unicode_is_space(code))
         found->end += length;
 }
 
@@ -222,7 +252,8 @@ void tx_additions_find(const tx_additions *additions, int trie, const char *text
         if (number < 0)
             continue;
         const tx_added *added = &additions->at[number];
-        tx_found here = {added, at, at + added->size, at + added->size};
+        const size_t end = at + strlen(added->sought);
+        tx_found here = {added, at, end, end};
         at = here.end - 1; /* one that does not count hides what begins inside it all the same */
         if ((added->special && !special) || (added->single_word && !stands_alone(additions, text, size, &here, match)))
             continue;

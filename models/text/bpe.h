@@ -2,16 +2,18 @@
  *
  * What a tokenizer is made of; shared by the files that read, use, write and train tokenizers.
  *
- * Encoding a text: added tokens are cut out of it, what lies between is cut into words by the splitters, one after
- * the other, and the bytes of a word are merged, the pair of the lowest rank first. */
+ * Encoding a text: added tokens are cut out of it, what lies between is normalized, further added tokens are cut out,
+ * the pre-tokenizer cuts the rest into words, and the model makes ids of a word. The post-processor puts special tokens
+ * around the ids; the decoder makes a text of them. */
 #ifndef TX_TEXT_BPE_H
 #define TX_TEXT_BPE_H
 
 #include "api/base/json.h"
+#include "models/text/decoder.h"
+#include "models/text/normalizer.h"
+#include "models/text/post_processor.h"
+#include "models/text/pre_tokenizer.h"
 #include "models/text/tokenizer.h"
-
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
 
 /* ---- Letters ------------------------------------------------------------------------------------- */
 
@@ -62,14 +64,21 @@ tx_status tx_merges_add(tx_merges *merges, tx_merge merge);
 bool tx_merges_has(const tx_merges *merges, int32_t left, int32_t right);
 void tx_merges_free(tx_merges *merges);
 
-/* Appends what becomes of the bytes of one word. `byte_ids` are the ids of the 256 bytes. */
-tx_status tx_merges_apply(const tx_merges *merges, const int32_t *byte_ids, const char *word, size_t size, tx_ids *ids);
+/* What a word is merged from: ids, or bytes and the ids of the 256 bytes. */
+typedef struct tx_symbols {
+    const int32_t *id;
+    const char *bytes; /* NULL: the ids are those of the symbols */
+    size_t count;
+} tx_symbols;
+
+/* Appends what becomes of the symbols of one word. */
+tx_status tx_merges_apply(const tx_merges *merges, const tx_symbols *symbols, tx_ids *ids);
 
 /* ---- Vocabulary ------------------------------------------------------------------------------------ */
 
 typedef enum tx_token_kind {
     TX_TOKEN_NONE,   /* an id without a token */
-    TX_TOKEN_WORD,   /* spelled in letters */
+    TX_TOKEN_WORD,   /* of the model; of one of bytes, spelled in letters */
     TX_TOKEN_FOREIGN /* added, or not spelled in letters: no word becomes it */
 } tx_token_kind;
 
@@ -85,8 +94,8 @@ typedef struct tx_vocab {
     int32_t count, room;
     char *bytes;
     size_t used, bytes_room;
-    int32_t byte_ids[256];
-    int32_t *index; /* of the words by their bytes (open addressing), once it has been asked for */
+    int32_t byte_ids[256]; /* of bytes, of bytes that characters fall back to; -1: none */
+    int32_t *index;        /* of the words by their bytes (open addressing), once it has been asked for */
     size_t mask;
 } tx_vocab;
 
@@ -110,6 +119,7 @@ typedef struct tx_added {
     int32_t id;
     char *text;
     size_t size;
+    char *sought; /* what it is found by: the text, normalized if that is asked for */
     bool special;
     bool single_word;    /* only where no character of a word is beside it */
     bool lstrip, rstrip; /* takes the spaces before, after it */
@@ -121,19 +131,19 @@ typedef struct tx_trie tx_trie;
 typedef struct tx_additions {
     tx_added *at;
     int32_t count, room;
-    int32_t next;               /* one more than the largest id */
-    int32_t *index;             /* numbers by their texts; -1: an empty place */
-    size_t mask;                /* places of the index, less one */
-    tx_trie *trie[2];           /* of the tokens that are not normalized, and of those that are; NULL: none */
-    pcre2_code *word_character; /* NULL when no token is a single word */
+    int32_t next;            /* one more than the largest id */
+    int32_t *index;          /* numbers by their texts; -1: an empty place */
+    size_t mask;             /* places of the index, less one */
+    tx_trie *trie[2];        /* of the tokens that are not normalized, and of those that are; NULL: none */
+    tx_regex word_character; /* without code when no token is a single word */
 } tx_additions;
 
 /* The added token of that text, or NULL. */
 const tx_added *tx_additions_get(const tx_additions *additions, const char *text);
 /* Takes `added` over, its text copied. */
 tx_status tx_additions_put(tx_additions *additions, const tx_added *added);
-/* Builds what finds them. */
-tx_status tx_additions_seal(tx_additions *additions);
+/* Builds what finds them. `normalizer` has its say on those that are normalized. */
+tx_status tx_additions_seal(tx_additions *additions, const tx_steps *normalizer);
 void tx_additions_free(tx_additions *additions);
 
 typedef struct tx_found {
@@ -147,59 +157,27 @@ typedef struct tx_found {
 void tx_additions_find(const tx_additions *additions, int trie, const char *text, size_t size, bool special,
                        pcre2_match_data *match, tx_found *found);
 
-/* ---- Splitters ----------------------------------------------------------------------------------- */
+/* ---- Models ---------------------------------------------------------------------------------------- */
 
-typedef enum tx_split_mode {
-    TX_SPLIT_ISOLATED, /* matches and what lies between them */
-    TX_SPLIT_REMOVED,
-    TX_SPLIT_MERGED_WITH_PREVIOUS,
-    TX_SPLIT_MERGED_WITH_NEXT,
-    TX_SPLIT_CONTIGUOUS
-} tx_split_mode;
+/* A row of the table of models. */
+typedef struct tx_model_kind {
+    const char *name;
+    /* Reads what the model's object says beside the vocabulary. */
+    tx_status (*read)(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab);
+    /* Appends the ids of a word. `scratch` is the thread's. */
+    tx_status (*encode)(const tx_tokenizer *tokenizer, tx_buffer *scratch, const char *word, size_t size, tx_ids *ids);
+} tx_model_kind;
 
-typedef struct tx_splitter {
-    char *pattern; /* as in the file */
-    pcre2_code *code;
-    bool compiled; /* to machine code */
-    tx_split_mode mode;
-    bool invert; /* what lies between matches takes their part */
-} tx_splitter;
+const tx_model_kind *tx_model_bpe(void);
+tx_status tx_bpe_read(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab);
+tx_status tx_bpe_encode(const tx_tokenizer *t, tx_buffer *scratch, const char *word, size_t size, tx_ids *ids);
+tx_status tx_word_piece_read(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab);
+tx_status tx_word_piece_encode(const tx_tokenizer *t, tx_buffer *scratch, const char *word, size_t size, tx_ids *ids);
 
-#define TX_SPLITTERS_MAX 16
-
-typedef struct tx_splitters {
-    tx_splitter at[TX_SPLITTERS_MAX];
-    int32_t count;
-    int32_t
-        prefix; /* before this splitter (or after all) a space is put before texts that begin with none; -1: never */
-} tx_splitters;
-
-/* How GPT-2 splits, and what ByteLevel means by use_regex. */
-extern const char tx_split_gpt2[];
-
-/* Adds a splitter by a regular expression of Oniguruma's, which Hugging Face's tokenizers use; TX_UNSUPPORTED where
- * PCRE2 would understand it in another way. */
-tx_status tx_splitters_add(tx_splitters *splitters, const char *pattern, tx_split_mode mode, bool invert);
-void tx_splitters_free(tx_splitters *splitters);
-/* Reads tokenizer.json's pre_tokenizer. */
-tx_status tx_splitters_read(tx_splitters *splitters, const tx_json *pre_tokenizer);
-
-/* Oniguruma's regular expression as one of PCRE2's (with PCRE2_UTF) that matches the same. The caller frees. */
-tx_status tx_regex_translate(const char *pattern, char **made);
-/* Compiles a regular expression of PCRE2's, to machine code where that can be done. */
-tx_status tx_regex_compile(const char *pattern, pcre2_code **code, bool *compiled);
-
-/* Takes a word: whole characters, or one byte that is no part of one. */
-typedef tx_status (*tx_word_sink)(void *context, const char *word, size_t size);
-
-/* What one thread needs to cut texts into words. */
-typedef struct tx_cutter tx_cutter;
-
-/* The splitters must outlive it. */
-tx_status tx_cutter_create(const tx_splitters *splitters, tx_word_sink sink, void *context, tx_cutter **cutter);
-void tx_cutter_free(tx_cutter *cutter);
-/* Hands the words of a text to the sink, in order. */
-tx_status tx_cutter_run(tx_cutter *cutter, const char *text, size_t size);
+/* The unknown token, which must be there. */
+tx_status tx_model_read_unk(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab);
+/* Id of a word that the model's vocabulary in JSON has, or -1. */
+int32_t tx_vocab_id(const tx_json *vocab, const char *text);
 
 /* ---- The tokenizer --------------------------------------------------------------------------------- */
 
@@ -213,11 +191,24 @@ typedef struct tx_source {
 #define TX_SOURCES 7
 
 struct tx_tokenizer {
+    tx_steps normalizer, pre_tokenizer, decoder;
+    tx_post_processor post_processor;
+    bool bytes; /* words are bytes (ByteLevel), otherwise whole characters */
+    const tx_model_kind *model;
     tx_vocab vocab;
-    tx_merges merges;
-    bool ignore_merges; /* a word that has an id becomes that */
     tx_additions additions;
-    tx_splitters splitters;
+    int32_t unk; /* what a word without ids becomes, or -1 */
+
+    tx_merges merges;   /* BPE */
+    bool ignore_merges; /* a word that has an id becomes that */
+    bool byte_fallback; /* characters without a token become those of their bytes */
+    bool fuse_unk;      /* neighbours that are unknown become one */
+
+    char *prefix;    /* WordPiece: of what goes on a word */
+    int64_t longest; /* characters of a word that is not unknown */
+
+    char *piece;      /* what ids add to a text, one after the other; NULL: their bytes */
+    size_t *piece_at; /* where that of an id begins; and one more */
     int32_t end;
     char digest[TX_DIGEST_TEXT];
     tx_source source[TX_SOURCES]; /* none of a tokenizer that was made here */
@@ -226,6 +217,8 @@ struct tx_tokenizer {
 tx_status tx_tokenizer_new(tx_tokenizer **tokenizer);
 /* Checks and completes a tokenizer whose parts have been read. */
 tx_status tx_tokenizer_seal(tx_tokenizer *tokenizer);
+/* Makes the digest of a tokenizer that is complete. */
+tx_status tx_tokenizer_make_digest(tx_tokenizer *t);
 /* Makes `text`, whose characters are letters of themselves, a special token without flags; the vocabulary has it as
  * `id`, or gets it. */
 tx_status tx_tokenizer_add_special(tx_tokenizer *tokenizer, const char *text, int32_t id);
@@ -238,6 +231,6 @@ tx_status tx_bpe_read_merge(tx_tokenizer *tokenizer, const tx_json *vocab, const
 /* Reads one added token from an object of its text and flags. `vocab` tells which words the model has. */
 tx_status tx_bpe_read_added(tx_tokenizer *tokenizer, const tx_json *vocab, const tx_json *token, int64_t id);
 /* Reads tokenizer.json. */
-tx_status tx_bpe_read(tx_tokenizer *tokenizer, const tx_json *json);
+tx_status tx_tokenizer_read(tx_tokenizer *tokenizer, const tx_json *json);
 
 #endif

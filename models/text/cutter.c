@@ -1,44 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Cutting a text into words: splitters, one after the other, and what is no UTF-8. */
-#include "models/text/bpe.h"
+ * Cutting a text into words: the steps of a pre-tokenizer, one after the other, and what is no UTF-8. */
+#include "models/text/pre_tokenizer.h"
 #include "models/text/utf8.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-/* Stack of PCRE2's machine code. */
-#define STACK_LEAST ((size_t)32 << 10)
-#define STACK_MOST ((size_t)16 << 20)
-
 struct tx_cutter {
-    const tx_splitters *splitters;
+    const tx_steps *steps;
     tx_word_sink sink;
     void *context; /* of the sink */
-    pcre2_match_data *match;
-    pcre2_match_context *limits;
-    pcre2_jit_stack *stack;
-    char *prefixed; /* a text with the space that is put before it */
-    size_t prefixed_room;
+    tx_matcher *matcher;
+    bool unmarked;                  /* the text goes on after a byte: no marks */
+    tx_buffer marked[TX_STEPS_MAX]; /* by step: its text with the mark before it */
 };
 
-tx_status tx_cutter_create(const tx_splitters *splitters, tx_word_sink sink, void *context, tx_cutter **cutter)
+tx_status tx_cutter_create(const tx_steps *steps, tx_word_sink sink, void *context, tx_cutter **cutter)
 {
     tx_cutter *made = calloc(1, sizeof *made);
-    if (made) {
-        *made = (tx_cutter){.splitters = splitters, .sink = sink, .context = context};
-        made->match = pcre2_match_data_create(1, NULL);
-        made->limits = pcre2_match_context_create(NULL);
-        made->stack = pcre2_jit_stack_create(STACK_LEAST, STACK_MOST, NULL);
-    }
-    if (!made || !made->match || !made->limits || !made->stack) {
-        tx_cutter_free(made);
+    if (!made)
         return tx_fail(TX_MEMORY, "no memory for cutting texts into words");
+    *made = (tx_cutter){.steps = steps, .sink = sink, .context = context};
+    tx_status status = tx_matcher_create(&made->matcher);
+    if (status) {
+        tx_cutter_free(made);
+        return status;
     }
-    /* A match is as long as the text wants it: the limits are for expressions that a stranger sends. */
-    pcre2_set_match_limit(made->limits, UINT32_MAX);
-    pcre2_set_depth_limit(made->limits, UINT32_MAX);
-    pcre2_set_heap_limit(made->limits, UINT32_MAX);
-    pcre2_jit_stack_assign(made->limits, NULL, made->stack);
     *cutter = made;
     return TX_OK;
 }
@@ -47,66 +31,63 @@ void tx_cutter_free(tx_cutter *cutter)
 {
     if (!cutter)
         return;
-    pcre2_match_data_free(cutter->match);
-    pcre2_match_context_free(cutter->limits);
-    pcre2_jit_stack_free(cutter->stack);
-    free(cutter->prefixed);
+    tx_matcher_free(cutter->matcher);
+    for (int i = 0; i < TX_STEPS_MAX; i++)
+        free(cutter->marked[i].data);
     free(cutter);
 }
 
-static tx_status split(tx_cutter *c, int32_t stage, const char *text, size_t size);
-
-/* Whole characters, to which the prefix has been added where there is one. */
-static tx_status after_prefix(tx_cutter *c, int32_t stage, const char *text, size_t size)
+tx_matcher *tx_cutter_matcher(tx_cutter *cutter)
 {
-    return stage == c->splitters->count ? c->sink(c->context, text, size) : split(c, stage, text, size);
+    return cutter->matcher;
 }
 
-/* Hands the bytes from begin to end to the next stage. */
-static tx_status hand_on(tx_cutter *c, int32_t stage, const char *text, size_t begin, size_t end)
+static tx_status split(tx_cutter *c, int32_t stage, const char *text, size_t size, bool first);
+
+/* Writes a piece with the step's mark in the place of spaces, and before it where it is to be. */
+static tx_status mark(const tx_step *step, bool first, const char *text, size_t size, tx_buffer *out)
 {
-    const char *piece = text + begin;
-    size_t size = end - begin;
-    if (size == 0)
-        return TX_OK;
-    if (stage != c->splitters->prefix || *piece == ' ')
-        return after_prefix(c, stage, piece, size);
-    if (c->prefixed_room < size + 1) {
-        char *larger = realloc(c->prefixed, size + 1);
-        if (!larger)
-            return tx_fail(TX_MEMORY, "no memory for a text of %zu bytes", size + 1);
-        c->prefixed = larger;
-        c->prefixed_room = size + 1;
+    const size_t length = strlen(step->text);
+    const bool begins = *text == ' ' || (size >= length && memcmp(text, step->text, length) == 0);
+    tx_status status = TX_OK;
+    out->size = 0;
+    if (!begins && (step->prepend == TX_PREPEND_ALWAYS || (step->prepend == TX_PREPEND_FIRST && first)))
+        status = tx_buffer_add(out, step->text, length);
+    while (size && !status) {
+        const char *space = memchr(text, ' ', size);
+        const size_t before = space ? (size_t)(space - text) : size;
+        status = tx_buffer_add(out, text, before);
+        if (!status && space)
+            status = tx_buffer_add(out, step->text, length);
+        text += before + (space != NULL);
+        size -= before + (space != NULL);
     }
-    c->prefixed[0] = ' ';
-    memcpy(c->prefixed + 1, piece, size);
-    return after_prefix(c, stage, c->prefixed, size + 1);
+    return status;
 }
 
-/* The next match from `from` on; an empty one at the end where there is none. */
-static tx_status next_match(tx_cutter *c, const tx_splitter *s, const char *text, size_t size, size_t from,
-                            size_t *begin, size_t *end)
+/* A step's text: marked, then split. */
+static tx_status enter(tx_cutter *c, int32_t stage, const char *text, size_t size, bool first);
+
+/* Hands the bytes from begin to end to a stage; behind the last one they are a word. */
+static inline tx_status hand_on(tx_cutter *c, int32_t stage, const char *text, size_t begin, size_t end, bool first)
 {
-    int found = s->compiled
-                    ? pcre2_jit_match(s->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, c->match, c->limits)
-                    : pcre2_match(s->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, c->match, c->limits);
-    if (found == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter keeps what it must remember on the heap */
-        found =
-            pcre2_match(s->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, c->match, c->limits);
-    if (found == PCRE2_ERROR_NOMATCH) {
-        *begin = *end = size;
+    if (begin == end)
         return TX_OK;
+    return stage == c->steps->count ? c->sink(c->context, text + begin, end - begin)
+                                    : enter(c, stage, text + begin, end - begin, first && begin == 0);
+}
+
+static tx_status enter(tx_cutter *c, int32_t stage, const char *text, size_t size, bool first)
+{
+    const tx_step *step = &c->steps->at[stage];
+    if (step->mark && !c->unmarked) {
+        tx_status status = mark(step, first, text, size, &c->marked[stage]);
+        if (status)
+            return status;
+        text = c->marked[stage].data;
+        size = c->marked[stage].size;
     }
-    if (found < 0) {
-        char reason[128];
-        pcre2_get_error_message(found, (PCRE2_UCHAR *)reason, sizeof reason);
-        return tx_fail(found == PCRE2_ERROR_NOMEMORY ? TX_MEMORY : TX_INTERNAL, "splitting at byte %zu of %zu: %s",
-                       from, size, reason);
-    }
-    const PCRE2_SIZE *bounds = pcre2_get_ovector_pointer(c->match);
-    *begin = bounds[0];
-    *end = bounds[1];
-    return TX_OK;
+    return step->regex.code ? split(c, stage, text, size, first) : hand_on(c, stage + 1, text, 0, size, first);
 }
 
 /* The parts of a text as a mode joins them, one after the other: `held` is what the next part may yet join. */
@@ -114,6 +95,7 @@ typedef struct parts {
     tx_split_mode mode;
     bool any, matched; /* of the part before */
     size_t begin, end; /* of what is held */
+    bool first;        /* nothing is before the text */
 } parts;
 
 /* A part joins what is held (true), or what is held is done and the part held in its place. */
@@ -142,7 +124,7 @@ static tx_status add_part(tx_cutter *c, int32_t stage, parts *p, const char *tex
     if (joins(p, matched)) {
         p->end = end;
     } else {
-        status = hand_on(c, stage + 1, text, p->begin, p->end);
+        status = hand_on(c, stage + 1, text, p->begin, p->end, p->first);
         p->begin = matched && p->mode == TX_SPLIT_REMOVED ? end : begin;
         p->end = end;
     }
@@ -151,37 +133,35 @@ static tx_status add_part(tx_cutter *c, int32_t stage, parts *p, const char *tex
     return status;
 }
 
-static tx_status split(tx_cutter *c, int32_t stage, const char *text, size_t size)
+static tx_status split(tx_cutter *c, int32_t stage, const char *text, size_t size, bool first)
 {
-    const tx_splitter *s = &c->splitters->at[stage];
-    parts p = {.mode = s->mode};
+    const tx_step *s = &c->steps->at[stage];
+    parts p = {.mode = s->mode, .first = first};
     tx_status status = TX_OK;
     for (size_t at = 0, begin = 0, end = 0; at < size && !status; at = end) {
-        status = next_match(c, s, text, size, at, &begin, &end);
+        status = tx_matcher_next(c->matcher, &s->regex, text, size, at, &begin, &end);
         if (status)
             break;
         if (p.mode == TX_SPLIT_ISOLATED) { /* nothing to hold */
-            status = hand_on(c, stage + 1, text, at, begin);
+            status = hand_on(c, stage + 1, text, at, begin, first);
             if (!status)
-                status = hand_on(c, stage + 1, text, begin, end);
+                status = hand_on(c, stage + 1, text, begin, end, first);
             continue;
         }
         status = add_part(c, stage, &p, text, at, begin, s->invert);
         if (!status)
             status = add_part(c, stage, &p, text, begin, end, !s->invert);
     }
-    return status ? status : hand_on(c, stage + 1, text, p.begin, p.end);
+    return status ? status : hand_on(c, stage + 1, text, p.begin, p.end, first);
 }
 
-tx_status tx_cutter_run(tx_cutter *cutter, const char *text, size_t size)
+tx_status tx_cutter_run(tx_cutter *cutter, const char *text, size_t size, bool first)
 {
     tx_status status = TX_OK;
     for (size_t at = 0; at < size && !status; at++) {
         size_t good = tx_utf8_prefix(text + at, size - at);
-        if (good && at == 0)
-            status = hand_on(cutter, 0, text, 0, good);
-        else if (good) /* goes on after a byte: no prefix */
-            status = after_prefix(cutter, 0, text + at, good);
+        cutter->unmarked = at > 0;
+        status = hand_on(cutter, 0, text, at, at + good, first);
         at += good;
         if (!status && at < size)
             status = cutter->sink(cutter->context, text + at, 1);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From text to ids: added tokens, splitters, words, and the cache that spares most words the merging. */
+ * From text to ids: added tokens, normalizer, pre-tokenizer, words, and the cache that spares most words the merging.
+ */
 #include "models/text/bpe.h"
 #include "models/text/hash.h"
+#include "models/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +24,7 @@ typedef struct cached {
 struct tx_encoder {
     const tx_tokenizer *tokenizer;
     tx_cutter *cutter;
+    tx_buffer normal[2], scratch;
     pcre2_match_data *match; /* of characters beside added tokens */
     cached *cache;
     tx_ids *ids; /* that the present text is encoded to */
@@ -39,7 +42,7 @@ tx_status tx_encoder_create(const tx_tokenizer *tokenizer, tx_encoder **encoder)
     }
     tx_status status = made && made->match && made->cache ? TX_OK : tx_fail(TX_MEMORY, "no memory for an encoder");
     if (!status)
-        status = tx_cutter_create(&tokenizer->splitters, add_word, made, &made->cutter);
+        status = tx_cutter_create(&tokenizer->pre_tokenizer, add_word, made, &made->cutter);
     if (status) {
         tx_encoder_free(made);
         return status;
@@ -53,6 +56,9 @@ void tx_encoder_free(tx_encoder *encoder)
     if (!encoder)
         return;
     tx_cutter_free(encoder->cutter);
+    free(encoder->normal[0].data);
+    free(encoder->normal[1].data);
+    free(encoder->scratch.data);
     pcre2_match_data_free(encoder->match);
     free(encoder->cache);
     free(encoder);
@@ -60,23 +66,12 @@ void tx_encoder_free(tx_encoder *encoder)
 
 /* ---- Words --------------------------------------------------------------------------------------- */
 
-static tx_status encode_word(const tx_tokenizer *t, const char *word, size_t size, tx_ids *ids)
-{
-    int32_t whole = t->ignore_merges ? tx_vocab_find(&t->vocab, word, size) : -1;
-    if (whole < 0)
-        return tx_merges_apply(&t->merges, t->vocab.byte_ids, word, size, ids);
-    tx_status status = tx_ids_reserve(ids, 1);
-    if (!status)
-        ids->id[ids->count++] = whole;
-    return status;
-}
-
 static tx_status add_word(void *context, const char *word, size_t size)
 {
     tx_encoder *e = context;
     tx_ids *ids = e->ids;
     if (size > CACHED_BYTES)
-        return encode_word(e->tokenizer, word, size, ids);
+        return e->tokenizer->model->encode(e->tokenizer, &e->scratch, word, size, ids);
     tx_status status = tx_ids_reserve(ids, CACHED_BYTES); /* now: what is there may be drained by it */
     if (status)
         return status;
@@ -92,7 +87,7 @@ static tx_status add_word(void *context, const char *word, size_t size)
         return TX_OK;
     }
     size_t before = ids->count;
-    status = encode_word(e->tokenizer, word, size, ids);
+    status = e->tokenizer->model->encode(e->tokenizer, &e->scratch, word, size, ids);
     size_t count = ids->count - before;
     if (!status && count <= CACHED_IDS) {
         memcpy(c->key, key, sizeof key);
@@ -105,20 +100,31 @@ static tx_status add_word(void *context, const char *word, size_t size)
 
 /* ---- Texts ----------------------------------------------------------------------------------------- */
 
-/* Text from which the added tokens of the tries before `trie` have been taken. */
-static tx_status add_texts(tx_encoder *e, int trie, const char *text, size_t size, bool special)
+static tx_status add_texts(tx_encoder *e, int trie, const char *text, size_t size, bool special, bool first);
+
+/* Text from which the added tokens of the tries before `trie` have been taken. Between the two it is normalized. */
+static tx_status add_rest(tx_encoder *e, int trie, const char *text, size_t size, bool special, bool first)
 {
     tx_status status = TX_OK;
     if (trie == 2)
-        return tx_cutter_run(e->cutter, text, size);
+        return tx_cutter_run(e->cutter, text, size, first);
+    if (trie == 1)
+        status = tx_normalizer_run(&e->tokenizer->normalizer, tx_cutter_matcher(e->cutter), e->normal, &text, &size);
+    return status ? status : add_texts(e, trie, text, size, special, first);
+}
+
+/* Takes the added tokens of `trie` out of a text. `first`: nothing is before it. */
+static tx_status add_texts(tx_encoder *e, int trie, const char *text, size_t size, bool special, bool first)
+{
+    tx_status status = TX_OK;
     if (!e->tokenizer->additions.trie[trie])
-        return add_texts(e, trie + 1, text, size, special);
+        return add_rest(e, trie + 1, text, size, special, first);
     tx_found found = {0};
     do {
         size_t from = found.end;
         tx_additions_find(&e->tokenizer->additions, trie, text, size, special, e->match, &found);
         if (found.begin > from)
-            status = add_texts(e, trie + 1, text + from, found.begin - from, special);
+            status = add_rest(e, trie + 1, text + from, found.begin - from, special, first && from == 0);
         if (!status && found.added)
             status = tx_ids_reserve(e->ids, 1);
         if (!status && found.added)
@@ -129,9 +135,20 @@ static tx_status add_texts(tx_encoder *e, int trie, const char *text, size_t siz
 
 tx_status tx_encoder_run(tx_encoder *encoder, const char *text, size_t size, bool special, tx_ids *ids)
 {
+    const tx_tokenizer *t = encoder->tokenizer;
     size_t before = ids->count;
+    char *mended = NULL;
+    tx_status status = TX_OK;
     encoder->ids = ids;
-    tx_status status = add_texts(encoder, 0, text, size, special);
+    tx_matcher_begin(tx_cutter_matcher(encoder->cutter), size);
+    /* Bytes by themselves are words where words are bytes and nothing looks at characters. */
+    if ((!t->bytes || t->normalizer.count) && tx_utf8_prefix(text, size) < size) {
+        status = tx_utf8_replace(text, size, &mended, &size);
+        text = mended;
+    }
+    if (!status)
+        status = add_texts(encoder, 0, text, size, special, true);
+    free(mended);
     if (status)
         ids->count = before;
     return status;

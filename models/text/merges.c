@@ -71,7 +71,7 @@ tx_status tx_merges_seal(tx_merges *merges, const tx_vocab *vocab)
     for (size_t i = 0; i < merges->count; i++) {
         const tx_merge *m = &merges->at[i];
         ordered = ordered && rank[m->left] < (int64_t)i && rank[m->right] < (int64_t)i;
-        reach += vocab->token[m->left].size;
+        reach += vocab->token[m->left].size ? vocab->token[m->left].size : 1; /* no less than its symbols */
     }
     free(rank);
     merges->reach = reach;
@@ -104,6 +104,11 @@ tx_status tx_ids_reserve(tx_ids *ids, size_t count)
     ids->id = id;
     ids->room = room;
     return TX_OK;
+}
+
+static int32_t id_at(const tx_symbols *symbols, size_t place)
+{
+    return symbols->id[symbols->bytes ? (unsigned char)symbols->bytes[place] : place];
 }
 
 /* ---- Short words: the lowest rank is looked for anew after each merge ---------------------------- */
@@ -228,11 +233,11 @@ static void merge_long(word *w)
     }
 }
 
-static void merge_window(word *w, const int32_t *byte_ids, const char *text, uint32_t size)
+static void merge_window(word *w, const tx_symbols *symbols, size_t from, uint32_t size)
 {
     w->count = 0;
     for (uint32_t i = 0; i < size; i++)
-        w->symbols[i] = (symbol){byte_ids[(unsigned char)text[i]], i - 1, i + 1 < size ? i + 1 : NOWHERE};
+        w->symbols[i] = (symbol){id_at(symbols, from + i), i - 1, i + 1 < size ? i + 1 : NOWHERE};
     for (uint32_t i = 0; i < size; i++) {
         const tx_pair *pair = pair_at(w, i);
         if (pair)
@@ -243,14 +248,14 @@ static void merge_window(word *w, const int32_t *byte_ids, const char *text, uin
 
 /* Window by window. What stands within `reach` bytes of the end of one may depend on what follows: there the next
  * begins, where a symbol does. */
-static tx_status apply_windows(word *w, const int32_t *byte_ids, const char *text, size_t size, size_t window,
-                               tx_ids *ids)
+static tx_status apply_windows(word *w, const tx_symbols *symbols, size_t window, tx_ids *ids)
 {
+    const size_t size = symbols->count;
     tx_status status = TX_OK;
     for (size_t at = 0; at < size && !status;) {
         const size_t length = size - at < window ? size - at : window;
         const size_t settled = at + length < size ? length - w->merges->reach : length;
-        merge_window(w, byte_ids, text + at, (uint32_t)length);
+        merge_window(w, symbols, at, (uint32_t)length);
         status = tx_ids_reserve(ids, settled);
         uint32_t i = 0;
         while (!status && i != NOWHERE) {
@@ -265,32 +270,32 @@ static tx_status apply_windows(word *w, const int32_t *byte_ids, const char *tex
     return status;
 }
 
-static tx_status apply_long(const tx_merges *merges, const int32_t *byte_ids, const char *text, size_t size,
-                            tx_ids *ids)
+static tx_status apply_long(const tx_merges *merges, const tx_symbols *symbols, tx_ids *ids)
 {
+    const size_t size = symbols->count;
     const size_t window = merges->window && merges->window < size ? merges->window : size;
     if (window >= NOWHERE)
         return tx_fail(TX_UNSUPPORTED, "a word of %zu bytes: break the text into lines", size);
     /* Each pair is pushed once by each of its two symbols at most: in all no more than twice as many. */
     word w = {merges, malloc(window * sizeof(symbol)), malloc(2 * window * sizeof(uint64_t)), 0};
-    tx_status status = w.symbols && w.heap ? apply_windows(&w, byte_ids, text, size, window, ids)
+    tx_status status = w.symbols && w.heap ? apply_windows(&w, symbols, window, ids)
                                            : tx_fail(TX_MEMORY, "no memory for a word of %zu bytes", size);
     free(w.symbols);
     free(w.heap);
     return status;
 }
 
-tx_status tx_merges_apply(const tx_merges *merges, const int32_t *byte_ids, const char *text, size_t size, tx_ids *ids)
+tx_status tx_merges_apply(const tx_merges *merges, const tx_symbols *symbols, tx_ids *ids)
 {
-    if (size > SHORT)
-        return apply_long(merges, byte_ids, text, size, ids);
-    tx_status status = tx_ids_reserve(ids, size);
+    if (symbols->count > SHORT)
+        return apply_long(merges, symbols, ids);
+    tx_status status = tx_ids_reserve(ids, symbols->count);
     if (status)
         return status;
     int32_t *id = ids->id + ids->count;
-    size_t count = size;
-    for (size_t i = 0; i < size; i++)
-        id[i] = byte_ids[(unsigned char)text[i]];
+    size_t count = symbols->count;
+    for (size_t i = 0; i < count; i++)
+        id[i] = id_at(symbols, i);
     merge_short(merges, id, &count);
     ids->count += count;
     return TX_OK;

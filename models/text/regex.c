@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Regular expressions: files write them for Oniguruma (Ruby's syntax), TX runs PCRE2. What both understand alike is
  * copied, what has an exact twin is translated, all else is refused. */
-#include "models/text/bpe.h"
+#include "models/text/regex.h"
 #include "models/text/utf8.h"
 
 #include <ctype.h>
@@ -219,7 +219,7 @@ tx_status tx_regex_translate(const char *pattern, char **made)
     return TX_OK;
 }
 
-tx_status tx_regex_compile(const char *pattern, pcre2_code **code, bool *compiled)
+tx_status tx_regex_compile(const char *pattern, tx_regex *regex)
 {
     int error;
     PCRE2_SIZE place;
@@ -228,21 +228,49 @@ tx_status tx_regex_compile(const char *pattern, pcre2_code **code, bool *compile
     if (!context)
         return tx_fail(TX_MEMORY, "no memory for a regular expression");
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-    pcre2_code *made =
-        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error, &place, context);
+    tx_regex made = {.code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error,
+                                           &place, context)};
     pcre2_compile_context_free(context);
-    if (!made) {
+    if (!made.code) {
         char text[128];
         pcre2_get_error_message(error, (PCRE2_UCHAR *)text, sizeof text);
         return tx_fail(TX_UNSUPPORTED, "regular expression: %s: \"%.40s\"", text, pattern + place);
     }
-    pcre2_pattern_info(made, PCRE2_INFO_MATCHEMPTY, &empty);
-    if (empty) {
-        pcre2_code_free(made);
-        return tx_fail(TX_UNSUPPORTED,
-                       "regular expression: one that matches the empty text is not supported: \"%.200s\"", pattern);
+    pcre2_pattern_info(made.code, PCRE2_INFO_MATCHEMPTY, &empty);
+    made.pattern = strdup(pattern);
+    if (empty || !made.pattern) {
+        tx_regex_close(&made);
+        return empty ? tx_fail(TX_UNSUPPORTED,
+                               "regular expression: one that matches the empty text is not supported: \"%.200s\"",
+                               pattern)
+                     : tx_fail(TX_MEMORY, "no memory for a regular expression");
     }
-    *compiled = pcre2_jit_compile(made, PCRE2_JIT_COMPLETE) == 0;
-    *code = made;
+    made.compiled = pcre2_jit_compile(made.code, PCRE2_JIT_COMPLETE) == 0;
+    *regex = made;
     return TX_OK;
+}
+
+tx_status tx_regex_open(const char *pattern, tx_regex *regex)
+{
+    char *translated;
+    tx_status status = tx_regex_translate(pattern, &translated);
+    if (status)
+        return status;
+    char *copy = strdup(pattern);
+    status = copy ? tx_regex_compile(translated, regex) : tx_fail(TX_MEMORY, "no memory for a regular expression");
+    free(translated);
+    if (status) {
+        free(copy);
+        return status;
+    }
+    free(regex->pattern);
+    regex->pattern = copy;
+    return TX_OK;
+}
+
+void tx_regex_close(tx_regex *regex)
+{
+    free(regex->pattern);
+    pcre2_code_free(regex->code);
+    *regex = (tx_regex){0};
 }

@@ -17,8 +17,9 @@ tx_status tx_tokenizer_new(tx_tokenizer **tokenizer)
         return tx_fail(TX_MEMORY, "no memory for a tokenizer");
     for (int i = 0; i < 256; i++)
         made->vocab.byte_ids[i] = -1;
+    made->model = tx_model_bpe();
+    made->unk = -1;
     made->end = -1;
-    made->splitters.prefix = -1;
     *tokenizer = made;
     return TX_OK;
 }
@@ -30,7 +31,13 @@ void tx_tokenizer_free(tx_tokenizer *tokenizer)
     tx_vocab_free(&tokenizer->vocab);
     tx_merges_free(&tokenizer->merges);
     tx_additions_free(&tokenizer->additions);
-    tx_splitters_free(&tokenizer->splitters);
+    tx_steps_free(&tokenizer->normalizer);
+    tx_steps_free(&tokenizer->pre_tokenizer);
+    tx_steps_free(&tokenizer->decoder);
+    tx_post_processor_free(&tokenizer->post_processor);
+    free(tokenizer->prefix);
+    free(tokenizer->piece);
+    free(tokenizer->piece_at);
     for (int i = 0; i < TX_SOURCES; i++)
         free(tokenizer->source[i].data);
     free(tokenizer);
@@ -55,82 +62,9 @@ tx_status tx_tokenizer_add_special(tx_tokenizer *tokenizer, const char *text, in
     return status;
 }
 
-/* Adds to the digest a text and, before it, its length. */
-static tx_status digest_text(tx_digest *digest, const char *text, size_t size)
+/* Words are bytes: each must have a token. */
+static tx_status seal_bytes(tx_vocab *vocab)
 {
-    char head[32];
-    int length = snprintf(head, sizeof head, "%zu:", size);
-    tx_status status = tx_digest_add(digest, head, (size_t)length);
-    return status ? status : tx_digest_add(digest, text, size);
-}
-
-/* Adds numbers, as text: the digest is the same on every machine. */
-static tx_status digest_numbers(tx_digest *digest, int count, const int64_t *numbers)
-{
-    char text[128];
-    int length = 0;
-    for (int i = 0; i < count; i++)
-        length += snprintf(text + length, sizeof text - (size_t)length, "%" PRId64 ",", numbers[i]);
-    return tx_digest_add(digest, text, (size_t)length);
-}
-
-static tx_status digest_vocab(tx_digest *digest, const tx_tokenizer *t)
-{
-    tx_status status = TX_OK;
-    for (int32_t id = 0; id < t->vocab.count && !status; id++) {
-        const tx_token *token = &t->vocab.token[id];
-        status = digest_numbers(digest, 2, (int64_t[]){id, token->kind});
-        if (!status)
-            status = digest_text(digest, t->vocab.bytes + token->at, token->size);
-    }
-    for (size_t i = 0; i < t->merges.count && !status; i++)
-        status =
-            digest_numbers(digest, 3, (int64_t[]){t->merges.at[i].left, t->merges.at[i].right, t->merges.at[i].id});
-    return status ? status : digest_numbers(digest, 1, (int64_t[]){t->ignore_merges});
-}
-
-static tx_status digest_rest(tx_digest *digest, const tx_tokenizer *t)
-{
-    tx_status status = digest_numbers(digest, 2, (int64_t[]){t->splitters.count, t->splitters.prefix});
-    for (int32_t i = 0; i < t->splitters.count && !status; i++) {
-        const tx_splitter *s = &t->splitters.at[i];
-        status = digest_numbers(digest, 2, (int64_t[]){s->mode, s->invert});
-        if (!status)
-            status = digest_text(digest, s->pattern, strlen(s->pattern));
-    }
-    for (int32_t i = 0; i < t->additions.count && !status; i++) {
-        const tx_added *a = &t->additions.at[i];
-        status = digest_numbers(digest, 6,
-                                (int64_t[]){a->id, a->special, a->single_word, a->lstrip, a->rstrip, a->normalized});
-        if (!status)
-            status = digest_text(digest, a->text, a->size);
-    }
-    return status;
-}
-
-/* Of all that decides the ids, the version of Unicode that PCRE2 knows included. */
-static tx_status make_digest(tx_tokenizer *t)
-{
-    char unicode[64] = "";
-    tx_digest *digest;
-    tx_status status = tx_digest_create(&digest);
-    if (status)
-        return status;
-    pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, unicode);
-    status = digest_text(digest, unicode, strlen(unicode));
-    if (!status)
-        status = digest_vocab(digest, t);
-    if (!status)
-        status = digest_rest(digest, t);
-    if (!status)
-        return tx_digest_finish(digest, t->digest);
-    tx_digest_free(digest);
-    return status;
-}
-
-tx_status tx_tokenizer_seal(tx_tokenizer *tokenizer)
-{
-    tx_vocab *vocab = &tokenizer->vocab;
     for (int32_t id = 0; id < vocab->count; id++) {
         const tx_token *token = &vocab->token[id];
         if (token->kind == TX_TOKEN_WORD && token->size == 1)
@@ -139,12 +73,43 @@ tx_status tx_tokenizer_seal(tx_tokenizer *tokenizer)
     for (int byte = 0; byte < 256; byte++)
         if (vocab->byte_ids[byte] < 0)
             return tx_fail(TX_UNSUPPORTED, "the vocabulary has no token for byte 0x%02X: texts would lose it", byte);
-    tx_status status = tx_merges_seal(&tokenizer->merges, vocab);
-    if (!status && tokenizer->ignore_merges)
+    return TX_OK;
+}
+
+/* What the decoder makes of each token in the middle of a text. */
+static tx_status spell_pieces(tx_tokenizer *t)
+{
+    tx_spelling spelling = {.size = t->vocab.used};
+    tx_buffer pieces = {.limit = tx_buffer_limit(t->vocab.used)};
+    t->piece_at = malloc(((size_t)t->vocab.count + 1) * sizeof *t->piece_at);
+    tx_status status = t->piece_at ? tx_buffer_reserve(&pieces, 1) : tx_fail(TX_MEMORY, "no memory for the pieces");
+    for (int32_t id = 0; id < t->vocab.count && !status; id++) {
+        const tx_token *token = &t->vocab.token[id];
+        t->piece_at[id] = pieces.size;
+        status = tx_spelling_add(&spelling, t->vocab.bytes + token->at, token->size);
+        if (!status)
+            status = tx_spelling_run(&spelling, &t->decoder, &pieces);
+    }
+    if (!status)
+        t->piece_at[t->vocab.count] = pieces.size;
+    t->piece = pieces.data;
+    tx_spelling_free(&spelling);
+    return status;
+}
+
+tx_status tx_tokenizer_seal(tx_tokenizer *tokenizer)
+{
+    tx_vocab *vocab = &tokenizer->vocab;
+    tx_status status = tokenizer->bytes ? seal_bytes(vocab) : spell_pieces(tokenizer);
+    if (!status && tokenizer->merges.index)
+        status = tx_merges_seal(&tokenizer->merges, vocab);
+    if (!status && !vocab->index && (tokenizer->ignore_merges || !tokenizer->bytes))
         status = tx_vocab_index(vocab, vocab->count);
     if (!status)
-        status = tx_additions_seal(&tokenizer->additions);
-    return status ? status : make_digest(tokenizer);
+        status = tx_additions_seal(&tokenizer->additions, &tokenizer->normalizer);
+    if (!status)
+        status = tx_post_processor_seal(&tokenizer->post_processor, vocab->count);
+    return status ? status : tx_tokenizer_make_digest(tokenizer);
 }
 
 tx_status tx_tokenizer_bytes(tx_tokenizer **tokenizer)
@@ -153,6 +118,7 @@ tx_status tx_tokenizer_bytes(tx_tokenizer **tokenizer)
     tx_status status = tx_tokenizer_new(&made);
     if (status)
         return status;
+    made->bytes = true;
     for (int byte = 0; byte < 256 && !status; byte++)
         status = tx_vocab_put(&made->vocab, byte, TX_TOKEN_WORD, &(char){(char)byte}, 1);
     if (!status)
@@ -160,7 +126,7 @@ tx_status tx_tokenizer_bytes(tx_tokenizer **tokenizer)
     if (!status)
         status = tx_merges_reserve(&made->merges, 0);
     if (!status)
-        status = tx_splitters_add(&made->splitters, tx_split_gpt2, TX_SPLIT_ISOLATED, false);
+        status = tx_pre_tokenizer_gpt2(&made->pre_tokenizer, false);
     if (!status)
         status = tx_tokenizer_seal(made);
     if (status) {
@@ -214,32 +180,78 @@ tx_status tx_tokenizer_piece(const tx_tokenizer *tokenizer, int32_t id, bool ski
     const tx_token *token = &vocab->token[id];
     if (token->kind == TX_TOKEN_NONE)
         return tx_fail(TX_INVALID, "id %" PRId32 " has no token in the vocabulary", id);
-    *bytes = vocab->bytes + token->at;
-    *size = skip_special && token->special ? 0 : token->size;
+    *bytes = tokenizer->piece ? tokenizer->piece + tokenizer->piece_at[id] : vocab->bytes + token->at;
+    *size = tokenizer->piece ? tokenizer->piece_at[id + 1] - tokenizer->piece_at[id] : token->size;
+    if (skip_special && token->special)
+        *size = 0;
     return TX_OK;
+}
+
+/* Appends the tokens' bytes, or the decoder what it makes of their texts. */
+static tx_status decode(const tx_tokenizer *t, const int32_t *ids, size_t count, bool skip_special,
+                        tx_spelling *spelling, tx_buffer *text)
+{
+    tx_status status = TX_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        const char *bytes = NULL;
+        size_t size = 0;
+        status = tx_tokenizer_piece(t, ids[i], skip_special, &bytes, &size);
+        if (status)
+            return tx_fail_in(status, "id number %zu", i + 1);
+        const tx_token *token = &t->vocab.token[ids[i]];
+        if (t->bytes)
+            status = tx_buffer_add(text, bytes, size);
+        else if (!skip_special || !token->special)
+            status = tx_spelling_add(spelling, t->vocab.bytes + token->at, token->size);
+    }
+    return status || t->bytes ? status : tx_spelling_run(spelling, &t->decoder, text);
 }
 
 tx_status tx_tokenizer_decode(const tx_tokenizer *tokenizer, const int32_t *ids, size_t count, bool skip_special,
                               char **text, size_t *size)
 {
-    const char *bytes = NULL;
-    size_t total = 0, length = 0;
-    for (size_t i = 0; i < count; i++) {
-        tx_status status = tx_tokenizer_piece(tokenizer, ids[i], skip_special, &bytes, &length);
-        if (status)
-            return tx_fail_in(status, "id number %zu", i + 1);
-        total += length;
+    tx_spelling spelling = {.whole = true};
+    tx_buffer made = {0};
+    tx_status status = decode(tokenizer, ids, count, skip_special, &spelling, &made);
+    if (!status)
+        status = tx_buffer_add(&made, "", 1);
+    tx_spelling_free(&spelling);
+    if (status) {
+        free(made.data);
+        return status;
     }
-    char *made = malloc(total + 1), *at = made;
-    if (!made)
-        return tx_fail(TX_MEMORY, "no memory for a text of %zu bytes", total);
-    for (size_t i = 0; i < count; i++) {
-        tx_tokenizer_piece(tokenizer, ids[i], skip_special, &bytes, &length);
-        memcpy(at, bytes, length);
-        at += length;
-    }
-    *at = '\0';
-    *text = made;
-    *size = total;
+    *text = made.data;
+    *size = made.size - 1;
     return TX_OK;
+}
+
+/* ---- Joining --------------------------------------------------------------------------------------- */
+
+/* Appends ids, or `count` times one type. */
+static tx_status append(tx_ids *ids, const int32_t *id, size_t count, bool same)
+{
+    tx_status status = tx_ids_reserve(ids, count);
+    for (size_t i = 0; i < count && !status; i++)
+        ids->id[ids->count++] = id[same ? 0 : i];
+    return status;
+}
+
+tx_status tx_tokenizer_join(const tx_tokenizer *tokenizer, const tx_ids *first, const tx_ids *second, tx_ids *ids,
+                            tx_ids *types)
+{
+    const tx_template *template = &tokenizer->post_processor.of[second != NULL];
+    tx_status status = TX_OK;
+    for (size_t i = 0; i < template->count && !status; i++) {
+        const tx_template_item *item = &template->item[i];
+        const tx_ids *text = item->id == TX_TEMPLATE_FIRST ? first : item->id == TX_TEMPLATE_SECOND ? second : NULL;
+        const tx_ids one = {.id = &(int32_t){item->id}, .count = 1};
+        if (item->id == TX_TEMPLATE_SECOND && !second)
+            continue;
+        if (!text)
+            text = &one;
+        status = append(ids, text->id, text->count, false);
+        if (!status)
+            status = append(types, &item->type, text->count, true);
+    }
+    return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tokenizers: byte-level BPE with the ids of Hugging Face's tokenizers (Radford et al., Language Models are
+ * Tokenizers with the ids of Hugging Face's: byte-level BPE (Radford et al., Language Models are
  * Unsupervised Multitask Learners, 2019, section 2.2; Sennrich et al., 2016), and the byte vocabulary, which is BPE
  * without merges: ids 0 to 255 are the bytes, 256 is <|endoftext|>. */
 #ifndef TX_TEXT_TOKENIZER_H
@@ -55,14 +55,21 @@ tx_status tx_encoder_create(const tx_tokenizer *tokenizer, tx_encoder **encoder)
 void tx_encoder_free(tx_encoder *encoder);
 /* Appends the ids of `size` bytes, NUL allowed, as encode(add_special_tokens=False) of Hugging Face's tokenizers. With
  * `special` the texts of special tokens become their ids; without (split_special_tokens), they are text like any other.
- * Bytes that are not UTF-8 are encoded byte for byte, so that decoding gives them back. Time is linear in `size`, but
- * for single words of megabytes (n log n). */
+ * Bytes that are not UTF-8 are encoded byte for byte by byte-level BPE without a normalizer, so that decoding gives
+ * them back, and are U+FFFD to all others. TX_UNSUPPORTED where a regular expression of the tokenizer's takes too long.
+ * Time is linear in `size`, but for single words of megabytes (n log n). */
 tx_status tx_encoder_run(tx_encoder *encoder, const char *text, size_t size, bool special, tx_ids *ids);
+
+/* Appends what a model is given of the ids of one text, or of two (`second` is not NULL): these with the special tokens
+ * that the tokenizer's post-processor adds, as encode(add_special_tokens=True), and of each its type (token_type_ids).
+ */
+tx_status tx_tokenizer_join(const tx_tokenizer *tokenizer, const tx_ids *first, const tx_ids *second, tx_ids *ids,
+                            tx_ids *types);
 
 /* ---- Decoding ------------------------------------------------------------------------------------ */
 
-/* The bytes of one id, without a NUL; they live as long as the tokenizer and need not be whole characters. Special
- * tokens give none with `skip_special`. TX_INVALID for an id that has no token. */
+/* The bytes that one id adds to a text behind others, without a NUL; they live as long as the tokenizer and need not be
+ * whole characters. Special tokens give none with `skip_special`. TX_INVALID for an id that has no token. */
 tx_status tx_tokenizer_piece(const tx_tokenizer *tokenizer, int32_t id, bool skip_special, const char **bytes,
                              size_t *size);
 /* The bytes of `count` ids; a NUL follows the `*size` bytes. The caller frees `*text`. */

@@ -177,6 +177,7 @@ static tx_status read_pair(tx_tokenizer *t, const tx_json *config)
 {
     tx_json *vocab;
     bool prefix = false;
+    t->bytes = true;
     if (t->source[ADDED].data)
         return tx_fail(TX_UNSUPPORTED, "added_tokens.json is not supported: save the tokenizer as tokenizer.json");
     tx_status status = tx_json_parse(t->source[VOCAB].data, t->source[VOCAB].size, names[VOCAB], &vocab);
@@ -188,11 +189,10 @@ static tx_status read_pair(tx_tokenizer *t, const tx_json *config)
         status = tx_bpe_read_vocab(t, vocab);
     if (!status)
         status = read_merges(t, vocab);
+    if (!status && config)
+        status = tx_step_flag(config, "add_prefix_space", false, &prefix);
     if (!status)
-        status = tx_splitters_add(&t->splitters, tx_split_gpt2, TX_SPLIT_ISOLATED, false);
-    if (!status && config && tx_json_has(config, "add_prefix_space"))
-        status = tx_json_get_bool(config, "add_prefix_space", &prefix);
-    t->splitters.prefix = prefix ? 0 : -1;
+        status = tx_pre_tokenizer_gpt2(&t->pre_tokenizer, prefix);
     if (!status)
         status = read_config_tokens(t, vocab, config);
     int32_t end = status ? -1 : tx_tokenizer_find(t, TX_END_OF_TEXT);
@@ -210,7 +210,7 @@ static tx_status read_tokenizer(tx_tokenizer *t)
     tx_status status = tx_json_parse(t->source[TOKENIZER].data, t->source[TOKENIZER].size, names[TOKENIZER], &json);
     if (status)
         return status;
-    status = tx_bpe_read(t, json);
+    status = tx_tokenizer_read(t, json);
     tx_json_free(json);
     return status ? tx_fail_in(status, "%s", names[TOKENIZER]) : TX_OK;
 }

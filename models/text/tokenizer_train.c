@@ -79,7 +79,7 @@ void tx_counts_free(tx_counts *counts)
 /* ---- The trainer --------------------------------------------------------------------------------- */
 
 struct tx_tokenizer_trainer {
-    tx_splitters splitters;
+    tx_steps pre_tokenizer;
     tx_cutter *cutter;
     tx_counts counts;
 };
@@ -95,10 +95,9 @@ tx_status tx_tokenizer_trainer_create(tx_tokenizer_trainer **trainer)
     tx_tokenizer_trainer *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "no memory for a trainer");
-    made->splitters.prefix = -1;
-    tx_status status = tx_splitters_add(&made->splitters, tx_split_gpt2, TX_SPLIT_ISOLATED, false);
+    tx_status status = tx_pre_tokenizer_gpt2(&made->pre_tokenizer, false);
     if (!status)
-        status = tx_cutter_create(&made->splitters, count_word, made, &made->cutter);
+        status = tx_cutter_create(&made->pre_tokenizer, count_word, made, &made->cutter);
     if (status) {
         tx_tokenizer_trainer_free(made);
         return status;
@@ -112,14 +111,15 @@ void tx_tokenizer_trainer_free(tx_tokenizer_trainer *trainer)
     if (!trainer)
         return;
     tx_cutter_free(trainer->cutter);
-    tx_splitters_free(&trainer->splitters);
+    tx_steps_free(&trainer->pre_tokenizer);
     tx_counts_free(&trainer->counts);
     free(trainer);
 }
 
 tx_status tx_tokenizer_trainer_add(tx_tokenizer_trainer *trainer, const char *text, size_t size)
 {
-    return tx_cutter_run(trainer->cutter, text, size);
+    tx_matcher_begin(tx_cutter_matcher(trainer->cutter), size);
+    return tx_cutter_run(trainer->cutter, text, size, true);
 }
 
 /* <|endoftext|>, then the bytes in the order of their letters, as BpeTrainer has them. */
@@ -148,13 +148,14 @@ tx_status tx_tokenizer_trainer_finish(tx_tokenizer_trainer *trainer, int64_t voc
     tx_status status = tx_tokenizer_new(&made);
     if (status)
         return status;
+    made->bytes = true;
     status = tx_vocab_index(&made->vocab, (int32_t)vocab);
     if (!status)
         status = put_bytes(made);
     if (!status)
         status = tx_learn_merges(&trainer->counts, vocab, least, &made->vocab, &made->merges);
     if (!status)
-        status = tx_splitters_add(&made->splitters, tx_split_gpt2, TX_SPLIT_ISOLATED, false);
+        status = tx_pre_tokenizer_gpt2(&made->pre_tokenizer, false);
     if (!status)
         status = tx_tokenizer_seal(made);
     if (status) {

@@ -97,13 +97,6 @@ size_t tx_utf8_write(uint32_t code, char text[TX_UTF8_MAX])
     return length;
 }
 
-bool tx_utf8_is_space(uint32_t code)
-{
-    return (code >= 0x09 && code <= 0x0D) || code == 0x20 || code == 0x85 || code == 0xA0 || code == 0x1680 ||
-           (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F ||
-           code == 0x3000;
-}
-
 tx_status tx_utf8_replace(const char *text, size_t size, char **made, size_t *made_size)
 {
     static const char mark[] = "\xEF\xBF\xBD";

@@ -17,8 +17,6 @@ size_t tx_utf8_read_last(const char *text, size_t size, uint32_t *code);
 size_t tx_utf8_prefix(const char *text, size_t size);
 /* Writes a character, without a NUL; returns its bytes. */
 size_t tx_utf8_write(uint32_t code, char text[TX_UTF8_MAX]);
-/* Whether the character is Unicode's White_Space. */
-bool tx_utf8_is_space(uint32_t code);
 
 /* A copy in which U+FFFD stands for what is no character: one for each longest part of a character, as Unicode (chapter
  * 3.9) recommends and Python and Rust do it. A NUL follows the `*made_size` bytes. The caller frees. */

@@ -4,7 +4,7 @@
 #ifndef TX_TESTS_FUZZ_TOKENIZER_H
 #define TX_TESTS_FUZZ_TOKENIZER_H
 
-#include "models/text/tokenizer.h"
+#include "models/text/bpe.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
@@ -25,8 +25,9 @@ static inline bool tx_fuzz_within(const char *back, size_t size, const char *tex
     return true;
 }
 
-/* Encodes a text with every byte and with words of the vocabulary, and decodes it again. A tokenizer may put blanks
- * before words, added tokens may take spaces, and a splitter may remove what it matches; nothing else may change. */
+/* Encodes a text with every byte and with words of the vocabulary, and decodes it again. Byte-level BPE may put blanks
+ * before words, added tokens may take spaces, and a pre-tokenizer may remove what it matches; nothing else may change
+ * but by a normalizer. What takes too long, or becomes too long, is refused. */
 static inline void tx_fuzz_round_trip(const tx_tokenizer *tokenizer)
 {
     static const char words[] =
@@ -41,12 +42,17 @@ static inline void tx_fuzz_round_trip(const tx_tokenizer *tokenizer)
         tx_ids ids = {0};
         char *back;
         size_t size;
-        FUZZ_CHECK(!tx_encoder_run(encoder, text, sizeof text, special, &ids));
+        tx_status status = tx_encoder_run(encoder, text, sizeof text, special, &ids);
+        FUZZ_CHECK(!status || status == TX_UNSUPPORTED);
         for (size_t i = 0; i < ids.count; i++)
             FUZZ_CHECK(ids.id[i] >= 0 && ids.id[i] < tx_tokenizer_size(tokenizer));
-        FUZZ_CHECK(!tx_tokenizer_decode(tokenizer, ids.id, ids.count, false, &back, &size));
-        FUZZ_CHECK(tx_fuzz_within(back, size, text, sizeof text));
-        free(back);
+        status = status ? status : tx_tokenizer_decode(tokenizer, ids.id, ids.count, false, &back, &size);
+        FUZZ_CHECK(!status || status == TX_UNSUPPORTED);
+        if (!status) {
+            FUZZ_CHECK(!tokenizer->bytes || tokenizer->normalizer.count ||
+                       tx_fuzz_within(back, size, text, sizeof text));
+            free(back);
+        }
         free(ids.id);
     }
     tx_encoder_free(encoder);
@@ -61,7 +67,7 @@ static inline void tx_fuzz_tokenizer(const char *path, const char *name)
         tx_fuzz_refused(status, name);
         return;
     }
-    FUZZ_CHECK(tx_tokenizer_size(tokenizer) >= 256);
+    FUZZ_CHECK(!tokenizer->bytes || tx_tokenizer_size(tokenizer) >= 256);
     FUZZ_CHECK(tx_tokenizer_end(tokenizer) < tx_tokenizer_size(tokenizer));
     tx_fuzz_round_trip(tokenizer);
     tx_tokenizer_free(tokenizer);

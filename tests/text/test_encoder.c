@@ -294,7 +294,7 @@ static void test_windows(void **state)
             for (size_t w = 0; w < 3; w++) {
                 tx_ids ids = {0};
                 t->merges.window = windows[w];
-                assert_ok(tx_merges_apply(&t->merges, t->vocab.byte_ids, text, SIZE, &ids));
+                assert_ok(tx_merges_apply(&t->merges, &(tx_symbols){t->vocab.byte_ids, text, SIZE}, &ids));
                 assert_int_equal(ids.count, count);
                 assert_memory_equal(ids.id, want, count * sizeof *want);
                 free(ids.id);

@@ -6,10 +6,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
-#include "models/text/bpe.h"
+#include "models/text/regex.h"
 
 /* The longest pattern of groups in each other that is translated, and one more. */
 #define OPEN_30 "((((((((((((((((((((((((((((((" /* 30 */
@@ -70,14 +71,13 @@ static void translates(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof translated / sizeof translated[0]; i++) {
         char *made = NULL;
-        bool compiled;
-        pcre2_code *code = NULL;
+        tx_regex regex = {0};
         if (tx_regex_translate(translated[i].pattern, &made))
             fail_msg("%s: %s", translated[i].pattern, tx_error());
         assert_string_equal(made, translated[i].made);
-        if (tx_regex_compile(made, &code, &compiled))
+        if (tx_regex_compile(made, &regex))
             fail_msg("%s: %s", translated[i].pattern, tx_error());
-        pcre2_code_free(code);
+        tx_regex_close(&regex);
         free(made);
     }
 }
@@ -87,19 +87,73 @@ static void refuses(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         char *made = NULL;
-        bool compiled;
-        pcre2_code *code = NULL;
+        tx_regex regex = {0};
         tx_status status = tx_regex_translate(refused[i].pattern, &made);
         if (!status)
-            status = tx_regex_compile(made, &code, &compiled);
+            status = tx_regex_compile(made, &regex);
         if (status != refused[i].status || !strstr(tx_error(), refused[i].message))
             fail_msg("%s: status %d, %s", refused[i].pattern, (int)status, tx_error());
         free(made);
     }
 }
 
+/* The matches of an expression in `count` times a text, one after the other. */
+static tx_status match_all(const char *pattern, const char *text, size_t count, size_t *matches)
+{
+    tx_regex regex;
+    tx_matcher *matcher;
+    tx_status status = TX_OK;
+    size_t piece = strlen(text), size = count * piece, end = 0;
+    char *whole = malloc(size);
+    for (size_t i = 0; i < size; i++)
+        whole[i] = text[i % piece];
+    assert_int_equal(tx_regex_open(pattern, &regex), TX_OK);
+    assert_int_equal(tx_matcher_create(&matcher), TX_OK);
+    tx_matcher_begin(matcher, size);
+    *matches = 0;
+    for (size_t begin; end < size && !status; *matches += !status && begin < end)
+        status = tx_matcher_next(matcher, &regex, whole, size, end, &begin, &end);
+    tx_matcher_free(matcher);
+    tx_regex_close(&regex);
+    free(whole);
+    return status;
+}
+
+/* What would take hours, or gigabytes, ends within a second; what a long text needs is there. */
+static void limits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern, *text;
+        size_t count, matches; /* 0: none, refused */
+    } cases[] = {
+        {"(a|aa)+x|y", "a", 64, 0},
+        {"(a|aa)+x|y", "a", 100000, 0},
+        {"[ab]*[ac]*[ad]*[ae]*[af]*[ag]*[ah]*x|y", "a", 200, 0},
+        {"(?:a?){30}a{30}x|y", "a", 64, 0},
+        {"[ab]*[ac]*[ad]*x|.", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n", 100000, 0},
+        {"\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", " ", 1 << 20, 1},
+        {"\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", "   x", 1 << 18, 1 << 19},
+        {"(?:ab|a)+", "a", 1 << 20, 1},
+        {"[ab]*[ac]*[ad]*x|.", "aaa", 20, 60},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        size_t matches;
+        const clock_t start = clock();
+        const tx_status status = match_all(cases[i].pattern, cases[i].text, cases[i].count, &matches);
+        const double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+        if (status != (cases[i].matches ? TX_OK : TX_UNSUPPORTED) || (!status && matches != cases[i].matches))
+            fail_msg("%s: status %d, %zu matches", cases[i].pattern, (int)status, matches);
+        if (status && !strstr(tx_error(), "takes too many steps"))
+            fail_msg("%s: %s", cases[i].pattern, tx_error());
+        if (!(seconds < 1))
+            fail_msg("%s: %.2f s", cases[i].pattern, seconds);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(translates), cmocka_unit_test(refuses)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(translates), cmocka_unit_test(refuses),
+                                       cmocka_unit_test(limits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

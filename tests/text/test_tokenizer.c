@@ -77,20 +77,33 @@ static const struct {
     tx_status status;
     const char *message;
 } refused[] = {
-    {"model.type", "\"WordPiece\"", TX_UNSUPPORTED, "model: type WordPiece is not supported"},
+    {"model.type", "\"WordPiece\"", TX_UNSUPPORTED, "pre_tokenizer: ByteLevel beside a model of type WordPiece"},
     {"model.type", "\"Unigram\"", TX_UNSUPPORTED, "Unigram"},
     {"model.type", "\"WordLevel\"", TX_UNSUPPORTED, "WordLevel"},
     {"model.dropout", "0.1", TX_UNSUPPORTED, "dropout 0.1"},
     {"model.continuing_subword_prefix", "\"##\"", TX_UNSUPPORTED, "continuing_subword_prefix \"##\""},
     {"model.end_of_word_suffix", "\"</w>\"", TX_UNSUPPORTED, "end_of_word_suffix \"</w>\""},
-    {"normalizer", "{\"type\":\"NFC\"}", TX_UNSUPPORTED, "normalizer: NFC is not supported"},
+    {"normalizer", "{\"type\":\"Nmt\"}", TX_UNSUPPORTED, "normalizer: Nmt is not supported"},
+    {"normalizer", "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Precompiled\"}]}",
+     TX_UNSUPPORTED, "normalizer: normalizers[1]: Precompiled is not supported"},
+    {"normalizer", "{\"type\":\"Sequence\",\"normalizers\":[7]}", TX_FORMAT, "normalizers[0]: not an object"},
+    {"normalizer", "{\"type\":\"Strip\",\"strip_left\":true}", TX_NOT_FOUND, "Strip: strip_right is missing"},
+    {"normalizer", "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"a\"}", TX_UNSUPPORTED,
+     "Replace: regular expression: one that matches the empty text"},
     {"normalizer", "3", TX_FORMAT, "normalizer: expected an object, found 3"},
-    {"pre_tokenizer", "null", TX_UNSUPPORTED, "pre_tokenizer: null"},
-    {"pre_tokenizer", "{\"type\":\"Metaspace\"}", TX_UNSUPPORTED, "pre_tokenizer: Metaspace"},
-    {"pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":[]}", TX_UNSUPPORTED, "an empty Sequence"},
-    {"pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Punctuation\"}]}", TX_UNSUPPORTED,
-     "Punctuation at the end"},
-    {"pre_tokenizer", SPLIT("\\\\w+", "Isolated"), TX_UNSUPPORTED, "pretokenizers[0]: regular expression: \"\\w\""},
+    {"pre_tokenizer", "null", TX_UNSUPPORTED, "decoder: ByteLevel is supported only after pre_tokenizer ByteLevel"},
+    {"pre_tokenizer", "{\"type\":\"UnicodeScripts\"}", TX_UNSUPPORTED,
+     "pre_tokenizer: UnicodeScripts is not supported"},
+    {"pre_tokenizer", "{\"type\":\"Metaspace\",\"replacement\":\"ab\"}", TX_FORMAT,
+     "Metaspace: replacement ab: expected one"},
+    {"pre_tokenizer", "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}", TX_UNSUPPORTED,
+     "prepend_scheme last"},
+    {"pre_tokenizer",
+     "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\",\"add_prefix_space\":false},{\"type\":"
+     "\"Punctuation\"}]}",
+     TX_UNSUPPORTED, "Punctuation after ByteLevel"},
+    {"pre_tokenizer", SPLIT("\\\\w+", "Isolated"), TX_UNSUPPORTED,
+     "pretokenizers[0]: Split: regular expression: \"\\w\""},
     {"pre_tokenizer", SPLIT("^a", "Isolated"), TX_UNSUPPORTED, "\"^\""},
     {"pre_tokenizer", SPLIT("\\\\h", "Isolated"), TX_UNSUPPORTED, "\"\\h\""},
     {"pre_tokenizer", SPLIT("[a[b]]", "Isolated"), TX_UNSUPPORTED, "\"[b\""},
@@ -102,8 +115,17 @@ static const struct {
     {"pre_tokenizer", SPLIT("a)", "Isolated"), TX_FORMAT, ") without ("},
     {"pre_tokenizer", SPLIT("a", "Sideways"), TX_UNSUPPORTED, "behavior Sideways"},
     {"post_processor", "{\"type\":\"Mystery\"}", TX_UNSUPPORTED, "post_processor: Mystery"},
-    {"decoder", "null", TX_UNSUPPORTED, "decoder: null"},
-    {"decoder", "{\"type\":\"WordPiece\"}", TX_UNSUPPORTED, "decoder: WordPiece"},
+    {"post_processor", "{\"type\":\"BertProcessing\",\"sep\":[\"s\",999],\"cls\":[\"c\",1]}", TX_FORMAT,
+     "post_processor: id 999 is not in the vocabulary"},
+    {"post_processor", "{\"type\":\"BertProcessing\",\"sep\":[\"s\"],\"cls\":[\"c\",1]}", TX_FORMAT,
+     "post_processor: BertProcessing: sep: expected a token and its id"},
+    {"post_processor", "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"C\",\"type_id\":0}}]}",
+     TX_FORMAT, "single[0]: Sequence C: expected A or B"},
+    {"post_processor", "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"C\",\"type_id\":0}}]}",
+     TX_FORMAT, "special_tokens is missing"},
+    {"decoder", "null", TX_UNSUPPORTED, "decoder: after pre_tokenizer ByteLevel only ByteLevel"},
+    {"decoder", "{\"type\":\"CTC\"}", TX_UNSUPPORTED, "decoder: CTC is not supported"},
+    {"decoder", "{\"type\":\"Fuse\"}", TX_UNSUPPORTED, "decoder: after pre_tokenizer ByteLevel only ByteLevel"},
     {"model.vocab.q", "1", TX_FORMAT, "two tokens have id 1"},
     {"model.vocab.q", "-1", TX_FORMAT, "q: expected an integer from 0"},
     {"model.vocab.q", "\"one\"", TX_FORMAT, "q: expected an integer"},
@@ -214,6 +236,8 @@ static void test_equal_files(void **state)
                "Isolated"),
          false},
         {"model.ignore_merges", "true", false},
+        {"normalizer", "{\"type\":\"NFC\"}", false},
+        {"normalizer", "{\"type\":\"Sequence\",\"normalizers\":[]}", true},
         {"model.vocab.qq", "263", false},
     };
     static const char text[] = "the hen, the then 12 others\n\n  then<|endoftext|>";
@@ -535,31 +559,33 @@ static void test_bytes(void **state)
     remove_scratch(folder);
 }
 
+/* The byte vocabulary as a file, and a Llama's: BPE of characters whose bytes have tokens. */
 static void test_files_of_others(void **state)
 {
     (void)state;
-    static const struct {
-        const char *const files[2][2];
-        const char *why; /* NULL: it is the byte vocabulary */
-    } others[] = {
-        {{{"models/tiny_gpt2_bytes/tokenizer.json", "tokenizer.json"}}, NULL},
-        {{{"tokenizers/bert-base-uncased-tokenizer.json", "tokenizer.json"}}, "WordPiece"},
-        {{{"models/stories260K/tokenizer.json", "tokenizer.json"}}, "normalizer: Sequence is not supported"},
-    };
+    static const char *const of_bytes[][2] = {{"models/tiny_gpt2_bytes/tokenizer.json", "tokenizer.json"},
+                                              {NULL, NULL}},
+                             *const of_llama[][2] = {{"models/stories260K/tokenizer.json", "tokenizer.json"},
+                                                     {NULL, NULL}};
+    static const int32_t ids[] = {403, 407, 261, 378, 432, 410, 485, 443};
     tx_tokenizer *bytes, *tokenizer;
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        char *folder = folder_of(others[i].files);
-        if (others[i].why) {
-            assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_UNSUPPORTED, others[i].why);
-        } else {
-            assert_ok(tx_tokenizer_bytes(&bytes));
-            assert_ok(tx_tokenizer_open(folder, &tokenizer));
-            assert_string_equal(tx_tokenizer_digest(tokenizer), tx_tokenizer_digest(bytes));
-            tx_tokenizer_free(bytes);
-            tx_tokenizer_free(tokenizer);
-        }
-        remove_scratch(folder);
-    }
+    char *folder = folder_of(of_bytes), *back;
+    size_t size;
+    assert_ok(tx_tokenizer_bytes(&bytes));
+    assert_ok(tx_tokenizer_open(folder, &tokenizer));
+    assert_string_equal(tx_tokenizer_digest(tokenizer), tx_tokenizer_digest(bytes));
+    tx_tokenizer_free(bytes);
+    tx_tokenizer_free(tokenizer);
+    remove_scratch(folder);
+    folder = folder_of(of_llama);
+    assert_ok(tx_tokenizer_open(folder, &tokenizer));
+    assert_int_equal(tx_tokenizer_size(tokenizer), 512);
+    EXPECT_IDS(tokenizer, "Once upon a time, \xC3\xA9!", true, 403, 407, 261, 378, 432, 410, 485, 443);
+    assert_ok(tx_tokenizer_decode(tokenizer, ids, 8, false, &back, &size));
+    assert_string_equal(back, "Once upon a time, \xC3\xA9!");
+    free(back);
+    tx_tokenizer_free(tokenizer);
+    remove_scratch(folder);
 }
 
 int main(void)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * UTF-8: every code, every short sequence of bytes, and what stands for what is no character. */
+ * UTF-8: every code, every short sequence of bytes, and what stands for what is no character; normal forms. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include <cmocka.h>
 
+#include "models/text/unicode.h"
 #include "models/text/utf8.h"
 #include "tests/scratch.h"
 
@@ -84,13 +86,52 @@ static void test_replace(void **state)
     }
 }
 
+/* Normal forms of characters, and of a run of marks as long as a line can be, which takes no square of its length. */
+static void test_forms(void **state)
+{
+    (void)state;
+    static const struct {
+        tx_unicode_form form;
+        const char *text, *wanted;
+    } cases[] = {
+        {TX_NFC, "ascii", "ascii"},
+        {TX_NFC, "e\xCC\x81\xE2\x84\xAB", "\xC3\xA9\xC3\x85"},
+        {TX_NFD, "\xEA\xB0\x81\xC3\xA9",
+         "\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8"
+         "e\xCC\x81"},
+        {TX_NFC, "\xEF\xAC\x81", "\xEF\xAC\x81"},
+        {TX_NFKC, "\xEF\xAC\x81", "fi"},
+        {TX_NFKD, "\xE1\xBA\x9B\xCC\xA3", "s\xCC\xA3\xCC\x87"},
+        {TX_NFKC, "\xE1\xBA\x9B\xCC\xA3", "\xE1\xB9\xA9"},
+        {TX_NFC, "", ""},
+    };
+    tx_buffer out = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        out.size = 0;
+        assert_ok(tx_unicode_normalize(cases[i].form, cases[i].text, strlen(cases[i].text), &out));
+        assert_int_equal(out.size, strlen(cases[i].wanted));
+        assert_true(out.size == 0 || memcmp(out.data, cases[i].wanted, out.size) == 0);
+    }
+    enum { RUN = 100000 };
+    char *text = malloc(4 * RUN);
+    for (size_t i = 0; i < RUN; i++)
+        memcpy(text + 4 * i, "\xCC\x81\xCC\xA3", 4);
+    out.size = 0;
+    const clock_t start = clock();
+    assert_ok(tx_unicode_normalize(TX_NFD, text, 4 * RUN, &out));
+    assert_true((double)(clock() - start) / CLOCKS_PER_SEC < 1);
+    assert_int_equal(out.size, 4 * RUN);
+    for (size_t i = 0; i < 2 * RUN; i++)
+        assert_memory_equal(out.data + 2 * i, i < RUN ? "\xCC\xA3" : "\xCC\x81", 2);
+    free(text);
+    free(out.data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_codes),
-        cmocka_unit_test(test_sequences),
-        cmocka_unit_test(test_prefix),
-        cmocka_unit_test(test_replace),
+        cmocka_unit_test(test_codes),   cmocka_unit_test(test_sequences), cmocka_unit_test(test_prefix),
+        cmocka_unit_test(test_replace), cmocka_unit_test(test_forms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

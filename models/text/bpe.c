@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The model BPE: of bytes, or of characters, where a character without a token becomes those of its bytes, or the
+ * unknown token. */
+#include "models/text/bpe.h"
+#include "models/text/utf8.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Reading ------------------------------------------------------------------------------------- */
+
+tx_status tx_bpe_read_vocab(tx_tokenizer *tokenizer, const tx_json *vocab)
+{
+    tx_letters letters;
+    tx_letters_make(&letters);
+    tx_status status = TX_OK;
+    const int64_t words = (int64_t)tx_json_size(vocab);
+    for (void *i = tx_json_first(vocab); i && !status; i = tx_json_next(vocab, i)) {
+        const char *key = tx_json_key(i);
+        size_t size = strlen(key), count;
+        int64_t id;
+        char *bytes = malloc(size + 1);
+        if (!bytes)
+            return tx_fail(TX_MEMORY, "no memory for a token of %zu bytes", size);
+        status = tx_json_as_int(tx_json_value(i), key, 0, TX_VOCAB_LIMIT - 1, &id);
+        if (!status && id >= words) /* with as many ids below it, and none of them twice, there are no holes */
+            status = tx_fail(TX_FORMAT, "%.64s: id %" PRId64 " among %" PRId64 " words: some id below it has no word",
+                             key, id, words);
+        else if (!status && tokenizer->bytes && !tx_letters_read(&letters, key, size, bytes, &count))
+            status = tx_vocab_put(&tokenizer->vocab, id, TX_TOKEN_FOREIGN, key, size);
+        else if (!status)
+            status = tokenizer->bytes ? tx_vocab_put(&tokenizer->vocab, id, TX_TOKEN_WORD, bytes, count)
+                                      : tx_vocab_put(&tokenizer->vocab, id, TX_TOKEN_WORD, key, size);
+        free(bytes);
+    }
+    return status ? tx_fail_in(status, "vocab") : TX_OK;
+}
+
+int32_t tx_vocab_id(const tx_json *vocab, const char *text)
+{
+    int64_t id = -1;
+    return tx_json_get_int(vocab, text, 0, TX_VOCAB_LIMIT - 1, &id) ? -1 : (int32_t)id;
+}
+
+/* Of a word that a message quotes: enough to know it. */
+static int shown(size_t size)
+{
+    return size < 64 ? (int)size : 64;
+}
+
+tx_status tx_bpe_read_merge(tx_tokenizer *tokenizer, const tx_json *vocab, const char *left, size_t left_size,
+                            const char *right, size_t right_size)
+{
+    if (left_size == 0 || right_size == 0)
+        return tx_fail(TX_FORMAT, "expected two words with a blank between them");
+    char *text = malloc(left_size + right_size + 1);
+    if (!text)
+        return tx_fail(TX_MEMORY, "no memory for a merge");
+    tx_merge merge;
+    memcpy(text, right, right_size);
+    text[right_size] = '\0';
+    merge.right = tx_vocab_id(vocab, text);
+    memcpy(text, left, left_size);
+    text[left_size] = '\0';
+    merge.left = tx_vocab_id(vocab, text);
+    memcpy(text + left_size, right, right_size);
+    text[left_size + right_size] = '\0';
+    merge.id = tx_vocab_id(vocab, text);
+    free(text);
+    if (merge.left < 0)
+        return tx_fail(TX_FORMAT, "%.*s is not in the vocabulary", shown(left_size), left);
+    if (merge.right < 0)
+        return tx_fail(TX_FORMAT, "%.*s is not in the vocabulary", shown(right_size), right);
+    if (merge.id < 0)
+        return tx_fail(TX_FORMAT, "%.*s and %.*s together are not in the vocabulary", shown(left_size), left,
+                       shown(right_size), right);
+    return tx_merges_add(&tokenizer->merges, merge);
+}
+
+/* "a b" or ["a", "b"]. */
+static tx_status read_merge(tx_tokenizer *tokenizer, const tx_json *vocab, const tx_json *json)
+{
+    const char *left, *right;
+    if (tx_json_type_of(json) != TX_JSON_ARRAY) {
+        tx_status status = tx_json_as_string(json, "a merge", &left);
+        const char *blank = status ? NULL : strchr(left, ' ');
+        if (status || !blank || strchr(blank + 1, ' '))
+            return status ? status : tx_fail(TX_FORMAT, "expected two words with a blank between them");
+        return tx_bpe_read_merge(tokenizer, vocab, left, (size_t)(blank - left), blank + 1, strlen(blank + 1));
+    }
+    if (tx_json_size(json) != 2)
+        return tx_fail(TX_FORMAT, "expected two words, found %zu", tx_json_size(json));
+    tx_status status = tx_json_as_string(tx_json_at(json, 0), "its first word", &left);
+    if (!status)
+        status = tx_json_as_string(tx_json_at(json, 1), "its second word", &right);
+    return status ? status : tx_bpe_read_merge(tokenizer, vocab, left, strlen(left), right, strlen(right));
+}
+
+static tx_status read_merges(tx_tokenizer *tokenizer, const tx_json *vocab, const tx_json *model)
+{
+    tx_json *merges;
+    tx_status status = tx_json_get(model, "merges", TX_JSON_ARRAY, &merges);
+    size_t count = status ? 0 : tx_json_size(merges);
+    if (!status)
+        status = tx_merges_reserve(&tokenizer->merges, count);
+    for (size_t i = 0; i < count && !status; i++) {
+        status = read_merge(tokenizer, vocab, tx_json_at(merges, i));
+        if (status)
+            status = tx_fail_in(status, "merges[%zu]", i);
+    }
+    return status;
+}
+
+/* An option that must be absent, null, or "". */
+static tx_status expect_empty(const tx_json *model, const char *key)
+{
+    const char *text;
+    if (!tx_json_has(model, key))
+        return TX_OK;
+    tx_status status = tx_json_get_string(model, key, &text);
+    return status || !*text ? status : tx_fail(TX_UNSUPPORTED, "%s \"%.40s\" is not supported", key, text);
+}
+
+tx_status tx_model_read_unk(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab)
+{
+    const char *text;
+    tx_status status = tx_json_get_string(model, "unk_token", &text);
+    if (status)
+        return status;
+    tokenizer->unk = tx_vocab_id(vocab, text);
+    return tokenizer->unk < 0 ? tx_fail(TX_FORMAT, "unk_token %.64s is not in the vocabulary", text) : TX_OK;
+}
+
+/* What changes the ids of characters without a token; where all bytes have one, it changes nothing. */
+static tx_status read_unknown(tx_tokenizer *t, const tx_json *model, const tx_json *vocab)
+{
+    tx_status status = tx_json_has(model, "unk_token") ? tx_model_read_unk(t, model, vocab) : TX_OK;
+    if (!status)
+        status = tx_step_flag(model, "fuse_unk", false, &t->fuse_unk);
+    if (!status)
+        status = tx_step_flag(model, "byte_fallback", false, &t->byte_fallback);
+    for (int byte = 0; byte < 256 && !status && t->byte_fallback; byte++) {
+        char text[8];
+        snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
+        t->vocab.byte_ids[byte] = tx_vocab_id(vocab, text);
+    }
+    return status;
+}
+
+tx_status tx_bpe_read(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab)
+{
+    double dropout = 0;
+    tx_status status = TX_OK;
+    if (tx_json_has(model, "dropout"))
+        status = tx_json_get_number(model, "dropout", 0, 1, &dropout);
+    if (!status && dropout > 0)
+        status = tx_fail(TX_UNSUPPORTED, "dropout %g is not supported", dropout);
+    if (!status)
+        status = expect_empty(model, "continuing_subword_prefix");
+    if (!status)
+        status = expect_empty(model, "end_of_word_suffix");
+    if (!status)
+        status = tx_step_flag(model, "ignore_merges", false, &tokenizer->ignore_merges);
+    if (!status && !tokenizer->bytes)
+        status = read_unknown(tokenizer, model, vocab);
+    return status ? status : read_merges(tokenizer, vocab, model);
+}
+
+/* ---- Encoding ------------------------------------------------------------------------------------ */
+
+/* The unknown token for characters that have none, which may stand for several: Hugging Face's tokenizers give it out
+ * when the next known character comes, behind the bytes of those that fell back to them. */
+typedef struct symbols {
+    int32_t *id; /* room for as many as the word has bytes */
+    size_t count;
+    bool pending;
+} symbols;
+
+static void end_pending(const tx_tokenizer *t, symbols *s)
+{
+    if (s->pending)
+        s->id[s->count++] = t->unk;
+    s->pending = false;
+}
+
+static void add_character(const tx_tokenizer *t, const char *text, size_t size, symbols *s)
+{
+    const int32_t id = tx_vocab_find(&t->vocab, text, size);
+    if (id >= 0) {
+        end_pending(t, s);
+        s->id[s->count++] = id;
+        return;
+    }
+    size_t known = 0;
+    while (t->byte_fallback && known < size && t->vocab.byte_ids[(unsigned char)text[known]] >= 0)
+        known++;
+    if (known == size) {
+        for (size_t i = 0; i < size; i++)
+            s->id[s->count++] = t->vocab.byte_ids[(unsigned char)text[i]];
+    } else if (t->unk >= 0) {
+        if (!t->fuse_unk)
+            end_pending(t, s);
+        s->pending = true;
+    }
+}
+
+static tx_status encode_characters(const tx_tokenizer *t, tx_buffer *scratch, const char *word, size_t size,
+                                   tx_ids *ids)
+{
+    scratch->size = 0;
+    tx_status status = size < SIZE_MAX / sizeof(int32_t) ? tx_buffer_reserve(scratch, size * sizeof(int32_t))
+                                                         : tx_fail(TX_MEMORY, "a word of %zu bytes", size);
+    if (status)
+        return status;
+    symbols s = {.id = (void *)scratch->data};
+    for (size_t at = 0, length; at < size; at += length) {
+        length = tx_utf8_read(word + at, size - at, NULL);
+        add_character(t, word + at, length, &s);
+    }
+    end_pending(t, &s);
+    return s.count ? tx_merges_apply(&t->merges, &(tx_symbols){s.id, NULL, s.count}, ids) : TX_OK;
+}
+
+tx_status tx_bpe_encode(const tx_tokenizer *t, tx_buffer *scratch, const char *word, size_t size, tx_ids *ids)
+{
+    int32_t whole = t->ignore_merges ? tx_vocab_find(&t->vocab, word, size) : -1;
+    if (whole < 0)
+        return t->bytes ? tx_merges_apply(&t->merges, &(tx_symbols){t->vocab.byte_ids, word, size}, ids)
+                        : encode_characters(t, scratch, word, size, ids);
+    tx_status status = tx_ids_reserve(ids, 1);
+    if (!status)
+        ids->id[ids->count++] = whole;
+    return status;
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The kinds of post-processors: each is a template for one text, and one for two. */
+#include "models/text/post_processor.h"
+#include "models/text/tokenizer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tx_status add(tx_template *template, int64_t id, int64_t type)
+{
+    tx_template_item *larger = realloc(template->item, (template->count + 1) * sizeof *larger);
+    if (!larger)
+        return tx_fail(TX_MEMORY, "no memory for a template");
+    template->item = larger;
+    larger[template->count++] = (tx_template_item){(int32_t)id, (int32_t)type};
+    return TX_OK;
+}
+
+/* ---- TemplateProcessing ---------------------------------------------------------------------------- */
+
+/* The ids of a special token, which `special_tokens` names. */
+static tx_status add_special(tx_template *template, const tx_json *tokens, const char *name, int64_t type)
+{
+    tx_json *token, *ids;
+    int64_t id;
+    if (!tokens)
+        return tx_fail(TX_FORMAT, "special_tokens is missing");
+    tx_status status = tx_json_get(tokens, name, TX_JSON_OBJECT, &token);
+    if (!status)
+        status = tx_json_get(token, "ids", TX_JSON_ARRAY, &ids);
+    for (size_t i = 0; !status && i < tx_json_size(ids); i++) {
+        status = tx_json_as_int(tx_json_at(ids, i), "an id", 0, INT32_MAX, &id);
+        if (!status)
+            status = add(template, id, type);
+    }
+    return status;
+}
+
+static tx_status add_item(tx_template *template, const tx_json *tokens, const tx_json *item)
+{
+    tx_json *object;
+    const char *id;
+    int64_t type = 0;
+    const bool special = tx_json_has(item, "SpecialToken");
+    tx_status status = tx_json_get(item, special ? "SpecialToken" : "Sequence", TX_JSON_OBJECT, &object);
+    if (!status)
+        status = tx_json_get_string(object, "id", &id);
+    if (!status)
+        status = tx_json_get_int(object, "type_id", 0, INT32_MAX, &type);
+    if (status)
+        return status;
+    if (special)
+        return add_special(template, tokens, id, type);
+    if (strcmp(id, "A") != 0 && strcmp(id, "B") != 0)
+        return tx_fail(TX_FORMAT, "Sequence %.40s: expected A or B", id);
+    return add(template, *id == 'A' ? TX_TEMPLATE_FIRST : TX_TEMPLATE_SECOND, type);
+}
+
+static tx_status read_template(tx_post_processor *post, const tx_json *json)
+{
+    static const char *const names[] = {"single", "pair"};
+    tx_json *tokens = NULL, *items;
+    tx_status status = TX_OK;
+    if (tx_json_has(json, "special_tokens"))
+        status = tx_json_get(json, "special_tokens", TX_JSON_OBJECT, &tokens);
+    for (int i = 0; i < 2 && !status; i++) {
+        if (!tx_json_has(json, names[i]))
+            continue;
+        status = tx_json_get(json, names[i], TX_JSON_ARRAY, &items);
+        for (size_t k = 0; !status && k < tx_json_size(items); k++) {
+            status = add_item(&post->of[i], tokens, tx_json_at(items, k));
+            if (status)
+                status = tx_fail_in(status, "%s[%zu]", names[i], k);
+        }
+    }
+    return status;
+}
+
+/* ---- BertProcessing, RobertaProcessing ------------------------------------------------------------- */
+
+/* ["[SEP]", 102] */
+static tx_status read_token(const tx_json *json, const char *key, int64_t *id)
+{
+    tx_json *pair;
+    tx_status status = tx_json_get(json, key, TX_JSON_ARRAY, &pair);
+    if (!status && tx_json_size(pair) != 2)
+        status = tx_fail(TX_FORMAT, "%s: expected a token and its id", key);
+    return status ? status : tx_json_as_int(tx_json_at(pair, 1), key, 0, INT32_MAX, id);
+}
+
+/* One text is `cls` A `sep`, and two are that, `sep` again if they are kept apart so, and B `sep`. */
+static tx_status read_classes(tx_post_processor *post, const tx_json *json, bool twice, int type)
+{
+    int64_t sep = 0, cls = 0;
+    tx_status status = read_token(json, "sep", &sep);
+    if (!status)
+        status = read_token(json, "cls", &cls);
+    for (int i = 0; i < 2; i++) {
+        const tx_template_item items[] = {{(int32_t)cls, 0},    {TX_TEMPLATE_FIRST, 0},     {(int32_t)sep, 0},
+                                          {(int32_t)sep, type}, {TX_TEMPLATE_SECOND, type}, {(int32_t)sep, type}};
+        for (int k = 0; k < (i ? 6 : 3) && !status; k++)
+            if (k != 3 || twice)
+                status = add(&post->of[i], items[k].id, items[k].type);
+    }
+    return status;
+}
+
+static tx_status read_bert(tx_post_processor *post, const tx_json *json)
+{
+    return read_classes(post, json, false, 1);
+}
+
+static tx_status read_roberta(tx_post_processor *post, const tx_json *json)
+{
+    return read_classes(post, json, true, 0);
+}
+
+/* ---- The part -------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    tx_status (*read)(tx_post_processor *post, const tx_json *json); /* NULL: it adds nothing */
+} kinds[] = {{"ByteLevel", NULL},
+             {"TemplateProcessing", read_template},
+             {"BertProcessing", read_bert},
+             {"RobertaProcessing", read_roberta}};
+
+static tx_status read_one(tx_post_processor *post, const tx_json *json, const char *type)
+{
+    size_t kind = 0;
+    while (kind < sizeof kinds / sizeof kinds[0] && strcmp(kinds[kind].name, type) != 0)
+        kind++;
+    if (kind == sizeof kinds / sizeof kinds[0])
+        return tx_fail(TX_UNSUPPORTED, "%.40s is not supported", type);
+    if (!kinds[kind].read)
+        return TX_OK;
+    if (post->given)
+        return tx_fail(TX_UNSUPPORTED, "%s: a second one that adds tokens is not supported", type);
+    post->given = true;
+    tx_status status = kinds[kind].read(post, json);
+    return status ? tx_fail_in(status, "%s", type) : TX_OK;
+}
+
+tx_status tx_post_processor_read(tx_post_processor *post, const tx_json *json)
+{
+    const char *type;
+    tx_json *list;
+    if (!json)
+        return TX_OK;
+    tx_status status = tx_json_get_string(json, "type", &type);
+    if (status || strcmp(type, "Sequence") != 0)
+        return status ? status : read_one(post, json, type);
+    status = tx_json_get(json, "processors", TX_JSON_ARRAY, &list);
+    for (size_t i = 0; !status && i < tx_json_size(list); i++) {
+        status = tx_post_processor_read(post, tx_json_at(list, i));
+        if (status)
+            status = tx_fail_in(status, "processors[%zu]", i);
+    }
+    return status;
+}
+
+void tx_post_processor_free(tx_post_processor *post)
+{
+    for (int i = 0; i < 2; i++)
+        free(post->of[i].item);
+}
+
+tx_status tx_post_processor_seal(tx_post_processor *post, int32_t vocab)
+{
+    tx_status status = TX_OK;
+    for (int i = 0; i < 2 && !post->given && !status; i++) {
+        status = add(&post->of[i], TX_TEMPLATE_FIRST, 0);
+        if (!status && i == 1)
+            status = add(&post->of[i], TX_TEMPLATE_SECOND, 1);
+    }
+    for (int i = 0; i < 2 && !status; i++)
+        for (size_t k = 0; k < post->of[i].count && !status; k++)
+            if (post->of[i].item[k].id >= vocab)
+                status = tx_fail(TX_FORMAT, "post_processor: id %" PRId32 " is not in the vocabulary",
+                                 post->of[i].item[k].id);
+    return status;
+}

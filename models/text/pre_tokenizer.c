@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The kinds of pre-tokenizers. */
+#include "models/text/pre_tokenizer.h"
+#include "models/text/utf8.h"
+
+#include <stdio.h>
+
+/* How GPT-2 splits, and what ByteLevel means by use_regex. */
+static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+/* Punctuation, in [...] of one of PCRE2's. */
+#define PUNCTUATION "!-/:-@\\[-`{-~\\p{P}"
+#define SPACE "\\p{White_Space}"
+
+static tx_status read_behavior(tx_step *step, const tx_json *json)
+{
+    static const char *const names[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
+    const char *name;
+    tx_status status = tx_json_get_string(json, "behavior", &name);
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && !status; i++)
+        if (strcmp(name, names[i]) == 0) {
+            step->mode = (tx_split_mode)i;
+            return TX_OK;
+        }
+    return status ? status : tx_fail(TX_UNSUPPORTED, "behavior %.40s", name);
+}
+
+static tx_status read_split(tx_step *step, const tx_json *json)
+{
+    tx_status status = read_behavior(step, json);
+    if (!status)
+        status = tx_step_flag(json, "invert", true, &step->invert);
+    return status ? status : tx_step_pattern(step, json);
+}
+
+static tx_status read_digits(tx_step *step, const tx_json *json)
+{
+    bool individual = false;
+    tx_status status = tx_step_flag(json, "individual_digits", true, &individual);
+    step->mode = individual ? TX_SPLIT_ISOLATED : TX_SPLIT_CONTIGUOUS;
+    return status ? status : tx_regex_compile("\\p{N}", &step->regex);
+}
+
+static tx_status read_punctuation(tx_step *step, const tx_json *json)
+{
+    tx_status status = tx_json_has(json, "behavior") ? read_behavior(step, json) : TX_OK;
+    return status ? status : tx_regex_compile("[" PUNCTUATION "]", &step->regex);
+}
+
+/* Matches are words, what lies between them is not there. */
+static tx_status keep(tx_step *step, const char *pattern)
+{
+    step->mode = TX_SPLIT_REMOVED;
+    step->invert = true;
+    return tx_regex_compile(pattern, &step->regex);
+}
+
+static tx_status read_whitespace(tx_step *step, const tx_json *json)
+{
+    (void)json;
+    return keep(step, "[" TX_REGEX_WORD "]+|[^" TX_REGEX_WORD SPACE "]+");
+}
+
+static tx_status read_whitespace_split(tx_step *step, const tx_json *json)
+{
+    (void)json;
+    return keep(step, "[^" SPACE "]+");
+}
+
+static tx_status read_bert(tx_step *step, const tx_json *json)
+{
+    (void)json;
+    return keep(step, "[^" SPACE PUNCTUATION "]+|[" PUNCTUATION "]");
+}
+
+static tx_status read_metaspace(tx_step *step, const tx_json *json)
+{
+    bool split = true;
+    char pattern[TX_UTF8_MAX + sizeof "\\Q\\E"];
+    tx_status status = tx_step_metaspace(step, json);
+    if (!status)
+        status = tx_step_flag(json, "split", false, &split);
+    if (status || !split)
+        return status;
+    step->mode = TX_SPLIT_MERGED_WITH_NEXT;
+    snprintf(pattern, sizeof pattern, "\\Q%.4s\\E", step->text);
+    return tx_regex_compile(pattern, &step->regex);
+}
+
+static tx_status set_gpt2(tx_step *step, bool prefix, bool regex)
+{
+    step->mark = prefix;
+    step->prepend = TX_PREPEND_ALWAYS;
+    step->text = strdup(" ");
+    if (!step->text)
+        return tx_fail(TX_MEMORY, "no memory for a text");
+    return regex ? tx_regex_open(gpt2, &step->regex) : TX_OK;
+}
+
+static tx_status read_byte_level(tx_step *step, const tx_json *json)
+{
+    bool prefix = false, regex = true; /* files older than use_regex mean that */
+    tx_status status = tx_step_flag(json, "add_prefix_space", true, &prefix);
+    if (!status)
+        status = tx_step_flag(json, "use_regex", false, &regex);
+    return status ? status : set_gpt2(step, prefix, regex);
+}
+
+static const tx_step_kind kinds[] = {
+    {"ByteLevel", read_byte_level, NULL, NULL},  {"Split", read_split, NULL, NULL},
+    {"Digits", read_digits, NULL, NULL},         {"Punctuation", read_punctuation, NULL, NULL},
+    {"Whitespace", read_whitespace, NULL, NULL}, {"WhitespaceSplit", read_whitespace_split, NULL, NULL},
+    {"BertPreTokenizer", read_bert, NULL, NULL}, {"Metaspace", read_metaspace, NULL, NULL},
+};
+
+tx_status tx_pre_tokenizer_read(tx_steps *steps, const tx_json *json, bool *bytes)
+{
+    tx_status status = tx_steps_read(steps, json, "pretokenizers", kinds, sizeof kinds / sizeof kinds[0]);
+    *bytes = false;
+    for (int32_t i = 0; i < steps->count && !status; i++) {
+        if (*bytes)
+            return tx_fail(TX_UNSUPPORTED, "%s after ByteLevel: ByteLevel must come last", steps->at[i].kind->name);
+        *bytes = steps->at[i].kind == &kinds[0];
+    }
+    return status;
+}
+
+tx_status tx_pre_tokenizer_gpt2(tx_steps *steps, bool prefix)
+{
+    tx_step *step = &steps->at[steps->count++];
+    *step = (tx_step){.kind = &kinds[0]};
+    return set_gpt2(step, prefix, true);
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reading the steps of a tokenizer's parts. */
+#include "models/text/steps.h"
+#include "models/text/utf8.h"
+
+static tx_status read_one(tx_steps *steps, const tx_json *json, const tx_step_kind *kinds, size_t count)
+{
+    const char *type;
+    tx_status status = tx_json_get_string(json, "type", &type);
+    if (status)
+        return status;
+    size_t kind = 0;
+    while (kind < count && strcmp(kinds[kind].name, type) != 0)
+        kind++;
+    if (kind == count)
+        return tx_fail(TX_UNSUPPORTED, "%.40s is not supported", type);
+    if (steps->count == TX_STEPS_MAX)
+        return tx_fail(TX_UNSUPPORTED, "more than %d steps", TX_STEPS_MAX);
+    tx_step *step = &steps->at[steps->count++]; /* from here on its owner frees it */
+    *step = (tx_step){.kind = &kinds[kind]};
+    status = step->kind->read ? step->kind->read(step, json) : TX_OK;
+    return status ? tx_fail_in(status, "%s", type) : TX_OK;
+}
+
+/* JSON's own limit of nesting ends this. */
+static tx_status read_all(tx_steps *steps, const tx_json *json, const char *list_key, const tx_step_kind *kinds,
+                          size_t count)
+{
+    const char *type;
+    tx_json *list;
+    if (tx_json_type_of(json) != TX_JSON_OBJECT)
+        return tx_fail(TX_FORMAT, "not an object");
+    tx_status status = tx_json_get_string(json, "type", &type);
+    if (status || strcmp(type, "Sequence") != 0)
+        return status ? status : read_one(steps, json, kinds, count);
+    status = tx_json_get(json, list_key, TX_JSON_ARRAY, &list);
+    for (size_t i = 0; !status && i < tx_json_size(list); i++) {
+        status = read_all(steps, tx_json_at(list, i), list_key, kinds, count);
+        if (status)
+            status = tx_fail_in(status, "%s[%zu]", list_key, i);
+    }
+    return status;
+}
+
+tx_status tx_steps_read(tx_steps *steps, const tx_json *part, const char *list_key, const tx_step_kind *kinds,
+                        size_t count)
+{
+    return part ? read_all(steps, part, list_key, kinds, count) : TX_OK;
+}
+
+void tx_steps_free(tx_steps *steps)
+{
+    for (int32_t i = 0; i < steps->count; i++) {
+        tx_regex_close(&steps->at[i].regex);
+        free(steps->at[i].text);
+    }
+}
+
+/* ---- Members of steps ------------------------------------------------------------------------------ */
+
+tx_status tx_step_text(tx_step *step, const tx_json *json, const char *key)
+{
+    const char *text;
+    tx_status status = tx_json_get_string(json, key, &text);
+    if (status)
+        return status;
+    step->text = strdup(text);
+    return step->text ? TX_OK : tx_fail(TX_MEMORY, "no memory for a text");
+}
+
+tx_status tx_step_flag(const tx_json *json, const char *key, bool needed, bool *flag)
+{
+    return needed || tx_json_has(json, key) ? tx_json_get_bool(json, key, flag) : TX_OK;
+}
+
+/* A text as a regular expression that matches it alone. */
+static tx_status quote(const char *text, char **made)
+{
+    char *pattern = malloc(2 * strlen(text) + 1), *at = pattern;
+    if (!pattern)
+        return tx_fail(TX_MEMORY, "no memory for a pattern");
+    for (; *text; text++) {
+        if (strchr("\\^$.[]|()?*+{}-", *text))
+            *at++ = '\\';
+        *at++ = *text;
+    }
+    *at = '\0';
+    *made = pattern;
+    return TX_OK;
+}
+
+tx_status tx_step_pattern(tx_step *step, const tx_json *json)
+{
+    tx_json *pattern;
+    const char *text;
+    char *quoted = NULL;
+    tx_status status = tx_json_get(json, "pattern", TX_JSON_OBJECT, &pattern);
+    if (status)
+        return status;
+    if (!tx_json_has(pattern, "String")) {
+        status = tx_json_get_string(pattern, "Regex", &text);
+        return status ? status : tx_regex_open(text, &step->regex);
+    }
+    status = tx_json_get_string(pattern, "String", &text);
+    if (!status)
+        status = quote(text, &quoted);
+    if (!status)
+        status = tx_regex_open(quoted, &step->regex);
+    free(quoted);
+    return status;
+}
+
+tx_status tx_step_replace(tx_step *step, const tx_json *json)
+{
+    tx_status status = tx_step_pattern(step, json);
+    return status ? status : tx_step_text(step, json, "content");
+}
+
+tx_status tx_step_metaspace(tx_step *step, const tx_json *json)
+{
+    static const char *const schemes[] = {"never", "first", "always"};
+    const char *scheme;
+    bool prefix = true; /* files older than prepend_scheme say it so */
+    tx_status status = tx_step_text(step, json, "replacement");
+    if (!status && (!*step->text || tx_utf8_read(step->text, strlen(step->text), NULL) != strlen(step->text)))
+        status = tx_fail(TX_FORMAT, "replacement %.40s: expected one character", step->text);
+    step->mark = true;
+    if (!status)
+        status = tx_step_flag(json, "add_prefix_space", false, &prefix);
+    step->prepend = prefix ? TX_PREPEND_ALWAYS : TX_PREPEND_NEVER;
+    if (status || !tx_json_has(json, "prepend_scheme"))
+        return status;
+    status = tx_json_get_string(json, "prepend_scheme", &scheme);
+    for (size_t i = 0; i < sizeof schemes / sizeof schemes[0] && !status; i++)
+        if (strcmp(scheme, schemes[i]) == 0) {
+            step->prepend = (tx_prepend)i;
+            return TX_OK;
+        }
+    return status ? status : tx_fail(TX_UNSUPPORTED, "prepend_scheme %.40s", scheme);
+}
+
+tx_status tx_step_replace_all(const tx_step *step, tx_matcher *matcher, const char *text, size_t size, tx_buffer *out)
+{
+    tx_status status = TX_OK;
+    for (size_t at = 0, begin = 0, end = 0; at < size && !status; at = end) {
+        status = tx_matcher_next(matcher, &step->regex, text, size, at, &begin, &end);
+        if (!status)
+            status = tx_buffer_add(out, text + at, begin - at);
+        if (!status && begin < end)
+            status = tx_buffer_add(out, step->text, strlen(step->text));
+    }
+    return status;
+}

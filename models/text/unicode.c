@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Unicode through utf8proc. */
+#include "models/text/unicode.h"
+#include "models/text/utf8.h"
+
+#include <utf8proc.h>
+
+const char *tx_unicode_version(void)
+{
+    return utf8proc_unicode_version();
+}
+
+/* ---- Normal forms ---------------------------------------------------------------------------------- */
+
+/* Code points that grow. */
+typedef struct codes {
+    utf8proc_int32_t *at, *sorted; /* room for as many in both */
+    size_t count, room;
+} codes;
+
+static tx_status reserve(codes *c, size_t count)
+{
+    if (count <= c->room - c->count)
+        return TX_OK;
+    const size_t room = 2 * c->room + count + 64;
+    utf8proc_int32_t *at = realloc(c->at, room * sizeof *at);
+    if (at)
+        c->at = at;
+    utf8proc_int32_t *sorted = at ? realloc(c->sorted, room * sizeof *sorted) : NULL;
+    if (!sorted)
+        return tx_fail(TX_MEMORY, "no memory for the normal form of %zu characters", room);
+    c->sorted = sorted;
+    c->room = room;
+    return TX_OK;
+}
+
+/* What one character is decomposed to, at most: U+FDFA has 18. */
+#define DECOMPOSED_MOST 32
+
+static tx_status decompose(const char *text, size_t size, utf8proc_option_t options, codes *c)
+{
+    tx_status status = TX_OK;
+    int boundary = 0;
+    for (size_t at = 0; at < size && !status;) {
+        uint32_t code;
+        at += tx_utf8_read(text + at, size - at, &code);
+        status = reserve(c, DECOMPOSED_MOST);
+        if (status)
+            break;
+        const utf8proc_ssize_t made =
+            utf8proc_decompose_char((utf8proc_int32_t)code, c->at + c->count, DECOMPOSED_MOST, options, &boundary);
+        if (made < 0 || made > DECOMPOSED_MOST)
+            return tx_fail(TX_INTERNAL, "the normal form of U+%04X", (unsigned)code);
+        c->count += (size_t)made;
+    }
+    return status;
+}
+
+static unsigned class_of(utf8proc_int32_t code)
+{
+    return (unsigned)utf8proc_get_property(code)->combining_class;
+}
+
+/* Sorts a run of marks by their classes, those of one class as they were. */
+static void sort_marks(utf8proc_int32_t *code, size_t count, utf8proc_int32_t *sorted)
+{
+    size_t place[257] = {0};
+    for (size_t i = 0; i < count; i++)
+        place[class_of(code[i]) + 1]++;
+    for (size_t k = 1; k < 257; k++)
+        place[k] += place[k - 1];
+    for (size_t i = 0; i < count; i++)
+        sorted[place[class_of(code[i])]++] = code[i];
+    memcpy(code, sorted, count * sizeof *code);
+}
+
+/* The canonical order (utf8proc's own way takes the square of a run's length). */
+static void order(codes *c)
+{
+    size_t begin = 0; /* of the run */
+    bool sorted = true;
+    unsigned before = 0;
+    for (size_t i = 0; i <= c->count; i++) {
+        const unsigned class = i < c->count ? class_of(c->at[i]) : 0;
+        if (class == 0) {
+            if (!sorted)
+                sort_marks(c->at + begin, i - begin, c->sorted);
+            begin = i + 1;
+            sorted = true;
+        }
+        sorted = sorted && (class == 0 || class >= before);
+        before = class;
+    }
+}
+
+static tx_status encode(const codes *c, tx_buffer *out)
+{
+    tx_status status = TX_OK;
+    for (size_t i = 0; i < c->count && !status; i++) {
+        char text[TX_UTF8_MAX];
+        status = tx_buffer_add(out, text, tx_utf8_write((uint32_t)c->at[i], text));
+    }
+    return status;
+}
+
+tx_status tx_unicode_normalize(tx_unicode_form form, const char *text, size_t size, tx_buffer *out)
+{
+    const bool compose = form == TX_NFC || form == TX_NFKC;
+    const utf8proc_option_t options = UTF8PROC_DECOMPOSE | (form == TX_NFKC || form == TX_NFKD ? UTF8PROC_COMPAT : 0);
+    size_t ascii = 0;
+    while (ascii < size && (unsigned char)text[ascii] < 0x80)
+        ascii++;
+    if (ascii == size)
+        return tx_buffer_add(out, text, size);
+    codes c = {0};
+    tx_status status = decompose(text, size, options, &c);
+    if (!status)
+        order(&c);
+    if (!status && compose) {
+        const utf8proc_ssize_t left =
+            utf8proc_normalize_utf32(c.at, (utf8proc_ssize_t)c.count, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+        c.count = left > 0 ? (size_t)left : 0;
+    }
+    if (!status)
+        status = encode(&c, out);
+    free(c.at);
+    free(c.sorted);
+    return status;
+}
+
+/* ---- Characters ------------------------------------------------------------------------------------ */
+
+tx_status tx_unicode_lower(uint32_t code, tx_buffer *out)
+{
+    char text[TX_UTF8_MAX];
+    if (code == 0x130) /* the one character that becomes two: i and a dot above */
+        return tx_buffer_add(out, "i\xCC\x87", 3);
+    return tx_buffer_add(out, text, tx_utf8_write((uint32_t)utf8proc_tolower((utf8proc_int32_t)code), text));
+}
+
+static utf8proc_category_t category(uint32_t code)
+{
+    return utf8proc_category((utf8proc_int32_t)code);
+}
+
+bool tx_unicode_is_space(uint32_t code)
+{
+    if (code < 0x80)
+        return code == ' ' || (code >= '\t' && code <= '\r');
+    const utf8proc_category_t c = category(code);
+    return code == 0x85 || c == UTF8PROC_CATEGORY_ZS || c == UTF8PROC_CATEGORY_ZL || c == UTF8PROC_CATEGORY_ZP;
+}
+
+bool tx_unicode_is_mark(uint32_t code)
+{
+    const utf8proc_category_t c = category(code);
+    return c == UTF8PROC_CATEGORY_MN || c == UTF8PROC_CATEGORY_MC || c == UTF8PROC_CATEGORY_ME;
+}
+
+bool tx_unicode_is_accent(uint32_t code)
+{
+    return category(code) == UTF8PROC_CATEGORY_MN;
+}
+
+bool tx_unicode_is_control(uint32_t code)
+{
+    const utf8proc_category_t c = category(code);
+    return c == UTF8PROC_CATEGORY_CC || c == UTF8PROC_CATEGORY_CF || c == UTF8PROC_CATEGORY_CO;
+}

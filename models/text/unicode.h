@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What Unicode says of characters; utf8proc knows it. */
+#ifndef TX_TEXT_UNICODE_H
+#define TX_TEXT_UNICODE_H
+
+#include "models/text/buffer.h"
+
+typedef enum tx_unicode_form { TX_NFC, TX_NFD, TX_NFKC, TX_NFKD } tx_unicode_form;
+
+/* The version of Unicode, as "15.0.0". */
+const char *tx_unicode_version(void);
+/* Appends a text of whole characters in a normal form. */
+tx_status tx_unicode_normalize(tx_unicode_form form, const char *text, size_t size, tx_buffer *out);
+/* Appends a character in lower case, without regard to its neighbours. */
+tx_status tx_unicode_lower(uint32_t code, tx_buffer *out);
+
+/* White_Space. */
+bool tx_unicode_is_space(uint32_t code);
+/* Marks (M), and of these the ones without a width of their own (Mn). */
+bool tx_unicode_is_mark(uint32_t code);
+bool tx_unicode_is_accent(uint32_t code);
+/* Controls, formats, private use (Cc, Cf, Co). */
+bool tx_unicode_is_control(uint32_t code);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The model WordPiece (Schuster and Nakajima, 2012; Devlin et al., 2018): a word is the longest token that it begins
+ * with, and so on; tokens within a word have a prefix. A word of which some part has no token is unknown. */
+#include "models/text/bpe.h"
+#include "models/text/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+tx_status tx_word_piece_read(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab)
+{
+    const char *prefix = "##";
+    tokenizer->longest = 100;
+    tx_status status = tx_model_read_unk(tokenizer, model, vocab);
+    if (!status && tx_json_has(model, "continuing_subword_prefix"))
+        status = tx_json_get_string(model, "continuing_subword_prefix", &prefix);
+    if (!status && tx_json_has(model, "max_input_chars_per_word"))
+        status = tx_json_get_int(model, "max_input_chars_per_word", 0, INT16_MAX, &tokenizer->longest);
+    if (status)
+        return status;
+    tokenizer->prefix = strdup(prefix);
+    return tokenizer->prefix ? TX_OK : tx_fail(TX_MEMORY, "no memory for a prefix");
+}
+
+static int64_t count_characters(const char *text, size_t size)
+{
+    int64_t count = 0;
+    for (size_t at = 0; at < size; at += tx_utf8_read(text + at, size - at, NULL))
+        count++;
+    return count;
+}
+
+/* Appends the ids of the word's parts; false where one has none. `word` may be overwritten up to where it has been
+ * read, and has room for the prefix before it. */
+static bool add_parts(const tx_tokenizer *t, char *word, size_t size, tx_ids *ids)
+{
+    const size_t prefix = strlen(t->prefix);
+    for (size_t at = 0; at < size;) {
+        const size_t before = at ? prefix : 0;
+        char *part = word + at - before;
+        memcpy(part, t->prefix, before);
+        size_t end = size;
+        int32_t id = -1;
+        while (end > at && (id = tx_vocab_find(&t->vocab, part, end - at + before)) < 0)
+            end -= tx_utf8_read_last(word + at, end - at, NULL);
+        if (id < 0)
+            return false;
+        ids->id[ids->count++] = id;
+        at = end;
+    }
+    return true;
+}
+
+tx_status tx_word_piece_encode(const tx_tokenizer *t, tx_buffer *scratch, const char *word, size_t size, tx_ids *ids)
+{
+    const size_t prefix = strlen(t->prefix);
+    tx_status status = tx_ids_reserve(ids, size);
+    scratch->size = 0;
+    if (!status)
+        status = tx_buffer_reserve(scratch, prefix + size);
+    if (status)
+        return status;
+    const size_t before = ids->count;
+    memcpy(scratch->data + prefix, word, size);
+    if (count_characters(word, size) <= t->longest && add_parts(t, scratch->data + prefix, size, ids))
+        return TX_OK;
+    ids->count = before;
+    ids->id[ids->count++] = t->unk;
+    return TX_OK;
+}
