@@ -5,7 +5,6 @@
 #include "api/base/file.h"
 #include "models/files/folder.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,7 +140,11 @@ static tx_status check_ours(const char *folder)
     tx_status status = TX_OK;
     if (lstat(folder, &info) != 0)
         status = tx_file_fail(folder, "look at it");
-    else if (!S_ISDIR(info.st_mode) || (stat(manifest, &info) != 0 && errno == ENOENT))
+    else if (!S_ISDIR(info.st_mode))
+        status = TX_NOT_FOUND;
+    else if (stat(manifest, &info) != 0)
+        status = tx_file_fail(manifest, "look at it");
+    if (status == TX_NOT_FOUND)
         status = tx_fail(TX_FORMAT, "%s: no folder with a %s", folder, TX_CHECKPOINT_MANIFEST);
     free(manifest);
     return status;

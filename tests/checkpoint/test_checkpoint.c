@@ -253,7 +253,12 @@ static void unreadable_is_not_damaged(void **state)
     assert_int_equal(symlink("best", at(output, "best")), 0); /* which of them is the best cannot be told */
     assert_refused(tx_checkpoint_prune(output, 1, 30, at(output, "best"), &report), TX_IO, "best");
     assert_string_equal(told, "");
-    assert_int_equal(count_entries(output), 4);
+    assert_int_equal(unlink(at(output, "best")), 0);
+    assert_int_equal(unlink(at(output, "checkpoint-10/manifest.json")), 0);
+    assert_int_equal(symlink("manifest.json", at(output, "checkpoint-10/manifest.json")), 0);
+    assert_ok(tx_checkpoint_prune(output, 1, 30, NULL, &report));
+    assert_non_null(strstr(told, "checkpoint-10/manifest.json: cannot look at it: "));
+    assert_true(exists(at(output, "checkpoint-10")) && !exists(at(output, "checkpoint-20")));
     assert_int_equal(newest(output), 3);
     remove_scratch(output);
 }
