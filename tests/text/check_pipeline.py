@@ -220,11 +220,12 @@ def given(theirs, first, second):
 
 
 def write(path):
-    """A tokenizer stands in the first line of its vocabulary; the others only name it."""
+    """A line about the file, one for each model's tokenizer, and the cases, which name theirs."""
     RANDOM.seed(7)
     long = WORDS.pop()
     base, line = bases(), lambda value: json.dumps(value, separators=(",", ":")) + "\n"
     with open(path, "w", encoding="utf-8") as file:
+        file.write(line({"about": "SPDX-License-Identifier: Apache-2.0; written by check_pipeline.py"}))
         for name, one in base.items():
             file.write(line({"base": name, "tokenizer": one}))
         for number, (name, one) in enumerate(cases()):

@@ -148,11 +148,12 @@ typedef struct golden {
 static void golden_line(void *context, int number, tx_json *line)
 {
     golden *g = context;
-    if (number < BASES) {
-        g->bases[number] = line;
+    if (number >= 1 && number <= BASES) {
+        g->bases[number - 1] = line;
         return;
     }
-    check_case(line, g->bases, g->folder);
+    if (number > BASES)
+        check_case(line, g->bases, g->folder);
     tx_json_free(line);
 }
 
