@@ -92,12 +92,12 @@ static void save_model(const char *folder, int64_t vocab, bool tokenizer)
     tx_graph_free(graph);
     tx_model_free(model);
     tx_engine_free(engine);
+    tx_config_free(config);
     if (!tokenizer)
         return;
     assert_ok(tx_tokenizer_bytes(&bytes));
     assert_ok(tx_tokenizer_save(bytes, folder, 8));
     tx_tokenizer_free(bytes);
-    tx_config_free(config);
 }
 
 /* ---- Models -------------------------------------------------------------------------------------- */

@@ -83,10 +83,11 @@ static void test_defaults(void **state)
     assert_ok(tx_config_preset("gpt2", &preset));
     assert_ok(read_text("{}", 2, &config));
     assert_non_null(config->source);
-    tx_config_free(config);
     assert_int_equal(config->width, preset->width);
     assert_int_equal(config->eos_token_id, 50256);
     assert_true(tx_gpt2_of(config)->layer_norm_epsilon == 1e-5 && tx_gpt2_of(config)->attn_pdrop == 0.1);
+    tx_config_free(config);
+    tx_config_free(preset);
     static const char small[] = "{\"vocab_size\": 257, \"n_inner\": null, \"bos_token_id\": null}";
     assert_ok(read_text(small, sizeof small - 1, &config));
     assert_int_equal(config->eos_token_id, -1);
@@ -133,6 +134,7 @@ static void test_refusals(void **state)
     assert_ok(tx_config_preset("gpt2", &config));
     ((tx_gpt2_config *)config)->resid_pdrop = NAN;
     assert_refused(tx_config_check(config), TX_INVALID, "resid_pdrop");
+    tx_config_free(config);
 }
 
 static const char example[] =
@@ -167,6 +169,7 @@ static void test_rewriting(void **state)
     tx_config_free(config);
     assert_ok(tx_config_preset("gpt2", &config));
     assert_ok(tx_config_write(config, path));
+    tx_config_free(config);
     assert_ok(tx_config_read(path, &back));
     assert_int_equal(back->bos_token_id, 50256);
     tx_config_free(back);
