@@ -7,6 +7,7 @@ set -u
 bin=$1
 launcher=$2
 shim=$3
+# shellcheck disable=SC2034
 device=cpu
 . "${0%/*}/ranks.sh"
 "$launcher" --version | grep -q HYDRA || { echo "skipped: $launcher binds otherwise than MPICH's"; exit 77; }
