@@ -38,6 +38,12 @@ static bool begins_with(const char *text, size_t size, const char *prefix)
     return size >= strlen(prefix) && memcmp(text, prefix, strlen(prefix)) == 0;
 }
 
+static bool ends_with(const char *text, size_t size, const char *suffix)
+{
+    const size_t length = strlen(suffix);
+    return size >= length && memcmp(text + size - length, suffix, length) == 0;
+}
+
 /* ---- WordPiece ------------------------------------------------------------------------------------- */
 
 static tx_status read_word_piece(tx_step *step, const tx_json *json)
@@ -207,8 +213,7 @@ static tx_status strip(const tx_step *step, tx_spelling *s)
             text += length;
             size -= length;
         }
-        for (int64_t n = 0; cut && n < step->cut[1] && size && begins_with(text + size - length, length, step->text);
-             n++)
+        for (int64_t n = 0; cut && n < step->cut[1] && ends_with(text, size, step->text); n++)
             size -= length;
         status = add_text(&s->out, text, size);
     }

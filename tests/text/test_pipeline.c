@@ -262,6 +262,26 @@ static void test_pieces(void **state)
     remove_scratch(folder);
 }
 
+/* Tokens that are shorter than what Strip takes from their ends. */
+static void test_strip(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"\xE2\x96\x81\":1,\"a\xE2\x96\x81\":2},\"merges\":[]},"
+        "\"decoder\":{\"type\":\"Strip\",\"content\":\"\xE2\x96\x81\",\"start\":0,\"stop\":1}}";
+    char *folder = make_scratch(), *back;
+    tx_json *json;
+    size_t size;
+    assert_ok(tx_json_parse(text, sizeof text - 1, "text", &json));
+    tx_tokenizer *t = open_json(json, folder);
+    assert_ok(tx_tokenizer_decode(t, (int32_t[]){0, 2, 1, 0}, 4, false, &back, &size));
+    assert_string_equal(back, "aaa");
+    free(back);
+    tx_tokenizer_free(t);
+    tx_json_free(json);
+    remove_scratch(folder);
+}
+
 /* ---- Files from strangers -------------------------------------------------------------------------- */
 
 #define REPLACE(pattern, content) \
@@ -314,6 +334,7 @@ static void test_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_golden), cmocka_unit_test(test_bert),
-                                       cmocka_unit_test(test_pieces), cmocka_unit_test(test_limits)};
+                                       cmocka_unit_test(test_pieces), cmocka_unit_test(test_strip),
+                                       cmocka_unit_test(test_limits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
