@@ -6,7 +6,8 @@
  *        [--step_ms N] [--save_steps N] [--timeout S] [--fault KIND:RANK:STEP] [--always]
  *
  * KIND is exit0, exit1, kill, hang, refuse, failed, finalize, or unborn: dead before MPI starts, whichever rank comes
- * first. STEP 0 is before the first one, with the log open. A fault happens once in a folder, or --always. */
+ * first. STEP 0 is before the first one, with the log open. A fault happens once in a folder, or --always: then only
+ * when the launcher has heard of the step before, so that all such failures look alike. */
 #include "api/base/file.h"
 #include "comm/watch.h"
 
@@ -18,6 +19,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#define HEARTBEATS 2 /* seconds in which the watch sends several */
 
 typedef struct settings {
     const char *folder, *fault, *checkpoint;
@@ -153,6 +156,8 @@ static tx_status train(const settings *set, tx_comm *comm, tx_watch *watch, int6
         struct timespec time = {.tv_sec = set->step_ms / 1000, .tv_nsec = set->step_ms % 1000 * 1000000};
         nanosleep(&time, NULL);
         const char *fault = fault_now(set, comm->rank, *step + 1);
+        if (*fault && set->always)
+            sleep(HEARTBEATS);
         do_fault(fault);
         if (strcmp(fault, "failed") == 0)
             return tx_fail(TX_DEVICE, "the device is lost");

@@ -109,8 +109,8 @@ fi
 
 # What starting again would not help.
 run 1 poisoned -n 2 --max_restarts 9 -- --fault kill:1:13 --always
-# After two restarts; after more, or before a step was told, where the machine is so busy that they look otherwise.
-says "restarts: the same failure 3 times"
+# Two restarts; more where the machine is so busy that one of them looks otherwise.
+says "restarts: the same failure 3 times after the same step"
 run 1 refused -n 2 -- --fault refuse:1:0
 says "failed with status 1; it made no step: config.json differs from rank 0's"
 says "given up after 0 restarts: it refuses to start"
