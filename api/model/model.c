@@ -190,3 +190,21 @@ int64_t tx_optimizer_address(const tx_model *model, int32_t k, int64_t weights)
     const int64_t chunk = (int64_t)k * arena->chunks + tx_arena_chunk(arena, weights);
     return chunk * arena->chunk_bytes + tx_optimizer_bytes(&model->optimizer_state[k], weights % arena->chunk_bytes);
 }
+
+/* ---- Places in arenas ----------------------------------------------------------------------------------- */
+
+tx_status tx_model_write_at(tx_model *model, tx_arena_id id, int64_t address, const void *data, int64_t bytes)
+{
+    const tx_engine *e = model->engine;
+    const tx_arena *arena = &model->arena[id];
+    return e->backend->write(e->context, TX_QUEUE_COMPUTE, arena->buffer[tx_arena_chunk(arena, address)],
+                             address % arena->chunk_bytes, data, bytes);
+}
+
+tx_status tx_model_read_at(tx_model *model, tx_arena_id id, int64_t address, void *data, int64_t bytes)
+{
+    const tx_engine *e = model->engine;
+    const tx_arena *arena = &model->arena[id];
+    return e->backend->read(e->context, arena->buffer[tx_arena_chunk(arena, address)], address % arena->chunk_bytes,
+                            data, bytes);
+}

@@ -75,6 +75,11 @@ tx_status tx_model_declare_state(tx_model *model, const char *name, tx_dtype dty
  * no parameter can be declared. */
 tx_status tx_model_declare_groups(tx_model *model, int64_t offset[TX_MAX_CHUNKS]);
 
+/* Blocks that a parameter of so many elements takes; the last may be short. */
+static inline int64_t tx_param_blocks(int64_t count)
+{
+    return (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
+}
 /* Bytes that a state takes beside `bytes` of weights: whole blocks. */
 static inline int64_t tx_optimizer_bytes(const tx_optimizer_state *state, int64_t bytes)
 {
@@ -84,6 +89,10 @@ static inline int64_t tx_optimizer_bytes(const tx_optimizer_state *state, int64_
  * state has as many chunks as the weights, with its blocks in the order of theirs. */
 int64_t tx_optimizer_address(const tx_model *model, int32_t k, int64_t weights);
 
+/* Writes to a place in an arena, in the order of runs; `data` is to stay until the device is finished. */
+tx_status tx_model_write_at(tx_model *model, tx_arena_id arena, int64_t address, const void *data, int64_t bytes);
+/* Reads from a place in an arena, and waits for it. */
+tx_status tx_model_read_at(tx_model *model, tx_arena_id arena, int64_t address, void *data, int64_t bytes);
 /* Copies `bytes` from the host to a place in an arena, in the order of runs; `data` may be reused at once. */
 tx_status tx_model_send(tx_model *model, tx_arena_id arena, int64_t address, const void *data, int64_t bytes);
 /* Brings changed controls to the device. */

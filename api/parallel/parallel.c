@@ -60,12 +60,12 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
     if (!made)
         return tx_fail(TX_MEMORY, "parallel: out of memory");
     *made = (tx_parallel){.comm = comm, .options = *options, .synchronize = true};
-    if (comm->size == 1)
-        made->options.zero_stage = 0; /* its shards are all there is */
     model->parallel = made;
-    const bool in_place = model->engine->backend->host_memory;
-    if (comm->size == 1)
+    if (comm->size == 1) {
+        made->options.zero_stage = 0; /* its shards are all there is */
         return TX_OK;
+    }
+    const bool in_place = model->engine->backend->host_memory;
     model->arena[TX_ARENA_EXCHANGE].space = TX_SPACE_WINDOW;
     if (made->options.zero_stage < 2)
         model->arena[in_place ? TX_ARENA_GRADIENTS : TX_ARENA_GRADIENTS_WINDOW].space = TX_SPACE_WINDOW;
@@ -111,8 +111,7 @@ int64_t tx_model_bucket_elements(const tx_model *model, int32_t index)
 
 static int64_t rounded_bytes(const tx_param_record *param)
 {
-    const int64_t block = TX_PARAM_BLOCK * element;
-    return (tx_shape_count(&param->spec.shape) * element + block - 1) / block * block;
+    return tx_param_blocks(tx_shape_count(&param->spec.shape)) * TX_PARAM_BLOCK * element;
 }
 
 /* The lowest bucket takes one more parameter, or a new one begins. */
@@ -228,16 +227,13 @@ static part part_of(const tx_bucket *b, int32_t k, int64_t address, int64_t coun
 
 tx_status tx_parallel_read_state(tx_model *model, int32_t k, int64_t address, int64_t count, float *data)
 {
-    const tx_engine *e = model->engine;
     const tx_parallel *p = model->parallel;
-    const tx_arena *arena = &model->arena[TX_ARENA_OPTIMIZER];
     tx_status status = TX_OK;
     memset(data, 0, (size_t)(count * element));
     for (int32_t i = 0; i < p->buckets && !status; i++) {
         part own = part_of(&p->bucket[i], k, address, count);
         if (own.count > 0)
-            status = e->backend->read(e->context, arena->buffer[tx_arena_chunk(arena, own.address)],
-                                      own.address % arena->chunk_bytes, data + own.at, own.count * element);
+            status = tx_model_read_at(model, TX_ARENA_OPTIMIZER, own.address, data + own.at, own.count * element);
     }
     /* As whole numbers: the others' zeros change no bit. */
     return status ? status : tx_comm_collect(p->comm, TX_ALL_REDUCE, data, count, TX_I32, 0);
@@ -247,13 +243,11 @@ tx_status tx_parallel_write_state(tx_model *model, int32_t k, int64_t address, i
 {
     const tx_engine *e = model->engine;
     const tx_parallel *p = model->parallel;
-    const tx_arena *arena = &model->arena[TX_ARENA_OPTIMIZER];
     tx_status status = TX_OK;
     for (int32_t i = 0; i < p->buckets && !status; i++) {
         part own = part_of(&p->bucket[i], k, address, count);
         if (own.count > 0)
-            status = e->backend->write(e->context, TX_QUEUE_COMPUTE, arena->buffer[tx_arena_chunk(arena, own.address)],
-                                       own.address % arena->chunk_bytes, data + own.at, own.count * element);
+            status = tx_model_write_at(model, TX_ARENA_OPTIMIZER, own.address, data + own.at, own.count * element);
     }
     return status ? status : e->backend->finish(e->context);
 }

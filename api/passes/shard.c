@@ -200,8 +200,7 @@ static tx_status clear_gaps(const sharding *s, const filling *f)
         if (model->param[i].spec.frozen || !holds(b, offset))
             continue;
         const int64_t first = (offset - b->address) / (int64_t)sizeof(float), written = s->written[i] ? count : 0;
-        const int64_t whole = (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK * TX_PARAM_BLOCK;
-        status = clear_gap(s, f, first + written, whole - written);
+        status = clear_gap(s, f, first + written, tx_param_blocks(count) * TX_PARAM_BLOCK - written);
     }
     return status;
 }
@@ -215,9 +214,11 @@ static tx_status find_written(sharding *s)
     for (int32_t n = 0; n < s->end; n++)
         for (int k = 0; k < TX_MAX_OUT; k++) {
             tx_tensor *t = s->graph->node[n].out[k];
-            for (int32_t i = 0; bucket_of(s, t) >= 0 && i < model->params; i++)
-                s->written[i] = s->written[i] ||
-                                (!model->param[i].spec.frozen && tx_tensor_root(t)->offset == model->param[i].offset);
+            if (bucket_of(s, t) < 0)
+                continue;
+            const int64_t offset = tx_tensor_root(t)->offset;
+            for (int32_t i = 0; i < model->params; i++)
+                s->written[i] = s->written[i] || (!model->param[i].spec.frozen && model->param[i].offset == offset);
         }
     return TX_OK;
 }

@@ -201,7 +201,7 @@ static tx_status grow_host(tx_model *model, tx_buffer **buffer, int64_t bytes)
 static tx_status write_groups(tx_model *model)
 {
     const tx_engine *e = model->engine;
-    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS], *states = &model->arena[TX_ARENA_STATE];
+    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
     const int64_t block = TX_PARAM_BLOCK * (int64_t)sizeof(float);
     int32_t chunk = 0;
     for (int32_t i = 0; i < model->states; i++) {
@@ -215,13 +215,11 @@ static tx_status write_groups(tx_model *model)
         for (int32_t p = 0; p < model->params; p++) {
             const tx_param_record *r = &model->param[p];
             int64_t first = r->offset % weights->chunk_bytes / block;
-            int64_t count = (tx_shape_count(&r->spec.shape) + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
+            int64_t count = tx_param_blocks(tx_shape_count(&r->spec.shape));
             if (r->arena == TX_ARENA_WEIGHTS && r->spec.decay && tx_arena_chunk(weights, r->offset) == chunk)
                 memset(bytes + first, 1, (size_t)count);
         }
-        tx_status status =
-            e->backend->write(e->context, TX_QUEUE_COMPUTE, states->buffer[tx_arena_chunk(states, s->offset)],
-                              s->offset % states->chunk_bytes, bytes, blocks);
+        tx_status status = tx_model_write_at(model, TX_ARENA_STATE, s->offset, bytes, blocks);
         if (status == TX_OK)
             status = e->backend->finish(e->context);
         free(bytes);

@@ -28,9 +28,7 @@ static tx_status take_piece(tx_model *model, int64_t bytes, void **piece)
 
 tx_status tx_model_send(tx_model *model, tx_arena_id id, int64_t address, const void *data, int64_t bytes)
 {
-    const tx_engine *e = model->engine;
-    const tx_arena *arena = &model->arena[id];
-    if (!e->backend->host_memory) {
+    if (!model->engine->backend->host_memory) {
         void *piece = NULL;
         tx_status status = take_piece(model, bytes, &piece);
         if (status != TX_OK)
@@ -38,8 +36,7 @@ tx_status tx_model_send(tx_model *model, tx_arena_id id, int64_t address, const 
         memcpy(piece, data, (size_t)bytes);
         data = piece;
     }
-    return e->backend->write(e->context, TX_QUEUE_COMPUTE, arena->buffer[tx_arena_chunk(arena, address)],
-                             address % arena->chunk_bytes, data, bytes);
+    return tx_model_write_at(model, id, address, data, bytes);
 }
 
 /* ---- controls and results -------------------------------------------------------------------- */

@@ -67,19 +67,13 @@ static tx_status copy_place(tx_model *model, tx_part part, int32_t index, int64_
 static tx_status write_stored(tx_model *model, const place *p, const void *data, int64_t count)
 {
     const tx_engine *e = model->engine;
-    const tx_arena *arena = &model->arena[p->arena];
-    tx_status status =
-        e->backend->write(e->context, TX_QUEUE_COMPUTE, arena->buffer[tx_arena_chunk(arena, p->address)],
-                          p->address % arena->chunk_bytes, data, count * (int64_t)tx_dtype_size(p->dtype));
+    tx_status status = tx_model_write_at(model, p->arena, p->address, data, count * (int64_t)tx_dtype_size(p->dtype));
     return status == TX_OK ? e->backend->finish(e->context) : status;
 }
 
 static tx_status read_stored(tx_model *model, const place *p, void *data, int64_t count)
 {
-    const tx_engine *e = model->engine;
-    const tx_arena *arena = &model->arena[p->arena];
-    return e->backend->read(e->context, arena->buffer[tx_arena_chunk(arena, p->address)],
-                            p->address % arena->chunk_bytes, data, count * (int64_t)tx_dtype_size(p->dtype));
+    return tx_model_read_at(model, p->arena, p->address, data, count * (int64_t)tx_dtype_size(p->dtype));
 }
 
 /* ---- In 16 bits --------------------------------------------------------------------------------------- */
@@ -182,44 +176,42 @@ static tx_status find_section(const tx_model *model, int32_t index, int32_t sect
     return TX_OK;
 }
 
-/* A copy of the whole parameter, which the caller frees, also after a failure. */
-static tx_status read_whole(tx_model *model, tx_part part, int32_t index, float **whole)
+/* Copies a section from `from` into the parameter, or, where that is NULL, from the parameter to `to`; through a copy
+ * of the whole parameter where the section's elements do not lie together. */
+static tx_status copy_section(tx_model *model, tx_part part, int32_t index, int32_t section, const float *from,
+                              float *to)
 {
-    *whole = malloc((size_t)elements_of(model, index) * sizeof **whole);
-    return *whole ? tx_model_read(model, part, index, *whole)
-                  : tx_fail(TX_MEMORY, "no memory for parameter %s", model->param[index].name);
-}
-
-tx_status tx_model_write_section(tx_model *model, tx_part part, int32_t index, int32_t section, const float *data)
-{
-    section_rows s;
+    section_rows s = {0};
     tx_status status = find_section(model, index, section, &s);
     if (status != TX_OK)
         return status;
     if (s.rows == 1)
-        return tx_model_write_range(model, part, index, s.first, s.width, data);
-    float *whole;
-    status = read_whole(model, part, index, &whole);
-    for (int64_t r = 0; r < s.rows && status == TX_OK; r++)
-        memcpy(whole + s.first + r * s.stride, data + r * s.width, (size_t)s.width * sizeof *whole);
-    if (status == TX_OK)
+        return from ? tx_model_write_range(model, part, index, s.first, s.width, from)
+                    : tx_model_read_range(model, part, index, s.first, s.width, to);
+    const size_t width = (size_t)s.width * sizeof(float);
+    float *whole = malloc((size_t)elements_of(model, index) * sizeof *whole);
+    if (!whole)
+        return tx_fail(TX_MEMORY, "no memory for parameter %s", model->param[index].name);
+    status = tx_model_read(model, part, index, whole);
+    for (int64_t r = 0; r < s.rows && status == TX_OK; r++) {
+        float *row = whole + s.first + r * s.stride;
+        if (from)
+            memcpy(row, from + r * s.width, width);
+        else
+            memcpy(to + r * s.width, row, width);
+    }
+    if (from && status == TX_OK)
         status = tx_model_write(model, part, index, whole);
     free(whole);
     return status;
 }
 
+tx_status tx_model_write_section(tx_model *model, tx_part part, int32_t index, int32_t section, const float *data)
+{
+    return copy_section(model, part, index, section, data, NULL);
+}
+
 tx_status tx_model_read_section(tx_model *model, tx_part part, int32_t index, int32_t section, float *data)
 {
-    section_rows s;
-    tx_status status = find_section(model, index, section, &s);
-    if (status != TX_OK)
-        return status;
-    if (s.rows == 1)
-        return tx_model_read_range(model, part, index, s.first, s.width, data);
-    float *whole;
-    status = read_whole(model, part, index, &whole);
-    for (int64_t r = 0; r < s.rows && status == TX_OK; r++)
-        memcpy(data + r * s.width, whole + s.first + r * s.stride, (size_t)s.width * sizeof *whole);
-    free(whole);
-    return status;
+    return copy_section(model, part, index, section, NULL, data);
 }
