@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Gradients of graphs that use a parameter, or name a loss, more than once; with accumulation, too.
  *   test_backward DEVICE */
-#include "tx.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -11,39 +9,9 @@
 
 #include <cmocka.h>
 
+#include "tests/device_model.h"
+
 enum { N = 3 };
-
-typedef struct fixture {
-    tx_engine *engine;
-    tx_model *model;
-    tx_graph *graph;
-    tx_plan *plan;
-} fixture;
-
-static const char *device;
-
-static int set_up(void **state)
-{
-    fixture *f = calloc(1, sizeof *f);
-    const tx_engine_options options = {.size = sizeof options, .device = device, .threads = 1};
-    assert_non_null(f);
-    assert_int_equal(tx_engine_create(&options, &f->engine), TX_OK);
-    assert_int_equal(tx_model_create(f->engine, &f->model), TX_OK);
-    assert_int_equal(tx_graph_create(f->model, &f->graph), TX_OK);
-    *state = f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    fixture *f = *state;
-    tx_plan_free(f->plan);
-    tx_graph_free(f->graph);
-    tx_model_free(f->model);
-    tx_engine_free(f->engine);
-    free(f);
-    return 0;
-}
 
 static tx_tensor *param(fixture *f, const char *name, tx_shape shape)
 {
@@ -183,14 +151,9 @@ static void not_behind_a_plan(void **state)
 
 int main(int argc, char **argv)
 {
-    device = argc > 1 ? argv[1] : "cpu";
-    tx_engine *engine = NULL;
-    const tx_engine_options options = {.size = sizeof options, .device = device};
-    if (tx_engine_create(&options, &engine) != TX_OK) {
-        print_message("skipped: no device %s: %s\n", device, tx_error());
-        return 77;
-    }
-    tx_engine_free(engine);
+    const int missing = take_device(argc, argv);
+    if (missing)
+        return missing;
 #define BACKWARD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         BACKWARD(both_factors),

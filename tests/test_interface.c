@@ -10,40 +10,14 @@
 
 #include <cmocka.h>
 
-#include "tests/scratch.h"
-#include "tx.h"
+#include "tests/device_model.h"
 
 #include <math.h>
 #include <sys/resource.h>
 
-static const char *device = "cpu";
-
-typedef struct fixture {
-    tx_engine *engine;
-    tx_model *model;
-    tx_graph *graph;
-} fixture;
-
-static int set_up(void **state)
+static int set_up_all_threads(void **state)
 {
-    fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
-    tx_engine_options options = {.size = sizeof options, .device = device};
-    assert_ok(tx_engine_create(&options, &f->engine));
-    assert_ok(tx_model_create(f->engine, &f->model));
-    assert_ok(tx_graph_create(f->model, &f->graph));
-    *state = f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    fixture *f = *state;
-    tx_graph_free(f->graph);
-    tx_model_free(f->model);
-    tx_engine_free(f->engine);
-    free(f);
-    return 0;
+    return set_up_threads(state, 0);
 }
 
 static tx_tensor *param(tx_graph *g, const char *name, tx_shape shape)
@@ -428,7 +402,7 @@ static void states_survive_lack_of_memory(void **state)
 #endif
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up_all_threads, tear_down)
 
 int main(int argc, char **argv)
 {

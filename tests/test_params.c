@@ -13,42 +13,9 @@
 
 #include <cmocka.h>
 
+#include "tests/device_model.h"
+
 enum { ROWS = 5, IN = 24, OUT = 40, WEIGHTS = IN * OUT };
-
-#define assert_ok(call) assert_int_equal(call, TX_OK)
-
-typedef struct fixture {
-    tx_engine *engine;
-    tx_model *model;
-    tx_graph *graph;
-    tx_plan *plan, *update;
-} fixture;
-
-static const char *device;
-
-static int set_up(void **state)
-{
-    fixture *f = calloc(1, sizeof *f);
-    const tx_engine_options options = {.size = sizeof options, .device = device, .threads = 1};
-    assert_non_null(f);
-    assert_ok(tx_engine_create(&options, &f->engine));
-    assert_ok(tx_model_create(f->engine, &f->model));
-    assert_ok(tx_graph_create(f->model, &f->graph));
-    *state = f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    fixture *f = *state;
-    tx_plan_free(f->update);
-    tx_plan_free(f->plan);
-    tx_graph_free(f->graph);
-    tx_model_free(f->model);
-    tx_engine_free(f->engine);
-    free(f);
-    return 0;
-}
 
 static tx_tensor *param(fixture *f, const char *name, tx_shape shape, bool frozen, tx_dtype dtype)
 {
@@ -223,14 +190,9 @@ static void sections_that_are_none(void **state)
 
 int main(int argc, char **argv)
 {
-    device = argc > 1 ? argv[1] : "cpu";
-    tx_engine *engine = NULL;
-    const tx_engine_options options = {.size = sizeof options, .device = device};
-    if (tx_engine_create(&options, &engine) != TX_OK) {
-        print_message("skipped: no device %s: %s\n", device, tx_error());
-        return 77;
-    }
-    tx_engine_free(engine);
+    const int missing = take_device(argc, argv);
+    if (missing)
+        return missing;
 #define PARAMS(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         PARAMS(frozen_in_16_bits), PARAMS(values_in_16_bits),      PARAMS(gradients_of_casts),
