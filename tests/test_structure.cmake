@@ -16,6 +16,7 @@ set(generated tests/opencl/gemm_mma_host.h)
 set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def)")
 set(basics "${public}|api/base/(half|hash|file|clock|cores)\\.h|api/graph/op\\.h")
 set(contracts "backends/(backend|rng)\\.h|comm/comm\\.h")
+set(comm_public "comm/(comm|watch|beat|topology/(topology|placement|rates|measure))\\.h")
 set(directions
     "^api/base/|^(${public}$|api/base/)"
     "^api/model/|^(${public}$|${contracts}$|api/(base|model)/)"
@@ -30,7 +31,13 @@ set(directions
     "^comm/topology/|^((${basics}|api/base/json\\.h)$|comm/topology/)"
     "^comm/|^((${basics})$|comm/)"
     "^models/|^(api/|models/|comm/(comm|watch|topology/(topology|placement|rates|measure))\\.h$)"
-    "^tools/|^(api/|models/|tools/|comm/(comm|watch|beat|topology/(topology|placement|rates|measure))\\.h$|tests/ops/conformance\\.h$)"
+    "^tools/bench/|^(api/|models/|tools/(cli|bench)/|${comm_public}$|tests/ops/conformance\\.h$)"
+    "^tools/generate/|^(api/|models/|tools/(cli|generate)/|${comm_public}$)"
+    "^tools/launch/|^(api/|models/|tools/(cli|launch)/|${comm_public}$)"
+    "^tools/text/|^(api/|models/|tools/(cli|text)/|${comm_public}$)"
+    "^tools/topology/|^(api/|models/|tools/(cli|topology)/|${comm_public}$)"
+    "^tools/train/|^(api/|models/|tools/(cli|train)/|${comm_public}$)"
+    "^tools/cli/|^(api/|models/|tools/cli/)"
     "^tests/|^(api/|models/|tools/|tests/|backends/|comm/)")
 
 # "header|the only files that include it".
@@ -141,7 +148,7 @@ endfunction()
 function(expect file line pattern)
     file(REMOVE_RECURSE "${WORK}")
     foreach(header api/tx.h api/graph/graph.h api/plan/plan.h api/ops.def backends/backend.h backends/cpu/cpu.h backends/opencl/cl.h
-            comm/comm.h comm/common.h models/gpt2.h tools/options.h tests/helper.h tests/ops/conformance.h)
+            comm/comm.h comm/common.h models/gpt2.h tools/cli/options.h tests/helper.h tests/ops/conformance.h)
         file(WRITE "${WORK}/${header}" "/* SPDX-License-Identifier: Apache-2.0 */\n#include <stdio.h>\n")
     endforeach()
     file(WRITE "${WORK}/${file}" "/* SPDX-License-Identifier: Apache-2.0 */\n${line}\n")
@@ -173,10 +180,10 @@ expect(backends/registry.c "#include \"backends/cpu/cpu.h\"" "must not include b
 expect(comm/a.c "#include \"backends/backend.h\"" "must not include backends/backend.h")
 expect(models/a.c "#include \"comm/comm.h\"" "")
 expect(models/a.c "#include \"comm/common.h\"" "must not include comm/common.h")
-expect(models/a.c "#include \"tools/options.h\"" "must not include tools/options.h")
-expect(tools/a.c "#include \"tests/ops/conformance.h\"" "")
-expect(tools/a.c "#include \"tests/helper.h\"" "must not include tests/helper.h")
-expect(tools/a.c "#include \"gone.h\"" "not in the tree")
+expect(models/a.c "#include \"tools/cli/options.h\"" "must not include tools/cli/options.h")
+expect(tools/bench/a.c "#include \"tests/ops/conformance.h\"" "")
+expect(tools/bench/a.c "#include \"tests/helper.h\"" "must not include tests/helper.h")
+expect(tools/bench/a.c "#include \"gone.h\"" "not in the tree")
 expect(backends/opencl/a.c "#include <CL/cl.h>" "")
 expect(api/a.c "#include <CL/cl.h>" "only home")
 expect(backends/cpu/a.c "#include <clblast_c.h>" "only home")
@@ -186,13 +193,13 @@ expect(comm/self.c "#include <mpi.h>" "only home")
 expect(comm/mpi.c "#include <mpi.h>" "")
 expect(comm/self.c "#include <hwloc.h>" "only home")
 expect(models/a.c "#include <jansson.h>" "only home")
-expect(tools/a.c "#include <cmocka.h>" "only home")
-expect(tools/a.c "#include <curl/curl.h>" "no home")
-expect(tools/a.c "extern int tx_gpt2_a\;" "names an architecture")
+expect(tools/bench/a.c "#include <cmocka.h>" "only home")
+expect(tools/bench/a.c "#include <curl/curl.h>" "no home")
+expect(tools/bench/a.c "extern int tx_gpt2_a\;" "names an architecture")
 expect(models/arch/a.c "extern int tx_gpt2_a\;" "")
-expect(tools/a.c "int a\;" "SPDX")
+expect(tools/bench/a.c "int a\;" "SPDX")
 string(REPEAT "\n" ${max_lines} long)
-expect(tools/a.c "${long}" "has 502 lines")
+expect(tools/bench/a.c "${long}" "has 502 lines")
 file(REMOVE_RECURSE "${WORK}")
 
 check_tree("${ROOT}" problems)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A topology as JSON: the form that tools/txtopo.schema.json describes, and the short one that is sent between
+ * A topology as JSON: the form that tools/topology/txtopo.schema.json describes, and the short one that is sent between
  * processes. */
 #include "comm/topology/topology.h"
 

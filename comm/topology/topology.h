@@ -340,7 +340,7 @@ void tx_topology_free(tx_topology *topology); /* NULL is fine */
 tx_status tx_topology_export(const tx_topology *topology, const char *path);
 
 /* JSON text, allocated; NULL when out of memory (the message is set). The caller frees it. `complete`: indented, as
- * tools/txtopo.schema.json describes it. Else one line with what tx_topology_parse needs to make an equal topology,
+ * tools/topology/txtopo.schema.json describes it. Else one line with what tx_topology_parse needs to make an equal topology,
  * which is what ranks send each other: pairs that follow from the tree are left out. tx_topology_parse reads both. */
 char *tx_topology_json(const tx_topology *topology, bool complete);
 /* `where` starts the messages. */

@@ -2,7 +2,7 @@
  * Fuzz target: a JSON file of a program's arguments. What is accepted lies within the bounds of the table, which has
  * every kind of option. The messages go to stderr: run it with -close_fd_mask=2. */
 #include "tests/fuzz/fuzz.h"
-#include "tools/options.h"
+#include "tools/cli/options.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ static const tx_option options[] = {
 
 static const tx_foreign foreign[] = {
 #define X(name, same, advice) {name, same, advice},
-#include "tools/foreign.def"
+#include "tools/train/foreign.def"
 #undef X
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The launcher's command line, hosts, and what is found of the output folder. */
-#include "tools/txlaunch.h"
+#include "tools/launch/txlaunch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Whether txlaunch starts again, case by case, and what it says. */
-#include "tools/txlaunch.h"
+#include "tools/launch/txlaunch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What txlaunch makes of what ranks tell, and of their silence: the first sign of a failure, and who gave it. */
-#include "tools/txlaunch.h"
+#include "tools/launch/txlaunch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  * The heartbeats' other end: bad input is dropped and never taken for a rank, and ranks that close are known in the
  * order in which they did. */
 #include "api/base/clock.h"
-#include "tools/txlaunch.h"
+#include "tools/launch/txlaunch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

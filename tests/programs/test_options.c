@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The table of options: values from the command line and from a file, and the message for each mistake. */
-#include "tools/options.h"
+#include "tools/cli/options.h"
 
 #include <math.h>
 #include <setjmp.h>

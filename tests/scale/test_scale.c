@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "tests/scratch.h"
-#include "tools/scale.h"
+#include "tools/bench/scale.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 
 #include "models/train/trainer.h"
 #include "tests/scratch.h"
-#include "tools/scale.h"
+#include "tools/bench/scale.h"
 
 static int by_size(const void *left, const void *right)
 {

@@ -6,7 +6,7 @@
 
 #include "comm/topology/topology.h"
 #include "tests/scratch.h"
-#include "tools/txtopo.h"
+#include "tools/topology/txtopo.h"
 
 #define FIXTURES TX_SOURCE_DIR "/tests/topology/fixtures/"
 

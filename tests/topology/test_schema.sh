@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What txtopo --json prints is what tools/txtopo.schema.json describes: of this machine, of the fixtures, of the test data.
+# What txtopo --json prints is what tools/topology/txtopo.schema.json describes: of this machine, of the fixtures, of the test data.
 #
 #   test_schema.sh TXTOPO SOURCE-FOLDER
 set -u
@@ -22,4 +22,4 @@ done
 sed 's/"kind": "GPU"/"kind": "gpu"/' "$work/classes.xml.json" > "$work/bad-word.json"
 sed 's/"bus_id"/"bus"/' "$work/classes.xml.json" > "$work/bad-key.json"
 sed 's/"partition": 0/"partition": -1/' "$work/classes.xml.json" > "$work/bad-number.json"
-exec "$python" "$source/tests/topology/check_schema.py" "$source/tools/txtopo.schema.json" "$work"/*.json
+exec "$python" "$source/tests/topology/check_schema.py" "$source/tools/topology/txtopo.schema.json" "$work"/*.json

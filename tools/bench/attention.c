@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * txbench attention: forward and backward at any shape. */
+#include "tools/bench/bench.h"
+#include "tools/bench/report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+typedef struct settings {
+    tx_bench_common common;
+    int64_t batch, block, heads, kv_heads, head_size;
+    bool causal;
+} settings;
+
+#define COMMON(field) offsetof(settings, common.field)
+#define AT(field) offsetof(settings, field)
+static const tx_option options[] = {
+    TX_BENCH_OPTIONS(COMMON),
+    TX_BENCH_HTML(COMMON),
+    {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "blocks"},
+    {TX_OPTION_INTEGER, "block", AT(block), 0, 1 << 24, "N", "tokens a block; 0: 256, then 1024"},
+    {TX_OPTION_INTEGER, "heads", AT(heads), 1, 1 << 16, "N", "of the queries"},
+    {TX_OPTION_INTEGER, "kv_heads", AT(kv_heads), 0, 1 << 16, "N",
+     "of keys and values, a divisor of heads; 0: as many"},
+    {TX_OPTION_INTEGER, "head_size", AT(head_size), 1, 1 << 16, "N", "elements of a head"},
+    {TX_OPTION_FLAG, "causal", AT(causal), .help = "a token sees those before it and itself"},
+};
+#undef COMMON
+#undef AT
+
+static const settings defaults = {
+    .common = TX_BENCH_DEFAULTS, .batch = 4, .heads = 12, .head_size = 64, .causal = true};
+
+const tx_cli tx_bench_attention_program = {
+    .name = "txbench",
+    .usage = "txbench attention [options]",
+    .about = "Times attention, forward and backward, at GPT-2 124M's shape or another, fp32. Only pairs of query and\n"
+             "key that see each other count as arithmetic: causal is half." TX_BENCH_ABOUT,
+    .options = options,
+    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .values = &defaults,
+};
+
+/* Both directions: what lies where in a command. */
+static tx_command command_of(const settings *set, int64_t block, bool backward)
+{
+    const int64_t kv_heads = set->kv_heads ? set->kv_heads : set->heads;
+    const tx_operand qkv = {
+        .dtype = TX_F32,
+        .shape = TX_SHAPE(set->batch, block, (set->heads + 2 * kv_heads) * set->head_size),
+        .arena = TX_ARENA_PLANNED,
+    };
+    tx_operand o = qkv, lse = qkv;
+    o.shape = TX_SHAPE(set->batch, block, set->heads * set->head_size);
+    lse.shape = TX_SHAPE(set->batch, set->heads, block);
+    tx_command c = {
+        .op = backward ? TX_OP_ATTENTION_GRAD : TX_OP_ATTENTION,
+        .direction = backward ? TX_BACKWARD : TX_FORWARD,
+        .attrs = {.heads = (int32_t)set->heads,
+                  .kv_heads = (int32_t)kv_heads,
+                  .causal = set->causal,
+                  .control = -1,
+                  .scale = (float)(1.0 / sqrt((double)set->head_size))},
+    };
+    for (int i = 0; i < TX_MAX_IN; i++)
+        c.in[i].dtype = TX_DTYPE_COUNT;
+    for (int i = 0; i < TX_MAX_OUT; i++)
+        c.out[i] = (tx_operand){.dtype = TX_DTYPE_COUNT, .arena = TX_ARENA_PLANNED};
+    const tx_operand gradient[] = {o, qkv, o, lse};
+    c.in[0] = qkv;
+    for (int i = 0; i < 4 && backward; i++)
+        c.in[i] = gradient[i];
+    return c;
+}
+
+static tx_status measure_block(tx_bench_report *report, const settings *set, int64_t block)
+{
+    tx_status status = TX_OK;
+    for (int backward = 0; backward < 2 && !status; backward++) {
+        const char *name = tx_direction_name(backward ? TX_BACKWARD : TX_FORWARD);
+        tx_command c = command_of(set, block, backward);
+        tx_timing timing = {0};
+        snprintf(timing.label, sizeof timing.label, "b%" PRId64 " t%" PRId64 " h%" PRId64 "/%d d%" PRId64 "%s",
+                 set->batch, block, set->heads, c.attrs.kv_heads, set->head_size, set->causal ? " causal" : "");
+        tx_bench_report_progress(report, name, timing.label);
+        status = tx_conformance_time(&report->target, &c, (int32_t)set->common.repeats, &timing);
+        if (status)
+            return tx_fail_in(status, "%s", timing.label);
+        status = tx_bench_report_add(report, &timing, name, name, 0);
+    }
+    return status;
+}
+
+static tx_status check(const settings *set)
+{
+    if (set->kv_heads && set->heads % set->kv_heads)
+        return tx_fail(TX_INVALID, "kv_heads %" PRId64 " does not divide heads %" PRId64, set->kv_heads, set->heads);
+    return TX_OK;
+}
+
+static tx_status measure(tx_bench_report *report, const void *user)
+{
+    const settings *set = user;
+    tx_status status = measure_block(report, set, set->block ? set->block : 256);
+    return status || set->block ? status : measure_block(report, set, 1024);
+}
+
+int tx_bench_attention(int argc, char *const *argv)
+{
+    settings set = defaults;
+    int result = tx_options_parse(&tx_bench_attention_program, argc, argv, &set);
+    if (result != TX_GO_ON)
+        return result;
+    return tx_bench_report_run(&tx_bench_attention_program, "attention", argc, argv, &set.common, check(&set), measure,
+                               &set);
+}

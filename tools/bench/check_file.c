@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * txcheck file: what a path is, told by its name and content, and whether TX can read it. */
+#include "tools/bench/check_file.h"
+
+#include "api/base/file.h"
+#include "api/base/json.h"
+#include "api/base/message.h"
+#include "models/arch/arch.h"
+#include "models/files/checkpoint.h"
+#include "models/text/dataset.h"
+#include "models/text/tokenizer.h"
+#include "tools/cli/output.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A tokenizer.json of a large vocabulary has some tens of MB. */
+#define JSON_LIMIT ((int64_t)1 << 30)
+
+typedef struct settings {
+    tx_words paths;
+} settings;
+
+const tx_cli tx_check_file_program = {
+    .name = "txcheck",
+    .usage = "txcheck file PATH...",
+    .about =
+        "Judges files and folders: weights (.safetensors, shards by their index, folders), config.json, "
+        "tokenizers, tokens (.bin), texts (.jsonl), checkpoints, whole models. Prints a line for each, \"PATH: ok\" "
+        "or \"PATH: reason\".\nExit status: 0 all are good, 1 some are not, 2 wrong usage.",
+    .operand = "FILE|DIR",
+    .operands = offsetof(settings, paths),
+    .operands_least = 1,
+    .operands_most = INT32_MAX,
+};
+
+/* ---- Kinds --------------------------------------------------------------------------------------- */
+
+typedef tx_status judge(const char *path);
+
+static tx_status judge_weights(const char *path)
+{
+    tx_weights *weights;
+    tx_status status = tx_weights_open(path, &weights);
+    if (!status)
+        tx_weights_close(weights);
+    return status;
+}
+
+static tx_status judge_config(const char *path)
+{
+    tx_config *config = NULL;
+    tx_status status = tx_config_read(path, &config);
+    if (!status)
+        tx_config_free(config);
+    return status;
+}
+
+static tx_status judge_tokenizer(const char *path)
+{
+    tx_tokenizer *tokenizer;
+    tx_status status = tx_tokenizer_open(path, &tokenizer);
+    if (!status)
+        tx_tokenizer_free(tokenizer);
+    return status;
+}
+
+static tx_status judge_dataset(const char *path)
+{
+    tx_tokenizer *bytes;
+    tx_dataset *dataset;
+    tx_status status = tx_tokenizer_bytes(&bytes);
+    if (status)
+        return status;
+    /* Any id may be meant: which vocabulary the tokens belong to cannot be told from the file. */
+    tx_dataset_options options = {
+        .size = sizeof options, .tokenizer = bytes, .vocab = INT32_MAX, .block = 2, .to = 100, .threads = 1};
+    status = tx_dataset_open(path, &options, &dataset);
+    if (!status)
+        tx_dataset_free(dataset);
+    tx_tokenizer_free(bytes);
+    return status;
+}
+
+/* Files beside a model of which TX reads some keys, or none. */
+static tx_status judge_object(const char *path)
+{
+    tx_json *json;
+    tx_status status = tx_json_read(path, JSON_LIMIT, &json);
+    if (status)
+        return status;
+    if (tx_json_type_of(json) != TX_JSON_OBJECT)
+        status = tx_fail(TX_FORMAT, "%s: not a JSON object", path);
+    tx_json_free(json);
+    return status;
+}
+
+/* The folder that a file lies in, allocated. */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    if (!folder)
+        tx_fail(TX_MEMORY, "%s: no memory for the name", path);
+    return folder;
+}
+
+static tx_status judge_manifest(const char *path)
+{
+    char *folder = folder_of(path);
+    tx_status status = folder ? tx_checkpoint_verify(folder, NULL) : TX_MEMORY;
+    free(folder);
+    return status;
+}
+
+/* ---- Files ----------------------------------------------------------------------------------------- */
+
+/* What a file is by the end of its name; the first row that fits decides. */
+static const struct {
+    const char *end;
+    bool whole; /* the whole name */
+    judge *judge;
+} names[] = {
+    {".safetensors", false, judge_weights},
+    {".index.json", false, judge_weights},
+    {"config.json", true, judge_config},
+    {"tokenizer.json", false, judge_tokenizer},
+    {"vocab.json", true, judge_tokenizer},
+    {"merges.txt", true, judge_tokenizer},
+    {TX_CHECKPOINT_MANIFEST, true, judge_manifest},
+    {"generation_config.json", true, judge_object},
+    {"tokenizer_config.json", false, judge_object},
+    {"special_tokens_map.json", true, judge_object},
+    {"trainer_state.json", true, judge_object},
+    {"pytorch_model.bin", true, judge_weights}, /* whose reader says what to do with it */
+    {".bin", false, judge_dataset},
+    {".jsonl", false, judge_dataset},
+};
+
+static judge *by_name(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        size_t end = strlen(names[i].end);
+        if (length >= end && (!names[i].whole || length == end) && strcmp(name + length - end, names[i].end) == 0)
+            return names[i].judge;
+    }
+    return NULL;
+}
+
+/* What JSON under an unknown name is, by a member that is in no other kind. In a vocabulary any word may be a key, but
+ * its value is a number. */
+static tx_status judge_json(const char *path)
+{
+    static const struct {
+        const char *key;
+        tx_json_type type;
+        judge *judge;
+    } keys[] = {
+        {"weight_map", TX_JSON_OBJECT, judge_weights},
+        {"model", TX_JSON_OBJECT, judge_tokenizer},
+        {"model_type", TX_JSON_STRING, judge_config},
+        {"activation_function", TX_JSON_STRING, judge_config},
+    };
+    tx_json *json, *value;
+    tx_status status = tx_json_read(path, JSON_LIMIT, &json);
+    if (status)
+        return status;
+    judge *found = NULL;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && !found; i++)
+        if (tx_json_type_of(json) == TX_JSON_OBJECT && !tx_json_get(json, keys[i].key, keys[i].type, &value))
+            found = keys[i].judge;
+    tx_json_free(json);
+    return found ? found(path)
+                 : tx_fail(TX_UNSUPPORTED,
+                           "%s: JSON, but no configuration, tokenizer, index of weights or manifest (a vocabulary must "
+                           "be named vocab.json)",
+                           path);
+}
+
+/* Neither name nor ending says what it is. */
+static tx_status judge_content(const char *path)
+{
+    unsigned char begin[9] = {0};
+    int descriptor = -1;
+    int64_t size = 0, wanted = sizeof begin;
+    tx_status status = tx_file_open(path, O_RDONLY, &descriptor, &size);
+    if (status)
+        return status;
+    status = tx_file_read_at(descriptor, path, 0, begin, size < wanted ? size : wanted);
+    close(descriptor);
+    if (status)
+        return status;
+    /* A header of less than 16 MB, and the brace that it begins with. */
+    if (size >= wanted && begin[8] == '{' && !begin[7] && !begin[6] && !begin[5] && !begin[4] && !begin[3])
+        return judge_weights(path);
+    if (begin[0] == '{')
+        return judge_json(path);
+    return tx_fail(TX_UNSUPPORTED,
+                   "%s: none of the kinds that are judged: weights, config.json, tokenizers, .bin, .jsonl, manifests",
+                   path);
+}
+
+/* ---- Folders --------------------------------------------------------------------------------------- */
+
+static bool holds(const char *folder, const char *name)
+{
+    char *path = tx_path_join(folder, name);
+    bool there = path && tx_file_exists(path);
+    free(path);
+    return there;
+}
+
+static tx_status check_tokenizer(const char *folder, const tx_config *config)
+{
+    tx_tokenizer *tokenizer;
+    tx_status status = tx_tokenizer_open(folder, &tokenizer);
+    if (status)
+        return status;
+    int64_t size = tx_tokenizer_size(tokenizer);
+    tx_tokenizer_free(tokenizer);
+    if (config && size > config->vocab_size)
+        return tx_fail(TX_FORMAT, "%s: the tokenizer has %" PRId64 " ids, the model's vocabulary only %" PRId64, folder,
+                       size, config->vocab_size);
+    return TX_OK;
+}
+
+/* The configuration, the weights for it, and the tokenizer if there is one. */
+static tx_status judge_model(const char *folder, bool tokenizer)
+{
+    tx_config *config = NULL;
+    char *path = tx_path_join(folder, "config.json");
+    tx_status status = path ? tx_config_read(path, &config) : TX_MEMORY;
+    free(path);
+    if (status)
+        return status;
+    status = tx_arch_check(config, folder);
+    if (!status && tokenizer)
+        status = check_tokenizer(folder, config);
+    tx_config_free(config);
+    return status;
+}
+
+static tx_status judge_folder(const char *folder)
+{
+    bool manifest = holds(folder, TX_CHECKPOINT_MANIFEST) || tx_checkpoint_step(folder) >= 0;
+    bool tokenizer = holds(folder, "tokenizer.json") || holds(folder, "vocab.json") || holds(folder, "merges.txt");
+    tx_status status = manifest ? tx_checkpoint_verify(folder, NULL) : TX_OK;
+    if (status)
+        return status;
+    if (holds(folder, "config.json"))
+        return judge_model(folder, tokenizer);
+    status = judge_weights(folder);
+    if (status == TX_NOT_FOUND && tokenizer)
+        status = check_tokenizer(folder, NULL);
+    else if (status == TX_NOT_FOUND)
+        status = tx_fail(TX_UNSUPPORTED, "%s: holds no config.json, weights or tokenizer: not a folder that TX knows",
+                         folder);
+    else if (!status && tokenizer)
+        status = check_tokenizer(folder, NULL);
+    return status;
+}
+
+/* ---- All ------------------------------------------------------------------------------------------- */
+
+static tx_status judge_path(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) != 0)
+        return tx_fail(TX_NOT_FOUND, "%s: no such file or folder", path);
+    if (S_ISDIR(info.st_mode))
+        return judge_folder(path);
+    if (!S_ISREG(info.st_mode))
+        return tx_fail(TX_UNSUPPORTED, "%s: neither a plain file nor a folder", path);
+    judge *named = by_name(path);
+    return named ? named(path) : judge_content(path);
+}
+
+int tx_check_file(int argc, char *const *argv)
+{
+    settings set = {0};
+    int result = tx_options_parse(&tx_check_file_program, argc, argv, &set);
+    if (result != TX_GO_ON)
+        return result;
+    result = 0;
+    for (int32_t i = 0; i < set.paths.count; i++) {
+        const char *reason = "ok";
+        char path[4096];
+        tx_escape(set.paths.word[i], path, sizeof path); /* as in the message */
+        const size_t length = strlen(path);
+        if (judge_path(set.paths.word[i])) {
+            result = TX_EXIT_FAILURE;
+            /* Most messages begin with the path. */
+            reason = tx_error();
+            if (strncmp(reason, path, length) == 0 && strncmp(reason + length, ": ", 2) == 0)
+                reason += length + 2;
+        }
+        printf("%s: %s\n", path, reason);
+        fflush(stdout);
+    }
+    return result;
+}

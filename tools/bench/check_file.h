@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * txcheck file: judges files and folders of models, datasets and runs. */
+#ifndef TX_TOOLS_CHECK_FILE_H
+#define TX_TOOLS_CHECK_FILE_H
+
+#include "tools/cli/options.h"
+
+extern const tx_cli tx_check_file_program;
+/* argv[0] is "file". Returns the status to exit with. */
+int tx_check_file(int argc, char *const *argv);
+
+#endif

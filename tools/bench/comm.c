@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * txbench comm: sums over the ranks, beside the library's own all-reduce and beside memcpy, which bounds them within a
+ * host: a rank that sums its slice reads and writes as much as it does when it copies all of the data once. */
+#include "comm/comm.h"
+#include "api/base/clock.h"
+#include "tools/bench/bench.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SIZES = 16 };
+
+typedef struct settings {
+    const char *sizes;
+    int64_t rounds;
+    double line;
+    int32_t wire;
+    bool no_peer, background, json;
+} settings;
+
+#define AT(field) offsetof(settings, field)
+static const tx_option options[] = {
+    {TX_OPTION_TEXT, "sizes", AT(sizes), .choices = "MB,MB,..", .help = "how much is summed, in MB of fp32"},
+    {TX_OPTION_INTEGER, "rounds", AT(rounds), 1, TX_BENCH_PAIRS, "N", "measurements of each, taken in turn"},
+    {TX_OPTION_CHOICE, "wire", AT(wire), .choices = "fp32|bf16", .help = "what leaves a host"},
+    {TX_OPTION_FLAG, "background", AT(background), .help = "the sums are made by the communicator's thread"},
+    {TX_OPTION_FLAG, "no_peer", AT(no_peer), .help = "leave the library's own all-reduce out"},
+    {TX_OPTION_REAL, "line", AT(line), 0, 1e6, "GBIT", "rate of a host's link in Gbit/s, to compare with; 0: none"},
+    {TX_OPTION_FLAG, "json", AT(json), .help = "print the figures as one JSON object"},
+};
+#undef AT
+
+static const settings defaults = {.sizes = "1,4,25,100,497", .rounds = 5};
+
+const tx_cli tx_bench_comm_program = {
+    .name = "txbench",
+    .usage = "mpiexec -n N txbench comm [options]",
+    .about =
+        "Times the sum over the ranks of a window (all_reduce, fp32, in place), the MPI library's own MPI_Allreduce "
+        "out of place, and a memcpy by every rank at once. Checks every sum.",
+    .options = options,
+    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .values = &defaults,
+};
+
+typedef enum way { OURS, PEER, MEMCPY, WAYS } way;
+
+/* Of one size; the slowest rank counts. */
+typedef struct figures {
+    int64_t count; /* elements */
+    double seconds[WAYS][TX_BENCH_PAIRS];
+    double median[WAYS];
+    int64_t sent; /* bytes that leave this rank in one sum */
+} figures;
+
+typedef struct bench {
+    const settings *set;
+    tx_comm *comm;
+    float *window, *from, *to;
+    float *times; /* by rank */
+    figures figures[SIZES];
+    int32_t sizes;
+    int64_t longest;
+} bench;
+
+/* ---- Measuring ---------------------------------------------------------------------------------------- */
+
+static tx_status read_sizes(bench *b)
+{
+    for (const char *at = b->set->sizes;; at++) {
+        char *end = NULL;
+        double size = strtod(at, &end);
+        if (end == at || (*end && *end != ',') || !(size >= 1e-3 && size <= 1e6) || b->sizes == SIZES)
+            return tx_fail(TX_INVALID,
+                           "--sizes %s: expected up to %d sizes in MB (0.001 to 1000000) with commas between",
+                           b->set->sizes, SIZES);
+        int64_t count = (int64_t)(size * 1e6) / (int64_t)sizeof(float);
+        b->figures[b->sizes++].count = count;
+        b->longest = count > b->longest ? count : b->longest;
+        at = end;
+        if (!*at)
+            return TX_OK;
+    }
+}
+
+static tx_status prepare(bench *b)
+{
+    tx_status status = read_sizes(b);
+    if (!status)
+        status = tx_comm_default()->open(NULL, NULL, &b->comm);
+    if (status)
+        return status;
+    void *window = NULL;
+    const size_t bytes = (size_t)b->longest * sizeof(float);
+    status = b->comm->table->window(b->comm, (int64_t)bytes, &window);
+    if (!status)
+        status = b->comm->table->background(b->comm, b->set->background);
+    b->window = window;
+    b->from = malloc(bytes);
+    b->to = malloc(bytes);
+    b->times = malloc((size_t)b->comm->size * sizeof *b->times);
+    if (!status && (!b->from || !b->to || !b->times))
+        status = tx_fail(TX_MEMORY, "no memory for %.1f MB", 3e-6 * (double)bytes);
+    return status;
+}
+
+static float addend(int32_t rank)
+{
+    return (float)(rank + 1);
+}
+
+static void fill(float *data, int64_t count, float value)
+{
+    for (int64_t i = 0; i < count; i++)
+        data[i] = value;
+}
+
+static tx_status check(const bench *b, const float *sum, int64_t count, float expected, const char *name)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (!(sum[i] == expected))
+            return tx_fail(TX_INTERNAL, "%s: element %" PRId64 " on rank %" PRId32 " is %g and not %g", name, i,
+                           b->comm->rank, (double)sum[i], (double)expected);
+    return TX_OK;
+}
+
+static tx_status run(bench *b, figures *f, way how)
+{
+    const tx_transfer sum = {.kind = TX_ALL_REDUCE,
+                             .dtype = TX_F32,
+                             .wire = b->set->wire ? TX_BF16 : TX_F32,
+                             .bucket = -1,
+                             .data = b->window,
+                             .count = f->count};
+    if (how == OURS)
+        return tx_comm_run(b->comm, &sum);
+    if (how == PEER)
+        return b->comm->table->peer_all_reduce(b->comm, b->from, b->to, f->count);
+    memcpy(b->to, b->from, (size_t)f->count * sizeof(float));
+    return TX_OK;
+}
+
+/* One measurement; all ranks begin together. */
+static tx_status measure_one(bench *b, figures *f, way how, double *seconds)
+{
+    const float own = addend(b->comm->rank), sum = (float)(b->comm->size * (b->comm->size + 1) / 2);
+    tx_comm_traffic before, after;
+    fill(how == OURS ? b->window : b->from, f->count, own);
+    tx_status status = tx_comm_collect(b->comm, TX_BARRIER, NULL, 0, TX_F32, 0);
+    b->comm->table->traffic(b->comm, &before);
+    const double begin = tx_now();
+    if (!status)
+        status = run(b, f, how);
+    *seconds = tx_now() - begin;
+    b->comm->table->traffic(b->comm, &after);
+    if (how == OURS)
+        f->sent = after.sent - before.sent;
+    if (!status && how == OURS)
+        status = check(b, b->window, f->count, sum, "all_reduce");
+    else if (!status)
+        status = check(b, b->to, f->count, how == PEER ? sum : own, how == PEER ? "MPI_Allreduce" : "memcpy");
+    memset(b->times, 0, (size_t)b->comm->size * sizeof *b->times);
+    b->times[b->comm->rank] = (float)*seconds;
+    if (!status)
+        status = tx_comm_collect(b->comm, TX_ALL_REDUCE, b->times, b->comm->size, TX_F32, 0);
+    for (int32_t r = 0; r < b->comm->size; r++)
+        *seconds = (double)b->times[r] > *seconds ? (double)b->times[r] : *seconds;
+    return status;
+}
+
+static bool has(const bench *b, way how)
+{
+    return how != PEER || (b->comm->table->peer_all_reduce && !b->set->no_peer);
+}
+
+/* A warm-up, then measurements in turn, so that what else the machine does meets all alike. */
+static tx_status measure(bench *b)
+{
+    tx_status status = TX_OK;
+    for (int32_t s = 0; s < b->sizes; s++) {
+        figures *f = &b->figures[s];
+        double ignored;
+        for (int64_t round = -1; round < b->set->rounds && !status; round++)
+            for (int how = 0; how < WAYS && !status; how++)
+                if (has(b, (way)how))
+                    status = measure_one(b, f, (way)how, round < 0 ? &ignored : &f->seconds[how][round]);
+        for (int how = 0; how < WAYS && !status; how++)
+            if (has(b, (way)how))
+                f->median[how] = tx_bench_median(f->seconds[how], b->set->rounds);
+    }
+    return status;
+}
+
+/* ---- Printing ------------------------------------------------------------------------------------------- */
+
+/* Bytes that leave this host in a sum, over what its link carries in the time. */
+static double line_share(const bench *b, const figures *f)
+{
+    return 8e-9 * (double)(f->sent * b->comm->local_size) / (f->median[OURS] * b->set->line);
+}
+
+static void print_text(const bench *b)
+{
+    const char *shm = getenv("TX_COMM_SHM");
+    printf("%s%s%stxbench comm --sizes %s --rounds %" PRId64 " --wire %s%s\n", shm ? "TX_COMM_SHM=" : "",
+           shm ? shm : "", shm ? " " : "", b->set->sizes, b->set->rounds, b->set->wire ? "bf16" : "fp32",
+           b->set->background ? " --background" : "");
+    printf("%s: %" PRId32 " ranks; medians of the slowest rank\n", b->comm->table->name, b->comm->size);
+    printf("%10s %22s %22s %22s %9s %9s%s\n", "MB", "all_reduce ms (GB/s)", "MPI_Allreduce", "memcpy", "of memcpy",
+           "over MPI", b->set->line > 0.0 ? "  of line" : "");
+    for (int32_t s = 0; s < b->sizes; s++) {
+        const figures *f = &b->figures[s];
+        const double bytes = (double)(f->count * (int64_t)sizeof(float));
+        printf("%10.3f", 1e-6 * bytes);
+        for (int how = 0; how < WAYS; how++)
+            if (has(b, (way)how))
+                printf(" %12.3f (%7.2f)", 1e3 * f->median[how], 1e-9 * bytes / f->median[how]);
+            else
+                printf(" %22s", "-");
+        printf(" %9.3f", f->median[MEMCPY] / f->median[OURS]);
+        if (has(b, PEER))
+            printf(" %9.2f", f->median[PEER] / f->median[OURS]);
+        else
+            printf(" %9s", "-");
+        if (b->set->line > 0.0)
+            printf(" %9.3f", line_share(b, f));
+        printf("\n");
+    }
+}
+
+static tx_status print_json(const bench *b)
+{
+    static const char *const names[WAYS] = {"all_reduce_seconds", "mpi_all_reduce_seconds", "memcpy_seconds"};
+    tx_json *all = tx_json_object(), *sizes = tx_json_array();
+    tx_json_set_string(all, "communicator", b->comm->table->name);
+    tx_json_set_int(all, "ranks", b->comm->size);
+    tx_json_set_int(all, "rounds", b->set->rounds);
+    tx_json_set_string(all, "wire", b->set->wire ? "bf16" : "fp32");
+    for (int32_t s = 0; s < b->sizes; s++) {
+        const figures *f = &b->figures[s];
+        tx_json *one = tx_json_object();
+        tx_json_set_int(one, "bytes", f->count * (int64_t)sizeof(float));
+        tx_json_set_int(one, "sent_by_rank_0", f->sent);
+        for (int how = 0; how < WAYS; how++) {
+            tx_json *series = tx_json_array();
+            for (int64_t i = 0; has(b, (way)how) && i < b->set->rounds; i++)
+                tx_json_append_number(series, f->seconds[how][i]);
+            tx_json_set(one, names[how], series);
+        }
+        tx_json_set_number(one, "of_memcpy", f->median[MEMCPY] / f->median[OURS]);
+        if (has(b, PEER))
+            tx_json_set_number(one, "over_mpi", f->median[PEER] / f->median[OURS]);
+        if (b->set->line > 0.0)
+            tx_json_set_number(one, "of_line", line_share(b, f));
+        tx_json_append(sizes, one);
+    }
+    tx_json_set(all, "sizes", sizes);
+    return tx_bench_print(all);
+}
+
+int tx_bench_comm(int argc, char *const *argv)
+{
+    settings set = defaults;
+    int result = tx_options_parse(&tx_bench_comm_program, argc, argv, &set);
+    if (result != TX_GO_ON)
+        return result;
+    bench b = {.set = &set};
+    tx_status status = prepare(&b);
+    if (!status)
+        status = measure(&b);
+    if (!status && b.comm->rank == 0) {
+        if (set.json)
+            status = print_json(&b);
+        else
+            print_text(&b);
+    }
+    if (status)
+        tx_complain(&tx_bench_comm_program, TX_EXIT_FAILURE, "%s", tx_error());
+    if (b.comm)
+        b.comm->table->close(b.comm);
+    free(b.from);
+    free(b.to);
+    free(b.times);
+    return status ? TX_EXIT_FAILURE : 0;
+}

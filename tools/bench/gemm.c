@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * txbench gemm: the matrix products of a training step, or one of any shape. */
+#include "api/graph/op.h"
+#include "api/plan/plan.h"
+#include "models/train/trainer.h"
+#include "tools/bench/bench.h"
+#include "tools/bench/report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct settings {
+    tx_bench_common common;
+    int64_t m, n, k, batch, block;
+    bool trans_a, trans_b;
+    int32_t dtype; /* a tx_dtype */
+    const char *model;
+} settings;
+
+#define COMMON(field) offsetof(settings, common.field)
+#define AT(field) offsetof(settings, field)
+static const tx_option options[] = {
+    TX_BENCH_OPTIONS(COMMON),
+    TX_BENCH_HTML(COMMON),
+    {TX_OPTION_CHOICE, "dtype", AT(dtype), .choices = "fp32|bf16|fp16",
+     .help = "of the operands; results are of that type too, gradients of weights fp32"},
+    {TX_OPTION_HEADING, .help = "The products of a training step"},
+    {TX_OPTION_TEXT, "model", AT(model), .choices = "NAME|FILE",
+     .help = "gpt2, gpt2-medium, gpt2-large, gpt2-xl, a config.json or a folder with one"},
+    {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "blocks a step"},
+    {TX_OPTION_INTEGER, "block", AT(block), 1, 1 << 24, "N", "tokens a block"},
+    {TX_OPTION_HEADING, .help = "One product instead, op(a) [m, k] times op(b) [k, n]"},
+    {TX_OPTION_INTEGER, "m", AT(m), 0, 1 << 24, "N", "rows of the result; m, n and k go together"},
+    {TX_OPTION_INTEGER, "n", AT(n), 0, 1 << 24, "N", "columns of the result"},
+    {TX_OPTION_INTEGER, "k", AT(k), 0, 1 << 24, "N", "length of the sums"},
+    {TX_OPTION_FLAG, "trans_a", AT(trans_a), .help = "a is stored [k, m]"},
+    {TX_OPTION_FLAG, "trans_b", AT(trans_b), .help = "b is stored [n, k]"},
+};
+#undef COMMON
+#undef AT
+
+static const settings defaults = {.common = TX_BENCH_DEFAULTS, .model = "gpt2", .batch = 4, .block = 256};
+
+const tx_cli tx_bench_gemm_program = {
+    .name = "txbench",
+    .usage = "txbench gemm [options]",
+    .about = "Times every distinct matrix product of a training step: forward, gradients of activations (dX) and of\n"
+             "weights (dW), and how often the step has it; or one product of any shape." TX_BENCH_ABOUT,
+    .options = options,
+    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .values = &defaults,
+};
+
+/* ---- the products of a step ------------------------------------------------------------------------- */
+
+typedef struct product {
+    tx_command command;
+    char name[64], label[96];
+    const char *group;
+    int64_t count;
+} product;
+
+typedef struct products {
+    product *item;
+    int32_t count;
+} products;
+
+/* The parameter in arena WEIGHTS or GRADIENTS that an operand is, without "transformer.", the layer and ".weight". */
+static void name_of(const tx_model *model, const tx_operand *operand, char *text, size_t size)
+{
+    const int64_t address = operand->chunk * model->arena[operand->arena].chunk_bytes + operand->offset;
+    int32_t param = 0;
+    while (param + 1 < model->params && model->param[param + 1].offset <= address)
+        param++;
+    const char *name = model->param[param].name;
+    if (strncmp(name, "transformer.", strlen("transformer.")) == 0)
+        name += strlen("transformer.");
+    if (strncmp(name, "h.", 2) == 0) {
+        name += 2;
+        name += strspn(name, "0123456789");
+        name += *name == '.';
+    }
+    if (strcmp(name, "wte.weight") == 0)
+        name = "classifier";
+    const size_t length = strlen(name), tail = strlen(".weight");
+    const bool weight = length > tail && strcmp(name + length - tail, ".weight") == 0;
+    snprintf(text, size, "%.*s", (int)(weight ? length - tail : length), name);
+}
+
+/* Names a command by the weights that it reads or whose gradient it writes, and tells its part in the step. */
+static void describe(const tx_model *model, product *p)
+{
+    const tx_command *c = &p->command;
+    char weights[40] = "product";
+    p->group = c->direction == TX_FORWARD ? "forward" : "dX";
+    for (int i = 0; i < TX_MAX_IN; i++)
+        if (tx_present(&c->in[i]) && c->in[i].arena == TX_ARENA_WEIGHTS && c->in[i].shape.rank == 2)
+            name_of(model, &c->in[i], weights, sizeof weights);
+    if (c->direction != TX_FORWARD && c->out[0].arena == TX_ARENA_GRADIENTS) {
+        p->group = "dW";
+        name_of(model, &c->out[0], weights, sizeof weights);
+    }
+    snprintf(p->name, sizeof p->name, "%s %s", weights, p->group);
+}
+
+/* What makes a product another one: sizes, layouts, types, and what is added. */
+static void label_of(product *p)
+{
+    const tx_command *c = &p->command;
+    if (c->op != TX_OP_MATMUL) {
+        char shape[64];
+        snprintf(p->label, sizeof p->label, "%s %s", tx_op_info_of(c->op)->name,
+                 tx_shape_text(&c->in[0].shape, shape, sizeof shape));
+        return;
+    }
+    static const char *const epilogues[] = {[TX_EPILOGUE_NONE] = "",
+                                            [TX_EPILOGUE_GELU] = " gelu",
+                                            [TX_EPILOGUE_GELU_GRAD] = " gelu_grad",
+                                            [TX_EPILOGUE_ADD] = " plus"};
+    const tx_gemm g = tx_gemm_of(&c->attrs, &c->in[0].shape, &c->in[1].shape);
+    char batch[32] = "";
+    if (g.batch > 1)
+        snprintf(batch, sizeof batch, "%" PRId64 " x ", g.batch);
+    snprintf(p->label, sizeof p->label, "%sm%" PRId64 " n%" PRId64 " k%" PRId64 "%s%s %s->%s%s%s%s", batch, g.m, g.n,
+             g.k, c->attrs.trans_a ? " ta" : "", c->attrs.trans_b ? " tb" : "", tx_dtype_name(c->in[0].dtype),
+             tx_dtype_name(c->out[0].dtype), tx_present(&c->in[2]) ? " bias" : "",
+             c->attrs.accumulate == TX_ADD ? " add" : "", epilogues[c->attrs.epilogue]);
+}
+
+static void add_product(products *list, const tx_model *model, const tx_command *command, tx_dtype dtype)
+{
+    product p = {.command = *command, .count = 1};
+    describe(model, &p);
+    for (int i = 0; i < 2 && command->op == TX_OP_MATMUL; i++)
+        p.command.in[i].dtype = dtype;
+    if (command->op == TX_OP_MATMUL && command->out[0].arena != TX_ARENA_GRADIENTS &&
+        command->attrs.epilogue == TX_EPILOGUE_NONE)
+        p.command.out[0].dtype = dtype;
+    label_of(&p);
+    for (int32_t i = 0; i < list->count; i++)
+        if (strcmp(list->item[i].label, p.label) == 0) {
+            list->item[i].count++;
+            return;
+        }
+    list->item[list->count++] = p;
+}
+
+static bool is_product(tx_op op)
+{
+    const bool attention = op == TX_OP_ATTENTION || op == TX_OP_ATTENTION_GRAD || op == TX_OP_ATTENTION_CACHED;
+    return tx_op_info_of(op)->op_class == TX_CONTRACTION && !attention;
+}
+
+/* Compiles the model's training plan, which is the same on all devices, and takes its products. */
+static tx_status collect_from(const settings *set, const tx_config *config, tx_model *model, products *list)
+{
+    const tx_trainer_options training = tx_bench_training(set->batch, set->block);
+    tx_trainer *trainer = NULL;
+    tx_status status = tx_trainer_create(model, config, &training, &trainer);
+    if (status)
+        return status;
+    int64_t runs;
+    const tx_plan *plan = tx_trainer_plan(trainer, TX_TRAINER_TRAIN, &runs);
+    list->item = calloc((size_t)plan->program.length + 1, sizeof *list->item);
+    if (!list->item)
+        status = tx_fail(TX_MEMORY, "no memory for a list of products");
+    for (int32_t i = 0; i < plan->program.length && !status; i++)
+        if (is_product(plan->commands[i].op))
+            add_product(list, model, &plan->commands[i], (tx_dtype)set->dtype);
+    tx_trainer_free(trainer);
+    return status;
+}
+
+static tx_status collect(const settings *set, products *list)
+{
+    const tx_engine_options host = {.size = sizeof host, .device = "cpu", .threads = (int32_t)set->common.threads};
+    tx_config *config = NULL;
+    tx_engine *engine = NULL;
+    tx_model *model = NULL;
+    tx_status status = tx_bench_config(set->model, set->block, &config);
+    if (!status)
+        status = tx_engine_create(&host, &engine);
+    if (!status)
+        status = tx_model_create(engine, &model);
+    /* The cpu knows other names than the device whose products are measured. */
+    char *wish = tx_bench_swap_gemm(NULL);
+    if (!status)
+        status = collect_from(set, config, model, list);
+    free(tx_bench_swap_gemm(wish));
+    free(wish);
+    tx_model_free(model);
+    tx_engine_free(engine);
+    tx_config_free(config);
+    return status;
+}
+
+/* ---- the program ------------------------------------------------------------------------------------ */
+
+/* The one product that was asked for. */
+static tx_status single(const settings *set, products *list)
+{
+    if (set->m == 0 || set->n == 0 || set->k == 0)
+        return tx_fail(TX_INVALID, "m, n and k go together: give all three, or none for the products of a step");
+    list->item = calloc(1, sizeof *list->item);
+    if (!list->item)
+        return tx_fail(TX_MEMORY, "no memory for a product");
+    product *p = &list->item[list->count++];
+    *p = (product){.name = "product", .group = "product"};
+    tx_bench_product_command(set->m, set->n, set->k, set->trans_a, set->trans_b, (tx_dtype)set->dtype,
+                             (tx_dtype)set->dtype, &p->command);
+    label_of(p);
+    return TX_OK;
+}
+
+static tx_status measure(tx_bench_report *report, const void *user)
+{
+    const products *list = user;
+    tx_status status = TX_OK;
+    for (int32_t i = 0; i < list->count && !status; i++) {
+        const product *p = &list->item[i];
+        tx_timing timing = {0};
+        tx_bench_report_progress(report, p->name, p->label);
+        status = tx_conformance_time(&report->target, &p->command, (int32_t)report->common->repeats, &timing);
+        if (status)
+            return tx_fail_in(status, "%s", p->label);
+        snprintf(timing.label, sizeof timing.label, "%s", p->label);
+        status = tx_bench_report_add(report, &timing, p->name, p->group, p->count);
+    }
+    return status;
+}
+
+int tx_bench_gemm(int argc, char *const *argv)
+{
+    settings set = defaults;
+    int result = tx_options_parse(&tx_bench_gemm_program, argc, argv, &set);
+    if (result != TX_GO_ON)
+        return result;
+    products list = {0};
+    const bool shape = set.m || set.n || set.k || set.trans_a || set.trans_b;
+    tx_status status = shape ? single(&set, &list) : collect(&set, &list);
+    result = tx_bench_report_run(&tx_bench_gemm_program, "gemm", argc, argv, &set.common, status, measure, &list);
+    free(list.item);
+    return result;
+}

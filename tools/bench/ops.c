@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * txbench ops: the cases of the conformance suite, timed. */
+#include "api/graph/op.h"
+#include "tools/bench/bench.h"
+#include "tools/bench/report.h"
+
+#include <string.h>
+
+typedef struct settings {
+    tx_bench_common common;
+    const char *op;
+} settings;
+
+#define COMMON(field) offsetof(settings, common.field)
+static const tx_option options[] = {
+    TX_BENCH_OPTIONS(COMMON),
+    TX_BENCH_HTML(COMMON),
+    {TX_OPTION_TEXT, "op", offsetof(settings, op), .choices = "NAME", .help = "this op only, named as in api/ops.def"},
+};
+#undef COMMON
+
+static const settings defaults = {.common = TX_BENCH_DEFAULTS};
+
+const tx_cli tx_bench_ops_program = {
+    .name = "txbench",
+    .usage = "txbench ops [options]",
+    .about = "Times every op at sizes of GPT-2: median of the runs, arithmetic and traffic a second." TX_BENCH_ABOUT,
+    .options = options,
+    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .values = &defaults,
+};
+
+typedef struct context {
+    tx_bench_report *report;
+    tx_status status;
+} context;
+
+static void add(void *user, const tx_timing *timing)
+{
+    context *c = user;
+    if (!c->status)
+        c->status = tx_bench_report_add(c->report, timing, timing->op, tx_class_name(timing->op_class), 0);
+}
+
+static bool asked_for(const settings *set, int32_t op)
+{
+    return !set->op || strcmp(tx_op_info_of((tx_op)op)->name, set->op) == 0;
+}
+
+static tx_status check(const settings *set)
+{
+    for (int32_t op = 0; op < TX_OP_KERNELS; op++)
+        if (asked_for(set, op))
+            return TX_OK;
+    return tx_fail(TX_NOT_FOUND, "%s: no such op; api/ops.def lists them", set->op);
+}
+
+static tx_status measure(tx_bench_report *report, const void *user)
+{
+    const settings *set = user;
+    context c = {.report = report};
+    tx_status status = TX_OK;
+    for (int32_t op = 0; op < TX_OP_KERNELS && !c.status && !status; op++) {
+        if (!asked_for(set, op))
+            continue;
+        tx_bench_report_progress(report, tx_op_info_of((tx_op)op)->name, "");
+        status = tx_conformance_bench(&report->target, (tx_op)op, (int32_t)set->common.repeats, true, add, &c);
+    }
+    if (c.status || status)
+        return c.status ? c.status : status;
+    return report->rows ? TX_OK : tx_fail(TX_NOT_FOUND, "%s: has no case that is big enough to be timed", set->op);
+}
+
+int tx_bench_ops(int argc, char *const *argv)
+{
+    settings set = defaults;
+    int result = tx_options_parse(&tx_bench_ops_program, argc, argv, &set);
+    if (result != TX_GO_ON)
+        return result;
+    return tx_bench_report_run(&tx_bench_ops_program, "ops", argc, argv, &set.common, check(&set), measure, &set);
+}

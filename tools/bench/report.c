@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Timings beside the device's peaks, as a table, as JSON and as a page. */
+#include "tools/bench/report.h"
+#include "tools/bench/bench.h"
+#include "tools/cli/output.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- rows ------------------------------------------------------------------------------------------- */
+
+void tx_bench_command(int argc, char *const *argv, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "txbench");
+    for (int i = 0; i < argc && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, " %s", argv[i]);
+}
+
+static bool page_is_output(const tx_bench_common *common)
+{
+    return common->html && strcmp(common->html, "-") == 0;
+}
+
+/* Opens the device and measures its peaks. */
+static tx_status begin(tx_bench_report *report, const char *what, int argc, char *const *argv,
+                       const tx_bench_common *common)
+{
+    *report = (tx_bench_report){.common = common, .what = what};
+    if (common->json && page_is_output(common))
+        return tx_fail(TX_INVALID, "--json and --html - both ask for standard output; give the page a file");
+    tx_bench_command(argc, argv, report->command, sizeof report->command);
+    tx_bench_report_progress(report, "peaks", "copy, launch");
+    return tx_bench_open(common, &report->target, &report->peaks);
+}
+
+static void clear_progress(void)
+{
+    if (isatty(STDERR_FILENO))
+        fputs("\r\033[K", stderr);
+}
+
+void tx_bench_report_progress(const tx_bench_report *report, const char *name, const char *label)
+{
+    if (!isatty(STDERR_FILENO))
+        return;
+    clear_progress();
+    fprintf(stderr, "%d measured; %s %.60s", report->rows, name, label);
+}
+
+tx_status tx_bench_report_add(tx_bench_report *report, const tx_timing *timing, const char *name, const char *group,
+                              int64_t count)
+{
+    tx_status status = tx_bench_need_product(&report->target, tx_bench_bound_dtype(timing),
+                                             (int32_t)report->common->repeats, &report->peaks);
+    if (status)
+        return status;
+    if (report->rows == report->room) {
+        const int32_t room = report->room ? 2 * report->room : 64;
+        tx_bench_row *row = realloc(report->row, (size_t)room * sizeof *row);
+        if (!row)
+            return tx_fail(TX_MEMORY, "no memory for %d timings", room);
+        report->row = row;
+        report->room = room;
+    }
+    tx_bench_row *row = &report->row[report->rows++];
+    *row = (tx_bench_row){.timing = *timing, .group = group, .count = count};
+    snprintf(row->name, sizeof row->name, "%s", name);
+    tx_bench_raise(&report->peaks, timing);
+    tx_bench_report_progress(report, name, timing->label);
+    return TX_OK;
+}
+
+static void report_free(tx_bench_report *report)
+{
+    clear_progress(); /* before what went wrong is told */
+    if (report->target.context)
+        tx_target_close(&report->target);
+    free(report->row);
+}
+
+/* Sums over the rows that a step has. */
+typedef struct step {
+    int64_t operations;
+    double seconds, flops;
+} step;
+
+static step step_of(const tx_bench_report *report)
+{
+    step s = {0};
+    for (int32_t i = 0; i < report->rows; i++) {
+        const tx_bench_row *row = &report->row[i];
+        s.operations += row->count;
+        s.seconds += (double)row->count * row->timing.seconds;
+        s.flops += (double)row->count * row->timing.flops;
+    }
+    return s;
+}
+
+/* ---- table ------------------------------------------------------------------------------------------ */
+
+static void print_row(const tx_bench_report *report, const tx_bench_row *row, int name, int label, bool steps)
+{
+    const tx_timing *t = &row->timing;
+    bool by_copy;
+    const double share = 1e9 * t->gflops / tx_bench_attainable(&report->peaks, t, &by_copy);
+    printf("%-*s %-*s %10.1f us %5.1f %% %9.1f GFLOP/s %7.1f GB/s %6.1f %% of %-7s", name, row->name, label, t->label,
+           1e6 * t->seconds, 100.0 * t->spread, t->gflops, t->gbytes, 100.0 * share, by_copy ? "copy" : "product");
+    if (steps)
+        printf(" %5" PRId64 " x = %9.3f ms", row->count, 1e3 * (double)row->count * t->seconds);
+    printf("  %s\n", t->variant);
+}
+
+static void print_table(const tx_bench_report *report)
+{
+    const step s = step_of(report);
+    int name = 4, label = 4;
+    for (int32_t i = 0; i < report->rows; i++) {
+        const int named = (int)strlen(report->row[i].name), labelled = (int)strlen(report->row[i].timing.label);
+        name = named > name ? named : name;
+        label = labelled > label ? labelled : label;
+    }
+    printf("%s\ndevice  %s: %s, driver %s\n", report->command, report->target.info.id, report->target.info.name,
+           report->target.info.driver);
+    tx_bench_peaks_text(&report->peaks);
+    printf("%-*s %-*s %13s %7s\n", name, strcmp(report->what, "ops") ? "name" : "op", label, "case", "median",
+           "spread");
+    for (int32_t i = 0; i < report->rows; i++)
+        print_row(report, &report->row[i], name, label, s.operations > 0);
+    if (s.operations > 0)
+        printf("a step  %" PRId64 " products, %.3f ms, %.1f GFLOP/s, %.1f %% of the best product\n", s.operations,
+               1e3 * s.seconds, 1e-9 * s.flops / s.seconds,
+               100.0 * s.flops / s.seconds / report->peaks.product[tx_bench_bound_dtype(&report->row[0].timing)]);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------------- */
+
+tx_status tx_bench_json_head(tx_json *object, const char *command, const tx_device_info *device)
+{
+    const struct {
+        const char *key, *text;
+    } head[] = {{"version", TX_VERSION},   {"command", command},       {"device", device->id},
+                {"name", device->name},    {"vendor", device->vendor}, {"platform", device->platform},
+                {"driver", device->driver}};
+    for (size_t i = 0; i < sizeof head / sizeof head[0]; i++) {
+        tx_status status = tx_json_set_string(object, head[i].key, head[i].text);
+        if (status && i == 1) /* a path need not be UTF-8 */
+            status = tx_json_set_string(object, head[i].key, "txbench");
+        if (status)
+            return status;
+    }
+    return TX_OK;
+}
+
+static tx_status row_json(const tx_bench_report *report, const tx_bench_row *row, tx_json *to)
+{
+    const tx_timing *t = &row->timing;
+    bool by_copy;
+    const double attainable = tx_bench_attainable(&report->peaks, t, &by_copy);
+    const struct {
+        const char *key, *text;
+    } texts[] = {{"name", row->name},
+                 {"case", t->label},
+                 {"group", row->group},
+                 {"op", t->op},
+                 {"variant", t->variant},
+                 {"dtype", tx_dtype_name(t->dtype)},
+                 {"bound", by_copy ? "copy" : "product"}};
+    const struct {
+        const char *key;
+        double value;
+    } numbers[] = {{"seconds", t->seconds},
+                   {"spread", t->spread},
+                   {"flops", t->flops},
+                   {"bytes", t->bytes},
+                   {"gflops", t->gflops},
+                   {"gbytes", t->gbytes},
+                   {"attainable_gflops", 1e-9 * attainable},
+                   {"share", 1e9 * t->gflops / attainable},
+                   {"of_copy", 1e9 * t->gbytes / report->peaks.copy},
+                   {"of_product", 1e9 * t->gflops / report->peaks.product[tx_bench_bound_dtype(t)]}};
+    tx_status status = TX_OK;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0] && !status; i++)
+        status = tx_json_set_string(to, texts[i].key, texts[i].text);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && !status; i++)
+        status = tx_json_set_number(to, numbers[i].key, numbers[i].value);
+    return status || row->count == 0 ? status : tx_json_set_int(to, "count", row->count);
+}
+
+static tx_status step_json(const tx_bench_report *report, tx_json *all)
+{
+    const step s = step_of(report);
+    if (s.operations == 0)
+        return TX_OK;
+    tx_json *one = tx_json_object();
+    tx_status status = tx_json_set_int(one, "operations", s.operations);
+    if (!status)
+        status = tx_json_set_number(one, "seconds", s.seconds);
+    if (!status)
+        status = tx_json_set_number(one, "flops", s.flops);
+    if (!status)
+        status = tx_json_set_number(one, "gflops", 1e-9 * s.flops / s.seconds);
+    tx_status set = tx_json_set(all, "step", one);
+    return status ? status : set;
+}
+
+static tx_status report_json(const tx_bench_report *report, tx_json *all)
+{
+    tx_json *peaks = tx_json_object(), *rows = tx_json_array();
+    tx_status status = tx_bench_json_head(all, report->command, &report->target.info);
+    if (!status)
+        status = tx_json_set_string(all, "what", report->what);
+    if (!status)
+        status = tx_bench_peaks_json(&report->peaks, peaks);
+    tx_status set = tx_json_set(all, "peaks", peaks);
+    status = status ? status : set;
+    for (int32_t i = 0; i < report->rows && !status; i++) {
+        tx_json *row = tx_json_object();
+        status = row_json(report, &report->row[i], row);
+        set = tx_json_append(rows, row);
+        status = status ? status : set;
+    }
+    set = tx_json_set(all, "rows", rows);
+    status = status ? status : set;
+    return status ? status : step_json(report, all);
+}
+
+/* Prints the table or the JSON and writes the page; only the page where that is "-", standard output. */
+static tx_status end(tx_bench_report *report)
+{
+    const tx_bench_common *common = report->common;
+    clear_progress();
+    if (!common->json && !page_is_output(common))
+        print_table(report);
+    if (!common->json && !common->html)
+        return TX_OK;
+    tx_json *all = tx_json_object();
+    tx_status status = report_json(report, all);
+    if (!status && common->html) {
+        status = tx_page_write(common->html, tx_bench_page, all);
+        if (!status && !common->json && !page_is_output(common))
+            printf("%s: %d point%s\n", common->html, report->rows, report->rows > 1 ? "s" : "");
+    }
+    if (!status && common->json)
+        return tx_bench_print(all);
+    tx_json_free(all);
+    return status;
+}
+
+int tx_bench_report_run(const tx_cli *program, const char *what, int argc, char *const *argv,
+                        const tx_bench_common *common, tx_status status,
+                        tx_status (*measure)(tx_bench_report *report, const void *user), const void *user)
+{
+    tx_bench_report report = {0};
+    if (!status)
+        status = begin(&report, what, argc, argv, common);
+    if (!status)
+        status = measure(&report, user);
+    if (!status)
+        status = end(&report);
+    report_free(&report);
+    return status ? tx_complain(program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * txcheck: proves a device. Every op against a reference in double precision, gradients against finite differences,
+ * the ONNX backend node cases, and the checker itself against planted faults. And judges files, which check_file.c
+ * does. */
+#include "api/graph/op.h"
+#include "tests/ops/conformance.h"
+#include "tools/bench/check_file.h"
+#include "tools/cli/options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* There is no such device: what ctest takes for a test that was skipped. */
+#define EXIT_SKIPPED 77
+
+typedef struct settings {
+    const char *device, *op;
+    tx_words operands;
+    int64_t threads;
+    bool quick, verbose;
+} settings;
+
+#define AT(field) offsetof(settings, field)
+static const tx_option options[] = {
+    {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
+     .help = "where to compute"},
+    {TX_OPTION_TEXT, "op", AT(op), .choices = "NAME", .help = "this op only, named as in api/ops.def (ops, threads)"},
+    {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend; 0: all there are, or 3 for threads"},
+    {TX_OPTION_FLAG, "quick", AT(quick), .help = "every fourth case (ops, threads)"},
+    {TX_OPTION_FLAG, "verbose", AT(verbose), .help = "a line a case"},
+};
+#undef AT
+
+/* In the order of `run_command`. */
+static const tx_cli_command commands[] = {
+    {"ops", "every op against a reference in double precision", NULL},
+    {"threads", "the same bits from one thread and from several", NULL},
+    {"autodiff", "gradients of graphs against finite differences", NULL},
+    {"onnx", "the ONNX backend node cases in DIR (manifest.jsonl and *.safetensors)", NULL},
+    {"selftest", "plants faults in a mock device and checks that each is caught", NULL},
+    {"file", "files and folders of models, datasets and runs", &tx_check_file_program},
+};
+
+static const tx_cli program = {
+    .name = "txcheck",
+    .usage = "txcheck ops|threads|autodiff|onnx DIR|selftest [options], txcheck file PATH...",
+    .about = "Proves a device, or judges files.\nExit status: 0 all passed, 1 something failed, 2 wrong usage, 77 no "
+             "such device.",
+    .options = options,
+    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .commands = commands,
+    .command_count = (int32_t)(sizeof commands / sizeof commands[0]),
+    .operand = "DIR",
+    .operands = offsetof(settings, operands),
+    .operands_most = 1,
+};
+
+static int usage(const char *problem)
+{
+    return tx_complain(&program, TX_EXIT_USAGE, "%s; see txcheck --help", problem);
+}
+
+static int failed(void)
+{
+    return tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
+}
+
+/* ---- ops --------------------------------------------------------------------------------------- */
+
+static void print_case(void *user, const char *op, const char *label, double worst, const char *failure)
+{
+    (void)user;
+    if (failure)
+        printf("    FAIL %s %s: %s\n", op, label, failure);
+    else
+        printf("    ok   %s %s (%.2f of tolerance)\n", op, label, worst);
+}
+
+static void print_verdict(const tx_verdict *v)
+{
+    bool good = v->passed == v->cases;
+    printf("%-4s %-18s %4d of %4d cases  worst %.2f of tolerance  %s\n", good ? "ok" : "FAIL", v->op, v->passed,
+           v->cases, v->worst, v->variants);
+    if (!good)
+        printf("     first failure: %s\n", v->failure);
+    fflush(stdout);
+}
+
+/* Opens the device; the program's exit status where that fails. */
+static int open_target(const settings *o, tx_target *target)
+{
+    tx_status status = tx_target_open(o->device, (int32_t)o->threads, false, target);
+    if (!status) {
+        printf("device %s: %s\n", target->info.id, target->info.name);
+        return 0;
+    }
+    return status == TX_NOT_FOUND ? (failed(), EXIT_SKIPPED) : failed();
+}
+
+/* All ops, or the one asked for, with the cases of each printed as `how` says. */
+static int judge_ops(const settings *o, const tx_target *target, const tx_conformance_options *how)
+{
+    int32_t cases = 0, passed = 0, ops = 0;
+    for (int op = 0; op < TX_OP_KERNELS; op++) {
+        if (o->op && strcmp(tx_op_info_of((tx_op)op)->name, o->op) != 0)
+            continue;
+        tx_verdict verdict;
+        if (tx_conformance_op(target, (tx_op)op, how, &verdict))
+            return failed();
+        print_verdict(&verdict);
+        cases += verdict.cases;
+        passed += verdict.passed;
+        ops++;
+    }
+    if (ops == 0)
+        return usage("there is no op of that name");
+    printf("%d of %d cases passed\n", passed, cases);
+    return passed == cases ? 0 : 1;
+}
+
+static int run_ops(const settings *o)
+{
+    tx_target target;
+    int status = open_target(o, &target);
+    if (status)
+        return status;
+    tx_conformance_options how = {.quick = o->quick, .progress = o->verbose ? print_case : NULL};
+    status = judge_ops(o, &target, &how);
+    tx_target_close(&target);
+    return status;
+}
+
+/* ---- threads ------------------------------------------------------------------------------------- */
+
+/* The same bits from one thread and from several. */
+static int run_threads(const settings *o)
+{
+    settings one = *o, many = *o;
+    one.threads = 1;
+    many.threads = o->threads > 1 ? o->threads : 3;
+    tx_target target, peer;
+    int status = open_target(&one, &target);
+    if (status)
+        return status;
+    status = open_target(&many, &peer);
+    if (!status) {
+        tx_conformance_options how = {.quick = o->quick, .peer = &peer, .progress = o->verbose ? print_case : NULL};
+        status = judge_ops(o, &target, &how);
+        tx_target_close(&peer);
+    }
+    tx_target_close(&target);
+    return status;
+}
+
+/* ---- autodiff ---------------------------------------------------------------------------------- */
+
+static void print_graph(void *user, const char *graph, double worst, const char *failure)
+{
+    (void)user;
+    if (failure)
+        printf("FAIL %s: %s\n", graph, failure);
+    else
+        printf("ok   %-36s worst %.2f of tolerance\n", graph, worst);
+}
+
+static int run_autodiff(const settings *o)
+{
+    tx_target target;
+    int status = open_target(o, &target);
+    if (status)
+        return status;
+    if (tx_conformance_autodiff(&target, print_graph, NULL))
+        status = failed();
+    tx_target_close(&target);
+    return status;
+}
+
+/* ---- onnx -------------------------------------------------------------------------------------- */
+
+static void print_onnx(const tx_onnx_report *report)
+{
+    int32_t run = 0, passed = 0, cases = 0;
+    for (int32_t i = 0; i < report->ops; i++) {
+        const tx_onnx_count *n = &report->op[i];
+        cases += n->cases;
+        if (!n->known)
+            continue;
+        run += n->run;
+        passed += n->passed;
+        printf("%-4s %-24s %3d of %3d passed, of %3d in ONNX%s%s\n", n->passed == n->run ? "ok" : "FAIL", n->op,
+               n->passed, n->run, n->cases, n->reasons[0] ? "; others: " : "", n->reasons);
+        if (n->failure[0])
+            printf("     first failure: %s\n", n->failure);
+    }
+    printf("no such op in TX:");
+    for (int32_t i = 0; i < report->ops; i++)
+        if (!report->op[i].known)
+            printf(" %s", report->op[i].op);
+    printf("\n%d of %d cases passed that TX's ops can say, of %d\n", passed, run, cases);
+}
+
+static int run_onnx(const settings *o)
+{
+    tx_target target;
+    if (!o->operands.count)
+        return usage("onnx wants the folder of the cases");
+    int status = open_target(o, &target);
+    if (status)
+        return status;
+    tx_onnx_report *report = calloc(1, sizeof *report);
+    if (!report || tx_conformance_onnx(&target, o->operands.word[0], report)) {
+        status = failed();
+    } else {
+        print_onnx(report);
+        for (int32_t i = 0; i < report->ops; i++)
+            if (report->op[i].passed != report->op[i].run)
+                status = 1;
+    }
+    free(report);
+    tx_target_close(&target);
+    return status;
+}
+
+/* ---- selftest ------------------------------------------------------------------------------------ */
+
+static void print_fault(void *user, const char *fault, bool caught, const char *how)
+{
+    const settings *o = user;
+    if (o->verbose || !caught)
+        printf("%-4s %s%s%s\n", caught ? "ok" : "FAIL", fault, how[0] ? ": " : "", how);
+}
+
+static int run_selftest(const settings *o)
+{
+    settings user = *o;
+    if (tx_conformance_selftest(print_fault, &user))
+        return failed();
+    printf("every planted fault was caught\n");
+    return 0;
+}
+
+/* ---- main ---------------------------------------------------------------------------------------- */
+
+static int (*const run_command[])(const settings *o) = {run_ops, run_threads, run_autodiff, run_onnx, run_selftest};
+
+int main(int argc, char **argv)
+{
+    settings o = {.device = "cpu"};
+    int32_t command;
+    int result = tx_options_command(&program, argc, argv, &o, &command);
+    if (result == TX_GO_ON && commands[command].program)
+        return tx_check_file(argc - 1, argv + 1);
+    if (result == TX_GO_ON)
+        result = tx_options_parse(&program, argc - 1, argv + 1, &o);
+    if (result != TX_GO_ON)
+        return result;
+    if (o.operands.count && run_command[command] != run_onnx)
+        return tx_complain(&program, TX_EXIT_USAGE, "%s: %s takes options only", o.operands.word[0],
+                           commands[command].name);
+    return run_command[command](&o);
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * txtune: measures which kernel computes each matrix product and attention of a model fastest on a device, and keeps
+ * the answers in the cache folder for every later run. */
+#include "models/train/trainer.h"
+#include "tools/cli/config.h"
+#include "tools/cli/options.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct settings {
+    const char *device, *model;
+    int64_t batch, eval_batch, block;
+    double seconds;
+    bool tf32, show;
+} settings;
+
+#define AT(field) offsetof(settings, field)
+static const tx_option options[] = {
+    {TX_OPTION_TEXT, "device", AT(device), .choices = "opencl|opencl:N|opencl:NAME|gpu|cpu",
+     .help = "what to tune for"},
+    {TX_OPTION_TEXT, "model", AT(model), .choices = "FILE|NAME",
+     .help = "whose products: a config.json, a folder with one, or gpt2, gpt2-medium, gpt2-large, gpt2-xl"},
+    {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "rows of a micro-batch"},
+    {TX_OPTION_INTEGER, "eval_batch", AT(eval_batch), 1, 1 << 20, "N", "rows of an evaluation batch"},
+    {TX_OPTION_INTEGER, "block", AT(block), 2, 1 << 24, "N",
+     "tokens of a row; at most the model's positions are taken"},
+    {TX_OPTION_REAL, "seconds", AT(seconds), 1.0, 86400.0, "X", "no new measurement begins after so many"},
+    {TX_OPTION_FLAG, "tf32", AT(tf32), .help = "products that may round to tf32 (txtrain --tf32)"},
+    {TX_OPTION_FLAG, "show", AT(show), .help = "print what is known of the device; measure nothing"},
+};
+#undef AT
+
+static const settings defaults = {
+    .device = "opencl", .model = "gpt2", .batch = 8, .eval_batch = 8, .block = 1024, .seconds = 300.0};
+
+static const tx_cli program = {
+    .name = "txtune",
+    .usage = "txtune [options]",
+    .about = "Measures all ways to compute the matrix products and attention of a model's training step and\n"
+             "evaluation on a device, and CLBlast's own parameters where it is no CPU, and keeps the fastest in the\n"
+             "cache folder ($TX_CACHE_DIR, ~/.cache/tx) by device and driver. Runs that find nothing there measure\n"
+             "products for a few seconds on their own.",
+    .options = options,
+    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .values = &defaults,
+};
+
+/* ---- Progress ------------------------------------------------------------------------------------------------ */
+
+#define BAR 30
+
+typedef struct bar {
+    double seconds;
+    bool terminal;
+} bar;
+
+static void on_progress(void *user, const char *what, double spent)
+{
+    const bar *b = user;
+    if (!b->terminal) {
+        fprintf(stderr, "%6.1f s  %s\n", spent, what);
+        return;
+    }
+    char cells[BAR + 1];
+    for (int i = 0; i < BAR; i++)
+        cells[i] = (double)i < BAR * spent / b->seconds ? '#' : '.';
+    cells[BAR] = '\0';
+    fprintf(stderr, "\r[%s] %.0f of %.0f s  %-50.50s", cells, spent, b->seconds, what);
+}
+
+/* CLBlast's tuner prints to standard output, which is for the table. Returns what restores it, or -1. */
+static int silence(void)
+{
+    fflush(stdout);
+    const int kept = dup(STDOUT_FILENO), nothing = open("/dev/null", O_WRONLY);
+    if (kept >= 0 && nothing >= 0)
+        dup2(nothing, STDOUT_FILENO);
+    if (nothing >= 0)
+        close(nothing);
+    return kept;
+}
+
+static void restore(int kept)
+{
+    fflush(stdout);
+    if (kept >= 0) {
+        dup2(kept, STDOUT_FILENO);
+        close(kept);
+    }
+}
+
+/* ---- Work ------------------------------------------------------------------------------------------------------ */
+
+static tx_status show(tx_engine *engine)
+{
+    char *text;
+    const tx_device_info *device = tx_engine_device(engine);
+    tx_status status = tx_engine_tuned(engine, &text);
+    if (status)
+        return status;
+    printf("%s: %s, driver %s\n", device->id, device->name, device->driver);
+    if (*text)
+        printf("attention: kernel, head size, heads/key heads, upper powers of two of rows and tokens; then its form\n"
+               "product: transposes, types, batched, upper powers of two of m, n, k; then who computes it\n%s",
+               text);
+    else
+        printf("nothing has been measured\n");
+    free(text);
+    return TX_OK;
+}
+
+/* Compiling the plans is what measures. */
+static tx_status compile(tx_engine *engine, const settings *set)
+{
+    tx_config *config = NULL;
+    tx_model *model = NULL;
+    tx_trainer *trainer = NULL;
+    tx_status status = tx_config_find(set->model, &config);
+    if (status)
+        return status;
+    const tx_trainer_options wanted = {
+        .size = sizeof wanted,
+        .batch = set->batch,
+        .block = set->block < config->positions ? set->block : config->positions,
+        .accumulation = 1,
+        .eval_batch = set->eval_batch,
+        .max_grad_norm = 1.0,
+        .optimizer = {sizeof wanted.optimizer, TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = 0.0f},
+    };
+    status = tx_model_create(engine, &model);
+    if (!status)
+        status = tx_trainer_create(model, config, &wanted, &trainer);
+    tx_trainer_free(trainer);
+    tx_model_free(model);
+    tx_config_free(config);
+    return status;
+}
+
+static tx_status run(const settings *set)
+{
+    bar progress = {set->seconds, isatty(STDERR_FILENO)};
+    const tx_tune_options tune = {sizeof tune, set->seconds, on_progress, &progress};
+    const tx_engine_options open = {
+        .size = sizeof open, .device = set->device, .tf32 = set->tf32, .tune = set->show ? NULL : &tune};
+    tx_engine *engine;
+    tx_status status = tx_engine_create(&open, &engine);
+    if (status)
+        return status;
+    if (!set->show) {
+        const int kept = silence();
+        status = compile(engine, set);
+        restore(kept);
+        if (progress.terminal)
+            fprintf(stderr, "\r\033[K");
+    }
+    if (!status)
+        status = show(engine);
+    tx_engine_free(engine);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    settings set = defaults;
+    int result = tx_options_parse(&program, argc, argv, &set);
+    if (result != TX_GO_ON)
+        return result;
+    return run(&set) ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Finding a configuration. */
+#include "tools/cli/config.h"
+
+#include "api/base/file.h"
+#include "models/text/tokenizer.h"
+#include "tools/cli/output.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+tx_status tx_config_of_folder(const char *folder, tx_config **config)
+{
+    char *path = tx_path_join(folder, "config.json");
+    tx_status status = path ? tx_config_read(path, config) : TX_MEMORY;
+    free(path);
+    return status;
+}
+
+tx_status tx_config_find(const char *name, tx_config **config)
+{
+    if (!tx_file_exists(name))
+        return tx_config_preset(name, config);
+    return tx_is_folder(name) ? tx_config_of_folder(name, config) : tx_config_read(name, config);
+}
+
+tx_status tx_config_small(tx_config **config)
+{
+    tx_config *made = NULL;
+    char text[256];
+    snprintf(text, sizeof text,
+             "vocab_size=%d,bos_token_id=%d,eos_token_id=%d,n_positions=256,n_embd=128,n_layer=4,n_head=4,"
+             "resid_pdrop=0,embd_pdrop=0,attn_pdrop=0",
+             TX_BYTES_VOCAB, TX_BYTES_END, TX_BYTES_END);
+    tx_status status = tx_config_preset("gpt2", &made);
+    if (!status)
+        status = tx_config_override(made, text);
+    if (status)
+        tx_config_free(made);
+    else
+        *config = made;
+    return status;
+}

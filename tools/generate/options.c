@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The options of txgen, and how they meet generation_config.json. */
+#include "tools/generate/txgen.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+
+#define AT(field) offsetof(txgen_settings, field)
+static const tx_option options[] = {
+    {TX_OPTION_TEXT, "model", AT(model), .choices = "DIR|NAME",
+     .help = "model: a folder, or a name to look up (README)"},
+    {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
+     .help = "where to compute"},
+    {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend; 0: all that this process may use"},
+    {TX_OPTION_HEADING, .help = "text"},
+    {TX_OPTION_WORDS, "prompt", AT(prompt), .choices = "TEXT",
+     .help =
+         "what to continue; may be given several times. Without any: all of standard input, or each line where that "
+         "is a terminal"},
+    {TX_OPTION_TEXT, "prompts", AT(prompts), .choices = "FILE",
+     .help = "a prompt a line, or {\"text\": ...} a line of a .jsonl file; -: standard input"},
+    {TX_OPTION_INTEGER, "batch_size", AT(batch_size), 0, 4096, "N",
+     "prompts, or windows of --perplexity, at once; 0: 8 prompts, 1 window. A single text is shown as it grows"},
+    {TX_OPTION_INTEGER, "max_new_tokens", AT(max_new_tokens), -1, 1 << 24, "N",
+     "tokens to add; -1: up to max_length of generation_config.json, else 200; or as many as the model has positions "
+     "for"},
+    {TX_OPTION_INTEGER, "min_new_tokens", AT(min_new_tokens), 0, 1 << 24, "N", "no end of text before"},
+    {TX_OPTION_WORDS, "stop", AT(stop), .choices = "TEXT",
+     .help = "ends a text with the token that completes TEXT; may be given several times"},
+    {TX_OPTION_HEADING, .help = "choice of tokens (defaults: the model's generation_config.json, then these)"},
+    {TX_OPTION_FLAG, "do_sample", AT(do_sample),
+     .help = "draw tokens; also implied by temperature, top_k or top_p. Else always the likeliest"},
+    {TX_OPTION_REAL, "temperature", AT(temperature), 0, FLT_MAX, "X", "below 1: likelier tokens; 0: the likeliest"},
+    {TX_OPTION_INTEGER, "top_k", AT(top_k), 0, 1 << 24, "N", "draw among the N likeliest tokens; 0: among all"},
+    {TX_OPTION_REAL, "top_p", AT(top_p), 0, 1, "X", "and among the fewest whose probabilities reach X"},
+    {TX_OPTION_REAL, "repetition_penalty", AT(repetition_penalty), 0, FLT_MAX, "X",
+     "above 1: tokens that are there already become less likely"},
+    {TX_OPTION_INTEGER, "seed", AT(seed), 0, (double)INT64_MAX, "N", "the same seed gives the same text"},
+    {TX_OPTION_INTEGER, "num_beams", AT(num_beams), 1, 256, "N", "search for the likeliest text with N beams"},
+    {TX_OPTION_REAL, "length_penalty", AT(length_penalty), -FLT_MAX, FLT_MAX, "X",
+     "beams: above 0 favours longer texts"},
+    {TX_OPTION_CHOICE, "early_stopping", AT(early_stopping), .choices = "false|true|never",
+     .help = "beams: true ends with N finished texts, never only where none can become better"},
+    {TX_OPTION_HEADING, .help = "ids in place of text (needs no tokenizer)"},
+    {TX_OPTION_WORDS, "ids", AT(ids), .choices = "\"1 2 3\"",
+     .help = "token ids to continue; may be given several times. The new ids are printed, a line each"},
+    {TX_OPTION_TEXT, "logits", AT(logits), .choices = "FILE",
+     .help = "with --ids: one forward pass; writes tensor logits, F32 [1, T, vocab_size], as safetensors"},
+    {TX_OPTION_HEADING, .help = "perplexity of a text, as Hugging Face's guide computes it"},
+    {TX_OPTION_TEXT, "perplexity", AT(perplexity), .choices = "FILE",
+     .help = "of this text, by windows that overlap (texts of a .jsonl file are joined by empty lines)"},
+    {TX_OPTION_INTEGER, "stride", AT(stride), 0, 1 << 24, "N",
+     "tokens from window to window; 0: 512, or max_length where that is less"},
+    {TX_OPTION_INTEGER, "max_length", AT(max_length), 0, 1 << 24, "N", "tokens of a window; 0: the model's positions"},
+};
+#undef AT
+
+/* Options of transformers' generate that TX does not have. */
+static const tx_foreign foreign[] = {
+    {"stop_strings", NULL, "it is --stop, once for each string"},
+    {"num_return_sequences", "1", "give the prompt several times: each copy draws its own text"},
+    {"num_beam_groups", "1", "beams are not grouped"},
+    {"no_repeat_ngram_size", "0", "--repetition_penalty comes near"},
+    {"typical_p", "1.0", "use --top_p"},
+    {"min_p", NULL, "use --top_p"},
+    {"penalty_alpha", NULL, "use --top_k and --top_p"},
+    {"use_cache", "true", "keys and values are always cached"},
+};
+
+static const txgen_settings defaults = {.device = "cpu",
+                                        .max_new_tokens = -1,
+                                        .top_k = 50,
+                                        .num_beams = 1,
+                                        .seed = 42,
+                                        .temperature = 1.0,
+                                        .top_p = 1.0,
+                                        .repetition_penalty = 1.0,
+                                        .length_penalty = 1.0};
+
+const tx_cli txgen_program = {
+    .name = "txgen",
+    .usage = "txgen --model DIR [--prompt TEXT] [options]",
+    .about =
+        "Continues texts with a model, or measures how well it predicts one. Options are named as in transformers; - "
+        "and _ are the same in names.",
+    .options = options,
+    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .values = &defaults,
+    .foreign = foreign,
+    .foreign_count = (int32_t)(sizeof foreign / sizeof foreign[0]),
+};
+
+static int misuse(const char *message)
+{
+    return tx_complain(&txgen_program, TX_EXIT_USAGE, "%s", message);
+}
+
+int txgen_parse(int argc, char *const *argv, txgen_settings *settings)
+{
+    *settings = defaults;
+    int result = tx_options_parse(&txgen_program, argc, argv, settings);
+    if (result != TX_GO_ON)
+        return result;
+    const txgen_settings *s = settings;
+    bool text = s->prompt.count > 0 || s->prompts;
+    if (!s->model)
+        return misuse("--model is missing: which model folder?");
+    if (s->ids.count > 0 && text)
+        return misuse("--ids and --prompt exclude each other");
+    if (s->logits && s->ids.count != 1)
+        return misuse("--logits needs --ids, once");
+    if (s->perplexity && (text || s->ids.count > 0))
+        return misuse("--perplexity takes no prompts");
+    if (s->ids.count > 0 && s->stop.count > 0)
+        return misuse("--stop needs text: ids have no tokenizer");
+    if ((s->stride > 0 || s->max_length > 0) && !s->perplexity)
+        return misuse("--stride and --max_length belong to --perplexity");
+    return TX_GO_ON;
+}
+
+static void warn(void *context, const char *message)
+{
+    (void)context;
+    tx_print_line(stderr, "txgen: warning: %s", message);
+}
+
+/* What the command line says, in the place of what `g` holds. Values that were not given are below 0 or no number. */
+static void overwrite(const txgen_settings *given, tx_generation *g)
+{
+    const struct {
+        double given, *value;
+    } numbers[] = {{given->temperature, &g->temperature},
+                   {given->top_p, &g->top_p},
+                   {given->repetition_penalty, &g->repetition_penalty},
+                   {given->length_penalty, &g->length_penalty}};
+    const struct {
+        int64_t given, *value;
+    } integers[] = {{given->max_new_tokens, &g->max_new_tokens},
+                    {given->min_new_tokens, &g->min_new_tokens},
+                    {given->top_k, &g->top_k},
+                    {given->num_beams, &g->num_beams}};
+    for (int i = 0; i < 4; i++) {
+        if (!isnan(numbers[i].given))
+            *numbers[i].value = numbers[i].given;
+        if (integers[i].given >= 0)
+            *integers[i].value = integers[i].given;
+    }
+    if (given->early_stopping >= 0)
+        g->early_stopping = (tx_early_stopping)given->early_stopping;
+    g->seed = (uint64_t)(given->seed >= 0 ? given->seed : defaults.seed);
+}
+
+tx_status txgen_generation(int argc, char *const *argv, const char *folder, const tx_config *config,
+                           tx_generation *generation)
+{
+    *generation = tx_generation_defaults(config->eos_token_id);
+    tx_status status = tx_generation_read(folder, generation, &(tx_reporter){.warn = warn});
+    if (status)
+        return status;
+    /* The command line once more, onto values that nobody can give: what differs was given. */
+    txgen_settings given = {.max_new_tokens = -1, .min_new_tokens = -1, .top_k = -1, .num_beams = -1, .seed = -1};
+    given.temperature = given.top_p = given.repetition_penalty = given.length_penalty = (double)NAN;
+    given.early_stopping = -1;
+    txgen_settings refused = given;
+    refused.do_sample = true;
+    if (tx_options_parse(&txgen_program, argc, argv, &given) != TX_GO_ON ||
+        tx_options_parse(&txgen_program, argc, argv, &refused) != TX_GO_ON)
+        return tx_fail(TX_INTERNAL, "options: read differently the second time");
+    overwrite(&given, generation);
+    if (!refused.do_sample)
+        generation->do_sample = false;
+    else if (given.do_sample || given.top_k >= 0 || !isnan(given.temperature) || !isnan(given.top_p))
+        generation->do_sample = true;
+    return tx_generation_check(generation);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The hosts of a job: who takes how many ranks. */
+#include "api/base/file.h"
+#include "tools/launch/txlaunch.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_LIMIT (1 << 20)
+
+/* Adds a host, H or H:SLOTS; `more`, when not empty, is "slots=N". */
+static tx_status add(tx_launch_hosts *hosts, const char *where, char *name, const char *more)
+{
+    char *colon = strrchr(name, ':'), *end = NULL;
+    const char *slots = NULL;
+    if (colon && colon == strchr(name, ':')) { /* several are an IPv6 address */
+        *colon = 0;
+        slots = colon + 1;
+    }
+    if (*more && strncmp(more, "slots=", 6) == 0)
+        slots = more + 6;
+    else if (*more)
+        return tx_fail(TX_FORMAT, "%s: %s: \"%s\" is not understood; a host is H, H:SLOTS or H slots=SLOTS", where,
+                       name, more);
+    long count = slots ? strtol(slots, &end, 10) : 0;
+    if (slots && (end == slots || *end || count < 1 || count > 1000000))
+        return tx_fail(TX_FORMAT, "%s: %s: \"%s\" is no number of slots", where, name, slots);
+    if (!*name || strlen(name) >= sizeof hosts->host->name || *name == '-')
+        return tx_fail(TX_FORMAT, "%s: \"%.40s\" is no name of a host", where, name);
+    tx_launch_host *grown = realloc(hosts->host, (size_t)(hosts->count + 1) * sizeof *grown);
+    if (!grown)
+        return tx_fail(TX_MEMORY, "%s: out of memory", where);
+    hosts->host = grown;
+    tx_launch_host *host = &grown[hosts->count++];
+    *host = (tx_launch_host){.slots = (int32_t)count};
+    snprintf(host->name, sizeof host->name, "%s", name);
+    return TX_OK;
+}
+
+static tx_status read_list(tx_launch_hosts *hosts, char *list)
+{
+    tx_status status = TX_OK;
+    for (char *name = list; name && !status;) {
+        char *comma = strchr(name, ',');
+        if (comma)
+            *comma++ = 0;
+        status = add(hosts, "--hosts", name, "");
+        name = comma;
+    }
+    return status;
+}
+
+static tx_status read_file(tx_launch_hosts *hosts, const char *path, char *text)
+{
+    static const char blank[] = " \t\r";
+    tx_status status = TX_OK;
+    char *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line && !status; line = strtok_r(NULL, "\n", &rest)) {
+        line[strcspn(line, "#")] = 0;
+        char *name = line + strspn(line, blank);
+        char *more = name + strcspn(name, blank);
+        if (*more)
+            *more++ = 0;
+        more += strspn(more, blank);
+        more[strcspn(more, blank)] = 0;
+        if (*name)
+            status = add(hosts, path, name, more);
+    }
+    if (!status && hosts->count == 0)
+        status = tx_fail(TX_FORMAT, "%s: names no host", path);
+    return status;
+}
+
+/* Hosts without slots share what the others leave, the first ones taking what does not divide. */
+static tx_status share(tx_launch_hosts *hosts, int32_t ranks)
+{
+    int64_t given = 0;
+    int32_t open = 0;
+    for (int32_t i = 0; i < hosts->count; i++) {
+        given += hosts->host[i].slots;
+        open += hosts->host[i].slots == 0;
+    }
+    int64_t left = given < ranks ? ranks - given : 0;
+    for (int32_t i = 0, k = 0; i < hosts->count; i++)
+        if (hosts->host[i].slots == 0) {
+            hosts->host[i].slots = (int32_t)(left / open + (k < left % open));
+            k++;
+        }
+    if (open == 0 && given < ranks)
+        return tx_fail(TX_INVALID, "the hosts have %" PRId64 " slots for %" PRId32 " ranks: add hosts or slots", given,
+                       ranks);
+    return TX_OK;
+}
+
+tx_status tx_launch_hosts_read(const char *list, const char *file, int32_t ranks, tx_launch_hosts *hosts)
+{
+    tx_launch_hosts made = {0};
+    char *text = NULL;
+    size_t size = 0;
+    tx_status status = TX_OK;
+    if (file)
+        status = tx_file_read(file, FILE_LIMIT, &text, &size);
+    else if (list && !(text = strdup(list)))
+        status = tx_fail(TX_MEMORY, "--hosts: out of memory");
+    if (!status && text && strlen(text) != (file ? size : strlen(text)))
+        status = tx_fail(TX_FORMAT, "%s: holds a NUL: it is no list of hosts", file);
+    if (!status && text)
+        status = file ? read_file(&made, file, text) : read_list(&made, text);
+    if (!status && made.count > 0)
+        status = share(&made, ranks);
+    free(text);
+    if (status)
+        tx_launch_hosts_free(&made);
+    else
+        *hosts = made;
+    return status;
+}
+
+void tx_launch_hosts_free(tx_launch_hosts *hosts)
+{
+    free(hosts->host);
+    *hosts = (tx_launch_hosts){0};
+}
+
+int32_t tx_launch_hosts_room(const tx_launch_hosts *hosts, int32_t ranks)
+{
+    int64_t room = 0;
+    for (int32_t i = 0; i < hosts->count; i++)
+        room += hosts->host[i].gone ? 0 : hosts->host[i].slots;
+    return hosts->count == 0 || room > ranks ? ranks : (int32_t)room;
+}
+
+tx_launch_host *tx_launch_host_of(const tx_launch_hosts *hosts, int32_t rank)
+{
+    for (int32_t i = 0; i < hosts->count; i++) {
+        if (hosts->host[i].gone)
+            continue;
+        if (rank < hosts->host[i].slots)
+            return &hosts->host[i];
+        rank -= hosts->host[i].slots;
+    }
+    return NULL;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the command says of its output folder, and the checkpoints that its attempts have made there. */
+#include "api/base/file.h"
+#include "api/base/json.h"
+#include "models/files/checkpoint.h"
+#include "models/files/folder.h"
+#include "tools/launch/txlaunch.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPTIONS_LIMIT (1 << 24)
+
+/* ---- The command ------------------------------------------------------------------------------------------ */
+
+/* The rest of `word` after --NAME, - and _ being the same: "" or "=..."; NULL where it is another word. */
+static const char *after_name(const char *word, const char *name)
+{
+    if (strncmp(word, "--", 2) != 0)
+        return NULL;
+    for (word += 2; *name; word++, name++)
+        if (*word != *name && !(*word == '-' && *name == '_'))
+            return NULL;
+    return *word == 0 || *word == '=' ? word : NULL;
+}
+
+static tx_status set_folder(tx_launch_output *output, const char *folder)
+{
+    char *copy = strdup(folder);
+    if (!copy)
+        return tx_fail(TX_MEMORY, "%s: out of memory", folder);
+    free(output->folder);
+    output->folder = copy;
+    return TX_OK;
+}
+
+/* What a value of --resume_from_checkpoint asks for. */
+static tx_launch_resumption resumption_of(const char *value)
+{
+    if (strcmp(value, "False") == 0 || strcmp(value, "false") == 0)
+        return TX_LAUNCH_FRESH;
+    return !*value || strcmp(value, "True") == 0 || strcmp(value, "true") == 0 ? TX_LAUNCH_NEWEST : TX_LAUNCH_NAMED;
+}
+
+/* A file that cannot be read is the command's to complain of, as are values of a wrong type. */
+static tx_status read_options(const char *path, tx_launch_output *output)
+{
+    tx_json *json = NULL;
+    const char *folder = NULL, *checkpoint = "";
+    bool resumes = true;
+    tx_status status = TX_OK;
+    if (tx_json_read(path, OPTIONS_LIMIT, &json))
+        return TX_OK;
+    if (tx_json_type_of(json) == TX_JSON_OBJECT) {
+        output->overwrites = output->overwrites || tx_json_has(json, "overwrite_output_dir");
+        tx_json_get_bool(json, "resume_from_checkpoint", &resumes);
+        tx_json_get_string(json, "resume_from_checkpoint", &checkpoint);
+        if (resumes && tx_json_has(json, "resume_from_checkpoint"))
+            output->resumes = resumption_of(checkpoint);
+        if (!tx_json_get_string(json, "output_dir", &folder))
+            status = set_folder(output, folder);
+    }
+    tx_json_free(json);
+    return status;
+}
+
+/* `next` is the word behind, or NULL. */
+static tx_status read_word(const char *word, const char *next, tx_launch_output *output)
+{
+    const char *folder = after_name(word, "output_dir"), *resume = after_name(word, "resume_from_checkpoint");
+    if (after_name(word, "overwrite_output_dir"))
+        output->overwrites = true;
+    if (resume)
+        output->resumes = resumption_of(*resume ? resume + 1 : next && *next != '-' ? next : "");
+    if (folder && *folder)
+        return set_folder(output, folder + 1);
+    return folder && next ? set_folder(output, next) : TX_OK;
+}
+
+tx_status tx_launch_output_find(const tx_words *command, tx_launch_output *output)
+{
+    tx_launch_output made = {0};
+    tx_status status = TX_OK;
+    for (int32_t i = 1; i < command->count && !status; i++) { /* the file first: options win over it */
+        const char *word = command->word[i];
+        size_t length = strlen(word);
+        if (word[0] != '-' && length > 5 && strcmp(word + length - 5, ".json") == 0)
+            status = read_options(word, &made);
+    }
+    for (int32_t i = 1; i < command->count && !status; i++)
+        status = read_word(command->word[i], i + 1 < command->count ? command->word[i + 1] : NULL, &made);
+    if (!status && made.folder)
+        status = tx_launch_checkpoints_list(made.folder, &made.before);
+    if (status)
+        tx_launch_output_free(&made);
+    else
+        *output = made;
+    return status;
+}
+
+void tx_launch_output_free(tx_launch_output *output)
+{
+    free(output->folder);
+    tx_launch_checkpoints_free(&output->before);
+    *output = (tx_launch_output){0};
+}
+
+/* ---- Checkpoints -------------------------------------------------------------------------------------------- */
+
+/* Adds the folder of that name where it is a checkpoint. */
+static tx_status add_checkpoint(const char *folder, const char *name, tx_launch_checkpoints *list)
+{
+    tx_launch_checkpoint *c = &list->checkpoint[list->count];
+    c->step = tx_checkpoint_step(name);
+    if (c->step < 0)
+        return TX_OK;
+    char *path = tx_path_join(folder, name), *manifest = path ? tx_path_join(path, TX_CHECKPOINT_MANIFEST) : NULL;
+    tx_status status = !manifest                           ? TX_MEMORY
+                       : stat(manifest, &c->manifest) == 0 ? TX_OK
+                                                           : tx_file_fail(manifest, "look at it");
+    list->count += status == TX_OK;
+    free(path);
+    free(manifest);
+    return status == TX_NOT_FOUND ? TX_OK : status;
+}
+
+tx_status tx_launch_checkpoints_list(const char *folder, tx_launch_checkpoints *list)
+{
+    tx_names names = {0};
+    tx_launch_checkpoints made = {0};
+    tx_status status = tx_folder_list(folder, &names);
+    if (!status && !(made.checkpoint = calloc(names.count + 1, sizeof *made.checkpoint)))
+        status = tx_fail(TX_MEMORY, "%s: no memory for its list of checkpoints", folder);
+    for (size_t i = 0; i < names.count && !status; i++)
+        status = add_checkpoint(folder, names.name[i], &made);
+    tx_names_free(&names);
+    if (status)
+        tx_launch_checkpoints_free(&made);
+    else
+        *list = made;
+    return status == TX_NOT_FOUND ? TX_OK : status;
+}
+
+void tx_launch_checkpoints_free(tx_launch_checkpoints *list)
+{
+    free(list->checkpoint);
+    *list = (tx_launch_checkpoints){0};
+}
+
+/* Whether it is one of the list, and not another in its place. */
+static bool is_among(const tx_launch_checkpoint *c, const tx_launch_checkpoints *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const struct stat *a = &c->manifest, *b = &list->checkpoint[i].manifest;
+        if (c->step == list->checkpoint[i].step && a->st_dev == b->st_dev && a->st_ino == b->st_ino &&
+            a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec)
+            return true;
+    }
+    return false;
+}
+
+tx_status tx_launch_output_newest(const tx_launch_output *output, int64_t *step, bool *others)
+{
+    tx_launch_checkpoints now = {0};
+    *step = -1;
+    *others = false;
+    tx_status status = output->folder ? tx_launch_checkpoints_list(output->folder, &now) : TX_OK;
+    for (size_t i = 0; i < now.count; i++) {
+        if (is_among(&now.checkpoint[i], &output->before))
+            *others = true;
+        else if (now.checkpoint[i].step > *step)
+            *step = now.checkpoint[i].step;
+    }
+    tx_launch_checkpoints_free(&now);
+    return status;
+}

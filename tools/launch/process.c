@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Starting the launcher, and ending it with all that it started. */
+#include "api/base/clock.h"
+#include "tools/launch/txlaunch.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+tx_status tx_launch_adopt(void)
+{
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
+        return tx_fail(TX_UNSUPPORTED, "cannot take care of what the launcher leaves behind: %s", strerror(errno));
+    return TX_OK;
+}
+
+/* ---- Starting -------------------------------------------------------------------------------------------- */
+
+/* The child up to its program; what fails goes through `fault`. */
+static _Noreturn void become(char *const *argv, const sigset_t *mask, int output, int fault, pid_t parent)
+{
+    int null = open("/dev/null", O_RDWR);
+    setpgid(0, 0);
+    if (null >= 0)
+        dup2(null, STDIN_FILENO);
+    if (output >= 0) {
+        dup2(output, STDOUT_FILENO);
+        dup2(output, STDERR_FILENO);
+    }
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() == parent) {
+        sigprocmask(SIG_SETMASK, mask, NULL);
+        execvp(argv[0], argv);
+    }
+    int error = errno;
+    ssize_t written = write(fault, &error, sizeof error);
+    _exit(written == (ssize_t)sizeof error ? 127 : 126);
+}
+
+tx_status tx_launch_spawn(char *const *argv, const sigset_t *mask, int output, pid_t *pid)
+{
+    int ends[2], error = 0;
+    pid_t parent = getpid();
+    if (pipe(ends) != 0)
+        return tx_fail(TX_MEMORY, "%s: cannot start: %s", argv[0], strerror(errno));
+    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+    fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+    pid_t made = fork();
+    if (made == 0)
+        become(argv, mask, output, ends[1], parent);
+    if (made < 0)
+        error = errno;
+    close(ends[1]);
+    if (made > 0) {
+        ssize_t got;
+        do
+            got = read(ends[0], &error, sizeof error);
+        while (got < 0 && errno == EINTR);
+        if (got <= 0) /* closed by its program's start */
+            error = 0;
+        setpgid(made, made);
+    }
+    close(ends[0]);
+    if (error) {
+        if (made > 0)
+            waitpid(made, NULL, 0);
+        return tx_fail(error == ENOENT ? TX_NOT_FOUND : TX_IO, "%s: cannot start: %s%s", argv[0], strerror(error),
+                       error == ENOENT ? "; name the launcher of the MPI that TX was built with by --launcher" : "");
+    }
+    *pid = made;
+    return TX_OK;
+}
+
+/* ---- Ending ------------------------------------------------------------------------------------------------- */
+
+bool tx_launch_ended(pid_t pid, int32_t *status, bool *killed)
+{
+    int code;
+    bool ended = false;
+    for (pid_t child; (child = waitpid(-1, &code, WNOHANG)) > 0;) {
+        if (child != pid)
+            continue;
+        ended = true;
+        *killed = WIFSIGNALED(code);
+        *status = *killed ? 128 + WTERMSIG(code) : WEXITSTATUS(code);
+    }
+    return ended;
+}
+
+static pid_t parent_of(const char *process)
+{
+    char path[300], text[1024];
+    snprintf(path, sizeof path, "/proc/%.100s/stat", process);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = file >= 0 ? read(file, text, sizeof text - 1) : -1;
+    if (file >= 0)
+        close(file);
+    if (length <= 0)
+        return -1;
+    text[length] = 0;
+    char *name_end = strrchr(text, ')'); /* the name may hold anything */
+    int parent = -1;
+    return name_end && sscanf(name_end + 1, " %*c %d", &parent) == 1 ? (pid_t)parent : -1;
+}
+
+bool tx_launch_signal(int64_t pid, int number)
+{
+    char name[24];
+    int64_t at = pid;
+    while (at > 1 && at != getpid()) {
+        snprintf(name, sizeof name, "%" PRId64, at);
+        at = parent_of(name);
+    }
+    return at == getpid() && kill((pid_t)pid, number) == 0;
+}
+
+/* Kills the children of this process: what they leave becomes its children. */
+static void kill_children(void)
+{
+    DIR *dir = opendir("/proc");
+    for (const struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir))
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && parent_of(entry->d_name) == getpid())
+            kill((pid_t)strtol(entry->d_name, NULL, 10), SIGKILL);
+    if (dir)
+        closedir(dir);
+}
+
+void tx_launch_kill_all(pid_t pid)
+{
+    double end = tx_now() + 10.0; /* a process that hangs in the kernel cannot be waited for */
+    if (pid > 0)
+        kill(-pid, SIGKILL);
+    for (bool first = true; tx_now() < end; first = false) {
+        pid_t child;
+        do
+            child = waitpid(-1, NULL, WNOHANG);
+        while (child > 0);
+        if (child < 0 && errno == ECHILD)
+            return;
+        if (!first)
+            kill_children();
+        poll(NULL, 0, 10);
+    }
+}
+
+/* ---- Small programs ----------------------------------------------------------------------------------------- */
+
+/* Whether a signal that asks this program to end waits for its turn. */
+static bool asked_to_end(void)
+{
+    sigset_t pending;
+    return sigpending(&pending) == 0 && (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1 ||
+                                         sigismember(&pending, SIGHUP) == 1);
+}
+
+/* Reads what comes within `seconds` up to the end of the pipe; false when that did not come. */
+static bool read_all(int from, double seconds, char *text, size_t room)
+{
+    double end = tx_now() + seconds;
+    for (size_t used = 0;;) {
+        char rest[512];
+        double left = end - tx_now();
+        struct pollfd wanted = {.fd = from, .events = POLLIN};
+        if (left <= 0.0 || asked_to_end())
+            return false;
+        int ready = poll(&wanted, 1, left < 0.2 ? (int)(1000.0 * left) + 1 : 200);
+        if (ready == 0 || (ready < 0 && errno == EINTR))
+            continue;
+        ssize_t got = ready > 0 ? read(from, rest, sizeof rest) : -1;
+        if (got < 0)
+            return false;
+        if (got == 0)
+            return true;
+        size_t kept = used < room ? room - 1 - used : 0;
+        kept = kept < (size_t)got ? kept : (size_t)got;
+        if (text) {
+            memcpy(text + used, rest, kept);
+            text[used + kept] = 0;
+        }
+        used += kept;
+    }
+}
+
+bool tx_launch_try(char *const *argv, double seconds, char *text, size_t room, bool *started)
+{
+    int ends[2];
+    sigset_t none;
+    pid_t pid;
+    sigemptyset(&none);
+    *started = false;
+    if (pipe(ends) != 0) {
+        tx_fail(TX_MEMORY, "%s: cannot start: %s", argv[0], strerror(errno));
+        return false;
+    }
+    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+    fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+    *started = tx_launch_spawn(argv, &none, ends[1], &pid) == TX_OK;
+    close(ends[1]);
+    bool whole = *started && read_all(ends[0], seconds, text, room);
+    close(ends[0]);
+    int code = 1;
+    double end = tx_now() + 1.0; /* its output is closed: it is about to end */
+    while (whole && waitpid(pid, &code, WNOHANG) == 0 && tx_now() < end)
+        poll(NULL, 0, 5);
+    if (*started)
+        tx_launch_kill_all(pid);
+    return whole && WIFEXITED(code) && WEXITSTATUS(code) == 0;
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * txlaunch: starts a job of several ranks by mpiexec, and starts it again from its newest checkpoint when a rank dies.
+ */
+#include "tools/launch/txlaunch.h"
+#include "models/files/checkpoint.h"
+#include "tools/cli/output.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef TX_MPI_LAUNCHER
+#define TX_MPI_LAUNCHER "mpiexec"
+#endif
+
+static const double probe_within = 20.0; /* seconds in which a host starts `true` */
+
+/* ---- Options -------------------------------------------------------------------------------------------- */
+
+#define AT(member) offsetof(tx_launch_settings, member)
+
+static const tx_option options[] = {
+    {TX_OPTION_INTEGER, "n", AT(ranks), 1, 1 << 20, "N", "ranks"},
+    {TX_OPTION_TEXT, "hosts", AT(hosts), 0, 0, "H1,H2:4", "hosts, with the ranks that each takes; else evenly"},
+    {TX_OPTION_TEXT, "hostfile", AT(hostfile), 0, 0, "FILE",
+     "the same from a file, a line a host: H, H:4 or H slots=4"},
+    {TX_OPTION_INTEGER, "max_restarts", AT(max_restarts), 0, 1 << 20, "K", "starts after the first one"},
+    {TX_OPTION_INTEGER, "min_ranks", AT(min_ranks), 0, 1 << 20, "M",
+     "go on without a host that does not answer while so many ranks are left; 0: all are needed"},
+    {TX_OPTION_REAL, "heartbeat_timeout", AT(heartbeat_timeout), 2, 86400, "S",
+     "seconds without a sign of life after which a rank is taken for dead"},
+    {TX_OPTION_REAL, "start_timeout", AT(start_timeout), 1, 86400, "S",
+     "seconds in which all ranks must have reported"},
+    {TX_OPTION_REAL, "grace", AT(grace), 0, 86400, "S", "seconds between SIGTERM and SIGKILL after a failure"},
+    {TX_OPTION_TEXT, "address", AT(address), 0, 0, "IP",
+     "where ranks find this program; else the address towards them"},
+    {TX_OPTION_TEXT, "launcher", AT(launcher), 0, 0, "PROGRAM", "MPICH's or Open MPI's mpiexec, or one like them"},
+    {TX_OPTION_TEXT, "launcher_args", AT(launcher_args), 0, 0, "WORDS", "more arguments of it, as a shell splits them"},
+};
+
+static const tx_launch_settings defaults = {
+    .ranks = 1,
+    .max_restarts = 3,
+    .heartbeat_timeout = 30.0,
+    .start_timeout = 120.0,
+    .grace = 5.0,
+    .launcher = TX_MPI_LAUNCHER,
+};
+
+static const tx_cli program = {
+    .name = "txlaunch",
+    .usage = "txlaunch -n N [options] -- txtrain ...",
+    .about =
+        "Starts a training job of several ranks by mpiexec and watches over it. A rank that dies, hangs or cannot be\n"
+        "reached ends the attempt; the command is then started again from its newest checkpoint. SIGTERM and SIGINT\n"
+        "let all ranks save and end. The exit status is 0 only when rank 0 said that everything is written.",
+    .options = options,
+    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .values = &defaults,
+    .operand = "COMMAND",
+    .operands = AT(command),
+    .operands_least = 1,
+    .operands_most = INT32_MAX,
+};
+
+static int check(const tx_launch_settings *set)
+{
+    if (set->hosts && set->hostfile)
+        return tx_complain(&program, TX_EXIT_USAGE, "--hosts and --hostfile exclude each other");
+    if (set->min_ranks > set->ranks)
+        return tx_complain(&program, TX_EXIT_USAGE, "--min_ranks %" PRId64 " is more than -n %" PRId64, set->min_ranks,
+                           set->ranks);
+    return TX_GO_ON;
+}
+
+/* ---- Signals ---------------------------------------------------------------------------------------------- */
+
+/* Signal handlers have nothing else to write to. */
+static volatile sig_atomic_t caught, signals;
+
+static void on_signal(int number)
+{
+    caught = caught ? caught : number;
+    signals++;
+}
+
+static void on_child(int number)
+{
+    (void)number; /* it ends the wait for events */
+}
+
+/* Signals arrive only where they are waited for, with the mask `before`. */
+static void catch_signals(sigset_t *before)
+{
+    static const int ending[] = {SIGTERM, SIGINT, SIGHUP};
+    sigset_t block;
+    sigemptyset(&block);
+    struct sigaction action = {.sa_handler = on_signal};
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++) {
+        sigaction(ending[i], &action, NULL);
+        sigaddset(&block, ending[i]);
+    }
+    action.sa_handler = on_child;
+    sigaction(SIGCHLD, &action, NULL);
+    sigaddset(&block, SIGCHLD);
+    signal(SIGPIPE, SIG_IGN);
+    sigprocmask(SIG_BLOCK, &block, before);
+    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++)
+        sigdelset(before, ending[i]);
+    sigdelset(before, SIGCHLD);
+}
+
+/* Sleeps, less when a signal comes that ends the program. */
+static void wait_for(double seconds, const sigset_t *open)
+{
+    struct timespec time = {.tv_sec = (time_t)seconds};
+    time.tv_nsec = (long)(1e9 * (seconds - (double)time.tv_sec));
+    pselect(0, NULL, NULL, NULL, &time, open);
+}
+
+/* ---- Attempts ---------------------------------------------------------------------------------------------- */
+
+typedef struct launch {
+    const tx_launch_settings *set;
+    tx_launch_family family;
+    tx_launch_hosts hosts;
+    tx_launch_output output;
+    tx_launch_server *server;
+    sigset_t open;
+    int32_t ranks;
+    bool vacant;       /* the output folder, before the first attempt */
+    bool moved, saved; /* by any attempt */
+    tx_launch_history history;
+} launch;
+
+static void say(const char *format, ...) TX_PRINTF(1, 2);
+
+static void say(const char *format, ...)
+{
+    char line[1200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    tx_print_line(stderr, "%s: %s", program.name, line);
+}
+
+static tx_status find_family(launch *l)
+{
+    char text[8192] = "", *argv[] = {strdup(l->set->launcher), strdup("--version"), NULL};
+    bool started = false;
+    if (argv[0] && argv[1])
+        tx_launch_try(argv, 20.0, text, sizeof text, &started);
+    l->family = tx_launch_family_of(text);
+    free(argv[0]);
+    free(argv[1]);
+    return started ? TX_OK : TX_NOT_FOUND;
+}
+
+static tx_status prepare(launch *l)
+{
+    const tx_launch_settings *set = l->set;
+    tx_status status = tx_launch_hosts_read(set->hosts, set->hostfile, l->ranks, &l->hosts);
+    if (!status)
+        status = tx_launch_output_find(&set->command, &l->output);
+    l->vacant = l->output.folder && tx_output_check(l->output.folder) == TX_OK;
+    if (!status)
+        status = tx_launch_adopt();
+    if (!status)
+        status = find_family(l);
+    return status ? status : tx_launch_server_open(set->address, &l->hosts, &l->server);
+}
+
+/* How the next attempt starts; `from` says it in words. What lay in the folder before the first attempt is not
+ * overwritten, nor gone on from, unless the command says so: what it says holds until it has a checkpoint of its own.
+ */
+static void next_start(const launch *l, tx_launch_start *start, char *from, size_t room)
+{
+    const tx_launch_output *o = &l->output;
+    int64_t step;
+    bool others;
+    const bool known = tx_launch_output_newest(o, &step, &others) == TX_OK;
+    *start = (tx_launch_start){TX_LAUNCH_AS_IS, ""};
+    if (step >= 0 || l->saved) {
+        start->how = TX_LAUNCH_RESUME;
+        snprintf(from, room, step >= 0 ? TX_CHECKPOINT_PREFIX "%" PRId64 : "the newest checkpoint", step);
+        if (step >= 0 && others && o->resumes != TX_LAUNCH_NEWEST)
+            snprintf(start->checkpoint, sizeof start->checkpoint, "%s/%s", o->folder, from);
+        return;
+    }
+    snprintf(from, room, "%s", o->resumes ? "where the command says" : "the beginning");
+    const bool filled = known && o->folder && (l->moved || (l->vacant && tx_output_check(o->folder)));
+    if (filled && o->resumes == TX_LAUNCH_FRESH)
+        start->how = TX_LAUNCH_ANEW;
+}
+
+static bool answers(const launch *l, const char *host)
+{
+    tx_launch_argv argv = {0};
+    bool started;
+    bool yes =
+        !tx_launch_probe(l->set, l->family, host, &argv) && tx_launch_try(argv.word, probe_within, NULL, 0, &started);
+    tx_launch_argv_free(&argv);
+    return yes;
+}
+
+/* Leaves out the hosts that answer neither their ranks' heartbeat nor this; not below the least number of ranks. */
+static void look_at_hosts(launch *l)
+{
+    int32_t least = (int32_t)(l->set->min_ranks > 0 ? l->set->min_ranks : l->set->ranks);
+    for (int32_t i = 0; i < l->hosts.count && !caught; i++) {
+        tx_launch_host *host = &l->hosts.host[i];
+        if (!host->suspect || host->gone || answers(l, host->name))
+            continue;
+        host->gone = true;
+        int32_t left = tx_launch_hosts_room(&l->hosts, (int32_t)l->set->ranks);
+        if (left >= least) {
+            l->ranks = left;
+            say("%s does not answer: going on with %" PRId32
+                " ranks on the other hosts; what may still run there could "
+                "not be ended",
+                host->name, left);
+        } else {
+            host->gone = false;
+            say("%s does not answer, and the other hosts have room for %" PRId32 " ranks of the %" PRId32 " that are "
+                "needed (--min_ranks): trying it again",
+                host->name, left, least);
+        }
+    }
+}
+
+/* One attempt and what follows from it; false when it was the last. */
+static bool attempt(launch *l, const tx_launch_start *start, int *result)
+{
+    tx_launch_argv argv = {0};
+    tx_launch_job job = {0};
+    tx_launch_outcome outcome;
+    tx_status status = tx_launch_command(l->set, l->family, &l->hosts, l->ranks, &l->output, start, &argv);
+    const tx_launch_attempt one = {.set = l->set,
+                                   .family = l->family,
+                                   .hosts = &l->hosts,
+                                   .server = l->server,
+                                   .argv = argv.word,
+                                   .ranks = l->ranks,
+                                   .caught = &caught,
+                                   .signals = &signals,
+                                   .open = &l->open};
+    if (!status)
+        status = tx_launch_run(&one, &job, &outcome);
+    l->saved = l->saved || job.saved;
+    tx_launch_argv_free(&argv);
+    tx_launch_job_free(&job);
+    if (status) {
+        *result = tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
+        return false;
+    }
+    l->moved = l->moved || outcome.step >= 0;
+    int64_t before = l->history.restarts;
+    char line[800], from[64];
+    tx_launch_start next;
+    tx_launch_decision decision;
+    tx_launch_decide(&outcome, l->set->max_restarts, &l->history, &decision);
+    const char *launcher = strrchr(l->set->launcher, '/');
+    tx_launch_describe(&outcome, launcher ? launcher + 1 : l->set->launcher, line, sizeof line);
+    *result = decision.status;
+    if (decision.verdict == TX_LAUNCH_RESTART) {
+        next_start(l, &next, from, sizeof from);
+        say("%s; restart %" PRId64 " of %" PRId64 " in %.0f s from %s", line, l->history.restarts, l->set->max_restarts,
+            decision.wait, from);
+        wait_for(decision.wait, &l->open);
+        return true;
+    }
+    if (decision.verdict == TX_LAUNCH_SUCCESS)
+        say("complete after %" PRId64 " restarts%s", before,
+            outcome.exited ? "" : "; the ranks did not end by themselves and were ended");
+    else if (decision.verdict == TX_LAUNCH_STOPPED)
+        say("stopped by a signal after %" PRId64 " restarts and step %" PRId64 "; the command goes on with "
+            "--resume_from_checkpoint",
+            before, outcome.step);
+    else
+        say("%s; given up after %" PRId64 " restarts: %s", line, before, decision.reason);
+    return false;
+}
+
+static int supervise(launch *l)
+{
+    int result = TX_EXIT_FAILURE;
+    char from[64];
+    tx_launch_start start = {TX_LAUNCH_AS_IS, ""};
+    while (attempt(l, &start, &result)) {
+        look_at_hosts(l);
+        if (caught) {
+            say("stopped by a signal after %" PRId64 " restarts, before the next one", l->history.restarts - 1);
+            return 128 + (int)caught;
+        }
+        next_start(l, &start, from, sizeof from);
+    }
+    return result;
+}
+
+int main(int argc, char **argv)
+{
+    tx_launch_settings set = defaults;
+    int status = tx_options_parse(&program, argc, argv, &set);
+    if (status == TX_GO_ON)
+        status = check(&set);
+    if (status != TX_GO_ON)
+        return status;
+    launch l = {.set = &set, .ranks = (int32_t)set.ranks};
+    catch_signals(&l.open);
+    status = prepare(&l) ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : supervise(&l);
+    tx_launch_server_close(l.server);
+    tx_launch_hosts_free(&l.hosts);
+    tx_launch_output_free(&l.output);
+    return status;
+}

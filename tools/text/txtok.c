@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * txtok: texts to ids and back with a tokenizer's folder, and training a tokenizer. */
+#include "api/base/file.h"
+#include "api/base/json.h"
+#include "models/text/tokenizer.h"
+#include "models/text/utf8.h"
+#include "tools/cli/options.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct settings {
+    const char *tokenizer;
+    bool jsonl, split_special, skip_special;
+    int64_t vocab, least, model_max_length;
+    tx_words files;
+} settings;
+
+/* ---- options ------------------------------------------------------------------------------------- */
+
+#define AT(field) offsetof(settings, field)
+#define TOKENIZER                                                                                     \
+    {                                                                                                 \
+        TX_OPTION_TEXT, "tokenizer", AT(tokenizer),                                                   \
+            .choices = "DIR", .help = "folder with tokenizer.json, or with vocab.json and merges.txt" \
+    }
+#define SPLIT_SPECIAL                                                    \
+    {                                                                    \
+        TX_OPTION_FLAG, "split_special_tokens", AT(split_special),       \
+            .help = "special tokens in the text are text like any other" \
+    }
+
+static const tx_option encode_options[] = {
+    TOKENIZER,
+    {TX_OPTION_FLAG, "jsonl", AT(jsonl), .help = "lines {\"text\": ...}; prints one array of ids a line"},
+    SPLIT_SPECIAL,
+};
+static const tx_option decode_options[] = {
+    TOKENIZER,
+    {TX_OPTION_FLAG, "jsonl", AT(jsonl),
+     .help = "lines of arrays; prints {\"text\": ...}, U+FFFD for what is no UTF-8"},
+    {TX_OPTION_FLAG, "skip_special_tokens", AT(skip_special), .help = "special tokens give no text"},
+};
+static const tx_option count_options[] = {
+    TOKENIZER,
+    {TX_OPTION_FLAG, "jsonl", AT(jsonl), .help = "lines {\"text\": ...}"},
+    SPLIT_SPECIAL,
+};
+static const tx_option train_options[] = {
+    {TX_OPTION_TEXT, "tokenizer", AT(tokenizer), .choices = "DIR", .help = "folder to write"},
+    {TX_OPTION_INTEGER, "vocab_size", AT(vocab), TX_BYTES_VOCAB, 1 << 22, "N",
+     "ids, <|endoftext|> and the 256 bytes included"},
+    {TX_OPTION_INTEGER, "min_frequency", AT(least), 1, 1e15, "N", "merge pairs that occur so often at least"},
+    {TX_OPTION_INTEGER, "model_max_length", AT(model_max_length), 1, 1 << 30, "N", "for tokenizer_config.json"},
+    {TX_OPTION_FLAG, "jsonl", AT(jsonl), .help = "lines {\"text\": ...}"},
+};
+#undef AT
+
+static const settings defaults = {.vocab = 32000, .least = 2, .model_max_length = 1024};
+
+#define COMMAND(title, most, text)                                                                            \
+    {                                                                                                         \
+        .name = "txtok", .usage = "txtok " #title " --tokenizer DIR [FILE" most "] [options]", .about = text, \
+        .options = title##_options, .count = (int32_t)(sizeof title##_options / sizeof title##_options[0]),   \
+        .values = &defaults, .operand = "FILE", .operands = offsetof(settings, files),                        \
+        .operands_most = sizeof most > 1 ? INT32_MAX : 1                                                      \
+    }
+
+static const tx_cli programs[] = {
+    COMMAND(encode, "", "Prints the ids of a text, separated by blanks. Without FILE: of standard input."),
+    COMMAND(decode, "", "Prints the text of ids, nothing added. Without FILE: of standard input."),
+    COMMAND(count, "", "Prints the number of ids of a text. Without FILE: of standard input."),
+    COMMAND(train, "...",
+            "Learns a byte-level BPE, each line being a text, and writes tokenizer.json and "
+            "tokenizer_config.json as transformers loads them. Without FILE: from standard input."),
+};
+
+static const tx_cli_command commands[] = {
+    {"encode", "text to ids", &programs[0]},
+    {"decode", "ids to text", &programs[1]},
+    {"count", "number of ids of a text", &programs[2]},
+    {"train", "learns a tokenizer", &programs[3]},
+};
+
+static const tx_cli program = {
+    .name = "txtok",
+    .usage = "txtok encode|decode|count|train --tokenizer DIR [FILE] [options]",
+    .about = "Byte-level BPE with the ids of Hugging Face's tokenizers.",
+    .commands = commands,
+    .command_count = (int32_t)(sizeof commands / sizeof commands[0]),
+};
+
+/* ---- input --------------------------------------------------------------------------------------- */
+
+typedef struct job {
+    const settings *set;
+    tx_tokenizer *tokenizer;
+    tx_encoder *encoder;
+    tx_tokenizer_trainer *trainer;
+    tx_ids ids;
+    size_t count; /* of all ids */
+} job;
+
+/* What a command does with one text; with `line`, that is one of JSON Lines. */
+typedef tx_status (*tx_text_task)(job *j, const char *text, size_t size, bool line);
+
+static bool is_blank(const char *text, size_t size)
+{
+    while (size && strchr(" \t\r\n", *text) && *text) {
+        text++;
+        size--;
+    }
+    return size == 0;
+}
+
+/* Calls `task` for each line, its end included. JSON Lines may have blank ones between them. */
+static tx_status each_line(job *j, const char *text, size_t size, bool json, tx_text_task task)
+{
+    tx_status status = TX_OK;
+    int64_t number = 1;
+    for (const char *at = text, *end = text + size; at < end && !status; number++) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at)), *next = newline ? newline + 1 : end;
+        if (!json || !is_blank(at, (size_t)(next - at)))
+            status = task(j, at, (size_t)(next - at), json);
+        if (status)
+            status = tx_fail_in(status, "line %" PRId64, number);
+        at = next;
+    }
+    return status;
+}
+
+/* Calls `task` for a file's text, or with `lines` or --jsonl for each line. NULL: standard input. */
+static tx_status each_text(job *j, const char *file, bool lines, tx_text_task task)
+{
+    char *text;
+    size_t size;
+    tx_status status = file ? tx_file_read(file, INT64_MAX, &text, &size) : tx_file_read_input(&text, &size);
+    if (status)
+        return status;
+    if (lines || j->set->jsonl)
+        status = each_line(j, text, size, j->set->jsonl, task);
+    else
+        status = task(j, text, size, false);
+    free(text);
+    return status ? tx_fail_in(status, "%s", file ? file : "standard input") : TX_OK;
+}
+
+/* The text of a line {"text": ...}, or the text itself. `json` (NULL or not) is to be freed. */
+static tx_status take_text(bool line, tx_json **json, const char **text, size_t *size)
+{
+    *json = NULL;
+    if (!line)
+        return TX_OK;
+    tx_status status = tx_json_parse_line(*text, *size, "JSON", json);
+    return status ? status : tx_json_get_text(*json, "text", text, size);
+}
+
+/* ---- encode and count ------------------------------------------------------------------------------ */
+
+static tx_status encode(job *j, const char *text, size_t size, bool line)
+{
+    tx_json *json;
+    j->ids.count = 0;
+    tx_status status = take_text(line, &json, &text, &size);
+    if (!status)
+        status = tx_encoder_run(j->encoder, text, size, !j->set->split_special, &j->ids);
+    tx_json_free(json);
+    return status;
+}
+
+static tx_status print_ids(job *j, const char *text, size_t size, bool line)
+{
+    tx_status status = encode(j, text, size, line);
+    if (status)
+        return status;
+    fputs(line ? "[" : "", stdout);
+    for (size_t i = 0; i < j->ids.count; i++)
+        printf("%s%" PRId32, i == 0 ? "" : line ? ", " : " ", j->ids.id[i]);
+    puts(line ? "]" : "");
+    return TX_OK;
+}
+
+static tx_status count(job *j, const char *text, size_t size, bool line)
+{
+    tx_status status = encode(j, text, size, line);
+    j->count += j->ids.count;
+    return status;
+}
+
+/* ---- decode ------------------------------------------------------------------------------------------ */
+
+static tx_status append_id(tx_ids *ids, int64_t id)
+{
+    if (id < 0 || id > INT32_MAX)
+        return tx_fail(TX_FORMAT, "%" PRId64 " is no token's id", id);
+    tx_status status = tx_ids_reserve(ids, 1);
+    if (status)
+        return status;
+    ids->id[ids->count++] = (int32_t)id;
+    return TX_OK;
+}
+
+/* Ids separated by blanks. A NUL follows the text. */
+static tx_status parse_ids(tx_ids *ids, const char *text, size_t size)
+{
+    const char *blanks = " \t\r\n";
+    tx_status status = TX_OK;
+    if (memchr(text, '\0', size))
+        return tx_fail(TX_FORMAT, "expected ids, found a NUL");
+    for (text += strspn(text, blanks); *text && !status; text += strspn(text, blanks)) {
+        char *end;
+        errno = 0;
+        long long id = strtoll(text, &end, 10);
+        if (end == text || errno || (*end && !strchr(blanks, *end)))
+            return tx_fail(TX_FORMAT, "id number %zu: \"%.20s\" does not begin with an id", ids->count + 1, text);
+        status = append_id(ids, id);
+        text = end;
+    }
+    return status;
+}
+
+static tx_status parse_array(tx_ids *ids, const char *text, size_t size)
+{
+    tx_json *json;
+    tx_status status = tx_json_parse_line(text, size, "JSON", &json);
+    if (status)
+        return status;
+    if (tx_json_type_of(json) != TX_JSON_ARRAY)
+        status = tx_fail(TX_FORMAT, "expected an array of ids");
+    for (size_t i = 0; !status && i < tx_json_size(json); i++) {
+        int64_t id;
+        status = tx_json_as_int(tx_json_at(json, i), "an id", 0, INT32_MAX, &id);
+        if (!status)
+            status = append_id(ids, id);
+    }
+    tx_json_free(json);
+    return status;
+}
+
+static tx_status print_line(const char *text, size_t size)
+{
+    char *whole, *printed = NULL;
+    size_t whole_size;
+    tx_status status = tx_utf8_replace(text, size, &whole, &whole_size);
+    if (status)
+        return status;
+    tx_json *json = tx_json_object();
+    status = tx_json_set_text(json, "text", whole, whole_size);
+    if (!status) {
+        printed = tx_json_text(json, TX_JSON_LINE);
+        status = printed ? TX_OK : TX_MEMORY;
+    }
+    if (!status)
+        puts(printed);
+    free(printed);
+    free(whole);
+    tx_json_free(json);
+    return status;
+}
+
+static tx_status decode(job *j, const char *text, size_t size, bool line)
+{
+    char *made;
+    j->ids.count = 0;
+    tx_status status = line ? parse_array(&j->ids, text, size) : parse_ids(&j->ids, text, size);
+    if (!status)
+        status = tx_tokenizer_decode(j->tokenizer, j->ids.id, j->ids.count, j->set->skip_special, &made, &size);
+    if (status)
+        return status;
+    if (line)
+        status = print_line(made, size);
+    else
+        fwrite(made, 1, size, stdout);
+    free(made);
+    return status;
+}
+
+/* ---- train ------------------------------------------------------------------------------------------- */
+
+static tx_status add_text(job *j, const char *text, size_t size, bool line)
+{
+    tx_json *json;
+    tx_status status = take_text(line, &json, &text, &size);
+    if (!status)
+        status = tx_tokenizer_trainer_add(j->trainer, text, size);
+    tx_json_free(json);
+    return status;
+}
+
+static tx_status check_folder(const char *folder)
+{
+    char *path = tx_path_join(folder, "tokenizer.json");
+    bool there = path && tx_file_exists(path);
+    tx_status status = path ? TX_OK : TX_MEMORY;
+    free(path);
+    return there ? tx_fail(TX_INVALID, "%s: has a tokenizer.json already: remove it, or name another folder", folder)
+                 : status;
+}
+
+static tx_status train(job *j)
+{
+    const settings *set = j->set;
+    tx_status status = check_folder(set->tokenizer);
+    if (!status)
+        status = tx_tokenizer_trainer_create(&j->trainer);
+    for (int32_t i = 0; i < set->files.count && !status; i++)
+        status = each_text(j, set->files.word[i], true, add_text);
+    if (!status && set->files.count == 0)
+        status = each_text(j, NULL, true, add_text);
+    if (!status)
+        status = tx_tokenizer_trainer_finish(j->trainer, set->vocab, set->least, &j->tokenizer);
+    if (!status)
+        status = tx_tokenizer_save(j->tokenizer, set->tokenizer, set->model_max_length);
+    if (!status)
+        tx_print_line(stdout, "%s: %" PRId64 " tokens", set->tokenizer, tx_tokenizer_size(j->tokenizer));
+    return status;
+}
+
+/* ---- main ---------------------------------------------------------------------------------------------- */
+
+static tx_status run(job *j, const char *command)
+{
+    const char *file = j->set->files.count ? j->set->files.word[0] : NULL;
+    if (strcmp(command, "train") == 0)
+        return train(j);
+    tx_status status = tx_tokenizer_open(j->set->tokenizer, &j->tokenizer);
+    if (!status)
+        status = tx_encoder_create(j->tokenizer, &j->encoder);
+    if (status)
+        return status;
+    if (strcmp(command, "decode") == 0)
+        return each_text(j, file, false, decode);
+    if (strcmp(command, "encode") == 0)
+        return each_text(j, file, false, print_ids);
+    status = each_text(j, file, false, count);
+    if (!status)
+        printf("%zu\n", j->count);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    settings set = defaults;
+    int32_t command;
+    int result = tx_options_command(&program, argc, argv, &set, &command);
+    if (result == TX_GO_ON)
+        result = tx_options_parse(&programs[command], argc - 1, argv + 1, &set);
+    if (result != TX_GO_ON)
+        return result;
+    if (!set.tokenizer)
+        return tx_complain(&program, TX_EXIT_USAGE, "--tokenizer is missing: which folder?");
+    job j = {.set = &set};
+    tx_status status = run(&j, commands[command].name);
+    tx_encoder_free(j.encoder);
+    tx_tokenizer_trainer_free(j.trainer);
+    tx_tokenizer_free(j.tokenizer);
+    free(j.ids.id);
+    if (!status && (fflush(stdout) || ferror(stdout)))
+        status = tx_fail(TX_IO, "standard output: cannot write: %s", strerror(errno));
+    return status ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+}

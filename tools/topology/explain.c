@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The way between two devices in words: what it crosses, what limits it, and the all-reduce to expect. */
+#include "comm/topology/rates.h"
+#include "tools/topology/txtopo.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct way {
+    const tx_topology *t;
+    int32_t a, b;
+    const tx_topo_pair *pair;
+    int32_t *path, count;
+    int32_t top; /* place of the common ancestor in the path */
+} way;
+
+static const tx_topo_device *device(const way *w, int32_t index)
+{
+    return &w->t->devices[index];
+}
+
+/* ---- The two ------------------------------------------------------------------------------------ */
+
+static void print_device(FILE *out, const tx_topo_device *d)
+{
+    bool named = strncmp(d->name, d->vendor, strlen(d->vendor)) == 0; /* "NVIDIA A100" needs no "NVIDIA" */
+    const char *words[] = {d->bus, named ? "" : d->vendor, d->name};
+    fprintf(out, "%-6s", d->label);
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (*words[i])
+            fprintf(out, "  %s", words[i]);
+    if (d->kind == TX_TOPO_NIC && *d->system)
+        fprintf(out, "  %s", d->system);
+    fputc('\n', out);
+}
+
+/* "# " of a legend becomes the number of links; where that is not known it goes. */
+static void print_link_legend(FILE *out, const tx_topo_pair *pair)
+{
+    const char *legend = tx_topo_link_legend(pair->link), *mark = strstr(legend, "# ");
+    int length = (int)(strchr(legend, ';') ? strcspn(legend, ";") : strlen(legend));
+    if (!mark)
+        fprintf(out, "%.*s", length, legend);
+    else if (pair->links > 0)
+        fprintf(out, "%.*s%" PRId32 "%.*s", (int)(mark - legend), legend, pair->links,
+                length - (int)(mark - legend) - 1, mark + 1);
+    else
+        fprintf(out, "%.*s%.*s, their number not known", (int)(mark - legend), legend,
+                length - (int)(mark - legend) - 2, mark + 2);
+}
+
+static void print_class(FILE *out, const way *w)
+{
+    char cell[16];
+    const tx_topo_pair *p = w->pair;
+    fputc('\n', out);
+    if (p->link != TX_TOPO_NO_LINK) {
+        fprintf(out, "%-4s  ", tx_topo_cell(w->t, w->a, w->b, true, cell));
+        print_link_legend(out, p);
+        if (p->indirect)
+            fputs(", through another device", out);
+        if (p->link_rate > 0)
+            fprintf(out, ", %.1f GB/s one way", p->link_rate);
+        fprintf(out, " (%s by %s)\n", tx_topo_confidence_name(p->link_confidence), tx_topo_source_name(p->link_source));
+    }
+    fprintf(out, "%-4s  %s (%s", tx_topo_class_name(p->class_), tx_topo_class_legend(p->class_),
+            tx_topo_confidence_name(p->class_confidence));
+    if (p->class_source != TX_TOPO_FROM_NOWHERE)
+        fprintf(out, " by %s", tx_topo_source_name(p->class_source));
+    fputs(")\n", out);
+    if (p->note >= 0)
+        fprintf(out, "      %s.\n", w->t->notes[p->note].text);
+}
+
+/* ---- The way -------------------------------------------------------------------------------------- */
+
+/* "8 GT/s x16" */
+static void print_lanes(FILE *out, double speed, int32_t width)
+{
+    if (speed > 0)
+        fprintf(out, "%g GT/s", speed);
+    else
+        fputs("? GT/s", out);
+    if (width > 0)
+        fprintf(out, " x%" PRId32, width);
+    else
+        fputs(" x?", out);
+}
+
+static void print_link(FILE *out, const tx_topo_node *node)
+{
+    const tx_topo_pcie *l = &node->link;
+    double rate = tx_topo_pcie_rate(l, false);
+    bool now = l->speed > 0 || l->width > 0;
+    if (now)
+        print_lanes(out, l->speed, l->width);
+    if (rate > 0)
+        fprintf(out, "%s%.1f GB/s", now ? ", " : "", rate);
+    if (!now && !(rate > 0))
+        fputs("speed and width not known", out);
+    if (l->speed_max > 0 || l->width_max > 0) {
+        fputs(", at most ", out);
+        print_lanes(out, l->speed_max, l->width_max);
+        double most = tx_topo_pcie_rate(l, true);
+        if (most > 0)
+            fprintf(out, ", %.1f GB/s", most);
+    }
+    if (node->iommu_group >= 0)
+        fprintf(out, ", IOMMU group %" PRId32, node->iommu_group);
+}
+
+static void node_text(const way *w, int32_t place, char text[128])
+{
+    const tx_topo_node *node = &w->t->nodes[w->path[place]];
+    const char *name = node->name;
+    bool first = place == 0, last = place == w->count - 1;
+    if (first || last)
+        snprintf(text, 128, "%s", device(w, first ? w->a : w->b)->label);
+    else if (node->kind == TX_TOPO_HOST_BRIDGE)
+        snprintf(text, 128, "host bridge");
+    else if (node->kind == TX_TOPO_BRIDGE)
+        snprintf(text, 128, "%s%s%s", name, *name ? " " : "", strstr(name, "ridge") ? "" : "bridge");
+    else if (node->kind == TX_TOPO_MACHINE)
+        snprintf(text, 128, "machine");
+    else
+        snprintf(text, 128, "%s", name);
+}
+
+static void print_way(FILE *out, const way *w)
+{
+    char text[128];
+    int wide = 0;
+    if (w->count < 2)
+        return;
+    for (int32_t i = 0; i < w->count; i++) {
+        node_text(w, i, text);
+        wide = (int)strlen(text) > wide ? (int)strlen(text) : wide;
+    }
+    fputs("\nThe way through PCI, each line with the link above it:\n\n", out);
+    for (int32_t i = 0; i < w->count; i++) {
+        const tx_topo_node *node = &w->t->nodes[w->path[i]];
+        node_text(w, i, text);
+        bool link = i != w->top && node->kind >= TX_TOPO_BRIDGE,
+             numa = node->kind < TX_TOPO_HOST_BRIDGE && *node->nodes;
+        fprintf(out, "  %-4s  %-13s  ", i < w->top ? "up" : i > w->top ? "down" : "top", node->bus);
+        fprintf(out, "%-*s", link || numa || i == w->top ? wide + 2 : 0, text);
+        if (i == w->top)
+            fputs("both ways meet here", out);
+        else if (link)
+            print_link(out, node);
+        else if (numa)
+            fprintf(out, "NUMA node%s %s", strcspn(node->nodes, ",-") < strlen(node->nodes) ? "s" : "", node->nodes);
+        fputc('\n', out);
+    }
+    fputc('\n', out);
+    fprintf(out, "Bridges between: %" PRId32 " on the side of %s, %" PRId32 " on the side of %s.\n", w->pair->bridges_a,
+            device(w, w->a)->label, w->pair->bridges_b, device(w, w->b)->label);
+}
+
+static void print_places(FILE *out, const way *w)
+{
+    const tx_topo_device *a = device(w, w->a), *b = device(w, w->b);
+    int32_t first = w->t->nodes[a->node].iommu_group, second = w->t->nodes[b->node].iommu_group;
+    if (strcmp(a->nodes, b->nodes) == 0)
+        fprintf(out, "NUMA node: %s for both.\n", *a->nodes ? a->nodes : "not known");
+    else
+        fprintf(out, "NUMA nodes: %s at %s, %s at %s.\n", a->label, *a->nodes ? a->nodes : "?", b->label,
+                *b->nodes ? b->nodes : "?");
+    if (w->count < 2 || w->pair->class_ == TX_TOPO_HOST)
+        return;
+    if (first < 0 || second < 0)
+        fputs("IOMMU groups: not known; ACS may redirect peer-to-peer transfers.\n", out);
+    else if (first == second)
+        fprintf(out, "IOMMU group: %" PRId32 " for both, so nothing keeps them apart.\n", first);
+    else
+        fprintf(out, "IOMMU groups: %" PRId32 " and %" PRId32 "%s.\n", first, second,
+                w->pair->class_ == TX_TOPO_PIX || w->pair->class_ == TX_TOPO_PXB
+                    ? ": ACS may send what goes between them up to the CPU instead of across the switch"
+                    : "");
+}
+
+/* ---- What limits it -------------------------------------------------------------------------------- */
+
+static void print_limit(FILE *out, const way *w, const tx_topo_rate *rate)
+{
+    const tx_topo_pair *p = w->pair;
+    fputs("\nWhat limits it: ", out);
+    switch (rate->limit) {
+    case TX_TOPO_LIMIT_LINKS:
+        fprintf(out, "the direct links, about %.1f GB/s one way", rate->rate);
+        if (p->links > 0)
+            fprintf(out, " (%" PRId32 " of %.1f GB/s)", p->links, rate->rate / p->links);
+        else
+            fputs(" if there is one", out);
+        break;
+    case TX_TOPO_LIMIT_PCIE:
+        fprintf(out, "the PCIe link of %s, about %.1f GB/s one way", w->t->nodes[rate->node].bus, rate->rate);
+        break;
+    case TX_TOPO_LIMIT_NUMA:
+        fprintf(out, "the interconnect between NUMA nodes, about %.1f GB/s one way", rate->rate);
+        break;
+    case TX_TOPO_LIMIT_NONE:
+        fputs("no link: both are in one chip, or one of them is the host", out);
+        break;
+    case TX_TOPO_LIMIT_UNKNOWN:
+        fputs("not known: the rate of a part of the way is not told", out);
+        break;
+    }
+    fputs(".\n", out);
+}
+
+/* What a link below its maximum means: the slot has no more, or the link did not come up with all of it. */
+static void print_advice(FILE *out, const way *w)
+{
+    for (int32_t i = 0; i < w->count; i++) {
+        const tx_topo_node *node = &w->t->nodes[w->path[i]];
+        const tx_topo_pcie *l = &node->link;
+        if (i == w->top || node->kind < TX_TOPO_BRIDGE)
+            continue;
+        const tx_topo_pcie *above = &w->t->nodes[node->parent].link;
+        if (l->width > 0 && l->width < l->width_max) {
+            bool slot = above->width_max > 0 && above->width_max < l->width_max;
+            fprintf(out, "  %s has %" PRId32 " of the %" PRId32 " lanes that it could have: %s.\n", node->bus, l->width,
+                    l->width_max,
+                    slot ? "what it is plugged into has no more; a wider slot would help"
+                         : "look at its slot, riser and cables, and at the firmware's settings of lanes");
+        }
+        if (l->speed > 0 && l->speed < l->speed_max) {
+            bool slot = above->speed_max > 0 && above->speed_max < l->speed_max;
+            fprintf(out, "  %s runs at %g of %g GT/s: %s.\n", node->bus, l->speed, l->speed_max,
+                    slot ? "what it is plugged into is no faster"
+                         : "idle links do, to save power; look again under load");
+        }
+    }
+}
+
+/* ---- All-reduce --------------------------------------------------------------------------------------- */
+
+static void print_ring(FILE *out, const way *w, const int32_t *devices, int32_t count, const char *who)
+{
+    int32_t slowest[2];
+    tx_topo_rate rate = tx_topo_ring_rate(w->t, devices, count, slowest);
+    if (!(rate.rate > 0)) {
+        fprintf(out, "  %s: no rate is known to reckon with", who);
+        if (rate.limit == TX_TOPO_LIMIT_UNKNOWN && count > 2)
+            fprintf(out, " between %s and %s", device(w, slowest[0])->label, device(w, slowest[1])->label);
+        fputs(".\n", out);
+        return;
+    }
+    double seconds = tx_topo_allreduce_seconds(1e9, count, rate.rate);
+    fprintf(out, "  %s: %.4g B over %.1f GB/s", who, 2.0 * (count - 1) / count, rate.rate);
+    if (count > 2)
+        fprintf(out, " (%s-%s)", device(w, slowest[0])->label, device(w, slowest[1])->label);
+    fprintf(out, ": 1 GB in %.1f ms, %.1f GB/s.\n", seconds * 1e3, 1 / seconds);
+}
+
+static tx_status print_allreduce(FILE *out, const way *w)
+{
+    char who[64];
+    const int32_t both[2] = {w->a, w->b};
+    const int32_t gpus = w->t->gpus;
+    if (device(w, w->a)->kind != TX_TOPO_GPU || device(w, w->b)->kind != TX_TOPO_GPU)
+        return TX_OK;
+    int32_t *all = calloc((size_t)gpus, sizeof *all);
+    if (!all)
+        return tx_fail(TX_MEMORY, "%" PRId32 " GPUs: out of memory", gpus);
+    for (int32_t i = 0, k = 0; i < w->t->device_count; i++)
+        if (w->t->devices[i].kind == TX_TOPO_GPU)
+            all[k++] = i;
+    fputs("\nAll-reduce of B bytes among N ranks, as a ring: 2 (N-1)/N B over the slowest way. To expect, not "
+          "measured:\n",
+          out);
+    print_ring(out, w, both, 2, "these 2");
+    snprintf(who, sizeof who, "all %" PRId32 " GPUs in order", gpus);
+    if (gpus > 2)
+        print_ring(out, w, all, gpus, who);
+    free(all);
+    return TX_OK;
+}
+
+/* ---- Both ------------------------------------------------------------------------------------------------ */
+
+static tx_status find(const tx_topology *t, const char *text, size_t length, int32_t *index)
+{
+    static const char prefix[] = "opencl:";
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", length < 64 ? (int)length : 63, text);
+    int32_t found = tx_topo_find(t, name);
+    if (found < 0 && strncmp(name, prefix, strlen(prefix)) == 0)
+        found = tx_topo_find(t, name + strlen(prefix));
+    if (found < 0)
+        return tx_fail(TX_NOT_FOUND,
+                       "%s: no such device; GPU0, NIC0, a bus id such as 3b:00.0, a name such as mlx5_0, or "
+                       "opencl:PLATFORM:DEVICE name one",
+                       name);
+    *index = found;
+    return TX_OK;
+}
+
+static tx_status explain(FILE *out, way *w)
+{
+    tx_topo_rate rate = tx_topo_pair_rate(w->t, w->a, w->b);
+    w->pair = tx_topo_pair_of(w->t, w->a, w->b);
+    while (w->top < w->count - 1 && w->path[w->top + 1] < w->path[w->top])
+        w->top++;
+    print_device(out, device(w, w->a));
+    print_device(out, device(w, w->b));
+    print_class(out, w);
+    print_way(out, w);
+    print_places(out, w);
+    print_limit(out, w, &rate);
+    print_advice(out, w);
+    return print_allreduce(out, w);
+}
+
+tx_status tx_txtopo_explain(FILE *out, const tx_topology *topology, const char *pair)
+{
+    way w = {.t = topology};
+    size_t first = strcspn(pair, ",");
+    const char *second = pair + first + (pair[first] == ',');
+    tx_status status = find(topology, pair, first, &w.a);
+    if (!status)
+        status = find(topology, second, strlen(second), &w.b);
+    if (!status && w.a == w.b)
+        status = tx_fail(TX_INVALID, "%s names the same device twice, %s", pair, topology->devices[w.a].label);
+    if (!status)
+        status = tx_topo_path(topology, w.a, w.b, &w.path, &w.count);
+    if (!status)
+        status = explain(out, &w);
+    free(w.path);
+    return status;
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The topologies of all hosts under a launcher. The first rank of each host looks at it and tells the others in JSON;
+ * rank 0 prints. A host that fails tells why instead, so that no rank waits for it. */
+#include "tools/topology/txtopo.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+typedef struct gathering {
+    tx_comm *comm;
+    int32_t rank, size;
+    tx_txtopo_host *hosts;
+    int32_t count;
+} gathering;
+
+enum { GOOD = 'T', BAD = 'E' }; /* the first letter of what is told: a topology, or an error */
+
+static char *make_text(char kind, const char *text)
+{
+    size_t length = strlen(text);
+    char *made = calloc(length + 2 + 3, 1); /* it is sent in words of 4 bytes */
+    if (made) {
+        made[0] = kind;
+        memcpy(made + 1, text, length);
+    }
+    return made;
+}
+
+/* What this rank tells of its host, allocated; NULL: no memory even for that. */
+static char *look(void)
+{
+    tx_topology *topology = NULL;
+    char *json = NULL, *text = NULL;
+    tx_status status = tx_topology_live(NULL, &topology);
+    if (!status)
+        json = tx_topology_json(topology, false);
+    tx_topology_free(topology);
+    if (json) {
+        text = make_text(GOOD, json);
+        free(json);
+        return text;
+    }
+    struct utsname names;
+    char message[1024];
+    snprintf(message, sizeof message, "%s: %s", uname(&names) == 0 ? names.nodename : "a host", tx_error());
+    return make_text(BAD, message);
+}
+
+/* Takes what rank 0 was told of a host. */
+static tx_status keep(tx_txtopo_host *host, char *text, size_t size)
+{
+    if (text[0] == GOOD)
+        return tx_topology_parse(text + 1, size - 1, "a host's topology", &host->topology);
+    host->error = strdup(text + 1);
+    return host->error ? TX_OK : tx_fail(TX_MEMORY, "hosts: out of memory");
+}
+
+/* One rank's text to all of them. */
+static tx_status hear(gathering *g, int32_t from, int32_t size, char *own)
+{
+    const int64_t words = ((int64_t)size + 3) / 4;
+    char *text = from == g->rank ? own : calloc((size_t)words, 4);
+    if (!text)
+        return tx_fail(TX_MEMORY, "a topology of %" PRId32 " bytes: out of memory", size);
+    tx_status status = tx_comm_collect(g->comm, TX_BROADCAST, text, words, TX_I32, from);
+    if (!status) {
+        tx_txtopo_host *host = &g->hosts[g->count++];
+        host->rank = from;
+        if (g->rank == 0)
+            status = keep(host, text, (size_t)size - 1); /* without the NUL */
+    }
+    if (text != own)
+        free(text);
+    return status;
+}
+
+static tx_status gather(gathering *g)
+{
+    const bool first = g->comm->local_rank == 0;
+    char *own = first ? look() : NULL;
+    int32_t size = own ? (int32_t)strlen(own) + 1 : first ? -1 : 0;
+    int32_t *sizes = calloc((size_t)g->size, sizeof *sizes);
+    g->hosts = calloc((size_t)g->size, sizeof *g->hosts);
+    tx_status status = sizes && g->hosts ? TX_OK : tx_fail(TX_MEMORY, "%" PRId32 " ranks: out of memory", g->size);
+    if (!status) {
+        sizes[g->rank] = size;
+        status = tx_comm_collect(g->comm, TX_ALL_REDUCE, sizes, g->size, TX_I32, 0);
+    }
+    for (int32_t r = 0; r < g->size && !status; r++) {
+        if (sizes[r] < 0)
+            status = tx_fail(TX_MEMORY, "rank %" PRId32 ": out of memory", r);
+        else if (sizes[r] > 0)
+            status = hear(g, r, sizes[r], own);
+    }
+    free(sizes);
+    free(own);
+    return status;
+}
+
+/* ---- Printing ------------------------------------------------------------------------------------------------ */
+
+static const char *name_of(const tx_txtopo_host *host)
+{
+    return host->topology && *host->topology->host ? host->topology->host : "?";
+}
+
+static int compare(const void *left, const void *right)
+{
+    const float *a = left, *b = right;
+    return (*a > *b) - (*a < *b);
+}
+
+/* The median of the bandwidths that were measured; 0 where there is none. */
+static tx_status usual_rate(const float *rates, int32_t count, float *usual)
+{
+    const int64_t size = (int64_t)count * count;
+    int64_t found = 0;
+    float *all = calloc((size_t)size, sizeof *all);
+    if (!all)
+        return tx_fail(TX_MEMORY, "rates between %" PRId32 " hosts: out of memory", count);
+    for (int64_t i = 0; i < size; i++)
+        if (rates[2 * i] > 0)
+            all[found++] = rates[2 * i];
+    qsort(all, (size_t)found, sizeof *all, compare);
+    *usual = found > 0 ? all[found / 2] : 0;
+    free(all);
+    return TX_OK;
+}
+
+static tx_status print_rates(FILE *out, const gathering *g, const float *rates, bool partial)
+{
+    float usual = 0;
+    int32_t done = 0;
+    tx_status status = usual_rate(rates, g->count, &usual);
+    if (status)
+        return status;
+    fputs("\nMeasured between hosts, medians: MPI messages from memory to memory, one pair at a time:\n\n", out);
+    fprintf(out, "%-20s %-20s %9s %9s\n", "From", "To", "GB/s", "us");
+    for (int32_t a = 0; a < g->count; a++)
+        for (int32_t b = 0; b < g->count; b++) {
+            const float *rate = &rates[2 * ((int64_t)a * g->count + b)];
+            if (!(rate[0] > 0))
+                continue;
+            done++;
+            fprintf(out, "%-20s %-20s %9.3f %9.1f%s\n", name_of(&g->hosts[a]), name_of(&g->hosts[b]), (double)rate[0],
+                    (double)rate[1], rate[0] < 0.7F * usual ? "  slower than most" : "");
+        }
+    if (partial)
+        fprintf(out, "\nStopped: %" PRId32 " of %" PRId32 " ways were measured.\n", done, g->count * (g->count - 1));
+    return TX_OK;
+}
+
+static tx_status measure(FILE *out, const tx_txtopo_many *many, gathering *g)
+{
+    float *rates = NULL;
+    if (g->count < 2) {
+        if (g->rank == 0)
+            fputs("\nOne host: there is nothing to measure between hosts.\n", out);
+        return TX_OK;
+    }
+    tx_status status = tx_txtopo_between(g->comm, g->hosts, g->count, many->stopped, &rates, many->partial);
+    if (!status && g->rank == 0)
+        status = print_rates(out, g, rates, *many->partial);
+    free(rates);
+    return status;
+}
+
+/* Hosts that could not be looked at: the others are printed all the same. */
+static tx_status first_failure(const gathering *g)
+{
+    int32_t failed = 0;
+    const char *error = NULL;
+    for (int32_t i = 0; i < g->count; i++)
+        if (g->hosts[i].error) {
+            error = error ? error : g->hosts[i].error;
+            failed++;
+        }
+    return failed ? tx_fail(TX_IO, "%" PRId32 " of %" PRId32 " hosts failed; %s", failed, g->count, error) : TX_OK;
+}
+
+tx_status tx_txtopo_mpi(FILE *out, const tx_txtopo_many *many, int *argc, char ***argv)
+{
+    gathering g = {0};
+    tx_status status = tx_comm_default()->open(argc, argv, &g.comm);
+    if (status)
+        return status;
+    g.rank = g.comm->rank;
+    g.size = g.comm->size;
+    status = gather(&g);
+    if (!status && g.rank == 0)
+        status = tx_txtopo_kinds(out, g.hosts, g.count, many->links, many->underline);
+    if (!status && many->measure)
+        status = measure(out, many, &g);
+    if (!status)
+        status = first_failure(&g);
+    for (int32_t i = 0; i < g.count; i++) {
+        tx_topology_free(g.hosts[i].topology);
+        free(g.hosts[i].error);
+    }
+    free(g.hosts);
+    g.comm->table->close(g.comm);
+    return status;
+}

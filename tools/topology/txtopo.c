@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * txtopo: how the GPUs, NICs and OpenCL devices of a machine, of any vendor, are tied together. */
+#include "tools/topology/txtopo.h"
+#include "api/base/file.h"
+#include "comm/topology/measure.h"
+#include "tools/cli/options.h"
+
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXIT_INTERRUPTED 130 /* as a shell says that Ctrl-C ended a program */
+
+typedef struct settings {
+    bool matrix, pci, measure, mpi, nvidia, json, csv;
+    const char *p2p, *input, *export, *html, *explain;
+    int64_t bind;
+} settings;
+
+#define OPTION(kind, name, field, choices, help)                               \
+    {                                                                          \
+        TX_OPTION_##kind, name, offsetof(settings, field), 0, 0, choices, help \
+    }
+
+static const tx_option options[] = {
+    {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "What is shown:"},
+    OPTION(FLAG, "matrix", matrix, NULL, "the matrix with direct links (-m; what is shown by default)"),
+    OPTION(FLAG, "pci", pci, NULL, "PCI classes alone, without direct links (-mp)"),
+    OPTION(TEXT, "p2p", p2p, "KINDS",
+           "what the drivers promise of peer-to-peer access (-p2p KINDS): r read, w write, n NVLink, a atomics, p "
+           "PCI; several letters show the first that is not OK"),
+    OPTION(
+        TEXT, "explain", explain, "A B",
+        "the way between two devices in words, what limits it, and the all-reduce to expect; A and B (or A,B) as GPU0, "
+        "NIC1, 3b:00.0, mlx5_0 or opencl:PLATFORM:DEVICE"),
+    {TX_OPTION_INTEGER, "bind", offsetof(settings, bind), 0, 4096, "N",
+     "where N ranks go, if N is not 0: device, cores, memory and NIC of each, and lines for mpiexec and hwloc-bind"},
+    OPTION(
+        FLAG, "measure", measure, NULL,
+        "also copy between the host's memory on each NUMA node and each OpenCL device, and between devices: bandwidth "
+        "and latency beside the class, with the method; what is near but slower than what is far is pointed out. "
+        "Ctrl-C ends it with what there is. With --mpi: between hosts instead"),
+    OPTION(
+        FLAG, "mpi", mpi, NULL,
+        "all hosts on which mpiexec started txtopo: one matrix for each kind of host, with the names of its hosts and "
+        "in what it differs from the most common kind"),
+    {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "In which form:"},
+    OPTION(FLAG, "nvidia", nvidia, NULL, "the layout of nvidia-smi topo -m, byte for byte"),
+    OPTION(FLAG, "json", json, NULL, "JSON with everything that is known (tools/topology/txtopo.schema.json)"),
+    OPTION(FLAG, "csv", csv, NULL, "comma-separated values"),
+    OPTION(TEXT, "html", html, "FILE", "write a page with the matrix in colours and the tree, and end"),
+    {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "Files:"},
+    OPTION(TEXT, "input", input, "FILE",
+           "read another machine's topology: hwloc XML (lstopo), NCCL topology XML (NCCL_TOPO_DUMP_FILE), the text of "
+           "nvidia-smi topo -m, or what --json wrote"),
+    OPTION(TEXT, "export", export, "FILE", "write hwloc XML, with direct links, and end"),
+};
+
+/* The legend, for the help: a line a word of topology.h; the two words for no link are not among them. */
+#define CLASS_LINE(name, cell, legend) "\n  " cell ": " legend
+#define LINK_LINE(name, cell, legend) LINE_##name(cell, legend)
+#define LINE_NO_LINK(cell, legend)
+#define LINE_LINK_UNKNOWN(cell, legend)
+#define LINE_NVLINK(cell, legend) "\n  " cell "#: " legend
+#define LINE_XGMI(cell, legend) LINE_NVLINK(cell, legend)
+#define LINE_XELINK(cell, legend) LINE_NVLINK(cell, legend)
+
+static const tx_cli program = {
+    .name = "txtopo",
+    .usage = "txtopo [-m | -mp | -p2p KINDS] [OPTION...]",
+    .about =
+        "Shows how the GPUs, NICs and OpenCL devices of a machine are tied together.\n\n"
+        "It is the matrix of nvidia-smi topo -m for any vendor's devices, with the cores and the memory near them.\n"
+        "Its cells:\n" TX_TOPO_CLASS_MAP(CLASS_LINE) TX_TOPO_LINK_MAP(LINK_LINE),
+    .options = options,
+    .count = sizeof options / sizeof options[0],
+};
+
+/* nvidia-smi's short options are spelled with one dash: the table's long ones take their place. The two values of
+ * --explain become one, "A,B", written to `pair`, which has room for all arguments. NULL when out of memory. */
+static char **spell_out(int *argc, char **argv, char *pair)
+{
+    static const char *const words[][2] = {{"-m", "--matrix"}, {"-mp", "--pci"}, {"-p2p", "--p2p"}};
+    char **spelled = calloc((size_t)*argc + 1, sizeof *spelled);
+    int count = 0;
+    for (int i = 0; spelled && i < *argc; i++) {
+        char *word = argv[i];
+        for (size_t k = 0; k < sizeof words / sizeof words[0]; k++)
+            if (strcmp(argv[i], words[k][0]) == 0)
+                word = (char *)(uintptr_t)words[k][1]; /* the parser only reads */
+        spelled[count++] = word;
+        if (strcmp(word, "--explain") != 0 || i + 2 >= *argc || argv[i + 1][0] == '-' || argv[i + 2][0] == '-' ||
+            strchr(argv[i + 1], ','))
+            continue;
+        sprintf(pair, "%s,%s", argv[i + 1], argv[i + 2]);
+        spelled[count++] = pair;
+        pair += strlen(pair) + 1;
+        i += 2;
+    }
+    *argc = count;
+    return spelled;
+}
+
+static int check(const settings *s)
+{
+    int shown = s->matrix + s->pci + (s->p2p != NULL) + (s->explain != NULL) + (s->bind > 0);
+    int forms = s->nvidia + s->json + s->csv + (s->html != NULL);
+    char wrong = s->p2p ? tx_txtopo_p2p_wrong(s->p2p) : '\0';
+    if (shown > 1)
+        return tx_complain(&program, TX_EXIT_USAGE, "-m, -mp, -p2p, --explain and --bind exclude each other");
+    if (forms > 1)
+        return tx_complain(&program, TX_EXIT_USAGE, "--nvidia, --json, --csv and --html exclude each other");
+    if (s->explain && !strchr(s->explain, ','))
+        return tx_complain(&program, TX_EXIT_USAGE, "--explain %s: two devices are needed", s->explain);
+    if ((s->explain || s->bind > 0) && forms > 0)
+        return tx_complain(&program, TX_EXIT_USAGE, "--explain and --bind are shown as text");
+    if (s->p2p && forms > 0 && !s->json)
+        return tx_complain(&program, TX_EXIT_USAGE, "-p2p is shown as text or with --json");
+    if (s->measure && (s->input || s->export || s->nvidia || s->csv || s->p2p || s->explain || s->bind > 0))
+        return tx_complain(&program, TX_EXIT_USAGE,
+                           "--measure measures this machine and is shown with the matrix, --json or --html");
+    if (s->mpi && (s->input || s->export || forms > 0 || s->p2p || s->explain || s->bind > 0))
+        return tx_complain(&program, TX_EXIT_USAGE, "--mpi looks at live hosts and is shown as the matrix");
+    if (wrong)
+        return tx_complain(&program, TX_EXIT_USAGE, "-p2p %s: %c is none of r, w, n, a and p", s->p2p, wrong);
+    return TX_GO_ON;
+}
+
+static tx_status print_json(const tx_topology *topology)
+{
+    char *text = tx_topology_json(topology, true);
+    if (!text)
+        return TX_MEMORY;
+    puts(text);
+    free(text);
+    return TX_OK;
+}
+
+static tx_status write_html(const tx_topology *topology, const char *path)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return tx_fail(TX_MEMORY, "%s: out of memory", path);
+    tx_txtopo_html(out, topology);
+    tx_status status = fclose(out) ? tx_fail(TX_MEMORY, "%s: out of memory", path) : tx_file_write(path, text, size);
+    free(text);
+    return status;
+}
+
+static tx_status show(const settings *s, const tx_topology *topology)
+{
+    bool terminal = isatty(STDOUT_FILENO), links = !s->pci;
+    if (s->json)
+        return print_json(topology);
+    if (s->html)
+        return write_html(topology, s->html);
+    if (s->explain)
+        return tx_txtopo_explain(stdout, topology, s->explain);
+    if (s->bind > 0)
+        return tx_txtopo_bind(stdout, topology, s->bind);
+    if (s->nvidia)
+        tx_txtopo_nvidia(stdout, topology, links);
+    else if (s->csv)
+        tx_txtopo_csv(stdout, topology, links);
+    else if (s->p2p)
+        tx_txtopo_p2p(stdout, topology, s->p2p, terminal);
+    else {
+        tx_txtopo_text(stdout, topology, links, terminal);
+        tx_txtopo_measured(stdout, topology);
+    }
+    return TX_OK;
+}
+
+/* ---- Measuring --------------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t signalled;
+
+static void on_signal(int number)
+{
+    (void)number;
+    signalled = 1;
+}
+
+/* The first Ctrl-C ends the measuring, another one the program. */
+static void catch_interrupt(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+}
+
+static bool stopped(void)
+{
+    return signalled;
+}
+
+static bool go_on(void *terminal, const tx_topology *topology, const tx_topo_copy *next, int32_t done, int32_t count)
+{
+    if (*(bool *)terminal && !signalled)
+        tx_txtopo_measuring(stderr, topology, next, done, count);
+    return !signalled;
+}
+
+static tx_status measure(tx_topology *topology, bool *partial)
+{
+    bool terminal = isatty(STDERR_FILENO);
+    tx_topo_measure_options how = {.size = sizeof how, .go_on = go_on, .context = &terminal};
+    catch_interrupt();
+    tx_status status = tx_topo_measure(topology, &how);
+    if (terminal)
+        fputs("\r\033[K", stderr);
+    *partial = !status && topology->copy_count < topology->copies_planned;
+    return status;
+}
+
+/* ---- All ------------------------------------------------------------------------------------------------- */
+
+static tx_status run_here(const settings *s, bool *partial)
+{
+    tx_topology *topology = NULL;
+    tx_status status = s->input ? tx_topology_read(s->input, &topology) : tx_topology_live(NULL, &topology);
+    if (!status && s->measure)
+        status = measure(topology, partial);
+    if (!status)
+        status = s->export ? tx_topology_export(topology, s->export) : show(s, topology);
+    tx_topology_free(topology);
+    return status;
+}
+
+static tx_status run_everywhere(const settings *s, int *argc, char ***argv, bool *partial)
+{
+    tx_txtopo_many many = {.links = !s->pci,
+                           .underline = isatty(STDOUT_FILENO),
+                           .measure = s->measure,
+                           .stopped = stopped,
+                           .partial = partial};
+    if (s->measure)
+        catch_interrupt();
+    return tx_txtopo_mpi(stdout, &many, argc, argv);
+}
+
+static int run(const settings *s, int *argc, char ***argv)
+{
+    bool partial = false;
+    tx_status status = s->mpi ? run_everywhere(s, argc, argv, &partial) : run_here(s, &partial);
+    bool written = !fflush(stdout) && !ferror(stdout);
+    if (status)
+        return tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
+    if (!written)
+        return tx_complain(&program, TX_EXIT_FAILURE, "standard output: cannot be written");
+    return partial ? EXIT_INTERRUPTED : 0;
+}
+
+int main(int argc, char **argv)
+{
+    settings s = {0};
+    size_t room = 1;
+    for (int i = 0; i < argc; i++)
+        room += strlen(argv[i]) + 1;
+    char *pair = calloc(room, 1), **spelled = pair ? spell_out(&argc, argv, pair) : NULL;
+    int status = spelled ? tx_options_parse(&program, argc, spelled, &s)
+                         : tx_complain(&program, TX_EXIT_FAILURE, "out of memory");
+    if (status == TX_GO_ON)
+        status = check(&s);
+    if (status == TX_GO_ON)
+        status = run(&s, &argc, &argv);
+    free(spelled);
+    free(pair);
+    return status;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What all ranks must have in common before they train together: the first difference ends the run, and is named. Ranks
+ * that differ would wait for each other in different places, or train different models. */
+#include "api/base/file.h"
+#include "api/base/hash.h"
+#include "models/files/checkpoint.h"
+#include "models/files/digest.h"
+#include "tools/cli/options.h"
+#include "tools/train/ranks.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 256 }; /* facts compared at a time */
+
+typedef struct fact {
+    char name[48], value[80];
+} fact;
+
+/* A text that is too long is told by its hash. */
+static fact make_fact(const char *name, const char *value)
+{
+    fact made = {0};
+    snprintf(made.name, sizeof made.name, "%s", name);
+    if (strlen(value) < sizeof made.value)
+        snprintf(made.value, sizeof made.value, "%s", value);
+    else
+        snprintf(made.value, sizeof made.value, "%.40s... (%016" PRIx64 ")", value,
+                 tx_hash(TX_HASH_START, value, strlen(value)));
+    return made;
+}
+
+static tx_status add_fact(fact *facts, int32_t *count, const char *name, const tx_json *value)
+{
+    if (*count == MOST)
+        return tx_fail(TX_UNSUPPORTED, "more than %d facts to compare between the ranks", MOST);
+    char *text = tx_json_text(value, TX_JSON_SORTED);
+    if (!text)
+        return tx_fail(TX_MEMORY, "no memory to compare the ranks");
+    facts[(*count)++] = make_fact(name, text);
+    free(text);
+    return TX_OK;
+}
+
+/* What rank 0 has must be what every rank has; the first fact that differs is told. */
+static tx_status compare(tx_comm *comm, const fact *facts, int32_t count)
+{
+    const size_t bytes = (size_t)count * sizeof *facts;
+    fact *all = calloc((size_t)comm->size, bytes);
+    if (!all)
+        return tx_fail(TX_MEMORY, "no memory to compare the ranks");
+    memcpy(&all[comm->rank * count], facts, bytes);
+    tx_status status = tx_comm_share(comm, all, bytes);
+    for (int32_t i = 0; i < count && !status; i++)
+        for (int32_t r = 1; r < comm->size && !status; r++) {
+            const fact *first = &all[i], *other = &all[r * count + i];
+            if (strcmp(other->name, first->name) != 0 || strcmp(other->value, first->value) != 0)
+                status =
+                    tx_fail(TX_INVALID, "rank %" PRId32 " on %s has %s %s, rank 0 has %s %s: start all with the same",
+                            r, comm->ranks[r].name, other->name, other->value, first->name, first->value);
+        }
+    free(all);
+    return status;
+}
+
+/* Ranks of other versions may count otherwise: the facts are compared only where their number agrees. */
+static tx_status compare_all(tx_comm *comm, const fact *facts, int32_t count)
+{
+    char number[16];
+    snprintf(number, sizeof number, "%" PRId32, count);
+    const fact counted = make_fact("number of facts", number);
+    tx_status status = compare(comm, &counted, 1);
+    return status ? status : compare(comm, facts, count);
+}
+
+static tx_status add_members(fact *facts, int32_t *count, const tx_json *json, const char *const *left_out)
+{
+    tx_status status = TX_OK;
+    for (void *i = tx_json_first(json); i && !status; i = tx_json_next(json, i)) {
+        const char *const *name = left_out;
+        while (*name && strcmp(*name, tx_json_key(i)) != 0)
+            name++;
+        if (!*name)
+            status = add_fact(facts, count, tx_json_key(i), tx_json_value(i));
+    }
+    return status;
+}
+
+/* ---- Options ------------------------------------------------------------------------------------------------------ */
+
+static tx_status compare_endings(tx_comm *comm, int ending)
+{
+    int32_t *all = calloc((size_t)comm->size, sizeof *all);
+    if (!all)
+        return tx_fail(TX_MEMORY, "no memory to compare the ranks");
+    all[comm->rank] = (int32_t)ending;
+    tx_status status = tx_comm_share(comm, all, sizeof *all);
+    for (int32_t r = 0; r < comm->size && !status; r++)
+        if (all[r] != TX_GO_ON)
+            status = tx_fail(TX_INVALID,
+                             "rank %" PRId32 " on %s ends with status %" PRId32
+                             " when it has read its options: start all ranks with the same",
+                             r, comm->ranks[r].name, all[r]);
+    free(all);
+    return status;
+}
+
+tx_status tx_train_agree_on_options(tx_train_job *j, int ending)
+{
+    /* What each rank may have its own of. */
+    static const char *const own[] = {"device",
+                                      "threads",
+                                      "preprocessing_num_workers",
+                                      "dataloader_num_workers",
+                                      "dataloader_pin_memory",
+                                      "disable_tqdm",
+                                      "list_devices",
+                                      NULL};
+    fact *facts = calloc(MOST, sizeof *facts), version = make_fact("TX", TX_VERSION);
+    int32_t count = 0;
+    tx_json *options = tx_train_arguments(j->set, NULL);
+    tx_status status = compare_endings(j->comm, facts && options ? ending : TX_EXIT_FAILURE);
+    if (!status)
+        status = compare(j->comm, &version, 1);
+    if (!status)
+        status = add_members(facts, &count, options, own);
+    if (!status)
+        status = compare_all(j->comm, facts, count);
+    tx_json_free(options);
+    free(facts);
+    return status;
+}
+
+/* ---- Inputs -------------------------------------------------------------------------------------------------------- */
+
+/* The checkpoint to go on from: its name, its step, and its manifest, which holds the digests of all its files. */
+static tx_status add_checkpoint(fact *facts, int32_t *count, const tx_train_inputs *in)
+{
+    char digest[TX_DIGEST_TEXT] = "none", step[24] = "none";
+    const char *name = "none";
+    tx_status status = TX_OK;
+    if (in->checkpoint) {
+        char *path = tx_path_join(in->checkpoint, TX_CHECKPOINT_MANIFEST);
+        char *data = NULL;
+        size_t size = 0;
+        status = path ? tx_file_read(path, TX_CHECKPOINT_MANIFEST_LIMIT, &data, &size) : TX_MEMORY;
+        if (!status)
+            status = tx_digest_data(data, size, digest);
+        free(data);
+        free(path);
+        name = strrchr(in->checkpoint, '/') ? strrchr(in->checkpoint, '/') + 1 : in->checkpoint;
+        snprintf(step, sizeof step, "%" PRId64, in->state.step);
+    }
+    facts[(*count)++] = make_fact("checkpoint", name);
+    facts[(*count)++] = make_fact("the checkpoint's step", step);
+    facts[(*count)++] = make_fact("the checkpoint's manifest", digest);
+    return status;
+}
+
+tx_status tx_train_agree_on_inputs(tx_train_job *j)
+{
+    static const char *const none[] = {NULL};
+    const tx_train_inputs *in = &j->inputs;
+    fact *facts = calloc(MOST, sizeof *facts);
+    int32_t count = 0;
+    tx_json *config = NULL;
+    tx_status status = facts ? add_checkpoint(facts, &count, in) : tx_fail(TX_MEMORY, "no memory to compare the ranks");
+    if (!status)
+        status = tx_config_json(in->config, &config);
+    if (!status)
+        status = add_members(facts, &count, config, none);
+    if (!status) {
+        facts[count++] = make_fact("tokenizer", in->tokenizer ? tx_tokenizer_digest(in->tokenizer) : "none");
+        facts[count++] = make_fact("data", in->train ? tx_dataset_digest(in->train) : "none");
+        facts[count++] = make_fact("validation data", in->validation ? tx_dataset_digest(in->validation) : "none");
+        status = compare_all(j->comm, facts, count);
+    }
+    tx_json_free(config);
+    free(facts);
+    return status;
+}
+
+tx_status tx_train_agree_on_run(tx_train_job *j, const tx_json *made)
+{
+    static const char *const own[] = {"device", NULL};
+    fact *facts = calloc(MOST, sizeof *facts);
+    int32_t count = 0;
+    tx_status status =
+        facts ? add_members(facts, &count, made, own) : tx_fail(TX_MEMORY, "no memory to compare the ranks");
+    if (!status)
+        status = compare_all(j->comm, facts, count);
+    free(facts);
+    return status;
+}

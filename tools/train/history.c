@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reading log.jsonl. */
+#include "tools/train/history.h"
+
+#include "api/base/file.h"
+#include "api/base/json.h"
+#include "tools/cli/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const keys[TX_SERIES_COUNT] = {
+#define X(name, key) key,
+    TX_SERIES_MAP(X)
+#undef X
+};
+
+/* ---- one line -------------------------------------------------------------------------------------- */
+
+/* Copies a line with NaN, Infinity and -Infinity, as Python's json module writes them, put into quotes: they are no
+ * JSON. `to` has room for twice the length. */
+static size_t quote_words(const char *from, size_t length, char *to)
+{
+    static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
+    char *out = to;
+    bool string = false;
+    for (size_t i = 0; i < length; i++) {
+        size_t word = 0;
+        for (size_t w = 0; w < 3 && !string && !word; w++)
+            if (strncmp(from + i, words[w], strlen(words[w])) == 0)
+                word = strlen(words[w]);
+        if (word) {
+            *out++ = '"';
+            memcpy(out, from + i, word);
+            out += word;
+            *out++ = '"';
+            i += word - 1;
+            continue;
+        }
+        if (string && from[i] == '\\' && i + 1 < length)
+            *out++ = from[i++];
+        else if (from[i] == '"')
+            string = !string;
+        *out++ = from[i];
+    }
+    return (size_t)(out - to);
+}
+
+/* A number, or a word for one that is not finite; false for other values. */
+static bool number_of(const tx_json *json, double *number)
+{
+    const char *text;
+    if (!tx_json_as_number(json, "", -DBL_MAX, DBL_MAX, number))
+        return true;
+    if (tx_json_as_string(json, "", &text))
+        return false;
+    *number = *text == 'N' ? (double)NAN : *text == '-' ? -HUGE_VAL : HUGE_VAL;
+    return strcmp(text, "NaN") == 0 || strcmp(text, "Infinity") == 0 || strcmp(text, "-Infinity") == 0;
+}
+
+/* Forgets what was said of `step` and of those after it. */
+static void go_back(tx_series *series, int64_t step)
+{
+    while (series->count && series->step[series->count - 1] >= step)
+        series->count--;
+}
+
+static tx_status add_point(tx_series *series, int64_t step, double value)
+{
+    if (series->count == series->room) {
+        int64_t room = series->room ? 2 * series->room : 256;
+        int64_t *steps = realloc(series->step, (size_t)room * sizeof *steps);
+        series->step = steps ? steps : series->step;
+        double *values = realloc(series->value, (size_t)room * sizeof *values);
+        series->value = values ? values : series->value;
+        if (!steps || !values)
+            return tx_fail(TX_MEMORY, "no memory for %" PRId64 " steps", room);
+        series->room = room;
+    }
+    series->step[series->count] = step;
+    series->value[series->count++] = value;
+    return TX_OK;
+}
+
+static tx_status add_line(tx_history *history, const tx_json *line)
+{
+    int64_t step;
+    tx_status status = tx_json_get_int(line, "step", 0, INT64_MAX, &step);
+    if (status)
+        return status;
+    bool trained = tx_json_has(line, "loss");
+    for (int i = 0; i < TX_SERIES_COUNT; i++)
+        if (trained || i == TX_SERIES_EVAL_LOSS)
+            go_back(&history->series[i], step);
+    for (void *m = tx_json_first(line); m && !status; m = tx_json_next(line, m)) {
+        double value;
+        for (int i = 0; i < TX_SERIES_COUNT && !status; i++)
+            if (strcmp(tx_json_key(m), keys[i]) == 0 && number_of(tx_json_value(m), &value)) {
+                go_back(&history->series[i], step);
+                status = add_point(&history->series[i], step, value);
+            }
+        int64_t tokens;
+        if (strcmp(tx_json_key(m), "tokens") == 0 && !tx_json_as_int(tx_json_value(m), "", 0, INT64_MAX, &tokens))
+            history->tokens = tokens;
+    }
+    return status;
+}
+
+/* ---- the file ---------------------------------------------------------------------------------------- */
+
+static tx_status parse_line(tx_history *history, const char *where, const char *line, size_t length)
+{
+    char *text = malloc(2 * length + 1);
+    if (!text)
+        return tx_fail(TX_MEMORY, "%s: out of memory", where);
+    tx_json *json = NULL;
+    tx_status status = tx_json_parse(text, quote_words(line, length, text), where, &json);
+    free(text);
+    if (status)
+        return status;
+    status = tx_json_type_of(json) == TX_JSON_OBJECT ? add_line(history, json)
+                                                     : tx_fail(TX_FORMAT, "a line must be an object");
+    tx_json_free(json);
+    return status ? tx_fail_in(status, "%s", where) : TX_OK;
+}
+
+static tx_status read_lines(tx_history *history, const char *path, FILE *file)
+{
+    char *line = NULL, where[4096 + 64];
+    size_t room = 0;
+    ssize_t length;
+    tx_status status = TX_OK;
+    for (int64_t number = 1; !status && (length = getline(&line, &room, file)) > 0; number++) {
+        bool whole = line[length - 1] == '\n';
+        snprintf(where, sizeof where, "%s: line %" PRId64, path, number);
+        if (strspn(line, " \t\r\n") == (size_t)length)
+            continue;
+        status = parse_line(history, where, line, (size_t)length);
+        if (status == TX_FORMAT && !whole)
+            status = TX_OK; /* a run that is still going, or was cut off */
+    }
+    free(line);
+    if (!status && ferror(file))
+        status = tx_fail(TX_IO, "%s: cannot read: %s", path, strerror(errno));
+    if (!status && !history->series[TX_SERIES_LOSS].count && !history->series[TX_SERIES_EVAL_LOSS].count)
+        status = tx_fail(TX_FORMAT, "%s: holds no step with a loss; txplot reads the log.jsonl of txtrain", path);
+    return status;
+}
+
+tx_status tx_history_read(const char *path, tx_history *history)
+{
+    tx_history read = {.tokens = 0};
+    char *log = tx_is_folder(path) ? tx_path_join(path, "log.jsonl") : strdup(path);
+    if (!log)
+        return tx_fail(TX_MEMORY, "%s: out of memory", path);
+    int descriptor = -1;
+    tx_status status = tx_file_open(log, O_RDONLY, &descriptor, NULL);
+    FILE *file = status ? NULL : fdopen(descriptor, "r");
+    if (file) {
+        status = read_lines(&read, log, file);
+        fclose(file);
+    } else if (!status) {
+        status = tx_file_fail(log, "read");
+        close(descriptor);
+    }
+    free(log);
+    if (status)
+        tx_history_free(&read);
+    else
+        *history = read;
+    return status;
+}
+
+void tx_history_free(tx_history *history)
+{
+    for (int i = 0; i < TX_SERIES_COUNT; i++) {
+        free(history->series[i].step);
+        free(history->series[i].value);
+    }
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Finding and reading what a run starts from. */
+#include "tools/train/inputs.h"
+
+#include "api/base/cores.h"
+#include "api/base/file.h"
+#include "models/files/checkpoint.h"
+#include "models/files/hub.h"
+#include "tools/cli/config.h"
+#include "tools/cli/output.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tx_status copy_text(const char *text, char **copy)
+{
+    *copy = strdup(text);
+    return *copy ? TX_OK : tx_fail(TX_MEMORY, "out of memory");
+}
+
+/* ---- Checkpoint ----------------------------------------------------------------------------------------- */
+
+/* transformers takes True and False for resume_from_checkpoint too. */
+static bool wants_newest(const char *resume)
+{
+    return !*resume || strcmp(resume, "True") == 0 || strcmp(resume, "true") == 0;
+}
+
+static tx_status choose_checkpoint(const tx_train_settings *set, const tx_reporter *report, tx_train_inputs *in)
+{
+    const char *resume = set->resume;
+    if (!resume || strcmp(resume, "False") == 0 || strcmp(resume, "false") == 0)
+        return tx_run_state_create(&in->state);
+    tx_status status;
+    if (wants_newest(resume)) {
+        status = tx_checkpoint_newest(set->output_dir, report, &in->checkpoint);
+    } else {
+        status = tx_checkpoint_verify(resume, report);
+        if (!status)
+            status = copy_text(resume, &in->checkpoint);
+    }
+    if (!status)
+        status = tx_run_state_read(in->checkpoint, set->output_dir, &in->state);
+    if (status)
+        return tx_fail_in(status, "resume_from_checkpoint");
+    tx_print_line(stdout, "resume  %s: after step %" PRId64, in->checkpoint, in->state.step);
+    return TX_OK;
+}
+
+/* ---- Where the data are ------------------------------------------------------------------------------------- */
+
+static tx_status find_data(const tx_train_settings *set, tx_train_inputs *in)
+{
+    char *folder = NULL;
+    tx_status status = TX_OK;
+    if (set->train_file)
+        status = copy_text(set->train_file, &in->train_path);
+    if (!status && set->dataset)
+        status = tx_hub_dataset(set->dataset, set->dataset_config, &folder);
+    if (!status && folder && (tx_train_trains(set) || !set->validation_file))
+        status = tx_hub_split(folder, TX_SPLIT_TRAIN, &in->train_path);
+    if (!status && tx_train_evaluates(set)) {
+        if (set->validation_file)
+            status = copy_text(set->validation_file, &in->validation_path);
+        else if (folder)
+            status = tx_hub_split(folder, TX_SPLIT_VALIDATION, &in->validation_path);
+        in->shared = !status && !in->validation_path;
+        if (status == TX_NOT_FOUND && in->train_path) {
+            status = TX_OK;
+            in->shared = true;
+        }
+        if (in->shared && set->validation_split <= 0)
+            status =
+                tx_fail(TX_INVALID, "no validation data: give --validation_file, or --validation_split_percentage");
+        if (!status && in->shared)
+            status = copy_text(in->train_path, &in->validation_path);
+    }
+    free(folder);
+    return status;
+}
+
+/* ---- Model and tokenizer ---------------------------------------------------------------------------------- */
+
+/* A file, folder, published size, or name to look up. */
+static tx_status find_config(const char *name, tx_config **config)
+{
+    char *folder = NULL;
+    if (tx_file_exists(name) || tx_config_preset(name, config) == TX_OK)
+        return tx_file_exists(name) ? tx_config_find(name, config) : TX_OK;
+    tx_status status = tx_hub_model(name, &folder);
+    if (!status)
+        status = tx_config_of_folder(folder, config);
+    free(folder);
+    return status;
+}
+
+static tx_status choose_config(const tx_train_settings *set, tx_train_inputs *in)
+{
+    tx_status status = TX_OK;
+    if (in->checkpoint)
+        status = copy_text(in->checkpoint, &in->model_folder);
+    else if (set->model)
+        status = tx_hub_model(set->model, &in->model_folder);
+    if (status)
+        return status;
+    if (in->model_folder)
+        return tx_config_of_folder(in->model_folder, &in->config);
+    status = set->config ? find_config(set->config, &in->config) : tx_config_small(&in->config);
+    if (!status && set->config_overrides)
+        status = tx_config_override(in->config, set->config_overrides);
+    return status;
+}
+
+/* Whether a file needs no tokenizer; one that is not there does not. */
+static bool holds_tokens(const char *path)
+{
+    size_t length = path ? strlen(path) : 0;
+    return !path || (length > 4 && strcmp(path + length - 4, ".bin") == 0);
+}
+
+/* The tokenizer that was named, else the model's, else the bytes. */
+static tx_status choose_tokenizer(const tx_train_settings *set, tx_train_inputs *in)
+{
+    char *folder = NULL;
+    const char *from = in->model_folder;
+    tx_status status = TX_OK;
+    if (set->tokenizer && !in->checkpoint) {
+        status = tx_hub_model(set->tokenizer, &folder);
+        from = folder;
+    } else if (!from && set->config && tx_is_folder(set->config)) {
+        from = set->config;
+    }
+    if (!status)
+        status = from ? tx_tokenizer_open(from, &in->tokenizer) : TX_NOT_FOUND;
+    if (status == TX_NOT_FOUND && !folder && in->config->vocab_size == TX_BYTES_VOCAB) {
+        if (from)
+            tx_print_line(stdout, "%s: has no tokenizer; its vocabulary of %d is taken for the bytes", from,
+                          TX_BYTES_VOCAB);
+        status = tx_tokenizer_bytes(&in->tokenizer);
+    } else if (status == TX_NOT_FOUND && !folder && holds_tokens(in->train_path) && holds_tokens(in->validation_path)) {
+        if (in->train_path || in->validation_path) /* a dry run needs none */
+            printf("no tokenizer is known: the data are tokens, and the model is written without one\n");
+        status = TX_OK;
+    } else if (status == TX_NOT_FOUND && !from) {
+        status = tx_fail(TX_NOT_FOUND,
+                         "vocab_size is %" PRId64 ": which tokenizer? Give --tokenizer_name, or set vocab_size "
+                         "to %d for the bytes",
+                         in->config->vocab_size, TX_BYTES_VOCAB);
+    }
+    free(folder);
+    if (!status && in->tokenizer && tx_tokenizer_size(in->tokenizer) > in->config->vocab_size)
+        status = tx_fail(TX_INVALID, "the tokenizer has %" PRId64 " ids, the model's vocab_size is %" PRId64,
+                         tx_tokenizer_size(in->tokenizer), in->config->vocab_size);
+    return status;
+}
+
+static tx_status choose_block(const tx_train_settings *set, tx_train_inputs *in)
+{
+    int64_t positions = in->config->positions;
+    in->block = set->block ? set->block : positions < 1024 ? positions : 1024;
+    if (in->block > positions)
+        return tx_fail(TX_INVALID, "block_size %" PRId64 " is more than the model's %" PRId64 " positions", in->block,
+                       positions);
+    return in->block < 2 ? tx_fail(TX_INVALID, "block_size must be 2 or more: a label is the token after") : TX_OK;
+}
+
+static void print_model(const tx_train_settings *set, const tx_train_inputs *in)
+{
+    const tx_config *c = in->config;
+    tx_print_line(stdout,
+                  "model   %s: %" PRId64 " layers, %" PRId64 " heads, width %" PRId64 ", vocabulary %" PRId64
+                  ", %" PRId64 " parameters, %s",
+                  in->model_folder ? in->model_folder
+                  : set->config    ? set->config
+                                   : "small byte GPT-2 (choose another with --model_name_or_path or --config_name)",
+                  c->layers, c->heads, c->width, c->vocab_size, tx_arch_param_count(c),
+                  in->model_folder ? "weights from its files" : "new weights");
+}
+
+/* ---- Data --------------------------------------------------------------------------------------------------- */
+
+static tx_status open_dataset(const tx_train_settings *set, const tx_train_inputs *in, const char *path, bool train,
+                              double from, double to, const tx_reporter *report, tx_dataset **dataset)
+{
+    char *cache = set->output_dir ? tx_path_join(set->output_dir, "cache") : NULL;
+    if (set->output_dir && !cache)
+        return TX_MEMORY;
+    tx_dataset_options options = {
+        .size = sizeof options,
+        .tokenizer = in->tokenizer,
+        .vocab = in->config->vocab_size,
+        .block = in->block,
+        .group = set->group_texts,
+        .from = from,
+        .to = to,
+        .most_blocks = train ? set->max_train_samples : set->max_eval_samples,
+        .skip_bad = set->skip_bad,
+        .cache = cache,
+        .threads = set->tokenize_threads > 0 ? (int32_t)set->tokenize_threads : tx_cores(),
+        .report = *report,
+    };
+    tx_status status = tx_dataset_open(path, &options, dataset);
+    free(cache);
+    if (!status)
+        tx_print_line(stdout, "%s %s: %" PRId64 " tokens, %" PRId64 " blocks of %" PRId64,
+                      train ? "train  " : "eval   ", path, tx_dataset_tokens(*dataset), tx_dataset_blocks(*dataset),
+                      in->block);
+    return status;
+}
+
+static tx_status open_data(const tx_train_settings *set, const tx_reporter *report, tx_train_inputs *in)
+{
+    double cut = in->shared ? set->validation_split : 0.0;
+    tx_status status = TX_OK;
+    if (in->train_path && tx_train_trains(set))
+        status = open_dataset(set, in, in->train_path, true, cut, 100.0, report, &in->train);
+    if (!status && in->validation_path)
+        status =
+            open_dataset(set, in, in->validation_path, false, 0.0, in->shared ? cut : 100.0, report, &in->validation);
+    return status;
+}
+
+/* ---- All --------------------------------------------------------------------------------------------------- */
+
+tx_status tx_train_open(const tx_train_settings *set, const tx_reporter *report, tx_train_inputs *inputs)
+{
+    tx_status status = choose_checkpoint(set, report, inputs);
+    if (!status)
+        status = find_data(set, inputs);
+    if (!status)
+        status = choose_config(set, inputs);
+    if (!status)
+        status = choose_tokenizer(set, inputs);
+    if (!status)
+        status = choose_block(set, inputs);
+    if (status)
+        return status;
+    print_model(set, inputs);
+    return open_data(set, report, inputs);
+}
+
+void tx_train_release(tx_train_inputs *inputs)
+{
+    tx_dataset_free(inputs->train);
+    tx_dataset_free(inputs->validation);
+    tx_tokenizer_free(inputs->tokenizer);
+    tx_config_free(inputs->config);
+    tx_run_state_free(&inputs->state);
+    free(inputs->train_path);
+    free(inputs->validation_path);
+    free(inputs->model_folder);
+    free(inputs->checkpoint);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Tables of memory, time and devices. */
+#include "tools/train/profile.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Sum over operations: seconds of all profiled runs, work of one optimizer step. */
+typedef struct work {
+    const char *op, *variant;
+    tx_direction direction;
+    int64_t operations;
+    double seconds, flops, bytes;
+} work;
+
+static void add_work(work *to, const tx_profile_entry *entry, double runs)
+{
+    to->operations++;
+    to->seconds += entry->seconds;
+    to->flops += entry->flops * runs;
+    to->bytes += entry->bytes * runs;
+}
+
+static void print_work(FILE *to, const char *name, const work *w, double total, double steps)
+{
+    double rate = w->seconds > 0.0 ? 1e-9 / w->seconds : 0.0;
+    fprintf(to, "%-44s %6" PRId64 " %10.6f %6.1f %% %10.1f %9.1f\n", name, w->operations, w->seconds / steps,
+            total > 0.0 ? 100.0 * w->seconds / total : 0.0, w->flops * rate, w->bytes * rate);
+}
+
+static int by_seconds(const void *a, const void *b)
+{
+    double x = ((const work *)a)->seconds, y = ((const work *)b)->seconds;
+    return (x < y) - (x > y);
+}
+
+/* The row of `rows` that an entry belongs to; a new one where there is none. */
+static work *row_of(work *rows, int32_t *count, const tx_profile_entry *entry)
+{
+    for (int32_t i = 0; i < *count; i++)
+        if (rows[i].direction == entry->direction && strcmp(rows[i].op, entry->op) == 0 &&
+            strcmp(rows[i].variant, entry->variant) == 0)
+            return &rows[i];
+    rows[*count] = (work){.op = entry->op, .variant = entry->variant, .direction = entry->direction};
+    return &rows[(*count)++];
+}
+
+typedef struct sums {
+    work by_class[TX_CLASS_COUNT][TX_DIRECTION_COUNT];
+    work *by_kernel;
+    int32_t kernels;
+    double seconds;
+    double steps;
+} sums;
+
+static tx_status collect(const tx_trainer *trainer, sums *s)
+{
+    int64_t runs[TX_TRAINER_PLANS];
+    size_t entries = 0;
+    for (int32_t p = 0; p < TX_TRAINER_PLANS; p++)
+        entries += (size_t)tx_plan_length(tx_trainer_plan(trainer, p, &runs[p]));
+    s->steps = (double)runs[TX_TRAINER_UPDATE];
+    s->by_kernel = calloc(entries, sizeof *s->by_kernel);
+    if (!s->by_kernel)
+        return tx_fail(TX_MEMORY, "profile: out of memory");
+    for (int32_t p = 0; p < TX_TRAINER_PLANS; p++) {
+        const tx_plan *plan = tx_trainer_plan(trainer, p, &runs[p]);
+        for (int32_t i = 0; i < tx_plan_length(plan); i++) {
+            tx_profile_entry entry;
+            tx_status status = tx_plan_profile_entry(plan, i, &entry);
+            if (status)
+                return status;
+            add_work(&s->by_class[entry.op_class][entry.direction], &entry, (double)runs[p]);
+            add_work(row_of(s->by_kernel, &s->kernels, &entry), &entry, (double)runs[p]);
+            s->seconds += entry.seconds;
+        }
+    }
+    return TX_OK;
+}
+
+static void print_sums(FILE *to, sums *s)
+{
+    const char *head = "%-44s %6s %10s %8s %10s %9s\n";
+    fprintf(to, head, "op class, direction", "ops", "s/step", "share", "GFLOP/s", "GB/s");
+    for (int c = 0; c < TX_CLASS_COUNT; c++)
+        for (int d = 0; d < TX_DIRECTION_COUNT; d++) {
+            const work *w = &s->by_class[c][d];
+            char name[64];
+            snprintf(name, sizeof name, "%s, %s", tx_class_name((tx_op_class)c), tx_direction_name((tx_direction)d));
+            if (w->operations)
+                print_work(to, name, w, s->seconds, s->steps);
+        }
+    fputc('\n', to);
+    fprintf(to, head, "op, direction, kernel", "ops", "s/step", "share", "GFLOP/s", "GB/s");
+    qsort(s->by_kernel, (size_t)s->kernels, sizeof *s->by_kernel, by_seconds);
+    for (int32_t i = 0; i < s->kernels; i++) {
+        const work *w = &s->by_kernel[i];
+        char name[128];
+        snprintf(name, sizeof name, "%s, %s, %s", w->op, tx_direction_name(w->direction), w->variant);
+        print_work(to, name, w, s->seconds, s->steps);
+    }
+    fprintf(to, "\nprofiled steps %.0f, %.6f s a step in operations\n", s->steps, s->seconds / s->steps);
+}
+
+tx_status tx_print_profile(FILE *to, const tx_trainer *trainer, const tx_run_summary *summary)
+{
+    if (summary->measured_steps < 1)
+        return tx_fail(TX_INVALID, "profile: the first step only warms up; train for 2 steps or more");
+    sums s = {0};
+    tx_status status = collect(trainer, &s);
+    if (!status) {
+        print_sums(to, &s);
+        int64_t n = summary->measured_steps;
+        fprintf(to,
+                "to device %" PRId64 " bytes a step, from device %" PRId64 " bytes a step, launches %" PRId64
+                " a step, allocations from step 2 to the end %" PRId64 "\n",
+                summary->traffic.to_device / n, summary->traffic.from_device / n, summary->traffic.launches / n,
+                summary->traffic.allocations);
+    }
+    free(s.by_kernel);
+    return status;
+}
+
+static void print_bytes(FILE *to, const char *name, int64_t planned, int64_t counted, bool both)
+{
+    fprintf(to, "  %-26s %15" PRId64 " %11.1f MiB", name, planned, (double)planned / 1048576.0);
+    if (both)
+        fprintf(to, " %15" PRId64, counted);
+    fputc('\n', to);
+}
+
+void tx_print_memory(FILE *to, const tx_memory *planned, const tx_memory *counted)
+{
+    fprintf(to, "memory %37s%s\n", "planned, bytes", counted ? "             counted, bytes" : "");
+    for (int k = 0; k < TX_MEMORY_COUNT; k++) {
+        /* The two that the backend sees as one block have one count, shown after the second. */
+        bool arena = k == TX_MEMORY_ACTIVATIONS || k == TX_MEMORY_TEMPORARY;
+        print_bytes(to, tx_memory_name((tx_memory_kind)k), planned->bytes[k], counted ? counted->bytes[k] : 0,
+                    counted && !arena);
+        if (k == TX_MEMORY_TEMPORARY && counted)
+            print_bytes(to, "activations and temporary",
+                        planned->bytes[TX_MEMORY_ACTIVATIONS] + planned->bytes[TX_MEMORY_TEMPORARY],
+                        counted->bytes[TX_MEMORY_ACTIVATIONS] + counted->bytes[TX_MEMORY_TEMPORARY], true);
+    }
+    print_bytes(to, "total", tx_memory_total(planned), counted ? tx_memory_total(counted) : 0, counted != NULL);
+}
+
+tx_status tx_print_devices(FILE *to)
+{
+    int32_t count = 0;
+    tx_status status = tx_device_count(&count);
+    for (int32_t i = 0; i < count && !status; i++) {
+        tx_device_info info;
+        status = tx_device_get(i, &info);
+        if (!status)
+            fprintf(to, "%-10s %s, %s, driver %s, %d compute units, %.1f GiB, at most %.1f GiB in one piece\n", info.id,
+                    info.name, info.platform, info.driver, info.compute_units, (double)info.memory / 1073741824.0,
+                    (double)info.max_allocation / 1073741824.0);
+    }
+    return status;
+}

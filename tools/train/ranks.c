@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Many ranks of txtrain. */
+#include "tools/train/ranks.h"
+
+#include "api/base/cores.h"
+#include "api/base/hash.h"
+#include "comm/topology/placement.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Devices and cores ------------------------------------------------------------------------------------------- */
+
+static bool wants_auto(const tx_train_job *j)
+{
+    return strcmp(j->set->device, "auto") == 0;
+}
+
+/* The GPU that the placement gives this rank, when it is the first to have it; the others compute on cores. */
+static const char *device_of(const tx_topology *t, const tx_placement *p, int32_t rank)
+{
+    int32_t device = p->places[rank].device;
+    for (int32_t r = 0; r < rank && device >= 0; r++)
+        if (p->places[r].device == device)
+            device = -1;
+    const char *engine = device >= 0 ? t->devices[device].engine : "";
+    return engine && *engine ? engine : "cpu";
+}
+
+/* Whether a launcher gave the ranks of this host cores of their own. What all of them alike may use is no such binding,
+ * but what the container or the job has. */
+static tx_status find_binding(tx_comm *comm, const char *cpus, bool *bound)
+{
+    uint64_t *all = calloc((size_t)comm->size, sizeof *all);
+    if (!all)
+        return tx_fail(TX_MEMORY, "no memory for the ranks' cores");
+    all[comm->rank] = tx_hash(TX_HASH_START, cpus, strlen(cpus));
+    tx_status status = tx_comm_share(comm, all, sizeof *all);
+    for (int32_t r = 0; r < comm->size; r++)
+        *bound |= comm->ranks[r].host == comm->ranks[comm->rank].host && all[r] != all[comm->rank];
+    free(all);
+    return status;
+}
+
+/* Takes device and cores by the host's topology, the cores from `cpus` alone. */
+static tx_status take_place(tx_train_job *j, const char *cpus, bool moves)
+{
+    const tx_comm *comm = j->comm;
+    tx_topology *topology = NULL;
+    tx_placement *placement = NULL;
+    tx_status status = tx_topology_live(NULL, &topology);
+    if (!status && moves)
+        status = tx_placement_confine(topology, cpus);
+    if (!status)
+        status = tx_placement_make(topology, comm->local_size, &placement);
+    if (!status && wants_auto(j))
+        snprintf(j->device, sizeof j->device, "%s", device_of(topology, placement, comm->local_rank));
+    if (!status && moves)
+        status = tx_placement_take(&placement->places[comm->local_rank]);
+    tx_placement_free(placement);
+    tx_topology_free(topology);
+    return status == TX_UNSUPPORTED && !wants_auto(j) ? TX_OK : status;
+}
+
+tx_status tx_train_take_place(tx_train_job *j)
+{
+    char *cpus = NULL;
+    bool bound = false;
+    snprintf(j->device, sizeof j->device, "%s", wants_auto(j) ? "cpu" : j->set->device);
+    tx_status status = tx_placement_cpus(&cpus);
+    if (!status && j->comm->size > 1)
+        status = find_binding(j->comm, cpus, &bound);
+    const bool moves = j->comm->local_size > 1 && !bound;
+    if (!status && (moves || wants_auto(j)))
+        status = take_place(j, cpus, moves);
+    free(cpus);
+    return status;
+}
+
+/* The ranks of a host have one quota. */
+int32_t tx_train_threads(const tx_train_job *j)
+{
+    const int32_t allowed = tx_cores_allowed(), quota = tx_cores_quota(), ranks = j->comm->local_size;
+    const int32_t share = quota / ranks + (quota % ranks != 0);
+    return j->set->threads > 0 ? (int32_t)j->set->threads : share < allowed ? share : allowed;
+}
+
+tx_status tx_train_join(tx_train_job *j, int *argc, char ***argv)
+{
+    tx_watch_options watch = {.size = sizeof watch,
+                              .program = "txtrain",
+                              .advice = "start again with --resume_from_checkpoint",
+                              .timeout = j->set->comm_timeout,
+                              .join = j->set->start_timeout};
+    tx_status status = tx_watch_start(&watch, &j->watch);
+    j->progress.watch = j->watch;
+    if (!status)
+        status = tx_comm_open(argc, argv, &j->comm);
+    if (!status)
+        status = tx_watch_join(j->watch, j->comm);
+    if (status)
+        return status;
+    j->progress.comm = j->comm;
+    if (j->comm->rank > 0 && !freopen("/dev/null", "w", stdout))
+        return tx_fail(TX_IO, "/dev/null cannot be opened");
+    return TX_OK;
+}
+
+tx_status tx_train_meet(tx_train_job *j)
+{
+    return tx_comm_collect(j->comm, TX_BARRIER, NULL, 0, TX_F32, 0);
+}
+
+/* ---- Who is where ------------------------------------------------------------------------------------------------ */
+
+typedef struct identity {
+    char id[32], name[128], driver[128];
+    int32_t threads;
+} identity;
+
+/* How a rank's device is tied to those of the first ranks, MOST_LINKS of them or the first alone. */
+typedef char cell[8];
+enum { MOST_LINKS = 16 };
+
+static int32_t link_columns(const tx_comm *comm)
+{
+    return comm->size <= MOST_LINKS ? comm->size : 1;
+}
+
+/* What needs no topology; NULL: two devices of one host. */
+static const char *plain_link(const tx_comm *comm, const identity *all, int32_t a, int32_t b)
+{
+    const bool cores_a = strcmp(all[a].id, "cpu") == 0, cores_b = strcmp(all[b].id, "cpu") == 0;
+    if (a == b)
+        return "X";
+    if (comm->ranks[a].host != comm->ranks[b].host)
+        return "NET";
+    if (cores_a && cores_b)
+        return "SHM";
+    if (cores_a || cores_b)
+        return "HOST";
+    return strcmp(all[a].id, all[b].id) == 0 ? "SAME" : NULL;
+}
+
+/* Of two devices of this host; without a topology it is not known. */
+static void find_link(tx_topology **topology, const char *a, const char *b, cell link)
+{
+    char text[16] = "?";
+    if (!*topology && tx_topology_live(NULL, topology))
+        *topology = NULL;
+    const int32_t first = *topology ? tx_topo_find(*topology, a) : -1;
+    const int32_t second = *topology ? tx_topo_find(*topology, b) : -1;
+    if (first >= 0 && second >= 0)
+        tx_topo_cell(*topology, first, second, true, text);
+    snprintf(link, sizeof(cell), "%.7s", text);
+}
+
+/* Each rank's links, by rank and column, as it knows them of its own host's topology. */
+static tx_status find_links(tx_comm *comm, const identity *all, cell *links)
+{
+    const int32_t columns = link_columns(comm);
+    tx_topology *topology = NULL;
+    for (int32_t c = 0; c < columns; c++) {
+        const char *plain = plain_link(comm, all, comm->rank, c);
+        cell *link = &links[comm->rank * columns + c];
+        if (plain)
+            snprintf(*link, sizeof *link, "%s", plain);
+        else
+            find_link(&topology, all[comm->rank].id, all[c].id, *link);
+    }
+    tx_topology_free(topology);
+    return tx_comm_share(comm, links, (size_t)columns * sizeof *links);
+}
+
+static tx_status print_ranks(const tx_train_job *j, const identity *all)
+{
+    tx_comm *comm = j->comm;
+    const int32_t columns = link_columns(comm);
+    cell *links = calloc((size_t)comm->size * (size_t)columns, sizeof *links);
+    tx_status status = links ? find_links(comm, all, links) : tx_fail(TX_MEMORY, "no memory for the table of ranks");
+    if (status) {
+        free(links);
+        return status;
+    }
+    printf("rank    host                     device       cores");
+    for (int32_t c = 0; c < columns; c++)
+        printf(" %5" PRId32, c);
+    printf("  name\n");
+    for (int32_t r = 0; r < comm->size; r++) {
+        printf("%-7" PRId32 " %-24.24s %-12s %5" PRId32, r, comm->ranks[r].name, all[r].id, all[r].threads);
+        for (int32_t c = 0; c < columns; c++)
+            printf(" %5s", links[r * columns + c]);
+        printf("  %s\n", all[r].name);
+    }
+    printf("links   SHM: shared memory, HOST: host memory, SAME: one device, NET: network; others as txtopo says\n");
+    free(links);
+    return TX_OK;
+}
+
+tx_status tx_train_compare_devices(tx_train_job *j)
+{
+    const tx_comm *comm = j->comm;
+    const tx_device_info *device = tx_engine_device(j->engine);
+    identity *all = calloc((size_t)comm->size, sizeof *all);
+    if (!all)
+        return tx_fail(TX_MEMORY, "no memory for the list of ranks");
+    identity *mine = &all[comm->rank];
+    snprintf(mine->id, sizeof mine->id, "%s", device->id);
+    snprintf(mine->name, sizeof mine->name, "%s", device->name);
+    snprintf(mine->driver, sizeof mine->driver, "%s", device->driver);
+    mine->threads = tx_train_threads(j);
+    tx_status status = tx_comm_share(j->comm, all, sizeof *all);
+    for (int32_t r = 1; r < comm->size && !status; r++)
+        j->mixed |= strcmp(all[r].name, all[0].name) != 0 || strcmp(all[r].driver, all[0].driver) != 0;
+    if (!status && comm->size > 1)
+        status = print_ranks(j, all);
+    free(all);
+    j->zero_stage = (int32_t)j->set->zero_stage;
+    if (j->mixed && j->zero_stage == 0) {
+        j->zero_stage = 1;
+        printf(
+            "zero    stage 1: the ranks' devices round differently, so each weight is updated by one rank and sent\n");
+    }
+    return status;
+}
+
+/* ---- Rows --------------------------------------------------------------------------------------------------------- */
+
+/* As given, or as the run that goes on had it: what was measured then is not measured again. */
+static const char *wanted_weights(const tx_train_job *j)
+{
+    const tx_json *run = j->inputs.state.run;
+    const char *given = j->set->batch_weights, *rows = NULL;
+    int64_t ranks = 0;
+    if (!given || strcmp(given, "auto") != 0)
+        return given;
+    bool same = run && !tx_json_get_int(run, "world_size", 1, INT32_MAX, &ranks) && ranks == j->comm->size;
+    return same && !tx_json_get_string(run, TX_RUN_ROWS, &rows) ? rows : NULL;
+}
+
+/* Rows of a step: as given; as the checkpoint's run had them, where that had other ranks; or what the ranks make. */
+static int64_t wanted_rows(const tx_train_job *j)
+{
+    const tx_json *run = j->inputs.state.run;
+    int64_t made = j->all_rows * j->set->accumulation, ranks = 0, rows = 0;
+    if (j->set->global_batch)
+        return j->set->global_batch;
+    if (!run || tx_json_get_int(run, "world_size", 1, INT32_MAX, &ranks) || ranks == j->comm->size ||
+        tx_json_get_int(run, "global_batch", 1, INT32_MAX, &rows) || rows == made)
+        return made;
+    printf("batch   %" PRId64 " blocks a step, as the %" PRId64 " ranks had that the run began with\n", rows, ranks);
+    return rows;
+}
+
+/* Numbers above 0 with commas between them, one a rank; NULL text: all alike. */
+static tx_status read_weights(const char *text, int32_t ranks, double *weight)
+{
+    for (int32_t r = 0; r < ranks; r++) {
+        char *end = NULL;
+        weight[r] = text ? strtod(text, &end) : 1.0;
+        if (text && (end == text || !(weight[r] > 0.0 && weight[r] < 1e9) || *end != (r + 1 < ranks ? ',' : '\0')))
+            return tx_fail(
+                TX_INVALID,
+                "batch_weights: one number above 0 for each of the %" PRId32 " ranks, with commas between them", ranks);
+        text = text ? end + 1 : NULL;
+    }
+    return TX_OK;
+}
+
+static tx_status write_rows(tx_train_job *j, const int64_t *share)
+{
+    free(j->rows_text);
+    j->rows_text = tx_pace_shares_text(share, j->comm->size);
+    return j->rows_text ? TX_OK : tx_fail(TX_MEMORY, "no memory for the ranks' shares");
+}
+
+tx_status tx_train_split(tx_train_job *j)
+{
+    const tx_comm *comm = j->comm;
+    double *weight = calloc((size_t)comm->size, sizeof *weight);
+    int64_t *share = calloc((size_t)comm->size, sizeof *share);
+    const char *weights = wanted_weights(j);
+    j->all_rows = j->set->batch * comm->size;
+    j->balance = !weights && j->set->batch_weights;
+    tx_status status = weight && share ? TX_OK : tx_fail(TX_MEMORY, "no memory for the ranks' shares");
+    if (!status)
+        status = read_weights(weights, comm->size, weight);
+    if (!status)
+        status = tx_pace_apportion(weight, comm->size, j->all_rows, share);
+    j->rows_before = 0;
+    for (int32_t r = 0; r < comm->rank && !status; r++)
+        j->rows_before += share[r];
+    j->rows = status ? 0 : share[comm->rank];
+    j->step_rows = wanted_rows(j);
+    if (!status)
+        status = write_rows(j, share);
+    free(weight);
+    free(share);
+    return status;
+}
+
+void tx_train_print_shares(const tx_train_job *j)
+{
+    int64_t elements = 0;
+    int32_t buckets = tx_model_bucket_count(j->model);
+    if (j->comm->size == 1)
+        return;
+    for (int32_t i = 0; i < buckets; i++)
+        elements += tx_model_bucket_elements(j->model, i);
+    printf("shares  %s rows of a micro-batch, %" PRId64 " rows a step\n", j->rows_text, j->step_rows);
+    printf("sums    %.1f MB of gradients in %" PRId32 " buckets, %s between hosts; ZeRO stage %" PRId32 "\n",
+           4e-6 * (double)elements, buckets, j->set->ddp_comm ? "bf16" : "fp32", j->zero_stage);
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * txplot: draws loss, learning rate, gradient norm and speed of training runs as one HTML page. */
+#include "api/base/json.h"
+#include "tools/cli/options.h"
+#include "tools/cli/output.h"
+#include "tools/train/history.h"
+#include "tools/train/plot.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Points of a series that are drawn as they are; of longer ones the least and the largest of each of half so many
+ * stretches. */
+#define POINTS 4000
+#define MAX_RUNS 64
+
+typedef struct settings {
+    tx_words runs;
+    const char *output;
+} settings;
+
+static const tx_option options[] = {
+    {TX_OPTION_TEXT, "o", offsetof(settings, output), .choices = "FILE", .help = "the page; - is standard output"},
+};
+
+static const tx_cli program = {
+    .name = "txplot",
+    .usage = "txplot RUN... [-o FILE]",
+    .about = "Draws training runs as one HTML page: loss, learning rate, gradient norm, speed.\n"
+             "A RUN is an output_dir of txtrain, or its log.jsonl. The page needs no network.",
+    .options = options,
+    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .operand = "DIR|FILE",
+    .operands = offsetof(settings, runs),
+    .operands_least = 1,
+    .operands_most = MAX_RUNS,
+};
+
+/* ---- series ---------------------------------------------------------------------------------------- */
+
+static tx_status append(tx_json *steps, tx_json *values, const tx_series *s, int64_t i)
+{
+    double value = s->value[i];
+    tx_status status = tx_json_append_int(steps, s->step[i]);
+    if (status)
+        return status;
+    if (isfinite(value))
+        return tx_json_append_number(values, value);
+    return tx_json_append_string(values, isnan(value) ? "NaN" : value > 0.0 ? "Infinity" : "-Infinity");
+}
+
+/* Appends the least, the largest and one that is no number of points first..last-1, in their order. */
+static tx_status append_stretch(tx_json *steps, tx_json *values, const tx_series *s, int64_t first, int64_t last)
+{
+    int64_t pick[3] = {-1, -1, -1}; /* least, largest, not finite */
+    for (int64_t i = first; i < last; i++) {
+        if (!isfinite(s->value[i])) {
+            pick[2] = i;
+            continue;
+        }
+        pick[0] = pick[0] < 0 || s->value[i] < s->value[pick[0]] ? i : pick[0];
+        pick[1] = pick[1] < 0 || s->value[i] > s->value[pick[1]] ? i : pick[1];
+    }
+    tx_status status = TX_OK;
+    for (int64_t done = first - 1; !status;) {
+        int64_t next = last;
+        for (int p = 0; p < 3; p++)
+            if (pick[p] > done && pick[p] < next)
+                next = pick[p];
+        if (next == last)
+            break;
+        status = append(steps, values, s, next);
+        done = next;
+    }
+    return status;
+}
+
+static tx_status add_series(tx_json *to, const char *key, const tx_series *s)
+{
+    tx_json *one = tx_json_object(), *steps = tx_json_array(), *values = tx_json_array();
+    tx_status status = TX_OK;
+    int64_t stretches = s->count > POINTS ? POINTS / 2 : s->count;
+    for (int64_t i = 0; i < stretches && !status; i++)
+        status = append_stretch(steps, values, s, i * s->count / stretches, (i + 1) * s->count / stretches);
+    tx_status set = tx_json_set(one, "step", steps);
+    status = status ? status : set;
+    set = tx_json_set(one, "value", values);
+    status = status ? status : set;
+    set = tx_json_set(to, key, one);
+    return status ? status : set;
+}
+
+/* ---- a run ------------------------------------------------------------------------------------------ */
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of the finite values; NaN where there are none. */
+static tx_status median(const tx_series *s, double *result)
+{
+    double *sorted = malloc((size_t)(s->count + 1) * sizeof *sorted);
+    if (!sorted)
+        return tx_fail(TX_MEMORY, "no memory for %" PRId64 " steps", s->count);
+    size_t count = 0;
+    for (int64_t i = 0; i < s->count; i++)
+        if (isfinite(s->value[i]))
+            sorted[count++] = s->value[i];
+    qsort(sorted, count, sizeof *sorted, ascending);
+    *result = count ? 0.5 * (sorted[(count - 1) / 2] + sorted[count / 2]) : (double)NAN;
+    free(sorted);
+    return TX_OK;
+}
+
+/* Sets a member where the value is a number that JSON knows. */
+static tx_status set_number(tx_json *to, const char *key, double value)
+{
+    return isfinite(value) ? tx_json_set_number(to, key, value) : tx_json_set_null(to, key);
+}
+
+/* Figures for the table, from all steps. */
+static tx_status add_figures(tx_json *to, const tx_history *h)
+{
+    const tx_series *loss = &h->series[TX_SERIES_LOSS], *eval = &h->series[TX_SERIES_EVAL_LOSS];
+    const tx_series *norm = &h->series[TX_SERIES_GRAD_NORM];
+    int64_t bad = 0, best = -1, at_norm = 0;
+    for (int64_t i = 0; i < loss->count; i++) {
+        while (at_norm < norm->count && norm->step[at_norm] < loss->step[i])
+            at_norm++;
+        bool norm_bad =
+            at_norm < norm->count && norm->step[at_norm] == loss->step[i] && !isfinite(norm->value[at_norm]);
+        bad += !isfinite(loss->value[i]) || norm_bad;
+    }
+    for (int64_t i = 0; i < eval->count; i++)
+        if (isfinite(eval->value[i]) && (best < 0 || eval->value[i] < eval->value[best]))
+            best = i;
+    double speed = (double)NAN;
+    tx_status status = median(&h->series[TX_SERIES_SPEED], &speed);
+    if (!status)
+        status = set_number(to, "median_speed", speed);
+    if (!status)
+        status = tx_json_set_int(to, "steps", loss->count ? loss->step[loss->count - 1] : eval->step[eval->count - 1]);
+    if (!status)
+        status = tx_json_set_int(to, "tokens", h->tokens);
+    if (!status)
+        status = tx_json_set_int(to, "bad_steps", bad);
+    if (!status)
+        status = set_number(to, "last_loss", loss->count ? loss->value[loss->count - 1] : (double)NAN);
+    if (!status)
+        status = set_number(to, "best_eval_loss", best < 0 ? (double)NAN : eval->value[best]);
+    if (!status && best >= 0)
+        status = tx_json_set_int(to, "best_eval_step", eval->step[best]);
+    return status;
+}
+
+static tx_status add_run(tx_json *runs, const char *name, const tx_history *h)
+{
+    static const char *const keys[TX_SERIES_COUNT] = {
+#define X(id, key) key,
+        TX_SERIES_MAP(X)
+#undef X
+    };
+    tx_json *run = tx_json_object(), *series = tx_json_object();
+    tx_status status = tx_json_set_string(run, "name", name);
+    if (status) /* a path need not be UTF-8 */
+        status = tx_json_set_string(run, "name", "run");
+    if (!status)
+        status = add_figures(run, h);
+    for (int i = 0; i < TX_SERIES_COUNT && !status; i++)
+        if (h->series[i].count)
+            status = add_series(series, keys[i], &h->series[i]);
+    tx_status set = tx_json_set(run, "series", series);
+    status = status ? status : set;
+    set = tx_json_append(runs, run);
+    return status ? status : set;
+}
+
+/* The path without "/log.jsonl" and slashes at its end; its length goes to `length`. */
+static const char *trim(const char *path, size_t *length)
+{
+    static const char file[] = "/log.jsonl";
+    *length = strlen(path);
+    if (*length > sizeof file - 1 && strcmp(path + *length - (sizeof file - 1), file) == 0)
+        *length -= sizeof file - 1;
+    while (*length > 1 && path[*length - 1] == '/')
+        --*length;
+    return path;
+}
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+/* Names for the runs: the last parts of their paths where those differ, else the paths. The caller frees them. */
+static tx_status name_runs(const tx_words *runs, char *names[])
+{
+    bool distinct = true;
+    for (int32_t i = 0; i < runs->count; i++) {
+        size_t length;
+        const char *path = trim(runs->word[i], &length);
+        names[i] = strndup(path, length);
+        if (!names[i])
+            return tx_fail(TX_MEMORY, "%s: out of memory", path);
+        for (int32_t j = 0; j < i; j++)
+            distinct = distinct && strcmp(last_part(names[i]), last_part(names[j])) != 0;
+    }
+    for (int32_t i = 0; i < runs->count && distinct; i++) {
+        const char *name = last_part(names[i]);
+        memmove(names[i], name, strlen(name) + 1);
+    }
+    return TX_OK;
+}
+
+static tx_status collect(const settings *set, tx_json *all)
+{
+    char *names[MAX_RUNS] = {0};
+    tx_json *runs = tx_json_array();
+    tx_status status = name_runs(&set->runs, names);
+    for (int32_t i = 0; i < set->runs.count && !status; i++) {
+        tx_history history;
+        status = tx_history_read(set->runs.word[i], &history);
+        if (status)
+            break;
+        status = add_run(runs, names[i], &history);
+        tx_history_free(&history);
+    }
+    for (int32_t i = 0; i < set->runs.count; i++)
+        free(names[i]);
+    tx_status added = tx_json_set(all, "runs", runs);
+    return status ? status : added;
+}
+
+int main(int argc, char **argv)
+{
+    settings set = {.output = "txplot.html"};
+    int result = tx_options_parse(&program, argc, argv, &set);
+    if (result != TX_GO_ON)
+        return result;
+    tx_json *all = tx_json_object();
+    tx_status status = tx_json_set_string(all, "version", TX_VERSION);
+    if (!status)
+        status = collect(&set, all);
+    if (!status)
+        status = tx_page_write(set.output, tx_plot_page, all);
+    if (!status && strcmp(set.output, "-") != 0)
+        tx_print_line(stdout, "%s: %d run%s", set.output, (int)set.runs.count, set.runs.count > 1 ? "s" : "");
+    tx_json_free(all);
+    return status ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+}
