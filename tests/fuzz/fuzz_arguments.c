@@ -67,10 +67,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     settings set = {.steps = -1, .rate = 0.5};
     tx_fuzz_put(NAME, data, size);
     char *argv[] = {"fuzz", (char *)(uintptr_t)tx_fuzz_path(NAME), NULL};
-    int status = tx_options_parse(&program, 2, argv, &set);
+    tx_option_values values = tx_options_values(&program, &set);
+    int status = tx_options_read(&program, 2, argv, &values);
     FUZZ_CHECK(status == TX_GO_ON || status == TX_EXIT_FAILURE || status == TX_EXIT_USAGE);
     if (status == TX_GO_ON)
         check_values(&set);
-    tx_options_forget();
+    tx_option_values_free(&values);
     return 0;
 }

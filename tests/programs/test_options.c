@@ -19,7 +19,7 @@ typedef struct settings {
     const char *output, *resume, *more;
     int32_t schedule;
     uint32_t report;
-    tx_words stop, files;
+    tx_words stop, between, files;
 } settings;
 
 #define AT(field) offsetof(settings, field)
@@ -34,6 +34,7 @@ static const tx_option options[] = {
     {TX_OPTION_LIST, "report_to", AT(report), .choices = "none|tensorboard|all", .help = "report"},
     {TX_OPTION_TEXT, "kwargs", AT(more), .choices = "JSON", .help = "more"},
     {TX_OPTION_WORDS, "stop", AT(stop), .choices = "TEXT", .help = "stop"},
+    {TX_OPTION_WORDS, "between", AT(between), .most = 2, .choices = "A B", .help = "two"},
 };
 static const tx_foreign foreign[] = {
     {"fp16", "false", "use fp32"},
@@ -41,20 +42,30 @@ static const tx_foreign foreign[] = {
     {"smoothing", "0", "none"},
 };
 
-#define TABLE                                                                              \
-    .name = "prog", .usage = "prog [options]", .about = "Does. More.", .options = options, \
-    .count = (int32_t)(sizeof options / sizeof options[0]), .foreign = foreign,            \
-    .foreign_count = (int32_t)(sizeof foreign / sizeof foreign[0])
+static const tx_spelling spellings[] = {{"-o", "output_dir"}, {"-out", "output_dir"}, {"--to", "output_dir"}};
+
+#define TABLE                                                                               \
+    .name = "prog", .usage = "prog [options]", .about = "Does. More.", .options = options,  \
+    .count = (int32_t)(sizeof options / sizeof options[0]), .foreign = foreign,             \
+    .foreign_count = (int32_t)(sizeof foreign / sizeof foreign[0]), .spellings = spellings, \
+    .spelling_count = (int32_t)(sizeof spellings / sizeof spellings[0])
 
 static const tx_cli program = {TABLE};
 static const tx_cli of_files = {TABLE, .operand = "FILE", .operands = AT(files), .operands_least = 1,
                                 .operands_most = 3};
 #undef AT
 
+static tx_option_values values; /* of the last line parsed */
+
+static bool given(size_t offset)
+{
+    return tx_option_given(&values, offset);
+}
+
 /* Parses the words of `line`, which blanks separate, with stderr in a file whose text goes to `message`. */
 static int parse(const tx_cli *cli, settings *set, const char *line, char message[1024])
 {
-    static char words[4096]; /* texts of the values point into it */
+    char words[4096];
     char *argv[64] = {"prog"}, *rest = words;
     int argc = 1;
     snprintf(words, sizeof words, "%s", line);
@@ -66,7 +77,9 @@ static int parse(const tx_cli *cli, settings *set, const char *line, char messag
     fflush(stderr);
     int saved = dup(STDERR_FILENO);
     dup2(fileno(file), STDERR_FILENO);
-    int status = tx_options_parse(cli, argc, argv, set);
+    tx_option_values_free(&values);
+    values = tx_options_values(cli, set);
+    int status = tx_options_read(cli, argc, argv, &values);
     fflush(stderr);
     dup2(saved, STDERR_FILENO);
     close(saved);
@@ -119,6 +132,59 @@ static void test_values(void **state)
     assert_string_equal(set.output, "--odd");
 }
 
+static void test_given(void **state)
+{
+    (void)state;
+    settings set;
+    good(&program, &set, "--max_steps 7 --do_train=false");
+    assert_true(given(offsetof(settings, steps)) && given(offsetof(settings, train)));
+    assert_false(given(offsetof(settings, rate)) || given(offsetof(settings, output)));
+    good(&program, &set, "");
+    assert_false(given(offsetof(settings, steps)));
+}
+
+static void test_spellings(void **state)
+{
+    (void)state;
+    settings set;
+    good(&program, &set, "-o a --do_train");
+    assert_string_equal(set.output, "a");
+    assert_true(set.train);
+    good(&program, &set, "-out=b");
+    assert_string_equal(set.output, "b");
+    good(&program, &set, "--max_steps 3 --to c");
+    assert_string_equal(set.output, "c");
+    assert_true(given(offsetof(settings, output)));
+    bad(&program, TX_EXIT_USAGE, "--max_steps -out", "the value is missing");
+    bad(&program, TX_EXIT_USAGE, "-ou b", "-ou: not an option");
+}
+
+/* As a program that links the library sets them. */
+static void test_by_name(void **state)
+{
+    (void)state;
+    settings set = {.steps = 7};
+    tx_option_values v = tx_options_values(&program, &set);
+    char text[] = "folder";
+    assert_ok(tx_option_set(&v, "output-dir", text));
+    text[0] = 'g'; /* a copy was taken */
+    assert_ok(tx_option_set(&v, "report_to", "tensorboard,all"));
+    assert_ok(tx_option_set(&v, "stop", "a"));
+    assert_ok(tx_option_set(&v, "fp16", "false"));
+    assert_refused(tx_option_set(&v, "fp16", "true"), TX_UNSUPPORTED, "use fp32");
+    assert_refused(tx_option_set(&v, "max_step", "1"), TX_INVALID, "did you mean --max_steps?");
+    assert_refused(tx_option_set(&v, "max_steps", "x"), TX_INVALID, "not a whole number");
+    tx_json *json = tx_option_json(&v, NULL);
+    char *line = tx_json_text(json, TX_JSON_LINE);
+    assert_string_equal(line,
+                        "{\"do_train\": false, \"max_steps\": 7, \"learning_rate\": 0.0, \"output_dir\": \"folder\", "
+                        "\"resume_from_checkpoint\": null, \"lr_scheduler_type\": \"linear\", \"report_to\": "
+                        "\"tensorboard,all\", \"kwargs\": null, \"stop\": [\"a\"], \"between\": []}");
+    free(line);
+    tx_json_free(json);
+    tx_option_values_free(&v);
+}
+
 static void test_several(void **state)
 {
     (void)state;
@@ -132,6 +198,13 @@ static void test_several(void **state)
     assert_int_equal(set.stop.count, 5);
     for (int i = 0; i < 5; i++)
         assert_int_equal(set.stop.word[i][0], 'a' + i);
+    good(&program, &set, "--between a b --do_train");
+    assert_int_equal(set.between.count, 2);
+    assert_string_equal(set.between.word[1], "b");
+    assert_true(set.train);
+    good(&program, &set, "--between a --do_train");
+    assert_int_equal(set.between.count, 1);
+    bad(&program, TX_EXIT_USAGE, "--between a b c", "c: not an option");
     good(&of_files, &set, "a.json --do_train b -- --c");
     assert_int_equal(set.files.count, 3);
     assert_string_equal(set.files.word[0], "a.json");
@@ -247,8 +320,11 @@ static void test_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),  cmocka_unit_test(test_several), cmocka_unit_test(test_mistakes),
-        cmocka_unit_test(test_foreign), cmocka_unit_test(test_file),
+        cmocka_unit_test(test_values),  cmocka_unit_test(test_several),   cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_foreign), cmocka_unit_test(test_file),      cmocka_unit_test(test_given),
+        cmocka_unit_test(test_by_name), cmocka_unit_test(test_spellings),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    tx_option_values_free(&values);
+    return failed;
 }

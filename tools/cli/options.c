@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Command-line options from a table. */
 #include "api/base/message.h"
-#include "tools/cli/option_value.h"
 #include "tools/cli/usage.h"
 
 #include <ctype.h>
@@ -36,70 +35,112 @@ int tx_complain(const tx_cli *program, int status, const char *format, ...)
 
 /* ---- the command line ------------------------------------------------------------------------------ */
 
-/* Whether it is spelled as an option: --name, or -n, with or without a value. */
-static bool is_name(const char *argument)
+tx_option_values tx_options_values(const tx_cli *program, void *values)
+{
+    return (tx_option_values){.table = {program->options, program->count, program->foreign, program->foreign_count},
+                              .values = values};
+}
+
+/* Ends with what the library said, if it said something. */
+static int judge(const tx_cli *program, tx_status status)
+{
+    const bool usage = status == TX_INVALID || status == TX_UNSUPPORTED;
+    return status ? tx_complain(program, usage ? TX_EXIT_USAGE : TX_EXIT_FAILURE, "%s", tx_error()) : TX_GO_ON;
+}
+
+/* The option that an argument spells otherwise; NULL: none. */
+static const tx_option *find_spelling(const tx_cli *program, const tx_option_values *v, const char *argument)
+{
+    const size_t length = strcspn(argument, "=");
+    for (int32_t i = 0; i < program->spelling_count; i++) {
+        const tx_spelling *s = &program->spellings[i];
+        if (strlen(s->spelled) == length && memcmp(s->spelled, argument, length) == 0)
+            return tx_option_find(&v->table, s->name);
+    }
+    return NULL;
+}
+
+/* Whether it is spelled as an option: --name, or -n, with or without a value, or as the program spells one otherwise.
+ */
+static bool is_name(const tx_cli *program, const tx_option_values *v, const char *argument)
 {
     if (argument[0] != '-' || !argument[1])
         return false;
-    return argument[1] == '-' ? argument[2]
-                              : isalpha((unsigned char)argument[1]) && (!argument[2] || argument[2] == '=');
+    if (argument[1] == '-')
+        return argument[2];
+    return (isalpha((unsigned char)argument[1]) && (!argument[2] || argument[2] == '=')) ||
+           find_spelling(program, v, argument);
 }
 
-/* Reads the values that follow a LIST, all up to the next option. */
-static int parse_list(const tx_option_source *p, const tx_option *option, int argc, char *const *argv, int *at)
+/* How many values of a LIST or of WORDS stand together at argv[at..]. */
+static int count_values(const tx_option *option, int argc, char *const *argv, int at)
 {
-    int status = TX_GO_ON;
-    while (status == TX_GO_ON && *at + 1 < argc && argv[*at + 1][0] != '-')
-        status = tx_option_store(p, option, argv[++*at]);
-    return status;
+    const int most = option->kind == TX_OPTION_LIST ? argc : option->most > 1 ? (int)option->most : 1;
+    int count = 1;
+    while (count < most && at + count < argc && argv[at + count][0] != '-')
+        count++;
+    return count;
+}
+
+/* The values of a LIST, with commas between them. */
+static tx_status store_list(tx_option_values *v, const tx_option *option, char *const *argv, int count)
+{
+    char text[512] = "";
+    size_t used = 0;
+    for (int i = 0; i < count && used < sizeof text; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? "," : "", argv[i]);
+    return tx_option_store(v, NULL, option, text);
+}
+
+/* An option without a value after =: it takes what follows, from argv[*at + 1] on. */
+static int take_values(const tx_cli *program, tx_option_values *v, const tx_option *option, int argc, char *const *argv,
+                       int *at)
+{
+    const char *next = *at + 1 < argc ? argv[*at + 1] : NULL;
+    tx_status status = TX_OK;
+    if (option->kind == TX_OPTION_FLAG || option->kind == TX_OPTION_OPTIONAL) {
+        const bool flag = option->kind == TX_OPTION_FLAG;
+        const bool given = next && (flag ? tx_option_truth(next) >= 0 : next[0] != '-');
+        *at += given;
+        return judge(program, tx_option_store(v, NULL, option, given ? next : flag ? "true" : ""));
+    }
+    if (!next || is_name(program, v, next))
+        return tx_complain(program, TX_EXIT_USAGE, "%s: the value is missing%s", argv[*at],
+                           next ? "; one that begins with -- is given after =" : "");
+    const int count = count_values(option, argc, argv, *at + 1);
+    if (option->kind == TX_OPTION_LIST)
+        status = store_list(v, option, argv + *at + 1, count);
+    for (int i = 1; i <= count && option->kind != TX_OPTION_LIST && !status; i++)
+        status = tx_option_store(v, NULL, option, argv[*at + i]);
+    *at += count;
+    return judge(program, status);
 }
 
 /* Reads the option argv[*at] and the values after it; *at ends at the last argument read. */
-static int parse_option(const tx_option_source *p, int argc, char *const *argv, int *at)
+static int parse_option(const tx_cli *program, tx_option_values *v, int argc, char *const *argv, int *at)
 {
     const char *argument = argv[*at], *value = strchr(argument, '=');
-    const char *next = *at + 1 < argc ? argv[*at + 1] : NULL;
-    char name[TX_OPTION_NAME + 1] = "";
-    const char *spelled = argument + (argument[1] == '-' ? 2 : 1);
-    const tx_option *option = tx_option_spell(spelled, name) ? tx_option_find(p->program, name) : NULL;
-    if (!option) {
-        const tx_foreign *foreign = tx_option_find_foreign(p->program, name);
-        if (!foreign)
-            return tx_option_unknown(p, spelled);
-        if (!value && next && next[0] != '-')
-            value = argv[++*at];
-        else
-            value = value ? value + 1 : "true";
-        return tx_option_judge_foreign(p, foreign, value);
-    }
-    if (option->kind == TX_OPTION_LIST)
-        *(uint32_t *)(void *)(p->values + option->offset) = 0;
-    if (value)
-        return tx_option_store(p, option, value + 1);
-    if (option->kind == TX_OPTION_FLAG) {
-        bool given = next && tx_option_truth(next) >= 0;
-        *at += given;
-        return tx_option_store(p, option, given ? next : "true");
-    }
-    if (option->kind == TX_OPTION_OPTIONAL) {
-        bool given = next && next[0] != '-';
-        *at += given;
-        return tx_option_store(p, option, given ? next : "");
-    }
-    if (!next || is_name(next))
-        return tx_complain(p->program, TX_EXIT_USAGE, "%s: the value is missing%s", argument,
-                           next ? "; one that begins with -- is given after =" : "");
-    if (option->kind == TX_OPTION_LIST && next[0] != '-')
-        return parse_list(p, option, argc, argv, at);
-    return tx_option_store(p, option, argv[++*at]);
+    const char *name = argument + (argument[1] == '-' ? 2 : 1);
+    const tx_option *option = find_spelling(program, v, argument);
+    option = option ? option : tx_option_find(&v->table, name);
+    if (option)
+        return value ? judge(program, tx_option_store(v, NULL, option, value + 1))
+                     : take_values(program, v, option, argc, argv, at);
+    const tx_foreign *foreign = tx_option_find_foreign(&v->table, name);
+    if (!foreign)
+        return judge(program, tx_option_unknown(&v->table, NULL, name));
+    if (!value && *at + 1 < argc && argv[*at + 1][0] != '-')
+        value = argv[++*at];
+    else
+        value = value ? value + 1 : "true";
+    return judge(program, tx_option_judge_foreign(NULL, foreign, value));
 }
 
-static int check_operands(const tx_option_source *p)
+static int check_operands(const tx_cli *program, const tx_option_values *v)
 {
-    const tx_cli *program = p->program;
     if (!program->operand)
         return TX_GO_ON;
-    const tx_words *words = (const tx_words *)(const void *)(p->values + program->operands);
+    const tx_words *words = (const tx_words *)(const void *)((const char *)v->values + program->operands);
     if (words->count < program->operands_least)
         return tx_complain(program, TX_EXIT_USAGE, "%s is missing; usage: %s", program->operand, program->usage);
     if (words->count > program->operands_most)
@@ -117,26 +158,32 @@ static bool is_file(const tx_cli *program, const char *argument)
 
 /* ---- all of it ------------------------------------------------------------------------------------ */
 
-int tx_options_parse(const tx_cli *program, int argc, char *const *argv, void *values)
+int tx_options_read(const tx_cli *program, int argc, char *const *argv, tx_option_values *v)
 {
     /* Asked for first, so that the help shows the true defaults. */
-    int status = tx_usage_answer(program, argc, argv, values);
-    tx_option_source p = {program, NULL, values};
+    int status = tx_usage_answer(program, argc, argv, v->values);
     bool only_operands = false;
     for (int i = 1; i < argc && status == TX_GO_ON; i++) {
         if (i == 1 && is_file(program, argv[i]))
-            status = tx_option_read_file(&p, argv[i]);
-        else if (!only_operands && is_name(argv[i]))
-            status = parse_option(&p, argc, argv, &i);
+            status = judge(program, tx_option_read(v, argv[i]));
+        else if (!only_operands && is_name(program, v, argv[i]))
+            status = parse_option(program, v, argc, argv, &i);
         else if (program->operand && !only_operands && strcmp(argv[i], "--") == 0)
             only_operands = true;
         else if (program->operand && (only_operands || argv[i][0] != '-' || !argv[i][1]))
-            status = tx_option_add_word(&p, argv[i], p.values + program->operands);
+            status = judge(program, tx_option_add_word(v, argv[i], program->operands));
         else
             status = tx_complain(program, TX_EXIT_USAGE, "%s: not an option; --help lists all%s", argv[i],
                                  is_file(program, argv[i]) ? "; a file of options comes first" : "");
     }
-    return status == TX_GO_ON ? check_operands(&p) : status;
+    return status == TX_GO_ON ? check_operands(program, v) : status;
+}
+
+int tx_options_parse(const tx_cli *program, int argc, char *const *argv, void *values)
+{
+    static tx_option_values kept; /* a program parses once */
+    kept = tx_options_values(program, values);
+    return tx_options_read(program, argc, argv, &kept);
 }
 
 int tx_options_command(const tx_cli *program, int argc, char *const *argv, const void *values, int32_t *command)
@@ -157,8 +204,7 @@ int tx_options_command(const tx_cli *program, int argc, char *const *argv, const
             *command = i;
             return TX_GO_ON;
         }
-        if (length <= TX_OPTION_NAME)
-            tx_option_compare(argv[1], program->commands[i].name, &least, &nearest);
+        tx_name_compare(argv[1], program->commands[i].name, &least, &nearest);
     }
     return tx_complain(program, TX_EXIT_USAGE, "%s: there is no such command%s%s%s; --help lists all", argv[1],
                        nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");

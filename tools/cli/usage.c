@@ -7,11 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-size_t tx_choice_length(const char *choices)
-{
-    return strcspn(choices, "|");
-}
-
 /* The next of the choices; NULL after the last. */
 static const char *next_choice(const char *choice)
 {
@@ -70,13 +65,25 @@ static void print_entry(const char *head, const char *text)
     putchar('\n');
 }
 
-/* "--name VALUE". */
-static void option_head(const tx_option *option, char *text, size_t size)
+/* "-n, --name". */
+static void spellings(const tx_cli *program, const tx_option *option, char *text, size_t size)
 {
-    bool optional = option->kind == TX_OPTION_OPTIONAL;
-    snprintf(text, size, "%s%s%s%s%s", option->name[1] ? "--" : "-", option->name,
-             option->choices ? optional ? " [" : " " : "", option->choices ? option->choices : "",
-             option->choices && optional ? "]" : "");
+    size_t used = 0;
+    for (int32_t i = 0; i < program->spelling_count && used < size; i++)
+        if (strcmp(program->spellings[i].name, option->name) == 0)
+            used += (size_t)snprintf(text + used, size - used, "%s, ", program->spellings[i].spelled);
+    if (used < size)
+        snprintf(text + used, size - used, "%s%s", option->name[1] ? "--" : "-", option->name);
+}
+
+/* "-n, --name VALUE". */
+static void option_head(const tx_cli *program, const tx_option *option, char *text, size_t size)
+{
+    const bool optional = option->kind == TX_OPTION_OPTIONAL;
+    spellings(program, option, text, size);
+    const size_t used = strlen(text);
+    snprintf(text + used, size - used, "%s%s%s", option->choices ? optional ? " [" : " " : "",
+             option->choices ? option->choices : "", option->choices && optional ? "]" : "");
 }
 
 static void print_help(const tx_cli *program, const void *values)
@@ -98,7 +105,7 @@ static void print_help(const tx_cli *program, const void *values)
             printf("\n%s\n", option->help);
             continue;
         }
-        option_head(option, head, sizeof head);
+        option_head(program, option, head, sizeof head);
         default_text(option, values, value, sizeof value);
         snprintf(text, sizeof text, " %s%s", option->help, value);
         print_entry(head, text);
@@ -169,8 +176,9 @@ static void roff_options(const tx_cli *program, const void *values)
             putchar('\n');
             continue;
         }
-        fputs(option->name[1] ? ".TP\n\\fB\\-\\-" : ".TP\n\\fB\\-", stdout);
-        roff(option->name);
+        fputs(".TP\n\\fB", stdout);
+        spellings(program, option, value, sizeof value);
+        roff(value);
         fputs("\\fR", stdout);
         if (option->choices) {
             fputs(option->kind == TX_OPTION_OPTIONAL ? " [\\fI" : " \\fI", stdout);

@@ -10,7 +10,4 @@
  * `values` holds the defaults, or is NULL. */
 int tx_usage_answer(const tx_cli *program, int argc, char *const *argv, const void *values);
 
-/* Length of the choice that `choices` begins with. */
-size_t tx_choice_length(const char *choices);
-
 #endif

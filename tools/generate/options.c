@@ -68,6 +68,9 @@ static const tx_foreign foreign[] = {
     {"use_cache", "true", "keys and values are always cached"},
 };
 
+static const tx_spelling spellings[] = {
+    {"-m", "model"}, {"-p", "prompt"}, {"-n", "max_new_tokens"}, {"--temp", "temperature"}};
+
 static const txgen_settings defaults = {.device = "cpu",
                                         .max_new_tokens = -1,
                                         .top_k = 50,
@@ -87,6 +90,8 @@ const tx_cli txgen_program = {
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,
+    .spellings = spellings,
+    .spelling_count = (int32_t)(sizeof spellings / sizeof spellings[0]),
     .foreign = foreign,
     .foreign_count = (int32_t)(sizeof foreign / sizeof foreign[0]),
 };
@@ -96,10 +101,11 @@ static int misuse(const char *message)
     return tx_complain(&txgen_program, TX_EXIT_USAGE, "%s", message);
 }
 
-int txgen_parse(int argc, char *const *argv, txgen_settings *settings)
+int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option_values *given)
 {
     *settings = defaults;
-    int result = tx_options_parse(&txgen_program, argc, argv, settings);
+    *given = tx_options_values(&txgen_program, settings);
+    int result = tx_options_read(&txgen_program, argc, argv, given);
     if (result != TX_GO_ON)
         return result;
     const txgen_settings *s = settings;
@@ -125,52 +131,37 @@ static void warn(void *context, const char *message)
     tx_print_line(stderr, "txgen: warning: %s", message);
 }
 
-/* What the command line says, in the place of what `g` holds. Values that were not given are below 0 or no number. */
-static void overwrite(const txgen_settings *given, tx_generation *g)
+/* What the command line says, in the place of what `g` holds. */
+static void overwrite(const txgen_settings *set, const tx_option_values *values, tx_generation *g)
 {
-    const struct {
-        double given, *value;
-    } numbers[] = {{given->temperature, &g->temperature},
-                   {given->top_p, &g->top_p},
-                   {given->repetition_penalty, &g->repetition_penalty},
-                   {given->length_penalty, &g->length_penalty}};
-    const struct {
-        int64_t given, *value;
-    } integers[] = {{given->max_new_tokens, &g->max_new_tokens},
-                    {given->min_new_tokens, &g->min_new_tokens},
-                    {given->top_k, &g->top_k},
-                    {given->num_beams, &g->num_beams}};
-    for (int i = 0; i < 4; i++) {
-        if (!isnan(numbers[i].given))
-            *numbers[i].value = numbers[i].given;
-        if (integers[i].given >= 0)
-            *integers[i].value = integers[i].given;
-    }
-    if (given->early_stopping >= 0)
-        g->early_stopping = (tx_early_stopping)given->early_stopping;
-    g->seed = (uint64_t)(given->seed >= 0 ? given->seed : defaults.seed);
+#define GIVEN(field) tx_option_given(values, offsetof(txgen_settings, field))
+#define TAKE(field) g->field = GIVEN(field) ? set->field : g->field
+    TAKE(max_new_tokens);
+    TAKE(min_new_tokens);
+    TAKE(top_k);
+    TAKE(num_beams);
+    TAKE(temperature);
+    TAKE(top_p);
+    TAKE(repetition_penalty);
+    TAKE(length_penalty);
+    if (GIVEN(early_stopping))
+        g->early_stopping = (tx_early_stopping)set->early_stopping;
+    g->seed = (uint64_t)set->seed;
+    if (GIVEN(do_sample))
+        g->do_sample = set->do_sample;
+    else if (GIVEN(top_k) || GIVEN(temperature) || GIVEN(top_p))
+        g->do_sample = true;
+#undef TAKE
+#undef GIVEN
 }
 
-tx_status txgen_generation(int argc, char *const *argv, const char *folder, const tx_config *config,
+tx_status txgen_generation(const tx_option_values *given, const char *folder, const tx_config *config,
                            tx_generation *generation)
 {
     *generation = tx_generation_defaults(config->eos_token_id);
     tx_status status = tx_generation_read(folder, generation, &(tx_reporter){.warn = warn});
     if (status)
         return status;
-    /* The command line once more, onto values that nobody can give: what differs was given. */
-    txgen_settings given = {.max_new_tokens = -1, .min_new_tokens = -1, .top_k = -1, .num_beams = -1, .seed = -1};
-    given.temperature = given.top_p = given.repetition_penalty = given.length_penalty = (double)NAN;
-    given.early_stopping = -1;
-    txgen_settings refused = given;
-    refused.do_sample = true;
-    if (tx_options_parse(&txgen_program, argc, argv, &given) != TX_GO_ON ||
-        tx_options_parse(&txgen_program, argc, argv, &refused) != TX_GO_ON)
-        return tx_fail(TX_INTERNAL, "options: read differently the second time");
-    overwrite(&given, generation);
-    if (!refused.do_sample)
-        generation->do_sample = false;
-    else if (given.do_sample || given.top_k >= 0 || !isnan(given.temperature) || !isnan(given.top_p))
-        generation->do_sample = true;
+    overwrite(given->values, given, generation);
     return tx_generation_check(generation);
 }

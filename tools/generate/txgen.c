@@ -110,14 +110,14 @@ static tx_status open_tokenizer(txgen_job *job)
     return status ? status : tx_encoder_create(job->tokenizer, &job->encoder);
 }
 
-static tx_status open_job(txgen_job *job, int argc, char *const *argv)
+static tx_status open_job(txgen_job *job, const tx_option_values *given)
 {
     const txgen_settings *set = job->set;
     tx_status status = tx_hub_model(set->model, &job->folder);
     if (!status)
         status = tx_config_of_folder(job->folder, &job->config);
     if (!status)
-        status = txgen_generation(argc, argv, job->folder, job->config, &job->how);
+        status = txgen_generation(given, job->folder, job->config, &job->how);
     if (!status)
         status = set->ids.count > 0 ? txgen_read_ids(set, &job->prompts) : open_tokenizer(job);
     if (!status && set->ids.count == 0 && !set->perplexity && !is_talk(set))
@@ -139,19 +139,26 @@ static void close_job(txgen_job *job)
     free(job->folder);
 }
 
+static int run(const txgen_settings *set, const tx_option_values *given)
+{
+    txgen_job job = {.set = set};
+    tx_status status = open_job(&job, given);
+    if (!status)
+        status = set->logits       ? run_logits(&job)
+                 : set->perplexity ? run_perplexity(&job)
+                 : is_talk(set)    ? txgen_talk(&job)
+                                   : txgen_run(&job);
+    close_job(&job);
+    return status ? tx_complain(&txgen_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+}
+
 int main(int argc, char **argv)
 {
     txgen_settings set;
-    int result = txgen_parse(argc, argv, &set);
-    if (result != TX_GO_ON)
-        return result;
-    txgen_job job = {.set = &set};
-    tx_status status = open_job(&job, argc, argv);
-    if (!status)
-        status = set.logits       ? run_logits(&job)
-                 : set.perplexity ? run_perplexity(&job)
-                 : is_talk(&set)  ? txgen_talk(&job)
-                                  : txgen_run(&job);
-    close_job(&job);
-    return status ? tx_complain(&txgen_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+    tx_option_values given;
+    int result = txgen_parse(argc, argv, &set, &given);
+    if (result == TX_GO_ON)
+        result = run(&set, &given);
+    tx_option_values_free(&given);
+    return result;
 }

@@ -20,15 +20,15 @@ typedef struct txgen_settings {
 
 extern const tx_cli txgen_program;
 
-/* ---- txgen_options.c -------------------------------------------------------------------------------- */
+/* ---- options.c -------------------------------------------------------------------------------------- */
 
-/* Reads the command line; returns TX_GO_ON or the status to exit with. */
-int txgen_parse(int argc, char *const *argv, txgen_settings *settings);
+/* Reads the command line; returns TX_GO_ON or the status to exit with. The caller frees what was given. */
+int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option_values *given);
 /* How to generate: transformers' defaults, the folder's generation_config.json, then what the command line says. */
-tx_status txgen_generation(int argc, char *const *argv, const char *folder, const tx_config *config,
+tx_status txgen_generation(const tx_option_values *given, const char *folder, const tx_config *config,
                            tx_generation *generation);
 
-/* ---- txgen_input.c ---------------------------------------------------------------------------------- */
+/* ---- input.c ---------------------------------------------------------------------------------------- */
 
 /* What is to be continued. */
 typedef struct txgen_prompts {
@@ -49,7 +49,7 @@ tx_status txgen_read_prompts(const txgen_settings *settings, tx_encoder *encoder
 /* All of a text file; of a .jsonl file its texts, with an empty line between two. The caller frees `*text`. */
 tx_status txgen_read_text(const char *path, char **text, size_t *size);
 
-/* ---- txgen_run.c ------------------------------------------------------------------------------------- */
+/* ---- run.c ------------------------------------------------------------------------------------------- */
 
 typedef struct txgen_job {
     const txgen_settings *set;

@@ -15,7 +15,8 @@
 
 typedef struct settings {
     bool matrix, pci, measure, mpi, nvidia, json, csv;
-    const char *p2p, *input, *export, *html, *explain;
+    const char *p2p, *input, *export, *html;
+    tx_words explain;
     int64_t bind;
 } settings;
 
@@ -26,15 +27,15 @@ typedef struct settings {
 
 static const tx_option options[] = {
     {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "What is shown:"},
-    OPTION(FLAG, "matrix", matrix, NULL, "the matrix with direct links (-m; what is shown by default)"),
-    OPTION(FLAG, "pci", pci, NULL, "PCI classes alone, without direct links (-mp)"),
-    OPTION(TEXT, "p2p", p2p, "KINDS",
-           "what the drivers promise of peer-to-peer access (-p2p KINDS): r read, w write, n NVLink, a atomics, p "
-           "PCI; several letters show the first that is not OK"),
+    OPTION(FLAG, "matrix", matrix, NULL, "the matrix with direct links (what is shown by default)"),
+    OPTION(FLAG, "pci", pci, NULL, "PCI classes alone, without direct links"),
     OPTION(
-        TEXT, "explain", explain, "A B",
-        "the way between two devices in words, what limits it, and the all-reduce to expect; A and B (or A,B) as GPU0, "
-        "NIC1, 3b:00.0, mlx5_0 or opencl:PLATFORM:DEVICE"),
+        TEXT, "p2p", p2p, "KINDS",
+        "what the drivers promise of peer-to-peer access: r read, w write, n NVLink, a atomics, p PCI; several letters "
+        "show the first that is not OK"),
+    {TX_OPTION_WORDS, "explain", offsetof(settings, explain), 0, 2, "A B",
+     "the way between two devices in words, what limits it, and the all-reduce to expect; A and B (or A,B) as GPU0, "
+     "NIC1, 3b:00.0, mlx5_0 or opencl:PLATFORM:DEVICE"},
     {TX_OPTION_INTEGER, "bind", offsetof(settings, bind), 0, 4096, "N",
      "where N ranks go, if N is not 0: device, cores, memory and NIC of each, and lines for mpiexec and hwloc-bind"},
     OPTION(
@@ -58,6 +59,9 @@ static const tx_option options[] = {
     OPTION(TEXT, "export", export, "FILE", "write hwloc XML, with direct links, and end"),
 };
 
+/* As nvidia-smi spells them. */
+static const tx_spelling spellings[] = {{"-m", "matrix"}, {"-mp", "pci"}, {"-p2p", "p2p"}};
+
 /* The legend, for the help: a line a word of topology.h; the two words for no link are not among them. */
 #define CLASS_LINE(name, cell, legend) "\n  " cell ": " legend
 #define LINK_LINE(name, cell, legend) LINE_##name(cell, legend)
@@ -76,52 +80,29 @@ static const tx_cli program = {
         "Its cells:\n" TX_TOPO_CLASS_MAP(CLASS_LINE) TX_TOPO_LINK_MAP(LINK_LINE),
     .options = options,
     .count = sizeof options / sizeof options[0],
+    .spellings = spellings,
+    .spelling_count = sizeof spellings / sizeof spellings[0],
 };
-
-/* nvidia-smi's short options are spelled with one dash: the table's long ones take their place. The two values of
- * --explain become one, "A,B", written to `pair`, which has room for all arguments. NULL when out of memory. */
-static char **spell_out(int *argc, char **argv, char *pair)
-{
-    static const char *const words[][2] = {{"-m", "--matrix"}, {"-mp", "--pci"}, {"-p2p", "--p2p"}};
-    char **spelled = calloc((size_t)*argc + 1, sizeof *spelled);
-    int count = 0;
-    for (int i = 0; spelled && i < *argc; i++) {
-        char *word = argv[i];
-        for (size_t k = 0; k < sizeof words / sizeof words[0]; k++)
-            if (strcmp(argv[i], words[k][0]) == 0)
-                word = (char *)(uintptr_t)words[k][1]; /* the parser only reads */
-        spelled[count++] = word;
-        if (strcmp(word, "--explain") != 0 || i + 2 >= *argc || argv[i + 1][0] == '-' || argv[i + 2][0] == '-' ||
-            strchr(argv[i + 1], ','))
-            continue;
-        sprintf(pair, "%s,%s", argv[i + 1], argv[i + 2]);
-        spelled[count++] = pair;
-        pair += strlen(pair) + 1;
-        i += 2;
-    }
-    *argc = count;
-    return spelled;
-}
 
 static int check(const settings *s)
 {
-    int shown = s->matrix + s->pci + (s->p2p != NULL) + (s->explain != NULL) + (s->bind > 0);
+    int shown = s->matrix + s->pci + (s->p2p != NULL) + (s->explain.count > 0) + (s->bind > 0);
     int forms = s->nvidia + s->json + s->csv + (s->html != NULL);
     char wrong = s->p2p ? tx_txtopo_p2p_wrong(s->p2p) : '\0';
     if (shown > 1)
         return tx_complain(&program, TX_EXIT_USAGE, "-m, -mp, -p2p, --explain and --bind exclude each other");
     if (forms > 1)
         return tx_complain(&program, TX_EXIT_USAGE, "--nvidia, --json, --csv and --html exclude each other");
-    if (s->explain && !strchr(s->explain, ','))
-        return tx_complain(&program, TX_EXIT_USAGE, "--explain %s: two devices are needed", s->explain);
-    if ((s->explain || s->bind > 0) && forms > 0)
+    if (s->explain.count > 2 || (s->explain.count == 1 && !strchr(s->explain.word[0], ',')))
+        return tx_complain(&program, TX_EXIT_USAGE, "--explain %s: two devices are needed", s->explain.word[0]);
+    if ((s->explain.count > 0 || s->bind > 0) && forms > 0)
         return tx_complain(&program, TX_EXIT_USAGE, "--explain and --bind are shown as text");
     if (s->p2p && forms > 0 && !s->json)
         return tx_complain(&program, TX_EXIT_USAGE, "-p2p is shown as text or with --json");
-    if (s->measure && (s->input || s->export || s->nvidia || s->csv || s->p2p || s->explain || s->bind > 0))
+    if (s->measure && (s->input || s->export || s->nvidia || s->csv || s->p2p || s->explain.count > 0 || s->bind > 0))
         return tx_complain(&program, TX_EXIT_USAGE,
                            "--measure measures this machine and is shown with the matrix, --json or --html");
-    if (s->mpi && (s->input || s->export || forms > 0 || s->p2p || s->explain || s->bind > 0))
+    if (s->mpi && (s->input || s->export || forms > 0 || s->p2p || s->explain.count > 0 || s->bind > 0))
         return tx_complain(&program, TX_EXIT_USAGE, "--mpi looks at live hosts and is shown as the matrix");
     if (wrong)
         return tx_complain(&program, TX_EXIT_USAGE, "-p2p %s: %c is none of r, w, n, a and p", s->p2p, wrong);
@@ -151,6 +132,15 @@ static tx_status write_html(const tx_topology *topology, const char *path)
     return status;
 }
 
+/* "A,B", or A and B. */
+static tx_status explain(const tx_words *words, const tx_topology *topology)
+{
+    char pair[512];
+    const bool two = words->count == 2;
+    snprintf(pair, sizeof pair, "%s%s%s", words->word[0], two ? "," : "", two ? words->word[1] : "");
+    return tx_txtopo_explain(stdout, topology, pair);
+}
+
 static tx_status show(const settings *s, const tx_topology *topology)
 {
     bool terminal = isatty(STDOUT_FILENO), links = !s->pci;
@@ -158,8 +148,8 @@ static tx_status show(const settings *s, const tx_topology *topology)
         return print_json(topology);
     if (s->html)
         return write_html(topology, s->html);
-    if (s->explain)
-        return tx_txtopo_explain(stdout, topology, s->explain);
+    if (s->explain.count > 0)
+        return explain(&s->explain, topology);
     if (s->bind > 0)
         return tx_txtopo_bind(stdout, topology, s->bind);
     if (s->nvidia)
@@ -258,17 +248,8 @@ static int run(const settings *s, int *argc, char ***argv)
 int main(int argc, char **argv)
 {
     settings s = {0};
-    size_t room = 1;
-    for (int i = 0; i < argc; i++)
-        room += strlen(argv[i]) + 1;
-    char *pair = calloc(room, 1), **spelled = pair ? spell_out(&argc, argv, pair) : NULL;
-    int status = spelled ? tx_options_parse(&program, argc, spelled, &s)
-                         : tx_complain(&program, TX_EXIT_FAILURE, "out of memory");
+    int status = tx_options_parse(&program, argc, argv, &s);
     if (status == TX_GO_ON)
         status = check(&s);
-    if (status == TX_GO_ON)
-        status = run(&s, &argc, &argv);
-    free(spelled);
-    free(pair);
-    return status;
+    return status == TX_GO_ON ? run(&s, &argc, &argv) : status;
 }

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Names and values of options. */
+#include "models/options/option.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define NAME_MOST 63
+
+/* What the values point to. */
+struct tx_option_kept {
+    struct tx_option_kept *next;
+    max_align_t block[];
+};
+
+/* A block that lives as long as the values; NULL, with a message, when out of memory. */
+static void *keep(tx_option_values *to, size_t size)
+{
+    struct tx_option_kept *one = malloc(sizeof *one + size);
+    if (!one) {
+        tx_fail(TX_MEMORY, "options: out of memory");
+        return NULL;
+    }
+    one->next = to->kept;
+    to->kept = one;
+    return one->block;
+}
+
+static const char *keep_text(tx_option_values *to, const char *text)
+{
+    const size_t size = strlen(text) + 1;
+    char *copy = keep(to, size);
+    return copy ? memcpy(copy, text, size) : NULL;
+}
+
+void tx_option_values_free(tx_option_values *values)
+{
+    while (values->kept) {
+        struct tx_option_kept *one = values->kept;
+        values->kept = one->next;
+        free(one);
+    }
+}
+
+bool tx_option_given(const tx_option_values *values, size_t offset)
+{
+    for (int32_t i = 0; i < values->table.count; i++)
+        if (values->table.option[i].kind != TX_OPTION_HEADING && values->table.option[i].offset == offset)
+            return values->given[i / 64] >> i % 64 & 1;
+    return false;
+}
+
+/* ---- names ------------------------------------------------------------------------------------ */
+
+/* Copies the name in "some-name" or "some-name=value", with underscores; false when too long. */
+static bool spell(const char *argument, char name[NAME_MOST + 1])
+{
+    const size_t length = strcspn(argument, "=");
+    if (length > NAME_MOST)
+        return false;
+    for (size_t i = 0; i < length; i++)
+        name[i] = argument[i] == '-' ? '_' : argument[i];
+    name[length] = '\0';
+    return true;
+}
+
+/* Levenshtein's distance between two names, the second of at most NAME_MOST characters. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[NAME_MOST + 1], width = strlen(b);
+    for (size_t j = 0; j <= width; j++)
+        row[j] = j;
+    for (size_t i = 1; a[i - 1]; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= width; j++) {
+            size_t best = diagonal + (a[i - 1] != b[j - 1]);
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            diagonal = row[j];
+            row[j] = best;
+        }
+    }
+    return row[width];
+}
+
+void tx_name_compare(const char *name, const char *candidate, size_t *least, const char **nearest)
+{
+    const size_t d = strlen(name) > NAME_MOST ? SIZE_MAX : distance(name, candidate);
+    if (d < *least) {
+        *least = d;
+        *nearest = candidate;
+    }
+}
+
+/* The dashes of a name on a command line. */
+static const char *dashes(const char *name)
+{
+    return name[1] ? "--" : "-";
+}
+
+/* Where an option stands, for "%s%s%s". */
+#define PLACE(file, name) (file) ? (file) : "", (file) ? ": " : dashes(name), name
+
+tx_status tx_option_unknown(const tx_option_table *table, const char *file, const char *name)
+{
+    char spelled[NAME_MOST + 1];
+    const char *nearest = NULL;
+    size_t least = spell(name, spelled) ? strlen(spelled) / 3 + 2 : 0;
+    for (int32_t i = 0; i < table->count && least; i++)
+        if (table->option[i].name)
+            tx_name_compare(spelled, table->option[i].name, &least, &nearest);
+    if (nearest)
+        return tx_fail(TX_INVALID, "%s%s%s: unknown option; did you mean %s%s?", PLACE(file, name),
+                       file ? "" : dashes(nearest), nearest);
+    return tx_fail(TX_INVALID, "%s%s%s: unknown option; --help lists all", PLACE(file, name));
+}
+
+const tx_option *tx_option_find(const tx_option_table *table, const char *name)
+{
+    char spelled[NAME_MOST + 1];
+    for (int32_t i = 0; i < table->count && spell(name, spelled); i++)
+        if (table->option[i].name && strcmp(table->option[i].name, spelled) == 0)
+            return &table->option[i];
+    return NULL;
+}
+
+const tx_foreign *tx_option_find_foreign(const tx_option_table *table, const char *name)
+{
+    char spelled[NAME_MOST + 1];
+    for (int32_t i = 0; i < table->foreign_count && spell(name, spelled); i++)
+        if (strcmp(table->foreign[i].name, spelled) == 0)
+            return &table->foreign[i];
+    return NULL;
+}
+
+/* ---- values ------------------------------------------------------------------------------------- */
+
+size_t tx_choice_length(const char *choices)
+{
+    return strcspn(choices, "|");
+}
+
+int tx_option_truth(const char *word)
+{
+    static const char *const words[] = {"false", "true", "no", "yes", "f", "t", "n", "y", "0", "1"};
+    for (int i = 0; i < (int)(sizeof words / sizeof words[0]); i++)
+        if (strcasecmp(word, words[i]) == 0)
+            return i % 2;
+    return -1;
+}
+
+/* Place of the choice that is the first `length` bytes of `value`, or -1. */
+static int find_choice(const char *choices, const char *value, size_t length)
+{
+    int index = 0;
+    for (const char *at = choices;; index++) {
+        const size_t size = tx_choice_length(at);
+        if (length == size && memcmp(at, value, size) == 0)
+            return index;
+        if (!at[size])
+            return -1;
+        at += size + 1;
+    }
+}
+
+/* Reads a whole number; 500.0 and 1e3 are such. */
+static bool read_integer(const char *text, int64_t *value)
+{
+    char *end;
+    errno = 0;
+    long long whole = strtoll(text, &end, 10);
+    if (end != text && !*end && !errno) {
+        *value = whole;
+        return true;
+    }
+    double real = strtod(text, &end);
+    if (end == text || *end || !(fabs(real) <= 9007199254740992.0) || floor(real) != real)
+        return false;
+    *value = (int64_t)real;
+    return true;
+}
+
+static tx_status store_number(const char *file, const tx_option *option, const char *value, void *at)
+{
+    const bool integer = option->kind == TX_OPTION_INTEGER;
+    bool good;
+    int64_t whole = 0;
+    double real = 0.0;
+    if (integer) {
+        good = read_integer(value, &whole);
+        real = (double)whole;
+    } else {
+        char *end;
+        real = strtod(value, &end);
+        good = end != value && !*end && isfinite(real);
+    }
+    if (!good)
+        return tx_fail(TX_INVALID, "%s%s%s %s: not a %snumber", PLACE(file, option->name), value,
+                       integer ? "whole " : "");
+    if (!(real >= option->least && real <= option->most))
+        return tx_fail(TX_INVALID, "%s%s%s %s: must lie between %.15g and %.15g", PLACE(file, option->name), value,
+                       option->least, option->most);
+    if (integer)
+        *(int64_t *)at = whole;
+    else
+        *(double *)at = real;
+    return TX_OK;
+}
+
+static tx_status store_choice(const char *file, const tx_option *option, const char *value, int32_t *at)
+{
+    const int place = find_choice(option->choices, value, strlen(value));
+    if (place < 0)
+        return tx_fail(TX_INVALID, "%s%s%s %s: must be one of %s", PLACE(file, option->name), value, option->choices);
+    *at = place;
+    return TX_OK;
+}
+
+/* The set of the choices in "a,b". */
+static tx_status store_list(const char *file, const tx_option *option, const char *value, uint32_t *at)
+{
+    uint32_t set = 0;
+    for (const char *word = value;; word++) {
+        const size_t length = strcspn(word, ",");
+        const int place = find_choice(option->choices, word, length);
+        if (place < 0)
+            return tx_fail(TX_INVALID, "%s%s%s %.*s: must be one or more of %s", PLACE(file, option->name), (int)length,
+                           word, option->choices);
+        set |= UINT32_C(1) << place;
+        word += length;
+        if (!*word)
+            break;
+    }
+    *at = set;
+    return TX_OK;
+}
+
+static tx_status store_flag(const char *file, const tx_option *option, const char *value, bool *at)
+{
+    const int truth = tx_option_truth(value);
+    if (truth < 0)
+        return tx_fail(TX_INVALID, "%s%s%s %s: must be true or false", PLACE(file, option->name), value);
+    *at = truth == 1;
+    return TX_OK;
+}
+
+static tx_status store_text(tx_option_values *to, const char *value, const char **at)
+{
+    const char *copy = keep_text(to, value);
+    *at = copy ? copy : *at;
+    return copy ? TX_OK : TX_MEMORY;
+}
+
+/* Room is taken in powers of two; the smaller blocks stay, they are few. */
+tx_status tx_option_add_word(tx_option_values *to, const char *word, size_t at)
+{
+    tx_words *words = (tx_words *)(void *)((char *)to->values + at);
+    const size_t count = (size_t)words->count;
+    const char **list = (const char **)(uintptr_t)words->word;
+    if ((count & (count - 1)) == 0) {
+        const char **larger = keep(to, (count ? 2 * count : 1) * sizeof *larger);
+        if (!larger)
+            return TX_MEMORY;
+        if (count)
+            memcpy(larger, list, count * sizeof *larger);
+        words->word = list = larger;
+    }
+    list[count] = keep_text(to, word);
+    words->count += list[count] != NULL;
+    return list[count] ? TX_OK : TX_MEMORY;
+}
+
+tx_status tx_option_store(tx_option_values *to, const char *file, const tx_option *option, const char *value)
+{
+    void *at = (char *)to->values + option->offset;
+    const int64_t index = option - to->table.option;
+    tx_status status = TX_INVALID;
+    if (!*value && option->kind != TX_OPTION_OPTIONAL)
+        return tx_fail(TX_INVALID, "%s%s%s: the value is empty", PLACE(file, option->name));
+    switch (option->kind) {
+    case TX_OPTION_INTEGER:
+    case TX_OPTION_REAL:
+        status = store_number(file, option, value, at);
+        break;
+    case TX_OPTION_TEXT:
+    case TX_OPTION_OPTIONAL:
+        status = store_text(to, value, at);
+        break;
+    case TX_OPTION_CHOICE:
+        status = store_choice(file, option, value, at);
+        break;
+    case TX_OPTION_LIST:
+        status = store_list(file, option, value, at);
+        break;
+    case TX_OPTION_WORDS:
+        status = tx_option_add_word(to, value, option->offset);
+        break;
+    case TX_OPTION_FLAG:
+        status = store_flag(file, option, value, at);
+        break;
+    case TX_OPTION_HEADING:
+        break;
+    }
+    if (!status)
+        to->given[index / 64] |= UINT64_C(1) << index % 64;
+    return status;
+}
+
+tx_status tx_option_judge_foreign(const char *file, const tx_foreign *foreign, const char *value)
+{
+    if (foreign->same && value) {
+        char *end, *other_end;
+        const double given = strtod(value, &end), same = strtod(foreign->same, &other_end);
+        const bool numbers = end != value && !*end && !*other_end;
+        if (strcasecmp(value, foreign->same) == 0 ||
+            (tx_option_truth(value) >= 0 && tx_option_truth(value) == tx_option_truth(foreign->same)) ||
+            (numbers && given >= same && given <= same))
+            return TX_OK;
+    }
+    return tx_fail(TX_UNSUPPORTED, "%s%s%s: an option of transformers that TX does not have: %s",
+                   PLACE(file, foreign->name), foreign->advice);
+}
+
+tx_status tx_option_set(tx_option_values *to, const char *name, const char *value)
+{
+    const tx_option *option = tx_option_find(&to->table, name);
+    const tx_foreign *foreign = tx_option_find_foreign(&to->table, name);
+    if (option)
+        return tx_option_store(to, NULL, option, value);
+    return foreign ? tx_option_judge_foreign(NULL, foreign, value) : tx_option_unknown(&to->table, NULL, name);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options: the named values of a struct, described by one table. A command line, a JSON file and a program that links
+ * the library set them by the same rules. Names are spelled with underscores, as transformers spells them; - is taken
+ * for _. */
+#ifndef TX_MODELS_OPTION_H
+#define TX_MODELS_OPTION_H
+
+#include "api/base/json.h"
+#include "tx.h"
+
+typedef enum tx_option_kind {
+    TX_OPTION_HEADING,  /* a line of the help */
+    TX_OPTION_FLAG,     /* bool */
+    TX_OPTION_INTEGER,  /* int64_t */
+    TX_OPTION_REAL,     /* double */
+    TX_OPTION_TEXT,     /* const char *, NULL when not given */
+    TX_OPTION_OPTIONAL, /* const char *, NULL when not given, "" when given without a value */
+    TX_OPTION_CHOICE,   /* int32_t, place in `choices` */
+    TX_OPTION_LIST,     /* uint32_t, a bit for each place in `choices`; values separated by commas */
+    TX_OPTION_WORDS     /* tx_words: may be given several times */
+} tx_option_kind;
+
+/* Texts in the order given. */
+typedef struct tx_words {
+    const char *const *word;
+    int32_t count;
+} tx_words;
+
+typedef struct tx_option {
+    tx_option_kind kind;
+    const char *name;
+    size_t offset; /* of the value in the struct that holds all of them */
+    /* Of an INTEGER or REAL, both included. `most` of WORDS: how many a command line may give at once; 0: one. */
+    double least, most;
+    /* "linear|cosine|constant"; for the others the word for the value. The shell completes files where that holds FILE,
+     * folders where it holds DIR, and the words of it that are in lower case: "cpu|opencl|opencl:N". In a file of
+     * options a value called JSON may be an object. */
+    const char *choices;
+    const char *help;
+} tx_option;
+
+/* An option of others that TX does not have. */
+typedef struct tx_foreign {
+    const char *name;
+    const char *same;   /* the value that asks for what TX does anyway, which is accepted; NULL: there is none */
+    const char *advice; /* what to use, or what TX does */
+} tx_foreign;
+
+typedef struct tx_option_table {
+    const tx_option *option;
+    int32_t count; /* at most TX_OPTIONS_MOST */
+    const tx_foreign *foreign;
+    int32_t foreign_count;
+} tx_option_table;
+
+#define TX_OPTIONS_MOST 128
+
+/* A table's struct, which begins with its defaults, and what is known of its values. */
+typedef struct tx_option_values {
+    tx_option_table table;
+    void *values;
+    uint64_t given[TX_OPTIONS_MOST / 64]; /* a bit for each option that was set */
+    struct tx_option_kept *kept;          /* what the values point to */
+} tx_option_values;
+
+/* Frees what the values point to. */
+void tx_option_values_free(tx_option_values *values);
+/* Whether the option with its value at that offset was set. */
+bool tx_option_given(const tx_option_values *values, size_t offset);
+
+/* Sets an option by its name to what the text says; the text is copied. TX_INVALID: there
+ * is none of that name (the nearest is told), or the value is none of its values; TX_UNSUPPORTED: an option of others,
+ * with a value that TX has nothing for. */
+tx_status tx_option_set(tx_option_values *to, const char *name, const char *value);
+/* Sets all options of a JSON file, {"learning_rate": 5e-5, ...}, as transformers' HfArgumentParser reads it; null
+ * leaves an option as it is. */
+tx_status tx_option_read(tx_option_values *to, const char *path);
+/* Options with their values, as a file of options holds them: all of them, or those of `names` (ended by NULL) alone.
+ * NULL when out of memory. */
+tx_json *tx_option_json(const tx_option_values *from, const char *const *names);
+
+/* ---- Parts, for who reads a command line or a file ----------------------------------------------------- */
+
+/* The option of that name, which a value after = may follow; NULL: there is none. */
+const tx_option *tx_option_find(const tx_option_table *table, const char *name);
+const tx_foreign *tx_option_find_foreign(const tx_option_table *table, const char *name);
+/* `file`: where the value stands, for messages; NULL: nowhere but on a command line. The value is copied. */
+tx_status tx_option_store(tx_option_values *to, const char *file, const tx_option *option, const char *value);
+tx_status tx_option_judge_foreign(const char *file, const tx_foreign *foreign, const char *value);
+/* Fails, naming the nearest option. */
+tx_status tx_option_unknown(const tx_option_table *table, const char *file, const char *name);
+/* Appends a word to those at `at` in the values. */
+tx_status tx_option_add_word(tx_option_values *to, const char *word, size_t at);
+/* 1 and 0 for the words that transformers takes for true and false, -1 for others. */
+int tx_option_truth(const char *word);
+/* Length of the first of "linear|cosine". */
+size_t tx_choice_length(const char *choices);
+/* Makes `candidate` the nearest to `name` where it is nearer than `least`. */
+void tx_name_compare(const char *name, const char *candidate, size_t *least, const char **nearest);
+
+#endif

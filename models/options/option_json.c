@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Options from JSON, as transformers' HfArgumentParser reads them, and as JSON. */
+#include "models/options/option.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_LIMIT (1 << 24)
+#define NUMBER_TEXT 32
+
+/* ---- Reading ------------------------------------------------------------------------------------------- */
+
+/* The text of a scalar as a command line would hold it; NULL for other values. `number` is room for numbers. */
+static const char *scalar(const tx_json *json, char number[NUMBER_TEXT])
+{
+    int64_t whole;
+    double real;
+    bool flag;
+    const char *text;
+    switch (tx_json_type_of(json)) {
+    case TX_JSON_BOOL:
+        return tx_json_as_bool(json, "", &flag) ? NULL : flag ? "true" : "false";
+    case TX_JSON_INTEGER:
+        if (tx_json_as_int(json, "", INT64_MIN, INT64_MAX, &whole))
+            return NULL;
+        snprintf(number, NUMBER_TEXT, "%" PRId64, whole);
+        return number;
+    case TX_JSON_NUMBER:
+        if (tx_json_as_number(json, "", -HUGE_VAL, HUGE_VAL, &real))
+            return NULL;
+        snprintf(number, NUMBER_TEXT, "%.17g", real);
+        return number;
+    case TX_JSON_STRING:
+        return tx_json_as_string(json, "", &text) ? NULL : text;
+    default:
+        return NULL;
+    }
+}
+
+/* An object or array as its text. */
+static tx_status store_json(tx_option_values *to, const char *file, const tx_option *option, const tx_json *json)
+{
+    char *text = tx_json_text(json, TX_JSON_LINE);
+    tx_status status = text ? tx_option_store(to, file, option, text) : TX_MEMORY;
+    free(text);
+    return status;
+}
+
+/* Stores one scalar; the types of JSON must fit the option. */
+static tx_status store_scalar(tx_option_values *to, const char *file, const tx_option *option, const tx_json *json)
+{
+    static const char *const wanted[] = {
+        [TX_OPTION_FLAG] = "true or false", [TX_OPTION_INTEGER] = "a whole number", [TX_OPTION_REAL] = "a number",
+        [TX_OPTION_TEXT] = "a string",      [TX_OPTION_OPTIONAL] = "a string",      [TX_OPTION_CHOICE] = "a string",
+        [TX_OPTION_LIST] = "strings",       [TX_OPTION_WORDS] = "strings",
+    };
+    char number[NUMBER_TEXT];
+    const char *value = scalar(json, number);
+    const tx_json_type type = tx_json_type_of(json);
+    const bool numeric = option->kind == TX_OPTION_INTEGER || option->kind == TX_OPTION_REAL;
+    if (value && option->kind == TX_OPTION_OPTIONAL && type == TX_JSON_BOOL)
+        return tx_option_truth(value) ? tx_option_store(to, file, option, "") : TX_OK;
+    /* A string may spell any value, as on a command line. */
+    if (value && (type == TX_JSON_STRING || (numeric && type != TX_JSON_BOOL) || option->kind == TX_OPTION_FLAG))
+        return tx_option_store(to, file, option, value);
+    return tx_fail(TX_INVALID, "%s: %s: must be %s", file, option->name, wanted[option->kind]);
+}
+
+/* The choices of an array, with commas between them. */
+static tx_status store_choices(tx_option_values *to, const char *file, const tx_option *option, const tx_json *json)
+{
+    char text[256] = "", number[NUMBER_TEXT];
+    size_t used = 0;
+    for (size_t i = 0; i < tx_json_size(json) && used < sizeof text; i++) {
+        const char *word = scalar(tx_json_at(json, i), number);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? "," : "", word ? word : "");
+    }
+    if (*text)
+        return tx_option_store(to, file, option, text);
+    *(uint32_t *)(void *)((char *)to->values + option->offset) = 0;
+    return TX_OK;
+}
+
+static tx_status read_foreign(const char *file, const tx_foreign *foreign, const tx_json *value)
+{
+    char number[NUMBER_TEXT];
+    const tx_json_type type = tx_json_type_of(value);
+    /* An empty list or object asks for nothing, as null does. */
+    const bool empty = (type == TX_JSON_ARRAY || type == TX_JSON_OBJECT) && tx_json_size(value) == 0;
+    return empty || type == TX_JSON_NULL ? TX_OK : tx_option_judge_foreign(file, foreign, scalar(value, number));
+}
+
+static tx_status read_member(tx_option_values *to, const char *file, const char *key, const tx_json *value)
+{
+    const tx_option *option = tx_option_find(&to->table, key);
+    const tx_foreign *foreign = tx_option_find_foreign(&to->table, key);
+    const tx_json_type type = tx_json_type_of(value);
+    if (!option)
+        return foreign ? read_foreign(file, foreign, value) : tx_option_unknown(&to->table, file, key);
+    if (type == TX_JSON_NULL)
+        return TX_OK;
+    if (type == TX_JSON_OBJECT && option->choices && strcmp(option->choices, "JSON") == 0)
+        return store_json(to, file, option, value);
+    if (type == TX_JSON_ARRAY && option->kind == TX_OPTION_LIST)
+        return store_choices(to, file, option, value);
+    if (type != TX_JSON_ARRAY || option->kind != TX_OPTION_WORDS)
+        return store_scalar(to, file, option, value);
+    tx_status status = TX_OK;
+    for (size_t i = 0; i < tx_json_size(value) && !status; i++)
+        status = store_scalar(to, file, option, tx_json_at(value, i));
+    return status;
+}
+
+tx_status tx_option_read(tx_option_values *to, const char *path)
+{
+    tx_json *json = NULL;
+    tx_status status = tx_json_read(path, FILE_LIMIT, &json);
+    if (!status && tx_json_type_of(json) != TX_JSON_OBJECT)
+        status = tx_fail(TX_INVALID, "%s: must hold one object, {\"option\": value, ...}", path);
+    for (void *i = status ? NULL : tx_json_first(json); i && !status; i = tx_json_next(json, i))
+        status = read_member(to, path, tx_json_key(i), tx_json_value(i));
+    tx_json_free(json);
+    return status;
+}
+
+/* ---- Writing ------------------------------------------------------------------------------------------- */
+
+/* The choices whose bits are set, with commas between them. */
+static tx_status write_choices(tx_json *json, const tx_option *o, uint32_t bits)
+{
+    char text[256] = "";
+    size_t used = 0;
+    for (const char *word = o->choices; bits; bits >>= 1) {
+        const size_t length = tx_choice_length(word);
+        if (bits & 1)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%.*s", used ? "," : "", (int)length, word);
+        word += length + (word[length] == '|');
+    }
+    return tx_json_set_string(json, o->name, text);
+}
+
+static tx_status write_words(tx_json *json, const tx_option *o, const tx_words *words)
+{
+    tx_json *array = tx_json_array();
+    tx_status status = array ? TX_OK : TX_MEMORY;
+    for (int32_t i = 0; i < words->count && !status; i++)
+        status = tx_json_append_string(array, words->word[i]);
+    if (!status)
+        return tx_json_set(json, o->name, array);
+    tx_json_free(array);
+    return status;
+}
+
+static tx_status write_value(tx_json *json, const tx_option *o, const void *at)
+{
+    switch (o->kind) {
+    case TX_OPTION_FLAG:
+        return tx_json_set_bool(json, o->name, *(const bool *)at);
+    case TX_OPTION_INTEGER:
+        return tx_json_set_int(json, o->name, *(const int64_t *)at);
+    case TX_OPTION_REAL:
+        return tx_json_set_number(json, o->name, *(const double *)at);
+    case TX_OPTION_TEXT:
+    case TX_OPTION_OPTIONAL: {
+        const char *text = *(const char *const *)at;
+        return text ? tx_json_set_string(json, o->name, text) : tx_json_set_null(json, o->name);
+    }
+    case TX_OPTION_CHOICE:
+        return write_choices(json, o, UINT32_C(1) << *(const int32_t *)at);
+    case TX_OPTION_LIST:
+        return write_choices(json, o, *(const uint32_t *)at);
+    case TX_OPTION_WORDS:
+        return write_words(json, o, at);
+    case TX_OPTION_HEADING:
+        break;
+    }
+    return TX_OK;
+}
+
+static bool is_wanted(const char *name, const char *const *names)
+{
+    for (; names && *names; names++)
+        if (strcmp(*names, name) == 0)
+            return true;
+    return !names;
+}
+
+tx_json *tx_option_json(const tx_option_values *from, const char *const *names)
+{
+    tx_json *json = tx_json_object();
+    for (int32_t i = 0; i < from->table.count && json; i++) {
+        const tx_option *o = &from->table.option[i];
+        if (o->kind != TX_OPTION_HEADING && is_wanted(o->name, names) &&
+            write_value(json, o, (const char *)from->values + o->offset)) {
+            tx_json_free(json);
+            json = NULL;
+        }
+    }
+    return json;
+}
