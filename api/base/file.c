@@ -169,6 +169,12 @@ bool tx_file_exists(const char *path)
     return stat(path, &info) == 0;
 }
 
+bool tx_is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 /* ---- Folders ------------------------------------------------------------------------------------- */
 
 tx_status tx_folder_flush(const char *path)
@@ -200,11 +206,10 @@ static tx_status flush_name(const char *path)
 
 static tx_status create_one(const char *path)
 {
-    struct stat info;
     if (mkdir(path, 0777) == 0)
         return flush_name(path);
     int error = errno; /* of mkdir: a folder that exists may give EEXIST, EROFS or EACCES */
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+    if (tx_is_folder(path))
         return TX_OK;
     errno = error;
     return tx_file_fail(path, "make the folder");

@@ -30,6 +30,7 @@ tx_status tx_file_read_input(char **data, size_t *size);
 
 /* Whether something lies at `path` (a file, folder or what a link points to). */
 bool tx_file_exists(const char *path);
+bool tx_is_folder(const char *path);
 
 /* Makes a folder and its missing parents, and flushes their names; one that is there already is fine. */
 tx_status tx_folder_create(const char *path);

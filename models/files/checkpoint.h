@@ -16,6 +16,12 @@
 
 /* ---- One at a time in a folder ----------------------------------------------------------------------- */
 
+/* Fails where the folder holds anything but what an earlier start leaves (lock and cache); one that is not there is
+ * fine. Nothing is changed. */
+tx_status tx_output_check(const char *folder);
+/* Makes the folder, or checks that it can be written to. */
+tx_status tx_output_prepare(const char *folder);
+
 /* Makes output_dir if need be and holds it for this process, by a lock that ends with it; the message of a refusal
  * (TX_IO) names the process that has it. Also removes what an interrupted save left behind (temporary names alone), and
  * brings back a checkpoint that had made room for one that never came. TX_UNSUPPORTED: no locks in that file system. */

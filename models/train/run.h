@@ -11,6 +11,7 @@
 #include "models/train/schedule.h"
 #include "models/train/state.h"
 #include "models/train/trainer.h"
+#include "models/tx_train.h"
 
 #define TX_RUN_LOG "log.jsonl"
 #define TX_RUN_OPTIMIZER "optimizer.safetensors"
@@ -28,19 +29,6 @@ typedef enum tx_strategy {
     TX_STRATEGY_MAP(X)
 #undef X
 } tx_strategy;
-
-/* One finished optimizer step. */
-typedef struct tx_run_step {
-    int64_t step, steps; /* counted from 1 */
-    double epoch;        /* passed through so far */
-    double loss;         /* mean over the step's labels */
-    double grad_norm;    /* before clipping */
-    double learning_rate;
-    int64_t tokens; /* read so far, padding left out */
-    double tokens_per_second;
-    double waited;       /* seconds in which the device had no data to work on */
-    double seconds_left; /* of the whole run, estimated */
-} tx_run_step;
 
 typedef struct tx_run_evaluation {
     int64_t step;

@@ -36,7 +36,7 @@ static const tx_option options[] = {
 
 static const tx_foreign foreign[] = {
 #define X(name, same, advice) {name, same, advice},
-#include "tools/train/foreign.def"
+#include "models/job/foreign.def"
 #undef X
 };
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench generate: tokens a second of greedy generation, alone and beside transformers. */
+#include "models/arch/find.h"
 #include "models/generate/generate.h"
 #include "api/base/clock.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/peer.h"
-#include "tools/cli/config.h"
 
 #include <inttypes.h>
 #include <stdio.h>

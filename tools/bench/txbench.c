@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench: its commands, and what they share. */
+#include "models/arch/find.h"
 #include "models/train/trainer.h"
 #include "tools/bench/bench.h"
-#include "tools/cli/config.h"
 #include "tools/cli/options.h"
 
 #include <inttypes.h>

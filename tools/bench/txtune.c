@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txtune: measures which kernel computes each matrix product and attention of a model fastest on a device, and keeps
  * the answers in the cache folder for every later run. */
+#include "models/arch/find.h"
 #include "models/train/trainer.h"
-#include "tools/cli/config.h"
 #include "tools/cli/options.h"
 
 #include <fcntl.h>

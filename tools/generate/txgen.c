@@ -2,10 +2,10 @@
  * txgen: continues texts with a model folder, writes the logits of a sequence of ids, or measures perplexity. */
 #include "tools/generate/txgen.h"
 
+#include "models/arch/find.h"
 #include "models/files/hub.h"
 #include "models/files/safetensors.h"
 #include "models/generate/perplexity.h"
-#include "tools/cli/config.h"
 
 #include <inttypes.h>
 #include <stdio.h>

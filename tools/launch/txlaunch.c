@@ -3,7 +3,6 @@
  */
 #include "tools/launch/txlaunch.h"
 #include "models/files/checkpoint.h"
-#include "tools/cli/output.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,210 +1,134 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Lines, the progress line, event files. */
+ * Lines of a run, and the progress line. */
 #include "tools/train/progress.h"
 
-#include "api/base/clock.h"
-#include "api/base/file.h"
-#include "models/text/hash.h"
+#include "tools/train/profile.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
-
-/* ---- Event files ---------------------------------------------------------------------------------------------- */
-
-/* A point under the tag that the Trainer's callback gives the name. */
-static void add_point(const tx_train_progress *p, const char *name, int64_t step, double value)
-{
-    char tag[96];
-    bool eval = strncmp(name, "eval_", 5) == 0;
-    snprintf(tag, sizeof tag, "%s/%s", eval ? "eval" : "train", eval ? name + 5 : name);
-    if (p->board)
-        tx_tensorboard_scalar(p->board, tag, step, value, tx_seconds(CLOCK_REALTIME));
-}
-
-static char *default_folder(const char *output_dir)
-{
-    char host[64] = "", name[128], when[32];
-    time_t now = time(NULL);
-    struct tm local;
-    gethostname(host, sizeof host - 1);
-    localtime_r(&now, &local);
-    strftime(when, sizeof when, "%b%d_%H-%M-%S", &local);
-    snprintf(name, sizeof name, "runs/%s_%s", when, host);
-    return tx_path_join(output_dir, name);
-}
-
-tx_status tx_train_progress_open(tx_train_progress *progress)
-{
-    const tx_train_settings *set = progress->set;
-    progress->terminal = !set->no_progress && isatty(STDERR_FILENO);
-    if (!(set->report_to & (1u << TX_REPORT_TENSORBOARD | 1u << TX_REPORT_ALL)))
-        return TX_OK;
-    char *folder = set->logging_dir ? strdup(set->logging_dir) : default_folder(set->output_dir);
-    if (!folder)
-        return tx_fail(TX_MEMORY, "no memory for the name of the event file");
-    tx_reporter report = tx_train_reporter(progress);
-    tx_status status = tx_tensorboard_open(folder, &report, &progress->board);
-    free(folder);
-    return status;
-}
-
-void tx_train_progress_close(tx_train_progress *progress)
-{
-    tx_tensorboard_close(progress->board);
-    progress->board = NULL;
-}
-
-/* ---- Lines ------------------------------------------------------------------------------------------------------ */
+#include <sys/resource.h>
 
 void tx_train_clear(const tx_train_progress *progress)
 {
-    if (progress->terminal)
+    if (progress->line)
         fputs("\r\033[K", stderr);
 }
 
-static void print_warning(const tx_train_progress *p, const char *message)
+static void on_warning(void *context, const char *message)
 {
-    tx_train_clear(p);
-    if (p->comm && p->comm->rank > 0)
-        tx_print_line(stderr, "txtrain: warning: rank %" PRId32 " on %s: %s", p->comm->rank,
-                      p->comm->ranks[p->comm->rank].name, message);
-    else
-        tx_print_line(stderr, "txtrain: warning: %s", message);
+    tx_train_clear(context);
+    tx_print_line(stderr, "txtrain: warning: %s", message);
 }
 
-/* Adds a line to the warnings kept; false where there is no memory. */
-static bool keep_warning(tx_train_progress *p, const char *message)
+static void on_note(void *context, const char *line)
 {
-    const size_t used = p->kept ? strlen(p->kept) : 0, size = strlen(message);
-    char *grown = realloc(p->kept, used + size + 2);
-    if (!grown)
-        return false;
-    memcpy(grown + used, message, size);
-    memcpy(grown + used + size, "\n", 2);
-    p->kept = grown;
-    return true;
+    tx_train_clear(context);
+    puts(line);
+    fflush(stdout);
 }
 
-static void warn(void *context, const char *message)
-{
-    tx_train_progress *p = context;
-    if (!p->tells && p->comm && p->comm->size > 1 && keep_warning(p, message) && p->comm->rank > 0)
-        return;
-    print_warning(p, message);
-}
-
-/* Something long goes on: the watch tells the other ranks, and whom it ends, of what and how far. */
-static void go_on(void *context, const char *what, int64_t done, int64_t total)
+static void on_step(void *context, const tx_run_step *s)
 {
     const tx_train_progress *p = context;
-    char detail[64];
-    const char *slash = strrchr(what, '/');
-    snprintf(detail, sizeof detail, "%.40s, %.0f %%", slash ? slash + 1 : what,
-             total > 0 ? 100.0 * (double)done / (double)total : 0.0);
-    tx_watch_alive(p->watch, detail);
-}
-
-static void print_kept(tx_train_progress *p)
-{
-    char *rest = NULL;
-    for (char *line = p->kept ? strtok_r(p->kept, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest))
-        print_warning(p, line);
-}
-
-static void forget_kept(tx_train_progress *p)
-{
-    free(p->kept);
-    p->kept = NULL;
-}
-
-tx_status tx_train_share_warnings(tx_train_progress *p, tx_comm *comm)
-{
-    const char *kept = p->kept ? p->kept : "";
-    const uint64_t hash = tx_hash_bytes(kept, strlen(kept));
-    uint64_t *all = calloc((size_t)comm->size, sizeof *all);
-    if (!all)
-        return tx_fail(TX_MEMORY, "no memory to compare the ranks");
-    all[comm->rank] = hash;
-    tx_status status = tx_comm_share(comm, all, sizeof *all);
-    if (comm->rank > 0 && all[0] != hash)
-        print_kept(p);
-    free(all);
-    forget_kept(p);
-    return status;
-}
-
-void tx_train_tell_warnings(tx_train_progress *p)
-{
-    if (p->comm && p->comm->rank > 0)
-        print_kept(p);
-    forget_kept(p);
-    p->tells = true;
-}
-
-tx_reporter tx_train_reporter(tx_train_progress *progress)
-{
-    return (tx_reporter){warn, progress, go_on};
-}
-
-void tx_train_on_step(void *context, const tx_run_step *s)
-{
-    const tx_train_progress *p = context;
-    int64_t left = (int64_t)s->seconds_left;
-    if (p->terminal)
+    const int64_t left = (int64_t)s->seconds_left;
+    if (p->line)
         fprintf(stderr, "\r\033[Kstep %" PRId64 "/%" PRId64 "  loss %.4f  %.0f tokens/s  %" PRId64 ":%02d:%02d left",
                 s->step, s->steps, s->loss, s->tokens_per_second, left / 3600, (int)(left / 60 % 60), (int)(left % 60));
 }
 
-void tx_train_on_log(void *context, const tx_run_step *s, double loss)
+static void on_log(void *context, const tx_run_step *s, double loss)
 {
-    const tx_train_progress *p = context;
-    tx_train_clear(p);
+    tx_train_clear(context);
     printf("step %" PRId64 "/%" PRId64 "  epoch %.3f  loss %.4f  grad norm %.3f  rate %.3g  %.0f tokens/s\n", s->step,
            s->steps, s->epoch, loss, s->grad_norm, s->learning_rate, s->tokens_per_second);
     fflush(stdout);
-    add_point(p, "loss", s->step, loss);
-    add_point(p, "grad_norm", s->step, s->grad_norm);
-    add_point(p, "learning_rate", s->step, s->learning_rate);
-    add_point(p, "epoch", s->step, s->epoch);
 }
 
-void tx_train_on_evaluation(void *context, const tx_run_evaluation *e)
+static double find_metric(const tx_metric *metrics, int32_t count, const char *name)
 {
-    const tx_train_progress *p = context;
-    tx_train_clear(p);
-    printf("step %" PRId64 "  eval loss %.4f  perplexity %.2f\n", e->step, e->loss, e->perplexity);
-    fflush(stdout);
-    add_point(p, "eval_loss", e->step, e->loss);
-    add_point(p, "eval_runtime", e->step, e->seconds);
-    add_point(p, "eval_samples_per_second", e->step, (double)e->samples / e->seconds);
-    add_point(p, "eval_steps_per_second", e->step, (double)e->batches / e->seconds);
+    for (int32_t i = 0; i < count; i++)
+        if (strcmp(metrics[i].name, name) == 0)
+            return metrics[i].value;
+    return (double)NAN;
 }
 
-void tx_train_on_note(void *context, const char *line)
+static void on_evaluation(void *context, int64_t step, const tx_metric *metrics, int32_t count)
 {
     tx_train_clear(context);
-    tx_print_line(stdout, "%s", line);
+    printf("step %" PRId64 "  eval loss %.4f  perplexity %.2f\n", step, find_metric(metrics, count, "eval_loss"),
+           find_metric(metrics, count, "perplexity"));
     fflush(stdout);
 }
 
-void tx_train_on_saved(void *context, const char *folder)
+static void on_saved(void *context, const char *folder)
 {
-    const tx_train_progress *p = context;
-    tx_train_clear(p);
+    tx_train_clear(context);
     tx_print_line(stdout, "saved   %s", folder);
     fflush(stdout);
 }
 
-void tx_train_on_metrics(tx_train_progress *progress, const tx_json *metrics, int64_t step)
+/* ---- The end -------------------------------------------------------------------------------------------- */
+
+/* Where the time went, and the memory. */
+static void print_account(const tx_job *j)
 {
-    for (void *i = tx_json_first(metrics); i; i = tx_json_next(metrics, i)) {
-        double value;
-        if (!tx_json_as_number(tx_json_value(i), tx_json_key(i), -INFINITY, INFINITY, &value))
-            add_point(progress, tx_json_key(i), step, value);
+    tx_memory planned, counted;
+    struct rusage use;
+    if (tx_print_profile(stdout, j->trainer, &j->summary) || tx_model_memory(j->model, &planned) ||
+        tx_engine_memory(j->engine, &counted)) {
+        tx_print_line(stderr, "txtrain: warning: --profile: %s", tx_error());
+        return;
     }
+    tx_print_memory(stdout, &planned, &counted);
+    if (getrusage(RUSAGE_SELF, &use) == 0)
+        printf("peak resident memory of the process: %ld KiB\n", use.ru_maxrss);
+}
+
+/* A value as run_clm prints it. */
+static void print_metric(const tx_metric *m, int width)
+{
+    char text[64] = "nan";
+    const int64_t seconds = isfinite(m->value) ? (int64_t)m->value : 0;
+    if (!isfinite(m->value))
+        ;
+    else if (m->digits == 0)
+        snprintf(text, sizeof text, "%" PRId64, (int64_t)m->value);
+    else if (strstr(m->name, "_runtime"))
+        snprintf(text, sizeof text, "%" PRId64 ":%02d:%05.2f", seconds / 3600, (int)(seconds / 60 % 60),
+                 m->value - (double)(seconds / 60 * 60));
+    else if (strcmp(m->name, "total_flos") == 0)
+        snprintf(text, sizeof text, "%.0fGF", m->value / 1e9);
+    else
+        snprintf(text, sizeof text, "%.4f", m->value);
+    printf("  %-*s = %10s\n", width, m->name, text);
+}
+
+static void on_results(void *context, const char *split, const tx_metric *metrics, int32_t count)
+{
+    const tx_train_progress *p = context;
+    int width = 0;
+    tx_train_clear(p);
+    if (p->job->set.profile && strcmp(split, "train") == 0)
+        print_account(p->job);
+    for (int32_t i = 0; i < count; i++)
+        width = (int)strlen(metrics[i].name) > width ? (int)strlen(metrics[i].name) : width;
+    printf("***** %s metrics *****\n", split);
+    for (int32_t i = 0; i < count; i++)
+        print_metric(&metrics[i], width);
+    fflush(stdout);
+}
+
+tx_job_listener tx_train_listener(tx_train_progress *progress)
+{
+    return (tx_job_listener){.size = sizeof(tx_job_listener),
+                             .context = progress,
+                             .step = on_step,
+                             .log = on_log,
+                             .evaluation = on_evaluation,
+                             .saved = on_saved,
+                             .results = on_results,
+                             .note = on_note,
+                             .warn = on_warning};
 }

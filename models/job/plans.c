@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From options to engine, trainer and run. */
-#include "tools/train/job.h"
+#include "models/job/job.h"
 
 #include "api/base/file.h"
-#include "tools/cli/output.h"
-#include "tools/train/ranks.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +13,7 @@
 /* ---- Engine and plans ---------------------------------------------------------------------------------------------- */
 
 /* The kernels that the checkpoint's run had chosen by measuring: others may differ in the last bits. */
-static void choose_kernels(tx_train_job *j)
+static void choose_kernels(tx_job *j)
 {
     char message[600];
     const char *kernels = j->inputs.state.kernels;
@@ -29,9 +26,9 @@ static void choose_kernels(tx_train_job *j)
     tx_report(&j->report, message);
 }
 
-static tx_trainer_options make_trainer(const tx_train_job *j)
+static tx_trainer_options make_trainer(const tx_job *j)
 {
-    const tx_train_settings *set = j->set;
+    const tx_job_settings *set = &j->set;
     return (tx_trainer_options){
         .size = sizeof(tx_trainer_options),
         .batch = j->rows,
@@ -40,38 +37,38 @@ static tx_trainer_options make_trainer(const tx_train_job *j)
         .all_rows = j->all_rows,
         .rows_before = j->rows_before,
         .comm = j->comm,
-        .parallel = {sizeof(tx_parallel_options), .bucket_bytes = set->bucket_cap << 20, .half = set->ddp_comm == 1,
-                     .zero_stage = j->zero_stage},
-        .eval_batch = tx_train_evaluates(set) ? set->eval_batch : 0,
+        .parallel = {sizeof(tx_parallel_options), .bucket_bytes = set->bucket_cap << 20,
+                     .half = set->ddp_comm == TX_DDP_COMM_BF16, .zero_stage = j->zero_stage},
+        .eval_batch = tx_job_evaluates(set) ? set->eval_batch : 0,
         .max_grad_norm = set->max_grad_norm,
         .seed = (uint64_t)set->seed,
-        .optimizer = {sizeof(tx_optimizer_options), tx_train_optimizer(set), (float)set->beta1, (float)set->beta2,
+        .optimizer = {sizeof(tx_optimizer_options), tx_job_optimizer(set), (float)set->beta1, (float)set->beta2,
                       (float)set->epsilon, .weight_decay = (float)set->decay},
     };
 }
 
-tx_status tx_train_compile(tx_train_job *j)
+tx_status tx_job_compile(tx_job *j)
 {
-    const tx_train_settings *set = j->set;
+    const tx_job_settings *set = &j->set;
     const bool tf32 = set->tf32 && !set->no_tf32;
     tx_engine_options engine = {.size = sizeof engine,
                                 .device = j->device,
-                                .threads = getenv("OMP_NUM_THREADS") ? (int32_t)set->threads : tx_train_threads(j),
+                                .threads = getenv("OMP_NUM_THREADS") ? (int32_t)set->threads : tx_job_threads(j),
                                 .profile = set->profile,
                                 .tf32 = tf32};
     tx_status status = tx_engine_create(&engine, &j->engine);
     if (status)
         return status;
     const tx_device_info *device = tx_engine_device(j->engine);
-    printf("device  %s: %s, %s\n", device->id, device->name, device->platform);
+    tx_job_note(j, "device  %s: %s, %s", device->id, device->name, device->platform);
     if (tf32)
-        printf("tf32    %s\n", device->tf32 ? "fp32 matrix products may round their operands to tf32"
-                                            : "this device has no units for it that TX uses: products are in fp32");
-    fflush(stdout);
+        tx_job_note(j, "tf32    %s",
+                    device->tf32 ? "fp32 matrix products may round their operands to tf32"
+                                 : "this device has no units for it that TX uses: products are in fp32");
     choose_kernels(j);
     status = tx_model_create(j->engine, &j->model);
     if (!status)
-        status = tx_train_compare_devices(j);
+        status = tx_job_compare_devices(j);
     tx_trainer_options trainer = make_trainer(j);
     if (!status)
         status = tx_trainer_create(j->model, j->inputs.config, &trainer, &j->trainer);
@@ -80,9 +77,9 @@ tx_status tx_train_compile(tx_train_job *j)
 
 /* ---- Files of the run ---------------------------------------------------------------------------------------------- */
 
-static tx_status write_arguments(const tx_train_job *j, const char *folder)
+static tx_status write_arguments(const tx_job *j, const char *folder)
 {
-    tx_json *json = tx_train_arguments(j->set, NULL);
+    tx_json *json = tx_job_arguments(&j->set, NULL);
     char *path = tx_path_join(folder, "training_args.json");
     tx_status status = json && path ? tx_json_write(path, json, TX_JSON_PRETTY) : TX_MEMORY;
     free(path);
@@ -90,7 +87,7 @@ static tx_status write_arguments(const tx_train_job *j, const char *folder)
     return status;
 }
 
-tx_status tx_train_write_model(const tx_train_job *j, const char *folder)
+tx_status tx_job_write_model(const tx_job *j, const char *folder)
 {
     tx_status status = tx_arch_save(j->model, j->inputs.config, folder);
     if (!status && j->inputs.tokenizer)
@@ -100,25 +97,25 @@ tx_status tx_train_write_model(const tx_train_job *j, const char *folder)
 
 static tx_status write_checkpoint(void *context, const char *folder)
 {
-    return tx_train_write_model(context, folder);
+    return tx_job_write_model(context, folder);
 }
 
-static uint64_t data_seed(const tx_train_settings *set)
+static uint64_t data_seed(const tx_job_settings *set)
 {
     return (uint64_t)(set->data_seed >= 0 ? set->data_seed : set->seed);
 }
 
-tx_status tx_train_dump_order(const tx_train_job *j)
+tx_status tx_job_dump_order(const tx_job *j)
 {
     tx_loader_options loader = {.size = sizeof loader,
                                 .step_rows = j->step_rows,
                                 .batch = j->all_rows,
-                                .seed = data_seed(j->set),
+                                .seed = data_seed(&j->set),
                                 .report = j->report};
-    return tx_loader_dump_order(j->inputs.train, &loader, j->steps, j->set->dump_order);
+    return tx_loader_dump_order(j->inputs.train, &loader, j->steps, j->set.dump_order);
 }
 
-tx_status tx_train_describe(const tx_train_job *j, tx_json **made)
+tx_status tx_job_describe(const tx_job *j, tx_json **made)
 {
     /* clang-format off */
     static const char *const names[] = {"per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate",
@@ -127,7 +124,7 @@ tx_status tx_train_describe(const tx_train_job *j, tx_json **made)
                                         "optim", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "tf32", "no_tf32",
                                         NULL};
     /* clang-format on */
-    tx_json *json = tx_train_arguments(j->set, names);
+    tx_json *json = tx_job_arguments(&j->set, names);
     tx_status status = json ? TX_OK : TX_MEMORY;
     if (!status)
         status = tx_json_set_string(json, "data", tx_dataset_digest(j->inputs.train));
@@ -147,7 +144,7 @@ tx_status tx_train_describe(const tx_train_job *j, tx_json **made)
     if (!status)
         status = tx_json_set_string(json, TX_RUN_ROWS, j->rows_text);
     if (!status)
-        status = tx_json_set_int(json, "data_seed", (int64_t)data_seed(j->set));
+        status = tx_json_set_int(json, "data_seed", (int64_t)data_seed(&j->set));
     if (!status)
         status = tx_json_set_int(json, "steps", j->steps);
     if (status) {
@@ -160,91 +157,28 @@ tx_status tx_train_describe(const tx_train_job *j, tx_json **made)
 
 /* ---- Weights -------------------------------------------------------------------------------------------------------- */
 
-tx_status tx_train_load(const tx_train_job *j, const char *folder)
+tx_status tx_job_load(const tx_job *j, const char *folder)
 {
-    tx_load_options options = {sizeof options, j->set->allow_nonfinite, &j->report};
+    tx_load_options options = {sizeof options, j->set.allow_nonfinite, &j->report};
     return tx_arch_load(j->model, j->inputs.config, folder, &options);
-}
-
-void tx_train_lack(tx_train_job *j, const char *format, ...)
-{
-    const size_t used = strlen(j->lacks);
-    va_list args;
-    va_start(args, format);
-    snprintf(j->lacks + used, sizeof j->lacks - used, "%s", used ? "; " : "");
-    vsnprintf(j->lacks + strlen(j->lacks), sizeof j->lacks - strlen(j->lacks), format, args);
-    va_end(args);
-}
-
-void tx_train_look_for_best(const tx_train_job *j)
-{
-    char *best = NULL, message[600];
-    if (!j->set->load_best || tx_run_state_best(&j->inputs.state, j->set->output_dir, &best))
-        return;
-    snprintf(message, sizeof message,
-             "%.400s: the best checkpoint so far is not there; it is missed at the end unless a better one comes",
-             best);
-    if (!tx_is_folder(best))
-        tx_report(&j->report, message);
-    free(best);
-}
-
-typedef struct best_load {
-    const tx_train_job *job;
-    char *folder;
-} best_load;
-
-static tx_status load_best(void *context)
-{
-    best_load *load = context;
-    const tx_train_job *j = load->job;
-    tx_status status = tx_run_state_best(&j->inputs.state, j->set->output_dir, &load->folder);
-    if (!status)
-        status = tx_checkpoint_verify(load->folder, &j->report);
-    return status ? status : tx_train_load(j, load->folder);
-}
-
-static void tell_best(const tx_train_job *j, const char *best)
-{
-    const tx_run_state *state = &j->inputs.state;
-    const char *metric = j->set->metric >= 2 ? "perplexity" : "eval loss";
-    if (tx_checkpoint_step(best) == state->best_step)
-        printf("best    %s: %s %.4f\n", best, metric, state->best);
-    else
-        printf("best    %s, of those that were saved; step %" PRId64 " had %s %.4f and was not\n", best,
-               state->best_step, metric, state->best);
-}
-
-tx_status tx_train_load_best(tx_train_job *j)
-{
-    best_load load = {.job = j};
-    bool replaced = false;
-    if (!j->set->load_best || j->inputs.state.best_step < 0)
-        return TX_OK;
-    tx_status status = tx_run_replace_weights(j->model, j->comm, load_best, &load, &replaced);
-    if (!status && replaced)
-        tell_best(j, load.folder);
-    else if (!status)
-        tx_train_lack(j, "the best checkpoint cannot be loaded, the last weights are kept: %.500s", tx_error());
-    free(load.folder);
-    return status;
 }
 
 /* ---- The run ------------------------------------------------------------------------------------------------------- */
 
 /* Steps as given, or a share of the run. */
-static int64_t resolve(const tx_train_job *j, double steps)
+static int64_t resolve(const tx_job *j, double steps)
 {
     return steps >= 1 || steps == 0 ? (int64_t)steps : (int64_t)ceil(steps * (double)j->steps);
 }
 
-static tx_status make_schedule(const tx_train_job *j, tx_schedule *schedule)
+static tx_status make_schedule(const tx_job *j, tx_schedule *schedule)
 {
-    const tx_train_settings *set = j->set;
+    const tx_job_settings *set = &j->set;
     int64_t warmup = resolve(j, set->warmup_steps);
     if (warmup == 0)
         warmup = (int64_t)ceil(set->warmup_ratio * (double)j->steps);
-    tx_schedule_kind kind = set->schedule > TX_SCHEDULE_WSD ? TX_SCHEDULE_WSD : (tx_schedule_kind)set->schedule;
+    const bool wsd = set->schedule == TX_SCHEDULE_COUNT; /* by its other name */
+    const tx_schedule_kind kind = wsd ? TX_SCHEDULE_WSD : (tx_schedule_kind)set->schedule;
     *schedule = tx_schedule_default(kind, set->rate, warmup, j->steps);
     return set->schedule_settings ? tx_schedule_adjust(schedule, set->schedule_settings) : TX_OK;
 }
@@ -257,27 +191,26 @@ static double flops_per_token(const tx_config *config)
 }
 
 /* About what the files besides weights and optimizer states take: tokenizer, log and history, others. */
-static int64_t small_bytes(const tx_train_job *j)
+static int64_t small_bytes(const tx_job *j)
 {
     const int64_t id = 64, step = 512, others = 64 << 10;
     const int64_t ids = j->inputs.tokenizer ? tx_tokenizer_size(j->inputs.tokenizer) : 0;
     return id * ids + step * j->steps + others;
 }
 
-static int64_t weight_bytes(const tx_train_job *j)
+static int64_t weight_bytes(const tx_job *j)
 {
     return tx_arch_param_count(j->inputs.config) * (int64_t)sizeof(float);
 }
 
-tx_status tx_train_check_room(const tx_train_job *j, const tx_run_options *run)
+tx_status tx_job_check_room(const tx_job *j, const tx_run_options *run)
 {
     return tx_run_check_room(run, j->inputs.state.step, j->epoch_steps, weight_bytes(j) + small_bytes(j));
 }
 
-tx_status tx_train_make_run(tx_train_job *j, int (*stop)(void *context), bool (*save)(void *context),
-                            tx_run_options *run)
+tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
 {
-    const tx_train_settings *set = j->set;
+    const tx_job_settings *set = &j->set;
     int64_t logging = resolve(j, set->logging_steps), eval = resolve(j, set->eval_steps);
     int64_t epochs = set->max_steps > 0 ? (j->steps + j->epoch_steps - 1) / j->epoch_steps : (int64_t)ceil(set->epochs);
     *run = (tx_run_options){
@@ -298,19 +231,18 @@ tx_status tx_train_make_run(tx_train_job *j, int (*stop)(void *context), bool (*
         .logging_steps = logging,
         .eval_steps = eval ? eval : logging,
         .save_steps = resolve(j, set->save_steps),
-        .perplexity = set->metric >= 2,
+        .perplexity = set->metric >= TX_BEST_PERPLEXITY,
         .flops_per_token = flops_per_token(j->inputs.config),
         .max_bad_steps = set->max_bad_steps,
         .output_dir = set->output_dir,
         .save_total_limit = set->save_total_limit,
-        .stop_on_save_error = set->on_save_error == TX_SAVE_STOP,
+        .stop_on_save_error = set->on_save_error == TX_SAVE_ERROR_STOP,
         .checkpoint_bytes = (1 + tx_model_optimizer_states(j->model)) * weight_bytes(j) + small_bytes(j),
         .write = write_checkpoint,
         .write_context = j,
         .profile = set->profile,
         .report = j->report,
-        .listener = {&j->progress, tx_train_on_step, tx_train_on_log, tx_train_on_evaluation, tx_train_on_saved,
-                     tx_train_on_note, stop, save},
+        .listener = tx_job_run_listener(j),
     };
     run->facts = (tx_run_facts){j->steps, epochs, run->logging_steps, run->eval_steps, run->save_steps, set->batch};
     return make_schedule(j, &run->schedule);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Many ranks of txtrain. */
-#include "tools/train/ranks.h"
+ * Many ranks of a run: where each is, and which rows it does. */
+#include "models/job/job.h"
 
 #include "api/base/cores.h"
 #include "api/base/hash.h"
@@ -13,9 +13,9 @@
 
 /* ---- Devices and cores ------------------------------------------------------------------------------------------- */
 
-static bool wants_auto(const tx_train_job *j)
+static bool wants_auto(const tx_job *j)
 {
-    return strcmp(j->set->device, "auto") == 0;
+    return strcmp(j->set.device, "auto") == 0;
 }
 
 /* The GPU that the placement gives this rank, when it is the first to have it; the others compute on cores. */
@@ -45,7 +45,7 @@ static tx_status find_binding(tx_comm *comm, const char *cpus, bool *bound)
 }
 
 /* Takes device and cores by the host's topology, the cores from `cpus` alone. */
-static tx_status take_place(tx_train_job *j, const char *cpus, bool moves)
+static tx_status take_place(tx_job *j, const char *cpus, bool moves)
 {
     const tx_comm *comm = j->comm;
     tx_topology *topology = NULL;
@@ -64,11 +64,11 @@ static tx_status take_place(tx_train_job *j, const char *cpus, bool moves)
     return status == TX_UNSUPPORTED && !wants_auto(j) ? TX_OK : status;
 }
 
-tx_status tx_train_take_place(tx_train_job *j)
+tx_status tx_job_take_place(tx_job *j)
 {
     char *cpus = NULL;
     bool bound = false;
-    snprintf(j->device, sizeof j->device, "%s", wants_auto(j) ? "cpu" : j->set->device);
+    snprintf(j->device, sizeof j->device, "%s", wants_auto(j) ? "cpu" : j->set.device);
     tx_status status = tx_placement_cpus(&cpus);
     if (!status && j->comm->size > 1)
         status = find_binding(j->comm, cpus, &bound);
@@ -80,37 +80,11 @@ tx_status tx_train_take_place(tx_train_job *j)
 }
 
 /* The ranks of a host have one quota. */
-int32_t tx_train_threads(const tx_train_job *j)
+int32_t tx_job_threads(const tx_job *j)
 {
     const int32_t allowed = tx_cores_allowed(), quota = tx_cores_quota(), ranks = j->comm->local_size;
     const int32_t share = quota / ranks + (quota % ranks != 0);
-    return j->set->threads > 0 ? (int32_t)j->set->threads : share < allowed ? share : allowed;
-}
-
-tx_status tx_train_join(tx_train_job *j, int *argc, char ***argv)
-{
-    tx_watch_options watch = {.size = sizeof watch,
-                              .program = "txtrain",
-                              .advice = "start again with --resume_from_checkpoint",
-                              .timeout = j->set->comm_timeout,
-                              .join = j->set->start_timeout};
-    tx_status status = tx_watch_start(&watch, &j->watch);
-    j->progress.watch = j->watch;
-    if (!status)
-        status = tx_comm_open(argc, argv, &j->comm);
-    if (!status)
-        status = tx_watch_join(j->watch, j->comm);
-    if (status)
-        return status;
-    j->progress.comm = j->comm;
-    if (j->comm->rank > 0 && !freopen("/dev/null", "w", stdout))
-        return tx_fail(TX_IO, "/dev/null cannot be opened");
-    return TX_OK;
-}
-
-tx_status tx_train_meet(tx_train_job *j)
-{
-    return tx_comm_collect(j->comm, TX_BARRIER, NULL, 0, TX_F32, 0);
+    return j->set.threads > 0 ? (int32_t)j->set.threads : share < allowed ? share : allowed;
 }
 
 /* ---- Who is where ------------------------------------------------------------------------------------------------ */
@@ -174,7 +148,7 @@ static tx_status find_links(tx_comm *comm, const identity *all, cell *links)
     return tx_comm_share(comm, links, (size_t)columns * sizeof *links);
 }
 
-static tx_status print_ranks(const tx_train_job *j, const identity *all)
+static tx_status note_ranks(const tx_job *j, const identity *all)
 {
     tx_comm *comm = j->comm;
     const int32_t columns = link_columns(comm);
@@ -184,22 +158,25 @@ static tx_status print_ranks(const tx_train_job *j, const identity *all)
         free(links);
         return status;
     }
-    printf("rank    host                     device       cores");
+    char row[MOST_LINKS * (sizeof(cell) + 1)];
+    size_t used = 0;
     for (int32_t c = 0; c < columns; c++)
-        printf(" %5" PRId32, c);
-    printf("  name\n");
+        used += (size_t)snprintf(row + used, sizeof row - used, " %5" PRId32, c);
+    tx_job_note(j, "rank    host                     device       cores%s  name", row);
     for (int32_t r = 0; r < comm->size; r++) {
-        printf("%-7" PRId32 " %-24.24s %-12s %5" PRId32, r, comm->ranks[r].name, all[r].id, all[r].threads);
+        used = 0;
         for (int32_t c = 0; c < columns; c++)
-            printf(" %5s", links[r * columns + c]);
-        printf("  %s\n", all[r].name);
+            used += (size_t)snprintf(row + used, sizeof row - used, " %5s", links[r * columns + c]);
+        tx_job_note(j, "%-7" PRId32 " %-24.24s %-12s %5" PRId32 "%s  %s", r, comm->ranks[r].name, all[r].id,
+                    all[r].threads, row, all[r].name);
     }
-    printf("links   SHM: shared memory, HOST: host memory, SAME: one device, NET: network; others as txtopo says\n");
+    tx_job_note(j,
+                "links   SHM: shared memory, HOST: host memory, SAME: one device, NET: network; others as txtopo says");
     free(links);
     return TX_OK;
 }
 
-tx_status tx_train_compare_devices(tx_train_job *j)
+tx_status tx_job_compare_devices(tx_job *j)
 {
     const tx_comm *comm = j->comm;
     const tx_device_info *device = tx_engine_device(j->engine);
@@ -210,18 +187,18 @@ tx_status tx_train_compare_devices(tx_train_job *j)
     snprintf(mine->id, sizeof mine->id, "%s", device->id);
     snprintf(mine->name, sizeof mine->name, "%s", device->name);
     snprintf(mine->driver, sizeof mine->driver, "%s", device->driver);
-    mine->threads = tx_train_threads(j);
+    mine->threads = tx_job_threads(j);
     tx_status status = tx_comm_share(j->comm, all, sizeof *all);
     for (int32_t r = 1; r < comm->size && !status; r++)
         j->mixed |= strcmp(all[r].name, all[0].name) != 0 || strcmp(all[r].driver, all[0].driver) != 0;
     if (!status && comm->size > 1)
-        status = print_ranks(j, all);
+        status = note_ranks(j, all);
     free(all);
-    j->zero_stage = (int32_t)j->set->zero_stage;
+    j->zero_stage = (int32_t)j->set.zero_stage;
     if (j->mixed && j->zero_stage == 0) {
         j->zero_stage = 1;
-        printf(
-            "zero    stage 1: the ranks' devices round differently, so each weight is updated by one rank and sent\n");
+        tx_job_note(
+            j, "zero    stage 1: the ranks' devices round differently, so each weight is updated by one rank and sent");
     }
     return status;
 }
@@ -229,10 +206,10 @@ tx_status tx_train_compare_devices(tx_train_job *j)
 /* ---- Rows --------------------------------------------------------------------------------------------------------- */
 
 /* As given, or as the run that goes on had it: what was measured then is not measured again. */
-static const char *wanted_weights(const tx_train_job *j)
+static const char *wanted_weights(const tx_job *j)
 {
     const tx_json *run = j->inputs.state.run;
-    const char *given = j->set->batch_weights, *rows = NULL;
+    const char *given = j->set.batch_weights, *rows = NULL;
     int64_t ranks = 0;
     if (!given || strcmp(given, "auto") != 0)
         return given;
@@ -241,16 +218,17 @@ static const char *wanted_weights(const tx_train_job *j)
 }
 
 /* Rows of a step: as given; as the checkpoint's run had them, where that had other ranks; or what the ranks make. */
-static int64_t wanted_rows(const tx_train_job *j)
+static int64_t wanted_rows(const tx_job *j)
 {
     const tx_json *run = j->inputs.state.run;
-    int64_t made = j->all_rows * j->set->accumulation, ranks = 0, rows = 0;
-    if (j->set->global_batch)
-        return j->set->global_batch;
+    int64_t made = j->all_rows * j->set.accumulation, ranks = 0, rows = 0;
+    if (j->set.global_batch)
+        return j->set.global_batch;
     if (!run || tx_json_get_int(run, "world_size", 1, INT32_MAX, &ranks) || ranks == j->comm->size ||
         tx_json_get_int(run, "global_batch", 1, INT32_MAX, &rows) || rows == made)
         return made;
-    printf("batch   %" PRId64 " blocks a step, as the %" PRId64 " ranks had that the run began with\n", rows, ranks);
+    tx_job_note(j, "batch   %" PRId64 " blocks a step, as the %" PRId64 " ranks had that the run began with", rows,
+                ranks);
     return rows;
 }
 
@@ -269,21 +247,21 @@ static tx_status read_weights(const char *text, int32_t ranks, double *weight)
     return TX_OK;
 }
 
-static tx_status write_rows(tx_train_job *j, const int64_t *share)
+static tx_status write_rows(tx_job *j, const int64_t *share)
 {
     free(j->rows_text);
     j->rows_text = tx_pace_shares_text(share, j->comm->size);
     return j->rows_text ? TX_OK : tx_fail(TX_MEMORY, "no memory for the ranks' shares");
 }
 
-tx_status tx_train_split(tx_train_job *j)
+tx_status tx_job_split(tx_job *j)
 {
     const tx_comm *comm = j->comm;
     double *weight = calloc((size_t)comm->size, sizeof *weight);
     int64_t *share = calloc((size_t)comm->size, sizeof *share);
     const char *weights = wanted_weights(j);
-    j->all_rows = j->set->batch * comm->size;
-    j->balance = !weights && j->set->batch_weights;
+    j->all_rows = j->set.batch * comm->size;
+    j->balance = !weights && j->set.batch_weights;
     tx_status status = weight && share ? TX_OK : tx_fail(TX_MEMORY, "no memory for the ranks' shares");
     if (!status)
         status = read_weights(weights, comm->size, weight);
@@ -301,7 +279,7 @@ tx_status tx_train_split(tx_train_job *j)
     return status;
 }
 
-void tx_train_print_shares(const tx_train_job *j)
+void tx_job_note_shares(const tx_job *j)
 {
     int64_t elements = 0;
     int32_t buckets = tx_model_bucket_count(j->model);
@@ -309,7 +287,7 @@ void tx_train_print_shares(const tx_train_job *j)
         return;
     for (int32_t i = 0; i < buckets; i++)
         elements += tx_model_bucket_elements(j->model, i);
-    printf("shares  %s rows of a micro-batch, %" PRId64 " rows a step\n", j->rows_text, j->step_rows);
-    printf("sums    %.1f MB of gradients in %" PRId32 " buckets, %s between hosts; ZeRO stage %" PRId32 "\n",
-           4e-6 * (double)elements, buckets, j->set->ddp_comm ? "bf16" : "fp32", j->zero_stage);
+    tx_job_note(j, "shares  %s rows of a micro-batch, %" PRId64 " rows a step", j->rows_text, j->step_rows);
+    tx_job_note(j, "sums    %.1f MB of gradients in %" PRId32 " buckets, %s between hosts; ZeRO stage %" PRId32 "",
+                4e-6 * (double)elements, buckets, j->set.ddp_comm ? "bf16" : "fp32", j->zero_stage);
 }

@@ -5,8 +5,7 @@
 #include "api/base/hash.h"
 #include "models/files/checkpoint.h"
 #include "models/files/digest.h"
-#include "tools/cli/options.h"
-#include "tools/train/ranks.h"
+#include "models/job/job.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,6 +13,7 @@
 #include <string.h>
 
 enum { MOST = 256 }; /* facts compared at a time */
+enum { FAILED = 1 }; /* how a process ends that has no memory for its options */
 
 typedef struct fact {
     char name[48], value[80];
@@ -98,7 +98,7 @@ static tx_status compare_endings(tx_comm *comm, int ending)
     all[comm->rank] = (int32_t)ending;
     tx_status status = tx_comm_share(comm, all, sizeof *all);
     for (int32_t r = 0; r < comm->size && !status; r++)
-        if (all[r] != TX_GO_ON)
+        if (all[r] != TX_JOB_RUNS)
             status = tx_fail(TX_INVALID,
                              "rank %" PRId32 " on %s ends with status %" PRId32
                              " when it has read its options: start all ranks with the same",
@@ -107,7 +107,7 @@ static tx_status compare_endings(tx_comm *comm, int ending)
     return status;
 }
 
-tx_status tx_train_agree_on_options(tx_train_job *j, int ending)
+tx_status tx_job_agree_on_options(tx_job *j, int ending)
 {
     /* What each rank may have its own of. */
     static const char *const own[] = {"device",
@@ -120,8 +120,8 @@ tx_status tx_train_agree_on_options(tx_train_job *j, int ending)
                                       NULL};
     fact *facts = calloc(MOST, sizeof *facts), version = make_fact("TX", TX_VERSION);
     int32_t count = 0;
-    tx_json *options = tx_train_arguments(j->set, NULL);
-    tx_status status = compare_endings(j->comm, facts && options ? ending : TX_EXIT_FAILURE);
+    tx_json *options = tx_job_arguments(&j->set, NULL);
+    tx_status status = compare_endings(j->comm, facts && options ? ending : FAILED);
     if (!status)
         status = compare(j->comm, &version, 1);
     if (!status)
@@ -136,7 +136,7 @@ tx_status tx_train_agree_on_options(tx_train_job *j, int ending)
 /* ---- Inputs -------------------------------------------------------------------------------------------------------- */
 
 /* The checkpoint to go on from: its name, its step, and its manifest, which holds the digests of all its files. */
-static tx_status add_checkpoint(fact *facts, int32_t *count, const tx_train_inputs *in)
+static tx_status add_checkpoint(fact *facts, int32_t *count, const tx_job_inputs *in)
 {
     char digest[TX_DIGEST_TEXT] = "none", step[24] = "none";
     const char *name = "none";
@@ -159,10 +159,10 @@ static tx_status add_checkpoint(fact *facts, int32_t *count, const tx_train_inpu
     return status;
 }
 
-tx_status tx_train_agree_on_inputs(tx_train_job *j)
+tx_status tx_job_agree_on_inputs(tx_job *j)
 {
     static const char *const none[] = {NULL};
-    const tx_train_inputs *in = &j->inputs;
+    const tx_job_inputs *in = &j->inputs;
     fact *facts = calloc(MOST, sizeof *facts);
     int32_t count = 0;
     tx_json *config = NULL;
@@ -182,7 +182,7 @@ tx_status tx_train_agree_on_inputs(tx_train_job *j)
     return status;
 }
 
-tx_status tx_train_agree_on_run(tx_train_job *j, const tx_json *made)
+tx_status tx_job_agree_on_run(tx_job *j, const tx_json *made)
 {
     static const char *const own[] = {"device", NULL};
     fact *facts = calloc(MOST, sizeof *facts);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Where the programs find a GPT-2's configuration. Release what they give with tx_config_free. */
-#ifndef TX_TOOLS_CONFIG_H
-#define TX_TOOLS_CONFIG_H
+#ifndef TX_ARCH_FIND_H
+#define TX_ARCH_FIND_H
 
 #include "models/arch/arch.h"
 

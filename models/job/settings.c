@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The table of txtrain's options. */
-#include "tools/train/options.h"
+ * The table of a run's options. */
+#include "models/job/settings.h"
 
 #include <float.h>
 #include <math.h>
@@ -9,14 +9,23 @@
 #include <string.h>
 
 /* clang-format off */
-#define AT(field) offsetof(tx_train_settings, field)
+#define AT(field) offsetof(tx_job_settings, field)
 #define TEXT(name, field, word, text) {TX_OPTION_TEXT, name, AT(field), .choices = word, .help = text}
 #define FLAG(name, field, text) {TX_OPTION_FLAG, name, AT(field), .help = text}
 #define CHOICE(name, field, words, text) {TX_OPTION_CHOICE, name, AT(field), .choices = words, .help = text}
 #define WHOLE(name, field, least, most, text) {TX_OPTION_INTEGER, name, AT(field), least, most, "N", text}
 #define REAL(name, field, least, most, text) {TX_OPTION_REAL, name, AT(field), least, most, "X", text}
 
-/* The names of optimizers, a "|" before each, and what they name. */
+/* The words of an enumeration, a "|" before each. */
+#define WORD(name, word) "|" word
+static const char schedule_words[] = TX_SCHEDULE_MAP(WORD) "|warmup_stable_decay";
+static const char strategy_words[] = TX_STRATEGY_MAP(WORD);
+static const char report_words[] = TX_REPORT_MAP(WORD);
+static const char save_error_words[] = TX_SAVE_ERROR_MAP(WORD);
+static const char ddp_comm_words[] = TX_DDP_COMM_MAP(WORD);
+static const char best_words[] = TX_BEST_MAP(WORD);
+
+/* The names of optimizers, and what they name. */
 static const char optimizer_words[] =
 #define TX_OPTIMIZER_WORD(word, NAME) "|" #word
 #include "api/optimizers.def"
@@ -57,8 +66,7 @@ static const tx_option options[] = {
     WHOLE("per_device_eval_batch_size", eval_batch, 1, 1 << 20, "blocks in an evaluation batch"),
     WHOLE("gradient_accumulation_steps", accumulation, 1, 1 << 20, "micro-batches in a step"),
     REAL("learning_rate", rate, 0, 1e6, "peak learning rate"),
-    CHOICE("lr_scheduler_type", schedule, "linear|cosine|constant|constant_with_warmup|polynomial|wsd|warmup_stable_decay",
-           "course of the rate"),
+    CHOICE("lr_scheduler_type", schedule, schedule_words + 1, "course of the rate"),
     TEXT("lr_scheduler_kwargs", schedule_settings, "JSON", "its settings, as {\"num_decay_steps\": 100} of wsd"),
     REAL("warmup_steps", warmup_steps, 0, INT32_MAX, "steps over which the rate rises from 0; below 1: share of the run"),
     REAL("warmup_ratio", warmup_ratio, 0, 1, "the same as a share of the run, where warmup_steps is 0"),
@@ -82,18 +90,18 @@ static const tx_option options[] = {
     REAL("logging_steps", logging_steps, 0, INT32_MAX, "every N steps; below 1: share of the run; 0: never"),
     CHOICE("eval_strategy", evaluation, "no|steps|epoch", "when to evaluate while training"),
     REAL("eval_steps", eval_steps, 0, INT32_MAX, "every N steps; below 1: share of the run; 0: logging_steps"),
-    CHOICE("save_strategy", saving, "no|steps|epoch|best", "when to write a checkpoint"),
+    CHOICE("save_strategy", saving, strategy_words + 1, "when to write a checkpoint"),
     REAL("save_steps", save_steps, 0, INT32_MAX, "every N steps and at the end; below 1: share of the run; 0: never"),
     WHOLE("save_total_limit", save_total_limit, 0, INT32_MAX, "keep the newest N checkpoints and the best; 0: all"),
-    CHOICE("on_save_error", on_save_error, "continue|stop", "when a checkpoint cannot be written"),
+    CHOICE("on_save_error", on_save_error, save_error_words + 1, "when a checkpoint cannot be written"),
     FLAG("load_best_model_at_end", load_best, "end with the weights of the best evaluation"),
-    CHOICE("metric_for_best_model", metric, "loss|eval_loss|perplexity|eval_perplexity", "less is better; all give one order"),
-    {TX_OPTION_LIST, "report_to", AT(report_to), .choices = "tensorboard|all|none", .help = "event files"},
+    CHOICE("metric_for_best_model", metric, best_words + 1, "less is better; all give one order"),
+    {TX_OPTION_LIST, "report_to", AT(report_to), .choices = report_words + 1, .help = "event files"},
     TEXT("logging_dir", logging_dir, "DIR", "of event files; else output_dir/runs/TIME_HOST"),
     FLAG("disable_tqdm", no_progress, "draw no progress line"),
     {TX_OPTION_HEADING, .help = "many ranks (mpiexec -n N txtrain ...)"},
     WHOLE("ddp_bucket_cap_mb", bucket_cap, 0, 1 << 20, "MiB of gradients summed at a time; 0: 25, the first 1"),
-    CHOICE("ddp_comm", ddp_comm, "fp32|bf16", "how gradients go from host to host; they are summed in fp32"),
+    CHOICE("ddp_comm", ddp_comm, ddp_comm_words + 1, "how gradients go from host to host; they are summed in fp32"),
     CHOICE("ddp_overlap", overlap, "auto|yes|no", "sum gradients while the backward pass goes on; auto: where that is faster"),
     WHOLE("ddp_check", ddp_check, 0, INT32_MAX, "prove every N steps that all ranks have the same weights; 0: never"),
     WHOLE("zero_stage", zero_stage, 0, 2, "1: optimizer states are spread over the ranks; 2: gradients too"),
@@ -115,23 +123,16 @@ static const tx_option options[] = {
 
 static const tx_foreign foreign[] = {
 #define X(name, same, advice) {name, same, advice},
-#include "tools/train/foreign.def"
+#include "models/job/foreign.def"
 #undef X
 };
 
-const tx_cli tx_train_program = {
-    .name = "txtrain",
-    .usage = "txtrain [ARGUMENTS.json] --train_file FILE --output_dir DIR [options]",
-    .about = "Trains a GPT-2 and writes a Hugging Face model folder. In names of options - and _ are the same.",
-    .options = options,
-    .count = (int32_t)(sizeof options / sizeof options[0]),
-    .foreign = foreign,
-    .foreign_count = (int32_t)(sizeof foreign / sizeof foreign[0]),
-};
+const tx_option_table tx_job_table = {options, sizeof options / sizeof options[0], foreign,
+                                      sizeof foreign / sizeof foreign[0]};
 
-tx_train_settings tx_train_defaults(void)
+tx_job_settings tx_job_defaults(void)
 {
-    return (tx_train_settings){
+    return (tx_job_settings){
         .validation_split = 5,
         .pin = true,
         .batch = 8,
@@ -147,156 +148,91 @@ tx_train_settings tx_train_defaults(void)
         .epsilon = 1e-8,
         .max_grad_norm = 1.0,
         .epochs = 3.0,
-        .logging = 1,
-        .saving = 1,
+        .logging = TX_STRATEGY_STEPS,
+        .saving = TX_STRATEGY_STEPS,
         .logging_steps = 500,
         .save_steps = 500,
         .device = "cpu",
     };
 }
 
-tx_optimizer_kind tx_train_optimizer(const tx_train_settings *set)
+tx_optimizer_kind tx_job_optimizer(const tx_job_settings *set)
 {
     return optimizer_kinds[set->optim];
 }
 
-bool tx_train_trains(const tx_train_settings *set)
+bool tx_job_trains(const tx_job_settings *set)
 {
     return set->do_train || !set->do_eval;
 }
 
-bool tx_train_evaluates(const tx_train_settings *set)
+bool tx_job_evaluates(const tx_job_settings *set)
 {
     return set->do_eval || set->evaluation || (!set->do_train && set->validation_file);
 }
 
 /* ---- Checks ------------------------------------------------------------------------------------------- */
 
-#define COMPLAIN(...) tx_complain(&tx_train_program, TX_EXIT_USAGE, __VA_ARGS__)
-
-static int check_steps(const char *name, double value)
+static tx_status check_steps(const char *name, double value)
 {
     if (value >= 1 && value != floor(value))
-        return COMPLAIN("--%s %g: a whole number of steps, or a share of the run below 1", name, value);
-    return TX_GO_ON;
+        return tx_fail(TX_INVALID, "--%s %g: a whole number of steps, or a share of the run below 1", name, value);
+    return TX_OK;
 }
 
 /* As the Trainer asks: what is evaluated must be saved. */
-static int check_best(const tx_train_settings *set)
+static tx_status check_best(const tx_job_settings *set)
 {
     double every = set->eval_steps > 0 ? set->eval_steps : set->logging_steps;
-    bool same = set->saving == set->evaluation || set->saving == 3;
+    bool same = set->saving == set->evaluation || set->saving == TX_STRATEGY_BEST;
     if (set->load_best && (!set->evaluation || !same))
-        return COMPLAIN(
+        return tx_fail(
+            TX_INVALID,
             "--load_best_model_at_end needs --eval_strategy and --save_strategy to be the same (steps or epoch), "
             "or --save_strategy best");
-    if (set->load_best && set->saving == 1 && !(every > 0 && fmod(set->save_steps, every) == 0))
-        return COMPLAIN("--load_best_model_at_end: save_steps %g must be a multiple of eval_steps %g", set->save_steps,
-                        every);
-    if (set->saving == 3 && !set->evaluation)
-        return COMPLAIN("--save_strategy best needs --eval_strategy steps or epoch");
-    return TX_GO_ON;
+    if (set->load_best && set->saving == TX_STRATEGY_STEPS && !(every > 0 && fmod(set->save_steps, every) == 0))
+        return tx_fail(TX_INVALID, "--load_best_model_at_end: save_steps %g must be a multiple of eval_steps %g",
+                       set->save_steps, every);
+    if (set->saving == TX_STRATEGY_BEST && !set->evaluation)
+        return tx_fail(TX_INVALID, "--save_strategy best needs --eval_strategy steps or epoch");
+    return TX_OK;
 }
 
-int tx_train_check(const tx_train_settings *set)
+tx_status tx_job_check(const tx_job_settings *set)
 {
     const bool data = set->train_file || set->dataset;
     const char *const steps[] = {"logging_steps", "eval_steps", "save_steps", "warmup_steps"};
     const double value[] = {set->logging_steps, set->eval_steps, set->save_steps, set->warmup_steps};
-    int status = TX_GO_ON;
-    for (int i = 0; i < 4 && status == TX_GO_ON; i++)
+    tx_status status = TX_OK;
+    for (int i = 0; i < 4 && !status; i++)
         status = check_steps(steps[i], value[i]);
-    if (status != TX_GO_ON)
+    if (status)
         return status;
+    if (set->list_devices)
+        return tx_fail(TX_INVALID, "--list_devices is what a program does instead of a run");
     if (set->model && set->config)
-        return COMPLAIN("--model_name_or_path and --config_name exclude each other");
+        return tx_fail(TX_INVALID, "--model_name_or_path and --config_name exclude each other");
     if (set->model && set->config_overrides)
-        return COMPLAIN("--config_overrides is for new weights: it cannot change the model of --model_name_or_path");
+        return tx_fail(TX_INVALID,
+                       "--config_overrides is for new weights: it cannot change the model of --model_name_or_path");
     if (set->train_file && set->dataset)
-        return COMPLAIN("--train_file and --dataset_name exclude each other");
+        return tx_fail(TX_INVALID, "--train_file and --dataset_name exclude each other");
     if (set->dataset_config && !set->dataset)
-        return COMPLAIN("--dataset_config_name needs --dataset_name");
+        return tx_fail(TX_INVALID, "--dataset_config_name needs --dataset_name");
     if (set->max_steps == 0)
-        return COMPLAIN("--max_steps 0: give at least 1 step, or leave it out for epochs");
+        return tx_fail(TX_INVALID, "--max_steps 0: give at least 1 step, or leave it out for epochs");
     if (set->overwrite && set->resume)
-        return COMPLAIN("--overwrite_output_dir and --resume_from_checkpoint exclude each other");
-    if (!set->dry_run && tx_train_trains(set) && !data)
-        return COMPLAIN("--train_file or --dataset_name is missing: which text shall it learn?");
-    if (!set->dry_run && tx_train_evaluates(set) && !data && !set->validation_file)
-        return COMPLAIN("--validation_file or --dataset_name is missing: on which text shall it evaluate?");
+        return tx_fail(TX_INVALID, "--overwrite_output_dir and --resume_from_checkpoint exclude each other");
+    if (!set->dry_run && tx_job_trains(set) && !data)
+        return tx_fail(TX_INVALID, "--train_file or --dataset_name is missing: which text shall it learn?");
+    if (!set->dry_run && tx_job_evaluates(set) && !data && !set->validation_file)
+        return tx_fail(TX_INVALID, "--validation_file or --dataset_name is missing: on which text shall it evaluate?");
     if (!set->dry_run && !set->output_dir)
-        return COMPLAIN("--output_dir is missing: where shall the model go?");
+        return tx_fail(TX_INVALID, "--output_dir is missing: where shall the model go?");
     return check_best(set);
 }
 
-/* ---- As JSON -------------------------------------------------------------------------------------------- */
-
-/* The word at place `place` of "a|b|c". */
-static tx_status set_word(tx_json *json, const char *name, const char *choices, int32_t place)
+tx_json *tx_job_arguments(const tx_job_settings *set, const char *const *names)
 {
-    char word[64];
-    for (; place > 0; place--)
-        choices += strcspn(choices, "|") + 1;
-    snprintf(word, sizeof word, "%.*s", (int)strcspn(choices, "|"), choices);
-    return tx_json_set_string(json, name, word);
-}
-
-static tx_status set_list(tx_json *json, const tx_option *o, uint32_t bits)
-{
-    char text[256] = "";
-    size_t used = 0;
-    for (const char *word = o->choices; bits; bits >>= 1) {
-        size_t length = strcspn(word, "|");
-        if (bits & 1)
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%.*s", used ? "," : "", (int)length, word);
-        word += length + (word[length] == '|');
-    }
-    return tx_json_set_string(json, o->name, text);
-}
-
-static tx_status set_value(tx_json *json, const tx_option *o, const void *at)
-{
-    switch (o->kind) {
-    case TX_OPTION_FLAG:
-        return tx_json_set_bool(json, o->name, *(const bool *)at);
-    case TX_OPTION_INTEGER:
-        return tx_json_set_int(json, o->name, *(const int64_t *)at);
-    case TX_OPTION_REAL:
-        return tx_json_set_number(json, o->name, *(const double *)at);
-    case TX_OPTION_TEXT:
-    case TX_OPTION_OPTIONAL: {
-        const char *text = *(const char *const *)at;
-        return text ? tx_json_set_string(json, o->name, text) : tx_json_set_null(json, o->name);
-    }
-    case TX_OPTION_CHOICE:
-        return set_word(json, o->name, o->choices, *(const int32_t *)at);
-    case TX_OPTION_LIST:
-        return set_list(json, o, *(const uint32_t *)at);
-    case TX_OPTION_HEADING:
-    case TX_OPTION_WORDS:
-        break;
-    }
-    return TX_OK;
-}
-
-static bool is_wanted(const char *name, const char *const *names)
-{
-    for (; names && *names; names++)
-        if (strcmp(*names, name) == 0)
-            return true;
-    return !names;
-}
-
-tx_json *tx_train_arguments(const tx_train_settings *set, const char *const *names)
-{
-    tx_json *json = tx_json_object();
-    for (size_t i = 0; i < sizeof options / sizeof options[0] && json; i++) {
-        const tx_option *o = &options[i];
-        if (o->kind != TX_OPTION_HEADING && is_wanted(o->name, names) &&
-            set_value(json, o, (const char *)set + o->offset)) {
-            tx_json_free(json);
-            json = NULL;
-        }
-    }
-    return json;
+    return tx_option_json(&(tx_option_values){.table = tx_job_table, .values = (void *)(uintptr_t)set}, names);
 }

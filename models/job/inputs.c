@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Finding and reading what a run starts from. */
-#include "tools/train/inputs.h"
+#include "models/job/job.h"
 
 #include "api/base/cores.h"
 #include "api/base/file.h"
-#include "models/files/checkpoint.h"
+#include "models/arch/find.h"
 #include "models/files/hub.h"
-#include "tools/cli/config.h"
-#include "tools/cli/output.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,16 +26,18 @@ static bool wants_newest(const char *resume)
     return !*resume || strcmp(resume, "True") == 0 || strcmp(resume, "true") == 0;
 }
 
-static tx_status choose_checkpoint(const tx_train_settings *set, const tx_reporter *report, tx_train_inputs *in)
+static tx_status choose_checkpoint(tx_job *j)
 {
+    const tx_job_settings *set = &j->set;
+    tx_job_inputs *in = &j->inputs;
     const char *resume = set->resume;
     if (!resume || strcmp(resume, "False") == 0 || strcmp(resume, "false") == 0)
         return tx_run_state_create(&in->state);
     tx_status status;
     if (wants_newest(resume)) {
-        status = tx_checkpoint_newest(set->output_dir, report, &in->checkpoint);
+        status = tx_checkpoint_newest(set->output_dir, &j->report, &in->checkpoint);
     } else {
-        status = tx_checkpoint_verify(resume, report);
+        status = tx_checkpoint_verify(resume, &j->report);
         if (!status)
             status = copy_text(resume, &in->checkpoint);
     }
@@ -45,23 +45,25 @@ static tx_status choose_checkpoint(const tx_train_settings *set, const tx_report
         status = tx_run_state_read(in->checkpoint, set->output_dir, &in->state);
     if (status)
         return tx_fail_in(status, "resume_from_checkpoint");
-    tx_print_line(stdout, "resume  %s: after step %" PRId64, in->checkpoint, in->state.step);
+    tx_job_note(j, "resume  %s: after step %" PRId64, in->checkpoint, in->state.step);
     return TX_OK;
 }
 
 /* ---- Where the data are ------------------------------------------------------------------------------------- */
 
-static tx_status find_data(const tx_train_settings *set, tx_train_inputs *in)
+static tx_status find_data(tx_job *j)
 {
+    const tx_job_settings *set = &j->set;
+    tx_job_inputs *in = &j->inputs;
     char *folder = NULL;
     tx_status status = TX_OK;
     if (set->train_file)
         status = copy_text(set->train_file, &in->train_path);
     if (!status && set->dataset)
         status = tx_hub_dataset(set->dataset, set->dataset_config, &folder);
-    if (!status && folder && (tx_train_trains(set) || !set->validation_file))
+    if (!status && folder && (tx_job_trains(set) || !set->validation_file))
         status = tx_hub_split(folder, TX_SPLIT_TRAIN, &in->train_path);
-    if (!status && tx_train_evaluates(set)) {
+    if (!status && tx_job_evaluates(set)) {
         if (set->validation_file)
             status = copy_text(set->validation_file, &in->validation_path);
         else if (folder)
@@ -96,8 +98,10 @@ static tx_status find_config(const char *name, tx_config **config)
     return status;
 }
 
-static tx_status choose_config(const tx_train_settings *set, tx_train_inputs *in)
+static tx_status choose_config(tx_job *j)
 {
+    const tx_job_settings *set = &j->set;
+    tx_job_inputs *in = &j->inputs;
     tx_status status = TX_OK;
     if (in->checkpoint)
         status = copy_text(in->checkpoint, &in->model_folder);
@@ -121,8 +125,10 @@ static bool holds_tokens(const char *path)
 }
 
 /* The tokenizer that was named, else the model's, else the bytes. */
-static tx_status choose_tokenizer(const tx_train_settings *set, tx_train_inputs *in)
+static tx_status choose_tokenizer(tx_job *j)
 {
+    const tx_job_settings *set = &j->set;
+    tx_job_inputs *in = &j->inputs;
     char *folder = NULL;
     const char *from = in->model_folder;
     tx_status status = TX_OK;
@@ -136,12 +142,11 @@ static tx_status choose_tokenizer(const tx_train_settings *set, tx_train_inputs 
         status = from ? tx_tokenizer_open(from, &in->tokenizer) : TX_NOT_FOUND;
     if (status == TX_NOT_FOUND && !folder && in->config->vocab_size == TX_BYTES_VOCAB) {
         if (from)
-            tx_print_line(stdout, "%s: has no tokenizer; its vocabulary of %d is taken for the bytes", from,
-                          TX_BYTES_VOCAB);
+            tx_job_note(j, "%s: has no tokenizer; its vocabulary of %d is taken for the bytes", from, TX_BYTES_VOCAB);
         status = tx_tokenizer_bytes(&in->tokenizer);
     } else if (status == TX_NOT_FOUND && !folder && holds_tokens(in->train_path) && holds_tokens(in->validation_path)) {
         if (in->train_path || in->validation_path) /* a dry run needs none */
-            printf("no tokenizer is known: the data are tokens, and the model is written without one\n");
+            tx_job_note(j, "no tokenizer is known: the data are tokens, and the model is written without one");
         status = TX_OK;
     } else if (status == TX_NOT_FOUND && !from) {
         status = tx_fail(TX_NOT_FOUND,
@@ -156,8 +161,10 @@ static tx_status choose_tokenizer(const tx_train_settings *set, tx_train_inputs 
     return status;
 }
 
-static tx_status choose_block(const tx_train_settings *set, tx_train_inputs *in)
+static tx_status choose_block(tx_job *j)
 {
+    const tx_job_settings *set = &j->set;
+    tx_job_inputs *in = &j->inputs;
     int64_t positions = in->config->positions;
     in->block = set->block ? set->block : positions < 1024 ? positions : 1024;
     if (in->block > positions)
@@ -166,24 +173,28 @@ static tx_status choose_block(const tx_train_settings *set, tx_train_inputs *in)
     return in->block < 2 ? tx_fail(TX_INVALID, "block_size must be 2 or more: a label is the token after") : TX_OK;
 }
 
-static void print_model(const tx_train_settings *set, const tx_train_inputs *in)
+static void note_model(const tx_job *j)
 {
+    const tx_job_settings *set = &j->set;
+    const tx_job_inputs *in = &j->inputs;
     const tx_config *c = in->config;
-    tx_print_line(stdout,
-                  "model   %s: %" PRId64 " layers, %" PRId64 " heads, width %" PRId64 ", vocabulary %" PRId64
-                  ", %" PRId64 " parameters, %s",
-                  in->model_folder ? in->model_folder
-                  : set->config    ? set->config
-                                   : "small byte GPT-2 (choose another with --model_name_or_path or --config_name)",
-                  c->layers, c->heads, c->width, c->vocab_size, tx_arch_param_count(c),
-                  in->model_folder ? "weights from its files" : "new weights");
+    tx_job_note(j,
+                "model   %s: %" PRId64 " layers, %" PRId64 " heads, width %" PRId64 ", vocabulary %" PRId64 ", %" PRId64
+                " parameters, %s",
+                in->model_folder ? in->model_folder
+                : set->config    ? set->config
+                                 : "small byte GPT-2 (choose another with --model_name_or_path or --config_name)",
+                c->layers, c->heads, c->width, c->vocab_size, tx_arch_param_count(c),
+                in->model_folder ? "weights from its files" : "new weights");
 }
 
 /* ---- Data --------------------------------------------------------------------------------------------------- */
 
-static tx_status open_dataset(const tx_train_settings *set, const tx_train_inputs *in, const char *path, bool train,
-                              double from, double to, const tx_reporter *report, tx_dataset **dataset)
+static tx_status open_dataset(const tx_job *j, const char *path, bool train, double from, double to,
+                              tx_dataset **dataset)
 {
+    const tx_job_settings *set = &j->set;
+    const tx_job_inputs *in = &j->inputs;
     char *cache = set->output_dir ? tx_path_join(set->output_dir, "cache") : NULL;
     if (set->output_dir && !cache)
         return TX_MEMORY;
@@ -199,49 +210,48 @@ static tx_status open_dataset(const tx_train_settings *set, const tx_train_input
         .skip_bad = set->skip_bad,
         .cache = cache,
         .threads = set->tokenize_threads > 0 ? (int32_t)set->tokenize_threads : tx_cores(),
-        .report = *report,
+        .report = j->report,
     };
     tx_status status = tx_dataset_open(path, &options, dataset);
     free(cache);
     if (!status)
-        tx_print_line(stdout, "%s %s: %" PRId64 " tokens, %" PRId64 " blocks of %" PRId64,
-                      train ? "train  " : "eval   ", path, tx_dataset_tokens(*dataset), tx_dataset_blocks(*dataset),
-                      in->block);
+        tx_job_note(j, "%s %s: %" PRId64 " tokens, %" PRId64 " blocks of %" PRId64, train ? "train  " : "eval   ", path,
+                    tx_dataset_tokens(*dataset), tx_dataset_blocks(*dataset), in->block);
     return status;
 }
 
-static tx_status open_data(const tx_train_settings *set, const tx_reporter *report, tx_train_inputs *in)
+static tx_status open_data(tx_job *j)
 {
-    double cut = in->shared ? set->validation_split : 0.0;
+    tx_job_inputs *in = &j->inputs;
+    const double cut = in->shared ? j->set.validation_split : 0.0, end = in->shared ? cut : 100.0;
     tx_status status = TX_OK;
-    if (in->train_path && tx_train_trains(set))
-        status = open_dataset(set, in, in->train_path, true, cut, 100.0, report, &in->train);
+    if (in->train_path && tx_job_trains(&j->set))
+        status = open_dataset(j, in->train_path, true, cut, 100.0, &in->train);
     if (!status && in->validation_path)
-        status =
-            open_dataset(set, in, in->validation_path, false, 0.0, in->shared ? cut : 100.0, report, &in->validation);
+        status = open_dataset(j, in->validation_path, false, 0.0, end, &in->validation);
     return status;
 }
 
 /* ---- All --------------------------------------------------------------------------------------------------- */
 
-tx_status tx_train_open(const tx_train_settings *set, const tx_reporter *report, tx_train_inputs *inputs)
+tx_status tx_job_open(tx_job *j)
 {
-    tx_status status = choose_checkpoint(set, report, inputs);
+    tx_status status = choose_checkpoint(j);
     if (!status)
-        status = find_data(set, inputs);
+        status = find_data(j);
     if (!status)
-        status = choose_config(set, inputs);
+        status = choose_config(j);
     if (!status)
-        status = choose_tokenizer(set, inputs);
+        status = choose_tokenizer(j);
     if (!status)
-        status = choose_block(set, inputs);
+        status = choose_block(j);
     if (status)
         return status;
-    print_model(set, inputs);
-    return open_data(set, report, inputs);
+    note_model(j);
+    return open_data(j);
 }
 
-void tx_train_release(tx_train_inputs *inputs)
+void tx_job_release(tx_job_inputs *inputs)
 {
     tx_dataset_free(inputs->train);
     tx_dataset_free(inputs->validation);

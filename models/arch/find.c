@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Finding a configuration. */
-#include "tools/cli/config.h"
+#include "models/arch/find.h"
 
 #include "api/base/file.h"
 #include "models/text/tokenizer.h"
-#include "tools/cli/output.h"
 
 #include <stdio.h>
 #include <stdlib.h>

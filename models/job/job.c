@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A whole run in its order: join the ranks, read the inputs, compile, train, evaluate, write. */
+#include "models/job/job.h"
+
+#include "api/base/file.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- The job -------------------------------------------------------------------------------------------- */
+
+tx_status tx_job_create(tx_job **job)
+{
+    tx_job *j = calloc(1, sizeof *j);
+    if (!j)
+        return tx_fail(TX_MEMORY, "no memory for a job");
+    j->set = tx_job_defaults();
+    j->options = (tx_option_values){.table = tx_job_table, .values = &j->set};
+    j->report = tx_job_reporter(j);
+    *job = j;
+    return TX_OK;
+}
+
+void tx_job_free(tx_job *j)
+{
+    if (!j)
+        return;
+    tx_tensorboard_close(j->board);
+    tx_output_lock_release(j->lock);
+    tx_trainer_free(j->trainer);
+    tx_model_free(j->model);
+    tx_engine_free(j->engine);
+    tx_job_release(&j->inputs);
+    free(j->rows_text);
+    free(j->kept);
+    tx_comm_close(j->comm);
+    tx_watch_stop(j->watch);
+    tx_option_values_free(&j->options);
+    free(j);
+}
+
+tx_status tx_job_set(tx_job *j, const char *name, const char *value)
+{
+    return tx_option_set(&j->options, name, value);
+}
+
+tx_status tx_job_read(tx_job *j, const char *path)
+{
+    return tx_option_read(&j->options, path);
+}
+
+tx_status tx_job_listen(tx_job *j, const tx_job_listener *listener)
+{
+    if (listener->size != sizeof *listener)
+        return tx_fail(TX_INVALID, "tx_job_listen: the listener's size field is %zu, expected %zu", listener->size,
+                       sizeof *listener);
+    j->listener = *listener;
+    return TX_OK;
+}
+
+int tx_job_stopped(const tx_job *j)
+{
+    return j->summary.stopped;
+}
+
+int64_t tx_job_step(const tx_job *j, int64_t *steps)
+{
+    *steps = j->steps;
+    return j->inputs.state.step;
+}
+
+tx_status tx_job_result(const tx_job *j, const char *name, double *value)
+{
+    for (int32_t i = 0; i < j->metric_count; i++)
+        if (strcmp(j->metrics[i].name, name) == 0) {
+            *value = j->metrics[i].value;
+            return TX_OK;
+        }
+    return tx_fail(TX_NOT_FOUND, "%s: the run has no such result", name);
+}
+
+/* ---- Ranks ---------------------------------------------------------------------------------------------- */
+
+tx_status tx_job_join(tx_job *j)
+{
+    tx_watch_options watch = {.size = sizeof watch,
+                              .program = "txtrain",
+                              .advice = "start again with --resume_from_checkpoint",
+                              .timeout = j->set.comm_timeout,
+                              .join = j->set.start_timeout};
+    tx_status status = j->watch ? TX_OK : tx_watch_start(&watch, &j->watch);
+    if (status || j->comm)
+        return status;
+    status = tx_comm_open(NULL, NULL, &j->comm);
+    return status ? status : tx_watch_join(j->watch, j->comm);
+}
+
+int32_t tx_job_rank(const tx_job *j, int32_t *ranks)
+{
+    *ranks = j->comm ? j->comm->size : 1;
+    return j->comm ? j->comm->rank : 0;
+}
+
+/* Others wait here until rank 0 has come too: what it leaves behind, a cache or a lock, they find. */
+static tx_status meet(tx_job *j)
+{
+    return tx_comm_collect(j->comm, TX_BARRIER, NULL, 0, TX_F32, 0);
+}
+
+void tx_job_refuse(tx_job *j, int status)
+{
+    if (tx_launcher_ranks(NULL) <= 1)
+        return;
+    if (tx_job_join(j) == TX_OK && j->comm->size > 1)
+        tx_job_agree_on_options(j, status);
+    if (status)
+        tx_watch_failed(j->watch, status, tx_error());
+    else
+        tx_watch_done(j->watch);
+}
+
+void tx_job_leave(const tx_job *j)
+{
+    if (j->comm && j->comm->table->leave)
+        j->comm->table->leave();
+}
+
+/* ---- Preparation ---------------------------------------------------------------------------------------- */
+
+static tx_status count_steps(tx_job *j)
+{
+    const tx_job_settings *set = &j->set;
+    if (!j->inputs.train)
+        return TX_OK;
+    j->epoch_steps = tx_loader_epoch_steps(tx_dataset_blocks(j->inputs.train), j->step_rows);
+    const double steps = set->max_steps > 0 ? (double)set->max_steps : ceil(set->epochs * (double)j->epoch_steps);
+    if (!(steps <= (double)UINT32_MAX))
+        return tx_fail(TX_INVALID, "%.0f steps are more than can be counted; set max_steps", steps);
+    j->steps = (int64_t)steps;
+    tx_job_note(j, "plan    %" PRId64 " steps an epoch, %" PRId64 " steps in all", j->epoch_steps, j->steps);
+    return TX_OK;
+}
+
+/* Rank 0 goes first: it takes the lock and makes the cache, which the others find. */
+static tx_status read_inputs(tx_job *j)
+{
+    const tx_job_settings *set = &j->set;
+    const bool first = tx_job_leads(j);
+    tx_watch_begin(j->watch, TX_WATCH_READING);
+    tx_status status = tx_job_take_place(j);
+    if (!status && !first)
+        status = meet(j);
+    if (!status && first && !set->dry_run && !set->overwrite && !set->resume && tx_job_trains(set))
+        status = tx_output_check(set->output_dir);
+    /* Before the checkpoints are looked at: an interrupted save may have put one aside, another process may remove
+     * some. */
+    if (!status && !set->dry_run && set->resume && tx_is_folder(set->output_dir))
+        status = tx_job_open_output(j);
+    if (!status)
+        status = tx_job_open(j);
+    if (!status && first)
+        status = meet(j);
+    if (!status)
+        status = tx_job_share_warnings(j);
+    return status || j->comm->size == 1 ? status : tx_job_agree_on_inputs(j);
+}
+
+static tx_status prepare(tx_job *j)
+{
+    tx_status status = read_inputs(j);
+    if (!status)
+        status = tx_job_split(j);
+    if (!status)
+        status = count_steps(j);
+    tx_watch_begin(j->watch, TX_WATCH_COMPILING);
+    if (!status)
+        status = tx_job_compile(j);
+    if (!status)
+        tx_job_note_shares(j);
+    return status;
+}
+
+static tx_status load_weights(tx_job *j)
+{
+    const char *folder = j->inputs.model_folder;
+    uint64_t hash;
+    tx_watch_begin(j->watch, TX_WATCH_LOADING);
+    tx_status status = tx_model_allocate(j->model);
+    if (!status)
+        status = folder ? tx_job_load(j, folder) : tx_model_init(j->model, (uint64_t)j->set.seed);
+    if (!status && j->comm->size > 1)
+        status = tx_pace_compare_weights(j->model, j->comm, "do all ranks read the same files?", &hash);
+    return status;
+}
+
+/* ---- Training ------------------------------------------------------------------------------------------- */
+
+/* Brings back what the checkpoint holds besides the weights, when it fits this run. */
+static tx_status resume(tx_job *j)
+{
+    tx_job_inputs *in = &j->inputs;
+    tx_json *made = NULL;
+    tx_status status = tx_job_describe(j, &made);
+    if (!status)
+        status = tx_job_agree_on_run(j, made);
+    if (!status && in->checkpoint)
+        status = tx_run_state_agree(&in->state, made, &j->report);
+    if (!status && in->checkpoint)
+        status =
+            tx_run_resume(j->model, j->trainer, &in->state, in->checkpoint, tx_job_leads(j) ? j->set.output_dir : NULL);
+    if (!status && in->checkpoint)
+        tx_job_look_for_best(j);
+    if (status) {
+        tx_json_free(made);
+        return status;
+    }
+    tx_json_free(in->state.run);
+    in->state.run = made;
+    return TX_OK;
+}
+
+/* All that can fail before the first step. */
+static tx_status begin(tx_job *j, tx_run_options *run)
+{
+    const tx_run_state *state = &j->inputs.state;
+    tx_status status = tx_job_make_run(j, run);
+    if (!status)
+        status = resume(j);
+    if (!status && tx_job_leads(j))
+        status = tx_job_check_room(j, run);
+    if (!status && tx_job_leads(j) && j->set.dump_order)
+        status = tx_job_dump_order(j);
+    if (status)
+        return status;
+    if (state->step >= j->steps)
+        tx_job_note(j, "the checkpoint is at step %" PRId64 " of %" PRId64 ": nothing is left to train", state->step,
+                    j->steps);
+    if (j->listener.begin)
+        j->listener.begin(j->listener.context);
+    status = tx_job_share_warnings(j);
+    tx_job_tell_warnings(j);
+    return status;
+}
+
+/* The last entry of the history, as the Trainer writes it. */
+static tx_status log_end(tx_job *j)
+{
+    const tx_run_summary *s = &j->summary;
+    const double samples = (double)s->tokens / (double)j->inputs.block;
+    return tx_run_state_log(&j->inputs.state, "train_runtime", s->wall, "train_samples_per_second", samples / s->wall,
+                            "train_steps_per_second", (double)s->steps / s->wall, "total_flos", j->inputs.state.flops,
+                            "train_loss", s->mean_loss, (const char *)NULL);
+}
+
+/* The model, the history and the results of a run that went to its end. */
+static tx_status end(tx_job *j, const tx_run_options *run)
+{
+    const tx_run_summary *s = &j->summary;
+    const char *folder = j->set.output_dir;
+    if (s->unsaved)
+        tx_job_lack(j, "%" PRId64 " %s not written, the last of %s", s->unsaved,
+                    s->unsaved == 1 ? "checkpoint was" : "checkpoints were", s->unsaved_why);
+    tx_watch_begin(j->watch, TX_WATCH_WRITING);
+    tx_status status = tx_job_load_best(j);
+    if (!status)
+        status = log_end(j);
+    if (status || !tx_job_leads(j))
+        return status;
+    status = tx_job_write_model(j, folder);
+    if (!status)
+        tx_job_note(j, "saved   %s: config.json, model.safetensors%s", folder,
+                    j->inputs.tokenizer ? ", tokenizer" : "");
+    if (!status)
+        status = tx_run_state_write_trainer(&j->inputs.state, &run->facts, folder, folder);
+    return status ? status : tx_job_report_training(j);
+}
+
+static tx_status train(tx_job *j)
+{
+    const tx_run_summary *s = &j->summary;
+    tx_run_options run;
+    tx_status status = begin(j, &run);
+    if (!status)
+        status = tx_run(j->engine, j->model, j->trainer, &run, &j->inputs.state, &j->summary);
+    if (status)
+        return status;
+    tx_job_note(j,
+                "trained %" PRId64 " steps, %" PRId64 " tokens, %.1f s, %.0f tokens/s, waited %.1f s for data, last "
+                "loss %.4f",
+                s->steps, s->tokens, s->seconds, s->seconds > 0 ? (double)s->tokens / s->seconds : 0.0, s->waited,
+                s->loss);
+    return s->stopped ? TX_OK : end(j, &run);
+}
+
+static tx_status evaluate(tx_job *j)
+{
+    tx_run_evaluation e = {.step = j->inputs.state.step, .epoch = j->inputs.state.epoch};
+    tx_status status = tx_run_evaluate(j->trainer, j->inputs.validation, j->watch, &e);
+    return status ? status : tx_job_report_evaluation(j, &e);
+}
+
+/* Trains, evaluates and writes what is asked for; a run that was stopped ends with its checkpoint. No rank leaves
+ * before rank 0 has written everything. */
+static tx_status work(tx_job *j)
+{
+    tx_status status = j->lock ? TX_OK : tx_job_open_output(j);
+    if (!status)
+        status = load_weights(j);
+    if (!status)
+        status = tx_job_open_events(j);
+    if (!status && j->inputs.train)
+        status = train(j);
+    if (status || j->summary.stopped)
+        return status;
+    if (j->inputs.validation)
+        status = evaluate(j);
+    if (!status)
+        status = tx_job_write_card(j);
+    return status ? status : meet(j);
+}
+
+/* What could not be done is the run's failure, though all ranks have come to its end. */
+static tx_status finish(tx_job *j)
+{
+    j->complete = !j->summary.stopped;
+    return j->lacks[0] ? tx_fail(TX_IO, "%s; the final model is in %s", j->lacks, j->set.output_dir) : TX_OK;
+}
+
+tx_status tx_job_run(tx_job *j)
+{
+    enum { FAILED = 1, SIGNAL = 128 }; /* as a shell has a process end */
+    tx_status status = tx_job_join(j);
+    if (!status && j->comm->size > 1)
+        status = tx_job_agree_on_options(j, TX_JOB_RUNS);
+    if (!status)
+        status = tx_job_check(&j->set);
+    if (!status)
+        status = prepare(j);
+    if (!status && !j->set.dry_run)
+        status = work(j);
+    if (!status)
+        status = finish(j);
+    tx_tensorboard_close(j->board);
+    j->board = NULL;
+    if (j->complete)
+        tx_watch_done(j->watch);
+    else if (status || j->summary.stopped)
+        tx_watch_failed(j->watch, status ? FAILED : SIGNAL + j->summary.stopped, status ? tx_error() : "");
+    return status;
+}

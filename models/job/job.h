@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A whole run in progress, for the files that make it go:
+ *   settings.c  its options
+ *   inputs.c    what it starts from: checkpoint, configuration, tokenizer, data
+ *   ranks.c     where each rank runs and which rows it does; agree.c: what all must have in common
+ *   plans.c     from options to engine, trainer and run
+ *   best.c      the best weights at the end
+ *   results.c   the output folder, and what is left there
+ *   listen.c    what is told to whom
+ *   job.c       the order of all that */
+#ifndef TX_JOB_H
+#define TX_JOB_H
+
+#include "comm/watch.h"
+#include "models/arch/arch.h"
+#include "models/files/checkpoint.h"
+#include "models/job/settings.h"
+#include "models/train/tensorboard.h"
+#include "models/tx_train.h"
+
+#define TX_JOB_METRICS 32
+
+/* What a run starts from. */
+typedef struct tx_job_inputs {
+    char *checkpoint;   /* to go on from; NULL: none */
+    char *model_folder; /* of the weights; NULL: new ones */
+    tx_run_state state; /* the checkpoint's, or a new one */
+    tx_config *config;
+    char *train_path, *validation_path; /* NULL: none */
+    bool shared;                        /* the validation data are a part of the training file */
+    tx_tokenizer *tokenizer;            /* NULL: none is known, and the data are tokens */
+    int64_t block;                      /* tokens in a block */
+    tx_dataset *train, *validation;     /* NULL: none */
+} tx_job_inputs;
+
+struct tx_job {
+    tx_job_settings set;
+    tx_option_values options; /* of `set` */
+    tx_job_listener listener;
+    tx_reporter report; /* to the listener and the watch */
+    tx_job_inputs inputs;
+    tx_engine *engine;
+    tx_model *model;
+    tx_trainer *trainer;
+    tx_output_lock *lock;
+    tx_tensorboard *board; /* NULL: none */
+    int64_t epoch_steps, steps;
+    /* One of many ranks. */
+    tx_comm *comm;
+    tx_watch *watch;
+    char *kept; /* warnings of a rank that is not the first, while most of its warnings are also that one's */
+    bool tells; /* warnings are kept no more */
+    char device[128];
+    bool mixed; /* the ranks' devices differ */
+    int32_t zero_stage;
+    int64_t step_rows;         /* of an optimizer step */
+    int64_t all_rows;          /* of a micro-batch of all ranks */
+    int64_t rows, rows_before; /* of those, this rank's, and those of the ranks before it */
+    char *rows_text;           /* all ranks' rows, "3,1" */
+    bool balance;              /* they are to be measured */
+    /* The end. */
+    tx_run_summary summary;
+    tx_metric metrics[TX_JOB_METRICS];
+    int32_t metric_count;
+    bool complete;    /* all that could be done is done, on all ranks alike */
+    char lacks[1400]; /* what could not; empty: nothing */
+};
+
+/* Whether this rank speaks and writes for all. */
+static inline bool tx_job_leads(const tx_job *job)
+{
+    return !job->comm || job->comm->rank == 0;
+}
+
+/* ---- inputs.c ------------------------------------------------------------------------------------------- */
+
+/* Looks everything up and reads it, noting what was chosen. Release on any outcome. */
+tx_status tx_job_open(tx_job *job);
+void tx_job_release(tx_job_inputs *inputs);
+
+/* ---- ranks.c -------------------------------------------------------------------------------------------- */
+
+/* Ranks of a host that no launcher has bound share out its devices (device auto) and its cores. */
+tx_status tx_job_take_place(tx_job *job);
+/* Threads as asked for, else as many as the rank has cores and its share of the time that the ranks' container has. */
+int32_t tx_job_threads(const tx_job *job);
+/* Once the device is open: where ranks have different kinds, each weight is updated by one of them alone, since
+ * devices differ in rounding; notes who is where. */
+tx_status tx_job_compare_devices(tx_job *job);
+/* Which rows of a step, and of a micro-batch, this rank does. */
+tx_status tx_job_split(tx_job *job);
+/* Notes how the work is shared out, where there is anybody to share with. */
+void tx_job_note_shares(const tx_job *job);
+
+/* ---- agree.c -------------------------------------------------------------------------------------------- */
+
+/* What all ranks must have in common: INVALID, naming ranks and values, where they differ. `ending`: with which status
+ * this rank ends for what its options say (a mistake, --help), TX_JOB_RUNS where it does not. */
+#define TX_JOB_RUNS (-1)
+tx_status tx_job_agree_on_options(tx_job *job, int ending);
+/* Checkpoint, configuration, tokenizer, data. */
+tx_status tx_job_agree_on_inputs(tx_job *job);
+/* What the run is made of (tx_job_describe), but for devices. */
+tx_status tx_job_agree_on_run(tx_job *job, const tx_json *made);
+
+/* ---- plans.c -------------------------------------------------------------------------------------------- */
+
+/* Opens the device and compiles the plans; what a checkpoint's run had chosen by measuring is chosen again. */
+tx_status tx_job_compile(tx_job *job);
+/* The options of the run. */
+tx_status tx_job_make_run(tx_job *job, tx_run_options *run);
+/* What the run is made of, for a later one to agree with (tx_run_state_agree). The caller frees. */
+tx_status tx_job_describe(const tx_job *job, tx_json **made);
+/* Fails where the disk has no room for what the run will write. */
+tx_status tx_job_check_room(const tx_job *job, const tx_run_options *run);
+/* Loads the weights of a folder. */
+tx_status tx_job_load(const tx_job *job, const char *folder);
+/* Configuration, weights, tokenizer and training_args.json: what a checkpoint and the final folder have in common. */
+tx_status tx_job_write_model(const tx_job *job, const char *folder);
+/* Writes the file of dump_order. */
+tx_status tx_job_dump_order(const tx_job *job);
+
+/* ---- best.c --------------------------------------------------------------------------------------------- */
+
+/* Warns where the best checkpoint so far is wanted at the end and is not there. */
+void tx_job_look_for_best(const tx_job *job);
+/* Ends with the best weights where that is asked for; where they cannot be had the last ones stay, and the job lacks
+ * something. All ranks call it. */
+tx_status tx_job_load_best(tx_job *job);
+/* Adds a line's part to what the job lacks. */
+void tx_job_lack(tx_job *job, const char *format, ...) TX_PRINTF(2, 3);
+
+/* ---- results.c ------------------------------------------------------------------------------------------ */
+
+/* Folder and lock; an earlier run's checkpoints go where they are to be overwritten. Rank 0 alone does something. */
+tx_status tx_job_open_output(tx_job *job);
+/* The metrics of training and of an evaluation: to the listener, folder/train_results.json or eval_results.json, and
+ * all_results.json beside those that it has. */
+tx_status tx_job_report_training(tx_job *job);
+tx_status tx_job_report_evaluation(tx_job *job, const tx_run_evaluation *evaluation);
+/* Writes the model card. */
+tx_status tx_job_write_card(const tx_job *job);
+
+/* ---- listen.c ------------------------------------------------------------------------------------------- */
+
+/* What the engine room tells: warnings, progress. */
+tx_reporter tx_job_reporter(tx_job *job);
+/* What the loop tells. */
+tx_run_listener tx_job_run_listener(tx_job *job);
+/* A line for who follows the run, from rank 0 alone. */
+void tx_job_note(const tx_job *job, const char *format, ...) TX_PRINTF(2, 3);
+/* Tells the warnings that were kept, unless rank 0 has told the same. All ranks call it. */
+tx_status tx_job_share_warnings(tx_job *job);
+/* Tells those that were kept since, and keeps none from now on. */
+void tx_job_tell_warnings(tx_job *job);
+/* Opens the event file where one is asked for. */
+tx_status tx_job_open_events(tx_job *job);
+/* A point of the event file under the tag that the Trainer's callback gives the name. */
+void tx_job_add_point(const tx_job *job, const char *name, int64_t step, double value);
+
+#endif

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What a run tells: to its listener, to the event file, to the watch; and the warnings of many ranks, which are mostly
+ * the same. */
+#include "models/job/job.h"
+
+#include "api/base/clock.h"
+#include "api/base/file.h"
+#include "api/base/hash.h"
+#include "api/base/message.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Longer lines are cut off. */
+#define LINE 8192
+
+void tx_job_note(const tx_job *j, const char *format, ...)
+{
+    char text[LINE], safe[LINE];
+    va_list args;
+    if (!j->listener.note || !tx_job_leads(j))
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    tx_escape(text, safe, sizeof safe);
+    j->listener.note(j->listener.context, safe);
+}
+
+/* ---- Warnings ------------------------------------------------------------------------------------------- */
+
+static void tell_warning(const tx_job *j, const char *message)
+{
+    char text[LINE];
+    if (!j->listener.warn)
+        return;
+    if (!tx_job_leads(j)) {
+        snprintf(text, sizeof text, "rank %" PRId32 " on %s: %s", j->comm->rank, j->comm->ranks[j->comm->rank].name,
+                 message);
+        message = text;
+    }
+    j->listener.warn(j->listener.context, message);
+}
+
+/* Adds a line to the warnings kept; false where there is no memory. */
+static bool keep_warning(tx_job *j, const char *message)
+{
+    const size_t used = j->kept ? strlen(j->kept) : 0, size = strlen(message);
+    char *grown = realloc(j->kept, used + size + 2);
+    if (!grown)
+        return false;
+    memcpy(grown + used, message, size);
+    memcpy(grown + used + size, "\n", 2);
+    j->kept = grown;
+    return true;
+}
+
+static void warn(void *context, const char *message)
+{
+    tx_job *j = context;
+    if (!j->tells && j->comm && j->comm->size > 1 && keep_warning(j, message) && j->comm->rank > 0)
+        return;
+    tell_warning(j, message);
+}
+
+static void tell_kept(const tx_job *j)
+{
+    char *rest = NULL;
+    for (char *line = j->kept ? strtok_r(j->kept, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest))
+        tell_warning(j, line);
+}
+
+static void forget_kept(tx_job *j)
+{
+    free(j->kept);
+    j->kept = NULL;
+}
+
+tx_status tx_job_share_warnings(tx_job *j)
+{
+    const char *kept = j->kept ? j->kept : "";
+    const uint64_t hash = tx_hash(TX_HASH_START, kept, strlen(kept));
+    uint64_t *all = calloc((size_t)j->comm->size, sizeof *all);
+    if (!all)
+        return tx_fail(TX_MEMORY, "no memory to compare the ranks");
+    all[j->comm->rank] = hash;
+    tx_status status = tx_comm_share(j->comm, all, sizeof *all);
+    if (j->comm->rank > 0 && all[0] != hash)
+        tell_kept(j);
+    free(all);
+    forget_kept(j);
+    return status;
+}
+
+void tx_job_tell_warnings(tx_job *j)
+{
+    if (!tx_job_leads(j))
+        tell_kept(j);
+    forget_kept(j);
+    j->tells = true;
+}
+
+/* Something long goes on: the watch tells the other ranks, and whom it ends, of what and how far. */
+static void go_on(void *context, const char *what, int64_t done, int64_t total)
+{
+    const tx_job *j = context;
+    char detail[64];
+    const char *slash = strrchr(what, '/');
+    snprintf(detail, sizeof detail, "%.40s, %.0f %%", slash ? slash + 1 : what,
+             total > 0 ? 100.0 * (double)done / (double)total : 0.0);
+    tx_watch_alive(j->watch, detail);
+}
+
+tx_reporter tx_job_reporter(tx_job *j)
+{
+    return (tx_reporter){warn, j, go_on};
+}
+
+/* ---- Event files ---------------------------------------------------------------------------------------- */
+
+static char *default_folder(const char *output_dir)
+{
+    char host[64] = "", name[128], when[32];
+    time_t now = time(NULL);
+    struct tm local;
+    gethostname(host, sizeof host - 1);
+    localtime_r(&now, &local);
+    strftime(when, sizeof when, "%b%d_%H-%M-%S", &local);
+    snprintf(name, sizeof name, "runs/%s_%s", when, host);
+    return tx_path_join(output_dir, name);
+}
+
+tx_status tx_job_open_events(tx_job *j)
+{
+    if (!tx_job_leads(j) || !(j->set.report_to & (1u << TX_REPORT_TENSORBOARD | 1u << TX_REPORT_ALL)))
+        return TX_OK;
+    char *folder = j->set.logging_dir ? strdup(j->set.logging_dir) : default_folder(j->set.output_dir);
+    tx_status status = folder ? tx_tensorboard_open(folder, &j->report, &j->board)
+                              : tx_fail(TX_MEMORY, "no memory for the name of the event file");
+    free(folder);
+    return status;
+}
+
+void tx_job_add_point(const tx_job *j, const char *name, int64_t step, double value)
+{
+    char tag[96];
+    const bool eval = strncmp(name, "eval_", 5) == 0;
+    snprintf(tag, sizeof tag, "%s/%s", eval ? "eval" : "train", eval ? name + 5 : name);
+    if (j->board)
+        tx_tensorboard_scalar(j->board, tag, step, value, tx_seconds(CLOCK_REALTIME));
+}
+
+/* ---- The loop ------------------------------------------------------------------------------------------- */
+
+static void on_step(void *context, const tx_run_step *step)
+{
+    const tx_job *j = context;
+    if (j->listener.step && tx_job_leads(j))
+        j->listener.step(j->listener.context, step);
+}
+
+static void on_log(void *context, const tx_run_step *s, double loss)
+{
+    const tx_job *j = context;
+    if (!tx_job_leads(j))
+        return;
+    if (j->listener.log)
+        j->listener.log(j->listener.context, s, loss);
+    tx_job_add_point(j, "loss", s->step, loss);
+    tx_job_add_point(j, "grad_norm", s->step, s->grad_norm);
+    tx_job_add_point(j, "learning_rate", s->step, s->learning_rate);
+    tx_job_add_point(j, "epoch", s->step, s->epoch);
+}
+
+static void on_evaluation(void *context, const tx_run_evaluation *e)
+{
+    const tx_job *j = context;
+    const double seconds = e->seconds;
+    const tx_metric metrics[] = {
+        {"eval_loss", e->loss, -1},
+        {"eval_runtime", seconds, 4},
+        {"eval_samples_per_second", (double)e->samples / seconds, 3},
+        {"eval_steps_per_second", (double)e->batches / seconds, 3},
+        {"perplexity", e->perplexity, -1},
+    };
+    const int32_t count = sizeof metrics / sizeof metrics[0];
+    if (!tx_job_leads(j))
+        return;
+    if (j->listener.evaluation)
+        j->listener.evaluation(j->listener.context, e->step, metrics, count);
+    for (int32_t i = 0; i < count; i++)
+        if (strncmp(metrics[i].name, "eval_", 5) == 0)
+            tx_job_add_point(j, metrics[i].name, e->step, metrics[i].value);
+}
+
+static void on_note(void *context, const char *line)
+{
+    tx_job_note(context, "%s", line);
+}
+
+static void on_saved(void *context, const char *folder)
+{
+    const tx_job *j = context;
+    if (j->listener.saved && tx_job_leads(j))
+        j->listener.saved(j->listener.context, folder);
+}
+
+static int asked_to_stop(void *context)
+{
+    const tx_job *j = context;
+    return j->listener.stop ? j->listener.stop(j->listener.context) : 0;
+}
+
+static bool asked_to_save(void *context)
+{
+    const tx_job *j = context;
+    return j->listener.save && j->listener.save(j->listener.context);
+}
+
+tx_run_listener tx_job_run_listener(tx_job *j)
+{
+    return (tx_run_listener){j, on_step, on_log, on_evaluation, on_saved, on_note, asked_to_stop, asked_to_save};
+}

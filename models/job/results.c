@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The output folder and what a run leaves there in the form of run_clm: train_results.json, eval_results.json,
+ * all_results.json, README.md. */
+#include "models/job/job.h"
+
+#include "api/base/file.h"
+#include "models/train/card.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RESULTS_LIMIT ((int64_t)16 << 20)
+
+/* ---- The folder --------------------------------------------------------------------------------------------- */
+
+tx_status tx_job_open_output(tx_job *j)
+{
+    const char *folder = j->set.output_dir;
+    if (!tx_job_leads(j))
+        return TX_OK;
+    tx_status status = tx_output_prepare(folder);
+    if (!status)
+        status = tx_output_lock_take(folder, &j->lock);
+    if (!status && j->set.overwrite)
+        status = tx_checkpoint_clear(folder, &j->report);
+    return status;
+}
+
+/* ---- Metrics -------------------------------------------------------------------------------------------------- */
+
+/* As transformers writes it. */
+static tx_status set_metric(tx_json *json, const tx_metric *m)
+{
+    if (!isfinite(m->value))
+        return tx_json_set_null(json, m->name);
+    if (m->digits == 0)
+        return tx_json_set_int(json, m->name, (int64_t)m->value);
+    const double scale = m->digits > 0 ? pow(10, m->digits) : 1.0;
+    return tx_json_set_number(json, m->name, m->digits > 0 ? round(m->value * scale) / scale : m->value);
+}
+
+static tx_status write_results(const char *folder, const char *split, const tx_json *metrics)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s_results.json", split);
+    char *path = tx_path_join(folder, name);
+    tx_status status = path ? tx_json_write(path, metrics, TX_JSON_SORTED) : TX_MEMORY;
+    free(path);
+    return status;
+}
+
+/* all_results.json: what is there, with these metrics in place of those of the same name. */
+static tx_status merge_results(const char *folder, const tx_json *metrics)
+{
+    char *path = tx_path_join(folder, "all_results.json");
+    if (!path)
+        return TX_MEMORY;
+    tx_json *all = NULL;
+    tx_status status = tx_file_exists(path) ? tx_json_read(path, RESULTS_LIMIT, &all) : TX_OK;
+    if (!status && (!all || tx_json_type_of(all) != TX_JSON_OBJECT)) {
+        tx_json_free(all);
+        all = tx_json_object();
+        status = all ? TX_OK : TX_MEMORY;
+    }
+    for (void *i = tx_json_first(metrics); i && !status; i = tx_json_next(metrics, i))
+        status = tx_json_set(all, tx_json_key(i), tx_json_copy(tx_json_value(i)));
+    if (!status)
+        status = tx_json_write(path, all, TX_JSON_SORTED);
+    tx_json_free(all);
+    free(path);
+    return status;
+}
+
+/* All that is known of "train" or "eval", or of both, as JSON; NULL when out of memory. */
+static tx_json *metrics_json(const tx_metric *metrics, int32_t count)
+{
+    tx_json *json = tx_json_object();
+    for (int32_t i = 0; i < count && json; i++)
+        if (set_metric(json, &metrics[i])) {
+            tx_json_free(json);
+            json = NULL;
+        }
+    return json;
+}
+
+static tx_status report(tx_job *j, const char *split, const tx_metric *metrics, int32_t count)
+{
+    if (count > TX_JOB_METRICS - j->metric_count)
+        return tx_fail(TX_INTERNAL, "%s: more than %d results", split, TX_JOB_METRICS);
+    memcpy(&j->metrics[j->metric_count], metrics, (size_t)count * sizeof *metrics);
+    j->metric_count += count;
+    if (!tx_job_leads(j))
+        return TX_OK;
+    if (j->listener.results)
+        j->listener.results(j->listener.context, split, metrics, count);
+    tx_json *json = metrics_json(metrics, count);
+    tx_status status = json ? write_results(j->set.output_dir, split, json) : TX_MEMORY;
+    if (!status)
+        status = merge_results(j->set.output_dir, json);
+    tx_json_free(json);
+    return status;
+}
+
+tx_status tx_job_report_training(tx_job *j)
+{
+    const tx_run_summary *s = &j->summary;
+    const tx_run_state *state = &j->inputs.state;
+    const double samples = (double)s->tokens / (double)j->inputs.block;
+    const tx_metric metrics[] = {
+        {"epoch", state->epoch, -1},
+        {"total_flos", state->flops, -1},
+        {"train_loss", s->mean_loss, -1},
+        {"train_runtime", s->wall, 4},
+        {"train_samples", (double)tx_dataset_blocks(j->inputs.train), 0},
+        {"train_samples_per_second", samples / s->wall, 3},
+        {"train_steps_per_second", (double)s->steps / s->wall, 3},
+    };
+    const int32_t count = sizeof metrics / sizeof metrics[0];
+    for (int32_t i = 0; i < count; i++)
+        tx_job_add_point(j, metrics[i].name, state->step, metrics[i].value);
+    return report(j, "train", metrics, count);
+}
+
+tx_status tx_job_report_evaluation(tx_job *j, const tx_run_evaluation *e)
+{
+    const tx_metric metrics[] = {
+        {"epoch", e->epoch, -1},
+        {"eval_loss", e->loss, -1},
+        {"eval_runtime", e->seconds, 4},
+        {"eval_samples", (double)e->samples, 0},
+        {"eval_samples_per_second", (double)e->samples / e->seconds, 3},
+        {"eval_steps_per_second", (double)e->batches / e->seconds, 3},
+        {"perplexity", e->perplexity, -1},
+    };
+    return report(j, "eval", metrics, sizeof metrics / sizeof metrics[0]);
+}
+
+/* ---- Card ------------------------------------------------------------------------------------------------------- */
+
+/* The options that decide what was learned. */
+static tx_status set_hyperparameters(tx_json *facts, const tx_job_settings *set)
+{
+    /* clang-format off */
+    static const char *const names[] = {"learning_rate", "per_device_train_batch_size", "per_device_eval_batch_size",
+                                        "gradient_accumulation_steps", "seed", "optim", "adam_beta1", "adam_beta2",
+                                        "adam_epsilon", "weight_decay", "max_grad_norm", "lr_scheduler_type",
+                                        "warmup_steps", "warmup_ratio", "num_train_epochs", "max_steps", NULL};
+    /* clang-format on */
+    return tx_json_set(facts, "hyperparameters", tx_job_arguments(set, names));
+}
+
+tx_status tx_job_write_card(const tx_job *j)
+{
+    const tx_job_settings *set = &j->set;
+    tx_json *facts = tx_json_object();
+    const char *data = set->dataset ? set->dataset : set->train_file ? set->train_file : set->validation_file;
+    tx_status status = facts ? TX_OK : TX_MEMORY;
+    if (!tx_job_leads(j) || status) {
+        tx_json_free(facts);
+        return status;
+    }
+    if (set->model)
+        status = tx_json_set_string(facts, "base_model", set->model);
+    if (!status && data)
+        status = tx_json_set_string(facts, "dataset", data);
+    if (!status)
+        status = tx_json_set_string(facts, "device", tx_engine_device(j->engine)->name);
+    if (!status)
+        status = set_hyperparameters(facts, set);
+    if (!status)
+        status = tx_json_set(facts, "results", metrics_json(j->metrics, j->metric_count));
+    if (!status)
+        status = tx_json_set(facts, "log", tx_json_copy(j->inputs.state.history));
+    if (!status)
+        status = tx_card_write(set->output_dir, facts);
+    tx_json_free(facts);
+    return status;
+}

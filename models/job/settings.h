@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The options of a run, in the names and with the defaults of transformers' Trainer and run_clm. */
+#ifndef TX_JOB_SETTINGS_H
+#define TX_JOB_SETTINGS_H
+
+#include "models/options/option.h"
+#include "models/train/run.h"
+
+/* Values that have names. X(NAME, "word") */
+#define TX_REPORT_MAP(X) X(TENSORBOARD, "tensorboard") X(ALL, "all") X(NONE, "none")
+#define TX_SAVE_ERROR_MAP(X) X(CONTINUE, "continue") X(STOP, "stop")
+#define TX_DDP_COMM_MAP(X) X(FP32, "fp32") X(BF16, "bf16")
+#define TX_BEST_MAP(X) \
+    X(LOSS, "loss") X(EVAL_LOSS, "eval_loss") X(PERPLEXITY, "perplexity") X(EVAL_PERPLEXITY, "eval_perplexity")
+
+#define X(name, word) TX_REPORT_##name,
+enum { TX_REPORT_MAP(X) };
+#undef X
+#define X(name, word) TX_SAVE_ERROR_##name,
+enum { TX_SAVE_ERROR_MAP(X) };
+#undef X
+#define X(name, word) TX_DDP_COMM_##name,
+enum { TX_DDP_COMM_MAP(X) };
+#undef X
+#define X(name, word) TX_BEST_##name,
+enum { TX_BEST_MAP(X) };
+#undef X
+
+typedef struct tx_job_settings {
+    /* model */
+    const char *model, *config, *config_overrides, *tokenizer;
+    bool allow_nonfinite;
+    /* data */
+    const char *train_file, *validation_file, *dataset, *dataset_config;
+    double validation_split;
+    int64_t block, group_texts, max_train_samples, max_eval_samples, tokenize_threads, skip_bad, workers;
+    bool pin;
+    const char *dump_order;
+    /* training */
+    bool do_train, do_eval;
+    int64_t batch, eval_batch, accumulation, max_steps, seed, data_seed, max_bad_steps;
+    double rate, warmup_steps, warmup_ratio, decay, beta1, beta2, epsilon, max_grad_norm, epochs;
+    int32_t schedule; /* tx_schedule_kind; TX_SCHEDULE_COUNT is another name of WSD */
+    int32_t optim;    /* place among the names of optimizers: tx_job_optimizer */
+    const char *schedule_settings;
+    /* run */
+    const char *output_dir, *resume, *logging_dir;
+    bool overwrite, load_best, no_progress;
+    int32_t logging, evaluation, saving; /* tx_strategy */
+    int32_t metric, on_save_error;
+    uint32_t report_to; /* a bit for each TX_REPORT_ */
+    double logging_steps, eval_steps, save_steps;
+    int64_t save_total_limit;
+    /* many ranks */
+    int64_t bucket_cap, zero_stage, global_batch, ddp_check;
+    int32_t ddp_comm, overlap; /* TX_DDP_COMM_, tx_overlap */
+    const char *batch_weights;
+    double comm_timeout, start_timeout;
+    /* device */
+    const char *device;
+    int64_t threads;
+    bool tf32, no_tf32, list_devices, dry_run, profile;
+} tx_job_settings;
+
+extern const tx_option_table tx_job_table;
+tx_job_settings tx_job_defaults(void);
+tx_optimizer_kind tx_job_optimizer(const tx_job_settings *set);
+/* Refuses what contradicts itself or is missing. */
+tx_status tx_job_check(const tx_job_settings *set);
+
+/* Whether this run trains, and whether it evaluates when training is over (transformers' do_train and do_eval, which
+ * follow from the others where they are not given). */
+bool tx_job_trains(const tx_job_settings *set);
+bool tx_job_evaluates(const tx_job_settings *set);
+
+/* Options with their values, as training_args.json and the model card hold them: all of them, or those of `names`
+ * (ended by NULL) alone. NULL when out of memory. */
+tx_json *tx_job_arguments(const tx_job_settings *set, const char *const *names);
+
+#endif
