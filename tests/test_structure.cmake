@@ -55,7 +55,7 @@ set(homes
     "^(pcre2|utf8proc)|^models/text/"
     "^openssl/|^models/files/digest\\.c$"
     "^cmocka\\.h$|^tests/"
-    "^tx\\.h$|^tests/install/")
+    "^tx(_[a-z]+)?\\.h$|^tests/install/")
 
 set(standard assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg
     stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype

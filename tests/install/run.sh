@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # run.sh BUILD SOURCE CC PROGRAM...: installs BUILD in a scratch folder, moves the tree, and there builds and runs
-# consumer.c by pkg-config, shared and static; sees that the programs are there and that the shared library exports
-# what tx.h and the headers that it includes declare, and no more.
+# consumer.c and consumer_train.c by pkg-config, shared and static, and train.py; sees that the programs are there and
+# that the shared library exports what the installed headers declare, and no more.
 set -eu
 build=$1
 source=$2
@@ -46,9 +46,33 @@ if ldd "$scratch/static" | grep libtx; then
     exit 1
 fi
 
+# The same fine-tuning in C, shared and static, and in Python: the same loss.
+seq 12 | sed 's/.*/line & of a text that says a little more than nothing about the number &/' > "$scratch/text"
+"$tree/bin/txtrain" --config_overrides n_layer=1,n_embd=16,n_head=2,n_positions=32 --train_file "$scratch/text" \
+    --output_dir "$scratch/model" --max_steps 1 > /dev/null
+# shellcheck disable=SC2046
+"$cc" -std=c17 -o "$scratch/train" "$source/tests/install/consumer_train.c" $(pkg-config --cflags --libs tx)
+# shellcheck disable=SC2046
+"$cc" -std=c17 -o "$scratch/train_static" "$source/tests/install/consumer_train.c" \
+    $(pkg-config --static --cflags --libs tx | sed 's/-ltx /-l:libtx.a /')
+LD_LIBRARY_PATH=$libdir "$scratch/train" "$scratch/model" "$scratch/text" "$scratch/c" > "$scratch/c.out"
+[ "$(grep -c '^step [1-4] of 4: loss ' "$scratch/c.out")" = 4 ]
+"$scratch/train_static" "$scratch/model" "$scratch/text" "$scratch/s" | cmp - "$scratch/c.out"
+cmp "$scratch/c/model.safetensors" "$scratch/s/model.safetensors"
+python=${TX_PYTHON:-python3}
+if command -v "$python" > /dev/null; then
+    LD_LIBRARY_PATH=$libdir "$python" "$source/tests/install/train.py" "$libdir/libtx.so" "$scratch/model" \
+        "$scratch/text" "$scratch/p" > "$scratch/p.out"
+    cmp "$scratch/c/model.safetensors" "$scratch/p/model.safetensors"
+    grep -qxF "$(tail -n 1 "$scratch/c.out")" "$scratch/p.out"
+    grep -q '^saved ' "$scratch/p.out"
+else
+    echo "no $python: training from Python is not tried"
+fi
+
 nm -D --defined-only "$libdir/libtx.so" | awk '{print $3}' | sort > "$scratch/exported"
 grep -ohE '\btx_[a-z_0-9]+\(' "$tree"/include/tx*.h | tr -d '(' | sort -u > "$scratch/declared"
 if ! diff "$scratch/declared" "$scratch/exported"; then
-    echo "libtx.so must export what tx.h declares (<) and nothing else (>)"
+    echo "libtx.so must export what the headers declare (<) and nothing else (>)"
     exit 1
 fi
