@@ -5,7 +5,7 @@
 #include "api/base/hash.h"
 #include "models/files/checkpoint.h"
 #include "models/files/digest.h"
-#include "models/job/job.h"
+#include "models/job/parts.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The best weights, and what a run lacks at its end. */
-#include "models/job/job.h"
+#include "models/job/parts.h"
 
 #include "api/base/file.h"
 

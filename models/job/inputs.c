@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Finding and reading what a run starts from. */
-#include "models/job/job.h"
+#include "models/job/parts.h"
 
 #include "api/base/cores.h"
 #include "api/base/file.h"

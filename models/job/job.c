@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A whole run in its order: join the ranks, read the inputs, compile, train, evaluate, write. */
-#include "models/job/job.h"
+#include "models/job/parts.h"
 
 #include "api/base/file.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From options to engine, trainer and run. */
-#include "models/job/job.h"
+#include "models/job/parts.h"
 
 #include "api/base/file.h"
 

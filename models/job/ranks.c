@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Many ranks of a run: where each is, and which rows it does. */
-#include "models/job/job.h"
+#include "models/job/parts.h"
 
 #include "api/base/cores.h"
 #include "api/base/hash.h"

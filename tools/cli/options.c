@@ -1,37 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Command-line options from a table. */
-#include "api/base/message.h"
+#include "tools/cli/options.h"
+
 #include "tools/cli/usage.h"
 
 #include <ctype.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-/* Longer lines are cut off. */
-#define LINE 8192
-
-void tx_print_line(FILE *to, const char *format, ...)
-{
-    char text[LINE], safe[LINE];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    tx_escape(text, safe, sizeof safe);
-    fprintf(to, "%s\n", safe);
-}
-
-int tx_complain(const tx_cli *program, int status, const char *format, ...)
-{
-    char text[LINE];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    tx_print_line(stderr, "%s: %s", program->name, text);
-    return status;
-}
 
 /* ---- the command line ------------------------------------------------------------------------------ */
 

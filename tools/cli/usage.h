@@ -4,7 +4,7 @@
 #ifndef TX_TOOLS_USAGE_H
 #define TX_TOOLS_USAGE_H
 
-#include "tools/cli/options.h"
+#include "tools/cli/program.h"
 
 /* Answers --help, -h, --version, --man and --completion bash where argv asks for one; TX_GO_ON where it does not.
  * `values` holds the defaults, or is NULL. */

@@ -9,8 +9,8 @@
  *   results.c   the output folder, and what is left there
  *   listen.c    what is told to whom
  *   job.c       the order of all that */
-#ifndef TX_JOB_H
-#define TX_JOB_H
+#ifndef TX_JOB_PARTS_H
+#define TX_JOB_PARTS_H
 
 #include "comm/watch.h"
 #include "models/arch/arch.h"

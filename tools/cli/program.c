@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Lines that programs print. */
+#include "tools/cli/program.h"
+
+#include "api/base/message.h"
+
+#include <stdarg.h>
+
+/* Longer lines are cut off. */
+#define LINE 8192
+
+void tx_print_line(FILE *to, const char *format, ...)
+{
+    char text[LINE], safe[LINE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    tx_escape(text, safe, sizeof safe);
+    fprintf(to, "%s\n", safe);
+}
+
+int tx_complain(const tx_cli *program, int status, const char *format, ...)
+{
+    char text[LINE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    tx_print_line(stderr, "%s: %s", program->name, text);
+    return status;
+}
