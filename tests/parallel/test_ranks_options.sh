@@ -45,6 +45,7 @@ while read -r name old; do
     device) value=cpu ;;
     threads) value=2 ;;
     zero_stage) value=1 ;;
+    start_timeout | comm_timeout) value=60 ;; # none that a busy machine can miss
     output_dir | train_file | config_name | validation_file | logging_dir) value=$work/other ;;
     resume_from_checkpoint) value=$work/nowhere ;;
     esac
