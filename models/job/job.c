@@ -331,6 +331,9 @@ static tx_status finish(tx_job *j)
 tx_status tx_job_run(tx_job *j)
 {
     enum { FAILED = 1, SIGNAL = 128 }; /* as a shell has a process end */
+    if (j->runs)
+        return tx_fail(TX_INVALID, "tx_job_run: a job runs once");
+    j->runs = true;
     tx_status status = tx_job_join(j);
     if (!status && j->comm->size > 1)
         status = tx_job_agree_on_options(j, TX_JOB_RUNS);

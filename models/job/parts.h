@@ -59,6 +59,7 @@ struct tx_job {
     int64_t rows, rows_before; /* of those, this rank's, and those of the ranks before it */
     char *rows_text;           /* all ranks' rows, "3,1" */
     bool balance;              /* they are to be measured */
+    bool runs; /* or has run */
     /* The end. */
     tx_run_summary summary;
     tx_metric metrics[TX_JOB_METRICS];

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Whole runs by the library: what the listener is told, an end on demand and going on, refusals. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "models/tx_train.h"
+#include "tests/scratch.h"
+
+#include <math.h>
+
+enum { STEPS = 4, STOP_AFTER = 2, WHY = 7 };
+
+typedef struct heard {
+    int begins, steps, logs, evaluations, saves, results, notes;
+    int stop_after; /* 0: never */
+    double eval_loss, perplexity;
+} heard;
+
+static void on_begin(void *context)
+{
+    heard *h = context;
+    h->begins++;
+}
+
+static void on_step(void *context, const tx_run_step *step)
+{
+    heard *h = context;
+    assert_int_equal(step->steps, STEPS);
+    assert_true(isfinite(step->loss));
+    h->steps++;
+}
+
+static void on_log(void *context, const tx_run_step *step, double loss)
+{
+    heard *h = context;
+    assert_true(step->step > 0 && isfinite(loss));
+    h->logs++;
+}
+
+static void on_evaluation(void *context, int64_t step, const tx_metric *metrics, int32_t count)
+{
+    heard *h = context;
+    assert_true(step > 0);
+    for (int32_t i = 0; i < count; i++) {
+        h->eval_loss = strcmp(metrics[i].name, "eval_loss") == 0 ? metrics[i].value : h->eval_loss;
+        h->perplexity = strcmp(metrics[i].name, "perplexity") == 0 ? metrics[i].value : h->perplexity;
+    }
+    h->evaluations++;
+}
+
+static void on_saved(void *context, const char *folder)
+{
+    heard *h = context;
+    assert_true(tx_is_folder(folder));
+    h->saves++;
+}
+
+static void on_results(void *context, const char *split, const tx_metric *metrics, int32_t count)
+{
+    heard *h = context;
+    assert_true(strcmp(split, "train") == 0 || strcmp(split, "eval") == 0);
+    assert_true(metrics && count > 0);
+    h->results++;
+}
+
+static void on_note(void *context, const char *line)
+{
+    heard *h = context;
+    assert_true(line[0]);
+    h->notes++;
+}
+
+static int on_stop(void *context)
+{
+    const heard *h = context;
+    return h->stop_after && h->steps >= h->stop_after ? WHY : 0;
+}
+
+static void set(tx_job *job, const char *folder, const char *name, const char *file)
+{
+    char *path = tx_path_join(folder, file);
+    assert_ok(tx_job_set(job, name, path));
+    free(path);
+}
+
+/* A run of STEPS steps of a small model on a text in the folder. */
+static tx_job *make_job(const char *folder, const char *output, heard *h)
+{
+    static const char *const options[][2] = {
+        {"config_overrides", "n_layer=1,n_embd=16,n_head=2,n_positions=32"},
+        {"max_steps", "4"},
+        {"per_device_train_batch_size", "2"},
+        {"validation_split_percentage", "20"},
+        {"do_train", "true"},
+        {"do_eval", "true"},
+        {"eval_strategy", "steps"},
+        {"eval_steps", "2"},
+        {"logging_steps", "1"},
+        {"save_steps", "2"},
+        {"threads", "1"},
+    };
+    char text[4096] = "";
+    char *path = tx_path_join(folder, "text.txt");
+    for (int i = 0; i < 60; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "line %d of a text about the number %d\n", i, i * i);
+    assert_ok(tx_file_write(path, text, strlen(text)));
+    free(path);
+    tx_job *job = NULL;
+    assert_ok(tx_job_create(&job));
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        assert_ok(tx_job_set(job, options[i][0], options[i][1]));
+    set(job, folder, "train_file", "text.txt");
+    set(job, folder, "output_dir", output);
+    const tx_job_listener listener = {.size = sizeof listener,
+                                      .context = h,
+                                      .begin = on_begin,
+                                      .step = on_step,
+                                      .log = on_log,
+                                      .evaluation = on_evaluation,
+                                      .saved = on_saved,
+                                      .results = on_results,
+                                      .note = on_note,
+                                      .stop = on_stop};
+    assert_ok(tx_job_listen(job, &listener));
+    return job;
+}
+
+static void assert_same_file(const char *folder, const char *a, const char *b)
+{
+    char *data[2] = {NULL, NULL};
+    size_t size[2] = {0, 0};
+    for (int i = 0; i < 2; i++) {
+        char *path = tx_path_join(folder, i ? b : a);
+        assert_ok(tx_file_read(path, 1 << 24, &data[i], &size[i]));
+        free(path);
+    }
+    assert_int_equal(size[0], size[1]);
+    assert_memory_equal(data[0], data[1], size[0]);
+    free(data[0]);
+    free(data[1]);
+}
+
+static void whole_run(const char *folder)
+{
+    heard h = {0};
+    double value = 0.0;
+    int64_t steps = 0;
+    int32_t ranks = 0;
+    tx_job *job = make_job(folder, "whole", &h);
+    assert_ok(tx_job_run(job));
+    assert_int_equal(h.begins, 1);
+    assert_int_equal(h.steps, STEPS);
+    assert_int_equal(h.logs, STEPS);
+    assert_int_equal(h.evaluations, 2);
+    assert_int_equal(h.saves, 2);
+    assert_int_equal(h.results, 2);
+    assert_true(h.notes > 3);
+    assert_int_equal(tx_job_stopped(job), 0);
+    assert_int_equal(tx_job_step(job, &steps), STEPS);
+    assert_int_equal(steps, STEPS);
+    assert_int_equal(tx_job_rank(job, &ranks), 0);
+    assert_int_equal(ranks, 1);
+    assert_ok(tx_job_result(job, "eval_loss", &value));
+    assert_true(fabs(value - h.eval_loss) < 1e-12 && fabs(exp(value) - h.perplexity) < 1e-9 * h.perplexity);
+    assert_ok(tx_job_result(job, "train_loss", &value));
+    assert_refused(tx_job_result(job, "accuracy", &value), TX_NOT_FOUND, "accuracy");
+    assert_refused(tx_job_run(job), TX_INVALID, "runs once");
+    tx_job_free(job);
+}
+
+static void stop_and_go_on(void **state)
+{
+    (void)state;
+    char *folder = make_scratch();
+    whole_run(folder);
+    heard h = {.stop_after = STOP_AFTER};
+    tx_job *job = make_job(folder, "parted", &h);
+    int64_t steps = 0;
+    assert_ok(tx_job_run(job));
+    assert_int_equal(tx_job_stopped(job), WHY);
+    assert_in_range(tx_job_step(job, &steps), STOP_AFTER, STEPS - 1);
+    assert_int_equal(h.results, 0);
+    tx_job_free(job);
+    h = (heard){0};
+    job = make_job(folder, "parted", &h);
+    assert_ok(tx_job_set(job, "resume_from_checkpoint", ""));
+    assert_ok(tx_job_run(job));
+    assert_int_equal(tx_job_stopped(job), 0);
+    assert_in_range(h.steps, 1, STEPS - STOP_AFTER);
+    tx_job_free(job);
+    assert_same_file(folder, "whole/model.safetensors", "parted/model.safetensors");
+    remove_scratch(folder);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    tx_job *job = NULL;
+    double value;
+    assert_ok(tx_job_create(&job));
+    assert_refused(tx_job_set(job, "learning_rat", "1"), TX_INVALID, "learning_rate");
+    assert_refused(tx_job_set(job, "learning_rate", "fast"), TX_INVALID, "not a number");
+    assert_refused(tx_job_set(job, "optim", "adamo"), TX_INVALID, "adamw");
+    assert_refused(tx_job_set(job, "push_to_hub", "true"), TX_UNSUPPORTED, "never uploads");
+    assert_refused(tx_job_read(job, "/nowhere/args.json"), TX_NOT_FOUND, "/nowhere/args.json");
+    assert_refused(tx_job_listen(job, &(tx_job_listener){.size = 1}), TX_INVALID, "size");
+    assert_refused(tx_job_result(job, "eval_loss", &value), TX_NOT_FOUND, "eval_loss");
+    assert_refused(tx_job_run(job), TX_INVALID, "train_file");
+    tx_job_free(job);
+    tx_job_free(NULL);
+    assert_ok(tx_job_create(&job));
+    assert_ok(tx_job_set(job, "list_devices", "true"));
+    assert_refused(tx_job_run(job), TX_INVALID, "list_devices");
+    tx_job_free(job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(stop_and_go_on), cmocka_unit_test(refusals)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
