@@ -7,7 +7,7 @@
 #define _GNU_SOURCE /* memfd_create */
 #include "comm/window.h"
 
-#include "comm/memory_left.h"
+#include "api/base/memory_left.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,6 +3,8 @@
 #define _GNU_SOURCE /* sets of more than 1024 processors */
 #include "api/base/cores.h"
 
+#include "api/base/control_groups.h"
+
 #include <limits.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -37,69 +39,31 @@ static bool read_numbers(const char *folder, const char *name, int count, double
     return found >= count;
 }
 
-/* The limit of one group: version 2 has both numbers in a file, version 1 a file for each and -1 for none. */
-static int32_t quota_of_group(const char *folder)
+/* The limit of one group, where it is the least: version 2 has both numbers in a file, version 1 a file for each and -1
+ * for none. */
+static void look_at_group(void *context, const char *folder, const char *name, bool second)
 {
+    (void)name;
+    int32_t *least = context;
     double both[2], quota[2], period[2];
-    if (read_numbers(folder, "cpu.max", 2, both)) {
+    if (second && read_numbers(folder, "cpu.max", 2, both)) {
         quota[0] = both[0];
         period[0] = both[1];
-    } else if (!read_numbers(folder, "cpu.cfs_quota_us", 1, quota) ||
+    } else if (second || !read_numbers(folder, "cpu.cfs_quota_us", 1, quota) ||
                !read_numbers(folder, "cpu.cfs_period_us", 1, period)) {
-        return INT32_MAX;
+        return;
     }
     if (!(quota[0] > 0.0 && period[0] > 0.0 && quota[0] / period[0] < PROCESSORS_MAX))
-        return INT32_MAX;
+        return;
     const int32_t whole = (int32_t)(quota[0] / period[0]);
-    return whole + ((double)whole * period[0] < quota[0]);
-}
-
-/* The least limit of a group and of those that it is in. A container may see its own group as the uppermost one under a
- * path that is another one's: what is not there is no limit. */
-static int32_t quota_of_path(const char *root, const char *controller, const char *path)
-{
-    char folder[PATH_MAX];
-    const int top = snprintf(folder, sizeof folder, "%s%s%s", root, *controller ? "/" : "", controller);
-    if (top >= (int)sizeof folder ||
-        snprintf(folder + top, sizeof folder - (size_t)top, "%s", path) >= (int)(sizeof folder - (size_t)top))
-        return INT32_MAX;
-    int32_t least = quota_of_group(folder);
-    for (char *slash = strrchr(folder + top, '/'); slash; slash = strrchr(folder + top, '/')) {
-        *slash = '\0';
-        const int32_t above = quota_of_group(folder);
-        least = above < least ? above : least;
-    }
-    return least;
-}
-
-static bool has_word(const char *list, const char *word)
-{
-    const size_t length = strlen(word);
-    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
-        if (strncmp(at, word, length) == 0 && (at[length] == ',' || !at[length]))
-            return true;
-    return false;
+    const int32_t cores = whole + ((double)whole * period[0] < quota[0]);
+    *least = cores < *least ? cores : *least;
 }
 
 int32_t tx_cores_quota_of(const char *groups, const char *root)
 {
-    char line[PATH_MAX + 256];
     int32_t least = INT32_MAX;
-    FILE *file = fopen(groups, "r");
-    while (file && fgets(line, sizeof line, file)) { /* "4:cpu,cpuacct:/path", or "0::/path" of version 2 */
-        line[strcspn(line, "\n")] = '\0';
-        char *controllers = strchr(line, ':'), *path = controllers ? strchr(controllers + 1, ':') : NULL;
-        if (!path)
-            continue;
-        *path++ = '\0';
-        controllers++;
-        if (*controllers && !has_word(controllers, "cpu"))
-            continue;
-        const int32_t quota = quota_of_path(root, controllers, path);
-        least = quota < least ? quota : least;
-    }
-    if (file)
-        fclose(file);
+    tx_control_groups(groups, root, "cpu", look_at_group, &least);
     return least;
 }
 

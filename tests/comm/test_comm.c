@@ -4,7 +4,7 @@
  * not, `window MB [kill]` makes a window, `differ` is about ranks that do different things, `huge` about more than 2^31
  * elements. */
 #include "api/base/clock.h"
-#include "comm/memory_left.h"
+#include "api/base/memory_left.h"
 #include "tests/comm/ranks.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Memory that a host and control groups still have, from files of both versions that a test wrote. */
-#include "comm/memory_left.h"
+#include "api/base/memory_left.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,7 +45,7 @@ static void the_host(void **state)
 static void version_1(void **state)
 {
     static const char *const group = "sys/fs/cgroup/memory/outer/inner";
-    put(*state, "proc/self", "cgroup", "9:name=systemd:/\n4:memory,hugetlb:/outer/inner\n0::/\n");
+    put(*state, "proc/self", "cgroup", "9:name=systemd:/\n4:memory:/outer/inner\n0::/\n");
     put(*state, group, "memory.limit_in_bytes", "9223372036854771712\n");
     put(*state, group, "memory.usage_in_bytes", "5000\n");
     expect(*state, 3072000, "the host");

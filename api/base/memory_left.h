@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How much memory there is to take: the system kills a process that takes more, instead of refusing it. */
-#ifndef TX_COMM_MEMORY_LEFT_H
-#define TX_COMM_MEMORY_LEFT_H
+#ifndef TX_API_MEMORY_LEFT_H
+#define TX_API_MEMORY_LEFT_H
 
 #include "tx.h"
 

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Control groups, as the files of Linux tell them. */
+#include "api/base/control_groups.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool has_word(const char *list, const char *word)
+{
+    const size_t length = strlen(word);
+    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (strncmp(at, word, length) == 0 && (at[length] == ',' || !at[length]))
+            return true;
+    return false;
+}
+
+/* A group and those that it is in; version 1 has a folder for each set of controllers. */
+static void visit_path(const char *root, const char *controllers, char *group, tx_control_group *visit, void *context)
+{
+    char folder[PATH_MAX];
+    for (char *end = group + strlen(group); end; end = strrchr(group, '/')) {
+        *end = '\0';
+        const int length =
+            snprintf(folder, sizeof folder, "%s%s%s%s", root, *controllers ? "/" : "", controllers, group);
+        if (length < (int)sizeof folder)
+            visit(context, folder, *group ? group : "/", !*controllers);
+    }
+}
+
+void tx_control_groups(const char *list, const char *root, const char *controller, tx_control_group *visit,
+                       void *context)
+{
+    char line[PATH_MAX + 256];
+    FILE *file = fopen(list, "re");
+    while (file && fgets(line, sizeof line, file)) { /* "4:cpu,cpuacct:/path", or "0::/path" of version 2 */
+        line[strcspn(line, "\n")] = '\0';
+        char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!group)
+            continue;
+        *group++ = '\0';
+        controllers++;
+        if (!*controllers || has_word(controllers, controller))
+            visit_path(root, controllers, group, visit, context);
+    }
+    if (file)
+        fclose(file);
+}
