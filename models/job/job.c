@@ -179,7 +179,7 @@ static tx_status prepare(tx_job *j)
         status = tx_job_compile(j);
     if (!status)
         tx_job_note_shares(j);
-    return status;
+    return status ? status : tx_job_check_fit(j);
 }
 
 static tx_status load_weights(tx_job *j)

@@ -4,7 +4,7 @@
  *   settings.c  its options
  *   inputs.c    what it starts from: checkpoint, configuration, tokenizer, data
  *   ranks.c     where each rank runs and which rows it does; agree.c: what all must have in common
- *   plans.c     from options to engine, trainer and run
+ *   plans.c     from options to engine, trainer and run; fit.c: whether there is memory for them
  *   best.c      the best weights at the end
  *   results.c   the output folder, and what is left there
  *   listen.c    what is told to whom
@@ -59,7 +59,7 @@ struct tx_job {
     int64_t rows, rows_before; /* of those, this rank's, and those of the ranks before it */
     char *rows_text;           /* all ranks' rows, "3,1" */
     bool balance;              /* they are to be measured */
-    bool runs; /* or has run */
+    bool runs;                 /* or has run */
     /* The end. */
     tx_run_summary summary;
     tx_metric metrics[TX_JOB_METRICS];
@@ -104,6 +104,11 @@ tx_status tx_job_agree_on_options(tx_job *job, int ending);
 tx_status tx_job_agree_on_inputs(tx_job *job);
 /* What the run is made of (tx_job_describe), but for devices. */
 tx_status tx_job_agree_on_run(tx_job *job, const tx_json *made);
+
+/* ---- fit.c ---------------------------------------------------------------------------------------------- */
+
+/* Refuses a run that all ranks together have no memory for. All ranks call it, before anything is allocated. */
+tx_status tx_job_check_fit(tx_job *job);
 
 /* ---- plans.c -------------------------------------------------------------------------------------------- */
 

@@ -99,14 +99,12 @@ static int fail(const tx_cli *program, const tx_job *j)
                        j->comm->ranks[j->comm->rank].name, tx_error());
 }
 
-static int print_plan(const tx_cli *program, const tx_job *j)
+/* The memory of a dry run, whether or not it is there. */
+static void print_plan(const tx_job *j)
 {
     tx_memory planned;
-    if (tx_model_memory(j->model, &planned))
-        return fail(program, j);
-    if (tx_job_leads(j))
+    if (j->trainer && tx_job_leads(j) && tx_model_memory(j->model, &planned) == TX_OK)
         tx_print_memory(stdout, &planned, NULL);
-    return 0;
 }
 
 static int run(const tx_cli *program, tx_job *j)
@@ -115,6 +113,8 @@ static int run(const tx_cli *program, tx_job *j)
     catch_early_signals(); /* MPICH took SIGUSR1 for itself */
     if (!status)
         status = tx_job_run(j);
+    if (j->set.dry_run)
+        print_plan(j);
     const int stopped = tx_job_stopped(j);
     int64_t steps;
     const int64_t step = tx_job_step(j, &steps);
@@ -122,8 +122,6 @@ static int run(const tx_cli *program, tx_job *j)
         return tx_job_leads(j) ? fail(program, j) : TX_EXIT_FAILURE;
     if (status)
         return fail(program, j);
-    if (j->set.dry_run)
-        return print_plan(program, j);
     if (stopped && tx_job_leads(j))
         tx_complain(program, 0,
                     "stopped by signal %d after step %" PRId64 " of %" PRId64 "; go on with --resume_from_checkpoint",

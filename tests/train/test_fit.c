@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Which runs fit: ranks that share a host or a device, and what a refusal says. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "models/job/fit.h"
+#include "models/tx_train.h"
+#include "tests/scratch.h"
+
+#define GIB ((int64_t)1 << 30)
+
+static tx_fit_rank on_host(int32_t host, int64_t lasting, int64_t activations, int64_t left)
+{
+    tx_fit_rank r = {.host = host, .on_host = true, .device = "cpu", .left = left, .owner = "the host"};
+    r.planned.bytes[TX_MEMORY_OPTIMIZER] = lasting;
+    r.planned.bytes[TX_MEMORY_ACTIVATIONS] = activations;
+    return r;
+}
+
+static tx_fit_rank on_card(int32_t host, const char *device, int64_t planned, int64_t memory)
+{
+    tx_fit_rank r = on_host(host, 0, planned, 0);
+    r.on_host = false;
+    r.device_memory = memory;
+    snprintf(r.device, sizeof r.device, "%s", device);
+    return r;
+}
+
+static void expect_fit(const tx_fit_rank *ranks, int32_t count, const char *text)
+{
+    char got[256];
+    assert_ok(tx_fit_judge(ranks, count, got, sizeof got));
+    if (!strstr(got, text))
+        fail_msg("%s", got);
+}
+
+static void expect_refused(const tx_fit_rank *ranks, int32_t count, const char *text)
+{
+    char got[256];
+    assert_refused(tx_fit_judge(ranks, count, got, sizeof got), TX_MEMORY, text);
+}
+
+static void one_rank(void **state)
+{
+    (void)state;
+    const tx_fit_rank fits = on_host(0, 2 * GIB, GIB, 3 * GIB), batch = on_host(0, 2 * GIB, GIB, 3 * GIB - 1),
+                      model = on_host(0, 2 * GIB, GIB, GIB), unknown = on_host(0, GIB, 0, INT64_MAX);
+    expect_fit(&fits, 1, "fits: 3.00 GiB are planned, the host has 3.00 GiB");
+    expect_fit(&unknown, 1, "not known");
+    expect_refused(&batch, 1, "--per_device_train_batch_size");
+    expect_refused(&model, 1, "--zero_stage");
+    expect_refused(&model, 1,
+                   "3.00 GiB are planned, the host has 1.00 GiB; weights, gradients and optimizer states are 2.00");
+}
+
+static void many_ranks(void **state)
+{
+    (void)state;
+    const tx_fit_rank one_host[] = {on_host(0, 0, 2 * GIB, 5 * GIB), on_host(0, 0, 2 * GIB, 3 * GIB)};
+    const tx_fit_rank two_hosts[] = {on_host(0, 0, 2 * GIB, 3 * GIB), on_host(1, 0, 2 * GIB, 3 * GIB)};
+    const tx_fit_rank cards[] = {on_card(0, "opencl:0", 6 * GIB, 8 * GIB), on_card(0, "opencl:1", 6 * GIB, 8 * GIB),
+                                 on_host(0, 0, GIB, 2 * GIB)};
+    const tx_fit_rank one_card[] = {on_card(0, "opencl:0", 6 * GIB, 8 * GIB), on_card(0, "opencl:0", 6 * GIB, 8 * GIB)};
+    expect_refused(one_host, 2, "4.00 GiB are planned by 2 ranks, the host has 3.00 GiB");
+    expect_fit(two_hosts, 2, "2.00 GiB are planned");
+    expect_fit(cards, 3, "1.00 GiB are planned, the host has 2.00 GiB");
+    expect_refused(one_card, 2, "12.00 GiB are planned by 2 ranks, opencl:0 has 8.00 GiB");
+}
+
+/* No machine has the memory for this: nothing of it is taken. */
+static void whole_run(void **state)
+{
+    (void)state;
+    char *folder = make_scratch(), *text = tx_path_join(folder, "text"), *output = tx_path_join(folder, "out");
+    tx_job *job = NULL;
+    assert_ok(tx_file_write(text, "some words that fill a block of sixteen tokens, or two of them", 62));
+    assert_ok(tx_job_create(&job));
+    assert_ok(tx_job_set(job, "config_overrides", "n_layer=100,n_embd=8192,n_head=64,n_positions=16"));
+    assert_ok(tx_job_set(job, "train_file", text));
+    assert_ok(tx_job_set(job, "output_dir", output));
+    assert_refused(tx_job_run(job), TX_MEMORY, "the run does not fit");
+    tx_job_free(job);
+    remove_scratch(folder);
+    free(text);
+    free(output);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_rank), cmocka_unit_test(many_ranks),
+                                       cmocka_unit_test(whole_run)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
