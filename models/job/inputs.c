@@ -18,37 +18,6 @@ static tx_status copy_text(const char *text, char **copy)
     return *copy ? TX_OK : tx_fail(TX_MEMORY, "out of memory");
 }
 
-/* ---- Checkpoint ----------------------------------------------------------------------------------------- */
-
-/* transformers takes True and False for resume_from_checkpoint too. */
-static bool wants_newest(const char *resume)
-{
-    return !*resume || strcmp(resume, "True") == 0 || strcmp(resume, "true") == 0;
-}
-
-static tx_status choose_checkpoint(tx_job *j)
-{
-    const tx_job_settings *set = &j->set;
-    tx_job_inputs *in = &j->inputs;
-    const char *resume = set->resume;
-    if (!resume || strcmp(resume, "False") == 0 || strcmp(resume, "false") == 0)
-        return tx_run_state_create(&in->state);
-    tx_status status;
-    if (wants_newest(resume)) {
-        status = tx_checkpoint_newest(set->output_dir, &j->report, &in->checkpoint);
-    } else {
-        status = tx_checkpoint_verify(resume, &j->report);
-        if (!status)
-            status = copy_text(resume, &in->checkpoint);
-    }
-    if (!status)
-        status = tx_run_state_read(in->checkpoint, set->output_dir, &in->state);
-    if (status)
-        return tx_fail_in(status, "resume_from_checkpoint");
-    tx_job_note(j, "resume  %s: after step %" PRId64, in->checkpoint, in->state.step);
-    return TX_OK;
-}
-
 /* ---- Where the data are ------------------------------------------------------------------------------------- */
 
 static tx_status find_data(tx_job *j)
@@ -236,7 +205,7 @@ static tx_status open_data(tx_job *j)
 
 tx_status tx_job_open(tx_job *j)
 {
-    tx_status status = choose_checkpoint(j);
+    tx_status status = tx_job_choose_checkpoint(j);
     if (!status)
         status = find_data(j);
     if (!status)

@@ -335,6 +335,8 @@ tx_status tx_job_run(tx_job *j)
         return tx_fail(TX_INVALID, "tx_job_run: a job runs once");
     j->runs = true;
     tx_status status = tx_job_join(j);
+    if (!status)
+        status = tx_job_inherit(j);
     if (!status && j->comm->size > 1)
         status = tx_job_agree_on_options(j, TX_JOB_RUNS);
     if (!status)

@@ -2,7 +2,8 @@
  *
  * A whole run in progress, for the files that make it go:
  *   settings.c  its options
- *   inputs.c    what it starts from: checkpoint, configuration, tokenizer, data
+ *   resume.c    the checkpoint that it goes on from
+ *   inputs.c    what else it starts from: configuration, tokenizer, data
  *   ranks.c     where each rank runs and which rows it does; agree.c: what all must have in common
  *   plans.c     from options to engine, trainer and run; fit.c: whether there is memory for them
  *   best.c      the best weights at the end
@@ -20,6 +21,8 @@
 #include "models/tx_train.h"
 
 #define TX_JOB_METRICS 32
+/* In each folder of a model: the options of its run. */
+#define TX_JOB_ARGUMENTS "training_args.json"
 
 /* What a run starts from. */
 typedef struct tx_job_inputs {
@@ -60,6 +63,7 @@ struct tx_job {
     char *rows_text;           /* all ranks' rows, "3,1" */
     bool balance;              /* they are to be measured */
     bool runs;                 /* or has run */
+    bool inherited;            /* options of the run that a checkpoint is of */
     /* The end. */
     tx_run_summary summary;
     tx_metric metrics[TX_JOB_METRICS];
@@ -73,6 +77,14 @@ static inline bool tx_job_leads(const tx_job *job)
 {
     return !job->comm || job->comm->rank == 0;
 }
+
+/* ---- resume.c ------------------------------------------------------------------------------------------- */
+
+/* Where the run goes on from a checkpoint: options that were not given are those of the run that it is of, and without
+ * output_dir it goes on where the checkpoint lies. */
+tx_status tx_job_inherit(tx_job *job);
+/* The checkpoint to go on from, verified, and the state in it; or a new state. */
+tx_status tx_job_choose_checkpoint(tx_job *job);
 
 /* ---- inputs.c ------------------------------------------------------------------------------------------- */
 

@@ -80,7 +80,7 @@ tx_status tx_job_compile(tx_job *j)
 static tx_status write_arguments(const tx_job *j, const char *folder)
 {
     tx_json *json = tx_job_arguments(&j->set, NULL);
-    char *path = tx_path_join(folder, "training_args.json");
+    char *path = tx_path_join(folder, TX_JOB_ARGUMENTS);
     tx_status status = json && path ? tx_json_write(path, json, TX_JSON_PRETTY) : TX_MEMORY;
     free(path);
     tx_json_free(json);

@@ -4,6 +4,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -85,7 +86,7 @@ static const tx_option options[] = {
     TEXT("output_dir", output_dir, "DIR", "where model, log.jsonl and checkpoints go"),
     FLAG("overwrite_output_dir", overwrite, "use an output_dir that is not empty; checkpoints of an earlier run go"),
     {TX_OPTION_OPTIONAL, "resume_from_checkpoint", AT(resume), .choices = "DIR",
-     .help = "go on where a checkpoint stopped: any folder, or without one the newest of output_dir"},
+     .help = "go on where a checkpoint stopped, with its run's options where none are given: any folder, or without one the newest of output_dir"},
     CHOICE("logging_strategy", logging, "no|steps|epoch", "when a line is printed (log.jsonl has every step)"),
     REAL("logging_steps", logging_steps, 0, INT32_MAX, "every N steps; below 1: share of the run; 0: never"),
     CHOICE("eval_strategy", evaluation, "no|steps|epoch", "when to evaluate while training"),
@@ -173,63 +174,69 @@ bool tx_job_evaluates(const tx_job_settings *set)
 
 /* ---- Checks ------------------------------------------------------------------------------------------- */
 
-static tx_status check_steps(const char *name, double value)
+/* All that is wrong, with "; " between. */
+typedef struct refusals {
+    char text[3072];
+} refusals;
+
+static void refuse(refusals *r, bool wrong, const char *format, ...) TX_PRINTF(3, 4);
+
+static void refuse(refusals *r, bool wrong, const char *format, ...)
 {
-    if (value >= 1 && value != floor(value))
-        return tx_fail(TX_INVALID, "--%s %g: a whole number of steps, or a share of the run below 1", name, value);
-    return TX_OK;
+    const size_t used = strlen(r->text);
+    va_list args;
+    if (!wrong)
+        return;
+    va_start(args, format);
+    snprintf(r->text + used, sizeof r->text - used, "%s", used ? "; " : "");
+    vsnprintf(r->text + strlen(r->text), sizeof r->text - strlen(r->text), format, args);
+    va_end(args);
+}
+
+static void check_steps(refusals *r, const char *name, double value)
+{
+    refuse(r, value >= 1 && value != floor(value), "--%s %g: a whole number of steps, or a share of the run below 1",
+           name, value);
 }
 
 /* As the Trainer asks: what is evaluated must be saved. */
-static tx_status check_best(const tx_job_settings *set)
+static void check_best(refusals *r, const tx_job_settings *set)
 {
-    double every = set->eval_steps > 0 ? set->eval_steps : set->logging_steps;
-    bool same = set->saving == set->evaluation || set->saving == TX_STRATEGY_BEST;
-    if (set->load_best && (!set->evaluation || !same))
-        return tx_fail(
-            TX_INVALID,
-            "--load_best_model_at_end needs --eval_strategy and --save_strategy to be the same (steps or epoch), "
-            "or --save_strategy best");
-    if (set->load_best && set->saving == TX_STRATEGY_STEPS && !(every > 0 && fmod(set->save_steps, every) == 0))
-        return tx_fail(TX_INVALID, "--load_best_model_at_end: save_steps %g must be a multiple of eval_steps %g",
-                       set->save_steps, every);
-    if (set->saving == TX_STRATEGY_BEST && !set->evaluation)
-        return tx_fail(TX_INVALID, "--save_strategy best needs --eval_strategy steps or epoch");
-    return TX_OK;
+    const double every = set->eval_steps > 0 ? set->eval_steps : set->logging_steps;
+    const bool same = set->evaluation && (set->saving == set->evaluation || set->saving == TX_STRATEGY_BEST);
+    const bool fits = every > 0 && fmod(set->save_steps, every) == 0;
+    refuse(r, set->load_best && !same,
+           "--load_best_model_at_end needs --eval_strategy and --save_strategy to be the same (steps or epoch), or "
+           "--save_strategy best");
+    refuse(r, set->load_best && same && set->saving == TX_STRATEGY_STEPS && !fits,
+           "--load_best_model_at_end: save_steps %g must be a multiple of eval_steps %g", set->save_steps, every);
+    refuse(r, set->saving == TX_STRATEGY_BEST && !set->evaluation,
+           "--save_strategy best needs --eval_strategy steps or epoch");
 }
 
 tx_status tx_job_check(const tx_job_settings *set)
 {
-    const bool data = set->train_file || set->dataset;
-    const char *const steps[] = {"logging_steps", "eval_steps", "save_steps", "warmup_steps"};
-    const double value[] = {set->logging_steps, set->eval_steps, set->save_steps, set->warmup_steps};
-    tx_status status = TX_OK;
-    for (int i = 0; i < 4 && !status; i++)
-        status = check_steps(steps[i], value[i]);
-    if (status)
-        return status;
-    if (set->list_devices)
-        return tx_fail(TX_INVALID, "--list_devices is what a program does instead of a run");
-    if (set->model && set->config)
-        return tx_fail(TX_INVALID, "--model_name_or_path and --config_name exclude each other");
-    if (set->model && set->config_overrides)
-        return tx_fail(TX_INVALID,
-                       "--config_overrides is for new weights: it cannot change the model of --model_name_or_path");
-    if (set->train_file && set->dataset)
-        return tx_fail(TX_INVALID, "--train_file and --dataset_name exclude each other");
-    if (set->dataset_config && !set->dataset)
-        return tx_fail(TX_INVALID, "--dataset_config_name needs --dataset_name");
-    if (set->max_steps == 0)
-        return tx_fail(TX_INVALID, "--max_steps 0: give at least 1 step, or leave it out for epochs");
-    if (set->overwrite && set->resume)
-        return tx_fail(TX_INVALID, "--overwrite_output_dir and --resume_from_checkpoint exclude each other");
-    if (!set->dry_run && tx_job_trains(set) && !data)
-        return tx_fail(TX_INVALID, "--train_file or --dataset_name is missing: which text shall it learn?");
-    if (!set->dry_run && tx_job_evaluates(set) && !data && !set->validation_file)
-        return tx_fail(TX_INVALID, "--validation_file or --dataset_name is missing: on which text shall it evaluate?");
-    if (!set->dry_run && !set->output_dir)
-        return tx_fail(TX_INVALID, "--output_dir is missing: where shall the model go?");
-    return check_best(set);
+    const bool data = set->train_file || set->dataset, runs = !set->dry_run;
+    refusals r = {""};
+    refuse(&r, set->list_devices, "--list_devices is what a program does instead of a run");
+    check_steps(&r, "logging_steps", set->logging_steps);
+    check_steps(&r, "eval_steps", set->eval_steps);
+    check_steps(&r, "save_steps", set->save_steps);
+    check_steps(&r, "warmup_steps", set->warmup_steps);
+    refuse(&r, set->model && set->config, "--model_name_or_path and --config_name exclude each other");
+    refuse(&r, set->model && set->config_overrides,
+           "--config_overrides is for new weights: it cannot change the model of --model_name_or_path");
+    refuse(&r, set->train_file && set->dataset, "--train_file and --dataset_name exclude each other");
+    refuse(&r, set->dataset_config && !set->dataset, "--dataset_config_name needs --dataset_name");
+    refuse(&r, set->max_steps == 0, "--max_steps 0: give at least 1 step, or leave it out for epochs");
+    refuse(&r, set->overwrite && set->resume, "--overwrite_output_dir and --resume_from_checkpoint exclude each other");
+    refuse(&r, runs && tx_job_trains(set) && !data,
+           "--train_file or --dataset_name is missing: which text shall it learn?");
+    refuse(&r, runs && tx_job_evaluates(set) && !data && !set->validation_file,
+           "--validation_file or --dataset_name is missing: on which text shall it evaluate?");
+    refuse(&r, runs && !set->output_dir, "--output_dir is missing: where shall the model go?");
+    check_best(&r, set);
+    return *r.text ? tx_fail(TX_INVALID, "%s", r.text) : TX_OK;
 }
 
 tx_json *tx_job_arguments(const tx_job_settings *set, const char *const *names)

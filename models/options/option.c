@@ -222,11 +222,11 @@ static tx_status store_choice(const char *file, const tx_option *option, const c
     return TX_OK;
 }
 
-/* The set of the choices in "a,b". */
+/* The set of the choices in "a,b"; "": none. */
 static tx_status store_list(const char *file, const tx_option *option, const char *value, uint32_t *at)
 {
     uint32_t set = 0;
-    for (const char *word = value;; word++) {
+    for (const char *word = value; *value; word++) {
         const size_t length = strcspn(word, ",");
         const int place = find_choice(option->choices, word, length);
         if (place < 0)
@@ -281,7 +281,7 @@ tx_status tx_option_store(tx_option_values *to, const char *file, const tx_optio
     void *at = (char *)to->values + option->offset;
     const int64_t index = option - to->table.option;
     tx_status status = TX_INVALID;
-    if (!*value && option->kind != TX_OPTION_OPTIONAL)
+    if (!*value && option->kind != TX_OPTION_OPTIONAL && option->kind != TX_OPTION_LIST)
         return tx_fail(TX_INVALID, "%s%s%s: the value is empty", PLACE(file, option->name));
     switch (option->kind) {
     case TX_OPTION_INTEGER:

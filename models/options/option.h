@@ -76,6 +76,9 @@ tx_status tx_option_set(tx_option_values *to, const char *name, const char *valu
 /* Sets all options of a JSON file, {"learning_rate": 5e-5, ...}, as transformers' HfArgumentParser reads it; null
  * leaves an option as it is. */
 tx_status tx_option_read(tx_option_values *to, const char *path);
+/* The same for options that were not given, and are not given by this; those of `left_out` (ended by NULL) stay as they
+ * are. */
+tx_status tx_option_inherit(tx_option_values *to, const char *path, const char *const *left_out);
 /* Options with their values, as a file of options holds them: all of them, or those of `names` (ended by NULL) alone.
  * NULL when out of memory. */
 tx_json *tx_option_json(const tx_option_values *from, const char *const *names);

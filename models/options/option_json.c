@@ -78,10 +78,7 @@ static tx_status store_choices(tx_option_values *to, const char *file, const tx_
         const char *word = scalar(tx_json_at(json, i), number);
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? "," : "", word ? word : "");
     }
-    if (*text)
-        return tx_option_store(to, file, option, text);
-    *(uint32_t *)(void *)((char *)to->values + option->offset) = 0;
-    return TX_OK;
+    return tx_option_store(to, file, option, text);
 }
 
 static tx_status read_foreign(const char *file, const tx_foreign *foreign, const tx_json *value)
@@ -114,15 +111,52 @@ static tx_status read_member(tx_option_values *to, const char *file, const char 
     return status;
 }
 
-tx_status tx_option_read(tx_option_values *to, const char *path)
+static bool is_named(const char *name, const char *const *names)
+{
+    for (; names && *names; names++)
+        if (strcmp(*names, name) == 0)
+            return true;
+    return false;
+}
+
+/* Whether what is inherited may set this one. */
+static bool is_free(const tx_option_values *to, const char *key, const char *const *left_out)
+{
+    const tx_option *option = tx_option_find(&to->table, key);
+    return !option || (!tx_option_given(to, option->offset) && !is_named(option->name, left_out));
+}
+
+static tx_status read_members(tx_option_values *to, const char *path, bool inherited, const char *const *left_out)
 {
     tx_json *json = NULL;
     tx_status status = tx_json_read(path, FILE_LIMIT, &json);
+    char refused[3072] = "";
     if (!status && tx_json_type_of(json) != TX_JSON_OBJECT)
         status = tx_fail(TX_INVALID, "%s: must hold one object, {\"option\": value, ...}", path);
-    for (void *i = status ? NULL : tx_json_first(json); i && !status; i = tx_json_next(json, i))
-        status = read_member(to, path, tx_json_key(i), tx_json_value(i));
+    for (void *i = status ? NULL : tx_json_first(json); i; i = tx_json_next(json, i)) {
+        if (inherited && !is_free(to, tx_json_key(i), left_out))
+            continue;
+        const tx_status one = read_member(to, path, tx_json_key(i), tx_json_value(i));
+        const size_t used = strlen(refused);
+        if (one)
+            snprintf(refused + used, sizeof refused - used, "%s%s", used ? "; " : "", tx_error());
+        status = one ? one : status;
+    }
     tx_json_free(json);
+    return *refused ? tx_fail(status, "%s", refused) : status;
+}
+
+tx_status tx_option_read(tx_option_values *to, const char *path)
+{
+    return read_members(to, path, false, NULL);
+}
+
+tx_status tx_option_inherit(tx_option_values *to, const char *path, const char *const *left_out)
+{
+    uint64_t given[sizeof to->given / sizeof to->given[0]];
+    memcpy(given, to->given, sizeof given);
+    tx_status status = read_members(to, path, true, left_out);
+    memcpy(to->given, given, sizeof given);
     return status;
 }
 
@@ -180,20 +214,12 @@ static tx_status write_value(tx_json *json, const tx_option *o, const void *at)
     return TX_OK;
 }
 
-static bool is_wanted(const char *name, const char *const *names)
-{
-    for (; names && *names; names++)
-        if (strcmp(*names, name) == 0)
-            return true;
-    return !names;
-}
-
 tx_json *tx_option_json(const tx_option_values *from, const char *const *names)
 {
     tx_json *json = tx_json_object();
     for (int32_t i = 0; i < from->table.count && json; i++) {
         const tx_option *o = &from->table.option[i];
-        if (o->kind != TX_OPTION_HEADING && is_wanted(o->name, names) &&
+        if (o->kind != TX_OPTION_HEADING && (!names || is_named(o->name, names)) &&
             write_value(json, o, (const char *)from->values + o->offset)) {
             tx_json_free(json);
             json = NULL;

@@ -228,6 +228,9 @@ static void test_mistakes(void **state)
     bad(&program, TX_EXIT_USAGE, "--max_steps", "the value is missing");
     bad(&program, TX_EXIT_USAGE, "--output_dir --do_train", "the value is missing");
     bad(&program, TX_EXIT_USAGE, "--output_dir=", "the value is empty");
+    bad(&program, TX_EXIT_USAGE, "--max_step 1 --do_train=maybe --learning_rate 7", "did you mean --max_steps?");
+    bad(&program, TX_EXIT_USAGE, "--max_step 1 --do_train=maybe --learning_rate 7", "must be true or false");
+    bad(&program, TX_EXIT_USAGE, "--max_step 1 --do_train=maybe --learning_rate 7", "must lie between");
     bad(&program, TX_EXIT_USAGE, "--do_train=maybe", "must be true or false");
     bad(&program, TX_EXIT_USAGE, "--lr_scheduler_type sine", "must be one of linear|cosine");
     bad(&program, TX_EXIT_USAGE, "--report_to tensorboard,wandb", "--report_to wandb: must be one or more of none|");
@@ -290,6 +293,8 @@ static void test_file(void **state)
         const char *text, *message;
         int status;
     } cases[] = {
+        {"{\"max_step\": 1, \"do_train\": 2}", "args.json: do_train 2: must be true or false", TX_EXIT_USAGE},
+        {"{\"max_step\": 1, \"do_train\": 2}", "did you mean max_steps?; ", TX_EXIT_USAGE},
         {"{\"max_step\": 1}", "args.json: max_step: unknown option; did you mean max_steps?", TX_EXIT_USAGE},
         {"{\"max_steps\": 1.5}", "args.json: max_steps 1.5: not a whole number", TX_EXIT_USAGE},
         {"{\"max_steps\": true}", "args.json: max_steps: must be a whole number", TX_EXIT_USAGE},

@@ -172,6 +172,30 @@ static void whole_run(const char *folder)
     tx_job_free(job);
 }
 
+/* With the options of the checkpoint's run, and where it lies. */
+static void go_on_bare(const char *folder)
+{
+    heard h = {.stop_after = STOP_AFTER};
+    tx_job *job = make_job(folder, "bare", &h);
+    assert_ok(tx_job_run(job));
+    tx_job_free(job);
+    assert_ok(tx_job_create(&job));
+    set(job, folder, "resume_from_checkpoint", "bare/checkpoint-2");
+    assert_ok(tx_job_set(job, "max_steps", "4"));
+    assert_ok(tx_job_run(job));
+    tx_job_free(job);
+    assert_same_file(folder, "whole/model.safetensors", "bare/model.safetensors");
+    assert_ok(tx_job_create(&job)); /* what is given goes before */
+    set(job, folder, "output_dir", "bare");
+    assert_ok(tx_job_set(job, "resume_from_checkpoint", ""));
+    assert_ok(tx_job_set(job, "num_train_epochs", "2"));
+    int64_t steps = 0;
+    assert_ok(tx_job_run(job));
+    tx_job_step(job, &steps);
+    assert_true(steps > STEPS);
+    tx_job_free(job);
+}
+
 static void stop_and_go_on(void **state)
 {
     (void)state;
@@ -193,6 +217,7 @@ static void stop_and_go_on(void **state)
     assert_in_range(h.steps, 1, STEPS - STOP_AFTER);
     tx_job_free(job);
     assert_same_file(folder, "whole/model.safetensors", "parted/model.safetensors");
+    go_on_bare(folder);
     remove_scratch(folder);
 }
 

@@ -102,13 +102,12 @@ static int parse_option(const tx_cli *program, tx_option_values *v, int argc, ch
         return value ? judge(program, tx_option_store(v, NULL, option, value + 1))
                      : take_values(program, v, option, argc, argv, at);
     const tx_foreign *foreign = tx_option_find_foreign(&v->table, name);
-    if (!foreign)
-        return judge(program, tx_option_unknown(&v->table, NULL, name));
     if (!value && *at + 1 < argc && argv[*at + 1][0] != '-')
         value = argv[++*at];
     else
         value = value ? value + 1 : "true";
-    return judge(program, tx_option_judge_foreign(NULL, foreign, value));
+    return judge(program,
+                 foreign ? tx_option_judge_foreign(NULL, foreign, value) : tx_option_unknown(&v->table, NULL, name));
 }
 
 static int check_operands(const tx_cli *program, const tx_option_values *v)
@@ -136,22 +135,27 @@ static bool is_file(const tx_cli *program, const char *argument)
 int tx_options_read(const tx_cli *program, int argc, char *const *argv, tx_option_values *v)
 {
     /* Asked for first, so that the help shows the true defaults. */
-    int status = tx_usage_answer(program, argc, argv, v->values);
+    const int answered = tx_usage_answer(program, argc, argv, v->values);
+    int status = TX_GO_ON;
     bool only_operands = false;
-    for (int i = 1; i < argc && status == TX_GO_ON; i++) {
+    for (int i = 1; i < argc && answered == TX_GO_ON; i++) {
+        int one = TX_GO_ON;
         if (i == 1 && is_file(program, argv[i]))
-            status = judge(program, tx_option_read(v, argv[i]));
+            one = judge(program, tx_option_read(v, argv[i]));
         else if (!only_operands && is_name(program, v, argv[i]))
-            status = parse_option(program, v, argc, argv, &i);
+            one = parse_option(program, v, argc, argv, &i);
         else if (program->operand && !only_operands && strcmp(argv[i], "--") == 0)
             only_operands = true;
         else if (program->operand && (only_operands || argv[i][0] != '-' || !argv[i][1]))
-            status = judge(program, tx_option_add_word(v, argv[i], program->operands));
+            one = judge(program, tx_option_add_word(v, argv[i], program->operands));
         else
-            status = tx_complain(program, TX_EXIT_USAGE, "%s: not an option; --help lists all%s", argv[i],
-                                 is_file(program, argv[i]) ? "; a file of options comes first" : "");
+            one = tx_complain(program, TX_EXIT_USAGE, "%s: not an option; --help lists all%s", argv[i],
+                              is_file(program, argv[i]) ? "; a file of options comes first" : "");
+        status = one != TX_GO_ON ? one : status; /* all mistakes are told at once */
     }
-    return status == TX_GO_ON ? check_operands(program, v) : status;
+    if (answered != TX_GO_ON || status != TX_GO_ON)
+        return answered != TX_GO_ON ? answered : status;
+    return check_operands(program, v);
 }
 
 int tx_options_parse(const tx_cli *program, int argc, char *const *argv, void *values)

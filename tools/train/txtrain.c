@@ -147,12 +147,19 @@ static int leave(tx_job *j, int result)
 /* A rank of many that its options end tells the others, which wait for it within MPI. */
 int main(int argc, char **argv)
 {
+    static const tx_spelling spellings[] = {{"--lr", "learning_rate"},
+                                            {"--epochs", "num_train_epochs"},
+                                            {"--batch_size", "per_device_train_batch_size"},
+                                            {"--model", "model_name_or_path"},
+                                            {"-o", "output_dir"}};
     const tx_cli program = {
         .name = "txtrain",
         .usage = "txtrain [ARGUMENTS.json] --train_file FILE --output_dir DIR [options]",
         .about = "Trains a GPT-2 and writes a Hugging Face model folder. In names of options - and _ are the same.",
         .options = tx_job_table.option,
         .count = tx_job_table.count,
+        .spellings = spellings,
+        .spelling_count = (int32_t)(sizeof spellings / sizeof spellings[0]),
         .foreign = tx_job_table.foreign,
         .foreign_count = tx_job_table.foreign_count,
     };
@@ -170,6 +177,8 @@ int main(int argc, char **argv)
     progress.line = !job->set.no_progress && isatty(STDERR_FILENO);
     if (ending == TX_GO_ON && job->set.list_devices)
         ending = tx_print_devices(stdout) ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+    if (ending == TX_GO_ON && tx_job_inherit(job))
+        ending = tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
     if (ending == TX_GO_ON && tx_job_check(&job->set))
         ending = tx_complain(&program, TX_EXIT_USAGE, "%s", tx_error());
     if (ending == TX_GO_ON)
