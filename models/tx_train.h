@@ -33,11 +33,11 @@ typedef struct tx_run_step {
 } tx_run_step;
 
 /* A figure by the name that transformers gives it. */
-typedef struct tx_metric {
+typedef struct tx_figure {
     const char *name;
     double value;
     int32_t digits; /* behind the point, as transformers rounds it; -1: all; 0: a whole number */
-} tx_metric;
+} tx_figure;
 
 /* Who follows a run. Any function may be NULL. Of many ranks the first alone is told of what happens; all are warned,
  * and all are asked. */
@@ -50,10 +50,10 @@ typedef struct tx_job_listener {
     /* A point of the history: `loss` is the mean since the last one. */
     void (*log)(void *context, const tx_run_step *step, double loss);
     /* An evaluation after that step: "eval_loss" and others. */
-    void (*evaluation)(void *context, int64_t step, const tx_metric *metrics, int32_t count);
+    void (*evaluation)(void *context, int64_t step, const tx_figure *metrics, int32_t count);
     void (*saved)(void *context, const char *folder);
     /* What has come of "train" or "eval", at the end. */
-    void (*results)(void *context, const char *split, const tx_metric *metrics, int32_t count);
+    void (*results)(void *context, const char *split, const tx_figure *metrics, int32_t count);
     /* A line about the run as such. */
     void (*note)(void *context, const char *line);
     /* What the user should know and is no failure. */

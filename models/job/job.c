@@ -73,9 +73,9 @@ int64_t tx_job_step(const tx_job *j, int64_t *steps)
 
 tx_status tx_job_result(const tx_job *j, const char *name, double *value)
 {
-    for (int32_t i = 0; i < j->metric_count; i++)
-        if (strcmp(j->metrics[i].name, name) == 0) {
-            *value = j->metrics[i].value;
+    for (int32_t i = 0; i < j->result_count; i++)
+        if (strcmp(j->results[i].name, name) == 0) {
+            *value = j->results[i].value;
             return TX_OK;
         }
     return tx_fail(TX_NOT_FOUND, "%s: the run has no such result", name);

@@ -181,7 +181,7 @@ static void on_evaluation(void *context, const tx_run_evaluation *e)
 {
     const tx_job *j = context;
     const double seconds = e->seconds;
-    const tx_metric metrics[] = {
+    const tx_figure metrics[] = {
         {"eval_loss", e->loss, -1},
         {"eval_runtime", seconds, 4},
         {"eval_samples_per_second", (double)e->samples / seconds, 3},

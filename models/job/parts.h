@@ -20,7 +20,7 @@
 #include "models/train/tensorboard.h"
 #include "models/tx_train.h"
 
-#define TX_JOB_METRICS 32
+#define TX_JOB_RESULTS 32
 /* In each folder of a model: the options of its run. */
 #define TX_JOB_ARGUMENTS "training_args.json"
 
@@ -66,8 +66,8 @@ struct tx_job {
     bool inherited;            /* options of the run that a checkpoint is of */
     /* The end. */
     tx_run_summary summary;
-    tx_metric metrics[TX_JOB_METRICS];
-    int32_t metric_count;
+    tx_figure results[TX_JOB_RESULTS];
+    int32_t result_count;
     bool complete;    /* all that could be done is done, on all ranks alike */
     char lacks[1400]; /* what could not; empty: nothing */
 };

@@ -31,7 +31,7 @@ tx_status tx_job_open_output(tx_job *j)
 /* ---- Metrics -------------------------------------------------------------------------------------------------- */
 
 /* As transformers writes it. */
-static tx_status set_metric(tx_json *json, const tx_metric *m)
+static tx_status set_metric(tx_json *json, const tx_figure *m)
 {
     if (!isfinite(m->value))
         return tx_json_set_null(json, m->name);
@@ -74,7 +74,7 @@ static tx_status merge_results(const char *folder, const tx_json *metrics)
 }
 
 /* All that is known of "train" or "eval", or of both, as JSON; NULL when out of memory. */
-static tx_json *metrics_json(const tx_metric *metrics, int32_t count)
+static tx_json *metrics_json(const tx_figure *metrics, int32_t count)
 {
     tx_json *json = tx_json_object();
     for (int32_t i = 0; i < count && json; i++)
@@ -85,12 +85,12 @@ static tx_json *metrics_json(const tx_metric *metrics, int32_t count)
     return json;
 }
 
-static tx_status report(tx_job *j, const char *split, const tx_metric *metrics, int32_t count)
+static tx_status report(tx_job *j, const char *split, const tx_figure *metrics, int32_t count)
 {
-    if (count > TX_JOB_METRICS - j->metric_count)
-        return tx_fail(TX_INTERNAL, "%s: more than %d results", split, TX_JOB_METRICS);
-    memcpy(&j->metrics[j->metric_count], metrics, (size_t)count * sizeof *metrics);
-    j->metric_count += count;
+    if (count > TX_JOB_RESULTS - j->result_count)
+        return tx_fail(TX_INTERNAL, "%s: more than %d results", split, TX_JOB_RESULTS);
+    memcpy(&j->results[j->result_count], metrics, (size_t)count * sizeof *metrics);
+    j->result_count += count;
     if (!tx_job_leads(j))
         return TX_OK;
     if (j->listener.results)
@@ -108,7 +108,7 @@ tx_status tx_job_report_training(tx_job *j)
     const tx_run_summary *s = &j->summary;
     const tx_run_state *state = &j->inputs.state;
     const double samples = (double)s->tokens / (double)j->inputs.block;
-    const tx_metric metrics[] = {
+    const tx_figure metrics[] = {
         {"epoch", state->epoch, -1},
         {"total_flos", state->flops, -1},
         {"train_loss", s->mean_loss, -1},
@@ -125,7 +125,7 @@ tx_status tx_job_report_training(tx_job *j)
 
 tx_status tx_job_report_evaluation(tx_job *j, const tx_run_evaluation *e)
 {
-    const tx_metric metrics[] = {
+    const tx_figure metrics[] = {
         {"epoch", e->epoch, -1},
         {"eval_loss", e->loss, -1},
         {"eval_runtime", e->seconds, 4},
@@ -170,7 +170,7 @@ tx_status tx_job_write_card(const tx_job *j)
     if (!status)
         status = set_hyperparameters(facts, set);
     if (!status)
-        status = tx_json_set(facts, "results", metrics_json(j->metrics, j->metric_count));
+        status = tx_json_set(facts, "results", metrics_json(j->results, j->result_count));
     if (!status)
         status = tx_json_set(facts, "log", tx_json_copy(j->inputs.state.history));
     if (!status)

@@ -41,7 +41,7 @@ static void on_log(void *context, const tx_run_step *step, double loss)
     h->logs++;
 }
 
-static void on_evaluation(void *context, int64_t step, const tx_metric *metrics, int32_t count)
+static void on_evaluation(void *context, int64_t step, const tx_figure *metrics, int32_t count)
 {
     heard *h = context;
     assert_true(step > 0);
@@ -59,7 +59,7 @@ static void on_saved(void *context, const char *folder)
     h->saves++;
 }
 
-static void on_results(void *context, const char *split, const tx_metric *metrics, int32_t count)
+static void on_results(void *context, const char *split, const tx_figure *metrics, int32_t count)
 {
     heard *h = context;
     assert_true(strcmp(split, "train") == 0 || strcmp(split, "eval") == 0);

@@ -46,7 +46,7 @@ static void on_log(void *context, const tx_run_step *s, double loss)
     fflush(stdout);
 }
 
-static double find_metric(const tx_metric *metrics, int32_t count, const char *name)
+static double find_metric(const tx_figure *metrics, int32_t count, const char *name)
 {
     for (int32_t i = 0; i < count; i++)
         if (strcmp(metrics[i].name, name) == 0)
@@ -54,7 +54,7 @@ static double find_metric(const tx_metric *metrics, int32_t count, const char *n
     return (double)NAN;
 }
 
-static void on_evaluation(void *context, int64_t step, const tx_metric *metrics, int32_t count)
+static void on_evaluation(void *context, int64_t step, const tx_figure *metrics, int32_t count)
 {
     tx_train_clear(context);
     printf("step %" PRId64 "  eval loss %.4f  perplexity %.2f\n", step, find_metric(metrics, count, "eval_loss"),
@@ -87,7 +87,7 @@ static void print_account(const tx_job *j)
 }
 
 /* A value as run_clm prints it. */
-static void print_metric(const tx_metric *m, int width)
+static void print_metric(const tx_figure *m, int width)
 {
     char text[64] = "nan";
     const int64_t seconds = isfinite(m->value) ? (int64_t)m->value : 0;
@@ -105,7 +105,7 @@ static void print_metric(const tx_metric *m, int width)
     printf("  %-*s = %10s\n", width, m->name, text);
 }
 
-static void on_results(void *context, const char *split, const tx_metric *metrics, int32_t count)
+static void on_results(void *context, const char *split, const tx_figure *metrics, int32_t count)
 {
     const tx_train_progress *p = context;
     int width = 0;
