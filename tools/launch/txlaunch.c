@@ -303,10 +303,25 @@ static int supervise(launch *l)
     return result;
 }
 
+/* A bundle brings the launcher of its MPI along, beside this program. */
+static void prefer_own_launcher(tx_launch_settings *set, char *path, size_t size)
+{
+    const ssize_t length = readlink("/proc/self/exe", path, size - 1);
+    path[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(path, '/');
+    if (!slash || set->launcher != defaults.launcher)
+        return;
+    const size_t room = size - (size_t)(slash + 1 - path);
+    if (snprintf(slash + 1, room, "%s", set->launcher) < (int)room && access(path, X_OK) == 0)
+        set->launcher = path;
+}
+
 int main(int argc, char **argv)
 {
+    char own[4096];
     tx_launch_settings set = defaults;
     int status = tx_options_parse(&program, argc, argv, &set);
+    prefer_own_launcher(&set, own, sizeof own);
     if (status == TX_GO_ON)
         status = check(&set);
     if (status != TX_GO_ON)
