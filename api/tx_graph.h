@@ -20,6 +20,8 @@ tx_dtype tx_tensor_dtype(const tx_tensor *tensor);
 
 /* A value the host writes before a run. */
 tx_tensor *tx_input(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape shape);
+/* The first input of this name; NULL: there is none. */
+tx_tensor *tx_find_input(const tx_graph *graph, const char *name);
 /* A parameter of the model; the first use declares it, later ones (in any graph) must agree; with
  * spec NULL it must have been declared. */
 tx_tensor *tx_param(tx_graph *graph, const char *name, const tx_param_spec *spec);

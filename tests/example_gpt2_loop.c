@@ -51,9 +51,9 @@ int main(int argc, char **argv)
     CHECK(tx_engine_create(&engine_options, &engine));
     CHECK(tx_model_create(engine, &model));
     CHECK(tx_graph_create(model, &graph));
-    tx_tensor *tokens = tx_input(graph, "tokens", TX_I32, TX_SHAPE(BATCH, LENGTH));
+    tx_tensor *tokens = tx_input(graph, "input_ids", TX_I32, TX_SHAPE(BATCH, LENGTH));
     tx_tensor *labels = tx_input(graph, "labels", TX_I32, TX_SHAPE(BATCH, LENGTH));
-    tx_tensor *loss = tx_arch_loss(tx_arch_logits(graph, config, tokens, &options), config, labels);
+    tx_tensor *loss = tx_arch_loss(tx_arch_logits(graph, config, &options), config, labels);
     CHECK(tx_backward(graph, loss));
     CHECK(tx_plan_create(graph, "train", &train));
     CHECK(tx_optimizer_create(model, &adamw, &update));

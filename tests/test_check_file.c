@@ -86,7 +86,8 @@ static void save_model(const char *folder, int64_t vocab, bool tokenizer)
     assert_ok(tx_engine_create(&(tx_engine_options){.size = sizeof(tx_engine_options), .threads = 1}, &engine));
     assert_ok(tx_model_create(engine, &model));
     assert_ok(tx_graph_create(model, &graph));
-    assert_non_null(tx_arch_logits(graph, config, tx_input(graph, "tokens", TX_I32, TX_SHAPE(1, 8)), NULL));
+    assert_non_null(tx_input(graph, "input_ids", TX_I32, TX_SHAPE(1, 8)));
+    assert_non_null(tx_arch_logits(graph, config, NULL));
     assert_ok(tx_model_init(model, 1));
     assert_ok(tx_arch_save(model, config, folder));
     tx_graph_free(graph);

@@ -76,9 +76,9 @@ static bool train(tx_engine *engine, int64_t limit, trained *out)
     config->layers = config->heads = 4;
     CHECK(tx_model_create(engine, &model));
     CHECK(tx_graph_create(model, &graph));
-    tx_tensor *tokens = tx_input(graph, "tokens", TX_I32, TX_SHAPE(BATCH, LENGTH));
+    tx_tensor *tokens = tx_input(graph, "input_ids", TX_I32, TX_SHAPE(BATCH, LENGTH));
     tx_tensor *labels = tx_input(graph, "labels", TX_I32, TX_SHAPE(BATCH, LENGTH));
-    CHECK(tx_backward(graph, tx_arch_loss(tx_arch_logits(graph, config, tokens, &options), config, labels)));
+    CHECK(tx_backward(graph, tx_arch_loss(tx_arch_logits(graph, config, &options), config, labels)));
     CHECK(tx_plan_create(graph, "train", &train));
     CHECK(tx_optimizer_create(model, &adamw, &update));
     CHECK(tx_model_init(model, 1));

@@ -41,8 +41,8 @@ static int set_up(void **state)
     assert_ok(tx_engine_create(&(tx_engine_options){.size = sizeof(tx_engine_options), .threads = 1}, &f->engine));
     assert_ok(tx_model_create(f->engine, &f->model));
     assert_ok(tx_graph_create(f->model, &f->graph));
-    f->tokens = tx_input(f->graph, "tokens", TX_I32, TX_SHAPE(2, 16));
-    f->logits = tx_arch_logits(f->graph, f->config, f->tokens, NULL);
+    f->tokens = tx_input(f->graph, "input_ids", TX_I32, TX_SHAPE(2, 16));
+    f->logits = tx_arch_logits(f->graph, f->config, NULL);
     assert_non_null(f->logits);
     f->folder = make_scratch();
     f->weights = tx_path_join(f->folder, "model.safetensors");
@@ -87,20 +87,19 @@ static void test_training_and_decoding_graphs(void **state)
     fixture *f = *state;
     tx_graph *train, *decode;
     assert_ok(tx_graph_create(f->model, &train));
-    tx_tensor *tokens = tx_input(train, "tokens", TX_I32, TX_SHAPE(2, 16));
+    tx_input(train, "input_ids", TX_I32, TX_SHAPE(2, 16));
     tx_tensor *labels = tx_input(train, "labels", TX_I32, TX_SHAPE(2, 16));
     tx_arch_options options = {.size = sizeof options, .train = true};
-    tx_tensor *loss = tx_arch_loss(tx_arch_logits(train, f->config, tokens, &options), f->config, labels);
+    tx_tensor *loss = tx_arch_loss(tx_arch_logits(train, f->config, &options), f->config, labels);
     assert_ok(tx_backward(train, loss));
     tx_graph_free(train);
 
     assert_ok(tx_graph_create(f->model, &decode));
-    tokens = tx_input(decode, "tokens", TX_I32, TX_SHAPE(2, 4));
-    options = (tx_arch_options){.size = sizeof options,
-                                .cache = 12,
-                                .positions = tx_input(decode, "positions", TX_I32, TX_SHAPE(2)),
-                                .rows = tx_input(decode, "rows", TX_I32, TX_SHAPE(2))};
-    tx_tensor *logits = tx_arch_logits(decode, f->config, tokens, &options);
+    tx_input(decode, "input_ids", TX_I32, TX_SHAPE(2, 4));
+    tx_input(decode, "positions", TX_I32, TX_SHAPE(2));
+    tx_input(decode, "rows", TX_I32, TX_SHAPE(2));
+    options = (tx_arch_options){.size = sizeof options, .cache = 12};
+    tx_tensor *logits = tx_arch_logits(decode, f->config, &options);
     assert_non_null(logits);
     assert_true(tx_shape_equal(tx_tensor_shape(logits), &TX_SHAPE(2, 384)));
     tx_graph_free(decode);
@@ -112,8 +111,9 @@ static void refuse(fixture *f, tx_arch_options options, int64_t positions, const
     tx_graph *graph;
     tx_plan *plan;
     assert_ok(tx_graph_create(f->model, &graph));
-    tx_tensor *tokens = tx_input(graph, "tokens", TX_I32, TX_SHAPE(1, positions));
-    assert_null(tx_arch_logits(graph, f->config, tokens, &options));
+    if (positions)
+        tx_input(graph, "input_ids", TX_I32, TX_SHAPE(1, positions));
+    assert_null(tx_arch_logits(graph, f->config, &options));
     assert_refused(tx_plan_create(graph, "refused", &plan), TX_INVALID, text);
     tx_graph_free(graph);
 }
@@ -122,6 +122,7 @@ static void test_graph_refusals(void **state)
 {
     fixture *f = *state;
     refuse(f, (tx_arch_options){.size = 1}, 4, "options.size");
+    refuse(f, (tx_arch_options){.size = sizeof(tx_arch_options)}, 0, "an input input_ids, I32 [B, T]");
     refuse(f, (tx_arch_options){.size = sizeof(tx_arch_options)}, 17, "17 positions asked for");
     refuse(f, (tx_arch_options){.size = sizeof(tx_arch_options), .cache = 8}, 9, "at most that many");
     refuse(f, (tx_arch_options){.size = sizeof(tx_arch_options), .cache = 8, .train = true}, 4, "no training");
@@ -147,24 +148,21 @@ static void decode(fixture *f, int32_t tokens[2][16], const int32_t at[2], const
     tx_plan *plan;
     int32_t part[32], rows[2] = {count[0] - 1, length + count[1] - 1};
     assert_ok(tx_graph_create(f->model, &graph));
-    tx_tensor *input = tx_input(graph, "tokens", TX_I32, TX_SHAPE(2, length));
-    tx_arch_options options = {
-        .size = sizeof options,
-        .cache = 16,
-        .positions = tx_input(graph, "positions", TX_I32, TX_SHAPE(2)),
-        .rows = tx_input(graph, "rows", TX_I32, TX_SHAPE(2)),
-    };
-    tx_tensor *logits = tx_output(tx_arch_logits(graph, f->config, input, &options));
+    tx_tensor *input = tx_input(graph, "input_ids", TX_I32, TX_SHAPE(2, length));
+    tx_tensor *positions = tx_input(graph, "positions", TX_I32, TX_SHAPE(2));
+    tx_tensor *last_rows = tx_input(graph, "rows", TX_I32, TX_SHAPE(2));
+    const tx_arch_options options = {.size = sizeof options, .cache = 16};
+    tx_tensor *logits = tx_output(tx_arch_logits(graph, f->config, &options));
     assert_ok(tx_plan_create(graph, "decode", &plan));
     for (int32_t b = 0; b < 2; b++)
         for (int32_t t = 0; t < length; t++)
             part[b * length + t] = t < count[b] ? tokens[b][at[b] + t] : 0;
     const int32_t full[2] = {16 - length + 1, 0}, negative[2] = {0, -1};
-    assert_refused(tx_plan_write(plan, options.positions, full, sizeof full), TX_INVALID, "positions");
-    assert_refused(tx_plan_write(plan, options.positions, negative, sizeof negative), TX_INVALID, "positions");
-    assert_ok(tx_plan_write(plan, options.positions, at, 2 * sizeof at[0]));
+    assert_refused(tx_plan_write(plan, positions, full, sizeof full), TX_INVALID, "positions");
+    assert_refused(tx_plan_write(plan, positions, negative, sizeof negative), TX_INVALID, "positions");
+    assert_ok(tx_plan_write(plan, positions, at, 2 * sizeof at[0]));
     assert_ok(tx_plan_write(plan, input, part, 2 * (size_t)length * sizeof part[0]));
-    assert_ok(tx_plan_write(plan, options.rows, rows, sizeof rows));
+    assert_ok(tx_plan_write(plan, last_rows, rows, sizeof rows));
     assert_ok(tx_plan_run(plan));
     assert_ok(tx_plan_read(plan, logits, last, 2 * 384 * sizeof(float)));
     tx_plan_free(plan);

@@ -69,6 +69,16 @@ static void refuses_impossible_shapes(void **state)
     assert_fails_with(f->graph, "impossible shape");
 }
 
+static void finds_inputs_by_name(void **state)
+{
+    fixture *f = *state;
+    tx_tensor *x = tx_input(f->graph, "x", TX_F32, TX_SHAPE(4, 5)), *y = tx_input(f->graph, "y", TX_I32, TX_SHAPE(4));
+    param(f->graph, "w", TX_SHAPE(6, 7));
+    assert_ptr_equal(tx_find_input(f->graph, "x"), x);
+    assert_ptr_equal(tx_find_input(f->graph, "y"), y);
+    assert_null(tx_find_input(f->graph, "w"));
+}
+
 static void parameters_agree_among_graphs(void **state)
 {
     fixture *f = *state;
@@ -398,6 +408,7 @@ int main(void)
         TEST(names_op_and_shapes),
         TEST(keeps_first_failure_and_passes_null_on),
         TEST(refuses_impossible_shapes),
+        TEST(finds_inputs_by_name),
         TEST(parameters_agree_among_graphs),
         TEST(tied_parameter_adds_in_node_order),
         TEST(loss_without_parameters_is_refused),

@@ -79,14 +79,15 @@ static tx_tensor *take(tx_graph *graph, const tx_config *config, int32_t index)
     return param(config, index, name, &spec) ? NULL : tx_param(graph, name, &spec);
 }
 
-static tx_tensor *logits(tx_graph *graph, const tx_config *config, tx_tensor *tokens, const tx_arch_options *options)
+static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
 {
-    tx_tensor *w[5];
+    tx_tensor *w[5], *rows = tx_find_input(graph, "rows");
+    (void)options;
     for (int32_t i = 0; i < 5; i++)
         w[i] = take(graph, config, i);
-    tx_tensor *x = tx_embedding(tokens, w[0], NULL, NULL);
-    if (options->rows && x)
-        x = tx_gather(tx_reshape(x, TX_SHAPE(tx_shape_rows(tx_tensor_shape(x)), config->width)), options->rows);
+    tx_tensor *x = tx_embedding(tx_find_input(graph, "input_ids"), w[0], NULL, NULL);
+    if (rows && x)
+        x = tx_gather(tx_reshape(x, TX_SHAPE(tx_shape_rows(tx_tensor_shape(x)), config->width)), rows);
     return tx_linear(tx_gelu(tx_linear(x, w[1], w[2], false), true), w[3], w[4], true);
 }
 

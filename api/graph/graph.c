@@ -164,6 +164,14 @@ tx_tensor *tx_input(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape 
     return t;
 }
 
+tx_tensor *tx_find_input(const tx_graph *graph, const char *name)
+{
+    for (int32_t i = 0; i < graph->tensors; i++)
+        if (graph->tensor[i]->is_input && strcmp(graph->tensor[i]->name, name) == 0)
+            return graph->tensor[i];
+    return NULL;
+}
+
 /* The parameter's node, which the graph may have already. */
 static tx_tensor *param_node(tx_graph *graph, int32_t index)
 {

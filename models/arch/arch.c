@@ -47,10 +47,10 @@ int64_t tx_arch_param_count(const tx_config *config)
     return total;
 }
 
-tx_tensor *tx_arch_logits(tx_graph *graph, const tx_config *config, tx_tensor *tokens, const tx_arch_options *options)
+tx_tensor *tx_arch_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
 {
     static const tx_arch_options evaluation = {.size = sizeof evaluation};
-    return tokens ? config->architecture->logits(graph, config, tokens, options ? options : &evaluation) : NULL;
+    return config->architecture->logits(graph, config, options ? options : &evaluation);
 }
 
 tx_tensor *tx_arch_loss(tx_tensor *logits, const tx_config *config, tx_tensor *labels)

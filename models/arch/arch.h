@@ -59,15 +59,19 @@ typedef struct tx_arch_options {
     size_t size;   /* sizeof(tx_arch_options) */
     bool train;    /* dropout as the configuration says */
     int64_t cache; /* 0: none; else positions in the key-value caches, states "cache.h.<layer>.key" and ".value" */
-    tx_tensor *positions; /* with caches: I32 [B], where the first token of each row stands */
-    tx_tensor *sources;   /* with caches: I32 [B], the row whose cache each row goes on with (beams); NULL: its own */
-    tx_tensor *lengths;   /* I32 [B]: keys from lengths[b] on are masked; NULL: none are */
-    tx_tensor *rows;      /* I32 [R], indices into the B * T positions: logits of these alone, [R, V']; NULL: all */
 } tx_arch_options;
 
-/* tokens I32 [B, T] -> logits [B, T, V'], V' the padded vocabulary: columns from vocab_size on mean nothing.
- * Declares the parameters where they are not yet. `options` NULL: evaluation, no cache. NULL on error. */
-tx_tensor *tx_arch_logits(tx_graph *graph, const tx_config *config, tx_tensor *tokens, const tx_arch_options *options);
+/* The logits of a graph's inputs, which the architecture looks for by their names. A language model takes
+ *
+ *     input_ids          I32 [B, T]: tokens
+ *     attention_lengths  I32 [B]: keys from lengths[b] on are masked. Without it none are
+ *     positions          with caches, I32 [B]: where the first token of each row stands
+ *     sources            with caches, I32 [B]: the row whose cache each row goes on with (beams). Without it its own
+ *     rows               I32 [R], indices into the B * T positions: logits of these alone, [R, V']. Without it of all
+ *
+ * and gives [B, T, V'], V' the padded vocabulary: columns from vocab_size on mean nothing. Declares the parameters
+ * where they are not yet. `options` NULL: evaluation, no cache. NULL on error. */
+tx_tensor *tx_arch_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
 /* Scalar training loss: mean cross-entropy over the labels (I32 [B, T], already shifted: labels[b][t] follows
  * tokens[b][t]; TX_IGNORE_LABEL counts not) by control INVERSE_LABELS. */
 tx_tensor *tx_arch_loss(tx_tensor *logits, const tx_config *config, tx_tensor *labels);
@@ -120,7 +124,7 @@ struct tx_architecture {
     tx_status (*check)(const tx_config *config); /* what single keys do not say */
     int32_t (*params)(const tx_config *config);
     tx_status (*param)(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
-    tx_tensor *(*logits)(tx_graph *graph, const tx_config *config, tx_tensor *tokens, const tx_arch_options *options);
+    tx_tensor *(*logits)(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
     tx_weights_rename *rename;                             /* from names in files to those of parameters */
     tx_status (*check_weights)(const tx_weights *weights); /* beside names and shapes; NULL: nothing */
 };

@@ -203,6 +203,7 @@ typedef struct tx_gpt2_builder {
     int32_t next_param;
     int32_t next_site; /* of dropout */
     int64_t batch;
+    tx_tensor *positions;
 } tx_gpt2_builder;
 
 static tx_tensor *take_param(tx_gpt2_builder *b)
@@ -275,9 +276,9 @@ static tx_tensor *attention(tx_gpt2_builder *b, tx_tensor *qkv, int64_t layer)
     };
     if (b->options->cache > 0) {
         tx_tensor *k = cache(b, layer, "key"), *v = cache(b, layer, "value");
-        return tx_attention_cached(qkv, k, v, b->options->positions, b->options->sources, &options);
+        return tx_attention_cached(qkv, k, v, b->positions, tx_find_input(b->graph, "sources"), &options);
     }
-    return tx_attention(qkv, b->options->lengths, &options);
+    return tx_attention(qkv, tx_find_input(b->graph, "attention_lengths"), &options);
 }
 
 /* x [B, T, C] -> [B, T, C] */
@@ -291,41 +292,47 @@ static tx_tensor *transformer_block(tx_gpt2_builder *b, tx_tensor *x, int64_t la
     return tx_add(x, dropout(b, h, b->config->resid_pdrop));
 }
 
-static tx_status check_call(const tx_gpt2_config *c, const tx_tensor *tokens, const tx_arch_options *o)
+static tx_status check_call(const tx_graph *graph, const tx_gpt2_config *c, const tx_arch_options *o)
 {
-    const tx_shape *shape = tx_tensor_shape(tokens);
+    const tx_tensor *tokens = tx_find_input(graph, "input_ids");
     if (o->size != sizeof *o)
         return tx_fail(TX_INVALID, "options.size is %zu, expected %zu", o->size, sizeof *o);
-    if (shape->rank != 2 || tx_tensor_dtype(tokens) != TX_I32)
-        return tx_fail(TX_INVALID, "tokens must be I32 [B, T]");
-    int64_t tokens_in_row = shape->dim[1], positions = o->cache > tokens_in_row ? o->cache : tokens_in_row;
+    if (!tokens || tx_tensor_shape(tokens)->rank != 2 || tx_tensor_dtype(tokens) != TX_I32)
+        return tx_fail(TX_INVALID, "the graph must have an input input_ids, I32 [B, T]");
+    int64_t tokens_in_row = tx_tensor_shape(tokens)->dim[1];
+    int64_t positions = o->cache > tokens_in_row ? o->cache : tokens_in_row;
     if (positions > c->base.positions)
         return tx_fail(TX_INVALID, "%" PRId64 " positions asked for, the model has n_positions = %" PRId64, positions,
                        c->base.positions);
-    if (o->cache > 0 && (o->train || o->lengths || tokens_in_row > o->cache))
+    if (o->cache > 0 && (o->train || tx_find_input(graph, "attention_lengths") || tokens_in_row > o->cache))
         return tx_fail(TX_INVALID,
                        "with a cache of %" PRId64 " positions: no training, no lengths, at most that many tokens a row",
                        o->cache);
-    if ((o->cache > 0) != (o->positions != NULL) || (o->sources && !o->cache))
+    if ((o->cache > 0) != (tx_find_input(graph, "positions") != NULL) || (tx_find_input(graph, "sources") && !o->cache))
         return tx_fail(TX_INVALID, "positions go with a cache, and sources with both");
     return tx_config_check(&c->base);
 }
 
-static tx_tensor *logits(tx_graph *graph, const tx_config *any, tx_tensor *tokens, const tx_arch_options *o)
+static tx_tensor *logits(tx_graph *graph, const tx_config *any, const tx_arch_options *o)
 {
     const tx_gpt2_config *config = tx_gpt2_of(any);
-    tx_status status = check_call(config, tokens, o);
+    tx_status status = check_call(graph, config, o);
     if (status) {
         tx_graph_fail(graph, tx_fail_in(status, "gpt2"));
         return NULL;
     }
-    tx_gpt2_builder b = {.graph = graph, .config = config, .options = o, .batch = tx_tensor_shape(tokens)->dim[0]};
+    tx_tensor *tokens = tx_find_input(graph, "input_ids"), *rows = tx_find_input(graph, "rows");
+    tx_gpt2_builder b = {.graph = graph,
+                         .config = config,
+                         .options = o,
+                         .batch = tx_tensor_shape(tokens)->dim[0],
+                         .positions = tx_find_input(graph, "positions")};
     tx_tensor *wte = take_param(&b), *wpe = take_param(&b);
-    tx_tensor *x = dropout(&b, tx_embedding(tokens, wte, wpe, o->positions), config->embd_pdrop);
+    tx_tensor *x = dropout(&b, tx_embedding(tokens, wte, wpe, b.positions), config->embd_pdrop);
     for (int64_t layer = 0; layer < any->layers; layer++)
         x = transformer_block(&b, x, layer);
-    if (o->rows && x) /* the norm works row by row: the others need not be normalised */
-        x = tx_gather(tx_reshape(x, TX_SHAPE(tx_shape_rows(tx_tensor_shape(x)), any->width)), o->rows);
+    if (rows && x) /* the norm works row by row: the others need not be normalised */
+        x = tx_gather(tx_reshape(x, TX_SHAPE(tx_shape_rows(tx_tensor_shape(x)), any->width)), rows);
     return tx_linear(layer_norm(&b, x), wte, NULL, true);
 }
 

@@ -50,16 +50,12 @@ static tx_status build(tx_decoder *d, tx_model *model, const tx_config *config, 
     if (status)
         return status;
     made->length = length;
-    made->tokens = tx_input(made->graph, "tokens", TX_I32, TX_SHAPE(d->rows, length));
+    made->tokens = tx_input(made->graph, "input_ids", TX_I32, TX_SHAPE(d->rows, length));
     made->positions = tx_input(made->graph, "positions", TX_I32, TX_SHAPE(d->rows));
     made->sources = beams ? tx_input(made->graph, "sources", TX_I32, TX_SHAPE(d->rows)) : NULL;
     made->rows = tx_input(made->graph, "rows", TX_I32, TX_SHAPE(d->rows));
-    tx_arch_options options = {.size = sizeof options,
-                               .cache = d->capacity,
-                               .positions = made->positions,
-                               .sources = made->sources,
-                               .rows = made->rows};
-    made->logits = tx_output(tx_arch_logits(made->graph, config, made->tokens, &options));
+    const tx_arch_options options = {.size = sizeof options, .cache = d->capacity};
+    made->logits = tx_output(tx_arch_logits(made->graph, config, &options));
     return tx_plan_create(made->graph, name, &made->plan);
 }
 

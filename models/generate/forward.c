@@ -19,8 +19,8 @@ static tx_status build(tx_model *model, const tx_config *config, tx_forward *f)
     tx_status status = tx_graph_create(model, &f->graph);
     if (status)
         return status;
-    f->tokens = tx_input(f->graph, "tokens", TX_I32, TX_SHAPE(1, f->count));
-    f->logits = tx_output(tx_arch_logits(f->graph, config, f->tokens, NULL));
+    f->tokens = tx_input(f->graph, "input_ids", TX_I32, TX_SHAPE(1, f->count));
+    f->logits = tx_output(tx_arch_logits(f->graph, config, NULL));
     return tx_plan_create(f->graph, "forward", &f->plan);
 }
 

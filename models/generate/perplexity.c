@@ -35,9 +35,9 @@ static tx_status build(tx_model *model, const tx_config *config, tx_perplexity *
     tx_status status = tx_graph_create(model, &p->graph);
     if (status)
         return status;
-    p->tokens = tx_input(p->graph, "tokens", TX_I32, shape);
+    p->tokens = tx_input(p->graph, "input_ids", TX_I32, shape);
     p->labels = tx_input(p->graph, "labels", TX_I32, shape);
-    tx_tensor *logits = tx_arch_logits(p->graph, config, p->tokens, NULL);
+    tx_tensor *logits = tx_arch_logits(p->graph, config, NULL);
     p->losses = tx_output(tx_cross_entropy(logits, p->labels, config->vocab_size));
     return tx_plan_create(p->graph, "perplexity", &p->plan);
 }

@@ -31,10 +31,10 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t batch, batch_pla
     if (status)
         return status;
     tx_shape shape = TX_SHAPE(batch, trainer->options.block);
-    made->tokens = tx_input(made->graph, "tokens", TX_I32, shape);
+    made->tokens = tx_input(made->graph, "input_ids", TX_I32, shape);
     made->labels = tx_input(made->graph, "labels", TX_I32, shape);
     const tx_arch_options options = {.size = sizeof options, .train = train};
-    tx_tensor *logits = tx_arch_logits(made->graph, trainer->config, made->tokens, &options);
+    tx_tensor *logits = tx_arch_logits(made->graph, trainer->config, &options);
     made->loss = tx_arch_loss(logits, trainer->config, made->labels);
     if (train)
         status = tx_backward(made->graph, made->loss);

@@ -52,9 +52,9 @@ static tx_status build(const tx_config *config, int64_t rows, int64_t bytes, tx_
     tx_status status = tx_graph_create(model, &l->graph);
     if (status)
         return status;
-    l->tokens = tx_input(l->graph, "tokens", TX_I32, TX_SHAPE(rows, l->block));
+    l->tokens = tx_input(l->graph, "input_ids", TX_I32, TX_SHAPE(rows, l->block));
     l->labels = tx_input(l->graph, "labels", TX_I32, TX_SHAPE(rows, l->block));
-    tx_tensor *loss = tx_arch_loss(tx_arch_logits(l->graph, config, l->tokens, &graph), config, l->labels);
+    tx_tensor *loss = tx_arch_loss(tx_arch_logits(l->graph, config, &graph), config, l->labels);
     status = tx_model_init(model, 1); /* weights that are there before any gradient is asked for */
     if (!status)
         status = tx_backward(l->graph, loss);

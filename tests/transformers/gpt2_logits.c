@@ -61,8 +61,8 @@ static tx_status run(tx_model *model, const tx_config *config, const char *folde
             ids[b][t] = (int32_t)((b * 101 + t * 37) % config->vocab_size);
     tx_status status = logits ? tx_graph_create(model, &graph) : tx_fail(TX_MEMORY, "no memory for the logits");
     if (!status) {
-        tx_tensor *tokens = tx_input(graph, "tokens", TX_I32, TX_SHAPE(ROWS, LENGTH));
-        tx_tensor *output = tx_output(tx_arch_logits(graph, config, tokens, NULL));
+        tx_tensor *tokens = tx_input(graph, "input_ids", TX_I32, TX_SHAPE(ROWS, LENGTH));
+        tx_tensor *output = tx_output(tx_arch_logits(graph, config, NULL));
         status = tx_plan_create(graph, "logits", &plan);
         if (!status)
             status = tx_arch_load(model, config, folder, NULL);

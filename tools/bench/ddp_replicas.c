@@ -65,9 +65,9 @@ static tx_status build(replica *r)
     tx_status status = tx_graph_create(r->model, &r->graph);
     if (status)
         return status;
-    r->tokens = tx_input(r->graph, "tokens", TX_I32, shape);
+    r->tokens = tx_input(r->graph, "input_ids", TX_I32, shape);
     r->labels = tx_input(r->graph, "labels", TX_I32, shape);
-    r->logits = tx_output(tx_arch_logits(r->graph, job->config, r->tokens, &options));
+    r->logits = tx_output(tx_arch_logits(r->graph, job->config, &options));
     r->loss = tx_output(tx_arch_loss(r->logits, job->config, r->labels));
     status = tx_backward(r->graph, r->loss);
     return status ? status : tx_plan_create(r->graph, "train", &r->train);
