@@ -26,7 +26,7 @@ typedef struct tx_run_step {
     double loss;         /* mean over the step's labels */
     double grad_norm;    /* before clipping */
     double learning_rate;
-    int64_t tokens; /* read so far, padding left out */
+    int64_t tokens; /* positions of the rows read so far, padding rows left out */
     double tokens_per_second;
     double waited;       /* seconds in which the device had no data to work on */
     double seconds_left; /* of the whole run, estimated */

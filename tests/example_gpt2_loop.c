@@ -4,7 +4,7 @@
  * change: gradient accumulation, learning rate, clipping, results read one step late, saving for Hugging Face.
  *
  *     example_gpt2_loop FOLDER [DEVICE]     trains a small byte-level model and saves it in FOLDER */
-#include "models/arch/arch.h"
+#include "models/task/causal_lm.h"
 #include "models/text/tokenizer.h"
 
 #include <stdio.h>
@@ -53,7 +53,7 @@ int main(int argc, char **argv)
     CHECK(tx_graph_create(model, &graph));
     tx_tensor *tokens = tx_input(graph, "input_ids", TX_I32, TX_SHAPE(BATCH, LENGTH));
     tx_tensor *labels = tx_input(graph, "labels", TX_I32, TX_SHAPE(BATCH, LENGTH));
-    tx_tensor *loss = tx_arch_loss(tx_arch_logits(graph, config, &options), config, labels);
+    tx_tensor *loss = tx_causal_lm.loss(graph, config, tx_arch_logits(graph, config, &options));
     CHECK(tx_backward(graph, loss));
     CHECK(tx_plan_create(graph, "train", &train));
     CHECK(tx_optimizer_create(model, &adamw, &update));

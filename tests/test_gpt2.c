@@ -12,6 +12,7 @@
 #include "models/arch/gpt2.h"
 #include "models/files/safetensors.h"
 #include "models/files/weights.h"
+#include "models/task/causal_lm.h"
 #include "scratch.h"
 
 #include <math.h>
@@ -88,9 +89,9 @@ static void test_training_and_decoding_graphs(void **state)
     tx_graph *train, *decode;
     assert_ok(tx_graph_create(f->model, &train));
     tx_input(train, "input_ids", TX_I32, TX_SHAPE(2, 16));
-    tx_tensor *labels = tx_input(train, "labels", TX_I32, TX_SHAPE(2, 16));
+    tx_input(train, "labels", TX_I32, TX_SHAPE(2, 16));
     tx_arch_options options = {.size = sizeof options, .train = true};
-    tx_tensor *loss = tx_arch_loss(tx_arch_logits(train, f->config, &options), f->config, labels);
+    tx_tensor *loss = tx_causal_lm.loss(train, f->config, tx_arch_logits(train, f->config, &options));
     assert_ok(tx_backward(train, loss));
     tx_graph_free(train);
 

@@ -14,6 +14,7 @@
 
 #include "models/arch/gpt2.h"
 #include "models/generate/generate.h"
+#include "models/task/causal_lm.h"
 #include "models/train/trainer.h"
 #include "tests/scratch.h"
 
@@ -123,6 +124,7 @@ static double train(tx_model *model, const tx_config *config)
 {
     const tx_trainer_options options = {
         .size = sizeof options,
+        .task = &tx_causal_lm,
         .batch = BATCH,
         .block = BLOCK,
         .accumulation = 1,
@@ -130,6 +132,7 @@ static double train(tx_model *model, const tx_config *config)
     tx_trainer *trainer;
     tx_results results;
     int32_t tokens[BATCH][BLOCK], labels[BATCH][BLOCK];
+    const tx_batch batch = {BATCH, {tokens, labels}};
     assert_ok(tx_trainer_create(model, config, &options, &trainer));
     assert_ok(tx_model_init(model, 3));
     for (int step = 0; step < STEPS; step++) {
@@ -138,7 +141,7 @@ static double train(tx_model *model, const tx_config *config)
                 tokens[b][t] = token;
                 labels[b][t] = next(token);
             }
-        assert_ok(tx_trainer_step(trainer, tokens[0], labels[0], BATCH * BLOCK, 1, 0.01));
+        assert_ok(tx_trainer_step(trainer, &batch, BATCH * BLOCK, 0.01));
         assert_ok(tx_trainer_results(trainer, &results));
     }
     tx_trainer_free(trainer);

@@ -52,8 +52,3 @@ tx_tensor *tx_arch_logits(tx_graph *graph, const tx_config *config, const tx_arc
     static const tx_arch_options evaluation = {.size = sizeof evaluation};
     return config->architecture->logits(graph, config, options ? options : &evaluation);
 }
-
-tx_tensor *tx_arch_loss(tx_tensor *logits, const tx_config *config, tx_tensor *labels)
-{
-    return tx_mean_loss(tx_cross_entropy(logits, labels, config->vocab_size));
-}

@@ -72,9 +72,6 @@ typedef struct tx_arch_options {
  * and gives [B, T, V'], V' the padded vocabulary: columns from vocab_size on mean nothing. Declares the parameters
  * where they are not yet. `options` NULL: evaluation, no cache. NULL on error. */
 tx_tensor *tx_arch_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
-/* Scalar training loss: mean cross-entropy over the labels (I32 [B, T], already shifted: labels[b][t] follows
- * tokens[b][t]; TX_IGNORE_LABEL counts not) by control INVERSE_LABELS. */
-tx_tensor *tx_arch_loss(tx_tensor *logits, const tx_config *config, tx_tensor *labels);
 
 /* ---- Files (files.c) --------------------------------------------------------------------------------- */
 

@@ -249,9 +249,12 @@ static tx_status log_end(tx_job *j)
 {
     const tx_run_summary *s = &j->summary;
     const double samples = (double)s->tokens / (double)j->inputs.block;
-    return tx_run_state_log(&j->inputs.state, "train_runtime", s->wall, "train_samples_per_second", samples / s->wall,
-                            "train_steps_per_second", (double)s->steps / s->wall, "total_flos", j->inputs.state.flops,
-                            "train_loss", s->mean_loss, (const char *)NULL);
+    const tx_figure figures[] = {{"train_runtime", s->wall, -1},
+                                 {"train_samples_per_second", samples / s->wall, -1},
+                                 {"train_steps_per_second", (double)s->steps / s->wall, -1},
+                                 {"total_flos", j->inputs.state.flops, -1},
+                                 {"train_loss", s->mean_loss, -1}};
+    return tx_run_state_log(&j->inputs.state, figures, sizeof figures / sizeof figures[0]);
 }
 
 /* The model, the history and the results of a run that went to its end. */
@@ -297,7 +300,8 @@ static tx_status train(tx_job *j)
 static tx_status evaluate(tx_job *j)
 {
     tx_run_evaluation e = {.step = j->inputs.state.step, .epoch = j->inputs.state.epoch};
-    tx_status status = tx_run_evaluate(j->trainer, j->inputs.validation, j->watch, &e);
+    const tx_samples samples = tx_causal_lm_samples(j->inputs.validation);
+    tx_status status = tx_run_evaluate(j->trainer, &samples, j->watch, &e);
     return status ? status : tx_job_report_evaluation(j, &e);
 }
 

@@ -180,15 +180,8 @@ static void on_log(void *context, const tx_run_step *s, double loss)
 static void on_evaluation(void *context, const tx_run_evaluation *e)
 {
     const tx_job *j = context;
-    const double seconds = e->seconds;
-    const tx_figure metrics[] = {
-        {"eval_loss", e->loss, -1},
-        {"eval_runtime", seconds, 4},
-        {"eval_samples_per_second", (double)e->samples / seconds, 3},
-        {"eval_steps_per_second", (double)e->batches / seconds, 3},
-        {"perplexity", e->perplexity, -1},
-    };
-    const int32_t count = sizeof metrics / sizeof metrics[0];
+    tx_figure metrics[TX_RUN_FIGURES];
+    const int32_t count = tx_run_figures(e, metrics);
     if (!tx_job_leads(j))
         return;
     if (j->listener.evaluation)

@@ -17,6 +17,7 @@
 #include "models/arch/arch.h"
 #include "models/files/checkpoint.h"
 #include "models/job/settings.h"
+#include "models/task/causal_lm.h"
 #include "models/train/tensorboard.h"
 #include "models/tx_train.h"
 

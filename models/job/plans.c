@@ -31,6 +31,7 @@ static tx_trainer_options make_trainer(const tx_job *j)
     const tx_job_settings *set = &j->set;
     return (tx_trainer_options){
         .size = sizeof(tx_trainer_options),
+        .task = &tx_causal_lm,
         .batch = j->rows,
         .block = j->inputs.block,
         .accumulation = (j->step_rows + j->all_rows - 1) / j->all_rows,
@@ -112,7 +113,8 @@ tx_status tx_job_dump_order(const tx_job *j)
                                 .batch = j->all_rows,
                                 .seed = data_seed(&j->set),
                                 .report = j->report};
-    return tx_loader_dump_order(j->inputs.train, &loader, j->steps, j->set.dump_order);
+    const tx_samples samples = tx_causal_lm_samples(j->inputs.train);
+    return tx_loader_dump_order(&samples, &loader, j->steps, j->set.dump_order);
 }
 
 tx_status tx_job_describe(const tx_job *j, tx_json **made)
@@ -215,8 +217,8 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
     int64_t epochs = set->max_steps > 0 ? (j->steps + j->epoch_steps - 1) / j->epoch_steps : (int64_t)ceil(set->epochs);
     *run = (tx_run_options){
         .size = sizeof *run,
-        .train = j->inputs.train,
-        .validation = set->evaluation ? j->inputs.validation : NULL,
+        .train = tx_causal_lm_samples(j->inputs.train),
+        .validation = tx_causal_lm_samples(set->evaluation ? j->inputs.validation : NULL),
         .data_seed = data_seed(set),
         .step_rows = j->step_rows,
         .overlap = (tx_overlap)set->overlap,
@@ -231,7 +233,7 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
         .logging_steps = logging,
         .eval_steps = eval ? eval : logging,
         .save_steps = resolve(j, set->save_steps),
-        .perplexity = set->metric >= TX_BEST_PERPLEXITY,
+        .best_metric = set->metric >= TX_BEST_PERPLEXITY ? "perplexity" : "eval_loss",
         .flops_per_token = flops_per_token(j->inputs.config),
         .max_bad_steps = set->max_bad_steps,
         .output_dir = set->output_dir,

@@ -123,18 +123,18 @@ tx_status tx_job_report_training(tx_job *j)
     return report(j, "train", metrics, count);
 }
 
+static int by_name(const void *left, const void *right)
+{
+    const tx_figure *a = left, *b = right;
+    return strcmp(a->name, b->name);
+}
+
 tx_status tx_job_report_evaluation(tx_job *j, const tx_run_evaluation *e)
 {
-    const tx_figure metrics[] = {
-        {"epoch", e->epoch, -1},
-        {"eval_loss", e->loss, -1},
-        {"eval_runtime", e->seconds, 4},
-        {"eval_samples", (double)e->samples, 0},
-        {"eval_samples_per_second", (double)e->samples / e->seconds, 3},
-        {"eval_steps_per_second", (double)e->batches / e->seconds, 3},
-        {"perplexity", e->perplexity, -1},
-    };
-    return report(j, "eval", metrics, sizeof metrics / sizeof metrics[0]);
+    tx_figure metrics[TX_RUN_FIGURES + 2] = {{"epoch", e->epoch, -1}, {"eval_samples", (double)e->samples, 0}};
+    const int32_t count = 2 + tx_run_figures(e, metrics + 2);
+    qsort(metrics, (size_t)count, sizeof metrics[0], by_name);
+    return report(j, "eval", metrics, count);
 }
 
 /* ---- Card ------------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tokens to blocks: which part of a file is used, how it is cut, and the rows of tokens and labels. */
+ * Tokens to blocks: which part of a file is used and how it is cut. */
 #include "models/text/dataset.h"
 
 #include "models/text/tokens.h"
@@ -335,7 +335,7 @@ const char *tx_dataset_digest(const tx_dataset *dataset)
     return dataset->digest;
 }
 
-/* ---- Rows ------------------------------------------------------------------------------------------ */
+/* ---- Blocks ------------------------------------------------------------------------------------------ */
 
 /* Where block `number` begins. */
 static int64_t find_block(const tx_dataset *d, int64_t number)
@@ -352,8 +352,9 @@ static int64_t find_block(const tx_dataset *d, int64_t number)
 }
 
 /* The ids are looked at again: the file may have been changed since it was opened. */
-static tx_status read_block(const tx_dataset *d, int64_t number, int32_t *tokens)
+tx_status tx_dataset_read(const tx_dataset *dataset, int64_t number, int32_t *tokens)
 {
+    const tx_dataset *d = dataset;
     const int64_t first = find_block(d, number);
     for (int64_t at = 0, count; at < d->block; at += count) {
         uint32_t *ids = (uint32_t *)(tokens + at);
@@ -368,28 +369,5 @@ static tx_status read_block(const tx_dataset *d, int64_t number, int32_t *tokens
                                ": the file was changed since it was opened",
                                d->tokens.file.path, first + at + i, ids[i], d->vocab);
     }
-    return TX_OK;
-}
-
-tx_status tx_dataset_rows(const tx_dataset *dataset, const tx_order *order, int64_t first, int64_t rows,
-                          int32_t *tokens, int32_t *labels, int64_t *real)
-{
-    int64_t block = dataset->block, count = 0;
-    for (int64_t r = 0; r < rows; r++, tokens += block, labels += block) {
-        if (first + r < dataset->blocks) {
-            tx_status status = read_block(dataset, tx_order_at(order, dataset->blocks, first + r), tokens);
-            if (status)
-                return status;
-            memcpy(labels, tokens + 1, (size_t)(block - 1) * sizeof *labels);
-            labels[block - 1] = TX_IGNORE_LABEL;
-            count++;
-        } else {
-            memset(tokens, 0, (size_t)block * sizeof *tokens);
-            for (int64_t t = 0; t < block; t++)
-                labels[t] = TX_IGNORE_LABEL;
-        }
-    }
-    if (real)
-        *real = count;
     return TX_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A file as training blocks: its tokens are laid end to end and cut into blocks of equal length, what is left over
- * is dropped. The label of position t is the token at t + 1; the last position of a block has none.
+ * is dropped.
  *
  * A .txt, .raw or .tokens file, or one with an ending that TX does not know, holds texts, one a line, its end
  * included, each tokenised by itself, as run_clm does it: \r\n and \r end lines as well and become \n (Python's text
@@ -10,7 +10,7 @@
  * llm.c's (256 int32 of header, magic 20240520 with uint16 or 20240801 with uint32 ids) or nanoGPT's (uint16 from the
  * first byte).
  *
- * Files of tokens are not copied into memory: the tokens of a row are read when it is asked for. */
+ * Files of tokens are not copied into memory: the tokens of a block are read when it is asked for. */
 #ifndef TX_TEXT_DATASET_H
 #define TX_TEXT_DATASET_H
 
@@ -50,22 +50,8 @@ int64_t tx_dataset_tokens(const tx_dataset *dataset); /* of the part used, befor
 /* Digest of the blocks' contents and shape: resumed runs hold it against the checkpoint's. */
 const char *tx_dataset_digest(const tx_dataset *dataset);
 
-/* The order in which an epoch visits the blocks. It depends on (seed, epoch, number of blocks) alone and is
- * computed place by place, so that any rank and any resumed run sees the same one. */
-typedef struct tx_order {
-    bool shuffle; /* false: as in the file */
-    uint64_t seed;
-    uint64_t epoch;
-} tx_order;
-
-/* Which of `count` items stands at `place` (0 <= place < count): a bijection. */
-int64_t tx_order_at(const tx_order *order, int64_t count, int64_t place);
-
-/* Writes the blocks at places first..first+rows-1 of the order to tokens and labels [rows, block]. Rows beyond the last
- * block are padding: token 0, every label TX_IGNORE_LABEL. `*real` (or NULL) receives the number of the others. Fails
- * where the file became shorter (TX_IO) or got other contents whose ids lie outside the vocabulary (TX_FORMAT): no such
- * id is ever given. */
-tx_status tx_dataset_rows(const tx_dataset *dataset, const tx_order *order, int64_t first, int64_t rows,
-                          int32_t *tokens, int32_t *labels, int64_t *real);
+/* Reads block `number` (from 0) to tokens [block]. Fails where the file became shorter (TX_IO) or got other contents
+ * whose ids lie outside the vocabulary (TX_FORMAT): no such id is ever given. */
+tx_status tx_dataset_read(const tx_dataset *dataset, int64_t number, int32_t *tokens);
 
 #endif

@@ -19,9 +19,10 @@
 #define BEST "best_checkpoint"
 #define OLD_BEST "best_folder"
 
-bool tx_run_state_judge(tx_run_state *state, double metric)
+bool tx_run_state_judge(tx_run_state *state, double metric, bool greater_is_better)
 {
-    if (isnan(metric) || (state->has_best && metric >= state->best))
+    const bool better = !state->has_best || (greater_is_better ? metric > state->best : metric < state->best);
+    if (isnan(metric) || !better)
         return false;
     state->has_best = true;
     state->best = metric;

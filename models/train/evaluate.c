@@ -1,75 +1,79 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The mean loss over a dataset. */
+ * A task's metrics over its samples. */
 #include "models/train/run.h"
 
 #include "api/base/clock.h"
 #include "comm/comm.h"
 
-#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* The ranks' losses and labels, added in their order. */
-static tx_status add_up(tx_comm *comm, double *sum, int64_t *labels)
+/* The ranks' sums, added in their order. */
+static tx_status add_up(tx_comm *comm, double sums[TX_SUMS_MAX])
 {
-    struct {
-        double sum;
-        int64_t labels;
-    } *all = calloc((size_t)comm->size, sizeof *all);
+    const size_t bytes = TX_SUMS_MAX * sizeof *sums;
+    double *all = calloc((size_t)comm->size, bytes);
     if (!all)
         return tx_fail(TX_MEMORY, "evaluation: out of memory");
-    all[comm->rank].sum = *sum;
-    all[comm->rank].labels = *labels;
-    tx_status status = tx_comm_share(comm, all, sizeof *all);
-    *sum = 0.0;
-    *labels = 0;
-    for (int32_t r = 0; r < comm->size; r++) {
-        *sum += all[r].sum;
-        *labels += all[r].labels;
-    }
+    memcpy(all + comm->rank * TX_SUMS_MAX, sums, bytes);
+    tx_status status = tx_comm_share(comm, all, bytes);
+    memset(sums, 0, bytes);
+    for (int32_t i = 0; i < comm->size * TX_SUMS_MAX; i++)
+        sums[i % TX_SUMS_MAX] += all[i];
     free(all);
     return status;
 }
 
-tx_status tx_run_evaluate(tx_trainer *trainer, const tx_dataset *data, tx_watch *watch, tx_run_evaluation *evaluation)
+tx_status tx_run_evaluate(tx_trainer *trainer, const tx_samples *samples, tx_watch *watch,
+                          tx_run_evaluation *evaluation)
 {
+    const tx_task *task = samples->task;
     tx_comm *comm = tx_trainer_options_of(trainer)->comm;
-    const int64_t rows = tx_trainer_options_of(trainer)->eval_batch, blocks = tx_dataset_blocks(data);
+    const int64_t rows = tx_trainer_options_of(trainer)->eval_batch;
     const int64_t rank = comm ? comm->rank : 0, ranks = comm ? comm->size : 1;
-    size_t count = (size_t)(rows * tx_dataset_block(data));
-    int32_t *tokens = malloc(2 * count * sizeof *tokens);
-    if (!tokens)
-        return tx_fail(TX_MEMORY, "evaluation: no memory for a batch");
-    double sum = 0.0, begin = tx_now();
-    int64_t labels = 0;
+    tx_status status = tx_trainer_check_samples(trainer, samples);
+    void *memory = status ? NULL : malloc((size_t)(rows * tx_task_row_bytes(task, samples->block)));
+    if (!memory)
+        return status ? status : tx_fail(TX_MEMORY, "evaluation: no memory for a batch");
+    const tx_batch batch = tx_batch_of(task, samples->block, rows, memory);
+    double sums[TX_SUMS_MAX] = {0}, begin = tx_now();
     tx_watch_begin(watch, TX_WATCH_EVALUATING);
-    tx_order order = {0};
-    tx_status status = TX_OK;
+    tx_sample_order order = {0};
     /* A batch each, then the sums of all: no rank waits for longer than the slowest takes for a batch, and the watches
      * see that all get on. */
-    for (int64_t first = 0; first < blocks && !status; first += ranks * rows) {
+    for (int64_t first = 0; first < samples->count && !status; first += ranks * rows) {
         const int64_t own = first + rank * rows;
-        double batch_sum = 0.0;
-        int64_t batch_labels = 0;
-        if (own < blocks) {
-            status = tx_dataset_rows(data, &order, own, rows, tokens, tokens + count, NULL);
+        double of_batch[TX_SUMS_MAX] = {0};
+        if (own < samples->count) {
+            status = tx_samples_rows(samples, &order, own, &batch);
             if (!status)
-                status = tx_trainer_evaluate(trainer, tokens, tokens + count, &batch_sum, &batch_labels);
+                status = tx_trainer_evaluate(trainer, &batch, of_batch);
         }
         if (!status && comm)
-            status = add_up(comm, &batch_sum, &batch_labels);
-        sum += batch_sum;
-        labels += batch_labels;
+            status = add_up(comm, of_batch);
+        for (int32_t i = 0; i < TX_SUMS_MAX; i++)
+            sums[i] += of_batch[i];
         tx_watch_alive(watch, NULL);
     }
-    free(tokens);
+    free(memory);
     if (status)
         return status;
-    evaluation->loss = sum / (double)labels;
-    evaluation->perplexity = exp(evaluation->loss);
+    evaluation->metrics = task->metrics;
+    for (int32_t m = 0; task->metrics[m].name; m++)
+        evaluation->value[m] = task->metrics[m].value(sums);
     evaluation->seconds = tx_now() - begin;
-    evaluation->samples = blocks;
-    evaluation->batches = (blocks + rows - 1) / rows;
+    evaluation->samples = samples->count;
+    evaluation->batches = (samples->count + rows - 1) / rows;
     return TX_OK;
 }
 
-/* Evaluates, tells, and sets `*best` when it was the best so far. */
+int32_t tx_run_figures(const tx_run_evaluation *e, tx_figure figures[TX_RUN_FIGURES])
+{
+    int32_t count = 0;
+    for (int32_t m = 0; e->metrics[m].name; m++)
+        figures[count++] = (tx_figure){e->metrics[m].name, e->value[m], -1};
+    figures[count++] = (tx_figure){"eval_runtime", e->seconds, 4};
+    figures[count++] = (tx_figure){"eval_samples_per_second", (double)e->samples / e->seconds, 3};
+    figures[count++] = (tx_figure){"eval_steps_per_second", (double)e->batches / e->seconds, 3};
+    return count;
+}

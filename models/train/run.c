@@ -15,20 +15,9 @@
 static tx_status evaluate(tx_running *r, bool *best)
 {
     tx_run_evaluation e = {.step = r->state->step, .epoch = r->state->epoch};
-    tx_status status = tx_run_evaluate(r->trainer, r->options->validation, r->options->watch, &e);
+    tx_status status = tx_run_evaluate(r->trainer, &r->options->validation, r->options->watch, &e);
     r->unread = status == TX_IO || status == TX_FORMAT;
-    if (status)
-        return status;
-    char n[3][TX_LOG_NUMBER];
-    tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"epoch\": %s, \"eval_loss\": %s, \"perplexity\": %s}", e.step,
-                tx_log_number(e.epoch, n[0]), tx_log_number(e.loss, n[1]), tx_log_number(e.perplexity, n[2]));
-    const tx_run_listener *listener = &r->options->listener;
-    if (listener->evaluation)
-        listener->evaluation(listener->context, &e);
-    *best = tx_run_state_judge(r->state, r->options->perplexity ? e.perplexity : e.loss);
-    return tx_run_state_log(r->state, "eval_loss", e.loss, "eval_runtime", e.seconds, "eval_samples_per_second",
-                            (double)e.samples / e.seconds, "eval_steps_per_second", (double)e.batches / e.seconds,
-                            (const char *)NULL);
+    return status ? status : tx_running_evaluated(r, &e, best);
 }
 
 static tx_status save(tx_running *r)
@@ -82,8 +71,8 @@ static tx_status after(tx_running *r, const tx_pending *p)
 {
     const tx_run_options *o = r->options;
     bool end = p->step == o->schedule.total_steps, best = false;
-    bool evaluates = o->validation && (tx_running_due(o->evaluation, o->eval_steps, p) ||
-                                       (end && o->evaluation == TX_STRATEGY_STEPS && o->eval_steps));
+    bool evaluates = o->validation.count && (tx_running_due(o->evaluation, o->eval_steps, p) ||
+                                             (end && o->evaluation == TX_STRATEGY_STEPS && o->eval_steps));
     bool saves = tx_running_asked_to_save(r);
     saves = saves || tx_running_due(o->saving, o->save_steps, p) ||
             (end && o->saving == TX_STRATEGY_STEPS && o->save_steps);
@@ -113,7 +102,7 @@ static tx_status give(tx_running *r, tx_pending *given)
     if (status)
         return status;
     double rate = tx_schedule_rate(&o->schedule, b->step);
-    status = tx_trainer_step(r->trainer, b->tokens, b->targets, b->labels, b->micro_batches, rate);
+    status = tx_trainer_step(r->trainer, &b->batch, b->labels, rate);
     int64_t step = b->step + 1;
     *given = (tx_pending){
         .any = true,
@@ -123,7 +112,7 @@ static tx_status give(tx_running *r, tx_pending *given)
         .rate = rate,
         .waited = b->waited,
         .seconds = tx_now() - begin,
-        .tokens = b->rows * tx_dataset_block(o->train),
+        .tokens = b->rows * o->train.block,
     };
     return status;
 }
@@ -204,16 +193,18 @@ static tx_status loop(tx_running *r)
     return status;
 }
 
-static tx_status check(const tx_run_options *o, const tx_trainer_options *t)
+static tx_status check(const tx_run_options *o, const tx_trainer *trainer)
 {
+    const tx_trainer_options *t = tx_trainer_options_of(trainer);
     if (o->size != sizeof *o)
         return tx_fail(TX_INVALID, "run: the options' size field is %zu, expected %zu", o->size, sizeof *o);
-    if (tx_dataset_block(o->train) != t->block || (o->validation && tx_dataset_block(o->validation) != t->block))
-        return tx_fail(TX_INVALID, "run: the blocks of the data are not of the trainer's %" PRId64 " tokens", t->block);
-    if (o->schedule.total_steps < 1 || o->max_bad_steps < 1 || (o->validation && !t->eval_batch) ||
+    if (o->schedule.total_steps < 1 || o->max_bad_steps < 1 || (o->validation.count && !t->eval_batch) ||
         (o->output_dir && !o->write))
         return tx_fail(TX_INVALID, "run: no steps to do, no evaluation planned, or nothing that writes the model");
-    return TX_OK;
+    if (o->best_metric && tx_task_metric(t->task, o->best_metric) < 0)
+        return tx_fail(TX_INVALID, "run: %s has no metric %s", t->task->name, o->best_metric);
+    tx_status status = tx_trainer_check_samples(trainer, &o->train);
+    return status || !o->validation.count ? status : tx_trainer_check_samples(trainer, &o->validation);
 }
 
 tx_status tx_running_load(tx_running *r, int64_t step)
@@ -229,10 +220,10 @@ tx_status tx_running_load(tx_running *r, int64_t step)
                                 .workers = o->workers,
                                 .pin = o->pin,
                                 .report = o->report};
-    r->epoch_steps = tx_loader_epoch_steps(tx_dataset_blocks(o->train), loader.step_rows);
+    r->epoch_steps = tx_loader_epoch_steps(o->train.count, loader.step_rows);
     tx_loader_free(r->loader);
     r->loader = NULL;
-    return tx_loader_create(o->train, &loader, step, &r->loader);
+    return tx_loader_create(&o->train, &loader, step, &r->loader);
 }
 
 static tx_status start(tx_running *r, char **log_path)
@@ -253,7 +244,7 @@ tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const 
                  tx_run_state *state, tx_run_summary *summary)
 {
     *summary = (tx_run_summary){.loss = (double)NAN, .mean_loss = (double)NAN};
-    tx_status status = check(options, tx_trainer_options_of(trainer));
+    tx_status status = check(options, trainer);
     if (status)
         return status;
     tx_running r = {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A whole training run: epochs of shuffled blocks, the learning-rate schedule, evaluation, the log, checkpoints, and an
- * orderly end on a signal or when the numbers stop being finite. */
+ * A whole training run: epochs of shuffled samples, the learning-rate schedule, evaluation, the log, checkpoints, and
+ * an orderly end on a signal or when the numbers stop being finite. */
 #ifndef TX_TRAIN_RUN_H
 #define TX_TRAIN_RUN_H
 
 #include "comm/watch.h"
-#include "models/text/loader.h"
+#include "models/task/loader.h"
 #include "models/train/pace.h"
 #include "models/train/schedule.h"
 #include "models/train/state.h"
@@ -32,8 +32,10 @@ typedef enum tx_strategy {
 
 typedef struct tx_run_evaluation {
     int64_t step;
-    double epoch, loss, perplexity, seconds;
+    double epoch, seconds;
     int64_t samples, batches;
+    const tx_metric *metrics; /* the task's; NULL in the name behind the last */
+    double value[TX_METRICS_MAX];
 } tx_run_evaluation;
 
 /* Who follows the run. Any function may be NULL. */
@@ -53,12 +55,11 @@ typedef struct tx_run_listener {
 } tx_run_listener;
 
 typedef struct tx_run_options {
-    size_t size; /* sizeof(tx_run_options) */
-    const tx_dataset *train;
-    const tx_dataset *validation; /* NULL: no evaluation */
+    size_t size;                  /* sizeof(tx_run_options) */
+    tx_samples train, validation; /* of the trainer's task; validation.count 0: no evaluation */
     tx_schedule schedule;         /* its total_steps is the length of the run */
     tx_run_facts facts;           /* of the state's file */
-    uint64_t data_seed;           /* of the order of blocks */
+    uint64_t data_seed;           /* of the order of samples */
     tx_overlap overlap;  /* of many ranks, as the next two: whether gradients are summed during the backward pass */
     bool balance;        /* share micro-batches out by the ranks' speed, measured in the first steps */
     tx_watch *watch;     /* told of every step and checkpoint; NULL: none */
@@ -68,8 +69,8 @@ typedef struct tx_run_options {
     bool pin;            /* see tx_loader_options */
     tx_strategy logging, evaluation, saving;
     int64_t logging_steps, eval_steps, save_steps; /* of strategy STEPS; 0: never */
-    bool perplexity;                               /* the metric for the best evaluation, in place of the loss */
-    double flops_per_token;                        /* of total_flos */
+    const char *best_metric;  /* name of the metric for the best evaluation; NULL: the task's first */
+    double flops_per_token;   /* of total_flos */
     int64_t max_bad_steps;    /* so many steps in a row whose loss or gradient is not finite end the run */
     const char *output_dir;   /* checkpoints and log.jsonl, which rank 0 writes; NULL: neither */
     int64_t save_total_limit; /* checkpoints kept; 0: all */
@@ -105,9 +106,14 @@ typedef struct tx_run_summary {
 tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const tx_run_options *options,
                  tx_run_state *state, tx_run_summary *summary);
 
-/* The mean loss over a dataset, which the ranks share out; `step` and `epoch` of the result are left alone. The watch
- * (NULL: none) is told of each batch. */
-tx_status tx_run_evaluate(tx_trainer *trainer, const tx_dataset *data, tx_watch *watch, tx_run_evaluation *evaluation);
+/* The evaluation's metrics, and how fast it went; returns how many. */
+enum { TX_RUN_FIGURES = TX_METRICS_MAX + 3 };
+int32_t tx_run_figures(const tx_run_evaluation *evaluation, tx_figure figures[TX_RUN_FIGURES]);
+
+/* The task's metrics over its samples, which the ranks share out; `step` and `epoch` of the result are left alone. The
+ * watch (NULL: none) is told of each batch. */
+tx_status tx_run_evaluate(tx_trainer *trainer, const tx_samples *samples, tx_watch *watch,
+                          tx_run_evaluation *evaluation);
 
 /* ---- Checkpoints (models/train/save.c) -------------------------------------------------------------- */
 

@@ -6,6 +6,8 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 static void write_step(tx_running *r, const tx_run_step *s)
 {
@@ -51,14 +53,43 @@ static tx_status log_point(tx_running *r, const tx_run_step *s)
 {
     tx_run_state *state = r->state;
     double loss = state->loss_sum / (double)(state->step - state->logged);
-    tx_status status = tx_run_state_log(state, "loss", loss, "grad_norm", s->grad_norm, "learning_rate",
-                                        s->learning_rate, (const char *)NULL);
+    const tx_figure figures[] = {
+        {"loss", loss, -1}, {"grad_norm", s->grad_norm, -1}, {"learning_rate", s->learning_rate, -1}};
+    tx_status status = tx_run_state_log(state, figures, sizeof figures / sizeof figures[0]);
     state->loss_sum = 0.0;
     state->logged = state->step;
     const tx_run_listener *listener = &r->options->listener;
     if (!status && listener->log)
         listener->log(listener->context, s, loss);
     return status;
+}
+
+static void write_evaluation(tx_running *r, const tx_run_evaluation *e)
+{
+    char line[1024], n[TX_LOG_NUMBER];
+    size_t used = (size_t)snprintf(line, sizeof line, "{\"step\": %" PRId64 ", \"epoch\": %s", e->step,
+                                   tx_log_number(e->epoch, n));
+    for (int32_t m = 0; e->metrics[m].name && used < sizeof line; m++)
+        used += (size_t)snprintf(line + used, sizeof line - used, ", \"%s\": %s", e->metrics[m].name,
+                                 tx_log_number(e->value[m], n));
+    tx_log_line(&r->log, "%s}", line);
+}
+
+tx_status tx_running_evaluated(tx_running *r, const tx_run_evaluation *e, bool *best)
+{
+    const tx_run_options *o = r->options;
+    const int32_t judge = o->best_metric ? tx_task_metric(o->validation.task, o->best_metric) : 0;
+    tx_figure all[TX_RUN_FIGURES], figures[TX_RUN_FIGURES];
+    int32_t count = 0;
+    write_evaluation(r, e);
+    if (o->listener.evaluation)
+        o->listener.evaluation(o->listener.context, e);
+    *best = tx_run_state_judge(r->state, e->value[judge], e->metrics[judge].greater_is_better);
+    const int32_t known = tx_run_figures(e, all);
+    for (int32_t i = 0; i < known; i++)
+        if (strncmp(all[i].name, "eval_", 5) == 0)
+            figures[count++] = all[i];
+    return tx_run_state_log(r->state, figures, count);
 }
 
 bool tx_running_due(tx_strategy strategy, int64_t every, const tx_pending *p)

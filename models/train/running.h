@@ -41,6 +41,8 @@ typedef struct tx_running {
 
 /* Takes the results of the pending step, waiting for the device if need be, and reports them. */
 tx_status tx_running_take(tx_running *r);
+/* Writes an evaluation to log and history; `*best` is set where it is the best so far. */
+tx_status tx_running_evaluated(tx_running *r, const tx_run_evaluation *evaluation, bool *best);
 /* Whether something is done every so many steps, or at the end of an epoch, is due after a step. */
 bool tx_running_due(tx_strategy strategy, int64_t every, const tx_pending *p);
 /* (Re)opens the loader at a step, for this rank's share. */

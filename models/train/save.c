@@ -195,7 +195,7 @@ tx_status tx_run_check_room(const tx_run_options *o, int64_t step, int64_t epoch
      * away by others while the run goes on: two are certain. */
     int64_t most = least_of(saves, 2), end = most;
     if (o->save_total_limit) {
-        const bool best = o->validation && o->evaluation; /* is kept besides the newest */
+        const bool best = o->validation.count && o->evaluation; /* is kept besides the newest */
         const int64_t keep = best && o->save_total_limit == 1 ? 2 : o->save_total_limit;
         most = least_of(saves, (there < keep ? keep - there : 0) + 1);
         end = saves ? least_of(saves, keep - there) : 0;

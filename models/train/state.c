@@ -8,7 +8,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,15 +41,12 @@ static tx_status set_number(tx_json *object, const char *name, double value)
     return isfinite(value) ? tx_json_set_number(object, name, value) : tx_json_set_null(object, name);
 }
 
-tx_status tx_run_state_log(tx_run_state *state, ...)
+tx_status tx_run_state_log(tx_run_state *state, const tx_figure *figures, int32_t count)
 {
     tx_json *entry = tx_json_object();
     tx_status status = entry ? TX_OK : tx_fail(TX_MEMORY, "no memory for an entry of the history");
-    va_list args;
-    va_start(args, state);
-    for (const char *name = va_arg(args, const char *); name && !status; name = va_arg(args, const char *))
-        status = set_number(entry, name, va_arg(args, double));
-    va_end(args);
+    for (int32_t i = 0; i < count && !status; i++)
+        status = set_number(entry, figures[i].name, figures[i].value);
     if (!status)
         status = tx_json_set_number(entry, "epoch", state->epoch);
     if (!status)

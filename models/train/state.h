@@ -8,6 +8,7 @@
 
 #include "api/base/json.h"
 #include "models/report.h"
+#include "models/tx_train.h"
 #include "tx.h"
 
 #define TX_TRAINER_STATE "trainer_state.json"
@@ -46,11 +47,11 @@ tx_status tx_run_state_create(tx_run_state *state);
 /* Frees what it holds; a state that is all zero is fine. */
 void tx_run_state_free(tx_run_state *state);
 
-/* Appends an entry {values..., "epoch", "step"} to the history: pairs of a name and a double, ended by NULL. Values
- * that are not finite are written as null, since JSON has none. */
-tx_status tx_run_state_log(tx_run_state *state, ...);
+/* Appends an entry {figures..., "epoch", "step"} to the history. Values that are not finite are written as null, since
+ * JSON has none. */
+tx_status tx_run_state_log(tx_run_state *state, const tx_figure *figures, int32_t count);
 /* The metric of an evaluation at the present step: whether it is the best so far, which is then kept. NaN never is. */
-bool tx_run_state_judge(tx_run_state *state, double metric);
+bool tx_run_state_judge(tx_run_state *state, double metric, bool greater_is_better);
 /* Names the checkpoint of the best evaluation, see best_checkpoint. */
 tx_status tx_run_state_set_best(tx_run_state *state, const char *checkpoint);
 /* Where that checkpoint is to be found, seen from the run's output_dir; the caller frees the path. TX_NOT_FOUND: none

@@ -5,10 +5,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* A compiled graph over a batch of tokens and labels. */
+/* A compiled graph over a batch. */
 typedef struct batch_plan {
     tx_graph *graph;
-    tx_tensor *tokens, *labels, *loss;
+    tx_tensor *field[TX_FIELDS_MAX], *output, *loss;
     tx_plan *plan;
     int64_t runs; /* since profiling began */
 } batch_plan;
@@ -18,6 +18,7 @@ struct tx_trainer {
     const tx_config *config;
     tx_trainer_options options;
     batch_plan train, evaluate;
+    float *output; /* of an evaluated batch, where the task measures it */
     tx_plan *update;
     int64_t updates; /* runs of the update plan since profiling began */
     int64_t step;
@@ -25,21 +26,24 @@ struct tx_trainer {
     void *vote_context;
 };
 
-static tx_status build(tx_trainer *trainer, bool train, int64_t batch, batch_plan *made)
+static tx_status build(tx_trainer *trainer, bool train, int64_t rows, batch_plan *made)
 {
+    const tx_task *task = trainer->options.task;
     tx_status status = tx_graph_create(trainer->model, &made->graph);
     if (status)
         return status;
-    tx_shape shape = TX_SHAPE(batch, trainer->options.block);
-    made->tokens = tx_input(made->graph, "input_ids", TX_I32, shape);
-    made->labels = tx_input(made->graph, "labels", TX_I32, shape);
+    for (int32_t f = 0; task->fields[f].name; f++)
+        made->field[f] = tx_input(made->graph, task->fields[f].name, task->fields[f].dtype,
+                                  tx_field_shape(&task->fields[f], rows, trainer->options.block));
     const tx_arch_options options = {.size = sizeof options, .train = train};
-    tx_tensor *logits = tx_arch_logits(made->graph, trainer->config, &options);
-    made->loss = tx_arch_loss(logits, trainer->config, made->labels);
+    made->output = tx_arch_logits(made->graph, trainer->config, &options);
+    made->loss = task->loss(made->graph, trainer->config, made->output);
     if (train)
         status = tx_backward(made->graph, made->loss);
     else
-        made->loss = tx_output(made->loss);
+        tx_output(made->loss);
+    if (!train && task->measure)
+        tx_output(made->output);
     if (!status)
         status = tx_plan_create(made->graph, train ? "train" : "evaluate", &made->plan);
     return status;
@@ -56,6 +60,8 @@ static tx_status check(const tx_trainer_options *o)
 {
     if (o->size != sizeof *o)
         return tx_fail(TX_INVALID, "trainer: the options' size field is %zu, expected %zu", o->size, sizeof *o);
+    if (!o->task)
+        return tx_fail(TX_INVALID, "trainer: no task");
     if (o->batch < 1 || o->block < 1 || o->accumulation < 1 || o->eval_batch < 0)
         return tx_fail(TX_INVALID,
                        "trainer: batch %" PRId64 ", block %" PRId64 ", accumulation %" PRId64
@@ -79,6 +85,10 @@ static tx_status prepare(tx_trainer *trainer)
         status = tx_optimizer_create(trainer->model, &o->optimizer, &trainer->update);
     if (!status && o->eval_batch)
         status = build(trainer, false, o->eval_batch, &trainer->evaluate);
+    if (!status && o->eval_batch && o->task->measure) {
+        trainer->output = malloc((size_t)tx_shape_count(tx_tensor_shape(trainer->evaluate.output)) * sizeof(float));
+        status = trainer->output ? TX_OK : tx_fail(TX_MEMORY, "trainer: no memory for the output of an evaluation");
+    }
     if (!status)
         status = tx_model_set_seed(trainer->model, o->seed);
     if (!status)
@@ -118,6 +128,7 @@ void tx_trainer_free(tx_trainer *trainer)
     discard(&trainer->evaluate);
     tx_plan_free(trainer->update);
     discard(&trainer->train);
+    free(trainer->output);
     free(trainer);
 }
 
@@ -154,6 +165,16 @@ const tx_trainer_options *tx_trainer_options_of(const tx_trainer *trainer)
     return &trainer->options;
 }
 
+tx_status tx_trainer_check_samples(const tx_trainer *trainer, const tx_samples *samples)
+{
+    const tx_trainer_options *o = &trainer->options;
+    if (samples->task == o->task && samples->block == o->block)
+        return TX_OK;
+    return tx_fail(TX_INVALID,
+                   "the rows of the data are for %s, of %" PRId64 " positions; the trainer's are for %s, of %" PRId64,
+                   samples->task->name, samples->block, o->task->name, o->block);
+}
+
 int64_t tx_trainer_steps(const tx_trainer *trainer)
 {
     return trainer->step;
@@ -162,14 +183,6 @@ int64_t tx_trainer_steps(const tx_trainer *trainer)
 void tx_trainer_set_steps(tx_trainer *trainer, int64_t steps)
 {
     trainer->step = steps;
-}
-
-int64_t tx_count_labels(const int32_t *labels, int64_t count)
-{
-    int64_t counted = 0;
-    for (int64_t i = 0; i < count; i++)
-        counted += labels[i] != TX_IGNORE_LABEL;
-    return counted;
 }
 
 /* Sets several scalars; stops at the first failure. */
@@ -181,31 +194,34 @@ static tx_status set_all(tx_model *model, const tx_control control[], const doub
     return status;
 }
 
-/* Gives `count` tokens and labels to a plan and runs it. */
-static tx_status run_batch(batch_plan *plan, const int32_t *tokens, const int32_t *labels, int64_t count)
+/* Gives a batch to a plan of as many rows and runs it. */
+static tx_status run_batch(batch_plan *plan, const tx_batch *batch)
 {
-    size_t bytes = (size_t)count * sizeof *tokens;
-    tx_status status = tx_plan_write(plan->plan, plan->tokens, tokens, bytes);
-    if (!status)
-        status = tx_plan_write(plan->plan, plan->labels, labels, bytes);
+    tx_status status = TX_OK;
+    for (int32_t f = 0; f < TX_FIELDS_MAX && plan->field[f] && !status; f++) {
+        const int64_t values = tx_shape_count(tx_tensor_shape(plan->field[f]));
+        status = tx_plan_write(plan->plan, plan->field[f], batch->field[f],
+                               (size_t)values * tx_dtype_size(tx_tensor_dtype(plan->field[f])));
+    }
     if (!status)
         status = tx_plan_run(plan->plan);
     plan->runs++;
     return status;
 }
 
-tx_status tx_trainer_step(tx_trainer *trainer, const int32_t *tokens, const int32_t *labels, int64_t counted,
-                          int64_t micro_batches, double learning_rate)
+tx_status tx_trainer_step(tx_trainer *trainer, const tx_batch *batch, int64_t labels, double learning_rate)
 {
     const tx_trainer_options *o = &trainer->options;
-    if (micro_batches < 1 || micro_batches > o->accumulation)
-        return tx_fail(TX_INVALID, "trainer: a step of %" PRId64 " micro-batches; 1 to %" PRId64 " were planned",
-                       micro_batches, o->accumulation);
-    int64_t count = o->batch * o->block;
-    if (counted == 0)
+    const int64_t micro_batches = batch->rows / o->batch;
+    if (batch->rows % o->batch != 0 || micro_batches < 1 || micro_batches > o->accumulation)
+        return tx_fail(TX_INVALID,
+                       "trainer: a step of %" PRId64 " rows; 1 to %" PRId64 " micro-batches of %" PRId64
+                       " were planned",
+                       batch->rows, o->accumulation, o->batch);
+    if (labels == 0)
         return tx_fail(TX_INVALID, "trainer: a step without a single label");
     const tx_control once[] = {TX_CONTROL_LEARNING_RATE, TX_CONTROL_INVERSE_LABELS, TX_CONTROL_STEP};
-    const double value[] = {learning_rate, 1.0 / (double)counted, (double)(trainer->step & UINT32_MAX)};
+    const double value[] = {learning_rate, 1.0 / (double)labels, (double)(trainer->step & UINT32_MAX)};
     tx_status status = set_all(trainer->model, once, value, 3);
     for (int64_t i = 0; i < micro_batches && !status; i++) {
         const tx_control each[] = {TX_CONTROL_ACCUMULATE, TX_CONTROL_SAMPLE};
@@ -213,8 +229,9 @@ tx_status tx_trainer_step(tx_trainer *trainer, const int32_t *tokens, const int3
         status = set_all(trainer->model, each, of_batch, 2);
         if (!status)
             status = tx_model_synchronize(trainer->model, i == micro_batches - 1);
+        const tx_batch micro = tx_batch_part(o->task, o->block, batch, i * o->batch, o->batch);
         if (!status)
-            status = run_batch(&trainer->train, tokens + i * count, labels + i * count, count);
+            status = run_batch(&trainer->train, &micro);
     }
     if (trainer->vote)
         tx_model_vote(trainer->model, trainer->vote(trainer->vote_context));
@@ -230,25 +247,31 @@ tx_status tx_trainer_results(tx_trainer *trainer, tx_results *results)
     return tx_model_results(trainer->model, results);
 }
 
-tx_status tx_trainer_evaluate(tx_trainer *trainer, const int32_t *tokens, const int32_t *labels, double *sum,
-                              int64_t *labels_counted)
+tx_status tx_trainer_evaluate(tx_trainer *trainer, const tx_batch *batch, double sums[TX_SUMS_MAX])
 {
-    if (!trainer->evaluate.plan)
-        return tx_fail(TX_INVALID, "trainer: no evaluation was planned");
-    int64_t count = trainer->options.eval_batch * trainer->options.block;
-    int64_t counted = tx_count_labels(labels, count);
-    if (counted == 0)
+    const tx_trainer_options *o = &trainer->options;
+    const batch_plan *e = &trainer->evaluate;
+    if (!e->plan || batch->rows != o->eval_batch)
+        return tx_fail(TX_INVALID, "trainer: an evaluation of %" PRId64 " rows; %" PRId64 " were planned", batch->rows,
+                       o->eval_batch);
+    const double labels = (double)tx_batch_labels(o->task, o->block, batch);
+    if (labels == 0.0)
         return TX_OK;
     float mean = 0.0f;
-    tx_status status = tx_model_set(trainer->model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)counted);
+    tx_status status = tx_model_set(trainer->model, TX_CONTROL_INVERSE_LABELS, 1.0 / labels);
     if (!status)
-        status = run_batch(&trainer->evaluate, tokens, labels, count);
+        status = run_batch(&trainer->evaluate, batch);
     if (!status)
-        status = tx_plan_read(trainer->evaluate.plan, trainer->evaluate.loss, &mean, sizeof mean);
+        status = tx_plan_read(e->plan, e->loss, &mean, sizeof mean);
+    if (!status && trainer->output)
+        status = tx_plan_read(e->plan, e->output, trainer->output,
+                              (size_t)tx_shape_count(tx_tensor_shape(e->output)) * sizeof(float));
     if (status)
         return status;
-    *sum += (double)mean * (double)counted;
-    *labels_counted += counted;
+    sums[TX_SUM_LOSS] += (double)mean * labels;
+    sums[TX_SUM_LABELS] += labels;
+    if (trainer->output)
+        o->task->measure(batch, trainer->output, tx_tensor_shape(e->output), sums);
     return TX_OK;
 }
 

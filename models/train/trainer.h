@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One optimizer step, from token blocks on the host to updated parameters: the plans of a model in training
+ * One optimizer step, from batches on the host to updated parameters: the plans of a model in training
  * (forward and backward of one micro-batch, update, evaluation) and the run-time scalars that drive them.
- * trainer_run.h makes a whole run of it. */
+ * run.h makes a whole run of it. */
 #ifndef TX_TRAIN_TRAINER_H
 #define TX_TRAIN_TRAINER_H
 
-#include "models/arch/arch.h"
-#include "tx.h"
+#include "models/task/task.h"
 
 /* What the trainer has to know of a model. Both functions return NULL on error. */
 typedef struct tx_trainer_options {
     size_t size;          /* sizeof(tx_trainer_options) */
-    int64_t batch, block; /* rows of a micro-batch, tokens of a row */
+    const tx_task *task;  /* what the model is trained for */
+    int64_t batch, block; /* rows of a micro-batch, positions of a row */
     int64_t accumulation; /* micro-batches of an optimizer step, at most */
     /* Of many ranks: rows of a micro-batch of all ranks together, and of those the ranks before this one do. 0: batch,
      * and none. */
@@ -33,13 +33,14 @@ tx_status tx_trainer_create(tx_model *model, const tx_config *config, const tx_t
                             tx_trainer **trainer);
 void tx_trainer_free(tx_trainer *trainer);
 const tx_trainer_options *tx_trainer_options_of(const tx_trainer *trainer);
+/* Fails unless the samples are of the trainer's task and block. */
+tx_status tx_trainer_check_samples(const tx_trainer *trainer, const tx_samples *samples);
 
-/* One optimizer step over micro_batches * batch rows of tokens and labels [rows, block]. Over all ranks `counted`
- * labels are not TX_IGNORE_LABEL: the loss is the mean over these, however the rows are cut. The arrays may be reused
- * at once. Gives the work to the device and asks for its results; tx_trainer_results takes them, oldest first, and
- * should be called one step later, so that the device never waits for the host. */
-tx_status tx_trainer_step(tx_trainer *trainer, const int32_t *tokens, const int32_t *labels, int64_t counted,
-                          int64_t micro_batches, double learning_rate);
+/* One optimizer step over the rows of a batch of the task, whole micro-batches of them. Over all ranks `labels` of them
+ * count: the loss is the mean over these, however the rows are cut. The fields may be reused at once. Gives the work to
+ * the device and asks for its results; tx_trainer_results takes them, oldest first, and should be called one step
+ * later, so that the device never waits for the host. */
+tx_status tx_trainer_step(tx_trainer *trainer, const tx_batch *batch, int64_t labels, double learning_rate);
 /* Takes the results of the oldest step not yet taken; waits for the device if need be. */
 tx_status tx_trainer_results(tx_trainer *trainer, tx_results *results);
 
@@ -54,11 +55,8 @@ tx_status tx_trainer_share(tx_trainer *trainer, int64_t batch, int64_t rows_befo
 int64_t tx_trainer_steps(const tx_trainer *trainer);
 void tx_trainer_set_steps(tx_trainer *trainer, int64_t steps);
 
-/* Number of labels that count. */
-int64_t tx_count_labels(const int32_t *labels, int64_t count);
-/* Sum of the losses and number of the labels in eval_batch rows, added to *sum and *labels_counted. Waits. */
-tx_status tx_trainer_evaluate(tx_trainer *trainer, const int32_t *tokens, const int32_t *labels, double *sum,
-                              int64_t *labels_counted);
+/* Adds what a batch of eval_batch rows gives to the sums that the task's metrics are made of. Waits. */
+tx_status tx_trainer_evaluate(tx_trainer *trainer, const tx_batch *batch, double sums[TX_SUMS_MAX]);
 
 /* ---- Profile ----------------------------------------------------------------------------------- */
 

@@ -13,6 +13,8 @@
 
 #include <sys/stat.h>
 
+#include <math.h>
+
 enum { STEP = 40, BEST = 30 };
 
 /* A run after STEP steps whose best evaluation was at step BEST. */
@@ -20,12 +22,28 @@ static void make_state(tx_run_state *s)
 {
     assert_ok(tx_run_state_create(s));
     s->step = BEST;
-    assert_true(tx_run_state_judge(s, 2.5));
+    assert_true(tx_run_state_judge(s, 2.5, false));
     assert_ok(tx_run_state_set_best(s, "checkpoint-30"));
     s->step = STEP;
     s->updates = STEP - 2;
     s->skipped = 2;
     s->logged = STEP;
+}
+
+static void judged_by_what_is_better(void **state)
+{
+    (void)state;
+    for (int greater = 0; greater < 2; greater++) {
+        tx_run_state s;
+        assert_ok(tx_run_state_create(&s));
+        assert_false(tx_run_state_judge(&s, (double)NAN, greater));
+        assert_true(tx_run_state_judge(&s, 2.0, greater));
+        assert_false(tx_run_state_judge(&s, 2.0, greater));
+        assert_int_equal(tx_run_state_judge(&s, 1.0, greater), !greater);
+        assert_true(tx_run_state_judge(&s, greater ? 3.0 : 0.5, greater));
+        assert_true(s.best == (greater ? 3.0 : 0.5));
+        tx_run_state_free(&s);
+    }
 }
 
 /* Sets a member of a file; without a value it goes. */
@@ -246,6 +264,7 @@ int main(void)
         cmocka_unit_test(impossible_states_are_refused),
         cmocka_unit_test(another_steps_state_is_refused),
         cmocka_unit_test(long_runs_are_read),
+        cmocka_unit_test(judged_by_what_is_better),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,17 +11,15 @@
 static tx_status print_blocks(const tx_dataset *dataset)
 {
     int64_t block = tx_dataset_block(dataset);
-    int32_t *tokens = calloc((size_t)block, sizeof *tokens), *labels = calloc((size_t)block, sizeof *labels);
-    tx_order order = {0};
-    tx_status status = tokens && labels ? TX_OK : tx_fail(TX_MEMORY, "no memory for a block");
+    int32_t *tokens = calloc((size_t)block, sizeof *tokens);
+    tx_status status = tokens ? TX_OK : tx_fail(TX_MEMORY, "no memory for a block");
     for (int64_t b = 0; b < tx_dataset_blocks(dataset) && !status; b++) {
-        status = tx_dataset_rows(dataset, &order, b, 1, tokens, labels, NULL);
+        status = tx_dataset_read(dataset, b, tokens);
         for (int64_t t = 0; t < block && !status; t++)
             printf("%s%" PRId32, t ? " " : "", tokens[t]);
         printf("\n");
     }
     free(tokens);
-    free(labels);
     return status;
 }
 

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "models/files/hub.h"
-#include "models/text/loader.h"
+#include "models/task/loader.h"
 #include "tests/data/texts.h"
 
 #include <errno.h>
@@ -135,14 +135,16 @@ static tx_status load(const tx_dataset *dataset, reported *r, int64_t *sum)
                                  .workers = 2,
                                  .pin = true,
                                  .report = {.warn = report_line, .context = r}};
+    const tx_samples samples = tx_causal_lm_samples(dataset);
     tx_loader *loader = NULL;
-    tx_status status = tx_loader_create(dataset, &options, 0, &loader);
+    tx_status status = tx_loader_create(&samples, &options, 0, &loader);
     *sum = 0;
     for (int step = 0; step < 5 && !status; step++) {
         const tx_step_batch *b = NULL;
         status = tx_loader_next(loader, &b);
+        const int32_t *tokens = status ? NULL : b->batch.field[0], *labels = status ? NULL : b->batch.field[1];
         for (int64_t i = 0; !status && i < b->micro_batches * 3 * 16; i++)
-            *sum += b->tokens[i] * (1 + i % 7) + b->targets[i];
+            *sum += tokens[i] * (1 + i % 7) + labels[i];
     }
     tx_loader_free(loader);
     return status;
@@ -281,12 +283,13 @@ static void steps_allocate_nothing(void **state)
     reported r = {0};
     tx_dataset *dataset = NULL;
     assert_ok(open_file(text_path, NULL, &r, &dataset, digest));
+    const tx_samples samples = tx_causal_lm_samples(dataset);
     for (int32_t workers = 0; workers < 3; workers++) {
         tx_loader_options options = {sizeof options,     .step_rows = 6,
                                      .batch = 3,         .seed = 1,
                                      .workers = workers, .report = {.warn = report_line, .context = &r}};
         tx_loader *loader = NULL;
-        assert_ok(tx_loader_create(dataset, &options, 0, &loader));
+        assert_ok(tx_loader_create(&samples, &options, 0, &loader));
         long before = atomic_load(&calls);
         for (int step = 0; step < 2000; step++) {
             const tx_step_batch *b = NULL;

@@ -81,11 +81,9 @@ static void blocks_and_labels(void **state)
     assert_int_equal(tx_dataset_tokens(dataset), 10);
     assert_int_equal(tx_dataset_blocks(dataset), 2);
     assert_int_equal(tx_dataset_block(dataset), 4);
-    tx_order order = {0};
+    tx_sample_order order = {0};
     int32_t tokens[12], labels[12];
-    int64_t real = 0;
-    assert_ok(tx_dataset_rows(dataset, &order, 0, 3, tokens, labels, &real));
-    assert_int_equal(real, 2);
+    assert_ok(read_rows(dataset, &order, 0, 3, tokens, labels));
     const int32_t want_tokens[12] = {'a', 'b', 'c', 'd', 255, 0, 'g', 'h', 0, 0, 0, 0};
     const int32_t want_labels[12] = {'b', 'c', 'd', -100, 0, 'g', 'h', -100, -100, -100, -100, -100};
     assert_memory_equal(tokens, want_tokens, sizeof tokens);
@@ -100,10 +98,10 @@ static void order_is_a_permutation(void **state)
     const int64_t counts[] = {1, 2, 3, 4, 5, 16, 17, 255, 257, MOST};
     for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
         for (uint64_t epoch = 0; epoch < 3; epoch++) {
-            tx_order order = {.shuffle = true, .seed = 42, .epoch = epoch};
+            tx_sample_order order = {.shuffle = true, .seed = 42, .epoch = epoch};
             bool seen[MOST] = {false};
             for (int64_t place = 0; place < counts[c]; place++) {
-                int64_t at = tx_order_at(&order, counts[c], place);
+                int64_t at = tx_sample_order_at(&order, counts[c], place);
                 assert_true(at >= 0 && at < counts[c] && !seen[at]);
                 seen[at] = true;
             }
@@ -115,16 +113,16 @@ static void order_depends_on_seed_and_epoch(void **state)
 {
     (void)state;
     enum { COUNT = 1000 };
-    tx_order a = {.shuffle = true, .seed = 1}, b = {.shuffle = true, .seed = 2};
-    tx_order c = {.shuffle = true, .seed = 1, .epoch = 1};
+    tx_sample_order a = {.shuffle = true, .seed = 1}, b = {.shuffle = true, .seed = 2};
+    tx_sample_order c = {.shuffle = true, .seed = 1, .epoch = 1};
     int same_place = 0, neighbours = 0, as_b = 0, as_c = 0, again = 0;
     for (int64_t p = 0; p < COUNT; p++) {
-        int64_t at = tx_order_at(&a, COUNT, p);
+        int64_t at = tx_sample_order_at(&a, COUNT, p);
         same_place += at == p;
-        neighbours += p > 0 && at == tx_order_at(&a, COUNT, p - 1) + 1;
-        as_b += at == tx_order_at(&b, COUNT, p);
-        as_c += at == tx_order_at(&c, COUNT, p);
-        again += at == tx_order_at(&a, COUNT, p);
+        neighbours += p > 0 && at == tx_sample_order_at(&a, COUNT, p - 1) + 1;
+        as_b += at == tx_sample_order_at(&b, COUNT, p);
+        as_c += at == tx_sample_order_at(&c, COUNT, p);
+        again += at == tx_sample_order_at(&a, COUNT, p);
     }
     assert_in_range(same_place, 0, 9);
     assert_in_range(neighbours, 0, 9);

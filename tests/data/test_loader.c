@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "models/text/loader.h"
+#include "models/task/loader.h"
 #include "tests/data/texts.h"
 
 #include <math.h>
@@ -64,23 +64,24 @@ static void expect_batch(const tx_step_batch *b, int64_t step, int64_t blocks, i
 {
     int64_t of_epoch = (blocks + batch - 1) / batch, steps = (of_epoch + accumulation - 1) / accumulation;
     int64_t epoch = step / steps, micro = step % steps * accumulation, micros = 0, rows = 0;
-    tx_order order = {.shuffle = true, .seed = SEED, .epoch = (uint64_t)epoch};
+    tx_sample_order order = {.shuffle = true, .seed = SEED, .epoch = (uint64_t)epoch};
     for (; micros < accumulation && micro + micros < of_epoch; micros++)
         for (int64_t row = 0; row < batch; row++) {
             int64_t place = (micro + micros) * batch + row;
-            const int32_t *tokens = b->tokens + (micros * batch + row) * BLOCK;
-            const int32_t *targets = b->targets + (micros * batch + row) * BLOCK;
-            int64_t block = place < blocks ? tx_order_at(&order, blocks, place) : -1;
+            const int32_t *tokens = (const int32_t *)b->batch.field[0] + (micros * batch + row) * BLOCK;
+            const int32_t *labels = (const int32_t *)b->batch.field[1] + (micros * batch + row) * BLOCK;
+            int64_t block = place < blocks ? tx_sample_order_at(&order, blocks, place) : -1;
             rows += block >= 0;
             for (int64_t t = 0; t < BLOCK; t++) {
                 assert_int_equal(tokens[t], block < 0 ? 0 : block + t);
-                assert_int_equal(targets[t], block < 0 || t + 1 == BLOCK ? TX_IGNORE_LABEL : block + t + 1);
+                assert_int_equal(labels[t], block < 0 || t + 1 == BLOCK ? TX_IGNORE_LABEL : block + t + 1);
             }
         }
     assert_int_equal(b->step, step);
     assert_int_equal(b->epoch, epoch);
     assert_int_equal(b->first, micro * batch);
     assert_int_equal(b->micro_batches, micros);
+    assert_int_equal(b->batch.rows, micros * batch);
     assert_int_equal(b->rows, rows);
     assert_int_equal(b->labels, rows * (BLOCK - 1));
     assert_true(fabs(b->passed - ((double)epoch + (double)(micro + micros) / (double)of_epoch)) < 1e-12);
@@ -95,11 +96,12 @@ static void any_threads_any_step(void **state)
     for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++) {
         int64_t blocks = shapes[k][0], batch = shapes[k][1], accumulation = shapes[k][2];
         tx_dataset *dataset = make_dataset(blocks);
+        const tx_samples samples = tx_causal_lm_samples(dataset);
         for (int32_t workers = 0; workers <= 6; workers += 1 + workers)
             for (int64_t first = 0; first < 9; first += 4) {
                 tx_loader_options options = options_of(batch, accumulation, workers, NULL);
                 tx_loader *loader = NULL;
-                assert_ok(tx_loader_create(dataset, &options, first, &loader));
+                assert_ok(tx_loader_create(&samples, &options, first, &loader));
                 for (int64_t step = first; step < first + 20; step++) {
                     const tx_step_batch *b = NULL;
                     assert_ok(tx_loader_next(loader, &b));
@@ -115,10 +117,11 @@ static void last_one_stays(void **state)
 {
     (void)state;
     tx_dataset *dataset = make_dataset(40);
+    const tx_samples samples = tx_causal_lm_samples(dataset);
     for (int32_t workers = 0; workers < 4; workers++) {
         tx_loader_options options = options_of(2, 1, workers, NULL);
         tx_loader *loader = NULL;
-        assert_ok(tx_loader_create(dataset, &options, 0, &loader));
+        assert_ok(tx_loader_create(&samples, &options, 0, &loader));
         const tx_step_batch *before = NULL, *now = NULL;
         for (int64_t step = 0; step < 60; step++) {
             assert_ok(tx_loader_next(loader, &now));
@@ -141,6 +144,7 @@ static void shares_of_ranks(void **state)
     enum { BLOCKS = 29, STEP = 12, STEPS = 9 };
     static const int64_t shares[][4] = {{12}, {6, 6}, {3, 1}, {4, 4, 1}, {3, 3, 3, 3}, {5, 2}};
     tx_dataset *dataset = make_dataset(BLOCKS);
+    const tx_samples samples = tx_causal_lm_samples(dataset);
     for (size_t k = 0; k < sizeof shares / sizeof shares[0]; k++) {
         int64_t micro = shares[k][0] + shares[k][1] + shares[k][2] + shares[k][3], first = 0;
         for (int rank = 0; rank < 4 && shares[k][rank]; first += shares[k][rank++]) {
@@ -149,20 +153,21 @@ static void shares_of_ranks(void **state)
             options.step_rows = STEP;
             options.first = first;
             options.rows = shares[k][rank];
-            assert_ok(tx_loader_create(dataset, &options, 2, &loader));
+            assert_ok(tx_loader_create(&samples, &options, 2, &loader));
             for (int64_t step = 2; step < STEPS; step++) {
                 const tx_step_batch *b = NULL;
                 assert_ok(tx_loader_next(loader, &b));
-                tx_order order = {.shuffle = true, .seed = SEED, .epoch = (uint64_t)step / 3};
+                tx_sample_order order = {.shuffle = true, .seed = SEED, .epoch = (uint64_t)step / 3};
                 int64_t left = BLOCKS - step % 3 * STEP, rows = left < STEP ? left : STEP;
                 assert_int_equal(b->rows, rows);
                 assert_int_equal(b->labels, rows * (BLOCK - 1));
                 assert_int_equal(b->micro_batches, (rows + micro - 1) / micro);
-                for (int64_t i = 0; i < b->micro_batches * options.rows; i++) {
+                const int32_t *tokens = b->batch.field[0], *labels = b->batch.field[1];
+                for (int64_t i = 0; i < b->batch.rows; i++) {
                     int64_t row = i / options.rows * micro + first + i % options.rows;
-                    int64_t block = row < rows ? tx_order_at(&order, BLOCKS, step % 3 * STEP + row) : -1;
-                    assert_int_equal(b->tokens[i * BLOCK + 1], block < 0 ? 0 : block + 1);
-                    assert_int_equal(b->targets[i * BLOCK], block < 0 ? TX_IGNORE_LABEL : block + 1);
+                    int64_t block = row < rows ? tx_sample_order_at(&order, BLOCKS, step % 3 * STEP + row) : -1;
+                    assert_int_equal(tokens[i * BLOCK + 1], block < 0 ? 0 : block + 1);
+                    assert_int_equal(labels[i * BLOCK], block < 0 ? TX_IGNORE_LABEL : block + 1);
                 }
             }
             tx_loader_free(loader);
@@ -175,11 +180,12 @@ static void free_without_use(void **state)
 {
     (void)state;
     tx_dataset *dataset = make_dataset(13);
+    const tx_samples samples = tx_causal_lm_samples(dataset);
     for (int i = 0; i < 50; i++) {
         tx_loader_options options = options_of(2, 2, i % 5, NULL);
         tx_loader *loader = NULL;
         const tx_step_batch *b = NULL;
-        assert_ok(tx_loader_create(dataset, &options, i, &loader));
+        assert_ok(tx_loader_create(&samples, &options, i, &loader));
         for (int k = 0; k < i % 4; k++)
             assert_ok(tx_loader_next(loader, &b));
         tx_loader_free(loader);
@@ -202,24 +208,28 @@ static void options_refused(void **state)
 {
     (void)state;
     tx_dataset *dataset = make_dataset(13);
+    const tx_samples samples = tx_causal_lm_samples(dataset);
     tx_loader *loader = NULL;
     tx_loader_options o = options_of(2, 2, 0, NULL);
     o.size++;
-    assert_refused(tx_loader_create(dataset, &o, 0, &loader), TX_INVALID, "size field");
+    assert_refused(tx_loader_create(&samples, &o, 0, &loader), TX_INVALID, "size field");
     const struct {
         int64_t batch, accumulation, first;
         int32_t workers;
     } bad[] = {{0, 1, 0, 0}, {1, 0, 0, 0}, {1, 1, -1, 0}, {1, 1, 0, -1}, {1, 1, 0, 100000}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         o = options_of(bad[i].batch, bad[i].accumulation, bad[i].workers, NULL);
-        assert_refused(tx_loader_create(dataset, &o, bad[i].first, &loader), TX_INVALID, "loader: ");
+        assert_refused(tx_loader_create(&samples, &o, bad[i].first, &loader), TX_INVALID, "loader: ");
     }
     o = options_of(4, 1, 0, NULL);
     o.first = 3;
     o.rows = 2;
-    assert_refused(tx_loader_create(dataset, &o, 0, &loader), TX_INVALID, "rows 3 to 5");
+    assert_refused(tx_loader_create(&samples, &o, 0, &loader), TX_INVALID, "rows 3 to 5");
+    o = options_of(4, 1, 0, NULL);
+    const tx_samples none = tx_causal_lm_samples(NULL);
+    assert_refused(tx_loader_create(&none, &o, 0, &loader), TX_INVALID, "no samples");
     o = options_of(INT64_MAX / 4, 1, 0, NULL);
-    assert_refused(tx_loader_create(dataset, &o, 0, &loader), TX_MEMORY, "too large");
+    assert_refused(tx_loader_create(&samples, &o, 0, &loader), TX_MEMORY, "too large");
     assert_null(loader);
     tx_dataset_free(dataset);
 }
@@ -229,6 +239,7 @@ static void pinned(void **state)
 {
     (void)state;
     tx_dataset *dataset = make_dataset(13);
+    const tx_samples samples = tx_causal_lm_samples(dataset);
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
     for (int allowed = 1; allowed >= 0; allowed--) {
@@ -238,7 +249,7 @@ static void pinned(void **state)
         tx_loader *loader = NULL;
         options.pin = true;
         assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
-        assert_ok(tx_loader_create(dataset, &options, 0, &loader));
+        assert_ok(tx_loader_create(&samples, &options, 0, &loader));
         for (int64_t step = 0; step < 9; step++) {
             const tx_step_batch *b = NULL;
             assert_ok(tx_loader_next(loader, &b));
@@ -259,25 +270,26 @@ static void order_as_text(void **state)
 {
     (void)state;
     tx_dataset *dataset = make_dataset(13);
+    const tx_samples samples = tx_causal_lm_samples(dataset);
     tx_loader_options options = options_of(2, 3, 0, NULL);
     char *path = tx_path_join(folder, "order"), *text = NULL;
     size_t size;
-    assert_ok(tx_loader_dump_order(dataset, &options, 500, path));
+    assert_ok(tx_loader_dump_order(&samples, &options, 500, path));
     assert_ok(tx_file_read(path, INT64_MAX, &text, &size));
     char *at = text;
     for (int64_t step = 0; step < 500; step++) {
         int64_t epoch = step / 3, first = step % 3 * 6;
-        tx_order order = {.shuffle = true, .seed = SEED, .epoch = (uint64_t)epoch};
+        tx_sample_order order = {.shuffle = true, .seed = SEED, .epoch = (uint64_t)epoch};
         for (int64_t place = first; place < first + 6 && place < 13; place++) {
             assert_int_equal(strtoll(at, &at, 10), epoch);
             assert_int_equal(*at, ' ');
-            assert_int_equal(strtoll(at, &at, 10), tx_order_at(&order, 13, place));
+            assert_int_equal(strtoll(at, &at, 10), tx_sample_order_at(&order, 13, place));
             assert_int_equal(*at++, '\n');
         }
     }
     assert_ptr_equal(at, text + size);
     free(text);
-    assert_refused(tx_loader_dump_order(dataset, &options, 1, "/nonexistent/order"), TX_NOT_FOUND,
+    assert_refused(tx_loader_dump_order(&samples, &options, 1, "/nonexistent/order"), TX_NOT_FOUND,
                    "/nonexistent/order");
     free(path);
     tx_dataset_free(dataset);

@@ -210,15 +210,15 @@ static void shortened(void **state)
     for (int kept = 0; kept < 2; kept++) {
         char *path = put_text(folder, "a.txt", "one\ntwo\n"), *file;
         int32_t tokens[3], labels[3];
-        tx_order order = {0};
+        tx_sample_order order = {0};
         tx_dataset *dataset = NULL;
         assert_ok(tx_dataset_open(path, &options, &dataset));
         file = only_file();
         assert_int_equal(truncate(file, 194), 0);
         if (kept)
-            assert_refused(tx_dataset_rows(dataset, &order, 0, 1, tokens, labels, NULL), TX_IO, "has 194 bytes");
+            assert_refused(read_rows(dataset, &order, 0, 1, tokens, labels), TX_IO, "has 194 bytes");
         else /* the one that made it has the tokens in memory */
-            assert_ok(tx_dataset_rows(dataset, &order, 0, 1, tokens, labels, NULL));
+            assert_ok(read_rows(dataset, &order, 0, 1, tokens, labels));
         tx_dataset_free(dataset);
         assert_ok(tx_dataset_open(path, &options, &dataset)); /* made anew */
         tx_dataset_free(dataset);

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "models/text/loader.h"
+#include "models/task/loader.h"
 #include "tests/data/texts.h"
 
 #define VOCAB 50257
@@ -187,14 +187,15 @@ static void expect_no_row(const tx_dataset *dataset, int64_t block, tx_status st
                           const char *of_loader)
 {
     int32_t tokens[7], labels[7];
-    tx_order order = {0};
-    assert_refused(tx_dataset_rows(dataset, &order, block, 1, tokens, labels, NULL), status, text);
+    const tx_samples samples = tx_causal_lm_samples(dataset);
+    tx_sample_order order = {0};
+    assert_refused(read_rows(dataset, &order, block, 1, tokens, labels), status, text);
     for (int32_t workers = 0; workers < 4; workers++) {
         tx_loader_options options = {
             .size = sizeof options, .step_rows = tx_dataset_blocks(dataset), .batch = 2, .workers = workers};
         tx_loader *loader = NULL;
         const tx_step_batch *batch = NULL;
-        assert_ok(tx_loader_create(dataset, &options, 0, &loader));
+        assert_ok(tx_loader_create(&samples, &options, 0, &loader));
         for (int again = 0; again < 2; again++) {
             assert_refused(tx_loader_next(loader, &batch), status, of_loader);
             assert_non_null(strstr(tx_error(), "a.bin: "));
@@ -215,9 +216,9 @@ static void shortened_and_changed(void **state)
     tx_dataset *dataset = NULL;
     assert_ok(open_file(&f, size, &options, &dataset));
     int32_t tokens[14], labels[14];
-    tx_order order = {0};
+    tx_sample_order order = {0};
     assert_int_equal(truncate(path, 1024 + 41), 0);
-    assert_ok(tx_dataset_rows(dataset, &order, 0, 2, tokens, labels, NULL));
+    assert_ok(read_rows(dataset, &order, 0, 2, tokens, labels));
     assert_int_equal(tokens[13], 13 * 37);
     expect_no_row(dataset, 2, TX_IO, "has 1065 bytes, 1066 are needed: it was shortened", "has 1065 bytes");
     ((uint16_t *)f.wide)[12] = VOCAB;
@@ -229,7 +230,7 @@ static void shortened_and_changed(void **state)
     free(put(folder, "b", &f, size));
     char *other = tx_path_join(folder, "b");
     assert_int_equal(rename(other, path), 0); /* another file of that name */
-    assert_refused(tx_dataset_rows(dataset, &order, 1, 1, tokens, labels, NULL), TX_FORMAT, "token 12");
+    assert_refused(read_rows(dataset, &order, 1, 1, tokens, labels), TX_FORMAT, "token 12");
     tx_dataset_free(dataset);
     free(other);
     free(path);

@@ -5,7 +5,7 @@
 #ifndef TX_TESTS_TEXTS_H
 #define TX_TESTS_TEXTS_H
 
-#include "models/text/dataset.h"
+#include "models/task/causal_lm.h"
 #include "tests/scratch.h"
 
 /* What the library reported: the last line, and how many. */
@@ -47,15 +47,24 @@ static inline char *put(const char *folder, const char *name, const void *data, 
 
 #define put_text(folder, name, text) put(folder, name, text, sizeof(text) - 1)
 
+/* The rows of causal language modelling at places first, first + 1, ... of the order. */
+static inline tx_status read_rows(const tx_dataset *dataset, const tx_sample_order *order, int64_t first, int64_t rows,
+                                  int32_t *tokens, int32_t *labels)
+{
+    const tx_samples samples = tx_causal_lm_samples(dataset);
+    return tx_samples_rows(&samples, order, first, &(tx_batch){rows, {tokens, labels}});
+}
+
 /* All tokens of the blocks, in their order; allocated. */
 static inline int32_t *all_tokens(const tx_dataset *dataset)
 {
-    int64_t count = tx_dataset_blocks(dataset) * tx_dataset_block(dataset);
-    int32_t *tokens = malloc((size_t)count * sizeof *tokens), *labels = malloc((size_t)count * sizeof *labels);
-    tx_order order = {0};
-    if (!tokens || !labels || tx_dataset_rows(dataset, &order, 0, tx_dataset_blocks(dataset), tokens, labels, NULL))
+    const int64_t blocks = tx_dataset_blocks(dataset), block = tx_dataset_block(dataset);
+    int32_t *tokens = malloc((size_t)(blocks * block) * sizeof *tokens);
+    if (!tokens)
         abort();
-    free(labels);
+    for (int64_t b = 0; b < blocks; b++)
+        if (tx_dataset_read(dataset, b, tokens + b * block))
+            abort();
     return tokens;
 }
 

@@ -4,7 +4,7 @@
 #ifndef TX_TESTS_FUZZ_DATASET_H
 #define TX_TESTS_FUZZ_DATASET_H
 
-#include "models/text/dataset.h"
+#include "models/task/causal_lm.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
@@ -29,11 +29,11 @@ static inline void tx_fuzz_dataset(const char *name, tx_dataset_options options)
     int64_t blocks = tx_dataset_blocks(dataset);
     FUZZ_CHECK(blocks > 0 && blocks <= tx_dataset_tokens(dataset) / FUZZ_BLOCK);
     FUZZ_CHECK(!options.most_blocks || blocks <= options.most_blocks);
-    tx_order order = {.shuffle = true, .seed = 1};
+    const tx_samples samples = tx_causal_lm_samples(dataset);
+    tx_sample_order order = {.shuffle = true, .seed = 1};
     for (int64_t at = 0; at < blocks; at += FUZZ_ROWS) {
-        int64_t rows = 0;
-        FUZZ_CHECK(!tx_dataset_rows(dataset, &order, at, FUZZ_ROWS, tokens, labels, &rows));
-        FUZZ_CHECK(rows == (blocks - at < FUZZ_ROWS ? blocks - at : FUZZ_ROWS));
+        const int64_t rows = blocks - at < FUZZ_ROWS ? blocks - at : FUZZ_ROWS;
+        FUZZ_CHECK(!tx_samples_rows(&samples, &order, at, &(tx_batch){FUZZ_ROWS, {tokens, labels}}));
         for (int64_t i = 0; i < rows * FUZZ_BLOCK; i++) {
             FUZZ_CHECK(tokens[i] >= 0 && tokens[i] < FUZZ_VOCAB);
             FUZZ_CHECK(labels[i] == (i % FUZZ_BLOCK == FUZZ_BLOCK - 1 ? TX_IGNORE_LABEL : tokens[i + 1]));

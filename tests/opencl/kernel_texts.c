@@ -16,6 +16,7 @@
 #include "api/model/engine.h"
 #include "backends/opencl/gemm.h"
 #include "models/generate/decode.h"
+#include "models/task/causal_lm.h"
 #include "models/train/trainer.h"
 #include "tests/ops/rig.h"
 
@@ -180,6 +181,7 @@ static tx_status prepare_training(tx_engine *engine, const tx_config *config)
 {
     const tx_trainer_options options = {
         .size = sizeof options,
+        .task = &tx_causal_lm,
         .batch = 16,
         .block = 1024,
         .accumulation = 2,

@@ -11,6 +11,7 @@
 #include "api/model/model.h"
 #include "backends/opencl/cl.h"
 #include "models/arch/arch.h"
+#include "models/task/causal_lm.h"
 #include "models/train/trainer.h"
 #include "tests/ops/conformance.h"
 
@@ -161,7 +162,7 @@ static tx_status train_steps(tx_trainer *trainer, course *out)
     }
     for (int step = 0; step < STEPS && !status; step++) {
         tx_results r;
-        status = tx_trainer_step(trainer, tokens, labels, BATCH * LENGTH, 1, 1e-3);
+        status = tx_trainer_step(trainer, &(tx_batch){BATCH, {tokens, labels}}, BATCH * LENGTH, 1e-3);
         if (!status)
             status = tx_trainer_results(trainer, &r);
         if (!status) {
@@ -176,6 +177,7 @@ static tx_status train_model(tx_engine *engine, course *out)
 {
     const tx_trainer_options options = {
         .size = sizeof options,
+        .task = &tx_causal_lm,
         .batch = BATCH,
         .block = LENGTH,
         .accumulation = 1,

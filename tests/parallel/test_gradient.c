@@ -6,7 +6,7 @@
  *   test_gradient [DEVICE|mixed [ZERO_STAGE]]      mixed: rank 0 on the cpu, rank 1 on OpenCL */
 #include "api/passes/passes.h"
 #include "comm/comm.h"
-#include "models/arch/arch.h"
+#include "models/task/causal_lm.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ static tx_status build(const tx_config *config, int64_t rows, int64_t bytes, tx_
         return status;
     l->tokens = tx_input(l->graph, "input_ids", TX_I32, TX_SHAPE(rows, l->block));
     l->labels = tx_input(l->graph, "labels", TX_I32, TX_SHAPE(rows, l->block));
-    tx_tensor *loss = tx_arch_loss(tx_arch_logits(l->graph, config, &graph), config, l->labels);
+    tx_tensor *loss = tx_causal_lm.loss(l->graph, config, tx_arch_logits(l->graph, config, &graph));
     status = tx_model_init(model, 1); /* weights that are there before any gradient is asked for */
     if (!status)
         status = tx_backward(l->graph, loss);

@@ -6,6 +6,7 @@
  *
  *   test_zero_memory STAGE [DEVICE] */
 #include "models/arch/arch.h"
+#include "models/task/causal_lm.h"
 #include "models/train/trainer.h"
 
 #include <inttypes.h>
@@ -17,6 +18,7 @@ static tx_status make(tx_engine *engine, tx_comm *comm, const tx_config *config,
 {
     tx_trainer_options options = {
         .size = sizeof options,
+        .task = &tx_causal_lm,
         .batch = 1,
         .block = 8,
         .accumulation = 1,

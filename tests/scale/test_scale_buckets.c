@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "models/task/causal_lm.h"
 #include "models/train/trainer.h"
 #include "tests/scratch.h"
 #include "tools/bench/scale.h"
@@ -23,6 +24,7 @@ static void check(tx_comm *comm, const tx_config *config, int64_t cap)
     const tx_parallel_options parallel = {.size = sizeof parallel, .bucket_bytes = cap};
     const tx_trainer_options options = {
         .size = sizeof options,
+        .task = &tx_causal_lm,
         .batch = 1,
         .block = 16,
         .accumulation = 1,

@@ -7,6 +7,7 @@
  * DATA holds, for every step, int32 tokens [ACCUMULATION * BATCH, BLOCK] and then labels of the same shape, shifted.
  * The rate falls linearly from RATE. */
 #include "models/arch/arch.h"
+#include "models/task/causal_lm.h"
 #include "models/train/trainer.h"
 #include "tests/train/data.h"
 
@@ -18,15 +19,18 @@ static int fail(const char *what)
     return 1;
 }
 
-static int train(tx_trainer *trainer, FILE *data, long steps, long accumulation, double rate, size_t count)
+static int train(tx_trainer *trainer, FILE *data, long steps, double rate)
 {
+    const tx_trainer_options *o = tx_trainer_options_of(trainer);
+    const size_t count = (size_t)(o->accumulation * o->batch * o->block);
     int32_t *tokens = malloc(2 * count * sizeof *tokens), *labels = tokens + count;
     int result = tokens ? 0 : fail("memory");
+    const tx_batch batch = {o->accumulation * o->batch, {tokens, labels}};
     for (long step = 0; step < steps && !result; step++) {
         tx_results results;
         if (fread(tokens, sizeof *tokens, 2 * count, data) != 2 * count)
             result = fail("the data end early");
-        else if (tx_trainer_step(trainer, tokens, labels, tx_count_labels(labels, (int64_t)count), accumulation,
+        else if (tx_trainer_step(trainer, &batch, tx_batch_labels(o->task, o->block, &batch),
                                  rate * (double)(steps - step) / (double)steps) ||
                  tx_trainer_results(trainer, &results))
             result = fail("step");
@@ -54,6 +58,7 @@ int main(int argc, char **argv)
     tx_engine_options device = {.size = sizeof device, .device = argv[9], .threads = 0};
     tx_trainer_options options = {
         .size = sizeof options,
+        .task = &tx_causal_lm,
         .batch = batch,
         .block = block,
         .accumulation = accumulation,
@@ -66,8 +71,7 @@ int main(int argc, char **argv)
     if (tx_engine_create(&device, &engine) || tx_model_create(engine, &model) ||
         tx_trainer_create(model, config, &options, &trainer) || tx_arch_load(model, config, argv[1], NULL))
         return fail(argv[1]);
-    int result =
-        train(trainer, data, steps, accumulation, strtod(argv[7], NULL), (size_t)(accumulation * batch * block));
+    int result = train(trainer, data, steps, strtod(argv[7], NULL));
     fclose(data);
     tx_trainer_free(trainer);
     tx_model_free(model);

@@ -6,6 +6,7 @@
 #include "api/base/json.h"
 #include "models/files/safetensors.h"
 #include "models/generate/generate.h"
+#include "models/task/causal_lm.h"
 #include "models/train/trainer.h"
 #include "tests/train/data.h"
 
@@ -82,6 +83,7 @@ static tx_trainer *new_trainer(subject *s, int64_t batch, double clip, double de
 {
     tx_trainer_options options = {
         .size = sizeof options,
+        .task = &tx_causal_lm,
         .batch = batch,
         .block = BLOCK,
         .accumulation = 1,
@@ -120,12 +122,12 @@ static void read_golden_ids(const subject *s, int32_t ids[BATCH * BLOCK])
 }
 
 /* One step over `rows` rows of ids, its results taken at once. */
-static void step(tx_trainer *trainer, const int32_t *ids, int64_t rows, double rate, tx_results *results)
+static void step(tx_trainer *trainer, int32_t *ids, int64_t rows, double rate, tx_results *results)
 {
     int32_t labels[STEP_BATCH * BLOCK];
     for (int64_t i = 0; i < rows * BLOCK; i++)
         labels[i] = (i + 1) % BLOCK ? ids[i + 1] : TX_IGNORE_LABEL;
-    must(tx_trainer_step(trainer, ids, labels, rows * (BLOCK - 1), 1, rate));
+    must(tx_trainer_step(trainer, &(tx_batch){rows, {ids, labels}}, rows * (BLOCK - 1), rate));
     must(tx_trainer_results(trainer, results));
 }
 

@@ -5,6 +5,7 @@
 #define TX_TESTS_SMALL_GPT2_H
 
 #include "models/arch/arch.h"
+#include "models/task/causal_lm.h"
 #include "models/train/run.h"
 
 #include <stdlib.h>
@@ -30,6 +31,7 @@ static inline tx_trainer_options small_options(void)
 {
     return (tx_trainer_options){
         .size = sizeof(tx_trainer_options),
+        .task = &tx_causal_lm,
         .batch = 2,
         .block = SMALL_BLOCK,
         .accumulation = 2,

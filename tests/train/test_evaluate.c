@@ -40,6 +40,7 @@ static tx_run_evaluation evaluate(tx_engine *engine, const tx_dataset *data, int
     tx_model *model = NULL;
     tx_trainer *trainer = NULL;
     tx_run_evaluation e = {0};
+    const tx_samples samples = tx_causal_lm_samples(data);
     assert_ok(small_config(&config));
     tx_trainer_options options = small_options();
     options.eval_batch = rows;
@@ -47,7 +48,7 @@ static tx_run_evaluation evaluate(tx_engine *engine, const tx_dataset *data, int
     assert_ok(tx_trainer_create(model, config, &options, &trainer));
     assert_ok(tx_model_init(model, 1));
     told = 0;
-    assert_ok(tx_run_evaluate(trainer, data, watch, &e));
+    assert_ok(tx_run_evaluate(trainer, &samples, watch, &e));
     tx_trainer_free(trainer);
     tx_model_free(model);
     tx_config_free(config);
@@ -67,13 +68,15 @@ static void every_batch_is_told(void **state)
     const tx_run_evaluation whole = evaluate(engine, data, blocks);
     assert_int_equal(told, 1);
     assert_int_equal(whole.samples, blocks);
-    assert_true(fabs(whole.loss - log(257.0)) < 0.5);
+    assert_string_equal(whole.metrics[0].name, "eval_loss");
+    assert_string_equal(whole.metrics[1].name, "perplexity");
+    assert_true(fabs(whole.value[0] - log(257.0)) < 0.5);
     for (int64_t rows = 1; rows <= 3; rows++) {
         const tx_run_evaluation e = evaluate(engine, data, rows);
         assert_int_equal(told, (blocks + rows - 1) / rows);
         assert_int_equal(e.batches, told);
-        assert_true(fabs(e.loss - whole.loss) < 1e-5);
-        assert_true(fabs(e.perplexity - exp(e.loss)) < 1e-6);
+        assert_true(fabs(e.value[0] - whole.value[0]) < 1e-5);
+        assert_true(fabs(e.value[1] - exp(e.value[0])) < 1e-6);
     }
     tx_dataset_free(data);
     tx_engine_free(engine);

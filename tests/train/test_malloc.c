@@ -103,7 +103,7 @@ static tx_status train(tx_engine *engine, tx_model *model, const tx_dataset *dat
     snprintf(log, sizeof log, "%s/" TX_RUN_LOG, folder);
     tx_run_options run = {
         .size = sizeof run,
-        .train = data,
+        .train = tx_causal_lm_samples(data),
         .schedule = tx_schedule_default(TX_SCHEDULE_LINEAR, 1e-3, 2, STEPS),
         .workers = 2,
         .max_bad_steps = 1,

@@ -4,6 +4,7 @@
 #define TX_TOOLS_BENCH_H
 
 #include "api/base/json.h"
+#include "models/task/causal_lm.h"
 #include "models/train/trainer.h"
 #include "tools/bench/scale.h"
 #include "tools/cli/options.h"

@@ -8,6 +8,7 @@
 
 #include "comm/topology/placement.h"
 #include "models/arch/arch.h"
+#include "models/task/causal_lm.h"
 #include "models/train/pace.h"
 #include "models/train/trainer.h"
 

@@ -84,6 +84,7 @@ static tx_status make(rank *r)
     tx_engine_options engine = {.size = sizeof engine, .device = "cpu"};
     const tx_trainer_options trainer = {
         .size = sizeof trainer,
+        .task = &tx_causal_lm,
         .batch = job->batch,
         .block = job->block,
         .accumulation = 1,
@@ -113,13 +114,13 @@ static tx_status make(rank *r)
 static tx_status run_step(rank *r)
 {
     const int64_t before = r->comm->rank * r->job->batch * r->job->block;
+    const tx_batch batch = {r->job->batch, {r->data.tokens + before, r->data.labels + before}};
     tx_pace_news news;
     tx_results results = {0};
     tx_ddp_data_next(r->job, &r->data);
     tx_status status = tx_pace_begin(r->pace, r->model);
     if (!status)
-        status = tx_trainer_step(r->trainer, r->data.tokens + before, r->data.labels + before, r->data.counted, 1,
-                                 r->job->learning_rate);
+        status = tx_trainer_step(r->trainer, &batch, r->data.counted, r->job->learning_rate);
     if (!status)
         status = tx_trainer_results(r->trainer, &results);
     if (!status)

@@ -68,7 +68,7 @@ static tx_status build(replica *r)
     r->tokens = tx_input(r->graph, "input_ids", TX_I32, shape);
     r->labels = tx_input(r->graph, "labels", TX_I32, shape);
     r->logits = tx_output(tx_arch_logits(r->graph, job->config, &options));
-    r->loss = tx_output(tx_arch_loss(r->logits, job->config, r->labels));
+    r->loss = tx_output(tx_causal_lm.loss(r->graph, job->config, r->logits));
     status = tx_backward(r->graph, r->loss);
     return status ? status : tx_plan_create(r->graph, "train", &r->train);
 }

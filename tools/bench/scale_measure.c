@@ -40,12 +40,13 @@ static tx_status prepare(measurement *m)
 static tx_status run(measurement *m, int64_t steps, double *seconds)
 {
     const tx_bench_scale_options *o = m->options;
+    const tx_batch batch = {o->batch, {m->tokens, m->labels}};
     const double begin = tx_now();
     tx_results results;
     tx_status status = TX_OK;
     for (int64_t s = 0; s < steps && !status; s++) {
         tx_bench_tokens(&m->random, m->config->vocab_size, o->batch, o->block, m->tokens, m->labels);
-        status = tx_trainer_step(m->trainer, m->tokens, m->labels, o->batch * (o->block - 1), 1, 5e-5);
+        status = tx_trainer_step(m->trainer, &batch, o->batch * (o->block - 1), 5e-5);
         if (!status && s > 0)
             status = tx_trainer_results(m->trainer, &results);
     }

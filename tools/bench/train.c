@@ -71,12 +71,13 @@ typedef struct bench {
 /* As a training run goes: the results of a step are taken after the next was given. */
 static tx_status run_side(bench *b, const side *s, int64_t steps, double *seconds)
 {
+    const tx_batch batch = {b->set->batch, {b->tokens, b->labels}};
     double begin = tx_now();
     tx_results results;
     tx_status status = TX_OK;
     for (int64_t i = 0; i < steps && !status; i++) {
         tx_bench_tokens(&b->random, b->config->vocab_size, b->set->batch, b->set->block, b->tokens, b->labels);
-        status = tx_trainer_step(s->trainer, b->tokens, b->labels, b->set->batch * (b->set->block - 1), 1, 5e-5);
+        status = tx_trainer_step(s->trainer, &batch, b->set->batch * (b->set->block - 1), 5e-5);
         if (!status && i > 0)
             status = tx_trainer_results(s->trainer, &results);
     }

@@ -49,6 +49,7 @@ tx_trainer_options tx_bench_training(int64_t batch, int64_t block)
 {
     return (tx_trainer_options){
         .size = sizeof(tx_trainer_options),
+        .task = &tx_causal_lm,
         .batch = batch,
         .block = block,
         .accumulation = 1,

@@ -2,6 +2,7 @@
  * txtune: measures which kernel computes each matrix product and attention of a model fastest on a device, and keeps
  * the answers in the cache folder for every later run. */
 #include "models/arch/find.h"
+#include "models/task/causal_lm.h"
 #include "models/train/trainer.h"
 #include "tools/cli/options.h"
 
@@ -125,6 +126,7 @@ static tx_status compile(tx_engine *engine, const settings *set)
         return status;
     const tx_trainer_options wanted = {
         .size = sizeof wanted,
+        .task = &tx_causal_lm,
         .batch = set->batch,
         .block = set->block < config->positions ? set->block : config->positions,
         .accumulation = 1,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Batches by step: a ring of buffers that threads fill ahead of the step that asks for them. */
-#include "models/text/loader.h"
+#include "models/task/loader.h"
 
 #include "api/base/clock.h"
 #include "api/base/file.h"
@@ -19,9 +19,9 @@
 /* More threads than this are a mistake. */
 #define MOST_WORKERS 1024
 
-/* How the steps of a run go over the blocks. */
+/* How the steps of a run go over the samples. */
 typedef struct course {
-    int64_t blocks, step_rows, batch, epoch_steps;
+    int64_t samples, step_rows, batch, epoch_steps;
     int64_t first, rows; /* of a micro-batch: what is prepared */
     uint64_t seed;
 } course;
@@ -29,20 +29,20 @@ typedef struct course {
 /* One buffer of the ring. */
 typedef struct slot {
     tx_step_batch batch;
-    int32_t *tokens, *targets;
+    tx_batch room;    /* for the rows of any step, and behind them for one of another rank, where there are others */
     int64_t ready;    /* number of the step that is in it, counted from the loader's first; -1: none */
     tx_status status; /* of preparing it */
     char message[1024];
 } slot;
 
 struct tx_loader {
-    const tx_dataset *dataset;
+    tx_samples samples;
     course course;
     int64_t first; /* step that the loader began with */
     int64_t given; /* number of the step given next */
     slot *slots;
     int64_t slot_count;
-    int32_t *memory; /* of all slots */
+    char *memory; /* of all slots */
     size_t memory_size;
     bool locked;
 
@@ -60,15 +60,17 @@ static int64_t divide_up(int64_t a, int64_t b)
     return a / b + (a % b != 0);
 }
 
-int64_t tx_loader_epoch_steps(int64_t blocks, int64_t step_rows)
+int64_t tx_loader_epoch_steps(int64_t samples, int64_t step_rows)
 {
-    return divide_up(blocks, step_rows);
+    return divide_up(samples, step_rows);
 }
 
-static tx_status check_options(const tx_loader_options *o, int64_t first)
+static tx_status check(const tx_samples *samples, const tx_loader_options *o, int64_t first)
 {
     if (o->size != sizeof *o)
         return tx_fail(TX_INVALID, "loader: the options' size field is %zu, expected %zu", o->size, sizeof *o);
+    if (samples->count < 1)
+        return tx_fail(TX_INVALID, "loader: there are no samples");
     bool share = o->first >= 0 && o->rows >= 0 && o->first <= o->batch && o->rows <= o->batch - o->first;
     if (o->batch < 1 || o->step_rows < 1 || !share || first < 0)
         return tx_fail(TX_INVALID,
@@ -80,28 +82,27 @@ static tx_status check_options(const tx_loader_options *o, int64_t first)
     return TX_OK;
 }
 
-static course plan_course(const tx_dataset *dataset, const tx_loader_options *o)
+static course plan_course(const tx_samples *samples, const tx_loader_options *o)
 {
-    int64_t blocks = tx_dataset_blocks(dataset);
     return (course){
-        .blocks = blocks,
+        .samples = samples->count,
         .step_rows = o->step_rows,
         .batch = o->batch,
-        .epoch_steps = tx_loader_epoch_steps(blocks, o->step_rows),
+        .epoch_steps = tx_loader_epoch_steps(samples->count, o->step_rows),
         .first = o->first,
         .rows = o->rows ? o->rows : o->batch,
         .seed = o->seed,
     };
 }
 
-/* What step `step` reads, all but the rows themselves. */
-static tx_step_batch describe(const course *c, int64_t step, int64_t block)
+/* What step `step` reads, all but the rows themselves and their labels. */
+static tx_step_batch describe(const course *c, int64_t step)
 {
-    int64_t epoch = step / c->epoch_steps, first = step % c->epoch_steps * c->step_rows, left = c->blocks - first;
+    int64_t epoch = step / c->epoch_steps, first = step % c->epoch_steps * c->step_rows, left = c->samples - first;
     int64_t rows = left < c->step_rows ? left : c->step_rows;
     int64_t a_step = divide_up(c->step_rows, c->batch), count = divide_up(rows, c->batch);
     int64_t an_epoch =
-        (c->epoch_steps - 1) * a_step + divide_up(c->blocks - (c->epoch_steps - 1) * c->step_rows, c->batch);
+        (c->epoch_steps - 1) * a_step + divide_up(c->samples - (c->epoch_steps - 1) * c->step_rows, c->batch);
     return (tx_step_batch){
         .step = step,
         .epoch = epoch,
@@ -109,41 +110,46 @@ static tx_step_batch describe(const course *c, int64_t step, int64_t block)
         .micro_batches = count,
         .first = first,
         .rows = rows,
-        .labels = rows * (block - 1),
     };
 }
 
-static tx_order order_of(const course *c, int64_t epoch)
+static tx_sample_order order_of(const course *c, int64_t epoch)
 {
-    return (tx_order){.shuffle = true, .seed = c->seed, .epoch = (uint64_t)epoch};
+    return (tx_sample_order){.shuffle = true, .seed = c->seed, .epoch = (uint64_t)epoch};
 }
 
-/* Writes this rank's rows of one micro-batch; what is behind the step's last row is padding. */
-static tx_status prepare_rows(const tx_loader *l, const tx_step_batch *b, int64_t micro, int32_t *tokens,
-                              int32_t *targets)
+/* Makes the rows of one micro-batch and counts their labels. Those of other ranks are made for their labels alone;
+ * what is behind the step's last row is padding. */
+static tx_status prepare_rows(const tx_loader *l, const slot *s, tx_step_batch *b, int64_t micro)
 {
     const course *c = &l->course;
-    int64_t block = tx_dataset_block(l->dataset), begin = micro * c->batch + c->first, real = b->rows - begin;
-    tx_order order = order_of(c, b->epoch);
-    real = real < 0 ? 0 : real < c->rows ? real : c->rows;
-    tx_status status = tx_dataset_rows(l->dataset, &order, b->first + begin, real, tokens, targets, NULL);
-    return status ? status
-                  : tx_dataset_rows(l->dataset, &order, c->blocks, c->rows - real, tokens + real * block,
-                                    targets + real * block, NULL);
+    const tx_samples *samples = &l->samples;
+    const tx_sample_order order = order_of(c, b->epoch);
+    tx_status status = TX_OK;
+    for (int64_t r = 0; r < c->batch && !status; r++) {
+        const int64_t at = micro * c->batch + r, own = r - c->first;
+        const bool is_own = own >= 0 && own < c->rows;
+        const tx_batch row = tx_batch_part(samples->task, samples->block, &s->room,
+                                           is_own ? micro * c->rows + own : s->room.rows - 1, 1);
+        if (at < b->rows || is_own)
+            status = tx_samples_rows(samples, &order, at < b->rows ? b->first + at : c->samples, &row);
+        if (at < b->rows && !status)
+            b->labels += tx_batch_labels(samples->task, samples->block, &row);
+    }
+    return status;
 }
 
 /* Writes the rows of step number `number` into its slot, or why they cannot be read. */
 static void prepare(const tx_loader *l, slot *s, int64_t number)
 {
-    int64_t cells = l->course.rows * tx_dataset_block(l->dataset);
-    tx_step_batch b = describe(&l->course, l->first + number, tx_dataset_block(l->dataset));
+    tx_step_batch b = describe(&l->course, l->first + number);
     s->status = TX_OK;
     for (int64_t i = 0; i < b.micro_batches && !s->status; i++)
-        s->status = prepare_rows(l, &b, i, s->tokens + i * cells, s->targets + i * cells);
+        s->status = prepare_rows(l, s, &b, i);
     if (s->status) /* of a thread that has its own message */
         snprintf(s->message, sizeof s->message, "%s", tx_error());
-    b.tokens = s->tokens;
-    b.targets = s->targets;
+    b.batch = s->room;
+    b.batch.rows = b.micro_batches * l->course.rows;
     s->batch = b;
 }
 
@@ -202,11 +208,12 @@ static void stop_workers(tx_loader *l)
 static tx_status allocate(tx_loader *l, const tx_loader_options *o)
 {
     const course *c = &l->course;
-    int64_t most = divide_up(c->step_rows < c->blocks ? c->step_rows : c->blocks, c->batch);
-    int64_t rows, cells, total;
-    if (__builtin_mul_overflow(most, c->rows, &rows) ||
-        __builtin_mul_overflow(rows, tx_dataset_block(l->dataset), &cells) ||
-        __builtin_mul_overflow(cells, 2 * l->slot_count * (int64_t)sizeof(int32_t), &total))
+    const tx_samples *samples = &l->samples;
+    const int64_t most = divide_up(c->step_rows < c->samples ? c->step_rows : c->samples, c->batch);
+    int64_t rows, size, total;
+    if (__builtin_mul_overflow(most, c->rows, &rows) || __builtin_add_overflow(rows, c->rows < c->batch, &rows) ||
+        __builtin_mul_overflow(rows, tx_task_row_bytes(samples->task, samples->block), &size) ||
+        __builtin_mul_overflow(size, l->slot_count, &total))
         return tx_fail(TX_MEMORY, "loader: a step of %" PRId64 " micro-batches of %" PRId64 " rows is too large", most,
                        c->rows);
     l->slots = calloc((size_t)l->slot_count, sizeof *l->slots);
@@ -222,7 +229,7 @@ static tx_status allocate(tx_loader *l, const tx_loader_options *o)
     l->memory_size = (size_t)total;
     for (int64_t i = 0; i < l->slot_count; i++)
         l->slots[i] =
-            (slot){.tokens = l->memory + 2 * i * cells, .targets = l->memory + (2 * i + 1) * cells, .ready = -1};
+            (slot){.room = tx_batch_of(samples->task, samples->block, rows, l->memory + i * size), .ready = -1};
     return TX_OK;
 }
 
@@ -239,18 +246,18 @@ static void pin(tx_loader *l, const tx_reporter *report)
     tx_report(report, message);
 }
 
-tx_status tx_loader_create(const tx_dataset *dataset, const tx_loader_options *options, int64_t first,
+tx_status tx_loader_create(const tx_samples *samples, const tx_loader_options *options, int64_t first,
                            tx_loader **loader)
 {
-    tx_status status = check_options(options, first);
+    tx_status status = check(samples, options, first);
     if (status)
         return status;
     tx_loader *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "loader: out of memory");
     *made = (tx_loader){
-        .dataset = dataset,
-        .course = plan_course(dataset, options),
+        .samples = *samples,
+        .course = plan_course(samples, options),
         .first = first,
         .slot_count = options->workers + HELD,
         .mutex = PTHREAD_MUTEX_INITIALIZER,
@@ -317,25 +324,25 @@ tx_status tx_loader_next(tx_loader *loader, const tx_step_batch **batch)
     return TX_OK;
 }
 
-tx_status tx_loader_dump_order(const tx_dataset *dataset, const tx_loader_options *options, int64_t steps,
+tx_status tx_loader_dump_order(const tx_samples *samples, const tx_loader_options *options, int64_t steps,
                                const char *path)
 {
     enum { LINE = 48, ROOM = 8192 };
     char text[ROOM];
     size_t used = 0;
     tx_file *file;
-    tx_status status = check_options(options, steps);
+    tx_status status = check(samples, options, steps);
     if (!status)
         status = tx_file_create(path, &file);
     if (status)
         return status;
-    course c = plan_course(dataset, options);
+    course c = plan_course(samples, options);
     for (int64_t step = 0; step < steps && !status; step++) {
-        tx_step_batch b = describe(&c, step, tx_dataset_block(dataset));
-        tx_order order = order_of(&c, b.epoch);
+        tx_step_batch b = describe(&c, step);
+        tx_sample_order order = order_of(&c, b.epoch);
         for (int64_t row = 0; row < b.rows && !status; row++) {
             used += (size_t)snprintf(text + used, LINE, "%" PRId64 " %" PRId64 "\n", b.epoch,
-                                     tx_order_at(&order, c.blocks, b.first + row));
+                                     tx_sample_order_at(&order, c.samples, b.first + row));
             if (used > ROOM - LINE) {
                 status = tx_file_append(file, text, used);
                 used = 0;

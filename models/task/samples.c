@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The order of an epoch: a permutation computed place by place. */
-#include "models/text/dataset.h"
+ * Samples to rows, in the order of an epoch: a permutation computed place by place. */
+#include "models/task/task.h"
 
 /* The finaliser of splitmix64 (Steele, Lea, Flood, 2014). */
 static uint64_t mix(uint64_t x)
@@ -25,7 +25,7 @@ static uint64_t feistel(uint64_t x, uint32_t half, uint64_t key)
     return left << half | right;
 }
 
-int64_t tx_order_at(const tx_order *order, int64_t count, int64_t place)
+int64_t tx_sample_order_at(const tx_sample_order *order, int64_t count, int64_t place)
 {
     if (!order->shuffle || count < 2)
         return place;
@@ -39,4 +39,20 @@ int64_t tx_order_at(const tx_order *order, int64_t count, int64_t place)
         x = feistel(x, half, key);
     while (x >= (uint64_t)count);
     return (int64_t)x;
+}
+
+tx_status tx_samples_rows(const tx_samples *samples, const tx_sample_order *order, int64_t first, const tx_batch *batch)
+{
+    const tx_task *task = samples->task;
+    const int64_t block = samples->block, left = first < samples->count ? samples->count - first : 0;
+    const int64_t real = left < batch->rows ? left : batch->rows, padding = batch->rows - real;
+    tx_status status = TX_OK;
+    for (int64_t r = 0; r < real && !status; r++) {
+        const tx_batch row = tx_batch_part(task, block, batch, r, 1);
+        status = task->row(samples, tx_sample_order_at(order, samples->count, first + r), &row);
+    }
+    const tx_batch rest = tx_batch_part(task, block, batch, real, padding);
+    for (int32_t f = 0; task->fields[f].name; f++)
+        tx_field_pad(&task->fields[f], rest.field[f], padding * tx_field_values(&task->fields[f], block));
+    return status;
 }

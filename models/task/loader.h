@@ -2,10 +2,11 @@
  *
  * The batches of a training run in order, prepared by threads while the device works. What step N reads depends on N,
  * the data and the options alone: a loader can begin at any step. */
-#ifndef TX_TEXT_LOADER_H
-#define TX_TEXT_LOADER_H
+#ifndef TX_TASK_LOADER_H
+#define TX_TASK_LOADER_H
 
-#include "models/text/dataset.h"
+#include "models/report.h"
+#include "models/task/task.h"
 
 typedef struct tx_loader_options {
     size_t size;         /* sizeof(tx_loader_options) */
@@ -25,30 +26,29 @@ typedef struct tx_step_batch {
     int64_t epoch; /* the one it belongs to, from 0 */
     double passed; /* epochs passed through when it is done: epoch + micro-batches so far / those of an epoch */
     int64_t micro_batches;
-    int64_t first;          /* place of its first row in the epoch's order */
-    int64_t rows;           /* real ones, of all ranks */
-    int64_t labels;         /* that count, over all these rows */
-    const int32_t *tokens;  /* [micro_batches * options.rows, block]: what this rank is to do */
-    const int32_t *targets; /* the labels, of the same shape */
-    double waited;          /* seconds the caller had to wait for it; without threads, those of preparing it */
+    int64_t first;  /* place of its first row in the epoch's order */
+    int64_t rows;   /* real ones, of all ranks */
+    int64_t labels; /* that count, over all these rows */
+    tx_batch batch; /* micro_batches * options.rows rows: what this rank is to do */
+    double waited;  /* seconds the caller had to wait for it; without threads, those of preparing it */
 } tx_step_batch;
 
 typedef struct tx_loader tx_loader;
 
 /* Optimizer steps in one epoch. */
-int64_t tx_loader_epoch_steps(int64_t blocks, int64_t step_rows);
+int64_t tx_loader_epoch_steps(int64_t samples, int64_t step_rows);
 
-/* Begins with step `first` (from 0). The dataset must outlive the loader, which the caller frees. */
-tx_status tx_loader_create(const tx_dataset *dataset, const tx_loader_options *options, int64_t first,
+/* Begins with step `first` (from 0). The caller frees the loader. */
+tx_status tx_loader_create(const tx_samples *samples, const tx_loader_options *options, int64_t first,
                            tx_loader **loader);
 void tx_loader_free(tx_loader *loader);
-/* The next step's batch; it stays valid until the call after the next one. Fails as tx_dataset_rows does; no step can
+/* The next step's batch; it stays valid until the call after the next one. Fails as tx_samples_rows does; no step can
  * be had after that. */
 tx_status tx_loader_next(tx_loader *loader, const tx_step_batch **batch);
 
-/* Writes the samples of the first `steps` steps in order of use, a line each: "EPOCH BLOCK\n", both from 0, BLOCK being
- * the number of the block in the dataset. */
-tx_status tx_loader_dump_order(const tx_dataset *dataset, const tx_loader_options *options, int64_t steps,
+/* Writes the samples of the first `steps` steps in order of use, a line each: "EPOCH SAMPLE\n", both from 0, SAMPLE
+ * being its number in the data. */
+tx_status tx_loader_dump_order(const tx_samples *samples, const tx_loader_options *options, int64_t steps,
                                const char *path);
 
 #endif

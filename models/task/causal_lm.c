@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Causal language modelling. */
+#include "models/task/causal_lm.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { INPUT_IDS, LABELS };
+
+static const tx_field fields[] = {
+    [INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
+    [LABELS] = {"labels", TX_I32, TX_FIELD_BLOCK, .padding = TX_IGNORE_LABEL},
+    {.name = NULL},
+};
+
+/* The last position of a block has no label. */
+static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *to)
+{
+    const int64_t last = samples->block - 1;
+    int32_t *ids = to->field[INPUT_IDS], *labels = to->field[LABELS];
+    tx_status status = tx_dataset_read(samples->data, number, ids);
+    if (status)
+        return status;
+    memcpy(labels, ids + 1, (size_t)last * sizeof *labels);
+    tx_field_pad(&fields[LABELS], labels + last, 1);
+    return TX_OK;
+}
+
+static tx_tensor *loss(tx_graph *graph, const tx_config *config, tx_tensor *logits)
+{
+    return tx_mean_loss(tx_cross_entropy(logits, tx_find_input(graph, "labels"), config->vocab_size));
+}
+
+static double mean_loss(const double sums[TX_SUMS_MAX])
+{
+    return sums[TX_SUM_LOSS] / sums[TX_SUM_LABELS];
+}
+
+static double perplexity(const double sums[TX_SUMS_MAX])
+{
+    return exp(mean_loss(sums));
+}
+
+static const tx_metric metrics[] = {
+    {"eval_loss", .value = mean_loss},
+    {"perplexity", .value = perplexity},
+    {.name = NULL},
+};
+
+const tx_task tx_causal_lm = {
+    .name = "causal language modelling",
+    .fields = fields,
+    .row = row,
+    .loss = loss,
+    .metrics = metrics,
+};
+
+tx_samples tx_causal_lm_samples(const tx_dataset *dataset)
+{
+    return dataset ? (tx_samples){&tx_causal_lm, dataset, tx_dataset_blocks(dataset), tx_dataset_block(dataset)}
+                   : (tx_samples){.task = &tx_causal_lm};
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Causal language modelling: each position of a block of tokens guesses the token after it. Fields input_ids and labels
+ * [rows, block], in this order, the labels already shifted; metrics loss and perplexity. */
+#ifndef TX_TASK_CAUSAL_LM_H
+#define TX_TASK_CAUSAL_LM_H
+
+#include "models/task/task.h"
+#include "models/text/dataset.h"
+
+extern const tx_task tx_causal_lm;
+
+/* The blocks of a dataset, which must outlive them; NULL: none. */
+tx_samples tx_causal_lm_samples(const tx_dataset *dataset);
+
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What is asked of any task: shapes, rows and labels of its batches. */
+#include "models/task/task.h"
+
+#include <math.h>
+#include <string.h>
+
+int64_t tx_field_values(const tx_field *field, int64_t block)
+{
+    return field->width == TX_FIELD_BLOCK ? block : field->width > 0 ? field->width : 1;
+}
+
+tx_shape tx_field_shape(const tx_field *field, int64_t rows, int64_t block)
+{
+    return field->width ? TX_SHAPE(rows, tx_field_values(field, block)) : TX_SHAPE(rows);
+}
+
+void tx_field_pad(const tx_field *field, void *values, int64_t count)
+{
+    int32_t *whole = values;
+    float *real = values;
+    for (int64_t i = 0; i < count; i++)
+        if (field->dtype == TX_I32)
+            whole[i] = (int32_t)field->padding;
+        else
+            real[i] = (float)field->padding;
+}
+
+static int64_t bytes_of(const tx_field *field, int64_t block)
+{
+    return tx_field_values(field, block) * (int64_t)tx_dtype_size(field->dtype);
+}
+
+int64_t tx_task_row_bytes(const tx_task *task, int64_t block)
+{
+    int64_t bytes = 0;
+    for (const tx_field *f = task->fields; f->name; f++)
+        bytes += bytes_of(f, block);
+    return bytes;
+}
+
+static const char *without_eval(const char *name)
+{
+    return strncmp(name, "eval_", 5) == 0 ? name + 5 : name;
+}
+
+int32_t tx_task_metric(const tx_task *task, const char *name)
+{
+    for (int32_t m = 0; task->metrics[m].name; m++)
+        if (strcmp(without_eval(task->metrics[m].name), without_eval(name)) == 0)
+            return m;
+    return -1;
+}
+
+tx_batch tx_batch_of(const tx_task *task, int64_t block, int64_t rows, void *memory)
+{
+    tx_batch batch = {.rows = rows};
+    char *at = memory;
+    for (int32_t f = 0; task->fields[f].name; f++) {
+        batch.field[f] = at;
+        at += rows * bytes_of(&task->fields[f], block);
+    }
+    return batch;
+}
+
+tx_batch tx_batch_part(const tx_task *task, int64_t block, const tx_batch *batch, int64_t first, int64_t rows)
+{
+    tx_batch part = {.rows = rows};
+    for (int32_t f = 0; task->fields[f].name; f++)
+        part.field[f] = (char *)batch->field[f] + first * bytes_of(&task->fields[f], block);
+    return part;
+}
+
+/* In 32 bits, which vectorises. */
+static int32_t count(const tx_field *field, const void *values, int32_t number)
+{
+    const int32_t *whole = values;
+    const float *real = values;
+    int32_t counted = 0;
+    if (field->dtype == TX_I32)
+        for (int32_t i = 0; i < number; i++)
+            counted += whole[i] != TX_IGNORE_LABEL;
+    else
+        for (int32_t i = 0; i < number; i++)
+            counted += !isnan(real[i]);
+    return counted;
+}
+
+int64_t tx_batch_labels(const tx_task *task, int64_t block, const tx_batch *batch)
+{
+    int64_t labels = 0;
+    for (int32_t f = 0; task->fields[f].name; f++)
+        for (int64_t r = 0; r < batch->rows && strcmp(task->fields[f].name, "labels") == 0; r++)
+            labels += count(&task->fields[f], (const char *)batch->field[f] + r * bytes_of(&task->fields[f], block),
+                            (int32_t)tx_field_values(&task->fields[f], block));
+    return labels;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tasks: what a model is trained for. A task says which fields a batch has, how a sample becomes a row of them, the
+ * loss of an architecture's output, and the metrics of an evaluation. Each is a row, tx_task, and a file that fills it
+ * (causal_lm.c). Loader, trainer and evaluation carry batches without knowing what their fields are:
+ *
+ *     samples --row--> tx_batch --by name--> inputs of a plan --> loss, sums --> metrics */
+#ifndef TX_TASK_H
+#define TX_TASK_H
+
+#include "models/arch/arch.h"
+#include "tx.h"
+
+/* The most of one task. */
+enum { TX_FIELDS_MAX = 8, TX_SUMS_MAX = 8, TX_METRICS_MAX = 8 };
+
+/* Width of a field that has a value for each position. */
+#define TX_FIELD_BLOCK (-1)
+
+typedef struct tx_field {
+    const char *name; /* transformers' where it has one; the input of this name of a plan gets the field */
+    tx_dtype dtype;   /* I32 or F32 */
+    int64_t width;    /* 0: one value a row, [rows]; TX_FIELD_BLOCK: [rows, block]; else [rows, width] */
+    double padding;   /* the value of what no sample fills */
+} tx_field;
+
+/* Rows of a task's fields. Whoever gives the memory of the fields frees it. */
+typedef struct tx_batch {
+    int64_t rows;
+    void *field[TX_FIELDS_MAX]; /* in the task's order: the values of all rows, int32_t or float */
+} tx_batch;
+
+/* What an evaluation adds up over all batches and ranks: the loss over the labels, their number, and from TX_SUM_OWN on
+ * what the task measures. */
+enum { TX_SUM_LOSS, TX_SUM_LABELS, TX_SUM_OWN };
+
+typedef struct tx_metric {
+    const char *name; /* in files. transformers' Trainer has those that begin with eval_, and so has the history */
+    bool greater_is_better;
+    double (*value)(const double sums[TX_SUMS_MAX]);
+} tx_metric;
+
+typedef struct tx_task tx_task;
+
+/* What rows are made of. The data must outlive it. */
+typedef struct tx_samples {
+    const tx_task *task;
+    const void *data; /* the task's own */
+    int64_t count;    /* 0: there are none */
+    int64_t block;    /* positions of a row */
+} tx_samples;
+
+struct tx_task {
+    const char *name;
+    /* NULL in the name behind the last. The labels are in "labels": those of I32 that are TX_IGNORE_LABEL, and those of
+     * F32 that are NaN, do not count. */
+    const tx_field *fields;
+    /* Makes sample `number` (from 0) the only row of a batch, every value of each field. Threads call it at once. */
+    tx_status (*row)(const tx_samples *samples, int64_t number, const tx_batch *row);
+    /* Scalar loss of an architecture's output in a graph that has the fields as inputs: mean over the labels by control
+     * INVERSE_LABELS. NULL on error. */
+    tx_tensor *(*loss)(tx_graph *graph, const tx_config *config, tx_tensor *output);
+    /* Adds what the task measures of a batch to its own sums; `output` has the values of the architecture's output, of
+     * this shape. NULL: it measures nothing, and the output of a whole batch need never exist. */
+    void (*measure)(const tx_batch *batch, const float *output, const tx_shape *shape, double sums[TX_SUMS_MAX]);
+    const tx_metric *metrics; /* NULL in the name behind the last; the first chooses the best model unless told */
+};
+
+/* Values of a field in a row. */
+int64_t tx_field_values(const tx_field *field, int64_t block);
+tx_shape tx_field_shape(const tx_field *field, int64_t rows, int64_t block);
+/* Writes the field's padding to `count` values. */
+void tx_field_pad(const tx_field *field, void *values, int64_t count);
+
+/* Bytes of a row, all fields together. */
+int64_t tx_task_row_bytes(const tx_task *task, int64_t block);
+/* Number of the metric of this name, which may lack or have too much an eval_; -1: there is none. */
+int32_t tx_task_metric(const tx_task *task, const char *name);
+
+/* Fields of so many rows, one after the other in memory of rows * tx_task_row_bytes. */
+tx_batch tx_batch_of(const tx_task *task, int64_t block, int64_t rows, void *memory);
+/* Rows first .. first + rows - 1 of a batch, where they lie. */
+tx_batch tx_batch_part(const tx_task *task, int64_t block, const tx_batch *batch, int64_t first, int64_t rows);
+/* Labels that count. */
+int64_t tx_batch_labels(const tx_task *task, int64_t block, const tx_batch *batch);
+
+/* ---- Samples (samples.c) ------------------------------------------------------------------------------- */
+
+/* The order in which an epoch visits the samples. It depends on (seed, epoch, number of samples) alone and is computed
+ * place by place, so that any rank and any resumed run sees the same one. */
+typedef struct tx_sample_order {
+    bool shuffle; /* false: as they are */
+    uint64_t seed;
+    uint64_t epoch;
+} tx_sample_order;
+
+/* Which of `count` items stands at `place` (0 <= place < count): a bijection. */
+int64_t tx_sample_order_at(const tx_sample_order *order, int64_t count, int64_t place);
+
+/* Makes the samples at places first, first + 1, ... of the order the rows of `batch`. Rows beyond the last sample are
+ * padding. Fails as the task's `row` does. */
+tx_status tx_samples_rows(const tx_samples *samples, const tx_sample_order *order, int64_t first,
+                          const tx_batch *batch);
+
+#endif
