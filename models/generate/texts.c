@@ -207,12 +207,16 @@ tx_status tx_lm_generate(tx_lm *lm, const tx_lm_prompt *prompts, int64_t count, 
                          const tx_lm_listener *listener)
 {
     static const tx_lm_listener nobody = {.size = sizeof nobody};
-    texts t = {.to = listener ? listener : &nobody, .how = how ? *how : lm->generation};
+    texts t = {.to = listener ? listener : &nobody};
     if (t.to->size != sizeof *t.to)
         return tx_fail(TX_INVALID, "tx_lm_generate: the listener's size field is %zu, expected %zu", t.to->size,
                        sizeof *t.to);
-    tx_status status = tx_generation_check(&t.how);
-    if (!status && (t.to->text || t.how.stop_count > 0))
+    how = how ? how : &lm->generation;
+    tx_status status = tx_generation_check(how);
+    if (status)
+        return status;
+    t.how = *how;
+    if (t.to->text || t.how.stop_count > 0)
         status = tx_lm_open_tokenizer(lm);
     if (!status)
         status = take_prompts(&t, lm, prompts, count);
