@@ -79,8 +79,7 @@ void tx_lm_free(tx_lm *lm); /* NULL is fine */
 int64_t tx_lm_vocab_size(const tx_lm *lm);
 /* Tokens that it can see at once. */
 int64_t tx_lm_positions(const tx_lm *lm);
-/* How to generate by its folder: transformers' defaults, and over them generation_config.json. Lives as long as `lm`.
- */
+/* How its folder says to generate: transformers' defaults, then generation_config.json. Lives as long as `lm`. */
 const tx_generation *tx_lm_generation(const tx_lm *lm);
 
 /* The ids of `size` bytes of text; the texts of special tokens become their ids. `*count` may be 0. The caller frees
@@ -115,9 +114,10 @@ typedef struct tx_lm_listener {
     void (*done)(void *context, int64_t tokens, double seconds);
 } tx_lm_listener;
 
-/* Continues `count` prompts, in batches; the text of prompt i depends on it, on i and on `how` alone. `how` NULL is
- * tx_lm_generation. Where it says neither max_new_tokens nor max_length there are 200 new tokens, or as many as the
- * model has positions for; a max_length beyond the positions likewise. TX_OK also where the listener stopped it. */
+/* Continues `count` prompts, in batches; the text of prompt i depends on it, on i and on `how` (NULL: tx_lm_generation)
+ * alone, but for its length where `how` says neither max_new_tokens nor a max_length that the model has positions for:
+ * then all get 200 new tokens, with max_length as many as there are positions behind the longest prompt, and never more
+ * than these. TX_OK also where the listener stopped it. */
 tx_status tx_lm_generate(tx_lm *lm, const tx_lm_prompt *prompts, int64_t count, const tx_generation *how,
                          const tx_lm_listener *listener);
 /* Compiles and reads the weights now, for calls of tx_lm_generate with up to `batch` prompts at once that may fill all
@@ -126,8 +126,7 @@ tx_status tx_lm_reserve(tx_lm *lm, int64_t batch, const tx_generation *how);
 
 /* ---- Measures ------------------------------------------------------------------------------------------- */
 
-/* The scores of what follows each of `count` ids, at most the model's positions: logits [count, vocab_size], row-major.
- */
+/* The scores of what follows each of `count` ids, at most the model's positions: logits [count, vocab_size]. */
 tx_status tx_lm_logits(tx_lm *lm, const int32_t *ids, int64_t count, float *logits);
 
 /* Perplexity of a text longer than the model's positions goes by windows that overlap, as in Hugging Face's guide

@@ -124,7 +124,7 @@ tx_status tx_lm_encode(tx_lm *lm, const char *text, size_t size, int32_t **ids, 
 
 /* ---- What is compiled ----------------------------------------------------------------------------------- */
 
-/* Building graphs declares the parameters: plans are made between these two. */
+/* Building graphs declares the parameters, so plans are made between these two. */
 static tx_status begin_model(tx_lm *lm)
 {
     return lm->model ? TX_OK : tx_model_create(lm->engine, &lm->model);
