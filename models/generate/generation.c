@@ -15,7 +15,8 @@
 
 tx_generation tx_generation_defaults(int64_t eos_token_id)
 {
-    tx_generation g = {.max_new_tokens = -1,
+    tx_generation g = {.size = sizeof g,
+                       .max_new_tokens = -1,
                        .max_length = -1,
                        .temperature = 1.0,
                        .top_k = 50,
@@ -190,6 +191,8 @@ int64_t tx_generation_limit(const tx_generation *g, int64_t prompt)
 
 tx_status tx_generation_check(const tx_generation *g)
 {
+    if (g->size != sizeof *g)
+        return tx_fail(TX_INVALID, "generation: the size field is %zu, expected %zu", g->size, sizeof *g);
     if (!(g->temperature >= 0.0))
         return tx_fail(TX_INVALID, "temperature: %g is below 0", g->temperature);
     if (!(g->top_p > 0.0 && g->top_p <= 1.0))
@@ -198,10 +201,17 @@ tx_status tx_generation_check(const tx_generation *g)
         return tx_fail(TX_INVALID, "repetition_penalty: %g is not above 0", g->repetition_penalty);
     if (g->top_k < 0 || g->num_beams < 1 || g->min_new_tokens < 0)
         return tx_fail(TX_INVALID, "top_k and min_new_tokens are at least 0, num_beams is at least 1");
+    if (g->max_new_tokens > INT32_MAX || g->max_length > INT32_MAX)
+        return tx_fail(TX_INVALID, "max_new_tokens and max_length are at most %d", INT32_MAX);
+    if (g->eos_count < 0 || g->eos_count > TX_GENERATION_EOS)
+        return tx_fail(TX_INVALID, "eos_count: %d is not in 0..%d", (int)g->eos_count, TX_GENERATION_EOS);
     if (g->num_beams > 1 && g->do_sample)
         return tx_fail(TX_UNSUPPORTED,
                        "num_beams %lld with do_sample: beams are searched without drawing; leave out one",
                        (long long)g->num_beams);
+    for (int32_t i = 0; i < g->stop_count; i++)
+        if (!g->stop_strings[i] || !g->stop_strings[i][0])
+            return tx_fail(TX_INVALID, "stop_strings: string %d is empty", (int)i);
     return TX_OK;
 }
 

@@ -8,20 +8,9 @@
 #define TX_GENERATE_PERPLEXITY_H
 
 #include "models/arch/arch.h"
+#include "models/tx_generate.h"
 
 typedef struct tx_perplexity tx_perplexity;
-
-typedef struct tx_perplexity_options {
-    size_t size;        /* sizeof(tx_perplexity_options) */
-    int64_t max_length; /* of a window, at most the model's positions */
-    int64_t stride;     /* 1 to max_length */
-    int64_t batch;      /* windows at once; the result is the same */
-} tx_perplexity_options;
-
-typedef struct tx_perplexity_result {
-    double loss, perplexity; /* mean negative log-likelihood, and exp of it */
-    int64_t windows, tokens; /* tokens: the divisor */
-} tx_perplexity_result;
 
 /* Create it before the weights are loaded, free it before the model. */
 tx_status tx_perplexity_create(tx_model *model, const tx_config *config, const tx_perplexity_options *options,

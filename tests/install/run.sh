@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # run.sh BUILD SOURCE CC PROGRAM...: installs BUILD in a scratch folder, moves the tree, and there builds and runs
-# consumer.c and consumer_train.c by pkg-config, shared and static, and train.py; sees that the programs are there and
-# that the shared library exports what the installed headers declare, and no more.
+# the consumers by pkg-config, shared and static, and train.py; sees that the programs are there and that the shared
+# library exports what the installed headers declare, and no more.
 set -eu
 build=$1
 source=$2
@@ -33,15 +33,20 @@ for program in "$@"; do
     }
 done
 
-# shellcheck disable=SC2046 # pkg-config gives words
-"$cc" -std=c17 -o "$scratch/shared" "$source/tests/install/consumer.c" $(pkg-config --cflags --libs tx)
-# The linker prefers libtx.so; -l: names the archive.
-# shellcheck disable=SC2046
-"$cc" -std=c17 -o "$scratch/static" "$source/tests/install/consumer.c" \
-    $(pkg-config --static --cflags --libs tx | sed 's/-ltx /-l:libtx.a /')
-[ "$(LD_LIBRARY_PATH=$libdir "$scratch/shared")" = cpu ]
-[ "$("$scratch/static")" = cpu ]
-if ldd "$scratch/static" | grep libtx; then
+# build NAME: NAME.c as NAME, and as NAME_static, whose linker would prefer libtx.so: -l: names the archive.
+build()
+{
+    # shellcheck disable=SC2046 # pkg-config gives words
+    "$cc" -std=c17 -o "$scratch/$1" "$source/tests/install/$1.c" $(pkg-config --cflags --libs tx)
+    # shellcheck disable=SC2046
+    "$cc" -std=c17 -o "$scratch/$1_static" "$source/tests/install/$1.c" \
+        $(pkg-config --static --cflags --libs tx | sed 's/-ltx /-l:libtx.a /')
+}
+
+build consumer
+[ "$(LD_LIBRARY_PATH=$libdir "$scratch/consumer")" = cpu ]
+[ "$("$scratch/consumer_static")" = cpu ]
+if ldd "$scratch/consumer_static" | grep libtx; then
     echo "the static program wants the shared library"
     exit 1
 fi
@@ -50,14 +55,10 @@ fi
 seq 12 | sed 's/.*/line & of a text that says a little more than nothing about the number &/' > "$scratch/text"
 "$tree/bin/txtrain" --config_overrides n_layer=1,n_embd=16,n_head=2,n_positions=32 --train_file "$scratch/text" \
     --output_dir "$scratch/model" --max_steps 1 > /dev/null
-# shellcheck disable=SC2046
-"$cc" -std=c17 -o "$scratch/train" "$source/tests/install/consumer_train.c" $(pkg-config --cflags --libs tx)
-# shellcheck disable=SC2046
-"$cc" -std=c17 -o "$scratch/train_static" "$source/tests/install/consumer_train.c" \
-    $(pkg-config --static --cflags --libs tx | sed 's/-ltx /-l:libtx.a /')
-LD_LIBRARY_PATH=$libdir "$scratch/train" "$scratch/model" "$scratch/text" "$scratch/c" > "$scratch/c.out"
+build consumer_train
+LD_LIBRARY_PATH=$libdir "$scratch/consumer_train" "$scratch/model" "$scratch/text" "$scratch/c" > "$scratch/c.out"
 [ "$(grep -c '^step [1-4] of 4: loss ' "$scratch/c.out")" = 4 ]
-"$scratch/train_static" "$scratch/model" "$scratch/text" "$scratch/s" | cmp - "$scratch/c.out"
+"$scratch/consumer_train_static" "$scratch/model" "$scratch/text" "$scratch/s" | cmp - "$scratch/c.out"
 cmp "$scratch/c/model.safetensors" "$scratch/s/model.safetensors"
 python=${TX_PYTHON:-python3}
 if command -v "$python" > /dev/null; then
@@ -68,6 +69,19 @@ if command -v "$python" > /dev/null; then
     grep -q '^saved ' "$scratch/p.out"
 else
     echo "no $python: training from Python is not tried"
+fi
+
+# A text of the tiny model of the test data, as txgen continues it.
+build consumer_generate
+tiny=${TX_TEST_DATA:-$source/../shared/data}/models/tiny_gpt2_bytes
+if [ -d "$tiny" ]; then
+    "$tree/bin/txgen" --model "$tiny" --prompt "the cat" > "$scratch/wanted" 2> /dev/null
+    for consumer in consumer_generate consumer_generate_static; do
+        LD_LIBRARY_PATH=$libdir "$scratch/$consumer" "$tiny" "the cat" > "$scratch/continued"
+        printf 'the cat%s\n' "$(cat "$scratch/continued")" | cmp - "$scratch/wanted"
+    done
+else
+    echo "no $tiny: generation is not tried"
 fi
 
 nm -D --defined-only "$libdir/libtx.so" | awk '{print $3}' | sort > "$scratch/exported"

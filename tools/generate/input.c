@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What txgen reads: prompts as text and as ids. */
+ * What txgen reads: prompts as texts and as ids, a text to be measured. */
 #include "tools/generate/txgen.h"
 
 #include "api/base/file.h"
@@ -18,103 +18,52 @@ void txgen_prompts_free(txgen_prompts *prompts)
 {
     for (int64_t i = 0; i < prompts->count; i++) {
         free((void *)(uintptr_t)prompts->prompt[i].ids);
-        free(prompts->text[i]);
+        free((void *)(uintptr_t)prompts->prompt[i].text);
     }
     free(prompts->prompt);
-    free(prompts->text);
-    free(prompts->size);
     *prompts = (txgen_prompts){0};
 }
 
-static bool grow(void **array, int64_t room, size_t size)
+/* Makes room for one more; room doubles. */
+static tx_status reserve(txgen_prompts *p)
 {
-    void *larger = realloc(*array, (size_t)room * size);
-    if (larger)
-        *array = larger;
-    return larger != NULL;
-}
-
-/* Appends a prompt; takes ids and text over, even on failure. */
-static tx_status add(txgen_prompts *p, int32_t *ids, int64_t count, char *text, size_t size)
-{
-    if (p->count == p->room) {
-        int64_t room = p->room ? 2 * p->room : 8;
-        void *prompt = p->prompt, *texts = p->text, *sizes = p->size;
-        bool good = grow(&prompt, room, sizeof *p->prompt);
-        p->prompt = prompt;
-        good = grow(&texts, room, sizeof *p->text) && good;
-        p->text = texts;
-        good = grow(&sizes, room, sizeof *p->size) && good;
-        p->size = sizes;
-        if (!good) {
-            free(ids);
-            free(text);
-            return tx_fail(TX_MEMORY, "prompts: out of memory");
-        }
-        p->room = room;
-    }
-    p->prompt[p->count] = (tx_prompt){ids, count};
-    p->text[p->count] = text;
-    p->size[p->count++] = size;
+    if ((p->count & (p->count - 1)) != 0)
+        return TX_OK;
+    tx_lm_prompt *larger = realloc(p->prompt, (size_t)(p->count ? 2 * p->count : 1) * sizeof *larger);
+    if (!larger)
+        return tx_fail(TX_MEMORY, "prompts: out of memory");
+    p->prompt = larger;
     return TX_OK;
-}
-
-tx_status txgen_add_text(txgen_prompts *prompts, tx_encoder *encoder, const char *text, size_t size, int64_t begin)
-{
-    tx_ids ids = {0};
-    tx_status status = tx_encoder_run(encoder, text, size, true, &ids);
-    if (!status && ids.count == 0) {
-        ids.id = begin >= 0 ? malloc(sizeof *ids.id) : NULL;
-        if (begin < 0)
-            status = tx_fail(TX_INVALID, "prompt: it is empty, and the model has no bos_token_id to begin with");
-        else if (!ids.id)
-            status = tx_fail(TX_MEMORY, "prompt: out of memory");
-        else
-            ids.id[ids.count++] = (int32_t)begin;
-    }
-    char *copy = status ? NULL : malloc(size + 1);
-    if (!status && !copy)
-        status = tx_fail(TX_MEMORY, "prompt: out of memory");
-    if (status) {
-        free(ids.id);
-        return status;
-    }
-    memcpy(copy, text, size);
-    copy[size] = '\0';
-    return add(prompts, ids.id, (int64_t)ids.count, copy, size);
 }
 
 /* ---- Ids ------------------------------------------------------------------------------------------- */
 
-tx_status txgen_read_ids(const txgen_settings *settings, txgen_prompts *prompts)
+/* Reads "1 2, 3" to `ids`, which has room for all. */
+static tx_status read_ids(const char *word, int32_t *ids, int64_t *count)
 {
     static const char separators[] = " ,\t\n";
-    for (int32_t w = 0; w < settings->ids.count; w++) {
-        const char *at = settings->ids.word[w];
-        int64_t count = 0;
-        int32_t *ids = malloc((strlen(at) / 2 + 1) * sizeof *ids);
-        if (!ids)
-            return tx_fail(TX_MEMORY, "--ids: out of memory");
-        for (at += strspn(at, separators); *at; at += strspn(at, separators)) {
-            char *end;
-            errno = 0;
-            long long id = strtoll(at, &end, 10);
-            if (end == at || errno || id < 0 || id > INT32_MAX || (*end && !strchr(separators, *end))) {
-                free(ids);
-                return tx_fail(TX_INVALID, "--ids: \"%.20s\" does not begin with a token id", at);
-            }
-            ids[count++] = (int32_t)id;
-            at = end;
-        }
-        if (count == 0) {
-            free(ids);
-            return tx_fail(TX_INVALID, "--ids: no token id given");
-        }
-        tx_status status = add(prompts, ids, count, NULL, 0);
-        if (status)
-            return status;
+    const char *at = word;
+    for (at += strspn(at, separators); *at; at += strspn(at, separators)) {
+        char *end;
+        errno = 0;
+        long long id = strtoll(at, &end, 10);
+        if (end == at || errno || id < 0 || id > INT32_MAX || (*end && !strchr(separators, *end)))
+            return tx_fail(TX_INVALID, "--ids: \"%.20s\" does not begin with a token id", at);
+        ids[(*count)++] = (int32_t)id;
+        at = end;
     }
-    return TX_OK;
+    return *count > 0 ? TX_OK : tx_fail(TX_INVALID, "--ids: no token id given");
+}
+
+static tx_status add_ids(txgen_prompts *p, const char *word)
+{
+    tx_status status = reserve(p);
+    int32_t *ids = status ? NULL : malloc((strlen(word) / 2 + 1) * sizeof *ids);
+    if (status || !ids)
+        return status ? status : tx_fail(TX_MEMORY, "--ids: out of memory");
+    tx_lm_prompt *prompt = &p->prompt[p->count++];
+    *prompt = (tx_lm_prompt){.ids = ids};
+    return read_ids(word, ids, &prompt->count);
 }
 
 /* ---- Text ------------------------------------------------------------------------------------------ */
@@ -160,16 +109,17 @@ static tx_status each_line(const char *path, const char *data, size_t size, take
     return status;
 }
 
-typedef struct prompt_lines {
-    txgen_prompts *prompts;
-    tx_encoder *encoder;
-    int64_t begin;
-} prompt_lines;
-
-static tx_status take_prompt(void *context, const char *text, size_t size)
+static tx_status add_text(void *prompts, const char *text, size_t size)
 {
-    const prompt_lines *lines = context;
-    return txgen_add_text(lines->prompts, lines->encoder, text, size, lines->begin);
+    txgen_prompts *p = prompts;
+    tx_status status = reserve(p);
+    char *copy = status ? NULL : malloc(size + 1);
+    if (status || !copy)
+        return status ? status : tx_fail(TX_MEMORY, "prompt: out of memory");
+    memcpy(copy, text, size);
+    copy[size] = '\0';
+    p->prompt[p->count++] = (tx_lm_prompt){.text = copy, .size = size};
+    return TX_OK;
 }
 
 static tx_status read_file(const char *path, char **text, size_t *size)
@@ -177,21 +127,22 @@ static tx_status read_file(const char *path, char **text, size_t *size)
     return strcmp(path, "-") == 0 ? tx_file_read_input(text, size) : tx_file_read(path, FILE_LIMIT, text, size);
 }
 
-tx_status txgen_read_prompts(const txgen_settings *settings, tx_encoder *encoder, int64_t begin, txgen_prompts *prompts)
+tx_status txgen_read_prompts(const txgen_settings *settings, txgen_prompts *prompts)
 {
+    const txgen_settings *set = settings;
     tx_status status = TX_OK;
-    for (int32_t i = 0; i < settings->prompt.count && !status; i++)
-        status = txgen_add_text(prompts, encoder, settings->prompt.word[i], strlen(settings->prompt.word[i]), begin);
-    if (status || (settings->prompt.count > 0 && !settings->prompts))
+    for (int32_t i = 0; i < set->ids.count && !status; i++)
+        status = add_ids(prompts, set->ids.word[i]);
+    for (int32_t i = 0; i < set->prompt.count && !status; i++)
+        status = add_text(prompts, set->prompt.word[i], strlen(set->prompt.word[i]));
+    if (status || (prompts->count > 0 && !set->prompts))
         return status;
     char *text = NULL;
     size_t size = 0;
-    const char *path = settings->prompts ? settings->prompts : "-";
+    const char *path = set->prompts ? set->prompts : "-";
     status = read_file(path, &text, &size);
-    prompt_lines lines = {prompts, encoder, begin};
     if (!status)
-        status = settings->prompts ? each_line(path, text, size, take_prompt, &lines)
-                                   : txgen_add_text(prompts, encoder, text, size, begin);
+        status = set->prompts ? each_line(path, text, size, add_text, prompts) : add_text(prompts, text, size);
     free(text);
     if (!status && prompts->count == 0)
         status = tx_fail(TX_INVALID, "%s: it holds no prompt", path);

@@ -125,17 +125,11 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
     return TX_GO_ON;
 }
 
-static void warn(void *context, const char *message)
+tx_status txgen_generation(const tx_option_values *given, tx_generation *how)
 {
-    (void)context;
-    tx_print_line(stderr, "txgen: warning: %s", message);
-}
-
-/* What the command line says, in the place of what `g` holds. */
-static void overwrite(const txgen_settings *set, const tx_option_values *values, tx_generation *g)
-{
-#define GIVEN(field) tx_option_given(values, offsetof(txgen_settings, field))
-#define TAKE(field) g->field = GIVEN(field) ? set->field : g->field
+    const txgen_settings *set = given->values;
+#define GIVEN(field) tx_option_given(given, offsetof(txgen_settings, field))
+#define TAKE(field) how->field = GIVEN(field) ? set->field : how->field
     TAKE(max_new_tokens);
     TAKE(min_new_tokens);
     TAKE(top_k);
@@ -145,23 +139,15 @@ static void overwrite(const txgen_settings *set, const tx_option_values *values,
     TAKE(repetition_penalty);
     TAKE(length_penalty);
     if (GIVEN(early_stopping))
-        g->early_stopping = (tx_early_stopping)set->early_stopping;
-    g->seed = (uint64_t)set->seed;
+        how->early_stopping = (tx_early_stopping)set->early_stopping;
+    how->seed = (uint64_t)set->seed;
+    how->stop_strings = set->stop.word;
+    how->stop_count = set->stop.count;
     if (GIVEN(do_sample))
-        g->do_sample = set->do_sample;
+        how->do_sample = set->do_sample;
     else if (GIVEN(top_k) || GIVEN(temperature) || GIVEN(top_p))
-        g->do_sample = true;
+        how->do_sample = true;
 #undef TAKE
 #undef GIVEN
-}
-
-tx_status txgen_generation(const tx_option_values *given, const char *folder, const tx_config *config,
-                           tx_generation *generation)
-{
-    *generation = tx_generation_defaults(config->eos_token_id);
-    tx_status status = tx_generation_read(folder, generation, &(tx_reporter){.warn = warn});
-    if (status)
-        return status;
-    overwrite(given->values, given, generation);
-    return tx_generation_check(generation);
+    return tx_generation_check(how);
 }

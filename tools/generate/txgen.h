@@ -4,8 +4,7 @@
 #ifndef TX_TOOLS_TXGEN_H
 #define TX_TOOLS_TXGEN_H
 
-#include "models/generate/generate.h"
-#include "models/text/tokenizer.h"
+#include "models/tx_generate.h"
 #include "tools/cli/options.h"
 
 typedef struct txgen_settings {
@@ -24,48 +23,28 @@ extern const tx_cli txgen_program;
 
 /* Reads the command line; returns TX_GO_ON or the status to exit with. The caller frees what was given. */
 int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option_values *given);
-/* How to generate: transformers' defaults, the folder's generation_config.json, then what the command line says. */
-tx_status txgen_generation(const tx_option_values *given, const char *folder, const tx_config *config,
-                           tx_generation *generation);
+/* How to generate: what the command line says, in the place of what `how` holds. */
+tx_status txgen_generation(const tx_option_values *given, tx_generation *how);
 
 /* ---- input.c ---------------------------------------------------------------------------------------- */
 
-/* What is to be continued. */
+/* What is to be continued; ids and texts, NUL-terminated, are its own. Begin with {0}. */
 typedef struct txgen_prompts {
-    tx_prompt *prompt;
-    char **text; /* NUL-terminated; NULL for ids */
-    size_t *size;
-    int64_t count, room;
+    tx_lm_prompt *prompt;
+    int64_t count;
 } txgen_prompts;
 
 void txgen_prompts_free(txgen_prompts *prompts);
-/* Takes `size` bytes of text as one more prompt; an empty text begins after the end of another (id `begin`). */
-tx_status txgen_add_text(txgen_prompts *prompts, tx_encoder *encoder, const char *text, size_t size, int64_t begin);
-/* Those of --ids. */
-tx_status txgen_read_ids(const txgen_settings *settings, txgen_prompts *prompts);
-/* Those of --prompt and --prompts, or standard input. */
-tx_status txgen_read_prompts(const txgen_settings *settings, tx_encoder *encoder, int64_t begin,
-                             txgen_prompts *prompts);
+/* Those of --ids; or of --prompt and --prompts, or standard input. */
+tx_status txgen_read_prompts(const txgen_settings *settings, txgen_prompts *prompts);
 /* All of a text file; of a .jsonl file its texts, with an empty line between two. The caller frees `*text`. */
 tx_status txgen_read_text(const char *path, char **text, size_t *size);
 
 /* ---- run.c ------------------------------------------------------------------------------------------- */
 
-typedef struct txgen_job {
-    const txgen_settings *set;
-    tx_generation how;
-    tx_config *config;
-    char *folder;
-    tx_engine *engine;
-    tx_model *model;
-    tx_tokenizer *tokenizer; /* NULL with ids */
-    tx_encoder *encoder;
-    txgen_prompts prompts;
-} txgen_job;
-
-/* Continues the prompts, in batches. */
-tx_status txgen_run(txgen_job *job);
+/* Continues the prompts. */
+tx_status txgen_run(tx_lm *lm, const tx_generation *how, const txgen_prompts *prompts);
 /* Continues each line that the user types. */
-tx_status txgen_talk(txgen_job *job);
+tx_status txgen_talk(tx_lm *lm, const tx_generation *how);
 
 #endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A language model opened: what a folder holds, what is compiled of it, logits and perplexity. */
+#include "models/generate/lm.h"
+
+#include "models/arch/find.h"
+#include "models/files/hub.h"
+#include "models/generate/perplexity.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* Prompts at once, and tokens from window to window, when nothing is said. */
+#define DEFAULT_BATCH 8
+#define DEFAULT_STRIDE 512
+/* Usual length of a prompt that is not known yet. */
+#define USUAL_PROMPT 64
+
+static tx_status open_folder(tx_lm *lm, const tx_lm_options *o)
+{
+    const tx_reporter reporter = {.warn = o->warn, .context = o->context};
+    const tx_engine_options engine = {.size = sizeof engine, .device = o->device, .threads = o->threads};
+    tx_status status = tx_hub_model(o->model, &lm->folder);
+    if (!status)
+        status = tx_config_of_folder(lm->folder, &lm->config);
+    if (status)
+        return status;
+    lm->generation = tx_generation_defaults(lm->config->eos_token_id);
+    status = tx_generation_read(lm->folder, &lm->generation, &reporter);
+    return status ? status : tx_engine_create(&engine, &lm->engine);
+}
+
+tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm)
+{
+    const tx_lm_options *o = options;
+    if (o->size != sizeof *o)
+        return tx_fail(TX_INVALID, "tx_lm_open: the options' size field is %zu, expected %zu", o->size, sizeof *o);
+    if (!o->model || o->batch_size < 0)
+        return tx_fail(TX_INVALID, "tx_lm_open: %s", o->model ? "batch_size is below 0" : "model is missing");
+    tx_lm *made = calloc(1, sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "%s: out of memory", o->model);
+    made->batch = o->batch_size > 0 ? o->batch_size : DEFAULT_BATCH;
+    tx_status status = open_folder(made, o);
+    if (status) {
+        tx_lm_free(made);
+        return status;
+    }
+    *lm = made;
+    return TX_OK;
+}
+
+/* Frees what is compiled, the weights with it. */
+static void drop(tx_lm *lm)
+{
+    tx_generator_free(lm->generator);
+    tx_model_free(lm->model);
+    lm->generator = NULL;
+    lm->model = NULL;
+    lm->loaded = false;
+}
+
+void tx_lm_free(tx_lm *lm)
+{
+    if (!lm)
+        return;
+    drop(lm);
+    tx_engine_free(lm->engine);
+    tx_encoder_free(lm->encoder);
+    tx_tokenizer_free(lm->tokenizer);
+    tx_config_free(lm->config);
+    free(lm->folder);
+    free(lm);
+}
+
+int64_t tx_lm_vocab_size(const tx_lm *lm)
+{
+    return lm->config->vocab_size;
+}
+
+int64_t tx_lm_positions(const tx_lm *lm)
+{
+    return lm->config->positions;
+}
+
+const tx_generation *tx_lm_generation(const tx_lm *lm)
+{
+    return &lm->generation;
+}
+
+/* ---- Tokenizer ------------------------------------------------------------------------------------------ */
+
+tx_status tx_lm_open_tokenizer(tx_lm *lm)
+{
+    if (lm->encoder)
+        return TX_OK;
+    tx_tokenizer *made = NULL;
+    tx_status status = tx_tokenizer_open(lm->folder, &made);
+    if (!status && tx_tokenizer_size(made) > lm->config->vocab_size)
+        status = tx_fail(TX_INVALID, "%s: the tokenizer has %" PRId64 " ids, the model %" PRId64, lm->folder,
+                         tx_tokenizer_size(made), lm->config->vocab_size);
+    if (!status)
+        status = tx_encoder_create(made, &lm->encoder);
+    if (status)
+        tx_tokenizer_free(made);
+    else
+        lm->tokenizer = made;
+    return status;
+}
+
+tx_status tx_lm_encode(tx_lm *lm, const char *text, size_t size, int32_t **ids, int64_t *count)
+{
+    tx_ids made = {0};
+    tx_status status = tx_lm_open_tokenizer(lm);
+    if (!status)
+        status = tx_encoder_run(lm->encoder, text, size, true, &made);
+    if (status) {
+        free(made.id);
+        return status;
+    }
+    *ids = made.id;
+    *count = (int64_t)made.count;
+    return TX_OK;
+}
+
+/* ---- What is compiled ----------------------------------------------------------------------------------- */
+
+/* Building graphs declares the parameters, so plans are made between these two. */
+static tx_status begin_model(tx_lm *lm)
+{
+    return lm->model ? TX_OK : tx_model_create(lm->engine, &lm->model);
+}
+
+static tx_status load(tx_lm *lm)
+{
+    tx_status status = lm->loaded ? TX_OK : tx_arch_load(lm->model, lm->config, lm->folder, NULL);
+    lm->loaded = status == TX_OK;
+    return status;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes)
+{
+    const tx_generator_options *has = &lm->compiled;
+    tx_generator_options need = *sizes;
+    if (lm->generator && has->beams == need.beams) {
+        if (has->batch >= need.batch && has->context >= need.context)
+            return TX_OK;
+        need.batch = larger(need.batch, has->batch);
+        need.context = larger(need.context, has->context);
+        need.prompt = larger(need.prompt, has->prompt);
+    }
+    if (lm->generator) /* its caches are states of the model, which keep their shapes */
+        drop(lm);
+    tx_status status = begin_model(lm);
+    if (!status)
+        status = tx_generator_create(lm->model, lm->config, &need, &lm->generator);
+    if (!status)
+        status = load(lm);
+    lm->compiled = need;
+    if (status)
+        drop(lm);
+    return status;
+}
+
+tx_status tx_lm_reserve(tx_lm *lm, int64_t batch, const tx_generation *how)
+{
+    const int64_t positions = lm->config->positions;
+    how = how ? how : &lm->generation;
+    const tx_generator_options sizes = {.size = sizeof sizes,
+                                        .batch = batch < lm->batch ? batch : lm->batch,
+                                        .beams = how->num_beams,
+                                        .prompt = positions < USUAL_PROMPT ? positions : USUAL_PROMPT,
+                                        .context = positions};
+    tx_status status = tx_generation_check(how);
+    return status ? status : tx_lm_compile(lm, &sizes);
+}
+
+/* ---- Measures ------------------------------------------------------------------------------------------- */
+
+tx_status tx_lm_logits(tx_lm *lm, const int32_t *ids, int64_t count, float *logits)
+{
+    tx_forward *pass = NULL;
+    tx_status status = begin_model(lm);
+    if (!status)
+        status = tx_forward_create(lm->model, lm->config, count, &pass);
+    if (!status)
+        status = load(lm);
+    if (!status)
+        status = tx_forward_run(pass, ids, logits);
+    tx_forward_free(pass);
+    return status;
+}
+
+/* The options as they are meant, for a text of `count` tokens. */
+static tx_perplexity_options fill_in(const tx_lm *lm, const tx_perplexity_options *options, int64_t count)
+{
+    tx_perplexity_options o = *options;
+    o.max_length = o.max_length ? o.max_length : lm->config->positions;
+    if (o.stride == 0)
+        o.stride = o.max_length < DEFAULT_STRIDE ? o.max_length : DEFAULT_STRIDE;
+    o.batch = o.batch ? o.batch : 1;
+    if (o.stride > 0 && o.max_length > 0) {
+        const int64_t windows = count > o.max_length ? (count - o.max_length - 1) / o.stride + 2 : 1;
+        o.batch = windows < o.batch ? windows : o.batch;
+    }
+    return o;
+}
+
+tx_status tx_lm_perplexity(tx_lm *lm, const int32_t *ids, int64_t count, const tx_perplexity_options *options,
+                           tx_perplexity_result *result)
+{
+    static const tx_perplexity_options defaults = {.size = sizeof defaults};
+    const tx_perplexity_options o = fill_in(lm, options ? options : &defaults, count);
+    tx_perplexity *perplexity = NULL;
+    tx_status status = begin_model(lm);
+    if (!status)
+        status = tx_perplexity_create(lm->model, lm->config, &o, &perplexity);
+    if (!status)
+        status = load(lm);
+    if (!status)
+        status = tx_perplexity_run(perplexity, ids, count, result);
+    tx_perplexity_free(perplexity);
+    if (status)
+        return status;
+    result->max_length = o.max_length;
+    result->stride = o.stride;
+    return TX_OK;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A language model opened: lm.c has its parts and measures, texts.c its texts. */
+#ifndef TX_GENERATE_LM_H
+#define TX_GENERATE_LM_H
+
+#include "models/generate/generate.h"
+#include "models/text/tokenizer.h"
+
+struct tx_lm {
+    char *folder;
+    tx_config *config;
+    tx_generation generation;
+    int64_t batch; /* prompts at once */
+    tx_engine *engine;
+    tx_model *model;         /* NULL: nothing is compiled */
+    bool loaded;             /* its weights are read */
+    tx_generator *generator; /* of `model`, as `compiled` says; NULL: none */
+    tx_generator_options compiled;
+    tx_tokenizer *tokenizer; /* NULL, as the encoder: no text so far */
+    tx_encoder *encoder;
+};
+
+/* Opens the tokenizer, unless it is. */
+tx_status tx_lm_open_tokenizer(tx_lm *lm);
+/* A generator of at least these sizes, the weights read. */
+tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes);
+/* Whether max_length limits each prompt with its text: it is said, and the model has positions for so many. */
+bool tx_lm_is_limited(const tx_lm *lm, const tx_generation *how);
+
+#endif

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Texts of a language model: prompts to ids, limits, batches, and the order in which texts are given out. */
+#include "api/base/clock.h"
+#include "models/generate/lm.h"
+#include "models/generate/stream.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* New tokens when nothing is said, if the model has positions for so many. */
+#define DEFAULT_NEW_TOKENS 200
+
+/* A call of tx_lm_generate. */
+typedef struct texts {
+    const tx_lm_listener *to;
+    const tx_tokenizer *tokenizer;
+    tx_stop stop;
+    tx_generation how; /* its limits resolved */
+    tx_prompt *prompts;
+    tx_ids *encoded; /* those of prompts that are texts */
+    int64_t count, longest;
+    int64_t context;  /* most tokens of a prompt and its text */
+    int32_t *ids;     /* [batch, context]: new ones, of texts that wait for the first of their batch */
+    int64_t *waiting; /* [batch]: how many of them */
+    int64_t index;    /* of the text that is given out */
+    tx_stream stream; /* of that text */
+    bool stopped;
+    int64_t tokens;
+} texts;
+
+/* ---- Prompts -------------------------------------------------------------------------------------------- */
+
+/* An empty text begins behind the end of another. */
+static tx_status encode(tx_lm *lm, const tx_lm_prompt *prompt, tx_ids *ids)
+{
+    const int64_t begin = lm->config->bos_token_id;
+    const size_t size = prompt->size ? prompt->size : strlen(prompt->text);
+    tx_status status = tx_lm_open_tokenizer(lm);
+    if (!status)
+        status = tx_encoder_run(lm->encoder, prompt->text, size, true, ids);
+    if (status || ids->count > 0)
+        return status;
+    if (begin < 0)
+        return tx_fail(TX_INVALID, "prompt: it is empty, and the model has no bos_token_id to begin with");
+    status = tx_ids_reserve(ids, 1);
+    if (!status)
+        ids->id[ids->count++] = (int32_t)begin;
+    return status;
+}
+
+static tx_status take_prompts(texts *t, tx_lm *lm, const tx_lm_prompt *prompts, int64_t count)
+{
+    if (count < 1)
+        return tx_fail(TX_INVALID, "generate: %" PRId64 " prompts", count);
+    t->prompts = calloc((size_t)count, sizeof *t->prompts);
+    t->encoded = calloc((size_t)count, sizeof *t->encoded);
+    if (!t->prompts || !t->encoded)
+        return tx_fail(TX_MEMORY, "generate: out of memory");
+    t->count = count;
+    tx_status status = TX_OK;
+    for (int64_t i = 0; i < count && !status; i++) {
+        const tx_lm_prompt *p = &prompts[i];
+        tx_ids *ids = &t->encoded[i];
+        if (!p->ids && !p->text)
+            return tx_fail(TX_INVALID, "generate: prompt %" PRId64 " has neither text nor ids", i);
+        if (!p->ids)
+            status = encode(lm, p, ids);
+        t->prompts[i] = p->ids ? (tx_prompt){p->ids, p->count} : (tx_prompt){ids->id, (int64_t)ids->count};
+        t->longest = t->prompts[i].count > t->longest ? t->prompts[i].count : t->longest;
+    }
+    return status;
+}
+
+/* ---- Limits --------------------------------------------------------------------------------------------- */
+
+bool tx_lm_is_limited(const tx_lm *lm, const tx_generation *how)
+{
+    return how->max_new_tokens < 0 && how->max_length >= 0 && how->max_length <= lm->config->positions;
+}
+
+/* Where max_length does not limit each text by itself, all get the same number of new tokens. */
+static tx_status set_limits(texts *t, const tx_lm *lm)
+{
+    tx_generation *how = &t->how;
+    if (tx_lm_is_limited(lm, how)) {
+        t->context = how->max_length;
+        if (t->longest >= t->context)
+            return tx_fail(TX_INVALID,
+                           "a prompt has %" PRId64 " tokens, max_length of generation_config.json is %" PRId64
+                           ": give --max_new_tokens",
+                           t->longest, t->context);
+        return TX_OK;
+    }
+    if (how->max_new_tokens < 0) {
+        const int64_t room = t->longest < lm->config->positions ? lm->config->positions - t->longest : 0;
+        how->max_new_tokens = how->max_length >= 0 || room < DEFAULT_NEW_TOKENS ? room : DEFAULT_NEW_TOKENS;
+    }
+    t->context = t->longest + how->max_new_tokens;
+    return TX_OK;
+}
+
+/* ---- Texts, one after the other ------------------------------------------------------------------------- */
+
+static void give_text(void *context, const char *bytes, size_t size)
+{
+    const texts *t = context;
+    t->to->text(t->to->context, t->index, bytes, size);
+}
+
+static void begin(texts *t, int64_t index)
+{
+    t->index = index;
+    if (t->to->begin)
+        t->to->begin(t->to->context, index);
+}
+
+static void give(texts *t, int32_t id)
+{
+    const char *bytes;
+    size_t size;
+    if (t->to->token)
+        t->to->token(t->to->context, t->index, id);
+    if (t->to->text && tx_tokenizer_piece(t->tokenizer, id, true, &bytes, &size) == TX_OK)
+        tx_stream_add(&t->stream, bytes, size, give_text, t);
+}
+
+static void end(texts *t)
+{
+    tx_stream_end(&t->stream, give_text, t);
+    if (t->to->end)
+        t->to->end(t->to->context, t->index);
+}
+
+/* ---- Batches -------------------------------------------------------------------------------------------- */
+
+/* The first text of a batch is given out at once. */
+static bool emit(void *context, int64_t row, int32_t id)
+{
+    texts *t = context;
+    if (t->stopped)
+        return false;
+    t->tokens++;
+    if (row == 0)
+        give(t, id);
+    else
+        t->ids[row * t->context + t->waiting[row]++] = id;
+    t->stopped = t->to->stop && t->to->stop(t->to->context);
+    return !t->stopped;
+}
+
+static bool ends(void *context, const int32_t *ids, int64_t count)
+{
+    return tx_stop_reached(&((const texts *)context)->stop, ids, count);
+}
+
+/* Continues prompts first..first+count-1. */
+static tx_status run_batch(texts *t, tx_generator *generator, int64_t first, int64_t count)
+{
+    const tx_sink sink = {emit, t->stop.count > 0 ? ends : NULL, t};
+    memset(t->waiting, 0, (size_t)count * sizeof *t->waiting);
+    begin(t, first);
+    tx_status status = tx_generator_run(generator, t->prompts + first, count, (uint64_t)first, &t->how, &sink);
+    if (status)
+        return status;
+    end(t);
+    for (int64_t r = 1; r < count; r++) {
+        begin(t, first + r);
+        for (int64_t i = 0; i < t->waiting[r]; i++)
+            give(t, t->ids[r * t->context + i]);
+        end(t);
+    }
+    return TX_OK;
+}
+
+static tx_status run(texts *t, tx_lm *lm)
+{
+    const int64_t batch = t->count < lm->batch ? t->count : lm->batch;
+    const tx_generator_options sizes = {
+        .size = sizeof sizes, .batch = batch, .beams = t->how.num_beams, .prompt = t->longest, .context = t->context};
+    tx_status status = tx_lm_compile(lm, &sizes);
+    if (status)
+        return status;
+    t->ids = malloc((size_t)(batch * t->context) * sizeof *t->ids);
+    t->waiting = malloc((size_t)batch * sizeof *t->waiting);
+    if (!t->ids || !t->waiting)
+        return tx_fail(TX_MEMORY, "generate: out of memory");
+    const double begun = tx_now();
+    for (int64_t i = 0; i < t->count && !status && !t->stopped; i += batch)
+        status = run_batch(t, lm->generator, i, t->count - i < batch ? t->count - i : batch);
+    if (!status && t->to->done)
+        t->to->done(t->to->context, t->tokens, tx_now() - begun);
+    return status;
+}
+
+static void release(texts *t)
+{
+    for (int64_t i = 0; i < t->count; i++)
+        free(t->encoded[i].id);
+    free(t->encoded);
+    free(t->prompts);
+    free(t->ids);
+    free(t->waiting);
+}
+
+tx_status tx_lm_generate(tx_lm *lm, const tx_lm_prompt *prompts, int64_t count, const tx_generation *how,
+                         const tx_lm_listener *listener)
+{
+    static const tx_lm_listener nobody = {.size = sizeof nobody};
+    texts t = {.to = listener ? listener : &nobody};
+    if (t.to->size != sizeof *t.to)
+        return tx_fail(TX_INVALID, "tx_lm_generate: the listener's size field is %zu, expected %zu", t.to->size,
+                       sizeof *t.to);
+    how = how ? how : &lm->generation;
+    tx_status status = tx_generation_check(how);
+    if (status)
+        return status;
+    t.how = *how;
+    if (t.to->text || t.how.stop_count > 0)
+        status = tx_lm_open_tokenizer(lm);
+    if (!status)
+        status = take_prompts(&t, lm, prompts, count);
+    if (!status)
+        status = set_limits(&t, lm);
+    t.tokenizer = lm->tokenizer;
+    t.stop = (tx_stop){lm->tokenizer, t.how.stop_strings, t.how.stop_count};
+    if (!status)
+        status = run(&t, lm);
+    release(&t);
+    return status;
+}
