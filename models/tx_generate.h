@@ -9,10 +9,14 @@
  *
  *     tx_lm *lm = NULL;
  *     tx_lm_prompt prompt = {.text = "Once upon a time"};
- *     tx_status status = tx_lm_open(&(tx_lm_options){.size = sizeof(tx_lm_options), .model = "gpt2"}, &lm);
+ *     tx_lm_options options = {.size = sizeof options, .model = "gpt2"};
+ *     tx_lm_listener listener = {.size = sizeof listener, .text = show};
+ *     tx_status status = tx_lm_open(&options, &lm);
  *     if (!status)
- *         status = tx_lm_generate(lm, &prompt, 1, NULL, &(tx_lm_listener){.size = sizeof(tx_lm_listener), .text =
- * show}); if (status) fprintf(stderr, "%s\n", tx_error()); tx_lm_free(lm);
+ *         status = tx_lm_generate(lm, &prompt, 1, NULL, &listener);
+ *     if (status)
+ *         fprintf(stderr, "%s\n", tx_error());
+ *     tx_lm_free(lm);
  */
 #ifndef TX_GENERATE_H
 #define TX_GENERATE_H
