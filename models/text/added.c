@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Added tokens: a trie of their texts, and how Hugging Face's tokenizers cut them out of a text. */
+#include "models/array.h"
 #include "models/text/bpe.h"
-#include "models/text/hash.h"
 #include "models/text/unicode.h"
 #include "models/text/utf8.h"
 
@@ -24,62 +24,26 @@ struct tx_trie {
 
 /* ---- The list -------------------------------------------------------------------------------------- */
 
-/* The place of a text in the index, or the empty one where it would be. */
-static int32_t *place_of(const tx_additions *additions, const char *text)
+tx_status tx_tokenizer_add(tx_tokenizer *tokenizer, const tx_added *added, const char *text)
 {
-    size_t size = strlen(text), place = (size_t)tx_hash_bytes(text, size) & additions->mask;
-    while (additions->index[place] >= 0 && strcmp(additions->at[additions->index[place]].text, text) != 0)
-        place = (place + 1) & additions->mask;
-    return &additions->index[place];
-}
-
-const tx_added *tx_additions_get(const tx_additions *additions, const char *text)
-{
-    int32_t found = additions->index ? *place_of(additions, text) : -1;
-    return found >= 0 ? &additions->at[found] : NULL;
-}
-
-/* Room for more tokens, with an index that is half empty at least. */
-static tx_status grow(tx_additions *additions)
-{
-    int32_t room = 2 * additions->room + 8;
-    size_t places = tx_hash_places((size_t)room);
-    tx_added *at = realloc(additions->at, (size_t)room * sizeof *at);
-    if (at)
-        additions->at = at;
-    int32_t *index = at ? malloc(places * sizeof *index) : NULL;
-    if (!index)
-        return tx_fail(TX_MEMORY, "no memory for %" PRId32 " added tokens", room);
-    free(additions->index);
-    additions->index = index;
-    additions->mask = places - 1;
-    additions->room = room;
-    for (size_t i = 0; i < places; i++)
-        index[i] = -1;
-    for (int32_t i = 0; i < additions->count; i++)
-        *place_of(additions, additions->at[i].text) = i;
-    return TX_OK;
-}
-
-tx_status tx_additions_put(tx_additions *additions, const tx_added *added)
-{
-    if (added->size == 0)
+    tx_additions *additions = &tokenizer->additions;
+    if (!*text)
         return tx_fail(TX_FORMAT, "its text is empty");
-    if (tx_additions_get(additions, added->text))
-        return tx_fail(TX_FORMAT, "it is added twice");
-    tx_status status = additions->count == additions->room ? grow(additions) : TX_OK;
+    tx_status status = tx_array_reserve(&additions->at, &additions->room, (size_t)additions->count + 1,
+                                        sizeof *additions->at, "added tokens");
     if (status)
         return status;
-    char *text = malloc(added->size + 1);
-    if (!text)
+    tx_added *made = &additions->at[additions->count];
+    *made = *added;
+    made->size = strlen(text);
+    made->text = strdup(text);
+    if (!made->text)
         return tx_fail(TX_MEMORY, "no memory for an added token");
-    memcpy(text, added->text, added->size);
-    text[added->size] = '\0';
-    *place_of(additions, text) = additions->count;
-    additions->at[additions->count] = *added;
-    additions->at[additions->count++].text = text;
+    additions->count++;
     if (added->id >= additions->next)
         additions->next = added->id + 1;
+    tokenizer->vocab.token[added->id].added = true;
+    tokenizer->vocab.token[added->id].special = added->special;
     return TX_OK;
 }
 
@@ -186,7 +150,6 @@ void tx_additions_free(tx_additions *additions)
         free(additions->at[i].sought);
     }
     free(additions->at);
-    free(additions->index);
     for (int i = 0; i < 2; i++) {
         if (additions->trie[i])
             free(additions->trie[i]->node);

@@ -32,7 +32,7 @@ static tx_status digest_vocab(tx_digest *digest, const tx_tokenizer *t)
         const tx_token *token = &t->vocab.token[id];
         status = digest_numbers(digest, 2, (int64_t[]){id, token->kind});
         if (!status)
-            status = digest_text(digest, t->vocab.bytes + token->at, token->size);
+            status = digest_text(digest, t->vocab.bytes.data + token->at, token->size);
     }
     for (size_t i = 0; i < t->merges.count && !status; i++)
         status =

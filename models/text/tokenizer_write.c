@@ -25,7 +25,7 @@ static const char frame[] =
 static char *spell(const tx_tokenizer *t, const tx_letters *letters, int32_t id)
 {
     const tx_token *token = &t->vocab.token[id];
-    const char *bytes = t->vocab.bytes + token->at;
+    const char *bytes = t->vocab.bytes.data + token->at;
     if (token->kind == TX_TOKEN_FOREIGN)
         return strdup(bytes);
     char *text = malloc(2 * (size_t)token->size + 1);

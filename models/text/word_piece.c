@@ -41,7 +41,7 @@ static bool add_parts(const tx_tokenizer *t, char *word, size_t size, tx_ids *id
         memcpy(part, t->prefix, before);
         size_t end = size;
         int32_t id = -1;
-        while (end > at && (id = tx_vocab_find(&t->vocab, part, end - at + before)) < 0)
+        while (end > at && (id = tx_vocab_find(&t->vocab, TX_TOKEN_WORD, part, end - at + before)) < 0)
             end -= tx_utf8_read_last(word + at, end - at, NULL);
         if (id < 0)
             return false;

@@ -316,7 +316,6 @@ static void test_no_windows(void **state)
     assert_ok(tx_vocab_put(&t->vocab, 257, TX_TOKEN_WORD, "ab", 2));
     assert_ok(tx_vocab_put(&t->vocab, 258, TX_TOKEN_WORD, "abb", 3));
     for (int ordered = 0; ordered < 2; ordered++) {
-        assert_ok(tx_merges_reserve(&merges, 2));
         assert_ok(tx_merges_add(&merges, ordered ? (tx_merge){'a', 'b', 257} : (tx_merge){257, 'b', 258}));
         assert_ok(tx_merges_add(&merges, ordered ? (tx_merge){257, 'b', 258} : (tx_merge){'a', 'b', 257}));
         assert_ok(tx_merges_seal(&merges, &t->vocab));
