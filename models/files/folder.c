@@ -3,6 +3,7 @@
 #include "models/files/folder.h"
 
 #include "api/base/file.h"
+#include "models/array.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -29,19 +30,11 @@ static int by_bytes(const void *a, const void *b)
 
 static tx_status add_name(tx_names *names, size_t *room, const char *name)
 {
-    if (names->count == *room) {
-        size_t wanted = *room ? 2 * *room : 16;
-        char **larger = realloc(names->name, wanted * sizeof *larger);
-        if (!larger)
-            return tx_fail(TX_MEMORY, "no memory for the names in a folder");
-        names->name = larger;
-        *room = wanted;
-    }
+    tx_status status = tx_array_reserve(&names->name, room, names->count + 1, sizeof *names->name, "names in a folder");
+    if (status)
+        return status;
     names->name[names->count] = strdup(name);
-    if (!names->name[names->count])
-        return tx_fail(TX_MEMORY, "no memory for the names in a folder");
-    names->count++;
-    return TX_OK;
+    return names->name[names->count++] ? TX_OK : tx_fail(TX_MEMORY, "no memory for the names in a folder");
 }
 
 /* readdir tells its end from a failure by errno alone. */

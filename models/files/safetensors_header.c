@@ -4,6 +4,8 @@
  * parser by itself: so duplicate names are seen, and a hostile header of 100 MB cannot be blown up in memory. */
 #include "models/files/safetensors_header.h"
 
+#include "models/array.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -176,14 +178,8 @@ static tx_status next_value(tx_cursor *c, char open, const char *expected, size_
 static tx_status add_entry(tx_cursor *c, const char *name, const tx_json *json)
 {
     tx_st_header *h = c->header;
-    if ((size_t)h->count == c->room) {
-        size_t room = c->room ? 2 * c->room : 64;
-        tx_st_entry *larger = realloc(h->entry, room * sizeof *larger);
-        if (!larger)
-            return tx_fail(TX_MEMORY, "%s: no memory for its header", c->path);
-        h->entry = larger;
-        c->room = room;
-    }
+    if (tx_array_reserve(&h->entry, &c->room, (size_t)h->count + 1, sizeof *h->entry, "tensors"))
+        return tx_fail_in(TX_MEMORY, "%s", c->path);
     tx_st_entry entry = {0};
     tx_status status = parse_entry(json, &entry);
     if (status) /* a missing field is a fault of the file, which itself was found */

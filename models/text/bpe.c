@@ -207,7 +207,7 @@ static void add_character(const tx_tokenizer *t, const char *text, size_t size, 
 static tx_status encode_characters(const tx_tokenizer *t, tx_buffer *scratch, const char *word, size_t size,
                                    tx_ids *ids)
 {
-    scratch->size = 0;
+    tx_buffer_clear(scratch);
     tx_status status = size < SIZE_MAX / sizeof(int32_t) ? tx_buffer_reserve(scratch, size * sizeof(int32_t))
                                                          : tx_fail(TX_MEMORY, "a word of %zu bytes", size);
     if (status)

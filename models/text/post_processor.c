@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The kinds of post-processors: each is a template for one text, and one for two. */
 #include "models/text/post_processor.h"
+#include "models/array.h"
 #include "models/text/tokenizer.h"
 
 #include <inttypes.h>
@@ -9,12 +10,12 @@
 
 static tx_status add(tx_template *template, int64_t id, int64_t type)
 {
-    tx_template_item *larger = realloc(template->item, (template->count + 1) * sizeof *larger);
-    if (!larger)
-        return tx_fail(TX_MEMORY, "no memory for a template");
-    template->item = larger;
-    larger[template->count++] = (tx_template_item){(int32_t)id, (int32_t)type};
-    return TX_OK;
+    const tx_template_item item = {(int32_t)id, (int32_t)type};
+    tx_status status =
+        tx_array_reserve(&template->item, &template->room, template->count + 1, sizeof item, "special tokens");
+    if (!status)
+        template->item[template->count++] = item;
+    return status;
 }
 
 /* ---- TemplateProcessing ---------------------------------------------------------------------------- */

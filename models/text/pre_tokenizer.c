@@ -107,10 +107,10 @@ static tx_status read_byte_level(tx_step *step, const tx_json *json)
 }
 
 static const tx_step_kind kinds[] = {
-    {"ByteLevel", read_byte_level, NULL, NULL},  {"Split", read_split, NULL, NULL},
-    {"Digits", read_digits, NULL, NULL},         {"Punctuation", read_punctuation, NULL, NULL},
-    {"Whitespace", read_whitespace, NULL, NULL}, {"WhitespaceSplit", read_whitespace_split, NULL, NULL},
-    {"BertPreTokenizer", read_bert, NULL, NULL}, {"Metaspace", read_metaspace, NULL, NULL},
+    {"ByteLevel", .read = read_byte_level},  {"Split", .read = read_split},
+    {"Digits", .read = read_digits},         {"Punctuation", .read = read_punctuation},
+    {"Whitespace", .read = read_whitespace}, {"WhitespaceSplit", .read = read_whitespace_split},
+    {"BertPreTokenizer", .read = read_bert}, {"Metaspace", .read = read_metaspace},
 };
 
 tx_status tx_pre_tokenizer_read(tx_steps *steps, const tx_json *json, bool *bytes)

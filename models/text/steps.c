@@ -139,15 +139,16 @@ tx_status tx_step_metaspace(tx_step *step, const tx_json *json)
     return status ? status : tx_fail(TX_UNSUPPORTED, "prepend_scheme %.40s", scheme);
 }
 
-tx_status tx_step_replace_all(const tx_step *step, tx_matcher *matcher, const char *text, size_t size, tx_buffer *out)
+void tx_step_replace_all(const tx_step *step, tx_matcher *matcher, const char *text, size_t size, tx_buffer *out)
 {
-    tx_status status = TX_OK;
-    for (size_t at = 0, begin = 0, end = 0; at < size && !status; at = end) {
-        status = tx_matcher_next(matcher, &step->regex, text, size, at, &begin, &end);
-        if (!status)
-            status = tx_buffer_add(out, text + at, begin - at);
-        if (!status && begin < end)
-            status = tx_buffer_add(out, step->text, strlen(step->text));
+    for (size_t at = 0, begin = 0, end = 0; at < size && !out->status; at = end) {
+        tx_status status = tx_matcher_next(matcher, &step->regex, text, size, at, &begin, &end);
+        if (status) {
+            out->status = status;
+            return;
+        }
+        tx_buffer_add(out, text + at, begin - at);
+        if (begin < end)
+            tx_buffer_add(out, step->text, strlen(step->text));
     }
-    return status;
 }

@@ -76,9 +76,8 @@ static tx_status spell_pieces(tx_tokenizer *t)
     for (int32_t id = 0; id < t->vocab.count && !status; id++) {
         const tx_token *token = &t->vocab.token[id];
         t->piece_at[id] = pieces.size;
-        status = tx_spelling_add(&spelling, t->vocab.bytes.data + token->at, token->size);
-        if (!status)
-            status = tx_spelling_run(&spelling, &t->decoder, &pieces);
+        tx_spelling_add(&spelling, t->vocab.bytes.data + token->at, token->size);
+        status = tx_spelling_run(&spelling, &t->decoder, &pieces);
     }
     if (!status)
         t->piece_at[t->vocab.count] = pieces.size;
@@ -169,20 +168,19 @@ tx_status tx_tokenizer_piece(const tx_tokenizer *tokenizer, int32_t id, bool ski
 static tx_status decode(const tx_tokenizer *t, const int32_t *ids, size_t count, bool skip_special,
                         tx_spelling *spelling, tx_buffer *text)
 {
-    tx_status status = TX_OK;
-    for (size_t i = 0; i < count && !status; i++) {
+    for (size_t i = 0; i < count; i++) {
         const char *bytes = NULL;
         size_t size = 0;
-        status = tx_tokenizer_piece(t, ids[i], skip_special, &bytes, &size);
+        tx_status status = tx_tokenizer_piece(t, ids[i], skip_special, &bytes, &size);
         if (status)
             return tx_fail_in(status, "id number %zu", i + 1);
         const tx_token *token = &t->vocab.token[ids[i]];
         if (t->bytes)
-            status = tx_buffer_add(text, bytes, size);
+            tx_buffer_add(text, bytes, size);
         else if (!skip_special || !token->special)
-            status = tx_spelling_add(spelling, t->vocab.bytes.data + token->at, token->size);
+            tx_spelling_add(spelling, t->vocab.bytes.data + token->at, token->size);
     }
-    return status || t->bytes ? status : tx_spelling_run(spelling, &t->decoder, text);
+    return t->bytes ? TX_OK : tx_spelling_run(spelling, &t->decoder, text);
 }
 
 tx_status tx_tokenizer_decode(const tx_tokenizer *tokenizer, const int32_t *ids, size_t count, bool skip_special,
@@ -191,12 +189,11 @@ tx_status tx_tokenizer_decode(const tx_tokenizer *tokenizer, const int32_t *ids,
     tx_spelling spelling = {.whole = true};
     tx_buffer made = {0};
     tx_status status = decode(tokenizer, ids, count, skip_special, &spelling, &made);
-    if (!status)
-        status = tx_buffer_add(&made, "", 1);
+    tx_buffer_add(&made, "", 1);
     tx_spelling_free(&spelling);
-    if (status) {
+    if (status || made.status) {
         free(made.data);
-        return status;
+        return status ? status : made.status;
     }
     *text = made.data;
     *size = made.size - 1;

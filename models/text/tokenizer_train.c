@@ -34,12 +34,11 @@ tx_status tx_counts_add(tx_counts *counts, const char *word, size_t size)
     const tx_counted made = {counts->bytes.size, size, 1};
     tx_status status = tx_array_reserve(&counts->word, &counts->room, counts->count + 1, sizeof made, "words");
     if (!status)
-        status = tx_buffer_add(&counts->bytes, word, size);
-    if (!status)
         status = tx_index_add(&counts->index, hash, counts->count);
-    if (!status)
+    tx_buffer_add(&counts->bytes, word, size);
+    if (!status && !counts->bytes.status)
         counts->word[counts->count++] = made;
-    return status;
+    return status ? status : counts->bytes.status;
 }
 
 void tx_counts_free(tx_counts *counts)

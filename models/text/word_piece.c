@@ -55,7 +55,7 @@ tx_status tx_word_piece_encode(const tx_tokenizer *t, tx_buffer *scratch, const 
 {
     const size_t prefix = strlen(t->prefix);
     tx_status status = tx_ids_reserve(ids, size);
-    scratch->size = 0;
+    tx_buffer_clear(scratch);
     if (!status)
         status = tx_buffer_reserve(scratch, prefix + size);
     if (status)
