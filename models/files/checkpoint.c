@@ -15,7 +15,7 @@
 
 struct tx_checkpoint {
     int64_t step;
-    char *output_dir, *folder;
+    char *output_dir, folder[TX_PATH_ROOM];
     char making[TX_CHECKPOINT_NAME]; /* the name of `folder` in output_dir */
     tx_json *expected;               /* digests of what was written, by name */
 };
@@ -97,15 +97,9 @@ int64_t tx_checkpoint_step(const char *folder)
 /* The caller flushes the folder. */
 static tx_status rename_in(const char *folder, const char *from, const char *to)
 {
-    char *old = tx_path_join(folder, from), *new = tx_path_join(folder, to);
-    tx_status status = TX_OK;
-    if (!old || !new)
-        status = TX_MEMORY;
-    else if (rename(old, new) != 0)
-        status = tx_file_fail(old, "rename");
-    free(old);
-    free(new);
-    return status;
+    char old[TX_PATH_ROOM], new[TX_PATH_ROOM];
+    return rename(tx_path_in(old, folder, from), tx_path_in(new, folder, to)) == 0 ? TX_OK
+                                                                                   : tx_file_fail(old, "rename");
 }
 
 tx_status tx_checkpoint_remove(const char *folder, const char *name, int64_t step)
@@ -124,9 +118,8 @@ tx_status tx_checkpoint_remove(const char *folder, const char *name, int64_t ste
  * only by another version of TX, is not damaged. */
 static tx_status judge(const char *folder, const char *name, int64_t step, bool *whole)
 {
-    char *path = tx_path_join(folder, name);
-    const tx_status status = path ? tx_manifest_check(path, step, NULL) : TX_MEMORY;
-    free(path);
+    char path[TX_PATH_ROOM];
+    const tx_status status = tx_manifest_check(tx_path_in(path, folder, name), step, NULL);
     *whole = status == TX_OK;
     return status == TX_FORMAT ? TX_OK : status;
 }
@@ -134,15 +127,9 @@ static tx_status judge(const char *folder, const char *name, int64_t step, bool 
 static tx_status look_for(const char *folder, const char *name, bool *there)
 {
     struct stat info;
-    char *path = tx_path_join(folder, name);
-    tx_status status = path ? TX_OK : TX_MEMORY;
-    if (!status) {
-        *there = lstat(path, &info) == 0;
-        if (!*there && errno != ENOENT)
-            status = tx_file_fail(path, "look at it");
-    }
-    free(path);
-    return status;
+    char path[TX_PATH_ROOM];
+    *there = lstat(tx_path_in(path, folder, name), &info) == 0;
+    return *there || errno == ENOENT ? TX_OK : tx_file_fail(path, "look at it");
 }
 
 tx_status tx_checkpoint_recover(const char *folder, const char *aside, int64_t step)
@@ -171,7 +158,6 @@ tx_status tx_checkpoint_recover(const char *folder, const char *aside, int64_t s
 static void checkpoint_free(tx_checkpoint *checkpoint)
 {
     free(checkpoint->output_dir);
-    free(checkpoint->folder);
     tx_json_free(checkpoint->expected);
     free(checkpoint);
 }
@@ -197,9 +183,9 @@ tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoin
     made->step = step;
     tx_checkpoint_temporary(step, TX_CHECKPOINT_MAKING, made->making);
     made->output_dir = strdup(output_dir);
-    made->folder = tx_path_join(output_dir, made->making);
+    tx_path_in(made->folder, output_dir, made->making);
     made->expected = tx_json_object();
-    tx_status status = made->output_dir && made->folder && made->expected
+    tx_status status = made->output_dir && made->expected
                            ? make_folder(made)
                            : tx_fail(TX_MEMORY, "%s: no memory for a checkpoint", output_dir);
     if (status) {

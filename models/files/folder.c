@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,6 +16,13 @@
 
 /* Folders within folders that are removed: a bound on descriptors and on the stack. */
 #define MAX_DEPTH 32
+
+char *tx_path_in(char path[TX_PATH_ROOM], const char *folder, const char *name)
+{
+    const size_t length = strlen(folder);
+    snprintf(path, TX_PATH_ROOM, "%s%s%s", folder, length > 0 && folder[length - 1] == '/' ? "" : "/", name);
+    return path;
+}
 
 static bool is_dots(const char *name)
 {

@@ -69,14 +69,13 @@ static tx_status describe(const char *folder, const char *name, const tx_json *e
     char digest[TX_DIGEST_TEXT];
     const char *written;
     int64_t size = 0;
-    char *path = tx_path_join(folder, name);
-    tx_status status = path ? flush_and_digest(path, digest, &size) : TX_MEMORY;
+    char path[TX_PATH_ROOM];
+    tx_status status = flush_and_digest(tx_path_in(path, folder, name), digest, &size);
     if (!status && tx_json_has(expected, name)) {
         status = tx_json_get_string(expected, name, &written);
         if (!status && strcmp(written, digest) != 0)
             status = fail_other(path);
     }
-    free(path);
     if (status)
         return status;
     tx_json *made = tx_json_object();
@@ -132,10 +131,8 @@ static tx_status write_and_read(const char *path, const tx_json *manifest)
 tx_status tx_manifest_write(const char *folder, int64_t step, const tx_json *expected)
 {
     tx_json *manifest = tx_json_object(), *files = tx_json_object();
-    char *path = tx_path_join(folder, TX_CHECKPOINT_MANIFEST);
-    tx_status status = path ? TX_OK : TX_MEMORY;
-    if (!status)
-        status = tx_json_set_int(manifest, "format", FORMAT);
+    char path[TX_PATH_ROOM];
+    tx_status status = tx_json_set_int(manifest, "format", FORMAT);
     if (!status)
         status = tx_json_set_int(manifest, "step", step);
     if (!status)
@@ -146,8 +143,7 @@ tx_status tx_manifest_write(const char *folder, int64_t step, const tx_json *exp
         tx_json_free(files);
     /* This also flushes the names of all files: it is the last one. */
     if (!status)
-        status = write_and_read(path, manifest);
-    free(path);
+        status = write_and_read(tx_path_in(path, folder, TX_CHECKPOINT_MANIFEST), manifest);
     tx_json_free(manifest);
     return status;
 }
@@ -198,10 +194,8 @@ static tx_status check_entry(const char *folder, const char *name, const tx_json
     if (status)
         return tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s/%s: file %.80s", folder,
                           TX_CHECKPOINT_MANIFEST, name);
-    char *path = tx_path_join(folder, name);
-    status = path ? check_file(path, size, digest, report) : TX_MEMORY;
-    free(path);
-    return status;
+    char path[TX_PATH_ROOM];
+    return check_file(tx_path_in(path, folder, name), size, digest, report);
 }
 
 /* Nothing lies in the folder that the manifest does not name: it could change what is loaded. */
@@ -242,11 +236,12 @@ static tx_status check_manifest(const char *folder, int64_t step, const tx_json 
     return status;
 }
 
-static tx_status check_once(const char *folder, char *path, int64_t step, const tx_reporter *report)
+static tx_status check_once(const char *folder, int64_t step, const tx_reporter *report)
 {
     tx_json *manifest = NULL;
     tx_data_file file;
-    tx_status status = open_file(path, &file);
+    char path[TX_PATH_ROOM];
+    tx_status status = open_file(tx_path_in(path, folder, TX_CHECKPOINT_MANIFEST), &file);
     if (!status)
         close(file.descriptor);
     if (!status)
@@ -261,29 +256,23 @@ static tx_status check_once(const char *folder, char *path, int64_t step, const 
 
 tx_status tx_manifest_check(const char *folder, int64_t step, const tx_reporter *report)
 {
-    char *path = tx_path_join(folder, TX_CHECKPOINT_MANIFEST);
-    if (!path)
-        return TX_MEMORY;
-    tx_status status = check_once(folder, path, step, report);
+    const tx_status status = check_once(folder, step, report);
     /* Damage is there twice. What is not was a reading that failed, or memory that jansson did not get: it then goes on
      * with half of a string. */
-    if (status != TX_OK && status != TX_MEMORY)
-        status = check_once(folder, path, step, report);
-    free(path);
-    return status;
+    return status == TX_OK || status == TX_MEMORY ? status : check_once(folder, step, report);
 }
 
 tx_status tx_checkpoint_saved_step(const char *folder, int64_t *step)
 {
     tx_json *manifest = NULL;
-    char *path = tx_path_join(folder, TX_CHECKPOINT_MANIFEST);
-    tx_status status = path ? tx_json_read(path, TX_CHECKPOINT_MANIFEST_LIMIT, &manifest) : TX_MEMORY;
+    char path[TX_PATH_ROOM];
+    tx_status status =
+        tx_json_read(tx_path_in(path, folder, TX_CHECKPOINT_MANIFEST), TX_CHECKPOINT_MANIFEST_LIMIT, &manifest);
     if (!status) {
         status = tx_json_get_int(manifest, "step", 0, INT64_MAX, step);
         if (status)
             status = tx_fail_in(TX_FORMAT, "%s", path);
     }
     tx_json_free(manifest);
-    free(path);
     return status;
 }

@@ -124,12 +124,10 @@ tx_status tx_output_lock_take(const char *output_dir, tx_output_lock **lock)
     if (status)
         return status;
     tx_output_lock *made = malloc(sizeof *made);
-    char *path = tx_path_join(output_dir, LOCK);
-    if (!made || !path)
-        status = tx_fail(TX_MEMORY, "%s: no memory for its lock", output_dir);
-    else
-        status = lock_file(output_dir, path, &made->descriptor);
-    free(path);
+    char path[TX_PATH_ROOM];
+    if (!made)
+        return tx_fail(TX_MEMORY, "%s: no memory for its lock", output_dir);
+    status = lock_file(output_dir, tx_path_in(path, output_dir, LOCK), &made->descriptor);
     if (!status) {
         status = clean(output_dir);
         if (status)

@@ -4,6 +4,7 @@
 
 #include "api/base/file.h"
 #include "api/base/json.h"
+#include "models/files/folder.h"
 
 #include <float.h>
 #include <math.h>
@@ -65,7 +66,7 @@ static void report_unknown(const tx_json *json, const char *path, const tx_repor
             fabs(value - unknown[i].nothing) <= 0.0)
             continue;
         char message[512];
-        snprintf(message, sizeof message, "%s: %s is not known here: the text is generated without it", path,
+        snprintf(message, sizeof message, "%.400s: %s is not known here: the text is generated without it", path,
                  unknown[i].key);
         reporter->warn(reporter->context, message);
     }
@@ -160,12 +161,10 @@ static tx_status read_fields(const tx_json *json, tx_generation *g)
 
 tx_status tx_generation_read(const char *folder, tx_generation *generation, const tx_reporter *reporter)
 {
-    char *path = tx_path_join(folder, "generation_config.json");
-    if (!path)
-        return tx_fail(TX_MEMORY, "%s: out of memory", folder);
+    char path[TX_PATH_ROOM];
     tx_json *json = NULL;
     tx_generation read = *generation;
-    tx_status status = tx_json_read(path, FILE_LIMIT, &json);
+    tx_status status = tx_json_read(tx_path_in(path, folder, "generation_config.json"), FILE_LIMIT, &json);
     if (status == TX_OK) {
         status = read_fields(json, &read);
         status = status ? tx_fail_in(status, "%s", path) : TX_OK;
@@ -177,7 +176,6 @@ tx_status tx_generation_read(const char *folder, tx_generation *generation, cons
         report_unknown(json, path, reporter);
     }
     tx_json_free(json);
-    free(path);
     return status;
 }
 

@@ -4,6 +4,7 @@
 #include "models/text/bpe.h"
 
 #include "api/base/file.h"
+#include "models/files/folder.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -27,8 +28,6 @@ static const char *const names[TX_SOURCES] = {
 /* A file that need not be there. */
 static tx_status read_source(tx_tokenizer *t, int source, const char *path)
 {
-    if (!path)
-        return TX_MEMORY;
     return tx_file_exists(path) ? tx_file_read(path, FILE_LIMIT, &t->source[source].data, &t->source[source].size)
                                 : TX_OK;
 }
@@ -38,9 +37,8 @@ static tx_status read_folder(tx_tokenizer *t, const char *folder, int first)
 {
     tx_status status = TX_OK;
     for (int i = first; i < TX_SOURCES && !status; i++) {
-        char *path = tx_path_join(folder, names[i]);
-        status = read_source(t, i, path);
-        free(path);
+        char path[TX_PATH_ROOM];
+        status = read_source(t, i, tx_path_in(path, folder, names[i]));
     }
     if (!status && !t->source[TOKENIZER].data && !(t->source[VOCAB].data && t->source[MERGES].data))
         status =

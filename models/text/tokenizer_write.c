@@ -3,6 +3,7 @@
 #include "models/text/bpe.h"
 
 #include "api/base/file.h"
+#include "models/files/folder.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -99,10 +100,8 @@ static tx_status write_added(const tx_tokenizer *t, tx_json *json)
 
 static tx_status write_in(const char *folder, const char *name, const tx_json *json)
 {
-    char *path = tx_path_join(folder, name);
-    tx_status status = path ? tx_json_write(path, json, TX_JSON_PRETTY) : TX_MEMORY;
-    free(path);
-    return status;
+    char path[TX_PATH_ROOM];
+    return tx_json_write(tx_path_in(path, folder, name), json, TX_JSON_PRETTY);
 }
 
 static tx_status save_tokenizer(const tx_tokenizer *t, const char *folder)
@@ -151,9 +150,8 @@ static tx_status save_copies(const tx_tokenizer *t, const char *folder)
         const tx_source *source = &t->source[i];
         if (!source->data)
             continue;
-        char *path = tx_path_join(folder, source->name);
-        status = path ? tx_file_write(path, source->data, source->size) : TX_MEMORY;
-        free(path);
+        char path[TX_PATH_ROOM];
+        status = tx_file_write(tx_path_in(path, folder, source->name), source->data, source->size);
     }
     return status;
 }
