@@ -33,44 +33,31 @@ void tx_checkpoint_name(int64_t step, char name[TX_CHECKPOINT_NAME])
     snprintf(name, TX_CHECKPOINT_NAME, TX_CHECKPOINT_PREFIX "%" PRId64, step);
 }
 
+static void temporary_of(int64_t step, int kind, long pid, char name[TX_CHECKPOINT_NAME])
+{
+    snprintf(name, TX_CHECKPOINT_NAME, "." TX_CHECKPOINT_PREFIX "%" PRId64 ".%s-%ld", step, kind_text[kind], pid);
+}
+
 void tx_checkpoint_temporary(int64_t step, tx_checkpoint_kind kind, char name[TX_CHECKPOINT_NAME])
 {
-    snprintf(name, TX_CHECKPOINT_NAME, "." TX_CHECKPOINT_PREFIX "%" PRId64 ".%s-%ld", step, kind_text[kind],
-             (long)getpid());
+    temporary_of(step, (int)kind, (long)getpid(), name);
 }
 
-/* The number that `text` begins with, in plain decimal digits, and where it ends; -1 for anything else. */
-static int64_t read_number(const char *text, const char **end)
-{
-    int64_t value = 0;
-    const char *c = text;
-    for (; *c >= '0' && *c <= '9'; c++) {
-        if (value > (INT64_MAX - 9) / 10)
-            return -1;
-        value = 10 * value + (*c - '0');
-    }
-    *end = c;
-    return c == text || (text[0] == '0' && c > text + 1) ? -1 : value;
-}
-
-/* The step after the prefix, and where it ends. */
-static int64_t read_step(const char *name, const char **end)
+/* The step in a name is the one that makes the same name again. */
+static int64_t read_step(const char *name)
 {
     const size_t length = strlen(TX_CHECKPOINT_PREFIX);
-    return strncmp(name, TX_CHECKPOINT_PREFIX, length) == 0 ? read_number(name + length, end) : -1;
+    return strncmp(name, TX_CHECKPOINT_PREFIX, length) == 0 ? (int64_t)strtoll(name + length, NULL, 10) : -1;
 }
 
 bool tx_checkpoint_is_temporary(const char *name, int64_t *step, tx_checkpoint_kind *kind)
 {
-    const char *end = name;
-    int64_t found = name[0] == '.' ? read_step(name + 1, &end) : -1;
-    if (found < 0 || *end != '.')
-        return false;
-    for (int k = 0; k < TX_CHECKPOINT_KINDS; k++) {
-        const size_t length = strlen(kind_text[k]);
-        const char *after = end + 1 + length;
-        if (strncmp(end + 1, kind_text[k], length) == 0 && *after == '-' && read_number(after + 1, &after) >= 0 &&
-            !*after) {
+    char exact[TX_CHECKPOINT_NAME];
+    const char *dash = strrchr(name, '-');
+    const int64_t found = name[0] == '.' ? read_step(name + 1) : -1;
+    for (int k = 0; k < TX_CHECKPOINT_KINDS && found >= 0; k++) {
+        temporary_of(found, k, strtol(dash + 1, NULL, 10), exact);
+        if (strcmp(name, exact) == 0) {
             *step = found;
             *kind = (tx_checkpoint_kind)k;
             return true;
@@ -81,15 +68,17 @@ bool tx_checkpoint_is_temporary(const char *name, int64_t *step, tx_checkpoint_k
 
 int64_t tx_checkpoint_step(const char *folder)
 {
+    char exact[TX_CHECKPOINT_NAME];
     size_t length = strlen(folder);
     while (length > 0 && folder[length - 1] == '/')
         length--;
     size_t start = length;
     while (start > 0 && folder[start - 1] != '/')
         start--;
-    const char *end = folder;
-    int64_t step = read_step(folder + start, &end);
-    return end == folder + length ? step : -1;
+    const int64_t step = read_step(folder + start);
+    tx_checkpoint_name(step, exact);
+    return step >= 0 && strlen(exact) == length - start && strncmp(folder + start, exact, length - start) == 0 ? step
+                                                                                                               : -1;
 }
 
 /* ---- Moving and removing ------------------------------------------------------------------------- */

@@ -82,19 +82,13 @@ static tx_status lock_file(const char *output_dir, const char *path, int *descri
 /* The temporary names of tx_file_create: NAME.PID-NUMBER.tmp. */
 static bool is_temporary_file(const char *name)
 {
-    static const char digits[] = "0123456789", end[] = ".tmp";
-    const char *c = strlen(name) > strlen(end) ? name + strlen(name) - strlen(end) : name;
-    if (strcmp(c, end) != 0)
-        return false;
-    const char *number = c;
-    while (number > name && strchr(digits, number[-1]))
-        number--;
-    if (number == c || number == name || number[-1] != '-')
-        return false;
-    const char *pid = number - 1;
-    while (pid > name && strchr(digits, pid[-1]))
-        pid--;
-    return pid < number - 1 && pid > name + 1 && pid[-1] == '.';
+    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
+        int used = 0;
+        (void)sscanf(dot, ".%*[0-9]-%*[0-9].tmp%n", &used);
+        if (used > 0 && !dot[used] && dot > name)
+            return true;
+    }
+    return false;
 }
 
 static tx_status clean(const char *output_dir)
