@@ -3,6 +3,7 @@
 #include "models/generate/sample.h"
 
 #include "models/heap.h"
+#include "models/text/hash.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -69,19 +70,11 @@ static int32_t likeliest(const float *scores, int64_t vocab)
 
 /* ---- Draws --------------------------------------------------------------------------------------------- */
 
-static uint64_t mixed(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return x ^ (x >> 31);
-}
-
-/* A number in [0, 1) that depends on (seed, sample, place) alone: splitmix64 (Steele, Lea, Flood, 2014) as a
- * counter-based generator. */
+/* A number in [0, 1) that depends on (seed, sample, place) alone: splitmix64 as a counter-based generator. */
 static double uniform(uint64_t seed, uint64_t sample, uint64_t place)
 {
-    uint64_t stream = mixed(seed * 0xD1342543DE82EF95u + sample * 0x9E3779B97F4A7C15u);
-    return (double)(mixed(stream + (place + 1) * 0x9E3779B97F4A7C15u) >> 11) * 0x1p-53;
+    uint64_t stream = tx_hash_splitmix(seed * 0xD1342543DE82EF95u + sample * TX_HASH_GOLDEN);
+    return (double)(tx_hash_splitmix(stream + (place + 1) * TX_HASH_GOLDEN) >> 11) * 0x1p-53;
 }
 
 /* Scores as weights: exp of what they are below the largest, by the temperature. */
@@ -131,32 +124,20 @@ static int64_t keep(const tx_generation *how, const weights *w, int64_t vocab, t
     return kept;
 }
 
-static int32_t draw_from_all(const weights *w, int64_t vocab, double u, int32_t fallback)
+/* Draws among the tokens before `last`, or among the first of the vocabulary where that is NULL. */
+static int32_t draw(const weights *w, const tx_scored *last, int64_t count, double u, int32_t best)
 {
     double sum = 0.0;
-    for (int64_t i = 0; i < vocab; i++)
-        sum += weight(w, i);
+    for (int64_t i = 0; i < count; i++)
+        sum += weight(w, last ? last[-i].id : i);
     double left = u * sum;
-    for (int64_t i = 0; i < vocab; i++) {
-        left -= weight(w, i);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t id = last ? last[-i].id : i;
+        left -= weight(w, id);
         if (left < 0.0)
-            return (int32_t)i;
+            return (int32_t)id;
     }
-    return fallback; /* rounding left something over */
-}
-
-static int32_t draw_from_kept(const weights *w, const tx_scored *last, int64_t kept, double u)
-{
-    double sum = 0.0;
-    for (int64_t i = 0; i < kept; i++)
-        sum += weight(w, last[-i].id);
-    double left = u * sum;
-    for (int64_t i = 0; i < kept; i++) {
-        left -= weight(w, last[-i].id);
-        if (left < 0.0)
-            return last[-i].id;
-    }
-    return last->id;
+    return best; /* rounding left something over */
 }
 
 tx_status tx_sample(const tx_generation *how, const tx_history *history, const float *logits, tx_choice *choice,
@@ -178,11 +159,8 @@ tx_status tx_sample(const tx_generation *how, const tx_history *history, const f
     }
     const weights w = {scores, (double)scores[best], 1.0 / how->temperature};
     const double u = uniform(how->seed, history->sample, (uint64_t)history->generated);
-    if ((how->top_k == 0 || how->top_k >= vocab) && how->top_p >= 1.0) {
-        *id = draw_from_all(&w, vocab, u, best);
-    } else {
-        int64_t kept = keep(how, &w, vocab, choice->heap);
-        *id = draw_from_kept(&w, choice->heap + vocab - 1, kept, u);
-    }
+    const bool all = (how->top_k == 0 || how->top_k >= vocab) && how->top_p >= 1.0;
+    const int64_t kept = all ? vocab : keep(how, &w, vocab, choice->heap);
+    *id = draw(&w, all ? NULL : choice->heap + vocab - 1, kept, u, best);
     return TX_OK;
 }

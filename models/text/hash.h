@@ -18,6 +18,15 @@ static inline uint64_t tx_hash_mix(uint64_t x)
     return x ^ x >> 33;
 }
 
+/* The finalizer of splitmix64 (Steele, Lea, Flood, 2014), and what its states are apart. */
+static inline uint64_t tx_hash_splitmix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return x ^ (x >> 31);
+}
+#define TX_HASH_GOLDEN UINT64_C(0x9E3779B97F4A7C15)
+
 static inline uint64_t tx_hash_bytes(const char *bytes, size_t size)
 {
     uint64_t hash = size, eight;
