@@ -15,14 +15,10 @@ static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\
 static tx_status read_behavior(tx_step *step, const tx_json *json)
 {
     static const char *const names[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
-    const char *name;
-    tx_status status = tx_json_get_string(json, "behavior", &name);
-    for (size_t i = 0; i < sizeof names / sizeof names[0] && !status; i++)
-        if (strcmp(name, names[i]) == 0) {
-            step->mode = (tx_split_mode)i;
-            return TX_OK;
-        }
-    return status ? status : tx_fail(TX_UNSUPPORTED, "behavior %.40s", name);
+    size_t mode = 0;
+    tx_status status = tx_part_choice(json, "behavior", names, sizeof names / sizeof names[0], &mode);
+    step->mode = (tx_split_mode)mode;
+    return status;
 }
 
 static tx_status read_split(tx_step *step, const tx_json *json)
