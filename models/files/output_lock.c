@@ -69,12 +69,11 @@ static tx_status lock_file(const char *output_dir, const char *path, int *descri
                          output_dir, strerror(errno));
     else
         status = sign(path, opened);
-    if (status) {
+    if (status)
         close(opened);
-        return status;
-    }
-    *descriptor = opened;
-    return TX_OK;
+    else
+        *descriptor = opened;
+    return status;
 }
 
 /* ---- What an interrupted process left -------------------------------------------------------------- */
@@ -127,12 +126,11 @@ tx_status tx_output_lock_take(const char *output_dir, tx_output_lock **lock)
         if (status)
             close(made->descriptor);
     }
-    if (status) {
+    if (status)
         free(made);
-        return status;
-    }
-    *lock = made;
-    return TX_OK;
+    else
+        *lock = made;
+    return status;
 }
 
 void tx_output_lock_release(tx_output_lock *lock)

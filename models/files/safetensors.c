@@ -122,12 +122,11 @@ tx_status tx_st_open(const char *path, tx_st_file **file)
     made->descriptor = -1;
     made->path = strdup(path);
     tx_status status = made->path ? open_file(made) : tx_fail(TX_MEMORY, "%s: no memory to open it", path);
-    if (status) {
+    if (status)
         tx_st_close(made);
-        return status;
-    }
-    *file = made;
-    return TX_OK;
+    else
+        *file = made;
+    return status;
 }
 
 void tx_st_close(tx_st_file *file)

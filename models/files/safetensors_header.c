@@ -339,12 +339,11 @@ tx_status tx_st_header_parse(const char *path, const char *text, size_t size, in
         status = index_names(path, &made);
     if (!status)
         status = check_tiling(path, &made, data_bytes);
-    if (status) {
+    if (status)
         tx_st_header_free(&made);
-        return status;
-    }
-    *header = made;
-    return TX_OK;
+    else
+        *header = made;
+    return status;
 }
 
 void tx_st_header_free(tx_st_header *header)

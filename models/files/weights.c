@@ -169,12 +169,11 @@ tx_status tx_weights_open(const char *path, tx_weights **weights)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
     made->path = strdup(path);
     tx_status status = made->path ? open_any(made) : tx_fail(TX_MEMORY, "%s: no memory to open it", path);
-    if (status) {
+    if (status)
         tx_weights_close(made);
-        return status;
-    }
-    *weights = made;
-    return TX_OK;
+    else
+        *weights = made;
+    return status;
 }
 
 void tx_weights_close(tx_weights *weights)

@@ -105,25 +105,32 @@ void tx_vocab_free(tx_vocab *vocab);
 
 /* ---- Added tokens -------------------------------------------------------------------------------- */
 
+/* X(flag), as files name and order them. */
+#define TX_ADDED_FLAGS(X)                                               \
+    X(single_word) /* only where no character of a word is beside it */ \
+    X(lstrip)      /* takes the spaces before it */                     \
+    X(rstrip)      /* and those after it */                             \
+    X(normalized)  /* looked for in what the others leave */            \
+    X(special)
+
 typedef struct tx_added {
     int32_t id;
     char *text;
     size_t size;
     char *sought; /* what it is found by: the text, normalized if that is asked for */
-    bool special;
-    bool single_word;    /* only where no character of a word is beside it */
-    bool lstrip, rstrip; /* takes the spaces before, after it */
-    bool normalized;     /* looked for in what the others leave */
+#define X(flag) bool flag;
+    TX_ADDED_FLAGS(X)
+#undef X
 } tx_added;
 
-typedef struct tx_trie tx_trie;
+typedef struct tx_finder tx_finder;
 
 typedef struct tx_additions {
     tx_added *at;
     int32_t count;
     size_t room;
     int32_t next;            /* one more than the largest id */
-    tx_trie *trie[2];        /* of the tokens that are not normalized, and of those that are; NULL: none */
+    tx_finder *finder[2];    /* of the tokens that are not normalized, and of those that are; NULL: none */
     tx_regex word_character; /* without code when no token is a single word */
 } tx_additions;
 
@@ -137,9 +144,9 @@ typedef struct tx_found {
     size_t resume;         /* where the search goes on */
 } tx_found;
 
-/* Finds the next added token of `trie` after the one `found`, which is all zeros for the first: the leftmost, and the
+/* Finds the next added token of a finder after the one `found`, which is all zeros for the first: the leftmost, and the
  * longest where several begin at one place. `special`: special tokens count. */
-void tx_additions_find(const tx_additions *additions, int trie, const char *text, size_t size, bool special,
+void tx_additions_find(const tx_additions *additions, int finder, const char *text, size_t size, bool special,
                        pcre2_match_data *match, tx_found *found);
 
 /* ---- Models ---------------------------------------------------------------------------------------- */

@@ -86,13 +86,7 @@ tx_status tx_ids_reserve(tx_ids *ids, size_t count)
         if (status || count <= ids->room)
             return status;
     }
-    size_t room = 2 * ids->count + count + 64;
-    int32_t *id = room <= SIZE_MAX / sizeof *id ? realloc(ids->id, room * sizeof *id) : NULL;
-    if (!id)
-        return tx_fail(TX_MEMORY, "no memory for %zu ids", room);
-    ids->id = id;
-    ids->room = room;
-    return TX_OK;
+    return tx_array_reserve(&ids->id, &ids->room, ids->count + count, sizeof *ids->id, "ids");
 }
 
 static int32_t id_at(const tx_symbols *symbols, size_t place)

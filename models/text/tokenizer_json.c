@@ -71,19 +71,14 @@ tx_status tx_bpe_read_added(tx_tokenizer *tokenizer, const tx_json *vocab, const
 {
     const char *text;
     tx_added added = {.id = (int32_t)id};
-    const struct {
-        const char *key;
-        bool *value;
-    } flags[] = {{"special", &added.special},
-                 {"single_word", &added.single_word},
-                 {"lstrip", &added.lstrip},
-                 {"rstrip", &added.rstrip},
-                 {"normalized", &added.normalized}};
     tx_status status = tx_json_get_string(token, "content", &text);
     if (status)
         return status;
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0] && !status; i++)
-        status = tx_json_get_bool(token, flags[i].key, flags[i].value);
+#define X(flag)  \
+    if (!status) \
+        status = tx_json_get_bool(token, #flag, &added.flag);
+    TX_ADDED_FLAGS(X)
+#undef X
     if (!status)
         status = place_added(tokenizer, vocab, text, added.id);
     if (!status)

@@ -233,10 +233,9 @@ tx_status tx_tokenizer_open(const char *path, tx_tokenizer **tokenizer)
         if (status)
             status = tx_fail_in(status, "%s", path);
     }
-    if (status) {
+    if (status)
         tx_tokenizer_free(made);
-        return status;
-    }
-    *tokenizer = made;
-    return TX_OK;
+    else
+        *tokenizer = made;
+    return status;
 }

@@ -70,12 +70,11 @@ tx_status tx_tokenizer_trainer_create(tx_tokenizer_trainer **trainer)
     tx_status status = tx_pre_tokenizer_gpt2(&made->pre_tokenizer, false);
     if (!status)
         status = tx_cutter_create(&made->pre_tokenizer, count_word, made, &made->cutter);
-    if (status) {
+    if (status)
         tx_tokenizer_trainer_free(made);
-        return status;
-    }
-    *trainer = made;
-    return TX_OK;
+    else
+        *trainer = made;
+    return status;
 }
 
 void tx_tokenizer_trainer_free(tx_tokenizer_trainer *trainer)

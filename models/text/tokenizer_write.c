@@ -80,16 +80,11 @@ static tx_status write_added(const tx_tokenizer *t, tx_json *json)
         status = tx_json_set_int(token, "id", added->id);
         if (!status)
             status = tx_json_set_string(token, "content", added->text);
-        if (!status)
-            status = tx_json_set_bool(token, "single_word", added->single_word);
-        if (!status)
-            status = tx_json_set_bool(token, "lstrip", added->lstrip);
-        if (!status)
-            status = tx_json_set_bool(token, "rstrip", added->rstrip);
-        if (!status)
-            status = tx_json_set_bool(token, "normalized", added->normalized);
-        if (!status)
-            status = tx_json_set_bool(token, "special", added->special);
+#define X(flag)  \
+    if (!status) \
+        status = tx_json_set_bool(token, #flag, added->flag);
+        TX_ADDED_FLAGS(X)
+#undef X
         if (status)
             tx_json_free(token);
         else
