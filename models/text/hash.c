@@ -36,8 +36,7 @@ tx_status tx_index_add(tx_index *index, uint64_t hash, size_t number)
     if (status)
         return status;
     const size_t at = empty_place(index, (uint32_t)hash);
-    index->place[at].hash = (uint32_t)hash;
-    index->place[at].number = (uint32_t)number;
+    index->place[at] = (tx_index_place){(uint32_t)hash, (uint32_t)number};
     index->used++;
     return TX_OK;
 }

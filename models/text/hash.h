@@ -47,12 +47,14 @@ static inline uint64_t tx_hash_pair(int32_t left, int32_t right)
 
 /* ---- An index ------------------------------------------------------------------------------------- */
 
+typedef struct tx_index_place {
+    uint32_t hash, number; /* number TX_INDEX_NONE: an empty place */
+} tx_index_place;
+
 /* Finds things by a hash of them: open addressing, half of the places empty at least. Of a thing it has the number
  * alone; whoever has the things compares. Begin with {0}, end with free(index.place). */
 typedef struct tx_index {
-    struct {
-        uint32_t hash, number; /* number TX_INDEX_NONE: an empty place */
-    } * place;
+    tx_index_place *place;
     size_t places, used;
 } tx_index;
 
