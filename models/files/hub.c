@@ -91,7 +91,9 @@ static bool is_component(const char *name)
 static void quote(const char *text, char quoted[4 * TX_PATH_ROOM])
 {
     const bool safe = text[0] && strspn(text, PLAIN "/+:") == strlen(text);
-    char *to = quoted + sprintf(quoted, safe ? "" : "'");
+    char *to = quoted;
+    if (!safe)
+        *to++ = '\'';
     for (size_t i = 0; text[i] && i < TX_PATH_ROOM - 1; i++)
         to += sprintf(to, text[i] == '\'' ? "'\\''" : "%c", text[i]);
     strcpy(to, safe ? "" : "'");

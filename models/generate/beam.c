@@ -37,7 +37,7 @@ typedef struct beams {
     const tx_run *run;
     int64_t width, keep;  /* beams; candidates */
     search *search;       /* of each prompt */
-    float *score;         /* [prompts, width]: what each search has of it, and of the next two */
+    float *score;         /* [prompts, width]: of all searches, as the next two */
     finished *best;       /* [prompts, width] */
     int32_t *ids;         /* [prompts, width, context] */
     candidate *candidate; /* [keep] */
