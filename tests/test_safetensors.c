@@ -308,11 +308,11 @@ static void check_header(const tx_st_header *h, int64_t data_bytes)
         assert_true(e->begin == end && e->end >= e->begin);
         assert_ok(tx_st_size(&e->tensor, &bytes));
         assert_true(bytes == e->end - e->begin);
-        assert_int_equal(tx_st_header_find(h, e->tensor.name), i);
+        assert_int_equal(tx_named_find(h->by_name, (size_t)h->count, e->tensor.name), i);
         end = e->end;
     }
     assert_true(end == data_bytes);
-    assert_int_equal(tx_st_header_find(h, "no tensor has this name"), -1);
+    assert_int_equal(tx_named_find(h->by_name, (size_t)h->count, "no tensor has this name"), -1);
 }
 
 static const char plain[] =

@@ -15,7 +15,7 @@
 
 struct tx_checkpoint {
     int64_t step;
-    char *output_dir, *folder;
+    char *output_dir, folder[TX_PATH_ROOM];
     char making[TX_CHECKPOINT_NAME]; /* the name of `folder` in output_dir */
     tx_json *expected;               /* digests of what was written, by name */
 };
@@ -33,44 +33,31 @@ void tx_checkpoint_name(int64_t step, char name[TX_CHECKPOINT_NAME])
     snprintf(name, TX_CHECKPOINT_NAME, TX_CHECKPOINT_PREFIX "%" PRId64, step);
 }
 
+static void temporary_of(int64_t step, int kind, long pid, char name[TX_CHECKPOINT_NAME])
+{
+    snprintf(name, TX_CHECKPOINT_NAME, "." TX_CHECKPOINT_PREFIX "%" PRId64 ".%s-%ld", step, kind_text[kind], pid);
+}
+
 void tx_checkpoint_temporary(int64_t step, tx_checkpoint_kind kind, char name[TX_CHECKPOINT_NAME])
 {
-    snprintf(name, TX_CHECKPOINT_NAME, "." TX_CHECKPOINT_PREFIX "%" PRId64 ".%s-%ld", step, kind_text[kind],
-             (long)getpid());
+    temporary_of(step, (int)kind, (long)getpid(), name);
 }
 
-/* The number that `text` begins with, in plain decimal digits, and where it ends; -1 for anything else. */
-static int64_t read_number(const char *text, const char **end)
-{
-    int64_t value = 0;
-    const char *c = text;
-    for (; *c >= '0' && *c <= '9'; c++) {
-        if (value > (INT64_MAX - 9) / 10)
-            return -1;
-        value = 10 * value + (*c - '0');
-    }
-    *end = c;
-    return c == text || (text[0] == '0' && c > text + 1) ? -1 : value;
-}
-
-/* The step after the prefix, and where it ends. */
-static int64_t read_step(const char *name, const char **end)
+/* The step in a name is the one that makes the same name again. */
+static int64_t read_step(const char *name)
 {
     const size_t length = strlen(TX_CHECKPOINT_PREFIX);
-    return strncmp(name, TX_CHECKPOINT_PREFIX, length) == 0 ? read_number(name + length, end) : -1;
+    return strncmp(name, TX_CHECKPOINT_PREFIX, length) == 0 ? (int64_t)strtoll(name + length, NULL, 10) : -1;
 }
 
 bool tx_checkpoint_is_temporary(const char *name, int64_t *step, tx_checkpoint_kind *kind)
 {
-    const char *end = name;
-    int64_t found = name[0] == '.' ? read_step(name + 1, &end) : -1;
-    if (found < 0 || *end != '.')
-        return false;
-    for (int k = 0; k < TX_CHECKPOINT_KINDS; k++) {
-        const size_t length = strlen(kind_text[k]);
-        const char *after = end + 1 + length;
-        if (strncmp(end + 1, kind_text[k], length) == 0 && *after == '-' && read_number(after + 1, &after) >= 0 &&
-            !*after) {
+    char exact[TX_CHECKPOINT_NAME];
+    const char *dash = strrchr(name, '-');
+    const int64_t found = name[0] == '.' ? read_step(name + 1) : -1;
+    for (int k = 0; k < TX_CHECKPOINT_KINDS && found >= 0; k++) {
+        temporary_of(found, k, strtol(dash + 1, NULL, 10), exact);
+        if (strcmp(name, exact) == 0) {
             *step = found;
             *kind = (tx_checkpoint_kind)k;
             return true;
@@ -81,15 +68,17 @@ bool tx_checkpoint_is_temporary(const char *name, int64_t *step, tx_checkpoint_k
 
 int64_t tx_checkpoint_step(const char *folder)
 {
+    char exact[TX_CHECKPOINT_NAME];
     size_t length = strlen(folder);
     while (length > 0 && folder[length - 1] == '/')
         length--;
     size_t start = length;
     while (start > 0 && folder[start - 1] != '/')
         start--;
-    const char *end = folder;
-    int64_t step = read_step(folder + start, &end);
-    return end == folder + length ? step : -1;
+    const int64_t step = read_step(folder + start);
+    tx_checkpoint_name(step, exact);
+    return step >= 0 && strlen(exact) == length - start && strncmp(folder + start, exact, length - start) == 0 ? step
+                                                                                                               : -1;
 }
 
 /* ---- Moving and removing ------------------------------------------------------------------------- */
@@ -97,15 +86,9 @@ int64_t tx_checkpoint_step(const char *folder)
 /* The caller flushes the folder. */
 static tx_status rename_in(const char *folder, const char *from, const char *to)
 {
-    char *old = tx_path_join(folder, from), *new = tx_path_join(folder, to);
-    tx_status status = TX_OK;
-    if (!old || !new)
-        status = TX_MEMORY;
-    else if (rename(old, new) != 0)
-        status = tx_file_fail(old, "rename");
-    free(old);
-    free(new);
-    return status;
+    char old[TX_PATH_ROOM], new[TX_PATH_ROOM];
+    return rename(tx_path_in(old, folder, from), tx_path_in(new, folder, to)) == 0 ? TX_OK
+                                                                                   : tx_file_fail(old, "rename");
 }
 
 tx_status tx_checkpoint_remove(const char *folder, const char *name, int64_t step)
@@ -124,9 +107,8 @@ tx_status tx_checkpoint_remove(const char *folder, const char *name, int64_t ste
  * only by another version of TX, is not damaged. */
 static tx_status judge(const char *folder, const char *name, int64_t step, bool *whole)
 {
-    char *path = tx_path_join(folder, name);
-    const tx_status status = path ? tx_manifest_check(path, step, NULL) : TX_MEMORY;
-    free(path);
+    char path[TX_PATH_ROOM];
+    const tx_status status = tx_manifest_check(tx_path_in(path, folder, name), step, NULL);
     *whole = status == TX_OK;
     return status == TX_FORMAT ? TX_OK : status;
 }
@@ -134,15 +116,9 @@ static tx_status judge(const char *folder, const char *name, int64_t step, bool 
 static tx_status look_for(const char *folder, const char *name, bool *there)
 {
     struct stat info;
-    char *path = tx_path_join(folder, name);
-    tx_status status = path ? TX_OK : TX_MEMORY;
-    if (!status) {
-        *there = lstat(path, &info) == 0;
-        if (!*there && errno != ENOENT)
-            status = tx_file_fail(path, "look at it");
-    }
-    free(path);
-    return status;
+    char path[TX_PATH_ROOM];
+    *there = lstat(tx_path_in(path, folder, name), &info) == 0;
+    return *there || errno == ENOENT ? TX_OK : tx_file_fail(path, "look at it");
 }
 
 tx_status tx_checkpoint_recover(const char *folder, const char *aside, int64_t step)
@@ -171,7 +147,6 @@ tx_status tx_checkpoint_recover(const char *folder, const char *aside, int64_t s
 static void checkpoint_free(tx_checkpoint *checkpoint)
 {
     free(checkpoint->output_dir);
-    free(checkpoint->folder);
     tx_json_free(checkpoint->expected);
     free(checkpoint);
 }
@@ -197,17 +172,16 @@ tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoin
     made->step = step;
     tx_checkpoint_temporary(step, TX_CHECKPOINT_MAKING, made->making);
     made->output_dir = strdup(output_dir);
-    made->folder = tx_path_join(output_dir, made->making);
+    tx_path_in(made->folder, output_dir, made->making);
     made->expected = tx_json_object();
-    tx_status status = made->output_dir && made->folder && made->expected
+    tx_status status = made->output_dir && made->expected
                            ? make_folder(made)
                            : tx_fail(TX_MEMORY, "%s: no memory for a checkpoint", output_dir);
-    if (status) {
+    if (status)
         checkpoint_free(made);
-        return status;
-    }
-    *checkpoint = made;
-    return TX_OK;
+    else
+        *checkpoint = made;
+    return status;
 }
 
 const char *tx_checkpoint_folder(const tx_checkpoint *checkpoint)

@@ -43,11 +43,11 @@ static tx_status list_steps(const char *output_dir, tx_checkpoint_steps *steps)
     return status;
 }
 
-static char *path_of(const char *output_dir, int64_t step)
+static const char *path_of(char path[TX_PATH_ROOM], const char *output_dir, int64_t step)
 {
     char name[TX_CHECKPOINT_NAME];
     tx_checkpoint_name(step, name);
-    return tx_path_join(output_dir, name);
+    return tx_path_in(path, output_dir, name);
 }
 
 static void tell(const tx_reporter *report, const char *what)
@@ -80,15 +80,15 @@ static bool is_verdict(tx_status status)
 
 /* The first of `steps` that verifies; those before it are told. */
 static tx_status find_whole(const char *output_dir, const tx_checkpoint_steps *steps, const tx_reporter *report,
-                            int64_t *step)
+                            char **folder)
 {
     for (size_t i = 0; i < steps->count; i++) {
-        char *folder = path_of(output_dir, steps->step[i]);
-        tx_status status = folder ? tx_checkpoint_verify(folder, report) : TX_MEMORY;
-        free(folder);
+        char path[TX_PATH_ROOM];
+        tx_status status = tx_checkpoint_verify(path_of(path, output_dir, steps->step[i]), report);
         if (status == TX_OK) {
-            *step = steps->step[i];
-            return TX_OK;
+            char *found = strdup(path);
+            *folder = found ? found : *folder;
+            return found ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory for its name", path);
         }
         if (!is_verdict(status))
             return tx_fail_in(status, "it cannot be told whether the newest checkpoint is whole");
@@ -100,20 +100,14 @@ static tx_status find_whole(const char *output_dir, const tx_checkpoint_steps *s
 tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report, char **folder)
 {
     tx_checkpoint_steps steps;
-    int64_t step = 0;
     tx_status status = list_steps(output_dir, &steps);
     if (status)
         return status;
     if (steps.count == 0)
         status = tx_fail(TX_NOT_FOUND, "%s: there is no checkpoint", output_dir);
     else
-        status = find_whole(output_dir, &steps, report, &step);
+        status = find_whole(output_dir, &steps, report, folder);
     free(steps.step);
-    char *found = status ? NULL : path_of(output_dir, step);
-    if (!status && !found)
-        return TX_MEMORY;
-    if (!status)
-        *folder = found;
     return status;
 }
 
@@ -134,28 +128,25 @@ tx_status tx_checkpoint_count(const char *output_dir, int64_t *count)
 static tx_status check_ours(const char *folder)
 {
     struct stat info;
-    char *manifest = tx_path_join(folder, TX_CHECKPOINT_MANIFEST);
-    if (!manifest)
-        return TX_MEMORY;
+    char manifest[TX_PATH_ROOM];
     tx_status status = TX_OK;
     if (lstat(folder, &info) != 0)
         status = tx_file_fail(folder, "look at it");
     else if (!S_ISDIR(info.st_mode))
         status = TX_NOT_FOUND;
-    else if (stat(manifest, &info) != 0)
+    else if (stat(tx_path_in(manifest, folder, TX_CHECKPOINT_MANIFEST), &info) != 0)
         status = tx_file_fail(manifest, "look at it");
     if (status == TX_NOT_FOUND)
         status = tx_fail(TX_FORMAT, "%s: no folder with a %s", folder, TX_CHECKPOINT_MANIFEST);
-    free(manifest);
     return status;
 }
 
-/* Whether `folder` is gone; what stands in the way is told. */
-static bool prune_one(const char *output_dir, const char *folder, int64_t step, const tx_reporter *report)
+/* Whether a checkpoint is gone; what stands in the way is told. */
+static bool prune_one(const char *output_dir, int64_t step, const tx_reporter *report)
 {
-    char name[TX_CHECKPOINT_NAME];
+    char name[TX_CHECKPOINT_NAME], path[TX_PATH_ROOM];
     tx_checkpoint_name(step, name);
-    tx_status status = check_ours(folder);
+    tx_status status = check_ours(tx_path_in(path, output_dir, name));
     if (!status)
         status = tx_checkpoint_remove(output_dir, name, step);
     if (status)
@@ -170,13 +161,12 @@ static tx_status prune_to(const char *output_dir, const tx_checkpoint_steps *ste
     size_t left = steps->count;
     for (size_t i = steps->count; i > 0 && left > keep && steps->step[i - 1] < whole; i--) {
         bool spared = false;
-        char *folder = path_of(output_dir, steps->step[i - 1]);
-        tx_status status = !folder ? TX_MEMORY : best ? tx_folder_same(folder, best, &spared) : TX_OK;
-        if (!status && !spared && prune_one(output_dir, folder, steps->step[i - 1], report))
-            left--;
-        free(folder);
+        char path[TX_PATH_ROOM];
+        tx_status status = best ? tx_folder_same(path_of(path, output_dir, steps->step[i - 1]), best, &spared) : TX_OK;
         if (status)
             return status;
+        if (!spared && prune_one(output_dir, steps->step[i - 1], report))
+            left--;
     }
     return TX_OK;
 }
@@ -203,13 +193,8 @@ tx_status tx_checkpoint_clear(const char *output_dir, const tx_reporter *report)
     tx_status status = list_steps(output_dir, &steps);
     if (status)
         return status;
-    for (size_t i = 0; i < steps.count && !status; i++) {
-        char *folder = path_of(output_dir, steps.step[i]);
-        status = folder ? TX_OK : TX_MEMORY;
-        if (folder)
-            prune_one(output_dir, folder, steps.step[i], report);
-        free(folder);
-    }
+    for (size_t i = 0; i < steps.count; i++)
+        prune_one(output_dir, steps.step[i], report);
     free(steps.step);
-    return status;
+    return TX_OK;
 }

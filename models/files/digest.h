@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SHA-256 (FIPS 180-4) of files and of data. The only user of OpenSSL's libcrypto. */
+ * SHA-256 (FIPS 180-4). The only user of OpenSSL's libcrypto. */
 #ifndef TX_FILES_DIGEST_H
 #define TX_FILES_DIGEST_H
 
-#include "models/report.h"
 #include "tx.h"
 
 #define TX_DIGEST_BYTES 32
@@ -14,15 +13,11 @@
 typedef struct tx_digest tx_digest;
 
 tx_status tx_digest_create(tx_digest **digest);
+/* A failure lasts: tx_digest_finish tells it as well. */
 tx_status tx_digest_add(tx_digest *digest, const void *data, size_t size);
 /* Writes the 64 hexadecimal digits and a NUL; frees the digest whatever the outcome. */
 tx_status tx_digest_finish(tx_digest *digest, char text[TX_DIGEST_TEXT]);
 void tx_digest_free(tx_digest *digest);
 
 tx_status tx_digest_data(const void *data, size_t size, char text[TX_DIGEST_TEXT]);
-/* Of what an open file gives from where it stands, read by pieces; `*size` (or NULL) receives how many bytes those are;
- * `path` is for messages; how far it is is reported (NULL: to nobody). */
-tx_status tx_digest_descriptor(int descriptor, const char *path, const tx_reporter *report, char text[TX_DIGEST_TEXT],
-                               int64_t *size);
-
 #endif

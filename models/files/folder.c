@@ -3,10 +3,12 @@
 #include "models/files/folder.h"
 
 #include "api/base/file.h"
+#include "models/array.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,6 +16,13 @@
 
 /* Folders within folders that are removed: a bound on descriptors and on the stack. */
 #define MAX_DEPTH 32
+
+char *tx_path_in(char path[TX_PATH_ROOM], const char *folder, const char *name)
+{
+    const size_t length = strlen(folder);
+    snprintf(path, TX_PATH_ROOM, "%s%s%s", folder, length > 0 && folder[length - 1] == '/' ? "" : "/", name);
+    return path;
+}
 
 static bool is_dots(const char *name)
 {
@@ -29,19 +38,11 @@ static int by_bytes(const void *a, const void *b)
 
 static tx_status add_name(tx_names *names, size_t *room, const char *name)
 {
-    if (names->count == *room) {
-        size_t wanted = *room ? 2 * *room : 16;
-        char **larger = realloc(names->name, wanted * sizeof *larger);
-        if (!larger)
-            return tx_fail(TX_MEMORY, "no memory for the names in a folder");
-        names->name = larger;
-        *room = wanted;
-    }
+    tx_status status = tx_array_reserve(&names->name, room, names->count + 1, sizeof *names->name, "names in a folder");
+    if (status)
+        return status;
     names->name[names->count] = strdup(name);
-    if (!names->name[names->count])
-        return tx_fail(TX_MEMORY, "no memory for the names in a folder");
-    names->count++;
-    return TX_OK;
+    return names->name[names->count++] ? TX_OK : tx_fail(TX_MEMORY, "no memory for the names in a folder");
 }
 
 /* readdir tells its end from a failure by errno alone. */

@@ -6,6 +6,15 @@
 
 #include "tx.h"
 
+#include <limits.h>
+
+/* Room for a path, and for one more byte than the system takes. */
+#define TX_PATH_ROOM (PATH_MAX + 1)
+
+/* Writes "folder/name"; returns `path`. One that is too long is cut to a length that every call of the system refuses.
+ */
+char *tx_path_in(char path[TX_PATH_ROOM], const char *folder, const char *name);
+
 typedef struct tx_names {
     char **name;
     size_t count;

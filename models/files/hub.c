@@ -3,9 +3,8 @@
 #include "models/files/hub.h"
 
 #include "api/base/file.h"
+#include "models/files/folder.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,34 +15,27 @@
 #define REVISION_BYTES 256
 /* A repository's name on the hub is no longer. */
 #define NAME_BYTES 96
+/* What it is made of. */
+#define PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
 /* What is looked for, and what came of it. */
 typedef struct search {
     bool dataset;
     const char *name, *config;
-    const char *home; /* $TX_HOME */
-    char *hub;        /* the cache */
-    char looked[512]; /* places, for the message */
-    char note[256];   /* what is there and cannot be used; "" */
+    char home[TX_PATH_ROOM]; /* $TX_HOME */
+    char hub[TX_PATH_ROOM];  /* the cache; "": there is none */
+    char looked[512];        /* places, for the message */
+    char note[320];          /* what is there and cannot be used; "" */
 } search;
 
-/* printf into memory that the caller frees; NULL when there is none (the message is set). */
-static char *text_of(const char *format, ...) TX_PRINTF(1, 2);
-static char *text_of(const char *format, ...)
+/* printf to a path; what is too long is cut to what no call of the system takes. */
+static void put(char path[TX_PATH_ROOM], const char *format, ...) TX_PRINTF(2, 3);
+static void put(char path[TX_PATH_ROOM], const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    int length = vsnprintf(NULL, 0, format, args);
+    vsnprintf(path, TX_PATH_ROOM, format, args);
     va_end(args);
-    char *text = length < 0 ? NULL : malloc((size_t)length + 1);
-    if (!text) {
-        tx_fail(TX_MEMORY, "no memory for the name of a file");
-        return NULL;
-    }
-    va_start(args, format);
-    vsnprintf(text, (size_t)length + 1, format, args);
-    va_end(args);
-    return text;
 }
 
 /* ---- Names ----------------------------------------------------------------------------------------- */
@@ -51,60 +43,42 @@ static char *text_of(const char *format, ...)
 /* Names that once had no owner. */
 static const struct {
     bool dataset;
-    const char *owner, *name;
+    const char *name;
 } legacy[] = {
-    {false, "openai-community", "gpt2"},       {false, "openai-community", "gpt2-medium"},
-    {false, "openai-community", "gpt2-large"}, {false, "openai-community", "gpt2-xl"},
-    {false, "distilbert", "distilgpt2"},       {true, "Salesforce", "wikitext"},
-    {true, "Skylion007", "openwebtext"},       {true, "karpathy", "tiny_shakespeare"},
+    {false, "openai-community/gpt2"},       {false, "openai-community/gpt2-medium"},
+    {false, "openai-community/gpt2-large"}, {false, "openai-community/gpt2-xl"},
+    {false, "distilbert/distilgpt2"},       {true, "Salesforce/wikitext"},
+    {true, "Skylion007/openwebtext"},       {true, "karpathy/tiny_shakespeare"},
 };
 
-/* The other name of the same thing in `other`, which has room for NAME_BYTES + 1; false where there is none. */
-static bool other_name(const search *s, char *other)
+/* The other name of the same thing, or NULL. */
+static const char *other_name(const search *s)
 {
     for (size_t i = 0; i < sizeof legacy / sizeof legacy[0]; i++) {
-        if (legacy[i].dataset != s->dataset)
-            continue;
-        char full[NAME_BYTES + 1];
-        snprintf(full, sizeof full, "%s/%s", legacy[i].owner, legacy[i].name);
-        if (strcmp(s->name, legacy[i].name) == 0) {
-            snprintf(other, NAME_BYTES + 1, "%s", full);
-            return true;
-        }
-        if (strcmp(s->name, full) == 0) {
-            snprintf(other, NAME_BYTES + 1, "%s", legacy[i].name);
-            return true;
-        }
+        const char *full = legacy[i].name, *bare = strchr(full, '/') + 1;
+        if (legacy[i].dataset == s->dataset && strcmp(s->name, bare) == 0)
+            return full;
+        if (legacy[i].dataset == s->dataset && strcmp(s->name, full) == 0)
+            return bare;
     }
-    return false;
+    return NULL;
 }
 
-static bool is_plain(char c)
+/* Whether the `size` bytes can be an owner or a name on the hub. */
+static bool is_part(const char *part, size_t size)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-           c == '-';
+    return size > 0 && !strchr(".-", part[0]) && !strchr(".-", part[size - 1]);
 }
 
 /* Whether it can be the name of something on the hub: NAME or OWNER/NAME of letters, digits and "._-", neither part
  * beginning or ending with one of ".-", "--" and ".." nowhere. */
 static bool is_hub_name(const char *name)
 {
-    size_t length = strlen(name);
-    int slashes = 0;
-    if (length == 0 || length > NAME_BYTES)
-        return false;
-    for (size_t i = 0; i < length; i++) {
-        char before = i ? name[i - 1] : '/', after = i + 1 < length ? name[i + 1] : '/';
-        if (name[i] == '/') {
-            if (++slashes > 1 || i == 0 || i + 1 == length)
-                return false;
-        } else if (!is_plain(name[i])) {
-            return false;
-        } else if ((name[i] == '.' || name[i] == '-') && (before == '/' || after == '/' || before == name[i])) {
-            return false;
-        }
-    }
-    return true;
+    const size_t length = strlen(name);
+    const char *slash = strchr(name, '/'), *last = slash ? slash + 1 : name;
+    return length <= NAME_BYTES && strspn(last, PLAIN) == strlen(last) && is_part(last, strlen(last)) &&
+           !strstr(name, "--") && !strstr(name, "..") &&
+           (!slash || (strspn(name, PLAIN) == (size_t)(slash - name) && is_part(name, (size_t)(slash - name))));
 }
 
 /* Whether it names a folder within another. */
@@ -114,32 +88,15 @@ static bool is_component(const char *name)
 }
 
 /* `text` as one word of a shell's command. */
-static char *quote(const char *text)
+static void quote(const char *text, char quoted[4 * TX_PATH_ROOM])
 {
-    bool safe = text[0] != '\0';
-    size_t quotes = 0;
-    for (const char *c = text; *c; c++) {
-        safe = safe && (is_plain(*c) || *c == '/' || *c == '+' || *c == ':');
-        quotes += *c == '\'';
-    }
-    if (safe)
-        return text_of("%s", text);
-    char *quoted = malloc(strlen(text) + 3 * quotes + 3), *to = quoted;
-    if (!quoted) {
-        tx_fail(TX_MEMORY, "no memory for the name of a file");
-        return NULL;
-    }
-    *to++ = '\'';
-    for (const char *c = text; *c; c++) {
-        if (*c == '\'') {
-            memcpy(to, "'\\''", 4);
-            to += 4;
-        } else {
-            *to++ = *c;
-        }
-    }
-    memcpy(to, "'", 2);
-    return quoted;
+    const bool safe = text[0] && strspn(text, PLAIN "/+:") == strlen(text);
+    char *to = quoted;
+    if (!safe)
+        *to++ = '\'';
+    for (size_t i = 0; text[i] && i < TX_PATH_ROOM - 1; i++)
+        to += sprintf(to, text[i] == '\'' ? "'\\''" : "%c", text[i]);
+    strcpy(to, safe ? "" : "'");
 }
 
 /* ---- Places ---------------------------------------------------------------------------------------- */
@@ -152,67 +109,57 @@ static const char *environment(const char *name)
 }
 
 /* $TX_HOME, $XDG_DATA_HOME/tx or ~/.local/share/tx. */
-static tx_status find_home(char **path)
+static tx_status find_home(char path[TX_PATH_ROOM])
 {
     const char *set = environment("TX_HOME"), *data = environment("XDG_DATA_HOME"), *home = environment("HOME");
     if (!set && !data && !home)
         return tx_fail(TX_NOT_FOUND, "neither TX_HOME nor HOME is set: give a path, or set TX_HOME");
-    *path = set ? text_of("%s", set) : data ? text_of("%s/tx", data) : text_of("%s/.local/share/tx", home);
-    return *path ? TX_OK : TX_MEMORY;
+    put(path, "%s%s", set ? set : data ? data : home, set ? "" : data ? "/tx" : "/.local/share/tx");
+    return TX_OK;
 }
 
 /* Where the hub's own programs keep what they fetch: the first that is set decides. */
-static tx_status find_hub(char **path)
+static void find_hub(char path[TX_PATH_ROOM])
 {
-    const char *hub = environment("HF_HUB_CACHE"), *hf = environment("HF_HOME"), *home = environment("HOME");
-    const char *cache = environment("XDG_CACHE_HOME");
-    if (!hub && !hf && !cache && !home) {
-        *path = NULL;
-        return TX_OK;
-    }
-    *path = hub     ? text_of("%s", hub)
-            : hf    ? text_of("%s/hub", hf)
-            : cache ? text_of("%s/huggingface/hub", cache)
-                    : text_of("%s/.cache/huggingface/hub", home);
-    return *path ? TX_OK : TX_MEMORY;
+    static const char *const places[][2] = {{"HF_HUB_CACHE", ""},
+                                            {"HF_HOME", "/hub"},
+                                            {"XDG_CACHE_HOME", "/huggingface/hub"},
+                                            {"HOME", "/.cache/huggingface/hub"}};
+    for (size_t i = 0; i < sizeof places / sizeof places[0] && !path[0]; i++)
+        if (environment(places[i][0]))
+            put(path, "%s%s", environment(places[i][0]), places[i][1]);
+}
+
+static tx_status copy(const char *path, char **made)
+{
+    char *text = strdup(path);
+    if (!text)
+        return tx_fail(TX_MEMORY, "no memory for the name of a file");
+    *made = text;
+    return TX_OK;
 }
 
 /* ---- Looking --------------------------------------------------------------------------------------- */
 
-/* Whether the folder holds what is looked for: TX_OK or TX_NOT_FOUND; what is there all the same is noted. */
-static tx_status judge(search *s, const char *folder)
+/* Takes the folder if it holds what is looked for, a copy of its path: TX_OK or TX_NOT_FOUND; what is there all the
+ * same is noted. */
+static tx_status consider(search *s, const char *candidate, char **folder)
 {
     tx_status status = TX_NOT_FOUND;
-    char *path = NULL;
-    if (!tx_file_exists(folder))
+    char *file = NULL, path[TX_PATH_ROOM];
+    if (!tx_file_exists(candidate))
         return TX_NOT_FOUND;
-    if (s->dataset) {
-        for (int split = TX_SPLIT_TRAIN; split <= TX_SPLIT_TEST && status == TX_NOT_FOUND; split++)
-            status = tx_hub_split(folder, (tx_split)split, &path);
-        if (status == TX_INVALID) /* several: told when one is asked for */
-            status = TX_OK;
-    } else {
-        path = tx_path_join(folder, "config.json");
-        status = !path ? TX_MEMORY : tx_file_exists(path) ? TX_OK : TX_NOT_FOUND;
-    }
-    free(path);
+    for (int split = TX_SPLIT_TRAIN; s->dataset && split <= TX_SPLIT_TEST && status == TX_NOT_FOUND; split++)
+        status = tx_hub_split(candidate, (tx_split)split, &file);
+    free(file);
+    if (status == TX_INVALID) /* several: told when one is asked for */
+        status = TX_OK;
+    if (!s->dataset && tx_file_exists(tx_path_in(path, candidate, "config.json")))
+        status = TX_OK;
     if (status == TX_NOT_FOUND)
-        snprintf(s->note, sizeof s->note, "; %s has no %s", folder,
+        snprintf(s->note, sizeof s->note, "; %.200s has no %s", candidate,
                  s->dataset ? "train, validation or test file that TX reads (it reads no parquet)" : "config.json");
-    return status;
-}
-
-/* Takes `candidate` (or NULL: no memory) over: gives it to the caller or frees it. */
-static tx_status consider(search *s, char *candidate, char **folder)
-{
-    if (!candidate)
-        return TX_MEMORY;
-    tx_status status = judge(s, candidate);
-    if (status)
-        free(candidate);
-    else
-        *folder = candidate;
-    return status;
+    return status ? status : copy(candidate, folder);
 }
 
 static void looked_in(search *s, const char *place)
@@ -223,81 +170,73 @@ static void looked_in(search *s, const char *place)
 
 static tx_status look_at_home(search *s, const char *name, char **folder)
 {
-    char *place = text_of("%s/%s/%s%s%s", s->home, s->dataset ? "datasets" : "models", name, s->config ? "/" : "",
-                          s->config ? s->config : "");
-    if (place)
-        looked_in(s, place);
+    char place[TX_PATH_ROOM];
+    put(place, "%s/%s/%s%s%s", s->home, s->dataset ? "datasets" : "models", name, s->config ? "/" : "",
+        s->config ? s->config : "");
+    looked_in(s, place);
     return consider(s, place, folder);
 }
 
-/* The only entry of a folder that is not hidden, in `name`; false where there is none or are several. */
-static bool only_entry(const char *folder, char name[REVISION_BYTES])
+/* The only entry of a folder that is not hidden, in `name`; TX_NOT_FOUND where there is none or are several. */
+static tx_status only_entry(const char *folder, char name[REVISION_BYTES])
 {
     int entries = 0;
-    DIR *list = opendir(folder);
-    for (struct dirent *e = list ? readdir(list) : NULL; e; e = readdir(list))
-        if (e->d_name[0] != '.' && strlen(e->d_name) < REVISION_BYTES && ++entries == 1)
-            strcpy(name, e->d_name);
-    if (list)
-        closedir(list);
-    return entries == 1;
+    tx_names names;
+    tx_status status = tx_folder_list(folder, &names);
+    if (status)
+        return status == TX_MEMORY ? TX_MEMORY : TX_NOT_FOUND;
+    for (size_t i = 0; i < names.count; i++)
+        if (names.name[i][0] != '.' && strlen(names.name[i]) < REVISION_BYTES && ++entries == 1)
+            strcpy(name, names.name[i]);
+    tx_names_free(&names);
+    return entries == 1 ? TX_OK : TX_NOT_FOUND;
 }
 
 /* The snapshot of a repository in the cache: what refs/main names, or the only one. */
 static tx_status find_revision(search *s, const char *repository, char revision[REVISION_BYTES])
 {
-    char *reference = tx_path_join(repository, "refs/main"), *snapshots = tx_path_join(repository, "snapshots");
-    char *text = NULL;
+    char path[TX_PATH_ROOM], *text = NULL;
     size_t size = 0;
-    tx_status status = reference && snapshots ? tx_file_read(reference, REVISION_BYTES - 1, &text, &size) : TX_MEMORY;
+    tx_status status = tx_file_read(tx_path_in(path, repository, "refs/main"), REVISION_BYTES - 1, &text, &size);
     if (status == TX_OK) {
         text[strcspn(text, " \r\n")] = '\0';
         strcpy(revision, text);
-        if (!is_component(revision)) {
-            snprintf(s->note, sizeof s->note, "; %s does not name a snapshot", reference);
-            status = TX_NOT_FOUND;
-        }
-    } else if (status != TX_MEMORY) {
-        status = only_entry(snapshots, revision) ? TX_OK : TX_NOT_FOUND;
+        free(text);
+        status = is_component(revision) ? TX_OK : TX_NOT_FOUND;
         if (status)
-            snprintf(s->note, sizeof s->note, "; %s has no refs/main and not just one snapshot", repository);
+            snprintf(s->note, sizeof s->note, "; %.200s does not name a snapshot", path);
+    } else if (status != TX_MEMORY) {
+        status = only_entry(tx_path_in(path, repository, "snapshots"), revision);
+        if (status == TX_NOT_FOUND)
+            snprintf(s->note, sizeof s->note, "; %.200s has no refs/main and not just one snapshot", repository);
     }
-    free(text);
-    free(reference);
-    free(snapshots);
     return status;
 }
 
 static tx_status look_in_cache(search *s, const char *name, char **folder)
 {
     const char *slash = strchr(name, '/');
-    int owner = slash ? (int)(slash - name) : 0;
-    char revision[REVISION_BYTES];
-    char *repository = text_of("%s/%s--%.*s%s%s", s->hub, s->dataset ? "datasets" : "models", owner, name,
-                               slash ? "--" : "", slash ? slash + 1 : name);
-    if (!repository)
-        return TX_MEMORY;
+    char revision[REVISION_BYTES], repository[TX_PATH_ROOM], place[TX_PATH_ROOM];
+    put(repository, "%s/%s--%.*s%s%s", s->hub, s->dataset ? "datasets" : "models", slash ? (int)(slash - name) : 0,
+        name, slash ? "--" : "", slash ? slash + 1 : name);
     looked_in(s, repository);
     tx_status status = tx_file_exists(repository) ? find_revision(s, repository, revision) : TX_NOT_FOUND;
-    if (!status)
-        status = consider(
-            s, text_of("%s/snapshots/%s%s%s", repository, revision, s->config ? "/" : "", s->config ? s->config : ""),
-            folder);
-    free(repository);
-    return status;
+    if (status)
+        return status;
+    put(place, "%s/snapshots/%s%s%s", repository, revision, s->config ? "/" : "", s->config ? s->config : "");
+    return consider(s, place, folder);
 }
 
 /* Goes through the places that a name may stand for. */
 static tx_status look(search *s, char **folder)
 {
-    char other[NAME_BYTES + 1];
-    const char *names[2] = {s->name, other_name(s, other) ? other : NULL};
+    const char *names[2] = {s->name, other_name(s)};
     tx_status status = TX_NOT_FOUND;
     for (int i = 0; i < 2 && status == TX_NOT_FOUND; i++)
         if (names[i])
             status = look_at_home(s, names[i], folder);
     for (int i = 0; i < 2 && status == TX_NOT_FOUND; i++)
-        if (names[i] && s->hub)
+        if (names[i] && s->hub[0])
             status = look_in_cache(s, names[i], folder);
     return status;
 }
@@ -313,21 +252,18 @@ static tx_status fail_model(const search *s)
 
 static tx_status fail_dataset(const search *s)
 {
-    char *folder = text_of("%s/datasets/%s%s%s", s->home, s->name, s->config ? "/" : "", s->config ? s->config : "");
-    char *place = folder ? quote(folder) : NULL, *config = s->config ? quote(s->config) : NULL;
-    tx_status status = TX_MEMORY;
-    if (place && (config || !s->config))
-        status = tx_fail(TX_NOT_FOUND,
-                         "%s%s%s: no such dataset here; to fetch it (Python with the library datasets): "
-                         "python3 -c 'import os,sys,datasets; p=sys.argv[1]; os.makedirs(p,exist_ok=True); "
-                         "[d.to_json(f\"{p}/{s}.jsonl\") for s,d in datasets.load_dataset(*sys.argv[2:]).items()]' "
-                         "%s %s%s%s (looked in %s%s)",
-                         s->name, s->config ? "/" : "", s->config ? s->config : "", place, s->name, config ? " " : "",
-                         config ? config : "", s->looked, s->note);
-    free(folder);
-    free(place);
-    free(config);
-    return status;
+    char folder[TX_PATH_ROOM], place[4 * TX_PATH_ROOM], config[4 * TX_PATH_ROOM] = "";
+    put(folder, "%s/datasets/%s%s%s", s->home, s->name, s->config ? "/" : "", s->config ? s->config : "");
+    quote(folder, place);
+    if (s->config)
+        quote(s->config, config);
+    return tx_fail(TX_NOT_FOUND,
+                   "%s%s%s: no such dataset here; to fetch it (Python with the library datasets): "
+                   "python3 -c 'import os,sys,datasets; p=sys.argv[1]; os.makedirs(p,exist_ok=True); "
+                   "[d.to_json(f\"{p}/{s}.jsonl\") for s,d in datasets.load_dataset(*sys.argv[2:]).items()]' "
+                   "%s %s%s%s (looked in %s%s)",
+                   s->name, s->config ? "/" : "", s->config ? s->config : "", place, s->name, s->config ? " " : "",
+                   config, s->looked, s->note);
 }
 
 static tx_status find(search *s, char **folder)
@@ -335,51 +271,39 @@ static tx_status find(search *s, char **folder)
     if (!is_hub_name(s->name))
         return tx_fail(TX_NOT_FOUND, "%s: no such %s, and no name of a %s on the hub (NAME or OWNER/NAME)", s->name,
                        s->dataset ? "folder" : "file or folder", s->dataset ? "dataset" : "model");
-    char *home = NULL;
-    tx_status status = find_home(&home);
-    s->home = home;
-    if (!status)
-        status = find_hub(&s->hub);
-    if (!status)
-        status = look(s, folder);
-    if (status == TX_NOT_FOUND && home)
+    tx_status status = find_home(s->home);
+    if (status)
+        return status;
+    find_hub(s->hub);
+    status = look(s, folder);
+    if (status == TX_NOT_FOUND)
         status = s->dataset ? fail_dataset(s) : fail_model(s);
-    free(home);
-    free(s->hub);
     return status;
 }
 
 tx_status tx_hub_model(const char *name, char **folder)
 {
     search s = {.name = name};
-    char *path;
-    if (!tx_file_exists(name))
-        return find(&s, folder);
-    path = text_of("%s", name);
-    if (!path)
-        return TX_MEMORY;
-    *folder = path;
-    return TX_OK;
+    return tx_file_exists(name) ? copy(name, folder) : find(&s, folder);
 }
 
 tx_status tx_hub_dataset(const char *name, const char *config, char **folder)
 {
     search s = {.dataset = true, .name = name, .config = config};
     struct stat info;
+    char path[TX_PATH_ROOM];
     if (config && !is_component(config))
         return tx_fail(TX_INVALID, "%s: \"%s\" is not the name of a configuration", name, config);
     if (stat(name, &info) != 0)
         return find(&s, folder);
     if (!S_ISDIR(info.st_mode))
         return tx_fail(TX_INVALID, "%s: not a folder; a single file is given as the file to train on", name);
-    char *path = config ? tx_path_join(name, config) : text_of("%s", name);
-    if (!path)
-        return TX_MEMORY;
+    put(path, "%s%s%s", name, config ? "/" : "", config ? config : "");
     tx_status status = consider(&s, path, folder);
     if (status == TX_NOT_FOUND)
         return tx_fail(TX_NOT_FOUND,
-                       "%s%s%s: no folder with a file train, validation or test that TX reads (.txt, .raw, "
+                       "%s: no folder with a file train, validation or test that TX reads (.txt, .raw, "
                        ".tokens, .jsonl, .bin)",
-                       name, config ? "/" : "", config ? config : "");
+                       path);
     return status;
 }

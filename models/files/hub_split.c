@@ -3,10 +3,8 @@
 #include "models/files/hub.h"
 
 #include "api/base/file.h"
+#include "models/files/folder.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -40,46 +38,36 @@ static bool is_split(const char *name, tx_split split)
     return false;
 }
 
-/* Takes `path` over: the first is kept, and the message of a second one names both. */
-static tx_status take(const char *folder, tx_split split, char *path, char **found)
-{
-    struct stat info;
-    tx_status status = TX_OK;
-    if (!path)
-        return TX_MEMORY;
-    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) {
-        free(path);
-    } else if (!*found) {
-        *found = path;
-    } else {
-        const char *a = strrchr(path, '/') + 1, *b = strrchr(*found, '/') + 1;
-        bool first = strcmp(a, b) < 0;
-        status = tx_fail(TX_INVALID, "%s: both %s and %s could be the %s file; give one of them by its path", folder,
-                         first ? a : b, first ? b : a, stems[split][0]);
-        free(path);
-    }
-    return status;
-}
-
 tx_status tx_hub_split(const char *folder, tx_split split, char **path)
 {
-    DIR *list = opendir(folder);
-    char *found = NULL;
-    tx_status status = TX_OK;
-    if (!list)
-        return tx_fail(errno == ENOENT ? TX_NOT_FOUND : TX_IO, "%s: cannot open the folder: %s", folder,
-                       strerror(errno));
-    for (struct dirent *e = readdir(list); e && !status; e = readdir(list))
-        if (e->d_name[0] != '.' && is_split(e->d_name, split))
-            status = take(folder, split, tx_path_join(folder, e->d_name), &found);
-    closedir(list);
+    struct stat info;
+    tx_names names;
+    char at[TX_PATH_ROOM];
+    const char *found = NULL;
+    if (stat(folder, &info) == 0 && !S_ISDIR(info.st_mode))
+        return tx_fail(TX_IO, "%s: not a folder", folder);
+    tx_status status = tx_folder_list(folder, &names);
+    if (status)
+        return status;
+    for (size_t i = 0; i < names.count && !status; i++) {
+        const char *name = names.name[i];
+        if (name[0] == '.' || !is_split(name, split) || stat(tx_path_in(at, folder, name), &info) != 0 ||
+            !S_ISREG(info.st_mode))
+            continue;
+        if (found)
+            status = tx_fail(TX_INVALID, "%s: both %s and %s could be the %s file; give one of them by its path",
+                             folder, found, name, stems[split][0]);
+        found = name;
+    }
     if (!status && !found)
         status =
             tx_fail(TX_NOT_FOUND, "%s: no %s file (%s with the ending .txt, .raw, .tokens, .jsonl or .bin)", folder,
                     stems[split][0], split == TX_SPLIT_VALIDATION ? "validation, valid or val" : stems[split][0]);
-    if (status)
-        free(found);
-    else
-        *path = found;
+    if (!status) {
+        char *made = tx_path_join(folder, found);
+        status = made ? TX_OK : TX_MEMORY;
+        *path = made ? made : *path;
+    }
+    tx_names_free(&names);
     return status;
 }

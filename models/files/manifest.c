@@ -4,7 +4,7 @@
 
 #include "api/base/file.h"
 #include "api/base/json.h"
-#include "models/files/digest.h"
+#include "models/files/data_file.h"
 #include "models/files/folder.h"
 
 #include <fcntl.h>
@@ -19,21 +19,39 @@
 
 /* ---- One file ------------------------------------------------------------------------------------ */
 
-/* Flushes a file and tells what the disk then holds. */
-static tx_status flush_and_digest(const char *path, char digest[TX_DIGEST_TEXT], int64_t *size)
+/* Opens one by its plain name: a link is none. */
+static tx_status open_file(char *path, tx_data_file *file)
 {
-    int descriptor = -1;
-    tx_status status = tx_file_open(path, O_RDONLY | O_NOFOLLOW, &descriptor, NULL);
+    *file = (tx_data_file){.path = path};
+    return tx_file_open(path, O_RDONLY | O_NOFOLLOW, &file->descriptor, &file->size);
+}
+
+static tx_status digest_file(const tx_data_file *file, const tx_reporter *report, char text[TX_DIGEST_TEXT])
+{
+    tx_digest *digest;
+    tx_status status = tx_digest_create(&digest);
     if (status)
         return status;
-    if (fsync(descriptor) != 0)
-        status = tx_file_fail(path, "flush to disk");
-    else
-        status = tx_digest_descriptor(descriptor, path, NULL, digest, size);
+    status = tx_data_file_digest(file, 0, file->size, digest, report);
+    if (!status)
+        return tx_digest_finish(digest, text);
+    tx_digest_free(digest);
+    return status;
+}
+
+/* Flushes a file and tells what the disk then holds. */
+static tx_status flush_and_digest(char *path, char digest[TX_DIGEST_TEXT], int64_t *size)
+{
+    tx_data_file file;
+    tx_status status = open_file(path, &file);
+    if (status)
+        return status;
+    *size = file.size;
+    status = fsync(file.descriptor) != 0 ? tx_file_fail(path, "flush to disk") : digest_file(&file, NULL, digest);
     /* Later readings come from the disk and not from memory, where the system can do so. */
     if (!status)
-        (void)posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
-    if (close(descriptor) != 0 && !status)
+        (void)posix_fadvise(file.descriptor, 0, 0, POSIX_FADV_DONTNEED);
+    if (close(file.descriptor) != 0 && !status)
         status = tx_file_fail(path, "close");
     return status;
 }
@@ -51,14 +69,13 @@ static tx_status describe(const char *folder, const char *name, const tx_json *e
     char digest[TX_DIGEST_TEXT];
     const char *written;
     int64_t size = 0;
-    char *path = tx_path_join(folder, name);
-    tx_status status = path ? flush_and_digest(path, digest, &size) : TX_MEMORY;
+    char path[TX_PATH_ROOM];
+    tx_status status = flush_and_digest(tx_path_in(path, folder, name), digest, &size);
     if (!status && tx_json_has(expected, name)) {
         status = tx_json_get_string(expected, name, &written);
         if (!status && strcmp(written, digest) != 0)
             status = fail_other(path);
     }
-    free(path);
     if (status)
         return status;
     tx_json *made = tx_json_object();
@@ -114,10 +131,8 @@ static tx_status write_and_read(const char *path, const tx_json *manifest)
 tx_status tx_manifest_write(const char *folder, int64_t step, const tx_json *expected)
 {
     tx_json *manifest = tx_json_object(), *files = tx_json_object();
-    char *path = tx_path_join(folder, TX_CHECKPOINT_MANIFEST);
-    tx_status status = path ? TX_OK : TX_MEMORY;
-    if (!status)
-        status = tx_json_set_int(manifest, "format", FORMAT);
+    char path[TX_PATH_ROOM];
+    tx_status status = tx_json_set_int(manifest, "format", FORMAT);
     if (!status)
         status = tx_json_set_int(manifest, "step", step);
     if (!status)
@@ -128,8 +143,7 @@ tx_status tx_manifest_write(const char *folder, int64_t step, const tx_json *exp
         tx_json_free(files);
     /* This also flushes the names of all files: it is the last one. */
     if (!status)
-        status = write_and_read(path, manifest);
-    free(path);
+        status = write_and_read(tx_path_in(path, folder, TX_CHECKPOINT_MANIFEST), manifest);
     tx_json_free(manifest);
     return status;
 }
@@ -144,24 +158,24 @@ static bool is_plain_name(const char *name)
 }
 
 /* The manifest's word on a file against the file. */
-static tx_status check_file(const char *path, int64_t size, const char *digest, const tx_reporter *report)
+static tx_status check_file(char *path, int64_t size, const char *digest, const tx_reporter *report)
 {
     char found[TX_DIGEST_TEXT];
-    int64_t there = 0;
-    int descriptor = -1;
-    tx_status status = tx_file_open(path, O_RDONLY | O_NOFOLLOW, &descriptor, &there);
+    tx_data_file file;
+    tx_status status = open_file(path, &file);
     if (status == TX_NOT_FOUND)
         return tx_fail(TX_FORMAT, "%s: missing", path);
     if (status)
         return status;
-    if (there != size)
-        status = tx_fail(TX_FORMAT, "%s: has %" PRId64 " bytes, had %" PRId64 " when it was saved", path, there, size);
+    if (file.size != size)
+        status =
+            tx_fail(TX_FORMAT, "%s: has %" PRId64 " bytes, had %" PRId64 " when it was saved", path, file.size, size);
     else
-        status = tx_digest_descriptor(descriptor, path, report, found, NULL);
+        status = digest_file(&file, report, found);
     if (!status && strcmp(found, digest) != 0)
         status = tx_fail(TX_FORMAT, "%s: its contents are not what was saved (SHA-256 %.12s..., was %.12s...)", path,
                          found, digest);
-    close(descriptor);
+    close(file.descriptor);
     return status;
 }
 
@@ -180,10 +194,8 @@ static tx_status check_entry(const char *folder, const char *name, const tx_json
     if (status)
         return tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s/%s: file %.80s", folder,
                           TX_CHECKPOINT_MANIFEST, name);
-    char *path = tx_path_join(folder, name);
-    status = path ? check_file(path, size, digest, report) : TX_MEMORY;
-    free(path);
-    return status;
+    char path[TX_PATH_ROOM];
+    return check_file(tx_path_in(path, folder, name), size, digest, report);
 }
 
 /* Nothing lies in the folder that the manifest does not name: it could change what is loaded. */
@@ -224,13 +236,14 @@ static tx_status check_manifest(const char *folder, int64_t step, const tx_json 
     return status;
 }
 
-static tx_status check_once(const char *folder, const char *path, int64_t step, const tx_reporter *report)
+static tx_status check_once(const char *folder, int64_t step, const tx_reporter *report)
 {
     tx_json *manifest = NULL;
-    int descriptor = -1;
-    tx_status status = tx_file_open(path, O_RDONLY | O_NOFOLLOW, &descriptor, NULL);
-    if (descriptor >= 0)
-        close(descriptor);
+    tx_data_file file;
+    char path[TX_PATH_ROOM];
+    tx_status status = open_file(tx_path_in(path, folder, TX_CHECKPOINT_MANIFEST), &file);
+    if (!status)
+        close(file.descriptor);
     if (!status)
         status = tx_json_read(path, TX_CHECKPOINT_MANIFEST_LIMIT, &manifest);
     if (status == TX_NOT_FOUND)
@@ -243,29 +256,23 @@ static tx_status check_once(const char *folder, const char *path, int64_t step, 
 
 tx_status tx_manifest_check(const char *folder, int64_t step, const tx_reporter *report)
 {
-    char *path = tx_path_join(folder, TX_CHECKPOINT_MANIFEST);
-    if (!path)
-        return TX_MEMORY;
-    tx_status status = check_once(folder, path, step, report);
+    const tx_status status = check_once(folder, step, report);
     /* Damage is there twice. What is not was a reading that failed, or memory that jansson did not get: it then goes on
      * with half of a string. */
-    if (status != TX_OK && status != TX_MEMORY)
-        status = check_once(folder, path, step, report);
-    free(path);
-    return status;
+    return status == TX_OK || status == TX_MEMORY ? status : check_once(folder, step, report);
 }
 
 tx_status tx_checkpoint_saved_step(const char *folder, int64_t *step)
 {
     tx_json *manifest = NULL;
-    char *path = tx_path_join(folder, TX_CHECKPOINT_MANIFEST);
-    tx_status status = path ? tx_json_read(path, TX_CHECKPOINT_MANIFEST_LIMIT, &manifest) : TX_MEMORY;
+    char path[TX_PATH_ROOM];
+    tx_status status =
+        tx_json_read(tx_path_in(path, folder, TX_CHECKPOINT_MANIFEST), TX_CHECKPOINT_MANIFEST_LIMIT, &manifest);
     if (!status) {
         status = tx_json_get_int(manifest, "step", 0, INT64_MAX, step);
         if (status)
             status = tx_fail_in(TX_FORMAT, "%s", path);
     }
     tx_json_free(manifest);
-    free(path);
     return status;
 }

@@ -143,32 +143,26 @@ tx_status tx_optimizer_save(tx_model *model, const char *path)
 
 /* ---- Loading ------------------------------------------------------------------------------------- */
 
-/* Text of a shape of either kind. */
-static const char *shape_text(const tx_st_tensor *t, char text[160])
-{
-    tx_shape shape = {.rank = t->rank < TX_MAX_RANK ? t->rank : TX_MAX_RANK};
-    memcpy(shape.dim, t->dim, (size_t)shape.rank * sizeof shape.dim[0]);
-    return tx_shape_text(&shape, text, 160);
-}
-
 /* Where in the file each tensor of `s` is. */
 static tx_status match(const tx_st_file *file, const states *s, int32_t *source)
 {
     for (int32_t i = 0; i < s->count; i++) {
         const tx_st_tensor *wanted = &s->tensor[i];
         char here[160], there[160];
+        const tx_shape shape = tx_st_shape(wanted);
         tx_status status = tx_st_find(file, wanted->name, &source[i]);
         if (status)
             return tx_fail(TX_FORMAT, "%s: has no tensor %s, which the optimizer of this model keeps", tx_st_path(file),
                            wanted->name);
         const tx_st_tensor *found = tx_st_tensor_at(file, source[i]);
+        const tx_shape other = tx_st_shape(found);
         if (found->dtype != TX_ST_F32)
             return tx_fail(TX_FORMAT, "%s: tensor %s is %s, should be F32", tx_st_path(file), wanted->name,
                            tx_st_dtype_name(found->dtype));
         if (found->rank != wanted->rank ||
             memcmp(found->dim, wanted->dim, (size_t)wanted->rank * sizeof wanted->dim[0]) != 0)
             return tx_fail(TX_FORMAT, "%s: tensor %s is %s, the model's is %s", tx_st_path(file), wanted->name,
-                           shape_text(found, there), shape_text(wanted, here));
+                           tx_shape_text(&other, there, sizeof there), tx_shape_text(&shape, here, sizeof here));
     }
     if (tx_st_count(file) != s->count)
         return tx_fail(TX_FORMAT, "%s: has %d tensors, the optimizer of this model keeps %d", tx_st_path(file),

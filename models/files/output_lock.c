@@ -69,12 +69,11 @@ static tx_status lock_file(const char *output_dir, const char *path, int *descri
                          output_dir, strerror(errno));
     else
         status = sign(path, opened);
-    if (status) {
+    if (status)
         close(opened);
-        return status;
-    }
-    *descriptor = opened;
-    return TX_OK;
+    else
+        *descriptor = opened;
+    return status;
 }
 
 /* ---- What an interrupted process left -------------------------------------------------------------- */
@@ -82,19 +81,13 @@ static tx_status lock_file(const char *output_dir, const char *path, int *descri
 /* The temporary names of tx_file_create: NAME.PID-NUMBER.tmp. */
 static bool is_temporary_file(const char *name)
 {
-    static const char digits[] = "0123456789", end[] = ".tmp";
-    const char *c = strlen(name) > strlen(end) ? name + strlen(name) - strlen(end) : name;
-    if (strcmp(c, end) != 0)
-        return false;
-    const char *number = c;
-    while (number > name && strchr(digits, number[-1]))
-        number--;
-    if (number == c || number == name || number[-1] != '-')
-        return false;
-    const char *pid = number - 1;
-    while (pid > name && strchr(digits, pid[-1]))
-        pid--;
-    return pid < number - 1 && pid > name + 1 && pid[-1] == '.';
+    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
+        int used = 0;
+        (void)sscanf(dot, ".%*[0-9]-%*[0-9].tmp%n", &used);
+        if (used > 0 && !dot[used] && dot > name)
+            return true;
+    }
+    return false;
 }
 
 static tx_status clean(const char *output_dir)
@@ -124,23 +117,20 @@ tx_status tx_output_lock_take(const char *output_dir, tx_output_lock **lock)
     if (status)
         return status;
     tx_output_lock *made = malloc(sizeof *made);
-    char *path = tx_path_join(output_dir, LOCK);
-    if (!made || !path)
-        status = tx_fail(TX_MEMORY, "%s: no memory for its lock", output_dir);
-    else
-        status = lock_file(output_dir, path, &made->descriptor);
-    free(path);
+    char path[TX_PATH_ROOM];
+    if (!made)
+        return tx_fail(TX_MEMORY, "%s: no memory for its lock", output_dir);
+    status = lock_file(output_dir, tx_path_in(path, output_dir, LOCK), &made->descriptor);
     if (!status) {
         status = clean(output_dir);
         if (status)
             close(made->descriptor);
     }
-    if (status) {
+    if (status)
         free(made);
-        return status;
-    }
-    *lock = made;
-    return TX_OK;
+    else
+        *lock = made;
+    return status;
 }
 
 void tx_output_lock_release(tx_output_lock *lock)

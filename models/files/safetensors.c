@@ -122,12 +122,11 @@ tx_status tx_st_open(const char *path, tx_st_file **file)
     made->descriptor = -1;
     made->path = strdup(path);
     tx_status status = made->path ? open_file(made) : tx_fail(TX_MEMORY, "%s: no memory to open it", path);
-    if (status) {
+    if (status)
         tx_st_close(made);
-        return status;
-    }
-    *file = made;
-    return TX_OK;
+    else
+        *file = made;
+    return status;
 }
 
 void tx_st_close(tx_st_file *file)
@@ -160,7 +159,7 @@ const tx_st_tensor *tx_st_tensor_at(const tx_st_file *file, int32_t index)
 
 tx_status tx_st_find(const tx_st_file *file, const char *name, int32_t *index)
 {
-    int32_t found = tx_st_header_find(&file->header, name);
+    int32_t found = tx_named_find(file->header.by_name, (size_t)file->header.count, name);
     if (found < 0)
         return tx_fail(TX_NOT_FOUND, "%s: has no tensor %s", file->path, name);
     *index = found;

@@ -58,6 +58,8 @@ typedef struct tx_st_tensor {
 
 int64_t tx_st_elements(const tx_st_tensor *tensor); /* product of the dimensions */
 int64_t tx_st_bytes(const tx_st_tensor *tensor);
+/* At most the first TX_MAX_RANK dimensions; a scalar is [1]. */
+tx_shape tx_st_shape(const tx_st_tensor *tensor);
 
 /* ---- Reading ----------------------------------------------------------------------------------- */
 

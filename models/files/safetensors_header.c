@@ -4,6 +4,8 @@
  * parser by itself: so duplicate names are seen, and a hostile header of 100 MB cannot be blown up in memory. */
 #include "models/files/safetensors_header.h"
 
+#include "models/array.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +48,14 @@ int64_t tx_st_elements(const tx_st_tensor *tensor)
 int64_t tx_st_bytes(const tx_st_tensor *tensor)
 {
     return tx_st_elements(tensor) * tx_st_dtype_bits(tensor->dtype) / 8;
+}
+
+tx_shape tx_st_shape(const tx_st_tensor *tensor)
+{
+    const int32_t rank = tensor->rank < TX_MAX_RANK ? tensor->rank : TX_MAX_RANK;
+    tx_shape shape = {.rank = rank ? rank : 1, .dim = {1}};
+    memcpy(shape.dim, tensor->dim, (size_t)rank * sizeof shape.dim[0]);
+    return shape;
 }
 
 bool tx_st_multiply(int64_t a, int64_t b, int64_t *product)
@@ -176,14 +186,8 @@ static tx_status next_value(tx_cursor *c, char open, const char *expected, size_
 static tx_status add_entry(tx_cursor *c, const char *name, const tx_json *json)
 {
     tx_st_header *h = c->header;
-    if ((size_t)h->count == c->room) {
-        size_t room = c->room ? 2 * c->room : 64;
-        tx_st_entry *larger = realloc(h->entry, room * sizeof *larger);
-        if (!larger)
-            return tx_fail(TX_MEMORY, "%s: no memory for its header", c->path);
-        h->entry = larger;
-        c->room = room;
-    }
+    if (tx_array_reserve(&h->entry, &c->room, (size_t)h->count + 1, sizeof *h->entry, "tensors"))
+        return tx_fail_in(TX_MEMORY, "%s", c->path);
     tx_st_entry entry = {0};
     tx_status status = parse_entry(json, &entry);
     if (status) /* a missing field is a fault of the file, which itself was found */
@@ -292,38 +296,36 @@ static tx_status check_tiling(const char *path, const tx_st_header *h, int64_t d
     return TX_OK;
 }
 
-typedef struct tx_name_index {
-    const char *name;
-    int32_t index;
-} tx_name_index;
-
 static int by_name(const void *a, const void *b)
 {
-    const tx_name_index *x = a, *y = b;
-    return strcmp(x->name, y->name);
+    return strcmp(((const tx_named *)a)->name, ((const tx_named *)b)->name);
+}
+
+void tx_named_sort(tx_named *names, size_t count)
+{
+    if (count > 1)
+        qsort(names, count, sizeof *names, by_name);
+}
+
+int32_t tx_named_find(const tx_named *names, size_t count, const char *name)
+{
+    const tx_named *found = count ? bsearch(&(tx_named){.name = name}, names, count, sizeof *names, by_name) : NULL;
+    return found ? found->index : -1;
 }
 
 /* Sorts the names for look-up, and refuses one that is there twice. */
 static tx_status index_names(const char *path, tx_st_header *h)
 {
-    size_t count = (size_t)h->count;
-    tx_name_index *names = malloc((count + 1) * sizeof *names);
-    h->by_name = malloc((count + 1) * sizeof *h->by_name);
-    if (!names || !h->by_name) {
-        free(names);
+    h->by_name = malloc(((size_t)h->count + 1) * sizeof *h->by_name);
+    if (!h->by_name)
         return tx_fail(TX_MEMORY, "%s: no memory for its header", path);
-    }
     for (int32_t i = 0; i < h->count; i++)
-        names[i] = (tx_name_index){h->entry[i].tensor.name, i};
-    qsort(names, count, sizeof *names, by_name);
-    tx_status status = TX_OK;
-    for (size_t i = 0; i < count && !status; i++) {
-        h->by_name[i] = names[i].index;
-        if (i > 0 && strcmp(names[i - 1].name, names[i].name) == 0)
-            status = tx_fail(TX_FORMAT, "%s: header: tensor %.100s is there twice", path, names[i].name);
-    }
-    free(names);
-    return status;
+        h->by_name[i] = (tx_named){h->entry[i].tensor.name, i};
+    tx_named_sort(h->by_name, (size_t)h->count);
+    for (int32_t i = 1; i < h->count; i++)
+        if (strcmp(h->by_name[i - 1].name, h->by_name[i].name) == 0)
+            return tx_fail(TX_FORMAT, "%s: header: tensor %.100s is there twice", path, h->by_name[i].name);
+    return TX_OK;
 }
 
 tx_status tx_st_header_parse(const char *path, const char *text, size_t size, int64_t data_bytes, tx_st_header *header)
@@ -337,12 +339,11 @@ tx_status tx_st_header_parse(const char *path, const char *text, size_t size, in
         status = index_names(path, &made);
     if (!status)
         status = check_tiling(path, &made, data_bytes);
-    if (status) {
+    if (status)
         tx_st_header_free(&made);
-        return status;
-    }
-    *header = made;
-    return TX_OK;
+    else
+        *header = made;
+    return status;
 }
 
 void tx_st_header_free(tx_st_header *header)
@@ -353,20 +354,4 @@ void tx_st_header_free(tx_st_header *header)
     free(header->by_name);
     tx_json_free(header->metadata);
     *header = (tx_st_header){0};
-}
-
-int32_t tx_st_header_find(const tx_st_header *header, const char *name)
-{
-    int32_t low = 0, high = header->count;
-    while (low < high) {
-        int32_t middle = low + (high - low) / 2;
-        int order = strcmp(name, header->entry[header->by_name[middle]].tensor.name);
-        if (order == 0)
-            return header->by_name[middle];
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return -1;
 }

@@ -13,10 +13,21 @@ typedef struct tx_st_entry {
     int64_t begin, end; /* bytes, from the start of the data */
 } tx_st_entry;
 
+/* The number of something by its name, which it does not own. */
+typedef struct tx_named {
+    const char *name;
+    int32_t index;
+} tx_named;
+
+/* Sorts by name; which of equal names comes first is not said. */
+void tx_named_sort(tx_named *names, size_t count);
+/* Number of a name in a sorted list, or -1. */
+int32_t tx_named_find(const tx_named *names, size_t count, const char *name);
+
 typedef struct tx_st_header {
     int32_t count;
     tx_st_entry *entry; /* in the order of their data */
-    int32_t *by_name;   /* indices of `entry`, sorted by name */
+    tx_named *by_name;  /* entries, sorted */
     tx_json *metadata;  /* object of strings, or NULL */
 } tx_st_header;
 
@@ -24,8 +35,6 @@ typedef struct tx_st_header {
  * small multiple of the text, whatever the text. Frees its own work on failure. */
 tx_status tx_st_header_parse(const char *path, const char *text, size_t size, int64_t data_bytes, tx_st_header *header);
 void tx_st_header_free(tx_st_header *header);
-/* Index of the entry of that name, or -1. */
-int32_t tx_st_header_find(const tx_st_header *header, const char *name);
 
 /* *product = a * b of numbers that are not negative; false if that is over INT64_MAX. */
 bool tx_st_multiply(int64_t a, int64_t b, int64_t *product);

@@ -133,12 +133,11 @@ tx_status tx_st_create_digested(const char *path, const tx_st_tensor *tensors, i
     else
         status = begin(path, header, made);
     tx_json_free(header);
-    if (status) {
+    if (status)
         tx_st_discard(made);
-        return status;
-    }
-    *writer = made;
-    return TX_OK;
+    else
+        *writer = made;
+    return status;
 }
 
 tx_status tx_st_append(tx_st_writer *writer, const void *data, size_t bytes)

@@ -4,6 +4,7 @@
 
 #include "api/base/file.h"
 #include "api/base/json.h"
+#include "models/files/folder.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -68,10 +69,9 @@ static tx_status find_shard(tx_weights *w, const char *name, int32_t *shard)
             return TX_OK;
         }
     }
-    char *path = tx_path_join(w->folder, name);
-    tx_status status = path ? open_shard(w, path) : TX_MEMORY;
+    char path[TX_PATH_ROOM];
+    tx_status status = open_shard(w, tx_path_in(path, w->folder, name));
     *shard = w->shards - 1;
-    free(path);
     return status;
 }
 
@@ -123,10 +123,8 @@ static tx_status fail_absent(const char *folder)
     if (!tx_file_exists(folder))
         return tx_fail(TX_NOT_FOUND, "%s: no such file or folder", folder);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        char *path = tx_path_join(folder, others[i]);
-        bool there = path && tx_file_exists(path);
-        free(path);
-        if (there)
+        char path[TX_PATH_ROOM];
+        if (tx_file_exists(tx_path_in(path, folder, others[i])))
             return tx_fail(TX_UNSUPPORTED,
                            "%s: holds %s but no " TX_WEIGHTS_SINGLE ": convert it (save_pretrained with "
                            "safe_serialization does)",
@@ -137,19 +135,11 @@ static tx_status fail_absent(const char *folder)
 
 static tx_status open_folder(tx_weights *w)
 {
-    char *single = tx_path_join(w->folder, TX_WEIGHTS_SINGLE), *index = tx_path_join(w->folder, TX_WEIGHTS_INDEX);
-    tx_status status;
-    if (!single || !index)
-        status = TX_MEMORY;
-    else if (tx_file_exists(single))
-        status = open_single(w, single);
-    else if (tx_file_exists(index))
-        status = open_sharded(w, index);
-    else
-        status = fail_absent(w->folder);
-    free(single);
-    free(index);
-    return status;
+    char path[TX_PATH_ROOM];
+    if (tx_file_exists(tx_path_in(path, w->folder, TX_WEIGHTS_SINGLE)))
+        return open_single(w, path);
+    return tx_file_exists(tx_path_in(path, w->folder, TX_WEIGHTS_INDEX)) ? open_sharded(w, path)
+                                                                         : fail_absent(w->folder);
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -179,12 +169,11 @@ tx_status tx_weights_open(const char *path, tx_weights **weights)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
     made->path = strdup(path);
     tx_status status = made->path ? open_any(made) : tx_fail(TX_MEMORY, "%s: no memory to open it", path);
-    if (status) {
+    if (status)
         tx_weights_close(made);
-        return status;
-    }
-    *weights = made;
-    return TX_OK;
+    else
+        *weights = made;
+    return status;
 }
 
 void tx_weights_close(tx_weights *weights)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From the tensors of weight files to the parameters of a model. */
+#include "models/files/safetensors_header.h"
 #include "models/files/weights.h"
 
 #include <inttypes.h>
@@ -76,19 +77,10 @@ static tx_status tell(const tx_faults *faults, const char *path)
 
 /* ---- Matching -------------------------------------------------------------------------------------- */
 
-/* The shape of the file's tensor; rank 0 is a single element. */
-static tx_shape shape_of(const tx_st_tensor *t)
-{
-    tx_shape shape = {.rank = t->rank ? t->rank : 1, .dim = {1}};
-    for (int32_t i = 0; i < t->rank && i < TX_MAX_RANK; i++)
-        shape.dim[i] = t->dim[i];
-    return shape;
-}
-
 static void check_tensor(const tx_st_tensor *t, const tx_shape *wanted, tx_faults *faults)
 {
     char have[96], want[96], detail[256];
-    tx_shape shape = shape_of(t);
+    const tx_shape shape = tx_st_shape(t);
     if (t->rank > TX_MAX_RANK) {
         snprintf(detail, sizeof detail, " (of %" PRId32 " dimensions)", t->rank);
         add_fault(faults, FAULT_SHAPE, t->name, detail);
@@ -105,18 +97,8 @@ static void check_tensor(const tx_st_tensor *t, const tx_shape *wanted, tx_fault
     }
 }
 
-typedef struct tx_param_name {
-    const char *name;
-    int32_t index;
-} tx_param_name;
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const tx_param_name *)a)->name, ((const tx_param_name *)b)->name);
-}
-
 /* Assigns the tensors to parameters, whose names are sorted. */
-static void assign(const tx_weights *w, const tx_weights_param *params, const tx_param_name *sorted, int32_t count,
+static void assign(const tx_weights *w, const tx_weights_param *params, const tx_named *sorted, int32_t count,
                    tx_weights_rename *rename, int32_t *source, tx_faults *faults)
 {
     for (int32_t p = 0; p < count; p++)
@@ -127,15 +109,14 @@ static void assign(const tx_weights *w, const tx_weights_param *params, const tx
         rename(t->name, name);
         if (name[0] == '\0')
             continue;
-        const tx_param_name *found =
-            bsearch(&(tx_param_name){.name = name}, sorted, (size_t)count, sizeof *sorted, by_name);
-        if (!found) {
+        const int32_t param = tx_named_find(sorted, (size_t)count, name);
+        if (param < 0) {
             add_fault(faults, FAULT_UNEXPECTED, t->name, "");
-        } else if (source[found->index] >= 0) {
+        } else if (source[param] >= 0) {
             add_fault(faults, FAULT_TWICE, t->name, "");
         } else {
-            source[found->index] = i;
-            check_tensor(t, &params[found->index].shape, faults);
+            source[param] = i;
+            check_tensor(t, &params[param].shape, faults);
         }
     }
     for (int32_t p = 0; p < count; p++)
@@ -148,12 +129,12 @@ static tx_status match(const tx_weights *w, const tx_weights_param *params, int3
                        int32_t *source)
 {
     tx_faults *faults = calloc(1, sizeof *faults);
-    tx_param_name *sorted = malloc((size_t)count * sizeof *sorted);
+    tx_named *sorted = malloc((size_t)count * sizeof *sorted);
     tx_status status = TX_OK;
     if (faults && sorted) {
         for (int32_t p = 0; p < count; p++)
-            sorted[p] = (tx_param_name){params[p].name, p};
-        qsort(sorted, (size_t)count, sizeof *sorted, by_name);
+            sorted[p] = (tx_named){params[p].name, p};
+        tx_named_sort(sorted, (size_t)count);
         assign(w, params, sorted, count, rename, source, faults);
         status = tell(faults, tx_weights_path(w));
     } else {

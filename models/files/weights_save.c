@@ -114,15 +114,13 @@ static tx_status verify_shard(const tx_save *s, const char *path, int32_t first,
 /* Writes parameters first .. end - 1. */
 static tx_status write_shard(const tx_save *s, int32_t first, int32_t end)
 {
-    char name[SHARD_NAME];
+    char name[SHARD_NAME], path[TX_PATH_ROOM];
     tx_st_writer *writer;
     shard_name(s, s->shard[first], name);
-    char *path = tx_path_join(s->folder, name);
-    tx_status status = path ? tx_st_create(path, s->tensor + first, end - first, NULL, &writer) : TX_MEMORY;
-    if (status) {
-        free(path);
+    tx_path_in(path, s->folder, name);
+    tx_status status = tx_st_create(path, s->tensor + first, end - first, NULL, &writer);
+    if (status)
         return status;
-    }
     for (int32_t p = first; p < end && !status; p++)
         status = tx_weights_append(s->model, TX_PART_WEIGHT, p, tx_st_elements(&s->tensor[p]), s->buffer, writer);
     if (status)
@@ -131,7 +129,6 @@ static tx_status write_shard(const tx_save *s, int32_t first, int32_t end)
         status = tx_st_commit(writer);
     if (!status)
         status = verify_shard(s, path, first, end);
-    free(path);
     return status;
 }
 
@@ -156,22 +153,19 @@ static tx_status write_index(const tx_save *s)
     status = status ? status : given;
     given = tx_json_set(index, "weight_map", map);
     status = status ? status : given;
-    char *path = tx_path_join(s->folder, TX_WEIGHTS_INDEX);
+    char path[TX_PATH_ROOM];
     if (!status)
-        status = path ? tx_json_write(path, index, TX_JSON_SORTED) : TX_MEMORY;
-    free(path);
+        status = tx_json_write(tx_path_in(path, s->folder, TX_WEIGHTS_INDEX), index, TX_JSON_SORTED);
     tx_json_free(index);
     return status;
 }
 
 static tx_status remove_file(const tx_save *s, const char *name)
 {
-    char *path = tx_path_join(s->folder, name);
-    tx_status status = path ? TX_OK : TX_MEMORY;
-    if (path && unlink(path) != 0 && errno != ENOENT)
-        status = tx_fail(TX_IO, "%s: cannot remove the former weights: %s", path, strerror(errno));
-    free(path);
-    return status;
+    char path[TX_PATH_ROOM];
+    if (unlink(tx_path_in(path, s->folder, name)) != 0 && errno != ENOENT)
+        return tx_fail(TX_IO, "%s: cannot remove the former weights: %s", path, strerror(errno));
+    return TX_OK;
 }
 
 /* Whether it is a file of weights by its name that this save has not written. */

@@ -37,6 +37,9 @@ typedef struct beams {
     const tx_run *run;
     int64_t width, keep;  /* beams; candidates */
     search *search;       /* of each prompt */
+    float *score;         /* [prompts, width]: of all searches, as the next two */
+    finished *best;       /* [prompts, width] */
+    int32_t *ids;         /* [prompts, width, context] */
     candidate *candidate; /* [keep] */
     float *scores;        /* [vocab] */
     int32_t *text;        /* [width, context]: texts in the making */
@@ -229,37 +232,31 @@ static tx_status run_steps(beams *b)
 static tx_status allocate(beams *b)
 {
     const tx_generator *g = b->run->g;
-    const size_t width = (size_t)b->width, context = (size_t)g->context;
-    b->search = calloc((size_t)b->run->count, sizeof *b->search);
+    const size_t width = (size_t)b->width, context = (size_t)g->context, prompts = (size_t)b->run->count;
+    b->search = calloc(prompts, sizeof *b->search);
+    b->score = malloc(prompts * width * sizeof *b->score);
+    b->best = calloc(prompts * width, sizeof *b->best);
+    b->ids = malloc(prompts * width * context * sizeof *b->ids);
     b->candidate = malloc((size_t)b->keep * sizeof *b->candidate);
     b->scores = malloc((size_t)g->choice.vocab * sizeof *b->scores);
     b->text = malloc(width * context * sizeof *b->text);
-    bool good = b->search && b->candidate && b->scores && b->text;
-    for (int64_t p = 0; good && p < b->run->count; p++) {
-        search *s = &b->search[p];
-        s->open = true;
-        s->score = malloc(width * sizeof *s->score);
-        s->best = calloc(width, sizeof *s->best);
-        good = s->score && s->best;
-        for (int64_t i = 0; good && i < b->width; i++) {
-            s->score[i] = i > 0 ? FAR : 0.0f; /* all beams are alike at first: the others do not count */
-            s->best[i].score = FAR;
-            s->best[i].ids = malloc(context * sizeof *s->best[i].ids);
-            good = s->best[i].ids != NULL;
-        }
+    if (!b->search || !b->score || !b->best || !b->ids || !b->candidate || !b->scores || !b->text)
+        return tx_fail(TX_MEMORY, "generate: no memory for %lld beams", (long long)b->width);
+    for (size_t p = 0; p < prompts; p++)
+        b->search[p] = (search){.score = b->score + p * width, .best = b->best + p * width, .open = true};
+    for (size_t i = 0; i < prompts * width; i++) {
+        b->score[i] = i % width ? FAR : 0.0f; /* all beams are alike at first: the others do not count */
+        b->best[i] = (finished){.score = FAR, .ids = b->ids + i * context};
     }
-    return good ? TX_OK : tx_fail(TX_MEMORY, "generate: no memory for %lld beams", (long long)b->width);
+    return TX_OK;
 }
 
 static void release(beams *b)
 {
-    for (int64_t p = 0; b->search && p < b->run->count; p++) {
-        for (int64_t i = 0; b->search[p].best && i < b->width; i++)
-            free(b->search[p].best[i].ids);
-        free(b->search[p].best);
-        free(b->search[p].score);
-    }
     free(b->search);
+    free(b->score);
+    free(b->best);
+    free(b->ids);
     free(b->candidate);
     free(b->scores);
     free(b->text);

@@ -95,12 +95,11 @@ tx_status tx_decoder_create(tx_model *model, const tx_config *config, int64_t ro
     made->padded = tx_arch_padded_vocab(config);
     made->capacity = round_up(context, config->positions);
     tx_status status = prepare(made, model, config, prompt, beams);
-    if (status) {
+    if (status)
         tx_decoder_free(made);
-        return status;
-    }
-    *decoder = made;
-    return TX_OK;
+    else
+        *decoder = made;
+    return status;
 }
 
 static void release(stage *s)

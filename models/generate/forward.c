@@ -37,12 +37,11 @@ tx_status tx_forward_create(tx_model *model, const tx_config *config, int64_t co
     made->read = malloc((size_t)(count * made->padded) * sizeof *made->read);
     tx_status status =
         made->read ? build(model, config, made) : tx_fail(TX_MEMORY, "forward: no memory for the logits");
-    if (status) {
+    if (status)
         tx_forward_free(made);
-        return status;
-    }
-    *forward = made;
-    return TX_OK;
+    else
+        *forward = made;
+    return status;
 }
 
 void tx_forward_free(tx_forward *forward)

@@ -35,12 +35,11 @@ tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx
         tx_decoder_create(model, config, o->batch * o->beams, o->prompt, o->context, o->beams > 1, &made->decoder);
     if (!status)
         status = allocate(made);
-    if (status) {
+    if (status)
         tx_generator_free(made);
-        return status;
-    }
-    *generator = made;
-    return TX_OK;
+    else
+        *generator = made;
+    return status;
 }
 
 void tx_generator_free(tx_generator *generator)

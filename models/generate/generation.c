@@ -4,6 +4,7 @@
 
 #include "api/base/file.h"
 #include "api/base/json.h"
+#include "models/files/folder.h"
 
 #include <float.h>
 #include <math.h>
@@ -66,21 +67,10 @@ static void report_unknown(const tx_json *json, const char *path, const tx_repor
             fabs(value - unknown[i].nothing) <= 0.0)
             continue;
         char message[512];
-        snprintf(message, sizeof message, "%s: %s is not known here: the text is generated without it", path,
+        snprintf(message, sizeof message, "%.400s: %s is not known here: the text is generated without it", path,
                  unknown[i].key);
         reporter->warn(reporter->context, message);
     }
-}
-
-/* A key that is absent, or null, leaves its field alone. */
-static tx_status get_int(const tx_json *json, const char *key, int64_t least, int64_t most, int64_t *value)
-{
-    return tx_json_has(json, key) ? tx_json_get_int(json, key, least, most, value) : TX_OK;
-}
-
-static tx_status get_number(const tx_json *json, const char *key, double least, double most, double *value)
-{
-    return tx_json_has(json, key) ? tx_json_get_number(json, key, least, most, value) : TX_OK;
 }
 
 /* true, false or "never" */
@@ -103,31 +93,25 @@ static tx_status get_early_stopping(const tx_json *json, tx_early_stopping *valu
 /* An id, or several. */
 static tx_status get_ends(const tx_json *json, tx_generation *g)
 {
-    tx_json *list;
-    int64_t id = -1;
+    tx_json *list = NULL;
     if (!tx_json_has(json, "eos_token_id"))
         return TX_OK;
-    if (tx_json_get(json, "eos_token_id", TX_JSON_ARRAY, &list) != TX_OK) {
-        tx_status status = tx_json_get_int(json, "eos_token_id", 0, INT32_MAX, &id);
-        if (status == TX_OK) {
-            g->eos_token_id[0] = (int32_t)id;
-            g->eos_count = 1;
-        }
-        return status;
-    }
-    size_t count = tx_json_size(list);
+    const bool several = tx_json_get(json, "eos_token_id", TX_JSON_ARRAY, &list) == TX_OK;
+    const size_t count = several ? tx_json_size(list) : 1;
     if (count > TX_GENERATION_EOS)
         return tx_fail(TX_UNSUPPORTED, "eos_token_id: %zu ids, %d are possible", count, TX_GENERATION_EOS);
-    for (size_t i = 0; i < count; i++) {
-        tx_status status = tx_json_as_int(tx_json_at(list, i), "eos_token_id", 0, INT32_MAX, &id);
-        if (status != TX_OK)
-            return status;
+    tx_status status = TX_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        int64_t id = -1;
+        status = several ? tx_json_as_int(tx_json_at(list, i), "eos_token_id", 0, INT32_MAX, &id)
+                         : tx_json_get_int(json, "eos_token_id", 0, INT32_MAX, &id);
         g->eos_token_id[i] = (int32_t)id;
     }
     g->eos_count = (int32_t)count;
-    return TX_OK;
+    return status;
 }
 
+/* A key that is absent, or null, leaves its field alone. */
 static tx_status read_fields(const tx_json *json, tx_generation *g)
 {
     const struct {
@@ -147,9 +131,11 @@ static tx_status read_fields(const tx_json *json, tx_generation *g)
                    {"length_penalty", &g->length_penalty}};
     tx_status status = TX_OK;
     for (size_t i = 0; i < sizeof integers / sizeof integers[0] && !status; i++)
-        status = get_int(json, integers[i].key, integers[i].least, INT32_MAX, integers[i].value);
+        if (tx_json_has(json, integers[i].key))
+            status = tx_json_get_int(json, integers[i].key, integers[i].least, INT32_MAX, integers[i].value);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && !status; i++)
-        status = get_number(json, numbers[i].key, -FLT_MAX, FLT_MAX, numbers[i].value);
+        if (tx_json_has(json, numbers[i].key))
+            status = tx_json_get_number(json, numbers[i].key, -FLT_MAX, FLT_MAX, numbers[i].value);
     if (!status && tx_json_has(json, "do_sample"))
         status = tx_json_get_bool(json, "do_sample", &g->do_sample);
     if (!status)
@@ -161,12 +147,10 @@ static tx_status read_fields(const tx_json *json, tx_generation *g)
 
 tx_status tx_generation_read(const char *folder, tx_generation *generation, const tx_reporter *reporter)
 {
-    char *path = tx_path_join(folder, "generation_config.json");
-    if (!path)
-        return tx_fail(TX_MEMORY, "%s: out of memory", folder);
+    char path[TX_PATH_ROOM];
     tx_json *json = NULL;
     tx_generation read = *generation;
-    tx_status status = tx_json_read(path, FILE_LIMIT, &json);
+    tx_status status = tx_json_read(tx_path_in(path, folder, "generation_config.json"), FILE_LIMIT, &json);
     if (status == TX_OK) {
         status = read_fields(json, &read);
         status = status ? tx_fail_in(status, "%s", path) : TX_OK;
@@ -178,7 +162,6 @@ tx_status tx_generation_read(const char *folder, tx_generation *generation, cons
         report_unknown(json, path, reporter);
     }
     tx_json_free(json);
-    free(path);
     return status;
 }
 

@@ -60,12 +60,11 @@ tx_status tx_perplexity_create(tx_model *model, const tx_config *config, const t
     made->options = *o;
     made->vocab = config->vocab_size;
     tx_status status = build(model, config, made);
-    if (status) {
+    if (status)
         tx_perplexity_free(made);
-        return status;
-    }
-    *perplexity = made;
-    return TX_OK;
+    else
+        *perplexity = made;
+    return status;
 }
 
 void tx_perplexity_free(tx_perplexity *perplexity)

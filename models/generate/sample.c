@@ -2,6 +2,9 @@
  * Choosing a token. */
 #include "models/generate/sample.h"
 
+#include "models/heap.h"
+#include "models/text/hash.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -67,19 +70,11 @@ static int32_t likeliest(const float *scores, int64_t vocab)
 
 /* ---- Draws --------------------------------------------------------------------------------------------- */
 
-static uint64_t mixed(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return x ^ (x >> 31);
-}
-
-/* A number in [0, 1) that depends on (seed, sample, place) alone: splitmix64 (Steele, Lea, Flood, 2014) as a
- * counter-based generator. */
+/* A number in [0, 1) that depends on (seed, sample, place) alone: splitmix64 as a counter-based generator. */
 static double uniform(uint64_t seed, uint64_t sample, uint64_t place)
 {
-    uint64_t stream = mixed(seed * 0xD1342543DE82EF95u + sample * 0x9E3779B97F4A7C15u);
-    return (double)(mixed(stream + (place + 1) * 0x9E3779B97F4A7C15u) >> 11) * 0x1p-53;
+    uint64_t stream = tx_hash_splitmix(seed * 0xD1342543DE82EF95u + sample * TX_HASH_GOLDEN);
+    return (double)(tx_hash_splitmix(stream + (place + 1) * TX_HASH_GOLDEN) >> 11) * 0x1p-53;
 }
 
 /* Scores as weights: exp of what they are below the largest, by the temperature. */
@@ -93,87 +88,56 @@ static double weight(const weights *w, int64_t id)
     return exp(((double)w->scores[id] - w->top) * w->inverse);
 }
 
-/* Whether token a comes before token b: the likelier first, equal ones in order. */
-static bool before(const float *scores, int32_t a, int32_t b)
+/* The likelier first, equal ones in order. */
+static bool before(const void *a, const void *b)
 {
-    return scores[a] > scores[b] || (scores[a] >= scores[b] && a < b);
-}
-
-static void sift(const float *scores, int32_t *heap, int64_t count, int64_t at)
-{
-    for (;;) {
-        int64_t first = at, left = 2 * at + 1;
-        for (int64_t child = left; child <= left + 1 && child < count; child++)
-            if (before(scores, heap[child], heap[first]))
-                first = child;
-        if (first == at)
-            return;
-        int32_t swap = heap[at];
-        heap[at] = heap[first];
-        heap[first] = swap;
-        at = first;
-    }
+    const tx_scored *x = a, *y = b;
+    return x->score > y->score || (x->score >= y->score && x->id < y->id);
 }
 
 /* Sorts the tokens that stay to the end of the heap, the likeliest last; returns how many. */
-static int64_t keep(const tx_generation *how, const weights *w, int64_t vocab, int32_t *heap)
+static int64_t keep(const tx_generation *how, const weights *w, int64_t vocab, tx_scored *heap)
 {
-    int64_t kept = 0, left = vocab;
+    int64_t kept = 0;
     double all = 0.0, sum = 0.0;
     for (int64_t i = 0; i < vocab; i++)
-        heap[i] = (int32_t)i;
-    for (int64_t i = vocab / 2; i-- > 0;)
-        sift(w->scores, heap, vocab, i);
+        tx_heap_push(heap, (size_t)i, sizeof *heap, before, &(tx_scored){w->scores[i], (int32_t)i});
     bool limited = how->top_k > 0 && how->top_k < vocab;
     for (int64_t i = 0; !limited && i < vocab; i++)
         all += weight(w, i);
-    while (left > 0) { /* takes the likeliest of those that are left */
-        int32_t id = heap[0];
-        if (limited && kept >= how->top_k && w->scores[id] < w->scores[heap[vocab - kept]])
+    while (kept < vocab) { /* takes the likeliest of those that are left */
+        if (limited && kept >= how->top_k && heap[0].score < heap[vocab - kept].score)
             break; /* not even equal to the k-th */
         if (!limited && !(sum < how->top_p * all) && kept > 0)
             break;
-        sum += weight(w, id);
-        heap[0] = heap[--left];
-        heap[left] = id;
-        kept++;
-        sift(w->scores, heap, left, 0);
+        tx_scored first;
+        tx_heap_pop(heap, (size_t)(vocab - kept), sizeof *heap, before, &first);
+        sum += weight(w, first.id);
+        heap[vocab - ++kept] = first;
     }
     double wanted = how->top_p * sum, reached = 0.0;
     for (int64_t i = 0; limited && how->top_p < 1.0 && i < kept; i++) {
         if (i > 0 && !(reached < wanted))
             return i;
-        reached += weight(w, heap[vocab - 1 - i]);
+        reached += weight(w, heap[vocab - 1 - i].id);
     }
     return kept;
 }
 
-static int32_t draw_from_all(const weights *w, int64_t vocab, double u, int32_t fallback)
+/* Draws among the tokens before `last`, or among the first of the vocabulary where that is NULL. */
+static int32_t draw(const weights *w, const tx_scored *last, int64_t count, double u, int32_t best)
 {
     double sum = 0.0;
-    for (int64_t i = 0; i < vocab; i++)
-        sum += weight(w, i);
+    for (int64_t i = 0; i < count; i++)
+        sum += weight(w, last ? last[-i].id : i);
     double left = u * sum;
-    for (int64_t i = 0; i < vocab; i++) {
-        left -= weight(w, i);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t id = last ? last[-i].id : i;
+        left -= weight(w, id);
         if (left < 0.0)
-            return (int32_t)i;
+            return (int32_t)id;
     }
-    return fallback; /* rounding left something over */
-}
-
-static int32_t draw_from_kept(const weights *w, const int32_t *last, int64_t kept, double u)
-{
-    double sum = 0.0;
-    for (int64_t i = 0; i < kept; i++)
-        sum += weight(w, last[-i]);
-    double left = u * sum;
-    for (int64_t i = 0; i < kept; i++) {
-        left -= weight(w, last[-i]);
-        if (left < 0.0)
-            return last[-i];
-    }
-    return *last;
+    return best; /* rounding left something over */
 }
 
 tx_status tx_sample(const tx_generation *how, const tx_history *history, const float *logits, tx_choice *choice,
@@ -195,11 +159,8 @@ tx_status tx_sample(const tx_generation *how, const tx_history *history, const f
     }
     const weights w = {scores, (double)scores[best], 1.0 / how->temperature};
     const double u = uniform(how->seed, history->sample, (uint64_t)history->generated);
-    if ((how->top_k == 0 || how->top_k >= vocab) && how->top_p >= 1.0) {
-        *id = draw_from_all(&w, vocab, u, best);
-    } else {
-        int64_t kept = keep(how, &w, vocab, choice->heap);
-        *id = draw_from_kept(&w, choice->heap + vocab - 1, kept, u);
-    }
+    const bool all = (how->top_k == 0 || how->top_k >= vocab) && how->top_p >= 1.0;
+    const int64_t kept = all ? vocab : keep(how, &w, vocab, choice->heap);
+    *id = draw(&w, all ? NULL : choice->heap + vocab - 1, kept, u, best);
     return TX_OK;
 }

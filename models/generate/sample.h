@@ -15,11 +15,16 @@ typedef struct tx_history {
     uint64_t sample;   /* number of the text; draws depend on seed, sample and `generated` alone */
 } tx_history;
 
+typedef struct tx_scored {
+    float score;
+    int32_t id;
+} tx_scored;
+
 /* Scratch memory of one choice, over a vocabulary. Begin with {0}. */
 typedef struct tx_choice {
     int64_t vocab;
     float *scores;
-    int32_t *heap;
+    tx_scored *heap;
 } tx_choice;
 
 tx_status tx_choice_create(int64_t vocab, tx_choice *choice);

@@ -2,45 +2,22 @@
  * Whole characters, stop strings. */
 #include "models/generate/stream.h"
 
+#include "models/text/utf8.h"
+
 #include <string.h>
 
 /* ---- Whole characters ---------------------------------------------------------------------------- */
 
-/* Length of the character that begins with this byte; 0: none does. */
-static size_t length_of(unsigned char lead)
-{
-    if (lead < 0x80)
-        return 1;
-    if (lead >= 0xC2 && lead <= 0xDF)
-        return 2;
-    if (lead >= 0xE0 && lead <= 0xEF)
-        return 3;
-    return lead >= 0xF0 && lead <= 0xF4 ? 4 : 0;
-}
-
-/* Whether `next` can be byte `at` (from 1) of a character that begins with `lead` (Unicode, table 3-7). */
-static bool may_follow(unsigned char lead, size_t at, unsigned char next)
-{
-    unsigned char least = 0x80, most = 0xBF;
-    if (at == 1 && lead == 0xE0)
-        least = 0xA0;
-    if (at == 1 && lead == 0xF0)
-        least = 0x90;
-    if (at == 1 && lead == 0xED)
-        most = 0x9F;
-    if (at == 1 && lead == 0xF4)
-        most = 0x8F;
-    return next >= least && next <= most;
-}
-
 void tx_stream_add(tx_stream *stream, const char *bytes, size_t size, tx_stream_write *write, void *context)
 {
     for (size_t i = 0; i < size; i++) {
-        const unsigned char byte = (unsigned char)bytes[i];
-        if (stream->count > 0 && !may_follow((unsigned char)stream->held[0], stream->count, byte))
+        size_t length;
+        stream->held[stream->count] = bytes[i];
+        if (tx_utf8_part(stream->held, stream->count + 1, &length) <= stream->count) /* it does not go on with it */
             tx_stream_end(stream, write, context);
         stream->held[stream->count++] = bytes[i];
-        if (stream->count >= length_of((unsigned char)stream->held[0]))
+        tx_utf8_part(stream->held, stream->count, &length);
+        if (stream->count >= length)
             tx_stream_end(stream, write, context);
     }
 }

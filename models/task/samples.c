@@ -2,13 +2,11 @@
  * Samples to rows, in the order of an epoch: a permutation computed place by place. */
 #include "models/task/task.h"
 
-/* The finaliser of splitmix64 (Steele, Lea, Flood, 2014). */
+#include "models/text/hash.h"
+
 static uint64_t mix(uint64_t x)
 {
-    x += 0x9E3779B97F4A7C15u;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return x ^ (x >> 31);
+    return tx_hash_splitmix(x + TX_HASH_GOLDEN);
 }
 
 /* One pass of a balanced Feistel network: a permutation of 0..2^(2 half)-1 whatever the round function is

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Added tokens: a trie of their texts, and how Hugging Face's tokenizers cut them out of a text. */
+ * Added tokens: how Hugging Face's tokenizers cut them out of a text. */
+#include "models/array.h"
 #include "models/text/bpe.h"
-#include "models/text/hash.h"
 #include "models/text/unicode.h"
 #include "models/text/utf8.h"
 
@@ -9,133 +9,81 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A node's children are a list; the root's, which every byte of a text is held against, an array. */
-typedef struct node {
-    int32_t child, sibling; /* 0: none (the root is nobody's child) */
-    int32_t added;          /* that ends here, or -1 */
-    unsigned char byte;
-} node;
+/* What one of the tokens is sought by. */
+typedef struct sought {
+    const char *text;
+    size_t size;
+    int32_t added;
+    int32_t prefix; /* the longest of the others that this one begins with, or -1 */
+} sought;
 
-struct tx_trie {
-    node *node;
+/* What the tokens are sought by, sorted. */
+struct tx_finder {
+    bool first[256]; /* bytes that one begins with */
     int32_t count;
-    int32_t first[256];
+    sought at[];
 };
 
 /* ---- The list -------------------------------------------------------------------------------------- */
 
-/* The place of a text in the index, or the empty one where it would be. */
-static int32_t *place_of(const tx_additions *additions, const char *text)
+tx_status tx_tokenizer_add(tx_tokenizer *tokenizer, const tx_added *added, const char *text)
 {
-    size_t size = strlen(text), place = (size_t)tx_hash_bytes(text, size) & additions->mask;
-    while (additions->index[place] >= 0 && strcmp(additions->at[additions->index[place]].text, text) != 0)
-        place = (place + 1) & additions->mask;
-    return &additions->index[place];
-}
-
-const tx_added *tx_additions_get(const tx_additions *additions, const char *text)
-{
-    int32_t found = additions->index ? *place_of(additions, text) : -1;
-    return found >= 0 ? &additions->at[found] : NULL;
-}
-
-/* Room for more tokens, with an index that is half empty at least. */
-static tx_status grow(tx_additions *additions)
-{
-    int32_t room = 2 * additions->room + 8;
-    size_t places = tx_hash_places((size_t)room);
-    tx_added *at = realloc(additions->at, (size_t)room * sizeof *at);
-    if (at)
-        additions->at = at;
-    int32_t *index = at ? malloc(places * sizeof *index) : NULL;
-    if (!index)
-        return tx_fail(TX_MEMORY, "no memory for %" PRId32 " added tokens", room);
-    free(additions->index);
-    additions->index = index;
-    additions->mask = places - 1;
-    additions->room = room;
-    for (size_t i = 0; i < places; i++)
-        index[i] = -1;
-    for (int32_t i = 0; i < additions->count; i++)
-        *place_of(additions, additions->at[i].text) = i;
-    return TX_OK;
-}
-
-tx_status tx_additions_put(tx_additions *additions, const tx_added *added)
-{
-    if (added->size == 0)
+    tx_additions *additions = &tokenizer->additions;
+    if (!*text)
         return tx_fail(TX_FORMAT, "its text is empty");
-    if (tx_additions_get(additions, added->text))
-        return tx_fail(TX_FORMAT, "it is added twice");
-    tx_status status = additions->count == additions->room ? grow(additions) : TX_OK;
+    tx_status status = tx_array_reserve(&additions->at, &additions->room, (size_t)additions->count + 1,
+                                        sizeof *additions->at, "added tokens");
     if (status)
         return status;
-    char *text = malloc(added->size + 1);
-    if (!text)
+    tx_added *made = &additions->at[additions->count];
+    *made = *added;
+    made->size = strlen(text);
+    made->text = strdup(text);
+    if (!made->text)
         return tx_fail(TX_MEMORY, "no memory for an added token");
-    memcpy(text, added->text, added->size);
-    text[added->size] = '\0';
-    *place_of(additions, text) = additions->count;
-    additions->at[additions->count] = *added;
-    additions->at[additions->count++].text = text;
+    additions->count++;
     if (added->id >= additions->next)
         additions->next = added->id + 1;
+    tokenizer->vocab.token[added->id].added = true;
+    tokenizer->vocab.token[added->id].special = added->special;
     return TX_OK;
 }
 
-/* ---- The trie -------------------------------------------------------------------------------------- */
+/* ---- Sought texts ---------------------------------------------------------------------------------- */
 
-static int32_t child_of(const tx_trie *trie, int32_t parent, unsigned char byte)
+static int in_order(const void *a, const void *b)
 {
-    if (parent == 0)
-        return trie->first[byte];
-    int32_t at = trie->node[parent].child;
-    while (at && trie->node[at].byte != byte)
-        at = trie->node[at].sibling;
-    return at;
+    const sought *x = a, *y = b;
+    const int order = strcmp(x->text, y->text);
+    return order ? order : (x->added > y->added) - (x->added < y->added);
 }
 
-/* `trie` has room for a node for each byte. */
-static void insert(tx_trie *trie, const tx_added *added, int32_t number)
+static tx_status build(const tx_additions *additions, bool normalized, tx_finder **made)
 {
-    int32_t at = 0;
-    for (size_t i = 0; added->sought[i]; i++) {
-        unsigned char byte = (unsigned char)added->sought[i];
-        int32_t child = child_of(trie, at, byte);
-        if (!child) {
-            child = trie->count++;
-            trie->node[child] = (node){0, at ? trie->node[at].child : 0, -1, byte};
-            if (at)
-                trie->node[at].child = child;
-            else
-                trie->first[byte] = child;
-        }
-        at = child;
-    }
-    if (at && trie->node[at].added < 0) /* of those that are the same once normalized, the first */
-        trie->node[at].added = number;
-}
-
-static tx_status build(const tx_additions *additions, bool normalized, tx_trie **made)
-{
-    size_t bytes = 0;
+    tx_finder *finder = calloc(1, sizeof *finder + (size_t)additions->count * sizeof *finder->at);
+    if (!finder)
+        return tx_fail(TX_MEMORY, "no memory for %" PRId32 " added tokens", additions->count);
+    int32_t count = 0;
     for (int32_t i = 0; i < additions->count; i++)
-        bytes += additions->at[i].normalized == normalized ? strlen(additions->at[i].sought) : 0;
-    *made = NULL;
-    if (bytes == 0)
-        return TX_OK;
-    tx_trie *trie = bytes < INT32_MAX ? calloc(1, sizeof *trie) : NULL;
-    if (trie)
-        trie->node = malloc((bytes + 1) * sizeof *trie->node);
-    if (!trie || !trie->node) {
-        free(trie);
-        return tx_fail(TX_MEMORY, "no memory for added tokens of %zu bytes", bytes);
+        if (additions->at[i].normalized == normalized && additions->at[i].sought[0])
+            finder->at[count++] = (sought){additions->at[i].sought, strlen(additions->at[i].sought), i, -1};
+    if (count > 1)
+        qsort(finder->at, (size_t)count, sizeof *finder->at, in_order);
+    for (int32_t i = 0; i < count; i++) {
+        sought *here = &finder->at[finder->count], next = finder->at[i];
+        int32_t before = finder->count - 1;
+        if (before >= 0 && strcmp(here[-1].text, next.text) == 0)
+            continue; /* of those that are the same once normalized, the first */
+        while (before >= 0 && strncmp(next.text, finder->at[before].text, finder->at[before].size) != 0)
+            before = finder->at[before].prefix;
+        next.prefix = before;
+        *here = next;
+        finder->first[(unsigned char)next.text[0]] = true;
+        finder->count++;
     }
-    trie->count = 1;
-    for (int32_t i = 0; i < additions->count; i++)
-        if (additions->at[i].normalized == normalized)
-            insert(trie, &additions->at[i], i);
-    *made = trie;
+    if (count == 0)
+        free(finder);
+    *made = count ? finder : NULL;
     return TX_OK;
 }
 
@@ -175,7 +123,7 @@ tx_status tx_additions_seal(tx_additions *additions, const tx_steps *normalizer)
     if (single_word)
         status = tx_regex_compile("[" TX_REGEX_WORD "]", &additions->word_character);
     for (int i = 0; i < 2 && !status; i++)
-        status = build(additions, i == 1, &additions->trie[i]);
+        status = build(additions, i == 1, &additions->finder[i]);
     return status;
 }
 
@@ -186,29 +134,34 @@ void tx_additions_free(tx_additions *additions)
         free(additions->at[i].sought);
     }
     free(additions->at);
-    free(additions->index);
-    for (int i = 0; i < 2; i++) {
-        if (additions->trie[i])
-            free(additions->trie[i]->node);
-        free(additions->trie[i]);
-    }
+    free(additions->finder[0]);
+    free(additions->finder[1]);
     tx_regex_close(&additions->word_character);
 }
 
 /* ---- Finding --------------------------------------------------------------------------------------- */
 
-/* The longest token that the text begins with, or -1. */
-static int32_t longest(const tx_trie *trie, const char *text, size_t size)
+/* The longest token that the text begins with, or -1: it begins the last one that is not behind the text, and all
+ * between them. */
+static int32_t longest(const tx_finder *finder, const char *text, size_t size)
 {
-    int32_t found = -1, at = 0;
-    for (size_t i = 0; i < size; i++) {
-        at = child_of(trie, at, (unsigned char)text[i]);
-        if (!at)
-            break;
-        if (trie->node[at].added >= 0)
-            found = trie->node[at].added;
+    int32_t low = 0, high = finder->count;
+    while (low < high) {
+        const int32_t middle = low + (high - low) / 2;
+        const sought *s = &finder->at[middle];
+        const int order = memcmp(s->text, text, s->size < size ? s->size : size);
+        if (order < 0 || (order == 0 && s->size <= size))
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return found;
+    int32_t found = low - 1;
+    size_t common = 0; /* bytes that it shares with the text */
+    while (found >= 0 && common < size && finder->at[found].text[common] == text[common] && text[common])
+        common++;
+    while (found >= 0 && finder->at[found].size > common)
+        found = finder->at[found].prefix;
+    return found < 0 ? -1 : finder->at[found].added;
 }
 
 /* Whether the `size` bytes at `character` (0: there is no character) are one of a word. */
@@ -243,12 +196,12 @@ static void widen(const char *text, size_t size, size_t floor, tx_found *found)
         found->end += length;
 }
 
-void tx_additions_find(const tx_additions *additions, int trie, const char *text, size_t size, bool special,
+void tx_additions_find(const tx_additions *additions, int finder, const char *text, size_t size, bool special,
                        pcre2_match_data *match, tx_found *found)
 {
-    const tx_trie *t = additions->trie[trie];
-    for (size_t at = found->resume; t && at < size; at++) {
-        int32_t number = t->first[(unsigned char)text[at]] ? longest(t, text + at, size - at) : -1;
+    const tx_finder *f = additions->finder[finder];
+    for (size_t at = found->resume; f && at < size; at++) {
+        int32_t number = f->first[(unsigned char)text[at]] ? longest(f, text + at, size - at) : -1;
         if (number < 0)
             continue;
         const tx_added *added = &additions->at[number];

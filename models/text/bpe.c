@@ -103,8 +103,6 @@ static tx_status read_merges(tx_tokenizer *tokenizer, const tx_json *vocab, cons
     tx_json *merges;
     tx_status status = tx_json_get(model, "merges", TX_JSON_ARRAY, &merges);
     size_t count = status ? 0 : tx_json_size(merges);
-    if (!status)
-        status = tx_merges_reserve(&tokenizer->merges, count);
     for (size_t i = 0; i < count && !status; i++) {
         status = read_merge(tokenizer, vocab, tx_json_at(merges, i));
         if (status)
@@ -187,7 +185,7 @@ static void end_pending(const tx_tokenizer *t, symbols *s)
 
 static void add_character(const tx_tokenizer *t, const char *text, size_t size, symbols *s)
 {
-    const int32_t id = tx_vocab_find(&t->vocab, text, size);
+    const int32_t id = tx_vocab_find(&t->vocab, TX_TOKEN_WORD, text, size);
     if (id >= 0) {
         end_pending(t, s);
         s->id[s->count++] = id;
@@ -209,7 +207,7 @@ static void add_character(const tx_tokenizer *t, const char *text, size_t size, 
 static tx_status encode_characters(const tx_tokenizer *t, tx_buffer *scratch, const char *word, size_t size,
                                    tx_ids *ids)
 {
-    scratch->size = 0;
+    tx_buffer_clear(scratch);
     tx_status status = size < SIZE_MAX / sizeof(int32_t) ? tx_buffer_reserve(scratch, size * sizeof(int32_t))
                                                          : tx_fail(TX_MEMORY, "a word of %zu bytes", size);
     if (status)
@@ -225,7 +223,7 @@ static tx_status encode_characters(const tx_tokenizer *t, tx_buffer *scratch, co
 
 tx_status tx_bpe_encode(const tx_tokenizer *t, tx_buffer *scratch, const char *word, size_t size, tx_ids *ids)
 {
-    int32_t whole = t->ignore_merges ? tx_vocab_find(&t->vocab, word, size) : -1;
+    int32_t whole = t->ignore_merges ? tx_vocab_find(&t->vocab, TX_TOKEN_WORD, word, size) : -1;
     if (whole < 0)
         return t->bytes ? tx_merges_apply(&t->merges, &(tx_symbols){t->vocab.byte_ids, word, size}, ids)
                         : encode_characters(t, scratch, word, size, ids);

@@ -10,6 +10,7 @@
 
 #include "api/base/json.h"
 #include "models/text/decoder.h"
+#include "models/text/hash.h"
 #include "models/text/normalizer.h"
 #include "models/text/post_processor.h"
 #include "models/text/pre_tokenizer.h"
@@ -39,29 +40,21 @@ typedef struct tx_merge {
     int32_t left, right, id;
 } tx_merge;
 
-typedef struct tx_pair {
-    uint64_t key; /* left and right; all ones: an empty place */
-    uint32_t rank;
-    int32_t id;
-} tx_pair;
-
-/* Merges by rank, and an index of their pairs (open addressing). */
+/* Merges by rank. */
 typedef struct tx_merges {
     tx_merge *at;
     size_t count, room;
-    tx_pair *index;
-    size_t mask;   /* places of the index, less one */
-    size_t window; /* bytes of a long word that can be merged at a time; 0: only the whole */
-    size_t reach;  /* bytes from the end of a window from which on all is as in the whole word */
+    tx_index index; /* of their pairs */
+    size_t window;  /* bytes of a long word that can be merged at a time; 0: only the whole */
+    size_t reach;   /* bytes from the end of a window from which on all is as in the whole word */
 } tx_merges;
 
-#define TX_NO_RANK UINT32_MAX
+#define TX_NO_RANK TX_INDEX_NONE
 
-/* Room for `count` merges; before the first one is added. */
-tx_status tx_merges_reserve(tx_merges *merges, size_t count);
 /* Adds the merge of the next rank; TX_FORMAT where the pair has one already. */
 tx_status tx_merges_add(tx_merges *merges, tx_merge merge);
-bool tx_merges_has(const tx_merges *merges, int32_t left, int32_t right);
+/* The rank of a pair, or TX_NO_RANK. */
+uint32_t tx_merges_rank(const tx_merges *merges, int32_t left, int32_t right);
 void tx_merges_free(tx_merges *merges);
 
 /* What a word is merged from: ids, or bytes and the ids of the 256 bytes. */
@@ -86,17 +79,16 @@ typedef struct tx_token {
     size_t at; /* of its bytes in `bytes` */
     uint32_t size;
     uint8_t kind; /* tx_token_kind */
-    bool special;
+    bool added, special;
 } tx_token;
 
 typedef struct tx_vocab {
     tx_token *token; /* by id */
-    int32_t count, room;
-    char *bytes;
-    size_t used, bytes_room;
+    int32_t count;
+    size_t room;
+    tx_buffer bytes;
     int32_t byte_ids[256]; /* of bytes, of bytes that characters fall back to; -1: none */
-    int32_t *index;        /* of the words by their bytes (open addressing), once it has been asked for */
-    size_t mask;
+    tx_index index;        /* of tokens by their bytes */
 } tx_vocab;
 
 /* Finds how long words are merged, once all merges are there. */
@@ -107,41 +99,41 @@ tx_status tx_merges_seal(tx_merges *merges, const tx_vocab *vocab);
 
 /* Gives `id` its token; TX_FORMAT where it has one. */
 tx_status tx_vocab_put(tx_vocab *vocab, int64_t id, tx_token_kind kind, const char *bytes, size_t size);
-/* Makes the index, for at most `room` tokens. */
-tx_status tx_vocab_index(tx_vocab *vocab, int32_t room);
-/* Id of a word, -1 where there is none. The index must be there. */
-int32_t tx_vocab_find(const tx_vocab *vocab, const char *bytes, size_t size);
+/* Id of the token of that kind, -1 where there is none. */
+int32_t tx_vocab_find(const tx_vocab *vocab, tx_token_kind kind, const char *bytes, size_t size);
 void tx_vocab_free(tx_vocab *vocab);
 
 /* ---- Added tokens -------------------------------------------------------------------------------- */
+
+/* X(flag), as files name and order them. */
+#define TX_ADDED_FLAGS(X)                                               \
+    X(single_word) /* only where no character of a word is beside it */ \
+    X(lstrip)      /* takes the spaces before it */                     \
+    X(rstrip)      /* and those after it */                             \
+    X(normalized)  /* looked for in what the others leave */            \
+    X(special)
 
 typedef struct tx_added {
     int32_t id;
     char *text;
     size_t size;
     char *sought; /* what it is found by: the text, normalized if that is asked for */
-    bool special;
-    bool single_word;    /* only where no character of a word is beside it */
-    bool lstrip, rstrip; /* takes the spaces before, after it */
-    bool normalized;     /* looked for in what the others leave */
+#define X(flag) bool flag;
+    TX_ADDED_FLAGS(X)
+#undef X
 } tx_added;
 
-typedef struct tx_trie tx_trie;
+typedef struct tx_finder tx_finder;
 
 typedef struct tx_additions {
     tx_added *at;
-    int32_t count, room;
+    int32_t count;
+    size_t room;
     int32_t next;            /* one more than the largest id */
-    int32_t *index;          /* numbers by their texts; -1: an empty place */
-    size_t mask;             /* places of the index, less one */
-    tx_trie *trie[2];        /* of the tokens that are not normalized, and of those that are; NULL: none */
+    tx_finder *finder[2];    /* of the tokens that are not normalized, and of those that are; NULL: none */
     tx_regex word_character; /* without code when no token is a single word */
 } tx_additions;
 
-/* The added token of that text, or NULL. */
-const tx_added *tx_additions_get(const tx_additions *additions, const char *text);
-/* Takes `added` over, its text copied. */
-tx_status tx_additions_put(tx_additions *additions, const tx_added *added);
 /* Builds what finds them. `normalizer` has its say on those that are normalized. */
 tx_status tx_additions_seal(tx_additions *additions, const tx_steps *normalizer);
 void tx_additions_free(tx_additions *additions);
@@ -152,9 +144,9 @@ typedef struct tx_found {
     size_t resume;         /* where the search goes on */
 } tx_found;
 
-/* Finds the next added token of `trie` after the one `found`, which is all zeros for the first: the leftmost, and the
+/* Finds the next added token of a finder after the one `found`, which is all zeros for the first: the leftmost, and the
  * longest where several begin at one place. `special`: special tokens count. */
-void tx_additions_find(const tx_additions *additions, int trie, const char *text, size_t size, bool special,
+void tx_additions_find(const tx_additions *additions, int finder, const char *text, size_t size, bool special,
                        pcre2_match_data *match, tx_found *found);
 
 /* ---- Models ---------------------------------------------------------------------------------------- */
@@ -219,6 +211,8 @@ tx_status tx_tokenizer_new(tx_tokenizer **tokenizer);
 tx_status tx_tokenizer_seal(tx_tokenizer *tokenizer);
 /* Makes the digest of a tokenizer that is complete. */
 tx_status tx_tokenizer_make_digest(tx_tokenizer *t);
+/* Adds a token, which the vocabulary has: `added` says all of it but its text. */
+tx_status tx_tokenizer_add(tx_tokenizer *tokenizer, const tx_added *added, const char *text);
 /* Makes `text`, whose characters are letters of themselves, a special token without flags; the vocabulary has it as
  * `id`, or gets it. */
 tx_status tx_tokenizer_add_special(tx_tokenizer *tokenizer, const char *text, int32_t id);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bytes that grow. Begin with {0}, end with free(buffer.data). */
+ * Bytes that grow. Begin with {0}, end with free(buffer.data). A failure lasts: nothing more is added, and who has
+ * added all looks at the status. */
 #ifndef TX_TEXT_BUFFER_H
 #define TX_TEXT_BUFFER_H
 
-#include "tx.h"
+#include "models/array.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@ typedef struct tx_buffer {
     char *data;
     size_t size, room;
     size_t limit; /* more bytes are refused; 0: none are */
+    tx_status status;
 } tx_buffer;
 
 /* What may become of a text of `size` bytes: a stranger's file can make a thousand characters of each, many times. */
@@ -24,27 +26,30 @@ static inline size_t tx_buffer_limit(size_t size)
 /* Makes room for `size` more bytes. */
 static inline tx_status tx_buffer_reserve(tx_buffer *buffer, size_t size)
 {
-    if (size <= buffer->room - buffer->size)
+    if (size <= buffer->room - buffer->size && !buffer->status)
         return TX_OK;
     if (buffer->limit && (size > buffer->limit || buffer->size > buffer->limit - size))
-        return tx_fail(TX_UNSUPPORTED, "a text would become longer than %zu bytes", buffer->limit);
-    const size_t room = 2 * buffer->room + size + 64;
-    char *larger = room > size ? realloc(buffer->data, room) : NULL;
-    if (!larger)
-        return tx_fail(TX_MEMORY, "no memory for a text of %zu bytes", room);
-    buffer->data = larger;
-    buffer->room = room;
-    return TX_OK;
+        buffer->status = tx_fail(TX_UNSUPPORTED, "a text would become longer than %zu bytes", buffer->limit);
+    if (!buffer->status && size > SIZE_MAX - buffer->size)
+        buffer->status = tx_fail(TX_MEMORY, "no memory for a text of %zu more bytes", size);
+    if (!buffer->status)
+        buffer->status = tx_array_reserve(&buffer->data, &buffer->room, buffer->size + size, 1, "bytes of a text");
+    return buffer->status;
 }
 
-static inline tx_status tx_buffer_add(tx_buffer *buffer, const char *bytes, size_t size)
+static inline void tx_buffer_add(tx_buffer *buffer, const char *bytes, size_t size)
 {
-    tx_status status = tx_buffer_reserve(buffer, size);
-    if (!status && size) {
+    if (size && !tx_buffer_reserve(buffer, size)) {
         memcpy(buffer->data + buffer->size, bytes, size);
         buffer->size += size;
     }
-    return status;
+}
+
+/* Begins anew. */
+static inline void tx_buffer_clear(tx_buffer *buffer)
+{
+    buffer->size = 0;
+    buffer->status = TX_OK;
 }
 
 #endif

@@ -19,12 +19,11 @@ tx_status tx_cutter_create(const tx_steps *steps, tx_word_sink sink, void *conte
         return tx_fail(TX_MEMORY, "no memory for cutting texts into words");
     *made = (tx_cutter){.steps = steps, .sink = sink, .context = context};
     tx_status status = tx_matcher_create(&made->matcher);
-    if (status) {
+    if (status)
         tx_cutter_free(made);
-        return status;
-    }
-    *cutter = made;
-    return TX_OK;
+    else
+        *cutter = made;
+    return status;
 }
 
 void tx_cutter_free(tx_cutter *cutter)
@@ -45,24 +44,22 @@ tx_matcher *tx_cutter_matcher(tx_cutter *cutter)
 static tx_status split(tx_cutter *c, int32_t stage, const char *text, size_t size, bool first);
 
 /* Writes a piece with the step's mark in the place of spaces, and before it where it is to be. */
-static tx_status mark(const tx_step *step, bool first, const char *text, size_t size, tx_buffer *out)
+static void mark(const tx_step *step, bool first, const char *text, size_t size, tx_buffer *out)
 {
     const size_t length = strlen(step->text);
     const bool begins = *text == ' ' || (size >= length && memcmp(text, step->text, length) == 0);
-    tx_status status = TX_OK;
-    out->size = 0;
+    tx_buffer_clear(out);
     if (!begins && (step->prepend == TX_PREPEND_ALWAYS || (step->prepend == TX_PREPEND_FIRST && first)))
-        status = tx_buffer_add(out, step->text, length);
-    while (size && !status) {
+        tx_buffer_add(out, step->text, length);
+    while (size) {
         const char *space = memchr(text, ' ', size);
         const size_t before = space ? (size_t)(space - text) : size;
-        status = tx_buffer_add(out, text, before);
-        if (!status && space)
-            status = tx_buffer_add(out, step->text, length);
+        tx_buffer_add(out, text, before);
+        if (space)
+            tx_buffer_add(out, step->text, length);
         text += before + (space != NULL);
         size -= before + (space != NULL);
     }
-    return status;
 }
 
 /* A step's text: marked, then split. */
@@ -81,9 +78,9 @@ static tx_status enter(tx_cutter *c, int32_t stage, const char *text, size_t siz
 {
     const tx_step *step = &c->steps->at[stage];
     if (step->mark && !c->unmarked) {
-        tx_status status = mark(step, first, text, size, &c->marked[stage]);
-        if (status)
-            return status;
+        mark(step, first, text, size, &c->marked[stage]);
+        if (c->marked[stage].status)
+            return c->marked[stage].status;
         text = c->marked[stage].data;
         size = c->marked[stage].size;
     }

@@ -8,16 +8,18 @@
 /* ---- Texts ----------------------------------------------------------------------------------------- */
 
 /* The bytes that were added since the last text are one. */
-static tx_status close_text(tx_texts *texts)
+static void close_text(tx_texts *texts)
 {
     texts->count++;
-    return tx_buffer_add(&texts->ends, (const char *)&texts->bytes.size, sizeof texts->bytes.size);
+    tx_buffer_add(&texts->ends, (const char *)&texts->bytes.size, sizeof texts->bytes.size);
+    if (texts->ends.status)
+        texts->bytes.status = texts->ends.status;
 }
 
-static tx_status add_text(tx_texts *texts, const char *text, size_t size)
+static void add_text(tx_texts *texts, const char *text, size_t size)
 {
-    tx_status status = tx_buffer_add(&texts->bytes, text, size);
-    return status ? status : close_text(texts);
+    tx_buffer_add(&texts->bytes, text, size);
+    close_text(texts);
 }
 
 static const char *get_text(const tx_texts *texts, size_t number, size_t *size)
@@ -30,7 +32,9 @@ static const char *get_text(const tx_texts *texts, size_t number, size_t *size)
 
 static void clear(tx_texts *texts)
 {
-    texts->bytes.size = texts->ends.size = texts->count = 0;
+    tx_buffer_clear(&texts->bytes);
+    tx_buffer_clear(&texts->ends);
+    texts->count = 0;
 }
 
 static bool begins_with(const char *text, size_t size, const char *prefix)
@@ -68,13 +72,12 @@ static void replace(tx_buffer *text, size_t from, const char *old, const char *n
     text->size = used;
 }
 
-static tx_status word_piece(const tx_step *step, tx_spelling *s)
+static void word_piece(const tx_step *step, tx_spelling *s)
 {
     static const char *const clean[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
                                            {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
                                            {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
-    tx_status status = TX_OK;
-    for (size_t i = 0; i < s->in.count && !status; i++) {
+    for (size_t i = 0; i < s->in.count; i++) {
         size_t size;
         const char *text = get_text(&s->in, i, &size);
         const size_t from = s->out.bytes.size;
@@ -82,37 +85,31 @@ static tx_status word_piece(const tx_step *step, tx_spelling *s)
             const bool goes_on = begins_with(text, size, step->text);
             text += goes_on ? strlen(step->text) : 0;
             size -= goes_on ? strlen(step->text) : 0;
-            status = goes_on ? TX_OK : tx_buffer_add(&s->out.bytes, " ", 1);
+            tx_buffer_add(&s->out.bytes, " ", goes_on ? 0 : 1);
         }
-        if (!status)
-            status = tx_buffer_add(&s->out.bytes, text, size);
-        for (size_t k = 0; k < sizeof clean / sizeof clean[0] && !status && step->flag[0]; k++)
+        tx_buffer_add(&s->out.bytes, text, size);
+        for (size_t k = 0; k < sizeof clean / sizeof clean[0] && step->flag[0]; k++)
             replace(&s->out.bytes, from, clean[k][0], clean[k][1]);
-        if (!status)
-            status = close_text(&s->out);
+        close_text(&s->out);
     }
-    return status;
 }
 
 /* ---- Metaspace ------------------------------------------------------------------------------------- */
 
-static tx_status metaspace(const tx_step *step, tx_spelling *s)
+static void metaspace(const tx_step *step, tx_spelling *s)
 {
-    tx_status status = TX_OK;
-    for (size_t i = 0; i < s->in.count && !status; i++) {
+    for (size_t i = 0; i < s->in.count; i++) {
         const bool drop = i == 0 && s->whole && step->prepend != TX_PREPEND_NEVER;
         size_t size;
         const char *text = get_text(&s->in, i, &size);
-        for (size_t at = 0; at < size && !status;) {
+        for (size_t at = 0; at < size;) {
             const bool mark = begins_with(text + at, size - at, step->text);
             if (!mark || !drop)
-                status = tx_buffer_add(&s->out.bytes, mark ? " " : text + at, 1);
+                tx_buffer_add(&s->out.bytes, mark ? " " : text + at, 1);
             at += mark ? strlen(step->text) : 1;
         }
-        if (!status)
-            status = close_text(&s->out);
+        close_text(&s->out);
     }
-    return status;
 }
 
 /* ---- ByteFallback ---------------------------------------------------------------------------------- */
@@ -129,66 +126,61 @@ static bool is_byte(const char *text, size_t size, char *byte)
 
 /* Bytes that are no characters become U+FFFD, one for each. One from the middle of a text may be part of a character.
  */
-static tx_status add_bytes(tx_spelling *s, const tx_buffer *bytes)
+static void add_bytes(tx_spelling *s, const tx_buffer *bytes)
 {
-    tx_status status = TX_OK;
-    if (!s->whole || tx_utf8_prefix(bytes->data, bytes->size) == bytes->size)
-        return bytes->size ? add_text(&s->out, bytes->data, bytes->size) : TX_OK;
-    for (size_t i = 0; i < bytes->size && !status; i++)
-        status = add_text(&s->out, "\xEF\xBF\xBD", 3);
-    return status;
+    const bool good = !s->whole || tx_utf8_prefix(bytes->data, bytes->size) == bytes->size;
+    if (good && bytes->size)
+        add_text(&s->out, bytes->data, bytes->size);
+    for (size_t i = 0; i < bytes->size && !good; i++)
+        add_text(&s->out, "\xEF\xBF\xBD", 3);
+    if (bytes->status)
+        s->out.bytes.status = bytes->status;
 }
 
-static tx_status byte_fallback(const tx_step *step, tx_spelling *s)
+static void byte_fallback(const tx_step *step, tx_spelling *s)
 {
     (void)step;
     tx_buffer bytes = {0};
-    tx_status status = TX_OK;
-    for (size_t i = 0; i < s->in.count && !status; i++) {
+    for (size_t i = 0; i < s->in.count; i++) {
         size_t size;
         char byte;
         const char *text = get_text(&s->in, i, &size);
         if (is_byte(text, size, &byte)) {
-            status = tx_buffer_add(&bytes, &byte, 1);
+            tx_buffer_add(&bytes, &byte, 1);
             continue;
         }
-        status = add_bytes(s, &bytes);
-        bytes.size = 0;
-        if (!status)
-            status = add_text(&s->out, text, size);
+        add_bytes(s, &bytes);
+        tx_buffer_clear(&bytes);
+        add_text(&s->out, text, size);
     }
-    if (!status)
-        status = add_bytes(s, &bytes);
+    add_bytes(s, &bytes);
     free(bytes.data);
-    return status;
 }
 
 /* ---- Fuse, Replace, Strip -------------------------------------------------------------------------- */
 
-static tx_status fuse(const tx_step *step, tx_spelling *s)
+static void fuse(const tx_step *step, tx_spelling *s)
 {
     (void)step;
     s->fused = true;
-    return add_text(&s->out, s->in.bytes.data, s->in.bytes.size);
+    add_text(&s->out, s->in.bytes.data, s->in.bytes.size);
 }
 
-static tx_status replace_all(const tx_step *step, tx_spelling *s)
+static void replace_all(const tx_step *step, tx_spelling *s)
 {
-    tx_status status = TX_OK;
     if (!s->matcher) {
-        status = tx_matcher_create(&s->matcher);
-        if (!status)
-            tx_matcher_begin(s->matcher, s->size ? s->size : s->in.bytes.size);
+        s->out.bytes.status = tx_matcher_create(&s->matcher);
+        if (s->out.bytes.status)
+            return;
+        tx_matcher_begin(s->matcher, s->size ? s->size : s->in.bytes.size);
     }
-    for (size_t i = 0; i < s->in.count && !status; i++) {
+    for (size_t i = 0; i < s->in.count && !s->out.bytes.status; i++) {
         size_t size;
         const char *text = get_text(&s->in, i, &size);
         const size_t good = tx_utf8_prefix(text, size); /* all, but in a byte that fell back */
-        status = tx_step_replace_all(step, s->matcher, text, good, &s->out.bytes);
-        if (!status)
-            status = add_text(&s->out, text + good, size - good);
+        tx_step_replace_all(step, s->matcher, text, good, &s->out.bytes);
+        add_text(&s->out, text + good, size - good);
     }
-    return status;
 }
 
 static tx_status read_strip(tx_step *step, const tx_json *json)
@@ -201,35 +193,33 @@ static tx_status read_strip(tx_step *step, const tx_json *json)
     return status ? status : tx_json_get_int(json, "stop", 0, INT32_MAX, &step->cut[1]);
 }
 
-static tx_status strip(const tx_step *step, tx_spelling *s)
+static void strip(const tx_step *step, tx_spelling *s)
 {
     const size_t length = strlen(step->text);
-    tx_status status = TX_OK;
-    for (size_t i = 0; i < s->in.count && !status; i++) {
+    const bool cut = s->whole || !s->fused;
+    for (size_t i = 0; i < s->in.count; i++) {
         size_t size;
         const char *text = get_text(&s->in, i, &size);
-        const bool cut = s->whole || !s->fused;
         for (int64_t n = 0; cut && n < step->cut[0] && begins_with(text, size, step->text); n++) {
             text += length;
             size -= length;
         }
         for (int64_t n = 0; cut && n < step->cut[1] && ends_with(text, size, step->text); n++)
             size -= length;
-        status = add_text(&s->out, text, size);
+        add_text(&s->out, text, size);
     }
-    return status;
 }
 
 /* ---- The part -------------------------------------------------------------------------------------- */
 
 static const tx_step_kind kinds[] = {
-    {"ByteLevel", NULL, NULL, NULL},
-    {"WordPiece", read_word_piece, NULL, word_piece},
-    {"Metaspace", tx_step_metaspace, NULL, metaspace},
-    {"ByteFallback", NULL, NULL, byte_fallback},
-    {"Fuse", NULL, NULL, fuse},
-    {"Replace", tx_step_replace, NULL, replace_all},
-    {"Strip", read_strip, NULL, strip},
+    {"ByteLevel", .read = NULL},
+    {"WordPiece", .read = read_word_piece, .decode = word_piece},
+    {"Metaspace", .read = tx_step_metaspace, .decode = metaspace},
+    {"ByteFallback", .decode = byte_fallback},
+    {"Fuse", .decode = fuse},
+    {"Replace", .read = tx_step_replace, .decode = replace_all},
+    {"Strip", .read = read_strip, .decode = strip},
 };
 
 tx_status tx_decoder_read(tx_steps *steps, const tx_json *json, bool *bytes)
@@ -241,43 +231,41 @@ tx_status tx_decoder_read(tx_steps *steps, const tx_json *json, bool *bytes)
     return status;
 }
 
-tx_status tx_spelling_add(tx_spelling *spelling, const char *text, size_t size)
+void tx_spelling_add(tx_spelling *spelling, const char *text, size_t size)
 {
-    return add_text(&spelling->in, text, size);
+    add_text(&spelling->in, text, size);
 }
 
 /* What there is without steps: a space between tokens. */
-static tx_status add_spaces(const tx_texts *texts, bool whole, tx_buffer *out)
+static void add_spaces(const tx_texts *texts, bool whole, tx_buffer *out)
 {
-    tx_status status = TX_OK;
-    for (size_t i = 0; i < texts->count && !status; i++) {
+    for (size_t i = 0; i < texts->count; i++) {
         size_t size;
         const char *text = get_text(texts, i, &size);
-        status = i > 0 || !whole ? tx_buffer_add(out, " ", 1) : TX_OK;
-        if (!status)
-            status = tx_buffer_add(out, text, size);
+        tx_buffer_add(out, " ", i > 0 || !whole ? 1 : 0);
+        tx_buffer_add(out, text, size);
     }
-    return status;
 }
 
 tx_status tx_spelling_run(tx_spelling *spelling, const tx_steps *steps, tx_buffer *out)
 {
-    tx_status status = TX_OK;
     const size_t limit = tx_buffer_limit(spelling->in.bytes.size);
     spelling->fused = false;
-    for (int32_t i = 0; i < steps->count && !status; i++) {
+    for (int32_t i = 0; i < steps->count && !spelling->in.bytes.status; i++) {
         clear(&spelling->out);
         spelling->out.bytes.limit = limit;
-        status = steps->at[i].kind->decode(&steps->at[i], spelling);
+        steps->at[i].kind->decode(&steps->at[i], spelling);
         const tx_texts made = spelling->out;
         spelling->out = spelling->in;
         spelling->in = made;
     }
-    if (!status)
-        status = steps->count ? tx_buffer_add(out, spelling->in.bytes.data, spelling->in.bytes.size)
-                              : add_spaces(&spelling->in, spelling->whole, out);
+    const tx_status status = spelling->in.bytes.status;
+    if (!status && steps->count)
+        tx_buffer_add(out, spelling->in.bytes.data, spelling->in.bytes.size);
+    else if (!status)
+        add_spaces(&spelling->in, spelling->whole, out);
     clear(&spelling->in);
-    return status;
+    return status ? status : out->status;
 }
 
 void tx_spelling_free(tx_spelling *spelling)

@@ -25,8 +25,8 @@ struct tx_spelling {
  * there is nothing to do where tokens are bytes. */
 tx_status tx_decoder_read(tx_steps *steps, const tx_json *json, bool *bytes);
 
-/* Adds the text of a token. */
-tx_status tx_spelling_add(tx_spelling *spelling, const char *text, size_t size);
+/* Adds the text of a token; what fails there, tx_spelling_run tells. */
+void tx_spelling_add(tx_spelling *spelling, const char *text, size_t size);
 /* Appends what the steps make of the tokens, and begins anew. */
 tx_status tx_spelling_run(tx_spelling *spelling, const tx_steps *steps, tx_buffer *out);
 void tx_spelling_free(tx_spelling *spelling);

@@ -43,12 +43,11 @@ tx_status tx_encoder_create(const tx_tokenizer *tokenizer, tx_encoder **encoder)
     tx_status status = made && made->match && made->cache ? TX_OK : tx_fail(TX_MEMORY, "no memory for an encoder");
     if (!status)
         status = tx_cutter_create(&tokenizer->pre_tokenizer, add_word, made, &made->cutter);
-    if (status) {
+    if (status)
         tx_encoder_free(made);
-        return status;
-    }
-    *encoder = made;
-    return TX_OK;
+    else
+        *encoder = made;
+    return status;
 }
 
 void tx_encoder_free(tx_encoder *encoder)
@@ -100,31 +99,31 @@ static tx_status add_word(void *context, const char *word, size_t size)
 
 /* ---- Texts ----------------------------------------------------------------------------------------- */
 
-static tx_status add_texts(tx_encoder *e, int trie, const char *text, size_t size, bool special, bool first);
+static tx_status add_texts(tx_encoder *e, int finder, const char *text, size_t size, bool special, bool first);
 
-/* Text from which the added tokens of the tries before `trie` have been taken. Between the two it is normalized. */
-static tx_status add_rest(tx_encoder *e, int trie, const char *text, size_t size, bool special, bool first)
+/* Text from which the added tokens of the finders before that one have been taken. Between the two it is normalized. */
+static tx_status add_rest(tx_encoder *e, int finder, const char *text, size_t size, bool special, bool first)
 {
     tx_status status = TX_OK;
-    if (trie == 2)
+    if (finder == 2)
         return tx_cutter_run(e->cutter, text, size, first);
-    if (trie == 1)
+    if (finder == 1)
         status = tx_normalizer_run(&e->tokenizer->normalizer, tx_cutter_matcher(e->cutter), e->normal, &text, &size);
-    return status ? status : add_texts(e, trie, text, size, special, first);
+    return status ? status : add_texts(e, finder, text, size, special, first);
 }
 
-/* Takes the added tokens of `trie` out of a text. `first`: nothing is before it. */
-static tx_status add_texts(tx_encoder *e, int trie, const char *text, size_t size, bool special, bool first)
+/* Takes the added tokens of a finder out of a text. `first`: nothing is before it. */
+static tx_status add_texts(tx_encoder *e, int finder, const char *text, size_t size, bool special, bool first)
 {
     tx_status status = TX_OK;
-    if (!e->tokenizer->additions.trie[trie])
-        return add_rest(e, trie + 1, text, size, special, first);
+    if (!e->tokenizer->additions.finder[finder])
+        return add_rest(e, finder + 1, text, size, special, first);
     tx_found found = {0};
     do {
         size_t from = found.end;
-        tx_additions_find(&e->tokenizer->additions, trie, text, size, special, e->match, &found);
+        tx_additions_find(&e->tokenizer->additions, finder, text, size, special, e->match, &found);
         if (found.begin > from)
-            status = add_rest(e, trie + 1, text + from, found.begin - from, special, first && from == 0);
+            status = add_rest(e, finder + 1, text + from, found.begin - from, special, first && from == 0);
         if (!status && found.added)
             status = tx_ids_reserve(e->ids, 1);
         if (!status && found.added)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hashes for tables with open addressing. */
+ * Hashes, and what finds things by them. */
 #ifndef TX_TEXT_HASH_H
 #define TX_TEXT_HASH_H
 
@@ -18,6 +18,15 @@ static inline uint64_t tx_hash_mix(uint64_t x)
     return x ^ x >> 33;
 }
 
+/* The finalizer of splitmix64 (Steele, Lea, Flood, 2014), and what its states are apart. */
+static inline uint64_t tx_hash_splitmix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return x ^ (x >> 31);
+}
+#define TX_HASH_GOLDEN UINT64_C(0x9E3779B97F4A7C15)
+
 static inline uint64_t tx_hash_bytes(const char *bytes, size_t size)
 {
     uint64_t hash = size, eight;
@@ -30,21 +39,43 @@ static inline uint64_t tx_hash_bytes(const char *bytes, size_t size)
     return tx_hash_mix(hash ^ eight);
 }
 
-/* A pair of ids as the key of a table. */
+/* Of a pair of ids. */
 static inline uint64_t tx_hash_pair(int32_t left, int32_t right)
 {
-    return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    return tx_hash_mix((uint64_t)(uint32_t)left << 32 | (uint32_t)right);
 }
-/* No pair of ids: an empty place. */
-#define TX_HASH_NO_PAIR UINT64_MAX
 
-/* Places of a table of `count` entries: a power of two, at most half of it used. */
-static inline size_t tx_hash_places(size_t count)
+/* ---- An index ------------------------------------------------------------------------------------- */
+
+typedef struct tx_index_place {
+    uint32_t hash, number; /* number TX_INDEX_NONE: an empty place */
+} tx_index_place;
+
+/* Finds things by a hash of them: open addressing, half of the places empty at least. Of a thing it has the number
+ * alone; whoever has the things compares. Begin with {0}, end with free(index.place). */
+typedef struct tx_index {
+    tx_index_place *place;
+    size_t places, used;
+} tx_index;
+
+#define TX_INDEX_NONE UINT32_MAX
+
+/* Whether thing `number` of `things` is what `key` says. */
+typedef bool tx_index_same(const void *things, uint32_t number, const void *key);
+
+/* The number of a thing, TX_INDEX_NONE where it has none. */
+static inline uint32_t tx_index_find(const tx_index *index, uint64_t hash, tx_index_same *same, const void *things,
+                                     const void *key)
 {
-    size_t places = 16;
-    while (places / 2 < count)
-        places *= 2;
-    return places;
+    for (size_t at = (uint32_t)hash;; at++) {
+        if (index->used == 0 || index->place[at &= index->places - 1].number == TX_INDEX_NONE)
+            return TX_INDEX_NONE;
+        if (index->place[at].hash == (uint32_t)hash && same(things, index->place[at].number, key))
+            return index->place[at].number;
+    }
 }
+
+/* Adds a thing that is not there. */
+tx_status tx_index_add(tx_index *index, uint64_t hash, size_t number);
 
 #endif

@@ -4,9 +4,9 @@
  * a queue holds each pair with the words it was seen in, and learns of falling counts when the pair comes up. */
 #include "models/text/train.h"
 
-#include "models/text/hash.h"
+#include "models/array.h"
+#include "models/heap.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,14 +16,15 @@ typedef struct places {
 } places;
 
 typedef struct pair {
-    uint64_t key; /* tx_hash_pair */
+    int32_t id[2];
     int64_t count;
     places seen; /* words in which it came up since it was queued last */
     bool touched;
 } pair;
 
 typedef struct queued {
-    uint64_t key;
+    uint32_t pair;
+    int32_t id[2];
     int64_t count;
     places seen;
 } queued;
@@ -32,125 +33,86 @@ typedef struct learner {
     tx_counted *word; /* words of ids */
     size_t words;
     int32_t *ids;
-    pair *pair; /* open addressing */
-    size_t pairs, mask;
-    uint64_t *touched; /* pairs that are to be queued */
+    pair *pair;
+    size_t pairs, pair_room;
+    tx_index index;    /* of the pairs */
+    uint32_t *touched; /* pairs that are to be queued */
     size_t touches, touched_room;
     queued *queue; /* a heap */
     size_t queue_count, queue_room;
+    tx_merge *merge; /* what has been learned */
+    size_t merges, merge_room;
 } learner;
 
 /* ---- Pairs --------------------------------------------------------------------------------------- */
 
-static pair *look_up(const learner *l, uint64_t key)
+static bool same_pair(const void *pairs, uint32_t number, const void *id)
 {
-    size_t place = (size_t)tx_hash_mix(key) & l->mask;
-    while (l->pair[place].key != key && l->pair[place].key != TX_HASH_NO_PAIR)
-        place = (place + 1) & l->mask;
-    return &l->pair[place];
+    return memcmp(((const pair *)pairs)[number].id, id, sizeof(pair){0}.id) == 0;
 }
 
-static tx_status make_pairs(learner *l, size_t room)
+/* The number of a pair, which is made where there is none. */
+static tx_status find_pair(learner *l, int32_t left, int32_t right, uint32_t *number)
 {
-    size_t old_places = l->pair ? l->mask + 1 : 0;
-    pair *old = l->pair, *made = malloc(room * sizeof *made);
-    if (!made)
-        return tx_fail(TX_MEMORY, "no memory for %zu pairs", room);
-    for (size_t i = 0; i < room; i++)
-        made[i] = (pair){.key = TX_HASH_NO_PAIR};
-    l->pair = made;
-    l->mask = room - 1;
-    for (size_t i = 0; i < old_places; i++)
-        if (old[i].key != TX_HASH_NO_PAIR)
-            *look_up(l, old[i].key) = old[i];
-    free(old);
-    return TX_OK;
-}
-
-static tx_status append_place(places *p, size_t word)
-{
-    if (p->count && p->at[p->count - 1] == word)
+    const pair wanted = {.id = {left, right}};
+    const uint64_t hash = tx_hash_pair(left, right);
+    *number = tx_index_find(&l->index, hash, same_pair, l->pair, wanted.id);
+    if (*number != TX_INDEX_NONE)
         return TX_OK;
-    if (p->count == p->room) {
-        size_t room = 2 * p->room + 2;
-        size_t *at = realloc(p->at, room * sizeof *at);
-        if (!at)
-            return tx_fail(TX_MEMORY, "no memory for the words of a pair");
-        p->at = at;
-        p->room = room;
-    }
-    p->at[p->count++] = word;
+    tx_status status = tx_array_reserve(&l->pair, &l->pair_room, l->pairs + 1, sizeof wanted, "pairs");
+    if (!status)
+        status = tx_index_add(&l->index, hash, l->pairs);
+    if (status)
+        return status;
+    *number = (uint32_t)l->pairs;
+    l->pair[l->pairs++] = wanted;
     return TX_OK;
 }
 
 /* Counts a pair up or down in a word. */
 static tx_status count_pair(learner *l, int32_t left, int32_t right, int64_t change, size_t word)
 {
-    uint64_t key = tx_hash_pair(left, right);
-    tx_status status = TX_OK;
-    if (2 * (l->pairs + 1) > l->mask)
-        status = make_pairs(l, 2 * (l->mask + 1));
+    uint32_t number;
+    tx_status status = find_pair(l, left, right, &number);
     if (status)
         return status;
-    pair *p = look_up(l, key);
-    l->pairs += p->key == TX_HASH_NO_PAIR;
-    p->key = key;
+    pair *p = &l->pair[number];
+    places *seen = &p->seen;
     p->count += change;
     if (change < 0)
         return TX_OK;
     if (!p->touched) {
-        if (l->touches == l->touched_room) {
-            size_t room = 2 * l->touched_room + 1024;
-            uint64_t *touched = realloc(l->touched, room * sizeof *touched);
-            if (!touched)
-                return tx_fail(TX_MEMORY, "no memory for %zu pairs", room);
-            l->touched = touched;
-            l->touched_room = room;
-        }
-        l->touched[l->touches++] = key;
+        status = tx_array_reserve(&l->touched, &l->touched_room, l->touches + 1, sizeof number, "pairs");
+        if (status)
+            return status;
+        l->touched[l->touches++] = number;
         p->touched = true;
     }
-    return append_place(&p->seen, word);
+    if (seen->count && seen->at[seen->count - 1] == word)
+        return TX_OK;
+    status = tx_array_reserve(&seen->at, &seen->room, seen->count + 1, sizeof word, "words of a pair");
+    if (!status)
+        seen->at[seen->count++] = word;
+    return status;
 }
 
 /* ---- The queue ----------------------------------------------------------------------------------- */
 
-static bool before(const queued *a, const queued *b)
+static bool before(const void *a, const void *b)
 {
-    return a->count != b->count ? a->count > b->count : a->key < b->key;
+    const queued *x = a, *y = b;
+    if (x->count != y->count)
+        return x->count > y->count;
+    return x->id[0] != y->id[0] ? x->id[0] < y->id[0] : x->id[1] < y->id[1];
 }
 
 static tx_status push(learner *l, queued item)
 {
-    if (l->queue_count == l->queue_room) {
-        size_t room = 2 * l->queue_room + 1024;
-        queued *queue = realloc(l->queue, room * sizeof *queue);
-        if (!queue)
-            return tx_fail(TX_MEMORY, "no memory for %zu pairs", room);
-        l->queue = queue;
-        l->queue_room = room;
-    }
-    size_t at = l->queue_count++;
-    for (; at > 0 && before(&item, &l->queue[(at - 1) / 2]); at = (at - 1) / 2)
-        l->queue[at] = l->queue[(at - 1) / 2];
-    l->queue[at] = item;
+    tx_status status = tx_array_reserve(&l->queue, &l->queue_room, l->queue_count + 1, sizeof item, "pairs");
+    if (status)
+        return status;
+    tx_heap_push(l->queue, l->queue_count++, sizeof item, before, &item);
     return TX_OK;
-}
-
-static queued pop(learner *l)
-{
-    queued first = l->queue[0], last = l->queue[--l->queue_count];
-    size_t at = 0;
-    for (size_t child; (child = 2 * at + 1) < l->queue_count; at = child) {
-        if (child + 1 < l->queue_count && before(&l->queue[child + 1], &l->queue[child]))
-            child++;
-        if (!before(&l->queue[child], &last))
-            break;
-        l->queue[at] = l->queue[child];
-    }
-    if (l->queue_count)
-        l->queue[at] = last;
-    return first;
 }
 
 /* Queues the pairs that came up, each with the words where it did. */
@@ -158,10 +120,10 @@ static tx_status queue_touched(learner *l)
 {
     tx_status status = TX_OK;
     for (size_t i = 0; i < l->touches && !status; i++) {
-        pair *p = look_up(l, l->touched[i]);
+        pair *p = &l->pair[l->touched[i]];
         p->touched = false;
         if (p->count > 0) {
-            status = push(l, (queued){p->key, p->count, p->seen});
+            status = push(l, (queued){l->touched[i], {p->id[0], p->id[1]}, p->count, p->seen});
             if (status)
                 break;
         } else {
@@ -212,10 +174,10 @@ static tx_status make_token(tx_vocab *vocab, int32_t left, int32_t right, int32_
     char *bytes = malloc(size);
     if (!bytes)
         return tx_fail(TX_MEMORY, "no memory for a token of %zu bytes", size);
-    memcpy(bytes, vocab->bytes + a.at, a.size);
-    memcpy(bytes + a.size, vocab->bytes + b.at, b.size);
+    memcpy(bytes, vocab->bytes.data + a.at, a.size);
+    memcpy(bytes + a.size, vocab->bytes.data + b.at, b.size);
     tx_status status = TX_OK;
-    *id = tx_vocab_find(vocab, bytes, size);
+    *id = tx_vocab_find(vocab, TX_TOKEN_WORD, bytes, size);
     if (*id < 0) {
         *id = vocab->count;
         status = tx_vocab_put(vocab, *id, TX_TOKEN_WORD, bytes, size);
@@ -224,42 +186,26 @@ static tx_status make_token(tx_vocab *vocab, int32_t left, int32_t right, int32_
     return status;
 }
 
-typedef struct list {
-    tx_merge *at;
-    size_t count, room;
-} list;
-
-static tx_status append_merge(list *merges, tx_merge merge)
+static tx_status merge_pair(learner *l, const queued *top, tx_vocab *vocab)
 {
-    if (merges->count == merges->room) {
-        size_t room = 2 * merges->room + 1024;
-        tx_merge *at = realloc(merges->at, room * sizeof *at);
-        if (!at)
-            return tx_fail(TX_MEMORY, "no memory for %zu merges", room);
-        merges->at = at;
-        merges->room = room;
-    }
-    merges->at[merges->count++] = merge;
-    return TX_OK;
-}
-
-static tx_status merge_pair(learner *l, const queued *top, tx_vocab *vocab, list *merges)
-{
-    tx_merge merge = {(int32_t)(top->key >> 32), (int32_t)(uint32_t)top->key, -1};
+    tx_merge merge = {top->id[0], top->id[1], -1};
     tx_status status = make_token(vocab, merge.left, merge.right, &merge.id);
     if (!status)
-        status = append_merge(merges, merge);
+        status = tx_array_reserve(&l->merge, &l->merge_room, l->merges + 1, sizeof merge, "merges");
+    if (!status)
+        l->merge[l->merges++] = merge;
     for (size_t i = 0; i < top->seen.count && !status; i++)
         status = merge_in(l, top->seen.at[i], merge.left, merge.right, merge.id);
     return status ? status : queue_touched(l);
 }
 
-static tx_status learn(learner *l, int64_t size, int64_t least, tx_vocab *vocab, list *merges)
+static tx_status learn(learner *l, int64_t size, int64_t least, tx_vocab *vocab)
 {
     tx_status status = TX_OK;
     while (!status && vocab->count < size && l->queue_count) {
-        queued top = pop(l);
-        int64_t count = look_up(l, top.key)->count;
+        queued top;
+        tx_heap_pop(l->queue, l->queue_count--, sizeof top, before, &top);
+        int64_t count = l->pair[top.pair].count;
         if (top.count != count) {
             top.count = count;
             status = push(l, top);
@@ -269,7 +215,7 @@ static tx_status learn(learner *l, int64_t size, int64_t least, tx_vocab *vocab,
         }
         bool enough = count >= 1 && count >= least;
         if (enough)
-            status = merge_pair(l, &top, vocab, merges);
+            status = merge_pair(l, &top, vocab);
         free(top.seen.at);
         if (!enough)
             break;
@@ -284,12 +230,12 @@ static tx_status begin(learner *l, const tx_counts *counts, const tx_vocab *voca
 {
     l->words = counts->count;
     l->word = malloc((counts->count + 1) * sizeof *l->word);
-    l->ids = malloc((counts->used + 1) * sizeof *l->ids);
+    l->ids = malloc((counts->bytes.size + 1) * sizeof *l->ids);
     if (!l->word || !l->ids)
         return tx_fail(TX_MEMORY, "no memory for %zu words", counts->count);
-    for (size_t i = 0; i < counts->used; i++)
-        l->ids[i] = vocab->byte_ids[(unsigned char)counts->bytes[i]];
-    tx_status status = make_pairs(l, 1 << 16);
+    for (size_t i = 0; i < counts->bytes.size; i++)
+        l->ids[i] = vocab->byte_ids[(unsigned char)counts->bytes.data[i]];
+    tx_status status = TX_OK;
     for (size_t i = 0; i < counts->count && !status; i++) {
         const tx_counted *w = &counts->word[i];
         l->word[i] = *w;
@@ -303,25 +249,25 @@ static void end(learner *l)
 {
     for (size_t i = 0; i < l->queue_count; i++)
         free(l->queue[i].seen.at);
-    for (size_t i = 0; l->pair && i <= l->mask; i++)
+    for (size_t i = 0; i < l->pairs; i++)
         free(l->pair[i].seen.at);
     free(l->queue);
     free(l->pair);
+    free(l->index.place);
     free(l->touched);
+    free(l->merge);
     free(l->word);
     free(l->ids);
 }
 
 /* A pair that came up again after it had been merged is in the list twice: its last rank counts. */
-static tx_status keep_last(const list *found, tx_merges *merges)
+static tx_status keep_last(const learner *l, tx_merges *merges)
 {
     tx_merges reversed = {0};
-    tx_status status = tx_merges_reserve(&reversed, found->count);
-    for (size_t i = found->count; i-- > 0 && !status;)
-        if (!tx_merges_has(&reversed, found->at[i].left, found->at[i].right))
-            status = tx_merges_add(&reversed, found->at[i]);
-    if (!status)
-        status = tx_merges_reserve(merges, reversed.count);
+    tx_status status = TX_OK;
+    for (size_t i = l->merges; i-- > 0 && !status;)
+        if (tx_merges_rank(&reversed, l->merge[i].left, l->merge[i].right) == TX_NO_RANK)
+            status = tx_merges_add(&reversed, l->merge[i]);
     for (size_t i = reversed.count; i-- > 0 && !status;)
         status = tx_merges_add(merges, reversed.at[i]);
     tx_merges_free(&reversed);
@@ -331,13 +277,11 @@ static tx_status keep_last(const list *found, tx_merges *merges)
 tx_status tx_learn_merges(const tx_counts *counts, int64_t size, int64_t least, tx_vocab *vocab, tx_merges *merges)
 {
     learner l = {0};
-    list found = {0};
     tx_status status = begin(&l, counts, vocab);
     if (!status)
-        status = learn(&l, size, least, vocab, &found);
+        status = learn(&l, size, least, vocab);
     if (!status)
-        status = keep_last(&found, merges);
+        status = keep_last(&l, merges);
     end(&l);
-    free(found.at);
     return status;
 }

@@ -2,6 +2,8 @@
  * Lines of files. */
 #include "models/text/lines.h"
 
+#include "models/array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,14 +18,8 @@ static tx_status read_more(tx_lines *l)
         memmove(l->data, l->data + l->begin, l->held - l->begin);
     l->held -= l->begin;
     l->begin = 0;
-    if (l->room - l->held < PIECE) {
-        size_t room = 2 * l->room + PIECE;
-        char *larger = realloc(l->data, room);
-        if (!larger)
-            return tx_fail(TX_MEMORY, "%s: no memory for a line of more than %zu bytes", l->file->path, l->held);
-        l->data = larger;
-        l->room = room;
-    }
+    if (tx_array_reserve(&l->data, &l->room, l->held + PIECE, 1, "bytes of a line"))
+        return tx_fail_in(TX_MEMORY, "%s", l->file->path);
     int64_t left = l->end - l->at;
     size_t bytes = left < (int64_t)PIECE ? (size_t)left : PIECE;
     tx_status status = tx_data_file_read(l->file, l->at, l->data + l->held, bytes);

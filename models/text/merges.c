@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Merges: their index, and the merging of a word's bytes. */
+#include "models/array.h"
+#include "models/heap.h"
 #include "models/text/bpe.h"
-#include "models/text/hash.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -10,47 +11,35 @@
 /* Bytes of a long word that are merged at a time, where that suffices. */
 #define WINDOW ((size_t)1 << 16)
 
-/* The place of a pair, or the empty one where it would be. */
-static tx_pair *look_up(const tx_merges *merges, uint64_t key)
+static bool same_pair(const void *merges, uint32_t rank, const void *pair)
 {
-    size_t place = (size_t)tx_hash_mix(key) & merges->mask;
-    while (merges->index[place].key != key && merges->index[place].key != TX_HASH_NO_PAIR)
-        place = (place + 1) & merges->mask;
-    return &merges->index[place];
+    const tx_merge *merge = (const tx_merge *)merges + rank;
+    const int32_t *wanted = pair;
+    return merge->left == wanted[0] && merge->right == wanted[1];
 }
 
-tx_status tx_merges_reserve(tx_merges *merges, size_t count)
+static inline uint32_t rank_of(const tx_merges *merges, int32_t left, int32_t right)
 {
-    if (count >= TX_NO_RANK)
-        return tx_fail(TX_UNSUPPORTED, "%zu merges", count);
-    size_t places = tx_hash_places(count);
-    merges->at = malloc((count + 1) * sizeof *merges->at);
-    merges->index = malloc(places * sizeof *merges->index);
-    if (!merges->at || !merges->index)
-        return tx_fail(TX_MEMORY, "no memory for %zu merges", count);
-    for (size_t i = 0; i < places; i++)
-        merges->index[i] = (tx_pair){TX_HASH_NO_PAIR, TX_NO_RANK, -1};
-    merges->room = count;
-    merges->mask = places - 1;
-    return TX_OK;
+    const int32_t pair[] = {left, right};
+    return tx_index_find(&merges->index, tx_hash_pair(left, right), same_pair, merges->at, pair);
+}
+
+uint32_t tx_merges_rank(const tx_merges *merges, int32_t left, int32_t right)
+{
+    return rank_of(merges, left, right);
 }
 
 tx_status tx_merges_add(tx_merges *merges, tx_merge merge)
 {
-    if (merges->count == merges->room)
-        return tx_fail(TX_INTERNAL, "more than the %zu merges announced", merges->room);
-    uint64_t key = tx_hash_pair(merge.left, merge.right);
-    tx_pair *place = look_up(merges, key);
-    if (place->key == key)
-        return tx_fail(TX_FORMAT, "the pair has a merge already, number %" PRIu32, place->rank);
-    *place = (tx_pair){key, (uint32_t)merges->count, merge.id};
-    merges->at[merges->count++] = merge;
-    return TX_OK;
-}
-
-bool tx_merges_has(const tx_merges *merges, int32_t left, int32_t right)
-{
-    return look_up(merges, tx_hash_pair(left, right))->key != TX_HASH_NO_PAIR;
+    const uint32_t rank = tx_merges_rank(merges, merge.left, merge.right);
+    if (rank != TX_NO_RANK)
+        return tx_fail(TX_FORMAT, "the pair has a merge already, number %" PRIu32, rank);
+    tx_status status = tx_array_reserve(&merges->at, &merges->room, merges->count + 1, sizeof merge, "merges");
+    if (!status)
+        status = tx_index_add(&merges->index, tx_hash_pair(merge.left, merge.right), merges->count);
+    if (!status)
+        merges->at[merges->count++] = merge;
+    return status;
 }
 
 /* Where the parts of every merge have lower ranks than itself, merging a word is going through the ranks, each from the
@@ -82,7 +71,7 @@ tx_status tx_merges_seal(tx_merges *merges, const tx_vocab *vocab)
 void tx_merges_free(tx_merges *merges)
 {
     free(merges->at);
-    free(merges->index);
+    free(merges->index.place);
 }
 
 /* So many ids are worth draining. */
@@ -97,13 +86,7 @@ tx_status tx_ids_reserve(tx_ids *ids, size_t count)
         if (status || count <= ids->room)
             return status;
     }
-    size_t room = 2 * ids->count + count + 64;
-    int32_t *id = room <= SIZE_MAX / sizeof *id ? realloc(ids->id, room * sizeof *id) : NULL;
-    if (!id)
-        return tx_fail(TX_MEMORY, "no memory for %zu ids", room);
-    ids->id = id;
-    ids->room = room;
-    return TX_OK;
+    return tx_array_reserve(&ids->id, &ids->room, ids->count + count, sizeof *ids->id, "ids");
 }
 
 static int32_t id_at(const tx_symbols *symbols, size_t place)
@@ -118,13 +101,9 @@ static int32_t id_at(const tx_symbols *symbols, size_t place)
 static void merge_short(const tx_merges *merges, int32_t *id, size_t *count)
 {
     uint32_t rank[SHORT];
-    int32_t made[SHORT];
     size_t n = *count;
-    for (size_t i = 0; i + 1 < n; i++) {
-        const tx_pair *pair = look_up(merges, tx_hash_pair(id[i], id[i + 1]));
-        rank[i] = pair->rank;
-        made[i] = pair->id;
-    }
+    for (size_t i = 0; i + 1 < n; i++)
+        rank[i] = rank_of(merges, id[i], id[i + 1]);
     while (n > 1) {
         size_t best = 0;
         for (size_t i = 1; i + 1 < n; i++)
@@ -132,18 +111,13 @@ static void merge_short(const tx_merges *merges, int32_t *id, size_t *count)
                 best = i;
         if (rank[best] == TX_NO_RANK)
             break;
-        id[best] = made[best];
+        id[best] = merges->at[rank[best]].id;
         n--;
         memmove(id + best + 1, id + best + 2, (n - best - 1) * sizeof *id);
-        if (n > best + 2) { /* the last symbol has no pair */
+        if (n > best + 2) /* the last symbol has no pair */
             memmove(rank + best + 1, rank + best + 2, (n - best - 2) * sizeof *rank);
-            memmove(made + best + 1, made + best + 2, (n - best - 2) * sizeof *made);
-        }
-        for (size_t i = best > 0 ? best - 1 : 0; i <= best && i + 1 < n; i++) {
-            const tx_pair *pair = look_up(merges, tx_hash_pair(id[i], id[i + 1]));
-            rank[i] = pair->rank;
-            made[i] = pair->id;
-        }
+        for (size_t i = best > 0 ? best - 1 : 0; i <= best && i + 1 < n; i++)
+            rank[i] = rank_of(merges, id[i], id[i + 1]);
     }
     *count = n;
 }
@@ -165,72 +139,23 @@ typedef struct word {
     size_t count;
 } word;
 
-static void sift_down(word *w, size_t at)
+static bool before(const void *a, const void *b)
 {
-    uint64_t item = w->heap[at];
-    for (size_t child; (child = 2 * at + 1) < w->count; at = child) {
-        if (child + 1 < w->count && w->heap[child + 1] < w->heap[child])
-            child++;
-        if (w->heap[child] >= item)
-            break;
-        w->heap[at] = w->heap[child];
-    }
-    w->heap[at] = item;
+    return *(const uint64_t *)a < *(const uint64_t *)b;
 }
 
-static void push(word *w, uint64_t item)
-{
-    size_t at = w->count++;
-    for (; at > 0 && w->heap[(at - 1) / 2] > item; at = (at - 1) / 2)
-        w->heap[at] = w->heap[(at - 1) / 2];
-    w->heap[at] = item;
-}
-
-static uint64_t pop(word *w)
-{
-    uint64_t item = w->heap[0];
-    w->heap[0] = w->heap[--w->count];
-    if (w->count)
-        sift_down(w, 0);
-    return item;
-}
-
-/* The pair that begins at a symbol, or NULL. */
-static const tx_pair *pair_at(const word *w, uint32_t place)
+/* Rank of the pair that begins at a symbol. */
+static uint32_t rank_at(const word *w, uint32_t place)
 {
     const symbol *left = &w->symbols[place];
-    if (left->id < 0 || left->next == NOWHERE)
-        return NULL;
-    const tx_pair *pair = look_up(w->merges, tx_hash_pair(left->id, w->symbols[left->next].id));
-    return pair->rank == TX_NO_RANK ? NULL : pair;
+    return left->id < 0 || left->next == NOWHERE ? TX_NO_RANK : rank_of(w->merges, left->id, w->symbols[left->next].id);
 }
 
 static void push_pair(word *w, uint32_t place)
 {
-    const tx_pair *pair = place == NOWHERE ? NULL : pair_at(w, place);
-    if (pair)
-        push(w, (uint64_t)pair->rank << 32 | place);
-}
-
-static void merge_long(word *w)
-{
-    for (size_t i = w->count / 2; i-- > 0;)
-        sift_down(w, i);
-    while (w->count) {
-        uint64_t item = pop(w);
-        uint32_t place = (uint32_t)item;
-        const tx_pair *pair = pair_at(w, place);
-        if (!pair || pair->rank != (uint32_t)(item >> 32))
-            continue;
-        symbol *left = &w->symbols[place], *right = &w->symbols[left->next];
-        left->id = pair->id;
-        left->next = right->next;
-        right->id = -1;
-        if (left->next != NOWHERE)
-            w->symbols[left->next].previous = place;
-        push_pair(w, left->previous);
-        push_pair(w, place);
-    }
+    const uint32_t rank = place == NOWHERE ? TX_NO_RANK : rank_at(w, place);
+    if (rank != TX_NO_RANK)
+        tx_heap_push(w->heap, w->count++, sizeof *w->heap, before, &(uint64_t){(uint64_t)rank << 32 | place});
 }
 
 static void merge_window(word *w, const tx_symbols *symbols, size_t from, uint32_t size)
@@ -238,12 +163,23 @@ static void merge_window(word *w, const tx_symbols *symbols, size_t from, uint32
     w->count = 0;
     for (uint32_t i = 0; i < size; i++)
         w->symbols[i] = (symbol){id_at(symbols, from + i), i - 1, i + 1 < size ? i + 1 : NOWHERE};
-    for (uint32_t i = 0; i < size; i++) {
-        const tx_pair *pair = pair_at(w, i);
-        if (pair)
-            w->heap[w->count++] = (uint64_t)pair->rank << 32 | i;
+    for (uint32_t i = 0; i < size; i++)
+        push_pair(w, i);
+    while (w->count) {
+        uint64_t item;
+        tx_heap_pop(w->heap, w->count--, sizeof item, before, &item);
+        const uint32_t place = (uint32_t)item, rank = (uint32_t)(item >> 32);
+        if (rank_at(w, place) != rank)
+            continue;
+        symbol *left = &w->symbols[place], *right = &w->symbols[left->next];
+        left->id = w->merges->at[rank].id;
+        left->next = right->next;
+        right->id = -1;
+        if (left->next != NOWHERE)
+            w->symbols[left->next].previous = place;
+        push_pair(w, left->previous);
+        push_pair(w, place);
     }
-    merge_long(w);
 }
 
 /* Window by window. What stands within `reach` bytes of the end of one may depend on what follows: there the next

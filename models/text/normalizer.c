@@ -6,44 +6,36 @@
 
 /* ---- Normal forms, case, accents ------------------------------------------------------------------- */
 
-#define FORM(form, name)                                                                                           \
-    static tx_status name(const tx_step *step, tx_matcher *matcher, const char *text, size_t size, tx_buffer *out) \
-    {                                                                                                              \
-        (void)step;                                                                                                \
-        (void)matcher;                                                                                             \
-        return tx_unicode_normalize(form, text, size, out);                                                        \
-    }
-FORM(TX_NFC, nfc)
-FORM(TX_NFD, nfd)
-FORM(TX_NFKC, nfkc)
-FORM(TX_NFKD, nfkd)
+static void normal_form(const tx_step *step, const char *text, size_t size, tx_buffer *out)
+{
+    tx_unicode_normalize((tx_unicode_form)step->kind->form, text, size, out);
+}
 
 /* Leaves out the characters that `drop` is true of (NULL: none), and lowers the others if that is wanted. */
-static tx_status filter(const char *text, size_t size, bool (*drop)(uint32_t code), bool lower, tx_buffer *out)
+static void filter(const char *text, size_t size, bool (*drop)(uint32_t code), bool lower, tx_buffer *out)
 {
-    tx_status status = TX_OK;
-    for (size_t at = 0, length; at < size && !status; at += length) {
+    for (size_t at = 0, length; at < size; at += length) {
         uint32_t code;
         length = tx_utf8_read(text + at, size - at, &code);
         if (drop && drop(code))
             continue;
-        status = lower ? tx_unicode_lower(code, out) : tx_buffer_add(out, text + at, length);
+        if (lower)
+            tx_unicode_lower(code, out);
+        else
+            tx_buffer_add(out, text + at, length);
     }
-    return status;
 }
 
-static tx_status lowercase(const tx_step *step, tx_matcher *matcher, const char *text, size_t size, tx_buffer *out)
+static void lowercase(const tx_step *step, const char *text, size_t size, tx_buffer *out)
 {
     (void)step;
-    (void)matcher;
-    return filter(text, size, NULL, true, out);
+    filter(text, size, NULL, true, out);
 }
 
-static tx_status strip_accents(const tx_step *step, tx_matcher *matcher, const char *text, size_t size, tx_buffer *out)
+static void strip_accents(const tx_step *step, const char *text, size_t size, tx_buffer *out)
 {
     (void)step;
-    (void)matcher;
-    return filter(text, size, tx_unicode_is_mark, false, out);
+    filter(text, size, tx_unicode_is_mark, false, out);
 }
 
 /* ---- Texts ----------------------------------------------------------------------------------------- */
@@ -56,9 +48,8 @@ static tx_status read_strip(tx_step *step, const tx_json *json)
     return status ? status : tx_step_flag(json, "strip_right", true, &step->flag[RIGHT]);
 }
 
-static tx_status strip(const tx_step *step, tx_matcher *matcher, const char *text, size_t size, tx_buffer *out)
+static void strip(const tx_step *step, const char *text, size_t size, tx_buffer *out)
 {
-    (void)matcher;
     uint32_t code;
     size_t length;
     while (step->flag[LEFT] && (length = tx_utf8_read(text, size, &code)) && tx_unicode_is_space(code)) {
@@ -67,7 +58,7 @@ static tx_status strip(const tx_step *step, tx_matcher *matcher, const char *tex
     }
     while (step->flag[RIGHT] && (length = tx_utf8_read_last(text, size, &code)) && tx_unicode_is_space(code))
         size -= length;
-    return tx_buffer_add(out, text, size);
+    tx_buffer_add(out, text, size);
 }
 
 static tx_status read_prepend(tx_step *step, const tx_json *json)
@@ -75,11 +66,11 @@ static tx_status read_prepend(tx_step *step, const tx_json *json)
     return tx_step_text(step, json, "prepend");
 }
 
-static tx_status prepend(const tx_step *step, tx_matcher *matcher, const char *text, size_t size, tx_buffer *out)
+static void prepend(const tx_step *step, const char *text, size_t size, tx_buffer *out)
 {
-    (void)matcher;
-    tx_status status = size ? tx_buffer_add(out, step->text, strlen(step->text)) : TX_OK;
-    return status ? status : tx_buffer_add(out, text, size);
+    if (size)
+        tx_buffer_add(out, step->text, strlen(step->text));
+    tx_buffer_add(out, text, size);
 }
 
 /* ---- BERT ------------------------------------------------------------------------------------------ */
@@ -115,57 +106,51 @@ static bool is_dirt(uint32_t code)
 }
 
 /* Drops what is no text, makes all spaces ' ', and puts spaces around Chinese characters. */
-static tx_status clean(const tx_step *step, const char *text, size_t size, tx_buffer *out)
+static void clean(const tx_step *step, const char *text, size_t size, tx_buffer *out)
 {
-    tx_status status = TX_OK;
-    for (size_t at = 0, length; at < size && !status; at += length) {
+    for (size_t at = 0, length; at < size; at += length) {
         uint32_t code;
         length = tx_utf8_read(text + at, size - at, &code);
         if (step->flag[CLEAN] && is_dirt(code))
             continue;
         const bool apart = step->flag[CHINESE] && is_chinese(code);
+        const bool space = step->flag[CLEAN] && tx_unicode_is_space(code);
         if (apart)
-            status = tx_buffer_add(out, " ", 1);
-        if (!status)
-            status = step->flag[CLEAN] && tx_unicode_is_space(code) ? tx_buffer_add(out, " ", 1)
-                                                                    : tx_buffer_add(out, text + at, length);
-        if (!status && apart)
-            status = tx_buffer_add(out, " ", 1);
+            tx_buffer_add(out, " ", 1);
+        tx_buffer_add(out, space ? " " : text + at, space ? 1 : length);
+        if (apart)
+            tx_buffer_add(out, " ", 1);
     }
-    return status;
 }
 
-static tx_status bert(const tx_step *step, tx_matcher *matcher, const char *text, size_t size, tx_buffer *out)
+static void bert(const tx_step *step, const char *text, size_t size, tx_buffer *out)
 {
-    (void)matcher;
     tx_buffer cleaned = {0}, apart = {0};
-    tx_status status = clean(step, text, size, &cleaned);
+    clean(step, text, size, &cleaned);
     const tx_buffer *last = &cleaned;
-    if (!status && step->flag[ACCENTS]) {
-        status = tx_unicode_normalize(TX_NFD, cleaned.data, cleaned.size, &apart);
+    if (step->flag[ACCENTS] && !cleaned.status) {
+        tx_unicode_normalize(TX_NFD, cleaned.data, cleaned.size, &apart);
         last = &apart;
     }
-    if (!status)
-        status =
-            filter(last->data, last->size, step->flag[ACCENTS] ? tx_unicode_is_accent : NULL, step->flag[LOWER], out);
+    out->status = last->status;
+    filter(last->data, last->size, step->flag[ACCENTS] ? tx_unicode_is_accent : NULL, step->flag[LOWER], out);
     free(cleaned.data);
     free(apart.data);
-    return status;
 }
 
 /* ---- The part -------------------------------------------------------------------------------------- */
 
 static const tx_step_kind kinds[] = {
-    {"NFC", NULL, nfc, NULL},
-    {"NFD", NULL, nfd, NULL},
-    {"NFKC", NULL, nfkc, NULL},
-    {"NFKD", NULL, nfkd, NULL},
-    {"Lowercase", NULL, lowercase, NULL},
-    {"StripAccents", NULL, strip_accents, NULL},
-    {"Strip", read_strip, strip, NULL},
-    {"Replace", tx_step_replace, tx_step_replace_all, NULL},
-    {"Prepend", read_prepend, prepend, NULL},
-    {"BertNormalizer", read_bert, bert, NULL},
+    {"NFC", .normalize = normal_form, .form = TX_NFC},
+    {"NFD", .normalize = normal_form, .form = TX_NFD},
+    {"NFKC", .normalize = normal_form, .form = TX_NFKC},
+    {"NFKD", .normalize = normal_form, .form = TX_NFKD},
+    {"Lowercase", .normalize = lowercase},
+    {"StripAccents", .normalize = strip_accents},
+    {"Strip", .read = read_strip, .normalize = strip},
+    {"Replace", .read = tx_step_replace},
+    {"Prepend", .read = read_prepend, .normalize = prepend},
+    {"BertNormalizer", .read = read_bert, .normalize = bert},
 };
 
 tx_status tx_normalizer_read(tx_steps *steps, const tx_json *json)
@@ -177,15 +162,19 @@ tx_status tx_normalizer_run(const tx_steps *steps, tx_matcher *matcher, tx_buffe
                             size_t *size)
 {
     const size_t limit = tx_buffer_limit(*size);
-    tx_status status = TX_OK;
-    for (int32_t i = 0; i < steps->count && !status; i++) {
+    for (int32_t i = 0; i < steps->count; i++) {
         const tx_step *step = &steps->at[i];
         tx_buffer *out = &scratch[i % 2];
-        out->size = 0;
+        tx_buffer_clear(out);
         out->limit = limit;
-        status = step->kind->normalize(step, matcher, *text, *size, out);
+        if (step->kind->normalize)
+            step->kind->normalize(step, *text, *size, out);
+        else
+            tx_step_replace_all(step, matcher, *text, *size, out);
+        if (out->status)
+            return out->status;
         *text = out->data;
         *size = out->size;
     }
-    return status;
+    return TX_OK;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The kinds of post-processors: each is a template for one text, and one for two. */
 #include "models/text/post_processor.h"
-#include "models/text/tokenizer.h"
+#include "models/array.h"
+#include "models/text/steps.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,12 +10,12 @@
 
 static tx_status add(tx_template *template, int64_t id, int64_t type)
 {
-    tx_template_item *larger = realloc(template->item, (template->count + 1) * sizeof *larger);
-    if (!larger)
-        return tx_fail(TX_MEMORY, "no memory for a template");
-    template->item = larger;
-    larger[template->count++] = (tx_template_item){(int32_t)id, (int32_t)type};
-    return TX_OK;
+    const tx_template_item item = {(int32_t)id, (int32_t)type};
+    tx_status status =
+        tx_array_reserve(&template->item, &template->room, template->count + 1, sizeof item, "special tokens");
+    if (!status)
+        template->item[template->count++] = item;
+    return status;
 }
 
 /* ---- TemplateProcessing ---------------------------------------------------------------------------- */
@@ -126,8 +127,9 @@ static const struct {
              {"BertProcessing", read_bert},
              {"RobertaProcessing", read_roberta}};
 
-static tx_status read_one(tx_post_processor *post, const tx_json *json, const char *type)
+static tx_status read_one(void *context, const tx_json *json, const char *type)
 {
+    tx_post_processor *post = context;
     size_t kind = 0;
     while (kind < sizeof kinds / sizeof kinds[0] && strcmp(kinds[kind].name, type) != 0)
         kind++;
@@ -144,20 +146,7 @@ static tx_status read_one(tx_post_processor *post, const tx_json *json, const ch
 
 tx_status tx_post_processor_read(tx_post_processor *post, const tx_json *json)
 {
-    const char *type;
-    tx_json *list;
-    if (!json)
-        return TX_OK;
-    tx_status status = tx_json_get_string(json, "type", &type);
-    if (status || strcmp(type, "Sequence") != 0)
-        return status ? status : read_one(post, json, type);
-    status = tx_json_get(json, "processors", TX_JSON_ARRAY, &list);
-    for (size_t i = 0; !status && i < tx_json_size(list); i++) {
-        status = tx_post_processor_read(post, tx_json_at(list, i));
-        if (status)
-            status = tx_fail_in(status, "processors[%zu]", i);
-    }
-    return status;
+    return tx_part_read(json, "processors", read_one, post);
 }
 
 void tx_post_processor_free(tx_post_processor *post)

@@ -16,7 +16,7 @@ typedef struct tx_template_item {
 
 typedef struct tx_template {
     tx_template_item *item;
-    size_t count;
+    size_t count, room;
 } tx_template;
 
 /* What becomes of one text, and of two. */

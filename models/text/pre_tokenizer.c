@@ -15,14 +15,10 @@ static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\
 static tx_status read_behavior(tx_step *step, const tx_json *json)
 {
     static const char *const names[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
-    const char *name;
-    tx_status status = tx_json_get_string(json, "behavior", &name);
-    for (size_t i = 0; i < sizeof names / sizeof names[0] && !status; i++)
-        if (strcmp(name, names[i]) == 0) {
-            step->mode = (tx_split_mode)i;
-            return TX_OK;
-        }
-    return status ? status : tx_fail(TX_UNSUPPORTED, "behavior %.40s", name);
+    size_t mode = 0;
+    tx_status status = tx_part_choice(json, "behavior", names, sizeof names / sizeof names[0], &mode);
+    step->mode = (tx_split_mode)mode;
+    return status;
 }
 
 static tx_status read_split(tx_step *step, const tx_json *json)
@@ -107,10 +103,10 @@ static tx_status read_byte_level(tx_step *step, const tx_json *json)
 }
 
 static const tx_step_kind kinds[] = {
-    {"ByteLevel", read_byte_level, NULL, NULL},  {"Split", read_split, NULL, NULL},
-    {"Digits", read_digits, NULL, NULL},         {"Punctuation", read_punctuation, NULL, NULL},
-    {"Whitespace", read_whitespace, NULL, NULL}, {"WhitespaceSplit", read_whitespace_split, NULL, NULL},
-    {"BertPreTokenizer", read_bert, NULL, NULL}, {"Metaspace", read_metaspace, NULL, NULL},
+    {"ByteLevel", .read = read_byte_level},  {"Split", .read = read_split},
+    {"Digits", .read = read_digits},         {"Punctuation", .read = read_punctuation},
+    {"Whitespace", .read = read_whitespace}, {"WhitespaceSplit", .read = read_whitespace_split},
+    {"BertPreTokenizer", .read = read_bert}, {"Metaspace", .read = read_metaspace},
 };
 
 tx_status tx_pre_tokenizer_read(tx_steps *steps, const tx_json *json, bool *bytes)

@@ -3,49 +3,65 @@
 #include "models/text/steps.h"
 #include "models/text/utf8.h"
 
-static tx_status read_one(tx_steps *steps, const tx_json *json, const tx_step_kind *kinds, size_t count)
-{
-    const char *type;
-    tx_status status = tx_json_get_string(json, "type", &type);
-    if (status)
-        return status;
-    size_t kind = 0;
-    while (kind < count && strcmp(kinds[kind].name, type) != 0)
-        kind++;
-    if (kind == count)
-        return tx_fail(TX_UNSUPPORTED, "%.40s is not supported", type);
-    if (steps->count == TX_STEPS_MAX)
-        return tx_fail(TX_UNSUPPORTED, "more than %d steps", TX_STEPS_MAX);
-    tx_step *step = &steps->at[steps->count++]; /* from here on its owner frees it */
-    *step = (tx_step){.kind = &kinds[kind]};
-    status = step->kind->read ? step->kind->read(step, json) : TX_OK;
-    return status ? tx_fail_in(status, "%s", type) : TX_OK;
-}
-
 /* JSON's own limit of nesting ends this. */
-static tx_status read_all(tx_steps *steps, const tx_json *json, const char *list_key, const tx_step_kind *kinds,
-                          size_t count)
+tx_status tx_part_read(const tx_json *part, const char *list_key, tx_part_reader *read, void *context)
 {
     const char *type;
     tx_json *list;
-    if (tx_json_type_of(json) != TX_JSON_OBJECT)
+    if (!part)
+        return TX_OK;
+    if (tx_json_type_of(part) != TX_JSON_OBJECT)
         return tx_fail(TX_FORMAT, "not an object");
-    tx_status status = tx_json_get_string(json, "type", &type);
+    tx_status status = tx_json_get_string(part, "type", &type);
     if (status || strcmp(type, "Sequence") != 0)
-        return status ? status : read_one(steps, json, kinds, count);
-    status = tx_json_get(json, list_key, TX_JSON_ARRAY, &list);
+        return status ? status : read(context, part, type);
+    status = tx_json_get(part, list_key, TX_JSON_ARRAY, &list);
     for (size_t i = 0; !status && i < tx_json_size(list); i++) {
-        status = read_all(steps, tx_json_at(list, i), list_key, kinds, count);
+        status = tx_part_read(tx_json_at(list, i), list_key, read, context);
         if (status)
             status = tx_fail_in(status, "%s[%zu]", list_key, i);
     }
     return status;
 }
 
+tx_status tx_part_choice(const tx_json *json, const char *key, const char *const *names, size_t count, size_t *choice)
+{
+    const char *name;
+    tx_status status = tx_json_get_string(json, key, &name);
+    for (size_t i = 0; i < count && !status; i++)
+        if (strcmp(name, names[i]) == 0) {
+            *choice = i;
+            return TX_OK;
+        }
+    return status ? status : tx_fail(TX_UNSUPPORTED, "%s %.40s", key, name);
+}
+
+typedef struct reading {
+    tx_steps *steps;
+    const tx_step_kind *kinds;
+    size_t count;
+} reading;
+
+static tx_status read_step(void *context, const tx_json *json, const char *type)
+{
+    const reading *r = context;
+    size_t kind = 0;
+    while (kind < r->count && strcmp(r->kinds[kind].name, type) != 0)
+        kind++;
+    if (kind == r->count)
+        return tx_fail(TX_UNSUPPORTED, "%.40s is not supported", type);
+    if (r->steps->count == TX_STEPS_MAX)
+        return tx_fail(TX_UNSUPPORTED, "more than %d steps", TX_STEPS_MAX);
+    tx_step *step = &r->steps->at[r->steps->count++]; /* from here on its owner frees it */
+    *step = (tx_step){.kind = &r->kinds[kind]};
+    tx_status status = step->kind->read ? step->kind->read(step, json) : TX_OK;
+    return status ? tx_fail_in(status, "%s", type) : TX_OK;
+}
+
 tx_status tx_steps_read(tx_steps *steps, const tx_json *part, const char *list_key, const tx_step_kind *kinds,
                         size_t count)
 {
-    return part ? read_all(steps, part, list_key, kinds, count) : TX_OK;
+    return tx_part_read(part, list_key, read_step, &(reading){steps, kinds, count});
 }
 
 void tx_steps_free(tx_steps *steps)
@@ -119,7 +135,7 @@ tx_status tx_step_replace(tx_step *step, const tx_json *json)
 tx_status tx_step_metaspace(tx_step *step, const tx_json *json)
 {
     static const char *const schemes[] = {"never", "first", "always"};
-    const char *scheme;
+    size_t scheme = 0;
     bool prefix = true; /* files older than prepend_scheme say it so */
     tx_status status = tx_step_text(step, json, "replacement");
     if (!status && (!*step->text || tx_utf8_read(step->text, strlen(step->text), NULL) != strlen(step->text)))
@@ -130,24 +146,21 @@ tx_status tx_step_metaspace(tx_step *step, const tx_json *json)
     step->prepend = prefix ? TX_PREPEND_ALWAYS : TX_PREPEND_NEVER;
     if (status || !tx_json_has(json, "prepend_scheme"))
         return status;
-    status = tx_json_get_string(json, "prepend_scheme", &scheme);
-    for (size_t i = 0; i < sizeof schemes / sizeof schemes[0] && !status; i++)
-        if (strcmp(scheme, schemes[i]) == 0) {
-            step->prepend = (tx_prepend)i;
-            return TX_OK;
-        }
-    return status ? status : tx_fail(TX_UNSUPPORTED, "prepend_scheme %.40s", scheme);
+    status = tx_part_choice(json, "prepend_scheme", schemes, sizeof schemes / sizeof schemes[0], &scheme);
+    step->prepend = (tx_prepend)scheme;
+    return status;
 }
 
-tx_status tx_step_replace_all(const tx_step *step, tx_matcher *matcher, const char *text, size_t size, tx_buffer *out)
+void tx_step_replace_all(const tx_step *step, tx_matcher *matcher, const char *text, size_t size, tx_buffer *out)
 {
-    tx_status status = TX_OK;
-    for (size_t at = 0, begin = 0, end = 0; at < size && !status; at = end) {
-        status = tx_matcher_next(matcher, &step->regex, text, size, at, &begin, &end);
-        if (!status)
-            status = tx_buffer_add(out, text + at, begin - at);
-        if (!status && begin < end)
-            status = tx_buffer_add(out, step->text, strlen(step->text));
+    for (size_t at = 0, begin = 0, end = 0; at < size && !out->status; at = end) {
+        tx_status status = tx_matcher_next(matcher, &step->regex, text, size, at, &begin, &end);
+        if (status) {
+            out->status = status;
+            return;
+        }
+        tx_buffer_add(out, text + at, begin - at);
+        if (begin < end)
+            tx_buffer_add(out, step->text, strlen(step->text));
     }
-    return status;
 }

@@ -23,16 +23,18 @@ typedef enum tx_prepend { TX_PREPEND_NEVER, TX_PREPEND_FIRST, TX_PREPEND_ALWAYS 
 typedef struct tx_step tx_step;
 typedef struct tx_spelling tx_spelling; /* decoder.c */
 
-/* Appends to `out` what the step makes of a text of whole characters. The matcher has begun. */
-typedef tx_status tx_normalize(const tx_step *step, tx_matcher *matcher, const char *text, size_t size, tx_buffer *out);
-typedef tx_status tx_decode(const tx_step *step, tx_spelling *spelling);
+/* Appends to `out`, or its failure, what the step makes of a text of whole characters. */
+typedef void tx_normalize(const tx_step *step, const char *text, size_t size, tx_buffer *out);
+/* From the spelling's `in` to its `out`. */
+typedef void tx_decode(const tx_step *step, tx_spelling *spelling);
 
 /* A row of a part's table. */
 typedef struct tx_step_kind {
     const char *name;
     tx_status (*read)(tx_step *step, const tx_json *json); /* NULL: there is nothing to read */
-    tx_normalize *normalize;                               /* of normalizers */
+    tx_normalize *normalize;                               /* of normalizers; NULL: tx_step_replace_all */
     tx_decode *decode;                                     /* of decoders */
+    int form;                                              /* of normalizers: a tx_unicode_form */
 } tx_step_kind;
 
 struct tx_step {
@@ -54,6 +56,13 @@ typedef struct tx_steps {
     int32_t count;
 } tx_steps;
 
+/* Goes through a part, an object or NULL, or the objects of a Sequence in its member `list_key`: calls `read` for each,
+ * with its type. */
+typedef tx_status tx_part_reader(void *context, const tx_json *json, const char *type);
+tx_status tx_part_read(const tx_json *part, const char *list_key, tx_part_reader *read, void *context);
+/* Which of `count` names member `key` is; TX_UNSUPPORTED for another. */
+tx_status tx_part_choice(const tx_json *json, const char *key, const char *const *names, size_t count, size_t *choice);
+
 /* Reads a part that is an object, or null. `list_key` names the member that holds a Sequence's steps. What is not among
  * the kinds is refused by its name. */
 tx_status tx_steps_read(tx_steps *steps, const tx_json *part, const char *list_key, const tx_step_kind *kinds,
@@ -70,6 +79,6 @@ tx_status tx_step_replace(tx_step *step, const tx_json *json);
 /* Metaspace's mark, and when it is put before a text. */
 tx_status tx_step_metaspace(tx_step *step, const tx_json *json);
 /* Appends a text in which each match of the step's expression has become its text. The matcher has begun. */
-tx_status tx_step_replace_all(const tx_step *step, tx_matcher *matcher, const char *text, size_t size, tx_buffer *out);
+void tx_step_replace_all(const tx_step *step, tx_matcher *matcher, const char *text, size_t size, tx_buffer *out);
 
 #endif

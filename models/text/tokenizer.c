@@ -45,21 +45,11 @@ void tx_tokenizer_free(tx_tokenizer *tokenizer)
 
 tx_status tx_tokenizer_add_special(tx_tokenizer *tokenizer, const char *text, int32_t id)
 {
-    tx_added added = {.id = id, .size = strlen(text), .special = true};
-    char *copy = strdup(text);
-    if (!copy)
-        return tx_fail(TX_MEMORY, "no memory for a token");
-    added.text = copy;
     tx_vocab *vocab = &tokenizer->vocab;
     tx_status status = TX_OK;
     if (id >= vocab->count || vocab->token[id].kind == TX_TOKEN_NONE)
-        status = tx_vocab_put(vocab, id, TX_TOKEN_WORD, text, added.size);
-    if (!status)
-        status = tx_additions_put(&tokenizer->additions, &added);
-    if (!status)
-        vocab->token[id].special = true;
-    free(copy);
-    return status;
+        status = tx_vocab_put(vocab, id, TX_TOKEN_WORD, text, strlen(text));
+    return status ? status : tx_tokenizer_add(tokenizer, &(tx_added){.id = id, .special = true}, text);
 }
 
 /* Words are bytes: each must have a token. */
@@ -68,7 +58,7 @@ static tx_status seal_bytes(tx_vocab *vocab)
     for (int32_t id = 0; id < vocab->count; id++) {
         const tx_token *token = &vocab->token[id];
         if (token->kind == TX_TOKEN_WORD && token->size == 1)
-            vocab->byte_ids[(unsigned char)vocab->bytes[token->at]] = id;
+            vocab->byte_ids[(unsigned char)vocab->bytes.data[token->at]] = id;
     }
     for (int byte = 0; byte < 256; byte++)
         if (vocab->byte_ids[byte] < 0)
@@ -79,16 +69,15 @@ static tx_status seal_bytes(tx_vocab *vocab)
 /* What the decoder makes of each token in the middle of a text. */
 static tx_status spell_pieces(tx_tokenizer *t)
 {
-    tx_spelling spelling = {.size = t->vocab.used};
-    tx_buffer pieces = {.limit = tx_buffer_limit(t->vocab.used)};
+    tx_spelling spelling = {.size = t->vocab.bytes.size};
+    tx_buffer pieces = {.limit = tx_buffer_limit(t->vocab.bytes.size)};
     t->piece_at = malloc(((size_t)t->vocab.count + 1) * sizeof *t->piece_at);
     tx_status status = t->piece_at ? tx_buffer_reserve(&pieces, 1) : tx_fail(TX_MEMORY, "no memory for the pieces");
     for (int32_t id = 0; id < t->vocab.count && !status; id++) {
         const tx_token *token = &t->vocab.token[id];
         t->piece_at[id] = pieces.size;
-        status = tx_spelling_add(&spelling, t->vocab.bytes + token->at, token->size);
-        if (!status)
-            status = tx_spelling_run(&spelling, &t->decoder, &pieces);
+        tx_spelling_add(&spelling, t->vocab.bytes.data + token->at, token->size);
+        status = tx_spelling_run(&spelling, &t->decoder, &pieces);
     }
     if (!status)
         t->piece_at[t->vocab.count] = pieces.size;
@@ -101,10 +90,8 @@ tx_status tx_tokenizer_seal(tx_tokenizer *tokenizer)
 {
     tx_vocab *vocab = &tokenizer->vocab;
     tx_status status = tokenizer->bytes ? seal_bytes(vocab) : spell_pieces(tokenizer);
-    if (!status && tokenizer->merges.index)
+    if (!status)
         status = tx_merges_seal(&tokenizer->merges, vocab);
-    if (!status && !vocab->index && (tokenizer->ignore_merges || !tokenizer->bytes))
-        status = tx_vocab_index(vocab, vocab->count);
     if (!status)
         status = tx_additions_seal(&tokenizer->additions, &tokenizer->normalizer);
     if (!status)
@@ -123,8 +110,6 @@ tx_status tx_tokenizer_bytes(tx_tokenizer **tokenizer)
         status = tx_vocab_put(&made->vocab, byte, TX_TOKEN_WORD, &(char){(char)byte}, 1);
     if (!status)
         status = tx_tokenizer_add_special(made, TX_END_OF_TEXT, TX_BYTES_END);
-    if (!status)
-        status = tx_merges_reserve(&made->merges, 0);
     if (!status)
         status = tx_pre_tokenizer_gpt2(&made->pre_tokenizer, false);
     if (!status)
@@ -147,16 +132,8 @@ int64_t tx_tokenizer_size(const tx_tokenizer *tokenizer)
 
 int32_t tx_tokenizer_find(const tx_tokenizer *tokenizer, const char *text)
 {
-    const tx_vocab *vocab = &tokenizer->vocab;
-    const size_t size = strlen(text);
-    const tx_added *added = tx_additions_get(&tokenizer->additions, text);
-    if (added)
-        return added->id;
-    for (int32_t id = 0; id < vocab->count; id++)
-        if (vocab->token[id].kind != TX_TOKEN_NONE && vocab->token[id].size == size &&
-            memcmp(vocab->bytes + vocab->token[id].at, text, size) == 0)
-            return id;
-    return -1;
+    const int32_t id = tx_vocab_find(&tokenizer->vocab, TX_TOKEN_FOREIGN, text, strlen(text));
+    return id >= 0 ? id : tx_vocab_find(&tokenizer->vocab, TX_TOKEN_WORD, text, strlen(text));
 }
 
 int32_t tx_tokenizer_end(const tx_tokenizer *tokenizer)
@@ -180,7 +157,7 @@ tx_status tx_tokenizer_piece(const tx_tokenizer *tokenizer, int32_t id, bool ski
     const tx_token *token = &vocab->token[id];
     if (token->kind == TX_TOKEN_NONE)
         return tx_fail(TX_INVALID, "id %" PRId32 " has no token in the vocabulary", id);
-    *bytes = tokenizer->piece ? tokenizer->piece + tokenizer->piece_at[id] : vocab->bytes + token->at;
+    *bytes = tokenizer->piece ? tokenizer->piece + tokenizer->piece_at[id] : vocab->bytes.data + token->at;
     *size = tokenizer->piece ? tokenizer->piece_at[id + 1] - tokenizer->piece_at[id] : token->size;
     if (skip_special && token->special)
         *size = 0;
@@ -191,20 +168,19 @@ tx_status tx_tokenizer_piece(const tx_tokenizer *tokenizer, int32_t id, bool ski
 static tx_status decode(const tx_tokenizer *t, const int32_t *ids, size_t count, bool skip_special,
                         tx_spelling *spelling, tx_buffer *text)
 {
-    tx_status status = TX_OK;
-    for (size_t i = 0; i < count && !status; i++) {
+    for (size_t i = 0; i < count; i++) {
         const char *bytes = NULL;
         size_t size = 0;
-        status = tx_tokenizer_piece(t, ids[i], skip_special, &bytes, &size);
+        tx_status status = tx_tokenizer_piece(t, ids[i], skip_special, &bytes, &size);
         if (status)
             return tx_fail_in(status, "id number %zu", i + 1);
         const tx_token *token = &t->vocab.token[ids[i]];
         if (t->bytes)
-            status = tx_buffer_add(text, bytes, size);
+            tx_buffer_add(text, bytes, size);
         else if (!skip_special || !token->special)
-            status = tx_spelling_add(spelling, t->vocab.bytes + token->at, token->size);
+            tx_spelling_add(spelling, t->vocab.bytes.data + token->at, token->size);
     }
-    return status || t->bytes ? status : tx_spelling_run(spelling, &t->decoder, text);
+    return t->bytes ? TX_OK : tx_spelling_run(spelling, &t->decoder, text);
 }
 
 tx_status tx_tokenizer_decode(const tx_tokenizer *tokenizer, const int32_t *ids, size_t count, bool skip_special,
@@ -213,12 +189,11 @@ tx_status tx_tokenizer_decode(const tx_tokenizer *tokenizer, const int32_t *ids,
     tx_spelling spelling = {.whole = true};
     tx_buffer made = {0};
     tx_status status = decode(tokenizer, ids, count, skip_special, &spelling, &made);
-    if (!status)
-        status = tx_buffer_add(&made, "", 1);
+    tx_buffer_add(&made, "", 1);
     tx_spelling_free(&spelling);
-    if (status) {
+    if (status || made.status) {
         free(made.data);
-        return status;
+        return status ? status : made.status;
     }
     *text = made.data;
     *size = made.size - 1;

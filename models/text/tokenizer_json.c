@@ -48,59 +48,41 @@ static int32_t next_added(const tx_tokenizer *tokenizer, const tx_json *vocab)
     return next > tokenizer->additions.next ? next : tokenizer->additions.next;
 }
 
-static tx_status place_added(tx_tokenizer *tokenizer, const tx_json *vocab, const tx_added *added)
+/* Sees that the vocabulary has the token as its id, spelled as it is. */
+static tx_status place_added(tx_tokenizer *tokenizer, const tx_json *vocab, const char *text, int32_t id)
 {
     tx_vocab *words = &tokenizer->vocab;
-    int32_t id = tx_vocab_id(vocab, added->text);
-    if (tx_additions_get(&tokenizer->additions, added->text))
+    const int32_t known = tx_tokenizer_find(tokenizer, text), word = tx_vocab_id(vocab, text);
+    if (known >= 0 && words->token[known].added)
         return tx_fail(TX_FORMAT, "it is added twice");
-    if (id < 0) {
-        if (added->id != next_added(tokenizer, vocab))
-            return tx_fail(TX_UNSUPPORTED, "id %" PRId32 ", where tokenizers would give it %" PRId32, added->id,
-                           next_added(tokenizer, vocab));
-        tx_status status = tx_vocab_put(words, added->id, TX_TOKEN_FOREIGN, added->text, added->size);
-        if (status)
-            return status;
-    } else if (id != added->id) {
-        return tx_fail(TX_FORMAT, "id %" PRId32 ", in the vocabulary %" PRId32, added->id, id);
-    }
-    tx_token *token = &words->token[added->id];
-    token->special = added->special;
-    if (token->size == added->size && memcmp(words->bytes + token->at, added->text, added->size) == 0)
+    if (word < 0 && id != next_added(tokenizer, vocab))
+        return tx_fail(TX_UNSUPPORTED, "id %" PRId32 ", where tokenizers would give it %" PRId32, id,
+                       next_added(tokenizer, vocab));
+    if (word >= 0 && id != word)
+        return tx_fail(TX_FORMAT, "id %" PRId32 ", in the vocabulary %" PRId32, id, word);
+    if (word >= 0 && known == id)
         return TX_OK;
-    token->kind = TX_TOKEN_NONE; /* spelled in letters it would be another text */
-    tx_status status = tx_vocab_put(words, added->id, TX_TOKEN_FOREIGN, added->text, added->size);
-    if (!status)
-        words->token[added->id].special = added->special;
-    return status;
+    if (word >= 0)
+        words->token[id].kind = TX_TOKEN_NONE; /* spelled in letters it would be another text */
+    return tx_vocab_put(words, id, TX_TOKEN_FOREIGN, text, strlen(text));
 }
 
 tx_status tx_bpe_read_added(tx_tokenizer *tokenizer, const tx_json *vocab, const tx_json *token, int64_t id)
 {
     const char *text;
     tx_added added = {.id = (int32_t)id};
-    const struct {
-        const char *key;
-        bool *value;
-    } flags[] = {{"special", &added.special},
-                 {"single_word", &added.single_word},
-                 {"lstrip", &added.lstrip},
-                 {"rstrip", &added.rstrip},
-                 {"normalized", &added.normalized}};
     tx_status status = tx_json_get_string(token, "content", &text);
     if (status)
         return status;
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0] && !status; i++)
-        status = tx_json_get_bool(token, flags[i].key, flags[i].value);
-    added.size = strlen(text);
-    added.text = strdup(text);
-    if (!status && !added.text)
-        status = tx_fail(TX_MEMORY, "no memory for a token");
+#define X(flag)  \
+    if (!status) \
+        status = tx_json_get_bool(token, #flag, &added.flag);
+    TX_ADDED_FLAGS(X)
+#undef X
     if (!status)
-        status = place_added(tokenizer, vocab, &added);
+        status = place_added(tokenizer, vocab, text, added.id);
     if (!status)
-        status = tx_additions_put(&tokenizer->additions, &added);
-    free(added.text);
+        status = tx_tokenizer_add(tokenizer, &added, text);
     return status ? tx_fail_in(status, "%.64s", text) : TX_OK;
 }
 

@@ -4,6 +4,7 @@
 #include "models/text/bpe.h"
 
 #include "api/base/file.h"
+#include "models/files/folder.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -27,8 +28,6 @@ static const char *const names[TX_SOURCES] = {
 /* A file that need not be there. */
 static tx_status read_source(tx_tokenizer *t, int source, const char *path)
 {
-    if (!path)
-        return TX_MEMORY;
     return tx_file_exists(path) ? tx_file_read(path, FILE_LIMIT, &t->source[source].data, &t->source[source].size)
                                 : TX_OK;
 }
@@ -38,9 +37,8 @@ static tx_status read_folder(tx_tokenizer *t, const char *folder, int first)
 {
     tx_status status = TX_OK;
     for (int i = first; i < TX_SOURCES && !status; i++) {
-        char *path = tx_path_join(folder, names[i]);
-        status = read_source(t, i, path);
-        free(path);
+        char path[TX_PATH_ROOM];
+        status = read_source(t, i, tx_path_in(path, folder, names[i]));
     }
     if (!status && !t->source[TOKENIZER].data && !(t->source[VOCAB].data && t->source[MERGES].data))
         status =
@@ -108,10 +106,7 @@ static tx_status read_merges(tx_tokenizer *t, const tx_json *vocab)
 {
     const char *at = t->source[MERGES].data, *end = at + t->source[MERGES].size;
     int64_t line = 0;
-    size_t count = 0;
-    for (const char *i = at; i < end; i++)
-        count += *i == '\n';
-    tx_status status = tx_merges_reserve(&t->merges, count + 1);
+    tx_status status = TX_OK;
     while (!status && at < end) {
         size_t whole = line_length(at, end), length = whole;
         if (length && at[length - 1] == '\r')
@@ -129,14 +124,6 @@ static tx_status read_merges(tx_tokenizer *t, const tx_json *vocab)
         at += whole + (at + whole < end);
     }
     return status;
-}
-
-static bool is_added(const tx_tokenizer *t, int32_t id)
-{
-    for (int32_t i = 0; i < t->additions.count; i++)
-        if (t->additions.at[i].id == id)
-            return true;
-    return false;
 }
 
 /* Tokens that tokenizer_config.json adds, with their flags, and those that it gives a role. */
@@ -167,7 +154,7 @@ static tx_status read_config_tokens(tx_tokenizer *t, const tx_json *vocab, const
         if (id < 0)
             status = tx_fail(TX_UNSUPPORTED, "%s %.40s is not in vocab.json: save the tokenizer as tokenizer.json",
                              roles[i], text);
-        else if (!is_added(t, id))
+        else if (!t->vocab.token[id].added)
             status = tx_tokenizer_add_special(t, text, id);
     }
     return status;
@@ -196,7 +183,7 @@ static tx_status read_pair(tx_tokenizer *t, const tx_json *config)
     if (!status)
         status = read_config_tokens(t, vocab, config);
     int32_t end = status ? -1 : tx_tokenizer_find(t, TX_END_OF_TEXT);
-    if (end >= 0 && !is_added(t, end))
+    if (end >= 0 && !t->vocab.token[end].added)
         status = tx_tokenizer_add_special(t, TX_END_OF_TEXT, end);
     tx_json_free(vocab);
     return status;
@@ -246,10 +233,9 @@ tx_status tx_tokenizer_open(const char *path, tx_tokenizer **tokenizer)
         if (status)
             status = tx_fail_in(status, "%s", path);
     }
-    if (status) {
+    if (status)
         tx_tokenizer_free(made);
-        return status;
-    }
-    *tokenizer = made;
-    return TX_OK;
+    else
+        *tokenizer = made;
+    return status;
 }

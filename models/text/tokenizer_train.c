@@ -2,7 +2,7 @@
  * Training a tokenizer: counting words, and the tokenizer made of what was learned from them. */
 #include "models/text/train.h"
 
-#include "models/text/hash.h"
+#include "models/array.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -10,70 +10,42 @@
 
 /* ---- Counting ------------------------------------------------------------------------------------ */
 
-static size_t place_of(const tx_counts *counts, const char *word, size_t size)
-{
-    size_t place = (size_t)tx_hash_bytes(word, size) & counts->mask;
-    for (; counts->index[place]; place = (place + 1) & counts->mask) {
-        const tx_counted *there = &counts->word[counts->index[place] - 1];
-        if (there->size == size && memcmp(counts->bytes + there->at, word, size) == 0)
-            break;
-    }
-    return place;
-}
+typedef struct key {
+    const char *word;
+    size_t size;
+} key;
 
-/* Makes room for one more word of `size` bytes. */
-static tx_status grow(tx_counts *counts, size_t size)
+static bool same_word(const void *counts, uint32_t number, const void *wanted)
 {
-    if (counts->count == counts->room) {
-        size_t room = 2 * counts->room + 4096, places = tx_hash_places(room);
-        tx_counted *word = realloc(counts->word, room * sizeof *word);
-        if (!word)
-            return tx_fail(TX_MEMORY, "no memory for %zu words", room);
-        counts->word = word;
-        size_t *index = calloc(places, sizeof *index);
-        if (!index)
-            return tx_fail(TX_MEMORY, "no memory for %zu words", room);
-        free(counts->index);
-        counts->index = index;
-        counts->mask = places - 1;
-        counts->room = room;
-        for (size_t i = 0; i < counts->count; i++)
-            index[place_of(counts, counts->bytes + word[i].at, word[i].size)] = i + 1;
-    }
-    if (size > counts->bytes_room - counts->used) {
-        size_t room = 2 * counts->bytes_room + size;
-        char *bytes = realloc(counts->bytes, room);
-        if (!bytes)
-            return tx_fail(TX_MEMORY, "no memory for words of %zu bytes", room);
-        counts->bytes = bytes;
-        counts->bytes_room = room;
-    }
-    return TX_OK;
+    const tx_counts *c = counts;
+    const key *k = wanted;
+    const tx_counted *there = &c->word[number];
+    return there->size == k->size && memcmp(c->bytes.data + there->at, k->word, k->size) == 0;
 }
 
 tx_status tx_counts_add(tx_counts *counts, const char *word, size_t size)
 {
-    size_t place = counts->count ? place_of(counts, word, size) : 0;
-    if (counts->count && counts->index[place]) {
-        counts->word[counts->index[place] - 1].count++;
+    const uint64_t hash = tx_hash_bytes(word, size);
+    const uint32_t number = tx_index_find(&counts->index, hash, same_word, counts, &(key){word, size});
+    if (number != TX_INDEX_NONE) {
+        counts->word[number].count++;
         return TX_OK;
     }
-    tx_status status = grow(counts, size);
-    if (status)
-        return status;
-    place = place_of(counts, word, size);
-    memcpy(counts->bytes + counts->used, word, size);
-    counts->word[counts->count] = (tx_counted){counts->used, size, 1};
-    counts->used += size;
-    counts->index[place] = ++counts->count;
-    return TX_OK;
+    const tx_counted made = {counts->bytes.size, size, 1};
+    tx_status status = tx_array_reserve(&counts->word, &counts->room, counts->count + 1, sizeof made, "words");
+    if (!status)
+        status = tx_index_add(&counts->index, hash, counts->count);
+    tx_buffer_add(&counts->bytes, word, size);
+    if (!status && !counts->bytes.status)
+        counts->word[counts->count++] = made;
+    return status ? status : counts->bytes.status;
 }
 
 void tx_counts_free(tx_counts *counts)
 {
     free(counts->word);
-    free(counts->bytes);
-    free(counts->index);
+    free(counts->bytes.data);
+    free(counts->index.place);
 }
 
 /* ---- The trainer --------------------------------------------------------------------------------- */
@@ -98,12 +70,11 @@ tx_status tx_tokenizer_trainer_create(tx_tokenizer_trainer **trainer)
     tx_status status = tx_pre_tokenizer_gpt2(&made->pre_tokenizer, false);
     if (!status)
         status = tx_cutter_create(&made->pre_tokenizer, count_word, made, &made->cutter);
-    if (status) {
+    if (status)
         tx_tokenizer_trainer_free(made);
-        return status;
-    }
-    *trainer = made;
-    return TX_OK;
+    else
+        *trainer = made;
+    return status;
 }
 
 void tx_tokenizer_trainer_free(tx_tokenizer_trainer *trainer)
@@ -149,9 +120,7 @@ tx_status tx_tokenizer_trainer_finish(tx_tokenizer_trainer *trainer, int64_t voc
     if (status)
         return status;
     made->bytes = true;
-    status = tx_vocab_index(&made->vocab, (int32_t)vocab);
-    if (!status)
-        status = put_bytes(made);
+    status = put_bytes(made);
     if (!status)
         status = tx_learn_merges(&trainer->counts, vocab, least, &made->vocab, &made->merges);
     if (!status)

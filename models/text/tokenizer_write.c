@@ -3,6 +3,7 @@
 #include "models/text/bpe.h"
 
 #include "api/base/file.h"
+#include "models/files/folder.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@ static const char frame[] =
 static char *spell(const tx_tokenizer *t, const tx_letters *letters, int32_t id)
 {
     const tx_token *token = &t->vocab.token[id];
-    const char *bytes = t->vocab.bytes + token->at;
+    const char *bytes = t->vocab.bytes.data + token->at;
     if (token->kind == TX_TOKEN_FOREIGN)
         return strdup(bytes);
     char *text = malloc(2 * (size_t)token->size + 1);
@@ -79,16 +80,11 @@ static tx_status write_added(const tx_tokenizer *t, tx_json *json)
         status = tx_json_set_int(token, "id", added->id);
         if (!status)
             status = tx_json_set_string(token, "content", added->text);
-        if (!status)
-            status = tx_json_set_bool(token, "single_word", added->single_word);
-        if (!status)
-            status = tx_json_set_bool(token, "lstrip", added->lstrip);
-        if (!status)
-            status = tx_json_set_bool(token, "rstrip", added->rstrip);
-        if (!status)
-            status = tx_json_set_bool(token, "normalized", added->normalized);
-        if (!status)
-            status = tx_json_set_bool(token, "special", added->special);
+#define X(flag)  \
+    if (!status) \
+        status = tx_json_set_bool(token, #flag, added->flag);
+        TX_ADDED_FLAGS(X)
+#undef X
         if (status)
             tx_json_free(token);
         else
@@ -99,10 +95,8 @@ static tx_status write_added(const tx_tokenizer *t, tx_json *json)
 
 static tx_status write_in(const char *folder, const char *name, const tx_json *json)
 {
-    char *path = tx_path_join(folder, name);
-    tx_status status = path ? tx_json_write(path, json, TX_JSON_PRETTY) : TX_MEMORY;
-    free(path);
-    return status;
+    char path[TX_PATH_ROOM];
+    return tx_json_write(tx_path_in(path, folder, name), json, TX_JSON_PRETTY);
 }
 
 static tx_status save_tokenizer(const tx_tokenizer *t, const char *folder)
@@ -151,9 +145,8 @@ static tx_status save_copies(const tx_tokenizer *t, const char *folder)
         const tx_source *source = &t->source[i];
         if (!source->data)
             continue;
-        char *path = tx_path_join(folder, source->name);
-        status = path ? tx_file_write(path, source->data, source->size) : TX_MEMORY;
-        free(path);
+        char path[TX_PATH_ROOM];
+        status = tx_file_write(tx_path_in(path, folder, source->name), source->data, source->size);
     }
     return status;
 }

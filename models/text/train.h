@@ -16,10 +16,8 @@ typedef struct tx_counted {
 typedef struct tx_counts {
     tx_counted *word;
     size_t count, room;
-    char *bytes;
-    size_t used, bytes_room;
-    size_t *index; /* number of the word + 1; 0: an empty place */
-    size_t mask;
+    tx_buffer bytes;
+    tx_index index; /* of the words */
 } tx_counts;
 
 tx_status tx_counts_add(tx_counts *counts, const char *word, size_t size);

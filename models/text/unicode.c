@@ -10,29 +10,18 @@ const char *tx_unicode_version(void)
     return utf8proc_unicode_version();
 }
 
+static void add_character(uint32_t code, tx_buffer *out)
+{
+    char text[TX_UTF8_MAX];
+    tx_buffer_add(out, text, tx_utf8_write(code, text));
+}
+
 /* ---- Normal forms ---------------------------------------------------------------------------------- */
 
-/* Code points that grow. */
 typedef struct codes {
-    utf8proc_int32_t *at, *sorted; /* room for as many in both */
+    utf8proc_int32_t *at;
     size_t count, room;
 } codes;
-
-static tx_status reserve(codes *c, size_t count)
-{
-    if (count <= c->room - c->count)
-        return TX_OK;
-    const size_t room = 2 * c->room + count + 64;
-    utf8proc_int32_t *at = realloc(c->at, room * sizeof *at);
-    if (at)
-        c->at = at;
-    utf8proc_int32_t *sorted = at ? realloc(c->sorted, room * sizeof *sorted) : NULL;
-    if (!sorted)
-        return tx_fail(TX_MEMORY, "no memory for the normal form of %zu characters", room);
-    c->sorted = sorted;
-    c->room = room;
-    return TX_OK;
-}
 
 /* What one character is decomposed to, at most: U+FDFA has 18. */
 #define DECOMPOSED_MOST 32
@@ -44,7 +33,7 @@ static tx_status decompose(const char *text, size_t size, utf8proc_option_t opti
     for (size_t at = 0; at < size && !status;) {
         uint32_t code;
         at += tx_utf8_read(text + at, size - at, &code);
-        status = reserve(c, DECOMPOSED_MOST);
+        status = tx_array_reserve(&c->at, &c->room, c->count + DECOMPOSED_MOST, sizeof *c->at, "characters");
         if (status)
             break;
         const utf8proc_ssize_t made =
@@ -75,8 +64,11 @@ static void sort_marks(utf8proc_int32_t *code, size_t count, utf8proc_int32_t *s
 }
 
 /* The canonical order (utf8proc's own way takes the square of a run's length). */
-static void order(codes *c)
+static tx_status order(codes *c)
 {
+    utf8proc_int32_t *scratch = malloc((c->count + 1) * sizeof *scratch);
+    if (!scratch)
+        return tx_fail(TX_MEMORY, "no memory for the normal form of %zu characters", c->count);
     size_t begin = 0; /* of the run */
     bool sorted = true;
     unsigned before = 0;
@@ -84,58 +76,52 @@ static void order(codes *c)
         const unsigned class = i < c->count ? class_of(c->at[i]) : 0;
         if (class == 0) {
             if (!sorted)
-                sort_marks(c->at + begin, i - begin, c->sorted);
+                sort_marks(c->at + begin, i - begin, scratch);
             begin = i + 1;
             sorted = true;
         }
         sorted = sorted && (class == 0 || class >= before);
         before = class;
     }
+    free(scratch);
+    return TX_OK;
 }
 
-static tx_status encode(const codes *c, tx_buffer *out)
-{
-    tx_status status = TX_OK;
-    for (size_t i = 0; i < c->count && !status; i++) {
-        char text[TX_UTF8_MAX];
-        status = tx_buffer_add(out, text, tx_utf8_write((uint32_t)c->at[i], text));
-    }
-    return status;
-}
-
-tx_status tx_unicode_normalize(tx_unicode_form form, const char *text, size_t size, tx_buffer *out)
+void tx_unicode_normalize(tx_unicode_form form, const char *text, size_t size, tx_buffer *out)
 {
     const bool compose = form == TX_NFC || form == TX_NFKC;
     const utf8proc_option_t options = UTF8PROC_DECOMPOSE | (form == TX_NFKC || form == TX_NFKD ? UTF8PROC_COMPAT : 0);
     size_t ascii = 0;
     while (ascii < size && (unsigned char)text[ascii] < 0x80)
         ascii++;
-    if (ascii == size)
-        return tx_buffer_add(out, text, size);
+    if (ascii == size) {
+        tx_buffer_add(out, text, size);
+        return;
+    }
     codes c = {0};
     tx_status status = decompose(text, size, options, &c);
     if (!status)
-        order(&c);
+        status = order(&c);
     if (!status && compose) {
         const utf8proc_ssize_t left =
             utf8proc_normalize_utf32(c.at, (utf8proc_ssize_t)c.count, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
         c.count = left > 0 ? (size_t)left : 0;
     }
-    if (!status)
-        status = encode(&c, out);
+    for (size_t i = 0; i < c.count && !status; i++)
+        add_character((uint32_t)c.at[i], out);
+    if (status)
+        out->status = status;
     free(c.at);
-    free(c.sorted);
-    return status;
 }
 
 /* ---- Characters ------------------------------------------------------------------------------------ */
 
-tx_status tx_unicode_lower(uint32_t code, tx_buffer *out)
+void tx_unicode_lower(uint32_t code, tx_buffer *out)
 {
-    char text[TX_UTF8_MAX];
     if (code == 0x130) /* the one character that becomes two: i and a dot above */
-        return tx_buffer_add(out, "i\xCC\x87", 3);
-    return tx_buffer_add(out, text, tx_utf8_write((uint32_t)utf8proc_tolower((utf8proc_int32_t)code), text));
+        tx_buffer_add(out, "i\xCC\x87", 3);
+    else
+        add_character((uint32_t)utf8proc_tolower((utf8proc_int32_t)code), out);
 }
 
 static utf8proc_category_t category(uint32_t code)

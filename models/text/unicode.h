@@ -11,9 +11,9 @@ typedef enum tx_unicode_form { TX_NFC, TX_NFD, TX_NFKC, TX_NFKD } tx_unicode_for
 /* The version of Unicode, as "15.0.0". */
 const char *tx_unicode_version(void);
 /* Appends a text of whole characters in a normal form. */
-tx_status tx_unicode_normalize(tx_unicode_form form, const char *text, size_t size, tx_buffer *out);
+void tx_unicode_normalize(tx_unicode_form form, const char *text, size_t size, tx_buffer *out);
 /* Appends a character in lower case, without regard to its neighbours. */
-tx_status tx_unicode_lower(uint32_t code, tx_buffer *out);
+void tx_unicode_lower(uint32_t code, tx_buffer *out);
 
 /* White_Space. */
 bool tx_unicode_is_space(uint32_t code);

@@ -4,11 +4,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
 
-/* How many bytes at the beginning could be (part of) a character, at most `*length`, which receives the bytes that the
- * first one announces; 0 where it cannot be the first of any. */
-static size_t possible(const unsigned char *at, size_t size, size_t *length)
+size_t tx_utf8_part(const char *text, size_t size, size_t *length)
 {
+    const unsigned char *at = (const unsigned char *)text;
     /* Bounds of the second byte; those of the others are 80..BF. */
     unsigned low = 0x80, high = 0xBF, first = at[0];
     if (first < 0x80) {
@@ -40,7 +40,7 @@ size_t tx_utf8_read(const char *text, size_t size, uint32_t *code)
 {
     const unsigned char *at = (const unsigned char *)text;
     size_t length;
-    if (size == 0 || possible(at, size, &length) != length)
+    if (size == 0 || tx_utf8_part(text, size, &length) != length)
         return 0;
     if (code) {
         static const unsigned char bits[TX_UTF8_MAX + 1] = {0, 0x7F, 0x1F, 0x0F, 0x07};
@@ -83,18 +83,7 @@ size_t tx_utf8_prefix(const char *text, size_t size)
 
 size_t tx_utf8_write(uint32_t code, char text[TX_UTF8_MAX])
 {
-    if (code < 0x80) {
-        text[0] = (char)code;
-        return 1;
-    }
-    size_t length = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    static const unsigned char marks[TX_UTF8_MAX + 1] = {0, 0, 0xC0, 0xE0, 0xF0};
-    for (size_t i = length - 1; i > 0; i--) {
-        text[i] = (char)(0x80 | (code & 0x3F));
-        code >>= 6;
-    }
-    text[0] = (char)(marks[length] | code);
-    return length;
+    return (size_t)utf8proc_encode_char((utf8proc_int32_t)code, (utf8proc_uint8_t *)text);
 }
 
 tx_status tx_utf8_replace(const char *text, size_t size, char **made, size_t *made_size)
@@ -114,7 +103,7 @@ tx_status tx_utf8_replace(const char *text, size_t size, char **made, size_t *ma
         used += good;
         at += good;
         if (at < size) {
-            size_t part = possible((const unsigned char *)text + at, size - at, &announced);
+            size_t part = tx_utf8_part(text + at, size - at, &announced);
             at += part ? part : 1;
             memcpy(copy + used, mark, mark_size);
             used += mark_size;

@@ -13,6 +13,9 @@
 size_t tx_utf8_read(const char *text, size_t size, uint32_t *code);
 /* Bytes of the character that the `size` bytes end with, 0 where they end with none. */
 size_t tx_utf8_read_last(const char *text, size_t size, uint32_t *code);
+/* How many bytes at the beginning could be (part of) a character, at most `*length`, which receives the bytes that the
+ * first one announces; 0 where it cannot be the first of any, which then is 1. `size` is at least 1. */
+size_t tx_utf8_part(const char *text, size_t size, size_t *length);
 /* How many bytes at the beginning are whole characters. */
 size_t tx_utf8_prefix(const char *text, size_t size);
 /* Writes a character, without a NUL; returns its bytes. */

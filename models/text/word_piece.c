@@ -41,7 +41,7 @@ static bool add_parts(const tx_tokenizer *t, char *word, size_t size, tx_ids *id
         memcpy(part, t->prefix, before);
         size_t end = size;
         int32_t id = -1;
-        while (end > at && (id = tx_vocab_find(&t->vocab, part, end - at + before)) < 0)
+        while (end > at && (id = tx_vocab_find(&t->vocab, TX_TOKEN_WORD, part, end - at + before)) < 0)
             end -= tx_utf8_read_last(word + at, end - at, NULL);
         if (id < 0)
             return false;
@@ -55,7 +55,7 @@ tx_status tx_word_piece_encode(const tx_tokenizer *t, tx_buffer *scratch, const 
 {
     const size_t prefix = strlen(t->prefix);
     tx_status status = tx_ids_reserve(ids, size);
-    scratch->size = 0;
+    tx_buffer_clear(scratch);
     if (!status)
         status = tx_buffer_reserve(scratch, prefix + size);
     if (status)

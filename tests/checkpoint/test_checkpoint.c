@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "models/files/checkpoint.h"
+#include "models/files/data_file.h"
 #include "tests/checkpoint/states.h"
 #include "tests/scratch.h"
 
@@ -393,16 +394,16 @@ static void faulty_disk_is_told(void **state)
 
 /* The linker sends the library's calls here. */
 static int readings;
-tx_status __real_tx_digest_descriptor(int descriptor, const char *path, const tx_reporter *reporter,
-                                      char text[TX_DIGEST_TEXT], int64_t *size);
-tx_status __wrap_tx_digest_descriptor(int descriptor, const char *path, const tx_reporter *reporter,
-                                      char text[TX_DIGEST_TEXT], int64_t *size);
+tx_status __real_tx_data_file_digest(const tx_data_file *file, int64_t at, int64_t end, tx_digest *digest,
+                                     const tx_reporter *reporter);
+tx_status __wrap_tx_data_file_digest(const tx_data_file *file, int64_t at, int64_t end, tx_digest *digest,
+                                     const tx_reporter *reporter);
 
-tx_status __wrap_tx_digest_descriptor(int descriptor, const char *path, const tx_reporter *reporter,
-                                      char text[TX_DIGEST_TEXT], int64_t *size)
+tx_status __wrap_tx_data_file_digest(const tx_data_file *file, int64_t at, int64_t end, tx_digest *digest,
+                                     const tx_reporter *reporter)
 {
     readings++;
-    return __real_tx_digest_descriptor(descriptor, path, reporter, text, size);
+    return __real_tx_data_file_digest(file, at, end, digest, reporter);
 }
 
 static void same_step_is_replaced(void **state)

@@ -316,7 +316,6 @@ static void test_no_windows(void **state)
     assert_ok(tx_vocab_put(&t->vocab, 257, TX_TOKEN_WORD, "ab", 2));
     assert_ok(tx_vocab_put(&t->vocab, 258, TX_TOKEN_WORD, "abb", 3));
     for (int ordered = 0; ordered < 2; ordered++) {
-        assert_ok(tx_merges_reserve(&merges, 2));
         assert_ok(tx_merges_add(&merges, ordered ? (tx_merge){'a', 'b', 257} : (tx_merge){257, 'b', 258}));
         assert_ok(tx_merges_add(&merges, ordered ? (tx_merge){257, 'b', 258} : (tx_merge){'a', 'b', 257}));
         assert_ok(tx_merges_seal(&merges, &t->vocab));
@@ -325,6 +324,49 @@ static void test_no_windows(void **state)
         merges = (tx_merges){0};
     }
     tx_tokenizer_free(t);
+}
+
+/* Added tokens of which many begin others: at each place the longest, as looking at all of them finds it. */
+static void test_longest_added(void **state)
+{
+    (void)state;
+    enum { TOKENS = 40, SIZE = 500 };
+    uint64_t random = 1;
+    pcre2_match_data *match = pcre2_match_data_create(1, NULL);
+    for (int round = 0; round < 50; round++) {
+        tx_additions additions = {.at = calloc(TOKENS, sizeof(tx_added)), .count = TOKENS};
+        char text[SIZE];
+        tx_found found = {0};
+        for (int i = 0; i < TOKENS; i++) {
+            char token[12] = "";
+            const size_t length = 1 + next_random(&random) % 9;
+            for (size_t k = 0; k < length; k++)
+                token[k] = next_random(&random) % 8 ? 'a' : 'b';
+            additions.at[i] = (tx_added){.id = i, .text = strdup(token), .size = length};
+        }
+        for (size_t i = 0; i < SIZE; i++)
+            text[i] = "aaaaaaab\0\xff"[next_random(&random) % 10];
+        assert_ok(tx_additions_seal(&additions, &(tx_steps){0}));
+        for (size_t at = 0; at < SIZE;) {
+            const tx_added *longest = NULL;
+            for (int i = 0; i < TOKENS; i++) {
+                const tx_added *one = &additions.at[i];
+                if (one->size <= SIZE - at && memcmp(text + at, one->text, one->size) == 0 &&
+                    (!longest || one->size > longest->size))
+                    longest = one;
+            }
+            if (longest) {
+                tx_additions_find(&additions, 0, text, SIZE, true, match, &found);
+                assert_ptr_equal(found.added, longest);
+                assert_int_equal(found.begin, at);
+            }
+            at += longest ? longest->size : 1;
+        }
+        tx_additions_find(&additions, 0, text, SIZE, true, match, &found);
+        assert_null(found.added);
+        tx_additions_free(&additions);
+    }
+    pcre2_match_data_free(match);
 }
 
 /* A text on one line has the ids of its parts, cut before single spaces; words are met again that have left the cache.
@@ -432,8 +474,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden),     cmocka_unit_test(test_plans),     cmocka_unit_test(test_llama),
-        cmocka_unit_test(test_long_words), cmocka_unit_test(test_windows),   cmocka_unit_test(test_no_windows),
-        cmocka_unit_test(test_long_text),  cmocka_unit_test(test_any_bytes), cmocka_unit_test(test_odd_bytes),
+        cmocka_unit_test(test_long_words), cmocka_unit_test(test_windows),   cmocka_unit_test(test_longest_added),
+        cmocka_unit_test(test_no_windows), cmocka_unit_test(test_long_text), cmocka_unit_test(test_any_bytes),
+        cmocka_unit_test(test_odd_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

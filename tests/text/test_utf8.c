@@ -108,7 +108,8 @@ static void test_forms(void **state)
     tx_buffer out = {0};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         out.size = 0;
-        assert_ok(tx_unicode_normalize(cases[i].form, cases[i].text, strlen(cases[i].text), &out));
+        tx_unicode_normalize(cases[i].form, cases[i].text, strlen(cases[i].text), &out);
+        assert_ok(out.status);
         assert_int_equal(out.size, strlen(cases[i].wanted));
         assert_true(out.size == 0 || memcmp(out.data, cases[i].wanted, out.size) == 0);
     }
@@ -118,7 +119,8 @@ static void test_forms(void **state)
         memcpy(text + 4 * i, "\xCC\x81\xCC\xA3", 4);
     out.size = 0;
     const clock_t start = clock();
-    assert_ok(tx_unicode_normalize(TX_NFD, text, 4 * RUN, &out));
+    tx_unicode_normalize(TX_NFD, text, 4 * RUN, &out);
+    assert_ok(out.status);
     assert_true((double)(clock() - start) / CLOCKS_PER_SEC < 1);
     assert_int_equal(out.size, 4 * RUN);
     for (size_t i = 0; i < 2 * RUN; i++)
