@@ -3,6 +3,8 @@
 # Signals to a run: what ends it does so behind a checkpoint with one line, and SIGUSR1 asks for a checkpoint.
 #   test_signals.sh BIN [LAUNCHER]
 set -u
+# Under nohup, say, this shell ignores SIGHUP, and so would what it starts.
+[ -n "${heeds_hup:-}" ] || exec env --default-signal=HUP heeds_hup=yes sh "$0" "$@"
 bin=$1
 launcher=${2:-}
 . "${0%/*}/../program.sh"
