@@ -7,7 +7,6 @@ mpi=$3
 . "${0%/*}/../program.sh"
 [ -n "$mpi" ] || { echo "skipped: built without MPI"; exit 77; }
 command -v "$mpi" > /dev/null || { echo "skipped: $mpi is missing: apt-get install mpich"; exit 77; }
-export OMP_WAIT_POLICY=passive
 
 # start NAME OPTION... -- ARGUMENT...: txlaunch on ranks in the background, output folder $work/NAME; its id: $launched
 start()

@@ -5,7 +5,6 @@
 [ "$device" = mixed ] && device=opencl && mixed=yes || mixed=no
 need_device
 command -v "$launcher" > /dev/null || { echo "skipped: no $launcher"; exit 77; }
-export OMP_WAIT_POLICY=passive
 
 i=0
 while [ $i -lt 120 ]; do

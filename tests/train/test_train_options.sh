@@ -11,7 +11,6 @@ bin=$1
 shim=$2
 launcher=$3
 . "${0%/*}/../program.sh"
-export OMP_WAIT_POLICY=passive
 
 cat > "$work/config.json" << 'END'
 {"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 24, "vocab_size": 257,
