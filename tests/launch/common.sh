@@ -56,6 +56,12 @@ says()
     grep -F "txlaunch: " "$work/err" | grep -qF -- "$1" || fail "txlaunch does not say \"$1\""
 }
 
+# restarts COUNT: it started again so often
+restarts()
+{
+    [ "$(grep -c "^txlaunch: .*restart [0-9]* of " "$work/err")" -eq "$1" ] || fail "not $1 restarts"
+}
+
 # lines COUNT: so many lines come from txlaunch
 lines()
 {

@@ -39,7 +39,7 @@ same()
 
 losses()
 {
-    sed -n 's/.*"loss": \([^,]*\),.*/\1/p' "$work/$1/log.jsonl"
+    numbers loss "$work/$1/log.jsonl"
 }
 
 # near NAME NAME: 12 steps with the same losses, but for rounding
