@@ -39,6 +39,19 @@ outcome()
     [ -z "$text" ] || grep -qF -- "$text" "$work/out" "$work/err" || fail "$*: does not say \"$text\""
 }
 
+# numbers KEY FILE: those that the key has in a file of JSON or of JSON lines, one a line
+numbers()
+{
+    grep -oE "\"$1\": *(-?[0-9][-+.0-9e]*|NaN|-?Infinity)" "$2" 2> /dev/null | sed 's/.*: *//'
+}
+
+# ended FOLDER STEP: a run into it ended there and left its model
+ended()
+{
+    [ -s "$1/model.safetensors" ] && [ "$(numbers global_step "$1/trainer_state.json")" = "$2" ] ||
+        fail "${1##*/}: no model, or not after step $2"
+}
+
 # Skips the test where this build or machine lacks $device.
 need_device()
 {

@@ -45,30 +45,32 @@ needed()
 }
 
 disk 1024
-run 1 "no room for the run's checkpoints and its model: " --max_steps 10
+run 1 "no room" --max_steps 10
 three=$(needed)
-run 1 "no room for" --max_steps 10 --save_total_limit 1
+run 1 "no room" --max_steps 10 --save_total_limit 1
 two=$(needed)
 [ "$two" -gt 1024 ] && [ $((2 * three)) -gt $((3 * two - 64)) ] || fail "asks $two KiB for two and $three for three"
 
 # With less it is refused before the first step; with that room everything is written.
 disk $((three - 128))
-run 1 "no room for" --max_steps 10
+run 1 "no room" --max_steps 10
 [ ! -e "$work/disk/run/log.jsonl" ] || fail "trained without room"
 disk "$three"
-run 0 "saved " --max_steps 10
+run 0 "" --max_steps 10
+ended "$work/disk/run" 10
 grep -q "warning" "$work/err" && fail "no room after all"
 [ -d "$work/disk/run/checkpoint-8" ] && [ -d "$work/disk/run/checkpoint-10" ] || fail "not both checkpoints"
 
 # Of a run that was interrupted two are there: the third in the making is all that is asked for.
 rm "$work/disk/run/model.safetensors"
-run 0 "saved " --max_steps 14 --resume_from_checkpoint
-grep -q "training goes on" "$work/err" && fail "no room for the third checkpoint"
+run 0 "" --max_steps 14 --resume_from_checkpoint
+ended "$work/disk/run" 14
 [ -d "$work/disk/run/checkpoint-14" ] || fail "the run that went on has no checkpoint"
 
 # One checkpoint and the model need less.
 disk "$two"
-run 0 "saved " --max_steps 10 --save_total_limit 1
+run 0 "" --max_steps 10 --save_total_limit 1
+ended "$work/disk/run" 10
 grep -q "warning" "$work/err" && fail "no room for one checkpoint after the other"
 
 umount "$work/disk"

@@ -52,4 +52,8 @@ tx_status collect(const fixture *f, place at, tx_collective kind, void *data, in
                   tx_dtype wire, int32_t root);
 tx_transfer sum_of(void *data, int64_t count, int32_t bucket);
 
+/* Tests of waiting.c; their state is the fixture. */
+void test_pulse(void **state);
+void test_laggard(void **state);
+
 #endif

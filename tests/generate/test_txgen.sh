@@ -43,7 +43,7 @@ done > "$work/text"
     > "$work/out" 2> "$work/err" || { fail "the model cannot be made"; exit 1; }
 
 # ---- prompts ---------------------------------------------------------------------------------------
-run 0 "tokens/s" --prompt "the cat" --max_new_tokens 12
+run 0 "" --prompt "the cat" --max_new_tokens 12
 grep -q "^the cat" "$work/out" || fail "the prompt is not shown"
 keep
 printf 'the cat' > "$work/prompt"
@@ -87,13 +87,13 @@ run 0 "" --prompt "the c" --max_new_tokens 20 --repetition_penalty 1.2 --stop "n
 case $(cat "$work/kept") in "$(cat "$work/out")"*) ;; *) fail "not the beginning of the text without --stop" ;; esac
 case $(cat "$work/out") in "the c"*"$stop") ;; *) fail "the text does not end with '$stop'" ;; esac
 echo '{"max_new_tokens": 3, "no_repeat_ngram_size": 2}' > "$work/model/generation_config.json"
-run 0 "warning: $work/model/generation_config.json: no_repeat_ngram_size" --ids "116 104 101"
+run 0 "no_repeat_ngram_size" --ids "116 104 101"
 [ "$(wc -w < "$work/out")" -eq 3 ] || fail "max_new_tokens of generation_config.json"
 run 0 "" --ids "116 104 101" --ids "32" --max_new_tokens 5
 [ "$(wc -l < "$work/out")" -eq 2 ] && [ "$(wc -w < "$work/out")" -eq 10 ] || fail "ids of two prompts"
 # max_length counts each prompt and its new tokens, in whatever batch and with beams; max_new_tokens wins.
 echo '{"max_length": 8, "eos_token_id": []}' > "$work/model/generation_config.json"
-limited="txgen: generation_config.json: max_length 8 limits prompt and new tokens together"
+limited="generation_config.json: max_length 8"
 for way in "" "--batch_size 1" "--num_beams 2"; do
     # shellcheck disable=SC2086
     run 0 "$limited" --ids "116 104 101" --ids "32" $way
@@ -103,7 +103,7 @@ for way in "" "--batch_size 1" "--num_beams 2"; do
     [ "$(awk '{ printf "%d ", NF }' "$work/out")" = "9 9 " ] || fail "max_new_tokens wins over max_length $way"
     ! grep -q max_length "$work/err" || fail "max_length is told of where it limits nothing"
 done
-run 1 "a prompt has 8 tokens, max_length of generation_config.json is 8" --ids "1 2 3 4 5 6 7 8"
+run 1 "max_length" --ids "1 2 3 4 5 6 7 8"
 echo '{"max_length": 8, "max_new_tokens": 3}' > "$work/model/generation_config.json"
 run 0 "" --ids "116 104 101"
 [ "$(wc -w < "$work/out")" -eq 3 ] || fail "max_new_tokens beside max_length"
@@ -128,13 +128,13 @@ if script -qec true /dev/null > /dev/null 2>&1; then
     { printf 'the cat\n\n%0100d\nsat\n' 0; printf '\004'; } |
         script -qec "'$bin/txgen' --model '$work/model' --device '$device' --max_new_tokens 12 --temperature 0" /dev/null |
         tr -d '\r' > "$work/out" || fail "a conversation"
-    for text in "> $first" "> $second" "that is 100 tokens; the model has 80 positions"; do
+    for text in "> $first" "> $second" "80 positions"; do
         grep -qF -- "$text" "$work/out" || fail "a conversation does not say \"$text\""
     done
 fi
 
 # ---- perplexity -----------------------------------------------------------------------------------------
-run 0 "windows of 40, stride 20" --perplexity "$work/text" --max_length 40 --stride 20 --batch_size 1
+run 0 "" --perplexity "$work/text" --max_length 40 --stride 20 --batch_size 1
 keep
 run 0 "" --perplexity "$work/text" --max_length 40 --stride 20 --batch_size 7
 same "windows in batches"
@@ -147,18 +147,18 @@ run 0 "" --perplexity "$work/two.txt" --max_length 40
 same "texts of a .jsonl file"
 
 # ---- errors ------------------------------------------------------------------------------------------------
-run 2 "exclude each other" --prompt a --ids 1
-run 2 "takes no prompts" --perplexity "$work/text" --prompt a
-run 2 "belong to --perplexity" --prompt a --stride 3
-run 2 "it is --stop" --prompt a --stop_strings b
-run 2 "must be one of" --prompt a --early_stopping soon
-run 1 "beams are searched without drawing" --prompt a --num_beams 2 --temperature 0.5
+run 2 "--ids" --prompt a --ids 1
+run 2 "--perplexity" --perplexity "$work/text" --prompt a
+run 2 "--perplexity" --prompt a --stride 3
+run 2 "--stop" --prompt a --stop_strings b
+run 2 "--early_stopping" --prompt a --early_stopping soon
+run 1 "num_beams" --prompt a --num_beams 2 --temperature 0.5
 run 1 "top_p" --prompt a --top_p 0
 run 1 "80 positions" --prompt "the cat" --max_new_tokens 100
 run 1 "$work/gone" --prompts "$work/gone"
 printf '{"text": "a"}\n{"text": 3}\n' > "$work/bad.jsonl"
 run 1 "bad.jsonl: line 2" --prompts "$work/bad.jsonl"
-run 1 "holds no prompt" --prompts - < /dev/null
+run 1 "txgen: -: " --prompts - < /dev/null
 run 0 "" --max_new_tokens 2 < /dev/null # an empty text begins after the end of another
 "$bin/txgen" --model "$work/nowhere" --prompt a > "$work/out" 2> "$work/err"
 [ $? -eq 1 ] && grep -q "^txgen: .*nowhere" "$work/err" || fail "a model that is not there"

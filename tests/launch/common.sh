@@ -7,7 +7,6 @@ mpi=$3
 . "${0%/*}/../program.sh"
 [ -n "$mpi" ] || { echo "skipped: built without MPI"; exit 77; }
 command -v "$mpi" > /dev/null || { echo "skipped: $mpi is missing: apt-get install mpich"; exit 77; }
-export OMP_WAIT_POLICY=passive
 
 # start NAME OPTION... -- ARGUMENT...: txlaunch on ranks in the background, output folder $work/NAME; its id: $launched
 start()
@@ -55,6 +54,12 @@ run()
 says()
 {
     grep -F "txlaunch: " "$work/err" | grep -qF -- "$1" || fail "txlaunch does not say \"$1\""
+}
+
+# restarts COUNT: it started again so often
+restarts()
+{
+    [ "$(grep -c "^txlaunch: .*restart [0-9]* of " "$work/err")" -eq "$1" ] || fail "not $1 restarts"
 }
 
 # lines COUNT: so many lines come from txlaunch

@@ -5,7 +5,7 @@ set -u
 . "${0%/*}/common.sh"
 
 run 0 whole -n 2 --
-says "complete after 0 restarts"
+restarts 0
 lines 1
 whole=$(final)
 [ -n "$whole" ] || fail "no result"
@@ -15,8 +15,8 @@ again()
 {
     run 0 "$1" -n 2 -- --fault "$2"
     says "$3"
-    says "restart 1 of 3 in 1 s from checkpoint-10"
-    says "complete after 1 restarts"
+    says "from checkpoint-10"
+    restarts 1
     lines 2
     [ "$(final)" = "$whole" ] || fail "$1: the result differs: $(final), not $whole"
     grep -q "^resumed after step 10 with 2 ranks" "$work/out" || fail "$1: it did not resume"
@@ -24,15 +24,14 @@ again()
 again killed kill:1:13 "rank 1 on $(uname -n) (pid "
 again first kill:0:13 "rank 0 on $(uname -n) (pid "
 again left exit0:1:13 "rank 1 on "
-again gone exit1:0:13 " died; its last known step is "
-again failed failed:1:13 "failed with status 1; its last known step is 12: the device is lost"
+again gone exit1:0:13 "died"
+again failed failed:1:13 "the device is lost"
 
 # A rank that hangs is told by the watch; heartbeats go on.
 start hangs -n 2 -- --fault hang:1:13 --timeout 2
 finish 0
-grep -q "^rank: rank 1 on .* its last step is 12, .*; the run ends; start again with --resume_from_checkpoint" \
-    "$work/err" || fail "the watch does not name rank 1"
-says "its last known step is 12"
+grep -q "^rank: rank 1 on .* step is 12" "$work/err" || fail "the watch does not name rank 1"
+says "step is 12"
 [ "$(final)" = "$whole" ] || fail "hang: the result differs"
 
 # Without a checkpoint the command begins anew, also in a folder that it began to fill.
@@ -45,14 +44,17 @@ run 0 overwrites -n 2 -- --overwrite_output_dir --fault kill:1:13
 # Deaths before the first step: with the log open, and before a rank has reported.
 run 0 born -n 2 -- --fault kill:0:0
 says "rank 0 on $(uname -n) (pid "
-says " died; it made no step"
-says "restart 1 of 3 in 1 s from the beginning"
+says "no step"
+says "from the beginning"
+restarts 1
 [ "$(final)" = "$whole" ] || fail "born: the result differs"
 run 0 unborn -n 2 -- --fault unborn:0:-1
-says "restart 1 of 3 in 1 s from the beginning"
+says "from the beginning"
+restarts 1
 [ "$(final)" = "$whole" ] || fail "unborn: the result differs"
 run 1 never -n 2 --max_restarts 9 -- --fault kill:0:0 --always
-says "given up after 2 restarts: the same failure 3 times before the first step"
+restarts 2
+says "same failure"
 
 # What lay in the folder before is not touched, nor gone on from unless the command says so.
 for name in theirs over; do
@@ -61,9 +63,9 @@ for name in theirs over; do
     echo old > "$work/$name/log.jsonl"
 done
 run 1 theirs -n 2 -- --fault unborn:0:-1
-says "restart 1 of 3 in 1 s from the beginning"
-says "is not empty"
-says "given up after 1 restarts: it refuses to start"
+says "from the beginning"
+restarts 1
+says "refuses"
 [ "$(cat "$work/theirs/log.jsonl")" = old ] || fail "theirs: the log is overwritten"
 run 0 over -n 2 -- --overwrite_output_dir --fault unborn:0:-1
 [ "$(final)" = "$whole" ] || fail "over: it went on from a checkpoint of before"
@@ -94,47 +96,49 @@ start bereft -n 2 -- --steps 60
 wait_for_step 5
 kill -s KILL "$(pgrep -o -P "$launched")"
 finish 0
-says "${mpi##*/} ended while its ranks were well"
-says "restart 1 of 3 in 1 s from checkpoint-"
-says "complete after 1 restarts"
+says "${mpi##*/} ended"
+says "from checkpoint-"
+restarts 1
 if "$mpi" --version | grep -q HYDRA && command -v python3 > /dev/null && command -v ss > /dev/null; then
     start knocked -n 2 -- --steps 60
     wait_for_step 5
     port=$(ss -Hltnp | sed -n "s/^.*:\([0-9]*\) .*pid=$(pgrep -o -P "$launched"),.*/\1/p")
     python3 -c "import socket; socket.create_connection(('127.0.0.1', $port)).close()"
     finish 0
-    says "${mpi##*/} ended while its ranks were well: somebody killed it, or, where it is MPICH's, connected to its port"
-    says "complete after 1 restarts"
+    says "${mpi##*/} ended"
+    restarts 1
 fi
 
 # What starting again would not help.
 run 1 poisoned -n 2 --max_restarts 9 -- --fault kill:1:13 --always
 # Two restarts; more where the machine is so busy that one of them looks otherwise.
-says "restarts: the same failure 3 times after the same step"
+says "same failure"
 run 1 refused -n 2 -- --fault refuse:1:0
-says "failed with status 1; it made no step: config.json differs from rank 0's"
-says "given up after 0 restarts: it refuses to start"
+says "config.json differs from rank 0's"
+restarts 0
 run 1 usage -n 2 -- --unknown
-says "given up after 0 restarts: the command line is wrong"
+says "command line"
+restarts 0
 run 1 none -n 2 --max_restarts 0 -- --fault kill:1:13
-says "given up after 0 restarts: 0 restarts were allowed"
 lines 1
 
 # Everything is written, and MPI hangs at its end.
 run 0 finalize -n 2 -- --fault finalize:0:0
-says "complete after 0 restarts; the ranks did not end by themselves"
+restarts 0
+says "did not end"
 
 # A program that knows nothing of heartbeats may end with 0: nobody said that the run is complete.
 timeout 60 "$txlaunch" --launcher "$mpi" -n 1 -- true > "$work/out" 2> "$work/err" && fail "true counts as complete"
 says "no rank reported"
-says "given up after 0 restarts: the command is none that reports to txlaunch"
+restarts 0
 
 timeout 60 "$txlaunch" --launcher /nowhere/mpiexec -n 2 -- true 2> "$work/err"
 [ $? -eq 1 ] || fail "a launcher that is missing"
-says "/nowhere/mpiexec: cannot start: No such file or directory"
+says "/nowhere/mpiexec: "
 timeout 60 "$txlaunch" --launcher "$mpi" -n 2 -- /nowhere/program > "$work/out" 2> "$work/err" &&
     fail "a missing program"
-says "given up after 2 restarts: the same failure 3 times before the first step"
+restarts 2
+says "same failure"
 
 # refuses TEXT ARGUMENT...: wrong options
 refuses()

@@ -25,12 +25,12 @@ status=$?
 whole=$(final)
 [ -n "$whole" ] || skip "MPI does not get from one network namespace to another: $(head -n 1 "$work/err")"
 [ $status -eq 0 ] || fail "status $status"
-says "complete after 0 restarts"
+restarts 0
 
 # A rank of the other host dies.
 run 0 killed -n 2 --hosts $near,$far --start_timeout 20 -- --steps 40 --fault kill:1:13
 says "rank 1 on $b (pid "
-says "died; its last known step is "
+says "died"
 [ "$(final)" = "$whole" ] || fail "killed: the result differs"
 
 # The cable is cut and joined again: the same number of ranks.
@@ -44,7 +44,6 @@ done
 ip -n "$a" link set txcable up
 finish 0
 says "rank 1 on $b (pid "
-says "gave no sign of life for 3 s"
 [ "$(final)" = "$whole" ] || fail "cut: the result differs"
 
 # It stays cut: with one rank on the host that is left.
@@ -52,7 +51,7 @@ start alone -n 2 --min_ranks 1 --hosts $near,$far --start_timeout 8 -- --steps 4
 wait_for_step 5
 ip -n "$a" link set txcable down
 finish 0
-says "$far does not answer: going on with 1 ranks on the other hosts"
+says "$far "
 grep -q "^resumed after step .* with 1 ranks" "$work/out" || fail "it does not go on with one rank"
 [ -n "$(final)" ] || fail "alone: no result"
 
@@ -60,8 +59,7 @@ grep -q "^resumed after step .* with 1 ranks" "$work/out" || fail "it does not g
 ip -n "$a" link set txcable up
 ip -n "$b" link set txcable down
 run 1 never -n 2 --max_restarts 1 --hosts $near,$far --start_timeout 3 -- --steps 40
-says "did not report within 3 s"
-says "(--min_ranks): trying it again"
-says "given up after 1 restarts"
+says "--min_ranks"
+restarts 1
 
 [ $failures -eq 0 ]

@@ -24,7 +24,7 @@ for moment in $moments; do
     strike KILL $((which % 2)) "$moment"
     finish 0
     says "rank $((which % 2)) on $(uname -n) (pid "
-    says "complete after 1 restarts"
+    restarts 1
     lines 2
     [ "$(final)" = "$whole" ] || fail "killed after $moment s: the result differs"
     which=$((which + 1))
@@ -35,8 +35,8 @@ for r in 0 1; do
     strike STOP $r 0.3
     finish 0
     says "rank $r on $(uname -n) (pid "
-    says "gave no sign of life for 3 s"
-    says "complete after 1 restarts"
+    says "no sign of life"
+    restarts 1
     [ "$(final)" = "$whole" ] || fail "rank $r stopped: the result differs"
 done
 
@@ -48,8 +48,7 @@ for r in 1 0; do
     strike STOP $r 0.2
     finish 17 9 25 1 # MPICH makes one status of those of all ranks, which it killed, or takes 1
     [ "$(grep -c '^rank: ' "$work/err")" -eq 1 ] || fail "not one line of the ranks"
-    grep -q "^rank: rank $r on $(uname -n) does not answer: its last step is [0-9]*, it was [a-z ]*, it .*; the run ends; " \
-        "$work/err" || fail "rank $r is not named"
+    grep -q "^rank: rank $r on $(uname -n) .* step is [0-9]*" "$work/err" || fail "rank $r is not named"
 done
 
 # SIGTERM and SIGINT: the ranks save and end; what they wrote is gone on from.
@@ -58,9 +57,9 @@ for signal in TERM INT; do
     wait_for_step 5
     kill -s $signal "$launched"
     [ $signal = TERM ] && finish 143 || finish 130
-    says "stopped by a signal after 0 restarts"
+    restarts 0
     lines 1
-    grep -q "^rank: stopped by a signal" "$work/err" || fail "$signal: the ranks did not end by themselves"
+    grep -q "^rank: .*signal" "$work/err" || fail "$signal: the ranks did not end by themselves"
 done
 last=0
 for folder in "$out"/checkpoint-*; do
@@ -95,6 +94,6 @@ kill -s STOP "$launched"
 sleep 4
 kill -s CONT "$launched"
 finish 0
-says "complete after 0 restarts"
+restarts 0
 
 [ $failures -eq 0 ]

@@ -5,7 +5,6 @@
 [ "$device" = mixed ] && device=opencl && mixed=yes || mixed=no
 need_device
 command -v "$launcher" > /dev/null || { echo "skipped: no $launcher"; exit 77; }
-export OMP_WAIT_POLICY=passive
 
 i=0
 while [ $i -lt 120 ]; do
@@ -40,7 +39,7 @@ same()
 
 losses()
 {
-    sed -n 's/.*"loss": \([^,]*\),.*/\1/p' "$work/$1/log.jsonl"
+    numbers loss "$work/$1/log.jsonl"
 }
 
 # near NAME NAME: 12 steps with the same losses, but for rounding

@@ -57,11 +57,11 @@ mv "$work/one/out" "$work/whole"
 folder other
 sed 's/square/root/' "$work/text" > "$work/other/text"
 two one other
-refused "rank 1 on .* has data .*, rank 0 has data"
+refused "rank 1 on .* data .*rank 0 .* data"
 folder other
 sed 's/"n_layer": 3/"n_layer": 2/' "$work/config.json" > "$work/other/config.json"
 two one other
-refused "rank 1 on .* has n_layer 2, rank 0 has n_layer 3"
+refused "rank 1 on .* n_layer 2.* n_layer 3"
 
 # One bit of a weight; without a manifest nothing else tells.
 cp -r "$work/whole" "$work/one/model"
@@ -81,7 +81,7 @@ two_models()
     took=$(($(date +%s) - began))
 }
 two_models other
-refused "rank 1 on .* has other weights than rank 0 (.*): do all ranks read the same files?"
+refused "rank 1 on .* weights"
 two_models one
 [ $status -eq 0 ] || fail "the same model on both"
 rm -rf "$work/one/out" "$work/other"
@@ -93,20 +93,20 @@ rm -rf "$work/one/out/checkpoint-12" "$work/one/out/model.safetensors"
 cp -r "$work/one" "$work/other"
 rm -rf "$work/other/out/checkpoint-8"
 two one other --save_strategy steps --save_steps 4 --resume_from_checkpoint
-refused "rank 1 on .* has checkpoint checkpoint-4, rank 0 has checkpoint checkpoint-8"
+refused "rank 1 on .* checkpoint-4.* checkpoint-8"
 rm -rf "$work/other"
 cp -r "$work/one" "$work/other"
 printf x >> "$work/other/out/checkpoint-8/optimizer.safetensors"
 two one other --save_strategy steps --save_steps 4 --resume_from_checkpoint
 [ $status -ne 0 ] || fail "went on from two checkpoints"
-grep -q "rank 1 on .* has checkpoint checkpoint-4, rank 0 has checkpoint checkpoint-8" "$work/err" || fail "the difference is not told"
+grep -q "rank 1 on .* checkpoint-4.* checkpoint-8" "$work/err" || fail "the difference is not told"
 grep -q "^txtrain: warning: rank 1 on .*optimizer.safetensors" "$work/err" || fail "the damage is not told"
 if [ -n "$shim" ]; then
     second="env LD_PRELOAD=$shim TX_SHIM=eio:checkpoint-8/"
     two one one --save_strategy steps --save_steps 4 --resume_from_checkpoint
     second=
     [ $status -ne 0 ] || fail "went on though one rank cannot read the checkpoint"
-    grep -q "rank 1 on .* whether the newest checkpoint is whole: .*/checkpoint-8/.*: Input/output error" "$work/err" ||
+    grep -q "rank 1 on .*/checkpoint-8/.*: Input/output error" "$work/err" ||
         fail "the rank that cannot read the checkpoint is not told"
 fi
 two one one --save_strategy steps --save_steps 4 --resume_from_checkpoint
@@ -136,18 +136,18 @@ stops()
 }
 for victim in 0 1; do
     stops init $victim
-    grep -q "waited for all ranks to start for" "$work/err" || fail "stopped before MPI: not told"
+    grep -q "all ranks to start" "$work/err" || fail "stopped before MPI: not told"
     for where in open:text open:config.json; do
         stops $where $victim
-        grep -q "^txtrain: rank $victim on .* does not answer: no step of it is known, it was" "$work/err" ||
+        grep -q "^txtrain: rank $victim on .* no step" "$work/err" ||
             fail "stopped at $where: rank $victim is not named"
     done
 done
 stops open:checkpoint-4.tmp 0 --save_strategy steps --save_steps 4
-grep -q "^txtrain: rank 0 on .* does not answer: its last step is 4, it was writing files" "$work/err" ||
+grep -q "^txtrain: rank 0 on .* step is 4, .* files" "$work/err" ||
     fail "stopped while it saves: not named"
 stops open:out/model.safetensors 0
-grep -q "^txtrain: rank 0 on .* does not answer: its last step is 12, it was writing files" "$work/err" ||
+grep -q "^txtrain: rank 0 on .* step is 12, .* files" "$work/err" ||
     fail "stopped while it writes the model: not named"
 
 # Behind the end of the run: everything is written by then.
@@ -167,7 +167,7 @@ first=
 [ $status -eq 0 ] || fail "a slow disk: status $status"
 [ $took -gt $((2 * limit)) ] || fail "the disk was not slow"
 cmp -s "$work/whole/model.safetensors" "$work/one/out/model.safetensors" || fail "a slow disk: no model, or another"
-grep -q "^txtrain: rank 0 on .* has been writing files for .* The run waits" "$work/err" || fail "a slow disk is not told of"
+grep -q "^txtrain: rank 0 on .* files" "$work/err" || fail "a slow disk is not told of"
 
 [ $failures -eq 0 ] && echo "all good"
 exit $((failures != 0))

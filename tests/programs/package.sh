@@ -72,7 +72,6 @@ done
 grep -q -e '-m\(arch\|tune\|cpu\)=native' "$build/compile_commands.json" && fail "built for this machine's CPU alone"
 
 # A model from nothing to text. txbench finds its peer beside itself.
-export OMP_WAIT_POLICY=passive
 seq 2000 > "$work/text"
 printf '%s' '{"model_type": "gpt2", "vocab_size": 257, "n_positions": 32, "n_embd": 16, "n_layer": 1, "n_head": 2}' \
     > "$work/config.json"

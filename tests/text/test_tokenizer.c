@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tokenizers as files: what is read, what is refused, what is written; the byte vocabulary; decoding. */
+ * Tokenizers as files: what is read, what is written; the byte vocabulary; decoding. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,184 +7,7 @@
 
 #include <cmocka.h>
 
-#include "tests/text/text.h"
-
-#define LIMIT (1 << 24)
-
-/* A folder with a small tokenizer: <|endoftext|> is 0, "!" is 1, "h" and "e" make "he", " " and "the" make " the". */
-static char *small_folder(void)
-{
-    static const char text[] = "the hen then the other hen the then";
-    char *folder = make_scratch();
-    tx_tokenizer_trainer *trainer;
-    tx_tokenizer *tokenizer;
-    assert_ok(tx_tokenizer_trainer_create(&trainer));
-    assert_ok(tx_tokenizer_trainer_add(trainer, text, sizeof text - 1));
-    assert_ok(tx_tokenizer_trainer_finish(trainer, 263, 2, &tokenizer));
-    assert_ok(tx_tokenizer_save(tokenizer, folder, 77));
-    tx_tokenizer_free(tokenizer);
-    tx_tokenizer_trainer_free(trainer);
-    return folder;
-}
-
-static tx_json *read_in(const char *folder, const char *name)
-{
-    char *path = tx_path_join(folder, name);
-    tx_json *json;
-    assert_ok(tx_json_read(path, LIMIT, &json));
-    free(path);
-    return json;
-}
-
-static void write_in(const char *folder, const char *name, const char *text)
-{
-    char *path = tx_path_join(folder, name);
-    assert_ok(tx_file_write(path, text, strlen(text)));
-    free(path);
-}
-
-/* Puts a value, written in JSON, in the place of "model.vocab.a" or in that of element 0 of "added_tokens.0.id". */
-static void change(const char *folder, const char *place, const char *value)
-{
-    tx_json *json = read_in(folder, "tokenizer.json"), *at = json, *made;
-    char *path = tx_path_join(folder, "tokenizer.json"), name[64];
-    for (const char *dot; (dot = strchr(place, '.')); place = dot + 1) {
-        snprintf(name, sizeof name, "%.*s", (int)(dot - place), place);
-        if (tx_json_type_of(at) == TX_JSON_ARRAY)
-            at = tx_json_at(at, (size_t)atoi(name));
-        else
-            assert_ok(tx_json_get(at, name, strcmp(name, "added_tokens") ? TX_JSON_OBJECT : TX_JSON_ARRAY, &at));
-    }
-    assert_ok(tx_json_parse(value, strlen(value), "value", &made));
-    if (tx_json_type_of(at) == TX_JSON_ARRAY)
-        assert_ok(tx_json_append(at, made));
-    else
-        assert_ok(tx_json_set(at, place, made));
-    assert_ok(tx_json_write(path, json, TX_JSON_LINE));
-    tx_json_free(json);
-    free(path);
-}
-
-/* ---- what is refused ------------------------------------------------------------------------------- */
-
-#define SPLIT(pattern, behavior)                                                                      \
-    "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" pattern \
-    "\"},\"behavior\":\"" behavior "\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":false}]}"
-
-/* The place of a value in tokenizer.json, another value, and how it is refused. */
-static const struct {
-    const char *place, *value;
-    tx_status status;
-    const char *message;
-} refused[] = {
-    {"model.type", "\"WordPiece\"", TX_UNSUPPORTED, "pre_tokenizer: ByteLevel beside a model of type WordPiece"},
-    {"model.type", "\"Unigram\"", TX_UNSUPPORTED, "Unigram"},
-    {"model.type", "\"WordLevel\"", TX_UNSUPPORTED, "WordLevel"},
-    {"model.dropout", "0.1", TX_UNSUPPORTED, "dropout 0.1"},
-    {"model.continuing_subword_prefix", "\"##\"", TX_UNSUPPORTED, "continuing_subword_prefix \"##\""},
-    {"model.end_of_word_suffix", "\"</w>\"", TX_UNSUPPORTED, "end_of_word_suffix \"</w>\""},
-    {"normalizer", "{\"type\":\"Nmt\"}", TX_UNSUPPORTED, "normalizer: Nmt is not supported"},
-    {"normalizer", "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Precompiled\"}]}",
-     TX_UNSUPPORTED, "normalizer: normalizers[1]: Precompiled is not supported"},
-    {"normalizer", "{\"type\":\"Sequence\",\"normalizers\":[7]}", TX_FORMAT, "normalizers[0]: not an object"},
-    {"normalizer", "{\"type\":\"Strip\",\"strip_left\":true}", TX_NOT_FOUND, "Strip: strip_right is missing"},
-    {"normalizer", "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"a\"}", TX_UNSUPPORTED,
-     "Replace: regular expression: one that matches the empty text"},
-    {"normalizer", "3", TX_FORMAT, "normalizer: expected an object, found 3"},
-    {"pre_tokenizer", "null", TX_UNSUPPORTED, "decoder: ByteLevel is supported only after pre_tokenizer ByteLevel"},
-    {"pre_tokenizer", "{\"type\":\"UnicodeScripts\"}", TX_UNSUPPORTED,
-     "pre_tokenizer: UnicodeScripts is not supported"},
-    {"pre_tokenizer", "{\"type\":\"Metaspace\",\"replacement\":\"ab\"}", TX_FORMAT,
-     "Metaspace: replacement ab: expected one"},
-    {"pre_tokenizer", "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}", TX_UNSUPPORTED,
-     "prepend_scheme last"},
-    {"pre_tokenizer",
-     "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\",\"add_prefix_space\":false},{\"type\":"
-     "\"Punctuation\"}]}",
-     TX_UNSUPPORTED, "Punctuation after ByteLevel"},
-    {"pre_tokenizer", SPLIT("\\\\w+", "Isolated"), TX_UNSUPPORTED,
-     "pretokenizers[0]: Split: regular expression: \"\\w\""},
-    {"pre_tokenizer", SPLIT("^a", "Isolated"), TX_UNSUPPORTED, "\"^\""},
-    {"pre_tokenizer", SPLIT("\\\\h", "Isolated"), TX_UNSUPPORTED, "\"\\h\""},
-    {"pre_tokenizer", SPLIT("[a[b]]", "Isolated"), TX_UNSUPPORTED, "\"[b\""},
-    {"pre_tokenizer", SPLIT("[a&&b]", "Isolated"), TX_UNSUPPORTED, "\"&&\""},
-    {"pre_tokenizer", SPLIT("a{2}+", "Isolated"), TX_UNSUPPORTED, "{2}"},
-    {"pre_tokenizer", SPLIT("(?i)a", "Isolated"), TX_UNSUPPORTED, "(?i)"},
-    {"pre_tokenizer", SPLIT("a*", "Isolated"), TX_UNSUPPORTED, "matches the empty text"},
-    {"pre_tokenizer", SPLIT("(a", "Isolated"), TX_UNSUPPORTED, "regular expression"},
-    {"pre_tokenizer", SPLIT("a)", "Isolated"), TX_FORMAT, ") without ("},
-    {"pre_tokenizer", SPLIT("a", "Sideways"), TX_UNSUPPORTED, "behavior Sideways"},
-    {"post_processor", "{\"type\":\"Mystery\"}", TX_UNSUPPORTED, "post_processor: Mystery"},
-    {"post_processor", "{\"type\":\"BertProcessing\",\"sep\":[\"s\",999],\"cls\":[\"c\",1]}", TX_FORMAT,
-     "post_processor: id 999 is not in the vocabulary"},
-    {"post_processor", "{\"type\":\"BertProcessing\",\"sep\":[\"s\"],\"cls\":[\"c\",1]}", TX_FORMAT,
-     "post_processor: BertProcessing: sep: expected a token and its id"},
-    {"post_processor", "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"C\",\"type_id\":0}}]}",
-     TX_FORMAT, "single[0]: Sequence C: expected A or B"},
-    {"post_processor", "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"C\",\"type_id\":0}}]}",
-     TX_FORMAT, "special_tokens is missing"},
-    {"decoder", "null", TX_UNSUPPORTED, "decoder: after pre_tokenizer ByteLevel only ByteLevel"},
-    {"decoder", "{\"type\":\"CTC\"}", TX_UNSUPPORTED, "decoder: CTC is not supported"},
-    {"decoder", "{\"type\":\"Fuse\"}", TX_UNSUPPORTED, "decoder: after pre_tokenizer ByteLevel only ByteLevel"},
-    {"model.vocab.q", "1", TX_FORMAT, "two tokens have id 1"},
-    {"model.vocab.q", "-1", TX_FORMAT, "q: expected an integer from 0"},
-    {"model.vocab.q", "\"one\"", TX_FORMAT, "q: expected an integer"},
-    {"model.vocab.q", "99999999", TX_FORMAT, "q: expected an integer"},
-    {"model.vocab", "{}", TX_FORMAT, "merges[0]: h is not in the vocabulary"},
-    {"model.merges", "[\"h e\", \"h e\"]", TX_FORMAT, "merges[1]: the pair has a merge already, number 0"},
-    {"model.merges", "[\"h zz\"]", TX_FORMAT, "merges[0]: zz is not in the vocabulary"},
-    {"model.merges", "[\"h q\"]", TX_FORMAT, "merges[0]: h and q together are not in the vocabulary"},
-    {"model.merges", "[\"he\"]", TX_FORMAT, "merges[0]: expected two words"},
-    {"model.merges", "[\"h e r\"]", TX_FORMAT, "merges[0]: expected two words"},
-    {"model.merges", "[[\"h\"]]", TX_FORMAT, "merges[0]: expected two words, found 1"},
-    {"model.merges", "[7]", TX_FORMAT, "merges[0]: a merge: expected a string"},
-    {"added_tokens.0.id", "7", TX_FORMAT, "added_tokens[0]: <|endoftext|>: id 7, in the vocabulary 0"},
-    {"added_tokens.0.content", "\"<new>\"", TX_UNSUPPORTED, "<new>: id 0, where tokenizers would give it 263"},
-    {"added_tokens.0.special", "1", TX_FORMAT, "special: expected true or false"},
-    {"added_tokens", "7", TX_FORMAT, "added_tokens: expected an array"},
-    {"model", "[]", TX_FORMAT, "model: expected an object"},
-};
-
-static void test_refused(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
-        char *folder = small_folder();
-        tx_tokenizer *tokenizer = NULL;
-        change(folder, refused[i].place, refused[i].value);
-        assert_refused(tx_tokenizer_open(folder, &tokenizer), refused[i].status, refused[i].message);
-        assert_null(tokenizer);
-        assert_non_null(strstr(tx_error(), folder));
-        remove_scratch(folder);
-    }
-}
-
-static void test_refused_files(void **state)
-{
-    (void)state;
-    tx_tokenizer *tokenizer = NULL;
-    char *folder = make_scratch();
-    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_NOT_FOUND, "neither tokenizer.json nor vocab.json");
-    write_in(folder, "vocab.json", "{}");
-    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_NOT_FOUND, "neither tokenizer.json nor vocab.json");
-    write_in(folder, "merges.txt", "");
-    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_UNSUPPORTED, "no token for byte 0x00");
-    write_in(folder, "vocab.json", "[]");
-    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_FORMAT, "vocab.json: expected an object");
-    write_in(folder, "tokenizer.json", "{\"model\"");
-    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_FORMAT, "tokenizer.json: not valid JSON");
-    write_in(folder, "tokenizer.json", "{}");
-    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_NOT_FOUND, "model is missing");
-    remove_scratch(folder);
-
-    folder = small_folder();
-    write_in(folder, "tokenizer_config.json", "{\"eos_token\": \"<gone>\"}");
-    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_FORMAT, "eos_token <gone> is not in the vocabulary");
-    write_in(folder, "tokenizer_config.json", "{\"eos_token\": 7}");
-    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_FORMAT, "eos_token: expected a string");
-    assert_null(tokenizer);
-    remove_scratch(folder);
-}
+#include "tests/text/folders.h"
 
 /* ---- what is read ---------------------------------------------------------------------------------- */
 
@@ -591,10 +414,10 @@ static void test_files_of_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_refused_files),   cmocka_unit_test(test_small),
-        cmocka_unit_test(test_equal_files), cmocka_unit_test(test_splitters),       cmocka_unit_test(test_holes),
-        cmocka_unit_test(test_pair),        cmocka_unit_test(test_added),           cmocka_unit_test(test_save_copies),
-        cmocka_unit_test(test_bytes),       cmocka_unit_test(test_files_of_others), cmocka_unit_test(test_many_added),
+        cmocka_unit_test(test_small),       cmocka_unit_test(test_equal_files), cmocka_unit_test(test_splitters),
+        cmocka_unit_test(test_holes),       cmocka_unit_test(test_pair),        cmocka_unit_test(test_added),
+        cmocka_unit_test(test_save_copies), cmocka_unit_test(test_bytes),       cmocka_unit_test(test_files_of_others),
+        cmocka_unit_test(test_many_added),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

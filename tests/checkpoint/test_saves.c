@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Checkpoints by their interface: how they are written, and which go. */
+#include "models/files/data_file.h"
+#include "tests/checkpoint/saves.h"
+
+#include <sys/resource.h>
+
+/* ---- Writing ------------------------------------------------------------------------------------- */
+
+typedef enum spoiler { NO_FILES, A_MANIFEST, A_FOLDER, A_LINK, A_PIPE, BAD_NAME, SPOILERS } spoiler;
+
+static void spoil(const char *folder, spoiler how)
+{
+    if (how != NO_FILES)
+        put(at(folder, "file"), "x");
+    if (how == A_MANIFEST)
+        put(at(folder, TX_CHECKPOINT_MANIFEST), "{}");
+    if (how == A_FOLDER)
+        assert_int_equal(mkdir(at(folder, "sub"), 0777), 0);
+    if (how == A_LINK)
+        assert_int_equal(symlink("file", at(folder, "link")), 0);
+    if (how == A_PIPE)
+        assert_int_equal(mkfifo(at(folder, "pipe"), 0666), 0);
+    if (how == BAD_NAME)
+        put(at(folder, "\xff\xfe"), "x");
+}
+
+/* A save that fails leaves the one before it, whether of the same step or of another, and nothing else. */
+static void failed_save_leaves_what_was(void **state)
+{
+    (void)state;
+    for (int how = 0; how < SPOILERS; how++) {
+        for (int64_t step = 10; step <= 20; step += 10) {
+            char *output = make_scratch();
+            tx_checkpoint *checkpoint = NULL;
+            save(output, 10, 1);
+            assert_ok(tx_checkpoint_begin(output, step, &checkpoint));
+            spoil(tx_checkpoint_folder(checkpoint), (spoiler)how);
+            const tx_status status = tx_checkpoint_commit(checkpoint);
+            if (status == TX_OK || !strstr(tx_error(), output))
+                fail_msg("spoiler %d: status %d, message: %s", how, (int)status, tx_error());
+            assert_int_equal(count_entries(output), 1);
+            assert_int_equal(newest(output), 1);
+            remove_scratch(output);
+        }
+    }
+}
+
+static void save_can_be_given_up(void **state)
+{
+    (void)state;
+    char *output = make_scratch();
+    tx_checkpoint *checkpoint = NULL;
+    tx_checkpoint_discard(NULL);
+    assert_refused(tx_checkpoint_begin(output, -1, &checkpoint), TX_INVALID, "-1");
+    assert_null(checkpoint);
+    assert_ok(tx_checkpoint_begin(output, 5, &checkpoint));
+    put(at(tx_checkpoint_folder(checkpoint), "half"), "x");
+    tx_fail(TX_IO, "the reason");
+    tx_checkpoint_discard(checkpoint);
+    assert_string_equal(tx_error(), "the reason");
+    assert_int_equal(count_entries(output), 0);
+    put(at(output, "plain"), "x");
+    assert_refused(tx_checkpoint_begin(at(output, "plain"), 5, &checkpoint), TX_IO, "plain");
+    remove_scratch(output);
+}
+
+/* What reading gives is not what was written. */
+static void faulty_disk_is_told(void **state)
+{
+    (void)state;
+    char *output = make_scratch(), digest[TX_DIGEST_TEXT];
+    for (int i = 0; i < 2; i++) {
+        tx_checkpoint *checkpoint = NULL;
+        assert_ok(tx_checkpoint_begin(output, 10, &checkpoint));
+        assert_ok(state_write(tx_checkpoint_folder(checkpoint), 1));
+        assert_ok(tx_digest_data("abc", i ? 3 : 2, digest));
+        put(at(tx_checkpoint_folder(checkpoint), "states"), "abc");
+        assert_ok(tx_checkpoint_expect(checkpoint, "states", digest));
+        if (i)
+            assert_ok(tx_checkpoint_commit(checkpoint));
+        else
+            assert_refused(tx_checkpoint_commit(checkpoint), TX_IO, "states: is not what was written");
+        assert_int_equal(count_entries(output), i);
+    }
+    remove_scratch(output);
+}
+
+/* The linker sends the library's calls here. */
+static int readings;
+tx_status __real_tx_data_file_digest(const tx_data_file *file, int64_t at, int64_t end, tx_digest *digest,
+                                     const tx_reporter *reporter);
+tx_status __wrap_tx_data_file_digest(const tx_data_file *file, int64_t at, int64_t end, tx_digest *digest,
+                                     const tx_reporter *reporter);
+
+tx_status __wrap_tx_data_file_digest(const tx_data_file *file, int64_t at, int64_t end, tx_digest *digest,
+                                     const tx_reporter *reporter)
+{
+    readings++;
+    return __real_tx_data_file_digest(file, at, end, digest, reporter);
+}
+
+static void same_step_is_replaced(void **state)
+{
+    (void)state;
+    char *output = make_scratch();
+    for (int version = 1; version <= 3; version++) {
+        save(output, 10, version);
+        assert_int_equal(newest(output), version);
+        assert_int_equal(count_entries(output), 1);
+    }
+    cut(at(output, "checkpoint-10")); /* a damaged one as well */
+    save(output, 10, 4);
+    assert_int_equal(newest(output), 4);
+    assert_int_equal(count_entries(output), 1);
+    remove_scratch(output);
+}
+
+/* ---- Removing the oldest --------------------------------------------------------------------------- */
+
+static void prune(const char *output, int64_t keep, int64_t whole, const char *best)
+{
+    told[0] = '\0';
+    assert_ok(tx_checkpoint_prune(output, keep, whole, best, &report));
+}
+
+static void oldest_go(void **state)
+{
+    (void)state;
+    char *output = make_scratch();
+    for (int i = 1; i <= 6; i++)
+        save(output, i * 5, i); /* 5, 10, ... : not in the order of their texts */
+    prune(output, 0, 30, NULL);
+    assert_int_equal(count_entries(output), 6);
+    prune(output, 6, 30, NULL);
+    assert_int_equal(count_entries(output), 6);
+    prune(output, 4, 30, at(output, "checkpoint-5")); /* the best is one of the four */
+    assert_int_equal(count_entries(output), 4);
+    assert_true(exists(at(output, "checkpoint-5")));
+    assert_false(exists(at(output, "checkpoint-15")));
+    prune(output, 1, 30, at(output, "./checkpoint-5/"));
+    assert_int_equal(count_entries(output), 2);
+    assert_string_equal(told, "");
+    prune(output, 1, 30, at(output, "checkpoint-77"));
+    assert_int_equal(count_entries(output), 1);
+    assert_int_equal(newest(output), 6);
+    assert_refused(tx_checkpoint_prune(output, -1, 30, NULL, &report), TX_INVALID, "-1");
+    remove_scratch(output);
+}
+
+/* The one that was just written stays, whatever is newer; what others wrote stays and is told. */
+static void pruning_spares_what_is_needed(void **state)
+{
+    (void)state;
+    char *output = make_scratch();
+    for (int i = 1; i <= 4; i++)
+        save(output, i * 10, i);
+    cut(at(output, "checkpoint-40"));
+    flip(at(output, "checkpoint-30"));
+    prune(output, 1, 20, NULL);
+    assert_string_equal(told, "");
+    assert_false(exists(at(output, "checkpoint-10")));
+    assert_true(exists(at(output, "checkpoint-20")));
+    assert_int_equal(newest(output), 2);
+    assert_int_equal(mkdir(at(output, "checkpoint-1"), 0777), 0);
+    put(at(output, "checkpoint-1/pytorch_model.bin"), "of another program");
+    assert_int_equal(mkdir(at(output, "elsewhere"), 0777), 0);
+    assert_int_equal(symlink("elsewhere", at(output, "checkpoint-2")), 0);
+    put(at(output, "elsewhere/manifest.json"), "{}");
+    prune(output, 1, 20, NULL);
+    assert_non_null(strstr(told, "checkpoint-1: no folder with a manifest.json"));
+    assert_non_null(strstr(told, "checkpoint-2: no folder"));
+    assert_true(exists(at(output, "checkpoint-1/pytorch_model.bin")));
+    assert_true(exists(at(output, "elsewhere/manifest.json")));
+    remove_scratch(output);
+}
+
+/* A link in a checkpoint is removed; what it leads to is not. */
+static void removal_does_not_follow_links(void **state)
+{
+    (void)state;
+    char *output = make_scratch(), *other = make_scratch();
+    put(at(other, "precious"), "x");
+    save(output, 10, 1);
+    save(output, 20, 2);
+    assert_int_equal(symlink(other, at(output, "checkpoint-10/folder")), 0);
+    assert_int_equal(symlink(at(other, "precious"), at(output, "checkpoint-10/file")), 0);
+    prune(output, 1, 20, NULL);
+    assert_false(exists(at(output, "checkpoint-10")));
+    assert_true(exists(at(other, "precious")));
+    remove_scratch(other);
+    remove_scratch(output);
+}
+
+/* All ranks wait for a save: each of its four files is read once, also where an older checkpoint makes way for it. */
+static void a_save_reads_once(void **state)
+{
+    (void)state;
+    char *output = make_scratch();
+    save(output, 10, 1);
+    readings = 0;
+    save(output, 20, 2);
+    prune(output, 1, 20, NULL);
+    assert_int_equal(readings, 4);
+    assert_int_equal(count_entries(output), 1);
+    remove_scratch(output);
+}
+
+/* ---- Descriptors ----------------------------------------------------------------------------------- */
+
+/* Whatever the number of descriptors, a save works or fails, and the newest checkpoint is found or not, but it is never
+ * taken for damaged. */
+static void descriptors_run_out(void **state)
+{
+    (void)state;
+    char *output = make_scratch();
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    save(output, 10, 1);
+    int worked = 0, failed = 0, version = 1;
+    const int lowest = dup(0); /* the first that is free */
+    close(lowest);
+    for (int left = 0; left < 8; left++) {
+        const struct rlimit limit = {(rlim_t)(lowest + left), before.rlim_max};
+        tx_checkpoint *checkpoint = NULL;
+        char *folder = NULL;
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        told[0] = '\0';
+        const tx_status found = tx_checkpoint_newest(output, &report, &folder);
+        tx_status status = tx_checkpoint_begin(output, 20, &checkpoint);
+        if (!status) {
+            status = state_write(tx_checkpoint_folder(checkpoint), version + 1);
+            if (status)
+                tx_checkpoint_discard(checkpoint);
+            else
+                status = tx_checkpoint_commit(checkpoint);
+        }
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+        if (status) {
+            failed++;
+            assert_int_equal(status, TX_MEMORY);
+            assert_non_null(strstr(tx_error(), "Too many open files"));
+        } else {
+            worked++;
+            version++;
+        }
+        assert_true(found == TX_OK || found == TX_MEMORY);
+        assert_string_equal(told, "");
+        assert_int_equal(newest(output), version);
+        free(folder);
+    }
+    assert_true(failed >= 1 && worked >= 4);
+    tx_output_lock *lock = NULL;
+    assert_ok(tx_output_lock_take(output, &lock)); /* what could not be removed for want of descriptors */
+    tx_output_lock_release(lock);
+    assert_int_equal(count_entries(output), 3);
+    remove_scratch(output);
+}
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(faulty_disk_is_told),           cmocka_unit_test(a_save_reads_once),
+        cmocka_unit_test(failed_save_leaves_what_was),   cmocka_unit_test(save_can_be_given_up),
+        cmocka_unit_test(same_step_is_replaced),         cmocka_unit_test(oldest_go),
+        cmocka_unit_test(pruning_spares_what_is_needed), cmocka_unit_test(removal_does_not_follow_links),
+        cmocka_unit_test(descriptors_run_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
