@@ -64,6 +64,8 @@ typedef struct tx_job_listener {
     bool (*save)(void *context);
 } tx_job_listener;
 
+/* ---- Runs ----------------------------------------------------------------------------------------------- */
+
 typedef struct tx_job tx_job;
 
 /* A run with all options at their defaults. The caller frees it; every other call takes it alive. */
@@ -99,6 +101,34 @@ void tx_job_refuse(tx_job *job, int status);
 /* What a rank calls last before it exits with a status other than 0, so that the launcher learns of it: after a failed
  * run, instead of tx_job_free. Does nothing where there is one rank. */
 void tx_job_leave(const tx_job *job);
+
+/* ---- Checkpoints ---------------------------------------------------------------------------------------- */
+
+/* Of a run, and for programs that train by themselves: folders checkpoint-STEP of any plain files, whole or not there.
+ */
+typedef struct tx_checkpoint tx_checkpoint;
+
+/* Begins checkpoint-STEP: an empty folder under a temporary name. */
+tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoint **checkpoint);
+/* Where the caller writes its files; plain files only, no folders. */
+const char *tx_checkpoint_folder(const tx_checkpoint *checkpoint);
+/* The digest of what was written into one of the files: the commit fails where reading it back gives another. */
+tx_status tx_checkpoint_expect(tx_checkpoint *checkpoint, const char *name, const char *digest);
+/* Reads all files once for the manifest, what is expected of them being held against that, then makes it the
+ * checkpoint, in place of one of the same step. Frees `checkpoint` whatever the outcome; after a failure nothing of it
+ * is left and what was there before still is. */
+tx_status tx_checkpoint_commit(tx_checkpoint *checkpoint);
+void tx_checkpoint_discard(tx_checkpoint *checkpoint);
+
+/* Holds every file against the manifest: sizes, digests, nothing missing, nothing besides. The message names the first
+ * fault. Damage is TX_FORMAT. */
+tx_status tx_checkpoint_verify(const char *folder, const tx_reporter *report);
+/* Step in the name of a checkpoint's folder, or -1. */
+int64_t tx_checkpoint_step(const char *folder);
+/* The newest checkpoint of output_dir that verifies; every newer one that does not is reported with the reason.
+ * TX_NOT_FOUND where there is none at all, TX_FORMAT where all are damaged; one that cannot be read just now (TX_IO,
+ * TX_MEMORY) is not passed over. The caller frees `*folder`. */
+tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report, char **folder);
 
 TX_API_END
 

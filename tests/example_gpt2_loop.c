@@ -5,7 +5,7 @@
  *
  *     example_gpt2_loop FOLDER [DEVICE]     trains a small byte-level model and saves it in FOLDER */
 #include "models/task/causal_lm.h"
-#include "models/text/tokenizer.h"
+#include "models/tx_text.h"
 
 #include <stdio.h>
 #include <string.h>

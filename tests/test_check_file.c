@@ -13,7 +13,7 @@
 #include "api/base/json.h"
 #include "models/arch/arch.h"
 #include "models/files/checkpoint.h"
-#include "models/text/tokenizer.h"
+#include "models/tx_text.h"
 #include "scratch.h"
 
 #include <sys/resource.h>

@@ -3,7 +3,7 @@
 #include "models/arch/find.h"
 
 #include "api/base/file.h"
-#include "models/text/tokenizer.h"
+#include "models/tx_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

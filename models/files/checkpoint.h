@@ -8,6 +8,7 @@
 
 #include "models/files/digest.h"
 #include "models/report.h"
+#include "models/tx_train.h"
 #include "tx.h"
 
 #define TX_CHECKPOINT_PREFIX "checkpoint-"
@@ -32,21 +33,7 @@ void tx_output_lock_release(tx_output_lock *lock);
 /* Fails, naming both numbers, where the file system of `folder` has less than `bytes` free. */
 tx_status tx_disk_check(const char *folder, int64_t bytes);
 
-/* ---- Writing ------------------------------------------------------------------------------------------- */
-
-typedef struct tx_checkpoint tx_checkpoint;
-
-/* Begins checkpoint-STEP: an empty folder under a temporary name. */
-tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoint **checkpoint);
-/* Where the caller writes its files; plain files only, no folders. */
-const char *tx_checkpoint_folder(const tx_checkpoint *checkpoint);
-/* The digest of what was written into one of the files: the commit fails where reading it back gives another. */
-tx_status tx_checkpoint_expect(tx_checkpoint *checkpoint, const char *name, const char *digest);
-/* Reads all files once for the manifest, what is expected of them being held against that, then makes it the
- * checkpoint, in place of one of the same step. Frees `checkpoint` whatever the outcome; after a failure nothing of it
- * is left and what was there before still is. */
-tx_status tx_checkpoint_commit(tx_checkpoint *checkpoint);
-void tx_checkpoint_discard(tx_checkpoint *checkpoint);
+/* ---- Which there are (see tx_train.h, too) -------------------------------------------------------------- */
 
 /* After a commit of step `whole`: removes those before it, the oldest first, until `keep` are left, sparing `best` (a
  * path, or NULL), and folders of that name without a manifest. What cannot be removed is told. keep 0: none is
@@ -60,20 +47,8 @@ tx_status tx_checkpoint_count(const char *output_dir, int64_t *count);
 /* Removes every checkpoint of output_dir, for a run that begins anew there. What cannot be removed is told. */
 tx_status tx_checkpoint_clear(const char *output_dir, const tx_reporter *report);
 
-/* ---- Reading ------------------------------------------------------------------------------------------- */
-
-/* Holds every file against the manifest: sizes, digests, nothing missing, nothing besides. The message names the first
- * fault. Damage is TX_FORMAT. */
-tx_status tx_checkpoint_verify(const char *folder, const tx_reporter *report);
-/* Step in the name of a checkpoint's folder, or -1. */
-int64_t tx_checkpoint_step(const char *folder);
 /* Step that the manifest tells, whatever the folder's name. */
 tx_status tx_checkpoint_saved_step(const char *folder, int64_t *step);
-/* The newest checkpoint of output_dir that verifies; every newer one that does not is reported with the reason.
- * TX_NOT_FOUND where there is none at all, TX_FORMAT where all are damaged; one that cannot be read just now (TX_IO,
- * TX_MEMORY) is not passed over. The caller frees `*folder`. */
-tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report, char **folder);
-
 /* ---- What a model is made of besides its weights --------------------------------------------------------- */
 
 /* Writes the optimizer's states of every parameter, as PARAM.exp_avg and PARAM.exp_avg_sq of AdamW, F32, logical shape,

@@ -5,7 +5,7 @@
 #define TX_GENERATE_LM_H
 
 #include "models/generate/generate.h"
-#include "models/text/tokenizer.h"
+#include "models/tx_text.h"
 
 struct tx_lm {
     char *folder;

@@ -4,7 +4,7 @@
 #ifndef TX_GENERATE_STREAM_H
 #define TX_GENERATE_STREAM_H
 
-#include "models/text/tokenizer.h"
+#include "models/tx_text.h"
 
 /* ---- Whole characters ---------------------------------------------------------------------------- */
 

@@ -5,11 +5,9 @@
 #include <math.h>
 #include <string.h>
 
-enum { INPUT_IDS, LABELS };
-
 static const tx_field fields[] = {
-    [INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
-    [LABELS] = {"labels", TX_I32, TX_FIELD_BLOCK, .padding = TX_IGNORE_LABEL},
+    [TX_CAUSAL_LM_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
+    [TX_CAUSAL_LM_LABELS] = {"labels", TX_I32, TX_FIELD_BLOCK, .padding = TX_IGNORE_LABEL},
     {.name = NULL},
 };
 
@@ -17,12 +15,12 @@ static const tx_field fields[] = {
 static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *to)
 {
     const int64_t last = samples->block - 1;
-    int32_t *ids = to->field[INPUT_IDS], *labels = to->field[LABELS];
+    int32_t *ids = to->field[TX_CAUSAL_LM_INPUT_IDS], *labels = to->field[TX_CAUSAL_LM_LABELS];
     tx_status status = tx_dataset_read(samples->data, number, ids);
     if (status)
         return status;
     memcpy(labels, ids + 1, (size_t)last * sizeof *labels);
-    tx_field_pad(&fields[LABELS], labels + last, 1);
+    tx_field_pad(&fields[TX_CAUSAL_LM_LABELS], labels + last, 1);
     return TX_OK;
 }
 

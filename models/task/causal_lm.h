@@ -6,7 +6,10 @@
 #define TX_TASK_CAUSAL_LM_H
 
 #include "models/task/task.h"
-#include "models/text/dataset.h"
+#include "models/tx_text.h"
+
+/* Places of the fields. */
+enum { TX_CAUSAL_LM_INPUT_IDS, TX_CAUSAL_LM_LABELS };
 
 extern const tx_task tx_causal_lm;
 

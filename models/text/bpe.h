@@ -14,7 +14,8 @@
 #include "models/text/normalizer.h"
 #include "models/text/post_processor.h"
 #include "models/text/pre_tokenizer.h"
-#include "models/text/tokenizer.h"
+#include "models/files/digest.h"
+#include "models/tx_text.h"
 
 /* ---- Letters ------------------------------------------------------------------------------------- */
 

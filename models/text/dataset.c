@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tokens to blocks: which part of a file is used and how it is cut. */
-#include "models/text/dataset.h"
+#include "models/tx_text.h"
 
 #include "models/text/tokens.h"
 

@@ -5,7 +5,7 @@
 #define TX_TEXT_TOKENS_H
 
 #include "models/files/data_file.h"
-#include "models/text/dataset.h"
+#include "models/tx_text.h"
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "token files are little-endian, and are used as they are: this machine is not"

@@ -2,7 +2,7 @@
  * Prints the blocks of a file, one a line, for the comparison with Hugging Face's datasets:
  *
  *     blocks TOKENIZER FILE BLOCK GROUP FROM TO THREADS */
-#include "models/text/dataset.h"
+#include "models/tx_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>

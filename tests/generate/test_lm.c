@@ -5,8 +5,8 @@
  *     test_lm DEVICE */
 #include "models/arch/gpt2.h"
 #include "models/generate/generation.h"
-#include "models/text/tokenizer.h"
 #include "models/tx_generate.h"
+#include "models/tx_text.h"
 
 #include <math.h>
 #include <setjmp.h>

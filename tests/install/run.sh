@@ -71,6 +71,14 @@ else
     echo "no $python: training from Python is not tried"
 fi
 
+# Its blocks of 16 bytes, in batches of 4.
+build consumer_text
+blocks=$(($(wc -c < "$scratch/text") / 16))
+for consumer in consumer_text consumer_text_static; do
+    LD_LIBRARY_PATH=$libdir "$scratch/$consumer" "$scratch/text" > "$scratch/read"
+    grep -q "^$blocks blocks, $(((blocks + 3) / 4)) batches of 60 labels: ...*" "$scratch/read"
+done
+
 # A text of the tiny model of the test data, as txgen continues it.
 build consumer_generate
 tiny=${TX_TEST_DATA:-$source/../shared/data}/models/tiny_gpt2_bytes

@@ -209,6 +209,9 @@ static void test_several(void **state)
     assert_int_equal(set.files.count, 3);
     assert_string_equal(set.files.word[0], "a.json");
     assert_string_equal(set.files.word[2], "--c");
+    good(&of_files, &set, "--max_steps 5 a b");
+    assert_int_equal(set.steps, 5);
+    assert_int_equal(set.files.count, 2);
     good(&of_files, &set, "-");
     assert_string_equal(set.files.word[0], "-");
     bad(&of_files, TX_EXIT_USAGE, "--do_train", "FILE is missing");

@@ -5,7 +5,7 @@
 #define TX_TESTS_TEXT_H
 
 #include "api/base/json.h"
-#include "models/text/tokenizer.h"
+#include "models/tx_text.h"
 #include "tests/scratch.h"
 
 /* A scratch folder with copies of test data, each as {file of the data, name}; the list ends with NULL. Skips the

@@ -8,7 +8,7 @@
 #include "api/base/file.h"
 #include "models/arch/arch.h"
 #include "models/files/safetensors.h"
-#include "models/text/tokenizer.h"
+#include "models/tx_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

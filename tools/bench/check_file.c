@@ -7,8 +7,7 @@
 #include "api/base/message.h"
 #include "models/arch/arch.h"
 #include "models/files/checkpoint.h"
-#include "models/text/dataset.h"
-#include "models/text/tokenizer.h"
+#include "models/tx_text.h"
 #include "tools/cli/output.h"
 
 #include <fcntl.h>

@@ -50,7 +50,8 @@ static bool is_name(const tx_cli *program, const tx_option_values *v, const char
 /* How many values of a LIST or of WORDS stand together at argv[at..]. */
 static int count_values(const tx_option *option, int argc, char *const *argv, int at)
 {
-    const int most = option->kind == TX_OPTION_LIST ? argc : option->most > 1 ? (int)option->most : 1;
+    const bool words = option->kind == TX_OPTION_WORDS && option->most > 1;
+    const int most = option->kind == TX_OPTION_LIST ? argc : words ? (int)option->most : 1;
     int count = 1;
     while (count < most && at + count < argc && argv[at + count][0] != '-')
         count++;

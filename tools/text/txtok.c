@@ -2,8 +2,8 @@
  * txtok: texts to ids and back with a tokenizer's folder, and training a tokenizer. */
 #include "api/base/file.h"
 #include "api/base/json.h"
-#include "models/text/tokenizer.h"
 #include "models/text/utf8.h"
+#include "models/tx_text.h"
 #include "tools/cli/options.h"
 
 #include <errno.h>
