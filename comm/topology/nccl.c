@@ -283,8 +283,9 @@ static tx_status close_pci(reader *r, const level *pci)
 
 static void add_link(reader *r, int32_t a, int32_t b, tx_topo_link_kind kind, int32_t count, tx_topo_confidence how)
 {
-    tx_draft_link link = {
-        .a = a, .b = b, .kind = kind, .links = count, .source = TX_TOPO_FROM_NCCL, .confidence = how, .note = -1};
+    tx_draft_link link = tx_draft_link_of(a, b, kind, TX_TOPO_FROM_NCCL);
+    link.links = count;
+    link.confidence = how;
     tx_draft_link_add(r->draft, &link);
 }
 

@@ -194,14 +194,11 @@ static void add_row(tx_draft *draft, int32_t gpu, const char *row, const int32_t
             return;
         if (members[i] < 0 || members[i] == gpu)
             continue;
-        tx_draft_link link = {.a = gpu,
-                              .b = members[i],
-                              .kind = TX_TOPO_XGMI,
-                              .links = (int32_t)links,
-                              .indirect = links == 0,
-                              .source = TX_TOPO_FROM_SYSFS,
-                              .confidence = guessed ? TX_TOPO_GUESSED : TX_TOPO_STATED,
-                              .note = note};
+        tx_draft_link link = tx_draft_link_of(gpu, members[i], TX_TOPO_XGMI, TX_TOPO_FROM_SYSFS);
+        link.links = (int32_t)links;
+        link.indirect = links == 0;
+        link.confidence = guessed ? TX_TOPO_GUESSED : TX_TOPO_STATED;
+        link.note = note;
         if (links == 0)
             link.note = note_indirect(draft);
         tx_draft_link_add(draft, &link);
@@ -252,13 +249,8 @@ static void read_kfd_links(tx_draft *draft, const char *root, int number, const 
          * bandwidth of one link and of all of them. */
         long one = property(text, "min_bandwidth"), all = property(text, "max_bandwidth");
         bool indirect = property(text, "weight") > 15 || all == 0;
-        tx_draft_link link = {.a = nodes[number].gpu,
-                              .b = nodes[to].gpu,
-                              .kind = TX_TOPO_XGMI,
-                              .indirect = indirect,
-                              .source = TX_TOPO_FROM_SYSFS,
-                              .confidence = TX_TOPO_STATED,
-                              .note = -1};
+        tx_draft_link link = tx_draft_link_of(nodes[number].gpu, nodes[to].gpu, TX_TOPO_XGMI, TX_TOPO_FROM_SYSFS);
+        link.indirect = indirect;
         if (!indirect && one > 0 && all >= one && all / one < 100) {
             link.links = (int32_t)(all / one);
             link.rate = (double)all / 1000;
