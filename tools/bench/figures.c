@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reports, and what is made of many measurements. */
 #include "tools/bench/figures.h"
-#include "tools/cli/usage.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -11,36 +10,10 @@
 
 /* ---- Making --------------------------------------------------------------------------------------------- */
 
-/* The choice at `index`, as long as *length says. */
-static const char *choice_at(const char *choices, int32_t index, size_t *length)
-{
-    while (index-- > 0)
-        choices += tx_choice_length(choices) + 1;
-    *length = tx_choice_length(choices);
-    return choices;
-}
-
 tx_json *tx_bench_figures(const tx_cli *program, const void *values)
 {
-    tx_json *all = tx_json_object();
-    for (int32_t i = 0; i < program->count; i++) {
-        const tx_option *o = &program->options[i];
-        const void *at = (const char *)values + o->offset;
-        size_t length;
-        if (o->kind == TX_OPTION_INTEGER)
-            tx_json_set_int(all, o->name, *(const int64_t *)at);
-        else if (o->kind == TX_OPTION_REAL)
-            tx_json_set_number(all, o->name, *(const double *)at);
-        else if (o->kind == TX_OPTION_TEXT && *(const char *const *)at)
-            tx_json_set_string(all, o->name, *(const char *const *)at);
-        else if (o->kind == TX_OPTION_FLAG && strcmp(o->name, "json") != 0)
-            tx_json_set_bool(all, o->name, *(const bool *)at);
-        else if (o->kind == TX_OPTION_CHOICE) {
-            const char *word = choice_at(o->choices, *(const int32_t *)at, &length);
-            tx_json_set_text(all, o->name, word, length);
-        }
-    }
-    return all;
+    const tx_option_values all = tx_options_values(program, (void *)values); /* which are read alone */
+    return tx_option_json(&all, NULL);
 }
 
 void tx_bench_set_series(tx_json *object, const char *key, const double *value, int64_t count)

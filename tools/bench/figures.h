@@ -9,7 +9,7 @@
 
 #define TX_BENCH_PAIRS 99 /* measurements at most */
 
-/* A report that begins with the values of all options but "json". NULL: out of memory, which what is set in it tells.
+/* A report that begins with the values of all options. NULL: out of memory, which what is set in it tells.
  */
 tx_json *tx_bench_figures(const tx_cli *program, const void *values);
 /* Sets a list of numbers. */
