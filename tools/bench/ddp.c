@@ -50,8 +50,7 @@ static tx_status add_up_traffic(tx_comm *comm, int64_t *bytes)
     return status;
 }
 
-/* Trains as DistributedDataParallel does, a process a device: the path of txtrain, by trainer, pace and communicator.
- */
+/* Trains as DistributedDataParallel does, a process a device: the path of txtrain. */
 static tx_status train_rank(const settings *set, const tx_config *config, tx_comm *comm, tx_ddp_result *result)
 {
     const tx_engine_options engine = {.size = sizeof engine, .threads = tx_ddp_threads(comm->local_size)};
@@ -184,7 +183,7 @@ static tx_status print(const comparison *c)
     tx_json *all = tx_bench_figures(&tx_bench_ddp.program, set), *rows = tx_json_array();
     tx_json_set_number(all, "loss_difference", c->difference);
     if (ROWS == 1)
-        tx_json_set_string(all, "note", "this build has no MPI, which the rows of DDP need: build with -DTX_MPI=ON");
+        tx_json_set_string(all, "note", "this build has no MPI, which DDP needs: build with -DTX_MPI=ON");
     for (int i = 0; i < ROWS; i++) {
         const row *r = &c->row[i];
         const double seconds = tx_bench_median(r->seconds, set->rounds);
