@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of txbench ddp: one training job, done in two ways which see the same rows in the same steps, so that their
- * losses agree. */
+ * txbench ddp: one training job, done in two ways that see the same rows in the same steps, so that losses agree. */
 #ifndef TX_TOOLS_BENCH_DDP_H
 #define TX_TOOLS_BENCH_DDP_H
 
