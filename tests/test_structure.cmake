@@ -50,6 +50,7 @@ set(homes
     "^mpi\\.h$|^comm/mpi\\.c$"
     "^smpi/|^tests/scale/smpi\\.c$"
     "^hwloc|^comm/topology/hwloc"
+    "^expat\\.h$|^comm/topology/nccl\\.c$"
     "^jansson\\.h$|^api/base/json\\.c$"
     "^(pcre2|utf8proc)|^models/text/"
     "^openssl/|^models/files/digest\\.c$"

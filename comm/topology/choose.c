@@ -230,20 +230,15 @@ tx_status tx_topo_share_cores(const int32_t *group, int32_t ranks, const bool *a
         .group = group, .ranks = ranks, .cores = cores, .allowed = allowed, .owner = owner, .borrowed = borrowed};
     for (int32_t r = 0; r < ranks; r++)
         s.groups = group[r] >= s.groups ? group[r] + 1 : s.groups;
-    s.total = calloc((size_t)ranks, sizeof *s.total);
-    s.more = calloc((size_t)ranks, sizeof *s.more);
-    s.kind = calloc((size_t)cores, sizeof *s.kind);
-    s.users = calloc((size_t)cores, sizeof *s.users);
-    tx_status status = TX_OK;
-    s.members = calloc((size_t)s.groups, sizeof *s.members);
-    if (s.total && s.more && s.kind && s.users && s.members)
-        share(&s);
-    else
-        status = tx_fail(TX_MEMORY, "placement of %d ranks: out of memory", (int)ranks);
-    free(s.total);
-    free(s.more);
-    free(s.kind);
-    free(s.users);
-    free(s.members);
-    return status;
+    int32_t *numbers = calloc(2 * (size_t)ranks + 2 * (size_t)cores + (size_t)s.groups, sizeof *numbers);
+    if (!numbers)
+        return tx_fail(TX_MEMORY, "placement of %d ranks: out of memory", (int)ranks);
+    s.total = numbers;
+    s.more = s.total + ranks;
+    s.kind = s.more + ranks;
+    s.users = s.kind + cores;
+    s.members = s.users + cores;
+    share(&s);
+    free(numbers);
+    return TX_OK;
 }

@@ -19,6 +19,12 @@ typedef struct tx_draft_link {
     int32_t note;
 } tx_draft_link;
 
+/* As a source states it, of unknown number and rate. */
+static inline tx_draft_link tx_draft_link_of(int32_t a, int32_t b, tx_topo_link_kind kind, tx_topo_source source)
+{
+    return (tx_draft_link){.a = a, .b = b, .kind = kind, .source = source, .confidence = TX_TOPO_STATED, .note = -1};
+}
+
 /* What a driver promises, one way. */
 typedef struct tx_draft_p2p {
     int32_t a, b;

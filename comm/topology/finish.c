@@ -73,37 +73,27 @@ static void number_devices(tx_topology *t)
     t->cpu_devices = numbers[TX_TOPO_CPU];
 }
 
+/* Structs that begin with two devices, a and b: those of dropped devices go. Returns how many stay. */
+static int32_t move_pairs(void *structs, int32_t count, size_t size, const int32_t *moved)
+{
+    int32_t kept = 0;
+    for (int32_t i = 0; i < count; i++) {
+        int32_t *to = (int32_t *)(void *)((char *)structs + (size_t)kept * size);
+        memmove(to, (char *)structs + (size_t)i * size, size);
+        to[0] = moved[to[0]];
+        to[1] = moved[to[1]];
+        kept += to[0] >= 0 && to[1] >= 0;
+    }
+    return kept;
+}
+
 /* What was said of dropped devices goes with them. */
 static void move_facts(tx_draft *draft, const int32_t *moved)
 {
+    draft->link_count = move_pairs(draft->links, draft->link_count, sizeof *draft->links, moved);
+    draft->p2p_count = move_pairs(draft->p2p, draft->p2p_count, sizeof *draft->p2p, moved);
+    draft->class_count = move_pairs(draft->classes, draft->class_count, sizeof *draft->classes, moved);
     int32_t kept = 0;
-    for (int32_t i = 0; i < draft->link_count; i++) {
-        tx_draft_link link = draft->links[i];
-        link.a = moved[link.a];
-        link.b = moved[link.b];
-        if (link.a >= 0 && link.b >= 0)
-            draft->links[kept++] = link;
-    }
-    draft->link_count = kept;
-    kept = 0;
-    for (int32_t i = 0; i < draft->p2p_count; i++) {
-        tx_draft_p2p p2p = draft->p2p[i];
-        p2p.a = moved[p2p.a];
-        p2p.b = moved[p2p.b];
-        if (p2p.a >= 0 && p2p.b >= 0)
-            draft->p2p[kept++] = p2p;
-    }
-    draft->p2p_count = kept;
-    kept = 0;
-    for (int32_t i = 0; i < draft->class_count; i++) {
-        tx_draft_class stated = draft->classes[i];
-        stated.a = moved[stated.a];
-        stated.b = moved[stated.b];
-        if (stated.a >= 0 && stated.b >= 0)
-            draft->classes[kept++] = stated;
-    }
-    draft->class_count = kept;
-    kept = 0;
     for (int32_t i = 0; i < draft->t->copy_count; i++) {
         tx_topo_copy copy = draft->t->copies[i];
         bool known = (copy.from < 0 || moved[copy.from] >= 0) && (copy.to < 0 || moved[copy.to] >= 0);
@@ -187,16 +177,11 @@ static tx_status prune(tx_topology *t)
     return TX_OK;
 }
 
-static int compare_numa(const void *left, const void *right)
+/* Of structs that begin with their number. */
+static int compare_numbers(const void *left, const void *right)
 {
-    const tx_topo_numa *a = left, *b = right;
-    return (a->number > b->number) - (a->number < b->number);
-}
-
-static int compare_cpus(const void *left, const void *right)
-{
-    const tx_topo_cpu *a = left, *b = right;
-    return (a->number > b->number) - (a->number < b->number);
+    const int32_t *a = left, *b = right;
+    return (*a > *b) - (*a < *b);
 }
 
 tx_status tx_draft_finish(tx_draft *draft, tx_topology **topology)
@@ -211,9 +196,9 @@ tx_status tx_draft_finish(tx_draft *draft, tx_topology **topology)
         status = prune(t);
     if (!status) {
         if (t->numa_count)
-            qsort(t->numa, (size_t)t->numa_count, sizeof *t->numa, compare_numa);
+            qsort(t->numa, (size_t)t->numa_count, sizeof *t->numa, compare_numbers);
         if (t->cpu_count)
-            qsort(t->cpus, (size_t)t->cpu_count, sizeof *t->cpus, compare_cpus);
+            qsort(t->cpus, (size_t)t->cpu_count, sizeof *t->cpus, compare_numbers);
         for (int32_t i = 0; i < t->numa_count; i++)
             if (t->numa[i].device >= 0 && t->devices[t->numa[i].device].gpu_numa < 0)
                 t->devices[t->numa[i].device].gpu_numa = t->numa[i].number;

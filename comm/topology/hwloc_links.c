@@ -33,8 +33,7 @@ static int32_t device_of(const tx_hwloc_reader *r, hwloc_obj_t obj)
 
 static void add_link(tx_hwloc_reader *r, int32_t a, int32_t b, tx_topo_link_kind kind, uint64_t value)
 {
-    tx_draft_link link = {
-        .a = a, .b = b, .kind = kind, .source = TX_TOPO_FROM_DISTANCES, .confidence = TX_TOPO_STATED, .note = -1};
+    tx_draft_link link = tx_draft_link_of(a, b, kind, TX_TOPO_FROM_DISTANCES);
     if (kind == TX_TOPO_NVLINK) {
         uint64_t one = nvlink_rate(&r->draft->t->devices[a]), links = value / one;
         link.links = links < 1000 ? (int32_t)links : 0;

@@ -52,14 +52,19 @@ typedef struct port_state {
     port_speed receive, send;
 } port_state;
 
+/* clang-format off */
+#define FUNCTIONS(F) \
+    F(init, "zesInit", (uint32_t)) \
+    F(drivers, "zesDriverGet", (uint32_t *, handle *)) \
+    F(devices, "zesDeviceGet", (handle, uint32_t *, handle *)) \
+    F(pci, "zesDevicePciGetProperties", (handle, pci_properties *)) \
+    F(ports, "zesDeviceEnumFabricPorts", (handle, uint32_t *, handle *)) \
+    F(properties, "zesFabricPortGetProperties", (handle, port_properties *)) \
+    F(state, "zesFabricPortGetState", (handle, port_state *))
+/* clang-format on */
+
 typedef struct level_zero {
-    int (*init)(uint32_t);
-    int (*drivers)(uint32_t *, handle *);
-    int (*devices)(handle, uint32_t *, handle *);
-    int (*pci)(handle, pci_properties *);
-    int (*ports)(handle, uint32_t *, handle *);
-    int (*properties)(handle, port_properties *);
-    int (*state)(handle, port_state *);
+    FUNCTIONS(TX_TOPO_POINTER)
 } level_zero;
 
 typedef struct port {
@@ -77,13 +82,7 @@ typedef struct session {
 
 static bool load(level_zero *api, void *library)
 {
-    tx_topo_symbol(library, "zesInit", &api->init);
-    tx_topo_symbol(library, "zesDriverGet", &api->drivers);
-    tx_topo_symbol(library, "zesDeviceGet", &api->devices);
-    tx_topo_symbol(library, "zesDevicePciGetProperties", &api->pci);
-    tx_topo_symbol(library, "zesDeviceEnumFabricPorts", &api->ports);
-    tx_topo_symbol(library, "zesFabricPortGetProperties", &api->properties);
-    tx_topo_symbol(library, "zesFabricPortGetState", &api->state);
+    FUNCTIONS(TX_TOPO_LOAD)
     return api->init && api->drivers && api->devices && api->pci;
 }
 
@@ -133,12 +132,7 @@ static bool same_port(const port_id *a, const port_id *b)
 static void add_links(session *s)
 {
     for (int32_t i = 0; i < s->count; i++) {
-        tx_draft_link link = {.a = s->ports[i].device,
-                              .b = -1,
-                              .kind = TX_TOPO_XELINK,
-                              .source = TX_TOPO_FROM_LEVEL_ZERO,
-                              .confidence = TX_TOPO_STATED,
-                              .note = -1};
+        tx_draft_link link = tx_draft_link_of(s->ports[i].device, -1, TX_TOPO_XELINK, TX_TOPO_FROM_LEVEL_ZERO);
         for (int32_t k = 0; k < s->count; k++)
             if (same_port(&s->ports[i].remote, &s->ports[k].id))
                 link.b = s->ports[k].device;

@@ -19,4 +19,9 @@ static inline void tx_topo_symbol(void *library, const char *name, void *pointer
     memcpy(pointer, &symbol, sizeof symbol);
 }
 
+/* For a list F(FUNCTION, "symbol", (parameters)) of functions that return int: the struct's pointers, and what sets
+ * those of `api` from `library`. */
+#define TX_TOPO_POINTER(function, symbol, parameters) int(*function) parameters;
+#define TX_TOPO_LOAD(function, symbol, parameters) tx_topo_symbol(library, symbol, &api->function);
+
 #endif

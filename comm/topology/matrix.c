@@ -208,13 +208,9 @@ static tx_status read_cells(reader *r, int32_t row)
         tx_draft_class stated = {row, i, c.class_, TX_TOPO_FROM_MATRIX, -1};
         if (c.link != TX_TOPO_NO_LINK) {
             stated.note = tx_draft_note(r->draft, false, "The matrix tells links, not the PCI path beside them");
-            tx_draft_link link = {.a = row,
-                                  .b = i,
-                                  .kind = c.link,
-                                  .links = c.links,
-                                  .source = TX_TOPO_FROM_MATRIX,
-                                  .confidence = TX_TOPO_STATED,
-                                  .note = stated.note};
+            tx_draft_link link = tx_draft_link_of(row, i, c.link, TX_TOPO_FROM_MATRIX);
+            link.links = c.links;
+            link.note = stated.note;
             tx_draft_link_add(r->draft, &link);
         } else if (c.class_ == TX_TOPO_UNKNOWN)
             stated.note = tx_draft_note(r->draft, true, "The matrix itself does not say what ? is");

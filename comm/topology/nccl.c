@@ -2,14 +2,16 @@
  * NCCL's (and RCCL's) topology XML. It tells one element a PCIe switch and no host bridges: a switch becomes an
  * upstream port with a downstream port above each child, and each way into a CPU its own host bridge. */
 #include "comm/topology/sources.h"
-#include "comm/topology/xml.h"
 
+#include <expat.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #define CPUS_MAX 8192
+#define DEPTH_MAX 64
 
 /* An end of NVLinks or XGMI links, kept until all devices are known. */
 typedef struct target {
@@ -30,9 +32,11 @@ typedef struct level {
 } level;
 
 typedef struct reader {
-    tx_xml xml;
+    XML_Parser parser;
+    const XML_Char **attributes; /* of the element that opens: names and values in turn, NULL ends them */
     tx_draft *draft;
-    level levels[TX_XML_DEPTH + 1]; /* [0] is outside */
+    level levels[DEPTH_MAX + 1]; /* [0] is outside */
+    int32_t depth;
     target *targets;
     int32_t target_count, target_room;
     tx_status status;
@@ -40,13 +44,32 @@ typedef struct reader {
 
 static level *top(reader *r)
 {
-    return &r->levels[r->xml.depth];
+    return &r->levels[r->depth];
 }
 
 /* The element around the one that has just opened. */
 static level *around(reader *r)
 {
-    return &r->levels[r->xml.depth - 1];
+    return &r->levels[r->depth - 1];
+}
+
+/* The value of an attribute of the element that opens; "" where there is none. */
+static const char *get(const reader *r, const char *attribute)
+{
+    for (const XML_Char **at = r->attributes; *at; at += 2)
+        if (strcmp(at[0], attribute) == 0)
+            return at[1];
+    return "";
+}
+
+TX_PRINTF(2, 3) static tx_status fail(const reader *r, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return tx_fail(TX_FORMAT, "line %lu: %s", (unsigned long)XML_GetCurrentLineNumber(r->parser), text);
 }
 
 /* ---- CPUs ------------------------------------------------------------------------------------------ */
@@ -76,18 +99,18 @@ static const char *mask_text(tx_draft *draft, const char *mask)
 
 static tx_status open_cpu(reader *r)
 {
-    char text[4096], *end = NULL;
+    const char *text = get(r, "numaid");
+    char *end = NULL;
     if (around(r)->element != SYSTEM)
-        return tx_xml_fail(&r->xml, "<cpu> is not within <system>");
-    tx_xml_get(&r->xml, "numaid", text, sizeof text);
+        return fail(r, "<cpu> is not within <system>");
     long numa = strtol(text, &end, 10);
     if (end == text || *end || numa < -1 || numa > 4096)
-        return tx_xml_fail(&r->xml, "numaid=\"%.40s\" is no number of a NUMA node", text);
+        return fail(r, "numaid=\"%.40s\" is no number of a NUMA node", text);
     int32_t node = tx_draft_node(r->draft, TX_TOPO_GROUP, 0);
     if (node < 0)
         return r->draft->status;
     tx_topo_node *place = &r->draft->t->nodes[node];
-    const char *cpus = mask_text(r->draft, tx_xml_get(&r->xml, "affinity", text, sizeof text));
+    const char *cpus = mask_text(r->draft, get(r, "affinity"));
     place->cpus = cpus;
     place->name = tx_draft_format(r->draft, "NUMA %ld", numa);
     top(r)->element = CPU;
@@ -97,7 +120,7 @@ static tx_status open_cpu(reader *r)
     place->nodes = tx_draft_format(r->draft, "%ld", numa);
     for (int32_t i = 0; i < r->draft->t->numa_count; i++)
         if (r->draft->t->numa[i].number == numa)
-            return tx_xml_fail(&r->xml, "NUMA node %ld is listed twice", numa);
+            return fail(r, "NUMA node %ld is listed twice", numa);
     int32_t index = tx_draft_numa(r->draft, (int32_t)numa);
     if (index >= 0) {
         r->draft->t->numa[index].cpus = cpus;
@@ -110,8 +133,8 @@ static tx_status open_cpu(reader *r)
 
 static int32_t number_of(const reader *r, const char *attribute, int base, int32_t most)
 {
-    char text[32], *end = NULL;
-    tx_xml_get(&r->xml, attribute, text, sizeof text);
+    const char *text = get(r, attribute);
+    char *end = NULL;
     long value = strtol(text, &end, base);
     return end == text || value < 0 || value > most ? 0 : (int32_t)value;
 }
@@ -138,12 +161,11 @@ static int32_t port_for_child(reader *r)
 
 static tx_status open_pci(reader *r)
 {
-    char text[64];
     const level *parent = around(r);
     if (parent->element != CPU && parent->element != PCI)
-        return tx_xml_fail(&r->xml, "<pci> is neither within <cpu> nor within <pci>");
+        return fail(r, "<pci> is neither within <cpu> nor within <pci>");
     if (parent->element == PCI && (parent->nic_count > 0 || gpus_at(r, parent->node) > 0))
-        return tx_xml_fail(&r->xml, "<pci> is within a device");
+        return fail(r, "<pci> is within a device");
     int32_t port = port_for_child(r);
     if (port < 0)
         return r->draft->status;
@@ -156,15 +178,14 @@ static tx_status open_pci(reader *r)
     top(r)->node = index;
     tx_topo_node *node = &r->draft->t->nodes[index];
     uint64_t key = 0;
-    tx_xml_get(&r->xml, "busid", text, sizeof text);
-    if (!tx_topo_bus_parse(text, &key))
-        return tx_xml_fail(&r->xml, "busid=\"%.40s\" is no PCI bus id", text);
+    if (!tx_topo_bus_parse(get(r, "busid"), &key))
+        return fail(r, "busid=\"%.40s\" is no PCI bus id", get(r, "busid"));
     node->bus = tx_draft_format(r->draft, "%04x:%02x:%02x.%x", (unsigned)(key >> 16), (unsigned)(key >> 8 & 0xFF),
                                 (unsigned)(key >> 3 & 0x1F), (unsigned)(key & 7));
     node->pci_class = class_ >> 8;
     node->vendor_id = number_of(r, "vendor", 16, 0xFFFF);
     node->device_id = number_of(r, "device", 16, 0xFFFF);
-    node->link.speed = strtod(tx_xml_get(&r->xml, "link_speed", text, sizeof text), NULL);
+    node->link.speed = strtod(get(r, "link_speed"), NULL);
     if (!(node->link.speed > 0 && node->link.speed < 1024))
         node->link.speed = 0;
     node->link.width = number_of(r, "link_width", 10, 64);
@@ -191,27 +212,25 @@ static int32_t add_device(reader *r, const level *l, tx_topo_device_kind kind, c
 
 static tx_status open_gpu(reader *r)
 {
-    char name[64];
     level *pci = around(r);
     if (pci->element != PCI || pci->is_switch)
-        return tx_xml_fail(&r->xml, "<gpu> is not within a <pci> that is a device");
+        return fail(r, "<gpu> is not within a <pci> that is a device");
     top(r)->element = GPU;
     top(r)->node = pci->node;
     top(r)->device = add_device(r, pci, TX_TOPO_GPU, "", gpus_at(r, pci->node));
     if (top(r)->device < 0)
         return r->draft->status;
-    r->draft->t->devices[top(r)->device].name = tx_draft_text(r->draft, tx_xml_get(&r->xml, "gcn", name, sizeof name));
+    r->draft->t->devices[top(r)->device].name = tx_draft_text(r->draft, get(r, "gcn"));
     return r->draft->status;
 }
 
 /* A NIC a name: its ports are listed one by one. NICs that hang from a CPU without a PCI function are left out. */
 static tx_status open_net(reader *r)
 {
-    char name[64];
+    const char *name = get(r, "name");
     level *nic = around(r), *pci = nic - 1;
     if (nic->element != NIC)
-        return tx_xml_fail(&r->xml, "<net> is not within <nic>");
-    tx_xml_get(&r->xml, "name", name, sizeof name);
+        return fail(r, "<net> is not within <nic>");
     if (pci->element != PCI || pci->is_switch) {
         tx_draft_note(r->draft, false, "NIC %s has no PCI function in the file: left out", name);
         return r->draft->status;
@@ -226,9 +245,8 @@ static tx_status open_net(reader *r)
 
 static tx_status open_link(reader *r, tx_topo_link_kind kind)
 {
-    char text[32];
     if (around(r)->element != GPU)
-        return tx_xml_fail(&r->xml, "links are not within <gpu>");
+        return fail(r, "links are not within <gpu>");
     if (r->target_count == r->target_room) {
         int32_t room = r->target_room ? r->target_room * 2 : 64;
         target *more = realloc(r->targets, (size_t)room * sizeof *more);
@@ -239,10 +257,10 @@ static tx_status open_link(reader *r, tx_topo_link_kind kind)
     }
     target *t = &r->targets[r->target_count];
     *t = (target){.device = around(r)->device, .kind = kind, .count = number_of(r, "count", 10, 999)};
-    snprintf(t->bus, sizeof t->bus, "%s", tx_xml_get(&r->xml, "target", text, sizeof text));
+    snprintf(t->bus, sizeof t->bus, "%s", get(r, "target"));
     t->to_switch = number_of(r, "tclass", 16, 0xFFFFFF) >> 8 == 0x0680;
     if (t->count == 0)
-        return tx_xml_fail(&r->xml, "a link has no count");
+        return fail(r, "a link has no count");
     r->target_count++;
     return TX_OK;
 }
@@ -265,8 +283,9 @@ static tx_status close_pci(reader *r, const level *pci)
 
 static void add_link(reader *r, int32_t a, int32_t b, tx_topo_link_kind kind, int32_t count, tx_topo_confidence how)
 {
-    tx_draft_link link = {
-        .a = a, .b = b, .kind = kind, .links = count, .source = TX_TOPO_FROM_NCCL, .confidence = how, .note = -1};
+    tx_draft_link link = tx_draft_link_of(a, b, kind, TX_TOPO_FROM_NCCL);
+    link.links = count;
+    link.confidence = how;
     tx_draft_link_add(r->draft, &link);
 }
 
@@ -302,60 +321,85 @@ static void resolve_links(reader *r)
 
 /* ---- The file -------------------------------------------------------------------------------------------------- */
 
-static tx_status open_element(reader *r)
+static tx_status open_element(reader *r, const char *name)
 {
-    const level *parent = around(r);
-    *top(r) = (level){.element = OTHER, .node = parent->node, .device = -1};
-    if (r->xml.depth == 1) {
-        if (!tx_xml_is(&r->xml, "system") || r->draft->t->node_count > 0)
-            return tx_xml_fail(&r->xml, "the file is more than one <system>");
+    *top(r) = (level){.element = OTHER, .node = around(r)->node, .device = -1};
+    if (r->depth == 1) {
+        if (strcmp(name, "system") != 0)
+            return fail(r, "<%.40s> is not <system>", name);
         top(r)->element = SYSTEM;
         top(r)->node = tx_draft_node(r->draft, TX_TOPO_MACHINE, -1);
         return r->draft->status;
     }
-    if (tx_xml_is(&r->xml, "cpu"))
+    if (strcmp(name, "cpu") == 0)
         return open_cpu(r);
-    if (tx_xml_is(&r->xml, "pci"))
+    if (strcmp(name, "pci") == 0)
         return open_pci(r);
-    if (tx_xml_is(&r->xml, "gpu"))
+    if (strcmp(name, "gpu") == 0)
         return open_gpu(r);
-    if (tx_xml_is(&r->xml, "net"))
+    if (strcmp(name, "net") == 0)
         return open_net(r);
-    if (tx_xml_is(&r->xml, "nvlink"))
+    if (strcmp(name, "nvlink") == 0)
         return open_link(r, TX_TOPO_NVLINK);
-    if (tx_xml_is(&r->xml, "xgmi"))
+    if (strcmp(name, "xgmi") == 0)
         return open_link(r, TX_TOPO_XGMI);
-    if (tx_xml_is(&r->xml, "nic"))
+    if (strcmp(name, "nic") == 0)
         top(r)->element = NIC;
     return TX_OK;
 }
 
-static tx_status read_all(reader *r)
+/* The first failure ends the parsing, after which expat calls none of these. */
+static void keep(reader *r, tx_status status)
 {
-    tx_status status = TX_OK;
-    do {
-        status = tx_xml_next(&r->xml);
-        if (!status && r->xml.event == TX_XML_OPEN)
-            status = open_element(r);
-        else if (!status && r->xml.event == TX_XML_CLOSE && r->levels[r->xml.depth + 1].element == PCI)
-            status = close_pci(r, &r->levels[r->xml.depth + 1]);
-    } while (!status && r->xml.event != TX_XML_END);
-    if (!status && r->draft->t->node_count == 0)
-        status = tx_fail(TX_FORMAT, "has no <system>");
-    return status;
+    r->status = status;
+    if (status)
+        XML_StopParser(r->parser, XML_FALSE);
+}
+
+static void XMLCALL on_open(void *user, const XML_Char *name, const XML_Char **attributes)
+{
+    reader *r = user;
+    r->attributes = attributes;
+    if (r->depth < DEPTH_MAX) {
+        r->depth++;
+        keep(r, open_element(r, name));
+    } else
+        keep(r, fail(r, "nested deeper than %d", DEPTH_MAX));
+}
+
+static void XMLCALL on_close(void *user, const XML_Char *name)
+{
+    reader *r = user;
+    (void)name;
+    if (!r->status && top(r)->element == PCI) /* an <element/> that failed is closed all the same */
+        keep(r, close_pci(r, top(r)));
+    r->depth--;
+}
+
+static void XMLCALL on_text(void *user, const XML_Char *text, int size)
+{
+    reader *r = user;
+    for (int i = 0; i < size && !r->status; i++)
+        if (!strchr(" \t\r\n", text[i]))
+            keep(r, fail(r, "text between elements"));
 }
 
 tx_status tx_topo_nccl_parse(const char *text, size_t size, tx_draft *draft)
 {
-    (void)size;
-    reader r = {.draft = draft};
-    tx_xml_begin(&r.xml, text);
-    tx_status status = read_all(&r);
-    if (!status) {
+    reader r = {.draft = draft, .parser = XML_ParserCreate(NULL)};
+    if (!r.parser)
+        return tx_fail(TX_MEMORY, "topology: out of memory");
+    XML_SetUserData(r.parser, &r);
+    XML_SetElementHandler(r.parser, on_open, on_close);
+    XML_SetCharacterDataHandler(r.parser, on_text);
+    if (XML_Parse(r.parser, text, (int)size, true) != XML_STATUS_OK && !r.status)
+        r.status = fail(&r, "%s", XML_ErrorString(XML_GetErrorCode(r.parser)));
+    XML_ParserFree(r.parser);
+    if (!r.status) {
         resolve_links(&r);
         tx_draft_note(draft, false, "NCCL's file tells no host bridges: NODE may be PHB");
-        status = draft->status;
+        r.status = draft->status;
     }
     free(r.targets);
-    return status;
+    return r.status;
 }

@@ -26,20 +26,25 @@ typedef struct nvml_memory {
     unsigned long long total, free, used;
 } nvml_memory;
 
+/* clang-format off */
+#define FUNCTIONS(F) \
+    F(init, "nvmlInit_v2", (void)) \
+    F(shutdown, "nvmlShutdown", (void)) \
+    F(count, "nvmlDeviceGetCount_v2", (unsigned *)) \
+    F(handle, "nvmlDeviceGetHandleByIndex_v2", (unsigned, nvml_handle *)) \
+    F(pci, "nvmlDeviceGetPciInfo_v3", (nvml_handle, nvml_pci *)) \
+    F(name, "nvmlDeviceGetName", (nvml_handle, char *, unsigned)) \
+    F(memory, "nvmlDeviceGetMemoryInfo", (nvml_handle, nvml_memory *)) \
+    F(link_state, "nvmlDeviceGetNvLinkState", (nvml_handle, unsigned, int *)) \
+    F(link_version, "nvmlDeviceGetNvLinkVersion", (nvml_handle, unsigned, unsigned *)) \
+    F(link_remote, "nvmlDeviceGetNvLinkRemotePciInfo_v2", (nvml_handle, unsigned, nvml_pci *)) \
+    F(link_remote_type, "nvmlDeviceGetNvLinkRemoteDeviceType", (nvml_handle, unsigned, int *)) \
+    F(p2p, "nvmlDeviceGetP2PStatus", (nvml_handle, nvml_handle, int, int *)) \
+    F(ancestor, "nvmlDeviceGetTopologyCommonAncestor", (nvml_handle, nvml_handle, int *))
+/* clang-format on */
+
 typedef struct nvml {
-    int (*init)(void);
-    int (*shutdown)(void);
-    int (*count)(unsigned *);
-    int (*handle)(unsigned, nvml_handle *);
-    int (*pci)(nvml_handle, nvml_pci *);
-    int (*name)(nvml_handle, char *, unsigned);
-    int (*memory)(nvml_handle, nvml_memory *);
-    int (*link_state)(nvml_handle, unsigned, int *);
-    int (*link_version)(nvml_handle, unsigned, unsigned *);
-    int (*link_remote)(nvml_handle, unsigned, nvml_pci *);
-    int (*link_remote_type)(nvml_handle, unsigned, int *);
-    int (*p2p)(nvml_handle, nvml_handle, int, int *);
-    int (*ancestor)(nvml_handle, nvml_handle, int *);
+    FUNCTIONS(TX_TOPO_POINTER)
 } nvml;
 
 /* A GPU that the library lists, and what its links lead to. */
@@ -62,19 +67,7 @@ typedef struct session {
 
 static bool load(nvml *api, void *library)
 {
-    tx_topo_symbol(library, "nvmlInit_v2", &api->init);
-    tx_topo_symbol(library, "nvmlShutdown", &api->shutdown);
-    tx_topo_symbol(library, "nvmlDeviceGetCount_v2", &api->count);
-    tx_topo_symbol(library, "nvmlDeviceGetHandleByIndex_v2", &api->handle);
-    tx_topo_symbol(library, "nvmlDeviceGetPciInfo_v3", &api->pci);
-    tx_topo_symbol(library, "nvmlDeviceGetName", &api->name);
-    tx_topo_symbol(library, "nvmlDeviceGetMemoryInfo", &api->memory);
-    tx_topo_symbol(library, "nvmlDeviceGetNvLinkState", &api->link_state);
-    tx_topo_symbol(library, "nvmlDeviceGetNvLinkVersion", &api->link_version);
-    tx_topo_symbol(library, "nvmlDeviceGetNvLinkRemotePciInfo_v2", &api->link_remote);
-    tx_topo_symbol(library, "nvmlDeviceGetNvLinkRemoteDeviceType", &api->link_remote_type);
-    tx_topo_symbol(library, "nvmlDeviceGetP2PStatus", &api->p2p);
-    tx_topo_symbol(library, "nvmlDeviceGetTopologyCommonAncestor", &api->ancestor);
+    FUNCTIONS(TX_TOPO_LOAD)
     return api->init && api->count && api->handle && api->pci;
 }
 
@@ -197,12 +190,7 @@ static void read_links(session *s, gpu *g)
 static void add_link(session *s, int32_t a, int32_t b)
 {
     const gpu *ga = &s->gpus[a], *gb = &s->gpus[b];
-    tx_draft_link link = {.a = ga->device,
-                          .b = gb->device,
-                          .kind = TX_TOPO_NVLINK,
-                          .source = TX_TOPO_FROM_NVML,
-                          .confidence = TX_TOPO_STATED,
-                          .note = -1};
+    tx_draft_link link = tx_draft_link_of(ga->device, gb->device, TX_TOPO_NVLINK, TX_TOPO_FROM_NVML);
     int32_t through = ga->switched < gb->switched ? ga->switched : gb->switched;
     link.links = ga->direct[b] > gb->direct[a] ? ga->direct[b] : gb->direct[a];
     if (link.links == 0 && through > 0) {

@@ -9,16 +9,21 @@
 
 enum { SUCCESS = 0, LINK_XGMI = 2, MEMORY_VRAM = 0, ONE_HOP = 15 };
 
+/* clang-format off */
+#define FUNCTIONS(F) \
+    F(init, "rsmi_init", (uint64_t)) \
+    F(shut_down, "rsmi_shut_down", (void)) \
+    F(count, "rsmi_num_monitor_devices", (uint32_t *)) \
+    F(pci, "rsmi_dev_pci_id_get", (uint32_t, uint64_t *)) \
+    F(link_type, "rsmi_topo_get_link_type", (uint32_t, uint32_t, uint64_t *, int *)) \
+    F(weight, "rsmi_topo_get_link_weight", (uint32_t, uint32_t, uint64_t *)) \
+    F(bandwidth, "rsmi_minmax_bandwidth_get", (uint32_t, uint32_t, uint64_t *, uint64_t *)) \
+    F(memory, "rsmi_dev_memory_total_get", (uint32_t, int, uint64_t *)) \
+    F(accessible, "rsmi_is_P2P_accessible", (uint32_t, uint32_t, bool *))
+/* clang-format on */
+
 typedef struct rsmi {
-    int (*init)(uint64_t);
-    int (*shut_down)(void);
-    int (*count)(uint32_t *);
-    int (*pci)(uint32_t, uint64_t *);
-    int (*link_type)(uint32_t, uint32_t, uint64_t *, int *);
-    int (*weight)(uint32_t, uint32_t, uint64_t *);
-    int (*bandwidth)(uint32_t, uint32_t, uint64_t *, uint64_t *);
-    int (*memory)(uint32_t, int, uint64_t *);
-    int (*accessible)(uint32_t, uint32_t, bool *);
+    FUNCTIONS(TX_TOPO_POINTER)
 } rsmi;
 
 typedef struct session {
@@ -30,15 +35,7 @@ typedef struct session {
 
 static bool load(rsmi *api, void *library)
 {
-    tx_topo_symbol(library, "rsmi_init", &api->init);
-    tx_topo_symbol(library, "rsmi_shut_down", &api->shut_down);
-    tx_topo_symbol(library, "rsmi_num_monitor_devices", &api->count);
-    tx_topo_symbol(library, "rsmi_dev_pci_id_get", &api->pci);
-    tx_topo_symbol(library, "rsmi_topo_get_link_type", &api->link_type);
-    tx_topo_symbol(library, "rsmi_topo_get_link_weight", &api->weight);
-    tx_topo_symbol(library, "rsmi_minmax_bandwidth_get", &api->bandwidth);
-    tx_topo_symbol(library, "rsmi_dev_memory_total_get", &api->memory);
-    tx_topo_symbol(library, "rsmi_is_P2P_accessible", &api->accessible);
+    FUNCTIONS(TX_TOPO_LOAD)
     return api->init && api->count && api->pci;
 }
 
@@ -87,12 +84,7 @@ static void read_link(session *s, uint32_t a, uint32_t b)
 {
     uint64_t hops = 0, weight = 0, one = 0, all = 0;
     int type = 0, code = s->api.link_type(a, b, &hops, &type);
-    tx_draft_link link = {.a = s->devices[a],
-                          .b = s->devices[b],
-                          .kind = TX_TOPO_XGMI,
-                          .source = TX_TOPO_FROM_RSMI,
-                          .confidence = TX_TOPO_STATED,
-                          .note = -1};
+    tx_draft_link link = tx_draft_link_of(s->devices[a], s->devices[b], TX_TOPO_XGMI, TX_TOPO_FROM_RSMI);
     if (code == SUCCESS && type != LINK_XGMI)
         return;
     if (code != SUCCESS) {

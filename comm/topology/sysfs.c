@@ -194,14 +194,11 @@ static void add_row(tx_draft *draft, int32_t gpu, const char *row, const int32_t
             return;
         if (members[i] < 0 || members[i] == gpu)
             continue;
-        tx_draft_link link = {.a = gpu,
-                              .b = members[i],
-                              .kind = TX_TOPO_XGMI,
-                              .links = (int32_t)links,
-                              .indirect = links == 0,
-                              .source = TX_TOPO_FROM_SYSFS,
-                              .confidence = guessed ? TX_TOPO_GUESSED : TX_TOPO_STATED,
-                              .note = note};
+        tx_draft_link link = tx_draft_link_of(gpu, members[i], TX_TOPO_XGMI, TX_TOPO_FROM_SYSFS);
+        link.links = (int32_t)links;
+        link.indirect = links == 0;
+        link.confidence = guessed ? TX_TOPO_GUESSED : TX_TOPO_STATED;
+        link.note = note;
         if (links == 0)
             link.note = note_indirect(draft);
         tx_draft_link_add(draft, &link);
@@ -211,10 +208,6 @@ static void add_row(tx_draft *draft, int32_t gpu, const char *row, const int32_t
 /* ---- XGMI: the compute driver's topology --------------------------------------------------------------- */
 
 #define KFD_NODES_MAX 1024
-
-typedef struct kfd_node {
-    int32_t gpu; /* device of the draft; -1 */
-} kfd_node;
 
 static long property(const char *text, const char *name)
 {
@@ -238,7 +231,7 @@ static int32_t kfd_gpu(const tx_draft *draft, const char *root, int number)
     return tx_draft_device_at(draft, tx_draft_find_bus(draft, bus), 0);
 }
 
-static void read_kfd_links(tx_draft *draft, const char *root, int number, const kfd_node *nodes, int count)
+static void read_kfd_links(tx_draft *draft, const char *root, int number, const int32_t *gpus, int count)
 {
     char text[1024];
     const char *folder = "/sys/class/kfd/kfd/topology/nodes";
@@ -246,19 +239,14 @@ static void read_kfd_links(tx_draft *draft, const char *root, int number, const 
         if (!tx_topo_small_file(text, sizeof text, root, "%s/%d/io_links/%d/properties", folder, number, k))
             break;
         long to = property(text, "node_to");
-        if (property(text, "type") != 11 || to < 0 || to >= count || nodes[to].gpu < 0)
+        if (property(text, "type") != 11 || to < 0 || to >= count || gpus[to] < 0)
             continue;
         /* A weight of 15 a hop; MI200 and later give no bandwidth to pairs without a link of their own, else the
          * bandwidth of one link and of all of them. */
         long one = property(text, "min_bandwidth"), all = property(text, "max_bandwidth");
         bool indirect = property(text, "weight") > 15 || all == 0;
-        tx_draft_link link = {.a = nodes[number].gpu,
-                              .b = nodes[to].gpu,
-                              .kind = TX_TOPO_XGMI,
-                              .indirect = indirect,
-                              .source = TX_TOPO_FROM_SYSFS,
-                              .confidence = TX_TOPO_STATED,
-                              .note = -1};
+        tx_draft_link link = tx_draft_link_of(gpus[number], gpus[to], TX_TOPO_XGMI, TX_TOPO_FROM_SYSFS);
+        link.indirect = indirect;
         if (!indirect && one > 0 && all >= one && all / one < 100) {
             link.links = (int32_t)(all / one);
             link.rate = (double)all / 1000;
@@ -278,7 +266,7 @@ void tx_topo_sysfs_xgmi(tx_draft *draft, const char *root)
     char row[1024];
     const tx_topology *t = draft->t;
     int32_t *members = calloc((size_t)t->device_count + 1, sizeof *members);
-    kfd_node *nodes = calloc(KFD_NODES_MAX, sizeof *nodes);
+    int32_t *gpus = calloc(KFD_NODES_MAX, sizeof *gpus); /* devices of the draft by the driver's nodes; -1 none */
     for (int32_t i = 0; members && i < t->device_count && !draft->status; i++) {
         const tx_topo_device *d = &t->devices[i];
         bool guessed = false;
@@ -289,14 +277,14 @@ void tx_topo_sysfs_xgmi(tx_draft *draft, const char *root)
         add_row(draft, i, row, members, count, guessed);
     }
     int count = 0;
-    for (; nodes && count < KFD_NODES_MAX; count++) {
+    for (; gpus && count < KFD_NODES_MAX; count++) {
         if (!tx_topo_small_file(row, sizeof row, root, "/sys/class/kfd/kfd/topology/nodes/%d/gpu_id", count))
             break;
-        nodes[count].gpu = kfd_gpu(draft, root, count);
+        gpus[count] = kfd_gpu(draft, root, count);
     }
-    for (int i = 0; nodes && i < count && !draft->status; i++)
-        if (nodes[i].gpu >= 0)
-            read_kfd_links(draft, root, i, nodes, count);
+    for (int i = 0; gpus && i < count && !draft->status; i++)
+        if (gpus[i] >= 0)
+            read_kfd_links(draft, root, i, gpus, count);
     free(members);
-    free(nodes);
+    free(gpus);
 }

@@ -18,6 +18,15 @@
 
 /* ---- Words ----------------------------------------------------------------------------------- */
 
+/* The constants of a list below, by the beginning of their names. */
+#define TX_TOPO_ID_PLAIN(name, ...) TX_TOPO_##name,
+#define TX_TOPO_ID_FROM(name, ...) TX_TOPO_FROM_##name,
+#define TX_TOPO_ID_P2P(name, ...) TX_TOPO_P2P_##name,
+#define TX_TOPO_ID_ACCESS(name, ...) TX_TOPO_ACCESS_##name,
+#define TX_TOPO_ID_COPY(name, ...) TX_TOPO_COPY_##name,
+#define TX_TOPO_ID_METHOD(name, ...) TX_TOPO_METHOD_##name,
+#define TX_TOPO_ID_ORIGIN(name, ...) TX_TOPO_ORIGIN_##name,
+
 /* X(NAME, "cell", "legend"): how two devices are tied together through PCI and the CPUs, nearest first. */
 #define TX_TOPO_CLASS_MAP(X)                                                                                       \
     X(SELF, "X", "Self")                                                                                           \
@@ -31,12 +40,7 @@
     X(HOST, "HOST", "Connection between a CPU device (the host's own cores and memory) and another device")        \
     X(UNKNOWN, "?", "Not known; a footnote says why")
 
-typedef enum tx_topo_class {
-#define X(name, cell, legend) TX_TOPO_##name,
-    TX_TOPO_CLASS_MAP(X)
-#undef X
-        TX_TOPO_CLASS_COUNT
-} tx_topo_class;
+typedef enum tx_topo_class { TX_TOPO_CLASS_MAP(TX_TOPO_ID_PLAIN) TX_TOPO_CLASS_COUNT } tx_topo_class;
 
 /* X(NAME, "cell", "legend"): direct links between devices, beside PCI. The number of links follows the cell's text. */
 #define TX_TOPO_LINK_MAP(X)                                                                                     \
@@ -46,12 +50,7 @@ typedef enum tx_topo_class {
     X(XELINK, "XL", "Connection traversing # Xe Link lanes; no number where the count is unknown")              \
     X(LINK_UNKNOWN, "?", "Whether there are links is not known; a footnote says why")
 
-typedef enum tx_topo_link_kind {
-#define X(name, cell, legend) TX_TOPO_##name,
-    TX_TOPO_LINK_MAP(X)
-#undef X
-        TX_TOPO_LINK_COUNT
-} tx_topo_link_kind;
+typedef enum tx_topo_link_kind { TX_TOPO_LINK_MAP(TX_TOPO_ID_PLAIN) TX_TOPO_LINK_COUNT } tx_topo_link_kind;
 
 /* X(NAME, "key"): where a fact comes from. */
 #define TX_TOPO_SOURCE_MAP(X)       \
@@ -66,22 +65,14 @@ typedef enum tx_topo_link_kind {
     X(NCCL, "nccl-file")            \
     X(MATRIX, "matrix-file")
 
-typedef enum tx_topo_source {
-#define X(name, key) TX_TOPO_FROM_##name,
-    TX_TOPO_SOURCE_MAP(X)
-#undef X
-        TX_TOPO_SOURCE_COUNT
-} tx_topo_source;
+typedef enum tx_topo_source { TX_TOPO_SOURCE_MAP(TX_TOPO_ID_FROM) TX_TOPO_SOURCE_COUNT } tx_topo_source;
 
 /* X(NAME, "key"): how sure a fact is. STATED: a source says just this. DERIVED: follows from stated facts by a rule.
  * GUESSED: likely, and a note says why it is a guess. */
 #define TX_TOPO_CONFIDENCE_MAP(X) X(STATED, "stated") X(DERIVED, "derived") X(GUESSED, "guessed") X(UNSURE, "unknown")
 
 typedef enum tx_topo_confidence {
-#define X(name, key) TX_TOPO_##name,
-    TX_TOPO_CONFIDENCE_MAP(X)
-#undef X
-        TX_TOPO_CONFIDENCE_COUNT
+    TX_TOPO_CONFIDENCE_MAP(TX_TOPO_ID_PLAIN) TX_TOPO_CONFIDENCE_COUNT
 } tx_topo_confidence;
 
 /* X(NAME, "cell", "legend"): whether the driver promises peer-to-peer access. */
@@ -94,23 +85,13 @@ typedef enum tx_topo_confidence {
     X(NS, "NS", "Not supported")            \
     X(DR, "DR", "Disabled by regkey")
 
-typedef enum tx_topo_p2p {
-#define X(name, cell, legend) TX_TOPO_P2P_##name,
-    TX_TOPO_P2P_MAP(X)
-#undef X
-        TX_TOPO_P2P_COUNT
-} tx_topo_p2p;
+typedef enum tx_topo_p2p { TX_TOPO_P2P_MAP(TX_TOPO_ID_P2P) TX_TOPO_P2P_COUNT } tx_topo_p2p;
 
 /* X(NAME, letter, "key"): what peer-to-peer access is asked for, in the letters of `-p2p`. */
 #define TX_TOPO_ACCESS_MAP(X) \
     X(READ, 'r', "read") X(WRITE, 'w', "write") X(NVLINKS, 'n', "nvlink") X(ATOMICS, 'a', "atomics") X(PROP, 'p', "pci")
 
-typedef enum tx_topo_access {
-#define X(name, letter, key) TX_TOPO_ACCESS_##name,
-    TX_TOPO_ACCESS_MAP(X)
-#undef X
-        TX_TOPO_ACCESS_COUNT
-} tx_topo_access;
+typedef enum tx_topo_access { TX_TOPO_ACCESS_MAP(TX_TOPO_ID_ACCESS) TX_TOPO_ACCESS_COUNT } tx_topo_access;
 
 /* The words above: "PIX", "Connection ...", "nvlink", "stated"; never NULL for a value of the type. */
 const char *tx_topo_class_name(tx_topo_class value);
@@ -134,12 +115,7 @@ const char *tx_topo_p2p_legend(tx_topo_p2p value);
     X(BRIDGE, "bridge")           \
     X(FUNCTION, "function")
 
-typedef enum tx_topo_node_kind {
-#define X(name, key) TX_TOPO_##name,
-    TX_TOPO_NODE_MAP(X)
-#undef X
-        TX_TOPO_NODE_COUNT
-} tx_topo_node_kind;
+typedef enum tx_topo_node_kind { TX_TOPO_NODE_MAP(TX_TOPO_ID_PLAIN) TX_TOPO_NODE_COUNT } tx_topo_node_kind;
 
 const char *tx_topo_node_name(tx_topo_node_kind value);
 
@@ -185,12 +161,7 @@ typedef struct tx_topo_cpu {
 /* X(NAME, "label") */
 #define TX_TOPO_DEVICE_MAP(X) X(GPU, "GPU") X(NIC, "NIC") X(CPU, "CPU")
 
-typedef enum tx_topo_device_kind {
-#define X(name, label) TX_TOPO_##name,
-    TX_TOPO_DEVICE_MAP(X)
-#undef X
-        TX_TOPO_DEVICE_COUNT
-} tx_topo_device_kind;
+typedef enum tx_topo_device_kind { TX_TOPO_DEVICE_MAP(TX_TOPO_ID_PLAIN) TX_TOPO_DEVICE_COUNT } tx_topo_device_kind;
 
 typedef struct tx_topo_device {
     tx_topo_device_kind kind;
@@ -240,12 +211,7 @@ typedef struct tx_topo_pair {
     X(FROM_DEVICE, "from-device") \
     X(BETWEEN, "between-devices")
 
-typedef enum tx_topo_copy_kind {
-#define X(name, key) TX_TOPO_COPY_##name,
-    TX_TOPO_COPY_MAP(X)
-#undef X
-        TX_TOPO_COPY_COUNT
-} tx_topo_copy_kind;
+typedef enum tx_topo_copy_kind { TX_TOPO_COPY_MAP(TX_TOPO_ID_COPY) TX_TOPO_COPY_COUNT } tx_topo_copy_kind;
 
 /* X(NAME, "key", "what is done"): how it is made. */
 #define TX_TOPO_METHOD_MAP(X)                                                                               \
@@ -255,12 +221,7 @@ typedef enum tx_topo_copy_kind {
     X(ONE_CONTEXT, "copy-buffer", "copy buffer in one context, where the driver chooses the way")           \
     X(THROUGH_HOST, "through-host", "between platforms: read into pinned host memory, then write from there")
 
-typedef enum tx_topo_method {
-#define X(name, key, text) TX_TOPO_METHOD_##name,
-    TX_TOPO_METHOD_MAP(X)
-#undef X
-        TX_TOPO_METHOD_COUNT
-} tx_topo_method;
+typedef enum tx_topo_method { TX_TOPO_METHOD_MAP(TX_TOPO_ID_METHOD) TX_TOPO_METHOD_COUNT } tx_topo_method;
 
 typedef struct tx_topo_copy {
     tx_topo_copy_kind kind;
@@ -287,12 +248,7 @@ typedef struct tx_topo_note {
 /* X(NAME, "key"): what a topology was made from. */
 #define TX_TOPO_ORIGIN_MAP(X) X(LIVE, "live") X(XML, "hwloc-xml") X(NCCL, "nccl-xml") X(PASTED, "matrix")
 
-typedef enum tx_topo_origin {
-#define X(name, key) TX_TOPO_ORIGIN_##name,
-    TX_TOPO_ORIGIN_MAP(X)
-#undef X
-        TX_TOPO_ORIGIN_COUNT
-} tx_topo_origin;
+typedef enum tx_topo_origin { TX_TOPO_ORIGIN_MAP(TX_TOPO_ID_ORIGIN) TX_TOPO_ORIGIN_COUNT } tx_topo_origin;
 
 const char *tx_topo_origin_name(tx_topo_origin value);
 const char *tx_topo_device_name(tx_topo_device_kind value);
@@ -340,8 +296,9 @@ void tx_topology_free(tx_topology *topology); /* NULL is fine */
 tx_status tx_topology_export(const tx_topology *topology, const char *path);
 
 /* JSON text, allocated; NULL when out of memory (the message is set). The caller frees it. `complete`: indented, as
- * tools/topology/txtopo.schema.json describes it. Else one line with what tx_topology_parse needs to make an equal topology,
- * which is what ranks send each other: pairs that follow from the tree are left out. tx_topology_parse reads both. */
+ * tools/topology/txtopo.schema.json describes it. Else one line with what tx_topology_parse needs to make an equal
+ * topology, which is what ranks send each other: pairs that follow from the tree are left out. tx_topology_parse reads
+ * both. */
 char *tx_topology_json(const tx_topology *topology, bool complete);
 /* `where` starts the messages. */
 tx_status tx_topology_parse(const char *text, size_t size, const char *where, tx_topology **topology);

@@ -41,7 +41,7 @@ simulate()
     smpirun -np "$1" -platform "$work/platform.xml" -hostfile "$work/hosts" --cfg=smpi/host-speed:1Gf \
         --cfg=smpi/simulate-computation:no --cfg=smpi/bw-factor:0:1 --cfg=smpi/lat-factor:0:1 \
         --cfg=network/crosstraffic:no --cfg=smpi/shared-malloc-blocksize:16777216 "$work/smpi" \
-        "$work/schedule" "$2" > "$work/out" 2> "$work/err" &&
+        "$work/schedule" $step_ms "$2" > "$work/out" 2> "$work/err" &&
         sed -n 's/^step //p' "$work/out"
 }
 
@@ -54,9 +54,9 @@ compare()
     shift 3
     what="$ranks ranks, $algorithm, $gbit Gbit/s${*:+, $*}"
     "$txbench" scale --config gpt2 --step_ms $step_ms --ranks "$ranks" --algorithm "$algorithm" --gbit "$gbit" \
-        --latency_us $latency_us --gap_us 0 --schedule "$work/schedule" --json "$@" > "$work/json" 2> "$work/err" ||
-        { fail "$what: txbench"; return; }
+        --latency_us $latency_us --gap_us 0 --json "$@" > "$work/json" 2> "$work/err" || { fail "$what: txbench"; return; }
     predicted=$(sed 's/.*"step_ms": \([0-9.]*\).*/\1/' "$work/json") # of the last row
+    tr '{}' '\n' < "$work/json" | sed -n 's/"ready_ms": \([^,]*\), .*"sent": \([0-9]*\)/\1 \2/p' > "$work/schedule"
     platform "$ranks" "$gbit"
     begin=$(date +%s)
     simulated=$(simulate "$ranks" "$algorithm") || { fail "$what: smpirun"; return; }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A step of data-parallel training under SimGrid's SMPI, built by run.sh: executes the schedule that
- * `txbench scale --schedule` wrote with messages of a simulated network, and prints the seconds it took.
+ * A step of data-parallel training under SimGrid's SMPI, built by run.sh: executes a schedule of `txbench scale` with
+ * messages of a simulated network, and prints the seconds it took. The schedule has a line a bucket: the milliseconds
+ * until it is ready, the bytes that are sent.
  *
- *   smpi SCHEDULE ring|exchange
+ *   smpi SCHEDULE MILLISECONDS ring|exchange
  *
  * What is simulated is the thread that sums: it computes until the next bucket is ready, then sums it. The data are not
  * added up, and ranks share one buffer, so that many fit into this machine. */
@@ -14,7 +15,6 @@
 enum { BUCKETS = 1024 };
 
 typedef struct schedule {
-    double forward, backward, update;
     int count;
     double ready[BUCKETS];
     long bytes[BUCKETS];
@@ -25,14 +25,11 @@ static int read_schedule(const char *path, schedule *s)
     FILE *file = fopen(path, "r");
     if (!file)
         return 0;
-    int good = fscanf(file, "compute %lf %lf %lf", &s->forward, &s->backward, &s->update) == 3;
     int read = 2;
-    while (good && s->count < BUCKETS &&
-           (read = fscanf(file, " bucket %lf %ld", &s->ready[s->count], &s->bytes[s->count])) == 2)
+    while (s->count < BUCKETS && (read = fscanf(file, " %lf %ld", &s->ready[s->count], &s->bytes[s->count])) == 2)
         s->count++;
-    good = good && s->count > 0 && read == EOF;
     fclose(file);
-    return good;
+    return s->count > 0 && read == EOF;
 }
 
 /* Bytes of slice `i` of `bytes`. */
@@ -79,9 +76,9 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    const int pairs = argc == 3 && strcmp(argv[2], "exchange") == 0;
-    if (argc != 3 || (!pairs && strcmp(argv[2], "ring") != 0) || !read_schedule(argv[1], &s)) {
-        fprintf(stderr, "usage: smpi SCHEDULE ring|exchange, the schedule being of txbench scale\n");
+    const int pairs = argc == 4 && strcmp(argv[3], "exchange") == 0;
+    if (argc != 4 || (!pairs && strcmp(argv[3], "ring") != 0) || !read_schedule(argv[1], &s)) {
+        fprintf(stderr, "usage: smpi SCHEDULE MILLISECONDS ring|exchange, the schedule being of txbench scale\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     long most = 1;
@@ -92,7 +89,7 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD);
     const double begin = MPI_Wtime();
     for (int i = 0; i < s.count; i++) {
-        const double left = s.ready[i] - (MPI_Wtime() - begin);
+        const double left = 1e-3 * s.ready[i] - (MPI_Wtime() - begin);
         if (left > 0.0)
             smpi_execute(left);
         if (pairs)
@@ -100,8 +97,9 @@ int main(int argc, char **argv)
         else
             ring(data, s.bytes[i], rank, ranks);
     }
-    const double left = s.forward + s.backward - (MPI_Wtime() - begin);
-    smpi_execute((left > 0.0 ? left : 0.0) + s.update);
+    const double left = 1e-3 * atof(argv[2]) - (MPI_Wtime() - begin);
+    if (left > 0.0)
+        smpi_execute(left);
     double took = MPI_Wtime() - begin, longest = 0.0;
     MPI_Reduce(&took, &longest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
     if (rank == 0)

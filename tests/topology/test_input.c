@@ -77,16 +77,17 @@ static void nccl_switches_and_partitions(void **state)
     tx_topology_free(t);
 }
 
-/* Names that are no UTF-8 read "?" in a topology, and are told apart as they read: written and read again nothing is
- * lost. */
+/* What would move a cursor reads "?" in a topology, and names are told apart as they read: written and read again
+ * nothing is lost. */
 static void nccl_odd_names(void **state)
 {
     (void)state;
-    tx_topology *again = NULL, *t = read_good("<system><cpu numaid='0'><nic><net name='a\xFF'/><net name='a\xFE'/><net "
-                                              "name='\xC3\xA9 '/><net name='\xC3\xA9'/></nic>"
-                                              "<pci busid='0000:01:00.0'><nic><net name='\xFF'/><net name='\xFF'/><net "
-                                              "name='ib0'/></nic></pci></cpu></system>");
-    assert_true(has_note(t, "NIC a? has"));
+    tx_topology *again = NULL,
+                *t = read_good("<system><cpu numaid='0'><nic><net name='a\xC2\x80'/><net name='a\xC2\x81'/><net "
+                               "name='\xC3\xA9 '/><net name='\xC3\xA9'/></nic>"
+                               "<pci busid='0000:01:00.0'><nic><net name='\xC2\x80'/><net "
+                               "name='\xC2\x80'/><net name='ib0'/></nic></pci></cpu></system>");
+    assert_true(has_note(t, "NIC a?? has"));
     assert_int_equal(t->device_count, 2);
     char *json = tx_topology_json(t, false);
     assert_non_null(json);
@@ -102,12 +103,13 @@ static void nccl_broken(void **state)
 {
     (void)state;
     static const char *const files[][2] = {
-        {"<system>", "the file ends before </system>"},
-        {"<system a='1'", "the file ends within an element"},
-        {"<system></cpu>", "</cpu> closes nothing"},
-        {"<system a=1></system>", "the value of attribute a is broken"},
-        {"<system a='1' a='2'/>", "attribute a is given twice"},
-        {"<system/><system/>", "more than one <system>"},
+        {"<system>", "line 1: no element found"},
+        {"<system a='1'", "line 1: unclosed token"},
+        {"<system>\n</cpu>", "line 2: mismatched tag"},
+        {"<system a=1></system>", "line 1: not well-formed"},
+        {"<system a='1' a='2'/>", "line 1: duplicate attribute"},
+        {"<system/><system/>", "line 1: junk after document element"},
+        {"<system a='\xFF'/>", "line 1: not well-formed"},
         {"<system>text</system>", "text between elements"},
         {"<system><cpu/></system>", "is no number of a NUMA node"},
         {"<system><cpu numaid='0'/><cpu numaid='0'/></system>", "listed twice"},
@@ -116,7 +118,7 @@ static void nccl_broken(void **state)
         {"<system><cpu numaid='0'><gpu/></cpu></system>", "<gpu> is not within"},
         {"<system><net name='a'/></system>", "<net> is not within"},
         {"<system><nvlink/></system>", "links are not within"},
-        {"<system><!-- ", "does not end"},
+        {"<system><!-- ", "line 1: unclosed token"},
         {"<system><cpu numaid='0'><pci busid='0000:01:00.0'><gpu/><pci busid='0000:02:00.0'/></pci></cpu></system>",
          "within a device"},
         {"<html></html>", "neither hwloc's"},

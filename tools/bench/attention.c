@@ -32,16 +32,6 @@ static const tx_option options[] = {
 static const settings defaults = {
     .common = TX_BENCH_DEFAULTS, .batch = 4, .heads = 12, .head_size = 64, .causal = true};
 
-const tx_cli tx_bench_attention_program = {
-    .name = "txbench",
-    .usage = "txbench attention [options]",
-    .about = "Times attention, forward and backward, at GPT-2 124M's shape or another, fp32. Only pairs of query and\n"
-             "key that see each other count as arithmetic: causal is half." TX_BENCH_ABOUT,
-    .options = options,
-    .count = (int32_t)(sizeof options / sizeof options[0]),
-    .values = &defaults,
-};
-
 /* Both directions: what lies where in a command. */
 static tx_command command_of(const settings *set, int64_t block, bool backward)
 {
@@ -106,12 +96,14 @@ static tx_status measure(tx_bench_report *report, const void *user)
     return status || set->block ? status : measure_block(report, set, 1024);
 }
 
-int tx_bench_attention(int argc, char *const *argv)
+static tx_status run(const void *settings_, char *const *argv)
 {
-    settings set = defaults;
-    int result = tx_options_parse(&tx_bench_attention_program, argc, argv, &set);
-    if (result != TX_GO_ON)
-        return result;
-    return tx_bench_report_run(&tx_bench_attention_program, "attention", argc, argv, &set.common, check(&set), measure,
-                               &set);
+    const settings *set = settings_;
+    tx_status status = check(set);
+    return status ? status : tx_bench_report_run("attention", argv, &set->common, measure, set);
 }
+
+TX_BENCH_COMMAND(attention, "",
+                 "Times attention, forward and backward, at GPT-2 124M's shape or another, fp32. Only pairs of "
+                 "query and\n"
+                 "key that see each other count as arithmetic: causal is half." TX_BENCH_ABOUT);

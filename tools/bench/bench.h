@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The subcommands of txbench that lie in files of their own, and what they share. */
+ *
+ * The commands of txbench, and what their options have in common. */
 #ifndef TX_TOOLS_BENCH_H
 #define TX_TOOLS_BENCH_H
 
-#include "api/base/json.h"
-#include "models/task/causal_lm.h"
-#include "models/train/trainer.h"
-#include "tools/bench/scale.h"
-#include "tools/cli/options.h"
+#include "tools/bench/figures.h"
 
-/* The commands. X(name, help) */
+/* X(name, help) */
 #define TX_BENCH_MAP(X)                                                             \
     X(train, "training steps, alone or beside transformers by PyTorch, or CLBlast") \
     X(copy, "copies on the device, between host and device, and launches")          \
@@ -21,44 +18,50 @@
     X(comm, "sums over the ranks of mpiexec, beside MPI's own and memcpy")          \
     X(scale, "predicted steps of data-parallel training on many ranks")
 
-/* txbench NAME: argv[0] is its name. Returns the status to exit with. */
-#define X(name, help)                              \
-    extern const tx_cli tx_bench_##name##_program; \
-    int tx_bench_##name(int argc, char *const *argv);
+typedef struct tx_bench_command {
+    tx_cli program;  /* whose values are the defaults of the settings */
+    size_t settings; /* bytes of those */
+    /* Measures and prints; argv[0] is the command's name, NULL ends it. */
+    tx_status (*run)(const void *settings, char *const *argv);
+} tx_bench_command;
+
+#define X(name, help) extern const tx_bench_command tx_bench_##name;
 TX_BENCH_MAP(X)
 #undef X
 
-typedef struct tx_bench_scale_options {
-    const char *device;
-    int32_t threads;
-    int64_t batch, block, steps; /* rows of a micro-batch, tokens of a row; steps that are timed */
-} tx_bench_scale_options;
+/* Defines a command from the file's rows `options`, settings `defaults` and function `run`; `before` begins its usage.
+ */
+#define TX_BENCH_COMMAND(name_, before, about_)                     \
+    const tx_bench_command tx_bench_##name_ = {                     \
+        {                                                           \
+            .name = "txbench",                                      \
+            .usage = before "txbench " #name_ " [options]",         \
+            .about = about_,                                        \
+            .options = options,                                     \
+            .count = (int32_t)(sizeof options / sizeof options[0]), \
+            .values = &defaults,                                    \
+        },                                                          \
+        sizeof defaults,                                            \
+        run,                                                        \
+    }
 
-/* Seconds of each layer (tx_scale_layers; zeroed by the caller) and of the update on a device, a micro-batch a step.
- * (bench_scale_measure.c) */
-tx_status tx_bench_scale_measure(const tx_config *config, const tx_bench_scale_options *options, tx_scale_layer *layers,
-                                 double *update);
-
-/* Fills a batch with random tokens below `vocab`, each the label of the one before; `random` is the state.
- * (txbench.c) */
-void tx_bench_tokens(uint64_t *random, int64_t vocab, int64_t batch, int64_t block, int32_t *tokens, int32_t *labels);
-
-/* Finds the model's configuration, which must have positions for `block` tokens, and takes its dropout out. The caller
- * frees it in any case. (txbench.c) */
-tx_status tx_bench_config(const char *name, int64_t block, tx_config **config);
-
-/* The training step that is measured: one micro-batch, clip 1, AdamW without decay. (txbench.c) */
-tx_trainer_options tx_bench_training(int64_t batch, int64_t block);
-
-/* Sets TX_GEMM, or with NULL takes it out of the environment. Returns what it was, which the caller frees, or NULL.
- * (txbench.c) */
-char *tx_bench_swap_gemm(const char *value);
-
-/* Prints the figures as one line of JSON on standard output, and frees them. (txbench.c) */
-tx_status tx_bench_print(tx_json *figures);
-
-#define TX_BENCH_PAIRS 99 /* measurements at most */
-/* Of `count` values, 1 to TX_BENCH_PAIRS. (bench_generate.c) */
-double tx_bench_median(const double *value, int64_t count);
+/* Rows of options; AT(field) is the offset in the settings. */
+/* clang-format off */
+#define TX_BENCH_MODEL(AT)                                                                                            \
+    {TX_OPTION_TEXT, "config", AT(config), .choices = "FILE|NAME",                                                    \
+     .help = "a config.json, a folder with one, or gpt2, gpt2-medium, gpt2-large, gpt2-xl; dropout is off"}
+#define TX_BENCH_BATCH(AT)                                                                                            \
+    {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "blocks of a rank's micro-batch"},                       \
+    {TX_OPTION_INTEGER, "block", AT(block), 2, 1 << 24, "N", "tokens a block"}
+#define TX_BENCH_DEVICE(AT)                                                                                           \
+    {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",                          \
+     .help = "where to compute"},                                                                                     \
+    {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend, and a peer; 0: all there are"}
+#define TX_BENCH_MEASUREMENTS(AT)                                                                                     \
+    {TX_OPTION_INTEGER, "pairs", AT(pairs), 1, TX_BENCH_PAIRS, "N",                                                   \
+     "measurements; with a peer each is a pair, taken in turn"}
+#define TX_BENCH_JSON(AT)                                                                                             \
+    {TX_OPTION_FLAG, "json", AT(json), .help = "print the figures as one JSON object"}
+/* clang-format on */
 
 #endif

@@ -28,22 +28,11 @@ static const tx_option options[] = {
     {TX_OPTION_FLAG, "background", AT(background), .help = "the sums are made by the communicator's thread"},
     {TX_OPTION_FLAG, "no_peer", AT(no_peer), .help = "leave the library's own all-reduce out"},
     {TX_OPTION_REAL, "line", AT(line), 0, 1e6, "GBIT", "rate of a host's link in Gbit/s, to compare with; 0: none"},
-    {TX_OPTION_FLAG, "json", AT(json), .help = "print the figures as one JSON object"},
+    TX_BENCH_JSON(AT),
 };
 #undef AT
 
 static const settings defaults = {.sizes = "1,4,25,100,497", .rounds = 5};
-
-const tx_cli tx_bench_comm_program = {
-    .name = "txbench",
-    .usage = "mpiexec -n N txbench comm [options]",
-    .about =
-        "Times the sum over the ranks of a window (all_reduce, fp32, in place), the MPI library's own MPI_Allreduce "
-        "out of place, and a memcpy by every rank at once. Checks every sum.",
-    .options = options,
-    .count = (int32_t)(sizeof options / sizeof options[0]),
-    .values = &defaults,
-};
 
 typedef enum way { OURS, PEER, MEMCPY, WAYS } way;
 
@@ -126,7 +115,7 @@ static tx_status check(const bench *b, const float *sum, int64_t count, float ex
     return TX_OK;
 }
 
-static tx_status run(bench *b, figures *f, way how)
+static tx_status run_way(bench *b, figures *f, way how)
 {
     const tx_transfer sum = {.kind = TX_ALL_REDUCE,
                              .dtype = TX_F32,
@@ -152,7 +141,7 @@ static tx_status measure_one(bench *b, figures *f, way how, double *seconds)
     b->comm->table->traffic(b->comm, &before);
     const double begin = tx_now();
     if (!status)
-        status = run(b, f, how);
+        status = run_way(b, f, how);
     *seconds = tx_now() - begin;
     b->comm->table->traffic(b->comm, &after);
     if (how == OURS)
@@ -201,53 +190,26 @@ static double line_share(const bench *b, const figures *f)
     return 8e-9 * (double)(f->sent * b->comm->local_size) / (f->median[OURS] * b->set->line);
 }
 
-static void print_text(const bench *b)
+static tx_status print(const bench *b)
 {
-    const char *shm = getenv("TX_COMM_SHM");
-    printf("%s%s%stxbench comm --sizes %s --rounds %" PRId64 " --wire %s%s\n", shm ? "TX_COMM_SHM=" : "",
-           shm ? shm : "", shm ? " " : "", b->set->sizes, b->set->rounds, b->set->wire ? "bf16" : "fp32",
-           b->set->background ? " --background" : "");
-    printf("%s: %" PRId32 " ranks; medians of the slowest rank\n", b->comm->table->name, b->comm->size);
-    printf("%10s %22s %22s %22s %9s %9s%s\n", "MB", "all_reduce ms (GB/s)", "MPI_Allreduce", "memcpy", "of memcpy",
-           "over MPI", b->set->line > 0.0 ? "  of line" : "");
+    static const char *const names[WAYS] = {"all_reduce", "mpi_all_reduce", "memcpy"};
+    char key[64];
+    tx_json *all = tx_bench_figures(&tx_bench_comm.program, b->set), *sizes = tx_json_array();
+    tx_json_set_string(all, "communicator", b->comm->table->name);
+    tx_json_set_int(all, "ranks", b->comm->size);
     for (int32_t s = 0; s < b->sizes; s++) {
         const figures *f = &b->figures[s];
         const double bytes = (double)(f->count * (int64_t)sizeof(float));
-        printf("%10.3f", 1e-6 * bytes);
-        for (int how = 0; how < WAYS; how++)
-            if (has(b, (way)how))
-                printf(" %12.3f (%7.2f)", 1e3 * f->median[how], 1e-9 * bytes / f->median[how]);
-            else
-                printf(" %22s", "-");
-        printf(" %9.3f", f->median[MEMCPY] / f->median[OURS]);
-        if (has(b, PEER))
-            printf(" %9.2f", f->median[PEER] / f->median[OURS]);
-        else
-            printf(" %9s", "-");
-        if (b->set->line > 0.0)
-            printf(" %9.3f", line_share(b, f));
-        printf("\n");
-    }
-}
-
-static tx_status print_json(const bench *b)
-{
-    static const char *const names[WAYS] = {"all_reduce_seconds", "mpi_all_reduce_seconds", "memcpy_seconds"};
-    tx_json *all = tx_json_object(), *sizes = tx_json_array();
-    tx_json_set_string(all, "communicator", b->comm->table->name);
-    tx_json_set_int(all, "ranks", b->comm->size);
-    tx_json_set_int(all, "rounds", b->set->rounds);
-    tx_json_set_string(all, "wire", b->set->wire ? "bf16" : "fp32");
-    for (int32_t s = 0; s < b->sizes; s++) {
-        const figures *f = &b->figures[s];
         tx_json *one = tx_json_object();
-        tx_json_set_int(one, "bytes", f->count * (int64_t)sizeof(float));
+        tx_json_set_int(one, "bytes", (int64_t)bytes);
         tx_json_set_int(one, "sent_by_rank_0", f->sent);
         for (int how = 0; how < WAYS; how++) {
-            tx_json *series = tx_json_array();
-            for (int64_t i = 0; has(b, (way)how) && i < b->set->rounds; i++)
-                tx_json_append_number(series, f->seconds[how][i]);
-            tx_json_set(one, names[how], series);
+            if (!has(b, (way)how))
+                continue;
+            snprintf(key, sizeof key, "%s_seconds", names[how]);
+            tx_bench_set_series(one, key, f->seconds[how], b->set->rounds);
+            snprintf(key, sizeof key, "%s_gbytes", names[how]);
+            tx_json_set_number(one, key, 1e-9 * bytes / f->median[how]);
         }
         tx_json_set_number(one, "of_memcpy", f->median[MEMCPY] / f->median[OURS]);
         if (has(b, PEER))
@@ -257,31 +219,28 @@ static tx_status print_json(const bench *b)
         tx_json_append(sizes, one);
     }
     tx_json_set(all, "sizes", sizes);
-    return tx_bench_print(all);
+    return tx_bench_print(all, b->set->json);
 }
 
-int tx_bench_comm(int argc, char *const *argv)
+/* A rank that fails ends without closing the communicator: the launcher then ends the others. */
+static tx_status run(const void *settings_, char *const *argv)
 {
-    settings set = defaults;
-    int result = tx_options_parse(&tx_bench_comm_program, argc, argv, &set);
-    if (result != TX_GO_ON)
-        return result;
-    bench b = {.set = &set};
+    bench b = {.set = settings_};
+    (void)argv;
     tx_status status = prepare(&b);
     if (!status)
         status = measure(&b);
-    if (!status && b.comm->rank == 0) {
-        if (set.json)
-            status = print_json(&b);
-        else
-            print_text(&b);
-    }
-    if (status)
-        tx_complain(&tx_bench_comm_program, TX_EXIT_FAILURE, "%s", tx_error());
-    if (b.comm)
+    if (!status && b.comm->rank == 0)
+        status = print(&b);
+    if (!status)
         b.comm->table->close(b.comm);
     free(b.from);
     free(b.to);
     free(b.times);
-    return status ? TX_EXIT_FAILURE : 0;
+    return status;
 }
+
+TX_BENCH_COMMAND(comm, "mpiexec -n N ",
+                 "Times the sum over the ranks of a window (all_reduce, fp32, in place), the MPI library's own "
+                 "MPI_Allreduce out of place, and a memcpy by every rank at once: medians of the slowest rank, in "
+                 "GB of fp32 a second. Checks every sum.");

@@ -6,335 +6,234 @@
 #include "tools/bench/ddp.h"
 #include "comm/comm.h"
 #include "tools/bench/bench.h"
+#include "tools/bench/child.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <sys/wait.h>
 
-enum { ROW_ALL, ROW_DP, ROW_DDP };
-
-typedef struct settings {
-    const char *config;
-    int64_t ranks, batch, block, steps, warmup, rounds;
-    double learning_rate;
-    int32_t overlap, row;
-    bool json;
-} settings;
+typedef tx_ddp_settings settings;
+enum { ALL, DP, DDP };
 
 #define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
-    {TX_OPTION_TEXT, "config", AT(config), .choices = "FILE|NAME",
-     .help = "a config.json, a folder with one, or gpt2, gpt2-medium, gpt2-large, gpt2-xl; dropout is off"},
+    TX_BENCH_MODEL(AT),
     {TX_OPTION_INTEGER, "ranks", AT(ranks), 2, TX_DDP_RANKS_MAX, "N",
      "devices: replicas of one process, or processes, each on its share of the cores"},
-    {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "blocks of each a step"},
-    {TX_OPTION_INTEGER, "block", AT(block), 2, 1 << 24, "N", "tokens a block"},
+    TX_BENCH_BATCH(AT),
     {TX_OPTION_INTEGER, "steps", AT(steps), 1, 1 << 20, "N", "steps timed; the guide has 200"},
-    {TX_OPTION_INTEGER, "warmup", AT(warmup), 0, 1 << 20, "N", "steps before those"},
     {TX_OPTION_INTEGER, "rounds", AT(rounds), 1, TX_BENCH_PAIRS, "N", "runs of each row, taken in turn"},
-    {TX_OPTION_REAL, "learning_rate", AT(learning_rate), 0, 1, "X", "of AdamW"},
-    {TX_OPTION_CHOICE, "ddp_overlap", AT(overlap), .choices = "auto|yes|no",
-     .help =
-         "DDP sums gradients while the backward pass goes on; auto: where the first 7 steps show that to be faster"},
     {TX_OPTION_CHOICE, "row", AT(row), .choices = "all|dp|ddp",
      .help =
          "all: the comparison, which starts the others; dp: DataParallel once, in this process; ddp: one rank, to be "
          "started by an MPI launcher, as many as that says"},
-    {TX_OPTION_FLAG, "json", AT(json), .help = "print the figures as one JSON object; dp and ddp always do"},
+    TX_BENCH_JSON(AT),
 };
 #undef AT
 
-static const settings defaults = {
-    .config = "gpt2",
-    .ranks = 2,
-    .batch = 4,
-    .block = 256,
-    .steps = 20,
-    .warmup = 1,
-    .rounds = 3,
-    .learning_rate = 5e-5,
-};
-
-const tx_cli tx_bench_ddp_program = {
-    .name = "txbench",
-    .usage = "txbench ddp [options]",
-    .about =
-        "Compares training by DataParallel (one process, a replica a device) and by DistributedDataParallel (a rank a "
-        "device), with and without memory that the ranks share, as the Hugging Face guide does. Fails where the "
-        "losses differ.",
-    .options = options,
-    .count = (int32_t)(sizeof options / sizeof options[0]),
-    .values = &defaults,
-};
+static const settings defaults = {.config = "gpt2", .ranks = 2, .batch = 4, .block = 256, .steps = 20, .rounds = 3};
 
 /* ---- One row ----------------------------------------------------------------------------------------------- */
 
-static tx_status make_job(const settings *set, tx_ddp_job *job)
+/* The bytes that all ranks together moved so far. */
+static tx_status add_up_traffic(tx_comm *comm, int64_t *bytes)
 {
-    *job = (tx_ddp_job){
-        .ranks = (int32_t)set->ranks,
-        .batch = set->batch,
-        .block = set->block,
-        .warmup = set->warmup,
-        .steps = set->steps,
-        .learning_rate = set->learning_rate,
-        .overlap = (tx_overlap)set->overlap,
-    };
-    return tx_bench_config(set->config, set->block, &job->config);
+    tx_comm_traffic traffic;
+    int64_t all[TX_DDP_RANKS_MAX] = {0};
+    comm->table->traffic(comm, &traffic);
+    all[comm->rank] = traffic.sent + traffic.shared;
+    tx_status status = tx_comm_share(comm, all, sizeof all[0]);
+    *bytes = 0;
+    for (int32_t i = 0; i < comm->size; i++)
+        *bytes += all[i];
+    return status;
 }
 
-static tx_status print_line(tx_json *made)
+/* Trains as DistributedDataParallel does, a process a device: the path of txtrain. */
+static tx_status train_rank(const settings *set, const tx_config *config, tx_comm *comm, tx_ddp_result *result)
 {
-    return tx_bench_print(made);
-}
-
-static tx_status print_row(const tx_ddp_job *job, const tx_ddp_result *result)
-{
-    tx_json *all = tx_json_object();
-    tx_json_set_int(all, "ranks", job->ranks);
-    tx_json_set_number(all, "seconds", result->seconds);
-    tx_json_set_number(all, "bytes_per_step", result->bytes);
-    tx_json_set_number(all, "loss", result->loss);
-    tx_json_set_bool(all, "overlap", result->overlap);
-    return print_line(all);
+    const tx_engine_options engine = {.size = sizeof engine, .threads = tx_ddp_threads(comm->local_size)};
+    tx_bench_training t = {0};
+    double seconds = 0.0;
+    int64_t before = 0, after = 0;
+    tx_trainer_options trainer = tx_bench_trainer_options(set->batch, set->block);
+    trainer.comm = comm;
+    tx_status status = comm->size > TX_DDP_RANKS_MAX
+                           ? tx_fail(TX_INVALID, "%" PRId32 " ranks; at most %d", comm->size, TX_DDP_RANKS_MAX)
+                           : tx_bench_training_open(&engine, config, &trainer, &t);
+    if (!status)
+        status = tx_model_init(t.model, 1);
+    if (!status)
+        status = tx_bench_training_run(&t, TX_DDP_WARMUP, &seconds);
+    if (!status)
+        status = add_up_traffic(comm, &before); /* all ranks begin together */
+    if (!status)
+        status = tx_bench_training_run(&t, set->steps, &seconds);
+    if (!status)
+        status = add_up_traffic(comm, &after);
+    *result = (tx_ddp_result){comm->size, seconds, (double)(after - before) / (double)set->steps, t.loss};
+    tx_bench_training_close(&t);
+    return status;
 }
 
 /* A rank that fails ends without closing the communicator: the launcher then ends the others. */
-static tx_status run_rank(tx_ddp_job *job)
+static tx_status run_row(const settings *set, const tx_config *config)
 {
     tx_comm *comm = NULL;
-    tx_ddp_result result;
-    tx_status status = tx_comm_open(NULL, NULL, &comm);
-    if (status)
-        return status;
-    job->ranks = comm->size;
-    if (comm->size > TX_DDP_RANKS_MAX)
-        status = tx_fail(TX_INVALID, "%" PRId32 " ranks; at most %d", comm->size, TX_DDP_RANKS_MAX);
+    tx_ddp_result r = {0};
+    tx_status status = set->row == DDP ? tx_comm_default()->open(NULL, NULL, &comm) : TX_OK;
     if (!status)
-        status = tx_ddp_rank(job, comm, &result);
-    if (!status && comm->rank == 0)
-        status = print_row(job, &result);
-    if (!status)
-        tx_comm_close(comm);
+        status = comm ? train_rank(set, config, comm, &r) : tx_ddp_replicas(set, config, &r);
+    if (!status && (!comm || comm->rank == 0))
+        printf("ranks %d seconds %.9g bytes_per_step %.0f loss %.17g\n", r.ranks, r.seconds, r.bytes, r.loss);
+    if (!status && comm)
+        comm->table->close(comm);
     return status;
 }
 
-static tx_status run_row(const settings *set)
-{
-    tx_ddp_job job;
-    tx_ddp_result result;
-    tx_status status = make_job(set, &job);
-    if (!status && set->row == ROW_DDP)
-        status = run_rank(&job);
-    else if (!status) {
-        status = tx_ddp_replicas(&job, &result);
-        if (!status)
-            status = print_row(&job, &result);
-    }
-    tx_config_free(job.config);
-    return status;
-}
-
-/* ---- The comparison --------------------------------------------------------------------------------------------- */
+/* ---- The comparison ------------------------------------------------------------------------------------------ */
 
 typedef struct row {
-    const char *name, *word; /* printed, and of option row */
-    const char *launcher;
-    bool shared, overlap;
-    double bytes, loss;                                    /* of the last round */
-    double seconds[TX_BENCH_PAIRS], ratio[TX_BENCH_PAIRS]; /* of each; DataParallel's over those */
+    const char *name;
+    tx_ddp_result last;
+    double seconds[TX_BENCH_PAIRS];
 } row;
 
 typedef struct comparison {
     const settings *set;
+    char **arguments; /* "env TX_COMM_SHM=0 mpiexec -n 2 txbench ddp ..", of which a row has the end */
+    int last;         /* place of its option --row */
     row row[3];
-    int32_t rows;
     double difference; /* of a loss from the first one, relative; the largest */
 } comparison;
+
+#ifdef TX_MPI_LAUNCHER
+enum { ROWS = 3 };
+#else
+enum { ROWS = 1 };
+#define TX_MPI_LAUNCHER "mpiexec"
+#endif
+static const int begins[] = {5, 2, 0};
 
 /* What rounding of the gradients' norm makes of the loss: its squares are summed by shards where there are ranks. */
 #define TOLERANCE 2e-6
 
-static tx_status start(const comparison *c, const row *r, tx_json **printed)
+/* What a row prints; launchers may say something before it. */
+static tx_status read_result(const settings *set, FILE *from, tx_ddp_result *r)
 {
-    const settings *set = c->set;
-    const char *const overlaps[] = {"auto", "yes", "no"};
-    char text[16][48], config[4096];
-    const struct {
-        const char *name;
-        int64_t value;
-    } number[] = {{"--ranks", set->ranks},
-                  {"--batch", set->batch},
-                  {"--block", set->block},
-                  {"--steps", set->steps},
-                  {"--warmup", set->warmup}};
-    char *arguments[24] = {0};
-    int32_t used = 0, texts = 0;
-    for (size_t i = 0; i < sizeof number / sizeof number[0]; i++) {
-        snprintf(text[texts], sizeof text[0], "%s", number[i].name);
-        arguments[used++] = text[texts++];
-        snprintf(text[texts], sizeof text[0], "%" PRId64, number[i].value);
-        arguments[used++] = text[texts++];
-    }
-    snprintf(text[texts], sizeof text[0], "--learning_rate=%.17g", set->learning_rate);
-    arguments[used++] = text[texts++];
-    snprintf(text[texts], sizeof text[0], "--ddp_overlap=%s", overlaps[set->overlap]);
-    arguments[used++] = text[texts++];
-    snprintf(text[texts], sizeof text[0], "--row=%s", r->word);
-    arguments[used++] = text[texts++];
-    snprintf(config, sizeof config, "--config=%s", set->config);
-    arguments[used] = config;
-    return tx_ddp_start(r->launcher, (int32_t)set->ranks, r->shared, arguments, printed);
+    char line[256];
+    int found = 0;
+    while (fgets(line, sizeof line, from))
+        if (found < 4)
+            found = sscanf(line, "ranks %d seconds %lf bytes_per_step %lf loss %lf", &r->ranks, &r->seconds, &r->bytes,
+                           &r->loss);
+    if (found < 4)
+        return tx_fail(TX_FORMAT, "printed no figures");
+    return r->ranks == set->ranks
+               ? TX_OK
+               : tx_fail(TX_INVALID, "%d ranks came where %" PRId64 " were started: is %s of another MPI?", r->ranks,
+                         set->ranks, TX_MPI_LAUNCHER);
 }
 
-static tx_status run_one(comparison *c, row *r, int64_t round)
+static tx_status run_one(comparison *c, int which, int64_t round)
 {
-    tx_json *printed = NULL;
-    int64_t ranks = 0;
-    tx_status status = start(c, r, &printed);
-    if (!status)
-        status = tx_json_get_int(printed, "ranks", 1, INT32_MAX, &ranks);
-    if (!status)
-        status = tx_json_get_number(printed, "seconds", 1e-9, 1e12, &r->seconds[round]);
-    if (!status)
-        status = tx_json_get_number(printed, "bytes_per_step", 0, 1e18, &r->bytes);
-    if (!status)
-        status = tx_json_get_number(printed, "loss", -1e30, 1e30, &r->loss);
-    if (!status)
-        status = tx_json_get_bool(printed, "overlap", &r->overlap);
-    tx_json_free(printed);
-    if (!status && ranks != c->set->ranks)
-        status = tx_fail(TX_INVALID, "%" PRId64 " ranks came where %" PRId64 " were started: is %s of another MPI?",
-                         ranks, c->set->ranks, r->launcher);
-    return status ? tx_fail_in(status, "%s", r->name) : TX_OK;
-}
-
-/* All rows did the same steps on the same rows. */
-static tx_status compare_losses(comparison *c, const row *r, double first)
-{
-    const double difference = fabs(r->loss - first) / fabs(first);
+    static char option[][12] = {"--row=dp", "--row=ddp"};
+    tx_ddp_result *r = &c->row[which].last;
+    const double *first = &c->row[0].last.loss;
+    tx_child child;
+    c->arguments[c->last] = option[which > 0];
+    tx_status status =
+        tx_child_start(c->arguments + begins[which], "it is the launcher of the MPI that TX was built with", &child);
+    if (status)
+        return status;
+    status = read_result(c->set, child.from, r);
+    const int end = tx_child_end(&child);
+    if (WIFSIGNALED(end))
+        return tx_fail(TX_IO, "was ended by signal %d", WTERMSIG(end));
+    if (WEXITSTATUS(end))
+        return tx_fail(TX_IO, "failed with status %d: see its message above", WEXITSTATUS(end));
+    if (status)
+        return status;
+    c->row[which].seconds[round] = r->seconds;
+    const double difference = fabs(r->loss - *first) / fabs(*first);
     if (!(difference <= TOLERANCE))
-        return tx_fail(TX_INTERNAL, "%s: loss %.9g after the last step, that of %s is %.9g: they do not train alike",
-                       r->name, r->loss, c->row[0].name, first);
+        return tx_fail(TX_INTERNAL, "loss %.9g after the last step, that of DP is %.9g: they do not train alike",
+                       r->loss, *first);
     c->difference = fmax(c->difference, difference);
     return TX_OK;
 }
 
-static tx_status compare(comparison *c)
+static tx_status run_rounds(comparison *c)
 {
-    double first = 0.0;
     tx_status status = TX_OK;
-    for (int64_t round = 0; round < c->set->rounds && !status; round++) {
-        fprintf(stderr, "round %" PRId64 ":", round + 1);
-        for (int32_t i = 0; i < c->rows && !status; i++) {
-            row *r = &c->row[i];
-            status = run_one(c, r, round);
+    for (int64_t round = 0; round < c->set->rounds && !status; round++)
+        for (int i = 0; i < ROWS && !status; i++) {
+            status = run_one(c, i, round);
             if (status)
-                break;
-            first = round == 0 && i == 0 ? r->loss : first;
-            r->ratio[round] = c->row[0].seconds[round] / r->seconds[round];
-            fprintf(stderr, "%s %s %.3f s", i ? "," : "", r->name, r->seconds[round]);
-            status = compare_losses(c, r, first);
+                return tx_fail_in(status, "%s", c->row[i].name);
+            fprintf(stderr, "round %" PRId64 ": %s %.3f s\n", round + 1, c->row[i].name, c->row[i].seconds[round]);
         }
-        fputc('\n', stderr);
-    }
     return status;
 }
 
-static double samples(const settings *set)
-{
-    return (double)(set->ranks * set->batch * set->steps);
-}
-
-static void print_text(const comparison *c)
+static tx_status print(const comparison *c)
 {
     const settings *set = c->set;
-    printf("txbench ddp --config %s --ranks %" PRId64 " --batch %" PRId64 " --block %" PRId64 " --steps %" PRId64
-           " --warmup %" PRId64 " --rounds %" PRId64 "\n",
-           set->config, set->ranks, set->batch, set->block, set->steps, set->warmup, set->rounds);
-    printf("%-18s %13s  %24s  %9s  %16s  %5s\n", "", "train_runtime", "train_samples_per_second", "ms a step",
-           "bytes moved/step", "to DP");
-    for (int32_t i = 0; i < c->rows; i++) {
+    tx_json *all = tx_bench_figures(&tx_bench_ddp.program, set), *rows = tx_json_array();
+    tx_json_set_number(all, "loss_difference", c->difference);
+    if (ROWS == 1)
+        tx_json_set_string(all, "note", "this build has no MPI, which DDP needs: build with -DTX_MPI=ON");
+    for (int i = 0; i < ROWS; i++) {
         const row *r = &c->row[i];
         const double seconds = tx_bench_median(r->seconds, set->rounds);
-        printf("%-18s %13.4f  %24.3f  %9.1f  %16.0f  %5.3f\n", r->name, seconds, samples(set) / seconds,
-               1e3 * seconds / (double)set->steps, r->bytes, tx_bench_median(r->ratio, set->rounds));
+        tx_json *one = tx_json_object();
+        tx_json_set_string(one, "name", r->name);
+        tx_json_set_number(one, "train_runtime", seconds);
+        tx_json_set_number(one, "train_samples_per_second", (double)(set->ranks * set->batch * set->steps) / seconds);
+        tx_json_set_number(one, "step_ms", 1e3 * seconds / (double)set->steps);
+        tx_json_set_int(one, "bytes_per_step", (int64_t)r->last.bytes);
+        tx_json_set_number(one, "ratio", tx_bench_median_ratio(c->row[0].seconds, r->seconds, set->rounds));
+        tx_json_set_number(one, "loss", r->last.loss);
+        tx_bench_set_series(one, "runtimes", r->seconds, set->rounds);
+        tx_json_append(rows, one);
     }
-    printf("medians of %" PRId64 " rounds; to DP: samples a second over DataParallel's of the same round\n",
-           set->rounds);
-    printf("loss %.6f after step %" PRId64 "; the rows agree within %.1e of it\n", c->row[0].loss,
-           set->warmup + set->steps, c->difference);
-    if (c->rows == 1)
-        printf("this build has no MPI, which the rows of DDP need: build with -DTX_MPI=ON\n");
-    for (int32_t i = 1; i < c->rows; i++)
-        printf("%s summed gradients %s\n", c->row[i].name,
-               c->row[i].overlap ? "during the backward pass" : "after the backward pass");
-}
-
-static tx_json *json_row(const settings *set, const row *r)
-{
-    tx_json *one = tx_json_object(), *series = tx_json_array();
-    const double seconds = tx_bench_median(r->seconds, set->rounds);
-    for (int64_t i = 0; i < set->rounds; i++)
-        tx_json_append_number(series, r->seconds[i]);
-    tx_json_set_string(one, "name", r->name);
-    tx_json_set_number(one, "train_runtime", seconds);
-    tx_json_set_number(one, "train_samples_per_second", samples(set) / seconds);
-    tx_json_set_number(one, "step_ms", 1e3 * seconds / (double)set->steps);
-    tx_json_set_number(one, "bytes_per_step", r->bytes);
-    tx_json_set_number(one, "ratio", tx_bench_median(r->ratio, set->rounds));
-    tx_json_set_number(one, "loss", r->loss);
-    tx_json_set_bool(one, "overlap", r->overlap);
-    tx_json_set(one, "runtimes", series);
-    return one;
-}
-
-static tx_status print_json(const comparison *c)
-{
-    const settings *set = c->set;
-    tx_json *all = tx_json_object(), *rows = tx_json_array();
-    tx_json_set_string(all, "config", set->config);
-    tx_json_set_int(all, "ranks", set->ranks);
-    tx_json_set_int(all, "batch", set->batch);
-    tx_json_set_int(all, "block", set->block);
-    tx_json_set_int(all, "steps", set->steps);
-    tx_json_set_int(all, "warmup", set->warmup);
-    tx_json_set_number(all, "loss_difference", c->difference);
-    for (int32_t i = 0; i < c->rows; i++)
-        tx_json_append(rows, json_row(set, &c->row[i]));
     tx_json_set(all, "rows", rows);
-    return print_line(all);
+    return tx_bench_print(all, set->json);
 }
 
-static tx_status run_all(const settings *set)
+static tx_status run_all(const settings *set, char *const *argv)
 {
-    comparison c = {.set = set, .rows = 1};
-    c.row[0] = (row){.name = "DP", .word = "dp", .shared = true};
-#ifdef TX_MPI_LAUNCHER
-    c.row[1] = (row){.name = "DDP", .word = "ddp", .launcher = TX_MPI_LAUNCHER, .shared = true};
-    c.row[2] = (row){.name = "DDP, TX_COMM_SHM=0", .word = "ddp", .launcher = TX_MPI_LAUNCHER};
-    c.rows = 3;
-#endif
-    tx_ddp_job job; /* errors of the options are told once, by this process */
-    tx_status status = make_job(set, &job);
-    tx_config_free(job.config);
+    char words[][24] = {"env", "TX_COMM_SHM=0", TX_MPI_LAUNCHER, "-n", ""}, program[4096];
+    enum { WORDS = sizeof words / sizeof words[0] };
+    comparison c = {set, .last = WORDS + 1, .row = {{"DP"}, {"DDP"}, {"DDP, TX_COMM_SHM=0"}}};
+    while (argv[c.last - WORDS - 1])
+        c.last++;
+    tx_status status = tx_child_self(program, sizeof program);
+    c.arguments = calloc((size_t)c.last + 2, sizeof *c.arguments);
+    if (!status && !c.arguments)
+        status = tx_fail(TX_MEMORY, "no memory for a command line");
+    snprintf(words[WORDS - 1], sizeof words[0], "%" PRId64, set->ranks);
+    for (int i = 0; i < c.last && !status; i++)
+        c.arguments[i] = i < WORDS ? words[i] : i == WORDS ? program : argv[i - WORDS - 1];
     if (!status)
-        status = compare(&c);
-    if (!status && set->json)
-        status = print_json(&c);
-    else if (!status)
-        print_text(&c);
+        status = run_rounds(&c);
+    free(c.arguments);
+    return status ? status : print(&c);
+}
+
+static tx_status run(const void *settings_, char *const *argv)
+{
+    const settings *set = settings_;
+    tx_config *config = NULL; /* errors of the options are told once, before others are started */
+    tx_status status = tx_bench_config(set->config, set->block, &config);
+    if (!status)
+        status = set->row == ALL ? run_all(set, argv) : run_row(set, config);
+    tx_config_free(config);
     return status;
 }
 
-int tx_bench_ddp(int argc, char *const *argv)
-{
-    settings set = defaults;
-    int result = tx_options_parse(&tx_bench_ddp_program, argc, argv, &set);
-    if (result != TX_GO_ON)
-        return result;
-    tx_status status = set.row == ROW_ALL ? run_all(&set) : run_row(&set);
-    return status ? tx_complain(&tx_bench_ddp_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
-}
+TX_BENCH_COMMAND(ddp, "",
+                 "Compares training by DataParallel (one process, a replica a device) and by "
+                 "DistributedDataParallel (a rank a device), with and without memory that the ranks share, as the "
+                 "Hugging Face guide does. Fails where the losses differ.");

@@ -2,9 +2,9 @@
  * txbench gemm: the matrix products of a training step, or one of any shape. */
 #include "api/graph/op.h"
 #include "api/plan/plan.h"
-#include "models/train/trainer.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/report.h"
+#include "tools/bench/training.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -42,16 +42,6 @@ static const tx_option options[] = {
 #undef AT
 
 static const settings defaults = {.common = TX_BENCH_DEFAULTS, .model = "gpt2", .batch = 4, .block = 256};
-
-const tx_cli tx_bench_gemm_program = {
-    .name = "txbench",
-    .usage = "txbench gemm [options]",
-    .about = "Times every distinct matrix product of a training step: forward, gradients of activations (dX) and of\n"
-             "weights (dW), and how often the step has it; or one product of any shape." TX_BENCH_ABOUT,
-    .options = options,
-    .count = (int32_t)(sizeof options / sizeof options[0]),
-    .values = &defaults,
-};
 
 /* ---- the products of a step ------------------------------------------------------------------------- */
 
@@ -154,44 +144,25 @@ static bool is_product(tx_op op)
 }
 
 /* Compiles the model's training plan, which is the same on all devices, and takes its products. */
-static tx_status collect_from(const settings *set, const tx_config *config, tx_model *model, products *list)
-{
-    const tx_trainer_options training = tx_bench_training(set->batch, set->block);
-    tx_trainer *trainer = NULL;
-    tx_status status = tx_trainer_create(model, config, &training, &trainer);
-    if (status)
-        return status;
-    int64_t runs;
-    const tx_plan *plan = tx_trainer_plan(trainer, TX_TRAINER_TRAIN, &runs);
-    list->item = calloc((size_t)plan->program.length + 1, sizeof *list->item);
-    if (!list->item)
-        status = tx_fail(TX_MEMORY, "no memory for a list of products");
-    for (int32_t i = 0; i < plan->program.length && !status; i++)
-        if (is_product(plan->commands[i].op))
-            add_product(list, model, &plan->commands[i], (tx_dtype)set->dtype);
-    tx_trainer_free(trainer);
-    return status;
-}
-
 static tx_status collect(const settings *set, products *list)
 {
     const tx_engine_options host = {.size = sizeof host, .device = "cpu", .threads = (int32_t)set->common.threads};
+    const tx_trainer_options trainer = tx_bench_trainer_options(set->batch, set->block);
     tx_config *config = NULL;
-    tx_engine *engine = NULL;
-    tx_model *model = NULL;
+    tx_bench_training t = {0};
     tx_status status = tx_bench_config(set->model, set->block, &config);
     if (!status)
-        status = tx_engine_create(&host, &engine);
-    if (!status)
-        status = tx_model_create(engine, &model);
-    /* The cpu knows other names than the device whose products are measured. */
-    char *wish = tx_bench_swap_gemm(NULL);
-    if (!status)
-        status = collect_from(set, config, model, list);
-    free(tx_bench_swap_gemm(wish));
-    free(wish);
-    tx_model_free(model);
-    tx_engine_free(engine);
+        status = tx_bench_training_open(&host, config, &trainer, &t);
+    int64_t runs;
+    const tx_plan *plan = status ? NULL : tx_trainer_plan(t.trainer, TX_TRAINER_TRAIN, &runs);
+    const int32_t length = plan ? tx_plan_length(plan) : 0;
+    list->item = calloc((size_t)length + 1, sizeof *list->item);
+    if (!status && !list->item)
+        status = tx_fail(TX_MEMORY, "no memory for a list of products");
+    for (int32_t i = 0; i < length && !status; i++)
+        if (is_product(plan->commands[i].op))
+            add_product(list, t.model, &plan->commands[i], (tx_dtype)set->dtype);
+    tx_bench_training_close(&t);
     tx_config_free(config);
     return status;
 }
@@ -231,16 +202,19 @@ static tx_status measure(tx_bench_report *report, const void *user)
     return status;
 }
 
-int tx_bench_gemm(int argc, char *const *argv)
+static tx_status run(const void *settings_, char *const *argv)
 {
-    settings set = defaults;
-    int result = tx_options_parse(&tx_bench_gemm_program, argc, argv, &set);
-    if (result != TX_GO_ON)
-        return result;
+    const settings *set = settings_;
     products list = {0};
-    const bool shape = set.m || set.n || set.k || set.trans_a || set.trans_b;
-    tx_status status = shape ? single(&set, &list) : collect(&set, &list);
-    result = tx_bench_report_run(&tx_bench_gemm_program, "gemm", argc, argv, &set.common, status, measure, &list);
+    const bool shape = set->m || set->n || set->k || set->trans_a || set->trans_b;
+    tx_status status = shape ? single(set, &list) : collect(set, &list);
+    if (!status)
+        status = tx_bench_report_run("gemm", argv, &set->common, measure, &list);
     free(list.item);
-    return result;
+    return status;
 }
+
+TX_BENCH_COMMAND(gemm, "",
+                 "Times every distinct matrix product of a training step: forward, gradients of activations (dX) "
+                 "and of\n"
+                 "weights (dW), and how often the step has it; or one product of any shape." TX_BENCH_ABOUT);

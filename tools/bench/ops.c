@@ -21,15 +21,6 @@ static const tx_option options[] = {
 
 static const settings defaults = {.common = TX_BENCH_DEFAULTS};
 
-const tx_cli tx_bench_ops_program = {
-    .name = "txbench",
-    .usage = "txbench ops [options]",
-    .about = "Times every op at sizes of GPT-2: median of the runs, arithmetic and traffic a second." TX_BENCH_ABOUT,
-    .options = options,
-    .count = (int32_t)(sizeof options / sizeof options[0]),
-    .values = &defaults,
-};
-
 typedef struct context {
     tx_bench_report *report;
     tx_status status;
@@ -71,11 +62,12 @@ static tx_status measure(tx_bench_report *report, const void *user)
     return report->rows ? TX_OK : tx_fail(TX_NOT_FOUND, "%s: has no case that is big enough to be timed", set->op);
 }
 
-int tx_bench_ops(int argc, char *const *argv)
+static tx_status run(const void *settings_, char *const *argv)
 {
-    settings set = defaults;
-    int result = tx_options_parse(&tx_bench_ops_program, argc, argv, &set);
-    if (result != TX_GO_ON)
-        return result;
-    return tx_bench_report_run(&tx_bench_ops_program, "ops", argc, argv, &set.common, check(&set), measure, &set);
+    const settings *set = settings_;
+    tx_status status = check(set);
+    return status ? status : tx_bench_report_run("ops", argv, &set->common, measure, set);
 }
+
+TX_BENCH_COMMAND(
+    ops, "", "Times every op at sizes of GPT-2: median of the runs, arithmetic and traffic a second." TX_BENCH_ABOUT);

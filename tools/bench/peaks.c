@@ -116,22 +116,17 @@ double tx_bench_attainable(const tx_bench_peaks *peaks, const tx_timing *timing,
     return fmin(through, product);
 }
 
-tx_status tx_bench_peaks_json(const tx_bench_peaks *peaks, tx_json *object)
+void tx_bench_peaks_json(const tx_bench_peaks *peaks, tx_json *object)
 {
     tx_json *products = tx_json_object();
-    tx_status status = TX_OK;
-    for (int d = 0; d < TX_BENCH_REALS && !status; d++)
+    for (int d = 0; d < TX_BENCH_REALS; d++)
         if (peaks->product[d] > 0.0)
-            status = tx_json_set_number(products, tx_dtype_name((tx_dtype)d), 1e-9 * peaks->product[d]);
-    tx_status set = tx_json_set(object, "product_gflops", products);
-    status = status ? status : set;
-    if (!status)
-        status = tx_json_set_number(object, "copy_gbytes", 1e-9 * peaks->copy);
-    if (!status)
-        status = tx_json_set_int(object, "copy_bytes", peaks->copy_bytes);
-    if (!status)
-        status = tx_json_set_number(object, "launch_seconds", peaks->launch);
-    return status ? status : tx_json_set_number(object, "alone_seconds", peaks->alone);
+            tx_json_set_number(products, tx_dtype_name((tx_dtype)d), 1e-9 * peaks->product[d]);
+    tx_json_set(object, "product_gflops", products);
+    tx_json_set_number(object, "copy_gbytes", 1e-9 * peaks->copy);
+    tx_json_set_int(object, "copy_bytes", peaks->copy_bytes);
+    tx_json_set_number(object, "launch_seconds", peaks->launch);
+    tx_json_set_number(object, "alone_seconds", peaks->alone);
 }
 
 void tx_bench_peaks_text(const tx_bench_peaks *peaks)

@@ -7,7 +7,7 @@
 
 #include "api/base/json.h"
 #include "tests/ops/conformance.h"
-#include "tools/cli/options.h"
+#include "tools/bench/bench.h"
 
 /* What all measurements of a device are told. */
 typedef struct tx_bench_common {
@@ -20,14 +20,12 @@ typedef struct tx_bench_common {
 /* Rows of an option table; AT(field) is the offset of a tx_bench_common's field in the struct of the values. */
 /* clang-format off */
 #define TX_BENCH_OPTIONS(AT)                                                                                          \
-    {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",                          \
-     .help = "where to compute"},                                                                                     \
+    TX_BENCH_DEVICE(AT),                                                                                              \
     {TX_OPTION_INTEGER, "repeats", AT(repeats), 0, 1 << 20, "N",                                                      \
      "runs a measurement, 200 at most; 0: as many as fit in half a second"},                                          \
-    {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend; 0: all there are"},                \
     {TX_OPTION_INTEGER, "largest", AT(largest), 1, 1 << 20, "MIB",                                                    \
      "of the array whose copy gives the copy rate, more than caches hold; products for the peak go up to that, too"}, \
-    {TX_OPTION_FLAG, "json", AT(json), .help = "print the figures as one JSON object"}
+    TX_BENCH_JSON(AT)
 #define TX_BENCH_DEFAULTS {.device = "cpu", .largest = 256}
 /* clang-format on */
 
@@ -65,7 +63,7 @@ tx_dtype tx_bench_bound_dtype(const tx_timing *timing);
  * Sets `by_copy` to which of the two it is. */
 double tx_bench_attainable(const tx_bench_peaks *peaks, const tx_timing *timing, bool *by_copy);
 
-tx_status tx_bench_peaks_json(const tx_bench_peaks *peaks, tx_json *object);
+void tx_bench_peaks_json(const tx_bench_peaks *peaks, tx_json *object);
 /* Prints them as one line. */
 void tx_bench_peaks_text(const tx_bench_peaks *peaks);
 

@@ -1,32 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The peer's process. */
 #include "tools/bench/peer.h"
+#include "tools/bench/child.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 #define SCRIPT "peer_torch.py"
 
 struct tx_peer {
-    pid_t process;
-    FILE *to, *from;
+    tx_child child;
     char name[256];
 };
 
 /* Finds the peer's script: beside the installed program (the tree may have been moved), else in the source tree. */
 static tx_status find_script(char *path, size_t size)
 {
-    ssize_t length = readlink("/proc/self/exe", path, size - 1);
-    if (length > 0) {
-        path[length] = '\0';
+    if (!tx_child_self(path, size)) {
         char *slash = strrchr(path, '/');
         size_t used = slash ? (size_t)(slash - path) : 0;
         int more = snprintf(path + used, size - used, "/%s/%s", TX_SHARE_FROM_BIN, SCRIPT);
@@ -41,44 +35,11 @@ static tx_status find_script(char *path, size_t size)
                    TX_SHARE_FROM_BIN, TX_TOOLS_DIR);
 }
 
-/* Starts the process with its standard input and output on pipes; its errors go where ours go. */
-static tx_status spawn(tx_peer *peer, char *const arguments[])
-{
-    int to[2], from[2];
-    if (pipe(to))
-        return tx_fail(TX_IO, "peer: cannot make a pipe: %s", strerror(errno));
-    if (pipe(from)) {
-        close(to[0]);
-        close(to[1]);
-        return tx_fail(TX_IO, "peer: cannot make a pipe: %s", strerror(errno));
-    }
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, to[0], STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, from[1], STDOUT_FILENO);
-    const int all[] = {to[0], to[1], from[0], from[1]};
-    for (int i = 0; i < 4; i++)
-        posix_spawn_file_actions_addclose(&actions, all[i]);
-    int error = posix_spawnp(&peer->process, arguments[0], &actions, NULL, arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(to[0]);
-    close(from[1]);
-    peer->to = fdopen(to[1], "w");
-    peer->from = fdopen(from[0], "r");
-    if (error) {
-        peer->process = 0;
-        return tx_fail(TX_NOT_FOUND,
-                       "%s: cannot be started: %s; set TX_PYTHON to a Python that has torch and transformers",
-                       arguments[0], strerror(error));
-    }
-    return peer->to && peer->from ? TX_OK : tx_fail(TX_MEMORY, "peer: out of memory");
-}
-
 /* Reads a line that begins with `word`; the rest of it goes to `rest`. */
 static tx_status expect(tx_peer *peer, const char *word, char *rest, size_t size)
 {
     char line[512];
-    if (!fgets(line, sizeof line, peer->from))
+    if (!fgets(line, sizeof line, peer->child.from))
         return tx_fail(TX_IO, "%s ended: see its message above", SCRIPT);
     line[strcspn(line, "\n")] = '\0';
     size_t length = strlen(word);
@@ -108,7 +69,7 @@ tx_status tx_peer_start(const char *task, const tx_config *config, int64_t batch
     tx_peer *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "peer: out of memory");
-    status = spawn(made, arguments);
+    status = tx_child_start(arguments, "set TX_PYTHON to a Python that has torch and transformers", &made->child);
     if (!status)
         status = expect(made, "ready ", made->name, sizeof made->name);
     if (status) {
@@ -127,7 +88,7 @@ const char *tx_peer_name(const tx_peer *peer)
 tx_status tx_peer_run(tx_peer *peer, int64_t steps, double *seconds)
 {
     char rest[64], *end;
-    if (fprintf(peer->to, "%" PRId64 "\n", steps) < 0 || fflush(peer->to))
+    if (fprintf(peer->child.to, "%" PRId64 "\n", steps) < 0 || fflush(peer->child.to))
         return tx_fail(TX_IO, "%s: takes no more commands: %s", SCRIPT, strerror(errno));
     tx_status status = expect(peer, "seconds ", rest, sizeof rest);
     if (status)
@@ -140,11 +101,45 @@ void tx_peer_stop(tx_peer *peer)
 {
     if (!peer)
         return;
-    if (peer->to)
-        fclose(peer->to); /* the script ends with its input */
-    if (peer->from)
-        fclose(peer->from);
-    if (peer->process)
-        waitpid(peer->process, NULL, 0);
+    tx_child_end(&peer->child); /* it ends with its input */
     free(peer);
+}
+
+/* ---- Pairs ---------------------------------------------------------------------------------------------- */
+
+tx_status tx_pairs_measure(tx_pairs *pairs, tx_status (*run)(void *context, bool peer, double *seconds), void *context)
+{
+    double ours, theirs = 0.0;
+    for (int64_t i = -1; i < pairs->count; i++) {
+        tx_status status = run(context, false, &ours);
+        if (!status && pairs->peer)
+            status = run(context, true, &theirs);
+        if (status)
+            return status;
+        if (i < 0)
+            continue;
+        pairs->ours[i] = ours;
+        pairs->theirs[i] = theirs;
+        if (pairs->peer)
+            fprintf(stderr, "pair %" PRId64 ": %.4f s, peer %.4f s, ratio %.3f\n", i + 1, ours, theirs, theirs / ours);
+    }
+    return TX_OK;
+}
+
+void tx_pairs_figures(const tx_pairs *pairs, const tx_device_info *device, const char *key, double tokens,
+                      tx_json *figures)
+{
+    tx_json_set_string(figures, "device", device->name);
+    tx_json_set_string(figures, "driver", device->driver);
+    for (int peer = 0; peer < 1 + (pairs->peer != NULL); peer++) {
+        const double *seconds = peer ? pairs->theirs : pairs->ours;
+        tx_json *side = tx_json_object();
+        tx_bench_set_series(side, key, seconds, pairs->count);
+        tx_json_set_number(side, "tokens_per_second", tokens / tx_bench_median(seconds, pairs->count));
+        tx_json_set(figures, peer ? "peer" : "tx", side);
+    }
+    if (pairs->peer) {
+        tx_json_set_string(figures, "peer_name", pairs->peer);
+        tx_json_set_number(figures, "ratio", tx_bench_median_ratio(pairs->theirs, pairs->ours, pairs->count));
+    }
 }

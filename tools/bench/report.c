@@ -10,30 +10,21 @@
 #include <string.h>
 #include <unistd.h>
 
+#define COMMAND 512
+
 /* ---- rows ------------------------------------------------------------------------------------------- */
 
-void tx_bench_command(int argc, char *const *argv, char *text, size_t size)
+/* The command line again. */
+static void command_text(char *const *argv, char *text, size_t size)
 {
     size_t used = (size_t)snprintf(text, size, "txbench");
-    for (int i = 0; i < argc && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, " %s", argv[i]);
+    for (; *argv && used < size; argv++)
+        used += (size_t)snprintf(text + used, size - used, " %s", *argv);
 }
 
 static bool page_is_output(const tx_bench_common *common)
 {
     return common->html && strcmp(common->html, "-") == 0;
-}
-
-/* Opens the device and measures its peaks. */
-static tx_status begin(tx_bench_report *report, const char *what, int argc, char *const *argv,
-                       const tx_bench_common *common)
-{
-    *report = (tx_bench_report){.common = common, .what = what};
-    if (common->json && page_is_output(common))
-        return tx_fail(TX_INVALID, "--json and --html - both ask for standard output; give the page a file");
-    tx_bench_command(argc, argv, report->command, sizeof report->command);
-    tx_bench_report_progress(report, "peaks", "copy, launch");
-    return tx_bench_open(common, &report->target, &report->peaks);
 }
 
 static void clear_progress(void)
@@ -115,6 +106,8 @@ static void print_row(const tx_bench_report *report, const tx_bench_row *row, in
 
 static void print_table(const tx_bench_report *report)
 {
+    char command[COMMAND];
+    command_text(report->argv, command, sizeof command);
     const step s = step_of(report);
     int name = 4, label = 4;
     for (int32_t i = 0; i < report->rows; i++) {
@@ -122,7 +115,7 @@ static void print_table(const tx_bench_report *report)
         name = named > name ? named : name;
         label = labelled > label ? labelled : label;
     }
-    printf("%s\ndevice  %s: %s, driver %s\n", report->command, report->target.info.id, report->target.info.name,
+    printf("%s\ndevice  %s: %s, driver %s\n", command, report->target.info.id, report->target.info.name,
            report->target.info.driver);
     tx_bench_peaks_text(&report->peaks);
     printf("%-*s %-*s %13s %7s\n", name, strcmp(report->what, "ops") ? "name" : "op", label, "case", "median",
@@ -137,94 +130,68 @@ static void print_table(const tx_bench_report *report)
 
 /* ---- JSON ------------------------------------------------------------------------------------------- */
 
-tx_status tx_bench_json_head(tx_json *object, const char *command, const tx_device_info *device)
+void tx_bench_json_head(tx_json *object, const char *what, char *const *argv, const tx_device_info *device)
 {
-    const struct {
-        const char *key, *text;
-    } head[] = {{"version", TX_VERSION},   {"command", command},       {"device", device->id},
-                {"name", device->name},    {"vendor", device->vendor}, {"platform", device->platform},
-                {"driver", device->driver}};
-    for (size_t i = 0; i < sizeof head / sizeof head[0]; i++) {
-        tx_status status = tx_json_set_string(object, head[i].key, head[i].text);
-        if (status && i == 1) /* a path need not be UTF-8 */
-            status = tx_json_set_string(object, head[i].key, "txbench");
-        if (status)
-            return status;
-    }
-    return TX_OK;
+    char command[COMMAND];
+    command_text(argv, command, sizeof command);
+    tx_json_set_string(object, "version", TX_VERSION);
+    if (tx_json_set_string(object, "command", command)) /* a path need not be UTF-8 */
+        tx_json_set_string(object, "command", "txbench");
+    tx_json_set_string(object, "device", device->id);
+    tx_json_set_string(object, "name", device->name);
+    tx_json_set_string(object, "vendor", device->vendor);
+    tx_json_set_string(object, "platform", device->platform);
+    tx_json_set_string(object, "driver", device->driver);
+    tx_json_set_string(object, "what", what);
 }
 
-static tx_status row_json(const tx_bench_report *report, const tx_bench_row *row, tx_json *to)
+static tx_json *row_json(const tx_bench_report *report, const tx_bench_row *row)
 {
     const tx_timing *t = &row->timing;
     bool by_copy;
     const double attainable = tx_bench_attainable(&report->peaks, t, &by_copy);
-    const struct {
-        const char *key, *text;
-    } texts[] = {{"name", row->name},
-                 {"case", t->label},
-                 {"group", row->group},
-                 {"op", t->op},
-                 {"variant", t->variant},
-                 {"dtype", tx_dtype_name(t->dtype)},
-                 {"bound", by_copy ? "copy" : "product"}};
-    const struct {
-        const char *key;
-        double value;
-    } numbers[] = {{"seconds", t->seconds},
-                   {"spread", t->spread},
-                   {"flops", t->flops},
-                   {"bytes", t->bytes},
-                   {"gflops", t->gflops},
-                   {"gbytes", t->gbytes},
-                   {"attainable_gflops", 1e-9 * attainable},
-                   {"share", 1e9 * t->gflops / attainable},
-                   {"of_copy", 1e9 * t->gbytes / report->peaks.copy},
-                   {"of_product", 1e9 * t->gflops / report->peaks.product[tx_bench_bound_dtype(t)]}};
-    tx_status status = TX_OK;
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0] && !status; i++)
-        status = tx_json_set_string(to, texts[i].key, texts[i].text);
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && !status; i++)
-        status = tx_json_set_number(to, numbers[i].key, numbers[i].value);
-    return status || row->count == 0 ? status : tx_json_set_int(to, "count", row->count);
+    tx_json *one = tx_json_object();
+    tx_json_set_string(one, "name", row->name);
+    tx_json_set_string(one, "case", t->label);
+    tx_json_set_string(one, "group", row->group);
+    tx_json_set_string(one, "op", t->op);
+    tx_json_set_string(one, "variant", t->variant);
+    tx_json_set_string(one, "dtype", tx_dtype_name(t->dtype));
+    tx_json_set_string(one, "bound", by_copy ? "copy" : "product");
+    tx_json_set_number(one, "seconds", t->seconds);
+    tx_json_set_number(one, "spread", t->spread);
+    tx_json_set_number(one, "flops", t->flops);
+    tx_json_set_number(one, "bytes", t->bytes);
+    tx_json_set_number(one, "gflops", t->gflops);
+    tx_json_set_number(one, "gbytes", t->gbytes);
+    tx_json_set_number(one, "attainable_gflops", 1e-9 * attainable);
+    tx_json_set_number(one, "share", 1e9 * t->gflops / attainable);
+    tx_json_set_number(one, "of_copy", 1e9 * t->gbytes / report->peaks.copy);
+    tx_json_set_number(one, "of_product", 1e9 * t->gflops / report->peaks.product[tx_bench_bound_dtype(t)]);
+    if (row->count > 0)
+        tx_json_set_int(one, "count", row->count);
+    return one;
 }
 
-static tx_status step_json(const tx_bench_report *report, tx_json *all)
+static tx_json *report_json(const tx_bench_report *report)
 {
     const step s = step_of(report);
-    if (s.operations == 0)
-        return TX_OK;
-    tx_json *one = tx_json_object();
-    tx_status status = tx_json_set_int(one, "operations", s.operations);
-    if (!status)
-        status = tx_json_set_number(one, "seconds", s.seconds);
-    if (!status)
-        status = tx_json_set_number(one, "flops", s.flops);
-    if (!status)
-        status = tx_json_set_number(one, "gflops", 1e-9 * s.flops / s.seconds);
-    tx_status set = tx_json_set(all, "step", one);
-    return status ? status : set;
-}
-
-static tx_status report_json(const tx_bench_report *report, tx_json *all)
-{
-    tx_json *peaks = tx_json_object(), *rows = tx_json_array();
-    tx_status status = tx_bench_json_head(all, report->command, &report->target.info);
-    if (!status)
-        status = tx_json_set_string(all, "what", report->what);
-    if (!status)
-        status = tx_bench_peaks_json(&report->peaks, peaks);
-    tx_status set = tx_json_set(all, "peaks", peaks);
-    status = status ? status : set;
-    for (int32_t i = 0; i < report->rows && !status; i++) {
-        tx_json *row = tx_json_object();
-        status = row_json(report, &report->row[i], row);
-        set = tx_json_append(rows, row);
-        status = status ? status : set;
+    tx_json *all = tx_json_object(), *peaks = tx_json_object(), *rows = tx_json_array();
+    tx_bench_json_head(all, report->what, report->argv, &report->target.info);
+    tx_bench_peaks_json(&report->peaks, peaks);
+    tx_json_set(all, "peaks", peaks);
+    for (int32_t i = 0; i < report->rows; i++)
+        tx_json_append(rows, row_json(report, &report->row[i]));
+    tx_json_set(all, "rows", rows);
+    if (s.operations > 0) {
+        tx_json *one = tx_json_object();
+        tx_json_set_int(one, "operations", s.operations);
+        tx_json_set_number(one, "seconds", s.seconds);
+        tx_json_set_number(one, "flops", s.flops);
+        tx_json_set_number(one, "gflops", 1e-9 * s.flops / s.seconds);
+        tx_json_set(all, "step", one);
     }
-    set = tx_json_set(all, "rows", rows);
-    status = status ? status : set;
-    return status ? status : step_json(report, all);
+    return all;
 }
 
 /* Prints the table or the JSON and writes the page; only the page where that is "-", standard output. */
@@ -236,30 +203,31 @@ static tx_status end(tx_bench_report *report)
         print_table(report);
     if (!common->json && !common->html)
         return TX_OK;
-    tx_json *all = tx_json_object();
-    tx_status status = report_json(report, all);
-    if (!status && common->html) {
+    tx_json *all = report_json(report);
+    tx_status status = TX_OK;
+    if (common->html) {
         status = tx_page_write(common->html, tx_bench_page, all);
         if (!status && !common->json && !page_is_output(common))
             printf("%s: %d point%s\n", common->html, report->rows, report->rows > 1 ? "s" : "");
     }
     if (!status && common->json)
-        return tx_bench_print(all);
+        return tx_bench_print(all, true);
     tx_json_free(all);
     return status;
 }
 
-int tx_bench_report_run(const tx_cli *program, const char *what, int argc, char *const *argv,
-                        const tx_bench_common *common, tx_status status,
-                        tx_status (*measure)(tx_bench_report *report, const void *user), const void *user)
+tx_status tx_bench_report_run(const char *what, char *const *argv, const tx_bench_common *common,
+                              tx_status (*measure)(tx_bench_report *report, const void *user), const void *user)
 {
-    tx_bench_report report = {0};
-    if (!status)
-        status = begin(&report, what, argc, argv, common);
+    tx_bench_report report = {.common = common, .what = what, .argv = argv};
+    if (common->json && page_is_output(common))
+        return tx_fail(TX_INVALID, "--json and --html - both ask for standard output; give the page a file");
+    tx_bench_report_progress(&report, "peaks", "copy, launch");
+    tx_status status = tx_bench_open(common, &report.target, &report.peaks);
     if (!status)
         status = measure(&report, user);
     if (!status)
         status = end(&report);
     report_free(&report);
-    return status ? tx_complain(program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+    return status;
 }

@@ -28,28 +28,23 @@ typedef struct tx_bench_row {
 typedef struct tx_bench_report {
     const tx_bench_common *common;
     const char *what; /* "ops", "gemm" or "attention" */
-    char command[512];
+    char *const *argv;
     tx_target target;
     tx_bench_peaks peaks;
     tx_bench_row *row;
     int32_t rows, room;
 } tx_bench_report;
 
-/* The command line again, as one text. */
-void tx_bench_command(int argc, char *const *argv, char *text, size_t size);
-
-/* The whole course of a program that reports: where `status`, of what came before, is TX_OK it opens the device, calls
- * `measure` and prints; complains of the first failure. Returns the status to exit with. */
-int tx_bench_report_run(const tx_cli *program, const char *what, int argc, char *const *argv,
-                        const tx_bench_common *common, tx_status status,
-                        tx_status (*measure)(tx_bench_report *report, const void *user), const void *user);
+/* The whole course of a command that reports: opens the device, calls `measure` and prints. */
+tx_status tx_bench_report_run(const char *what, char *const *argv, const tx_bench_common *common,
+                              tx_status (*measure)(tx_bench_report *report, const void *user), const void *user);
 /* Shows what is about to be measured where standard error is a terminal. */
 void tx_bench_report_progress(const tx_bench_report *report, const char *name, const char *label);
 /* Adds a row; `name` and the timing are copied. Measures the best product of its type if that is not known. */
 tx_status tx_bench_report_add(tx_bench_report *report, const tx_timing *timing, const char *name, const char *group,
                               int64_t count);
-/* Starts the JSON of a measurement: version, command, device and driver. */
-tx_status tx_bench_json_head(tx_json *object, const char *command, const tx_device_info *device);
+/* Starts the JSON of a measurement: version, command, device, driver, and what it is. */
+void tx_bench_json_head(tx_json *object, const char *what, char *const *argv, const tx_device_info *device);
 
 /* The text of tools/bench/bench.html, a NUL after it; @DATA@ stands for the report. */
 extern const unsigned char tx_bench_page[];

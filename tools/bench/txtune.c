@@ -2,8 +2,8 @@
  * txtune: measures which kernel computes each matrix product and attention of a model fastest on a device, and keeps
  * the answers in the cache folder for every later run. */
 #include "models/arch/find.h"
-#include "models/task/causal_lm.h"
-#include "models/train/trainer.h"
+#include "tools/bench/training.h"
+
 #include "tools/cli/options.h"
 
 #include <fcntl.h>
@@ -115,32 +115,17 @@ static tx_status show(tx_engine *engine)
     return TX_OK;
 }
 
-/* Compiling the plans is what measures. */
-static tx_status compile(tx_engine *engine, const settings *set)
+/* Compiling the plans is what measures. The caller frees the configuration after the training. */
+static tx_status compile(const settings *set, const tx_engine_options *engine, tx_config **config,
+                         tx_bench_training *training)
 {
-    tx_config *config = NULL;
-    tx_model *model = NULL;
-    tx_trainer *trainer = NULL;
-    tx_status status = tx_config_find(set->model, &config);
+    tx_status status = tx_config_find(set->model, config);
     if (status)
         return status;
-    const tx_trainer_options wanted = {
-        .size = sizeof wanted,
-        .task = &tx_causal_lm,
-        .batch = set->batch,
-        .block = set->block < config->positions ? set->block : config->positions,
-        .accumulation = 1,
-        .eval_batch = set->eval_batch,
-        .max_grad_norm = 1.0,
-        .optimizer = {sizeof wanted.optimizer, TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = 0.0f},
-    };
-    status = tx_model_create(engine, &model);
-    if (!status)
-        status = tx_trainer_create(model, config, &wanted, &trainer);
-    tx_trainer_free(trainer);
-    tx_model_free(model);
-    tx_config_free(config);
-    return status;
+    const int64_t positions = (*config)->positions;
+    tx_trainer_options wanted = tx_bench_trainer_options(set->batch, set->block < positions ? set->block : positions);
+    wanted.eval_batch = set->eval_batch;
+    return tx_bench_training_open(engine, *config, &wanted, training);
 }
 
 static tx_status run(const settings *set)
@@ -149,20 +134,22 @@ static tx_status run(const settings *set)
     const tx_tune_options tune = {sizeof tune, set->seconds, on_progress, &progress};
     const tx_engine_options open = {
         .size = sizeof open, .device = set->device, .tf32 = set->tf32, .tune = set->show ? NULL : &tune};
-    tx_engine *engine;
-    tx_status status = tx_engine_create(&open, &engine);
-    if (status)
-        return status;
-    if (!set->show) {
+    tx_config *config = NULL;
+    tx_bench_training training = {0};
+    tx_status status;
+    if (set->show)
+        status = tx_engine_create(&open, &training.engine);
+    else {
         const int kept = silence();
-        status = compile(engine, set);
+        status = compile(set, &open, &config, &training);
         restore(kept);
         if (progress.terminal)
             fprintf(stderr, "\r\033[K");
     }
     if (!status)
-        status = show(engine);
-    tx_engine_free(engine);
+        status = show(training.engine);
+    tx_bench_training_close(&training);
+    tx_config_free(config);
     return status;
 }
 

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The members of a topology's JSON objects, a table a struct, by which json.c reads and writes them. */
+#ifndef TX_COMM_TOPOLOGY_JSON_FIELDS_H
+#define TX_COMM_TOPOLOGY_JSON_FIELDS_H
+
+#include "comm/topology/topology.h"
+
+#include <stddef.h>
+
+typedef enum field_kind {
+    TEXT,  /* const char * */
+    LABEL, /* char [] */
+    WORD,  /* an enum */
+    FLAG,  /* bool */
+    INT,   /* int32_t, below 0 null */
+    COUNT, /* int32_t that cannot be 0: null */
+    LONG,  /* int64_t, below 0 null */
+    BYTES, /* int64_t that cannot be 0: null */
+    SIZE   /* double that cannot be 0: null */
+} field_kind;
+
+/* Largest places, which depend on what was read before. */
+enum { IN_DEVICES = -1, IN_NODES = -2, IN_NOTES = -3 };
+
+typedef struct field {
+    const char *key;
+    field_kind kind;
+    size_t offset;
+    int64_t most; /* of a number; of a WORD how many there are; 0: it follows from the others, and is only written */
+    const char *const *words;
+} field;
+
+#define KEY(name, key) key,
+#define CELL(name, cell, legend) cell,
+#define METHOD(name, key, text) key,
+#define WORDS(name, map, pick) static const char *const name##_words[] = {map(pick)};
+WORDS(node, TX_TOPO_NODE_MAP, KEY)
+WORDS(device, TX_TOPO_DEVICE_MAP, KEY)
+WORDS(source, TX_TOPO_SOURCE_MAP, KEY)
+WORDS(confidence, TX_TOPO_CONFIDENCE_MAP, KEY)
+WORDS(origin, TX_TOPO_ORIGIN_MAP, KEY)
+WORDS(class, TX_TOPO_CLASS_MAP, CELL)
+WORDS(link, TX_TOPO_LINK_MAP, CELL)
+WORDS(p2p, TX_TOPO_P2P_MAP, CELL)
+WORDS(copy, TX_TOPO_COPY_MAP, KEY)
+WORDS(method, TX_TOPO_METHOD_MAP, METHOD)
+
+/* A field that is a text, a word, and a number or flag of a kind up to `most`. In the order in which they are written.
+ */
+/* clang-format off */
+#define T(key, member) {key, TEXT, offsetof(OWNER, member), 1, NULL}
+#define W(key, member, name) {key, WORD, offsetof(OWNER, member), sizeof name##_words / sizeof *name##_words, name##_words}
+#define N(key, kind, member, most) {key, kind, offsetof(OWNER, member), most, NULL}
+#define OWNER tx_topo_device
+static const field device_fields[] = {
+    N("label", LABEL, label, 0), W("kind", kind, device), N("number", INT, number, 999999), N("node", INT, node, IN_NODES),
+    N("partition", INT, partition, TX_TOPO_DEVICES_MAX), N("partitions", INT, partitions, 0), T("bus_id", bus),
+    N("vendor_id", INT, vendor_id, 0xFFFF), N("device_id", INT, device_id, 0xFFFF), T("vendor", vendor), T("name", name),
+    T("system_name", system), N("memory", BYTES, memory, INT64_MAX), T("opencl", opencl), T("tx_device", engine),
+    W("source", source, source), W("place_source", place, source), W("place_confidence", confidence, confidence),
+    T("cpu_affinity", cpus), T("numa_affinity", nodes), N("gpu_numa", INT, gpu_numa, INT32_MAX),
+    N("nearest_nic", INT, nic, 0), N("note", INT, note, IN_NOTES)};
+#undef OWNER
+#define OWNER tx_topo_node
+static const field node_fields[] = {
+    W("kind", kind, node), N("parent", INT, parent, IN_NODES), T("name", name), T("bus_id", bus),
+    N("vendor_id", INT, vendor_id, 0xFFFF), N("device_id", INT, device_id, 0xFFFF), N("pci_class", INT, pci_class, 0xFFFF),
+    N("link_speed", SIZE, link.speed, 1), N("link_speed_max", SIZE, link.speed_max, 1),
+    N("link_width", COUNT, link.width, 1024), N("link_width_max", COUNT, link.width_max, 1024),
+    N("link_rate", SIZE, link.rate, 1), W("link_source", link.source, source),
+    N("iommu_group", INT, iommu_group, INT32_MAX), T("cpus", cpus), T("numa_nodes", nodes)};
+#undef OWNER
+#define OWNER tx_topo_pair
+static const field pair_fields[] = {
+    W("class", class_, class), W("class_source", class_source, source), W("class_confidence", class_confidence, confidence),
+    W("link", link, link), N("links", COUNT, links, 999999), N("link_indirect", FLAG, indirect, 1),
+    N("link_rate", SIZE, link_rate, 1), W("link_source", link_source, source),
+    W("link_confidence", link_confidence, confidence), N("ancestor", INT, ancestor, 0), N("bridges_a", INT, bridges_a, 0),
+    N("bridges_b", INT, bridges_b, 0), N("note", INT, note, IN_NOTES)};
+#define X(name, letter, key) W(key, p2p[TX_TOPO_ACCESS_##name], p2p),
+static const field p2p_fields[] = {TX_TOPO_ACCESS_MAP(X)};
+#undef X
+#undef OWNER
+#define OWNER tx_topo_numa
+static const field numa_fields[] = {
+    N("number", INT, number, INT32_MAX), T("cpus", cpus), N("memory", BYTES, memory, INT64_MAX),
+    N("node", INT, node, IN_NODES), N("device", INT, device, IN_DEVICES)};
+#undef OWNER
+#define OWNER tx_topo_cpu
+static const field cpu_fields[] = {
+    N("number", INT, number, INT32_MAX), N("core", INT, core, INT32_MAX), N("package", INT, package, INT32_MAX),
+    N("numa", INT, numa, INT32_MAX)};
+#undef OWNER
+#define OWNER tx_topo_copy
+static const field copy_fields[] = {
+    W("kind", kind, copy), W("method", method, method), N("from", INT, from, IN_DEVICES), N("to", INT, to, IN_DEVICES),
+    N("numa", INT, numa, INT32_MAX), N("bytes", LONG, bytes, INT64_MAX), N("runs", INT, runs, INT32_MAX),
+    N("bandwidth", SIZE, bandwidth, 1), N("latency", SIZE, latency, 1), T("failure", failure)};
+#undef OWNER
+#define OWNER tx_topo_note
+static const field note_fields[] = {N("warning", FLAG, warning, 1), T("text", text)};
+#undef OWNER
+#define OWNER tx_topology
+static const field root_fields[] = {W("origin", origin, origin), T("file", file), T("host", host)};
+#undef OWNER
+/* clang-format on */
+#define FIELDS(name) name##_fields, (int32_t)(sizeof name##_fields / sizeof *name##_fields)
+
+#endif

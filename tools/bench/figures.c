@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reports, and what is made of many measurements. */
+#include "tools/bench/figures.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Making --------------------------------------------------------------------------------------------- */
+
+tx_json *tx_bench_figures(const tx_cli *program, const void *values)
+{
+    const tx_option_values all = tx_options_values(program, (void *)values); /* which are read alone */
+    return tx_option_json(&all, NULL);
+}
+
+void tx_bench_set_series(tx_json *object, const char *key, const double *value, int64_t count)
+{
+    tx_json *series = tx_json_array();
+    for (int64_t i = 0; i < count; i++)
+        tx_json_append_number(series, value[i]);
+    tx_json_set(object, key, series);
+}
+
+/* ---- Printing ------------------------------------------------------------------------------------------- */
+
+enum { TEXT = 512, NAME = 34 };
+
+/* Strings as they are, numbers with a fraction by six digits, else as in JSON. */
+static void value_text(const tx_json *value, char text[TEXT])
+{
+    const char *string;
+    double number;
+    char *json = NULL;
+    if (tx_json_type_of(value) == TX_JSON_STRING && !tx_json_as_string(value, "", &string))
+        snprintf(text, TEXT, "%s", string);
+    else if (tx_json_type_of(value) == TX_JSON_NUMBER && !tx_json_as_number(value, "", -HUGE_VAL, HUGE_VAL, &number))
+        snprintf(text, TEXT, "%.6g", number);
+    else
+        snprintf(text, TEXT, "%s", (json = tx_json_text(value, TX_JSON_LINE)) ? json : "");
+    free(json);
+}
+
+/* The cell of row 1, 2, ..; row 0 is the heading. */
+static void cell_text(const tx_json *rows, size_t row, const char *key, char text[TEXT])
+{
+    const tx_json *object = row > 0 ? tx_json_at(rows, row - 1) : NULL;
+    snprintf(text, TEXT, "%s", row > 0 ? "-" : key);
+    for (void *i = tx_json_first(object); i; i = tx_json_next(object, i))
+        if (strcmp(tx_json_key(i), key) == 0)
+            value_text(tx_json_value(i), text);
+}
+
+static void print_column(const tx_json *rows, size_t row, const char *key, bool left)
+{
+    char text[TEXT];
+    int width = 0;
+    for (size_t r = 0; r <= tx_json_size(rows); r++) {
+        cell_text(rows, r, key, text);
+        const int length = (int)strlen(text);
+        width = length > width ? length : width;
+    }
+    cell_text(rows, row, key, text);
+    printf(left ? "%-*s  " : "%*s  ", width, text);
+}
+
+static void print_table(const tx_json *rows)
+{
+    const tx_json *first = tx_json_at(rows, 0);
+    putchar('\n');
+    for (size_t row = 0; row <= tx_json_size(rows); row++) {
+        for (void *i = tx_json_first(first); i; i = tx_json_next(first, i)) {
+            const tx_json_type type = tx_json_type_of(tx_json_value(i));
+            if (type != TX_JSON_ARRAY)
+                print_column(rows, row, tx_json_key(i), type == TX_JSON_STRING);
+        }
+        putchar('\n');
+    }
+}
+
+static bool is_table(const tx_json *value)
+{
+    return tx_json_type_of(value) == TX_JSON_ARRAY && tx_json_size(value) > 0 &&
+           tx_json_type_of(tx_json_at(value, 0)) == TX_JSON_OBJECT;
+}
+
+/* The object's members that are no lists, by their names, `of` before them. */
+static void print_members(const tx_json *object, const char *of)
+{
+    char name[TEXT], text[TEXT];
+    for (void *i = tx_json_first(object); i; i = tx_json_next(object, i)) {
+        const tx_json *value = tx_json_value(i);
+        if (tx_json_type_of(value) == TX_JSON_OBJECT)
+            print_members(value, tx_json_key(i));
+        else if (tx_json_type_of(value) != TX_JSON_ARRAY) {
+            value_text(value, text);
+            snprintf(name, sizeof name, "%s%s%s", of, *of ? " " : "", tx_json_key(i));
+            printf("%-*s  %s\n", NAME, name, text);
+        }
+    }
+}
+
+tx_status tx_bench_print(tx_json *figures, bool json)
+{
+    char *text = tx_json_text(figures, TX_JSON_LINE);
+    if (text && json)
+        puts(text);
+    else if (text)
+        print_members(figures, "");
+    for (void *i = json ? NULL : tx_json_first(figures); text && i; i = tx_json_next(figures, i))
+        if (is_table(tx_json_value(i)))
+            print_table(tx_json_value(i));
+    tx_json_free(figures);
+    free(text);
+    return text ? TX_OK : TX_MEMORY;
+}
+
+/* ---- Many measurements ------------------------------------------------------------------------------------ */
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double tx_bench_median(const double *value, int64_t count)
+{
+    double sorted[TX_BENCH_PAIRS];
+    memcpy(sorted, value, (size_t)count * sizeof *sorted);
+    qsort(sorted, (size_t)count, sizeof *sorted, ascending);
+    return count % 2 ? sorted[count / 2] : 0.5 * (sorted[count / 2 - 1] + sorted[count / 2]);
+}
+
+double tx_bench_median_ratio(const double *theirs, const double *ours, int64_t count)
+{
+    double ratio[TX_BENCH_PAIRS];
+    for (int64_t i = 0; i < count; i++)
+        ratio[i] = theirs[i] / ours[i];
+    return tx_bench_median(ratio, count);
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Training steps on random tokens. */
+#include "tools/bench/training.h"
+#include "api/base/clock.h"
+#include "comm/comm.h"
+#include "models/arch/find.h"
+#include "models/task/causal_lm.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+tx_status tx_bench_config(const char *name, int64_t block, tx_config **config)
+{
+    tx_status status = tx_config_find(name, config);
+    if (!status)
+        status = tx_config_override(*config, "resid_pdrop=0,embd_pdrop=0,attn_pdrop=0");
+    if (status || block <= (*config)->positions)
+        return status;
+    return tx_fail(TX_INVALID, "block %" PRId64 " is more than the model's %" PRId64 " positions", block,
+                   (*config)->positions);
+}
+
+/* ---- Tokens --------------------------------------------------------------------------------------------- */
+
+tx_status tx_bench_tokens_make(int64_t rows, int64_t block, tx_bench_tokens *tokens)
+{
+    *tokens = (tx_bench_tokens){.random = 1, .rows = rows, .block = block};
+    tokens->tokens = calloc((size_t)(rows * block), 2 * sizeof *tokens->tokens);
+    if (!tokens->tokens)
+        return tx_fail(TX_MEMORY, "no memory for a batch of %" PRId64 " x %" PRId64 " tokens", rows, block);
+    tokens->labels = tokens->tokens + rows * block;
+    return TX_OK;
+}
+
+/* By Knuth's linear congruence. */
+void tx_bench_tokens_next(int64_t vocab, tx_bench_tokens *tokens)
+{
+    const int64_t count = tokens->rows * tokens->block;
+    for (int64_t i = 0; i < count; i++) {
+        tokens->random = tokens->random * 6364136223846793005u + 1442695040888963407u;
+        tokens->tokens[i] = (int32_t)((tokens->random >> 33) % (uint64_t)vocab);
+    }
+    for (int64_t i = 0; i < count; i++)
+        tokens->labels[i] = (i + 1) % tokens->block ? tokens->tokens[i + 1] : TX_IGNORE_LABEL;
+}
+
+int64_t tx_bench_tokens_counted(const tx_bench_tokens *tokens)
+{
+    return tokens->rows * (tokens->block - 1);
+}
+
+/* ---- Training ------------------------------------------------------------------------------------------- */
+
+tx_optimizer_options tx_bench_optimizer(void)
+{
+    return (tx_optimizer_options){sizeof(tx_optimizer_options), TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = 0.0f};
+}
+
+tx_trainer_options tx_bench_trainer_options(int64_t batch, int64_t block)
+{
+    return (tx_trainer_options){
+        .size = sizeof(tx_trainer_options),
+        .task = &tx_causal_lm,
+        .batch = batch,
+        .block = block,
+        .accumulation = 1,
+        .parallel = {.size = sizeof(tx_parallel_options)},
+        .max_grad_norm = TX_BENCH_GRAD_NORM,
+        .optimizer = tx_bench_optimizer(),
+    };
+}
+
+tx_status tx_bench_training_open(const tx_engine_options *engine, const tx_config *config,
+                                 const tx_trainer_options *options, tx_bench_training *training)
+{
+    tx_bench_training *t = training;
+    tx_trainer_options all = *options;
+    const int64_t rows = all.batch * (all.comm ? all.comm->size : 1);
+    all.all_rows = rows;
+    all.rows_before = all.comm ? all.batch * all.comm->rank : 0;
+    *t = (tx_bench_training){.config = config};
+    tx_status status = tx_bench_tokens_make(rows, options->block, &t->data);
+    if (!status)
+        status = tx_engine_create(engine, &t->engine);
+    if (!status)
+        status = tx_model_create(t->engine, &t->model);
+    if (!status)
+        status = tx_trainer_create(t->model, config, &all, &t->trainer);
+    if (!status && all.comm)
+        status = tx_pace_create(all.comm, TX_OVERLAP_AUTO, false, options->batch, rows, &t->pace);
+    if (status)
+        tx_bench_training_close(t);
+    return status;
+}
+
+void tx_bench_training_close(tx_bench_training *training)
+{
+    tx_pace_free(training->pace);
+    tx_trainer_free(training->trainer);
+    tx_model_free(training->model);
+    tx_engine_free(training->engine);
+    free(training->data.tokens);
+    *training = (tx_bench_training){0};
+}
+
+static tx_status take_results(tx_bench_training *t)
+{
+    tx_results results;
+    tx_status status = tx_trainer_results(t->trainer, &results);
+    if (status)
+        return status;
+    t->loss = (double)results.value[TX_RESULT_LOSS];
+    return results.value[TX_RESULT_FINITE] == 1.0f && isfinite(t->loss)
+               ? TX_OK
+               : tx_fail(TX_DEVICE, "step %" PRId64 ": loss %g, and the gradient's norm is not finite",
+                         tx_trainer_steps(t->trainer), t->loss);
+}
+
+static tx_status step(tx_bench_training *t, bool first)
+{
+    const int64_t before = tx_trainer_options_of(t->trainer)->rows_before * t->data.block;
+    const tx_batch batch = {tx_trainer_options_of(t->trainer)->batch,
+                            {t->data.tokens + before, t->data.labels + before}};
+    tx_pace_news news;
+    tx_bench_tokens_next(t->config->vocab_size, &t->data);
+    tx_status status = t->pace ? tx_pace_begin(t->pace, t->model) : TX_OK;
+    if (!status)
+        status = tx_trainer_step(t->trainer, &batch, tx_bench_tokens_counted(&t->data), TX_BENCH_LEARNING_RATE);
+    if (!status && !first)
+        status = take_results(t);
+    if (!status && t->pace)
+        status = tx_pace_end(t->pace, &news);
+    return status;
+}
+
+tx_status tx_bench_training_run(tx_bench_training *training, int64_t steps, double *seconds)
+{
+    const double begin = tx_now();
+    tx_status status = TX_OK;
+    for (int64_t i = 0; i < steps && !status; i++)
+        status = step(training, i == 0);
+    if (!status && steps > 0)
+        status = take_results(training);
+    *seconds = tx_now() - begin;
+    return status;
+}
+
+tx_status tx_bench_training_measure(tx_bench_training *training, int64_t steps, double *seconds)
+{
+    double ignored;
+    tx_status status = tx_model_init(training->model, 1);
+    if (!status)
+        status = tx_bench_training_run(training, 2, &ignored);
+    if (!status)
+        status = tx_bench_training_run(training, steps, seconds);
+    *seconds /= (double)steps;
+    return status;
+}

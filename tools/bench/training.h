@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A trainer of this process whose steps are measured: one micro-batch of random tokens, clip 1, AdamW without decay. */
+#ifndef TX_TOOLS_BENCH_TRAINING_H
+#define TX_TOOLS_BENCH_TRAINING_H
+
+#include "models/train/pace.h"
+#include "models/train/trainer.h"
+
+typedef struct tx_bench_tokens {
+    uint64_t random;          /* the state; the same everywhere */
+    int64_t rows, block;      /* of all ranks */
+    int32_t *tokens, *labels; /* [rows, block] */
+} tx_bench_tokens;
+
+/* The caller frees tokens->tokens. */
+tx_status tx_bench_tokens_make(int64_t rows, int64_t block, tx_bench_tokens *tokens);
+/* Random tokens below `vocab`, each the label of the one before. */
+void tx_bench_tokens_next(int64_t vocab, tx_bench_tokens *tokens);
+/* Labels that count. */
+int64_t tx_bench_tokens_counted(const tx_bench_tokens *tokens);
+
+typedef struct tx_bench_training {
+    const tx_config *config;
+    tx_engine *engine;
+    tx_model *model;
+    tx_trainer *trainer;
+    tx_pace *pace; /* of several ranks */
+    tx_bench_tokens data;
+    double loss; /* of the last step */
+} tx_bench_training;
+
+#define TX_BENCH_LEARNING_RATE 5e-5
+#define TX_BENCH_GRAD_NORM 1.0
+tx_optimizer_options tx_bench_optimizer(void);
+/* Options of the trainer. */
+tx_trainer_options tx_bench_trainer_options(int64_t batch, int64_t block);
+
+/* Opens a device and compiles the plans, of all ranks of options->comm alike; tx_model_init is left to the caller,
+ * since it takes all memory. Frees itself where it fails. */
+tx_status tx_bench_training_open(const tx_engine_options *engine, const tx_config *config,
+                                 const tx_trainer_options *options, tx_bench_training *training);
+/* Runs steps as a training run does, which takes a step's results after the next was given. */
+tx_status tx_bench_training_run(tx_bench_training *training, int64_t steps, double *seconds);
+/* Seconds a step, after tx_model_init and two steps of warm-up. */
+tx_status tx_bench_training_measure(tx_bench_training *training, int64_t steps, double *seconds);
+void tx_bench_training_close(tx_bench_training *training);
+
+/* Finds the model's configuration, which must have positions for `block` tokens, and takes its dropout out. The caller
+ * frees it in any case. */
+tx_status tx_bench_config(const char *name, int64_t block, tx_config **config);
+
+#endif
