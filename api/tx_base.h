@@ -70,16 +70,14 @@ tx_status tx_fail_in(tx_status status, const char *format, ...) TX_PRINTF(2, 3);
 
 /* ---- Telling ------------------------------------------------------------------------------ */
 
-/* Takes one line, without its end, that the user should see and that is no failure. */
-typedef void tx_warn(void *context, const char *message);
-
-/* Takes how far something long is: `done` of `total`, in whatever it counts. `what` names it: a file. */
-typedef void tx_progress(void *context, const char *what, int64_t done, int64_t total);
-
+/* How library code tells the user something without printing. */
 typedef struct tx_reporter {
-    tx_warn *warn;         /* NULL: nobody listens */
-    void *context;         /* of both */
-    tx_progress *progress; /* any thread may call it; NULL: nobody listens */
+    /* Takes one line, without its end, that the user should see and that is no failure. NULL: nobody listens. */
+    void (*warn)(void *context, const char *message);
+    void *context; /* of both */
+    /* Takes how far something long is: `done` of `total`, in whatever it counts. `what` names it: a file. Any thread
+     * may call it. NULL: nobody listens. */
+    void (*progress)(void *context, const char *what, int64_t done, int64_t total);
 } tx_reporter;
 
 /* ---- Types and shapes ---------------------------------------------------------------------- */
