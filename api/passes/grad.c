@@ -43,7 +43,7 @@ static tx_tensor *sum_rows(const grad *c, tx_tensor *x)
 {
     tx_attrs attrs = plain;
     attrs.axis = TX_AXIS_ROWS;
-    return EMIT(c, .op = TX_OP_REDUCE, .attrs = attrs, .in = {as_dtype(x, TX_F32)});
+    return EMIT(c, .op = TX_OP_REDUCE, .attrs = attrs, .in = {x});
 }
 
 /* The gradient of an operand of rank 2 that served a whole batch: the sum over the batch. */
