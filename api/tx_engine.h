@@ -22,6 +22,7 @@ typedef struct tx_device_info {
     int64_t max_allocation; /* bytes in one allocation */
     int32_t compute_units;
     bool tf32; /* has matrix units for tf32 that TX uses */
+    bool bf16; /* has instructions or matrix units for bf16 that TX uses; else operands are widened to fp32 */
 } tx_device_info;
 
 /* Number of devices over all backends; the cpu comes first. A platform without devices is not an error. */

@@ -36,12 +36,12 @@ typedef enum tx_op {
 #define TX_IN(op, name) offsetof(struct tx_in_##op, name)
 #define TX_OUT(op, name) offsetof(struct tx_out_##op, name)
 #define TX_NAMES_(...) __VA_ARGS__
-#define TX_OP(NAME, name, CLASS, min, n_in, n_out, in_place, adds, infer, grad, in, out) \
-    struct tx_in_##name {                                                                \
-        char TX_NAMES_ in;                                                               \
-    };                                                                                   \
-    struct tx_out_##name {                                                               \
-        char TX_NAMES_ out;                                                              \
+#define TX_OP(NAME, name, CLASS, CAST, min, n_in, n_out, in_place, adds, infer, grad, in, out) \
+    struct tx_in_##name {                                                                      \
+        char TX_NAMES_ in;                                                                     \
+    };                                                                                         \
+    struct tx_out_##name {                                                                     \
+        char TX_NAMES_ out;                                                                    \
     };
 #define TX_VIRTUAL TX_OP
 #include "ops.def"
@@ -81,6 +81,7 @@ typedef struct tx_attrs {
 #define TX_ARENA_MAP(X)                                                                                 \
     X(WEIGHTS, WEIGHTS)                                                                                 \
     X(FROZEN, WEIGHTS) /* parameters that never change, in types of their own */                        \
+    X(HALF, WEIGHTS)   /* 16-bit copies of WEIGHTS, in its order */                                     \
     X(GRADIENTS, GRADIENTS)                                                                             \
     X(OPTIMIZER, OPTIMIZER)                                                                             \
     X(PLANNED, ACTIVATIONS) /* inputs, activations, temporaries: reused by lifetimes */                 \

@@ -14,6 +14,7 @@ tx_status tx_graph_create(tx_model *model, tx_graph **graph)
     if (!g)
         return tx_fail(TX_MEMORY, "no memory for a graph");
     g->model = model;
+    g->autocast = TX_F32;
     g->chunk_bytes = TX_CHUNK_BYTES;
     *graph = g;
     return TX_OK;
@@ -31,6 +32,16 @@ void tx_graph_free(tx_graph *graph)
     free(graph->node);
     free(graph->loss);
     free(graph);
+}
+
+tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype)
+{
+    if (dtype != TX_F32 && dtype != TX_BF16)
+        return tx_fail(TX_UNSUPPORTED, "autocast: a graph computes in F32 or BF16, not in %s", tx_dtype_name(dtype));
+    if (graph->planned)
+        return tx_fail(TX_INVALID, "autocast: the graph has a plan, so it cannot change");
+    graph->autocast = dtype;
+    return TX_OK;
 }
 
 tx_status tx_graph_fail(tx_graph *graph, tx_status status)

@@ -50,6 +50,7 @@ struct tx_graph {
     tx_direction direction; /* of the nodes being added */
     tx_tensor **loss; /* what tx_backward was given, until autodiff takes it: the gradients are those of the sum */
     int32_t losses, loss_room;
+    tx_dtype autocast;   /* what tx_graph_autocast was given */
     int64_t chunk_bytes; /* TX_CHUNK_BYTES, or what a test sets */
     bool planned;        /* has been given to a plan: storage is shared, so nothing may be added */
     tx_status status;    /* of the first failure; its message is kept below */
@@ -81,7 +82,7 @@ static inline int64_t tx_tensor_bytes(const tx_tensor *t)
 static inline bool tx_tensor_lasts(tx_tensor *t)
 {
     const tx_arena_id arena = tx_tensor_root(t)->arena;
-    return arena == TX_ARENA_PLANNED || arena == TX_ARENA_WEIGHTS || arena == TX_ARENA_FROZEN;
+    return arena == TX_ARENA_PLANNED || arena == TX_ARENA_WEIGHTS || arena == TX_ARENA_FROZEN || arena == TX_ARENA_HALF;
 }
 
 /* TX_OK, or the first failure with its message put back. */

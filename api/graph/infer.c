@@ -98,7 +98,7 @@ tx_status tx_infer_none(const tx_infer *c)
 /* ---- dispatch ------------------------------------------------------------------------------ */
 
 static tx_status (*const rules[TX_OP_COUNT])(const tx_infer *) = {
-#define TX_OP(NAME, name, CLASS, min, n_in, n_out, in_place, adds, rule, grad, in, out) \
+#define TX_OP(NAME, name, CLASS, CAST, min, n_in, n_out, in_place, adds, rule, grad, in, out) \
     [TX_OP_##NAME] = tx_infer_##rule,
 #define TX_VIRTUAL TX_OP
 #include "ops.def"

@@ -14,7 +14,7 @@ typedef struct tx_infer {
     tx_operand *out;
 } tx_infer;
 
-#define TX_OP(NAME, name, CLASS, min, n_in, n_out, in_place, adds, rule, grad, in, out) \
+#define TX_OP(NAME, name, CLASS, CAST, min, n_in, n_out, in_place, adds, rule, grad, in, out) \
     tx_status tx_infer_##rule(const tx_infer *c);
 #define TX_VIRTUAL TX_OP
 #include "ops.def"

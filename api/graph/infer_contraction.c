@@ -85,12 +85,12 @@ static tx_status check_qkv(const tx_infer *c, int i, int64_t *head_size)
 tx_status tx_infer_attention(const tx_infer *c)
 {
     int64_t d = 0;
-    TX_CHECK(tx_want_dtype(c, 0, TX_F32));
+    TX_CHECK(tx_want_float_type(c, 0));
     TX_CHECK(check_qkv(c, 0, &d));
     int64_t batch = c->in[0].shape.dim[0], time = c->in[0].shape.dim[1];
     TX_CHECK(tx_want_dtype(c, 1, TX_I32));
     TX_CHECK(tx_want_shape(c, 1, &TX_SHAPE(batch)));
-    tx_give(c, 0, TX_F32, TX_SHAPE(batch, time, c->attrs->heads * d));
+    tx_give(c, 0, c->in[0].dtype, TX_SHAPE(batch, time, c->attrs->heads * d));
     tx_give(c, 1, TX_F32, TX_SHAPE(batch, c->attrs->heads, time));
     return TX_OK;
 }
@@ -98,7 +98,10 @@ tx_status tx_infer_attention(const tx_infer *c)
 tx_status tx_infer_attention_grad(const tx_infer *c)
 {
     int64_t d = 0;
-    TX_CHECK(tx_want_dtype(c, 1, TX_F32));
+    TX_CHECK(tx_want_float_type(c, 1));
+    for (int i = 0; i < 3; i++)
+        TX_CHECK(tx_want_dtype(c, i, c->in[1].dtype));
+    TX_CHECK(tx_want_dtype(c, 3, TX_F32));
     TX_CHECK(check_qkv(c, 1, &d));
     int64_t batch = c->in[1].shape.dim[0], time = c->in[1].shape.dim[1];
     tx_shape o = TX_SHAPE(batch, time, c->attrs->heads * d), lse = TX_SHAPE(batch, c->attrs->heads, time);
@@ -107,7 +110,7 @@ tx_status tx_infer_attention_grad(const tx_infer *c)
     TX_CHECK(tx_want_shape(c, 3, &lse));
     TX_CHECK(tx_want_dtype(c, 4, TX_I32));
     TX_CHECK(tx_want_shape(c, 4, &TX_SHAPE(batch)));
-    tx_give(c, 0, TX_F32, c->in[1].shape);
+    tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
     tx_give(c, 1, TX_F32, lse);
     return TX_OK;
 }

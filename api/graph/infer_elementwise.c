@@ -16,32 +16,41 @@ tx_status tx_infer_same(const tx_infer *c)
     return TX_OK;
 }
 
+/* One operand or two, of one type and shape. */
+tx_status tx_infer_map(const tx_infer *c)
+{
+    TX_CHECK(tx_want_float_type(c, 0));
+    TX_CHECK(tx_want_dtype(c, 1, c->in[0].dtype));
+    if (tx_present(&c->in[1]) && !tx_shape_equal(&c->in[0].shape, &c->in[1].shape))
+        return tx_fail(TX_INVALID, "%s: shapes %s and %s differ", tx_want_name(c), TX_TEXT(c->in[0].shape),
+                       TX_TEXT(c->in[1].shape));
+    tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
+    return TX_OK;
+}
+
 tx_status tx_infer_same2(const tx_infer *c)
 {
     TX_CHECK(tx_want_f32(c));
-    if (!tx_shape_equal(&c->in[0].shape, &c->in[1].shape))
-        return tx_fail(TX_INVALID, "%s: shapes %s and %s differ", tx_want_name(c), TX_TEXT(c->in[0].shape),
-                       TX_TEXT(c->in[1].shape));
-    tx_give(c, 0, TX_F32, c->in[0].shape);
-    return TX_OK;
+    return tx_infer_map(c);
 }
 
 tx_status tx_infer_swiglu(const tx_infer *c)
 {
-    TX_CHECK(tx_want_f32(c));
+    TX_CHECK(tx_want_float_type(c, 0));
     int64_t last = tx_shape_last(&c->in[0].shape);
     if (c->in[0].shape.rank < 1 || last % 2 != 0)
         return tx_want_other_shape(c, 0, "an even last dimension (gate | up)");
-    tx_give(c, 0, TX_F32, tx_with_last(&c->in[0].shape, last / 2));
+    tx_give(c, 0, c->in[0].dtype, tx_with_last(&c->in[0].shape, last / 2));
     return TX_OK;
 }
 
 tx_status tx_infer_swiglu_grad(const tx_infer *c)
 {
-    TX_CHECK(tx_want_f32(c));
+    TX_CHECK(tx_want_float_type(c, 0));
+    TX_CHECK(tx_want_dtype(c, 1, c->in[0].dtype));
     tx_shape half = tx_with_last(&c->in[1].shape, tx_shape_last(&c->in[1].shape) / 2);
     TX_CHECK(tx_want_shape(c, 0, &half));
-    tx_give(c, 0, TX_F32, c->in[1].shape);
+    tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
     return TX_OK;
 }
 

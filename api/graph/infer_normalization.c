@@ -4,10 +4,12 @@
 
 #include <inttypes.h>
 
-/* x [.., C] at `x`, vectors [C] from input `first` to `last`. */
+/* x [.., C] at `x`, behind the gradient dy of any type where it is not the first; vectors [C] from input `first` to
+ * `last`. */
 static tx_status check_norm(const tx_infer *c, int x, int first, int last)
 {
-    TX_CHECK(tx_want_f32(c));
+    for (int i = 0; i < TX_MAX_IN; i++)
+        TX_CHECK(i < x ? tx_want_float_type(c, i) : tx_want_dtype(c, i, TX_F32));
     tx_shape channels = TX_SHAPE(tx_shape_last(&c->in[x].shape));
     for (int i = first; i <= last; i++)
         TX_CHECK(tx_want_shape(c, i, &channels));
@@ -24,12 +26,22 @@ static tx_status infer_summand(const tx_infer *c, int i, int out)
     return TX_OK;
 }
 
+/* y, F32 where no type was asked for. */
+static tx_status infer_normalized(const tx_infer *c)
+{
+    const tx_dtype asked = c->out[0].dtype;
+    if (asked != TX_DTYPE_COUNT && !tx_is_float_type(asked))
+        return tx_fail(TX_INVALID, "%s: the result cannot be %s", tx_want_name(c), tx_dtype_name(asked));
+    tx_give(c, 0, asked != TX_DTYPE_COUNT ? asked : TX_F32, c->in[0].shape);
+    return TX_OK;
+}
+
 tx_status tx_infer_layer_norm(const tx_infer *c)
 {
     TX_CHECK(check_norm(c, 0, 1, 2));
     TX_CHECK(infer_summand(c, 3, 3));
     tx_shape rows = TX_SHAPE(tx_shape_rows(&c->in[0].shape));
-    tx_give(c, 0, TX_F32, c->in[0].shape);
+    TX_CHECK(infer_normalized(c));
     tx_give(c, 1, TX_F32, rows);
     tx_give(c, 2, TX_F32, rows);
     return TX_OK;
@@ -39,7 +51,7 @@ tx_status tx_infer_rms_norm(const tx_infer *c)
 {
     TX_CHECK(check_norm(c, 0, 1, 1));
     TX_CHECK(infer_summand(c, 2, 2));
-    tx_give(c, 0, TX_F32, c->in[0].shape);
+    TX_CHECK(infer_normalized(c));
     tx_give(c, 1, TX_F32, TX_SHAPE(tx_shape_rows(&c->in[0].shape)));
     return TX_OK;
 }
@@ -86,7 +98,7 @@ static tx_status check_vocab(const tx_infer *c)
 tx_status tx_infer_cross_entropy(const tx_infer *c)
 {
     tx_shape rows = tx_without_last(&c->in[0].shape);
-    TX_CHECK(tx_want_dtype(c, 0, TX_F32));
+    TX_CHECK(tx_want_float_type(c, 0));
     TX_CHECK(tx_want_dtype(c, 1, TX_I32));
     TX_CHECK(tx_want_shape(c, 1, &rows));
     TX_CHECK(check_vocab(c));
@@ -98,13 +110,13 @@ tx_status tx_infer_cross_entropy(const tx_infer *c)
 tx_status tx_infer_cross_entropy_grad(const tx_infer *c)
 {
     tx_shape rows = tx_without_last(&c->in[0].shape);
-    const tx_dtype types[] = {TX_F32, TX_F32, TX_I32, TX_F32};
-    for (int i = 0; i < 4; i++)
-        TX_CHECK(tx_want_dtype(c, i, types[i]));
+    TX_CHECK(tx_want_float_type(c, 0));
+    for (int i = 1; i < 4; i++)
+        TX_CHECK(tx_want_dtype(c, i, i == 2 ? TX_I32 : TX_F32));
     for (int i = 1; i < 4; i++)
         TX_CHECK(tx_want_shape(c, i, &rows));
     TX_CHECK(check_vocab(c));
-    tx_give(c, 0, TX_F32, c->in[0].shape);
+    tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
     return TX_OK;
 }
 
@@ -117,7 +129,7 @@ static tx_shape reduced(const tx_shape *x, tx_axis axis)
 
 tx_status tx_infer_reduce(const tx_infer *c)
 {
-    TX_CHECK(tx_want_f32(c));
+    TX_CHECK(tx_want_float_type(c, 0));
     const tx_shape *x = &c->in[0].shape;
     tx_give(c, 0, TX_F32, reduced(x, c->attrs->axis));
     tx_give(c, 1, TX_F32, TX_SHAPE(tx_reduce_work(c->attrs->axis, x)));

@@ -7,9 +7,13 @@
 
 #include "backends/backend.h"
 
+/* What mixed precision makes of an op: column CAST of ops.def. */
+typedef enum tx_cast_rule { TX_CAST_FULL, TX_CAST_HALF, TX_CAST_ROUND, TX_CAST_ANY } tx_cast_rule;
+
 typedef struct tx_op_info {
     const char *name;
     tx_op_class op_class;
+    tx_cast_rule cast;
     int32_t inputs_min, inputs, outputs;
     int32_t in_place; /* input that output 0 may lie on, or -1 */
     uint32_t adds;    /* bit i: output i takes attrs.accumulate */

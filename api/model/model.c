@@ -191,6 +191,12 @@ int64_t tx_optimizer_address(const tx_model *model, int32_t k, int64_t weights)
     return chunk * arena->chunk_bytes + tx_optimizer_bytes(&model->optimizer_state[k], weights % arena->chunk_bytes);
 }
 
+int64_t tx_model_half_address(const tx_model *model, int64_t weights)
+{
+    const int64_t within = weights % model->arena[TX_ARENA_WEIGHTS].chunk_bytes;
+    return weights - within + within / 2;
+}
+
 /* ---- Places in arenas ----------------------------------------------------------------------------------- */
 
 tx_status tx_model_write_at(tx_model *model, tx_arena_id id, int64_t address, const void *data, int64_t bytes)

@@ -51,7 +51,7 @@ struct tx_model {
     int32_t params, param_room;
     tx_state_record *state;
     int32_t states, state_room;
-    bool has_gradients, sealed, groups_written;
+    bool has_gradients, has_half, sealed, groups_written;
     const tx_optimizer_state *optimizer_state; /* what the optimizer keeps, once it is made */
     int32_t optimizer_states;
     tx_arena arena[TX_ARENA_COUNT];
@@ -74,6 +74,10 @@ tx_status tx_model_declare_state(tx_model *model, const char *name, tx_dtype dty
 /* Declares the optimizer's group bytes; `offset[c]` is the address of those of chunk c of the parameters. From now on
  * no parameter can be declared. */
 tx_status tx_model_declare_groups(tx_model *model, int64_t offset[TX_MAX_CHUNKS]);
+
+/* Where in arena HALF, which has as many chunks as the weights, the copy of the weights from a block's address on lies.
+ */
+int64_t tx_model_half_address(const tx_model *model, int64_t weights);
 
 /* Blocks that a parameter of so many elements takes; the last may be short. */
 static inline int64_t tx_param_blocks(int64_t count)

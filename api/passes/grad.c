@@ -43,7 +43,7 @@ static tx_tensor *sum_rows(const grad *c, tx_tensor *x)
 {
     tx_attrs attrs = plain;
     attrs.axis = TX_AXIS_ROWS;
-    return EMIT(c, .op = TX_OP_REDUCE, .attrs = attrs, .in = {as_dtype(x, TX_F32)});
+    return EMIT(c, .op = TX_OP_REDUCE, .attrs = attrs, .in = {x});
 }
 
 /* The gradient of an operand of rank 2 that served a whole batch: the sum over the batch. */
@@ -248,7 +248,7 @@ static void grad_none(const grad *c)
 }
 
 static void (*const rules[TX_OP_COUNT])(const grad *) = {
-#define TX_OP(NAME, name, CLASS, min, n_in, n_out, in_place, adds, infer, rule, in, out) [TX_OP_##NAME] = grad_##rule,
+#define TX_OP(NAME, name, CLASS, CAST, min, n_in, n_out, in_place, adds, infer, rule, in, out) [TX_OP_##NAME] = grad_##rule,
 #define TX_VIRTUAL TX_OP
 #include "ops.def"
 };

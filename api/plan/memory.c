@@ -24,6 +24,8 @@ static tx_status size_arenas(tx_model *model)
     if (model->has_gradients && arena[TX_ARENA_GRADIENTS_WINDOW].space == TX_SPACE_WINDOW)
         tx_arena_cover(&arena[TX_ARENA_GRADIENTS_WINDOW], weights);
     tx_status status = TX_OK;
+    for (int32_t c = 0; c < weights->chunks && model->has_half && status == TX_OK; c++)
+        status = tx_arena_use(&arena[TX_ARENA_HALF], c * arena[TX_ARENA_HALF].chunk_bytes, weights->used[c] / 2);
     for (int32_t k = 0; k < model->optimizer_states && !tx_parallel_sharded(parallel); k++)
         for (int32_t c = 0; c < weights->chunks && status == TX_OK; c++)
             status = tx_arena_use(&arena[TX_ARENA_OPTIMIZER], tx_optimizer_address(model, k, c * weights->chunk_bytes),

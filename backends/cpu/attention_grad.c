@@ -90,24 +90,27 @@ static void row_sums(const float *dout, const float *o, int64_t row, int64_t row
         TX_SUM(delta[t], i, size, dout[t * row + i] * o[t * row + i]);
 }
 
-/* All queries of head h of sample b; dk and dv are added to. */
-static void backward_head(const tx_cpu_call *call, int64_t b, int64_t h, int32_t thread)
+/* What belongs to one key head of a sample, as fp32: packed rows q | k | v of query heads, key head and value head,
+ * which begin at these places of a row, and rows of o and its gradient, which begin at the first of the query heads. */
+typedef struct tx_backward_group {
+    int64_t b, group, length, shared, size;
+    const float *qkv, *dout, *o;
+    float *dqkv;
+    int64_t row, q, k, v, out_row;
+} tx_backward_group;
+
+/* All queries of query head `i` of the group; dk and dv are added to. */
+static void backward_head(const tx_cpu_call *call, const tx_backward_group *g, int64_t i, tx_backward_space *space)
 {
     const tx_attrs *attrs = &call->command->attrs;
-    const tx_shape *qkv = &call->command->in[1].shape;
-    const int64_t length = qkv->dim[1], width = qkv->dim[2], heads = attrs->heads, kv_heads = attrs->kv_heads;
-    const int64_t size = width / (heads + 2 * kv_heads), group = h / (heads / kv_heads), out_row = heads * size;
-    const int32_t *lengths = call->in[4];
-    const int64_t valid = tx_tile_valid(lengths, b, length), at = b * length * out_row + h * size;
-    const int64_t k_at = (heads + group) * size, v_at = (heads + kv_heads + group) * size;
-    const float *base = (const float *)call->in[1] + b * length * width, *dout = (const float *)call->in[0] + at;
-    const float *lse = (const float *)call->in[3] + (b * heads + h) * length;
-    float *dbase = (float *)call->out[0] + b * length * width, *dq = dbase + h * size;
-    float *delta = (float *)call->out[1] + (b * heads + h) * length;
+    const int64_t length = g->length, width = g->row, size = g->size, b = g->b, h = g->group * g->shared + i;
+    const int64_t valid = tx_tile_valid(call->in[4], b, length), out_row = g->out_row;
+    const float *dout = g->dout + i * size, *lse = (const float *)call->in[3] + (b * attrs->heads + h) * length;
+    float *dq = g->dqkv + g->q + i * size, *delta = (float *)call->out[1] + (b * attrs->heads + h) * length;
     const tx_head head = {
-        .q = base + h * size,
-        .k = base + k_at,
-        .v = base + v_at,
+        .q = g->qkv + g->q + i * size,
+        .k = g->qkv + g->k,
+        .v = g->qkv + g->v,
         .q_row = width,
         .kv_row = width,
         .size = size,
@@ -117,32 +120,93 @@ static void backward_head(const tx_cpu_call *call, int64_t b, int64_t h, int32_t
         .plane = (uint32_t)h,
     };
     const tx_site site = tx_site_of(call, b);
-    tx_backward_space *space =
-        (tx_backward_space *)(void *)((char *)call->scratch + thread * tx_cpu_attention_grad_scratch(size));
-    row_sums(dout, (const float *)call->in[2] + at, out_row, valid, size, delta);
+    row_sums(dout, g->o + i * size, out_row, valid, size, delta);
     for (int64_t query = 0; query < valid; query += TX_TILE) {
         const int64_t queries = valid - query < TX_TILE ? valid - query : TX_TILE;
-        const tx_backward_rows rows = {dout + query * out_row, lse + query,  delta + query, dq + query * width,
-                                       dbase + k_at,           dbase + v_at, out_row};
+        const tx_backward_rows rows = {dout + query * out_row, lse + query,    delta + query, dq + query * width,
+                                       g->dqkv + g->k,         g->dqkv + g->v, out_row};
         backward_tile(call, &head, &site, query, queries, &rows, space);
     }
     zero_rows(dq + valid * width, width, length - valid, size);
+}
+
+static void backward_group(const tx_cpu_call *call, const tx_backward_group *g, tx_backward_space *space)
+{
+    zero_rows(g->dqkv + g->k, g->row, g->length, g->size);
+    zero_rows(g->dqkv + g->v, g->row, g->length, g->size);
+    for (int64_t i = 0; i < g->shared; i++)
+        backward_head(call, g, i, space);
+}
+
+/* Where the operands lie, which are fp32. */
+static void backward_in_place(const tx_cpu_call *call, const tx_backward_group *stored, tx_backward_space *space)
+{
+    const int64_t first = stored->b * stored->length * stored->row;
+    const int64_t out = stored->b * stored->length * stored->out_row + stored->q;
+    tx_backward_group g = *stored;
+    g.qkv = (const float *)call->in[1] + first;
+    g.dout = (const float *)call->in[0] + out;
+    g.o = (const float *)call->in[2] + out;
+    g.dqkv = (float *)call->out[0] + first;
+    backward_group(call, &g, space);
+}
+
+/* Of operands of 16 bits: on copies behind the thread's other memory, whose gradient is narrowed. */
+static void backward_wide(const tx_cpu_call *call, const tx_backward_group *stored, tx_backward_space *space)
+{
+    const tx_dtype type = call->command->in[1].dtype;
+    const int64_t size = stored->size, length = stored->length, queries = stored->shared * size;
+    const int64_t first = stored->b * length * stored->row, out = stored->b * length * stored->out_row + stored->q;
+    const int64_t row = queries + 2 * size, from[] = {stored->q, stored->k, stored->v};
+    const int64_t to[] = {0, queries, queries + size}, parts[] = {queries, size, size};
+    float *qkv = (float *)(void *)((char *)space + tx_cpu_attention_grad_scratch(size)), *dqkv = qkv + length * row;
+    float *dout = dqkv + length * row, *o = dout + length * queries;
+    for (int p = 0; p < 3; p++)
+        tx_widen_rows(qkv + to[p], row, call->in[1], type, first + from[p], stored->row, length, parts[p]);
+    tx_widen_rows(dout, queries, call->in[0], type, out, stored->out_row, length, queries);
+    tx_widen_rows(o, queries, call->in[2], type, out, stored->out_row, length, queries);
+    tx_backward_group g = *stored;
+    g.qkv = qkv;
+    g.dqkv = dqkv;
+    g.dout = dout;
+    g.o = o;
+    g.row = row;
+    g.q = to[0];
+    g.k = to[1];
+    g.v = to[2];
+    g.out_row = queries;
+    backward_group(call, &g, space);
+    for (int p = 0; p < 3; p++)
+        tx_narrow_rows(call->out[0], type, first + from[p], stored->row, dqkv + to[p], row, length, parts[p]);
 }
 
 /* Item: (sample, key head). */
 static void attention_grad_items(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const tx_attrs *attrs = &call->command->attrs;
-    const tx_shape *qkv = &call->command->in[1].shape;
-    const int64_t length = qkv->dim[1], width = qkv->dim[2], heads = attrs->heads, kv_heads = attrs->kv_heads;
-    const int64_t size = width / (heads + 2 * kv_heads), shared = heads / kv_heads;
+    const tx_operand *qkv = &call->command->in[1];
+    const int64_t length = qkv->shape.dim[1], width = qkv->shape.dim[2], heads = attrs->heads;
+    const int64_t size = width / (heads + 2 * attrs->kv_heads), shared = heads / attrs->kv_heads;
+    const int64_t bytes = tx_cpu_scratch(call->command, call->threads) / call->threads;
+    tx_backward_space *space = (tx_backward_space *)(void *)((char *)call->scratch + thread * bytes);
     for (int64_t item = first; item < last; item++) {
-        const int64_t group = item % kv_heads, b = item / kv_heads;
-        float *dbase = (float *)call->out[0] + b * length * width;
-        zero_rows(dbase + (heads + group) * size, width, length, size);
-        zero_rows(dbase + (heads + kv_heads + group) * size, width, length, size);
-        for (int64_t h = group * shared; h < (group + 1) * shared; h++)
-            backward_head(call, b, h, thread);
+        const int64_t group = item % attrs->kv_heads, b = item / attrs->kv_heads;
+        const tx_backward_group g = {
+            .b = b,
+            .group = group,
+            .length = length,
+            .shared = shared,
+            .size = size,
+            .row = width,
+            .q = group * shared * size,
+            .k = (heads + group) * size,
+            .v = (heads + attrs->kv_heads + group) * size,
+            .out_row = heads * size,
+        };
+        if (qkv->dtype == TX_F32)
+            backward_in_place(call, &g, space);
+        else
+            backward_wide(call, &g, space);
     }
 }
 

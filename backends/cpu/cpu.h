@@ -54,6 +54,16 @@ static inline int64_t tx_cpu_attention_grad_scratch(int64_t size)
 {
     return tx_cpu_tile_bytes(3, 0, 2, size);
 }
+/* What follows in a thread's part where operands are of 16 bits: of one head q | k | v as fp32, and a tile of o. */
+static inline int64_t tx_cpu_attention_wide(tx_dtype type, int64_t length, int64_t size)
+{
+    return type == TX_F32 ? 0 : (3 * length + TX_TILE) * size * (int64_t)sizeof(float);
+}
+/* The same for the gradient: of a key head and the `shared` query heads that read it q | k | v, dq | dk | dv, do, o. */
+static inline int64_t tx_cpu_attention_grad_wide(tx_dtype type, int64_t length, int64_t size, int64_t shared)
+{
+    return type == TX_F32 ? 0 : (4 * shared + 4) * length * size * (int64_t)sizeof(float);
+}
 
 /* ---- Threads --------------------------------------------------------------------------------- */
 

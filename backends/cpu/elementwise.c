@@ -2,32 +2,45 @@
  * Element-wise kernels: activations and their gradients, sums, products, scaling, dropout, rotary embedding. */
 #include "backends/cpu/simd.h"
 
-/* Every kernel here that maps element to element: y may lie on the first operand. */
-typedef struct tx_map {
-    const float *a, *b;
-    float *y;
-} tx_map;
+/* y[i] from a[i] and, where there is one, b[i], of n neighbours; y may lie on a. */
+typedef void tx_map(const tx_cpu_call *call, const float *a, const float *b, float *y, int64_t n);
 
-static tx_map tx_map_of(const tx_cpu_call *call)
+/* Maps elements first..last-1. All operands have the type of the result (of an epilogue too, whose command is the
+ * product's). */
+static inline void map_slice(const tx_cpu_call *call, int64_t first, int64_t last, tx_map *map)
 {
-    return (tx_map){call->in[0], call->in[1], call->out[0]};
+    const tx_dtype type = call->command->out[0].dtype;
+    float a[TX_PIECE], b[TX_PIECE], y[TX_PIECE];
+    for (int64_t at = first, count; at < last; at += count) {
+        count = tx_run_length(type, last - at);
+        map(call, tx_run_of(call->in[0], type, at, count, a),
+            call->in[1] ? tx_run_of(call->in[1], type, at, count, b) : NULL, tx_run_to(call->out[0], type, at, y),
+            count);
+        tx_run_put(call->out[0], y, type, at, count);
+    }
 }
 
-/* Defines kernel `name` as y[i] = term, an expression of a[i] and b[i]; `setup` runs once a slice. */
-#define TX_MAP_KERNEL(name, setup, term)                                                           \
+/* Defines the kernel of `name` by its tx_map, name_map. */
+#define TX_MAPPED(name)                                                                            \
     static void name##_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread) \
     {                                                                                              \
-        const tx_map m = tx_map_of(call);                                                          \
-        const float *a = m.a, *b = m.b;                                                            \
-        float *y = m.y;                                                                            \
-        (void)thread, (void)b;                                                                     \
-        setup;                                                                                     \
-        TX_SIMD for (int64_t i = first; i < last; i++) y[i] = term;                                \
+        (void)thread;                                                                              \
+        map_slice(call, first, last, name##_map);                                                  \
     }                                                                                              \
     void TX_CPU_NAME(name)(const tx_cpu_call *call)                                                \
     {                                                                                              \
         tx_cpu_slices(call, tx_operand_count(&call->command->out[0]), TX_CPU_GRAIN, name##_slice); \
     }
+
+/* The same, and the map: y[i] = term, an expression of a[i] and b[i]; `setup` runs before. */
+#define TX_MAP_KERNEL(name, setup, term)                                                                 \
+    static void name##_map(const tx_cpu_call *call, const float *a, const float *b, float *y, int64_t n) \
+    {                                                                                                    \
+        (void)call, (void)b;                                                                             \
+        setup;                                                                                           \
+        TX_SIMD for (int64_t i = 0; i < n; i++) y[i] = term;                                             \
+    }                                                                                                    \
+    TX_MAPPED(name)
 
 /* ---- Activations ------------------------------------------------------------------------------- */
 
@@ -73,37 +86,27 @@ static inline float tx_silu_slope(float x)
     return s.value + x * s.slope;
 }
 
-static void gelu_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+static void gelu_map(const tx_cpu_call *call, const float *a, const float *b, float *y, int64_t n)
 {
-    const tx_map m = tx_map_of(call);
-    (void)thread;
+    (void)b;
     if (call->command->attrs.exact) {
-        TX_SIMD for (int64_t i = first; i < last; i++) m.y[i] = tx_gelu_exact(m.a[i]);
+        TX_SIMD for (int64_t i = 0; i < n; i++) y[i] = tx_gelu_exact(a[i]);
     } else {
-        TX_SIMD for (int64_t i = first; i < last; i++) m.y[i] = tx_gelu_tanh(m.a[i]);
+        TX_SIMD for (int64_t i = 0; i < n; i++) y[i] = tx_gelu_tanh(a[i]);
     }
 }
 
-void TX_CPU_NAME(gelu)(const tx_cpu_call *call)
+static void gelu_grad_map(const tx_cpu_call *call, const float *a, const float *b, float *y, int64_t n)
 {
-    tx_cpu_slices(call, tx_operand_count(&call->command->out[0]), TX_CPU_GRAIN, gelu_slice);
-}
-
-static void gelu_grad_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
-{
-    const tx_map m = tx_map_of(call);
-    (void)thread;
     if (call->command->attrs.exact) {
-        TX_SIMD for (int64_t i = first; i < last; i++) m.y[i] = m.a[i] * tx_gelu_exact_slope(m.b[i]);
+        TX_SIMD for (int64_t i = 0; i < n; i++) y[i] = a[i] * tx_gelu_exact_slope(b[i]);
     } else {
-        TX_SIMD for (int64_t i = first; i < last; i++) m.y[i] = m.a[i] * tx_gelu_tanh_slope(m.b[i]);
+        TX_SIMD for (int64_t i = 0; i < n; i++) y[i] = a[i] * tx_gelu_tanh_slope(b[i]);
     }
 }
 
-void TX_CPU_NAME(gelu_grad)(const tx_cpu_call *call)
-{
-    tx_cpu_slices(call, tx_operand_count(&call->command->out[0]), TX_CPU_GRAIN, gelu_grad_slice);
-}
+TX_MAPPED(gelu)
+TX_MAPPED(gelu_grad)
 
 TX_MAP_KERNEL(silu, , a[i] * tx_sigmoid(a[i]))
 TX_MAP_KERNEL(silu_grad, , a[i] * tx_silu_slope(b[i]))
@@ -119,11 +122,17 @@ TX_MAP_KERNEL(scale, const float alpha = tx_cpu_factor(call), a[i] * alpha)
 static void swiglu_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const int64_t width = tx_shape_last(&call->command->out[0].shape);
+    const tx_dtype type = call->command->out[0].dtype;
+    float gates[TX_PIECE], ups[TX_PIECE], results[TX_PIECE];
     (void)thread;
-    for (int64_t row = first; row < last; row++) {
-        const float *gate = (const float *)call->in[0] + row * 2 * width, *up = gate + width;
-        float *y = (float *)call->out[0] + row * width;
-        TX_SIMD for (int64_t i = 0; i < width; i++) y[i] = gate[i] * tx_sigmoid(gate[i]) * up[i];
+    for (int64_t at = first * width, count; at < last * width; at += count) {
+        const int64_t row = at / width;
+        count = tx_run_length(type, (row + 1) * width - at);
+        const float *gate = tx_run_of(call->in[0], type, at + row * width, count, gates);
+        const float *up = tx_run_of(call->in[0], type, at + (row + 1) * width, count, ups);
+        float *y = tx_run_to(call->out[0], type, at, results);
+        TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = gate[i] * tx_sigmoid(gate[i]) * up[i];
+        tx_run_put(call->out[0], y, type, at, count);
     }
 }
 
@@ -137,17 +146,24 @@ void TX_CPU_NAME(swiglu)(const tx_cpu_call *call)
 static void swiglu_grad_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const int64_t width = tx_shape_last(&call->command->in[0].shape);
+    const tx_dtype type = call->command->in[0].dtype;
+    float dys[TX_PIECE], gates[TX_PIECE], ups[TX_PIECE];
     (void)thread;
-    for (int64_t row = first; row < last; row++) {
-        const float *dy = (const float *)call->in[0] + row * width;
-        const float *gate = (const float *)call->in[1] + row * 2 * width, *up = gate + width;
-        float *dgate = (float *)call->out[0] + row * 2 * width, *dup = dgate + width;
-        TX_SIMD for (int64_t i = 0; i < width; i++)
+    for (int64_t at = first * width, count; at < last * width; at += count) {
+        const int64_t row = at / width, to_gate = at + row * width, to_up = to_gate + width;
+        count = tx_run_length(type, (row + 1) * width - at);
+        const float *dy = tx_run_of(call->in[0], type, at, count, dys);
+        const float *gate = tx_run_of(call->in[1], type, to_gate, count, gates);
+        const float *up = tx_run_of(call->in[1], type, to_up, count, ups);
+        float *dgate = tx_run_to(call->out[0], type, to_gate, gates), *dup = tx_run_to(call->out[0], type, to_up, ups);
+        TX_SIMD for (int64_t i = 0; i < count; i++)
         {
             float g = gate[i], u = up[i], d = dy[i];
             dgate[i] = d * u * tx_silu_slope(g);
             dup[i] = d * g * tx_sigmoid(g);
         }
+        tx_run_put(call->out[0], dgate, type, to_gate, count);
+        tx_run_put(call->out[0], dup, type, to_up, count);
     }
 }
 

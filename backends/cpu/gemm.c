@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Checks what is asked of a matrix product and chooses who runs it: TX's own loops for few rows, oneDNN for the rest.
- * What oneDNN declines (16-bit types on CPUs without instructions for them) it gets with operands that are widened to
- * fp32 in scratch. There are also the sums that are narrowed to 16 bits at the end: of these products, and of those
- * over a long k, which oneDNN gets in pieces. */
+ * What oneDNN declines, and bf16 on CPUs without instructions for it, where it is slower than in fp32, it gets with
+ * operands that are widened to fp32 in scratch. There are also the sums that are narrowed to 16 bits at the end: of
+ * these products, and of those over a long k, which oneDNN gets in pieces. */
 #include "gemm.h"
 
 #include "gemm_parts.h"
@@ -96,7 +96,9 @@ tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, i
         bytes = tx_gemm_thin_scratch(&g->spec);
         snprintf(g->variant, sizeof g->variant, "few rows %s", spec->rows->name);
     } else {
-        if (spec->result != TX_F32 && spec->shape.k > TX_GEMM_LONG)
+        if (spec->type == TX_BF16 && !tx_cpu_gemm_bf16())
+            status = TX_UNSUPPORTED;
+        else if (spec->result != TX_F32 && spec->shape.k > TX_GEMM_LONG)
             status = create_indirect(g, spec->type, &bytes);
         else
             status = tx_gemm_dnnl_create(&g->spec, &g->product, &bytes, g->variant);

@@ -35,6 +35,9 @@ tx_status tx_cpu_gemm_run(tx_cpu_gemm *gemm, const void *a, const void *b, const
 const char *tx_cpu_gemm_variant(const tx_cpu_gemm *gemm);
 void tx_cpu_gemm_destroy(tx_cpu_gemm *gemm);
 
+/* Whether this CPU has instructions for products of bf16 that the library uses: AVX512_BF16 or AMX. */
+bool tx_cpu_gemm_bf16(void);
+
 /* The library, with what its sums depend on, e.g. "onednn 2.6.0 isa 7f". */
 #define TX_CPU_GEMM_LIBRARY 96
 void tx_cpu_gemm_library(char text[TX_CPU_GEMM_LIBRARY]);

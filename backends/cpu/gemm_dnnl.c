@@ -347,6 +347,12 @@ tx_status tx_gemm_dnnl_run(const tx_gemm_dnnl *g, const tx_gemm_call *call)
     return status ? failed(status) : TX_OK;
 }
 
+bool tx_cpu_gemm_bf16(void)
+{
+    const unsigned wanted = (unsigned)dnnl_cpu_isa_avx512_core_bf16; /* a bit for each set of instructions */
+    return ((unsigned)dnnl_get_effective_cpu_isa() & wanted) == wanted;
+}
+
 void tx_cpu_gemm_library(char text[TX_CPU_GEMM_LIBRARY])
 {
     const dnnl_version_t *v = dnnl_version();

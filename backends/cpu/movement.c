@@ -2,8 +2,6 @@
  * Kernels that move numbers: tables and their gradients, caches, broadcasts, casts, copies. */
 #include "backends/cpu/simd.h"
 
-#define PIECE 512 /* elements converted at a time, on the stack */
-
 /* ---- Tables ------------------------------------------------------------------------------------------ */
 
 /* One row: table row `token` plus position row `position` (where there is a position table). */
@@ -11,9 +9,9 @@ static void embed_row(const tx_cpu_call *call, int64_t token, int64_t position, 
 {
     const tx_operand *y = &call->command->out[0];
     const tx_dtype type = call->command->in[1].dtype;
-    float sum[PIECE], other[PIECE];
-    for (int64_t start = 0; start < width; start += PIECE) {
-        const int64_t count = width - start < PIECE ? width - start : PIECE;
+    float sum[TX_PIECE], other[TX_PIECE];
+    for (int64_t start = 0; start < width; start += TX_PIECE) {
+        const int64_t count = width - start < TX_PIECE ? width - start : TX_PIECE;
         tx_widen(sum, call->in[1], type, token * width + start, count);
         if (call->in[2]) {
             tx_widen(other, call->in[2], type, position * width + start, count);
@@ -200,10 +198,10 @@ void TX_CPU_NAME(broadcast)(const tx_cpu_call *call)
 static void cast_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const tx_dtype from = call->command->in[0].dtype, to = call->command->out[0].dtype;
-    float piece[PIECE];
+    float piece[TX_PIECE];
     (void)thread;
-    for (int64_t start = first; start < last; start += PIECE) {
-        const int64_t count = last - start < PIECE ? last - start : PIECE;
+    for (int64_t start = first; start < last; start += TX_PIECE) {
+        const int64_t count = last - start < TX_PIECE ? last - start : TX_PIECE;
         tx_widen(piece, call->in[0], from, start, count);
         tx_narrow(call->out[0], piece, to, start, count);
     }

@@ -26,6 +26,13 @@ static void add_row(const tx_cpu_call *call, int z, int64_t row, int64_t width)
     TX_SIMD for (int64_t i = 0; i < width; i++) dx[i] += other[i];
 }
 
+/* A row of dy as fp32; of 16 bits in the thread's part of the scratch memory. */
+static const float *gradient_row(const tx_cpu_call *call, int64_t row, int64_t width, int32_t thread)
+{
+    return tx_run_of(call->in[0], call->command->in[0].dtype, row * width, width,
+                     (float *)call->scratch + thread * width);
+}
+
 /* ---- Layer norm ---------------------------------------------------------------------------------- */
 
 static void layer_norm_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
@@ -33,17 +40,23 @@ static void layer_norm_rows(const tx_cpu_call *call, int64_t first, int64_t last
     const int64_t width = tx_shape_last(&call->command->out[0].shape);
     const float *gamma = call->in[1], *beta = call->in[2];
     const float inverse = 1.0f / (float)width, eps = call->command->attrs.eps;
-    float *means = call->out[1], *rstds = call->out[2];
+    const tx_dtype type = call->command->out[0].dtype;
+    float *means = call->out[1], *rstds = call->out[2], piece[TX_PIECE];
     (void)thread;
     for (int64_t row = first; row < last; row++) {
         const float *x = norm_row(call, 3, 3, row, width);
-        float *y = (float *)call->out[0] + row * width;
         float sum, squares;
         TX_SUM(sum, i, width, x[i]);
         const float mean = sum * inverse;
         TX_SUM(squares, i, width, (x[i] - mean) * (x[i] - mean));
         const float rstd = 1.0f / sqrtf(squares * inverse + eps);
-        TX_SIMD for (int64_t i = 0; i < width; i++) y[i] = (x[i] - mean) * rstd * gamma[i] + beta[i];
+        for (int64_t at = 0, count; at < width; at += count) {
+            count = tx_run_length(type, width - at);
+            const float *xs = x + at, *g = gamma + at, *b = beta + at;
+            float *y = tx_run_to(call->out[0], type, row * width + at, piece);
+            TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = (xs[i] - mean) * rstd * g[i] + b[i];
+            tx_run_put(call->out[0], y, type, row * width + at, count);
+        }
         means[row] = mean;
         rstds[row] = rstd;
     }
@@ -80,14 +93,13 @@ static void layer_norm_grad_blocks(const tx_cpu_call *call, int64_t first, int64
     const int64_t width = tx_shape_last(shape), rows = tx_shape_rows(shape);
     const int64_t block = tx_block_size(rows, TX_ROW_BLOCK);
     const float *gamma = call->in[2], *mean = call->in[3], *rstd = call->in[4];
-    (void)thread;
     for (int64_t b = first; b < last; b++) {
         float *dgamma = (float *)call->out[3] + b * 2 * width, *dbeta = dgamma + width;
         const int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
         memset(dgamma, 0, (size_t)(2 * width) * sizeof *dgamma);
         for (int64_t row = b * block; row < end; row++) {
-            layer_norm_grad_row((const float *)call->in[0] + row * width, (const float *)call->in[1] + row * width,
-                                gamma, mean[row], rstd[row], width, (float *)call->out[0] + row * width, dgamma, dbeta);
+            layer_norm_grad_row(gradient_row(call, row, width, thread), (const float *)call->in[1] + row * width, gamma,
+                                mean[row], rstd[row], width, (float *)call->out[0] + row * width, dgamma, dbeta);
             add_row(call, 5, row, width);
         }
     }
@@ -126,15 +138,21 @@ static void rms_norm_rows(const tx_cpu_call *call, int64_t first, int64_t last, 
 {
     const int64_t width = tx_shape_last(&call->command->out[0].shape);
     const float *gamma = call->in[1];
-    float *rstds = call->out[1];
+    const tx_dtype type = call->command->out[0].dtype;
+    float *rstds = call->out[1], piece[TX_PIECE];
     (void)thread;
     for (int64_t row = first; row < last; row++) {
         const float *x = norm_row(call, 2, 2, row, width);
-        float *y = (float *)call->out[0] + row * width;
         float squares;
         TX_SUM(squares, i, width, x[i] * x[i]);
         const float rstd = 1.0f / sqrtf(squares / (float)width + call->command->attrs.eps);
-        TX_SIMD for (int64_t i = 0; i < width; i++) y[i] = x[i] * rstd * gamma[i];
+        for (int64_t at = 0, count; at < width; at += count) {
+            count = tx_run_length(type, width - at);
+            const float *xs = x + at, *g = gamma + at;
+            float *y = tx_run_to(call->out[0], type, row * width + at, piece);
+            TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = xs[i] * rstd * g[i];
+            tx_run_put(call->out[0], y, type, row * width + at, count);
+        }
         rstds[row] = rstd;
     }
 }
@@ -166,13 +184,12 @@ static void rms_norm_grad_blocks(const tx_cpu_call *call, int64_t first, int64_t
     const int64_t width = tx_shape_last(shape), rows = tx_shape_rows(shape);
     const int64_t block = tx_block_size(rows, TX_ROW_BLOCK);
     const float *gamma = call->in[2], *rstd = call->in[3];
-    (void)thread;
     for (int64_t b = first; b < last; b++) {
         float *dgamma = (float *)call->out[2] + b * width;
         const int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
         memset(dgamma, 0, (size_t)width * sizeof *dgamma);
         for (int64_t row = b * block; row < end; row++) {
-            rms_norm_grad_row((const float *)call->in[0] + row * width, (const float *)call->in[1] + row * width, gamma,
+            rms_norm_grad_row(gradient_row(call, row, width, thread), (const float *)call->in[1] + row * width, gamma,
                               rstd[row], width, (float *)call->out[0] + row * width, dgamma);
             add_row(call, 4, row, width);
         }

@@ -17,17 +17,31 @@ struct tx_executable {
 
 /* ---- Prepare ------------------------------------------------------------------------------------------- */
 
-int64_t tx_cpu_scratch(const tx_command *command, int32_t threads)
+/* Of one thread. */
+static int64_t attention_scratch(const tx_command *command)
 {
     const tx_attrs *attrs = &command->attrs;
     const bool grad = command->op == TX_OP_ATTENTION_GRAD;
+    const tx_operand *qkv = &command->in[grad ? TX_IN(attention_grad, qkv) : TX_IN(attention, qkv)];
+    const int64_t size = tx_shape_last(&qkv->shape) / (attrs->heads + 2 * attrs->kv_heads), length = qkv->shape.dim[1];
+    if (grad)
+        return tx_cpu_attention_grad_scratch(size) +
+               tx_cpu_attention_grad_wide(qkv->dtype, length, size, attrs->heads / attrs->kv_heads);
+    return tx_cpu_attention_scratch(size) + tx_cpu_attention_wide(qkv->dtype, length, size);
+}
+
+int64_t tx_cpu_scratch(const tx_command *command, int32_t threads)
+{
+    const tx_attrs *attrs = &command->attrs;
     switch (command->op) {
     case TX_OP_ATTENTION:
     case TX_OP_ATTENTION_CACHED:
-    case TX_OP_ATTENTION_GRAD: {
-        const int64_t size = tx_shape_last(&command->in[grad ? 1 : 0].shape) / (attrs->heads + 2 * attrs->kv_heads);
-        return threads * (grad ? tx_cpu_attention_grad_scratch(size) : tx_cpu_attention_scratch(size));
-    }
+    case TX_OP_ATTENTION_GRAD:
+        return threads * attention_scratch(command);
+    case TX_OP_LAYER_NORM_GRAD: /* a row of dy */
+    case TX_OP_RMS_NORM_GRAD:
+        return command->in[0].dtype == TX_F32 ? 0
+                                              : threads * tx_shape_last(&command->in[0].shape) * (int64_t)sizeof(float);
     case TX_OP_ROTARY:
         return threads * attrs->head_size * (int64_t)sizeof(float);
     case TX_OP_KV_REORDER:

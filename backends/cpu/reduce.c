@@ -19,14 +19,14 @@ static inline float greater_or_nan(float a, float b)
     return a > b || a != a ? a : b;
 }
 
-/* Sum, sum of squares or maximum of n > 0 neighbouring numbers. */
-static double reduce_run(tx_reduction reduction, const float *x, int64_t n)
+/* Sum, sum of squares or maximum of n > 0 neighbouring numbers, from element `first` of x on. */
+static double reduce_run(tx_reduction reduction, const void *x, tx_dtype type, int64_t first, int64_t n)
 {
     double total = 0.0;
-    float greatest = -INFINITY;
+    float greatest = -INFINITY, piece[PIECE];
     for (int64_t start = 0; start < n; start += PIECE) {
-        const float *p = x + start;
         const int64_t count = n - start < PIECE ? n - start : PIECE;
+        const float *p = tx_run_of(x, type, first + start, count, piece);
         float sum = 0.0f;
         if (reduction == TX_REDUCE_MAX)
             greatest = greater_or_nan(greatest, greatest_or_nan(p, count));
@@ -56,13 +56,13 @@ static void put(const tx_cpu_call *call, float *y, float value)
 
 static void reduce_blocks(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
-    const int64_t count = tx_operand_count(&call->command->in[0]), block = tx_block_size(count, TX_REDUCE_BLOCK);
-    const float *x = call->in[0];
+    const tx_operand *x = &call->command->in[0];
+    const int64_t count = tx_operand_count(x), block = tx_block_size(count, TX_REDUCE_BLOCK);
     float *work = call->out[1];
     (void)thread;
     for (int64_t b = first; b < last; b++) {
         const int64_t end = (b + 1) * block < count ? (b + 1) * block : count;
-        work[b] = (float)reduce_run(call->command->attrs.reduction, x + b * block, end - b * block);
+        work[b] = (float)reduce_run(call->command->attrs.reduction, call->in[0], x->dtype, b * block, end - b * block);
     }
 }
 
@@ -72,7 +72,8 @@ static void reduce_all(const tx_cpu_call *call)
     const tx_reduction reduction = call->command->attrs.reduction;
     tx_cpu_slices(call, blocks, tx_cpu_rows_grain(tx_block_size(count, TX_REDUCE_BLOCK)), reduce_blocks);
     /* the blocks already hold squares */
-    const double total = reduce_run(reduction == TX_REDUCE_SUMSQ ? TX_REDUCE_SUM : reduction, call->out[1], blocks);
+    const double total =
+        reduce_run(reduction == TX_REDUCE_SUMSQ ? TX_REDUCE_SUM : reduction, call->out[1], TX_F32, 0, blocks);
     put(call, call->out[0], (float)total * result_factor(call, count));
 }
 
@@ -80,12 +81,14 @@ static void reduce_all(const tx_cpu_call *call)
 
 static void reduce_last(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
-    const int64_t width = tx_shape_last(&call->command->in[0].shape);
-    const float *x = call->in[0], factor = result_factor(call, width);
+    const tx_operand *x = &call->command->in[0];
+    const int64_t width = tx_shape_last(&x->shape);
+    const float factor = result_factor(call, width);
     float *y = call->out[0];
     (void)thread;
     for (int64_t row = first; row < last; row++)
-        put(call, y + row, (float)reduce_run(call->command->attrs.reduction, x + row * width, width) * factor);
+        put(call, y + row,
+            (float)reduce_run(call->command->attrs.reduction, call->in[0], x->dtype, row * width, width) * factor);
 }
 
 /* ---- Over all dimensions but the last ----------------------------------------------------------------- */
@@ -117,6 +120,8 @@ static void reduce_row_blocks(const tx_cpu_call *call, int64_t first, int64_t la
     const int64_t width = tx_shape_last(shape), rows = tx_shape_rows(shape);
     const int64_t block = tx_block_size(rows, TX_ROW_BLOCK);
     const tx_reduction reduction = call->command->attrs.reduction;
+    const tx_dtype type = call->command->in[0].dtype;
+    float piece[PIECE];
     (void)thread;
     for (int64_t b = first; b < last; b++) {
         float *work = (float *)call->out[1] + b * width;
@@ -124,7 +129,10 @@ static void reduce_row_blocks(const tx_cpu_call *call, int64_t first, int64_t la
         for (int64_t i = 0; i < width; i++)
             work[i] = empty_value(reduction);
         for (int64_t row = b * block; row < end; row++)
-            gather_row(reduction, (const float *)call->in[0] + row * width, width, work);
+            for (int64_t at = 0; at < width; at += PIECE) {
+                const int64_t count = width - at < PIECE ? width - at : PIECE;
+                gather_row(reduction, tx_run_of(call->in[0], type, row * width + at, count, piece), count, work + at);
+            }
     }
 }
 

@@ -182,4 +182,33 @@ static inline void tx_narrow(void *to, const float *from, tx_dtype dtype, int64_
     }
 }
 
+#define TX_PIECE 512 /* numbers that are widened or narrowed at a time, on the stack */
+
+/* Elements first..first+count-1 of x as fp32: where they lie, or, of 16 bits, widened into `piece`. */
+static inline const float *tx_run_of(const void *x, tx_dtype dtype, int64_t first, int64_t count, float *piece)
+{
+    if (dtype == TX_F32)
+        return (const float *)x + first;
+    tx_widen(piece, x, dtype, first, count);
+    return piece;
+}
+
+/* Where results from `first` on go: to their place, or, of 16 bits, into `piece`, which tx_run_put then narrows. */
+static inline float *tx_run_to(void *y, tx_dtype dtype, int64_t first, float *piece)
+{
+    return dtype == TX_F32 ? (float *)y + first : piece;
+}
+
+static inline void tx_run_put(void *y, const float *piece, tx_dtype dtype, int64_t first, int64_t count)
+{
+    if (dtype != TX_F32)
+        tx_narrow(y, piece, dtype, first, count);
+}
+
+/* How many of `rest` elements go at once: all where they need not be widened. */
+static inline int64_t tx_run_length(tx_dtype dtype, int64_t rest)
+{
+    return dtype == TX_F32 || rest < TX_PIECE ? rest : TX_PIECE;
+}
+
 #endif

@@ -49,13 +49,14 @@ void TX_CPU_NAME(softmax_grad)(const tx_cpu_call *call)
 
 /* ---- Cross-entropy --------------------------------------------------------------------------------- */
 
-/* log of the sum of e^x over n > 0 numbers; NaN and +inf among them give NaN, -inf alone -inf. */
-static float log_sum_exp(const float *x, int64_t n)
+/* log of the sum of e^x over n > 0 numbers from element `first` on; NaN and +inf among them give NaN, -inf alone -inf.
+ */
+static float log_sum_exp(const void *x, tx_dtype type, int64_t first, int64_t n)
 {
-    float lane[TX_LANES] = {0}, greatest = -INFINITY;
+    float lane[TX_LANES] = {0}, greatest = -INFINITY, piece[CHUNK];
     for (int64_t start = 0; start < n; start += CHUNK) {
-        const float *chunk = x + start;
         const int64_t count = n - start < CHUNK ? n - start : CHUNK, whole = count - count % TX_LANES;
+        const float *chunk = tx_run_of(x, type, first + start, count, piece);
         const float peak = tx_greatest(chunk, count);
         if (peak > greatest) {
             const float factor = tx_exp(greatest - peak);
@@ -72,20 +73,26 @@ static float log_sum_exp(const float *x, int64_t n)
     return greatest + logf(tx_fold(lane));
 }
 
+static float logit_of(const tx_cpu_call *call, int64_t at)
+{
+    float logit;
+    return *tx_run_of(call->in[0], call->command->in[0].dtype, at, 1, &logit);
+}
+
 static void cross_entropy_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const int64_t width = tx_shape_last(&call->command->in[0].shape), vocab = call->command->attrs.vocab;
+    const tx_dtype type = call->command->in[0].dtype;
     const int32_t *labels = call->in[1];
     float *losses = call->out[0], *lse = call->out[1];
     (void)thread;
     for (int64_t row = first; row < last; row++) {
-        const float *x = (const float *)call->in[0] + row * width;
         const int32_t label = labels[row];
-        lse[row] = log_sum_exp(x, vocab);
+        lse[row] = log_sum_exp(call->in[0], type, row * width, vocab);
         if (label == TX_IGNORE_LABEL)
             losses[row] = 0.0f;
         else /* a label that does not exist gives NaN, not a read outside the row */
-            losses[row] = label >= 0 && label < vocab ? lse[row] - x[label] : NAN;
+            losses[row] = label >= 0 && label < vocab ? lse[row] - logit_of(call, row * width + label) : NAN;
     }
 }
 
@@ -95,27 +102,42 @@ void TX_CPU_NAME(cross_entropy)(const tx_cpu_call *call)
     tx_cpu_slices(call, tx_shape_rows(x), tx_cpu_rows_grain(tx_shape_last(x)), cross_entropy_rows);
 }
 
+/* dx = exp(x - base) d of `count` columns from element `at` on. */
+static void logit_slopes(const tx_cpu_call *call, int64_t at, int64_t count, float base, float d)
+{
+    const tx_dtype type = call->command->in[0].dtype;
+    float piece[TX_PIECE];
+    for (int64_t end = at + count, run; at < end; at += run) {
+        run = tx_run_length(type, end - at);
+        const float *x = tx_run_of(call->in[0], type, at, run, piece);
+        float *dx = tx_run_to(call->out[0], type, at, piece);
+        TX_SIMD for (int64_t i = 0; i < run; i++) dx[i] = tx_exp(x[i] - base) * d;
+        tx_run_put(call->out[0], dx, type, at, run);
+    }
+}
+
 static void cross_entropy_grad_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const int64_t width = tx_shape_last(&call->command->in[0].shape), vocab = call->command->attrs.vocab;
+    const tx_dtype type = call->command->out[0].dtype;
+    const size_t size = tx_dtype_size(type);
     const float *dlosses = call->in[1], *lse = call->in[3];
     const int32_t *labels = call->in[2];
     (void)thread;
     for (int64_t row = first; row < last; row++) {
-        const float *x = (const float *)call->in[0] + row * width;
-        float *dx = (float *)call->out[0] + row * width;
+        char *dx = (char *)call->out[0] + (size_t)(row * width) * size;
         const float base = lse[row], d = dlosses[row];
         const int32_t label = labels[row];
         if (label == TX_IGNORE_LABEL) {
-            memset(dx, 0, (size_t)width * sizeof *dx);
+            memset(dx, 0, (size_t)width * size);
             continue;
         }
         const bool known = label >= 0 && label < vocab;
-        const float hit = known ? (tx_exp(x[label] - base) - 1.0f) * d : 0.0f;
-        TX_SIMD for (int64_t i = 0; i < vocab; i++) dx[i] = tx_exp(x[i] - base) * d;
+        const float hit = known ? (tx_exp(logit_of(call, row * width + label) - base) - 1.0f) * d : 0.0f;
+        logit_slopes(call, row * width, vocab, base, d);
         if (known)
-            dx[label] = hit;
-        memset(dx + vocab, 0, (size_t)(width - vocab) * sizeof *dx);
+            tx_narrow(call->out[0], &hit, type, row * width + label, 1);
+        memset(dx + (size_t)vocab * size, 0, (size_t)(width - vocab) * size);
     }
 }
 

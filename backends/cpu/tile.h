@@ -81,6 +81,23 @@ static inline void tx_tile_product(bool add, int64_t m, int64_t n, int64_t k, co
 #undef TX_TILE_ROWS
 }
 
+/* ---- 16-bit storage ------------------------------------------------------------------------------ */
+
+/* Rows of `size` elements, `row` apart from element `first` of x on, as fp32 rows that are `to_row` apart. */
+static inline void tx_widen_rows(float *to, int64_t to_row, const void *x, tx_dtype dtype, int64_t first, int64_t row,
+                                 int64_t rows, int64_t size)
+{
+    for (int64_t t = 0; t < rows; t++)
+        tx_widen(to + t * to_row, x, dtype, first + t * row, size);
+}
+
+static inline void tx_narrow_rows(void *y, tx_dtype dtype, int64_t first, int64_t row, const float *from,
+                                  int64_t from_row, int64_t rows, int64_t size)
+{
+    for (int64_t t = 0; t < rows; t++)
+        tx_narrow(y, from + t * from_row, dtype, first + t * row, size);
+}
+
 /* ---- Tiles ------------------------------------------------------------------------------------------ */
 
 /* One head of one sample. Query t sees keys 0..keys-1, when causal only those up to offset + t. */

@@ -95,7 +95,7 @@ static tx_status describe(cl_platform_id platform, cl_device_id device, int32_t 
     cl_uint units = 0;
     clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
     info->compute_units = (int32_t)units;
-    info->tf32 = device_major_nv(device, info->vendor) >= 8;
+    info->tf32 = info->bf16 = device_major_nv(device, info->vendor) >= 8;
     return tx_cl_read_limits(device, info, limits);
 }
 

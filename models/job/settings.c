@@ -113,6 +113,7 @@ static const tx_option options[] = {
     {TX_OPTION_HEADING, .help = "device"},
     TEXT("device", device, "cpu|opencl|opencl:N|opencl:NAME|gpu|auto", "what to train on; auto: a GPU of the host for each rank, then its cores"),
     WHOLE("threads", threads, 0, 4096, "of the cpu backend; 0: all that this process may use"),
+    FLAG("bf16", bf16, "mixed precision: products, attention and activations between them in bf16; parameters stay in fp32"),
     FLAG("tf32", tf32, "fp32 products may round their operands to tf32, where the device has units for that"),
     FLAG("no_tf32", no_tf32, "they may not, whatever --tf32 says"),
     FLAG("list_devices", list_devices, "print the devices and end"),

@@ -30,6 +30,8 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, batch_plan
 {
     const tx_task *task = trainer->options.task;
     tx_status status = tx_graph_create(trainer->model, &made->graph);
+    if (!status)
+        status = tx_graph_autocast(made->graph, trainer->options.autocast);
     if (status)
         return status;
     for (int32_t f = 0; task->fields[f].name; f++)

@@ -22,6 +22,7 @@ typedef struct tx_trainer_options {
     int64_t eval_batch;   /* rows of an evaluation batch; 0: no evaluation plan */
     double max_grad_norm; /* 0: no clipping */
     uint64_t seed;        /* of dropout */
+    tx_dtype autocast;    /* what training and evaluation compute in (tx_graph_autocast); 0: F32 */
     tx_optimizer_options optimizer;
 } tx_trainer_options;
 

@@ -55,15 +55,17 @@ tx_case *tx_case_add(tx_cases *list, const char *format, ...)
     return c;
 }
 
+static tx_case *copy_of(tx_cases *list, tx_case base, const char *suffix)
+{
+    tx_case *c = tx_case_add(list, "%.70s%s", base.label, suffix);
+    memcpy(base.label, c->label, sizeof base.label);
+    *c = base;
+    return c;
+}
+
 tx_case *tx_case_copy(tx_cases *list, const char *suffix)
 {
-    tx_case last = list->item[list->count - 1];
-    tx_case *c = tx_case_add(list, "%.70s%s", last.label, suffix);
-    char label[sizeof c->label];
-    memcpy(label, c->label, sizeof label);
-    *c = last;
-    memcpy(c->label, label, sizeof label);
-    return c;
+    return copy_of(list, list->item[list->count - 1], suffix);
 }
 
 void tx_case_accumulate(tx_cases *list)
@@ -75,6 +77,22 @@ void tx_case_accumulate(tx_cases *list)
         snprintf(c->label, sizeof c->label, "%.70s, add if %d", base.label, control);
         c->attrs.accumulate = TX_ADD_CONTROL;
         c->controls.word[TX_CONTROL_ACCUMULATE].f32 = (float)control;
+    }
+}
+
+void tx_case_half(tx_cases *list, uint32_t in, bool out)
+{
+    const int32_t count = list->count;
+    for (int32_t n = 0; n < count; n++) {
+        const bool f16 = n % 2;
+        if (list->item[n].flags & TX_CASE_BENCH)
+            continue;
+        tx_case *c = copy_of(list, list->item[n], f16 ? ", fp16" : ", bf16");
+        for (int32_t i = 0; i < TX_MAX_IN; i++)
+            if (in >> i & 1u && c->in[i].dtype == TX_F32)
+                c->in[i].dtype = f16 ? TX_F16 : TX_BF16;
+        if (out)
+            c->out_dtype = f16 ? TX_F16 : TX_BF16;
     }
 }
 

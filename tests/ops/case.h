@@ -128,7 +128,7 @@ typedef struct tx_case {
     float result[TX_RESULT_COUNT];
 } tx_case;
 
-#define TX_CASES_MAX 320
+#define TX_CASES_MAX 480
 typedef struct tx_cases {
     int32_t count;
     bool overflow;
@@ -142,6 +142,9 @@ tx_case *tx_case_add(tx_cases *list, const char *format, ...) TX_PRINTF(2, 3);
 tx_case *tx_case_copy(tx_cases *list, const char *suffix);
 /* Appends copies of the last case in the other modes of accumulation: TX_ADD, and by control with 0 and 1. */
 void tx_case_accumulate(tx_cases *list);
+/* Appends copies of all cases that are checked with the inputs of `in` (bit i: input i), and with `out` output 0, of 16
+ * bits, bf16 and fp16 in turn. */
+void tx_case_half(tx_cases *list, uint32_t in, bool out);
 /* Appends a copy of the last case whose operands lie in two chunks. */
 void tx_case_chunks(tx_cases *list);
 

@@ -127,7 +127,7 @@ static void attention_reference(tx_call *call)
 static void attention_outputs(tx_call *call)
 {
     layout l = layout_of(&call->in[0], &call->attrs);
-    call->out[0] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(l.batch, l.time, l.heads * l.size)};
+    call->out[0] = (tx_array){.dtype = call->in[0].dtype, .shape = TX_SHAPE(l.batch, l.time, l.heads * l.size)};
     call->out[1] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(l.batch, l.heads, l.time)};
 }
 
@@ -185,7 +185,7 @@ static void attention_grad_reference(tx_call *call)
 static void attention_grad_outputs(tx_call *call)
 {
     layout l = layout_of(&call->in[1], &call->attrs);
-    call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[1].shape};
+    call->out[0] = (tx_array){.dtype = call->in[1].dtype, .shape = call->in[1].shape};
     call->out[1] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(l.batch, l.heads, l.time)};
 }
 
@@ -290,6 +290,7 @@ static void attention_cases(tx_cases *list)
     list->item[list->count - 1].in[0].fill = TX_FILL_NAN;
     add_attention(list, &variants[2]);
     list->item[list->count - 1].attrs.scale = 3.0f;
+    tx_case_half(list, 1, false);
     add_attention(list, &big);
     list->item[list->count - 1].flags |= TX_CASE_BENCH;
 }
@@ -314,6 +315,7 @@ static void attention_grad_cases(tx_cases *list)
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++)
         add_gradient(list, &variants[i]);
     tx_case_chunks(list);
+    tx_case_half(list, 7, false);
     add_gradient(list, &big);
     list->item[list->count - 1].flags |= TX_CASE_BENCH;
 }

@@ -64,7 +64,7 @@ static void swiglu_reference(tx_call *call)
 
 static void swiglu_outputs(tx_call *call)
 {
-    call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
+    call->out[0] = (tx_array){.dtype = call->in[0].dtype, .shape = call->in[0].shape};
     call->out[0].shape.dim[call->in[0].shape.rank - 1] /= 2;
 }
 
@@ -81,7 +81,7 @@ static void swiglu_grad_reference(tx_call *call)
 
 static void like_second(tx_call *call)
 {
-    call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[1].shape};
+    call->out[0] = (tx_array){.dtype = call->in[1].dtype, .shape = call->in[1].shape};
 }
 
 /* ---- Arithmetic -------------------------------------------------------------------------------- */
@@ -188,6 +188,7 @@ static void gelu_cases(tx_cases *list)
         plain_case(list, 7, 1, -100.0, 100.0); /* the cube is large, tanh and erf are flat */
         list->item[list->count - 1].attrs.exact = exact;
     }
+    tx_case_half(list, 1, false);
 }
 
 static void silu_cases(tx_cases *list)
@@ -196,6 +197,7 @@ static void silu_cases(tx_cases *list)
     for (int32_t i = 0; i < list->count; i++)
         list->item[i].attrs.exact = false;
     plain_case(list, 7, 1, -200.0, 200.0); /* exp overflows */
+    tx_case_half(list, 1, false);
 }
 
 static void gelu_grad_cases(tx_cases *list)
@@ -206,6 +208,7 @@ static void gelu_grad_cases(tx_cases *list)
         plain_case(list, 7, 2, -50.0, 50.0);
         list->item[list->count - 1].attrs.exact = exact;
     }
+    tx_case_half(list, 3, false);
 }
 
 static void silu_grad_cases(tx_cases *list)
@@ -213,6 +216,7 @@ static void silu_grad_cases(tx_cases *list)
     for (int32_t i = 0; plain_case(list, i, 2, -6.0, 6.0); i++)
         continue;
     plain_case(list, 7, 2, -200.0, 200.0);
+    tx_case_half(list, 3, false);
 }
 
 static void widen(tx_spec *s)
@@ -224,12 +228,14 @@ static void swiglu_cases(tx_cases *list)
 {
     for (int32_t i = 0; plain_case(list, i, 1, -6.0, 6.0); i++)
         widen(&list->item[list->count - 1].in[0]);
+    tx_case_half(list, 1, false);
 }
 
 static void swiglu_grad_cases(tx_cases *list)
 {
     for (int32_t i = 0; plain_case(list, i, 2, -6.0, 6.0); i++)
         widen(&list->item[list->count - 1].in[1]);
+    tx_case_half(list, 3, false);
 }
 
 static void binary_cases(tx_cases *list)
@@ -239,6 +245,7 @@ static void binary_cases(tx_cases *list)
     plain_case(list, 6, 2, -3.0, 3.0);
     tx_case_chunks(list);
     list->item[list->count - 1].in[1].fill = TX_FILL_NAN;
+    tx_case_half(list, 3, false);
 }
 
 static void scale_cases(tx_cases *list)
@@ -248,6 +255,7 @@ static void scale_cases(tx_cases *list)
         c->attrs.alpha = 0.5f + (float)i;
         c->attrs.control = i & 1 ? TX_CONTROL_INVERSE_LABELS : -1;
     }
+    tx_case_half(list, 1, false);
 }
 
 static void dropout_cases(tx_cases *list)

@@ -170,6 +170,7 @@ static void cross_entropy_cases(tx_cases *list)
     tx_case_chunks(list);
     c = add_loss(list, 3);
     c->in[0].fill = TX_FILL_NAN;
+    tx_case_half(list, 1, false);
 }
 
 static void cross_entropy_grad_cases(tx_cases *list)
@@ -182,6 +183,7 @@ static void cross_entropy_grad_cases(tx_cases *list)
         if (losses[i].vocab < tx_shape_last(&losses[i].logits))
             c->flags |= TX_CASE_ZEROS;
     }
+    tx_case_half(list, 1, false);
 }
 
 const tx_descriptor tx_descriptor_softmax = {

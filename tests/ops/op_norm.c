@@ -33,6 +33,13 @@ static void give_sum(tx_call *call, int z, int out)
         call->out[out] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
 }
 
+/* y is fp32 where no type is asked for. */
+static void give_result(tx_call *call)
+{
+    const tx_dtype asked = call->out[0].dtype;
+    call->out[0] = (tx_array){.dtype = asked == TX_DTYPE_COUNT ? TX_F32 : asked, .shape = call->in[0].shape};
+}
+
 /* Adds operand z to dx. */
 static void add_summand(tx_call *call, int z)
 {
@@ -74,7 +81,7 @@ static void layer_norm_reference(tx_call *call)
 
 static void layer_norm_outputs(tx_call *call)
 {
-    call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
+    give_result(call);
     call->out[1] = call->out[2] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(tx_array_rows(&call->in[0]))};
     give_sum(call, 3, 3);
 }
@@ -143,7 +150,7 @@ static void rms_norm_reference(tx_call *call)
 
 static void rms_norm_outputs(tx_call *call)
 {
-    call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
+    give_result(call);
     call->out[1] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(tx_array_rows(&call->in[0]))};
     give_sum(call, 2, 2);
 }
@@ -224,6 +231,7 @@ static void forward_cases(tx_cases *list, bool beta)
         snprintf(c->label + strlen(c->label), sizeof c->label - strlen(c->label), " and a sum");
     }
     tx_case_chunks(list);
+    tx_case_half(list, 0, true);
     add_forward(list, big, beta)->flags |= TX_CASE_BENCH;
 }
 
@@ -261,6 +269,7 @@ static void gradient_cases(tx_cases *list, int statistics)
     tx_case *c = tx_case_copy(list, " and a sum");
     c->in[statistics > 1 ? 5 : 4] = tx_spec_real(shapes[5]);
     tx_case_chunks(list);
+    tx_case_half(list, 1, false);
     add_gradient(list, big, statistics);
     list->item[list->count - 1].flags |= TX_CASE_BENCH;
 }

@@ -107,6 +107,7 @@ static void reduce_cases(tx_cases *list)
     add_reduction(list, TX_SHAPE(4100, 3), TX_REDUCE_SUM, TX_AXIS_ROWS);
     add_reduction(list, TX_SHAPE(1100000), TX_REDUCE_SUMSQ, TX_AXIS_ALL);
     tx_case_chunks(list);
+    tx_case_half(list, 1, false);
     for (int a = 0; a < 3; a++)
         add_reduction(list, TX_SHAPE(4096, 3072), TX_REDUCE_SUM, (tx_axis)a)->flags |= TX_CASE_BENCH;
 }

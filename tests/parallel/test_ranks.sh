@@ -55,6 +55,18 @@ ranks 4 pairs --per_device_train_batch_size 3 --zero_stage 1 || fail "two groups
 same n4.0 pairs
 unset TX_COMM_SHM
 
+# Mixed precision: the 16-bit copies are made of weights that have been gathered.
+for stage in 0 1 2; do
+    ranks 2 "bf16.$stage" --bf16 --per_device_train_batch_size 6 --zero_stage $stage --ddp_check 5 || fail "bf16, stage $stage"
+    same bf16.0 "bf16.$stage"
+done
+cmp -s "$work/n2.0/model.safetensors" "$work/bf16.0/model.safetensors" && fail "mixed precision changes nothing"
+for stage in 0 1; do
+    ranks 2 "sum16.$stage" --bf16 --per_device_train_batch_size 3 --gradient_accumulation_steps 2 --zero_stage $stage ||
+        fail "bf16, accumulation, stage $stage"
+    same sum16.0 "sum16.$stage"
+done
+
 # A tied embedding, whose bucket is filled by the first gradient and the last. The text as tokens of 16 bits fills a bucket's
 # worth of vocabulary.
 cp "$work/text" "$work/text.bin"

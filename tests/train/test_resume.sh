@@ -104,5 +104,14 @@ run whole --resume_from_checkpoint || fail "resume at the end"
 run none --resume_from_checkpoint && fail "resumed from nothing"
 [ "$(grep -c . "$work/err")" -eq 1 ] || fail "not one line of error"
 
+# In mixed precision: a checkpoint holds the fp32 weights, of which the 16-bit copies are made again.
+mv "$work/whole" "$work/fp32"
+run whole --bf16 --save_steps 22 || fail "the unbroken run in mixed precision"
+run half --bf16 --save_steps 45 --resume_from_checkpoint "$work/whole/checkpoint-22" || fail "resume in mixed precision"
+compare half "resumed in mixed precision"
+cmp -s "$work/fp32/model.safetensors" "$work/whole/model.safetensors" && fail "mixed precision made no difference"
+[ "$(wc -c < "$work/fp32/model.safetensors")" -eq "$(wc -c < "$work/whole/model.safetensors")" ] ||
+    fail "the weights of mixed precision are not saved in fp32"
+
 [ $failures -eq 0 ] && echo "all good on $device"
 exit $((failures != 0))

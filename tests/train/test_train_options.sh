@@ -209,6 +209,7 @@ start_timeout | late --start_timeout 1 | pair_fails waited for all ranks to star
 comm_timeout | --comm_timeout 0.001 --config_overrides n_embd=512,n_positions=512 --block_size 512 --per_device_train_batch_size 8 | times_out
 device | --device $other | says $other:
 threads | --preprocessing_num_workers 1 --threads 2 | counted pthread_create 1
+bf16 | --bf16 true | weights_differ
 tf32 | --tf32 true | says no units for it that TX uses
 no_tf32 | --tf32 true --no_tf32 | does_not_say tf32
 list_devices | --list_devices | says cpu

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Mixed precision (Micikevicius et al., Mixed precision training, 2018): which forward results are of 16 bits, and
+ * casts between them and what reads them in fp32. A product writes the type that its readers want, a norm 16 bits where
+ * products alone read it, so that most casts are part of a node that is there anyway. What is left is cast once a
+ * tensor: parameters, and results that are read both ways. */
+#include "api/passes/passes.h"
+
+#include "api/graph/edit.h"
+#include "api/model/model.h"
+
+#include <stdlib.h>
+
+typedef struct casting {
+    tx_graph *graph;
+    tx_edit *edit;
+    bool *narrowed;   /* by tensor: recorded in fp32, now of 16 bits */
+    tx_tensor **copy; /* by tensor: the same in the other type, once it is made */
+} casting;
+
+static bool reads_half(const tx_node *n, int32_t operand)
+{
+    const tx_op_info *info = tx_op_info_of(n->op);
+    return operand < info->inputs_min && (info->cast == TX_CAST_HALF || info->cast == TX_CAST_ANY);
+}
+
+/* Whether `t` has to stay fp32: the host reads it, it is a loss, or it lies in memory that others know. */
+static bool is_kept(const casting *c, tx_tensor *t)
+{
+    const tx_tensor *root = tx_tensor_root(t);
+    bool kept = root->is_output || root->arena != TX_ARENA_PLANNED || root->is_fixed;
+    for (int32_t i = 0; i < c->graph->losses; i++)
+        kept = kept || c->graph->loss[i] == t;
+    return kept;
+}
+
+/* The type that a node is asked to give its first result, where it has a choice. */
+static tx_dtype asked_of(const casting *c, const tx_node *n)
+{
+    const tx_tensor *y = n->out[0];
+    const tx_cast_rule rule = tx_op_info_of(n->op)->cast;
+    int32_t readers, half = 0;
+    const tx_use *use = tx_edit_readers(c->edit, y, &readers);
+    for (int32_t i = 0; i < readers; i++)
+        half += reads_half(&c->graph->node[use[i].node], use[i].operand);
+    const bool narrow = rule == TX_CAST_HALF ? half > 0 : rule == TX_CAST_ROUND && half > 0 && half == readers;
+    return narrow && y->dtype == TX_F32 && !is_kept(c, n->out[0]) ? c->graph->autocast : y->dtype;
+}
+
+/* Types that a node reads and writes, which it can have. With `full` all are as recorded. */
+static tx_status types_of(const casting *c, const tx_node *n, bool full, tx_operand in[TX_MAX_IN],
+                          tx_operand out[TX_MAX_OUT])
+{
+    const tx_op_info *info = tx_op_info_of(n->op);
+    for (int k = 0; k < TX_MAX_IN; k++) {
+        const tx_tensor *t = n->in[k];
+        in[k] = (tx_operand){.dtype = t ? t->dtype : TX_DTYPE_COUNT, .shape = t ? t->shape : (tx_shape){0}};
+        if (!t || (t->dtype != TX_F32 && !c->narrowed[t->id]))
+            continue; /* no tensor, or one that was not recorded in fp32 */
+        const bool half = !full && k < info->inputs_min &&
+                          (info->cast == TX_CAST_HALF || (info->cast == TX_CAST_ANY && c->narrowed[t->id]));
+        in[k].dtype = half ? c->graph->autocast : TX_F32;
+    }
+    for (int k = 0; k < TX_MAX_OUT; k++) {
+        out[k] = (tx_operand){.dtype = TX_DTYPE_COUNT};
+        if (n->out[k])
+            out[k] = (tx_operand){.dtype = n->out[k]->dtype, .shape = n->out[k]->shape};
+    }
+    if (info->cast == TX_CAST_FULL)
+        return TX_OK;
+    out[0].dtype = full || info->cast == TX_CAST_ANY ? n->out[0]->dtype : asked_of(c, n);
+    return tx_op_infer(n->op, &n->attrs, in, out);
+}
+
+/* `t` in another type, cast before node `at` where that has not been done for an earlier reader. */
+static tx_tensor *copy_of(casting *c, tx_tensor *t, tx_dtype dtype, int32_t at)
+{
+    tx_graph *graph = c->graph;
+    if (c->copy[t->id])
+        return c->copy[t->id];
+    tx_emit_args cast = {.op = TX_OP_CAST, .attrs = {.control = -1}, .in = {t}, .dtype = &dtype};
+    if (t->arena == TX_ARENA_WEIGHTS) {
+        const int64_t address = tx_model_half_address(graph->model, t->offset);
+        cast.out[0] = tx_tensor_fixed(graph, dtype, t->shape, TX_ARENA_HALF, address);
+        if (!cast.out[0])
+            return NULL;
+        graph->model->has_half = true;
+        cast.out[0]->producer = graph->nodes;
+        cast.out[0]->requires_grad = t->requires_grad;
+    }
+    c->copy[t->id] = tx_emit(graph, &cast);
+    if (c->copy[t->id])
+        tx_edit_move(c->edit, graph->nodes - 1, at);
+    return c->copy[t->id];
+}
+
+static tx_status cast_node(casting *c, int32_t at)
+{
+    tx_graph *graph = c->graph;
+    tx_node n = graph->node[at]; /* a copy: the array grows */
+    tx_operand in[TX_MAX_IN], out[TX_MAX_OUT];
+    tx_status status = types_of(c, &n, false, in, out);
+    if (!status && n.out[0] && is_kept(c, n.out[0]) && out[0].dtype != n.out[0]->dtype)
+        status = types_of(c, &n, true, in, out);
+    for (int k = 0; k < TX_MAX_IN && !status; k++)
+        if (n.in[k] && n.in[k]->dtype != in[k].dtype) {
+            n.in[k] = copy_of(c, n.in[k], in[k].dtype, at);
+            status = graph->status;
+        }
+    if (status)
+        return status;
+    graph->node[at] = n;
+    for (int k = 0; k < TX_MAX_OUT; k++)
+        if (n.out[k] && n.out[k]->dtype != out[k].dtype) {
+            n.out[k]->dtype = out[k].dtype;
+            c->narrowed[n.out[k]->id] = true;
+        }
+    if (n.op == TX_OP_RESHAPE)
+        n.out[0]->base = n.in[0];
+    return TX_OK;
+}
+
+tx_status tx_autocast(tx_graph *graph)
+{
+    if (graph->autocast == TX_F32)
+        return TX_OK;
+    const size_t tensors = (size_t)graph->tensors + 1;
+    casting c = {
+        .graph = graph, .narrowed = calloc(tensors, sizeof *c.narrowed), .copy = calloc(tensors, sizeof *c.copy)};
+    tx_status status = c.narrowed && c.copy ? tx_edit_open(graph, &c.edit) : tx_fail(TX_MEMORY, "no memory for casts");
+    const int32_t recorded = graph->nodes;
+    for (int32_t i = 0; i < recorded && !status; i++)
+        status = cast_node(&c, i);
+    if (!status)
+        status = tx_edit_commit(c.edit);
+    else
+        tx_edit_discard(c.edit);
+    free(c.narrowed);
+    free(c.copy);
+    return status;
+}

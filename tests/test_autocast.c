@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Mixed precision: what is of 16 bits, what is cast and how often, and that gradients are those of fp32 but for
+ * rounding. test_autocast DEVICE */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "api/graph/graph.h"
+#include "tests/device_model.h"
+#include "tests/gradients.h"
+
+enum { BATCH = 2, LENGTH = 24, ROWS = BATCH * LENGTH, WIDTH = 32, VOCAB = 60, PADDED = 64, WEIGHTS = 1 << 14 };
+
+static tx_tensor *param(fixture *f, const char *name, tx_shape shape, tx_init init)
+{
+    return tx_param(f->graph, name, &(tx_param_spec){.shape = shape, .init = init, .scale = 0.2f});
+}
+
+static tx_tensor *matrix(fixture *f, const char *name, int64_t rows, int64_t columns)
+{
+    return param(f, name, TX_SHAPE(rows, columns), TX_INIT_NORMAL);
+}
+
+static tx_tensor *linear(fixture *f, tx_tensor *x, const char *name, int64_t from, int64_t to)
+{
+    char bias[32];
+    snprintf(bias, sizeof bias, "%s.bias", name);
+    tx_tensor *w = matrix(f, name, from, to);
+    return tx_linear(x, w, param(f, bias, TX_SHAPE(to), TX_INIT_ZERO), false);
+}
+
+static tx_tensor *norm(fixture *f, tx_tensor *x, const char *name)
+{
+    char beta[32];
+    snprintf(beta, sizeof beta, "%s.bias", name);
+    tx_tensor *gamma = param(f, name, TX_SHAPE(WIDTH), TX_INIT_ONE);
+    return tx_layer_norm(x, gamma, param(f, beta, TX_SHAPE(WIDTH), TX_INIT_ZERO), 1e-5f);
+}
+
+/* A transformer of one block, with a tied table. */
+typedef struct network {
+    tx_tensor *tokens, *labels, *table, *x, *normed, *qkv, *o, *projected, *up, *gelu, *down, *logits, *losses, *loss;
+} network;
+
+static network build(fixture *f)
+{
+    tx_graph *g = f->graph;
+    network n = {.tokens = tx_input(g, "tokens", TX_I32, TX_SHAPE(BATCH, LENGTH)),
+                 .labels = tx_input(g, "labels", TX_I32, TX_SHAPE(BATCH, LENGTH))};
+    const tx_attention_options options = {.size = sizeof options, .heads = 2, .kv_heads = 2, .causal = true};
+    n.table = matrix(f, "table", PADDED, WIDTH);
+    n.x = tx_embedding(n.tokens, n.table, NULL, NULL);
+    n.normed = norm(f, n.x, "norm1");
+    n.qkv = linear(f, n.normed, "qkv", WIDTH, 3 * WIDTH);
+    n.o = tx_attention(n.qkv, NULL, &options);
+    n.projected = linear(f, n.o, "out", WIDTH, WIDTH);
+    tx_tensor *x = tx_add(n.x, n.projected);
+    n.up = linear(f, norm(f, x, "norm2"), "up", WIDTH, 4 * WIDTH);
+    n.gelu = tx_gelu(n.up, false);
+    n.down = linear(f, n.gelu, "down", 4 * WIDTH, WIDTH);
+    n.logits = tx_linear(norm(f, tx_add(x, n.down), "norm3"), n.table, NULL, true);
+    n.losses = tx_cross_entropy(n.logits, n.labels, VOCAB);
+    n.loss = tx_mean_loss(n.losses);
+    return n;
+}
+
+/* ---- Types ------------------------------------------------------------------------------------------ */
+
+/* As PyTorch's autocast has them, but that a product whose sum goes to the residual stream gives it in fp32. */
+static void types_of_a_transformer(void **state)
+{
+    fixture *f = *state;
+    const network n = build(f);
+    assert_ok(tx_graph_autocast(f->graph, TX_BF16));
+    assert_ok(tx_backward(f->graph, n.loss));
+    assert_ok(tx_plan_create(f->graph, "train", &f->plan));
+    const tx_tensor *const half[] = {n.normed, n.qkv, n.o, n.up, n.gelu, n.logits};
+    const tx_tensor *const full[] = {n.x, n.projected, n.down, n.losses, n.loss, n.table};
+    for (size_t i = 0; i < sizeof half / sizeof half[0]; i++)
+        assert_int_equal(half[i]->dtype, TX_BF16);
+    for (size_t i = 0; i < sizeof full / sizeof full[0]; i++)
+        assert_int_equal(full[i]->dtype, TX_F32);
+}
+
+/* Each matrix is cast once, to its place beside the others; gradients are written to their slices in fp32. */
+static void one_copy_of_a_parameter(void **state)
+{
+    fixture *f = *state;
+    const network n = build(f);
+    int32_t copies = 0, gradients = 0;
+    assert_ok(tx_graph_autocast(f->graph, TX_BF16));
+    assert_ok(tx_backward(f->graph, n.loss));
+    assert_ok(tx_plan_create(f->graph, "train", &f->plan));
+    for (int32_t i = 0; i < f->graph->nodes; i++) {
+        const tx_node *node = &f->graph->node[i];
+        if (node->op == TX_OP_CAST && node->in[0]->param >= 0) {
+            assert_int_equal(node->out[0]->arena, TX_ARENA_HALF);
+            assert_int_equal(node->out[0]->offset, node->in[0]->offset / 2);
+            copies++;
+        }
+        if (node->op == TX_OP_MATMUL && tx_tensor_root(node->out[0])->arena == TX_ARENA_GRADIENTS) {
+            assert_int_equal(node->in[0]->dtype, TX_BF16);
+            assert_int_equal(node->out[0]->dtype, TX_F32);
+            gradients++;
+        }
+    }
+    assert_int_equal(copies, 5); /* table, qkv, out, up, down */
+    assert_int_equal(gradients, 5);
+}
+
+static int32_t casts_of(const tx_graph *g, const tx_tensor *t)
+{
+    int32_t casts = 0;
+    for (int32_t i = 0; i < g->nodes; i++)
+        casts += g->node[i].op == TX_OP_CAST && g->node[i].in[0] == t;
+    return casts;
+}
+
+/* A norm whose result a product and a sum read stays fp32, and a product whose result both read does not: each has one
+ * cast, whoever reads that. */
+static void results_read_both_ways(void **state)
+{
+    fixture *f = *state;
+    tx_tensor *x = tx_input(f->graph, "x", TX_F32, TX_SHAPE(ROWS, WIDTH)), *w = matrix(f, "w", WIDTH, WIDTH);
+    tx_tensor *y = norm(f, x, "norm"), *p = tx_linear(y, w, NULL, false), *q = tx_linear(y, w, NULL, true);
+    tx_tensor *r = tx_linear(tx_gelu(p, true), w, NULL, false);
+    tx_output(tx_add(tx_add(y, p), tx_add(tx_scale(p, 2.0f), tx_add(q, r))));
+    assert_ok(tx_graph_autocast(f->graph, TX_BF16));
+    assert_ok(tx_plan_create(f->graph, "both", &f->plan));
+    assert_int_equal(y->dtype, TX_F32);
+    assert_int_equal(casts_of(f->graph, y), 1);
+    assert_int_equal(p->dtype, TX_BF16);
+    assert_int_equal(casts_of(f->graph, p), 1);
+    assert_int_equal(q->dtype, TX_F32);
+    assert_int_equal(casts_of(f->graph, q) + casts_of(f->graph, r), 0);
+}
+
+/* What the host reads keeps its type. */
+static void outputs_stay(void **state)
+{
+    fixture *f = *state;
+    network n = build(f);
+    tx_tensor *const shown[] = {n.normed, n.qkv, n.o, n.up, n.gelu, n.logits};
+    static float value[ROWS * 4 * WIDTH];
+    int32_t tokens[ROWS] = {0};
+    for (size_t i = 0; i < sizeof shown / sizeof shown[0]; i++)
+        tx_output(shown[i]);
+    assert_ok(tx_graph_autocast(f->graph, TX_BF16));
+    assert_ok(tx_backward(f->graph, n.loss));
+    assert_ok(tx_plan_create(f->graph, "train", &f->plan));
+    assert_ok(tx_model_init(f->model, 1));
+    assert_ok(tx_plan_write(f->plan, n.tokens, tokens, sizeof tokens));
+    assert_ok(tx_plan_run(f->plan));
+    for (size_t i = 0; i < sizeof shown / sizeof shown[0]; i++) {
+        const size_t bytes = (size_t)tx_shape_count(&shown[i]->shape) * sizeof(float);
+        assert_int_equal(shown[i]->dtype, TX_F32);
+        assert_true(bytes <= sizeof value);
+        assert_ok(tx_plan_read(f->plan, shown[i], value, bytes));
+        assert_true(value[1] == value[1]);
+    }
+}
+
+/* What a graph casts by itself is left alone. */
+static void own_casts_stay(void **state)
+{
+    fixture *f = *state;
+    tx_tensor *x = tx_input(f->graph, "x", TX_F32, TX_SHAPE(ROWS, WIDTH));
+    tx_tensor *h = tx_cast(x, TX_F16), *w = tx_cast(matrix(f, "w", WIDTH, WIDTH), TX_F16);
+    tx_tensor *y = tx_linear(h, w, NULL, false);
+    tx_output(tx_cast(y, TX_F32));
+    assert_ok(tx_graph_autocast(f->graph, TX_BF16));
+    assert_ok(tx_plan_create(f->graph, "own", &f->plan));
+    assert_int_equal(h->dtype, TX_F16);
+    assert_int_equal(y->dtype, TX_F16);
+    assert_int_equal(casts_of(f->graph, h) + casts_of(f->graph, w), 0);
+}
+
+static void refused(void **state)
+{
+    fixture *f = *state;
+    const network n = build(f);
+    assert_int_equal(tx_graph_autocast(f->graph, TX_F16), TX_UNSUPPORTED);
+    tx_output(n.loss);
+    assert_ok(tx_plan_create(f->graph, "evaluate", &f->plan));
+    assert_int_equal(tx_graph_autocast(f->graph, TX_BF16), TX_INVALID);
+}
+
+/* ---- Numbers ---------------------------------------------------------------------------------------- */
+
+/* What two micro-batches gave. */
+typedef struct outcome {
+    float loss, gradient[WEIGHTS];
+    tx_memory memory;
+} outcome;
+
+static void run(fixture *f, const network *n, int number)
+{
+    int32_t tokens[ROWS], labels[ROWS];
+    for (int i = 0; i < ROWS; i++) {
+        tokens[i] = (i * 7 + number * 13) % VOCAB;
+        labels[i] = i % 9 == 4 ? TX_IGNORE_LABEL : (i * 11 + number * 3) % VOCAB;
+    }
+    assert_ok(tx_model_set(f->model, TX_CONTROL_ACCUMULATE, number > 0));
+    assert_ok(tx_plan_write(f->plan, n->tokens, tokens, sizeof tokens));
+    assert_ok(tx_plan_write(f->plan, n->labels, labels, sizeof labels));
+    assert_ok(tx_plan_run(f->plan));
+}
+
+static void train(tx_dtype dtype, outcome *out)
+{
+    void *state;
+    tx_memory counted;
+    assert_int_equal(set_up(&state), 0);
+    fixture *f = state;
+    memset(out, 0, sizeof *out);
+    const network n = build(f);
+    assert_ok(tx_graph_autocast(f->graph, dtype));
+    assert_ok(tx_backward(f->graph, n.loss));
+    assert_ok(tx_plan_create(f->graph, "train", &f->plan));
+    assert_ok(tx_model_init(f->model, 1));
+    assert_ok(tx_model_set(f->model, TX_CONTROL_INVERSE_LABELS, 1.0 / ROWS));
+    assert_ok(tx_model_set(f->model, TX_CONTROL_LOSS_SCALE, 1.0));
+    run(f, &n, 0);
+    run(f, &n, 1);
+    assert_ok(read_gradients(f->model, &out->loss, out->gradient));
+    assert_ok(tx_model_memory(f->model, &out->memory));
+    assert_ok(tx_engine_memory(f->engine, &counted));
+    assert_true(tx_memory_total(&out->memory) == tx_memory_total(&counted));
+    tear_down(&state);
+}
+
+/* Gradients differ by what 8 bits of mantissa leave; weights take 6 bytes a parameter, activations less than before. */
+static void gradients_of_both(void **state)
+{
+    static outcome full, half, again;
+    (void)state;
+    train(TX_F32, &full);
+    train(TX_BF16, &half);
+    train(TX_BF16, &again);
+    const double off = relative_distance(half.gradient, full.gradient, WEIGHTS);
+    assert_true(off > 0.0 && off < 0.02);
+    assert_true(fabs((double)half.loss - (double)full.loss) < 2e-3 * fabs((double)full.loss));
+    assert_memory_equal(&half, &again, sizeof half);
+    assert_true(2 * half.memory.bytes[TX_MEMORY_WEIGHTS] == 3 * full.memory.bytes[TX_MEMORY_WEIGHTS]);
+    assert_true(half.memory.bytes[TX_MEMORY_ACTIVATIONS] < full.memory.bytes[TX_MEMORY_ACTIVATIONS] * 7 / 10);
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(types_of_a_transformer),
+        TEST(one_copy_of_a_parameter),
+        TEST(results_read_both_ways),
+        TEST(outputs_stay),
+        TEST(own_casts_stay),
+        TEST(refused),
+        cmocka_unit_test(gradients_of_both),
+    };
+    const int none = take_device(argc, argv);
+    return none ? none : cmocka_run_group_tests(tests, NULL, NULL);
+}
