@@ -47,6 +47,13 @@ int64_t tx_arch_param_count(const tx_config *config)
     return total;
 }
 
+double tx_arch_flops(const tx_config *config)
+{
+    const tx_architecture *row = config->architecture;
+    const int64_t embeddings = row->embeddings ? row->embeddings(config) : 0;
+    return 6.0 * (double)(tx_arch_param_count(config) - embeddings);
+}
+
 tx_tensor *tx_arch_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
 {
     static const tx_arch_options evaluation = {.size = sizeof evaluation};

@@ -54,6 +54,9 @@ int32_t tx_arch_params(const tx_config *config);
 tx_status tx_arch_param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
 /* Number of numbers in them, tied ones counted once, padding left out: 124,439,808 for gpt2. */
 int64_t tx_arch_param_count(const tx_config *config);
+/* Operations of a token's training step as transformers counts them (total_flos): 6 for each number outside the
+ * embeddings. */
+double tx_arch_flops(const tx_config *config);
 
 typedef struct tx_arch_options {
     size_t size;   /* sizeof(tx_arch_options) */
@@ -121,6 +124,7 @@ struct tx_architecture {
     tx_status (*check)(const tx_config *config); /* what single keys do not say */
     int32_t (*params)(const tx_config *config);
     tx_status (*param)(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
+    int64_t (*embeddings)(const tx_config *config); /* numbers in them, tied ones included; NULL: none */
     tx_tensor *(*logits)(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
     tx_weights_rename *rename;                             /* from names in files to those of parameters */
     tx_status (*check_weights)(const tx_weights *weights); /* beside names and shapes; NULL: nothing */

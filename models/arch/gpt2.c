@@ -398,6 +398,11 @@ static tx_status check_head(const tx_weights *w)
     return TX_OK;
 }
 
+static int64_t embeddings(const tx_config *config)
+{
+    return (config->vocab_size + config->positions) * config->width;
+}
+
 const tx_architecture tx_gpt2 = {
     .type = "gpt2",
     .class_name = "GPT2LMHeadModel",
@@ -409,6 +414,7 @@ const tx_architecture tx_gpt2 = {
     .check = check,
     .params = params,
     .param = param,
+    .embeddings = embeddings,
     .logits = logits,
     .rename = rename_tensor,
     .check_weights = check_head,

@@ -192,13 +192,6 @@ static tx_status make_schedule(const tx_job *j, tx_schedule *schedule)
     return set->schedule_settings ? tx_schedule_adjust(schedule, set->schedule_settings) : TX_OK;
 }
 
-/* transformers counts 6 operations a token for each parameter outside the embeddings. */
-static double flops_per_token(const tx_config *config)
-{
-    int64_t embeddings = (config->vocab_size + config->positions) * config->width;
-    return 6.0 * (double)(tx_arch_param_count(config) - embeddings);
-}
-
 /* About what the files besides weights and optimizer states take: tokenizer, log and history, others. */
 static int64_t small_bytes(const tx_job *j)
 {
@@ -241,7 +234,7 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
         .eval_steps = eval ? eval : logging,
         .save_steps = resolve(j, set->save_steps),
         .best_metric = set->metric >= TX_BEST_PERPLEXITY ? "perplexity" : "eval_loss",
-        .flops_per_token = flops_per_token(j->inputs.config),
+        .flops_per_token = tx_arch_flops(j->inputs.config),
         .max_bad_steps = set->max_bad_steps,
         .output_dir = set->output_dir,
         .save_total_limit = set->save_total_limit,
