@@ -22,6 +22,19 @@ tx_status tx_cl_check(cl_int code, const char *what);
 
 typedef struct tx_cl_program tx_cl_program; /* one built program, in the context's list */
 
+/* By PCI's numbers. */
+typedef enum tx_cl_vendor { TX_CL_OTHER, TX_CL_AMD = 0x1002, TX_CL_NVIDIA = 0x10DE, TX_CL_INTEL = 0x8086 } tx_cl_vendor;
+
+/* What kind of device it is (capabilities.c). */
+typedef struct tx_cl_capabilities {
+    tx_cl_vendor vendor;   /* of a GPU */
+    char architecture[24]; /* "sm_90", "gfx942", "xe-hpg"; "": not known */
+    bool f16, bf16, tf32;  /* its matrix units take these */
+    int32_t sub_group;     /* work-items that run in step; 0: not known */
+    int32_t units;         /* what runs a work-group and has local memory: multiprocessors (NVIDIA), compute units or
+                            * work-group processors (AMD), Xe cores (Intel), cores */
+} tx_cl_capabilities;
+
 /* What kernels and launches are fitted to. The numbers are those of the device, or of the smaller one that
  * TX_OCL_LIMITS simulates: nothing else asks OpenCL for them. */
 typedef struct tx_cl_limits {
@@ -32,10 +45,10 @@ typedef struct tx_cl_limits {
     size_t max_item[3];  /* CL_DEVICE_MAX_WORK_ITEM_SIZES, none above max_group */
     int64_t local_bytes; /* reported local memory; at least 16 KiB is relied on */
     int64_t max_allocation;
-    int64_t alignment; /* bytes: a sub-buffer begins at a multiple of it */
-    int32_t lanes;     /* floats in the vectors that it prefers: 4, 8 or 16 */
-    int32_t compute_units;
-    char simulated[80]; /* the limits that are not the device's own, "local=16384,group=128"; empty: none */
+    int64_t alignment;     /* bytes: a sub-buffer begins at a multiple of it */
+    int32_t lanes;         /* floats in the vectors that it prefers: 4, 8 or 16 */
+    int32_t compute_units; /* tx_cl_capabilities.units */
+    char simulated[80];    /* the limits that are not the device's own, "local=16384,group=128"; empty: none */
 } tx_cl_limits;
 
 struct tx_context {
@@ -45,6 +58,7 @@ struct tx_context {
     cl_command_queue compute, transfer; /* both in order */
     bool profile;                       /* `compute` records times */
     bool tf32;                          /* fp32 products may round their operands to tf32 */
+    tx_cl_capabilities can;
     tx_cl_limits limits;
     tx_device_info info;
     char *identity; /* platform, device and driver with versions: what cached files are keyed by */

@@ -106,8 +106,9 @@ static bool whole_result(const tx_cl_product *p)
 static double mma_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
     const int64_t piece = 16 / (int64_t)tx_dtype_size(p->from);
-    const bool takes = p->from == TX_BF16 || (p->from == TX_F32 && context->tf32);
-    if (!context->info.tf32 || !takes || !whole_a(p, piece) || !whole_b(p, piece))
+    const tx_cl_capabilities *can = &context->can;
+    const bool takes = p->from == TX_BF16 ? can->bf16 : p->from == TX_F32 && context->tf32 && can->tf32;
+    if (can->vendor != TX_CL_NVIDIA || !takes || !whole_a(p, piece) || !whole_b(p, piece))
         return 0.0;
     return tile_suits(context, self, p, why);
 }

@@ -135,7 +135,6 @@ static void read_own(cl_device_id device, const tx_device_info *info, tx_cl_limi
     clGetDeviceInfo(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof group, &group, NULL);
     clGetDeviceInfo(device, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof items, items, NULL);
     limits->unified = unified == CL_TRUE;
-    limits->compute_units = info->compute_units;
     limits->lanes = lanes >= 16 ? 16 : lanes >= 8 ? 8 : 4;
     memcpy(limits->max_item, items, sizeof limits->max_item);
     own[LOCAL] = local > INT64_MAX ? INT64_MAX : (int64_t)local;
@@ -144,11 +143,13 @@ static void read_own(cl_device_id device, const tx_device_info *info, tx_cl_limi
     own[ALIGN] = bits >= 8 ? bits / 8 : 1;
 }
 
-tx_status tx_cl_read_limits(cl_device_id device, tx_device_info *info, tx_cl_limits *limits)
+tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, tx_device_info *info,
+                            tx_cl_limits *limits)
 {
     const char *wanted = getenv("TX_OCL_LIMITS");
     int64_t own[LIMITS], value[LIMITS];
     read_own(device, info, limits, own);
+    limits->compute_units = can->units;
     memcpy(value, own, sizeof value);
     tx_status status = read_variant(info, limits);
     if (status == TX_OK && wanted)
