@@ -105,7 +105,7 @@ static bool whole_result(const tx_cl_product *p)
 
 static double mma_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
-    const int64_t piece = 16 / (int64_t)tx_dtype_size(p->from);
+    const int64_t piece = self->piece / (int64_t)tx_dtype_size(p->from);
     const tx_cl_capabilities *can = &context->can;
     const bool takes = p->from == TX_BF16 ? can->bf16 : p->from == TX_F32 && context->tf32 && can->tf32;
     if (can->vendor != TX_CL_NVIDIA || !takes || !whole_a(p, piece) || !whole_b(p, piece))
@@ -231,6 +231,7 @@ static const tx_cl_tile mma_tile = {.kernel = "gemm_mma",
 
 const tx_cl_provider tx_cl_gemm_mma = {.name = "nvidia-mma",
                                        .device = TX_CL_GPUS,
+                                       .piece = 16,
                                        .suits = mma_suits,
                                        .epilogues = true,
                                        .emit = tile_emit,

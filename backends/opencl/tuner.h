@@ -59,6 +59,10 @@ void tx_cl_suggest(tx_cl_question *q, int id, const char *name, double share, co
 /* Answers with q->way[0]. */
 tx_status tx_cl_ask(tx_context *context, tx_cl_question *q);
 
+/* Whether a way is right, found out once a context for the first q->proven letters of the key; where it is not,
+ * q->aside says why. Want of memory says nothing about a way and is the status. */
+tx_status tx_cl_prove(tx_context *context, tx_cl_question *q, const tx_cl_way *way, bool *right);
+
 /* While context->forced is set, the way of this name is the answer to keys that begin so, the best suited to others,
  * and nothing is proven, measured or kept. */
 struct tx_cl_forced {
