@@ -111,11 +111,14 @@ static void launch_delta(tx_cl_builder *b, const tx_command *c, const tx_cl_atte
 tx_status tx_cl_attention_grad(tx_cl_builder *b, const tx_command *c)
 {
     const tx_cl_attention_job a = describe(b, c, &c->in[1], &c->in[4]);
-    char note[2][160], variant[352];
+    char note[2][160] = {"", ""}, variant[352];
     launch_delta(b, c, &a);
     for (int i = 0; i < 2; i++) {
+        const tx_cl_attention_kernel kernel = i == 0 ? TX_CL_GRAD_Q : TX_CL_GRAD_KV;
         tx_cl_attention_form f;
-        tx_status status = launch(b, &a, i == 0 ? TX_CL_GRAD_Q : TX_CL_GRAD_KV, &f, note[i]);
+        if (!tx_cl_attention_runs(b->context, kernel))
+            continue;
+        tx_status status = launch(b, &a, kernel, &f, note[i]);
         if (status != TX_OK)
             return status;
         TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[3], &c->out[1], &c->in[4], &c->out[0]);
