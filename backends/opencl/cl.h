@@ -70,6 +70,7 @@ struct tx_context {
     const tx_tune_options *tune;       /* measure more than usual; NULL: do not */
     double tune_spent;                 /* seconds spent measuring */
     const struct tx_cl_forced *forced; /* NULL: no trial is under way */
+    bool narrowed; /* the driver refused a kernel of the command: `limits` has smaller work-groups for another form */
     char *clblast; /* clblast.c: parameters in place of CLBlast's own; NULL: not looked up yet, "": its own */
     tx_memory held;
     tx_traffic traffic;
@@ -144,6 +145,7 @@ typedef struct tx_cl_builder {
     tx_status status; /* of the first call that failed; later calls do nothing */
     tx_executable *executable;
     int64_t scratch; /* bytes that the command being built has reserved */
+    size_t widest;   /* work-items in the largest work-group that it asked for */
 } tx_cl_builder;
 
 /* Every op has a function tx_cl_<op> that emits its launches. Returns builder->status, or a failure of its own. */
@@ -152,8 +154,8 @@ typedef struct tx_cl_builder {
 #include "api/ops.def"
 
 /* Begins a launch: kernel `name` of kernels/`source`.cl built with `options`; dims is 1..3; local may be NULL.
- * Where local is given, global is rounded up to a multiple of it. The arguments follow, in order, by the calls below;
- * failures are kept in b->status. */
+ * Where local is given, global is rounded up to a multiple of it; a kernel that the driver does not run in work-groups
+ * of that size is refused. The arguments follow, in order, by the calls below; failures are kept in b->status. */
 void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, const char *name, cl_uint dims,
                   const size_t *global, const size_t *local);
 /* The same with a kernel that was made by hand (it is taken, also on failure). */

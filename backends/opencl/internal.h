@@ -42,6 +42,9 @@ void tx_cl_read_capabilities(cl_device_id device, const tx_device_info *info, tx
 tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, tx_device_info *info,
                             tx_cl_limits *limits);
 
+/* Makes work-groups of more than `group` items too large. */
+void tx_cl_narrow(tx_cl_limits *limits, size_t group);
+
 /* program.c */
 void tx_cl_release_programs(tx_context *context);
 

@@ -158,9 +158,7 @@ tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, 
         return status;
     name_simulated(own, value, limits->simulated, sizeof limits->simulated);
     limits->local_bytes = value[LOCAL];
-    limits->max_group = (size_t)value[GROUP];
-    for (int i = 0; i < 3; i++)
-        limits->max_item[i] = (size_t)tx_cl_least((int64_t)limits->max_item[i], value[GROUP]);
+    tx_cl_narrow(limits, (size_t)value[GROUP]);
     limits->max_allocation = info->max_allocation = value[ALLOCATION];
     limits->alignment = value[ALIGN];
     limits->libraries = value[LOCAL] == own[LOCAL] && value[GROUP] == own[GROUP];
@@ -171,6 +169,13 @@ tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, 
         memcpy(info->name, name, sizeof name);
     }
     return TX_OK;
+}
+
+void tx_cl_narrow(tx_cl_limits *limits, size_t group)
+{
+    limits->max_group = group;
+    for (int i = 0; i < 3; i++)
+        limits->max_item[i] = limits->max_item[i] < group ? limits->max_item[i] : group;
 }
 
 /* ---- Who fits -------------------------------------------------------------------------------------------------- */

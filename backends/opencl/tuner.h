@@ -8,6 +8,7 @@
  *   3. the fastest by measuring: in a tuning run of all ways, until its time is up; else of the few that suit best, for
  *      a few seconds a context;
  *   4. the way that suits best.
+ * Where the driver has refused a kernel of the command (context->narrowed), 4. alone, and nothing is kept.
  * A way is taken only if it proves right; one that fails stays switched off as long as the device is open.
  *
  * Calls go one way: choice.c -> attention_choose.c, gemm_choose.c -> tuner.c -> tuner_table.c -> cache.c, and

@@ -85,6 +85,8 @@ static cl_int ask_vendor(const card *c, cl_device_info what, size_t size, void *
         ANSWER(&minor);
     if ((what == 0x4003 && nvidia) || (what == 0x4043 && strstr(c->extensions, "cl_amd_")))
         ANSWER(&c->sub_group);
+    if (what == 0x4038 && strstr(c->extensions, "cl_amd_")) /* the board's name */
+        TEXT(c->name);
     if (what == 0x4250 && intel)
         ANSWER(&c->architecture);
     if (what == 0x4254 && intel)
