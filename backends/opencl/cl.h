@@ -105,6 +105,13 @@ static inline const char *tx_cl_storage(tx_dtype dtype)
  * that the device takes. */
 size_t tx_cl_group(const tx_context *context, size_t wanted);
 
+/* NVIDIA's grids have so many work-groups at most in all dimensions but the first. */
+#define TX_CL_MOST_GROUPS 65535
+
+/* How many of a launch's `count` parts along a dimension a launch should take, so that none is so long that a driver
+ * takes the device for hung, nor more than a grid has. `work`: the floating-point operations of all. On CPUs: all. */
+int64_t tx_cl_share(const tx_cl_limits *limits, int64_t count, double work);
+
 /* Whether a variant `name` of a kernel fits that takes so much local memory and so large work-groups. Where it does not
  * and `why` is still empty, it is told there, for tx_cl_variant: "64x32 needs 41 KiB of local memory and the device
  * has 32". */

@@ -4,6 +4,7 @@
 #include "backends/opencl/internal.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -188,6 +189,18 @@ size_t tx_cl_group(const tx_context *context, size_t wanted)
     while (group * 2 <= wanted && group * 2 <= context->limits.max_item[0])
         group *= 2;
     return group;
+}
+
+/* Of a launch: a quarter of a second of a slow unit. Displays go black when one takes some seconds. */
+#define WORK_PER_UNIT 1e9
+
+int64_t tx_cl_share(const tx_cl_limits *limits, int64_t count, double work)
+{
+    const double launches = ceil(work / (WORK_PER_UNIT * (double)limits->compute_units));
+    if (limits->cpu)
+        return count;
+    const int64_t share = launches < (double)count ? tx_cl_blocks(count, (int64_t)fmax(launches, 1.0)) : 1;
+    return tx_cl_least(share, TX_CL_MOST_GROUPS);
 }
 
 bool tx_cl_fits(const tx_cl_limits *limits, const char *name, int64_t local_bytes, size_t group, char *why, size_t size)
