@@ -45,8 +45,16 @@ tx_status tx_cl_attention_list(const tx_context *context, const tx_cl_attention_
 tx_status tx_cl_attention_choose(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                  tx_cl_attention_form *form, char note[160]);
 
-#define TX_CL_ATTENTION "attention" /* how keys of attention begin: TX_CL_ATTENTION " forward", " dq", " dkv" */
+#define TX_CL_ATTENTION "attention"              /* how keys of attention begin */
+extern const char *const tx_cl_attention_keys[]; /* those of each kernel: "attention forward", " dq", " dkv" */
 /* Whether a form of this name is for this device. */
 bool tx_cl_attention_knows(const tx_context *context, const char *name);
+
+/* Runs the form on a small problem of several tiles, with the command's causality, lengths, dropout and head size, and
+ * compares it with sums in double. A wrong result is TX_DEVICE with a message. */
+tx_status tx_cl_attention_trial(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                                const tx_cl_attention_form *form);
+/* Whether a command launches this kernel: while one of attention's is tried, it runs alone. */
+bool tx_cl_attention_runs(const tx_context *context, tx_cl_attention_kernel kernel);
 
 #endif

@@ -4,7 +4,6 @@
 #include "backends/opencl/attention.h"
 #include "backends/opencl/solo.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,23 +11,12 @@
 /* Measured commands are cut to these, which bounds time and memory. */
 #define MEASURE_TOKENS 4096         /* of a row */
 #define MEASURE_ELEMENTS (16 << 20) /* of qkv, where one row is not more */
-#define DIFFERENT 1e-5              /* relative L2 distance of two forms' results, both summed in fp32 */
-
-static const char *const keys[] = {TX_CL_ATTENTION " forward", TX_CL_ATTENTION " dq", TX_CL_ATTENTION " dkv"};
-
-typedef struct measurement {
-    tx_cl_solo solo;
-    unsigned char *host; /* operands; NULL: nothing has been measured */
-    float *first, *now;  /* results of the first form and of the one being measured */
-    bool have_first;
-} measurement;
 
 /* What the question is about. */
 typedef struct subject {
     const tx_cl_attention_job *a;
     tx_cl_attention_kernel kernel;
     tx_cl_attention_forms forms;
-    measurement *m;
 } subject;
 
 /* The command with fewer and shorter rows. */
@@ -49,58 +37,33 @@ static void cut(const tx_cl_attention_job *a, tx_command *c)
     }
 }
 
-static tx_status set_up(measurement *m)
+static tx_status prove(tx_context *context, const tx_cl_question *q, int id)
 {
-    tx_cl_solo_place(&m->solo);
-    const tx_operand *y = &m->solo.command.out[0];
-    const size_t bytes = (size_t)tx_operand_bytes(y);
-    m->host = malloc((size_t)m->solo.bytes);
-    m->first = malloc(bytes);
-    m->now = malloc(bytes);
-    if (!m->host || !m->first || !m->now)
-        return tx_fail(TX_MEMORY, "out of host memory");
-    tx_cl_solo_fill(&m->solo, (int32_t)y->shape.dim[1], m->host); /* lengths of whole rows */
-    return TX_OK;
-}
-
-/* Whether the form that was measured computes what the first did, which sets what that is. NaN agrees with nothing. */
-static tx_status compare(measurement *m)
-{
-    const int64_t count = tx_operand_count(&m->solo.command.out[0]);
-    double off = 0.0, norm = 0.0;
-    if (!m->have_first)
-        memcpy(m->first, m->now, (size_t)count * sizeof *m->first);
-    m->have_first = true;
-    for (int64_t i = 0; i < count; i++) {
-        const double x = (double)m->now[i], y = (double)m->first[i];
-        off += (x - y) * (x - y);
-        norm += y * y;
-    }
-    return off / norm <= DIFFERENT * DIFFERENT ? TX_OK : tx_fail(TX_DEVICE, "two forms of attention differ");
+    const subject *s = q->user;
+    return tx_cl_attention_trial(context, s->a, s->kernel, &s->forms.form[id]);
 }
 
 static tx_status measure(tx_context *context, const tx_cl_question *q, int id, double hopeless, double *seconds)
 {
     (void)hopeless;
     const subject *s = q->user;
-    measurement *m = s->m;
-    const struct tx_cl_forced forced = {keys[s->kernel], s->forms.form[id].name};
-    tx_status status = m->host ? TX_OK : set_up(m);
-    if (status)
-        return status;
-    const tx_operand *y = &m->solo.command.out[0];
+    const struct tx_cl_forced forced = {tx_cl_attention_keys[s->kernel], s->forms.form[id].name};
+    tx_cl_solo solo = {.bytes = 0};
+    cut(s->a, &solo.command);
+    tx_cl_solo_place(&solo);
+    unsigned char *host = malloc((size_t)solo.bytes);
+    if (!host)
+        return tx_fail(TX_MEMORY, "out of host memory");
+    tx_cl_solo_fill(&solo, (int32_t)solo.command.out[0].shape.dim[1], host); /* lengths of whole rows */
     context->forced = &forced;
-    status = tx_cl_solo_open(context, &m->solo, m->host);
+    tx_status status = tx_cl_solo_open(context, &solo, host);
     context->forced = NULL;
     if (!status)
-        status = tx_cl_solo_run(context, &m->solo);
+        status = tx_cl_solo_run(context, &solo);
     if (!status)
-        status = tx_cl_read(context, m->solo.memory, y->offset, m->now, tx_operand_bytes(y));
-    if (!status)
-        status = compare(m);
-    if (!status)
-        status = tx_cl_solo_time(context, &m->solo, seconds);
-    tx_cl_solo_close(context, &m->solo);
+        status = tx_cl_solo_time(context, &solo, seconds);
+    tx_cl_solo_close(context, &solo);
+    free(host);
     return status;
 }
 
@@ -110,11 +73,13 @@ static void describe(const subject *s, tx_cl_question *q)
     const tx_cl_attention_job *a = s->a;
     const tx_attrs *attrs = &a->command->attrs;
     const bool forward = s->kernel == TX_CL_FORWARD, lengths = tx_present(&a->command->in[forward ? 1 : 4]);
-    snprintf(q->key, sizeof q->key, "%s d%d %d/%d b%d t%d%s%s%s", keys[s->kernel], a->d, a->heads, a->kv_heads,
-             tx_cl_class_of(a->B), tx_cl_class_of(a->T), attrs->causal ? " causal" : "", lengths ? " lengths" : "",
-             attrs->p > 0.0f ? " dropout" : "");
-    cut(a, &s->m->solo.command);
-    const tx_shape *y = &s->m->solo.command.out[0].shape;
+    snprintf(q->key, sizeof q->key, "%s d%d %d/%d b%d t%d%s%s%s", tx_cl_attention_keys[s->kernel], a->d, a->heads,
+             a->kv_heads, tx_cl_class_of(a->B), tx_cl_class_of(a->T), attrs->causal ? " causal" : "",
+             lengths ? " lengths" : "", attrs->p > 0.0f ? " dropout" : "");
+    q->proven = (int)strlen(q->key);
+    tx_command c;
+    cut(a, &c);
+    const tx_shape *y = &c.out[0].shape;
     snprintf(q->sample, sizeof q->sample, "%s at %lld x %lld tokens", forward ? "forward" : "backward",
              (long long)y->dim[0], (long long)y->dim[1]);
 }
@@ -122,20 +87,16 @@ static void describe(const subject *s, tx_cl_question *q)
 tx_status tx_cl_attention_choose(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                  tx_cl_attention_form *form, char note[160])
 {
-    measurement m = {.host = NULL};
-    subject s = {.a = a, .kernel = kernel, .m = &m};
+    subject s = {.a = a, .kernel = kernel};
     tx_status status = tx_cl_attention_list(context, a, kernel, &s.forms);
     if (status)
         return status;
-    tx_cl_question q = {.what = "form of attention", .usual = 1, .user = &s, .seconds = measure};
+    tx_cl_question q = {.what = "form of attention", .usual = 1, .user = &s, .prove = prove, .seconds = measure};
     if (!a->cached)
         describe(&s, &q);
     for (int i = 0; i < s.forms.count; i++)
         tx_cl_suggest(&q, i, s.forms.form[i].name, s.forms.form[i].share, s.forms.aside);
     status = tx_cl_ask(context, &q);
-    free(m.host);
-    free(m.first);
-    free(m.now);
     if (status)
         return status;
     *form = s.forms.form[q.way[0].id];

@@ -105,7 +105,7 @@ static double suits(const tx_context *context, const tx_cl_attention_job *a, tx_
 
 static const tile *tiles_of(const tx_context *context, bool cpu, int *count)
 {
-    const int first = !cpu && strstr(context->info.vendor, "NVIDIA") ? NVIDIA_FIRST : 0;
+    const int first = !cpu && context->can.vendor == TX_CL_NVIDIA ? NVIDIA_FIRST : 0;
     *count = (int)(cpu ? sizeof cpu_tiles / sizeof *cpu_tiles : sizeof gpu_tiles / sizeof *gpu_tiles) - first;
     return (cpu ? cpu_tiles : gpu_tiles) + first;
 }

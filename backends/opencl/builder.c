@@ -39,8 +39,31 @@ static bool add_step(tx_cl_builder *b, const tx_cl_step *s)
     return true;
 }
 
+/* Whether the driver runs the kernel in work-groups of so many items: registers may be too few for those that the
+ * device takes. */
+static tx_status check_group(const tx_cl_builder *b, cl_kernel kernel, size_t items)
+{
+    char name[64] = "";
+    size_t most = items;
+    clGetKernelWorkGroupInfo(kernel, b->context->device, CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most, NULL);
+    if (items <= most)
+        return TX_OK;
+    clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL);
+    return tx_fail(TX_DEVICE, "kernel %s needs work-groups of %zu and the driver runs it in %zu at most", name, items,
+                   most);
+}
+
+static size_t items_of(cl_uint dims, const size_t *local)
+{
+    size_t items = 1;
+    for (cl_uint i = 0; local && i < dims; i++)
+        items *= local[i];
+    return items;
+}
+
 void tx_cl_launch_kernel(tx_cl_builder *b, cl_kernel kernel, cl_uint dims, const size_t *global, const size_t *local)
 {
+    fail(b, check_group(b, kernel, items_of(dims, local)));
     tx_cl_step s = {.kernel = kernel, .dims = dims, .has_local = local != NULL};
     for (cl_uint i = 0; i < dims; i++) {
         s.global[i] = global[i];
@@ -58,6 +81,8 @@ void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, con
 {
     if (b->status != TX_OK)
         return;
+    if (items_of(dims, local) > b->widest)
+        b->widest = items_of(dims, local);
     cl_kernel kernel;
     tx_status status = tx_cl_kernel(b->context, source, options, name, &kernel);
     if (status != TX_OK)

@@ -22,6 +22,19 @@ tx_status tx_cl_check(cl_int code, const char *what);
 
 typedef struct tx_cl_program tx_cl_program; /* one built program, in the context's list */
 
+/* By PCI's numbers. */
+typedef enum tx_cl_vendor { TX_CL_OTHER, TX_CL_AMD = 0x1002, TX_CL_NVIDIA = 0x10DE, TX_CL_INTEL = 0x8086 } tx_cl_vendor;
+
+/* What kind of device it is (capabilities.c). */
+typedef struct tx_cl_capabilities {
+    tx_cl_vendor vendor;   /* of a GPU */
+    char architecture[24]; /* "sm_90", "gfx942", "xe-hpg"; "": not known */
+    bool f16, bf16, tf32;  /* its matrix units take these */
+    int32_t sub_group;     /* work-items that run in step; 0: not known */
+    int32_t units;         /* what runs a work-group and has local memory: multiprocessors (NVIDIA), compute units or
+                            * work-group processors (AMD), Xe cores (Intel), cores */
+} tx_cl_capabilities;
+
 /* What kernels and launches are fitted to. The numbers are those of the device, or of the smaller one that
  * TX_OCL_LIMITS simulates: nothing else asks OpenCL for them. */
 typedef struct tx_cl_limits {
@@ -32,10 +45,10 @@ typedef struct tx_cl_limits {
     size_t max_item[3];  /* CL_DEVICE_MAX_WORK_ITEM_SIZES, none above max_group */
     int64_t local_bytes; /* reported local memory; at least 16 KiB is relied on */
     int64_t max_allocation;
-    int64_t alignment; /* bytes: a sub-buffer begins at a multiple of it */
-    int32_t lanes;     /* floats in the vectors that it prefers: 4, 8 or 16 */
-    int32_t compute_units;
-    char simulated[80]; /* the limits that are not the device's own, "local=16384,group=128"; empty: none */
+    int64_t alignment;     /* bytes: a sub-buffer begins at a multiple of it */
+    int32_t lanes;         /* floats in the vectors that it prefers: 4, 8 or 16 */
+    int32_t compute_units; /* tx_cl_capabilities.units */
+    char simulated[80];    /* the limits that are not the device's own, "local=16384,group=128"; empty: none */
 } tx_cl_limits;
 
 struct tx_context {
@@ -45,6 +58,7 @@ struct tx_context {
     cl_command_queue compute, transfer; /* both in order */
     bool profile;                       /* `compute` records times */
     bool tf32;                          /* fp32 products may round their operands to tf32 */
+    tx_cl_capabilities can;
     tx_cl_limits limits;
     tx_device_info info;
     char *identity; /* platform, device and driver with versions: what cached files are keyed by */
@@ -56,6 +70,7 @@ struct tx_context {
     const tx_tune_options *tune;       /* measure more than usual; NULL: do not */
     double tune_spent;                 /* seconds spent measuring */
     const struct tx_cl_forced *forced; /* NULL: no trial is under way */
+    bool narrowed; /* the driver refused a kernel of the command: `limits` has smaller work-groups for another form */
     char *clblast; /* clblast.c: parameters in place of CLBlast's own; NULL: not looked up yet, "": its own */
     tx_memory held;
     tx_traffic traffic;
@@ -89,6 +104,13 @@ static inline const char *tx_cl_storage(tx_dtype dtype)
 /* A work-group size for reductions: 1 on CPU devices, else the largest power of two that is at most `wanted` and
  * that the device takes. */
 size_t tx_cl_group(const tx_context *context, size_t wanted);
+
+/* NVIDIA's grids have so many work-groups at most in all dimensions but the first. */
+#define TX_CL_MOST_GROUPS 65535
+
+/* How many of a launch's `count` parts along a dimension a launch should take, so that none is so long that a driver
+ * takes the device for hung, nor more than a grid has. `work`: the floating-point operations of all. On CPUs: all. */
+int64_t tx_cl_share(const tx_cl_limits *limits, int64_t count, double work);
 
 /* Whether a variant `name` of a kernel fits that takes so much local memory and so large work-groups. Where it does not
  * and `why` is still empty, it is told there, for tx_cl_variant: "64x32 needs 41 KiB of local memory and the device
@@ -130,6 +152,7 @@ typedef struct tx_cl_builder {
     tx_status status; /* of the first call that failed; later calls do nothing */
     tx_executable *executable;
     int64_t scratch; /* bytes that the command being built has reserved */
+    size_t widest;   /* work-items in the largest work-group that it asked for */
 } tx_cl_builder;
 
 /* Every op has a function tx_cl_<op> that emits its launches. Returns builder->status, or a failure of its own. */
@@ -138,8 +161,8 @@ typedef struct tx_cl_builder {
 #include "api/ops.def"
 
 /* Begins a launch: kernel `name` of kernels/`source`.cl built with `options`; dims is 1..3; local may be NULL.
- * Where local is given, global is rounded up to a multiple of it. The arguments follow, in order, by the calls below;
- * failures are kept in b->status. */
+ * Where local is given, global is rounded up to a multiple of it; a kernel that the driver does not run in work-groups
+ * of that size is refused. The arguments follow, in order, by the calls below; failures are kept in b->status. */
 void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, const char *name, cl_uint dims,
                   const size_t *global, const size_t *local);
 /* The same with a kernel that was made by hand (it is taken, also on failure). */

@@ -63,19 +63,8 @@ static int64_t device_ulong(cl_device_id device, cl_device_info what)
     return value > INT64_MAX ? INT64_MAX : (int64_t)value;
 }
 
-/* The first number of an NVIDIA device's compute capability; 0 of others. */
-static cl_uint device_major_nv(cl_device_id device, const char *vendor)
-{
-    enum { COMPUTE_CAPABILITY_MAJOR_NV = 0x4000 }; /* cl_nv_device_attribute_query */
-    cl_uint major = 0;
-    if (!strstr(vendor, "NVIDIA") ||
-        clGetDeviceInfo(device, COMPUTE_CAPABILITY_MAJOR_NV, sizeof major, &major, NULL) != CL_SUCCESS)
-        return 0;
-    return major;
-}
-
 static tx_status describe(cl_platform_id platform, cl_device_id device, int32_t index, tx_device_info *info,
-                          tx_cl_limits *limits)
+                          tx_cl_capabilities *can, tx_cl_limits *limits)
 {
     memset(info, 0, sizeof *info);
     snprintf(info->id, sizeof info->id, "opencl:%d", index);
@@ -95,8 +84,10 @@ static tx_status describe(cl_platform_id platform, cl_device_id device, int32_t 
     cl_uint units = 0;
     clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
     info->compute_units = (int32_t)units;
-    info->tf32 = info->bf16 = device_major_nv(device, info->vendor) >= 8;
-    return tx_cl_read_limits(device, info, limits);
+    tx_cl_read_capabilities(device, info, can);
+    info->tf32 = can->vendor == TX_CL_NVIDIA && can->tf32;
+    info->bf16 = can->vendor == TX_CL_NVIDIA && can->bf16;
+    return tx_cl_read_limits(device, can, info, limits);
 }
 
 tx_status tx_cl_device_count(int32_t *count)
@@ -118,9 +109,10 @@ static tx_status find_device(int32_t index, device_list *list)
 tx_status tx_cl_device_info(int32_t index, tx_device_info *info)
 {
     device_list list;
+    tx_cl_capabilities can;
     tx_cl_limits limits;
     tx_status status = find_device(index, &list);
-    return status == TX_OK ? describe(list.platform[index], list.device[index], index, info, &limits) : status;
+    return status == TX_OK ? describe(list.platform[index], list.device[index], index, info, &can, &limits) : status;
 }
 
 /* Whatever changes when compiled code, a verdict or a measurement may change: platform, device, driver and their
@@ -179,7 +171,7 @@ tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context *
     context->tf32 = options && options->tf32;
     context->tune = options ? options->tune : NULL;
     context->cache = tx_cl_cache_folder();
-    status = describe(context->platform, context->device, index, &context->info, &context->limits);
+    status = describe(context->platform, context->device, index, &context->info, &context->can, &context->limits);
     if (status == TX_OK && !(context->identity = read_identity(context)))
         status = tx_fail(TX_MEMORY, "out of host memory");
     if (status == TX_OK)

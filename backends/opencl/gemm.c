@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* The product by a provider that knows no epilogue, and behind it the op that this stands for. */
+/* The product without its epilogue, and behind it the op that this stands for. */
 static tx_status emit_in_two(tx_cl_builder *b, const tx_cl_provider *provider, const tx_cl_product *p,
                              const tx_command *c)
 {
@@ -61,7 +61,7 @@ tx_status tx_cl_matmul(tx_cl_builder *b, const tx_command *c)
     char variant[TX_CL_ASIDE + 32];
     snprintf(variant, sizeof variant, *choice.aside ? "%s (%s)" : "%s", choice.provider->name, choice.aside);
     tx_cl_variant(b, variant);
-    if (!choice.provider->epilogues)
+    if (!choice.fused)
         return emit_in_two(b, choice.provider, &p, c);
     choice.provider->emit(b, choice.provider, &p);
     return b->status;

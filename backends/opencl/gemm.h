@@ -28,6 +28,7 @@ typedef struct tx_cl_provider {
     const char *name;
     tx_cl_kind device; /* the kind that it is for */
     int64_t rows;      /* made for products of at most so many, which it then takes unmeasured; 0: of any number */
+    int64_t piece;     /* bytes: rows of a and b are whole pieces of so many, each at a multiple of it; 0: any */
     /* What share of the best possible rate to expect, to put providers in an order where nothing is measured. 0:
      * declines; `why` (TX_CL_WHY bytes, empty before) says by name what it lacks where a limit of the device is the
      * reason. */
@@ -35,7 +36,7 @@ typedef struct tx_cl_provider {
     /* Failures are kept in b->status. */
     void (*emit)(tx_cl_builder *b, const struct tx_cl_provider *self, const tx_cl_product *p);
     void (*tune)(tx_context *);    /* finds parameters of its own, at the first product of a tuning run; or NULL */
-    bool epilogues;                /* it has them; where not, the op that an epilogue stands for follows */
+    bool epilogues;                /* it has them */
     const struct tx_cl_tile *tile; /* of gemm_tile.c: the form of its work-groups */
 } tx_cl_provider;
 
@@ -93,6 +94,7 @@ void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p);
 
 typedef struct tx_cl_gemm_choice {
     const tx_cl_provider *provider;
+    bool fused;              /* the provider computes the epilogue; else the op that it stands for follows */
     char aside[TX_CL_ASIDE]; /* one that is switched off or asks for more than the device has; "": none */
 } tx_cl_gemm_choice;
 tx_status tx_cl_gemm_choose(tx_context *context, const tx_cl_product *p, tx_cl_gemm_choice *choice);
@@ -115,11 +117,14 @@ typedef struct tx_cl_trial {
     bool trans_a, trans_b, bias;
     tx_dtype from, to;
     tx_accumulate accumulate; /* TX_STORE (over NaN) or TX_ADD */
+    tx_epilogue epilogue;
+    bool exact; /* of its GELU */
 } tx_cl_trial;
 
 /* Prepares and runs the product by the provider of this name, with data whose fp32 sums are exact, and checks it
  * against sums in double: all elements of a small product, samples of a big one, and the memory around it. A wrong
- * result is TX_DEVICE with a message. seconds, when not NULL: the best of a few runs. */
+ * result is TX_DEVICE with a message, a product that the provider declines TX_UNSUPPORTED. seconds, when not NULL: the
+ * best of a few runs. */
 tx_status tx_cl_gemm_trial(tx_context *context, const char *provider, const tx_cl_trial *trial, double *seconds);
 
 #endif

@@ -46,21 +46,68 @@ static void suggest(const tx_context *context, const tx_cl_product *p, const cha
     }
 }
 
-/* Two small products with known answers, one of odd dimensions and one of whole quads, in these types and transposes.
- */
+/* Small products with known answers in the types and transposes of `p`, made of whole pieces of the provider's. One
+ * that it declines says nothing; one at least it has to take. */
+static tx_status try_all(tx_context *context, const tx_cl_provider *provider, const tx_cl_product *p, int count,
+                         const tx_cl_trial *trials)
+{
+    const int64_t piece = tx_cl_blocks(provider->piece, (int64_t)tx_dtype_size(p->from)), unit = piece ? piece : 1;
+    tx_status status = TX_UNSUPPORTED;
+    for (int i = 0; i < count; i++) {
+        tx_cl_trial t = trials[i];
+        t.trans_a = p->trans_a;
+        t.trans_b = p->trans_b;
+        t.from = p->from;
+        t.to = p->to;
+        t.m = provider->rows ? t.m : tx_cl_blocks(t.m, unit) * unit;
+        t.n = tx_cl_blocks(t.n, unit) * unit;
+        t.k = tx_cl_blocks(t.k, unit) * unit;
+        const tx_status now = tx_cl_gemm_trial(context, provider->name, &t, NULL);
+        if (now != TX_UNSUPPORTED)
+            status = now;
+        if (status != TX_OK && status != TX_UNSUPPORTED)
+            return status;
+    }
+    return status;
+}
+
+/* One of odd dimensions, in a batch, with many terms (which tiles part), and one of whole quads. */
 static tx_status prove(tx_context *context, const tx_cl_question *q, int id)
 {
-    const tx_cl_product *p = q->user;
     const tx_cl_provider *provider = tx_cl_gemm_provider(id);
     const int64_t rows = provider->rows;
-    const tx_cl_trial trials[2] = {
-        {2, rows ? rows - 1 : 21, 61, 1237, p->trans_a, p->trans_b, true, p->from, p->to, TX_ADD},
-        {1, rows ? rows : 68, 132, 44, p->trans_a, p->trans_b, false, p->from, p->to, TX_STORE},
+    const tx_cl_trial trials[] = {
+        {.batch = 2, .m = rows ? rows - 1 : 21, .n = 61, .k = 1237, .bias = true, .accumulate = TX_ADD},
+        {.batch = 1, .m = rows ? rows : 68, .n = 132, .k = 44},
     };
-    tx_status status = TX_OK;
-    for (int i = 0; !status && i < 2; i++)
-        status = tx_cl_gemm_trial(context, provider->name, &trials[i], NULL);
-    return status;
+    return try_all(context, provider, q->user, 2, trials);
+}
+
+/* Whole and with its terms parted, as tiles do it. */
+static tx_status prove_epilogue(tx_context *context, const tx_cl_question *q, int id)
+{
+    const tx_cl_product *p = q->user;
+    const tx_cl_trial whole = {.batch = 1,
+                               .m = 68,
+                               .n = 132,
+                               .k = 44,
+                               .bias = tx_present(p->bias),
+                               .epilogue = p->epilogue,
+                               .exact = p->exact};
+    tx_cl_trial trials[] = {whole, whole};
+    trials[1].k = 1100;
+    return try_all(context, tx_cl_gemm_provider(id), p, 2, trials);
+}
+
+/* Whether the way that was chosen computes this epilogue too, and rightly. */
+static tx_status may_fuse(tx_context *context, const tx_cl_product *p, tx_cl_question *q, bool *fused)
+{
+    *fused = tx_cl_gemm_provider(q->way[0].id)->epilogues;
+    if (!*fused || p->epilogue == TX_EPILOGUE_NONE || context->forced)
+        return TX_OK;
+    q->prove = prove_epilogue;
+    q->proven += snprintf(q->key + q->proven, sizeof q->key - (size_t)q->proven, " e%d%d", (int)p->epilogue, p->exact);
+    return tx_cl_prove(context, q, &q->way[0], fused);
 }
 
 /* The product that is measured in the place of this one. */
@@ -81,12 +128,13 @@ static double work_of(const tx_cl_trial *t)
     return 2.0 * (double)t->m * (double)t->n * (double)t->k;
 }
 
-/* Seconds for so much work by the rate of a mid-size product, found out once a context. */
-static tx_status estimate(tx_context *context, const char *name, double work, double *seconds)
+/* Seconds for so much work by the rate of a mid-size product of these types, found out once a context. */
+static tx_status estimate(tx_context *context, const tx_cl_question *q, const char *name, double *seconds)
 {
-    static const tx_cl_trial trial = {.batch = 1, .m = 512, .n = 512, .k = 512, .from = TX_F32, .to = TX_F32};
+    const tx_cl_product *p = q->user;
+    const tx_cl_trial trial = {.batch = 1, .m = 512, .n = 512, .k = 512, .from = p->from, .to = p->to};
     char key[96], text[32];
-    snprintf(key, sizeof key, "pace %s", name);
+    snprintf(key, sizeof key, "pace %d %d %s", p->from, p->to, name);
     if (!tx_cl_line_get(context->proofs, key, text, sizeof text)) {
         tx_status status = tx_cl_gemm_trial(context, name, &trial, seconds);
         if (status)
@@ -96,7 +144,7 @@ static tx_status estimate(tx_context *context, const char *name, double work, do
         if (status)
             return status;
     }
-    *seconds = strtod(text, NULL) * work / work_of(&trial);
+    *seconds = strtod(text, NULL) * q->work / work_of(&trial);
     return TX_OK;
 }
 
@@ -105,7 +153,7 @@ static tx_status measure(tx_context *context, const tx_cl_question *q, int id, d
     const char *name = tx_cl_gemm_provider(id)->name;
     const tx_cl_trial trial = cut(q->user);
     if (hopeless < INFINITY) {
-        tx_status status = estimate(context, name, q->work, seconds);
+        tx_status status = estimate(context, q, name, seconds);
         if (status || *seconds > hopeless)
             return status;
     }
@@ -147,6 +195,9 @@ tx_status tx_cl_gemm_choose(tx_context *context, const tx_cl_product *p, tx_cl_g
     if (status)
         return status;
     choice->provider = tx_cl_gemm_provider(q.way[0].id);
+    status = may_fuse(context, p, &q, &choice->fused);
+    if (status)
+        return status;
     snprintf(choice->aside, sizeof choice->aside, "%s", q.aside);
     return TX_OK;
 }

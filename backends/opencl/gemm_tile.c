@@ -105,9 +105,10 @@ static bool whole_result(const tx_cl_product *p)
 
 static double mma_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
-    const int64_t piece = 16 / (int64_t)tx_dtype_size(p->from);
-    const bool takes = p->from == TX_BF16 || (p->from == TX_F32 && context->tf32);
-    if (!context->info.tf32 || !takes || !whole_a(p, piece) || !whole_b(p, piece))
+    const int64_t piece = self->piece / (int64_t)tx_dtype_size(p->from);
+    const tx_cl_capabilities *can = &context->can;
+    const bool takes = p->from == TX_BF16 ? can->bf16 : p->from == TX_F32 && context->tf32 && can->tf32;
+    if (can->vendor != TX_CL_NVIDIA || !takes || !whole_a(p, piece) || !whole_b(p, piece))
         return 0.0;
     return tile_suits(context, self, p, why);
 }
@@ -159,13 +160,33 @@ static void form_options(const tx_context *context, const tx_cl_tile *t, const t
              whole_a(p, 4), whole_b(p, 4), whole_result(p) ? 4 : 1);
 }
 
+/* The launches of a plan; where terms are parted, y are the sums of the parts. */
+static void launch_tiles(tx_cl_builder *b, const tx_cl_tile *t, const tx_cl_product *p, const tiling *plan)
+{
+    const tx_gemm *g = &p->g;
+    const int64_t tiles = plan->tiles / g->batch;
+    const int64_t share =
+        tx_cl_share(&b->context->limits, tiles, 2.0 * (double)(g->batch * g->m * g->n) * (double)g->k);
+    const size_t local[2] = {(size_t)t->group, 1};
+    char form[256], options[384];
+    form_options(b->context, t, p, form, sizeof form);
+    tx_cl_gemm_options(options, sizeof options, form, p);
+    snprintf(options + strlen(options), sizeof options - strlen(options), " -DPARTS=%d", plan->parts > 1);
+    epilogue_options(p, options, sizeof options);
+    for (int64_t first = 0; first < tiles; first += share) {
+        const size_t global[2] = {(size_t)tx_cl_least(share, tiles - first) * local[0],
+                                  (size_t)(g->batch * plan->parts)};
+        tx_cl_launch(b, t->kernel, options, t->kernel, 2, global, local);
+        tx_cl_gemm_arguments(b, p);
+        TX_CL_I64(b, g->batch, plan->part, first);
+        epilogue_arguments(b, p);
+    }
+}
+
 static void tile_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p)
 {
-    const tx_cl_tile *t = self->tile;
     const tx_gemm *g = &p->g;
-    const tiling plan = plan_tiles(b->context, t, g);
-    const size_t group = (size_t)t->group, local[2] = {group, 1};
-    const size_t global[2] = {(size_t)(plan.tiles / g->batch) * group, (size_t)(g->batch * plan.parts)};
+    const tiling plan = plan_tiles(b->context, self->tile, g);
     const tx_operand none = {.dtype = TX_DTYPE_COUNT};
     tx_operand sums = {.dtype = TX_F32, .shape = TX_SHAPE(plan.parts, g->batch, g->m, g->n), .arena = TX_ARENA_SCRATCH};
     tx_cl_product one = *p;
@@ -177,15 +198,7 @@ static void tile_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_
         one.to = TX_F32;
         one.accumulate = TX_STORE;
     }
-    char form[256], options[384];
-    form_options(b->context, t, &one, form, sizeof form);
-    tx_cl_gemm_options(options, sizeof options, form, &one);
-    snprintf(options + strlen(options), sizeof options - strlen(options), " -DPARTS=%d", plan.parts > 1);
-    epilogue_options(&one, options, sizeof options);
-    tx_cl_launch(b, t->kernel, options, t->kernel, 2, global, local);
-    tx_cl_gemm_arguments(b, &one);
-    TX_CL_I64(b, g->batch, plan.part);
-    epilogue_arguments(b, &one);
+    launch_tiles(b, self->tile, &one, &plan);
     if (plan.parts > 1)
         join_parts(b, p, &sums, plan.parts);
 }
@@ -230,6 +243,7 @@ static const tx_cl_tile mma_tile = {.kernel = "gemm_mma",
 
 const tx_cl_provider tx_cl_gemm_mma = {.name = "nvidia-mma",
                                        .device = TX_CL_GPUS,
+                                       .piece = 16,
                                        .suits = mma_suits,
                                        .epilogues = true,
                                        .emit = tile_emit,

@@ -13,7 +13,7 @@
 #define CHECK_ALL 20000000
 #define CHECK_SAMPLES 1000
 
-enum { A, B, BIAS, Y, OPERANDS };
+enum { A, B, BIAS, Z, Y, KEPT, OPERANDS };
 
 typedef struct trial_data {
     const tx_cl_trial *t;
@@ -56,8 +56,14 @@ static void lay_out(trial_data *d)
 {
     const tx_cl_trial *t = d->t;
     tx_command *c = &d->solo.command;
-    const tx_attrs attrs = {
-        .trans_a = t->trans_a, .trans_b = t->trans_b, .flat = t->batch == 1, .accumulate = t->accumulate};
+    const bool keeps = t->epilogue == TX_EPILOGUE_GELU;
+    const tx_attrs attrs = {.trans_a = t->trans_a,
+                            .trans_b = t->trans_b,
+                            .flat = t->batch == 1,
+                            .accumulate = t->accumulate,
+                            .epilogue = t->epilogue,
+                            .exact = t->exact,
+                            .keeps = keeps};
     *c = tx_cl_solo_command(TX_OP_MATMUL, &attrs);
     c->in[A].dtype = c->in[B].dtype = t->from;
     c->in[A].shape = t->trans_a ? matrix(t->batch, t->k, t->m) : matrix(t->batch, t->m, t->k);
@@ -66,12 +72,16 @@ static void lay_out(trial_data *d)
         c->in[BIAS] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(t->n)};
     c->out[0].dtype = t->to;
     c->out[0].shape = matrix(t->batch, t->m, t->n);
+    if (keeps)
+        c->out[1] = c->out[0];
+    else if (t->epilogue != TX_EPILOGUE_NONE)
+        c->in[Z] = c->out[0];
     tx_cl_solo_place(&d->solo);
 }
 
 static const tx_operand *operand(const trial_data *d, int which)
 {
-    return which == Y ? &d->solo.command.out[0] : &d->solo.command.in[which];
+    return which < Y ? &d->solo.command.in[which] : &d->solo.command.out[which - Y];
 }
 
 static void fill(trial_data *d)
@@ -79,7 +89,7 @@ static void fill(trial_data *d)
     memset(d->host, 0xFF, (size_t)d->solo.bytes); /* guards, and NaN in what is to be stored over */
     for (int which = 0; which < OPERANDS; which++) {
         const tx_operand *o = operand(d, which);
-        if (!tx_present(o) || (which == Y && d->t->accumulate == TX_STORE))
+        if (!tx_present(o) || which == KEPT || (which == Y && d->t->accumulate == TX_STORE))
             continue;
         const int64_t count = tx_operand_count(o);
         for (int64_t i = 0; i < count; i++)
@@ -115,23 +125,50 @@ static tx_status check_guards(const trial_data *d)
     return TX_OK;
 }
 
-/* fp32 results are exact; others are rounded once. */
+/* What the epilogue makes of a sum; *tolerance: beside the rounding of a result that is stored in 16 bits. */
+static double finish(const tx_cl_trial *t, double sum, double z, double *tolerance)
+{
+    const double x = t->epilogue == TX_EPILOGUE_GELU ? sum : z, u = 0.7978845608028654 * (x + 0.044715 * x * x * x);
+    const double below = t->exact ? 0.5 * erfc(-x * 0.7071067811865476) : 0.5 * (1.0 + tanh(u));
+    const double slope = t->exact
+                             ? below + x * 0.3989422804014327 * exp(-0.5 * x * x)
+                             : below + 2.0 * below * (1.0 - below) * x * 0.7978845608028654 * (1.0 + 0.134145 * x * x);
+    *tolerance = 1e-5 * (1.0 + fabs(sum));
+    if (t->epilogue == TX_EPILOGUE_GELU)
+        return x * below;
+    if (t->epilogue == TX_EPILOGUE_GELU_GRAD)
+        return sum * slope;
+    *tolerance = 0.0;
+    return t->epilogue == TX_EPILOGUE_ADD ? sum + z : sum;
+}
+
+/* fp32 sums are exact; others are rounded once. */
+static bool is_right(const trial_data *d, int64_t at, double sum, double *want)
+{
+    const tx_operand *y = operand(d, Y), *kept = operand(d, KEPT);
+    const double epsilon = y->dtype == TX_F32 ? 0.0 : y->dtype == TX_BF16 ? 0x1p-8 : 0x1p-11;
+    const double z = tx_present(operand(d, Z)) ? (double)pattern(Z, at) : 0.0;
+    double tolerance;
+    *want = finish(d->t, sum, z, &tolerance);
+    return fabs((double)get(d->host + y->offset, y->dtype, at) - *want) <= epsilon * fabs(*want) + tolerance &&
+           (!tx_present(kept) || (double)get(d->host + kept->offset, kept->dtype, at) == sum);
+}
+
 static tx_status check(const trial_data *d)
 {
     const tx_operand *y = &d->solo.command.out[0];
     const tx_gemm g = tx_gemm_of(&d->solo.command.attrs, &d->solo.command.in[A].shape, &d->solo.command.in[B].shape);
-    const double epsilon = y->dtype == TX_F32 ? 0.0 : y->dtype == TX_BF16 ? 0x1p-8 : 0x1p-11;
     const int64_t count = tx_operand_count(y), most = CHECK_ALL / g.k;
     const int64_t checked = count <= most ? count : CHECK_SAMPLES;
     for (int64_t i = 0; i < checked; i++) {
         /* Samples: the last elements, and others by a stride that is odd and near the golden section. */
         const int64_t stride = (int64_t)((double)count * 0.6180339887) | 1;
         const int64_t at = count <= most ? i : i < 50 ? count - 1 - i : i * stride % count;
-        const double want = expected(d, &g, at);
-        const float got = get(d->host + y->offset, y->dtype, at);
-        if (!(fabs((double)got - want) <= epsilon * fabs(want)))
+        double want;
+        if (!is_right(d, at, expected(d, &g, at), &want))
             return tx_fail(TX_DEVICE, "element %lld of a %lld x %lld x %lld product is %g and should be %g",
-                           (long long)at, (long long)g.m, (long long)g.n, (long long)g.k, (double)got, want);
+                           (long long)at, (long long)g.m, (long long)g.n, (long long)g.k,
+                           (double)get(d->host + y->offset, y->dtype, at), want);
     }
     return check_guards(d);
 }

@@ -10,7 +10,7 @@
  *     ops_*, attention_*, gemm*, clblast*   what an op launches
  *     builder
  *     program, memory
- *     table, cache, limits, errors
+ *     table, cache, limits, capabilities, errors
  *
  * with one way back up: to measure an op, or to try it, a program of it alone is prepared and run (solo). */
 #ifndef TX_OPENCL_INTERNAL_H
@@ -34,9 +34,16 @@ tx_status tx_cl_device_info(int32_t index, tx_device_info *info);
 tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context **context);
 void tx_cl_close(tx_context *context);
 
+/* capabilities.c: of a device that is described so far. */
+void tx_cl_read_capabilities(cl_device_id device, const tx_device_info *info, tx_cl_capabilities *can);
+
 /* limits.c: the limits of a device that is described so far, TX_OCL_VARIANT and TX_OCL_LIMITS obeyed. What is simulated
  * shows in info's name and largest allocation. Both variables are refused with a message where they make no sense. */
-tx_status tx_cl_read_limits(cl_device_id device, tx_device_info *info, tx_cl_limits *limits);
+tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, tx_device_info *info,
+                            tx_cl_limits *limits);
+
+/* Makes work-groups of more than `group` items too large. */
+void tx_cl_narrow(tx_cl_limits *limits, size_t group);
 
 /* program.c */
 void tx_cl_release_programs(tx_context *context);

@@ -4,6 +4,7 @@
 #include "backends/opencl/internal.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,7 +136,6 @@ static void read_own(cl_device_id device, const tx_device_info *info, tx_cl_limi
     clGetDeviceInfo(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof group, &group, NULL);
     clGetDeviceInfo(device, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof items, items, NULL);
     limits->unified = unified == CL_TRUE;
-    limits->compute_units = info->compute_units;
     limits->lanes = lanes >= 16 ? 16 : lanes >= 8 ? 8 : 4;
     memcpy(limits->max_item, items, sizeof limits->max_item);
     own[LOCAL] = local > INT64_MAX ? INT64_MAX : (int64_t)local;
@@ -144,11 +144,13 @@ static void read_own(cl_device_id device, const tx_device_info *info, tx_cl_limi
     own[ALIGN] = bits >= 8 ? bits / 8 : 1;
 }
 
-tx_status tx_cl_read_limits(cl_device_id device, tx_device_info *info, tx_cl_limits *limits)
+tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, tx_device_info *info,
+                            tx_cl_limits *limits)
 {
     const char *wanted = getenv("TX_OCL_LIMITS");
     int64_t own[LIMITS], value[LIMITS];
     read_own(device, info, limits, own);
+    limits->compute_units = can->units;
     memcpy(value, own, sizeof value);
     tx_status status = read_variant(info, limits);
     if (status == TX_OK && wanted)
@@ -157,9 +159,7 @@ tx_status tx_cl_read_limits(cl_device_id device, tx_device_info *info, tx_cl_lim
         return status;
     name_simulated(own, value, limits->simulated, sizeof limits->simulated);
     limits->local_bytes = value[LOCAL];
-    limits->max_group = (size_t)value[GROUP];
-    for (int i = 0; i < 3; i++)
-        limits->max_item[i] = (size_t)tx_cl_least((int64_t)limits->max_item[i], value[GROUP]);
+    tx_cl_narrow(limits, (size_t)value[GROUP]);
     limits->max_allocation = info->max_allocation = value[ALLOCATION];
     limits->alignment = value[ALIGN];
     limits->libraries = value[LOCAL] == own[LOCAL] && value[GROUP] == own[GROUP];
@@ -172,6 +172,13 @@ tx_status tx_cl_read_limits(cl_device_id device, tx_device_info *info, tx_cl_lim
     return TX_OK;
 }
 
+void tx_cl_narrow(tx_cl_limits *limits, size_t group)
+{
+    limits->max_group = group;
+    for (int i = 0; i < 3; i++)
+        limits->max_item[i] = limits->max_item[i] < group ? limits->max_item[i] : group;
+}
+
 /* ---- Who fits -------------------------------------------------------------------------------------------------- */
 
 size_t tx_cl_group(const tx_context *context, size_t wanted)
@@ -182,6 +189,18 @@ size_t tx_cl_group(const tx_context *context, size_t wanted)
     while (group * 2 <= wanted && group * 2 <= context->limits.max_item[0])
         group *= 2;
     return group;
+}
+
+/* Of a launch: a quarter of a second of a slow unit. Displays go black when one takes some seconds. */
+#define WORK_PER_UNIT 1e9
+
+int64_t tx_cl_share(const tx_cl_limits *limits, int64_t count, double work)
+{
+    const double launches = ceil(work / (WORK_PER_UNIT * (double)limits->compute_units));
+    if (limits->cpu)
+        return count;
+    const int64_t share = launches < (double)count ? tx_cl_blocks(count, (int64_t)fmax(launches, 1.0)) : 1;
+    return tx_cl_least(share, TX_CL_MOST_GROUPS);
 }
 
 bool tx_cl_fits(const tx_cl_limits *limits, const char *name, int64_t local_bytes, size_t group, char *why, size_t size)

@@ -20,7 +20,7 @@ typedef struct tx_cl_form {
 tx_cl_form tx_cl_form_of(const tx_cl_builder *b, const tx_command *c, int64_t columns, bool reduces, const char *more,
                          ...);
 
-/* Launches a kernel whose dimension 0 runs along `columns` elements and dimension 1 along `rows`. */
+/* Launches a kernel over `rows` rows of `columns` elements: TX_ROW and TX_COLUMN of kernels/common.cl. */
 void tx_cl_launch_columns(tx_cl_builder *b, const tx_cl_form *form, const char *source, const char *kernel,
                           int64_t columns, int64_t rows);
 /* Launches a kernel that does a row (or block) a work-group. */

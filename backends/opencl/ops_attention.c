@@ -25,56 +25,71 @@ static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c,
     return a;
 }
 
-/* Launches a kernel that works on tiles of the rows (or keys) of `heads` heads; `note` as tx_cl_attention_choose says.
- */
-static tx_status launch(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
-                        tx_cl_attention_form *f, char note[160])
+static void forward_operands(tx_cl_builder *b, const tx_command *c, const tx_cl_attention_job *a)
 {
-    static const char *const names[] = {"attention", "attention_grad_q", "attention_grad_kv"};
-    static const char *const sources[][2] = {{"attention_gpu", "attention_cpu"},
-                                             {"attention_gpu_grad_q", "attention_cpu_grad_q"},
-                                             {"attention_gpu_grad_kv", "attention_cpu_grad_kv"}};
+    TX_CL_OPERANDS(b, &c->in[0], &c->in[a->cached ? 3 : 1], a->cached ? &c->in[1] : NULL, a->cached ? &c->in[2] : NULL);
+    TX_CL_OPERANDS(b, &c->out[0], a->cached ? NULL : &c->out[1]);
+    TX_CL_I32(b, (int32_t)a->T, (int32_t)a->S);
+}
+
+static void gradient_operands(tx_cl_builder *b, const tx_command *c, const tx_cl_attention_job *a)
+{
+    TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[3], &c->out[1], &c->in[4], &c->out[0]);
+    TX_CL_I32(b, (int32_t)a->T);
+}
+
+/* The kernels that work on tiles; `products` of matrices of T x T each computes. */
+static const struct {
+    const char *name, *source[2]; /* for GPUs, for CPUs */
+    int products;
+    void (*operands)(tx_cl_builder *b, const tx_command *c, const tx_cl_attention_job *a);
+} kernels[] = {
+    {"attention", {"attention_gpu", "attention_cpu"}, 2, forward_operands},
+    {"attention_grad_q", {"attention_gpu_grad_q", "attention_cpu_grad_q"}, 3, gradient_operands},
+    {"attention_grad_kv", {"attention_gpu_grad_kv", "attention_cpu_grad_kv"}, 4, gradient_operands},
+};
+
+/* Launches one for the whole batch, so much of it at a time as does not take too long; `note` as tx_cl_attention_choose
+ * says. */
+static tx_status launch(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel, char note[160])
+{
+    const tx_command *c = a->command;
+    tx_cl_attention_form f;
     if (a->S * a->last > (int64_t)UINT32_MAX)
         return tx_fail(TX_UNSUPPORTED, "attention over %lld rows of %lld: a sequence may have 2^32 elements",
                        (long long)a->S, (long long)a->last);
-    tx_status status = tx_cl_attention_choose(b->context, a, kernel, f, note);
+    tx_status status = tx_cl_attention_choose(b->context, a, kernel, &f, note);
     if (status != TX_OK)
         return status;
     char options[192];
     snprintf(options, sizeof options, "%s -DVW=%d -DWG=%d -DROWS=%d -DCOLS=%d -DMR=%d -DAR=%d", a->facts,
-             f->cpu ? 16 : 4, f->group, f->rows, f->cols, f->micro, f->out_rows);
-    const int64_t lines = kernel == TX_CL_GRAD_KV && !f->cpu ? f->cols : f->rows;
+             f.cpu ? 16 : 4, f.group, f.rows, f.cols, f.micro, f.out_rows);
+    const int64_t lines = kernel == TX_CL_GRAD_KV && !f.cpu ? f.cols : f.rows;
     const int64_t heads = kernel == TX_CL_GRAD_KV ? a->kv_heads : a->heads;
-    const size_t local[] = {(size_t)f->group, 1, 1};
-    const size_t global[] = {(size_t)tx_cl_blocks(a->T, lines) * local[0], (size_t)heads, (size_t)a->B};
-    tx_cl_launch(b, sources[kernel][f->cpu], options, names[kernel], 3, global, local);
+    const double scores = (double)(a->B * a->heads * a->T) * (double)a->S * (c->attrs.causal ? 0.5 : 1.0);
+    const int64_t share = tx_cl_share(&b->context->limits, a->B, 2.0 * kernels[kernel].products * scores * a->d);
+    const size_t local[] = {(size_t)f.group, 1, 1};
+    for (int64_t first = 0; first < a->B; first += share) {
+        const size_t global[] = {(size_t)tx_cl_blocks(a->T, lines) * local[0], (size_t)heads,
+                                 (size_t)tx_cl_least(share, a->B - first)};
+        tx_cl_launch(b, kernels[kernel].source[f.cpu], options, kernels[kernel].name, 3, global, local);
+        kernels[kernel].operands(b, c, a);
+        TX_CL_I32(b, a->heads, a->kv_heads);
+        TX_CL_F32(b, c->attrs.scale, c->attrs.p);
+        TX_CL_I32(b, c->attrs.site, (int32_t)first);
+        tx_cl_arg_control(b);
+        tx_cl_arg_local(b, (size_t)f.local_bytes);
+    }
     return b->status;
-}
-
-/* The arguments that all tiled kernels end with. */
-static void finish_arguments(tx_cl_builder *b, const tx_command *c, const tx_cl_attention_job *a,
-                             const tx_cl_attention_form *f)
-{
-    TX_CL_I32(b, a->heads, a->kv_heads);
-    TX_CL_F32(b, c->attrs.scale, c->attrs.p);
-    TX_CL_I32(b, c->attrs.site);
-    tx_cl_arg_control(b);
-    tx_cl_arg_local(b, (size_t)f->local_bytes);
 }
 
 static tx_status forward(tx_cl_builder *b, const tx_command *c)
 {
-    const bool cached = c->op == TX_OP_ATTENTION_CACHED;
     const tx_cl_attention_job a = describe(b, c, &c->in[0], &c->in[1]);
-    tx_cl_attention_form f;
-    char note[160], variant[192];
-    tx_status status = launch(b, &a, TX_CL_FORWARD, &f, note);
+    char note[160] = "", variant[192];
+    tx_status status = launch(b, &a, TX_CL_FORWARD, note);
     if (status != TX_OK)
         return status;
-    TX_CL_OPERANDS(b, &c->in[0], &c->in[cached ? 3 : 1], cached ? &c->in[1] : NULL, cached ? &c->in[2] : NULL);
-    TX_CL_OPERANDS(b, &c->out[0], cached ? NULL : &c->out[1]);
-    TX_CL_I32(b, (int32_t)a.T, (int32_t)a.S);
-    finish_arguments(b, c, &a, &f);
     snprintf(variant, sizeof variant, "tiles %s", note);
     tx_cl_variant(b, variant);
     return b->status;
@@ -111,16 +126,13 @@ static void launch_delta(tx_cl_builder *b, const tx_command *c, const tx_cl_atte
 tx_status tx_cl_attention_grad(tx_cl_builder *b, const tx_command *c)
 {
     const tx_cl_attention_job a = describe(b, c, &c->in[1], &c->in[4]);
-    char note[2][160], variant[352];
+    char note[2][160] = {"", ""}, variant[352];
     launch_delta(b, c, &a);
     for (int i = 0; i < 2; i++) {
-        tx_cl_attention_form f;
-        tx_status status = launch(b, &a, i == 0 ? TX_CL_GRAD_Q : TX_CL_GRAD_KV, &f, note[i]);
+        const tx_cl_attention_kernel kernel = i == 0 ? TX_CL_GRAD_Q : TX_CL_GRAD_KV;
+        tx_status status = tx_cl_attention_runs(b->context, kernel) ? launch(b, &a, kernel, note[i]) : TX_OK;
         if (status != TX_OK)
             return status;
-        TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[3], &c->out[1], &c->in[4], &c->out[0]);
-        TX_CL_I32(b, (int32_t)a.T);
-        finish_arguments(b, c, &a, &f);
     }
     snprintf(variant, sizeof variant, "tiles %s and %s", note[0], note[1]);
     tx_cl_variant(b, variant);

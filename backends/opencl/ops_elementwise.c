@@ -50,8 +50,13 @@ void tx_cl_launch_columns(tx_cl_builder *b, const tx_cl_form *form, const char *
     size_t group = form->group;
     while (group > 1 && (int64_t)group / 2 >= items)
         group /= 2;
-    const size_t global[] = {(size_t)items, (size_t)rows}, local[] = {group, 1};
-    tx_cl_launch(b, source, form->options, kernel, 2, global, local);
+    const int columns_in = rows > TX_CL_MOST_GROUPS ? 1 : 0;
+    size_t global[2] = {(size_t)rows, (size_t)rows}, local[2] = {1, 1};
+    char options[sizeof form->options + 16];
+    global[columns_in] = (size_t)items;
+    local[columns_in] = group;
+    snprintf(options, sizeof options, columns_in ? "%s -DROW_DIM=0" : "%s", form->options);
+    tx_cl_launch(b, source, options, kernel, 2, global, local);
 }
 
 void tx_cl_launch_rows(tx_cl_builder *b, const tx_cl_form *form, const char *source, const char *kernel, int64_t rows)
@@ -144,18 +149,15 @@ tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *x = &c->in[0].shape;
     int32_t half = c->attrs.head_size / 2;
-    bool cpu = b->context->limits.cpu;
-    char options[64];
-    int used = snprintf(options, sizeof options, "-DVW=1 -DRUN=%d", cpu ? half : 1);
-    const size_t group = cpu ? 1 : tx_cl_group(b->context, 32);
-    const size_t global[] = {cpu ? 1 : (size_t)half, (size_t)tx_shape_rows(x)}, local[] = {group, 1};
+    tx_cl_form form = {.vector = 1, .run = b->context->limits.cpu ? half : 1, .group = tx_cl_group(b->context, 32)};
+    int used = snprintf(form.options, sizeof form.options, "-DVW=1 -DRUN=%d", form.run);
     double ratio = pow((double)c->attrs.theta, -2.0 / c->attrs.head_size);
     if (!(ratio < 1.0)) { /* theta is at most 1: the kernel is given a number in [0.5, 1) and its exponent */
         int exponent;
         ratio = frexp(ratio, &exponent);
-        snprintf(options + used, sizeof options - (size_t)used, " -DEXPONENT=%d", exponent);
+        snprintf(form.options + used, sizeof form.options - (size_t)used, " -DEXPONENT=%d", exponent);
     }
-    tx_cl_launch(b, "elementwise", options, "rotary", 2, global, local);
+    tx_cl_launch_columns(b, &form, "elementwise", "rotary", half, tx_shape_rows(x));
     TX_CL_OPERANDS(b, &c->in[0], &c->out[0]);
     TX_CL_I64(b, tx_shape_last(x));
     TX_CL_I32(b, (int32_t)x->dim[x->rank - 2], c->attrs.heads, c->attrs.head_size);

@@ -3,6 +3,7 @@
 #include "backends/opencl/ops.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 /* Begins a kernel of kernels/movement.cl with dimension 0 along columns and dimension 1 along rows. */
 static void move(tx_cl_builder *b, const tx_command *c, const char *kernel, tx_dtype in, tx_dtype out, int64_t columns,
@@ -43,7 +44,9 @@ tx_status tx_cl_gather(tx_cl_builder *b, const tx_command *c)
     return b->status;
 }
 
-#define PIECE 64 /* sources that are added up at a time */
+#define PIECE 64       /* sources that are added up at a time */
+#define SORT_BLOCK 256 /* sources that are sorted by counting */
+#define SORT_ITEMS 64
 
 /* Begins a kernel over places of the sorted sources. */
 static void move_sources(tx_cl_builder *b, const tx_command *c, const char *kernel, int64_t columns, int64_t count)
@@ -53,16 +56,50 @@ static void move_sources(tx_cl_builder *b, const tx_command *c, const char *kern
     TX_CL_OPERANDS(b, &c->in[0]);
 }
 
-/* Four launches: zero, sort the sources by row, add up pieces of rows, add those up. */
+/* Begins a kernel over sources, SORT_ITEMS of them a work-item of a CPU. */
+static void sort_sources(tx_cl_builder *b, const tx_command *c, const char *kernel, int64_t count)
+{
+    const bool cpu = b->context->limits.cpu;
+    const size_t local = tx_cl_group(b->context, 64), global = (size_t)tx_cl_blocks(count, cpu ? SORT_ITEMS : 1);
+    char options[48];
+    snprintf(options, sizeof options, "-DSORT=%d -DRUN=%d", SORT_BLOCK, cpu ? SORT_ITEMS : 1);
+    tx_cl_launch(b, "movement", options, kernel, 1, &global, &local);
+    TX_CL_OPERANDS(b, &c->in[0]);
+}
+
+/* The sources sorted by row, as kernels/movement.cl says: blocks, then runs that double. */
+static tx_operand sort(tx_cl_builder *b, const tx_command *c, int32_t count)
+{
+    tx_operand order[2] = {{.dtype = TX_I32, .shape = TX_SHAPE(count), .arena = TX_ARENA_SCRATCH}};
+    tx_operand sorted = {.dtype = TX_I32, .shape = TX_SHAPE(count, 3), .arena = TX_ARENA_SCRATCH};
+    order[1] = order[0];
+    for (int i = 0; i < 2; i++)
+        order[i].offset = tx_cl_scratch(b, tx_operand_bytes(&order[i]));
+    sorted.offset = tx_cl_scratch(b, tx_operand_bytes(&sorted));
+    int now = 0;
+    sort_sources(b, c, "scatter_sort", count);
+    TX_CL_OPERANDS(b, &order[now]);
+    TX_CL_I32(b, count);
+    for (int64_t run = SORT_BLOCK; run < count; run *= 2) {
+        sort_sources(b, c, "scatter_merge", count);
+        TX_CL_OPERANDS(b, &order[now], &order[1 - now]);
+        TX_CL_I32(b, count, (int32_t)run);
+        now = 1 - now;
+    }
+    sort_sources(b, c, "scatter_rows", count);
+    TX_CL_OPERANDS(b, &order[now], &sorted);
+    TX_CL_I32(b, count, (int32_t)c->attrs.rows);
+    return sorted;
+}
+
+/* Zero, sort the sources by row, add up pieces of rows, add those up. */
 tx_status tx_cl_scatter_add(tx_cl_builder *b, const tx_command *c)
 {
     const int64_t count = tx_operand_count(&c->in[0]), columns = tx_shape_last(&c->in[1].shape);
     const int64_t n = tx_operand_count(&c->out[0]), parts = 2 * tx_cl_blocks(count, PIECE);
     if (count > INT32_MAX / 3)
         return tx_fail(TX_UNSUPPORTED, "scatter_add: %" PRId64 " sources", count);
-    tx_operand sorted = {.dtype = TX_I32, .shape = TX_SHAPE(count, 3), .arena = TX_ARENA_SCRATCH};
     tx_operand sums = {.dtype = TX_F32, .shape = TX_SHAPE(parts, columns), .arena = TX_ARENA_SCRATCH};
-    sorted.offset = tx_cl_scratch(b, tx_operand_bytes(&sorted));
     sums.offset = tx_cl_scratch(b, tx_operand_bytes(&sums));
     move(b, c, "scatter_begin", TX_F32, TX_F32, n, 1);
     TX_CL_OPERANDS(b, &c->out[0]);
@@ -70,12 +107,7 @@ tx_status tx_cl_scatter_add(tx_cl_builder *b, const tx_command *c)
     TX_CL_I32(b, (int32_t)c->attrs.accumulate);
     tx_cl_arg_control(b);
 
-    const size_t global = (size_t)count, local = tx_cl_group(b->context, 64);
-    tx_cl_launch(b, "movement", "", "scatter_sort", 1, &global, &local);
-    TX_CL_OPERANDS(b, &c->in[0], &sorted);
-    TX_CL_I64(b, count);
-    TX_CL_I32(b, (int32_t)c->attrs.rows);
-
+    const tx_operand sorted = sort(b, c, (int32_t)count);
     move_sources(b, c, "scatter_pieces", columns, count);
     TX_CL_OPERANDS(b, &c->in[1], &c->out[0], &sorted, &sums);
     TX_CL_I64(b, columns);

@@ -4,6 +4,7 @@
 
 #include "api/graph/op.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 typedef tx_status (*emit_fn)(tx_cl_builder *b, const tx_command *c);
@@ -88,22 +89,71 @@ static tx_status emit_widened(tx_cl_builder *b, const tx_command *c)
 
 /* ---- Programs ------------------------------------------------------------------------------------------- */
 
+/* Takes back the steps from `first` on. */
+static void drop_steps(tx_executable *x, int32_t first)
+{
+    while (x->patch_count > 0 && x->patches[x->patch_count - 1].step >= first)
+        x->patch_count--;
+    for (int32_t i = first; i < x->step_count; i++) {
+        if (x->steps[i].kernel)
+            clReleaseKernel(x->steps[i].kernel);
+        if (x->steps[i].destroy)
+            x->steps[i].destroy(x->steps[i].data);
+    }
+    x->step_count = first;
+}
+
+static tx_status emit_once(tx_executable *x, const tx_command *c, tx_cl_builder *b)
+{
+    tx_cl_command *own = &x->commands[x->length];
+    free(own->variant);
+    *own = (tx_cl_command){.op = c->op, .first = x->step_count};
+    *b = (tx_cl_builder){.context = x->context, .executable = x};
+    tx_status status = c->op >= TX_OP_KERNELS ? tx_fail(TX_INTERNAL, "no kernel")
+                       : is_widened(c)        ? emit_widened(b, c)
+                                              : emitters[c->op](b, c);
+    return status == TX_OK ? b->status : status;
+}
+
+/* Says in the command's variant that it runs in smaller work-groups than suit it. */
+static void note_narrowed(tx_cl_builder *b)
+{
+    char text[480];
+    const tx_cl_command *own = &b->executable->commands[b->executable->length];
+    snprintf(text, sizeof text, "%s, the driver refused work-groups of more than %zu",
+             own->variant ? own->variant : "opencl", b->context->limits.max_group);
+    tx_cl_variant(b, text);
+}
+
+/* Adds the command. Where the driver refuses a kernel of it (its build, its creation, its work-groups), other forms
+ * with smaller work-groups are tried, one after the other. */
 static tx_status emit(tx_executable *x, const tx_command *c, int64_t *scratch)
 {
-    tx_cl_builder b = {.context = x->context, .executable = x};
-    tx_cl_command *own = &x->commands[x->length];
-    *own = (tx_cl_command){.op = c->op, .first = x->step_count};
-    tx_status status = c->op >= TX_OP_KERNELS ? tx_fail(TX_INTERNAL, "no kernel")
-                       : is_widened(c)        ? emit_widened(&b, c)
-                                              : emitters[c->op](&b, c);
-    if (status == TX_OK)
-        status = b.status;
-    own->count = x->step_count - own->first;
-    own->launches += own->count;
-    x->length++;
-    if (b.scratch > *scratch)
-        *scratch = b.scratch;
-    return status == TX_OK ? TX_OK : tx_fail_in(status, "%s", tx_op_info_of(c->op)->name);
+    tx_context *context = x->context;
+    const tx_cl_limits own = context->limits;
+    const bool narrowed = context->narrowed;
+    const int32_t first = x->step_count;
+    char refusal[640];
+    tx_cl_builder b;
+    tx_status status = emit_once(x, c, &b);
+    snprintf(refusal, sizeof refusal, "%s", status == TX_OK ? "" : tx_error());
+    while (status == TX_DEVICE && b.widest > 1) {
+        context->narrowed = true;
+        tx_cl_narrow(&context->limits, b.widest / 2);
+        drop_steps(x, first);
+        status = emit_once(x, c, &b);
+    }
+    if (status == TX_UNSUPPORTED && context->narrowed) /* there is no smaller form */
+        status = tx_fail(TX_DEVICE, "%s", refusal);
+    else if (status == TX_OK && context->narrowed)
+        note_narrowed(&b);
+    context->limits = own;
+    context->narrowed = narrowed;
+    tx_cl_command *made = &x->commands[x->length++];
+    made->count = x->step_count - first;
+    made->launches += made->count;
+    *scratch = b.scratch > *scratch ? b.scratch : *scratch;
+    return status == TX_OK ? b.status : tx_fail_in(status, "%s", tx_op_info_of(c->op)->name);
 }
 
 tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_executable **out, int64_t *scratch_bytes)
@@ -173,12 +223,7 @@ void tx_cl_destroy(tx_executable *x)
     if (!x)
         return;
     clFinish(x->context->compute);
-    for (int32_t i = 0; i < x->step_count; i++) {
-        if (x->steps[i].kernel)
-            clReleaseKernel(x->steps[i].kernel);
-        if (x->steps[i].destroy)
-            x->steps[i].destroy(x->steps[i].data);
-    }
+    drop_steps(x, 0);
     for (int32_t i = 0; x->commands && i < x->length; i++)
         free(x->commands[i].variant);
     for (int a = 0; a < TX_ARENA_COUNT; a++)

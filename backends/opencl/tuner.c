@@ -49,8 +49,7 @@ static const tx_cl_way *find(const tx_cl_question *q, const char *name)
     return NULL;
 }
 
-/* Whether a way is right, found out once a context; want of memory says nothing about it. */
-static tx_status prove(tx_context *context, tx_cl_question *q, const tx_cl_way *way, bool *right)
+tx_status tx_cl_prove(tx_context *context, tx_cl_question *q, const tx_cl_way *way, bool *right)
 {
     char key[TX_CL_CHOICE_KEY + TX_CL_CHOICE_NAME], why[TX_CL_WHY] = "";
     snprintf(key, sizeof key, "%.*s %s", q->proven, q->key, way->name);
@@ -88,7 +87,7 @@ static tx_status leave_right(tx_context *context, tx_cl_question *q, int most)
         bool right;
         if (most > 0 && alike(q, kept, &way) >= most)
             continue;
-        tx_status status = prove(context, q, &way, &right);
+        tx_status status = tx_cl_prove(context, q, &way, &right);
         if (status)
             return status;
         if (right)
@@ -150,7 +149,7 @@ static tx_status look_up(tx_context *context, tx_cl_question *q, bool *found)
         return TX_OK;
     value[strcspn(value, " ")] = '\0';
     const tx_cl_way *way = find(q, value);
-    tx_status status = way ? prove(context, q, way, found) : TX_OK;
+    tx_status status = way ? tx_cl_prove(context, q, way, found) : TX_OK;
     if (*found)
         q->way[0] = *way;
     return status;
@@ -186,7 +185,7 @@ static tx_status choose_again(tx_context *context, tx_cl_question *q, const char
     const tx_cl_way *way = find(q, name);
     if (!way)
         return tx_fail(TX_UNSUPPORTED, "%s, chosen for %s, does not suit it on this device", name, q->key);
-    tx_status status = prove(context, q, way, &right);
+    tx_status status = tx_cl_prove(context, q, way, &right);
     if (!status && !right)
         status = tx_fail(TX_DEVICE, "%s was chosen for %s: %s", name, q->key, q->aside);
     q->way[0] = *way;
@@ -205,12 +204,14 @@ tx_status tx_cl_ask(tx_context *context, tx_cl_question *q)
         return TX_OK;
     }
     const bool kept = !forced && *q->key;
-    if (kept && tx_cl_line_get(context->choices, q->key + q->unsaid, name, sizeof name))
+    if (kept && !context->narrowed && tx_cl_line_get(context->choices, q->key + q->unsaid, name, sizeof name))
         return choose_again(context, q, name);
     if (q->count == 0)
         return tx_fail(TX_UNSUPPORTED, "no %s accepts this one%s%s", q->what, *q->aside ? ": " : "", q->aside);
     if (!kept)
         return TX_OK;
+    if (context->narrowed)
+        return leave_right(context, q, 0);
     tx_status status = decide(context, q);
     return status ? status : tx_cl_line_set(&context->choices, q->key + q->unsaid, q->way[0].name);
 }

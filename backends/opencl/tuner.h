@@ -8,6 +8,7 @@
  *   3. the fastest by measuring: in a tuning run of all ways, until its time is up; else of the few that suit best, for
  *      a few seconds a context;
  *   4. the way that suits best.
+ * Where the driver has refused a kernel of the command (context->narrowed), 4. alone, and nothing is kept.
  * A way is taken only if it proves right; one that fails stays switched off as long as the device is open.
  *
  * Calls go one way: choice.c -> attention_choose.c, gemm_choose.c -> tuner.c -> tuner_table.c -> cache.c, and
@@ -58,6 +59,10 @@ void tx_cl_suggest(tx_cl_question *q, int id, const char *name, double share, co
 
 /* Answers with q->way[0]. */
 tx_status tx_cl_ask(tx_context *context, tx_cl_question *q);
+
+/* Whether a way is right, found out once a context for the first q->proven letters of the key; where it is not,
+ * q->aside says why. Want of memory says nothing about a way and is the status. */
+tx_status tx_cl_prove(tx_context *context, tx_cl_question *q, const tx_cl_way *way, bool *right);
 
 /* While context->forced is set, the way of this name is the answer to keys that begin so, the best suited to others,
  * and nothing is proven, measured or kept. */

@@ -19,7 +19,7 @@
 #define ARGUMENTS                                                                                            \
     const void *a, long a_at, const void *b, long b_at, const float *bias, long bias_at, void *y, long y_at, \
         const unsigned *control, long m, long n, long k, long lda, long ldb, long stride_a, long stride_b,   \
-        int accumulate, long batches, long part, const float *z, long z_at, float *kept, long kept_at
+        int accumulate, long batches, long part, long first, const float *z, long z_at, float *kept, long kept_at
 typedef void (*kernel)(ARGUMENTS);
 
 /* mma_TYPE_TRANSA_TRANSB_PARTS_EPILOGUE */
@@ -72,7 +72,7 @@ static void *work_item(void *number)
     host_group[0] = now.group[0];
     host_group[1] = now.group[1];
     now.f->run(now.a, 0, now.b, 0, now.bias, 0, now.y, 0, NULL, now.m, now.n, now.k, now.f->trans_a ? now.m : now.k,
-               now.f->trans_b ? now.k : now.n, now.m * now.k, now.n * now.k, now.accumulate, now.batches, now.part,
+               now.f->trans_b ? now.k : now.n, now.m * now.k, now.n * now.k, now.accumulate, now.batches, now.part, 0,
                now.z, 0, now.kept, 0);
     return NULL;
 }

@@ -254,7 +254,8 @@ static void a_wish_goes_first(void **state)
     tx_context *context = open_context(NULL);
     context->limits = (tx_cl_limits){.max_group = 1024, .max_item = {1024, 1024, 64}, .local_bytes = 48 << 10};
     context->limits.compute_units = 132;
-    context->info.tf32 = context->tf32 = true;
+    context->can = (tx_cl_capabilities){.vendor = TX_CL_NVIDIA, .tf32 = true};
+    context->tf32 = true;
     const tx_operand none = {.dtype = TX_DTYPE_COUNT}, a = {.dtype = TX_F32, .shape = TX_SHAPE(1024, 1024)};
     const tx_attrs attrs = {.flat = true};
     const tx_cl_product p = {.g = tx_gemm_of(&attrs, &a.shape, &a.shape),

@@ -15,20 +15,21 @@ static float largest(vec v)
     return fmax(fmax(b.x, b.y), fmax(b.z, b.w));
 }
 
-/* Dimension 0: tiles of queries, from the last, which has most keys when causal; 1: head; 2: b. With CACHED, keys and
- * values are S rows a batch of k_cache and v_cache, and `lengths` holds positions: query t stands at lengths[b] + t. */
+/* Dimension 0: tiles of queries, from the last, which has most keys when causal; 1: head; 2: b from
+ * `first_b` on. With CACHED, keys and values are S rows a batch of k_cache and v_cache, and `lengths` holds positions: query
+ * t stands at lengths[b] + t. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 attention(const __global float *qkv, long qo, const __global int *lengths, long leo, const __global float *k_cache,
           long ko, const __global float *v_cache, long vo, __global float *o, long oo, __global float *lse, long lso,
-          int T, int S, int heads, int kv_heads, float scale, float p, int site, const __global uint *control,
-          __local vec *pool)
+          int T, int S, int heads, int kv_heads, float scale, float p, int site, int first_b,
+          const __global uint *control, __local vec *pool)
 {
     TILE(q_tile, ROWS, DP);
     TILE(k_tile, COLS, DP);
     TILE(k_tile_t, DP, COLS);
     TILE(v_tile, COLS, DP);
     TILE(scores, ROWS, COLS);
-    const int head = (int)get_group_id(1), b = (int)get_group_id(2);
+    const int head = (int)get_group_id(1), b = first_b + (int)get_group_id(2);
     const int q0 = ((int)get_num_groups(0) - 1 - (int)get_group_id(0)) * ROWS;
     const int kv_head = head / (heads / kv_heads);
     const long stride = (long)(heads + 2 * kv_heads) * D;

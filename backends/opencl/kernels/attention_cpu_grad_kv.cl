@@ -3,7 +3,8 @@
  * key head. */
 #include "attention_cpu_tile.cl"
 
-/* Dimension 0: tiles of keys, from the first, which most queries see when causal; 1: key head; 2: b. */
+/* Dimension 0: tiles of keys, from the first, which most queries see when causal; 1: key head; 2: b
+ * from `first_b` on. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local vec *pool)
 {
@@ -17,7 +18,7 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local vec *pool)
     TILE(slopes, ROWS, COLS);
     TILE(lse_part, COLS, 1);
     TILE(delta_part, COLS, 1);
-    const int kv_head = (int)get_group_id(1), b = (int)get_group_id(2);
+    const int kv_head = (int)get_group_id(1), b = first_b + (int)get_group_id(2);
     const int k0 = (int)get_group_id(0) * ROWS, group = heads / kv_heads;
     const int length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T;
     const int first = k0 >= length ? length : CAUSAL ? k0 / COLS * COLS : 0;

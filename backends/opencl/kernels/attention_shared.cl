@@ -13,7 +13,7 @@
 #define ATTENTION_GRAD_ARGUMENTS                                                                                       \
     const __global float *d_o, long doo, const __global float *qkv, long qo, const __global float *lse, long lso,      \
         const __global float *delta, long deo, const __global int *lengths, long leo, __global float *dqkv, long dqo,  \
-        int T, int heads, int kv_heads, float scale, float p, int site, const __global uint *control
+        int T, int heads, int kv_heads, float scale, float p, int site, int first_b, const __global uint *control
 
 /* Elements i.. of a row of D in global memory, `p` pointing to the first; the rest of the vector is 0. */
 static vec load_row(const __global float *p, int i)

@@ -219,8 +219,13 @@ static float tx_factor(float alpha, int which, const __global uint *control)
     return which >= 0 ? alpha * as_float(control[which]) : alpha;
 }
 
-/* The first column of round r of this work-item in kernels whose dimension 0 runs along a row (or along everything). */
-#define TX_COLUMN(r) (((long)get_global_id(0) * RUN + (r)) * VW)
+/* Of kernels over rows and columns: the row, and the first column of round r of this work-item. Rows are dimension 1, or 0
+ * where they are more than grids have work-groups in other dimensions. */
+#ifndef ROW_DIM
+#define ROW_DIM 1
+#endif
+#define TX_ROW ((long)get_global_id(ROW_DIM))
+#define TX_COLUMN(r) (((long)get_global_id(1 - ROW_DIM) * RUN + (r)) * VW)
 
 /* What such a kernel does with the vectors of this work-item, of which i is the first column; a row has n. */
 #define TX_EACH(body)                                                                                                  \

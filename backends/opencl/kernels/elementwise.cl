@@ -42,7 +42,7 @@ BINARY(silu_grad, u * silu_slope(v))
 /* Rows of 2n: gate, then up. */
 __kernel void swiglu(const __global float *x, long xo, __global float *y, long yo, long n)
 {
-    long row = get_global_id(1);
+    long row = TX_ROW;
     x += xo + row * 2 * n;
     y += yo + row * n;
     TX_EACH({
@@ -54,7 +54,7 @@ __kernel void swiglu(const __global float *x, long xo, __global float *y, long y
 __kernel void swiglu_grad(const __global float *dy, long dyo, const __global float *x, long xo, __global float *dx,
                           long dxo, long n)
 {
-    long row = get_global_id(1);
+    long row = TX_ROW;
     dy += dyo + row * n;
     x += xo + row * 2 * n;
     dx += dxo + row * 2 * n;
@@ -93,11 +93,11 @@ static void drop(const __global float *x, __global float *y, long i, long n, vec
     tx_store(v, y, i, n);
 }
 
-/* Dimension 1: row of `middle` rows a sample. */
+/* Row: row of `middle` rows a sample. */
 __kernel void dropout(const __global float *x, long xo, __global float *y, long yo, long n, long middle, float p,
                       int site, const __global uint *control)
 {
-    const long row = get_global_id(1);
+    const long row = TX_ROW;
     const uint line = (uint)(row % middle);
     const draws d = draws_of(control, (uint)(row / middle), site, 0, p);
     x += xo + row * n;
@@ -171,13 +171,13 @@ static ulong turn_of(ulong ratio, int i)
 __kernel void rotary(const __global float *x, long xo, __global float *y, long yo, long last, int T, int heads, int d,
                      ulong ratio, int inverse, int at, const __global int *positions, long po)
 {
-    long row = get_global_id(1);
+    long row = TX_ROW;
     ulong position = (ulong)(row % T) + (ulong)(at ? tx_position(positions[po + row / T], INT_MAX) : 0);
     x += xo + row * last;
     y += yo + row * last;
     int half_d = d / 2;
     for (int r = 0; r < RUN; r++) {
-        int i = (int)(get_global_id(0) * RUN) + r;
+        int i = (int)TX_COLUMN(r);
         if (i >= half_d)
             break;
         long phase = (long)(turn_of(ratio, i) * position);
@@ -190,6 +190,6 @@ __kernel void rotary(const __global float *x, long xo, __global float *y, long y
             y[(long)h * d + i + half_d] = b * c + a * s;
         }
     }
-    for (long i = (long)heads * d + (long)get_global_id(0); i < last; i += (long)get_global_size(0))
+    for (long i = (long)heads * d + TX_COLUMN(0) / RUN; i < last; i += (long)get_global_size(1 - ROW_DIM))
         y[i] = x[i];
 }

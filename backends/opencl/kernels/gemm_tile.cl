@@ -174,13 +174,13 @@ static void finish(float4 quad, __global y_t *y, const __global float *bias, con
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
 gemm_tile(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, __global const float *bias, long bias_at,
           __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
-          long stride_a, long stride_b, int accumulate, long batches, long part, __global const float *with, long with_at,
-          __global float *kept, long kept_at)
+          long stride_a, long stride_b, int accumulate, long batches, long part, long first_tile,
+          __global const float *with, long with_at, __global float *kept, long kept_at)
 {
     __local float tile_a[BUFFERS * TILE_K * PITCH_A] __attribute__((aligned(16)));
     __local float tile_b[BUFFERS * TILE_K * PITCH_B] __attribute__((aligned(16)));
     const int item = get_local_id(0), x = item % GROUP_X, z = item / GROUP_X;
-    const gemm_place place = gemm_place_of(m, n, k, batches, part);
+    const gemm_place place = gemm_place_of(m, n, k, batches, part, first_tile);
     const long i0 = place.i0, j0 = place.j0, batch = place.batch, k0 = place.k0, terms = place.terms;
     const long step_a = TRANS_A ? lda : 1, step_b = TRANS_B ? 1 : ldb;
     a += a_at + batch * stride_a + (TRANS_A ? i0 : i0 * lda) + k0 * step_a;

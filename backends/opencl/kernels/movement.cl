@@ -18,13 +18,16 @@
 #ifndef PIECE
 #define PIECE 1
 #endif
+#ifndef SORT
+#define SORT 1
+#endif
 
-/* Dimension 1: row (b, t). The position table may be absent (places 0), and the positions in it too (at 0). P: its rows. */
+/* Row: row (b, t). The position table may be absent (places 0), and the positions in it too (at 0). P: its rows. */
 __kernel void embedding(const __global int *tokens, long to, const __global IN_T *table, long tao,
                         const __global IN_T *places, long po, const __global int *positions, long pso,
                         __global OUT_T *y, long yo, long n, long T, long P, int at)
 {
-    long row = get_global_id(1);
+    long row = TX_ROW;
     long position = row % T + (at ? tx_position(positions[pso + row / T], P - T) : 0);
     const __global IN_T *token = table + tao + tokens[to + row] * n;
     const __global IN_T *place = places + po + position * n;
@@ -37,11 +40,11 @@ __kernel void embedding(const __global int *tokens, long to, const __global IN_T
     })
 }
 
-/* Dimension 1: row t of the table's gradient. */
+/* Row: row t of the table's gradient. */
 __kernel void position_grad(const __global float *dy, long dyo, __global float *y, long yo, long n, long B, long T,
                             int mode, const __global uint *control)
 {
-    long t = get_global_id(1);
+    long t = TX_ROW;
     int adds = tx_adds(mode, control);
     dy += dyo;
     y += yo + t * n;
@@ -59,7 +62,7 @@ __kernel void position_grad(const __global float *dy, long dyo, __global float *
 __kernel void gather(const __global IN_T *table, long to, const __global int *indices, long io, __global IN_T *y,
                      long yo, long n)
 {
-    long row = get_global_id(1);
+    long row = TX_ROW;
     int index = indices[io + row];
     table += to + max(index, 0) * n;
     y += yo + row * n;
@@ -85,42 +88,68 @@ __kernel void scatter_begin(__global float *y, long yo, long n, int mode, const 
     TX_EACH({ tx_store((vec)0.0f, y + yo, i, n); })
 }
 
-/* Dimension 0: sources. The place of each is the number of those before it. */
-__kernel void scatter_sort(const __global int *indices, long io, __global int *sorted, long so, long count, int rows)
+#define EACH_PLACE(i, count)                                                                                           \
+    for (int i = (int)get_global_id(0) * RUN, end = min(i + RUN, count); i < end; i++)
+
+/* Sorts sources by index, equal ones by their own number, in blocks of SORT: the place of each is the number of those
+ * before it. */
+__kernel void scatter_sort(const __global int *indices, long io, __global int *order, long oo, int count)
 {
-    const int i = get_global_id(0), whole = (int)count & ~15;
-    if (i >= count)
-        return;
     indices += io;
-    sorted += so;
-    const int index = indices[i];
-    const int16 lanes = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    int16 less = 0, alike = 0, earlier = 0; /* of a smaller index, of this one, of this one before i: negated */
-    for (int j = 0; j < whole; j += 16) {
-        const int16 other = vload16(0, indices + j), same = other == index;
-        less += other < index;
-        alike += same;
-        earlier += same & (lanes + j < i);
+    order += oo;
+    EACH_PLACE(i, count)
+    {
+        const int first = i / SORT * SORT, last = min(first + SORT, count), index = indices[i];
+        int place = first;
+        for (int j = first; j < last; j++)
+            place += indices[j] < index || (indices[j] == index && j < i);
+        order[place] = i;
     }
-    int sum[3][16];
-    vstore16(less, 0, sum[0]);
-    vstore16(alike, 0, sum[1]);
-    vstore16(earlier, 0, sum[2]);
-    int below = 0, size = 0, number = 0;
-    for (int k = 0; k < 16; k++) {
-        below -= sum[0][k];
-        size -= sum[1][k];
-        number -= sum[2][k];
+}
+
+/* How many of `count` sorted sources have a smaller index; or_equal 1: or this one. */
+static int sources_below(const __global int *indices, const __global int *order, int count, int index, int or_equal)
+{
+    int low = 0, high = count;
+    while (low < high) {
+        const int middle = low + (high - low) / 2, other = indices[order[middle]];
+        if (other < index || (or_equal && other == index))
+            low = middle + 1;
+        else
+            high = middle;
     }
-    for (int j = whole; j < count; j++) {
-        below += indices[j] < index;
-        size += indices[j] == index;
-        number += indices[j] == index && j < i;
+    return low;
+}
+
+/* Merges pairs of sorted runs of `run` sources: each finds its place among those of the other run. */
+__kernel void scatter_merge(const __global int *indices, long io, const __global int *from, long fo, __global int *to,
+                            long too, int count, int run)
+{
+    indices += io;
+    from += fo;
+    to += too;
+    EACH_PLACE(i, count)
+    {
+        const int right = i / run & 1, first = i / run * run, other = right ? first - run : min(first + run, count);
+        const int before = sources_below(indices, from + other, min(run, count - other), indices[from[i]], right);
+        to[min(first, other) + i - first + before] = from[i];
     }
-    __global int *at = sorted + 3 * (below + number);
-    at[0] = i;
-    at[1] = number;
-    at[2] = index >= 0 && index < rows ? size : 0;
+}
+
+/* What the sorted order says of each place. */
+__kernel void scatter_rows(const __global int *indices, long io, const __global int *order, long oo,
+                           __global int *sorted, long so, int count, int rows)
+{
+    indices += io;
+    order += oo;
+    EACH_PLACE(i, count)
+    {
+        const int index = indices[order[i]], first = sources_below(indices, order, count, index, 0);
+        __global int *at = sorted + so + 3 * (long)i;
+        at[0] = order[i];
+        at[1] = i - first;
+        at[2] = index >= 0 && index < rows ? sources_below(indices, order, count, index, 1) - first : 0;
+    }
 }
 
 /* The part of the piece that begins at a place. The first of a row has an odd number: it may follow the last of another row
@@ -130,11 +159,11 @@ static long part_of(long place, int number)
     return place / PIECE * 2 + (number == 0);
 }
 
-/* Dimension 1: places. The first of each piece adds it up. */
+/* Row: places. The first of each piece adds it up. */
 __kernel void scatter_pieces(const __global int *indices, long io, const __global float *src, long so, __global float *y,
                              long yo, const __global int *sorted, long sorto, __global float *parts, long po, long n)
 {
-    const long place = get_global_id(1);
+    const long place = TX_ROW;
     const __global int *at = sorted + sorto + 3 * place;
     const int number = at[1], size = at[2], length = min(size - number, PIECE);
     if (number % PIECE || length <= 0)
@@ -151,11 +180,11 @@ __kernel void scatter_pieces(const __global int *indices, long io, const __globa
     })
 }
 
-/* Dimension 1: places. The first of a row with several pieces adds these to the output. */
+/* Row: places. The first of a row with several pieces adds these to the output. */
 __kernel void scatter_join(const __global int *indices, long io, __global float *y, long yo, const __global int *sorted,
                            long sorto, const __global float *parts, long po, long n)
 {
-    const long place = get_global_id(1);
+    const long place = TX_ROW;
     const __global int *at = sorted + sorto + 3 * place;
     const int size = at[2];
     if (at[1] || size <= PIECE)
@@ -171,11 +200,11 @@ __kernel void scatter_join(const __global int *indices, long io, __global float 
 
 /* ---- caches, broadcasts, casts, copies ----------------------------------------------------------------------------- */
 
-/* Dimension 1: row (b, t) of qkv; n floats of keys and as many of values, keys from `skip` on. */
+/* Row: row (b, t) of qkv; n floats of keys and as many of values, keys from `skip` on. */
 __kernel void kv_append(const __global float *qkv, long qo, __global float *k_cache, long ko, __global float *v_cache,
                         long vo, const __global int *positions, long po, long n, long skip, long last, long T, long S)
 {
-    long row = get_global_id(1);
+    long row = TX_ROW;
     long slot = row % T + tx_position(positions[po + row / T], S - T);
     qkv += qo + row * last + skip;
     long at = (row / T * S + slot) * n;
@@ -185,11 +214,11 @@ __kernel void kv_append(const __global float *qkv, long qo, __global float *k_ca
     })
 }
 
-/* Dimension 1: place in the caches of all BATCH samples. */
+/* Row: place in the caches of all BATCH samples. */
 __kernel void kv_reorder(__global float *k_cache, long ko, __global float *v_cache, long vo, const __global int *sources,
                          long so, const __global int *positions, long po, long n, long S)
 {
-    long place = get_global_id(1);
+    long place = TX_ROW;
     int moved = 0;
     sources += so;
     positions += po;
@@ -210,11 +239,11 @@ __kernel void kv_reorder(__global float *k_cache, long ko, __global float *v_cac
     }
 }
 
-/* Dimension 1: rows of y. axis 0: x[0], 1: x[row], 2: x[column]. */
+/* Row: rows of y. axis 0: x[0], 1: x[row], 2: x[column]. */
 __kernel void broadcast(const __global float *x, long xo, __global float *y, long yo, long n, int axis, float alpha,
                         int which, const __global uint *control)
 {
-    long row = get_global_id(1);
+    long row = TX_ROW;
     float factor = tx_factor(alpha, which, control);
     x += xo;
     y += yo + row * n;

@@ -11,9 +11,10 @@
 
 #define ROW_LOOP(i, n) for (long i = (long)get_local_id(0) * VW; i < (n); i += WG * VW)
 
-__kernel void norm(const __global float *x, long xo, const __global float *gamma, long go, const __global float *beta,
-                   long bo, __global float *y, long yo, __global float *mean, long mo, __global float *rstd, long ro,
-                   const __global float *z, long zo, __global float *kept, long ko, long n, float eps)
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+norm(const __global float *x, long xo, const __global float *gamma, long go, const __global float *beta, long bo,
+     __global float *y, long yo, __global float *mean, long mo, __global float *rstd, long ro, const __global float *z,
+     long zo, __global float *kept, long ko, long n, float eps)
 {
     __local float part[WG];
     long row = get_group_id(0);
@@ -64,7 +65,7 @@ __kernel void norm_grad_blocks(const __global float *dy, long dyo, const __globa
                                const __global float *mean, long mo, const __global float *rstd, long ro,
                                __global float *work, long wo, long rows, long n, long block)
 {
-    long i = TX_COLUMN(0), b = get_global_id(1);
+    long i = TX_COLUMN(0), b = TX_ROW;
     if (i >= n)
         return;
     dy += dyo;
@@ -93,10 +94,10 @@ __kernel void norm_grad_blocks(const __global float *dy, long dyo, const __globa
 }
 
 /* dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma; dx may lie on dy. */
-__kernel void norm_grad(const __global float *dy, long dyo, const __global float *x, long xo,
-                        const __global float *gamma, long go, const __global float *mean, long mo,
-                        const __global float *rstd, long ro, const __global float *z, long zo, __global float *dx,
-                        long dxo, long n)
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+norm_grad(const __global float *dy, long dyo, const __global float *x, long xo, const __global float *gamma, long go,
+          const __global float *mean, long mo, const __global float *rstd, long ro, const __global float *z, long zo,
+          __global float *dx, long dxo, long n)
 {
     __local float part[WG];
     long row = get_group_id(0);

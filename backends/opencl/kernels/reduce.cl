@@ -50,7 +50,8 @@ static void put(__global float *y, float value, int adds)
 }
 
 /* Block of `block` elements a work-group -> work. */
-__kernel void reduce_blocks(const __global float *x, long xo, __global float *work, long wo, long n, long block)
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+reduce_blocks(const __global float *x, long xo, __global float *work, long wo, long n, long block)
 {
     __local float part[WG];
     long b = get_group_id(0);
@@ -60,8 +61,9 @@ __kernel void reduce_blocks(const __global float *x, long xo, __global float *wo
 }
 
 /* One work-group a row of n -> y[row]. */
-__kernel void reduce_rows(const __global float *x, long xo, __global float *y, long yo, long n, float alpha, int which,
-                          int mode, const __global uint *control)
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+reduce_rows(const __global float *x, long xo, __global float *y, long yo, long n, float alpha, int which, int mode,
+            const __global uint *control)
 {
     __local float part[WG];
     long row = get_group_id(0);
@@ -74,7 +76,7 @@ __kernel void reduce_rows(const __global float *x, long xo, __global float *y, l
 __kernel void reduce_row_blocks(const __global float *x, long xo, __global float *work, long wo, long rows, long n,
                                 long block)
 {
-    long i = TX_COLUMN(0), b = get_global_id(1);
+    long i = TX_COLUMN(0), b = TX_ROW;
     if (i >= n)
         return;
     x += xo;
@@ -88,8 +90,9 @@ __kernel void reduce_row_blocks(const __global float *x, long xo, __global float
 }
 
 /* Column of `blocks` rows of work, `stride` apart -> y. Work-groups are WG columns by PARTS. */
-__kernel void reduce_columns(const __global float *work, long wo, long stride, long blocks, __global float *y, long yo,
-                             long n, float alpha, int which, int mode, const __global uint *control)
+__kernel __attribute__((reqd_work_group_size(WG, PARTS, 1))) void
+reduce_columns(const __global float *work, long wo, long stride, long blocks, __global float *y, long yo, long n,
+               float alpha, int which, int mode, const __global uint *control)
 {
     __local float part[PARTS * WG];
     int p = (int)get_local_id(1), l = (int)get_local_id(0);

@@ -22,7 +22,8 @@ static float2 row_sum(const __global float *x, long n, __local float *part)
     return (float2)(top, tx_group_sum(tx_hsum(s * tx_exp(m - top)), part));
 }
 
-__kernel void softmax(const __global float *x, long xo, __global float *y, long yo, long n)
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+softmax(const __global float *x, long xo, __global float *y, long yo, long n)
 {
     __local float part[WG];
     long row = get_group_id(0);
@@ -34,8 +35,8 @@ __kernel void softmax(const __global float *x, long xo, __global float *y, long 
     tx_store(tx_exp(tx_load(x, i, n, 0.0f) - sum.x) * scale, y, i, n);
 }
 
-__kernel void softmax_grad(const __global float *dy, long dyo, const __global float *y, long yo, __global float *dx,
-                           long dxo, long n)
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+softmax_grad(const __global float *dy, long dyo, const __global float *y, long yo, __global float *dx, long dxo, long n)
 {
     __local float part[WG];
     long row = get_group_id(0);
@@ -51,9 +52,9 @@ __kernel void softmax_grad(const __global float *dy, long dyo, const __global fl
 }
 
 /* Rows of n, of which `vocab` count. */
-__kernel void cross_entropy(const __global float *x, long xo, const __global int *labels, long lo,
-                            __global float *losses, long so, __global float *lse, long eo, long n, long vocab,
-                            int ignore)
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+cross_entropy(const __global float *x, long xo, const __global int *labels, long lo, __global float *losses, long so,
+              __global float *lse, long eo, long n, long vocab, int ignore)
 {
     __local float part[WG];
     long row = get_group_id(0);
@@ -68,9 +69,10 @@ __kernel void cross_entropy(const __global float *x, long xo, const __global int
 }
 
 /* dx may lie on x. */
-__kernel void cross_entropy_grad(const __global float *x, long xo, const __global float *dlosses, long so,
-                                 const __global int *labels, long lo, const __global float *lse, long eo,
-                                 __global float *dx, long dxo, long n, long vocab, int ignore)
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+cross_entropy_grad(const __global float *x, long xo, const __global float *dlosses, long so, const __global int *labels,
+                   long lo, const __global float *lse, long eo, __global float *dx, long dxo, long n, long vocab,
+                   int ignore)
 {
     long row = get_group_id(0);
     x += xo + row * n;

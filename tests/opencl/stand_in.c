@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Cards that are not here, see stand_in.h. */
+#include "tests/opencl/stand_in.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define REAL(name)                 \
+    static __typeof__(&name) real; \
+    if (!real)                     \
+        *(void **)&real = dlsym(RTLD_NEXT, #name);
+
+stand_in_state stand_in;
+
+typedef struct card {
+    const char *id, *name, *vendor;
+    cl_uint vendor_id;
+    const char *version, *driver, *extensions;
+    cl_uint units;
+    size_t group;
+    cl_ulong local, memory, allocation;
+    cl_uint sub_group, architecture, engines;
+} card;
+
+static const card cards[] = {
+#define CARD(id, name, vendor, number, version, driver, extensions, units, group, local, memory, allocation, ...) \
+    {#id,                                                                                                         \
+     name,                                                                                                        \
+     vendor,                                                                                                      \
+     number,                                                                                                      \
+     version,                                                                                                     \
+     driver,                                                                                                      \
+     extensions,                                                                                                  \
+     units,                                                                                                       \
+     group,                                                                                                       \
+     (cl_ulong)local << 10,                                                                                       \
+     (cl_ulong)memory << 20,                                                                                      \
+     (cl_ulong)allocation << 20,                                                                                  \
+     __VA_ARGS__},
+#include "tests/opencl/cards.def"
+};
+#define CARDS (sizeof cards / sizeof cards[0])
+
+const char *stand_in_card(int i)
+{
+    return (size_t)i < CARDS ? cards[i].id : NULL;
+}
+
+static const card *claimed(void)
+{
+    for (size_t i = 0; stand_in.card && i < CARDS; i++)
+        if (strcmp(cards[i].id, stand_in.card) == 0)
+            return &cards[i];
+    return NULL;
+}
+
+/* ---- What the device says of itself ---------------------------------------------------------------------------- */
+
+static cl_int answer(const void *data, size_t bytes, size_t size, void *value, size_t *whole)
+{
+    if (whole)
+        *whole = bytes;
+    if (value && size < bytes)
+        return CL_INVALID_VALUE;
+    if (value)
+        memcpy(value, data, bytes);
+    return CL_SUCCESS;
+}
+
+#define ANSWER(...) return answer((__VA_ARGS__), sizeof *(__VA_ARGS__), size, value, whole)
+#define TEXT(text) return answer(text, strlen(text) + 1, size, value, whole)
+
+/* Questions of the vendors' extensions: those of others are not known. */
+static cl_int ask_vendor(const card *c, cl_device_info what, size_t size, void *value, size_t *whole)
+{
+    const bool nvidia = c->vendor_id == TX_CL_NVIDIA, intel = c->engines > 0;
+    const cl_uint major = c->architecture / 10, minor = c->architecture % 10;
+    const size_t sub_groups[] = {c->sub_group, 2 * c->sub_group};
+    if (what == 0x4000 && nvidia)
+        ANSWER(&major);
+    if (what == 0x4001 && nvidia)
+        ANSWER(&minor);
+    if ((what == 0x4003 && nvidia) || (what == 0x4043 && strstr(c->extensions, "cl_amd_")))
+        ANSWER(&c->sub_group);
+    if (what == 0x4038 && strstr(c->extensions, "cl_amd_")) /* the board's name */
+        TEXT(c->name);
+    if (what == 0x4250 && intel)
+        ANSWER(&c->architecture);
+    if (what == 0x4254 && intel)
+        ANSWER(&c->engines);
+    if (what == 0x4108 && intel)
+        ANSWER(&sub_groups);
+    return CL_INVALID_VALUE;
+}
+
+EXPORT cl_int CL_API_CALL clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, void *value,
+                                          size_t *whole)
+{
+    REAL(clGetDeviceInfo)
+    const card *c = claimed();
+    const cl_device_type type = CL_DEVICE_TYPE_GPU;
+    if (!c)
+        return real(device, what, size, value, whole);
+    const size_t items[3] = {c->group, c->group, 64};
+    switch (what) {
+    case CL_DEVICE_TYPE:
+        ANSWER(&type);
+    case CL_DEVICE_NAME:
+        TEXT(c->name);
+    case CL_DEVICE_VENDOR:
+        TEXT(c->vendor);
+    case CL_DEVICE_VENDOR_ID:
+        ANSWER(&c->vendor_id);
+    case CL_DEVICE_VERSION:
+        TEXT(c->version);
+    case CL_DRIVER_VERSION:
+        TEXT(c->driver);
+    case CL_DEVICE_EXTENSIONS:
+        TEXT(c->extensions);
+    case CL_DEVICE_MAX_COMPUTE_UNITS:
+        ANSWER(&c->units);
+    case CL_DEVICE_MAX_WORK_GROUP_SIZE:
+        ANSWER(&c->group);
+    case CL_DEVICE_MAX_WORK_ITEM_SIZES:
+        ANSWER(&items);
+    case CL_DEVICE_LOCAL_MEM_SIZE:
+        ANSWER(&c->local);
+    case CL_DEVICE_GLOBAL_MEM_SIZE:
+        ANSWER(&c->memory);
+    case CL_DEVICE_MAX_MEM_ALLOC_SIZE:
+        ANSWER(&c->allocation);
+    default:
+        return what >= 0x4000 ? ask_vendor(c, what, size, value, whole) : real(device, what, size, value, whole);
+    }
+}
+
+EXPORT cl_int CL_API_CALL clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
+                                                   cl_kernel_work_group_info what, size_t size, void *value,
+                                                   size_t *whole)
+{
+    REAL(clGetKernelWorkGroupInfo)
+    if (what == CL_KERNEL_WORK_GROUP_SIZE && stand_in.most_group > 0)
+        ANSWER(&stand_in.most_group);
+    return real(kernel, device, what, size, value, whole);
+}
+
+/* ---- What it refuses -------------------------------------------------------------------------------------------- */
+
+static bool fails(stand_in_call call)
+{
+    const long number = ++stand_in.calls[call];
+    if (stand_in.fails != call || stand_in.at == 0 || number < stand_in.at ||
+        (number > stand_in.at && !stand_in.lasting))
+        return false;
+    stand_in.failed = true;
+    return true;
+}
+
+EXPORT cl_int CL_API_CALL clBuildProgram(cl_program program, cl_uint count, const cl_device_id *devices,
+                                         const char *options, void(CL_CALLBACK *notify)(cl_program, void *), void *data)
+{
+    REAL(clBuildProgram)
+    return fails(STAND_IN_BUILD) ? CL_BUILD_PROGRAM_FAILURE : real(program, count, devices, options, notify, data);
+}
+
+EXPORT cl_kernel CL_API_CALL clCreateKernel(cl_program program, const char *name, cl_int *code)
+{
+    REAL(clCreateKernel)
+    if (!fails(STAND_IN_KERNEL))
+        return real(program, name, code);
+    *code = CL_OUT_OF_RESOURCES;
+    return NULL;
+}
+
+static void broken(cl_kernel kernel, const char *what, size_t value, size_t most)
+{
+    char name[64] = "";
+    clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL);
+    if (!stand_in.broken[0])
+        snprintf(stand_in.broken, sizeof stand_in.broken, "%s: %s of %zu, at most %zu", name, what, value, most);
+}
+
+/* NVIDIA's grids have 2^16 - 1 work-groups at most in all dimensions but the first. */
+#define MOST_GROUPS 65535
+
+static bool takes(cl_kernel kernel, cl_uint dims, const size_t *global, const size_t *local)
+{
+    const card *c = claimed();
+    const size_t most = stand_in.most_group ? stand_in.most_group : c ? c->group : SIZE_MAX;
+    size_t items = 1;
+    for (cl_uint i = 0; local && i < dims; i++) {
+        items *= local[i];
+        if (c && i > 0 && global[i] / local[i] > MOST_GROUPS)
+            broken(kernel, "a grid", global[i] / local[i], MOST_GROUPS);
+    }
+    if (items > most)
+        broken(kernel, "a work-group", items, most);
+    return items <= most;
+}
+
+EXPORT cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dims,
+                                                 const size_t *first, const size_t *global, const size_t *local,
+                                                 cl_uint count, const cl_event *wait, cl_event *event)
+{
+    REAL(clEnqueueNDRangeKernel)
+    if (fails(STAND_IN_ENQUEUE))
+        return CL_OUT_OF_RESOURCES;
+    if (!takes(kernel, dims, global, local))
+        return CL_INVALID_WORK_GROUP_SIZE;
+    return real(queue, kernel, dims, first, global, local, count, wait, event);
+}
+
+/* ---- Matrix units ------------------------------------------------------------------------------------------------ */
+
+static const char emulated[] = {
+#include "mma_emulated.h"
+    0};
+
+/* `text` with every `from` replaced. Takes `text`. */
+static char *replace(char *text, const char *from, const char *to)
+{
+    size_t count = 1;
+    for (const char *at = text; (at = strstr(at, from)) != NULL; at++)
+        count++;
+    char *made = malloc(strlen(text) + count * strlen(to) + 1), *end = made;
+    if (!made)
+        abort();
+    const char *rest = text;
+    for (const char *at; (at = strstr(rest, from)) != NULL; rest = at + strlen(from))
+        end += sprintf(end, "%.*s%s", (int)(at - rest), rest, to);
+    strcpy(end, rest);
+    free(text);
+    return made;
+}
+
+/* kernels/gemm_mma.cl with its instructions computed: lanes show each other what they hold behind the blocks in local
+ * memory. Loops stay loops, for PoCL takes each barrier as the end of a part. */
+static char *without_matrix_units(const char *text)
+{
+    char *made = strdup(text);
+    if (!made)
+        abort();
+    made = replace(made, "#if !EMULATED", emulated);
+    made = replace(made, "[2 * BLOCK_A]", "[SHARED]");
+    made = replace(made, "[2 * BLOCK_B]", "[SHARED]");
+    return replace(made, "#pragma unroll", "");
+}
+
+EXPORT cl_program CL_API_CALL clCreateProgramWithSource(cl_context context, cl_uint count, const char **text,
+                                                        const size_t *size, cl_int *code)
+{
+    REAL(clCreateProgramWithSource)
+    if (count != 1 || !strstr(text[0], "mma.sync.aligned"))
+        return real(context, count, text, size, code);
+    char *made = without_matrix_units(text[0]);
+    cl_program program = real(context, 1, (const char **)&made, NULL, code);
+    free(made);
+    return program;
+}

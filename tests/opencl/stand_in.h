@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * OpenCL devices that are not here. The functions of stand_in.c stand before libOpenCL's, for TX and for the libraries
+ * that it uses: the device that is here (PoCL) claims to be another card, its driver can refuse what another would, and
+ * the instructions of NVIDIA's matrix units are computed by kernels/mma_emulated.cl in their place. */
+#ifndef TX_TESTS_STAND_IN_H
+#define TX_TESTS_STAND_IN_H
+
+#include "backends/opencl/cl.h"
+
+/* What a driver can refuse. */
+typedef enum stand_in_call { STAND_IN_BUILD, STAND_IN_KERNEL, STAND_IN_ENQUEUE, STAND_IN_CALLS } stand_in_call;
+
+typedef struct stand_in_state {
+    const char *card; /* of cards.def; NULL: the device's own answers */
+    /* Call number `at` (from 1) of this kind fails, and those behind it too if `lasting`; 0: none does. */
+    stand_in_call fails;
+    long at;
+    bool lasting;
+    size_t
+        most_group; /* CL_KERNEL_WORK_GROUP_SIZE of every kernel, which larger launches fail by; 0: the driver's own */
+    long calls[STAND_IN_CALLS];
+    bool failed;      /* a call did */
+    char broken[160]; /* a launch that the card would not take; empty: none */
+} stand_in_state;
+extern stand_in_state stand_in;
+
+/* The cards' names; number i, NULL behind the last. */
+const char *stand_in_card(int i);
+
+#endif

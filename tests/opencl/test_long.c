@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Many rows, on a card that is not here (stand_in.h): grids stay within what NVIDIA's take, long launches are cut with
+ * the same bits, and sources of scatter_add are sorted in a time that grows with their number.
+ *
+ *     test_long      exit status 77: there is no OpenCL device */
+#include "backends/opencl/gemm.h"
+#include "backends/opencl/solo.h"
+#include "tests/opencl/stand_in.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { COLUMNS = 4, TABLE = 50000 };
+
+static tx_operand operand(tx_dtype dtype, tx_shape shape)
+{
+    return (tx_operand){.dtype = dtype, .shape = shape};
+}
+
+/* Row `i` reads, or is added to, row (i * 7919 % TABLE) of a table; every 16th is row 0. */
+static int32_t index_of(int64_t i)
+{
+    return i % 16 ? (int32_t)(i * 7919 % TABLE) : 0;
+}
+
+/* Runs the command with `x` as its fp32 input number `in` and rows numbered as above; `y` gets output 0. *seconds: the
+ * least time of processors that a run took, if that is less; other work on the machine shows little in it. */
+static tx_status run(tx_context *context, tx_command command, int in, const float *x, float *y, double *seconds)
+{
+    tx_cl_solo solo = {.command = command};
+    tx_cl_solo_place(&solo);
+    unsigned char *host = calloc(1, (size_t)solo.bytes);
+    const tx_operand *rows = &solo.command.in[1 - in], *out = &solo.command.out[0];
+    if (!host)
+        return tx_fail(TX_MEMORY, "no memory");
+    memcpy(host + solo.command.in[in].offset, x, (size_t)tx_operand_bytes(&solo.command.in[in]));
+    for (int64_t i = 0; i < tx_operand_count(rows); i++)
+        ((int32_t *)(host + rows->offset))[i] = index_of(i);
+    tx_status status = tx_cl_solo_open(context, &solo, host);
+    if (!status)
+        status = tx_cl_solo_run(context, &solo);
+    if (!status)
+        status = tx_cl_read(context, solo.memory, out->offset, y, tx_operand_bytes(out));
+    for (int i = 0; i < 3 && !status; i++) {
+        const clock_t start = clock();
+        status = tx_cl_solo_run(context, &solo);
+        *seconds = fmin(*seconds, (double)(clock() - start) / CLOCKS_PER_SEC);
+    }
+    tx_cl_solo_close(context, &solo);
+    free(host);
+    return status;
+}
+
+/* Whole numbers, so that sums are exact. */
+static float *numbers(int64_t count)
+{
+    float *x = malloc((size_t)count * sizeof *x);
+    for (int64_t i = 0; x && i < count; i++)
+        x[i] = (float)(i % 13 - 6);
+    return x;
+}
+
+static bool gather_rows(tx_context *context, int64_t count)
+{
+    const tx_attrs attrs = {.control = -1};
+    tx_command c = tx_cl_solo_command(TX_OP_GATHER, &attrs);
+    c.in[0] = operand(TX_F32, TX_SHAPE(TABLE, COLUMNS));
+    c.in[1] = operand(TX_I32, TX_SHAPE(count));
+    c.out[0] = operand(TX_F32, TX_SHAPE(count, COLUMNS));
+    float *x = numbers(TABLE * COLUMNS), *y = numbers(count * COLUMNS);
+    double seconds = INFINITY;
+    bool good = x && y && run(context, c, 0, x, y, &seconds) == TX_OK;
+    for (int64_t i = 0; good && i < count * COLUMNS; i++)
+        good = y[i] == x[(int64_t)index_of(i / COLUMNS) * COLUMNS + i % COLUMNS];
+    printf("%s  gather of %lld rows\n", good ? "ok" : "FAIL", (long long)count);
+    free(x);
+    free(y);
+    return good;
+}
+
+static bool scatter_rows(tx_context *context, int64_t count, double *seconds)
+{
+    const tx_attrs attrs = {.control = -1, .rows = TABLE};
+    tx_command c = tx_cl_solo_command(TX_OP_SCATTER_ADD, &attrs);
+    c.in[0] = operand(TX_I32, TX_SHAPE(count));
+    c.in[1] = operand(TX_F32, TX_SHAPE(count, COLUMNS));
+    c.out[0] = operand(TX_F32, TX_SHAPE(TABLE, COLUMNS));
+    float *x = numbers(count * COLUMNS), *y = numbers(TABLE * COLUMNS), *want = calloc(TABLE * COLUMNS, sizeof *want);
+    bool good = x && y && want && run(context, c, 1, x, y, seconds) == TX_OK;
+    for (int64_t i = 0; good && i < count * COLUMNS; i++)
+        want[(int64_t)index_of(i / COLUMNS) * COLUMNS + i % COLUMNS] += x[i];
+    for (int64_t i = 0; good && i < TABLE * COLUMNS; i++)
+        good = y[i] == want[i];
+    printf("%s  scatter_add of %lld rows: %.2f ms\n", good ? "ok" : "FAIL", (long long)count, 1e3 * *seconds);
+    free(x);
+    free(y);
+    free(want);
+    return good;
+}
+
+/* More than a quarter of a second of a card of four units: by several launches. */
+static bool cut_product(void)
+{
+    static const tx_cl_trial trial = {.batch = 1, .m = 1030, .n = 1030, .k = 2500, .from = TX_F32, .to = TX_F32};
+    tx_context *context;
+    stand_in.card = "plain";
+    if (tx_cl_open(0, NULL, &context) != TX_OK)
+        return printf("FAIL %s\n", tx_error()), false;
+    stand_in.calls[STAND_IN_ENQUEUE] = 0;
+    const tx_status status = tx_cl_gemm_trial(context, "portable-tile-64x128x8", &trial, NULL);
+    const long launches = stand_in.calls[STAND_IN_ENQUEUE];
+    tx_cl_close(context);
+    const bool good = status == TX_OK && launches > 1;
+    printf("%s  a product of 5 GFLOP by %ld launches%s\n", good ? "ok" : "FAIL", launches, status ? tx_error() : "");
+    return good;
+}
+
+int main(void)
+{
+    int32_t devices = 0;
+    tx_context *context;
+    if (tx_cl_device_count(&devices) != TX_OK || devices == 0)
+        return printf("skipped: no OpenCL device\n"), 77;
+    bool good = true;
+    for (int card = 0; card < 2; card++) {
+        stand_in.card = card ? "h200" : NULL;
+        double seconds[3] = {INFINITY, INFINITY, INFINITY};
+        if (tx_cl_open(0, NULL, &context) != TX_OK)
+            return printf("FAIL %s\n", tx_error()), 1;
+        static const int64_t counts[] = {70001, 1 << 14, 1 << 17};
+        good = gather_rows(context, counts[0]) && good;
+        for (int i = 0; i < 3; i++)
+            good = scatter_rows(context, counts[i], &seconds[i]) && good;
+        tx_cl_close(context);
+        const bool grows = seconds[2] < 32.0 * seconds[1]; /* by the square of their number it would be 64 */
+        printf("%s  8 times the sources take %.1f times as long\n", grows ? "ok" : "FAIL", seconds[2] / seconds[1]);
+        good = good && grows;
+    }
+    good = cut_product() && good;
+    if (stand_in.broken[0])
+        printf("FAIL %s\n", stand_in.broken);
+    return good && !stand_in.broken[0] ? 0 : 1;
+}

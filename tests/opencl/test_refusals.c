@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A driver that refuses kernels while a tiny GPT-2 is trained on a card that is not here (stand_in.h): builds, kernels,
+ * launches, work-groups. The run goes on by other forms, with losses that are those of a driver that takes all, or ends
+ * with one line that names the device.
+ *
+ *     test_refusals build|kernel|enqueue RUNS      as many of the calls fail, each in a run of its own
+ *     test_refusals group N                        no kernel runs in work-groups of more than N
+ *
+ * Exit status 77: there is no OpenCL device. */
+#include "api/model/model.h"
+#include "models/arch/arch.h"
+#include "models/train/trainer.h"
+#include "tests/opencl/stand_in.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH = 2, LENGTH = 20, STEPS = 2 };
+
+typedef struct course {
+    double loss[STEPS], norm[STEPS];
+    bool narrowed; /* a command says that the driver refused its work-groups, or a way is switched off */
+} course;
+
+static tx_status train_steps(tx_trainer *trainer, course *out)
+{
+    int32_t tokens[BATCH * LENGTH], labels[BATCH * LENGTH];
+    tx_status status = TX_OK;
+    for (int i = 0; i < BATCH * LENGTH; i++) {
+        tokens[i] = i * 7 % 64;
+        labels[i] = i * 11 % 64;
+    }
+    for (int step = 0; step < STEPS && !status; step++) {
+        tx_results r;
+        status = tx_trainer_step(trainer, &(tx_batch){BATCH, {tokens, labels}}, BATCH * LENGTH, 1e-2);
+        if (!status)
+            status = tx_trainer_results(trainer, &r);
+        if (!status) {
+            out->loss[step] = (double)r.value[TX_RESULT_LOSS];
+            out->norm[step] = (double)r.value[TX_RESULT_GRAD_NORM];
+        }
+    }
+    return status;
+}
+
+static bool says_so(const tx_plan *plan)
+{
+    for (int32_t i = 0; i < tx_plan_length(plan); i++) {
+        tx_profile_entry entry;
+        if (tx_plan_profile_entry(plan, i, &entry) == TX_OK &&
+            (strstr(entry.variant, "refused") || strstr(entry.variant, "switched off")))
+            return true;
+    }
+    return false;
+}
+
+static tx_status train(course *out)
+{
+    const tx_engine_options open = {.size = sizeof open, .device = "opencl"};
+    const tx_trainer_options options = {
+        .size = sizeof options,
+        .batch = BATCH,
+        .block = LENGTH,
+        .accumulation = 1,
+        .max_grad_norm = 1.0,
+        .optimizer = {.size = sizeof options.optimizer, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f}};
+    tx_engine *engine = NULL;
+    tx_config *config = NULL;
+    tx_model *model = NULL;
+    tx_trainer *trainer = NULL;
+    int64_t runs;
+    *out = (course){.narrowed = false};
+    tx_status status = tx_engine_create(&open, &engine);
+    if (!status)
+        status = tx_config_preset("gpt2", &config);
+    if (!status)
+        status = tx_config_override(config, "n_layer=1,n_embd=32,n_head=2,vocab_size=64,n_positions=20,"
+                                            "attn_pdrop=0,embd_pdrop=0,resid_pdrop=0");
+    if (!status)
+        status = tx_model_create(engine, &model);
+    if (!status)
+        status = tx_trainer_create(model, config, &options, &trainer);
+    if (!status)
+        status = tx_model_init(model, 1);
+    if (!status)
+        status = train_steps(trainer, out);
+    if (!status)
+        out->narrowed = says_so(tx_trainer_plan(trainer, 0, &runs));
+    tx_trainer_free(trainer);
+    tx_model_free(model);
+    tx_config_free(config);
+    tx_engine_free(engine);
+    return status;
+}
+
+static bool alike(const course *a, const course *b)
+{
+    for (int i = 0; i < STEPS; i++)
+        if (!(fabs(a->loss[i] - b->loss[i]) <= 1e-4 * b->loss[i]) ||
+            !(fabs(a->norm[i] - b->norm[i]) <= 1e-3 * b->norm[i]))
+            return false;
+    return true;
+}
+
+/* What is wrong with the end of a run; NULL: nothing. */
+static const char *judge(tx_status status, const course *now, const course *usual)
+{
+    if (stand_in.broken[0])
+        return stand_in.broken;
+    if (status == TX_OK)
+        return alike(now, usual) ? NULL : "the losses are others";
+    if (status != TX_DEVICE && status != TX_UNSUPPORTED)
+        return "the status is no failure of a device";
+    return strstr(tx_error(), "opencl:0 (") ? NULL : "the message does not name the device";
+}
+
+static int refuse_calls(stand_in_call call, long runs, const course *usual, long calls)
+{
+    long bad = 0, went_on = 0;
+    for (long i = 0; i < runs; i++) {
+        course now;
+        memset(stand_in.calls, 0, sizeof stand_in.calls);
+        stand_in.fails = call;
+        stand_in.at = runs > 1 ? 1 + i * (calls - 1) / (runs - 1) : 1;
+        stand_in.failed = false;
+        const tx_status status = train(&now);
+        const char *wrong = stand_in.failed ? judge(status, &now, usual) : "the call was not made again";
+        printf("%s  call %ld: %s\n", wrong ? "FAIL" : "ok", stand_in.at, status ? tx_error() : "the run went on");
+        if (wrong)
+            printf("      %s\n", wrong);
+        bad += wrong != NULL;
+        went_on += status == TX_OK;
+    }
+    printf("%ld of %ld calls refused; %ld runs went on, %ld ended badly\n", runs, calls, went_on, bad);
+    return bad || (went_on == 0 && call != STAND_IN_ENQUEUE);
+}
+
+static int narrow(size_t group, const course *usual)
+{
+    course now;
+    stand_in.most_group = group;
+    const tx_status status = train(&now);
+    const char *wrong = status ? tx_error() : judge(status, &now, usual);
+    if (!wrong && !now.narrowed)
+        wrong = "no command says so";
+    printf("%s  work-groups of %zu: %s\n", wrong ? "FAIL" : "ok", group, wrong ? wrong : "the run went on");
+    return wrong != NULL;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const names[STAND_IN_CALLS + 1] = {"build", "kernel", "enqueue", "group"};
+    course usual;
+    int what = 0;
+    while (argc == 3 && what <= STAND_IN_CALLS && strcmp(names[what], argv[1]) != 0)
+        what++;
+    if (argc != 3 || what > STAND_IN_CALLS)
+        return fprintf(stderr, "usage: test_refusals build|kernel|enqueue RUNS | group N\n"), 2;
+    setenv("TX_GEMM_TUNE", "0", 1);
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
+    stand_in.card = "rx7900xtx";
+    const tx_status status = train(&usual);
+    if (status)
+        return printf("%s\n", tx_error()), status == TX_NOT_FOUND ? 77 : 1;
+    if (what == STAND_IN_CALLS)
+        return narrow((size_t)atol(argv[2]), &usual);
+    setenv("TX_CACHE_DIR", "", 1); /* every program is built */
+    memset(stand_in.calls, 0, sizeof stand_in.calls);
+    if (train(&usual))
+        return printf("%s\n", tx_error()), 1;
+    return refuse_calls((stand_in_call)what, atol(argv[2]), &usual, stand_in.calls[what]);
+}

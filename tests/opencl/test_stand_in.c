@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Cards that are not here (stand_in.h): what each is taken for, and which provider, tile and form of attention it gets.
+ *
+ *     test_stand_in table [FILE]      the choices for GPT-2 124M, printed; 1 where they are not those in FILE
+ *     test_stand_in products          NVIDIA's matrix units, their instructions emulated, prove right and are chosen
+ *
+ * Exit status 77: there is no OpenCL device. */
+#include "backends/opencl/attention.h"
+#include "backends/opencl/gemm.h"
+#include "backends/opencl/internal.h"
+#include "tests/opencl/stand_in.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* In the table nothing is built: the linker sends what would run kernels here. On the card they would be right. */
+static bool believed;
+
+tx_status __real_tx_cl_self_test(tx_context *context);
+tx_status __wrap_tx_cl_self_test(tx_context *context);
+tx_status __wrap_tx_cl_self_test(tx_context *context)
+{
+    return believed ? TX_OK : __real_tx_cl_self_test(context);
+}
+
+tx_status __real_tx_cl_gemm_trial(tx_context *context, const char *provider, const tx_cl_trial *trial, double *seconds);
+tx_status __wrap_tx_cl_gemm_trial(tx_context *context, const char *provider, const tx_cl_trial *trial, double *seconds);
+tx_status __wrap_tx_cl_gemm_trial(tx_context *context, const char *provider, const tx_cl_trial *trial, double *seconds)
+{
+    return believed ? TX_OK : __real_tx_cl_gemm_trial(context, provider, trial, seconds);
+}
+
+/* ---- Products ---------------------------------------------------------------------------------------------------- */
+
+typedef struct product {
+    const char *name;
+    int64_t m, n, k;
+    bool trans_a, trans_b;
+} product;
+
+/* Of GPT-2 124M: 16 rows of 1024 tokens; the classifier by 2048 rows; a token. */
+static const product products[] = {
+    {"qkv", 16384, 2304, 768, false, false},          {"fc", 16384, 3072, 768, false, false},
+    {"proj", 16384, 768, 3072, false, false},         {"classifier", 2048, 50304, 768, false, true},
+    {"fc dX", 16384, 768, 3072, false, true},         {"proj dW", 3072, 768, 16384, true, false},
+    {"classifier dW", 50304, 768, 2048, true, false}, {"fc, a token", 1, 3072, 768, false, false},
+};
+#define PRODUCTS (sizeof products / sizeof products[0])
+
+static tx_operand matrix(tx_dtype dtype, bool turned, int64_t rows, int64_t columns)
+{
+    return (tx_operand){.dtype = dtype, .shape = turned ? TX_SHAPE(columns, rows) : TX_SHAPE(rows, columns)};
+}
+
+static tx_status choose(tx_context *context, const product *p, tx_dtype from, tx_epilogue epilogue,
+                        tx_cl_gemm_choice *choice)
+{
+    const tx_operand none = {.dtype = TX_DTYPE_COUNT}, a = matrix(from, p->trans_a, p->m, p->k),
+                     b = matrix(from, p->trans_b, p->k, p->n), y = matrix(TX_F32, false, p->m, p->n);
+    const tx_attrs attrs = {.trans_a = p->trans_a, .trans_b = p->trans_b, .flat = true};
+    const tx_cl_product wanted = {.g = tx_gemm_of(&attrs, &a.shape, &b.shape),
+                                  .trans_a = p->trans_a,
+                                  .trans_b = p->trans_b,
+                                  .from = from,
+                                  .epilogue = epilogue,
+                                  .a = &a,
+                                  .b = &b,
+                                  .y = &y,
+                                  .bias = &none,
+                                  .z = &none,
+                                  .kept = &none};
+    return tx_cl_gemm_choose(context, &wanted, choice);
+}
+
+/* fp32, tf32, bf16. */
+static bool print_product(FILE *out, tx_context *context, const product *p)
+{
+    char aside[TX_CL_ASIDE] = "";
+    fprintf(out, "%s\t%s", stand_in.card, p->name);
+    for (int type = 0; type < 3; type++) {
+        tx_cl_gemm_choice choice;
+        context->tf32 = type == 1;
+        if (choose(context, p, type == 2 ? TX_BF16 : TX_F32, TX_EPILOGUE_NONE, &choice) != TX_OK) {
+            printf("FAIL %s, %s: %s\n", stand_in.card, p->name, tx_error());
+            return false;
+        }
+        fprintf(out, "\t%s", choice.provider->name);
+        snprintf(aside, sizeof aside, "%s", choice.aside);
+    }
+    fprintf(out, "\t%s\n", aside);
+    return true;
+}
+
+/* ---- Attention ---------------------------------------------------------------------------------------------------- */
+
+static bool print_attention(FILE *out, tx_context *context, int32_t d)
+{
+    const int32_t heads = 768 / d;
+    const tx_operand qkv = {.dtype = TX_F32, .shape = TX_SHAPE(16, 1024, 3 * 768)},
+                     o = matrix(TX_F32, false, 16384, 768);
+    tx_command c = {.op = TX_OP_ATTENTION_GRAD, .attrs = {.heads = heads, .kv_heads = heads, .causal = true}};
+    for (int i = 0; i < TX_MAX_IN; i++)
+        c.in[i].dtype = TX_DTYPE_COUNT;
+    for (int i = 0; i < TX_MAX_OUT; i++)
+        c.out[i].dtype = TX_DTYPE_COUNT;
+    c.in[0] = o;
+    c.in[1] = c.out[0] = qkv;
+    fprintf(out, "%s\tattention, heads of %d", stand_in.card, d);
+    char note[160] = "", *aside = NULL;
+    for (int kernel = 0; kernel < 3; kernel++) {
+        const tx_cl_attention_job job = {.command = &c,
+                                         .B = 16,
+                                         .T = 1024,
+                                         .S = 1024,
+                                         .last = 3 * 768,
+                                         .heads = heads,
+                                         .kv_heads = heads,
+                                         .d = d,
+                                         .cached = true}; /* nothing is kept */
+        tx_cl_attention_form form;
+        if (tx_cl_attention_choose(context, &job, (tx_cl_attention_kernel)kernel, &form, note) != TX_OK) {
+            printf("FAIL %s, attention: %s\n", stand_in.card, tx_error());
+            return false;
+        }
+        fprintf(out, "\t%s", form.name);
+        aside = strchr(note, '(');
+    }
+    if (aside)
+        aside[strlen(aside) - 1] = '\0';
+    fprintf(out, "\t%s\n", aside ? aside + 1 : "");
+    return true;
+}
+
+/* ---- The table ----------------------------------------------------------------------------------------------------- */
+
+static bool print_card(FILE *out, const char *card)
+{
+    tx_context *context;
+    stand_in.card = card;
+    if (tx_cl_open(0, NULL, &context) != TX_OK) {
+        printf("FAIL %s: %s\n", card, tx_error());
+        return false;
+    }
+    const tx_cl_capabilities *can = &context->can;
+    fprintf(out, "%s\tis\t%s\t%d units\tsub-groups of %d\t%s%s%s\n", card,
+            can->architecture[0] ? can->architecture : "not known", can->units, can->sub_group, can->f16 ? "f16 " : "",
+            can->bf16 ? "bf16 " : "", can->tf32 ? "tf32" : "");
+    bool good = true;
+    for (size_t i = 0; i < PRODUCTS; i++)
+        good = print_product(out, context, &products[i]) && good;
+    good = print_attention(out, context, 64) && print_attention(out, context, 128) && good;
+    tx_cl_close(context);
+    stand_in.card = NULL;
+    return good;
+}
+
+static char *read_whole(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    char *text = calloc(1, 1 << 16);
+    if (!file || !text || fread(text, 1, (1 << 16) - 1, file) == 0)
+        return printf("FAIL %s cannot be read\n", path), NULL;
+    fclose(file);
+    return text;
+}
+
+static int make_table(const char *path)
+{
+    char *text = NULL, *recorded = NULL;
+    size_t size = 0;
+    bool good = true;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return 1;
+    believed = true;
+    setenv("TX_GEMM_TUNE", "0", 1);
+    fputs("# SPDX-License-Identifier: Apache-2.0\n# What test_stand_in table prints.\n"
+          "card\twhat\tfp32, or forward\ttf32, or dQ\tbf16, or dK and dV\taside\n",
+          out);
+    for (int i = 0; stand_in_card(i); i++)
+        good = print_card(out, stand_in_card(i)) && good;
+    fclose(out);
+    fputs(text, stdout);
+    if (path && (!(recorded = read_whole(path)) || strcmp(text, recorded) != 0)) {
+        printf("FAIL this is not the table in %s\n", path);
+        good = false;
+    }
+    free(text);
+    free(recorded);
+    return good ? 0 : 1;
+}
+
+/* ---- NVIDIA's matrix units ------------------------------------------------------------------------------------------ */
+
+/* A product by an H200: the types and transposes, the epilogue, and who should compute it. */
+typedef struct proof {
+    bool tf32, trans_a, trans_b;
+    tx_dtype from;
+    tx_epilogue epilogue;
+    const char *expected;
+} proof;
+
+static bool prove_product(const proof *t)
+{
+    const tx_open_options options = {.tf32 = t->tf32};
+    const product p = {"", 256, 384, 1024, t->trans_a, t->trans_b};
+    tx_context *context;
+    tx_cl_gemm_choice choice = {.fused = false};
+    tx_status status = tx_cl_open(0, &options, &context);
+    if (!status) {
+        status = choose(context, &p, t->from, t->epilogue, &choice);
+        tx_cl_close(context);
+    }
+    const char *name = status ? tx_error() : choice.provider->name;
+    const bool right = !status && choice.fused && strncmp(name, t->expected, strlen(t->expected)) == 0;
+    printf("%s  %s%s, transposes %d%d, epilogue %d: %s %s\n", right ? "ok" : "FAIL", tx_dtype_name(t->from),
+           t->tf32 ? " as tf32" : "", t->trans_a, t->trans_b, (int)t->epilogue, name, choice.aside);
+    return right;
+}
+
+static int prove_products(void)
+{
+    static const proof proofs[] = {
+        {false, false, false, TX_F32, TX_EPILOGUE_NONE, "portable-tile"},
+        {true, false, false, TX_F32, TX_EPILOGUE_ADD, "nvidia-mma"},
+        {true, true, false, TX_F32, TX_EPILOGUE_NONE, "nvidia-mma"},
+        {false, false, true, TX_BF16, TX_EPILOGUE_GELU_GRAD, "nvidia-mma"},
+        {false, true, false, TX_BF16, TX_EPILOGUE_GELU, "nvidia-mma"},
+    };
+    bool good = true;
+    setenv("TX_GEMM_TUNE", "0", 1);
+    stand_in.card = "h200";
+    for (size_t i = 0; i < sizeof proofs / sizeof proofs[0]; i++)
+        good = prove_product(&proofs[i]) && good;
+    if (stand_in.broken[0])
+        printf("FAIL %s\n", stand_in.broken);
+    return good && !stand_in.broken[0] ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    int32_t devices = 0;
+    if (argc < 2 || (strcmp(argv[1], "table") != 0 && strcmp(argv[1], "products") != 0))
+        return fprintf(stderr, "usage: test_stand_in table [FILE] | products\n"), 2;
+    if (tx_cl_device_count(&devices) != TX_OK || devices == 0)
+        return printf("skipped: no OpenCL device\n"), 77;
+    return strcmp(argv[1], "table") == 0 ? make_table(argv[2]) : prove_products();
+}
