@@ -10,6 +10,7 @@
  * Exit status 77: there is no OpenCL device. */
 #include "api/model/model.h"
 #include "models/arch/arch.h"
+#include "models/task/causal_lm.h"
 #include "models/train/trainer.h"
 #include "tests/opencl/stand_in.h"
 
@@ -62,6 +63,7 @@ static tx_status train(course *out)
     const tx_engine_options open = {.size = sizeof open, .device = "opencl"};
     const tx_trainer_options options = {
         .size = sizeof options,
+        .task = &tx_causal_lm,
         .batch = BATCH,
         .block = LENGTH,
         .accumulation = 1,
