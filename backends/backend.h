@@ -17,7 +17,7 @@
 
 #include "tx.h"
 
-#define TX_BACKEND_VERSION 6
+#define TX_BACKEND_VERSION 7
 
 /* ---- Ops ----------------------------------------------------------------------------------- */
 

@@ -87,31 +87,45 @@ static tx_forward_space *space_of(const tx_cpu_call *call, int32_t thread)
 
 /* ---- Packed q | k | v -------------------------------------------------------------------------------- */
 
-/* A tile of a head of 16 bits: its queries and all keys that they see are widened behind the thread's other memory, the
- * result narrowed. `packed` says where the head's q, k and v lie in element numbers. */
+/* Where a head's parts and a tile of its result begin, in elements of qkv and of o, and how far rows are apart. */
 typedef struct tx_packed {
-    int64_t q, k, v, row;
+    int64_t q, k, v, row, o, o_row;
 } tx_packed;
 
-static void forward_wide(const tx_cpu_call *call, const tx_packed *packed, tx_head *head, const tx_site *site,
-                         int64_t query, int64_t queries, int64_t o_at, int64_t o_row, float *lse,
-                         tx_forward_space *space)
+/* A tile of a head of fp32, where it lies. */
+static void forward_stored(const tx_cpu_call *call, const tx_packed *at, tx_head *head, const tx_site *site,
+                           int64_t query, int64_t queries, float *lse, tx_forward_space *space)
+{
+    const float *qkv = call->in[0];
+    head->q = qkv + at->q;
+    head->k = qkv + at->k;
+    head->v = qkv + at->v;
+    head->q_row = head->kv_row = at->row;
+    forward_tile(call, head, site, query, queries, (float *)call->out[0] + at->o, at->o_row, lse, space);
+}
+
+/* A tile of a head of 16 bits: its queries and all keys that they see are widened behind the thread's other memory, the
+ * result narrowed. */
+static void forward_wide(const tx_cpu_call *call, const tx_packed *at, tx_head *head, const tx_site *site,
+                         int64_t query, int64_t queries, float *lse, tx_forward_space *space)
 {
     const int64_t size = head->size, row = 3 * size;
     const int64_t seen = head->causal && query + queries < head->keys ? query + queries : head->keys;
     const tx_dtype type = call->command->in[0].dtype;
     float *copy = (float *)(void *)((char *)space + tx_cpu_attention_scratch(size)), *o = copy + head->queries * row;
-    tx_widen_rows(copy + query * row, row, call->in[0], type, packed->q + query * packed->row, packed->row, queries,
-                  size);
-    tx_widen_rows(copy + size, row, call->in[0], type, packed->k, packed->row, seen, size);
-    tx_widen_rows(copy + 2 * size, row, call->in[0], type, packed->v, packed->row, seen, size);
+    tx_widen_rows(copy + query * row, row, call->in[0], type, at->q + query * at->row, at->row, queries, size);
+    tx_widen_rows(copy + size, row, call->in[0], type, at->k, at->row, seen, size);
+    tx_widen_rows(copy + 2 * size, row, call->in[0], type, at->v, at->row, seen, size);
     head->q = copy;
     head->k = copy + size;
     head->v = copy + 2 * size;
     head->q_row = head->kv_row = row;
     forward_tile(call, head, site, query, queries, o, size, lse, space);
-    tx_narrow_rows(call->out[0], type, o_at, o_row, o, size, queries, size);
+    tx_narrow_rows(call->out[0], type, at->o, at->o_row, o, size, queries, size);
 }
+
+typedef void tx_forward(const tx_cpu_call *call, const tx_packed *at, tx_head *head, const tx_site *site, int64_t query,
+                        int64_t queries, float *lse, tx_forward_space *space);
 
 /* Item: (sample, head, tile of queries), tiles innermost. */
 static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
@@ -121,7 +135,7 @@ static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last
     const int64_t length = qkv->dim[1], width = qkv->dim[2], heads = attrs->heads, kv_heads = attrs->kv_heads;
     const int64_t size = width / (heads + 2 * kv_heads), tiles = (length + TX_TILE - 1) / TX_TILE;
     const int64_t unit = (int64_t)tx_dtype_size(call->command->in[0].dtype);
-    const bool wide = call->command->in[0].dtype != TX_F32;
+    tx_forward *forward = call->command->in[0].dtype == TX_F32 ? forward_stored : forward_wide;
     const int32_t *lengths = call->in[1];
     for (int64_t item = first; item < last; item++) {
         const int64_t query = item % tiles * TX_TILE, h = item / tiles % heads, b = item / tiles / heads;
@@ -129,17 +143,14 @@ static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last
         const int64_t end = query + TX_TILE < length ? query + TX_TILE : length;
         const int64_t seen = valid < query ? query : valid < end ? valid : end;
         const int64_t base = b * length * width, group = h / (heads / kv_heads);
-        const int64_t o = (b * length + query) * heads * size + h * size;
-        const tx_packed at = {base + h * size, base + (heads + group) * size, base + (heads + kv_heads + group) * size,
-                              width};
+        const tx_packed at = {.q = base + h * size,
+                              .k = base + (heads + group) * size,
+                              .v = base + (heads + kv_heads + group) * size,
+                              .row = width,
+                              .o = (b * length + query) * heads * size + h * size,
+                              .o_row = heads * size};
         float *lse = (float *)call->out[1] + (b * heads + h) * length + query;
-        const float *stored = call->in[0];
         tx_head head = {
-            .q = wide ? NULL : stored + at.q,
-            .k = wide ? NULL : stored + at.k,
-            .v = wide ? NULL : stored + at.v,
-            .q_row = width,
-            .kv_row = width,
             .size = size,
             .queries = length,
             .keys = valid,
@@ -147,13 +158,10 @@ static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last
             .plane = (uint32_t)h,
         };
         const tx_site site = tx_site_of(call, b);
-        tx_forward_space *space = space_of(call, thread);
-        if (seen > query && wide)
-            forward_wide(call, &at, &head, &site, query, seen - query, o, heads * size, lse, space);
-        else if (seen > query)
-            forward_tile(call, &head, &site, query, seen - query, (float *)call->out[0] + o, heads * size, lse, space);
+        if (seen > query)
+            forward(call, &at, &head, &site, query, seen - query, lse, space_of(call, thread));
         for (int64_t t = seen - query; t < end - query; t++) {
-            memset((char *)call->out[0] + (o + t * heads * size) * unit, 0, (size_t)(size * unit));
+            memset((char *)call->out[0] + (at.o + t * at.o_row) * unit, 0, (size_t)(size * unit));
             lse[t] = 0.0f;
         }
     }
