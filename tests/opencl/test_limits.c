@@ -9,9 +9,7 @@
  * ops: every fourth case of the conformance suite. */
 #include "api/model/model.h"
 #include "backends/opencl/cl.h"
-#include "models/arch/arch.h"
-#include "models/task/causal_lm.h"
-#include "models/train/trainer.h"
+#include "tests/opencl/tiny_training.h"
 #include "tests/ops/conformance.h"
 
 #include <dlfcn.h>
@@ -139,7 +137,7 @@ static int run_ops(const char *variant, const char *limits)
 
 /* ---- Training ------------------------------------------------------------------------------------------------ */
 
-enum { BATCH = 2, LENGTH = 96, STEPS = 5 };
+enum { STEPS = TINY_STEPS };
 
 typedef struct course {
     double loss[STEPS], norm[STEPS];
@@ -147,57 +145,22 @@ typedef struct course {
     int64_t max_allocation; /* of the device */
 } course;
 
-static tx_status train_steps(tx_trainer *trainer, course *out)
-{
-    int32_t tokens[BATCH * LENGTH], labels[BATCH * LENGTH];
-    tx_status status = TX_OK;
-    for (int i = 0; i < BATCH * LENGTH; i++) {
-        tokens[i] = i * 7 % 256;
-        labels[i] = i * 11 % 256;
-    }
-    for (int step = 0; step < STEPS && !status; step++) {
-        tx_results r;
-        status = tx_trainer_step(trainer, &(tx_batch){BATCH, {tokens, labels}}, BATCH * LENGTH, 1e-3);
-        if (!status)
-            status = tx_trainer_results(trainer, &r);
-        if (!status) {
-            out->loss[step] = (double)r.value[TX_RESULT_LOSS];
-            out->norm[step] = (double)r.value[TX_RESULT_GRAD_NORM];
-        }
-    }
-    return status;
-}
-
 static tx_status train_model(tx_engine *engine, course *out)
 {
-    const tx_trainer_options options = {
-        .size = sizeof options,
-        .task = &tx_causal_lm,
-        .batch = BATCH,
-        .block = LENGTH,
-        .accumulation = 1,
-        .max_grad_norm = 1.0,
-        .optimizer = {.size = sizeof options.optimizer, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f}};
-    tx_config *config = NULL;
-    tx_model *model = NULL;
-    tx_trainer *trainer = NULL;
-    tx_status status = tx_config_preset("gpt2", &config);
-    if (!status) /* heads of 64, as GPT-2's own */
-        status = tx_config_override(config, "n_layer=4,n_embd=128,n_head=2,vocab_size=256,n_positions=96,"
-                                            "attn_pdrop=0.1,embd_pdrop=0.1,resid_pdrop=0.1");
+    tiny_training t = {.config =
+                           "n_layer=4,n_embd=128,n_head=2,vocab_size=256,n_positions=96," /* GPT-2's heads of 64 */
+                           "attn_pdrop=0.1,embd_pdrop=0.1,resid_pdrop=0.1",
+                       .rows = 2,
+                       .block = 96,
+                       .vocab = 256,
+                       .steps = STEPS,
+                       .rate = 1e-3};
+    tx_status status = tiny_train(engine, &t);
     if (!status)
-        status = tx_model_create(engine, &model);
-    if (!status)
-        status = tx_trainer_create(model, config, &options, &trainer);
-    if (!status)
-        status = tx_model_init(model, 1);
-    if (!status)
-        status = train_steps(trainer, out);
-    if (!status)
-        out->chunks = model->arena[TX_ARENA_WEIGHTS].chunks;
-    tx_trainer_free(trainer);
-    tx_model_free(model);
-    tx_config_free(config);
+        out->chunks = t.model->arena[TX_ARENA_WEIGHTS].chunks;
+    memcpy(out->loss, t.loss, sizeof out->loss);
+    memcpy(out->norm, t.norm, sizeof out->norm);
+    tiny_free(&t);
     return status;
 }
 

@@ -9,43 +9,20 @@
  *
  * Exit status 77: there is no OpenCL device. */
 #include "api/model/model.h"
-#include "models/arch/arch.h"
-#include "models/task/causal_lm.h"
-#include "models/train/trainer.h"
 #include "tests/opencl/stand_in.h"
+#include "tests/opencl/tiny_training.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 2, LENGTH = 20, STEPS = 2 };
+enum { STEPS = 2 };
 
 typedef struct course {
     double loss[STEPS], norm[STEPS];
     bool narrowed; /* a command says that the driver refused its work-groups, or a way is switched off */
 } course;
-
-static tx_status train_steps(tx_trainer *trainer, course *out)
-{
-    int32_t tokens[BATCH * LENGTH], labels[BATCH * LENGTH];
-    tx_status status = TX_OK;
-    for (int i = 0; i < BATCH * LENGTH; i++) {
-        tokens[i] = i * 7 % 64;
-        labels[i] = i * 11 % 64;
-    }
-    for (int step = 0; step < STEPS && !status; step++) {
-        tx_results r;
-        status = tx_trainer_step(trainer, &(tx_batch){BATCH, {tokens, labels}}, BATCH * LENGTH, 1e-2);
-        if (!status)
-            status = tx_trainer_results(trainer, &r);
-        if (!status) {
-            out->loss[step] = (double)r.value[TX_RESULT_LOSS];
-            out->norm[step] = (double)r.value[TX_RESULT_GRAD_NORM];
-        }
-    }
-    return status;
-}
 
 static bool says_so(const tx_plan *plan)
 {
@@ -61,39 +38,24 @@ static bool says_so(const tx_plan *plan)
 static tx_status train(course *out)
 {
     const tx_engine_options open = {.size = sizeof open, .device = "opencl"};
-    const tx_trainer_options options = {
-        .size = sizeof options,
-        .task = &tx_causal_lm,
-        .batch = BATCH,
-        .block = LENGTH,
-        .accumulation = 1,
-        .max_grad_norm = 1.0,
-        .optimizer = {.size = sizeof options.optimizer, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f}};
+    tiny_training t = {.config = "n_layer=1,n_embd=32,n_head=2,vocab_size=64,n_positions=20,"
+                                 "attn_pdrop=0,embd_pdrop=0,resid_pdrop=0",
+                       .rows = 2,
+                       .block = 20,
+                       .vocab = 64,
+                       .steps = STEPS,
+                       .rate = 1e-2};
     tx_engine *engine = NULL;
-    tx_config *config = NULL;
-    tx_model *model = NULL;
-    tx_trainer *trainer = NULL;
     int64_t runs;
     *out = (course){.narrowed = false};
     tx_status status = tx_engine_create(&open, &engine);
     if (!status)
-        status = tx_config_preset("gpt2", &config);
+        status = tiny_train(engine, &t);
     if (!status)
-        status = tx_config_override(config, "n_layer=1,n_embd=32,n_head=2,vocab_size=64,n_positions=20,"
-                                            "attn_pdrop=0,embd_pdrop=0,resid_pdrop=0");
-    if (!status)
-        status = tx_model_create(engine, &model);
-    if (!status)
-        status = tx_trainer_create(model, config, &options, &trainer);
-    if (!status)
-        status = tx_model_init(model, 1);
-    if (!status)
-        status = train_steps(trainer, out);
-    if (!status)
-        out->narrowed = says_so(tx_trainer_plan(trainer, 0, &runs));
-    tx_trainer_free(trainer);
-    tx_model_free(model);
-    tx_config_free(config);
+        out->narrowed = says_so(tx_trainer_plan(t.trainer, 0, &runs));
+    memcpy(out->loss, t.loss, sizeof out->loss);
+    memcpy(out->norm, t.norm, sizeof out->norm);
+    tiny_free(&t);
     tx_engine_free(engine);
     return status;
 }
