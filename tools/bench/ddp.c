@@ -206,7 +206,8 @@ static tx_status run_all(const settings *set, char *const *argv)
 {
     char words[][24] = {"env", "TX_COMM_SHM=0", TX_MPI_LAUNCHER, "-n", ""}, program[4096];
     enum { WORDS = sizeof words / sizeof words[0] };
-    comparison c = {set, .last = WORDS + 1, .row = {{"DP"}, {"DDP"}, {"DDP, TX_COMM_SHM=0"}}};
+    comparison c = {
+        .set = set, .last = WORDS + 1, .row = {{.name = "DP"}, {.name = "DDP"}, {.name = "DDP, TX_COMM_SHM=0"}}};
     while (argv[c.last - WORDS - 1])
         c.last++;
     tx_status status = tx_child_self(program, sizeof program);
