@@ -41,6 +41,9 @@ tx_status tx_disk_check(const char *folder, int64_t bytes);
 tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, int64_t whole, const char *best,
                               const tx_reporter *report);
 
+/* The newest by its name alone, whole or not; -1: there is none. */
+tx_status tx_checkpoint_latest(const char *output_dir, int64_t *step);
+
 /* How many folders of output_dir have the name of a checkpoint. */
 tx_status tx_checkpoint_count(const char *output_dir, int64_t *count);
 

@@ -111,6 +111,17 @@ tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report
     return status;
 }
 
+tx_status tx_checkpoint_latest(const char *output_dir, int64_t *step)
+{
+    tx_checkpoint_steps steps;
+    tx_status status = list_steps(output_dir, &steps);
+    if (status)
+        return status;
+    *step = steps.count ? steps.step[0] : -1;
+    free(steps.step);
+    return TX_OK;
+}
+
 tx_status tx_checkpoint_count(const char *output_dir, int64_t *count)
 {
     tx_checkpoint_steps steps;

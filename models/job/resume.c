@@ -4,7 +4,6 @@
 
 #include "api/base/file.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,20 +20,15 @@ static bool resumes(const char *resume)
     return resume && strcmp(resume, "False") != 0 && strcmp(resume, "false") != 0;
 }
 
-/* The newest by its name alone: whether it is whole is found out later. NULL: none, or no memory. */
+/* The newest by its name alone: whether it is whole is found out later. NULL: none, or it cannot be told. */
 static char *find_newest(const char *output_dir)
 {
     char name[64];
-    int64_t newest = -1;
-    DIR *folder = output_dir ? opendir(output_dir) : NULL;
-    for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry; entry = readdir(folder)) {
-        const int64_t step = tx_checkpoint_step(entry->d_name);
-        newest = step > newest ? step : newest;
-    }
-    if (folder)
-        closedir(folder);
+    int64_t newest;
+    if (!output_dir || tx_checkpoint_latest(output_dir, &newest) || newest < 0)
+        return NULL;
     snprintf(name, sizeof name, TX_CHECKPOINT_PREFIX "%" PRId64, newest);
-    return newest >= 0 ? tx_path_join(output_dir, name) : NULL;
+    return tx_path_join(output_dir, name);
 }
 
 /* What a run has of its own: whoever goes on says it again. */
