@@ -74,6 +74,19 @@ static inline void remove_scratch(char *folder)
     free(folder);
 }
 
+/* What cmocka calls around tests that share a fresh folder as their state. */
+static inline int open_scratch(void **state)
+{
+    *state = make_scratch();
+    return 0;
+}
+
+static inline int close_scratch(void **state)
+{
+    remove_scratch(*state);
+    return 0;
+}
+
 /* Number of entries of a folder, "." and ".." left out. */
 static inline int count_entries(const char *folder)
 {

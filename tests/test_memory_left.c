@@ -76,18 +76,6 @@ static void version_2(void **state)
     expect(*state, 500430, "the control group /outer");
 }
 
-static int open_scratch(void **state)
-{
-    *state = make_scratch();
-    return 0;
-}
-
-static int close_scratch(void **state)
-{
-    remove_scratch(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {

@@ -61,12 +61,6 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
-{
-    remove_scratch(*state);
-    return 0;
-}
-
 static tx_lm *open_lm(void **state, const char *name, int64_t batch_size)
 {
     char *folder = tx_path_join(*state, name);
@@ -330,5 +324,5 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {cmocka_unit_test(calls_in_a_row),   cmocka_unit_test(ids_need_no_tokenizer),
                                        cmocka_unit_test(a_listener_stops), cmocka_unit_test(limits),
                                        cmocka_unit_test(refusals),         cmocka_unit_test(perplexity_of_logits)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, close_scratch);
 }

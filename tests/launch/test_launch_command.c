@@ -254,18 +254,6 @@ static void own_checkpoints_are_found(void **state)
     free(folder);
 }
 
-static int open_scratch(void **state)
-{
-    *state = make_scratch();
-    return 0;
-}
-
-static int close_scratch(void **state)
-{
-    remove_scratch(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
