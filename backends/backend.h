@@ -71,7 +71,8 @@ typedef struct tx_attrs {
     int32_t bucket;  /* of a collective */
     int32_t control; /* a tx_control, or -1 */
     int64_t vocab, rows;
-    float alpha, eps, p, scale, theta;
+    float alpha, eps, p, scale;
+    tx_rope rope;
     float beta1, beta2, momentum, weight_decay;
 } tx_attrs;
 

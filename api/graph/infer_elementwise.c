@@ -62,9 +62,10 @@ tx_status tx_infer_rotary(const tx_infer *c)
     TX_CHECK(tx_want_positions(c, 1, c->in[0].shape.dim[0]));
     int64_t last = tx_shape_last(&c->in[0].shape);
     if (a->head_size < 2 || a->head_size % 2 != 0 || last % a->head_size != 0 || a->heads < 0 ||
-        a->heads > last / a->head_size || !(a->theta > 0.0f))
-        return tx_fail(TX_INVALID, "rotary: %d heads of size %d (even) with theta %g do not fit %s", a->heads,
-                       a->head_size, (double)a->theta, TX_TEXT(c->in[0].shape));
+        a->head_size > TX_MAX_ROTARY || a->heads > last / a->head_size || !(a->rope.theta > 0.0f) ||
+        !(a->rope.factor > 0.0f))
+        return tx_fail(TX_INVALID, "rotary: %d heads of size %d (even, at most %d) with theta %g do not fit %s",
+                       a->heads, a->head_size, TX_MAX_ROTARY, (double)a->rope.theta, TX_TEXT(c->in[0].shape));
     tx_give(c, 0, TX_F32, c->in[0].shape);
     return TX_OK;
 }
