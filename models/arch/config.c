@@ -206,6 +206,8 @@ static tx_status read_all(const tx_json *json, tx_config *config)
         if (!status && key->second)
             status = read_second_name(json, key, config);
     }
+    if (!status && config->architecture->read)
+        status = config->architecture->read(json, config);
     return status ? status : tx_config_check(config);
 }
 
@@ -360,6 +362,8 @@ static tx_status write_all(const tx_config *config, tx_json *json)
         if (!status)
             status = write_second_name(key, json);
     }
+    if (!status && a->write)
+        status = a->write(config, json);
     if (!status)
         status = tx_json_set_string(json, "model_type", a->type);
     if (!status)

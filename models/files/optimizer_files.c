@@ -54,7 +54,7 @@ static tx_status fill(states *s, size_t *bytes)
         *bytes += (size_t)snprintf(name, name ? room - *bytes : 0, "%s.%s", param, state) + 1;
         if (name) {
             s->number[s->count] = i;
-            s->tensor[s->count++] = tx_weights_of_param(name, spec);
+            s->tensor[s->count++] = tx_weights_tensor_of(name, &spec->logical);
         }
     }
     return TX_OK;
@@ -116,7 +116,7 @@ tx_status tx_optimizer_saver_write(const tx_optimizer_saver *saver, const char *
     tx_status status = path ? open_file(s, path, text ? &digest : NULL, &writer) : TX_OK;
     /* After a failure as well: other ranks take part to the end. */
     for (int32_t i = 0; i < s->count; i++) {
-        tx_status appended = tx_weights_append(s->model, part_of(s, i), s->number[i] / s->each,
+        tx_status appended = tx_weights_append(s->model, part_of(s, i), s->number[i] / s->each, 0,
                                                tx_st_elements(&s->tensor[i]), s->buffer, status ? NULL : writer);
         status = status ? status : appended;
     }

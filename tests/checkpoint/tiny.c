@@ -146,8 +146,9 @@ tx_status tiny_save(tiny *t, const char *folder)
     return status;
 }
 
-static void same_name(const char *tensor, char param[TX_WEIGHTS_NAME])
+static void same_name(const void *context, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
+    (void)context;
     strcpy(param, tensor); /* the names of this model are short */
 }
 
@@ -175,7 +176,7 @@ tx_status tiny_load(tiny *t, const char *folder)
     if (!status)
         status = tx_weights_open(folder, &weights);
     if (!status)
-        status = tx_weights_load(weights, t->model, same_name, NULL);
+        status = tx_weights_load(weights, t->model, &(tx_weights_names){same_name, NULL}, NULL);
     if (!status)
         status = tx_optimizer_load(t->model, path[1]);
     if (!status)
