@@ -74,15 +74,18 @@ tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, const tx_attention_o
 tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,
                                tx_tensor *sources, const tx_attention_options *options);
 /* Rotary positions (Su et al., RoFormer, 2021), and the ways to reach beyond the length that a model was trained at.
- * Pair i of a head of d elements turns by f (1 - r + r / factor) a position, where f = theta^(-2i/d) and r = ramp +
- * ramp_pair i + ramp_frequency f within [0, 1]: all pairs as they are by ramp 0, all slower by ramp 1
+ * Pair i of a head of d elements turns by f (1 - r + r / factor) a position, where f = theta^(-2i/d), in fp32, and r =
+ * ramp + ramp_pair i + ramp_frequency f within [0, 1]: all pairs as they are by ramp 0, all slower by ramp 1
  * ("linear"), by the pair's number (YaRN), by its wavelength ("llama3"). Sines and cosines are times `magnitude`. */
 typedef struct tx_rope {
     float theta, factor;
     float ramp, ramp_pair, ramp_frequency;
     float magnitude;
 } tx_rope;
-#define TX_ROPE(theta) ((tx_rope){theta, 1.0f, 0.0f, 0.0f, 0.0f, 1.0f})
+#define TX_ROPE(theta)                      \
+    {                                       \
+        theta, 1.0f, 0.0f, 0.0f, 0.0f, 1.0f \
+    } /* an initializer */
 /* Rotates the first `heads` heads of x [B, T, n * head_size], pairs (i, i + head_size / 2); the rest is copied.
  * head_size is even and at most TX_MAX_ROTARY. Token t of row b stands at positions[b] + t; positions I32 [B], NULL: 0.
  */

@@ -102,11 +102,12 @@ static void elementwise(void **state)
     REFUSES(tx_add(F32(2, 7), BF16(2, 7)), "add: input 1 is BF16, wanted F32");
     REFUSES(tx_dropout(F32(2, 7), 1.0f, 0), "dropout: 1 is not in [0, 1)");
     REFUSES(tx_dropout(F32(2, 7), NAN, 0), "dropout: nan is not in [0, 1)");
-    REFUSES(tx_rotary(F32(2, 5, 24), 2, 7, &TX_ROPE(1e4f), NULL),
+    REFUSES(tx_rotary(F32(2, 5, 24), 2, 7, &(tx_rope)TX_ROPE(1e4f), NULL),
             "rotary: 2 heads of size 7 (even, at most 256) with theta 10000 do not fit");
-    REFUSES(tx_rotary(F32(2, 5, 24), 4, 8, &TX_ROPE(1e4f), NULL), "rotary: 4 heads of size 8");
-    REFUSES(tx_rotary(F32(2, 5, 24), 2, 8, &TX_ROPE(0.0f), NULL), "with theta 0 do not fit [2, 5, 24]");
-    REFUSES(tx_rotary(F32(2, 5, 24), 2, 8, &TX_ROPE(1e4f), I32(5)), "rotary: input 1 has shape [5], wanted [2]");
+    REFUSES(tx_rotary(F32(2, 5, 24), 4, 8, &(tx_rope)TX_ROPE(1e4f), NULL), "rotary: 4 heads of size 8");
+    REFUSES(tx_rotary(F32(2, 5, 24), 2, 8, &(tx_rope)TX_ROPE(0.0f), NULL), "with theta 0 do not fit [2, 5, 24]");
+    REFUSES(tx_rotary(F32(2, 5, 24), 2, 8, &(tx_rope)TX_ROPE(1e4f), I32(5)),
+            "rotary: input 1 has shape [5], wanted [2]");
 }
 
 static void movement(void **state)

@@ -130,11 +130,12 @@ static void dropout_reference(tx_call *call)
 
 /* ---- Rotary positions (Su et al., RoFormer, 2021) ------------------------------------------------ */
 
-/* The turn of a pair at position 1, kept in fp32. */
+/* The turn of a pair at position 1, each of its steps rounded to fp32. */
 static double rotary_frequency(const tx_attrs *attrs, int64_t pair)
 {
     const tx_rope *r = &attrs->rope;
-    double f = pow((double)r->theta, -2.0 * (double)pair / (double)attrs->head_size);
+    double exponent = (double)(float)(2.0 * (double)pair / (double)attrs->head_size);
+    double f = (double)(float)(1.0 / (double)(float)pow((double)r->theta, exponent));
     double slow = (double)r->ramp + (double)r->ramp_pair * (double)pair + (double)r->ramp_frequency * f;
     slow = slow < 0.0 ? 0.0 : slow > 1.0 ? 1.0 : slow;
     return (double)(float)((1.0 - slow) * f + slow * f / (double)r->factor);
