@@ -5,15 +5,14 @@
 #ifndef TX_COMM_WATCH_STATE_H
 #define TX_COMM_WATCH_STATE_H
 
+#include "api/base/thread.h"
 #include "comm/beat.h"
 #include "comm/watch.h"
 
-#include <pthread.h>
-
-enum { TX_WATCH_WINDOW = 64 }; /* steps whose median counts */
 enum {
-    TX_WATCH_KNOWN = 3
-}; /* steps after which there is a median, and batches after which nothing compiles any more */
+    TX_WATCH_WINDOW = 64, /* steps whose median counts */
+    TX_WATCH_KNOWN = 3,   /* steps after which there is one, and batches after which nothing compiles any more */
+};
 
 /* Another rank, as this one hears it. */
 typedef struct tx_watch_other {
@@ -51,8 +50,8 @@ struct tx_watch {
     double told; /* when the other ranks were told last */
 };
 
-/* Says one line to the user. */
-void tx_watch_say(const tx_watch *watch, const char *line);
+/* Says one line to the user, the program's name before it. */
+void tx_watch_say(const tx_watch *watch, const char *format, ...) TX_PRINTF(2, 3);
 /* The launcher is to know of this rank before MPI starts, which may hang: by the number in the environment. */
 void tx_watch_join_launcher(tx_watch *watch);
 /* Sends a heartbeat, waiting at most `seconds`. */
@@ -68,9 +67,10 @@ double tx_watch_usual(const tx_watch *watch);
 double tx_watch_limit_now(const tx_watch *watch);
 /* Tells the user of ranks that are not heard. */
 void tx_watch_tell_unheard(const tx_watch *watch);
-/* Tells the others that this rank lives, and hears what they tell; `elapsed` seconds after it did so last. */
+/* While the communicator is open: tells the others that this rank lives, and hears what they tell; `elapsed` seconds
+ * after it did so last. */
 void tx_watch_listen(tx_watch *watch, double elapsed);
-/* Whether the process has to end, with this status and line; an empty line is not said. */
-bool tx_watch_judge(tx_watch *watch, int *status, char *line, size_t room);
+/* Whether the process has to end, with this status, and why; for no reason nothing is said. */
+bool tx_watch_judge(tx_watch *watch, int *status, char *why, size_t room);
 
 #endif

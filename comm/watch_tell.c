@@ -6,25 +6,32 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static const double beat_every = 0.5; /* seconds between heartbeats at the most */
 
 /* ---- Lines --------------------------------------------------------------------------------------------- */
 
-void tx_watch_say(const tx_watch *w, const char *line)
+void tx_watch_say(const tx_watch *w, const char *format, ...)
 {
+    char line[1200];
+    size_t length = (size_t)snprintf(line, sizeof line / 2, "%s: ", w->o.program);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line + length, sizeof line - 1 - length, format, args);
+    va_end(args);
     if (w->o.tell) {
         w->o.tell(w->o.context, line);
         return;
     }
-    char whole[1200];
-    int length = snprintf(whole, sizeof whole, "%s\n", line);
-    size_t size = length < (int)sizeof whole ? (size_t)length : sizeof whole - 1;
-    for (size_t at = 0; at < size;) {
-        ssize_t done = write(STDERR_FILENO, whole + at, size - at);
+    length = strlen(line);
+    line[length++] = '\n';
+    for (size_t at = 0; at < length;) {
+        ssize_t done = write(STDERR_FILENO, line + at, length - at);
         if (done < 0 && errno != EINTR)
             return;
         at += done > 0 ? (size_t)done : 0;
@@ -35,12 +42,10 @@ void tx_watch_say(const tx_watch *w, const char *line)
 
 static void leave_launcher(tx_watch *w)
 {
-    char line[128];
     close(w->link);
     w->link = -1;
-    snprintf(line, sizeof line, "%s: the launcher is gone; the run goes on without it", w->o.program);
     if (!w->over && w->rank == 0)
-        tx_watch_say(w, line);
+        tx_watch_say(w, "the launcher is gone; the run goes on without it");
 }
 
 void tx_watch_send(tx_watch *w, const tx_beat *beat, double seconds)
@@ -64,10 +69,7 @@ void tx_watch_join_launcher(tx_watch *w)
     if (!place || !*place)
         return;
     if (tx_beat_connect(place, 5.0, &w->link, w->token)) {
-        char line[600];
-        snprintf(line, sizeof line, "%s: rank %" PRId32 ": %.400s; the run goes on without it", w->o.program, w->rank,
-                 tx_error());
-        tx_watch_say(w, line);
+        tx_watch_say(w, "rank %" PRId32 ": %.400s; the run goes on without it", w->rank, tx_error());
         return;
     }
     tx_beat hello = {.kind = TX_BEAT_HELLO, .rank = w->rank, .size = w->size, .pid = getpid()};

@@ -4,7 +4,7 @@
 
 #include "api/base/clock.h"
 #include "api/base/file.h"
-#include "models/text/thread.h"
+#include "api/base/thread.h"
 
 #include <errno.h>
 #include <inttypes.h>
