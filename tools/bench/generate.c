@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench generate: tokens a second of greedy generation, alone and beside transformers. */
 #include "models/generate/generate.h"
+#include "api/base/check.h"
 #include "api/base/clock.h"
 #include "models/arch/find.h"
 #include "tools/bench/bench.h"
@@ -54,9 +55,7 @@ typedef struct bench {
 static tx_status make_prompts(bench *b)
 {
     const settings *set = b->set;
-    tx_status status = tx_bench_tokens_make(set->batch, set->prompt, &b->tokens);
-    if (status)
-        return status;
+    TX_CHECK(tx_bench_tokens_make(set->batch, set->prompt, &b->tokens));
     tx_bench_tokens_next(b->config->vocab_size, &b->tokens);
     b->prompts = malloc((size_t)set->batch * sizeof *b->prompts);
     if (!b->prompts)
@@ -69,28 +68,23 @@ static tx_status make_prompts(bench *b)
 static tx_status prepare(bench *b)
 {
     const settings *set = b->set;
-    tx_status status = tx_config_find(set->config, &b->config);
-    if (!status)
-        status = make_prompts(b);
-    tx_engine_options engine = {.size = sizeof engine, .device = set->device, .threads = (int32_t)set->threads};
+    const tx_engine_options engine = {.size = sizeof engine, .device = set->device, .threads = (int32_t)set->threads};
     const tx_generator_options generator = {.size = sizeof generator,
                                             .batch = set->batch,
                                             .beams = 1,
                                             .prompt = set->prompt,
                                             .context = set->prompt + set->new_tokens};
-    if (!status)
-        status = tx_engine_create(&engine, &b->engine);
-    if (!status)
-        status = tx_model_create(b->engine, &b->model);
-    if (!status)
-        status = tx_generator_create(b->model, b->config, &generator, &b->generator);
-    if (!status)
-        status = tx_model_init(b->model, 1);
-    if (!status && set->peer == PEER_TORCH)
-        status = tx_peer_start("generate", b->config, set->batch, set->prompt, set->threads, &b->peer);
+    TX_CHECK(tx_config_find(set->config, &b->config));
+    TX_CHECK(make_prompts(b));
+    TX_CHECK(tx_engine_create(&engine, &b->engine));
+    TX_CHECK(tx_model_create(b->engine, &b->model));
+    TX_CHECK(tx_generator_create(b->model, b->config, &generator, &b->generator));
+    TX_CHECK(tx_model_init(b->model, 1));
+    if (set->peer == PEER_TORCH)
+        TX_CHECK(tx_peer_start("generate", b->config, set->batch, set->prompt, set->threads, &b->peer));
     if (b->peer)
         b->pairs.peer = tx_peer_name(b->peer);
-    return status;
+    return TX_OK;
 }
 
 static bool count_token(void *context, int64_t row, int32_t id)
@@ -112,16 +106,18 @@ static tx_status generate(void *context, bool peer, double *seconds)
     tx_generation how = tx_generation_defaults(-1);
     how.max_new_tokens = b->set->new_tokens;
     b->emitted = 0;
-    tx_status status = tx_generator_run(b->generator, b->prompts, b->set->batch, 0, &how, &sink);
+    TX_CHECK(tx_generator_run(b->generator, b->prompts, b->set->batch, 0, &how, &sink));
     *seconds = tx_now() - begin;
-    if (!status && b->emitted != b->set->batch * b->set->new_tokens)
-        status = tx_fail(TX_INTERNAL, "generate: %" PRId64 " tokens came", b->emitted);
-    return status;
+    if (b->emitted != b->set->batch * b->set->new_tokens)
+        return tx_fail(TX_INTERNAL, "generate: %" PRId64 " tokens came", b->emitted);
+    return TX_OK;
 }
 
-static tx_status print(const bench *b)
+static tx_status measure(bench *b)
 {
     const settings *set = b->set;
+    TX_CHECK(prepare(b));
+    TX_CHECK(tx_pairs_measure(&b->pairs, generate, b));
     tx_json *all = tx_bench_figures(&tx_bench_generate.program, set);
     tx_pairs_figures(&b->pairs, tx_engine_device(b->engine), "seconds", (double)(set->batch * set->new_tokens), all);
     return tx_bench_print(all, set->json);
@@ -131,11 +127,7 @@ static tx_status run(const void *set, char *const *argv)
 {
     bench b = {.set = set, .pairs.count = ((const settings *)set)->pairs};
     (void)argv;
-    tx_status status = prepare(&b);
-    if (!status)
-        status = tx_pairs_measure(&b.pairs, generate, &b);
-    if (!status)
-        status = print(&b);
+    tx_status status = measure(&b);
     tx_peer_stop(b.peer);
     tx_generator_free(b.generator);
     tx_model_free(b.model);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench ops: the cases of the conformance suite, timed. */
+#include "api/base/check.h"
 #include "api/graph/op.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/report.h"
@@ -65,8 +66,8 @@ static tx_status measure(tx_bench_report *report, const void *user)
 static tx_status run(const void *settings_, char *const *argv)
 {
     const settings *set = settings_;
-    tx_status status = check(set);
-    return status ? status : tx_bench_report_run("ops", argv, &set->common, measure, set);
+    TX_CHECK(check(set));
+    return tx_bench_report_run("ops", argv, &set->common, measure, set);
 }
 
 TX_BENCH_COMMAND(

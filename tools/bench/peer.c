@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The peer's process. */
 #include "tools/bench/peer.h"
+#include "api/base/check.h"
 #include "tools/bench/child.h"
 
 #include <errno.h>
@@ -63,13 +64,12 @@ tx_status tx_peer_start(const char *task, const tx_config *config, int64_t batch
         snprintf(text[i], sizeof text[i], "%" PRId64, value[i]);
         arguments[3 + i] = text[i];
     }
-    tx_status status = find_script(script, sizeof script);
-    if (status)
-        return status;
+    TX_CHECK(find_script(script, sizeof script));
     tx_peer *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "peer: out of memory");
-    status = tx_child_start(arguments, "set TX_PYTHON to a Python that has torch and transformers", &made->child);
+    tx_status status =
+        tx_child_start(arguments, "set TX_PYTHON to a Python that has torch and transformers", &made->child);
     if (!status)
         status = expect(made, "ready ", made->name, sizeof made->name);
     if (status) {
@@ -90,9 +90,7 @@ tx_status tx_peer_run(tx_peer *peer, int64_t steps, double *seconds)
     char rest[64], *end;
     if (fprintf(peer->child.to, "%" PRId64 "\n", steps) < 0 || fflush(peer->child.to))
         return tx_fail(TX_IO, "%s: takes no more commands: %s", SCRIPT, strerror(errno));
-    tx_status status = expect(peer, "seconds ", rest, sizeof rest);
-    if (status)
-        return status;
+    TX_CHECK(expect(peer, "seconds ", rest, sizeof rest));
     *seconds = strtod(rest, &end);
     return end != rest && *seconds > 0.0 ? TX_OK : tx_fail(TX_FORMAT, "%s: no time in \"%s\"", SCRIPT, rest);
 }
@@ -111,11 +109,9 @@ tx_status tx_pairs_measure(tx_pairs *pairs, tx_status (*run)(void *context, bool
 {
     double ours, theirs = 0.0;
     for (int64_t i = -1; i < pairs->count; i++) {
-        tx_status status = run(context, false, &ours);
-        if (!status && pairs->peer)
-            status = run(context, true, &theirs);
-        if (status)
-            return status;
+        TX_CHECK(run(context, false, &ours));
+        if (pairs->peer)
+            TX_CHECK(run(context, true, &theirs));
         if (i < 0)
             continue;
         pairs->ours[i] = ours;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Timings beside the device's peaks, as a table, as JSON and as a page. */
 #include "tools/bench/report.h"
+#include "api/base/check.h"
 #include "tools/bench/bench.h"
 #include "tools/cli/output.h"
 
@@ -44,10 +45,8 @@ void tx_bench_report_progress(const tx_bench_report *report, const char *name, c
 tx_status tx_bench_report_add(tx_bench_report *report, const tx_timing *timing, const char *name, const char *group,
                               int64_t count)
 {
-    tx_status status = tx_bench_need_product(&report->target, tx_bench_bound_dtype(timing),
-                                             (int32_t)report->common->repeats, &report->peaks);
-    if (status)
-        return status;
+    TX_CHECK(tx_bench_need_product(&report->target, tx_bench_bound_dtype(timing), (int32_t)report->common->repeats,
+                                   &report->peaks));
     if (report->rows == report->room) {
         const int32_t room = report->room ? 2 * report->room : 64;
         tx_bench_row *row = realloc(report->row, (size_t)room * sizeof *row);
@@ -62,6 +61,18 @@ tx_status tx_bench_report_add(tx_bench_report *report, const tx_timing *timing, 
     tx_bench_raise(&report->peaks, timing);
     tx_bench_report_progress(report, name, timing->label);
     return TX_OK;
+}
+
+tx_status tx_bench_report_time(tx_bench_report *report, const tx_command *command, const char *name, const char *group,
+                               const char *label, int64_t count)
+{
+    tx_timing timing = {0};
+    tx_bench_report_progress(report, name, label);
+    tx_status status = tx_conformance_time(&report->target, command, (int32_t)report->common->repeats, &timing);
+    if (status)
+        return tx_fail_in(status, "%s", label);
+    snprintf(timing.label, sizeof timing.label, "%s", label);
+    return tx_bench_report_add(report, &timing, name, group, count);
 }
 
 static void report_free(tx_bench_report *report)

@@ -43,6 +43,9 @@ void tx_bench_report_progress(const tx_bench_report *report, const char *name, c
 /* Adds a row; `name` and the timing are copied. Measures the best product of its type if that is not known. */
 tx_status tx_bench_report_add(tx_bench_report *report, const tx_timing *timing, const char *name, const char *group,
                               int64_t count);
+/* Times a command and adds it as a row of that label. */
+tx_status tx_bench_report_time(tx_bench_report *report, const tx_command *command, const char *name, const char *group,
+                               const char *label, int64_t count);
 /* Starts the JSON of a measurement: version, command, device, driver, and what it is. */
 void tx_bench_json_head(tx_json *object, const char *what, char *const *argv, const tx_device_info *device);
 

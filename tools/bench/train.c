@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench train: how fast a training step is, alone, beside another trainer, or beside itself with CLBlast's products.
  */
+#include "api/base/check.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/peer.h"
 #include "tools/bench/training.h"
@@ -46,8 +47,8 @@ static tx_status open_side(const bench *b, tx_bench_training *side)
     const settings *set = b->set;
     const tx_engine_options engine = {.size = sizeof engine, .device = set->device, .threads = (int32_t)set->threads};
     const tx_trainer_options trainer = tx_bench_trainer_options(set->batch, set->block);
-    tx_status status = tx_bench_training_open(&engine, b->config, &trainer, side);
-    return status ? status : tx_model_init(side->model, 1);
+    TX_CHECK(tx_bench_training_open(&engine, b->config, &trainer, side));
+    return tx_model_init(side->model, 1);
 }
 
 /* The backend reads the variable when it makes its plans. */
@@ -71,16 +72,15 @@ static tx_status open_clblast(bench *b)
 static tx_status prepare(bench *b)
 {
     const settings *set = b->set;
-    tx_status status = tx_bench_config(set->config, set->block, &b->config);
-    if (!status)
-        status = open_side(b, &b->tx);
-    if (!status && set->peer == PEER_CLBLAST)
-        status = open_clblast(b);
-    if (!status && set->peer == PEER_TORCH)
-        status = tx_peer_start("train", b->config, set->batch, set->block, set->threads, &b->peer);
+    TX_CHECK(tx_bench_config(set->config, set->block, &b->config));
+    TX_CHECK(open_side(b, &b->tx));
+    if (set->peer == PEER_CLBLAST)
+        TX_CHECK(open_clblast(b));
+    if (set->peer == PEER_TORCH)
+        TX_CHECK(tx_peer_start("train", b->config, set->batch, set->block, set->threads, &b->peer));
     if (b->peer)
         b->pairs.peer = tx_peer_name(b->peer);
-    return status;
+    return TX_OK;
 }
 
 /* Seconds a step. */
@@ -88,10 +88,10 @@ static tx_status run_steps(void *context, bool peer, double *seconds)
 {
     bench *b = context;
     const int64_t steps = b->set->steps;
-    tx_status status = peer && b->peer ? tx_peer_run(b->peer, steps, seconds)
-                                       : tx_bench_training_run(peer ? &b->clblast : &b->tx, steps, seconds);
+    TX_CHECK(peer && b->peer ? tx_peer_run(b->peer, steps, seconds)
+                             : tx_bench_training_run(peer ? &b->clblast : &b->tx, steps, seconds));
     *seconds /= (double)steps;
-    return status;
+    return TX_OK;
 }
 
 /* Arithmetic of a step: 6 a parameter and token, and 12 L C T of attention a token (Kaplan et al., 2020; PaLM's
@@ -105,9 +105,11 @@ static double step_flops(const bench *b)
     return tokens * token;
 }
 
-static tx_status print(const bench *b)
+static tx_status measure(bench *b)
 {
     const settings *set = b->set;
+    TX_CHECK(prepare(b));
+    TX_CHECK(tx_pairs_measure(&b->pairs, run_steps, b));
     tx_json *all = tx_bench_figures(&tx_bench_train.program, set);
     tx_json_set_number(all, "gflops", 1e-9 * step_flops(b) / tx_bench_median(b->pairs.ours, set->pairs));
     tx_pairs_figures(&b->pairs, tx_engine_device(b->tx.engine), "seconds_per_step", (double)(set->batch * set->block),
@@ -119,11 +121,7 @@ static tx_status run(const void *set, char *const *argv)
 {
     bench b = {.set = set, .pairs.count = ((const settings *)set)->pairs};
     (void)argv;
-    tx_status status = prepare(&b);
-    if (!status)
-        status = tx_pairs_measure(&b.pairs, run_steps, &b);
-    if (!status)
-        status = print(&b);
+    tx_status status = measure(&b);
     tx_peer_stop(b.peer);
     tx_bench_training_close(&b.clblast);
     tx_bench_training_close(&b.tx);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txtok: texts to ids and back with a tokenizer's folder, and training a tokenizer. */
+#include "api/base/check.h"
 #include "api/base/file.h"
 #include "api/base/json.h"
 #include "models/text/utf8.h"
@@ -173,9 +174,7 @@ static tx_status encode(job *j, const char *text, size_t size, bool line)
 
 static tx_status print_ids(job *j, const char *text, size_t size, bool line)
 {
-    tx_status status = encode(j, text, size, line);
-    if (status)
-        return status;
+    TX_CHECK(encode(j, text, size, line));
     fputs(line ? "[" : "", stdout);
     for (size_t i = 0; i < j->ids.count; i++)
         printf("%s%" PRId32, i == 0 ? "" : line ? ", " : " ", j->ids.id[i]);
@@ -196,9 +195,7 @@ static tx_status append_id(tx_ids *ids, int64_t id)
 {
     if (id < 0 || id > INT32_MAX)
         return tx_fail(TX_FORMAT, "%" PRId64 " is no token's id", id);
-    tx_status status = tx_ids_reserve(ids, 1);
-    if (status)
-        return status;
+    TX_CHECK(tx_ids_reserve(ids, 1));
     ids->id[ids->count++] = (int32_t)id;
     return TX_OK;
 }
