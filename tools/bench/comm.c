@@ -210,7 +210,7 @@ static tx_status print(const bench *b)
         tx_json_append(sizes, one);
     }
     tx_json_set(all, "sizes", sizes);
-    return tx_bench_print(all, b->set->json);
+    return tx_bench_print(all, b->set->json, NULL);
 }
 
 /* A rank that fails ends without closing the communicator: the launcher then ends the others. */

@@ -142,7 +142,7 @@ static tx_status print(const figures *f, bool json, char *const *argv)
     tx_json_set_number(beside, "ratio", beside_ratio(b));
     tx_json_set_int(beside, "transfers", b->transfers);
     tx_json_set(all, "beside", beside);
-    return tx_bench_print(all, json);
+    return tx_bench_print(all, json, NULL);
 }
 
 static tx_status measure(figures *f, const tx_bench_common *common)

@@ -198,7 +198,7 @@ static tx_status print(const comparison *c)
         tx_json_append(rows, one);
     }
     tx_json_set(all, "rows", rows);
-    return tx_bench_print(all, set->json);
+    return tx_bench_print(all, set->json, NULL);
 }
 
 static tx_status run_all(const settings *set, char *const *argv)

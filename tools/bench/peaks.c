@@ -126,12 +126,3 @@ void tx_bench_peaks_json(const tx_bench_peaks *peaks, tx_json *object)
     tx_json_set_number(object, "launch_seconds", peaks->launch);
     tx_json_set_number(object, "alone_seconds", peaks->alone);
 }
-
-void tx_bench_peaks_text(const tx_bench_peaks *peaks)
-{
-    printf("peaks   copy %.1f GB/s (read and written, %" PRId64 " MiB)", 1e-9 * peaks->copy, peaks->copy_bytes >> 20);
-    for (int d = 0; d < TX_BENCH_REALS; d++)
-        if (peaks->product[d] > 0.0)
-            printf(", best product %.1f GFLOP/s %s", 1e-9 * peaks->product[d], tx_dtype_name((tx_dtype)d));
-    printf(", launch %.2f us, alone %.2f us\n", 1e6 * peaks->launch, 1e6 * peaks->alone);
-}

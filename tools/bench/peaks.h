@@ -64,7 +64,5 @@ tx_dtype tx_bench_bound_dtype(const tx_timing *timing);
 double tx_bench_attainable(const tx_bench_peaks *peaks, const tx_timing *timing, bool *by_copy);
 
 void tx_bench_peaks_json(const tx_bench_peaks *peaks, tx_json *object);
-/* Prints them as one line. */
-void tx_bench_peaks_text(const tx_bench_peaks *peaks);
 
 #endif

@@ -139,7 +139,7 @@ static tx_status print(const tx_pairs_task *task, const tx_cli *program, const t
         tx_json_set_string(all, "peer_name", p->peer_name);
         tx_json_set_number(all, "ratio", tx_bench_median_ratio(p->theirs, p->ours, p->set->pairs));
     }
-    return tx_bench_print(all, p->set->json);
+    return tx_bench_print(all, p->set->json, NULL);
 }
 
 static tx_status work(const tx_pairs_task *task, const tx_cli *program, tx_pairs *p)

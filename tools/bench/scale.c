@@ -232,7 +232,7 @@ static tx_status run(const void *settings_, char *const *argv)
         tx_json_set_number(all, "compute_ms", 1e3 * schedule.seconds);
         tx_json_set(all, "buckets", buckets);
         tx_json_set(all, "predictions", predictions_json(set, &schedule));
-        status = tx_bench_print(all, set->json);
+        status = tx_bench_print(all, set->json, NULL);
     }
     free(schedule.buckets);
     tx_config_free(config);
