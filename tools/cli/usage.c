@@ -110,7 +110,7 @@ static void help_entry(const char *name, const char *value, bool optional, const
              value ? value : "", value && optional ? "]" : "");
     snprintf(all, sizeof all, " %s%s", help, standard);
     size_t column = (size_t)printf("  %-*s", HELP_COLUMN - 2, head);
-    bool full = column > HELP_COLUMN;
+    bool full = column >= HELP_COLUMN;
     for (const char *text = all; *text;) {
         size_t word = 1 + strcspn(text + 1, " ");
         if (full || column + word > HELP_WIDTH) {
@@ -242,108 +242,60 @@ static void print_man(const tx_cli *program, const void *values)
 
 /* ---- completion for bash ------------------------------------------------------------------------------ */
 
-/* Prints a script in which @ stands for the program's name. */
-static void print_script(const char *script, const char *name)
-{
-    for (; *script; script++)
-        if (*script == '@')
-            fputs(name, stdout);
-        else
-            putchar(*script);
-}
-
-/* The words of `choices` that are in lower case. */
-static void print_words(const tx_option *option)
-{
-    bool literal = option->kind == TX_OPTION_CHOICE || option->kind == TX_OPTION_LIST;
-    for (const char *choice = option->choices; choice; choice = next_choice(choice)) {
-        size_t length = tx_choice_length(choice);
-        bool word = true;
-        for (size_t i = 0; i < length && !literal; i++)
-            word = word &&
-                   (islower((unsigned char)choice[i]) || isdigit((unsigned char)choice[i]) || strchr("-_.", choice[i]));
-        if (word)
-            printf("%.*s ", (int)length, choice);
-    }
-}
-
-/* What may follow an option that takes a value. That of a flag may be left out, so it is offered after = alone. */
-static void print_value(const tx_cli *program, const tx_option *option)
-{
-    const char *choices = option->choices ? option->choices : "";
-    const bool flag = option->kind == TX_OPTION_FLAG, optional = option->kind == TX_OPTION_OPTIONAL;
-    printf("    %s%s) %s_%s_words \"", option->name[1] ? "__" : "_", option->name,
-           flag       ? "[ \"$equals\" ] && { "
-           : optional ? "[[ $word != -* ]] && { "
-                      : "",
-           program->name);
-    if (flag)
-        fputs("true false", stdout);
-    else
-        print_words(option);
-    printf("\"%s; return%s ;;\n",
-           strstr(choices, "FILE")  ? " -f"
-           : strstr(choices, "DIR") ? " -d"
-                                    : "",
-           flag || optional ? "; }" : "");
-}
-
-/* The function that completes options, their values and operands of one table. */
-static void print_body(const tx_cli *program, const char *function)
-{
-    const char *operand = program->operand ? program->operand : "";
-    printf("_%s()\n{\n    case $before in\n", function);
-    for (int32_t i = 0; i < program->count; i++)
-        if (program->options[i].kind != TX_OPTION_HEADING)
-            print_value(program, &program->options[i]);
-    print_script("    esac\n    if [[ $word == -* ]]; then\n        word=${word//-/_}\n        word=--${word#__}\n"
-                 "        word=${word/#--_/--}\n        _@_words \"",
-                 program->name);
-    for (int32_t i = 0; i < program->count; i++)
-        if (program->options[i].kind != TX_OPTION_HEADING)
-            printf("%s%s ", program->options[i].name[1] ? "--" : "-", program->options[i].name);
-    print_script("--help --version --man --completion\"\n    else\n        _@_words \"\" ", program->name);
-    printf("%s\n    fi\n}\n", strstr(operand, "DIR") && !strstr(operand, "FILE") ? "-d" : "-f");
-}
+/* The script asks the program's help for commands, options and what may follow them. @ stands for its name. */
+static const char script[] =
+    "# bash completion of @ " TX_VERSION ", written by @ --completion bash\n"
+    "_@_complete()\n"
+    "{\n"
+    "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} equals=\n"
+    "    local command= commands line spelled value choice options= words= files=-f\n"
+    "    COMPREPLY=()\n"
+    "    # bash takes --name=value for three words.\n"
+    "    if [[ $word == \"=\" ]]; then\n"
+    "        word= equals=1\n"
+    "    elif [[ $before == \"=\" ]]; then\n"
+    "        before=${COMP_WORDS[COMP_CWORD - 2]} equals=1\n"
+    "    fi\n"
+    "    before=${before//-/_}\n"
+    "    commands=$(\"${COMP_WORDS[0]}\" --help | sed -n '/^commands$/,/^$/s/^  \\([a-z]*\\) .*/\\1/p')\n"
+    "    [ -z \"$commands\" ] || command=${COMP_WORDS[1]}\n"
+    "    if [ -n \"$commands\" ] && [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+    "        words=\"$commands --help --version --man --completion\" files=\n"
+    "    else\n"
+    "        while IFS= read -r line; do # \"  -n, --name VALUE  text\"\n"
+    "            [[ $line == \"  -\"* ]] || continue\n"
+    "            line=${line:2} line=${line%%  *}\n"
+    "            spelled=${line%% [^-]*} value=${line#\"${line%% [^-]*}\"}\n"
+    "            options+=\"${spelled##*, } \"\n"
+    "            [[ \", ${spelled//-/_},\" == *\", $before,\"* ]] || continue\n"
+    "            # The value of a flag is offered after = alone, as it may be left out.\n"
+    "            [ -n \"$value\" ] || { [ -n \"$equals\" ] && value=' true|false' || continue; }\n"
+    "            [[ $value == ' ['* && $word == -* ]] && continue\n"
+    "            files=\n"
+    "            [[ $value == *DIR* ]] && files=-d\n"
+    "            [[ $value == *FILE* ]] && files=-f\n"
+    "            for choice in ${value//|/ }; do\n"
+    "                [[ $choice =~ ^[a-z0-9_.-]+$ ]] && words+=\"$choice \"\n"
+    "            done\n"
+    "            equals=found\n"
+    "            break\n"
+    "        done < <(\"${COMP_WORDS[0]}\" $command --help)\n"
+    "        if [[ $equals != found && $word == -* ]]; then\n"
+    "            word=${word//-/_} words=$options files=\n"
+    "            word=--${word#__} word=${word/#--_/--}\n"
+    "        fi\n"
+    "    fi\n"
+    "    while IFS= read -r line; do\n"
+    "        COMPREPLY+=(\"$line\")\n"
+    "    done < <(compgen $files -W \"$words\" -- \"$word\")\n"
+    "    [ -z \"$files\" ] || compopt -o filenames 2> /dev/null\n"
+    "}\n"
+    "complete -F _@_complete @\n";
 
 static void print_completion(const tx_cli *program)
 {
-    const char *name = program->name;
-    print_script("# bash completion of @ " TX_VERSION ", written by @ --completion bash\n"
-                 "_@_words() # \"WORD...\" [-f|-d]: those words, and files or folders, that begin as $word does\n{\n"
-                 "    local found\n    while IFS= read -r found; do\n        COMPREPLY+=(\"$found\")\n"
-                 "    done < <(compgen ${2:+\"$2\"} -W \"$1\" -- \"$word\")\n"
-                 "    [ -z \"$2\" ] || compopt -o filenames 2> /dev/null\n}\n",
-                 name);
-    print_body(program, name);
-    for (int32_t i = 0; i < program->command_count; i++)
-        if (program->commands[i].program) {
-            char function[128];
-            tx_cli own = *program->commands[i].program;
-            own.name = name;
-            snprintf(function, sizeof function, "%s_%s", name, program->commands[i].name);
-            print_body(&own, function);
-        }
-    print_script("_@_complete()\n{\n"
-                 "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} equals=\n"
-                 "    COMPREPLY=()\n"
-                 "    # bash takes --name=value for three words.\n"
-                 "    if [[ $word == \"=\" ]]; then\n        word= equals=1\n"
-                 "    elif [[ $before == \"=\" ]]; then\n        before=${COMP_WORDS[COMP_CWORD - 2]} equals=1\n"
-                 "    fi\n    before=${before//-/_}\n"
-                 "    [[ $before == __completion ]] && { _@_words bash; return; }\n",
-                 name);
-    if (program->command_count) {
-        print_script("    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        _@_words \"", name);
-        for (int32_t i = 0; i < program->command_count; i++)
-            printf("%s ", program->commands[i].name);
-        puts("--help --version --man --completion\"\n        return\n    fi\n    case ${COMP_WORDS[1]} in");
-        for (int32_t i = 0; i < program->command_count; i++)
-            if (program->commands[i].program)
-                printf("    %s) _%s_%s; return ;;\n", program->commands[i].name, name, program->commands[i].name);
-        puts("    esac");
-    }
-    print_script("    _@\n}\ncomplete -F _@_complete @\n", name);
+    for (const char *at = script; *at; at++)
+        fputs(*at == '@' ? program->name : (char[]){*at, '\0'}, stdout);
 }
 
 /* ---- what was asked for -------------------------------------------------------------------------------- */
