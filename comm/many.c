@@ -5,7 +5,6 @@
 #include "api/base/check.h"
 #include "comm/common.h"
 #include "comm/exchange.h"
-#include "comm/leave.h"
 #include "comm/pulse.h"
 #include "comm/queue.h"
 #include "comm/window.h"

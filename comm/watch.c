@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,89 @@
 static const double look_every = 0.25; /* seconds, or less for a short limit */
 static const double tell_least = 0.1;  /* seconds between what the ranks are told of two steps */
 static const double beat_least = 0.2;  /* seconds between the heartbeats of two steps */
+static const double beat_every = 0.5;  /* seconds between heartbeats at the most */
+
+/* ---- Lines --------------------------------------------------------------------------------------------- */
+
+void tx_watch_say(const tx_watch *w, const char *format, ...)
+{
+    char line[1200];
+    size_t length = (size_t)snprintf(line, sizeof line / 2, "%s: ", w->o.program);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line + length, sizeof line - 1 - length, format, args);
+    va_end(args);
+    if (w->o.tell) {
+        w->o.tell(w->o.context, line);
+        return;
+    }
+    length = strlen(line);
+    line[length++] = '\n';
+    for (size_t at = 0; at < length;) {
+        ssize_t done = write(STDERR_FILENO, line + at, length - at);
+        if (done < 0 && errno != EINTR)
+            return;
+        at += done > 0 ? (size_t)done : 0;
+    }
+}
+
+/* ---- Heartbeats, under the lock --------------------------------------------------------------------------- */
+
+static void leave_launcher(tx_watch *w)
+{
+    close(w->link);
+    w->link = -1;
+    if (!w->over && w->rank == 0)
+        tx_watch_say(w, "the launcher is gone; the run goes on without it");
+}
+
+void tx_watch_send(tx_watch *w, const tx_beat *beat, double seconds)
+{
+    if (w->link >= 0 && (tx_beat_gone(w->link) || !tx_beat_send(w->link, beat, seconds)))
+        leave_launcher(w);
+}
+
+/* Sends the last step, unless a heartbeat went out within the last `least` seconds. */
+static void send_step(tx_watch *w, double least)
+{
+    double now = tx_now();
+    if (w->link < 0 || now - w->beat < least)
+        return;
+    w->beat = now;
+    tx_watch_send(w, &(tx_beat){.kind = TX_BEAT_STEP, .step = w->step}, 0.0);
+}
+
+/* The launcher is to know of this rank before MPI starts, which may hang: by the number in the environment. */
+static void join_launcher(tx_watch *w)
+{
+    const char *place = getenv(TX_BEAT_VARIABLE);
+    if (!place || !*place)
+        return;
+    if (tx_beat_connect(place, 5.0, &w->link, w->token)) {
+        tx_watch_say(w, "rank %" PRId32 ": %.400s; the run goes on without it", w->rank, tx_error());
+        return;
+    }
+    tx_beat hello = {.kind = TX_BEAT_HELLO, .rank = w->rank, .size = w->size, .pid = getpid()};
+    snprintf(hello.token, sizeof hello.token, "%s", w->token);
+    snprintf(hello.host, sizeof hello.host, "%s", w->host);
+    for (char *c = hello.host; *c; c++)
+        *c = *c == ' ' ? '_' : *c;
+    tx_watch_send(w, &hello, 5.0);
+}
+
+/* Tells the launcher now and then that this rank lives, and what it waits for, which matters once it is not at once
+ * there. */
+static void send_beat(tx_watch *w)
+{
+    if (w->link >= 0 && tx_beat_gone(w->link))
+        leave_launcher(w);
+    if (w->link < 0 || tx_now() - w->beat < beat_every)
+        return;
+    send_step(w, 0.0);
+    tx_comm_laggard other;
+    if (w->link >= 0 && !w->over && w->comm && w->quiet > 2.0 * beat_every && w->comm->table->laggard(w->comm, &other))
+        tx_watch_send(w, &(tx_beat){.kind = TX_BEAT_WAIT, .rank = other.rank, .step = -1, .bucket = other.bucket}, 0.0);
+}
 
 /* ---- The thread --------------------------------------------------------------------------------------------- */
 
@@ -59,7 +143,7 @@ static void *watch(void *argument)
         w->quiet += gap;
         last = now;
         tx_watch_listen(w, gap);
-        tx_watch_beat(w);
+        send_beat(w);
         ends = !w->stop && tx_watch_judge(w, &status, why, sizeof why);
     }
     pthread_mutex_unlock(&w->lock);
@@ -98,7 +182,7 @@ tx_status tx_watch_start(const tx_watch_options *options, tx_watch **made)
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->wake, &clock);
     pthread_condattr_destroy(&clock);
-    tx_watch_join_launcher(w);
+    join_launcher(w);
     tx_status status = w->size > 1 || w->link >= 0 || options->timeout > 0.0 ? start_thread(w) : TX_OK;
     if (status)
         tx_watch_stop(w);
@@ -198,7 +282,7 @@ void tx_watch_step(tx_watch *w, int64_t step)
     find_median(w);
     if (w->steps == 1 || now - w->told > tell_least) /* should this process stop before it looks */
         tx_watch_listen(w, 0.0);
-    tx_watch_send_step(w, beat_least);
+    send_step(w, beat_least);
     leave(w);
 }
 
@@ -238,7 +322,7 @@ static void end_run(tx_watch *w, const tx_beat *last)
     if (!enter(w))
         return;
     if (!w->over) {
-        tx_watch_send_step(w, 0.0);
+        send_step(w, 0.0);
         tx_watch_send(w, last, 5.0);
     }
     w->over = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the watch (watch.c): its state, what it tells user and launcher (watch_tell.c), and the rule by which it ends
- * a process (watch_rule.c). All functions here want the watch's lock to be held. */
+ * Inside the watch: its state, what it tells (watch.c), and the rule by which it ends a process (watch_rule.c). All
+ * functions here want the watch's lock to be held. */
 #ifndef TX_COMM_WATCH_STATE_H
 #define TX_COMM_WATCH_STATE_H
 
@@ -52,16 +52,8 @@ struct tx_watch {
 
 /* Says one line to the user, the program's name before it. */
 void tx_watch_say(const tx_watch *watch, const char *format, ...) TX_PRINTF(2, 3);
-/* The launcher is to know of this rank before MPI starts, which may hang: by the number in the environment. */
-void tx_watch_join_launcher(tx_watch *watch);
 /* Sends a heartbeat, waiting at most `seconds`. */
 void tx_watch_send(tx_watch *watch, const tx_beat *beat, double seconds);
-/* Sends the last step, unless a heartbeat went out within the last `least` seconds. */
-void tx_watch_send_step(tx_watch *watch, double least);
-/* Tells the launcher now and then that this rank lives, and what it waits for, which matters once it is not at once
- * there. */
-void tx_watch_beat(tx_watch *watch);
-
 /* The limit by default, and the one that holds now (INFINITY: none). */
 double tx_watch_usual(const tx_watch *watch);
 double tx_watch_limit_now(const tx_watch *watch);
