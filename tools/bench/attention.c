@@ -14,11 +14,9 @@ typedef struct settings {
     bool causal;
 } settings;
 
-#define COMMON(field) offsetof(settings, common.field)
-#define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
-    TX_BENCH_OPTIONS(COMMON),
-    TX_BENCH_HTML(COMMON),
+    TX_BENCH_OPTIONS,
+    TX_BENCH_HTML,
     {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "blocks"},
     {TX_OPTION_INTEGER, "block", AT(block), 0, 1 << 24, "N", "tokens a block; 0: 256, then 1024"},
     {TX_OPTION_INTEGER, "heads", AT(heads), 1, 1 << 16, "N", "of the queries"},
@@ -27,8 +25,6 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "head_size", AT(head_size), 1, 1 << 16, "N", "elements of a head"},
     {TX_OPTION_FLAG, "causal", AT(causal), .help = "a token sees those before it and itself"},
 };
-#undef COMMON
-#undef AT
 
 static const settings defaults = {
     .common = TX_BENCH_DEFAULTS, .batch = 4, .heads = 12, .head_size = 64, .causal = true};

@@ -21,7 +21,6 @@ typedef struct settings {
     bool no_peer, background, json;
 } settings;
 
-#define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
     {TX_OPTION_TEXT, "sizes", AT(sizes), .choices = "MB,MB,..", .help = "how much is summed, in MB of fp32"},
     {TX_OPTION_INTEGER, "rounds", AT(rounds), 1, TX_BENCH_PAIRS, "N", "measurements of each, taken in turn"},
@@ -31,7 +30,6 @@ static const tx_option options[] = {
     {TX_OPTION_REAL, "line", AT(line), 0, 1e6, "GBIT", "rate of a host's link in Gbit/s, to compare with; 0: none"},
     TX_BENCH_JSON(AT),
 };
-#undef AT
 
 static const settings defaults = {.sizes = "1,4,25,100,497", .rounds = 5};
 

@@ -10,9 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COMMON(field) offsetof(tx_bench_common, field)
-static const tx_option options[] = {TX_BENCH_OPTIONS(COMMON)};
-#undef COMMON
+static const tx_option options[] = {TX_BENCH_OPTIONS};
 
 static const tx_bench_common defaults = TX_BENCH_DEFAULTS;
 

@@ -20,11 +20,9 @@ typedef struct settings {
     const char *model;
 } settings;
 
-#define COMMON(field) offsetof(settings, common.field)
-#define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
-    TX_BENCH_OPTIONS(COMMON),
-    TX_BENCH_HTML(COMMON),
+    TX_BENCH_OPTIONS,
+    TX_BENCH_HTML,
     {TX_OPTION_CHOICE, "dtype", AT(dtype), .choices = "fp32|bf16|fp16",
      .help = "of the operands; results are of that type too, gradients of weights fp32"},
     {TX_OPTION_HEADING, .help = "The products of a training step"},
@@ -39,8 +37,6 @@ static const tx_option options[] = {
     {TX_OPTION_FLAG, "trans_a", AT(trans_a), .help = "a is stored [k, m]"},
     {TX_OPTION_FLAG, "trans_b", AT(trans_b), .help = "b is stored [n, k]"},
 };
-#undef COMMON
-#undef AT
 
 static const settings defaults = {.common = TX_BENCH_DEFAULTS, .model = "gpt2", .batch = 4, .block = 256};
 

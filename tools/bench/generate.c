@@ -9,22 +9,21 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define AT(field) offsetof(tx_pairs_settings, field)
+typedef tx_pairs_settings settings;
+
 static const tx_option options[] = {
-    TX_BENCH_MODEL(AT),
+    TX_BENCH_MODEL,
     {TX_OPTION_INTEGER, "batch", AT(batch), 1, 4096, "N", "prompts at once"},
     {TX_OPTION_INTEGER, "prompt", AT(block), 1, 1 << 24, "N", "tokens of a prompt"},
     {TX_OPTION_INTEGER, "new_tokens", AT(count), 1, 1 << 24, "N", "tokens added to each"},
-    TX_BENCH_MEASUREMENTS(AT),
+    TX_BENCH_MEASUREMENTS,
     {TX_OPTION_CHOICE, "peer", AT(peer), .choices = "none|torch",
      .help = "whom to run beside: torch is transformers' generate by PyTorch with the Python in $TX_PYTHON"},
     TX_BENCH_DEVICE(AT),
     TX_BENCH_JSON(AT),
 };
-#undef AT
 
-static const tx_pairs_settings defaults = {
-    .config = "gpt2", .device = "cpu", .batch = 1, .block = 32, .count = 64, .pairs = 5};
+static const settings defaults = {.config = "gpt2", .device = "cpu", .batch = 1, .block = 32, .count = 64, .pairs = 5};
 
 typedef struct bench {
     tx_pairs pairs;
@@ -36,7 +35,7 @@ typedef struct bench {
 static tx_status open_all(tx_pairs *p)
 {
     bench *b = (bench *)p;
-    const tx_pairs_settings *set = p->set;
+    const settings *set = p->set;
     const tx_engine_options engine = {.size = sizeof engine, .device = set->device, .threads = (int32_t)set->threads};
     const tx_generator_options generator = {.size = sizeof generator,
                                             .batch = set->batch,
@@ -82,7 +81,7 @@ static tx_status generate(tx_pairs *p, bool peer, double *seconds)
     return TX_OK;
 }
 
-static double new_tokens(const tx_pairs_settings *set)
+static double new_tokens(const settings *set)
 {
     return (double)(set->batch * set->count);
 }

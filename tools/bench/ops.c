@@ -12,13 +12,11 @@ typedef struct settings {
     const char *op;
 } settings;
 
-#define COMMON(field) offsetof(settings, common.field)
 static const tx_option options[] = {
-    TX_BENCH_OPTIONS(COMMON),
-    TX_BENCH_HTML(COMMON),
+    TX_BENCH_OPTIONS,
+    TX_BENCH_HTML,
     {TX_OPTION_TEXT, "op", offsetof(settings, op), .choices = "NAME", .help = "this op only, named as in api/ops.def"},
 };
-#undef COMMON
 
 static const settings defaults = {.common = TX_BENCH_DEFAULTS};
 

@@ -8,8 +8,8 @@
 #include "tools/bench/peaks.h"
 
 /* clang-format off */
-#define TX_BENCH_HTML(AT)                                                                                             \
-    {TX_OPTION_TEXT, "html", AT(html), .choices = "FILE",                                                             \
+#define TX_BENCH_HTML                                                                                                 \
+    {TX_OPTION_TEXT, "html", TX_COMMON_AT(html), .choices = "FILE",                                                   \
      .help = "also write a page: the roofline of the device with all points, and a table"}
 /* clang-format on */
 

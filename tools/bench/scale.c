@@ -115,10 +115,9 @@ typedef struct settings {
     bool overlap, json;
 } settings;
 
-#define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
-    TX_BENCH_MODEL(AT),
-    TX_BENCH_BATCH(AT),
+    TX_BENCH_MODEL,
+    TX_BENCH_BATCH,
     {TX_OPTION_INTEGER, "accumulation", AT(accumulation), 1, 1 << 20, "N",
      "micro-batches a step; nothing is sent before the last"},
     {TX_OPTION_REAL, "step_ms", AT(step_ms), 0, 1e9, "MS", "a step of one rank; 0: measured here"},
@@ -139,7 +138,6 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "ranks", AT(ranks), 1, 1 << 20, "N", "the powers of two up to it, and itself"},
     TX_BENCH_JSON(AT),
 };
-#undef AT
 
 static const char *const algorithms[] = {"ring", "tree", "rabenseifner", "exchange"};
 

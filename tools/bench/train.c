@@ -8,22 +8,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AT(field) offsetof(tx_pairs_settings, field)
+typedef tx_pairs_settings settings;
+
 static const tx_option options[] = {
-    TX_BENCH_MODEL(AT),
-    TX_BENCH_BATCH(AT),
+    TX_BENCH_MODEL,
+    TX_BENCH_BATCH,
     {TX_OPTION_INTEGER, "steps", AT(count), 1, 1 << 20, "N", "steps a measurement"},
-    TX_BENCH_MEASUREMENTS(AT),
+    TX_BENCH_MEASUREMENTS,
     {TX_OPTION_CHOICE, "peer", AT(peer), .choices = "none|torch|clblast",
      .help = "whom to run beside: torch is transformers' GPT-2 by PyTorch with the Python in $TX_PYTHON; clblast is TX "
              "on the same OpenCL device with TX_GEMM=clblast"},
     TX_BENCH_DEVICE(AT),
     TX_BENCH_JSON(AT),
 };
-#undef AT
 
-static const tx_pairs_settings defaults = {
-    .config = "gpt2", .device = "cpu", .batch = 4, .block = 256, .count = 3, .pairs = 5};
+static const settings defaults = {.config = "gpt2", .device = "cpu", .batch = 4, .block = 256, .count = 3, .pairs = 5};
 
 typedef struct bench {
     tx_pairs pairs;
@@ -32,7 +31,7 @@ typedef struct bench {
 
 static tx_status open_side(const tx_pairs *p, tx_bench_training *side)
 {
-    const tx_pairs_settings *set = p->set;
+    const settings *set = p->set;
     const tx_engine_options engine = {.size = sizeof engine, .device = set->device, .threads = (int32_t)set->threads};
     const tx_trainer_options trainer = tx_bench_trainer_options(set->batch, set->block);
     TX_CHECK(tx_bench_training_open(&engine, p->config, &trainer, side));
@@ -73,7 +72,7 @@ static tx_status run_steps(tx_pairs *p, bool peer, double *seconds)
     return TX_OK;
 }
 
-static double step_tokens(const tx_pairs_settings *set)
+static double step_tokens(const settings *set)
 {
     return (double)(set->batch * set->block);
 }

@@ -110,7 +110,7 @@ static void help_entry(const char *name, const char *value, bool optional, const
              value ? value : "", value && optional ? "]" : "");
     snprintf(all, sizeof all, " %s%s", help, standard);
     size_t column = (size_t)printf("  %-*s", HELP_COLUMN - 2, head);
-    bool full = column >= HELP_COLUMN;
+    bool full = column > HELP_COLUMN || strlen(head) == HELP_COLUMN - 2; /* two blanks end a head */
     for (const char *text = all; *text;) {
         size_t word = 1 + strcspn(text + 1, " ");
         if (full || column + word > HELP_WIDTH) {
