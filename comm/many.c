@@ -181,8 +181,8 @@ static void many_close(tx_comm *comm)
     tx_window_free(c->marks);
     tx_exchange_free(c->together.exchange);
     tx_exchange_free(c->apart.exchange);
-    tx_layout_free(c->together.layout);
-    tx_layout_free(c->apart.layout);
+    free(c->together.layout);
+    free(c->apart.layout);
     free(c->mark);
     free(c->segment);
     free(c->who);
