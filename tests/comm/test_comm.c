@@ -44,21 +44,27 @@ static void test_shards(void **state)
 static const int64_t counts[] = {0, 1, 2, 3, 7, 1000, 16385, BIG};
 enum { COUNTS = sizeof counts / sizeof counts[0] };
 
-/* Data that were each rank's elements first.. (and a guard behind them) have gone through a collective. */
-static void expect(const fixture *f, tx_collective kind, int32_t root, int64_t first, int64_t count, tx_dtype dtype,
-                   const char *data)
+/* What each rank's elements first.. and a guard behind them become by a collective. */
+static char *make_expected(const fixture *f, tx_collective kind, int32_t root, int64_t first, int64_t count,
+                           tx_dtype dtype)
 {
-    const size_t bytes = tx_dtype_size(dtype);
-    const bool sums = kind == TX_ALL_REDUCE || kind == TX_REDUCE_SCATTER, part = kind == TX_REDUCE_SCATTER;
-    char *expected = sums ? make_sum(f->size, first, count, dtype, true)
-                          : make_of(kind == TX_BROADCAST ? root : f->rank, first, count, dtype);
+    if (kind == TX_ALL_REDUCE || kind == TX_REDUCE_SCATTER)
+        return make_sum(f->size, first, count, dtype, true);
+    char *expected = make_of(kind == TX_BROADCAST ? root : f->rank, first, count, dtype);
     for (int32_t r = 0; r < f->size && kind == TX_ALL_GATHER; r++)
         for (int64_t i = tx_comm_shard(count, f->size, r); i < tx_comm_shard(count, f->size, r + 1); i++)
             put(expected, i, dtype, value_of(r, first + i));
+    return expected;
+}
+
+static void check(const fixture *f, tx_collective kind, int64_t count, tx_dtype dtype, const char *data,
+                  const char *expected)
+{
+    const size_t bytes = tx_dtype_size(dtype);
+    const bool part = kind == TX_REDUCE_SCATTER;
     const size_t from = part ? (size_t)tx_comm_shard(count, f->size, f->rank) * bytes : 0;
     const size_t to = part ? (size_t)tx_comm_shard(count, f->size, f->rank + 1) * bytes : (size_t)(count + 1) * bytes;
     assert_memory_equal(data + from, expected + from, to - from);
-    free(expected);
 }
 
 static void test_collectives(void **state)
@@ -67,13 +73,16 @@ static void test_collectives(void **state)
     for (tx_collective kind = 0; kind < TX_BARRIER; kind++)
         for (int32_t root = 0; root < (kind == TX_BROADCAST ? f->size : 1); root++)
             for (int d = 0; d < DTYPES; d++)
-                for (size_t c = 0; c < COUNTS; c++)
+                for (size_t c = 0; c < COUNTS; c++) {
+                    char *expected = make_expected(f, kind, root, 0, counts[c], dtypes[d]);
                     for (place at = 0; at < PLACES; at++) {
                         void *data = make_of(f->rank, 0, counts[c], dtypes[d]);
                         assert_int_equal(collect(f, at, kind, data, counts[c], dtypes[d], dtypes[d], root), TX_OK);
-                        expect(f, kind, root, 0, counts[c], dtypes[d], data);
+                        check(f, kind, counts[c], dtypes[d], data, expected);
                         free(data);
                     }
+                    free(expected);
+                }
 }
 
 /* F32 data that go by messages in 16 bits: the same on all ranks, and what a sum of rounded addends gives. */
@@ -165,7 +174,10 @@ static void test_mixed(void **state)
         }
         for (int i = 0; i < TRANSFERS; i++) {
             assert_int_equal(t->wait(f->comm, request[i]), TX_OK);
-            expect(f, (tx_collective)(i % KINDS), f->size - 1, i, COUNT, TX_F32, data[i]);
+            const tx_collective kind = (tx_collective)(i % KINDS);
+            char *expected = make_expected(f, kind, f->size - 1, i, COUNT, TX_F32);
+            check(f, kind, COUNT, TX_F32, data[i], expected);
+            free(expected);
             if (i % 2)
                 free(data[i]);
         }
