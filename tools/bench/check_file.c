@@ -43,29 +43,18 @@ const tx_cli tx_check_file_program = {
 
 typedef tx_status judge(const char *path);
 
-static tx_status judge_weights(const char *path)
-{
-    tx_weights *weights;
-    TX_CHECK(tx_weights_open(path, &weights));
-    tx_weights_close(weights);
-    return TX_OK;
-}
-
-static tx_status judge_config(const char *path)
-{
-    tx_config *config = NULL;
-    TX_CHECK(tx_config_read(path, &config));
-    tx_config_free(config);
-    return TX_OK;
-}
-
-static tx_status judge_tokenizer(const char *path)
-{
-    tx_tokenizer *tokenizer;
-    TX_CHECK(tx_tokenizer_open(path, &tokenizer));
-    tx_tokenizer_free(tokenizer);
-    return TX_OK;
-}
+/* What is good can be opened. */
+#define JUDGE(kind, type, open, close)              \
+    static tx_status judge_##kind(const char *path) \
+    {                                               \
+        type *made = NULL;                          \
+        TX_CHECK(open(path, &made));                \
+        close(made);                                \
+        return TX_OK;                               \
+    }
+JUDGE(weights, tx_weights, tx_weights_open, tx_weights_close)
+JUDGE(config, tx_config, tx_config_read, tx_config_free)
+JUDGE(tokenizer, tx_tokenizer, tx_tokenizer_open, tx_tokenizer_free)
 
 static tx_status judge_dataset(const char *path)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Help, manual pages and completion. */
-#include "tools/cli/usage.h"
+#include "tools/cli/program.h"
 
 #include <ctype.h>
 #include <inttypes.h>
