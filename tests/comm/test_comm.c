@@ -28,6 +28,7 @@ static void test_ranks(void **state)
 
 static void test_shards(void **state)
 {
+    (void)state;
     static const int64_t counts[] = {0, 1, 255, 256, 257, 5000, INT64_C(1) << 40};
     for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
         for (int32_t size = 1; size < 7; size++) {

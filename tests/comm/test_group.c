@@ -31,6 +31,7 @@ static void make(fixture *f)
 
 static void a_chain_ends_at_whom_all_wait_for(void **state)
 {
+    (void)state;
     fixture f;
     make(&f);
     assert_int_equal(tx_group_laggard(&f.group[0]), -1);
@@ -45,6 +46,7 @@ static void a_chain_ends_at_whom_all_wait_for(void **state)
 
 static void a_chain_that_comes_back_ends_before_its_beginning(void **state)
 {
+    (void)state;
     fixture f;
     make(&f);
     tx_group_wait_for(&f.group[0], 3);

@@ -22,6 +22,7 @@ static bool parse(const char *line, tx_beat *beat)
 
 static void every_kind_reads_back(void **state)
 {
+    (void)state;
     const tx_beat all[] = {
         {.kind = TX_BEAT_HELLO, .rank = 3, .size = 4, .pid = 77, .token = TOKEN, .host = "node-1"},
         {.kind = TX_BEAT_STEP, .step = -1},
@@ -56,6 +57,7 @@ static void every_kind_reads_back(void **state)
 
 static void text_stays_one_line(void **state)
 {
+    (void)state;
     tx_beat beat = {.kind = TX_BEAT_FAILED, .status = 1}, read;
     memset(beat.text, 'x', sizeof beat.text - 1);
     beat.text[3] = '\n';
@@ -70,6 +72,7 @@ static void text_stays_one_line(void **state)
 
 static void bad_lines_are_refused(void **state)
 {
+    (void)state;
     static const char *const bad[] = {
         "",
         " ",
@@ -126,6 +129,7 @@ static void bad_lines_are_refused(void **state)
 /* Any bytes: no crash, and what is taken prints to a line that is taken again. */
 static void random_lines(void **state)
 {
+    (void)state;
     static const char *const words[] = {"hello ", "step ", "wait ", "saved ", "lost ", "failed ", "done", TOKEN,
                                         " ",      "1",     "-1",    "9",      "x",     "\n",      "\x01"};
     uint32_t seed = 1;
@@ -151,6 +155,7 @@ static void random_lines(void **state)
 
 static void bad_places_are_refused(void **state)
 {
+    (void)state;
     static const char *const bad[] = {
         "",        ":", "::", "127.0.0.1", "127.0.0.1:5", "127.0.0.1:5:short", "a.b:5:" TOKEN, "127.0.0.1:port:" TOKEN,
         "5:" TOKEN};
@@ -166,6 +171,7 @@ static void bad_places_are_refused(void **state)
 /* A launcher that does not read must not hold up a rank, and no line is cut in two. */
 static void a_slow_launcher(void **state)
 {
+    (void)state;
     int ends[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     tx_beat saved = {.kind = TX_BEAT_SAVED};

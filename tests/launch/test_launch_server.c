@@ -83,6 +83,7 @@ static void expect_dropped(setting *s, int link)
 
 static void ranks_join_and_tell(void **state)
 {
+    (void)state;
     setting s = begin(2);
     int link[2] = {join_as(&s, 0), join_as(&s, 1)};
     say(link[0], "step 1\nstep 2\nst");
@@ -104,6 +105,7 @@ static void ranks_join_and_tell(void **state)
 
 static void strangers_are_dropped(void **state)
 {
+    (void)state;
     setting s = begin(2);
     char line[3000];
     static const char *const bad[] = {"GET / HTTP/1.1\r\n\r\n", "\n", "step 1\n",
@@ -124,6 +126,7 @@ static void strangers_are_dropped(void **state)
 
 static void bad_lines_of_a_rank_are_left_out(void **state)
 {
+    (void)state;
     setting s = begin(1);
     int link = join_as(&s, 0), second = join(&s);
     char line[5000];
@@ -147,6 +150,7 @@ static void bad_lines_of_a_rank_are_left_out(void **state)
 /* More strangers than there is room for do not keep the ranks out for ever, nor crash anything. */
 static void a_crowd(void **state)
 {
+    (void)state;
     setting s = begin(1);
     int crowd[100];
     for (int i = 0; i < 100; i++)
@@ -165,6 +169,7 @@ static void a_crowd(void **state)
 /* All is noticed at once, long after it happened; each has said something before. */
 static void closes_are_in_order(void **state)
 {
+    (void)state;
     for (int first = 0; first < 8; first++) {
         setting s = begin(8);
         int link[8];
@@ -190,6 +195,7 @@ static void closes_are_in_order(void **state)
 /* Ranks of an attempt before have another token and no connection any more. */
 static void attempts_do_not_mix(void **state)
 {
+    (void)state;
     setting s = begin(1);
     char old[sizeof s.place];
     snprintf(old, sizeof old, "%s", s.place);
@@ -211,6 +217,7 @@ static void attempts_do_not_mix(void **state)
 
 static void addresses(void **state)
 {
+    (void)state;
     tx_launch_server *server = NULL;
     const tx_launch_hosts none = {0};
     char place[128];

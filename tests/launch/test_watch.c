@@ -11,6 +11,7 @@
 
 static void the_one_that_waits_names_the_other(void **state)
 {
+    (void)state;
     fake f;
     make(&f, 0, 2);
     await(&f, 1, 3, UNHEARD);
@@ -31,6 +32,7 @@ static void the_one_that_waits_names_the_other(void **state)
 
 static void ranks_that_are_not_heard_are_told_of(void **state)
 {
+    (void)state;
     fake f;
     make(&f, 0, 4);
     f.others[2] = f.others[3] = UNHEARD;
@@ -44,6 +46,7 @@ static void ranks_that_are_not_heard_are_told_of(void **state)
 
 static void ranks_that_wait_for_each_other_end(void **state)
 {
+    (void)state;
     fake f;
     make(&f, 0, 3);
     await(&f, 2, -1, WAITING);
@@ -62,6 +65,7 @@ static void ranks_that_wait_for_each_other_end(void **state)
 /* As long as it lives and waits for nobody, however long that takes: its own watch sees to it. */
 static void a_busy_rank_is_waited_for(void **state)
 {
+    (void)state;
     for (int32_t rank = 0; rank <= 2; rank++) {
         fake f;
         make(&f, rank, 4);
@@ -89,6 +93,7 @@ static void a_busy_rank_is_waited_for(void **state)
 
 static void the_one_that_hangs_says_so(void **state)
 {
+    (void)state;
     fake f;
     make(&f, 3, 4);
     tx_watch *watch = begin(&f, 0.05);
@@ -105,6 +110,7 @@ static void the_one_that_hangs_says_so(void **state)
 /* Ranks in the order in which they speak, when rank 2 does not answer: 0, then 3, then 1. */
 static void others_hold_back(void **state)
 {
+    (void)state;
     static const int32_t order[] = {0, 3, 1};
     fake f[3];
     tx_watch *watch[3];
@@ -127,6 +133,7 @@ static void others_hold_back(void **state)
 
 static void progress_keeps_it_silent(void **state)
 {
+    (void)state;
     fake f;
     make(&f, 0, 2);
     /* A step every hundredth of the limit: a machine that holds this thread up for the whole limit is not one. */
@@ -147,6 +154,7 @@ static void progress_keeps_it_silent(void **state)
 /* Long phases have a limit of their own; a process that no longer lives has none of them. */
 static void a_stopped_process_has_no_phase(void **state)
 {
+    (void)state;
     for (int32_t phase = TX_WATCH_READING; phase < TX_WATCH_PHASE_COUNT; phase++) {
         fake f;
         make(&f, 0, 2);
@@ -168,6 +176,7 @@ static void a_stopped_process_has_no_phase(void **state)
 /* Writing is waited for without a limit, and told of. */
 static void a_slow_disk_is_told_of(void **state)
 {
+    (void)state;
     fake f;
     make(&f, 0, 2);
     f.others[1] = BUSY;
@@ -195,6 +204,7 @@ static void a_slow_disk_is_told_of(void **state)
 /* Before the communicator is open: one of the ranks does not start. */
 static void the_start_has_its_own_limit(void **state)
 {
+    (void)state;
     fake f = {.beats = 0};
     tx_watch *watch = NULL;
     const tx_watch_options options = {.size = sizeof options,
@@ -219,6 +229,7 @@ static void the_start_has_its_own_limit(void **state)
 
 static void the_limit_follows_the_steps(void **state)
 {
+    (void)state;
     fake f;
     make(&f, 0, 2);
     tx_watch *watch = begin(&f, 0.0);
@@ -255,6 +266,7 @@ static void the_limit_follows_the_steps(void **state)
 
 static void one_rank_alone_has_no_limit(void **state)
 {
+    (void)state;
     fake f;
     make(&f, 0, 1);
     tx_watch *watch = begin(&f, 0.0);
@@ -268,6 +280,7 @@ static void one_rank_alone_has_no_limit(void **state)
  */
 static void the_end(void **state)
 {
+    (void)state;
     fake f;
     make(&f, 0, 2);
     tx_watch *watch = begin(&f, 0.1);
@@ -290,6 +303,7 @@ static void the_end(void **state)
 
 static void no_watch_is_fine(void **state)
 {
+    (void)state;
     tx_watch_step(NULL, 1);
     tx_watch_alive(NULL, NULL);
     tx_watch_begin(NULL, TX_WATCH_READING);

@@ -37,6 +37,7 @@ static void take_all(int link, char text[8192])
 
 static void heartbeats_tell_the_story(void **state)
 {
+    (void)state;
     fake f;
     make(&f, 0, 2);
     int listener = listen_here();
@@ -69,6 +70,7 @@ static void heartbeats_tell_the_story(void **state)
 
 static void a_hang_is_told_to_the_launcher(void **state)
 {
+    (void)state;
     fake f;
     make(&f, 0, 2);
     await(&f, 1, 3, WAITING);
@@ -87,6 +89,7 @@ static void a_hang_is_told_to_the_launcher(void **state)
 
 static void a_launcher_that_is_gone_is_told_once(void **state)
 {
+    (void)state;
     fake f;
     make(&f, 0, 2);
     int listener = listen_here();

@@ -22,6 +22,7 @@ static void expect_shares(int64_t rows, int32_t ranks, const double *weight, con
 
 static void shares(void **state)
 {
+    (void)state;
     expect_shares(4, 2, (double[]){3, 1}, (int64_t[]){3, 1});
     expect_shares(12, 2, (double[]){1, 1}, (int64_t[]){6, 6});
     expect_shares(10, 3, (double[]){1, 1, 1}, (int64_t[]){4, 3, 3});
