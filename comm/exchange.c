@@ -56,10 +56,7 @@ void tx_exchange_free(tx_exchange *exchange)
 {
     if (!exchange)
         return;
-    free(exchange->piece);
     free(exchange->buffers);
-    free(exchange->term);
-    free(exchange->out);
     free(exchange);
 }
 
@@ -96,31 +93,26 @@ static tx_status make_buffers(tx_exchange *e)
 
 tx_status tx_exchange_create(const tx_layout *layout, tx_transport *transport, tx_group *group, tx_exchange **exchange)
 {
-    tx_exchange *e = calloc(1, sizeof *e);
     const size_t size = (size_t)layout->size;
-    if (e) {
-        e->layout = layout;
-        e->transport = transport;
-        e->group = group;
-        e->mine = layout->group[transport->rank];
-        e->piece = malloc(size * sizeof *e->piece);
-        e->term = malloc(size * sizeof *e->term);
-        e->out = malloc((size + 1) * sizeof *e->out);
-    }
-    if (!e || !e->piece || !e->term || !e->out) {
-        tx_exchange_free(e);
+    tx_exchange *e = calloc(1, sizeof *e + size * (sizeof *e->term + sizeof *e->piece) + (size + 1) * sizeof *e->out);
+    if (!e)
         return tx_fail(TX_MEMORY, "no memory for a communicator");
-    }
+    e->layout = layout;
+    e->transport = transport;
+    e->group = group;
+    e->mine = layout->group[transport->rank];
+    e->term = (tx_term *)(e + 1);
+    e->out = (void **)(e->term + size);
+    e->piece = (int32_t *)(e->out + size + 1);
     for (int32_t owner = 0; owner < layout->size; owner++)
         if (layout->group[owner] != e->mine && tx_layout_handler(layout, e->mine, owner) == transport->rank)
             e->piece[e->pieces++] = owner;
     tx_status status = layout->groups > 1 ? make_buffers(e) : TX_OK;
-    if (status) {
+    if (status)
         tx_exchange_free(e);
-        return status;
-    }
-    *exchange = e;
-    return TX_OK;
+    else
+        *exchange = e;
+    return status;
 }
 
 /* Slots of a lane: nodes that arrive, nodes that leave, results that leave, results that arrive. */

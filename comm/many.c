@@ -31,9 +31,8 @@ typedef struct many {
     tx_window *marks; /* one tx_mark a rank of the group */
     tx_mark **mark;   /* by place */
     tx_window *windows;
-    char **segment;  /* where a transfer's data lie, by place */
-    int64_t message; /* bytes in one at most */
-    tx_pulse *pulse;
+    char **segment;       /* where a transfer's data lie, by place */
+    int64_t message;      /* bytes in one at most */
     atomic_int bucket;    /* of the transfer that is being made */
     tx_comm_traffic made; /* bytes; of whoever makes transfers */
     atomic_llong sent, shared;
@@ -171,7 +170,7 @@ static void many_close(tx_comm *comm)
     if (!c)
         return;
     tx_queue_free(c->base.queue);
-    tx_pulse_close(c->pulse);
+    tx_pulse_close(c->base.pulse);
     tx_transport_close(c->transport);
     while (c->windows) {
         tx_window *next = c->windows->next;
@@ -201,7 +200,7 @@ static tx_status join(many *c, int *argc, char ***argv)
     TX_CHECK(find_ranks(c));
     TX_CHECK(make_ways(c));
     TX_CHECK(tx_queue_create(&c->base, make));
-    return tx_pulse_open(&c->base, &c->pulse);
+    return tx_pulse_open(&c->base);
 }
 
 static tx_status many_open(int *argc, char ***argv, tx_comm **comm)
@@ -334,22 +333,6 @@ static bool many_laggard(tx_comm *comm, tx_comm_laggard *laggard)
     return laggard->rank >= 0;
 }
 
-static void many_tell(tx_comm *comm, int64_t step, const char *doing)
-{
-    tx_comm_laggard laggard;
-    tx_comm_peer own = {.step = step};
-    many_laggard(comm, &laggard);
-    own.waits_for = laggard.rank;
-    own.bucket = laggard.bucket;
-    snprintf(own.doing, sizeof own.doing, "%s", doing);
-    tx_pulse_tell(((many *)comm)->pulse, &own);
-}
-
-static bool many_hear(tx_comm *comm, int32_t rank, tx_comm_peer *peer)
-{
-    return tx_pulse_hear(((many *)comm)->pulse, rank, peer);
-}
-
 const tx_comm_table tx_comm_mpi = {
     .version = TX_COMM_VERSION,
     .name = "mpi",
@@ -362,8 +345,8 @@ const tx_comm_table tx_comm_mpi = {
     .send = many_send,
     .receive = many_receive,
     .traffic = many_traffic,
-    .tell = many_tell,
-    .hear = many_hear,
+    .tell = tx_pulse_tell,
+    .hear = tx_pulse_hear,
     .laggard = many_laggard,
     .leave = tx_leave,
     .peer_all_reduce = many_peer_all_reduce,

@@ -158,13 +158,17 @@ static void take_all(tx_pulse *p, int from)
     }
 }
 
-void tx_pulse_tell(tx_pulse *p, const tx_comm_peer *own)
+void tx_pulse_tell(tx_comm *comm, int64_t step, const char *doing)
 {
+    tx_pulse *p = comm->pulse;
     char text[DATAGRAM];
-    if (!p->zero.count)
+    tx_comm_laggard late;
+    if (!p || !p->zero.count)
         return;
-    size_t length = (size_t)snprintf(text, sizeof text, "%s %" PRId32 " %" PRId64 " %" PRId32 " %" PRId32 " %s",
-                                     p->zero.token, p->rank, own->step, own->waits_for, own->bucket, own->doing);
+    comm->table->laggard(comm, &late);
+    size_t length =
+        (size_t)snprintf(text, sizeof text, "%s %" PRId32 " %" PRId64 " %" PRId32 " %" PRId32 " %.*s", p->zero.token,
+                         p->rank, step, late.rank, late.bucket, (int)sizeof p->peer->known.doing - 1, doing);
     take_all(p, p->socket[0]);
     take_all(p, p->socket[1]);
     for (int32_t r = p->first; r < p->end; r++)
@@ -174,10 +178,12 @@ void tx_pulse_tell(tx_pulse *p, const tx_comm_peer *own)
         send_to(p, &p->zero.address[i], text, length); /* until an answer tells which of them is the one */
 }
 
-bool tx_pulse_hear(const tx_pulse *p, int32_t rank, tx_comm_peer *told)
+bool tx_pulse_hear(tx_comm *comm, int32_t rank, tx_comm_peer *told)
 {
-    *told = p->peer[rank].known;
-    return p->peer[rank].known.beats > 0;
+    if (!comm->pulse)
+        return false;
+    *told = comm->pulse->peer[rank].known;
+    return told->beats > 0;
 }
 
 /* ---- Opening --------------------------------------------------------------------------------------------------- */
@@ -192,19 +198,18 @@ static bool hears_all(const tx_pulse *p)
 
 /* Until each rank has heard those that it hears, so that from now on silence is a sign; who is not heard by then is not
  * heard at all. */
-static void greet(tx_pulse *p)
+static void greet(tx_comm *comm)
 {
-    const tx_comm_peer own = {.step = -1, .waits_for = -1, .bucket = -1, .doing = "joining"};
     const double end = tx_now() + patience;
     do {
-        tx_pulse_tell(p, &own);
+        tx_pulse_tell(comm, -1, "joining");
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    } while (!hears_all(p) && tx_now() < end);
+    } while (!hears_all(comm->pulse) && tx_now() < end);
     for (int32_t i = 0; i < REPEATS; i++) /* the last that was told may be lost */
-        tx_pulse_tell(p, &own);
+        tx_pulse_tell(comm, -1, "joining");
 }
 
-tx_status tx_pulse_open(tx_comm *comm, tx_pulse **pulse)
+tx_status tx_pulse_open(tx_comm *comm)
 {
     tx_pulse *p = calloc(1, sizeof *p);
     peer *peers = calloc((size_t)comm->size, sizeof *peers);
@@ -226,7 +231,7 @@ tx_status tx_pulse_open(tx_comm *comm, tx_pulse **pulse)
         tx_pulse_close(p);
         return status;
     }
-    greet(p);
-    *pulse = p;
+    comm->pulse = p;
+    greet(comm);
     return TX_OK;
 }

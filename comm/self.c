@@ -2,6 +2,7 @@
  * The communicator of one rank: the sum over the ranks is the rank's own data. */
 #include "api/base/check.h"
 #include "comm/common.h"
+#include "comm/pulse.h"
 #include "comm/queue.h"
 
 #include <inttypes.h>
@@ -96,21 +97,6 @@ static void self_traffic(const tx_comm *comm, tx_comm_traffic *traffic)
     *traffic = (tx_comm_traffic){0};
 }
 
-static void self_tell(tx_comm *comm, int64_t step, const char *doing)
-{
-    (void)comm;
-    (void)step;
-    (void)doing;
-}
-
-static bool self_hear(tx_comm *comm, int32_t rank, tx_comm_peer *peer)
-{
-    (void)comm;
-    (void)rank;
-    (void)peer;
-    return false;
-}
-
 static bool self_laggard(tx_comm *comm, tx_comm_laggard *laggard)
 {
     (void)comm;
@@ -130,8 +116,8 @@ const tx_comm_table tx_comm_self_table = {
     .send = self_send,
     .receive = self_receive,
     .traffic = self_traffic,
-    .tell = self_tell,
-    .hear = self_hear,
+    .tell = tx_pulse_tell,
+    .hear = tx_pulse_hear,
     .laggard = self_laggard,
 };
 
