@@ -2,6 +2,7 @@
  * Timings beside the device's peaks, as a table, as JSON and as a page. */
 #include "tools/bench/report.h"
 #include "api/base/check.h"
+#include "models/array.h"
 #include "tools/bench/bench.h"
 #include "tools/cli/output.h"
 
@@ -47,14 +48,7 @@ tx_status tx_bench_report_add(tx_bench_report *report, const tx_timing *timing, 
 {
     TX_CHECK(tx_bench_need_product(&report->target, tx_bench_bound_dtype(timing), (int32_t)report->common->repeats,
                                    &report->peaks));
-    if (report->rows == report->room) {
-        const int32_t room = report->room ? 2 * report->room : 64;
-        tx_bench_row *row = realloc(report->row, (size_t)room * sizeof *row);
-        if (!row)
-            return tx_fail(TX_MEMORY, "no memory for %d timings", room);
-        report->row = row;
-        report->room = room;
-    }
+    TX_CHECK(tx_array_reserve(&report->row, &report->room, (size_t)report->rows + 1, sizeof *report->row, "timings"));
     tx_bench_row *row = &report->row[report->rows++];
     *row = (tx_bench_row){.timing = *timing, .group = group, .count = count};
     snprintf(row->name, sizeof row->name, "%s", name);

@@ -32,7 +32,8 @@ typedef struct tx_bench_report {
     tx_target target;
     tx_bench_peaks peaks;
     tx_bench_row *row;
-    int32_t rows, room;
+    int32_t rows;
+    size_t room;
 } tx_bench_report;
 
 /* The whole course of a command that reports: opens the device, calls `measure` and prints. */

@@ -2,6 +2,7 @@
  * The hosts of a job: who takes how many ranks. */
 #include "api/base/check.h"
 #include "api/base/file.h"
+#include "models/array.h"
 #include "tools/launch/txlaunch.h"
 
 #include <inttypes.h>
@@ -30,11 +31,8 @@ static tx_status add(tx_launch_hosts *hosts, const char *where, char *name, cons
         return tx_fail(TX_FORMAT, "%s: %s: \"%s\" is no number of slots", where, name, slots);
     if (!*name || strlen(name) >= sizeof hosts->host->name || *name == '-')
         return tx_fail(TX_FORMAT, "%s: \"%.40s\" is no name of a host", where, name);
-    tx_launch_host *grown = realloc(hosts->host, (size_t)(hosts->count + 1) * sizeof *grown);
-    if (!grown)
-        return tx_fail(TX_MEMORY, "%s: out of memory", where);
-    hosts->host = grown;
-    tx_launch_host *host = &grown[hosts->count++];
+    TX_CHECK(tx_array_reserve(&hosts->host, &hosts->room, (size_t)hosts->count + 1, sizeof *hosts->host, "hosts"));
+    tx_launch_host *host = &hosts->host[hosts->count++];
     *host = (tx_launch_host){.slots = (int32_t)count};
     snprintf(host->name, sizeof host->name, "%s", name);
     return TX_OK;

@@ -32,6 +32,7 @@ typedef struct tx_launch_host {
 typedef struct tx_launch_hosts {
     tx_launch_host *host;
     int32_t count; /* 0: none were named, all ranks are here */
+    size_t room;
 } tx_launch_hosts;
 
 /* Reads "H1,H2:4" or a file of hosts, one a line, as H, H:4 or "H slots=4"; # begins a comment. Slots that are not
