@@ -26,9 +26,8 @@ static int newest_first(const void *a, const void *b)
 static tx_status list_steps(const char *output_dir, tx_checkpoint_steps *steps)
 {
     tx_names names;
-    tx_status status = tx_folder_list(output_dir, &names);
-    if (status)
-        return status;
+    TX_TRY(tx_folder_list(output_dir, &names));
+    tx_status status = TX_OK;
     *steps = (tx_checkpoint_steps){malloc((names.count + 1) * sizeof *steps->step), 0};
     if (!steps->step)
         status = tx_fail(TX_MEMORY, "%s: no memory for its list of checkpoints", output_dir);
@@ -48,15 +47,6 @@ static const char *path_of(char path[TX_PATH_ROOM], const char *output_dir, int6
     char name[TX_CHECKPOINT_NAME];
     tx_checkpoint_name(step, name);
     return tx_path_in(path, output_dir, name);
-}
-
-static void tell(const tx_reporter *report, const char *what)
-{
-    char line[1200];
-    if (!report || !report->warn)
-        return;
-    snprintf(line, sizeof line, "%s%s", tx_error(), what);
-    report->warn(report->context, line);
 }
 
 /* ---- Reading ------------------------------------------------------------------------------------- */
@@ -92,7 +82,7 @@ static tx_status find_whole(const char *output_dir, const tx_checkpoint_steps *s
         }
         if (!is_verdict(status))
             return tx_fail_in(status, "it cannot be told whether the newest checkpoint is whole");
-        tell(report, "; an older checkpoint is looked for");
+        tx_tell(report, "%.1400s; an older checkpoint is looked for", tx_error());
     }
     return tx_fail_in(TX_FORMAT, "%s: none of %zu checkpoints is whole; the oldest", output_dir, steps->count);
 }
@@ -100,9 +90,8 @@ static tx_status find_whole(const char *output_dir, const tx_checkpoint_steps *s
 tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report, char **folder)
 {
     tx_checkpoint_steps steps;
-    tx_status status = list_steps(output_dir, &steps);
-    if (status)
-        return status;
+    TX_TRY(list_steps(output_dir, &steps));
+    tx_status status = TX_OK;
     if (steps.count == 0)
         status = tx_fail(TX_NOT_FOUND, "%s: there is no checkpoint", output_dir);
     else
@@ -114,9 +103,7 @@ tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report
 tx_status tx_checkpoint_latest(const char *output_dir, int64_t *step)
 {
     tx_checkpoint_steps steps;
-    tx_status status = list_steps(output_dir, &steps);
-    if (status)
-        return status;
+    TX_TRY(list_steps(output_dir, &steps));
     *step = steps.count ? steps.step[0] : -1;
     free(steps.step);
     return TX_OK;
@@ -125,9 +112,7 @@ tx_status tx_checkpoint_latest(const char *output_dir, int64_t *step)
 tx_status tx_checkpoint_count(const char *output_dir, int64_t *count)
 {
     tx_checkpoint_steps steps;
-    tx_status status = list_steps(output_dir, &steps);
-    if (status)
-        return status;
+    TX_TRY(list_steps(output_dir, &steps));
     *count = (int64_t)steps.count;
     free(steps.step);
     return TX_OK;
@@ -161,7 +146,7 @@ static bool prune_one(const char *output_dir, int64_t step, const tx_reporter *r
     if (!status)
         status = tx_checkpoint_remove(output_dir, name, step);
     if (status)
-        tell(report, "; this old checkpoint is not removed");
+        tx_tell(report, "%.1400s; this old checkpoint is not removed", tx_error());
     return status == TX_OK;
 }
 
@@ -173,9 +158,8 @@ static tx_status prune_to(const char *output_dir, const tx_checkpoint_steps *ste
     for (size_t i = steps->count; i > 0 && left > keep && steps->step[i - 1] < whole; i--) {
         bool spared = false;
         char path[TX_PATH_ROOM];
-        tx_status status = best ? tx_folder_same(path_of(path, output_dir, steps->step[i - 1]), best, &spared) : TX_OK;
-        if (status)
-            return status;
+        if (best)
+            TX_TRY(tx_folder_same(path_of(path, output_dir, steps->step[i - 1]), best, &spared));
         if (!spared && prune_one(output_dir, steps->step[i - 1], report))
             left--;
     }
@@ -190,10 +174,8 @@ tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, int64_t whol
         return tx_fail(TX_INVALID, "%s: %" PRId64 " checkpoints to keep", output_dir, keep);
     if (keep == 0)
         return TX_OK;
-    tx_status status = list_steps(output_dir, &steps);
-    if (status)
-        return status;
-    status = prune_to(output_dir, &steps, (size_t)keep, whole, best, report);
+    TX_TRY(list_steps(output_dir, &steps));
+    tx_status status = prune_to(output_dir, &steps, (size_t)keep, whole, best, report);
     free(steps.step);
     return status;
 }
@@ -201,9 +183,7 @@ tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, int64_t whol
 tx_status tx_checkpoint_clear(const char *output_dir, const tx_reporter *report)
 {
     tx_checkpoint_steps steps;
-    tx_status status = list_steps(output_dir, &steps);
-    if (status)
-        return status;
+    TX_TRY(list_steps(output_dir, &steps));
     for (size_t i = 0; i < steps.count; i++)
         prune_one(output_dir, steps.step[i], report);
     free(steps.step);

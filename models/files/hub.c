@@ -220,9 +220,7 @@ static tx_status look_in_cache(search *s, const char *name, char **folder)
     put(repository, "%s/%s--%.*s%s%s", s->hub, s->dataset ? "datasets" : "models", slash ? (int)(slash - name) : 0,
         name, slash ? "--" : "", slash ? slash + 1 : name);
     looked_in(s, repository);
-    tx_status status = tx_file_exists(repository) ? find_revision(s, repository, revision) : TX_NOT_FOUND;
-    if (status)
-        return status;
+    TX_TRY(tx_file_exists(repository) ? find_revision(s, repository, revision) : TX_NOT_FOUND);
     put(place, "%s/snapshots/%s%s%s", repository, revision, s->config ? "/" : "", s->config ? s->config : "");
     return consider(s, place, folder);
 }
@@ -271,11 +269,9 @@ static tx_status find(search *s, char **folder)
     if (!is_hub_name(s->name))
         return tx_fail(TX_NOT_FOUND, "%s: no such %s, and no name of a %s on the hub (NAME or OWNER/NAME)", s->name,
                        s->dataset ? "folder" : "file or folder", s->dataset ? "dataset" : "model");
-    tx_status status = find_home(s->home);
-    if (status)
-        return status;
+    TX_TRY(find_home(s->home));
     find_hub(s->hub);
-    status = look(s, folder);
+    tx_status status = look(s, folder);
     if (status == TX_NOT_FOUND)
         status = s->dataset ? fail_dataset(s) : fail_model(s);
     return status;

@@ -46,9 +46,8 @@ tx_status tx_hub_split(const char *folder, tx_split split, char **path)
     const char *found = NULL;
     if (stat(folder, &info) == 0 && !S_ISDIR(info.st_mode))
         return tx_fail(TX_IO, "%s: not a folder", folder);
-    tx_status status = tx_folder_list(folder, &names);
-    if (status)
-        return status;
+    TX_TRY(tx_folder_list(folder, &names));
+    tx_status status = TX_OK;
     for (size_t i = 0; i < names.count && !status; i++) {
         const char *name = names.name[i];
         if (name[0] == '.' || !is_split(name, split) || stat(tx_path_in(at, folder, name), &info) != 0 ||

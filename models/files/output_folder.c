@@ -31,8 +31,8 @@ tx_status tx_output_check(const char *folder)
 
 tx_status tx_output_prepare(const char *folder)
 {
-    tx_status status = tx_folder_create(folder);
-    if (!status && access(folder, W_OK))
-        status = tx_fail(TX_IO, "%s: cannot write there: %s", folder, strerror(errno));
-    return status;
+    TX_TRY(tx_folder_create(folder));
+    if (access(folder, W_OK))
+        return tx_fail(TX_IO, "%s: cannot write there: %s", folder, strerror(errno));
+    return TX_OK;
 }

@@ -56,9 +56,8 @@ static tx_status sign(const char *path, int descriptor)
 static tx_status lock_file(const char *output_dir, const char *path, int *descriptor)
 {
     int opened = -1, locked;
-    tx_status status = tx_file_open(path, O_RDWR | O_CREAT | O_NOFOLLOW, &opened, NULL);
-    if (status)
-        return status;
+    TX_TRY(tx_file_open(path, O_RDWR | O_CREAT | O_NOFOLLOW, &opened, NULL));
+    tx_status status = TX_OK;
     do
         locked = flock(opened, LOCK_EX | LOCK_NB);
     while (locked != 0 && errno == EINTR);
@@ -93,9 +92,8 @@ static bool is_temporary_file(const char *name)
 static tx_status clean(const char *output_dir)
 {
     tx_names names;
-    tx_status status = tx_folder_list(output_dir, &names);
-    if (status)
-        return status;
+    TX_TRY(tx_folder_list(output_dir, &names));
+    tx_status status = TX_OK;
     for (size_t i = 0; i < names.count && !status; i++) {
         tx_checkpoint_kind kind;
         int64_t step;
@@ -106,21 +104,19 @@ static tx_status clean(const char *output_dir)
             status = tx_folder_remove(output_dir, names.name[i]);
     }
     tx_names_free(&names);
-    return status ? tx_fail_in(status, "after an interrupted save") : TX_OK;
+    return tx_fail_in(status, "after an interrupted save");
 }
 
 /* ---- Taking and releasing -------------------------------------------------------------------------- */
 
 tx_status tx_output_lock_take(const char *output_dir, tx_output_lock **lock)
 {
-    tx_status status = tx_folder_create(output_dir);
-    if (status)
-        return status;
+    TX_TRY(tx_folder_create(output_dir));
     tx_output_lock *made = malloc(sizeof *made);
     char path[TX_PATH_ROOM];
     if (!made)
         return tx_fail(TX_MEMORY, "%s: no memory for its lock", output_dir);
-    status = lock_file(output_dir, tx_path_in(path, output_dir, LOCK), &made->descriptor);
+    tx_status status = lock_file(output_dir, tx_path_in(path, output_dir, LOCK), &made->descriptor);
     if (!status) {
         status = clean(output_dir);
         if (status)

@@ -16,9 +16,7 @@ struct tx_forward {
 
 static tx_status build(tx_model *model, const tx_config *config, tx_forward *f)
 {
-    tx_status status = tx_graph_create(model, &f->graph);
-    if (status)
-        return status;
+    TX_TRY(tx_graph_create(model, &f->graph));
     f->tokens = tx_input(f->graph, "input_ids", TX_I32, TX_SHAPE(1, f->count));
     f->logits = tx_output(tx_arch_logits(f->graph, config, NULL));
     return tx_plan_create(f->graph, "forward", &f->plan);
@@ -57,14 +55,11 @@ void tx_forward_free(tx_forward *forward)
 tx_status tx_forward_run(tx_forward *forward, const int32_t *ids, float *logits)
 {
     tx_forward *f = forward;
-    tx_status status = tx_check_ids(ids, f->count, f->vocab);
-    if (!status)
-        status = tx_plan_write(f->plan, f->tokens, ids, (size_t)f->count * sizeof *ids);
-    if (!status)
-        status = tx_plan_run(f->plan);
-    if (!status)
-        status = tx_plan_read(f->plan, f->logits, f->read, (size_t)(f->count * f->padded) * sizeof *f->read);
-    for (int64_t t = 0; t < f->count && !status; t++)
+    TX_TRY(tx_check_ids(ids, f->count, f->vocab));
+    TX_TRY(tx_plan_write(f->plan, f->tokens, ids, (size_t)f->count * sizeof *ids));
+    TX_TRY(tx_plan_run(f->plan));
+    TX_TRY(tx_plan_read(f->plan, f->logits, f->read, (size_t)(f->count * f->padded) * sizeof *f->read));
+    for (int64_t t = 0; t < f->count; t++)
         memcpy(logits + t * f->vocab, f->read + t * f->padded, (size_t)f->vocab * sizeof *logits);
-    return status;
+    return TX_OK;
 }

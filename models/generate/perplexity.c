@@ -32,9 +32,7 @@ static tx_status build(tx_model *model, const tx_config *config, tx_perplexity *
     p->loss = malloc(count * sizeof *p->loss);
     if (!p->token || !p->label || !p->loss)
         return tx_fail(TX_MEMORY, "perplexity: out of memory");
-    tx_status status = tx_graph_create(model, &p->graph);
-    if (status)
-        return status;
+    TX_TRY(tx_graph_create(model, &p->graph));
     p->tokens = tx_input(p->graph, "input_ids", TX_I32, shape);
     p->labels = tx_input(p->graph, "labels", TX_I32, shape);
     tx_tensor *logits = tx_arch_logits(p->graph, config, NULL);
@@ -119,12 +117,10 @@ static double row_mean(const tx_perplexity *p, int64_t row)
 static tx_status run_rows(const tx_perplexity *p)
 {
     const size_t count = (size_t)(p->options.batch * p->options.max_length);
-    tx_status status = tx_plan_write(p->plan, p->tokens, p->token, count * sizeof *p->token);
-    if (!status)
-        status = tx_plan_write(p->plan, p->labels, p->label, count * sizeof *p->label);
-    if (!status)
-        status = tx_plan_run(p->plan);
-    return status ? status : tx_plan_read(p->plan, p->losses, p->loss, count * sizeof *p->loss);
+    TX_TRY(tx_plan_write(p->plan, p->tokens, p->token, count * sizeof *p->token));
+    TX_TRY(tx_plan_write(p->plan, p->labels, p->label, count * sizeof *p->label));
+    TX_TRY(tx_plan_run(p->plan));
+    return tx_plan_read(p->plan, p->losses, p->loss, count * sizeof *p->loss);
 }
 
 tx_status tx_perplexity_run(tx_perplexity *perplexity, const int32_t *ids, int64_t count, tx_perplexity_result *result)

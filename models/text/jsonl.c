@@ -135,9 +135,8 @@ static tx_status parse(const char *line, size_t size, const char *where, tx_json
                        size_t *length)
 {
     tx_json *object = NULL;
-    tx_status status = tx_json_parse_line(line, size, where, &object);
-    if (status)
-        return status;
+    TX_TRY(tx_json_parse_line(line, size, where, &object));
+    tx_status status = TX_OK;
     if (tx_json_type_of(object) != TX_JSON_OBJECT)
         status = tx_fail(TX_FORMAT, "%s: expected an object {\"text\": ...}", where);
     else if (tx_json_get_text(object, "text", text, length))
@@ -174,9 +173,7 @@ tx_status tx_jsonl_text(char *line, size_t size, const char *where, tx_json **js
     const char *fault = spell(line + begin, end - begin, false, &bytes);
     if (fault)
         return tx_fail(TX_FORMAT, "%s: not valid JSON: %s at byte %zu of the line", where, fault, begin + bytes + 1);
-    tx_status status = parse_rest(line, size, begin, end, where, json);
-    if (status)
-        return status;
+    TX_TRY(parse_rest(line, size, begin, end, where, json));
     spell(line + begin, end - begin, true, length);
     *text = line + begin;
     return TX_OK;

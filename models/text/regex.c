@@ -127,17 +127,14 @@ static tx_status class(translation *t)
     if (*t->at == ']')
         return refuse(begin, (size_t)(t->at - begin) + 1);
     while (*t->at != ']') {
-        tx_status status = TX_OK;
         if (!*t->at)
             return tx_fail(TX_FORMAT, "regular expression: \"%.20s\": ] is missing", begin);
         if (*t->at == '[' || (*t->at == '&' && t->at[1] == '&'))
             return refuse(t->at, 2);
         if (*t->at == '\\')
-            status = escape(t);
+            TX_TRY(escape(t));
         else
             copy(t, 1);
-        if (status)
-            return status;
     }
     copy(t, 1);
     return TX_OK;
@@ -253,11 +250,10 @@ tx_status tx_regex_compile(const char *pattern, tx_regex *regex)
 tx_status tx_regex_open(const char *pattern, tx_regex *regex)
 {
     char *translated;
-    tx_status status = tx_regex_translate(pattern, &translated);
-    if (status)
-        return status;
+    TX_TRY(tx_regex_translate(pattern, &translated));
     char *copy = strdup(pattern);
-    status = copy ? tx_regex_compile(translated, regex) : tx_fail(TX_MEMORY, "no memory for a regular expression");
+    tx_status status =
+        copy ? tx_regex_compile(translated, regex) : tx_fail(TX_MEMORY, "no memory for a regular expression");
     free(translated);
     if (status) {
         free(copy);

@@ -16,24 +16,21 @@ tx_status tx_part_read(const tx_json *part, const char *list_key, tx_part_reader
     if (status || strcmp(type, "Sequence") != 0)
         return status ? status : read(context, part, type);
     status = tx_json_get(part, list_key, TX_JSON_ARRAY, &list);
-    for (size_t i = 0; !status && i < tx_json_size(list); i++) {
-        status = tx_part_read(tx_json_at(list, i), list_key, read, context);
-        if (status)
-            status = tx_fail_in(status, "%s[%zu]", list_key, i);
-    }
+    for (size_t i = 0; !status && i < tx_json_size(list); i++)
+        status = tx_fail_in(tx_part_read(tx_json_at(list, i), list_key, read, context), "%s[%zu]", list_key, i);
     return status;
 }
 
 tx_status tx_part_choice(const tx_json *json, const char *key, const char *const *names, size_t count, size_t *choice)
 {
     const char *name;
-    tx_status status = tx_json_get_string(json, key, &name);
-    for (size_t i = 0; i < count && !status; i++)
+    TX_TRY(tx_json_get_string(json, key, &name));
+    for (size_t i = 0; i < count; i++)
         if (strcmp(name, names[i]) == 0) {
             *choice = i;
             return TX_OK;
         }
-    return status ? status : tx_fail(TX_UNSUPPORTED, "%s %.40s", key, name);
+    return tx_fail(TX_UNSUPPORTED, "%s %.40s", key, name);
 }
 
 typedef struct reading {
@@ -55,7 +52,7 @@ static tx_status read_step(void *context, const tx_json *json, const char *type)
     tx_step *step = &r->steps->at[r->steps->count++]; /* from here on its owner frees it */
     *step = (tx_step){.kind = &r->kinds[kind]};
     tx_status status = step->kind->read ? step->kind->read(step, json) : TX_OK;
-    return status ? tx_fail_in(status, "%s", type) : TX_OK;
+    return tx_fail_in(status, "%s", type);
 }
 
 tx_status tx_steps_read(tx_steps *steps, const tx_json *part, const char *list_key, const tx_step_kind *kinds,
@@ -77,9 +74,7 @@ void tx_steps_free(tx_steps *steps)
 tx_status tx_step_text(tx_step *step, const tx_json *json, const char *key)
 {
     const char *text;
-    tx_status status = tx_json_get_string(json, key, &text);
-    if (status)
-        return status;
+    TX_TRY(tx_json_get_string(json, key, &text));
     step->text = strdup(text);
     return step->text ? TX_OK : tx_fail(TX_MEMORY, "no memory for a text");
 }
@@ -110,26 +105,23 @@ tx_status tx_step_pattern(tx_step *step, const tx_json *json)
     tx_json *pattern;
     const char *text;
     char *quoted = NULL;
-    tx_status status = tx_json_get(json, "pattern", TX_JSON_OBJECT, &pattern);
-    if (status)
-        return status;
+    TX_TRY(tx_json_get(json, "pattern", TX_JSON_OBJECT, &pattern));
+    tx_status status = TX_OK;
     if (!tx_json_has(pattern, "String")) {
         status = tx_json_get_string(pattern, "Regex", &text);
         return status ? status : tx_regex_open(text, &step->regex);
     }
     status = tx_json_get_string(pattern, "String", &text);
-    if (!status)
-        status = quote(text, &quoted);
-    if (!status)
-        status = tx_regex_open(quoted, &step->regex);
+    TX_THEN(status, quote(text, &quoted));
+    TX_THEN(status, tx_regex_open(quoted, &step->regex));
     free(quoted);
     return status;
 }
 
 tx_status tx_step_replace(tx_step *step, const tx_json *json)
 {
-    tx_status status = tx_step_pattern(step, json);
-    return status ? status : tx_step_text(step, json, "content");
+    TX_TRY(tx_step_pattern(step, json));
+    return tx_step_text(step, json, "content");
 }
 
 tx_status tx_step_metaspace(tx_step *step, const tx_json *json)
@@ -141,8 +133,7 @@ tx_status tx_step_metaspace(tx_step *step, const tx_json *json)
     if (!status && (!*step->text || tx_utf8_read(step->text, strlen(step->text), NULL) != strlen(step->text)))
         status = tx_fail(TX_FORMAT, "replacement %.40s: expected one character", step->text);
     step->mark = true;
-    if (!status)
-        status = tx_step_flag(json, "add_prefix_space", false, &prefix);
+    TX_THEN(status, tx_step_flag(json, "add_prefix_space", false, &prefix));
     step->prepend = prefix ? TX_PREPEND_ALWAYS : TX_PREPEND_NEVER;
     if (status || !tx_json_has(json, "prepend_scheme"))
         return status;

@@ -61,9 +61,7 @@ tx_status tx_tokenizer_make_digest(tx_tokenizer *t)
 {
     char version[64] = ""; /* of Unicode, as PCRE2 knows it, and utf8proc */
     tx_digest *digest;
-    tx_status status = tx_digest_create(&digest);
-    if (status)
-        return status;
+    TX_TRY(tx_digest_create(&digest));
     pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, version);
     add_text(digest, version);
     add_text(digest, tx_unicode_version());

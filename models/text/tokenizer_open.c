@@ -35,15 +35,13 @@ static tx_status read_source(tx_tokenizer *t, int source, const char *path)
 /* What lies in a folder; `first` is the first of the files that are asked for. */
 static tx_status read_folder(tx_tokenizer *t, const char *folder, int first)
 {
-    tx_status status = TX_OK;
-    for (int i = first; i < TX_SOURCES && !status; i++) {
+    for (int i = first; i < TX_SOURCES; i++) {
         char path[TX_PATH_ROOM];
-        status = read_source(t, i, tx_path_in(path, folder, names[i]));
+        TX_TRY(read_source(t, i, tx_path_in(path, folder, names[i])));
     }
-    if (!status && !t->source[TOKENIZER].data && !(t->source[VOCAB].data && t->source[MERGES].data))
-        status =
-            tx_fail(TX_NOT_FOUND, "%s: no tokenizer: neither tokenizer.json nor vocab.json with merges.txt", folder);
-    return status;
+    if (!t->source[TOKENIZER].data && !(t->source[VOCAB].data && t->source[MERGES].data))
+        return tx_fail(TX_NOT_FOUND, "%s: no tokenizer: neither tokenizer.json nor vocab.json with merges.txt", folder);
+    return TX_OK;
 }
 
 /* A file stands for its folder; but vocab.json and merges.txt for the pair even where there is a tokenizer.json, and a
@@ -84,9 +82,7 @@ static tx_status named_token(const tx_json *config, const char *role, const char
 static tx_status find_end(tx_tokenizer *t, const tx_json *config)
 {
     const char *text;
-    tx_status status = named_token(config, "eos_token", &text);
-    if (status)
-        return status;
+    TX_TRY(named_token(config, "eos_token", &text));
     t->end = tx_tokenizer_find(t, text ? text : TX_END_OF_TEXT);
     if (text && t->end < 0)
         return tx_fail(TX_FORMAT, "eos_token %.40s is not in the vocabulary", text);
@@ -119,8 +115,7 @@ static tx_status read_merges(tx_tokenizer *t, const tx_json *vocab)
                 left = 0; /* not two words */
             status = tx_bpe_read_merge(t, vocab, at, left, at + left + 1, right);
         }
-        if (status)
-            status = tx_fail_in(status, "merges.txt: line %" PRId64, line);
+        status = tx_fail_in(status, "merges.txt: line %" PRId64, line);
         at += whole + (at + whole < end);
     }
     return status;
@@ -143,8 +138,7 @@ static tx_status read_config_tokens(tx_tokenizer *t, const tx_json *vocab, const
             status = tx_fail(TX_FORMAT, "%.40s is not an id", tx_json_key(i));
         else
             status = tx_bpe_read_added(t, vocab, tx_json_value(i), id);
-        if (status)
-            status = tx_fail_in(status, "added_tokens_decoder");
+        status = tx_fail_in(status, "added_tokens_decoder");
     }
     for (size_t i = 0; i < sizeof roles / sizeof roles[0] && !status; i++) {
         status = named_token(config, roles[i], &text);
@@ -167,21 +161,16 @@ static tx_status read_pair(tx_tokenizer *t, const tx_json *config)
     t->bytes = true;
     if (t->source[ADDED].data)
         return tx_fail(TX_UNSUPPORTED, "added_tokens.json is not supported: save the tokenizer as tokenizer.json");
-    tx_status status = tx_json_parse(t->source[VOCAB].data, t->source[VOCAB].size, names[VOCAB], &vocab);
-    if (status)
-        return status;
+    TX_TRY(tx_json_parse(t->source[VOCAB].data, t->source[VOCAB].size, names[VOCAB], &vocab));
+    tx_status status = TX_OK;
     if (tx_json_type_of(vocab) != TX_JSON_OBJECT)
         status = tx_fail(TX_FORMAT, "vocab.json: expected an object");
-    if (!status)
-        status = tx_bpe_read_vocab(t, vocab);
-    if (!status)
-        status = read_merges(t, vocab);
+    TX_THEN(status, tx_bpe_read_vocab(t, vocab));
+    TX_THEN(status, read_merges(t, vocab));
     if (!status && config)
         status = tx_step_flag(config, "add_prefix_space", false, &prefix);
-    if (!status)
-        status = tx_pre_tokenizer_gpt2(&t->pre_tokenizer, prefix);
-    if (!status)
-        status = read_config_tokens(t, vocab, config);
+    TX_THEN(status, tx_pre_tokenizer_gpt2(&t->pre_tokenizer, prefix));
+    TX_THEN(status, read_config_tokens(t, vocab, config));
     int32_t end = status ? -1 : tx_tokenizer_find(t, TX_END_OF_TEXT);
     if (end >= 0 && !t->vocab.token[end].added)
         status = tx_tokenizer_add_special(t, TX_END_OF_TEXT, end);
@@ -194,12 +183,10 @@ static tx_status read_pair(tx_tokenizer *t, const tx_json *config)
 static tx_status read_tokenizer(tx_tokenizer *t)
 {
     tx_json *json;
-    tx_status status = tx_json_parse(t->source[TOKENIZER].data, t->source[TOKENIZER].size, names[TOKENIZER], &json);
-    if (status)
-        return status;
-    status = tx_tokenizer_read(t, json);
+    TX_TRY(tx_json_parse(t->source[TOKENIZER].data, t->source[TOKENIZER].size, names[TOKENIZER], &json));
+    tx_status status = tx_tokenizer_read(t, json);
     tx_json_free(json);
-    return status ? tx_fail_in(status, "%s", names[TOKENIZER]) : TX_OK;
+    return tx_fail_in(status, "%s", names[TOKENIZER]);
 }
 
 static tx_status read_all(tx_tokenizer *t)
@@ -208,15 +195,10 @@ static tx_status read_all(tx_tokenizer *t)
     tx_status status = TX_OK;
     if (t->source[CONFIG].data)
         status = tx_json_parse(t->source[CONFIG].data, t->source[CONFIG].size, names[CONFIG], &config);
+    TX_THEN(status, t->source[TOKENIZER].data ? read_tokenizer(t) : read_pair(t, config));
+    TX_THEN(status, tx_tokenizer_seal(t));
     if (!status)
-        status = t->source[TOKENIZER].data ? read_tokenizer(t) : read_pair(t, config);
-    if (!status)
-        status = tx_tokenizer_seal(t);
-    if (!status) {
-        status = find_end(t, config);
-        if (status)
-            status = tx_fail_in(status, "%s", names[CONFIG]);
-    }
+        status = tx_fail_in(find_end(t, config), "%s", names[CONFIG]);
     tx_json_free(config);
     return status;
 }
@@ -224,15 +206,10 @@ static tx_status read_all(tx_tokenizer *t)
 tx_status tx_tokenizer_open(const char *path, tx_tokenizer **tokenizer)
 {
     tx_tokenizer *made = NULL;
-    tx_status status = tx_tokenizer_new(&made);
-    if (status)
-        return status;
-    status = read_sources(made, path);
-    if (!status) {
-        status = read_all(made);
-        if (status)
-            status = tx_fail_in(status, "%s", path);
-    }
+    TX_TRY(tx_tokenizer_new(&made));
+    tx_status status = read_sources(made, path);
+    if (!status)
+        status = tx_fail_in(read_all(made), "%s", path);
     if (status)
         tx_tokenizer_free(made);
     else

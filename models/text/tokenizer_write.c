@@ -78,11 +78,8 @@ static tx_status write_added(const tx_tokenizer *t, tx_json *json)
         const tx_added *added = &t->additions.at[i];
         tx_json *token = tx_json_object();
         status = tx_json_set_int(token, "id", added->id);
-        if (!status)
-            status = tx_json_set_string(token, "content", added->text);
-#define X(flag)  \
-    if (!status) \
-        status = tx_json_set_bool(token, #flag, added->flag);
+        TX_THEN(status, tx_json_set_string(token, "content", added->text));
+#define X(flag) TX_THEN(status, tx_json_set_bool(token, #flag, added->flag));
         TX_ADDED_FLAGS(X)
 #undef X
         if (status)
@@ -104,18 +101,12 @@ static tx_status save_tokenizer(const tx_tokenizer *t, const char *folder)
     tx_json *json, *model;
     tx_letters letters;
     tx_letters_make(&letters);
-    tx_status status = tx_json_parse(frame, sizeof frame - 1, TOKENIZER, &json);
-    if (status)
-        return status;
-    status = write_added(t, json);
-    if (!status)
-        status = tx_json_get(json, "model", TX_JSON_OBJECT, &model);
-    if (!status)
-        status = write_vocab(t, &letters, model);
-    if (!status)
-        status = write_merges(t, &letters, model);
-    if (!status)
-        status = write_in(folder, TOKENIZER, json);
+    TX_TRY(tx_json_parse(frame, sizeof frame - 1, TOKENIZER, &json));
+    tx_status status = write_added(t, json);
+    TX_THEN(status, tx_json_get(json, "model", TX_JSON_OBJECT, &model));
+    TX_THEN(status, write_vocab(t, &letters, model));
+    TX_THEN(status, write_merges(t, &letters, model));
+    TX_THEN(status, write_in(folder, TOKENIZER, json));
     tx_json_free(json);
     return status;
 }
@@ -127,37 +118,31 @@ static tx_status save_config(const char *folder, int64_t model_max_length)
     tx_status status = tx_json_set_string(json, "tokenizer_class", "PreTrainedTokenizerFast");
     for (size_t i = 0; i < sizeof roles / sizeof roles[0] && !status; i++)
         status = tx_json_set_string(json, roles[i], TX_END_OF_TEXT);
-    if (!status)
-        status = tx_json_set_int(json, "model_max_length", model_max_length);
+    TX_THEN(status, tx_json_set_int(json, "model_max_length", model_max_length));
     /* Else decoding would drop spaces before punctuation. */
-    if (!status)
-        status = tx_json_set_bool(json, "clean_up_tokenization_spaces", false);
-    if (!status)
-        status = write_in(folder, TOKENIZER_CONFIG, json);
+    TX_THEN(status, tx_json_set_bool(json, "clean_up_tokenization_spaces", false));
+    TX_THEN(status, write_in(folder, TOKENIZER_CONFIG, json));
     tx_json_free(json);
     return status;
 }
 
 static tx_status save_copies(const tx_tokenizer *t, const char *folder)
 {
-    tx_status status = TX_OK;
-    for (int i = 0; i < TX_SOURCES && !status; i++) {
+    for (int i = 0; i < TX_SOURCES; i++) {
         const tx_source *source = &t->source[i];
         if (!source->data)
             continue;
         char path[TX_PATH_ROOM];
-        status = tx_file_write(tx_path_in(path, folder, source->name), source->data, source->size);
+        TX_TRY(tx_file_write(tx_path_in(path, folder, source->name), source->data, source->size));
     }
-    return status;
+    return TX_OK;
 }
 
 tx_status tx_tokenizer_save(const tx_tokenizer *tokenizer, const char *folder, int64_t model_max_length)
 {
-    tx_status status = tx_folder_create(folder);
-    if (status)
-        return status;
+    TX_TRY(tx_folder_create(folder));
     if (tokenizer->source[0].name)
         return save_copies(tokenizer, folder);
-    status = save_tokenizer(tokenizer, folder);
-    return status ? status : save_config(folder, model_max_length);
+    TX_TRY(save_tokenizer(tokenizer, folder));
+    return save_config(folder, model_max_length);
 }

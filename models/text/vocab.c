@@ -33,8 +33,7 @@ tx_status tx_vocab_put(tx_vocab *vocab, int64_t id, tx_token_kind kind, const ch
         return tx_fail(TX_FORMAT, "a token of %zu bytes", size);
     const size_t at = vocab->bytes.size;
     tx_status status = tx_array_reserve(&vocab->token, &vocab->room, (size_t)id + 1, sizeof *vocab->token, "tokens");
-    if (!status)
-        status = tx_index_add(&vocab->index, tx_hash_bytes(bytes, size), (size_t)id);
+    TX_THEN(status, tx_index_add(&vocab->index, tx_hash_bytes(bytes, size), (size_t)id));
     tx_buffer_add(&vocab->bytes, bytes, size);
     tx_buffer_add(&vocab->bytes, "", 1);
     if (status || vocab->bytes.status)

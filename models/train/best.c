@@ -104,8 +104,7 @@ tx_status tx_best_read(const tx_json *json, const char *checkpoint, const char *
     if (!old && *text == '/')
         return set_path(state, text, output_dir);
     status = find_beside(checkpoint, step, &beside);
-    if (!status)
-        status = set_path(state, old && !tx_file_exists(beside) ? text : beside, output_dir);
+    TX_THEN(status, set_path(state, old && !tx_file_exists(beside) ? text : beside, output_dir));
     free(beside);
     return status;
 }
@@ -115,19 +114,17 @@ tx_status tx_best_read(const tx_json *json, const char *checkpoint, const char *
 /* All weights to `copy`, or back from there; copy NULL: only counts them. */
 static tx_status copy_weights(tx_model *model, float *copy, bool back, int64_t *count)
 {
-    tx_status status = TX_OK;
     *count = 0;
-    for (int32_t i = 0; i < tx_model_param_count(model) && !status; i++) {
+    for (int32_t i = 0; i < tx_model_param_count(model); i++) {
         const char *name;
         const tx_param_spec *spec;
-        status = tx_model_param(model, i, &name, &spec);
-        if (!status && copy)
-            status = back ? tx_model_write(model, TX_PART_WEIGHT, i, copy + *count)
-                          : tx_model_read(model, TX_PART_WEIGHT, i, copy + *count);
-        if (!status)
-            *count += tx_shape_count(&spec->logical);
+        TX_TRY(tx_model_param(model, i, &name, &spec));
+        if (copy)
+            TX_TRY(back ? tx_model_write(model, TX_PART_WEIGHT, i, copy + *count)
+                        : tx_model_read(model, TX_PART_WEIGHT, i, copy + *count));
+        *count += tx_shape_count(&spec->logical);
     }
-    return status;
+    return TX_OK;
 }
 
 tx_status tx_run_replace_weights(tx_model *model, tx_comm *comm, tx_status (*load)(void *context), void *context,
@@ -138,8 +135,7 @@ tx_status tx_run_replace_weights(tx_model *model, tx_comm *comm, tx_status (*loa
     float *last = status ? NULL : malloc((size_t)count * sizeof *last);
     if (!status && !last)
         status = tx_fail(TX_MEMORY, "no memory for a copy of %" PRId64 " weights", count);
-    if (!status)
-        status = copy_weights(model, last, false, &count);
+    TX_THEN(status, copy_weights(model, last, false, &count));
     const bool kept = status == TX_OK;
     if (kept)
         status = load(context);

@@ -282,7 +282,7 @@ static tx_status put_card(FILE *to, const char *name, const tx_json *facts)
     fputs("\n## Model description\n\nMore information needed\n\n## Intended uses & limitations\n\n"
           "More information needed\n\n## Training and evaluation data\n\nMore information needed\n",
           to);
-    tx_status status = put_hyperparameters(to, facts);
+    TX_TRY(put_hyperparameters(to, facts));
     put_table(to, facts);
     fprintf(to, "\n### Framework versions\n\n- TX %s\n", TX_VERSION);
     if (device) {
@@ -290,7 +290,7 @@ static tx_status put_card(FILE *to, const char *name, const tx_json *facts)
         put_markdown(to, device);
         fputc('\n', to);
     }
-    return status;
+    return TX_OK;
 }
 
 /* ---- the file ------------------------------------------------------------------------------------------ */
@@ -326,8 +326,7 @@ tx_status tx_card_write(const char *folder, const tx_json *facts)
         status = TX_MEMORY;
     if (status == TX_MEMORY)
         tx_fail(status, "%s: no memory for the model card", folder);
-    if (!status)
-        status = tx_file_write(path, text, size);
+    TX_THEN(status, tx_file_write(path, text, size));
     free(text);
     free(name);
     free(path);

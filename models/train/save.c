@@ -19,8 +19,7 @@ static tx_status copy_file(const char *from, const char *to, const char *name)
     tx_status status = source && target ? TX_OK : TX_MEMORY;
     if (!status && tx_file_exists(source)) {
         status = tx_file_read(source, LOG_LIMIT, &data, &size);
-        if (!status)
-            status = tx_file_write(target, data, size);
+        TX_THEN(status, tx_file_write(target, data, size));
     }
     free(data);
     free(source);
@@ -70,13 +69,10 @@ static tx_status fill(const save *s, tx_status status)
     const char *folder = tx_checkpoint_folder(s->checkpoint);
     free(s->state->kernels);
     s->state->kernels = NULL;
-    if (!status)
-        status = tx_engine_choices(s->engine, &s->state->kernels);
-    if (!status)
-        status = o->write(o->write_context, folder);
+    TX_THEN(status, tx_engine_choices(s->engine, &s->state->kernels));
+    TX_THEN(status, o->write(o->write_context, folder));
     status = write_states(s, status);
-    if (!status)
-        status = tx_run_state_write(s->state, &o->facts, o->output_dir, folder);
+    TX_THEN(status, tx_run_state_write(s->state, &o->facts, o->output_dir, folder));
     return status || !s->log ? status : copy_file(o->output_dir, folder, TX_RUN_LOG);
 }
 
@@ -85,10 +81,8 @@ static tx_status write_checkpoint(save *s, tx_status status)
 {
     const tx_run_options *o = s->options;
     char *folder = status ? NULL : tx_path_join(o->output_dir, s->name);
-    if (!status)
-        status = folder ? tx_disk_check(o->output_dir, o->checkpoint_bytes) : TX_MEMORY;
-    if (!status)
-        status = tx_checkpoint_begin(o->output_dir, s->state->step, &s->checkpoint);
+    TX_THEN(status, folder ? tx_disk_check(o->output_dir, o->checkpoint_bytes) : TX_MEMORY);
+    TX_THEN(status, tx_checkpoint_begin(o->output_dir, s->state->step, &s->checkpoint));
     status = s->checkpoint ? fill(s, status) : write_states(s, status);
     if (!status)
         status = tx_checkpoint_commit(s->checkpoint);
@@ -105,15 +99,13 @@ static tx_status write_checkpoint(save *s, tx_status status)
 /* Removes the oldest checkpoints; the new one is there all the same where that fails. */
 static void prune(const tx_run_options *o, const tx_run_state *state)
 {
-    char *best = NULL, message[512];
+    char *best = NULL;
     tx_status status = state->best_checkpoint ? tx_run_state_best(state, o->output_dir, &best) : TX_OK;
     if (!status)
         status = tx_checkpoint_prune(o->output_dir, o->save_total_limit, state->step, best, &o->report);
     free(best);
-    if (!status)
-        return;
-    snprintf(message, sizeof message, "old checkpoints are not removed: %.440s", tx_error());
-    tx_report(&o->report, message);
+    if (status)
+        tx_tell(&o->report, "old checkpoints are not removed: %.440s", tx_error());
 }
 
 tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const tx_run_options *o, tx_run_state *state,
@@ -188,9 +180,7 @@ tx_status tx_run_check_room(const tx_run_options *o, int64_t step, int64_t epoch
 {
     const int64_t saves = count_saves(o, step, epoch_steps);
     int64_t there = 0;
-    tx_status status = tx_checkpoint_count(o->output_dir, &there);
-    if (status)
-        return status;
+    TX_TRY(tx_checkpoint_count(o->output_dir, &there));
     /* How many there will be besides those: at most at a time, and at the end. Without a limit older ones may be moved
      * away by others while the run goes on: two are certain. */
     int64_t most = least_of(saves, 2), end = most;
@@ -202,8 +192,8 @@ tx_status tx_run_check_room(const tx_run_options *o, int64_t step, int64_t epoch
     }
     const int64_t saving = bytes_of(most, o->checkpoint_bytes);
     const int64_t ending = bytes_of(end, o->checkpoint_bytes) + model_bytes;
-    status = tx_disk_check(o->output_dir, saving > ending ? saving : ending);
-    return status ? tx_fail_in(status, "no room for the run's checkpoints and its model") : TX_OK;
+    tx_status status = tx_disk_check(o->output_dir, saving > ending ? saving : ending);
+    return tx_fail_in(status, "no room for the run's checkpoints and its model");
 }
 
 /* ---- Going on ---------------------------------------------------------------------------------------- */
@@ -217,8 +207,7 @@ tx_status tx_run_resume(tx_model *model, tx_trainer *trainer, const tx_run_state
     tx_results results = {0};
     results.value[TX_RESULT_UPDATES] = (float)state->updates;
     results.value[TX_RESULT_SKIPPED] = (float)state->skipped;
-    if (!status)
-        status = tx_model_restore(model, &results);
+    TX_THEN(status, tx_model_restore(model, &results));
     tx_trainer_set_steps(trainer, state->step);
     return status || !output_dir ? status : copy_file(checkpoint, output_dir, TX_RUN_LOG);
 }

@@ -113,10 +113,7 @@ static uint8_t *put_summary(uint8_t *at, const char *tag, float value)
 /* Says once that the file ends here. */
 static void give_up(tx_tensorboard *b, const char *why)
 {
-    char message[1024];
-    snprintf(message, sizeof message, "%s: cannot write the events: %s; training goes on without them", b->path, why);
-    if (b->report.warn)
-        b->report.warn(b->report.context, message);
+    tx_tell(&b->report, "%.900s: cannot write the events: %s; training goes on without them", b->path, why);
     close(b->file);
     b->file = -1;
 }
@@ -178,9 +175,7 @@ static tx_status create(tx_tensorboard *b, const char *folder, time_t now)
 
 tx_status tx_tensorboard_open(const char *folder, const tx_reporter *report, tx_tensorboard **board)
 {
-    tx_status status = tx_folder_create(folder);
-    if (status)
-        return status;
+    TX_TRY(tx_folder_create(folder));
     tx_tensorboard *b = calloc(1, sizeof *b);
     if (!b)
         return tx_fail(TX_MEMORY, "%s: out of memory", folder);
@@ -189,7 +184,7 @@ tx_status tx_tensorboard_open(const char *folder, const tx_reporter *report, tx_
     make_table(b->table);
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    status = create(b, folder, now.tv_sec);
+    tx_status status = create(b, folder, now.tv_sec);
     if (status) {
         tx_tensorboard_close(b);
         return status;
