@@ -6,7 +6,6 @@
 #include "models/files/folder.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

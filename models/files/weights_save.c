@@ -2,7 +2,6 @@
  * From the parameters of a model to weight files: one, or shards and their index as transformers writes them. */
 #include "models/files/weights.h"
 
-#include "api/base/file.h"
 #include "api/base/json.h"
 #include "models/files/folder.h"
 

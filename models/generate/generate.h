@@ -18,6 +18,21 @@ void tx_forward_free(tx_forward *forward);
 /* logits [count, vocab_size], without padding. Ids outside the vocabulary are refused. */
 tx_status tx_forward_run(tx_forward *forward, const int32_t *ids, float *logits);
 
+/* ---- Perplexity ------------------------------------------------------------------------------------ */
+
+/* Of a text longer than the model's context, by windows that overlap, as Hugging Face's guide "Perplexity of
+ * fixed-length models" computes it: window i holds max_length tokens from i * stride on; of each only the tokens that
+ * no earlier window held are scored. As in the guide, the mean loss of a window weighs by the number of those tokens
+ * less one, and the perplexity is exp of the mean. */
+typedef struct tx_perplexity tx_perplexity;
+
+/* Create it before the weights are loaded, free it before the model. */
+tx_status tx_perplexity_create(tx_model *model, const tx_config *config, const tx_perplexity_options *options,
+                               tx_perplexity **perplexity);
+void tx_perplexity_free(tx_perplexity *perplexity);
+/* Of `count` ids, at least 2. */
+tx_status tx_perplexity_run(tx_perplexity *perplexity, const int32_t *ids, int64_t count, tx_perplexity_result *result);
+
 /* ---- Generation ------------------------------------------------------------------------------------ */
 
 typedef struct tx_generator tx_generator;

@@ -2,14 +2,11 @@
  * Defaults, generation_config.json, and what goes together. */
 #include "models/generate/generation.h"
 
-#include "api/base/file.h"
 #include "api/base/json.h"
 #include "models/files/folder.h"
 
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define FILE_LIMIT (1 << 20)

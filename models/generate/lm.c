@@ -4,7 +4,6 @@
 
 #include "models/arch/find.h"
 #include "models/files/hub.h"
-#include "models/generate/perplexity.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The text of a line of JSON. jansson holds a long string twice beside its line, and takes as long as tokenising it:
  * such a text is left out of what it reads, and spelled out here. */
-#include "models/text/jsonl.h"
-
+#include "models/text/lines.h"
 #include "models/text/utf8.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

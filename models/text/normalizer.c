@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Normalizers: what a text becomes before it is cut into words. */
-#include "models/text/normalizer.h"
+#include "models/text/steps.h"
 #include "models/text/unicode.h"
 #include "models/text/utf8.h"
 

@@ -4,7 +4,6 @@
 #include "models/text/bpe.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- The model ----------------------------------------------------------------------------------- */

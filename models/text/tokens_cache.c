@@ -6,7 +6,6 @@
 #include "api/base/file.h"
 #include "models/files/folder.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

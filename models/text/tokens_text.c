@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Texts to tokens, by several threads: each has a range of whole lines, and their results are put end to end. */
 #include "models/array.h"
-#include "models/text/jsonl.h"
 #include "models/text/lines.h"
 #include "models/text/thread.h"
 #include "models/text/tokens.h"

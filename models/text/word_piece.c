@@ -4,7 +4,6 @@
 #include "models/text/bpe.h"
 #include "models/text/utf8.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 tx_status tx_word_piece_read(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab)

@@ -3,12 +3,11 @@
 #include "models/train/running.h"
 
 #include "api/base/clock.h"
-#include "api/base/file.h"
+#include "models/files/folder.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* ---- Evaluation and checkpoints --------------------------------------------------------------------- */
 
@@ -212,16 +211,14 @@ tx_status tx_running_load(tx_running *r, int64_t step)
     return tx_loader_create(&o->train, &loader, step, &r->loader);
 }
 
-static tx_status start(tx_running *r, char **log_path)
+static tx_status start(tx_running *r, const char *log_path)
 {
     const tx_run_options *o = r->options;
     const tx_trainer_options *t = tx_trainer_options_of(r->trainer);
     TX_TRY(tx_running_load(r, r->state->step));
     if (r->comm && r->comm->size > 1)
         TX_TRY(tx_pace_create(r->comm, o->overlap, o->balance, t->batch, t->all_rows, &r->pace));
-    if (r->speaks && o->output_dir && !(*log_path = tx_path_join(o->output_dir, TX_RUN_LOG)))
-        return TX_MEMORY;
-    tx_log_open(&r->log, *log_path, r->state->step > 0, &o->report);
+    tx_log_open(&r->log, log_path, r->state->step > 0, &o->report);
     return TX_OK;
 }
 
@@ -242,15 +239,14 @@ tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const 
     };
     r.speaks = !r.comm || r.comm->rank == 0;
     tx_trainer_ask(trainer, tx_running_vote, &r);
-    char *log_path = NULL;
+    const char *log_path = r.speaks && options->output_dir ? TX_PATH(options->output_dir, TX_RUN_LOG) : NULL;
     double begin = tx_now();
-    tx_status status = start(&r, &log_path);
+    tx_status status = start(&r, log_path);
     TX_THEN(status, loop(&r));
     summary->wall = tx_now() - begin;
     if (r.log.path)
         tx_log_close(&r.log);
     tx_loader_free(r.loader);
     tx_pace_free(r.pace);
-    free(log_path);
     return status;
 }

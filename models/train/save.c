@@ -3,6 +3,7 @@
 #include "api/base/file.h"
 #include "comm/comm.h"
 #include "models/files/checkpoint.h"
+#include "models/files/folder.h"
 #include "models/train/run.h"
 
 #include <inttypes.h>
@@ -14,16 +15,14 @@
 /* Copies from/name to to/name; nothing where there is none. */
 static tx_status copy_file(const char *from, const char *to, const char *name)
 {
-    char *source = tx_path_join(from, name), *target = tx_path_join(to, name), *data = NULL;
-    size_t size = 0;
-    tx_status status = source && target ? TX_OK : TX_MEMORY;
-    if (!status && tx_file_exists(source)) {
-        status = tx_file_read(source, LOG_LIMIT, &data, &size);
-        TX_THEN(status, tx_file_write(target, data, size));
-    }
+    const char *source = TX_PATH(from, name);
+    char *data;
+    size_t size;
+    if (!tx_file_exists(source))
+        return TX_OK;
+    TX_TRY(tx_file_read(source, LOG_LIMIT, &data, &size));
+    tx_status status = tx_file_write(TX_PATH(to, name), data, size);
     free(data);
-    free(source);
-    free(target);
     return status;
 }
 
@@ -46,9 +45,7 @@ static tx_status write_states(const save *s, tx_status status)
     const bool spread = s->comm && tx_model_spreads(s->model), writes = s->checkpoint && !status;
     tx_optimizer_saver *saver = NULL;
     char digest[TX_DIGEST_TEXT];
-    char *path = writes ? tx_path_join(tx_checkpoint_folder(s->checkpoint), TX_RUN_OPTIMIZER) : NULL;
-    if (writes && !path)
-        status = TX_MEMORY;
+    const char *path = writes ? TX_PATH(tx_checkpoint_folder(s->checkpoint), TX_RUN_OPTIMIZER) : NULL;
     if (!status && (path || spread))
         status = tx_optimizer_saver_create(s->model, &saver);
     if (spread)
@@ -58,7 +55,6 @@ static tx_status write_states(const save *s, tx_status status)
     if (!status && path)
         status = tx_checkpoint_expect(s->checkpoint, TX_RUN_OPTIMIZER, digest);
     tx_optimizer_saver_free(saver);
-    free(path);
     return status;
 }
 
@@ -80,8 +76,8 @@ static tx_status fill(const save *s, tx_status status)
 static tx_status write_checkpoint(save *s, tx_status status)
 {
     const tx_run_options *o = s->options;
-    char *folder = status ? NULL : tx_path_join(o->output_dir, s->name);
-    TX_THEN(status, folder ? tx_disk_check(o->output_dir, o->checkpoint_bytes) : TX_MEMORY);
+    const char *folder = TX_PATH(o->output_dir, s->name);
+    TX_THEN(status, tx_disk_check(o->output_dir, o->checkpoint_bytes));
     TX_THEN(status, tx_checkpoint_begin(o->output_dir, s->state->step, &s->checkpoint));
     status = s->checkpoint ? fill(s, status) : write_states(s, status);
     if (!status)
@@ -92,7 +88,6 @@ static tx_status write_checkpoint(save *s, tx_status status)
         tx_watch_saved(o->watch, folder);
     if (!status && o->listener.saved)
         o->listener.saved(o->listener.context, folder);
-    free(folder);
     return status;
 }
 
@@ -201,9 +196,7 @@ tx_status tx_run_check_room(const tx_run_options *o, int64_t step, int64_t epoch
 tx_status tx_run_resume(tx_model *model, tx_trainer *trainer, const tx_run_state *state, const char *checkpoint,
                         const char *output_dir)
 {
-    char *path = tx_path_join(checkpoint, TX_RUN_OPTIMIZER);
-    tx_status status = path ? tx_optimizer_load(model, path) : TX_MEMORY;
-    free(path);
+    tx_status status = tx_optimizer_load(model, TX_PATH(checkpoint, TX_RUN_OPTIMIZER));
     tx_results results = {0};
     results.value[TX_RESULT_UPDATES] = (float)state->updates;
     results.value[TX_RESULT_SKIPPED] = (float)state->skipped;

@@ -2,13 +2,11 @@
  * The state of a run, and its files. */
 #include "models/train/state.h"
 
-#include "api/base/file.h"
 #include "models/files/checkpoint.h"
-#include "models/train/best.h"
+#include "models/files/folder.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +15,8 @@
 #define MOST ((int64_t)1 << 53)
 /* The device counts updates in fp32, which is exact up to here. */
 #define EXACT ((int64_t)1 << 24)
+/* X(member, least): the counters in run_state.json. */
+#define COUNTER_MAP(X) X(step, 0) X(tokens, 0) X(logged, 0) X(bad, 0) X(skipped, 0) X(updates, 0) X(best_step, -1)
 
 tx_status tx_run_state_create(tx_run_state *state)
 {
@@ -114,15 +114,10 @@ static tx_status fill_trainer(tx_json *json, const tx_run_state *s, const tx_run
 
 static tx_status fill_run(tx_json *json, const tx_run_state *s)
 {
-    const struct {
-        const char *name;
-        int64_t value;
-    } whole[] = {
-        {"format", FORMAT}, {"step", s->step},       {"tokens", s->tokens},   {"logged", s->logged},
-        {"bad", s->bad},    {"skipped", s->skipped}, {"updates", s->updates}, {"best_step", s->best_step},
-    };
-    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
-        TX_TRY(tx_json_set_int(json, whole[i].name, whole[i].value));
+    TX_TRY(tx_json_set_int(json, "format", FORMAT));
+#define X(name, least) TX_TRY(tx_json_set_int(json, #name, s->name));
+    COUNTER_MAP(X)
+#undef X
     TX_TRY(tx_json_set_number(json, "epoch", s->epoch));
     TX_TRY(tx_json_set_number(json, "flops", s->flops));
     TX_TRY(set_number(json, "loss_sum", s->loss_sum));
@@ -136,11 +131,9 @@ static tx_status fill_run(tx_json *json, const tx_run_state *s)
 /* Writes one of the files and frees `json`. `filled` is how filling it went. */
 static tx_status write_file(tx_json *json, tx_status filled, const char *folder, const char *name)
 {
-    char *path = filled ? NULL : tx_path_join(folder, name);
-    tx_status status = filled ? filled : path ? tx_json_write(path, json, TX_JSON_SORTED) : TX_MEMORY;
-    free(path);
+    TX_THEN(filled, tx_json_write(TX_PATH(folder, name), json, TX_JSON_SORTED));
     tx_json_free(json);
-    return status;
+    return filled;
 }
 
 tx_status tx_run_state_write_trainer(const tx_run_state *state, const tx_run_facts *facts, const char *output_dir,
@@ -159,17 +152,6 @@ tx_status tx_run_state_write(const tx_run_state *state, const tx_run_facts *fact
 }
 
 /* ---- Reading ---------------------------------------------------------------------------------------- */
-
-/* A string that may be absent, copied. */
-static tx_status get_text(const tx_json *json, const char *name, char **copy)
-{
-    const char *text;
-    tx_status status = tx_json_get_string(json, name, &text);
-    if (status)
-        return status == TX_NOT_FOUND ? TX_OK : status;
-    *copy = strdup(text);
-    return *copy ? TX_OK : tx_fail(TX_MEMORY, "%s: out of memory", name);
-}
 
 /* Refuses what no run can have come to. */
 static tx_status check_counts(const tx_run_state *s)
@@ -192,75 +174,57 @@ static tx_status check_counts(const tx_run_state *s)
 static tx_status read_run(const tx_json *json, const char *folder, const char *output_dir, tx_run_state *s)
 {
     int64_t format = 0;
-    const struct {
-        const char *name;
-        int64_t least, *value;
-    } whole[] = {
-        {"format", 1, &format},      {"step", 0, &s->step},
-        {"tokens", 0, &s->tokens},   {"logged", 0, &s->logged},
-        {"bad", 0, &s->bad},         {"skipped", 0, &s->skipped},
-        {"updates", 0, &s->updates}, {"best_step", -1, &s->best_step},
-    };
-    tx_status status = TX_OK;
-    for (size_t i = 0; i < sizeof whole / sizeof whole[0] && !status; i++)
-        status = tx_json_get_int(json, whole[i].name, whole[i].least, MOST, whole[i].value);
-    if (!status && format != FORMAT)
-        return tx_fail(TX_UNSUPPORTED, "format %" PRId64 ", this version of TX reads %d", format, FORMAT);
-    TX_THEN(status, tx_json_get_number(json, "epoch", 0, 1e18, &s->epoch));
-    TX_THEN(status, tx_json_get_number(json, "flops", 0, 1e300, &s->flops));
-    if (!status && tx_json_has(json, "loss_sum"))
-        status = tx_json_get_number(json, "loss_sum", -1e300, 1e300, &s->loss_sum);
-    else if (!status)
-        s->loss_sum = (double)NAN;
-    if (!status && tx_json_has(json, "best")) {
-        status = tx_json_get_number(json, "best", -1e300, 1e300, &s->best);
-        s->has_best = true;
-    }
-    TX_THEN(status, check_counts(s));
-    TX_THEN(status, tx_best_read(json, folder, output_dir, s));
-    TX_THEN(status, get_text(json, "kernels", &s->kernels));
+    const char *kernels = NULL;
     tx_json *run;
-    TX_THEN(status, tx_json_get(json, "run", TX_JSON_OBJECT, &run));
-    if (!status && !(s->run = tx_json_copy(run)))
-        status = TX_MEMORY;
-    return status;
+    TX_TRY(tx_json_get_int(json, "format", 1, MOST, &format));
+    if (format != FORMAT)
+        return tx_fail(TX_UNSUPPORTED, "format %" PRId64 ", this version of TX reads %d", format, FORMAT);
+#define X(name, least) TX_TRY(tx_json_get_int(json, #name, least, MOST, &s->name));
+    COUNTER_MAP(X)
+#undef X
+    TX_TRY(tx_json_get_number(json, "epoch", 0, 1e18, &s->epoch));
+    TX_TRY(tx_json_get_number(json, "flops", 0, 1e300, &s->flops));
+    s->loss_sum = (double)NAN;
+    if (tx_json_has(json, "loss_sum"))
+        TX_TRY(tx_json_get_number(json, "loss_sum", -1e300, 1e300, &s->loss_sum));
+    s->has_best = tx_json_has(json, "best");
+    if (s->has_best)
+        TX_TRY(tx_json_get_number(json, "best", -1e300, 1e300, &s->best));
+    TX_TRY(check_counts(s));
+    TX_TRY(tx_best_read(json, folder, output_dir, s));
+    if (tx_json_has(json, "kernels"))
+        TX_TRY(tx_json_get_string(json, "kernels", &kernels));
+    TX_TRY(tx_json_get(json, "run", TX_JSON_OBJECT, &run));
+    s->kernels = kernels ? strdup(kernels) : NULL;
+    s->run = tx_json_copy(run);
+    return s->run && (s->kernels || !kernels) ? TX_OK : tx_fail(TX_MEMORY, "no memory for the state of the run");
 }
 
 static tx_status take_history(const tx_json *json, tx_run_state *state)
 {
     tx_json *history;
     int64_t step = 0;
-    tx_status status = tx_json_get_int(json, "global_step", 0, MOST, &step);
-    if (!status && step != state->step)
+    TX_TRY(tx_json_get_int(json, "global_step", 0, MOST, &step));
+    if (step != state->step)
         return tx_fail(TX_FORMAT, "is of step %" PRId64 ", " TX_RUN_STATE " beside it of step %" PRId64, step,
                        state->step);
-    TX_THEN(status, tx_json_get(json, "log_history", TX_JSON_ARRAY, &history));
-    if (status)
-        return status;
+    TX_TRY(tx_json_get(json, "log_history", TX_JSON_ARRAY, &history));
     state->history = tx_json_copy(history);
     return state->history ? TX_OK : TX_MEMORY;
-}
-
-static tx_status read_json(const char *folder, const char *name, tx_json **json)
-{
-    char *path = tx_path_join(folder, name);
-    tx_status status = path ? tx_json_read(path, STATE_LIMIT, json) : TX_MEMORY;
-    free(path);
-    return status;
 }
 
 /* Which file a failure is about; one that lacks a member is not what it should be. */
 static tx_status blame(tx_status status, const char *folder, const char *name)
 {
-    return status ? tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s/%s", folder, name) : TX_OK;
+    return tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s/%s", folder, name);
 }
 
 static tx_status read_files(const char *folder, const char *output_dir, tx_run_state *made)
 {
     tx_json *run = NULL, *trainer = NULL;
     int64_t step = 0;
-    tx_status status = read_json(folder, TX_RUN_STATE, &run);
-    TX_THEN(status, read_json(folder, TX_TRAINER_STATE, &trainer));
+    tx_status status = tx_json_read(TX_PATH(folder, TX_RUN_STATE), STATE_LIMIT, &run);
+    TX_THEN(status, tx_json_read(TX_PATH(folder, TX_TRAINER_STATE), STATE_LIMIT, &trainer));
     TX_THEN(status, tx_checkpoint_saved_step(folder, &step));
     if (!status) {
         status = read_run(run, folder, output_dir, made);
@@ -307,10 +271,9 @@ tx_status tx_run_state_agree(const tx_run_state *state, const tx_json *now, cons
 {
     tx_status status = TX_OK;
     for (void *i = tx_json_first(now); i && !status && state->run; i = tx_json_next(now, i)) {
-        char *mine = tx_json_text(tx_json_value(i), TX_JSON_LINE), *theirs = NULL;
-        for (void *k = tx_json_first(state->run); k && !theirs; k = tx_json_next(state->run, k))
-            if (strcmp(tx_json_key(k), tx_json_key(i)) == 0)
-                theirs = tx_json_text(tx_json_value(k), TX_JSON_LINE);
+        const tx_json *then = tx_json_find(state->run, tx_json_key(i));
+        char *mine = tx_json_text(tx_json_value(i), TX_JSON_LINE);
+        char *theirs = then ? tx_json_text(then, TX_JSON_LINE) : NULL;
         if (mine && theirs && strcmp(mine, theirs) != 0)
             status = compare(tx_json_key(i), theirs, mine, report);
         free(mine);

@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 
-#include "models/text/jsonl.h"
 #include "models/text/lines.h"
 #include "tests/data/texts.h"
 

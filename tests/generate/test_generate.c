@@ -5,7 +5,6 @@
  *     test_generate DEVICE */
 #include "models/arch/gpt2.h"
 #include "models/generate/generate.h"
-#include "models/generate/perplexity.h"
 
 #include <math.h>
 #include <setjmp.h>
