@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tokenizers as files: what is read, what is written; the byte vocabulary; decoding. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/text/folders.h"
 
 /* ---- what is read ---------------------------------------------------------------------------------- */
 
 static void test_small(void **state)
 {
-    (void)state;
     char *folder = small_folder();
     tx_tokenizer *tokenizer;
     const char *bytes;
@@ -40,7 +32,6 @@ static void test_small(void **state)
 /* Files that say the same in other words: the same ids, the same digest where the ids can never differ. */
 static void test_equal_files(void **state)
 {
-    (void)state;
     static const struct {
         const char *place, *value;
         bool same_digest;
@@ -99,7 +90,6 @@ static void test_equal_files(void **state)
 /* What the modes make of " a  the": parts, given as texts that are encoded by themselves. */
 static void test_splitters(void **state)
 {
-    (void)state;
     static const struct {
         const char *pre_tokenizer, *parts[8];
     } cases[] = {
@@ -139,7 +129,6 @@ static void test_splitters(void **state)
 /* Ids without a word are refused; those of added tokens go on behind the words. */
 static void test_holes(void **state)
 {
-    (void)state;
     static const char added[] = "{\"id\":264,\"content\":\"<new>\",\"single_word\":false,\"lstrip\":false,"
                                 "\"rstrip\":false,\"normalized\":false,\"special\":true}";
     char *folder = small_folder();
@@ -163,8 +152,7 @@ static void test_holes(void **state)
 /* vocab.json and merges.txt made of the small tokenizer.json, with `extra` lines after the merges. */
 static char *pair_folder(const char *line_end, const char *extra)
 {
-    char *folder = small_folder(), *one = tx_path_join(folder, "tokenizer.json"),
-         *two = tx_path_join(folder, "vocab.json");
+    char *folder = small_folder(), *one = TX_PATH(folder, "tokenizer.json"), *two = TX_PATH(folder, "vocab.json");
     tx_json *json = read_in(folder, "tokenizer.json"), *model, *vocab, *merges;
     char text[4096] = "#version: 0.2";
     assert_ok(tx_json_get(json, "model", TX_JSON_OBJECT, &model));
@@ -180,14 +168,11 @@ static char *pair_folder(const char *line_end, const char *extra)
     write_in(folder, "merges.txt", text);
     unlink(one);
     tx_json_free(json);
-    free(one);
-    free(two);
     return folder;
 }
 
 static void test_pair(void **state)
 {
-    (void)state;
     char *folder = small_folder();
     tx_tokenizer *one, *pair;
     assert_ok(tx_tokenizer_open(folder, &one));
@@ -225,7 +210,6 @@ static void test_pair(void **state)
 
 static void test_added(void **state)
 {
-    (void)state;
     static const char *const tokens[] = {
         "{\"id\":263,\"content\":\"<l>\",\"single_word\":false,\"lstrip\":true,\"rstrip\":false,\"normalized\":false,"
         "\"special\":true}",
@@ -277,9 +261,8 @@ static void test_added(void **state)
 /* As many as models reserve for later. */
 static void test_many_added(void **state)
 {
-    (void)state;
     enum { MANY = 200, FIRST = 263 };
-    char *folder = small_folder(), *path = tx_path_join(folder, "tokenizer.json"), content[64], text[MANY * 16] = "";
+    char *folder = small_folder(), *path = TX_PATH(folder, "tokenizer.json"), content[64], text[MANY * 16] = "";
     tx_json *json = read_in(folder, "tokenizer.json"), *list, *token;
     assert_ok(tx_json_get(json, "added_tokens", TX_JSON_ARRAY, &list));
     for (int i = 0; i < MANY; i++) {
@@ -305,7 +288,6 @@ static void test_many_added(void **state)
         assert_int_equal(ids.id[i], FIRST + i);
     free(ids.id);
     tx_tokenizer_free(t);
-    free(path);
     remove_scratch(folder);
 }
 
@@ -313,7 +295,6 @@ static void test_many_added(void **state)
 
 static void test_save_copies(void **state)
 {
-    (void)state;
     static const char *const files[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"};
     char *from = small_folder(), *to = make_scratch();
     tx_tokenizer *tokenizer;
@@ -344,7 +325,6 @@ static void test_save_copies(void **state)
 
 static void test_bytes(void **state)
 {
-    (void)state;
     char bytes[256], *folder = make_scratch(), *text;
     size_t size;
     tx_tokenizer *made, *read;
@@ -385,7 +365,6 @@ static void test_bytes(void **state)
 /* The byte vocabulary as a file, and a Llama's: BPE of characters whose bytes have tokens. */
 static void test_files_of_others(void **state)
 {
-    (void)state;
     static const char *const of_bytes[][2] = {{"models/tiny_gpt2_bytes/tokenizer.json", "tokenizer.json"},
                                               {NULL, NULL}},
                              *const of_llama[][2] = {{"models/stories260K/tokenizer.json", "tokenizer.json"},
