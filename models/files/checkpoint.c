@@ -86,9 +86,8 @@ int64_t tx_checkpoint_step(const char *folder)
 /* The caller flushes the folder. */
 static tx_status rename_in(const char *folder, const char *from, const char *to)
 {
-    char old[TX_PATH_ROOM], new[TX_PATH_ROOM];
-    return rename(tx_path_in(old, folder, from), tx_path_in(new, folder, to)) == 0 ? TX_OK
-                                                                                   : tx_file_fail(old, "rename");
+    const char *old = TX_PATH(folder, from);
+    return rename(old, TX_PATH(folder, to)) == 0 ? TX_OK : tx_file_fail(old, "rename");
 }
 
 tx_status tx_checkpoint_remove(const char *folder, const char *name, int64_t step)
@@ -105,8 +104,7 @@ tx_status tx_checkpoint_remove(const char *folder, const char *name, int64_t ste
  * only by another version of TX, is not damaged. */
 static tx_status judge(const char *folder, const char *name, int64_t step, bool *whole)
 {
-    char path[TX_PATH_ROOM];
-    const tx_status status = tx_manifest_check(tx_path_in(path, folder, name), step, NULL);
+    const tx_status status = tx_manifest_check(TX_PATH(folder, name), step, NULL);
     *whole = status == TX_OK;
     return status == TX_FORMAT ? TX_OK : status;
 }
@@ -114,8 +112,8 @@ static tx_status judge(const char *folder, const char *name, int64_t step, bool 
 static tx_status look_for(const char *folder, const char *name, bool *there)
 {
     struct stat info;
-    char path[TX_PATH_ROOM];
-    *there = lstat(tx_path_in(path, folder, name), &info) == 0;
+    const char *path = TX_PATH(folder, name);
+    *there = lstat(path, &info) == 0;
     return *there || errno == ENOENT ? TX_OK : tx_file_fail(path, "look at it");
 }
 

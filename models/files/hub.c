@@ -340,7 +340,6 @@ tx_status tx_hub_split(const char *folder, tx_split split, char **path)
 {
     struct stat info;
     tx_names names;
-    char at[TX_PATH_ROOM];
     const char *found = NULL;
     if (stat(folder, &info) == 0 && !S_ISDIR(info.st_mode))
         return tx_fail(TX_IO, "%s: not a folder", folder);
@@ -348,7 +347,7 @@ tx_status tx_hub_split(const char *folder, tx_split split, char **path)
     tx_status status = TX_OK;
     for (size_t i = 0; i < names.count && !status; i++) {
         const char *name = names.name[i];
-        if (name[0] == '.' || !is_split(name, split) || stat(tx_path_in(at, folder, name), &info) != 0 ||
+        if (name[0] == '.' || !is_split(name, split) || stat(TX_PATH(folder, name), &info) != 0 ||
             !S_ISREG(info.st_mode))
             continue;
         if (found)
@@ -360,11 +359,7 @@ tx_status tx_hub_split(const char *folder, tx_split split, char **path)
         status =
             tx_fail(TX_NOT_FOUND, "%s: no %s file (%s with the ending .txt, .raw, .tokens, .jsonl or .bin)", folder,
                     stems[split][0], split == TX_SPLIT_VALIDATION ? "validation, valid or val" : stems[split][0]);
-    if (!status) {
-        char *made = tx_path_join(folder, found);
-        status = made ? TX_OK : TX_MEMORY;
-        *path = made ? made : *path;
-    }
+    TX_THEN(status, copy(TX_PATH(folder, found), path));
     tx_names_free(&names);
     return status;
 }

@@ -57,48 +57,32 @@ static tx_status fail_other(const char *path)
     return tx_fail(TX_IO, "%s: is not what was written: the disk is faulty", path);
 }
 
-/* {"size": ..., "sha256": ...} of folder/name. */
-static tx_status describe(const char *folder, const char *name, const tx_json *expected, tx_json **entry)
+/* Adds "name": {"size": ..., "sha256": ...} of folder/name. */
+static tx_status describe(const char *folder, const char *name, const tx_json *expected, tx_json *files)
 {
-    char digest[TX_DIGEST_TEXT];
-    const char *written;
+    char digest[TX_DIGEST_TEXT], *path = TX_PATH(folder, name);
+    const char *written = digest;
     int64_t size = 0;
-    char path[TX_PATH_ROOM];
-    tx_status status = flush_and_digest(tx_path_in(path, folder, name), digest, &size);
-    if (!status && tx_json_has(expected, name)) {
-        status = tx_json_get_string(expected, name, &written);
-        if (!status && strcmp(written, digest) != 0)
-            status = fail_other(path);
-    }
-    if (status)
-        return status;
-    tx_json *made = tx_json_object();
-    status = tx_json_set_int(made, "size", size);
-    TX_THEN(status, tx_json_set_string(made, "sha256", digest));
-    if (status) {
-        tx_json_free(made);
-        return status;
-    }
-    *entry = made;
-    return TX_OK;
+    if (strcmp(name, TX_CHECKPOINT_MANIFEST) == 0)
+        return tx_fail(TX_INVALID, "%s: %s is not the caller's to write", folder, name);
+    TX_TRY(flush_and_digest(path, digest, &size));
+    if (tx_json_has(expected, name))
+        TX_TRY(tx_json_get_string(expected, name, &written));
+    if (strcmp(written, digest) != 0)
+        return fail_other(path);
+    tx_json *entry = tx_json_object(); /* the files' before it is filled: nothing is left to free */
+    TX_TRY(tx_fail_in(tx_json_set(files, name, entry), "%s", folder));
+    TX_TRY(tx_json_set_int(entry, "size", size));
+    return tx_json_set_string(entry, "sha256", digest);
 }
 
 static tx_status describe_all(const char *folder, const tx_json *expected, tx_json *files)
 {
     tx_names names;
     TX_TRY(tx_folder_list(folder, &names));
-    tx_status status = TX_OK;
-    if (names.count == 0)
-        status = tx_fail(TX_INVALID, "%s: a checkpoint without files", folder);
-    for (size_t i = 0; i < names.count && !status; i++) {
-        tx_json *entry = NULL;
-        if (strcmp(names.name[i], TX_CHECKPOINT_MANIFEST) == 0)
-            status = tx_fail(TX_INVALID, "%s: %s is not the caller's to write", folder, TX_CHECKPOINT_MANIFEST);
-        else
-            status = describe(folder, names.name[i], expected, &entry);
-        if (!status)
-            status = tx_fail_in(tx_json_set(files, names.name[i], entry), "%s", folder);
-    }
+    tx_status status = names.count ? TX_OK : tx_fail(TX_INVALID, "%s: a checkpoint without files", folder);
+    for (size_t i = 0; i < names.count && !status; i++)
+        status = describe(folder, names.name[i], expected, files);
     tx_names_free(&names);
     return status;
 }
@@ -118,17 +102,14 @@ static tx_status write_and_read(const char *path, const tx_json *manifest)
 
 tx_status tx_manifest_write(const char *folder, int64_t step, const tx_json *expected)
 {
-    tx_json *manifest = tx_json_object(), *files = tx_json_object();
-    char path[TX_PATH_ROOM];
+    tx_json *manifest = tx_json_object();
     tx_status status = tx_json_set_int(manifest, "format", FORMAT);
     TX_THEN(status, tx_json_set_int(manifest, "step", step));
+    tx_json *files = status ? NULL : tx_json_object();
+    TX_THEN(status, tx_json_set(manifest, "files", files));
     TX_THEN(status, describe_all(folder, expected, files));
-    if (!status)
-        status = tx_json_set(manifest, "files", files);
-    else
-        tx_json_free(files);
     /* This also flushes the names of all files: it is the last one. */
-    TX_THEN(status, write_and_read(tx_path_in(path, folder, TX_CHECKPOINT_MANIFEST), manifest));
+    TX_THEN(status, write_and_read(TX_PATH(folder, TX_CHECKPOINT_MANIFEST), manifest));
     tx_json_free(manifest);
     return status;
 }
@@ -178,8 +159,7 @@ static tx_status check_entry(const char *folder, const char *name, const tx_json
     if (status)
         return tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s/%s: file %.80s", folder,
                           TX_CHECKPOINT_MANIFEST, name);
-    char path[TX_PATH_ROOM];
-    return check_file(tx_path_in(path, folder, name), size, digest, report);
+    return check_file(TX_PATH(folder, name), size, digest, report);
 }
 
 /* Nothing lies in the folder that the manifest does not name: it could change what is loaded. */
@@ -221,8 +201,8 @@ static tx_status check_once(const char *folder, int64_t step, const tx_reporter 
 {
     tx_json *manifest = NULL;
     tx_data_file file;
-    char path[TX_PATH_ROOM];
-    tx_status status = open_file(tx_path_in(path, folder, TX_CHECKPOINT_MANIFEST), &file);
+    char *path = TX_PATH(folder, TX_CHECKPOINT_MANIFEST);
+    tx_status status = open_file(path, &file);
     if (!status)
         close(file.descriptor);
     TX_THEN(status, tx_json_read(path, TX_CHECKPOINT_MANIFEST_LIMIT, &manifest));
@@ -244,9 +224,8 @@ tx_status tx_manifest_check(const char *folder, int64_t step, const tx_reporter 
 tx_status tx_checkpoint_saved_step(const char *folder, int64_t *step)
 {
     tx_json *manifest = NULL;
-    char path[TX_PATH_ROOM];
-    tx_status status =
-        tx_json_read(tx_path_in(path, folder, TX_CHECKPOINT_MANIFEST), TX_CHECKPOINT_MANIFEST_LIMIT, &manifest);
+    const char *path = TX_PATH(folder, TX_CHECKPOINT_MANIFEST);
+    tx_status status = tx_json_read(path, TX_CHECKPOINT_MANIFEST_LIMIT, &manifest);
     if (!status && tx_json_get_int(manifest, "step", 0, INT64_MAX, step))
         status = tx_fail_in(TX_FORMAT, "%s", path);
     tx_json_free(manifest);

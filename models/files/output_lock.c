@@ -114,10 +114,9 @@ tx_status tx_output_lock_take(const char *output_dir, tx_output_lock **lock)
 {
     TX_TRY(tx_folder_create(output_dir));
     tx_output_lock *made = malloc(sizeof *made);
-    char path[TX_PATH_ROOM];
     if (!made)
         return tx_fail(TX_MEMORY, "%s: no memory for its lock", output_dir);
-    tx_status status = lock_file(output_dir, tx_path_in(path, output_dir, LOCK), &made->descriptor);
+    tx_status status = lock_file(output_dir, TX_PATH(output_dir, LOCK), &made->descriptor);
     if (!status) {
         status = clean(output_dir);
         if (status)

@@ -66,8 +66,7 @@ static tx_status find_shard(tx_weights *w, const char *name, int32_t *shard)
             return TX_OK;
         }
     }
-    char path[TX_PATH_ROOM];
-    TX_TRY(open_shard(w, tx_path_in(path, w->folder, name)));
+    TX_TRY(open_shard(w, TX_PATH(w->folder, name)));
     *shard = w->shards - 1;
     return TX_OK;
 }
@@ -112,24 +111,21 @@ static tx_status fail_absent(const char *folder)
                                          "flax_model.msgpack", "model.gguf"};
     if (!tx_file_exists(folder))
         return tx_fail(TX_NOT_FOUND, "%s: no such file or folder", folder);
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        char path[TX_PATH_ROOM];
-        if (tx_file_exists(tx_path_in(path, folder, others[i])))
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (tx_file_exists(TX_PATH(folder, others[i])))
             return tx_fail(TX_UNSUPPORTED,
                            "%s: holds %s but no " TX_WEIGHTS_SINGLE ": convert it (save_pretrained with "
                            "safe_serialization does)",
                            folder, others[i]);
-    }
     return tx_fail(TX_NOT_FOUND, "%s: holds neither " TX_WEIGHTS_SINGLE " nor " TX_WEIGHTS_INDEX, folder);
 }
 
 static tx_status open_folder(tx_weights *w)
 {
-    char path[TX_PATH_ROOM];
-    if (tx_file_exists(tx_path_in(path, w->folder, TX_WEIGHTS_SINGLE)))
-        return open_single(w, path);
-    return tx_file_exists(tx_path_in(path, w->folder, TX_WEIGHTS_INDEX)) ? open_sharded(w, path)
-                                                                         : fail_absent(w->folder);
+    const char *single = TX_PATH(w->folder, TX_WEIGHTS_SINGLE), *index = TX_PATH(w->folder, TX_WEIGHTS_INDEX);
+    return tx_file_exists(single)  ? open_single(w, single)
+           : tx_file_exists(index) ? open_sharded(w, index)
+                                   : fail_absent(w->folder);
 }
 
 static bool ends_with(const char *text, const char *end)

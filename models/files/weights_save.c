@@ -109,10 +109,10 @@ static tx_status verify_shard(const tx_save *s, const char *path, int32_t first,
 /* Writes parameters first .. end - 1. */
 static tx_status write_shard(const tx_save *s, int32_t first, int32_t end)
 {
-    char name[SHARD_NAME], path[TX_PATH_ROOM];
+    char name[SHARD_NAME];
     tx_st_writer *writer;
     shard_name(s, s->shard[first], name);
-    tx_path_in(path, s->folder, name);
+    const char *path = TX_PATH(s->folder, name);
     TX_TRY(tx_st_create(path, s->tensor + first, end - first, NULL, &writer));
     tx_status status = TX_OK;
     for (int32_t p = first; p < end && !status; p++)
@@ -125,35 +125,37 @@ static tx_status write_shard(const tx_save *s, int32_t first, int32_t end)
     return status;
 }
 
-static tx_status write_index(const tx_save *s)
+static tx_status fill_index(const tx_save *s, tx_json *index)
 {
     int64_t elements = 0, bytes = 0;
-    tx_json *index = tx_json_object(), *metadata = tx_json_object(), *map = tx_json_object();
-    tx_status status = TX_OK;
-    for (int32_t p = 0; p < s->params && !status; p++) {
+    tx_json *map = tx_json_object(); /* the index's before it is filled: nothing is left to free */
+    TX_TRY(tx_json_set(index, "weight_map", map));
+    for (int32_t p = 0; p < s->params; p++) {
         char name[SHARD_NAME];
         shard_name(s, s->shard[p], name);
         elements += tx_st_elements(&s->tensor[p]);
         bytes += tx_st_bytes(&s->tensor[p]);
-        status = tx_json_set_string(map, s->tensor[p].name, name);
+        TX_TRY(tx_json_set_string(map, s->tensor[p].name, name));
     }
-    TX_THEN(status, tx_json_set_int(metadata, "total_parameters", elements));
-    TX_THEN(status, tx_json_set_int(metadata, "total_size", bytes));
-    /* The index takes both over, whatever the outcome. */
-    tx_status given = tx_json_set(index, "metadata", metadata);
-    status = status ? status : given;
-    given = tx_json_set(index, "weight_map", map);
-    status = status ? status : given;
-    char path[TX_PATH_ROOM];
-    TX_THEN(status, tx_json_write(tx_path_in(path, s->folder, TX_WEIGHTS_INDEX), index, TX_JSON_SORTED));
+    tx_json *metadata = tx_json_object();
+    TX_TRY(tx_json_set(index, "metadata", metadata));
+    TX_TRY(tx_json_set_int(metadata, "total_parameters", elements));
+    return tx_json_set_int(metadata, "total_size", bytes);
+}
+
+static tx_status write_index(const tx_save *s)
+{
+    tx_json *index = tx_json_object();
+    tx_status status = fill_index(s, index);
+    TX_THEN(status, tx_json_write(TX_PATH(s->folder, TX_WEIGHTS_INDEX), index, TX_JSON_SORTED));
     tx_json_free(index);
     return status;
 }
 
 static tx_status remove_file(const tx_save *s, const char *name)
 {
-    char path[TX_PATH_ROOM];
-    if (unlink(tx_path_in(path, s->folder, name)) != 0 && errno != ENOENT)
+    const char *path = TX_PATH(s->folder, name);
+    if (unlink(path) != 0 && errno != ENOENT)
         return tx_fail(TX_IO, "%s: cannot remove the former weights: %s", path, strerror(errno));
     return TX_OK;
 }

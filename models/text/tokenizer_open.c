@@ -35,10 +35,8 @@ static tx_status read_source(tx_tokenizer *t, int source, const char *path)
 /* What lies in a folder; `first` is the first of the files that are asked for. */
 static tx_status read_folder(tx_tokenizer *t, const char *folder, int first)
 {
-    for (int i = first; i < TX_SOURCES; i++) {
-        char path[TX_PATH_ROOM];
-        TX_TRY(read_source(t, i, tx_path_in(path, folder, names[i])));
-    }
+    for (int i = first; i < TX_SOURCES; i++)
+        TX_TRY(read_source(t, i, TX_PATH(folder, names[i])));
     if (!t->source[TOKENIZER].data && !(t->source[VOCAB].data && t->source[MERGES].data))
         return tx_fail(TX_NOT_FOUND, "%s: no tokenizer: neither tokenizer.json nor vocab.json with merges.txt", folder);
     return TX_OK;
