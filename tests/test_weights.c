@@ -81,8 +81,7 @@ static tx_status load(fixture *f, const char *path, const tx_load_options *optio
 
 static bool there(const fixture *f, const char *name)
 {
-    char *path = TX_PATH(f->folder, name);
-    bool exists = tx_file_exists(path);
+    bool exists = tx_file_exists(TX_PATH(f->folder, name));
     return exists;
 }
 
@@ -128,8 +127,7 @@ static void test_shards(void **state)
     assert_int_equal(save_and_load(f, 107), 4);
     assert_int_equal(save_and_load(f, 1), 5);
     /* What is no file of weights stays. */
-    char *other = TX_PATH(f->folder, "model-1-of-4.safetensors");
-    assert_ok(tx_file_write(other, "x", 1));
+    assert_ok(tx_file_write(TX_PATH(f->folder, "model-1-of-4.safetensors"), "x", 1));
     assert_int_equal(save_and_load(f, 144), 2);
     assert_true(there(f, "model.safetensors"));
     assert_refused(tx_weights_save(f->model, f->folder, 0), TX_INVALID, "at least 1 byte");
@@ -182,9 +180,8 @@ static void test_failed_save(void **state)
 static void write_zeros(const fixture *f, const tx_st_tensor *list, int32_t count)
 {
     static const char zeros[4096];
-    char *path = TX_PATH(f->folder, "model.safetensors");
     tx_st_writer *writer;
-    assert_ok(tx_st_create(path, list, count, NULL, &writer));
+    assert_ok(tx_st_create(TX_PATH(f->folder, "model.safetensors"), list, count, NULL, &writer));
     for (int32_t i = 0; i < count; i++)
         assert_ok(tx_st_append(writer, zeros, (size_t)tx_st_bytes(&list[i])));
     assert_ok(tx_st_commit(writer));
@@ -240,10 +237,9 @@ static void test_many_faults(void **state)
 /* A file of one tensor "w" of the given bytes. */
 static void write_one(const fixture *f, tx_st_dtype dtype, int64_t count, const void *data)
 {
-    char *path = TX_PATH(f->folder, "model.safetensors");
     tx_st_tensor tensor = {.name = "w", .dtype = dtype, .rank = 1, .dim = {count}};
     tx_st_writer *writer;
-    assert_ok(tx_st_create(path, &tensor, 1, NULL, &writer));
+    assert_ok(tx_st_create(TX_PATH(f->folder, "model.safetensors"), &tensor, 1, NULL, &writer));
     assert_ok(tx_st_append(writer, data, (size_t)tx_st_bytes(&tensor)));
     assert_ok(tx_st_commit(writer));
 }
@@ -272,10 +268,9 @@ static void test_types(void **state)
     }
     for (int i = 0; i < ALL / 256; i++)
         wide[i] = 1.0 + ((double)i + (i % 3 == 0 ? 0.5 : i % 3 == 1 ? 0.5000001 : 0.4999999)) * 0x1p-23;
-    char *path = TX_PATH(f->folder, "model.safetensors");
     tx_st_file *file;
     write_one(f, TX_ST_F64, ALL / 256, wide);
-    assert_ok(tx_st_open(path, &file));
+    assert_ok(tx_st_open(TX_PATH(f->folder, "model.safetensors"), &file));
     assert_ok(tx_st_read_f32(file, 0, 0, ALL / 256, got));
     tx_st_close(file);
     for (int i = 0; i < ALL / 256; i++) {

@@ -28,9 +28,10 @@ static const char *const kind_text[] = {
 #undef X
 };
 
-void tx_checkpoint_name(int64_t step, char name[TX_CHECKPOINT_NAME])
+char *tx_checkpoint_name(int64_t step, char name[TX_CHECKPOINT_NAME])
 {
     snprintf(name, TX_CHECKPOINT_NAME, TX_CHECKPOINT_PREFIX "%" PRId64, step);
+    return name;
 }
 
 static void temporary_of(int64_t step, int kind, long pid, char name[TX_CHECKPOINT_NAME])

@@ -41,13 +41,6 @@ static tx_status list_steps(const char *output_dir, tx_checkpoint_steps *steps)
     return status;
 }
 
-static const char *path_of(char path[TX_PATH_ROOM], const char *output_dir, int64_t step)
-{
-    char name[TX_CHECKPOINT_NAME];
-    tx_checkpoint_name(step, name);
-    return tx_path_in(path, output_dir, name);
-}
-
 /* ---- Reading ------------------------------------------------------------------------------------- */
 
 tx_status tx_checkpoint_verify(const char *folder, const tx_reporter *report)
@@ -72,8 +65,8 @@ static tx_status find_whole(const char *output_dir, const tx_checkpoint_steps *s
                             char **folder)
 {
     for (size_t i = 0; i < steps->count; i++) {
-        char path[TX_PATH_ROOM];
-        tx_status status = tx_checkpoint_verify(path_of(path, output_dir, steps->step[i]), report);
+        const char *path = TX_CHECKPOINT_PATH(output_dir, steps->step[i]);
+        tx_status status = tx_checkpoint_verify(path, report);
         if (status == TX_OK) {
             char *found = strdup(path);
             *folder = found ? found : *folder;
@@ -123,13 +116,13 @@ tx_status tx_checkpoint_count(const char *output_dir, int64_t *count)
 static tx_status check_ours(const char *folder)
 {
     struct stat info;
-    char manifest[TX_PATH_ROOM];
+    const char *manifest = TX_PATH(folder, TX_CHECKPOINT_MANIFEST);
     tx_status status = TX_OK;
     if (lstat(folder, &info) != 0)
         status = tx_file_fail(folder, "look at it");
     else if (!S_ISDIR(info.st_mode))
         status = TX_NOT_FOUND;
-    else if (stat(tx_path_in(manifest, folder, TX_CHECKPOINT_MANIFEST), &info) != 0)
+    else if (stat(manifest, &info) != 0)
         status = tx_file_fail(manifest, "look at it");
     if (status == TX_NOT_FOUND)
         status = tx_fail(TX_FORMAT, "%s: no folder with a %s", folder, TX_CHECKPOINT_MANIFEST);
@@ -139,11 +132,9 @@ static tx_status check_ours(const char *folder)
 /* Whether a checkpoint is gone; what stands in the way is told. */
 static bool prune_one(const char *output_dir, int64_t step, const tx_reporter *report)
 {
-    char name[TX_CHECKPOINT_NAME], path[TX_PATH_ROOM];
-    tx_checkpoint_name(step, name);
-    tx_status status = check_ours(tx_path_in(path, output_dir, name));
-    if (!status)
-        status = tx_checkpoint_remove(output_dir, name, step);
+    char name[TX_CHECKPOINT_NAME];
+    tx_status status = check_ours(TX_CHECKPOINT_PATH(output_dir, step));
+    TX_THEN(status, tx_checkpoint_remove(output_dir, tx_checkpoint_name(step, name), step));
     if (status)
         tx_tell(report, "%.1400s; this old checkpoint is not removed", tx_error());
     return status == TX_OK;
@@ -156,9 +147,8 @@ static tx_status prune_to(const char *output_dir, const tx_checkpoint_steps *ste
     size_t left = steps->count;
     for (size_t i = steps->count; i > 0 && left > keep && steps->step[i - 1] < whole; i--) {
         bool spared = false;
-        char path[TX_PATH_ROOM];
         if (best)
-            TX_TRY(tx_folder_same(path_of(path, output_dir, steps->step[i - 1]), best, &spared));
+            TX_TRY(tx_folder_same(TX_CHECKPOINT_PATH(output_dir, steps->step[i - 1]), best, &spared));
         if (!spared && prune_one(output_dir, steps->step[i - 1], report))
             left--;
     }

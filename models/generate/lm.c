@@ -37,12 +37,11 @@ tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm)
         return tx_fail(TX_MEMORY, "%s: out of memory", o->model);
     made->batch = o->batch_size > 0 ? o->batch_size : DEFAULT_BATCH;
     tx_status status = open_folder(made, o);
-    if (status) {
+    if (status)
         tx_lm_free(made);
-        return status;
-    }
-    *lm = made;
-    return TX_OK;
+    else
+        *lm = made;
+    return status;
 }
 
 /* Frees what is compiled, the weights with it. */

@@ -43,32 +43,6 @@ static tx_status read_punctuation(tx_step *step, const tx_json *json)
     return tx_regex_compile("[" PUNCTUATION "]", &step->regex);
 }
 
-/* Matches are words, what lies between them is not there. */
-static tx_status keep(tx_step *step, const char *pattern)
-{
-    step->mode = TX_SPLIT_REMOVED;
-    step->invert = true;
-    return tx_regex_compile(pattern, &step->regex);
-}
-
-static tx_status read_whitespace(tx_step *step, const tx_json *json)
-{
-    (void)json;
-    return keep(step, "[" TX_REGEX_WORD "]+|[^" TX_REGEX_WORD SPACE "]+");
-}
-
-static tx_status read_whitespace_split(tx_step *step, const tx_json *json)
-{
-    (void)json;
-    return keep(step, "[^" SPACE "]+");
-}
-
-static tx_status read_bert(tx_step *step, const tx_json *json)
-{
-    (void)json;
-    return keep(step, "[^" SPACE PUNCTUATION "]+|[" PUNCTUATION "]");
-}
-
 static tx_status read_metaspace(tx_step *step, const tx_json *json)
 {
     bool split = true;
@@ -101,10 +75,14 @@ static tx_status read_byte_level(tx_step *step, const tx_json *json)
 }
 
 static const tx_step_kind kinds[] = {
-    {"ByteLevel", .read = read_byte_level},  {"Split", .read = read_split},
-    {"Digits", .read = read_digits},         {"Punctuation", .read = read_punctuation},
-    {"Whitespace", .read = read_whitespace}, {"WhitespaceSplit", .read = read_whitespace_split},
-    {"BertPreTokenizer", .read = read_bert}, {"Metaspace", .read = read_metaspace},
+    {"ByteLevel", .read = read_byte_level},
+    {"Split", .read = read_split},
+    {"Digits", .read = read_digits},
+    {"Punctuation", .read = read_punctuation},
+    {"Metaspace", .read = read_metaspace},
+    {"Whitespace", .words = "[" TX_REGEX_WORD "]+|[^" TX_REGEX_WORD SPACE "]+"},
+    {"WhitespaceSplit", .words = "[^" SPACE "]+"},
+    {"BertPreTokenizer", .words = "[^" SPACE PUNCTUATION "]+|[" PUNCTUATION "]"},
 };
 
 tx_status tx_pre_tokenizer_read(tx_steps *steps, const tx_json *json, bool *bytes)
@@ -112,9 +90,15 @@ tx_status tx_pre_tokenizer_read(tx_steps *steps, const tx_json *json, bool *byte
     TX_TRY(tx_steps_read(steps, json, "pretokenizers", kinds, sizeof kinds / sizeof kinds[0]));
     *bytes = false;
     for (int32_t i = 0; i < steps->count; i++) {
+        tx_step *step = &steps->at[i];
         if (*bytes)
-            return tx_fail(TX_UNSUPPORTED, "%s after ByteLevel: ByteLevel must come last", steps->at[i].kind->name);
-        *bytes = steps->at[i].kind == &kinds[0];
+            return tx_fail(TX_UNSUPPORTED, "%s after ByteLevel: ByteLevel must come last", step->kind->name);
+        *bytes = step->kind == &kinds[0];
+        if (!step->kind->words)
+            continue;
+        step->mode = TX_SPLIT_REMOVED;
+        step->invert = true;
+        TX_TRY(tx_regex_compile(step->kind->words, &step->regex));
     }
     return TX_OK;
 }

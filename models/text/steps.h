@@ -35,6 +35,7 @@ typedef struct tx_step_kind {
     tx_normalize *normalize;                               /* of normalizers; NULL: tx_step_replace_all */
     tx_decode *decode;                                     /* of decoders */
     int form;                                              /* of normalizers: a tx_unicode_form */
+    const char *words; /* of pre-tokenizers: what is a word, all else being left out; NULL: `read` says it */
 } tx_step_kind;
 
 struct tx_step {

@@ -124,34 +124,20 @@ static tx_status read_decoder(tx_tokenizer *t, const tx_json *json)
     return TX_OK;
 }
 
-static tx_status read_normalizer(tx_tokenizer *t, const tx_json *json)
-{
-    return tx_normalizer_read(&t->normalizer, json);
-}
-
-static tx_status read_post_processor(tx_tokenizer *t, const tx_json *json)
-{
-    return tx_post_processor_read(&t->post_processor, json);
-}
-
-static const struct {
-    const char *key;
-    tx_status (*read)(tx_tokenizer *t, const tx_json *json);
-} parts[] = {{"normalizer", read_normalizer},
-             {"pre_tokenizer", read_pre_tokenizer},
-             {"post_processor", read_post_processor},
-             {"decoder", read_decoder}};
-
 tx_status tx_tokenizer_read(tx_tokenizer *tokenizer, const tx_json *json)
 {
     tx_json *model, *part, *vocab = NULL;
     TX_TRY(tx_json_get(json, "model", TX_JSON_OBJECT, &model));
     /* First: another type explains the rest. */
     TX_TRY(tx_fail_in(find_model(tokenizer, model), "model"));
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        TX_TRY(get_part(json, parts[i].key, &part));
-        TX_TRY(tx_fail_in(parts[i].read(tokenizer, part), "%s", parts[i].key));
-    }
+    TX_TRY(get_part(json, "normalizer", &part));
+    TX_TRY(tx_fail_in(tx_normalizer_read(&tokenizer->normalizer, part), "normalizer"));
+    TX_TRY(get_part(json, "pre_tokenizer", &part));
+    TX_TRY(tx_fail_in(read_pre_tokenizer(tokenizer, part), "pre_tokenizer"));
+    TX_TRY(get_part(json, "post_processor", &part));
+    TX_TRY(tx_fail_in(tx_post_processor_read(&tokenizer->post_processor, part), "post_processor"));
+    TX_TRY(get_part(json, "decoder", &part));
+    TX_TRY(tx_fail_in(read_decoder(tokenizer, part), "decoder"));
     TX_TRY(tx_fail_in(read_model(tokenizer, model, &vocab), "model"));
     return read_all_added(tokenizer, vocab, json);
 }

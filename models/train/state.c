@@ -242,12 +242,11 @@ tx_status tx_run_state_read(const char *folder, const char *output_dir, tx_run_s
 {
     tx_run_state made = {0};
     tx_status status = read_files(folder, output_dir, &made);
-    if (status) {
+    if (status)
         tx_run_state_free(&made);
-        return status;
-    }
-    *state = made;
-    return TX_OK;
+    else
+        *state = made;
+    return status;
 }
 
 /* ---- Agreement -------------------------------------------------------------------------------------- */

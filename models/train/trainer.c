@@ -103,12 +103,11 @@ tx_status tx_trainer_create(tx_model *model, const tx_config *config, const tx_t
     if (!made->options.all_rows)
         made->options.all_rows = options->batch;
     tx_status status = prepare(made);
-    if (status) {
+    if (status)
         tx_trainer_free(made);
-        return status;
-    }
-    *trainer = made;
-    return TX_OK;
+    else
+        *trainer = made;
+    return status;
 }
 
 void tx_trainer_free(tx_trainer *trainer)

@@ -79,9 +79,9 @@ static inline bool state_equals(const char *folder, const char *name, const void
 static inline bool state_has_weights(const char *folder, const float weights[STATE_WEIGHTS])
 {
     float found[STATE_WEIGHTS];
-    char *path = TX_PATH(folder, "model.safetensors");
     tx_st_file *file = NULL;
-    const bool same = tx_st_open(path, &file) == TX_OK && tx_st_read_f32(file, 0, 0, STATE_WEIGHTS, found) == TX_OK &&
+    const bool same = tx_st_open(TX_PATH(folder, "model.safetensors"), &file) == TX_OK &&
+                      tx_st_read_f32(file, 0, 0, STATE_WEIGHTS, found) == TX_OK &&
                       memcmp(found, weights, sizeof found) == 0;
     if (file)
         tx_st_close(file);
@@ -91,10 +91,9 @@ static inline bool state_has_weights(const char *folder, const float weights[STA
 /* The version whose bytes `folder` holds, each of them; -1 where it is none. */
 static inline int state_read(const char *folder)
 {
-    char *path = TX_PATH(folder, "state.json");
     tx_json *json = NULL;
     int64_t version = -1;
-    if (tx_json_read(path, 1 << 20, &json) == TX_OK)
+    if (tx_json_read(TX_PATH(folder, "state.json"), 1 << 20, &json) == TX_OK)
         (void)tx_json_get_int(json, "version", 0, 1000, &version);
     tx_json_free(json);
     float weights[STATE_WEIGHTS];

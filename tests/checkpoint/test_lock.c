@@ -15,8 +15,7 @@
 static bool exists(const char *folder, const char *name)
 {
     struct stat info;
-    char *path = TX_PATH(folder, name);
-    const bool there = lstat(path, &info) == 0;
+    const bool there = lstat(TX_PATH(folder, name), &info) == 0;
     return there;
 }
 
@@ -282,8 +281,7 @@ static void replaced_checkpoint_waits_to_be_read(void **state)
         if (cases[i].how & NEW_DAMAGED)
             damage(output, "checkpoint-10");
         if (cases[i].how & NEW_OF_LATER) {
-            char *path = TX_PATH(output, manifest[0]);
-            assert_ok(tx_file_write(path, "{\"format\": 9}", 13));
+            assert_ok(tx_file_write(TX_PATH(output, manifest[0]), "{\"format\": 9}", 13));
         }
         unread = cases[i].how & NEW_UNREAD ? manifest[0] : NULL;
         unread_too = cases[i].how & OLD_UNREAD ? manifest[1] : NULL;
@@ -345,8 +343,7 @@ static void room_is_asked_for_the_worst_moment(void **state)
         for (int64_t k = 0; k < cases[i].there; k++) {
             char name[32];
             snprintf(name, sizeof name, "checkpoint-%d", (int)k);
-            char *folder = TX_PATH(output, name);
-            assert_ok(tx_folder_create(folder));
+            assert_ok(tx_folder_create(TX_PATH(output, name)));
         }
         const tx_run_options options = {
             .saving = (tx_strategy)cases[i].saving,

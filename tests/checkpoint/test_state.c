@@ -184,11 +184,10 @@ static void impossible_states_are_refused(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *output = make_scratch(), *folder = save(output, cases[i].changes);
-        char *file = TX_PATH(folder, cases[i].changes[0].file);
         tx_run_state read;
         assert_ok(tx_checkpoint_verify(folder, NULL));
         assert_refused(tx_run_state_read(folder, output, &read), TX_FORMAT, cases[i].says);
-        assert_non_null(strstr(tx_error(), file));
+        assert_non_null(strstr(tx_error(), TX_PATH(folder, cases[i].changes[0].file)));
         free(folder);
         remove_scratch(output);
     }
@@ -227,8 +226,7 @@ static void long_runs_are_read(void **state)
     assert_ok(tx_checkpoint_begin(output, s.step, &checkpoint));
     assert_ok(tx_run_state_write(&s, &(tx_run_facts){0}, output, tx_checkpoint_folder(checkpoint)));
     assert_ok(tx_checkpoint_commit(checkpoint));
-    char *folder = TX_PATH(output, "checkpoint-20000000");
-    assert_ok(tx_run_state_read(folder, output, &read));
+    assert_ok(tx_run_state_read(TX_PATH(output, "checkpoint-20000000"), output, &read));
     assert_int_equal(read.step, 20000000);
     tx_run_state_free(&read);
     tx_run_state_free(&s);

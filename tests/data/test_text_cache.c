@@ -83,9 +83,8 @@ static void kept_and_found(void **state)
     struct timespec after = changed(file);
     assert_string_equal(first, again);
     assert_int_equal(before.tv_nsec, after.tv_nsec);
-    char *path = TX_PATH(folder, "a.txt");
     tx_dataset *dataset = NULL;
-    assert_ok(tx_dataset_open(path, &without, &dataset));
+    assert_ok(tx_dataset_open(TX_PATH(folder, "a.txt"), &without, &dataset));
     assert_string_equal(tx_dataset_digest(dataset), first);
     tx_dataset_free(dataset);
     assert_int_equal(r.count, 0);
@@ -123,10 +122,9 @@ static void parts_of_what_is_kept(void **state)
     options.from = 34.0;
     options.group = 1;
     for (int kept = 0; kept < 2; kept++) {
-        char *path = TX_PATH(folder, "a.jsonl");
         tx_dataset *dataset = NULL;
         options.cache = kept ? cache : NULL;
-        assert_ok(tx_dataset_open(path, &options, &dataset));
+        assert_ok(tx_dataset_open(TX_PATH(folder, "a.jsonl"), &options, &dataset));
         assert_int_equal(tx_dataset_tokens(dataset), 8);
         assert_int_equal(tx_dataset_blocks(dataset), 3);
         int32_t *tokens = all_tokens(dataset);
@@ -222,11 +220,10 @@ static void lines_left_out(void **state)
     open_cached("a.jsonl", text, options);
     assert_int_equal(r.count, 2);
     assert_non_null(strstr(r.last, "2 malformed lines are left out, the first is line 2"));
-    char *path = TX_PATH(folder, "a.jsonl");
     tx_dataset *dataset = NULL;
     options.skip_bad = 1;
     options.cache = cache;
-    assert_refused(tx_dataset_open(path, &options, &dataset), TX_FORMAT,
+    assert_refused(tx_dataset_open(TX_PATH(folder, "a.jsonl"), &options, &dataset), TX_FORMAT,
                    "more than 1 malformed lines, the first: line 2:");
 }
 

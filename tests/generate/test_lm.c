@@ -52,8 +52,8 @@ static int set_up(void **state)
 
 static tx_lm *open_lm(void **state, const char *name, int64_t batch_size)
 {
-    char *folder = TX_PATH(*state, name);
-    const tx_lm_options options = {.size = sizeof options, .model = folder, .device = device, .batch_size = batch_size};
+    const tx_lm_options options = {
+        .size = sizeof options, .model = TX_PATH(*state, name), .device = device, .batch_size = batch_size};
     tx_lm *lm = NULL;
     assert_ok(tx_lm_open(&options, &lm));
     return lm;

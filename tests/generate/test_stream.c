@@ -107,8 +107,7 @@ static void warn(void *context, const char *message)
 
 static tx_status read_config(const char *folder, const char *json, tx_generation *g, char warning[256])
 {
-    char *path = TX_PATH(folder, "generation_config.json");
-    assert_ok(tx_file_write(path, json, strlen(json)));
+    assert_ok(tx_file_write(TX_PATH(folder, "generation_config.json"), json, strlen(json)));
     *g = tx_generation_defaults(50256);
     *warning = '\0';
     tx_status status = tx_generation_read(folder, g, &(tx_reporter){.warn = warn, .context = warning});

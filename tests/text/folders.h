@@ -31,16 +31,14 @@ static inline char *small_folder(void)
 
 static inline tx_json *read_in(const char *folder, const char *name)
 {
-    char *path = TX_PATH(folder, name);
     tx_json *json;
-    assert_ok(tx_json_read(path, LIMIT, &json));
+    assert_ok(tx_json_read(TX_PATH(folder, name), LIMIT, &json));
     return json;
 }
 
 static inline void write_in(const char *folder, const char *name, const char *text)
 {
-    char *path = TX_PATH(folder, name);
-    assert_ok(tx_file_write(path, text, strlen(text)));
+    assert_ok(tx_file_write(TX_PATH(folder, name), text, strlen(text)));
 }
 
 /* Puts a value, written in JSON, in the place of "model.vocab.a" or in that of element 0 of "added_tokens.0.id". */

@@ -206,8 +206,7 @@ static void test_long_words(void **state)
         const char *end;
     } words[] = {{' ', ""}, {' ', "x"}, {'a', ""}, {'\n', " "}, {'-', ""}};
     char *folder = folder_of(gpt2_one), *text = malloc(size + 2);
-    tx_tokenizer *tokenizer;
-    assert_ok(tx_tokenizer_open(folder, &tokenizer));
+    tx_tokenizer *tokenizer = open_tokenizer(folder);
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         tx_ids ids;
         char *back;
@@ -361,11 +360,10 @@ static void test_long_text(void **state)
 {
     char *path = test_data("text/wikitext2_valid.txt"), *folder = folder_of(gpt2_one), *text;
     size_t size, at = 0;
-    tx_tokenizer *tokenizer;
     tx_encoder *encoder;
     tx_ids whole, parts = {0};
     assert_ok(tx_file_read(path, 1 << 24, &text, &size));
-    assert_ok(tx_tokenizer_open(folder, &tokenizer));
+    tx_tokenizer *tokenizer = open_tokenizer(folder);
     for (size_t i = 0; i < size; i++)
         text[i] = text[i] == '\n' ? '.' : text[i];
     encode(tokenizer, text, size, false, &whole);
@@ -397,9 +395,8 @@ static void test_any_bytes(void **state)
     char *folder = folder_of(gpt2_one), text[600], *back;
     uint64_t random = 88172645463325252u;
     size_t back_size;
-    tx_tokenizer *tokenizer;
     tx_encoder *encoder;
-    assert_ok(tx_tokenizer_open(folder, &tokenizer));
+    tx_tokenizer *tokenizer = open_tokenizer(folder);
     assert_ok(tx_encoder_create(tokenizer, &encoder));
     for (int round = 0; round < 3000; round++) {
         tx_ids ids = {0};

@@ -32,10 +32,8 @@ static void expect_same(const tx_ids *found, const tx_ids *wanted, const char *n
 
 static tx_tokenizer *open_json(const tx_json *json, const char *folder)
 {
-    char *path = TX_PATH(folder, "tokenizer.json");
-    tx_tokenizer *tokenizer;
-    assert_ok(tx_json_write(path, json, TX_JSON_LINE));
-    assert_ok(tx_tokenizer_open(folder, &tokenizer));
+    assert_ok(tx_json_write(TX_PATH(folder, "tokenizer.json"), json, TX_JSON_LINE));
+    tx_tokenizer *tokenizer = open_tokenizer(folder);
     return tokenizer;
 }
 
@@ -202,8 +200,7 @@ static void test_bert(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *folder = folder_of(cases[i].files);
-        tx_tokenizer *t;
-        assert_ok(tx_tokenizer_open(folder, &t));
+        tx_tokenizer *t = open_tokenizer(folder);
         assert_int_equal(tx_tokenizer_size(t), cases[i].size);
         for (int k = 0; k < 2; k++) {
             char *path = test_data(cases[i].lines[k]);

@@ -7,10 +7,9 @@
 static void test_small(void **state)
 {
     char *folder = small_folder();
-    tx_tokenizer *tokenizer;
     const char *bytes;
     size_t size;
-    assert_ok(tx_tokenizer_open(folder, &tokenizer));
+    tx_tokenizer *tokenizer = open_tokenizer(folder);
     int32_t h = tx_tokenizer_find(tokenizer, "h"), he = tx_tokenizer_find(tokenizer, "he"),
             the = tx_tokenizer_find(tokenizer, " the"), hen = tx_tokenizer_find(tokenizer, "hen");
     assert_true(h > 0 && he > 256 && the > 256 && hen < 0);
@@ -102,12 +101,11 @@ static void test_splitters(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *folder = small_folder();
-        tx_tokenizer *t;
         tx_ids ids, part;
         size_t count = 0;
         change(folder, "pre_tokenizer", cases[i].pre_tokenizer);
         /* A part without an expression is one word. */
-        assert_ok(tx_tokenizer_open(folder, &t));
+        tx_tokenizer *t = open_tokenizer(folder);
         encode(t, " a  the", 7, true, &ids);
         tx_tokenizer_free(t);
         change(folder, "pre_tokenizer", "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}");
@@ -132,10 +130,9 @@ static void test_holes(void **state)
     static const char added[] = "{\"id\":264,\"content\":\"<new>\",\"single_word\":false,\"lstrip\":false,"
                                 "\"rstrip\":false,\"normalized\":false,\"special\":true}";
     char *folder = small_folder();
-    tx_tokenizer *tokenizer;
     change(folder, "model.vocab.qq", "263");
     change(folder, "added_tokens.", added);
-    assert_ok(tx_tokenizer_open(folder, &tokenizer));
+    tx_tokenizer *tokenizer = open_tokenizer(folder);
     assert_int_equal(tx_tokenizer_size(tokenizer), 265);
     assert_int_equal(tx_tokenizer_find(tokenizer, "<new>"), 264);
     tx_tokenizer_free(tokenizer);
@@ -225,10 +222,9 @@ static void test_added(void **state)
         "\"special\":false}",
     };
     char *folder = small_folder();
-    tx_tokenizer *t;
     for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++)
         change(folder, "added_tokens.", tokens[i]);
-    assert_ok(tx_tokenizer_open(folder, &t));
+    tx_tokenizer *t = open_tokenizer(folder);
     int32_t space = tx_tokenizer_find(t, " "), h = tx_tokenizer_find(t, "h"), less = tx_tokenizer_find(t, "<"),
             l = tx_tokenizer_find(t, "l"), greater = tx_tokenizer_find(t, ">"), r = tx_tokenizer_find(t, "r");
     EXPECT_IDS(t, "h \t<l> h", true, h, 263, space, h);
@@ -278,9 +274,8 @@ static void test_many_added(void **state)
     }
     assert_ok(tx_json_write(path, json, TX_JSON_LINE));
     tx_json_free(json);
-    tx_tokenizer *t;
     tx_ids ids;
-    assert_ok(tx_tokenizer_open(folder, &t));
+    tx_tokenizer *t = open_tokenizer(folder);
     assert_int_equal(tx_tokenizer_find(t, "<reserved 7>"), FIRST + 7);
     encode(t, text, strlen(text), true, &ids);
     assert_int_equal(ids.count, MANY);
@@ -297,9 +292,8 @@ static void test_save_copies(void **state)
 {
     static const char *const files[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"};
     char *from = small_folder(), *to = make_scratch();
-    tx_tokenizer *tokenizer;
     write_in(from, files[2], "{ }");
-    assert_ok(tx_tokenizer_open(from, &tokenizer));
+    tx_tokenizer *tokenizer = open_tokenizer(from);
     char *wanted[3], *path, *text;
     size_t size[3], written;
     for (int i = 0; i < 3; i++) {

@@ -31,6 +31,13 @@ static const char *const gpt2_pair[][2] = {
     {"tokenizers/gpt2-encoder.json", "vocab.json"}, {"tokenizers/gpt2-vocab.bpe", "merges.txt"}, {NULL, NULL}};
 static const char *const gpt2_one[][2] = {{"tokenizers/gpt2-tokenizer.json", "tokenizer.json"}, {NULL, NULL}};
 
+static inline tx_tokenizer *open_tokenizer(const char *path)
+{
+    tx_tokenizer *made;
+    assert_ok(tx_tokenizer_open(path, &made));
+    return made;
+}
+
 /* Ids of a text; the caller frees ids->id. */
 static inline void encode(const tx_tokenizer *tokenizer, const char *text, size_t size, bool special, tx_ids *ids)
 {

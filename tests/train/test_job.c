@@ -75,8 +75,7 @@ static int on_stop(void *context)
 
 static void set(tx_job *job, const char *folder, const char *name, const char *file)
 {
-    char *path = TX_PATH(folder, file);
-    assert_ok(tx_job_set(job, name, path));
+    assert_ok(tx_job_set(job, name, TX_PATH(folder, file)));
 }
 
 /* A run of STEPS steps of a small model on a text in the folder. */
@@ -96,10 +95,9 @@ static tx_job *make_job(const char *folder, const char *output, heard *h)
         {"threads", "1"},
     };
     char text[4096] = "";
-    char *path = TX_PATH(folder, "text.txt");
     for (int i = 0; i < 60; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "line %d of a text about the number %d\n", i, i * i);
-    assert_ok(tx_file_write(path, text, strlen(text)));
+    assert_ok(tx_file_write(TX_PATH(folder, "text.txt"), text, strlen(text)));
     tx_job *job = NULL;
     assert_ok(tx_job_create(&job));
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
@@ -125,8 +123,7 @@ static void assert_same_file(const char *folder, const char *a, const char *b)
     char *data[2] = {NULL, NULL};
     size_t size[2] = {0, 0};
     for (int i = 0; i < 2; i++) {
-        char *path = TX_PATH(folder, i ? b : a);
-        assert_ok(tx_file_read(path, 1 << 24, &data[i], &size[i]));
+        assert_ok(tx_file_read(TX_PATH(folder, i ? b : a), 1 << 24, &data[i], &size[i]));
     }
     assert_int_equal(size[0], size[1]);
     assert_memory_equal(data[0], data[1], size[0]);
