@@ -6,7 +6,8 @@
 #define TX_GENERATE_GENERATE_H
 
 #include "models/generate/decode.h"
-#include "models/generate/generation.h"
+#include "models/report.h"
+#include "models/tx_generate.h"
 
 /* ---- Logits of a sequence ------------------------------------------------------------------------ */
 
@@ -63,5 +64,18 @@ typedef struct tx_sink {
  * draws depend on it, so that a text is the same in whatever batch. */
 tx_status tx_generator_run(tx_generator *generator, const tx_prompt *prompts, int64_t count, uint64_t first,
                            const tx_generation *how, const tx_sink *sink);
+
+/* ---- How to generate (generation.c) ------------------------------------------------------------------ */
+
+/* transformers' defaults; eos_token_id is that of the model (-1: none). */
+tx_generation tx_generation_defaults(int64_t eos_token_id);
+/* Overwrites what generation_config.json of the folder says, if there is one, by the names of the fields; seed and
+ * stop_strings are the caller's. Keys that would change the text in a way that TX does not have are reported; others
+ * (pad_token_id, use_cache
+ * ...) are left alone. */
+tx_status tx_generation_read(const char *folder, tx_generation *generation, const tx_reporter *reporter);
+/* New tokens behind a prompt of so many; below 1 where max_length has no room for any, or nothing is said. */
+int64_t tx_generation_limit(const tx_generation *generation, int64_t prompt);
+bool tx_generation_ends(const tx_generation *generation, int32_t id);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Defaults, generation_config.json, and what goes together. */
-#include "models/generate/generation.h"
+#include "models/generate/generate.h"
 
 #include "api/base/json.h"
 #include "models/files/folder.h"

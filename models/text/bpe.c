@@ -84,10 +84,10 @@ static tx_status read_merge(tx_tokenizer *tokenizer, const tx_json *vocab, const
 {
     const char *left, *right;
     if (tx_json_type_of(json) != TX_JSON_ARRAY) {
-        tx_status status = tx_json_as_string(json, "a merge", &left);
-        const char *blank = status ? NULL : strchr(left, ' ');
-        if (status || !blank || strchr(blank + 1, ' '))
-            return status ? status : tx_fail(TX_FORMAT, "expected two words with a blank between them");
+        TX_TRY(tx_json_as_string(json, "a merge", &left));
+        const char *blank = strchr(left, ' ');
+        if (!blank || strchr(blank + 1, ' '))
+            return tx_fail(TX_FORMAT, "expected two words with a blank between them");
         return tx_bpe_read_merge(tokenizer, vocab, left, (size_t)(blank - left), blank + 1, strlen(blank + 1));
     }
     if (tx_json_size(json) != 2)
@@ -100,11 +100,10 @@ static tx_status read_merge(tx_tokenizer *tokenizer, const tx_json *vocab, const
 static tx_status read_merges(tx_tokenizer *tokenizer, const tx_json *vocab, const tx_json *model)
 {
     tx_json *merges;
-    tx_status status = tx_json_get(model, "merges", TX_JSON_ARRAY, &merges);
-    size_t count = status ? 0 : tx_json_size(merges);
-    for (size_t i = 0; i < count && !status; i++)
-        status = tx_fail_in(read_merge(tokenizer, vocab, tx_json_at(merges, i)), "merges[%zu]", i);
-    return status;
+    TX_TRY(tx_json_get(model, "merges", TX_JSON_ARRAY, &merges));
+    for (size_t i = 0; i < tx_json_size(merges); i++)
+        TX_TRY(tx_fail_in(read_merge(tokenizer, vocab, tx_json_at(merges, i)), "merges[%zu]", i));
+    return TX_OK;
 }
 
 /* An option that must be absent, null, or "". */

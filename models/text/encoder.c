@@ -111,7 +111,6 @@ static tx_status add_rest(tx_encoder *e, int finder, const char *text, size_t si
 /* Takes the added tokens of a finder out of a text. `first`: nothing is before it. */
 static tx_status add_texts(tx_encoder *e, int finder, const char *text, size_t size, bool special, bool first)
 {
-    tx_status status = TX_OK;
     if (!e->tokenizer->additions.finder[finder])
         return add_rest(e, finder + 1, text, size, special, first);
     tx_found found = {0};
@@ -119,13 +118,13 @@ static tx_status add_texts(tx_encoder *e, int finder, const char *text, size_t s
         size_t from = found.end;
         tx_additions_find(&e->tokenizer->additions, finder, text, size, special, e->match, &found);
         if (found.begin > from)
-            status = add_rest(e, finder + 1, text + from, found.begin - from, special, first && from == 0);
-        if (!status && found.added)
-            status = tx_ids_reserve(e->ids, 1);
-        if (!status && found.added)
+            TX_TRY(add_rest(e, finder + 1, text + from, found.begin - from, special, first && from == 0));
+        if (found.added) {
+            TX_TRY(tx_ids_reserve(e->ids, 1));
             e->ids->id[e->ids->count++] = found.added->id;
-    } while (!status && found.added);
-    return status;
+        }
+    } while (found.added);
+    return TX_OK;
 }
 
 tx_status tx_encoder_run(tx_encoder *encoder, const char *text, size_t size, bool special, tx_ids *ids)

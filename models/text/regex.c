@@ -216,7 +216,8 @@ tx_status tx_regex_translate(const char *pattern, char **made)
     return TX_OK;
 }
 
-tx_status tx_regex_compile(const char *pattern, tx_regex *regex)
+/* `name` is the pattern in messages and digests. */
+static tx_status compile(const char *pattern, const char *name, tx_regex *regex)
 {
     int error;
     PCRE2_SIZE place;
@@ -234,7 +235,7 @@ tx_status tx_regex_compile(const char *pattern, tx_regex *regex)
         return tx_fail(TX_UNSUPPORTED, "regular expression: %s: \"%.40s\"", text, pattern + place);
     }
     pcre2_pattern_info(made.code, PCRE2_INFO_MATCHEMPTY, &empty);
-    made.pattern = strdup(pattern);
+    made.pattern = strdup(name);
     if (empty || !made.pattern) {
         tx_regex_close(&made);
         return empty ? tx_fail(TX_UNSUPPORTED,
@@ -247,21 +248,18 @@ tx_status tx_regex_compile(const char *pattern, tx_regex *regex)
     return TX_OK;
 }
 
+tx_status tx_regex_compile(const char *pattern, tx_regex *regex)
+{
+    return compile(pattern, pattern, regex);
+}
+
 tx_status tx_regex_open(const char *pattern, tx_regex *regex)
 {
     char *translated;
     TX_TRY(tx_regex_translate(pattern, &translated));
-    char *copy = strdup(pattern);
-    tx_status status =
-        copy ? tx_regex_compile(translated, regex) : tx_fail(TX_MEMORY, "no memory for a regular expression");
+    const tx_status status = compile(translated, pattern, regex);
     free(translated);
-    if (status) {
-        free(copy);
-        return status;
-    }
-    free(regex->pattern);
-    regex->pattern = copy;
-    return TX_OK;
+    return status;
 }
 
 void tx_regex_close(tx_regex *regex)

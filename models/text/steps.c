@@ -12,13 +12,13 @@ tx_status tx_part_read(const tx_json *part, const char *list_key, tx_part_reader
         return TX_OK;
     if (tx_json_type_of(part) != TX_JSON_OBJECT)
         return tx_fail(TX_FORMAT, "not an object");
-    tx_status status = tx_json_get_string(part, "type", &type);
-    if (status || strcmp(type, "Sequence") != 0)
-        return status ? status : read(context, part, type);
-    status = tx_json_get(part, list_key, TX_JSON_ARRAY, &list);
-    for (size_t i = 0; !status && i < tx_json_size(list); i++)
-        status = tx_fail_in(tx_part_read(tx_json_at(list, i), list_key, read, context), "%s[%zu]", list_key, i);
-    return status;
+    TX_TRY(tx_json_get_string(part, "type", &type));
+    if (strcmp(type, "Sequence") != 0)
+        return read(context, part, type);
+    TX_TRY(tx_json_get(part, list_key, TX_JSON_ARRAY, &list));
+    for (size_t i = 0; i < tx_json_size(list); i++)
+        TX_TRY(tx_fail_in(tx_part_read(tx_json_at(list, i), list_key, read, context), "%s[%zu]", list_key, i));
+    return TX_OK;
 }
 
 tx_status tx_part_choice(const tx_json *json, const char *key, const char *const *names, size_t count, size_t *choice)

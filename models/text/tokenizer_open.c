@@ -99,24 +99,21 @@ static size_t line_length(const char *at, const char *end)
 static tx_status read_merges(tx_tokenizer *t, const tx_json *vocab)
 {
     const char *at = t->source[MERGES].data, *end = at + t->source[MERGES].size;
-    int64_t line = 0;
-    tx_status status = TX_OK;
-    while (!status && at < end) {
+    for (int64_t line = 1; at < end; line++) {
         size_t whole = line_length(at, end), length = whole;
         if (length && at[length - 1] == '\r')
             length--;
-        line++;
         if (length < 8 || memcmp(at, "#version", 8) != 0) {
             const char *blank = memchr(at, ' ', length);
             size_t left = blank ? (size_t)(blank - at) : 0, right = blank ? length - left - 1 : 0;
             if (memchr(at, '\0', length) || (blank && memchr(blank + 1, ' ', right)))
                 left = 0; /* not two words */
-            status = tx_bpe_read_merge(t, vocab, at, left, at + left + 1, right);
+            TX_TRY(tx_fail_in(tx_bpe_read_merge(t, vocab, at, left, at + left + 1, right), "merges.txt: line %" PRId64,
+                              line));
         }
-        status = tx_fail_in(status, "merges.txt: line %" PRId64, line);
         at += whole + (at + whole < end);
     }
-    return status;
+    return TX_OK;
 }
 
 /* Tokens that tokenizer_config.json adds, with their flags, and those that it gives a role. */
@@ -125,31 +122,26 @@ static tx_status read_config_tokens(tx_tokenizer *t, const tx_json *vocab, const
     static const char *const roles[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                         "pad_token", "cls_token", "mask_token"};
     tx_json *decoder = NULL;
-    const char *text;
-    tx_status status = TX_OK;
     if (config && tx_json_has(config, "added_tokens_decoder"))
-        status = tx_json_get(config, "added_tokens_decoder", TX_JSON_OBJECT, &decoder);
-    for (void *i = decoder ? tx_json_first(decoder) : NULL; i && !status; i = tx_json_next(decoder, i)) {
+        TX_TRY(tx_json_get(config, "added_tokens_decoder", TX_JSON_OBJECT, &decoder));
+    for (void *i = decoder ? tx_json_first(decoder) : NULL; i; i = tx_json_next(decoder, i)) {
         char *rest;
         long long id = strtoll(tx_json_key(i), &rest, 10);
         if (*rest || id < 0 || id >= TX_VOCAB_LIMIT)
-            status = tx_fail(TX_FORMAT, "%.40s is not an id", tx_json_key(i));
-        else
-            status = tx_bpe_read_added(t, vocab, tx_json_value(i), id);
-        status = tx_fail_in(status, "added_tokens_decoder");
+            return tx_fail(TX_FORMAT, "added_tokens_decoder: %.40s is not an id", tx_json_key(i));
+        TX_TRY(tx_fail_in(tx_bpe_read_added(t, vocab, tx_json_value(i), id), "added_tokens_decoder"));
     }
-    for (size_t i = 0; i < sizeof roles / sizeof roles[0] && !status; i++) {
-        status = named_token(config, roles[i], &text);
-        if (status || !text)
-            continue;
-        int32_t id = tx_tokenizer_find(t, text);
-        if (id < 0)
-            status = tx_fail(TX_UNSUPPORTED, "%s %.40s is not in vocab.json: save the tokenizer as tokenizer.json",
-                             roles[i], text);
-        else if (!t->vocab.token[id].added)
-            status = tx_tokenizer_add_special(t, text, id);
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+        const char *text;
+        TX_TRY(named_token(config, roles[i], &text));
+        const int32_t id = text ? tx_tokenizer_find(t, text) : -1;
+        if (text && id < 0)
+            return tx_fail(TX_UNSUPPORTED, "%s %.40s is not in vocab.json: save the tokenizer as tokenizer.json",
+                           roles[i], text);
+        if (text && !t->vocab.token[id].added)
+            TX_TRY(tx_tokenizer_add_special(t, text, id));
     }
-    return status;
+    return TX_OK;
 }
 
 static tx_status read_pair(tx_tokenizer *t, const tx_json *config)

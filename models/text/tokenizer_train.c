@@ -32,12 +32,12 @@ tx_status tx_counts_add(tx_counts *counts, const char *word, size_t size)
         return TX_OK;
     }
     const tx_counted made = {counts->bytes.size, size, 1};
-    tx_status status = tx_array_reserve(&counts->word, &counts->room, counts->count + 1, sizeof made, "words");
-    TX_THEN(status, tx_index_add(&counts->index, hash, counts->count));
+    TX_TRY(tx_array_reserve(&counts->word, &counts->room, counts->count + 1, sizeof made, "words"));
     tx_buffer_add(&counts->bytes, word, size);
-    if (!status && !counts->bytes.status)
-        counts->word[counts->count++] = made;
-    return status ? status : counts->bytes.status;
+    TX_TRY(counts->bytes.status);
+    TX_TRY(tx_index_add(&counts->index, hash, counts->count));
+    counts->word[counts->count++] = made;
+    return TX_OK;
 }
 
 void tx_counts_free(tx_counts *counts)

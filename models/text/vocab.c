@@ -33,12 +33,11 @@ tx_status tx_vocab_put(tx_vocab *vocab, int64_t id, tx_token_kind kind, const ch
     if (size >= UINT32_MAX)
         return tx_fail(TX_FORMAT, "a token of %zu bytes", size);
     const size_t at = vocab->bytes.size;
-    tx_status status = tx_array_reserve(&vocab->token, &vocab->room, (size_t)id + 1, sizeof *vocab->token, "tokens");
-    TX_THEN(status, tx_index_add(&vocab->index, tx_hash_bytes(bytes, size), (size_t)id));
+    TX_TRY(tx_array_reserve(&vocab->token, &vocab->room, (size_t)id + 1, sizeof *vocab->token, "tokens"));
     tx_buffer_add(&vocab->bytes, bytes, size);
     tx_buffer_add(&vocab->bytes, "", 1);
-    if (status || vocab->bytes.status)
-        return status ? status : vocab->bytes.status;
+    TX_TRY(vocab->bytes.status);
+    TX_TRY(tx_index_add(&vocab->index, tx_hash_bytes(bytes, size), (size_t)id));
     for (; vocab->count <= id; vocab->count++)
         vocab->token[vocab->count] = (tx_token){0};
     vocab->token[id] = (tx_token){.at = at, .size = (uint32_t)size, .kind = (uint8_t)kind};

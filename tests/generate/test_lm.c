@@ -4,7 +4,7 @@
  *
  *     test_lm DEVICE */
 #include "models/arch/gpt2.h"
-#include "models/generate/generation.h"
+#include "models/generate/generate.h"
 #include "models/tx_generate.h"
 #include "models/tx_text.h"
 #include "tests/scratch.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Whole characters of texts in the making, stop strings, and generation_config.json. */
-#include "models/generate/generation.h"
+#include "models/generate/generate.h"
 #include "models/generate/stream.h"
 #include "tests/scratch.h"
 
