@@ -83,11 +83,8 @@ tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report
 {
     tx_checkpoint_steps steps;
     TX_TRY(list_steps(output_dir, &steps));
-    tx_status status = TX_OK;
-    if (steps.count == 0)
-        status = tx_fail(TX_NOT_FOUND, "%s: there is no checkpoint", output_dir);
-    else
-        status = find_whole(output_dir, &steps, report, folder);
+    tx_status status = steps.count ? find_whole(output_dir, &steps, report, folder)
+                                   : tx_fail(TX_NOT_FOUND, "%s: there is no checkpoint", output_dir);
     free(steps.step);
     return status;
 }

@@ -36,16 +36,15 @@ static tx_status encode(tx_lm *lm, const tx_lm_prompt *prompt, tx_ids *ids)
 {
     const int64_t begin = lm->config->bos_token_id;
     const size_t size = prompt->size ? prompt->size : strlen(prompt->text);
-    tx_status status = tx_lm_open_tokenizer(lm);
-    TX_THEN(status, tx_encoder_run(lm->encoder, prompt->text, size, true, ids));
-    if (status || ids->count > 0)
-        return status;
+    TX_TRY(tx_lm_open_tokenizer(lm));
+    TX_TRY(tx_encoder_run(lm->encoder, prompt->text, size, true, ids));
+    if (ids->count > 0)
+        return TX_OK;
     if (begin < 0)
         return tx_fail(TX_INVALID, "prompt: it is empty, and the model has no bos_token_id to begin with");
-    status = tx_ids_reserve(ids, 1);
-    if (!status)
-        ids->id[ids->count++] = (int32_t)begin;
-    return status;
+    TX_TRY(tx_ids_reserve(ids, 1));
+    ids->id[ids->count++] = (int32_t)begin;
+    return TX_OK;
 }
 
 static tx_status take_prompts(texts *t, tx_lm *lm, const tx_lm_prompt *prompts, int64_t count)

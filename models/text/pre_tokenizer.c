@@ -47,10 +47,10 @@ static tx_status read_metaspace(tx_step *step, const tx_json *json)
 {
     bool split = true;
     char pattern[TX_UTF8_MAX + sizeof "\\Q\\E"];
-    tx_status status = tx_step_metaspace(step, json);
-    TX_THEN(status, tx_step_flag(json, "split", false, &split));
-    if (status || !split)
-        return status;
+    TX_TRY(tx_step_metaspace(step, json));
+    TX_TRY(tx_step_flag(json, "split", false, &split));
+    if (!split)
+        return TX_OK;
     step->mode = TX_SPLIT_MERGED_WITH_NEXT;
     snprintf(pattern, sizeof pattern, "\\Q%.4s\\E", step->text);
     return tx_regex_compile(pattern, &step->regex);

@@ -106,14 +106,13 @@ tx_status tx_step_pattern(tx_step *step, const tx_json *json)
     const char *text;
     char *quoted = NULL;
     TX_TRY(tx_json_get(json, "pattern", TX_JSON_OBJECT, &pattern));
-    tx_status status = TX_OK;
     if (!tx_json_has(pattern, "String")) {
-        status = tx_json_get_string(pattern, "Regex", &text);
-        return status ? status : tx_regex_open(text, &step->regex);
+        TX_TRY(tx_json_get_string(pattern, "Regex", &text));
+        return tx_regex_open(text, &step->regex);
     }
-    status = tx_json_get_string(pattern, "String", &text);
-    TX_THEN(status, quote(text, &quoted));
-    TX_THEN(status, tx_regex_open(quoted, &step->regex));
+    TX_TRY(tx_json_get_string(pattern, "String", &text));
+    TX_TRY(quote(text, &quoted));
+    const tx_status status = tx_regex_open(quoted, &step->regex);
     free(quoted);
     return status;
 }
@@ -129,17 +128,17 @@ tx_status tx_step_metaspace(tx_step *step, const tx_json *json)
     static const char *const schemes[] = {"never", "first", "always"};
     size_t scheme = 0;
     bool prefix = true; /* files older than prepend_scheme say it so */
-    tx_status status = tx_step_text(step, json, "replacement");
-    if (!status && (!*step->text || tx_utf8_read(step->text, strlen(step->text), NULL) != strlen(step->text)))
-        status = tx_fail(TX_FORMAT, "replacement %.40s: expected one character", step->text);
+    TX_TRY(tx_step_text(step, json, "replacement"));
+    if (!*step->text || tx_utf8_read(step->text, strlen(step->text), NULL) != strlen(step->text))
+        return tx_fail(TX_FORMAT, "replacement %.40s: expected one character", step->text);
     step->mark = true;
-    TX_THEN(status, tx_step_flag(json, "add_prefix_space", false, &prefix));
+    TX_TRY(tx_step_flag(json, "add_prefix_space", false, &prefix));
     step->prepend = prefix ? TX_PREPEND_ALWAYS : TX_PREPEND_NEVER;
-    if (status || !tx_json_has(json, "prepend_scheme"))
-        return status;
-    status = tx_part_choice(json, "prepend_scheme", schemes, sizeof schemes / sizeof schemes[0], &scheme);
+    if (!tx_json_has(json, "prepend_scheme"))
+        return TX_OK;
+    TX_TRY(tx_part_choice(json, "prepend_scheme", schemes, sizeof schemes / sizeof schemes[0], &scheme));
     step->prepend = (tx_prepend)scheme;
-    return status;
+    return TX_OK;
 }
 
 void tx_step_replace_all(const tx_step *step, tx_matcher *matcher, const char *text, size_t size, tx_buffer *out)

@@ -3,6 +3,7 @@
 #include "models/train/tensorboard.h"
 
 #include "api/base/file.h"
+#include "models/files/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +21,7 @@
 
 struct tx_tensorboard {
     int file; /* -1: given up */
-    char *path;
+    char path[TX_PATH_ROOM];
     tx_reporter report;
     uint8_t *record;
     size_t room;
@@ -160,11 +161,7 @@ static tx_status create(tx_tensorboard *b, const char *folder, time_t now)
     for (int i = 0; i < 10000; i++) {
         snprintf(name, sizeof name, "events.out.tfevents.%010" PRId64 ".%s.%ld.%d", (int64_t)now, host, (long)getpid(),
                  i);
-        free(b->path);
-        b->path = tx_path_join(folder, name);
-        if (!b->path)
-            return TX_MEMORY;
-        b->file = open(b->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+        b->file = open(tx_path_in(b->path, folder, name), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
         if (b->file >= 0)
             return TX_OK;
         if (errno != EEXIST)
@@ -218,6 +215,5 @@ void tx_tensorboard_close(tx_tensorboard *board)
     if (board->file >= 0)
         close(board->file);
     free(board->record);
-    free(board->path);
     free(board);
 }

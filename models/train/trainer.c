@@ -174,14 +174,6 @@ void tx_trainer_set_steps(tx_trainer *trainer, int64_t steps)
     trainer->step = steps;
 }
 
-/* Sets several scalars; stops at the first failure. */
-static tx_status set_all(tx_model *model, const tx_control control[], const double value[], int32_t count)
-{
-    for (int32_t i = 0; i < count; i++)
-        TX_TRY(tx_model_set(model, control[i], value[i]));
-    return TX_OK;
-}
-
 /* Gives a batch to a plan of as many rows and runs it. */
 static tx_status run_batch(batch_plan *plan, const tx_batch *batch)
 {
@@ -206,14 +198,14 @@ tx_status tx_trainer_step(tx_trainer *trainer, const tx_batch *batch, int64_t la
                        batch->rows, o->accumulation, o->batch);
     if (labels == 0)
         return tx_fail(TX_INVALID, "trainer: a step without a single label");
-    const tx_control once[] = {TX_CONTROL_LEARNING_RATE, TX_CONTROL_INVERSE_LABELS, TX_CONTROL_STEP};
-    const double value[] = {learning_rate, 1.0 / (double)labels, (double)(trainer->step & UINT32_MAX)};
-    tx_status status = set_all(trainer->model, once, value, 3);
+    tx_model *model = trainer->model;
+    tx_status status = tx_model_set(model, TX_CONTROL_LEARNING_RATE, learning_rate);
+    TX_THEN(status, tx_model_set(model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)labels));
+    TX_THEN(status, tx_model_set(model, TX_CONTROL_STEP, (double)(trainer->step & UINT32_MAX)));
     for (int64_t i = 0; i < micro_batches && !status; i++) {
-        const tx_control each[] = {TX_CONTROL_ACCUMULATE, TX_CONTROL_SAMPLE};
-        const double of_batch[] = {i > 0 ? 1.0 : 0.0, (double)(i * o->all_rows + o->rows_before)};
-        status = set_all(trainer->model, each, of_batch, 2);
-        TX_THEN(status, tx_model_synchronize(trainer->model, i == micro_batches - 1));
+        status = tx_model_set(model, TX_CONTROL_ACCUMULATE, i > 0 ? 1.0 : 0.0);
+        TX_THEN(status, tx_model_set(model, TX_CONTROL_SAMPLE, (double)(i * o->all_rows + o->rows_before)));
+        TX_THEN(status, tx_model_synchronize(model, i == micro_batches - 1));
         const tx_batch micro = tx_batch_part(o->task, o->block, batch, i * o->batch, o->batch);
         TX_THEN(status, run_batch(&trainer->train, &micro));
     }

@@ -301,10 +301,8 @@ static void test_limits(void **state)
                  as, cases[i].normalizer, cases[i].pre_tokenizer, cases[i].decoder);
         assert_ok(tx_file_write(path, text, strlen(text)));
         tx_status status = tx_tokenizer_open(folder, &t);
-        if (!status)
-            status = tx_encoder_create(t, &encoder);
-        if (!status)
-            status = tx_encoder_run(encoder, as, 64, true, &ids);
+        TX_THEN(status, tx_encoder_create(t, &encoder));
+        TX_THEN(status, tx_encoder_run(encoder, as, 64, true, &ids));
         assert_refused(status, TX_UNSUPPORTED, cases[i].message);
         assert_true((double)(clock() - start) / CLOCKS_PER_SEC < 1);
         tx_encoder_free(encoder);

@@ -205,21 +205,17 @@ static void test_pair(void **state)
 
 /* ---- added tokens ------------------------------------------------------------------------------------ */
 
+/* An added token, its flags in the order of the file. */
+#define ADDED(id, content, single_word, lstrip, rstrip, normalized, special)                           \
+    "{\"id\":" #id ",\"content\":\"" content "\",\"single_word\":" #single_word ",\"lstrip\":" #lstrip \
+    ",\"rstrip\":" #rstrip ",\"normalized\":" #normalized ",\"special\":" #special "}"
+
 static void test_added(void **state)
 {
     static const char *const tokens[] = {
-        "{\"id\":263,\"content\":\"<l>\",\"single_word\":false,\"lstrip\":true,\"rstrip\":false,\"normalized\":false,"
-        "\"special\":true}",
-        "{\"id\":264,\"content\":\"<r>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":true,\"normalized\":false,"
-        "\"special\":false}",
-        "{\"id\":265,\"content\":\"\\u00e9t\",\"single_word\":true,\"lstrip\":false,\"rstrip\":false,"
-        "\"normalized\":true,\"special\":false}",
-        "{\"id\":266,\"content\":\"<r><l>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
-        "\"normalized\":false,\"special\":true}",
-        "{\"id\":267,\"content\":\"h<r>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
-        "\"normalized\":false,\"special\":true}",
-        "{\"id\":268,\"content\":\"\\n\",\"single_word\":false,\"lstrip\":true,\"rstrip\":true,\"normalized\":false,"
-        "\"special\":false}",
+        ADDED(263, "<l>", false, true, false, false, true),      ADDED(264, "<r>", false, false, true, false, false),
+        ADDED(265, "\\u00e9t", true, false, false, true, false), ADDED(266, "<r><l>", false, false, false, false, true),
+        ADDED(267, "h<r>", false, false, false, false, true),    ADDED(268, "\\n", false, true, true, false, false),
     };
     char *folder = small_folder();
     for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++)
@@ -294,24 +290,19 @@ static void test_save_copies(void **state)
     char *from = small_folder(), *to = make_scratch();
     write_in(from, files[2], "{ }");
     tx_tokenizer *tokenizer = open_tokenizer(from);
-    char *wanted[3], *path, *text;
+    char *wanted[3], *text;
     size_t size[3], written;
-    for (int i = 0; i < 3; i++) {
-        path = tx_path_join(from, files[i]);
-        assert_ok(tx_file_read(path, LIMIT, &wanted[i], &size[i]));
-        free(path);
-    }
+    for (int i = 0; i < 3; i++)
+        assert_ok(tx_file_read(TX_PATH(from, files[i]), LIMIT, &wanted[i], &size[i]));
     remove_scratch(from); /* the copies do not need it */
     assert_ok(tx_tokenizer_save(tokenizer, to, 5));
     assert_int_equal(count_entries(to), 3);
     for (int i = 0; i < 3; i++) {
-        path = tx_path_join(to, files[i]);
-        assert_ok(tx_file_read(path, LIMIT, &text, &written));
+        assert_ok(tx_file_read(TX_PATH(to, files[i]), LIMIT, &text, &written));
         assert_int_equal(written, size[i]);
         assert_memory_equal(text, wanted[i], written);
         free(wanted[i]);
         free(text);
-        free(path);
     }
     tx_tokenizer_free(tokenizer);
     remove_scratch(to);
