@@ -3,7 +3,6 @@
 #include "models/files/checkpoint_files.h"
 
 #include "api/base/file.h"
-#include "models/files/folder.h"
 
 #include <errno.h>
 #include <inttypes.h>

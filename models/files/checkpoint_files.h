@@ -6,6 +6,7 @@
 
 #include "api/base/json.h"
 #include "models/files/checkpoint.h"
+#include "models/files/folder.h"
 
 /* Room for the name of a checkpoint's folder, temporary or not. */
 #define TX_CHECKPOINT_NAME 96

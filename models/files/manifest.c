@@ -5,7 +5,6 @@
 #include "api/base/file.h"
 #include "api/base/json.h"
 #include "models/files/data_file.h"
-#include "models/files/folder.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

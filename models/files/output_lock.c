@@ -4,7 +4,6 @@
 #include "api/base/file.h"
 #include "models/files/checkpoint.h"
 #include "models/files/checkpoint_files.h"
-#include "models/files/folder.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -192,7 +192,7 @@ static tx_status read_run(const tx_json *json, const char *folder, const char *o
         TX_TRY(tx_json_get_number(json, "best", -1e300, 1e300, &s->best));
     TX_TRY(check_counts(s));
     TX_TRY(tx_best_read(json, folder, output_dir, s));
-    if (tx_json_has(json, "kernels"))
+    if (tx_json_find(json, "kernels"))
         TX_TRY(tx_json_get_string(json, "kernels", &kernels));
     TX_TRY(tx_json_get(json, "run", TX_JSON_OBJECT, &run));
     s->kernels = kernels ? strdup(kernels) : NULL;
