@@ -190,8 +190,7 @@ static tx_status read_params(const tx_weights *w, const tx_weights_param *params
     int32_t *source = malloc((size_t)count * sizeof *source);
     tx_status status = source ? match(w, params, count, rename, source)
                               : tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", tx_weights_path(w));
-    if (!status)
-        status = read_data(w, source, count, options, model);
+    TX_THEN(status, read_data(w, source, count, options, model));
     free(source);
     return status;
 }
@@ -220,8 +219,7 @@ tx_status tx_weights_load(const tx_weights *weights, tx_model *model, tx_weights
         if (!status)
             params[p].shape = spec->logical;
     }
-    if (!status)
-        status = read_params(weights, params, count, rename, options, model);
+    TX_THEN(status, read_params(weights, params, count, rename, options, model));
     free(params);
     return status;
 }
