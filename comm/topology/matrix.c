@@ -304,19 +304,3 @@ tx_status tx_topo_matrix_parse(const char *text, size_t size, tx_draft *draft)
     free(r);
     return status;
 }
-
-bool tx_topo_has_class(const tx_topology *topology, tx_topo_class value)
-{
-    for (int64_t i = 0; i < (int64_t)topology->device_count * topology->device_count; i++)
-        if (topology->pairs[i].class_ == value)
-            return true;
-    return false;
-}
-
-bool tx_topo_has_link(const tx_topology *topology, tx_topo_link_kind value)
-{
-    for (int64_t i = 0; i < (int64_t)topology->device_count * topology->device_count; i++)
-        if (topology->pairs[i].link == value)
-            return true;
-    return false;
-}

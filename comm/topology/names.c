@@ -86,6 +86,40 @@ const char *tx_topo_cell(const tx_topology *topology, int32_t a, int32_t b, bool
     return text;
 }
 
+/* ---- Counting -------------------------------------------------------------------------------------- */
+
+bool tx_topo_has_class(const tx_topology *topology, tx_topo_class value)
+{
+    for (int64_t i = 0; i < (int64_t)topology->device_count * topology->device_count; i++)
+        if (topology->pairs[i].class_ == value)
+            return true;
+    return false;
+}
+
+bool tx_topo_has_link(const tx_topology *topology, tx_topo_link_kind value)
+{
+    for (int64_t i = 0; i < (int64_t)topology->device_count * topology->device_count; i++)
+        if (topology->pairs[i].link == value)
+            return true;
+    return false;
+}
+
+int32_t tx_topo_cores(const tx_topology *topology)
+{
+    int32_t cores = 0;
+    for (int32_t i = 0; i < topology->cpu_count; i++)
+        cores = topology->cpus[i].core >= cores ? topology->cpus[i].core + 1 : cores;
+    return cores;
+}
+
+int32_t tx_topo_packages(const tx_topology *topology)
+{
+    int32_t packages = 0;
+    for (int32_t i = 0; i < topology->node_count; i++)
+        packages += topology->nodes[i].kind == TX_TOPO_PACKAGE;
+    return packages;
+}
+
 /* ---- Finding ---------------------------------------------------------------------------------------- */
 
 /* Whether `index` is among "0:1,2:0". */

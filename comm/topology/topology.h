@@ -315,6 +315,9 @@ const char *tx_topo_cell(const tx_topology *topology, int32_t a, int32_t b, bool
 /* Whether any pair has that class, or that link. */
 bool tx_topo_has_class(const tx_topology *topology, tx_topo_class value);
 bool tx_topo_has_link(const tx_topology *topology, tx_topo_link_kind value);
+/* How many cores, and packages of them, the topology tells. */
+int32_t tx_topo_cores(const tx_topology *topology);
+int32_t tx_topo_packages(const tx_topology *topology);
 /* The device of a label ("GPU0", "nic1"), bus id ("3b:00.0"), OpenCL index ("0:1") or system name ("mlx5_0"); -1 none.
  */
 int32_t tx_topo_find(const tx_topology *topology, const char *name);

@@ -6,88 +6,41 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char *or_dash(const char *text)
+typedef struct places {
+    const tx_topology *t;
+    const tx_placement *p;
+} places;
+
+static const char *place_cell(const void *of, int32_t row, int32_t column, char room[TX_TXTOPO_CELL])
 {
-    return *text ? text : "-";
+    const tx_topology *t = ((const places *)of)->t;
+    const tx_topo_place *place = &((const places *)of)->p->places[row];
+    const tx_topo_device *d = place->device < 0 ? NULL : &t->devices[place->device];
+    char rank[16], cores[32], nic[64] = "";
+    snprintf(rank, sizeof rank, "%" PRId32, row);
+    snprintf(cores, sizeof cores, "%" PRId32 "%s", place->cores,
+             place->shared ? " (shared)"
+             : place->far  ? " (far)"
+                           : "");
+    if (place->nic >= 0)
+        snprintf(nic, sizeof nic, "%s (%.40s)", t->devices[place->nic].label, t->devices[place->nic].system);
+    const char *cells[] = {
+        rank, d ? d->label : "cores", d ? d->bus : "", d ? d->engine : "cpu", cores, place->cpus, place->nodes, nic};
+    snprintf(room, TX_TXTOPO_CELL, "%s", *cells[column] ? cells[column] : "-");
+    return room;
 }
-
-/* The text of a column; `text` is room to make it in. */
-typedef const char *(*column_text)(const tx_topology *t, const tx_topo_place *place, char text[64]);
-
-static const char *device_text(const tx_topology *t, const tx_topo_place *place, char text[64])
-{
-    (void)text;
-    return place->device < 0 ? "cores" : t->devices[place->device].label;
-}
-
-static const char *bus_text(const tx_topology *t, const tx_topo_place *place, char text[64])
-{
-    (void)text;
-    return place->device < 0 ? "-" : or_dash(t->devices[place->device].bus);
-}
-
-static const char *engine_text(const tx_topology *t, const tx_topo_place *place, char text[64])
-{
-    (void)text;
-    return place->device < 0 ? "cpu" : or_dash(t->devices[place->device].engine);
-}
-
-static const char *cores_text(const tx_topology *t, const tx_topo_place *place, char text[64])
-{
-    (void)t;
-    snprintf(text, 64, "%" PRId32 "%s", place->cores, place->shared ? " (shared)" : place->far ? " (far)" : "");
-    return text;
-}
-
-static const char *cpus_text(const tx_topology *t, const tx_topo_place *place, char text[64])
-{
-    (void)t;
-    (void)text;
-    return place->cpus;
-}
-
-static const char *nodes_text(const tx_topology *t, const tx_topo_place *place, char text[64])
-{
-    (void)t;
-    (void)text;
-    return or_dash(place->nodes);
-}
-
-static const char *nic_text(const tx_topology *t, const tx_topo_place *place, char text[64])
-{
-    if (place->nic < 0)
-        return "-";
-    snprintf(text, 64, "%s (%.40s)", t->devices[place->nic].label, t->devices[place->nic].system);
-    return text;
-}
-
-static const struct {
-    const char *head;
-    column_text text;
-} columns[] = {{"Device", device_text}, {"Bus ID", bus_text},        {"TX device", engine_text}, {"Cores", cores_text},
-               {"CPUs", cpus_text},     {"Memory node", nodes_text}, {"NIC", nic_text}};
-enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
 static void print_table(FILE *out, const tx_topology *t, const tx_placement *p)
 {
-    char text[64];
-    size_t widths[COLUMNS];
-    for (int k = 0; k < COLUMNS; k++) {
-        widths[k] = strlen(columns[k].head);
-        for (int32_t r = 0; r < p->ranks; r++) {
-            size_t width = strlen(columns[k].text(t, &p->places[r], text));
-            widths[k] = width > widths[k] ? width : widths[k];
-        }
-    }
-    fputs("Rank", out);
-    for (int k = 0; k < COLUMNS; k++)
-        fprintf(out, "  %-*s", k + 1 < COLUMNS ? (int)widths[k] : 0, columns[k].head);
-    for (int32_t r = 0; r < p->ranks; r++) {
-        fprintf(out, "\n%4" PRId32, r);
-        for (int k = 0; k < COLUMNS; k++)
-            fprintf(out, "  %-*s", k + 1 < COLUMNS ? (int)widths[k] : 0, columns[k].text(t, &p->places[r], text));
-    }
-    fputc('\n', out);
+    static const char *const heads[] = {"Rank", "Device", "Bus ID", "TX device", "Cores", "CPUs", "Memory node", "NIC"};
+    const places all = {t, p};
+    const tx_txtopo_table table = {.heads = heads,
+                                   .columns = sizeof heads / sizeof heads[0],
+                                   .rows = p->ranks,
+                                   .right = 1,
+                                   .cell = place_cell,
+                                   .of = &all};
+    tx_txtopo_print(out, &table);
 }
 
 static void print_warnings(FILE *out, const tx_topology *t, const tx_placement *p)

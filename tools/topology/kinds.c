@@ -132,28 +132,12 @@ static void compare_devices(comparison *c)
                 tell(c, "%s-%s: %s, not %s", o->devices[a].label, o->devices[b].label, other, usual);
 }
 
-static int64_t cores_of(const tx_topology *t)
-{
-    int64_t cores = 0;
-    for (int32_t i = 0; i < t->cpu_count; i++)
-        cores = t->cpus[i].core >= cores ? t->cpus[i].core + 1 : cores;
-    return cores;
-}
-
-static int64_t packages_of(const tx_topology *t)
-{
-    int64_t packages = 0;
-    for (int32_t i = 0; i < t->node_count; i++)
-        packages += t->nodes[i].kind == TX_TOPO_PACKAGE;
-    return packages;
-}
-
 static void compare_host(comparison *c)
 {
     const tx_topology *u = c->usual, *o = c->other;
     char label[32];
-    compare_number(c, "packages", packages_of(u), packages_of(o));
-    compare_number(c, "cores", cores_of(u), cores_of(o));
+    compare_number(c, "packages", tx_topo_packages(u), tx_topo_packages(o));
+    compare_number(c, "cores", tx_topo_cores(u), tx_topo_cores(o));
     compare_number(c, "hardware threads", u->cpu_count, o->cpu_count);
     compare_number(c, "NUMA nodes", u->numa_count, o->numa_count);
     for (int32_t i = 0; i < u->numa_count && u->numa_count == o->numa_count; i++) {
