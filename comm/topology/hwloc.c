@@ -155,10 +155,10 @@ static void read_cpus(tx_hwloc_reader *r)
     for (hwloc_obj_t pu = NULL; (pu = hwloc_get_next_obj_by_type(r->topology, HWLOC_OBJ_PU, pu));) {
         hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(r->topology, HWLOC_OBJ_CORE, pu);
         hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(r->topology, HWLOC_OBJ_PACKAGE, pu);
-        int32_t index = tx_draft_cpu(r->draft, (int32_t)(pu->os_index & INT32_MAX));
-        if (index < 0)
+        tx_topo_cpu *cpu = TX_DRAFT_APPEND(r->draft, r->draft->t->cpus, r->draft->t->cpu_count);
+        if (!cpu)
             return;
-        tx_topo_cpu *cpu = &r->draft->t->cpus[index];
+        cpu->number = (int32_t)(pu->os_index & INT32_MAX);
         cpu->core = (int32_t)(core ? core->logical_index : pu->logical_index);
         cpu->package = package ? (int32_t)package->logical_index : 0;
         cpu->numa = nearest_numa(r, pu->os_index);
@@ -167,6 +167,21 @@ static void read_cpus(tx_hwloc_reader *r)
 
 /* ---- Loading and writing --------------------------------------------------------------------------------- */
 
+/* PoCL, once it runs, hides hwloc's plugins from the whole process, so that its own use of hwloc does not end in OpenCL
+ * again; TX leaves hwloc's OpenCL plugin out by itself, and shows the plugins while hwloc starts. */
+static int start(hwloc_topology_t *topology)
+{
+    static const char variable[] = "HWLOC_PLUGINS_PATH", nowhere[] = "/dev/null";
+    const char *path = getenv(variable);
+    const bool hidden = path && strcmp(path, nowhere) == 0;
+    if (hidden)
+        unsetenv(variable);
+    const int failed = hwloc_topology_init(topology);
+    if (hidden)
+        setenv(variable, nowhere, 1);
+    return failed;
+}
+
 /* Live where `xml` is NULL. */
 static tx_status load(hwloc_topology_t *topology, const char *xml, size_t size)
 {
@@ -174,10 +189,7 @@ static tx_status load(hwloc_topology_t *topology, const char *xml, size_t size)
     tx_topo_hwloc_version(version);
     if (size >= INT32_MAX)
         return tx_fail(TX_FORMAT, "too large for hwloc");
-    bool hidden = tx_topo_plugins_show();
-    int failed = hwloc_topology_init(topology);
-    tx_topo_plugins_hide(hidden);
-    if (failed)
+    if (start(topology))
         return tx_fail(TX_MEMORY, "hwloc %s does not start", version);
     hwloc_topology_set_io_types_filter(*topology, HWLOC_TYPE_FILTER_KEEP_ALL);
     /* TX asks OpenCL itself; "gl" would open X displays. */

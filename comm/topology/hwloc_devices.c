@@ -125,7 +125,6 @@ static void read_gpu(tx_hwloc_reader *r, hwloc_obj_t pci, int32_t partitions, bo
             return;
         tx_topo_device *d = &draft->t->devices[index];
         d->partition = k;
-        d->vendor = tx_draft_text(draft, tx_topo_vendor(d->vendor_id));
         d->source = sure ? TX_TOPO_FROM_HWLOC : TX_DRAFT_UNSURE;
         d->place = TX_TOPO_FROM_HWLOC;
     }
@@ -157,7 +156,6 @@ static void add_nic(tx_hwloc_reader *r, hwloc_obj_t pci, const char *name)
     d->partition = before;
     d->source = d->place = TX_TOPO_FROM_HWLOC;
     d->system = tx_draft_text(draft, *name ? name : d->bus);
-    d->vendor = tx_draft_text(draft, tx_topo_vendor(d->vendor_id));
     d->name = tx_draft_text(draft, tx_hwloc_info(pci, "PCIDevice"));
 }
 

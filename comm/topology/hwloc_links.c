@@ -33,14 +33,15 @@ static int32_t device_of(const tx_hwloc_reader *r, hwloc_obj_t obj)
 
 static void add_link(tx_hwloc_reader *r, int32_t a, int32_t b, tx_topo_link_kind kind, uint64_t value)
 {
-    tx_draft_link link = tx_draft_link_of(a, b, kind, TX_TOPO_FROM_DISTANCES);
+    tx_topo_pair link = tx_draft_links(kind, TX_TOPO_FROM_DISTANCES);
     if (kind == TX_TOPO_NVLINK) {
         uint64_t one = nvlink_rate(&r->draft->t->devices[a]), links = value / one;
         link.links = links < 1000 ? (int32_t)links : 0;
-        link.rate = (double)link.links * (one == 50000 ? 25 : (double)one / 1000); /* of these hwloc counts both ways */
-        link.confidence = TX_TOPO_DERIVED;
+        link.link_rate =
+            (double)link.links * (one == 50000 ? 25 : (double)one / 1000); /* of these hwloc counts both ways */
+        link.link_confidence = TX_TOPO_DERIVED;
         if (value % one != 0 || links == 0) {
-            link.confidence = TX_TOPO_GUESSED;
+            link.link_confidence = TX_TOPO_GUESSED;
             link.note = tx_draft_note(r->draft, true,
                                       "The number of NVLinks is a guess: the rate in the file is no multiple of one "
                                       "link's rate of this GPU");
@@ -52,7 +53,7 @@ static void add_link(tx_hwloc_reader *r, int32_t a, int32_t b, tx_topo_link_kind
                                   "number",
                                   name, tx_topo_link_name(kind));
     }
-    tx_draft_link_add(r->draft, &link);
+    tx_draft_state(r->draft, a, b, TX_DRAFT_LINKS, &link);
 }
 
 /* Ports of NVSwitches become links between GPUs. The second transformation is for that case alone: it zeroes direct

@@ -195,7 +195,7 @@ static void join(tx_draft *draft, const char *root, const tx_topo_cl_device *all
     }
     if (!*device->vendor)
         device->vendor =
-            tx_draft_text(draft, *tx_topo_vendor(device->vendor_id) ? tx_topo_vendor(device->vendor_id) : d->vendor);
+            *tx_topo_vendor(device->vendor_id) ? tx_topo_vendor(device->vendor_id) : tx_draft_text(draft, d->vendor);
     if (*d->name)
         device->name = tx_draft_text(draft, d->name);
     if (device->memory == 0)

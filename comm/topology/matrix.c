@@ -10,18 +10,16 @@
 #include <string.h>
 #include <strings.h>
 
-#define LINE_MAX_SIZE 65536
 #define TOKENS_MAX (TX_TOPO_DEVICES_MAX + 16)
 
 typedef struct reader {
     tx_draft *draft;
-    const char *at; /* the next line */
+    char *rest; /* what follows the present line, which is cut into tokens */
     int64_t line;
-    char text[LINE_MAX_SIZE]; /* the present one without escapes, cut into tokens */
     const char *tokens[TOKENS_MAX];
     int32_t token_count;
     int32_t rows;
-    int32_t numbers[2]; /* devices of each kind that the header has no number for: the next one's */
+    int32_t next_nic; /* number of the next NIC that the header has no number for */
 } reader;
 
 static tx_status fail(const reader *r, const char *what, const char *word)
@@ -31,51 +29,40 @@ static tx_status fail(const reader *r, const char *what, const char *word)
 
 /* ---- Lines --------------------------------------------------------------------------------------------- */
 
-/* Bytes of a terminal's escape sequence (ESC [ ... letter) at `at`; 0 where there is none. */
-static size_t escape(const char *at)
+/* A copy without the terminal's escape sequences (ESC [ ... letter); NULL: out of memory. */
+static char *without_escapes(const char *text, size_t size)
 {
-    if (at[0] != '\x1b')
-        return 0;
-    if (at[1] != '[')
-        return 1;
-    size_t size = 2 + strspn(at + 2, "0123456789;?");
-    return at[size] ? size + 1 : size;
+    char *copy = malloc(size + 1), *to = copy;
+    while (copy && *text) {
+        if (*text != '\x1b') {
+            *to++ = *text++;
+            continue;
+        }
+        text += text[1] == '[' ? 2 + strspn(text + 2, "0123456789;?") : 0;
+        text += *text && *text != '\n';
+    }
+    if (copy)
+        *to = '\0';
+    return copy;
 }
 
 /* Cuts the next line into tokens; false at the end of the text. */
 static bool next_line(reader *r, tx_status *status)
 {
-    size_t used = 0, length = strcspn(r->at, "\n");
-    if (!*r->at)
+    char *line = r->rest, *end = line + strcspn(line, "\n"), *left = NULL;
+    if (!*line)
         return false;
+    r->rest = end + (*end == '\n');
+    *end = '\0';
     r->line++;
     r->token_count = 0;
-    for (size_t i = 0; i < length;) {
-        size_t skipped = escape(r->at + i);
-        bool space = strchr(" \t\r\v\f", r->at[i]) != NULL;
-        if (skipped == 0 && !space && (used == 0 || r->text[used - 1] == '\0')) {
-            if (r->token_count == TOKENS_MAX) {
-                *status = tx_fail(TX_FORMAT, "line %" PRId64 ": more than %d devices", r->line, TX_TOPO_DEVICES_MAX);
-                return false;
-            }
-            r->tokens[r->token_count++] = r->text + used;
-        }
-        if (used + 2 >= sizeof r->text) {
-            *status = fail(r, "is longer than a matrix's lines are", "");
+    for (char *token = strtok_r(line, " \t\r\v\f", &left); token; token = strtok_r(NULL, " \t\r\v\f", &left)) {
+        if (r->token_count == TOKENS_MAX) {
+            *status = tx_fail(TX_FORMAT, "line %" PRId64 ": more than %d devices", r->line, TX_TOPO_DEVICES_MAX);
             return false;
         }
-        if (skipped > 0)
-            i += skipped > length - i ? length - i : skipped;
-        else if (!space)
-            r->text[used++] = r->at[i++];
-        else {
-            if (used > 0 && r->text[used - 1] != '\0')
-                r->text[used++] = '\0';
-            i++;
-        }
+        r->tokens[r->token_count++] = token;
     }
-    r->text[used] = '\0';
-    r->at += length + (r->at[length] == '\n');
     return true;
 }
 
@@ -104,38 +91,29 @@ static bool nic_name(const char *token)
     return false;
 }
 
-typedef struct cell {
-    tx_topo_class class_;
-    tx_topo_link_kind link;
-    int32_t links;
-} cell;
-
-/* What a cell says; false for what no cell says. */
-static bool read_cell(const char *token, cell *out)
+/* What a cell says of class and links; false for what no cell says. */
+static bool read_cell(const char *token, tx_topo_pair *says)
 {
     static const struct {
         const char *word;
         tx_topo_class class_;
     } others[] = {{"SOC", TX_TOPO_SYS}, {"PSB", TX_TOPO_PIX}, {"N/A", TX_TOPO_UNKNOWN}};
-    *out = (cell){.class_ = TX_TOPO_UNKNOWN, .link = TX_TOPO_NO_LINK};
-    for (int i = 0; i < TX_TOPO_CLASS_COUNT; i++)
-        if (strcasecmp(token, tx_topo_class_name((tx_topo_class)i)) == 0) {
-            out->class_ = (tx_topo_class)i;
+    *says = tx_draft_links(TX_TOPO_NO_LINK, TX_TOPO_FROM_MATRIX);
+    says->class_source = TX_TOPO_FROM_MATRIX;
+    for (says->class_ = TX_TOPO_SELF; says->class_ < TX_TOPO_CLASS_COUNT; says->class_++)
+        if (strcasecmp(token, tx_topo_class_name(says->class_)) == 0)
             return true;
-        }
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (strcasecmp(token, others[i].word) == 0) {
-            out->class_ = others[i].class_;
+            says->class_ = others[i].class_;
             return true;
         }
-    for (int i = TX_TOPO_NVLINK; i <= TX_TOPO_XELINK; i++) {
-        if (strncasecmp(token, tx_topo_link_name((tx_topo_link_kind)i), 2) != 0)
-            continue;
-        int32_t links = token[2] ? digits(token + 2) : 0;
-        out->link = (tx_topo_link_kind)i;
-        out->links = links;
-        return links > 0 || (links == 0 && !token[2] && i != TX_TOPO_NVLINK);
-    }
+    says->class_ = TX_TOPO_UNKNOWN;
+    for (says->link = TX_TOPO_NVLINK; says->link <= TX_TOPO_XELINK; says->link++)
+        if (strncasecmp(token, tx_topo_link_name(says->link), 2) == 0) {
+            says->links = token[2] ? digits(token + 2) : 0;
+            return says->links > 0 || (!token[2] && says->link != TX_TOPO_NVLINK);
+        }
     return false;
 }
 
@@ -168,8 +146,8 @@ static tx_status add_devices(reader *r, int32_t count)
             return r->draft->status;
         tx_topo_device *d = &r->draft->t->devices[index];
         bool numbered = gpu || (strncasecmp(r->tokens[i], "NIC", 3) == 0 && given >= 0);
-        d->number = numbered ? given : r->numbers[1];
-        r->numbers[gpu ? 0 : 1] = d->number + 1;
+        d->number = numbered ? given : r->next_nic;
+        r->next_nic = gpu ? r->next_nic : d->number + 1;
         d->source = d->place = TX_TOPO_FROM_MATRIX;
         d->system = numbered ? "" : tx_draft_text(r->draft, r->tokens[i]);
     }
@@ -198,23 +176,16 @@ static tx_status read_cells(reader *r, int32_t row)
     if (r->token_count < count + 1)
         return fail(r, "the row is shorter than the header: ", r->tokens[0]);
     for (int32_t i = 0; i < count; i++) {
-        cell c;
-        if (!read_cell(r->tokens[i + 1], &c))
+        tx_topo_pair says;
+        if (!read_cell(r->tokens[i + 1], &says))
             return fail(r, "no cell of a matrix: ", r->tokens[i + 1]);
-        if ((i == row) != (c.class_ == TX_TOPO_SELF))
+        if ((i == row) != (says.class_ == TX_TOPO_SELF))
             return fail(r, "X is not on the diagonal: ", r->tokens[0]);
-        if (i == row)
-            continue;
-        tx_draft_class stated = {row, i, c.class_, TX_TOPO_FROM_MATRIX, -1};
-        if (c.link != TX_TOPO_NO_LINK) {
-            stated.note = tx_draft_note(r->draft, false, "The matrix tells links, not the PCI path beside them");
-            tx_draft_link link = tx_draft_link_of(row, i, c.link, TX_TOPO_FROM_MATRIX);
-            link.links = c.links;
-            link.note = stated.note;
-            tx_draft_link_add(r->draft, &link);
-        } else if (c.class_ == TX_TOPO_UNKNOWN)
-            stated.note = tx_draft_note(r->draft, true, "The matrix itself does not say what ? is");
-        tx_draft_class_add(r->draft, &stated);
+        if (says.link != TX_TOPO_NO_LINK)
+            says.note = tx_draft_note(r->draft, false, "The matrix tells links, not the PCI path beside them");
+        else if (says.class_ == TX_TOPO_UNKNOWN)
+            says.note = tx_draft_note(r->draft, true, "The matrix itself does not say what ? is");
+        tx_draft_state(r->draft, row, i, TX_DRAFT_CLASS | (says.link ? TX_DRAFT_LINKS : 0), &says);
     }
     return r->draft->status;
 }
@@ -291,16 +262,14 @@ static tx_status read_rows(reader *r)
 
 tx_status tx_topo_matrix_parse(const char *text, size_t size, tx_draft *draft)
 {
-    (void)size;
-    reader *r = calloc(1, sizeof *r);
-    if (!r)
+    reader r = {.draft = draft};
+    char *copy = r.rest = without_escapes(text, size);
+    if (!copy)
         return tx_fail(TX_MEMORY, "topology: out of memory");
-    r->draft = draft;
-    r->at = text;
     tx_draft_node(draft, TX_TOPO_MACHINE, -1);
-    tx_status status = draft->status ? draft->status : find_header(r);
+    tx_status status = draft->status ? draft->status : find_header(&r);
     if (!status)
-        status = read_rows(r);
-    free(r);
+        status = read_rows(&r);
+    free(copy);
     return status;
 }

@@ -8,32 +8,31 @@
 #include <string.h>
 #include <strings.h>
 
-#define WORDS(function, type, map, count, pick)             \
-    const char *function(type value)                        \
-    {                                                       \
-        static const char *const words[] = {map(pick)};     \
-        return (uint32_t)value < count ? words[value] : ""; \
+/* An array of words, and the function that gives one of them. */
+#define WORDS(name, type, map, count, pick)                                  \
+    const char *const tx_topo_##name##_words[count] = {map(pick)};           \
+    const char *tx_topo_##name(type value)                                   \
+    {                                                                        \
+        return (uint32_t)value < count ? tx_topo_##name##_words[value] : ""; \
     }
 
-#define CELL(name, cell, legend) cell,
-#define LEGEND(name, cell, legend) legend,
-#define KEY(name, key) key,
-#define METHOD_KEY(name, key, text) key,
-#define METHOD_TEXT(name, key, text) text,
-WORDS(tx_topo_class_name, tx_topo_class, TX_TOPO_CLASS_MAP, TX_TOPO_CLASS_COUNT, CELL)
-WORDS(tx_topo_class_legend, tx_topo_class, TX_TOPO_CLASS_MAP, TX_TOPO_CLASS_COUNT, LEGEND)
-WORDS(tx_topo_link_name, tx_topo_link_kind, TX_TOPO_LINK_MAP, TX_TOPO_LINK_COUNT, CELL)
-WORDS(tx_topo_link_legend, tx_topo_link_kind, TX_TOPO_LINK_MAP, TX_TOPO_LINK_COUNT, LEGEND)
-WORDS(tx_topo_p2p_name, tx_topo_p2p, TX_TOPO_P2P_MAP, TX_TOPO_P2P_COUNT, CELL)
-WORDS(tx_topo_p2p_legend, tx_topo_p2p, TX_TOPO_P2P_MAP, TX_TOPO_P2P_COUNT, LEGEND)
-WORDS(tx_topo_source_name, tx_topo_source, TX_TOPO_SOURCE_MAP, TX_TOPO_SOURCE_COUNT, KEY)
-WORDS(tx_topo_confidence_name, tx_topo_confidence, TX_TOPO_CONFIDENCE_MAP, TX_TOPO_CONFIDENCE_COUNT, KEY)
-WORDS(tx_topo_node_name, tx_topo_node_kind, TX_TOPO_NODE_MAP, TX_TOPO_NODE_COUNT, KEY)
-WORDS(tx_topo_device_name, tx_topo_device_kind, TX_TOPO_DEVICE_MAP, TX_TOPO_DEVICE_COUNT, KEY)
-WORDS(tx_topo_origin_name, tx_topo_origin, TX_TOPO_ORIGIN_MAP, TX_TOPO_ORIGIN_COUNT, KEY)
-WORDS(tx_topo_copy_name, tx_topo_copy_kind, TX_TOPO_COPY_MAP, TX_TOPO_COPY_COUNT, KEY)
-WORDS(tx_topo_method_name, tx_topo_method, TX_TOPO_METHOD_MAP, TX_TOPO_METHOD_COUNT, METHOD_KEY)
-WORDS(tx_topo_method_text, tx_topo_method, TX_TOPO_METHOD_MAP, TX_TOPO_METHOD_COUNT, METHOD_TEXT)
+#define ONLY(name, word) word,
+#define FIRST(name, first, second) first,
+#define SECOND(name, first, second) second,
+WORDS(class_name, tx_topo_class, TX_TOPO_CLASS_MAP, TX_TOPO_CLASS_COUNT, FIRST)
+WORDS(class_legend, tx_topo_class, TX_TOPO_CLASS_MAP, TX_TOPO_CLASS_COUNT, SECOND)
+WORDS(link_name, tx_topo_link_kind, TX_TOPO_LINK_MAP, TX_TOPO_LINK_COUNT, FIRST)
+WORDS(link_legend, tx_topo_link_kind, TX_TOPO_LINK_MAP, TX_TOPO_LINK_COUNT, SECOND)
+WORDS(p2p_name, tx_topo_p2p, TX_TOPO_P2P_MAP, TX_TOPO_P2P_COUNT, FIRST)
+WORDS(p2p_legend, tx_topo_p2p, TX_TOPO_P2P_MAP, TX_TOPO_P2P_COUNT, SECOND)
+WORDS(source_name, tx_topo_source, TX_TOPO_SOURCE_MAP, TX_TOPO_SOURCE_COUNT, ONLY)
+WORDS(confidence_name, tx_topo_confidence, TX_TOPO_CONFIDENCE_MAP, TX_TOPO_CONFIDENCE_COUNT, ONLY)
+WORDS(node_name, tx_topo_node_kind, TX_TOPO_NODE_MAP, TX_TOPO_NODE_COUNT, ONLY)
+WORDS(device_name, tx_topo_device_kind, TX_TOPO_DEVICE_MAP, TX_TOPO_DEVICE_COUNT, ONLY)
+WORDS(origin_name, tx_topo_origin, TX_TOPO_ORIGIN_MAP, TX_TOPO_ORIGIN_COUNT, ONLY)
+WORDS(copy_name, tx_topo_copy_kind, TX_TOPO_COPY_MAP, TX_TOPO_COPY_COUNT, ONLY)
+WORDS(method_name, tx_topo_method, TX_TOPO_METHOD_MAP, TX_TOPO_METHOD_COUNT, FIRST)
+WORDS(method_text, tx_topo_method, TX_TOPO_METHOD_MAP, TX_TOPO_METHOD_COUNT, SECOND)
 
 /* ---- Bus ids ------------------------------------------------------------------------------------ */
 

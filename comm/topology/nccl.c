@@ -38,7 +38,7 @@ typedef struct reader {
     level levels[DEPTH_MAX + 1]; /* [0] is outside */
     int32_t depth;
     target *targets;
-    int32_t target_count, target_room;
+    int32_t target_count;
     tx_status status;
 } reader;
 
@@ -180,8 +180,7 @@ static tx_status open_pci(reader *r)
     uint64_t key = 0;
     if (!tx_topo_bus_parse(get(r, "busid"), &key))
         return fail(r, "busid=\"%.40s\" is no PCI bus id", get(r, "busid"));
-    node->bus = tx_draft_format(r->draft, "%04x:%02x:%02x.%x", (unsigned)(key >> 16), (unsigned)(key >> 8 & 0xFF),
-                                (unsigned)(key >> 3 & 0x1F), (unsigned)(key & 7));
+    node->bus = tx_draft_bus(r->draft, key);
     node->pci_class = class_ >> 8;
     node->vendor_id = number_of(r, "vendor", 16, 0xFFFF);
     node->device_id = number_of(r, "device", 16, 0xFFFF);
@@ -205,7 +204,6 @@ static int32_t add_device(reader *r, const level *l, tx_topo_device_kind kind, c
     tx_topo_device *d = &r->draft->t->devices[index];
     d->partition = partition;
     d->source = d->place = TX_TOPO_FROM_NCCL;
-    d->vendor = tx_draft_text(r->draft, tx_topo_vendor(d->vendor_id));
     d->system = tx_draft_text(r->draft, *system || kind == TX_TOPO_GPU ? system : d->bus);
     return index;
 }
@@ -247,21 +245,14 @@ static tx_status open_link(reader *r, tx_topo_link_kind kind)
 {
     if (around(r)->element != GPU)
         return fail(r, "links are not within <gpu>");
-    if (r->target_count == r->target_room) {
-        int32_t room = r->target_room ? r->target_room * 2 : 64;
-        target *more = realloc(r->targets, (size_t)room * sizeof *more);
-        if (!more)
-            return tx_fail(TX_MEMORY, "topology: out of memory");
-        r->targets = more;
-        r->target_room = room;
-    }
-    target *t = &r->targets[r->target_count];
+    if (number_of(r, "count", 10, 999) == 0)
+        return fail(r, "a link has no count");
+    target *t = TX_DRAFT_APPEND(r->draft, r->targets, r->target_count);
+    if (!t)
+        return r->draft->status;
     *t = (target){.device = around(r)->device, .kind = kind, .count = number_of(r, "count", 10, 999)};
     snprintf(t->bus, sizeof t->bus, "%s", get(r, "target"));
     t->to_switch = number_of(r, "tclass", 16, 0xFFFFFF) >> 8 == 0x0680;
-    if (t->count == 0)
-        return fail(r, "a link has no count");
-    r->target_count++;
     return TX_OK;
 }
 
@@ -283,27 +274,22 @@ static tx_status close_pci(reader *r, const level *pci)
 
 static void add_link(reader *r, int32_t a, int32_t b, tx_topo_link_kind kind, int32_t count, tx_topo_confidence how)
 {
-    tx_draft_link link = tx_draft_link_of(a, b, kind, TX_TOPO_FROM_NCCL);
+    tx_topo_pair link = tx_draft_links(kind, TX_TOPO_FROM_NCCL);
     link.links = count;
-    link.confidence = how;
-    tx_draft_link_add(r->draft, &link);
+    link.link_confidence = how;
+    if (count > 0)
+        tx_draft_state(r->draft, a, b, TX_DRAFT_LINKS, &link);
 }
 
 /* Two GPUs on switches have as many links as the one with fewer. */
 static void resolve_links(reader *r)
 {
-    enum { KINDS = 2 };
-    static const tx_topo_link_kind kinds[KINDS] = {TX_TOPO_NVLINK, TX_TOPO_XGMI};
-    int32_t n = r->draft->t->device_count;
-    int32_t *through = calloc((size_t)n * KINDS + 1, sizeof *through);
-    if (!through) {
-        r->draft->status = tx_fail(TX_MEMORY, "topology: out of memory");
-        return;
-    }
+    int32_t through[TX_TOPO_DEVICES_MAX][TX_TOPO_LINK_COUNT] = {0};
+    const int32_t n = r->draft->t->device_count;
     for (int32_t i = 0; i < r->target_count; i++) {
         const target *t = &r->targets[i];
         int32_t other = tx_draft_device_at(r->draft, tx_draft_find_bus(r->draft, t->bus), 0);
-        int32_t *sum = &through[t->device * KINDS + (t->kind == TX_TOPO_XGMI)];
+        int32_t *sum = &through[t->device][t->kind];
         if (other >= 0)
             add_link(r, t->device, other, t->kind, t->count, TX_TOPO_STATED);
         else if (t->to_switch)
@@ -311,12 +297,10 @@ static void resolve_links(reader *r)
     }
     for (int32_t a = 0; a < n; a++)
         for (int32_t b = a + 1; b < n; b++)
-            for (int k = 0; k < KINDS; k++) {
-                int32_t mine = through[a * KINDS + k], theirs = through[b * KINDS + k];
-                if (mine > 0 && theirs > 0)
-                    add_link(r, a, b, kinds[k], mine < theirs ? mine : theirs, TX_TOPO_DERIVED);
+            for (tx_topo_link_kind kind = TX_TOPO_NVLINK; kind <= TX_TOPO_XGMI; kind++) {
+                const int32_t mine = through[a][kind], theirs = through[b][kind];
+                add_link(r, a, b, kind, mine < theirs ? mine : theirs, TX_TOPO_DERIVED);
             }
-    free(through);
 }
 
 /* ---- The file -------------------------------------------------------------------------------------------------- */

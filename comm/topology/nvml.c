@@ -80,7 +80,7 @@ static int32_t find_device(session *s, const nvml_pci *pci)
     if (device >= 0 || (device = tx_draft_device(s->draft, TX_TOPO_GPU, 0)) < 0)
         return device;
     tx_topo_device *d = &s->draft->t->devices[device];
-    d->bus = tx_draft_format(s->draft, "%04x:%02x:%02x.0", pci->domain, pci->bus, pci->device);
+    d->bus = tx_draft_bus(s->draft, (uint64_t)pci->domain << 16 | (pci->bus & 0xFF) << 8 | (pci->device & 0x1F) << 3);
     d->vendor_id = VENDOR_NVIDIA;
     d->device_id = (int32_t)(pci->device_id >> 16);
     d->confidence = TX_TOPO_GUESSED;
@@ -190,29 +190,29 @@ static void read_links(session *s, gpu *g)
 static void add_link(session *s, int32_t a, int32_t b)
 {
     const gpu *ga = &s->gpus[a], *gb = &s->gpus[b];
-    tx_draft_link link = tx_draft_link_of(ga->device, gb->device, TX_TOPO_NVLINK, TX_TOPO_FROM_NVML);
+    tx_topo_pair link = tx_draft_links(TX_TOPO_NVLINK, TX_TOPO_FROM_NVML);
     int32_t through = ga->switched < gb->switched ? ga->switched : gb->switched;
     link.links = ga->direct[b] > gb->direct[a] ? ga->direct[b] : gb->direct[a];
     if (link.links == 0 && through > 0) {
         link.links = through;
-        link.confidence = TX_TOPO_DERIVED;
+        link.link_confidence = TX_TOPO_DERIVED;
         if (ga->assumed || gb->assumed) {
-            link.confidence = TX_TOPO_GUESSED;
+            link.link_confidence = TX_TOPO_GUESSED;
             link.note = tx_draft_note(s->draft, true,
                                       "NVML does not tell where some NVLinks lead (as in virtual "
                                       "machines): they are taken to lead to an NVSwitch");
         }
     }
-    link.rate = link.links * ga->rate;
+    link.link_rate = link.links * ga->rate;
     if (link.links == 0 && (ga->failed || gb->failed)) {
-        link.kind = TX_TOPO_LINK_UNKNOWN;
-        link.confidence = TX_TOPO_UNSURE;
+        link.link = TX_TOPO_LINK_UNKNOWN;
+        link.link_confidence = TX_TOPO_UNSURE;
         link.note = tx_draft_note(s->draft, true, "NVML fails on the links of %s (error %d)",
                                   s->draft->t->devices[(ga->failed ? ga : gb)->device].bus,
                                   ga->failed ? ga->failed : gb->failed);
     }
-    if (link.links > 0 || link.kind == TX_TOPO_LINK_UNKNOWN)
-        tx_draft_link_add(s->draft, &link);
+    if (link.links > 0 || link.link == TX_TOPO_LINK_UNKNOWN)
+        tx_draft_state(s->draft, ga->device, gb->device, TX_DRAFT_LINKS, &link);
 }
 
 /* ---- Pairs --------------------------------------------------------------------------------------------- */
@@ -221,12 +221,14 @@ static void read_p2p(session *s, const gpu *a, const gpu *b)
 {
     static const tx_topo_p2p meaning[] = {TX_TOPO_P2P_OK, TX_TOPO_P2P_CNS, TX_TOPO_P2P_GNS,    TX_TOPO_P2P_TNS,
                                           TX_TOPO_P2P_DR, TX_TOPO_P2P_NS,  TX_TOPO_P2P_UNASKED};
+    tx_topo_pair says = {0};
     for (int access = 0; access < TX_TOPO_ACCESS_COUNT; access++) {
         int value = -1; /* the library numbers the kinds of access as tx_topo_access does */
         if (s->api.p2p(a->handle, b->handle, access, &value) == SUCCESS && value >= 0 &&
             value < (int)(sizeof meaning / sizeof meaning[0]))
-            tx_draft_p2p_add(s->draft, a->device, b->device, (tx_topo_access)access, meaning[value]);
+            says.p2p[access] = meaning[value];
     }
+    tx_draft_state(s->draft, a->device, b->device, TX_DRAFT_P2P, &says);
 }
 
 static void read_class(session *s, const gpu *a, const gpu *b)
@@ -234,9 +236,11 @@ static void read_class(session *s, const gpu *a, const gpu *b)
     static const tx_topo_class levels[] = {TX_TOPO_LOC, TX_TOPO_PIX,  TX_TOPO_PXB,
                                            TX_TOPO_PHB, TX_TOPO_NODE, TX_TOPO_SYS};
     int level = -1;
-    if (s->api.ancestor(a->handle, b->handle, &level) == SUCCESS && level >= 0 && level <= 50 && level % 10 == 0)
-        tx_draft_class_add(s->draft,
-                           &(tx_draft_class){a->device, b->device, levels[level / 10], TX_TOPO_FROM_NVML, -1});
+    tx_topo_pair says = {.class_source = TX_TOPO_FROM_NVML, .note = -1};
+    if (s->api.ancestor(a->handle, b->handle, &level) != SUCCESS || level < 0 || level > 50 || level % 10 != 0)
+        return;
+    says.class_ = levels[level / 10];
+    tx_draft_state(s->draft, a->device, b->device, TX_DRAFT_CLASS, &says);
 }
 
 static void read_pairs(session *s)

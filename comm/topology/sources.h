@@ -19,13 +19,6 @@ tx_status tx_topo_hwloc_export(const tx_topology *topology, const char *xml, siz
 /* "2.9.0" */
 void tx_topo_hwloc_version(char text[32]);
 
-/* ---- plugins.c -------------------------------------------------------------------------------------- */
-
-/* PoCL, once it runs, hides hwloc's plugins from the whole process (HWLOC_PLUGINS_PATH=/dev/null), and with them PCI
- * and XML. Shows them while hwloc starts; returns whether they were hidden. */
-bool tx_topo_plugins_show(void);
-void tx_topo_plugins_hide(bool hidden);
-
 /* ---- child.c ---------------------------------------------------------------------------------------- */
 
 /* Runs `work` in a child process and takes over the text that it makes. Where the child dies, `what` starts the
