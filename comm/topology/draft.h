@@ -26,7 +26,7 @@ typedef struct tx_draft {
 /* `file` is "" for this machine. */
 tx_status tx_draft_begin(tx_topo_origin origin, const char *file, tx_draft *draft);
 /* Sorts and numbers the devices, drops what nothing hangs from, derives classes and affinities, and hands the topology
- * over; frees the rest. Returns the first failure. */
+ * over; frees the rest, and all of it where something failed before. Returns the first failure. */
 tx_status tx_draft_finish(tx_draft *draft, tx_topology **topology);
 void tx_draft_discard(tx_draft *draft);
 

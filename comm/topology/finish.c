@@ -143,7 +143,7 @@ static tx_status finish(tx_draft *draft)
 {
     tx_topology *t = draft->t;
     int32_t moved[TX_TOPO_DEVICES_MAX];
-    if (t->node_count == 0)
+    if (!draft->status && t->node_count == 0)
         tx_draft_node(draft, TX_TOPO_MACHINE, -1);
     if (draft->status)
         return draft->status;

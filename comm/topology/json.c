@@ -402,10 +402,9 @@ tx_status tx_topology_parse(const char *text, size_t size, const char *where, tx
         refuse(&p, tx_json_type_of(root) != TX_JSON_OBJECT, "is no object");
         if (!p.draft.status)
             read_root(&p, root);
-        status = p.draft.status;
-        status = status ? tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s", where) /* a key is missing */
-                        : tx_draft_finish(&p.draft, topology);
-        tx_draft_discard(&p.draft);
+        if (p.draft.status) /* a key may be missing */
+            p.draft.status = tx_fail_in(p.draft.status == TX_NOT_FOUND ? TX_FORMAT : p.draft.status, "%s", where);
+        status = tx_draft_finish(&p.draft, topology);
     }
     tx_json_free(root);
     return status;

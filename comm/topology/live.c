@@ -46,11 +46,9 @@ tx_status tx_topology_live(const tx_topo_options *options, tx_topology **topolog
     tx_status status = tx_draft_begin(TX_TOPO_ORIGIN_LIVE, "", &draft);
     if (status)
         return status;
-    status = tx_topo_hwloc_read(NULL, 0, &draft, &local);
-    if (status) {
-        tx_draft_discard(&draft);
-        return status;
-    }
+    draft.status = tx_topo_hwloc_read(NULL, 0, &draft, &local);
+    if (draft.status)
+        return tx_draft_finish(&draft, topology);
     if (local) {
         add_host(&draft);
         if (!options->no_opencl)

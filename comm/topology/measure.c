@@ -4,6 +4,8 @@
 
 #include "api/base/clock.h"
 #include "comm/topology/copy.h"
+#include "comm/topology/draft.h"
+#include "comm/topology/placement.h"
 #include "comm/topology/pool.h"
 
 #include <inttypes.h>
@@ -25,28 +27,17 @@ typedef struct measuring {
     const tx_topo_measure_options *options;
     tx_topo_cl *cl;
     tx_topo_copy *copies;
-    int32_t count, room;
-    tx_status status;
+    int32_t count;
+    tx_draft draft; /* keeps the first failure */
 } measuring;
 
 /* ---- What there is to measure ---------------------------------------------------------------------- */
 
 static void plan(measuring *m, tx_topo_copy_kind kind, tx_topo_method method, int32_t from, int32_t to, int32_t numa)
 {
-    if (m->status)
-        return;
-    if (m->count == m->room) {
-        int32_t room = m->room ? 2 * m->room : 64;
-        tx_topo_copy *longer = realloc(m->copies, (size_t)room * sizeof *longer);
-        if (!longer) {
-            m->status = tx_fail(TX_MEMORY, "%" PRId32 " copies: out of memory", room);
-            return;
-        }
-        m->copies = longer;
-        m->room = room;
-    }
-    m->copies[m->count++] =
-        (tx_topo_copy){.kind = kind, .method = method, .from = from, .to = to, .numa = numa, .failure = ""};
+    tx_topo_copy *copy = TX_DRAFT_APPEND(&m->draft, m->copies, m->count);
+    if (copy)
+        *copy = (tx_topo_copy){.kind = kind, .method = method, .from = from, .to = to, .numa = numa, .failure = ""};
 }
 
 /* All that is measured with the host's memory on one NUMA node. */
@@ -215,22 +206,26 @@ static tx_status measure(measuring *m, tx_topo_copy *copy)
 /* What fails is told in the copy; only memory for telling it can fail. */
 static tx_status measure_on_node(measuring *m, tx_topo_copy *copy)
 {
-    tx_topo_cpus *own = NULL;
+    char *own = NULL;
     const char *cpus = "";
     for (int32_t i = 0; i < m->t->numa_count; i++)
         if (copy->numa >= 0 && m->t->numa[i].number == copy->numa)
             cpus = m->t->numa[i].cpus;
-    tx_status status = *cpus ? tx_topo_cpus_keep(&own) : TX_OK;
+    tx_status status = *cpus ? tx_placement_cpus(&own) : TX_OK;
     if (!status && *cpus)
         status = tx_topo_cpus_move(cpus);
     if (!status)
         status = measure(m, copy);
-    tx_topo_cpus_return(own);
-    if (status && !(copy->failure = tx_topo_pool_text(m->t->pool, tx_error()))) {
-        copy->failure = "";
-        return tx_fail(TX_MEMORY, "topology: out of memory");
-    }
-    return TX_OK;
+    if (status)
+        copy->failure = tx_topo_pool_text(m->t->pool, tx_error());
+    /* These were the thread's own; the kernel refuses them only when an administrator took them away meanwhile. */
+    if (own)
+        tx_topo_cpus_move(own);
+    free(own);
+    if (copy->failure)
+        return TX_OK;
+    copy->failure = "";
+    return tx_fail(TX_MEMORY, "topology: out of memory");
 }
 
 /* ---- All of them --------------------------------------------------------------------------------------------- */
@@ -245,22 +240,22 @@ tx_status tx_topo_measure(tx_topology *topology, const tx_topo_measure_options *
         return tx_fail(TX_INVALID, "a topology that is not of the machine that runs cannot be measured");
     plan_all(&m);
 #ifdef TX_OPENCL
-    if (!m.status)
-        m.status = tx_topo_cl_open(topology, &m.cl);
+    if (!m.draft.status)
+        m.draft.status = tx_topo_cl_open(topology, &m.cl);
 #endif
     int32_t done = 0;
-    for (; done < m.count && !m.status; done++) {
+    for (; done < m.count && !m.draft.status; done++) {
         tx_topo_copy *copy = &m.copies[done];
         if (m.options->go_on && !m.options->go_on(m.options->context, topology, copy, done, m.count))
             break;
-        m.status = measure_on_node(&m, copy);
+        m.draft.status = measure_on_node(&m, copy);
     }
 #ifdef TX_OPENCL
     tx_topo_cl_close(m.cl);
 #endif
-    if (m.status) {
+    if (m.draft.status) {
         free(m.copies);
-        return m.status;
+        return m.draft.status;
     }
     free(topology->copies);
     topology->copies = m.copies;
