@@ -22,11 +22,6 @@ typedef struct reader {
     int32_t next_nic; /* number of the next NIC that the header has no number for */
 } reader;
 
-static tx_status fail(const reader *r, const char *what, const char *word)
-{
-    return tx_fail(TX_FORMAT, "line %" PRId64 ": %s%.60s", r->line, what, word);
-}
-
 /* ---- Lines --------------------------------------------------------------------------------------------- */
 
 /* A copy without the terminal's escape sequences (ESC [ ... letter); NULL: out of memory. */
@@ -58,7 +53,7 @@ static bool next_line(reader *r, tx_status *status)
     r->token_count = 0;
     for (char *token = strtok_r(line, " \t\r\v\f", &left); token; token = strtok_r(NULL, " \t\r\v\f", &left)) {
         if (r->token_count == TOKENS_MAX) {
-            *status = tx_fail(TX_FORMAT, "line %" PRId64 ": more than %d devices", r->line, TX_TOPO_DEVICES_MAX);
+            *status = tx_fail(TX_FORMAT, "more than %d devices", TX_TOPO_DEVICES_MAX);
             return false;
         }
         r->tokens[r->token_count++] = token;
@@ -140,7 +135,7 @@ static tx_status add_devices(reader *r, int32_t count)
         int32_t given = digits(r->tokens[i] + 3), index;
         for (int32_t k = 0; k < i; k++)
             if (strcasecmp(r->tokens[k], r->tokens[i]) == 0)
-                return fail(r, "the header names a device twice: ", r->tokens[i]);
+                return tx_fail(TX_FORMAT, "the header names a device twice: %.60s", r->tokens[i]);
         index = tx_draft_device(r->draft, gpu ? TX_TOPO_GPU : TX_TOPO_NIC, 0);
         if (index < 0)
             return r->draft->status;
@@ -174,13 +169,13 @@ static tx_status read_cells(reader *r, int32_t row)
 {
     const int32_t count = r->draft->t->device_count;
     if (r->token_count < count + 1)
-        return fail(r, "the row is shorter than the header: ", r->tokens[0]);
+        return tx_fail(TX_FORMAT, "the row is shorter than the header: %.60s", r->tokens[0]);
     for (int32_t i = 0; i < count; i++) {
         tx_topo_pair says;
         if (!read_cell(r->tokens[i + 1], &says))
-            return fail(r, "no cell of a matrix: ", r->tokens[i + 1]);
+            return tx_fail(TX_FORMAT, "no cell of a matrix: %.60s", r->tokens[i + 1]);
         if ((i == row) != (says.class_ == TX_TOPO_SELF))
-            return fail(r, "X is not on the diagonal: ", r->tokens[0]);
+            return tx_fail(TX_FORMAT, "X is not on the diagonal: %.60s", r->tokens[0]);
         if (says.link != TX_TOPO_NO_LINK)
             says.note = tx_draft_note(r->draft, false, "The matrix tells links, not the PCI path beside them");
         else if (says.class_ == TX_TOPO_UNKNOWN)
@@ -249,7 +244,7 @@ static tx_status read_rows(reader *r)
         if (!is_row(r))
             continue;
         if (!names_device(r, &r->draft->t->devices[r->rows]))
-            return fail(r, "the rows are not in the header's order: ", r->tokens[0]);
+            return tx_fail(TX_FORMAT, "the rows are not in the header's order: %.60s", r->tokens[0]);
         status = read_cells(r, r->rows);
         if (!status)
             read_affinity(r, r->rows++);
@@ -271,5 +266,5 @@ tx_status tx_topo_matrix_parse(const char *text, size_t size, tx_draft *draft)
     if (!status)
         status = read_rows(&r);
     free(copy);
-    return status;
+    return status && draft->t->device_count > 0 ? tx_fail_in(status, "line %" PRId64, r.line) : status;
 }

@@ -27,9 +27,9 @@ WORDS(p2p_name, tx_topo_p2p, TX_TOPO_P2P_MAP, TX_TOPO_P2P_COUNT, FIRST)
 WORDS(p2p_legend, tx_topo_p2p, TX_TOPO_P2P_MAP, TX_TOPO_P2P_COUNT, SECOND)
 WORDS(source_name, tx_topo_source, TX_TOPO_SOURCE_MAP, TX_TOPO_SOURCE_COUNT, ONLY)
 WORDS(confidence_name, tx_topo_confidence, TX_TOPO_CONFIDENCE_MAP, TX_TOPO_CONFIDENCE_COUNT, ONLY)
-WORDS(node_name, tx_topo_node_kind, TX_TOPO_NODE_MAP, TX_TOPO_NODE_COUNT, ONLY)
+const char *const tx_topo_node_name_words[] = {TX_TOPO_NODE_MAP(ONLY)};
+const char *const tx_topo_origin_name_words[] = {TX_TOPO_ORIGIN_MAP(ONLY)};
 WORDS(device_name, tx_topo_device_kind, TX_TOPO_DEVICE_MAP, TX_TOPO_DEVICE_COUNT, ONLY)
-WORDS(origin_name, tx_topo_origin, TX_TOPO_ORIGIN_MAP, TX_TOPO_ORIGIN_COUNT, ONLY)
 WORDS(copy_name, tx_topo_copy_kind, TX_TOPO_COPY_MAP, TX_TOPO_COPY_COUNT, ONLY)
 WORDS(method_name, tx_topo_method, TX_TOPO_METHOD_MAP, TX_TOPO_METHOD_COUNT, FIRST)
 WORDS(method_text, tx_topo_method, TX_TOPO_METHOD_MAP, TX_TOPO_METHOD_COUNT, SECOND)

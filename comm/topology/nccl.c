@@ -4,7 +4,6 @@
 #include "comm/topology/sources.h"
 
 #include <expat.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,16 +61,6 @@ static const char *get(const reader *r, const char *attribute)
     return "";
 }
 
-TX_PRINTF(2, 3) static tx_status fail(const reader *r, const char *format, ...)
-{
-    char text[256];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return tx_fail(TX_FORMAT, "line %lu: %s", (unsigned long)XML_GetCurrentLineNumber(r->parser), text);
-}
-
 /* ---- CPUs ------------------------------------------------------------------------------------------ */
 
 /* A mask such as "0000ffff,ffff0000", lowest bits last, as a set; "" where it is none. */
@@ -102,10 +91,10 @@ static tx_status open_cpu(reader *r)
     const char *text = get(r, "numaid");
     char *end = NULL;
     if (around(r)->element != SYSTEM)
-        return fail(r, "<cpu> is not within <system>");
+        return tx_fail(TX_FORMAT, "<cpu> is not within <system>");
     long numa = strtol(text, &end, 10);
     if (end == text || *end || numa < -1 || numa > 4096)
-        return fail(r, "numaid=\"%.40s\" is no number of a NUMA node", text);
+        return tx_fail(TX_FORMAT, "numaid=\"%.40s\" is no number of a NUMA node", text);
     int32_t node = tx_draft_node(r->draft, TX_TOPO_GROUP, 0);
     if (node < 0)
         return r->draft->status;
@@ -120,7 +109,7 @@ static tx_status open_cpu(reader *r)
     place->nodes = tx_draft_format(r->draft, "%ld", numa);
     for (int32_t i = 0; i < r->draft->t->numa_count; i++)
         if (r->draft->t->numa[i].number == numa)
-            return fail(r, "NUMA node %ld is listed twice", numa);
+            return tx_fail(TX_FORMAT, "NUMA node %ld is listed twice", numa);
     int32_t index = tx_draft_numa(r->draft, (int32_t)numa);
     if (index >= 0) {
         r->draft->t->numa[index].cpus = cpus;
@@ -163,9 +152,9 @@ static tx_status open_pci(reader *r)
 {
     const level *parent = around(r);
     if (parent->element != CPU && parent->element != PCI)
-        return fail(r, "<pci> is neither within <cpu> nor within <pci>");
+        return tx_fail(TX_FORMAT, "<pci> is neither within <cpu> nor within <pci>");
     if (parent->element == PCI && (parent->nic_count > 0 || gpus_at(r, parent->node) > 0))
-        return fail(r, "<pci> is within a device");
+        return tx_fail(TX_FORMAT, "<pci> is within a device");
     int32_t port = port_for_child(r);
     if (port < 0)
         return r->draft->status;
@@ -179,7 +168,7 @@ static tx_status open_pci(reader *r)
     tx_topo_node *node = &r->draft->t->nodes[index];
     uint64_t key = 0;
     if (!tx_topo_bus_parse(get(r, "busid"), &key))
-        return fail(r, "busid=\"%.40s\" is no PCI bus id", get(r, "busid"));
+        return tx_fail(TX_FORMAT, "busid=\"%.40s\" is no PCI bus id", get(r, "busid"));
     node->bus = tx_draft_bus(r->draft, key);
     node->pci_class = class_ >> 8;
     node->vendor_id = number_of(r, "vendor", 16, 0xFFFF);
@@ -212,7 +201,7 @@ static tx_status open_gpu(reader *r)
 {
     level *pci = around(r);
     if (pci->element != PCI || pci->is_switch)
-        return fail(r, "<gpu> is not within a <pci> that is a device");
+        return tx_fail(TX_FORMAT, "<gpu> is not within a <pci> that is a device");
     top(r)->element = GPU;
     top(r)->node = pci->node;
     top(r)->device = add_device(r, pci, TX_TOPO_GPU, "", gpus_at(r, pci->node));
@@ -228,7 +217,7 @@ static tx_status open_net(reader *r)
     const char *name = get(r, "name");
     level *nic = around(r), *pci = nic - 1;
     if (nic->element != NIC)
-        return fail(r, "<net> is not within <nic>");
+        return tx_fail(TX_FORMAT, "<net> is not within <nic>");
     if (pci->element != PCI || pci->is_switch) {
         tx_draft_note(r->draft, false, "NIC %s has no PCI function in the file: left out", name);
         return r->draft->status;
@@ -244,9 +233,9 @@ static tx_status open_net(reader *r)
 static tx_status open_link(reader *r, tx_topo_link_kind kind)
 {
     if (around(r)->element != GPU)
-        return fail(r, "links are not within <gpu>");
+        return tx_fail(TX_FORMAT, "links are not within <gpu>");
     if (number_of(r, "count", 10, 999) == 0)
-        return fail(r, "a link has no count");
+        return tx_fail(TX_FORMAT, "a link has no count");
     target *t = TX_DRAFT_APPEND(r->draft, r->targets, r->target_count);
     if (!t)
         return r->draft->status;
@@ -310,7 +299,7 @@ static tx_status open_element(reader *r, const char *name)
     *top(r) = (level){.element = OTHER, .node = around(r)->node, .device = -1};
     if (r->depth == 1) {
         if (strcmp(name, "system") != 0)
-            return fail(r, "<%.40s> is not <system>", name);
+            return tx_fail(TX_FORMAT, "<%.40s> is not <system>", name);
         top(r)->element = SYSTEM;
         top(r)->node = tx_draft_node(r->draft, TX_TOPO_MACHINE, -1);
         return r->draft->status;
@@ -335,6 +324,8 @@ static tx_status open_element(reader *r, const char *name)
 /* The first failure ends the parsing, after which expat calls none of these. */
 static void keep(reader *r, tx_status status)
 {
+    if (status)
+        tx_fail_in(status, "line %lu", (unsigned long)XML_GetCurrentLineNumber(r->parser));
     r->status = status;
     if (status)
         XML_StopParser(r->parser, XML_FALSE);
@@ -348,7 +339,7 @@ static void XMLCALL on_open(void *user, const XML_Char *name, const XML_Char **a
         r->depth++;
         keep(r, open_element(r, name));
     } else
-        keep(r, fail(r, "nested deeper than %d", DEPTH_MAX));
+        keep(r, tx_fail(TX_FORMAT, "nested deeper than %d", DEPTH_MAX));
 }
 
 static void XMLCALL on_close(void *user, const XML_Char *name)
@@ -365,7 +356,7 @@ static void XMLCALL on_text(void *user, const XML_Char *text, int size)
     reader *r = user;
     for (int i = 0; i < size && !r->status; i++)
         if (!strchr(" \t\r\n", text[i]))
-            keep(r, fail(r, "text between elements"));
+            keep(r, tx_fail(TX_FORMAT, "text between elements"));
 }
 
 tx_status tx_topo_nccl_parse(const char *text, size_t size, tx_draft *draft)
@@ -377,7 +368,7 @@ tx_status tx_topo_nccl_parse(const char *text, size_t size, tx_draft *draft)
     XML_SetElementHandler(r.parser, on_open, on_close);
     XML_SetCharacterDataHandler(r.parser, on_text);
     if (XML_Parse(r.parser, text, (int)size, true) != XML_STATUS_OK && !r.status)
-        r.status = fail(&r, "%s", XML_ErrorString(XML_GetErrorCode(r.parser)));
+        keep(&r, tx_fail(TX_FORMAT, "%s", XML_ErrorString(XML_GetErrorCode(r.parser))));
     XML_ParserFree(r.parser);
     if (!r.status) {
         resolve_links(&r);

@@ -31,27 +31,24 @@ void tx_topo_pool_free(tx_topo_pool *pool)
     free(pool);
 }
 
-/* Bytes of the UTF-8 character at `text`, whose shortest form it must be; 0 where there is none. */
+/* Bytes of the UTF-8 character at `text`, whose shortest form it must be; 0 where there is none, or a control. */
 static size_t character(const unsigned char *text)
 {
-    static const struct form {
-        unsigned char first, last;     /* of the first byte */
-        unsigned char second, seconds; /* limits of the second */
-        size_t size;
-    } forms[] = {{0x20, 0x7E, 0, 0, 1},       {0xC2, 0xDF, 0x80, 0xBF, 2}, {0xE0, 0xE0, 0xA0, 0xBF, 3},
-                 {0xE1, 0xEC, 0x80, 0xBF, 3}, {0xED, 0xED, 0x80, 0x9F, 3}, {0xEE, 0xEF, 0x80, 0xBF, 3},
-                 {0xF0, 0xF0, 0x90, 0xBF, 4}, {0xF1, 0xF3, 0x80, 0xBF, 4}, {0xF4, 0xF4, 0x80, 0x8F, 4}};
-    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
-        const struct form *f = &forms[i];
-        if (text[0] < f->first || text[0] > f->last)
+    static const struct {
+        unsigned char mask, mark; /* of the first byte */
+        unsigned least;           /* the first character that needs so many bytes and is no control */
+    } forms[] = {{0x80, 0x00, 0x20}, {0xE0, 0xC0, 0xA0}, {0xF0, 0xE0, 0x800}, {0xF8, 0xF0, 0x10000}};
+    for (size_t size = 1; size <= 4; size++) {
+        unsigned code = text[0] & ~forms[size - 1].mask & 0xFFu;
+        if ((text[0] & forms[size - 1].mask) != forms[size - 1].mark)
             continue;
-        if (f->size > 1 && (text[1] < f->second || text[1] > f->seconds))
-            return 0;
-        for (size_t k = 2; k < f->size; k++)
+        for (size_t k = 1; k < size; k++) {
             if ((text[k] & 0xC0) != 0x80)
                 return 0;
-        /* C1 controls move a terminal's cursor as well. */
-        return text[0] == 0xC2 && text[1] < 0xA0 ? 0 : f->size;
+            code = code << 6 | (text[k] & 0x3Fu);
+        }
+        const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+        return code < forms[size - 1].least || code == 0x7F || surrogate || code > 0x10FFFF ? 0 : size;
     }
     return 0;
 }

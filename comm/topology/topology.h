@@ -117,8 +117,6 @@ const char *tx_topo_p2p_legend(tx_topo_p2p value);
 
 typedef enum tx_topo_node_kind { TX_TOPO_NODE_MAP(TX_TOPO_ID_PLAIN) TX_TOPO_NODE_COUNT } tx_topo_node_kind;
 
-const char *tx_topo_node_name(tx_topo_node_kind value);
-
 /* The PCIe link above a node; 0 is unknown. */
 typedef struct tx_topo_pcie {
     double speed, speed_max;  /* of one lane */
@@ -250,7 +248,6 @@ typedef struct tx_topo_note {
 
 typedef enum tx_topo_origin { TX_TOPO_ORIGIN_MAP(TX_TOPO_ID_ORIGIN) TX_TOPO_ORIGIN_COUNT } tx_topo_origin;
 
-const char *tx_topo_origin_name(tx_topo_origin value);
 const char *tx_topo_device_name(tx_topo_device_kind value);
 
 typedef struct tx_topology {
