@@ -139,6 +139,12 @@ static int compare(const void *left, const void *right)
     return (*a > *b) - (*a < *b);
 }
 
+double tx_topo_median(double *values, int32_t count)
+{
+    qsort(values, (size_t)count, sizeof *values, compare);
+    return count > 0 ? values[count / 2] : 0;
+}
+
 /* Median of `runs` (odd, at most SMALL_RUNS) copies of `bytes`; slow ones are repeated less often, at least thrice. */
 static tx_status median(measuring *m, const tx_topo_copy *copy, size_t bytes, int32_t runs, double *seconds,
                         int32_t *made)
@@ -159,8 +165,7 @@ static tx_status median(measuring *m, const tx_topo_copy *copy, size_t bytes, in
     close_way(&w);
     if (status)
         return status;
-    qsort(times, (size_t)count, sizeof times[0], compare);
-    *seconds = times[count / 2];
+    *seconds = tx_topo_median(times, count);
     *made = count;
     return TX_OK;
 }

@@ -3,6 +3,7 @@
 #include "tools/topology/txtopo.h"
 
 #include "api/base/clock.h"
+#include "comm/topology/measure.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -52,19 +53,12 @@ static double bounce(side *s, int64_t words)
     return tx_now() - start;
 }
 
-static int compare(const void *left, const void *right)
-{
-    const double *a = left, *b = right;
-    return (*a > *b) - (*a < *b);
-}
-
 static double median(side *s, int64_t words, int32_t runs)
 {
     double times[SMALL_RUNS] = {0};
     for (int32_t i = 0; i < runs; i++)
         times[i] = bounce(s, words);
-    qsort(times, (size_t)runs, sizeof times[0], compare);
-    return times[runs / 2];
+    return tx_topo_median(times, runs);
 }
 
 /* Both ranks call it; the sender gets the rates. */
