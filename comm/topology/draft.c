@@ -2,8 +2,6 @@
  * What collectors and readers add to a topology in the making. */
 #include "comm/topology/draft.h"
 
-#include "comm/topology/pool.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

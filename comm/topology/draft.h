@@ -72,6 +72,16 @@ int32_t tx_draft_device_at(const tx_draft *draft, int32_t node, int32_t partitio
  * source vouches for it by setting `source`. */
 #define TX_DRAFT_UNSURE TX_TOPO_FROM_NOWHERE
 
+/* ---- Strings (pool.c) ------------------------------------------------------------------------------ */
+
+typedef struct tx_topo_pool tx_topo_pool; /* what owns the strings of a topology, freed together */
+
+tx_topo_pool *tx_topo_pool_create(void); /* NULL: out of memory */
+void tx_topo_pool_free(tx_topo_pool *pool);
+/* A copy that lives as long as the pool, with what is no UTF-8 and control characters made "?" and the spaces at both
+ * ends removed; NULL: out of memory. */
+const char *tx_topo_pool_text(tx_topo_pool *pool, const char *text);
+
 /* ---- Classes (classify.c) ------------------------------------------------------------------------- */
 
 /* Fills pairs, affinities and nearest NICs from the finished tree. */

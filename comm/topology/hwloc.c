@@ -33,10 +33,8 @@ static bool is_gpu_memory(hwloc_obj_t numa)
 /* An object's NUMA nodes without those that are the memory of GPUs. */
 static const char *nodes_text(const tx_hwloc_reader *r, hwloc_const_nodeset_t set)
 {
-    hwloc_bitmap_t cpus_only = set ? hwloc_bitmap_dup(set) : NULL;
-    if (!cpus_only)
-        return "";
-    for (hwloc_obj_t n = NULL; (n = hwloc_get_next_obj_by_type(r->topology, HWLOC_OBJ_NUMANODE, n));)
+    hwloc_bitmap_t cpus_only = hwloc_bitmap_dup(set); /* NULL of NULL */
+    for (hwloc_obj_t n = NULL; (n = hwloc_get_next_obj_by_type(r->topology, HWLOC_OBJ_NUMANODE, n)) && cpus_only;)
         if (is_gpu_memory(n))
             hwloc_bitmap_clr(cpus_only, n->os_index);
     const char *text = set_text(r->draft, cpus_only);

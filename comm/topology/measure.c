@@ -6,8 +6,6 @@
 #include "comm/topology/copy.h"
 #include "comm/topology/draft.h"
 #include "comm/topology/placement.h"
-#include "comm/topology/pool.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -150,13 +150,13 @@ int32_t tx_topo_find(const tx_topology *topology, const char *name)
 tx_status tx_topo_path(const tx_topology *topology, int32_t a, int32_t b, int32_t **path, int32_t *count)
 {
     const tx_topo_node *nodes = topology->nodes;
-    int32_t *way = calloc((size_t)topology->node_count * 2 + 1, sizeof *way);
+    const int32_t room = 2 * topology->node_count;
+    int32_t up = topology->devices[a].node, down = topology->devices[b].node, head = 0, tail = room;
+    int32_t *way = calloc((size_t)room + 1, sizeof *way);
     if (!way)
         return tx_fail(TX_MEMORY, "topology: out of memory");
-    /* Up from a; then up from b, from the end of the array. */
-    int32_t up = topology->devices[a].node, down = topology->devices[b].node;
-    int32_t head = 0, room = topology->node_count * 2, tail = room;
-    while (up != down) {
+    /* Up from a; and up from b, from the end of the array. */
+    while (up != down)
         if (up > down) {
             way[head++] = up;
             up = nodes[up].parent;
@@ -164,7 +164,6 @@ tx_status tx_topo_path(const tx_topology *topology, int32_t a, int32_t b, int32_
             way[--tail] = down;
             down = nodes[down].parent;
         }
-    }
     way[head++] = up;
     memmove(way + head, way + tail, (size_t)(room - tail) * sizeof *way);
     *path = way;

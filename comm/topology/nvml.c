@@ -4,8 +4,6 @@
 #include "comm/topology/library.h"
 #include "comm/topology/sources.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define LINKS_MAX 18
@@ -50,18 +48,19 @@ typedef struct nvml {
 /* A GPU that the library lists, and what its links lead to. */
 typedef struct gpu {
     nvml_handle handle;
-    int32_t device;   /* of the draft */
-    int32_t switched; /* links to switches */
-    bool assumed;     /* some of these are taken for links to a switch */
-    int32_t failed;   /* the error that ended the list of links; 0 none */
-    double rate;      /* of one link */
-    int32_t *direct;  /* links to each listed GPU */
+    int32_t device;            /* of the draft */
+    int32_t switched;          /* links to switches */
+    bool assumed;              /* some of these are taken for links to a switch */
+    int32_t failed;            /* the error that ended the list of links; 0 none */
+    double rate;               /* of one link */
+    int32_t remote[LINKS_MAX]; /* devices that links lead to directly */
+    int32_t remotes;
 } gpu;
 
 typedef struct session {
     nvml api;
     tx_draft *draft;
-    gpu *gpus;
+    gpu gpus[TX_TOPO_DEVICES_MAX];
     int32_t count;
 } session;
 
@@ -165,13 +164,22 @@ static void count_link(session *s, gpu *g, unsigned link)
     int32_t device = told ? tx_draft_device_at(s->draft, tx_draft_find_bus(s->draft, remote.id), 0) : -1;
     for (int32_t i = 0; i < s->count && type != REMOTE_SWITCH; i++)
         if (device >= 0 && s->gpus[i].device == device) {
-            g->direct[i]++;
+            g->remote[g->remotes++] = device;
             return;
         }
     if (type == REMOTE_SWITCH || type == REMOTE_UNKNOWN) {
         g->switched++;
         g->assumed = g->assumed || type == REMOTE_UNKNOWN;
     }
+}
+
+/* How many links lead directly from one GPU to another. */
+static int32_t direct_links(const gpu *from, const gpu *to)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < from->remotes; i++)
+        count += from->remote[i] == to->device;
+    return count;
 }
 
 static void read_links(session *s, gpu *g)
@@ -189,10 +197,11 @@ static void read_links(session *s, gpu *g)
 
 static void add_link(session *s, int32_t a, int32_t b)
 {
-    const gpu *ga = &s->gpus[a], *gb = &s->gpus[b];
+    const gpu *ga = &s->gpus[a], *gb = &s->gpus[b], *failed = ga->failed ? ga : gb;
+    const int32_t there = direct_links(ga, gb), back = direct_links(gb, ga);
     tx_topo_pair link = tx_draft_links(TX_TOPO_NVLINK, TX_TOPO_FROM_NVML);
     int32_t through = ga->switched < gb->switched ? ga->switched : gb->switched;
-    link.links = ga->direct[b] > gb->direct[a] ? ga->direct[b] : gb->direct[a];
+    link.links = there > back ? there : back;
     if (link.links == 0 && through > 0) {
         link.links = through;
         link.link_confidence = TX_TOPO_DERIVED;
@@ -204,12 +213,11 @@ static void add_link(session *s, int32_t a, int32_t b)
         }
     }
     link.link_rate = link.links * ga->rate;
-    if (link.links == 0 && (ga->failed || gb->failed)) {
+    if (link.links == 0 && failed->failed) {
         link.link = TX_TOPO_LINK_UNKNOWN;
         link.link_confidence = TX_TOPO_UNSURE;
         link.note = tx_draft_note(s->draft, true, "NVML fails on the links of %s (error %d)",
-                                  s->draft->t->devices[(ga->failed ? ga : gb)->device].bus,
-                                  ga->failed ? ga->failed : gb->failed);
+                                  s->draft->t->devices[failed->device].bus, failed->failed);
     }
     if (link.links > 0 || link.link == TX_TOPO_LINK_UNKNOWN)
         tx_draft_state(s->draft, ga->device, gb->device, TX_DRAFT_LINKS, &link);
@@ -269,18 +277,9 @@ static void ask(session *s)
         tx_draft_note(s->draft, true, "NVML does not list its GPUs (error %d): NVLinks are not shown", code);
         return;
     }
-    s->gpus = calloc((size_t)count + 1, sizeof *s->gpus);
-    int32_t *direct = calloc((size_t)count * count + 1, sizeof *direct);
-    if (s->gpus && direct) {
-        list_gpus(s, count);
-        for (int32_t i = 0; i < s->count; i++)
-            s->gpus[i].direct = direct + (size_t)i * count;
-        drop_invisible(s);
-        read_pairs(s);
-    } else
-        s->draft->status = tx_fail(TX_MEMORY, "topology: out of memory");
-    free(direct);
-    free(s->gpus);
+    list_gpus(s, count);
+    drop_invisible(s);
+    read_pairs(s);
 }
 
 static int32_t nvidia_gpus(const tx_draft *draft)

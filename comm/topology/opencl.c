@@ -148,7 +148,7 @@ static tx_status list_platform(cl_platform_id platform, int32_t number, tx_topo_
     *list = longer;
     for (cl_uint i = 0; i < found; i++) {
         tx_topo_cl_device *d = &longer[(*count)++];
-        *d = (tx_topo_cl_device){.platform = number, .device = (int32_t)i, .engine = -1};
+        *d = (tx_topo_cl_device){.id = devices[i], .platform = number, .device = (int32_t)i, .engine = -1};
         describe(devices[i], d);
         if ((d->gpu || d->cpu) && usable(devices[i]))
             d->engine = (*engines)++;

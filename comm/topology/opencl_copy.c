@@ -5,6 +5,7 @@
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS /* clCreateCommandQueue */
 #include "api/base/clock.h"
 #include "comm/topology/copy.h"
+#include "comm/topology/sources.h"
 
 #include <CL/cl.h>
 #include <inttypes.h>
@@ -24,7 +25,7 @@ typedef struct seat {
 
 struct tx_topo_cl {
     const tx_topology *t;
-    seat *seats;
+    seat seats[TX_TOPO_DEVICES_MAX];
     cl_context shared[PLATFORMS_MAX];
 };
 
@@ -47,31 +48,20 @@ static tx_status check(cl_int code, const char *call)
 
 tx_status tx_topo_cl_open(const tx_topology *topology, tx_topo_cl **cl)
 {
-    cl_platform_id platforms[PLATFORMS_MAX];
-    cl_uint platform_count = 0;
+    tx_topo_cl_device *all = NULL;
+    int32_t count = 0;
+    tx_status status = tx_topo_cl_list(&all, &count);
+    if (status && status != TX_NOT_FOUND)
+        return status;
     tx_topo_cl *made = calloc(1, sizeof *made);
-    seat *seats = calloc((size_t)topology->device_count + 1, sizeof *seats);
-    if (!made || !seats) {
-        free(made);
-        free(seats);
+    for (int32_t i = 0; made && i < topology->device_count; i++)
+        for (int32_t k = 0; k < count; k++)
+            if (topology->devices[i].platform == all[k].platform && topology->devices[i].device == all[k].device)
+                made->seats[i].id = all[k].id;
+    free(all);
+    if (!made)
         return tx_fail(TX_MEMORY, "OpenCL devices: out of memory");
-    }
-    *made = (tx_topo_cl){.t = topology, .seats = seats};
-    if (clGetPlatformIDs(PLATFORMS_MAX, platforms, &platform_count) != CL_SUCCESS)
-        platform_count = 0;
-    if (platform_count > PLATFORMS_MAX)
-        platform_count = PLATFORMS_MAX;
-    for (cl_uint p = 0; p < platform_count; p++) {
-        cl_device_id ids[DEVICES_MAX];
-        cl_uint count = 0;
-        if (clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, DEVICES_MAX, ids, &count) != CL_SUCCESS)
-            continue;
-        for (int32_t i = 0; i < topology->device_count; i++) {
-            const tx_topo_device *d = &topology->devices[i];
-            if (d->platform == (int32_t)p && d->device >= 0 && (cl_uint)d->device < count && d->device < DEVICES_MAX)
-                seats[i].id = ids[d->device];
-        }
-    }
+    made->t = topology;
     *cl = made;
     return TX_OK;
 }
@@ -92,7 +82,6 @@ void tx_topo_cl_close(tx_topo_cl *cl)
     for (int i = 0; i < PLATFORMS_MAX; i++)
         if (cl->shared[i])
             clReleaseContext(cl->shared[i]);
-    free(cl->seats);
     free(cl);
 }
 

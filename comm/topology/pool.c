@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The strings of a topology. They come from drivers and files: what leaves the pool can be printed on a terminal and
  * written as JSON. */
-#include "comm/topology/pool.h"
+#include "comm/topology/draft.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 

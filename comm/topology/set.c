@@ -65,17 +65,12 @@ char *tx_topo_set_text(const int32_t *numbers, int32_t count)
         return NULL;
     }
     text[0] = '\0';
-    for (int32_t i = 0; i < count;) {
-        int32_t end = i;
-        while (end + 1 < count && numbers[end + 1] == numbers[end] + 1)
+    for (int32_t i = 0, end; i < count; i = end + 1) {
+        for (end = i; end + 1 < count && numbers[end + 1] == numbers[end] + 1;)
             end++;
-        const char *comma = i ? "," : "";
-        if (end == i)
-            used += (size_t)snprintf(text + used, room - used, "%s%" PRId32, comma, numbers[i]);
-        else
-            used +=
-                (size_t)snprintf(text + used, room - used, "%s%" PRId32 "-%" PRId32, comma, numbers[i], numbers[end]);
-        i = end + 1;
+        used += (size_t)snprintf(text + used, room - used, "%s%" PRId32, i ? "," : "", numbers[i]);
+        if (end > i)
+            used += (size_t)snprintf(text + used, room - used, "-%" PRId32, numbers[end]);
     }
     return text;
 }

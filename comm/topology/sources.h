@@ -5,8 +5,6 @@
 #define TX_COMM_TOPOLOGY_SOURCES_H
 
 #include "comm/topology/draft.h"
-#include "comm/topology/pool.h"
-
 /* ---- hwloc*.c: the only files that know hwloc ------------------------------------------------------ */
 
 /* The tree, PCI devices, CPUs and NUMA nodes that XML text of `size` bytes tells (a NUL follows them), or where `xml`
@@ -29,6 +27,7 @@ tx_status tx_topo_in_child(const char *what, tx_topo_work work, const void *data
 /* ---- opencl.c ------------------------------------------------------------------------------------------ */
 
 typedef struct tx_topo_cl_device {
+    void *id; /* OpenCL's */
     int32_t platform, device;
     int32_t engine; /* place among the devices that TX can use; -1 none */
     bool gpu, cpu;

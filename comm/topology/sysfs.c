@@ -84,15 +84,11 @@ static void read_pci(const char *root, tx_topo_node *node)
         node->iommu_group = (int32_t)strtol(text, NULL, 10);
 }
 
-/* Memory of a NUMA node: "Node 1 MemTotal:       98765 kB". */
-static int64_t read_node_memory(const char *root, long number)
+/* The number after `key`; -1 where there is none. */
+static long long number_after(const char *text, const char *key)
 {
-    char text[256];
-    if (!tx_topo_small_file(text, sizeof text, root, "/sys/devices/system/node/node%ld/meminfo", number))
-        return 0;
-    const char *total = strstr(text, "MemTotal:");
-    long long kilobytes = total ? strtoll(total + strlen("MemTotal:"), NULL, 10) : 0;
-    return kilobytes > 0 && kilobytes < INT64_MAX / 1024 ? (int64_t)kilobytes * 1024 : 0;
+    const char *field = strstr(text, key);
+    return field ? strtoll(field + strlen(key), NULL, 10) : -1;
 }
 
 /* Where a GPU's memory is a NUMA node (Grace), NVIDIA's driver says which: "Node: 4". hwloc hides these nodes. */
@@ -103,22 +99,25 @@ static void read_gpu_numa(tx_draft *draft, const char *root, int32_t gpu)
     if (d->partition > 0 || !*d->bus ||
         !tx_topo_small_file(text, sizeof text, root, "/proc/driver/nvidia/gpus/%s/numa_status", d->bus))
         return;
-    const char *field = strstr(text, "Node:");
-    long number = field ? strtol(field + strlen("Node:"), NULL, 10) : -1;
+    const long long number = number_after(text, "Node:");
     if (number <= 0 || number > 4096)
         return;
     d->gpu_numa = (int32_t)number;
     for (int32_t i = 0; i < draft->t->numa_count; i++)
         if (draft->t->numa[i].number == number)
             return;
-    int32_t place = d->node, index = tx_draft_numa(draft, (int32_t)number);
-    while (place > 0 && draft->t->nodes[place].kind >= TX_TOPO_HOST_BRIDGE)
-        place = draft->t->nodes[place].parent;
+    const int32_t index = tx_draft_numa(draft, (int32_t)number);
     if (index < 0)
         return;
-    draft->t->numa[index].device = gpu;
-    draft->t->numa[index].node = place;
-    draft->t->numa[index].memory = read_node_memory(root, number);
+    tx_topo_numa *numa = &draft->t->numa[index];
+    numa->device = gpu;
+    for (numa->node = d->node; numa->node > 0 && draft->t->nodes[numa->node].kind >= TX_TOPO_HOST_BRIDGE;)
+        numa->node = draft->t->nodes[numa->node].parent;
+    /* "Node 1 MemTotal:       98765 kB" */
+    if (!tx_topo_small_file(text, sizeof text, root, "/sys/devices/system/node/node%lld/meminfo", number))
+        return;
+    const long long kilobytes = number_after(text, "MemTotal:");
+    numa->memory = kilobytes > 0 && kilobytes < INT64_MAX / 1024 ? (int64_t)kilobytes * 1024 : 0;
 }
 
 void tx_topo_sysfs_pci(tx_draft *draft, const char *root)
