@@ -137,6 +137,8 @@ static void classify_pair(const tx_topology *t, int32_t a, int32_t b, tx_topo_pa
         classify_functions(t, da->node, db->node, pair);
     else
         set_class(pair, TX_TOPO_SYS, TX_TOPO_GUESSED, placed_a ? db->note : da->note);
+    if (da->kind == TX_TOPO_NIC && pair->class_ == TX_TOPO_LOC) /* two InfiniBand devices of one card */
+        pair->class_ = TX_TOPO_PIX;
     const tx_topo_device *guessed = da->confidence == TX_TOPO_GUESSED ? da : db;
     if (guessed->confidence == TX_TOPO_GUESSED && pair->class_ != TX_TOPO_HOST) {
         pair->class_confidence = TX_TOPO_GUESSED;

@@ -94,6 +94,8 @@ tx_status tx_topo_classify(tx_draft *draft);
 bool tx_topo_bus_parse(const char *text, uint64_t *key);
 /* The maker's name of PCI's number, which is a constant; "" unknown. */
 const char *tx_topo_vendor(int32_t vendor_id);
+/* PCI's number of a maker of CPUs, by the name that the CPU tells, "AuthenticAMD"; 0 unknown. */
+int32_t tx_topo_cpu_vendor(const char *name);
 /* What the functions of topology.h choose from. */
 extern const char *const tx_topo_node_name_words[TX_TOPO_NODE_COUNT],
     *const tx_topo_class_name_words[TX_TOPO_CLASS_COUNT],

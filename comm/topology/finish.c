@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From what collectors added to a topology: devices in order and numbered, the tree without what nothing hangs from. */
+#define _GNU_SOURCE /* strverscmp */
 #include "comm/topology/draft.h"
 
 #include <inttypes.h>
@@ -7,16 +8,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* By kind and bus id, those without a bus id last; `number` is the device's place before. */
+/* By kind; NICs by name as nvidia-smi does, mlx5_2 before mlx5_10; then by bus id, those without one last. `number` is
+ * the device's place before. */
 static int compare_devices(const void *left, const void *right)
 {
     const tx_topo_device *a = left, *b = right;
     uint64_t bus_a = INT64_MAX, bus_b = INT64_MAX;
     tx_topo_bus_parse(a->bus, &bus_a);
     tx_topo_bus_parse(b->bus, &bus_b);
-    const int64_t keys[][2] = {
-        {(int64_t)a->kind, (int64_t)b->kind}, {(int64_t)bus_a, (int64_t)bus_b}, {a->partition, b->partition},
-        {a->platform, b->platform},           {a->device, b->device},           {a->number, b->number}};
+    const int name = a->kind == TX_TOPO_NIC && b->kind == TX_TOPO_NIC ? strverscmp(a->system, b->system) : 0;
+    const int64_t keys[][2] = {{(int64_t)a->kind, (int64_t)b->kind},
+                               {name, 0},
+                               {(int64_t)bus_a, (int64_t)bus_b},
+                               {a->partition, b->partition},
+                               {a->platform, b->platform},
+                               {a->device, b->device},
+                               {a->number, b->number}};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (keys[i][0] != keys[i][1])
             return keys[i][0] < keys[i][1] ? -1 : 1;

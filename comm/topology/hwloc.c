@@ -103,6 +103,8 @@ int32_t tx_hwloc_node(tx_hwloc_reader *r, hwloc_obj_t obj)
                                    obj->attr->bridge.downstream.pci.subordinate_bus);
     if (node.kind == TX_TOPO_PACKAGE || node.kind == TX_TOPO_GROUP)
         node.name = tx_draft_format(r->draft, "%s %u", type, obj->logical_index);
+    if (node.kind == TX_TOPO_PACKAGE)
+        node.vendor_id = tx_topo_cpu_vendor(tx_hwloc_info(obj, "CPUVendor"));
     if (node.kind <= TX_TOPO_GROUP) {
         node.cpus = set_text(r->draft, obj->cpuset);
         node.nodes = nodes_text(r, obj->nodeset);

@@ -153,6 +153,10 @@ static int32_t add_device(tx_draft *draft, const tx_topo_cl_device *d, int32_t n
     device->partition = partition;
     if (device->vendor_id == 0)
         device->vendor_id = d->vendor_id;
+    /* PoCL says Intel on any maker's CPU. */
+    for (int32_t i = 0; i < draft->t->node_count && d->cpu; i++)
+        if (draft->t->nodes[i].kind == TX_TOPO_PACKAGE && draft->t->nodes[i].vendor_id > 0)
+            device->vendor_id = draft->t->nodes[i].vendor_id;
     if (d->gpu && node < 0) {
         device->confidence = TX_TOPO_GUESSED;
         device->note = tx_draft_note(draft, true,

@@ -38,6 +38,9 @@ typedef struct reader {
     int32_t depth;
     target *targets;
     int32_t target_count;
+    char host[32];   /* the first host's hash, where the file tells one */
+    int32_t skipped; /* the depth of an element that is left out with all in it; 0 none */
+    int32_t bare;    /* functions whose kind nothing tells */
     tx_status status;
 } reader;
 
@@ -92,6 +95,14 @@ static tx_status open_cpu(reader *r)
     char *end = NULL;
     if (around(r)->element != SYSTEM)
         return tx_fail(TX_FORMAT, "<cpu> is not within <system>");
+    const char *host = get(r, "host_hash");
+    if (!*r->host)
+        snprintf(r->host, sizeof r->host, "%s", host);
+    if (strncmp(r->host, host, sizeof r->host - 1) != 0) {
+        tx_draft_note(r->draft, false, "NCCL's file tells several hosts: the first is shown");
+        r->skipped = r->depth;
+        return r->draft->status;
+    }
     long numa = strtol(text, &end, 10);
     if (end == text || *end || numa < -1 || numa > 4096)
         return tx_fail(TX_FORMAT, "numaid=\"%.40s\" is no number of a NUMA node", text);
@@ -254,8 +265,9 @@ static tx_status close_pci(reader *r, const level *pci)
         return TX_OK;
     if (display && gpus_at(r, pci->node) == 0)
         add_device(r, pci, TX_TOPO_GPU, "", 0);
-    else if (node->pci_class == 0x0207 && pci->nic_count == 0)
+    else if ((node->pci_class == 0x0207 || node->pci_class == 0x0200) && pci->nic_count == 0)
         add_device(r, pci, TX_TOPO_NIC, "", 0);
+    r->bare += node->pci_class == 0 && pci->nic_count == 0 && gpus_at(r, pci->node) == 0;
     return r->draft->status;
 }
 
@@ -335,19 +347,23 @@ static void XMLCALL on_open(void *user, const XML_Char *name, const XML_Char **a
 {
     reader *r = user;
     r->attributes = attributes;
-    if (r->depth < DEPTH_MAX) {
-        r->depth++;
-        keep(r, open_element(r, name));
-    } else
+    if (r->depth == DEPTH_MAX) {
         keep(r, tx_fail(TX_FORMAT, "nested deeper than %d", DEPTH_MAX));
+        return;
+    }
+    r->depth++;
+    if (!r->skipped)
+        keep(r, open_element(r, name));
 }
 
 static void XMLCALL on_close(void *user, const XML_Char *name)
 {
     reader *r = user;
     (void)name;
-    if (!r->status && top(r)->element == PCI) /* an <element/> that failed is closed all the same */
+    if (!r->status && !r->skipped && top(r)->element == PCI) /* an <element/> that failed is closed all the same */
         keep(r, close_pci(r, top(r)));
+    if (r->depth == r->skipped)
+        r->skipped = 0;
     r->depth--;
 }
 
@@ -370,6 +386,9 @@ tx_status tx_topo_nccl_parse(const char *text, size_t size, tx_draft *draft)
     if (XML_Parse(r.parser, text, (int)size, true) != XML_STATUS_OK && !r.status)
         keep(&r, tx_fail(TX_FORMAT, "%s", XML_ErrorString(XML_GetErrorCode(r.parser))));
     XML_ParserFree(r.parser);
+    if (!r.status && draft->t->device_count == 0 && r.bare > 0)
+        r.status = tx_fail(TX_FORMAT, "tells the class of none of its PCI functions, so which are GPUs and NICs is not "
+                                      "known; the file that NCCL_TOPO_DUMP_FILE names gets them");
     if (!r.status) {
         resolve_links(&r);
         tx_draft_note(draft, false, "NCCL's file tells no host bridges: NODE may be PHB");

@@ -131,7 +131,8 @@ typedef struct tx_topo_node {
     int32_t parent;   /* a lower index; -1 for the root, which is node 0 */
     const char *name; /* "Package 0", "L3 2", "PLX PEX 8747", as far as known */
     const char *bus;  /* "0000:3b:00.0" of a BRIDGE or FUNCTION; "0000:[3a-44]" of a HOST_BRIDGE */
-    int32_t vendor_id, device_id, pci_class; /* PCI's numbers, the class with its subclass (0x0302); 0 unknown */
+    int32_t vendor_id, device_id, pci_class; /* PCI's numbers, the class with its subclass (0x0302); 0 unknown. Of a
+                                                PACKAGE its maker's */
     tx_topo_pcie link;                       /* of a BRIDGE or FUNCTION */
     int32_t iommu_group;                     /* -1 unknown */
     const char *cpus, *nodes;                /* sets of a MACHINE, PACKAGE or GROUP */
@@ -254,8 +255,8 @@ typedef struct tx_topology {
     tx_topo_origin origin;
     const char *file; /* that was read; "" for this machine */
     const char *host; /* name of the machine, as far as known */
-    /* Devices: GPUs, then NICs, then CPU devices, each kind in the order of bus ids; a pasted matrix keeps its order.
-     */
+    /* GPUs, then NICs, then CPU devices, in the order of bus ids, but NICs of their names as nvidia-smi; a pasted
+     * matrix keeps its order. */
     tx_topo_device *devices;
     int32_t device_count, gpus, nics, cpu_devices;
     tx_topo_pair *pairs; /* [a * device_count + b] */

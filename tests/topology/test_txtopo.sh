@@ -49,6 +49,12 @@ expect 2 "unknown option" -x
 classes=$fixtures/classes.xml
 expect 0 "GPU3${tab}PHB${tab}PHB${tab}PHB${tab} X ${tab}XG${tab}" --input "$classes"
 lacks "$escape"
+# Programs that parse the matrix read it from the first line on; a terminal has the table of devices before it.
+[ "$(head -n 1 "$work/out" | cut -c 1-5)" = "${tab}GPU0" ] || fail "the matrix does not come first"
+if command -v script > /dev/null; then
+    script -qc "$txtopo --input $classes" /dev/null < /dev/null > "$work/out"
+    [ "$(head -n 1 "$work/out" | cut -c 1-6)" = Device ] || fail "the devices do not come first on a terminal"
+fi
 expect 0 "  1. hwloc does not tell how many XGMI links there are: XG stands without a number (GPU3-GPU4)." -m --input "$classes"
 expect 0 "GPU3${tab}PHB${tab}PHB${tab}PHB${tab} X ${tab}NODE${tab}" -mp --input "$classes"
 lacks "NV#"

@@ -91,6 +91,8 @@ static void print_legend(const matrix *m)
     for (int32_t i = 0; i < m->t->device_count; i++)
         if (m->t->devices[i].kind == TX_TOPO_NIC)
             fprintf(m->out, "  %s: %s\n", m->t->devices[i].label, m->t->devices[i].system);
+    if (m->t->nics > 0 && m->nvidia)
+        fputc('\n', m->out);
 }
 
 static void print_matrix(const matrix *m)
@@ -169,14 +171,16 @@ static void print_host(FILE *out, const tx_topology *t)
                     *t->numa[i].cpus ? t->numa[i].cpus : "-", tx_txtopo_memory(t->numa[i].memory, memory));
 }
 
-void tx_txtopo_text(FILE *out, const tx_topology *t, bool links, bool underline)
+void tx_txtopo_text(FILE *out, const tx_topology *t, bool links, bool terminal)
 {
     const tx_txtopo_table devices = tx_txtopo_devices(t);
-    if (t->device_count > 0) {
+    if (t->device_count > 0 && terminal) {
         tx_txtopo_print(out, &devices);
         fputc('\n', out);
-        print_matrix(&(matrix){.out = out, .t = t, .links = links, .underline = underline});
-    } else
+    }
+    if (t->device_count > 0)
+        print_matrix(&(matrix){.out = out, .t = t, .links = links, .underline = terminal});
+    else
         print_host(out, t);
     print_notes(out, t, links);
 }

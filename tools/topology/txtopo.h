@@ -34,9 +34,9 @@ const char *tx_txtopo_memory(int64_t bytes, char text[TX_TXTOPO_CELL]);
 
 /* ---- One host --------------------------------------------------------------------------------------- */
 
-/* text.c: the table of devices, the matrix with its affinities, legend and notes. `links`: NV#, XG# and XL# beside
- * PCI's classes. `underline`: the header of the matrix, as on a terminal. */
-void tx_txtopo_text(FILE *out, const tx_topology *topology, bool links, bool underline);
+/* text.c: the matrix with its affinities, legend and notes. `links`: NV#, XG# and XL# beside PCI's classes. `terminal`:
+ * with the table of devices before it and its header underlined, which programs that parse the matrix do not expect. */
+void tx_txtopo_text(FILE *out, const tx_topology *topology, bool links, bool terminal);
 /* The layout of nvidia-smi topo -m, byte for byte. */
 void tx_txtopo_nvidia(FILE *out, const tx_topology *topology, bool links);
 /* What the drivers promise of peer-to-peer access, letters as in "rw": several kinds show the first that is not OK. */
