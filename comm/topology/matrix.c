@@ -205,6 +205,27 @@ static void read_affinity(reader *r, int32_t row)
     d->gpu_numa = digits(fields[2]);
 }
 
+/* The CPUs that are near some GPU, each taken for a core: which threads share one a matrix does not tell. */
+static tx_status add_cpus(tx_draft *draft)
+{
+    const tx_topology *t = draft->t;
+    bool *known = calloc(TX_TOPO_SET_MAX + 1, sizeof *known);
+    tx_status status = known ? TX_OK : tx_fail(TX_MEMORY, "topology: out of memory");
+    for (int32_t i = 0; i < t->device_count && !status; i++) {
+        int32_t *numbers = NULL, count = 0;
+        status = tx_topo_set_parse(t->devices[i].cpus, &numbers, &count);
+        for (int32_t k = 0; k < count; k++) {
+            tx_topo_cpu *cpu = known[numbers[k]] ? NULL : TX_DRAFT_APPEND(draft, draft->t->cpus, draft->t->cpu_count);
+            if (cpu)
+                *cpu = (tx_topo_cpu){numbers[k], t->cpu_count - 1, 0, digits(t->devices[i].nodes)};
+            known[numbers[k]] = true;
+        }
+        free(numbers);
+    }
+    free(known);
+    return status ? status : draft->status;
+}
+
 /* The row's name must be the header's next one. */
 static bool is_row(const reader *r)
 {
@@ -252,7 +273,7 @@ static tx_status read_rows(reader *r)
     if (!status && r->rows < r->draft->t->device_count)
         status = tx_fail(TX_FORMAT, "the matrix ends after %" PRId32 " of %" PRId32 " rows", r->rows,
                          r->draft->t->device_count);
-    return status ? status : r->draft->status;
+    return status ? status : add_cpus(r->draft);
 }
 
 tx_status tx_topo_matrix_parse(const char *text, size_t size, tx_draft *draft)

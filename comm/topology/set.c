@@ -7,15 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NUMBER_MAX (1 << 20)
-
 /* One number at `*at`, which moves on; -1 where there is none. */
 static int32_t read_number(const char **at)
 {
     int64_t value = -1;
     for (; **at >= '0' && **at <= '9'; (*at)++) {
         value = (value < 0 ? 0 : value * 10) + (**at - '0');
-        if (value > NUMBER_MAX)
+        if (value > TX_TOPO_SET_MAX)
             return -1;
     }
     return (int32_t)value;

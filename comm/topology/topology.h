@@ -15,6 +15,8 @@
 
 /* Files with more devices are refused. */
 #define TX_TOPO_DEVICES_MAX 1024
+/* The largest number of a set of CPUs or NUMA nodes. */
+#define TX_TOPO_SET_MAX (1 << 20)
 
 /* ---- Words ----------------------------------------------------------------------------------- */
 

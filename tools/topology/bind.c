@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Where ranks go: a table, a line for MPICH's mpiexec, and lines for hwloc-bind. */
+ * Where ranks go: a table, and lines for launchers and for numactl and hwloc-bind. */
 #include "comm/topology/placement.h"
 #include "tools/topology/txtopo.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct places {
@@ -63,6 +64,8 @@ static void print_warnings(FILE *out, const tx_topology *t, const tx_placement *
                 "\nNote: ranks have %" PRId32 " to %" PRId32 " cores, and the slowest sets the pace; another number "
                 "of ranks may divide the NUMA nodes evenly.\n",
                 p->least_cores, p->most_cores);
+    if (t->origin == TX_TOPO_ORIGIN_PASTED)
+        fputs("\nNote: the matrix does not tell cores: each CPU of its affinities is taken for one.\n", out);
     if (far > 0)
         fprintf(out, "\nWarning: %" PRId32 " ranks have cores far from their GPUs: none near may be used.\n", far);
     for (int32_t i = 0; i < t->note_count; i++)
@@ -70,16 +73,78 @@ static void print_warnings(FILE *out, const tx_topology *t, const tx_placement *
             fprintf(out, "\nWarning: %s.\n", t->notes[i].text);
 }
 
-/* MPICH's hydra takes a field a rank; "+" joins the parts of a set. */
-static void print_mpiexec(FILE *out, const tx_placement *p)
+/* MPICH's hydra takes a field a rank; "+" joins CPUs, one by one: before 4.0 it took the first of a range alone. */
+static tx_status print_mpiexec(FILE *out, const tx_placement *p)
 {
     fprintf(out, "\nMPICH's launcher:\n\n  mpiexec -n %" PRId32 " -bind-to user:", p->ranks);
     for (int32_t r = 0; r < p->ranks; r++) {
-        fputs(r > 0 ? "," : "", out);
-        for (const char *at = p->places[r].cpus; *at; at++)
-            fputc(*at == ',' ? '+' : *at, out);
+        int32_t *cpus = NULL, count = 0;
+        tx_status status = tx_topo_set_parse(p->places[r].cpus, &cpus, &count);
+        if (status)
+            return status;
+        for (int32_t i = 0; i < count; i++)
+            fprintf(out, "%s%" PRId32, i > 0 ? "+" : r > 0 ? "," : "", cpus[i]);
+        free(cpus);
     }
     fputs(" PROGRAM\n", out);
+    return TX_OK;
+}
+
+/* A bit a CPU in hexadecimal, as Slurm takes them. */
+static tx_status print_srun(FILE *out, const tx_placement *p)
+{
+    fprintf(out, "\nSlurm's, on one host:\n\n  srun -n %" PRId32 " --cpu-bind=mask_cpu:", p->ranks);
+    for (int32_t r = 0; r < p->ranks; r++) {
+        int32_t *cpus = NULL, count = 0;
+        tx_status status = tx_topo_set_parse(p->places[r].cpus, &cpus, &count);
+        if (status)
+            return status;
+        fputs(r > 0 ? ",0x" : "0x", out);
+        for (int32_t digit = cpus[count - 1] / 4; digit >= 0; digit--) {
+            unsigned value = 0;
+            for (int32_t i = 0; i < count; i++)
+                value |= cpus[i] / 4 == digit ? 1u << cpus[i] % 4 : 0;
+            fprintf(out, "%x", value);
+        }
+        free(cpus);
+    }
+    fputs(" PROGRAM\n", out);
+    return TX_OK;
+}
+
+/* The environment in which a program sees the rank's GPU alone, as far as its vendor has such a variable: by the number
+ * that the vendor's library gives it, else by its place among the vendor's GPUs. */
+static void print_visible(FILE *out, const tx_topology *t, int32_t device)
+{
+    static const struct {
+        int32_t vendor;
+        const char *system, *variable;
+    } makers[] = {{0x10de, "nvml", "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES"},
+                  {0x1002, "rsmi", "ROCR_VISIBLE_DEVICES"},
+                  {0x8086, "ze", "ZE_AFFINITY_MASK"}};
+    for (size_t i = 0; i < sizeof makers / sizeof makers[0] && device >= 0; i++) {
+        const tx_topo_device *d = &t->devices[device];
+        const size_t length = strlen(makers[i].system);
+        int32_t before = 0;
+        if (d->vendor_id != makers[i].vendor)
+            continue;
+        for (int32_t k = 0; k < device; k++)
+            before += t->devices[k].kind == TX_TOPO_GPU && t->devices[k].vendor_id == d->vendor_id;
+        if (strncmp(d->system, makers[i].system, length) == 0)
+            fprintf(out, "%s=%s ", makers[i].variable, d->system + length);
+        else
+            fprintf(out, "%s=%" PRId32 " ", makers[i].variable, before);
+    }
+}
+
+static void print_numactl(FILE *out, const tx_topology *t, const tx_topo_place *place)
+{
+    fputs("env ", out);
+    print_visible(out, t, place->device);
+    fprintf(out, "numactl --physcpubind=%s", place->cpus);
+    if (*place->nodes)
+        fprintf(out, " --membind=%s", place->nodes);
+    fputs(" PROGRAM", out);
 }
 
 /* " pu:0-5 pu:48-53": hwloc takes one range a word. */
@@ -92,8 +157,19 @@ static void print_objects(FILE *out, const char *type, const char *set)
     }
 }
 
-static void print_hwloc(FILE *out, const tx_placement *p)
+static void print_each(FILE *out, const tx_topology *t, const tx_placement *p)
 {
+    fputs("\nOpen MPI's:\n\n  mpirun --bind-to none", out);
+    for (int32_t r = 0; r < p->ranks; r++) {
+        fputs(r > 0 ? " : -n 1 " : " -n 1 ", out);
+        print_numactl(out, t, &p->places[r]);
+    }
+    fputs("\n\nWith numactl, a rank:\n\n", out);
+    for (int32_t r = 0; r < p->ranks; r++) {
+        fputs("  ", out);
+        print_numactl(out, t, &p->places[r]);
+        fprintf(out, "  # rank %" PRId32 "\n", r);
+    }
     fputs("\nWith hwloc, a rank:\n\n", out);
     for (int32_t r = 0; r < p->ranks; r++) {
         fputs("  hwloc-bind -p --cpubind", out);
@@ -114,8 +190,11 @@ tx_status tx_txtopo_bind(FILE *out, const tx_topology *topology, int64_t ranks)
         return status;
     print_table(out, topology, placement);
     print_warnings(out, topology, placement);
-    print_mpiexec(out, placement);
-    print_hwloc(out, placement);
+    status = print_mpiexec(out, placement);
+    if (!status)
+        status = print_srun(out, placement);
+    if (!status)
+        print_each(out, topology, placement);
     tx_placement_free(placement);
-    return TX_OK;
+    return status;
 }

@@ -37,7 +37,9 @@ static const tx_option options[] = {
      "the way between two devices in words, what limits it, and the all-reduce to expect; A and B (or A,B) as GPU0, "
      "NIC1, 3b:00.0, mlx5_0 or opencl:PLATFORM:DEVICE"},
     {TX_OPTION_INTEGER, "bind", offsetof(settings, bind), 0, 4096, "N",
-     "where N ranks go, if N is not 0: device, cores, memory and NIC of each, and lines for mpiexec and hwloc-bind"},
+     "where N ranks go, if N is not 0: device, cores, memory and NIC of each, and lines for mpiexec, srun, mpirun, "
+     "numactl "
+     "and hwloc-bind"},
     OPTION(
         FLAG, "measure", measure, NULL,
         "also copy between the host's memory on each NUMA node and each OpenCL device, and between devices: bandwidth "

@@ -47,7 +47,7 @@ char tx_txtopo_p2p_wrong(const char *letters);
 /* csv.c: the matrix with labels, then affinities, after RFC 4180. */
 void tx_txtopo_csv(FILE *out, const tx_topology *topology, bool links);
 
-/* bind.c: where so many ranks go, as a table and as lines for mpiexec and hwloc-bind. */
+/* bind.c: where so many ranks go, as a table and as lines for launchers, numactl and hwloc-bind. */
 tx_status tx_txtopo_bind(FILE *out, const tx_topology *topology, int64_t ranks);
 
 /* explain.c: the way between two devices in words. `pair` is "A,B"; each is what tx_topo_find takes, or
