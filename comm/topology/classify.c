@@ -223,8 +223,8 @@ static void apply_class(tx_draft *draft, const tx_draft_fact *fact, tx_topo_pair
     if (fact->says.class_source != TX_TOPO_FROM_MATRIX && value != pair->class_) {
         const int32_t a = fact->a < fact->b ? fact->a : fact->b, b = fact->a < fact->b ? fact->b : fact->a;
         note = tx_draft_note(draft, true, "%s says %s of %s and %s, where the PCI tree says %s",
-                             tx_topo_source_name(fact->says.class_source), tx_topo_class_name(value),
-                             draft->t->devices[a].label, draft->t->devices[b].label, tx_topo_class_name(pair->class_));
+                             tx_topo_source_names[fact->says.class_source], tx_topo_class_names[value],
+                             draft->t->devices[a].label, draft->t->devices[b].label, tx_topo_class_names[pair->class_]);
     }
     set_class(pair, value, value == TX_TOPO_UNKNOWN ? TX_TOPO_UNSURE : TX_TOPO_STATED, note);
     pair->class_source = fact->says.class_source;

@@ -96,16 +96,5 @@ bool tx_topo_bus_parse(const char *text, uint64_t *key);
 const char *tx_topo_vendor(int32_t vendor_id);
 /* PCI's number of a maker of CPUs, by the name that the CPU tells, "AuthenticAMD"; 0 unknown. */
 int32_t tx_topo_cpu_vendor(const char *name);
-/* What the functions of topology.h choose from. */
-extern const char *const tx_topo_node_name_words[TX_TOPO_NODE_COUNT],
-    *const tx_topo_class_name_words[TX_TOPO_CLASS_COUNT],
-        *const tx_topo_device_name_words[TX_TOPO_DEVICE_COUNT],
-            *const tx_topo_source_name_words[TX_TOPO_SOURCE_COUNT],
-                *const tx_topo_confidence_name_words[TX_TOPO_CONFIDENCE_COUNT],
-                    *const tx_topo_link_name_words[TX_TOPO_LINK_COUNT],
-                        *const tx_topo_origin_name_words[TX_TOPO_ORIGIN_COUNT],
-                            *const tx_topo_p2p_name_words[TX_TOPO_P2P_COUNT],
-                                *const tx_topo_copy_name_words[TX_TOPO_COPY_COUNT],
-                                    *const tx_topo_method_name_words[TX_TOPO_METHOD_COUNT];
 
 #endif

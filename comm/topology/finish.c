@@ -60,7 +60,7 @@ static void number_devices(tx_topology *t)
         tx_topo_device *d = &t->devices[i];
         d->number = t->origin == TX_TOPO_ORIGIN_PASTED ? d->number : numbers[d->kind];
         numbers[d->kind]++;
-        snprintf(d->label, sizeof d->label, "%s%" PRId32, tx_topo_device_name(d->kind), d->number);
+        snprintf(d->label, sizeof d->label, "%s%" PRId32, tx_topo_device_names[d->kind], d->number);
         d->partitions = t->nodes[d->node].kind != TX_TOPO_FUNCTION;
         for (int32_t k = 0; k < t->device_count && t->nodes[d->node].kind == TX_TOPO_FUNCTION; k++)
             d->partitions += t->devices[k].node == d->node && t->devices[k].kind == d->kind;

@@ -51,7 +51,7 @@ static void add_link(tx_hwloc_reader *r, int32_t a, int32_t b, tx_topo_link_kind
         link.note = tx_draft_note(r->draft, false,
                                   "hwloc does not tell how many %s there are: %s stands without a "
                                   "number",
-                                  name, tx_topo_link_name(kind));
+                                  name, tx_topo_link_names[kind]);
     }
     tx_draft_state(r->draft, a, b, TX_DRAFT_LINKS, &link);
 }

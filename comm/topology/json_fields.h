@@ -36,7 +36,7 @@ typedef struct field {
 /* clang-format off */
 #define T(key, member) {key, TEXT, offsetof(OWNER, member), 1, NULL}
 #define W(key, member, name) \
-    {key, WORD, offsetof(OWNER, member), sizeof tx_topo_##name##_name_words / sizeof(char *), tx_topo_##name##_name_words}
+    {key, WORD, offsetof(OWNER, member), sizeof tx_topo_##name##_names / sizeof(char *), tx_topo_##name##_names}
 #define END {0}
 #define N(key, kind, member, most) {key, kind, offsetof(OWNER, member), most, NULL}
 #define OWNER tx_topo_device

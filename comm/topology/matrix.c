@@ -96,7 +96,7 @@ static bool read_cell(const char *token, tx_topo_pair *says)
     *says = tx_draft_links(TX_TOPO_NO_LINK, TX_TOPO_FROM_MATRIX);
     says->class_source = TX_TOPO_FROM_MATRIX;
     for (says->class_ = TX_TOPO_SELF; says->class_ < TX_TOPO_CLASS_COUNT; says->class_++)
-        if (strcasecmp(token, tx_topo_class_name(says->class_)) == 0)
+        if (strcasecmp(token, tx_topo_class_names[says->class_]) == 0)
             return true;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (strcasecmp(token, others[i].word) == 0) {
@@ -105,7 +105,7 @@ static bool read_cell(const char *token, tx_topo_pair *says)
         }
     says->class_ = TX_TOPO_UNKNOWN;
     for (says->link = TX_TOPO_NVLINK; says->link <= TX_TOPO_XELINK; says->link++)
-        if (strncasecmp(token, tx_topo_link_name(says->link), 2) == 0) {
+        if (strncasecmp(token, tx_topo_link_names[says->link], 2) == 0) {
             says->links = token[2] ? digits(token + 2) : 0;
             return says->links > 0 || (!token[2] && says->link != TX_TOPO_NVLINK);
         }
@@ -237,7 +237,7 @@ static bool names_device(const reader *r, const tx_topo_device *d)
     const char *token = r->tokens[0];
     if (*d->system)
         return strcasecmp(token, d->system) == 0;
-    return strncasecmp(token, tx_topo_device_name(d->kind), 3) == 0 && digits(token + 3) == d->number;
+    return strncasecmp(token, tx_topo_device_names[d->kind], 3) == 0 && digits(token + 3) == d->number;
 }
 
 /* "  NIC0: mlx5_0" of the legend. */

@@ -7,6 +7,7 @@
 #include "comm/topology/draft.h"
 #include "comm/topology/placement.h"
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,40 +42,29 @@ static void plan(measuring *m, tx_topo_copy_kind kind, tx_topo_method method, in
 /* All that is measured with the host's memory on one NUMA node. */
 static void plan_node(measuring *m, int32_t numa)
 {
+    static const tx_topo_method methods[] = {TX_TOPO_METHOD_PINNED, TX_TOPO_METHOD_PAGEABLE};
     plan(m, TX_TOPO_COPY_IN_HOST, TX_TOPO_METHOD_MEMCPY, -1, -1, numa);
-    for (int32_t i = 0; i < m->t->device_count; i++) {
-        if (m->t->devices[i].platform < 0)
-            continue;
-        plan(m, TX_TOPO_COPY_TO_DEVICE, TX_TOPO_METHOD_PINNED, -1, i, numa);
-        plan(m, TX_TOPO_COPY_FROM_DEVICE, TX_TOPO_METHOD_PINNED, i, -1, numa);
-        plan(m, TX_TOPO_COPY_TO_DEVICE, TX_TOPO_METHOD_PAGEABLE, -1, i, numa);
-        plan(m, TX_TOPO_COPY_FROM_DEVICE, TX_TOPO_METHOD_PAGEABLE, i, -1, numa);
-    }
-}
-
-static bool has_cpus(const tx_topo_numa *numa)
-{
-    return numa->device < 0 && *numa->cpus;
+    for (int32_t i = 0; i < m->t->device_count; i++)
+        for (int k = 0; k < 2 && m->t->devices[i].platform >= 0; k++) {
+            plan(m, TX_TOPO_COPY_TO_DEVICE, methods[k], -1, i, numa);
+            plan(m, TX_TOPO_COPY_FROM_DEVICE, methods[k], i, -1, numa);
+        }
 }
 
 static void plan_all(measuring *m)
 {
     const tx_topology *t = m->t;
-    bool any = false;
     for (int32_t i = 0; i < t->numa_count; i++)
-        if (has_cpus(&t->numa[i])) {
+        if (t->numa[i].device < 0 && *t->numa[i].cpus)
             plan_node(m, t->numa[i].number);
-            any = true;
-        }
-    if (!any)
+    if (m->count == 0)
         plan_node(m, -1);
     for (int32_t a = 0; a < t->device_count; a++)
         for (int32_t b = 0; b < t->device_count; b++) {
-            const tx_topo_device *from = &t->devices[a], *to = &t->devices[b];
-            if (a != b && from->platform >= 0 && to->platform >= 0)
-                plan(m, TX_TOPO_COPY_BETWEEN,
-                     from->platform == to->platform ? TX_TOPO_METHOD_ONE_CONTEXT : TX_TOPO_METHOD_THROUGH_HOST, a, b,
-                     -1);
+            const int32_t from = t->devices[a].platform, to = t->devices[b].platform;
+            if (a != b && from >= 0 && to >= 0)
+                plan(m, TX_TOPO_COPY_BETWEEN, from == to ? TX_TOPO_METHOD_ONE_CONTEXT : TX_TOPO_METHOD_THROUGH_HOST, a,
+                     b, -1);
         }
 }
 
@@ -168,17 +158,22 @@ static tx_status median(measuring *m, const tx_topo_copy *copy, size_t bytes, in
     return TX_OK;
 }
 
+static int64_t least(int64_t limit, int64_t memory, int64_t share)
+{
+    return memory > 0 && memory / share < limit ? memory / share : limit;
+}
+
 /* The most that one run may take of the memories that it uses. */
 static int64_t limit_of(const measuring *m, const tx_topo_copy *copy)
 {
-    const int32_t ends[] = {copy->from, copy->to};
     int64_t limit = m->options->bytes_max > 0 ? m->options->bytes_max : MOST;
-    for (int i = 0; i < 2; i++)
-        if (ends[i] >= 0 && m->t->devices[ends[i]].memory > 0 && m->t->devices[ends[i]].memory / 8 < limit)
-            limit = m->t->devices[ends[i]].memory / 8;
+    if (copy->from >= 0)
+        limit = least(limit, m->t->devices[copy->from].memory, 8);
+    if (copy->to >= 0)
+        limit = least(limit, m->t->devices[copy->to].memory, 8);
     for (int32_t i = 0; i < m->t->numa_count; i++)
-        if (m->t->numa[i].number == copy->numa && m->t->numa[i].memory > 0 && m->t->numa[i].memory / 16 < limit)
-            limit = m->t->numa[i].memory / 16;
+        if (m->t->numa[i].number == copy->numa)
+            limit = least(limit, m->t->numa[i].memory, 16);
     return limit;
 }
 
@@ -269,18 +264,6 @@ tx_status tx_topo_measure(tx_topology *topology, const tx_topo_measure_options *
 
 /* ---- What is odd ------------------------------------------------------------------------------------------------ */
 
-static bool set_has(const char *set, int32_t number)
-{
-    int32_t *numbers = NULL, count = 0;
-    bool found = false;
-    if (tx_topo_set_parse(set, &numbers, &count))
-        return false;
-    for (int32_t i = 0; i < count; i++)
-        found = found || numbers[i] == number;
-    free(numbers);
-    return found;
-}
-
 int32_t tx_topo_copy_distance(const tx_topology *topology, const tx_topo_copy *copy)
 {
     enum { LINKED = TX_TOPO_LOC + 1 };
@@ -288,7 +271,9 @@ int32_t tx_topo_copy_distance(const tx_topology *topology, const tx_topo_copy *c
         return -1;
     if (copy->kind != TX_TOPO_COPY_BETWEEN) {
         const tx_topo_device *d = &topology->devices[copy->from >= 0 ? copy->from : copy->to];
-        return !*d->nodes || copy->numa < 0 || d->kind == TX_TOPO_CPU ? -1 : !set_has(d->nodes, copy->numa);
+        char node[16];
+        snprintf(node, sizeof node, "%" PRId32, copy->numa);
+        return !*d->nodes || copy->numa < 0 || d->kind == TX_TOPO_CPU ? -1 : !tx_topo_sets_meet(d->nodes, node);
     }
     const tx_topo_pair *pair = tx_topo_pair_of(topology, copy->from, copy->to);
     if (pair->link == TX_TOPO_LINK_UNKNOWN || pair->indirect || pair->class_ >= TX_TOPO_HOST)

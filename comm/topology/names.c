@@ -8,31 +8,23 @@
 #include <string.h>
 #include <strings.h>
 
-/* An array of words, and the function that gives one of them. */
-#define WORDS(name, type, map, count, pick)                                  \
-    const char *const tx_topo_##name##_words[count] = {map(pick)};           \
-    const char *tx_topo_##name(type value)                                   \
-    {                                                                        \
-        return (uint32_t)value < count ? tx_topo_##name##_words[value] : ""; \
-    }
-
 #define ONLY(name, word) word,
 #define FIRST(name, first, second) first,
 #define SECOND(name, first, second) second,
-WORDS(class_name, tx_topo_class, TX_TOPO_CLASS_MAP, TX_TOPO_CLASS_COUNT, FIRST)
-WORDS(class_legend, tx_topo_class, TX_TOPO_CLASS_MAP, TX_TOPO_CLASS_COUNT, SECOND)
-WORDS(link_name, tx_topo_link_kind, TX_TOPO_LINK_MAP, TX_TOPO_LINK_COUNT, FIRST)
-WORDS(link_legend, tx_topo_link_kind, TX_TOPO_LINK_MAP, TX_TOPO_LINK_COUNT, SECOND)
-WORDS(p2p_name, tx_topo_p2p, TX_TOPO_P2P_MAP, TX_TOPO_P2P_COUNT, FIRST)
-WORDS(p2p_legend, tx_topo_p2p, TX_TOPO_P2P_MAP, TX_TOPO_P2P_COUNT, SECOND)
-WORDS(source_name, tx_topo_source, TX_TOPO_SOURCE_MAP, TX_TOPO_SOURCE_COUNT, ONLY)
-WORDS(confidence_name, tx_topo_confidence, TX_TOPO_CONFIDENCE_MAP, TX_TOPO_CONFIDENCE_COUNT, ONLY)
-const char *const tx_topo_node_name_words[] = {TX_TOPO_NODE_MAP(ONLY)};
-const char *const tx_topo_origin_name_words[] = {TX_TOPO_ORIGIN_MAP(ONLY)};
-WORDS(device_name, tx_topo_device_kind, TX_TOPO_DEVICE_MAP, TX_TOPO_DEVICE_COUNT, ONLY)
-WORDS(copy_name, tx_topo_copy_kind, TX_TOPO_COPY_MAP, TX_TOPO_COPY_COUNT, ONLY)
-WORDS(method_name, tx_topo_method, TX_TOPO_METHOD_MAP, TX_TOPO_METHOD_COUNT, FIRST)
-WORDS(method_text, tx_topo_method, TX_TOPO_METHOD_MAP, TX_TOPO_METHOD_COUNT, SECOND)
+const char *const tx_topo_class_names[] = {TX_TOPO_CLASS_MAP(FIRST)};
+const char *const tx_topo_class_legends[] = {TX_TOPO_CLASS_MAP(SECOND)};
+const char *const tx_topo_link_names[] = {TX_TOPO_LINK_MAP(FIRST)};
+const char *const tx_topo_link_legends[] = {TX_TOPO_LINK_MAP(SECOND)};
+const char *const tx_topo_p2p_names[] = {TX_TOPO_P2P_MAP(FIRST)};
+const char *const tx_topo_p2p_legends[] = {TX_TOPO_P2P_MAP(SECOND)};
+const char *const tx_topo_source_names[] = {TX_TOPO_SOURCE_MAP(ONLY)};
+const char *const tx_topo_confidence_names[] = {TX_TOPO_CONFIDENCE_MAP(ONLY)};
+const char *const tx_topo_node_names[] = {TX_TOPO_NODE_MAP(ONLY)};
+const char *const tx_topo_device_names[] = {TX_TOPO_DEVICE_MAP(ONLY)};
+const char *const tx_topo_origin_names[] = {TX_TOPO_ORIGIN_MAP(ONLY)};
+const char *const tx_topo_copy_names[] = {TX_TOPO_COPY_MAP(ONLY)};
+const char *const tx_topo_method_names[] = {TX_TOPO_METHOD_MAP(FIRST)};
+const char *const tx_topo_method_texts[] = {TX_TOPO_METHOD_MAP(SECOND)};
 
 /* ---- Bus ids ------------------------------------------------------------------------------------ */
 
@@ -81,12 +73,12 @@ int32_t tx_topo_cpu_vendor(const char *name)
 const char *tx_topo_cell(const tx_topology *topology, int32_t a, int32_t b, bool links, char text[16])
 {
     const tx_topo_pair *pair = tx_topo_pair_of(topology, a, b);
-    if (!links || pair->link == TX_TOPO_NO_LINK)
-        snprintf(text, 16, "%s", tx_topo_class_name(pair->class_));
-    else if (pair->links > 0)
-        snprintf(text, 16, "%s%" PRId32, tx_topo_link_name(pair->link), pair->links);
+    const bool link = links && pair->link != TX_TOPO_NO_LINK;
+    const char *name = link ? tx_topo_link_names[pair->link] : tx_topo_class_names[pair->class_];
+    if (link && pair->links > 0)
+        snprintf(text, 16, "%s%" PRId32, name, pair->links);
     else
-        snprintf(text, 16, "%s", tx_topo_link_name(pair->link));
+        snprintf(text, 16, "%s", name);
     return text;
 }
 

@@ -316,14 +316,13 @@ static tx_status open_element(reader *r, const char *name)
         top(r)->node = tx_draft_node(r->draft, TX_TOPO_MACHINE, -1);
         return r->draft->status;
     }
-    if (strcmp(name, "cpu") == 0)
-        return open_cpu(r);
-    if (strcmp(name, "pci") == 0)
-        return open_pci(r);
-    if (strcmp(name, "gpu") == 0)
-        return open_gpu(r);
-    if (strcmp(name, "net") == 0)
-        return open_net(r);
+    static const struct {
+        const char *name;
+        tx_status (*open)(reader *r);
+    } elements[] = {{"cpu", open_cpu}, {"pci", open_pci}, {"gpu", open_gpu}, {"net", open_net}};
+    for (size_t i = 0; i < sizeof elements / sizeof elements[0]; i++)
+        if (strcmp(name, elements[i].name) == 0)
+            return elements[i].open(r);
     if (strcmp(name, "nvlink") == 0)
         return open_link(r, TX_TOPO_NVLINK);
     if (strcmp(name, "xgmi") == 0)

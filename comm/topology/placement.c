@@ -138,19 +138,6 @@ static void place_on_cores(plan *p)
     }
 }
 
-/* Whether two sets have a number in common. */
-static bool meet(const char *a, const char *b)
-{
-    int32_t *first = NULL, *second = NULL, count = 0, other = 0;
-    bool found = false;
-    if (!tx_topo_set_parse(a, &first, &count) && !tx_topo_set_parse(b, &second, &other))
-        for (int32_t i = 0, k = 0; i < count && k < other && !found; second[k] < first[i] ? k++ : i++)
-            found = first[i] == second[k];
-    free(first);
-    free(second);
-    return found;
-}
-
 /* The NIC near the rank's memory, else any; of several the one that fewest ranks before have. */
 static int32_t nearest_nic(const plan *p, int32_t rank)
 {
@@ -161,7 +148,7 @@ static int32_t nearest_nic(const plan *p, int32_t rank)
         int32_t users = 0;
         for (int32_t r = 0; r < rank; r++)
             users += p->out->places[r].nic == i;
-        bool near = meet(t->devices[i].nodes, p->out->places[rank].nodes);
+        bool near = tx_topo_sets_meet(t->devices[i].nodes, p->out->places[rank].nodes);
         if (best < 0 || (near && !best_near) || (near == best_near && users < best_users)) {
             best = i;
             best_users = users;

@@ -54,6 +54,18 @@ tx_status tx_topo_set_parse(const char *set, int32_t **numbers, int32_t *count)
     return TX_OK;
 }
 
+bool tx_topo_sets_meet(const char *a, const char *b)
+{
+    int32_t *first = NULL, *second = NULL, count = 0, other = 0;
+    bool found = false;
+    if (!tx_topo_set_parse(a, &first, &count) && !tx_topo_set_parse(b, &second, &other))
+        for (int32_t i = 0, k = 0; i < count && k < other && !found; second[k] < first[i] ? k++ : i++)
+            found = first[i] == second[k];
+    free(first);
+    free(second);
+    return found;
+}
+
 char *tx_topo_set_text(const int32_t *numbers, int32_t count)
 {
     size_t room = (size_t)count * 12 + 1, used = 0;

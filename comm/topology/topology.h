@@ -95,15 +95,15 @@ typedef enum tx_topo_p2p { TX_TOPO_P2P_MAP(TX_TOPO_ID_P2P) TX_TOPO_P2P_COUNT } t
 
 typedef enum tx_topo_access { TX_TOPO_ACCESS_MAP(TX_TOPO_ID_ACCESS) TX_TOPO_ACCESS_COUNT } tx_topo_access;
 
-/* The words above: "PIX", "Connection ...", "nvlink", "stated"; never NULL for a value of the type. */
-const char *tx_topo_class_name(tx_topo_class value);
-const char *tx_topo_class_legend(tx_topo_class value);
-const char *tx_topo_link_name(tx_topo_link_kind value);
-const char *tx_topo_link_legend(tx_topo_link_kind value);
-const char *tx_topo_source_name(tx_topo_source value);
-const char *tx_topo_confidence_name(tx_topo_confidence value);
-const char *tx_topo_p2p_name(tx_topo_p2p value);
-const char *tx_topo_p2p_legend(tx_topo_p2p value);
+/* The words above, by value: "PIX", "Connection ...", "NV", "nvml", "stated". */
+extern const char *const tx_topo_class_names[TX_TOPO_CLASS_COUNT],
+    *const tx_topo_class_legends[TX_TOPO_CLASS_COUNT],
+        *const tx_topo_link_names[TX_TOPO_LINK_COUNT],
+            *const tx_topo_link_legends[TX_TOPO_LINK_COUNT],
+                *const tx_topo_p2p_names[TX_TOPO_P2P_COUNT],
+                    *const tx_topo_p2p_legends[TX_TOPO_P2P_COUNT],
+                        *const tx_topo_source_names[TX_TOPO_SOURCE_COUNT],
+                            *const tx_topo_confidence_names[TX_TOPO_CONFIDENCE_COUNT];
 
 /* ---- The tree ---------------------------------------------------------------------------------- */
 
@@ -236,9 +236,8 @@ typedef struct tx_topo_copy {
     const char *failure; /* why it could not be measured */
 } tx_topo_copy;
 
-const char *tx_topo_copy_name(tx_topo_copy_kind value);
-const char *tx_topo_method_name(tx_topo_method value);
-const char *tx_topo_method_text(tx_topo_method value);
+extern const char *const tx_topo_copy_names[TX_TOPO_COPY_COUNT], *const tx_topo_method_names[TX_TOPO_METHOD_COUNT],
+                                                                     *const tx_topo_method_texts[TX_TOPO_METHOD_COUNT];
 
 /* A footnote: one sentence. */
 typedef struct tx_topo_note {
@@ -251,7 +250,8 @@ typedef struct tx_topo_note {
 
 typedef enum tx_topo_origin { TX_TOPO_ORIGIN_MAP(TX_TOPO_ID_ORIGIN) TX_TOPO_ORIGIN_COUNT } tx_topo_origin;
 
-const char *tx_topo_device_name(tx_topo_device_kind value);
+extern const char *const tx_topo_origin_names[TX_TOPO_ORIGIN_COUNT], *const tx_topo_device_names[TX_TOPO_DEVICE_COUNT],
+                                                                         *const tx_topo_node_names[TX_TOPO_NODE_COUNT];
 
 typedef struct tx_topology {
     tx_topo_origin origin;
@@ -328,6 +328,8 @@ tx_status tx_topo_path(const tx_topology *topology, int32_t a, int32_t b, int32_
 double tx_topo_pcie_rate(const tx_topo_pcie *link, bool max);
 /* The numbers of a set, ascending. Allocated; the caller frees it. FORMAT for text that is no set. */
 tx_status tx_topo_set_parse(const char *set, int32_t **numbers, int32_t *count);
+/* Whether two sets have a number in common. */
+bool tx_topo_sets_meet(const char *a, const char *b);
 /* The set of ascending numbers, "0-7,9". Allocated; NULL when out of memory. */
 char *tx_topo_set_text(const int32_t *numbers, int32_t count);
 

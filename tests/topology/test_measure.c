@@ -45,12 +45,12 @@ static bool counted(void *context, const tx_topology *t, const tx_topo_copy *nex
 static void assert_measured(const tx_topology *t, const tx_topo_copy *c)
 {
     if (*c->failure)
-        fail_msg("%s by %s was not measured: %s", tx_topo_copy_name(c->kind), tx_topo_method_name(c->method),
+        fail_msg("%s by %s was not measured: %s", tx_topo_copy_names[c->kind], tx_topo_method_names[c->method],
                  c->failure);
     assert_true(isfinite(c->bandwidth) && c->bandwidth > 0);
     assert_true(isfinite(c->latency) && (c->latency > 0) == (c->kind != TX_TOPO_COPY_IN_HOST));
     assert_true(c->bytes > 0 && c->runs >= 3 && c->runs % 2 == 1);
-    assert_true(*tx_topo_method_name(c->method) && *tx_topo_method_text(c->method));
+    assert_true(*tx_topo_method_names[c->method] && *tx_topo_method_texts[c->method]);
     if (c->kind != TX_TOPO_COPY_BETWEEN)
         return;
     bool same = t->devices[c->from].platform == t->devices[c->to].platform;

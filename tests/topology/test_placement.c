@@ -211,7 +211,7 @@ static void add_device(host *h, tx_topo_device_kind kind, const char *cpus, cons
     *d = (tx_topo_device){.kind = kind, .cpus = cpus, .nodes = nodes, .bus = "", .engine = "", .system = "", .nic = -1};
     h->t.gpus += kind == TX_TOPO_GPU;
     h->t.nics += kind == TX_TOPO_NIC;
-    snprintf(d->label, sizeof d->label, "%s%d", tx_topo_device_name(kind), (int)(h->t.device_count - 1));
+    snprintf(d->label, sizeof d->label, "%s%d", tx_topo_device_names[kind], (int)(h->t.device_count - 1));
     for (int32_t i = 0; i < GPUS_MAX * GPUS_MAX; i++)
         h->pairs[i] = (tx_topo_pair){.class_ = TX_TOPO_NODE, .ancestor = -1, .note = -1};
 }

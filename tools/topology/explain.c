@@ -38,7 +38,7 @@ static void print_device(FILE *out, const tx_topo_device *d)
 /* The legend up to its ";", in which "# " becomes the number of links; where that is not known it goes. */
 static void print_link_legend(FILE *out, const tx_topo_pair *pair)
 {
-    const char *legend = tx_topo_link_legend(pair->link);
+    const char *legend = tx_topo_link_legends[pair->link];
     const int length = (int)strcspn(legend, ";"), before = (int)strcspn(legend, "#");
     if (before >= length)
         fprintf(out, "%.*s", length, legend);
@@ -60,11 +60,12 @@ static void print_class(FILE *out, const way *w)
         fputs(p->indirect ? ", through another device" : "", out);
         if (p->link_rate > 0)
             fprintf(out, ", %.1f GB/s one way", p->link_rate);
-        fprintf(out, " (%s by %s)\n", tx_topo_confidence_name(p->link_confidence), tx_topo_source_name(p->link_source));
+        fprintf(out, " (%s by %s)\n", tx_topo_confidence_names[p->link_confidence],
+                tx_topo_source_names[p->link_source]);
     }
-    fprintf(out, "%-4s  %s (%s%s%s)\n", tx_topo_class_name(p->class_), tx_topo_class_legend(p->class_),
-            tx_topo_confidence_name(p->class_confidence), told ? " by " : "",
-            told ? tx_topo_source_name(p->class_source) : "");
+    fprintf(out, "%-4s  %s (%s%s%s)\n", tx_topo_class_names[p->class_], tx_topo_class_legends[p->class_],
+            tx_topo_confidence_names[p->class_confidence], told ? " by " : "",
+            told ? tx_topo_source_names[p->class_source] : "");
     if (p->note >= 0)
         fprintf(out, "      %s.\n", w->t->notes[p->note].text);
 }

@@ -123,18 +123,18 @@ static void print_about(FILE *out, const tx_topology *t, int32_t a, int32_t b)
     tx_topo_rate rate = tx_topo_pair_rate(t, a, b);
     tx_html(out, "%s \xe2\x86\x92 %s: %s", t->devices[a].label, t->devices[b].label, tx_topo_cell(t, a, b, true, cell));
     if (p->link != TX_TOPO_NO_LINK) {
-        tx_html(out, "\n%s", tx_topo_link_legend(p->link));
+        tx_html(out, "\n%s", tx_topo_link_legends[p->link]);
         if (p->link_rate > 0)
             tx_html(out, "\nLinks: %.1f GB/s one way", p->link_rate);
-        tx_html(out, "\nThrough PCI: %s", tx_topo_class_name(p->class_));
+        tx_html(out, "\nThrough PCI: %s", tx_topo_class_names[p->class_]);
     }
-    tx_html(out, "\n%s", tx_topo_class_legend(p->class_));
+    tx_html(out, "\n%s", tx_topo_class_legends[p->class_]);
     if (p->bridges_a + p->bridges_b > 0)
         tx_html(out, "\nBridges between: %d + %d", p->bridges_a, p->bridges_b);
     if (rate.rate > 0)
         tx_html(out, "\nTo expect: about %.0f GB/s (%s)", rate.rate, limit_text(rate.limit));
     print_measured_pair(out, t, a, b);
-    tx_html(out, "\n%s by %s", tx_topo_confidence_name(p->class_confidence), tx_topo_source_name(p->class_source));
+    tx_html(out, "\n%s by %s", tx_topo_confidence_names[p->class_confidence], tx_topo_source_names[p->class_source]);
     if (p->note >= 0)
         tx_html(out, "\n%s", t->notes[p->note].text);
 }
@@ -142,7 +142,7 @@ static void print_about(FILE *out, const tx_topology *t, int32_t a, int32_t b)
 /* The style's name of a class: "?" cannot be one. */
 static const char *class_style(tx_topo_class value)
 {
-    return value == TX_TOPO_UNKNOWN ? "unknown" : tx_topo_class_name(value);
+    return value == TX_TOPO_UNKNOWN ? "unknown" : tx_topo_class_names[value];
 }
 
 static const char *link_style(tx_topo_link_kind value)
@@ -164,7 +164,7 @@ static void print_cell(FILE *out, const tx_topology *t, int32_t a, int32_t b)
     if (p->link != TX_TOPO_NO_LINK)
         tx_html(out, "<span class=\"direct %s\">%s</span>", link_style(p->link), tx_topo_cell(t, a, b, true, cell));
     tx_html(out, "<span class=\"%s%s\">%s</span></td>", class_style(p->class_),
-            p->link != TX_TOPO_NO_LINK ? " under" : "", tx_topo_class_name(p->class_));
+            p->link != TX_TOPO_NO_LINK ? " under" : "", tx_topo_class_names[p->class_]);
 }
 
 static void print_legend(FILE *out, const tx_topology *t, bool links)
@@ -177,11 +177,11 @@ static void print_legend(FILE *out, const tx_topology *t, bool links)
               out);
     for (tx_topo_link_kind i = TX_TOPO_NVLINK; i < TX_TOPO_LINK_COUNT; i++)
         if (tx_topo_has_link(t, i))
-            tx_html(out, line, link_style(i), tx_topo_link_name(i), i < TX_TOPO_LINK_UNKNOWN ? "#" : "",
-                    tx_topo_link_legend(i));
+            tx_html(out, line, link_style(i), tx_topo_link_names[i], i < TX_TOPO_LINK_UNKNOWN ? "#" : "",
+                    tx_topo_link_legends[i]);
     for (tx_topo_class i = TX_TOPO_LOC; i < TX_TOPO_CLASS_COUNT; i++)
         if (tx_topo_has_class(t, i))
-            tx_html(out, line, class_style(i), tx_topo_class_name(i), "", tx_topo_class_legend(i));
+            tx_html(out, line, class_style(i), tx_topo_class_names[i], "", tx_topo_class_legends[i]);
     fputs("</dl>\n", out);
 }
 
@@ -230,7 +230,7 @@ static void print_devices(FILE *out, const tx_topology *t)
     fputs("</tr></thead>\n<tbody>\n", out);
     for (int32_t i = 0; i < t->device_count; i++) {
         const tx_topo_device *d = &t->devices[i];
-        tx_html(out, "<tr><th scope=\"row\"><span class=\"chip %s\">%s</span></th>", tx_topo_device_name(d->kind),
+        tx_html(out, "<tr><th scope=\"row\"><span class=\"chip %s\">%s</span></th>", tx_topo_device_names[d->kind],
                 d->label);
         for (int32_t k = 1; k < devices.columns; k++) {
             const char *value = devices.cell(t, i, k, room);
@@ -257,7 +257,7 @@ static void print_measured(FILE *out, const tx_topology *t)
         tx_html(out, "<tr><th scope=\"row\">%s</th><td>%s</td><td>%s</td><td>%s</td>", row.from, row.to, row.class_,
                 row.numa);
         tx_html(out, "<td title=\"%s\">%s</td><td class=\"code\">%s</td><td class=\"code\">%s</td>",
-                tx_topo_method_text(t->copies[i].method), row.method, row.rate, row.latency);
+                tx_topo_method_texts[t->copies[i].method], row.method, row.rate, row.latency);
         tx_html(out, "<td class=\"warning\">%s</td></tr>\n", row.remark);
     }
     fputs("</tbody></table></div>\n", out);

@@ -45,7 +45,7 @@ void tx_txtopo_copy_row(const tx_topology *t, int32_t index, tx_txtopo_row *row)
     const tx_topo_copy *copy = &t->copies[index];
     *row = (tx_txtopo_row){.from = end_text(t, copy->from),
                            .to = end_text(t, copy->to),
-                           .method = tx_topo_method_name(copy->method),
+                           .method = tx_topo_method_names[copy->method],
                            .numa = "-",
                            .rate = "-",
                            .latency = "-"};
@@ -67,8 +67,7 @@ static void print_methods(FILE *out, const tx_topology *t)
         for (int32_t i = 0; i < t->copy_count; i++)
             used = used || t->copies[i].method == (tx_topo_method)m;
         if (used)
-            fprintf(out, "  %-12s = %s\n", tx_topo_method_name((tx_topo_method)m),
-                    tx_topo_method_text((tx_topo_method)m));
+            fprintf(out, "  %-12s = %s\n", tx_topo_method_names[m], tx_topo_method_texts[m]);
     }
 }
 
@@ -98,7 +97,7 @@ void tx_txtopo_measured(FILE *out, const tx_topology *t)
 void tx_txtopo_measuring(FILE *out, const tx_topology *t, const tx_topo_copy *next, int32_t done, int32_t count)
 {
     fprintf(out, "\r\033[Kmeasuring %" PRId32 " of %" PRId32 ": %s to %s, %s", done + 1, count, end_text(t, next->from),
-            end_text(t, next->to), tx_topo_method_name(next->method));
+            end_text(t, next->to), tx_topo_method_names[next->method]);
     if (next->numa >= 0)
         fprintf(out, ", NUMA node %" PRId32, next->numa);
     fflush(out);

@@ -140,11 +140,10 @@ static tx_status first_failure(const gathering *g)
 {
     int32_t failed = 0;
     const char *error = NULL;
-    for (int32_t i = 0; i < g->count; i++)
-        if (g->hosts[i].error) {
-            error = error ? error : g->hosts[i].error;
-            failed++;
-        }
+    for (int32_t i = g->count - 1; i >= 0; i--) {
+        error = g->hosts[i].error ? g->hosts[i].error : error;
+        failed += g->hosts[i].error != NULL;
+    }
     return failed ? tx_fail(TX_IO, "%" PRId32 " of %" PRId32 " hosts failed; %s", failed, g->count, error) : TX_OK;
 }
 

@@ -64,7 +64,7 @@ static void legend_line(FILE *out, const char *cell, const char *mark, const cha
 
 static void class_line(const matrix *m, tx_topo_class value)
 {
-    legend_line(m->out, tx_topo_class_name(value), "", tx_topo_class_legend(value));
+    legend_line(m->out, tx_topo_class_names[value], "", tx_topo_class_legends[value]);
 }
 
 /* nvidia-smi's lines always; of the others what the matrix has. */
@@ -78,8 +78,7 @@ static void print_legend(const matrix *m)
         class_line(m, always[i]);
     for (int i = TX_TOPO_NVLINK; i <= TX_TOPO_XELINK && m->links; i++)
         if (i == TX_TOPO_NVLINK || (!m->nvidia && tx_topo_has_link(m->t, (tx_topo_link_kind)i)))
-            legend_line(m->out, tx_topo_link_name((tx_topo_link_kind)i), "#",
-                        tx_topo_link_legend((tx_topo_link_kind)i));
+            legend_line(m->out, tx_topo_link_names[i], "#", tx_topo_link_legends[i]);
     for (size_t i = 0; i < sizeof sometimes / sizeof sometimes[0] && !m->nvidia; i++)
         if (tx_topo_has_class(m->t, sometimes[i]))
             class_line(m, sometimes[i]);
@@ -229,14 +228,14 @@ void tx_txtopo_p2p(FILE *out, const tx_topology *t, const char *letters, bool un
         for (int32_t b = 0; b < count; b++) {
             tx_topo_p2p value = a == b ? TX_TOPO_P2P_OK : worst(tx_topo_pair_of(t, gpus[a], gpus[b]), letters);
             unknown = unknown || value == TX_TOPO_P2P_UNASKED;
-            fprintf(out, "\t%s", a == b ? "X" : tx_topo_p2p_name(value));
+            fprintf(out, "\t%s", a == b ? "X" : tx_topo_p2p_names[value]);
         }
         fputc('\n', out);
     }
     fputs("\nLegend:\n\n  X    = Self\n", out);
     for (int i = 1; i <= TX_TOPO_P2P_COUNT; i++) { /* what is unknown, the first, comes last */
         const tx_topo_p2p value = (tx_topo_p2p)(i % TX_TOPO_P2P_COUNT);
-        legend_line(out, tx_topo_p2p_name(value), "", tx_topo_p2p_legend(value));
+        legend_line(out, tx_topo_p2p_names[value], "", tx_topo_p2p_legends[value]);
     }
     if (unknown)
         fputs("\nU: no driver here could be asked; NVML answers for NVIDIA's GPUs, ROCm SMI for AMD's.\n", out);

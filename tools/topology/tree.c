@@ -47,7 +47,7 @@ static void print_link(FILE *out, const tx_topo_pcie *l)
 
 static void print_chip(FILE *out, const tx_topo_device *d)
 {
-    tx_html(out, "<span class=\"chip %s\">%s</span>", tx_topo_device_name(d->kind), d->label);
+    tx_html(out, "<span class=\"chip %s\">%s</span>", tx_topo_device_names[d->kind], d->label);
 }
 
 static void print_name(FILE *out, const tx_topo_device *d)
