@@ -73,39 +73,37 @@ static void print_warnings(FILE *out, const tx_topology *t, const tx_placement *
             fprintf(out, "\nWarning: %s.\n", t->notes[i].text);
 }
 
-/* MPICH's hydra takes a field a rank; "+" joins CPUs, one by one: before 4.0 it took the first of a range alone. */
-static tx_status print_mpiexec(FILE *out, const tx_placement *p)
+/* MPICH's hydra takes CPUs one by one: before 4.0 it took the first of a range alone. */
+static void print_list(FILE *out, const int32_t *cpus, int32_t count)
 {
-    fprintf(out, "\nMPICH's launcher:\n\n  mpiexec -n %" PRId32 " -bind-to user:", p->ranks);
-    for (int32_t r = 0; r < p->ranks; r++) {
-        int32_t *cpus = NULL, count = 0;
-        tx_status status = tx_topo_set_parse(p->places[r].cpus, &cpus, &count);
-        if (status)
-            return status;
-        for (int32_t i = 0; i < count; i++)
-            fprintf(out, "%s%" PRId32, i > 0 ? "+" : r > 0 ? "," : "", cpus[i]);
-        free(cpus);
-    }
-    fputs(" PROGRAM\n", out);
-    return TX_OK;
+    for (int32_t i = 0; i < count; i++)
+        fprintf(out, "%s%" PRId32, i > 0 ? "+" : "", cpus[i]);
 }
 
 /* A bit a CPU in hexadecimal, as Slurm takes them. */
-static tx_status print_srun(FILE *out, const tx_placement *p)
+static void print_mask(FILE *out, const int32_t *cpus, int32_t count)
 {
-    fprintf(out, "\nSlurm's, on one host:\n\n  srun -n %" PRId32 " --cpu-bind=mask_cpu:", p->ranks);
+    fputs("0x", out);
+    for (int32_t digit = cpus[count - 1] / 4; digit >= 0; digit--) {
+        unsigned value = 0;
+        for (int32_t i = 0; i < count; i++)
+            value |= cpus[i] / 4 == digit ? 1u << cpus[i] % 4 : 0;
+        fprintf(out, "%x", value);
+    }
+}
+
+/* A launcher's line with a field a rank. */
+static tx_status print_fields(FILE *out, const tx_placement *p, const char *who, const char *command,
+                              const char *option, void (*print)(FILE *, const int32_t *, int32_t))
+{
+    fprintf(out, "\n%s:\n\n  %s -n %" PRId32 " %s:", who, command, p->ranks, option);
     for (int32_t r = 0; r < p->ranks; r++) {
         int32_t *cpus = NULL, count = 0;
         tx_status status = tx_topo_set_parse(p->places[r].cpus, &cpus, &count);
         if (status)
             return status;
-        fputs(r > 0 ? ",0x" : "0x", out);
-        for (int32_t digit = cpus[count - 1] / 4; digit >= 0; digit--) {
-            unsigned value = 0;
-            for (int32_t i = 0; i < count; i++)
-                value |= cpus[i] / 4 == digit ? 1u << cpus[i] % 4 : 0;
-            fprintf(out, "%x", value);
-        }
+        fputs(r > 0 ? "," : "", out);
+        print(out, cpus, count);
         free(cpus);
     }
     fputs(" PROGRAM\n", out);
@@ -190,9 +188,9 @@ tx_status tx_txtopo_bind(FILE *out, const tx_topology *topology, int64_t ranks)
         return status;
     print_table(out, topology, placement);
     print_warnings(out, topology, placement);
-    status = print_mpiexec(out, placement);
+    status = print_fields(out, placement, "MPICH's launcher", "mpiexec", "-bind-to user", print_list);
     if (!status)
-        status = print_srun(out, placement);
+        status = print_fields(out, placement, "Slurm's, on one host", "srun", "--cpu-bind=mask_cpu", print_mask);
     if (!status)
         print_each(out, topology, placement);
     tx_placement_free(placement);

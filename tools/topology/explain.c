@@ -177,29 +177,20 @@ static void print_places(FILE *out, const way *w)
 
 static void print_limit(FILE *out, const way *w, const tx_topo_rate *rate)
 {
-    const tx_topo_pair *p = w->pair;
-    fputs("\nWhat limits it: ", out);
-    switch (rate->limit) {
-    case TX_TOPO_LIMIT_LINKS:
-        fprintf(out, "the direct links, about %.1f GB/s one way", rate->rate);
-        if (p->links > 0)
-            fprintf(out, " (%" PRId32 " of %.1f GB/s)", p->links, rate->rate / p->links);
-        else
-            fputs(" if there is one", out);
-        break;
-    case TX_TOPO_LIMIT_PCIE:
-        fprintf(out, "the PCIe link of %s, about %.1f GB/s one way", w->t->nodes[rate->node].bus, rate->rate);
-        break;
-    case TX_TOPO_LIMIT_NUMA:
-        fprintf(out, "the interconnect between NUMA nodes, about %.1f GB/s one way", rate->rate);
-        break;
-    case TX_TOPO_LIMIT_NONE:
-        fputs("no link: both are in one chip, or one of them is the host", out);
-        break;
-    case TX_TOPO_LIMIT_UNKNOWN:
-        fputs("not known: the rate of a part of the way is not told", out);
-        break;
-    }
+    static const char *const texts[] = {
+        [TX_TOPO_LIMIT_UNKNOWN] = "not known: the rate of a part of the way is not told",
+        [TX_TOPO_LIMIT_NONE] = "no link: both are in one chip, or one of them is the host",
+        [TX_TOPO_LIMIT_LINKS] = "the direct links",
+        [TX_TOPO_LIMIT_PCIE] = "the PCIe link of ",
+        [TX_TOPO_LIMIT_NUMA] = "the interconnect between NUMA nodes"};
+    fprintf(out, "\nWhat limits it: %s%s", texts[rate->limit],
+            rate->limit == TX_TOPO_LIMIT_PCIE ? w->t->nodes[rate->node].bus : "");
+    if (rate->rate > 0)
+        fprintf(out, ", about %.1f GB/s one way", rate->rate);
+    if (rate->limit == TX_TOPO_LIMIT_LINKS && w->pair->links > 0)
+        fprintf(out, " (%" PRId32 " of %.1f GB/s)", w->pair->links, rate->rate / w->pair->links);
+    else if (rate->limit == TX_TOPO_LIMIT_LINKS)
+        fputs(" if there is one", out);
     fputs(".\n", out);
 }
 
