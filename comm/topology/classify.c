@@ -252,15 +252,6 @@ static void apply_stated(tx_draft *draft)
 
 /* ---- What is near ------------------------------------------------------------------------------------ */
 
-static void set_affinity(tx_topology *t)
-{
-    for (int32_t i = 0; i < t->device_count; i++) {
-        const tx_topo_node *place = &t->nodes[place_of(t, t->devices[i].node)];
-        t->devices[i].cpus = place->cpus;
-        t->devices[i].nodes = place->nodes;
-    }
-}
-
 /* Whether a NIC is nearer to a device than another one is, and if as near whether fewer devices have it. */
 static bool nearer(const tx_topology *t, int32_t device, int32_t nic, int32_t other, const int32_t *users)
 {
@@ -298,8 +289,11 @@ tx_status tx_topo_classify(tx_draft *draft)
     t->pairs = calloc(n * n + 1, sizeof *t->pairs);
     if (!t->pairs)
         return tx_fail(TX_MEMORY, "topology: out of memory for the pairs of %zu devices", n);
-    if (!stated)
-        set_affinity(t);
+    for (int32_t i = 0; i < t->device_count && !stated; i++) {
+        const tx_topo_node *place = &t->nodes[place_of(t, t->devices[i].node)];
+        t->devices[i].cpus = place->cpus;
+        t->devices[i].nodes = place->nodes;
+    }
     for (int32_t a = 0; a < t->device_count; a++)
         for (int32_t b = a; b < t->device_count; b++) {
             tx_topo_pair *pair = &t->pairs[(size_t)a * n + (size_t)b], *back = &t->pairs[(size_t)b * n + (size_t)a];

@@ -77,12 +77,6 @@ typedef struct session {
     int32_t count;
 } session;
 
-static bool load(level_zero *api, void *library)
-{
-    FUNCTIONS(TX_TOPO_LOAD)
-    return api->init && api->drivers && api->devices && api->pci;
-}
-
 static void read_port(session *s, handle h, int32_t node)
 {
     port_properties properties = {.type = STRUCT_PORT};
@@ -172,8 +166,10 @@ void tx_topo_level_zero(tx_draft *draft)
     void *library = tx_topo_library("libze_loader.so.1");
     if (!library)
         return;
-    if (load(&s.api, library)) {
-        int code = s.api.init(0);
+    level_zero *api = &s.api;
+    FUNCTIONS(TX_TOPO_LOAD)
+    if (api->init && api->drivers && api->devices && api->pci) {
+        int code = api->init(0);
         if (code == SUCCESS)
             ask(&s);
         else

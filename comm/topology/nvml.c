@@ -64,12 +64,6 @@ typedef struct session {
     int32_t count;
 } session;
 
-static bool load(nvml *api, void *library)
-{
-    FUNCTIONS(TX_TOPO_LOAD)
-    return api->init && api->count && api->handle && api->pci;
-}
-
 /* ---- Devices ------------------------------------------------------------------------------------- */
 
 /* The draft's device of a listed GPU; one without a place is added where the tree has no such function. */
@@ -296,16 +290,20 @@ void tx_topo_nvml(tx_draft *draft)
     void *library = tx_topo_library("libnvidia-ml.so.1");
     const char *problem = NULL;
     int code = SUCCESS;
+    nvml *api = &s.api;
+    if (library) {
+        FUNCTIONS(TX_TOPO_LOAD)
+    }
     if (!library)
         problem = "is not there";
-    else if (!load(&s.api, library))
+    else if (!api->init || !api->count || !api->handle || !api->pci)
         problem = "lacks functions";
-    else if ((code = s.api.init()) != SUCCESS)
+    else if ((code = api->init()) != SUCCESS)
         problem = "does not start";
     if (!problem) {
         ask(&s);
-        if (s.api.shutdown)
-            s.api.shutdown();
+        if (api->shutdown)
+            api->shutdown();
     } else if (nvidia_gpus(draft) > 1)
         tx_draft_note(draft, true, "NVML: libnvidia-ml.so.1 %s (%d): NVLinks are not shown", problem, code);
     if (library)

@@ -30,12 +30,6 @@ typedef struct session {
     uint32_t count;
 } session;
 
-static bool load(rsmi *api, void *library)
-{
-    FUNCTIONS(TX_TOPO_LOAD)
-    return api->init && api->count && api->pci;
-}
-
 /* Domain, bus, device and function of the library's number, which has more than that between them. */
 static uint64_t key_of(uint64_t id)
 {
@@ -141,12 +135,14 @@ void tx_topo_rsmi(tx_draft *draft)
         library = tx_topo_library("librocm_smi64.so");
     if (!library)
         return; /* the kernel has told about XGMI already */
-    if (load(&s.api, library)) {
-        int code = s.api.init(0);
+    rsmi *api = &s.api;
+    FUNCTIONS(TX_TOPO_LOAD)
+    if (api->init && api->count && api->pci) {
+        int code = api->init(0);
         if (code == SUCCESS) {
             ask(&s);
-            if (s.api.shut_down)
-                s.api.shut_down();
+            if (api->shut_down)
+                api->shut_down();
         } else
             tx_draft_note(draft, true, "ROCm SMI does not start (error %d)", code);
     }

@@ -94,12 +94,6 @@ static const char *machine_name(const tx_topology *t)
 
 /* ---- Matrix ------------------------------------------------------------------------------------------ */
 
-static const char *limit_text(tx_topo_limit limit)
-{
-    static const char *const words[] = {"", "", "direct links", "PCIe", "between NUMA nodes"};
-    return words[limit];
-}
-
 static void print_measured_pair(FILE *out, const tx_topology *t, int32_t a, int32_t b)
 {
     for (int32_t i = 0; i < t->copy_count; i++) {
@@ -118,6 +112,7 @@ static void print_measured_pair(FILE *out, const tx_topology *t, int32_t a, int3
 /* What is said of a pair when it is pointed at. */
 static void print_about(FILE *out, const tx_topology *t, int32_t a, int32_t b)
 {
+    static const char *const limits[] = {"", "", "direct links", "PCIe", "between NUMA nodes"};
     char cell[16];
     const tx_topo_pair *p = tx_topo_pair_of(t, a, b);
     tx_topo_rate rate = tx_topo_pair_rate(t, a, b);
@@ -132,7 +127,7 @@ static void print_about(FILE *out, const tx_topology *t, int32_t a, int32_t b)
     if (p->bridges_a + p->bridges_b > 0)
         tx_html(out, "\nBridges between: %d + %d", p->bridges_a, p->bridges_b);
     if (rate.rate > 0)
-        tx_html(out, "\nTo expect: about %.0f GB/s (%s)", rate.rate, limit_text(rate.limit));
+        tx_html(out, "\nTo expect: about %.0f GB/s (%s)", rate.rate, limits[rate.limit]);
     print_measured_pair(out, t, a, b);
     tx_html(out, "\n%s by %s", tx_topo_confidence_names[p->class_confidence], tx_topo_source_names[p->class_source]);
     if (p->note >= 0)
