@@ -205,23 +205,19 @@ static tx_status load(hwloc_topology_t *topology, const char *xml, size_t size)
     return TX_OK;
 }
 
-static void read_all(tx_hwloc_reader *r)
-{
-    tx_hwloc_node(r, hwloc_get_root_obj(r->topology));
-    tx_hwloc_read_devices(r);
-    read_numa(r);
-    read_cpus(r);
-    tx_hwloc_read_links(r);
-    r->draft->t->host = tx_draft_text(r->draft, tx_hwloc_info(hwloc_get_root_obj(r->topology), "HostName"));
-}
-
 tx_status tx_topo_hwloc_read(const char *xml, size_t size, tx_draft *draft, bool *local)
 {
     tx_hwloc_reader r = {.draft = draft};
     tx_status status = load(&r.topology, xml, size);
     if (status)
         return status;
-    read_all(&r);
+    hwloc_obj_t root = hwloc_get_root_obj(r.topology);
+    tx_hwloc_node(&r, root);
+    tx_hwloc_read_devices(&r);
+    read_numa(&r);
+    read_cpus(&r);
+    tx_hwloc_read_links(&r);
+    draft->t->host = tx_draft_text(draft, tx_hwloc_info(root, "HostName"));
     *local = hwloc_topology_is_thissystem(r.topology);
     hwloc_topology_destroy(r.topology);
     return draft->status;

@@ -227,11 +227,6 @@ static tx_status add_cpus(tx_draft *draft)
 }
 
 /* The row's name must be the header's next one. */
-static bool is_row(const reader *r)
-{
-    return r->token_count > 0 && (gpu_name(r->tokens[0]) || nic_name(r->tokens[0])) && !strchr(r->tokens[0], ':');
-}
-
 static bool names_device(const reader *r, const tx_topo_device *d)
 {
     const char *token = r->tokens[0];
@@ -262,7 +257,7 @@ static tx_status read_rows(reader *r)
             read_nic_legend(r);
             continue;
         }
-        if (!is_row(r))
+        if (r->token_count == 0 || (!gpu_name(r->tokens[0]) && !nic_name(r->tokens[0])) || strchr(r->tokens[0], ':'))
             continue;
         if (!names_device(r, &r->draft->t->devices[r->rows]))
             return tx_fail(TX_FORMAT, "the rows are not in the header's order: %.60s", r->tokens[0]);

@@ -12,20 +12,29 @@ typedef struct matrix {
     FILE *out;
     const tx_topology *t;
     bool links, nvidia, underline;
+    int32_t list[TX_TOPO_DEVICES_MAX], count; /* rows and columns */
 } matrix;
+
+/* Lists the devices of a kind up to `last`; how many. */
+static int32_t list_devices(const tx_topology *t, tx_topo_device_kind last, int32_t *list)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < t->device_count; i++)
+        if (t->devices[i].kind <= last)
+            list[count++] = i;
+    return count;
+}
 
 /* ---- Matrix --------------------------------------------------------------------------------------- */
 
-static bool shown(const matrix *m, int32_t device)
+/* The labels of the first `count` of the devices in `list`, then `rest`. */
+static void print_header(FILE *out, const tx_topology *t, const int32_t *list, int32_t count, const char *rest,
+                         bool underline)
 {
-    return !m->nvidia || m->t->devices[device].kind != TX_TOPO_CPU;
-}
-
-static void print_header(FILE *out, const char *const *labels, bool underline)
-{
-    for (const char *before = underline ? "\t\x1b[4m" : "\t"; *labels; labels++, before = "\t")
-        fprintf(out, "%s%s", before, *labels);
-    fputs(underline ? "\x1b[0m\n" : "\n", out);
+    const char *before = underline ? "\t\x1b[4m" : "\t";
+    for (int32_t i = 0; i < count; i++, before = "\t")
+        fprintf(out, "%s%s", before, t->devices[list[i]].label);
+    fprintf(out, "%s%s%s\n", *rest ? before : "", rest, underline ? "\x1b[0m" : "");
 }
 
 static const char *cell_text(const matrix *m, int32_t a, int32_t b, char text[16])
@@ -45,9 +54,8 @@ static void print_row(const matrix *m, int32_t a)
     const bool near = m->nvidia ? d->kind == TX_TOPO_GPU : d->kind != TX_TOPO_NIC;
     char cell[16];
     fputs(d->label, m->out);
-    for (int32_t b = 0; b < m->t->device_count; b++)
-        if (shown(m, b))
-            fprintf(m->out, a == b ? "\t %s " : "\t%s", cell_text(m, a, b, cell));
+    for (int32_t i = 0; i < m->count; i++)
+        fprintf(m->out, a == m->list[i] ? "\t %s " : "\t%s", cell_text(m, a, m->list[i], cell));
     if (!near) {
         fputs("\t\t\t\t\n", m->out);
         return;
@@ -94,21 +102,12 @@ static void print_legend(const matrix *m)
         fputc('\n', m->out);
 }
 
-static void print_matrix(const matrix *m)
+static void print_matrix(matrix *m)
 {
-    const char *labels[TX_TOPO_DEVICES_MAX + 4];
-    int32_t count = 0;
-    for (int32_t i = 0; i < m->t->device_count; i++)
-        if (shown(m, i))
-            labels[count++] = m->t->devices[i].label;
-    labels[count++] = "CPU Affinity";
-    labels[count++] = "NUMA Affinity";
-    labels[count++] = "GPU NUMA ID";
-    labels[count] = NULL;
-    print_header(m->out, labels, m->underline);
-    for (int32_t i = 0; i < m->t->device_count; i++)
-        if (shown(m, i))
-            print_row(m, i);
+    m->count = list_devices(m->t, m->nvidia ? TX_TOPO_NIC : TX_TOPO_CPU, m->list);
+    print_header(m->out, m->t, m->list, m->count, "CPU Affinity\tNUMA Affinity\tGPU NUMA ID", m->underline);
+    for (int32_t i = 0; i < m->count; i++)
+        print_row(m, m->list[i]);
     print_legend(m);
 }
 
@@ -213,18 +212,12 @@ static tx_topo_p2p worst(const tx_topo_pair *pair, const char *letters)
 
 void tx_txtopo_p2p(FILE *out, const tx_topology *t, const char *letters, bool underline)
 {
-    const char *labels[TX_TOPO_DEVICES_MAX + 1];
-    int32_t gpus[TX_TOPO_DEVICES_MAX], count = 0;
+    int32_t gpus[TX_TOPO_DEVICES_MAX];
+    const int32_t count = list_devices(t, TX_TOPO_GPU, gpus);
     bool unknown = false;
-    for (int32_t i = 0; i < t->device_count; i++)
-        if (t->devices[i].kind == TX_TOPO_GPU) {
-            labels[count] = t->devices[i].label;
-            gpus[count++] = i;
-        }
-    labels[count] = NULL;
-    print_header(out, labels, underline);
+    print_header(out, t, gpus, count, "", underline);
     for (int32_t a = 0; a < count; a++) {
-        fputs(labels[a], out);
+        fputs(t->devices[gpus[a]].label, out);
         for (int32_t b = 0; b < count; b++) {
             tx_topo_p2p value = a == b ? TX_TOPO_P2P_OK : worst(tx_topo_pair_of(t, gpus[a], gpus[b]), letters);
             unknown = unknown || value == TX_TOPO_P2P_UNASKED;
