@@ -72,12 +72,10 @@ int32_t tx_draft_device_at(const tx_draft *draft, int32_t node, int32_t partitio
  * source vouches for it by setting `source`. */
 #define TX_DRAFT_UNSURE TX_TOPO_FROM_NOWHERE
 
-/* ---- Strings (pool.c) ------------------------------------------------------------------------------ */
+/* ---- Strings ------------------------------------------------------------------------------ */
 
 typedef struct tx_topo_pool tx_topo_pool; /* what owns the strings of a topology, freed together */
 
-tx_topo_pool *tx_topo_pool_create(void); /* NULL: out of memory */
-void tx_topo_pool_free(tx_topo_pool *pool);
 /* A copy that lives as long as the pool, with what is no UTF-8 and control characters made "?" and the spaces at both
  * ends removed; NULL: out of memory. */
 const char *tx_topo_pool_text(tx_topo_pool *pool, const char *text);
@@ -94,7 +92,5 @@ tx_status tx_topo_classify(tx_draft *draft);
 bool tx_topo_bus_parse(const char *text, uint64_t *key);
 /* The maker's name of PCI's number, which is a constant; "" unknown. */
 const char *tx_topo_vendor(int32_t vendor_id);
-/* PCI's number of a maker of CPUs, by the name that the CPU tells, "AuthenticAMD"; 0 unknown. */
-int32_t tx_topo_cpu_vendor(const char *name);
 
 #endif

@@ -104,7 +104,9 @@ int32_t tx_hwloc_node(tx_hwloc_reader *r, hwloc_obj_t obj)
     if (node.kind == TX_TOPO_PACKAGE || node.kind == TX_TOPO_GROUP)
         node.name = tx_draft_format(r->draft, "%s %u", type, obj->logical_index);
     if (node.kind == TX_TOPO_PACKAGE)
-        node.vendor_id = tx_topo_cpu_vendor(tx_hwloc_info(obj, "CPUVendor"));
+        node.vendor_id = strcmp(tx_hwloc_info(obj, "CPUVendor"), "AuthenticAMD") == 0   ? 0x1022
+                         : strcmp(tx_hwloc_info(obj, "CPUVendor"), "GenuineIntel") == 0 ? 0x8086
+                                                                                        : 0;
     if (node.kind <= TX_TOPO_GROUP) {
         node.cpus = set_text(r->draft, obj->cpuset);
         node.nodes = nodes_text(r, obj->nodeset);

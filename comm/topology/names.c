@@ -63,11 +63,6 @@ const char *tx_topo_vendor(int32_t vendor_id)
     return "";
 }
 
-int32_t tx_topo_cpu_vendor(const char *name)
-{
-    return strcmp(name, "AuthenticAMD") == 0 ? 0x1022 : strcmp(name, "GenuineIntel") == 0 ? 0x8086 : 0;
-}
-
 /* ---- Cells --------------------------------------------------------------------------------------- */
 
 const char *tx_topo_cell(const tx_topology *topology, int32_t a, int32_t b, bool links, char text[16])
