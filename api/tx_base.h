@@ -65,8 +65,17 @@ const char *tx_error(void);
 #endif
 /* Records a failure: sets this thread's message and returns `status`. For code that extends TX. */
 tx_status tx_fail(tx_status status, const char *format, ...) TX_PRINTF(2, 3);
-/* Puts "context: " before this thread's message and returns `status`. */
+/* Puts "context: " before this thread's message where `status` is a failure; returns `status`. */
 tx_status tx_fail_in(tx_status status, const char *format, ...) TX_PRINTF(2, 3);
+/* Ends the function with the status of a call that fails. */
+#define TX_TRY(call)                       \
+    do {                                   \
+        const tx_status tx_tried = (call); \
+        if (tx_tried != TX_OK)             \
+            return tx_tried;               \
+    } while (0)
+/* For a function that releases something at its end: does the call unless `status` tells of a failure before. */
+#define TX_THEN(status, call) ((status) = (status) != TX_OK ? (status) : (call))
 
 /* ---- Telling ------------------------------------------------------------------------------ */
 

@@ -9,14 +9,36 @@
 #include <inttypes.h>
 #include <netdb.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const char *const words[TX_BEAT_COUNT] = {
-#define X(name, word) word,
+/* What stands behind a word: its type, and the least number or the least length of a text. */
+typedef struct field {
+    enum { INT32, INT64, WORD, REST } type; /* REST: all that follows, cut to its room */
+    size_t at, room;
+    int64_t least;
+} field;
+
+#define FIELD(type, member, least)                                           \
+    {                                                                        \
+        type, offsetof(tx_beat, member), sizeof((tx_beat *)0)->member, least \
+    }
+static const field fields[] = {
+    ['t'] = FIELD(WORD, token, 1),    ['r'] = FIELD(INT32, rank, 0),   ['n'] = FIELD(INT32, size, 1),
+    ['p'] = FIELD(INT64, pid, 1),     ['h'] = FIELD(WORD, host, 1),    ['s'] = FIELD(INT64, step, -1),
+    ['b'] = FIELD(INT32, bucket, -1), ['e'] = FIELD(INT32, status, 0), ['f'] = FIELD(REST, text, 1),
+    ['m'] = FIELD(REST, text, 0),
+};
+#undef FIELD
+
+static const struct {
+    const char *word, *fields;
+} lines[TX_BEAT_COUNT] = {
+#define X(name, word, fields) {word, fields},
     TX_BEAT_MAP(X)
 #undef X
 };
@@ -25,32 +47,17 @@ static const char *const words[TX_BEAT_COUNT] = {
 
 size_t tx_beat_print(const tx_beat *b, char line[TX_BEAT_LINE])
 {
-    char *end = line + TX_BEAT_LINE - 1;
-    int length = snprintf(line, TX_BEAT_LINE - 1, "%s", words[b->kind]);
-    char *at = line + length;
-    size_t room = (size_t)(end - at);
-    switch (b->kind) {
-    case TX_BEAT_HELLO:
-        length = snprintf(at, room, " %s %" PRId32 " %" PRId32 " %" PRId64 " %s", b->token, b->rank, b->size, b->pid,
-                          b->host);
-        break;
-    case TX_BEAT_STEP:
-        length = snprintf(at, room, " %" PRId64, b->step);
-        break;
-    case TX_BEAT_WAIT:
-    case TX_BEAT_LOST:
-        length = snprintf(at, room, " %" PRId32 " %" PRId64 " %" PRId32, b->rank, b->step, b->bucket);
-        break;
-    case TX_BEAT_SAVED:
-        length = snprintf(at, room, " %s", b->text);
-        break;
-    case TX_BEAT_FAILED:
-        length = snprintf(at, room, " %" PRId32 " %s", b->status, b->text);
-        break;
-    default:
-        length = 0;
+    char *at = line + sprintf(line, "%s", lines[b->kind].word); /* all texts together are shorter than the line */
+    for (const char *name = lines[b->kind].fields; *name; name++) {
+        const field *f = &fields[(unsigned char)*name];
+        const void *value = (const char *)b + f->at;
+        if (f->type == INT32)
+            at += sprintf(at, " %" PRId32, *(const int32_t *)value);
+        else if (f->type == INT64)
+            at += sprintf(at, " %" PRId64, *(const int64_t *)value);
+        else
+            at += sprintf(at, " %s", (const char *)value);
     }
-    at += length; /* every text is shorter than the line */
     for (char *c = line; c < at; c++)
         if ((unsigned char)*c < ' ' || *c == 127)
             *c = ' ';
@@ -60,72 +67,34 @@ size_t tx_beat_print(const tx_beat *b, char line[TX_BEAT_LINE])
 }
 
 /* Takes a blank and the number after it. */
-static bool take_number(const char **at, int64_t least, int64_t most, int64_t *number)
+static bool take_number(const char **at, const field *f, void *to)
 {
     char *end;
     if ((*at)[0] != ' ' || ((*at)[1] != '-' && ((*at)[1] < '0' || (*at)[1] > '9')))
         return false;
     errno = 0;
     int64_t value = strtoll(*at + 1, &end, 10);
-    if (errno || end == *at + 1 || (*end && *end != ' ') || value < least || value > most)
+    if (errno || end == *at + 1 || (*end && *end != ' ') || value < f->least ||
+        value > (f->type == INT32 ? INT32_MAX : INT64_MAX))
         return false;
     *at = end;
-    *number = value;
+    if (f->type == INT32)
+        *(int32_t *)to = (int32_t)value;
+    else
+        *(int64_t *)to = value;
     return true;
 }
 
-static bool take_small(const char **at, int32_t least, int32_t *number)
+/* Takes a blank and the text after it; where it may be empty, the blank may lack. */
+static bool take_text(const char **at, const field *f, char *to)
 {
-    int64_t value;
-    if (!take_number(at, least, INT32_MAX, &value))
+    const char *text = **at == ' ' ? *at + 1 : *at;
+    const size_t length = f->type == WORD ? strcspn(text, " ") : strlen(text);
+    if ((**at && **at != ' ') || length < (size_t)f->least || (f->type == WORD && length >= f->room))
         return false;
-    *number = (int32_t)value;
+    snprintf(to, f->room, "%.*s", (int)length, text);
+    *at = text + length;
     return true;
-}
-
-/* Takes a blank and a word of 1 to room - 1 characters. */
-static bool take_word(const char **at, char *word, size_t room)
-{
-    if (**at != ' ')
-        return false;
-    size_t length = strcspn(*at + 1, " ");
-    if (length == 0 || length >= room)
-        return false;
-    memcpy(word, *at + 1, length);
-    word[length] = 0;
-    *at += 1 + length;
-    return true;
-}
-
-/* Takes a blank and the rest, cut to its room; no text at all is an empty one. */
-static bool take_text(const char **at, char *text, size_t room)
-{
-    if (**at && **at != ' ')
-        return false;
-    snprintf(text, room, "%.*s", (int)room - 1, **at ? *at + 1 : "");
-    *at += strlen(*at);
-    return true;
-}
-
-static bool parse_rest(const char **at, tx_beat *b)
-{
-    switch (b->kind) {
-    case TX_BEAT_HELLO:
-        return take_word(at, b->token, sizeof b->token) && take_small(at, 0, &b->rank) && take_small(at, 1, &b->size) &&
-               take_number(at, 1, INT64_MAX, &b->pid) && take_word(at, b->host, sizeof b->host) && b->rank < b->size;
-    case TX_BEAT_STEP:
-        return take_number(at, -1, INT64_MAX, &b->step);
-    case TX_BEAT_WAIT:
-    case TX_BEAT_LOST:
-        return take_small(at, 0, &b->rank) && take_number(at, -1, INT64_MAX, &b->step) &&
-               take_small(at, -1, &b->bucket);
-    case TX_BEAT_SAVED:
-        return take_text(at, b->text, sizeof b->text) && b->text[0];
-    case TX_BEAT_FAILED:
-        return take_small(at, 0, &b->status) && take_text(at, b->text, sizeof b->text);
-    default:
-        return true;
-    }
 }
 
 bool tx_beat_parse(const char *line, size_t length, tx_beat *beat)
@@ -136,17 +105,23 @@ bool tx_beat_parse(const char *line, size_t length, tx_beat *beat)
     memcpy(text, line, length);
     text[length] = 0;
     size_t word = strcspn(text, " ");
-    for (int kind = 0; kind < TX_BEAT_COUNT; kind++) {
-        if (strlen(words[kind]) != word || strncmp(text, words[kind], word) != 0)
-            continue;
-        tx_beat read = {.kind = (tx_beat_kind)kind};
-        const char *at = text + word;
-        if (!parse_rest(&at, &read) || *at)
+    int kind = 0;
+    while (kind < TX_BEAT_COUNT && (strlen(lines[kind].word) != word || strncmp(text, lines[kind].word, word) != 0))
+        kind++;
+    if (kind == TX_BEAT_COUNT)
+        return false;
+    tx_beat read = {.kind = (tx_beat_kind)kind};
+    const char *at = text + word;
+    for (const char *name = lines[kind].fields; *name; name++) {
+        const field *f = &fields[(unsigned char)*name];
+        void *to = (char *)&read + f->at;
+        if (f->type == INT32 || f->type == INT64 ? !take_number(&at, f, to) : !take_text(&at, f, to))
             return false;
-        *beat = read;
-        return true;
     }
-    return false;
+    if (*at || (kind == TX_BEAT_HELLO && read.rank >= read.size))
+        return false;
+    *beat = read;
+    return true;
 }
 
 /* ---- The connection ----------------------------------------------------------------------------------- */

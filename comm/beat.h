@@ -12,18 +12,19 @@
 #define TX_BEAT_LINE 1024 /* bytes of the longest line, its end included */
 #define TX_BEAT_TOKEN 32  /* characters, hexadecimal */
 
-/* What follows the word in a line; TEXT goes to the line's end. X(NAME, "word") */
-#define TX_BEAT_MAP(X)                                                                               \
-    X(HELLO, "hello")   /* TOKEN RANK SIZE PID HOST: the first line */                               \
-    X(STEP, "step")     /* STEP: this is the last one done; told again and again */                  \
-    X(WAIT, "wait")     /* RANK STEP BUCKET: it waits for another rank, see tx_comm_laggard */       \
-    X(SAVED, "saved")   /* TEXT: a checkpoint */                                                     \
-    X(LOST, "lost")     /* RANK STEP BUCKET: it ends because that one (or itself) does not get on */ \
-    X(FAILED, "failed") /* STATUS TEXT: it ends with this exit status */                             \
-    X(DONE, "done")     /* it has nothing left to do; of rank 0: everything is written */
+/* What follows the word: Token, Rank, number of raNks (n), Pid, Host, Step, Bucket, Exit status, a File, a Message. A
+ * file or a message goes to the line's end; a message may be empty. X(NAME, "word", "fields") */
+#define TX_BEAT_MAP(X)                                                                    \
+    X(HELLO, "hello", "trnph") /* the first line */                                       \
+    X(STEP, "step", "s")       /* this is the last one done; told again and again */      \
+    X(WAIT, "wait", "rsb")     /* it waits for another rank, see tx_comm_laggard */       \
+    X(SAVED, "saved", "f")     /* a checkpoint */                                         \
+    X(LOST, "lost", "rsb")     /* it ends because that one (or itself) does not get on */ \
+    X(FAILED, "failed", "em")  /* it ends with this exit status */                        \
+    X(DONE, "done", "")        /* it has nothing left to do; of rank 0: everything is written */
 
 typedef enum tx_beat_kind {
-#define X(name, word) TX_BEAT_##name,
+#define X(name, word, fields) TX_BEAT_##name,
     TX_BEAT_MAP(X)
 #undef X
         TX_BEAT_COUNT

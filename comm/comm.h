@@ -56,6 +56,8 @@ int64_t tx_comm_shard(int64_t count, int32_t size, int32_t rank);
 int32_t tx_comm_split(int32_t count);
 
 typedef struct tx_comm tx_comm;
+typedef struct tx_queue tx_queue;
+typedef struct tx_pulse tx_pulse;
 
 /* A rank, as another one sees it. */
 typedef struct tx_comm_rank {
@@ -132,6 +134,8 @@ struct tx_comm {
     int32_t rank, size;
     int32_t local_rank, local_size; /* among the ranks of this host */
     const tx_comm_rank *ranks;      /* all of them */
+    tx_queue *queue;                /* of transfers that have begun */
+    tx_pulse *pulse;                /* NULL: none, of one rank */
 };
 
 /* The communicator of this process: mpi where it was built in and a launcher says that it started several ranks, else

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What every communicator needs: argument checks, order of requests, the launcher's environment. */
+ * What every communicator needs: argument checks, the launcher's environment. */
 #include "comm/common.h"
+
+#include "api/base/check.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -34,23 +36,23 @@ tx_status tx_comm_check(const tx_comm *comm, const tx_transfer *t)
         return tx_fail(TX_INVALID, "collective number %d is unknown", (int)t->kind);
     if (t->kind == TX_BARRIER)
         return TX_OK;
-    tx_status status = check_data(call, t->data, t->count, t->dtype);
-    if (!status && t->wire != t->dtype && !(t->dtype == TX_F32 && t->wire == TX_BF16))
+    TX_CHECK(check_data(call, t->data, t->count, t->dtype));
+    if (t->wire != t->dtype && !(t->dtype == TX_F32 && t->wire == TX_BF16))
         return tx_fail(TX_INVALID, "%s: %s cannot be sent as %s", call, tx_dtype_name(t->dtype),
                        tx_dtype_name(t->wire));
-    if (!status && t->kind == TX_BROADCAST && (t->root < 0 || t->root >= comm->size))
+    if (t->kind == TX_BROADCAST && (t->root < 0 || t->root >= comm->size))
         return tx_fail(TX_INVALID, "%s: there is no rank %" PRId32 " among %" PRId32, call, t->root, comm->size);
-    return status;
+    return TX_OK;
 }
 
 tx_status tx_comm_check_pair(const tx_comm *comm, const char *call, const void *data, int64_t count, tx_dtype dtype,
                              int32_t other)
 {
-    tx_status status = check_data(call, data, count, dtype);
-    if (!status && (other < 0 || other >= comm->size || other == comm->rank))
+    TX_CHECK(check_data(call, data, count, dtype));
+    if (other < 0 || other >= comm->size || other == comm->rank)
         return tx_fail(TX_INVALID, "%s: rank %" PRId32 " is no other of the %" PRId32 " ranks", call, other,
                        comm->size);
-    return status;
+    return TX_OK;
 }
 
 tx_status tx_comm_open(int *argc, char ***argv, tx_comm **comm)
@@ -77,8 +79,8 @@ int32_t tx_comm_size_of(const tx_comm *comm)
 tx_status tx_comm_run(tx_comm *comm, const tx_transfer *transfer)
 {
     int32_t request = 0;
-    tx_status status = comm->table->begin(comm, transfer, &request);
-    return status ? status : comm->table->wait(comm, request);
+    TX_CHECK(comm->table->begin(comm, transfer, &request));
+    return comm->table->wait(comm, request);
 }
 
 tx_status tx_comm_collect(tx_comm *comm, tx_collective kind, void *data, int64_t count, tx_dtype dtype, int32_t root)
@@ -109,32 +111,6 @@ int32_t tx_comm_split(int32_t count)
     while (split < count - split)
         split *= 2;
     return split;
-}
-
-int32_t tx_requests_begin(tx_requests *requests)
-{
-    if (requests->done == requests->begun)
-        *requests = (tx_requests){0};
-    return requests->begun++;
-}
-
-tx_status tx_requests_end(tx_requests *requests, int32_t request)
-{
-    if (requests->done == requests->begun)
-        return tx_fail(TX_INVALID, "wait: request %" PRId32 " was not begun or is done already", request);
-    if (request != requests->done)
-        return tx_fail(TX_INVALID, "wait: request %" PRId32 " is not the oldest one, %" PRId32, request,
-                       requests->done);
-    requests->done++;
-    return TX_OK;
-}
-
-tx_status tx_requests_idle(const tx_requests *requests, const char *call)
-{
-    int32_t outstanding = requests->begun - requests->done;
-    if (outstanding > 0)
-        return tx_fail(TX_INVALID, "%s: %" PRId32 " transfers are outstanding: wait for them first", call, outstanding);
-    return TX_OK;
 }
 
 /* How launchers tell a process how many ranks there are, and which it is. Open MPI's comes first: under Slurm its

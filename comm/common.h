@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What communicators share: checks of their arguments, sums over ranks, the order of requests, and what the
- * launcher's environment says about the ranks it started. */
+ * What communicators share: checks of their arguments, sums over ranks, and what the launcher's environment says about
+ * the ranks it started. */
 #ifndef TX_COMM_COMMON_H
 #define TX_COMM_COMMON_H
 
@@ -24,17 +24,6 @@ typedef struct tx_term {
  * make subtrees of the tree (tx_comm_split) over these. Summed in fp32 and rounded once where `dtype` is BF16; I32
  * wraps round. Where `out` is a term's data it is the same element for element. One term is copied or converted. */
 void tx_comm_sum(const tx_term *term, int32_t terms, void *const *out, int32_t outs, int64_t count, tx_dtype dtype);
-
-/* Requests are numbered from 0; the numbers start again whenever none is outstanding. */
-typedef struct tx_requests {
-    int32_t begun, done;
-} tx_requests;
-
-int32_t tx_requests_begin(tx_requests *requests);
-/* INVALID unless `request` is the oldest outstanding one; then it counts as done. */
-tx_status tx_requests_end(tx_requests *requests, int32_t request);
-/* INVALID unless nothing is outstanding; `call` is the function's name in the message. */
-tx_status tx_requests_idle(const tx_requests *requests, const char *call);
 
 /* Which of the ranks that a launcher started this process is; -1 where no launcher says so. */
 int32_t tx_launcher_rank(void);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Transfers between groups of ranks: who sends what to whom, chunk by chunk. */
 #include "comm/exchange.h"
+#include "api/base/check.h"
 #include "comm/common.h"
 
 #include <stdlib.h>
@@ -55,10 +56,7 @@ void tx_exchange_free(tx_exchange *exchange)
 {
     if (!exchange)
         return;
-    free(exchange->piece);
     free(exchange->buffers);
-    free(exchange->term);
-    free(exchange->out);
     free(exchange);
 }
 
@@ -95,31 +93,26 @@ static tx_status make_buffers(tx_exchange *e)
 
 tx_status tx_exchange_create(const tx_layout *layout, tx_transport *transport, tx_group *group, tx_exchange **exchange)
 {
-    tx_exchange *e = calloc(1, sizeof *e);
     const size_t size = (size_t)layout->size;
-    if (e) {
-        e->layout = layout;
-        e->transport = transport;
-        e->group = group;
-        e->mine = layout->group[transport->rank];
-        e->piece = malloc(size * sizeof *e->piece);
-        e->term = malloc(size * sizeof *e->term);
-        e->out = malloc((size + 1) * sizeof *e->out);
-    }
-    if (!e || !e->piece || !e->term || !e->out) {
-        tx_exchange_free(e);
+    tx_exchange *e = calloc(1, sizeof *e + size * (sizeof *e->term + sizeof *e->piece) + (size + 1) * sizeof *e->out);
+    if (!e)
         return tx_fail(TX_MEMORY, "no memory for a communicator");
-    }
+    e->layout = layout;
+    e->transport = transport;
+    e->group = group;
+    e->mine = layout->group[transport->rank];
+    e->term = (tx_term *)(e + 1);
+    e->out = (void **)(e->term + size);
+    e->piece = (int32_t *)(e->out + size + 1);
     for (int32_t owner = 0; owner < layout->size; owner++)
         if (layout->group[owner] != e->mine && tx_layout_handler(layout, e->mine, owner) == transport->rank)
             e->piece[e->pieces++] = owner;
     tx_status status = layout->groups > 1 ? make_buffers(e) : TX_OK;
-    if (status) {
+    if (status)
         tx_exchange_free(e);
-        return status;
-    }
-    *exchange = e;
-    return TX_OK;
+    else
+        *exchange = e;
+    return status;
 }
 
 /* Slots of a lane: nodes that arrive, nodes that leave, results that leave, results that arrive. */
@@ -146,14 +139,12 @@ tx_status tx_exchange_wait(tx_exchange *e, int32_t first, int32_t count)
     int32_t missing = -1;
     bool told = false;
     tx_patience_begin(&e->patience);
-    tx_status status = tx_transport_test(e->transport, first, count, &missing);
-    while (!status && missing >= 0) {
+    tx_status status;
+    while (!(status = tx_transport_test(e->transport, first, count, &missing)) && missing >= 0)
         if (tx_patience_pause(&e->patience)) {
             tx_group_wait_for(e->group, missing);
             told = true;
         }
-        status = tx_transport_test(e->transport, first, count, &missing);
-    }
     if (told)
         tx_group_wait_for(e->group, -1);
     return status;
@@ -165,20 +156,17 @@ tx_status tx_exchange_barrier(tx_exchange *e)
     const tx_layout *l = e->layout;
     char nothing = 0;
     int32_t slot = 0;
-    tx_status status = TX_OK;
     tx_group_barrier(e->group);
-    for (int32_t g = 0; g < l->groups && e->group->place == 0 && !status; g++) {
+    for (int32_t g = 0; g < l->groups && e->group->place == 0; g++) {
         const int32_t other = l->member[l->start[g]];
         if (g == e->mine)
             continue;
-        status = tx_transport_receive(e->transport, &nothing, 0, other, TX_TAG_BARRIER, slot++);
-        if (!status)
-            status = tx_transport_send(e->transport, &nothing, 0, other, TX_TAG_BARRIER, slot++);
+        TX_CHECK(tx_transport_receive(e->transport, &nothing, 0, other, TX_TAG_BARRIER, slot++));
+        TX_CHECK(tx_transport_send(e->transport, &nothing, 0, other, TX_TAG_BARRIER, slot++));
     }
-    if (!status)
-        status = tx_exchange_wait(e, 0, slot);
+    TX_CHECK(tx_exchange_wait(e, 0, slot));
     tx_group_barrier(e->group);
-    return status;
+    return TX_OK;
 }
 
 /* ---- The parts of a transfer -------------------------------------------------------------------------------- */
@@ -295,9 +283,26 @@ static void copy_from(tx_exchange *e, int32_t place, tx_piece p)
 
 /* ---- The steps ---------------------------------------------------------------------------------------------- */
 
+/* Where the slots of chunk k begin. */
 static int32_t slot_of(const tx_exchange *e, int64_t k)
 {
     return (int32_t)(k % LANES) * lane_slots(e);
+}
+
+/* A group's number among the others. */
+static int32_t number_of(const tx_exchange *e, int32_t group)
+{
+    return group < e->mine ? group : group - 1;
+}
+
+static bool is_rounded(const tx_exchange *e)
+{
+    return e->result != e->transfer->dtype;
+}
+
+static int64_t bytes_of(int64_t count, tx_dtype dtype)
+{
+    return count * (int64_t)tx_dtype_size(dtype);
 }
 
 static tx_status send_to(tx_exchange *e, const void *data, int64_t bytes, int32_t to, int32_t tag, int32_t slot)
@@ -309,9 +314,8 @@ static tx_status send_to(tx_exchange *e, const void *data, int64_t bytes, int32_
 /* Where the result of another group's piece arrives: at its place, unless it was rounded on the way. */
 static char *result_of(const tx_exchange *e, int64_t k, int32_t i, tx_piece p)
 {
-    if (e->result == e->transfer->dtype)
-        return data_of(e, e->group->place, p);
-    return e->lane[k % LANES].results + (size_t)i * (size_t)e->chunk * 4;
+    return is_rounded(e) ? e->lane[k % LANES].results + (size_t)i * (size_t)e->chunk * 4
+                         : data_of(e, e->group->place, p);
 }
 
 /* What other groups give to the own piece is called for. */
@@ -319,28 +323,24 @@ static tx_status call_for(tx_exchange *e, int64_t k)
 {
     const lane *s = &e->lane[k % LANES];
     const tx_piece p = chunk_of(e, e->transport->rank, k);
-    tx_status status = TX_OK;
-    for (int32_t g = 0, slot = slot_of(e, k); g < e->layout->groups && !status && p.count > 0; g++) {
-        if (g == e->mine)
+    for (int32_t g = 0; g < e->layout->groups && p.count > 0; g++) {
+        if (g == e->mine || !gives(e, g))
             continue;
         void *to = e->sums ? addends_of(e, s, g, p) : data_of(e, e->group->place, p);
-        if (gives(e, g))
-            status = tx_transport_receive(e->transport, to, addend_count(e, g, p) * (int64_t)tx_dtype_size(e->node),
-                                          tx_layout_handler(e->layout, g, e->transport->rank), TX_TAG_PARTIAL, slot);
-        slot++;
+        TX_CHECK(tx_transport_receive(e->transport, to, bytes_of(addend_count(e, g, p), e->node),
+                                      tx_layout_handler(e->layout, g, e->transport->rank), TX_TAG_PARTIAL,
+                                      slot_of(e, k) + number_of(e, g)));
     }
-    return status;
+    return TX_OK;
 }
 
 /* What this group gives to others' pieces is sent, and the results are called for. */
 static tx_status give(tx_exchange *e, int64_t k)
 {
     const lane *s = &e->lane[k % LANES];
-    const int32_t slot = slot_of(e, k) + others(e);
-    tx_status status = TX_OK;
-    for (int32_t i = 0; i < e->pieces && !status; i++) {
+    for (int32_t i = 0; i < e->pieces; i++) {
         const tx_piece p = chunk_of(e, e->piece[i], k);
-        const int64_t bytes = addend_count(e, e->mine, p) * (int64_t)tx_dtype_size(e->node);
+        const int32_t slot = slot_of(e, k) + others(e) + i;
         if (p.count == 0)
             continue;
         char *nodes = s->nodes + (size_t)i * (size_t)e->layout->most_nodes * (size_t)e->chunk * 4;
@@ -349,30 +349,29 @@ static tx_status give(tx_exchange *e, int64_t k)
         else if (root_in(e, e->mine))
             nodes = data_of(e, e->layout->place[e->transfer->root], p);
         if (gives(e, e->mine))
-            status = send_to(e, nodes, bytes, e->piece[i], TX_TAG_PARTIAL, slot + i);
-        if (!status && takes(e, e->mine))
-            status =
-                tx_transport_receive(e->transport, result_of(e, k, i, p), p.count * (int64_t)tx_dtype_size(e->result),
-                                     e->piece[i], TX_TAG_RESULT, slot + e->pieces + others(e) + i);
+            TX_CHECK(
+                send_to(e, nodes, bytes_of(addend_count(e, e->mine, p), e->node), e->piece[i], TX_TAG_PARTIAL, slot));
+        if (takes(e, e->mine))
+            TX_CHECK(tx_transport_receive(e->transport, result_of(e, k, i, p), bytes_of(p.count, e->result),
+                                          e->piece[i], TX_TAG_RESULT, slot + e->pieces + others(e)));
     }
-    return status;
+    return TX_OK;
 }
 
 /* The result of the own piece: sum, root's data, or what is there already. */
 static void make_result(tx_exchange *e, int64_t k, tx_piece p)
 {
     const lane *s = &e->lane[k % LANES];
-    const bool rounded = e->result != e->transfer->dtype;
     if (!e->sums) {
         copy_from(e, source_of(e), p);
         return;
     }
-    if (rounded)
+    if (is_rounded(e))
         sum_nodes(e, p, s->own);
     else
         e->traffic->shared += (e->group->size - 1) * p.count * e->bytes;
     int32_t terms = all_terms(e, s, p);
-    if (rounded) {
+    if (is_rounded(e)) {
         void *out = s->result;
         tx_comm_sum(e->term, terms, &out, 1, p.count, e->result);
         e->term[0] = (tx_term){s->result, e->result, 1};
@@ -390,32 +389,26 @@ static tx_status finish(tx_exchange *e, int64_t k)
     const int32_t first = slot_of(e, k);
     if (p.count == 0)
         return TX_OK;
-    tx_status status = e->layout->groups > 1 ? tx_exchange_wait(e, first, others(e)) : TX_OK;
-    if (status)
-        return status;
+    if (e->layout->groups > 1)
+        TX_CHECK(tx_exchange_wait(e, first, others(e)));
     make_result(e, k, p);
-    const void *from = e->result == e->transfer->dtype ? data_of(e, e->group->place, p) : e->lane[k % LANES].result;
-    for (int32_t g = 0, slot = first + others(e) + e->pieces; g < e->layout->groups && !status; g++) {
-        if (g == e->mine)
-            continue;
-        if (takes(e, g))
-            status = send_to(e, from, p.count * (int64_t)tx_dtype_size(e->result),
-                             tx_layout_handler(e->layout, g, e->transport->rank), TX_TAG_RESULT, slot);
-        slot++;
-    }
-    return status;
+    const void *from = is_rounded(e) ? e->lane[k % LANES].result : data_of(e, e->group->place, p);
+    for (int32_t g = 0; g < e->layout->groups; g++)
+        if (g != e->mine && takes(e, g))
+            TX_CHECK(send_to(e, from, bytes_of(p.count, e->result), tx_layout_handler(e->layout, g, e->transport->rank),
+                             TX_TAG_RESULT, first + others(e) + e->pieces + number_of(e, g)));
+    return TX_OK;
 }
 
 /* Everything of chunk k is over; what became of others' pieces goes to the group's segments. */
 static tx_status settle(tx_exchange *e, int64_t k)
 {
-    const bool rounded = e->result != e->transfer->dtype;
     if (e->layout->groups == 1)
         return TX_OK;
-    tx_status status = tx_exchange_wait(e, slot_of(e, k) + others(e), lane_slots(e) - others(e));
-    for (int32_t i = 0; i < e->pieces && !status && e->spreads; i++) {
+    TX_CHECK(tx_exchange_wait(e, slot_of(e, k) + others(e), lane_slots(e) - others(e)));
+    for (int32_t i = 0; i < e->pieces && e->spreads; i++) {
         const tx_piece p = chunk_of(e, e->piece[i], k);
-        if (!rounded) {
+        if (!is_rounded(e)) {
             copy_from(e, source_of(e), p);
             continue;
         }
@@ -423,15 +416,10 @@ static tx_status settle(tx_exchange *e, int64_t k)
         int32_t outs = segments(e, p, -1);
         tx_comm_sum(&from, 1, e->out, outs, p.count, e->transfer->dtype);
     }
-    return status;
+    return TX_OK;
 }
 
 /* ---- A transfer --------------------------------------------------------------------------------------------- */
-
-static bool only_leaves(const tx_layout *l)
-{
-    return l->node_count == l->size;
-}
 
 static void begin(tx_exchange *e, const tx_transfer *t, char *const *segment, tx_comm_traffic *traffic)
 {
@@ -443,7 +431,7 @@ static void begin(tx_exchange *e, const tx_transfer *t, char *const *segment, tx
     e->spreads = t->kind != TX_REDUCE_SCATTER;
     e->result = e->sums && e->layout->groups > 1 ? t->wire : t->dtype;
     e->node = e->result;
-    if (e->sums && t->dtype == TX_BF16 && !only_leaves(e->layout))
+    if (e->sums && t->dtype == TX_BF16 && e->layout->node_count < e->layout->size)
         e->node = TX_F32; /* sums of 16-bit data are rounded once, at the end */
 }
 
@@ -463,16 +451,15 @@ tx_status tx_exchange_run(tx_exchange *e, const tx_transfer *transfer, char *con
 {
     begin(e, transfer, segment, traffic);
     const int64_t count = chunks(e);
-    tx_status status = TX_OK;
-    for (int64_t k = 0; k < count + LANES - 1 && !status; k++) {
+    for (int64_t k = 0; k < count + LANES - 1; k++) {
         if (k < count)
-            status = call_for(e, k);
-        if (!status && k < count)
-            status = give(e, k);
-        if (!status && k >= 1 && k - 1 < count)
-            status = finish(e, k - 1);
-        if (!status && k >= 2)
-            status = settle(e, k - 2);
+            TX_CHECK(call_for(e, k));
+        if (k < count)
+            TX_CHECK(give(e, k));
+        if (k >= 1 && k - 1 < count)
+            TX_CHECK(finish(e, k - 1));
+        if (k >= 2)
+            TX_CHECK(settle(e, k - 2));
     }
-    return status;
+    return TX_OK;
 }

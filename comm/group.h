@@ -6,13 +6,26 @@
 #define TX_COMM_GROUP_H
 
 #include "comm/comm.h"
-#include "comm/patience.h"
 
 #include <stdatomic.h>
 
 #if ATOMIC_LLONG_LOCK_FREE != 2 || ATOMIC_INT_LOCK_FREE != 2
 #error "processes share these atomics: they must be free of locks"
 #endif
+
+/* How a rank waits for others: it tries again at once some times, then gives its core away between tries, and when
+ * nothing came for a while it sleeps between them, so that whoever computes on the same core keeps it. After a long
+ * wait the next one comes to sleeping sooner. */
+typedef struct tx_patience {
+    bool long_before; /* what the last wait was */
+    int32_t tries;
+    double began, waited; /* when this wait passed its first tries, and the microseconds since */
+} tx_patience;
+
+/* Begins a wait. What the last one was like is kept. */
+void tx_patience_begin(tx_patience *patience);
+/* Lets some time pass; true when it slept. */
+bool tx_patience_pause(tx_patience *patience);
 
 /* What a rank tells the others of its group, in memory of its own that they map. */
 typedef struct tx_mark {

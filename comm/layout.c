@@ -4,19 +4,6 @@
 
 #include <stdlib.h>
 
-void tx_layout_free(tx_layout *layout)
-{
-    if (!layout)
-        return;
-    free(layout->group);
-    free(layout->place);
-    free(layout->start);
-    free(layout->member);
-    free(layout->nodes);
-    free(layout->node);
-    free(layout);
-}
-
 /* Whether ranks first .. first + count - 1 lie in one group. */
 static bool together(const tx_layout *l, int32_t first, int32_t count)
 {
@@ -53,21 +40,17 @@ static void find_members(tx_layout *l)
 
 tx_status tx_layout_create(const int32_t *group, int32_t size, tx_layout **layout)
 {
-    tx_layout *l = calloc(1, sizeof *l);
-    size_t count = (size_t)size;
-    if (l) {
-        l->size = size;
-        l->group = malloc(count * sizeof *l->group);
-        l->place = malloc(count * sizeof *l->place);
-        l->start = calloc(count + 1, sizeof *l->start);
-        l->member = malloc(count * sizeof *l->member);
-        l->nodes = calloc(count, sizeof *l->nodes);
-        l->node = malloc(count * sizeof *l->node);
-    }
-    if (!l || !l->group || !l->place || !l->start || !l->member || !l->nodes || !l->node) {
-        tx_layout_free(l);
+    const size_t count = (size_t)size;
+    tx_layout *l = calloc(1, sizeof *l + count * sizeof *l->node + (5 * count + 1) * sizeof *l->group);
+    if (!l)
         return tx_fail(TX_MEMORY, "no memory for the groups of %d ranks", (int)size);
-    }
+    l->size = size;
+    l->node = (tx_node *)(l + 1);
+    l->group = (int32_t *)(l->node + count);
+    l->place = l->group + count;
+    l->member = l->place + count;
+    l->nodes = l->member + count;
+    l->start = l->nodes + count;
     for (int32_t r = 0; r < size; r++) {
         l->group[r] = group[r];
         l->groups = group[r] + 1 > l->groups ? group[r] + 1 : l->groups;

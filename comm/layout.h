@@ -31,9 +31,9 @@ typedef struct tx_layout {
     int32_t most_nodes, most_members; /* of a group */
 } tx_layout;
 
-/* group[r] is the group of rank r: numbers from 0 on in the order of their lowest ranks. */
+/* group[r] is the group of rank r: numbers from 0 on in the order of their lowest ranks. One piece of memory, which the
+ * caller gives to free(). */
 tx_status tx_layout_create(const int32_t *group, int32_t size, tx_layout **layout);
-void tx_layout_free(tx_layout *layout);
 
 /* The rank of `group` that handles the piece of `owner`. */
 int32_t tx_layout_handler(const tx_layout *layout, int32_t group, int32_t owner);

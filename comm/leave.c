@@ -7,7 +7,7 @@
  *
  * So a child keeps what the process has open until that is dead, closes its standard output, by which the proxy finds
  * it, and then the rest. */
-#include "comm/leave.h"
+#include "comm/transport.h"
 
 #include <stdlib.h>
 #include <sys/types.h>

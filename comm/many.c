@@ -2,9 +2,9 @@
  *
  * The communicator of many ranks: windows of shared memory within a host, messages between hosts and for everything
  * else. */
+#include "api/base/check.h"
 #include "comm/common.h"
 #include "comm/exchange.h"
-#include "comm/leave.h"
 #include "comm/pulse.h"
 #include "comm/queue.h"
 #include "comm/window.h"
@@ -31,10 +31,8 @@ typedef struct many {
     tx_window *marks; /* one tx_mark a rank of the group */
     tx_mark **mark;   /* by place */
     tx_window *windows;
-    char **segment;  /* where a transfer's data lie, by place */
-    int64_t message; /* bytes in one at most */
-    tx_queue *queue;
-    tx_pulse *pulse;
+    char **segment;       /* where a transfer's data lie, by place */
+    int64_t message;      /* bytes in one at most */
     atomic_int bucket;    /* of the transfer that is being made */
     tx_comm_traffic made; /* bytes; of whoever makes transfers */
     atomic_llong sent, shared;
@@ -105,10 +103,10 @@ static tx_status find_groups(many *c, const introduction *all, int32_t *group)
         if (r == c->base.rank)
             c->base.local_rank = local;
     }
-    tx_status status = tx_layout_create(group, c->base.size, &c->together.layout);
+    TX_CHECK(tx_layout_create(group, c->base.size, &c->together.layout));
     for (int32_t r = 0; r < c->base.size; r++)
         group[r] = r;
-    return status ? status : tx_layout_create(group, c->base.size, &c->apart.layout);
+    return tx_layout_create(group, c->base.size, &c->apart.layout);
 }
 
 static tx_status find_ranks(many *c)
@@ -133,9 +131,7 @@ static tx_status find_ranks(many *c)
 /* The marks of the group, which lie in a window of a page a rank. */
 static tx_status make_marks(many *c)
 {
-    tx_status status = tx_window_create(c->transport, c->together.layout, c->who, (int64_t)sizeof(tx_mark), &c->marks);
-    if (status)
-        return status;
+    TX_CHECK(tx_window_create(c->transport, c->together.layout, c->who, (int64_t)sizeof(tx_mark), &c->marks));
     c->mark = calloc((size_t)c->marks->members, sizeof *c->mark);
     c->segment = calloc((size_t)c->marks->members, sizeof *c->segment);
     if (!c->mark || !c->segment)
@@ -159,13 +155,9 @@ static tx_status make_way(many *c, way *w, tx_mark *const *mark)
 
 static tx_status make_ways(many *c)
 {
-    tx_status status = make_marks(c);
-    if (!status)
-        status = make_way(c, &c->together, c->mark);
-    if (!status)
-        status = make_way(c, &c->apart, &c->mark[c->marks->place]);
-    if (status)
-        return status;
+    TX_CHECK(make_marks(c));
+    TX_CHECK(make_way(c, &c->together, c->mark));
+    TX_CHECK(make_way(c, &c->apart, &c->mark[c->marks->place]));
     int32_t slots = tx_exchange_slots(c->apart.exchange), others = tx_exchange_slots(c->together.exchange);
     int64_t bytes = tx_exchange_message(c->apart.exchange), more = tx_exchange_message(c->together.exchange);
     c->message = bytes > more ? bytes : more;
@@ -177,8 +169,8 @@ static void many_close(tx_comm *comm)
     many *c = (many *)comm;
     if (!c)
         return;
-    tx_queue_free(c->queue);
-    tx_pulse_close(c->pulse);
+    tx_queue_free(c->base.queue);
+    tx_pulse_close(c->base.pulse);
     tx_transport_close(c->transport);
     while (c->windows) {
         tx_window *next = c->windows->next;
@@ -188,57 +180,52 @@ static void many_close(tx_comm *comm)
     tx_window_free(c->marks);
     tx_exchange_free(c->together.exchange);
     tx_exchange_free(c->apart.exchange);
-    tx_layout_free(c->together.layout);
-    tx_layout_free(c->apart.layout);
+    free(c->together.layout);
+    free(c->apart.layout);
     free(c->mark);
     free(c->segment);
     free(c->who);
     free(c);
 }
 
-static tx_status make(void *context, const tx_transfer *t);
+static tx_status make(tx_comm *comm, const tx_transfer *t);
+
+static tx_status join(many *c, int *argc, char ***argv)
+{
+    const char *advice = "";
+    TX_CHECK(tx_transport_open(argc, argv, &c->transport, &advice));
+    c->base.rank = c->transport->rank;
+    c->base.size = c->transport->size;
+    TX_CHECK(tx_launcher_check(c->base.size, advice));
+    TX_CHECK(find_ranks(c));
+    TX_CHECK(make_ways(c));
+    TX_CHECK(tx_queue_create(&c->base, make));
+    return tx_pulse_open(&c->base);
+}
 
 static tx_status many_open(int *argc, char ***argv, tx_comm **comm)
 {
-    const char *advice = "";
     many *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "no memory for a communicator");
     made->base.table = &tx_comm_mpi;
     atomic_init(&made->bucket, -1);
-    tx_status status = tx_transport_open(argc, argv, &made->transport, &advice);
-    if (!status) {
-        made->base.rank = made->transport->rank;
-        made->base.size = made->transport->size;
-        status = tx_launcher_check(made->base.size, advice);
-    }
-    if (!status)
-        status = find_ranks(made);
-    if (!status)
-        status = make_ways(made);
-    if (!status)
-        status = tx_queue_create(make, made, &made->queue);
-    if (!status)
-        status = tx_pulse_open(&made->base, &made->pulse);
-    if (status) {
+    tx_status status = join(made, argc, argv);
+    if (status)
         many_close(&made->base);
-        return status;
-    }
-    *comm = &made->base;
-    return TX_OK;
+    else
+        *comm = &made->base;
+    return status;
 }
 
 static tx_status many_window(tx_comm *comm, int64_t bytes, void **memory)
 {
     many *c = (many *)comm;
     tx_window *window = NULL;
-    tx_status status = tx_queue_idle(c->queue, "window");
-    if (!status) /* the window's own messages are MPI's, whose waits tell nobody for whom */
-        status = tx_exchange_barrier(c->together.exchange);
-    if (!status)
-        status = tx_window_create(c->transport, c->together.layout, c->who, bytes, &window);
-    if (status)
-        return status;
+    TX_CHECK(tx_queue_idle(comm, "window"));
+    /* The window's own messages are MPI's, whose waits tell nobody for whom. */
+    TX_CHECK(tx_exchange_barrier(c->together.exchange));
+    TX_CHECK(tx_window_create(c->transport, c->together.layout, c->who, bytes, &window));
     window->next = c->windows;
     c->windows = window;
     *memory = window->segment[window->place];
@@ -266,17 +253,15 @@ static tx_status make_in_window(many *c, const tx_transfer *t, const tx_window *
     const int64_t offset = (char *)t->data - w->segment[w->place];
     for (int32_t i = 0; i < w->members; i++)
         c->segment[i] = w->segment[i] + offset;
-    tx_status status = tx_group_meet(&c->together.group, digest_of(t, offset));
-    if (!status)
-        status = tx_exchange_run(c->together.exchange, t, c->segment, &c->made);
-    if (!status)
-        tx_group_barrier(&c->together.group);
-    return status;
+    TX_CHECK(tx_group_meet(&c->together.group, digest_of(t, offset)));
+    TX_CHECK(tx_exchange_run(c->together.exchange, t, c->segment, &c->made));
+    tx_group_barrier(&c->together.group);
+    return TX_OK;
 }
 
-static tx_status make(void *context, const tx_transfer *t)
+static tx_status make(tx_comm *comm, const tx_transfer *t)
 {
-    many *c = context;
+    many *c = (many *)comm;
     char *data = t->data;
     atomic_store_explicit(&c->bucket, t->bucket, memory_order_relaxed);
     tx_status status = TX_OK;
@@ -293,62 +278,41 @@ static tx_status make(void *context, const tx_transfer *t)
     return status;
 }
 
-static tx_status many_begin(tx_comm *comm, const tx_transfer *transfer, int32_t *request)
-{
-    tx_status status = tx_comm_check(comm, transfer);
-    return status ? status : tx_queue_begin(((many *)comm)->queue, transfer, request);
-}
-
-static tx_status many_wait(tx_comm *comm, int32_t request)
-{
-    return tx_queue_wait(((many *)comm)->queue, request);
-}
-
-static tx_status many_background(tx_comm *comm, bool on)
-{
-    return tx_queue_background(((many *)comm)->queue, on);
-}
-
 /* ---- From rank to rank -------------------------------------------------------------------------------------- */
+
+/* Message by message; to or from `other`. */
+static tx_status pass(tx_comm *comm, bool out, char *data, int64_t count, tx_dtype dtype, int32_t other)
+{
+    many *c = (many *)comm;
+    const char *call = out ? "send" : "receive";
+    const int64_t bytes = count * (int64_t)tx_dtype_size(dtype);
+    TX_CHECK(tx_comm_check_pair(comm, call, data, count, dtype, other));
+    TX_CHECK(tx_queue_idle(comm, call));
+    for (int64_t at = 0; at < bytes; at += c->message) {
+        int64_t length = bytes - at < c->message ? bytes - at : c->message;
+        TX_CHECK(out ? tx_transport_send(c->transport, data + at, length, other, TX_TAG_PAIR, 0)
+                     : tx_transport_receive(c->transport, data + at, length, other, TX_TAG_PAIR, 0));
+        TX_CHECK(tx_exchange_wait(c->apart.exchange, 0, 1));
+        if (out)
+            atomic_store_explicit(&c->sent, c->made.sent += length, memory_order_relaxed);
+    }
+    return TX_OK;
+}
 
 static tx_status many_send(tx_comm *comm, const void *data, int64_t count, tx_dtype dtype, int32_t to)
 {
-    many *c = (many *)comm;
-    const int64_t bytes = count * (int64_t)tx_dtype_size(dtype);
-    tx_status status = tx_comm_check_pair(comm, "send", data, count, dtype, to);
-    if (!status)
-        status = tx_queue_idle(c->queue, "send");
-    for (int64_t at = 0; at < bytes && !status; at += c->message) {
-        int64_t length = bytes - at < c->message ? bytes - at : c->message;
-        status = tx_transport_send(c->transport, (const char *)data + at, length, to, TX_TAG_PAIR, 0);
-        if (!status)
-            status = tx_exchange_wait(c->apart.exchange, 0, 1);
-        atomic_store_explicit(&c->sent, c->made.sent += length, memory_order_relaxed);
-    }
-    return status;
+    return pass(comm, true, (char *)(uintptr_t)data, count, dtype, to); /* which is only read */
 }
 
 static tx_status many_receive(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t from)
 {
-    many *c = (many *)comm;
-    const int64_t bytes = count * (int64_t)tx_dtype_size(dtype);
-    tx_status status = tx_comm_check_pair(comm, "receive", data, count, dtype, from);
-    if (!status)
-        status = tx_queue_idle(c->queue, "receive");
-    for (int64_t at = 0; at < bytes && !status; at += c->message) {
-        int64_t length = bytes - at < c->message ? bytes - at : c->message;
-        status = tx_transport_receive(c->transport, (char *)data + at, length, from, TX_TAG_PAIR, 0);
-        if (!status)
-            status = tx_exchange_wait(c->apart.exchange, 0, 1);
-    }
-    return status;
+    return pass(comm, false, data, count, dtype, from);
 }
 
 static tx_status many_peer_all_reduce(tx_comm *comm, const float *data, float *sum, int64_t count)
 {
-    many *c = (many *)comm;
-    tx_status status = tx_queue_idle(c->queue, "peer_all_reduce");
-    return status ? status : tx_transport_all_reduce(c->transport, data, sum, count);
+    TX_CHECK(tx_queue_idle(comm, "peer_all_reduce"));
+    return tx_transport_all_reduce(((many *)comm)->transport, data, sum, count);
 }
 
 /* ---- What is going on ----------------------------------------------------------------------------------------- */
@@ -358,7 +322,7 @@ static void many_traffic(const tx_comm *comm, tx_comm_traffic *traffic)
     const many *c = (const many *)comm;
     traffic->sent = atomic_load_explicit(&c->sent, memory_order_relaxed);
     traffic->shared = atomic_load_explicit(&c->shared, memory_order_relaxed);
-    tx_queue_times(c->queue, &traffic->moving, &traffic->waited);
+    tx_queue_times(c->base.queue, &traffic->moving, &traffic->waited);
 }
 
 static bool many_laggard(tx_comm *comm, tx_comm_laggard *laggard)
@@ -369,36 +333,20 @@ static bool many_laggard(tx_comm *comm, tx_comm_laggard *laggard)
     return laggard->rank >= 0;
 }
 
-static void many_tell(tx_comm *comm, int64_t step, const char *doing)
-{
-    tx_comm_laggard laggard;
-    tx_comm_peer own = {.step = step};
-    many_laggard(comm, &laggard);
-    own.waits_for = laggard.rank;
-    own.bucket = laggard.bucket;
-    snprintf(own.doing, sizeof own.doing, "%s", doing);
-    tx_pulse_tell(((many *)comm)->pulse, &own);
-}
-
-static bool many_hear(tx_comm *comm, int32_t rank, tx_comm_peer *peer)
-{
-    return tx_pulse_hear(((many *)comm)->pulse, rank, peer);
-}
-
 const tx_comm_table tx_comm_mpi = {
     .version = TX_COMM_VERSION,
     .name = "mpi",
     .open = many_open,
     .close = many_close,
     .window = many_window,
-    .begin = many_begin,
-    .wait = many_wait,
-    .background = many_background,
+    .begin = tx_queue_begin,
+    .wait = tx_queue_wait,
+    .background = tx_queue_background,
     .send = many_send,
     .receive = many_receive,
     .traffic = many_traffic,
-    .tell = many_tell,
-    .hear = many_hear,
+    .tell = tx_pulse_tell,
+    .hear = tx_pulse_hear,
     .laggard = many_laggard,
     .leave = tx_leave,
     .peer_all_reduce = many_peer_all_reduce,

@@ -5,12 +5,14 @@
  * MPI moves bytes here and TX does the sums: MPI_Allreduce orders a sum by algorithm, which the library picks by size,
  * type and number of ranks, and fp32 gradients would change with it. Nor does MPI wait here, for MPICH's waits spin
  * without giving the core away. */
+#include "api/base/check.h"
 #include "comm/transport.h"
 
 #include <inttypes.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum {
@@ -40,6 +42,9 @@ typedef struct transport {
     int32_t *other; /* by slot: the rank at the other end */
 } transport;
 
+/* Leaves the function where a call of MPI fails. */
+#define MPI_CHECK(call) TX_CHECK(check((call), #call))
+
 static tx_status check(int code, const char *call)
 {
     if (code == MPI_SUCCESS)
@@ -47,33 +52,25 @@ static tx_status check(int code, const char *call)
     char text[MPI_MAX_ERROR_STRING] = "unknown error";
     int length = 0;
     MPI_Error_string(code, text, &length);
-    return tx_fail(TX_IO, "%s failed: %s", call, text);
+    return tx_fail(TX_IO, "%.*s failed: %s", (int)strcspn(call, "("), call, text);
 }
 
 static tx_status start(int *argc, char ***argv, bool *started)
 {
     int before = 0, after = 0, level = MPI_THREAD_SINGLE;
-    tx_status status = check(MPI_Initialized(&before), "MPI_Initialized");
-    if (!status)
-        status = check(MPI_Finalized(&after), "MPI_Finalized");
-    if (status)
-        return status;
+    MPI_CHECK(MPI_Initialized(&before));
+    MPI_CHECK(MPI_Finalized(&after));
     if (after)
         return tx_fail(TX_UNSUPPORTED, "MPI has ended in this process and cannot start again: open one communicator "
                                        "and keep it");
     if (before)
-        status = check(MPI_Query_thread(&level), "MPI_Query_thread");
+        MPI_CHECK(MPI_Query_thread(&level));
     else
-        status = check(MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
-    if (status)
-        return status;
+        MPI_CHECK(MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &level));
     *started = !before;
-    if (level < MPI_THREAD_SERIALIZED) {
-        if (*started)
-            MPI_Finalize();
+    if (level < MPI_THREAD_SERIALIZED)
         return tx_fail(TX_UNSUPPORTED, "MPI was started without support for threads: start it with "
                                        "MPI_Init_thread and MPI_THREAD_SERIALIZED");
-    }
     return TX_OK;
 }
 
@@ -104,23 +101,25 @@ void tx_transport_close(tx_transport *base)
     free(t);
 }
 
+static tx_status join(transport *t, int *argc, char ***argv)
+{
+    TX_CHECK(start(argc, argv, &t->started));
+    if (t->started) /* what belongs to no communicator goes by the handler of this one */
+        MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &t->mpi));
+    MPI_CHECK(MPI_Comm_set_errhandler(t->mpi, MPI_ERRORS_RETURN));
+    MPI_CHECK(MPI_Comm_rank(t->mpi, &t->base.rank));
+    MPI_CHECK(MPI_Comm_size(t->mpi, &t->base.size));
+    return TX_OK;
+}
+
 tx_status tx_transport_open(int *argc, char ***argv, tx_transport **result, const char **advice)
 {
     transport *t = calloc(1, sizeof *t);
     if (!t)
         return tx_fail(TX_MEMORY, "no memory for a communicator");
     t->mpi = MPI_COMM_NULL;
-    tx_status status = start(argc, argv, &t->started);
-    if (!status && t->started) /* what belongs to no communicator goes by the handler of this one */
-        status = check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-    if (!status)
-        status = check(MPI_Comm_dup(MPI_COMM_WORLD, &t->mpi), "MPI_Comm_dup");
-    if (!status)
-        status = check(MPI_Comm_set_errhandler(t->mpi, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-    if (!status)
-        status = check(MPI_Comm_rank(t->mpi, &t->base.rank), "MPI_Comm_rank");
-    if (!status)
-        status = check(MPI_Comm_size(t->mpi, &t->base.size), "MPI_Comm_size");
+    tx_status status = join(t, argc, argv);
     if (status) {
         tx_transport_close(&t->base);
         return status;
@@ -132,8 +131,16 @@ tx_status tx_transport_open(int *argc, char ***argv, tx_transport **result, cons
 
 tx_status tx_transport_gather(tx_transport *base, const void *own, void *all, size_t bytes)
 {
-    transport *t = (transport *)base;
-    return check(MPI_Allgather(own, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, t->mpi), "MPI_Allgather");
+    MPI_CHECK(MPI_Allgather(own, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, ((transport *)base)->mpi));
+    return TX_OK;
+}
+
+/* The lowest rank of this host, and how many run on it. */
+static tx_status count_local(MPI_Comm local, int32_t *lowest, int *ranks)
+{
+    MPI_CHECK(MPI_Bcast(lowest, 1, MPI_INT32_T, 0, local));
+    MPI_CHECK(MPI_Comm_size(local, ranks));
+    return TX_OK;
 }
 
 tx_status tx_transport_host(tx_transport *base, char *name, size_t room, int32_t *lowest)
@@ -147,20 +154,12 @@ tx_status tx_transport_host(tx_transport *base, char *name, size_t room, int32_t
     t->lowest = malloc((size_t)base->size * sizeof *t->lowest);
     if (!t->lowest)
         return tx_fail(TX_MEMORY, "no memory for the list of ranks");
-    tx_status status = check(MPI_Comm_split_type(t->mpi, MPI_COMM_TYPE_SHARED, base->rank, MPI_INFO_NULL, &local),
-                             "MPI_Comm_split_type");
-    if (status)
-        return status;
-    status = check(MPI_Bcast(&first, 1, MPI_INT32_T, 0, local), "MPI_Bcast");
-    if (!status)
-        status = check(MPI_Comm_size(local, &ranks), "MPI_Comm_size");
-    if (!status)
-        status = check(MPI_Get_processor_name(text, &length), "MPI_Get_processor_name");
+    MPI_CHECK(MPI_Comm_split_type(t->mpi, MPI_COMM_TYPE_SHARED, base->rank, MPI_INFO_NULL, &local));
+    tx_status status = count_local(local, &first, &ranks);
     MPI_Comm_free(&local);
-    if (!status)
-        status = tx_transport_gather(base, &first, t->lowest, sizeof first);
-    if (status)
-        return status;
+    TX_CHECK(status);
+    MPI_CHECK(MPI_Get_processor_name(text, &length));
+    TX_CHECK(tx_transport_gather(base, &first, t->lowest, sizeof first));
     t->hosts = ranks < base->size;
     snprintf(name, room, "%s", text);
     *lowest = first;
@@ -192,42 +191,32 @@ tx_status tx_transport_slots(tx_transport *base, int32_t slots, int64_t bytes)
     return TX_OK;
 }
 
-/* How much of a message goes in one piece. */
-static int64_t piece_of(const transport *t, int32_t other)
+/* Starts a message piece by piece, in the requests of a slot. */
+static tx_status move(transport *t, bool out, char *data, int64_t bytes, int32_t other, int32_t tag, int32_t slot)
 {
-    return t->lowest[other] == t->lowest[t->base.rank] ? PIECE : SEGMENT;
+    const int64_t piece = t->lowest[other] == t->lowest[t->base.rank] ? PIECE : SEGMENT;
+    MPI_Request *request = t->request + (int64_t)slot * t->each;
+    t->other[slot] = other;
+    int64_t at = 0;
+    do {
+        int length = (int)(bytes - at < piece ? bytes - at : piece);
+        if (out)
+            MPI_CHECK(MPI_Isend(data + at, length, MPI_BYTE, other, tag, t->mpi, request++));
+        else
+            MPI_CHECK(MPI_Irecv(data + at, length, MPI_BYTE, other, tag, t->mpi, request++));
+        at += piece;
+    } while (at < bytes);
+    return TX_OK;
 }
 
 tx_status tx_transport_send(tx_transport *base, const void *data, int64_t bytes, int32_t to, int32_t tag, int32_t slot)
 {
-    transport *t = (transport *)base;
-    const int64_t piece = piece_of(t, to);
-    MPI_Request *request = t->request + (int64_t)slot * t->each;
-    t->other[slot] = to;
-    int64_t at = 0;
-    tx_status status = TX_OK;
-    do {
-        int length = (int)(bytes - at < piece ? bytes - at : piece);
-        status = check(MPI_Isend((const char *)data + at, length, MPI_BYTE, to, tag, t->mpi, request++), "MPI_Isend");
-        at += piece;
-    } while (at < bytes && !status);
-    return status;
+    return move((transport *)base, true, (char *)(uintptr_t)data, bytes, to, tag, slot); /* which is only read */
 }
 
 tx_status tx_transport_receive(tx_transport *base, void *data, int64_t bytes, int32_t from, int32_t tag, int32_t slot)
 {
-    transport *t = (transport *)base;
-    const int64_t piece = piece_of(t, from);
-    MPI_Request *request = t->request + (int64_t)slot * t->each;
-    t->other[slot] = from;
-    int64_t at = 0;
-    tx_status status = TX_OK;
-    do {
-        int length = (int)(bytes - at < piece ? bytes - at : piece);
-        status = check(MPI_Irecv((char *)data + at, length, MPI_BYTE, from, tag, t->mpi, request++), "MPI_Irecv");
-        at += piece;
-    } while (at < bytes && !status);
-    return status;
+    return move((transport *)base, false, data, bytes, from, tag, slot);
 }
 
 /* Stops at the first that is not over: asking for it moves the others on as well. */
@@ -239,13 +228,11 @@ tx_status tx_transport_test(tx_transport *base, int32_t first, int32_t count, in
         for (int32_t i = 0; i < t->each; i++) {
             MPI_Request *request = t->request + (int64_t)slot * t->each + i;
             int over = 1;
-            tx_status status = TX_OK;
+            *missing = t->other[slot];
             if (*request != MPI_REQUEST_NULL)
-                status = check(MPI_Test(request, &over, &result), "MPI_Test");
-            if (status || !over) {
-                *missing = t->other[slot];
-                return status;
-            }
+                MPI_CHECK(MPI_Test(request, &over, &result));
+            if (!over)
+                return TX_OK;
         }
     *missing = -1;
     return TX_OK;
@@ -253,11 +240,9 @@ tx_status tx_transport_test(tx_transport *base, int32_t first, int32_t count, in
 
 tx_status tx_transport_all_reduce(tx_transport *base, const float *data, float *sum, int64_t count)
 {
-    transport *t = (transport *)base;
-    tx_status status = TX_OK;
-    for (int64_t at = 0; at < count && !status; at += PIECE) {
+    for (int64_t at = 0; at < count; at += PIECE) {
         int length = count - at < PIECE ? (int)(count - at) : PIECE;
-        status = check(MPI_Allreduce(data + at, sum + at, length, MPI_FLOAT, MPI_SUM, t->mpi), "MPI_Allreduce");
+        MPI_CHECK(MPI_Allreduce(data + at, sum + at, length, MPI_FLOAT, MPI_SUM, ((transport *)base)->mpi));
     }
-    return status;
+    return TX_OK;
 }

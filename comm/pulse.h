@@ -8,16 +8,13 @@
 
 #include "comm/comm.h"
 
-typedef struct tx_pulse tx_pulse;
-
-/* Tells all ranks where rank 0 listens, and waits up to two seconds until the first datagrams have come: all call it,
- * when nothing is outstanding. A rank that is not heard by then is no failure. */
-tx_status tx_pulse_open(tx_comm *comm, tx_pulse **pulse);
+/* Gives the communicator its pulse: tells all ranks where rank 0 listens, and waits up to two seconds until the first
+ * datagrams have come. All call it, when nothing is outstanding. A rank that is not heard by then is no failure. */
+tx_status tx_pulse_open(tx_comm *comm);
 void tx_pulse_close(tx_pulse *pulse);
-/* Tells what this rank does, and takes in what others told. One thread at a time. */
-void tx_pulse_tell(tx_pulse *pulse, const tx_comm_peer *own);
-/* What is known of another rank; false where it was never heard: only rank 0 hears all of them, the others hear rank 0.
- * From the thread that tells. */
-bool tx_pulse_hear(const tx_pulse *pulse, int32_t rank, tx_comm_peer *peer);
+
+/* `tell` and `hear` of a communicator, also of one without a pulse. Telling takes in what others told. */
+void tx_pulse_tell(tx_comm *comm, int64_t step, const char *doing);
+bool tx_pulse_hear(tx_comm *comm, int32_t rank, tx_comm_peer *peer);
 
 #endif

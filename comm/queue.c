@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The order of transfers, and the thread that makes them. */
 #include "comm/queue.h"
+#include "api/base/check.h"
 #include "api/base/clock.h"
+#include "api/base/thread.h"
 #include "comm/common.h"
 
+#include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct tx_queue {
+    tx_comm *comm;
     tx_transfer_make make;
-    void *context;
-    tx_requests requests; /* of the thread that begins and waits */
-    double waited;        /* likewise */
-    bool threaded;        /* likewise */
+    int32_t begun, done; /* requests; numbered anew when none is outstanding. Of the thread that begins and waits, */
+    double waited;       /* as is this */
+    bool threaded;       /* and this */
     pthread_t thread;
     pthread_mutex_t mutex; /* for all that follows */
-    pthread_cond_t begun, made;
+    pthread_cond_t more, made;
     tx_transfer *pending; /* by request number */
     int32_t room;
-    int32_t count, over; /* transfers begun and made since none was outstanding */
+    int32_t count, over; /* transfers in it, and those that were made */
     bool stop;
     double moving;
     tx_status status; /* of the transfer that failed, and its message */
@@ -36,8 +37,8 @@ static void make_next(tx_queue *q)
     tx_status status = q->status;
     const double begin = tx_now();
     pthread_mutex_unlock(&q->mutex);
-    if (!status)
-        status = q->make(q->context, &transfer);
+    if (!status && q->make)
+        status = q->make(q->comm, &transfer);
     pthread_mutex_lock(&q->mutex);
     q->moving += tx_now() - begin;
     if (status && !q->status) {
@@ -53,7 +54,7 @@ static void *serve(void *argument)
     pthread_mutex_lock(&q->mutex);
     for (;;) {
         while (!q->stop && q->over == q->count)
-            pthread_cond_wait(&q->begun, &q->mutex);
+            pthread_cond_wait(&q->more, &q->mutex);
         if (q->stop)
             break;
         make_next(q);
@@ -71,46 +72,37 @@ static void end_thread(tx_queue *q)
         return;
     pthread_mutex_lock(&q->mutex);
     q->stop = true;
-    pthread_cond_signal(&q->begun);
+    pthread_cond_signal(&q->more);
     pthread_mutex_unlock(&q->mutex);
     pthread_join(q->thread, NULL);
     q->threaded = q->stop = false;
 }
 
-static tx_status start_thread(tx_queue *q)
+tx_status tx_queue_idle(const tx_comm *comm, const char *call)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are left to the program's own threads */
-    int error = pthread_create(&q->thread, NULL, serve, q);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error)
-        return tx_fail(TX_MEMORY, "cannot start the thread of the communicator: %s", strerror(error));
-    q->threaded = true;
+    const int32_t outstanding = comm->queue->begun - comm->queue->done;
+    if (outstanding > 0)
+        return tx_fail(TX_INVALID, "%s: %" PRId32 " transfers are outstanding: wait for them first", call, outstanding);
     return TX_OK;
 }
 
-tx_status tx_queue_idle(tx_queue *queue, const char *call)
+tx_status tx_queue_background(tx_comm *comm, bool on)
 {
-    return tx_requests_idle(&queue->requests, call);
-}
-
-tx_status tx_queue_background(tx_queue *queue, bool on)
-{
-    tx_status status = tx_queue_idle(queue, "background");
-    if (status || on == queue->threaded)
-        return status;
-    if (on)
-        return start_thread(queue);
-    end_thread(queue);
+    tx_queue *q = comm->queue;
+    TX_CHECK(tx_queue_idle(comm, "background"));
+    if (!on)
+        end_thread(q);
+    else if (q->make && !q->threaded && !(q->threaded = tx_thread_start(&q->thread, serve, q)))
+        return tx_fail(TX_MEMORY, "cannot start the thread of the communicator: %s", strerror(errno));
     return TX_OK;
 }
 
 /* ---- Transfers ---------------------------------------------------------------------------------------------- */
 
-static bool keep(tx_queue *q, const tx_transfer *transfer, int32_t request)
+/* Under the mutex. */
+static bool keep(tx_queue *q, const tx_transfer *transfer)
 {
-    if (request == q->room) {
+    if (q->begun == q->room) {
         int32_t room = q->room ? 2 * q->room : 64;
         tx_transfer *grown = realloc(q->pending, (size_t)room * sizeof *grown);
         if (!grown)
@@ -118,46 +110,49 @@ static bool keep(tx_queue *q, const tx_transfer *transfer, int32_t request)
         q->pending = grown;
         q->room = room;
     }
-    if (request == 0)
-        q->count = q->over = 0;
-    q->pending[request] = *transfer;
-    q->count = request + 1;
+    if (q->begun == 0)
+        q->over = 0;
+    q->pending[q->begun++] = *transfer;
+    q->count = q->begun;
     return true;
 }
 
-tx_status tx_queue_begin(tx_queue *queue, const tx_transfer *transfer, int32_t *request)
+tx_status tx_queue_begin(tx_comm *comm, const tx_transfer *transfer, int32_t *request)
 {
-    const tx_requests before = queue->requests;
-    int32_t number = tx_requests_begin(&queue->requests);
-    pthread_mutex_lock(&queue->mutex);
-    bool kept = keep(queue, transfer, number);
+    tx_queue *q = comm->queue;
+    TX_CHECK(tx_comm_check(comm, transfer));
+    pthread_mutex_lock(&q->mutex);
+    if (q->done == q->begun)
+        q->begun = q->done = 0;
+    bool kept = keep(q, transfer);
     if (kept)
-        pthread_cond_signal(&queue->begun);
-    pthread_mutex_unlock(&queue->mutex);
-    if (!kept) {
-        queue->requests = before;
-        return tx_fail(TX_MEMORY, "no memory for %" PRId32 " transfers", number + 1);
-    }
-    *request = number;
+        pthread_cond_signal(&q->more);
+    pthread_mutex_unlock(&q->mutex);
+    if (!kept)
+        return tx_fail(TX_MEMORY, "no memory for %" PRId32 " transfers", q->begun + 1);
+    *request = q->begun - 1;
     return TX_OK;
 }
 
-tx_status tx_queue_wait(tx_queue *queue, int32_t request)
+tx_status tx_queue_wait(tx_comm *comm, int32_t request)
 {
+    tx_queue *q = comm->queue;
     const double begin = tx_now();
-    tx_status status = tx_requests_end(&queue->requests, request);
-    if (status)
-        return status;
-    pthread_mutex_lock(&queue->mutex);
-    while (queue->over <= request)
-        if (queue->threaded)
-            pthread_cond_wait(&queue->made, &queue->mutex);
+    if (q->done == q->begun)
+        return tx_fail(TX_INVALID, "wait: request %" PRId32 " was not begun or is done already", request);
+    if (request != q->done)
+        return tx_fail(TX_INVALID, "wait: request %" PRId32 " is not the oldest one, %" PRId32, request, q->done);
+    q->done++;
+    pthread_mutex_lock(&q->mutex);
+    while (q->over <= request)
+        if (q->threaded)
+            pthread_cond_wait(&q->made, &q->mutex);
         else
-            make_next(queue);
-    status = queue->status;
-    pthread_mutex_unlock(&queue->mutex);
-    queue->waited += tx_now() - begin;
-    return status ? tx_fail(status, "%s", queue->error) : TX_OK;
+            make_next(q);
+    tx_status status = q->status;
+    pthread_mutex_unlock(&q->mutex);
+    q->waited += tx_now() - begin;
+    return status ? tx_fail(status, "%s", q->error) : TX_OK;
 }
 
 void tx_queue_times(tx_queue *queue, double *moving, double *waited)
@@ -170,17 +165,17 @@ void tx_queue_times(tx_queue *queue, double *moving, double *waited)
 
 /* ---- Making and ending ---------------------------------------------------------------------------------------- */
 
-tx_status tx_queue_create(tx_transfer_make make, void *context, tx_queue **queue)
+tx_status tx_queue_create(tx_comm *comm, tx_transfer_make make)
 {
-    tx_queue *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_queue *q = calloc(1, sizeof *q);
+    if (!q)
         return tx_fail(TX_MEMORY, "no memory for a communicator");
-    made->make = make;
-    made->context = context;
-    pthread_mutex_init(&made->mutex, NULL);
-    pthread_cond_init(&made->begun, NULL);
-    pthread_cond_init(&made->made, NULL);
-    *queue = made;
+    q->comm = comm;
+    q->make = make;
+    pthread_mutex_init(&q->mutex, NULL);
+    pthread_cond_init(&q->more, NULL);
+    pthread_cond_init(&q->made, NULL);
+    comm->queue = q;
     return TX_OK;
 }
 
@@ -189,7 +184,7 @@ void tx_queue_free(tx_queue *queue)
     if (!queue)
         return;
     end_thread(queue);
-    pthread_cond_destroy(&queue->begun);
+    pthread_cond_destroy(&queue->more);
     pthread_cond_destroy(&queue->made);
     pthread_mutex_destroy(&queue->mutex);
     free(queue->pending);

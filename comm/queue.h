@@ -7,20 +7,20 @@
 
 #include "comm/comm.h"
 
-typedef tx_status (*tx_transfer_make)(void *context, const tx_transfer *transfer);
+typedef tx_status (*tx_transfer_make)(tx_comm *comm, const tx_transfer *transfer);
 
-typedef struct tx_queue tx_queue;
-
-tx_status tx_queue_create(tx_transfer_make make, void *context, tx_queue **queue);
+/* Gives the communicator its queue. `make` NULL: nothing has to move, and there is no thread. */
+tx_status tx_queue_create(tx_comm *comm, tx_transfer_make make);
 /* Lets the thread end the transfer that it makes; those that it did not begin are not made. */
 void tx_queue_free(tx_queue *queue);
 
-tx_status tx_queue_begin(tx_queue *queue, const tx_transfer *transfer, int32_t *request);
-tx_status tx_queue_wait(tx_queue *queue, int32_t request);
+/* `begin`, `wait` and `background` of a communicator. */
+tx_status tx_queue_begin(tx_comm *comm, const tx_transfer *transfer, int32_t *request);
+tx_status tx_queue_wait(tx_comm *comm, int32_t request);
+tx_status tx_queue_background(tx_comm *comm, bool on);
 /* INVALID unless nothing is outstanding; then this thread may do what the other one does, until the next begin. `call`
  * is the function's name in the message. */
-tx_status tx_queue_idle(tx_queue *queue, const char *call);
-tx_status tx_queue_background(tx_queue *queue, bool on);
+tx_status tx_queue_idle(const tx_comm *comm, const char *call);
 
 /* Seconds that transfers took, and that tx_queue_wait kept its caller. */
 void tx_queue_times(tx_queue *queue, double *moving, double *waited);

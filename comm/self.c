@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The communicator of one rank: the sum over the ranks is the rank's own data. */
+#include "api/base/check.h"
 #include "comm/common.h"
+#include "comm/pulse.h"
+#include "comm/queue.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,7 +20,6 @@ typedef struct window {
 typedef struct self {
     tx_comm base;
     tx_comm_rank only;
-    tx_requests requests;
     window *windows;
 } self;
 
@@ -32,15 +34,17 @@ static tx_status self_open(int *argc, char ***argv, tx_comm **comm)
 #else
     const char *advice = "this build of TX has no MPI: start one process, or build with -DTX_MPI=ON";
 #endif
-    tx_status status = tx_launcher_check(1, advice);
-    if (status)
-        return status;
+    TX_CHECK(tx_launcher_check(1, advice));
     self *made = calloc(1, sizeof *made);
-    if (!made)
+    if (!made || tx_queue_create(&made->base, NULL)) {
+        free(made);
         return tx_fail(TX_MEMORY, "no memory for a communicator");
+    }
     struct utsname names;
     snprintf(made->only.name, sizeof made->only.name, "%.63s", uname(&names) == 0 ? names.nodename : "this host");
-    made->base = (tx_comm){.table = &tx_comm_self_table, .size = 1, .local_size = 1, .ranks = &made->only};
+    made->base.table = &tx_comm_self_table;
+    made->base.size = made->base.local_size = 1;
+    made->base.ranks = &made->only;
     *comm = &made->base;
     return TX_OK;
 }
@@ -54,15 +58,15 @@ static void self_close(tx_comm *comm)
         free(s->windows);
         s->windows = next;
     }
+    if (s)
+        tx_queue_free(s->base.queue);
     free(s);
 }
 
 static tx_status self_window(tx_comm *comm, int64_t bytes, void **memory)
 {
     self *s = (self *)comm;
-    tx_status status = tx_requests_idle(&s->requests, "window");
-    if (status)
-        return status;
+    TX_CHECK(tx_queue_idle(comm, "window"));
     if (bytes <= 0)
         return tx_fail(TX_INVALID, "a window of %" PRId64 " bytes is none", bytes);
     window *made = calloc(1, sizeof *made);
@@ -75,25 +79,6 @@ static tx_status self_window(tx_comm *comm, int64_t bytes, void **memory)
     s->windows = made;
     *memory = made->memory;
     return TX_OK;
-}
-
-static tx_status self_begin(tx_comm *comm, const tx_transfer *transfer, int32_t *request)
-{
-    tx_status status = tx_comm_check(comm, transfer);
-    if (!status)
-        *request = tx_requests_begin(&((self *)comm)->requests);
-    return status;
-}
-
-static tx_status self_wait(tx_comm *comm, int32_t request)
-{
-    return tx_requests_end(&((self *)comm)->requests, request);
-}
-
-static tx_status self_background(tx_comm *comm, bool on)
-{
-    (void)on; /* nothing moves */
-    return tx_requests_idle(&((self *)comm)->requests, "background");
 }
 
 static tx_status self_send(tx_comm *comm, const void *data, int64_t count, tx_dtype dtype, int32_t to)
@@ -112,21 +97,6 @@ static void self_traffic(const tx_comm *comm, tx_comm_traffic *traffic)
     *traffic = (tx_comm_traffic){0};
 }
 
-static void self_tell(tx_comm *comm, int64_t step, const char *doing)
-{
-    (void)comm;
-    (void)step;
-    (void)doing;
-}
-
-static bool self_hear(tx_comm *comm, int32_t rank, tx_comm_peer *peer)
-{
-    (void)comm;
-    (void)rank;
-    (void)peer;
-    return false;
-}
-
 static bool self_laggard(tx_comm *comm, tx_comm_laggard *laggard)
 {
     (void)comm;
@@ -140,14 +110,14 @@ const tx_comm_table tx_comm_self_table = {
     .open = self_open,
     .close = self_close,
     .window = self_window,
-    .begin = self_begin,
-    .wait = self_wait,
-    .background = self_background,
+    .begin = tx_queue_begin,
+    .wait = tx_queue_wait,
+    .background = tx_queue_background,
     .send = self_send,
     .receive = self_receive,
     .traffic = self_traffic,
-    .tell = self_tell,
-    .hear = self_hear,
+    .tell = tx_pulse_tell,
+    .hear = tx_pulse_hear,
     .laggard = self_laggard,
 };
 

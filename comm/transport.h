@@ -37,6 +37,10 @@ tx_status tx_transport_receive(tx_transport *transport, void *data, int64_t byte
  * -1 when all are, and their slots free. */
 tx_status tx_transport_test(tx_transport *transport, int32_t first, int32_t count, int32_t *missing);
 
+/* The `leave` of a communicator whose ranks MPICH's launcher may have started (leave.c). Flushes nothing and takes no
+ * lock. */
+void tx_leave(void);
+
 /* The library's own all-reduce. */
 tx_status tx_transport_all_reduce(tx_transport *transport, const float *data, float *sum, int64_t count);
 

@@ -6,8 +6,10 @@
 #include "api/base/clock.h"
 #include "comm/common.h"
 
+#include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
+#include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +19,97 @@
 static const double look_every = 0.25; /* seconds, or less for a short limit */
 static const double tell_least = 0.1;  /* seconds between what the ranks are told of two steps */
 static const double beat_least = 0.2;  /* seconds between the heartbeats of two steps */
+static const double beat_every = 0.5;  /* seconds between heartbeats at the most */
+
+/* ---- Lines --------------------------------------------------------------------------------------------- */
+
+void tx_watch_say(const tx_watch *w, const char *format, ...)
+{
+    char line[1200];
+    size_t length = (size_t)snprintf(line, sizeof line / 2, "%s: ", w->o.program);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line + length, sizeof line - 1 - length, format, args);
+    va_end(args);
+    if (w->o.tell) {
+        w->o.tell(w->o.context, line);
+        return;
+    }
+    length = strlen(line);
+    line[length++] = '\n';
+    for (size_t at = 0; at < length;) {
+        ssize_t done = write(STDERR_FILENO, line + at, length - at);
+        if (done < 0 && errno != EINTR)
+            return;
+        at += done > 0 ? (size_t)done : 0;
+    }
+}
+
+/* ---- Heartbeats, under the lock --------------------------------------------------------------------------- */
+
+static void leave_launcher(tx_watch *w)
+{
+    close(w->link);
+    w->link = -1;
+    if (!w->over && w->rank == 0)
+        tx_watch_say(w, "the launcher is gone; the run goes on without it");
+}
+
+void tx_watch_send(tx_watch *w, const tx_beat *beat, double seconds)
+{
+    if (w->link >= 0 && (tx_beat_gone(w->link) || !tx_beat_send(w->link, beat, seconds)))
+        leave_launcher(w);
+}
+
+/* Sends the last step, unless a heartbeat went out within the last `least` seconds. */
+static void send_step(tx_watch *w, double least)
+{
+    double now = tx_now();
+    if (w->link < 0 || now - w->beat < least)
+        return;
+    w->beat = now;
+    tx_watch_send(w, &(tx_beat){.kind = TX_BEAT_STEP, .step = w->step}, 0.0);
+}
+
+/* The launcher is to know of this rank before MPI starts, which may hang: by the number in the environment. */
+static void join_launcher(tx_watch *w)
+{
+    const char *place = getenv(TX_BEAT_VARIABLE);
+    if (!place || !*place)
+        return;
+    if (tx_beat_connect(place, 5.0, &w->link, w->token)) {
+        tx_watch_say(w, "rank %" PRId32 ": %.400s; the run goes on without it", w->rank, tx_error());
+        return;
+    }
+    tx_beat hello = {.kind = TX_BEAT_HELLO, .rank = w->rank, .size = w->size, .pid = getpid()};
+    snprintf(hello.token, sizeof hello.token, "%s", w->token);
+    snprintf(hello.host, sizeof hello.host, "%s", w->host);
+    for (char *c = hello.host; *c; c++)
+        *c = *c == ' ' ? '_' : *c;
+    tx_watch_send(w, &hello, 5.0);
+}
+
+/* Tells the launcher now and then that this rank lives, and what it waits for, which matters once it is not at once
+ * there. */
+static void send_beat(tx_watch *w)
+{
+    if (w->link >= 0 && tx_beat_gone(w->link))
+        leave_launcher(w);
+    if (w->link < 0 || tx_now() - w->beat < beat_every)
+        return;
+    send_step(w, 0.0);
+    tx_comm_laggard other;
+    if (w->link >= 0 && !w->over && w->comm && w->quiet > 2.0 * beat_every && w->comm->table->laggard(w->comm, &other))
+        tx_watch_send(w, &(tx_beat){.kind = TX_BEAT_WAIT, .rank = other.rank, .step = -1, .bucket = other.bucket}, 0.0);
+}
 
 /* ---- The thread --------------------------------------------------------------------------------------------- */
 
-static void end_process(const tx_watch *w, int status, const char *line)
+static void end_process(const tx_watch *w, int status, const char *why)
 {
-    if (*line)
-        tx_watch_say(w, line);
+    const char *advice = w->o.advice ? w->o.advice : "";
+    if (*why)
+        tx_watch_say(w, "%s; the run ends%s%s", why, *advice ? "; " : "", advice);
     if (w->o.end) {
         w->o.end(w->o.context, status);
         return;
@@ -44,42 +130,32 @@ static void sleep_until(tx_watch *w, double moment)
 static void *watch(void *argument)
 {
     tx_watch *w = argument;
-    char line[1000];
+    char why[1000];
     int status;
     pthread_mutex_lock(&w->lock);
     double last = tx_now();
     bool ends = false;
     while (!w->stop && !ends) {
-        double limit = tx_watch_usual(w), interval = limit / 8.0 < look_every ? limit / 8.0 : look_every;
+        const double interval = fmin(tx_watch_usual(w) / 8.0, look_every);
         sleep_until(w, last + interval);
         /* A gap that is longer than what was slept for was no fault of the run: the process itself stood still. */
-        double now = tx_now(), gap = now - last;
-        gap = gap < 2.0 * interval ? gap : 2.0 * interval;
+        const double now = tx_now(), gap = fmin(now - last, 2.0 * interval);
         w->quiet += gap;
         last = now;
-        if (w->comm && !w->over)
-            tx_watch_listen(w, gap);
-        tx_watch_beat(w);
-        ends = !w->stop && tx_watch_judge(w, &status, line, sizeof line);
+        tx_watch_listen(w, gap);
+        send_beat(w);
+        ends = !w->stop && tx_watch_judge(w, &status, why, sizeof why);
     }
     pthread_mutex_unlock(&w->lock);
     if (ends)
-        end_process(w, status, line);
+        end_process(w, status, why);
     return NULL;
 }
 
-/* Signals are for the program's own threads. */
 static tx_status start_thread(tx_watch *w)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int fault = pthread_create(&w->thread, NULL, watch, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (fault)
-        return tx_fail(TX_MEMORY, "no thread for the watch over the run: %s", strerror(fault));
-    w->running = true;
-    return TX_OK;
+    w->running = tx_thread_start(&w->thread, watch, w);
+    return w->running ? TX_OK : tx_fail(TX_MEMORY, "no thread for the watch over the run: %s", strerror(errno));
 }
 
 tx_status tx_watch_start(const tx_watch_options *options, tx_watch **made)
@@ -106,7 +182,7 @@ tx_status tx_watch_start(const tx_watch_options *options, tx_watch **made)
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->wake, &clock);
     pthread_condattr_destroy(&clock);
-    tx_watch_join_launcher(w);
+    join_launcher(w);
     tx_status status = w->size > 1 || w->link >= 0 || options->timeout > 0.0 ? start_thread(w) : TX_OK;
     if (status)
         tx_watch_stop(w);
@@ -167,50 +243,57 @@ static void find_median(tx_watch *w)
     w->median = count >= TX_WATCH_KNOWN ? sorted[count / 2] : 0.0;
 }
 
-void tx_watch_begin(tx_watch *w, tx_watch_phase phase)
+/* Takes the lock, for a report; false where there is no watch. */
+static bool enter(tx_watch *w)
 {
     if (!w)
-        return;
+        return false;
     pthread_mutex_lock(&w->lock);
+    w->quiet = 0.0;
+    return true;
+}
+
+static void leave(tx_watch *w)
+{
+    pthread_mutex_unlock(&w->lock);
+}
+
+void tx_watch_begin(tx_watch *w, tx_watch_phase phase)
+{
+    if (!enter(w))
+        return;
     w->phase = phase;
     w->detail[0] = 0;
     w->reports = 0;
-    w->quiet = 0.0;
     w->notice = tx_watch_usual(w);
     w->began = tx_now();
-    if (w->comm && !w->over) /* the others name it should this process stop in it */
-        tx_watch_listen(w, 0.0);
-    pthread_mutex_unlock(&w->lock);
+    tx_watch_listen(w, 0.0); /* the others name it should this process stop in it */
+    leave(w);
 }
 
 void tx_watch_step(tx_watch *w, int64_t step)
 {
-    if (!w)
+    if (!enter(w))
         return;
-    pthread_mutex_lock(&w->lock);
     double now = tx_now();
     w->took[w->steps++ % TX_WATCH_WINDOW] = now - w->began;
     w->began = now;
     w->step = step;
-    w->quiet = 0.0;
     find_median(w);
-    if (w->comm && !w->over &&
-        (w->steps == 1 || now - w->told > tell_least)) /* should this process stop before it looks */
+    if (w->steps == 1 || now - w->told > tell_least) /* should this process stop before it looks */
         tx_watch_listen(w, 0.0);
-    tx_watch_send_step(w, beat_least);
-    pthread_mutex_unlock(&w->lock);
+    send_step(w, beat_least);
+    leave(w);
 }
 
 void tx_watch_alive(tx_watch *w, const char *detail)
 {
-    if (!w)
+    if (!enter(w))
         return;
-    pthread_mutex_lock(&w->lock);
-    w->quiet = 0.0;
     w->reports++;
     if (detail)
         snprintf(w->detail, sizeof w->detail, "%s", detail);
-    pthread_mutex_unlock(&w->lock);
+    leave(w);
 }
 
 double tx_watch_limit(tx_watch *w)
@@ -219,46 +302,41 @@ double tx_watch_limit(tx_watch *w)
         return 0.0;
     pthread_mutex_lock(&w->lock);
     double limit = w->running ? tx_watch_limit_now(w) : 0.0;
-    pthread_mutex_unlock(&w->lock);
+    leave(w);
     return limit;
 }
 
 void tx_watch_saved(tx_watch *w, const char *checkpoint)
 {
-    if (!w)
-        return;
     tx_beat saved = {.kind = TX_BEAT_SAVED};
     snprintf(saved.text, sizeof saved.text, "%s", checkpoint);
-    pthread_mutex_lock(&w->lock);
-    w->quiet = 0.0;
+    if (!enter(w))
+        return;
     tx_watch_send(w, &saved, 1.0);
-    pthread_mutex_unlock(&w->lock);
+    leave(w);
 }
 
 /* The last word to the launcher. */
 static void end_run(tx_watch *w, const tx_beat *last)
 {
-    pthread_mutex_lock(&w->lock);
+    if (!enter(w))
+        return;
     if (!w->over) {
-        tx_watch_send_step(w, 0.0);
+        send_step(w, 0.0);
         tx_watch_send(w, last, 5.0);
     }
     w->over = true;
     w->result = last->status;
-    w->quiet = 0.0;
-    pthread_mutex_unlock(&w->lock);
+    leave(w);
 }
 
 void tx_watch_done(tx_watch *w)
 {
-    if (w)
-        end_run(w, &(tx_beat){.kind = TX_BEAT_DONE});
+    end_run(w, &(tx_beat){.kind = TX_BEAT_DONE});
 }
 
 void tx_watch_failed(tx_watch *w, int status, const char *message)
 {
-    if (!w)
-        return;
     tx_beat failed = {.kind = TX_BEAT_FAILED, .status = status};
     snprintf(failed.text, sizeof failed.text, "%s", message);
     end_run(w, &failed);

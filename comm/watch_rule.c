@@ -27,18 +27,17 @@ double tx_watch_usual(const tx_watch *w)
 {
     if (w->o.timeout > 0.0)
         return w->o.timeout;
-    return 10.0 * w->median > least_limit ? 10.0 * w->median : least_limit;
+    return fmax(10.0 * w->median, least_limit);
 }
 
-/* Seconds without a report in which this rank may be busy; INFINITY where it writes. */
 double tx_watch_limit_now(const tx_watch *w)
 {
-    const double limit = tx_watch_usual(w), most = limit > TX_WATCH_LONG ? limit : TX_WATCH_LONG;
+    const double limit = tx_watch_usual(w), most = fmax(limit, TX_WATCH_LONG);
     if (w->over)
         return w->result ? failed_limit : limit;
     switch (w->phase) {
     case TX_WATCH_JOINING:
-        return w->o.join > 0.0 ? w->o.join : limit > TX_WATCH_JOIN ? limit : TX_WATCH_JOIN;
+        return w->o.join > 0.0 ? w->o.join : fmax(limit, TX_WATCH_JOIN);
     case TX_WATCH_TRAINING:
         return w->steps < (w->o.timeout > 0.0 ? 1 : TX_WATCH_KNOWN) ? most : limit;
     case TX_WATCH_EVALUATING:
@@ -67,7 +66,6 @@ static double delay_of(const tx_comm *comm, int32_t other)
 
 void tx_watch_tell_unheard(const tx_watch *w)
 {
-    char line[400];
     int32_t count = 0, first = -1;
     tx_comm_peer peer;
     for (int32_t r = w->size - 1; r > 0 && w->rank == 0; r--)
@@ -77,16 +75,16 @@ void tx_watch_tell_unheard(const tx_watch *w)
         }
     if (count == 0)
         return;
-    snprintf(line, sizeof line,
-             "%s: warning: no datagram (UDP) of %" PRId32 " ranks arrives at rank 0 on %s; the first is rank %" PRId32
-             " on %s. Where one of them stops, that is found later",
-             w->o.program, count, w->host, first, w->comm->ranks[first].name);
-    tx_watch_say(w, line);
+    tx_watch_say(w,
+                 "warning: no datagram (UDP) of %" PRId32 " ranks arrives at rank 0 on %s; the first is rank %" PRId32
+                 " on %s. Where one of them stops, that is found later",
+                 count, w->host, first, w->comm->ranks[first].name);
 }
 
-/* Tells the others that this rank lives, and hears what they tell. */
 void tx_watch_listen(tx_watch *w, double elapsed)
 {
+    if (!w->comm || w->over)
+        return;
     char doing[sizeof((tx_comm_peer *)0)->doing];
     snprintf(doing, sizeof doing, "%s%s%s", phases[w->phase], *w->detail ? ": " : "", w->detail);
     w->comm->table->tell(w->comm, w->step, doing);
@@ -130,66 +128,9 @@ static bool is_busy(const tx_watch *w, int32_t rank)
 
 /* ---- The rule, under the lock ------------------------------------------------------------------------------------ */
 
-/* "; the run ends", and what to do. */
-static void end_line(const tx_watch *w, char *line, size_t room)
+static void tell_step(int64_t step, char text[48])
 {
-    const char *advice = w->o.advice ? w->o.advice : "";
-    size_t used = strlen(line);
-    snprintf(line + used, room - used, "; the run ends%s%s", *advice ? "; " : "", advice);
-}
-
-/* Of another rank that does not answer; `laggard` NULL: nobody waits for it. */
-static void describe_other(const tx_watch *w, int32_t rank, const tx_comm_laggard *laggard, double seconds, char *line,
-                           size_t room)
-{
-    tx_comm_peer peer;
-    char step[48] = "no step of it is known", was[120] = "", missed[64] = "what the others wait in";
-    const bool heard = w->comm->table->hear(w->comm, rank, &peer);
-    if (heard)
-        snprintf(was, sizeof was, ", it was %s", peer.doing);
-    if (heard && peer.step >= 0)
-        snprintf(step, sizeof step, "its last step is %" PRId64, peer.step);
-    if (laggard && laggard->bucket >= 0)
-        snprintf(missed, sizeof missed, "bucket %" PRId32, laggard->bucket);
-    snprintf(line, room, "%s: rank %" PRId32 " on %s does not answer: %s%s, ", w->o.program, rank,
-             w->comm->ranks[rank].name, step, was);
-    size_t used = strlen(line);
-    if (laggard)
-        snprintf(line + used, room - used, "it did not reach %s for %.3g s", missed, seconds);
-    else
-        snprintf(line + used, room - used, "it gave no sign of life for %.3g s", seconds);
-    end_line(w, line, room);
-}
-
-static void describe_self(const tx_watch *w, char *line, size_t room)
-{
-    char step[48] = "no step of it is known";
-    if (w->step >= 0)
-        snprintf(step, sizeof step, "its last step is %" PRId64, w->step);
-    if (w->phase == TX_WATCH_JOINING)
-        snprintf(line, room,
-                 "%s: rank %" PRId32
-                 " on %s waited for all ranks to start for %.3g s: one of them is stopped, ended, or "
-                 "cannot be reached",
-                 w->o.program, w->rank, w->host, w->quiet);
-    else
-        snprintf(line, room,
-                 "%s: rank %" PRId32 " on %s does not get on: %s, it is %s%s%s, and nothing was done for %.3g s though "
-                 "it waits for no other rank (its device, or a file system?)",
-                 w->o.program, w->rank, w->host, step, phases[w->phase], *w->detail ? ": " : "", w->detail, w->quiet);
-    end_line(w, line, room);
-}
-
-static void tell_of_slow_disk(tx_watch *w)
-{
-    char line[400];
-    if (w->phase != TX_WATCH_WRITING || w->quiet < w->notice)
-        return;
-    snprintf(line, sizeof line,
-             "%s: rank %" PRId32 " on %s has been writing files for %.3g s, is the disk slow? The run waits",
-             w->o.program, w->rank, w->host, w->quiet);
-    w->notice *= 2.0;
-    tx_watch_say(w, line);
+    snprintf(text, 48, step >= 0 ? "its last step is %" PRId64 : "no step of it is known", step);
 }
 
 /* What the launcher is to know of the rank by which the run ends. */
@@ -198,34 +139,73 @@ static void send_lost(tx_watch *w, int32_t rank, int64_t step, int32_t bucket)
     tx_watch_send(w, &(tx_beat){.kind = TX_BEAT_LOST, .rank = rank, .step = step, .bucket = bucket}, 0.5);
 }
 
-static bool lose(tx_watch *w, int32_t rank, const tx_comm_laggard *laggard, double seconds, char *line, size_t room)
+/* Another rank does not answer; `laggard` NULL: nobody waits for it. */
+static void lose(tx_watch *w, int32_t rank, const tx_comm_laggard *laggard, double seconds, char *why, size_t room)
 {
     tx_comm_peer peer;
-    describe_other(w, rank, laggard, seconds, line, room);
-    send_lost(w, rank, w->comm->table->hear(w->comm, rank, &peer) ? peer.step : -1, laggard ? laggard->bucket : -1);
-    return true;
+    char step[48], was[120] = "", missed[64] = "gave no sign of life";
+    const bool heard = w->comm->table->hear(w->comm, rank, &peer);
+    const int64_t last = heard ? peer.step : -1;
+    tell_step(last, step);
+    if (heard)
+        snprintf(was, sizeof was, ", it was %s", peer.doing);
+    if (laggard && laggard->bucket >= 0)
+        snprintf(missed, sizeof missed, "did not reach bucket %" PRId32, laggard->bucket);
+    else if (laggard)
+        snprintf(missed, sizeof missed, "did not reach what the others wait in");
+    snprintf(why, room, "rank %" PRId32 " on %s does not answer: %s%s, it %s for %.3g s", rank,
+             w->comm->ranks[rank].name, step, was, missed, seconds);
+    send_lost(w, rank, last, laggard ? laggard->bucket : -1);
 }
 
-/* Whether the process has to end, with this status and line; an empty line is not said. */
-bool tx_watch_judge(tx_watch *w, int *status, char *line, size_t room)
+static void lose_self(tx_watch *w, char *why, size_t room)
+{
+    char step[48];
+    tell_step(w->step, step);
+    if (w->phase == TX_WATCH_JOINING)
+        snprintf(why, room,
+                 "rank %" PRId32 " on %s waited for all ranks to start for %.3g s: one of them is stopped, ended, or "
+                 "cannot be reached",
+                 w->rank, w->host, w->quiet);
+    else
+        snprintf(why, room,
+                 "rank %" PRId32 " on %s does not get on: %s, it is %s%s%s, and nothing was done for %.3g s though it "
+                 "waits for no other rank (its device, or a file system?)",
+                 w->rank, w->host, step, phases[w->phase], *w->detail ? ": " : "", w->detail, w->quiet);
+    send_lost(w, w->rank, w->step, -1);
+}
+
+static void tell_of_slow_disk(tx_watch *w)
+{
+    if (w->phase != TX_WATCH_WRITING || w->quiet < w->notice)
+        return;
+    w->notice *= 2.0;
+    tx_watch_say(w, "rank %" PRId32 " on %s has been writing files for %.3g s, is the disk slow? The run waits",
+                 w->rank, w->host, w->quiet);
+}
+
+bool tx_watch_judge(tx_watch *w, int *status, char *why, size_t room)
 {
     const double limit = tx_watch_limit_now(w);
     tx_comm_laggard other = {.rank = -1, .bucket = -1};
-    *line = 0;
+    *why = 0;
     *status = w->over ? w->result : TX_WATCH_STATUS;
     if (w->over)
         return w->quiet >= limit;
     const bool waits = w->comm && w->comm->table->laggard(w->comm, &other) && other.rank != w->rank;
     const int32_t silent = w->comm ? find_silent(w) : -1;
-    if (silent >= 0)
-        return lose(w, silent, waits && other.rank == silent ? &other : NULL, w->others[silent].silent, line, room);
-    if (waits)
-        return w->quiet >= fmin(limit, fmax(tx_watch_usual(w), TX_WATCH_LONG)) + delay_of(w->comm, other.rank) &&
-               !is_busy(w, other.rank) && lose(w, other.rank, &other, w->quiet, line, room);
-    tell_of_slow_disk(w);
-    if (w->quiet < limit)
-        return false;
-    describe_self(w, line, room);
-    send_lost(w, w->rank, w->step, -1);
+    if (silent >= 0) {
+        lose(w, silent, waits && other.rank == silent ? &other : NULL, w->others[silent].silent, why, room);
+    } else if (waits) {
+        if (w->quiet < fmin(limit, fmax(tx_watch_usual(w), TX_WATCH_LONG)) + delay_of(w->comm, other.rank) ||
+            is_busy(w, other.rank))
+            return false;
+        lose(w, other.rank, &other, w->quiet, why, room);
+    } else {
+        tell_of_slow_disk(w);
+        if (w->quiet < limit)
+            return false;
+        lose_self(w, why, room);
+    }
     return true;
 }

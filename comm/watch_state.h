@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the watch (watch.c): its state, what it tells user and launcher (watch_tell.c), and the rule by which it ends
- * a process (watch_rule.c). All functions here want the watch's lock to be held. */
+ * Inside the watch: its state, what it tells (watch.c), and the rule by which it ends a process (watch_rule.c). All
+ * functions here want the watch's lock to be held. */
 #ifndef TX_COMM_WATCH_STATE_H
 #define TX_COMM_WATCH_STATE_H
 
+#include "api/base/thread.h"
 #include "comm/beat.h"
 #include "comm/watch.h"
 
-#include <pthread.h>
-
-enum { TX_WATCH_WINDOW = 64 }; /* steps whose median counts */
 enum {
-    TX_WATCH_KNOWN = 3
-}; /* steps after which there is a median, and batches after which nothing compiles any more */
+    TX_WATCH_WINDOW = 64, /* steps whose median counts */
+    TX_WATCH_KNOWN = 3,   /* steps after which there is one, and batches after which nothing compiles any more */
+};
 
 /* Another rank, as this one hears it. */
 typedef struct tx_watch_other {
@@ -51,26 +50,19 @@ struct tx_watch {
     double told; /* when the other ranks were told last */
 };
 
-/* Says one line to the user. */
-void tx_watch_say(const tx_watch *watch, const char *line);
-/* The launcher is to know of this rank before MPI starts, which may hang: by the number in the environment. */
-void tx_watch_join_launcher(tx_watch *watch);
+/* Says one line to the user, the program's name before it. */
+void tx_watch_say(const tx_watch *watch, const char *format, ...) TX_PRINTF(2, 3);
 /* Sends a heartbeat, waiting at most `seconds`. */
 void tx_watch_send(tx_watch *watch, const tx_beat *beat, double seconds);
-/* Sends the last step, unless a heartbeat went out within the last `least` seconds. */
-void tx_watch_send_step(tx_watch *watch, double least);
-/* Tells the launcher now and then that this rank lives, and what it waits for, which matters once it is not at once
- * there. */
-void tx_watch_beat(tx_watch *watch);
-
 /* The limit by default, and the one that holds now (INFINITY: none). */
 double tx_watch_usual(const tx_watch *watch);
 double tx_watch_limit_now(const tx_watch *watch);
 /* Tells the user of ranks that are not heard. */
 void tx_watch_tell_unheard(const tx_watch *watch);
-/* Tells the others that this rank lives, and hears what they tell; `elapsed` seconds after it did so last. */
+/* While the communicator is open: tells the others that this rank lives, and hears what they tell; `elapsed` seconds
+ * after it did so last. */
 void tx_watch_listen(tx_watch *watch, double elapsed);
-/* Whether the process has to end, with this status and line; an empty line is not said. */
-bool tx_watch_judge(tx_watch *watch, int *status, char *line, size_t room);
+/* Whether the process has to end, with this status, and why; for no reason nothing is said. */
+bool tx_watch_judge(tx_watch *watch, int *status, char *why, size_t room);
 
 #endif

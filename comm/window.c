@@ -7,6 +7,7 @@
 #define _GNU_SOURCE /* memfd_create */
 #include "comm/window.h"
 
+#include "api/base/check.h"
 #include "api/base/memory_left.h"
 
 #include <errno.h>
@@ -187,14 +188,11 @@ static tx_status take_segment(const making *m)
 {
     int32_t place = -1;
     int file = -1;
-    tx_status status = receive_segment(m, &place, &file);
-    if (status)
-        return status;
+    TX_CHECK(receive_segment(m, &place, &file));
     m->window->segment[place] = map(file, m->window->bytes);
-    if (!m->window->segment[place])
-        status = lacking(m->window, "map another rank's part of", errno);
+    const int error = errno;
     close(file);
-    return status;
+    return m->window->segment[place] ? TX_OK : lacking(m->window, "map another rank's part of", error);
 }
 
 /* ---- All of them ----------------------------------------------------------------------------------------- */
@@ -212,12 +210,12 @@ static tx_status agree(making *m, tx_status status)
 {
     m->own.status = (int32_t)status;
     snprintf(m->own.text, sizeof m->own.text, "%s", status ? tx_error() : "");
-    status = tx_transport_gather(m->transport, &m->own, m->all, sizeof m->own);
-    for (int32_t r = 0; r < m->transport->size && !status; r++)
+    TX_CHECK(tx_transport_gather(m->transport, &m->own, m->all, sizeof m->own));
+    for (int32_t r = 0; r < m->transport->size; r++)
         if (m->all[r].status)
             return tx_fail((tx_status)m->all[r].status, "rank %" PRId32 " on %s %s", r, m->ranks[r].name,
                            m->all[r].text);
-    return status;
+    return TX_OK;
 }
 
 /* Each rank sends to those of its group that follow it, TURN of them in a turn, and then takes as many messages as were
@@ -231,30 +229,25 @@ static tx_status exchange(making *m)
         const int32_t end = first + TURN < members ? first + TURN : members;
         for (int32_t i = first; i < end && !status; i++)
             status = send_segment(m, m->member[(m->window->place + i) % members]);
-        status = agree(m, status);
-        if (status || first >= m->layout->most_members)
-            return status;
+        TX_CHECK(agree(m, status));
+        if (first >= m->layout->most_members)
+            return TX_OK;
         for (int32_t i = first; i < end && !status; i++)
             status = take_segment(m);
     }
 }
 
+static tx_status make_own(making *m)
+{
+    TX_CHECK(make_segment(m));
+    return m->window->members > 1 ? open_mailbox(m) : TX_OK;
+}
+
 static tx_status fill(making *m)
 {
-    tx_status status = agree(m, check_room(m->window));
-    if (status)
-        return status;
-    status = make_segment(m);
-    if (!status && m->window->members > 1)
-        status = open_mailbox(m);
-    status = agree(m, status);
-    if (!status)
-        status = exchange(m);
-    if (m->segment >= 0)
-        close(m->segment);
-    if (m->mailbox >= 0)
-        close(m->mailbox);
-    return status;
+    TX_CHECK(agree(m, check_room(m->window)));
+    TX_CHECK(agree(m, make_own(m)));
+    return exchange(m);
 }
 
 tx_status tx_window_create(tx_transport *transport, const tx_layout *layout, const tx_comm_rank *ranks, int64_t bytes,
@@ -284,13 +277,16 @@ tx_status tx_window_create(tx_transport *transport, const tx_layout *layout, con
                 .segment = -1,
                 .mailbox = -1};
     tx_status status = fill(&m);
+    if (m.segment >= 0)
+        close(m.segment);
+    if (m.mailbox >= 0)
+        close(m.mailbox);
     free(all);
-    if (status) {
+    if (status)
         tx_window_free(w);
-        return status;
-    }
-    *window = w;
-    return TX_OK;
+    else
+        *window = w;
+    return status;
 }
 
 const tx_window *tx_window_find(const tx_window *list, const void *data, int64_t bytes)

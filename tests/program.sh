@@ -8,14 +8,22 @@ failures=0
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
     PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 
-# A text of twelve lines, in $work/text.
+# write_small_text [LINES]: a text of so many lines, or twelve, in $work/text
 write_small_text()
 {
     i=0
-    while [ $i -lt 12 ]; do
+    while [ $i -lt "${1:-12}" ]; do
         echo "line $i: the cat sat on the mat and looked at the $((i * i)) birds"
         i=$((i + 1))
     done > "$work/text"
+}
+
+# write_small_config LAYERS WIDTH POSITIONS [DROPOUT]: a GPT-2 over bytes, in $work/config.json
+write_small_config()
+{
+    echo "{\"model_type\": \"gpt2\", \"n_layer\": $1, \"n_embd\": $2, \"n_head\": 2, \"n_positions\": $3," \
+        "\"vocab_size\": 257, \"bos_token_id\": 256, \"eos_token_id\": 256" \
+        "${4:+, \"embd_pdrop\": $4, \"attn_pdrop\": $4, \"resid_pdrop\": $4}}" > "$work/config.json"
 }
 
 # fail TEXT: counts it, and shows what the program last printed to $work/out and $work/err

@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What tests of files share: where the test data lie, a scratch folder that is removed again, and a
- * generator of numbers that is the same everywhere. Include after cmocka.h. */
+ * generator of numbers that is the same everywhere. Brings cmocka.h. */
 #ifndef TX_TESTS_SCRATCH_H
 #define TX_TESTS_SCRATCH_H
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
 #include "api/base/file.h"
+#include "models/files/folder.h"
 #include "tx.h"
 
 #include <dirent.h>
@@ -13,6 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* cmocka gives every test a state, which few need. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 
 /* Asserts success and shows the message of a failure. */
 #define assert_ok(call)                            \

@@ -2,17 +2,11 @@
  *
  * safetensors: verdicts on good and malformed files, round trips, conversions, and what happens to a file
  * that is cut at every length, flipped at every byte and mutated. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "api/base/clock.h"
 #include "api/base/half.h"
 #include "models/files/safetensors_header.h"
-#include "scratch.h"
+#include "tests/scratch.h"
 
 #include <math.h>
 
@@ -39,10 +33,9 @@ static void judge(const char *folder, const tx_json *one)
     assert_ok(tx_json_get_string(one, "file", &name));
     assert_ok(tx_json_get_string(one, "want", &want));
     assert_ok(tx_json_get_string(one, "why", &why));
-    char *path = tx_path_join(folder, name);
     tx_st_file *file = NULL;
     double begin = tx_seconds(CPU_TIME);
-    tx_status status = tx_st_open(path, &file);
+    tx_status status = tx_st_open(TX_PATH(folder, name), &file);
     double took = tx_seconds(CPU_TIME) - begin;
     if (!(took < 1.0))
         fail_msg("%s: took %g s", name, took);
@@ -60,26 +53,22 @@ static void judge(const char *folder, const tx_json *one)
     }
     if (!status)
         tx_st_close(file);
-    free(path);
 }
 
 static void test_cases(void **state)
 {
-    (void)state;
-    char *folder = test_data("safetensors_cases"), *list = tx_path_join(folder, "cases.json");
+    char *folder = test_data("safetensors_cases"), *list = TX_PATH(folder, "cases.json");
     tx_json *cases;
     assert_ok(tx_json_read(list, 1 << 20, &cases));
     assert_true(tx_json_size(cases) > 40);
     for (size_t i = 0; i < tx_json_size(cases); i++)
         judge(folder, tx_json_at(cases, i));
     tx_json_free(cases);
-    free(list);
     free(folder);
 }
 
 static void test_others_are_recognised(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         size_t size;
@@ -96,7 +85,7 @@ static void test_others_are_recognised(void **state)
          13, "not a safetensors file"},
         {"short", 5, "too short"},
     };
-    char *folder = make_scratch(), *path = tx_path_join(folder, "model.safetensors");
+    char *folder = make_scratch(), *path = TX_PATH(folder, "model.safetensors");
     tx_st_file *file;
     assert_refused(tx_st_open(path, &file), TX_NOT_FOUND, path);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
@@ -104,7 +93,6 @@ static void test_others_are_recognised(void **state)
         assert_refused(tx_st_open(path, &file), TX_FORMAT, others[i].what);
     }
     assert_refused(tx_st_open(folder, &file), TX_FORMAT, "a folder, where a regular file should be");
-    free(path);
     remove_scratch(folder);
 }
 
@@ -143,8 +131,7 @@ static size_t write_example(const char *path)
 
 static void test_round_trip(void **state)
 {
-    (void)state;
-    char *folder = make_scratch(), *path = tx_path_join(folder, "x.safetensors");
+    char *folder = make_scratch(), *path = TX_PATH(folder, "x.safetensors");
     unsigned char expected = 0, data[64];
     size_t total = write_example(path), size;
     tx_st_file *file;
@@ -175,20 +162,18 @@ static void test_round_trip(void **state)
     assert_ok(tx_file_read(path, 4096, &text, &size));
     assert_int_equal((size - total) % 8, 0);
     free(text);
-    free(path);
     remove_scratch(folder);
 }
 
 static void test_conversions(void **state)
 {
-    (void)state;
     enum { COUNT = 10000 };
     static const tx_st_tensor kinds[] = {{.name = "a64", .dtype = TX_ST_F64, .rank = 1, .dim = {COUNT}},
                                          {.name = "b32", .dtype = TX_ST_F32, .rank = 1, .dim = {COUNT}},
                                          {.name = "c16", .dtype = TX_ST_F16, .rank = 1, .dim = {COUNT}},
                                          {.name = "dbf", .dtype = TX_ST_BF16, .rank = 1, .dim = {COUNT}},
                                          {.name = "e", .dtype = TX_ST_I32, .rank = 0}};
-    char *folder = make_scratch(), *path = tx_path_join(folder, "x.safetensors");
+    char *folder = make_scratch(), *path = TX_PATH(folder, "x.safetensors");
     double *f64 = malloc(COUNT * sizeof *f64);
     float *f32 = malloc(COUNT * sizeof *f32), *read = malloc(COUNT * sizeof *read);
     uint16_t *half = malloc(2 * COUNT * sizeof *half);
@@ -226,14 +211,12 @@ static void test_conversions(void **state)
     free(f32);
     free(read);
     free(half);
-    free(path);
     remove_scratch(folder);
 }
 
 static void test_writer_refuses(void **state)
 {
-    (void)state;
-    char *folder = make_scratch(), *path = tx_path_join(folder, "x.safetensors"), data[8] = {0};
+    char *folder = make_scratch(), *path = TX_PATH(folder, "x.safetensors"), data[8] = {0};
     tx_st_writer *writer;
     tx_st_tensor pair[2] = {{.name = "w", .dtype = TX_ST_F32, .rank = 1, .dim = {2}}};
     assert_ok(tx_st_create(path, pair, 1, NULL, &writer));
@@ -255,7 +238,6 @@ static void test_writer_refuses(void **state)
     assert_ok(tx_st_open(path, &file));
     assert_int_equal(tx_st_count(file), 0);
     tx_st_close(file);
-    free(path);
     remove_scratch(folder);
 }
 
@@ -263,9 +245,8 @@ static void test_writer_refuses(void **state)
 
 static void test_truncations(void **state)
 {
-    (void)state;
-    char *folder = make_scratch(), *path = tx_path_join(folder, "x.safetensors"), *text;
-    char *cut = tx_path_join(folder, "cut.safetensors");
+    char *folder = make_scratch(), *path = TX_PATH(folder, "x.safetensors"), *text;
+    char *cut = TX_PATH(folder, "cut.safetensors");
     size_t size;
     tx_st_file *file;
     write_example(path);
@@ -278,16 +259,13 @@ static void test_truncations(void **state)
         assert_refused(tx_st_open(cut, &file), TX_FORMAT, cut);
     }
     free(text);
-    free(cut);
-    free(path);
     remove_scratch(folder);
 }
 
 /* A file that shrinks while it is open gives an error, not a signal. */
 static void test_shrinking_file(void **state)
 {
-    (void)state;
-    char *folder = make_scratch(), *path = tx_path_join(folder, "x.safetensors");
+    char *folder = make_scratch(), *path = TX_PATH(folder, "x.safetensors");
     unsigned char data[24];
     tx_st_file *file;
     write_example(path);
@@ -295,7 +273,6 @@ static void test_shrinking_file(void **state)
     assert_int_equal(truncate(path, 100), 0);
     assert_refused(tx_st_read(file, 0, data, sizeof data), TX_IO, "has 100 bytes, 584 are needed");
     tx_st_close(file);
-    free(path);
     remove_scratch(folder);
 }
 
@@ -322,7 +299,6 @@ static const char plain[] =
 
 static void test_every_byte_changed(void **state)
 {
-    (void)state;
     char text[sizeof plain];
     tx_st_header header;
     int accepted = 0;
@@ -341,7 +317,6 @@ static void test_every_byte_changed(void **state)
 
 static void test_mutations(void **state)
 {
-    (void)state;
     uint64_t random = 42;
     char text[4 * sizeof plain];
     tx_st_header header;
@@ -360,9 +335,8 @@ static void test_mutations(void **state)
 /* A header that would be blown up in memory by a parser of whole documents is refused early. */
 static void test_hostile_header(void **state)
 {
-    (void)state;
     enum { SIZE = 8 << 20 };
-    char *folder = make_scratch(), *path = tx_path_join(folder, "x.safetensors"), *text = malloc(SIZE);
+    char *folder = make_scratch(), *path = TX_PATH(folder, "x.safetensors"), *text = malloc(SIZE);
     tx_st_file *file;
     assert_non_null(text);
     int used = snprintf(text, SIZE, "{\"w\":{\"dtype\":\"U8\",\"data_offsets\":[0,0],\"shape\":[0");
@@ -377,7 +351,6 @@ static void test_hostile_header(void **state)
     if (!(tx_seconds(CPU_TIME) - begin < 1.0))
         fail_msg("took %g s", tx_seconds(CPU_TIME) - begin);
     free(text);
-    free(path);
     remove_scratch(folder);
 }
 

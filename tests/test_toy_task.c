@@ -7,12 +7,6 @@
  * padded with ones, so that whoever reads the padding is misled; where both occur as often, it has no label.
  *
  *     test_toy_task [DEVICE]      exit status 77: there is no such device */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "models/train/run.h"
 #include "tests/scratch.h"
@@ -186,7 +180,7 @@ static tx_status write_nothing(void *context, const char *folder)
 /* The log and the history have the metrics by their names. */
 static void expect_names(const char *folder, const tx_run_state *state)
 {
-    char *path = tx_path_join(folder, TX_RUN_LOG), *log = NULL;
+    char *path = TX_PATH(folder, TX_RUN_LOG), *log = NULL;
     size_t size;
     assert_ok(tx_file_read(path, 1 << 20, &log, &size));
     const char *line = strstr(log, "\"eval_loss\": ");
@@ -195,12 +189,10 @@ static void expect_names(const char *folder, const tx_run_state *state)
     const tx_json *last = tx_json_at(state->history, tx_json_size(state->history) - 1);
     assert_true(tx_json_has(last, "eval_loss") && tx_json_has(last, "eval_accuracy"));
     free(log);
-    free(path);
 }
 
 static void trains(void **state)
 {
-    (void)state;
     fixture f = open_fixture(BATCH);
     course c = {0};
     char *folder = make_scratch();
@@ -242,7 +234,6 @@ static void trains(void **state)
 /* Whatever the batch, whose last is padded. */
 static void evaluates_the_same_in_any_batch(void **state)
 {
-    (void)state;
     const int64_t batches[] = {TEXTS, 1, 5, 64};
     tx_run_evaluation whole = {0}, e = {0};
     for (int i = 0; i < 4; i++) {
@@ -259,7 +250,6 @@ static void evaluates_the_same_in_any_batch(void **state)
 /* Of many ranks each knows the labels of all rows of a step, and has its own rows. */
 static void ranks_count_all_labels(void **state)
 {
-    (void)state;
     enum { MICRO = 6, STEP = 24 };
     tx_loader_options options = {.size = sizeof options, .step_rows = STEP, .batch = MICRO, .seed = 5};
     tx_loader *all, *share;
@@ -297,7 +287,6 @@ static void ranks_count_all_labels(void **state)
 /* Fields of all shapes and types: where they lie, what padding is, and which labels count. */
 static void fields_of_numbers(void **state)
 {
-    (void)state;
     static const tx_field numbers[] = {{"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = 7},
                                        {"features", TX_F32, 3, .padding = 0.5},
                                        {"labels", TX_F32, 0, .padding = (double)NAN},

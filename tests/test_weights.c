@@ -2,17 +2,11 @@
  *
  * Weights of any model: written as one file or as shards and read back, all faults in one message, values that are not
  * finite, and how much memory loading takes. GPT-2's folders are tested in test_gpt2.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "api/base/half.h"
 #include "api/base/json.h"
 #include "models/files/weights.h"
-#include "scratch.h"
+#include "tests/scratch.h"
 
 #include <math.h>
 
@@ -88,9 +82,7 @@ static tx_status load(fixture *f, const char *path, const tx_load_options *optio
 
 static bool there(const fixture *f, const char *name)
 {
-    char *path = tx_path_join(f->folder, name);
-    bool exists = tx_file_exists(path);
-    free(path);
+    bool exists = tx_file_exists(TX_PATH(f->folder, name));
     return exists;
 }
 
@@ -136,12 +128,10 @@ static void test_shards(void **state)
     assert_int_equal(save_and_load(f, 107), 4);
     assert_int_equal(save_and_load(f, 1), 5);
     /* What is no file of weights stays. */
-    char *other = tx_path_join(f->folder, "model-1-of-4.safetensors");
-    assert_ok(tx_file_write(other, "x", 1));
+    assert_ok(tx_file_write(TX_PATH(f->folder, "model-1-of-4.safetensors"), "x", 1));
     assert_int_equal(save_and_load(f, 144), 2);
     assert_true(there(f, "model.safetensors"));
     assert_refused(tx_weights_save(f->model, f->folder, 0), TX_INVALID, "at least 1 byte");
-    free(other);
 }
 
 static void test_index(void **state)
@@ -152,7 +142,7 @@ static void test_index(void **state)
     int64_t value;
     declare_four(f);
     save_and_load(f, 108);
-    char *path = tx_path_join(f->folder, INDEX);
+    char *path = TX_PATH(f->folder, INDEX);
     assert_ok(tx_json_read(path, 1 << 20, &index));
     assert_ok(tx_json_get(index, "metadata", TX_JSON_OBJECT, &metadata));
     assert_ok(tx_json_get_int(metadata, "total_size", 144, 144, &value));
@@ -165,11 +155,9 @@ static void test_index(void **state)
 
     /* The index by itself, one shard by itself. */
     assert_ok(load(f, path, NULL));
-    char *second = tx_path_join(f->folder, "model-00002-of-00002.safetensors");
+    char *second = TX_PATH(f->folder, "model-00002-of-00002.safetensors");
     assert_refused(load(f, second, NULL), TX_FORMAT, "missing a, b");
     assert_non_null(strstr(tx_error(), second));
-    free(second);
-    free(path);
 }
 
 /* A shard that cannot be written leaves no index, so that nobody takes old and new shards for one model. */
@@ -178,15 +166,13 @@ static void test_failed_save(void **state)
     fixture *f = *state;
     declare_four(f);
     save_and_load(f, 108);
-    char *second = tx_path_join(f->folder, "model-00002-of-00002.safetensors"), *in = tx_path_join(second, "x");
+    char *second = TX_PATH(f->folder, "model-00002-of-00002.safetensors"), *in = TX_PATH(second, "x");
     assert_int_equal(unlink(second), 0);
     assert_ok(tx_folder_create(second)); /* which no file can replace */
     assert_ok(tx_file_write(in, "x", 1));
     assert_refused(tx_weights_save(f->model, f->folder, 108), TX_IO, second);
     assert_false(there(f, INDEX));
     assert_refused(load(f, f->folder, NULL), TX_NOT_FOUND, "holds neither");
-    free(in);
-    free(second);
 }
 
 /* ---- Faults ------------------------------------------------------------------------------------------ */
@@ -195,13 +181,11 @@ static void test_failed_save(void **state)
 static void write_zeros(const fixture *f, const tx_st_tensor *list, int32_t count)
 {
     static const char zeros[4096];
-    char *path = tx_path_join(f->folder, "model.safetensors");
     tx_st_writer *writer;
-    assert_ok(tx_st_create(path, list, count, NULL, &writer));
+    assert_ok(tx_st_create(TX_PATH(f->folder, "model.safetensors"), list, count, NULL, &writer));
     for (int32_t i = 0; i < count; i++)
         assert_ok(tx_st_append(writer, zeros, (size_t)tx_st_bytes(&list[i])));
     assert_ok(tx_st_commit(writer));
-    free(path);
 }
 
 static void test_all_faults_at_once(void **state)
@@ -254,13 +238,11 @@ static void test_many_faults(void **state)
 /* A file of one tensor "w" of the given bytes. */
 static void write_one(const fixture *f, tx_st_dtype dtype, int64_t count, const void *data)
 {
-    char *path = tx_path_join(f->folder, "model.safetensors");
     tx_st_tensor tensor = {.name = "w", .dtype = dtype, .rank = 1, .dim = {count}};
     tx_st_writer *writer;
-    assert_ok(tx_st_create(path, &tensor, 1, NULL, &writer));
+    assert_ok(tx_st_create(TX_PATH(f->folder, "model.safetensors"), &tensor, 1, NULL, &writer));
     assert_ok(tx_st_append(writer, data, (size_t)tx_st_bytes(&tensor)));
     assert_ok(tx_st_commit(writer));
-    free(path);
 }
 
 /* Every number of 16 bits, and fp64 numbers on both sides of the middle between two fp32 numbers. */
@@ -287,17 +269,15 @@ static void test_types(void **state)
     }
     for (int i = 0; i < ALL / 256; i++)
         wide[i] = 1.0 + ((double)i + (i % 3 == 0 ? 0.5 : i % 3 == 1 ? 0.5000001 : 0.4999999)) * 0x1p-23;
-    char *path = tx_path_join(f->folder, "model.safetensors");
     tx_st_file *file;
     write_one(f, TX_ST_F64, ALL / 256, wide);
-    assert_ok(tx_st_open(path, &file));
+    assert_ok(tx_st_open(TX_PATH(f->folder, "model.safetensors"), &file));
     assert_ok(tx_st_read_f32(file, 0, 0, ALL / 256, got));
     tx_st_close(file);
     for (int i = 0; i < ALL / 256; i++) {
         int ulps = i + (i % 3 == 1 || (i % 3 == 0 && i % 2 == 1)); /* a half goes to even */
         assert_true(got[i] == 1.0f + (float)ulps * 0x1p-23f);
     }
-    free(path);
     free(half);
     free(got);
 }

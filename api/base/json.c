@@ -289,6 +289,11 @@ tx_status tx_json_get_text(const tx_json *object, const char *key, const char **
     return TX_OK;
 }
 
+tx_json *tx_json_find(const tx_json *object, const char *key)
+{
+    return json_object_get(object, key);
+}
+
 bool tx_json_has(const tx_json *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);

@@ -55,6 +55,8 @@ tx_status tx_json_get_number(const tx_json *object, const char *key, double min,
 tx_status tx_json_get_string(const tx_json *object, const char *key, const char **value);
 /* A string of `*size` bytes, which may hold NUL. */
 tx_status tx_json_get_text(const tx_json *object, const char *key, const char **value, size_t *size);
+/* The member, whatever its type; NULL where there is none. */
+tx_json *tx_json_find(const tx_json *object, const char *key);
 /* Whether the key is there and is not null. */
 bool tx_json_has(const tx_json *object, const char *key);
 

@@ -66,6 +66,8 @@ tx_status tx_fail(tx_status status, const char *format, ...)
 tx_status tx_fail_in(tx_status status, const char *format, ...)
 {
     char old[sizeof message], text[sizeof message];
+    if (status == TX_OK)
+        return status;
     memcpy(old, message, sizeof message);
     va_list args;
     va_start(args, format);

@@ -5,6 +5,7 @@
 #ifndef TX_API_INFER_H
 #define TX_API_INFER_H
 
+#include "api/base/check.h"
 #include "api/graph/op.h"
 
 typedef struct tx_infer {
@@ -21,13 +22,6 @@ typedef struct tx_infer {
 
 /* "[4, 128]", for a message in the same statement. */
 #define TX_TEXT(shape) tx_shape_text(&(shape), (char[96]){0}, 96)
-
-#define TX_CHECK(call)              \
-    do {                            \
-        tx_status status_ = (call); \
-        if (status_ != TX_OK)       \
-            return status_;         \
-    } while (0)
 
 const char *tx_want_name(const tx_infer *c); /* of the op */
 bool tx_is_float_type(tx_dtype dtype);       /* F32, BF16 or F16 */

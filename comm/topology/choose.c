@@ -35,22 +35,24 @@ static bool better(const choice *a, const choice *b)
 
 typedef struct chooser {
     int32_t gpus;
-    int64_t *near;               /* [a * gpus + b] */
-    const int32_t *group, *room; /* of each GPU; cores near it */
-    int64_t *worst, *sum;        /* of each GPU to those taken */
-    int32_t *users;              /* of each group */
-    bool *taken;
+    int64_t *near;                      /* [a * gpus + b] */
+    const int32_t *group, *room;        /* of each GPU; cores near it */
+    int32_t users[TX_TOPO_DEVICES_MAX]; /* of each group */
+    struct {
+        int64_t worst, sum; /* to those taken */
+        bool taken;
+    } each[TX_TOPO_DEVICES_MAX];
 } chooser;
 
 static void take(chooser *c, int32_t gpu)
 {
-    c->taken[gpu] = true;
+    c->each[gpu].taken = true;
     c->users[c->group[gpu]]++;
     for (int32_t i = 0; i < c->gpus; i++) {
         int64_t near = c->near[(int64_t)gpu * c->gpus + i];
-        c->sum[i] += near;
-        if (near < c->worst[i])
-            c->worst[i] = near;
+        c->each[i].sum += near;
+        if (near < c->each[i].worst)
+            c->each[i].worst = near;
     }
 }
 
@@ -58,20 +60,18 @@ static void take(chooser *c, int32_t gpu)
 static choice grow(chooser *c, int32_t seed, int32_t count)
 {
     choice set = {.worst = INT64_MAX, .crowded = c->room[seed] < 1};
-    memset(c->taken, 0, (size_t)c->gpus * sizeof *c->taken);
-    memset(c->users, 0, (size_t)c->gpus * sizeof *c->users);
-    for (int32_t i = 0; i < c->gpus; i++) {
-        c->sum[i] = 0;
-        c->worst[i] = INT64_MAX;
-    }
+    memset(c->users, 0, sizeof c->users);
+    memset(c->each, 0, sizeof c->each);
+    for (int32_t i = 0; i < c->gpus; i++)
+        c->each[i].worst = INT64_MAX;
     take(c, seed);
     for (int32_t k = 1; k < count; k++) {
         choice best = {.worst = -1};
         int32_t next = -1;
         for (int32_t i = 0; i < c->gpus; i++) {
-            choice with = {c->worst[i] < set.worst ? c->worst[i] : set.worst, set.sum + c->sum[i],
+            choice with = {c->each[i].worst < set.worst ? c->each[i].worst : set.worst, set.sum + c->each[i].sum,
                            set.crowded + (c->users[c->group[i]] >= c->room[i])};
-            if (!c->taken[i] && better(&with, &best)) {
+            if (!c->each[i].taken && better(&with, &best)) {
                 best = with;
                 next = i;
             }
@@ -82,49 +82,30 @@ static choice grow(chooser *c, int32_t seed, int32_t count)
     return set;
 }
 
-static void choose(chooser *c, int32_t count, int32_t *chosen)
-{
-    choice best = {.worst = -1};
-    for (int32_t seed = 0; seed < c->gpus; seed++) {
-        choice set = grow(c, seed, count);
-        if (!better(&set, &best))
-            continue;
-        best = set;
-        for (int32_t i = 0, k = 0; i < c->gpus; i++)
-            if (c->taken[i])
-                chosen[k++] = i;
-    }
-}
-
 tx_status tx_topo_choose_gpus(const tx_topology *t, const int32_t *group, const int32_t *cores, int32_t count,
                               int32_t *chosen)
 {
     const size_t n = (size_t)t->gpus;
-    if (count == t->gpus) {
-        for (int32_t i = 0; i < count; i++)
-            chosen[i] = i;
-        return TX_OK;
-    }
-    chooser c = {.gpus = t->gpus, .group = group, .room = cores};
-    c.near = calloc(n * n, sizeof *c.near);
-    c.worst = calloc(n, sizeof *c.worst);
-    c.sum = calloc(n, sizeof *c.sum);
-    c.users = calloc(n, sizeof *c.users);
-    c.taken = calloc(n, sizeof *c.taken);
-    tx_status status = TX_OK;
-    if (!c.near || !c.worst || !c.sum || !c.users || !c.taken)
-        status = tx_fail(TX_MEMORY, "placement among %zu GPUs: out of memory", n);
-    for (int32_t a = 0; !status && a < t->gpus; a++)
+    choice best = {.worst = -1};
+    chooser c = {.gpus = t->gpus, .group = group, .room = cores, .near = calloc(n * n, sizeof *c.near)};
+    if (!c.near)
+        return tx_fail(TX_MEMORY, "placement among %zu GPUs: out of memory", n);
+    for (int32_t i = 0; i < count; i++) /* right as it is where all are wanted */
+        chosen[i] = i;
+    for (int32_t a = 0; a < t->gpus; a++)
         for (int32_t b = 0; b < t->gpus; b++)
             c.near[(size_t)a * n + (size_t)b] = a == b ? 0 : nearness(t, a, b);
-    if (!status)
-        choose(&c, count, chosen);
+    for (int32_t seed = 0; seed < c.gpus && count < c.gpus; seed++) {
+        choice set = grow(&c, seed, count);
+        if (!better(&set, &best))
+            continue;
+        best = set;
+        for (int32_t i = 0, k = 0; i < c.gpus; i++)
+            if (c.each[i].taken)
+                chosen[k++] = i;
+    }
     free(c.near);
-    free(c.worst);
-    free(c.sum);
-    free(c.users);
-    free(c.taken);
-    return status;
+    return TX_OK;
 }
 
 /* ---- Cores --------------------------------------------------------------------------------------- */

@@ -21,13 +21,7 @@ void tx_topo_cl_way_close(tx_topo_cl_way *way); /* NULL is fine */
 
 /* ---- cpus.c ------------------------------------------------------------------------------------------ */
 
-typedef struct tx_topo_cpus tx_topo_cpus; /* the CPUs that a thread may run on */
-
-/* Keeps those of the calling thread. */
-tx_status tx_topo_cpus_keep(tx_topo_cpus **kept);
-/* The calling thread runs on a set of CPUs from now on. */
+/* The calling thread runs on a set of CPUs from now on; tx_placement_cpus tells on which it does. */
 tx_status tx_topo_cpus_move(const char *set);
-/* The calling thread gets back what was kept, which is freed. NULL is fine. */
-void tx_topo_cpus_return(tx_topo_cpus *kept);
 
 #endif

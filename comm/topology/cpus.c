@@ -11,80 +11,43 @@
 
 #define CPUS_MAX (1 << 16)
 
-struct tx_topo_cpus {
-    size_t size;
-    cpu_set_t *set;
-};
-
-tx_status tx_topo_cpus_keep(tx_topo_cpus **kept)
-{
-    tx_topo_cpus *made = calloc(1, sizeof *made);
-    cpu_set_t *set = CPU_ALLOC(CPUS_MAX);
-    if (!made || !set) {
-        free(made);
-        if (set)
-            CPU_FREE(set);
-        return tx_fail(TX_MEMORY, "the CPUs of a thread: out of memory");
-    }
-    *made = (tx_topo_cpus){CPU_ALLOC_SIZE(CPUS_MAX), set};
-    if (sched_getaffinity(0, made->size, set)) {
-        tx_status status = tx_fail(TX_IO, "sched_getaffinity: %s", strerror(errno));
-        CPU_FREE(set);
-        free(made);
-        return status;
-    }
-    *kept = made;
-    return TX_OK;
-}
+typedef struct mask {
+    cpu_set_t words[CPUS_MAX / CPU_SETSIZE];
+} mask;
 
 tx_status tx_placement_cpus(char **cpus)
 {
-    tx_topo_cpus *own = NULL;
-    tx_status status = tx_topo_cpus_keep(&own);
-    if (status)
-        return status;
-    int32_t count = 0, *numbers = malloc(((size_t)CPU_COUNT_S(own->size, own->set) + 1) * sizeof *numbers);
-    for (int32_t i = 0; numbers && i < CPUS_MAX; i++)
-        if (CPU_ISSET_S((size_t)i, own->size, own->set))
-            numbers[count++] = i;
-    char *text = numbers ? tx_topo_set_text(numbers, count) : NULL;
-    free(numbers);
-    tx_topo_cpus_return(own);
-    if (!text)
+    mask own;
+    int32_t count = 0, *numbers = malloc(CPUS_MAX * sizeof *numbers);
+    if (!numbers)
         return tx_fail(TX_MEMORY, "the CPUs of a thread: out of memory");
+    if (sched_getaffinity(0, sizeof own, own.words)) {
+        free(numbers);
+        return tx_fail(TX_IO, "sched_getaffinity: %s", strerror(errno));
+    }
+    for (int32_t i = 0; i < CPUS_MAX; i++)
+        if (CPU_ISSET_S((size_t)i, sizeof own, own.words))
+            numbers[count++] = i;
+    char *text = tx_topo_set_text(numbers, count);
+    free(numbers);
+    if (!text)
+        return TX_MEMORY;
     *cpus = text;
     return TX_OK;
 }
 
 tx_status tx_topo_cpus_move(const char *set)
 {
+    mask cpus = {0};
     int32_t *numbers = NULL, count = 0;
     tx_status status = tx_topo_set_parse(set, &numbers, &count);
     if (status)
         return status;
-    cpu_set_t *cpus = CPU_ALLOC(CPUS_MAX);
-    size_t size = CPU_ALLOC_SIZE(CPUS_MAX);
-    if (!cpus)
-        status = tx_fail(TX_MEMORY, "the CPUs of a thread: out of memory");
-    if (cpus) {
-        CPU_ZERO_S(size, cpus);
-        for (int32_t i = 0; i < count; i++)
-            if (numbers[i] < CPUS_MAX)
-                CPU_SET_S((size_t)numbers[i], size, cpus);
-        if (sched_setaffinity(0, size, cpus))
-            status = tx_fail(TX_IO, "cannot run on CPUs %s: %s", set, strerror(errno));
-        CPU_FREE(cpus);
-    }
+    for (int32_t i = 0; i < count; i++)
+        if (numbers[i] < CPUS_MAX)
+            CPU_SET_S((size_t)numbers[i], sizeof cpus, cpus.words);
     free(numbers);
-    return status;
-}
-
-void tx_topo_cpus_return(tx_topo_cpus *kept)
-{
-    if (!kept)
-        return;
-    /* These were the thread's own; the kernel refuses them only when an administrator took them away meanwhile. */
-    sched_setaffinity(0, kept->size, kept->set);
-    CPU_FREE(kept->set);
-    free(kept);
+    return sched_setaffinity(0, sizeof cpus, cpus.words)
+               ? tx_fail(TX_IO, "cannot run on CPUs %s: %s", set, strerror(errno))
+               : TX_OK;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What collectors and readers add to a topology in the making. */
+ * What collectors and readers add to a topology in the making, and its strings: they come from drivers and files, and
+ * what leaves the pool can be printed on a terminal and written as JSON. */
 #include "comm/topology/draft.h"
-
-#include "comm/topology/pool.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,11 +11,83 @@
 /* No machine has as many; a file that does is refused instead of filling the memory. */
 #define ELEMENTS_MAX (1 << 20)
 
+/* ---- Strings --------------------------------------------------------------------------------------- */
+
+typedef struct piece {
+    struct piece *next;
+    char text[];
+} piece;
+
+struct tx_topo_pool {
+    piece *first;
+};
+
+static void free_pool(tx_topo_pool *pool)
+{
+    for (piece *p = pool ? pool->first : NULL; p;) {
+        piece *next = p->next;
+        free(p);
+        p = next;
+    }
+    free(pool);
+}
+
+/* Bytes of the UTF-8 character at `text`, whose shortest form it must be; 0 where there is none, or a control. */
+static size_t character(const unsigned char *text)
+{
+    static const struct {
+        unsigned char mask, mark; /* of the first byte */
+        unsigned least;           /* the first character that needs so many bytes and is no control */
+    } forms[] = {{0x80, 0x00, 0x20}, {0xE0, 0xC0, 0xA0}, {0xF0, 0xE0, 0x800}, {0xF8, 0xF0, 0x10000}};
+    for (size_t size = 1; size <= 4; size++) {
+        unsigned code = text[0] & ~forms[size - 1].mask & 0xFFu;
+        if ((text[0] & forms[size - 1].mask) != forms[size - 1].mark)
+            continue;
+        for (size_t k = 1; k < size; k++) {
+            if ((text[k] & 0xC0) != 0x80)
+                return 0;
+            code = code << 6 | (text[k] & 0x3Fu);
+        }
+        const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+        return code < forms[size - 1].least || code == 0x7F || surrogate || code > 0x10FFFF ? 0 : size;
+    }
+    return 0;
+}
+
+const char *tx_topo_pool_text(tx_topo_pool *pool, const char *text)
+{
+    while (*text == ' ')
+        text++;
+    size_t size = strlen(text);
+    while (size > 0 && text[size - 1] == ' ')
+        size--;
+    if (size == 0)
+        return "";
+    piece *p = malloc(sizeof *p + size + 1);
+    if (!p)
+        return NULL;
+    for (size_t i = 0; i < size;) {
+        size_t length = character((const unsigned char *)text + i);
+        if (length == 0 || length > size - i) {
+            p->text[i++] = '?';
+            continue;
+        }
+        memcpy(p->text + i, text + i, length);
+        i += length;
+    }
+    p->text[size] = '\0';
+    p->next = pool->first;
+    pool->first = p;
+    return p->text;
+}
+
+/* ---- The draft -------------------------------------------------------------------------------------- */
+
 tx_status tx_draft_begin(tx_topo_origin origin, const char *file, tx_draft *draft)
 {
     *draft = (tx_draft){0};
     draft->t = calloc(1, sizeof *draft->t);
-    if (!draft->t || !(draft->t->pool = tx_topo_pool_create())) {
+    if (!draft->t || !(draft->t->pool = calloc(1, sizeof *draft->t->pool))) {
         free(draft->t);
         return tx_fail(TX_MEMORY, "topology: out of memory");
     }
@@ -29,9 +100,7 @@ tx_status tx_draft_begin(tx_topo_origin origin, const char *file, tx_draft *draf
 void tx_draft_discard(tx_draft *draft)
 {
     tx_topology_free(draft->t);
-    free(draft->links);
-    free(draft->p2p);
-    free(draft->classes);
+    free(draft->facts);
     *draft = (tx_draft){0};
 }
 
@@ -46,7 +115,7 @@ void tx_topology_free(tx_topology *topology)
     free(topology->cpus);
     free(topology->notes);
     free(topology->copies);
-    tx_topo_pool_free(topology->pool);
+    free_pool(topology->pool);
     free(topology);
 }
 
@@ -68,56 +137,49 @@ const char *tx_draft_format(tx_draft *draft, const char *format, ...)
     return tx_draft_text(draft, text);
 }
 
-/* Room for one more element of `size` bytes; NULL after a failure. The element is zeroed. */
-static void *append(tx_draft *draft, void **array, int32_t *count, int32_t *room, size_t size)
+void *tx_draft_append(tx_draft *draft, void **array, int32_t *count, size_t size)
 {
+    if (!draft->status && *count >= ELEMENTS_MAX)
+        draft->status = tx_fail(TX_FORMAT, "more than %d elements of one kind in a topology", ELEMENTS_MAX);
     if (draft->status)
         return NULL;
-    if (*count >= ELEMENTS_MAX) {
-        draft->status = tx_fail(TX_FORMAT, "more than %d elements of one kind in a topology", ELEMENTS_MAX);
-        return NULL;
-    }
-    if (*count == *room) {
-        int32_t more = *room ? *room * 2 : 16;
-        void *bigger = realloc(*array, (size_t)more * size);
+    if ((*count & (*count - 1)) == 0) { /* there is room for a power of two, and it is full */
+        void *bigger = realloc(*array, (*count ? 2 * (size_t)*count : 1) * size);
         if (!bigger) {
             draft->status = tx_fail(TX_MEMORY, "topology: out of memory");
             return NULL;
         }
         *array = bigger;
-        *room = more;
     }
     return memset((char *)*array + (size_t)(*count)++ * size, 0, size);
 }
 
-#define APPEND(draft, array, count, room) append(draft, (void **)&(array), &(count), &(room), sizeof *(array))
-
 int32_t tx_draft_node(tx_draft *draft, tx_topo_node_kind kind, int32_t parent)
 {
-    tx_topology *t = draft->t;
-    tx_topo_node *node = APPEND(draft, t->nodes, t->node_count, draft->node_room);
+    tx_topo_node *node = TX_DRAFT_APPEND(draft, draft->t->nodes, draft->t->node_count);
     if (!node)
         return -1;
     *node = (tx_topo_node){
         .kind = kind, .parent = parent, .name = "", .bus = "", .iommu_group = -1, .cpus = "", .nodes = ""};
-    return t->node_count - 1;
+    return draft->t->node_count - 1;
 }
 
 int32_t tx_draft_device(tx_draft *draft, tx_topo_device_kind kind, int32_t node)
 {
+    static const tx_topo_node nowhere = {.bus = ""};
     tx_topology *t = draft->t;
     if (!draft->status && t->device_count == TX_TOPO_DEVICES_MAX)
         draft->status = tx_fail(TX_FORMAT, "more than %d devices", TX_TOPO_DEVICES_MAX);
-    tx_topo_device *device = APPEND(draft, t->devices, t->device_count, draft->device_room);
+    tx_topo_device *device = TX_DRAFT_APPEND(draft, t->devices, t->device_count);
     if (!device)
         return -1;
-    const char *bus = node >= 0 ? t->nodes[node].bus : "";
+    const tx_topo_node *place = node < 0 ? &nowhere : &t->nodes[node];
     *device = (tx_topo_device){.kind = kind,
                                .node = node,
-                               .bus = bus,
-                               .vendor_id = node >= 0 ? t->nodes[node].vendor_id : 0,
-                               .device_id = node >= 0 ? t->nodes[node].device_id : 0,
-                               .vendor = "",
+                               .bus = place->bus,
+                               .vendor_id = place->vendor_id,
+                               .device_id = place->device_id,
+                               .vendor = tx_topo_vendor(place->vendor_id),
                                .name = "",
                                .system = "",
                                .platform = -1,
@@ -135,22 +197,11 @@ int32_t tx_draft_device(tx_draft *draft, tx_topo_device_kind kind, int32_t node)
 
 int32_t tx_draft_numa(tx_draft *draft, int32_t number)
 {
-    tx_topology *t = draft->t;
-    tx_topo_numa *numa = APPEND(draft, t->numa, t->numa_count, draft->numa_room);
+    tx_topo_numa *numa = TX_DRAFT_APPEND(draft, draft->t->numa, draft->t->numa_count);
     if (!numa)
         return -1;
     *numa = (tx_topo_numa){.number = number, .cpus = "", .device = -1};
-    return t->numa_count - 1;
-}
-
-int32_t tx_draft_cpu(tx_draft *draft, int32_t number)
-{
-    tx_topology *t = draft->t;
-    tx_topo_cpu *cpu = APPEND(draft, t->cpus, t->cpu_count, draft->cpu_room);
-    if (!cpu)
-        return -1;
-    *cpu = (tx_topo_cpu){.number = number, .numa = -1};
-    return t->cpu_count - 1;
+    return draft->t->numa_count - 1;
 }
 
 int32_t tx_draft_note(tx_draft *draft, bool warning, const char *format, ...)
@@ -166,44 +217,51 @@ int32_t tx_draft_note(tx_draft *draft, bool warning, const char *format, ...)
     for (int32_t i = 0; i < t->note_count; i++)
         if (strcmp(t->notes[i].text, copy) == 0)
             return i;
-    tx_topo_note *note = APPEND(draft, t->notes, t->note_count, draft->note_room);
+    tx_topo_note *note = TX_DRAFT_APPEND(draft, t->notes, t->note_count);
     if (!note)
         return -1;
     *note = (tx_topo_note){.warning = warning, .text = copy};
     return t->note_count - 1;
 }
 
-void tx_draft_link_add(tx_draft *draft, const tx_draft_link *link)
+void tx_draft_state(tx_draft *draft, int32_t a, int32_t b, unsigned about, const tx_topo_pair *says)
 {
-    tx_draft_link *place = link->a == link->b ? NULL : APPEND(draft, draft->links, draft->link_count, draft->link_room);
-    if (place)
-        *place = *link;
+    tx_draft_fact *fact = a == b || !about ? NULL : TX_DRAFT_APPEND(draft, draft->facts, draft->fact_count);
+    if (fact)
+        *fact = (tx_draft_fact){a, b, about, *says};
 }
 
-void tx_draft_p2p_add(tx_draft *draft, int32_t a, int32_t b, tx_topo_access access, tx_topo_p2p value)
+void tx_draft_xgmi(tx_draft *draft, int32_t a, int32_t b, tx_topo_pair says, int64_t one, int64_t all, const char *note)
 {
-    tx_draft_p2p *p2p = APPEND(draft, draft->p2p, draft->p2p_count, draft->p2p_room);
-    if (p2p)
-        *p2p = (tx_draft_p2p){.a = a, .b = b, .access = access, .value = value};
+    if (!says.indirect && one > 0 && all >= one && all / one < 100) {
+        says.links = (int32_t)(all / one);
+        says.link_rate = (double)all / 1000;
+        says.link_confidence = TX_TOPO_DERIVED;
+    } else
+        says.note = tx_draft_note(draft, false, "%s: XG stands without a number", note);
+    tx_draft_state(draft, a, b, TX_DRAFT_LINKS, &says);
 }
 
-void tx_draft_class_add(tx_draft *draft, const tx_draft_class *stated)
+int32_t tx_draft_find_key(const tx_draft *draft, uint64_t key)
 {
-    tx_draft_class *place = APPEND(draft, draft->classes, draft->class_count, draft->class_room);
-    if (place)
-        *place = *stated;
+    uint64_t other = 0;
+    for (int32_t i = 0; i < draft->t->node_count; i++)
+        if (draft->t->nodes[i].kind == TX_TOPO_FUNCTION && tx_topo_bus_parse(draft->t->nodes[i].bus, &other) &&
+            other == key)
+            return i;
+    return -1;
 }
 
 int32_t tx_draft_find_bus(const tx_draft *draft, const char *bus)
 {
-    uint64_t wanted = 0, key = 0;
-    if (!tx_topo_bus_parse(bus, &wanted))
-        return -1;
-    for (int32_t i = 0; i < draft->t->node_count; i++)
-        if (draft->t->nodes[i].kind == TX_TOPO_FUNCTION && tx_topo_bus_parse(draft->t->nodes[i].bus, &key) &&
-            key == wanted)
-            return i;
-    return -1;
+    uint64_t key = 0;
+    return tx_topo_bus_parse(bus, &key) ? tx_draft_find_key(draft, key) : -1;
+}
+
+const char *tx_draft_bus(tx_draft *draft, uint64_t key)
+{
+    return tx_draft_format(draft, "%04x:%02x:%02x.%x", (unsigned)(key >> 16), (unsigned)(key >> 8 & 0xFF),
+                           (unsigned)(key >> 3 & 0x1F), (unsigned)(key & 7));
 }
 
 int32_t tx_draft_device_at(const tx_draft *draft, int32_t node, int32_t partition)

@@ -33,10 +33,8 @@ static bool is_gpu_memory(hwloc_obj_t numa)
 /* An object's NUMA nodes without those that are the memory of GPUs. */
 static const char *nodes_text(const tx_hwloc_reader *r, hwloc_const_nodeset_t set)
 {
-    hwloc_bitmap_t cpus_only = set ? hwloc_bitmap_dup(set) : NULL;
-    if (!cpus_only)
-        return "";
-    for (hwloc_obj_t n = NULL; (n = hwloc_get_next_obj_by_type(r->topology, HWLOC_OBJ_NUMANODE, n));)
+    hwloc_bitmap_t cpus_only = hwloc_bitmap_dup(set); /* NULL of NULL */
+    for (hwloc_obj_t n = NULL; (n = hwloc_get_next_obj_by_type(r->topology, HWLOC_OBJ_NUMANODE, n)) && cpus_only;)
         if (is_gpu_memory(n))
             hwloc_bitmap_clr(cpus_only, n->os_index);
     const char *text = set_text(r->draft, cpus_only);
@@ -105,6 +103,10 @@ int32_t tx_hwloc_node(tx_hwloc_reader *r, hwloc_obj_t obj)
                                    obj->attr->bridge.downstream.pci.subordinate_bus);
     if (node.kind == TX_TOPO_PACKAGE || node.kind == TX_TOPO_GROUP)
         node.name = tx_draft_format(r->draft, "%s %u", type, obj->logical_index);
+    if (node.kind == TX_TOPO_PACKAGE)
+        node.vendor_id = strcmp(tx_hwloc_info(obj, "CPUVendor"), "AuthenticAMD") == 0   ? 0x1022
+                         : strcmp(tx_hwloc_info(obj, "CPUVendor"), "GenuineIntel") == 0 ? 0x8086
+                                                                                        : 0;
     if (node.kind <= TX_TOPO_GROUP) {
         node.cpus = set_text(r->draft, obj->cpuset);
         node.nodes = nodes_text(r, obj->nodeset);
@@ -155,10 +157,10 @@ static void read_cpus(tx_hwloc_reader *r)
     for (hwloc_obj_t pu = NULL; (pu = hwloc_get_next_obj_by_type(r->topology, HWLOC_OBJ_PU, pu));) {
         hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(r->topology, HWLOC_OBJ_CORE, pu);
         hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(r->topology, HWLOC_OBJ_PACKAGE, pu);
-        int32_t index = tx_draft_cpu(r->draft, (int32_t)(pu->os_index & INT32_MAX));
-        if (index < 0)
+        tx_topo_cpu *cpu = TX_DRAFT_APPEND(r->draft, r->draft->t->cpus, r->draft->t->cpu_count);
+        if (!cpu)
             return;
-        tx_topo_cpu *cpu = &r->draft->t->cpus[index];
+        cpu->number = (int32_t)(pu->os_index & INT32_MAX);
         cpu->core = (int32_t)(core ? core->logical_index : pu->logical_index);
         cpu->package = package ? (int32_t)package->logical_index : 0;
         cpu->numa = nearest_numa(r, pu->os_index);
@@ -167,6 +169,21 @@ static void read_cpus(tx_hwloc_reader *r)
 
 /* ---- Loading and writing --------------------------------------------------------------------------------- */
 
+/* PoCL, once it runs, hides hwloc's plugins from the whole process, so that its own use of hwloc does not end in OpenCL
+ * again; TX leaves hwloc's OpenCL plugin out by itself, and shows the plugins while hwloc starts. */
+static int start(hwloc_topology_t *topology)
+{
+    static const char variable[] = "HWLOC_PLUGINS_PATH", nowhere[] = "/dev/null";
+    const char *path = getenv(variable);
+    const bool hidden = path && strcmp(path, nowhere) == 0;
+    if (hidden)
+        unsetenv(variable);
+    const int failed = hwloc_topology_init(topology);
+    if (hidden)
+        setenv(variable, nowhere, 1);
+    return failed;
+}
+
 /* Live where `xml` is NULL. */
 static tx_status load(hwloc_topology_t *topology, const char *xml, size_t size)
 {
@@ -174,10 +191,7 @@ static tx_status load(hwloc_topology_t *topology, const char *xml, size_t size)
     tx_topo_hwloc_version(version);
     if (size >= INT32_MAX)
         return tx_fail(TX_FORMAT, "too large for hwloc");
-    bool hidden = tx_topo_plugins_show();
-    int failed = hwloc_topology_init(topology);
-    tx_topo_plugins_hide(hidden);
-    if (failed)
+    if (start(topology))
         return tx_fail(TX_MEMORY, "hwloc %s does not start", version);
     hwloc_topology_set_io_types_filter(*topology, HWLOC_TYPE_FILTER_KEEP_ALL);
     /* TX asks OpenCL itself; "gl" would open X displays. */
@@ -193,23 +207,19 @@ static tx_status load(hwloc_topology_t *topology, const char *xml, size_t size)
     return TX_OK;
 }
 
-static void read_all(tx_hwloc_reader *r)
-{
-    tx_hwloc_node(r, hwloc_get_root_obj(r->topology));
-    tx_hwloc_read_devices(r);
-    read_numa(r);
-    read_cpus(r);
-    tx_hwloc_read_links(r);
-    r->draft->t->host = tx_draft_text(r->draft, tx_hwloc_info(hwloc_get_root_obj(r->topology), "HostName"));
-}
-
 tx_status tx_topo_hwloc_read(const char *xml, size_t size, tx_draft *draft, bool *local)
 {
     tx_hwloc_reader r = {.draft = draft};
     tx_status status = load(&r.topology, xml, size);
     if (status)
         return status;
-    read_all(&r);
+    hwloc_obj_t root = hwloc_get_root_obj(r.topology);
+    tx_hwloc_node(&r, root);
+    tx_hwloc_read_devices(&r);
+    read_numa(&r);
+    read_cpus(&r);
+    tx_hwloc_read_links(&r);
+    draft->t->host = tx_draft_text(draft, tx_hwloc_info(root, "HostName"));
     *local = hwloc_topology_is_thissystem(r.topology);
     hwloc_topology_destroy(r.topology);
     return draft->status;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PARTITIONS_MAX 64
+#define LISTED_MAX 256 /* OS devices of a function that are looked at */
 
 /* The backends of hwloc whose devices compute, best names first. */
 static const char *const families[] = {"nvml", "rsmi", "ze", "cuda", "opencl"};
@@ -42,48 +42,44 @@ static bool has_tiles(hwloc_obj_t pci, hwloc_obj_t device)
     return false;
 }
 
-/* The place of an OS device among those of its family (of its OpenCL platform) under the same function; -1 when it is
- * no device of its own. */
-static int32_t place_in_family(hwloc_obj_t pci, hwloc_obj_t device)
+/* What a backend lists of a function. */
+typedef struct listed {
+    hwloc_obj_t obj;
+    int family;
+    unsigned platform, device; /* of OpenCL */
+    int32_t place;             /* among those of its family, and platform, under the function: its partition */
+} listed;
+
+/* What the backends list of a function, best names first; how many. */
+static int32_t list_devices(hwloc_obj_t pci, listed *list)
 {
-    int family = family_of(device);
-    unsigned platform = 0, other = 0;
-    int32_t place = 0;
-    if (family < 0 || has_tiles(pci, device))
-        return -1;
-    if (family == OPENCL && sscanf(device->name, "opencl%u", &platform) != 1)
-        return -1;
-    for (hwloc_obj_t o = NULL; (o = next_os_device(pci, o)) && o != device;) {
-        if (family_of(o) != family || has_tiles(pci, o))
-            continue;
-        if (family == OPENCL && (sscanf(o->name, "opencl%u", &other) != 1 || other != platform))
-            continue;
-        place++;
-    }
-    return place < PARTITIONS_MAX ? place : -1;
+    int32_t count = 0;
+    for (int f = 0; f < FAMILIES; f++)
+        for (hwloc_obj_t o = NULL; (o = next_os_device(pci, o)) && count < LISTED_MAX;) {
+            listed one = {.obj = o, .family = f};
+            if (family_of(o) != f || has_tiles(pci, o) ||
+                (f == OPENCL && sscanf(o->name, "opencl%3ud%3u", &one.platform, &one.device) != 2))
+                continue;
+            for (int32_t i = 0; i < count; i++)
+                one.place += list[i].family == f && list[i].platform == one.platform;
+            list[count++] = one;
+        }
+    return count;
 }
 
 /* Whether a function is a display or compute device at all; `sure`: that it computes. */
-static bool is_gpu(hwloc_obj_t pci, int32_t *partitions, bool *sure)
+static bool is_gpu(hwloc_obj_t pci, bool computes, bool *sure)
 {
     const struct hwloc_pcidev_attr_s *p = &pci->attr->pcidev;
     bool render = false;
-    *partitions = 0;
-    for (hwloc_obj_t o = NULL; (o = next_os_device(pci, o));) {
-        int32_t place = place_in_family(pci, o);
-        if (place >= *partitions)
-            *partitions = place + 1;
+    for (hwloc_obj_t o = NULL; (o = next_os_device(pci, o));)
         render = render || (o->name && strncmp(o->name, "renderD", 7) == 0);
-    }
     bool maker = p->vendor_id == 0x1002 || p->vendor_id == 0x10de || p->vendor_id == 0x8086;
     bool second = p->vendor_id == 0x8086 && p->func > 0; /* Intel's display controllers list themselves twice */
-    *sure = *partitions > 0 || p->class_id == 0x0302 || (p->class_id == 0x0380 && !second) ||
+    *sure = computes || p->class_id == 0x0302 || (p->class_id == 0x0380 && !second) ||
             (p->class_id == 0x1200 && p->vendor_id == 0x1002) || (p->class_id == 0x0300 && p->vendor_id == 0x10de) ||
             (p->class_id == 0x0300 && maker && render);
-    bool gpu = *partitions > 0 || p->class_id >> 8 == 0x03 || p->class_id == 0x1200;
-    if (*partitions == 0)
-        *partitions = 1;
-    return gpu;
+    return computes || p->class_id >> 8 == 0x03 || p->class_id == 0x1200;
 }
 
 /* Kilobytes in `key`, as bytes. */
@@ -93,56 +89,58 @@ static int64_t kilobytes(hwloc_obj_t obj, const char *key)
     return value > 0 && value < INT64_MAX / 1024 ? value * 1024 : 0;
 }
 
-/* Adds what an OS device tells about a device of the draft. Families are met best first. */
-static void describe_device(tx_draft *draft, tx_topo_device *d, hwloc_obj_t os, int family)
+/* Adds what a backend tells about a device of the draft. */
+static void describe_device(tx_draft *draft, tx_topo_device *d, const listed *l)
 {
-    unsigned platform = 0, device = 0;
     static const char *const sizes[FAMILIES] = {"", "RSMIVRAMSize", "LevelZeroHBMSize", "CUDAGlobalMemorySize",
                                                 "OpenCLGlobalMemorySize"};
     if (!*d->system)
-        d->system = tx_draft_text(draft, os->name);
+        d->system = tx_draft_text(draft, l->obj->name);
     if (!*d->name)
-        d->name = tx_draft_text(draft, tx_hwloc_info(os, "GPUModel"));
+        d->name = tx_draft_text(draft, tx_hwloc_info(l->obj, "GPUModel"));
     if (d->memory == 0)
-        d->memory = kilobytes(os, sizes[family]);
-    if (family == OPENCL && sscanf(os->name, "opencl%ud%u", &platform, &device) == 2 && platform < 1000 &&
-        device < 1000) {
-        d->opencl = tx_draft_format(draft, "%s%s%u:%u", d->opencl, *d->opencl ? "," : "", platform, device);
-        if (d->platform < 0) {
-            d->platform = (int32_t)platform;
-            d->device = (int32_t)device;
-        }
+        d->memory = kilobytes(l->obj, sizes[l->family]);
+    if (l->family != OPENCL)
+        return;
+    d->opencl = tx_draft_format(draft, "%s%s%u:%u", d->opencl, *d->opencl ? "," : "", l->platform, l->device);
+    if (d->platform < 0) {
+        d->platform = (int32_t)l->platform;
+        d->device = (int32_t)l->device;
     }
 }
 
-static void read_gpu(tx_hwloc_reader *r, hwloc_obj_t pci, int32_t partitions, bool sure)
+/* As many devices as a backend lists, one at least; none where the function is no GPU. */
+static bool read_gpu(tx_hwloc_reader *r, hwloc_obj_t pci)
 {
     tx_draft *draft = r->draft;
-    int32_t node = tx_hwloc_node(r, pci), first = draft->t->device_count;
+    listed list[LISTED_MAX];
+    bool sure = false;
+    const int32_t count = list_devices(pci, list), first = draft->t->device_count;
+    int32_t partitions = 1;
+    for (int32_t i = 0; i < count; i++)
+        partitions = list[i].place >= partitions ? list[i].place + 1 : partitions;
+    if (!is_gpu(pci, count > 0, &sure))
+        return false;
+    const int32_t node = tx_hwloc_node(r, pci);
     for (int32_t k = 0; k < partitions; k++) {
         int32_t index = tx_draft_device(draft, TX_TOPO_GPU, node);
         if (index < 0)
-            return;
-        tx_topo_device *d = &draft->t->devices[index];
-        d->partition = k;
-        d->vendor = tx_draft_text(draft, tx_topo_vendor(d->vendor_id));
-        d->source = sure ? TX_TOPO_FROM_HWLOC : TX_DRAFT_UNSURE;
-        d->place = TX_TOPO_FROM_HWLOC;
+            return true;
+        draft->t->devices[index].partition = k;
+        draft->t->devices[index].source = sure ? TX_TOPO_FROM_HWLOC : TX_DRAFT_UNSURE;
+        draft->t->devices[index].place = TX_TOPO_FROM_HWLOC;
     }
-    for (int f = 0; f < FAMILIES; f++)
-        for (hwloc_obj_t o = NULL; (o = next_os_device(pci, o));) {
-            int32_t place = family_of(o) == f ? place_in_family(pci, o) : -1;
-            if (place < 0)
-                continue;
-            tx_hwloc_set_index(o, first + place);
-            describe_device(draft, &draft->t->devices[first + place], o, f);
-        }
+    for (int32_t i = 0; i < count; i++) {
+        tx_hwloc_set_index(list[i].obj, first + list[i].place);
+        describe_device(draft, &draft->t->devices[first + list[i].place], &list[i]);
+    }
     const char *model = ""; /* a device with tiles has it, the tiles do not */
     for (hwloc_obj_t o = NULL; !*model && (o = next_os_device(pci, o));)
         model = tx_hwloc_info(o, "GPUModel");
     for (int32_t k = first; k < draft->t->device_count; k++)
         if (!*draft->t->devices[k].name)
             draft->t->devices[k].name = tx_draft_text(draft, *model ? model : tx_hwloc_info(pci, "PCIDevice"));
+    return true;
 }
 
 static void add_nic(tx_hwloc_reader *r, hwloc_obj_t pci, const char *name)
@@ -157,7 +155,6 @@ static void add_nic(tx_hwloc_reader *r, hwloc_obj_t pci, const char *name)
     d->partition = before;
     d->source = d->place = TX_TOPO_FROM_HWLOC;
     d->system = tx_draft_text(draft, *name ? name : d->bus);
-    d->vendor = tx_draft_text(draft, tx_topo_vendor(d->vendor_id));
     d->name = tx_draft_text(draft, tx_hwloc_info(pci, "PCIDevice"));
 }
 
@@ -192,14 +189,11 @@ void tx_hwloc_read_devices(tx_hwloc_reader *r)
 {
     const char *missing = NULL;
     for (hwloc_obj_t pci = NULL; (pci = hwloc_get_next_pcidev(r->topology, pci)) && !r->draft->status;) {
-        int32_t partitions = 0, before = r->draft->t->device_count;
-        bool sure = false;
-        if (is_gpu(pci, &partitions, &sure))
-            read_gpu(r, pci, partitions, sure);
-        else
+        const int32_t before = r->draft->t->device_count;
+        if (!read_gpu(r, pci))
             read_nics(r, pci);
-        bool listed = r->draft->t->device_count > before && r->draft->t->devices[before].source != TX_DRAFT_UNSURE;
-        if (listed && !missing && bridges_missing(pci))
+        bool known = r->draft->t->device_count > before && r->draft->t->devices[before].source != TX_DRAFT_UNSURE;
+        if (known && !missing && bridges_missing(pci))
             missing = r->draft->t->devices[before].bus;
     }
     if (missing && r->draft->t->device_count > 1)

@@ -33,14 +33,15 @@ static int32_t device_of(const tx_hwloc_reader *r, hwloc_obj_t obj)
 
 static void add_link(tx_hwloc_reader *r, int32_t a, int32_t b, tx_topo_link_kind kind, uint64_t value)
 {
-    tx_draft_link link = tx_draft_link_of(a, b, kind, TX_TOPO_FROM_DISTANCES);
+    tx_topo_pair link = tx_draft_links(kind, TX_TOPO_FROM_DISTANCES);
     if (kind == TX_TOPO_NVLINK) {
         uint64_t one = nvlink_rate(&r->draft->t->devices[a]), links = value / one;
         link.links = links < 1000 ? (int32_t)links : 0;
-        link.rate = (double)link.links * (one == 50000 ? 25 : (double)one / 1000); /* of these hwloc counts both ways */
-        link.confidence = TX_TOPO_DERIVED;
+        link.link_rate =
+            (double)link.links * (one == 50000 ? 25 : (double)one / 1000); /* of these hwloc counts both ways */
+        link.link_confidence = TX_TOPO_DERIVED;
         if (value % one != 0 || links == 0) {
-            link.confidence = TX_TOPO_GUESSED;
+            link.link_confidence = TX_TOPO_GUESSED;
             link.note = tx_draft_note(r->draft, true,
                                       "The number of NVLinks is a guess: the rate in the file is no multiple of one "
                                       "link's rate of this GPU");
@@ -50,9 +51,9 @@ static void add_link(tx_hwloc_reader *r, int32_t a, int32_t b, tx_topo_link_kind
         link.note = tx_draft_note(r->draft, false,
                                   "hwloc does not tell how many %s there are: %s stands without a "
                                   "number",
-                                  name, tx_topo_link_name(kind));
+                                  name, tx_topo_link_names[kind]);
     }
-    tx_draft_link_add(r->draft, &link);
+    tx_draft_state(r->draft, a, b, TX_DRAFT_LINKS, &link);
 }
 
 /* Ports of NVSwitches become links between GPUs. The second transformation is for that case alone: it zeroes direct
@@ -89,15 +90,6 @@ void tx_hwloc_read_links(tx_hwloc_reader *r)
 
 /* ---- Writing ------------------------------------------------------------------------------------------ */
 
-/* The PCI object of each GPU of `topology`, NULL where there is none; partitions of one function have one object. */
-static void find_objects(hwloc_topology_t loaded, const tx_topology *topology, hwloc_obj_t *objs)
-{
-    for (int32_t i = 0; i < topology->gpus; i++)
-        objs[i] = topology->devices[i].partition == 0
-                      ? hwloc_get_pcidev_by_busidstring(loaded, topology->devices[i].bus)
-                      : NULL;
-}
-
 /* The same links as hwloc's plugins see them, which give way to ours. */
 static void remove_links(hwloc_topology_t loaded, const char *name)
 {
@@ -111,20 +103,11 @@ static void remove_links(hwloc_topology_t loaded, const char *name)
     }
 }
 
-/* What hwloc's plugins would have written of links of one kind. */
+/* What hwloc's plugins would have written of links of one kind, between `count` of the GPUs, which are `objs`. */
 static tx_status write_links(hwloc_topology_t loaded, const tx_topology *t, const char *name, tx_topo_link_kind kind,
-                             hwloc_obj_t *objs, hwloc_uint64_t *values)
+                             const int32_t *gpus, unsigned count, hwloc_obj_t *objs, hwloc_uint64_t *values)
 {
-    unsigned count = 0;
     bool any = false;
-    int32_t *gpus = calloc((size_t)t->gpus + 1, sizeof *gpus);
-    if (!gpus)
-        return tx_fail(TX_MEMORY, "topology: out of memory");
-    for (int32_t i = 0; i < t->gpus; i++)
-        if (objs[i]) {
-            objs[count] = objs[i];
-            gpus[count++] = i;
-        }
     for (unsigned i = 0; i < count; i++)
         for (unsigned k = 0; k < count; k++) {
             const tx_topo_pair *pair = tx_topo_pair_of(t, gpus[i], gpus[k]);
@@ -134,7 +117,6 @@ static tx_status write_links(hwloc_topology_t loaded, const tx_topology *t, cons
             values[(size_t)i * count + k] = linked ? one * links : i == k ? 1000000 : 0;
             any = any || linked;
         }
-    free(gpus);
     if (!any)
         return TX_OK;
     remove_links(loaded, name);
@@ -148,15 +130,20 @@ static tx_status write_links(hwloc_topology_t loaded, const tx_topology *t, cons
 
 tx_status tx_hwloc_add_links(hwloc_topology_t loaded, const tx_topology *t)
 {
-    size_t n = (size_t)t->gpus;
-    hwloc_obj_t *objs = calloc(n + 1, sizeof *objs);
-    hwloc_uint64_t *values = calloc(n * n + 1, sizeof *values);
-    tx_status status = objs && values ? TX_OK : tx_fail(TX_MEMORY, "topology: out of memory");
-    for (int i = 0; !status && i < LINK_KINDS; i++) {
-        find_objects(loaded, t, objs);
-        status = write_links(loaded, t, link_kinds[i].distances, link_kinds[i].kind, objs, values);
+    hwloc_obj_t objs[TX_TOPO_DEVICES_MAX];
+    int32_t gpus[TX_TOPO_DEVICES_MAX];
+    unsigned count = 0;
+    tx_status status = TX_OK;
+    for (int32_t i = 0; i < t->gpus; i++) { /* partitions of one function have one object */
+        objs[count] = t->devices[i].partition ? NULL : hwloc_get_pcidev_by_busidstring(loaded, t->devices[i].bus);
+        gpus[count] = i;
+        count += objs[count] != NULL;
     }
-    free(objs);
+    hwloc_uint64_t *values = calloc((size_t)count * count + 1, sizeof *values);
+    if (!values)
+        return tx_fail(TX_MEMORY, "topology: out of memory");
+    for (int i = 0; !status && i < LINK_KINDS; i++)
+        status = write_links(loaded, t, link_kinds[i].distances, link_kinds[i].kind, gpus, count, objs, values);
     free(values);
     return status;
 }

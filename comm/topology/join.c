@@ -25,15 +25,14 @@ static bool same_address(const tx_topo_cl_device *a, const tx_topo_cl_device *b)
  * `node` and returns how many there are. */
 static int32_t functions_at(const tx_draft *draft, const tx_topo_cl_device *d, int32_t wanted, int32_t *node)
 {
+    const uint64_t address = d->bus << 8 | d->slot << 3 | d->function;
     int32_t count = 0;
-    for (int32_t i = 0; i < draft->t->node_count; i++) {
+    for (int32_t i = 0; i < draft->t->device_count; i++) {
+        const tx_topo_device *gpu = &draft->t->devices[i];
         uint64_t key = 0;
-        if (draft->t->nodes[i].kind != TX_TOPO_FUNCTION || !tx_topo_bus_parse(draft->t->nodes[i].bus, &key) ||
-            (key & 0xFFFF) != (d->bus << 8 | d->slot << 3 | d->function) || (d->has_domain && key >> 16 != d->domain) ||
-            tx_draft_device_at(draft, i, 0) < 0)
-            continue;
-        if (count++ == wanted)
-            *node = i;
+        if (gpu->kind == TX_TOPO_GPU && gpu->partition == 0 && gpu->node > 0 && tx_topo_bus_parse(gpu->bus, &key) &&
+            (key & 0xFFFF) == address && (!d->has_domain || key >> 16 == d->domain) && count++ == wanted)
+            *node = gpu->node;
     }
     return count;
 }
@@ -128,38 +127,37 @@ static match find_function(tx_draft *draft, const char *root, const tx_topo_cl_d
     return m;
 }
 
-/* The device of a function that this OpenCL device is: the next partition that its platform has not named yet; -1 none.
- */
-static int32_t free_partition(const tx_draft *draft, int32_t node, int32_t platform)
+/* The device of a function that this OpenCL device is: the next partition that its platform has not named yet; -1 where
+ * all `*before` of them have been. */
+static int32_t free_partition(const tx_draft *draft, int32_t node, int32_t platform, int32_t *before)
 {
     char own[16];
     snprintf(own, sizeof own, "%" PRId32 ":", platform);
-    for (int32_t k = 0;; k++) {
-        int32_t index = tx_draft_device_at(draft, node, k);
-        if (index < 0)
-            return -1;
-        const char *named = draft->t->devices[index].opencl;
+    for (*before = 0;; ++*before) {
+        int32_t index = tx_draft_device_at(draft, node, *before);
+        const char *named = index < 0 ? NULL : draft->t->devices[index].opencl;
         while (named && strncmp(named, own, strlen(own)) != 0)
             named = strchr(named, ',') ? strchr(named, ',') + 1 : NULL;
-        if (!named)
+        if (index < 0 || !named)
             return index;
     }
 }
 
 /* Another device of a function, or one without a function. */
-static int32_t add_device(tx_draft *draft, const tx_topo_cl_device *d, const match *m)
+static int32_t add_device(tx_draft *draft, const tx_topo_cl_device *d, int32_t node, int32_t partition)
 {
-    int32_t before = 0;
-    while (m->node >= 0 && tx_draft_device_at(draft, m->node, before) >= 0)
-        before++;
-    int32_t index = tx_draft_device(draft, d->gpu ? TX_TOPO_GPU : TX_TOPO_CPU, m->node >= 0 ? m->node : 0);
+    int32_t index = tx_draft_device(draft, d->gpu ? TX_TOPO_GPU : TX_TOPO_CPU, node >= 0 ? node : 0);
     if (index < 0)
         return -1;
     tx_topo_device *device = &draft->t->devices[index];
-    device->partition = before;
+    device->partition = partition;
     if (device->vendor_id == 0)
         device->vendor_id = d->vendor_id;
-    if (d->gpu && m->node < 0) {
+    /* PoCL says Intel on any maker's CPU. */
+    for (int32_t i = 0; i < draft->t->node_count && d->cpu; i++)
+        if (draft->t->nodes[i].kind == TX_TOPO_PACKAGE && draft->t->nodes[i].vendor_id > 0)
+            device->vendor_id = draft->t->nodes[i].vendor_id;
+    if (d->gpu && node < 0) {
         device->confidence = TX_TOPO_GUESSED;
         device->note = tx_draft_note(draft, true,
                                      "Where OpenCL %d:%d (%s) hangs is not known, its driver tells no PCI address: SYS "
@@ -175,15 +173,12 @@ static void join(tx_draft *draft, const char *root, const tx_topo_cl_device *all
     match m = {.node = -1, .note = -1};
     if (d->gpu)
         m = find_function(draft, root, all, count, d);
-    int32_t index = m.node >= 0 ? free_partition(draft, m.node, d->platform) : -1;
-    if (index < 0)
-        index = add_device(draft, d, &m);
-    if (index < 0)
+    int32_t partition = 0, index = m.node >= 0 ? free_partition(draft, m.node, d->platform, &partition) : -1;
+    if (index < 0 && (index = add_device(draft, d, m.node, partition)) < 0)
         return;
     tx_topo_device *device = &draft->t->devices[index];
-    const char *opencl = tx_draft_format(draft, "%s%s%" PRId32 ":%" PRId32, device->opencl, *device->opencl ? "," : "",
-                                         d->platform, d->device);
-    device->opencl = opencl;
+    device->opencl = tx_draft_format(draft, "%s%s%" PRId32 ":%" PRId32, device->opencl, *device->opencl ? "," : "",
+                                     d->platform, d->device);
     if (device->source == TX_DRAFT_UNSURE)
         device->source = TX_TOPO_FROM_OPENCL;
     if (device->place == TX_TOPO_FROM_NOWHERE)
@@ -195,7 +190,7 @@ static void join(tx_draft *draft, const char *root, const tx_topo_cl_device *all
     }
     if (!*device->vendor)
         device->vendor =
-            tx_draft_text(draft, *tx_topo_vendor(device->vendor_id) ? tx_topo_vendor(device->vendor_id) : d->vendor);
+            *tx_topo_vendor(device->vendor_id) ? tx_topo_vendor(device->vendor_id) : tx_draft_text(draft, d->vendor);
     if (*d->name)
         device->name = tx_draft_text(draft, d->name);
     if (device->memory == 0)

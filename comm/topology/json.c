@@ -54,25 +54,24 @@ static tx_status put_field(tx_json *o, const field *f, const void *at)
     return value > 0 ? tx_json_set_number(o, f->key, value) : tx_json_set_null(o, f->key);
 }
 
-static void put_fields(writer *w, tx_json *o, const field *fields, int32_t count, const void *from)
+static void put_fields(writer *w, tx_json *o, const field *fields, const void *from)
 {
-    for (int32_t i = 0; i < count && !w->status; i++)
-        w->status = put_field(o, &fields[i], (const char *)from + fields[i].offset);
+    for (const field *f = fields; f->key && !w->status; f++)
+        w->status = put_field(o, f, (const char *)from + f->offset);
 }
 
-/* The list of `count` structs of `size` bytes. */
-static void put_list(writer *w, tx_json *o, const char *key, const void *structs, int32_t count, size_t size,
-                     const field *fields, int32_t field_count)
+static void put_list(writer *w, tx_json *o, const list *l)
 {
+    const char *elements = *(const char *const *)(const void *)((const char *)w->t + l->array);
+    const int32_t count = *(const int32_t *)(const void *)((const char *)w->t + l->count);
     tx_json *array = tx_json_array();
     for (int32_t i = 0; i < count && !w->status; i++) {
         tx_json *one = tx_json_object();
-        put_fields(w, one, fields, field_count, (const char *)structs + (size_t)i * size);
+        put_fields(w, one, l->fields, elements + (size_t)i * l->size);
         keep(w, tx_json_append(array, one));
     }
-    keep(w, tx_json_set(o, key, array));
+    keep(w, tx_json_set(o, l->key, array));
 }
-#define PUT_LIST(w, o, key, structs, count, name) put_list(w, o, key, structs, count, sizeof *(structs), FIELDS(name))
 
 static bool p2p_asked(const tx_topo_pair *pair)
 {
@@ -96,7 +95,7 @@ static void put_path(writer *w, tx_json *o, int32_t a, int32_t b)
 static void put_p2p(writer *w, tx_json *o, const char *key, const tx_topo_pair *pair)
 {
     tx_json *p2p = tx_json_object();
-    put_fields(w, p2p, FIELDS(p2p), pair);
+    put_fields(w, p2p, p2p_fields, pair);
     keep(w, tx_json_set(o, key, p2p));
 }
 
@@ -108,7 +107,7 @@ static tx_json *pair_json(writer *w, int32_t a, int32_t b)
     keep(w, tx_json_set_int(o, "a", a));
     keep(w, tx_json_set_int(o, "b", b));
     keep(w, tx_json_set_string(o, "cell", tx_topo_cell(w->t, a, b, true, cell)));
-    put_fields(w, o, FIELDS(pair), pair);
+    put_fields(w, o, pair_fields, pair);
     if (w->complete && w->t->origin != TX_TOPO_ORIGIN_PASTED)
         put_path(w, o, a, b);
     if (p2p_asked(pair) || p2p_asked(back)) {
@@ -145,23 +144,22 @@ static void put_measured(writer *w, tx_json *root)
     }
     tx_json *o = tx_json_object();
     keep(w, tx_json_set_int(o, "planned", w->t->copies_planned));
-    PUT_LIST(w, o, "copies", w->t->copies, w->t->copy_count, copy);
+    put_list(w, o, &lists[COPIES]);
     keep(w, tx_json_set(root, "measured", o));
 }
 
 char *tx_topology_json(const tx_topology *topology, bool complete)
 {
-    const tx_topology *t = topology;
-    writer w = {.t = t, .complete = complete};
+    writer w = {.t = topology, .complete = complete};
     tx_json *root = tx_json_object();
     keep(&w, tx_json_set_int(root, "version", 1));
-    put_fields(&w, root, FIELDS(root), t);
-    PUT_LIST(&w, root, "devices", t->devices, t->device_count, device);
+    put_fields(&w, root, root_fields, topology);
+    put_list(&w, root, &lists[DEVICES]);
     put_pairs(&w, root);
-    PUT_LIST(&w, root, "nodes", t->nodes, t->node_count, node);
-    PUT_LIST(&w, root, "numa", t->numa, t->numa_count, numa);
-    PUT_LIST(&w, root, "cpus", t->cpus, t->cpu_count, cpu);
-    PUT_LIST(&w, root, "notes", t->notes, t->note_count, note);
+    put_list(&w, root, &lists[NODES]);
+    put_list(&w, root, &lists[NUMA]);
+    put_list(&w, root, &lists[CPUS]);
+    put_list(&w, root, &lists[NOTES]);
     put_measured(&w, root);
     char *text = w.status ? NULL : tx_json_text(root, complete ? TX_JSON_PRETTY : TX_JSON_LINE);
     tx_json_free(root);
@@ -170,251 +168,244 @@ char *tx_topology_json(const tx_topology *topology, bool complete)
 
 /* ---- Reading ---------------------------------------------------------------------------------------- */
 
-/* The first failure is kept; later calls do nothing and give what they were given. */
+/* The first failure is kept in the draft; later calls do nothing. */
 typedef struct parser {
     tx_draft draft;
-    const char *what; /* "devices[3]", for messages */
-    char name[64];
-    tx_status status;
+    char what[64]; /* "devices[3]", for messages */
 } parser;
+
+static void keep_read(parser *p, tx_status status)
+{
+    if (!p->draft.status && status)
+        p->draft.status = tx_fail_in(status, "%s", p->what);
+}
+
+static void refuse(parser *p, bool wrong, const char *why)
+{
+    if (!p->draft.status && wrong)
+        p->draft.status = tx_fail(TX_FORMAT, "%s: %s", p->what, why);
+}
+
+/* The member `key` of that type; NULL where there is none, or after a failure. */
+static tx_json *member(parser *p, const tx_json *o, const char *key, tx_json_type type)
+{
+    tx_json *value = NULL;
+    if (!p->draft.status)
+        keep_read(p, tx_json_get(o, key, type, &value));
+    return p->draft.status ? NULL : value;
+}
 
 static int64_t most_of(const parser *p, int64_t most)
 {
     const tx_topology *t = p->draft.t;
-    return most == IN_DEVICES ? t->device_count - 1
-           : most == IN_NODES ? t->node_count - (t->node_count > 0)
-           : most == IN_NOTES ? t->note_count - 1
-                              : most;
+    switch (most) {
+    case IN_DEVICES:
+        return t->device_count - 1;
+    case IN_NODES:
+        return t->node_count - 1;
+    case IN_NOTES:
+        return t->note_count - 1;
+    default:
+        return most;
+    }
 }
 
 /* What is null becomes `unknown`. */
-static int64_t long_of(parser *p, const tx_json *object, const char *key, int64_t most, int64_t unknown)
+static int64_t get_long(parser *p, const tx_json *object, const char *key, int64_t most, int64_t unknown)
 {
     int64_t value = unknown;
-    if (!p->status && tx_json_has(object, key) && (p->status = tx_json_get_int(object, key, 0, most, &value)))
-        tx_fail_in(p->status, "%s", p->what);
+    if (!p->draft.status && tx_json_has(object, key))
+        keep_read(p, tx_json_get_int(object, key, 0, most_of(p, most), &value));
     return value;
 }
 
-static tx_status word_of(const tx_json *o, const field *f, int32_t *value)
+static tx_status get_word(const tx_json *o, const field *f, int32_t *value)
 {
     const char *word = "";
     tx_status status = tx_json_get_string(o, f->key, &word);
-    for (*value = 0; !status && *value < f->most; ++*value)
-        if (strcmp(f->words[*value], word) == 0)
+    for (int32_t i = 0; !status && i < f->most; i++)
+        if (strcmp(f->words[i], word) == 0) {
+            *value = i;
             return TX_OK;
-    *value = 0;
+        }
     return status ? status : tx_fail(TX_FORMAT, "%s: \"%s\" is not among the known words", f->key, word);
 }
 
-static tx_status get_field(parser *p, const tx_json *o, const field *f, void *at)
+static void get_field(parser *p, const tx_json *o, const field *f, void *at)
 {
     const char *text = "";
-    tx_status status = TX_OK;
-    if (f->kind == TEXT) {
-        status = tx_json_get_string(o, f->key, &text);
+    switch (f->kind) {
+    case TEXT:
+        keep_read(p, tx_json_get_string(o, f->key, &text));
         *(const char **)at = tx_draft_text(&p->draft, text);
-    } else if (f->kind == WORD)
-        status = word_of(o, f, at);
-    else if (f->kind == FLAG)
-        status = tx_json_get_bool(o, f->key, at);
-    else if (f->kind == SIZE) {
-        *(double *)at = 0;
-        status = tx_json_has(o, f->key) ? tx_json_get_number(o, f->key, 0, 1e18, at) : TX_OK;
-    } else if (f->kind == LONG || f->kind == BYTES)
-        *(int64_t *)at = long_of(p, o, f->key, f->most, f->kind == BYTES ? 0 : -1);
-    else
-        *(int32_t *)at = (int32_t)long_of(p, o, f->key, most_of(p, f->most), f->kind == COUNT ? 0 : -1);
-    return status ? tx_fail_in(status, "%s", p->what) : TX_OK;
-}
-
-static void get_fields(parser *p, const tx_json *o, const field *fields, int32_t count, void *to)
-{
-    for (int32_t i = 0; i < count && !p->status; i++) {
-        const tx_status status = fields[i].most ? get_field(p, o, &fields[i], (char *)to + fields[i].offset) : TX_OK;
-        p->status = p->status ? p->status : status ? status : p->draft.status;
+        break;
+    case WORD:
+        keep_read(p, get_word(o, f, at));
+        break;
+    case FLAG:
+        keep_read(p, tx_json_get_bool(o, f->key, at));
+        break;
+    case LONG:
+    case BYTES:
+        *(int64_t *)at = get_long(p, o, f->key, f->most, f->kind == BYTES ? 0 : -1);
+        break;
+    case INT:
+    case COUNT:
+        *(int32_t *)at = (int32_t)get_long(p, o, f->key, f->most, f->kind == COUNT ? 0 : -1);
+        break;
+    case SIZE:
+        if (tx_json_has(o, f->key))
+            keep_read(p, tx_json_get_number(o, f->key, 0, 1e18, at));
+        break;
+    case LABEL: /* follows from the others */
+        break;
     }
 }
 
-/* The array under `key`; each element is handed to `read`. */
-static void each(parser *p, const tx_json *root, const char *key, void (*read)(parser *, const tx_json *))
+/* Into a struct that is zeroed. */
+static void get_fields(parser *p, const tx_json *o, const field *fields, void *to)
 {
-    tx_json *array = NULL;
-    if (p->status || (p->status = tx_json_get(root, key, TX_JSON_ARRAY, &array)))
-        return;
-    for (size_t i = 0; i < tx_json_size(array) && !p->status; i++) {
-        const tx_json *element = tx_json_at(array, i);
-        snprintf(p->name, sizeof p->name, "%s[%zu]", key, i);
-        p->what = p->name;
-        if (tx_json_type_of(element) != TX_JSON_OBJECT)
-            p->status = tx_fail(TX_FORMAT, "%s: is no object", p->what);
-        else
-            read(p, element);
-        if (!p->status)
-            p->status = p->draft.status;
+    for (const field *f = fields; f->key && !p->draft.status; f++)
+        if (f->most)
+            get_field(p, o, f, (char *)to + f->offset);
+}
+
+/* The elements of an array that are objects, one after the other: NULL at the end and after a failure. */
+static const tx_json *next_element(parser *p, const tx_json *array, const char *key, size_t *next)
+{
+    if (p->draft.status || *next == tx_json_size(array))
+        return NULL;
+    const tx_json *element = tx_json_at(array, *next);
+    snprintf(p->what, sizeof p->what, "%s[%zu]", key, (*next)++);
+    refuse(p, tx_json_type_of(element) != TX_JSON_OBJECT, "is no object");
+    return p->draft.status ? NULL : element;
+}
+
+/* Whether an element fits what was read before. */
+static void check(parser *p, int which, void *element)
+{
+    const int32_t before = p->draft.t->node_count - 1;
+    if (which == NODES) {
+        const tx_topo_node *node = element;
+        refuse(p, (before == 0) != (node->kind == TX_TOPO_MACHINE), "the first node, and no other, is the machine");
+        refuse(p, before > 0 && node->parent < 0, "has no parent");
+        refuse(p, node->parent >= before, "its parent does not come before it");
+    } else if (which == DEVICES) {
+        tx_topo_device *d = element;
+        refuse(p, p->draft.t->device_count > TX_TOPO_DEVICES_MAX, "more devices than TX takes");
+        unsigned platform = 0, device = 0;
+        const bool listed = sscanf(d->opencl, "%3u:%3u", &platform, &device) == 2;
+        d->platform = listed ? (int32_t)platform : -1;
+        d->device = listed ? (int32_t)device : -1;
+        d->number = d->number < 0 ? 0 : d->number;
+        d->node = d->node < 0 ? 0 : d->node;
+    } else if (which == NUMA) {
+        tx_topo_numa *numa = element;
+        numa->node = numa->node < 0 ? 0 : numa->node;
+    } else if (which == COPIES) {
+        const tx_topo_copy *copy = element;
+        const bool from = copy->kind == TX_TOPO_COPY_FROM_DEVICE || copy->kind == TX_TOPO_COPY_BETWEEN;
+        const bool to = copy->kind == TX_TOPO_COPY_TO_DEVICE || copy->kind == TX_TOPO_COPY_BETWEEN;
+        refuse(p, from != (copy->from >= 0) || to != (copy->to >= 0) || (from && copy->from == copy->to),
+               "from and to are not those of its kind");
     }
 }
 
-static void read_node(parser *p, const tx_json *o)
+static void read_list(parser *p, const tx_json *o, int which)
 {
-    tx_topo_node node = {0};
-    const int32_t place = p->draft.t->node_count;
-    get_fields(p, o, FIELDS(node), &node);
-    if (!p->status && (place == 0) != (node.kind == TX_TOPO_MACHINE))
-        p->status = tx_fail(TX_FORMAT, "%s: the first node, and no other, is the machine", p->what);
-    if (!p->status && place > 0 && node.parent < 0)
-        p->status = tx_fail(TX_FORMAT, "%s: has no parent", p->what);
-    const int32_t index = p->status ? -1 : tx_draft_node(&p->draft, node.kind, node.parent);
-    if (index >= 0)
-        p->draft.t->nodes[index] = node;
-}
-
-static void read_device(parser *p, const tx_json *o)
-{
-    unsigned platform = 0, device = 0;
-    const int32_t index = tx_draft_device(&p->draft, TX_TOPO_GPU, 0);
-    if (index < 0)
-        return;
-    tx_topo_device *d = &p->draft.t->devices[index];
-    get_fields(p, o, FIELDS(device), d);
-    if (sscanf(d->opencl, "%3u:%3u", &platform, &device) == 2) {
-        d->platform = (int32_t)platform;
-        d->device = (int32_t)device;
+    const list *l = &lists[which];
+    char *t = (char *)p->draft.t;
+    snprintf(p->what, sizeof p->what, "%s", l->key);
+    const tx_json *array = member(p, o, l->key, TX_JSON_ARRAY), *element;
+    for (size_t i = 0; (element = next_element(p, array, l->key, &i));) {
+        void *made =
+            tx_draft_append(&p->draft, (void **)(void *)(t + l->array), (int32_t *)(void *)(t + l->count), l->size);
+        if (!made)
+            return;
+        get_fields(p, element, l->fields, made);
+        if (!p->draft.status)
+            check(p, which, made);
     }
-    d->number = d->number < 0 ? 0 : d->number;
-    d->node = d->node < 0 ? 0 : d->node;
-}
-
-static void read_numa(parser *p, const tx_json *o)
-{
-    const int32_t index = tx_draft_numa(&p->draft, 0);
-    if (index < 0)
-        return;
-    tx_topo_numa *numa = &p->draft.t->numa[index];
-    get_fields(p, o, FIELDS(numa), numa);
-    numa->node = numa->node < 0 ? 0 : numa->node;
-}
-
-static void read_cpu(parser *p, const tx_json *o)
-{
-    const int32_t index = tx_draft_cpu(&p->draft, 0);
-    if (index >= 0)
-        get_fields(p, o, FIELDS(cpu), &p->draft.t->cpus[index]);
-}
-
-static void read_note(parser *p, const tx_json *o)
-{
-    tx_topo_note note = {.text = ""};
-    get_fields(p, o, FIELDS(note), &note);
-    if (!p->status)
-        tx_draft_note(&p->draft, note.warning, "%s", note.text);
 }
 
 static void read_p2p(parser *p, const tx_json *pair, const char *key, int32_t a, int32_t b)
 {
-    tx_json *o = NULL;
     tx_topo_pair asked = {0};
-    if (p->status || !tx_json_has(pair, key) || (p->status = tx_json_get(pair, key, TX_JSON_OBJECT, &o)))
+    if (!tx_json_has(pair, key))
         return;
-    get_fields(p, o, FIELDS(p2p), &asked);
-    for (int access = 0; access < TX_TOPO_ACCESS_COUNT && !p->status; access++)
-        tx_draft_p2p_add(&p->draft, a, b, (tx_topo_access)access, asked.p2p[access]);
+    const tx_json *o = member(p, pair, key, TX_JSON_OBJECT);
+    if (o)
+        get_fields(p, o, p2p_fields, &asked);
+    if (!p->draft.status)
+        tx_draft_state(&p->draft, a, b, TX_DRAFT_P2P, &asked);
 }
 
-static void read_pair(parser *p, const tx_json *o)
+static void read_pairs(parser *p, const tx_json *root)
 {
-    tx_topo_pair pair = {0};
-    const int32_t last = p->draft.t->device_count - 1, a = (int32_t)long_of(p, o, "a", last, -1),
-                  b = (int32_t)long_of(p, o, "b", last, -1);
-    if (!p->status && (a < 0 || b < 0 || a == b))
-        p->status = tx_fail(TX_FORMAT, "%s: names no two devices", p->what);
-    get_fields(p, o, FIELDS(pair), &pair);
-    if (p->status)
-        return;
-    if (pair.link != TX_TOPO_NO_LINK)
-        tx_draft_link_add(&p->draft, &(tx_draft_link){a, b, pair.link, pair.links, pair.indirect, pair.link_rate,
-                                                      pair.link_source, pair.link_confidence, pair.note});
-    if (pair.class_source == TX_TOPO_FROM_MATRIX || pair.class_source == TX_TOPO_FROM_NVML) {
-        tx_draft_class_add(&p->draft, &(tx_draft_class){a, b, pair.class_, pair.class_source, pair.note});
-        tx_draft_class_add(&p->draft, &(tx_draft_class){b, a, pair.class_, pair.class_source, pair.note});
+    const tx_json *array = member(p, root, "pairs", TX_JSON_ARRAY), *o;
+    for (size_t i = 0; (o = next_element(p, array, "pairs", &i));) {
+        tx_topo_pair pair = {0};
+        const int32_t a = (int32_t)get_long(p, o, "a", IN_DEVICES, -1),
+                      b = (int32_t)get_long(p, o, "b", IN_DEVICES, -1);
+        refuse(p, a < 0 || b < 0 || a == b, "names no two devices");
+        get_fields(p, o, pair_fields, &pair);
+        if (p->draft.status)
+            return;
+        const bool stated = pair.class_source == TX_TOPO_FROM_MATRIX || pair.class_source == TX_TOPO_FROM_NVML;
+        const unsigned links = pair.link != TX_TOPO_NO_LINK ? TX_DRAFT_LINKS : 0;
+        tx_draft_state(&p->draft, a, b, links | (stated ? TX_DRAFT_CLASS : 0), &pair);
+        tx_draft_state(&p->draft, b, a, stated ? TX_DRAFT_CLASS : 0, &pair);
+        read_p2p(p, o, "p2p", a, b);
+        read_p2p(p, o, "p2p_back", b, a);
     }
-    read_p2p(p, o, "p2p", a, b);
-    read_p2p(p, o, "p2p_back", b, a);
-}
-
-static void read_copy(parser *p, const tx_json *o)
-{
-    tx_topo_copy copy = {0};
-    get_fields(p, o, FIELDS(copy), &copy);
-    bool from = copy.kind == TX_TOPO_COPY_FROM_DEVICE || copy.kind == TX_TOPO_COPY_BETWEEN;
-    bool to = copy.kind == TX_TOPO_COPY_TO_DEVICE || copy.kind == TX_TOPO_COPY_BETWEEN;
-    if (!p->status && (from != (copy.from >= 0) || to != (copy.to >= 0) || (from && copy.from == copy.to)))
-        p->status = tx_fail(TX_FORMAT, "%s: from and to are not those of its kind", p->what);
-    if (p->status)
-        return;
-    p->draft.t->copies[p->draft.t->copy_count++] = copy;
 }
 
 /* Absent in what was written before anything could be measured. */
 static void read_measured(parser *p, const tx_json *root)
 {
-    tx_json *o = NULL, *copies = NULL;
-    p->what = "measured";
-    if (p->status || !tx_json_has(root, "measured"))
+    if (!tx_json_has(root, "measured"))
         return;
-    if ((p->status = tx_json_get(root, "measured", TX_JSON_OBJECT, &o)) ||
-        (p->status = tx_json_get(o, "copies", TX_JSON_ARRAY, &copies)))
+    snprintf(p->what, sizeof p->what, "measured");
+    const tx_json *o = member(p, root, "measured", TX_JSON_OBJECT);
+    if (!o)
         return;
-    const int32_t planned = (int32_t)long_of(p, o, "planned", INT32_MAX, -1);
-    size_t count = tx_json_size(copies);
-    if (!p->status && (planned < 0 || count > (size_t)planned))
-        p->status = tx_fail(TX_FORMAT, "measured: more copies than planned");
-    if (!p->status && !(p->draft.t->copies = calloc(count + 1, sizeof *p->draft.t->copies)))
-        p->status = tx_fail(TX_MEMORY, "topology: out of memory");
-    if (p->status)
-        return;
-    p->draft.t->copies_planned = planned;
-    each(p, o, "copies", read_copy);
+    p->draft.t->copies_planned = (int32_t)get_long(p, o, "planned", INT32_MAX, 0);
+    read_list(p, o, COPIES);
+    snprintf(p->what, sizeof p->what, "measured");
+    refuse(p, p->draft.t->copy_count > p->draft.t->copies_planned, "more copies than planned");
 }
 
 static void read_root(parser *p, const tx_json *root)
 {
     int64_t version = 0;
-    p->what = "topology";
-    if ((p->status = tx_json_get_int(root, "version", 1, 1, &version)))
-        return;
-    get_fields(p, root, FIELDS(root), p->draft.t);
-    each(p, root, "notes", read_note);
-    each(p, root, "nodes", read_node);
-    if (!p->status && p->draft.t->node_count == 0)
-        p->status = tx_fail(TX_FORMAT, "nodes: there is none");
-    each(p, root, "devices", read_device);
-    each(p, root, "numa", read_numa);
-    each(p, root, "cpus", read_cpu);
-    each(p, root, "pairs", read_pair);
+    keep_read(p, tx_json_get_int(root, "version", 1, 1, &version));
+    get_fields(p, root, root_fields, p->draft.t);
+    read_list(p, root, NOTES);
+    read_list(p, root, NODES);
+    refuse(p, p->draft.t->node_count == 0, "there is none");
+    read_list(p, root, DEVICES);
+    read_list(p, root, NUMA);
+    read_list(p, root, CPUS);
+    read_pairs(p, root);
     read_measured(p, root);
 }
 
 tx_status tx_topology_parse(const char *text, size_t size, const char *where, tx_topology **topology)
 {
     tx_json *root = NULL;
-    parser p = {.what = ""};
+    parser p = {.what = "topology"};
     tx_status status = tx_json_parse(text, size, where, &root);
     if (status)
         return status;
-    if (tx_json_type_of(root) != TX_JSON_OBJECT)
-        status = tx_fail(TX_FORMAT, "%s: is no object", where);
-    if (!status)
-        status = tx_draft_begin(TX_TOPO_ORIGIN_LIVE, "", &p.draft);
-    if (status) {
-        tx_json_free(root);
-        return status;
+    status = tx_draft_begin(TX_TOPO_ORIGIN_LIVE, "", &p.draft);
+    if (!status) {
+        refuse(&p, tx_json_type_of(root) != TX_JSON_OBJECT, "is no object");
+        if (!p.draft.status)
+            read_root(&p, root);
+        if (p.draft.status) /* a key may be missing */
+            p.draft.status = tx_fail_in(p.draft.status == TX_NOT_FOUND ? TX_FORMAT : p.draft.status, "%s", where);
+        status = tx_draft_finish(&p.draft, topology);
     }
-    read_root(&p, root);
     tx_json_free(root);
-    if (!p.status)
-        return tx_draft_finish(&p.draft, topology);
-    status = tx_fail_in(p.status == TX_NOT_FOUND ? TX_FORMAT : p.status, "%s", where); /* a key is missing */
-    tx_draft_discard(&p.draft);
     return status;
 }

@@ -4,7 +4,7 @@
 #ifndef TX_COMM_TOPOLOGY_JSON_FIELDS_H
 #define TX_COMM_TOPOLOGY_JSON_FIELDS_H
 
-#include "comm/topology/topology.h"
+#include "comm/topology/draft.h"
 
 #include <stddef.h>
 
@@ -31,26 +31,13 @@ typedef struct field {
     const char *const *words;
 } field;
 
-#define KEY(name, key) key,
-#define CELL(name, cell, legend) cell,
-#define METHOD(name, key, text) key,
-#define WORDS(name, map, pick) static const char *const name##_words[] = {map(pick)};
-WORDS(node, TX_TOPO_NODE_MAP, KEY)
-WORDS(device, TX_TOPO_DEVICE_MAP, KEY)
-WORDS(source, TX_TOPO_SOURCE_MAP, KEY)
-WORDS(confidence, TX_TOPO_CONFIDENCE_MAP, KEY)
-WORDS(origin, TX_TOPO_ORIGIN_MAP, KEY)
-WORDS(class, TX_TOPO_CLASS_MAP, CELL)
-WORDS(link, TX_TOPO_LINK_MAP, CELL)
-WORDS(p2p, TX_TOPO_P2P_MAP, CELL)
-WORDS(copy, TX_TOPO_COPY_MAP, KEY)
-WORDS(method, TX_TOPO_METHOD_MAP, METHOD)
-
 /* A field that is a text, a word, and a number or flag of a kind up to `most`. In the order in which they are written.
  */
 /* clang-format off */
 #define T(key, member) {key, TEXT, offsetof(OWNER, member), 1, NULL}
-#define W(key, member, name) {key, WORD, offsetof(OWNER, member), sizeof name##_words / sizeof *name##_words, name##_words}
+#define W(key, member, name) \
+    {key, WORD, offsetof(OWNER, member), sizeof tx_topo_##name##_names / sizeof(char *), tx_topo_##name##_names}
+#define END {0}
 #define N(key, kind, member, most) {key, kind, offsetof(OWNER, member), most, NULL}
 #define OWNER tx_topo_device
 static const field device_fields[] = {
@@ -60,7 +47,7 @@ static const field device_fields[] = {
     T("system_name", system), N("memory", BYTES, memory, INT64_MAX), T("opencl", opencl), T("tx_device", engine),
     W("source", source, source), W("place_source", place, source), W("place_confidence", confidence, confidence),
     T("cpu_affinity", cpus), T("numa_affinity", nodes), N("gpu_numa", INT, gpu_numa, INT32_MAX),
-    N("nearest_nic", INT, nic, 0), N("note", INT, note, IN_NOTES)};
+    N("nearest_nic", INT, nic, 0), N("note", INT, note, IN_NOTES), END};
 #undef OWNER
 #define OWNER tx_topo_node
 static const field node_fields[] = {
@@ -69,7 +56,7 @@ static const field node_fields[] = {
     N("link_speed", SIZE, link.speed, 1), N("link_speed_max", SIZE, link.speed_max, 1),
     N("link_width", COUNT, link.width, 1024), N("link_width_max", COUNT, link.width_max, 1024),
     N("link_rate", SIZE, link.rate, 1), W("link_source", link.source, source),
-    N("iommu_group", INT, iommu_group, INT32_MAX), T("cpus", cpus), T("numa_nodes", nodes)};
+    N("iommu_group", INT, iommu_group, INT32_MAX), T("cpus", cpus), T("numa_nodes", nodes), END};
 #undef OWNER
 #define OWNER tx_topo_pair
 static const field pair_fields[] = {
@@ -77,34 +64,48 @@ static const field pair_fields[] = {
     W("link", link, link), N("links", COUNT, links, 999999), N("link_indirect", FLAG, indirect, 1),
     N("link_rate", SIZE, link_rate, 1), W("link_source", link_source, source),
     W("link_confidence", link_confidence, confidence), N("ancestor", INT, ancestor, 0), N("bridges_a", INT, bridges_a, 0),
-    N("bridges_b", INT, bridges_b, 0), N("note", INT, note, IN_NOTES)};
+    N("bridges_b", INT, bridges_b, 0), N("note", INT, note, IN_NOTES), END};
 #define X(name, letter, key) W(key, p2p[TX_TOPO_ACCESS_##name], p2p),
-static const field p2p_fields[] = {TX_TOPO_ACCESS_MAP(X)};
+static const field p2p_fields[] = {TX_TOPO_ACCESS_MAP(X) END};
 #undef X
 #undef OWNER
 #define OWNER tx_topo_numa
 static const field numa_fields[] = {
     N("number", INT, number, INT32_MAX), T("cpus", cpus), N("memory", BYTES, memory, INT64_MAX),
-    N("node", INT, node, IN_NODES), N("device", INT, device, IN_DEVICES)};
+    N("node", INT, node, IN_NODES), N("device", INT, device, IN_DEVICES), END};
 #undef OWNER
 #define OWNER tx_topo_cpu
 static const field cpu_fields[] = {
     N("number", INT, number, INT32_MAX), N("core", INT, core, INT32_MAX), N("package", INT, package, INT32_MAX),
-    N("numa", INT, numa, INT32_MAX)};
+    N("numa", INT, numa, INT32_MAX), END};
 #undef OWNER
 #define OWNER tx_topo_copy
 static const field copy_fields[] = {
     W("kind", kind, copy), W("method", method, method), N("from", INT, from, IN_DEVICES), N("to", INT, to, IN_DEVICES),
     N("numa", INT, numa, INT32_MAX), N("bytes", LONG, bytes, INT64_MAX), N("runs", INT, runs, INT32_MAX),
-    N("bandwidth", SIZE, bandwidth, 1), N("latency", SIZE, latency, 1), T("failure", failure)};
+    N("bandwidth", SIZE, bandwidth, 1), N("latency", SIZE, latency, 1), T("failure", failure), END};
 #undef OWNER
 #define OWNER tx_topo_note
-static const field note_fields[] = {N("warning", FLAG, warning, 1), T("text", text)};
+static const field note_fields[] = {N("warning", FLAG, warning, 1), T("text", text), END};
 #undef OWNER
 #define OWNER tx_topology
-static const field root_fields[] = {W("origin", origin, origin), T("file", file), T("host", host)};
+static const field root_fields[] = {W("origin", origin, origin), T("file", file), T("host", host), END};
 #undef OWNER
+
+/* The arrays of structs in a topology: its pointer, its count, the bytes of an element. */
+typedef struct list {
+    const char *key;
+    const field *fields;
+    size_t array, count, size;
+} list;
+
+#define LIST(key, name, array, count) \
+    {key, name##_fields, offsetof(tx_topology, array), offsetof(tx_topology, count), sizeof *((tx_topology *)NULL)->array}
+enum { NOTES, NODES, DEVICES, NUMA, CPUS, COPIES };
+static const list lists[] = {
+    LIST("notes", note, notes, note_count), LIST("nodes", node, nodes, node_count),
+    LIST("devices", device, devices, device_count), LIST("numa", numa, numa, numa_count),
+    LIST("cpus", cpu, cpus, cpu_count), LIST("copies", copy, copies, copy_count)};
 /* clang-format on */
-#define FIELDS(name) name##_fields, (int32_t)(sizeof name##_fields / sizeof *name##_fields)
 
 #endif

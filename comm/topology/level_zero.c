@@ -4,10 +4,7 @@
 #include "comm/topology/library.h"
 #include "comm/topology/sources.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#define PORTS_MAX 4096
+#define PORTS_MAX 1024
 #define HANDLES_MAX 256
 
 enum { SUCCESS = 0, STRUCT_PCI = 0x2, STRUCT_PORT = 0x6, STRUCT_PORT_STATE = 0x19, HEALTHY = 1, DEGRADED = 2 };
@@ -76,15 +73,9 @@ typedef struct port {
 typedef struct session {
     level_zero api;
     tx_draft *draft;
-    port *ports;
+    port ports[PORTS_MAX];
     int32_t count;
 } session;
-
-static bool load(level_zero *api, void *library)
-{
-    FUNCTIONS(TX_TOPO_LOAD)
-    return api->init && api->drivers && api->devices && api->pci;
-}
 
 static void read_port(session *s, handle h, int32_t node)
 {
@@ -107,9 +98,9 @@ static void read_device(session *s, handle h)
     pci_properties pci = {.type = STRUCT_PCI};
     if (s->api.pci(h, &pci) != SUCCESS)
         return;
-    const char *bus =
-        tx_draft_format(s->draft, "%04x:%02x:%02x.%x", pci.domain, pci.bus & 0xFF, pci.device & 0x1F, pci.function & 7);
-    int32_t node = tx_draft_find_bus(s->draft, bus), device = tx_draft_device_at(s->draft, node, 0);
+    const uint64_t key =
+        (uint64_t)pci.domain << 16 | (pci.bus & 0xFF) << 8 | (pci.device & 0x1F) << 3 | (pci.function & 7);
+    const int32_t node = tx_draft_find_key(s->draft, key), device = tx_draft_device_at(s->draft, node, 0);
     if (device < 0)
         return;
     s->draft->t->devices[device].source = TX_TOPO_FROM_LEVEL_ZERO;
@@ -117,8 +108,8 @@ static void read_device(session *s, handle h)
         return;
     int code = s->api.ports(h, &count, ports);
     if (code != SUCCESS)
-        tx_draft_note(s->draft, false, "Level Zero does not list the fabric ports of %s (error 0x%x)", bus,
-                      (unsigned)code);
+        tx_draft_note(s->draft, false, "Level Zero does not list the fabric ports of %s (error 0x%x)",
+                      s->draft->t->nodes[node].bus, (unsigned)code);
     for (uint32_t i = 0; code == SUCCESS && i < count && i < HANDLES_MAX; i++)
         read_port(s, ports[i], node);
 }
@@ -128,25 +119,28 @@ static bool same_port(const port_id *a, const port_id *b)
     return a->fabric == b->fabric && a->attach == b->attach && a->number == b->number;
 }
 
+/* The device that a port leads to; -1 none that is listed. */
+static int32_t other_end(const session *s, const port *p)
+{
+    for (int32_t i = 0; i < s->count; i++)
+        if (same_port(&p->remote, &s->ports[i].id))
+            return s->ports[i].device;
+    return -1;
+}
+
 /* Lanes of all ports of one device that lead to another. */
 static void add_links(session *s)
 {
     for (int32_t i = 0; i < s->count; i++) {
-        tx_draft_link link = tx_draft_link_of(s->ports[i].device, -1, TX_TOPO_XELINK, TX_TOPO_FROM_LEVEL_ZERO);
-        for (int32_t k = 0; k < s->count; k++)
-            if (same_port(&s->ports[i].remote, &s->ports[k].id))
-                link.b = s->ports[k].device;
-        for (int32_t k = 0; k < s->count && link.b >= 0; k++) {
-            if (s->ports[k].device != link.a)
-                continue;
-            for (int32_t m = 0; m < s->count; m++)
-                if (s->ports[m].device == link.b && same_port(&s->ports[k].remote, &s->ports[m].id)) {
-                    link.links += s->ports[k].speed.lanes > 0 ? s->ports[k].speed.lanes : 0;
-                    link.rate += (double)s->ports[k].speed.bits * s->ports[k].speed.lanes / 8e9;
-                }
-        }
-        if (link.b >= 0 && link.rate >= 0)
-            tx_draft_link_add(s->draft, &link);
+        const int32_t a = s->ports[i].device, b = other_end(s, &s->ports[i]);
+        tx_topo_pair link = tx_draft_links(TX_TOPO_XELINK, TX_TOPO_FROM_LEVEL_ZERO);
+        for (int32_t k = 0; k < s->count && b >= 0; k++)
+            if (s->ports[k].device == a && other_end(s, &s->ports[k]) == b) {
+                link.links += s->ports[k].speed.lanes > 0 ? s->ports[k].speed.lanes : 0;
+                link.link_rate += (double)s->ports[k].speed.bits * s->ports[k].speed.lanes / 8e9;
+            }
+        if (b >= 0 && link.link_rate >= 0)
+            tx_draft_state(s->draft, a, b, TX_DRAFT_LINKS, &link);
     }
 }
 
@@ -172,17 +166,15 @@ void tx_topo_level_zero(tx_draft *draft)
     void *library = tx_topo_library("libze_loader.so.1");
     if (!library)
         return;
-    if (load(&s.api, library)) {
-        int code = s.api.init(0);
-        s.ports = calloc(PORTS_MAX, sizeof *s.ports);
-        if (!s.ports)
-            draft->status = tx_fail(TX_MEMORY, "topology: out of memory");
-        else if (code == SUCCESS)
+    level_zero *api = &s.api;
+    FUNCTIONS(TX_TOPO_LOAD)
+    if (api->init && api->drivers && api->devices && api->pci) {
+        int code = api->init(0);
+        if (code == SUCCESS)
             ask(&s);
         else
             tx_draft_note(draft, false, "Level Zero does not start (error 0x%x): Xe Links are not shown",
                           (unsigned)code);
-        free(s.ports);
     }
     dlclose(library);
 }

@@ -3,9 +3,7 @@
  * libraries tell. Whatever cannot be asked is a note. */
 #include "comm/topology/sources.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/utsname.h>
 
 static void join_opencl(tx_draft *draft, const char *root)
@@ -27,16 +25,10 @@ static void join_opencl(tx_draft *draft, const char *root)
 #endif
 }
 
-static void add_host(tx_draft *draft)
-{
-    struct utsname names;
-    if (uname(&names) == 0)
-        draft->t->host = tx_draft_text(draft, names.nodename);
-}
-
 tx_status tx_topology_live(const tx_topo_options *options, tx_topology **topology)
 {
     static const tx_topo_options defaults = {.size = sizeof defaults};
+    struct utsname names;
     tx_draft draft;
     bool local = false;
     if (!options)
@@ -46,13 +38,12 @@ tx_status tx_topology_live(const tx_topo_options *options, tx_topology **topolog
     tx_status status = tx_draft_begin(TX_TOPO_ORIGIN_LIVE, "", &draft);
     if (status)
         return status;
-    status = tx_topo_hwloc_read(NULL, 0, &draft, &local);
-    if (status) {
-        tx_draft_discard(&draft);
-        return status;
-    }
+    draft.status = tx_topo_hwloc_read(NULL, 0, &draft, &local);
+    if (draft.status)
+        return tx_draft_finish(&draft, topology);
     if (local) {
-        add_host(&draft);
+        if (uname(&names) == 0)
+            draft.t->host = tx_draft_text(&draft, names.nodename);
         if (!options->no_opencl)
             join_opencl(&draft, options->root);
         tx_topo_sysfs_pci(&draft, options->root);

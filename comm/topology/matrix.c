@@ -10,72 +10,54 @@
 #include <string.h>
 #include <strings.h>
 
-#define LINE_MAX_SIZE 65536
 #define TOKENS_MAX (TX_TOPO_DEVICES_MAX + 16)
 
 typedef struct reader {
     tx_draft *draft;
-    const char *at; /* the next line */
+    char *rest; /* what follows the present line, which is cut into tokens */
     int64_t line;
-    char text[LINE_MAX_SIZE]; /* the present one without escapes, cut into tokens */
     const char *tokens[TOKENS_MAX];
     int32_t token_count;
     int32_t rows;
-    int32_t numbers[2]; /* devices of each kind that the header has no number for: the next one's */
+    int32_t next_nic; /* number of the next NIC that the header has no number for */
 } reader;
-
-static tx_status fail(const reader *r, const char *what, const char *word)
-{
-    return tx_fail(TX_FORMAT, "line %" PRId64 ": %s%.60s", r->line, what, word);
-}
 
 /* ---- Lines --------------------------------------------------------------------------------------------- */
 
-/* Bytes of a terminal's escape sequence (ESC [ ... letter) at `at`; 0 where there is none. */
-static size_t escape(const char *at)
+/* A copy without the terminal's escape sequences (ESC [ ... letter); NULL: out of memory. */
+static char *without_escapes(const char *text, size_t size)
 {
-    if (at[0] != '\x1b')
-        return 0;
-    if (at[1] != '[')
-        return 1;
-    size_t size = 2 + strspn(at + 2, "0123456789;?");
-    return at[size] ? size + 1 : size;
+    char *copy = malloc(size + 1), *to = copy;
+    while (copy && *text) {
+        if (*text != '\x1b') {
+            *to++ = *text++;
+            continue;
+        }
+        text += text[1] == '[' ? 2 + strspn(text + 2, "0123456789;?") : 0;
+        text += *text && *text != '\n';
+    }
+    if (copy)
+        *to = '\0';
+    return copy;
 }
 
 /* Cuts the next line into tokens; false at the end of the text. */
 static bool next_line(reader *r, tx_status *status)
 {
-    size_t used = 0, length = strcspn(r->at, "\n");
-    if (!*r->at)
+    char *line = r->rest, *end = line + strcspn(line, "\n"), *left = NULL;
+    if (!*line)
         return false;
+    r->rest = end + (*end == '\n');
+    *end = '\0';
     r->line++;
     r->token_count = 0;
-    for (size_t i = 0; i < length;) {
-        size_t skipped = escape(r->at + i);
-        bool space = strchr(" \t\r\v\f", r->at[i]) != NULL;
-        if (skipped == 0 && !space && (used == 0 || r->text[used - 1] == '\0')) {
-            if (r->token_count == TOKENS_MAX) {
-                *status = tx_fail(TX_FORMAT, "line %" PRId64 ": more than %d devices", r->line, TX_TOPO_DEVICES_MAX);
-                return false;
-            }
-            r->tokens[r->token_count++] = r->text + used;
-        }
-        if (used + 2 >= sizeof r->text) {
-            *status = fail(r, "is longer than a matrix's lines are", "");
+    for (char *token = strtok_r(line, " \t\r\v\f", &left); token; token = strtok_r(NULL, " \t\r\v\f", &left)) {
+        if (r->token_count == TOKENS_MAX) {
+            *status = tx_fail(TX_FORMAT, "more than %d devices", TX_TOPO_DEVICES_MAX);
             return false;
         }
-        if (skipped > 0)
-            i += skipped > length - i ? length - i : skipped;
-        else if (!space)
-            r->text[used++] = r->at[i++];
-        else {
-            if (used > 0 && r->text[used - 1] != '\0')
-                r->text[used++] = '\0';
-            i++;
-        }
+        r->tokens[r->token_count++] = token;
     }
-    r->text[used] = '\0';
-    r->at += length + (r->at[length] == '\n');
     return true;
 }
 
@@ -104,38 +86,29 @@ static bool nic_name(const char *token)
     return false;
 }
 
-typedef struct cell {
-    tx_topo_class class_;
-    tx_topo_link_kind link;
-    int32_t links;
-} cell;
-
-/* What a cell says; false for what no cell says. */
-static bool read_cell(const char *token, cell *out)
+/* What a cell says of class and links; false for what no cell says. */
+static bool read_cell(const char *token, tx_topo_pair *says)
 {
     static const struct {
         const char *word;
         tx_topo_class class_;
     } others[] = {{"SOC", TX_TOPO_SYS}, {"PSB", TX_TOPO_PIX}, {"N/A", TX_TOPO_UNKNOWN}};
-    *out = (cell){.class_ = TX_TOPO_UNKNOWN, .link = TX_TOPO_NO_LINK};
-    for (int i = 0; i < TX_TOPO_CLASS_COUNT; i++)
-        if (strcasecmp(token, tx_topo_class_name((tx_topo_class)i)) == 0) {
-            out->class_ = (tx_topo_class)i;
+    *says = tx_draft_links(TX_TOPO_NO_LINK, TX_TOPO_FROM_MATRIX);
+    says->class_source = TX_TOPO_FROM_MATRIX;
+    for (says->class_ = TX_TOPO_SELF; says->class_ < TX_TOPO_CLASS_COUNT; says->class_++)
+        if (strcasecmp(token, tx_topo_class_names[says->class_]) == 0)
             return true;
-        }
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (strcasecmp(token, others[i].word) == 0) {
-            out->class_ = others[i].class_;
+            says->class_ = others[i].class_;
             return true;
         }
-    for (int i = TX_TOPO_NVLINK; i <= TX_TOPO_XELINK; i++) {
-        if (strncasecmp(token, tx_topo_link_name((tx_topo_link_kind)i), 2) != 0)
-            continue;
-        int32_t links = token[2] ? digits(token + 2) : 0;
-        out->link = (tx_topo_link_kind)i;
-        out->links = links;
-        return links > 0 || (links == 0 && !token[2] && i != TX_TOPO_NVLINK);
-    }
+    says->class_ = TX_TOPO_UNKNOWN;
+    for (says->link = TX_TOPO_NVLINK; says->link <= TX_TOPO_XELINK; says->link++)
+        if (strncasecmp(token, tx_topo_link_names[says->link], 2) == 0) {
+            says->links = token[2] ? digits(token + 2) : 0;
+            return says->links > 0 || (!token[2] && says->link != TX_TOPO_NVLINK);
+        }
     return false;
 }
 
@@ -162,14 +135,14 @@ static tx_status add_devices(reader *r, int32_t count)
         int32_t given = digits(r->tokens[i] + 3), index;
         for (int32_t k = 0; k < i; k++)
             if (strcasecmp(r->tokens[k], r->tokens[i]) == 0)
-                return fail(r, "the header names a device twice: ", r->tokens[i]);
+                return tx_fail(TX_FORMAT, "the header names a device twice: %.60s", r->tokens[i]);
         index = tx_draft_device(r->draft, gpu ? TX_TOPO_GPU : TX_TOPO_NIC, 0);
         if (index < 0)
             return r->draft->status;
         tx_topo_device *d = &r->draft->t->devices[index];
         bool numbered = gpu || (strncasecmp(r->tokens[i], "NIC", 3) == 0 && given >= 0);
-        d->number = numbered ? given : r->numbers[1];
-        r->numbers[gpu ? 0 : 1] = d->number + 1;
+        d->number = numbered ? given : r->next_nic;
+        r->next_nic = gpu ? r->next_nic : d->number + 1;
         d->source = d->place = TX_TOPO_FROM_MATRIX;
         d->system = numbered ? "" : tx_draft_text(r->draft, r->tokens[i]);
     }
@@ -196,25 +169,18 @@ static tx_status read_cells(reader *r, int32_t row)
 {
     const int32_t count = r->draft->t->device_count;
     if (r->token_count < count + 1)
-        return fail(r, "the row is shorter than the header: ", r->tokens[0]);
+        return tx_fail(TX_FORMAT, "the row is shorter than the header: %.60s", r->tokens[0]);
     for (int32_t i = 0; i < count; i++) {
-        cell c;
-        if (!read_cell(r->tokens[i + 1], &c))
-            return fail(r, "no cell of a matrix: ", r->tokens[i + 1]);
-        if ((i == row) != (c.class_ == TX_TOPO_SELF))
-            return fail(r, "X is not on the diagonal: ", r->tokens[0]);
-        if (i == row)
-            continue;
-        tx_draft_class stated = {row, i, c.class_, TX_TOPO_FROM_MATRIX, -1};
-        if (c.link != TX_TOPO_NO_LINK) {
-            stated.note = tx_draft_note(r->draft, false, "The matrix tells links, not the PCI path beside them");
-            tx_draft_link link = tx_draft_link_of(row, i, c.link, TX_TOPO_FROM_MATRIX);
-            link.links = c.links;
-            link.note = stated.note;
-            tx_draft_link_add(r->draft, &link);
-        } else if (c.class_ == TX_TOPO_UNKNOWN)
-            stated.note = tx_draft_note(r->draft, true, "The matrix itself does not say what ? is");
-        tx_draft_class_add(r->draft, &stated);
+        tx_topo_pair says;
+        if (!read_cell(r->tokens[i + 1], &says))
+            return tx_fail(TX_FORMAT, "no cell of a matrix: %.60s", r->tokens[i + 1]);
+        if ((i == row) != (says.class_ == TX_TOPO_SELF))
+            return tx_fail(TX_FORMAT, "X is not on the diagonal: %.60s", r->tokens[0]);
+        if (says.link != TX_TOPO_NO_LINK)
+            says.note = tx_draft_note(r->draft, false, "The matrix tells links, not the PCI path beside them");
+        else if (says.class_ == TX_TOPO_UNKNOWN)
+            says.note = tx_draft_note(r->draft, true, "The matrix itself does not say what ? is");
+        tx_draft_state(r->draft, row, i, TX_DRAFT_CLASS | (says.link ? TX_DRAFT_LINKS : 0), &says);
     }
     return r->draft->status;
 }
@@ -239,18 +205,34 @@ static void read_affinity(reader *r, int32_t row)
     d->gpu_numa = digits(fields[2]);
 }
 
-/* The row's name must be the header's next one. */
-static bool is_row(const reader *r)
+/* The CPUs that are near some GPU, each taken for a core: which threads share one a matrix does not tell. */
+static tx_status add_cpus(tx_draft *draft)
 {
-    return r->token_count > 0 && (gpu_name(r->tokens[0]) || nic_name(r->tokens[0])) && !strchr(r->tokens[0], ':');
+    const tx_topology *t = draft->t;
+    bool *known = calloc(TX_TOPO_SET_MAX + 1, sizeof *known);
+    tx_status status = known ? TX_OK : tx_fail(TX_MEMORY, "topology: out of memory");
+    for (int32_t i = 0; i < t->device_count && !status; i++) {
+        int32_t *numbers = NULL, count = 0;
+        status = tx_topo_set_parse(t->devices[i].cpus, &numbers, &count);
+        for (int32_t k = 0; k < count; k++) {
+            tx_topo_cpu *cpu = known[numbers[k]] ? NULL : TX_DRAFT_APPEND(draft, draft->t->cpus, draft->t->cpu_count);
+            if (cpu)
+                *cpu = (tx_topo_cpu){numbers[k], t->cpu_count - 1, 0, digits(t->devices[i].nodes)};
+            known[numbers[k]] = true;
+        }
+        free(numbers);
+    }
+    free(known);
+    return status ? status : draft->status;
 }
 
+/* The row's name must be the header's next one. */
 static bool names_device(const reader *r, const tx_topo_device *d)
 {
     const char *token = r->tokens[0];
     if (*d->system)
         return strcasecmp(token, d->system) == 0;
-    return strncasecmp(token, tx_topo_device_name(d->kind), 3) == 0 && digits(token + 3) == d->number;
+    return strncasecmp(token, tx_topo_device_names[d->kind], 3) == 0 && digits(token + 3) == d->number;
 }
 
 /* "  NIC0: mlx5_0" of the legend. */
@@ -275,10 +257,10 @@ static tx_status read_rows(reader *r)
             read_nic_legend(r);
             continue;
         }
-        if (!is_row(r))
+        if (r->token_count == 0 || (!gpu_name(r->tokens[0]) && !nic_name(r->tokens[0])) || strchr(r->tokens[0], ':'))
             continue;
         if (!names_device(r, &r->draft->t->devices[r->rows]))
-            return fail(r, "the rows are not in the header's order: ", r->tokens[0]);
+            return tx_fail(TX_FORMAT, "the rows are not in the header's order: %.60s", r->tokens[0]);
         status = read_cells(r, r->rows);
         if (!status)
             read_affinity(r, r->rows++);
@@ -286,37 +268,19 @@ static tx_status read_rows(reader *r)
     if (!status && r->rows < r->draft->t->device_count)
         status = tx_fail(TX_FORMAT, "the matrix ends after %" PRId32 " of %" PRId32 " rows", r->rows,
                          r->draft->t->device_count);
-    return status ? status : r->draft->status;
+    return status ? status : add_cpus(r->draft);
 }
 
 tx_status tx_topo_matrix_parse(const char *text, size_t size, tx_draft *draft)
 {
-    (void)size;
-    reader *r = calloc(1, sizeof *r);
-    if (!r)
+    reader r = {.draft = draft};
+    char *copy = r.rest = without_escapes(text, size);
+    if (!copy)
         return tx_fail(TX_MEMORY, "topology: out of memory");
-    r->draft = draft;
-    r->at = text;
     tx_draft_node(draft, TX_TOPO_MACHINE, -1);
-    tx_status status = draft->status ? draft->status : find_header(r);
+    tx_status status = draft->status ? draft->status : find_header(&r);
     if (!status)
-        status = read_rows(r);
-    free(r);
-    return status;
-}
-
-bool tx_topo_has_class(const tx_topology *topology, tx_topo_class value)
-{
-    for (int64_t i = 0; i < (int64_t)topology->device_count * topology->device_count; i++)
-        if (topology->pairs[i].class_ == value)
-            return true;
-    return false;
-}
-
-bool tx_topo_has_link(const tx_topology *topology, tx_topo_link_kind value)
-{
-    for (int64_t i = 0; i < (int64_t)topology->device_count * topology->device_count; i++)
-        if (topology->pairs[i].link == value)
-            return true;
-    return false;
+        status = read_rows(&r);
+    free(copy);
+    return status && draft->t->device_count > 0 ? tx_fail_in(status, "line %" PRId64, r.line) : status;
 }

@@ -4,9 +4,10 @@
 
 #include "api/base/clock.h"
 #include "comm/topology/copy.h"
-#include "comm/topology/pool.h"
-
+#include "comm/topology/draft.h"
+#include "comm/topology/placement.h"
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,67 +26,45 @@ typedef struct measuring {
     const tx_topo_measure_options *options;
     tx_topo_cl *cl;
     tx_topo_copy *copies;
-    int32_t count, room;
-    tx_status status;
+    int32_t count;
+    tx_draft draft; /* keeps the first failure */
 } measuring;
 
 /* ---- What there is to measure ---------------------------------------------------------------------- */
 
 static void plan(measuring *m, tx_topo_copy_kind kind, tx_topo_method method, int32_t from, int32_t to, int32_t numa)
 {
-    if (m->status)
-        return;
-    if (m->count == m->room) {
-        int32_t room = m->room ? 2 * m->room : 64;
-        tx_topo_copy *longer = realloc(m->copies, (size_t)room * sizeof *longer);
-        if (!longer) {
-            m->status = tx_fail(TX_MEMORY, "%" PRId32 " copies: out of memory", room);
-            return;
-        }
-        m->copies = longer;
-        m->room = room;
-    }
-    m->copies[m->count++] =
-        (tx_topo_copy){.kind = kind, .method = method, .from = from, .to = to, .numa = numa, .failure = ""};
+    tx_topo_copy *copy = TX_DRAFT_APPEND(&m->draft, m->copies, m->count);
+    if (copy)
+        *copy = (tx_topo_copy){.kind = kind, .method = method, .from = from, .to = to, .numa = numa, .failure = ""};
 }
 
 /* All that is measured with the host's memory on one NUMA node. */
 static void plan_node(measuring *m, int32_t numa)
 {
+    static const tx_topo_method methods[] = {TX_TOPO_METHOD_PINNED, TX_TOPO_METHOD_PAGEABLE};
     plan(m, TX_TOPO_COPY_IN_HOST, TX_TOPO_METHOD_MEMCPY, -1, -1, numa);
-    for (int32_t i = 0; i < m->t->device_count; i++) {
-        if (m->t->devices[i].platform < 0)
-            continue;
-        plan(m, TX_TOPO_COPY_TO_DEVICE, TX_TOPO_METHOD_PINNED, -1, i, numa);
-        plan(m, TX_TOPO_COPY_FROM_DEVICE, TX_TOPO_METHOD_PINNED, i, -1, numa);
-        plan(m, TX_TOPO_COPY_TO_DEVICE, TX_TOPO_METHOD_PAGEABLE, -1, i, numa);
-        plan(m, TX_TOPO_COPY_FROM_DEVICE, TX_TOPO_METHOD_PAGEABLE, i, -1, numa);
-    }
-}
-
-static bool has_cpus(const tx_topo_numa *numa)
-{
-    return numa->device < 0 && *numa->cpus;
+    for (int32_t i = 0; i < m->t->device_count; i++)
+        for (int k = 0; k < 2 && m->t->devices[i].platform >= 0; k++) {
+            plan(m, TX_TOPO_COPY_TO_DEVICE, methods[k], -1, i, numa);
+            plan(m, TX_TOPO_COPY_FROM_DEVICE, methods[k], i, -1, numa);
+        }
 }
 
 static void plan_all(measuring *m)
 {
     const tx_topology *t = m->t;
-    bool any = false;
     for (int32_t i = 0; i < t->numa_count; i++)
-        if (has_cpus(&t->numa[i])) {
+        if (t->numa[i].device < 0 && *t->numa[i].cpus)
             plan_node(m, t->numa[i].number);
-            any = true;
-        }
-    if (!any)
+    if (m->count == 0)
         plan_node(m, -1);
     for (int32_t a = 0; a < t->device_count; a++)
         for (int32_t b = 0; b < t->device_count; b++) {
-            const tx_topo_device *from = &t->devices[a], *to = &t->devices[b];
-            if (a != b && from->platform >= 0 && to->platform >= 0)
-                plan(m, TX_TOPO_COPY_BETWEEN,
-                     from->platform == to->platform ? TX_TOPO_METHOD_ONE_CONTEXT : TX_TOPO_METHOD_THROUGH_HOST, a, b,
-                     -1);
+            const int32_t from = t->devices[a].platform, to = t->devices[b].platform;
+            if (a != b && from >= 0 && to >= 0)
+                plan(m, TX_TOPO_COPY_BETWEEN, from == to ? TX_TOPO_METHOD_ONE_CONTEXT : TX_TOPO_METHOD_THROUGH_HOST, a,
+                     b, -1);
         }
 }
 
@@ -148,6 +127,12 @@ static int compare(const void *left, const void *right)
     return (*a > *b) - (*a < *b);
 }
 
+double tx_topo_median(double *values, int32_t count)
+{
+    qsort(values, (size_t)count, sizeof *values, compare);
+    return count > 0 ? values[count / 2] : 0;
+}
+
 /* Median of `runs` (odd, at most SMALL_RUNS) copies of `bytes`; slow ones are repeated less often, at least thrice. */
 static tx_status median(measuring *m, const tx_topo_copy *copy, size_t bytes, int32_t runs, double *seconds,
                         int32_t *made)
@@ -168,23 +153,27 @@ static tx_status median(measuring *m, const tx_topo_copy *copy, size_t bytes, in
     close_way(&w);
     if (status)
         return status;
-    qsort(times, (size_t)count, sizeof times[0], compare);
-    *seconds = times[count / 2];
+    *seconds = tx_topo_median(times, count);
     *made = count;
     return TX_OK;
+}
+
+static int64_t least(int64_t limit, int64_t memory, int64_t share)
+{
+    return memory > 0 && memory / share < limit ? memory / share : limit;
 }
 
 /* The most that one run may take of the memories that it uses. */
 static int64_t limit_of(const measuring *m, const tx_topo_copy *copy)
 {
-    const int32_t ends[] = {copy->from, copy->to};
     int64_t limit = m->options->bytes_max > 0 ? m->options->bytes_max : MOST;
-    for (int i = 0; i < 2; i++)
-        if (ends[i] >= 0 && m->t->devices[ends[i]].memory > 0 && m->t->devices[ends[i]].memory / 8 < limit)
-            limit = m->t->devices[ends[i]].memory / 8;
+    if (copy->from >= 0)
+        limit = least(limit, m->t->devices[copy->from].memory, 8);
+    if (copy->to >= 0)
+        limit = least(limit, m->t->devices[copy->to].memory, 8);
     for (int32_t i = 0; i < m->t->numa_count; i++)
-        if (m->t->numa[i].number == copy->numa && m->t->numa[i].memory > 0 && m->t->numa[i].memory / 16 < limit)
-            limit = m->t->numa[i].memory / 16;
+        if (m->t->numa[i].number == copy->numa)
+            limit = least(limit, m->t->numa[i].memory, 16);
     return limit;
 }
 
@@ -215,22 +204,26 @@ static tx_status measure(measuring *m, tx_topo_copy *copy)
 /* What fails is told in the copy; only memory for telling it can fail. */
 static tx_status measure_on_node(measuring *m, tx_topo_copy *copy)
 {
-    tx_topo_cpus *own = NULL;
+    char *own = NULL;
     const char *cpus = "";
     for (int32_t i = 0; i < m->t->numa_count; i++)
         if (copy->numa >= 0 && m->t->numa[i].number == copy->numa)
             cpus = m->t->numa[i].cpus;
-    tx_status status = *cpus ? tx_topo_cpus_keep(&own) : TX_OK;
+    tx_status status = *cpus ? tx_placement_cpus(&own) : TX_OK;
     if (!status && *cpus)
         status = tx_topo_cpus_move(cpus);
     if (!status)
         status = measure(m, copy);
-    tx_topo_cpus_return(own);
-    if (status && !(copy->failure = tx_topo_pool_text(m->t->pool, tx_error()))) {
-        copy->failure = "";
-        return tx_fail(TX_MEMORY, "topology: out of memory");
-    }
-    return TX_OK;
+    if (status)
+        copy->failure = tx_topo_pool_text(m->t->pool, tx_error());
+    /* These were the thread's own; the kernel refuses them only when an administrator took them away meanwhile. */
+    if (own)
+        tx_topo_cpus_move(own);
+    free(own);
+    if (copy->failure)
+        return TX_OK;
+    copy->failure = "";
+    return tx_fail(TX_MEMORY, "topology: out of memory");
 }
 
 /* ---- All of them --------------------------------------------------------------------------------------------- */
@@ -245,22 +238,22 @@ tx_status tx_topo_measure(tx_topology *topology, const tx_topo_measure_options *
         return tx_fail(TX_INVALID, "a topology that is not of the machine that runs cannot be measured");
     plan_all(&m);
 #ifdef TX_OPENCL
-    if (!m.status)
-        m.status = tx_topo_cl_open(topology, &m.cl);
+    if (!m.draft.status)
+        m.draft.status = tx_topo_cl_open(topology, &m.cl);
 #endif
     int32_t done = 0;
-    for (; done < m.count && !m.status; done++) {
+    for (; done < m.count && !m.draft.status; done++) {
         tx_topo_copy *copy = &m.copies[done];
         if (m.options->go_on && !m.options->go_on(m.options->context, topology, copy, done, m.count))
             break;
-        m.status = measure_on_node(&m, copy);
+        m.draft.status = measure_on_node(&m, copy);
     }
 #ifdef TX_OPENCL
     tx_topo_cl_close(m.cl);
 #endif
-    if (m.status) {
+    if (m.draft.status) {
         free(m.copies);
-        return m.status;
+        return m.draft.status;
     }
     free(topology->copies);
     topology->copies = m.copies;
@@ -271,18 +264,6 @@ tx_status tx_topo_measure(tx_topology *topology, const tx_topo_measure_options *
 
 /* ---- What is odd ------------------------------------------------------------------------------------------------ */
 
-static bool set_has(const char *set, int32_t number)
-{
-    int32_t *numbers = NULL, count = 0;
-    bool found = false;
-    if (tx_topo_set_parse(set, &numbers, &count))
-        return false;
-    for (int32_t i = 0; i < count; i++)
-        found = found || numbers[i] == number;
-    free(numbers);
-    return found;
-}
-
 int32_t tx_topo_copy_distance(const tx_topology *topology, const tx_topo_copy *copy)
 {
     enum { LINKED = TX_TOPO_LOC + 1 };
@@ -290,7 +271,9 @@ int32_t tx_topo_copy_distance(const tx_topology *topology, const tx_topo_copy *c
         return -1;
     if (copy->kind != TX_TOPO_COPY_BETWEEN) {
         const tx_topo_device *d = &topology->devices[copy->from >= 0 ? copy->from : copy->to];
-        return !*d->nodes || copy->numa < 0 || d->kind == TX_TOPO_CPU ? -1 : !set_has(d->nodes, copy->numa);
+        char node[16];
+        snprintf(node, sizeof node, "%" PRId32, copy->numa);
+        return !*d->nodes || copy->numa < 0 || d->kind == TX_TOPO_CPU ? -1 : !tx_topo_sets_meet(d->nodes, node);
     }
     const tx_topo_pair *pair = tx_topo_pair_of(topology, copy->from, copy->to);
     if (pair->link == TX_TOPO_LINK_UNKNOWN || pair->indirect || pair->class_ >= TX_TOPO_HOST)

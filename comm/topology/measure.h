@@ -21,6 +21,8 @@ typedef struct tx_topo_measure_options {
  * among the CPUs and returns to its own. `options` may be NULL. */
 tx_status tx_topo_measure(tx_topology *topology, const tx_topo_measure_options *options);
 
+/* The median of values, which it sorts; 0 of none. */
+double tx_topo_median(double *values, int32_t count);
 /* How near the two ends of a copy are, to compare with others of its kind, method and (to the host) device: less is
  * nearer; -1 where that says nothing. */
 int32_t tx_topo_copy_distance(const tx_topology *topology, const tx_topo_copy *copy);

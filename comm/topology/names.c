@@ -8,32 +8,23 @@
 #include <string.h>
 #include <strings.h>
 
-#define WORDS(function, type, map, count, pick)             \
-    const char *function(type value)                        \
-    {                                                       \
-        static const char *const words[] = {map(pick)};     \
-        return (uint32_t)value < count ? words[value] : ""; \
-    }
-
-#define CELL(name, cell, legend) cell,
-#define LEGEND(name, cell, legend) legend,
-#define KEY(name, key) key,
-#define METHOD_KEY(name, key, text) key,
-#define METHOD_TEXT(name, key, text) text,
-WORDS(tx_topo_class_name, tx_topo_class, TX_TOPO_CLASS_MAP, TX_TOPO_CLASS_COUNT, CELL)
-WORDS(tx_topo_class_legend, tx_topo_class, TX_TOPO_CLASS_MAP, TX_TOPO_CLASS_COUNT, LEGEND)
-WORDS(tx_topo_link_name, tx_topo_link_kind, TX_TOPO_LINK_MAP, TX_TOPO_LINK_COUNT, CELL)
-WORDS(tx_topo_link_legend, tx_topo_link_kind, TX_TOPO_LINK_MAP, TX_TOPO_LINK_COUNT, LEGEND)
-WORDS(tx_topo_p2p_name, tx_topo_p2p, TX_TOPO_P2P_MAP, TX_TOPO_P2P_COUNT, CELL)
-WORDS(tx_topo_p2p_legend, tx_topo_p2p, TX_TOPO_P2P_MAP, TX_TOPO_P2P_COUNT, LEGEND)
-WORDS(tx_topo_source_name, tx_topo_source, TX_TOPO_SOURCE_MAP, TX_TOPO_SOURCE_COUNT, KEY)
-WORDS(tx_topo_confidence_name, tx_topo_confidence, TX_TOPO_CONFIDENCE_MAP, TX_TOPO_CONFIDENCE_COUNT, KEY)
-WORDS(tx_topo_node_name, tx_topo_node_kind, TX_TOPO_NODE_MAP, TX_TOPO_NODE_COUNT, KEY)
-WORDS(tx_topo_device_name, tx_topo_device_kind, TX_TOPO_DEVICE_MAP, TX_TOPO_DEVICE_COUNT, KEY)
-WORDS(tx_topo_origin_name, tx_topo_origin, TX_TOPO_ORIGIN_MAP, TX_TOPO_ORIGIN_COUNT, KEY)
-WORDS(tx_topo_copy_name, tx_topo_copy_kind, TX_TOPO_COPY_MAP, TX_TOPO_COPY_COUNT, KEY)
-WORDS(tx_topo_method_name, tx_topo_method, TX_TOPO_METHOD_MAP, TX_TOPO_METHOD_COUNT, METHOD_KEY)
-WORDS(tx_topo_method_text, tx_topo_method, TX_TOPO_METHOD_MAP, TX_TOPO_METHOD_COUNT, METHOD_TEXT)
+#define ONLY(name, word) word,
+#define FIRST(name, first, second) first,
+#define SECOND(name, first, second) second,
+const char *const tx_topo_class_names[] = {TX_TOPO_CLASS_MAP(FIRST)};
+const char *const tx_topo_class_legends[] = {TX_TOPO_CLASS_MAP(SECOND)};
+const char *const tx_topo_link_names[] = {TX_TOPO_LINK_MAP(FIRST)};
+const char *const tx_topo_link_legends[] = {TX_TOPO_LINK_MAP(SECOND)};
+const char *const tx_topo_p2p_names[] = {TX_TOPO_P2P_MAP(FIRST)};
+const char *const tx_topo_p2p_legends[] = {TX_TOPO_P2P_MAP(SECOND)};
+const char *const tx_topo_source_names[] = {TX_TOPO_SOURCE_MAP(ONLY)};
+const char *const tx_topo_confidence_names[] = {TX_TOPO_CONFIDENCE_MAP(ONLY)};
+const char *const tx_topo_node_names[] = {TX_TOPO_NODE_MAP(ONLY)};
+const char *const tx_topo_device_names[] = {TX_TOPO_DEVICE_MAP(ONLY)};
+const char *const tx_topo_origin_names[] = {TX_TOPO_ORIGIN_MAP(ONLY)};
+const char *const tx_topo_copy_names[] = {TX_TOPO_COPY_MAP(ONLY)};
+const char *const tx_topo_method_names[] = {TX_TOPO_METHOD_MAP(FIRST)};
+const char *const tx_topo_method_texts[] = {TX_TOPO_METHOD_MAP(SECOND)};
 
 /* ---- Bus ids ------------------------------------------------------------------------------------ */
 
@@ -77,13 +68,47 @@ const char *tx_topo_vendor(int32_t vendor_id)
 const char *tx_topo_cell(const tx_topology *topology, int32_t a, int32_t b, bool links, char text[16])
 {
     const tx_topo_pair *pair = tx_topo_pair_of(topology, a, b);
-    if (!links || pair->link == TX_TOPO_NO_LINK)
-        snprintf(text, 16, "%s", tx_topo_class_name(pair->class_));
-    else if (pair->links > 0)
-        snprintf(text, 16, "%s%" PRId32, tx_topo_link_name(pair->link), pair->links);
+    const bool link = links && pair->link != TX_TOPO_NO_LINK;
+    const char *name = link ? tx_topo_link_names[pair->link] : tx_topo_class_names[pair->class_];
+    if (link && pair->links > 0)
+        snprintf(text, 16, "%s%" PRId32, name, pair->links);
     else
-        snprintf(text, 16, "%s", tx_topo_link_name(pair->link));
+        snprintf(text, 16, "%s", name);
     return text;
+}
+
+/* ---- Counting -------------------------------------------------------------------------------------- */
+
+bool tx_topo_has_class(const tx_topology *topology, tx_topo_class value)
+{
+    for (int64_t i = 0; i < (int64_t)topology->device_count * topology->device_count; i++)
+        if (topology->pairs[i].class_ == value)
+            return true;
+    return false;
+}
+
+bool tx_topo_has_link(const tx_topology *topology, tx_topo_link_kind value)
+{
+    for (int64_t i = 0; i < (int64_t)topology->device_count * topology->device_count; i++)
+        if (topology->pairs[i].link == value)
+            return true;
+    return false;
+}
+
+int32_t tx_topo_cores(const tx_topology *topology)
+{
+    int32_t cores = 0;
+    for (int32_t i = 0; i < topology->cpu_count; i++)
+        cores = topology->cpus[i].core >= cores ? topology->cpus[i].core + 1 : cores;
+    return cores;
+}
+
+int32_t tx_topo_packages(const tx_topology *topology)
+{
+    int32_t packages = 0;
+    for (int32_t i = 0; i < topology->node_count; i++)
+        packages += topology->nodes[i].kind == TX_TOPO_PACKAGE;
+    return packages;
 }
 
 /* ---- Finding ---------------------------------------------------------------------------------------- */
@@ -117,13 +142,13 @@ int32_t tx_topo_find(const tx_topology *topology, const char *name)
 tx_status tx_topo_path(const tx_topology *topology, int32_t a, int32_t b, int32_t **path, int32_t *count)
 {
     const tx_topo_node *nodes = topology->nodes;
-    int32_t *way = calloc((size_t)topology->node_count * 2 + 1, sizeof *way);
+    const int32_t room = 2 * topology->node_count;
+    int32_t up = topology->devices[a].node, down = topology->devices[b].node, head = 0, tail = room;
+    int32_t *way = calloc((size_t)room + 1, sizeof *way);
     if (!way)
         return tx_fail(TX_MEMORY, "topology: out of memory");
-    /* Up from a; then up from b, from the end of the array. */
-    int32_t up = topology->devices[a].node, down = topology->devices[b].node;
-    int32_t head = 0, room = topology->node_count * 2, tail = room;
-    while (up != down) {
+    /* Up from a; and up from b, from the end of the array. */
+    while (up != down)
         if (up > down) {
             way[head++] = up;
             up = nodes[up].parent;
@@ -131,7 +156,6 @@ tx_status tx_topo_path(const tx_topology *topology, int32_t a, int32_t b, int32_
             way[--tail] = down;
             down = nodes[down].parent;
         }
-    }
     way[head++] = up;
     memmove(way + head, way + tail, (size_t)(room - tail) * sizeof *way);
     *path = way;

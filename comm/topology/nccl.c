@@ -4,7 +4,6 @@
 #include "comm/topology/sources.h"
 
 #include <expat.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +37,10 @@ typedef struct reader {
     level levels[DEPTH_MAX + 1]; /* [0] is outside */
     int32_t depth;
     target *targets;
-    int32_t target_count, target_room;
+    int32_t target_count;
+    char host[32];   /* the first host's hash, where the file tells one */
+    int32_t skipped; /* the depth of an element that is left out with all in it; 0 none */
+    int32_t bare;    /* functions whose kind nothing tells */
     tx_status status;
 } reader;
 
@@ -60,16 +62,6 @@ static const char *get(const reader *r, const char *attribute)
         if (strcmp(at[0], attribute) == 0)
             return at[1];
     return "";
-}
-
-TX_PRINTF(2, 3) static tx_status fail(const reader *r, const char *format, ...)
-{
-    char text[256];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return tx_fail(TX_FORMAT, "line %lu: %s", (unsigned long)XML_GetCurrentLineNumber(r->parser), text);
 }
 
 /* ---- CPUs ------------------------------------------------------------------------------------------ */
@@ -102,10 +94,18 @@ static tx_status open_cpu(reader *r)
     const char *text = get(r, "numaid");
     char *end = NULL;
     if (around(r)->element != SYSTEM)
-        return fail(r, "<cpu> is not within <system>");
+        return tx_fail(TX_FORMAT, "<cpu> is not within <system>");
+    const char *host = get(r, "host_hash");
+    if (!*r->host)
+        snprintf(r->host, sizeof r->host, "%s", host);
+    if (strncmp(r->host, host, sizeof r->host - 1) != 0) {
+        tx_draft_note(r->draft, false, "NCCL's file tells several hosts: the first is shown");
+        r->skipped = r->depth;
+        return r->draft->status;
+    }
     long numa = strtol(text, &end, 10);
     if (end == text || *end || numa < -1 || numa > 4096)
-        return fail(r, "numaid=\"%.40s\" is no number of a NUMA node", text);
+        return tx_fail(TX_FORMAT, "numaid=\"%.40s\" is no number of a NUMA node", text);
     int32_t node = tx_draft_node(r->draft, TX_TOPO_GROUP, 0);
     if (node < 0)
         return r->draft->status;
@@ -120,7 +120,7 @@ static tx_status open_cpu(reader *r)
     place->nodes = tx_draft_format(r->draft, "%ld", numa);
     for (int32_t i = 0; i < r->draft->t->numa_count; i++)
         if (r->draft->t->numa[i].number == numa)
-            return fail(r, "NUMA node %ld is listed twice", numa);
+            return tx_fail(TX_FORMAT, "NUMA node %ld is listed twice", numa);
     int32_t index = tx_draft_numa(r->draft, (int32_t)numa);
     if (index >= 0) {
         r->draft->t->numa[index].cpus = cpus;
@@ -163,9 +163,9 @@ static tx_status open_pci(reader *r)
 {
     const level *parent = around(r);
     if (parent->element != CPU && parent->element != PCI)
-        return fail(r, "<pci> is neither within <cpu> nor within <pci>");
+        return tx_fail(TX_FORMAT, "<pci> is neither within <cpu> nor within <pci>");
     if (parent->element == PCI && (parent->nic_count > 0 || gpus_at(r, parent->node) > 0))
-        return fail(r, "<pci> is within a device");
+        return tx_fail(TX_FORMAT, "<pci> is within a device");
     int32_t port = port_for_child(r);
     if (port < 0)
         return r->draft->status;
@@ -179,9 +179,8 @@ static tx_status open_pci(reader *r)
     tx_topo_node *node = &r->draft->t->nodes[index];
     uint64_t key = 0;
     if (!tx_topo_bus_parse(get(r, "busid"), &key))
-        return fail(r, "busid=\"%.40s\" is no PCI bus id", get(r, "busid"));
-    node->bus = tx_draft_format(r->draft, "%04x:%02x:%02x.%x", (unsigned)(key >> 16), (unsigned)(key >> 8 & 0xFF),
-                                (unsigned)(key >> 3 & 0x1F), (unsigned)(key & 7));
+        return tx_fail(TX_FORMAT, "busid=\"%.40s\" is no PCI bus id", get(r, "busid"));
+    node->bus = tx_draft_bus(r->draft, key);
     node->pci_class = class_ >> 8;
     node->vendor_id = number_of(r, "vendor", 16, 0xFFFF);
     node->device_id = number_of(r, "device", 16, 0xFFFF);
@@ -205,7 +204,6 @@ static int32_t add_device(reader *r, const level *l, tx_topo_device_kind kind, c
     tx_topo_device *d = &r->draft->t->devices[index];
     d->partition = partition;
     d->source = d->place = TX_TOPO_FROM_NCCL;
-    d->vendor = tx_draft_text(r->draft, tx_topo_vendor(d->vendor_id));
     d->system = tx_draft_text(r->draft, *system || kind == TX_TOPO_GPU ? system : d->bus);
     return index;
 }
@@ -214,7 +212,7 @@ static tx_status open_gpu(reader *r)
 {
     level *pci = around(r);
     if (pci->element != PCI || pci->is_switch)
-        return fail(r, "<gpu> is not within a <pci> that is a device");
+        return tx_fail(TX_FORMAT, "<gpu> is not within a <pci> that is a device");
     top(r)->element = GPU;
     top(r)->node = pci->node;
     top(r)->device = add_device(r, pci, TX_TOPO_GPU, "", gpus_at(r, pci->node));
@@ -230,7 +228,7 @@ static tx_status open_net(reader *r)
     const char *name = get(r, "name");
     level *nic = around(r), *pci = nic - 1;
     if (nic->element != NIC)
-        return fail(r, "<net> is not within <nic>");
+        return tx_fail(TX_FORMAT, "<net> is not within <nic>");
     if (pci->element != PCI || pci->is_switch) {
         tx_draft_note(r->draft, false, "NIC %s has no PCI function in the file: left out", name);
         return r->draft->status;
@@ -246,22 +244,15 @@ static tx_status open_net(reader *r)
 static tx_status open_link(reader *r, tx_topo_link_kind kind)
 {
     if (around(r)->element != GPU)
-        return fail(r, "links are not within <gpu>");
-    if (r->target_count == r->target_room) {
-        int32_t room = r->target_room ? r->target_room * 2 : 64;
-        target *more = realloc(r->targets, (size_t)room * sizeof *more);
-        if (!more)
-            return tx_fail(TX_MEMORY, "topology: out of memory");
-        r->targets = more;
-        r->target_room = room;
-    }
-    target *t = &r->targets[r->target_count];
+        return tx_fail(TX_FORMAT, "links are not within <gpu>");
+    if (number_of(r, "count", 10, 999) == 0)
+        return tx_fail(TX_FORMAT, "a link has no count");
+    target *t = TX_DRAFT_APPEND(r->draft, r->targets, r->target_count);
+    if (!t)
+        return r->draft->status;
     *t = (target){.device = around(r)->device, .kind = kind, .count = number_of(r, "count", 10, 999)};
     snprintf(t->bus, sizeof t->bus, "%s", get(r, "target"));
     t->to_switch = number_of(r, "tclass", 16, 0xFFFFFF) >> 8 == 0x0680;
-    if (t->count == 0)
-        return fail(r, "a link has no count");
-    r->target_count++;
     return TX_OK;
 }
 
@@ -274,8 +265,9 @@ static tx_status close_pci(reader *r, const level *pci)
         return TX_OK;
     if (display && gpus_at(r, pci->node) == 0)
         add_device(r, pci, TX_TOPO_GPU, "", 0);
-    else if (node->pci_class == 0x0207 && pci->nic_count == 0)
+    else if ((node->pci_class == 0x0207 || node->pci_class == 0x0200) && pci->nic_count == 0)
         add_device(r, pci, TX_TOPO_NIC, "", 0);
+    r->bare += node->pci_class == 0 && pci->nic_count == 0 && gpus_at(r, pci->node) == 0;
     return r->draft->status;
 }
 
@@ -283,27 +275,22 @@ static tx_status close_pci(reader *r, const level *pci)
 
 static void add_link(reader *r, int32_t a, int32_t b, tx_topo_link_kind kind, int32_t count, tx_topo_confidence how)
 {
-    tx_draft_link link = tx_draft_link_of(a, b, kind, TX_TOPO_FROM_NCCL);
+    tx_topo_pair link = tx_draft_links(kind, TX_TOPO_FROM_NCCL);
     link.links = count;
-    link.confidence = how;
-    tx_draft_link_add(r->draft, &link);
+    link.link_confidence = how;
+    if (count > 0)
+        tx_draft_state(r->draft, a, b, TX_DRAFT_LINKS, &link);
 }
 
 /* Two GPUs on switches have as many links as the one with fewer. */
 static void resolve_links(reader *r)
 {
-    enum { KINDS = 2 };
-    static const tx_topo_link_kind kinds[KINDS] = {TX_TOPO_NVLINK, TX_TOPO_XGMI};
-    int32_t n = r->draft->t->device_count;
-    int32_t *through = calloc((size_t)n * KINDS + 1, sizeof *through);
-    if (!through) {
-        r->draft->status = tx_fail(TX_MEMORY, "topology: out of memory");
-        return;
-    }
+    int32_t through[TX_TOPO_DEVICES_MAX][TX_TOPO_LINK_COUNT] = {0};
+    const int32_t n = r->draft->t->device_count;
     for (int32_t i = 0; i < r->target_count; i++) {
         const target *t = &r->targets[i];
         int32_t other = tx_draft_device_at(r->draft, tx_draft_find_bus(r->draft, t->bus), 0);
-        int32_t *sum = &through[t->device * KINDS + (t->kind == TX_TOPO_XGMI)];
+        int32_t *sum = &through[t->device][t->kind];
         if (other >= 0)
             add_link(r, t->device, other, t->kind, t->count, TX_TOPO_STATED);
         else if (t->to_switch)
@@ -311,12 +298,10 @@ static void resolve_links(reader *r)
     }
     for (int32_t a = 0; a < n; a++)
         for (int32_t b = a + 1; b < n; b++)
-            for (int k = 0; k < KINDS; k++) {
-                int32_t mine = through[a * KINDS + k], theirs = through[b * KINDS + k];
-                if (mine > 0 && theirs > 0)
-                    add_link(r, a, b, kinds[k], mine < theirs ? mine : theirs, TX_TOPO_DERIVED);
+            for (tx_topo_link_kind kind = TX_TOPO_NVLINK; kind <= TX_TOPO_XGMI; kind++) {
+                const int32_t mine = through[a][kind], theirs = through[b][kind];
+                add_link(r, a, b, kind, mine < theirs ? mine : theirs, TX_TOPO_DERIVED);
             }
-    free(through);
 }
 
 /* ---- The file -------------------------------------------------------------------------------------------------- */
@@ -326,19 +311,18 @@ static tx_status open_element(reader *r, const char *name)
     *top(r) = (level){.element = OTHER, .node = around(r)->node, .device = -1};
     if (r->depth == 1) {
         if (strcmp(name, "system") != 0)
-            return fail(r, "<%.40s> is not <system>", name);
+            return tx_fail(TX_FORMAT, "<%.40s> is not <system>", name);
         top(r)->element = SYSTEM;
         top(r)->node = tx_draft_node(r->draft, TX_TOPO_MACHINE, -1);
         return r->draft->status;
     }
-    if (strcmp(name, "cpu") == 0)
-        return open_cpu(r);
-    if (strcmp(name, "pci") == 0)
-        return open_pci(r);
-    if (strcmp(name, "gpu") == 0)
-        return open_gpu(r);
-    if (strcmp(name, "net") == 0)
-        return open_net(r);
+    static const struct {
+        const char *name;
+        tx_status (*open)(reader *r);
+    } elements[] = {{"cpu", open_cpu}, {"pci", open_pci}, {"gpu", open_gpu}, {"net", open_net}};
+    for (size_t i = 0; i < sizeof elements / sizeof elements[0]; i++)
+        if (strcmp(name, elements[i].name) == 0)
+            return elements[i].open(r);
     if (strcmp(name, "nvlink") == 0)
         return open_link(r, TX_TOPO_NVLINK);
     if (strcmp(name, "xgmi") == 0)
@@ -351,6 +335,8 @@ static tx_status open_element(reader *r, const char *name)
 /* The first failure ends the parsing, after which expat calls none of these. */
 static void keep(reader *r, tx_status status)
 {
+    if (status)
+        tx_fail_in(status, "line %lu", (unsigned long)XML_GetCurrentLineNumber(r->parser));
     r->status = status;
     if (status)
         XML_StopParser(r->parser, XML_FALSE);
@@ -360,19 +346,23 @@ static void XMLCALL on_open(void *user, const XML_Char *name, const XML_Char **a
 {
     reader *r = user;
     r->attributes = attributes;
-    if (r->depth < DEPTH_MAX) {
-        r->depth++;
+    if (r->depth == DEPTH_MAX) {
+        keep(r, tx_fail(TX_FORMAT, "nested deeper than %d", DEPTH_MAX));
+        return;
+    }
+    r->depth++;
+    if (!r->skipped)
         keep(r, open_element(r, name));
-    } else
-        keep(r, fail(r, "nested deeper than %d", DEPTH_MAX));
 }
 
 static void XMLCALL on_close(void *user, const XML_Char *name)
 {
     reader *r = user;
     (void)name;
-    if (!r->status && top(r)->element == PCI) /* an <element/> that failed is closed all the same */
+    if (!r->status && !r->skipped && top(r)->element == PCI) /* an <element/> that failed is closed all the same */
         keep(r, close_pci(r, top(r)));
+    if (r->depth == r->skipped)
+        r->skipped = 0;
     r->depth--;
 }
 
@@ -381,7 +371,7 @@ static void XMLCALL on_text(void *user, const XML_Char *text, int size)
     reader *r = user;
     for (int i = 0; i < size && !r->status; i++)
         if (!strchr(" \t\r\n", text[i]))
-            keep(r, fail(r, "text between elements"));
+            keep(r, tx_fail(TX_FORMAT, "text between elements"));
 }
 
 tx_status tx_topo_nccl_parse(const char *text, size_t size, tx_draft *draft)
@@ -393,8 +383,11 @@ tx_status tx_topo_nccl_parse(const char *text, size_t size, tx_draft *draft)
     XML_SetElementHandler(r.parser, on_open, on_close);
     XML_SetCharacterDataHandler(r.parser, on_text);
     if (XML_Parse(r.parser, text, (int)size, true) != XML_STATUS_OK && !r.status)
-        r.status = fail(&r, "%s", XML_ErrorString(XML_GetErrorCode(r.parser)));
+        keep(&r, tx_fail(TX_FORMAT, "%s", XML_ErrorString(XML_GetErrorCode(r.parser))));
     XML_ParserFree(r.parser);
+    if (!r.status && draft->t->device_count == 0 && r.bare > 0)
+        r.status = tx_fail(TX_FORMAT, "tells the class of none of its PCI functions, so which are GPUs and NICs is not "
+                                      "known; the file that NCCL_TOPO_DUMP_FILE names gets them");
     if (!r.status) {
         resolve_links(&r);
         tx_draft_note(draft, false, "NCCL's file tells no host bridges: NODE may be PHB");

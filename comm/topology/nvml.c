@@ -4,8 +4,6 @@
 #include "comm/topology/library.h"
 #include "comm/topology/sources.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define LINKS_MAX 18
@@ -50,26 +48,21 @@ typedef struct nvml {
 /* A GPU that the library lists, and what its links lead to. */
 typedef struct gpu {
     nvml_handle handle;
-    int32_t device;   /* of the draft */
-    int32_t switched; /* links to switches */
-    bool assumed;     /* some of these are taken for links to a switch */
-    int32_t failed;   /* the error that ended the list of links; 0 none */
-    double rate;      /* of one link */
-    int32_t *direct;  /* links to each listed GPU */
+    int32_t device;            /* of the draft */
+    int32_t switched;          /* links to switches */
+    bool assumed;              /* some of these are taken for links to a switch */
+    int32_t failed;            /* the error that ended the list of links; 0 none */
+    double rate;               /* of one link */
+    int32_t remote[LINKS_MAX]; /* devices that links lead to directly */
+    int32_t remotes;
 } gpu;
 
 typedef struct session {
     nvml api;
     tx_draft *draft;
-    gpu *gpus;
+    gpu gpus[TX_TOPO_DEVICES_MAX];
     int32_t count;
 } session;
-
-static bool load(nvml *api, void *library)
-{
-    FUNCTIONS(TX_TOPO_LOAD)
-    return api->init && api->count && api->handle && api->pci;
-}
 
 /* ---- Devices ------------------------------------------------------------------------------------- */
 
@@ -80,7 +73,7 @@ static int32_t find_device(session *s, const nvml_pci *pci)
     if (device >= 0 || (device = tx_draft_device(s->draft, TX_TOPO_GPU, 0)) < 0)
         return device;
     tx_topo_device *d = &s->draft->t->devices[device];
-    d->bus = tx_draft_format(s->draft, "%04x:%02x:%02x.0", pci->domain, pci->bus, pci->device);
+    d->bus = tx_draft_bus(s->draft, (uint64_t)pci->domain << 16 | (pci->bus & 0xFF) << 8 | (pci->device & 0x1F) << 3);
     d->vendor_id = VENDOR_NVIDIA;
     d->device_id = (int32_t)(pci->device_id >> 16);
     d->confidence = TX_TOPO_GUESSED;
@@ -165,13 +158,22 @@ static void count_link(session *s, gpu *g, unsigned link)
     int32_t device = told ? tx_draft_device_at(s->draft, tx_draft_find_bus(s->draft, remote.id), 0) : -1;
     for (int32_t i = 0; i < s->count && type != REMOTE_SWITCH; i++)
         if (device >= 0 && s->gpus[i].device == device) {
-            g->direct[i]++;
+            g->remote[g->remotes++] = device;
             return;
         }
     if (type == REMOTE_SWITCH || type == REMOTE_UNKNOWN) {
         g->switched++;
         g->assumed = g->assumed || type == REMOTE_UNKNOWN;
     }
+}
+
+/* How many links lead directly from one GPU to another. */
+static int32_t direct_links(const gpu *from, const gpu *to)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < from->remotes; i++)
+        count += from->remote[i] == to->device;
+    return count;
 }
 
 static void read_links(session *s, gpu *g)
@@ -189,30 +191,30 @@ static void read_links(session *s, gpu *g)
 
 static void add_link(session *s, int32_t a, int32_t b)
 {
-    const gpu *ga = &s->gpus[a], *gb = &s->gpus[b];
-    tx_draft_link link = tx_draft_link_of(ga->device, gb->device, TX_TOPO_NVLINK, TX_TOPO_FROM_NVML);
+    const gpu *ga = &s->gpus[a], *gb = &s->gpus[b], *failed = ga->failed ? ga : gb;
+    const int32_t there = direct_links(ga, gb), back = direct_links(gb, ga);
+    tx_topo_pair link = tx_draft_links(TX_TOPO_NVLINK, TX_TOPO_FROM_NVML);
     int32_t through = ga->switched < gb->switched ? ga->switched : gb->switched;
-    link.links = ga->direct[b] > gb->direct[a] ? ga->direct[b] : gb->direct[a];
+    link.links = there > back ? there : back;
     if (link.links == 0 && through > 0) {
         link.links = through;
-        link.confidence = TX_TOPO_DERIVED;
+        link.link_confidence = TX_TOPO_DERIVED;
         if (ga->assumed || gb->assumed) {
-            link.confidence = TX_TOPO_GUESSED;
+            link.link_confidence = TX_TOPO_GUESSED;
             link.note = tx_draft_note(s->draft, true,
                                       "NVML does not tell where some NVLinks lead (as in virtual "
                                       "machines): they are taken to lead to an NVSwitch");
         }
     }
-    link.rate = link.links * ga->rate;
-    if (link.links == 0 && (ga->failed || gb->failed)) {
-        link.kind = TX_TOPO_LINK_UNKNOWN;
-        link.confidence = TX_TOPO_UNSURE;
+    link.link_rate = link.links * ga->rate;
+    if (link.links == 0 && failed->failed) {
+        link.link = TX_TOPO_LINK_UNKNOWN;
+        link.link_confidence = TX_TOPO_UNSURE;
         link.note = tx_draft_note(s->draft, true, "NVML fails on the links of %s (error %d)",
-                                  s->draft->t->devices[(ga->failed ? ga : gb)->device].bus,
-                                  ga->failed ? ga->failed : gb->failed);
+                                  s->draft->t->devices[failed->device].bus, failed->failed);
     }
-    if (link.links > 0 || link.kind == TX_TOPO_LINK_UNKNOWN)
-        tx_draft_link_add(s->draft, &link);
+    if (link.links > 0 || link.link == TX_TOPO_LINK_UNKNOWN)
+        tx_draft_state(s->draft, ga->device, gb->device, TX_DRAFT_LINKS, &link);
 }
 
 /* ---- Pairs --------------------------------------------------------------------------------------------- */
@@ -221,12 +223,14 @@ static void read_p2p(session *s, const gpu *a, const gpu *b)
 {
     static const tx_topo_p2p meaning[] = {TX_TOPO_P2P_OK, TX_TOPO_P2P_CNS, TX_TOPO_P2P_GNS,    TX_TOPO_P2P_TNS,
                                           TX_TOPO_P2P_DR, TX_TOPO_P2P_NS,  TX_TOPO_P2P_UNASKED};
+    tx_topo_pair says = {0};
     for (int access = 0; access < TX_TOPO_ACCESS_COUNT; access++) {
         int value = -1; /* the library numbers the kinds of access as tx_topo_access does */
         if (s->api.p2p(a->handle, b->handle, access, &value) == SUCCESS && value >= 0 &&
             value < (int)(sizeof meaning / sizeof meaning[0]))
-            tx_draft_p2p_add(s->draft, a->device, b->device, (tx_topo_access)access, meaning[value]);
+            says.p2p[access] = meaning[value];
     }
+    tx_draft_state(s->draft, a->device, b->device, TX_DRAFT_P2P, &says);
 }
 
 static void read_class(session *s, const gpu *a, const gpu *b)
@@ -234,9 +238,11 @@ static void read_class(session *s, const gpu *a, const gpu *b)
     static const tx_topo_class levels[] = {TX_TOPO_LOC, TX_TOPO_PIX,  TX_TOPO_PXB,
                                            TX_TOPO_PHB, TX_TOPO_NODE, TX_TOPO_SYS};
     int level = -1;
-    if (s->api.ancestor(a->handle, b->handle, &level) == SUCCESS && level >= 0 && level <= 50 && level % 10 == 0)
-        tx_draft_class_add(s->draft,
-                           &(tx_draft_class){a->device, b->device, levels[level / 10], TX_TOPO_FROM_NVML, -1});
+    tx_topo_pair says = {.class_source = TX_TOPO_FROM_NVML, .note = -1};
+    if (s->api.ancestor(a->handle, b->handle, &level) != SUCCESS || level < 0 || level > 50 || level % 10 != 0)
+        return;
+    says.class_ = levels[level / 10];
+    tx_draft_state(s->draft, a->device, b->device, TX_DRAFT_CLASS, &says);
 }
 
 static void read_pairs(session *s)
@@ -265,18 +271,9 @@ static void ask(session *s)
         tx_draft_note(s->draft, true, "NVML does not list its GPUs (error %d): NVLinks are not shown", code);
         return;
     }
-    s->gpus = calloc((size_t)count + 1, sizeof *s->gpus);
-    int32_t *direct = calloc((size_t)count * count + 1, sizeof *direct);
-    if (s->gpus && direct) {
-        list_gpus(s, count);
-        for (int32_t i = 0; i < s->count; i++)
-            s->gpus[i].direct = direct + (size_t)i * count;
-        drop_invisible(s);
-        read_pairs(s);
-    } else
-        s->draft->status = tx_fail(TX_MEMORY, "topology: out of memory");
-    free(direct);
-    free(s->gpus);
+    list_gpus(s, count);
+    drop_invisible(s);
+    read_pairs(s);
 }
 
 static int32_t nvidia_gpus(const tx_draft *draft)
@@ -293,16 +290,20 @@ void tx_topo_nvml(tx_draft *draft)
     void *library = tx_topo_library("libnvidia-ml.so.1");
     const char *problem = NULL;
     int code = SUCCESS;
+    nvml *api = &s.api;
+    if (library) {
+        FUNCTIONS(TX_TOPO_LOAD)
+    }
     if (!library)
         problem = "is not there";
-    else if (!load(&s.api, library))
+    else if (!api->init || !api->count || !api->handle || !api->pci)
         problem = "lacks functions";
-    else if ((code = s.api.init()) != SUCCESS)
+    else if ((code = api->init()) != SUCCESS)
         problem = "does not start";
     if (!problem) {
         ask(&s);
-        if (s.api.shutdown)
-            s.api.shutdown();
+        if (api->shutdown)
+            api->shutdown();
     } else if (nvidia_gpus(draft) > 1)
         tx_draft_note(draft, true, "NVML: libnvidia-ml.so.1 %s (%d): NVLinks are not shown", problem, code);
     if (library)

@@ -38,48 +38,30 @@ static void ask_text(cl_device_id device, cl_device_info what, char *text, size_
         snprintf(text, size, "%.*s", (int)size - 1, long_text);
 }
 
-static bool ask_khr(cl_device_id device, tx_topo_cl_device *d)
+/* The PCI address by the first query that is answered. */
+static void ask_address(cl_device_id device, tx_topo_cl_device *d)
 {
-    cl_uint address[4];
-    if (!ask(device, PCI_BUS_INFO_KHR, address, sizeof address))
-        return false;
-    d->domain = address[0];
-    d->bus = address[1];
-    d->slot = address[2];
-    d->function = address[3];
-    d->has_bus = d->has_domain = true;
-    return true;
-}
-
-static bool ask_nvidia(cl_device_id device, tx_topo_cl_device *d)
-{
-    cl_uint bus = 0, slot = 0, domain = 0;
-    if (!ask(device, PCI_BUS_NV, &bus, sizeof bus) || !ask(device, PCI_SLOT_NV, &slot, sizeof slot))
-        return false;
-    d->has_domain = ask(device, PCI_DOMAIN_NV, &domain, sizeof domain); /* not in old drivers */
-    d->domain = domain;
-    d->bus = bus;
-    d->slot = slot >> 3;
-    d->function = slot & 7;
+    cl_uint a[4], bus = 0, slot = 0, type = 0;
+    unsigned char topology[24]; /* a union: a type, which is 1 for PCIe; 17 unused bytes; bus, device, function */
     d->has_bus = true;
-    return true;
-}
-
-/* A union of 24 bytes: a type, which is 1 for PCIe; 17 unused bytes; bus, device and function. No domain. */
-static bool ask_amd(cl_device_id device, tx_topo_cl_device *d)
-{
-    unsigned char topology[24];
-    cl_uint type = 0;
-    if (!ask(device, TOPOLOGY_AMD, topology, sizeof topology))
-        return false;
-    memcpy(&type, topology, sizeof type);
-    if (type != 1)
-        return false;
-    d->bus = topology[21];
-    d->slot = topology[22];
-    d->function = topology[23];
-    d->has_bus = true;
-    return true;
+    if (ask(device, PCI_BUS_INFO_KHR, a, sizeof a)) {
+        d->has_domain = true;
+        d->domain = a[0];
+        d->bus = a[1];
+        d->slot = a[2];
+        d->function = a[3];
+    } else if (ask(device, PCI_BUS_NV, &bus, sizeof bus) && ask(device, PCI_SLOT_NV, &slot, sizeof slot)) {
+        d->has_domain = ask(device, PCI_DOMAIN_NV, &d->domain, sizeof d->domain); /* not in old drivers */
+        d->bus = bus;
+        d->slot = slot >> 3;
+        d->function = slot & 7;
+    } else if (ask(device, TOPOLOGY_AMD, topology, sizeof topology) && memcpy(&type, topology, sizeof type) &&
+               type == 1) {
+        d->bus = topology[21];
+        d->slot = topology[22];
+        d->function = topology[23];
+    } else
+        d->has_bus = false;
 }
 
 /* "5a3c...", before which NVIDIA's driver writes GPU-. */
@@ -122,8 +104,7 @@ static void describe(cl_device_id device, tx_topo_cl_device *d)
     d->vendor_id = vendor <= 0xFFFF ? (int32_t)vendor : 0;
     if (!d->gpu)
         return;
-    if (!ask_khr(device, d) && !ask_nvidia(device, d))
-        ask_amd(device, d);
+    ask_address(device, d);
     if (ask(device, DEVICE_ID_INTEL, &intel, sizeof intel) && intel <= 0xFFFF)
         d->device_id = (int32_t)intel;
     ask_uuid(device, d);
@@ -148,7 +129,7 @@ static tx_status list_platform(cl_platform_id platform, int32_t number, tx_topo_
     *list = longer;
     for (cl_uint i = 0; i < found; i++) {
         tx_topo_cl_device *d = &longer[(*count)++];
-        *d = (tx_topo_cl_device){.platform = number, .device = (int32_t)i, .engine = -1};
+        *d = (tx_topo_cl_device){.id = devices[i], .platform = number, .device = (int32_t)i, .engine = -1};
         describe(devices[i], d);
         if ((d->gpu || d->cpu) && usable(devices[i]))
             d->engine = (*engines)++;

@@ -5,6 +5,7 @@
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS /* clCreateCommandQueue */
 #include "api/base/clock.h"
 #include "comm/topology/copy.h"
+#include "comm/topology/sources.h"
 
 #include <CL/cl.h>
 #include <inttypes.h>
@@ -24,7 +25,7 @@ typedef struct seat {
 
 struct tx_topo_cl {
     const tx_topology *t;
-    seat *seats;
+    seat seats[TX_TOPO_DEVICES_MAX];
     cl_context shared[PLATFORMS_MAX];
 };
 
@@ -47,31 +48,20 @@ static tx_status check(cl_int code, const char *call)
 
 tx_status tx_topo_cl_open(const tx_topology *topology, tx_topo_cl **cl)
 {
-    cl_platform_id platforms[PLATFORMS_MAX];
-    cl_uint platform_count = 0;
+    tx_topo_cl_device *all = NULL;
+    int32_t count = 0;
+    tx_status status = tx_topo_cl_list(&all, &count);
+    if (status && status != TX_NOT_FOUND)
+        return status;
     tx_topo_cl *made = calloc(1, sizeof *made);
-    seat *seats = calloc((size_t)topology->device_count + 1, sizeof *seats);
-    if (!made || !seats) {
-        free(made);
-        free(seats);
+    for (int32_t i = 0; made && i < topology->device_count; i++)
+        for (int32_t k = 0; k < count; k++)
+            if (topology->devices[i].platform == all[k].platform && topology->devices[i].device == all[k].device)
+                made->seats[i].id = all[k].id;
+    free(all);
+    if (!made)
         return tx_fail(TX_MEMORY, "OpenCL devices: out of memory");
-    }
-    *made = (tx_topo_cl){.t = topology, .seats = seats};
-    if (clGetPlatformIDs(PLATFORMS_MAX, platforms, &platform_count) != CL_SUCCESS)
-        platform_count = 0;
-    if (platform_count > PLATFORMS_MAX)
-        platform_count = PLATFORMS_MAX;
-    for (cl_uint p = 0; p < platform_count; p++) {
-        cl_device_id ids[DEVICES_MAX];
-        cl_uint count = 0;
-        if (clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, DEVICES_MAX, ids, &count) != CL_SUCCESS)
-            continue;
-        for (int32_t i = 0; i < topology->device_count; i++) {
-            const tx_topo_device *d = &topology->devices[i];
-            if (d->platform == (int32_t)p && d->device >= 0 && (cl_uint)d->device < count && d->device < DEVICES_MAX)
-                seats[i].id = ids[d->device];
-        }
-    }
+    made->t = topology;
     *cl = made;
     return TX_OK;
 }
@@ -92,58 +82,32 @@ void tx_topo_cl_close(tx_topo_cl *cl)
     for (int i = 0; i < PLATFORMS_MAX; i++)
         if (cl->shared[i])
             clReleaseContext(cl->shared[i]);
-    free(cl->seats);
     free(cl);
 }
 
-static tx_status find_seat(tx_topo_cl *cl, int32_t device, seat **found)
+/* The device's queue: in its own context, or in the one of its platform's devices. Made when first asked for. */
+static tx_status find_queue(tx_topo_cl *cl, int32_t device, bool shared, cl_command_queue *queue)
 {
-    *found = &cl->seats[device];
-    if ((*found)->id)
-        return TX_OK;
-    return tx_fail(TX_NOT_FOUND, "%s: is no OpenCL device now", cl->t->devices[device].label);
-}
-
-/* The device's queue in its own context. */
-static tx_status own_queue(tx_topo_cl *cl, int32_t device, cl_command_queue *queue)
-{
-    seat *s = NULL;
-    cl_int code = CL_SUCCESS;
-    tx_status status = find_seat(cl, device, &s);
-    if (!status && !s->context) {
-        s->context = clCreateContext(NULL, 1, &s->id, NULL, NULL, &code);
-        status = check(code, "clCreateContext");
-    }
-    if (!status && !s->queue) {
-        s->queue = clCreateCommandQueue(s->context, s->id, 0, &code);
-        status = check(code, "clCreateCommandQueue");
-    }
-    *queue = s->queue;
-    return status;
-}
-
-/* The device's queue in the context of its platform. */
-static tx_status shared_queue(tx_topo_cl *cl, int32_t device, cl_command_queue *queue)
-{
-    seat *s = NULL;
-    cl_int code = CL_SUCCESS;
+    seat *s = &cl->seats[device];
+    const int32_t platform = cl->t->devices[device].platform;
+    cl_context *context = shared ? &cl->shared[platform] : &s->context;
+    cl_command_queue *place = shared ? &s->shared : &s->queue;
     cl_device_id ids[DEVICES_MAX];
     cl_uint count = 0;
-    const int32_t platform = cl->t->devices[device].platform;
-    tx_status status = find_seat(cl, device, &s);
-    if (!status && !cl->shared[platform]) {
-        for (int32_t i = 0; i < cl->t->device_count && count < DEVICES_MAX; i++)
-            if (cl->seats[i].id && cl->t->devices[i].platform == platform)
-                ids[count++] = cl->seats[i].id;
-        cl->shared[platform] = clCreateContext(NULL, count, ids, NULL, NULL, &code);
-        status = check(code, "clCreateContext for all devices of the platform");
-    }
-    if (!status && !s->shared) {
-        s->shared = clCreateCommandQueue(cl->shared[platform], s->id, 0, &code);
-        status = check(code, "clCreateCommandQueue");
-    }
-    *queue = s->shared;
-    return status;
+    cl_int code = CL_SUCCESS;
+    if (!s->id)
+        return tx_fail(TX_NOT_FOUND, "%s: is no OpenCL device now", cl->t->devices[device].label);
+    for (int32_t i = 0; i < cl->t->device_count && count < DEVICES_MAX; i++)
+        if (cl->seats[i].id && (i == device || (shared && cl->t->devices[i].platform == platform)))
+            ids[count++] = cl->seats[i].id;
+    if (!*context)
+        *context = clCreateContext(NULL, count, ids, NULL, NULL, &code);
+    if (code != CL_SUCCESS)
+        return check(code, shared ? "clCreateContext for all devices of the platform" : "clCreateContext");
+    if (!*place)
+        *place = clCreateCommandQueue(*context, s->id, 0, &code);
+    *queue = *place;
+    return check(code, "clCreateCommandQueue");
 }
 
 /* ---- Buffers ----------------------------------------------------------------------------------------------- */
@@ -190,9 +154,9 @@ static tx_status prepare(tx_topo_cl *cl, const tx_topo_copy *copy, size_t bytes,
     const bool shared = copy->method == TX_TOPO_METHOD_ONE_CONTEXT;
     tx_status status = TX_OK;
     if (copy->from >= 0)
-        status = shared ? shared_queue(cl, copy->from, &way->from) : own_queue(cl, copy->from, &way->from);
+        status = find_queue(cl, copy->from, shared, &way->from);
     if (!status && copy->to >= 0)
-        status = shared ? shared_queue(cl, copy->to, &way->to) : own_queue(cl, copy->to, &way->to);
+        status = find_queue(cl, copy->to, shared, &way->to);
     if (!status && way->from)
         status = make_buffer(way->from, CL_MEM_READ_WRITE, bytes, &way->source);
     if (!status && way->to)
@@ -241,37 +205,32 @@ void tx_topo_cl_way_close(tx_topo_cl_way *way)
 
 /* ---- Running -------------------------------------------------------------------------------------------------- */
 
-static tx_status run_between(const tx_topo_cl_way *way)
-{
-    tx_status status = check(clEnqueueCopyBuffer(way->to, way->source, way->target, 0, 0, way->bytes, 0, NULL, NULL),
-                             "clEnqueueCopyBuffer");
-    return status ? status : check(clFinish(way->to), "clFinish");
-}
-
-static tx_status run_host(const tx_topo_cl_way *way)
+/* Into the host's memory, out of it, or both; between two devices of a context where there is no such memory. */
+static tx_status run(const tx_topo_cl_way *w)
 {
     tx_status status = TX_OK;
-    if (way->from)
-        status = check(clEnqueueReadBuffer(way->from, way->source, CL_TRUE, 0, way->bytes, way->host, 0, NULL, NULL),
+    if (w->between)
+        status = check(clEnqueueCopyBuffer(w->to, w->source, w->target, 0, 0, w->bytes, 0, NULL, NULL),
+                       "clEnqueueCopyBuffer");
+    else if (w->from)
+        status = check(clEnqueueReadBuffer(w->from, w->source, CL_TRUE, 0, w->bytes, w->host, 0, NULL, NULL),
                        "clEnqueueReadBuffer");
-    if (!status && way->to) /* a blocking write may end when the bytes are staged */
-        status = check(clEnqueueWriteBuffer(way->to, way->target, CL_FALSE, 0, way->bytes, way->host, 0, NULL, NULL),
+    if (!status && w->to && !w->between) /* a blocking write may end when the bytes are staged */
+        status = check(clEnqueueWriteBuffer(w->to, w->target, CL_FALSE, 0, w->bytes, w->host, 0, NULL, NULL),
                        "clEnqueueWriteBuffer");
-    if (!status && way->to)
-        status = check(clFinish(way->to), "clFinish");
+    if (!status && w->to)
+        status = check(clFinish(w->to), "clFinish");
     return status;
 }
 
 tx_status tx_topo_cl_way_run(tx_topo_cl_way *way, double *seconds)
 {
-    tx_status status = TX_OK;
     /* A context keeps copies of a buffer on several devices: after the first run the source would be there already.
      * Writing it anew makes the source's device the only one that has it. */
-    if (way->between)
-        status = fill(way->from, way->source, way->bytes);
+    tx_status status = way->between ? fill(way->from, way->source, way->bytes) : TX_OK;
     double start = tx_now();
     if (!status)
-        status = way->between ? run_between(way) : run_host(way);
+        status = run(way);
     if (!status)
         *seconds = tx_now() - start;
     return status;

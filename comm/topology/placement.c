@@ -13,20 +13,21 @@ typedef struct plan {
     const tx_topology *t;
     tx_placement *out;
     int32_t cores, groups;
-    int32_t *group;     /* of each rank */
-    bool *allowed;      /* [group * cores + core] */
-    bool *far;          /* of each group: no core near its GPUs may be used */
-    int32_t *gpu_group; /* of each GPU */
-    int32_t *gpu_room;  /* of each GPU: cores near it */
-    int32_t *chosen;    /* GPUs */
-    int32_t *domain;    /* of each core, without GPUs: its NUMA node, from 0 */
-    int32_t *owner, *borrowed;
-    int32_t *numbers; /* room for a set of CPUs or NUMA nodes */
+    int32_t group[TX_TOPO_RANKS_MAX], borrowed[TX_TOPO_RANKS_MAX]; /* of each rank */
+    bool far[TX_TOPO_RANKS_MAX]; /* of each group: no core near its GPUs may be used */
+    /* Of each GPU: its group, and how many cores are near it. */
+    int32_t gpu_group[TX_TOPO_DEVICES_MAX], gpu_room[TX_TOPO_DEVICES_MAX];
+    bool *allowed;             /* [group * cores + core] */
+    int32_t *owner;            /* of each core */
+    int32_t *domain;           /* of each core, without GPUs: its NUMA node, from 0 */
+    const tx_topo_cpu **first; /* thread of each core */
+    int32_t *room, *users;     /* of each domain: cores, and ranks */
+    int32_t *numbers;          /* room for a set of CPUs or NUMA nodes */
 } plan;
 
-static tx_status no_memory(const plan *p)
+static tx_status no_memory(int64_t ranks)
 {
-    return tx_fail(TX_MEMORY, "placement of %" PRId32 " ranks: out of memory", p->out->ranks);
+    return tx_fail(TX_MEMORY, "placement of %" PRId64 " ranks: out of memory", ranks);
 }
 
 /* ---- With GPUs ------------------------------------------------------------------------------------- */
@@ -76,12 +77,13 @@ static tx_status group_gpus(plan *p)
 static tx_status place_on_gpus(plan *p)
 {
     tx_placement *out = p->out;
+    int32_t chosen[TX_TOPO_DEVICES_MAX];
     tx_status status = group_gpus(p);
     out->gpus = out->ranks < p->t->gpus ? out->ranks : p->t->gpus;
     if (!status)
-        status = tx_topo_choose_gpus(p->t, p->gpu_group, p->gpu_room, out->gpus, p->chosen);
+        status = tx_topo_choose_gpus(p->t, p->gpu_group, p->gpu_room, out->gpus, chosen);
     for (int32_t r = 0; !status && r < out->ranks; r++) {
-        int32_t gpu = p->chosen[(int64_t)r * out->gpus / out->ranks];
+        int32_t gpu = chosen[(int64_t)r * out->gpus / out->ranks];
         out->places[r].device = gpu;
         out->places[r].nic = p->t->devices[gpu].nic;
         out->places[r].far = p->far[p->gpu_group[gpu]];
@@ -96,79 +98,44 @@ static tx_status place_on_gpus(plan *p)
 static int32_t number_domains(plan *p)
 {
     int32_t count = 0;
-    const tx_topo_cpu **first = calloc((size_t)p->cores, sizeof *first);
-    for (int32_t i = 0; first && i < p->t->cpu_count; i++)
-        if (!first[p->t->cpus[i].core])
-            first[p->t->cpus[i].core] = &p->t->cpus[i];
-    for (int32_t c = 0; first && c < p->cores; c++) {
+    for (int32_t i = p->t->cpu_count - 1; i >= 0; i--)
+        p->first[p->t->cpus[i].core] = &p->t->cpus[i];
+    for (int32_t c = 0; c < p->cores; c++) {
         p->domain[c] = -1;
-        for (int32_t k = 0; first[c] && k < c && p->domain[c] < 0; k++)
-            if (first[k] && first[k]->numa == first[c]->numa && first[k]->package == first[c]->package)
+        for (int32_t k = 0; p->first[c] && k < c && p->domain[c] < 0; k++)
+            if (p->first[k] && p->first[k]->numa == p->first[c]->numa && p->first[k]->package == p->first[c]->package)
                 p->domain[c] = p->domain[k];
-        if (first[c] && p->domain[c] < 0)
+        if (p->first[c] && p->domain[c] < 0)
             p->domain[c] = count++;
     }
-    free(first);
     return count;
 }
 
-/* How many ranks each domain has: each next one goes where most cores are left for it. */
-static void share_ranks(const plan *p, int32_t domains, const int32_t *room, int32_t *ranks)
+static void place_on_cores(plan *p)
 {
-    for (int32_t r = 0; r < p->out->ranks; r++) {
-        int32_t best = 0;
-        for (int32_t d = 1; d < domains; d++)
-            if ((int64_t)room[d] * (ranks[best] + 1) > (int64_t)room[best] * (ranks[d] + 1))
-                best = d;
-        ranks[best]++;
-    }
-}
-
-static tx_status place_on_cores(plan *p)
-{
-    tx_placement *out = p->out;
-    int32_t domains = number_domains(p), rank = 0;
-    size_t most = domains > 0 ? (size_t)domains : 1;
-    int32_t *room = calloc(most, sizeof *room), *ranks = calloc(most, sizeof *ranks);
-    if (domains == 0 || !room || !ranks) {
-        free(room);
-        free(ranks);
-        return no_memory(p);
-    }
+    const int32_t domains = number_domains(p), ranks = p->out->ranks;
+    int32_t rank = 0;
     for (int32_t c = 0; c < p->cores; c++)
         if (p->domain[c] >= 0)
-            room[p->domain[c]]++;
-    if (out->ranks >= domains) {
-        share_ranks(p, domains, room, ranks);
-        for (int32_t d = 0; d < domains; d++)
-            for (int32_t k = 0; k < ranks[d]; k++)
-                p->group[rank++] = d;
-    } else {
-        for (int32_t r = 0; r < out->ranks; r++)
-            p->group[r] = r;
+            p->room[p->domain[c]]++;
+    /* Each next rank goes to the domain where most cores are left for it. */
+    for (int32_t r = 0; r < ranks; r++) {
+        int32_t best = 0;
+        for (int32_t d = 1; d < domains; d++)
+            if ((int64_t)p->room[d] * (p->users[best] + 1) > (int64_t)p->room[best] * (p->users[d] + 1))
+                best = d;
+        p->users[best]++;
     }
+    for (int32_t d = 0; d < domains && ranks >= domains; d++)
+        for (int32_t k = 0; k < p->users[d]; k++)
+            p->group[rank++] = d;
+    for (int32_t r = 0; r < ranks && ranks < domains; r++)
+        p->group[r] = r;
     for (int32_t c = 0; c < p->cores; c++) {
-        int32_t d = p->domain[c];
-        int32_t group = out->ranks >= domains ? d : (int32_t)((int64_t)d * out->ranks / domains);
+        const int32_t d = p->domain[c], group = ranks >= domains ? d : (int32_t)((int64_t)d * ranks / domains);
         if (d >= 0)
             p->allowed[(int64_t)group * p->cores + c] = true;
     }
-    free(room);
-    free(ranks);
-    return TX_OK;
-}
-
-/* Whether two sets have a number in common. */
-static bool meet(const char *a, const char *b)
-{
-    int32_t *first = NULL, *second = NULL, count = 0, other = 0;
-    bool found = false;
-    if (!tx_topo_set_parse(a, &first, &count) && !tx_topo_set_parse(b, &second, &other))
-        for (int32_t i = 0, k = 0; i < count && k < other && !found; second[k] < first[i] ? k++ : i++)
-            found = first[i] == second[k];
-    free(first);
-    free(second);
-    return found;
 }
 
 /* The NIC near the rank's memory, else any; of several the one that fewest ranks before have. */
@@ -181,7 +148,7 @@ static int32_t nearest_nic(const plan *p, int32_t rank)
         int32_t users = 0;
         for (int32_t r = 0; r < rank; r++)
             users += p->out->places[r].nic == i;
-        bool near = meet(t->devices[i].nodes, p->out->places[rank].nodes);
+        bool near = tx_topo_sets_meet(t->devices[i].nodes, p->out->places[rank].nodes);
         if (best < 0 || (near && !best_near) || (near == best_near && users < best_users)) {
             best = i;
             best_users = users;
@@ -215,10 +182,7 @@ static char *nodes_text(plan *p, int32_t rank)
     int32_t device = p->out->places[rank].device;
     if (kept > 0 || device < 0)
         return tx_topo_set_text(p->numbers, kept);
-    char *copy = malloc(strlen(t->devices[device].nodes) + 1);
-    if (copy)
-        strcpy(copy, t->devices[device].nodes);
-    return copy;
+    return strdup(t->devices[device].nodes);
 }
 
 static tx_status fill_place(plan *p, int32_t rank)
@@ -233,7 +197,7 @@ static tx_status fill_place(plan *p, int32_t rank)
     place->cpus = tx_topo_set_text(p->numbers, count);
     place->nodes = nodes_text(p, rank);
     if (!place->cpus || !place->nodes)
-        return no_memory(p);
+        return no_memory(p->out->ranks);
     if (place->device < 0)
         place->nic = nearest_nic(p, rank);
     return TX_OK;
@@ -261,51 +225,32 @@ static tx_status fill_places(plan *p)
 
 /* ---- Making ---------------------------------------------------------------------------------------------- */
 
-static tx_status open_plan(plan *p)
+static tx_status make(plan *p)
 {
     const size_t ranks = (size_t)p->out->ranks, cores = (size_t)p->cores, gpus = (size_t)p->t->gpus + 1;
-    const size_t groups = ranks > gpus ? ranks : gpus;
-    p->group = calloc(ranks, sizeof *p->group);
-    p->allowed = calloc(groups * cores, sizeof *p->allowed);
-    p->far = calloc(groups, sizeof *p->far);
-    p->gpu_group = calloc(gpus, sizeof *p->gpu_group);
-    p->gpu_room = calloc(gpus, sizeof *p->gpu_room);
-    p->chosen = calloc(gpus, sizeof *p->chosen);
-    p->domain = calloc(cores, sizeof *p->domain);
+    p->allowed = calloc((ranks > gpus ? ranks : gpus) * cores, sizeof *p->allowed);
     p->owner = calloc(cores, sizeof *p->owner);
-    p->borrowed = calloc(ranks, sizeof *p->borrowed);
+    p->domain = calloc(cores, sizeof *p->domain);
+    p->first = calloc(cores, sizeof *p->first);
+    p->room = calloc(cores, sizeof *p->room);
+    p->users = calloc(cores, sizeof *p->users);
     p->numbers = calloc((size_t)p->t->cpu_count, sizeof *p->numbers);
     p->out->places = calloc(ranks, sizeof *p->out->places);
-    if (!p->group || !p->allowed || !p->far || !p->gpu_group || !p->gpu_room || !p->chosen || !p->domain || !p->owner ||
-        !p->borrowed || !p->numbers || !p->out->places)
-        return no_memory(p);
+    if (!p->allowed || !p->owner || !p->domain || !p->first || !p->room || !p->users || !p->numbers || !p->out->places)
+        return no_memory(p->out->ranks);
     for (int32_t r = 0; r < p->out->ranks; r++)
         p->out->places[r].device = p->out->places[r].nic = -1;
-    return TX_OK;
-}
-
-static void close_plan(plan *p)
-{
-    free(p->group);
-    free(p->allowed);
-    free(p->far);
-    free(p->gpu_group);
-    free(p->gpu_room);
-    free(p->chosen);
-    free(p->domain);
-    free(p->owner);
-    free(p->borrowed);
-    free(p->numbers);
+    if (p->t->gpus == 0)
+        place_on_cores(p);
+    tx_status status = p->t->gpus > 0 ? place_on_gpus(p) : TX_OK;
+    return status ? status : fill_places(p);
 }
 
 tx_status tx_placement_make(const tx_topology *topology, int64_t ranks, tx_placement **placement)
 {
-    plan p = {.t = topology};
+    plan p = {.t = topology, .cores = tx_topo_cores(topology)};
     if (ranks < 1 || ranks > TX_TOPO_RANKS_MAX)
         return tx_fail(TX_INVALID, "placement of %" PRId64 " ranks: a host has 1 to %d", ranks, TX_TOPO_RANKS_MAX);
-    for (int32_t i = 0; i < topology->cpu_count; i++)
-        if (topology->cpus[i].core >= p.cores)
-            p.cores = topology->cpus[i].core + 1;
     if (p.cores == 0)
         return tx_fail(TX_UNSUPPORTED,
                        "%s: it does not tell which cores there are, so ranks cannot be placed; hwloc's XML of the "
@@ -313,15 +258,17 @@ tx_status tx_placement_make(const tx_topology *topology, int64_t ranks, tx_place
                        *topology->file ? topology->file : "this machine");
     p.out = calloc(1, sizeof *p.out);
     if (!p.out)
-        return tx_fail(TX_MEMORY, "placement of %" PRId64 " ranks: out of memory", ranks);
+        return no_memory(ranks);
     p.out->ranks = (int32_t)ranks;
     p.out->cores = p.cores;
-    tx_status status = open_plan(&p);
-    if (!status)
-        status = topology->gpus > 0 ? place_on_gpus(&p) : place_on_cores(&p);
-    if (!status)
-        status = fill_places(&p);
-    close_plan(&p);
+    tx_status status = make(&p);
+    free(p.allowed);
+    free(p.owner);
+    free(p.domain);
+    free(p.first);
+    free(p.room);
+    free(p.users);
+    free(p.numbers);
     if (status)
         tx_placement_free(p.out);
     else
@@ -338,28 +285,26 @@ tx_status tx_placement_confine(tx_topology *topology, const char *cpus)
 {
     int32_t *numbers = NULL, count = 0, left = 0, cores = 0;
     tx_status status = tx_topo_set_parse(cpus, &numbers, &count);
-    for (int32_t i = 0; !status && i < topology->cpu_count; i++) {
+    if (status)
+        return status;
+    for (int32_t i = 0; i < topology->cpu_count; i++)
         left += is_in(topology->cpus[i].number, numbers, count);
-        cores = topology->cpus[i].core >= cores ? topology->cpus[i].core + 1 : cores;
-    }
-    if (!status && !left)
+    int32_t *core = calloc((size_t)tx_topo_cores(topology) + 1, sizeof *core); /* its new number + 1 */
+    if (!left)
         status = tx_fail(TX_UNSUPPORTED, "the topology has none of the CPUs %s", cpus);
-    /* Cores are numbered from 0 on without a gap. */
-    int32_t *core = status ? NULL : calloc((size_t)cores, sizeof *core);
-    if (!status && !core)
+    else if (!core)
         status = tx_fail(TX_MEMORY, "the CPUs of a topology: out of memory");
-    left = cores = 0;
+    left = 0;
     for (int32_t i = 0; !status && i < topology->cpu_count; i++) {
         tx_topo_cpu cpu = topology->cpus[i];
         if (!is_in(cpu.number, numbers, count))
             continue;
         if (!core[cpu.core])
-            core[cpu.core] = ++cores;
+            core[cpu.core] = ++cores; /* without a gap */
         cpu.core = core[cpu.core] - 1;
         topology->cpus[left++] = cpu;
     }
-    if (!status)
-        topology->cpu_count = left;
+    topology->cpu_count = status ? topology->cpu_count : left;
     free(core);
     free(numbers);
     return status;

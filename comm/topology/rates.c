@@ -81,40 +81,28 @@ static bool add_links(const tx_topology *t, int32_t node, int32_t above, tx_topo
     return known;
 }
 
-/* The port of the CPU that a function hangs from; -1 none. */
-static int32_t root_port(const tx_topology *t, int32_t node)
-{
-    int32_t port = -1;
-    for (; t->nodes[node].kind > TX_TOPO_HOST_BRIDGE; node = t->nodes[node].parent)
-        if (t->nodes[node].kind == TX_TOPO_BRIDGE)
-            port = node;
-    return port;
-}
-
+/* By the port of the CPU that a function hangs from; 0 unknown. */
 static double numa_rate(const tx_topology *t, int32_t node)
 {
-    int32_t port = root_port(t, node);
-    if (port < 0)
-        return 0;
-    return look_up(numa_rates, sizeof numa_rates / sizeof numa_rates[0], t->nodes[port].vendor_id,
-                   t->nodes[port].device_id);
+    const tx_topo_node *port = NULL;
+    for (; t->nodes[node].kind > TX_TOPO_HOST_BRIDGE; node = t->nodes[node].parent)
+        if (t->nodes[node].kind == TX_TOPO_BRIDGE)
+            port = &t->nodes[node];
+    return port ? look_up(numa_rates, sizeof numa_rates / sizeof numa_rates[0], port->vendor_id, port->device_id) : 0;
 }
 
 /* Two PCI functions. */
 static tx_topo_rate pci_rate(const tx_topology *t, const tx_topo_pair *pair, int32_t a, int32_t b)
 {
     const tx_topo_rate unknown = {.node = -1};
+    const int32_t node_a = t->devices[a].node, node_b = t->devices[b].node;
     tx_topo_rate slowest = unknown;
-    int32_t node_a = t->devices[a].node, node_b = t->devices[b].node;
-    if (pair->ancestor < 0 || pair->class_ == TX_TOPO_UNKNOWN)
-        return unknown;
-    bool both = add_links(t, node_a, pair->ancestor, &slowest);
-    both = add_links(t, node_b, pair->ancestor, &slowest) && both;
-    if (!both)
+    if (pair->ancestor < 0 || pair->class_ == TX_TOPO_UNKNOWN || !add_links(t, node_a, pair->ancestor, &slowest) ||
+        !add_links(t, node_b, pair->ancestor, &slowest))
         return unknown;
     if (pair->class_ != TX_TOPO_SYS)
         return slowest;
-    double between = numa_rate(t, node_a);
+    const double between = numa_rate(t, node_a);
     if (!(between > 0))
         return unknown;
     return between < slowest.rate ? (tx_topo_rate){TX_TOPO_LIMIT_NUMA, between, -1} : slowest;

@@ -52,21 +52,29 @@ static long hwloc_version(const char *element)
 
 /* ---- hwloc's XML, in a child ------------------------------------------------------------------------ */
 
+static tx_status parse_hwloc(const char *text, size_t size, tx_draft *draft)
+{
+    bool local = false;
+    return tx_topo_hwloc_read(text, size, draft, &local);
+}
+
+static tx_status make(tx_topo_origin origin, tx_status (*parse)(const char *, size_t, tx_draft *), const char *text,
+                      size_t size, tx_topology **topology)
+{
+    tx_draft draft;
+    tx_status status = tx_draft_begin(origin, "", &draft);
+    if (status)
+        return status;
+    status = parse(text, size, &draft);
+    draft.status = draft.status ? draft.status : status;
+    return tx_draft_finish(&draft, topology);
+}
+
 static tx_status import_xml(const void *data, char **text)
 {
     const xml_text *xml = data;
-    tx_draft draft;
     tx_topology *topology = NULL;
-    bool local = false;
-    tx_status status = tx_draft_begin(TX_TOPO_ORIGIN_XML, "", &draft);
-    if (status)
-        return status;
-    status = tx_topo_hwloc_read(xml->text, xml->size, &draft, &local);
-    if (status) {
-        tx_draft_discard(&draft);
-        return status;
-    }
-    status = tx_draft_finish(&draft, &topology);
+    tx_status status = make(TX_TOPO_ORIGIN_XML, parse_hwloc, xml->text, xml->size, &topology);
     if (!status && !(*text = tx_topology_json(topology, false)))
         status = TX_MEMORY;
     tx_topology_free(topology);
@@ -101,21 +109,6 @@ static tx_status read_hwloc(const char *text, size_t size, const char *element, 
 
 /* ---- Reading -------------------------------------------------------------------------------------------- */
 
-static tx_status parse_own(tx_topo_origin origin, tx_status (*parse)(const char *, size_t, tx_draft *),
-                           const char *text, size_t size, tx_topology **topology)
-{
-    tx_draft draft;
-    tx_status status = tx_draft_begin(origin, "", &draft);
-    if (status)
-        return status;
-    status = parse(text, size, &draft);
-    if (status) {
-        tx_draft_discard(&draft);
-        return status;
-    }
-    return tx_draft_finish(&draft, topology);
-}
-
 static tx_status parse_any(const char *text, size_t size, tx_topology **topology)
 {
     const char *start = text + (strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0);
@@ -128,12 +121,12 @@ static tx_status parse_any(const char *text, size_t size, tx_topology **topology
     if (is_element(element, "topology") || is_element(element, "root"))
         return read_hwloc(start, rest, element, topology);
     if (is_element(element, "system"))
-        return parse_own(TX_TOPO_ORIGIN_NCCL, tx_topo_nccl_parse, start, rest, topology);
+        return make(TX_TOPO_ORIGIN_NCCL, tx_topo_nccl_parse, start, rest, topology);
     if (start[blank] == '{')
         return tx_topology_parse(start, rest, "JSON", topology);
     if (start[blank] == '<')
         return tx_fail(TX_FORMAT, "is XML, but neither hwloc's (<topology>) nor NCCL's (<system>)");
-    return parse_own(TX_TOPO_ORIGIN_PASTED, tx_topo_matrix_parse, start, rest, topology);
+    return make(TX_TOPO_ORIGIN_PASTED, tx_topo_matrix_parse, start, rest, topology);
 }
 
 tx_status tx_topology_read(const char *path, tx_topology **topology)

@@ -4,9 +4,6 @@
 #include "comm/topology/library.h"
 #include "comm/topology/sources.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { SUCCESS = 0, LINK_XGMI = 2, MEMORY_VRAM = 0, ONE_HOP = 15 };
 
 /* clang-format off */
@@ -29,14 +26,14 @@ typedef struct rsmi {
 typedef struct session {
     rsmi api;
     tx_draft *draft;
-    int32_t *devices; /* of the draft, by the library's numbers; -1 none */
+    int32_t devices[TX_TOPO_DEVICES_MAX]; /* of the draft, by the library's numbers; -1 none */
     uint32_t count;
 } session;
 
-static bool load(rsmi *api, void *library)
+/* Domain, bus, device and function of the library's number, which has more than that between them. */
+static uint64_t key_of(uint64_t id)
 {
-    FUNCTIONS(TX_TOPO_LOAD)
-    return api->init && api->count && api->pci;
+    return (id >> 32) << 16 | (id & 0xFFFF);
 }
 
 /* The library's k-th device at an address is the k-th partition of that function; one that the tree does not list so
@@ -45,17 +42,14 @@ static int32_t find_device(session *s, uint32_t index, uint64_t id)
 {
     uint64_t other = 0;
     int32_t partition = 0;
-    unsigned domain = (unsigned)(id >> 32), low = (unsigned)(id & 0xFFFF);
     for (uint32_t i = 0; i < index; i++)
-        partition += s->api.pci(i, &other) == SUCCESS && other >> 32 == domain && (other & 0xFFFF) == low;
-    const char *bus = tx_draft_format(s->draft, "%04x:%02x:%02x.%x", domain, low >> 8, low >> 3 & 0x1F, low & 7);
-    int32_t node = tx_draft_find_bus(s->draft, bus), device = tx_draft_device_at(s->draft, node, partition);
+        partition += s->api.pci(i, &other) == SUCCESS && key_of(other) == key_of(id);
+    int32_t node = tx_draft_find_key(s->draft, key_of(id)), device = tx_draft_device_at(s->draft, node, partition);
     int32_t whole = tx_draft_device_at(s->draft, node, 0);
     if (device >= 0 || whole < 0 || (device = tx_draft_device(s->draft, TX_TOPO_GPU, node)) < 0)
         return device;
     tx_topo_device *d = &s->draft->t->devices[device];
     d->partition = partition;
-    d->vendor = s->draft->t->devices[whole].vendor;
     d->name = s->draft->t->devices[whole].name;
     d->place = TX_TOPO_FROM_RSMI;
     return device;
@@ -84,29 +78,23 @@ static void read_link(session *s, uint32_t a, uint32_t b)
 {
     uint64_t hops = 0, weight = 0, one = 0, all = 0;
     int type = 0, code = s->api.link_type(a, b, &hops, &type);
-    tx_draft_link link = tx_draft_link_of(s->devices[a], s->devices[b], TX_TOPO_XGMI, TX_TOPO_FROM_RSMI);
+    tx_topo_pair link = tx_draft_links(TX_TOPO_XGMI, TX_TOPO_FROM_RSMI);
     if (code == SUCCESS && type != LINK_XGMI)
         return;
     if (code != SUCCESS) {
-        link.kind = TX_TOPO_LINK_UNKNOWN;
-        link.confidence = TX_TOPO_UNSURE;
+        link.link = TX_TOPO_LINK_UNKNOWN;
+        link.link_confidence = TX_TOPO_UNSURE;
         link.note = tx_draft_note(s->draft, true, "ROCm SMI fails on the link between its GPUs %u and %u (error %d)", a,
                                   b, code);
-        tx_draft_link_add(s->draft, &link);
+        tx_draft_state(s->draft, s->devices[a], s->devices[b], TX_DRAFT_LINKS, &link);
         return;
     }
     if (s->api.weight && s->api.weight(a, b, &weight) == SUCCESS)
         link.indirect = weight > ONE_HOP;
-    if (!link.indirect && s->api.bandwidth && s->api.bandwidth(a, b, &one, &all) == SUCCESS && one > 0 && all >= one &&
-        all / one < 100) {
-        link.links = (int32_t)(all / one);
-        link.rate = (double)all / 1000;
-        link.confidence = TX_TOPO_DERIVED;
-    } else
-        link.note = tx_draft_note(s->draft, false,
-                                  "ROCm SMI does not tell how many XGMI links there are between some "
-                                  "GPUs: XG stands without a number");
-    tx_draft_link_add(s->draft, &link);
+    if (!s->api.bandwidth || s->api.bandwidth(a, b, &one, &all) != SUCCESS)
+        one = 0;
+    tx_draft_xgmi(s->draft, s->devices[a], s->devices[b], link, (int64_t)one, (int64_t)all,
+                  "ROCm SMI does not tell how many XGMI links there are between some GPUs");
 }
 
 static void read_pairs(session *s)
@@ -120,9 +108,10 @@ static void read_pairs(session *s)
                 read_link(s, a, b);
             if (!s->api.accessible || s->api.accessible(a, b, &reachable) != SUCCESS)
                 continue;
-            tx_topo_p2p value = reachable ? TX_TOPO_P2P_OK : TX_TOPO_P2P_NS;
-            tx_draft_p2p_add(s->draft, s->devices[a], s->devices[b], TX_TOPO_ACCESS_READ, value);
-            tx_draft_p2p_add(s->draft, s->devices[a], s->devices[b], TX_TOPO_ACCESS_WRITE, value);
+            tx_topo_pair access = {0};
+            access.p2p[TX_TOPO_ACCESS_READ] = access.p2p[TX_TOPO_ACCESS_WRITE] =
+                reachable ? TX_TOPO_P2P_OK : TX_TOPO_P2P_NS;
+            tx_draft_state(s->draft, s->devices[a], s->devices[b], TX_DRAFT_P2P, &access);
         }
 }
 
@@ -133,14 +122,9 @@ static void ask(session *s)
         tx_draft_note(s->draft, true, "ROCm SMI does not list its GPUs (error %d)", code);
         return;
     }
-    s->devices = calloc((size_t)s->count + 1, sizeof *s->devices);
-    if (s->devices) {
-        list_devices(s);
-        if (!s->draft->status)
-            read_pairs(s);
-    } else
-        s->draft->status = tx_fail(TX_MEMORY, "topology: out of memory");
-    free(s->devices);
+    list_devices(s);
+    if (!s->draft->status)
+        read_pairs(s);
 }
 
 void tx_topo_rsmi(tx_draft *draft)
@@ -151,12 +135,14 @@ void tx_topo_rsmi(tx_draft *draft)
         library = tx_topo_library("librocm_smi64.so");
     if (!library)
         return; /* the kernel has told about XGMI already */
-    if (load(&s.api, library)) {
-        int code = s.api.init(0);
+    rsmi *api = &s.api;
+    FUNCTIONS(TX_TOPO_LOAD)
+    if (api->init && api->count && api->pci) {
+        int code = api->init(0);
         if (code == SUCCESS) {
             ask(&s);
-            if (s.api.shut_down)
-                s.api.shut_down();
+            if (api->shut_down)
+                api->shut_down();
         } else
             tx_draft_note(draft, true, "ROCm SMI does not start (error %d)", code);
     }

@@ -7,15 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NUMBER_MAX (1 << 20)
-
 /* One number at `*at`, which moves on; -1 where there is none. */
 static int32_t read_number(const char **at)
 {
     int64_t value = -1;
     for (; **at >= '0' && **at <= '9'; (*at)++) {
         value = (value < 0 ? 0 : value * 10) + (**at - '0');
-        if (value > NUMBER_MAX)
+        if (value > TX_TOPO_SET_MAX)
             return -1;
     }
     return (int32_t)value;
@@ -56,6 +54,18 @@ tx_status tx_topo_set_parse(const char *set, int32_t **numbers, int32_t *count)
     return TX_OK;
 }
 
+bool tx_topo_sets_meet(const char *a, const char *b)
+{
+    int32_t *first = NULL, *second = NULL, count = 0, other = 0;
+    bool found = false;
+    if (!tx_topo_set_parse(a, &first, &count) && !tx_topo_set_parse(b, &second, &other))
+        for (int32_t i = 0, k = 0; i < count && k < other && !found; second[k] < first[i] ? k++ : i++)
+            found = first[i] == second[k];
+    free(first);
+    free(second);
+    return found;
+}
+
 char *tx_topo_set_text(const int32_t *numbers, int32_t count)
 {
     size_t room = (size_t)count * 12 + 1, used = 0;
@@ -65,17 +75,12 @@ char *tx_topo_set_text(const int32_t *numbers, int32_t count)
         return NULL;
     }
     text[0] = '\0';
-    for (int32_t i = 0; i < count;) {
-        int32_t end = i;
-        while (end + 1 < count && numbers[end + 1] == numbers[end] + 1)
+    for (int32_t i = 0, end; i < count; i = end + 1) {
+        for (end = i; end + 1 < count && numbers[end + 1] == numbers[end] + 1;)
             end++;
-        const char *comma = i ? "," : "";
-        if (end == i)
-            used += (size_t)snprintf(text + used, room - used, "%s%" PRId32, comma, numbers[i]);
-        else
-            used +=
-                (size_t)snprintf(text + used, room - used, "%s%" PRId32 "-%" PRId32, comma, numbers[i], numbers[end]);
-        i = end + 1;
+        used += (size_t)snprintf(text + used, room - used, "%s%" PRId32, i ? "," : "", numbers[i]);
+        if (end > i)
+            used += (size_t)snprintf(text + used, room - used, "-%" PRId32, numbers[end]);
     }
     return text;
 }

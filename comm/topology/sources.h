@@ -5,8 +5,6 @@
 #define TX_COMM_TOPOLOGY_SOURCES_H
 
 #include "comm/topology/draft.h"
-#include "comm/topology/pool.h"
-
 /* ---- hwloc*.c: the only files that know hwloc ------------------------------------------------------ */
 
 /* The tree, PCI devices, CPUs and NUMA nodes that XML text of `size` bytes tells (a NUL follows them), or where `xml`
@@ -19,13 +17,6 @@ tx_status tx_topo_hwloc_export(const tx_topology *topology, const char *xml, siz
 /* "2.9.0" */
 void tx_topo_hwloc_version(char text[32]);
 
-/* ---- plugins.c -------------------------------------------------------------------------------------- */
-
-/* PoCL, once it runs, hides hwloc's plugins from the whole process (HWLOC_PLUGINS_PATH=/dev/null), and with them PCI
- * and XML. Shows them while hwloc starts; returns whether they were hidden. */
-bool tx_topo_plugins_show(void);
-void tx_topo_plugins_hide(bool hidden);
-
 /* ---- child.c ---------------------------------------------------------------------------------------- */
 
 /* Runs `work` in a child process and takes over the text that it makes. Where the child dies, `what` starts the
@@ -36,6 +27,7 @@ tx_status tx_topo_in_child(const char *what, tx_topo_work work, const void *data
 /* ---- opencl.c ------------------------------------------------------------------------------------------ */
 
 typedef struct tx_topo_cl_device {
+    void *id; /* OpenCL's */
     int32_t platform, device;
     int32_t engine; /* place among the devices that TX can use; -1 none */
     bool gpu, cpu;

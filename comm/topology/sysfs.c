@@ -3,7 +3,6 @@
  * XGMI links of AMD's GPUs. */
 #include "comm/topology/sources.h"
 
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,13 +11,13 @@
 
 #define PATH_SIZE 512
 
-static bool make_path(char path[PATH_SIZE], const char *root, const char *format, va_list args)
+/* The path under `root`; "" where it is too long. */
+static void make_path(char path[PATH_SIZE], const char *root, const char *format, va_list args)
 {
-    int used = snprintf(path, PATH_SIZE, "%s", root ? root : "");
-    if (used < 0 || used >= PATH_SIZE)
-        return false;
-    int more = vsnprintf(path + used, (size_t)(PATH_SIZE - used), format, args);
-    return more >= 0 && more < PATH_SIZE - used;
+    const int used = snprintf(path, PATH_SIZE, "%s", root ? root : "");
+    const int room = used < PATH_SIZE ? PATH_SIZE - used : 0;
+    if (room == 0 || vsnprintf(path + used, (size_t)room, format, args) >= room)
+        path[0] = '\0';
 }
 
 bool tx_topo_small_file(char *text, size_t size, const char *root, const char *format, ...)
@@ -26,86 +25,70 @@ bool tx_topo_small_file(char *text, size_t size, const char *root, const char *f
     char path[PATH_SIZE];
     va_list args;
     va_start(args, format);
-    bool fits = make_path(path, root, format, args);
+    make_path(path, root, format, args);
     va_end(args);
-    int file = fits ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    if (file < 0)
+    FILE *file = fopen(path, "re");
+    if (!file)
         return false;
-    ssize_t got = read(file, text, size - 1);
-    close(file);
-    if (got < 0)
-        return false;
+    size_t got = fread(text, 1, size - 1, file);
+    const bool read = !ferror(file);
+    fclose(file);
     while (got > 0 && text[got - 1] == '\n')
         got--;
     text[got] = '\0';
-    return true;
+    return read;
 }
 
 /* The last part of where a link points to. */
-static bool link_end(char *text, size_t size, const char *root, const char *format, ...) TX_PRINTF(4, 5);
-static bool link_end(char *text, size_t size, const char *root, const char *format, ...)
+TX_PRINTF(3, 4) static bool link_end(char text[64], const char *root, const char *format, ...)
 {
     char path[PATH_SIZE], target[PATH_SIZE];
     va_list args;
     va_start(args, format);
-    bool fits = make_path(path, root, format, args);
+    make_path(path, root, format, args);
     va_end(args);
-    ssize_t got = fits ? readlink(path, target, sizeof target - 1) : -1;
+    const ssize_t got = readlink(path, target, sizeof target - 1);
     if (got <= 0)
         return false;
     target[got] = '\0';
-    const char *slash = strrchr(target, '/'), *end = slash ? slash + 1 : target;
-    if (strlen(end) >= size)
-        return false;
-    memcpy(text, end, strlen(end) + 1);
-    return true;
+    const char *slash = strrchr(target, '/');
+    return snprintf(text, 64, "%s", slash ? slash + 1 : target) < 64;
 }
 
 /* ---- PCI -------------------------------------------------------------------------------------------- */
 
-/* "16.0 GT/s PCIe" */
-static double read_speed(const char *root, const char *bus, const char *name)
+/* The number that a file of a PCI function begins with, "16.0 GT/s PCIe"; 0 where it is not between 0 and `most`: files
+ * say "Unknown", and 0 or 255 lanes where there is no link. */
+static double read_number(const char *root, const char *bus, const char *name, double most)
 {
     char text[64];
     if (!tx_topo_small_file(text, sizeof text, root, "/sys/bus/pci/devices/%s/%s", bus, name))
         return 0;
-    double speed = strtod(text, NULL);
-    return speed > 0 && speed < 1024 ? speed : 0; /* "Unknown" reads as 0 */
-}
-
-static int32_t read_width(const char *root, const char *bus, const char *name)
-{
-    char text[64];
-    if (!tx_topo_small_file(text, sizeof text, root, "/sys/bus/pci/devices/%s/%s", bus, name))
-        return 0;
-    long width = strtol(text, NULL, 10);
-    return width > 0 && width <= 32 ? (int32_t)width : 0; /* 0 or 255 where there is no link */
+    const double number = strtod(text, NULL);
+    return number > 0 && number <= most ? number : 0;
 }
 
 static void read_pci(const char *root, tx_topo_node *node)
 {
+    enum { SPEED = 1024, LANES = 32 };
     char text[64];
-    tx_topo_pcie link = {.speed = read_speed(root, node->bus, "current_link_speed"),
-                         .speed_max = read_speed(root, node->bus, "max_link_speed"),
-                         .width = read_width(root, node->bus, "current_link_width"),
-                         .width_max = read_width(root, node->bus, "max_link_width"),
+    tx_topo_pcie link = {.speed = read_number(root, node->bus, "current_link_speed", SPEED),
+                         .speed_max = read_number(root, node->bus, "max_link_speed", SPEED),
+                         .width = (int32_t)read_number(root, node->bus, "current_link_width", LANES),
+                         .width_max = (int32_t)read_number(root, node->bus, "max_link_width", LANES),
                          .source = TX_TOPO_FROM_SYSFS};
     link.rate = tx_topo_pcie_rate(&link, false);
     if (link.speed > 0 && link.width > 0)
         node->link = link;
-    if (link_end(text, sizeof text, root, "/sys/bus/pci/devices/%s/iommu_group", node->bus))
+    if (link_end(text, root, "/sys/bus/pci/devices/%s/iommu_group", node->bus))
         node->iommu_group = (int32_t)strtol(text, NULL, 10);
 }
 
-/* Memory of a NUMA node: "Node 1 MemTotal:       98765 kB". */
-static int64_t read_node_memory(const char *root, long number)
+/* The number after `key`; -1 where there is none. */
+static long long number_after(const char *text, const char *key)
 {
-    char text[256];
-    if (!tx_topo_small_file(text, sizeof text, root, "/sys/devices/system/node/node%ld/meminfo", number))
-        return 0;
-    const char *total = strstr(text, "MemTotal:");
-    long long kilobytes = total ? strtoll(total + strlen("MemTotal:"), NULL, 10) : 0;
-    return kilobytes > 0 && kilobytes < INT64_MAX / 1024 ? (int64_t)kilobytes * 1024 : 0;
+    const char *field = strstr(text, key);
+    return field ? strtoll(field + strlen(key), NULL, 10) : -1;
 }
 
 /* Where a GPU's memory is a NUMA node (Grace), NVIDIA's driver says which: "Node: 4". hwloc hides these nodes. */
@@ -116,22 +99,25 @@ static void read_gpu_numa(tx_draft *draft, const char *root, int32_t gpu)
     if (d->partition > 0 || !*d->bus ||
         !tx_topo_small_file(text, sizeof text, root, "/proc/driver/nvidia/gpus/%s/numa_status", d->bus))
         return;
-    const char *field = strstr(text, "Node:");
-    long number = field ? strtol(field + strlen("Node:"), NULL, 10) : -1;
+    const long long number = number_after(text, "Node:");
     if (number <= 0 || number > 4096)
         return;
     d->gpu_numa = (int32_t)number;
     for (int32_t i = 0; i < draft->t->numa_count; i++)
         if (draft->t->numa[i].number == number)
             return;
-    int32_t place = d->node, index = tx_draft_numa(draft, (int32_t)number);
-    while (place > 0 && draft->t->nodes[place].kind >= TX_TOPO_HOST_BRIDGE)
-        place = draft->t->nodes[place].parent;
+    const int32_t index = tx_draft_numa(draft, (int32_t)number);
     if (index < 0)
         return;
-    draft->t->numa[index].device = gpu;
-    draft->t->numa[index].node = place;
-    draft->t->numa[index].memory = read_node_memory(root, number);
+    tx_topo_numa *numa = &draft->t->numa[index];
+    numa->device = gpu;
+    for (numa->node = d->node; numa->node > 0 && draft->t->nodes[numa->node].kind >= TX_TOPO_HOST_BRIDGE;)
+        numa->node = draft->t->nodes[numa->node].parent;
+    /* "Node 1 MemTotal:       98765 kB" */
+    if (!tx_topo_small_file(text, sizeof text, root, "/sys/devices/system/node/node%lld/meminfo", number))
+        return;
+    const long long kilobytes = number_after(text, "MemTotal:");
+    numa->memory = kilobytes > 0 && kilobytes < INT64_MAX / 1024 ? (int64_t)kilobytes * 1024 : 0;
 }
 
 void tx_topo_sysfs_pci(tx_draft *draft, const char *root)
@@ -148,20 +134,26 @@ void tx_topo_sysfs_pci(tx_draft *draft, const char *root)
 
 /* ---- XGMI: amdgpu's hives -------------------------------------------------------------------------------- */
 
+static bool read_row(const tx_topology *t, const char *root, int32_t device, char row[1024])
+{
+    const tx_topo_device *d = &t->devices[device];
+    return d->kind == TX_TOPO_GPU && d->partition == 0 && *d->bus &&
+           tx_topo_small_file(row, 1024, root, "/sys/bus/pci/devices/%s/xgmi_num_links", d->bus);
+}
+
 /* The members of a GPU's hive, in the order of the rows of xgmi_num_links; how many. Where the kernel does not list
  * them, the GPUs that have such a row, in order of bus ids, which `guessed` tells. */
 static int32_t hive_members(const tx_draft *draft, const char *root, int32_t gpu, int32_t *members, bool *guessed)
 {
-    char text[64];
+    char text[64], row[1024];
     int32_t count = 0;
     const tx_topology *t = draft->t;
-    while (count < t->device_count && link_end(text, sizeof text, root, "/sys/bus/pci/devices/%s/xgmi_hive_info/node%d",
-                                               t->devices[gpu].bus, count + 1))
+    while (count < t->device_count &&
+           link_end(text, root, "/sys/bus/pci/devices/%s/xgmi_hive_info/node%d", t->devices[gpu].bus, count + 1))
         members[count++] = tx_draft_device_at(draft, tx_draft_find_bus(draft, text), 0);
     *guessed = count == 0;
     for (int32_t i = 0; i < t->device_count && *guessed; i++) {
-        if (t->devices[i].kind != TX_TOPO_GPU || t->devices[i].partition > 0 ||
-            !tx_topo_small_file(text, sizeof text, root, "/sys/bus/pci/devices/%s/xgmi_num_links", t->devices[i].bus))
+        if (!read_row(t, root, i, row))
             continue;
         uint64_t key = 0, other = 0;
         int32_t at = count++;
@@ -173,35 +165,34 @@ static int32_t hive_members(const tx_draft *draft, const char *root, int32_t gpu
     return count;
 }
 
-static int32_t note_indirect(tx_draft *draft)
-{
-    return tx_draft_note(draft, false,
-                         "Some GPUs have no XGMI link of their own between them, the way goes through "
-                         "others: XG stands without a number");
-}
+static const char indirect_note[] =
+    "Some GPUs have no XGMI link of their own between them, the way goes through others";
 
-static void add_row(tx_draft *draft, int32_t gpu, const char *row, const int32_t *members, int32_t count, bool guessed)
+static void read_hive(tx_draft *draft, const char *root, int32_t gpu, const char *row)
 {
+    int32_t members[TX_TOPO_DEVICES_MAX];
+    bool guessed = false;
     char *end = NULL;
-    int32_t note = -1;
-    if (guessed)
-        note = tx_draft_note(draft, true,
-                             "The kernel does not name the members of the XGMI hive: the numbers of XGMI "
-                             "links are taken to be in the order of bus ids");
+    tx_topo_pair link = tx_draft_links(TX_TOPO_XGMI, TX_TOPO_FROM_SYSFS);
+    const int32_t count = hive_members(draft, root, gpu, members, &guessed);
+    if (guessed) {
+        link.link_confidence = TX_TOPO_GUESSED;
+        link.note = tx_draft_note(draft, true,
+                                  "The kernel does not name the members of the XGMI hive: the numbers of XGMI links "
+                                  "are taken to be in the order of bus ids");
+    }
     for (int32_t i = 0; i < count; i++, row = end) {
-        long links = strtol(row, &end, 16);
+        const long links = strtol(row, &end, 16);
         if (end == row || links < 0 || links > 255)
             return;
-        if (members[i] < 0 || members[i] == gpu)
-            continue;
-        tx_draft_link link = tx_draft_link_of(gpu, members[i], TX_TOPO_XGMI, TX_TOPO_FROM_SYSFS);
         link.links = (int32_t)links;
         link.indirect = links == 0;
-        link.confidence = guessed ? TX_TOPO_GUESSED : TX_TOPO_STATED;
-        link.note = note;
-        if (links == 0)
-            link.note = note_indirect(draft);
-        tx_draft_link_add(draft, &link);
+        if (members[i] < 0 || members[i] == gpu)
+            continue;
+        if (link.indirect)
+            tx_draft_xgmi(draft, gpu, members[i], link, 0, 0, indirect_note);
+        else
+            tx_draft_state(draft, gpu, members[i], TX_DRAFT_LINKS, &link);
     }
 }
 
@@ -220,15 +211,14 @@ static long property(const char *text, const char *name)
 
 static int32_t kfd_gpu(const tx_draft *draft, const char *root, int number)
 {
-    char text[2048], bus[32];
+    char text[2048];
     if (!tx_topo_small_file(text, sizeof text, root, "/sys/class/kfd/kfd/topology/nodes/%d/properties", number))
         return -1;
-    long location = property(text, "location_id"), domain = property(text, "domain");
+    const long location = property(text, "location_id"), domain = property(text, "domain");
     if (location <= 0 || property(text, "simd_count") == 0)
         return -1;
-    snprintf(bus, sizeof bus, "%04lx:%02lx:%02lx.%lx", domain < 0 ? 0 : domain, location >> 8 & 0xFF,
-             location >> 3 & 0x1F, location & 7);
-    return tx_draft_device_at(draft, tx_draft_find_bus(draft, bus), 0);
+    const uint64_t key = (uint64_t)(domain < 0 ? 0 : domain) << 16 | ((uint64_t)location & 0xFFFF);
+    return tx_draft_device_at(draft, tx_draft_find_key(draft, key), 0);
 }
 
 static void read_kfd_links(tx_draft *draft, const char *root, int number, const int32_t *gpus, int count)
@@ -238,53 +228,32 @@ static void read_kfd_links(tx_draft *draft, const char *root, int number, const 
     for (int k = 0; k < KFD_NODES_MAX; k++) {
         if (!tx_topo_small_file(text, sizeof text, root, "%s/%d/io_links/%d/properties", folder, number, k))
             break;
-        long to = property(text, "node_to");
+        const long to = property(text, "node_to");
         if (property(text, "type") != 11 || to < 0 || to >= count || gpus[to] < 0)
             continue;
         /* A weight of 15 a hop; MI200 and later give no bandwidth to pairs without a link of their own, else the
          * bandwidth of one link and of all of them. */
-        long one = property(text, "min_bandwidth"), all = property(text, "max_bandwidth");
-        bool indirect = property(text, "weight") > 15 || all == 0;
-        tx_draft_link link = tx_draft_link_of(gpus[number], gpus[to], TX_TOPO_XGMI, TX_TOPO_FROM_SYSFS);
-        link.indirect = indirect;
-        if (!indirect && one > 0 && all >= one && all / one < 100) {
-            link.links = (int32_t)(all / one);
-            link.rate = (double)all / 1000;
-            link.confidence = TX_TOPO_DERIVED;
-        } else if (indirect)
-            link.note = note_indirect(draft);
-        else
-            link.note = tx_draft_note(draft, false,
-                                      "The kernel does not tell how many XGMI links there are: XG stands "
-                                      "without a number");
-        tx_draft_link_add(draft, &link);
+        const long one = property(text, "min_bandwidth"), all = property(text, "max_bandwidth");
+        tx_topo_pair link = tx_draft_links(TX_TOPO_XGMI, TX_TOPO_FROM_SYSFS);
+        link.indirect = property(text, "weight") > 15 || all == 0;
+        tx_draft_xgmi(draft, gpus[number], gpus[to], link, one, all,
+                      link.indirect ? indirect_note : "The kernel does not tell how many XGMI links there are");
     }
 }
 
 void tx_topo_sysfs_xgmi(tx_draft *draft, const char *root)
 {
     char row[1024];
-    const tx_topology *t = draft->t;
-    int32_t *members = calloc((size_t)t->device_count + 1, sizeof *members);
-    int32_t *gpus = calloc(KFD_NODES_MAX, sizeof *gpus); /* devices of the draft by the driver's nodes; -1 none */
-    for (int32_t i = 0; members && i < t->device_count && !draft->status; i++) {
-        const tx_topo_device *d = &t->devices[i];
-        bool guessed = false;
-        if (d->kind != TX_TOPO_GPU || d->partition > 0 || !*d->bus ||
-            !tx_topo_small_file(row, sizeof row, root, "/sys/bus/pci/devices/%s/xgmi_num_links", d->bus))
-            continue;
-        int32_t count = hive_members(draft, root, i, members, &guessed);
-        add_row(draft, i, row, members, count, guessed);
-    }
-    int count = 0;
-    for (; gpus && count < KFD_NODES_MAX; count++) {
+    int32_t gpus[KFD_NODES_MAX], count = 0; /* devices of the draft by the driver's nodes; -1 none */
+    for (int32_t i = 0; i < draft->t->device_count && !draft->status; i++)
+        if (read_row(draft->t, root, i, row))
+            read_hive(draft, root, i, row);
+    for (; count < KFD_NODES_MAX; count++) {
         if (!tx_topo_small_file(row, sizeof row, root, "/sys/class/kfd/kfd/topology/nodes/%d/gpu_id", count))
             break;
         gpus[count] = kfd_gpu(draft, root, count);
     }
-    for (int i = 0; gpus && i < count && !draft->status; i++)
+    for (int i = 0; i < count && !draft->status; i++)
         if (gpus[i] >= 0)
             read_kfd_links(draft, root, i, gpus, count);
-    free(members);
-    free(gpus);
 }

@@ -15,6 +15,8 @@
 
 /* Files with more devices are refused. */
 #define TX_TOPO_DEVICES_MAX 1024
+/* The largest number of a set of CPUs or NUMA nodes. */
+#define TX_TOPO_SET_MAX (1 << 20)
 
 /* ---- Words ----------------------------------------------------------------------------------- */
 
@@ -93,15 +95,15 @@ typedef enum tx_topo_p2p { TX_TOPO_P2P_MAP(TX_TOPO_ID_P2P) TX_TOPO_P2P_COUNT } t
 
 typedef enum tx_topo_access { TX_TOPO_ACCESS_MAP(TX_TOPO_ID_ACCESS) TX_TOPO_ACCESS_COUNT } tx_topo_access;
 
-/* The words above: "PIX", "Connection ...", "nvlink", "stated"; never NULL for a value of the type. */
-const char *tx_topo_class_name(tx_topo_class value);
-const char *tx_topo_class_legend(tx_topo_class value);
-const char *tx_topo_link_name(tx_topo_link_kind value);
-const char *tx_topo_link_legend(tx_topo_link_kind value);
-const char *tx_topo_source_name(tx_topo_source value);
-const char *tx_topo_confidence_name(tx_topo_confidence value);
-const char *tx_topo_p2p_name(tx_topo_p2p value);
-const char *tx_topo_p2p_legend(tx_topo_p2p value);
+/* The words above, by value: "PIX", "Connection ...", "NV", "nvml", "stated". */
+extern const char *const tx_topo_class_names[TX_TOPO_CLASS_COUNT],
+    *const tx_topo_class_legends[TX_TOPO_CLASS_COUNT],
+        *const tx_topo_link_names[TX_TOPO_LINK_COUNT],
+            *const tx_topo_link_legends[TX_TOPO_LINK_COUNT],
+                *const tx_topo_p2p_names[TX_TOPO_P2P_COUNT],
+                    *const tx_topo_p2p_legends[TX_TOPO_P2P_COUNT],
+                        *const tx_topo_source_names[TX_TOPO_SOURCE_COUNT],
+                            *const tx_topo_confidence_names[TX_TOPO_CONFIDENCE_COUNT];
 
 /* ---- The tree ---------------------------------------------------------------------------------- */
 
@@ -117,8 +119,6 @@ const char *tx_topo_p2p_legend(tx_topo_p2p value);
 
 typedef enum tx_topo_node_kind { TX_TOPO_NODE_MAP(TX_TOPO_ID_PLAIN) TX_TOPO_NODE_COUNT } tx_topo_node_kind;
 
-const char *tx_topo_node_name(tx_topo_node_kind value);
-
 /* The PCIe link above a node; 0 is unknown. */
 typedef struct tx_topo_pcie {
     double speed, speed_max;  /* of one lane */
@@ -133,7 +133,8 @@ typedef struct tx_topo_node {
     int32_t parent;   /* a lower index; -1 for the root, which is node 0 */
     const char *name; /* "Package 0", "L3 2", "PLX PEX 8747", as far as known */
     const char *bus;  /* "0000:3b:00.0" of a BRIDGE or FUNCTION; "0000:[3a-44]" of a HOST_BRIDGE */
-    int32_t vendor_id, device_id, pci_class; /* PCI's numbers, the class with its subclass (0x0302); 0 unknown */
+    int32_t vendor_id, device_id, pci_class; /* PCI's numbers, the class with its subclass (0x0302); 0 unknown. Of a
+                                                PACKAGE its maker's */
     tx_topo_pcie link;                       /* of a BRIDGE or FUNCTION */
     int32_t iommu_group;                     /* -1 unknown */
     const char *cpus, *nodes;                /* sets of a MACHINE, PACKAGE or GROUP */
@@ -235,9 +236,8 @@ typedef struct tx_topo_copy {
     const char *failure; /* why it could not be measured */
 } tx_topo_copy;
 
-const char *tx_topo_copy_name(tx_topo_copy_kind value);
-const char *tx_topo_method_name(tx_topo_method value);
-const char *tx_topo_method_text(tx_topo_method value);
+extern const char *const tx_topo_copy_names[TX_TOPO_COPY_COUNT], *const tx_topo_method_names[TX_TOPO_METHOD_COUNT],
+                                                                     *const tx_topo_method_texts[TX_TOPO_METHOD_COUNT];
 
 /* A footnote: one sentence. */
 typedef struct tx_topo_note {
@@ -250,15 +250,15 @@ typedef struct tx_topo_note {
 
 typedef enum tx_topo_origin { TX_TOPO_ORIGIN_MAP(TX_TOPO_ID_ORIGIN) TX_TOPO_ORIGIN_COUNT } tx_topo_origin;
 
-const char *tx_topo_origin_name(tx_topo_origin value);
-const char *tx_topo_device_name(tx_topo_device_kind value);
+extern const char *const tx_topo_origin_names[TX_TOPO_ORIGIN_COUNT], *const tx_topo_device_names[TX_TOPO_DEVICE_COUNT],
+                                                                         *const tx_topo_node_names[TX_TOPO_NODE_COUNT];
 
 typedef struct tx_topology {
     tx_topo_origin origin;
     const char *file; /* that was read; "" for this machine */
     const char *host; /* name of the machine, as far as known */
-    /* Devices: GPUs, then NICs, then CPU devices, each kind in the order of bus ids; a pasted matrix keeps its order.
-     */
+    /* GPUs, then NICs, then CPU devices, in the order of bus ids, but NICs of their names as nvidia-smi; a pasted
+     * matrix keeps its order. */
     tx_topo_device *devices;
     int32_t device_count, gpus, nics, cpu_devices;
     tx_topo_pair *pairs; /* [a * device_count + b] */
@@ -315,6 +315,9 @@ const char *tx_topo_cell(const tx_topology *topology, int32_t a, int32_t b, bool
 /* Whether any pair has that class, or that link. */
 bool tx_topo_has_class(const tx_topology *topology, tx_topo_class value);
 bool tx_topo_has_link(const tx_topology *topology, tx_topo_link_kind value);
+/* How many cores, and packages of them, the topology tells. */
+int32_t tx_topo_cores(const tx_topology *topology);
+int32_t tx_topo_packages(const tx_topology *topology);
 /* The device of a label ("GPU0", "nic1"), bus id ("3b:00.0"), OpenCL index ("0:1") or system name ("mlx5_0"); -1 none.
  */
 int32_t tx_topo_find(const tx_topology *topology, const char *name);
@@ -325,6 +328,8 @@ tx_status tx_topo_path(const tx_topology *topology, int32_t a, int32_t b, int32_
 double tx_topo_pcie_rate(const tx_topo_pcie *link, bool max);
 /* The numbers of a set, ascending. Allocated; the caller frees it. FORMAT for text that is no set. */
 tx_status tx_topo_set_parse(const char *set, int32_t **numbers, int32_t *count);
+/* Whether two sets have a number in common. */
+bool tx_topo_sets_meet(const char *a, const char *b);
 /* The set of ascending numbers, "0-7,9". Allocated; NULL when out of memory. */
 char *tx_topo_set_text(const int32_t *numbers, int32_t count);
 

@@ -3,7 +3,6 @@
 #include "models/files/checkpoint_files.h"
 
 #include "api/base/file.h"
-#include "models/files/folder.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -28,9 +27,10 @@ static const char *const kind_text[] = {
 #undef X
 };
 
-void tx_checkpoint_name(int64_t step, char name[TX_CHECKPOINT_NAME])
+char *tx_checkpoint_name(int64_t step, char name[TX_CHECKPOINT_NAME])
 {
     snprintf(name, TX_CHECKPOINT_NAME, TX_CHECKPOINT_PREFIX "%" PRId64, step);
+    return name;
 }
 
 static void temporary_of(int64_t step, int kind, long pid, char name[TX_CHECKPOINT_NAME])
@@ -86,29 +86,25 @@ int64_t tx_checkpoint_step(const char *folder)
 /* The caller flushes the folder. */
 static tx_status rename_in(const char *folder, const char *from, const char *to)
 {
-    char old[TX_PATH_ROOM], new[TX_PATH_ROOM];
-    return rename(tx_path_in(old, folder, from), tx_path_in(new, folder, to)) == 0 ? TX_OK
-                                                                                   : tx_file_fail(old, "rename");
+    const char *old = TX_PATH(folder, from);
+    return rename(old, TX_PATH(folder, to)) == 0 ? TX_OK : tx_file_fail(old, "rename");
 }
 
 tx_status tx_checkpoint_remove(const char *folder, const char *name, int64_t step)
 {
     char going[TX_CHECKPOINT_NAME];
     tx_checkpoint_temporary(step, TX_CHECKPOINT_GOING, going);
-    tx_status status = tx_folder_remove(folder, going); /* of a removal that failed before */
-    if (!status)
-        status = rename_in(folder, name, going);
-    if (!status)
-        status = tx_folder_flush(folder);
-    return status ? status : tx_folder_remove(folder, going);
+    TX_TRY(tx_folder_remove(folder, going)); /* of a removal that failed before */
+    TX_TRY(rename_in(folder, name, going));
+    TX_TRY(tx_folder_flush(folder));
+    return tx_folder_remove(folder, going);
 }
 
 /* Whether folder/name is a checkpoint that verifies. Fails where that cannot be told: what cannot be read just now, or
  * only by another version of TX, is not damaged. */
 static tx_status judge(const char *folder, const char *name, int64_t step, bool *whole)
 {
-    char path[TX_PATH_ROOM];
-    const tx_status status = tx_manifest_check(tx_path_in(path, folder, name), step, NULL);
+    const tx_status status = tx_manifest_check(TX_PATH(folder, name), step, NULL);
     *whole = status == TX_OK;
     return status == TX_FORMAT ? TX_OK : status;
 }
@@ -116,8 +112,8 @@ static tx_status judge(const char *folder, const char *name, int64_t step, bool 
 static tx_status look_for(const char *folder, const char *name, bool *there)
 {
     struct stat info;
-    char path[TX_PATH_ROOM];
-    *there = lstat(tx_path_in(path, folder, name), &info) == 0;
+    const char *path = TX_PATH(folder, name);
+    *there = lstat(path, &info) == 0;
     return *there || errno == ENOENT ? TX_OK : tx_file_fail(path, "look at it");
 }
 
@@ -126,20 +122,17 @@ tx_status tx_checkpoint_recover(const char *folder, const char *aside, int64_t s
     char name[TX_CHECKPOINT_NAME];
     tx_checkpoint_name(step, name);
     bool there = false, whole = false, old_whole = false;
-    tx_status status = look_for(folder, name, &there);
-    if (!status && there)
-        status = judge(folder, name, step, &whole);
-    if (!status && there && !whole)
-        status = judge(folder, aside, step, &old_whole);
-    if (status)
-        return status;
+    TX_TRY(look_for(folder, name, &there));
+    if (there)
+        TX_TRY(judge(folder, name, step, &whole));
+    if (there && !whole)
+        TX_TRY(judge(folder, aside, step, &old_whole));
     if (there && !old_whole)
         return tx_checkpoint_remove(folder, aside, step);
     if (there) /* the disk did not keep it, but the one before it */
-        status = tx_checkpoint_remove(folder, name, step);
-    if (!status)
-        status = rename_in(folder, aside, name);
-    return status ? status : tx_folder_flush(folder);
+        TX_TRY(tx_checkpoint_remove(folder, name, step));
+    TX_TRY(rename_in(folder, aside, name));
+    return tx_folder_flush(folder);
 }
 
 /* ---- Beginning ----------------------------------------------------------------------------------- */
@@ -153,13 +146,12 @@ static void checkpoint_free(tx_checkpoint *checkpoint)
 
 static tx_status make_folder(const tx_checkpoint *checkpoint)
 {
-    tx_status status = tx_folder_create(checkpoint->output_dir);
+    TX_TRY(tx_folder_create(checkpoint->output_dir));
     /* What lies there is of this process, which failed before to remove it, or of one that is gone. */
-    if (!status)
-        status = tx_folder_remove(checkpoint->output_dir, checkpoint->making);
-    if (!status && mkdir(checkpoint->folder, 0777) != 0)
-        status = tx_file_fail(checkpoint->folder, "make the folder");
-    return status;
+    TX_TRY(tx_folder_remove(checkpoint->output_dir, checkpoint->making));
+    if (mkdir(checkpoint->folder, 0777) != 0)
+        return tx_file_fail(checkpoint->folder, "make the folder");
+    return TX_OK;
 }
 
 tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoint **checkpoint)
@@ -227,8 +219,7 @@ static tx_status take_name(const tx_checkpoint *checkpoint, const char *name, co
         return status;
     status = rename_in(output_dir, checkpoint->making, name);
     bool named = status == TX_OK;
-    if (!status)
-        status = tx_folder_flush(output_dir);
+    TX_THEN(status, tx_folder_flush(output_dir));
     if (status) {
         /* Back to what was. A disk that refuses this too leaves it to the next start. */
         char message[MESSAGE];
@@ -255,12 +246,10 @@ tx_status tx_checkpoint_commit(tx_checkpoint *checkpoint)
      * against memory where they are written, the optimizer's states against the digest of what was written, and the
      * manifest has what this reading gave. Whoever goes on from it verifies all of it again. */
     tx_status status = tx_manifest_write(checkpoint->folder, checkpoint->step, checkpoint->expected);
-    if (!status)
-        status = look_for(checkpoint->output_dir, aside, &left);
+    TX_THEN(status, look_for(checkpoint->output_dir, aside, &left));
     if (!status && left) /* an earlier commit could not undo what it had begun */
         status = tx_checkpoint_recover(checkpoint->output_dir, aside, checkpoint->step);
-    if (!status)
-        status = take_name(checkpoint, name, aside);
+    TX_THEN(status, take_name(checkpoint, name, aside));
     if (status) {
         tx_checkpoint_discard(checkpoint);
         return status;

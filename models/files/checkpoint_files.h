@@ -6,6 +6,7 @@
 
 #include "api/base/json.h"
 #include "models/files/checkpoint.h"
+#include "models/files/folder.h"
 
 /* Room for the name of a checkpoint's folder, temporary or not. */
 #define TX_CHECKPOINT_NAME 96
@@ -26,7 +27,10 @@ typedef enum tx_checkpoint_kind {
         TX_CHECKPOINT_KINDS
 } tx_checkpoint_kind;
 
-void tx_checkpoint_name(int64_t step, char name[TX_CHECKPOINT_NAME]);
+/* Returns `name`. */
+char *tx_checkpoint_name(int64_t step, char name[TX_CHECKPOINT_NAME]);
+/* The path of a checkpoint, in memory that lasts as long as the block in which it is asked for. */
+#define TX_CHECKPOINT_PATH(folder, step) TX_PATH(folder, tx_checkpoint_name(step, (char[TX_CHECKPOINT_NAME]){0}))
 void tx_checkpoint_temporary(int64_t step, tx_checkpoint_kind kind, char name[TX_CHECKPOINT_NAME]);
 /* Whether a name is a temporary one, of any process. */
 bool tx_checkpoint_is_temporary(const char *name, int64_t *step, tx_checkpoint_kind *kind);

@@ -3,10 +3,8 @@
 #include "models/files/checkpoint_files.h"
 
 #include "api/base/file.h"
-#include "models/files/folder.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,9 +24,8 @@ static int newest_first(const void *a, const void *b)
 static tx_status list_steps(const char *output_dir, tx_checkpoint_steps *steps)
 {
     tx_names names;
-    tx_status status = tx_folder_list(output_dir, &names);
-    if (status)
-        return status;
+    TX_TRY(tx_folder_list(output_dir, &names));
+    tx_status status = TX_OK;
     *steps = (tx_checkpoint_steps){malloc((names.count + 1) * sizeof *steps->step), 0};
     if (!steps->step)
         status = tx_fail(TX_MEMORY, "%s: no memory for its list of checkpoints", output_dir);
@@ -41,22 +38,6 @@ static tx_status list_steps(const char *output_dir, tx_checkpoint_steps *steps)
         qsort(steps->step, steps->count, sizeof *steps->step, newest_first);
     tx_names_free(&names);
     return status;
-}
-
-static const char *path_of(char path[TX_PATH_ROOM], const char *output_dir, int64_t step)
-{
-    char name[TX_CHECKPOINT_NAME];
-    tx_checkpoint_name(step, name);
-    return tx_path_in(path, output_dir, name);
-}
-
-static void tell(const tx_reporter *report, const char *what)
-{
-    char line[1200];
-    if (!report || !report->warn)
-        return;
-    snprintf(line, sizeof line, "%s%s", tx_error(), what);
-    report->warn(report->context, line);
 }
 
 /* ---- Reading ------------------------------------------------------------------------------------- */
@@ -83,8 +64,8 @@ static tx_status find_whole(const char *output_dir, const tx_checkpoint_steps *s
                             char **folder)
 {
     for (size_t i = 0; i < steps->count; i++) {
-        char path[TX_PATH_ROOM];
-        tx_status status = tx_checkpoint_verify(path_of(path, output_dir, steps->step[i]), report);
+        const char *path = TX_CHECKPOINT_PATH(output_dir, steps->step[i]);
+        tx_status status = tx_checkpoint_verify(path, report);
         if (status == TX_OK) {
             char *found = strdup(path);
             *folder = found ? found : *folder;
@@ -92,7 +73,7 @@ static tx_status find_whole(const char *output_dir, const tx_checkpoint_steps *s
         }
         if (!is_verdict(status))
             return tx_fail_in(status, "it cannot be told whether the newest checkpoint is whole");
-        tell(report, "; an older checkpoint is looked for");
+        tx_tell(report, "%.1400s; an older checkpoint is looked for", tx_error());
     }
     return tx_fail_in(TX_FORMAT, "%s: none of %zu checkpoints is whole; the oldest", output_dir, steps->count);
 }
@@ -100,13 +81,9 @@ static tx_status find_whole(const char *output_dir, const tx_checkpoint_steps *s
 tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report, char **folder)
 {
     tx_checkpoint_steps steps;
-    tx_status status = list_steps(output_dir, &steps);
-    if (status)
-        return status;
-    if (steps.count == 0)
-        status = tx_fail(TX_NOT_FOUND, "%s: there is no checkpoint", output_dir);
-    else
-        status = find_whole(output_dir, &steps, report, folder);
+    TX_TRY(list_steps(output_dir, &steps));
+    tx_status status = steps.count ? find_whole(output_dir, &steps, report, folder)
+                                   : tx_fail(TX_NOT_FOUND, "%s: there is no checkpoint", output_dir);
     free(steps.step);
     return status;
 }
@@ -114,9 +91,7 @@ tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report
 tx_status tx_checkpoint_latest(const char *output_dir, int64_t *step)
 {
     tx_checkpoint_steps steps;
-    tx_status status = list_steps(output_dir, &steps);
-    if (status)
-        return status;
+    TX_TRY(list_steps(output_dir, &steps));
     *step = steps.count ? steps.step[0] : -1;
     free(steps.step);
     return TX_OK;
@@ -125,9 +100,7 @@ tx_status tx_checkpoint_latest(const char *output_dir, int64_t *step)
 tx_status tx_checkpoint_count(const char *output_dir, int64_t *count)
 {
     tx_checkpoint_steps steps;
-    tx_status status = list_steps(output_dir, &steps);
-    if (status)
-        return status;
+    TX_TRY(list_steps(output_dir, &steps));
     *count = (int64_t)steps.count;
     free(steps.step);
     return TX_OK;
@@ -139,13 +112,13 @@ tx_status tx_checkpoint_count(const char *output_dir, int64_t *count)
 static tx_status check_ours(const char *folder)
 {
     struct stat info;
-    char manifest[TX_PATH_ROOM];
+    const char *manifest = TX_PATH(folder, TX_CHECKPOINT_MANIFEST);
     tx_status status = TX_OK;
     if (lstat(folder, &info) != 0)
         status = tx_file_fail(folder, "look at it");
     else if (!S_ISDIR(info.st_mode))
         status = TX_NOT_FOUND;
-    else if (stat(tx_path_in(manifest, folder, TX_CHECKPOINT_MANIFEST), &info) != 0)
+    else if (stat(manifest, &info) != 0)
         status = tx_file_fail(manifest, "look at it");
     if (status == TX_NOT_FOUND)
         status = tx_fail(TX_FORMAT, "%s: no folder with a %s", folder, TX_CHECKPOINT_MANIFEST);
@@ -155,13 +128,11 @@ static tx_status check_ours(const char *folder)
 /* Whether a checkpoint is gone; what stands in the way is told. */
 static bool prune_one(const char *output_dir, int64_t step, const tx_reporter *report)
 {
-    char name[TX_CHECKPOINT_NAME], path[TX_PATH_ROOM];
-    tx_checkpoint_name(step, name);
-    tx_status status = check_ours(tx_path_in(path, output_dir, name));
-    if (!status)
-        status = tx_checkpoint_remove(output_dir, name, step);
+    char name[TX_CHECKPOINT_NAME];
+    tx_status status = check_ours(TX_CHECKPOINT_PATH(output_dir, step));
+    TX_THEN(status, tx_checkpoint_remove(output_dir, tx_checkpoint_name(step, name), step));
     if (status)
-        tell(report, "; this old checkpoint is not removed");
+        tx_tell(report, "%.1400s; this old checkpoint is not removed", tx_error());
     return status == TX_OK;
 }
 
@@ -172,10 +143,8 @@ static tx_status prune_to(const char *output_dir, const tx_checkpoint_steps *ste
     size_t left = steps->count;
     for (size_t i = steps->count; i > 0 && left > keep && steps->step[i - 1] < whole; i--) {
         bool spared = false;
-        char path[TX_PATH_ROOM];
-        tx_status status = best ? tx_folder_same(path_of(path, output_dir, steps->step[i - 1]), best, &spared) : TX_OK;
-        if (status)
-            return status;
+        if (best)
+            TX_TRY(tx_folder_same(TX_CHECKPOINT_PATH(output_dir, steps->step[i - 1]), best, &spared));
         if (!spared && prune_one(output_dir, steps->step[i - 1], report))
             left--;
     }
@@ -190,10 +159,8 @@ tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, int64_t whol
         return tx_fail(TX_INVALID, "%s: %" PRId64 " checkpoints to keep", output_dir, keep);
     if (keep == 0)
         return TX_OK;
-    tx_status status = list_steps(output_dir, &steps);
-    if (status)
-        return status;
-    status = prune_to(output_dir, &steps, (size_t)keep, whole, best, report);
+    TX_TRY(list_steps(output_dir, &steps));
+    tx_status status = prune_to(output_dir, &steps, (size_t)keep, whole, best, report);
     free(steps.step);
     return status;
 }
@@ -201,9 +168,7 @@ tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, int64_t whol
 tx_status tx_checkpoint_clear(const char *output_dir, const tx_reporter *report)
 {
     tx_checkpoint_steps steps;
-    tx_status status = list_steps(output_dir, &steps);
-    if (status)
-        return status;
+    TX_TRY(list_steps(output_dir, &steps));
     for (size_t i = 0; i < steps.count; i++)
         prune_one(output_dir, steps.step[i], report);
     free(steps.step);

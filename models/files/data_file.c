@@ -45,10 +45,9 @@ tx_status tx_data_file_digest(const tx_data_file *file, int64_t at, int64_t end,
     for (int64_t bytes; at < end && !status; at += bytes) {
         bytes = end - at < PIECE ? end - at : PIECE;
         status = tx_data_file_read(file, at, piece, (size_t)bytes);
-        if (!status)
-            status = tx_digest_add(digest, piece, (size_t)bytes);
+        TX_THEN(status, tx_digest_add(digest, piece, (size_t)bytes));
         tx_report_progress(report, file->path, at, file->size);
     }
     free(piece);
-    return status;
+    return tx_digest_fail(digest, status);
 }

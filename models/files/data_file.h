@@ -22,7 +22,7 @@ void tx_data_file_close(tx_data_file *file);
 /* Reads `bytes` bytes from byte `at` on, all of which the file had when it was opened; TX_IO where it has them no more.
  */
 tx_status tx_data_file_read(const tx_data_file *file, int64_t at, void *data, size_t bytes);
-/* Adds the bytes from `at` up to `end` to a digest, and reports how far it is. */
+/* Adds the bytes from `at` up to `end` to a digest, and reports how far it is. A failure lasts in the digest. */
 tx_status tx_data_file_digest(const tx_data_file *file, int64_t at, int64_t end, tx_digest *digest,
                               const tx_reporter *report);
 

@@ -32,6 +32,11 @@ tx_status tx_digest_add(tx_digest *digest, const void *data, size_t size)
     return digest->status;
 }
 
+tx_status tx_digest_fail(tx_digest *digest, tx_status status)
+{
+    return digest->status = digest->status ? digest->status : status;
+}
+
 tx_status tx_digest_finish(tx_digest *digest, char text[TX_DIGEST_TEXT])
 {
     static const char hexadecimal[] = "0123456789abcdef";
@@ -61,9 +66,7 @@ void tx_digest_free(tx_digest *digest)
 tx_status tx_digest_data(const void *data, size_t size, char text[TX_DIGEST_TEXT])
 {
     tx_digest *digest = NULL;
-    tx_status status = tx_digest_create(&digest);
-    if (status)
-        return status;
+    TX_TRY(tx_digest_create(&digest));
     tx_digest_add(digest, data, size);
     return tx_digest_finish(digest, text);
 }

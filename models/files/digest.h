@@ -13,8 +13,9 @@
 typedef struct tx_digest tx_digest;
 
 tx_status tx_digest_create(tx_digest **digest);
-/* A failure lasts: tx_digest_finish tells it as well. */
+/* A failure lasts, also one of reading what is to be added: tx_digest_finish tells it. */
 tx_status tx_digest_add(tx_digest *digest, const void *data, size_t size);
+tx_status tx_digest_fail(tx_digest *digest, tx_status status);
 /* Writes the 64 hexadecimal digits and a NUL; frees the digest whatever the outcome. */
 tx_status tx_digest_finish(tx_digest *digest, char text[TX_DIGEST_TEXT]);
 void tx_digest_free(tx_digest *digest);

@@ -38,9 +38,7 @@ static int by_bytes(const void *a, const void *b)
 
 static tx_status add_name(tx_names *names, size_t *room, const char *name)
 {
-    tx_status status = tx_array_reserve(&names->name, room, names->count + 1, sizeof *names->name, "names in a folder");
-    if (status)
-        return status;
+    TX_TRY(tx_array_reserve(&names->name, room, names->count + 1, sizeof *names->name, "names in a folder"));
     names->name[names->count] = strdup(name);
     return names->name[names->count++] ? TX_OK : tx_fail(TX_MEMORY, "no memory for the names in a folder");
 }
@@ -102,12 +100,10 @@ tx_status tx_folder_same(const char *a, const char *b, bool *same)
 {
     struct stat first, second;
     bool has_first, has_second;
-    tx_status status = look_at(a, &first, &has_first);
-    if (!status)
-        status = look_at(b, &second, &has_second);
-    if (!status)
-        *same = has_first && has_second && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
-    return status;
+    TX_TRY(look_at(a, &first, &has_first));
+    TX_TRY(look_at(b, &second, &has_second));
+    *same = has_first && has_second && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+    return TX_OK;
 }
 
 /* ---- Removing ------------------------------------------------------------------------------------ */
@@ -123,14 +119,12 @@ static tx_status remove_at(removal *r, int parent, const char *name);
 /* Removes what is in the folder that `list` reads. */
 static tx_status empty(removal *r, DIR *list)
 {
-    tx_status status = TX_OK;
-    for (struct dirent *e = next_entry(list); !status; e = next_entry(list)) {
+    for (struct dirent *e = next_entry(list);; e = next_entry(list)) {
         if (!e)
             return errno ? tx_file_fail(r->path, "list it to remove it") : TX_OK;
         if (!is_dots(e->d_name))
-            status = remove_at(r, dirfd(list), e->d_name);
+            TX_TRY(remove_at(r, dirfd(list), e->d_name));
     }
-    return status;
 }
 
 static tx_status remove_folder_at(removal *r, int parent, const char *name)
@@ -175,5 +169,5 @@ tx_status tx_folder_remove(const char *parent, const char *name)
     removal r = {.path = name};
     tx_status status = remove_at(&r, descriptor, name);
     close(descriptor);
-    return status ? tx_fail_in(status, "%s", parent) : TX_OK;
+    return tx_fail_in(status, "%s", parent);
 }

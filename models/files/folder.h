@@ -14,6 +14,8 @@
 /* Writes "folder/name"; returns `path`. One that is too long is cut to a length that every call of the system refuses.
  */
 char *tx_path_in(char path[TX_PATH_ROOM], const char *folder, const char *name);
+/* The same, in memory that lasts as long as the block in which it is asked for. */
+#define TX_PATH(folder, name) tx_path_in((char[TX_PATH_ROOM]){0}, folder, name)
 
 typedef struct tx_names {
     char **name;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Names to folders: paths, $TX_HOME, Hugging Face's cache. */
+ * Names to folders: paths, $TX_HOME, Hugging Face's cache; and the files of a dataset's folder by their names. */
 #include "models/files/hub.h"
 
 #include "api/base/file.h"
@@ -220,9 +220,7 @@ static tx_status look_in_cache(search *s, const char *name, char **folder)
     put(repository, "%s/%s--%.*s%s%s", s->hub, s->dataset ? "datasets" : "models", slash ? (int)(slash - name) : 0,
         name, slash ? "--" : "", slash ? slash + 1 : name);
     looked_in(s, repository);
-    tx_status status = tx_file_exists(repository) ? find_revision(s, repository, revision) : TX_NOT_FOUND;
-    if (status)
-        return status;
+    TX_TRY(tx_file_exists(repository) ? find_revision(s, repository, revision) : TX_NOT_FOUND);
     put(place, "%s/snapshots/%s%s%s", repository, revision, s->config ? "/" : "", s->config ? s->config : "");
     return consider(s, place, folder);
 }
@@ -271,11 +269,9 @@ static tx_status find(search *s, char **folder)
     if (!is_hub_name(s->name))
         return tx_fail(TX_NOT_FOUND, "%s: no such %s, and no name of a %s on the hub (NAME or OWNER/NAME)", s->name,
                        s->dataset ? "folder" : "file or folder", s->dataset ? "dataset" : "model");
-    tx_status status = find_home(s->home);
-    if (status)
-        return status;
+    TX_TRY(find_home(s->home));
     find_hub(s->hub);
-    status = look(s, folder);
+    tx_status status = look(s, folder);
     if (status == TX_NOT_FOUND)
         status = s->dataset ? fail_dataset(s) : fail_model(s);
     return status;
@@ -305,5 +301,65 @@ tx_status tx_hub_dataset(const char *name, const char *config, char **folder)
                        "%s: no folder with a file train, validation or test that TX reads (.txt, .raw, "
                        ".tokens, .jsonl, .bin)",
                        path);
+    return status;
+}
+
+/* ---- Splits ---------------------------------------------------------------------------------------------- */
+
+static const char *const endings[] = {".txt", ".raw", ".tokens", ".jsonl", ".bin"};
+
+/* What the splits are called; the first is the name in messages. */
+static const char *const stems[][3] = {
+    [TX_SPLIT_TRAIN] = {"train"},
+    [TX_SPLIT_VALIDATION] = {"validation", "valid", "val"},
+    [TX_SPLIT_TEST] = {"test"},
+};
+
+/* Whether `name` is a stem of the split with an ending, alone or behind a prefix. */
+static bool is_split(const char *name, tx_split split)
+{
+    size_t length = strlen(name), ending = 0;
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        size_t size = strlen(endings[i]);
+        if (length > size && strcmp(name + length - size, endings[i]) == 0)
+            ending = size;
+    }
+    if (!ending)
+        return false;
+    length -= ending;
+    for (size_t i = 0; i < 3 && stems[split][i]; i++) {
+        size_t size = strlen(stems[split][i]);
+        if (length >= size && strncmp(name + length - size, stems[split][i], size) == 0 &&
+            (length == size || strchr("._-", name[length - size - 1])))
+            return true;
+    }
+    return false;
+}
+
+tx_status tx_hub_split(const char *folder, tx_split split, char **path)
+{
+    struct stat info;
+    tx_names names;
+    const char *found = NULL;
+    if (stat(folder, &info) == 0 && !S_ISDIR(info.st_mode))
+        return tx_fail(TX_IO, "%s: not a folder", folder);
+    TX_TRY(tx_folder_list(folder, &names));
+    tx_status status = TX_OK;
+    for (size_t i = 0; i < names.count && !status; i++) {
+        const char *name = names.name[i];
+        if (name[0] == '.' || !is_split(name, split) || stat(TX_PATH(folder, name), &info) != 0 ||
+            !S_ISREG(info.st_mode))
+            continue;
+        if (found)
+            status = tx_fail(TX_INVALID, "%s: both %s and %s could be the %s file; give one of them by its path",
+                             folder, found, name, stems[split][0]);
+        found = name;
+    }
+    if (!status && !found)
+        status =
+            tx_fail(TX_NOT_FOUND, "%s: no %s file (%s with the ending .txt, .raw, .tokens, .jsonl or .bin)", folder,
+                    stems[split][0], split == TX_SPLIT_VALIDATION ? "validation, valid or val" : stems[split][0]);
+    TX_THEN(status, copy(TX_PATH(folder, found), path));
+    tx_names_free(&names);
     return status;
 }

@@ -5,7 +5,6 @@
 #include "api/base/file.h"
 #include "api/base/json.h"
 #include "models/files/data_file.h"
-#include "models/files/folder.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -29,25 +28,19 @@ static tx_status open_file(char *path, tx_data_file *file)
 static tx_status digest_file(const tx_data_file *file, const tx_reporter *report, char text[TX_DIGEST_TEXT])
 {
     tx_digest *digest;
-    tx_status status = tx_digest_create(&digest);
-    if (status)
-        return status;
-    status = tx_data_file_digest(file, 0, file->size, digest, report);
-    if (!status)
-        return tx_digest_finish(digest, text);
-    tx_digest_free(digest);
-    return status;
+    TX_TRY(tx_digest_create(&digest));
+    tx_data_file_digest(file, 0, file->size, digest, report);
+    return tx_digest_finish(digest, text);
 }
 
 /* Flushes a file and tells what the disk then holds. */
 static tx_status flush_and_digest(char *path, char digest[TX_DIGEST_TEXT], int64_t *size)
 {
     tx_data_file file;
-    tx_status status = open_file(path, &file);
-    if (status)
-        return status;
+    TX_TRY(open_file(path, &file));
     *size = file.size;
-    status = fsync(file.descriptor) != 0 ? tx_file_fail(path, "flush to disk") : digest_file(&file, NULL, digest);
+    tx_status status =
+        fsync(file.descriptor) != 0 ? tx_file_fail(path, "flush to disk") : digest_file(&file, NULL, digest);
     /* Later readings come from the disk and not from memory, where the system can do so. */
     if (!status)
         (void)posix_fadvise(file.descriptor, 0, 0, POSIX_FADV_DONTNEED);
@@ -63,53 +56,32 @@ static tx_status fail_other(const char *path)
     return tx_fail(TX_IO, "%s: is not what was written: the disk is faulty", path);
 }
 
-/* {"size": ..., "sha256": ...} of folder/name. */
-static tx_status describe(const char *folder, const char *name, const tx_json *expected, tx_json **entry)
+/* Adds "name": {"size": ..., "sha256": ...} of folder/name. */
+static tx_status describe(const char *folder, const char *name, const tx_json *expected, tx_json *files)
 {
-    char digest[TX_DIGEST_TEXT];
-    const char *written;
+    char digest[TX_DIGEST_TEXT], *path = TX_PATH(folder, name);
+    const char *written = digest;
     int64_t size = 0;
-    char path[TX_PATH_ROOM];
-    tx_status status = flush_and_digest(tx_path_in(path, folder, name), digest, &size);
-    if (!status && tx_json_has(expected, name)) {
-        status = tx_json_get_string(expected, name, &written);
-        if (!status && strcmp(written, digest) != 0)
-            status = fail_other(path);
-    }
-    if (status)
-        return status;
-    tx_json *made = tx_json_object();
-    status = tx_json_set_int(made, "size", size);
-    if (!status)
-        status = tx_json_set_string(made, "sha256", digest);
-    if (status) {
-        tx_json_free(made);
-        return status;
-    }
-    *entry = made;
-    return TX_OK;
+    if (strcmp(name, TX_CHECKPOINT_MANIFEST) == 0)
+        return tx_fail(TX_INVALID, "%s: %s is not the caller's to write", folder, name);
+    TX_TRY(flush_and_digest(path, digest, &size));
+    if (tx_json_has(expected, name))
+        TX_TRY(tx_json_get_string(expected, name, &written));
+    if (strcmp(written, digest) != 0)
+        return fail_other(path);
+    tx_json *entry = tx_json_object(); /* the files' before it is filled: nothing is left to free */
+    TX_TRY(tx_fail_in(tx_json_set(files, name, entry), "%s", folder));
+    TX_TRY(tx_json_set_int(entry, "size", size));
+    return tx_json_set_string(entry, "sha256", digest);
 }
 
 static tx_status describe_all(const char *folder, const tx_json *expected, tx_json *files)
 {
     tx_names names;
-    tx_status status = tx_folder_list(folder, &names);
-    if (status)
-        return status;
-    if (names.count == 0)
-        status = tx_fail(TX_INVALID, "%s: a checkpoint without files", folder);
-    for (size_t i = 0; i < names.count && !status; i++) {
-        tx_json *entry = NULL;
-        if (strcmp(names.name[i], TX_CHECKPOINT_MANIFEST) == 0)
-            status = tx_fail(TX_INVALID, "%s: %s is not the caller's to write", folder, TX_CHECKPOINT_MANIFEST);
-        else
-            status = describe(folder, names.name[i], expected, &entry);
-        if (!status) {
-            status = tx_json_set(files, names.name[i], entry);
-            if (status)
-                status = tx_fail_in(status, "%s", folder);
-        }
-    }
+    TX_TRY(tx_folder_list(folder, &names));
+    tx_status status = names.count ? TX_OK : tx_fail(TX_INVALID, "%s: a checkpoint without files", folder);
+    for (size_t i = 0; i < names.count && !status; i++)
+        status = describe(folder, names.name[i], expected, files);
     tx_names_free(&names);
     return status;
 }
@@ -119,8 +91,7 @@ static tx_status write_and_read(const char *path, const tx_json *manifest)
     char *text = tx_json_text(manifest, TX_JSON_PRETTY), *read = NULL;
     size_t size = 0;
     tx_status status = text ? tx_json_write(path, manifest, TX_JSON_PRETTY) : TX_MEMORY;
-    if (!status)
-        status = tx_file_read(path, TX_CHECKPOINT_MANIFEST_LIMIT, &read, &size);
+    TX_THEN(status, tx_file_read(path, TX_CHECKPOINT_MANIFEST_LIMIT, &read, &size));
     if (!status && (size != strlen(text) + 1 || memcmp(read, text, size - 1) != 0))
         status = fail_other(path);
     free(read);
@@ -130,20 +101,14 @@ static tx_status write_and_read(const char *path, const tx_json *manifest)
 
 tx_status tx_manifest_write(const char *folder, int64_t step, const tx_json *expected)
 {
-    tx_json *manifest = tx_json_object(), *files = tx_json_object();
-    char path[TX_PATH_ROOM];
+    tx_json *manifest = tx_json_object();
     tx_status status = tx_json_set_int(manifest, "format", FORMAT);
-    if (!status)
-        status = tx_json_set_int(manifest, "step", step);
-    if (!status)
-        status = describe_all(folder, expected, files);
-    if (!status)
-        status = tx_json_set(manifest, "files", files);
-    else
-        tx_json_free(files);
+    TX_THEN(status, tx_json_set_int(manifest, "step", step));
+    tx_json *files = status ? NULL : tx_json_object();
+    TX_THEN(status, tx_json_set(manifest, "files", files));
+    TX_THEN(status, describe_all(folder, expected, files));
     /* This also flushes the names of all files: it is the last one. */
-    if (!status)
-        status = write_and_read(tx_path_in(path, folder, TX_CHECKPOINT_MANIFEST), manifest);
+    TX_THEN(status, write_and_read(TX_PATH(folder, TX_CHECKPOINT_MANIFEST), manifest));
     tx_json_free(manifest);
     return status;
 }
@@ -187,24 +152,21 @@ static tx_status check_entry(const char *folder, const char *name, const tx_json
         return tx_fail(TX_FORMAT, "%s/%s: names \"%.80s\", which is no file of this folder", folder,
                        TX_CHECKPOINT_MANIFEST, name);
     tx_status status = tx_json_get_int(entry, "size", 0, INT64_MAX, &size);
-    if (!status)
-        status = tx_json_get_string(entry, "sha256", &digest);
+    TX_THEN(status, tx_json_get_string(entry, "sha256", &digest));
     if (!status && strlen(digest) != TX_DIGEST_TEXT - 1)
         status = tx_fail(TX_FORMAT, "sha256: not %d digits", TX_DIGEST_TEXT - 1);
     if (status)
         return tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s/%s: file %.80s", folder,
                           TX_CHECKPOINT_MANIFEST, name);
-    char path[TX_PATH_ROOM];
-    return check_file(tx_path_in(path, folder, name), size, digest, report);
+    return check_file(TX_PATH(folder, name), size, digest, report);
 }
 
 /* Nothing lies in the folder that the manifest does not name: it could change what is loaded. */
 static tx_status check_names(const char *folder, const tx_json *files)
 {
     tx_names names;
-    tx_status status = tx_folder_list(folder, &names);
-    if (status)
-        return status;
+    TX_TRY(tx_folder_list(folder, &names));
+    tx_status status = TX_OK;
     for (size_t i = 0; i < names.count && !status; i++)
         if (strcmp(names.name[i], TX_CHECKPOINT_MANIFEST) != 0 && !tx_json_has(files, names.name[i]))
             status = tx_fail(TX_FORMAT, "%s/%s: was not saved with this checkpoint (%s does not name it)", folder,
@@ -220,12 +182,10 @@ static tx_status check_manifest(const char *folder, int64_t step, const tx_json 
     tx_status status = tx_json_get_int(manifest, "format", INT64_MIN, INT64_MAX, &format);
     if (!status && format != FORMAT)
         status = tx_fail(TX_UNSUPPORTED, "format %" PRId64 ", this version of TX knows format %d", format, FORMAT);
-    if (!status)
-        status = tx_json_get_int(manifest, "step", 0, INT64_MAX, &named);
+    TX_THEN(status, tx_json_get_int(manifest, "step", 0, INT64_MAX, &named));
     if (!status && step >= 0 && named != step)
         status = tx_fail(TX_FORMAT, "is of step %" PRId64, named);
-    if (!status)
-        status = tx_json_get(manifest, "files", TX_JSON_OBJECT, &files);
+    TX_THEN(status, tx_json_get(manifest, "files", TX_JSON_OBJECT, &files));
     if (!status && tx_json_size(files) == 0)
         status = tx_fail(TX_FORMAT, "names no files");
     if (status)
@@ -240,16 +200,14 @@ static tx_status check_once(const char *folder, int64_t step, const tx_reporter 
 {
     tx_json *manifest = NULL;
     tx_data_file file;
-    char path[TX_PATH_ROOM];
-    tx_status status = open_file(tx_path_in(path, folder, TX_CHECKPOINT_MANIFEST), &file);
+    char *path = TX_PATH(folder, TX_CHECKPOINT_MANIFEST);
+    tx_status status = open_file(path, &file);
     if (!status)
         close(file.descriptor);
-    if (!status)
-        status = tx_json_read(path, TX_CHECKPOINT_MANIFEST_LIMIT, &manifest);
+    TX_THEN(status, tx_json_read(path, TX_CHECKPOINT_MANIFEST_LIMIT, &manifest));
     if (status == TX_NOT_FOUND)
         return tx_fail(TX_FORMAT, "%s: not a whole checkpoint: it has no %s", folder, TX_CHECKPOINT_MANIFEST);
-    if (!status)
-        status = check_manifest(folder, step, manifest, report);
+    TX_THEN(status, check_manifest(folder, step, manifest, report));
     tx_json_free(manifest);
     return status;
 }
@@ -265,14 +223,10 @@ tx_status tx_manifest_check(const char *folder, int64_t step, const tx_reporter 
 tx_status tx_checkpoint_saved_step(const char *folder, int64_t *step)
 {
     tx_json *manifest = NULL;
-    char path[TX_PATH_ROOM];
-    tx_status status =
-        tx_json_read(tx_path_in(path, folder, TX_CHECKPOINT_MANIFEST), TX_CHECKPOINT_MANIFEST_LIMIT, &manifest);
-    if (!status) {
-        status = tx_json_get_int(manifest, "step", 0, INT64_MAX, step);
-        if (status)
-            status = tx_fail_in(TX_FORMAT, "%s", path);
-    }
+    const char *path = TX_PATH(folder, TX_CHECKPOINT_MANIFEST);
+    tx_status status = tx_json_read(path, TX_CHECKPOINT_MANIFEST_LIMIT, &manifest);
+    if (!status && tx_json_get_int(manifest, "step", 0, INT64_MAX, step))
+        status = tx_fail_in(TX_FORMAT, "%s", path);
     tx_json_free(manifest);
     return status;
 }

@@ -43,11 +43,8 @@ static tx_status fill(states *s, size_t *bytes)
         const char *param, *state;
         const tx_param_spec *spec;
         bool never_negative;
-        tx_status status = tx_model_param(s->model, i / s->each, &param, &spec);
-        if (!status)
-            status = tx_model_optimizer_state(s->model, i % s->each, &state, &never_negative);
-        if (status)
-            return status;
+        TX_TRY(tx_model_param(s->model, i / s->each, &param, &spec));
+        TX_TRY(tx_model_optimizer_state(s->model, i % s->each, &state, &never_negative));
         if (spec->frozen)
             continue;
         char *name = s->names ? s->names + *bytes : NULL;
@@ -66,13 +63,11 @@ static tx_status list_states(tx_model *model, states *s)
     if (s->params == 0)
         return tx_fail(TX_INVALID, "the model has no parameters yet: build its graph first");
     size_t bytes = 0;
-    tx_status status = fill(s, &bytes);
-    if (status)
-        return status;
+    TX_TRY(fill(s, &bytes));
     s->tensor = calloc((size_t)s->params * (size_t)s->each + 1, sizeof *s->tensor);
     s->number = calloc((size_t)s->params * (size_t)s->each + 1, sizeof *s->number);
     s->names = malloc(bytes + 1);
-    status =
+    tx_status status =
         s->tensor && s->number && s->names ? fill(s, &bytes) : tx_fail(TX_MEMORY, "no memory for a list of tensors");
     if (status)
         states_free(s);
@@ -104,8 +99,9 @@ void tx_optimizer_saver_free(tx_optimizer_saver *saver)
 /* Begins the file, and its digest where that is wanted. */
 static tx_status open_file(const states *s, const char *path, tx_digest **digest, tx_st_writer **writer)
 {
-    tx_status status = digest ? tx_digest_create(digest) : TX_OK;
-    return status ? status : tx_st_create_digested(path, s->tensor, s->count, NULL, digest ? *digest : NULL, writer);
+    if (digest)
+        TX_TRY(tx_digest_create(digest));
+    return tx_st_create_digested(path, s->tensor, s->count, NULL, digest ? *digest : NULL, writer);
 }
 
 tx_status tx_optimizer_saver_write(const tx_optimizer_saver *saver, const char *path, char text[TX_DIGEST_TEXT])
@@ -133,10 +129,8 @@ tx_status tx_optimizer_saver_write(const tx_optimizer_saver *saver, const char *
 tx_status tx_optimizer_save(tx_model *model, const char *path)
 {
     tx_optimizer_saver *saver = NULL;
-    tx_status status = tx_optimizer_saver_create(model, &saver);
-    if (status)
-        return tx_fail_in(status, "%s", path);
-    status = tx_optimizer_saver_write(saver, path, NULL);
+    TX_TRY(tx_fail_in(tx_optimizer_saver_create(model, &saver), "%s", path));
+    tx_status status = tx_optimizer_saver_write(saver, path, NULL);
     tx_optimizer_saver_free(saver);
     return status;
 }
@@ -177,9 +171,7 @@ static tx_status check_values(const tx_st_file *file, const states *s, int32_t i
 {
     const char *name;
     bool never_negative;
-    tx_status status = tx_model_optimizer_state(s->model, s->number[i] % s->each, &name, &never_negative);
-    if (status)
-        return status;
+    TX_TRY(tx_model_optimizer_state(s->model, s->number[i] % s->each, &name, &never_negative));
     const float least = never_negative ? 0.0f : -INFINITY;
     for (int64_t k = 0; k < count; k++)
         if (!(isfinite(data[k]) && data[k] >= least))
@@ -192,35 +184,30 @@ static tx_status check_values(const tx_st_file *file, const states *s, int32_t i
 
 static tx_status copy_in(const tx_st_file *file, const states *s, const int32_t *source, float *buffer)
 {
-    tx_status status = TX_OK;
-    for (int32_t i = 0; i < s->count && !status; i++) {
+    for (int32_t i = 0; i < s->count; i++) {
         const int64_t count = tx_st_elements(&s->tensor[i]);
-        for (int64_t at = 0; at < count && !status; at += TX_WEIGHTS_CHUNK) {
+        for (int64_t at = 0; at < count; at += TX_WEIGHTS_CHUNK) {
             const int64_t now = count - at < TX_WEIGHTS_CHUNK ? count - at : TX_WEIGHTS_CHUNK;
-            status = tx_st_read_f32(file, source[i], at, now, buffer);
-            if (!status)
-                status = check_values(file, s, i, at, now, buffer);
-            if (!status)
-                status = tx_model_write_range(s->model, part_of(s, i), s->number[i] / s->each, at, now, buffer);
+            TX_TRY(tx_st_read_f32(file, source[i], at, now, buffer));
+            TX_TRY(check_values(file, s, i, at, now, buffer));
+            TX_TRY(tx_model_write_range(s->model, part_of(s, i), s->number[i] / s->each, at, now, buffer));
         }
     }
-    return status;
+    return TX_OK;
 }
 
 tx_status tx_optimizer_load(tx_model *model, const char *path)
 {
     states s;
     tx_st_file *file = NULL;
-    tx_status status = list_states(model, &s);
-    if (status)
-        return tx_fail_in(status, "%s", path);
+    TX_TRY(tx_fail_in(list_states(model, &s), "%s", path));
     int32_t *source = malloc(((size_t)s.count + 1) * sizeof *source);
     float *buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *buffer);
-    status = source && buffer ? tx_st_open(path, &file) : tx_fail(TX_MEMORY, "%s: no memory to read it", path);
+    tx_status status =
+        source && buffer ? tx_st_open(path, &file) : tx_fail(TX_MEMORY, "%s: no memory to read it", path);
     if (!status) {
         status = match(file, &s, source);
-        if (!status)
-            status = copy_in(file, &s, source, buffer);
+        TX_THEN(status, copy_in(file, &s, source, buffer));
         tx_st_close(file);
     }
     free(source);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One process at a time in an output folder, the leavings of those before it, and room on its disk. */
+ * An output folder: whether a run may write to it, one process at a time, the leavings of those before it, and room on
+ * its disk. */
+#include "api/base/file.h"
+#include "models/files/checkpoint.h"
 #include "models/files/checkpoint_files.h"
 
-#include "api/base/file.h"
-#include "models/files/folder.h"
-
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -56,9 +56,8 @@ static tx_status sign(const char *path, int descriptor)
 static tx_status lock_file(const char *output_dir, const char *path, int *descriptor)
 {
     int opened = -1, locked;
-    tx_status status = tx_file_open(path, O_RDWR | O_CREAT | O_NOFOLLOW, &opened, NULL);
-    if (status)
-        return status;
+    TX_TRY(tx_file_open(path, O_RDWR | O_CREAT | O_NOFOLLOW, &opened, NULL));
+    tx_status status = TX_OK;
     do
         locked = flock(opened, LOCK_EX | LOCK_NB);
     while (locked != 0 && errno == EINTR);
@@ -93,9 +92,8 @@ static bool is_temporary_file(const char *name)
 static tx_status clean(const char *output_dir)
 {
     tx_names names;
-    tx_status status = tx_folder_list(output_dir, &names);
-    if (status)
-        return status;
+    TX_TRY(tx_folder_list(output_dir, &names));
+    tx_status status = TX_OK;
     for (size_t i = 0; i < names.count && !status; i++) {
         tx_checkpoint_kind kind;
         int64_t step;
@@ -106,21 +104,18 @@ static tx_status clean(const char *output_dir)
             status = tx_folder_remove(output_dir, names.name[i]);
     }
     tx_names_free(&names);
-    return status ? tx_fail_in(status, "after an interrupted save") : TX_OK;
+    return tx_fail_in(status, "after an interrupted save");
 }
 
 /* ---- Taking and releasing -------------------------------------------------------------------------- */
 
 tx_status tx_output_lock_take(const char *output_dir, tx_output_lock **lock)
 {
-    tx_status status = tx_folder_create(output_dir);
-    if (status)
-        return status;
+    TX_TRY(tx_folder_create(output_dir));
     tx_output_lock *made = malloc(sizeof *made);
-    char path[TX_PATH_ROOM];
     if (!made)
         return tx_fail(TX_MEMORY, "%s: no memory for its lock", output_dir);
-    status = lock_file(output_dir, tx_path_in(path, output_dir, LOCK), &made->descriptor);
+    tx_status status = lock_file(output_dir, TX_PATH(output_dir, LOCK), &made->descriptor);
     if (!status) {
         status = clean(output_dir);
         if (status)
@@ -155,5 +150,35 @@ tx_status tx_disk_check(const char *folder, int64_t bytes)
         return tx_fail(TX_IO,
                        "%s: needs %" PRId64 " bytes, the disk has %" PRId64 " free: make room or choose another folder",
                        folder, bytes, available);
+    return TX_OK;
+}
+
+/* ---- Whether a run may write to a folder ----------------------------------------------------------------- */
+
+tx_status tx_output_check(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    if (!dir && errno == ENOENT)
+        return TX_OK;
+    if (!dir)
+        return tx_fail(TX_IO, "%s: cannot look into it: %s", folder, strerror(errno));
+    bool empty = true, resumable = false;
+    for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+        bool ours = strcmp(entry->d_name, ".lock") == 0 || strcmp(entry->d_name, "cache") == 0;
+        empty = empty && (ours || strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0);
+        resumable = resumable || strncmp(entry->d_name, TX_CHECKPOINT_PREFIX, strlen(TX_CHECKPOINT_PREFIX)) == 0;
+    }
+    closedir(dir);
+    if (empty)
+        return TX_OK;
+    return tx_fail(TX_INVALID, "%s: is not empty; give another output_dir, or --overwrite_output_dir%s", folder,
+                   resumable ? ", or go on with --resume_from_checkpoint" : "");
+}
+
+tx_status tx_output_prepare(const char *folder)
+{
+    TX_TRY(tx_folder_create(folder));
+    if (access(folder, W_OK))
+        return tx_fail(TX_IO, "%s: cannot write there: %s", folder, strerror(errno));
     return TX_OK;
 }

@@ -60,9 +60,7 @@ static const tx_magic magics[] = {
 static tx_status fail_no_header(const tx_st_file *file, int64_t size, const char *why)
 {
     char begin[32] = {0};
-    tx_status status = read_at(file, 0, begin, size < (int64_t)sizeof begin - 1 ? size : (int64_t)sizeof begin - 1);
-    if (status)
-        return status;
+    TX_TRY(read_at(file, 0, begin, size < (int64_t)sizeof begin - 1 ? size : (int64_t)sizeof begin - 1));
     const char *text = begin + strspn(begin, "\xef\xbb\xbf \t\r\n"); /* a page may begin with a mark and blank lines */
     for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++)
         if (strncmp(text, magics[i].begin, strlen(magics[i].begin)) == 0)
@@ -80,9 +78,7 @@ static tx_status read_header(tx_st_file *file, int64_t size)
         snprintf(why, sizeof why, "%" PRId64 " bytes: too short for a safetensors file", size);
         return fail_no_header(file, size, why);
     }
-    tx_status status = read_at(file, 0, prefix, sizeof prefix);
-    if (status)
-        return status;
+    TX_TRY(read_at(file, 0, prefix, sizeof prefix));
     uint64_t length = 0;
     for (int i = 7; i >= 0; i--)
         length = length << 8 | prefix[i];
@@ -100,9 +96,8 @@ static tx_status read_header(tx_st_file *file, int64_t size)
     char *text = malloc((size_t)length + 1);
     if (!text)
         return tx_fail(TX_MEMORY, "%s: no memory for its header of %" PRIu64 " bytes", file->path, length);
-    status = read_at(file, (int64_t)sizeof prefix, text, (int64_t)length);
-    if (!status)
-        status = tx_st_header_parse(file->path, text, (size_t)length, size - file->data_at, &file->header);
+    tx_status status = read_at(file, (int64_t)sizeof prefix, text, (int64_t)length);
+    TX_THEN(status, tx_st_header_parse(file->path, text, (size_t)length, size - file->data_at, &file->header));
     free(text);
     return status;
 }
@@ -110,8 +105,8 @@ static tx_status read_header(tx_st_file *file, int64_t size)
 static tx_status open_file(tx_st_file *file)
 {
     int64_t size = 0;
-    tx_status status = tx_file_open(file->path, O_RDONLY, &file->descriptor, &size);
-    return status ? status : read_header(file, size);
+    TX_TRY(tx_file_open(file->path, O_RDONLY, &file->descriptor, &size));
+    return read_header(file, size);
 }
 
 tx_status tx_st_open(const char *path, tx_st_file **file)
@@ -188,9 +183,7 @@ static tx_status check_index(const tx_st_file *file, int32_t index)
 
 tx_status tx_st_read(const tx_st_file *file, int32_t index, void *data, size_t bytes)
 {
-    tx_status status = check_index(file, index);
-    if (status)
-        return status;
+    TX_TRY(check_index(file, index));
     const tx_st_entry *e = &file->header.entry[index];
     if ((int64_t)bytes != e->end - e->begin)
         return tx_fail(TX_INVALID, "%s: tensor %s has %" PRId64 " bytes, %zu asked for", file->path, e->tensor.name,
@@ -216,9 +209,7 @@ static void to_f32(tx_st_dtype dtype, const void *raw, int64_t count, float *dat
 
 tx_status tx_st_read_f32(const tx_st_file *file, int32_t index, int64_t first, int64_t count, float *data)
 {
-    tx_status status = check_index(file, index);
-    if (status)
-        return status;
+    TX_TRY(check_index(file, index));
     const tx_st_entry *e = &file->header.entry[index];
     tx_st_dtype dtype = e->tensor.dtype;
     int64_t elements = tx_st_elements(&e->tensor), width = tx_st_dtype_bits(dtype) / 8;
@@ -232,11 +223,10 @@ tx_status tx_st_read_f32(const tx_st_file *file, int32_t index, int64_t first, i
     if (dtype == TX_ST_F32)
         return read_at(file, at, data, count * width);
     double raw[CHUNK];
-    for (int64_t done = 0; done < count && !status; done += CHUNK) {
+    for (int64_t done = 0; done < count; done += CHUNK) {
         int64_t now = count - done < CHUNK ? count - done : CHUNK;
-        status = read_at(file, at + done * width, raw, now * width);
-        if (!status)
-            to_f32(dtype, raw, now, data + done);
+        TX_TRY(read_at(file, at + done * width, raw, now * width));
+        to_f32(dtype, raw, now, data + done);
     }
-    return status;
+    return TX_OK;
 }

@@ -7,7 +7,6 @@
 #include "models/array.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,9 +85,7 @@ tx_status tx_st_size(const tx_st_tensor *tensor, int64_t *bytes)
 static tx_status parse_dtype(const tx_json *json, tx_st_dtype *dtype)
 {
     const char *name;
-    tx_status status = tx_json_get_string(json, "dtype", &name);
-    if (status)
-        return status;
+    TX_TRY(tx_json_get_string(json, "dtype", &name));
     for (int32_t i = 0; i < TX_ST_COUNT; i++)
         if (strcmp(name, dtype_rows[i].name) == 0) {
             *dtype = (tx_st_dtype)i;
@@ -100,53 +97,46 @@ static tx_status parse_dtype(const tx_json *json, tx_st_dtype *dtype)
 static tx_status parse_shape(const tx_json *json, tx_st_tensor *tensor)
 {
     tx_json *shape;
-    tx_status status = tx_json_get(json, "shape", TX_JSON_ARRAY, &shape);
-    if (status)
-        return status;
+    TX_TRY(tx_json_get(json, "shape", TX_JSON_ARRAY, &shape));
     size_t rank = tx_json_size(shape);
     if (rank > TX_ST_MAX_RANK)
         return tx_fail(TX_UNSUPPORTED, "%zu dimensions, more than the %d supported", rank, TX_ST_MAX_RANK);
     tensor->rank = (int32_t)rank;
-    for (size_t i = 0; i < rank && !status; i++)
-        status = tx_json_as_int(tx_json_at(shape, i), "shape", 0, INT64_MAX, &tensor->dim[i]);
-    return status;
+    for (size_t i = 0; i < rank; i++)
+        TX_TRY(tx_json_as_int(tx_json_at(shape, i), "shape", 0, INT64_MAX, &tensor->dim[i]));
+    return TX_OK;
 }
 
 static tx_status parse_offsets(const tx_json *json, tx_st_entry *entry)
 {
     tx_json *offsets;
-    tx_status status = tx_json_get(json, "data_offsets", TX_JSON_ARRAY, &offsets);
-    if (!status && tx_json_size(offsets) != 2)
-        status = tx_fail(TX_FORMAT, "data_offsets has %zu numbers, not 2", tx_json_size(offsets));
-    if (!status)
-        status = tx_json_as_int(tx_json_at(offsets, 0), "data_offsets", 0, INT64_MAX, &entry->begin);
-    if (!status)
-        status = tx_json_as_int(tx_json_at(offsets, 1), "data_offsets", 0, INT64_MAX, &entry->end);
-    if (!status && entry->end < entry->begin)
-        status = tx_fail(TX_FORMAT, "data_offsets end before they begin");
-    return status;
+    TX_TRY(tx_json_get(json, "data_offsets", TX_JSON_ARRAY, &offsets));
+    if (tx_json_size(offsets) != 2)
+        return tx_fail(TX_FORMAT, "data_offsets has %zu numbers, not 2", tx_json_size(offsets));
+    TX_TRY(tx_json_as_int(tx_json_at(offsets, 0), "data_offsets", 0, INT64_MAX, &entry->begin));
+    TX_TRY(tx_json_as_int(tx_json_at(offsets, 1), "data_offsets", 0, INT64_MAX, &entry->end));
+    if (entry->end < entry->begin)
+        return tx_fail(TX_FORMAT, "data_offsets end before they begin");
+    return TX_OK;
 }
 
 static tx_status parse_entry(const tx_json *json, tx_st_entry *entry)
 {
-    tx_status status = parse_dtype(json, &entry->tensor.dtype);
-    if (!status)
-        status = parse_shape(json, &entry->tensor);
-    if (!status)
-        status = parse_offsets(json, entry);
+    TX_TRY(parse_dtype(json, &entry->tensor.dtype));
+    TX_TRY(parse_shape(json, &entry->tensor));
+    TX_TRY(parse_offsets(json, entry));
     /* All three are there: a fourth is one too many. */
-    if (!status && tx_json_size(json) != 3)
-        status = tx_fail(TX_FORMAT, "has a field other than dtype, shape and data_offsets");
-    return status;
+    if (tx_json_size(json) != 3)
+        return tx_fail(TX_FORMAT, "has a field other than dtype, shape and data_offsets");
+    return TX_OK;
 }
 
 static tx_status check_metadata(const tx_json *json)
 {
-    tx_status status = TX_OK;
     const char *text;
-    for (void *i = tx_json_first(json); i && !status; i = tx_json_next(json, i))
-        status = tx_json_as_string(tx_json_value(i), tx_json_key(i), &text);
-    return status;
+    for (void *i = tx_json_first(json); i; i = tx_json_next(json, i))
+        TX_TRY(tx_json_as_string(tx_json_value(i), tx_json_key(i), &text));
+    return TX_OK;
 }
 
 /* ---- The object -------------------------------------------------------------------------------- */
@@ -176,9 +166,8 @@ static tx_status next_value(tx_cursor *c, char open, const char *expected, size_
     if (skip_space(c) != open)
         return fail_at(c, expected);
     size_t rest = c->size - c->at, used = 0;
-    tx_status status = tx_json_parse_prefix(c->text + c->at, rest < limit ? rest : limit, "it", json, &used);
-    if (status)
-        return tx_fail_in(status, "%s: header, %s at byte %zu (at most %zu bytes)", c->path, expected, c->at, limit);
+    TX_TRY(tx_fail_in(tx_json_parse_prefix(c->text + c->at, rest < limit ? rest : limit, "it", json, &used),
+                      "%s: header, %s at byte %zu (at most %zu bytes)", c->path, expected, c->at, limit));
     c->at += used;
     return TX_OK;
 }
@@ -203,9 +192,7 @@ static tx_status set_metadata(tx_cursor *c, tx_json *json)
 {
     if (c->header->metadata)
         return tx_fail(TX_FORMAT, "%s: header: __metadata__ is there twice", c->path);
-    tx_status status = check_metadata(json);
-    if (status)
-        return tx_fail_in(status, "%s: __metadata__", c->path);
+    TX_TRY(tx_fail_in(check_metadata(json), "%s: __metadata__", c->path));
     c->header->metadata = json;
     return TX_OK;
 }
@@ -214,11 +201,9 @@ static tx_status set_metadata(tx_cursor *c, tx_json *json)
 static tx_status parse_member(tx_cursor *c)
 {
     tx_json *key, *value = NULL;
-    tx_status status = next_value(c, '"', "a name", NAME_LIMIT, &key);
-    if (status)
-        return status;
+    TX_TRY(next_value(c, '"', "a name", NAME_LIMIT, &key));
     const char *name = "";
-    status = tx_json_as_string(key, c->path, &name);
+    tx_status status = tx_json_as_string(key, c->path, &name);
     if (!status && skip_space(c) != ':')
         status = fail_at(c, "a colon");
     if (!status) {
@@ -226,8 +211,7 @@ static tx_status parse_member(tx_cursor *c)
         c->at++;
         status = next_value(c, '{', metadata ? "the object __metadata__" : "an object that describes a tensor",
                             metadata ? METADATA_LIMIT : ENTRY_LIMIT, &value);
-        if (!status)
-            status = metadata ? set_metadata(c, value) : add_entry(c, name, value);
+        TX_THEN(status, metadata ? set_metadata(c, value) : add_entry(c, name, value));
     }
     if (value != c->header->metadata)
         tx_json_free(value);
@@ -243,9 +227,7 @@ static tx_status parse_object(tx_cursor *c)
     c->at = 1;
     if (skip_space(c) != '}') {
         for (;; c->at++) {
-            tx_status status = parse_member(c);
-            if (status)
-                return status;
+            TX_TRY(parse_member(c));
             int next = skip_space(c);
             if (next == '}')
                 break;
@@ -335,10 +317,8 @@ tx_status tx_st_header_parse(const char *path, const char *text, size_t size, in
     tx_status status = parse_object(&cursor);
     if (!status && made.count > 0)
         qsort(made.entry, (size_t)made.count, sizeof *made.entry, by_offset);
-    if (!status)
-        status = index_names(path, &made);
-    if (!status)
-        status = check_tiling(path, &made, data_bytes);
+    TX_THEN(status, index_names(path, &made));
+    TX_THEN(status, check_tiling(path, &made, data_bytes));
     if (status)
         tx_st_header_free(&made);
     else

@@ -19,71 +19,52 @@ struct tx_st_writer {
 
 static const char *const default_metadata[] = {"format", "pt", NULL};
 
-/* {"dtype": ..., "shape": [...], "data_offsets": [begin, end]} */
-static tx_status describe(const tx_st_tensor *tensor, int64_t *offset, tx_json **json)
+/* Adds "name": {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}. What is made is given to its owner before
+ * it is filled, here and below: nothing is left to free. */
+static tx_status describe(const tx_st_tensor *tensor, tx_json *header, int64_t *offset)
 {
-    int64_t bytes, end;
+    int64_t bytes;
     if (tensor->rank < 0 || tensor->rank > TX_ST_MAX_RANK || tensor->dtype >= TX_ST_COUNT)
         return tx_fail(TX_INVALID, "tensor %s: no such dtype, or over %d dimensions", tensor->name, TX_ST_MAX_RANK);
     for (int32_t i = 0; i < tensor->rank; i++)
         if (tensor->dim[i] < 0)
             return tx_fail(TX_INVALID, "tensor %s: a negative dimension", tensor->name);
-    tx_status status = tx_st_size(tensor, &bytes);
-    if (status)
-        return tx_fail_in(status, "tensor %s", tensor->name);
+    TX_TRY(tx_fail_in(tx_st_size(tensor, &bytes), "tensor %s", tensor->name));
     if (bytes > INT64_MAX - *offset)
         return tx_fail(TX_INVALID, "tensor %s: all tensors together are over 2^63 bytes", tensor->name);
-    end = *offset + bytes;
-    tx_json *object = tx_json_object(), *shape = tx_json_array(), *offsets = tx_json_array();
-    for (int32_t i = 0; i < tensor->rank && !status; i++)
-        status = tx_json_append_int(shape, tensor->dim[i]);
-    if (!status)
-        status = tx_json_append_int(offsets, *offset);
-    if (!status)
-        status = tx_json_append_int(offsets, end);
-    if (!status)
-        status = tx_json_set_string(object, "dtype", tx_st_dtype_name(tensor->dtype));
-    /* The arrays belong to the object from here on. */
-    tx_status given = tx_json_set(object, "shape", shape);
-    if (!given)
-        given = tx_json_set(object, "data_offsets", offsets);
-    else
-        tx_json_free(offsets);
-    status = status ? status : given;
-    if (status) {
-        tx_json_free(object);
-        return status;
-    }
-    *json = object;
-    *offset = end;
-    return TX_OK;
+    tx_json *object = tx_json_object();
+    TX_TRY(tx_json_set(header, tensor->name, object));
+    TX_TRY(tx_json_set_string(object, "dtype", tx_st_dtype_name(tensor->dtype)));
+    tx_json *shape = tx_json_array();
+    TX_TRY(tx_json_set(object, "shape", shape));
+    for (int32_t i = 0; i < tensor->rank; i++)
+        TX_TRY(tx_json_append_int(shape, tensor->dim[i]));
+    tx_json *offsets = tx_json_array();
+    TX_TRY(tx_json_set(object, "data_offsets", offsets));
+    TX_TRY(tx_json_append_int(offsets, *offset));
+    *offset += bytes;
+    return tx_json_append_int(offsets, *offset);
 }
 
 static tx_status build_header(const tx_st_tensor *tensors, int32_t count, const char *const metadata[], tx_json *header,
                               int64_t *bytes)
 {
     tx_json *pairs = tx_json_object();
-    tx_status status = TX_OK;
-    for (size_t i = 0; metadata[i] && !status; i += 2)
-        status = tx_json_set_string(pairs, metadata[i], metadata[i + 1]);
-    tx_status given = tx_json_set(header, "__metadata__", pairs);
-    status = status ? status : given;
-    for (int32_t i = 0; i < count && !status; i++) {
-        tx_json *entry = NULL;
+    TX_TRY(tx_json_set(header, "__metadata__", pairs));
+    for (size_t i = 0; metadata[i]; i += 2)
+        TX_TRY(tx_json_set_string(pairs, metadata[i], metadata[i + 1]));
+    for (int32_t i = 0; i < count; i++) {
         if (tx_json_has(header, tensors[i].name))
-            status = tx_fail(TX_INVALID, "tensor %s is there twice", tensors[i].name);
-        if (!status)
-            status = describe(&tensors[i], bytes, &entry);
-        if (!status)
-            status = tx_json_set(header, tensors[i].name, entry);
+            return tx_fail(TX_INVALID, "tensor %s is there twice", tensors[i].name);
+        TX_TRY(describe(&tensors[i], header, bytes));
     }
-    return status;
+    return TX_OK;
 }
 
 static tx_status append(tx_st_writer *writer, const void *data, size_t bytes)
 {
-    tx_status status = tx_file_append(writer->file, data, bytes);
-    return status || !writer->digest ? status : tx_digest_add(writer->digest, data, bytes);
+    TX_TRY(tx_file_append(writer->file, data, bytes));
+    return writer->digest ? tx_digest_add(writer->digest, data, bytes) : TX_OK;
 }
 
 /* Length, text and spaces up to the next multiple of 8. */
@@ -93,12 +74,9 @@ static tx_status write_header(tx_st_writer *writer, const char *text)
     unsigned char length[8];
     for (size_t i = 0; i < sizeof length; i++)
         length[i] = (unsigned char)((uint64_t)padded >> (8 * i));
-    tx_status status = append(writer, length, sizeof length);
-    if (!status)
-        status = append(writer, text, size);
-    if (!status)
-        status = append(writer, "       ", padded - size);
-    return status;
+    TX_TRY(append(writer, length, sizeof length));
+    TX_TRY(append(writer, text, size));
+    return append(writer, "       ", padded - size);
 }
 
 static tx_status begin(const char *path, const tx_json *header, tx_st_writer *writer)
@@ -107,8 +85,7 @@ static tx_status begin(const char *path, const tx_json *header, tx_st_writer *wr
     if (!text)
         return TX_MEMORY;
     tx_status status = tx_file_create(path, &writer->file);
-    if (!status)
-        status = write_header(writer, text);
+    TX_THEN(status, write_header(writer, text));
     free(text);
     return status;
 }
@@ -127,11 +104,9 @@ tx_status tx_st_create_digested(const char *path, const tx_st_tensor *tensors, i
         return tx_fail(TX_MEMORY, "%s: no memory to write it", path);
     made->digest = digest;
     tx_json *header = tx_json_object();
-    tx_status status = build_header(tensors, count, metadata ? metadata : default_metadata, header, &made->expected);
-    if (status)
-        status = tx_fail_in(status, "%s", path);
-    else
-        status = begin(path, header, made);
+    tx_status status = tx_fail_in(
+        build_header(tensors, count, metadata ? metadata : default_metadata, header, &made->expected), "%s", path);
+    TX_THEN(status, begin(path, header, made));
     tx_json_free(header);
     if (status)
         tx_st_discard(made);
@@ -145,10 +120,9 @@ tx_status tx_st_append(tx_st_writer *writer, const void *data, size_t bytes)
     if ((int64_t)bytes > writer->expected - writer->written)
         return tx_fail(TX_INVALID, "safetensors writer: more data than the header announced (%" PRId64 " bytes)",
                        writer->expected);
-    tx_status status = append(writer, data, bytes);
-    if (!status)
-        writer->written += (int64_t)bytes;
-    return status;
+    TX_TRY(append(writer, data, bytes));
+    writer->written += (int64_t)bytes;
+    return TX_OK;
 }
 
 tx_status tx_st_commit(tx_st_writer *writer)

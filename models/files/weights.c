@@ -67,17 +67,14 @@ static tx_status open_shard(tx_weights *w, const char *path)
     if (!larger)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
     w->shard = larger;
-    tx_status status = tx_st_open(path, &w->shard[w->shards]);
-    if (!status)
-        w->shards++;
-    return status;
+    TX_TRY(tx_st_open(path, &w->shard[w->shards]));
+    w->shards++;
+    return TX_OK;
 }
 
 static tx_status open_single(tx_weights *w, const char *path)
 {
-    tx_status status = open_shard(w, path);
-    if (status)
-        return status;
+    TX_TRY(open_shard(w, path));
     w->count = tx_st_count(w->shard[0]);
     w->tensor = calloc((size_t)w->count + 1, sizeof *w->tensor);
     if (!w->tensor)
@@ -99,48 +96,40 @@ static tx_status find_shard(tx_weights *w, const char *name, int32_t *shard)
             return TX_OK;
         }
     }
-    char path[TX_PATH_ROOM];
-    tx_status status = open_shard(w, tx_path_in(path, w->folder, name));
+    TX_TRY(open_shard(w, TX_PATH(w->folder, name)));
     *shard = w->shards - 1;
-    return status;
+    return TX_OK;
 }
 
 /* weight_map: {tensor: shard}. Every tensor of a shard must be listed, and none twice (the parser sees to that). */
 static tx_status read_map(tx_weights *w, const tx_json *map)
 {
     int64_t in_shards = 0;
-    tx_status status = TX_OK;
     w->tensor = calloc(tx_json_size(map) + 1, sizeof *w->tensor);
     if (!w->tensor)
         return tx_fail(TX_MEMORY, "no memory for the list of tensors");
-    for (void *i = tx_json_first(map); i && !status; i = tx_json_next(map, i)) {
+    for (void *i = tx_json_first(map); i; i = tx_json_next(map, i)) {
         tx_weights_tensor *t = &w->tensor[w->count++];
         const char *file;
-        status = tx_json_as_string(tx_json_value(i), tx_json_key(i), &file);
-        if (!status)
-            status = find_shard(w, file, &t->shard);
-        if (!status)
-            status = tx_st_find(w->shard[t->shard], tx_json_key(i), &t->index);
+        TX_TRY(tx_json_as_string(tx_json_value(i), tx_json_key(i), &file));
+        TX_TRY(find_shard(w, file, &t->shard));
+        TX_TRY(tx_st_find(w->shard[t->shard], tx_json_key(i), &t->index));
     }
-    for (int32_t i = 0; i < w->shards && !status; i++)
+    for (int32_t i = 0; i < w->shards; i++)
         in_shards += tx_st_count(w->shard[i]);
-    if (!status && in_shards != w->count)
-        status =
-            tx_fail(TX_FORMAT, "weight_map lists %" PRId32 " tensors, the shards hold %" PRId64, w->count, in_shards);
-    return status;
+    if (in_shards != w->count)
+        return tx_fail(TX_FORMAT, "weight_map lists %" PRId32 " tensors, the shards hold %" PRId64, w->count,
+                       in_shards);
+    return TX_OK;
 }
 
 static tx_status open_sharded(tx_weights *w, const char *path)
 {
     tx_json *index, *map;
-    tx_status status = tx_json_read(path, INDEX_LIMIT, &index);
-    if (status)
-        return status;
-    status = tx_json_get(index, "weight_map", TX_JSON_OBJECT, &map);
-    if (!status)
-        status = read_map(w, map);
-    if (status)
-        status = tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s", path);
+    TX_TRY(tx_json_read(path, INDEX_LIMIT, &index));
+    tx_status status = tx_json_get(index, "weight_map", TX_JSON_OBJECT, &map);
+    TX_THEN(status, read_map(w, map));
+    status = tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s", path);
     tx_json_free(index);
     return status;
 }
@@ -152,24 +141,21 @@ static tx_status fail_absent(const char *folder)
                                          "flax_model.msgpack", "model.gguf"};
     if (!tx_file_exists(folder))
         return tx_fail(TX_NOT_FOUND, "%s: no such file or folder", folder);
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        char path[TX_PATH_ROOM];
-        if (tx_file_exists(tx_path_in(path, folder, others[i])))
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (tx_file_exists(TX_PATH(folder, others[i])))
             return tx_fail(TX_UNSUPPORTED,
                            "%s: holds %s but no " TX_WEIGHTS_SINGLE ": convert it (save_pretrained with "
                            "safe_serialization does)",
                            folder, others[i]);
-    }
     return tx_fail(TX_NOT_FOUND, "%s: holds neither " TX_WEIGHTS_SINGLE " nor " TX_WEIGHTS_INDEX, folder);
 }
 
 static tx_status open_folder(tx_weights *w)
 {
-    char path[TX_PATH_ROOM];
-    if (tx_file_exists(tx_path_in(path, w->folder, TX_WEIGHTS_SINGLE)))
-        return open_single(w, path);
-    return tx_file_exists(tx_path_in(path, w->folder, TX_WEIGHTS_INDEX)) ? open_sharded(w, path)
-                                                                         : fail_absent(w->folder);
+    const char *single = TX_PATH(w->folder, TX_WEIGHTS_SINGLE), *index = TX_PATH(w->folder, TX_WEIGHTS_INDEX);
+    return tx_file_exists(single)  ? open_single(w, single)
+           : tx_file_exists(index) ? open_sharded(w, index)
+                                   : fail_absent(w->folder);
 }
 
 static bool ends_with(const char *text, const char *end)

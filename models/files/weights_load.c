@@ -191,8 +191,7 @@ static tx_status read_pieces(const tx_weights *w, const tx_weights_piece *pieces
     int32_t *source = malloc((size_t)count * sizeof *source);
     tx_status status = source ? match(w, pieces, count, names, source)
                               : tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", tx_weights_path(w));
-    if (!status)
-        status = read_data(w, pieces, source, count, options, model);
+    TX_THEN(status, read_data(w, pieces, source, count, options, model));
     free(source);
     return status;
 }
@@ -223,8 +222,7 @@ tx_status tx_weights_load(const tx_weights *weights, tx_model *model, const tx_w
         if (!status)
             count += tx_weights_pieces(name, spec, p, pieces + count);
     }
-    if (!status)
-        status = read_pieces(weights, pieces, count, names, options, model);
+    TX_THEN(status, read_pieces(weights, pieces, count, names, options, model));
     free(pieces);
     return status;
 }

@@ -2,7 +2,6 @@
  * From the parameters of a model to weight files: one, or shards and their index as transformers writes them. */
 #include "models/files/weights.h"
 
-#include "api/base/file.h"
 #include "api/base/json.h"
 #include "models/files/folder.h"
 
@@ -48,9 +47,7 @@ static tx_status list_pieces(tx_save *s, int32_t params, int64_t shard_bytes)
     for (int32_t p = 0; p < params; p++) {
         const char *name;
         const tx_param_spec *spec;
-        tx_status status = tx_model_param(s->model, p, &name, &spec);
-        if (status)
-            return status;
+        TX_TRY(tx_model_param(s->model, p, &name, &spec));
         s->pieces += tx_weights_pieces(name, spec, p, s->piece + s->pieces);
     }
     int64_t used = 0;
@@ -89,26 +86,23 @@ static tx_status compare_tensor(const tx_save *s, const tx_st_file *file, int32_
     const int64_t count = tx_st_elements(&s->tensor[i]), most = TX_WEIGHTS_CHUNK / 2;
     float *own = s->buffer, *read = s->buffer + most;
     int32_t index;
-    tx_status status = tx_st_find(file, piece->name, &index);
-    for (int64_t at = 0; at < count && !status; at += most) {
+    TX_TRY(tx_st_find(file, piece->name, &index));
+    for (int64_t at = 0; at < count; at += most) {
         const int64_t now = count - at < most ? count - at : most;
-        status = tx_st_read_f32(file, index, at, now, read);
-        if (!status)
-            status = tx_model_read_range(s->model, TX_PART_WEIGHT, piece->param, piece->first + at, now, own);
-        if (!status && memcmp(own, read, (size_t)now * sizeof *own) != 0)
-            status =
-                tx_fail(TX_IO, "%s: %s is not what was written: the disk is faulty", tx_st_path(file), piece->name);
+        TX_TRY(tx_st_read_f32(file, index, at, now, read));
+        TX_TRY(tx_model_read_range(s->model, TX_PART_WEIGHT, piece->param, piece->first + at, now, own));
+        if (memcmp(own, read, (size_t)now * sizeof *own) != 0)
+            return tx_fail(TX_IO, "%s: %s is not what was written: the disk is faulty", tx_st_path(file), piece->name);
     }
-    return status;
+    return TX_OK;
 }
 
 /* Reads what was written. */
 static tx_status verify_shard(const tx_save *s, const char *path, int32_t first, int32_t end)
 {
     tx_st_file *file;
-    tx_status status = tx_st_open(path, &file);
-    if (status)
-        return status;
+    TX_TRY(tx_st_open(path, &file));
+    tx_status status = TX_OK;
     for (int32_t p = first; p < end && !status; p++)
         status = compare_tensor(s, file, p);
     tx_st_close(file);
@@ -118,13 +112,12 @@ static tx_status verify_shard(const tx_save *s, const char *path, int32_t first,
 /* Writes pieces first .. end - 1. */
 static tx_status write_shard(const tx_save *s, int32_t first, int32_t end)
 {
-    char name[SHARD_NAME], path[TX_PATH_ROOM];
+    char name[SHARD_NAME];
     tx_st_writer *writer;
     shard_name(s, s->shard[first], name);
-    tx_path_in(path, s->folder, name);
-    tx_status status = tx_st_create(path, s->tensor + first, end - first, NULL, &writer);
-    if (status)
-        return status;
+    const char *path = TX_PATH(s->folder, name);
+    TX_TRY(tx_st_create(path, s->tensor + first, end - first, NULL, &writer));
+    tx_status status = TX_OK;
     for (int32_t p = first; p < end && !status; p++)
         status = tx_weights_append(s->model, TX_PART_WEIGHT, s->piece[p].param, s->piece[p].first,
                                    tx_st_elements(&s->tensor[p]), s->buffer, writer);
@@ -132,43 +125,41 @@ static tx_status write_shard(const tx_save *s, int32_t first, int32_t end)
         tx_st_discard(writer);
     else
         status = tx_st_commit(writer);
-    if (!status)
-        status = verify_shard(s, path, first, end);
+    TX_THEN(status, verify_shard(s, path, first, end));
     return status;
 }
 
-static tx_status write_index(const tx_save *s)
+static tx_status fill_index(const tx_save *s, tx_json *index)
 {
     int64_t elements = 0, bytes = 0;
-    tx_json *index = tx_json_object(), *metadata = tx_json_object(), *map = tx_json_object();
-    tx_status status = TX_OK;
-    for (int32_t p = 0; p < s->pieces && !status; p++) {
+    tx_json *map = tx_json_object(); /* the index's before it is filled: nothing is left to free */
+    TX_TRY(tx_json_set(index, "weight_map", map));
+    for (int32_t p = 0; p < s->pieces; p++) {
         char name[SHARD_NAME];
         shard_name(s, s->shard[p], name);
         elements += tx_st_elements(&s->tensor[p]);
         bytes += tx_st_bytes(&s->tensor[p]);
-        status = tx_json_set_string(map, s->tensor[p].name, name);
+        TX_TRY(tx_json_set_string(map, s->tensor[p].name, name));
     }
-    if (!status)
-        status = tx_json_set_int(metadata, "total_parameters", elements);
-    if (!status)
-        status = tx_json_set_int(metadata, "total_size", bytes);
-    /* The index takes both over, whatever the outcome. */
-    tx_status given = tx_json_set(index, "metadata", metadata);
-    status = status ? status : given;
-    given = tx_json_set(index, "weight_map", map);
-    status = status ? status : given;
-    char path[TX_PATH_ROOM];
-    if (!status)
-        status = tx_json_write(tx_path_in(path, s->folder, TX_WEIGHTS_INDEX), index, TX_JSON_SORTED);
+    tx_json *metadata = tx_json_object();
+    TX_TRY(tx_json_set(index, "metadata", metadata));
+    TX_TRY(tx_json_set_int(metadata, "total_parameters", elements));
+    return tx_json_set_int(metadata, "total_size", bytes);
+}
+
+static tx_status write_index(const tx_save *s)
+{
+    tx_json *index = tx_json_object();
+    tx_status status = fill_index(s, index);
+    TX_THEN(status, tx_json_write(TX_PATH(s->folder, TX_WEIGHTS_INDEX), index, TX_JSON_SORTED));
     tx_json_free(index);
     return status;
 }
 
 static tx_status remove_file(const tx_save *s, const char *name)
 {
-    char path[TX_PATH_ROOM];
-    if (unlink(tx_path_in(path, s->folder, name)) != 0 && errno != ENOENT)
+    const char *path = TX_PATH(s->folder, name);
+    if (unlink(path) != 0 && errno != ENOENT)
         return tx_fail(TX_IO, "%s: cannot remove the former weights: %s", path, strerror(errno));
     return TX_OK;
 }
@@ -191,9 +182,8 @@ static bool is_former(const tx_save *s, const char *name)
 static tx_status remove_former(const tx_save *s)
 {
     tx_names names;
-    tx_status status = tx_folder_list(s->folder, &names);
-    if (status)
-        return status;
+    TX_TRY(tx_folder_list(s->folder, &names));
+    tx_status status = TX_OK;
     for (size_t i = 0; i < names.count && !status; i++)
         if (is_former(s, names.name[i]))
             status = remove_file(s, names.name[i]);
@@ -204,15 +194,16 @@ static tx_status remove_former(const tx_save *s)
 static tx_status save(const tx_save *s)
 {
     /* Shards of the same names are replaced one by one: without an index nobody takes the mixture for a model. */
-    tx_status status = s->shards > 1 ? remove_file(s, TX_WEIGHTS_INDEX) : TX_OK;
-    for (int32_t first = 0, end = 0; first < s->pieces && !status; first = end) {
+    if (s->shards > 1)
+        TX_TRY(remove_file(s, TX_WEIGHTS_INDEX));
+    for (int32_t first = 0, end = 0; first < s->pieces; first = end) {
         while (end < s->pieces && s->shard[end] == s->shard[first])
             end++;
-        status = write_shard(s, first, end);
+        TX_TRY(write_shard(s, first, end));
     }
-    if (!status && s->shards > 1)
-        status = write_index(s);
-    return status ? status : remove_former(s);
+    if (s->shards > 1)
+        TX_TRY(write_index(s));
+    return remove_former(s);
 }
 
 tx_status tx_weights_save(tx_model *model, const char *folder, int64_t shard_bytes)
@@ -230,8 +221,7 @@ tx_status tx_weights_save(tx_model *model, const char *folder, int64_t shard_byt
     tx_status status = s.piece && s.tensor && s.shard && s.buffer
                            ? list_pieces(&s, params, shard_bytes)
                            : tx_fail(TX_MEMORY, "%s: no memory to save a model", folder);
-    if (!status)
-        status = save(&s);
+    TX_THEN(status, save(&s));
     free(s.piece);
     free(s.tensor);
     free(s.shard);

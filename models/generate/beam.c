@@ -85,9 +85,7 @@ static tx_status find_candidates(beams *b, int64_t p, int64_t generated, int64_t
     int64_t count = 0;
     for (int64_t beam = 0; beam < b->width; beam++) {
         const float *logits = tx_decoder_logits(run->g->decoder, p * b->width + beam);
-        tx_status status = tx_scores_check(logits, vocab);
-        if (status)
-            return status;
+        TX_TRY(tx_scores_check(logits, vocab));
         const tx_history history = {row_of(b, p, beam), before, generated, 0};
         log_softmax(logits, vocab, b->scores);
         tx_scores_adjust(run->how, &history, b->scores, vocab, run->g->choice.scores);
@@ -192,9 +190,7 @@ static tx_status step_prompt(beams *b, int64_t p, int64_t generated)
 {
     search *s = &b->search[p];
     int64_t found = 0;
-    tx_status status = find_candidates(b, p, generated, &found);
-    if (status)
-        return status;
+    TX_TRY(find_candidates(b, p, generated, &found));
     bool all_end = find_hits(b, p, found, generated);
     take_finished(b, p, generated);
     go_on(b, p, found, generated);
@@ -209,24 +205,23 @@ static tx_status run_steps(beams *b)
 {
     tx_generator *g = b->run->g;
     const int64_t most = b->run->most;
-    tx_status status = TX_OK;
     bool any = true;
-    for (int64_t n = 0; n < most && any && !status; n++) {
+    for (int64_t n = 0; n < most && any; n++) {
         any = false;
         for (int64_t r = 0; r < g->batch * b->width; r++) { /* rows that rest */
             g->tokens[r] = -1;
             g->sources[r] = (int32_t)r;
         }
-        for (int64_t p = 0; p < b->run->count && !status; p++) {
+        for (int64_t p = 0; p < b->run->count; p++) {
             if (b->search[p].done)
                 continue;
-            status = step_prompt(b, p, n);
+            TX_TRY(step_prompt(b, p, n));
             any = any || !b->search[p].done;
         }
-        if (!status && any && n + 1 < most)
-            status = tx_decoder_step(g->decoder, g->tokens, g->sources);
+        if (any && n + 1 < most)
+            TX_TRY(tx_decoder_step(g->decoder, g->tokens, g->sources));
     }
-    return status;
+    return TX_OK;
 }
 
 static tx_status allocate(beams *b)
@@ -267,8 +262,7 @@ tx_status tx_run_beams(const tx_run *run)
     const int64_t each = run->how->eos_count > 1 ? 1 + run->how->eos_count : 2;
     beams b = {.run = run, .width = run->g->beams, .keep = each * run->g->beams};
     tx_status status = allocate(&b);
-    if (!status)
-        status = run_steps(&b);
+    TX_THEN(status, run_steps(&b));
     for (int64_t p = 0; p < run->count && !status; p++) {
         const finished *best = &b.search[p].best[0];
         for (int64_t i = run->prompts[p].count; i < best->count; i++)

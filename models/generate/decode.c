@@ -46,9 +46,7 @@ tx_status tx_check_ids(const int32_t *ids, int64_t count, int64_t vocab)
 static tx_status build(tx_decoder *d, tx_model *model, const tx_config *config, const char *name, int64_t length,
                        bool beams, stage *made)
 {
-    tx_status status = tx_graph_create(model, &made->graph);
-    if (status)
-        return status;
+    TX_TRY(tx_graph_create(model, &made->graph));
     made->length = length;
     made->tokens = tx_input(made->graph, "input_ids", TX_I32, TX_SHAPE(d->rows, length));
     made->positions = tx_input(made->graph, "positions", TX_I32, TX_SHAPE(d->rows));
@@ -73,8 +71,8 @@ static tx_status prepare(tx_decoder *d, tx_model *model, const tx_config *config
         return tx_fail(TX_MEMORY, "generate: out of memory");
     for (int64_t r = 0; r < d->rows; r++)
         d->same[r] = (int32_t)r;
-    tx_status status = build(d, model, config, "prefill", chunk, false, &d->prefill);
-    return status ? status : build(d, model, config, "decode", 1, beams, &d->decode);
+    TX_TRY(build(d, model, config, "prefill", chunk, false, &d->prefill));
+    return build(d, model, config, "decode", 1, beams, &d->decode);
 }
 
 tx_status tx_decoder_create(tx_model *model, const tx_config *config, int64_t rows, int64_t prompt, int64_t context,
@@ -128,16 +126,13 @@ void tx_decoder_free(tx_decoder *decoder)
 static tx_status run(tx_decoder *d, const stage *s, const int32_t *sources, float *logits)
 {
     const size_t bytes = (size_t)d->rows * sizeof(int32_t);
-    tx_status status = tx_plan_write(s->plan, s->tokens, d->tokens, (size_t)s->length * bytes);
-    if (!status)
-        status = tx_plan_write(s->plan, s->positions, d->positions, bytes);
-    if (!status)
-        status = tx_plan_write(s->plan, s->rows, d->last, bytes);
-    if (!status && s->sources)
-        status = tx_plan_write(s->plan, s->sources, sources ? sources : d->same, bytes);
-    if (!status)
-        status = tx_plan_run(s->plan);
-    return status ? status : tx_plan_read(s->plan, s->logits, logits, (size_t)(d->rows * d->padded) * sizeof *logits);
+    TX_TRY(tx_plan_write(s->plan, s->tokens, d->tokens, (size_t)s->length * bytes));
+    TX_TRY(tx_plan_write(s->plan, s->positions, d->positions, bytes));
+    TX_TRY(tx_plan_write(s->plan, s->rows, d->last, bytes));
+    if (s->sources)
+        TX_TRY(tx_plan_write(s->plan, s->sources, sources ? sources : d->same, bytes));
+    TX_TRY(tx_plan_run(s->plan));
+    return tx_plan_read(s->plan, s->logits, logits, (size_t)(d->rows * d->padded) * sizeof *logits);
 }
 
 /* Tokens from `first` on, as many as a chunk holds. The last chunk begins earlier where the caches end: what it does
@@ -155,11 +150,11 @@ static tx_status prefill_chunk(tx_decoder *d, const tx_prompt *prompts, int64_t 
         d->positions[r] = (int32_t)at;
         d->last[r] = (int32_t)(r * length + (end < 0 ? 0 : end < length ? end : length - 1));
     }
-    tx_status status = run(d, &d->prefill, NULL, d->read);
-    for (int64_t r = 0; r < d->rows && !status; r++)
+    TX_TRY(run(d, &d->prefill, NULL, d->read));
+    for (int64_t r = 0; r < d->rows; r++)
         if ((prompts[r].count - 1) / length == first / length)
             memcpy(d->logits + r * d->padded, d->read + r * d->padded, (size_t)d->padded * sizeof *d->logits);
-    return status;
+    return TX_OK;
 }
 
 tx_status tx_decoder_start(tx_decoder *decoder, const tx_prompt *prompts)

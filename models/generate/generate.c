@@ -33,8 +33,7 @@ tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx
     made->context = o->context;
     tx_status status =
         tx_decoder_create(model, config, o->batch * o->beams, o->prompt, o->context, o->beams > 1, &made->decoder);
-    if (!status)
-        status = allocate(made);
+    TX_THEN(status, allocate(made));
     if (status)
         tx_generator_free(made);
     else
@@ -67,9 +66,7 @@ static tx_status choose(const tx_run *run, int64_t generated, bool *alive, bool 
         const int64_t prompt = run->prompts[r].count, count = prompt + generated;
         int32_t *ids = g->ids + r * g->context, id = 0;
         const tx_history history = {ids, count, generated, run->first + (uint64_t)r};
-        tx_status status = tx_sample(run->how, &history, tx_decoder_logits(g->decoder, r), &g->choice, &id);
-        if (status)
-            return status;
+        TX_TRY(tx_sample(run->how, &history, tx_decoder_logits(g->decoder, r), &g->choice, &id));
         ids[count] = g->tokens[r] = id;
         alive[r] = run->sink->emit(run->sink->context, r, id) && !tx_run_ends(run, ids, count + 1) &&
                    generated + 1 < tx_run_limit(run, r);

@@ -6,7 +6,8 @@
 #define TX_GENERATE_GENERATE_H
 
 #include "models/generate/decode.h"
-#include "models/generate/generation.h"
+#include "models/report.h"
+#include "models/tx_generate.h"
 
 /* ---- Logits of a sequence ------------------------------------------------------------------------ */
 
@@ -17,6 +18,21 @@ tx_status tx_forward_create(tx_model *model, const tx_config *config, int64_t co
 void tx_forward_free(tx_forward *forward);
 /* logits [count, vocab_size], without padding. Ids outside the vocabulary are refused. */
 tx_status tx_forward_run(tx_forward *forward, const int32_t *ids, float *logits);
+
+/* ---- Perplexity ------------------------------------------------------------------------------------ */
+
+/* Of a text longer than the model's context, by windows that overlap, as Hugging Face's guide "Perplexity of
+ * fixed-length models" computes it: window i holds max_length tokens from i * stride on; of each only the tokens that
+ * no earlier window held are scored. As in the guide, the mean loss of a window weighs by the number of those tokens
+ * less one, and the perplexity is exp of the mean. */
+typedef struct tx_perplexity tx_perplexity;
+
+/* Create it before the weights are loaded, free it before the model. */
+tx_status tx_perplexity_create(tx_model *model, const tx_config *config, const tx_perplexity_options *options,
+                               tx_perplexity **perplexity);
+void tx_perplexity_free(tx_perplexity *perplexity);
+/* Of `count` ids, at least 2. */
+tx_status tx_perplexity_run(tx_perplexity *perplexity, const int32_t *ids, int64_t count, tx_perplexity_result *result);
 
 /* ---- Generation ------------------------------------------------------------------------------------ */
 
@@ -48,5 +64,18 @@ typedef struct tx_sink {
  * draws depend on it, so that a text is the same in whatever batch. */
 tx_status tx_generator_run(tx_generator *generator, const tx_prompt *prompts, int64_t count, uint64_t first,
                            const tx_generation *how, const tx_sink *sink);
+
+/* ---- How to generate (generation.c) ------------------------------------------------------------------ */
+
+/* transformers' defaults; eos_token_id is that of the model (-1: none). */
+tx_generation tx_generation_defaults(int64_t eos_token_id);
+/* Overwrites what generation_config.json of the folder says, if there is one, by the names of the fields; seed and
+ * stop_strings are the caller's. Keys that would change the text in a way that TX does not have are reported; others
+ * (pad_token_id, use_cache
+ * ...) are left alone. */
+tx_status tx_generation_read(const char *folder, tx_generation *generation, const tx_reporter *reporter);
+/* New tokens behind a prompt of so many; below 1 where max_length has no room for any, or nothing is said. */
+int64_t tx_generation_limit(const tx_generation *generation, int64_t prompt);
+bool tx_generation_ends(const tx_generation *generation, int32_t id);
 
 #endif

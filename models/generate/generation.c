@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Defaults, generation_config.json, and what goes together. */
-#include "models/generate/generation.h"
+#include "models/generate/generate.h"
 
-#include "api/base/file.h"
 #include "api/base/json.h"
 #include "models/files/folder.h"
 
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define FILE_LIMIT (1 << 20)
@@ -59,17 +56,14 @@ static const struct {
 
 static void report_unknown(const tx_json *json, const char *path, const tx_reporter *reporter)
 {
-    for (size_t i = 0; reporter && reporter->warn && i < sizeof unknown / sizeof unknown[0]; i++) {
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         double value;
         if (!tx_json_has(json, unknown[i].key))
             continue;
         if (tx_json_get_number(json, unknown[i].key, -DBL_MAX, DBL_MAX, &value) == TX_OK &&
             fabs(value - unknown[i].nothing) <= 0.0)
             continue;
-        char message[512];
-        snprintf(message, sizeof message, "%.400s: %s is not known here: the text is generated without it", path,
-                 unknown[i].key);
-        reporter->warn(reporter->context, message);
+        tx_tell(reporter, "%.400s: %s is not known here: the text is generated without it", path, unknown[i].key);
     }
 }
 
@@ -100,15 +94,14 @@ static tx_status get_ends(const tx_json *json, tx_generation *g)
     const size_t count = several ? tx_json_size(list) : 1;
     if (count > TX_GENERATION_EOS)
         return tx_fail(TX_UNSUPPORTED, "eos_token_id: %zu ids, %d are possible", count, TX_GENERATION_EOS);
-    tx_status status = TX_OK;
-    for (size_t i = 0; i < count && !status; i++) {
+    for (size_t i = 0; i < count; i++) {
         int64_t id = -1;
-        status = several ? tx_json_as_int(tx_json_at(list, i), "eos_token_id", 0, INT32_MAX, &id)
-                         : tx_json_get_int(json, "eos_token_id", 0, INT32_MAX, &id);
+        TX_TRY(several ? tx_json_as_int(tx_json_at(list, i), "eos_token_id", 0, INT32_MAX, &id)
+                       : tx_json_get_int(json, "eos_token_id", 0, INT32_MAX, &id));
         g->eos_token_id[i] = (int32_t)id;
     }
     g->eos_count = (int32_t)count;
-    return status;
+    return TX_OK;
 }
 
 /* A key that is absent, or null, leaves its field alone. */
@@ -129,20 +122,17 @@ static tx_status read_fields(const tx_json *json, tx_generation *g)
                    {"top_p", &g->top_p},
                    {"repetition_penalty", &g->repetition_penalty},
                    {"length_penalty", &g->length_penalty}};
-    tx_status status = TX_OK;
-    for (size_t i = 0; i < sizeof integers / sizeof integers[0] && !status; i++)
+    for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++)
         if (tx_json_has(json, integers[i].key))
-            status = tx_json_get_int(json, integers[i].key, integers[i].least, INT32_MAX, integers[i].value);
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && !status; i++)
+            TX_TRY(tx_json_get_int(json, integers[i].key, integers[i].least, INT32_MAX, integers[i].value));
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         if (tx_json_has(json, numbers[i].key))
-            status = tx_json_get_number(json, numbers[i].key, -FLT_MAX, FLT_MAX, numbers[i].value);
-    if (!status && tx_json_has(json, "do_sample"))
-        status = tx_json_get_bool(json, "do_sample", &g->do_sample);
-    if (!status)
-        status = get_early_stopping(json, &g->early_stopping);
-    if (!status)
-        status = get_ends(json, g);
-    return status ? status : tx_generation_check(g);
+            TX_TRY(tx_json_get_number(json, numbers[i].key, -FLT_MAX, FLT_MAX, numbers[i].value));
+    if (tx_json_has(json, "do_sample"))
+        TX_TRY(tx_json_get_bool(json, "do_sample", &g->do_sample));
+    TX_TRY(get_early_stopping(json, &g->early_stopping));
+    TX_TRY(get_ends(json, g));
+    return tx_generation_check(g);
 }
 
 tx_status tx_generation_read(const char *folder, tx_generation *generation, const tx_reporter *reporter)

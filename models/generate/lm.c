@@ -4,7 +4,6 @@
 
 #include "models/arch/find.h"
 #include "models/files/hub.h"
-#include "models/generate/perplexity.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,14 +18,11 @@ static tx_status open_folder(tx_lm *lm, const tx_lm_options *o)
 {
     const tx_reporter reporter = {.warn = o->warn, .context = o->context};
     const tx_engine_options engine = {.size = sizeof engine, .device = o->device, .threads = o->threads};
-    tx_status status = tx_hub_model(o->model, &lm->folder);
-    if (!status)
-        status = tx_config_of_folder(lm->folder, &lm->config);
-    if (status)
-        return status;
+    TX_TRY(tx_hub_model(o->model, &lm->folder));
+    TX_TRY(tx_config_of_folder(lm->folder, &lm->config));
     lm->generation = tx_generation_defaults(lm->config->eos_token_id);
-    status = tx_generation_read(lm->folder, &lm->generation, &reporter);
-    return status ? status : tx_engine_create(&engine, &lm->engine);
+    TX_TRY(tx_generation_read(lm->folder, &lm->generation, &reporter));
+    return tx_engine_create(&engine, &lm->engine);
 }
 
 tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm)
@@ -41,12 +37,11 @@ tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm)
         return tx_fail(TX_MEMORY, "%s: out of memory", o->model);
     made->batch = o->batch_size > 0 ? o->batch_size : DEFAULT_BATCH;
     tx_status status = open_folder(made, o);
-    if (status) {
+    if (status)
         tx_lm_free(made);
-        return status;
-    }
-    *lm = made;
-    return TX_OK;
+    else
+        *lm = made;
+    return status;
 }
 
 /* Frees what is compiled, the weights with it. */
@@ -98,8 +93,7 @@ tx_status tx_lm_open_tokenizer(tx_lm *lm)
     if (!status && tx_tokenizer_size(made) > lm->config->vocab_size)
         status = tx_fail(TX_INVALID, "%s: the tokenizer has %" PRId64 " ids, the model %" PRId64, lm->folder,
                          tx_tokenizer_size(made), lm->config->vocab_size);
-    if (!status)
-        status = tx_encoder_create(made, &lm->encoder);
+    TX_THEN(status, tx_encoder_create(made, &lm->encoder));
     if (status)
         tx_tokenizer_free(made);
     else
@@ -111,8 +105,7 @@ tx_status tx_lm_encode(tx_lm *lm, const char *text, size_t size, int32_t **ids, 
 {
     tx_ids made = {0};
     tx_status status = tx_lm_open_tokenizer(lm);
-    if (!status)
-        status = tx_encoder_run(lm->encoder, text, size, true, &made);
+    TX_THEN(status, tx_encoder_run(lm->encoder, text, size, true, &made));
     if (status) {
         free(made.id);
         return status;
@@ -156,10 +149,8 @@ tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes)
     if (lm->generator) /* its caches are states of the model, which keep their shapes */
         drop(lm);
     tx_status status = begin_model(lm);
-    if (!status)
-        status = tx_generator_create(lm->model, lm->config, &need, &lm->generator);
-    if (!status)
-        status = load(lm);
+    TX_THEN(status, tx_generator_create(lm->model, lm->config, &need, &lm->generator));
+    TX_THEN(status, load(lm));
     lm->compiled = need;
     if (status)
         drop(lm);
@@ -175,8 +166,8 @@ tx_status tx_lm_reserve(tx_lm *lm, int64_t batch, const tx_generation *how)
                                         .beams = how->num_beams,
                                         .prompt = positions < USUAL_PROMPT ? positions : USUAL_PROMPT,
                                         .context = positions};
-    tx_status status = tx_generation_check(how);
-    return status ? status : tx_lm_compile(lm, &sizes);
+    TX_TRY(tx_generation_check(how));
+    return tx_lm_compile(lm, &sizes);
 }
 
 /* ---- Measures ------------------------------------------------------------------------------------------- */
@@ -185,12 +176,9 @@ tx_status tx_lm_logits(tx_lm *lm, const int32_t *ids, int64_t count, float *logi
 {
     tx_forward *pass = NULL;
     tx_status status = begin_model(lm);
-    if (!status)
-        status = tx_forward_create(lm->model, lm->config, count, &pass);
-    if (!status)
-        status = load(lm);
-    if (!status)
-        status = tx_forward_run(pass, ids, logits);
+    TX_THEN(status, tx_forward_create(lm->model, lm->config, count, &pass));
+    TX_THEN(status, load(lm));
+    TX_THEN(status, tx_forward_run(pass, ids, logits));
     tx_forward_free(pass);
     return status;
 }
@@ -217,12 +205,9 @@ tx_status tx_lm_perplexity(tx_lm *lm, const int32_t *ids, int64_t count, const t
     const tx_perplexity_options o = fill_in(lm, options ? options : &defaults, count);
     tx_perplexity *perplexity = NULL;
     tx_status status = begin_model(lm);
-    if (!status)
-        status = tx_perplexity_create(lm->model, lm->config, &o, &perplexity);
-    if (!status)
-        status = load(lm);
-    if (!status)
-        status = tx_perplexity_run(perplexity, ids, count, result);
+    TX_THEN(status, tx_perplexity_create(lm->model, lm->config, &o, &perplexity));
+    TX_THEN(status, load(lm));
+    TX_THEN(status, tx_perplexity_run(perplexity, ids, count, result));
     tx_perplexity_free(perplexity);
     if (status)
         return status;

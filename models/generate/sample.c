@@ -144,9 +144,7 @@ tx_status tx_sample(const tx_generation *how, const tx_history *history, const f
                     int32_t *id)
 {
     const int64_t vocab = choice->vocab;
-    tx_status status = tx_scores_check(logits, vocab);
-    if (status)
-        return status;
+    TX_TRY(tx_scores_check(logits, vocab));
     const float *scores = logits;
     if (adjusts(how, history)) {
         tx_scores_adjust(how, history, logits, vocab, choice->scores);

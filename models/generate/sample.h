@@ -5,7 +5,7 @@
 #ifndef TX_GENERATE_SAMPLE_H
 #define TX_GENERATE_SAMPLE_H
 
-#include "models/generate/generation.h"
+#include "models/generate/generate.h"
 
 /* What was there before the token that is chosen. */
 typedef struct tx_history {

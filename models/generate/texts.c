@@ -36,17 +36,15 @@ static tx_status encode(tx_lm *lm, const tx_lm_prompt *prompt, tx_ids *ids)
 {
     const int64_t begin = lm->config->bos_token_id;
     const size_t size = prompt->size ? prompt->size : strlen(prompt->text);
-    tx_status status = tx_lm_open_tokenizer(lm);
-    if (!status)
-        status = tx_encoder_run(lm->encoder, prompt->text, size, true, ids);
-    if (status || ids->count > 0)
-        return status;
+    TX_TRY(tx_lm_open_tokenizer(lm));
+    TX_TRY(tx_encoder_run(lm->encoder, prompt->text, size, true, ids));
+    if (ids->count > 0)
+        return TX_OK;
     if (begin < 0)
         return tx_fail(TX_INVALID, "prompt: it is empty, and the model has no bos_token_id to begin with");
-    status = tx_ids_reserve(ids, 1);
-    if (!status)
-        ids->id[ids->count++] = (int32_t)begin;
-    return status;
+    TX_TRY(tx_ids_reserve(ids, 1));
+    ids->id[ids->count++] = (int32_t)begin;
+    return TX_OK;
 }
 
 static tx_status take_prompts(texts *t, tx_lm *lm, const tx_lm_prompt *prompts, int64_t count)
@@ -58,18 +56,17 @@ static tx_status take_prompts(texts *t, tx_lm *lm, const tx_lm_prompt *prompts, 
     if (!t->prompts || !t->encoded)
         return tx_fail(TX_MEMORY, "generate: out of memory");
     t->count = count;
-    tx_status status = TX_OK;
-    for (int64_t i = 0; i < count && !status; i++) {
+    for (int64_t i = 0; i < count; i++) {
         const tx_lm_prompt *p = &prompts[i];
         tx_ids *ids = &t->encoded[i];
         if (!p->ids && !p->text)
             return tx_fail(TX_INVALID, "generate: prompt %" PRId64 " has neither text nor ids", i);
         if (!p->ids)
-            status = encode(lm, p, ids);
+            TX_TRY(encode(lm, p, ids));
         t->prompts[i] = p->ids ? (tx_prompt){p->ids, p->count} : (tx_prompt){ids->id, (int64_t)ids->count};
         t->longest = t->prompts[i].count > t->longest ? t->prompts[i].count : t->longest;
     }
-    return status;
+    return TX_OK;
 }
 
 /* ---- Limits --------------------------------------------------------------------------------------------- */
@@ -160,9 +157,7 @@ static tx_status run_batch(texts *t, tx_generator *generator, int64_t first, int
     const tx_sink sink = {emit, t->stop.count > 0 ? ends : NULL, t};
     memset(t->waiting, 0, (size_t)count * sizeof *t->waiting);
     begin(t, first);
-    tx_status status = tx_generator_run(generator, t->prompts + first, count, (uint64_t)first, &t->how, &sink);
-    if (status)
-        return status;
+    TX_TRY(tx_generator_run(generator, t->prompts + first, count, (uint64_t)first, &t->how, &sink));
     end(t);
     for (int64_t r = 1; r < count; r++) {
         begin(t, first + r);
@@ -178,9 +173,8 @@ static tx_status run(texts *t, tx_lm *lm)
     const int64_t batch = t->count < lm->batch ? t->count : lm->batch;
     const tx_generator_options sizes = {
         .size = sizeof sizes, .batch = batch, .beams = t->how.num_beams, .prompt = t->longest, .context = t->context};
-    tx_status status = tx_lm_compile(lm, &sizes);
-    if (status)
-        return status;
+    TX_TRY(tx_lm_compile(lm, &sizes));
+    tx_status status = TX_OK;
     t->ids = malloc((size_t)(batch * t->context) * sizeof *t->ids);
     t->waiting = malloc((size_t)batch * sizeof *t->waiting);
     if (!t->ids || !t->waiting)
@@ -212,20 +206,16 @@ tx_status tx_lm_generate(tx_lm *lm, const tx_lm_prompt *prompts, int64_t count, 
         return tx_fail(TX_INVALID, "tx_lm_generate: the listener's size field is %zu, expected %zu", t.to->size,
                        sizeof *t.to);
     how = how ? how : &lm->generation;
-    tx_status status = tx_generation_check(how);
-    if (status)
-        return status;
+    TX_TRY(tx_generation_check(how));
+    tx_status status = TX_OK;
     t.how = *how;
     if (t.to->text || t.how.stop_count > 0)
         status = tx_lm_open_tokenizer(lm);
-    if (!status)
-        status = take_prompts(&t, lm, prompts, count);
-    if (!status)
-        status = set_limits(&t, lm);
+    TX_THEN(status, take_prompts(&t, lm, prompts, count));
+    TX_THEN(status, set_limits(&t, lm));
     t.tokenizer = lm->tokenizer;
     t.stop = (tx_stop){lm->tokenizer, t.how.stop_strings, t.how.stop_count};
-    if (!status)
-        status = run(&t, lm);
+    TX_THEN(status, run(&t, lm));
     release(&t);
     return status;
 }

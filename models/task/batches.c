@@ -47,9 +47,7 @@ void tx_batches_free(tx_batches *batches)
 tx_status tx_batches_next(tx_batches *batches, tx_token_batch *batch)
 {
     const tx_step_batch *step = NULL;
-    tx_status status = tx_loader_next(batches->loader, &step);
-    if (status)
-        return status;
+    TX_TRY(tx_loader_next(batches->loader, &step));
     *batch = (tx_token_batch){.number = step->step,
                               .epoch = step->epoch,
                               .rows = step->rows,

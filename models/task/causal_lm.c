@@ -16,9 +16,7 @@ static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *
 {
     const int64_t last = samples->block - 1;
     int32_t *ids = to->field[TX_CAUSAL_LM_INPUT_IDS], *labels = to->field[TX_CAUSAL_LM_LABELS];
-    tx_status status = tx_dataset_read(samples->data, number, ids);
-    if (status)
-        return status;
+    TX_TRY(tx_dataset_read(samples->data, number, ids));
     memcpy(labels, ids + 1, (size_t)last * sizeof *labels);
     tx_field_pad(&fields[TX_CAUSAL_LM_LABELS], labels + last, 1);
     return TX_OK;

@@ -4,7 +4,7 @@
 
 #include "api/base/clock.h"
 #include "api/base/file.h"
-#include "models/text/thread.h"
+#include "api/base/thread.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -183,13 +183,11 @@ static void start_workers(tx_loader *l, const tx_loader_options *o)
         l->worker_count++;
     if (l->worker_count == o->workers)
         return;
-    char message[256], instead[64] = "each batch is prepared when its step begins";
+    char instead[64] = "each batch is prepared when its step begins";
     if (l->worker_count)
         snprintf(instead, sizeof instead, "going on with %" PRId32, l->worker_count);
-    snprintf(message, sizeof message,
-             "the system refuses thread %" PRId32 " of the %" PRId32 " that load data (%s): %s", l->worker_count + 1,
-             o->workers, strerror(errno), instead);
-    tx_report(&o->report, message);
+    tx_tell(&o->report, "the system refuses thread %" PRId32 " of the %" PRId32 " that load data (%s): %s",
+            l->worker_count + 1, o->workers, strerror(errno), instead);
 }
 
 static void stop_workers(tx_loader *l)
@@ -236,22 +234,17 @@ static tx_status allocate(tx_loader *l, const tx_loader_options *o)
 static void pin(tx_loader *l, const tx_reporter *report)
 {
     l->locked = mlock(l->memory, l->memory_size) == 0;
-    if (l->locked)
-        return;
-    char message[256];
-    snprintf(message, sizeof message,
-             "the %zu bytes of the batches cannot be locked in memory (%s): going on without; `ulimit -l` shows what "
-             "is allowed",
-             l->memory_size, strerror(errno));
-    tx_report(report, message);
+    if (!l->locked)
+        tx_tell(report,
+                "the %zu bytes of the batches cannot be locked in memory (%s): going on without; `ulimit -l` shows "
+                "what is allowed",
+                l->memory_size, strerror(errno));
 }
 
 tx_status tx_loader_create(const tx_samples *samples, const tx_loader_options *options, int64_t first,
                            tx_loader **loader)
 {
-    tx_status status = check(samples, options, first);
-    if (status)
-        return status;
+    TX_TRY(check(samples, options, first));
     tx_loader *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "loader: out of memory");
@@ -264,7 +257,7 @@ tx_status tx_loader_create(const tx_samples *samples, const tx_loader_options *o
         .filled = PTHREAD_COND_INITIALIZER,
         .freed = PTHREAD_COND_INITIALIZER,
     };
-    status = allocate(made, options);
+    tx_status status = allocate(made, options);
     if (status) {
         tx_loader_free(made);
         return status;
@@ -331,11 +324,9 @@ tx_status tx_loader_dump_order(const tx_samples *samples, const tx_loader_option
     char text[ROOM];
     size_t used = 0;
     tx_file *file;
-    tx_status status = check(samples, options, steps);
-    if (!status)
-        status = tx_file_create(path, &file);
-    if (status)
-        return status;
+    TX_TRY(check(samples, options, steps));
+    TX_TRY(tx_file_create(path, &file));
+    tx_status status = TX_OK;
     course c = plan_course(samples, options);
     for (int64_t step = 0; step < steps && !status; step++) {
         tx_step_batch b = describe(&c, step);
@@ -349,8 +340,7 @@ tx_status tx_loader_dump_order(const tx_samples *samples, const tx_loader_option
             }
         }
     }
-    if (!status)
-        status = tx_file_append(file, text, used);
+    TX_THEN(status, tx_file_append(file, text, used));
     if (status) {
         tx_file_discard(file);
         return status;

@@ -31,10 +31,8 @@ tx_status tx_tokenizer_add(tx_tokenizer *tokenizer, const tx_added *added, const
     tx_additions *additions = &tokenizer->additions;
     if (!*text)
         return tx_fail(TX_FORMAT, "its text is empty");
-    tx_status status = tx_array_reserve(&additions->at, &additions->room, (size_t)additions->count + 1,
-                                        sizeof *additions->at, "added tokens");
-    if (status)
-        return status;
+    TX_TRY(tx_array_reserve(&additions->at, &additions->room, (size_t)additions->count + 1, sizeof *additions->at,
+                            "added tokens"));
     tx_added *made = &additions->at[additions->count];
     *made = *added;
     made->size = strlen(text);

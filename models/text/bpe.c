@@ -35,7 +35,7 @@ tx_status tx_bpe_read_vocab(tx_tokenizer *tokenizer, const tx_json *vocab)
                                       : tx_vocab_put(&tokenizer->vocab, id, TX_TOKEN_WORD, key, size);
         free(bytes);
     }
-    return status ? tx_fail_in(status, "vocab") : TX_OK;
+    return tx_fail_in(status, "vocab");
 }
 
 int32_t tx_vocab_id(const tx_json *vocab, const char *text)
@@ -84,31 +84,26 @@ static tx_status read_merge(tx_tokenizer *tokenizer, const tx_json *vocab, const
 {
     const char *left, *right;
     if (tx_json_type_of(json) != TX_JSON_ARRAY) {
-        tx_status status = tx_json_as_string(json, "a merge", &left);
-        const char *blank = status ? NULL : strchr(left, ' ');
-        if (status || !blank || strchr(blank + 1, ' '))
-            return status ? status : tx_fail(TX_FORMAT, "expected two words with a blank between them");
+        TX_TRY(tx_json_as_string(json, "a merge", &left));
+        const char *blank = strchr(left, ' ');
+        if (!blank || strchr(blank + 1, ' '))
+            return tx_fail(TX_FORMAT, "expected two words with a blank between them");
         return tx_bpe_read_merge(tokenizer, vocab, left, (size_t)(blank - left), blank + 1, strlen(blank + 1));
     }
     if (tx_json_size(json) != 2)
         return tx_fail(TX_FORMAT, "expected two words, found %zu", tx_json_size(json));
-    tx_status status = tx_json_as_string(tx_json_at(json, 0), "its first word", &left);
-    if (!status)
-        status = tx_json_as_string(tx_json_at(json, 1), "its second word", &right);
-    return status ? status : tx_bpe_read_merge(tokenizer, vocab, left, strlen(left), right, strlen(right));
+    TX_TRY(tx_json_as_string(tx_json_at(json, 0), "its first word", &left));
+    TX_TRY(tx_json_as_string(tx_json_at(json, 1), "its second word", &right));
+    return tx_bpe_read_merge(tokenizer, vocab, left, strlen(left), right, strlen(right));
 }
 
 static tx_status read_merges(tx_tokenizer *tokenizer, const tx_json *vocab, const tx_json *model)
 {
     tx_json *merges;
-    tx_status status = tx_json_get(model, "merges", TX_JSON_ARRAY, &merges);
-    size_t count = status ? 0 : tx_json_size(merges);
-    for (size_t i = 0; i < count && !status; i++) {
-        status = read_merge(tokenizer, vocab, tx_json_at(merges, i));
-        if (status)
-            status = tx_fail_in(status, "merges[%zu]", i);
-    }
-    return status;
+    TX_TRY(tx_json_get(model, "merges", TX_JSON_ARRAY, &merges));
+    for (size_t i = 0; i < tx_json_size(merges); i++)
+        TX_TRY(tx_fail_in(read_merge(tokenizer, vocab, tx_json_at(merges, i)), "merges[%zu]", i));
+    return TX_OK;
 }
 
 /* An option that must be absent, null, or "". */
@@ -124,9 +119,7 @@ static tx_status expect_empty(const tx_json *model, const char *key)
 tx_status tx_model_read_unk(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab)
 {
     const char *text;
-    tx_status status = tx_json_get_string(model, "unk_token", &text);
-    if (status)
-        return status;
+    TX_TRY(tx_json_get_string(model, "unk_token", &text));
     tokenizer->unk = tx_vocab_id(vocab, text);
     return tokenizer->unk < 0 ? tx_fail(TX_FORMAT, "unk_token %.64s is not in the vocabulary", text) : TX_OK;
 }
@@ -134,36 +127,31 @@ tx_status tx_model_read_unk(tx_tokenizer *tokenizer, const tx_json *model, const
 /* What changes the ids of characters without a token; where all bytes have one, it changes nothing. */
 static tx_status read_unknown(tx_tokenizer *t, const tx_json *model, const tx_json *vocab)
 {
-    tx_status status = tx_json_has(model, "unk_token") ? tx_model_read_unk(t, model, vocab) : TX_OK;
-    if (!status)
-        status = tx_step_flag(model, "fuse_unk", false, &t->fuse_unk);
-    if (!status)
-        status = tx_step_flag(model, "byte_fallback", false, &t->byte_fallback);
-    for (int byte = 0; byte < 256 && !status && t->byte_fallback; byte++) {
+    if (tx_json_has(model, "unk_token"))
+        TX_TRY(tx_model_read_unk(t, model, vocab));
+    TX_TRY(tx_step_flag(model, "fuse_unk", false, &t->fuse_unk));
+    TX_TRY(tx_step_flag(model, "byte_fallback", false, &t->byte_fallback));
+    for (int byte = 0; byte < 256 && t->byte_fallback; byte++) {
         char text[8];
         snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
         t->vocab.byte_ids[byte] = tx_vocab_id(vocab, text);
     }
-    return status;
+    return TX_OK;
 }
 
 tx_status tx_bpe_read(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab)
 {
     double dropout = 0;
-    tx_status status = TX_OK;
     if (tx_json_has(model, "dropout"))
-        status = tx_json_get_number(model, "dropout", 0, 1, &dropout);
-    if (!status && dropout > 0)
-        status = tx_fail(TX_UNSUPPORTED, "dropout %g is not supported", dropout);
-    if (!status)
-        status = expect_empty(model, "continuing_subword_prefix");
-    if (!status)
-        status = expect_empty(model, "end_of_word_suffix");
-    if (!status)
-        status = tx_step_flag(model, "ignore_merges", false, &tokenizer->ignore_merges);
-    if (!status && !tokenizer->bytes)
-        status = read_unknown(tokenizer, model, vocab);
-    return status ? status : read_merges(tokenizer, vocab, model);
+        TX_TRY(tx_json_get_number(model, "dropout", 0, 1, &dropout));
+    if (dropout > 0)
+        return tx_fail(TX_UNSUPPORTED, "dropout %g is not supported", dropout);
+    TX_TRY(expect_empty(model, "continuing_subword_prefix"));
+    TX_TRY(expect_empty(model, "end_of_word_suffix"));
+    TX_TRY(tx_step_flag(model, "ignore_merges", false, &tokenizer->ignore_merges));
+    if (!tokenizer->bytes)
+        TX_TRY(read_unknown(tokenizer, model, vocab));
+    return read_merges(tokenizer, vocab, model);
 }
 
 /* ---- Encoding ------------------------------------------------------------------------------------ */
@@ -208,10 +196,8 @@ static tx_status encode_characters(const tx_tokenizer *t, tx_buffer *scratch, co
                                    tx_ids *ids)
 {
     tx_buffer_clear(scratch);
-    tx_status status = size < SIZE_MAX / sizeof(int32_t) ? tx_buffer_reserve(scratch, size * sizeof(int32_t))
-                                                         : tx_fail(TX_MEMORY, "a word of %zu bytes", size);
-    if (status)
-        return status;
+    TX_TRY(size < SIZE_MAX / sizeof(int32_t) ? tx_buffer_reserve(scratch, size * sizeof(int32_t))
+                                             : tx_fail(TX_MEMORY, "a word of %zu bytes", size));
     symbols s = {.id = (void *)scratch->data};
     for (size_t at = 0, length; at < size; at += length) {
         length = tx_utf8_read(word + at, size - at, NULL);
@@ -227,8 +213,7 @@ tx_status tx_bpe_encode(const tx_tokenizer *t, tx_buffer *scratch, const char *w
     if (whole < 0)
         return t->bytes ? tx_merges_apply(&t->merges, &(tx_symbols){t->vocab.byte_ids, word, size}, ids)
                         : encode_characters(t, scratch, word, size, ids);
-    tx_status status = tx_ids_reserve(ids, 1);
-    if (!status)
-        ids->id[ids->count++] = whole;
-    return status;
+    TX_TRY(tx_ids_reserve(ids, 1));
+    ids->id[ids->count++] = whole;
+    return TX_OK;
 }

@@ -12,7 +12,6 @@
 #include "models/files/digest.h"
 #include "models/text/decoder.h"
 #include "models/text/hash.h"
-#include "models/text/normalizer.h"
 #include "models/text/post_processor.h"
 #include "models/text/pre_tokenizer.h"
 #include "models/tx_text.h"

@@ -7,7 +7,6 @@
 
 #include "models/array.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct tx_buffer {

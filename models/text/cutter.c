@@ -115,53 +115,46 @@ static bool joins(const parts *p, bool matched)
 static tx_status add_part(tx_cutter *c, int32_t stage, parts *p, const char *text, size_t begin, size_t end,
                           bool matched)
 {
-    tx_status status = TX_OK;
     if (begin == end)
         return TX_OK;
     if (joins(p, matched)) {
         p->end = end;
     } else {
-        status = hand_on(c, stage + 1, text, p->begin, p->end, p->first);
+        TX_TRY(hand_on(c, stage + 1, text, p->begin, p->end, p->first));
         p->begin = matched && p->mode == TX_SPLIT_REMOVED ? end : begin;
         p->end = end;
     }
     p->any = true;
     p->matched = matched;
-    return status;
+    return TX_OK;
 }
 
 static tx_status split(tx_cutter *c, int32_t stage, const char *text, size_t size, bool first)
 {
     const tx_step *s = &c->steps->at[stage];
     parts p = {.mode = s->mode, .first = first};
-    tx_status status = TX_OK;
-    for (size_t at = 0, begin = 0, end = 0; at < size && !status; at = end) {
-        status = tx_matcher_next(c->matcher, &s->regex, text, size, at, &begin, &end);
-        if (status)
-            break;
+    for (size_t at = 0, begin = 0, end = 0; at < size; at = end) {
+        TX_TRY(tx_matcher_next(c->matcher, &s->regex, text, size, at, &begin, &end));
         if (p.mode == TX_SPLIT_ISOLATED) { /* nothing to hold */
-            status = hand_on(c, stage + 1, text, at, begin, first);
-            if (!status)
-                status = hand_on(c, stage + 1, text, begin, end, first);
+            TX_TRY(hand_on(c, stage + 1, text, at, begin, first));
+            TX_TRY(hand_on(c, stage + 1, text, begin, end, first));
             continue;
         }
-        status = add_part(c, stage, &p, text, at, begin, s->invert);
-        if (!status)
-            status = add_part(c, stage, &p, text, begin, end, !s->invert);
+        TX_TRY(add_part(c, stage, &p, text, at, begin, s->invert));
+        TX_TRY(add_part(c, stage, &p, text, begin, end, !s->invert));
     }
-    return status ? status : hand_on(c, stage + 1, text, p.begin, p.end, first);
+    return hand_on(c, stage + 1, text, p.begin, p.end, first);
 }
 
 tx_status tx_cutter_run(tx_cutter *cutter, const char *text, size_t size, bool first)
 {
-    tx_status status = TX_OK;
-    for (size_t at = 0; at < size && !status; at++) {
+    for (size_t at = 0; at < size; at++) {
         size_t good = tx_utf8_prefix(text + at, size - at);
         cutter->unmarked = at > 0;
-        status = hand_on(cutter, 0, text, at, at + good, first);
+        TX_TRY(hand_on(cutter, 0, text, at, at + good, first));
         at += good;
-        if (!status && at < size)
-            status = cutter->sink(cutter->context, text + at, 1);
+        if (at < size)
+            TX_TRY(cutter->sink(cutter->context, text + at, 1));
     }
-    return status;
+    return TX_OK;
 }

@@ -71,12 +71,12 @@ static tx_status check_contents(const tx_data_file *file, file_kind kind)
     const int64_t size = file->size, room = sizeof begin;
     if (size == 0)
         return tx_fail(TX_FORMAT, "%s: the file is empty; give a text to train on", file->path);
-    tx_status status = tx_data_file_read(file, 0, begin, (size_t)(size < room ? size : room));
-    for (size_t i = 0; i < sizeof others / sizeof others[0] && !status; i++)
+    TX_TRY(tx_data_file_read(file, 0, begin, (size_t)(size < room ? size : room)));
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (memcmp(begin, others[i].mark, strlen(others[i].mark)) == 0 &&
             !(others[i].may_be_tokens && kind == FILE_BIN))
-            status = tx_fail(TX_FORMAT, "%s: %s", file->path, others[i].what);
-    return status;
+            return tx_fail(TX_FORMAT, "%s: %s", file->path, others[i].what);
+    return TX_OK;
 }
 
 static tx_status check_options(const char *path, const tx_dataset_options *o)
@@ -102,13 +102,10 @@ static tx_status read_tokens(const char *path, const tx_dataset_options *o, tx_t
 {
     file_kind kind = FILE_TEXT;
     tx_data_file file = {0};
-    tx_status status = kind_of(path, &kind);
-    if (!status)
-        status = tx_data_file_open(path, &file);
-    if (status)
-        return status;
+    TX_TRY(kind_of(path, &kind));
+    TX_TRY(tx_data_file_open(path, &file));
     tx_text_form form = kind == FILE_JSONL ? TX_TEXT_JSONL : TX_TEXT_LINES;
-    status = check_contents(&file, kind);
+    tx_status status = check_contents(&file, kind);
     if (!status && kind == FILE_BIN)
         status = tx_tokens_of_bin(&file, tokens);
     else if (!status && !o->tokenizer)
@@ -145,24 +142,12 @@ static tx_status check_ids(const char *path, const tx_tokens *t, int64_t vocab)
     uint32_t ids[TX_TOKENS_PIECE];
     for (int64_t at = 0, count; at < t->count; at += count) {
         count = t->count - at < TX_TOKENS_PIECE ? t->count - at : TX_TOKENS_PIECE;
-        tx_status status = tx_tokens_read(t, at, count, ids);
-        if (status)
-            return status;
+        TX_TRY(tx_tokens_read(t, at, count, ids));
         for (int64_t i = 0; i < count; i++)
             if (ids[i] >= vocab)
                 return fail_id(path, t, at + i, ids[i], vocab);
     }
     return TX_OK;
-}
-
-static void tell_bad(const char *path, const tx_tokens *t, const tx_reporter *report)
-{
-    char message[1024];
-    if (!t->bad)
-        return;
-    snprintf(message, sizeof message, "%.800s: %" PRId64 " malformed lines are left out, the first is line %" PRId64,
-             path, t->bad, t->first_bad);
-    tx_report(report, message);
 }
 
 /* ---- Cutting --------------------------------------------------------------------------------------- */
@@ -242,12 +227,14 @@ static tx_status cut(const char *path, tx_dataset *d, const tx_dataset_options *
 }
 
 /* Adds tokens, as they lie in memory or in the file. */
-static tx_status digest_tokens(tx_digest *digest, const tx_tokens *t, int64_t first, int64_t count,
-                               const tx_reporter *report)
+static void digest_tokens(tx_digest *digest, const tx_tokens *t, int64_t first, int64_t count,
+                          const tx_reporter *report)
 {
     const int64_t begin = first * t->width, bytes = count * t->width;
-    return t->ids ? tx_digest_add(digest, (const char *)t->ids + begin, (size_t)bytes)
-                  : tx_data_file_digest(&t->file, t->header + begin, t->header + begin + bytes, digest, report);
+    if (t->ids)
+        tx_digest_add(digest, (const char *)t->ids + begin, (size_t)bytes);
+    else
+        tx_data_file_digest(&t->file, t->header + begin, t->header + begin + bytes, digest, report);
 }
 
 static tx_status digest_blocks(tx_dataset *d, const tx_reporter *report)
@@ -255,17 +242,12 @@ static tx_status digest_blocks(tx_dataset *d, const tx_reporter *report)
     char shape[96];
     int length = snprintf(shape, sizeof shape, "%" PRId64 " blocks of %" PRId64 " ids of %" PRId32 " bytes\n",
                           d->blocks, d->block, d->tokens.width);
-    tx_digest *digest = NULL;
-    tx_status status = tx_digest_create(&digest);
-    if (!status)
-        status = tx_digest_add(digest, shape, (size_t)length);
-    for (int64_t i = 0; i < d->run_count && !status; i++) {
+    tx_digest *digest;
+    TX_TRY(tx_digest_create(&digest));
+    tx_digest_add(digest, shape, (size_t)length);
+    for (int64_t i = 0; i < d->run_count; i++) {
         int64_t end = i + 1 < d->run_count ? d->runs[i + 1].first : d->blocks;
-        status = digest_tokens(digest, &d->tokens, d->runs[i].token, (end - d->runs[i].first) * d->block, report);
-    }
-    if (status) {
-        tx_digest_free(digest);
-        return status;
+        digest_tokens(digest, &d->tokens, d->runs[i].token, (end - d->runs[i].first) * d->block, report);
     }
     return tx_digest_finish(digest, d->digest);
 }
@@ -282,15 +264,15 @@ static tx_status make(const char *path, const tx_dataset_options *o, tx_tokens *
     }
     *made = (tx_dataset){.tokens = *tokens, .vocab = o->vocab, .block = o->block};
     tx_status status = check_ids(path, &made->tokens, o->vocab);
-    if (!status)
-        status = cut(path, made, o);
-    if (!status)
-        status = digest_blocks(made, &o->report);
+    TX_THEN(status, cut(path, made, o));
+    TX_THEN(status, digest_blocks(made, &o->report));
     if (status) {
         tx_dataset_free(made);
         return status;
     }
-    tell_bad(path, &made->tokens, &o->report);
+    if (tokens->bad)
+        tx_tell(&o->report, "%.800s: %" PRId64 " malformed lines are left out, the first is line %" PRId64, path,
+                tokens->bad, tokens->first_bad);
     free(made->tokens.lengths); /* the cuts are made */
     made->tokens.lengths = NULL;
     *dataset = made;
@@ -300,10 +282,9 @@ static tx_status make(const char *path, const tx_dataset_options *o, tx_tokens *
 tx_status tx_dataset_open(const char *path, const tx_dataset_options *options, tx_dataset **dataset)
 {
     tx_tokens tokens = {0};
-    tx_status status = check_options(path, options);
-    if (!status)
-        status = read_tokens(path, options, &tokens);
-    return status ? status : make(path, options, &tokens, dataset);
+    TX_TRY(check_options(path, options));
+    TX_TRY(read_tokens(path, options, &tokens));
+    return make(path, options, &tokens, dataset);
 }
 
 void tx_dataset_free(tx_dataset *dataset)
@@ -359,9 +340,7 @@ tx_status tx_dataset_read(const tx_dataset *dataset, int64_t number, int32_t *to
     for (int64_t at = 0, count; at < d->block; at += count) {
         uint32_t *ids = (uint32_t *)(tokens + at);
         count = d->block - at < TX_TOKENS_PIECE ? d->block - at : TX_TOKENS_PIECE;
-        tx_status status = tx_tokens_read(&d->tokens, first + at, count, ids);
-        if (status)
-            return status;
+        TX_TRY(tx_tokens_read(&d->tokens, first + at, count, ids));
         for (int64_t i = 0; i < count; i++)
             if (ids[i] >= d->vocab)
                 return tx_fail(TX_FORMAT,

@@ -52,8 +52,8 @@ static bool ends_with(const char *text, size_t size, const char *suffix)
 
 static tx_status read_word_piece(tx_step *step, const tx_json *json)
 {
-    tx_status status = tx_step_text(step, json, "prefix");
-    return status ? status : tx_step_flag(json, "cleanup", true, &step->flag[0]);
+    TX_TRY(tx_step_text(step, json, "prefix"));
+    return tx_step_flag(json, "cleanup", true, &step->flag[0]);
 }
 
 /* Replaces one text by another, in place: it is never longer. */
@@ -185,12 +185,11 @@ static void replace_all(const tx_step *step, tx_spelling *s)
 
 static tx_status read_strip(tx_step *step, const tx_json *json)
 {
-    tx_status status = tx_step_text(step, json, "content");
-    if (!status && (!*step->text || tx_utf8_read(step->text, strlen(step->text), NULL) != strlen(step->text)))
-        status = tx_fail(TX_FORMAT, "content %.40s: expected one character", step->text);
-    if (!status)
-        status = tx_json_get_int(json, "start", 0, INT32_MAX, &step->cut[0]);
-    return status ? status : tx_json_get_int(json, "stop", 0, INT32_MAX, &step->cut[1]);
+    TX_TRY(tx_step_text(step, json, "content"));
+    if ((!*step->text || tx_utf8_read(step->text, strlen(step->text), NULL) != strlen(step->text)))
+        return tx_fail(TX_FORMAT, "content %.40s: expected one character", step->text);
+    TX_TRY(tx_json_get_int(json, "start", 0, INT32_MAX, &step->cut[0]));
+    return tx_json_get_int(json, "stop", 0, INT32_MAX, &step->cut[1]);
 }
 
 static void strip(const tx_step *step, tx_spelling *s)
@@ -224,11 +223,11 @@ static const tx_step_kind kinds[] = {
 
 tx_status tx_decoder_read(tx_steps *steps, const tx_json *json, bool *bytes)
 {
-    tx_status status = tx_steps_read(steps, json, "decoders", kinds, sizeof kinds / sizeof kinds[0]);
+    TX_TRY(tx_steps_read(steps, json, "decoders", kinds, sizeof kinds / sizeof kinds[0]));
     *bytes = false;
     for (int32_t i = 0; i < steps->count; i++)
         *bytes = *bytes || !steps->at[i].kind->decode;
-    return status;
+    return TX_OK;
 }
 
 void tx_spelling_add(tx_spelling *spelling, const char *text, size_t size)

@@ -41,8 +41,7 @@ tx_status tx_encoder_create(const tx_tokenizer *tokenizer, tx_encoder **encoder)
         made->cache = calloc(CACHE_PLACES, sizeof *made->cache);
     }
     tx_status status = made && made->match && made->cache ? TX_OK : tx_fail(TX_MEMORY, "no memory for an encoder");
-    if (!status)
-        status = tx_cutter_create(&tokenizer->pre_tokenizer, add_word, made, &made->cutter);
+    TX_THEN(status, tx_cutter_create(&tokenizer->pre_tokenizer, add_word, made, &made->cutter));
     if (status)
         tx_encoder_free(made);
     else
@@ -71,9 +70,7 @@ static tx_status add_word(void *context, const char *word, size_t size)
     tx_ids *ids = e->ids;
     if (size > CACHED_BYTES)
         return e->tokenizer->model->encode(e->tokenizer, &e->scratch, word, size, ids);
-    tx_status status = tx_ids_reserve(ids, CACHED_BYTES); /* now: what is there may be drained by it */
-    if (status)
-        return status;
+    TX_TRY(tx_ids_reserve(ids, CACHED_BYTES)); /* now: what is there may be drained by it */
     uint64_t key[CACHED_BYTES / 8] = {0};
     memcpy(key, word, size);
     uint64_t hash = key[0] ^ size;
@@ -86,15 +83,15 @@ static tx_status add_word(void *context, const char *word, size_t size)
         return TX_OK;
     }
     size_t before = ids->count;
-    status = e->tokenizer->model->encode(e->tokenizer, &e->scratch, word, size, ids);
+    TX_TRY(e->tokenizer->model->encode(e->tokenizer, &e->scratch, word, size, ids));
     size_t count = ids->count - before;
-    if (!status && count <= CACHED_IDS) {
+    if (count <= CACHED_IDS) {
         memcpy(c->key, key, sizeof key);
         memcpy(c->id, ids->id + before, count * sizeof *c->id);
         c->size = (uint8_t)size;
         c->count = (uint8_t)count;
     }
-    return status;
+    return TX_OK;
 }
 
 /* ---- Texts ----------------------------------------------------------------------------------------- */
@@ -104,18 +101,16 @@ static tx_status add_texts(tx_encoder *e, int finder, const char *text, size_t s
 /* Text from which the added tokens of the finders before that one have been taken. Between the two it is normalized. */
 static tx_status add_rest(tx_encoder *e, int finder, const char *text, size_t size, bool special, bool first)
 {
-    tx_status status = TX_OK;
     if (finder == 2)
         return tx_cutter_run(e->cutter, text, size, first);
     if (finder == 1)
-        status = tx_normalizer_run(&e->tokenizer->normalizer, tx_cutter_matcher(e->cutter), e->normal, &text, &size);
-    return status ? status : add_texts(e, finder, text, size, special, first);
+        TX_TRY(tx_normalizer_run(&e->tokenizer->normalizer, tx_cutter_matcher(e->cutter), e->normal, &text, &size));
+    return add_texts(e, finder, text, size, special, first);
 }
 
 /* Takes the added tokens of a finder out of a text. `first`: nothing is before it. */
 static tx_status add_texts(tx_encoder *e, int finder, const char *text, size_t size, bool special, bool first)
 {
-    tx_status status = TX_OK;
     if (!e->tokenizer->additions.finder[finder])
         return add_rest(e, finder + 1, text, size, special, first);
     tx_found found = {0};
@@ -123,13 +118,13 @@ static tx_status add_texts(tx_encoder *e, int finder, const char *text, size_t s
         size_t from = found.end;
         tx_additions_find(&e->tokenizer->additions, finder, text, size, special, e->match, &found);
         if (found.begin > from)
-            status = add_rest(e, finder + 1, text + from, found.begin - from, special, first && from == 0);
-        if (!status && found.added)
-            status = tx_ids_reserve(e->ids, 1);
-        if (!status && found.added)
+            TX_TRY(add_rest(e, finder + 1, text + from, found.begin - from, special, first && from == 0));
+        if (found.added) {
+            TX_TRY(tx_ids_reserve(e->ids, 1));
             e->ids->id[e->ids->count++] = found.added->id;
-    } while (!status && found.added);
-    return status;
+        }
+    } while (found.added);
+    return TX_OK;
 }
 
 tx_status tx_encoder_run(tx_encoder *encoder, const char *text, size_t size, bool special, tx_ids *ids)
@@ -145,8 +140,7 @@ tx_status tx_encoder_run(tx_encoder *encoder, const char *text, size_t size, boo
         status = tx_utf8_replace(text, size, &mended, &size);
         text = mended;
     }
-    if (!status)
-        status = add_texts(encoder, 0, text, size, special, true);
+    TX_THEN(status, add_texts(encoder, 0, text, size, special, true));
     free(mended);
     if (status)
         ids->count = before;

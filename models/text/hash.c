@@ -32,9 +32,8 @@ tx_status tx_index_add(tx_index *index, uint64_t hash, size_t number)
 {
     if (number >= TX_INDEX_NONE)
         return tx_fail(TX_UNSUPPORTED, "an index of more than %zu things", number);
-    tx_status status = 2 * (index->used + 1) > index->places ? grow(index) : TX_OK;
-    if (status)
-        return status;
+    if (2 * (index->used + 1) > index->places)
+        TX_TRY(grow(index));
     const size_t at = empty_place(index, (uint32_t)hash);
     index->place[at] = (tx_index_place){(uint32_t)hash, (uint32_t)number};
     index->used++;

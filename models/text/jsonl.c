@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The text of a line of JSON. jansson holds a long string twice beside its line, and takes as long as tokenising it:
  * such a text is left out of what it reads, and spelled out here. */
-#include "models/text/jsonl.h"
-
+#include "models/text/lines.h"
 #include "models/text/utf8.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,9 +133,8 @@ static tx_status parse(const char *line, size_t size, const char *where, tx_json
                        size_t *length)
 {
     tx_json *object = NULL;
-    tx_status status = tx_json_parse_line(line, size, where, &object);
-    if (status)
-        return status;
+    TX_TRY(tx_json_parse_line(line, size, where, &object));
+    tx_status status = TX_OK;
     if (tx_json_type_of(object) != TX_JSON_OBJECT)
         status = tx_fail(TX_FORMAT, "%s: expected an object {\"text\": ...}", where);
     else if (tx_json_get_text(object, "text", text, length))
@@ -174,9 +171,7 @@ tx_status tx_jsonl_text(char *line, size_t size, const char *where, tx_json **js
     const char *fault = spell(line + begin, end - begin, false, &bytes);
     if (fault)
         return tx_fail(TX_FORMAT, "%s: not valid JSON: %s at byte %zu of the line", where, fault, begin + bytes + 1);
-    tx_status status = parse_rest(line, size, begin, end, where, json);
-    if (status)
-        return status;
+    TX_TRY(parse_rest(line, size, begin, end, where, json));
     spell(line + begin, end - begin, true, length);
     *text = line + begin;
     return TX_OK;

@@ -59,11 +59,8 @@ static tx_status find_pair(learner *l, int32_t left, int32_t right, uint32_t *nu
     *number = tx_index_find(&l->index, hash, same_pair, l->pair, wanted.id);
     if (*number != TX_INDEX_NONE)
         return TX_OK;
-    tx_status status = tx_array_reserve(&l->pair, &l->pair_room, l->pairs + 1, sizeof wanted, "pairs");
-    if (!status)
-        status = tx_index_add(&l->index, hash, l->pairs);
-    if (status)
-        return status;
+    TX_TRY(tx_array_reserve(&l->pair, &l->pair_room, l->pairs + 1, sizeof wanted, "pairs"));
+    TX_TRY(tx_index_add(&l->index, hash, l->pairs));
     *number = (uint32_t)l->pairs;
     l->pair[l->pairs++] = wanted;
     return TX_OK;
@@ -73,27 +70,22 @@ static tx_status find_pair(learner *l, int32_t left, int32_t right, uint32_t *nu
 static tx_status count_pair(learner *l, int32_t left, int32_t right, int64_t change, size_t word)
 {
     uint32_t number;
-    tx_status status = find_pair(l, left, right, &number);
-    if (status)
-        return status;
+    TX_TRY(find_pair(l, left, right, &number));
     pair *p = &l->pair[number];
     places *seen = &p->seen;
     p->count += change;
     if (change < 0)
         return TX_OK;
     if (!p->touched) {
-        status = tx_array_reserve(&l->touched, &l->touched_room, l->touches + 1, sizeof number, "pairs");
-        if (status)
-            return status;
+        TX_TRY(tx_array_reserve(&l->touched, &l->touched_room, l->touches + 1, sizeof number, "pairs"));
         l->touched[l->touches++] = number;
         p->touched = true;
     }
     if (seen->count && seen->at[seen->count - 1] == word)
         return TX_OK;
-    status = tx_array_reserve(&seen->at, &seen->room, seen->count + 1, sizeof word, "words of a pair");
-    if (!status)
-        seen->at[seen->count++] = word;
-    return status;
+    TX_TRY(tx_array_reserve(&seen->at, &seen->room, seen->count + 1, sizeof word, "words of a pair"));
+    seen->at[seen->count++] = word;
+    return TX_OK;
 }
 
 /* ---- The queue ----------------------------------------------------------------------------------- */
@@ -108,9 +100,7 @@ static bool before(const void *a, const void *b)
 
 static tx_status push(learner *l, queued item)
 {
-    tx_status status = tx_array_reserve(&l->queue, &l->queue_room, l->queue_count + 1, sizeof item, "pairs");
-    if (status)
-        return status;
+    TX_TRY(tx_array_reserve(&l->queue, &l->queue_room, l->queue_count + 1, sizeof item, "pairs"));
     tx_heap_push(l->queue, l->queue_count++, sizeof item, before, &item);
     return TX_OK;
 }
@@ -151,13 +141,11 @@ static tx_status merge_in(learner *l, size_t number, int32_t left, int32_t right
         }
         if (used > 0) {
             status = count_pair(l, id[used - 1], left, -w->count, number);
-            if (!status)
-                status = count_pair(l, id[used - 1], made, w->count, number);
+            TX_THEN(status, count_pair(l, id[used - 1], made, w->count, number));
         }
         if (i + 2 < w->size && !status) {
             status = count_pair(l, right, id[i + 2], -w->count, number);
-            if (!status)
-                status = count_pair(l, made, id[i + 2], w->count, number);
+            TX_THEN(status, count_pair(l, made, id[i + 2], w->count, number));
         }
         id[used++] = made;
         i++;
@@ -189,14 +177,12 @@ static tx_status make_token(tx_vocab *vocab, int32_t left, int32_t right, int32_
 static tx_status merge_pair(learner *l, const queued *top, tx_vocab *vocab)
 {
     tx_merge merge = {top->id[0], top->id[1], -1};
-    tx_status status = make_token(vocab, merge.left, merge.right, &merge.id);
-    if (!status)
-        status = tx_array_reserve(&l->merge, &l->merge_room, l->merges + 1, sizeof merge, "merges");
-    if (!status)
-        l->merge[l->merges++] = merge;
-    for (size_t i = 0; i < top->seen.count && !status; i++)
-        status = merge_in(l, top->seen.at[i], merge.left, merge.right, merge.id);
-    return status ? status : queue_touched(l);
+    TX_TRY(make_token(vocab, merge.left, merge.right, &merge.id));
+    TX_TRY(tx_array_reserve(&l->merge, &l->merge_room, l->merges + 1, sizeof merge, "merges"));
+    l->merge[l->merges++] = merge;
+    for (size_t i = 0; i < top->seen.count; i++)
+        TX_TRY(merge_in(l, top->seen.at[i], merge.left, merge.right, merge.id));
+    return queue_touched(l);
 }
 
 static tx_status learn(learner *l, int64_t size, int64_t least, tx_vocab *vocab)
@@ -235,14 +221,13 @@ static tx_status begin(learner *l, const tx_counts *counts, const tx_vocab *voca
         return tx_fail(TX_MEMORY, "no memory for %zu words", counts->count);
     for (size_t i = 0; i < counts->bytes.size; i++)
         l->ids[i] = vocab->byte_ids[(unsigned char)counts->bytes.data[i]];
-    tx_status status = TX_OK;
-    for (size_t i = 0; i < counts->count && !status; i++) {
+    for (size_t i = 0; i < counts->count; i++) {
         const tx_counted *w = &counts->word[i];
         l->word[i] = *w;
-        for (size_t j = 0; j + 1 < w->size && !status; j++)
-            status = count_pair(l, l->ids[w->at + j], l->ids[w->at + j + 1], w->count, i);
+        for (size_t j = 0; j + 1 < w->size; j++)
+            TX_TRY(count_pair(l, l->ids[w->at + j], l->ids[w->at + j + 1], w->count, i));
     }
-    return status ? status : queue_touched(l);
+    return queue_touched(l);
 }
 
 static void end(learner *l)
@@ -278,10 +263,8 @@ tx_status tx_learn_merges(const tx_counts *counts, int64_t size, int64_t least, 
 {
     learner l = {0};
     tx_status status = begin(&l, counts, vocab);
-    if (!status)
-        status = learn(&l, size, least, vocab);
-    if (!status)
-        status = keep_last(&l, merges);
+    TX_THEN(status, learn(&l, size, least, vocab));
+    TX_THEN(status, keep_last(&l, merges));
     end(&l);
     return status;
 }

@@ -22,9 +22,7 @@ static tx_status read_more(tx_lines *l)
         return tx_fail_in(TX_MEMORY, "%s", l->file->path);
     int64_t left = l->end - l->at;
     size_t bytes = left < (int64_t)PIECE ? (size_t)left : PIECE;
-    tx_status status = tx_data_file_read(l->file, l->at, l->data + l->held, bytes);
-    if (status)
-        return status;
+    TX_TRY(tx_data_file_read(l->file, l->at, l->data + l->held, bytes));
     l->at += (int64_t)bytes;
     l->held += bytes;
     return TX_OK;
@@ -63,9 +61,7 @@ tx_status tx_lines_next(tx_lines *l, char **line, size_t *size)
             }
             return TX_OK;
         }
-        tx_status status = read_more(l);
-        if (status)
-            return status;
+        TX_TRY(read_more(l));
     }
 }
 

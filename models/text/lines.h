@@ -4,6 +4,7 @@
 #ifndef TX_TEXT_LINES_H
 #define TX_TEXT_LINES_H
 
+#include "api/base/json.h"
 #include "models/files/data_file.h"
 
 /* Begin with {.file, .at, .end, .carriage}, end with free(lines.data). */
@@ -23,5 +24,10 @@ tx_status tx_lines_next(tx_lines *lines, char **line, size_t *size);
 tx_status tx_lines_count(const tx_data_file *file, int64_t end, int64_t *count);
 /* The place after the first \n at or behind `from`, the file's end where there is none. */
 tx_status tx_lines_after(const tx_data_file *file, int64_t from, int64_t *place);
+
+/* The text of the line {"text": ..., ...}, to the letter as strict as tx_json_parse_line; TX_FORMAT says what is wrong.
+ * A long text is spelled out within the line, which is changed where it succeeds, and not copied. `where` starts the
+ * messages. `*text` lives as long as the line and `*json`, which the caller frees. */
+tx_status tx_jsonl_text(char *line, size_t size, const char *where, tx_json **json, const char **text, size_t *length);
 
 #endif

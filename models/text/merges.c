@@ -34,12 +34,10 @@ tx_status tx_merges_add(tx_merges *merges, tx_merge merge)
     const uint32_t rank = tx_merges_rank(merges, merge.left, merge.right);
     if (rank != TX_NO_RANK)
         return tx_fail(TX_FORMAT, "the pair has a merge already, number %" PRIu32, rank);
-    tx_status status = tx_array_reserve(&merges->at, &merges->room, merges->count + 1, sizeof merge, "merges");
-    if (!status)
-        status = tx_index_add(&merges->index, tx_hash_pair(merge.left, merge.right), merges->count);
-    if (!status)
-        merges->at[merges->count++] = merge;
-    return status;
+    TX_TRY(tx_array_reserve(&merges->at, &merges->room, merges->count + 1, sizeof merge, "merges"));
+    TX_TRY(tx_index_add(&merges->index, tx_hash_pair(merge.left, merge.right), merges->count));
+    merges->at[merges->count++] = merge;
+    return TX_OK;
 }
 
 /* Where the parts of every merge have lower ranks than itself, merging a word is going through the ranks, each from the
@@ -187,14 +185,13 @@ static void merge_window(word *w, const tx_symbols *symbols, size_t from, uint32
 static tx_status apply_windows(word *w, const tx_symbols *symbols, size_t window, tx_ids *ids)
 {
     const size_t size = symbols->count;
-    tx_status status = TX_OK;
-    for (size_t at = 0; at < size && !status;) {
+    for (size_t at = 0; at < size;) {
         const size_t length = size - at < window ? size - at : window;
         const size_t settled = at + length < size ? length - w->merges->reach : length;
         merge_window(w, symbols, at, (uint32_t)length);
-        status = tx_ids_reserve(ids, settled);
+        TX_TRY(tx_ids_reserve(ids, settled));
         uint32_t i = 0;
-        while (!status && i != NOWHERE) {
+        while (i != NOWHERE) {
             const uint32_t next = w->symbols[i].next;
             if ((next == NOWHERE ? length : next) > settled)
                 break;
@@ -203,7 +200,7 @@ static tx_status apply_windows(word *w, const tx_symbols *symbols, size_t window
         }
         at += i == NOWHERE ? length : i;
     }
-    return status;
+    return TX_OK;
 }
 
 static tx_status apply_long(const tx_merges *merges, const tx_symbols *symbols, tx_ids *ids)
@@ -225,9 +222,7 @@ tx_status tx_merges_apply(const tx_merges *merges, const tx_symbols *symbols, tx
 {
     if (symbols->count > SHORT)
         return apply_long(merges, symbols, ids);
-    tx_status status = tx_ids_reserve(ids, symbols->count);
-    if (status)
-        return status;
+    TX_TRY(tx_ids_reserve(ids, symbols->count));
     int32_t *id = ids->id + ids->count;
     size_t count = symbols->count;
     for (size_t i = 0; i < count; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Normalizers: what a text becomes before it is cut into words. */
-#include "models/text/normalizer.h"
+#include "models/text/steps.h"
 #include "models/text/unicode.h"
 #include "models/text/utf8.h"
 
@@ -44,8 +44,8 @@ enum { LEFT, RIGHT };
 
 static tx_status read_strip(tx_step *step, const tx_json *json)
 {
-    tx_status status = tx_step_flag(json, "strip_left", true, &step->flag[LEFT]);
-    return status ? status : tx_step_flag(json, "strip_right", true, &step->flag[RIGHT]);
+    TX_TRY(tx_step_flag(json, "strip_left", true, &step->flag[LEFT]));
+    return tx_step_flag(json, "strip_right", true, &step->flag[RIGHT]);
 }
 
 static void strip(const tx_step *step, const char *text, size_t size, tx_buffer *out)
@@ -79,13 +79,11 @@ enum { CLEAN, CHINESE, ACCENTS, LOWER };
 
 static tx_status read_bert(tx_step *step, const tx_json *json)
 {
-    tx_status status = tx_step_flag(json, "clean_text", true, &step->flag[CLEAN]);
-    if (!status)
-        status = tx_step_flag(json, "handle_chinese_chars", true, &step->flag[CHINESE]);
-    if (!status)
-        status = tx_step_flag(json, "lowercase", true, &step->flag[LOWER]);
+    TX_TRY(tx_step_flag(json, "clean_text", true, &step->flag[CLEAN]));
+    TX_TRY(tx_step_flag(json, "handle_chinese_chars", true, &step->flag[CHINESE]));
+    TX_TRY(tx_step_flag(json, "lowercase", true, &step->flag[LOWER]));
     step->flag[ACCENTS] = step->flag[LOWER];
-    return status ? status : tx_step_flag(json, "strip_accents", false, &step->flag[ACCENTS]);
+    return tx_step_flag(json, "strip_accents", false, &step->flag[ACCENTS]);
 }
 
 /* The ranges of Hugging Face's tokenizers, whose 2B920 was meant to be 2B820. */

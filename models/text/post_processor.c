@@ -11,11 +11,9 @@
 static tx_status add(tx_template *template, int64_t id, int64_t type)
 {
     const tx_template_item item = {(int32_t)id, (int32_t)type};
-    tx_status status =
-        tx_array_reserve(&template->item, &template->room, template->count + 1, sizeof item, "special tokens");
-    if (!status)
-        template->item[template->count++] = item;
-    return status;
+    TX_TRY(tx_array_reserve(&template->item, &template->room, template->count + 1, sizeof item, "special tokens"));
+    template->item[template->count++] = item;
+    return TX_OK;
 }
 
 /* ---- TemplateProcessing ---------------------------------------------------------------------------- */
@@ -27,15 +25,13 @@ static tx_status add_special(tx_template *template, const tx_json *tokens, const
     int64_t id;
     if (!tokens)
         return tx_fail(TX_FORMAT, "special_tokens is missing");
-    tx_status status = tx_json_get(tokens, name, TX_JSON_OBJECT, &token);
-    if (!status)
-        status = tx_json_get(token, "ids", TX_JSON_ARRAY, &ids);
-    for (size_t i = 0; !status && i < tx_json_size(ids); i++) {
-        status = tx_json_as_int(tx_json_at(ids, i), "an id", 0, INT32_MAX, &id);
-        if (!status)
-            status = add(template, id, type);
+    TX_TRY(tx_json_get(tokens, name, TX_JSON_OBJECT, &token));
+    TX_TRY(tx_json_get(token, "ids", TX_JSON_ARRAY, &ids));
+    for (size_t i = 0; i < tx_json_size(ids); i++) {
+        TX_TRY(tx_json_as_int(tx_json_at(ids, i), "an id", 0, INT32_MAX, &id));
+        TX_TRY(add(template, id, type));
     }
-    return status;
+    return TX_OK;
 }
 
 static tx_status add_item(tx_template *template, const tx_json *tokens, const tx_json *item)
@@ -44,13 +40,9 @@ static tx_status add_item(tx_template *template, const tx_json *tokens, const tx
     const char *id;
     int64_t type = 0;
     const bool special = tx_json_has(item, "SpecialToken");
-    tx_status status = tx_json_get(item, special ? "SpecialToken" : "Sequence", TX_JSON_OBJECT, &object);
-    if (!status)
-        status = tx_json_get_string(object, "id", &id);
-    if (!status)
-        status = tx_json_get_int(object, "type_id", 0, INT32_MAX, &type);
-    if (status)
-        return status;
+    TX_TRY(tx_json_get(item, special ? "SpecialToken" : "Sequence", TX_JSON_OBJECT, &object));
+    TX_TRY(tx_json_get_string(object, "id", &id));
+    TX_TRY(tx_json_get_int(object, "type_id", 0, INT32_MAX, &type));
     if (special)
         return add_special(template, tokens, id, type);
     if (strcmp(id, "A") != 0 && strcmp(id, "B") != 0)
@@ -62,20 +54,16 @@ static tx_status read_template(tx_post_processor *post, const tx_json *json)
 {
     static const char *const names[] = {"single", "pair"};
     tx_json *tokens = NULL, *items;
-    tx_status status = TX_OK;
     if (tx_json_has(json, "special_tokens"))
-        status = tx_json_get(json, "special_tokens", TX_JSON_OBJECT, &tokens);
-    for (int i = 0; i < 2 && !status; i++) {
+        TX_TRY(tx_json_get(json, "special_tokens", TX_JSON_OBJECT, &tokens));
+    for (int i = 0; i < 2; i++) {
         if (!tx_json_has(json, names[i]))
             continue;
-        status = tx_json_get(json, names[i], TX_JSON_ARRAY, &items);
-        for (size_t k = 0; !status && k < tx_json_size(items); k++) {
-            status = add_item(&post->of[i], tokens, tx_json_at(items, k));
-            if (status)
-                status = tx_fail_in(status, "%s[%zu]", names[i], k);
-        }
+        TX_TRY(tx_json_get(json, names[i], TX_JSON_ARRAY, &items));
+        for (size_t k = 0; k < tx_json_size(items); k++)
+            TX_TRY(tx_fail_in(add_item(&post->of[i], tokens, tx_json_at(items, k)), "%s[%zu]", names[i], k));
     }
-    return status;
+    return TX_OK;
 }
 
 /* ---- BertProcessing, RobertaProcessing ------------------------------------------------------------- */
@@ -84,27 +72,26 @@ static tx_status read_template(tx_post_processor *post, const tx_json *json)
 static tx_status read_token(const tx_json *json, const char *key, int64_t *id)
 {
     tx_json *pair;
-    tx_status status = tx_json_get(json, key, TX_JSON_ARRAY, &pair);
-    if (!status && tx_json_size(pair) != 2)
-        status = tx_fail(TX_FORMAT, "%s: expected a token and its id", key);
-    return status ? status : tx_json_as_int(tx_json_at(pair, 1), key, 0, INT32_MAX, id);
+    TX_TRY(tx_json_get(json, key, TX_JSON_ARRAY, &pair));
+    if (tx_json_size(pair) != 2)
+        return tx_fail(TX_FORMAT, "%s: expected a token and its id", key);
+    return tx_json_as_int(tx_json_at(pair, 1), key, 0, INT32_MAX, id);
 }
 
 /* One text is `cls` A `sep`, and two are that, `sep` again if they are kept apart so, and B `sep`. */
 static tx_status read_classes(tx_post_processor *post, const tx_json *json, bool twice, int type)
 {
     int64_t sep = 0, cls = 0;
-    tx_status status = read_token(json, "sep", &sep);
-    if (!status)
-        status = read_token(json, "cls", &cls);
+    TX_TRY(read_token(json, "sep", &sep));
+    TX_TRY(read_token(json, "cls", &cls));
     for (int i = 0; i < 2; i++) {
         const tx_template_item items[] = {{(int32_t)cls, 0},    {TX_TEMPLATE_FIRST, 0},     {(int32_t)sep, 0},
                                           {(int32_t)sep, type}, {TX_TEMPLATE_SECOND, type}, {(int32_t)sep, type}};
-        for (int k = 0; k < (i ? 6 : 3) && !status; k++)
+        for (int k = 0; k < (i ? 6 : 3); k++)
             if (k != 3 || twice)
-                status = add(&post->of[i], items[k].id, items[k].type);
+                TX_TRY(add(&post->of[i], items[k].id, items[k].type));
     }
-    return status;
+    return TX_OK;
 }
 
 static tx_status read_bert(tx_post_processor *post, const tx_json *json)
@@ -140,8 +127,7 @@ static tx_status read_one(void *context, const tx_json *json, const char *type)
     if (post->given)
         return tx_fail(TX_UNSUPPORTED, "%s: a second one that adds tokens is not supported", type);
     post->given = true;
-    tx_status status = kinds[kind].read(post, json);
-    return status ? tx_fail_in(status, "%s", type) : TX_OK;
+    return tx_fail_in(kinds[kind].read(post, json), "%s", type);
 }
 
 tx_status tx_post_processor_read(tx_post_processor *post, const tx_json *json)
@@ -157,16 +143,15 @@ void tx_post_processor_free(tx_post_processor *post)
 
 tx_status tx_post_processor_seal(tx_post_processor *post, int32_t vocab)
 {
-    tx_status status = TX_OK;
-    for (int i = 0; i < 2 && !post->given && !status; i++) {
-        status = add(&post->of[i], TX_TEMPLATE_FIRST, 0);
-        if (!status && i == 1)
-            status = add(&post->of[i], TX_TEMPLATE_SECOND, 1);
+    for (int i = 0; i < 2 && !post->given; i++) {
+        TX_TRY(add(&post->of[i], TX_TEMPLATE_FIRST, 0));
+        if (i == 1)
+            TX_TRY(add(&post->of[i], TX_TEMPLATE_SECOND, 1));
     }
-    for (int i = 0; i < 2 && !status; i++)
-        for (size_t k = 0; k < post->of[i].count && !status; k++)
+    for (int i = 0; i < 2; i++)
+        for (size_t k = 0; k < post->of[i].count; k++)
             if (post->of[i].item[k].id >= vocab)
-                status = tx_fail(TX_FORMAT, "post_processor: id %" PRId32 " is not in the vocabulary",
-                                 post->of[i].item[k].id);
-    return status;
+                return tx_fail(TX_FORMAT, "post_processor: id %" PRId32 " is not in the vocabulary",
+                               post->of[i].item[k].id);
+    return TX_OK;
 }

@@ -16,68 +16,41 @@ static tx_status read_behavior(tx_step *step, const tx_json *json)
 {
     static const char *const names[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
     size_t mode = 0;
-    tx_status status = tx_part_choice(json, "behavior", names, sizeof names / sizeof names[0], &mode);
+    TX_TRY(tx_part_choice(json, "behavior", names, sizeof names / sizeof names[0], &mode));
     step->mode = (tx_split_mode)mode;
-    return status;
+    return TX_OK;
 }
 
 static tx_status read_split(tx_step *step, const tx_json *json)
 {
-    tx_status status = read_behavior(step, json);
-    if (!status)
-        status = tx_step_flag(json, "invert", true, &step->invert);
-    return status ? status : tx_step_pattern(step, json);
+    TX_TRY(read_behavior(step, json));
+    TX_TRY(tx_step_flag(json, "invert", true, &step->invert));
+    return tx_step_pattern(step, json);
 }
 
 static tx_status read_digits(tx_step *step, const tx_json *json)
 {
     bool individual = false;
-    tx_status status = tx_step_flag(json, "individual_digits", true, &individual);
+    TX_TRY(tx_step_flag(json, "individual_digits", true, &individual));
     step->mode = individual ? TX_SPLIT_ISOLATED : TX_SPLIT_CONTIGUOUS;
-    return status ? status : tx_regex_compile("\\p{N}", &step->regex);
+    return tx_regex_compile("\\p{N}", &step->regex);
 }
 
 static tx_status read_punctuation(tx_step *step, const tx_json *json)
 {
-    tx_status status = tx_json_has(json, "behavior") ? read_behavior(step, json) : TX_OK;
-    return status ? status : tx_regex_compile("[" PUNCTUATION "]", &step->regex);
-}
-
-/* Matches are words, what lies between them is not there. */
-static tx_status keep(tx_step *step, const char *pattern)
-{
-    step->mode = TX_SPLIT_REMOVED;
-    step->invert = true;
-    return tx_regex_compile(pattern, &step->regex);
-}
-
-static tx_status read_whitespace(tx_step *step, const tx_json *json)
-{
-    (void)json;
-    return keep(step, "[" TX_REGEX_WORD "]+|[^" TX_REGEX_WORD SPACE "]+");
-}
-
-static tx_status read_whitespace_split(tx_step *step, const tx_json *json)
-{
-    (void)json;
-    return keep(step, "[^" SPACE "]+");
-}
-
-static tx_status read_bert(tx_step *step, const tx_json *json)
-{
-    (void)json;
-    return keep(step, "[^" SPACE PUNCTUATION "]+|[" PUNCTUATION "]");
+    if (tx_json_has(json, "behavior"))
+        TX_TRY(read_behavior(step, json));
+    return tx_regex_compile("[" PUNCTUATION "]", &step->regex);
 }
 
 static tx_status read_metaspace(tx_step *step, const tx_json *json)
 {
     bool split = true;
     char pattern[TX_UTF8_MAX + sizeof "\\Q\\E"];
-    tx_status status = tx_step_metaspace(step, json);
-    if (!status)
-        status = tx_step_flag(json, "split", false, &split);
-    if (status || !split)
-        return status;
+    TX_TRY(tx_step_metaspace(step, json));
+    TX_TRY(tx_step_flag(json, "split", false, &split));
+    if (!split)
+        return TX_OK;
     step->mode = TX_SPLIT_MERGED_WITH_NEXT;
     snprintf(pattern, sizeof pattern, "\\Q%.4s\\E", step->text);
     return tx_regex_compile(pattern, &step->regex);
@@ -96,29 +69,38 @@ static tx_status set_gpt2(tx_step *step, bool prefix, bool regex)
 static tx_status read_byte_level(tx_step *step, const tx_json *json)
 {
     bool prefix = false, regex = true; /* files older than use_regex mean that */
-    tx_status status = tx_step_flag(json, "add_prefix_space", true, &prefix);
-    if (!status)
-        status = tx_step_flag(json, "use_regex", false, &regex);
-    return status ? status : set_gpt2(step, prefix, regex);
+    TX_TRY(tx_step_flag(json, "add_prefix_space", true, &prefix));
+    TX_TRY(tx_step_flag(json, "use_regex", false, &regex));
+    return set_gpt2(step, prefix, regex);
 }
 
 static const tx_step_kind kinds[] = {
-    {"ByteLevel", .read = read_byte_level},  {"Split", .read = read_split},
-    {"Digits", .read = read_digits},         {"Punctuation", .read = read_punctuation},
-    {"Whitespace", .read = read_whitespace}, {"WhitespaceSplit", .read = read_whitespace_split},
-    {"BertPreTokenizer", .read = read_bert}, {"Metaspace", .read = read_metaspace},
+    {"ByteLevel", .read = read_byte_level},
+    {"Split", .read = read_split},
+    {"Digits", .read = read_digits},
+    {"Punctuation", .read = read_punctuation},
+    {"Metaspace", .read = read_metaspace},
+    {"Whitespace", .words = "[" TX_REGEX_WORD "]+|[^" TX_REGEX_WORD SPACE "]+"},
+    {"WhitespaceSplit", .words = "[^" SPACE "]+"},
+    {"BertPreTokenizer", .words = "[^" SPACE PUNCTUATION "]+|[" PUNCTUATION "]"},
 };
 
 tx_status tx_pre_tokenizer_read(tx_steps *steps, const tx_json *json, bool *bytes)
 {
-    tx_status status = tx_steps_read(steps, json, "pretokenizers", kinds, sizeof kinds / sizeof kinds[0]);
+    TX_TRY(tx_steps_read(steps, json, "pretokenizers", kinds, sizeof kinds / sizeof kinds[0]));
     *bytes = false;
-    for (int32_t i = 0; i < steps->count && !status; i++) {
+    for (int32_t i = 0; i < steps->count; i++) {
+        tx_step *step = &steps->at[i];
         if (*bytes)
-            return tx_fail(TX_UNSUPPORTED, "%s after ByteLevel: ByteLevel must come last", steps->at[i].kind->name);
-        *bytes = steps->at[i].kind == &kinds[0];
+            return tx_fail(TX_UNSUPPORTED, "%s after ByteLevel: ByteLevel must come last", step->kind->name);
+        *bytes = step->kind == &kinds[0];
+        if (!step->kind->words)
+            continue;
+        step->mode = TX_SPLIT_REMOVED;
+        step->invert = true;
+        TX_TRY(tx_regex_compile(step->kind->words, &step->regex));
     }
-    return status;
+    return TX_OK;
 }
 
 tx_status tx_pre_tokenizer_gpt2(tx_steps *steps, bool prefix)

@@ -127,17 +127,14 @@ static tx_status class(translation *t)
     if (*t->at == ']')
         return refuse(begin, (size_t)(t->at - begin) + 1);
     while (*t->at != ']') {
-        tx_status status = TX_OK;
         if (!*t->at)
             return tx_fail(TX_FORMAT, "regular expression: \"%.20s\": ] is missing", begin);
         if (*t->at == '[' || (*t->at == '&' && t->at[1] == '&'))
             return refuse(t->at, 2);
         if (*t->at == '\\')
-            status = escape(t);
+            TX_TRY(escape(t));
         else
             copy(t, 1);
-        if (status)
-            return status;
     }
     copy(t, 1);
     return TX_OK;
@@ -219,7 +216,8 @@ tx_status tx_regex_translate(const char *pattern, char **made)
     return TX_OK;
 }
 
-tx_status tx_regex_compile(const char *pattern, tx_regex *regex)
+/* `name` is the pattern in messages and digests. */
+static tx_status compile(const char *pattern, const char *name, tx_regex *regex)
 {
     int error;
     PCRE2_SIZE place;
@@ -237,7 +235,7 @@ tx_status tx_regex_compile(const char *pattern, tx_regex *regex)
         return tx_fail(TX_UNSUPPORTED, "regular expression: %s: \"%.40s\"", text, pattern + place);
     }
     pcre2_pattern_info(made.code, PCRE2_INFO_MATCHEMPTY, &empty);
-    made.pattern = strdup(pattern);
+    made.pattern = strdup(name);
     if (empty || !made.pattern) {
         tx_regex_close(&made);
         return empty ? tx_fail(TX_UNSUPPORTED,
@@ -250,22 +248,18 @@ tx_status tx_regex_compile(const char *pattern, tx_regex *regex)
     return TX_OK;
 }
 
+tx_status tx_regex_compile(const char *pattern, tx_regex *regex)
+{
+    return compile(pattern, pattern, regex);
+}
+
 tx_status tx_regex_open(const char *pattern, tx_regex *regex)
 {
     char *translated;
-    tx_status status = tx_regex_translate(pattern, &translated);
-    if (status)
-        return status;
-    char *copy = strdup(pattern);
-    status = copy ? tx_regex_compile(translated, regex) : tx_fail(TX_MEMORY, "no memory for a regular expression");
+    TX_TRY(tx_regex_translate(pattern, &translated));
+    const tx_status status = compile(translated, pattern, regex);
     free(translated);
-    if (status) {
-        free(copy);
-        return status;
-    }
-    free(regex->pattern);
-    regex->pattern = copy;
-    return TX_OK;
+    return status;
 }
 
 void tx_regex_close(tx_regex *regex)

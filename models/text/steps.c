@@ -12,28 +12,25 @@ tx_status tx_part_read(const tx_json *part, const char *list_key, tx_part_reader
         return TX_OK;
     if (tx_json_type_of(part) != TX_JSON_OBJECT)
         return tx_fail(TX_FORMAT, "not an object");
-    tx_status status = tx_json_get_string(part, "type", &type);
-    if (status || strcmp(type, "Sequence") != 0)
-        return status ? status : read(context, part, type);
-    status = tx_json_get(part, list_key, TX_JSON_ARRAY, &list);
-    for (size_t i = 0; !status && i < tx_json_size(list); i++) {
-        status = tx_part_read(tx_json_at(list, i), list_key, read, context);
-        if (status)
-            status = tx_fail_in(status, "%s[%zu]", list_key, i);
-    }
-    return status;
+    TX_TRY(tx_json_get_string(part, "type", &type));
+    if (strcmp(type, "Sequence") != 0)
+        return read(context, part, type);
+    TX_TRY(tx_json_get(part, list_key, TX_JSON_ARRAY, &list));
+    for (size_t i = 0; i < tx_json_size(list); i++)
+        TX_TRY(tx_fail_in(tx_part_read(tx_json_at(list, i), list_key, read, context), "%s[%zu]", list_key, i));
+    return TX_OK;
 }
 
 tx_status tx_part_choice(const tx_json *json, const char *key, const char *const *names, size_t count, size_t *choice)
 {
     const char *name;
-    tx_status status = tx_json_get_string(json, key, &name);
-    for (size_t i = 0; i < count && !status; i++)
+    TX_TRY(tx_json_get_string(json, key, &name));
+    for (size_t i = 0; i < count; i++)
         if (strcmp(name, names[i]) == 0) {
             *choice = i;
             return TX_OK;
         }
-    return status ? status : tx_fail(TX_UNSUPPORTED, "%s %.40s", key, name);
+    return tx_fail(TX_UNSUPPORTED, "%s %.40s", key, name);
 }
 
 typedef struct reading {
@@ -55,7 +52,7 @@ static tx_status read_step(void *context, const tx_json *json, const char *type)
     tx_step *step = &r->steps->at[r->steps->count++]; /* from here on its owner frees it */
     *step = (tx_step){.kind = &r->kinds[kind]};
     tx_status status = step->kind->read ? step->kind->read(step, json) : TX_OK;
-    return status ? tx_fail_in(status, "%s", type) : TX_OK;
+    return tx_fail_in(status, "%s", type);
 }
 
 tx_status tx_steps_read(tx_steps *steps, const tx_json *part, const char *list_key, const tx_step_kind *kinds,
@@ -77,9 +74,7 @@ void tx_steps_free(tx_steps *steps)
 tx_status tx_step_text(tx_step *step, const tx_json *json, const char *key)
 {
     const char *text;
-    tx_status status = tx_json_get_string(json, key, &text);
-    if (status)
-        return status;
+    TX_TRY(tx_json_get_string(json, key, &text));
     step->text = strdup(text);
     return step->text ? TX_OK : tx_fail(TX_MEMORY, "no memory for a text");
 }
@@ -110,26 +105,22 @@ tx_status tx_step_pattern(tx_step *step, const tx_json *json)
     tx_json *pattern;
     const char *text;
     char *quoted = NULL;
-    tx_status status = tx_json_get(json, "pattern", TX_JSON_OBJECT, &pattern);
-    if (status)
-        return status;
+    TX_TRY(tx_json_get(json, "pattern", TX_JSON_OBJECT, &pattern));
     if (!tx_json_has(pattern, "String")) {
-        status = tx_json_get_string(pattern, "Regex", &text);
-        return status ? status : tx_regex_open(text, &step->regex);
+        TX_TRY(tx_json_get_string(pattern, "Regex", &text));
+        return tx_regex_open(text, &step->regex);
     }
-    status = tx_json_get_string(pattern, "String", &text);
-    if (!status)
-        status = quote(text, &quoted);
-    if (!status)
-        status = tx_regex_open(quoted, &step->regex);
+    TX_TRY(tx_json_get_string(pattern, "String", &text));
+    TX_TRY(quote(text, &quoted));
+    const tx_status status = tx_regex_open(quoted, &step->regex);
     free(quoted);
     return status;
 }
 
 tx_status tx_step_replace(tx_step *step, const tx_json *json)
 {
-    tx_status status = tx_step_pattern(step, json);
-    return status ? status : tx_step_text(step, json, "content");
+    TX_TRY(tx_step_pattern(step, json));
+    return tx_step_text(step, json, "content");
 }
 
 tx_status tx_step_metaspace(tx_step *step, const tx_json *json)
@@ -137,18 +128,17 @@ tx_status tx_step_metaspace(tx_step *step, const tx_json *json)
     static const char *const schemes[] = {"never", "first", "always"};
     size_t scheme = 0;
     bool prefix = true; /* files older than prepend_scheme say it so */
-    tx_status status = tx_step_text(step, json, "replacement");
-    if (!status && (!*step->text || tx_utf8_read(step->text, strlen(step->text), NULL) != strlen(step->text)))
-        status = tx_fail(TX_FORMAT, "replacement %.40s: expected one character", step->text);
+    TX_TRY(tx_step_text(step, json, "replacement"));
+    if (!*step->text || tx_utf8_read(step->text, strlen(step->text), NULL) != strlen(step->text))
+        return tx_fail(TX_FORMAT, "replacement %.40s: expected one character", step->text);
     step->mark = true;
-    if (!status)
-        status = tx_step_flag(json, "add_prefix_space", false, &prefix);
+    TX_TRY(tx_step_flag(json, "add_prefix_space", false, &prefix));
     step->prepend = prefix ? TX_PREPEND_ALWAYS : TX_PREPEND_NEVER;
-    if (status || !tx_json_has(json, "prepend_scheme"))
-        return status;
-    status = tx_part_choice(json, "prepend_scheme", schemes, sizeof schemes / sizeof schemes[0], &scheme);
+    if (!tx_json_has(json, "prepend_scheme"))
+        return TX_OK;
+    TX_TRY(tx_part_choice(json, "prepend_scheme", schemes, sizeof schemes / sizeof schemes[0], &scheme));
     step->prepend = (tx_prepend)scheme;
-    return status;
+    return TX_OK;
 }
 
 void tx_step_replace_all(const tx_step *step, tx_matcher *matcher, const char *text, size_t size, tx_buffer *out)

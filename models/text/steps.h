@@ -35,6 +35,7 @@ typedef struct tx_step_kind {
     tx_normalize *normalize;                               /* of normalizers; NULL: tx_step_replace_all */
     tx_decode *decode;                                     /* of decoders */
     int form;                                              /* of normalizers: a tx_unicode_form */
+    const char *words; /* of pre-tokenizers: what is a word, all else being left out; NULL: `read` says it */
 } tx_step_kind;
 
 struct tx_step {
@@ -80,5 +81,14 @@ tx_status tx_step_replace(tx_step *step, const tx_json *json);
 tx_status tx_step_metaspace(tx_step *step, const tx_json *json);
 /* Appends a text in which each match of the step's expression has become its text. The matcher has begun. */
 void tx_step_replace_all(const tx_step *step, tx_matcher *matcher, const char *text, size_t size, tx_buffer *out);
+
+/* ---- Normalizers, tokenizer.json's part of that name ----------------------------------------------- */
+
+/* `json` may be NULL: no steps. */
+tx_status tx_normalizer_read(tx_steps *steps, const tx_json *json);
+/* Makes a text of whole characters what the steps make of it, one after the other; it then lies in `scratch`.
+ * The matcher has begun. */
+tx_status tx_normalizer_run(const tx_steps *steps, tx_matcher *matcher, tx_buffer scratch[2], const char **text,
+                            size_t *size);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The tokenizer as a whole: making, asking, decoding. */
+ * The tokenizer as a whole: making, asking, decoding, and its digest. */
 #include "models/text/bpe.h"
-#include "models/text/utf8.h"
+#include "models/text/unicode.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,10 +46,9 @@ void tx_tokenizer_free(tx_tokenizer *tokenizer)
 tx_status tx_tokenizer_add_special(tx_tokenizer *tokenizer, const char *text, int32_t id)
 {
     tx_vocab *vocab = &tokenizer->vocab;
-    tx_status status = TX_OK;
     if (id >= vocab->count || vocab->token[id].kind == TX_TOKEN_NONE)
-        status = tx_vocab_put(vocab, id, TX_TOKEN_WORD, text, strlen(text));
-    return status ? status : tx_tokenizer_add(tokenizer, &(tx_added){.id = id, .special = true}, text);
+        TX_TRY(tx_vocab_put(vocab, id, TX_TOKEN_WORD, text, strlen(text)));
+    return tx_tokenizer_add(tokenizer, &(tx_added){.id = id, .special = true}, text);
 }
 
 /* Words are bytes: each must have a token. */
@@ -89,31 +88,24 @@ static tx_status spell_pieces(tx_tokenizer *t)
 tx_status tx_tokenizer_seal(tx_tokenizer *tokenizer)
 {
     tx_vocab *vocab = &tokenizer->vocab;
-    tx_status status = tokenizer->bytes ? seal_bytes(vocab) : spell_pieces(tokenizer);
-    if (!status)
-        status = tx_merges_seal(&tokenizer->merges, vocab);
-    if (!status)
-        status = tx_additions_seal(&tokenizer->additions, &tokenizer->normalizer);
-    if (!status)
-        status = tx_post_processor_seal(&tokenizer->post_processor, vocab->count);
-    return status ? status : tx_tokenizer_make_digest(tokenizer);
+    TX_TRY(tokenizer->bytes ? seal_bytes(vocab) : spell_pieces(tokenizer));
+    TX_TRY(tx_merges_seal(&tokenizer->merges, vocab));
+    TX_TRY(tx_additions_seal(&tokenizer->additions, &tokenizer->normalizer));
+    TX_TRY(tx_post_processor_seal(&tokenizer->post_processor, vocab->count));
+    return tx_tokenizer_make_digest(tokenizer);
 }
 
 tx_status tx_tokenizer_bytes(tx_tokenizer **tokenizer)
 {
     tx_tokenizer *made = NULL;
-    tx_status status = tx_tokenizer_new(&made);
-    if (status)
-        return status;
+    TX_TRY(tx_tokenizer_new(&made));
+    tx_status status = TX_OK;
     made->bytes = true;
     for (int byte = 0; byte < 256 && !status; byte++)
         status = tx_vocab_put(&made->vocab, byte, TX_TOKEN_WORD, &(char){(char)byte}, 1);
-    if (!status)
-        status = tx_tokenizer_add_special(made, TX_END_OF_TEXT, TX_BYTES_END);
-    if (!status)
-        status = tx_pre_tokenizer_gpt2(&made->pre_tokenizer, false);
-    if (!status)
-        status = tx_tokenizer_seal(made);
+    TX_THEN(status, tx_tokenizer_add_special(made, TX_END_OF_TEXT, TX_BYTES_END));
+    TX_THEN(status, tx_pre_tokenizer_gpt2(&made->pre_tokenizer, false));
+    TX_THEN(status, tx_tokenizer_seal(made));
     if (status) {
         tx_tokenizer_free(made);
         return status;
@@ -171,9 +163,7 @@ static tx_status decode(const tx_tokenizer *t, const int32_t *ids, size_t count,
     for (size_t i = 0; i < count; i++) {
         const char *bytes = NULL;
         size_t size = 0;
-        tx_status status = tx_tokenizer_piece(t, ids[i], skip_special, &bytes, &size);
-        if (status)
-            return tx_fail_in(status, "id number %zu", i + 1);
+        TX_TRY(tx_fail_in(tx_tokenizer_piece(t, ids[i], skip_special, &bytes, &size), "id number %zu", i + 1));
         const tx_token *token = &t->vocab.token[ids[i]];
         if (t->bytes)
             tx_buffer_add(text, bytes, size);
@@ -205,18 +195,17 @@ tx_status tx_tokenizer_decode(const tx_tokenizer *tokenizer, const int32_t *ids,
 /* Appends ids, or `count` times one type. */
 static tx_status append(tx_ids *ids, const int32_t *id, size_t count, bool same)
 {
-    tx_status status = tx_ids_reserve(ids, count);
-    for (size_t i = 0; i < count && !status; i++)
+    TX_TRY(tx_ids_reserve(ids, count));
+    for (size_t i = 0; i < count; i++)
         ids->id[ids->count++] = id[same ? 0 : i];
-    return status;
+    return TX_OK;
 }
 
 tx_status tx_tokenizer_join(const tx_tokenizer *tokenizer, const tx_ids *first, const tx_ids *second, tx_ids *ids,
                             tx_ids *types)
 {
     const tx_template *template = &tokenizer->post_processor.of[second != NULL];
-    tx_status status = TX_OK;
-    for (size_t i = 0; i < template->count && !status; i++) {
+    for (size_t i = 0; i < template->count; i++) {
         const tx_template_item *item = &template->item[i];
         const tx_ids *text = item->id == TX_TEMPLATE_FIRST ? first : item->id == TX_TEMPLATE_SECOND ? second : NULL;
         const tx_ids one = {.id = &(int32_t){item->id}, .count = 1};
@@ -224,9 +213,80 @@ tx_status tx_tokenizer_join(const tx_tokenizer *tokenizer, const tx_ids *first, 
             continue;
         if (!text)
             text = &one;
-        status = append(ids, text->id, text->count, false);
-        if (!status)
-            status = append(types, &item->type, text->count, true);
+        TX_TRY(append(ids, text->id, text->count, false));
+        TX_TRY(append(types, &item->type, text->count, true));
     }
-    return status;
+    return TX_OK;
+}
+
+/* ---- The digest of all that decides the ids of texts ----------------------------------------------------- */
+
+/* Adds a text, its length before it. */
+static void add_bytes(tx_digest *digest, const char *text, size_t size)
+{
+    char head[32];
+    tx_digest_add(digest, head, (size_t)snprintf(head, sizeof head, "%zu:", size));
+    tx_digest_add(digest, text, size);
+}
+
+static void add_text(tx_digest *digest, const char *text)
+{
+    add_bytes(digest, text ? text : "", text ? strlen(text) : 0);
+}
+
+/* Adds numbers, as text: the digest is the same on every machine. */
+static void add_numbers(tx_digest *digest, int count, const int64_t *numbers)
+{
+    char text[128];
+    int length = 0;
+    for (int i = 0; i < count; i++)
+        length += snprintf(text + length, sizeof text - (size_t)length, "%" PRId64 ",", numbers[i]);
+    tx_digest_add(digest, text, (size_t)length);
+}
+#define ADD_NUMBERS(digest, ...) \
+    add_numbers(digest, (int)(sizeof(int64_t[]){__VA_ARGS__} / sizeof(int64_t)), (int64_t[]){__VA_ARGS__})
+
+static void add_model(tx_digest *digest, const tx_tokenizer *t)
+{
+    for (int32_t id = 0; id < t->vocab.count; id++) {
+        const tx_token *token = &t->vocab.token[id];
+        ADD_NUMBERS(digest, id, token->kind);
+        add_bytes(digest, t->vocab.bytes.data + token->at, token->size);
+    }
+    for (size_t i = 0; i < t->merges.count; i++)
+        ADD_NUMBERS(digest, t->merges.at[i].left, t->merges.at[i].right, t->merges.at[i].id);
+    ADD_NUMBERS(digest, t->bytes, t->ignore_merges, t->unk, t->byte_fallback, t->fuse_unk, t->longest);
+    add_text(digest, t->model->name);
+    add_text(digest, t->prefix);
+}
+
+static void add_steps(tx_digest *digest, const tx_steps *steps)
+{
+    ADD_NUMBERS(digest, steps->count);
+    for (int32_t i = 0; i < steps->count; i++) {
+        const tx_step *s = &steps->at[i];
+        ADD_NUMBERS(digest, s->mode, s->invert, s->mark, s->prepend, s->flag[0], s->flag[1], s->flag[2], s->flag[3]);
+        add_text(digest, s->kind->name);
+        add_text(digest, s->regex.pattern);
+        add_text(digest, s->text);
+    }
+}
+
+tx_status tx_tokenizer_make_digest(tx_tokenizer *t)
+{
+    char version[64] = ""; /* of Unicode, as PCRE2 knows it, and utf8proc */
+    tx_digest *digest;
+    TX_TRY(tx_digest_create(&digest));
+    pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, version);
+    add_text(digest, version);
+    add_text(digest, tx_unicode_version());
+    add_model(digest, t);
+    add_steps(digest, &t->normalizer);
+    add_steps(digest, &t->pre_tokenizer);
+    for (int32_t i = 0; i < t->additions.count; i++) {
+        const tx_added *a = &t->additions.at[i];
+        ADD_NUMBERS(digest, a->id, a->special, a->single_word, a->lstrip, a->rstrip, a->normalized);
+        add_bytes(digest, a->text, a->size);
+    }
+    return tx_digest_finish(digest, t->digest);
 }

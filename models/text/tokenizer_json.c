@@ -4,7 +4,6 @@
 #include "models/text/bpe.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- The model ----------------------------------------------------------------------------------- */
@@ -22,21 +21,21 @@ const tx_model_kind *tx_model_bpe(void)
 static tx_status find_model(tx_tokenizer *tokenizer, const tx_json *model)
 {
     const char *type = "BPE"; /* old files leave it out */
-    tx_status status = tx_json_has(model, "type") ? tx_json_get_string(model, "type", &type) : TX_OK;
-    for (size_t i = 0; i < sizeof models / sizeof models[0] && !status; i++)
+    if (tx_json_has(model, "type"))
+        TX_TRY(tx_json_get_string(model, "type", &type));
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         if (strcmp(type, models[i].name) == 0) {
             tokenizer->model = &models[i];
             return TX_OK;
         }
-    return status ? status : tx_fail(TX_UNSUPPORTED, "type %.40s is not supported, only BPE and WordPiece", type);
+    return tx_fail(TX_UNSUPPORTED, "type %.40s is not supported, only BPE and WordPiece", type);
 }
 
 static tx_status read_model(tx_tokenizer *tokenizer, const tx_json *model, tx_json **vocab)
 {
-    tx_status status = tx_json_get(model, "vocab", TX_JSON_OBJECT, vocab);
-    if (!status)
-        status = tx_bpe_read_vocab(tokenizer, *vocab);
-    return status ? status : tokenizer->model->read(tokenizer, model, *vocab);
+    TX_TRY(tx_json_get(model, "vocab", TX_JSON_OBJECT, vocab));
+    TX_TRY(tx_bpe_read_vocab(tokenizer, *vocab));
+    return tokenizer->model->read(tokenizer, model, *vocab);
 }
 
 /* ---- Added tokens -------------------------------------------------------------------------------------- */
@@ -71,19 +70,14 @@ tx_status tx_bpe_read_added(tx_tokenizer *tokenizer, const tx_json *vocab, const
 {
     const char *text;
     tx_added added = {.id = (int32_t)id};
-    tx_status status = tx_json_get_string(token, "content", &text);
-    if (status)
-        return status;
-#define X(flag)  \
-    if (!status) \
-        status = tx_json_get_bool(token, #flag, &added.flag);
+    TX_TRY(tx_json_get_string(token, "content", &text));
+    tx_status status = TX_OK;
+#define X(flag) TX_THEN(status, tx_json_get_bool(token, #flag, &added.flag));
     TX_ADDED_FLAGS(X)
 #undef X
-    if (!status)
-        status = place_added(tokenizer, vocab, text, added.id);
-    if (!status)
-        status = tx_tokenizer_add(tokenizer, &added, text);
-    return status ? tx_fail_in(status, "%.64s", text) : TX_OK;
+    TX_THEN(status, place_added(tokenizer, vocab, text, added.id));
+    TX_THEN(status, tx_tokenizer_add(tokenizer, &added, text));
+    return tx_fail_in(status, "%.64s", text);
 }
 
 static tx_status read_all_added(tx_tokenizer *tokenizer, const tx_json *vocab, const tx_json *json)
@@ -95,10 +89,8 @@ static tx_status read_all_added(tx_tokenizer *tokenizer, const tx_json *vocab, c
     for (size_t i = 0; !status && i < tx_json_size(list); i++) {
         int64_t id;
         status = tx_json_get_int(tx_json_at(list, i), "id", 0, TX_VOCAB_LIMIT - 1, &id);
-        if (!status)
-            status = tx_bpe_read_added(tokenizer, vocab, tx_json_at(list, i), id);
-        if (status)
-            status = tx_fail_in(status, "added_tokens[%zu]", i);
+        TX_THEN(status, tx_bpe_read_added(tokenizer, vocab, tx_json_at(list, i), id));
+        status = tx_fail_in(status, "added_tokens[%zu]", i);
     }
     return status;
 }
@@ -114,61 +106,38 @@ static tx_status get_part(const tx_json *json, const char *key, tx_json **part)
 
 static tx_status read_pre_tokenizer(tx_tokenizer *t, const tx_json *json)
 {
-    tx_status status = tx_pre_tokenizer_read(&t->pre_tokenizer, json, &t->bytes);
-    if (!status && t->bytes && t->model != tx_model_bpe())
-        status = tx_fail(TX_UNSUPPORTED, "ByteLevel beside a model of type %s", t->model->name);
-    return status;
+    TX_TRY(tx_pre_tokenizer_read(&t->pre_tokenizer, json, &t->bytes));
+    if (t->bytes && t->model != tx_model_bpe())
+        return tx_fail(TX_UNSUPPORTED, "ByteLevel beside a model of type %s", t->model->name);
+    return TX_OK;
 }
 
 /* Tokens are bytes or texts; a decoder of the other kind would make something else of them. */
 static tx_status read_decoder(tx_tokenizer *t, const tx_json *json)
 {
     bool bytes;
-    tx_status status = tx_decoder_read(&t->decoder, json, &bytes);
-    if (!status && t->bytes && (!bytes || t->decoder.count != 1))
-        status = tx_fail(TX_UNSUPPORTED, "after pre_tokenizer ByteLevel only ByteLevel is supported");
-    if (!status && bytes && !t->bytes)
-        status = tx_fail(TX_UNSUPPORTED, "ByteLevel is supported only after pre_tokenizer ByteLevel");
-    return status;
+    TX_TRY(tx_decoder_read(&t->decoder, json, &bytes));
+    if (t->bytes && (!bytes || t->decoder.count != 1))
+        return tx_fail(TX_UNSUPPORTED, "after pre_tokenizer ByteLevel only ByteLevel is supported");
+    if (bytes && !t->bytes)
+        return tx_fail(TX_UNSUPPORTED, "ByteLevel is supported only after pre_tokenizer ByteLevel");
+    return TX_OK;
 }
-
-static tx_status read_normalizer(tx_tokenizer *t, const tx_json *json)
-{
-    return tx_normalizer_read(&t->normalizer, json);
-}
-
-static tx_status read_post_processor(tx_tokenizer *t, const tx_json *json)
-{
-    return tx_post_processor_read(&t->post_processor, json);
-}
-
-static const struct {
-    const char *key;
-    tx_status (*read)(tx_tokenizer *t, const tx_json *json);
-} parts[] = {{"normalizer", read_normalizer},
-             {"pre_tokenizer", read_pre_tokenizer},
-             {"post_processor", read_post_processor},
-             {"decoder", read_decoder}};
 
 tx_status tx_tokenizer_read(tx_tokenizer *tokenizer, const tx_json *json)
 {
     tx_json *model, *part, *vocab = NULL;
-    tx_status status = tx_json_get(json, "model", TX_JSON_OBJECT, &model);
-    if (status)
-        return status;
-    status = find_model(tokenizer, model); /* first: another type explains the rest */
-    if (status)
-        return tx_fail_in(status, "model");
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        status = get_part(json, parts[i].key, &part);
-        if (status)
-            return status;
-        status = parts[i].read(tokenizer, part);
-        if (status)
-            return tx_fail_in(status, "%s", parts[i].key);
-    }
-    status = read_model(tokenizer, model, &vocab);
-    if (status)
-        return tx_fail_in(status, "model");
+    TX_TRY(tx_json_get(json, "model", TX_JSON_OBJECT, &model));
+    /* First: another type explains the rest. */
+    TX_TRY(tx_fail_in(find_model(tokenizer, model), "model"));
+    TX_TRY(get_part(json, "normalizer", &part));
+    TX_TRY(tx_fail_in(tx_normalizer_read(&tokenizer->normalizer, part), "normalizer"));
+    TX_TRY(get_part(json, "pre_tokenizer", &part));
+    TX_TRY(tx_fail_in(read_pre_tokenizer(tokenizer, part), "pre_tokenizer"));
+    TX_TRY(get_part(json, "post_processor", &part));
+    TX_TRY(tx_fail_in(tx_post_processor_read(&tokenizer->post_processor, part), "post_processor"));
+    TX_TRY(get_part(json, "decoder", &part));
+    TX_TRY(tx_fail_in(read_decoder(tokenizer, part), "decoder"));
+    TX_TRY(tx_fail_in(read_model(tokenizer, model, &vocab), "model"));
     return read_all_added(tokenizer, vocab, json);
 }

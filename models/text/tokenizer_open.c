@@ -35,15 +35,11 @@ static tx_status read_source(tx_tokenizer *t, int source, const char *path)
 /* What lies in a folder; `first` is the first of the files that are asked for. */
 static tx_status read_folder(tx_tokenizer *t, const char *folder, int first)
 {
-    tx_status status = TX_OK;
-    for (int i = first; i < TX_SOURCES && !status; i++) {
-        char path[TX_PATH_ROOM];
-        status = read_source(t, i, tx_path_in(path, folder, names[i]));
-    }
-    if (!status && !t->source[TOKENIZER].data && !(t->source[VOCAB].data && t->source[MERGES].data))
-        status =
-            tx_fail(TX_NOT_FOUND, "%s: no tokenizer: neither tokenizer.json nor vocab.json with merges.txt", folder);
-    return status;
+    for (int i = first; i < TX_SOURCES; i++)
+        TX_TRY(read_source(t, i, TX_PATH(folder, names[i])));
+    if (!t->source[TOKENIZER].data && !(t->source[VOCAB].data && t->source[MERGES].data))
+        return tx_fail(TX_NOT_FOUND, "%s: no tokenizer: neither tokenizer.json nor vocab.json with merges.txt", folder);
+    return TX_OK;
 }
 
 /* A file stands for its folder; but vocab.json and merges.txt for the pair even where there is a tokenizer.json, and a
@@ -84,9 +80,7 @@ static tx_status named_token(const tx_json *config, const char *role, const char
 static tx_status find_end(tx_tokenizer *t, const tx_json *config)
 {
     const char *text;
-    tx_status status = named_token(config, "eos_token", &text);
-    if (status)
-        return status;
+    TX_TRY(named_token(config, "eos_token", &text));
     t->end = tx_tokenizer_find(t, text ? text : TX_END_OF_TEXT);
     if (text && t->end < 0)
         return tx_fail(TX_FORMAT, "eos_token %.40s is not in the vocabulary", text);
@@ -105,25 +99,21 @@ static size_t line_length(const char *at, const char *end)
 static tx_status read_merges(tx_tokenizer *t, const tx_json *vocab)
 {
     const char *at = t->source[MERGES].data, *end = at + t->source[MERGES].size;
-    int64_t line = 0;
-    tx_status status = TX_OK;
-    while (!status && at < end) {
+    for (int64_t line = 1; at < end; line++) {
         size_t whole = line_length(at, end), length = whole;
         if (length && at[length - 1] == '\r')
             length--;
-        line++;
         if (length < 8 || memcmp(at, "#version", 8) != 0) {
             const char *blank = memchr(at, ' ', length);
             size_t left = blank ? (size_t)(blank - at) : 0, right = blank ? length - left - 1 : 0;
             if (memchr(at, '\0', length) || (blank && memchr(blank + 1, ' ', right)))
                 left = 0; /* not two words */
-            status = tx_bpe_read_merge(t, vocab, at, left, at + left + 1, right);
+            TX_TRY(tx_fail_in(tx_bpe_read_merge(t, vocab, at, left, at + left + 1, right), "merges.txt: line %" PRId64,
+                              line));
         }
-        if (status)
-            status = tx_fail_in(status, "merges.txt: line %" PRId64, line);
         at += whole + (at + whole < end);
     }
-    return status;
+    return TX_OK;
 }
 
 /* Tokens that tokenizer_config.json adds, with their flags, and those that it gives a role. */
@@ -132,32 +122,26 @@ static tx_status read_config_tokens(tx_tokenizer *t, const tx_json *vocab, const
     static const char *const roles[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                         "pad_token", "cls_token", "mask_token"};
     tx_json *decoder = NULL;
-    const char *text;
-    tx_status status = TX_OK;
     if (config && tx_json_has(config, "added_tokens_decoder"))
-        status = tx_json_get(config, "added_tokens_decoder", TX_JSON_OBJECT, &decoder);
-    for (void *i = decoder ? tx_json_first(decoder) : NULL; i && !status; i = tx_json_next(decoder, i)) {
+        TX_TRY(tx_json_get(config, "added_tokens_decoder", TX_JSON_OBJECT, &decoder));
+    for (void *i = decoder ? tx_json_first(decoder) : NULL; i; i = tx_json_next(decoder, i)) {
         char *rest;
         long long id = strtoll(tx_json_key(i), &rest, 10);
         if (*rest || id < 0 || id >= TX_VOCAB_LIMIT)
-            status = tx_fail(TX_FORMAT, "%.40s is not an id", tx_json_key(i));
-        else
-            status = tx_bpe_read_added(t, vocab, tx_json_value(i), id);
-        if (status)
-            status = tx_fail_in(status, "added_tokens_decoder");
+            return tx_fail(TX_FORMAT, "added_tokens_decoder: %.40s is not an id", tx_json_key(i));
+        TX_TRY(tx_fail_in(tx_bpe_read_added(t, vocab, tx_json_value(i), id), "added_tokens_decoder"));
     }
-    for (size_t i = 0; i < sizeof roles / sizeof roles[0] && !status; i++) {
-        status = named_token(config, roles[i], &text);
-        if (status || !text)
-            continue;
-        int32_t id = tx_tokenizer_find(t, text);
-        if (id < 0)
-            status = tx_fail(TX_UNSUPPORTED, "%s %.40s is not in vocab.json: save the tokenizer as tokenizer.json",
-                             roles[i], text);
-        else if (!t->vocab.token[id].added)
-            status = tx_tokenizer_add_special(t, text, id);
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+        const char *text;
+        TX_TRY(named_token(config, roles[i], &text));
+        const int32_t id = text ? tx_tokenizer_find(t, text) : -1;
+        if (text && id < 0)
+            return tx_fail(TX_UNSUPPORTED, "%s %.40s is not in vocab.json: save the tokenizer as tokenizer.json",
+                           roles[i], text);
+        if (text && !t->vocab.token[id].added)
+            TX_TRY(tx_tokenizer_add_special(t, text, id));
     }
-    return status;
+    return TX_OK;
 }
 
 static tx_status read_pair(tx_tokenizer *t, const tx_json *config)
@@ -167,21 +151,16 @@ static tx_status read_pair(tx_tokenizer *t, const tx_json *config)
     t->bytes = true;
     if (t->source[ADDED].data)
         return tx_fail(TX_UNSUPPORTED, "added_tokens.json is not supported: save the tokenizer as tokenizer.json");
-    tx_status status = tx_json_parse(t->source[VOCAB].data, t->source[VOCAB].size, names[VOCAB], &vocab);
-    if (status)
-        return status;
+    TX_TRY(tx_json_parse(t->source[VOCAB].data, t->source[VOCAB].size, names[VOCAB], &vocab));
+    tx_status status = TX_OK;
     if (tx_json_type_of(vocab) != TX_JSON_OBJECT)
         status = tx_fail(TX_FORMAT, "vocab.json: expected an object");
-    if (!status)
-        status = tx_bpe_read_vocab(t, vocab);
-    if (!status)
-        status = read_merges(t, vocab);
+    TX_THEN(status, tx_bpe_read_vocab(t, vocab));
+    TX_THEN(status, read_merges(t, vocab));
     if (!status && config)
         status = tx_step_flag(config, "add_prefix_space", false, &prefix);
-    if (!status)
-        status = tx_pre_tokenizer_gpt2(&t->pre_tokenizer, prefix);
-    if (!status)
-        status = read_config_tokens(t, vocab, config);
+    TX_THEN(status, tx_pre_tokenizer_gpt2(&t->pre_tokenizer, prefix));
+    TX_THEN(status, read_config_tokens(t, vocab, config));
     int32_t end = status ? -1 : tx_tokenizer_find(t, TX_END_OF_TEXT);
     if (end >= 0 && !t->vocab.token[end].added)
         status = tx_tokenizer_add_special(t, TX_END_OF_TEXT, end);
@@ -194,12 +173,10 @@ static tx_status read_pair(tx_tokenizer *t, const tx_json *config)
 static tx_status read_tokenizer(tx_tokenizer *t)
 {
     tx_json *json;
-    tx_status status = tx_json_parse(t->source[TOKENIZER].data, t->source[TOKENIZER].size, names[TOKENIZER], &json);
-    if (status)
-        return status;
-    status = tx_tokenizer_read(t, json);
+    TX_TRY(tx_json_parse(t->source[TOKENIZER].data, t->source[TOKENIZER].size, names[TOKENIZER], &json));
+    tx_status status = tx_tokenizer_read(t, json);
     tx_json_free(json);
-    return status ? tx_fail_in(status, "%s", names[TOKENIZER]) : TX_OK;
+    return tx_fail_in(status, "%s", names[TOKENIZER]);
 }
 
 static tx_status read_all(tx_tokenizer *t)
@@ -208,15 +185,10 @@ static tx_status read_all(tx_tokenizer *t)
     tx_status status = TX_OK;
     if (t->source[CONFIG].data)
         status = tx_json_parse(t->source[CONFIG].data, t->source[CONFIG].size, names[CONFIG], &config);
+    TX_THEN(status, t->source[TOKENIZER].data ? read_tokenizer(t) : read_pair(t, config));
+    TX_THEN(status, tx_tokenizer_seal(t));
     if (!status)
-        status = t->source[TOKENIZER].data ? read_tokenizer(t) : read_pair(t, config);
-    if (!status)
-        status = tx_tokenizer_seal(t);
-    if (!status) {
-        status = find_end(t, config);
-        if (status)
-            status = tx_fail_in(status, "%s", names[CONFIG]);
-    }
+        status = tx_fail_in(find_end(t, config), "%s", names[CONFIG]);
     tx_json_free(config);
     return status;
 }
@@ -224,15 +196,10 @@ static tx_status read_all(tx_tokenizer *t)
 tx_status tx_tokenizer_open(const char *path, tx_tokenizer **tokenizer)
 {
     tx_tokenizer *made = NULL;
-    tx_status status = tx_tokenizer_new(&made);
-    if (status)
-        return status;
-    status = read_sources(made, path);
-    if (!status) {
-        status = read_all(made);
-        if (status)
-            status = tx_fail_in(status, "%s", path);
-    }
+    TX_TRY(tx_tokenizer_new(&made));
+    tx_status status = read_sources(made, path);
+    if (!status)
+        status = tx_fail_in(read_all(made), "%s", path);
     if (status)
         tx_tokenizer_free(made);
     else

@@ -32,13 +32,12 @@ tx_status tx_counts_add(tx_counts *counts, const char *word, size_t size)
         return TX_OK;
     }
     const tx_counted made = {counts->bytes.size, size, 1};
-    tx_status status = tx_array_reserve(&counts->word, &counts->room, counts->count + 1, sizeof made, "words");
-    if (!status)
-        status = tx_index_add(&counts->index, hash, counts->count);
+    TX_TRY(tx_array_reserve(&counts->word, &counts->room, counts->count + 1, sizeof made, "words"));
     tx_buffer_add(&counts->bytes, word, size);
-    if (!status && !counts->bytes.status)
-        counts->word[counts->count++] = made;
-    return status ? status : counts->bytes.status;
+    TX_TRY(counts->bytes.status);
+    TX_TRY(tx_index_add(&counts->index, hash, counts->count));
+    counts->word[counts->count++] = made;
+    return TX_OK;
 }
 
 void tx_counts_free(tx_counts *counts)
@@ -68,8 +67,7 @@ tx_status tx_tokenizer_trainer_create(tx_tokenizer_trainer **trainer)
     if (!made)
         return tx_fail(TX_MEMORY, "no memory for a trainer");
     tx_status status = tx_pre_tokenizer_gpt2(&made->pre_tokenizer, false);
-    if (!status)
-        status = tx_cutter_create(&made->pre_tokenizer, count_word, made, &made->cutter);
+    TX_THEN(status, tx_cutter_create(&made->pre_tokenizer, count_word, made, &made->cutter));
     if (status)
         tx_tokenizer_trainer_free(made);
     else
@@ -98,14 +96,14 @@ static tx_status put_bytes(tx_tokenizer *t)
 {
     tx_letters letters;
     tx_letters_make(&letters);
-    tx_status status = tx_tokenizer_add_special(t, TX_END_OF_TEXT, 0);
-    for (int code = 0; code < TX_LETTER_CODES && !status; code++)
+    TX_TRY(tx_tokenizer_add_special(t, TX_END_OF_TEXT, 0));
+    for (int code = 0; code < TX_LETTER_CODES; code++)
         if (letters.byte[code] >= 0) {
             int32_t id = t->vocab.count;
             t->vocab.byte_ids[letters.byte[code]] = id;
-            status = tx_vocab_put(&t->vocab, id, TX_TOKEN_WORD, &(char){(char)letters.byte[code]}, 1);
+            TX_TRY(tx_vocab_put(&t->vocab, id, TX_TOKEN_WORD, &(char){(char)letters.byte[code]}, 1));
         }
-    return status;
+    return TX_OK;
 }
 
 tx_status tx_tokenizer_trainer_finish(tx_tokenizer_trainer *trainer, int64_t vocab, int64_t least,
@@ -116,17 +114,12 @@ tx_status tx_tokenizer_trainer_finish(tx_tokenizer_trainer *trainer, int64_t voc
                        "a vocabulary of %" PRId64 " ids: it must have %d (" TX_END_OF_TEXT " and the bytes) to %d",
                        vocab, TX_BYTES_VOCAB, TX_VOCAB_LIMIT);
     tx_tokenizer *made = NULL;
-    tx_status status = tx_tokenizer_new(&made);
-    if (status)
-        return status;
+    TX_TRY(tx_tokenizer_new(&made));
     made->bytes = true;
-    status = put_bytes(made);
-    if (!status)
-        status = tx_learn_merges(&trainer->counts, vocab, least, &made->vocab, &made->merges);
-    if (!status)
-        status = tx_pre_tokenizer_gpt2(&made->pre_tokenizer, false);
-    if (!status)
-        status = tx_tokenizer_seal(made);
+    tx_status status = put_bytes(made);
+    TX_THEN(status, tx_learn_merges(&trainer->counts, vocab, least, &made->vocab, &made->merges));
+    TX_THEN(status, tx_pre_tokenizer_gpt2(&made->pre_tokenizer, false));
+    TX_THEN(status, tx_tokenizer_seal(made));
     if (status) {
         tx_tokenizer_free(made);
         return status;

@@ -43,10 +43,7 @@ tx_status tx_tokens_read(const tx_tokens *tokens, int64_t first, int64_t count, 
     if (tokens->ids) {
         memcpy(&raw, (const char *)tokens->ids + (size_t)first * width, (size_t)count * width);
     } else {
-        tx_status status =
-            tx_data_file_read(&tokens->file, tokens->header + first * tokens->width, &raw, (size_t)count * width);
-        if (status)
-            return status;
+        TX_TRY(tx_data_file_read(&tokens->file, tokens->header + first * tokens->width, &raw, (size_t)count * width));
     }
     for (int64_t i = 0; i < count; i++)
         ids[i] = width == 2 ? raw.narrow[i] : raw.wide[i];
@@ -91,27 +88,23 @@ tx_status tx_tokens_of_bin(tx_data_file *file, tx_tokens *tokens)
 {
     int32_t head[HEADER_WORDS] = {0};
     const int64_t size = file->size;
-    tx_status status = tx_data_file_read(file, 0, head, (size_t)(size < HEADER_BYTES ? size : HEADER_BYTES));
-    if (status)
-        return status;
+    TX_TRY(tx_data_file_read(file, 0, head, (size_t)(size < HEADER_BYTES ? size : HEADER_BYTES)));
     tx_tokens made = {.width = 2, .count = size / 2};
     size_t kind = 0;
     while (kind < KINDS && (size < (int64_t)sizeof *head || head[0] != kinds[kind].magic))
         kind++;
     if (kind < KINDS) {
-        status = check_llmc(file, head, kind);
+        TX_TRY(check_llmc(file, head, kind));
         made = (tx_tokens){.width = kinds[kind].width, .count = head[2], .header = HEADER_BYTES};
     } else if (is_strange_header(size, head)) {
-        status = tx_fail(TX_FORMAT,
-                         "%s: begins with a header like llm.c's whose magic is %" PRId32
-                         "; TX reads 20240520 and 20240801, and uint16 tokens without a header",
-                         file->path, head[0]);
+        return tx_fail(TX_FORMAT,
+                       "%s: begins with a header like llm.c's whose magic is %" PRId32
+                       "; TX reads 20240520 and 20240801, and uint16 tokens without a header",
+                       file->path, head[0]);
     } else if (size % 2) {
-        status =
-            tx_fail(TX_FORMAT, "%s: %" PRId64 " bytes, an odd number: not a file of uint16 tokens", file->path, size);
+        return tx_fail(TX_FORMAT, "%s: %" PRId64 " bytes, an odd number: not a file of uint16 tokens", file->path,
+                       size);
     }
-    if (status)
-        return status;
     made.file = *file;
     *file = (tx_data_file){0};
     *tokens = made;

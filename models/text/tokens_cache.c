@@ -4,8 +4,8 @@
 #include "models/text/tokens.h"
 
 #include "api/base/file.h"
+#include "models/files/folder.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,6 @@
 /* Changes with the layout below and with every rule by which texts become tokens. */
 #define CACHE_VERSION 1
 #define CACHE_MAGIC "TXTOKENS"
-#define MESSAGE_BYTES 1024
 
 /* The file: this, the ids (padded to whole uint32), the lengths of the texts. Little-endian. */
 typedef struct cache_header {
@@ -31,19 +30,13 @@ _Static_assert(sizeof(cache_header) == 192, "the layout of the file");
 static tx_status make_key(const tx_data_file *file, tx_text_form form, const tx_dataset_options *options,
                           char key[TX_DIGEST_TEXT])
 {
-    tx_digest *digest = NULL;
+    tx_digest *digest;
     char rules[64 + TX_DIGEST_TEXT];
     int length = snprintf(rules, sizeof rules, "version %d, form %d, tokenizer %s\n", CACHE_VERSION, (int)form,
                           tx_tokenizer_digest(options->tokenizer));
-    tx_status status = tx_digest_create(&digest);
-    if (!status)
-        status = tx_digest_add(digest, rules, (size_t)length);
-    if (!status)
-        status = tx_data_file_digest(file, 0, file->size, digest, &options->report);
-    if (status) {
-        tx_digest_free(digest);
-        return status;
-    }
+    TX_TRY(tx_digest_create(&digest));
+    tx_digest_add(digest, rules, (size_t)length);
+    tx_data_file_digest(file, 0, file->size, digest, &options->report);
     return tx_digest_finish(digest, key);
 }
 
@@ -77,20 +70,14 @@ static tx_status check_digest(const tx_data_file *file, const cache_header *h, c
     char text[TX_DIGEST_TEXT];
     cache_header blank = *h;
     memset(blank.digest, 0, sizeof blank.digest);
-    tx_digest *digest = NULL;
-    tx_status status = tx_digest_create(&digest);
-    if (!status)
-        status = tx_digest_add(digest, &blank, sizeof blank);
-    if (!status)
-        status = tx_data_file_digest(file, sizeof blank, file->size, digest, report);
-    if (status) {
-        tx_digest_free(digest);
-        return status;
-    }
-    status = tx_digest_finish(digest, text);
-    if (!status && memcmp(text, h->digest, sizeof h->digest) != 0)
-        status = tx_fail(TX_FORMAT, "its contents do not match its digest");
-    return status;
+    tx_digest *digest;
+    TX_TRY(tx_digest_create(&digest));
+    tx_digest_add(digest, &blank, sizeof blank);
+    tx_data_file_digest(file, sizeof blank, file->size, digest, report);
+    TX_TRY(tx_digest_finish(digest, text));
+    if (memcmp(text, h->digest, sizeof h->digest) != 0)
+        return tx_fail(TX_FORMAT, "its contents do not match its digest");
+    return TX_OK;
 }
 
 static tx_status read_lengths(const tx_data_file *file, const cache_header *h, tx_tokens *tokens)
@@ -100,28 +87,25 @@ static tx_status read_lengths(const tx_data_file *file, const cache_header *h, t
     tokens->lengths = malloc(bytes + 1);
     if (!tokens->lengths)
         return tx_fail(TX_MEMORY, "no memory for the lengths of its texts");
-    tx_status status = tx_data_file_read(file, at, tokens->lengths, bytes);
+    TX_TRY(tx_data_file_read(file, at, tokens->lengths, bytes));
     uint64_t sum = 0;
-    for (int64_t i = 0; i < tokens->texts && !status; i++)
+    for (int64_t i = 0; i < tokens->texts; i++)
         sum += tokens->lengths[i];
-    if (!status && sum != h->count)
-        status = tx_fail(TX_FORMAT, "the lengths of its texts do not add up");
-    return status;
+    if (sum != h->count)
+        return tx_fail(TX_FORMAT, "the lengths of its texts do not add up");
+    return TX_OK;
 }
 
 /* Takes the file into `tokens`; the message of a failure says what is wrong with it. */
 static tx_status verify(tx_data_file *file, const char *key, const tx_reporter *report, tx_tokens *tokens)
 {
     cache_header h = {.width = 0};
-    const int64_t size = file->size;
-    tx_status status = size < (int64_t)sizeof h ? TX_OK : tx_data_file_read(file, 0, &h, sizeof h);
-    const char *fault = status ? NULL : fault_of_header(&h, size, key);
+    if (file->size >= (int64_t)sizeof h)
+        TX_TRY(tx_data_file_read(file, 0, &h, sizeof h));
+    const char *fault = fault_of_header(&h, file->size, key);
     if (fault)
-        status = tx_fail(TX_FORMAT, "%s", fault);
-    if (!status)
-        status = check_digest(file, &h, report);
-    if (status)
-        return status;
+        return tx_fail(TX_FORMAT, "%s", fault);
+    TX_TRY(check_digest(file, &h, report));
     tx_tokens made = {
         .header = sizeof h,
         .width = (int32_t)h.width,
@@ -130,7 +114,7 @@ static tx_status verify(tx_data_file *file, const char *key, const tx_reporter *
         .bad = (int64_t)h.bad,
         .first_bad = (int64_t)h.first_bad,
     };
-    status = read_lengths(file, &h, &made);
+    tx_status status = read_lengths(file, &h, &made);
     if (status) {
         tx_tokens_free(&made);
         return status;
@@ -148,17 +132,13 @@ static tx_status read_cache(const char *path, const char *key, const tx_reporter
     if (!tx_file_exists(path))
         return TX_NOT_FOUND;
     tx_status status = tx_data_file_open(path, &file);
-    if (!status)
-        status = verify(&file, key, report, tokens);
+    TX_THEN(status, verify(&file, key, report, tokens));
     tx_data_file_close(&file);
-    if (status && status != TX_MEMORY) {
-        char message[MESSAGE_BYTES + 64];
-        snprintf(message, sizeof message,
-                 "%.500s: tokenised text that is kept here cannot be used (%s): it is made anew", path, tx_error());
-        tx_report(report, message);
-        status = TX_NOT_FOUND;
-    }
-    return status;
+    if (!status || status == TX_MEMORY)
+        return status;
+    tx_tell(report, "%.500s: tokenised text that is kept here cannot be used (%.1000s): it is made anew", path,
+            tx_error());
+    return TX_NOT_FOUND;
 }
 
 /* ---- Writing --------------------------------------------------------------------------------------- */
@@ -172,24 +152,17 @@ typedef struct piece {
 static tx_status write_pieces(tx_file *file, cache_header *header, const piece *pieces, size_t count)
 {
     char text[TX_DIGEST_TEXT];
-    tx_digest *digest = NULL;
-    tx_status status = tx_digest_create(&digest);
-    if (!status)
-        status = tx_digest_add(digest, header, sizeof *header);
-    for (size_t i = 0; i < count && !status; i++)
-        status = tx_digest_add(digest, pieces[i].data, pieces[i].size);
-    if (status) {
-        tx_digest_free(digest);
-        return status;
-    }
-    status = tx_digest_finish(digest, text);
-    if (status)
-        return status;
+    tx_digest *digest;
+    TX_TRY(tx_digest_create(&digest));
+    tx_digest_add(digest, header, sizeof *header);
+    for (size_t i = 0; i < count; i++)
+        tx_digest_add(digest, pieces[i].data, pieces[i].size);
+    TX_TRY(tx_digest_finish(digest, text));
     memcpy(header->digest, text, sizeof header->digest);
-    status = tx_file_append(file, header, sizeof *header);
-    for (size_t i = 0; i < count && !status; i++)
-        status = tx_file_append(file, pieces[i].data, pieces[i].size);
-    return status;
+    TX_TRY(tx_file_append(file, header, sizeof *header));
+    for (size_t i = 0; i < count; i++)
+        TX_TRY(tx_file_append(file, pieces[i].data, pieces[i].size));
+    return TX_OK;
 }
 
 static tx_status write_contents(tx_file *file, const char *key, const tx_tokens *tokens)
@@ -214,12 +187,9 @@ static tx_status write_contents(tx_file *file, const char *key, const tx_tokens 
 static tx_status write_cache(const char *folder, const char *path, const char *key, const tx_tokens *tokens)
 {
     tx_file *file;
-    tx_status status = tx_folder_create(folder);
-    if (!status)
-        status = tx_file_create(path, &file);
-    if (status)
-        return status;
-    status = write_contents(file, key, tokens);
+    TX_TRY(tx_folder_create(folder));
+    TX_TRY(tx_file_create(path, &file));
+    tx_status status = write_contents(file, key, tokens);
     if (status) {
         tx_file_discard(file);
         return status;
@@ -230,16 +200,12 @@ static tx_status write_cache(const char *folder, const char *path, const char *k
 tx_status tx_tokens_cached(const tx_data_file *file, tx_text_form form, const tx_dataset_options *options,
                            tx_tokens *tokens)
 {
-    char key[TX_DIGEST_TEXT], name[TX_DIGEST_TEXT + 16];
-    tx_status status = make_key(file, form, options, key);
-    if (status)
-        return status;
+    char key[TX_DIGEST_TEXT], name[TX_DIGEST_TEXT + 16], kept[TX_PATH_ROOM];
+    TX_TRY(make_key(file, form, options, key));
     snprintf(name, sizeof name, "tokens-%s.cache", key);
-    char *kept = tx_path_join(options->cache, name);
-    if (!kept)
-        return TX_MEMORY;
+    tx_path_in(kept, options->cache, name);
     tx_tokens made = {0};
-    status = read_cache(kept, key, &options->report, &made);
+    tx_status status = read_cache(kept, key, &options->report, &made);
     /* With more malformed lines than are allowed now, reading the text again tells which the first is. */
     if (!status && made.bad > options->skip_bad) {
         tx_tokens_free(&made);
@@ -247,14 +213,9 @@ tx_status tx_tokens_cached(const tx_data_file *file, tx_text_form form, const tx
     }
     if (status == TX_NOT_FOUND) {
         status = tx_tokens_of_text(file, form, options, &made);
-        if (!status && write_cache(options->cache, kept, key, &made)) {
-            char message[MESSAGE_BYTES + 64];
-            snprintf(message, sizeof message, "the tokenised text cannot be kept, and is made anew next time: %s",
-                     tx_error());
-            tx_report(&options->report, message);
-        }
+        if (!status && write_cache(options->cache, kept, key, &made))
+            tx_tell(&options->report, "the tokenised text cannot be kept, and is made anew next time: %s", tx_error());
     }
-    free(kept);
     if (!status)
         *tokens = made;
     return status;

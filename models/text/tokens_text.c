@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Texts to tokens, by several threads: each has a range of whole lines, and their results are put end to end. */
-#include "models/text/jsonl.h"
+#include "api/base/thread.h"
+#include "models/array.h"
 #include "models/text/lines.h"
-#include "models/text/thread.h"
 #include "models/text/tokens.h"
 
 #include <errno.h>
@@ -46,30 +46,13 @@ typedef struct part {
     size_t text;    /* tokens of that text among `ids` */
 } part;
 
-/* Makes room for `needed` elements of `size` bytes. */
-static tx_status grow(const part *p, void **memory, size_t *room, size_t needed, size_t size)
-{
-    if (needed <= *room)
-        return TX_OK;
-    size_t more = *room + *room / 2;
-    if (more < needed)
-        more = needed < 1024 ? 1024 : needed;
-    void *larger = more > SIZE_MAX / size ? NULL : realloc(*memory, more * size);
-    if (!larger)
-        return tx_fail(TX_MEMORY, "%s: no memory for its tokens; %zu so far", p->path, p->count);
-    *memory = larger;
-    *room = more;
-    return TX_OK;
-}
-
 /* Moves what is encoded to the part's ids. */
 static tx_status drain(void *context, tx_ids *encoded)
 {
     part *p = context;
     const size_t count = encoded->count;
-    tx_status status = grow(p, &p->ids, &p->room, p->count + count, (size_t)p->width);
-    if (status)
-        return status;
+    TX_TRY(
+        tx_fail_in(tx_array_reserve(&p->ids, &p->room, p->count + count, (size_t)p->width, "tokens"), "%s", p->path));
     for (size_t i = 0; i < count; i++)
         if (p->width == 2)
             ((uint16_t *)p->ids)[p->count + i] = (uint16_t)encoded->id[i];
@@ -89,34 +72,16 @@ static tx_status drain(void *context, tx_ids *encoded)
 
 static tx_status add_text(part *p, const char *text, size_t size)
 {
-    void *lengths = p->lengths;
     p->text = 0;
-    tx_status status = tx_encoder_run(p->encoder, text, size, true, &p->encoded);
-    if (status)
-        return tx_fail_in(status, "%s", p->path);
+    TX_TRY(tx_fail_in(tx_encoder_run(p->encoder, text, size, true, &p->encoded), "%s", p->path));
     p->done += (int64_t)size;
-    status = drain(p, &p->encoded);
-    if (!status && p->text > UINT32_MAX)
-        status = tx_fail(TX_UNSUPPORTED, "%s: a text of %zu tokens; split it into lines", p->path, p->text);
-    if (!status)
-        status = grow(p, &lengths, &p->texts_room, p->texts + 1, sizeof *p->lengths);
-    p->lengths = lengths;
-    if (!status)
-        p->lengths[p->texts++] = (uint32_t)p->text;
-    return status;
-}
-
-static tx_status run_lines(part *p)
-{
-    char *line = NULL;
-    size_t size;
-    tx_status status = tx_lines_next(&p->lines, &line, &size);
-    while (!status && size > 0) {
-        status = add_text(p, line, size);
-        if (!status)
-            status = tx_lines_next(&p->lines, &line, &size);
-    }
-    return status;
+    TX_TRY(drain(p, &p->encoded));
+    if (p->text > UINT32_MAX)
+        return tx_fail(TX_UNSUPPORTED, "%s: a text of %zu tokens; split it into lines", p->path, p->text);
+    TX_TRY(tx_fail_in(tx_array_reserve(&p->lengths, &p->texts_room, p->texts + 1, sizeof *p->lengths, "texts"), "%s",
+                      p->path));
+    p->lengths[p->texts++] = (uint32_t)p->text;
+    return TX_OK;
 }
 
 /* ---- JSON Lines ------------------------------------------------------------------------------------ */
@@ -130,12 +95,10 @@ static tx_status note_bad(part *p, char *line, size_t size)
     const char *text;
     size_t length;
     char where[32];
-    tx_status status = tx_lines_count(p->lines.file, p->lines.given, &p->first_bad);
-    if (status)
-        return status;
+    TX_TRY(tx_lines_count(p->lines.file, p->lines.given, &p->first_bad));
     p->first_bad++;
     snprintf(where, sizeof where, "line %" PRId64, p->first_bad);
-    status = tx_jsonl_text(line, size, where, &json, &text, &length);
+    tx_status status = tx_jsonl_text(line, size, where, &json, &text, &length);
     if (status == TX_MEMORY)
         return tx_fail_in(status, "%s", p->path);
     if (!status)
@@ -170,20 +133,19 @@ static tx_status add_json(part *p, char *line, size_t size)
     return status;
 }
 
-static tx_status run_jsonl(part *p)
+/* ---- Threads ----------------------------------------------------------------------------------------- */
+
+static tx_status run_lines(part *p)
 {
     char *line = NULL;
-    size_t size;
-    tx_status status = tx_lines_next(&p->lines, &line, &size);
-    while (!status && size > 0 && p->bad <= p->options->skip_bad) {
-        status = add_json(p, line, size);
-        if (!status)
-            status = tx_lines_next(&p->lines, &line, &size);
+    size_t size = 1;
+    while (size > 0 && p->bad <= p->options->skip_bad) {
+        TX_TRY(tx_lines_next(&p->lines, &line, &size));
+        if (size > 0)
+            TX_TRY(p->form == TX_TEXT_LINES ? add_text(p, line, size) : add_json(p, line, size));
     }
-    return status;
+    return TX_OK;
 }
-
-/* ---- Threads ----------------------------------------------------------------------------------------- */
 
 static void run_part(part *p)
 {
@@ -191,7 +153,7 @@ static void run_part(part *p)
     p->encoded.drain = drain;
     p->encoded.context = p;
     if (!p->status)
-        p->status = p->form == TX_TEXT_LINES ? run_lines(p) : run_jsonl(p);
+        p->status = run_lines(p);
     if (p->status)
         snprintf(p->message, sizeof p->message, "%s", tx_error());
     tx_encoder_free(p->encoder);
@@ -213,13 +175,9 @@ static void run_parts(part *parts, size_t count, const tx_reporter *report)
         parts[i].started = tx_thread_start(&parts[i].thread, run_thread, &parts[i]);
         error = parts[i].started ? 0 : errno;
     }
-    if (error) {
-        char message[256];
-        snprintf(message, sizeof message,
-                 "%.100s: the system refuses some of the %zu threads that tokenise (%s): going on with fewer",
-                 parts[0].path, count, strerror(error));
-        tx_report(report, message);
-    }
+    if (error)
+        tx_tell(report, "%.100s: the system refuses some of the %zu threads that tokenise (%s): going on with fewer",
+                parts[0].path, count, strerror(error));
     for (size_t i = 0; i < count; i++)
         if (!parts[i].started)
             run_part(&parts[i]);
@@ -234,19 +192,19 @@ static tx_status cut_ranges(part *parts, size_t most, const tx_data_file *file, 
     char mark[3] = "";
     const int64_t end = file->size;
     int64_t at = 0;
-    tx_status status = end < 3 ? TX_OK : tx_data_file_read(file, 0, mark, sizeof mark);
+    TX_TRY(end < 3 ? TX_OK : tx_data_file_read(file, 0, mark, sizeof mark));
     if (memcmp(mark, "\xEF\xBB\xBF", 3) == 0) /* a byte order mark at the beginning is left out */
         at = 3;
-    for (size_t i = 0; i < most && !status && (at < end || i == 0); i++) {
+    for (size_t i = 0; i < most && (at < end || i == 0); i++) {
         int64_t to = end;
         if (i + 1 < most)
-            status = tx_lines_after(file, at + (end - at) / (int64_t)(most - i), &to);
+            TX_TRY(tx_lines_after(file, at + (end - at) / (int64_t)(most - i), &to));
         parts[i] = *common;
         parts[i].lines = (tx_lines){.file = file, .at = at, .end = to, .carriage = common->form == TX_TEXT_LINES};
         *count = i + 1;
         at = to;
     }
-    return status;
+    return TX_OK;
 }
 
 /* The failure of the first part that failed, or of more malformed lines than are allowed. */
@@ -335,8 +293,7 @@ tx_status tx_tokens_of_text(const tx_data_file *file, tx_text_form form, const t
         run_parts(parts, count, &options->report);
         status = judge(parts, count, &made);
     }
-    if (!status)
-        status = join(parts, count, &made);
+    TX_THEN(status, join(parts, count, &made));
     for (size_t i = 0; i < count; i++) {
         free(parts[i].ids);
         free(parts[i].lengths);

@@ -28,21 +28,18 @@ typedef struct codes {
 
 static tx_status decompose(const char *text, size_t size, utf8proc_option_t options, codes *c)
 {
-    tx_status status = TX_OK;
     int boundary = 0;
-    for (size_t at = 0; at < size && !status;) {
+    for (size_t at = 0; at < size;) {
         uint32_t code;
         at += tx_utf8_read(text + at, size - at, &code);
-        status = tx_array_reserve(&c->at, &c->room, c->count + DECOMPOSED_MOST, sizeof *c->at, "characters");
-        if (status)
-            break;
+        TX_TRY(tx_array_reserve(&c->at, &c->room, c->count + DECOMPOSED_MOST, sizeof *c->at, "characters"));
         const utf8proc_ssize_t made =
             utf8proc_decompose_char((utf8proc_int32_t)code, c->at + c->count, DECOMPOSED_MOST, options, &boundary);
         if (made < 0 || made > DECOMPOSED_MOST)
             return tx_fail(TX_INTERNAL, "the normal form of U+%04X", (unsigned)code);
         c->count += (size_t)made;
     }
-    return status;
+    return TX_OK;
 }
 
 static unsigned class_of(utf8proc_int32_t code)

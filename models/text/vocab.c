@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tokens by id, and by their bytes. */
+ * Tokens by id, and by their bytes; bytes as printable characters. */
 #include "models/array.h"
 #include "models/text/bpe.h"
+#include "models/text/utf8.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -32,13 +33,11 @@ tx_status tx_vocab_put(tx_vocab *vocab, int64_t id, tx_token_kind kind, const ch
     if (size >= UINT32_MAX)
         return tx_fail(TX_FORMAT, "a token of %zu bytes", size);
     const size_t at = vocab->bytes.size;
-    tx_status status = tx_array_reserve(&vocab->token, &vocab->room, (size_t)id + 1, sizeof *vocab->token, "tokens");
-    if (!status)
-        status = tx_index_add(&vocab->index, tx_hash_bytes(bytes, size), (size_t)id);
+    TX_TRY(tx_array_reserve(&vocab->token, &vocab->room, (size_t)id + 1, sizeof *vocab->token, "tokens"));
     tx_buffer_add(&vocab->bytes, bytes, size);
     tx_buffer_add(&vocab->bytes, "", 1);
-    if (status || vocab->bytes.status)
-        return status ? status : vocab->bytes.status;
+    TX_TRY(vocab->bytes.status);
+    TX_TRY(tx_index_add(&vocab->index, tx_hash_bytes(bytes, size), (size_t)id));
     for (; vocab->count <= id; vocab->count++)
         vocab->token[vocab->count] = (tx_token){0};
     vocab->token[id] = (tx_token){.at = at, .size = (uint32_t)size, .kind = (uint8_t)kind};
@@ -57,4 +56,41 @@ void tx_vocab_free(tx_vocab *vocab)
     free(vocab->token);
     free(vocab->bytes.data);
     free(vocab->index.place);
+}
+
+/* ---- Letters --------------------------------------------------------------------------------------------- */
+
+void tx_letters_make(tx_letters *letters)
+{
+    int16_t code = 256;
+    for (int i = 0; i < TX_LETTER_CODES; i++)
+        letters->byte[i] = -1;
+    for (int16_t byte = 0; byte < 256; byte++) {
+        bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+        int16_t letter = printable ? byte : code++;
+        letters->code[byte] = (uint16_t)letter;
+        letters->byte[letter] = byte;
+    }
+}
+
+bool tx_letters_read(const tx_letters *letters, const char *text, size_t size, char *bytes, size_t *count)
+{
+    size_t used = 0;
+    for (size_t at = 0; at < size;) {
+        uint32_t code;
+        size_t length = tx_utf8_read(text + at, size - at, &code);
+        if (!length || code >= TX_LETTER_CODES || letters->byte[code] < 0)
+            return false;
+        bytes[used++] = (char)letters->byte[code];
+        at += length;
+    }
+    *count = used;
+    return true;
+}
+
+void tx_letters_write(const tx_letters *letters, const char *bytes, size_t size, char *text)
+{
+    for (size_t i = 0; i < size; i++)
+        text += tx_utf8_write(letters->code[(unsigned char)bytes[i]], text);
+    *text = '\0';
 }

@@ -4,20 +4,17 @@
 #include "models/text/bpe.h"
 #include "models/text/utf8.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 tx_status tx_word_piece_read(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab)
 {
     const char *prefix = "##";
     tokenizer->longest = 100;
-    tx_status status = tx_model_read_unk(tokenizer, model, vocab);
-    if (!status && tx_json_has(model, "continuing_subword_prefix"))
-        status = tx_json_get_string(model, "continuing_subword_prefix", &prefix);
-    if (!status && tx_json_has(model, "max_input_chars_per_word"))
-        status = tx_json_get_int(model, "max_input_chars_per_word", 0, INT16_MAX, &tokenizer->longest);
-    if (status)
-        return status;
+    TX_TRY(tx_model_read_unk(tokenizer, model, vocab));
+    if (tx_json_has(model, "continuing_subword_prefix"))
+        TX_TRY(tx_json_get_string(model, "continuing_subword_prefix", &prefix));
+    if (tx_json_has(model, "max_input_chars_per_word"))
+        TX_TRY(tx_json_get_int(model, "max_input_chars_per_word", 0, INT16_MAX, &tokenizer->longest));
     tokenizer->prefix = strdup(prefix);
     return tokenizer->prefix ? TX_OK : tx_fail(TX_MEMORY, "no memory for a prefix");
 }
@@ -54,12 +51,9 @@ static bool add_parts(const tx_tokenizer *t, char *word, size_t size, tx_ids *id
 tx_status tx_word_piece_encode(const tx_tokenizer *t, tx_buffer *scratch, const char *word, size_t size, tx_ids *ids)
 {
     const size_t prefix = strlen(t->prefix);
-    tx_status status = tx_ids_reserve(ids, size);
+    TX_TRY(tx_ids_reserve(ids, size));
     tx_buffer_clear(scratch);
-    if (!status)
-        status = tx_buffer_reserve(scratch, prefix + size);
-    if (status)
-        return status;
+    TX_TRY(tx_buffer_reserve(scratch, prefix + size));
     const size_t before = ids->count;
     memcpy(scratch->data + prefix, word, size);
     if (count_characters(word, size) <= t->longest && add_parts(t, scratch->data + prefix, size, ids))

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The best evaluation of a run, where its checkpoint lies, and its weights in place of the last ones. */
-#include "models/train/best.h"
-
 #include "api/base/file.h"
 #include "models/files/checkpoint.h"
 #include "models/files/folder.h"
@@ -72,20 +70,15 @@ static tx_status set_path(tx_run_state *state, const char *path, const char *out
     return status ? status : tx_run_state_set_best(state, here ? slash + 1 : path);
 }
 
-/* Absolute path of checkpoint-STEP in the folder that `checkpoint` lies in; the caller frees it. */
-static tx_status find_beside(const char *checkpoint, int64_t step, char **path)
+/* Absolute path of checkpoint-STEP in the folder that `checkpoint` lies in. */
+static tx_status find_beside(const char *checkpoint, int64_t step, char path[TX_PATH_ROOM])
 {
-    char name[64];
-    char *folder = realpath(checkpoint, NULL);
-    if (!folder)
+    char name[64], folder[TX_PATH_ROOM];
+    if (!realpath(checkpoint, folder))
         return tx_file_fail(checkpoint, "find the folder that it lies in");
     *strrchr(folder, '/') = '\0';
     snprintf(name, sizeof name, TX_CHECKPOINT_PREFIX "%" PRId64, step);
-    char *made = tx_path_join(*folder ? folder : "/", name);
-    free(folder);
-    if (!made)
-        return TX_MEMORY;
-    *path = made;
+    tx_path_in(path, *folder ? folder : "/", name);
     return TX_OK;
 }
 
@@ -93,7 +86,7 @@ tx_status tx_best_read(const tx_json *json, const char *checkpoint, const char *
 {
     const bool old = !tx_json_has(json, BEST);
     const char *text;
-    char *beside = NULL;
+    char beside[TX_PATH_ROOM];
     tx_status status = tx_json_get_string(json, old ? OLD_BEST : BEST, &text);
     if (status)
         return status == TX_NOT_FOUND ? TX_OK : status;
@@ -103,11 +96,8 @@ tx_status tx_best_read(const tx_json *json, const char *checkpoint, const char *
                        text, state->best_step);
     if (!old && *text == '/')
         return set_path(state, text, output_dir);
-    status = find_beside(checkpoint, step, &beside);
-    if (!status)
-        status = set_path(state, old && !tx_file_exists(beside) ? text : beside, output_dir);
-    free(beside);
-    return status;
+    TX_TRY(find_beside(checkpoint, step, beside));
+    return set_path(state, old && !tx_file_exists(beside) ? text : beside, output_dir);
 }
 
 /* ---- Weights ---------------------------------------------------------------------------------------- */
@@ -115,19 +105,17 @@ tx_status tx_best_read(const tx_json *json, const char *checkpoint, const char *
 /* All weights to `copy`, or back from there; copy NULL: only counts them. */
 static tx_status copy_weights(tx_model *model, float *copy, bool back, int64_t *count)
 {
-    tx_status status = TX_OK;
     *count = 0;
-    for (int32_t i = 0; i < tx_model_param_count(model) && !status; i++) {
+    for (int32_t i = 0; i < tx_model_param_count(model); i++) {
         const char *name;
         const tx_param_spec *spec;
-        status = tx_model_param(model, i, &name, &spec);
-        if (!status && copy)
-            status = back ? tx_model_write(model, TX_PART_WEIGHT, i, copy + *count)
-                          : tx_model_read(model, TX_PART_WEIGHT, i, copy + *count);
-        if (!status)
-            *count += tx_shape_count(&spec->logical);
+        TX_TRY(tx_model_param(model, i, &name, &spec));
+        if (copy)
+            TX_TRY(back ? tx_model_write(model, TX_PART_WEIGHT, i, copy + *count)
+                        : tx_model_read(model, TX_PART_WEIGHT, i, copy + *count));
+        *count += tx_shape_count(&spec->logical);
     }
-    return status;
+    return TX_OK;
 }
 
 tx_status tx_run_replace_weights(tx_model *model, tx_comm *comm, tx_status (*load)(void *context), void *context,
@@ -138,8 +126,7 @@ tx_status tx_run_replace_weights(tx_model *model, tx_comm *comm, tx_status (*loa
     float *last = status ? NULL : malloc((size_t)count * sizeof *last);
     if (!status && !last)
         status = tx_fail(TX_MEMORY, "no memory for a copy of %" PRId64 " weights", count);
-    if (!status)
-        status = copy_weights(model, last, false, &count);
+    TX_THEN(status, copy_weights(model, last, false, &count));
     const bool kept = status == TX_OK;
     if (kept)
         status = load(context);

@@ -3,28 +3,19 @@
 #include "models/train/card.h"
 
 #include "api/base/file.h"
+#include "models/files/folder.h"
+#include "models/text/utf8.h"
 
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 /* ---- text ----------------------------------------------------------------------------------------- */
-
-/* The code point that `*text` begins with, which it is then moved past; all text here is valid UTF-8. */
-static uint32_t next_point(const char **text)
-{
-    const uint8_t *at = (const uint8_t *)*text;
-    int more = *at < 0xc0 ? 0 : *at < 0xe0 ? 1 : *at < 0xf0 ? 2 : 3;
-    uint32_t point = more ? *at & (0x3fu >> more) : *at;
-    for (int i = 1; i <= more && at[i]; i++)
-        point = point << 6 | (at[i] & 0x3fu);
-    *text += more + 1;
-    return point;
-}
 
 /* Whether YAML takes the word as it stands for a string: no number, date, boolean or null. */
 static bool is_plain(const char *text)
@@ -50,15 +41,16 @@ static void put_yaml(FILE *to, const char *text)
         return;
     }
     fputc('"', to);
-    while (*text) {
-        const char *start = text;
-        uint32_t c = next_point(&text);
+    for (size_t size; *text; text += size) {
+        uint32_t c = 0;
+        size = tx_utf8_read(text, strnlen(text, TX_UTF8_MAX), &c);
+        size += size == 0; /* all text here is valid UTF-8 */
         bool printable = (c >= 0x20 && c < 0x7f) || (c > 0xa0 && c < 0xd800 && c != 0x2028 && c != 0x2029) ||
                          (c >= 0xe000 && c < 0xfffe && c != 0xfeff) || c >= 0x10000;
         if (c == '"' || c == '\\')
             fprintf(to, "\\%c", (int)c);
         else if (printable)
-            fprintf(to, "%.*s", (int)(text - start), start);
+            fwrite(text, 1, size, to);
         else
             fprintf(to, "\\u%04" PRIx32, c);
     }
@@ -86,10 +78,7 @@ static bool is_hub_name(const char *text)
 /* The member, whatever its type; NULL where it is absent or null. */
 static const tx_json *find(const tx_json *object, const char *key)
 {
-    for (void *i = tx_json_first(object); i; i = tx_json_next(object, i))
-        if (strcmp(tx_json_key(i), key) == 0)
-            return tx_json_type_of(tx_json_value(i)) == TX_JSON_NULL ? NULL : tx_json_value(i);
-    return NULL;
+    return tx_json_has(object, key) ? tx_json_find(object, key) : NULL;
 }
 
 static const char *text_of(const tx_json *object, const char *key)
@@ -113,6 +102,25 @@ static void put_value(FILE *to, const tx_json *value)
         fputs("No log", to);
 }
 
+/* %y is a string as a scalar of YAML, %m one within a line of Markdown, %s one as it is, %v a value of JSON. */
+static void print(FILE *to, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    for (; *format; format++)
+        if (*format != '%')
+            fputc(*format, to);
+        else if (*++format == 'v')
+            put_value(to, va_arg(args, const tx_json *));
+        else if (*format == 'y')
+            put_yaml(to, va_arg(args, const char *));
+        else if (*format == 'm')
+            put_markdown(to, va_arg(args, const char *));
+        else
+            fputs(va_arg(args, const char *), to);
+    va_end(args);
+}
+
 /* ---- front matter ------------------------------------------------------------------------------------ */
 
 static void put_front(FILE *to, const char *name, const tx_json *facts)
@@ -120,32 +128,24 @@ static void put_front(FILE *to, const char *name, const tx_json *facts)
     const char *base = text_of(facts, "base_model"), *dataset = text_of(facts, "dataset");
     const tx_json *results = find(facts, "results"), *found = results ? find(results, "perplexity") : NULL;
     double perplexity;
-    fputs("---\nlibrary_name: transformers\npipeline_tag: text-generation\n", to);
-    if (base && is_hub_name(base)) {
-        fputs("base_model: ", to);
-        put_yaml(to, base);
-        fputc('\n', to);
-    }
-    fputs("tags:\n- generated_from_trainer\n- tx\n", to);
-    if (dataset && is_hub_name(dataset)) {
-        fputs("datasets:\n- ", to);
-        put_yaml(to, dataset);
-        fputc('\n', to);
-    }
-    fputs("model-index:\n- name: ", to);
-    put_yaml(to, name);
+    print(to, "---\nlibrary_name: transformers\npipeline_tag: text-generation\n");
+    if (base && is_hub_name(base))
+        print(to, "base_model: %y\n", base);
+    print(to, "tags:\n- generated_from_trainer\n- tx\n");
+    if (dataset && is_hub_name(dataset))
+        print(to, "datasets:\n- %y\n", dataset);
+    print(to, "model-index:\n- name: %y\n", name);
     if (dataset && found && !tx_json_as_number(found, "perplexity", 0.0, DBL_MAX, &perplexity)) {
-        fputs("\n  results:\n  - task:\n      type: text-generation\n      name: Causal Language Modeling\n"
-              "    dataset:\n      name: ",
-              to);
-        put_yaml(to, dataset);
-        fputs("\n      type: ", to);
-        put_yaml(to, dataset);
-        fprintf(to, "\n    metrics:\n    - type: perplexity\n      name: Perplexity\n      value: %.4f\n", perplexity);
+        print(to,
+              "  results:\n  - task:\n      type: text-generation\n      name: Causal Language Modeling\n"
+              "    dataset:\n      name: %y\n      type: %y\n"
+              "    metrics:\n    - type: perplexity\n      name: Perplexity\n",
+              dataset, dataset);
+        fprintf(to, "      value: %.4f\n", perplexity);
     } else {
-        fputs("\n  results: []\n", to);
+        print(to, "  results: []\n");
     }
-    fputs("---\n\n", to);
+    print(to, "---\n\n");
 }
 
 /* ---- sections ------------------------------------------------------------------------------------------ */
@@ -153,25 +153,17 @@ static void put_front(FILE *to, const char *name, const tx_json *facts)
 static void put_intro(FILE *to, const char *name, const tx_json *facts)
 {
     const char *base = text_of(facts, "base_model"), *dataset = text_of(facts, "dataset");
-    fputs(
-        "<!-- This model card was written by TX from what it knows of the run. Proofread and complete it, then remove "
-        "this comment. -->\n\n# ",
-        to);
-    put_markdown(to, name);
-    fputs(base ? "\n\nThis model is a fine-tuned version of " : "\n\nThis model was trained from scratch", to);
-    if (base && is_hub_name(base)) {
-        fprintf(to, "[%s](https://huggingface.co/%s)", base, base);
-    } else if (base) {
-        put_markdown(to, base);
-    }
-    fputs(" on ", to);
-    if (dataset) {
-        fputs("the data of ", to);
-        put_markdown(to, dataset);
-    } else {
-        fputs("an unknown dataset", to);
-    }
-    fputs(".\n", to);
+    print(to,
+          "<!-- This model card was written by TX from what it knows of the run. Proofread and complete it, then "
+          "remove this comment. -->\n\n# %m\n\n",
+          name);
+    if (base && is_hub_name(base))
+        print(to, "This model is a fine-tuned version of [%s](https://huggingface.co/%s)", base, base);
+    else if (base)
+        print(to, "This model is a fine-tuned version of %m", base);
+    else
+        print(to, "This model was trained from scratch");
+    print(to, dataset ? " on the data of %m.\n" : " on an unknown dataset.\n", dataset);
 }
 
 /* "eval_loss" as "Loss": the name without its prefix, its first letter large. */
@@ -203,41 +195,29 @@ static void put_results(FILE *to, const tx_json *facts, bool evaluation, const c
         const char *key = tx_json_key(i);
         if (is_evaluation(key) != evaluation || is_timing(key) || tx_json_type_of(tx_json_value(i)) == TX_JSON_NULL)
             continue;
-        if (!any)
-            fputs(before, to);
+        print(to, any ? "- " : "%s- ", before);
         any = true;
-        fputs("- ", to);
         if (evaluation)
             put_title(to, key);
         else
             put_markdown(to, key);
-        fputs(": ", to);
-        put_value(to, tx_json_value(i));
-        fputc('\n', to);
+        print(to, ": %v\n", tx_json_value(i));
     }
 }
 
 static tx_status put_hyperparameters(FILE *to, const tx_json *facts)
 {
     const tx_json *all = find(facts, "hyperparameters");
-    fputs("\n## Training procedure\n\n### Training hyperparameters\n\n"
-          "The following hyperparameters were used during training:\n",
-          to);
+    print(to, "\n## Training procedure\n\n### Training hyperparameters\n\n"
+              "The following hyperparameters were used during training:\n");
     for (void *i = all ? tx_json_first(all) : NULL; i; i = tx_json_next(all, i)) {
         const char *text;
-        fputs("- ", to);
-        put_markdown(to, tx_json_key(i));
-        fputs(": ", to);
-        if (!tx_json_as_string(tx_json_value(i), "", &text)) {
-            put_markdown(to, text);
-        } else {
-            char *line = tx_json_text(tx_json_value(i), TX_JSON_LINE);
-            if (!line)
-                return TX_MEMORY;
-            put_markdown(to, line);
-            free(line);
-        }
-        fputc('\n', to);
+        char *line = NULL;
+        if (tx_json_as_string(tx_json_value(i), "", &text) &&
+            !(text = line = tx_json_text(tx_json_value(i), TX_JSON_LINE)))
+            return TX_MEMORY;
+        print(to, "- %m: %m\n", tx_json_key(i), text);
+        free(line);
     }
     return TX_OK;
 }
@@ -255,20 +235,15 @@ static void put_table(FILE *to, const tx_json *facts)
         if (!evaluated)
             continue;
         if (!any)
-            fputs("\n### Training results\n\n| Training Loss | Epoch | Step | Validation Loss |\n"
-                  "|:-------------:|:-----:|:----:|:---------------:|\n",
-                  to);
+            print(to, "\n### Training results\n\n| Training Loss | Epoch | Step | Validation Loss |\n"
+                      "|:-------------:|:-----:|:----:|:---------------:|\n");
         any = true;
-        fputs("| ", to);
-        put_value(to, loss);
-        fputs(" | ", to);
-        put_value(to, find(row, "epoch"));
         const tx_json *number = find(row, "step");
         if (number)
             tx_json_as_int(number, "step", 0, INT64_MAX, &step);
-        fprintf(to, " | %" PRId64 " | ", step);
-        put_value(to, evaluated);
-        fputs(" |\n", to);
+        print(to, "| %v | %v | ", loss, find(row, "epoch"));
+        fprintf(to, "%" PRId64, step);
+        print(to, " | %v |\n", evaluated);
     }
     put_results(to, facts, false, any ? "\n" : "\n### Training results\n\n");
 }
@@ -279,18 +254,14 @@ static tx_status put_card(FILE *to, const char *name, const tx_json *facts)
     put_front(to, name, facts);
     put_intro(to, name, facts);
     put_results(to, facts, true, "It achieves the following results on the evaluation set:\n");
-    fputs("\n## Model description\n\nMore information needed\n\n## Intended uses & limitations\n\n"
-          "More information needed\n\n## Training and evaluation data\n\nMore information needed\n",
-          to);
-    tx_status status = put_hyperparameters(to, facts);
+    print(to, "\n## Model description\n\nMore information needed\n\n## Intended uses & limitations\n\n"
+              "More information needed\n\n## Training and evaluation data\n\nMore information needed\n");
+    TX_TRY(put_hyperparameters(to, facts));
     put_table(to, facts);
-    fprintf(to, "\n### Framework versions\n\n- TX %s\n", TX_VERSION);
-    if (device) {
-        fputs("- Device: ", to);
-        put_markdown(to, device);
-        fputc('\n', to);
-    }
-    return status;
+    print(to, "\n### Framework versions\n\n- TX %s\n", TX_VERSION);
+    if (device)
+        print(to, "- Device: %m\n", device);
+    return TX_OK;
 }
 
 /* ---- the file ------------------------------------------------------------------------------------------ */
@@ -315,9 +286,9 @@ tx_status tx_card_write(const char *folder, const tx_json *facts)
 {
     if (tx_json_type_of(facts) != TX_JSON_OBJECT)
         return tx_fail(TX_INVALID, "%s: the facts of a model card are no object", folder);
-    char *text = NULL, *name = name_of(folder), *path = tx_path_join(folder, "README.md");
+    char *text = NULL, *name = name_of(folder);
     size_t size = 0;
-    FILE *to = name && path ? open_memstream(&text, &size) : NULL;
+    FILE *to = name ? open_memstream(&text, &size) : NULL;
     tx_status status = to ? put_card(to, name, facts) : TX_MEMORY;
     bool whole = to && !ferror(to);
     if (to && fclose(to))
@@ -326,10 +297,8 @@ tx_status tx_card_write(const char *folder, const tx_json *facts)
         status = TX_MEMORY;
     if (status == TX_MEMORY)
         tx_fail(status, "%s: no memory for the model card", folder);
-    if (!status)
-        status = tx_file_write(path, text, size);
+    TX_THEN(status, tx_file_write(TX_PATH(folder, "README.md"), text, size));
     free(text);
     free(name);
-    free(path);
     return status;
 }

@@ -46,8 +46,7 @@ tx_status tx_run_evaluate(tx_trainer *trainer, const tx_samples *samples, tx_wat
         double of_batch[TX_SUMS_MAX] = {0};
         if (own < samples->count) {
             status = tx_samples_rows(samples, &order, own, &batch);
-            if (!status)
-                status = tx_trainer_evaluate(trainer, &batch, of_batch);
+            TX_THEN(status, tx_trainer_evaluate(trainer, &batch, of_batch));
         }
         if (!status && comm)
             status = add_up(comm, of_batch);

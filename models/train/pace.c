@@ -79,17 +79,15 @@ static bool in_trial(const tx_pace *p)
 tx_status tx_pace_begin(tx_pace *p, tx_model *model)
 {
     bool on = p->chosen ? p->overlap == TX_OVERLAP_YES : in_trial(p) && (p->step - WARM) % 2 == 0;
-    tx_status status = TX_OK;
     if (on != p->background) {
-        status = tx_model_settle(model);
-        if (!status)
-            status = p->comm->table->background(p->comm, on);
+        TX_TRY(tx_model_settle(model));
+        TX_TRY(p->comm->table->background(p->comm, on));
         p->background = on;
     }
     p->model = model;
     p->began = tx_now();
     p->waited = waited(p);
-    return status;
+    return TX_OK;
 }
 
 static int compare(const void *left, const void *right)
@@ -102,39 +100,37 @@ static int compare(const void *left, const void *right)
 static tx_status share(tx_pace *p, double mine)
 {
     p->all[p->comm->rank] = mine;
-    tx_status status = tx_model_settle(p->model);
-    return status ? status : tx_comm_share(p->comm, p->all, sizeof *p->all);
+    TX_TRY(tx_model_settle(p->model));
+    return tx_comm_share(p->comm, p->all, sizeof *p->all);
 }
 
 static tx_status add_up(tx_pace *p, double mine, double *sum)
 {
-    tx_status status = share(p, mine);
+    TX_TRY(share(p, mine));
     *sum = 0.0;
     for (int32_t r = 0; r < p->comm->size; r++)
         *sum += p->all[r];
-    return status;
+    return TX_OK;
 }
 
 static tx_status choose_overlap(tx_pace *p, tx_pace_news *news)
 {
     for (int k = 0; k < 2; k++)
         qsort(p->trial[k], TRIALS, sizeof p->trial[k][0], compare);
-    tx_status status = add_up(p, p->trial[1][TRIALS / 2], &news->with);
-    if (!status)
-        status = add_up(p, p->trial[0][TRIALS / 2], &news->without);
+    TX_TRY(add_up(p, p->trial[1][TRIALS / 2], &news->with));
+    TX_TRY(add_up(p, p->trial[0][TRIALS / 2], &news->without));
     p->overlap = news->with < news->without ? TX_OVERLAP_YES : TX_OVERLAP_NO;
     p->chosen = true;
     news->overlap_chosen = true;
     news->overlap = p->overlap == TX_OVERLAP_YES;
-    return status;
+    return TX_OK;
 }
 
 static tx_status share_out(tx_pace *p, double seconds, tx_pace_news *news)
 {
     tx_status status = share(p, (double)p->rows[p->comm->rank] / seconds);
     p->balance = false;
-    if (!status)
-        status = tx_pace_apportion(p->all, p->comm->size, p->all_rows, p->rows);
+    TX_THEN(status, tx_pace_apportion(p->all, p->comm->size, p->all_rows, p->rows));
     news->shared = status == TX_OK;
     news->rows = p->rows;
     p->sum = 0.0;
@@ -144,11 +140,9 @@ static tx_status share_out(tx_pace *p, double seconds, tx_pace_news *news)
 
 static tx_status look(tx_pace *p, tx_pace_news *news)
 {
-    tx_status status = share(p, p->sum / (double)p->timed);
+    TX_TRY(share(p, p->sum / (double)p->timed));
     p->sum = 0.0;
     p->timed = 0;
-    if (status)
-        return status;
     news->looked = true;
     news->slowest = 0;
     for (int32_t r = 1; r < p->comm->size; r++)
@@ -166,7 +160,6 @@ tx_status tx_pace_end(tx_pace *p, tx_pace_news *news)
     if (p->comm->size == 1)
         return TX_OK;
     double seconds = tx_now() - p->began, own = seconds - (waited(p) - p->waited);
-    tx_status status = TX_OK;
     if (in_trial(p))
         p->trial[(p->step - WARM) % 2 == 0][(p->step - WARM) / 2] = seconds;
     if (p->step >= WARM) {
@@ -175,12 +168,12 @@ tx_status tx_pace_end(tx_pace *p, tx_pace_news *news)
     }
     p->step++;
     if (p->balance && p->step == BALANCE_AT)
-        status = share_out(p, p->sum / (double)p->timed, news);
-    if (!status && !p->chosen && p->step == WARM + 2 * TRIALS)
-        status = choose_overlap(p, news);
-    if (!status && p->timed >= TX_PACE_STEPS)
-        status = look(p, news);
-    return status;
+        TX_TRY(share_out(p, p->sum / (double)p->timed, news));
+    if (!p->chosen && p->step == WARM + 2 * TRIALS)
+        TX_TRY(choose_overlap(p, news));
+    if (p->timed >= TX_PACE_STEPS)
+        TX_TRY(look(p, news));
+    return TX_OK;
 }
 
 tx_status tx_pace_apportion(const double *weight, int32_t ranks, int64_t rows, int64_t *share)
@@ -251,10 +244,8 @@ tx_status tx_pace_compare_weights(tx_model *model, tx_comm *comm, const char *ca
 {
     uint64_t *all = calloc((size_t)comm->size, sizeof *all);
     tx_status status = all ? tx_model_settle(model) : tx_fail(TX_MEMORY, "no memory to compare the weights");
-    if (!status)
-        status = hash_weights(model, &all[comm->rank]);
-    if (!status)
-        status = tx_comm_share(comm, all, sizeof *all);
+    TX_THEN(status, hash_weights(model, &all[comm->rank]));
+    TX_THEN(status, tx_comm_share(comm, all, sizeof *all));
     for (int32_t r = 1; r < comm->size && !status; r++)
         if (all[r] != all[0])
             status = tx_fail(

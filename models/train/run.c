@@ -3,12 +3,11 @@
 #include "models/train/running.h"
 
 #include "api/base/clock.h"
-#include "api/base/file.h"
+#include "models/files/folder.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* ---- Evaluation and checkpoints --------------------------------------------------------------------- */
 
@@ -35,11 +34,9 @@ static tx_status save(tx_running *r)
     r->summary->unsaved++;
     snprintf(r->summary->unsaved_why, sizeof r->summary->unsaved_why, "step %" PRId64 ": %.500s", r->state->step,
              tx_error());
-    char message[512];
-    snprintf(message, sizeof message, "checkpoint of step %" PRId64 " was not written: %.400s; training goes on",
-             r->state->step, tx_error());
     if (r->speaks)
-        tx_report(&o->report, message);
+        tx_tell(&o->report, "checkpoint of step %" PRId64 " was not written: %.400s; training goes on", r->state->step,
+                tx_error());
     return TX_OK;
 }
 
@@ -79,12 +76,11 @@ static tx_status after(tx_running *r, const tx_pending *p)
     if (!evaluates && !saves)
         return TX_OK;
     tx_status status = tx_running_take(r);
-    if (!status)
-        status = tx_model_settle(r->model);
-    if (!status && evaluates)
-        status = evaluate(r, &best);
-    if (!status && (saves || (best && o->saving == TX_STRATEGY_BEST)))
-        status = save(r);
+    TX_THEN(status, tx_model_settle(r->model));
+    if (evaluates)
+        TX_THEN(status, evaluate(r, &best));
+    if (saves || (best && o->saving == TX_STRATEGY_BEST))
+        TX_THEN(status, save(r));
     tx_watch_begin(o->watch, TX_WATCH_TRAINING);
     return status;
 }
@@ -121,9 +117,7 @@ static tx_status give(tx_running *r, tx_pending *given)
 static tx_status add_traffic(tx_running *r, const tx_traffic *begin)
 {
     tx_traffic end, *sum = &r->summary->traffic;
-    tx_status status = tx_engine_traffic(r->engine, &end);
-    if (status)
-        return status;
+    TX_TRY(tx_engine_traffic(r->engine, &end));
     sum->to_device += end.to_device - begin->to_device;
     sum->from_device += end.from_device - begin->from_device;
     sum->transfers += end.transfers - begin->transfers;
@@ -139,28 +133,22 @@ static tx_status turn(tx_running *r, bool first)
 {
     tx_traffic begin;
     tx_pending given;
-    tx_status status = tx_engine_traffic(r->engine, &begin);
-    if (!status && r->pace)
-        status = tx_pace_begin(r->pace, r->model);
-    if (!status)
-        status = give(r, &given);
-    if (!status)
-        status = tx_running_take(r);
-    if (!status && !first)
-        status = add_traffic(r, &begin);
-    if (status)
-        return status;
+    TX_TRY(tx_engine_traffic(r->engine, &begin));
+    if (r->pace)
+        TX_TRY(tx_pace_begin(r->pace, r->model));
+    TX_TRY(give(r, &given));
+    TX_TRY(tx_running_take(r));
+    if (!first)
+        TX_TRY(add_traffic(r, &begin));
     r->late = given;
     if (first && r->options->profile) {
         /* What is compiled or packed at the first run stays out of the profile. */
-        status = tx_running_take(r);
-        if (!status)
-            status = tx_trainer_profile(r->trainer);
+        TX_TRY(tx_running_take(r));
+        TX_TRY(tx_trainer_profile(r->trainer));
     }
-    if (!status)
-        status = tx_running_keep_pace(r, given.step);
+    TX_TRY(tx_running_keep_pace(r, given.step));
     tx_watch_step(r->options->watch, given.step);
-    return status ? status : after(r, &given);
+    return after(r, &given);
 }
 
 static tx_status loop(tx_running *r)
@@ -173,15 +161,12 @@ static tx_status loop(tx_running *r)
     for (; step < o->schedule.total_steps && !status && !r->summary->stopped; step++) {
         if (step == begin + 1)
             status = tx_engine_traffic(r->engine, &first);
-        if (!status)
-            status = turn(r, step == begin);
+        TX_THEN(status, turn(r, step == begin));
         if (!status)
             r->summary->stopped = tx_running_stop(r);
     }
-    if (!status)
-        status = tx_running_take(r);
-    if (!status)
-        status = tx_model_settle(r->model);
+    TX_THEN(status, tx_running_take(r));
+    TX_THEN(status, tx_model_settle(r->model));
     if (!status && r->summary->stopped)
         status = save(r);
     if (status && r->unread)
@@ -226,27 +211,22 @@ tx_status tx_running_load(tx_running *r, int64_t step)
     return tx_loader_create(&o->train, &loader, step, &r->loader);
 }
 
-static tx_status start(tx_running *r, char **log_path)
+static tx_status start(tx_running *r, const char *log_path)
 {
     const tx_run_options *o = r->options;
     const tx_trainer_options *t = tx_trainer_options_of(r->trainer);
-    tx_status status = tx_running_load(r, r->state->step);
-    if (!status && r->comm && r->comm->size > 1)
-        status = tx_pace_create(r->comm, o->overlap, o->balance, t->batch, t->all_rows, &r->pace);
-    if (!status && r->speaks && o->output_dir && !(*log_path = tx_path_join(o->output_dir, TX_RUN_LOG)))
-        status = TX_MEMORY;
-    if (!status)
-        tx_log_open(&r->log, *log_path, r->state->step > 0, &o->report);
-    return status;
+    TX_TRY(tx_running_load(r, r->state->step));
+    if (r->comm && r->comm->size > 1)
+        TX_TRY(tx_pace_create(r->comm, o->overlap, o->balance, t->batch, t->all_rows, &r->pace));
+    tx_log_open(&r->log, log_path, r->state->step > 0, &o->report);
+    return TX_OK;
 }
 
 tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const tx_run_options *options,
                  tx_run_state *state, tx_run_summary *summary)
 {
     *summary = (tx_run_summary){.loss = (double)NAN, .mean_loss = (double)NAN};
-    tx_status status = check(options, trainer);
-    if (status)
-        return status;
+    TX_TRY(check(options, trainer));
     tx_running r = {
         .engine = engine,
         .model = model,
@@ -259,16 +239,14 @@ tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const 
     };
     r.speaks = !r.comm || r.comm->rank == 0;
     tx_trainer_ask(trainer, tx_running_vote, &r);
-    char *log_path = NULL;
+    const char *log_path = r.speaks && options->output_dir ? TX_PATH(options->output_dir, TX_RUN_LOG) : NULL;
     double begin = tx_now();
-    status = start(&r, &log_path);
-    if (!status)
-        status = loop(&r);
+    tx_status status = start(&r, log_path);
+    TX_THEN(status, loop(&r));
     summary->wall = tx_now() - begin;
     if (r.log.path)
         tx_log_close(&r.log);
     tx_loader_free(r.loader);
     tx_pace_free(r.pace);
-    free(log_path);
     return status;
 }

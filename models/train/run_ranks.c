@@ -22,10 +22,8 @@ static tx_status share_out(tx_running *r, const int64_t *rows, int64_t step)
         before += rows[k];
     char *shares = tx_pace_shares_text(rows, r->comm->size);
     tx_status status = shares ? tx_running_take(r) : tx_fail(TX_MEMORY, "no memory for the ranks' shares");
-    if (!status)
-        status = tx_trainer_share(r->trainer, rows[r->comm->rank], before);
-    if (!status)
-        status = tx_running_load(r, step);
+    TX_THEN(status, tx_trainer_share(r->trainer, rows[r->comm->rank], before));
+    TX_THEN(status, tx_running_load(r, step));
     if (!status && r->state->run)
         status = tx_json_set_string(r->state->run, TX_RUN_ROWS, shares);
     if (!status) {
@@ -53,13 +51,11 @@ static void tell_pace(tx_running *r, const tx_pace_news *news, int64_t step)
         return;
     tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"slowest_rank\": %d, \"seconds\": %.6f, \"median_seconds\": %.6f}",
                 step, (int)news->slowest, news->seconds, news->median);
-    if (r->speaks && news->seconds > TX_PACE_SLOW * news->median) {
-        snprintf(line, sizeof line,
-                 "rank %d on %.63s is slow: %.1f ms of work a step, the ranks' median is %.1f; the others wait for it "
-                 "(--batch_weights auto gives it less)",
-                 (int)news->slowest, r->comm->ranks[news->slowest].name, 1e3 * news->seconds, 1e3 * news->median);
-        tx_report(&r->options->report, line);
-    }
+    if (r->speaks && news->seconds > TX_PACE_SLOW * news->median)
+        tx_tell(&r->options->report,
+                "rank %d on %.63s is slow: %.1f ms of work a step, the ranks' median is %.1f; the others wait for it "
+                "(--batch_weights auto gives it less)",
+                (int)news->slowest, r->comm->ranks[news->slowest].name, 1e3 * news->seconds, 1e3 * news->median);
 }
 
 tx_status tx_running_keep_pace(tx_running *r, int64_t step)
@@ -68,9 +64,8 @@ tx_status tx_running_keep_pace(tx_running *r, int64_t step)
     int64_t every = r->options->check_steps;
     if (!r->pace)
         return TX_OK;
-    tx_status status = tx_pace_end(r->pace, &news);
-    if (status)
-        return status;
+    TX_TRY(tx_pace_end(r->pace, &news));
+    tx_status status = TX_OK;
     tell_pace(r, &news, step);
     if (news.shared)
         status = share_out(r, news.rows, step);
@@ -81,7 +76,7 @@ tx_status tx_running_keep_pace(tx_running *r, int64_t step)
         if (!status)
             tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"weights\": \"%016" PRIx64 "\"}", step, hash);
     }
-    return status ? tx_fail_in(status, "step %" PRId64, step) : TX_OK;
+    return tx_fail_in(status, "step %" PRId64, step);
 }
 
 /* Votes are added up over the ranks in fp32: one to stop outweighs those of 4095 ranks to save. */

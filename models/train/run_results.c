@@ -29,13 +29,12 @@ static tx_status judge(tx_running *r, const tx_run_step *s, bool finite)
         return TX_OK;
     }
     state->bad++;
-    char message[256], n[2][TX_LOG_NUMBER];
-    snprintf(message, sizeof message,
-             "step %" PRId64 ": loss %s, gradient norm %s: %s (%" PRId64 " in a row, %" PRId64 " skipped so far)",
-             s->step, tx_log_number(s->loss, n[0]), tx_log_number(s->grad_norm, n[1]),
-             finite ? "the loss is not finite" : "the update is skipped", state->bad, state->skipped);
+    char n[2][TX_LOG_NUMBER];
     if (r->speaks)
-        tx_report(&r->options->report, message);
+        tx_tell(&r->options->report,
+                "step %" PRId64 ": loss %s, gradient norm %s: %s (%" PRId64 " in a row, %" PRId64 " skipped so far)",
+                s->step, tx_log_number(s->loss, n[0]), tx_log_number(s->grad_norm, n[1]),
+                finite ? "the loss is not finite" : "the update is skipped", state->bad, state->skipped);
     if (state->bad < r->options->max_bad_steps)
         return TX_OK;
     char checkpoint[64] = "there is no checkpoint yet";
@@ -132,9 +131,7 @@ tx_status tx_running_take(tx_running *r)
     r->late.any = false;
     tx_results results;
     double begin = tx_now();
-    tx_status status = tx_trainer_results(r->trainer, &results);
-    if (status)
-        return status;
+    TX_TRY(tx_trainer_results(r->trainer, &results));
     /* The time of a step is what the host spends in giving it plus what it waits for the results: that holds for a
      * backend that works while it is called and for one that works on its own. */
     double seconds = p.seconds + (tx_now() - begin);
@@ -158,6 +155,6 @@ tx_status tx_running_take(tx_running *r)
     if (o->listener.step)
         o->listener.step(o->listener.context, &s);
     if (tx_running_due(o->logging, o->logging_steps, &p))
-        status = log_point(r, &s);
-    return status ? status : judge(r, &s, results.value[TX_RESULT_FINITE] != 0.0f);
+        TX_TRY(log_point(r, &s));
+    return judge(r, &s, results.value[TX_RESULT_FINITE] != 0.0f);
 }

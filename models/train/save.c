@@ -3,6 +3,7 @@
 #include "api/base/file.h"
 #include "comm/comm.h"
 #include "models/files/checkpoint.h"
+#include "models/files/folder.h"
 #include "models/train/run.h"
 
 #include <inttypes.h>
@@ -14,17 +15,14 @@
 /* Copies from/name to to/name; nothing where there is none. */
 static tx_status copy_file(const char *from, const char *to, const char *name)
 {
-    char *source = tx_path_join(from, name), *target = tx_path_join(to, name), *data = NULL;
-    size_t size = 0;
-    tx_status status = source && target ? TX_OK : TX_MEMORY;
-    if (!status && tx_file_exists(source)) {
-        status = tx_file_read(source, LOG_LIMIT, &data, &size);
-        if (!status)
-            status = tx_file_write(target, data, size);
-    }
+    const char *source = TX_PATH(from, name);
+    char *data;
+    size_t size;
+    if (!tx_file_exists(source))
+        return TX_OK;
+    TX_TRY(tx_file_read(source, LOG_LIMIT, &data, &size));
+    tx_status status = tx_file_write(TX_PATH(to, name), data, size);
     free(data);
-    free(source);
-    free(target);
     return status;
 }
 
@@ -47,9 +45,7 @@ static tx_status write_states(const save *s, tx_status status)
     const bool spread = s->comm && tx_model_spreads(s->model), writes = s->checkpoint && !status;
     tx_optimizer_saver *saver = NULL;
     char digest[TX_DIGEST_TEXT];
-    char *path = writes ? tx_path_join(tx_checkpoint_folder(s->checkpoint), TX_RUN_OPTIMIZER) : NULL;
-    if (writes && !path)
-        status = TX_MEMORY;
+    const char *path = writes ? TX_PATH(tx_checkpoint_folder(s->checkpoint), TX_RUN_OPTIMIZER) : NULL;
     if (!status && (path || spread))
         status = tx_optimizer_saver_create(s->model, &saver);
     if (spread)
@@ -59,7 +55,6 @@ static tx_status write_states(const save *s, tx_status status)
     if (!status && path)
         status = tx_checkpoint_expect(s->checkpoint, TX_RUN_OPTIMIZER, digest);
     tx_optimizer_saver_free(saver);
-    free(path);
     return status;
 }
 
@@ -70,13 +65,10 @@ static tx_status fill(const save *s, tx_status status)
     const char *folder = tx_checkpoint_folder(s->checkpoint);
     free(s->state->kernels);
     s->state->kernels = NULL;
-    if (!status)
-        status = tx_engine_choices(s->engine, &s->state->kernels);
-    if (!status)
-        status = o->write(o->write_context, folder);
+    TX_THEN(status, tx_engine_choices(s->engine, &s->state->kernels));
+    TX_THEN(status, o->write(o->write_context, folder));
     status = write_states(s, status);
-    if (!status)
-        status = tx_run_state_write(s->state, &o->facts, o->output_dir, folder);
+    TX_THEN(status, tx_run_state_write(s->state, &o->facts, o->output_dir, folder));
     return status || !s->log ? status : copy_file(o->output_dir, folder, TX_RUN_LOG);
 }
 
@@ -84,11 +76,9 @@ static tx_status fill(const save *s, tx_status status)
 static tx_status write_checkpoint(save *s, tx_status status)
 {
     const tx_run_options *o = s->options;
-    char *folder = status ? NULL : tx_path_join(o->output_dir, s->name);
-    if (!status)
-        status = folder ? tx_disk_check(o->output_dir, o->checkpoint_bytes) : TX_MEMORY;
-    if (!status)
-        status = tx_checkpoint_begin(o->output_dir, s->state->step, &s->checkpoint);
+    const char *folder = TX_PATH(o->output_dir, s->name);
+    TX_THEN(status, tx_disk_check(o->output_dir, o->checkpoint_bytes));
+    TX_THEN(status, tx_checkpoint_begin(o->output_dir, s->state->step, &s->checkpoint));
     status = s->checkpoint ? fill(s, status) : write_states(s, status);
     if (!status)
         status = tx_checkpoint_commit(s->checkpoint);
@@ -98,22 +88,19 @@ static tx_status write_checkpoint(save *s, tx_status status)
         tx_watch_saved(o->watch, folder);
     if (!status && o->listener.saved)
         o->listener.saved(o->listener.context, folder);
-    free(folder);
     return status;
 }
 
 /* Removes the oldest checkpoints; the new one is there all the same where that fails. */
 static void prune(const tx_run_options *o, const tx_run_state *state)
 {
-    char *best = NULL, message[512];
+    char *best = NULL;
     tx_status status = state->best_checkpoint ? tx_run_state_best(state, o->output_dir, &best) : TX_OK;
     if (!status)
         status = tx_checkpoint_prune(o->output_dir, o->save_total_limit, state->step, best, &o->report);
     free(best);
-    if (!status)
-        return;
-    snprintf(message, sizeof message, "old checkpoints are not removed: %.440s", tx_error());
-    tx_report(&o->report, message);
+    if (status)
+        tx_tell(&o->report, "old checkpoints are not removed: %.440s", tx_error());
 }
 
 tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const tx_run_options *o, tx_run_state *state,
@@ -188,9 +175,7 @@ tx_status tx_run_check_room(const tx_run_options *o, int64_t step, int64_t epoch
 {
     const int64_t saves = count_saves(o, step, epoch_steps);
     int64_t there = 0;
-    tx_status status = tx_checkpoint_count(o->output_dir, &there);
-    if (status)
-        return status;
+    TX_TRY(tx_checkpoint_count(o->output_dir, &there));
     /* How many there will be besides those: at most at a time, and at the end. Without a limit older ones may be moved
      * away by others while the run goes on: two are certain. */
     int64_t most = least_of(saves, 2), end = most;
@@ -202,8 +187,8 @@ tx_status tx_run_check_room(const tx_run_options *o, int64_t step, int64_t epoch
     }
     const int64_t saving = bytes_of(most, o->checkpoint_bytes);
     const int64_t ending = bytes_of(end, o->checkpoint_bytes) + model_bytes;
-    status = tx_disk_check(o->output_dir, saving > ending ? saving : ending);
-    return status ? tx_fail_in(status, "no room for the run's checkpoints and its model") : TX_OK;
+    tx_status status = tx_disk_check(o->output_dir, saving > ending ? saving : ending);
+    return tx_fail_in(status, "no room for the run's checkpoints and its model");
 }
 
 /* ---- Going on ---------------------------------------------------------------------------------------- */
@@ -211,14 +196,11 @@ tx_status tx_run_check_room(const tx_run_options *o, int64_t step, int64_t epoch
 tx_status tx_run_resume(tx_model *model, tx_trainer *trainer, const tx_run_state *state, const char *checkpoint,
                         const char *output_dir)
 {
-    char *path = tx_path_join(checkpoint, TX_RUN_OPTIMIZER);
-    tx_status status = path ? tx_optimizer_load(model, path) : TX_MEMORY;
-    free(path);
+    tx_status status = tx_optimizer_load(model, TX_PATH(checkpoint, TX_RUN_OPTIMIZER));
     tx_results results = {0};
     results.value[TX_RESULT_UPDATES] = (float)state->updates;
     results.value[TX_RESULT_SKIPPED] = (float)state->skipped;
-    if (!status)
-        status = tx_model_restore(model, &results);
+    TX_THEN(status, tx_model_restore(model, &results));
     tx_trainer_set_steps(trainer, state->step);
     return status || !output_dir ? status : copy_file(checkpoint, output_dir, TX_RUN_LOG);
 }

@@ -56,13 +56,13 @@ static tx_status adjust_key(tx_schedule *s, const tx_json *json, const char *key
     if (strcmp(key, "min_lr_ratio") == 0 && kind & wsd)
         return tx_json_get_number(json, key, 0, 1, &s->least);
     if (strcmp(key, "decay_type") == 0 && kind & wsd) {
-        tx_status status = tx_json_get_string(json, key, &name);
-        for (int i = 0; i < TX_DECAY_COUNT && !status; i++)
+        TX_TRY(tx_json_get_string(json, key, &name));
+        for (int i = 0; i < TX_DECAY_COUNT; i++)
             if (strcmp(name, decays[i]) == 0) {
                 s->decay = (tx_decay_kind)i;
                 return TX_OK;
             }
-        return status ? status : tx_fail(TX_INVALID, "decay_type: \"%.40s\" is not cosine, linear or 1-sqrt", name);
+        return tx_fail(TX_INVALID, "decay_type: \"%.40s\" is not cosine, linear or 1-sqrt", name);
     }
     return tx_fail(TX_INVALID,
                    "%.40s is not a setting of %s (there are num_cycles of cosine, lr_end and power of "
@@ -74,9 +74,8 @@ tx_status tx_schedule_adjust(tx_schedule *schedule, const char *text)
 {
     tx_schedule made = *schedule;
     tx_json *json = NULL;
-    tx_status status = tx_json_parse(text, strlen(text), "lr_scheduler_kwargs", &json);
-    if (status)
-        return status;
+    TX_TRY(tx_json_parse(text, strlen(text), "lr_scheduler_kwargs", &json));
+    tx_status status = TX_OK;
     if (tx_json_type_of(json) != TX_JSON_OBJECT)
         status = tx_fail(TX_INVALID, "not a JSON object");
     for (void *i = tx_json_first(json); i && !status; i = tx_json_next(json, i))

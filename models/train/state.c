@@ -2,13 +2,11 @@
  * The state of a run, and its files. */
 #include "models/train/state.h"
 
-#include "api/base/file.h"
 #include "models/files/checkpoint.h"
-#include "models/train/best.h"
+#include "models/files/folder.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +15,8 @@
 #define MOST ((int64_t)1 << 53)
 /* The device counts updates in fp32, which is exact up to here. */
 #define EXACT ((int64_t)1 << 24)
+/* X(member, least): the counters in run_state.json. */
+#define COUNTER_MAP(X) X(step, 0) X(tokens, 0) X(logged, 0) X(bad, 0) X(skipped, 0) X(updates, 0) X(best_step, -1)
 
 tx_status tx_run_state_create(tx_run_state *state)
 {
@@ -47,10 +47,8 @@ tx_status tx_run_state_log(tx_run_state *state, const tx_figure *figures, int32_
     tx_status status = entry ? TX_OK : tx_fail(TX_MEMORY, "no memory for an entry of the history");
     for (int32_t i = 0; i < count && !status; i++)
         status = set_number(entry, figures[i].name, figures[i].value);
-    if (!status)
-        status = tx_json_set_number(entry, "epoch", state->epoch);
-    if (!status)
-        status = tx_json_set_int(entry, "step", state->step);
+    TX_THEN(status, tx_json_set_number(entry, "epoch", state->epoch));
+    TX_THEN(status, tx_json_set_int(entry, "step", state->step));
     if (status) {
         tx_json_free(entry);
         return status;
@@ -67,22 +65,20 @@ static tx_status set_callbacks(tx_json *json)
                                   "false, \"should_log\": false,"
                                   " \"should_save\": true, \"should_training_stop\": false}, \"attributes\": {}}}";
     tx_json *value;
-    tx_status status = tx_json_parse(control, sizeof control - 1, "callbacks", &value);
-    return status ? status : tx_json_set(json, "stateful_callbacks", value);
+    TX_TRY(tx_json_parse(control, sizeof control - 1, "callbacks", &value));
+    return tx_json_set(json, "stateful_callbacks", value);
 }
 
 static tx_status set_best(tx_json *json, const tx_run_state *s, const char *output_dir)
 {
     char *path = NULL;
     tx_status status = s->has_best ? set_number(json, "best_metric", s->best) : tx_json_set_null(json, "best_metric");
-    if (!status)
-        status = s->has_best ? tx_json_set_int(json, "best_global_step", s->best_step)
-                             : tx_json_set_null(json, "best_global_step");
+    TX_THEN(status, s->has_best ? tx_json_set_int(json, "best_global_step", s->best_step)
+                                : tx_json_set_null(json, "best_global_step"));
     if (!status && s->best_checkpoint)
         status = tx_run_state_best(s, output_dir, &path);
-    if (!status)
-        status = path ? tx_json_set_string(json, "best_model_checkpoint", path)
-                      : tx_json_set_null(json, "best_model_checkpoint");
+    TX_THEN(status, path ? tx_json_set_string(json, "best_model_checkpoint", path)
+                         : tx_json_set_null(json, "best_model_checkpoint"));
     free(path);
     return status;
 }
@@ -102,63 +98,42 @@ static tx_status fill_trainer(tx_json *json, const tx_run_state *s, const tx_run
         {"train_batch_size", facts->batch},
         {"num_input_tokens_seen", s->tokens},
     };
-    tx_status status = set_best(json, s, output_dir);
-    for (size_t i = 0; i < sizeof whole / sizeof whole[0] && !status; i++)
-        status = tx_json_set_int(json, whole[i].name, whole[i].value);
-    if (!status)
-        status = tx_json_set_number(json, "epoch", s->epoch);
-    if (!status)
-        status = tx_json_set_number(json, "total_flos", s->flops);
-    if (!status)
-        status = tx_json_set_bool(json, "is_hyper_param_search", false);
-    if (!status)
-        status = tx_json_set_bool(json, "is_local_process_zero", true);
-    if (!status)
-        status = tx_json_set_bool(json, "is_world_process_zero", true);
-    if (!status)
-        status = tx_json_set_null(json, "trial_name");
-    if (!status)
-        status = tx_json_set_null(json, "trial_params");
-    if (!status)
-        status = set_callbacks(json);
-    return status ? status : tx_json_set(json, "log_history", tx_json_copy(s->history));
+    TX_TRY(set_best(json, s, output_dir));
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
+        TX_TRY(tx_json_set_int(json, whole[i].name, whole[i].value));
+    TX_TRY(tx_json_set_number(json, "epoch", s->epoch));
+    TX_TRY(tx_json_set_number(json, "total_flos", s->flops));
+    TX_TRY(tx_json_set_bool(json, "is_hyper_param_search", false));
+    TX_TRY(tx_json_set_bool(json, "is_local_process_zero", true));
+    TX_TRY(tx_json_set_bool(json, "is_world_process_zero", true));
+    TX_TRY(tx_json_set_null(json, "trial_name"));
+    TX_TRY(tx_json_set_null(json, "trial_params"));
+    TX_TRY(set_callbacks(json));
+    return tx_json_set(json, "log_history", tx_json_copy(s->history));
 }
 
 static tx_status fill_run(tx_json *json, const tx_run_state *s)
 {
-    const struct {
-        const char *name;
-        int64_t value;
-    } whole[] = {
-        {"format", FORMAT}, {"step", s->step},       {"tokens", s->tokens},   {"logged", s->logged},
-        {"bad", s->bad},    {"skipped", s->skipped}, {"updates", s->updates}, {"best_step", s->best_step},
-    };
-    tx_status status = TX_OK;
-    for (size_t i = 0; i < sizeof whole / sizeof whole[0] && !status; i++)
-        status = tx_json_set_int(json, whole[i].name, whole[i].value);
-    if (!status)
-        status = tx_json_set_number(json, "epoch", s->epoch);
-    if (!status)
-        status = tx_json_set_number(json, "flops", s->flops);
-    if (!status)
-        status = set_number(json, "loss_sum", s->loss_sum);
-    if (!status && s->has_best)
-        status = set_number(json, "best", s->best);
-    if (!status)
-        status = tx_best_write(s, json);
-    if (!status)
-        status = tx_json_set_string(json, "kernels", s->kernels ? s->kernels : "");
-    return status ? status : tx_json_set(json, "run", s->run ? tx_json_copy(s->run) : tx_json_object());
+    TX_TRY(tx_json_set_int(json, "format", FORMAT));
+#define X(name, least) TX_TRY(tx_json_set_int(json, #name, s->name));
+    COUNTER_MAP(X)
+#undef X
+    TX_TRY(tx_json_set_number(json, "epoch", s->epoch));
+    TX_TRY(tx_json_set_number(json, "flops", s->flops));
+    TX_TRY(set_number(json, "loss_sum", s->loss_sum));
+    if (s->has_best)
+        TX_TRY(set_number(json, "best", s->best));
+    TX_TRY(tx_best_write(s, json));
+    TX_TRY(tx_json_set_string(json, "kernels", s->kernels ? s->kernels : ""));
+    return tx_json_set(json, "run", s->run ? tx_json_copy(s->run) : tx_json_object());
 }
 
 /* Writes one of the files and frees `json`. `filled` is how filling it went. */
 static tx_status write_file(tx_json *json, tx_status filled, const char *folder, const char *name)
 {
-    char *path = filled ? NULL : tx_path_join(folder, name);
-    tx_status status = filled ? filled : path ? tx_json_write(path, json, TX_JSON_SORTED) : TX_MEMORY;
-    free(path);
+    TX_THEN(filled, tx_json_write(TX_PATH(folder, name), json, TX_JSON_SORTED));
     tx_json_free(json);
-    return status;
+    return filled;
 }
 
 tx_status tx_run_state_write_trainer(const tx_run_state *state, const tx_run_facts *facts, const char *output_dir,
@@ -171,25 +146,12 @@ tx_status tx_run_state_write_trainer(const tx_run_state *state, const tx_run_fac
 tx_status tx_run_state_write(const tx_run_state *state, const tx_run_facts *facts, const char *output_dir,
                              const char *folder)
 {
-    tx_status status = tx_run_state_write_trainer(state, facts, output_dir, folder);
-    if (status)
-        return status;
+    TX_TRY(tx_run_state_write_trainer(state, facts, output_dir, folder));
     tx_json *json = tx_json_object();
     return write_file(json, json ? fill_run(json, state) : TX_MEMORY, folder, TX_RUN_STATE);
 }
 
 /* ---- Reading ---------------------------------------------------------------------------------------- */
-
-/* A string that may be absent, copied. */
-static tx_status get_text(const tx_json *json, const char *name, char **copy)
-{
-    const char *text;
-    tx_status status = tx_json_get_string(json, name, &text);
-    if (status)
-        return status == TX_NOT_FOUND ? TX_OK : status;
-    *copy = strdup(text);
-    return *copy ? TX_OK : tx_fail(TX_MEMORY, "%s: out of memory", name);
-}
 
 /* Refuses what no run can have come to. */
 static tx_status check_counts(const tx_run_state *s)
@@ -212,93 +174,65 @@ static tx_status check_counts(const tx_run_state *s)
 static tx_status read_run(const tx_json *json, const char *folder, const char *output_dir, tx_run_state *s)
 {
     int64_t format = 0;
-    const struct {
-        const char *name;
-        int64_t least, *value;
-    } whole[] = {
-        {"format", 1, &format},      {"step", 0, &s->step},
-        {"tokens", 0, &s->tokens},   {"logged", 0, &s->logged},
-        {"bad", 0, &s->bad},         {"skipped", 0, &s->skipped},
-        {"updates", 0, &s->updates}, {"best_step", -1, &s->best_step},
-    };
-    tx_status status = TX_OK;
-    for (size_t i = 0; i < sizeof whole / sizeof whole[0] && !status; i++)
-        status = tx_json_get_int(json, whole[i].name, whole[i].least, MOST, whole[i].value);
-    if (!status && format != FORMAT)
-        return tx_fail(TX_UNSUPPORTED, "format %" PRId64 ", this version of TX reads %d", format, FORMAT);
-    if (!status)
-        status = tx_json_get_number(json, "epoch", 0, 1e18, &s->epoch);
-    if (!status)
-        status = tx_json_get_number(json, "flops", 0, 1e300, &s->flops);
-    if (!status && tx_json_has(json, "loss_sum"))
-        status = tx_json_get_number(json, "loss_sum", -1e300, 1e300, &s->loss_sum);
-    else if (!status)
-        s->loss_sum = (double)NAN;
-    if (!status && tx_json_has(json, "best")) {
-        status = tx_json_get_number(json, "best", -1e300, 1e300, &s->best);
-        s->has_best = true;
-    }
-    if (!status)
-        status = check_counts(s);
-    if (!status)
-        status = tx_best_read(json, folder, output_dir, s);
-    if (!status)
-        status = get_text(json, "kernels", &s->kernels);
+    const char *kernels = NULL;
     tx_json *run;
-    if (!status)
-        status = tx_json_get(json, "run", TX_JSON_OBJECT, &run);
-    if (!status && !(s->run = tx_json_copy(run)))
-        status = TX_MEMORY;
-    return status;
+    TX_TRY(tx_json_get_int(json, "format", 1, MOST, &format));
+    if (format != FORMAT)
+        return tx_fail(TX_UNSUPPORTED, "format %" PRId64 ", this version of TX reads %d", format, FORMAT);
+#define X(name, least) TX_TRY(tx_json_get_int(json, #name, least, MOST, &s->name));
+    COUNTER_MAP(X)
+#undef X
+    TX_TRY(tx_json_get_number(json, "epoch", 0, 1e18, &s->epoch));
+    TX_TRY(tx_json_get_number(json, "flops", 0, 1e300, &s->flops));
+    s->loss_sum = (double)NAN;
+    if (tx_json_has(json, "loss_sum"))
+        TX_TRY(tx_json_get_number(json, "loss_sum", -1e300, 1e300, &s->loss_sum));
+    s->has_best = tx_json_has(json, "best");
+    if (s->has_best)
+        TX_TRY(tx_json_get_number(json, "best", -1e300, 1e300, &s->best));
+    TX_TRY(check_counts(s));
+    TX_TRY(tx_best_read(json, folder, output_dir, s));
+    if (tx_json_find(json, "kernels"))
+        TX_TRY(tx_json_get_string(json, "kernels", &kernels));
+    TX_TRY(tx_json_get(json, "run", TX_JSON_OBJECT, &run));
+    s->kernels = kernels ? strdup(kernels) : NULL;
+    s->run = tx_json_copy(run);
+    return s->run && (s->kernels || !kernels) ? TX_OK : tx_fail(TX_MEMORY, "no memory for the state of the run");
 }
 
 static tx_status take_history(const tx_json *json, tx_run_state *state)
 {
     tx_json *history;
     int64_t step = 0;
-    tx_status status = tx_json_get_int(json, "global_step", 0, MOST, &step);
-    if (!status && step != state->step)
+    TX_TRY(tx_json_get_int(json, "global_step", 0, MOST, &step));
+    if (step != state->step)
         return tx_fail(TX_FORMAT, "is of step %" PRId64 ", " TX_RUN_STATE " beside it of step %" PRId64, step,
                        state->step);
-    if (!status)
-        status = tx_json_get(json, "log_history", TX_JSON_ARRAY, &history);
-    if (status)
-        return status;
+    TX_TRY(tx_json_get(json, "log_history", TX_JSON_ARRAY, &history));
     state->history = tx_json_copy(history);
     return state->history ? TX_OK : TX_MEMORY;
-}
-
-static tx_status read_json(const char *folder, const char *name, tx_json **json)
-{
-    char *path = tx_path_join(folder, name);
-    tx_status status = path ? tx_json_read(path, STATE_LIMIT, json) : TX_MEMORY;
-    free(path);
-    return status;
 }
 
 /* Which file a failure is about; one that lacks a member is not what it should be. */
 static tx_status blame(tx_status status, const char *folder, const char *name)
 {
-    return status ? tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s/%s", folder, name) : TX_OK;
+    return tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s/%s", folder, name);
 }
 
 static tx_status read_files(const char *folder, const char *output_dir, tx_run_state *made)
 {
     tx_json *run = NULL, *trainer = NULL;
     int64_t step = 0;
-    tx_status status = read_json(folder, TX_RUN_STATE, &run);
-    if (!status)
-        status = read_json(folder, TX_TRAINER_STATE, &trainer);
-    if (!status)
-        status = tx_checkpoint_saved_step(folder, &step);
+    tx_status status = tx_json_read(TX_PATH(folder, TX_RUN_STATE), STATE_LIMIT, &run);
+    TX_THEN(status, tx_json_read(TX_PATH(folder, TX_TRAINER_STATE), STATE_LIMIT, &trainer));
+    TX_THEN(status, tx_checkpoint_saved_step(folder, &step));
     if (!status) {
         status = read_run(run, folder, output_dir, made);
         if (!status && made->step != step)
             status = tx_fail(TX_FORMAT, "is of step %" PRId64 ", its checkpoint of step %" PRId64, made->step, step);
         status = blame(status, folder, TX_RUN_STATE);
     }
-    if (!status)
-        status = blame(take_history(trainer, made), folder, TX_TRAINER_STATE);
+    TX_THEN(status, blame(take_history(trainer, made), folder, TX_TRAINER_STATE));
     tx_json_free(run);
     tx_json_free(trainer);
     return status;
@@ -308,12 +242,11 @@ tx_status tx_run_state_read(const char *folder, const char *output_dir, tx_run_s
 {
     tx_run_state made = {0};
     tx_status status = read_files(folder, output_dir, &made);
-    if (status) {
+    if (status)
         tx_run_state_free(&made);
-        return status;
-    }
-    *state = made;
-    return TX_OK;
+    else
+        *state = made;
+    return status;
 }
 
 /* ---- Agreement -------------------------------------------------------------------------------------- */
@@ -323,15 +256,13 @@ static const char *const decisive[] = {"data", "block_size", "global_batch", "da
 
 static tx_status compare(const char *name, const char *then, const char *now, const tx_reporter *report)
 {
-    char message[512];
     for (size_t i = 0; i < sizeof decisive / sizeof decisive[0]; i++)
         if (strcmp(name, decisive[i]) == 0)
             return tx_fail(TX_INVALID,
                            "the checkpoint was made with %s %.80s, now it is %.80s: the run cannot go on where it "
                            "stopped; give the same, or begin anew with --model_name_or_path CHECKPOINT",
                            name, then, now);
-    snprintf(message, sizeof message, "the checkpoint was made with %s %.80s, now it is %.80s", name, then, now);
-    tx_report(report, message);
+    tx_tell(report, "the checkpoint was made with %s %.80s, now it is %.80s", name, then, now);
     return TX_OK;
 }
 
@@ -339,10 +270,9 @@ tx_status tx_run_state_agree(const tx_run_state *state, const tx_json *now, cons
 {
     tx_status status = TX_OK;
     for (void *i = tx_json_first(now); i && !status && state->run; i = tx_json_next(now, i)) {
-        char *mine = tx_json_text(tx_json_value(i), TX_JSON_LINE), *theirs = NULL;
-        for (void *k = tx_json_first(state->run); k && !theirs; k = tx_json_next(state->run, k))
-            if (strcmp(tx_json_key(k), tx_json_key(i)) == 0)
-                theirs = tx_json_text(tx_json_value(k), TX_JSON_LINE);
+        const tx_json *then = tx_json_find(state->run, tx_json_key(i));
+        char *mine = tx_json_text(tx_json_value(i), TX_JSON_LINE);
+        char *theirs = then ? tx_json_text(then, TX_JSON_LINE) : NULL;
         if (mine && theirs && strcmp(mine, theirs) != 0)
             status = compare(tx_json_key(i), theirs, mine, report);
         free(mine);

@@ -73,4 +73,10 @@ tx_status tx_run_state_read(const char *folder, const char *output_dir, tx_run_s
  * a step reads must be equal (TX_INVALID names it); others are reported. */
 tx_status tx_run_state_agree(const tx_run_state *state, const tx_json *now, const tx_reporter *report);
 
+/* What run_state.json says of the best checkpoint (best.c). */
+tx_status tx_best_write(const tx_run_state *state, tx_json *json);
+/* Sets the state's best_checkpoint as it is seen from output_dir; `checkpoint` is the folder of run_state.json. What
+ * names no checkpoint up to the state's best_step is refused (TX_FORMAT). */
+tx_status tx_best_read(const tx_json *json, const char *checkpoint, const char *output_dir, tx_run_state *state);
+
 #endif

@@ -3,6 +3,7 @@
 #include "models/train/tensorboard.h"
 
 #include "api/base/file.h"
+#include "models/files/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +21,7 @@
 
 struct tx_tensorboard {
     int file; /* -1: given up */
-    char *path;
+    char path[TX_PATH_ROOM];
     tx_reporter report;
     uint8_t *record;
     size_t room;
@@ -113,10 +114,7 @@ static uint8_t *put_summary(uint8_t *at, const char *tag, float value)
 /* Says once that the file ends here. */
 static void give_up(tx_tensorboard *b, const char *why)
 {
-    char message[1024];
-    snprintf(message, sizeof message, "%s: cannot write the events: %s; training goes on without them", b->path, why);
-    if (b->report.warn)
-        b->report.warn(b->report.context, message);
+    tx_tell(&b->report, "%.900s: cannot write the events: %s; training goes on without them", b->path, why);
     close(b->file);
     b->file = -1;
 }
@@ -163,11 +161,7 @@ static tx_status create(tx_tensorboard *b, const char *folder, time_t now)
     for (int i = 0; i < 10000; i++) {
         snprintf(name, sizeof name, "events.out.tfevents.%010" PRId64 ".%s.%ld.%d", (int64_t)now, host, (long)getpid(),
                  i);
-        free(b->path);
-        b->path = tx_path_join(folder, name);
-        if (!b->path)
-            return TX_MEMORY;
-        b->file = open(b->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+        b->file = open(tx_path_in(b->path, folder, name), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
         if (b->file >= 0)
             return TX_OK;
         if (errno != EEXIST)
@@ -178,9 +172,7 @@ static tx_status create(tx_tensorboard *b, const char *folder, time_t now)
 
 tx_status tx_tensorboard_open(const char *folder, const tx_reporter *report, tx_tensorboard **board)
 {
-    tx_status status = tx_folder_create(folder);
-    if (status)
-        return status;
+    TX_TRY(tx_folder_create(folder));
     tx_tensorboard *b = calloc(1, sizeof *b);
     if (!b)
         return tx_fail(TX_MEMORY, "%s: out of memory", folder);
@@ -189,7 +181,7 @@ tx_status tx_tensorboard_open(const char *folder, const tx_reporter *report, tx_
     make_table(b->table);
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    status = create(b, folder, now.tv_sec);
+    tx_status status = create(b, folder, now.tv_sec);
     if (status) {
         tx_tensorboard_close(b);
         return status;
@@ -223,6 +215,5 @@ void tx_tensorboard_close(tx_tensorboard *board)
     if (board->file >= 0)
         close(board->file);
     free(board->record);
-    free(board->path);
     free(board);
 }

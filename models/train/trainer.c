@@ -29,11 +29,8 @@ struct tx_trainer {
 static tx_status build(tx_trainer *trainer, bool train, int64_t rows, batch_plan *made)
 {
     const tx_task *task = trainer->options.task;
-    tx_status status = tx_graph_create(trainer->model, &made->graph);
-    if (!status)
-        status = tx_graph_autocast(made->graph, trainer->options.autocast);
-    if (status)
-        return status;
+    TX_TRY(tx_graph_create(trainer->model, &made->graph));
+    TX_TRY(tx_graph_autocast(made->graph, trainer->options.autocast));
     for (int32_t f = 0; task->fields[f].name; f++)
         made->field[f] = tx_input(made->graph, task->fields[f].name, task->fields[f].dtype,
                                   tx_field_shape(&task->fields[f], rows, trainer->options.block));
@@ -41,14 +38,12 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, batch_plan
     made->output = tx_arch_logits(made->graph, trainer->config, &options);
     made->loss = task->loss(made->graph, trainer->config, made->output);
     if (train)
-        status = tx_backward(made->graph, made->loss);
+        TX_TRY(tx_backward(made->graph, made->loss));
     else
         tx_output(made->loss);
     if (!train && task->measure)
         tx_output(made->output);
-    if (!status)
-        status = tx_plan_create(made->graph, train ? "train" : "evaluate", &made->plan);
-    return status;
+    return tx_plan_create(made->graph, train ? "train" : "evaluate", &made->plan);
 }
 
 static void discard(batch_plan *plan)
@@ -80,32 +75,25 @@ static tx_status check(const tx_trainer_options *o)
 static tx_status prepare(tx_trainer *trainer)
 {
     const tx_trainer_options *o = &trainer->options;
-    tx_status status = o->comm ? tx_model_parallel(trainer->model, o->comm, &o->parallel) : TX_OK;
-    if (!status)
-        status = build(trainer, true, o->batch, &trainer->train);
-    if (!status)
-        status = tx_optimizer_create(trainer->model, &o->optimizer, &trainer->update);
-    if (!status && o->eval_batch)
-        status = build(trainer, false, o->eval_batch, &trainer->evaluate);
-    if (!status && o->eval_batch && o->task->measure) {
+    if (o->comm)
+        TX_TRY(tx_model_parallel(trainer->model, o->comm, &o->parallel));
+    TX_TRY(build(trainer, true, o->batch, &trainer->train));
+    TX_TRY(tx_optimizer_create(trainer->model, &o->optimizer, &trainer->update));
+    if (o->eval_batch)
+        TX_TRY(build(trainer, false, o->eval_batch, &trainer->evaluate));
+    if (o->eval_batch && o->task->measure) {
         trainer->output = malloc((size_t)tx_shape_count(tx_tensor_shape(trainer->evaluate.output)) * sizeof(float));
-        status = trainer->output ? TX_OK : tx_fail(TX_MEMORY, "trainer: no memory for the output of an evaluation");
+        TX_TRY(trainer->output ? TX_OK : tx_fail(TX_MEMORY, "trainer: no memory for the output of an evaluation"));
     }
-    if (!status)
-        status = tx_model_set_seed(trainer->model, o->seed);
-    if (!status)
-        status = tx_model_set(trainer->model, TX_CONTROL_MAX_GRAD_NORM, o->max_grad_norm);
-    if (!status)
-        status = tx_model_set(trainer->model, TX_CONTROL_LOSS_SCALE, 1.0);
-    return status;
+    TX_TRY(tx_model_set_seed(trainer->model, o->seed));
+    TX_TRY(tx_model_set(trainer->model, TX_CONTROL_MAX_GRAD_NORM, o->max_grad_norm));
+    return tx_model_set(trainer->model, TX_CONTROL_LOSS_SCALE, 1.0);
 }
 
 tx_status tx_trainer_create(tx_model *model, const tx_config *config, const tx_trainer_options *options,
                             tx_trainer **trainer)
 {
-    tx_status status = check(options);
-    if (status)
-        return status;
+    TX_TRY(check(options));
     tx_trainer *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "trainer: out of memory");
@@ -114,13 +102,12 @@ tx_status tx_trainer_create(tx_model *model, const tx_config *config, const tx_t
     made->options = *options;
     if (!made->options.all_rows)
         made->options.all_rows = options->batch;
-    status = prepare(made);
-    if (status) {
+    tx_status status = prepare(made);
+    if (status)
         tx_trainer_free(made);
-        return status;
-    }
-    *trainer = made;
-    return TX_OK;
+    else
+        *trainer = made;
+    return status;
 }
 
 void tx_trainer_free(tx_trainer *trainer)
@@ -187,28 +174,17 @@ void tx_trainer_set_steps(tx_trainer *trainer, int64_t steps)
     trainer->step = steps;
 }
 
-/* Sets several scalars; stops at the first failure. */
-static tx_status set_all(tx_model *model, const tx_control control[], const double value[], int32_t count)
-{
-    tx_status status = TX_OK;
-    for (int32_t i = 0; i < count && !status; i++)
-        status = tx_model_set(model, control[i], value[i]);
-    return status;
-}
-
 /* Gives a batch to a plan of as many rows and runs it. */
 static tx_status run_batch(batch_plan *plan, const tx_batch *batch)
 {
-    tx_status status = TX_OK;
-    for (int32_t f = 0; f < TX_FIELDS_MAX && plan->field[f] && !status; f++) {
+    for (int32_t f = 0; f < TX_FIELDS_MAX && plan->field[f]; f++) {
         const int64_t values = tx_shape_count(tx_tensor_shape(plan->field[f]));
-        status = tx_plan_write(plan->plan, plan->field[f], batch->field[f],
-                               (size_t)values * tx_dtype_size(tx_tensor_dtype(plan->field[f])));
+        TX_TRY(tx_plan_write(plan->plan, plan->field[f], batch->field[f],
+                             (size_t)values * tx_dtype_size(tx_tensor_dtype(plan->field[f]))));
     }
-    if (!status)
-        status = tx_plan_run(plan->plan);
+    TX_TRY(tx_plan_run(plan->plan));
     plan->runs++;
-    return status;
+    return TX_OK;
 }
 
 tx_status tx_trainer_step(tx_trainer *trainer, const tx_batch *batch, int64_t labels, double learning_rate)
@@ -222,23 +198,20 @@ tx_status tx_trainer_step(tx_trainer *trainer, const tx_batch *batch, int64_t la
                        batch->rows, o->accumulation, o->batch);
     if (labels == 0)
         return tx_fail(TX_INVALID, "trainer: a step without a single label");
-    const tx_control once[] = {TX_CONTROL_LEARNING_RATE, TX_CONTROL_INVERSE_LABELS, TX_CONTROL_STEP};
-    const double value[] = {learning_rate, 1.0 / (double)labels, (double)(trainer->step & UINT32_MAX)};
-    tx_status status = set_all(trainer->model, once, value, 3);
+    tx_model *model = trainer->model;
+    tx_status status = tx_model_set(model, TX_CONTROL_LEARNING_RATE, learning_rate);
+    TX_THEN(status, tx_model_set(model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)labels));
+    TX_THEN(status, tx_model_set(model, TX_CONTROL_STEP, (double)(trainer->step & UINT32_MAX)));
     for (int64_t i = 0; i < micro_batches && !status; i++) {
-        const tx_control each[] = {TX_CONTROL_ACCUMULATE, TX_CONTROL_SAMPLE};
-        const double of_batch[] = {i > 0 ? 1.0 : 0.0, (double)(i * o->all_rows + o->rows_before)};
-        status = set_all(trainer->model, each, of_batch, 2);
-        if (!status)
-            status = tx_model_synchronize(trainer->model, i == micro_batches - 1);
+        status = tx_model_set(model, TX_CONTROL_ACCUMULATE, i > 0 ? 1.0 : 0.0);
+        TX_THEN(status, tx_model_set(model, TX_CONTROL_SAMPLE, (double)(i * o->all_rows + o->rows_before)));
+        TX_THEN(status, tx_model_synchronize(model, i == micro_batches - 1));
         const tx_batch micro = tx_batch_part(o->task, o->block, batch, i * o->batch, o->batch);
-        if (!status)
-            status = run_batch(&trainer->train, &micro);
+        TX_THEN(status, run_batch(&trainer->train, &micro));
     }
     if (trainer->vote)
         tx_model_vote(trainer->model, trainer->vote(trainer->vote_context));
-    if (!status)
-        status = tx_plan_run(trainer->update);
+    TX_THEN(status, tx_plan_run(trainer->update));
     trainer->updates++;
     trainer->step++;
     return status ? status : tx_model_fetch(trainer->model);
@@ -260,16 +233,12 @@ tx_status tx_trainer_evaluate(tx_trainer *trainer, const tx_batch *batch, double
     if (labels == 0.0)
         return TX_OK;
     float mean = 0.0f;
-    tx_status status = tx_model_set(trainer->model, TX_CONTROL_INVERSE_LABELS, 1.0 / labels);
-    if (!status)
-        status = run_batch(&trainer->evaluate, batch);
-    if (!status)
-        status = tx_plan_read(e->plan, e->loss, &mean, sizeof mean);
-    if (!status && trainer->output)
-        status = tx_plan_read(e->plan, e->output, trainer->output,
-                              (size_t)tx_shape_count(tx_tensor_shape(e->output)) * sizeof(float));
-    if (status)
-        return status;
+    TX_TRY(tx_model_set(trainer->model, TX_CONTROL_INVERSE_LABELS, 1.0 / labels));
+    TX_TRY(run_batch(&trainer->evaluate, batch));
+    TX_TRY(tx_plan_read(e->plan, e->loss, &mean, sizeof mean));
+    if (trainer->output)
+        TX_TRY(tx_plan_read(e->plan, e->output, trainer->output,
+                            (size_t)tx_shape_count(tx_tensor_shape(e->output)) * sizeof(float)));
     sums[TX_SUM_LOSS] += (double)mean * labels;
     sums[TX_SUM_LABELS] += labels;
     if (trainer->output)
@@ -281,8 +250,8 @@ tx_status tx_trainer_profile(tx_trainer *trainer)
 {
     trainer->train.runs = 0;
     trainer->updates = 0;
-    tx_status status = tx_plan_profile(trainer->train.plan, true);
-    return status ? status : tx_plan_profile(trainer->update, true);
+    TX_TRY(tx_plan_profile(trainer->train.plan, true));
+    return tx_plan_profile(trainer->update, true);
 }
 
 const tx_plan *tx_trainer_plan(const tx_trainer *trainer, int32_t which, int64_t *runs)

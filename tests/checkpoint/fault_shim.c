@@ -350,51 +350,40 @@ EXPORT int renameat(int from, const char *old, int to, const char *new)
     return rename_at(from, old, to, new);
 }
 
-static int mkdir_at(int folder, const char *path, mode_t mode)
+/* Makes or removes a name: what the log calls `what`, by the system's call of that number. */
+static int change_at(char what, long number, int folder, const char *path, unsigned detail)
 {
     char place[PATH_MAX];
     const bool inside = locate(folder, path, place);
     if (inside && fails())
         return -1;
-    const int result = (int)syscall(SYS_mkdirat, folder, path, mode);
+    const int result = (int)syscall(number, folder, path, detail);
     if (inside && result == 0)
-        note('M', 0, 0, within(place), strlen(within(place)));
+        note(what, 0, 0, within(place), strlen(within(place)));
     return result;
 }
 
 EXPORT int mkdir(const char *path, mode_t mode)
 {
-    return mkdir_at(AT_FDCWD, path, mode);
+    return change_at('M', SYS_mkdirat, AT_FDCWD, path, mode);
 }
 
 EXPORT int mkdirat(int folder, const char *path, mode_t mode)
 {
-    return mkdir_at(folder, path, mode);
-}
-
-static int unlink_at(int folder, const char *path, int flags)
-{
-    char place[PATH_MAX];
-    const bool inside = locate(folder, path, place);
-    if (inside && fails())
-        return -1;
-    const int result = (int)syscall(SYS_unlinkat, folder, path, flags);
-    if (inside && result == 0)
-        note('U', 0, 0, within(place), strlen(within(place)));
-    return result;
+    return change_at('M', SYS_mkdirat, folder, path, mode);
 }
 
 EXPORT int unlink(const char *path)
 {
-    return unlink_at(AT_FDCWD, path, 0);
+    return change_at('U', SYS_unlinkat, AT_FDCWD, path, 0);
 }
 
 EXPORT int unlinkat(int folder, const char *path, int flags)
 {
-    return unlink_at(folder, path, flags);
+    return change_at('U', SYS_unlinkat, folder, path, (unsigned)flags);
 }
 
 EXPORT int rmdir(const char *path)
 {
-    return unlink_at(AT_FDCWD, path, AT_REMOVEDIR);
+    return change_at('U', SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR);
 }

@@ -33,20 +33,6 @@ static void warn(void *context, const char *message)
     fprintf(stderr, "saver: warning: %s\n", message);
 }
 
-static tx_status save(const char *output_dir, int step, int version)
-{
-    tx_checkpoint *checkpoint = NULL;
-    tx_status status = tx_checkpoint_begin(output_dir, step, &checkpoint);
-    if (status)
-        return status;
-    status = state_write(tx_checkpoint_folder(checkpoint), version);
-    if (status) {
-        tx_checkpoint_discard(checkpoint);
-        return status;
-    }
-    return tx_checkpoint_commit(checkpoint);
-}
-
 /* The version that is there; -1: none, or not to be told. */
 static int look(const char *output_dir)
 {
@@ -71,7 +57,7 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < (int)(sizeof saves / sizeof saves[0]); i++) {
         say("begin", i + 1);
-        if (save(argv[1], saves[i].step, i + 1)) {
+        if (state_save(argv[1], saves[i].step, i + 1)) {
             complain("save");
             say("failed", i + 1);
             say("newest", look(argv[1]));

@@ -4,14 +4,6 @@
 #ifndef TX_TESTS_SAVES_H
 #define TX_TESTS_SAVES_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "models/files/checkpoint.h"
 #include "tests/checkpoint/states.h"
 #include "tests/scratch.h"
 
@@ -23,7 +15,6 @@ static char told[4096];
 
 static inline void listen(void *context, const char *message)
 {
-    (void)context;
     const size_t used = strlen(told);
     snprintf(told + used, sizeof told - used, "%s\n", message);
 }
@@ -32,10 +23,7 @@ static const tx_reporter report = {.warn = listen};
 
 static inline void save(const char *output, int64_t step, int version)
 {
-    tx_checkpoint *checkpoint = NULL;
-    assert_ok(tx_checkpoint_begin(output, step, &checkpoint));
-    assert_ok(state_write(tx_checkpoint_folder(checkpoint), version));
-    assert_ok(tx_checkpoint_commit(checkpoint));
+    assert_ok(state_save(output, step, version));
 }
 
 /* "folder/name" in one of a few buffers; `folder` may be one of the others. */

@@ -7,6 +7,8 @@
 
 #include "api/base/file.h"
 #include "api/base/json.h"
+#include "models/files/checkpoint.h"
+#include "models/files/folder.h"
 #include "models/files/safetensors.h"
 
 #include <stdlib.h>
@@ -28,52 +30,48 @@ static inline tx_status state_write(const char *folder, int version)
     float weights[STATE_WEIGHTS];
     char log[STATE_LOG];
     state_fill(version, weights, log);
-    char *paths[] = {tx_path_join(folder, "model.safetensors"), tx_path_join(folder, "log"),
-                     tx_path_join(folder, "state.json"), tx_path_join(folder, "empty")};
     const tx_st_tensor tensor = {.name = "w", .dtype = TX_ST_F32, .rank = 1, .dim = {STATE_WEIGHTS}};
     tx_st_writer *writer = NULL;
     tx_file *file = NULL;
+    TX_TRY(tx_st_create(TX_PATH(folder, "model.safetensors"), &tensor, 1, NULL, &writer));
+    tx_status status = tx_st_append(writer, weights, sizeof weights);
+    if (status)
+        tx_st_discard(writer);
+    else
+        status = tx_st_commit(writer);
+    TX_THEN(status, tx_file_create(TX_PATH(folder, "log"), &file));
+    TX_THEN(status, tx_file_append(file, log, STATE_LOG / 2));
+    TX_THEN(status, tx_file_append(file, log + STATE_LOG / 2, STATE_LOG - STATE_LOG / 2));
+    if (status)
+        tx_file_discard(file);
+    else
+        status = tx_file_commit(file);
     tx_json *json = tx_json_object();
-    tx_status status = paths[0] && paths[1] && paths[2] && paths[3] ? TX_OK : TX_MEMORY;
-    if (!status)
-        status = tx_st_create(paths[0], &tensor, 1, NULL, &writer);
-    if (!status) {
-        status = tx_st_append(writer, weights, sizeof weights);
-        if (status)
-            tx_st_discard(writer);
-        else
-            status = tx_st_commit(writer);
-    }
-    if (!status)
-        status = tx_file_create(paths[1], &file);
-    if (!status) {
-        status = tx_file_append(file, log, STATE_LOG / 2);
-        if (!status)
-            status = tx_file_append(file, log + STATE_LOG / 2, STATE_LOG - STATE_LOG / 2);
-        if (status)
-            tx_file_discard(file);
-        else
-            status = tx_file_commit(file);
-    }
-    if (!status)
-        status = tx_json_set_int(json, "version", version);
-    if (!status)
-        status = tx_json_write(paths[2], json, TX_JSON_PRETTY);
-    if (!status)
-        status = tx_file_write(paths[3], "", 0);
+    TX_THEN(status, tx_json_set_int(json, "version", version));
+    TX_THEN(status, tx_json_write(TX_PATH(folder, "state.json"), json, TX_JSON_PRETTY));
+    TX_THEN(status, tx_file_write(TX_PATH(folder, "empty"), "", 0));
     tx_json_free(json);
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
-        free(paths[i]);
+    return status;
+}
+
+/* A checkpoint of that version. */
+static inline tx_status state_save(const char *output, int64_t step, int version)
+{
+    tx_checkpoint *checkpoint = NULL;
+    TX_TRY(tx_checkpoint_begin(output, step, &checkpoint));
+    const tx_status status = state_write(tx_checkpoint_folder(checkpoint), version);
+    if (!status)
+        return tx_checkpoint_commit(checkpoint);
+    tx_checkpoint_discard(checkpoint);
     return status;
 }
 
 static inline bool state_equals(const char *folder, const char *name, const void *wanted, size_t wanted_size)
 {
-    char *path = tx_path_join(folder, name), *data = NULL;
+    char *path = TX_PATH(folder, name), *data = NULL;
     size_t size = 0;
-    const bool same = path && tx_file_read(path, 1 << 20, &data, &size) == TX_OK && size == wanted_size &&
-                      memcmp(data, wanted, size) == 0;
-    free(path);
+    const bool same =
+        tx_file_read(path, 1 << 20, &data, &size) == TX_OK && size == wanted_size && memcmp(data, wanted, size) == 0;
     free(data);
     return same;
 }
@@ -81,27 +79,23 @@ static inline bool state_equals(const char *folder, const char *name, const void
 static inline bool state_has_weights(const char *folder, const float weights[STATE_WEIGHTS])
 {
     float found[STATE_WEIGHTS];
-    char *path = tx_path_join(folder, "model.safetensors");
     tx_st_file *file = NULL;
-    const bool same = path && tx_st_open(path, &file) == TX_OK &&
+    const bool same = tx_st_open(TX_PATH(folder, "model.safetensors"), &file) == TX_OK &&
                       tx_st_read_f32(file, 0, 0, STATE_WEIGHTS, found) == TX_OK &&
                       memcmp(found, weights, sizeof found) == 0;
     if (file)
         tx_st_close(file);
-    free(path);
     return same;
 }
 
 /* The version whose bytes `folder` holds, each of them; -1 where it is none. */
 static inline int state_read(const char *folder)
 {
-    char *path = tx_path_join(folder, "state.json");
     tx_json *json = NULL;
     int64_t version = -1;
-    if (path && tx_json_read(path, 1 << 20, &json) == TX_OK)
+    if (tx_json_read(TX_PATH(folder, "state.json"), 1 << 20, &json) == TX_OK)
         (void)tx_json_get_int(json, "version", 0, 1000, &version);
     tx_json_free(json);
-    free(path);
     float weights[STATE_WEIGHTS];
     char log[STATE_LOG];
     state_fill((int)version, weights, log);

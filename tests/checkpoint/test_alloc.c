@@ -6,13 +6,6 @@
  *
  * Without the sanitizers this file's malloc is the whole process', libraries included. Under them the linker sends TX's
  * own calls here (--wrap), and they watch for leaks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "models/files/checkpoint.h"
 #include "tests/checkpoint/states.h"
 #include "tests/checkpoint/tiny.h"
@@ -112,22 +105,11 @@ static void count_warning(void *context, const char *message)
 
 static tx_status save_state(scene *s)
 {
-    tx_checkpoint *checkpoint = NULL;
     tx_output_lock *lock = NULL;
-    tx_status status = tx_output_lock_take(s->output, &lock);
-    if (status)
-        return status;
-    status = tx_checkpoint_begin(s->output, 20, &checkpoint);
-    if (!status) {
-        status = state_write(tx_checkpoint_folder(checkpoint), 2);
-        if (status)
-            tx_checkpoint_discard(checkpoint);
-        else
-            status = tx_checkpoint_commit(checkpoint);
-    }
+    TX_TRY(tx_output_lock_take(s->output, &lock));
+    tx_status status = state_save(s->output, 20, 2);
     const tx_reporter report = {.warn = count_warning, .context = s};
-    if (!status)
-        status = tx_checkpoint_prune(s->output, 1, 20, NULL, &report);
+    TX_THEN(status, tx_checkpoint_prune(s->output, 1, 20, NULL, &report));
     tx_output_lock_release(lock);
     return status;
 }
@@ -198,11 +180,8 @@ static void clear(const char *output)
 
 static void one_checkpoint(scene *s)
 {
-    tx_checkpoint *checkpoint = NULL;
     clear(s->output);
-    assert_ok(tx_checkpoint_begin(s->output, 10, &checkpoint));
-    assert_ok(state_write(tx_checkpoint_folder(checkpoint), 1));
-    assert_ok(tx_checkpoint_commit(checkpoint));
+    assert_ok(state_save(s->output, 10, 1));
 }
 
 /* After a failure the old one is the newest, unless the failure was in removing it. */
@@ -226,7 +205,6 @@ static void check_newest(scene *s, tx_status status)
 
 static void saving_without_memory(void **state)
 {
-    (void)state;
     char *output = make_scratch();
     scene s = {.output = output};
     fail_each(&s, save_state, one_checkpoint, check_newest);
@@ -235,18 +213,14 @@ static void saving_without_memory(void **state)
 
 static void nothing_before(scene *s)
 {
-    (void)s;
 }
 
 static void nothing_after(scene *s, tx_status status)
 {
-    (void)s;
-    (void)status;
 }
 
 static void finding_without_memory(void **state)
 {
-    (void)state;
     char *output = make_scratch();
     scene s = {.output = output};
     one_checkpoint(&s);
@@ -267,15 +241,13 @@ static void check_files(scene *s, tx_status status)
     static const char *const names[] = {"model.safetensors", "optimizer.safetensors"};
     int whole = 0;
     for (int i = 0; i < 2; i++) {
-        char *path = tx_path_join(s->output, names[i]);
+        char *path = TX_PATH(s->output, names[i]);
         tx_st_file *file = NULL;
-        assert_non_null(path);
         if (tx_file_exists(path)) {
             assert_ok(tx_st_open(path, &file));
             tx_st_close(file);
             whole++;
         }
-        free(path);
     }
     assert_true(status || whole == 2);
     assert_true(count_entries(s->output) <= 3);
@@ -283,7 +255,6 @@ static void check_files(scene *s, tx_status status)
 
 static void moving_a_model_without_memory(void **state)
 {
-    (void)state;
     const tx_optimizer_options adam = {
         .size = sizeof adam, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
     char *output = make_scratch();

@@ -9,10 +9,7 @@ bin=$1
 . "${0%/*}/../program.sh"
 
 write_small_text
-cat > "$work/config.json" << 'END'
-{"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 16, "vocab_size": 257,
- "bos_token_id": 256, "eos_token_id": 256}
-END
+write_small_config 1 16 16
 
 # run STATUS TEXT STEPS RATE FOLDER ARGUMENT...: evaluated and saved after every second step
 run()

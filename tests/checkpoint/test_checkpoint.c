@@ -108,7 +108,6 @@ static const struct {
 
 static void damaged_newest_falls_back(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         char *output = make_scratch();
         save(output, 10, 1);
@@ -129,7 +128,6 @@ static void damaged_newest_falls_back(void **state)
 
 static void all_damaged_is_no_fresh_start(void **state)
 {
-    (void)state;
     char *output = make_scratch(), *folder = (char *)"untouched";
     assert_refused(tx_checkpoint_newest(output, &report, &folder), TX_NOT_FOUND, "no checkpoint");
     assert_refused(tx_checkpoint_newest(at(output, "nowhere"), &report, &folder), TX_NOT_FOUND, "nowhere");
@@ -149,7 +147,6 @@ static void all_damaged_is_no_fresh_start(void **state)
 /* What cannot be read just now may be whole: it is neither passed over nor a reason to remove another. */
 static void unreadable_is_not_damaged(void **state)
 {
-    (void)state;
     char *output = make_scratch(), *folder = NULL;
     for (int i = 1; i <= 3; i++)
         save(output, i * 10, i);
@@ -174,7 +171,6 @@ static void unreadable_is_not_damaged(void **state)
 
 static void moved_checkpoints_verify(void **state)
 {
-    (void)state;
     char *output = make_scratch();
     save(output, 10, 1);
     assert_ok(tx_checkpoint_verify(at(output, "checkpoint-10/"), NULL));
@@ -192,7 +188,6 @@ static void moved_checkpoints_verify(void **state)
 
 static void steps_are_read_from_names(void **state)
 {
-    (void)state;
     static const struct {
         const char *path;
         int64_t step;

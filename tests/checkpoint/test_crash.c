@@ -75,14 +75,13 @@ static bool check_names(const char *output, bool before, char *why, size_t size)
     }
     for (size_t i = 0; good && i < names.count; i++) {
         const char *name = names.name[i];
-        char *path = tx_path_join(output, name);
+        char *path = TX_PATH(output, name);
         if (tx_checkpoint_step(name) >= 0)
-            good = path && tx_checkpoint_verify(path, NULL) == TX_OK && state_read(path) >= 0;
+            good = tx_checkpoint_verify(path, NULL) == TX_OK && state_read(path) >= 0;
         else
             good = strcmp(name, ".lock") == 0 || (before && is_temporary(name));
         if (!good)
             snprintf(why, size, "%s is left: %s", name, tx_error());
-        free(path);
     }
     tx_names_free(&names);
     return good;

@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Who may write into an output folder, and what is found there after an interruption. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "models/files/checkpoint.h"
 #include "models/files/folder.h"
 #include "models/train/run.h"
@@ -19,55 +12,37 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-/* "folder/name"; free it. */
-static char *join(const char *folder, const char *name)
-{
-    char *path = tx_path_join(folder, name);
-    assert_non_null(path);
-    return path;
-}
-
 static bool exists(const char *folder, const char *name)
 {
     struct stat info;
-    char *path = join(folder, name);
-    const bool there = lstat(path, &info) == 0;
-    free(path);
+    const bool there = lstat(TX_PATH(folder, name), &info) == 0;
     return there;
 }
 
 static void make(const char *folder, const char *name, bool is_folder)
 {
-    char *path = join(folder, name);
+    char *path = TX_PATH(folder, name);
     if (is_folder)
         assert_int_equal(mkdir(path, 0777), 0);
     else
         assert_ok(tx_file_write(path, "x", 1));
-    free(path);
 }
 
 static void move(const char *folder, const char *from, const char *to)
 {
-    char *old = join(folder, from), *new = join(folder, to);
+    char *old = TX_PATH(folder, from), *new = TX_PATH(folder, to);
     assert_int_equal(rename(old, new), 0);
-    free(old);
-    free(new);
 }
 
 static void save(const char *output, int64_t step, int version)
 {
-    tx_checkpoint *checkpoint = NULL;
-    assert_ok(tx_checkpoint_begin(output, step, &checkpoint));
-    assert_ok(state_write(tx_checkpoint_folder(checkpoint), version));
-    assert_ok(tx_checkpoint_commit(checkpoint));
+    assert_ok(state_save(output, step, version));
 }
 
 static void damage(const char *output, const char *checkpoint)
 {
-    char *folder = join(output, checkpoint), *path = join(folder, "log");
+    char *folder = TX_PATH(output, checkpoint), *path = TX_PATH(folder, "log");
     assert_int_equal(truncate(path, 3), 0);
-    free(path);
-    free(folder);
 }
 
 /* Ends of the paths of files that cannot be read now; NULL: none. */
@@ -103,7 +78,6 @@ static int newest(const char *output)
     char *folder = NULL;
     assert_ok(tx_checkpoint_newest(output, NULL, &folder));
     const int version = state_read(folder);
-    free(folder);
     return version;
 }
 
@@ -139,8 +113,8 @@ static void end(pid_t child)
 /* The folder itself, a name with what names can have, and a way through a link: it is one folder. */
 static void second_process_is_refused(void **state)
 {
-    (void)state;
-    char *scratch = make_scratch(), *output = join(scratch, "run 1 ü 漢 'q' \"d\" $x"), *link = join(scratch, "link");
+    char *scratch = make_scratch(), *output = TX_PATH(scratch, "run 1 ü 漢 'q' \"d\" $x"),
+         *link = TX_PATH(scratch, "link");
     char answer = 0, pid[32];
     assert_int_equal(symlink("run 1 ü 漢 'q' \"d\" $x", link), 0);
     const pid_t child = hold(output, &answer);
@@ -167,15 +141,12 @@ static void second_process_is_refused(void **state)
     tx_output_lock_release(NULL);
     save(link, 5, 1);
     assert_int_equal(newest(output), 1);
-    free(link);
-    free(output);
     remove_scratch(scratch);
 }
 
 static void folder_must_be_writable(void **state)
 {
-    (void)state;
-    char *scratch = make_scratch(), *output = join(scratch, "out"), *below = join(scratch, "file/out");
+    char *scratch = make_scratch(), *output = TX_PATH(scratch, "out"), *below = TX_PATH(scratch, "file/out");
     tx_output_lock *lock = NULL;
     make(scratch, "file", false);
     assert_refused(tx_output_lock_take(below, &lock), TX_IO, "file");
@@ -187,8 +158,8 @@ static void folder_must_be_writable(void **state)
     const pid_t child = fork();
     if (child == 0) { /* the superuser may write anywhere */
         const bool other = geteuid() != 0 || (setgid(65534) == 0 && setuid(65534) == 0);
-        char *locked = tx_path_join(output, "new");
-        const bool refused = locked && tx_output_lock_take(locked, &lock) == TX_IO && strstr(tx_error(), locked);
+        char *locked = TX_PATH(output, "new");
+        const bool refused = tx_output_lock_take(locked, &lock) == TX_IO && strstr(tx_error(), locked);
         _exit(!other ? 77 : refused && !lock ? 0 : 1);
     }
     int status = -1;
@@ -196,8 +167,6 @@ static void folder_must_be_writable(void **state)
     assert_true(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77));
     assert_int_equal(chmod(output, 0777), 0);
     assert_null(lock);
-    free(below);
-    free(output);
     remove_scratch(scratch);
 }
 
@@ -205,7 +174,6 @@ static void folder_must_be_writable(void **state)
 
 static void temporary_names_go_and_others_stay(void **state)
 {
-    (void)state;
     static const char *const going[] = {".checkpoint-5.tmp-123",      ".checkpoint-0.gone-1",
                                         "model.safetensors.12-0.tmp", "a b.1-999.tmp",
                                         ".checkpoint-7.tmp-4194304",  ".hidden.5-5.tmp"};
@@ -239,11 +207,11 @@ static void temporary_names_go_and_others_stay(void **state)
         make(output, going[i], going[i][1] == 'c');
     for (size_t i = 0; i < sizeof staying / sizeof staying[0]; i++)
         make(output, staying[i], i % 2);
-    char *inside = join(output, going[0]), *below = join(inside, "sub"), *link = join(below, "link");
+    char *inside = TX_PATH(output, going[0]), *below = TX_PATH(inside, "sub"), *link = TX_PATH(below, "link");
     make(output, ".checkpoint-5.tmp-123/part", false);
     assert_int_equal(mkdir(below, 0777), 0);
     assert_int_equal(symlink(other, link), 0);
-    char *linked = join(output, ".checkpoint-9.tmp-9"); /* a link that has such a name itself */
+    char *linked = TX_PATH(output, ".checkpoint-9.tmp-9"); /* a link that has such a name itself */
     assert_int_equal(symlink(other, linked), 0);
     start(output);
     for (size_t i = 0; i < sizeof going / sizeof going[0]; i++)
@@ -254,10 +222,6 @@ static void temporary_names_go_and_others_stay(void **state)
             fail_msg("%s is gone", staying[i]);
     assert_false(exists(output, ".checkpoint-9.tmp-9"));
     assert_true(exists(other, "precious"));
-    free(linked);
-    free(link);
-    free(below);
-    free(inside);
     remove_scratch(other);
     remove_scratch(output);
 }
@@ -265,7 +229,6 @@ static void temporary_names_go_and_others_stay(void **state)
 /* What the two renames of a commit can leave, and disks that do worse. */
 static void replaced_checkpoint_comes_back(void **state)
 {
-    (void)state;
     static const struct {
         bool has_new, new_damaged, old_damaged;
         int version; /* that is there afterwards; 0: a damaged one */
@@ -298,7 +261,6 @@ static void replaced_checkpoint_comes_back(void **state)
 /* A checkpoint that has stepped aside stays as long as one of the two cannot be read, or only by another version. */
 static void replaced_checkpoint_waits_to_be_read(void **state)
 {
-    (void)state;
     enum { NEW_UNREAD = 1, OLD_UNREAD = 2, NEW_DAMAGED = 4, NEW_OF_LATER = 8 };
     static const struct {
         int how;
@@ -319,9 +281,7 @@ static void replaced_checkpoint_waits_to_be_read(void **state)
         if (cases[i].how & NEW_DAMAGED)
             damage(output, "checkpoint-10");
         if (cases[i].how & NEW_OF_LATER) {
-            char *path = join(output, manifest[0]);
-            assert_ok(tx_file_write(path, "{\"format\": 9}", 13));
-            free(path);
+            assert_ok(tx_file_write(TX_PATH(output, manifest[0]), "{\"format\": 9}", 13));
         }
         unread = cases[i].how & NEW_UNREAD ? manifest[0] : NULL;
         unread_too = cases[i].how & OLD_UNREAD ? manifest[1] : NULL;
@@ -340,22 +300,19 @@ static void replaced_checkpoint_waits_to_be_read(void **state)
 
 static void free_space_is_checked(void **state)
 {
-    (void)state;
     char *output = make_scratch();
     assert_ok(tx_disk_check(output, 0));
     assert_ok(tx_disk_check(output, 1));
     assert_refused(tx_disk_check(output, INT64_MAX), TX_IO, "needs 9223372036854775807 bytes, the disk has ");
     assert_non_null(strstr(tx_error(), output));
-    char *nowhere = join(output, "nowhere");
+    char *nowhere = TX_PATH(output, "nowhere");
     assert_refused(tx_disk_check(nowhere, 1), TX_NOT_FOUND, "nowhere");
-    free(nowhere);
     remove_scratch(output);
 }
 
 /* What is asked for, in checkpoints and models, before a run of 10 steps with checkpoints that no disk has room for. */
 static void room_is_asked_for_the_worst_moment(void **state)
 {
-    (void)state;
     enum { NO = TX_STRATEGY_NO, STEPS = TX_STRATEGY_STEPS, EPOCH = TX_STRATEGY_EPOCH, BEST = TX_STRATEGY_BEST };
     const int64_t unit = (int64_t)1 << 54;
     static const struct {
@@ -386,9 +343,7 @@ static void room_is_asked_for_the_worst_moment(void **state)
         for (int64_t k = 0; k < cases[i].there; k++) {
             char name[32];
             snprintf(name, sizeof name, "checkpoint-%d", (int)k);
-            char *folder = join(output, name);
-            assert_ok(tx_folder_create(folder));
-            free(folder);
+            assert_ok(tx_folder_create(TX_PATH(output, name)));
         }
         const tx_run_options options = {
             .saving = (tx_strategy)cases[i].saving,

@@ -14,10 +14,7 @@ out=$work/disk/out
 need_device
 
 write_small_text
-cat > "$work/config.json" << 'END'
-{"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 16, "vocab_size": 257,
- "bos_token_id": 256, "eos_token_id": 256, "embd_pdrop": 0.1, "attn_pdrop": 0.1, "resid_pdrop": 0.1}
-END
+write_small_config 1 16 16 0.1
 
 # run FOLDER ARGUMENT...: under $preload, where that is set
 preload=

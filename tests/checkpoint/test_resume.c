@@ -3,13 +3,6 @@
  * optimizer's states, Adam's t and the backend's choices are all there. Leaving any out is seen.
  *
  *     test_resume DEVICE      exit status 77: there is no such device */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "models/files/checkpoint.h"
 #include "models/files/safetensors.h"
 #include "tests/checkpoint/tiny.h"
@@ -63,7 +56,6 @@ static float *unbroken(int optimizer, int64_t *count, tx_results *results, char 
 
 static void resumed_run_has_the_same_bits(void **state)
 {
-    (void)state;
     for (int o = 0; o < OPTIMIZERS; o++) {
         int64_t count, resumed_count;
         tx_results wanted, results;
@@ -119,7 +111,6 @@ static void spoil(tiny *t, part_left_out what)
 /* The comparison above would see any of them missing. */
 static void what_is_left_out_is_seen(void **state)
 {
-    (void)state;
     int64_t count, resumed_count;
     tx_results results;
     char *choices = NULL;
@@ -143,7 +134,6 @@ static void what_is_left_out_is_seen(void **state)
 /* UPDATES and SKIPPED go on from what was restored; the other results begin anew. */
 static void results_go_on(void **state)
 {
-    (void)state;
     tiny t;
     tx_results results, restored = {{0}};
     for (int i = 0; i < TX_RESULT_COUNT; i++)
@@ -187,10 +177,9 @@ static void save_states(tx_model *model, const char *path)
 
 static void states_have_pytorchs_names(void **state)
 {
-    (void)state;
     static const char *const suffixes[] = {".exp_avg", ".exp_avg_sq"};
     for (int o = 0; o < OPTIMIZERS; o++) {
-        char *folder = make_scratch(), *path = tx_path_join(folder, "optimizer.safetensors");
+        char *folder = make_scratch(), *path = TX_PATH(folder, "optimizer.safetensors");
         tiny t;
         tx_st_file *file = NULL;
         create(o, NULL, &t);
@@ -214,7 +203,6 @@ static void states_have_pytorchs_names(void **state)
         }
         tx_st_close(file);
         tiny_free(&t);
-        free(path);
         remove_scratch(folder);
     }
 }
@@ -244,12 +232,11 @@ static void write_states(const char *path, const char *const *tensor, int count,
 
 static void other_states_are_refused(void **state)
 {
-    (void)state;
     static const char *const good[] = {
         "table.exp_avg",     "table.exp_avg_sq",     "up.weight.exp_avg",   "up.weight.exp_avg_sq",
         "up.bias.exp_avg",   "up.bias.exp_avg_sq",   "down.weight.exp_avg", "down.weight.exp_avg_sq",
         "down.bias.exp_avg", "down.bias.exp_avg_sq", "more.exp_avg"};
-    char *folder = make_scratch(), *path = tx_path_join(folder, "optimizer.safetensors");
+    char *folder = make_scratch(), *path = TX_PATH(folder, "optimizer.safetensors");
     tiny adam, momentum, plain;
     create(ADAM, NULL, &adam);
     create(MOMENTUM, NULL, &momentum);
@@ -276,13 +263,11 @@ static void other_states_are_refused(void **state)
     assert_refused(tx_optimizer_load(adam.model, path), TX_FORMAT, "has no tensor");
     assert_ok(tx_file_write(path, "{}", 2));
     assert_refused(tx_optimizer_load(adam.model, path), TX_FORMAT, path);
-    char *nowhere = tx_path_join(folder, "no/where");
+    char *nowhere = TX_PATH(folder, "no/where");
     assert_refused(tx_optimizer_save(adam.model, nowhere), TX_NOT_FOUND, nowhere);
-    free(nowhere);
     tiny_free(&plain);
     tiny_free(&momentum);
     tiny_free(&adam);
-    free(path);
     remove_scratch(folder);
 }
 
@@ -302,7 +287,6 @@ static void save_with(tiny *t, const char *param, tx_part part, int64_t element,
 
 static void impossible_states_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *param;
         tx_part part;
@@ -318,7 +302,7 @@ static void impossible_states_are_refused(void **state)
         {"down.bias", TX_PART_STATE + 1, 23, -0.0f, NULL},
         {"down.bias", TX_PART_STATE, 23, -1.0f, NULL},
     };
-    char *folder = make_scratch(), *path = tx_path_join(folder, "optimizer.safetensors");
+    char *folder = make_scratch(), *path = TX_PATH(folder, "optimizer.safetensors");
     tiny t;
     create(ADAM, NULL, &t);
     assert_ok(tiny_train(&t, 0, 2, NULL));
@@ -332,7 +316,6 @@ static void impossible_states_are_refused(void **state)
         }
     }
     tiny_free(&t);
-    free(path);
     remove_scratch(folder);
 }
 
@@ -438,7 +421,6 @@ static void cpu_choices_are_compared(void)
 
 static void choices_are_made_again(void **state)
 {
-    (void)state;
     if (strcmp(device, "cpu") == 0)
         cpu_choices_are_compared();
     else

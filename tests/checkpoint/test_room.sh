@@ -14,10 +14,7 @@ bin=$1
 . "${0%/*}/../program.sh"
 
 write_small_text
-cat > "$work/config.json" << 'END'
-{"model_type": "gpt2", "n_layer": 2, "n_embd": 96, "n_head": 2, "n_positions": 16, "vocab_size": 257,
- "bos_token_id": 256, "eos_token_id": 256}
-END
+write_small_config 2 96 16
 mkdir "$work/disk"
 
 # disk KIB: an empty one of that size

@@ -28,7 +28,6 @@ static void spoil(const char *folder, spoiler how)
 /* A save that fails leaves the one before it, whether of the same step or of another, and nothing else. */
 static void failed_save_leaves_what_was(void **state)
 {
-    (void)state;
     for (int how = 0; how < SPOILERS; how++) {
         for (int64_t step = 10; step <= 20; step += 10) {
             char *output = make_scratch();
@@ -48,7 +47,6 @@ static void failed_save_leaves_what_was(void **state)
 
 static void save_can_be_given_up(void **state)
 {
-    (void)state;
     char *output = make_scratch();
     tx_checkpoint *checkpoint = NULL;
     tx_checkpoint_discard(NULL);
@@ -68,7 +66,6 @@ static void save_can_be_given_up(void **state)
 /* What reading gives is not what was written. */
 static void faulty_disk_is_told(void **state)
 {
-    (void)state;
     char *output = make_scratch(), digest[TX_DIGEST_TEXT];
     for (int i = 0; i < 2; i++) {
         tx_checkpoint *checkpoint = NULL;
@@ -102,7 +99,6 @@ tx_status __wrap_tx_data_file_digest(const tx_data_file *file, int64_t at, int64
 
 static void same_step_is_replaced(void **state)
 {
-    (void)state;
     char *output = make_scratch();
     for (int version = 1; version <= 3; version++) {
         save(output, 10, version);
@@ -126,7 +122,6 @@ static void prune(const char *output, int64_t keep, int64_t whole, const char *b
 
 static void oldest_go(void **state)
 {
-    (void)state;
     char *output = make_scratch();
     for (int i = 1; i <= 6; i++)
         save(output, i * 5, i); /* 5, 10, ... : not in the order of their texts */
@@ -151,7 +146,6 @@ static void oldest_go(void **state)
 /* The one that was just written stays, whatever is newer; what others wrote stays and is told. */
 static void pruning_spares_what_is_needed(void **state)
 {
-    (void)state;
     char *output = make_scratch();
     for (int i = 1; i <= 4; i++)
         save(output, i * 10, i);
@@ -178,7 +172,6 @@ static void pruning_spares_what_is_needed(void **state)
 /* A link in a checkpoint is removed; what it leads to is not. */
 static void removal_does_not_follow_links(void **state)
 {
-    (void)state;
     char *output = make_scratch(), *other = make_scratch();
     put(at(other, "precious"), "x");
     save(output, 10, 1);
@@ -195,7 +188,6 @@ static void removal_does_not_follow_links(void **state)
 /* All ranks wait for a save: each of its four files is read once, also where an older checkpoint makes way for it. */
 static void a_save_reads_once(void **state)
 {
-    (void)state;
     char *output = make_scratch();
     save(output, 10, 1);
     readings = 0;
@@ -212,7 +204,6 @@ static void a_save_reads_once(void **state)
  * taken for damaged. */
 static void descriptors_run_out(void **state)
 {
-    (void)state;
     char *output = make_scratch();
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);

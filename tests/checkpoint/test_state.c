@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The state of a run in a checkpoint: where its best checkpoint is found, and states that no run can have written. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "models/files/checkpoint.h"
 #include "models/train/state.h"
 #include "tests/scratch.h"
@@ -32,7 +25,6 @@ static void make_state(tx_run_state *s)
 
 static void judged_by_what_is_better(void **state)
 {
-    (void)state;
     for (int greater = 0; greater < 2; greater++) {
         tx_run_state s;
         assert_ok(tx_run_state_create(&s));
@@ -49,7 +41,7 @@ static void judged_by_what_is_better(void **state)
 /* Sets a member of a file; without a value it goes. */
 static void edit(const char *folder, const char *file, const char *member, const char *value)
 {
-    char *path = tx_path_join(folder, file);
+    char *path = TX_PATH(folder, file);
     tx_json *json = NULL, *made = NULL, *copy = tx_json_object();
     assert_ok(tx_json_read(path, 1 << 20, &json));
     for (void *i = tx_json_first(json); i; i = tx_json_next(json, i))
@@ -62,15 +54,14 @@ static void edit(const char *folder, const char *file, const char *member, const
     assert_ok(tx_json_write(path, copy, TX_JSON_SORTED));
     tx_json_free(copy);
     tx_json_free(json);
-    free(path);
 }
 
 typedef struct change {
     const char *file, *member, *value;
 } change;
 
-/* Writes output/checkpoint-STEP, with up to two members changed; gives its path. */
-static char *save(const char *output, const change changes[2])
+/* Writes output/checkpoint-40, with up to two members changed. */
+static void save(const char *output, const change changes[2])
 {
     const tx_run_facts facts = {0};
     tx_run_state state;
@@ -82,14 +73,12 @@ static char *save(const char *output, const change changes[2])
         edit(tx_checkpoint_folder(checkpoint), changes[i].file, changes[i].member, changes[i].value);
     assert_ok(tx_checkpoint_commit(checkpoint));
     tx_run_state_free(&state);
-    return tx_path_join(output, "checkpoint-40");
 }
 
-static char *make_folder(const char *parent, const char *name)
+static char *made(char *folder)
 {
-    char *path = tx_path_join(parent, name);
-    assert_ok(tx_folder_create(path));
-    return path;
+    assert_ok(tx_folder_create(folder));
+    return folder;
 }
 
 /* ---- The best checkpoint ----------------------------------------------------------------------------- */
@@ -109,26 +98,18 @@ static void expect_best(const char *checkpoint, const char *output, const char *
 
 static void best_moves_with_its_folder(void **state)
 {
-    (void)state;
     char *scratch = make_scratch(), *real = realpath(scratch, NULL);
-    char *output = make_folder(real, "one"), *moved = tx_path_join(real, "two"), *other = make_folder(real, "other");
-    free(save(output, NULL));
-    char *best = make_folder(output, "checkpoint-30");
-    free(best);
+    char *output = made(TX_PATH(real, "one")), *moved = TX_PATH(real, "two"), *other = made(TX_PATH(real, "other"));
+    save(output, NULL);
+    made(TX_PATH(output, "checkpoint-30"));
     assert_int_equal(rename(output, moved), 0);
-    char *newest = tx_path_join(moved, "checkpoint-40");
-    best = tx_path_join(moved, "checkpoint-30");
+    const char *newest = TX_PATH(moved, "checkpoint-40"), *best = TX_PATH(moved, "checkpoint-30");
     expect_best(newest, moved, "checkpoint-30", best);
     expect_best(newest, other, best, best); /* by its path, seen from another folder */
     tx_run_state seen;
     assert_ok(tx_run_state_read(newest, NULL, &seen));
     assert_string_equal(seen.best_checkpoint, best);
     tx_run_state_free(&seen);
-    free(best);
-    free(newest);
-    free(other);
-    free(moved);
-    free(output);
     free(real);
     remove_scratch(scratch);
 }
@@ -136,38 +117,31 @@ static void best_moves_with_its_folder(void **state)
 /* A run that went on elsewhere wrote the path; that it has a checkpoint of the same step itself changes nothing. */
 static void best_of_another_folder_stays(void **state)
 {
-    (void)state;
     char *scratch = make_scratch(), *real = realpath(scratch, NULL), quoted[600];
-    char *output = make_folder(real, "one"), *other = make_folder(real, "other");
-    char *best = make_folder(other, "checkpoint-30");
-    free(make_folder(output, "checkpoint-30"));
+    char *output = made(TX_PATH(real, "one")), *other = made(TX_PATH(real, "other"));
+    char *best = made(TX_PATH(other, "checkpoint-30"));
+    made(TX_PATH(output, "checkpoint-30"));
     snprintf(quoted, sizeof quoted, "\"%s\"", best);
-    char *newest = save(output, (const change[2]){{TX_RUN_STATE, "best_checkpoint", quoted}});
+    const char *newest = TX_PATH(output, "checkpoint-40");
+    save(output, (const change[2]){{TX_RUN_STATE, "best_checkpoint", quoted}});
     expect_best(newest, output, best, best);
     expect_best(newest, other, "checkpoint-30", best); /* back where it lies */
-    free(newest);
-    free(best);
-    free(other);
-    free(output);
     free(real);
     remove_scratch(scratch);
 }
 
 static void old_paths_are_read(void **state)
 {
-    (void)state;
     static const char *const paths[] = {"\"/gone/out/checkpoint-30\"", "\"out/checkpoint-30\"", "\"./checkpoint-30\""};
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
         char *scratch = make_scratch(), *real = realpath(scratch, NULL);
-        char *best = make_folder(real, "checkpoint-30"), old[64];
-        char *newest = save(
-            real, (const change[2]){{TX_RUN_STATE, "best_checkpoint", NULL}, {TX_RUN_STATE, "best_folder", paths[i]}});
+        char *best = made(TX_PATH(real, "checkpoint-30")), old[64];
+        const char *newest = TX_PATH(real, "checkpoint-40");
+        save(real, (const change[2]){{TX_RUN_STATE, "best_checkpoint", NULL}, {TX_RUN_STATE, "best_folder", paths[i]}});
         expect_best(newest, real, "checkpoint-30", best);
         assert_int_equal(rmdir(best), 0); /* not of this folder: the path counts */
         snprintf(old, sizeof old, "%.*s", (int)strlen(paths[i]) - 2, paths[i] + 1);
         expect_best(newest, real, old, old);
-        free(newest);
-        free(best);
         free(real);
         remove_scratch(scratch);
     }
@@ -177,7 +151,6 @@ static void old_paths_are_read(void **state)
 
 static void impossible_states_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         change changes[2];
         const char *says;
@@ -198,14 +171,12 @@ static void impossible_states_are_refused(void **state)
         {{{TX_TRAINER_STATE, "global_step", NULL}}, "global_step"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char *output = make_scratch(), *folder = save(output, cases[i].changes);
-        char *file = tx_path_join(folder, cases[i].changes[0].file);
+        char *output = make_scratch(), *folder = TX_PATH(output, "checkpoint-40");
         tx_run_state read;
+        save(output, cases[i].changes);
         assert_ok(tx_checkpoint_verify(folder, NULL));
         assert_refused(tx_run_state_read(folder, output, &read), TX_FORMAT, cases[i].says);
-        assert_non_null(strstr(tx_error(), file));
-        free(file);
-        free(folder);
+        assert_non_null(strstr(tx_error(), TX_PATH(folder, cases[i].changes[0].file)));
         remove_scratch(output);
     }
 }
@@ -213,22 +184,20 @@ static void impossible_states_are_refused(void **state)
 /* The state of one step in the checkpoint of another; the folder may have any name. */
 static void another_steps_state_is_refused(void **state)
 {
-    (void)state;
     for (int renamed = 0; renamed < 2; renamed++) {
-        char *output = make_scratch(), *folder = save(output, NULL), *copy = tx_path_join(output, "copy");
+        char *output = make_scratch(), *folder = TX_PATH(output, "checkpoint-40"), *copy = TX_PATH(output, "copy");
         const change back[] = {{TX_RUN_STATE, "step", "30"},
                                {TX_RUN_STATE, "logged", "30"},
                                {TX_RUN_STATE, "updates", "28"},
                                {TX_TRAINER_STATE, "global_step", "30"}};
         tx_run_state read;
+        save(output, NULL);
         for (size_t i = 0; i < sizeof back / sizeof back[0]; i++)
             edit(folder, back[i].file, back[i].member, back[i].value);
         if (renamed)
             assert_int_equal(rename(folder, copy), 0);
         assert_refused(tx_run_state_read(renamed ? copy : folder, output, &read), TX_FORMAT,
                        "run_state.json: is of step 30, its checkpoint of step 40");
-        free(copy);
-        free(folder);
         remove_scratch(output);
     }
 }
@@ -236,7 +205,6 @@ static void another_steps_state_is_refused(void **state)
 /* The device's count of updates ends at 2^24. */
 static void long_runs_are_read(void **state)
 {
-    (void)state;
     char *output = make_scratch();
     tx_run_state s, read;
     tx_checkpoint *checkpoint = NULL;
@@ -246,12 +214,10 @@ static void long_runs_are_read(void **state)
     assert_ok(tx_checkpoint_begin(output, s.step, &checkpoint));
     assert_ok(tx_run_state_write(&s, &(tx_run_facts){0}, output, tx_checkpoint_folder(checkpoint)));
     assert_ok(tx_checkpoint_commit(checkpoint));
-    char *folder = tx_path_join(output, "checkpoint-20000000");
-    assert_ok(tx_run_state_read(folder, output, &read));
+    assert_ok(tx_run_state_read(TX_PATH(output, "checkpoint-20000000"), output, &read));
     assert_int_equal(read.step, 20000000);
     tx_run_state_free(&read);
     tx_run_state_free(&s);
-    free(folder);
     remove_scratch(output);
 }
 

@@ -4,6 +4,7 @@
 
 #include "api/base/file.h"
 #include "models/files/checkpoint.h"
+#include "models/files/folder.h"
 #include "models/files/weights.h"
 
 #include <stdlib.h>
@@ -43,22 +44,15 @@ tx_status tiny_create(const char *device, const tx_optimizer_options *optimizer,
 {
     const tx_engine_options options = {.size = sizeof options, .device = device};
     *t = (tiny){0};
-    tx_status status = tx_engine_create(&options, &t->engine);
-    if (!status && choices)
-        status = tx_engine_choose(t->engine, choices);
-    if (!status)
-        status = tx_model_create(t->engine, &t->model);
-    if (!status)
-        status = tx_graph_create(t->model, &t->graph);
-    if (!status)
-        status = build(t);
-    if (!status)
-        status = tx_plan_create(t->graph, "train", &t->train);
-    if (!status)
-        status = tx_optimizer_create(t->model, optimizer, &t->update);
-    if (!status)
-        status = tx_model_init(t->model, 1);
-    return status;
+    TX_TRY(tx_engine_create(&options, &t->engine));
+    if (choices)
+        TX_TRY(tx_engine_choose(t->engine, choices));
+    TX_TRY(tx_model_create(t->engine, &t->model));
+    TX_TRY(tx_graph_create(t->model, &t->graph));
+    TX_TRY(build(t));
+    TX_TRY(tx_plan_create(t->graph, "train", &t->train));
+    TX_TRY(tx_optimizer_create(t->model, optimizer, &t->update));
+    return tx_model_init(t->model, 1);
 }
 
 void tiny_free(tiny *t)
@@ -80,70 +74,40 @@ static tx_status step(tiny *t, int number)
         tokens[i] = (i * 7 + number * 13) % VOCAB;
         labels[i] = (i * 11 + number * 3) % VOCAB;
     }
-    tx_status status = tx_model_set(t->model, TX_CONTROL_STEP, number);
-    if (!status)
-        status = tx_model_set(t->model, TX_CONTROL_SAMPLE, number * BATCH);
-    if (!status)
-        status = tx_model_set(t->model, TX_CONTROL_LEARNING_RATE, 1e-2 / (1 + number));
-    if (!status)
-        status = tx_plan_write(t->train, t->tokens, tokens, sizeof tokens);
-    if (!status)
-        status = tx_plan_write(t->train, t->labels, labels, sizeof labels);
-    if (!status)
-        status = tx_plan_run(t->train);
-    return status ? status : tx_plan_run(t->update);
+    TX_TRY(tx_model_set(t->model, TX_CONTROL_STEP, number));
+    TX_TRY(tx_model_set(t->model, TX_CONTROL_SAMPLE, number * BATCH));
+    TX_TRY(tx_model_set(t->model, TX_CONTROL_LEARNING_RATE, 1e-2 / (1 + number)));
+    TX_TRY(tx_plan_write(t->train, t->tokens, tokens, sizeof tokens));
+    TX_TRY(tx_plan_write(t->train, t->labels, labels, sizeof labels));
+    TX_TRY(tx_plan_run(t->train));
+    return tx_plan_run(t->update);
 }
 
 static tx_status fetch(tiny *t, tx_results *results)
 {
-    tx_status status = tx_model_fetch(t->model);
-    return status ? status : tx_model_results(t->model, results);
+    TX_TRY(tx_model_fetch(t->model));
+    return tx_model_results(t->model, results);
 }
 
 tx_status tiny_train(tiny *t, int first, int last, tx_results *results)
 {
-    tx_status status = tx_model_set(t->model, TX_CONTROL_INVERSE_LABELS, 1.0 / (BATCH * LENGTH));
-    if (!status)
-        status = tx_model_set(t->model, TX_CONTROL_MAX_GRAD_NORM, 1.0);
-    if (!status)
-        status = tx_model_set_seed(t->model, 7);
-    for (int i = first; i < last && !status; i++)
-        status = step(t, i);
-    return status || !results ? status : fetch(t, results);
+    TX_TRY(tx_model_set(t->model, TX_CONTROL_INVERSE_LABELS, 1.0 / (BATCH * LENGTH)));
+    TX_TRY(tx_model_set(t->model, TX_CONTROL_MAX_GRAD_NORM, 1.0));
+    TX_TRY(tx_model_set_seed(t->model, 7));
+    for (int i = first; i < last; i++)
+        TX_TRY(step(t, i));
+    return results ? fetch(t, results) : TX_OK;
 }
 
 /* ---- Files --------------------------------------------------------------------------------------- */
 
-static const char *const names[] = {"model.safetensors", "optimizer.safetensors", "results"};
-
-static void free_paths(char *path[3])
-{
-    for (int i = 0; i < 3; i++)
-        free(path[i]);
-}
-
-static tx_status make_paths(const char *folder, char *path[3])
-{
-    for (int i = 0; i < 3; i++)
-        path[i] = tx_path_join(folder, names[i]);
-    return path[0] && path[1] && path[2] ? TX_OK : TX_MEMORY;
-}
-
 tx_status tiny_save(tiny *t, const char *folder)
 {
-    char *path[3];
     tx_results results;
-    tx_status status = make_paths(folder, path);
-    if (!status)
-        status = tx_weights_save(t->model, folder, TX_WEIGHTS_SHARD);
-    if (!status)
-        status = tx_optimizer_save(t->model, path[1]);
-    if (!status)
-        status = fetch(t, &results);
-    if (!status)
-        status = tx_file_write(path[2], &results, sizeof results);
-    free_paths(path);
-    return status;
+    TX_TRY(tx_weights_save(t->model, folder, TX_WEIGHTS_SHARD));
+    TX_TRY(tx_optimizer_save(t->model, TX_PATH(folder, "optimizer.safetensors")));
+    TX_TRY(fetch(t, &results));
+    return tx_file_write(TX_PATH(folder, "results"), &results, sizeof results);
 }
 
 static void same_name(const void *context, const char *tensor, char param[TX_WEIGHTS_NAME])
@@ -170,19 +134,12 @@ static tx_status load_results(tiny *t, const char *path)
 
 tx_status tiny_load(tiny *t, const char *folder)
 {
-    char *path[3];
     tx_weights *weights = NULL;
-    tx_status status = make_paths(folder, path);
-    if (!status)
-        status = tx_weights_open(folder, &weights);
-    if (!status)
-        status = tx_weights_load(weights, t->model, &(tx_weights_names){same_name, NULL}, NULL);
-    if (!status)
-        status = tx_optimizer_load(t->model, path[1]);
-    if (!status)
-        status = load_results(t, path[2]);
+    TX_TRY(tx_weights_open(folder, &weights));
+    tx_status status = tx_weights_load(weights, t->model, &(tx_weights_names){same_name, NULL}, NULL);
+    TX_THEN(status, tx_optimizer_load(t->model, TX_PATH(folder, "optimizer.safetensors")));
+    TX_THEN(status, load_results(t, TX_PATH(folder, "results")));
     tx_weights_close(weights);
-    free_paths(path);
     return status;
 }
 

@@ -45,20 +45,45 @@ static void test_shards(void **state)
 static const int64_t counts[] = {0, 1, 2, 3, 7, 1000, 16385, BIG};
 enum { COUNTS = sizeof counts / sizeof counts[0] };
 
-static void test_all_reduce(void **state)
+/* What each rank's elements first.. and a guard behind them become by a collective. */
+static char *make_expected(const fixture *f, tx_collective kind, int32_t root, int64_t first, int64_t count,
+                           tx_dtype dtype)
+{
+    if (kind == TX_ALL_REDUCE || kind == TX_REDUCE_SCATTER)
+        return make_sum(f->size, first, count, dtype, true);
+    char *expected = make_of(kind == TX_BROADCAST ? root : f->rank, first, count, dtype);
+    for (int32_t r = 0; r < f->size && kind == TX_ALL_GATHER; r++)
+        for (int64_t i = tx_comm_shard(count, f->size, r); i < tx_comm_shard(count, f->size, r + 1); i++)
+            put(expected, i, dtype, value_of(r, first + i));
+    return expected;
+}
+
+static void check(const fixture *f, tx_collective kind, int64_t count, tx_dtype dtype, const char *data,
+                  const char *expected)
+{
+    const size_t bytes = tx_dtype_size(dtype);
+    const bool part = kind == TX_REDUCE_SCATTER;
+    const size_t from = part ? (size_t)tx_comm_shard(count, f->size, f->rank) * bytes : 0;
+    const size_t to = part ? (size_t)tx_comm_shard(count, f->size, f->rank + 1) * bytes : (size_t)(count + 1) * bytes;
+    assert_memory_equal(data + from, expected + from, to - from);
+}
+
+static void test_collectives(void **state)
 {
     const fixture *f = *state;
-    for (int d = 0; d < DTYPES; d++)
-        for (size_t c = 0; c < COUNTS; c++) {
-            void *expected = make_sum(f->size, 0, counts[c], dtypes[d], true);
-            for (int at = 0; at < PLACES; at++) {
-                void *data = make_of(f->rank, 0, counts[c], dtypes[d]);
-                assert_int_equal(collect(f, (place)at, TX_ALL_REDUCE, data, counts[c], dtypes[d], dtypes[d], 0), TX_OK);
-                assert_same(data, expected, counts[c], dtypes[d]);
-                free(data);
-            }
-            free(expected);
-        }
+    for (tx_collective kind = 0; kind < TX_BARRIER; kind++)
+        for (int32_t root = 0; root < (kind == TX_BROADCAST ? f->size : 1); root++)
+            for (int d = 0; d < DTYPES; d++)
+                for (size_t c = 0; c < COUNTS; c++) {
+                    char *expected = make_expected(f, kind, root, 0, counts[c], dtypes[d]);
+                    for (place at = 0; at < PLACES; at++) {
+                        void *data = make_of(f->rank, 0, counts[c], dtypes[d]);
+                        assert_int_equal(collect(f, at, kind, data, counts[c], dtypes[d], dtypes[d], root), TX_OK);
+                        check(f, kind, counts[c], dtypes[d], data, expected);
+                        free(data);
+                    }
+                    free(expected);
+                }
 }
 
 /* F32 data that go by messages in 16 bits: the same on all ranks, and what a sum of rounded addends gives. */
@@ -91,63 +116,6 @@ static void test_order_shows(void **state)
     assert_memory_not_equal(tree, chain, 1000 * sizeof(float));
     free(tree);
     free(chain);
-}
-
-static void test_reduce_scatter(void **state)
-{
-    const fixture *f = *state;
-    for (int d = 0; d < DTYPES; d++)
-        for (size_t c = 0; c < COUNTS; c++) {
-            int64_t first = tx_comm_shard(counts[c], f->size, f->rank);
-            int64_t count = tx_comm_shard(counts[c], f->size, f->rank + 1) - first;
-            void *expected = make_sum(f->size, first, count, dtypes[d], true);
-            size_t bytes = tx_dtype_size(dtypes[d]);
-            for (int at = 0; at < PLACES; at++) {
-                void *data = make_of(f->rank, 0, counts[c], dtypes[d]);
-                assert_int_equal(collect(f, (place)at, TX_REDUCE_SCATTER, data, counts[c], dtypes[d], dtypes[d], 0),
-                                 TX_OK);
-                assert_memory_equal((char *)data + (size_t)first * bytes, expected, (size_t)count * bytes);
-                free(data);
-            }
-            free(expected);
-        }
-}
-
-static void test_all_gather(void **state)
-{
-    const fixture *f = *state;
-    for (int d = 0; d < DTYPES; d++)
-        for (size_t c = 0; c < COUNTS; c++)
-            for (int at = 0; at < PLACES; at++) {
-                size_t bytes = tx_dtype_size(dtypes[d]);
-                void *expected = make_of(0, 0, counts[c], dtypes[d]);
-                void *data = make_of(f->rank, 0, counts[c], dtypes[d]); /* only the own shard is right */
-                for (int32_t r = 0; r < f->size; r++)
-                    for (int64_t i = tx_comm_shard(counts[c], f->size, r); i < tx_comm_shard(counts[c], f->size, r + 1);
-                         i++)
-                        put((char *)expected + (size_t)i * bytes, 0, dtypes[d], value_of(r, i));
-                assert_int_equal(collect(f, (place)at, TX_ALL_GATHER, data, counts[c], dtypes[d], dtypes[d], 0), TX_OK);
-                assert_same(data, expected, counts[c], dtypes[d]);
-                free(data);
-                free(expected);
-            }
-}
-
-static void test_broadcast(void **state)
-{
-    const fixture *f = *state;
-    for (int d = 0; d < DTYPES; d++)
-        for (size_t c = 0; c < COUNTS; c++)
-            for (int32_t root = 0; root < f->size; root++)
-                for (int at = 0; at < PLACES; at++) {
-                    void *data = make_of(f->rank, 0, counts[c], dtypes[d]);
-                    void *expected = make_of(root, 0, counts[c], dtypes[d]);
-                    assert_int_equal(collect(f, (place)at, TX_BROADCAST, data, counts[c], dtypes[d], dtypes[d], root),
-                                     TX_OK);
-                    assert_same(data, expected, counts[c], dtypes[d]);
-                    free(data);
-                    free(expected);
-                }
 }
 
 static tx_status begin_sum(const fixture *f, void *data, int64_t count, int32_t *request)
@@ -187,14 +155,14 @@ static void test_mixed(void **state)
 {
     const fixture *f = *state;
     const tx_comm_table *t = f->comm->table;
-    enum { COUNT = 5000, KINDS = 5, TRANSFERS = 4 * KINDS };
+    enum { COUNT = 5000, EACH = (COUNT + 1) * 4, KINDS = 5, TRANSFERS = 4 * KINDS };
     for (int round = 0; round < 2; round++) {
         void *data[TRANSFERS];
         int32_t request[TRANSFERS];
         assert_int_equal(t->background(f->comm, round), TX_OK);
         for (int i = 0; i < TRANSFERS; i++) {
             void *made = make_of(f->rank, i, COUNT, TX_F32);
-            data[i] = i % 2 ? made : memcpy(f->window + (size_t)i * COUNT * 4, made, COUNT * 4);
+            data[i] = i % 2 ? made : memcpy(f->window + (size_t)i * EACH, made, EACH);
             const tx_transfer one = {.kind = (tx_collective)(i % KINDS),
                                      .dtype = TX_F32,
                                      .wire = TX_F32,
@@ -207,15 +175,9 @@ static void test_mixed(void **state)
         }
         for (int i = 0; i < TRANSFERS; i++) {
             assert_int_equal(t->wait(f->comm, request[i]), TX_OK);
-            float *expected = i % KINDS == TX_BROADCAST ? make_of(f->size - 1, i, COUNT, TX_F32)
-                              : i % KINDS == TX_BARRIER ? make_of(f->rank, i, COUNT, TX_F32)
-                                                        : make_sum(f->size, i, COUNT, TX_F32, true);
-            int64_t first = i % KINDS == TX_REDUCE_SCATTER ? tx_comm_shard(COUNT, f->size, f->rank) : 0;
-            int64_t end = i % KINDS == TX_REDUCE_SCATTER ? tx_comm_shard(COUNT, f->size, f->rank + 1) : COUNT;
-            for (int32_t r = 0; r < f->size && i % KINDS == TX_ALL_GATHER; r++)
-                for (int64_t k = tx_comm_shard(COUNT, f->size, r); k < tx_comm_shard(COUNT, f->size, r + 1); k++)
-                    expected[k] = value_of(r, i + k);
-            assert_memory_equal((float *)data[i] + first, expected + first, (size_t)(end - first) * sizeof *expected);
+            const tx_collective kind = (tx_collective)(i % KINDS);
+            char *expected = make_expected(f, kind, f->size - 1, i, COUNT, TX_F32);
+            check(f, kind, COUNT, TX_F32, data[i], expected);
             free(expected);
             if (i % 2)
                 free(data[i]);
@@ -386,21 +348,12 @@ static int window(fixture *f, const char *megabytes, bool sudden)
 static int run_all(fixture *f)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(test_ranks, f),
-        cmocka_unit_test_prestate(test_all_reduce, f),
-        cmocka_unit_test_prestate(test_rounded, f),
-        cmocka_unit_test_prestate(test_order_shows, f),
-        cmocka_unit_test_prestate(test_reduce_scatter, f),
-        cmocka_unit_test_prestate(test_all_gather, f),
-        cmocka_unit_test_prestate(test_broadcast, f),
-        cmocka_unit_test_prestate(test_requests, f),
-        cmocka_unit_test_prestate(test_mixed, f),
-        cmocka_unit_test_prestate(test_traffic, f),
-        cmocka_unit_test_prestate(test_laggard, f),
-        cmocka_unit_test_prestate(test_pulse, f),
-        cmocka_unit_test_prestate(test_refusals, f),
-        cmocka_unit_test_prestate(test_pairs, f),
-        cmocka_unit_test(test_shards),
+        cmocka_unit_test_prestate(test_ranks, f),    cmocka_unit_test_prestate(test_collectives, f),
+        cmocka_unit_test_prestate(test_rounded, f),  cmocka_unit_test_prestate(test_order_shows, f),
+        cmocka_unit_test_prestate(test_requests, f), cmocka_unit_test_prestate(test_mixed, f),
+        cmocka_unit_test_prestate(test_traffic, f),  cmocka_unit_test_prestate(test_laggard, f),
+        cmocka_unit_test_prestate(test_pulse, f),    cmocka_unit_test_prestate(test_refusals, f),
+        cmocka_unit_test_prestate(test_pairs, f),    cmocka_unit_test(test_shards),
     };
     if (f->size > 1)
         setenv("CMOCKA_TEST_ABORT", "1", 1); /* the others would wait for a rank that failed */

@@ -48,20 +48,20 @@ static void test_nodes(void **state)
     assert_int_equal(l->node[3].first, 4);
     assert_int_equal(l->node[3].count, 2);
     assert_int_equal(l->most_nodes, 2);
-    tx_layout_free(l);
+    free(l);
     l = layout_of(turns, 4);
     assert_int_equal(l->node_count, 4);
     assert_int_equal(l->nodes[0], 2);
     assert_int_equal(l->member[1], 2);
     assert_int_equal(tx_layout_handler(l, 0, 3), 2);
     assert_int_equal(tx_layout_handler(l, 1, 3), 3);
-    tx_layout_free(l);
+    free(l);
     l = layout_of(late, 6);
     assert_int_equal(l->nodes[0], 2);
     assert_int_equal(l->nodes[1], 3); /* 1, (2 3), 4 */
     assert_int_equal(l->most_members, 4);
     assert_int_equal(tx_layout_handler(l, 0, 4), 5); /* place 3 of 2 */
-    tx_layout_free(l);
+    free(l);
 }
 
 /* Pieces lie one behind the other, and each group has one handler of each. */
@@ -94,7 +94,7 @@ static void test_pieces(void **state)
                     if (l->group[owner] == g)
                         assert_int_equal(tx_layout_handler(l, g, owner), owner);
                 }
-            tx_layout_free(l);
+            free(l);
         }
 }
 
@@ -134,7 +134,7 @@ static void test_sums(void **state)
             sum_by_nodes(l, data, sum);
             assert_same(sum, expected, COUNT, TX_F32);
             free(sum);
-            tx_layout_free(l);
+            free(l);
         }
         free(expected);
     }

@@ -12,14 +12,12 @@ static tx_tokenizer *bytes;
 
 static inline int begin(void **state)
 {
-    (void)state;
     folder = make_scratch();
     return tx_tokenizer_bytes(&bytes);
 }
 
 static inline int end(void **state)
 {
-    (void)state;
     remove_scratch(folder);
     tx_tokenizer_free(bytes);
     return 0;

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The part of a dataset that is used, how it is cut into blocks, and the digest of these. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "tests/data/datasets.h"
 
@@ -35,7 +29,6 @@ static size_t group_texts(const size_t *lengths, size_t texts, const tx_dataset_
 
 static void cut_as_python_does(void **state)
 {
-    (void)state;
     enum { TEXTS = 201 };
     static const double parts[][2] = {{0, 100}, {0, 5}, {5, 100}, {12.5, 50}, {99, 100}, {33.3, 66.7}};
     size_t lengths[TEXTS], total = 0, used = 0;
@@ -79,7 +72,6 @@ static void cut_as_python_does(void **state)
 
 static void parts_too_short(void **state)
 {
-    (void)state;
     static const char text[] = "ab\ncd\nef\ngh\n";
     tx_dataset_options options = plain_options(bytes, 4, NULL);
     options.group = 1;
@@ -94,7 +86,6 @@ static void parts_too_short(void **state)
 
 static void digest_of_the_blocks(void **state)
 {
-    (void)state;
     tx_dataset_options options = plain_options(bytes, 4, NULL), other = plain_options(bytes, 2, NULL);
     tx_dataset *d[] = {open_text("a.txt", "abcdefgh", 8, &options), open_text("b.raw", "abcdefghi", 9, &options),
                        open_text("a.txt", "abcdefgi", 8, &options), open_text("a.txt", "abcdefgh", 8, &other),

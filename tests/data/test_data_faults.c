@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Memory, threads and locks that the system refuses: clean errors, or the same data made otherwise. The linker sends
  * TX's calls to the functions below (--wrap). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "models/files/hub.h"
 #include "models/task/loader.h"
@@ -93,7 +87,6 @@ static char *make_file(const char *name, bool json)
 
 static int begin(void **state)
 {
-    (void)state;
     atomic_store(&threads_allowed, -1);
     folder = make_scratch();
     text_path = make_file("a.txt", false);
@@ -103,7 +96,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     remove_scratch(folder);
     free(text_path);
     free(json_path);
@@ -160,7 +152,7 @@ static void remove_cache(const char *cache)
 static void memory_refused(const char *path, bool cached)
 {
     char digest[TX_DIGEST_TEXT] = "", found[TX_DIGEST_TEXT];
-    char *cache = tx_path_join(folder, "cache");
+    char *cache = TX_PATH(folder, "cache");
     int64_t sum = 0, found_sum;
     long refusals = 0, survived = 0, of_a_run = 0;
     for (long i = 0; of_a_run >= i; i++) {
@@ -188,30 +180,25 @@ static void memory_refused(const char *path, bool cached)
     print_message("%ld calls fail, %ld are done without\n", refusals, survived);
     assert_true(refusals > 20);
     remove_cache(cache);
-    free(cache);
 }
 
 static void memory_for_texts(void **state)
 {
-    (void)state;
     memory_refused(text_path, false);
 }
 
 static void memory_for_the_cache(void **state)
 {
-    (void)state;
     memory_refused(text_path, true);
 }
 
 static void memory_for_json(void **state)
 {
-    (void)state;
     memory_refused(json_path, false);
 }
 
 static void memory_for_names(void **state)
 {
-    (void)state;
     long of_a_run = 1;
     for (long i = 1; of_a_run >= i; i++) {
         char *path = NULL;
@@ -229,7 +216,6 @@ static void memory_for_names(void **state)
 /* With so many threads allowed: the same data, told once for each use of threads. */
 static void threads_refused(void **state)
 {
-    (void)state;
     char digest[TX_DIGEST_TEXT] = "", found[TX_DIGEST_TEXT];
     int64_t sum = 0, found_sum;
     for (long allowed = 5; allowed >= 0; allowed--) {
@@ -255,7 +241,6 @@ static void threads_refused(void **state)
 
 static void lock_refused(void **state)
 {
-    (void)state;
     char digest[TX_DIGEST_TEXT];
     int64_t sum, found_sum;
     reported none = {0}, r = {0};
@@ -274,7 +259,6 @@ static void lock_refused(void **state)
 /* From the second step on nothing is allocated. */
 static void steps_allocate_nothing(void **state)
 {
-    (void)state;
     char digest[TX_DIGEST_TEXT];
     reported r = {0};
     tx_dataset *dataset = NULL;

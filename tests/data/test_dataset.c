@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Rows, padding, order; texts, JSON Lines and their threads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "api/base/json.h"
 #include "tests/data/datasets.h"
@@ -34,7 +28,6 @@ static void expect_tokens(const char *name, const void *data, size_t size, const
 
 static void blocks_and_labels(void **state)
 {
-    (void)state;
     tx_dataset_options options = plain_options(bytes, 4, NULL);
     tx_dataset *dataset = open_text("a.txt", "abcd\xff\0ghij", 10, &options);
     assert_int_equal(tx_dataset_tokens(dataset), 10);
@@ -52,7 +45,6 @@ static void blocks_and_labels(void **state)
 
 static void order_is_a_permutation(void **state)
 {
-    (void)state;
     enum { MOST = 1031 };
     const int64_t counts[] = {1, 2, 3, 4, 5, 16, 17, 255, 257, MOST};
     for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
@@ -70,7 +62,6 @@ static void order_is_a_permutation(void **state)
 /* A shuffled order hardly keeps neighbours, places, or the order of another seed or epoch. */
 static void order_depends_on_seed_and_epoch(void **state)
 {
-    (void)state;
     enum { COUNT = 1000 };
     tx_sample_order a = {.shuffle = true, .seed = 1}, b = {.shuffle = true, .seed = 2};
     tx_sample_order c = {.shuffle = true, .seed = 1, .epoch = 1};
@@ -94,7 +85,6 @@ static void order_depends_on_seed_and_epoch(void **state)
 
 static void lines_of_text(void **state)
 {
-    (void)state;
     expect_text("a.txt", "one\ntwo\n", "one\ntwo\n");
     expect_text("a.raw", "no end", "no end");
     expect_text("a.tokens", "\n\n\nx\n", "\n\n\nx\n");
@@ -108,7 +98,6 @@ static void lines_of_text(void **state)
 
 static void special_tokens(void **state)
 {
-    (void)state;
     tx_dataset_options options = plain_options(bytes, 3, NULL);
     tx_dataset *dataset = open_text("a.txt", "a<|endoftext|>b", 15, &options);
     int32_t *tokens = all_tokens(dataset);
@@ -122,8 +111,7 @@ static void special_tokens(void **state)
 /* A tokenizer with an id over 65,535: its tokens are kept as uint32. */
 static void wide_ids(void **state)
 {
-    (void)state;
-    char *home = tx_path_join(folder, "wide"), *file = tx_path_join(home, "tokenizer.json");
+    char *home = TX_PATH(folder, "wide"), *file = TX_PATH(home, "tokenizer.json");
     tx_json *json = NULL, *added = NULL, *model = NULL, *vocab = NULL, *token = NULL;
     tx_tokenizer *wide = NULL;
     assert_ok(tx_folder_create(home));
@@ -160,13 +148,10 @@ static void wide_ids(void **state)
     }
     tx_tokenizer_free(wide);
     free(cache);
-    free(file);
-    free(home);
 }
 
 static void files_refused(void **state)
 {
-    (void)state;
     tx_dataset_options options = plain_options(bytes, 4, NULL), without = plain_options(NULL, 4, NULL);
     refuse("a.txt", "", &options, TX_FORMAT, "empty");
     refuse("a.txt", "\xEF\xBB\xBF", &options, TX_FORMAT, "no tokens");
@@ -186,7 +171,6 @@ static void files_refused(void **state)
 
 static void options_refused(void **state)
 {
-    (void)state;
     const tx_dataset_options good = plain_options(bytes, 4, NULL);
     tx_dataset_options bad[12];
     for (size_t i = 0; i < 12; i++)
@@ -213,7 +197,6 @@ static void options_refused(void **state)
 
 static void ids_outside_the_vocabulary(void **state)
 {
-    (void)state;
     tx_dataset_options options = plain_options(bytes, 4, NULL);
     options.vocab = 'z';
     refuse("a.txt", "abcd\nefgh\n\nxyz\n", &options, TX_INVALID,
@@ -226,7 +209,6 @@ static void ids_outside_the_vocabulary(void **state)
 
 static void json_lines(void **state)
 {
-    (void)state;
     expect_text("a.jsonl", "{\"text\": \"one\\n\"}\n{\"id\": 7, \"text\": \"two\"}\n", "one\ntwo");
     expect_text("a.json", "\xEF\xBB\xBF{\"text\":\"a\\u0000b\"}\r\n\n \t\r\n{\"text\":\"\"}\n{\"text\":\"\\u00e9\"}",
                 "a\0b\xC3\xA9");
@@ -234,7 +216,6 @@ static void json_lines(void **state)
 
 static void json_lines_refused(void **state)
 {
-    (void)state;
     tx_dataset_options options = plain_options(bytes, 2, NULL);
     refuse("a.jsonl", "{\"text\":\"abc\"}\n\n{\"text\":\"abc\"\n", &options, TX_FORMAT,
            ": line 3: not valid JSON: column");
@@ -250,7 +231,6 @@ static void json_lines_refused(void **state)
 
 static void bad_lines_left_out(void **state)
 {
-    (void)state;
     static const char text[] = "{\"text\":\"ab\"}\n{\n{\"text\":\"cd\"}\n7\n{\"text\":\"ef\"}\n";
     reported r = {0};
     tx_dataset_options options = plain_options(bytes, 6, &r);
@@ -288,7 +268,6 @@ static char *make_text(bool json, size_t *size)
 
 static void threads_change_nothing(void **state)
 {
-    (void)state;
     for (int json = 0; json < 2; json++) {
         char digest[TX_DIGEST_TEXT] = "";
         int64_t tokens = 0;
@@ -315,7 +294,6 @@ static void threads_change_nothing(void **state)
 /* The message names the first malformed line of the file, whichever thread met it and however many there are. */
 static void threads_name_the_first_bad_line(void **state)
 {
-    (void)state;
     size_t size;
     char *text = make_text(true, &size);
     int64_t line = 1, first = 0;
@@ -340,7 +318,6 @@ static void threads_name_the_first_bad_line(void **state)
 /* A million ends of lines, and one line of 32 MB: time is linear, or the test is not over today. */
 static void long_and_short_lines(void **state)
 {
-    (void)state;
     static const char *const ends[] = {"\n", "\r", "\r\n"};
     size_t count = 1000000, size = (size_t)32 << 20;
     char *text = malloc(size);

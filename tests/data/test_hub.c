@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Models and datasets by name, in stand-ins for the folders of TX and of Hugging Face's cache. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "models/files/hub.h"
 #include "tests/scratch.h"
@@ -40,7 +34,6 @@ static void set_under(const char *variable, const char *name)
 
 static int begin(void **state)
 {
-    (void)state;
     static const char *const others[] = {"HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "TX_HOME"};
     root = make_scratch();
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
@@ -51,7 +44,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     remove_scratch(root);
     return 0;
 }
@@ -92,7 +84,6 @@ static void refuse_dataset(const char *name, const char *config, tx_status statu
 
 static void model_paths(void **state)
 {
-    (void)state;
     put("own/model/config.json", "{}");
     put("bare/file", "");
     expect_model("./own/model", "./own/model");
@@ -112,7 +103,6 @@ static void model_paths(void **state)
 
 static void model_nowhere(void **state)
 {
-    (void)state;
     refuse_model("gpt2-nowhere", TX_NOT_FOUND,
                  "gpt2-nowhere: no such model here; to fetch it: hf download gpt2-nowhere (");
     refuse_model("some/model", TX_NOT_FOUND, "hf download some/model (");
@@ -122,7 +112,6 @@ static void model_nowhere(void **state)
 
 static void model_at_home(void **state)
 {
-    (void)state;
     put("home/.local/share/tx/models/tiny/config.json", "{}");
     expect_model("tiny", "home/.local/share/tx/models/tiny");
     put("data/tx/models/tiny/config.json", "{}");
@@ -142,7 +131,6 @@ static void model_at_home(void **state)
 
 static void model_in_the_cache(void **state)
 {
-    (void)state;
     const char *hub = "home/.cache/huggingface/hub/";
     char name[200];
 #define PUT(rest, text) (snprintf(name, sizeof name, "%s%s", hub, rest), put(name, text))
@@ -174,7 +162,6 @@ static void model_in_the_cache(void **state)
 
 static void which_cache(void **state)
 {
-    (void)state;
     put("home/.cache/huggingface/hub/models--m/snapshots/a/config.json", "{}");
     put("xdg/huggingface/hub/models--m/snapshots/b/config.json", "{}");
     put("hf/hub/models--m/snapshots/c/config.json", "{}");
@@ -205,7 +192,6 @@ static void which_cache(void **state)
 
 static void datasets(void **state)
 {
-    (void)state;
     put("txhome/datasets/wikitext/wikitext-2-raw-v1/wiki.train.raw", "");
     put("txhome/datasets/plain/train.txt", "");
     put("txhome/datasets/two/train.txt", "");
@@ -231,7 +217,6 @@ static void datasets(void **state)
 /* A parquet-only dataset: the command in the message, run with a stand-in for the library, makes what TX then finds. */
 static void command_that_converts(void **state)
 {
-    (void)state;
     char folder[128], message[1200];
     put("home/.cache/huggingface/hub/datasets--Salesforce--wikitext/snapshots/a/w-2/train-0.parquet", "PAR1");
     put("python/datasets.py", "class S:\n"
@@ -280,7 +265,6 @@ static void expect_split(const char *folder, tx_split split, const char *file)
 
 static void splits(void **state)
 {
-    (void)state;
     char *found = NULL;
     put("s1/wiki.train.raw", "");
     put("s1/wiki.valid.raw", "");

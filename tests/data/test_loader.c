@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Loaders: the same batches by any number of threads and from any step, against rows read one by one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "models/task/loader.h"
 #include "tests/data/texts.h"
@@ -35,14 +29,12 @@ static tx_dataset *make_dataset(int64_t blocks)
 
 static int begin(void **state)
 {
-    (void)state;
     folder = make_scratch();
     return 0;
 }
 
 static int end(void **state)
 {
-    (void)state;
     remove_scratch(folder);
     return 0;
 }
@@ -90,7 +82,6 @@ static void expect_batch(const tx_step_batch *b, int64_t step, int64_t blocks, i
 
 static void any_threads_any_step(void **state)
 {
-    (void)state;
     static const int64_t shapes[][3] = {{13, 2, 2}, {13, 1, 1}, {13, 13, 1}, {13, 20, 3},
                                         {12, 3, 4}, {1, 1, 1},  {7, 3, 100}};
     for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++) {
@@ -115,7 +106,6 @@ static void any_threads_any_step(void **state)
 
 static void last_one_stays(void **state)
 {
-    (void)state;
     tx_dataset *dataset = make_dataset(40);
     const tx_samples samples = tx_causal_lm_samples(dataset);
     for (int32_t workers = 0; workers < 4; workers++) {
@@ -140,7 +130,6 @@ static void last_one_stays(void **state)
  * step has the same rows in every case. */
 static void shares_of_ranks(void **state)
 {
-    (void)state;
     enum { BLOCKS = 29, STEP = 12, STEPS = 9 };
     static const int64_t shares[][4] = {{12}, {6, 6}, {3, 1}, {4, 4, 1}, {3, 3, 3, 3}, {5, 2}};
     tx_dataset *dataset = make_dataset(BLOCKS);
@@ -178,7 +167,6 @@ static void shares_of_ranks(void **state)
 
 static void free_without_use(void **state)
 {
-    (void)state;
     tx_dataset *dataset = make_dataset(13);
     const tx_samples samples = tx_causal_lm_samples(dataset);
     for (int i = 0; i < 50; i++) {
@@ -196,7 +184,6 @@ static void free_without_use(void **state)
 
 static void steps_of_an_epoch(void **state)
 {
-    (void)state;
     assert_int_equal(tx_loader_epoch_steps(13, 4), 4);
     assert_int_equal(tx_loader_epoch_steps(12, 6), 2);
     assert_int_equal(tx_loader_epoch_steps(1, 10000), 1);
@@ -206,7 +193,6 @@ static void steps_of_an_epoch(void **state)
 
 static void options_refused(void **state)
 {
-    (void)state;
     tx_dataset *dataset = make_dataset(13);
     const tx_samples samples = tx_causal_lm_samples(dataset);
     tx_loader *loader = NULL;
@@ -237,7 +223,6 @@ static void options_refused(void **state)
 /* Locked, or told once and gone on with. */
 static void pinned(void **state)
 {
-    (void)state;
     tx_dataset *dataset = make_dataset(13);
     const tx_samples samples = tx_causal_lm_samples(dataset);
     struct rlimit before;
@@ -268,11 +253,10 @@ static void pinned(void **state)
 
 static void order_as_text(void **state)
 {
-    (void)state;
     tx_dataset *dataset = make_dataset(13);
     const tx_samples samples = tx_causal_lm_samples(dataset);
     tx_loader_options options = options_of(2, 3, 0, NULL);
-    char *path = tx_path_join(folder, "order"), *text = NULL;
+    char *path = TX_PATH(folder, "order"), *text = NULL;
     size_t size;
     assert_ok(tx_loader_dump_order(&samples, &options, 500, path));
     assert_ok(tx_file_read(path, INT64_MAX, &text, &size));
@@ -291,7 +275,6 @@ static void order_as_text(void **state)
     free(text);
     assert_refused(tx_loader_dump_order(&samples, &options, 1, "/nonexistent/order"), TX_NOT_FOUND,
                    "/nonexistent/order");
-    free(path);
     tx_dataset_free(dataset);
 }
 

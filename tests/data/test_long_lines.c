@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Lines of files: where they end, that a long text of JSON is read as strictly as a short one, and how much memory long
  * lines take. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
-
-#include "models/text/jsonl.h"
 #include "models/text/lines.h"
 #include "tests/data/texts.h"
 
@@ -32,14 +25,12 @@ static char *folder;
 
 static int begin(void **state)
 {
-    (void)state;
     folder = make_scratch();
     return 0;
 }
 
 static int end(void **state)
 {
-    (void)state;
     remove_scratch(folder);
     return 0;
 }
@@ -65,7 +56,6 @@ static size_t next_line(const char *text, size_t size, size_t *at, bool carriage
 
 static void ends_of_lines(void **state)
 {
-    (void)state;
     enum { SIZE = 1500000 };
     static const char ends[] = {'\n', '\r', '\r', 'a'};
     char *text = malloc(SIZE), *want = malloc(SIZE), *line = NULL;
@@ -145,7 +135,6 @@ static bool expect_same(const char *line, size_t size)
 
 static void as_strict_as_short_ones(void **state)
 {
-    (void)state;
     static const char *const lines[] = {
         "{\"text\": \"plain\"}",
         "{\"text\": \"\"}",
@@ -241,7 +230,6 @@ static void write_line(const char *path, bool json, const char *word, size_t siz
 /* A line of one word, of short words, of escapes: no more than three times its size and a constant. */
 static void memory_of_long_lines(void **state)
 {
-    (void)state;
     enum { SIZE = 100000000, ROOM = 12000000 }; /* so large that the allocator gives each its own pages */
     static const char *const words[] = {"a", "to be, or ", "\\u00e9"}; /* whose lengths divide 60000 */
     if (SANITIZED)
@@ -250,13 +238,12 @@ static void memory_of_long_lines(void **state)
     const int64_t base = memory_of(small);
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         const bool json = i > 0;
-        char *path = tx_path_join(folder, json ? "long.jsonl" : "long.txt");
+        char *path = TX_PATH(folder, json ? "long.jsonl" : "long.txt");
         write_line(path, json, words[i], SIZE);
         const int64_t taken = memory_of(path) - base;
         print_message("%s, %s: %.1f times the line\n", words[i], json ? "JSON" : "text", (double)taken / SIZE);
         assert_true(taken <= 3 * (int64_t)SIZE + ROOM);
         unlink(path);
-        free(path);
     }
     free(small);
 }

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tokenised texts that are kept: found again, damaged, of another text, in a folder that takes none. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "tests/data/texts.h"
 
@@ -16,7 +10,6 @@ static tx_tokenizer *bytes;
 
 static int begin(void **state)
 {
-    (void)state;
     folder = make_scratch();
     cache = tx_path_join(folder, "kept/here");
     return tx_tokenizer_bytes(&bytes);
@@ -24,7 +17,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     remove_scratch(folder);
     free(cache);
     tx_tokenizer_free(bytes);
@@ -79,7 +71,6 @@ static struct timespec changed(const char *path)
 
 static void kept_and_found(void **state)
 {
-    (void)state;
     reported r = {0};
     empty_cache();
     tx_dataset_options options = plain_options(bytes, 3, &r), without = plain_options(bytes, 3, NULL);
@@ -92,20 +83,17 @@ static void kept_and_found(void **state)
     struct timespec after = changed(file);
     assert_string_equal(first, again);
     assert_int_equal(before.tv_nsec, after.tv_nsec);
-    char *path = tx_path_join(folder, "a.txt");
     tx_dataset *dataset = NULL;
-    assert_ok(tx_dataset_open(path, &without, &dataset));
+    assert_ok(tx_dataset_open(TX_PATH(folder, "a.txt"), &without, &dataset));
     assert_string_equal(tx_dataset_digest(dataset), first);
     tx_dataset_free(dataset);
     assert_int_equal(r.count, 0);
-    free(path);
     free(file);
 }
 
 /* That the file of the cache is what is read: its ids changed, and its digest made to fit, give other blocks. */
 static void what_is_kept_is_used(void **state)
 {
-    (void)state;
     empty_cache();
     tx_dataset_options options = plain_options(bytes, 3, NULL);
     char first[TX_DIGEST_TEXT], digest[TX_DIGEST_TEXT];
@@ -127,7 +115,6 @@ static void what_is_kept_is_used(void **state)
 /* One use of the cache serves all parts and cuts. */
 static void parts_of_what_is_kept(void **state)
 {
-    (void)state;
     empty_cache();
     const char *text = "{\"text\":\"abcd\"}\n{\"text\":\"efg\"}\n{\"text\":\"hijkl\"}\n";
     tx_dataset_options options = plain_options(bytes, 2, NULL);
@@ -135,10 +122,9 @@ static void parts_of_what_is_kept(void **state)
     options.from = 34.0;
     options.group = 1;
     for (int kept = 0; kept < 2; kept++) {
-        char *path = tx_path_join(folder, "a.jsonl");
         tx_dataset *dataset = NULL;
         options.cache = kept ? cache : NULL;
-        assert_ok(tx_dataset_open(path, &options, &dataset));
+        assert_ok(tx_dataset_open(TX_PATH(folder, "a.jsonl"), &options, &dataset));
         assert_int_equal(tx_dataset_tokens(dataset), 8);
         assert_int_equal(tx_dataset_blocks(dataset), 3);
         int32_t *tokens = all_tokens(dataset);
@@ -146,14 +132,12 @@ static void parts_of_what_is_kept(void **state)
         assert_memory_equal(tokens, want, sizeof want);
         free(tokens);
         tx_dataset_free(dataset);
-        free(path);
     }
     free(only_file());
 }
 
 static void another_text_or_form(void **state)
 {
-    (void)state;
     empty_cache();
     tx_dataset_options options = plain_options(bytes, 2, NULL);
     const char *text = "{\"text\":\"abcd\"}\n";
@@ -167,7 +151,6 @@ static void another_text_or_form(void **state)
 /* Every byte of the file changed, cut at many lengths, one byte longer: told, made anew, right. */
 static void damaged(void **state)
 {
-    (void)state;
     empty_cache();
     reported r = {0};
     tx_dataset_options options = plain_options(bytes, 3, &r);
@@ -203,7 +186,6 @@ static void damaged(void **state)
 /* While it is in use. */
 static void shortened(void **state)
 {
-    (void)state;
     empty_cache();
     tx_dataset_options options = plain_options(bytes, 3, NULL);
     options.cache = cache;
@@ -229,7 +211,6 @@ static void shortened(void **state)
 
 static void lines_left_out(void **state)
 {
-    (void)state;
     empty_cache();
     reported r = {0};
     tx_dataset_options options = plain_options(bytes, 2, &r);
@@ -239,18 +220,15 @@ static void lines_left_out(void **state)
     open_cached("a.jsonl", text, options);
     assert_int_equal(r.count, 2);
     assert_non_null(strstr(r.last, "2 malformed lines are left out, the first is line 2"));
-    char *path = tx_path_join(folder, "a.jsonl");
     tx_dataset *dataset = NULL;
     options.skip_bad = 1;
     options.cache = cache;
-    assert_refused(tx_dataset_open(path, &options, &dataset), TX_FORMAT,
+    assert_refused(tx_dataset_open(TX_PATH(folder, "a.jsonl"), &options, &dataset), TX_FORMAT,
                    "more than 1 malformed lines, the first: line 2:");
-    free(path);
 }
 
 static void no_folder_to_keep_in(void **state)
 {
-    (void)state;
     empty_cache();
     reported r = {0};
     tx_dataset_options options = plain_options(bytes, 2, &r);

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Files of tokens: llm.c's and nanoGPT's, good and bad. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "models/task/loader.h"
 #include "tests/data/texts.h"
@@ -16,14 +10,12 @@ static char *folder;
 
 static int begin(void **state)
 {
-    (void)state;
     folder = make_scratch();
     return 0;
 }
 
 static int end(void **state)
 {
-    (void)state;
     remove_scratch(folder);
     return 0;
 }
@@ -76,7 +68,6 @@ static void expect_ramp(const void *data, size_t size, const tx_dataset_options 
 
 static void good_files(void **state)
 {
-    (void)state;
     file f;
     tx_dataset_options options = options_of(7, NULL);
     expect_ramp(&f, make_file(&f, 20240520, 1, 300), &options, 300, 0);
@@ -92,7 +83,6 @@ static void good_files(void **state)
 
 static void wide_ids(void **state)
 {
-    (void)state;
     file f;
     size_t size = make_file(&f, 20240801, 7, 4);
     tx_dataset_options options = options_of(2, NULL);
@@ -122,7 +112,6 @@ static void expect_bad(const void *data, size_t size, const char *text)
 
 static void bad_files(void **state)
 {
-    (void)state;
     file f;
     size_t size = make_file(&f, 20240520, 1, 300);
     expect_bad(&f, size - 1, "300 tokens of 2 bytes, the file has 599");
@@ -160,7 +149,6 @@ static void bad_files(void **state)
 /* Every length of a file, and every byte of its header changed: refused, or read as it says. */
 static void cut_and_changed(void **state)
 {
-    (void)state;
     file f;
     tx_dataset_options options = options_of(2, NULL);
     size_t size = make_file(&f, 20240520, 1, 20);
@@ -208,10 +196,9 @@ static void expect_no_row(const tx_dataset *dataset, int64_t block, tx_status st
 /* What becomes of a file while a dataset of it is open. */
 static void shortened_and_changed(void **state)
 {
-    (void)state;
     file f;
     size_t size = make_file(&f, 20240520, 1, 300);
-    char *path = tx_path_join(folder, "a.bin");
+    char *path = TX_PATH(folder, "a.bin");
     tx_dataset_options options = options_of(7, NULL);
     tx_dataset *dataset = NULL;
     assert_ok(open_file(&f, size, &options, &dataset));
@@ -228,12 +215,9 @@ static void shortened_and_changed(void **state)
     expect_no_row(dataset, 1, TX_FORMAT, "token 12 is 50257 now, outside the vocabulary of 50257", "token 12");
     ((uint16_t *)f.wide)[12] = 1;
     free(put(folder, "b", &f, size));
-    char *other = tx_path_join(folder, "b");
-    assert_int_equal(rename(other, path), 0); /* another file of that name */
+    assert_int_equal(rename(TX_PATH(folder, "b"), path), 0); /* another file of that name */
     assert_refused(read_rows(dataset, &order, 1, 1, tokens, labels), TX_FORMAT, "token 12");
     tx_dataset_free(dataset);
-    free(other);
-    free(path);
 }
 
 int main(void)

@@ -21,11 +21,8 @@ static inline void tx_fuzz_dataset(const char *name, tx_dataset_options options)
     options.vocab = FUZZ_VOCAB;
     options.block = FUZZ_BLOCK;
     options.threads = 1;
-    tx_status status = tx_dataset_open(tx_fuzz_path(name), &options, &dataset);
-    if (status) {
-        tx_fuzz_refused(status, name);
+    if (tx_fuzz_refused(tx_dataset_open(tx_fuzz_path(name), &options, &dataset), name))
         return;
-    }
     int64_t blocks = tx_dataset_blocks(dataset);
     FUZZ_CHECK(blocks > 0 && blocks <= tx_dataset_tokens(dataset) / FUZZ_BLOCK);
     FUZZ_CHECK(!options.most_blocks || blocks <= options.most_blocks);

@@ -18,8 +18,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
     } while (0)
 _Noreturn void tx_fuzz_broken(const char *file, int line, const char *promise);
 
-/* What every refusal must be: one of the statuses for bad input, and a message that holds `name`. */
-void tx_fuzz_refused(tx_status status, const char *name);
+/* Whether `status` is a refusal, which must be one of the statuses for bad input, with a message that holds `name`. */
+bool tx_fuzz_refused(tx_status status, const char *name);
 
 /* A folder in memory that belongs to this process and goes when it ends. */
 const char *tx_fuzz_folder(void);

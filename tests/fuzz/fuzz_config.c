@@ -28,11 +28,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char name[TX_ARCH_NAME];
     tx_param_spec spec;
     tx_fuzz_put(NAME, data, size);
-    tx_status status = tx_config_read(tx_fuzz_path(NAME), &config);
-    if (status) {
-        tx_fuzz_refused(status, NAME);
+    if (tx_fuzz_refused(tx_config_read(tx_fuzz_path(NAME), &config), NAME))
         return 0;
-    }
     FUZZ_CHECK(!tx_config_check(config));
     FUZZ_CHECK(tx_arch_param_count(config) > 0);
     int32_t params = tx_arch_params(config);

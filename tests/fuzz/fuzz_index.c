@@ -47,11 +47,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         there = true;
     }
     tx_fuzz_put(NAME, data, size);
-    tx_status status = tx_weights_open(tx_fuzz_folder(), &weights);
-    if (status) {
-        tx_fuzz_refused(status, tx_fuzz_folder());
+    if (tx_fuzz_refused(tx_weights_open(tx_fuzz_folder(), &weights), tx_fuzz_folder()))
         return 0;
-    }
     FUZZ_CHECK(tx_weights_count(weights) <= 3);
     check_names(data, size);
     for (int32_t i = 0; i < tx_weights_count(weights); i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Fuzz target: a .jsonl file of texts, read whole, with bad lines left out, or in part: which of them the size tells.
  */
-#include "models/text/jsonl.h"
+#include "models/text/lines.h"
 #include "tests/fuzz/dataset.h"
 
 #include <string.h>

@@ -15,11 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         there = true;
     }
     tx_fuzz_put(TX_CHECKPOINT_MANIFEST, data, size);
-    tx_status status = tx_checkpoint_verify(tx_fuzz_folder(), NULL);
-    if (status) {
-        tx_fuzz_refused(status, tx_fuzz_folder());
+    if (tx_fuzz_refused(tx_checkpoint_verify(tx_fuzz_folder(), NULL), tx_fuzz_folder()))
         return 0;
-    }
     FUZZ_CHECK(!tx_json_parse((const char *)data, size, "manifest", &manifest));
     FUZZ_CHECK(!tx_json_get(manifest, "files", TX_JSON_OBJECT, &files));
     FUZZ_CHECK(tx_json_size(files) == 2 && tx_json_has(files, "a") && tx_json_has(files, "b"));

@@ -42,11 +42,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     tx_st_file *file;
     tx_fuzz_put(NAME, data, size);
-    tx_status status = tx_st_open(tx_fuzz_path(NAME), &file);
-    if (status) {
-        tx_fuzz_refused(status, NAME);
+    if (tx_fuzz_refused(tx_st_open(tx_fuzz_path(NAME), &file), NAME))
         return 0;
-    }
     int64_t total = 0;
     for (int32_t i = 0; i < tx_st_count(file); i++)
         total += check_tensor(file, i);

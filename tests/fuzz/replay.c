@@ -3,6 +3,7 @@
  *
  *     replay_NAME FOLDER */
 #include "api/base/file.h"
+#include "models/files/folder.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <dirent.h>
@@ -85,11 +86,10 @@ int main(int argc, char **argv)
     for (struct dirent *e = readdir(list); e; e = readdir(list)) {
         if (e->d_name[0] == '.')
             continue;
-        char *path = tx_path_join(argv[1], e->d_name);
+        char *path = TX_PATH(argv[1], e->d_name);
         FUZZ_CHECK(path);
         failures += replay(path);
         files++;
-        free(path);
     }
     closedir(list);
     printf("%d inputs\n", files);

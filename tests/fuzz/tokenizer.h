@@ -62,11 +62,8 @@ static inline void tx_fuzz_round_trip(const tx_tokenizer *tokenizer)
 static inline void tx_fuzz_tokenizer(const char *path, const char *name)
 {
     tx_tokenizer *tokenizer;
-    tx_status status = tx_tokenizer_open(path, &tokenizer);
-    if (status) {
-        tx_fuzz_refused(status, name);
+    if (tx_fuzz_refused(tx_tokenizer_open(path, &tokenizer), name))
         return;
-    }
     FUZZ_CHECK(!tokenizer->bytes || tx_tokenizer_size(tokenizer) >= 256);
     FUZZ_CHECK(tx_tokenizer_end(tokenizer) < tx_tokenizer_size(tokenizer));
     tx_fuzz_round_trip(tokenizer);

@@ -5,19 +5,9 @@
  *     test_generate DEVICE */
 #include "models/arch/gpt2.h"
 #include "models/generate/generate.h"
-#include "models/generate/perplexity.h"
+#include "tests/scratch.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "tests/scratch.h"
 
 enum { ROWS = 5, POSITIONS = 90, LONGEST = 75, VOCAB = 131, STEPS = 15 };
 

@@ -4,22 +4,13 @@
  *
  *     test_lm DEVICE */
 #include "models/arch/gpt2.h"
-#include "models/generate/generation.h"
+#include "models/generate/generate.h"
 #include "models/tx_generate.h"
 #include "models/tx_text.h"
+#include "tests/scratch.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-
-#include <cmocka.h>
-
-#include "tests/scratch.h"
 
 enum { POSITIONS = 60, NEW = 9 };
 
@@ -28,7 +19,7 @@ static const char *device = "cpu";
 /* Weights and configuration; a tokenizer is in "text" alone. */
 static int set_up(void **state)
 {
-    char *folder = make_scratch(), *text = tx_path_join(folder, "text"), *ids = tx_path_join(folder, "ids");
+    char *folder = make_scratch(), *text = TX_PATH(folder, "text"), *ids = TX_PATH(folder, "ids");
     const tx_engine_options options = {.size = sizeof options};
     tx_config *config;
     tx_engine *engine;
@@ -55,19 +46,16 @@ static int set_up(void **state)
     tx_model_free(model);
     tx_engine_free(engine);
     tx_config_free(config);
-    free(text);
-    free(ids);
     *state = folder;
     return 0;
 }
 
 static tx_lm *open_lm(void **state, const char *name, int64_t batch_size)
 {
-    char *folder = tx_path_join(*state, name);
-    const tx_lm_options options = {.size = sizeof options, .model = folder, .device = device, .batch_size = batch_size};
+    const tx_lm_options options = {
+        .size = sizeof options, .model = TX_PATH(*state, name), .device = device, .batch_size = batch_size};
     tx_lm *lm = NULL;
     assert_ok(tx_lm_open(&options, &lm));
-    free(folder);
     return lm;
 }
 

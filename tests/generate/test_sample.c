@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Choosing tokens: against the definitions of transformers' processors and warpers, written out plainly. */
 #include "models/generate/sample.h"
+#include "tests/scratch.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { VOCAB = 60, DRAWS = 20000 };
 static float logits[VOCAB];
@@ -19,7 +12,6 @@ static const tx_history history = {before, 6, 2, 11};
 
 static int set_up(void **state)
 {
-    (void)state;
     uint64_t x = 5;
     for (int i = 0; i < VOCAB; i++) {
         x = x * 6364136223846793005u + 1442695040888963407u;
@@ -123,7 +115,6 @@ static tx_generation plain(uint64_t seed)
 
 static void draws_follow_the_definitions(void **state)
 {
-    (void)state;
     tx_generation g = plain(1);
     check(g);
     g.temperature = 0.5;
@@ -156,7 +147,6 @@ static void draws_follow_the_definitions(void **state)
 
 static void equal_ones_at_the_limit_of_top_k_stay(void **state)
 {
-    (void)state;
     tx_generation g = plain(4);
     bool seen[VOCAB] = {false};
     g.do_sample = true;
@@ -172,7 +162,6 @@ static void equal_ones_at_the_limit_of_top_k_stay(void **state)
 
 static void greedy(void **state)
 {
-    (void)state;
     tx_generation g = plain(1);
     for (int round = 0; round < 2; round++) {
         g.repetition_penalty = round ? 3.0 : 1.0;
@@ -191,7 +180,6 @@ static void greedy(void **state)
 
 static void draws_depend_on_seed_and_text_alone(void **state)
 {
-    (void)state;
     tx_generation a = plain(7), b = plain(8);
     int same = 0, neighbours = 0;
     a.do_sample = b.do_sample = true;
@@ -206,7 +194,6 @@ static void draws_depend_on_seed_and_text_alone(void **state)
 
 static void damaged_logits_are_refused(void **state)
 {
-    (void)state;
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     for (int i = 0; i < 3; i++)
         for (int at = 0; at < VOCAB; at += VOCAB - 1) {

@@ -1,17 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Whole characters of texts in the making, stop strings, and generation_config.json. */
-#include "models/generate/generation.h"
+#include "models/generate/generate.h"
 #include "models/generate/stream.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "tests/scratch.h"
 
 /* ---- Whole characters ---------------------------------------------------------------------------- */
@@ -46,7 +36,6 @@ static void check_parts(const char *bytes, const char *want)
 
 static void characters_come_whole(void **state)
 {
-    (void)state;
     check_parts("ab", "a|b|");
     check_parts("\xC3\xA9!", "\xC3\xA9|!|");
     check_parts("\xE2\x82\xAC", "\xE2\x82\xAC|");
@@ -65,7 +54,6 @@ static void characters_come_whole(void **state)
 
 static void nothing_waits_that_is_whole(void **state)
 {
-    (void)state;
     parts p = {{0}, 0};
     tx_stream stream = {{0}, 0};
     tx_stream_add(&stream, "\xE2\x82", 2, take, &p);
@@ -89,7 +77,6 @@ static bool stops(const tx_stop *stop, const char *text)
 
 static void stop_strings(void **state)
 {
-    (void)state;
     static const char *const words[] = {"end.", "aab", "\xC3\xA9"};
     tx_tokenizer *tokenizer;
     assert_ok(tx_tokenizer_bytes(&tokenizer));
@@ -120,19 +107,15 @@ static void warn(void *context, const char *message)
 
 static tx_status read_config(const char *folder, const char *json, tx_generation *g, char warning[256])
 {
-    char *path = tx_path_join(folder, "generation_config.json");
-    assert_non_null(path);
-    assert_ok(tx_file_write(path, json, strlen(json)));
+    assert_ok(tx_file_write(TX_PATH(folder, "generation_config.json"), json, strlen(json)));
     *g = tx_generation_defaults(50256);
     *warning = '\0';
     tx_status status = tx_generation_read(folder, g, &(tx_reporter){.warn = warn, .context = warning});
-    free(path);
     return status;
 }
 
 static void configuration_of_a_folder(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), warning[256];
     tx_generation g = tx_generation_defaults(7);
     assert_ok(tx_generation_read(folder, &g, NULL)); /* none: nothing changes */

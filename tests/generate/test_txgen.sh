@@ -31,10 +31,7 @@ keep()
 need_device
 
 # A model that has seen a little text: what it says matters less than that it says the same.
-cat > "$work/config.json" << 'END'
-{"model_type": "gpt2", "vocab_size": 257, "n_positions": 80, "n_embd": 24, "n_layer": 2, "n_head": 2,
- "bos_token_id": 256, "eos_token_id": 256, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0}
-END
+write_small_config 2 24 80 0
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
     echo "line $i: the cat sat on the mat, and caf$(printf '\303\251') was shut"
 done > "$work/text"

@@ -18,6 +18,12 @@
 /* What the other ranks are made to be. */
 typedef enum other { UNHEARD, SILENT, BUSY, WAITING } other;
 
+/* What the watch did. */
+typedef struct record {
+    char line[1200];
+    atomic_int lines, ends, status;
+} record;
+
 typedef struct fake {
     tx_comm base;
     tx_comm_rank ranks[4];
@@ -30,6 +36,7 @@ typedef struct fake {
     char doing[96];
     atomic_bool closed; /* the communicator is not to be touched */
     atomic_int touched;
+    record did; /* the watch */
 } fake;
 
 static inline void tell(tx_comm *comm, int64_t step, const char *doing)
@@ -83,12 +90,6 @@ static inline void await(fake *f, int32_t rank, int32_t bucket, other what)
     f->others[rank] = what;
 }
 
-/* What the watch did. */
-typedef struct record {
-    char line[1200];
-    atomic_int lines, ends, status;
-} record;
-
 static inline void on_tell(void *context, const char *line)
 {
     record *r = context;
@@ -104,7 +105,7 @@ static inline void on_end(void *context, int status)
 }
 
 /* In the middle of training, where `timeout` holds from the first step on. */
-static inline tx_watch *begin(fake *f, record *r, double timeout)
+static inline tx_watch *begin(fake *f, double timeout)
 {
     tx_watch *watch = NULL;
     const tx_watch_options options = {.size = sizeof options,
@@ -113,7 +114,7 @@ static inline tx_watch *begin(fake *f, record *r, double timeout)
                                       .timeout = timeout,
                                       .tell = on_tell,
                                       .end = on_end,
-                                      .context = r};
+                                      .context = &f->did};
     assert_int_equal(tx_watch_start(&options, &watch), TX_OK);
     assert_int_equal(tx_watch_join(watch, &f->base), TX_OK);
     tx_watch_begin(watch, TX_WATCH_TRAINING);
@@ -127,9 +128,9 @@ static inline void rest(double seconds)
     nanosleep(&time, NULL);
 }
 
-static inline void await_end(record *r)
+static inline void await_end(const fake *f)
 {
-    while (r->ends == 0)
+    while (f->did.ends == 0)
         rest(0.005);
 }
 

@@ -8,8 +8,10 @@
  * KIND is exit0, exit1, kill, hang, refuse, failed, finalize, or unborn: dead before MPI starts, whichever rank comes
  * first. STEP 0 is before the first one, with the log open. A fault happens once in a folder, or --always: then only
  * when the launcher has heard of the step before, so that all such failures look alike. */
+#include "api/base/check.h"
 #include "api/base/file.h"
 #include "comm/watch.h"
+#include "tools/cli/options.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -23,11 +25,12 @@
 #define HEARTBEATS 2 /* seconds in which the watch sends several */
 
 typedef struct settings {
-    const char *folder, *fault, *checkpoint;
+    const char *folder, *faults, *checkpoint; /* checkpoint NULL: it begins anew; "": from the newest */
+    char fault[16];
     int64_t steps, step_ms, save_steps, fault_step;
     int32_t fault_rank;
     double timeout;
-    bool resume, always, overwrite;
+    bool always, overwrite;
 } settings;
 
 static volatile sig_atomic_t caught;
@@ -37,53 +40,31 @@ static void on_signal(int number)
     caught = number;
 }
 
-/* The value of --NAME VALUE or --NAME=VALUE at argv[*i]. */
-static const char *value_of(char **argv, int *i, const char *name)
-{
-    size_t length = strlen(name);
-    if (strncmp(argv[*i], name, length) != 0)
-        return NULL;
-    if (argv[*i][length] == '=')
-        return argv[*i] + length + 1;
-    return argv[*i][length] == 0 && argv[*i + 1] ? argv[++*i] : NULL;
-}
+#define AT(field) offsetof(settings, field)
+static const tx_option options[] = {
+    {TX_OPTION_TEXT, "output_dir", AT(folder), .choices = "DIR", .help = ""},
+    {TX_OPTION_OPTIONAL, "resume_from_checkpoint", AT(checkpoint), .choices = "DIR", .help = "else the newest"},
+    {TX_OPTION_FLAG, "overwrite_output_dir", AT(overwrite), .help = ""},
+    {TX_OPTION_INTEGER, "steps", AT(steps), 0, 1e9, "N", ""},
+    {TX_OPTION_INTEGER, "step_ms", AT(step_ms), 0, 1e9, "N", ""},
+    {TX_OPTION_INTEGER, "save_steps", AT(save_steps), 1, 1e9, "N", ""},
+    {TX_OPTION_REAL, "timeout", AT(timeout), 0, 1e9, "S", "of the watch"},
+    {TX_OPTION_TEXT, "fault", AT(faults), .choices = "KIND:RANK:STEP", .help = ""},
+    {TX_OPTION_FLAG, "always", AT(always), .help = ""},
+};
 
-static bool parse(int argc, char **argv, settings *set)
+static const tx_cli program = {
+    .name = "rank", .usage = "rank [options]", .options = options, .count = sizeof options / sizeof options[0]};
+
+/* The status to end with, or TX_GO_ON. */
+static int parse(int argc, char **argv, settings *set)
 {
-    *set = (settings){.steps = 20, .step_ms = 20, .save_steps = 5, .fault = "", .timeout = 600.0};
-    for (int i = 1; i < argc; i++) {
-        const char *value;
-        if (strcmp(argv[i], "--resume_from_checkpoint") == 0) {
-            set->resume = true;
-            set->checkpoint = NULL;
-        } else if ((value = value_of(argv, &i, "--resume_from_checkpoint"))) {
-            set->resume = true;
-            set->checkpoint = value;
-        } else if (strcmp(argv[i], "--overwrite_output_dir") == 0 ||
-                   strcmp(argv[i], "--overwrite_output_dir=false") == 0)
-            set->overwrite = !strchr(argv[i], '=');
-        else if (strcmp(argv[i], "--always") == 0)
-            set->always = true;
-        else if ((value = value_of(argv, &i, "--output_dir")))
-            set->folder = value;
-        else if ((value = value_of(argv, &i, "--steps")))
-            set->steps = strtoll(value, NULL, 10);
-        else if ((value = value_of(argv, &i, "--step_ms")))
-            set->step_ms = strtoll(value, NULL, 10);
-        else if ((value = value_of(argv, &i, "--save_steps")))
-            set->save_steps = strtoll(value, NULL, 10);
-        else if ((value = value_of(argv, &i, "--timeout")))
-            set->timeout = strtod(value, NULL);
-        else if ((value = value_of(argv, &i, "--fault"))) {
-            char *colon = strchr(value, ':');
-            set->fault = value;
-            if (!colon || sscanf(colon, ":%" SCNd32 ":%" SCNd64, &set->fault_rank, &set->fault_step) != 2)
-                return false;
-            *colon = 0;
-        } else
-            return false;
-    }
-    return !(set->resume && set->overwrite);
+    *set = (settings){.steps = 20, .step_ms = 20, .save_steps = 5, .timeout = 600.0};
+    int result = tx_options_parse(&program, argc, argv, set);
+    if (result == TX_GO_ON && set->faults &&
+        sscanf(set->faults, "%15[^:]:%" SCNd32 ":%" SCNd64, set->fault, &set->fault_rank, &set->fault_step) != 3)
+        return TX_EXIT_USAGE;
+    return result == TX_GO_ON && set->checkpoint && set->overwrite ? TX_EXIT_USAGE : result;
 }
 
 /* ---- Checkpoints ------------------------------------------------------------------------------------------ */
@@ -94,21 +75,19 @@ static tx_status save(const settings *set, tx_watch *watch, int64_t step, float 
     snprintf(folder, sizeof folder, "%.500s/checkpoint-%" PRId64, set->folder, step);
     snprintf(file, sizeof file, "%s/manifest.json", folder);
     int length = snprintf(text, sizeof text, "%" PRId64 " %a\n", step, (double)value);
-    tx_status status = tx_folder_create(folder);
-    if (!status)
-        status = tx_file_write(file, text, (size_t)length);
-    if (!status)
-        tx_watch_saved(watch, folder);
-    return status;
+    TX_CHECK(tx_folder_create(folder));
+    TX_CHECK(tx_file_write(file, text, (size_t)length));
+    tx_watch_saved(watch, folder);
+    return TX_OK;
 }
 
 static tx_status load(const settings *set, int64_t *step, float *value)
 {
-    for (int64_t at = set->checkpoint ? 1 : set->steps; at > 0; at--) {
+    for (int64_t at = *set->checkpoint ? 1 : set->steps; at > 0; at--) {
         char file[700], *text;
         double read;
         size_t size;
-        if (set->checkpoint)
+        if (*set->checkpoint)
             snprintf(file, sizeof file, "%.600s/manifest.json", set->checkpoint);
         else
             snprintf(file, sizeof file, "%.500s/checkpoint-%" PRId64 "/manifest.json", set->folder, at);
@@ -151,8 +130,7 @@ static void do_fault(const char *fault)
 
 static tx_status train(const settings *set, tx_comm *comm, tx_watch *watch, int64_t *step, float *value, bool *stopped)
 {
-    tx_status status = TX_OK;
-    while (*step < set->steps && !status && !*stopped) {
+    while (*step < set->steps && !*stopped) {
         struct timespec time = {.tv_sec = set->step_ms / 1000, .tv_nsec = set->step_ms % 1000 * 1000000};
         nanosleep(&time, NULL);
         const char *fault = fault_now(set, comm->rank, *step + 1);
@@ -162,22 +140,19 @@ static tx_status train(const settings *set, tx_comm *comm, tx_watch *watch, int6
         if (strcmp(fault, "failed") == 0)
             return tx_fail(TX_DEVICE, "the device is lost");
         float sums[2] = {(*value + (float)comm->rank) / (float)comm->size, caught ? 1.0f : 0.0f};
-        status = tx_comm_collect(comm, TX_ALL_REDUCE, sums, 2, TX_F32, 0);
+        TX_CHECK(tx_comm_collect(comm, TX_ALL_REDUCE, sums, 2, TX_F32, 0));
         *value = sums[0] * 0.75f + 1.0f;
         *stopped = sums[1] > 0.0f;
-        ++*step;
-        if (!status)
-            tx_watch_step(watch, *step);
-        if (!status && set->folder && (*stopped || *step % set->save_steps == 0)) {
+        tx_watch_step(watch, ++*step);
+        if (set->folder && (*stopped || *step % set->save_steps == 0)) {
             tx_watch_begin(watch, TX_WATCH_WRITING);
             if (comm->rank == 0)
-                status = save(set, watch, *step, *value);
-            if (!status)
-                status = tx_comm_collect(comm, TX_BARRIER, NULL, 0, TX_F32, 0);
+                TX_CHECK(save(set, watch, *step, *value));
+            TX_CHECK(tx_comm_collect(comm, TX_BARRIER, NULL, 0, TX_F32, 0));
             tx_watch_begin(watch, TX_WATCH_TRAINING);
         }
     }
-    return status;
+    return TX_OK;
 }
 
 /* Rank 0's log, which is of one run only. */
@@ -185,7 +160,7 @@ static tx_status open_log(const settings *set)
 {
     char file[700];
     snprintf(file, sizeof file, "%.500s/log.jsonl", set->folder);
-    if (tx_file_exists(file) && !set->resume && !set->overwrite)
+    if (tx_file_exists(file) && !set->checkpoint && !set->overwrite)
         return tx_fail(TX_INVALID, "%s: is not empty", set->folder);
     return tx_file_write(file, "", 0);
 }
@@ -194,21 +169,20 @@ static tx_status open_log(const settings *set)
 static tx_status begin(const settings *set, const tx_comm *comm, int64_t *step, float *value)
 {
     char text[32], file[700];
-    tx_status status = set->folder ? tx_folder_create(set->folder) : TX_OK;
-    if (!status && set->folder) {
+    if (set->folder) {
         snprintf(file, sizeof file, "%.500s/pid-%" PRId32, set->folder, comm->rank);
         int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
-        status = tx_file_write(file, text, (size_t)length);
+        TX_CHECK(tx_folder_create(set->folder));
+        TX_CHECK(tx_file_write(file, text, (size_t)length));
     }
-    if (!status && strcmp(set->fault, "refuse") == 0)
-        status = tx_fail(TX_INVALID, "config.json differs from rank 0's");
-    if (!status && set->resume)
-        status = load(set, step, value);
-    if (!status && set->folder && comm->rank == 0)
-        status = open_log(set);
-    if (!status)
-        do_fault(fault_now(set, comm->rank, 0));
-    return status;
+    if (strcmp(set->fault, "refuse") == 0)
+        return tx_fail(TX_INVALID, "config.json differs from rank 0's");
+    if (set->checkpoint)
+        TX_CHECK(load(set, step, value));
+    if (set->folder && comm->rank == 0)
+        TX_CHECK(open_log(set));
+    do_fault(fault_now(set, comm->rank, 0));
+    return TX_OK;
 }
 
 static int run(const settings *set, tx_comm *comm, tx_watch *watch)
@@ -217,7 +191,7 @@ static int run(const settings *set, tx_comm *comm, tx_watch *watch)
     float value = 0.0f;
     bool stopped = false;
     tx_status status = begin(set, comm, &step, &value);
-    if (!status && comm->rank == 0 && set->resume)
+    if (!status && comm->rank == 0 && set->checkpoint)
         printf("resumed after step %" PRId64 " with %" PRId32 " ranks\n", step, comm->size);
     fflush(stdout);
     tx_watch_begin(watch, TX_WATCH_TRAINING);
@@ -243,8 +217,9 @@ static int run(const settings *set, tx_comm *comm, tx_watch *watch)
 int main(int argc, char **argv)
 {
     settings set;
-    if (!parse(argc, argv, &set))
-        return 2;
+    const int parsed = parse(argc, argv, &set);
+    if (parsed != TX_GO_ON)
+        return parsed;
     struct sigaction action = {.sa_handler = on_signal};
     sigemptyset(&action.sa_mask);
     sigaction(SIGTERM, &action, NULL);
@@ -253,11 +228,11 @@ int main(int argc, char **argv)
         do_fault(fault_now(&set, set.fault_rank, set.fault_step));
     tx_comm *comm = NULL;
     tx_watch *watch = NULL;
-    const tx_watch_options options = {.size = sizeof options,
+    const tx_watch_options watched = {.size = sizeof watched,
                                       .program = "rank",
                                       .advice = "start again with --resume_from_checkpoint",
                                       .timeout = set.timeout};
-    if (tx_watch_start(&options, &watch) || tx_comm_default()->open(&argc, &argv, &comm) ||
+    if (tx_watch_start(&watched, &watch) || tx_comm_default()->open(&argc, &argv, &comm) ||
         tx_watch_join(watch, comm)) {
         fprintf(stderr, "rank: %s\n", tx_error());
         return 1;

@@ -187,45 +187,57 @@ static void three_times_the_same(void **state)
 static void it_is_said_in_one_line(void **state)
 {
     (void)state;
-    char line[800];
-    tx_launch_outcome o = death;
-    tx_launch_describe(&o, "mpiexec", line, sizeof line);
-    assert_string_equal(line, "rank 1 on node (pid 77) died; its last known step is 41 (mpiexec: status 9)");
-    o.status = 137;
-    o.who.step = -1;
-    tx_launch_describe(&o, "mpiexec", line, sizeof line);
-    assert_string_equal(line, "rank 1 on node (pid 77) died; it made no step (mpiexec: status 137, signal 9)");
-    o = death;
-    o.exited = false;
-    o.sign = (tx_launch_sign){.kind = TX_LAUNCH_LATE, .rank = 1, .teller = -1, .seconds = 30.4};
-    o.who.awaited = true;
-    o.who.bucket = 3;
-    tx_launch_describe(&o, "mpiexec", line, sizeof line);
-    assert_string_equal(line,
-                        "rank 1 on node (pid 77) gave no sign of life for 30 s; its last known step is 41, it did "
-                        "not reach bucket 3");
-    o.sign = (tx_launch_sign){.kind = TX_LAUNCH_LOST, .rank = 1, .teller = 0};
-    tx_launch_describe(&o, "mpiexec", line, sizeof line);
-    assert_string_equal(line, "rank 1 on node (pid 77) does not answer; its last known step is 41, it did not reach "
-                              "bucket 3 (told by rank 0)");
-    o.sign.teller = 1;
-    o.who.awaited = false;
-    tx_launch_describe(&o, "mpiexec", line, sizeof line);
-    assert_string_equal(line, "rank 1 on node (pid 77) does not get on; its last known step is 41");
-    o.sign = (tx_launch_sign){.kind = TX_LAUNCH_ABSENT, .rank = 1, .teller = -1, .seconds = 120};
-    o.who = (tx_launch_rank){.host = "far", .step = -1};
-    tx_launch_describe(&o, "mpiexec", line, sizeof line);
-    assert_string_equal(line, "rank 1 on far did not report within 120 s");
-    memset(o.sign.text, 'x', sizeof o.sign.text - 1);
-    o.sign.kind = TX_LAUNCH_FAILED;
-    char small[40];
-    tx_launch_describe(&o, "mpiexec", small, sizeof small);
-    assert_int_equal(strlen(small), sizeof small - 1);
-    o.sign = (tx_launch_sign){.kind = TX_LAUNCH_ENDED, .rank = -1};
-    o.exited = true;
-    o.status = 255;
-    tx_launch_describe(&o, "mpiexec", line, sizeof line);
-    assert_string_equal(line, "no rank said that the run is complete (mpiexec: status 255)");
+    const tx_launch_rank here = death.who;
+    tx_launch_rank mute = here, awaited = here;
+    mute.step = -1;
+    awaited.awaited = true;
+    awaited.bucket = 3;
+    const struct {
+        tx_launch_sign sign;
+        tx_launch_rank who;
+        int32_t status; /* -1: it did not exit */
+        const char *line;
+    } cases[] = {
+        {death.sign, here, 9, "rank 1 on node (pid 77) died; its last known step is 41 (mpiexec: status 9)"},
+        {death.sign, mute, 137, "rank 1 on node (pid 77) died; it made no step (mpiexec: status 137, signal 9)"},
+        {{.kind = TX_LAUNCH_LATE, .rank = 1, .teller = -1, .seconds = 30.4},
+         awaited,
+         -1,
+         "rank 1 on node (pid 77) gave no sign of life for 30 s; its last known step is 41, it did not reach bucket 3"},
+        {{.kind = TX_LAUNCH_LOST, .rank = 1, .teller = 0},
+         awaited,
+         -1,
+         "rank 1 on node (pid 77) does not answer; its last known step is 41, it did not reach bucket 3 (told by rank "
+         "0)"},
+        {{.kind = TX_LAUNCH_LOST, .rank = 1, .teller = 1},
+         here,
+         -1,
+         "rank 1 on node (pid 77) does not get on; its last known step is 41"},
+        {{.kind = TX_LAUNCH_ABSENT, .rank = 1, .teller = -1, .seconds = 120},
+         {.host = "far", .step = -1},
+         -1,
+         "rank 1 on far did not report within 120 s"},
+        {{.kind = TX_LAUNCH_FAILED, .rank = 1, .teller = -1, .status = 1, .text = "no disk"},
+         here,
+         1,
+         "rank 1 on node (pid 77) failed with status 1; its last known step is 41: no disk (mpiexec: status 1)"},
+        {{.kind = TX_LAUNCH_ENDED, .rank = -1},
+         mute,
+         255,
+         "no rank said that the run is complete (mpiexec: status 255)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char line[800], small[40];
+        tx_launch_outcome o = death;
+        o.sign = cases[i].sign;
+        o.who = cases[i].who;
+        o.exited = cases[i].status >= 0;
+        o.status = cases[i].status;
+        tx_launch_describe(&o, "mpiexec", line, sizeof line);
+        assert_string_equal(line, cases[i].line);
+        tx_launch_describe(&o, "mpiexec", small, sizeof small);
+        assert_int_equal(strlen(small), sizeof small - 1);
+    }
 }
 
 int main(void)

@@ -59,6 +59,14 @@ static void say_hello(setting *s, int link, int rank)
     say(link, line);
 }
 
+/* Joins as that rank. */
+static int join_as(setting *s, int rank)
+{
+    int link = join(s);
+    say_hello(s, link, rank);
+    return link;
+}
+
 /* Lets the server work until it has nothing more to do. */
 static void settle(setting *s)
 {
@@ -66,13 +74,18 @@ static void settle(setting *s)
         tx_launch_server_wait(s->server, &s->job, 0.005, &s->open);
 }
 
+static void expect_dropped(setting *s, int link)
+{
+    settle(s);
+    assert_true(tx_beat_gone(link));
+    close(link);
+}
+
 static void ranks_join_and_tell(void **state)
 {
     (void)state;
     setting s = begin(2);
-    int link[2] = {join(&s), join(&s)};
-    say_hello(&s, link[1], 1);
-    say_hello(&s, link[0], 0);
+    int link[2] = {join_as(&s, 0), join_as(&s, 1)};
     say(link[0], "step 1\nstep 2\nst");
     settle(&s);
     assert_int_equal(s.job.open, 2);
@@ -100,21 +113,13 @@ static void strangers_are_dropped(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         int link = join(&s);
         say(link, bad[i]);
-        settle(&s);
-        assert_true(tx_beat_gone(link));
-        close(link);
+        expect_dropped(&s, link);
     }
-    int link = join(&s); /* a rank that there is not */
-    say_hello(&s, link, 2);
-    settle(&s);
-    assert_true(tx_beat_gone(link));
-    close(link);
-    link = join(&s); /* a line without an end */
+    expect_dropped(&s, join_as(&s, 2)); /* a rank that there is not */
+    int link = join(&s);                /* a line without an end */
     memset(line, 'a', sizeof line);
     assert_true(send(link, line, sizeof line, MSG_NOSIGNAL) > 0);
-    settle(&s);
-    assert_true(tx_beat_gone(link));
-    close(link);
+    expect_dropped(&s, link);
     assert_false(s.job.reported);
     end(&s);
 }
@@ -123,9 +128,8 @@ static void bad_lines_of_a_rank_are_left_out(void **state)
 {
     (void)state;
     setting s = begin(1);
-    int link = join(&s), second = join(&s);
+    int link = join_as(&s, 0), second = join(&s);
     char line[5000];
-    say_hello(&s, link, 0);
     settle(&s);
     say_hello(&s, second, 0); /* there is one already */
     say_hello(&s, link, 0);
@@ -155,8 +159,7 @@ static void a_crowd(void **state)
     for (int i = 0; i < 100; i++)
         close(crowd[i]);
     settle(&s);
-    int link = join(&s);
-    say_hello(&s, link, 0);
+    int link = join_as(&s, 0);
     settle(&s);
     assert_int_equal(s.job.open, 1);
     close(link);
@@ -170,10 +173,8 @@ static void closes_are_in_order(void **state)
     for (int first = 0; first < 8; first++) {
         setting s = begin(8);
         int link[8];
-        for (int r = 0; r < 8; r++) {
-            link[r] = join(&s);
-            say_hello(&s, link[r], r);
-        }
+        for (int r = 0; r < 8; r++)
+            link[r] = join_as(&s, r);
         settle(&s);
         assert_int_equal(s.job.open, 8);
         for (int r = 0; r < 8; r++)
@@ -198,8 +199,7 @@ static void attempts_do_not_mix(void **state)
     setting s = begin(1);
     char old[sizeof s.place];
     snprintf(old, sizeof old, "%s", s.place);
-    int link = join(&s), late = -1;
-    say_hello(&s, link, 0);
+    int link = join_as(&s, 0), late = -1;
     settle(&s);
     assert_int_equal(tx_launch_server_begin(s.server, 1, s.place), TX_OK);
     assert_string_not_equal(old, s.place);
@@ -209,11 +209,9 @@ static void attempts_do_not_mix(void **state)
     assert_true(tx_beat_gone(link));
     assert_int_equal(tx_beat_connect(old, 5.0, &late, s.token), TX_OK);
     say_hello(&s, late, 0);
-    settle(&s);
-    assert_true(tx_beat_gone(late));
+    expect_dropped(&s, late);
     assert_false(s.job.reported);
     close(link);
-    close(late);
     end(&s);
 }
 

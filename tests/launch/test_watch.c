@@ -13,35 +13,33 @@ static void the_one_that_waits_names_the_other(void **state)
 {
     (void)state;
     fake f;
-    record r = {.lines = 0};
     make(&f, 0, 2);
     await(&f, 1, 3, UNHEARD);
-    tx_watch *watch = begin(&f, &r, 0.1);
+    tx_watch *watch = begin(&f, 0.1);
     tx_watch_step(watch, 42);
-    await_end(&r);
+    await_end(&f);
     tx_watch_stop(watch);
     assert_int_equal(f.told, 42);
     assert_string_equal(f.doing, "training");
-    assert_int_equal(r.status, TX_WATCH_STATUS);
-    assert_int_equal(r.lines, 2); /* the first is that rank 1 is not heard */
-    assert_non_null(strstr(r.line,
+    assert_int_equal(f.did.status, TX_WATCH_STATUS);
+    assert_int_equal(f.did.lines, 2); /* the first is that rank 1 is not heard */
+    assert_non_null(strstr(f.did.line,
                            "train: rank 1 on one does not answer: no step of it is known, it did not reach bucket "
                            "3 for 0."));
-    assert_non_null(strstr(r.line, " s; the run ends; start again"));
-    assert_null(strchr(r.line, '\n'));
+    assert_non_null(strstr(f.did.line, " s; the run ends; start again"));
+    assert_null(strchr(f.did.line, '\n'));
 }
 
 static void ranks_that_are_not_heard_are_told_of(void **state)
 {
     (void)state;
     fake f;
-    record r = {.lines = 0};
     make(&f, 0, 4);
     f.others[2] = f.others[3] = UNHEARD;
-    tx_watch *watch = begin(&f, &r, 600.0);
+    tx_watch *watch = begin(&f, 600.0);
     tx_watch_stop(watch);
-    assert_int_equal(r.lines, 1);
-    assert_non_null(strstr(r.line,
+    assert_int_equal(f.did.lines, 1);
+    assert_non_null(strstr(f.did.line,
                            "train: warning: no datagram (UDP) of 2 ranks arrives at rank 0 on one; the first is "
                            "rank 2 on two."));
 }
@@ -50,18 +48,18 @@ static void ranks_that_wait_for_each_other_end(void **state)
 {
     (void)state;
     fake f;
-    record r = {.lines = 0};
     make(&f, 0, 3);
     await(&f, 2, -1, WAITING);
     f.others[1] = WAITING;
     f.awaited[2] = 1;
     f.awaited[1] = 0;
-    tx_watch *watch = begin(&f, &r, 0.05);
+    tx_watch *watch = begin(&f, 0.05);
     tx_watch_step(watch, 42);
-    await_end(&r);
+    await_end(&f);
     tx_watch_stop(watch);
-    assert_non_null(strstr(r.line, "rank 2 on two does not answer: its last step is 41, it was compiling, it did not "
-                                   "reach what the others wait in for 0."));
+    assert_non_null(strstr(f.did.line,
+                           "rank 2 on two does not answer: its last step is 41, it was compiling, it did not "
+                           "reach what the others wait in for 0."));
 }
 
 /* As long as it lives and waits for nobody, however long that takes: its own watch sees to it. */
@@ -70,7 +68,6 @@ static void a_busy_rank_is_waited_for(void **state)
     (void)state;
     for (int32_t rank = 0; rank <= 2; rank++) {
         fake f;
-        record r = {.lines = 0};
         make(&f, rank, 4);
         if (rank == 0) { /* by way of another one */
             await(&f, 1, 7, WAITING);
@@ -80,16 +77,17 @@ static void a_busy_rank_is_waited_for(void **state)
             await(&f, 3, 7, UNHEARD);
             f.others[0] = BUSY;
         }
-        tx_watch *watch = begin(&f, &r, 0.05);
+        tx_watch *watch = begin(&f, 0.05);
         tx_watch_step(watch, 42);
         rest(1.0);
-        assert_int_equal(r.ends, 0);
+        assert_int_equal(f.did.ends, 0);
         f.others[rank == 0 ? 3 : 0] = SILENT;
-        await_end(&r);
+        await_end(&f);
         tx_watch_stop(watch);
-        assert_non_null(strstr(r.line, rank == 0 ? "train: rank 3 on two does not answer: its last step is 41, it was "
-                                                   "compiling, it gave no sign of life for "
-                                                 : "train: rank 0 on one does not answer: its last step is 41, "));
+        assert_non_null(strstr(f.did.line, rank == 0
+                                               ? "train: rank 3 on two does not answer: its last step is 41, it was "
+                                                 "compiling, it gave no sign of life for "
+                                               : "train: rank 0 on one does not answer: its last step is 41, "));
     }
 }
 
@@ -97,15 +95,14 @@ static void the_one_that_hangs_says_so(void **state)
 {
     (void)state;
     fake f;
-    record r = {.lines = 0};
     make(&f, 3, 4);
-    tx_watch *watch = begin(&f, &r, 0.05);
+    tx_watch *watch = begin(&f, 0.05);
     tx_watch_step(watch, 7);
     tx_watch_alive(watch, "book.txt, 43 %");
-    await_end(&r);
+    await_end(&f);
     tx_watch_stop(watch);
-    assert_int_equal(r.status, TX_WATCH_STATUS);
-    assert_non_null(strstr(r.line,
+    assert_int_equal(f.did.status, TX_WATCH_STATUS);
+    assert_non_null(strstr(f.did.line,
                            "train: rank 3 on two does not get on: its last step is 7, it is training: book.txt, "
                            "43 %, and nothing was done for "));
 }
@@ -116,7 +113,6 @@ static void others_hold_back(void **state)
     (void)state;
     static const int32_t order[] = {0, 3, 1};
     fake f[3];
-    record r[3] = {{.lines = 0}, {.lines = 0}, {.lines = 0}};
     tx_watch *watch[3];
     for (int i = 0; i < 3; i++) {
         make(&f[i], order[i], 4);
@@ -124,13 +120,13 @@ static void others_hold_back(void **state)
         await(&f[i], 2, 0, UNHEARD);
     }
     for (int i = 2; i >= 0; i--) {
-        watch[i] = begin(&f[i], &r[i], 0.8);
+        watch[i] = begin(&f[i], 0.8);
         tx_watch_step(watch[i], 1);
     }
-    await_end(&r[0]);
-    assert_int_equal(r[1].ends + r[2].ends, 0);
-    await_end(&r[1]);
-    assert_int_equal(r[2].ends, 0);
+    await_end(&f[0]);
+    assert_int_equal(f[1].did.ends + f[2].did.ends, 0);
+    await_end(&f[1]);
+    assert_int_equal(f[2].did.ends, 0);
     for (int i = 0; i < 3; i++)
         tx_watch_stop(watch[i]);
 }
@@ -139,10 +135,9 @@ static void progress_keeps_it_silent(void **state)
 {
     (void)state;
     fake f;
-    record r = {.lines = 0};
     make(&f, 0, 2);
     /* A step every hundredth of the limit: a machine that holds this thread up for the whole limit is not one. */
-    tx_watch *watch = begin(&f, &r, 1.0);
+    tx_watch *watch = begin(&f, 1.0);
     for (int64_t step = 1; step <= 300; step++) {
         rest(0.01);
         if (step % 2)
@@ -150,9 +145,9 @@ static void progress_keeps_it_silent(void **state)
         else
             tx_watch_alive(watch, NULL);
     }
-    assert_int_equal(r.ends, 0);
-    assert_int_equal(r.lines, 0);
-    await_end(&r); /* and now there is none */
+    assert_int_equal(f.did.ends, 0);
+    assert_int_equal(f.did.lines, 0);
+    await_end(&f); /* and now there is none */
     tx_watch_stop(watch);
 }
 
@@ -162,18 +157,17 @@ static void a_stopped_process_has_no_phase(void **state)
     (void)state;
     for (int32_t phase = TX_WATCH_READING; phase < TX_WATCH_PHASE_COUNT; phase++) {
         fake f;
-        record r = {.lines = 0};
         make(&f, 0, 2);
         f.others[1] = BUSY;
-        tx_watch *watch = begin(&f, &r, 0.1);
+        tx_watch *watch = begin(&f, 0.1);
         tx_watch_begin(watch, (tx_watch_phase)phase);
         rest(0.5);
-        assert_int_equal(r.ends, 0);
+        assert_int_equal(f.did.ends, 0);
         f.others[1] = SILENT;
-        await_end(&r);
+        await_end(&f);
         tx_watch_stop(watch);
-        assert_int_equal(r.status, TX_WATCH_STATUS);
-        assert_non_null(strstr(r.line,
+        assert_int_equal(f.did.status, TX_WATCH_STATUS);
+        assert_non_null(strstr(f.did.line,
                                "train: rank 1 on one does not answer: its last step is 41, it was compiling, it "
                                "gave no sign of life for 0."));
     }
@@ -184,27 +178,26 @@ static void a_slow_disk_is_told_of(void **state)
 {
     (void)state;
     fake f;
-    record r = {.lines = 0};
     make(&f, 0, 2);
     f.others[1] = BUSY;
-    tx_watch *watch = begin(&f, &r, 0.05);
+    tx_watch *watch = begin(&f, 0.05);
     tx_watch_begin(watch, TX_WATCH_WRITING);
     assert_true(isinf(tx_watch_limit(watch)));
-    while (r.lines < 3)
+    while (f.did.lines < 3)
         rest(0.01);
-    assert_non_null(strstr(r.line, "train: rank 0 on one has been writing files for "));
+    assert_non_null(strstr(f.did.line, "train: rank 0 on one has been writing files for "));
     tx_watch_begin(watch, TX_WATCH_TRAINING);
     rest(0.5); /* the first step may compile */
-    assert_int_equal(r.ends, 0);
+    assert_int_equal(f.did.ends, 0);
     tx_watch_stop(watch);
     /* Who waits for one that writes says nothing, nor ends. */
-    record second = {.lines = 0};
+    f.did.lines = 0;
     await(&f, 1, -1, BUSY);
-    watch = begin(&f, &second, 0.05);
+    watch = begin(&f, 0.05);
     tx_watch_step(watch, 1);
     tx_watch_begin(watch, TX_WATCH_WRITING);
     rest(0.5);
-    assert_int_equal(second.ends + second.lines, 0);
+    assert_int_equal(f.did.ends + f.did.lines, 0);
     tx_watch_stop(watch);
 }
 
@@ -212,7 +205,7 @@ static void a_slow_disk_is_told_of(void **state)
 static void the_start_has_its_own_limit(void **state)
 {
     (void)state;
-    record r = {.lines = 0};
+    fake f = {.beats = 0};
     tx_watch *watch = NULL;
     const tx_watch_options options = {.size = sizeof options,
                                       .program = "train",
@@ -220,27 +213,26 @@ static void the_start_has_its_own_limit(void **state)
                                       .join = 0.3,
                                       .tell = on_tell,
                                       .end = on_end,
-                                      .context = &r};
+                                      .context = &f.did};
     setenv("PMI_SIZE", "3", 1);
     setenv("PMI_RANK", "2", 1);
     assert_int_equal(tx_watch_start(&options, &watch), TX_OK);
     unsetenv("PMI_SIZE");
     unsetenv("PMI_RANK");
     assert_true(tx_watch_limit(watch) == 0.3);
-    await_end(&r);
+    await_end(&f);
     tx_watch_stop(watch);
-    assert_int_equal(r.status, TX_WATCH_STATUS);
-    assert_non_null(strstr(r.line, "train: rank 2 on "));
-    assert_non_null(strstr(r.line, " waited for all ranks to start for 0.3"));
+    assert_int_equal(f.did.status, TX_WATCH_STATUS);
+    assert_non_null(strstr(f.did.line, "train: rank 2 on "));
+    assert_non_null(strstr(f.did.line, " waited for all ranks to start for 0.3"));
 }
 
 static void the_limit_follows_the_steps(void **state)
 {
     (void)state;
     fake f;
-    record r = {.lines = 0};
     make(&f, 0, 2);
-    tx_watch *watch = begin(&f, &r, 0.0);
+    tx_watch *watch = begin(&f, 0.0);
     tx_watch_begin(watch, TX_WATCH_JOINING);
     assert_true(tx_watch_limit(watch) == TX_WATCH_JOIN);
     tx_watch_begin(watch, TX_WATCH_TRAINING);
@@ -265,9 +257,9 @@ static void the_limit_follows_the_steps(void **state)
     tx_watch_begin(watch, TX_WATCH_TRAINING);
     double limit = tx_watch_limit(watch);
     assert_true(limit >= 31.0 && limit < 300.0);
-    assert_int_equal(r.ends, 0);
+    assert_int_equal(f.did.ends, 0);
     tx_watch_stop(watch);
-    watch = begin(&f, &r, 900.0);
+    watch = begin(&f, 900.0);
     assert_true(tx_watch_limit(watch) == 900.0);
     tx_watch_stop(watch);
 }
@@ -276,11 +268,10 @@ static void one_rank_alone_has_no_limit(void **state)
 {
     (void)state;
     fake f;
-    record r = {.lines = 0};
     make(&f, 0, 1);
-    tx_watch *watch = begin(&f, &r, 0.0);
+    tx_watch *watch = begin(&f, 0.0);
     rest(0.5);
-    assert_int_equal(r.ends, 0);
+    assert_int_equal(f.did.ends, 0);
     assert_true(tx_watch_limit(watch) == 0.0);
     tx_watch_stop(watch);
 }
@@ -291,24 +282,22 @@ static void the_end(void **state)
 {
     (void)state;
     fake f;
-    record r = {.lines = 0};
     make(&f, 0, 2);
-    tx_watch *watch = begin(&f, &r, 0.1);
+    tx_watch *watch = begin(&f, 0.1);
     tx_watch_step(watch, 1);
     tx_watch_done(watch);
     f.closed = true;
-    await_end(&r);
+    await_end(&f);
     tx_watch_stop(watch);
-    assert_int_equal(r.status, 0);
-    assert_int_equal(r.lines, 0);
+    assert_int_equal(f.did.status, 0);
+    assert_int_equal(f.did.lines, 0);
     assert_int_equal(f.touched, 0);
 
-    record failed = {.lines = 0};
-    f.closed = false;
-    watch = begin(&f, &failed, 0.01);
+    make(&f, 0, 2);
+    watch = begin(&f, 0.01);
     tx_watch_failed(watch, 1, "no such file");
     rest(0.5); /* the limit of such an end is longer */
-    assert_int_equal(failed.ends, 0);
+    assert_int_equal(f.did.ends, 0);
     tx_watch_stop(watch);
 }
 

@@ -25,14 +25,23 @@ static int listen_here(void)
     return made;
 }
 
+/* All that came until the other end was closed. */
+static void take_all(int link, char text[8192])
+{
+    ssize_t length = recv(link, text, 8191, MSG_WAITALL);
+    assert_true(length > 0);
+    text[length] = 0;
+    close(link);
+    unsetenv(TX_BEAT_VARIABLE);
+}
+
 static void heartbeats_tell_the_story(void **state)
 {
     (void)state;
     fake f;
-    record r = {.lines = 0};
     make(&f, 0, 2);
     int listener = listen_here();
-    tx_watch *watch = begin(&f, &r, 600.0);
+    tx_watch *watch = begin(&f, 600.0);
     int link = accept(listener, NULL, NULL);
     assert_true(link >= 0);
     tx_watch_step(watch, 5);
@@ -43,9 +52,7 @@ static void heartbeats_tell_the_story(void **state)
     tx_watch_failed(watch, 1, "too late");
     tx_watch_stop(watch);
     char text[8192], *rest_of;
-    ssize_t length = recv(link, text, sizeof text - 1, MSG_WAITALL);
-    assert_true(length > 0);
-    text[length] = 0;
+    take_all(link, text);
     char expected[] = "hello " TOKEN " 0 1 ", last[] = "step 6\ndone\n";
     assert_memory_equal(text, expected, sizeof expected - 1);
     assert_string_equal(text + strlen(text) - strlen(last), last);
@@ -57,59 +64,51 @@ static void heartbeats_tell_the_story(void **state)
         beats += beat.kind == TX_BEAT_STEP;
     }
     assert_true(beats >= 3 && beats <= 100);
-    close(link);
     close(listener);
-    unsetenv(TX_BEAT_VARIABLE);
-    assert_int_equal(r.lines, 0);
+    assert_int_equal(f.did.lines, 0);
 }
 
 static void a_hang_is_told_to_the_launcher(void **state)
 {
     (void)state;
     fake f;
-    record r = {.lines = 0};
     make(&f, 0, 2);
     await(&f, 1, 3, WAITING);
     f.awaited[1] = 0;
     int listener = listen_here();
-    tx_watch *watch = begin(&f, &r, 0.05);
+    tx_watch *watch = begin(&f, 0.05);
     tx_watch_step(watch, 42);
     int link = accept(listener, NULL, NULL);
-    await_end(&r);
+    await_end(&f);
     tx_watch_stop(watch);
     char text[8192];
-    ssize_t length = recv(link, text, sizeof text - 1, MSG_WAITALL);
-    assert_true(length > 0);
-    text[length] = 0;
+    take_all(link, text);
     assert_non_null(strstr(text, "\nlost 1 41 3\n"));
-    close(link);
     close(listener);
-    unsetenv(TX_BEAT_VARIABLE);
 }
 
 static void a_launcher_that_is_gone_is_told_once(void **state)
 {
     (void)state;
     fake f;
-    record r = {.lines = 0};
     make(&f, 0, 2);
     int listener = listen_here();
-    tx_watch *watch = begin(&f, &r, 600.0);
+    tx_watch *watch = begin(&f, 600.0);
     close(accept(listener, NULL, NULL));
-    while (r.lines == 0)
+    while (f.did.lines == 0)
         rest(0.01);
     rest(1.0);
     tx_watch_step(watch, 1);
-    assert_int_equal(r.lines, 1);
-    assert_string_equal(r.line, "train: the launcher is gone; the run goes on without it");
+    assert_int_equal(f.did.lines, 1);
+    assert_string_equal(f.did.line, "train: the launcher is gone; the run goes on without it");
     tx_watch_stop(watch);
     close(listener);
-    record none = {.lines = 0};
-    watch = begin(&f, &none, 600.0); /* nobody listens any more */
-    assert_int_equal(none.lines, 1);
-    assert_non_null(strstr(none.line, "cannot be reached: "));
+    make(&f, 0, 2);
+    watch = begin(&f, 600.0); /* nobody listens any more */
+    assert_int_equal(f.did.lines, 1);
+    assert_non_null(strstr(f.did.line, "cannot be reached: "));
     tx_watch_stop(watch);
-    assert_int_equal(none.ends, 0);
+    assert_int_equal(f.did.ends, 0);
     unsetenv(TX_BEAT_VARIABLE);
 }
 

@@ -93,7 +93,7 @@ while [ $i -lt "$runs" ]; do
     [ -z "$(pgrep -f -- "--output_dir $folder\$")" ] || fail "$what: processes are left"
     rm -rf "$folder"
 done
-[ -z "$(find /dev/shm -maxdepth 1 -name 'tx*' ! -name 'tx-fuzz-*' -user "$(id -u)" 2> /dev/null)" ] || fail "shared memory is left"
+[ -z "$(find /dev/shm -maxdepth 1 -type f -name 'tx*' -user "$(id -u)" 2> /dev/null)" ] || fail "shared memory is left"
 
 echo "$struck of $runs runs were struck, $behind of them behind MPI's end"
 [ $behind -le $((1 + runs / 10)) ] || fail "too many were struck behind MPI's end"

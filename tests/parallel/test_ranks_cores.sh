@@ -6,7 +6,7 @@
 set -u
 bin=$1
 launcher=$2
-shim=$3
+shim=${3:-}
 # shellcheck disable=SC2034
 device=cpu
 . "${0%/*}/ranks.sh"

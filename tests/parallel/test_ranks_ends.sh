@@ -6,7 +6,7 @@
 set -u
 bin=$1
 launcher=$2
-shim=$3
+shim=${3:-}
 device=cpu
 . "${0%/*}/ranks.sh"
 limit=3
@@ -102,7 +102,7 @@ two one other --save_strategy steps --save_steps 4 --resume_from_checkpoint
 grep -q "rank 1 on .* checkpoint-4.* checkpoint-8" "$work/err" || fail "the difference is not told"
 grep -q "^txtrain: warning: rank 1 on .*optimizer.safetensors" "$work/err" || fail "the damage is not told"
 if [ -n "$shim" ]; then
-    second="env LD_PRELOAD=$shim TX_SHIM=eio:checkpoint-8/"
+    second="env LD_PRELOAD=$shim TX_SHIM=eio:checkpoint-8/manifest"
     two one one --save_strategy steps --save_steps 4 --resume_from_checkpoint
     second=
     [ $status -ne 0 ] || fail "went on though one rank cannot read the checkpoint"

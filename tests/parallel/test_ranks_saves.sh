@@ -6,7 +6,7 @@
 set -u
 bin=$1
 launcher=$2
-shim=$3
+shim=${3:-}
 device=cpu
 . "${0%/*}/ranks.sh"
 

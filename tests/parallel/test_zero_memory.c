@@ -5,6 +5,7 @@
  * (stage 0: 8); and it is what the planner said.
  *
  *   test_zero_memory STAGE [DEVICE] */
+#include "api/base/check.h"
 #include "models/arch/arch.h"
 #include "models/task/causal_lm.h"
 #include "models/train/trainer.h"
@@ -26,10 +27,9 @@ static tx_status make(tx_engine *engine, tx_comm *comm, const tx_config *config,
         .parallel = {.size = sizeof options.parallel, .zero_stage = stage},
         .optimizer = {.size = sizeof options.optimizer, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f},
     };
-    tx_status status = tx_model_create(engine, model);
-    if (!status)
-        status = tx_trainer_create(*model, config, &options, trainer);
-    return status ? status : tx_model_allocate(*model);
+    TX_CHECK(tx_model_create(engine, model));
+    TX_CHECK(tx_trainer_create(*model, config, &options, trainer));
+    return tx_model_allocate(*model);
 }
 
 /* Within 2 percent of the formula, and to the byte what was planned. */
@@ -69,18 +69,9 @@ int main(int argc, char **argv)
     tx_trainer *trainer = NULL;
     tx_config *config = NULL;
     tx_memory planned, counted;
-    tx_status status = tx_comm_open(&argc, &argv, &comm);
-    if (!status)
-        status = tx_config_preset("gpt2", &config);
-    if (!status)
-        status = tx_engine_create(&options, &engine);
-    if (!status)
-        status = make(engine, comm, config, stage, &model, &trainer);
-    if (!status)
-        status = tx_model_memory(model, &planned);
-    if (!status)
-        status = tx_engine_memory(engine, &counted);
-    if (status) {
+    if (tx_comm_open(&argc, &argv, &comm) || tx_config_preset("gpt2", &config) || tx_engine_create(&options, &engine) ||
+        make(engine, comm, config, stage, &model, &trainer) || tx_model_memory(model, &planned) ||
+        tx_engine_memory(engine, &counted)) {
         fprintf(stderr, "test_zero_memory: %s\n", tx_error());
         return 1;
     }

@@ -11,6 +11,7 @@ trap 'rm -rf "$scratch"' EXIT
 mkdir -p "$scratch/here/folder"
 touch "$scratch/here/file" "$scratch/here/a file"
 cd "$scratch/here" || exit 1
+PATH=$bin:$PATH # the scripts ask the programs
 
 fail()
 {

@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Model cards: their text, and odd names. With a folder: writes the two cards there that card.py reads. */
 #include "models/train/card.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/scratch.h"
 
 static const char ordinary[] =
@@ -35,10 +27,9 @@ static void write_card(const char *folder, const char *text)
 
 static char *read_card(const char *folder)
 {
-    char *text, *path = tx_path_join(folder, "README.md");
+    char *text, *path = TX_PATH(folder, "README.md");
     size_t size;
     assert_ok(tx_file_read(path, 1 << 20, &text, &size));
-    free(path);
     return text;
 }
 
@@ -50,7 +41,6 @@ static void holds(const char *text, const char *part)
 
 static void test_ordinary(void **state)
 {
-    (void)state;
     char *folder = make_scratch();
     write_card(folder, ordinary);
     char *text = read_card(folder);
@@ -71,7 +61,6 @@ static void test_ordinary(void **state)
 
 static void test_odd(void **state)
 {
-    (void)state;
     char *folder = make_scratch();
     write_card(folder, odd);
     char *text = read_card(folder);
@@ -87,13 +76,12 @@ static void test_odd(void **state)
     tx_json *array = tx_json_array();
     assert_refused(tx_card_write(folder, array), TX_INVALID, "no object");
     tx_json_free(array);
-    char *strange = tx_path_join(folder, "\xff: \"");
+    char *strange = TX_PATH(folder, "\xff: \"");
     assert_ok(tx_folder_create(strange));
     write_card(strange, "{}");
     text = read_card(strange);
     holds(text, "\n- name: \"_: \\\"\"\n");
     free(text);
-    free(strange);
     tx_json *facts = tx_json_object();
     assert_refused(tx_card_write("/dev/null/x", facts), TX_NOT_FOUND, "README.md");
     tx_json_free(facts);

@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Event files, read back byte by byte. With a folder: writes the events there that tensorboard.py reads. */
 #include "models/train/tensorboard.h"
+#include "tests/scratch.h"
 
 #include <math.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/resource.h>
-
-#include <cmocka.h>
-
-#include "tests/scratch.h"
 
 static int warnings;
 static char last_warning[1024];
@@ -55,7 +48,6 @@ static uint64_t fixed(const uint8_t *at, int bytes)
 /* The vectors of RFC 3720, B.4. */
 static void test_crc(void **state)
 {
-    (void)state;
     uint8_t data[32] = {0};
     assert_int_equal(crc(data, 32), 0x8a9136aau);
     memset(data, 0xff, 32);
@@ -75,10 +67,9 @@ static char *only_file(const char *folder, size_t *size, char name[256])
     assert_non_null(list);
     for (struct dirent *e; (e = readdir(list));)
         if (e->d_name[0] != '.') {
-            char *path = tx_path_join(folder, e->d_name);
+            char *path = TX_PATH(folder, e->d_name);
             snprintf(name, 256, "%s", e->d_name);
             assert_ok(tx_file_read(path, 1 << 20, &data, size));
-            free(path);
         }
     closedir(list);
     return data;
@@ -97,7 +88,6 @@ static const uint8_t *open_record(const uint8_t *at, const uint8_t *end, size_t 
 
 static void test_records(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), name[256];
     tx_tensorboard *board = NULL;
     assert_ok(tx_tensorboard_open(folder, &reporter, &board));
@@ -132,8 +122,7 @@ static void test_records(void **state)
 
 static void test_failures(void **state)
 {
-    (void)state;
-    char *folder = make_scratch(), *inner = tx_path_join(folder, "runs/now"), tag[5000];
+    char *folder = make_scratch(), *inner = TX_PATH(folder, "runs/now"), tag[5000];
     tx_tensorboard *board = NULL, *second = NULL;
     assert_ok(tx_tensorboard_open(inner, &reporter, &board));
     assert_ok(tx_tensorboard_open(inner, &reporter, &second));
@@ -157,7 +146,6 @@ static void test_failures(void **state)
     assert_non_null(strstr(last_warning, "cannot write the events"));
     tx_tensorboard_close(board);
     assert_refused(tx_tensorboard_open("/dev/null/x", &reporter, &board), TX_IO, "/dev/null");
-    free(inner);
     remove_scratch(folder);
 }
 

@@ -31,25 +31,21 @@ static inline char *small_folder(void)
 
 static inline tx_json *read_in(const char *folder, const char *name)
 {
-    char *path = tx_path_join(folder, name);
     tx_json *json;
-    assert_ok(tx_json_read(path, LIMIT, &json));
-    free(path);
+    assert_ok(tx_json_read(TX_PATH(folder, name), LIMIT, &json));
     return json;
 }
 
 static inline void write_in(const char *folder, const char *name, const char *text)
 {
-    char *path = tx_path_join(folder, name);
-    assert_ok(tx_file_write(path, text, strlen(text)));
-    free(path);
+    assert_ok(tx_file_write(TX_PATH(folder, name), text, strlen(text)));
 }
 
 /* Puts a value, written in JSON, in the place of "model.vocab.a" or in that of element 0 of "added_tokens.0.id". */
 static inline void change(const char *folder, const char *place, const char *value)
 {
     tx_json *json = read_in(folder, "tokenizer.json"), *at = json, *made;
-    char *path = tx_path_join(folder, "tokenizer.json"), name[64];
+    char *path = TX_PATH(folder, "tokenizer.json"), name[64];
     for (const char *dot; (dot = strchr(place, '.')); place = dot + 1) {
         snprintf(name, sizeof name, "%.*s", (int)(dot - place), place);
         if (tx_json_type_of(at) == TX_JSON_ARRAY)
@@ -64,7 +60,6 @@ static inline void change(const char *folder, const char *place, const char *val
         assert_ok(tx_json_set(at, place, made));
     assert_ok(tx_json_write(path, json, TX_JSON_LINE));
     tx_json_free(json);
-    free(path);
 }
 
 #endif

@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Ids of texts: those of Hugging Face's tokenizers and of others for GPT-2, texts that are long, and bytes that are no
  * text. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "models/text/bpe.h"
 #include "tests/text/text.h"
 
@@ -102,7 +95,6 @@ static void expect_json(const both *b, const char *line)
 
 static void test_golden(void **state)
 {
-    (void)state;
     static const struct {
         const char *file;
         int cases;
@@ -140,7 +132,6 @@ static size_t parse_ids(const char *text, int32_t *ids)
 /* gpt-tokenizer's test plans: "EncodingName: r50k_base", "Sample: TEXT", "Encoded: [1, 2]". */
 static void test_plans(void **state)
 {
-    (void)state;
     lines l;
     both b;
     int cases = 0;
@@ -174,7 +165,6 @@ static void test_plans(void **state)
 /* llama.cpp's vocabulary tests. The file of texts lacks the last one, which its ids give back. */
 static void test_llama(void **state)
 {
-    (void)state;
     static const char separator[] = "\n__ggml_vocab_test__\n";
     lines texts, outs;
     both b;
@@ -210,15 +200,13 @@ static void test_llama(void **state)
 /* One word of a million spaces or letters: what takes the square of the length would take hours. */
 static void test_long_words(void **state)
 {
-    (void)state;
     const size_t size = 1 << 20;
     static const struct {
         char byte;
         const char *end;
     } words[] = {{' ', ""}, {' ', "x"}, {'a', ""}, {'\n', " "}, {'-', ""}};
     char *folder = folder_of(gpt2_one), *text = malloc(size + 2);
-    tx_tokenizer *tokenizer;
-    assert_ok(tx_tokenizer_open(folder, &tokenizer));
+    tx_tokenizer *tokenizer = open_tokenizer(folder);
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         tx_ids ids;
         char *back;
@@ -272,7 +260,6 @@ static tx_tokenizer *learned(const char *letters, uint64_t *random)
 /* Words that are longer than a window have the ids of the whole, also where windows are as short as can be. */
 static void test_windows(void **state)
 {
-    (void)state;
     static const char *const letters[] = {"a", "ab", "abc", "aaab", "etaoin"};
     enum { SIZE = 150000 };
     uint64_t random = 3;
@@ -309,7 +296,6 @@ static void test_windows(void **state)
 /* Merges of which one makes a part of an earlier one: only whole words can be merged. */
 static void test_no_windows(void **state)
 {
-    (void)state;
     tx_tokenizer *t;
     assert_ok(tx_tokenizer_bytes(&t));
     tx_merges merges = {0};
@@ -329,7 +315,6 @@ static void test_no_windows(void **state)
 /* Added tokens of which many begin others: at each place the longest, as looking at all of them finds it. */
 static void test_longest_added(void **state)
 {
-    (void)state;
     enum { TOKENS = 40, SIZE = 500 };
     uint64_t random = 1;
     pcre2_match_data *match = pcre2_match_data_create(1, NULL);
@@ -373,14 +358,12 @@ static void test_longest_added(void **state)
  */
 static void test_long_text(void **state)
 {
-    (void)state;
     char *path = test_data("text/wikitext2_valid.txt"), *folder = folder_of(gpt2_one), *text;
     size_t size, at = 0;
-    tx_tokenizer *tokenizer;
     tx_encoder *encoder;
     tx_ids whole, parts = {0};
     assert_ok(tx_file_read(path, 1 << 24, &text, &size));
-    assert_ok(tx_tokenizer_open(folder, &tokenizer));
+    tx_tokenizer *tokenizer = open_tokenizer(folder);
     for (size_t i = 0; i < size; i++)
         text[i] = text[i] == '\n' ? '.' : text[i];
     encode(tokenizer, text, size, false, &whole);
@@ -409,13 +392,11 @@ static void test_long_text(void **state)
 
 static void test_any_bytes(void **state)
 {
-    (void)state;
     char *folder = folder_of(gpt2_one), text[600], *back;
     uint64_t random = 88172645463325252u;
     size_t back_size;
-    tx_tokenizer *tokenizer;
     tx_encoder *encoder;
-    assert_ok(tx_tokenizer_open(folder, &tokenizer));
+    tx_tokenizer *tokenizer = open_tokenizer(folder);
     assert_ok(tx_encoder_create(tokenizer, &encoder));
     for (int round = 0; round < 3000; round++) {
         tx_ids ids = {0};
@@ -441,7 +422,6 @@ static void test_any_bytes(void **state)
 /* Bytes that are no characters stand by themselves, whatever is beside them; NUL is a character, U+180E no space. */
 static void test_odd_bytes(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         size_t size;

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The parts of tokenizers beside Hugging Face's: what check_pipeline.py --write has put into pipeline.golden.jsonl, the
  * two published BERT tokenizers, and what a stranger's file must not be able to do. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <time.h>
-
-#include <cmocka.h>
-
 #include "tests/text/text.h"
+
+#include <time.h>
 
 #define GOLDEN TX_SOURCE_DIR "/tests/text/pipeline.golden.jsonl"
 #define BASES 7
@@ -38,11 +32,8 @@ static void expect_same(const tx_ids *found, const tx_ids *wanted, const char *n
 
 static tx_tokenizer *open_json(const tx_json *json, const char *folder)
 {
-    char *path = tx_path_join(folder, "tokenizer.json");
-    tx_tokenizer *tokenizer;
-    assert_ok(tx_json_write(path, json, TX_JSON_LINE));
-    assert_ok(tx_tokenizer_open(folder, &tokenizer));
-    free(path);
+    assert_ok(tx_json_write(TX_PATH(folder, "tokenizer.json"), json, TX_JSON_LINE));
+    tx_tokenizer *tokenizer = open_tokenizer(folder);
     return tokenizer;
 }
 
@@ -159,7 +150,6 @@ static void golden_line(void *context, int number, tx_json *line)
 
 static void test_golden(void **state)
 {
-    (void)state;
     golden g = {.folder = make_scratch()};
     assert_in_range(each_line(GOLDEN, golden_line, &g), BASES + 100, 1000);
     for (int i = 0; i < BASES; i++)
@@ -177,7 +167,6 @@ static void bert_line(void *context, int number, tx_json *line)
     size_t size;
     tx_ids wanted = ids_of(line, "ids"), found[2] = {{0}}, given = {0}, types = {0};
     const bool pair = tx_json_has(line, "text_pair");
-    (void)number;
     assert_ok(tx_json_get_string(line, "name", &name));
     for (int i = 0; i < (pair ? 2 : 1); i++) {
         assert_ok(tx_json_get_text(line, i ? "text_pair" : "text", &text, &size));
@@ -195,7 +184,6 @@ static void bert_line(void *context, int number, tx_json *line)
 
 static void test_bert(void **state)
 {
-    (void)state;
     static const struct {
         const char *const files[2][2];
         const char *lines[2];
@@ -212,8 +200,7 @@ static void test_bert(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *folder = folder_of(cases[i].files);
-        tx_tokenizer *t;
-        assert_ok(tx_tokenizer_open(folder, &t));
+        tx_tokenizer *t = open_tokenizer(folder);
         assert_int_equal(tx_tokenizer_size(t), cases[i].size);
         for (int k = 0; k < 2; k++) {
             char *path = test_data(cases[i].lines[k]);
@@ -230,7 +217,6 @@ static void test_bert(void **state)
 /* What an id adds to a text behind others, for those who show a text while it is made. */
 static void test_pieces(void **state)
 {
-    (void)state;
     static const char text[] =
         "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"u\",\"byte_fallback\":true,\"vocab\":{\"u\":0,\"\xE2\x96\x81"
         "a\":1,\"<0xE2>\":2,\"\xE2\x96\x81\":3,\"a\":4},\"merges\":[\"\xE2\x96\x81 a\"]},\"normalizer\":{\"type\":"
@@ -265,7 +251,6 @@ static void test_pieces(void **state)
 /* Tokens that are shorter than what Strip takes from their ends. */
 static void test_strip(void **state)
 {
-    (void)state;
     static const char text[] =
         "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"\xE2\x96\x81\":1,\"a\xE2\x96\x81\":2},\"merges\":[]},"
         "\"decoder\":{\"type\":\"Strip\",\"content\":\"\xE2\x96\x81\",\"start\":0,\"stop\":1}}";
@@ -291,7 +276,6 @@ static void test_strip(void **state)
 /* What would take hours, or all memory, is refused soon. */
 static void test_limits(void **state)
 {
-    (void)state;
     static const struct {
         const char *normalizer, *pre_tokenizer, *decoder, *message;
     } cases[] = {
@@ -303,7 +287,7 @@ static void test_limits(void **state)
          "null", "null", "a text would become longer than"},
         {"null", "null", REPLACE("(a|aa)+x|y", "b"), "\"(a|aa)+x|y\" takes too many steps"},
     };
-    char *folder = make_scratch(), *path = tx_path_join(folder, "tokenizer.json"), text[8192], as[65];
+    char *folder = make_scratch(), *path = TX_PATH(folder, "tokenizer.json"), text[8192], as[65];
     memset(as, 'a', 64);
     as[64] = '\0';
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -317,17 +301,14 @@ static void test_limits(void **state)
                  as, cases[i].normalizer, cases[i].pre_tokenizer, cases[i].decoder);
         assert_ok(tx_file_write(path, text, strlen(text)));
         tx_status status = tx_tokenizer_open(folder, &t);
-        if (!status)
-            status = tx_encoder_create(t, &encoder);
-        if (!status)
-            status = tx_encoder_run(encoder, as, 64, true, &ids);
+        TX_THEN(status, tx_encoder_create(t, &encoder));
+        TX_THEN(status, tx_encoder_run(encoder, as, 64, true, &ids));
         assert_refused(status, TX_UNSUPPORTED, cases[i].message);
         assert_true((double)(clock() - start) / CLOCKS_PER_SEC < 1);
         tx_encoder_free(encoder);
         tx_tokenizer_free(t);
         free(ids.id);
     }
-    free(path);
     remove_scratch(folder);
 }
 

@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Regular expressions of tokenizer files: what is translated for PCRE2, and what is refused, by what it says. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
-#include <cmocka.h>
-
 #include "models/text/regex.h"
+#include "tests/scratch.h"
+
+#include <time.h>
 
 /* The longest pattern of groups in each other that is translated, and one more. */
 #define OPEN_30 "((((((((((((((((((((((((((((((" /* 30 */
@@ -68,7 +61,6 @@ static const struct {
 
 static void translates(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof translated / sizeof translated[0]; i++) {
         char *made = NULL;
         tx_regex regex = {0};
@@ -84,7 +76,6 @@ static void translates(void **state)
 
 static void refuses(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         char *made = NULL;
         tx_regex regex = {0};
@@ -122,7 +113,6 @@ static tx_status match_all(const char *pattern, const char *text, size_t count, 
 /* What would take hours, or gigabytes, ends within a second; what a long text needs is there. */
 static void limits(void **state)
 {
-    (void)state;
     static const struct {
         const char *pattern, *text;
         size_t count, matches; /* 0: none, refused */

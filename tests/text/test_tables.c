@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Arrays that grow, heaps, and what finds things by their hashes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "models/array.h"
 #include "models/heap.h"
 #include "models/text/hash.h"
@@ -18,7 +11,6 @@
 
 static void test_array(void **state)
 {
-    (void)state;
     int32_t *array = NULL;
     size_t room = 0;
     for (size_t count = 0; count < COUNT; count += count % 37 + 1) { /* by one and by many */
@@ -41,7 +33,6 @@ static bool before(const void *a, const void *b)
 /* What is pushed and popped in any order comes out in its own. */
 static void test_heap(void **state)
 {
-    (void)state;
     uint64_t heap[COUNT], item, last;
     size_t count = 0;
     for (uint64_t round = 0; round < 3; round++) {
@@ -62,7 +53,6 @@ static bool same(const void *things, uint32_t number, const void *key)
 /* Many things of few hashes are told apart. */
 static void test_index(void **state)
 {
-    (void)state;
     static uint64_t things[COUNT];
     tx_index index = {0};
     for (size_t i = 0; i < COUNT; i++) {

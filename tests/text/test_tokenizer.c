@@ -1,24 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tokenizers as files: what is read, what is written; the byte vocabulary; decoding. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/text/folders.h"
 
 /* ---- what is read ---------------------------------------------------------------------------------- */
 
 static void test_small(void **state)
 {
-    (void)state;
     char *folder = small_folder();
-    tx_tokenizer *tokenizer;
     const char *bytes;
     size_t size;
-    assert_ok(tx_tokenizer_open(folder, &tokenizer));
+    tx_tokenizer *tokenizer = open_tokenizer(folder);
     int32_t h = tx_tokenizer_find(tokenizer, "h"), he = tx_tokenizer_find(tokenizer, "he"),
             the = tx_tokenizer_find(tokenizer, " the"), hen = tx_tokenizer_find(tokenizer, "hen");
     assert_true(h > 0 && he > 256 && the > 256 && hen < 0);
@@ -40,7 +31,6 @@ static void test_small(void **state)
 /* Files that say the same in other words: the same ids, the same digest where the ids can never differ. */
 static void test_equal_files(void **state)
 {
-    (void)state;
     static const struct {
         const char *place, *value;
         bool same_digest;
@@ -99,7 +89,6 @@ static void test_equal_files(void **state)
 /* What the modes make of " a  the": parts, given as texts that are encoded by themselves. */
 static void test_splitters(void **state)
 {
-    (void)state;
     static const struct {
         const char *pre_tokenizer, *parts[8];
     } cases[] = {
@@ -112,12 +101,11 @@ static void test_splitters(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *folder = small_folder();
-        tx_tokenizer *t;
         tx_ids ids, part;
         size_t count = 0;
         change(folder, "pre_tokenizer", cases[i].pre_tokenizer);
         /* A part without an expression is one word. */
-        assert_ok(tx_tokenizer_open(folder, &t));
+        tx_tokenizer *t = open_tokenizer(folder);
         encode(t, " a  the", 7, true, &ids);
         tx_tokenizer_free(t);
         change(folder, "pre_tokenizer", "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}");
@@ -139,14 +127,12 @@ static void test_splitters(void **state)
 /* Ids without a word are refused; those of added tokens go on behind the words. */
 static void test_holes(void **state)
 {
-    (void)state;
     static const char added[] = "{\"id\":264,\"content\":\"<new>\",\"single_word\":false,\"lstrip\":false,"
                                 "\"rstrip\":false,\"normalized\":false,\"special\":true}";
     char *folder = small_folder();
-    tx_tokenizer *tokenizer;
     change(folder, "model.vocab.qq", "263");
     change(folder, "added_tokens.", added);
-    assert_ok(tx_tokenizer_open(folder, &tokenizer));
+    tx_tokenizer *tokenizer = open_tokenizer(folder);
     assert_int_equal(tx_tokenizer_size(tokenizer), 265);
     assert_int_equal(tx_tokenizer_find(tokenizer, "<new>"), 264);
     tx_tokenizer_free(tokenizer);
@@ -163,8 +149,7 @@ static void test_holes(void **state)
 /* vocab.json and merges.txt made of the small tokenizer.json, with `extra` lines after the merges. */
 static char *pair_folder(const char *line_end, const char *extra)
 {
-    char *folder = small_folder(), *one = tx_path_join(folder, "tokenizer.json"),
-         *two = tx_path_join(folder, "vocab.json");
+    char *folder = small_folder(), *one = TX_PATH(folder, "tokenizer.json"), *two = TX_PATH(folder, "vocab.json");
     tx_json *json = read_in(folder, "tokenizer.json"), *model, *vocab, *merges;
     char text[4096] = "#version: 0.2";
     assert_ok(tx_json_get(json, "model", TX_JSON_OBJECT, &model));
@@ -180,14 +165,11 @@ static char *pair_folder(const char *line_end, const char *extra)
     write_in(folder, "merges.txt", text);
     unlink(one);
     tx_json_free(json);
-    free(one);
-    free(two);
     return folder;
 }
 
 static void test_pair(void **state)
 {
-    (void)state;
     char *folder = small_folder();
     tx_tokenizer *one, *pair;
     assert_ok(tx_tokenizer_open(folder, &one));
@@ -223,28 +205,22 @@ static void test_pair(void **state)
 
 /* ---- added tokens ------------------------------------------------------------------------------------ */
 
+/* An added token, its flags in the order of the file. */
+#define ADDED(id, content, single_word, lstrip, rstrip, normalized, special)                           \
+    "{\"id\":" #id ",\"content\":\"" content "\",\"single_word\":" #single_word ",\"lstrip\":" #lstrip \
+    ",\"rstrip\":" #rstrip ",\"normalized\":" #normalized ",\"special\":" #special "}"
+
 static void test_added(void **state)
 {
-    (void)state;
     static const char *const tokens[] = {
-        "{\"id\":263,\"content\":\"<l>\",\"single_word\":false,\"lstrip\":true,\"rstrip\":false,\"normalized\":false,"
-        "\"special\":true}",
-        "{\"id\":264,\"content\":\"<r>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":true,\"normalized\":false,"
-        "\"special\":false}",
-        "{\"id\":265,\"content\":\"\\u00e9t\",\"single_word\":true,\"lstrip\":false,\"rstrip\":false,"
-        "\"normalized\":true,\"special\":false}",
-        "{\"id\":266,\"content\":\"<r><l>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
-        "\"normalized\":false,\"special\":true}",
-        "{\"id\":267,\"content\":\"h<r>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
-        "\"normalized\":false,\"special\":true}",
-        "{\"id\":268,\"content\":\"\\n\",\"single_word\":false,\"lstrip\":true,\"rstrip\":true,\"normalized\":false,"
-        "\"special\":false}",
+        ADDED(263, "<l>", false, true, false, false, true),      ADDED(264, "<r>", false, false, true, false, false),
+        ADDED(265, "\\u00e9t", true, false, false, true, false), ADDED(266, "<r><l>", false, false, false, false, true),
+        ADDED(267, "h<r>", false, false, false, false, true),    ADDED(268, "\\n", false, true, true, false, false),
     };
     char *folder = small_folder();
-    tx_tokenizer *t;
     for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++)
         change(folder, "added_tokens.", tokens[i]);
-    assert_ok(tx_tokenizer_open(folder, &t));
+    tx_tokenizer *t = open_tokenizer(folder);
     int32_t space = tx_tokenizer_find(t, " "), h = tx_tokenizer_find(t, "h"), less = tx_tokenizer_find(t, "<"),
             l = tx_tokenizer_find(t, "l"), greater = tx_tokenizer_find(t, ">"), r = tx_tokenizer_find(t, "r");
     EXPECT_IDS(t, "h \t<l> h", true, h, 263, space, h);
@@ -277,9 +253,8 @@ static void test_added(void **state)
 /* As many as models reserve for later. */
 static void test_many_added(void **state)
 {
-    (void)state;
     enum { MANY = 200, FIRST = 263 };
-    char *folder = small_folder(), *path = tx_path_join(folder, "tokenizer.json"), content[64], text[MANY * 16] = "";
+    char *folder = small_folder(), *path = TX_PATH(folder, "tokenizer.json"), content[64], text[MANY * 16] = "";
     tx_json *json = read_in(folder, "tokenizer.json"), *list, *token;
     assert_ok(tx_json_get(json, "added_tokens", TX_JSON_ARRAY, &list));
     for (int i = 0; i < MANY; i++) {
@@ -295,9 +270,8 @@ static void test_many_added(void **state)
     }
     assert_ok(tx_json_write(path, json, TX_JSON_LINE));
     tx_json_free(json);
-    tx_tokenizer *t;
     tx_ids ids;
-    assert_ok(tx_tokenizer_open(folder, &t));
+    tx_tokenizer *t = open_tokenizer(folder);
     assert_int_equal(tx_tokenizer_find(t, "<reserved 7>"), FIRST + 7);
     encode(t, text, strlen(text), true, &ids);
     assert_int_equal(ids.count, MANY);
@@ -305,7 +279,6 @@ static void test_many_added(void **state)
         assert_int_equal(ids.id[i], FIRST + i);
     free(ids.id);
     tx_tokenizer_free(t);
-    free(path);
     remove_scratch(folder);
 }
 
@@ -313,30 +286,23 @@ static void test_many_added(void **state)
 
 static void test_save_copies(void **state)
 {
-    (void)state;
     static const char *const files[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"};
     char *from = small_folder(), *to = make_scratch();
-    tx_tokenizer *tokenizer;
     write_in(from, files[2], "{ }");
-    assert_ok(tx_tokenizer_open(from, &tokenizer));
-    char *wanted[3], *path, *text;
+    tx_tokenizer *tokenizer = open_tokenizer(from);
+    char *wanted[3], *text;
     size_t size[3], written;
-    for (int i = 0; i < 3; i++) {
-        path = tx_path_join(from, files[i]);
-        assert_ok(tx_file_read(path, LIMIT, &wanted[i], &size[i]));
-        free(path);
-    }
+    for (int i = 0; i < 3; i++)
+        assert_ok(tx_file_read(TX_PATH(from, files[i]), LIMIT, &wanted[i], &size[i]));
     remove_scratch(from); /* the copies do not need it */
     assert_ok(tx_tokenizer_save(tokenizer, to, 5));
     assert_int_equal(count_entries(to), 3);
     for (int i = 0; i < 3; i++) {
-        path = tx_path_join(to, files[i]);
-        assert_ok(tx_file_read(path, LIMIT, &text, &written));
+        assert_ok(tx_file_read(TX_PATH(to, files[i]), LIMIT, &text, &written));
         assert_int_equal(written, size[i]);
         assert_memory_equal(text, wanted[i], written);
         free(wanted[i]);
         free(text);
-        free(path);
     }
     tx_tokenizer_free(tokenizer);
     remove_scratch(to);
@@ -344,7 +310,6 @@ static void test_save_copies(void **state)
 
 static void test_bytes(void **state)
 {
-    (void)state;
     char bytes[256], *folder = make_scratch(), *text;
     size_t size;
     tx_tokenizer *made, *read;
@@ -385,7 +350,6 @@ static void test_bytes(void **state)
 /* The byte vocabulary as a file, and a Llama's: BPE of characters whose bytes have tokens. */
 static void test_files_of_others(void **state)
 {
-    (void)state;
     static const char *const of_bytes[][2] = {{"models/tiny_gpt2_bytes/tokenizer.json", "tokenizer.json"},
                                               {NULL, NULL}},
                              *const of_llama[][2] = {{"models/stories260K/tokenizer.json", "tokenizer.json"},

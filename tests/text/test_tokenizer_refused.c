@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tokenizers as files: what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/text/folders.h"
 
 /* The place of a value in tokenizer.json, another value, and how it is refused. */
@@ -85,7 +78,6 @@ static const struct {
 
 static void test_refused(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         char *folder = small_folder();
         tx_tokenizer *tokenizer = NULL;
@@ -99,7 +91,6 @@ static void test_refused(void **state)
 
 static void test_refused_files(void **state)
 {
-    (void)state;
     tx_tokenizer *tokenizer = NULL;
     char *folder = make_scratch();
     assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_NOT_FOUND, "neither tokenizer.json nor vocab.json");

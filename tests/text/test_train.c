@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Training a tokenizer. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/text/text.h"
 
 static tx_tokenizer *train(const char *text, int64_t vocab, int64_t least)
@@ -37,7 +30,6 @@ static void expect_text(const tx_tokenizer *t, int32_t id, const char *text)
 
 static void test_order(void **state)
 {
-    (void)state;
     /* Pairs: ab and bc 4 (ab first: the smaller ids), then abc 4; xy and " abc" 3, and x has the smaller id than " ".
      */
     tx_tokenizer *t = train("abc abc abc abc xy xy xy", 300, 2);
@@ -58,7 +50,6 @@ static void test_order(void **state)
 
 static void test_limits(void **state)
 {
-    (void)state;
     tx_tokenizer_trainer *trainer;
     tx_tokenizer *t = train("abc abc abc abc xy xy xy", 300, 4); /* " abc" has 3 */
     assert_int_equal(tx_tokenizer_size(t), 259);
@@ -78,7 +69,6 @@ static void test_limits(void **state)
 /* Runs of one letter: pairs overlap, and several pairs spell the same token. */
 static void test_runs(void **state)
 {
-    (void)state;
     char text[2000] = "";
     for (int i = 1; i <= 40; i++) {
         strcat(text, " ");
@@ -101,7 +91,6 @@ static void test_runs(void **state)
 /* Any bytes can be trained on; the file reads back as the same tokenizer. */
 static void test_any_bytes(void **state)
 {
-    (void)state;
     uint64_t random = 7;
     char text[5000], *folder = make_scratch();
     tx_tokenizer_trainer *trainer;
@@ -166,10 +155,9 @@ static size_t merge_by_rule(const tx_json *merges, part *parts, size_t count)
 /* Words of letters, short and long, become what the rule makes of them. */
 static void test_rule(void **state)
 {
-    (void)state;
     part parts[200];
     uint64_t random = 5;
-    char text[4000], *folder = make_scratch(), *path = tx_path_join(folder, "tokenizer.json");
+    char text[4000], *folder = make_scratch(), *path = TX_PATH(folder, "tokenizer.json");
     tx_json *json, *model, *merges;
     for (size_t i = 0; i < sizeof text - 1; i++)
         text[i] = "abcd abcd ab"[next_random(&random) % 12];
@@ -194,7 +182,6 @@ static void test_rule(void **state)
     }
     tx_json_free(json);
     tx_tokenizer_free(t);
-    free(path);
     remove_scratch(folder);
 }
 
@@ -250,7 +237,6 @@ static void merge_best(rule *r)
 
 static void test_many_pairs(void **state)
 {
-    (void)state;
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     rule *r = calloc(1, sizeof *r);
     char *text = calloc(1, LETTERS + 1);

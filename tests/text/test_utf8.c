@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * UTF-8: every code, every short sequence of bytes, and what stands for what is no character; normal forms. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <time.h>
-
-#include <cmocka.h>
-
 #include "models/text/unicode.h"
 #include "models/text/utf8.h"
 #include "tests/scratch.h"
 
+#include <time.h>
+
 static void test_codes(void **state)
 {
-    (void)state;
     for (uint32_t code = 0; code <= 0x10FFFF; code++) {
         char text[TX_UTF8_MAX + 1] = "";
         uint32_t back = 0;
@@ -34,7 +27,6 @@ static void test_codes(void **state)
 /* Of all sequences of up to three bytes as many are characters as there are codes below U+10000. */
 static void test_sequences(void **state)
 {
-    (void)state;
     size_t found[TX_UTF8_MAX + 1] = {0};
     for (uint32_t i = 0; i < 1 << 24; i++) {
         char text[3] = {(char)(i >> 16), (char)(i >> 8), (char)i};
@@ -50,7 +42,6 @@ static void test_sequences(void **state)
 
 static void test_prefix(void **state)
 {
-    (void)state;
     char text[64];
     for (size_t bad = 0; bad < sizeof text; bad++) {
         memset(text, 'a', sizeof text);
@@ -64,7 +55,6 @@ static void test_prefix(void **state)
 
 static void test_replace(void **state)
 {
-    (void)state;
 #define MARK "\xEF\xBF\xBD"
     static const char *const cases[][2] = {
         {"", ""},
@@ -89,7 +79,6 @@ static void test_replace(void **state)
 /* Normal forms of characters, and of a run of marks as long as a line can be, which takes no square of its length. */
 static void test_forms(void **state)
 {
-    (void)state;
     static const struct {
         tx_unicode_form form;
         const char *text, *wanted;

@@ -16,13 +16,12 @@ static inline char *folder_of(const char *const (*files)[2])
         free(test_data(files[i][0])); /* first: it may skip the test, and nothing is to be left behind then */
     char *folder = make_scratch();
     for (int i = 0; files[i][0]; i++) {
-        char *from = test_data(files[i][0]), *to = tx_path_join(folder, files[i][1]), *text;
+        char *from = test_data(files[i][0]), *to = TX_PATH(folder, files[i][1]), *text;
         size_t size;
         assert_ok(tx_file_read(from, 1 << 27, &text, &size));
         assert_ok(tx_file_write(to, text, size));
         free(text);
         free(from);
-        free(to);
     }
     return folder;
 }
@@ -31,6 +30,13 @@ static inline char *folder_of(const char *const (*files)[2])
 static const char *const gpt2_pair[][2] = {
     {"tokenizers/gpt2-encoder.json", "vocab.json"}, {"tokenizers/gpt2-vocab.bpe", "merges.txt"}, {NULL, NULL}};
 static const char *const gpt2_one[][2] = {{"tokenizers/gpt2-tokenizer.json", "tokenizer.json"}, {NULL, NULL}};
+
+static inline tx_tokenizer *open_tokenizer(const char *path)
+{
+    tx_tokenizer *made;
+    assert_ok(tx_tokenizer_open(path, &made));
+    return made;
+}
 
 /* Ids of a text; the caller frees ids->id. */
 static inline void encode(const tx_tokenizer *tokenizer, const char *text, size_t size, bool special, tx_ids *ids)

@@ -9,7 +9,9 @@ import sys
 
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 KNOWN = {"$schema", "$id", "title", "description", "type", "properties", "required", "additionalProperties", "items",
-         "enum", "const", "minimum", "pattern"}
+         "enum", "const", "minimum", "pattern", "$defs", "$ref"}
+
+DEFINITIONS = {}
 
 
 def is_type(value, name):
@@ -20,6 +22,8 @@ def is_type(value, name):
 
 
 def problems(value, schema, where):
+    if "$ref" in schema:
+        yield from problems(value, DEFINITIONS[schema["$ref"].removeprefix("#/$defs/")], where)
     unknown = set(schema) - KNOWN
     if unknown:
         raise SystemExit(f"the schema uses {unknown}, which this checker does not know")
@@ -52,6 +56,7 @@ def problems(value, schema, where):
 def main():
     with open(sys.argv[1]) as f:
         schema = json.load(f)
+    DEFINITIONS.update(schema["$defs"])
     failed = False
     for path in sys.argv[2:]:
         with open(path) as f:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # What txtopo --bind prints of this machine is true: started by its mpiexec line, each rank may run where the table says
-# and nowhere else; the same of its hwloc-bind lines.
+# and nowhere else; the same of its numactl and hwloc-bind lines.
 #
 #   test_bind.sh TXTOPO [LAUNCHER]
 set -u
@@ -47,6 +47,11 @@ for ranks in 1 2 3 "$cpus" $((cpus + 1)); do
     # shellcheck disable=SC2086 # the line is split into words as a shell would
     "$launcher" $line | sort -n > "$work/found"
     check "mpiexec $line"
+    if command -v numactl > /dev/null; then
+        sed -n "s|^  \(env numactl .*\) PROGRAM  # rank \(.*\)\$|PMI_RANK=\2 \1 $work/where|p" "$work/out" > "$work/script"
+        sh "$work/script" > "$work/found"
+        check "numactl, $ranks ranks"
+    fi
     if command -v hwloc-bind > /dev/null; then
         sed -n "s|^  \(hwloc-bind .*\) -- PROGRAM  # rank \(.*\)\$|PMI_RANK=\2 \1 -- $work/where|p" "$work/out" > "$work/script"
         sh "$work/script" > "$work/found"

@@ -99,6 +99,57 @@ static void nccl_odd_names(void **state)
     tx_topology_free(t);
 }
 
+/* Files that are handed to NCCL: functions by their class alone, Ethernet that does RDMA among them. */
+static void nccl_by_class(void **state)
+{
+    (void)state;
+    tx_topology *t = read_good("<system version='1'><cpu numaid='0' affinity='ff'>"
+                               "<pci busid='ffff:ff:01.0' class='0x060400' link_speed='8 GT/s' link_width='16'>"
+                               "<pci busid='0000:10:1c.0' class='0x030200' link_speed='8 GT/s' link_width='16'/>"
+                               "<pci busid='0000:10:1d.0' class='0x030200' link_speed='8 GT/s' link_width='16'/>"
+                               "<pci busid='0000:10:1b.0' class='0x020000' link_speed='8 GT/s' link_width='16'/>"
+                               "</pci></cpu></system>");
+    assert_int_equal(t->gpus, 2);
+    assert_int_equal(t->nics, 1);
+    assert_cell(t, "GPU0", "NIC0", true, "PIX");
+    assert_cell(t, "GPU0", "GPU1", true, "PIX");
+    tx_topology_free(t);
+    static const char bare[] = "<system version='1'><cpu numaid='0'><pci busid='0000:00:16.0'/></cpu></system>";
+    refused(bare, sizeof bare - 1, "tells the class of none of its PCI functions");
+}
+
+/* Hosts joined by NVLink in one file: the same numbers and bus ids again. */
+static void nccl_hosts(void **state)
+{
+    (void)state;
+#define HOST(hash)                                                           \
+    "<cpu host_hash='" hash "' numaid='0' affinity='f'>" SWITCHED("01", "6") \
+        SWITCHED("02", "4") "</cpu>"                                         \
+                            "<cpu host_hash='" hash "' numaid='1' affinity='f0'>" SWITCHED("81", "6") "</cpu>"
+    tx_topology *t = read_good("<system version='2'>" HOST("0x1") HOST("0x2") "</system>");
+    assert_int_equal(t->gpus, 3);
+    assert_int_equal(t->numa_count, 2);
+    assert_cell(t, "GPU0", "GPU2", true, "NV6");
+    assert_true(has_note(t, "several hosts: the first is shown"));
+    tx_topology_free(t);
+}
+
+/* NICs are numbered as nvidia-smi does, by name; two devices of one function are of one card. */
+static void nccl_nics(void **state)
+{
+    (void)state;
+    tx_topology *t = read_good("<system><cpu numaid='0'><pci busid='0000:01:00.0' class='0x020700'><nic>"
+                               "<net name='mlx5_10'/><net name='mlx5_2'/></nic></pci>"
+                               "<pci busid='0000:02:00.0' class='0x020700'><nic><net name='mlx5_0'/></nic></pci>"
+                               "</cpu></system>");
+    char *text = printed(tx_txtopo_nvidia, t, true), *end = strstr(text, "NIC Legend:");
+    assert_non_null(end);
+    assert_string_equal(end, "NIC Legend:\n\n  NIC0: mlx5_0\n  NIC1: mlx5_2\n  NIC2: mlx5_10\n\n");
+    assert_cell(t, "mlx5_2", "mlx5_10", true, "PIX");
+    free(text);
+    tx_topology_free(t);
+}
+
 static void nccl_broken(void **state)
 {
     (void)state;
@@ -303,10 +354,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nccl_equals_twin),  cmocka_unit_test(nccl_switches_and_partitions),
         cmocka_unit_test(nccl_odd_names),    cmocka_unit_test(nccl_broken),
-        cmocka_unit_test(pasted_as_printed), cmocka_unit_test(pasted_variants),
-        cmocka_unit_test(pasted_broken),     cmocka_unit_test(broken_files),
-        cmocka_unit_test(too_many),          cmocka_unit_test(too_many_in_hwloc),
-        cmocka_unit_test(exports),
+        cmocka_unit_test(nccl_by_class),     cmocka_unit_test(nccl_hosts),
+        cmocka_unit_test(nccl_nics),         cmocka_unit_test(pasted_as_printed),
+        cmocka_unit_test(pasted_variants),   cmocka_unit_test(pasted_broken),
+        cmocka_unit_test(broken_files),      cmocka_unit_test(too_many),
+        cmocka_unit_test(too_many_in_hwloc), cmocka_unit_test(exports),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -153,7 +153,7 @@ static void cpu_devices(void **state)
 {
     (void)state;
     const tx_topo_cl_device devices[] = {
-        {.platform = 0, .device = 0, .engine = 0, .cpu = true, .name = "PoCL", .memory = 4096},
+        {.platform = 0, .device = 0, .engine = 0, .cpu = true, .name = "PoCL", .memory = 4096, .vendor_id = 0x8086},
         {.platform = 1, .device = 0, .engine = 1, .cpu = true, .name = "Other"},
         {.platform = 2, .device = 0, .engine = -1, .name = "neither"},
     };
@@ -163,6 +163,7 @@ static void cpu_devices(void **state)
     assert_cell(t, "CPU0", "NIC0", true, "HOST");
     assert_cell(t, "CPU0", "CPU1", true, "LOC");
     assert_string_equal(t->devices[10].cpus, "0-7");
+    assert_string_equal(t->devices[10].vendor, "AMD"); /* as the packages tell, not PoCL */
     assert_string_equal(t->devices[10].nodes, "0-1");
     assert_int_equal(tx_topo_find(t, "opencl:1"), 11);
     tx_topology_free(t);

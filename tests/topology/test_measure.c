@@ -10,6 +10,7 @@
 
 #include "comm/topology/copy.h"
 #include "comm/topology/measure.h"
+#include "comm/topology/placement.h"
 #include "tests/topology/helper.h"
 
 #include <math.h>
@@ -44,12 +45,12 @@ static bool counted(void *context, const tx_topology *t, const tx_topo_copy *nex
 static void assert_measured(const tx_topology *t, const tx_topo_copy *c)
 {
     if (*c->failure)
-        fail_msg("%s by %s was not measured: %s", tx_topo_copy_name(c->kind), tx_topo_method_name(c->method),
+        fail_msg("%s by %s was not measured: %s", tx_topo_copy_names[c->kind], tx_topo_method_names[c->method],
                  c->failure);
     assert_true(isfinite(c->bandwidth) && c->bandwidth > 0);
     assert_true(isfinite(c->latency) && (c->latency > 0) == (c->kind != TX_TOPO_COPY_IN_HOST));
     assert_true(c->bytes > 0 && c->runs >= 3 && c->runs % 2 == 1);
-    assert_true(*tx_topo_method_name(c->method) && *tx_topo_method_text(c->method));
+    assert_true(*tx_topo_method_names[c->method] && *tx_topo_method_texts[c->method]);
     if (c->kind != TX_TOPO_COPY_BETWEEN)
         return;
     bool same = t->devices[c->from].platform == t->devices[c->to].platform;
@@ -127,19 +128,22 @@ static void partial(void **state)
 static void bound(void **state)
 {
     (void)state;
-    tx_topo_cpus *kept = NULL;
+    char *before = NULL, *after = NULL;
     tx_topology *t = live();
     tx_topo_measure_options how = {.size = sizeof how, .bytes_max = 4096, .go_on = after_one};
     if (t->numa_count == 0)
         skip();
     t->numa[0].cpus = "65000";
     t->numa[0].device = -1;
+    assert_ok(tx_placement_cpus(&before));
     assert_ok(tx_topo_measure(t, &how));
     assert_int_equal(t->copy_count, 1);
     assert_non_null(strstr(t->copies[0].failure, "cannot run on CPUs 65000"));
     assert_true(!(t->copies[0].bandwidth > 0));
-    assert_ok(tx_topo_cpus_keep(&kept));
-    tx_topo_cpus_return(kept);
+    assert_ok(tx_placement_cpus(&after));
+    assert_string_equal(before, after);
+    free(before);
+    free(after);
     tx_topology_free(t);
 }
 

@@ -211,7 +211,7 @@ static void add_device(host *h, tx_topo_device_kind kind, const char *cpus, cons
     *d = (tx_topo_device){.kind = kind, .cpus = cpus, .nodes = nodes, .bus = "", .engine = "", .system = "", .nic = -1};
     h->t.gpus += kind == TX_TOPO_GPU;
     h->t.nics += kind == TX_TOPO_NIC;
-    snprintf(d->label, sizeof d->label, "%s%d", tx_topo_device_name(kind), (int)(h->t.device_count - 1));
+    snprintf(d->label, sizeof d->label, "%s%d", tx_topo_device_names[kind], (int)(h->t.device_count - 1));
     for (int32_t i = 0; i < GPUS_MAX * GPUS_MAX; i++)
         h->pairs[i] = (tx_topo_pair){.class_ = TX_TOPO_NODE, .ancestor = -1, .note = -1};
 }
@@ -342,7 +342,9 @@ static void lines(void **state)
     static const char *const wanted[] = {
         "   2  cores   -       cpu        4      4-7,12-15  1            -\n",
         "Note: ranks have 2 to 4 cores",
-        "  mpiexec -n 3 -bind-to user:0-1+8-9,2-3+10-11,4-7+12-15 PROGRAM\n",
+        "  mpiexec -n 3 -bind-to user:0+1+8+9,2+3+10+11,4+5+6+7+12+13+14+15 PROGRAM\n",
+        "  srun -n 3 --cpu-bind=mask_cpu:0x303,0xc0c,0xf0f0 PROGRAM\n",
+        "  mpirun --bind-to none -n 1 env numactl --physcpubind=0-1,8-9 --membind=0 PROGRAM : -n 1 env numactl",
         "  hwloc-bind -p --cpubind pu:0-1 pu:8-9 --membind node:0 -- PROGRAM  # rank 0\n",
         "  hwloc-bind -p --cpubind pu:4-7 pu:12-15 --membind node:1 -- PROGRAM  # rank 2\n",
     };

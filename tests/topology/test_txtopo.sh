@@ -49,6 +49,12 @@ expect 2 "unknown option" -x
 classes=$fixtures/classes.xml
 expect 0 "GPU3${tab}PHB${tab}PHB${tab}PHB${tab} X ${tab}XG${tab}" --input "$classes"
 lacks "$escape"
+# Programs that parse the matrix read it from the first line on; a terminal has the table of devices before it.
+[ "$(head -n 1 "$work/out" | cut -c 1-5)" = "${tab}GPU0" ] || fail "the matrix does not come first"
+if command -v script > /dev/null; then
+    script -qc "$txtopo --input $classes" /dev/null < /dev/null > "$work/out"
+    [ "$(head -n 1 "$work/out" | cut -c 1-6)" = Device ] || fail "the devices do not come first on a terminal"
+fi
 expect 0 "  1. hwloc does not tell how many XGMI links there are: XG stands without a number (GPU3-GPU4)." -m --input "$classes"
 expect 0 "GPU3${tab}PHB${tab}PHB${tab}PHB${tab} X ${tab}NODE${tab}" -mp --input "$classes"
 lacks "NV#"
@@ -71,7 +77,12 @@ cmp -s "$work/a" "$work/b" || fail "the JSON reads otherwise"
 
 expect 0 "all 8 GPUs in order" --explain GPU0 GPU1 --input "$classes"
 expect 0 "40.0 GB/s one way" --input "$classes" --explain=GPU0,04:00.0
-expect 0 "-bind-to user:4-5,6-7 PROGRAM" --bind 2 --input "$classes"
+expect 0 "-bind-to user:4+5,6+7 PROGRAM" --bind 2 --input "$classes"
+expect 0 "--cpu-bind=mask_cpu:0x30,0xc0 PROGRAM" --bind 2 --input "$classes"
+expect 0 "env ZE_AFFINITY_MASK=0.0 numactl --physcpubind=4-5 --membind=1 PROGRAM  # rank 0" --bind 2 --input "$classes"
+expect 0 "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1 numactl" --bind 8 --input "$classes"
+expect 0 "env numactl --physcpubind=64-127 --membind=1 PROGRAM  # rank 1" --bind 2 --input "$fixtures/matrix.txt"
+printf '\tGPU0\nGPU0\t X \n' > "$work/bare.txt"
 expect 0 "" --html "$work/page.html" --input "$classes"
 grep -q '</html>' "$work/page.html" || fail "the page is not whole"
 expect 2 "two devices are needed" --explain GPU0
@@ -80,7 +91,7 @@ expect 2 "exclude each other" --bind 2 -mp
 expect 2 "are shown as text" --bind 2 --json
 expect 2 "must lie between" --bind 5000
 expect 1 "GPU9: no such device" --explain GPU0 GPU9 --input "$classes"
-expect 1 "does not tell which cores" --bind 2 --input "$fixtures/matrix.txt"
+expect 1 "does not tell which cores" --bind 2 --input "$work/bare.txt"
 expect 1 "cannot" --html "$work/no folder/a.html" --input "$classes"
 
 # ---- this machine -----------------------------------------------------------------------------------

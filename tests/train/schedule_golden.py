@@ -5,6 +5,7 @@
     python3 tests/train/schedule_golden.py > tests/train/schedule_golden.h
 """
 import json
+import textwrap
 
 import torch
 import transformers
@@ -29,17 +30,20 @@ CASES = [  # (name here, name in transformers, peak, warm-up steps, total steps,
 def main():
     print("/* SPDX-License-Identifier: Apache-2.0")
     print(f" * Rates of transformers {transformers.__version__}, written by tests/train/schedule_golden.py: kind, peak,")
-    print(" * warm-up steps, total steps, lr_scheduler_kwargs, step, rate. */")
+    print(" * warm-up steps, total steps, lr_scheduler_kwargs, the rates of all these steps and of two more. */")
     print("/* clang-format off */")
     for kind, name, peak, warmup, total, kwargs in CASES:
         text = "NULL" if kwargs is None else json.dumps(json.dumps(kwargs))
         optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=peak)
         schedule = transformers.get_scheduler(name, optimizer, num_warmup_steps=warmup, num_training_steps=total,
                                               scheduler_specific_kwargs=kwargs)
-        for step in range(total + 2):
-            print(f"X({kind}, {peak!r}, {warmup}, {total}, {text}, {step}, {schedule.get_last_lr()[0]!r})")
+        rates = []
+        for _ in range(total + 2):
+            rates.append(repr(schedule.get_last_lr()[0]))
             optimizer.step()
             schedule.step()
+        row = f"X({kind}, {peak!r}, {warmup}, {total}, {text}, {', '.join(rates)})"
+        print("\n".join(textwrap.wrap(row, 116, subsequent_indent="  ", break_on_hyphens=False)))
 
 
 main()

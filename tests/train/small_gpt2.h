@@ -15,9 +15,7 @@ enum { SMALL_BLOCK = 16 };
 
 static inline tx_status small_config(tx_config **config)
 {
-    tx_status status = tx_config_preset("gpt2", config);
-    if (status)
-        return status;
+    TX_TRY(tx_config_preset("gpt2", config));
     tx_config *c = *config;
     c->vocab_size = TX_BYTES_VOCAB;
     c->bos_token_id = c->eos_token_id = TX_BYTES_VOCAB - 1;

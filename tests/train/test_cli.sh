@@ -44,15 +44,8 @@ expect 2 "--model" txgen --prompt a
 expect 2 "--temperature" txgen --temprature 1
 
 # ---- files ---------------------------------------------------------------------------------------
-cat > "$work/config.json" << 'END'
-{"model_type": "gpt2", "n_layer": 2, "n_embd": 24, "n_head": 2, "n_positions": 24, "vocab_size": 257,
- "bos_token_id": 256, "eos_token_id": 256, "embd_pdrop": 0.1, "attn_pdrop": 0.1, "resid_pdrop": 0.1}
-END
-i=0
-while [ $i -lt 41 ]; do
-    echo "line $i: the cat sat on the mat and looked at the $((i * i)) birds"
-    i=$((i + 1))
-done > "$work/text"
+write_small_config 2 24 24 0.1
+write_small_text 41
 : > "$work/empty"
 printf 'short' > "$work/short"
 common="--config_name $work/config.json --block_size 20 --device $device --threads 2 --learning_rate 1e-2

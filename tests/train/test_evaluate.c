@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Evaluation: the same loss whatever the batch, and the watch learns of every batch, however long all of them take. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/scratch.h"
 #include "tests/train/small_gpt2.h"
 
@@ -21,7 +14,6 @@ static tx_watch *const watch = (tx_watch *)&told; /* only handed on */
 void __wrap_tx_watch_alive(tx_watch *w, const char *detail);
 void __wrap_tx_watch_alive(tx_watch *w, const char *detail)
 {
-    (void)detail;
     assert_ptr_equal(w, watch);
     told++;
 }
@@ -57,7 +49,6 @@ static tx_run_evaluation evaluate(tx_engine *engine, const tx_dataset *data, int
 
 static void every_batch_is_told(void **state)
 {
-    (void)state;
     tx_engine *engine = NULL;
     tx_engine_options options = {.size = sizeof options};
     tx_dataset *data = NULL;

@@ -19,15 +19,8 @@ expect()
     [ "$wanted" -eq 0 ] || [ "$(grep -vc "^$program: warning: " "$work/err")" -eq 1 ] || fail "$program $*: not one line of error"
 }
 
-cat > "$work/config.json" << 'END'
-{"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 16, "vocab_size": 257,
- "bos_token_id": 256, "eos_token_id": 256}
-END
-i=0
-while [ $i -lt 300 ]; do
-    echo "line $i: the cat sat on the mat and looked at the $((i * i)) birds"
-    i=$((i + 1))
-done > "$work/text"
+write_small_config 1 16 16
+write_small_text 300
 tr '\n' ' ' < "$work/text" | sed 's/./&\n/g' | tr '\n' '\000' > "$work/tokens.bin"
 common="--config_name $work/config.json --block_size 16 --device cpu --threads 1 --per_device_train_batch_size 2
     --lr_scheduler_type constant"

@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which runs fit: ranks that share a host or a device, and what a refusal says. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "models/job/fit.h"
 #include "models/tx_train.h"
 #include "tests/scratch.h"
@@ -46,7 +39,6 @@ static void expect_refused(const tx_fit_rank *ranks, int32_t count, const char *
 
 static void one_rank(void **state)
 {
-    (void)state;
     const tx_fit_rank fits = on_host(0, 2 * GIB, GIB, 3 * GIB), batch = on_host(0, 2 * GIB, GIB, 3 * GIB - 1),
                       model = on_host(0, 2 * GIB, GIB, GIB), unknown = on_host(0, GIB, 0, INT64_MAX);
     expect_fit(&fits, 1, "fits: 3.00 GiB are planned, the host has 3.00 GiB");
@@ -59,7 +51,6 @@ static void one_rank(void **state)
 
 static void many_ranks(void **state)
 {
-    (void)state;
     const tx_fit_rank one_host[] = {on_host(0, 0, 2 * GIB, 5 * GIB), on_host(0, 0, 2 * GIB, 3 * GIB)};
     const tx_fit_rank two_hosts[] = {on_host(0, 0, 2 * GIB, 3 * GIB), on_host(1, 0, 2 * GIB, 3 * GIB)};
     const tx_fit_rank cards[] = {on_card(0, "opencl:0", 6 * GIB, 8 * GIB), on_card(0, "opencl:1", 6 * GIB, 8 * GIB),
@@ -74,8 +65,7 @@ static void many_ranks(void **state)
 /* No machine has the memory for this: nothing of it is taken. */
 static void whole_run(void **state)
 {
-    (void)state;
-    char *folder = make_scratch(), *text = tx_path_join(folder, "text"), *output = tx_path_join(folder, "out");
+    char *folder = make_scratch(), *text = TX_PATH(folder, "text"), *output = TX_PATH(folder, "out");
     tx_job *job = NULL;
     assert_ok(tx_file_write(text, "some words that fill a block of sixteen tokens, or two of them", 62));
     assert_ok(tx_job_create(&job));
@@ -85,8 +75,6 @@ static void whole_run(void **state)
     assert_refused(tx_job_run(job), TX_MEMORY, "the run does not fit");
     tx_job_free(job);
     remove_scratch(folder);
-    free(text);
-    free(output);
 }
 
 int main(void)

@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Whole runs by the library: what the listener is told, an end on demand and going on, refusals. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "models/tx_train.h"
 #include "tests/scratch.h"
 
@@ -82,9 +75,7 @@ static int on_stop(void *context)
 
 static void set(tx_job *job, const char *folder, const char *name, const char *file)
 {
-    char *path = tx_path_join(folder, file);
-    assert_ok(tx_job_set(job, name, path));
-    free(path);
+    assert_ok(tx_job_set(job, name, TX_PATH(folder, file)));
 }
 
 /* A run of STEPS steps of a small model on a text in the folder. */
@@ -104,11 +95,9 @@ static tx_job *make_job(const char *folder, const char *output, heard *h)
         {"threads", "1"},
     };
     char text[4096] = "";
-    char *path = tx_path_join(folder, "text.txt");
     for (int i = 0; i < 60; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "line %d of a text about the number %d\n", i, i * i);
-    assert_ok(tx_file_write(path, text, strlen(text)));
-    free(path);
+    assert_ok(tx_file_write(TX_PATH(folder, "text.txt"), text, strlen(text)));
     tx_job *job = NULL;
     assert_ok(tx_job_create(&job));
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
@@ -134,9 +123,7 @@ static void assert_same_file(const char *folder, const char *a, const char *b)
     char *data[2] = {NULL, NULL};
     size_t size[2] = {0, 0};
     for (int i = 0; i < 2; i++) {
-        char *path = tx_path_join(folder, i ? b : a);
-        assert_ok(tx_file_read(path, 1 << 24, &data[i], &size[i]));
-        free(path);
+        assert_ok(tx_file_read(TX_PATH(folder, i ? b : a), 1 << 24, &data[i], &size[i]));
     }
     assert_int_equal(size[0], size[1]);
     assert_memory_equal(data[0], data[1], size[0]);
@@ -198,7 +185,6 @@ static void go_on_bare(const char *folder)
 
 static void stop_and_go_on(void **state)
 {
-    (void)state;
     char *folder = make_scratch();
     whole_run(folder);
     heard h = {.stop_after = STOP_AFTER};
@@ -223,7 +209,6 @@ static void stop_and_go_on(void **state)
 
 static void refusals(void **state)
 {
-    (void)state;
     tx_job *job = NULL;
     double value;
     assert_ok(tx_job_create(&job));

@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The log of a run where it cannot be written: told once, and nothing else is touched. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "models/train/log.h"
 #include "tests/data/texts.h"
 
@@ -19,7 +12,6 @@ static char *folder, *path;
 
 static int begin(void **state)
 {
-    (void)state;
     folder = make_scratch();
     path = tx_path_join(folder, "log.jsonl");
     return 0;
@@ -27,7 +19,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     remove_scratch(folder);
     free(path);
     return 0;
@@ -44,7 +35,6 @@ static void expect_file(const char *file, const char *want)
 
 static void written(void **state)
 {
-    (void)state;
     reported r = {0};
     for (int go_on = 0; go_on < 3; go_on++) {
         tx_log log;
@@ -75,7 +65,6 @@ static void refused(const char *what)
 
 static void what_is_no_file(void **state)
 {
-    (void)state;
     char *target = put_text(folder, "target", "kept");
     assert_int_equal(symlink(target, path), 0);
     refused("a link, where a regular file should be");
@@ -96,7 +85,6 @@ static void what_is_no_file(void **state)
 /* A limit on sizes stands for a full disk. */
 static void no_room(void **state)
 {
-    (void)state;
     struct rlimit before, small;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     small = before;

@@ -92,9 +92,7 @@ static int fail(const char *what)
 static tx_status train(tx_engine *engine, tx_model *model, const tx_dataset *data, tx_run_summary *summary)
 {
     tx_config *config = NULL;
-    tx_status status = small_config(&config);
-    if (status)
-        return status;
+    TX_TRY(small_config(&config));
     const tx_trainer_options options = small_options();
     int steps = 0;
     char folder[] = "/tmp/tx_malloc_XXXXXX", log[64];
@@ -113,15 +111,11 @@ static tx_status train(tx_engine *engine, tx_model *model, const tx_dataset *dat
         .listener = {.context = &steps, .stop = after_step},
     };
     tx_run_state state;
-    status = tx_run_state_create(&state);
-    if (status)
-        return status;
+    TX_TRY(tx_run_state_create(&state));
     tx_trainer *trainer = NULL;
-    status = tx_trainer_create(model, config, &options, &trainer);
-    if (!status)
-        status = tx_model_init(model, 1);
-    if (!status)
-        status = tx_run(engine, model, trainer, &run, &state, summary);
+    tx_status status = tx_trainer_create(model, config, &options, &trainer);
+    TX_THEN(status, tx_model_init(model, 1));
+    TX_THEN(status, tx_run(engine, model, trainer, &run, &state, summary));
     atomic_store(&counting, false);
     tx_trainer_free(trainer);
     tx_config_free(config);

@@ -11,15 +11,9 @@ device=$2
 need_device
 
 # 121 blocks in micro-batches of 3, 2 a step: 21 steps an epoch, the last with one micro-batch of one block.
-i=0
-while [ $i -lt 42 ]; do
-    echo "line $i: the cat sat on the mat and looked at the $((i * i)) birds"
-    i=$((i + 1))
-done | head -c 2425 > "$work/text"
-cat > "$work/config.json" << 'END'
-{"model_type": "gpt2", "n_layer": 2, "n_embd": 24, "n_head": 2, "n_positions": 24, "vocab_size": 257,
- "bos_token_id": 256, "eos_token_id": 256, "embd_pdrop": 0.1, "attn_pdrop": 0.1, "resid_pdrop": 0.1}
-END
+write_small_text 42
+head -c 2425 "$work/text" > "$work/cut" && mv "$work/cut" "$work/text"
+write_small_config 2 24 24 0.1
 
 # run FOLDER ARGUMENT...
 run()

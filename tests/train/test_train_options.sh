@@ -16,11 +16,7 @@ cat > "$work/config.json" << 'END'
 {"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 24, "vocab_size": 257,
  "bos_token_id": 256, "eos_token_id": 256, "embd_pdrop": 0.1, "attn_pdrop": 0.0, "resid_pdrop": 0.0}
 END
-i=0
-while [ $i -lt 30 ]; do
-    echo "line $i: the cat sat on the mat and looked at the $((i * i)) birds"
-    i=$((i + 1))
-done > "$work/text"
+write_small_text 30
 sed 's/cat/dog/' "$work/text" > "$work/other"
 awk '{ line[NR] = $0 } END { for (i = 0; i < 2000; i++) for (n = 1; n <= NR; n++) print line[n] }' "$work/text" > "$work/big"
 sed 's/.*/{"text": "&"}/' "$work/text" > "$work/lines.jsonl"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench attention: forward and backward at any shape. */
+#include "api/base/check.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/report.h"
 
@@ -13,11 +14,9 @@ typedef struct settings {
     bool causal;
 } settings;
 
-#define COMMON(field) offsetof(settings, common.field)
-#define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
-    TX_BENCH_OPTIONS(COMMON),
-    TX_BENCH_HTML(COMMON),
+    TX_BENCH_OPTIONS,
+    TX_BENCH_HTML,
     {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "blocks"},
     {TX_OPTION_INTEGER, "block", AT(block), 0, 1 << 24, "N", "tokens a block; 0: 256, then 1024"},
     {TX_OPTION_INTEGER, "heads", AT(heads), 1, 1 << 16, "N", "of the queries"},
@@ -26,8 +25,6 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "head_size", AT(head_size), 1, 1 << 16, "N", "elements of a head"},
     {TX_OPTION_FLAG, "causal", AT(causal), .help = "a token sees those before it and itself"},
 };
-#undef COMMON
-#undef AT
 
 static const settings defaults = {
     .common = TX_BENCH_DEFAULTS, .batch = 4, .heads = 12, .head_size = 64, .causal = true};
@@ -66,41 +63,30 @@ static tx_command command_of(const settings *set, int64_t block, bool backward)
 
 static tx_status measure_block(tx_bench_report *report, const settings *set, int64_t block)
 {
-    tx_status status = TX_OK;
-    for (int backward = 0; backward < 2 && !status; backward++) {
+    for (int backward = 0; backward < 2; backward++) {
         const char *name = tx_direction_name(backward ? TX_BACKWARD : TX_FORWARD);
         tx_command c = command_of(set, block, backward);
-        tx_timing timing = {0};
-        snprintf(timing.label, sizeof timing.label, "b%" PRId64 " t%" PRId64 " h%" PRId64 "/%d d%" PRId64 "%s",
-                 set->batch, block, set->heads, c.attrs.kv_heads, set->head_size, set->causal ? " causal" : "");
-        tx_bench_report_progress(report, name, timing.label);
-        status = tx_conformance_time(&report->target, &c, (int32_t)set->common.repeats, &timing);
-        if (status)
-            return tx_fail_in(status, "%s", timing.label);
-        status = tx_bench_report_add(report, &timing, name, name, 0);
+        char label[96];
+        snprintf(label, sizeof label, "b%" PRId64 " t%" PRId64 " h%" PRId64 "/%d d%" PRId64 "%s", set->batch, block,
+                 set->heads, c.attrs.kv_heads, set->head_size, set->causal ? " causal" : "");
+        TX_CHECK(tx_bench_report_time(report, &c, name, name, label, 0));
     }
-    return status;
-}
-
-static tx_status check(const settings *set)
-{
-    if (set->kv_heads && set->heads % set->kv_heads)
-        return tx_fail(TX_INVALID, "kv_heads %" PRId64 " does not divide heads %" PRId64, set->kv_heads, set->heads);
     return TX_OK;
 }
 
 static tx_status measure(tx_bench_report *report, const void *user)
 {
     const settings *set = user;
-    tx_status status = measure_block(report, set, set->block ? set->block : 256);
-    return status || set->block ? status : measure_block(report, set, 1024);
+    TX_CHECK(measure_block(report, set, set->block ? set->block : 256));
+    return set->block ? TX_OK : measure_block(report, set, 1024);
 }
 
 static tx_status run(const void *settings_, char *const *argv)
 {
     const settings *set = settings_;
-    tx_status status = check(set);
-    return status ? status : tx_bench_report_run("attention", argv, &set->common, measure, set);
+    if (set->kv_heads && set->heads % set->kv_heads)
+        return tx_fail(TX_INVALID, "kv_heads %" PRId64 " does not divide heads %" PRId64, set->kv_heads, set->heads);
+    return tx_bench_report_run("attention", argv, &set->common, measure, set);
 }
 
 TX_BENCH_COMMAND(attention, "",

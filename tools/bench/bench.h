@@ -45,19 +45,22 @@ TX_BENCH_MAP(X)
         run,                                                        \
     }
 
-/* Rows of options; AT(field) is the offset in the settings. */
+/* Where a field lies in the settings of a command, whose type has the name `settings` in its file. */
+#define AT(field) offsetof(settings, field)
+
+/* Rows of options; those that have an argument take another AT as well. */
 /* clang-format off */
-#define TX_BENCH_MODEL(AT)                                                                                            \
+#define TX_BENCH_MODEL                                                                                                \
     {TX_OPTION_TEXT, "config", AT(config), .choices = "FILE|NAME",                                                    \
      .help = "a config.json, a folder with one, or gpt2, gpt2-medium, gpt2-large, gpt2-xl; dropout is off"}
-#define TX_BENCH_BATCH(AT)                                                                                            \
+#define TX_BENCH_BATCH                                                                                                \
     {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "blocks of a rank's micro-batch"},                       \
     {TX_OPTION_INTEGER, "block", AT(block), 2, 1 << 24, "N", "tokens a block"}
 #define TX_BENCH_DEVICE(AT)                                                                                           \
     {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",                          \
      .help = "where to compute"},                                                                                     \
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend, and a peer; 0: all there are"}
-#define TX_BENCH_MEASUREMENTS(AT)                                                                                     \
+#define TX_BENCH_MEASUREMENTS                                                                                         \
     {TX_OPTION_INTEGER, "pairs", AT(pairs), 1, TX_BENCH_PAIRS, "N",                                                   \
      "measurements; with a peer each is a pair, taken in turn"}
 #define TX_BENCH_JSON(AT)                                                                                             \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txcheck file: what a path is, told by its name and content, and whether TX can read it. */
 #include "tools/bench/check_file.h"
+#include "api/base/check.h"
 
 #include "api/base/file.h"
 #include "api/base/json.h"
@@ -42,44 +43,28 @@ const tx_cli tx_check_file_program = {
 
 typedef tx_status judge(const char *path);
 
-static tx_status judge_weights(const char *path)
-{
-    tx_weights *weights;
-    tx_status status = tx_weights_open(path, &weights);
-    if (!status)
-        tx_weights_close(weights);
-    return status;
-}
-
-static tx_status judge_config(const char *path)
-{
-    tx_config *config = NULL;
-    tx_status status = tx_config_read(path, &config);
-    if (!status)
-        tx_config_free(config);
-    return status;
-}
-
-static tx_status judge_tokenizer(const char *path)
-{
-    tx_tokenizer *tokenizer;
-    tx_status status = tx_tokenizer_open(path, &tokenizer);
-    if (!status)
-        tx_tokenizer_free(tokenizer);
-    return status;
-}
+/* What is good can be opened. */
+#define JUDGE(kind, type, open, close)              \
+    static tx_status judge_##kind(const char *path) \
+    {                                               \
+        type *made = NULL;                          \
+        TX_CHECK(open(path, &made));                \
+        close(made);                                \
+        return TX_OK;                               \
+    }
+JUDGE(weights, tx_weights, tx_weights_open, tx_weights_close)
+JUDGE(config, tx_config, tx_config_read, tx_config_free)
+JUDGE(tokenizer, tx_tokenizer, tx_tokenizer_open, tx_tokenizer_free)
 
 static tx_status judge_dataset(const char *path)
 {
     tx_tokenizer *bytes;
     tx_dataset *dataset;
-    tx_status status = tx_tokenizer_bytes(&bytes);
-    if (status)
-        return status;
+    TX_CHECK(tx_tokenizer_bytes(&bytes));
     /* Any id may be meant: which vocabulary the tokens belong to cannot be told from the file. */
     tx_dataset_options options = {
         .size = sizeof options, .tokenizer = bytes, .vocab = INT32_MAX, .block = 2, .to = 100, .threads = 1};
-    status = tx_dataset_open(path, &options, &dataset);
+    tx_status status = tx_dataset_open(path, &options, &dataset);
     if (!status)
         tx_dataset_free(dataset);
     tx_tokenizer_free(bytes);
@@ -90,13 +75,10 @@ static tx_status judge_dataset(const char *path)
 static tx_status judge_object(const char *path)
 {
     tx_json *json;
-    tx_status status = tx_json_read(path, JSON_LIMIT, &json);
-    if (status)
-        return status;
-    if (tx_json_type_of(json) != TX_JSON_OBJECT)
-        status = tx_fail(TX_FORMAT, "%s: not a JSON object", path);
+    TX_CHECK(tx_json_read(path, JSON_LIMIT, &json));
+    const bool object = tx_json_type_of(json) == TX_JSON_OBJECT;
     tx_json_free(json);
-    return status;
+    return object ? TX_OK : tx_fail(TX_FORMAT, "%s: not a JSON object", path);
 }
 
 /* The folder that a file lies in, allocated. */
@@ -168,9 +150,7 @@ static tx_status judge_json(const char *path)
         {"activation_function", TX_JSON_STRING, judge_config},
     };
     tx_json *json, *value;
-    tx_status status = tx_json_read(path, JSON_LIMIT, &json);
-    if (status)
-        return status;
+    TX_CHECK(tx_json_read(path, JSON_LIMIT, &json));
     judge *found = NULL;
     for (size_t i = 0; i < sizeof keys / sizeof keys[0] && !found; i++)
         if (tx_json_type_of(json) == TX_JSON_OBJECT && !tx_json_get(json, keys[i].key, keys[i].type, &value))
@@ -189,13 +169,10 @@ static tx_status judge_content(const char *path)
     unsigned char begin[9] = {0};
     int descriptor = -1;
     int64_t size = 0, wanted = sizeof begin;
-    tx_status status = tx_file_open(path, O_RDONLY, &descriptor, &size);
-    if (status)
-        return status;
-    status = tx_file_read_at(descriptor, path, 0, begin, size < wanted ? size : wanted);
+    TX_CHECK(tx_file_open(path, O_RDONLY, &descriptor, &size));
+    const tx_status status = tx_file_read_at(descriptor, path, 0, begin, size < wanted ? size : wanted);
     close(descriptor);
-    if (status)
-        return status;
+    TX_CHECK(status);
     /* A header of less than 16 MB, and the brace that it begins with. */
     if (size >= wanted && begin[8] == '{' && !begin[7] && !begin[6] && !begin[5] && !begin[4] && !begin[3])
         return judge_weights(path);
@@ -219,9 +196,7 @@ static bool holds(const char *folder, const char *name)
 static tx_status check_tokenizer(const char *folder, const tx_config *config)
 {
     tx_tokenizer *tokenizer;
-    tx_status status = tx_tokenizer_open(folder, &tokenizer);
-    if (status)
-        return status;
+    TX_CHECK(tx_tokenizer_open(folder, &tokenizer));
     int64_t size = tx_tokenizer_size(tokenizer);
     tx_tokenizer_free(tokenizer);
     if (config && size > config->vocab_size)
@@ -250,20 +225,15 @@ static tx_status judge_folder(const char *folder)
 {
     bool manifest = holds(folder, TX_CHECKPOINT_MANIFEST) || tx_checkpoint_step(folder) >= 0;
     bool tokenizer = holds(folder, "tokenizer.json") || holds(folder, "vocab.json") || holds(folder, "merges.txt");
-    tx_status status = manifest ? tx_checkpoint_verify(folder, NULL) : TX_OK;
-    if (status)
-        return status;
+    if (manifest)
+        TX_CHECK(tx_checkpoint_verify(folder, NULL));
     if (holds(folder, "config.json"))
         return judge_model(folder, tokenizer);
-    status = judge_weights(folder);
-    if (status == TX_NOT_FOUND && tokenizer)
-        status = check_tokenizer(folder, NULL);
-    else if (status == TX_NOT_FOUND)
-        status = tx_fail(TX_UNSUPPORTED, "%s: holds no config.json, weights or tokenizer: not a folder that TX knows",
-                         folder);
-    else if (!status && tokenizer)
-        status = check_tokenizer(folder, NULL);
-    return status;
+    const tx_status status = judge_weights(folder);
+    if (status == TX_NOT_FOUND && !tokenizer)
+        return tx_fail(TX_UNSUPPORTED, "%s: holds no config.json, weights or tokenizer: not a folder that TX knows",
+                       folder);
+    return tokenizer && (!status || status == TX_NOT_FOUND) ? check_tokenizer(folder, NULL) : status;
 }
 
 /* ---- All ------------------------------------------------------------------------------------------- */

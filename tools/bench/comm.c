@@ -2,6 +2,7 @@
  * txbench comm: sums over the ranks, beside the library's own all-reduce and beside memcpy, which bounds them within a
  * host: a rank that sums its slice reads and writes as much as it does when it copies all of the data once. */
 #include "comm/comm.h"
+#include "api/base/check.h"
 #include "api/base/clock.h"
 #include "tools/bench/bench.h"
 
@@ -20,7 +21,6 @@ typedef struct settings {
     bool no_peer, background, json;
 } settings;
 
-#define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
     {TX_OPTION_TEXT, "sizes", AT(sizes), .choices = "MB,MB,..", .help = "how much is summed, in MB of fp32"},
     {TX_OPTION_INTEGER, "rounds", AT(rounds), 1, TX_BENCH_PAIRS, "N", "measurements of each, taken in turn"},
@@ -30,11 +30,11 @@ static const tx_option options[] = {
     {TX_OPTION_REAL, "line", AT(line), 0, 1e6, "GBIT", "rate of a host's link in Gbit/s, to compare with; 0: none"},
     TX_BENCH_JSON(AT),
 };
-#undef AT
 
 static const settings defaults = {.sizes = "1,4,25,100,497", .rounds = 5};
 
 typedef enum way { OURS, PEER, MEMCPY, WAYS } way;
+static const char *const names[WAYS] = {"all_reduce", "mpi_all_reduce", "memcpy"};
 
 /* Of one size; the slowest rank counts. */
 typedef struct figures {
@@ -76,23 +76,19 @@ static tx_status read_sizes(bench *b)
 
 static tx_status prepare(bench *b)
 {
-    tx_status status = read_sizes(b);
-    if (!status)
-        status = tx_comm_default()->open(NULL, NULL, &b->comm);
-    if (status)
-        return status;
     void *window = NULL;
+    TX_CHECK(read_sizes(b));
+    TX_CHECK(tx_comm_default()->open(NULL, NULL, &b->comm));
     const size_t bytes = (size_t)b->longest * sizeof(float);
-    status = b->comm->table->window(b->comm, (int64_t)bytes, &window);
-    if (!status)
-        status = b->comm->table->background(b->comm, b->set->background);
+    TX_CHECK(b->comm->table->window(b->comm, (int64_t)bytes, &window));
+    TX_CHECK(b->comm->table->background(b->comm, b->set->background));
     b->window = window;
     b->from = malloc(bytes);
     b->to = malloc(bytes);
     b->times = malloc((size_t)b->comm->size * sizeof *b->times);
-    if (!status && (!b->from || !b->to || !b->times))
-        status = tx_fail(TX_MEMORY, "no memory for %.1f MB", 3e-6 * (double)bytes);
-    return status;
+    if (!b->from || !b->to || !b->times)
+        return tx_fail(TX_MEMORY, "no memory for %.1f MB", 3e-6 * (double)bytes);
+    return TX_OK;
 }
 
 static float addend(int32_t rank)
@@ -137,26 +133,21 @@ static tx_status measure_one(bench *b, figures *f, way how, double *seconds)
     const float own = addend(b->comm->rank), sum = (float)(b->comm->size * (b->comm->size + 1) / 2);
     tx_comm_traffic before, after;
     fill(how == OURS ? b->window : b->from, f->count, own);
-    tx_status status = tx_comm_collect(b->comm, TX_BARRIER, NULL, 0, TX_F32, 0);
+    TX_CHECK(tx_comm_collect(b->comm, TX_BARRIER, NULL, 0, TX_F32, 0));
     b->comm->table->traffic(b->comm, &before);
     const double begin = tx_now();
-    if (!status)
-        status = run_way(b, f, how);
+    TX_CHECK(run_way(b, f, how));
     *seconds = tx_now() - begin;
     b->comm->table->traffic(b->comm, &after);
     if (how == OURS)
         f->sent = after.sent - before.sent;
-    if (!status && how == OURS)
-        status = check(b, b->window, f->count, sum, "all_reduce");
-    else if (!status)
-        status = check(b, b->to, f->count, how == PEER ? sum : own, how == PEER ? "MPI_Allreduce" : "memcpy");
+    TX_CHECK(check(b, how == OURS ? b->window : b->to, f->count, how == MEMCPY ? own : sum, names[how]));
     memset(b->times, 0, (size_t)b->comm->size * sizeof *b->times);
     b->times[b->comm->rank] = (float)*seconds;
-    if (!status)
-        status = tx_comm_collect(b->comm, TX_ALL_REDUCE, b->times, b->comm->size, TX_F32, 0);
+    TX_CHECK(tx_comm_collect(b->comm, TX_ALL_REDUCE, b->times, b->comm->size, TX_F32, 0));
     for (int32_t r = 0; r < b->comm->size; r++)
         *seconds = (double)b->times[r] > *seconds ? (double)b->times[r] : *seconds;
-    return status;
+    return TX_OK;
 }
 
 static bool has(const bench *b, way how)
@@ -167,19 +158,18 @@ static bool has(const bench *b, way how)
 /* A warm-up, then measurements in turn, so that what else the machine does meets all alike. */
 static tx_status measure(bench *b)
 {
-    tx_status status = TX_OK;
     for (int32_t s = 0; s < b->sizes; s++) {
         figures *f = &b->figures[s];
         double ignored;
-        for (int64_t round = -1; round < b->set->rounds && !status; round++)
-            for (int how = 0; how < WAYS && !status; how++)
-                if (has(b, (way)how))
-                    status = measure_one(b, f, (way)how, round < 0 ? &ignored : &f->seconds[how][round]);
-        for (int how = 0; how < WAYS && !status; how++)
-            if (has(b, (way)how))
+        for (int64_t round = -1; round < b->set->rounds; round++)
+            for (way how = 0; how < WAYS; how++)
+                if (has(b, how))
+                    TX_CHECK(measure_one(b, f, how, round < 0 ? &ignored : &f->seconds[how][round]));
+        for (way how = 0; how < WAYS; how++)
+            if (has(b, how))
                 f->median[how] = tx_bench_median(f->seconds[how], b->set->rounds);
     }
-    return status;
+    return TX_OK;
 }
 
 /* ---- Printing ------------------------------------------------------------------------------------------- */
@@ -192,7 +182,6 @@ static double line_share(const bench *b, const figures *f)
 
 static tx_status print(const bench *b)
 {
-    static const char *const names[WAYS] = {"all_reduce", "mpi_all_reduce", "memcpy"};
     char key[64];
     tx_json *all = tx_bench_figures(&tx_bench_comm.program, b->set), *sizes = tx_json_array();
     tx_json_set_string(all, "communicator", b->comm->table->name);
@@ -203,8 +192,8 @@ static tx_status print(const bench *b)
         tx_json *one = tx_json_object();
         tx_json_set_int(one, "bytes", (int64_t)bytes);
         tx_json_set_int(one, "sent_by_rank_0", f->sent);
-        for (int how = 0; how < WAYS; how++) {
-            if (!has(b, (way)how))
+        for (way how = 0; how < WAYS; how++) {
+            if (!has(b, how))
                 continue;
             snprintf(key, sizeof key, "%s_seconds", names[how]);
             tx_bench_set_series(one, key, f->seconds[how], b->set->rounds);
@@ -219,7 +208,7 @@ static tx_status print(const bench *b)
         tx_json_append(sizes, one);
     }
     tx_json_set(all, "sizes", sizes);
-    return tx_bench_print(all, b->set->json);
+    return tx_bench_print(all, b->set->json, NULL);
 }
 
 /* A rank that fails ends without closing the communicator: the launcher then ends the others. */

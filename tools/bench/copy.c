@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench copy: a device's copy rate, the way between host and device, also beside a product, and what a launch costs.
  */
+#include "api/base/check.h"
 #include "api/base/clock.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/report.h"
@@ -9,9 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COMMON(field) offsetof(tx_bench_common, field)
-static const tx_option options[] = {TX_BENCH_OPTIONS(COMMON)};
-#undef COMMON
+static const tx_option options[] = {TX_BENCH_OPTIONS};
 
 static const tx_bench_common defaults = TX_BENCH_DEFAULTS;
 
@@ -44,13 +43,12 @@ typedef struct figures {
 static tx_status measure_copies(figures *f, const tx_bench_common *common)
 {
     const int64_t most = tx_bench_copy_most(&f->target.info, common->largest << 20);
-    tx_status status = TX_OK;
-    for (int64_t bytes = 1 << 16; bytes <= most && f->sizes < MAX_SIZES && !status; bytes *= 4) {
+    for (int64_t bytes = 1 << 16; bytes <= most && f->sizes < MAX_SIZES; bytes *= 4) {
         f->bytes[f->sizes] = bytes;
-        status = tx_bench_copy_once(&f->target, bytes, (int32_t)common->repeats, &f->copy[f->sizes]);
+        TX_CHECK(tx_bench_copy_once(&f->target, bytes, (int32_t)common->repeats, &f->copy[f->sizes]));
         f->sizes++;
     }
-    return status;
+    return TX_OK;
 }
 
 /* Moves `bytes` once to warm up and then `repeats` times. */
@@ -59,18 +57,15 @@ static tx_status time_way(const figures *f, tx_buffer *device, void *host, int64
 {
     const tx_backend *b = f->target.backend;
     double seconds[TX_BENCH_PAIRS];
-    tx_status status = TX_OK;
-    for (int64_t i = -1; i < repeats && !status; i++) {
+    for (int64_t i = -1; i < repeats; i++) {
         const double begin = tx_now();
-        status = ways[way].down ? b->write(f->target.context, TX_QUEUE_COMPUTE, device, 0, host, bytes)
-                                : b->read(f->target.context, device, 0, host, bytes);
-        if (!status)
-            status = b->finish(f->target.context);
+        TX_CHECK(ways[way].down ? b->write(f->target.context, TX_QUEUE_COMPUTE, device, 0, host, bytes)
+                                : b->read(f->target.context, device, 0, host, bytes));
+        TX_CHECK(b->finish(f->target.context));
         seconds[i < 0 ? 0 : i] = tx_now() - begin;
     }
-    if (!status)
-        *rate = (double)bytes / tx_bench_median(seconds, repeats);
-    return status;
+    *rate = (double)bytes / tx_bench_median(seconds, repeats);
+    return TX_OK;
 }
 
 static tx_status measure_transfers(figures *f, const tx_bench_common *common)
@@ -145,20 +140,22 @@ static tx_status print(const figures *f, bool json, char *const *argv)
     tx_json_set_number(beside, "ratio", beside_ratio(b));
     tx_json_set_int(beside, "transfers", b->transfers);
     tx_json_set(all, "beside", beside);
-    return tx_bench_print(all, json);
+    return tx_bench_print(all, json, NULL);
+}
+
+static tx_status measure(figures *f, const tx_bench_common *common)
+{
+    TX_CHECK(tx_bench_open(common, &f->target, &f->peaks));
+    TX_CHECK(measure_copies(f, common));
+    TX_CHECK(measure_transfers(f, common));
+    return measure_beside(f);
 }
 
 static tx_status run(const void *settings, char *const *argv)
 {
     const tx_bench_common *common = settings;
     figures f = {0};
-    tx_status status = tx_bench_open(common, &f.target, &f.peaks);
-    if (!status)
-        status = measure_copies(&f, common);
-    if (!status)
-        status = measure_transfers(&f, common);
-    if (!status)
-        status = measure_beside(&f);
+    tx_status status = measure(&f, common);
     if (!status)
         status = print(&f, common->json, argv);
     if (f.target.context)

@@ -4,6 +4,7 @@
  * rank a device; the same without the window that ranks of a host share, as the guide does without NVLink. Each row of
  * each round is a program of its own, and the rows take turns. */
 #include "tools/bench/ddp.h"
+#include "api/base/check.h"
 #include "comm/comm.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/child.h"
@@ -16,12 +17,11 @@
 typedef tx_ddp_settings settings;
 enum { ALL, DP, DDP };
 
-#define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
-    TX_BENCH_MODEL(AT),
+    TX_BENCH_MODEL,
     {TX_OPTION_INTEGER, "ranks", AT(ranks), 2, TX_DDP_RANKS_MAX, "N",
      "devices: replicas of one process, or processes, each on its share of the cores"},
-    TX_BENCH_BATCH(AT),
+    TX_BENCH_BATCH,
     {TX_OPTION_INTEGER, "steps", AT(steps), 1, 1 << 20, "N", "steps timed; the guide has 200"},
     {TX_OPTION_INTEGER, "rounds", AT(rounds), 1, TX_BENCH_PAIRS, "N", "runs of each row, taken in turn"},
     {TX_OPTION_CHOICE, "row", AT(row), .choices = "all|dp|ddp",
@@ -30,7 +30,6 @@ static const tx_option options[] = {
          "started by an MPI launcher, as many as that says"},
     TX_BENCH_JSON(AT),
 };
-#undef AT
 
 static const settings defaults = {.config = "gpt2", .ranks = 2, .batch = 4, .block = 256, .steps = 20, .rounds = 3};
 
@@ -43,11 +42,25 @@ static tx_status add_up_traffic(tx_comm *comm, int64_t *bytes)
     int64_t all[TX_DDP_RANKS_MAX] = {0};
     comm->table->traffic(comm, &traffic);
     all[comm->rank] = traffic.sent + traffic.shared;
-    tx_status status = tx_comm_share(comm, all, sizeof all[0]);
+    TX_CHECK(tx_comm_share(comm, all, sizeof all[0]));
     *bytes = 0;
     for (int32_t i = 0; i < comm->size; i++)
         *bytes += all[i];
-    return status;
+    return TX_OK;
+}
+
+/* Seconds of the steps, and what they moved. */
+static tx_status time_rank(const settings *set, tx_bench_training *t, tx_comm *comm, tx_ddp_result *result)
+{
+    double seconds = 0.0;
+    int64_t before, after;
+    TX_CHECK(tx_model_init(t->model, 1));
+    TX_CHECK(tx_bench_training_run(t, TX_DDP_WARMUP, &seconds));
+    TX_CHECK(add_up_traffic(comm, &before)); /* all ranks begin together */
+    TX_CHECK(tx_bench_training_run(t, set->steps, &seconds));
+    TX_CHECK(add_up_traffic(comm, &after));
+    *result = (tx_ddp_result){comm->size, seconds, (double)(after - before) / (double)set->steps, t->loss};
+    return TX_OK;
 }
 
 /* Trains as DistributedDataParallel does, a process a device: the path of txtrain. */
@@ -55,24 +68,12 @@ static tx_status train_rank(const settings *set, const tx_config *config, tx_com
 {
     const tx_engine_options engine = {.size = sizeof engine, .threads = tx_ddp_threads(comm->local_size)};
     tx_bench_training t = {0};
-    double seconds = 0.0;
-    int64_t before = 0, after = 0;
     tx_trainer_options trainer = tx_bench_trainer_options(set->batch, set->block);
     trainer.comm = comm;
-    tx_status status = comm->size > TX_DDP_RANKS_MAX
-                           ? tx_fail(TX_INVALID, "%" PRId32 " ranks; at most %d", comm->size, TX_DDP_RANKS_MAX)
-                           : tx_bench_training_open(&engine, config, &trainer, &t);
-    if (!status)
-        status = tx_model_init(t.model, 1);
-    if (!status)
-        status = tx_bench_training_run(&t, TX_DDP_WARMUP, &seconds);
-    if (!status)
-        status = add_up_traffic(comm, &before); /* all ranks begin together */
-    if (!status)
-        status = tx_bench_training_run(&t, set->steps, &seconds);
-    if (!status)
-        status = add_up_traffic(comm, &after);
-    *result = (tx_ddp_result){comm->size, seconds, (double)(after - before) / (double)set->steps, t.loss};
+    if (comm->size > TX_DDP_RANKS_MAX)
+        return tx_fail(TX_INVALID, "%" PRId32 " ranks; at most %d", comm->size, TX_DDP_RANKS_MAX);
+    TX_CHECK(tx_bench_training_open(&engine, config, &trainer, &t));
+    tx_status status = time_rank(set, &t, comm, result);
     tx_bench_training_close(&t);
     return status;
 }
@@ -82,14 +83,14 @@ static tx_status run_row(const settings *set, const tx_config *config)
 {
     tx_comm *comm = NULL;
     tx_ddp_result r = {0};
-    tx_status status = set->row == DDP ? tx_comm_default()->open(NULL, NULL, &comm) : TX_OK;
-    if (!status)
-        status = comm ? train_rank(set, config, comm, &r) : tx_ddp_replicas(set, config, &r);
-    if (!status && (!comm || comm->rank == 0))
+    if (set->row == DDP)
+        TX_CHECK(tx_comm_default()->open(NULL, NULL, &comm));
+    TX_CHECK(comm ? train_rank(set, config, comm, &r) : tx_ddp_replicas(set, config, &r));
+    if (!comm || comm->rank == 0)
         printf("ranks %d seconds %.9g bytes_per_step %.0f loss %.17g\n", r.ranks, r.seconds, r.bytes, r.loss);
-    if (!status && comm)
+    if (comm)
         comm->table->close(comm);
-    return status;
+    return TX_OK;
 }
 
 /* ---- The comparison ------------------------------------------------------------------------------------------ */
@@ -143,18 +144,15 @@ static tx_status run_one(comparison *c, int which, int64_t round)
     const double *first = &c->row[0].last.loss;
     tx_child child;
     c->arguments[c->last] = option[which > 0];
-    tx_status status =
-        tx_child_start(c->arguments + begins[which], "it is the launcher of the MPI that TX was built with", &child);
-    if (status)
-        return status;
-    status = read_result(c->set, child.from, r);
+    TX_CHECK(
+        tx_child_start(c->arguments + begins[which], "it is the launcher of the MPI that TX was built with", &child));
+    const tx_status status = read_result(c->set, child.from, r);
     const int end = tx_child_end(&child);
     if (WIFSIGNALED(end))
         return tx_fail(TX_IO, "was ended by signal %d", WTERMSIG(end));
     if (WEXITSTATUS(end))
         return tx_fail(TX_IO, "failed with status %d: see its message above", WEXITSTATUS(end));
-    if (status)
-        return status;
+    TX_CHECK(status);
     c->row[which].seconds[round] = r->seconds;
     const double difference = fabs(r->loss - *first) / fabs(*first);
     if (!(difference <= TOLERANCE))
@@ -166,15 +164,14 @@ static tx_status run_one(comparison *c, int which, int64_t round)
 
 static tx_status run_rounds(comparison *c)
 {
-    tx_status status = TX_OK;
-    for (int64_t round = 0; round < c->set->rounds && !status; round++)
-        for (int i = 0; i < ROWS && !status; i++) {
-            status = run_one(c, i, round);
+    for (int64_t round = 0; round < c->set->rounds; round++)
+        for (int i = 0; i < ROWS; i++) {
+            const tx_status status = run_one(c, i, round);
             if (status)
                 return tx_fail_in(status, "%s", c->row[i].name);
             fprintf(stderr, "round %" PRId64 ": %s %.3f s\n", round + 1, c->row[i].name, c->row[i].seconds[round]);
         }
-    return status;
+    return TX_OK;
 }
 
 static tx_status print(const comparison *c)
@@ -199,7 +196,7 @@ static tx_status print(const comparison *c)
         tx_json_append(rows, one);
     }
     tx_json_set(all, "rows", rows);
-    return tx_bench_print(all, set->json);
+    return tx_bench_print(all, set->json, NULL);
 }
 
 static tx_status run_all(const settings *set, char *const *argv)
@@ -210,15 +207,14 @@ static tx_status run_all(const settings *set, char *const *argv)
         .set = set, .last = WORDS + 1, .row = {{.name = "DP"}, {.name = "DDP"}, {.name = "DDP, TX_COMM_SHM=0"}}};
     while (argv[c.last - WORDS - 1])
         c.last++;
-    tx_status status = tx_child_self(program, sizeof program);
+    TX_CHECK(tx_child_self(program, sizeof program));
     c.arguments = calloc((size_t)c.last + 2, sizeof *c.arguments);
-    if (!status && !c.arguments)
-        status = tx_fail(TX_MEMORY, "no memory for a command line");
+    if (!c.arguments)
+        return tx_fail(TX_MEMORY, "no memory for a command line");
     snprintf(words[WORDS - 1], sizeof words[0], "%" PRId64, set->ranks);
-    for (int i = 0; i < c.last && !status; i++)
+    for (int i = 0; i < c.last; i++)
         c.arguments[i] = i < WORDS ? words[i] : i == WORDS ? program : argv[i - WORDS - 1];
-    if (!status)
-        status = run_rounds(&c);
+    tx_status status = run_rounds(&c);
     free(c.arguments);
     return status ? status : print(&c);
 }

@@ -8,10 +8,11 @@
  * gradient that comes back is that of each replica's loss (control INVERSE_LABELS, the same in every step) and none of
  * the logits, though these are gathered: DataParallel at its cheapest. A device is here an engine of the cpu with its
  * share of the cores, so a copy between devices goes through a piece of memory that the core's cache holds. */
+#include "api/base/check.h"
 #include "api/base/clock.h"
 #include "api/base/cores.h"
+#include "api/base/thread.h"
 #include "models/task/causal_lm.h"
-#include "models/text/thread.h"
 #include "tools/bench/ddp.h"
 
 #include <errno.h>
@@ -63,8 +64,8 @@ static tx_status build(const replicas *all, replica *r)
     r->labels = tx_input(r->graph, "labels", TX_I32, shape);
     r->logits = tx_output(tx_arch_logits(r->graph, all->config, &options));
     r->loss = tx_output(tx_causal_lm.loss(r->graph, all->config, r->logits));
-    tx_status status = tx_backward(r->graph, r->loss);
-    return status ? status : tx_plan_create(r->graph, "train", &r->train);
+    TX_CHECK(tx_backward(r->graph, r->loss));
+    return tx_plan_create(r->graph, "train", &r->train);
 }
 
 static tx_status prepare(replicas *all, replica *r)
@@ -72,37 +73,27 @@ static tx_status prepare(replicas *all, replica *r)
     const tx_engine_options engine = {.size = sizeof engine, .threads = tx_ddp_threads(all->ranks)};
     const tx_optimizer_options optimizer = tx_bench_optimizer();
     r->all = all;
-    tx_status status = tx_engine_create(&engine, &r->engine);
-    if (!status)
-        status = tx_model_create(r->engine, &r->model);
-    if (!status)
-        status = tx_graph_create(r->model, &r->graph);
-    if (!status)
-        status = build(all, r);
-    if (!status && r == all->replica)
-        status = tx_optimizer_create(r->model, &optimizer, &all->update);
-    if (!status)
-        status = tx_model_set(r->model, TX_CONTROL_MAX_GRAD_NORM, TX_BENCH_GRAD_NORM);
-    if (!status)
-        status = tx_model_set(r->model, TX_CONTROL_LEARNING_RATE, TX_BENCH_LEARNING_RATE);
-    if (!status)
-        status = tx_model_set(r->model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)tx_bench_tokens_counted(&all->data));
-    return status ? status : tx_model_allocate(r->model);
+    TX_CHECK(tx_engine_create(&engine, &r->engine));
+    TX_CHECK(tx_model_create(r->engine, &r->model));
+    TX_CHECK(tx_graph_create(r->model, &r->graph));
+    TX_CHECK(build(all, r));
+    if (r == all->replica)
+        TX_CHECK(tx_optimizer_create(r->model, &optimizer, &all->update));
+    TX_CHECK(tx_model_set(r->model, TX_CONTROL_MAX_GRAD_NORM, TX_BENCH_GRAD_NORM));
+    TX_CHECK(tx_model_set(r->model, TX_CONTROL_LEARNING_RATE, TX_BENCH_LEARNING_RATE));
+    TX_CHECK(tx_model_set(r->model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)tx_bench_tokens_counted(&all->data)));
+    return tx_model_allocate(r->model);
 }
 
 static tx_status forward_backward(replica *r)
 {
     const replicas *all = r->all;
     const int64_t each = all->set->batch * all->set->block, at = r - all->replica;
-    tx_status status = tx_plan_write(r->train, r->tokens, all->data.tokens + at * each, (size_t)each * sizeof(int32_t));
-    if (!status)
-        status = tx_plan_write(r->train, r->labels, all->data.labels + at * each, (size_t)each * sizeof(int32_t));
-    if (!status)
-        status = tx_plan_run(r->train);
-    if (!status)
-        status =
-            tx_plan_read(r->train, r->logits, all->gathered + at * all->logits, (size_t)all->logits * sizeof(float));
-    return status ? status : tx_plan_read(r->train, r->loss, &r->loss_value, sizeof r->loss_value);
+    TX_CHECK(tx_plan_write(r->train, r->tokens, all->data.tokens + at * each, (size_t)each * sizeof(int32_t)));
+    TX_CHECK(tx_plan_write(r->train, r->labels, all->data.labels + at * each, (size_t)each * sizeof(int32_t)));
+    TX_CHECK(tx_plan_run(r->train));
+    TX_CHECK(tx_plan_read(r->train, r->logits, all->gathered + at * all->logits, (size_t)all->logits * sizeof(float)));
+    return tx_plan_read(r->train, r->loss, &r->loss_value, sizeof r->loss_value);
 }
 
 static void *work(void *argument)
@@ -142,9 +133,8 @@ static tx_status move_piece(const replicas *all, tx_part part, int32_t param, in
 {
     const bool sum = part == TX_PART_GRADIENT;
     const int32_t ranks = all->ranks;
-    tx_status status = TX_OK;
-    for (int32_t i = 0; i < (sum ? ranks : 1) && !status; i++)
-        status = tx_model_read_range(all->replica[i].model, part, param, first, n, all->piece + (int64_t)i * PIECE);
+    for (int32_t i = 0; i < (sum ? ranks : 1); i++)
+        TX_CHECK(tx_model_read_range(all->replica[i].model, part, param, first, n, all->piece + (int64_t)i * PIECE));
     for (int32_t gap = 1; sum && gap < ranks; gap *= 2)
         for (int32_t i = 0; i + gap < ranks; i += 2 * gap) {
             float *restrict to = all->piece + (int64_t)i * PIECE;
@@ -152,35 +142,32 @@ static tx_status move_piece(const replicas *all, tx_part part, int32_t param, in
             for (int64_t k = 0; k < n; k++)
                 to[k] += from[k];
         }
-    for (int32_t i = sum ? 0 : 1; i < (sum ? 1 : ranks) && !status; i++)
-        status = tx_model_write_range(all->replica[i].model, part, param, first, n, all->piece);
-    return status;
+    for (int32_t i = sum ? 0 : 1; i < (sum ? 1 : ranks); i++)
+        TX_CHECK(tx_model_write_range(all->replica[i].model, part, param, first, n, all->piece));
+    return TX_OK;
 }
 
 static tx_status move(const replicas *all, tx_part part)
 {
     const tx_model *master = all->replica[0].model;
-    tx_status status = TX_OK;
-    for (int32_t p = 0; p < tx_model_param_count(master) && !status; p++) {
+    for (int32_t p = 0; p < tx_model_param_count(master); p++) {
         const char *name;
         const tx_param_spec *spec;
-        status = tx_model_param(master, p, &name, &spec);
-        const int64_t elements = status ? 0 : tx_shape_count(&spec->logical);
-        for (int64_t first = 0; first < elements && !status; first += PIECE)
-            status = move_piece(all, part, p, first, elements - first < PIECE ? elements - first : PIECE);
+        TX_CHECK(tx_model_param(master, p, &name, &spec));
+        const int64_t elements = tx_shape_count(&spec->logical);
+        for (int64_t first = 0; first < elements; first += PIECE)
+            TX_CHECK(move_piece(all, part, p, first, elements - first < PIECE ? elements - first : PIECE));
     }
-    return status;
+    return TX_OK;
 }
 
 static tx_status run_step(replicas *all)
 {
     tx_bench_tokens_next(all->config->vocab_size, &all->data);
-    tx_status status = move(all, TX_PART_WEIGHT);
-    if (!status)
-        status = run_replicas(all);
-    if (!status)
-        status = move(all, TX_PART_GRADIENT);
-    return status ? status : tx_plan_run(all->update);
+    TX_CHECK(move(all, TX_PART_WEIGHT));
+    TX_CHECK(run_replicas(all));
+    TX_CHECK(move(all, TX_PART_GRADIENT));
+    return tx_plan_run(all->update);
 }
 
 static tx_status make(replicas *all)
@@ -190,10 +177,10 @@ static tx_status make(replicas *all)
     all->gathered = malloc((size_t)(all->ranks * all->logits) * sizeof *all->gathered);
     if (!all->piece || !all->gathered)
         return tx_fail(TX_MEMORY, "no memory for %d replicas and their logits", (int)all->ranks);
-    tx_status status = tx_bench_tokens_make(all->ranks * set->batch, set->block, &all->data);
-    for (int32_t i = 0; i < all->ranks && !status; i++)
-        status = prepare(all, &all->replica[i]);
-    return status ? status : tx_model_init(all->replica[0].model, 1);
+    TX_CHECK(tx_bench_tokens_make(all->ranks * set->batch, set->block, &all->data));
+    for (int32_t i = 0; i < all->ranks; i++)
+        TX_CHECK(prepare(all, &all->replica[i]));
+    return tx_model_init(all->replica[0].model, 1);
 }
 
 static void discard(replicas *all)

@@ -66,14 +66,23 @@ static void print_column(const tx_json *rows, size_t row, const char *key, bool 
     printf(left ? "%-*s  " : "%*s  ", width, text);
 }
 
-static void print_table(const tx_json *rows)
+/* Whether a text "a|b|c" (NULL: all of them) names the key. */
+static bool is_named(const char *names, const char *key)
+{
+    for (; names && *names; names += tx_choice_length(names), names += *names == '|')
+        if (tx_choice_length(names) == strlen(key) && strncmp(names, key, strlen(key)) == 0)
+            return true;
+    return !names;
+}
+
+static void print_table(const tx_json *rows, const char *columns)
 {
     const tx_json *first = tx_json_at(rows, 0);
     putchar('\n');
     for (size_t row = 0; row <= tx_json_size(rows); row++) {
         for (void *i = tx_json_first(first); i; i = tx_json_next(first, i)) {
             const tx_json_type type = tx_json_type_of(tx_json_value(i));
-            if (type != TX_JSON_ARRAY)
+            if (type != TX_JSON_ARRAY && is_named(columns, tx_json_key(i)))
                 print_column(rows, row, tx_json_key(i), type == TX_JSON_STRING);
         }
         putchar('\n');
@@ -102,7 +111,7 @@ static void print_members(const tx_json *object, const char *of)
     }
 }
 
-tx_status tx_bench_print(tx_json *figures, bool json)
+tx_status tx_bench_print(tx_json *figures, bool json, const char *columns)
 {
     char *text = tx_json_text(figures, TX_JSON_LINE);
     if (text && json)
@@ -111,7 +120,7 @@ tx_status tx_bench_print(tx_json *figures, bool json)
         print_members(figures, "");
     for (void *i = json ? NULL : tx_json_first(figures); text && i; i = tx_json_next(figures, i))
         if (is_table(tx_json_value(i)))
-            print_table(tx_json_value(i));
+            print_table(tx_json_value(i), columns);
     tx_json_free(figures);
     free(text);
     return text ? TX_OK : TX_MEMORY;

@@ -15,8 +15,9 @@ tx_json *tx_bench_figures(const tx_cli *program, const void *values);
 /* Sets a list of numbers. */
 void tx_bench_set_series(tx_json *object, const char *key, const double *value, int64_t count);
 /* Prints the figures on standard output, and frees them: as one line of JSON, or as text: a line for each member,
- * then lists of objects as tables whose columns are their members. Text leaves lists of numbers out. */
-tx_status tx_bench_print(tx_json *figures, bool json);
+ * then lists of objects as tables whose columns are their members, or those of them that `columns` names ("a|b|c",
+ * NULL: all). Text leaves lists of numbers out. */
+tx_status tx_bench_print(tx_json *figures, bool json, const char *columns);
 
 /* Of `count` values, 1 to TX_BENCH_PAIRS. */
 double tx_bench_median(const double *value, int64_t count);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench gemm: the matrix products of a training step, or one of any shape. */
+#include "api/base/check.h"
 #include "api/graph/op.h"
 #include "api/plan/plan.h"
 #include "tools/bench/bench.h"
@@ -19,11 +20,9 @@ typedef struct settings {
     const char *model;
 } settings;
 
-#define COMMON(field) offsetof(settings, common.field)
-#define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
-    TX_BENCH_OPTIONS(COMMON),
-    TX_BENCH_HTML(COMMON),
+    TX_BENCH_OPTIONS,
+    TX_BENCH_HTML,
     {TX_OPTION_CHOICE, "dtype", AT(dtype), .choices = "fp32|bf16|fp16",
      .help = "of the operands; results are of that type too, gradients of weights fp32"},
     {TX_OPTION_HEADING, .help = "The products of a training step"},
@@ -38,8 +37,6 @@ static const tx_option options[] = {
     {TX_OPTION_FLAG, "trans_a", AT(trans_a), .help = "a is stored [k, m]"},
     {TX_OPTION_FLAG, "trans_b", AT(trans_b), .help = "b is stored [n, k]"},
 };
-#undef COMMON
-#undef AT
 
 static const settings defaults = {.common = TX_BENCH_DEFAULTS, .model = "gpt2", .batch = 4, .block = 256};
 
@@ -188,18 +185,11 @@ static tx_status single(const settings *set, products *list)
 static tx_status measure(tx_bench_report *report, const void *user)
 {
     const products *list = user;
-    tx_status status = TX_OK;
-    for (int32_t i = 0; i < list->count && !status; i++) {
+    for (int32_t i = 0; i < list->count; i++) {
         const product *p = &list->item[i];
-        tx_timing timing = {0};
-        tx_bench_report_progress(report, p->name, p->label);
-        status = tx_conformance_time(&report->target, &p->command, (int32_t)report->common->repeats, &timing);
-        if (status)
-            return tx_fail_in(status, "%s", p->label);
-        snprintf(timing.label, sizeof timing.label, "%s", p->label);
-        status = tx_bench_report_add(report, &timing, p->name, p->group, p->count);
+        TX_CHECK(tx_bench_report_time(report, &p->command, p->name, p->group, p->label, p->count));
     }
-    return status;
+    return TX_OK;
 }
 
 static tx_status run(const void *settings_, char *const *argv)

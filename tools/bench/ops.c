@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench ops: the cases of the conformance suite, timed. */
+#include "api/base/check.h"
 #include "api/graph/op.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/report.h"
@@ -11,13 +12,11 @@ typedef struct settings {
     const char *op;
 } settings;
 
-#define COMMON(field) offsetof(settings, common.field)
 static const tx_option options[] = {
-    TX_BENCH_OPTIONS(COMMON),
-    TX_BENCH_HTML(COMMON),
+    TX_BENCH_OPTIONS,
+    TX_BENCH_HTML,
     {TX_OPTION_TEXT, "op", offsetof(settings, op), .choices = "NAME", .help = "this op only, named as in api/ops.def"},
 };
-#undef COMMON
 
 static const settings defaults = {.common = TX_BENCH_DEFAULTS};
 
@@ -65,8 +64,8 @@ static tx_status measure(tx_bench_report *report, const void *user)
 static tx_status run(const void *settings_, char *const *argv)
 {
     const settings *set = settings_;
-    tx_status status = check(set);
-    return status ? status : tx_bench_report_run("ops", argv, &set->common, measure, set);
+    TX_CHECK(check(set));
+    return tx_bench_report_run("ops", argv, &set->common, measure, set);
 }
 
 TX_BENCH_COMMAND(

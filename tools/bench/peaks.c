@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Measured peaks: copy rate, best product, cost of a launch. */
 #include "tools/bench/peaks.h"
+#include "api/base/check.h"
 #include "api/graph/op.h"
 
 #include <inttypes.h>
@@ -38,14 +39,11 @@ tx_status tx_bench_open(const tx_bench_common *common, tx_target *target, tx_ben
     const int32_t threads = (int32_t)common->threads, repeats = (int32_t)common->repeats;
     tx_bench_peaks p = {0};
     tx_target t = {0};
-    tx_status status = tx_target_open(common->device, threads, false, &t);
-    if (!status)
-        status = tx_conformance_launches(&t, repeats, &p.launch, &p.alone);
+    TX_CHECK(tx_target_open(common->device, threads, false, &t));
+    tx_status status = tx_conformance_launches(&t, repeats, &p.launch, &p.alone);
     tx_target_close(&t);
-    if (!status)
-        status = tx_target_open(common->device, threads, true, &t);
-    if (status)
-        return status;
+    TX_CHECK(status);
+    TX_CHECK(tx_target_open(common->device, threads, true, &t));
     tx_timing timing = {0};
     p.copy_bytes = tx_bench_copy_most(&t.info, common->largest << 20);
     status = tx_bench_copy_once(&t, p.copy_bytes, repeats, &timing);
@@ -93,7 +91,7 @@ tx_status tx_bench_need_product(const tx_target *target, tx_dtype dtype, int32_t
             break;
         tx_command product;
         tx_bench_product_command(size, size, size, false, false, dtype, TX_F32, &product);
-        tx_status status = tx_conformance_time(target, &product, repeats, &timing);
+        const tx_status status = tx_conformance_time(target, &product, repeats, &timing);
         if (status)
             return tx_fail_in(status, "the best product of %s", tx_dtype_name(dtype));
         tx_bench_raise(peaks, &timing);
@@ -127,13 +125,4 @@ void tx_bench_peaks_json(const tx_bench_peaks *peaks, tx_json *object)
     tx_json_set_int(object, "copy_bytes", peaks->copy_bytes);
     tx_json_set_number(object, "launch_seconds", peaks->launch);
     tx_json_set_number(object, "alone_seconds", peaks->alone);
-}
-
-void tx_bench_peaks_text(const tx_bench_peaks *peaks)
-{
-    printf("peaks   copy %.1f GB/s (read and written, %" PRId64 " MiB)", 1e-9 * peaks->copy, peaks->copy_bytes >> 20);
-    for (int d = 0; d < TX_BENCH_REALS; d++)
-        if (peaks->product[d] > 0.0)
-            printf(", best product %.1f GFLOP/s %s", 1e-9 * peaks->product[d], tx_dtype_name((tx_dtype)d));
-    printf(", launch %.2f us, alone %.2f us\n", 1e6 * peaks->launch, 1e6 * peaks->alone);
 }

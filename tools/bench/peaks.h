@@ -17,15 +17,16 @@ typedef struct tx_bench_common {
     bool json;
 } tx_bench_common;
 
-/* Rows of an option table; AT(field) is the offset of a tx_bench_common's field in the struct of the values. */
+/* Rows of an option table, for settings that begin with a tx_bench_common. */
+#define TX_COMMON_AT(field) offsetof(tx_bench_common, field)
 /* clang-format off */
-#define TX_BENCH_OPTIONS(AT)                                                                                          \
-    TX_BENCH_DEVICE(AT),                                                                                              \
-    {TX_OPTION_INTEGER, "repeats", AT(repeats), 0, 1 << 20, "N",                                                      \
+#define TX_BENCH_OPTIONS                                                                                              \
+    TX_BENCH_DEVICE(TX_COMMON_AT),                                                                                    \
+    {TX_OPTION_INTEGER, "repeats", TX_COMMON_AT(repeats), 0, 1 << 20, "N",                                            \
      "runs a measurement, 200 at most; 0: as many as fit in half a second"},                                          \
-    {TX_OPTION_INTEGER, "largest", AT(largest), 1, 1 << 20, "MIB",                                                    \
+    {TX_OPTION_INTEGER, "largest", TX_COMMON_AT(largest), 1, 1 << 20, "MIB",                                          \
      "of the array whose copy gives the copy rate, more than caches hold; products for the peak go up to that, too"}, \
-    TX_BENCH_JSON(AT)
+    TX_BENCH_JSON(TX_COMMON_AT)
 #define TX_BENCH_DEFAULTS {.device = "cpu", .largest = 256}
 /* clang-format on */
 
@@ -64,7 +65,5 @@ tx_dtype tx_bench_bound_dtype(const tx_timing *timing);
 double tx_bench_attainable(const tx_bench_peaks *peaks, const tx_timing *timing, bool *by_copy);
 
 void tx_bench_peaks_json(const tx_bench_peaks *peaks, tx_json *object);
-/* Prints them as one line. */
-void tx_bench_peaks_text(const tx_bench_peaks *peaks);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The peer's process. */
 #include "tools/bench/peer.h"
+#include "api/base/check.h"
 #include "tools/bench/child.h"
 
 #include <errno.h>
@@ -63,13 +64,12 @@ tx_status tx_peer_start(const char *task, const tx_config *config, int64_t batch
         snprintf(text[i], sizeof text[i], "%" PRId64, value[i]);
         arguments[3 + i] = text[i];
     }
-    tx_status status = find_script(script, sizeof script);
-    if (status)
-        return status;
+    TX_CHECK(find_script(script, sizeof script));
     tx_peer *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "peer: out of memory");
-    status = tx_child_start(arguments, "set TX_PYTHON to a Python that has torch and transformers", &made->child);
+    tx_status status =
+        tx_child_start(arguments, "set TX_PYTHON to a Python that has torch and transformers", &made->child);
     if (!status)
         status = expect(made, "ready ", made->name, sizeof made->name);
     if (status) {
@@ -80,19 +80,12 @@ tx_status tx_peer_start(const char *task, const tx_config *config, int64_t batch
     return TX_OK;
 }
 
-const char *tx_peer_name(const tx_peer *peer)
-{
-    return peer->name;
-}
-
 tx_status tx_peer_run(tx_peer *peer, int64_t steps, double *seconds)
 {
     char rest[64], *end;
     if (fprintf(peer->child.to, "%" PRId64 "\n", steps) < 0 || fflush(peer->child.to))
         return tx_fail(TX_IO, "%s: takes no more commands: %s", SCRIPT, strerror(errno));
-    tx_status status = expect(peer, "seconds ", rest, sizeof rest);
-    if (status)
-        return status;
+    TX_CHECK(expect(peer, "seconds ", rest, sizeof rest));
     *seconds = strtod(rest, &end);
     return end != rest && *seconds > 0.0 ? TX_OK : tx_fail(TX_FORMAT, "%s: no time in \"%s\"", SCRIPT, rest);
 }
@@ -107,39 +100,71 @@ void tx_peer_stop(tx_peer *peer)
 
 /* ---- Pairs ---------------------------------------------------------------------------------------------- */
 
-tx_status tx_pairs_measure(tx_pairs *pairs, tx_status (*run)(void *context, bool peer, double *seconds), void *context)
+static tx_status measure(const tx_pairs_task *task, tx_pairs *p)
 {
     double ours, theirs = 0.0;
-    for (int64_t i = -1; i < pairs->count; i++) {
-        tx_status status = run(context, false, &ours);
-        if (!status && pairs->peer)
-            status = run(context, true, &theirs);
-        if (status)
-            return status;
+    for (int64_t i = -1; i < p->set->pairs; i++) {
+        TX_CHECK(task->run(p, false, &ours));
+        if (p->peer_name)
+            TX_CHECK(task->run(p, true, &theirs));
         if (i < 0)
             continue;
-        pairs->ours[i] = ours;
-        pairs->theirs[i] = theirs;
-        if (pairs->peer)
+        p->ours[i] = ours;
+        p->theirs[i] = theirs;
+        if (p->peer_name)
             fprintf(stderr, "pair %" PRId64 ": %.4f s, peer %.4f s, ratio %.3f\n", i + 1, ours, theirs, theirs / ours);
     }
     return TX_OK;
 }
 
-void tx_pairs_figures(const tx_pairs *pairs, const tx_device_info *device, const char *key, double tokens,
-                      tx_json *figures)
+static tx_json *side(const tx_pairs_task *task, const tx_pairs *p, const double *seconds)
 {
-    tx_json_set_string(figures, "device", device->name);
-    tx_json_set_string(figures, "driver", device->driver);
-    for (int peer = 0; peer < 1 + (pairs->peer != NULL); peer++) {
-        const double *seconds = peer ? pairs->theirs : pairs->ours;
-        tx_json *side = tx_json_object();
-        tx_bench_set_series(side, key, seconds, pairs->count);
-        tx_json_set_number(side, "tokens_per_second", tokens / tx_bench_median(seconds, pairs->count));
-        tx_json_set(figures, peer ? "peer" : "tx", side);
+    tx_json *made = tx_json_object();
+    tx_bench_set_series(made, task->seconds, seconds, p->set->pairs);
+    tx_json_set_number(made, "tokens_per_second", task->tokens(p->set) / tx_bench_median(seconds, p->set->pairs));
+    return made;
+}
+
+static tx_status print(const tx_pairs_task *task, const tx_cli *program, const tx_pairs *p)
+{
+    const tx_device_info *device = tx_engine_device(p->tx.engine);
+    tx_json *all = tx_bench_figures(program, p->set);
+    if (task->add)
+        task->add(p, all);
+    tx_json_set_string(all, "device", device->name);
+    tx_json_set_string(all, "driver", device->driver);
+    tx_json_set(all, "tx", side(task, p, p->ours));
+    if (p->peer_name) {
+        tx_json_set(all, "peer", side(task, p, p->theirs));
+        tx_json_set_string(all, "peer_name", p->peer_name);
+        tx_json_set_number(all, "ratio", tx_bench_median_ratio(p->theirs, p->ours, p->set->pairs));
     }
-    if (pairs->peer) {
-        tx_json_set_string(figures, "peer_name", pairs->peer);
-        tx_json_set_number(figures, "ratio", tx_bench_median_ratio(pairs->theirs, pairs->ours, pairs->count));
+    return tx_bench_print(all, p->set->json, NULL);
+}
+
+static tx_status work(const tx_pairs_task *task, const tx_cli *program, tx_pairs *p)
+{
+    const tx_pairs_settings *set = p->set;
+    TX_CHECK(tx_bench_config(set->config, set->block, &p->config));
+    TX_CHECK(task->open(p));
+    if (set->peer == TX_PEER_TORCH) {
+        TX_CHECK(tx_peer_start(task->name, p->config, set->batch, set->block, set->threads, &p->peer));
+        p->peer_name = p->peer->name;
     }
+    TX_CHECK(measure(task, p));
+    return print(task, program, p);
+}
+
+tx_status tx_pairs_run(const tx_pairs_task *task, const tx_cli *program, const tx_pairs_settings *set, tx_pairs *pairs)
+{
+    pairs->set = set;
+    const tx_status status = work(task, program, pairs);
+    tx_peer_stop(pairs->peer);
+    return status;
+}
+
+void tx_pairs_close(tx_pairs *pairs)
+{
+    tx_bench_training_close(&pairs->tx);
+    tx_config_free(pairs->config);
 }

@@ -5,8 +5,8 @@
 #ifndef TX_TOOLS_PEER_H
 #define TX_TOOLS_PEER_H
 
-#include "models/arch/arch.h"
 #include "tools/bench/figures.h"
+#include "tools/bench/training.h"
 
 typedef struct tx_peer tx_peer;
 
@@ -15,25 +15,45 @@ typedef struct tx_peer tx_peer;
  * process may use. */
 tx_status tx_peer_start(const char *task, const tx_config *config, int64_t batch, int64_t block, int64_t threads,
                         tx_peer **peer);
-/* What the peer says it is: "torch 2.15.0, transformers 5.23.0, 2 threads". */
-const char *tx_peer_name(const tx_peer *peer);
 /* Trains for `steps` steps, or generates as many tokens a row, and waits for that. */
 tx_status tx_peer_run(tx_peer *peer, int64_t steps, double *seconds);
 /* Ends the program. NULL is fine. */
 void tx_peer_stop(tx_peer *peer);
 
+/* ---- Pairs: what txbench train and generate share ------------------------------------------------------------ */
+
+enum { TX_PEER_NONE, TX_PEER_TORCH, TX_PEER_CLBLAST };
+
+typedef struct tx_pairs_settings {
+    const char *config, *device;
+    int64_t batch, block, count, pairs, threads; /* rows, tokens of a row; steps or new tokens; measurements */
+    int32_t peer;
+    bool json;
+} tx_pairs_settings;
+
 typedef struct tx_pairs {
-    int64_t count;                                       /* measurements of each */
-    const char *peer;                                    /* its name; NULL: there is none */
+    const tx_pairs_settings *set;
+    tx_config *config;
+    tx_bench_training tx; /* at least its engine, model and tokens */
+    tx_peer *peer;
+    const char *peer_name;                               /* NULL: there is none */
     double ours[TX_BENCH_PAIRS], theirs[TX_BENCH_PAIRS]; /* seconds */
 } tx_pairs;
 
-/* A run of both to warm up, then measurements in turn, so that what else the machine does meets both alike. Each is
- * told on standard error. */
-tx_status tx_pairs_measure(tx_pairs *pairs, tx_status (*run)(void *context, bool peer, double *seconds), void *context);
-/* Adds device, driver, each side's seconds as `key` and tokens a second, where a measurement has so many, and tokens a
- * second of TX over the peer's, the median of pairs. */
-void tx_pairs_figures(const tx_pairs *pairs, const tx_device_info *device, const char *key, double tokens,
-                      tx_json *figures);
+/* What is measured. */
+typedef struct tx_pairs_task {
+    const char *name;                                              /* "train", as the peer knows it */
+    const char *seconds;                                           /* the key of the seconds */
+    tx_status (*open)(tx_pairs *pairs);                            /* all that TX needs */
+    tx_status (*run)(tx_pairs *pairs, bool peer, double *seconds); /* one measurement */
+    double (*tokens)(const tx_pairs_settings *set);                /* of one measurement */
+    void (*add)(const tx_pairs *pairs, tx_json *figures);          /* more figures; or NULL */
+} tx_pairs_task;
+
+/* A run of both to warm up, then measurements in turn, so that what else the machine does meets both alike; each is
+ * told on standard error. Then prints device, driver, each side's seconds and tokens a second, and those of TX over the
+ * peer's, the median of pairs. `pairs` begins empty, and is to be closed on any outcome. */
+tx_status tx_pairs_run(const tx_pairs_task *task, const tx_cli *program, const tx_pairs_settings *set, tx_pairs *pairs);
+void tx_pairs_close(tx_pairs *pairs);
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Timings beside the device's peaks, as a table, as JSON and as a page. */
 #include "tools/bench/report.h"
+#include "api/base/check.h"
+#include "models/array.h"
 #include "tools/bench/bench.h"
 #include "tools/cli/output.h"
 
@@ -44,24 +46,27 @@ void tx_bench_report_progress(const tx_bench_report *report, const char *name, c
 tx_status tx_bench_report_add(tx_bench_report *report, const tx_timing *timing, const char *name, const char *group,
                               int64_t count)
 {
-    tx_status status = tx_bench_need_product(&report->target, tx_bench_bound_dtype(timing),
-                                             (int32_t)report->common->repeats, &report->peaks);
-    if (status)
-        return status;
-    if (report->rows == report->room) {
-        const int32_t room = report->room ? 2 * report->room : 64;
-        tx_bench_row *row = realloc(report->row, (size_t)room * sizeof *row);
-        if (!row)
-            return tx_fail(TX_MEMORY, "no memory for %d timings", room);
-        report->row = row;
-        report->room = room;
-    }
+    TX_CHECK(tx_bench_need_product(&report->target, tx_bench_bound_dtype(timing), (int32_t)report->common->repeats,
+                                   &report->peaks));
+    TX_CHECK(tx_array_reserve(&report->row, &report->room, (size_t)report->rows + 1, sizeof *report->row, "timings"));
     tx_bench_row *row = &report->row[report->rows++];
     *row = (tx_bench_row){.timing = *timing, .group = group, .count = count};
     snprintf(row->name, sizeof row->name, "%s", name);
     tx_bench_raise(&report->peaks, timing);
     tx_bench_report_progress(report, name, timing->label);
     return TX_OK;
+}
+
+tx_status tx_bench_report_time(tx_bench_report *report, const tx_command *command, const char *name, const char *group,
+                               const char *label, int64_t count)
+{
+    tx_timing timing = {0};
+    tx_bench_report_progress(report, name, label);
+    tx_status status = tx_conformance_time(&report->target, command, (int32_t)report->common->repeats, &timing);
+    if (status)
+        return tx_fail_in(status, "%s", label);
+    snprintf(timing.label, sizeof timing.label, "%s", label);
+    return tx_bench_report_add(report, &timing, name, group, count);
 }
 
 static void report_free(tx_bench_report *report)
@@ -88,44 +93,6 @@ static step step_of(const tx_bench_report *report)
         s.flops += (double)row->count * row->timing.flops;
     }
     return s;
-}
-
-/* ---- table ------------------------------------------------------------------------------------------ */
-
-static void print_row(const tx_bench_report *report, const tx_bench_row *row, int name, int label, bool steps)
-{
-    const tx_timing *t = &row->timing;
-    bool by_copy;
-    const double share = 1e9 * t->gflops / tx_bench_attainable(&report->peaks, t, &by_copy);
-    printf("%-*s %-*s %10.1f us %5.1f %% %9.1f GFLOP/s %7.1f GB/s %6.1f %% of %-7s", name, row->name, label, t->label,
-           1e6 * t->seconds, 100.0 * t->spread, t->gflops, t->gbytes, 100.0 * share, by_copy ? "copy" : "product");
-    if (steps)
-        printf(" %5" PRId64 " x = %9.3f ms", row->count, 1e3 * (double)row->count * t->seconds);
-    printf("  %s\n", t->variant);
-}
-
-static void print_table(const tx_bench_report *report)
-{
-    char command[COMMAND];
-    command_text(report->argv, command, sizeof command);
-    const step s = step_of(report);
-    int name = 4, label = 4;
-    for (int32_t i = 0; i < report->rows; i++) {
-        const int named = (int)strlen(report->row[i].name), labelled = (int)strlen(report->row[i].timing.label);
-        name = named > name ? named : name;
-        label = labelled > label ? labelled : label;
-    }
-    printf("%s\ndevice  %s: %s, driver %s\n", command, report->target.info.id, report->target.info.name,
-           report->target.info.driver);
-    tx_bench_peaks_text(&report->peaks);
-    printf("%-*s %-*s %13s %7s\n", name, strcmp(report->what, "ops") ? "name" : "op", label, "case", "median",
-           "spread");
-    for (int32_t i = 0; i < report->rows; i++)
-        print_row(report, &report->row[i], name, label, s.operations > 0);
-    if (s.operations > 0)
-        printf("a step  %" PRId64 " products, %.3f ms, %.1f GFLOP/s, %.1f %% of the best product\n", s.operations,
-               1e3 * s.seconds, 1e-9 * s.flops / s.seconds,
-               100.0 * s.flops / s.seconds / report->peaks.product[tx_bench_bound_dtype(&report->row[0].timing)]);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------------- */
@@ -194,26 +161,22 @@ static tx_json *report_json(const tx_bench_report *report)
     return all;
 }
 
-/* Prints the table or the JSON and writes the page; only the page where that is "-", standard output. */
+/* Prints the figures and writes the page; only the page where that is "-", standard output. */
 static tx_status end(tx_bench_report *report)
 {
+    static const char columns[] = "name|case|variant|bound|seconds|spread|gflops|gbytes|share|count";
     const tx_bench_common *common = report->common;
     clear_progress();
-    if (!common->json && !page_is_output(common))
-        print_table(report);
-    if (!common->json && !common->html)
-        return TX_OK;
     tx_json *all = report_json(report);
-    tx_status status = TX_OK;
-    if (common->html) {
-        status = tx_page_write(common->html, tx_bench_page, all);
-        if (!status && !common->json && !page_is_output(common))
-            printf("%s: %d point%s\n", common->html, report->rows, report->rows > 1 ? "s" : "");
+    tx_status status = common->html ? tx_page_write(common->html, tx_bench_page, all) : TX_OK;
+    if (status || page_is_output(common)) {
+        tx_json_free(all);
+        return status;
     }
-    if (!status && common->json)
-        return tx_bench_print(all, true);
-    tx_json_free(all);
-    return status;
+    TX_CHECK(tx_bench_print(all, common->json, columns));
+    if (common->html && !common->json)
+        printf("%s: %d point%s\n", common->html, report->rows, report->rows > 1 ? "s" : "");
+    return TX_OK;
 }
 
 tx_status tx_bench_report_run(const char *what, char *const *argv, const tx_bench_common *common,

@@ -8,8 +8,8 @@
 #include "tools/bench/peaks.h"
 
 /* clang-format off */
-#define TX_BENCH_HTML(AT)                                                                                             \
-    {TX_OPTION_TEXT, "html", AT(html), .choices = "FILE",                                                             \
+#define TX_BENCH_HTML                                                                                                 \
+    {TX_OPTION_TEXT, "html", TX_COMMON_AT(html), .choices = "FILE",                                                   \
      .help = "also write a page: the roofline of the device with all points, and a table"}
 /* clang-format on */
 
@@ -32,7 +32,8 @@ typedef struct tx_bench_report {
     tx_target target;
     tx_bench_peaks peaks;
     tx_bench_row *row;
-    int32_t rows, room;
+    int32_t rows;
+    size_t room;
 } tx_bench_report;
 
 /* The whole course of a command that reports: opens the device, calls `measure` and prints. */
@@ -43,6 +44,9 @@ void tx_bench_report_progress(const tx_bench_report *report, const char *name, c
 /* Adds a row; `name` and the timing are copied. Measures the best product of its type if that is not known. */
 tx_status tx_bench_report_add(tx_bench_report *report, const tx_timing *timing, const char *name, const char *group,
                               int64_t count);
+/* Times a command and adds it as a row of that label. */
+tx_status tx_bench_report_time(tx_bench_report *report, const tx_command *command, const char *name, const char *group,
+                               const char *label, int64_t count);
 /* Starts the JSON of a measurement: version, command, device, driver, and what it is. */
 void tx_bench_json_head(tx_json *object, const char *what, char *const *argv, const tx_device_info *device);
 

@@ -2,6 +2,7 @@
  * txbench scale: predicted steps of data-parallel training on more ranks than there are here. The formulas are in the
  * header. */
 #include "tools/bench/scale.h"
+#include "api/base/check.h"
 #include "api/graph/op.h"
 #include "api/parallel/parallel.h"
 #include "api/plan/plan.h"
@@ -114,10 +115,9 @@ typedef struct settings {
     bool overlap, json;
 } settings;
 
-#define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
-    TX_BENCH_MODEL(AT),
-    TX_BENCH_BATCH(AT),
+    TX_BENCH_MODEL,
+    TX_BENCH_BATCH,
     {TX_OPTION_INTEGER, "accumulation", AT(accumulation), 1, 1 << 20, "N",
      "micro-batches a step; nothing is sent before the last"},
     {TX_OPTION_REAL, "step_ms", AT(step_ms), 0, 1e9, "MS", "a step of one rank; 0: measured here"},
@@ -138,7 +138,6 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "ranks", AT(ranks), 1, 1 << 20, "N", "the powers of two up to it, and itself"},
     TX_BENCH_JSON(AT),
 };
-#undef AT
 
 static const char *const algorithms[] = {"ring", "tree", "rabenseifner", "exchange"};
 
@@ -157,24 +156,30 @@ static const settings defaults = {.config = "gpt2",
                                   .overlap = true};
 
 /* Without --step_ms some steps are run. */
-static tx_status make_schedule(const settings *set, const tx_config *config, tx_scale_schedule *schedule)
+static tx_status time_step(const settings *set, const tx_config *config, tx_comm *comm, tx_bench_training *training,
+                           tx_scale_schedule *schedule)
 {
     const tx_engine_options engine = {.size = sizeof engine, .device = set->device, .threads = (int32_t)set->threads};
-    const double micro_batches = (double)set->accumulation;
     tx_trainer_options trainer = tx_bench_trainer_options(set->batch, set->block);
-    tx_bench_training training = {0};
-    double seconds = 1e-3 * set->step_ms / micro_batches;
-    tx_status status = tx_comm_self()->open(NULL, NULL, &trainer.comm);
+    double seconds = 1e-3 * set->step_ms;
+    trainer.comm = comm;
     trainer.parallel.bucket_bytes = set->bucket_cap_mb << 20;
-    if (!status)
-        status = tx_bench_training_open(&engine, config, &trainer, &training);
-    if (!status && set->step_ms == 0.0)
-        status = tx_bench_training_measure(&training, STEPS, &seconds);
-    if (!status)
-        status = tx_scale_schedule_make(&training, seconds * micro_batches, set->accumulation, set->bf16, schedule);
+    TX_CHECK(tx_bench_training_open(&engine, config, &trainer, training));
+    if (set->step_ms == 0.0) {
+        TX_CHECK(tx_bench_training_measure(training, STEPS, &seconds));
+        seconds *= (double)set->accumulation;
+    }
+    return tx_scale_schedule_make(training, seconds, set->accumulation, set->bf16, schedule);
+}
+
+static tx_status make_schedule(const settings *set, const tx_config *config, tx_scale_schedule *schedule)
+{
+    tx_comm *comm = NULL;
+    tx_bench_training training = {0};
+    TX_CHECK(tx_comm_self()->open(NULL, NULL, &comm));
+    tx_status status = time_step(set, config, comm, &training, schedule);
     tx_bench_training_close(&training);
-    if (trainer.comm)
-        trainer.comm->table->close(trainer.comm);
+    comm->table->close(comm);
     return status;
 }
 
@@ -225,7 +230,7 @@ static tx_status run(const void *settings_, char *const *argv)
         tx_json_set_number(all, "compute_ms", 1e3 * schedule.seconds);
         tx_json_set(all, "buckets", buckets);
         tx_json_set(all, "predictions", predictions_json(set, &schedule));
-        status = tx_bench_print(all, set->json);
+        status = tx_bench_print(all, set->json, NULL);
     }
     free(schedule.buckets);
     tx_config_free(config);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Training steps on random tokens. */
 #include "tools/bench/training.h"
+#include "api/base/check.h"
 #include "api/base/clock.h"
 #include "comm/comm.h"
 #include "models/arch/find.h"
@@ -12,11 +13,10 @@
 
 tx_status tx_bench_config(const char *name, int64_t block, tx_config **config)
 {
-    tx_status status = tx_config_find(name, config);
-    if (!status)
-        status = tx_config_override(*config, "resid_pdrop=0,embd_pdrop=0,attn_pdrop=0");
-    if (status || block <= (*config)->positions)
-        return status;
+    TX_CHECK(tx_config_find(name, config));
+    TX_CHECK(tx_config_override(*config, "resid_pdrop=0,embd_pdrop=0,attn_pdrop=0"));
+    if (block <= (*config)->positions)
+        return TX_OK;
     return tx_fail(TX_INVALID, "block %" PRId64 " is more than the model's %" PRId64 " positions", block,
                    (*config)->positions);
 }
@@ -71,26 +71,28 @@ tx_trainer_options tx_bench_trainer_options(int64_t batch, int64_t block)
     };
 }
 
+static tx_status open_training(const tx_engine_options *engine, const tx_trainer_options *options, int64_t rows,
+                               tx_bench_training *t)
+{
+    TX_CHECK(tx_bench_tokens_make(rows, options->block, &t->data));
+    TX_CHECK(tx_engine_create(engine, &t->engine));
+    TX_CHECK(tx_model_create(t->engine, &t->model));
+    TX_CHECK(tx_trainer_create(t->model, t->config, options, &t->trainer));
+    if (options->comm)
+        TX_CHECK(tx_pace_create(options->comm, TX_OVERLAP_AUTO, false, options->batch, rows, &t->pace));
+    return TX_OK;
+}
+
 tx_status tx_bench_training_open(const tx_engine_options *engine, const tx_config *config,
                                  const tx_trainer_options *options, tx_bench_training *training)
 {
-    tx_bench_training *t = training;
     tx_trainer_options all = *options;
-    const int64_t rows = all.batch * (all.comm ? all.comm->size : 1);
-    all.all_rows = rows;
+    all.all_rows = all.batch * (all.comm ? all.comm->size : 1);
     all.rows_before = all.comm ? all.batch * all.comm->rank : 0;
-    *t = (tx_bench_training){.config = config};
-    tx_status status = tx_bench_tokens_make(rows, options->block, &t->data);
-    if (!status)
-        status = tx_engine_create(engine, &t->engine);
-    if (!status)
-        status = tx_model_create(t->engine, &t->model);
-    if (!status)
-        status = tx_trainer_create(t->model, config, &all, &t->trainer);
-    if (!status && all.comm)
-        status = tx_pace_create(all.comm, TX_OVERLAP_AUTO, false, options->batch, rows, &t->pace);
+    *training = (tx_bench_training){.config = config};
+    tx_status status = open_training(engine, &all, all.all_rows, training);
     if (status)
-        tx_bench_training_close(t);
+        tx_bench_training_close(training);
     return status;
 }
 
@@ -107,9 +109,7 @@ void tx_bench_training_close(tx_bench_training *training)
 static tx_status take_results(tx_bench_training *t)
 {
     tx_results results;
-    tx_status status = tx_trainer_results(t->trainer, &results);
-    if (status)
-        return status;
+    TX_CHECK(tx_trainer_results(t->trainer, &results));
     t->loss = (double)results.value[TX_RESULT_LOSS];
     return results.value[TX_RESULT_FINITE] == 1.0f && isfinite(t->loss)
                ? TX_OK
@@ -124,36 +124,31 @@ static tx_status step(tx_bench_training *t, bool first)
                             {t->data.tokens + before, t->data.labels + before}};
     tx_pace_news news;
     tx_bench_tokens_next(t->config->vocab_size, &t->data);
-    tx_status status = t->pace ? tx_pace_begin(t->pace, t->model) : TX_OK;
-    if (!status)
-        status = tx_trainer_step(t->trainer, &batch, tx_bench_tokens_counted(&t->data), TX_BENCH_LEARNING_RATE);
-    if (!status && !first)
-        status = take_results(t);
-    if (!status && t->pace)
-        status = tx_pace_end(t->pace, &news);
-    return status;
+    if (t->pace)
+        TX_CHECK(tx_pace_begin(t->pace, t->model));
+    TX_CHECK(tx_trainer_step(t->trainer, &batch, tx_bench_tokens_counted(&t->data), TX_BENCH_LEARNING_RATE));
+    if (!first)
+        TX_CHECK(take_results(t));
+    return t->pace ? tx_pace_end(t->pace, &news) : TX_OK;
 }
 
 tx_status tx_bench_training_run(tx_bench_training *training, int64_t steps, double *seconds)
 {
     const double begin = tx_now();
-    tx_status status = TX_OK;
-    for (int64_t i = 0; i < steps && !status; i++)
-        status = step(training, i == 0);
-    if (!status && steps > 0)
-        status = take_results(training);
+    for (int64_t i = 0; i < steps; i++)
+        TX_CHECK(step(training, i == 0));
+    if (steps > 0)
+        TX_CHECK(take_results(training));
     *seconds = tx_now() - begin;
-    return status;
+    return TX_OK;
 }
 
 tx_status tx_bench_training_measure(tx_bench_training *training, int64_t steps, double *seconds)
 {
-    double ignored;
-    tx_status status = tx_model_init(training->model, 1);
-    if (!status)
-        status = tx_bench_training_run(training, 2, &ignored);
-    if (!status)
-        status = tx_bench_training_run(training, steps, seconds);
-    *seconds /= (double)steps;
-    return status;
+    double all;
+    TX_CHECK(tx_model_init(training->model, 1));
+    TX_CHECK(tx_bench_training_run(training, 2, &all));
+    TX_CHECK(tx_bench_training_run(training, steps, &all));
+    *seconds = all / (double)steps;
+    return TX_OK;
 }

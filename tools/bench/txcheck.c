@@ -33,7 +33,7 @@ static const tx_option options[] = {
 };
 #undef AT
 
-/* In the order of `run_command`. */
+/* In the order of `runs`. */
 static const tx_cli_command commands[] = {
     {"ops", "every op against a reference in double precision", NULL},
     {"threads", "the same bits from one thread and from several", NULL},
@@ -88,17 +88,6 @@ static void print_verdict(const tx_verdict *v)
     fflush(stdout);
 }
 
-/* Opens the device; the program's exit status where that fails. */
-static int open_target(const settings *o, tx_target *target)
-{
-    tx_status status = tx_target_open(o->device, (int32_t)o->threads, false, target);
-    if (!status) {
-        printf("device %s: %s\n", target->info.id, target->info.name);
-        return 0;
-    }
-    return status == TX_NOT_FOUND ? (failed(), EXIT_SKIPPED) : failed();
-}
-
 /* All ops, or the one asked for, with the cases of each printed as `how` says. */
 static int judge_ops(const settings *o, const tx_target *target, const tx_conformance_options *how)
 {
@@ -120,37 +109,34 @@ static int judge_ops(const settings *o, const tx_target *target, const tx_confor
     return passed == cases ? 0 : 1;
 }
 
-static int run_ops(const settings *o)
+static int run_ops(const settings *o, const tx_target *target)
 {
-    tx_target target;
-    int status = open_target(o, &target);
-    if (status)
-        return status;
-    tx_conformance_options how = {.quick = o->quick, .progress = o->verbose ? print_case : NULL};
-    status = judge_ops(o, &target, &how);
-    tx_target_close(&target);
-    return status;
+    const tx_conformance_options how = {.quick = o->quick, .progress = o->verbose ? print_case : NULL};
+    return judge_ops(o, target, &how);
 }
 
 /* ---- threads ------------------------------------------------------------------------------------- */
 
-/* The same bits from one thread and from several. */
-static int run_threads(const settings *o)
+/* Opens the device; the program's exit status where that fails. */
+static int open_target(const char *device, int64_t threads, tx_target *target)
 {
-    settings one = *o, many = *o;
-    one.threads = 1;
-    many.threads = o->threads > 1 ? o->threads : 3;
-    tx_target target, peer;
-    int status = open_target(&one, &target);
+    tx_status status = tx_target_open(device, (int32_t)threads, false, target);
+    if (status)
+        return failed(), status == TX_NOT_FOUND ? EXIT_SKIPPED : TX_EXIT_FAILURE;
+    printf("device %s: %s\n", target->info.id, target->info.name);
+    return 0;
+}
+
+/* The same bits from one thread, which `target` has, and from several. */
+static int run_threads(const settings *o, const tx_target *target)
+{
+    tx_target peer;
+    int status = open_target(o->device, o->threads > 1 ? o->threads : 3, &peer);
     if (status)
         return status;
-    status = open_target(&many, &peer);
-    if (!status) {
-        tx_conformance_options how = {.quick = o->quick, .peer = &peer, .progress = o->verbose ? print_case : NULL};
-        status = judge_ops(o, &target, &how);
-        tx_target_close(&peer);
-    }
-    tx_target_close(&target);
+    const tx_conformance_options how = {.quick = o->quick, .peer = &peer, .progress = o->verbose ? print_case : NULL};
+    status = judge_ops(o, target, &how);
+    tx_target_close(&peer);
     return status;
 }
 
@@ -165,16 +151,10 @@ static void print_graph(void *user, const char *graph, double worst, const char 
         printf("ok   %-36s worst %.2f of tolerance\n", graph, worst);
 }
 
-static int run_autodiff(const settings *o)
+static int run_autodiff(const settings *o, const tx_target *target)
 {
-    tx_target target;
-    int status = open_target(o, &target);
-    if (status)
-        return status;
-    if (tx_conformance_autodiff(&target, print_graph, NULL))
-        status = failed();
-    tx_target_close(&target);
-    return status;
+    (void)o;
+    return tx_conformance_autodiff(target, print_graph, NULL) ? failed() : 0;
 }
 
 /* ---- onnx -------------------------------------------------------------------------------------- */
@@ -201,16 +181,11 @@ static void print_onnx(const tx_onnx_report *report)
     printf("\n%d of %d cases passed that TX's ops can say, of %d\n", passed, run, cases);
 }
 
-static int run_onnx(const settings *o)
+static int run_onnx(const settings *o, const tx_target *target)
 {
-    tx_target target;
-    if (!o->operands.count)
-        return usage("onnx wants the folder of the cases");
-    int status = open_target(o, &target);
-    if (status)
-        return status;
     tx_onnx_report *report = calloc(1, sizeof *report);
-    if (!report || tx_conformance_onnx(&target, o->operands.word[0], report)) {
+    int status = 0;
+    if (!report || tx_conformance_onnx(target, o->operands.word[0], report)) {
         status = failed();
     } else {
         print_onnx(report);
@@ -219,7 +194,6 @@ static int run_onnx(const settings *o)
                 status = 1;
     }
     free(report);
-    tx_target_close(&target);
     return status;
 }
 
@@ -232,9 +206,10 @@ static void print_fault(void *user, const char *fault, bool caught, const char *
         printf("%-4s %s%s%s\n", caught ? "ok" : "FAIL", fault, how[0] ? ": " : "", how);
 }
 
-static int run_selftest(const settings *o)
+static int run_selftest(const settings *o, const tx_target *target)
 {
     settings user = *o;
+    (void)target;
     if (tx_conformance_selftest(print_fault, &user))
         return failed();
     printf("every planted fault was caught\n");
@@ -243,12 +218,15 @@ static int run_selftest(const settings *o)
 
 /* ---- main ---------------------------------------------------------------------------------------- */
 
-static int (*const run_command[])(const settings *o) = {run_ops, run_threads, run_autodiff, run_onnx, run_selftest};
+/* In the order of `commands`. */
+static int (*const runs[])(const settings *o, const tx_target *target) = {run_ops, run_threads, run_autodiff, run_onnx,
+                                                                          run_selftest};
 
 int main(int argc, char **argv)
 {
     settings o = {.device = "cpu"};
     int32_t command;
+    tx_target target;
     int result = tx_options_command(&program, argc, argv, &o, &command);
     if (result == TX_GO_ON && commands[command].program)
         return tx_check_file(argc - 1, argv + 1);
@@ -256,8 +234,18 @@ int main(int argc, char **argv)
         result = tx_options_parse(&program, argc - 1, argv + 1, &o);
     if (result != TX_GO_ON)
         return result;
-    if (o.operands.count && run_command[command] != run_onnx)
+    const bool onnx = runs[command] == run_onnx, self = runs[command] == run_selftest;
+    if (o.operands.count && !onnx)
         return tx_complain(&program, TX_EXIT_USAGE, "%s: %s takes options only", o.operands.word[0],
                            commands[command].name);
-    return run_command[command](&o);
+    if (onnx && !o.operands.count)
+        return usage("onnx wants the folder of the cases");
+    if (self)
+        return run_selftest(&o, NULL);
+    result = open_target(o.device, runs[command] == run_threads ? 1 : o.threads, &target);
+    if (result)
+        return result;
+    result = runs[command](&o, &target);
+    tx_target_close(&target);
+    return result;
 }

@@ -2,8 +2,6 @@
  * Command-line options from a table. */
 #include "tools/cli/options.h"
 
-#include "tools/cli/usage.h"
-
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>

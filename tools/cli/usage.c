@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Help, manual pages and completion. */
-#include "tools/cli/usage.h"
+#include "tools/cli/program.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -41,17 +41,77 @@ static void default_text(const tx_option *option, const void *values, char *text
     }
 }
 
+/* ---- what help and manual page say alike ------------------------------------------------------ */
+
+/* A form of the text. `value` NULL: there is none; a help that is given with `standard` ends with the default. */
+typedef struct style {
+    void (*heading)(const char *text);
+    void (*entry)(const char *name, const char *value, bool optional, const char *help, const char *standard);
+} style;
+
+static const tx_option common[] = {
+    {TX_OPTION_FLAG, "help", .help = "print this"},
+    {TX_OPTION_FLAG, "version", .help = "print the version"},
+    {TX_OPTION_FLAG, "man", .help = "print the manual page"},
+    {TX_OPTION_TEXT, "completion", .choices = "bash", .help = "print the completion script of that shell"},
+};
+enum { COMMON = sizeof common / sizeof common[0] };
+
+/* "-n, --name". */
+static void spellings(const tx_cli *program, const tx_option *option, char *text, size_t size)
+{
+    size_t used = 0;
+    for (int32_t i = 0; i < program->spelling_count && used < size; i++)
+        if (strcmp(program->spellings[i].name, option->name) == 0)
+            used += (size_t)snprintf(text + used, size - used, "%s, ", program->spellings[i].spelled);
+    if (used < size)
+        snprintf(text + used, size - used, "%s%s", option->name[1] ? "--" : "-", option->name);
+}
+
+static void say_commands(const tx_cli *program, const style *s)
+{
+    for (int32_t i = 0; i < program->command_count; i++)
+        s->entry(program->commands[i].name, NULL, false, program->commands[i].help, "");
+}
+
+static void say_options(const tx_cli *program, const tx_option *options, int32_t count, const void *values,
+                        const style *s)
+{
+    for (const tx_option *option = options; option < options + count; option++) {
+        char name[128], standard[256];
+        if (option->kind == TX_OPTION_HEADING) {
+            s->heading(option->help);
+            continue;
+        }
+        spellings(program, option, name, sizeof name);
+        default_text(option, values, standard, sizeof standard);
+        s->entry(name, option->choices, option->kind == TX_OPTION_OPTIONAL, option->help, standard);
+    }
+}
+
 /* ---- help ----------------------------------------------------------------------------------- */
 
 #define HELP_COLUMN 32
 #define HELP_WIDTH 110
 
-/* Prints a name and its explanation (which begins with a space), broken between words. */
-static void print_entry(const char *head, const char *text)
+static void help_heading(const char *text)
 {
+    printf("\n%s\n", text);
+}
+
+/* A name and its explanation, broken between words. */
+static void help_entry(const char *name, const char *value, bool optional, const char *help, const char *standard)
+{
+    char head[256], all[1024];
+    snprintf(head, sizeof head, "%s%s%s%s", name,
+             !value     ? ""
+             : optional ? " ["
+                        : " ",
+             value ? value : "", value && optional ? "]" : "");
+    snprintf(all, sizeof all, " %s%s", help, standard);
     size_t column = (size_t)printf("  %-*s", HELP_COLUMN - 2, head);
-    bool full = column > HELP_COLUMN;
-    while (*text) {
+    bool full = column > HELP_COLUMN || strlen(head) == HELP_COLUMN - 2; /* two blanks end a head */
+    for (const char *text = all; *text;) {
         size_t word = 1 + strcspn(text + 1, " ");
         if (full || column + word > HELP_WIDTH) {
             printf("\n%*s", HELP_COLUMN, "");
@@ -65,64 +125,27 @@ static void print_entry(const char *head, const char *text)
     putchar('\n');
 }
 
-/* "-n, --name". */
-static void spellings(const tx_cli *program, const tx_option *option, char *text, size_t size)
-{
-    size_t used = 0;
-    for (int32_t i = 0; i < program->spelling_count && used < size; i++)
-        if (strcmp(program->spellings[i].name, option->name) == 0)
-            used += (size_t)snprintf(text + used, size - used, "%s, ", program->spellings[i].spelled);
-    if (used < size)
-        snprintf(text + used, size - used, "%s%s", option->name[1] ? "--" : "-", option->name);
-}
-
-/* "-n, --name VALUE". */
-static void option_head(const tx_cli *program, const tx_option *option, char *text, size_t size)
-{
-    const bool optional = option->kind == TX_OPTION_OPTIONAL;
-    spellings(program, option, text, size);
-    const size_t used = strlen(text);
-    snprintf(text + used, size - used, "%s%s%s", option->choices ? optional ? " [" : " " : "",
-             option->choices ? option->choices : "", option->choices && optional ? "]" : "");
-}
-
 static void print_help(const tx_cli *program, const void *values)
 {
+    static const style plain = {help_heading, help_entry};
     printf("usage: %s\n\n%s\n", program->usage, program->about);
     if (program->command_count)
-        printf("\ncommands\n");
-    for (int32_t i = 0; i < program->command_count; i++) {
-        char text[1024];
-        snprintf(text, sizeof text, " %s", program->commands[i].help);
-        print_entry(program->commands[i].name, text);
-    }
+        help_heading("commands");
+    say_commands(program, &plain);
     if (program->command_count && program->count && program->options[0].kind != TX_OPTION_HEADING)
-        printf("\noptions\n");
-    for (int32_t i = 0; i < program->count; i++) {
-        const tx_option *option = &program->options[i];
-        char head[128], value[256], text[1024];
-        if (option->kind == TX_OPTION_HEADING) {
-            printf("\n%s\n", option->help);
-            continue;
-        }
-        option_head(program, option, head, sizeof head);
-        default_text(option, values, value, sizeof value);
-        snprintf(text, sizeof text, " %s%s", option->help, value);
-        print_entry(head, text);
-    }
+        help_heading("options");
+    say_options(program, program->options, program->count, values, &plain);
     putchar('\n');
-    print_entry("--help", " print this");
-    print_entry("--version", " print the version");
-    print_entry("--man", " print the manual page");
-    print_entry("--completion bash", " print the completion script of that shell");
+    say_options(program, common, COMMON, NULL, &plain);
 }
 
 /* ---- the manual page ------------------------------------------------------------------------------ */
 
-/* Prints text so that roff takes it as it stands; a new line stays one. */
-static void roff(const char *text)
+/* Prints text between `before` and `after` so that roff takes it as it stands; a new line stays one. */
+static void roff(const char *before, const char *text, const char *after)
 {
     bool start = true;
+    fputs(before, stdout);
     for (; *text; text++) {
         if (start && (*text == '.' || *text == '\''))
             fputs("\\&", stdout);
@@ -136,13 +159,7 @@ static void roff(const char *text)
         else
             putchar(*text);
     }
-}
-
-static void roff_bold(const char *text)
-{
-    fputs("\\fB", stdout);
-    roff(text);
-    fputs("\\fR", stdout);
+    fputs(after, stdout);
 }
 
 /* A text of paragraphs and of lines that begin with blanks, which stay as they are. */
@@ -157,40 +174,25 @@ static void roff_paragraphs(const char *text)
         filled = fill;
         char line[1024];
         snprintf(line, sizeof line, "%.*s", (int)length, text);
-        roff(line);
-        putchar('\n');
+        roff("", line, "\n");
         text += length + (text[length] == '\n');
     }
     if (!filled)
         puts(".fi");
 }
 
-static void roff_options(const tx_cli *program, const void *values)
+static void man_heading(const char *text)
 {
-    for (int32_t i = 0; i < program->count; i++) {
-        const tx_option *option = &program->options[i];
-        char value[256];
-        if (option->kind == TX_OPTION_HEADING) {
-            fputs(".SS ", stdout);
-            roff(option->help);
-            putchar('\n');
-            continue;
-        }
-        fputs(".TP\n\\fB", stdout);
-        spellings(program, option, value, sizeof value);
-        roff(value);
-        fputs("\\fR", stdout);
-        if (option->choices) {
-            fputs(option->kind == TX_OPTION_OPTIONAL ? " [\\fI" : " \\fI", stdout);
-            roff(option->choices);
-            fputs(option->kind == TX_OPTION_OPTIONAL ? "\\fR]" : "\\fR", stdout);
-        }
-        putchar('\n');
-        roff(option->help);
-        default_text(option, values, value, sizeof value);
-        roff(value);
-        putchar('\n');
-    }
+    roff(".SS ", text, "\n");
+}
+
+static void man_entry(const char *name, const char *value, bool optional, const char *help, const char *standard)
+{
+    roff(".TP\n\\fB", name, "\\fR");
+    if (value)
+        roff(optional ? " [\\fI" : " \\fI", value, optional ? "\\fR]" : "\\fR");
+    roff("\n", help, "");
+    roff("", standard, "\n");
 }
 
 /* The page's one-line description: what the program is about, up to the first full stop or colon. */
@@ -202,52 +204,36 @@ static void roff_name(const tx_cli *program)
     line[0] = (char)tolower((unsigned char)line[0]);
     for (char *at = line; *at; at++)
         *at = *at == '\n' ? ' ' : *at;
-    puts(".SH NAME");
-    roff(program->name);
-    fputs(" \\- ", stdout);
-    roff(line);
-    putchar('\n');
+    roff(".SH NAME\n", program->name, " \\- ");
+    roff("", line, "\n");
 }
 
 static void print_man(const tx_cli *program, const void *values)
 {
+    static const style page = {man_heading, man_entry};
     fputs(".TH ", stdout);
     for (const char *at = program->name; *at; at++)
         putchar(toupper((unsigned char)*at));
     printf(" 1 \"\" \"TX %s\" \"TX\"\n", TX_VERSION);
     roff_name(program);
-    puts(".SH SYNOPSIS");
-    roff_bold(program->usage);
-    puts("\n.SH DESCRIPTION");
+    roff(".SH SYNOPSIS\n\\fB", program->usage, "\\fR\n.SH DESCRIPTION\n");
     roff_paragraphs(program->about);
     if (program->command_count)
         puts(".SH COMMANDS");
-    for (int32_t i = 0; i < program->command_count; i++) {
-        fputs(".TP\n", stdout);
-        roff_bold(program->commands[i].name);
-        putchar('\n');
-        roff(program->commands[i].help);
-        putchar('\n');
-    }
+    say_commands(program, &page);
     if (program->count)
         puts(".SH OPTIONS");
-    roff_options(program, values);
+    say_options(program, program->options, program->count, values, &page);
     for (int32_t i = 0; i < program->command_count; i++) {
-        const tx_cli_command *command = &program->commands[i];
-        if (!command->program)
+        const tx_cli *own = program->commands[i].program;
+        if (!own)
             continue;
-        fputs(".SH OPTIONS OF ", stdout);
-        roff(command->name);
-        putchar('\n');
-        roff_paragraphs(command->program->about);
-        putchar('\n');
-        roff_options(command->program, command->program->values);
+        roff(".SH OPTIONS OF ", program->commands[i].name, "\n");
+        roff_paragraphs(own->about);
+        say_options(own, own->options, own->count, own->values, &page);
     }
     puts(".SH COMMON OPTIONS");
-    puts(".TP\n\\fB\\-\\-help\\fR\nPrint the help.");
-    puts(".TP\n\\fB\\-\\-version\\fR\nPrint the version.");
-    puts(".TP\n\\fB\\-\\-man\\fR\nPrint this page.");
-    puts(".TP\n\\fB\\-\\-completion\\fR \\fIbash\\fR\nPrint the completion script of that shell.");
+    say_options(program, common, COMMON, NULL, &page);
     puts(".SH NOTES\nIn names of options \\- and _ are the same; a value follows after a blank or after =.");
     if (!program->operand && !program->command_count)
         puts("The first argument may be a JSON file of options, {\"option\": value, ...}; options after it win.");
@@ -256,108 +242,60 @@ static void print_man(const tx_cli *program, const void *values)
 
 /* ---- completion for bash ------------------------------------------------------------------------------ */
 
-/* The words of `choices` that are in lower case. */
-static void print_words(const tx_option *option)
-{
-    bool literal = option->kind == TX_OPTION_CHOICE || option->kind == TX_OPTION_LIST;
-    for (const char *choice = option->choices; choice; choice = next_choice(choice)) {
-        size_t length = tx_choice_length(choice);
-        bool word = true;
-        for (size_t i = 0; i < length && !literal; i++)
-            word = word &&
-                   (islower((unsigned char)choice[i]) || isdigit((unsigned char)choice[i]) || strchr("-_.", choice[i]));
-        if (word)
-            printf("%.*s ", (int)length, choice);
-    }
-}
-
-/* One branch for each option that takes a value: what may follow it. */
-static void print_values(const tx_cli *program)
-{
-    puts("    case $before in");
-    for (int32_t i = 0; i < program->count; i++) {
-        const tx_option *option = &program->options[i];
-        if (option->kind == TX_OPTION_HEADING)
-            continue;
-        bool given = option->kind != TX_OPTION_FLAG && option->kind != TX_OPTION_OPTIONAL;
-        const char *choices = option->choices ? option->choices : "";
-        if (option->kind == TX_OPTION_FLAG) {
-            /* Only after = : a flag's value may be left out. */
-            printf("    __%s) [ \"$equals\" ] && { _%s_words \"true false\"; return; } ;;\n", option->name,
-                   program->name);
-            continue;
-        }
-        printf("    %s%s) ", option->name[1] ? "__" : "_", option->name);
-        if (!given)
-            printf("[[ $word != -* ]] && { ");
-        printf("_%s_words \"", program->name);
-        print_words(option);
-        printf("\" %s", strstr(choices, "FILE") ? "-f" : strstr(choices, "DIR") ? "-d" : "");
-        puts(given ? "; return ;;" : "; return; } ;;");
-    }
-    puts("    esac");
-}
-
-static void print_names(const tx_cli *program)
-{
-    for (int32_t i = 0; i < program->count; i++)
-        if (program->options[i].kind != TX_OPTION_HEADING)
-            printf("%s%s ", program->options[i].name[1] ? "--" : "-", program->options[i].name);
-    printf("--help --version --man --completion");
-}
-
-/* The body that completes options, their values and operands of one table. */
-static void print_body(const tx_cli *program, const char *function)
-{
-    const char *operand = program->operand ? program->operand : "";
-    printf("_%s()\n{\n", function);
-    print_values(program);
-    printf("    if [[ $word == -* ]]; then\n        word=${word//-/_}\n        word=--${word#__}\n"
-           "        word=${word/#--_/--}\n        _%s_words \"",
-           program->name);
-    print_names(program);
-    printf("\"\n    else\n        _%s_words \"\" %s\n    fi\n}\n", program->name,
-           strstr(operand, "DIR") && !strstr(operand, "FILE") ? "-d" : "-f");
-}
+/* The script asks the program's help for commands, options and what may follow them. @ stands for its name. */
+static const char script[] =
+    "# bash completion of @ " TX_VERSION ", written by @ --completion bash\n"
+    "_@_complete()\n"
+    "{\n"
+    "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} equals=\n"
+    "    local command= commands line spelled value choice options= words= files=-f\n"
+    "    COMPREPLY=()\n"
+    "    # bash takes --name=value for three words.\n"
+    "    if [[ $word == \"=\" ]]; then\n"
+    "        word= equals=1\n"
+    "    elif [[ $before == \"=\" ]]; then\n"
+    "        before=${COMP_WORDS[COMP_CWORD - 2]} equals=1\n"
+    "    fi\n"
+    "    before=${before//-/_}\n"
+    "    commands=$(\"${COMP_WORDS[0]}\" --help | sed -n '/^commands$/,/^$/s/^  \\([a-z]*\\) .*/\\1/p')\n"
+    "    [ -z \"$commands\" ] || command=${COMP_WORDS[1]}\n"
+    "    if [ -n \"$commands\" ] && [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+    "        words=\"$commands --help --version --man --completion\" files=\n"
+    "    else\n"
+    "        while IFS= read -r line; do # \"  -n, --name VALUE  text\"\n"
+    "            [[ $line == \"  -\"* ]] || continue\n"
+    "            line=${line:2} line=${line%%  *}\n"
+    "            spelled=${line%% [^-]*} value=${line#\"${line%% [^-]*}\"}\n"
+    "            options+=\"${spelled##*, } \"\n"
+    "            [[ \", ${spelled//-/_},\" == *\", $before,\"* ]] || continue\n"
+    "            # The value of a flag is offered after = alone, as it may be left out.\n"
+    "            [ -n \"$value\" ] || { [ -n \"$equals\" ] && value=' true|false' || continue; }\n"
+    "            [[ $value == ' ['* && $word == -* ]] && continue\n"
+    "            files=\n"
+    "            [[ $value == *DIR* ]] && files=-d\n"
+    "            [[ $value == *FILE* ]] && files=-f\n"
+    "            for choice in ${value//|/ }; do\n"
+    "                [[ $choice =~ ^[a-z0-9_.-]+$ ]] && words+=\"$choice \"\n"
+    "            done\n"
+    "            equals=found\n"
+    "            break\n"
+    "        done < <(\"${COMP_WORDS[0]}\" $command --help)\n"
+    "        if [[ $equals != found && $word == -* ]]; then\n"
+    "            word=${word//-/_} words=$options files=\n"
+    "            word=--${word#__} word=${word/#--_/--}\n"
+    "        fi\n"
+    "    fi\n"
+    "    while IFS= read -r line; do\n"
+    "        COMPREPLY+=(\"$line\")\n"
+    "    done < <(compgen $files -W \"$words\" -- \"$word\")\n"
+    "    [ -z \"$files\" ] || compopt -o filenames 2> /dev/null\n"
+    "}\n"
+    "complete -F _@_complete @\n";
 
 static void print_completion(const tx_cli *program)
 {
-    const char *name = program->name;
-    printf("# bash completion of %s %s, written by %s --completion bash\n", name, TX_VERSION, name);
-    printf("_%s_words() # \"WORD...\" [-f|-d]: those words, and files or folders, that begin as $word does\n{\n"
-           "    local found\n    while IFS= read -r found; do\n        COMPREPLY+=(\"$found\")\n"
-           "    done < <(compgen ${2:+\"$2\"} -W \"$1\" -- \"$word\")\n"
-           "    [ -z \"$2\" ] || compopt -o filenames 2> /dev/null\n}\n",
-           name);
-    print_body(program, name[0] ? name : "tx");
-    for (int32_t i = 0; i < program->command_count; i++)
-        if (program->commands[i].program) {
-            char function[128];
-            tx_cli own = *program->commands[i].program;
-            own.name = name;
-            snprintf(function, sizeof function, "%s_%s", name, program->commands[i].name);
-            print_body(&own, function);
-        }
-    printf("_%s_complete()\n{\n"
-           "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} equals=\n"
-           "    COMPREPLY=()\n"
-           "    # bash takes --name=value for three words.\n"
-           "    if [[ $word == \"=\" ]]; then\n        word= equals=1\n"
-           "    elif [[ $before == \"=\" ]]; then\n        before=${COMP_WORDS[COMP_CWORD - 2]} equals=1\n    fi\n"
-           "    before=${before//-/_}\n",
-           name);
-    printf("    [[ $before == __completion ]] && { _%s_words bash; return; }\n", name);
-    if (program->command_count) {
-        printf("    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        _%s_words \"", name);
-        for (int32_t i = 0; i < program->command_count; i++)
-            printf("%s ", program->commands[i].name);
-        puts("--help --version --man --completion\"\n        return\n    fi\n    case ${COMP_WORDS[1]} in");
-        for (int32_t i = 0; i < program->command_count; i++)
-            if (program->commands[i].program)
-                printf("    %s) _%s_%s; return ;;\n", program->commands[i].name, name, program->commands[i].name);
-        puts("    esac");
-    }
-    printf("    _%s\n}\ncomplete -F _%s_complete %s\n", name, name, name);
+    for (const char *at = script; *at; at++)
+        fputs(*at == '@' ? program->name : (char[]){*at, '\0'}, stdout);
 }
 
 /* ---- what was asked for -------------------------------------------------------------------------------- */

@@ -123,28 +123,25 @@ static void append_step(const tx_launch_outcome *o, char *line, size_t room)
 void tx_launch_describe(const tx_launch_outcome *o, const char *launcher, char *line, size_t room)
 {
     const tx_launch_sign *s = &o->sign;
+    const bool itself = s->teller == s->rank;
     *line = 0;
     if (s->rank >= 0)
         append_who(o, line, room);
     switch (s->kind) {
     case TX_LAUNCH_DIED:
         append(line, room, " died");
-        append_step(o, line, room);
         break;
     case TX_LAUNCH_FAILED:
         append(line, room, " failed with status %" PRId32, s->status);
-        append_step(o, line, room);
-        append(line, room, ": %.300s", s->text);
         break;
     case TX_LAUNCH_LOST:
-        append(line, room, s->teller == s->rank ? " does not get on" : " does not answer");
-        append_step(o, line, room);
-        if (s->teller != s->rank)
-            append(line, room, " (told by rank %" PRId32 ")", s->teller);
+        append(line, room, itself ? " does not get on" : " does not answer");
         break;
     case TX_LAUNCH_LATE:
         append(line, room, " gave no sign of life for %.0f s", s->seconds);
-        append_step(o, line, room);
+        break;
+    case TX_LAUNCH_ABSENT:
+        append(line, room, " did not report within %.0f s", s->seconds);
         break;
     case TX_LAUNCH_LEFT:
         append(line, room,
@@ -152,17 +149,22 @@ void tx_launch_describe(const tx_launch_outcome *o, const char *launcher, char *
                "(see docs/RANKS.md)",
                launcher);
         break;
-    case TX_LAUNCH_ABSENT:
-        append(line, room, " did not report within %.0f s", s->seconds);
-        break;
     default:
         append(line, room,
                o->done       ? "the run is complete"
                : o->reported ? "no rank said that the run is complete"
                              : "no rank reported");
     }
+    if (s->kind >= TX_LAUNCH_DIED && s->kind <= TX_LAUNCH_LATE)
+        append_step(o, line, room);
+    if (s->kind == TX_LAUNCH_FAILED)
+        append(line, room, ": %.300s", s->text);
+    if (s->kind == TX_LAUNCH_LOST && !itself)
+        append(line, room, " (told by rank %" PRId32 ")", s->teller);
+    if (o->exited)
+        append(line, room, " (%s: status %" PRId32, launcher, o->status);
     if (o->exited && o->status > SIGNALLED && o->status < SIGNALLED + 32)
-        append(line, room, " (%s: status %" PRId32 ", signal %" PRId32 ")", launcher, o->status, o->status - SIGNALLED);
-    else if (o->exited)
-        append(line, room, " (%s: status %" PRId32 ")", launcher, o->status);
+        append(line, room, ", signal %" PRId32, o->status - SIGNALLED);
+    if (o->exited)
+        append(line, room, ")");
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The hosts of a job: who takes how many ranks. */
+#include "api/base/check.h"
 #include "api/base/file.h"
+#include "models/array.h"
 #include "tools/launch/txlaunch.h"
 
 #include <inttypes.h>
@@ -29,11 +31,8 @@ static tx_status add(tx_launch_hosts *hosts, const char *where, char *name, cons
         return tx_fail(TX_FORMAT, "%s: %s: \"%s\" is no number of slots", where, name, slots);
     if (!*name || strlen(name) >= sizeof hosts->host->name || *name == '-')
         return tx_fail(TX_FORMAT, "%s: \"%.40s\" is no name of a host", where, name);
-    tx_launch_host *grown = realloc(hosts->host, (size_t)(hosts->count + 1) * sizeof *grown);
-    if (!grown)
-        return tx_fail(TX_MEMORY, "%s: out of memory", where);
-    hosts->host = grown;
-    tx_launch_host *host = &grown[hosts->count++];
+    TX_CHECK(tx_array_reserve(&hosts->host, &hosts->room, (size_t)hosts->count + 1, sizeof *hosts->host, "hosts"));
+    tx_launch_host *host = &hosts->host[hosts->count++];
     *host = (tx_launch_host){.slots = (int32_t)count};
     snprintf(host->name, sizeof host->name, "%s", name);
     return TX_OK;
@@ -41,23 +40,21 @@ static tx_status add(tx_launch_hosts *hosts, const char *where, char *name, cons
 
 static tx_status read_list(tx_launch_hosts *hosts, char *list)
 {
-    tx_status status = TX_OK;
-    for (char *name = list; name && !status;) {
+    for (char *name = list; name;) {
         char *comma = strchr(name, ',');
         if (comma)
             *comma++ = 0;
-        status = add(hosts, "--hosts", name, "");
+        TX_CHECK(add(hosts, "--hosts", name, ""));
         name = comma;
     }
-    return status;
+    return TX_OK;
 }
 
 static tx_status read_file(tx_launch_hosts *hosts, const char *path, char *text)
 {
     static const char blank[] = " \t\r";
-    tx_status status = TX_OK;
     char *rest = NULL;
-    for (char *line = strtok_r(text, "\n", &rest); line && !status; line = strtok_r(NULL, "\n", &rest)) {
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         line[strcspn(line, "#")] = 0;
         char *name = line + strspn(line, blank);
         char *more = name + strcspn(name, blank);
@@ -66,11 +63,9 @@ static tx_status read_file(tx_launch_hosts *hosts, const char *path, char *text)
         more += strspn(more, blank);
         more[strcspn(more, blank)] = 0;
         if (*name)
-            status = add(hosts, path, name, more);
+            TX_CHECK(add(hosts, path, name, more));
     }
-    if (!status && hosts->count == 0)
-        status = tx_fail(TX_FORMAT, "%s: names no host", path);
-    return status;
+    return hosts->count > 0 ? TX_OK : tx_fail(TX_FORMAT, "%s: names no host", path);
 }
 
 /* Hosts without slots share what the others leave, the first ones taking what does not divide. */
@@ -94,22 +89,26 @@ static tx_status share(tx_launch_hosts *hosts, int32_t ranks)
     return TX_OK;
 }
 
+static tx_status read_hosts(const char *file, char *text, size_t size, int32_t ranks, tx_launch_hosts *hosts)
+{
+    if (strlen(text) != size)
+        return tx_fail(TX_FORMAT, "%s: holds a NUL: it is no list of hosts", file);
+    TX_CHECK(file ? read_file(hosts, file, text) : read_list(hosts, text));
+    return share(hosts, ranks);
+}
+
 tx_status tx_launch_hosts_read(const char *list, const char *file, int32_t ranks, tx_launch_hosts *hosts)
 {
     tx_launch_hosts made = {0};
     char *text = NULL;
     size_t size = 0;
-    tx_status status = TX_OK;
+    if (!file && !list)
+        return TX_OK;
     if (file)
-        status = tx_file_read(file, FILE_LIMIT, &text, &size);
-    else if (list && !(text = strdup(list)))
-        status = tx_fail(TX_MEMORY, "--hosts: out of memory");
-    if (!status && text && strlen(text) != (file ? size : strlen(text)))
-        status = tx_fail(TX_FORMAT, "%s: holds a NUL: it is no list of hosts", file);
-    if (!status && text)
-        status = file ? read_file(&made, file, text) : read_list(&made, text);
-    if (!status && made.count > 0)
-        status = share(&made, ranks);
+        TX_CHECK(tx_file_read(file, FILE_LIMIT, &text, &size));
+    else if (!(text = strdup(list)))
+        return tx_fail(TX_MEMORY, "--hosts: out of memory");
+    tx_status status = read_hosts(file, text, file ? size : strlen(text), ranks, &made);
     free(text);
     if (status)
         tx_launch_hosts_free(&made);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Starting the launcher, and ending it with all that it started. */
+#define _GNU_SOURCE /* pipe2 */
 #include "api/base/clock.h"
 #include "tools/launch/txlaunch.h"
 
@@ -25,7 +26,7 @@ tx_status tx_launch_adopt(void)
 /* ---- Starting -------------------------------------------------------------------------------------------- */
 
 /* The child up to its program; what fails goes through `fault`. */
-static _Noreturn void become(char *const *argv, const sigset_t *mask, int output, int fault, pid_t parent)
+static _Noreturn void become(const char *const *argv, const sigset_t *mask, int output, int fault, pid_t parent)
 {
     int null = open("/dev/null", O_RDWR);
     setpgid(0, 0);
@@ -38,21 +39,19 @@ static _Noreturn void become(char *const *argv, const sigset_t *mask, int output
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() == parent) {
         sigprocmask(SIG_SETMASK, mask, NULL);
-        execvp(argv[0], argv);
+        execvp(argv[0], (char *const *)(uintptr_t)argv); /* which are not written to */
     }
     int error = errno;
     ssize_t written = write(fault, &error, sizeof error);
     _exit(written == (ssize_t)sizeof error ? 127 : 126);
 }
 
-tx_status tx_launch_spawn(char *const *argv, const sigset_t *mask, int output, pid_t *pid)
+tx_status tx_launch_spawn(const char *const *argv, const sigset_t *mask, int output, pid_t *pid)
 {
     int ends[2], error = 0;
     pid_t parent = getpid();
-    if (pipe(ends) != 0)
+    if (pipe2(ends, O_CLOEXEC) != 0)
         return tx_fail(TX_MEMORY, "%s: cannot start: %s", argv[0], strerror(errno));
-    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
-    fcntl(ends[1], F_SETFD, FD_CLOEXEC);
     pid_t made = fork();
     if (made == 0)
         become(argv, mask, output, ends[1], parent);
@@ -189,19 +188,17 @@ static bool read_all(int from, double seconds, char *text, size_t room)
     }
 }
 
-bool tx_launch_try(char *const *argv, double seconds, char *text, size_t room, bool *started)
+bool tx_launch_try(const char *const *argv, double seconds, char *text, size_t room, bool *started)
 {
     int ends[2];
     sigset_t none;
     pid_t pid;
     sigemptyset(&none);
     *started = false;
-    if (pipe(ends) != 0) {
+    if (pipe2(ends, O_CLOEXEC) != 0) {
         tx_fail(TX_MEMORY, "%s: cannot start: %s", argv[0], strerror(errno));
         return false;
     }
-    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
-    fcntl(ends[1], F_SETFD, FD_CLOEXEC);
     *started = tx_launch_spawn(argv, &none, ends[1], &pid) == TX_OK;
     close(ends[1]);
     bool whole = *started && read_all(ends[0], seconds, text, room);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * One attempt: the launcher is started, listened to, and ended where something is wrong. */
+#include "api/base/check.h"
 #include "api/base/clock.h"
 #include "tools/launch/txlaunch.h"
 
@@ -14,7 +15,7 @@ static const double settle = 1.0; /* after the first sign, in which launchers mo
 static const double mute = 2.0;   /* seconds without a heartbeat that make a host suspect */
 
 typedef struct attempt {
-    const tx_launch_attempt *a;
+    tx_launch_attempt *a;
     tx_launch_job *job;
     pid_t pid;
     bool exited, killed, forwarded, asked;
@@ -83,7 +84,7 @@ static bool over(attempt *t, double now)
 static void watch(attempt *t)
 {
     for (;;) {
-        tx_launch_server_wait(t->a->server, t->job, tick, t->a->open);
+        tx_launch_server_wait(t->a->server, t->job, tick, &t->a->open);
         double now = tx_now();
         if (now - t->last > 4.0 * tick) /* txlaunch itself was stopped, or had no core */
             tx_launch_job_forgive(t->job, now - t->last);
@@ -97,12 +98,12 @@ static void watch(attempt *t)
     }
     /* What the ranks of other hosts said last may still be on its way. */
     while (t->job->open > 0 && tx_now() - t->last < settle && *t->a->signals < 2)
-        tx_launch_server_wait(t->a->server, t->job, 0.05, t->a->open);
+        tx_launch_server_wait(t->a->server, t->job, 0.05, &t->a->open);
 }
 
 static void suspect_hosts(const attempt *t)
 {
-    tx_launch_hosts *hosts = t->a->hosts;
+    tx_launch_hosts *hosts = &t->a->hosts;
     int32_t first = 0;
     for (int32_t i = 0; i < hosts->count; i++) {
         tx_launch_host *host = &hosts->host[i];
@@ -119,7 +120,7 @@ static void suspect_hosts(const attempt *t)
 static bool launcher_failed(const attempt *t)
 {
     const tx_launch_kind kind = t->job->sign.kind;
-    const bool own = t->a->family == TX_LAUNCH_HYDRA && t->a->hosts->count == 0 && t->status == 255;
+    const bool own = t->a->family == TX_LAUNCH_HYDRA && t->a->hosts.count == 0 && t->status == 255;
     if (!t->exited || t->asked || tx_launch_job_done(t->job) || (kind != TX_LAUNCH_NONE && kind != TX_LAUNCH_DIED))
         return false;
     return t->killed || (own && tx_launch_job_first(t->job)->step >= 0);
@@ -142,28 +143,24 @@ static void conclude(const attempt *t, tx_launch_outcome *o)
                              .status = t->status,
                              .caught = (int)*t->a->caught};
     if (job->sign.rank >= 0) {
-        const tx_launch_host *host = tx_launch_host_of(t->a->hosts, job->sign.rank);
+        const tx_launch_host *host = tx_launch_host_of(&t->a->hosts, job->sign.rank);
         o->who = job->rank[job->sign.rank];
         if (!o->who.here && host)
             snprintf(o->who.host, sizeof o->who.host, "%.63s", host->name);
     }
-    for (int32_t i = 0; i < t->a->hosts->count; i++)
-        o->unreachable = o->unreachable || t->a->hosts->host[i].suspect;
+    for (int32_t i = 0; i < t->a->hosts.count; i++)
+        o->unreachable = o->unreachable || t->a->hosts.host[i].suspect;
 }
 
-tx_status tx_launch_run(const tx_launch_attempt *a, tx_launch_job *job, tx_launch_outcome *outcome)
+tx_status tx_launch_run(tx_launch_attempt *a, tx_launch_job *job, tx_launch_outcome *outcome)
 {
     char place[128];
     attempt t = {.a = a, .job = job, .last = tx_now()};
-    tx_status status = tx_launch_server_begin(a->server, a->ranks, place);
-    if (!status && setenv(TX_BEAT_VARIABLE, place, 1) != 0)
-        status = tx_fail(TX_MEMORY, "the environment has no room: %s", strerror(errno));
-    if (!status)
-        status = tx_launch_job_start(job, a->ranks, t.last);
-    if (!status)
-        status = tx_launch_spawn(a->argv, a->open, -1, &t.pid);
-    if (status)
-        return status;
+    TX_CHECK(tx_launch_server_begin(a->server, a->ranks, place));
+    if (setenv(TX_BEAT_VARIABLE, place, 1) != 0)
+        return tx_fail(TX_MEMORY, "the environment has no room: %s", strerror(errno));
+    TX_CHECK(tx_launch_job_start(job, a->ranks, t.last));
+    TX_CHECK(tx_launch_spawn(a->argv.word, &a->open, -1, &t.pid));
     watch(&t);
     suspect_hosts(&t);
     tx_launch_kill_all(t.pid);

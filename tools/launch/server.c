@@ -2,6 +2,7 @@
  * The heartbeats' other end. Lines are read by epoll, and closed connections by a second one, which hands them out in
  * the order in which they closed: after a rank died the launcher ends the others within milliseconds, and it matters
  * who was first. */
+#include "api/base/check.h"
 #include "api/base/clock.h"
 #include "tools/launch/txlaunch.h"
 
@@ -68,17 +69,15 @@ static tx_status look_up(const char *name, struct addrinfo **found)
 static tx_status listen_at(const char *name, int *listener)
 {
     struct addrinfo *found = NULL;
-    tx_status status = look_up(name, &found);
-    if (status)
-        return status;
+    TX_CHECK(look_up(name, &found));
     bool done = false;
     for (const struct addrinfo *at = found; at && !done; at = at->ai_next)
         done = listen_on(at, listener);
-    if (!done)
-        status = tx_fail(TX_IO, "%s: cannot listen there: %s; --address takes an address of this host", name,
-                         strerror(errno));
+    const int error = errno;
     freeaddrinfo(found);
-    return status;
+    return done ? TX_OK
+                : tx_fail(TX_IO, "%s: cannot listen there: %s; --address takes an address of this host", name,
+                          strerror(error));
 }
 
 /* Listens on the address from which packets to `to` leave. */
@@ -110,9 +109,7 @@ static tx_status listen_for(const tx_launch_hosts *hosts, int *listener)
     for (int32_t i = 0; i < hosts->count; i++) {
         struct addrinfo *found = NULL;
         int here = -1;
-        tx_status status = look_up(hosts->host[i].name, &found);
-        if (status)
-            return status;
+        TX_CHECK(look_up(hosts->host[i].name, &found));
         bool local = listen_on(found, &here);
         bool done = !local && listen_towards(found, listener);
         freeaddrinfo(found);
@@ -152,6 +149,16 @@ static tx_status watch_for(int poll, int socket, uint32_t what, uint64_t number)
 #define LISTENER UINT64_MAX
 #define ENDS (UINT64_MAX - 1)
 
+static tx_status open_server(tx_launch_server *s, const char *address, const tx_launch_hosts *hosts)
+{
+    if (s->lines < 0 || s->ends < 0)
+        return tx_fail(TX_MEMORY, "no descriptor for the heartbeats");
+    TX_CHECK(address ? listen_at(address, &s->listener) : listen_for(hosts, &s->listener));
+    TX_CHECK(name_address(s));
+    TX_CHECK(watch_for(s->lines, s->listener, EPOLLIN, LISTENER));
+    return watch_for(s->lines, s->ends, EPOLLIN, ENDS);
+}
+
 tx_status tx_launch_server_open(const char *address, const tx_launch_hosts *hosts, tx_launch_server **server)
 {
     tx_launch_server *s = calloc(1, sizeof *s);
@@ -160,15 +167,7 @@ tx_status tx_launch_server_open(const char *address, const tx_launch_hosts *host
     s->listener = -1;
     s->lines = epoll_create1(EPOLL_CLOEXEC);
     s->ends = epoll_create1(EPOLL_CLOEXEC);
-    tx_status status = s->lines < 0 || s->ends < 0 ? tx_fail(TX_MEMORY, "no descriptor for the heartbeats") : TX_OK;
-    if (!status)
-        status = address ? listen_at(address, &s->listener) : listen_for(hosts, &s->listener);
-    if (!status)
-        status = name_address(s);
-    if (!status)
-        status = watch_for(s->lines, s->listener, EPOLLIN, LISTENER);
-    if (!status)
-        status = watch_for(s->lines, s->ends, EPOLLIN, ENDS);
+    tx_status status = open_server(s, address, hosts);
     if (status)
         tx_launch_server_close(s);
     else
@@ -232,12 +231,7 @@ static void accept_all(tx_launch_server *s)
             close(made);
             continue;
         }
-        connection *c = &s->connection[free_one];
-        c->socket = made;
-        c->rank = -1;
-        c->since = tx_now();
-        c->used = 0;
-        c->skips = false;
+        s->connection[free_one] = (connection){.socket = made, .rank = -1, .since = tx_now()};
     }
 }
 

@@ -2,6 +2,7 @@
  * txlaunch: starts a job of several ranks by mpiexec, and starts it again from its newest checkpoint when a rank dies.
  */
 #include "tools/launch/txlaunch.h"
+#include "api/base/check.h"
 #include "models/files/checkpoint.h"
 
 #include <errno.h>
@@ -126,13 +127,8 @@ static void wait_for(double seconds, const sigset_t *open)
 /* ---- Attempts ---------------------------------------------------------------------------------------------- */
 
 typedef struct launch {
-    const tx_launch_settings *set;
-    tx_launch_family family;
-    tx_launch_hosts hosts;
+    tx_launch_attempt next;
     tx_launch_output output;
-    tx_launch_server *server;
-    sigset_t open;
-    int32_t ranks;
     bool vacant;       /* the output folder, before the first attempt */
     bool moved, saved; /* by any attempt */
     tx_launch_history history;
@@ -150,30 +146,24 @@ static void say(const char *format, ...)
     tx_print_line(stderr, "%s: %s", program.name, line);
 }
 
-static tx_status find_family(launch *l)
+static tx_status find_family(tx_launch_attempt *a)
 {
-    char text[8192] = "", *argv[] = {strdup(l->set->launcher), strdup("--version"), NULL};
+    char text[8192] = "";
     bool started = false;
-    if (argv[0] && argv[1])
-        tx_launch_try(argv, 20.0, text, sizeof text, &started);
-    l->family = tx_launch_family_of(text);
-    free(argv[0]);
-    free(argv[1]);
+    tx_launch_try((const char *[]){a->set->launcher, "--version", NULL}, 20.0, text, sizeof text, &started);
+    a->family = tx_launch_family_of(text);
     return started ? TX_OK : TX_NOT_FOUND;
 }
 
 static tx_status prepare(launch *l)
 {
-    const tx_launch_settings *set = l->set;
-    tx_status status = tx_launch_hosts_read(set->hosts, set->hostfile, l->ranks, &l->hosts);
-    if (!status)
-        status = tx_launch_output_find(&set->command, &l->output);
+    const tx_launch_settings *set = l->next.set;
+    TX_CHECK(tx_launch_hosts_read(set->hosts, set->hostfile, l->next.ranks, &l->next.hosts));
+    TX_CHECK(tx_launch_output_find(&set->command, &l->output));
     l->vacant = l->output.folder && tx_output_check(l->output.folder) == TX_OK;
-    if (!status)
-        status = tx_launch_adopt();
-    if (!status)
-        status = find_family(l);
-    return status ? status : tx_launch_server_open(set->address, &l->hosts, &l->server);
+    TX_CHECK(tx_launch_adopt());
+    TX_CHECK(find_family(&l->next));
+    return tx_launch_server_open(set->address, &l->next.hosts, &l->next.server);
 }
 
 /* How the next attempt starts; `from` says it in words. What lay in the folder before the first attempt is not
@@ -199,92 +189,91 @@ static void next_start(const launch *l, tx_launch_start *start, char *from, size
         start->how = TX_LAUNCH_ANEW;
 }
 
-static bool answers(const launch *l, const char *host)
+static bool answers(const tx_launch_attempt *a, const char *host)
 {
     tx_launch_argv argv = {0};
     bool started;
     bool yes =
-        !tx_launch_probe(l->set, l->family, host, &argv) && tx_launch_try(argv.word, probe_within, NULL, 0, &started);
+        !tx_launch_probe(a->set, a->family, host, &argv) && tx_launch_try(argv.word, probe_within, NULL, 0, &started);
     tx_launch_argv_free(&argv);
     return yes;
 }
 
 /* Leaves out the hosts that answer neither their ranks' heartbeat nor this; not below the least number of ranks. */
-static void look_at_hosts(launch *l)
+static void look_at_hosts(tx_launch_attempt *a)
 {
-    int32_t least = (int32_t)(l->set->min_ranks > 0 ? l->set->min_ranks : l->set->ranks);
-    for (int32_t i = 0; i < l->hosts.count && !caught; i++) {
-        tx_launch_host *host = &l->hosts.host[i];
-        if (!host->suspect || host->gone || answers(l, host->name))
+    int32_t least = (int32_t)(a->set->min_ranks > 0 ? a->set->min_ranks : a->set->ranks);
+    for (int32_t i = 0; i < a->hosts.count && !caught; i++) {
+        tx_launch_host *host = &a->hosts.host[i];
+        if (!host->suspect || host->gone || answers(a, host->name))
             continue;
         host->gone = true;
-        int32_t left = tx_launch_hosts_room(&l->hosts, (int32_t)l->set->ranks);
-        if (left >= least) {
-            l->ranks = left;
+        int32_t left = tx_launch_hosts_room(&a->hosts, (int32_t)a->set->ranks);
+        host->gone = left >= least;
+        if (host->gone) {
+            a->ranks = left;
             say("%s does not answer: going on with %" PRId32
-                " ranks on the other hosts; what may still run there could "
-                "not be ended",
+                " ranks on the other hosts; what may still run there could not be ended",
                 host->name, left);
-        } else {
-            host->gone = false;
+        } else
             say("%s does not answer, and the other hosts have room for %" PRId32 " ranks of the %" PRId32 " that are "
                 "needed (--min_ranks): trying it again",
                 host->name, left, least);
-        }
     }
+}
+
+/* Judges an attempt that ended; false when it was the last. */
+static bool conclude(launch *l, const tx_launch_outcome *outcome, int *result)
+{
+    const tx_launch_settings *set = l->next.set;
+    const int64_t before = l->history.restarts;
+    char line[800], from[64];
+    tx_launch_start next;
+    tx_launch_decision decision;
+    tx_launch_decide(outcome, set->max_restarts, &l->history, &decision);
+    const char *slash = strrchr(set->launcher, '/');
+    tx_launch_describe(outcome, slash ? slash + 1 : set->launcher, line, sizeof line);
+    *result = decision.status;
+    switch (decision.verdict) {
+    case TX_LAUNCH_RESTART:
+        next_start(l, &next, from, sizeof from);
+        say("%s; restart %" PRId64 " of %" PRId64 " in %.0f s from %s", line, l->history.restarts, set->max_restarts,
+            decision.wait, from);
+        wait_for(decision.wait, &l->next.open);
+        return true;
+    case TX_LAUNCH_SUCCESS:
+        say("complete after %" PRId64 " restarts%s", before,
+            outcome->exited ? "" : "; the ranks did not end by themselves and were ended");
+        break;
+    case TX_LAUNCH_STOPPED:
+        say("stopped by a signal after %" PRId64 " restarts and step %" PRId64 "; the command goes on with "
+            "--resume_from_checkpoint",
+            before, outcome->step);
+        break;
+    default:
+        say("%s; given up after %" PRId64 " restarts: %s", line, before, decision.reason);
+    }
+    return false;
 }
 
 /* One attempt and what follows from it; false when it was the last. */
 static bool attempt(launch *l, const tx_launch_start *start, int *result)
 {
-    tx_launch_argv argv = {0};
+    tx_launch_attempt *a = &l->next;
     tx_launch_job job = {0};
     tx_launch_outcome outcome;
-    tx_status status = tx_launch_command(l->set, l->family, &l->hosts, l->ranks, &l->output, start, &argv);
-    const tx_launch_attempt one = {.set = l->set,
-                                   .family = l->family,
-                                   .hosts = &l->hosts,
-                                   .server = l->server,
-                                   .argv = argv.word,
-                                   .ranks = l->ranks,
-                                   .caught = &caught,
-                                   .signals = &signals,
-                                   .open = &l->open};
+    tx_status status = tx_launch_command(a->set, a->family, &a->hosts, a->ranks, &l->output, start, &a->argv);
     if (!status)
-        status = tx_launch_run(&one, &job, &outcome);
+        status = tx_launch_run(a, &job, &outcome);
     l->saved = l->saved || job.saved;
-    tx_launch_argv_free(&argv);
+    tx_launch_argv_free(&a->argv);
     tx_launch_job_free(&job);
     if (status) {
         *result = tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
         return false;
     }
     l->moved = l->moved || outcome.step >= 0;
-    int64_t before = l->history.restarts;
-    char line[800], from[64];
-    tx_launch_start next;
-    tx_launch_decision decision;
-    tx_launch_decide(&outcome, l->set->max_restarts, &l->history, &decision);
-    const char *launcher = strrchr(l->set->launcher, '/');
-    tx_launch_describe(&outcome, launcher ? launcher + 1 : l->set->launcher, line, sizeof line);
-    *result = decision.status;
-    if (decision.verdict == TX_LAUNCH_RESTART) {
-        next_start(l, &next, from, sizeof from);
-        say("%s; restart %" PRId64 " of %" PRId64 " in %.0f s from %s", line, l->history.restarts, l->set->max_restarts,
-            decision.wait, from);
-        wait_for(decision.wait, &l->open);
-        return true;
-    }
-    if (decision.verdict == TX_LAUNCH_SUCCESS)
-        say("complete after %" PRId64 " restarts%s", before,
-            outcome.exited ? "" : "; the ranks did not end by themselves and were ended");
-    else if (decision.verdict == TX_LAUNCH_STOPPED)
-        say("stopped by a signal after %" PRId64 " restarts and step %" PRId64 "; the command goes on with "
-            "--resume_from_checkpoint",
-            before, outcome.step);
-    else
-        say("%s; given up after %" PRId64 " restarts: %s", line, before, decision.reason);
-    return false;
+    return conclude(l, &outcome, result);
 }
 
 static int supervise(launch *l)
@@ -293,7 +282,7 @@ static int supervise(launch *l)
     char from[64];
     tx_launch_start start = {TX_LAUNCH_AS_IS, ""};
     while (attempt(l, &start, &result)) {
-        look_at_hosts(l);
+        look_at_hosts(&l->next);
         if (caught) {
             say("stopped by a signal after %" PRId64 " restarts, before the next one", l->history.restarts - 1);
             return 128 + (int)caught;
@@ -326,11 +315,11 @@ int main(int argc, char **argv)
         status = check(&set);
     if (status != TX_GO_ON)
         return status;
-    launch l = {.set = &set, .ranks = (int32_t)set.ranks};
-    catch_signals(&l.open);
+    launch l = {.next = {.set = &set, .ranks = (int32_t)set.ranks, .caught = &caught, .signals = &signals}};
+    catch_signals(&l.next.open);
     status = prepare(&l) ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : supervise(&l);
-    tx_launch_server_close(l.server);
-    tx_launch_hosts_free(&l.hosts);
+    tx_launch_server_close(l.next.server);
+    tx_launch_hosts_free(&l.next.hosts);
     tx_launch_output_free(&l.output);
     return status;
 }

@@ -1,16 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside txlaunch: what its files give each other.
- *
- *   txlaunch.c          options, and attempt after attempt
- *   txlaunch_command.c  the launcher's command line
- *   txlaunch_output.c   what the command says of its output folder; the checkpoints there
- *   txlaunch_hosts.c    the list of hosts
- *   txlaunch_job.c      what is known of the ranks of an attempt, and the first sign of a failure
- *   txlaunch_decide.c   whether to start again
- *   txlaunch_server.c   the heartbeats' other end
- *   txlaunch_process.c  starting and ending the launcher with all that it started
- *   txlaunch_run.c      one attempt
+ * Inside txlaunch: what its files give each other. txlaunch.c has the options, and attempt after attempt.
  *
  * Job and decision are functions of events alone: no clock, process or socket is in them. */
 #ifndef TX_TOOLS_TXLAUNCH_H
@@ -20,8 +10,8 @@
 #include "tools/cli/options.h"
 
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/types.h>
+#include <wordexp.h>
 
 typedef struct tx_launch_settings {
     int64_t ranks, max_restarts, min_ranks; /* min_ranks 0: all */
@@ -30,7 +20,7 @@ typedef struct tx_launch_settings {
     tx_words command;
 } tx_launch_settings;
 
-/* ---- Hosts (txlaunch_hosts.c) --------------------------------------------------------------------------- */
+/* ---- Hosts (hosts.c) --------------------------------------------------------------------------- */
 
 typedef struct tx_launch_host {
     char name[256];
@@ -42,6 +32,7 @@ typedef struct tx_launch_host {
 typedef struct tx_launch_hosts {
     tx_launch_host *host;
     int32_t count; /* 0: none were named, all ranks are here */
+    size_t room;
 } tx_launch_hosts;
 
 /* Reads "H1,H2:4" or a file of hosts, one a line, as H, H:4 or "H slots=4"; # begins a comment. Slots that are not
@@ -53,7 +44,7 @@ int32_t tx_launch_hosts_room(const tx_launch_hosts *hosts, int32_t ranks);
 /* The host of a rank, where the first ranks fill the first host; NULL where none were named. */
 tx_launch_host *tx_launch_host_of(const tx_launch_hosts *hosts, int32_t rank);
 
-/* ---- A job (txlaunch_job.c) ---------------------------------------------------------------------------------- */
+/* ---- A job (job.c) ---------------------------------------------------------------------------------- */
 
 typedef struct tx_launch_rank {
     bool here;   /* it said hello */
@@ -118,7 +109,7 @@ bool tx_launch_job_done(const tx_launch_job *job);
  * all were silent for `seconds` or never came. */
 bool tx_launch_job_silent(const tx_launch_job *job, int32_t first, int32_t count, double now, double seconds);
 
-/* ---- The decision (txlaunch_decide.c) ------------------------------------------------------------------------ */
+/* ---- The decision (decide.c) ------------------------------------------------------------------------ */
 
 /* How an attempt ended. */
 typedef struct tx_launch_outcome {
@@ -163,32 +154,17 @@ void tx_launch_decide(const tx_launch_outcome *outcome, int64_t max_restarts, tx
  * name. */
 void tx_launch_describe(const tx_launch_outcome *outcome, const char *launcher, char *line, size_t room);
 
-/* ---- The output folder (txlaunch_output.c) -------------------------------------------------------------------- */
-
-/* A checkpoint, told from another of the same step by the file of its manifest. */
-typedef struct tx_launch_checkpoint {
-    int64_t step;
-    struct stat manifest;
-} tx_launch_checkpoint;
-
-typedef struct tx_launch_checkpoints {
-    tx_launch_checkpoint *checkpoint;
-    size_t count;
-} tx_launch_checkpoints;
-
-/* None where there is no such folder. */
-tx_status tx_launch_checkpoints_list(const char *folder, tx_launch_checkpoints *list);
-void tx_launch_checkpoints_free(tx_launch_checkpoints *list);
+/* ---- The output folder (output.c) -------------------------------------------------------------------- */
 
 /* What the command goes on from: nothing, the newest checkpoint, one that it names. */
 typedef enum tx_launch_resumption { TX_LAUNCH_FRESH, TX_LAUNCH_NEWEST, TX_LAUNCH_NAMED } tx_launch_resumption;
 
 /* What a command says of its output folder. */
 typedef struct tx_launch_output {
-    char *folder;                 /* NULL: none */
-    bool overwrites;              /* the command has --overwrite_output_dir, of any value */
-    tx_launch_resumption resumes; /* its --resume_from_checkpoint */
-    tx_launch_checkpoints before; /* what lies in the folder */
+    char *folder;                         /* NULL: none */
+    bool overwrites;                      /* the command has --overwrite_output_dir, of any value */
+    tx_launch_resumption resumes;         /* its --resume_from_checkpoint */
+    struct tx_launch_checkpoints *before; /* what lies in the folder; NULL: nothing */
 } tx_launch_output;
 
 /* Reads these options from the words, or from the JSON file among them, and looks into the folder. */
@@ -197,7 +173,7 @@ void tx_launch_output_free(tx_launch_output *output);
 /* The step of the newest checkpoint that has come since (-1: none), and whether there are others from before. */
 tx_status tx_launch_output_newest(const tx_launch_output *output, int64_t *step, bool *others);
 
-/* ---- Commands (txlaunch_command.c) ---------------------------------------------------------------------------- */
+/* ---- Commands (command.c) ---------------------------------------------------------------------------- */
 
 typedef enum tx_launch_family { TX_LAUNCH_HYDRA, TX_LAUNCH_OPENMPI, TX_LAUNCH_OTHER } tx_launch_family;
 
@@ -216,12 +192,15 @@ typedef struct tx_launch_start {
     char checkpoint[4096]; /* of RESUME: its path; "": the newest one */
 } tx_launch_start;
 
+/* Words of the settings and of what follows. */
 typedef struct tx_launch_argv {
-    char **word; /* ends with NULL */
+    const char **word; /* ends with NULL */
     size_t count;
+    wordexp_t args;
+    char *hosts, ranks[16], resume[4200];
 } tx_launch_argv;
 
-/* The launcher's command line. */
+/* The launcher's command line. It does not outlive the settings. */
 tx_status tx_launch_command(const tx_launch_settings *set, tx_launch_family family, const tx_launch_hosts *hosts,
                             int32_t ranks, const tx_launch_output *output, const tx_launch_start *start,
                             tx_launch_argv *argv);
@@ -230,7 +209,7 @@ tx_status tx_launch_probe(const tx_launch_settings *set, tx_launch_family family
                           tx_launch_argv *argv);
 void tx_launch_argv_free(tx_launch_argv *argv);
 
-/* ---- The heartbeats' other end (txlaunch_server.c) --------------------------------------------------------------- */
+/* ---- The heartbeats' other end (server.c) --------------------------------------------------------------- */
 
 typedef struct tx_launch_server tx_launch_server;
 
@@ -243,13 +222,13 @@ tx_status tx_launch_server_begin(tx_launch_server *server, int32_t ranks, char p
 /* Hands the job what came within `seconds`, sooner when something comes; signals in `open` may interrupt the wait. */
 void tx_launch_server_wait(tx_launch_server *server, tx_launch_job *job, double seconds, const sigset_t *open);
 
-/* ---- Processes (txlaunch_process.c) ------------------------------------------------------------------------------ */
+/* ---- Processes (process.c) ------------------------------------------------------------------------------ */
 
 /* Makes this process the parent of what its descendants leave behind. */
 tx_status tx_launch_adopt(void);
 /* Starts a program in a process group of its own, without standard input; it gets SIGTERM should txlaunch die.
  * `mask` is its signal mask. With `output` >= 0 it writes there. */
-tx_status tx_launch_spawn(char *const *argv, const sigset_t *mask, int output, pid_t *pid);
+tx_status tx_launch_spawn(const char *const *argv, const sigset_t *mask, int output, pid_t *pid);
 /* Whether `pid` ended; other children that ended are buried as well. `status` is as a shell gives it; `killed`: by a
  * signal, other than by a status that tells of one. */
 bool tx_launch_ended(pid_t pid, int32_t *status, bool *killed);
@@ -259,23 +238,22 @@ bool tx_launch_signal(int64_t pid, int number);
 void tx_launch_kill_all(pid_t pid);
 /* Runs a program to its end, at most `seconds` or until a signal asks this one to end, and leaves nothing of it; false
  * where it did not end with status 0. What it prints goes to `text`, or nowhere where that is NULL. */
-bool tx_launch_try(char *const *argv, double seconds, char *text, size_t room, bool *started);
+bool tx_launch_try(const char *const *argv, double seconds, char *text, size_t room, bool *started);
 
-/* ---- One attempt (txlaunch_run.c) ----------------------------------------------------------------------------------
- */
+/* ---- One attempt (run.c) -------------------------------------------------------------------------------- */
 
 typedef struct tx_launch_attempt {
     const tx_launch_settings *set;
     tx_launch_family family;
-    tx_launch_hosts *hosts; /* those that do not answer become suspect */
+    tx_launch_hosts hosts; /* those that do not answer become suspect */
     tx_launch_server *server;
-    char *const *argv;
+    tx_launch_argv argv;
     int32_t ranks;
     const volatile sig_atomic_t *caught, *signals; /* the first signal, and how many came */
-    const sigset_t *open;                          /* the mask in which they arrive */
+    sigset_t open;                                 /* the mask in which they arrive */
 } tx_launch_attempt;
 
 /* Runs it; nothing of it is left when it returns. `job` is what the ranks told. */
-tx_status tx_launch_run(const tx_launch_attempt *attempt, tx_launch_job *job, tx_launch_outcome *outcome);
+tx_status tx_launch_run(tx_launch_attempt *attempt, tx_launch_job *job, tx_launch_outcome *outcome);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txtok: texts to ids and back with a tokenizer's folder, and training a tokenizer. */
+#include "api/base/check.h"
 #include "api/base/file.h"
 #include "api/base/json.h"
 #include "models/text/utf8.h"
@@ -119,17 +120,16 @@ static bool is_blank(const char *text, size_t size)
 /* Calls `task` for each line, its end included. JSON Lines may have blank ones between them. */
 static tx_status each_line(job *j, const char *text, size_t size, bool json, tx_text_task task)
 {
-    tx_status status = TX_OK;
     int64_t number = 1;
-    for (const char *at = text, *end = text + size; at < end && !status; number++) {
+    for (const char *at = text, *end = text + size; at < end; number++) {
         const char *newline = memchr(at, '\n', (size_t)(end - at)), *next = newline ? newline + 1 : end;
-        if (!json || !is_blank(at, (size_t)(next - at)))
-            status = task(j, at, (size_t)(next - at), json);
+        const bool skipped = json && is_blank(at, (size_t)(next - at));
+        const tx_status status = skipped ? TX_OK : task(j, at, (size_t)(next - at), json);
         if (status)
-            status = tx_fail_in(status, "line %" PRId64, number);
+            return tx_fail_in(status, "line %" PRId64, number);
         at = next;
     }
-    return status;
+    return TX_OK;
 }
 
 /* Calls `task` for a file's text, or with `lines` or --jsonl for each line. NULL: standard input. */
@@ -137,13 +137,9 @@ static tx_status each_text(job *j, const char *file, bool lines, tx_text_task ta
 {
     char *text;
     size_t size;
-    tx_status status = file ? tx_file_read(file, INT64_MAX, &text, &size) : tx_file_read_input(&text, &size);
-    if (status)
-        return status;
-    if (lines || j->set->jsonl)
-        status = each_line(j, text, size, j->set->jsonl, task);
-    else
-        status = task(j, text, size, false);
+    TX_CHECK(file ? tx_file_read(file, INT64_MAX, &text, &size) : tx_file_read_input(&text, &size));
+    const tx_status status =
+        lines || j->set->jsonl ? each_line(j, text, size, j->set->jsonl, task) : task(j, text, size, false);
     free(text);
     return status ? tx_fail_in(status, "%s", file ? file : "standard input") : TX_OK;
 }
@@ -154,8 +150,8 @@ static tx_status take_text(bool line, tx_json **json, const char **text, size_t 
     *json = NULL;
     if (!line)
         return TX_OK;
-    tx_status status = tx_json_parse_line(*text, *size, "JSON", json);
-    return status ? status : tx_json_get_text(*json, "text", text, size);
+    TX_CHECK(tx_json_parse_line(*text, *size, "JSON", json));
+    return tx_json_get_text(*json, "text", text, size);
 }
 
 /* ---- encode and count ------------------------------------------------------------------------------ */
@@ -173,9 +169,7 @@ static tx_status encode(job *j, const char *text, size_t size, bool line)
 
 static tx_status print_ids(job *j, const char *text, size_t size, bool line)
 {
-    tx_status status = encode(j, text, size, line);
-    if (status)
-        return status;
+    TX_CHECK(encode(j, text, size, line));
     fputs(line ? "[" : "", stdout);
     for (size_t i = 0; i < j->ids.count; i++)
         printf("%s%" PRId32, i == 0 ? "" : line ? ", " : " ", j->ids.id[i]);
@@ -185,9 +179,9 @@ static tx_status print_ids(job *j, const char *text, size_t size, bool line)
 
 static tx_status count(job *j, const char *text, size_t size, bool line)
 {
-    tx_status status = encode(j, text, size, line);
+    TX_CHECK(encode(j, text, size, line));
     j->count += j->ids.count;
-    return status;
+    return TX_OK;
 }
 
 /* ---- decode ------------------------------------------------------------------------------------------ */
@@ -196,9 +190,7 @@ static tx_status append_id(tx_ids *ids, int64_t id)
 {
     if (id < 0 || id > INT32_MAX)
         return tx_fail(TX_FORMAT, "%" PRId64 " is no token's id", id);
-    tx_status status = tx_ids_reserve(ids, 1);
-    if (status)
-        return status;
+    TX_CHECK(tx_ids_reserve(ids, 1));
     ids->id[ids->count++] = (int32_t)id;
     return TX_OK;
 }
@@ -207,35 +199,37 @@ static tx_status append_id(tx_ids *ids, int64_t id)
 static tx_status parse_ids(tx_ids *ids, const char *text, size_t size)
 {
     const char *blanks = " \t\r\n";
-    tx_status status = TX_OK;
     if (memchr(text, '\0', size))
         return tx_fail(TX_FORMAT, "expected ids, found a NUL");
-    for (text += strspn(text, blanks); *text && !status; text += strspn(text, blanks)) {
+    for (text += strspn(text, blanks); *text; text += strspn(text, blanks)) {
         char *end;
         errno = 0;
         long long id = strtoll(text, &end, 10);
         if (end == text || errno || (*end && !strchr(blanks, *end)))
             return tx_fail(TX_FORMAT, "id number %zu: \"%.20s\" does not begin with an id", ids->count + 1, text);
-        status = append_id(ids, id);
+        TX_CHECK(append_id(ids, id));
         text = end;
     }
-    return status;
+    return TX_OK;
+}
+
+static tx_status append_all(tx_ids *ids, const tx_json *array)
+{
+    if (tx_json_type_of(array) != TX_JSON_ARRAY)
+        return tx_fail(TX_FORMAT, "expected an array of ids");
+    for (size_t i = 0; i < tx_json_size(array); i++) {
+        int64_t id;
+        TX_CHECK(tx_json_as_int(tx_json_at(array, i), "an id", 0, INT32_MAX, &id));
+        TX_CHECK(append_id(ids, id));
+    }
+    return TX_OK;
 }
 
 static tx_status parse_array(tx_ids *ids, const char *text, size_t size)
 {
     tx_json *json;
-    tx_status status = tx_json_parse_line(text, size, "JSON", &json);
-    if (status)
-        return status;
-    if (tx_json_type_of(json) != TX_JSON_ARRAY)
-        status = tx_fail(TX_FORMAT, "expected an array of ids");
-    for (size_t i = 0; !status && i < tx_json_size(json); i++) {
-        int64_t id;
-        status = tx_json_as_int(tx_json_at(json, i), "an id", 0, INT32_MAX, &id);
-        if (!status)
-            status = append_id(ids, id);
-    }
+    TX_CHECK(tx_json_parse_line(text, size, "JSON", &json));
+    const tx_status status = append_all(ids, json);
     tx_json_free(json);
     return status;
 }
@@ -244,17 +238,13 @@ static tx_status print_line(const char *text, size_t size)
 {
     char *whole, *printed = NULL;
     size_t whole_size;
-    tx_status status = tx_utf8_replace(text, size, &whole, &whole_size);
-    if (status)
-        return status;
+    TX_CHECK(tx_utf8_replace(text, size, &whole, &whole_size));
     tx_json *json = tx_json_object();
-    status = tx_json_set_text(json, "text", whole, whole_size);
-    if (!status) {
-        printed = tx_json_text(json, TX_JSON_LINE);
-        status = printed ? TX_OK : TX_MEMORY;
-    }
-    if (!status)
+    tx_status status = tx_json_set_text(json, "text", whole, whole_size);
+    if (!status && (printed = tx_json_text(json, TX_JSON_LINE)))
         puts(printed);
+    else if (!status)
+        status = TX_MEMORY;
     free(printed);
     free(whole);
     tx_json_free(json);
@@ -265,11 +255,9 @@ static tx_status decode(job *j, const char *text, size_t size, bool line)
 {
     char *made;
     j->ids.count = 0;
-    tx_status status = line ? parse_array(&j->ids, text, size) : parse_ids(&j->ids, text, size);
-    if (!status)
-        status = tx_tokenizer_decode(j->tokenizer, j->ids.id, j->ids.count, j->set->skip_special, &made, &size);
-    if (status)
-        return status;
+    TX_CHECK(line ? parse_array(&j->ids, text, size) : parse_ids(&j->ids, text, size));
+    TX_CHECK(tx_tokenizer_decode(j->tokenizer, j->ids.id, j->ids.count, j->set->skip_special, &made, &size));
+    tx_status status = TX_OK;
     if (line)
         status = print_line(made, size);
     else
@@ -303,42 +291,29 @@ static tx_status check_folder(const char *folder)
 static tx_status train(job *j)
 {
     const settings *set = j->set;
-    tx_status status = check_folder(set->tokenizer);
-    if (!status)
-        status = tx_tokenizer_trainer_create(&j->trainer);
-    for (int32_t i = 0; i < set->files.count && !status; i++)
-        status = each_text(j, set->files.word[i], true, add_text);
-    if (!status && set->files.count == 0)
-        status = each_text(j, NULL, true, add_text);
-    if (!status)
-        status = tx_tokenizer_trainer_finish(j->trainer, set->vocab, set->least, &j->tokenizer);
-    if (!status)
-        status = tx_tokenizer_save(j->tokenizer, set->tokenizer, set->model_max_length);
-    if (!status)
-        tx_print_line(stdout, "%s: %" PRId64 " tokens", set->tokenizer, tx_tokenizer_size(j->tokenizer));
-    return status;
+    TX_CHECK(check_folder(set->tokenizer));
+    TX_CHECK(tx_tokenizer_trainer_create(&j->trainer));
+    for (int32_t i = 0; i < set->files.count || i == 0; i++)
+        TX_CHECK(each_text(j, set->files.count ? set->files.word[i] : NULL, true, add_text));
+    TX_CHECK(tx_tokenizer_trainer_finish(j->trainer, set->vocab, set->least, &j->tokenizer));
+    TX_CHECK(tx_tokenizer_save(j->tokenizer, set->tokenizer, set->model_max_length));
+    tx_print_line(stdout, "%s: %" PRId64 " tokens", set->tokenizer, tx_tokenizer_size(j->tokenizer));
+    return TX_OK;
 }
 
 /* ---- main ---------------------------------------------------------------------------------------------- */
 
-static tx_status run(job *j, const char *command)
+static tx_status run(job *j, int32_t command)
 {
-    const char *file = j->set->files.count ? j->set->files.word[0] : NULL;
-    if (strcmp(command, "train") == 0)
+    static const tx_text_task tasks[] = {print_ids, decode, count, NULL}; /* of the commands */
+    if (!tasks[command])
         return train(j);
-    tx_status status = tx_tokenizer_open(j->set->tokenizer, &j->tokenizer);
-    if (!status)
-        status = tx_encoder_create(j->tokenizer, &j->encoder);
-    if (status)
-        return status;
-    if (strcmp(command, "decode") == 0)
-        return each_text(j, file, false, decode);
-    if (strcmp(command, "encode") == 0)
-        return each_text(j, file, false, print_ids);
-    status = each_text(j, file, false, count);
-    if (!status)
+    TX_CHECK(tx_tokenizer_open(j->set->tokenizer, &j->tokenizer));
+    TX_CHECK(tx_encoder_create(j->tokenizer, &j->encoder));
+    TX_CHECK(each_text(j, j->set->files.count ? j->set->files.word[0] : NULL, false, tasks[command]));
+    if (tasks[command] == count)
         printf("%zu\n", j->count);
-    return status;
+    return TX_OK;
 }
 
 int main(int argc, char **argv)
@@ -353,7 +328,7 @@ int main(int argc, char **argv)
     if (!set.tokenizer)
         return tx_complain(&program, TX_EXIT_USAGE, "--tokenizer is missing: which folder?");
     job j = {.set = &set};
-    tx_status status = run(&j, commands[command].name);
+    tx_status status = run(&j, command);
     tx_encoder_free(j.encoder);
     tx_tokenizer_trainer_free(j.trainer);
     tx_tokenizer_free(j.tokenizer);

@@ -1,93 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Where ranks go: a table, a line for MPICH's mpiexec, and lines for hwloc-bind. */
+ * Where ranks go: a table, and lines for launchers and for numactl and hwloc-bind. */
 #include "comm/topology/placement.h"
 #include "tools/topology/txtopo.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
-static const char *or_dash(const char *text)
+typedef struct places {
+    const tx_topology *t;
+    const tx_placement *p;
+} places;
+
+static const char *place_cell(const void *of, int32_t row, int32_t column, char room[TX_TXTOPO_CELL])
 {
-    return *text ? text : "-";
+    const tx_topology *t = ((const places *)of)->t;
+    const tx_topo_place *place = &((const places *)of)->p->places[row];
+    const tx_topo_device *d = place->device < 0 ? NULL : &t->devices[place->device];
+    char rank[16], cores[32], nic[64] = "";
+    snprintf(rank, sizeof rank, "%" PRId32, row);
+    snprintf(cores, sizeof cores, "%" PRId32 "%s", place->cores,
+             place->shared ? " (shared)"
+             : place->far  ? " (far)"
+                           : "");
+    if (place->nic >= 0)
+        snprintf(nic, sizeof nic, "%s (%.40s)", t->devices[place->nic].label, t->devices[place->nic].system);
+    const char *cells[] = {
+        rank, d ? d->label : "cores", d ? d->bus : "", d ? d->engine : "cpu", cores, place->cpus, place->nodes, nic};
+    snprintf(room, TX_TXTOPO_CELL, "%s", *cells[column] ? cells[column] : "-");
+    return room;
 }
-
-/* The text of a column; `text` is room to make it in. */
-typedef const char *(*column_text)(const tx_topology *t, const tx_topo_place *place, char text[64]);
-
-static const char *device_text(const tx_topology *t, const tx_topo_place *place, char text[64])
-{
-    (void)text;
-    return place->device < 0 ? "cores" : t->devices[place->device].label;
-}
-
-static const char *bus_text(const tx_topology *t, const tx_topo_place *place, char text[64])
-{
-    (void)text;
-    return place->device < 0 ? "-" : or_dash(t->devices[place->device].bus);
-}
-
-static const char *engine_text(const tx_topology *t, const tx_topo_place *place, char text[64])
-{
-    (void)text;
-    return place->device < 0 ? "cpu" : or_dash(t->devices[place->device].engine);
-}
-
-static const char *cores_text(const tx_topology *t, const tx_topo_place *place, char text[64])
-{
-    (void)t;
-    snprintf(text, 64, "%" PRId32 "%s", place->cores, place->shared ? " (shared)" : place->far ? " (far)" : "");
-    return text;
-}
-
-static const char *cpus_text(const tx_topology *t, const tx_topo_place *place, char text[64])
-{
-    (void)t;
-    (void)text;
-    return place->cpus;
-}
-
-static const char *nodes_text(const tx_topology *t, const tx_topo_place *place, char text[64])
-{
-    (void)t;
-    (void)text;
-    return or_dash(place->nodes);
-}
-
-static const char *nic_text(const tx_topology *t, const tx_topo_place *place, char text[64])
-{
-    if (place->nic < 0)
-        return "-";
-    snprintf(text, 64, "%s (%.40s)", t->devices[place->nic].label, t->devices[place->nic].system);
-    return text;
-}
-
-static const struct {
-    const char *head;
-    column_text text;
-} columns[] = {{"Device", device_text}, {"Bus ID", bus_text},        {"TX device", engine_text}, {"Cores", cores_text},
-               {"CPUs", cpus_text},     {"Memory node", nodes_text}, {"NIC", nic_text}};
-enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
 static void print_table(FILE *out, const tx_topology *t, const tx_placement *p)
 {
-    char text[64];
-    size_t widths[COLUMNS];
-    for (int k = 0; k < COLUMNS; k++) {
-        widths[k] = strlen(columns[k].head);
-        for (int32_t r = 0; r < p->ranks; r++) {
-            size_t width = strlen(columns[k].text(t, &p->places[r], text));
-            widths[k] = width > widths[k] ? width : widths[k];
-        }
-    }
-    fputs("Rank", out);
-    for (int k = 0; k < COLUMNS; k++)
-        fprintf(out, "  %-*s", k + 1 < COLUMNS ? (int)widths[k] : 0, columns[k].head);
-    for (int32_t r = 0; r < p->ranks; r++) {
-        fprintf(out, "\n%4" PRId32, r);
-        for (int k = 0; k < COLUMNS; k++)
-            fprintf(out, "  %-*s", k + 1 < COLUMNS ? (int)widths[k] : 0, columns[k].text(t, &p->places[r], text));
-    }
-    fputc('\n', out);
+    static const char *const heads[] = {"Rank", "Device", "Bus ID", "TX device", "Cores", "CPUs", "Memory node", "NIC"};
+    const places all = {t, p};
+    const tx_txtopo_table table = {.heads = heads,
+                                   .columns = sizeof heads / sizeof heads[0],
+                                   .rows = p->ranks,
+                                   .right = 1,
+                                   .cell = place_cell,
+                                   .of = &all};
+    tx_txtopo_print(out, &table);
 }
 
 static void print_warnings(FILE *out, const tx_topology *t, const tx_placement *p)
@@ -110,6 +64,8 @@ static void print_warnings(FILE *out, const tx_topology *t, const tx_placement *
                 "\nNote: ranks have %" PRId32 " to %" PRId32 " cores, and the slowest sets the pace; another number "
                 "of ranks may divide the NUMA nodes evenly.\n",
                 p->least_cores, p->most_cores);
+    if (t->origin == TX_TOPO_ORIGIN_PASTED)
+        fputs("\nNote: the matrix does not tell cores: each CPU of its affinities is taken for one.\n", out);
     if (far > 0)
         fprintf(out, "\nWarning: %" PRId32 " ranks have cores far from their GPUs: none near may be used.\n", far);
     for (int32_t i = 0; i < t->note_count; i++)
@@ -117,16 +73,76 @@ static void print_warnings(FILE *out, const tx_topology *t, const tx_placement *
             fprintf(out, "\nWarning: %s.\n", t->notes[i].text);
 }
 
-/* MPICH's hydra takes a field a rank; "+" joins the parts of a set. */
-static void print_mpiexec(FILE *out, const tx_placement *p)
+/* MPICH's hydra takes CPUs one by one: before 4.0 it took the first of a range alone. */
+static void print_list(FILE *out, const int32_t *cpus, int32_t count)
 {
-    fprintf(out, "\nMPICH's launcher:\n\n  mpiexec -n %" PRId32 " -bind-to user:", p->ranks);
+    for (int32_t i = 0; i < count; i++)
+        fprintf(out, "%s%" PRId32, i > 0 ? "+" : "", cpus[i]);
+}
+
+/* A bit a CPU in hexadecimal, as Slurm takes them. */
+static void print_mask(FILE *out, const int32_t *cpus, int32_t count)
+{
+    fputs("0x", out);
+    for (int32_t digit = cpus[count - 1] / 4; digit >= 0; digit--) {
+        unsigned value = 0;
+        for (int32_t i = 0; i < count; i++)
+            value |= cpus[i] / 4 == digit ? 1u << cpus[i] % 4 : 0;
+        fprintf(out, "%x", value);
+    }
+}
+
+/* A launcher's line with a field a rank. */
+static tx_status print_fields(FILE *out, const tx_placement *p, const char *who, const char *command,
+                              const char *option, void (*print)(FILE *, const int32_t *, int32_t))
+{
+    fprintf(out, "\n%s:\n\n  %s -n %" PRId32 " %s:", who, command, p->ranks, option);
     for (int32_t r = 0; r < p->ranks; r++) {
+        int32_t *cpus = NULL, count = 0;
+        tx_status status = tx_topo_set_parse(p->places[r].cpus, &cpus, &count);
+        if (status)
+            return status;
         fputs(r > 0 ? "," : "", out);
-        for (const char *at = p->places[r].cpus; *at; at++)
-            fputc(*at == ',' ? '+' : *at, out);
+        print(out, cpus, count);
+        free(cpus);
     }
     fputs(" PROGRAM\n", out);
+    return TX_OK;
+}
+
+/* The environment in which a program sees the rank's GPU alone, as far as its vendor has such a variable: by the number
+ * that the vendor's library gives it, else by its place among the vendor's GPUs. */
+static void print_visible(FILE *out, const tx_topology *t, int32_t device)
+{
+    static const struct {
+        int32_t vendor;
+        const char *system, *variable;
+    } makers[] = {{0x10de, "nvml", "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES"},
+                  {0x1002, "rsmi", "ROCR_VISIBLE_DEVICES"},
+                  {0x8086, "ze", "ZE_AFFINITY_MASK"}};
+    for (size_t i = 0; i < sizeof makers / sizeof makers[0] && device >= 0; i++) {
+        const tx_topo_device *d = &t->devices[device];
+        const size_t length = strlen(makers[i].system);
+        int32_t before = 0;
+        if (d->vendor_id != makers[i].vendor)
+            continue;
+        for (int32_t k = 0; k < device; k++)
+            before += t->devices[k].kind == TX_TOPO_GPU && t->devices[k].vendor_id == d->vendor_id;
+        if (strncmp(d->system, makers[i].system, length) == 0)
+            fprintf(out, "%s=%s ", makers[i].variable, d->system + length);
+        else
+            fprintf(out, "%s=%" PRId32 " ", makers[i].variable, before);
+    }
+}
+
+static void print_numactl(FILE *out, const tx_topology *t, const tx_topo_place *place)
+{
+    fputs("env ", out);
+    print_visible(out, t, place->device);
+    fprintf(out, "numactl --physcpubind=%s", place->cpus);
+    if (*place->nodes)
+        fprintf(out, " --membind=%s", place->nodes);
+    fputs(" PROGRAM", out);
 }
 
 /* " pu:0-5 pu:48-53": hwloc takes one range a word. */
@@ -139,8 +155,19 @@ static void print_objects(FILE *out, const char *type, const char *set)
     }
 }
 
-static void print_hwloc(FILE *out, const tx_placement *p)
+static void print_each(FILE *out, const tx_topology *t, const tx_placement *p)
 {
+    fputs("\nOpen MPI's:\n\n  mpirun --bind-to none", out);
+    for (int32_t r = 0; r < p->ranks; r++) {
+        fputs(r > 0 ? " : -n 1 " : " -n 1 ", out);
+        print_numactl(out, t, &p->places[r]);
+    }
+    fputs("\n\nWith numactl, a rank:\n\n", out);
+    for (int32_t r = 0; r < p->ranks; r++) {
+        fputs("  ", out);
+        print_numactl(out, t, &p->places[r]);
+        fprintf(out, "  # rank %" PRId32 "\n", r);
+    }
     fputs("\nWith hwloc, a rank:\n\n", out);
     for (int32_t r = 0; r < p->ranks; r++) {
         fputs("  hwloc-bind -p --cpubind", out);
@@ -161,8 +188,11 @@ tx_status tx_txtopo_bind(FILE *out, const tx_topology *topology, int64_t ranks)
         return status;
     print_table(out, topology, placement);
     print_warnings(out, topology, placement);
-    print_mpiexec(out, placement);
-    print_hwloc(out, placement);
+    status = print_fields(out, placement, "MPICH's launcher", "mpiexec", "-bind-to user", print_list);
+    if (!status)
+        status = print_fields(out, placement, "Slurm's, on one host", "srun", "--cpu-bind=mask_cpu", print_mask);
+    if (!status)
+        print_each(out, topology, placement);
     tx_placement_free(placement);
-    return TX_OK;
+    return status;
 }

@@ -35,76 +35,70 @@ static void print_device(FILE *out, const tx_topo_device *d)
     fputc('\n', out);
 }
 
-/* "# " of a legend becomes the number of links; where that is not known it goes. */
+/* The legend up to its ";", in which "# " becomes the number of links; where that is not known it goes. */
 static void print_link_legend(FILE *out, const tx_topo_pair *pair)
 {
-    const char *legend = tx_topo_link_legend(pair->link), *mark = strstr(legend, "# ");
-    int length = (int)(strchr(legend, ';') ? strcspn(legend, ";") : strlen(legend));
-    if (!mark)
+    const char *legend = tx_topo_link_legends[pair->link];
+    const int length = (int)strcspn(legend, ";"), before = (int)strcspn(legend, "#");
+    if (before >= length)
         fprintf(out, "%.*s", length, legend);
     else if (pair->links > 0)
-        fprintf(out, "%.*s%" PRId32 "%.*s", (int)(mark - legend), legend, pair->links,
-                length - (int)(mark - legend) - 1, mark + 1);
+        fprintf(out, "%.*s%" PRId32 "%.*s", before, legend, pair->links, length - before - 1, legend + before + 1);
     else
-        fprintf(out, "%.*s%.*s, their number not known", (int)(mark - legend), legend,
-                length - (int)(mark - legend) - 2, mark + 2);
+        fprintf(out, "%.*s%.*s, their number not known", before, legend, length - before - 2, legend + before + 2);
 }
 
 static void print_class(FILE *out, const way *w)
 {
     char cell[16];
     const tx_topo_pair *p = w->pair;
+    const bool told = p->class_source != TX_TOPO_FROM_NOWHERE;
     fputc('\n', out);
     if (p->link != TX_TOPO_NO_LINK) {
         fprintf(out, "%-4s  ", tx_topo_cell(w->t, w->a, w->b, true, cell));
         print_link_legend(out, p);
-        if (p->indirect)
-            fputs(", through another device", out);
+        fputs(p->indirect ? ", through another device" : "", out);
         if (p->link_rate > 0)
             fprintf(out, ", %.1f GB/s one way", p->link_rate);
-        fprintf(out, " (%s by %s)\n", tx_topo_confidence_name(p->link_confidence), tx_topo_source_name(p->link_source));
+        fprintf(out, " (%s by %s)\n", tx_topo_confidence_names[p->link_confidence],
+                tx_topo_source_names[p->link_source]);
     }
-    fprintf(out, "%-4s  %s (%s", tx_topo_class_name(p->class_), tx_topo_class_legend(p->class_),
-            tx_topo_confidence_name(p->class_confidence));
-    if (p->class_source != TX_TOPO_FROM_NOWHERE)
-        fprintf(out, " by %s", tx_topo_source_name(p->class_source));
-    fputs(")\n", out);
+    fprintf(out, "%-4s  %s (%s%s%s)\n", tx_topo_class_names[p->class_], tx_topo_class_legends[p->class_],
+            tx_topo_confidence_names[p->class_confidence], told ? " by " : "",
+            told ? tx_topo_source_names[p->class_source] : "");
     if (p->note >= 0)
         fprintf(out, "      %s.\n", w->t->notes[p->note].text);
 }
 
 /* ---- The way -------------------------------------------------------------------------------------- */
 
-/* "8 GT/s x16" */
-static void print_lanes(FILE *out, double speed, int32_t width)
+/* "8 GT/s x16, 15.8 GB/s"; as much of it as is known. */
+static void print_lanes(FILE *out, double speed, int32_t width, double rate)
 {
+    const bool lanes = speed > 0 || width > 0;
     if (speed > 0)
         fprintf(out, "%g GT/s", speed);
-    else
+    else if (lanes)
         fputs("? GT/s", out);
     if (width > 0)
         fprintf(out, " x%" PRId32, width);
-    else
+    else if (lanes)
         fputs(" x?", out);
+    if (rate > 0)
+        fprintf(out, "%s%.1f GB/s", lanes ? ", " : "", rate);
 }
 
 static void print_link(FILE *out, const tx_topo_node *node)
 {
     const tx_topo_pcie *l = &node->link;
-    double rate = tx_topo_pcie_rate(l, false);
-    bool now = l->speed > 0 || l->width > 0;
-    if (now)
-        print_lanes(out, l->speed, l->width);
-    if (rate > 0)
-        fprintf(out, "%s%.1f GB/s", now ? ", " : "", rate);
-    if (!now && !(rate > 0))
+    const double rate = tx_topo_pcie_rate(l, false);
+    if (l->speed > 0 || l->width > 0 || rate > 0)
+        print_lanes(out, l->speed, l->width, rate);
+    else
         fputs("speed and width not known", out);
     if (l->speed_max > 0 || l->width_max > 0) {
         fputs(", at most ", out);
-        print_lanes(out, l->speed_max, l->width_max);
-        double most = tx_topo_pcie_rate(l, true);
-        if (most > 0)
-            fprintf(out, ", %.1f GB/s", most);
+        print_lanes(out, l->speed_max, l->width_max, tx_topo_pcie_rate(l, true));
     }
     if (node->iommu_group >= 0)
         fprintf(out, ", IOMMU group %" PRId32, node->iommu_group);
@@ -153,9 +147,8 @@ static void print_way(FILE *out, const way *w)
             fprintf(out, "NUMA node%s %s", strcspn(node->nodes, ",-") < strlen(node->nodes) ? "s" : "", node->nodes);
         fputc('\n', out);
     }
-    fputc('\n', out);
-    fprintf(out, "Bridges between: %" PRId32 " on the side of %s, %" PRId32 " on the side of %s.\n", w->pair->bridges_a,
-            device(w, w->a)->label, w->pair->bridges_b, device(w, w->b)->label);
+    fprintf(out, "\nBridges between: %" PRId32 " on the side of %s, %" PRId32 " on the side of %s.\n",
+            w->pair->bridges_a, device(w, w->a)->label, w->pair->bridges_b, device(w, w->b)->label);
 }
 
 static void print_places(FILE *out, const way *w)
@@ -184,29 +177,20 @@ static void print_places(FILE *out, const way *w)
 
 static void print_limit(FILE *out, const way *w, const tx_topo_rate *rate)
 {
-    const tx_topo_pair *p = w->pair;
-    fputs("\nWhat limits it: ", out);
-    switch (rate->limit) {
-    case TX_TOPO_LIMIT_LINKS:
-        fprintf(out, "the direct links, about %.1f GB/s one way", rate->rate);
-        if (p->links > 0)
-            fprintf(out, " (%" PRId32 " of %.1f GB/s)", p->links, rate->rate / p->links);
-        else
-            fputs(" if there is one", out);
-        break;
-    case TX_TOPO_LIMIT_PCIE:
-        fprintf(out, "the PCIe link of %s, about %.1f GB/s one way", w->t->nodes[rate->node].bus, rate->rate);
-        break;
-    case TX_TOPO_LIMIT_NUMA:
-        fprintf(out, "the interconnect between NUMA nodes, about %.1f GB/s one way", rate->rate);
-        break;
-    case TX_TOPO_LIMIT_NONE:
-        fputs("no link: both are in one chip, or one of them is the host", out);
-        break;
-    case TX_TOPO_LIMIT_UNKNOWN:
-        fputs("not known: the rate of a part of the way is not told", out);
-        break;
-    }
+    static const char *const texts[] = {
+        [TX_TOPO_LIMIT_UNKNOWN] = "not known: the rate of a part of the way is not told",
+        [TX_TOPO_LIMIT_NONE] = "no link: both are in one chip, or one of them is the host",
+        [TX_TOPO_LIMIT_LINKS] = "the direct links",
+        [TX_TOPO_LIMIT_PCIE] = "the PCIe link of ",
+        [TX_TOPO_LIMIT_NUMA] = "the interconnect between NUMA nodes"};
+    fprintf(out, "\nWhat limits it: %s%s", texts[rate->limit],
+            rate->limit == TX_TOPO_LIMIT_PCIE ? w->t->nodes[rate->node].bus : "");
+    if (rate->rate > 0)
+        fprintf(out, ", about %.1f GB/s one way", rate->rate);
+    if (rate->limit == TX_TOPO_LIMIT_LINKS && w->pair->links > 0)
+        fprintf(out, " (%" PRId32 " of %.1f GB/s)", w->pair->links, rate->rate / w->pair->links);
+    else if (rate->limit == TX_TOPO_LIMIT_LINKS)
+        fputs(" if there is one", out);
     fputs(".\n", out);
 }
 
@@ -215,23 +199,20 @@ static void print_advice(FILE *out, const way *w)
 {
     for (int32_t i = 0; i < w->count; i++) {
         const tx_topo_node *node = &w->t->nodes[w->path[i]];
-        const tx_topo_pcie *l = &node->link;
         if (i == w->top || node->kind < TX_TOPO_BRIDGE)
             continue;
-        const tx_topo_pcie *above = &w->t->nodes[node->parent].link;
-        if (l->width > 0 && l->width < l->width_max) {
-            bool slot = above->width_max > 0 && above->width_max < l->width_max;
+        const tx_topo_pcie *l = &node->link, *above = &w->t->nodes[node->parent].link;
+        if (l->width > 0 && l->width < l->width_max)
             fprintf(out, "  %s has %" PRId32 " of the %" PRId32 " lanes that it could have: %s.\n", node->bus, l->width,
                     l->width_max,
-                    slot ? "what it is plugged into has no more; a wider slot would help"
-                         : "look at its slot, riser and cables, and at the firmware's settings of lanes");
-        }
-        if (l->speed > 0 && l->speed < l->speed_max) {
-            bool slot = above->speed_max > 0 && above->speed_max < l->speed_max;
+                    above->width_max > 0 && above->width_max < l->width_max
+                        ? "what it is plugged into has no more; a wider slot would help"
+                        : "look at its slot, riser and cables, and at the firmware's settings of lanes");
+        if (l->speed > 0 && l->speed < l->speed_max)
             fprintf(out, "  %s runs at %g of %g GT/s: %s.\n", node->bus, l->speed, l->speed_max,
-                    slot ? "what it is plugged into is no faster"
-                         : "idle links do, to save power; look again under load");
-        }
+                    above->speed_max > 0 && above->speed_max < l->speed_max
+                        ? "what it is plugged into is no faster"
+                        : "idle links do, to save power; look again under load");
     }
 }
 
@@ -255,28 +236,22 @@ static void print_ring(FILE *out, const way *w, const int32_t *devices, int32_t 
     fprintf(out, ": 1 GB in %.1f ms, %.1f GB/s.\n", seconds * 1e3, 1 / seconds);
 }
 
-static tx_status print_allreduce(FILE *out, const way *w)
+static void print_allreduce(FILE *out, const way *w)
 {
     char who[64];
-    const int32_t both[2] = {w->a, w->b};
-    const int32_t gpus = w->t->gpus;
+    int32_t all[TX_TOPO_DEVICES_MAX], count = 0;
     if (device(w, w->a)->kind != TX_TOPO_GPU || device(w, w->b)->kind != TX_TOPO_GPU)
-        return TX_OK;
-    int32_t *all = calloc((size_t)gpus, sizeof *all);
-    if (!all)
-        return tx_fail(TX_MEMORY, "%" PRId32 " GPUs: out of memory", gpus);
-    for (int32_t i = 0, k = 0; i < w->t->device_count; i++)
+        return;
+    for (int32_t i = 0; i < w->t->device_count; i++)
         if (w->t->devices[i].kind == TX_TOPO_GPU)
-            all[k++] = i;
+            all[count++] = i;
     fputs("\nAll-reduce of B bytes among N ranks, as a ring: 2 (N-1)/N B over the slowest way. To expect, not "
           "measured:\n",
           out);
-    print_ring(out, w, both, 2, "these 2");
-    snprintf(who, sizeof who, "all %" PRId32 " GPUs in order", gpus);
-    if (gpus > 2)
-        print_ring(out, w, all, gpus, who);
-    free(all);
-    return TX_OK;
+    print_ring(out, w, (const int32_t[]){w->a, w->b}, 2, "these 2");
+    snprintf(who, sizeof who, "all %" PRId32 " GPUs in order", count);
+    if (count > 2)
+        print_ring(out, w, all, count, who);
 }
 
 /* ---- Both ------------------------------------------------------------------------------------------------ */
@@ -298,7 +273,7 @@ static tx_status find(const tx_topology *t, const char *text, size_t length, int
     return TX_OK;
 }
 
-static tx_status explain(FILE *out, way *w)
+static void explain(FILE *out, way *w)
 {
     tx_topo_rate rate = tx_topo_pair_rate(w->t, w->a, w->b);
     w->pair = tx_topo_pair_of(w->t, w->a, w->b);
@@ -311,7 +286,7 @@ static tx_status explain(FILE *out, way *w)
     print_places(out, w);
     print_limit(out, w, &rate);
     print_advice(out, w);
-    return print_allreduce(out, w);
+    print_allreduce(out, w);
 }
 
 tx_status tx_txtopo_explain(FILE *out, const tx_topology *topology, const char *pair)
@@ -327,7 +302,7 @@ tx_status tx_txtopo_explain(FILE *out, const tx_topology *topology, const char *
     if (!status)
         status = tx_topo_path(topology, w.a, w.b, &w.path, &w.count);
     if (!status)
-        status = explain(out, &w);
+        explain(out, &w);
     free(w.path);
     return status;
 }

@@ -3,6 +3,7 @@
 #include "tools/topology/txtopo.h"
 
 #include "api/base/clock.h"
+#include "comm/topology/measure.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -26,15 +27,11 @@ typedef struct side {
     tx_status status;
 } side;
 
-static void give(side *s, int64_t count)
+static void pass(side *s, int64_t count, bool send)
 {
-    if (!s->status)
+    if (!s->status && send)
         s->status = s->comm->table->send(s->comm, s->words, count, TX_I32, s->other);
-}
-
-static void take(side *s, int64_t count)
-{
-    if (!s->status)
+    else if (!s->status)
         s->status = s->comm->table->receive(s->comm, s->words, count, TX_I32, s->other);
 }
 
@@ -42,20 +39,9 @@ static void take(side *s, int64_t count)
 static double bounce(side *s, int64_t words)
 {
     double start = tx_now();
-    if (s->sends) {
-        give(s, words);
-        take(s, 1);
-    } else {
-        take(s, words);
-        give(s, 1);
-    }
+    pass(s, words, s->sends);
+    pass(s, 1, !s->sends);
     return tx_now() - start;
-}
-
-static int compare(const void *left, const void *right)
-{
-    const double *a = left, *b = right;
-    return (*a > *b) - (*a < *b);
 }
 
 static double median(side *s, int64_t words, int32_t runs)
@@ -63,8 +49,7 @@ static double median(side *s, int64_t words, int32_t runs)
     double times[SMALL_RUNS] = {0};
     for (int32_t i = 0; i < runs; i++)
         times[i] = bounce(s, words);
-    qsort(times, (size_t)runs, sizeof times[0], compare);
-    return times[runs / 2];
+    return tx_topo_median(times, runs);
 }
 
 /* Both ranks call it; the sender gets the rates. */
@@ -78,13 +63,10 @@ static tx_status one_way(side *s, float rates[2])
     double expected = bounce(s, words);
     for (; s->sends && 2 * expected <= RUN_SECONDS && 2 * words <= MOST; expected *= 2)
         words *= 2;
-    if (s->sends) {
+    if (s->sends)
         s->words[0] = (int32_t)words;
-        give(s, 1);
-    } else {
-        take(s, 1);
-        words = s->words[0];
-    }
+    pass(s, 1, s->sends);
+    words = s->words[0];
     if (!s->status && (words < 1 || words > MOST))
         return tx_fail(TX_FORMAT, "rank %" PRId32 " announces a message of %" PRId64 " words", s->other, words);
     double seconds = median(s, words, RUNS) - latency; /* the word back takes no part in the bandwidth */

@@ -18,9 +18,7 @@ typedef struct comparison {
 
 enum { LINES = 20 }; /* printed at most */
 
-static void tell(comparison *c, const char *format, ...) TX_PRINTF(2, 3);
-
-static void tell(comparison *c, const char *format, ...)
+TX_PRINTF(2, 3) static void tell(comparison *c, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -65,19 +63,15 @@ static void compare_set(comparison *c, const char *label, const char *what, cons
  * moment are left out: idle links slow down. */
 static void compare_links(comparison *c, const tx_topo_device *usual, const tx_topo_device *other)
 {
-    int32_t a = usual->node, b = other->node;
-    while (a > 0 && b > 0) {
-        const tx_topo_node *u = &c->usual->nodes[a], *o = &c->other->nodes[b];
-        if (u->kind < TX_TOPO_BRIDGE || o->kind < TX_TOPO_BRIDGE)
-            return;
+    const tx_topo_node *u = &c->usual->nodes[usual->node], *o = &c->other->nodes[other->node];
+    for (; u->kind >= TX_TOPO_BRIDGE && o->kind >= TX_TOPO_BRIDGE;
+         u = &c->usual->nodes[u->parent], o = &c->other->nodes[o->parent]) {
         if (u->link.width != o->link.width)
             tell(c, "%s: the link of %s has %" PRId32 " lanes, not %" PRId32, other->label, o->bus, o->link.width,
                  u->link.width);
         if (u->link.speed_max < o->link.speed_max || u->link.speed_max > o->link.speed_max)
             tell(c, "%s: the link of %s can do %g GT/s, not %g", other->label, o->bus, o->link.speed_max,
                  u->link.speed_max);
-        a = u->parent;
-        b = o->parent;
     }
 }
 
@@ -94,20 +88,15 @@ static void compare_device(comparison *c, const tx_topo_device *usual, const tx_
     compare_links(c, usual, other);
 }
 
-static bool has_bus(const tx_topology *t, const char *bus)
-{
-    for (int32_t i = 0; i < t->device_count; i++)
-        if (strcmp(t->devices[i].bus, bus) == 0)
-            return true;
-    return false;
-}
-
 /* The devices of `one` that `two` has not, as far as bus ids tell. */
 static void tell_missing(comparison *c, const tx_topology *one, const tx_topology *two, const char *what)
 {
     for (int32_t i = 0; i < one->device_count; i++) {
         const tx_topo_device *d = &one->devices[i];
-        if (*d->bus && !has_bus(two, d->bus))
+        bool there = !*d->bus;
+        for (int32_t k = 0; k < two->device_count && !there; k++)
+            there = strcmp(two->devices[k].bus, d->bus) == 0;
+        if (!there)
             tell(c, "%s: %s %s %s", what, d->bus, d->vendor, d->name);
     }
 }
@@ -132,28 +121,12 @@ static void compare_devices(comparison *c)
                 tell(c, "%s-%s: %s, not %s", o->devices[a].label, o->devices[b].label, other, usual);
 }
 
-static int64_t cores_of(const tx_topology *t)
-{
-    int64_t cores = 0;
-    for (int32_t i = 0; i < t->cpu_count; i++)
-        cores = t->cpus[i].core >= cores ? t->cpus[i].core + 1 : cores;
-    return cores;
-}
-
-static int64_t packages_of(const tx_topology *t)
-{
-    int64_t packages = 0;
-    for (int32_t i = 0; i < t->node_count; i++)
-        packages += t->nodes[i].kind == TX_TOPO_PACKAGE;
-    return packages;
-}
-
 static void compare_host(comparison *c)
 {
     const tx_topology *u = c->usual, *o = c->other;
     char label[32];
-    compare_number(c, "packages", packages_of(u), packages_of(o));
-    compare_number(c, "cores", cores_of(u), cores_of(o));
+    compare_number(c, "packages", tx_topo_packages(u), tx_topo_packages(o));
+    compare_number(c, "cores", tx_topo_cores(u), tx_topo_cores(o));
     compare_number(c, "hardware threads", u->cpu_count, o->cpu_count);
     compare_number(c, "NUMA nodes", u->numa_count, o->numa_count);
     for (int32_t i = 0; i < u->numa_count && u->numa_count == o->numa_count; i++) {
@@ -184,8 +157,7 @@ typedef struct kind {
 static int compare_kinds(const void *left, const void *right)
 {
     const kind *a = left, *b = right;
-    return a->count != b->count ? (a->count < b->count) - (a->count > b->count)
-                                : (a->first > b->first) - (a->first < b->first);
+    return a->count != b->count ? b->count - a->count : a->first - b->first;
 }
 
 /* Sorts hosts into kinds; kind_of[host] is the first host of its kind, -1 for those that failed. */
@@ -217,13 +189,10 @@ static const char *name_of(const tx_txtopo_host *host)
 static void print_kind(FILE *out, const tx_txtopo_host *hosts, int32_t count, const kind *kinds, int32_t k,
                        const int32_t *kind_of)
 {
-    const char *before = ": ";
     fprintf(out, "\nKind %" PRId32 ", %" PRId32 " host%s", k + 1, kinds[k].count, kinds[k].count == 1 ? "" : "s");
     for (int32_t i = 0; i < count; i++)
-        if (kind_of[i] == kinds[k].first) {
-            fprintf(out, "%s%s", before, name_of(&hosts[i]));
-            before = ", ";
-        }
+        if (kind_of[i] == kinds[k].first)
+            fprintf(out, "%s%s", i == kinds[k].first ? ": " : ", ", name_of(&hosts[i]));
     fputc('\n', out);
     if (k == 0)
         return;

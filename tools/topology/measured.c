@@ -22,23 +22,21 @@ static void class_text(const tx_topology *t, const tx_topo_copy *copy, char text
         snprintf(text, 16, "%s", distance < 0 ? "-" : distance == 0 ? "near" : "far");
 }
 
-static void remark_text(const tx_topology *t, int32_t index, char *text, size_t size)
+static void remark_text(const tx_topology *t, int32_t index, char text[256])
 {
     const tx_topo_copy *copy = &t->copies[index];
     int32_t beaten = tx_topo_copy_beaten(t, index);
     char class_[16];
-    text[0] = '\0';
-    if (*copy->failure)
-        snprintf(text, size, "%s", copy->failure);
+    snprintf(text, 256, "%s", copy->failure);
     if (beaten < 0)
         return;
     const tx_topo_copy *by = &t->copies[beaten];
     class_text(t, by, class_);
     if (copy->kind == TX_TOPO_COPY_BETWEEN)
-        snprintf(text, size, "slower than %s to %s (%s, %.1f GB/s)", end_text(t, by->from), end_text(t, by->to), class_,
+        snprintf(text, 256, "slower than %s to %s (%s, %.1f GB/s)", end_text(t, by->from), end_text(t, by->to), class_,
                  by->bandwidth);
     else
-        snprintf(text, size, "slower than from NUMA node %" PRId32 ", which is far (%.1f GB/s)", by->numa,
+        snprintf(text, 256, "slower than from NUMA node %" PRId32 ", which is far (%.1f GB/s)", by->numa,
                  by->bandwidth);
 }
 
@@ -47,7 +45,7 @@ void tx_txtopo_copy_row(const tx_topology *t, int32_t index, tx_txtopo_row *row)
     const tx_topo_copy *copy = &t->copies[index];
     *row = (tx_txtopo_row){.from = end_text(t, copy->from),
                            .to = end_text(t, copy->to),
-                           .method = tx_topo_method_name(copy->method),
+                           .method = tx_topo_method_names[copy->method],
                            .numa = "-",
                            .rate = "-",
                            .latency = "-"};
@@ -58,7 +56,7 @@ void tx_txtopo_copy_row(const tx_topology *t, int32_t index, tx_txtopo_row *row)
         snprintf(row->rate, sizeof row->rate, copy->bandwidth < 1 ? "%.3f" : "%.1f", copy->bandwidth);
     if (copy->latency > 0)
         snprintf(row->latency, sizeof row->latency, "%.1f", copy->latency);
-    remark_text(t, index, row->remark, sizeof row->remark);
+    remark_text(t, index, row->remark);
 }
 
 static void print_methods(FILE *out, const tx_topology *t)
@@ -69,23 +67,28 @@ static void print_methods(FILE *out, const tx_topology *t)
         for (int32_t i = 0; i < t->copy_count; i++)
             used = used || t->copies[i].method == (tx_topo_method)m;
         if (used)
-            fprintf(out, "  %-12s = %s\n", tx_topo_method_name((tx_topo_method)m),
-                    tx_topo_method_text((tx_topo_method)m));
+            fprintf(out, "  %-12s = %s\n", tx_topo_method_names[m], tx_topo_method_texts[m]);
     }
+}
+
+static const char *copy_cell(const void *of, int32_t row, int32_t column, char room[TX_TXTOPO_CELL])
+{
+    tx_txtopo_row r;
+    tx_txtopo_copy_row(of, row, &r);
+    const char *cells[] = {r.from, r.to, r.class_, r.numa, r.method, r.rate, r.latency, r.remark};
+    snprintf(room, TX_TXTOPO_CELL, "%s", cells[column]);
+    return room;
 }
 
 void tx_txtopo_measured(FILE *out, const tx_topology *t)
 {
+    static const char *const heads[] = {"From", "To", "Class", "NUMA", "Method", "GB/s", "us", ""};
     if (t->copies_planned == 0)
         return;
+    const tx_txtopo_table table = {
+        .heads = heads, .columns = 8, .rows = t->copy_count, .right = 3 << 5, .cell = copy_cell, .of = t};
     fputs("\nMeasured, medians; NUMA: the node whose CPUs copied and whose memory was used:\n\n", out);
-    fprintf(out, "%-7s %-7s %-6s %-5s %-12s %9s %9s\n", "From", "To", "Class", "NUMA", "Method", "GB/s", "us");
-    for (int32_t i = 0; i < t->copy_count; i++) {
-        tx_txtopo_row row;
-        tx_txtopo_copy_row(t, i, &row);
-        fprintf(out, "%-7s %-7s %-6s %-5s %-12s %9s %9s%s%s\n", row.from, row.to, row.class_, row.numa, row.method,
-                row.rate, row.latency, *row.remark ? "  " : "", row.remark);
-    }
+    tx_txtopo_print(out, &table);
     print_methods(out, t);
     if (t->copy_count < t->copies_planned)
         fprintf(out, "\nStopped: %" PRId32 " of %" PRId32 " copies were measured.\n", t->copy_count, t->copies_planned);
@@ -94,7 +97,7 @@ void tx_txtopo_measured(FILE *out, const tx_topology *t)
 void tx_txtopo_measuring(FILE *out, const tx_topology *t, const tx_topo_copy *next, int32_t done, int32_t count)
 {
     fprintf(out, "\r\033[Kmeasuring %" PRId32 " of %" PRId32 ": %s to %s, %s", done + 1, count, end_text(t, next->from),
-            end_text(t, next->to), tx_topo_method_name(next->method));
+            end_text(t, next->to), tx_topo_method_names[next->method]);
     if (next->numa >= 0)
         fprintf(out, ", NUMA node %" PRId32, next->numa);
     fflush(out);

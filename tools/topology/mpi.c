@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The topologies of all hosts under a launcher. The first rank of each host looks at it and tells the others in JSON;
  * rank 0 prints. A host that fails tells why instead, so that no rank waits for it. */
+#include "comm/topology/measure.h"
 #include "tools/topology/txtopo.h"
 
 #include <inttypes.h>
@@ -15,45 +16,31 @@ typedef struct gathering {
     int32_t count;
 } gathering;
 
-enum { GOOD = 'T', BAD = 'E' }; /* the first letter of what is told: a topology, or an error */
-
-static char *make_text(char kind, const char *text)
-{
-    size_t length = strlen(text);
-    char *made = calloc(length + 2 + 3, 1); /* it is sent in words of 4 bytes */
-    if (made) {
-        made[0] = kind;
-        memcpy(made + 1, text, length);
-    }
-    return made;
-}
-
-/* What this rank tells of its host, allocated; NULL: no memory even for that. */
+/* What this rank tells of its host: JSON, or why there is none. Allocated in words of 4 bytes, as it is sent; NULL: no
+ * memory even for that. */
 static char *look(void)
 {
     tx_topology *topology = NULL;
-    char *json = NULL, *text = NULL;
-    tx_status status = tx_topology_live(NULL, &topology);
-    if (!status)
-        json = tx_topology_json(topology, false);
-    tx_topology_free(topology);
-    if (json) {
-        text = make_text(GOOD, json);
-        free(json);
-        return text;
-    }
     struct utsname names;
     char message[1024];
-    snprintf(message, sizeof message, "%s: %s", uname(&names) == 0 ? names.nodename : "a host", tx_error());
-    return make_text(BAD, message);
+    char *json = tx_topology_live(NULL, &topology) ? NULL : tx_topology_json(topology, false);
+    tx_topology_free(topology);
+    if (!json)
+        snprintf(message, sizeof message, "%s: %s", uname(&names) == 0 ? names.nodename : "a host", tx_error());
+    const char *told = json ? json : message;
+    char *text = calloc(strlen(told) / 4 + 1, 4);
+    if (text)
+        strcpy(text, told);
+    free(json);
+    return text;
 }
 
 /* Takes what rank 0 was told of a host. */
-static tx_status keep(tx_txtopo_host *host, char *text, size_t size)
+static tx_status keep(tx_txtopo_host *host, const char *text)
 {
-    if (text[0] == GOOD)
-        return tx_topology_parse(text + 1, size - 1, "a host's topology", &host->topology);
-    host->error = strdup(text + 1);
+    if (text[0] == '{')
+        return tx_topology_parse(text, strlen(text), "a host's topology", &host->topology);
+    host->error = strdup(text);
     return host->error ? TX_OK : tx_fail(TX_MEMORY, "hosts: out of memory");
 }
 
@@ -69,7 +56,7 @@ static tx_status hear(gathering *g, int32_t from, int32_t size, char *own)
         tx_txtopo_host *host = &g->hosts[g->count++];
         host->rank = from;
         if (g->rank == 0)
-            status = keep(host, text, (size_t)size - 1); /* without the NUL */
+            status = keep(host, text);
     }
     if (text != own)
         free(text);
@@ -106,36 +93,17 @@ static const char *name_of(const tx_txtopo_host *host)
     return host->topology && *host->topology->host ? host->topology->host : "?";
 }
 
-static int compare(const void *left, const void *right)
-{
-    const float *a = left, *b = right;
-    return (*a > *b) - (*a < *b);
-}
-
-/* The median of the bandwidths that were measured; 0 where there is none. */
-static tx_status usual_rate(const float *rates, int32_t count, float *usual)
-{
-    const int64_t size = (int64_t)count * count;
-    int64_t found = 0;
-    float *all = calloc((size_t)size, sizeof *all);
-    if (!all)
-        return tx_fail(TX_MEMORY, "rates between %" PRId32 " hosts: out of memory", count);
-    for (int64_t i = 0; i < size; i++)
-        if (rates[2 * i] > 0)
-            all[found++] = rates[2 * i];
-    qsort(all, (size_t)found, sizeof *all, compare);
-    *usual = found > 0 ? all[found / 2] : 0;
-    free(all);
-    return TX_OK;
-}
-
 static tx_status print_rates(FILE *out, const gathering *g, const float *rates, bool partial)
 {
-    float usual = 0;
-    int32_t done = 0;
-    tx_status status = usual_rate(rates, g->count, &usual);
-    if (status)
-        return status;
+    int32_t done = 0, ways = 0;
+    double *all = calloc((size_t)g->count * (size_t)g->count, sizeof *all);
+    if (!all)
+        return tx_fail(TX_MEMORY, "rates between %" PRId32 " hosts: out of memory", g->count);
+    for (int64_t i = 0; i < (int64_t)g->count * g->count; i++)
+        if (rates[2 * i] > 0)
+            all[ways++] = (double)rates[2 * i];
+    const double usual = tx_topo_median(all, ways);
+    free(all);
     fputs("\nMeasured between hosts, medians: MPI messages from memory to memory, one pair at a time:\n\n", out);
     fprintf(out, "%-20s %-20s %9s %9s\n", "From", "To", "GB/s", "us");
     for (int32_t a = 0; a < g->count; a++)
@@ -145,7 +113,7 @@ static tx_status print_rates(FILE *out, const gathering *g, const float *rates, 
                 continue;
             done++;
             fprintf(out, "%-20s %-20s %9.3f %9.1f%s\n", name_of(&g->hosts[a]), name_of(&g->hosts[b]), (double)rate[0],
-                    (double)rate[1], rate[0] < 0.7F * usual ? "  slower than most" : "");
+                    (double)rate[1], (double)rate[0] < 0.7 * usual ? "  slower than most" : "");
         }
     if (partial)
         fprintf(out, "\nStopped: %" PRId32 " of %" PRId32 " ways were measured.\n", done, g->count * (g->count - 1));
@@ -172,11 +140,10 @@ static tx_status first_failure(const gathering *g)
 {
     int32_t failed = 0;
     const char *error = NULL;
-    for (int32_t i = 0; i < g->count; i++)
-        if (g->hosts[i].error) {
-            error = error ? error : g->hosts[i].error;
-            failed++;
-        }
+    for (int32_t i = g->count - 1; i >= 0; i--) {
+        error = g->hosts[i].error ? g->hosts[i].error : error;
+        failed += g->hosts[i].error != NULL;
+    }
     return failed ? tx_fail(TX_IO, "%" PRId32 " of %" PRId32 " hosts failed; %s", failed, g->count, error) : TX_OK;
 }
 

@@ -37,7 +37,9 @@ static const tx_option options[] = {
      "the way between two devices in words, what limits it, and the all-reduce to expect; A and B (or A,B) as GPU0, "
      "NIC1, 3b:00.0, mlx5_0 or opencl:PLATFORM:DEVICE"},
     {TX_OPTION_INTEGER, "bind", offsetof(settings, bind), 0, 4096, "N",
-     "where N ranks go, if N is not 0: device, cores, memory and NIC of each, and lines for mpiexec and hwloc-bind"},
+     "where N ranks go, if N is not 0: device, cores, memory and NIC of each, and lines for mpiexec, srun, mpirun, "
+     "numactl "
+     "and hwloc-bind"},
     OPTION(
         FLAG, "measure", measure, NULL,
         "also copy between the host's memory on each NUMA node and each OpenCL device, and between devices: bandwidth "
@@ -86,24 +88,28 @@ static const tx_cli program = {
 
 static int check(const settings *s)
 {
-    int shown = s->matrix + s->pci + (s->p2p != NULL) + (s->explain.count > 0) + (s->bind > 0);
-    int forms = s->nvidia + s->json + s->csv + (s->html != NULL);
-    char wrong = s->p2p ? tx_txtopo_p2p_wrong(s->p2p) : '\0';
-    if (shown > 1)
-        return tx_complain(&program, TX_EXIT_USAGE, "-m, -mp, -p2p, --explain and --bind exclude each other");
-    if (forms > 1)
-        return tx_complain(&program, TX_EXIT_USAGE, "--nvidia, --json, --csv and --html exclude each other");
+    const bool words = s->explain.count > 0 || s->bind > 0;
+    const int shown = s->matrix + s->pci + (s->p2p != NULL) + (s->explain.count > 0) + (s->bind > 0);
+    const int forms = s->nvidia + s->json + s->csv + (s->html != NULL);
+    const char wrong = s->p2p ? tx_txtopo_p2p_wrong(s->p2p) : '\0';
+    const struct {
+        bool met;
+        const char *text;
+    } mistakes[] = {
+        {shown > 1, "-m, -mp, -p2p, --explain and --bind exclude each other"},
+        {forms > 1, "--nvidia, --json, --csv and --html exclude each other"},
+        {words && forms > 0, "--explain and --bind are shown as text"},
+        {s->p2p && forms > 0 && !s->json, "-p2p is shown as text or with --json"},
+        {s->measure && (s->input || s->export || s->nvidia || s->csv || s->p2p || words),
+         "--measure measures this machine and is shown with the matrix, --json or --html"},
+        {s->mpi && (s->input || s->export || forms > 0 || s->p2p || words),
+         "--mpi looks at live hosts and is shown as the matrix"},
+    };
+    for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++)
+        if (mistakes[i].met)
+            return tx_complain(&program, TX_EXIT_USAGE, "%s", mistakes[i].text);
     if (s->explain.count > 2 || (s->explain.count == 1 && !strchr(s->explain.word[0], ',')))
         return tx_complain(&program, TX_EXIT_USAGE, "--explain %s: two devices are needed", s->explain.word[0]);
-    if ((s->explain.count > 0 || s->bind > 0) && forms > 0)
-        return tx_complain(&program, TX_EXIT_USAGE, "--explain and --bind are shown as text");
-    if (s->p2p && forms > 0 && !s->json)
-        return tx_complain(&program, TX_EXIT_USAGE, "-p2p is shown as text or with --json");
-    if (s->measure && (s->input || s->export || s->nvidia || s->csv || s->p2p || s->explain.count > 0 || s->bind > 0))
-        return tx_complain(&program, TX_EXIT_USAGE,
-                           "--measure measures this machine and is shown with the matrix, --json or --html");
-    if (s->mpi && (s->input || s->export || forms > 0 || s->p2p || s->explain.count > 0 || s->bind > 0))
-        return tx_complain(&program, TX_EXIT_USAGE, "--mpi looks at live hosts and is shown as the matrix");
     if (wrong)
         return tx_complain(&program, TX_EXIT_USAGE, "-p2p %s: %c is none of r, w, n, a and p", s->p2p, wrong);
     return TX_GO_ON;
@@ -199,7 +205,6 @@ static tx_status measure(tx_topology *topology, bool *partial)
 {
     bool terminal = isatty(STDERR_FILENO);
     tx_topo_measure_options how = {.size = sizeof how, .go_on = go_on, .context = &terminal};
-    catch_interrupt();
     tx_status status = tx_topo_measure(topology, &how);
     if (terminal)
         fputs("\r\033[K", stderr);
@@ -221,22 +226,13 @@ static tx_status run_here(const settings *s, bool *partial)
     return status;
 }
 
-static tx_status run_everywhere(const settings *s, int *argc, char ***argv, bool *partial)
-{
-    tx_txtopo_many many = {.links = !s->pci,
-                           .underline = isatty(STDOUT_FILENO),
-                           .measure = s->measure,
-                           .stopped = stopped,
-                           .partial = partial};
-    if (s->measure)
-        catch_interrupt();
-    return tx_txtopo_mpi(stdout, &many, argc, argv);
-}
-
 static int run(const settings *s, int *argc, char ***argv)
 {
     bool partial = false;
-    tx_status status = s->mpi ? run_everywhere(s, argc, argv, &partial) : run_here(s, &partial);
+    const tx_txtopo_many many = {!s->pci, isatty(STDOUT_FILENO), s->measure, stopped, &partial};
+    if (s->measure)
+        catch_interrupt();
+    tx_status status = s->mpi ? tx_txtopo_mpi(stdout, &many, argc, argv) : run_here(s, &partial);
     bool written = !fflush(stdout) && !ferror(stdout);
     if (status)
         return tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());

@@ -9,31 +9,52 @@
 
 #include <stdio.h>
 
-/* txtopo_text.c: the table of devices, the matrix with its affinities, legend and notes. `links`: NV#, XG# and XL#
- * beside PCI's classes. `underline`: the header of the matrix, as on a terminal. */
-void tx_txtopo_text(FILE *out, const tx_topology *topology, bool links, bool underline);
+/* ---- table.c ---------------------------------------------------------------------------------------- */
+
+enum { TX_TXTOPO_CELL = 320, TX_TXTOPO_COLUMNS = 16 }; /* bytes of a cell; columns at most */
+
+/* A table whose cells are made as they are needed. Columns that are empty for all rows are left out. */
+typedef struct tx_txtopo_table {
+    const char *const *heads;
+    int32_t columns, rows;
+    uint32_t right; /* bit k: column k is aligned to the right */
+    /* The text of a cell, "" where there is nothing to say; `room` is room to make it in. */
+    const char *(*cell)(const void *of, int32_t row, int32_t column, char room[TX_TXTOPO_CELL]);
+    const void *of;
+} tx_txtopo_table;
+
+/* Prints a table as text, "-" for empty cells of columns with a head. */
+void tx_txtopo_print(FILE *out, const tx_txtopo_table *table);
+/* How wide a column is; 0: empty for all rows. */
+int tx_txtopo_width(const tx_txtopo_table *table, int32_t column);
+/* The devices, a row each; the first column is the label. */
+tx_txtopo_table tx_txtopo_devices(const tx_topology *topology);
+/* "16.0 GiB"; "" for 0. */
+const char *tx_txtopo_memory(int64_t bytes, char text[TX_TXTOPO_CELL]);
+
+/* ---- One host --------------------------------------------------------------------------------------- */
+
+/* text.c: the matrix with its affinities, legend and notes. `links`: NV#, XG# and XL# beside PCI's classes. `terminal`:
+ * with the table of devices before it and its header underlined, which programs that parse the matrix do not expect. */
+void tx_txtopo_text(FILE *out, const tx_topology *topology, bool links, bool terminal);
+/* The layout of nvidia-smi topo -m, byte for byte. */
+void tx_txtopo_nvidia(FILE *out, const tx_topology *topology, bool links);
 /* What the drivers promise of peer-to-peer access, letters as in "rw": several kinds show the first that is not OK. */
 void tx_txtopo_p2p(FILE *out, const tx_topology *topology, const char *letters, bool underline);
 /* The first letter that names no kind of access; '\0' where all do. */
 char tx_txtopo_p2p_wrong(const char *letters);
 
-/* txtopo_nvidia.c: the layout of nvidia-smi topo -m, byte for byte. */
-void tx_txtopo_nvidia(FILE *out, const tx_topology *topology, bool links);
-
-/* txtopo_nvidia.c: what stands behind a row's cells, its line's end included: CPU affinity, NUMA affinity, GPU NUMA id;
- * nothing where they are not `shown`. */
-void tx_txtopo_affinities(FILE *out, const tx_topo_device *device, bool shown);
-/* txtopo_csv.c: the matrix with labels, then affinities, after RFC 4180. */
+/* csv.c: the matrix with labels, then affinities, after RFC 4180. */
 void tx_txtopo_csv(FILE *out, const tx_topology *topology, bool links);
 
-/* txtopo_bind.c: where so many ranks go, as a table and as lines for mpiexec and hwloc-bind. */
+/* bind.c: where so many ranks go, as a table and as lines for launchers, numactl and hwloc-bind. */
 tx_status tx_txtopo_bind(FILE *out, const tx_topology *topology, int64_t ranks);
 
-/* txtopo_explain.c: the way between two devices in words. `pair` is "A,B"; each is what tx_topo_find takes, or
+/* explain.c: the way between two devices in words. `pair` is "A,B"; each is what tx_topo_find takes, or
  * "opencl:PLATFORM:DEVICE". */
 tx_status tx_txtopo_explain(FILE *out, const tx_topology *topology, const char *pair);
 
-/* txtopo_measured.c: what was measured beside the class, and what of it is odd; nothing where nothing was measured. */
+/* measured.c: what was measured beside the class, and what of it is odd; nothing where nothing was measured. */
 void tx_txtopo_measured(FILE *out, const tx_topology *topology);
 /* The line on a terminal while copy `done` of `count` is measured. */
 void tx_txtopo_measuring(FILE *out, const tx_topology *topology, const tx_topo_copy *next, int32_t done, int32_t count);
@@ -46,9 +67,18 @@ typedef struct tx_txtopo_row {
 
 void tx_txtopo_copy_row(const tx_topology *topology, int32_t copy, tx_txtopo_row *row);
 
+/* html.c: one page with matrix and tree, and what was measured, that needs nothing else. */
+void tx_txtopo_html(FILE *out, const tx_topology *topology);
+/* txtopo.html: the page around what is filled in. */
+extern const unsigned char tx_txtopo_page[];
+/* Prints as fprintf does, with text escaped as values of HTML; the format may use %s, %d, %x, %f and %g. */
+void tx_html(FILE *out, const char *format, ...) TX_PRINTF(2, 3);
+/* tree.c: the tree with the devices where they hang. */
+void tx_html_tree(FILE *out, const tx_topology *topology);
+
 /* ---- Many hosts ------------------------------------------------------------------------------------- */
 
-/* txtopo_kinds.c: what of `other` is not as in `usual`, a line each to `out` (NULL: nowhere); how many lines. Hosts are
+/* kinds.c: what of `other` is not as in `usual`, a line each to `out` (NULL: nowhere); how many lines. Hosts are
  * of one kind where there is none: the same devices, tied together alike, the same CPUs and memory. Names, bus ids and
  * what differs with every start of the machine do not count. */
 int32_t tx_txtopo_differ(FILE *out, const tx_topology *usual, const tx_topology *other);
@@ -68,17 +98,12 @@ typedef struct tx_txtopo_many {
     bool *partial;         /* set where measuring was stopped */
 } tx_txtopo_many;
 
-/* txtopo_mpi.c: the topologies of all hosts under a launcher, printed by rank 0. */
+/* mpi.c: the topologies of all hosts under a launcher, printed by rank 0. */
 tx_status tx_txtopo_mpi(FILE *out, const tx_txtopo_many *many, int *argc, char ***argv);
 
-/* txtopo_hosts.c: bandwidth (GB/s) and latency (microseconds) from each host to each other, pair by pair; all ranks
+/* hosts.c: bandwidth (GB/s) and latency (microseconds) from each host to each other, pair by pair; all ranks
  * call it. `*rates` gets two numbers for [from * count + to], 0 for what was not measured; allocated. */
 tx_status tx_txtopo_between(tx_comm *comm, const tx_txtopo_host *hosts, int32_t count, bool (*stopped)(void),
                             float **rates, bool *partial);
-
-/* ---- A page -------------------------------------------------------------------------------------------- */
-
-/* txtopo_html.c: one page with matrix and tree, and what was measured, that needs nothing else. */
-void tx_txtopo_html(FILE *out, const tx_topology *topology);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Threads of the library. */
-#ifndef TX_TEXT_THREAD_H
-#define TX_TEXT_THREAD_H
+#ifndef TX_API_THREAD_H
+#define TX_API_THREAD_H
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Threads that leave signals to the program. */
-#include "models/text/thread.h"
+#include "api/base/thread.h"
 
 #include <errno.h>
 #include <signal.h>

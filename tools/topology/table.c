@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Tables as text, and the one of devices, which the page shows too. */
+#include "tools/topology/txtopo.h"
+
+#include <string.h>
+
+int tx_txtopo_width(const tx_txtopo_table *table, int32_t column)
+{
+    char room[TX_TXTOPO_CELL];
+    size_t width = 0;
+    for (int32_t row = 0; row < table->rows; row++) {
+        const size_t length = strlen(table->cell(table->of, row, column, room));
+        width = length > width ? length : width;
+    }
+    const size_t head = strlen(table->heads[column]);
+    return (int)(width > 0 && head > width ? head : width);
+}
+
+void tx_txtopo_print(FILE *out, const tx_txtopo_table *table)
+{
+    char room[TX_TXTOPO_CELL];
+    int widths[TX_TXTOPO_COLUMNS];
+    for (int32_t k = 0; k < table->columns; k++)
+        widths[k] = tx_txtopo_width(table, k);
+    for (int32_t row = -1; row < table->rows; row++) {
+        int gap = 0; /* spaces that are due before the next text, so that no line ends with some */
+        for (int32_t k = 0; k < table->columns; k++) {
+            const char *text = row < 0 ? table->heads[k] : table->cell(table->of, row, k, room);
+            if (!*text && *table->heads[k])
+                text = "-";
+            if (widths[k] == 0 || !*text)
+                continue;
+            const int rest = widths[k] - (int)strlen(text);
+            const bool right = table->right >> k & 1;
+            fprintf(out, "%*s%s", gap + (right ? rest : 0), "", text);
+            gap = 2 + (right ? 0 : rest);
+        }
+        fputc('\n', out);
+    }
+}
+
+const char *tx_txtopo_memory(int64_t bytes, char text[TX_TXTOPO_CELL])
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
+    double value = (double)bytes / 1024;
+    size_t unit = 0;
+    text[0] = '\0';
+    for (; value >= 1000 && unit + 1 < sizeof units / sizeof units[0]; unit++)
+        value /= 1024;
+    if (bytes > 0)
+        snprintf(text, TX_TXTOPO_CELL, value < 100 ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    return text;
+}
+
+static const char *device_cell(const void *of, int32_t row, int32_t column, char room[TX_TXTOPO_CELL])
+{
+    const tx_topology *t = of;
+    const tx_topo_device *d = &t->devices[row];
+    const char *cells[] = {d->label,  d->bus,
+                           d->opencl, d->engine,
+                           d->system, d->nic < 0 ? "" : t->devices[d->nic].label,
+                           d->vendor, tx_txtopo_memory(d->memory, room),
+                           d->name};
+    return cells[column];
+}
+
+tx_txtopo_table tx_txtopo_devices(const tx_topology *t)
+{
+    static const char *const heads[] = {"Device", "Bus ID", "OpenCL", "TX device", "System",
+                                        "NIC",    "Vendor", "Memory", "Name"};
+    return (tx_txtopo_table){.heads = heads,
+                             .columns = sizeof heads / sizeof heads[0],
+                             .rows = t->device_count,
+                             .right = 1 << 7,
+                             .cell = device_cell,
+                             .of = t};
+}
