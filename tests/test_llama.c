@@ -13,6 +13,7 @@
 #include "models/arch/llama.h"
 #include "models/arch/rope.h"
 #include "models/generate/generate.h"
+#include "models/tx_text.h"
 #include "tests/device_model.h"
 
 #include <math.h>
@@ -206,6 +207,28 @@ static void test_text(void **state)
     free(folder);
 }
 
+/* Texts begin with the token that the model was trained to see there. */
+static void test_begin(void **state)
+{
+    (void)state;
+    char *folder = test_data("models/stories260K");
+    tx_tokenizer *tokenizer;
+    tx_encoder *encoder;
+    tx_ids bare = {0}, given = {0};
+    assert_ok(tx_tokenizer_open(folder, &tokenizer));
+    assert_ok(tx_encoder_create(tokenizer, &encoder));
+    assert_ok(tx_encoder_run(encoder, "Once", 4, true, &bare));
+    assert_ok(tx_encoder_text(encoder, "Once", 4, &given));
+    assert_int_equal(given.count, bare.count + 1);
+    assert_int_equal(given.id[0], 1);
+    assert_memory_equal(given.id + 1, bare.id, bare.count * sizeof *bare.id);
+    free(bare.id);
+    free(given.id);
+    tx_encoder_free(encoder);
+    tx_tokenizer_free(tokenizer);
+    free(folder);
+}
+
 int main(int argc, char **argv)
 {
     const int status = take_device(argc, argv);
@@ -213,6 +236,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_frequencies),
         cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_begin),
         cmocka_unit_test_setup_teardown(test_pieces, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_text, set_up, tear_down),
     };
