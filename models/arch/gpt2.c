@@ -329,8 +329,11 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *any, const tx_arch_op
                          .positions = tx_find_input(graph, "positions")};
     tx_tensor *wte = take_param(&b), *wpe = take_param(&b);
     tx_tensor *x = dropout(&b, tx_embedding(tokens, wte, wpe, b.positions), config->embd_pdrop);
-    for (int64_t layer = 0; layer < any->layers; layer++)
+    for (int64_t layer = 0; layer < any->layers; layer++) {
+        tx_graph_block(graph, (int32_t)layer + 1);
         x = transformer_block(&b, x, layer);
+    }
+    tx_graph_block(graph, 0);
     if (rows && x) /* the norm works row by row: the others need not be normalised */
         x = tx_gather(tx_reshape(x, TX_SHAPE(tx_shape_rows(tx_tensor_shape(x)), any->width)), rows);
     return tx_linear(layer_norm(&b, x), wte, NULL, true);
