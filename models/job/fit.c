@@ -103,22 +103,17 @@ static tx_status judge(tx_job *j, const tx_memory *planned, char *text, size_t s
     return status;
 }
 
-static tx_status check_fit(tx_job *j)
+/* Compiles, and refuses what does not fit. */
+static tx_status compile(tx_job *j)
 {
     char text[256];
     tx_memory planned;
-    tx_status status = tx_model_memory(j->model, &planned);
-    if (!status)
-        status = judge(j, &planned, text, sizeof text);
-    if (!status && j->set.dry_run)
+    TX_TRY(tx_job_compile(j));
+    TX_TRY(tx_model_memory(j->model, &planned));
+    TX_TRY(judge(j, &planned, text, sizeof text));
+    if (j->set.dry_run)
         tx_job_note(j, "memory  %s", text);
-    return status;
-}
-
-static tx_status compile(tx_job *j)
-{
-    tx_status status = tx_job_compile(j);
-    return status ? status : check_fit(j);
+    return TX_OK;
 }
 
 /* TX_MEMORY on all ranks where it is that on one. */

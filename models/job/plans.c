@@ -74,22 +74,17 @@ tx_status tx_job_compile(tx_job *j)
     tx_trainer_forecast kept;
     tx_memory planned;
     int64_t limit;
-    tx_status status = tx_job_read_checkpointing(j->set.checkpointing, &trainer.checkpointing, &limit);
-    if (!status)
-        status = make_plans(j, &trainer);
-    if (!status && limit) {
-        status = tx_model_memory(j->model, &planned);
-        if (!status)
-            status = tx_job_foresee(j, &kept);
-        if (!status)
-            status = tx_job_choose_checkpointing(j, &trainer, limit,
-                                                 tx_memory_total(&planned) - tx_memory_total(&kept.memory));
-        if (!status)
-            status = make_plans(j, &trainer);
+    TX_TRY(tx_job_read_checkpointing(j->set.checkpointing, &trainer.checkpointing, &limit));
+    TX_TRY(make_plans(j, &trainer));
+    if (limit) {
+        TX_TRY(tx_model_memory(j->model, &planned));
+        TX_TRY(tx_job_foresee(j, &kept));
+        TX_TRY(
+            tx_job_choose_checkpointing(j, &trainer, limit, tx_memory_total(&planned) - tx_memory_total(&kept.memory)));
+        TX_TRY(make_plans(j, &trainer));
     }
-    if (!status)
-        tx_job_note_checkpointing(j);
-    return status;
+    tx_job_note_checkpointing(j);
+    return TX_OK;
 }
 
 tx_status tx_job_open_device(tx_job *j)

@@ -200,26 +200,17 @@ static tx_status collect(const tx_job *j, tx_json *all)
     int32_t node = 0;
     const tx_plan *plan = tx_trainer_plan(j->trainer, TX_TRAINER_TRAIN, &runs);
     tx_memory planned;
-    tx_status status = tx_model_memory(j->model, &planned);
-    if (!status)
-        status = find_peak(plan, &node, &peak);
-    if (!status)
-        status = tx_json_set_string(all, "version", TX_VERSION);
-    if (!status)
-        status = tx_json_set_string(all, "device", tx_engine_device(j->engine)->id);
-    if (!status)
-        status = tx_json_set_int(all, "parameters", tx_arch_param_count(j->inputs.config));
-    if (!status)
-        status = add_categories(all, &planned);
-    if (!status)
-        status = tx_json_set_int(all, "total", tx_memory_total(&planned));
-    if (!status)
-        status = tx_json_set_int(all, "peak_node", node);
-    if (!status)
-        status = tx_json_set_int(all, "peak", peak);
-    if (!status)
-        status = add_nodes(all, plan);
-    return status ? status : add_tensors(all, plan);
+    TX_TRY(tx_model_memory(j->model, &planned));
+    TX_TRY(find_peak(plan, &node, &peak));
+    TX_TRY(tx_json_set_string(all, "version", TX_VERSION));
+    TX_TRY(tx_json_set_string(all, "device", tx_engine_device(j->engine)->id));
+    TX_TRY(tx_json_set_int(all, "parameters", tx_arch_param_count(j->inputs.config)));
+    TX_TRY(add_categories(all, &planned));
+    TX_TRY(tx_json_set_int(all, "total", tx_memory_total(&planned)));
+    TX_TRY(tx_json_set_int(all, "peak_node", node));
+    TX_TRY(tx_json_set_int(all, "peak", peak));
+    TX_TRY(add_nodes(all, plan));
+    return add_tensors(all, plan);
 }
 
 tx_status tx_memory_plot(const tx_job *j, const char *path)
