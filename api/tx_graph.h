@@ -17,6 +17,23 @@ void tx_graph_free(tx_graph *graph);
  * gradients stay in fp32. F32 (the default): everything is as recorded. Outputs keep their type. To be called before
  * the graph has a plan. */
 tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype);
+/* Nodes recorded from here on belong to this block of the architecture (a layer: attention and what follows it),
+ * counted from 1 in the order of the model; 0, the default: to none. */
+void tx_graph_block(tx_graph *graph, int32_t block);
+
+/* Gradient checkpointing (Chen et al., Training deep nets with sublinear memory cost, 2016): results of blocks that the
+ * backward pass reads are not kept from the forward pass but computed again, to the same bits, when it comes to them.
+ */
+typedef struct tx_checkpointing {
+    size_t size; /* sizeof(tx_checkpointing) */
+    int32_t
+        segments;  /* the blocks are divided into so many, as even as can be; 0, or more than there are: each is one */
+    int32_t whole; /* the first so many segments keep nothing but what they begin with */
+    int32_t cheap; /* the first so many, where they are not among those, do not keep results of norms, activations and
+                    * casts that follow from something that is kept */
+} tx_checkpointing;
+/* To be called before the graph has a plan. tx_plan_create refuses it for a graph with gradients and without blocks. */
+tx_status tx_graph_checkpointing(tx_graph *graph, const tx_checkpointing *options);
 /* Keeps a failure with this thread's message, unless there is one already, for tx_backward and tx_plan_create to
  * report; returns `status`. For functions that build parts of models and return NULL on error. */
 tx_status tx_graph_fail(tx_graph *graph, tx_status status);

@@ -110,6 +110,9 @@ tx_status tx_model_results(tx_model *model, tx_results *results);
  * become 0. Waits for the device. */
 tx_status tx_model_restore(tx_model *model, const tx_results *results);
 
+/* Plans of this model are compiled to be looked at: the device is asked for nothing and nothing can run or be written.
+ * What kernels need of scratch memory is then not known, and not part of tx_model_memory. To be called first. */
+void tx_model_only_plan(tx_model *model);
 /* What the plans compiled so far will hold, known before a byte is allocated. */
 tx_status tx_model_memory(const tx_model *model, tx_memory *planned);
 /* Allocates everything now. Otherwise the first run, read or write does. */

@@ -45,9 +45,40 @@ typedef enum tx_op_class {
     TX_COLLECTIVE,
     TX_CLASS_COUNT
 } tx_op_class;
-typedef enum tx_direction { TX_FORWARD, TX_BACKWARD, TX_UPDATE, TX_DIRECTION_COUNT } tx_direction;
+/* RECOMPUTE: of the forward pass, once more for the backward pass (tx_graph_checkpointing). */
+typedef enum tx_direction { TX_FORWARD, TX_RECOMPUTE, TX_BACKWARD, TX_UPDATE, TX_DIRECTION_COUNT } tx_direction;
 const char *tx_class_name(tx_op_class op_class);
 const char *tx_direction_name(tx_direction direction);
+
+/* Operations that a run takes in nodes of this direction: a multiply-add is two, other ops count one a result element.
+ */
+double tx_plan_flops(const tx_plan *plan, tx_direction direction);
+
+/* Operations of a run's products and attention, and the bytes that its other ops have to read and write. */
+void tx_plan_work(const tx_plan *plan, double *product_flops, double *other_bytes);
+
+/* The nodes of a plan in the order in which they run, those included that have no kernel. */
+typedef struct tx_plan_node {
+    const char *op; /* name in the op set */
+    tx_direction direction;
+    int32_t block; /* of the architecture, from 1; 0: none */
+} tx_plan_node;
+int32_t tx_plan_node_count(const tx_plan *plan);
+tx_status tx_plan_node_at(const tx_plan *plan, int32_t index, tx_plan_node *node);
+
+/* What a plan places by its lifetime: it is there from node `first` to node `last`, which may be the number of nodes.
+ */
+typedef struct tx_plan_tensor {
+    const char *name;    /* of an input, else the op that makes it */
+    int32_t node;        /* which makes it; -1: none */
+    tx_memory_kind kind; /* ACTIVATIONS: kept for the backward pass; TEMPORARY; EXCHANGE */
+    tx_dtype dtype;
+    tx_shape shape;
+    int64_t bytes;
+    int32_t first, last;
+} tx_plan_tensor;
+int32_t tx_plan_tensor_count(const tx_plan *plan);
+tx_status tx_plan_tensor_at(const tx_plan *plan, int32_t index, tx_plan_tensor *tensor);
 
 typedef struct tx_profile_entry {
     const char *op;      /* name in the op set */

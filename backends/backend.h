@@ -79,21 +79,20 @@ typedef struct tx_attrs {
 /* ---- Programs -------------------------------------------------------------------------------- */
 
 /* Where memory comes from. X(NAME, memory kind) */
-#define TX_ARENA_MAP(X)                                                                                 \
-    X(WEIGHTS, WEIGHTS)                                                                                 \
-    X(FROZEN, WEIGHTS) /* parameters that never change, in types of their own */                        \
-    X(HALF, WEIGHTS)   /* 16-bit copies of WEIGHTS, in its order */                                     \
-    X(GRADIENTS, GRADIENTS)                                                                             \
-    X(OPTIMIZER, OPTIMIZER)                                                                             \
-    X(PLANNED, ACTIVATIONS) /* inputs, activations, temporaries: reused by lifetimes */                 \
-    X(STATE, FUNCTIONALITY) /* key-value caches, optimizer group bytes */                               \
-    X(WEIGHTS_WINDOW,                                                                                   \
-      FUNCTIONALITY) /* where ranks exchange WEIGHTS, and GRADIENTS, of a device with its own memory */ \
-    X(GRADIENTS_WINDOW, FUNCTIONALITY)                                                                  \
-    X(EXCHANGE, FUNCTIONALITY) /* what ranks exchange and lies in no other arena */                     \
-    X(CONTROL, FUNCTIONALITY)  /* TX_CONTROL_COUNT words written by the host */                         \
-    X(RESULT, FUNCTIONALITY)   /* TX_RESULT_COUNT floats written by the device */                       \
-    X(SCRATCH, FUNCTIONALITY)  /* what prepare() asked for */
+#define TX_ARENA_MAP(X)                                                                                            \
+    X(WEIGHTS, WEIGHTS)                                                                                            \
+    X(FROZEN, WEIGHTS) /* parameters that never change, in types of their own */                                   \
+    X(HALF, COPIES)    /* 16-bit copies of WEIGHTS, in its order */                                                \
+    X(GRADIENTS, GRADIENTS)                                                                                        \
+    X(OPTIMIZER, OPTIMIZER)                                                                                        \
+    X(PLANNED, ACTIVATIONS)     /* inputs, activations, temporaries: reused by lifetimes */                        \
+    X(STATE, CACHE)             /* key-value caches, optimizer group bytes */                                      \
+    X(WEIGHTS_WINDOW, EXCHANGE) /* where ranks exchange WEIGHTS, and GRADIENTS, of a device with its own memory */ \
+    X(GRADIENTS_WINDOW, EXCHANGE)                                                                                  \
+    X(EXCHANGE, EXCHANGE)     /* what ranks exchange and lies in no other arena */                                 \
+    X(CONTROL, FUNCTIONALITY) /* TX_CONTROL_COUNT words written by the host */                                     \
+    X(RESULT, FUNCTIONALITY)  /* TX_RESULT_COUNT floats written by the device */                                   \
+    X(SCRATCH, SCRATCH)       /* what prepare() asked for */
 
 typedef enum tx_arena_id {
 #define X(name, kind) TX_ARENA_##name,

@@ -52,6 +52,7 @@ struct tx_model {
     tx_state_record *state;
     int32_t states, state_room;
     bool has_gradients, has_half, sealed, groups_written;
+    bool only_plans;                           /* tx_model_only_plan */
     const tx_optimizer_state *optimizer_state; /* what the optimizer keeps, once it is made */
     int32_t optimizer_states;
     tx_arena arena[TX_ARENA_COUNT];

@@ -252,6 +252,8 @@ static tx_status allocate_arenas(tx_model *model, bool *moved)
 tx_status tx_model_ready(tx_model *model)
 {
     bool moved = false;
+    if (model->only_plans)
+        return tx_fail(TX_INVALID, "the model was made for its plans alone (tx_model_only_plan): it has no memory");
     tx_status status = size_arenas(model);
     if (status == TX_OK)
         status = allocate_arenas(model, &moved);
@@ -298,6 +300,11 @@ tx_status tx_model_create(tx_engine *engine, tx_model **model)
     m->controls_changed = true;
     *model = m;
     return TX_OK;
+}
+
+void tx_model_only_plan(tx_model *model)
+{
+    model->only_plans = true;
 }
 
 void tx_model_free(tx_model *model)

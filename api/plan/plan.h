@@ -25,8 +25,13 @@ struct tx_plan {
     double *seconds; /* one a command, while profiling */
     bool profiling;
     bool bound;
+    int32_t *placed; /* the tensors that the planner placed, by id */
+    int32_t placed_count;
     tx_plan *next;
 };
+
+/* Fills `placed`, once the graph is laid out. */
+tx_status tx_plan_find_placed(tx_plan *plan);
 
 /* Like tx_plan_create; the plan frees the graph, also when it cannot be made. */
 tx_status tx_plan_create_owned(tx_graph *graph, const char *name, tx_plan **plan);

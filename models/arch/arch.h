@@ -73,7 +73,8 @@ typedef struct tx_arch_options {
  *     rows               I32 [R], indices into the B * T positions: logits of these alone, [R, V']. Without it of all
  *
  * and gives [B, T, V'], V' the padded vocabulary: columns from vocab_size on mean nothing. Declares the parameters
- * where they are not yet. `options` NULL: evaluation, no cache. NULL on error. */
+ * where they are not yet. Layers are the graph's blocks (tx_graph_block). `options` NULL: evaluation, no cache. NULL on
+ * error. */
 tx_tensor *tx_arch_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
 
 /* ---- Files (files.c) --------------------------------------------------------------------------------- */

@@ -217,8 +217,7 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
     tx_tensor *wte = tx_stack_take(&b), *wpe = tx_stack_take(&b);
     tx_tensor *x = tx_embedding(b.tokens, wte, wpe, b.positions);
     x = tx_stack_dropout(&b, x, tx_gpt2_of(config)->embd_pdrop);
-    for (int64_t layer = 0; layer < config->layers; layer++)
-        x = transformer_block(&b, x, layer);
+    x = tx_stack_blocks(&b, x, transformer_block);
     x = tx_stack_rows(&b, x); /* the norm works row by row: the others need not be normalised */
     return tx_linear(layer_norm(&b, x), wte, NULL, true);
 }

@@ -272,9 +272,7 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
         return NULL;
     tx_tensor *embedding = tx_stack_take(&b);
     tx_tensor *x = tx_embedding(b.tokens, embedding, NULL, NULL);
-    for (int64_t layer = 0; layer < config->layers; layer++)
-        x = transformer_block(&b, x, layer);
-    x = norm(&b, tx_stack_rows(&b, x));
+    x = norm(&b, tx_stack_rows(&b, tx_stack_blocks(&b, x, transformer_block)));
     return tx_linear(x, llama_of(config)->tie_word_embeddings ? embedding : tx_stack_take(&b), NULL, true);
 }
 

@@ -151,6 +151,16 @@ tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx
     return tx_attention_cached(qkv, k, v, stack->positions, tx_find_input(stack->graph, "sources"), options);
 }
 
+tx_tensor *tx_stack_blocks(tx_stack *stack, tx_tensor *x, tx_stack_block *block)
+{
+    for (int64_t i = 0; i < stack->config->layers; i++) {
+        tx_graph_block(stack->graph, (int32_t)i + 1);
+        x = block(stack, x, i);
+    }
+    tx_graph_block(stack->graph, 0);
+    return x;
+}
+
 tx_tensor *tx_stack_rows(const tx_stack *stack, tx_tensor *x)
 {
     tx_tensor *rows = tx_find_input(stack->graph, "rows");

@@ -50,6 +50,9 @@ tx_tensor *tx_stack_dropout(tx_stack *stack, tx_tensor *x, double p);
 /* Causal attention over packed qkv, by the block's caches where there are any. `options` say heads and scale. */
 tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx_attention_options *options,
                               double dropout);
+/* One block after the other, each marked as such (tx_graph_block): x [B, T, C] -> [B, T, C]. */
+typedef tx_tensor *tx_stack_block(tx_stack *stack, tx_tensor *x, int64_t block);
+tx_tensor *tx_stack_blocks(tx_stack *stack, tx_tensor *x, tx_stack_block *block);
 /* The positions that logits are asked of: x [B, T, C] -> [R, C], or x itself where all are. */
 tx_tensor *tx_stack_rows(const tx_stack *stack, tx_tensor *x);
 

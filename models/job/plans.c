@@ -49,7 +49,45 @@ static tx_trainer_options make_trainer(const tx_job *j)
     };
 }
 
+static tx_status make_plans(tx_job *j, const tx_trainer_options *options)
+{
+    tx_trainer_free(j->trainer);
+    tx_model_free(j->model);
+    j->trainer = NULL;
+    j->model = NULL;
+    tx_status status = tx_model_create(j->engine, &j->model);
+    return status ? status : tx_trainer_create(j->model, j->inputs.config, options, &j->trainer);
+}
+
+tx_status tx_job_foresee(tx_job *j, tx_trainer_forecast *forecast)
+{
+    tx_trainer_options trainer = make_trainer(j);
+    int64_t limit;
+    tx_status status = tx_job_read_checkpointing(j->set.checkpointing, &trainer.checkpointing, &limit);
+    return status ? status : tx_trainer_foresee(j->engine, j->inputs.config, &trainer, forecast);
+}
+
+/* With a limit the plans without checkpointing are made first: they tell what the device's kernels need. */
 tx_status tx_job_compile(tx_job *j)
+{
+    tx_trainer_options trainer = make_trainer(j);
+    tx_trainer_forecast kept;
+    tx_memory planned;
+    int64_t limit;
+    TX_TRY(tx_job_read_checkpointing(j->set.checkpointing, &trainer.checkpointing, &limit));
+    TX_TRY(make_plans(j, &trainer));
+    if (limit) {
+        TX_TRY(tx_model_memory(j->model, &planned));
+        TX_TRY(tx_job_foresee(j, &kept));
+        TX_TRY(
+            tx_job_choose_checkpointing(j, &trainer, limit, tx_memory_total(&planned) - tx_memory_total(&kept.memory)));
+        TX_TRY(make_plans(j, &trainer));
+    }
+    tx_job_note_checkpointing(j);
+    return TX_OK;
+}
+
+tx_status tx_job_open_device(tx_job *j)
 {
     const tx_job_settings *set = &j->set;
     const bool tf32 = set->tf32 && !set->no_tf32;
@@ -73,13 +111,7 @@ tx_status tx_job_compile(tx_job *j)
                                  : "this device has no instructions for it that TX uses: operands are widened to fp32, "
                                    "which saves memory, not time");
     choose_kernels(j);
-    status = tx_model_create(j->engine, &j->model);
-    if (!status)
-        status = tx_job_compare_devices(j);
-    tx_trainer_options trainer = make_trainer(j);
-    if (!status)
-        status = tx_trainer_create(j->model, j->inputs.config, &trainer, &j->trainer);
-    return status;
+    return tx_job_compare_devices(j);
 }
 
 /* ---- Files of the run ---------------------------------------------------------------------------------------------- */

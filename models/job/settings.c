@@ -65,6 +65,7 @@ static const tx_option options[] = {
     FLAG("do_eval", do_eval, "evaluate at the end; implied by --eval_strategy and --validation_file"),
     WHOLE("per_device_train_batch_size", batch, 1, 1 << 20, "blocks in a micro-batch"),
     WHOLE("per_device_eval_batch_size", eval_batch, 1, 1 << 20, "blocks in an evaluation batch"),
+    FLAG("auto_find_batch_size", find_batch, "where that many do not fit in memory, as large a part as does, with as many more micro-batches"),
     WHOLE("gradient_accumulation_steps", accumulation, 1, 1 << 20, "micro-batches in a step"),
     REAL("learning_rate", rate, 0, 1e6, "peak learning rate"),
     CHOICE("lr_scheduler_type", schedule, schedule_words + 1, "course of the rate"),
@@ -113,11 +114,14 @@ static const tx_option options[] = {
     {TX_OPTION_HEADING, .help = "device"},
     TEXT("device", device, "cpu|opencl|opencl:N|opencl:NAME|gpu|auto", "what to train on; auto: a GPU of the host for each rank, then its cores"),
     WHOLE("threads", threads, 0, 4096, "of the cpu backend; 0: all that this process may use"),
+    {TX_OPTION_OPTIONAL, "gradient_checkpointing", AT(checkpointing), .choices = "N|auto|auto:BYTES",
+     .help = "compute activations again in the backward pass in place of keeping them: of each block; of N segments; auto: of norms and activations alone; auto:2GiB: of as little as meets that limit"},
     FLAG("bf16", bf16, "mixed precision: products, attention and activations between them in bf16; parameters stay in fp32"),
     FLAG("tf32", tf32, "fp32 products may round their operands to tf32, where the device has units for that"),
     FLAG("no_tf32", no_tf32, "they may not, whatever --tf32 says"),
     FLAG("list_devices", list_devices, "print the devices and end"),
     FLAG("dry_run", dry_run, "print the memory the run will take and end; allocates nothing"),
+    TEXT("memory_plot", memory_plot, "FILE", "write a page of what is in memory at each node of a step; its data where FILE ends in .json"),
     FLAG("profile", profile, "print where the time went, and memory planned and counted"),
 };
 /* clang-format on */
@@ -219,6 +223,15 @@ tx_status tx_job_check(const tx_job_settings *set)
 {
     const bool data = set->train_file || set->dataset, runs = !set->dry_run;
     refusals r = {""};
+    tx_checkpointing ignored;
+    int64_t limit;
+    if (tx_job_read_checkpointing(set->checkpointing, &ignored, &limit))
+        refuse(&r, true, "%s", tx_error());
+    else
+        refuse(
+            &r, limit && set->find_batch,
+            "--auto_find_batch_size and --gradient_checkpointing auto:BYTES exclude each other: one adapts the batch "
+            "to the memory, the other the memory to the batch");
     refuse(&r, set->list_devices, "--list_devices is what a program does instead of a run");
     check_steps(&r, "logging_steps", set->logging_steps);
     check_steps(&r, "eval_steps", set->eval_steps);

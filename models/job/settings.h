@@ -60,12 +60,16 @@ typedef struct tx_job_settings {
     /* device */
     const char *device;
     int64_t threads;
+    const char *checkpointing, *memory_plot;
+    bool find_batch;
     bool bf16, tf32, no_tf32, list_devices, dry_run, profile;
 } tx_job_settings;
 
 extern const tx_option_table tx_job_table;
 tx_job_settings tx_job_defaults(void);
 tx_optimizer_kind tx_job_optimizer(const tx_job_settings *set);
+/* What gradient_checkpointing says (NULL: not given): how, and the limit of auto:BYTES, 0 where it names none. */
+tx_status tx_job_read_checkpointing(const char *text, tx_checkpointing *how, int64_t *limit);
 /* Refuses what contradicts itself or is missing. */
 tx_status tx_job_check(const tx_job_settings *set);
 

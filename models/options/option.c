@@ -314,6 +314,8 @@ tx_status tx_option_store(tx_option_values *to, const char *file, const tx_optio
 
 tx_status tx_option_judge_foreign(const char *file, const tx_foreign *foreign, const char *value)
 {
+    if (foreign->same && strcmp(foreign->same, "*") == 0)
+        return TX_OK;
     if (foreign->same && value) {
         char *end, *other_end;
         const double given = strtod(value, &end), same = strtod(foreign->same, &other_end);

@@ -43,7 +43,7 @@ typedef struct tx_option {
 /* An option of others that TX does not have. */
 typedef struct tx_foreign {
     const char *name;
-    const char *same;   /* the value that asks for what TX does anyway, which is accepted; NULL: there is none */
+    const char *same;   /* the value that asks for what TX does anyway, which is accepted; "*": any; NULL: none does */
     const char *advice; /* what to use, or what TX does */
 } tx_foreign;
 

@@ -50,11 +50,13 @@ static int judge(const tx_memory *planned, const tx_memory *counted, double para
                held, held / params, formula[i].bytes / params, 100.0 * off, good ? "" : "  WRONG");
         failed |= !good;
     }
-    int64_t scratch = counted->bytes[TX_MEMORY_FUNCTIONALITY];
-    printf("%-18s %12" PRId64 " bytes\n", tx_memory_name(TX_MEMORY_FUNCTIONALITY), scratch);
-    if (scratch != planned->bytes[TX_MEMORY_FUNCTIONALITY]) {
-        printf("planned were %" PRId64 "  WRONG\n", planned->bytes[TX_MEMORY_FUNCTIONALITY]);
-        failed = 1;
+    static const tx_memory_kind others[] = {TX_MEMORY_COPIES, TX_MEMORY_SCRATCH, TX_MEMORY_EXCHANGE, TX_MEMORY_CACHE,
+                                            TX_MEMORY_FUNCTIONALITY};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        const int64_t held = counted->bytes[others[i]], was_planned = planned->bytes[others[i]];
+        printf("%-18s %12" PRId64 " bytes, planned %" PRId64 "%s\n", tx_memory_name(others[i]), held, was_planned,
+               held == was_planned ? "" : "  WRONG");
+        failed |= held != was_planned;
     }
     return failed;
 }
