@@ -21,13 +21,25 @@ typedef struct tx_optimizer_options {
     float eps;          /* AdamW */
     float momentum;     /* SGD; 0: it keeps no state */
     float weight_decay; /* of parameters whose spec says decay */
+    bool nesterov;      /* SGD, with momentum */
 } tx_optimizer_options;
 /* The update plan: global gradient norm, clip, optimizer over the flat arenas. */
 tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *options, tx_plan **plan);
-/* The states that the model's optimizer keeps of every weight (part TX_PART_STATE + index); before it is made, none.
- * What files call one, as in PARAM.exp_avg, and whether its values are never below 0. */
-int32_t tx_model_optimizer_states(const tx_model *model);
-tx_status tx_model_optimizer_state(const tx_model *model, int32_t index, const char **name, bool *never_negative);
+/* How many states the model's optimizer keeps of parameter `index`, parts TX_PART_STATE and those that follow; before it
+ * is made, and of what is frozen, none. */
+int32_t tx_model_states(const tx_model *model, int32_t index);
+/* State `k` of it. The name lives as long as the library. */
+typedef struct tx_state_info {
+    const char *name; /* what files call it, as in PARAM.exp_avg */
+    tx_dtype dtype;   /* as stored; tx_model_read and tx_model_write convert, without loss */
+    tx_shape shape;
+    bool never_negative;
+} tx_state_info;
+tx_status tx_model_state(const tx_model *model, int32_t index, int32_t k, tx_state_info *info);
+/* Bytes of all states of all parameters, wherever they lie: what files hold. */
+int64_t tx_model_state_bytes(const tx_model *model);
+/* Whether an optimizer works on whole parameters: then ranks divide updates by tx_parallel_options.whole. */
+bool tx_optimizer_is_whole(tx_optimizer_kind kind);
 
 /* Copies `bytes` from `data` into an input; the data may be reused at once. Indices outside what
  * the graph can take are refused here, so that they never reach a kernel. */

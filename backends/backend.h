@@ -73,6 +73,7 @@ typedef struct tx_attrs {
     int64_t vocab, rows;
     float alpha, eps, p, scale, theta;
     float beta1, beta2, momentum, weight_decay;
+    bool nesterov;
 } tx_attrs;
 
 /* ---- Programs -------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Three steps of every optimizer of optimizers.def, against numbers worked out by the formulas of PyTorch (SGD, AdamW)
- * and of the paper (Lion) in double precision; and where states lie that take other room than the weights.
+ * and of the paper (Lion) in double precision.
  *   test_optimizers DEVICE */
 #include "api/model/model.h"
 
@@ -123,37 +123,13 @@ static void three_steps(void **state)
         }
         expect(f, TX_PART_WEIGHT, 0, rows[kind].decayed);
         expect(f, TX_PART_WEIGHT, 1, rows[kind].other);
-        const int32_t states = tx_model_optimizer_states(f->model);
+        const int32_t states = tx_model_states(f->model, 1);
         assert_int_equal(states, rows[kind].name[1] ? 2 : 1);
         for (int32_t k = 0; k < states; k++) {
-            const char *name;
-            bool never_negative;
-            assert_int_equal(tx_model_optimizer_state(f->model, k, &name, &never_negative), TX_OK);
-            assert_string_equal(name, rows[kind].name[k]);
+            tx_state_info info;
+            assert_int_equal(tx_model_state(f->model, 1, k, &info), TX_OK);
+            assert_string_equal(info.name, rows[kind].name[k]);
             expect(f, TX_PART_STATE + k, 1, rows[kind].state[k]);
-        }
-        let_go(f);
-    }
-}
-
-/* 8 bits with a scale a block, and 16 bits, of two blocks of weights in one chunk or in two. */
-static void states_of_other_sizes(void **state)
-{
-    static const tx_optimizer_state states[] = {{.name = "a", .dtype = TX_U8, .block_bytes = 260},
-                                                {.name = "b", .dtype = TX_BF16, .block_bytes = 512}};
-    fixture *f = *state;
-    for (int64_t block = 1024, limit = block; limit <= 2 * block; limit += block) {
-        tx_memory planned;
-        f->engine->device.max_allocation = limit;
-        build(f, &rows[TX_ADAMW].options);
-        f->model->optimizer_state = states;
-        assert_int_equal(tx_model_memory(f->model, &planned), TX_OK);
-        assert_int_equal(planned.bytes[TX_MEMORY_WEIGHTS], 2 * block);
-        assert_int_equal(planned.bytes[TX_MEMORY_OPTIMIZER], 2 * (260 + 512));
-        for (int32_t k = 0; k < 2; k++) {
-            const int64_t next = limit == block ? block : states[k].block_bytes;
-            assert_int_equal(tx_optimizer_address(f->model, k, 0), k * 2 * block);
-            assert_int_equal(tx_optimizer_address(f->model, k, block), k * 2 * block + next);
         }
         let_go(f);
     }
@@ -161,8 +137,7 @@ static void states_of_other_sizes(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(three_steps, set_up, tear_down),
-                                       cmocka_unit_test_setup_teardown(states_of_other_sizes, set_up, tear_down)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(three_steps, set_up, tear_down)};
     int32_t index;
     device = argc > 1 ? argv[1] : "cpu";
     if (tx_device_find(device, &index) != TX_OK) {

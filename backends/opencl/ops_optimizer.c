@@ -29,7 +29,7 @@ tx_status tx_cl_sgd(tx_cl_builder *b, const tx_command *c)
 {
     update(b, c, "sgd");
     TX_CL_F32(b, c->attrs.momentum, c->attrs.weight_decay);
-    TX_CL_I32(b, tx_present(&c->in[3]));
+    TX_CL_I32(b, tx_present(&c->in[3]), c->attrs.nesterov);
     return finish_arguments(b);
 }
 

@@ -167,6 +167,7 @@ static tx_param_spec spec_of(const tx_gpt2_config *c, const tx_param_row *row)
         spec.shape.dim[0] = tx_arch_padded_vocab(&c->base);
     }
     spec.decay = spec.shape.rank > 1;
+    spec.table = row->extent[0] == VOCAB || row->extent[0] == POSITIONS;
     spec.init = row->draw == ZERO ? TX_INIT_ZERO : row->draw == ONE ? TX_INIT_ONE : TX_INIT_NORMAL;
     if (row->draw == NORMAL || row->draw == RESIDUAL)
         spec.scale = (float)c->initializer_range;

@@ -70,12 +70,12 @@ tx_status tx_weights_check(const tx_weights *weights, const tx_weights_param *pa
  * by one: only a caller who renames the folder replaces a sharded model as a whole. */
 tx_status tx_weights_save(tx_model *model, const char *folder, int64_t shard_bytes);
 
-/* How any part of a parameter lies in a file: F32, logical shape. `name` is not copied. */
-tx_st_tensor tx_weights_of_param(const char *name, const tx_param_spec *spec);
+/* How a part of a parameter lies in a file: `dtype` F32, BF16, F16 or U8, logical shape. `name` is not copied. */
+tx_st_tensor tx_weights_part(const char *name, tx_dtype dtype, const tx_shape *shape);
 
-/* Appends a part of parameter `param`, `count` elements in all, to the file; `buffer` holds TX_WEIGHTS_CHUNK. Reads all
+/* Appends a part of parameter `param`, of that type and shape, to the file; `buffer` holds TX_WEIGHTS_CHUNK. Reads all
  * of it whatever happens, since other ranks may take part; `writer` NULL: no more than that. */
-tx_status tx_weights_append(tx_model *model, tx_part part, int32_t param, int64_t count, float *buffer,
+tx_status tx_weights_append(tx_model *model, tx_part part, int32_t param, const tx_st_tensor *tensor, float *buffer,
                             tx_st_writer *writer);
 
 #endif

@@ -239,7 +239,7 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
         .output_dir = set->output_dir,
         .save_total_limit = set->save_total_limit,
         .stop_on_save_error = set->on_save_error == TX_SAVE_ERROR_STOP,
-        .checkpoint_bytes = (1 + tx_model_optimizer_states(j->model)) * weight_bytes(j) + small_bytes(j),
+        .checkpoint_bytes = weight_bytes(j) + tx_model_state_bytes(j->model) + small_bytes(j),
         .write = write_checkpoint,
         .write_context = j,
         .profile = set->profile,

@@ -33,10 +33,11 @@ static void sgd_reference(tx_call *call)
             size += fabs((double)call->attrs.weight_decay * p);
         }
         if (has_momentum) {
-            double old = (double)call->attrs.momentum * call->in[3].value[i];
-            g += old;
-            size += fabs(old);
-            tx_array_put(&call->out[1], i, g, size);
+            double momentum = call->attrs.momentum, old = momentum * call->in[3].value[i], v = g + old;
+            double v_size = size + fabs(old);
+            tx_array_put(&call->out[1], i, v, v_size);
+            g = call->attrs.nesterov ? g + momentum * v : v;
+            size = call->attrs.nesterov ? size + momentum * v_size : v_size;
         }
         tx_array_put(&call->out[0], i, p - rate * g, fabs(p) + rate * size);
     }
@@ -139,8 +140,9 @@ static void add_skipped(tx_cases *list)
 static void sgd_cases(tx_cases *list)
 {
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
-        for (int momentum = 0; momentum < 2; momentum++) {
+        for (int momentum = 0; momentum < 3; momentum++) {
             tx_case *c = add_update(list, s);
+            c->attrs.nesterov = momentum == 2;
             if (momentum) {
                 c->attrs.momentum = 0.9f;
                 c->in[3] = tx_spec_real(c->in[0].shape);
