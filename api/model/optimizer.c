@@ -11,6 +11,27 @@ static bool with_momentum(const tx_optimizer_options *options)
     return options->momentum > 0;
 }
 
+static bool with_kahan(const tx_optimizer_options *options)
+{
+    return options->kahan;
+}
+
+static bool is_matrix(const tx_param_spec *spec)
+{
+    return spec->logical.rank == 2;
+}
+
+static bool is_hidden_matrix(const tx_param_spec *spec)
+{
+    return is_matrix(spec) && !spec->table;
+}
+
+/* What bitsandbytes (0.50) keeps in 8 bits. */
+static bool is_large(const tx_param_spec *spec)
+{
+    return !spec->table && tx_shape_count(&spec->logical) >= 4096;
+}
+
 typedef enum form_id {
 #define TX_FORM(NAME, ...) FORM_##NAME,
 #include "optimizers.def"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The update plan: global gradient norm, clip factor, and the optimizer over the flat arenas. */
 #include "api/parallel/parallel.h"
+#include "api/plan/muon.h"
 #include "api/plan/pieces.h"
 #include "api/plan/plan.h"
 
@@ -58,6 +59,9 @@ static tx_attrs attrs_of(const tx_optimizer_options *o)
     attrs.momentum = o->momentum;
     attrs.weight_decay = o->weight_decay;
     attrs.nesterov = o->nesterov;
+    attrs.relative_step = o->relative_step;
+    attrs.scale_parameter = o->scale_parameter;
+    attrs.warmup_init = o->warmup_init;
     return attrs;
 }
 
@@ -72,7 +76,9 @@ static void add_update(tx_graph *graph, const tx_optimizer_piece *piece)
     args.in[TX_IN(adamw, groups)] = tx_tensor_fixed(graph, TX_U8, TX_SHAPE(blocks), TX_ARENA_STATE, piece->groups);
     for (int32_t k = 0; k < form->states; k++)
         args.in[TX_IN(adamw, m) + (size_t)k] = args.out[TX_OUT(adamw, m) + (size_t)k] = state_operand(graph, piece, k);
-    if (graph->status == TX_OK)
+    if (form->op == TX_OP_MUON)
+        tx_emit_muon(graph, &args, &graph->model->optimizer->options);
+    else if (graph->status == TX_OK)
         tx_emit(graph, &args);
 }
 
@@ -149,6 +155,11 @@ static void add_updates(tx_graph *graph)
         add_update(graph, &o->piece[done]);
 }
 
+static bool is_state_type(tx_dtype dtype)
+{
+    return dtype == TX_F32 || dtype == TX_BF16;
+}
+
 static tx_status check_options(const tx_optimizer_options *o)
 {
     if (o->size != sizeof *o)
@@ -161,6 +172,10 @@ static tx_status check_options(const tx_optimizer_options *o)
         return tx_fail(TX_INVALID, "optimizer: epsilon, momentum and weight decay must not be negative");
     if (o->nesterov && !(o->momentum > 0))
         return tx_fail(TX_INVALID, "optimizer: nesterov needs a momentum");
+    if (o->warmup_init && !o->relative_step)
+        return tx_fail(TX_INVALID, "optimizer: warmup_init needs relative_step");
+    if (!is_state_type(o->momentum_dtype) || !is_state_type(o->variance_dtype) || !is_state_type(o->compensation_dtype))
+        return tx_fail(TX_INVALID, "optimizer: states are of F32 or BF16");
     return TX_OK;
 }
 

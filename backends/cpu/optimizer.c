@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Parameter updates over ranges of the flat arenas, and the decision about the gradient's norm before them. */
-#include "backends/cpu/simd.h"
-
-#define DECAY 1u /* bit of a group byte */
+#include "backends/cpu/update.h"
 
 /* ---- Gradient norm --------------------------------------------------------------------------------- */
 
@@ -21,63 +19,6 @@ void TX_CPU_NAME(clip_norm)(const tx_cpu_call *call)
 }
 
 /* ---- Updates --------------------------------------------------------------------------------------- */
-
-/* What is the same for all elements of a step, made in double precision as PyTorch's scalars are. */
-typedef struct tx_step {
-    const tx_attrs *attrs;
-    float rate, factor;   /* of gradients */
-    float keep;           /* what weight decay leaves of a weight */
-    float weight1, beta1; /* of the first moment: new, old */
-    float weight2, beta2;
-    float step, root; /* AdamW's rate, and root of its second moment, for its step */
-} tx_step;
-
-static tx_step step_of(const tx_cpu_call *call)
-{
-    const tx_attrs *attrs = &call->command->attrs;
-    const double rate = (double)call->controls->word[TX_CONTROL_LEARNING_RATE].f32;
-    const double t = (double)call->results[TX_RESULT_UPDATES];
-    return (tx_step){
-        .attrs = attrs,
-        .rate = (float)rate,
-        .factor = call->results[TX_RESULT_GRAD_FACTOR],
-        .keep = (float)(1.0 - rate * (double)attrs->weight_decay),
-        .weight1 = (float)(1.0 - (double)attrs->beta1),
-        .beta1 = attrs->beta1,
-        .weight2 = (float)(1.0 - (double)attrs->beta2),
-        .beta2 = attrs->beta2,
-        .step = (float)(rate / (1.0 - pow((double)attrs->beta1, t))),
-        .root = (float)sqrt(1.0 - pow((double)attrs->beta2, t)),
-    };
-}
-
-/* Updates elements at .. at + count - 1, at most a block of TX_PARAM_BLOCK. */
-typedef void tx_block(const tx_cpu_call *call, const tx_step *s, bool decays, int64_t at, int64_t count);
-
-static void each_block(const tx_cpu_call *call, int64_t first, int64_t last, tx_block *update)
-{
-    const tx_step step = step_of(call);
-    const uint8_t *groups = call->in[2];
-    const int64_t all = tx_operand_count(&call->command->in[0]);
-    for (int64_t b = first; b < last; b++) {
-        const int64_t at = b * TX_PARAM_BLOCK, left = all - at;
-        update(call, &step, groups[b] & DECAY, at, left < TX_PARAM_BLOCK ? left : TX_PARAM_BLOCK);
-    }
-}
-
-/* The kernel `name`, which does name_block on every block, unless the gradient is not finite. */
-#define UPDATE(name)                                                                                           \
-    static void name##_blocks(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)            \
-    {                                                                                                          \
-        (void)thread;                                                                                          \
-        each_block(call, first, last, name##_block);                                                           \
-    }                                                                                                          \
-    void TX_CPU_NAME(name)(const tx_cpu_call *call)                                                            \
-    {                                                                                                          \
-        const int64_t blocks = (tx_operand_count(&call->command->in[0]) + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK; \
-        if (call->results[TX_RESULT_FINITE] != 0.0f)                                                           \
-            tx_cpu_slices(call, blocks, TX_CPU_GRAIN / TX_PARAM_BLOCK, name##_blocks);                         \
-    }
 
 static void sgd_block(const tx_cpu_call *call, const tx_step *s, bool decays, int64_t at, int64_t count)
 {
@@ -101,7 +42,7 @@ static void sgd_block(const tx_cpu_call *call, const tx_step *s, bool decays, in
         }
     }
 }
-UPDATE(sgd)
+TX_UPDATE(sgd)
 
 static void adamw_block(const tx_cpu_call *call, const tx_step *s, bool decays, int64_t at, int64_t count)
 {
@@ -117,7 +58,7 @@ static void adamw_block(const tx_cpu_call *call, const tx_step *s, bool decays, 
         p[i] = p[i] * shrink - a.step * m[i] / (sqrtf(v[i]) / a.root + eps);
     }
 }
-UPDATE(adamw)
+TX_UPDATE(adamw)
 
 static void lion_block(const tx_cpu_call *call, const tx_step *s, bool decays, int64_t at, int64_t count)
 {
@@ -131,4 +72,33 @@ static void lion_block(const tx_cpu_call *call, const tx_step *s, bool decays, i
         m[i] = a.beta2 * m[i] + a.weight2 * d;
     }
 }
-UPDATE(lion)
+TX_UPDATE(lion)
+
+/* AdamW whose moments are of any type, and the remainder that p did not take up. */
+static void adamw_anyprecision_block(const tx_cpu_call *call, const tx_step *s, bool decays, int64_t at, int64_t count)
+{
+    const tx_step a = *s;
+    const tx_operand *in = call->command->in;
+    const float shrink = decays ? a.keep : 1.0f, eps = a.attrs->eps, *restrict g = (const float *)call->in[1] + at;
+    float *restrict p = (float *)call->out[0] + at, m[TX_PARAM_BLOCK], v[TX_PARAM_BLOCK], c[TX_PARAM_BLOCK];
+    tx_widen(m, call->out[1], in[3].dtype, at, count);
+    tx_widen(v, call->out[2], in[4].dtype, at, count);
+    if (call->out[3])
+        tx_widen(c, call->out[3], in[5].dtype, at, count);
+    else
+        memset(c, 0, sizeof c);
+    TX_SIMD for (int64_t i = 0; i < count; i++)
+    {
+        const float d = g[i] * a.factor, old = p[i] * shrink;
+        m[i] += a.weight1 * (d - m[i]);
+        v[i] = v[i] * a.beta2 + a.weight2 * (d * d);
+        c[i] -= a.step * m[i] / (sqrtf(v[i]) / a.root + eps);
+        p[i] = old + c[i];
+        c[i] += old - p[i];
+    }
+    tx_narrow(call->out[1], m, in[3].dtype, at, count);
+    tx_narrow(call->out[2], v, in[4].dtype, at, count);
+    if (call->out[3])
+        tx_narrow(call->out[3], c, in[5].dtype, at, count);
+}
+TX_UPDATE(adamw_anyprecision)

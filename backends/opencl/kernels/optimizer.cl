@@ -84,6 +84,45 @@ __kernel void lion(__global float *p, long po, const __global float *g, long go,
     })
 }
 
+/* M, V, C: types of the states; c absent: with_c 0. */
+#ifndef M
+#define M f32
+#define V f32
+#define C f32
+#endif
+__kernel void adamw_anyprecision(__global float *p, long po, const __global float *g, long go,
+                                 const __global uchar *groups, long gro, __global TX_CAT(M, _t) *m, long mo,
+                                 __global TX_CAT(V, _t) *v, long vo, __global TX_CAT(C, _t) *c, long co, long n,
+                                 float beta1, float beta2, float log1, float log2, float eps, float decay, int with_c,
+                                 const __global uint *control, const __global float *result)
+{
+    if (result[TX_RESULT_FINITE] == 0.0f)
+        return;
+    float factor = result[TX_RESULT_GRAD_FACTOR], rate = as_float(control[TX_CONTROL_LEARNING_RATE]);
+    float t = result[TX_RESULT_UPDATES];
+    float step = rate / -expm1(t * log1), inverse_root = 1.0f / sqrt(-expm1(t * log2));
+    p += po;
+    g += go;
+    m += mo;
+    v += vo;
+    c += co;
+    TX_EACH({
+        float keep = groups[gro + i / PARAM_BLOCK] & 1 ? 1.0f - rate * decay : 1.0f;
+        vec grad = tx_load(g, i, n, 0.0f) * factor;
+        vec m1 = beta1 * TX_CAT(tx_load_, M)(m, i, n) + (1.0f - beta1) * grad;
+        vec v1 = beta2 * TX_CAT(tx_load_, V)(v, i, n) + (1.0f - beta2) * grad * grad;
+        vec old = tx_load(p, i, n, 0.0f) * keep;
+        vec rest = with_c ? TX_CAT(tx_load_, C)(c, i, n) : (vec)0.0f;
+        rest -= step * (m1 / (sqrt(v1) * inverse_root + eps));
+        vec now = old + rest;
+        TX_CAT(tx_store_, M)(m1, m, i, n);
+        TX_CAT(tx_store_, V)(v1, v, i, n);
+        if (with_c)
+            TX_CAT(tx_store_, C)(rest + (old - now), c, i, n);
+        tx_store_weights(now, p, i, n);
+    })
+}
+
 /* One work-item. */
 __kernel void clip_norm(const __global uint *control, __global float *result)
 {
