@@ -26,7 +26,7 @@ static void choose_kernels(tx_job *j)
     tx_report(&j->report, message);
 }
 
-static tx_trainer_options make_trainer(const tx_job *j)
+static tx_trainer_options make_trainer(const tx_job *j, const tx_optimizer_options *optimizer)
 {
     const tx_job_settings *set = &j->set;
     return (tx_trainer_options){
@@ -39,13 +39,13 @@ static tx_trainer_options make_trainer(const tx_job *j)
         .rows_before = j->rows_before,
         .comm = j->comm,
         .parallel = {sizeof(tx_parallel_options), .bucket_bytes = set->bucket_cap << 20,
-                     .half = set->ddp_comm == TX_DDP_COMM_BF16, .zero_stage = j->zero_stage},
+                     .half = set->ddp_comm == TX_DDP_COMM_BF16, .zero_stage = j->zero_stage,
+                     .whole = tx_optimizer_is_whole(optimizer->kind)},
         .eval_batch = tx_job_evaluates(set) ? set->eval_batch : 0,
         .max_grad_norm = set->max_grad_norm,
         .seed = (uint64_t)set->seed,
         .autocast = set->bf16 ? TX_BF16 : TX_F32,
-        .optimizer = {sizeof(tx_optimizer_options), tx_job_optimizer(set), (float)set->beta1, (float)set->beta2,
-                      (float)set->epsilon, .weight_decay = (float)set->decay},
+        .optimizer = *optimizer,
     };
 }
 
@@ -76,10 +76,13 @@ tx_status tx_job_compile(tx_job *j)
     status = tx_model_create(j->engine, &j->model);
     if (!status)
         status = tx_job_compare_devices(j);
-    tx_trainer_options trainer = make_trainer(j);
+    tx_optimizer_options optimizer;
     if (!status)
-        status = tx_trainer_create(j->model, j->inputs.config, &trainer, &j->trainer);
-    return status;
+        status = tx_job_optimizer(set, &optimizer);
+    if (status)
+        return status;
+    const tx_trainer_options trainer = make_trainer(j, &optimizer);
+    return tx_trainer_create(j->model, j->inputs.config, &trainer, &j->trainer);
 }
 
 /* ---- Files of the run ---------------------------------------------------------------------------------------------- */
@@ -129,7 +132,7 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
     static const char *const names[] = {"per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate",
                                         "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio",
                                         "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
-                                        "optim", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "bf16", "tf32",
+                                        "optim", "optim_args", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "bf16", "tf32",
                                         "no_tf32",
                                         NULL};
     /* clang-format on */
