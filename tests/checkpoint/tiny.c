@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 2, LENGTH = 8, VOCAB = 50, PADDED = 64, WIDTH = 24, HIDDEN = 40 };
+enum { BATCH = 2, LENGTH = 8, VOCAB = 50, PADDED = 64, WIDTH = 24, HIDDEN = 172 }; /* up and down have over 4096 elements */
 
 /* ---- The model ----------------------------------------------------------------------------------- */
 
@@ -28,7 +28,8 @@ static tx_status build(tiny *t)
                                  .logical = TX_SHAPE(VOCAB, WIDTH),
                                  .init = TX_INIT_NORMAL,
                                  .scale = 0.3f,
-                                 .decay = true};
+                                 .decay = true,
+                                 .table = true};
     t->tokens = tx_input(g, "tokens", TX_I32, TX_SHAPE(BATCH, LENGTH));
     t->labels = tx_input(g, "labels", TX_I32, TX_SHAPE(BATCH, LENGTH));
     tx_tensor *e = tx_param(g, "table", &table);
