@@ -172,8 +172,8 @@ static inline int64_t tx_reduce_work(tx_axis axis, const tx_shape *x)
     return axis == TX_AXIS_ROWS ? tx_row_blocks(tx_shape_rows(x)) * tx_shape_last(x) : 1;
 }
 
-/* Elements of ADAFACTOR's work output: sums over blocks of rows by columns, squares of u and p by row (or, of what is no
- * matrix, by block of TX_REDUCE_BLOCK elements), and a few numbers. */
+/* Elements of ADAFACTOR's work output: sums over blocks of rows by columns, squares of u and p by row (or, of what is
+ * no matrix, by block of TX_REDUCE_BLOCK elements), and a few numbers. */
 #define TX_ADAFACTOR_NUMBERS 4
 static inline int64_t tx_adafactor_lines(const tx_shape *p)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Numbers of 8 bits that are dense near 0 (Dettmers, 8-Bit Approximations for Parallelism in Deep Learning, 2016, and the
- * map of bitsandbytes): decade i of 0..6 has 2^i numbers of each sign, or 2^(i+1) of no sign, which are the middles of as
- * many equal parts of 0.1 .. 1 times 10^(i-6); and there are 0 and 1. Codes ascend with their numbers: with signs 127 is
- * 0, without 0 is. Written so that C and OpenCL C compile the same text. */
+ * Numbers of 8 bits that are dense near 0 (Dettmers, 8-Bit Approximations for Parallelism in Deep Learning, 2016, and
+ * the map of bitsandbytes): decade i of 0..6 has 2^i numbers of each sign, or 2^(i+1) of no sign, which are the middles
+ * of as many equal parts of 0.1 .. 1 times 10^(i-6); and there are 0 and 1. Codes ascend with their numbers: with signs
+ * 127 is 0, without 0 is. Written so that C and OpenCL C compile the same text. */
 #ifndef TX_DYNAMIC_MAP_H
 #define TX_DYNAMIC_MAP_H
 

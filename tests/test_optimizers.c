@@ -27,18 +27,34 @@ static const struct {
     double p[4], tolerance;
 } vectors[] = {
     {{OPTIONS(ADAMW), ADAM, .weight_decay = 0.1f}, 4, 0, {.976253331, -.490853339, .235041901, 2.01082826}, 5e-7},
-    {{OPTIONS(SGD), .momentum = 0.9f, .weight_decay = 0.1f}, 4, 0, {.988491654, -.498684019, .243278086, 1.99666512}, 5e-7},
+    {{OPTIONS(SGD), .momentum = 0.9f, .weight_decay = 0.1f},
+     4,
+     0,
+     {.988491654, -.498684019, .243278086, 1.99666512},
+     5e-7},
     {{OPTIONS(SGD), .momentum = 0.9f, .weight_decay = 0.1f, .nesterov = true},
-     4, 0, {.985167027, -.501331389, .241217881, 1.99249148}, 5e-7},
+     4,
+     0,
+     {.985167027, -.501331389, .241217881, 1.99249148},
+     5e-7},
     {{OPTIONS(ADAFACTOR), .weight_decay = 0.1f}, 4, 0, {.984487712, -.509488344, .242431164, 1.99388552}, 5e-7},
     {{OPTIONS(ADAFACTOR), .weight_decay = 0.1f}, 2, 2, {.984743059, -.507602513, .241020411, 1.9938153}, 5e-7},
     {{OPTIONS(ADAFACTOR), .relative_step = true, .scale_parameter = true},
-     2, 2, {.985798419, -.510438621, .240519866, 1.99981761}, 5e-7},
+     2,
+     2,
+     {.985798419, -.510438621, .240519866, 1.99981761},
+     5e-7},
     {{OPTIONS(LION), .beta1 = 0.9f, .beta2 = 0.999f, .weight_decay = 0.1f},
-     4, 0, {.987033069, -.508511484, .239260748, 1.98399627}, 5e-7},
+     4,
+     0,
+     {.987033069, -.508511484, .239260748, 1.98399627},
+     5e-7},
     {{OPTIONS(ADAMW_8BIT), ADAM, .weight_decay = 0.1f}, 4, 0, {.976287663, -.490849853, .235025272, 2.01077914}, 5e-7},
     {{OPTIONS(MUON), ADAM, .momentum = 0.95f, .nesterov = true, .weight_decay = 0.1f}, /* torch's is in bf16 */
-     2, 2, {.997749031, -.49610728, .23183082, 2.0053575}, 3e-4},
+     2,
+     2,
+     {.997749031, -.49610728, .23183082, 2.0053575},
+     3e-4},
 };
 
 static void reference_is_theirs(void **state)
@@ -68,8 +84,8 @@ static const struct {
 } params[] = {{"table", 70, 64, true}, {"wide", 65, 96, false}, {"tall", 100, 47, false}, {"bias", 300, 0, false}};
 enum { PARAMS = sizeof params / sizeof params[0], UPDATES = 10 };
 
-/* Of every kind at least one; limits are of the greatest and the mean square error, in learning rates: where numbers are
- * kept in few bits, a rounding that goes the other way moves a weight by a part of a step. */
+/* Of every kind at least one; limits are of the greatest and the mean square error, in learning rates: where numbers
+ * are kept in few bits, a rounding that goes the other way moves a weight by a part of a step. */
 static const struct {
     tx_optimizer_options options;
     double most, mean;
@@ -86,9 +102,21 @@ static const struct {
     {{OPTIONS(ADAFACTOR), .relative_step = true, .warmup_init = true}, 2e-4, 4e-5, {2, 2, 2, 1}, "exp_avg_sq_row"},
     {{OPTIONS(ADAMW_8BIT), ADAM, .weight_decay = 0.1f}, 0.2, 2e-3, {2, 3, 3, 2}, "exp_avg_8bit"},
     {{OPTIONS(ADAMW_ANYPRECISION), ADAM, .weight_decay = 0.1f}, 2e-4, 4e-5, {2, 2, 2, 2}, "exp_avg"},
-    {{OPTIONS(ADAMW_ANYPRECISION), ADAM, .momentum_dtype = TX_BF16, .variance_dtype = TX_BF16}, 0.05, 1e-3, {2, 2, 2, 2}, "exp_avg"},
-    {{OPTIONS(ADAMW_ANYPRECISION), ADAM, .kahan = true, .compensation_dtype = TX_BF16}, 2e-4, 4e-5, {3, 3, 3, 3}, "exp_avg"},
-    {{OPTIONS(MUON), ADAM, .momentum = 0.95f, .nesterov = true, .weight_decay = 0.1f}, 2e-3, 2e-4, {2, 1, 1, 2}, "momentum_buffer"},
+    {{OPTIONS(ADAMW_ANYPRECISION), ADAM, .momentum_dtype = TX_BF16, .variance_dtype = TX_BF16},
+     0.05,
+     1e-3,
+     {2, 2, 2, 2},
+     "exp_avg"},
+    {{OPTIONS(ADAMW_ANYPRECISION), ADAM, .kahan = true, .compensation_dtype = TX_BF16},
+     2e-4,
+     4e-5,
+     {3, 3, 3, 3},
+     "exp_avg"},
+    {{OPTIONS(MUON), ADAM, .momentum = 0.95f, .nesterov = true, .weight_decay = 0.1f},
+     2e-3,
+     2e-4,
+     {2, 1, 1, 2},
+     "momentum_buffer"},
     {{OPTIONS(MUON), ADAM, .momentum = 0.9f, .match_rms = true}, 4e-3, 4e-4, {2, 1, 1, 2}, "momentum_buffer"},
 };
 
@@ -128,10 +156,12 @@ static void build(fixture *f, const tx_optimizer_options *options, uint64_t *see
     assert_int_equal(tx_model_create(f->engine, &f->model), TX_OK);
     assert_int_equal(tx_graph_create(f->model, &f->graph), TX_OK);
     for (int p = 0; p < PARAMS; p++) {
-        const tx_shape shape = params[p].columns ? TX_SHAPE(params[p].rows, params[p].columns) : TX_SHAPE(params[p].rows);
+        const tx_shape shape =
+            params[p].columns ? TX_SHAPE(params[p].rows, params[p].columns) : TX_SHAPE(params[p].rows);
         const tx_param_spec spec = {.shape = shape, .decay = p != 3, .table = params[p].table};
         f->x[p] = tx_input(f->graph, params[p].name, TX_F32, shape);
-        tx_tensor *one = tx_reduce(tx_mul(f->x[p], tx_param(f->graph, params[p].name, &spec)), TX_REDUCE_SUM, TX_AXIS_ALL);
+        tx_tensor *one =
+            tx_reduce(tx_mul(f->x[p], tx_param(f->graph, params[p].name, &spec)), TX_REDUCE_SUM, TX_AXIS_ALL);
         sum = sum ? tx_add(sum, one) : one;
     }
     assert_int_equal(tx_backward(f->graph, sum), TX_OK);

@@ -134,9 +134,8 @@ tx_shape tx_state_shape(const tx_optimizer_state *state, const tx_param_spec *sp
 static const tx_optimizer_form *form_of(const tx_model *model, int32_t index)
 {
     const bool there = model->optimizer && index >= 0 && index < model->params;
-    return there && !model->param[index].spec.frozen
-               ? tx_optimizer_form_of(model->optimizer, &model->param[index].spec)
-               : NULL;
+    return there && !model->param[index].spec.frozen ? tx_optimizer_form_of(model->optimizer, &model->param[index].spec)
+                                                     : NULL;
 }
 
 int32_t tx_model_states(const tx_model *model, int32_t index)

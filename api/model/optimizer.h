@@ -32,9 +32,9 @@ typedef struct tx_optimizer_form {
 /* Parameters of one form side by side, or this rank's part of them; of a whole form one parameter. */
 typedef struct tx_optimizer_piece {
     const tx_optimizer_form *form;
-    int32_t param;             /* the first that it has a part of */
-    int64_t address, count;    /* in WEIGHTS; elements, whole blocks */
-    int64_t gradients, groups; /* addresses of its gradients and group bytes */
+    int32_t param;                          /* the first that it has a part of */
+    int64_t address, count;                 /* in WEIGHTS; elements, whole blocks */
+    int64_t gradients, groups;              /* addresses of its gradients and group bytes */
     int64_t state[TX_MAX_OPTIMIZER_STATES]; /* addresses in OPTIMIZER */
 } tx_optimizer_piece;
 

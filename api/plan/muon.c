@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Muon: the momentum of a matrix, made nearly orthogonal by steps of a Newton-Schulz iteration. All of it is in fp32. */
+ * Muon: the momentum of a matrix, made nearly orthogonal by steps of a Newton-Schulz iteration. All of it is in fp32.
+ */
 #include "api/plan/muon.h"
 
 #include <math.h>
@@ -64,8 +65,10 @@ void tx_emit_muon(tx_graph *graph, const tx_emit_args *args, const tx_optimizer_
     tx_tensor *x = normalized(graph, momentum.out[TX_OUT(muon_momentum, u)]);
     for (int i = 0; i < STEPS && x; i++)
         x = newton_schulz(graph, x, rows > columns);
-    tx_emit_args update = {.op = TX_OP_MUON, .attrs = args->attrs, .in = {p, x, args->in[TX_IN(adamw, groups)]}, .out = {p}};
-    update.attrs.scale = (float)(options->match_rms ? 0.2 * sqrt(fmax(rows, columns)) : sqrt(fmax(1.0, rows / columns)));
+    tx_emit_args update = {
+        .op = TX_OP_MUON, .attrs = args->attrs, .in = {p, x, args->in[TX_IN(adamw, groups)]}, .out = {p}};
+    update.attrs.scale =
+        (float)(options->match_rms ? 0.2 * sqrt(fmax(rows, columns)) : sqrt(fmax(1.0, rows / columns)));
     if (x)
         tx_emit(graph, &update);
 }

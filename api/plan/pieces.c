@@ -64,8 +64,9 @@ static tx_status cut_shards(const tx_model *model, const int64_t *groups, tx_opt
         const tx_bucket *b = &p->bucket[i];
         const int64_t begin = b->address + b->first * element;
         const int64_t block = begin % weights->chunk_bytes / (TX_PARAM_BLOCK * element);
-        status = cut(model, o, &(span){begin, begin + b->owned * element, tx_bucket_gradients(p, b),
-                                       groups[tx_arena_chunk(weights, begin)] + block});
+        status = cut(model, o,
+                     &(span){begin, begin + b->owned * element, tx_bucket_gradients(p, b),
+                             groups[tx_arena_chunk(weights, begin)] + block});
     }
     return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Adafactor (Shazeer and Stern, 2018). Lines are the rows of a matrix, or blocks of what is none. The work output holds,
- * one after the other: sums over blocks of rows by columns, the first row of which becomes 1 / sqrt(c); of each line the
- * squares of u and of p; NUMBERS. */
+ * Adafactor (Shazeer and Stern, 2018). Lines are the rows of a matrix, or blocks of what is none. The work output
+ * holds, one after the other: sums over blocks of rows by columns, the first row of which becomes 1 / sqrt(c); of each
+ * line the squares of u and of p; NUMBERS. */
 #include "backends/cpu/update.h"
 
 #define TINY 1e-30f /* is added to squared gradients */

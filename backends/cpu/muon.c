@@ -58,7 +58,8 @@ void TX_CPU_NAME(normalize)(const tx_cpu_call *call)
 
 static void blend_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
-    const float *a = call->in[0], *b = call->in[1], alpha = call->command->attrs.alpha, scale = call->command->attrs.scale;
+    const float *a = call->in[0], *b = call->in[1], alpha = call->command->attrs.alpha,
+                scale = call->command->attrs.scale;
     float *y = call->out[0];
     (void)thread;
     TX_SIMD for (int64_t i = first; i < last; i++) y[i] = alpha * a[i] + scale * b[i];

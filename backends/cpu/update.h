@@ -52,17 +52,17 @@ static inline void tx_each_block(const tx_cpu_call *call, int64_t first, int64_t
 }
 
 /* The kernel `name`, which does name_block on every block, unless the gradient is not finite. */
-#define TX_UPDATE(name)                                                                                           \
-    static void name##_blocks(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)            \
-    {                                                                                                          \
-        (void)thread;                                                                                          \
-        tx_each_block(call, first, last, name##_block);                                                           \
-    }                                                                                                          \
-    void TX_CPU_NAME(name)(const tx_cpu_call *call)                                                            \
-    {                                                                                                          \
+#define TX_UPDATE(name)                                                                                         \
+    static void name##_blocks(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)             \
+    {                                                                                                           \
+        (void)thread;                                                                                           \
+        tx_each_block(call, first, last, name##_block);                                                         \
+    }                                                                                                           \
+    void TX_CPU_NAME(name)(const tx_cpu_call *call)                                                             \
+    {                                                                                                           \
         const int64_t blocks = (tx_operand_count(&call->command->in[0]) + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK; \
-        if (call->results[TX_RESULT_FINITE] != 0.0f)                                                           \
-            tx_cpu_slices(call, blocks, TX_CPU_GRAIN / TX_PARAM_BLOCK, name##_blocks);                         \
+        if (call->results[TX_RESULT_FINITE] != 0.0f)                                                            \
+            tx_cpu_slices(call, blocks, TX_CPU_GRAIN / TX_PARAM_BLOCK, name##_blocks);                          \
     }
 
 #endif

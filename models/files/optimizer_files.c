@@ -126,8 +126,8 @@ tx_status tx_optimizer_saver_write(const tx_optimizer_saver *saver, const char *
     tx_status status = path ? open_file(s, path, text ? &digest : NULL, &writer) : TX_OK;
     /* After a failure as well: other ranks take part to the end. */
     for (int32_t i = 0; i < s->count; i++) {
-        tx_status appended = tx_weights_append(s->model, part_of(s, i), s->param[i], &s->tensor[i], s->buffer,
-                                               status ? NULL : writer);
+        tx_status appended =
+            tx_weights_append(s->model, part_of(s, i), s->param[i], &s->tensor[i], s->buffer, status ? NULL : writer);
         status = status ? status : appended;
     }
     if (writer && status)

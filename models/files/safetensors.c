@@ -216,8 +216,8 @@ tx_status tx_st_read_f32(const tx_st_file *file, int32_t index, int64_t first, i
     tx_st_dtype dtype = e->tensor.dtype;
     int64_t elements = tx_st_elements(&e->tensor), width = tx_st_dtype_bits(dtype) / 8;
     if (dtype != TX_ST_F32 && dtype != TX_ST_F16 && dtype != TX_ST_BF16 && dtype != TX_ST_F64 && dtype != TX_ST_U8)
-        return tx_fail(TX_UNSUPPORTED, "%s: tensor %s is %s; read as numbers are F32, F16, BF16, F64 and U8", file->path,
-                       e->tensor.name, tx_st_dtype_name(dtype));
+        return tx_fail(TX_UNSUPPORTED, "%s: tensor %s is %s; read as numbers are F32, F16, BF16, F64 and U8",
+                       file->path, e->tensor.name, tx_st_dtype_name(dtype));
     if (first < 0 || count < 0 || first > elements || count > elements - first)
         return tx_fail(TX_INVALID, "%s: tensor %s has %" PRId64 " elements, %" PRId64 " from %" PRId64 " on asked for",
                        file->path, e->tensor.name, elements, count, first);

@@ -10,7 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 2, LENGTH = 8, VOCAB = 50, PADDED = 64, WIDTH = 24, HIDDEN = 172 }; /* up and down have over 4096 elements */
+enum {
+    BATCH = 2,
+    LENGTH = 8,
+    VOCAB = 50,
+    PADDED = 64,
+    WIDTH = 24,
+    HIDDEN = 172
+}; /* up and down have over 4096 elements */
 
 /* ---- The model ----------------------------------------------------------------------------------- */
 

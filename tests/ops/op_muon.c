@@ -15,7 +15,10 @@ static void momentum_reference(tx_call *call)
         const double g = factor * call->in[0].value[i], old = call->in[1].value[i];
         const double b = old + (g - old) * (1.0 - momentum), size = fabs(g) + fabs(old);
         tx_array_put(&call->out[0], i, finite ? b : old, finite ? size : 0.0);
-        tx_array_put(&call->out[1], i, !finite ? 0.0 : call->attrs.nesterov ? g + momentum * (b - g) : b,
+        tx_array_put(&call->out[1], i,
+                     !finite                ? 0.0
+                     : call->attrs.nesterov ? g + momentum * (b - g)
+                                            : b,
                      finite ? 2.0 * size : 0.0);
     }
 }
@@ -98,7 +101,8 @@ static void normalize_cases(tx_cases *list)
 static void blend_reference(tx_call *call)
 {
     for (int64_t i = 0; i < call->in[0].count; i++) {
-        const double a = (double)call->attrs.alpha * call->in[0].value[i], b = (double)call->attrs.scale * call->in[1].value[i];
+        const double a = (double)call->attrs.alpha * call->in[0].value[i],
+                     b = (double)call->attrs.scale * call->in[1].value[i];
         tx_array_put(&call->out[0], i, a + b, fabs(a) + fabs(b));
     }
 }

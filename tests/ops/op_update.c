@@ -62,9 +62,12 @@ tx_adam_step tx_update_adamw(const tx_call *call, int64_t i, double old_m, doubl
     double step = rate / correction1 / (sqrt(v) / sqrt(correction2) + (double)a->eps);
     /* 1 - beta^t loses the digits that beta^t shares with 1, and so does 1 - beta for v. */
     double grow = 1.0 + 1.0 / correction1 + 1.0 / correction2;
-    return (tx_adam_step){
-        m, v, kept - step * m, m_size * (1.0 + beta1 / (1.0 - beta1)), v * (1.0 + beta2 / (1.0 - beta2)),
-        fabs(p) + step * m_size * grow};
+    return (tx_adam_step){m,
+                          v,
+                          kept - step * m,
+                          m_size * (1.0 + beta1 / (1.0 - beta1)),
+                          v * (1.0 + beta2 / (1.0 - beta2)),
+                          fabs(p) + step * m_size * grow};
 }
 
 static void adamw_reference(tx_call *call)

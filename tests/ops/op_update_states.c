@@ -108,9 +108,8 @@ static void block_reference(tx_call *call, int64_t block, const double of_m[256]
     const double *absmax = call->in[5].value + 2 * block;
     double m[TX_PARAM_BLOCK], v[TX_PARAM_BLOCK], most[2] = {0.0, 0.0};
     for (int64_t i = 0; i < count; i++) {
-        const tx_adam_step s =
-            tx_update_adamw(call, first + i, of_m[(int32_t)call->in[3].value[first + i]] * absmax[0],
-                            of_v[(int32_t)call->in[4].value[first + i]] * absmax[1]);
+        const tx_adam_step s = tx_update_adamw(call, first + i, of_m[(int32_t)call->in[3].value[first + i]] * absmax[0],
+                                               of_v[(int32_t)call->in[4].value[first + i]] * absmax[1]);
         tx_array_put(&call->out[0], first + i, s.p, s.p_size);
         m[i] = s.m;
         v[i] = s.v;
@@ -210,7 +209,8 @@ static double unscaled(const tx_call *call, int64_t i, int64_t columns, double m
 static void adafactor_reference(tx_call *call)
 {
     const bool matrix = call->op == TX_OP_ADAFACTOR;
-    const int64_t n = call->in[0].count, rows = call->in[0].shape.dim[0], columns = matrix ? call->in[0].shape.dim[1] : 0;
+    const int64_t n = call->in[0].count, rows = call->in[0].shape.dim[0],
+                  columns = matrix ? call->in[0].shape.dim[1] : 0;
     for (int32_t o = 0; o < (matrix ? 3 : 2) && call->result[TX_RESULT_FINITE] == 0.0; o++)
         tx_update_keep(call, o, o == 0 ? 0 : 2 + o);
     if (call->result[TX_RESULT_FINITE] == 0.0)
@@ -261,7 +261,8 @@ static void adafactor_attrs(tx_case *c, int32_t number)
 
 static void adafactor_cases(tx_cases *list)
 {
-    static const int64_t shapes[][2] = {{1, 1}, {1, 70}, {70, 1}, {2, 2}, {17, 33}, {300, 5}, {5, 1000}, {64, 256}, {2048, 4096}};
+    static const int64_t shapes[][2] = {{1, 1},   {1, 70},   {70, 1},   {2, 2},      {17, 33},
+                                        {300, 5}, {5, 1000}, {64, 256}, {2048, 4096}};
     for (int32_t s = 0; s < (int32_t)(sizeof shapes / sizeof shapes[0]); s++)
         for (int32_t k = 0; k < 3; k++) {
             const int64_t rows = shapes[s][0], columns = shapes[s][1];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The TX side of torch_curve.py and torch_optimizers.py: trains a model folder on given tokens and labels and prints loss and gradient norm of
- * every step.
+ * The TX side of torch_curve.py and torch_optimizers.py: trains a model folder on given tokens and labels and prints
+ * loss and gradient norm of every step.
  *
  *     curve FOLDER DATA STEPS BATCH BLOCK ACCUMULATION RATE DECAY DEVICE [OPTIM OPTIM_ARGS]
  *
