@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * AdamW whose moments are numbers of 8 bits, with the greatest magnitude of each block in fp32. */
 
-#include "dynamic_map.cl"
+#include "backends/dynamic_map.h"
 
 typedef struct moments {
     float m, v;
