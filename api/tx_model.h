@@ -66,6 +66,7 @@ typedef struct tx_param_spec {
     tx_init init;
     float scale;    /* standard deviation of NORMAL, half width of UNIFORM */
     bool decay;     /* weight decay applies */
+    bool table;     /* an embedding, or what scores each row of one: optimizers may treat other matrices otherwise */
     bool frozen;    /* never changes: it has no gradient and no optimizer states */
     tx_dtype dtype; /* as stored; of what is not frozen F32 */
     tx_param_sections sections;

@@ -13,21 +13,51 @@ typedef struct tx_plan tx_plan;
 tx_status tx_plan_create(tx_graph *graph, const char *name, tx_plan **plan);
 void tx_plan_free(tx_plan *plan);
 
-typedef enum tx_optimizer_kind { TX_SGD, TX_ADAMW, TX_LION, TX_OPTIMIZER_KINDS } tx_optimizer_kind;
+typedef enum tx_optimizer_kind {
+    TX_SGD,
+    TX_ADAMW,
+    TX_LION,
+    TX_ADAFACTOR,
+    TX_ADAMW_8BIT,         /* moments in 8 bits, but of tables and what has less than 4096 elements */
+    TX_ADAMW_ANYPRECISION, /* moments in types of their own */
+    TX_MUON,               /* of matrices but tables; AdamW of the rest */
+    TX_OPTIMIZER_KINDS
+} tx_optimizer_kind;
 typedef struct tx_optimizer_options {
     size_t size; /* sizeof(tx_optimizer_options) */
     tx_optimizer_kind kind;
     float beta1, beta2; /* AdamW, Lion */
     float eps;          /* AdamW */
-    float momentum;     /* SGD; 0: it keeps no state */
+    float momentum;     /* SGD; 0: it keeps no state. Muon */
     float weight_decay; /* of parameters whose spec says decay */
+    bool nesterov;      /* SGD and Muon, with momentum */
+    /* Adafactor: the learning rate is min(1e-2, 1 / sqrt(t)) in place of the control's; the rate is times the root mean
+     * square of each parameter; a relative rate begins at 1e-6 t. */
+    bool relative_step, scale_parameter, warmup_init;
+    /* AdamW of any precision: types of its moments, F32 or BF16; whether each weight has a remainder (Kahan's sum), and
+     * its type. */
+    tx_dtype momentum_dtype, variance_dtype, compensation_dtype;
+    bool kahan;
+    bool match_rms; /* Muon: its steps are as large as AdamW's, 0.2 sqrt(max(rows, columns)) in place of
+                       sqrt(max(1, rows / columns)) */
 } tx_optimizer_options;
 /* The update plan: global gradient norm, clip, optimizer over the flat arenas. */
 tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *options, tx_plan **plan);
-/* The states that the model's optimizer keeps of every weight (part TX_PART_STATE + index); before it is made, none.
- * What files call one, as in PARAM.exp_avg, and whether its values are never below 0. */
-int32_t tx_model_optimizer_states(const tx_model *model);
-tx_status tx_model_optimizer_state(const tx_model *model, int32_t index, const char **name, bool *never_negative);
+/* How many states the model's optimizer keeps of parameter `index`, parts TX_PART_STATE and those that follow; before
+ * it is made, and of what is frozen, none. */
+int32_t tx_model_states(const tx_model *model, int32_t index);
+/* State `k` of it. The name lives as long as the library. */
+typedef struct tx_state_info {
+    const char *name; /* what files call it, as in PARAM.exp_avg */
+    tx_dtype dtype;   /* as stored; tx_model_read and tx_model_write convert, without loss */
+    tx_shape shape;
+    bool never_negative;
+} tx_state_info;
+tx_status tx_model_state(const tx_model *model, int32_t index, int32_t k, tx_state_info *info);
+/* Bytes of all states of all parameters, wherever they lie: what files hold. */
+int64_t tx_model_state_bytes(const tx_model *model);
+/* Whether an optimizer works on whole parameters: then ranks divide updates by tx_parallel_options.whole. */
+bool tx_optimizer_is_whole(tx_optimizer_kind kind);
 
 /* Copies `bytes` from `data` into an input; the data may be reused at once. Indices outside what
  * the graph can take are refused here, so that they never reach a kernel. */

@@ -74,6 +74,7 @@ typedef struct tx_attrs {
     float alpha, eps, p, scale;
     tx_rope rope;
     float beta1, beta2, momentum, weight_decay;
+    bool nesterov, relative_step, scale_parameter, warmup_init; /* of updates */
 } tx_attrs;
 
 /* ---- Programs -------------------------------------------------------------------------------- */
@@ -169,6 +170,19 @@ static inline int64_t tx_reduce_work(tx_axis axis, const tx_shape *x)
     if (axis == TX_AXIS_ALL)
         return tx_blocks(tx_shape_count(x), TX_REDUCE_BLOCK);
     return axis == TX_AXIS_ROWS ? tx_row_blocks(tx_shape_rows(x)) * tx_shape_last(x) : 1;
+}
+
+/* Elements of ADAFACTOR's work output: sums over blocks of rows by columns, squares of u and p by row (or, of what is
+ * no matrix, by block of TX_REDUCE_BLOCK elements), and a few numbers. */
+#define TX_ADAFACTOR_NUMBERS 4
+static inline int64_t tx_adafactor_lines(const tx_shape *p)
+{
+    return p->rank == 2 ? p->dim[0] : tx_blocks(tx_shape_count(p), TX_REDUCE_BLOCK);
+}
+static inline int64_t tx_adafactor_work(const tx_shape *p)
+{
+    const int64_t sums = p->rank == 2 ? tx_row_blocks(p->dim[0]) * p->dim[1] : 0;
+    return sums + 2 * tx_adafactor_lines(p) + TX_ADAFACTOR_NUMBERS;
 }
 
 /* ---- Run-time scalars ------------------------------------------------------------------------- */

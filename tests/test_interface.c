@@ -226,10 +226,10 @@ static void values(void **state)
     assert_refused(tx_model_find(f->model, "v", &index), TX_NOT_FOUND, "no parameter v");
     assert_refused(tx_model_read(f->model, TX_PART_WEIGHT, -1, data), TX_NOT_FOUND, "no parameter number -1");
     assert_refused(tx_model_read(f->model, TX_PART_GRADIENT, 0, data), TX_NOT_FOUND, "has no gradients");
-    assert_refused(tx_model_read(f->model, TX_PART_STATE, 0, data), TX_NOT_FOUND, "no such optimizer state");
-    assert_int_equal(tx_model_optimizer_states(f->model), 0);
-    bool never_negative;
-    assert_refused(tx_model_optimizer_state(f->model, 0, &name, &never_negative), TX_NOT_FOUND, "no state number 0");
+    assert_refused(tx_model_read(f->model, TX_PART_STATE, 0, data), TX_NOT_FOUND, "no state number 0");
+    assert_int_equal(tx_model_states(f->model, 0), 0);
+    tx_state_info info;
+    assert_refused(tx_model_state(f->model, 0, 0, &info), TX_NOT_FOUND, "no state number 0");
     assert_refused(tx_model_write_range(f->model, TX_PART_WEIGHT, 0, 13, 2, data), TX_INVALID,
                    "parameter w has 14 elements, 2 from 13 on were asked for");
     assert_refused(tx_model_read_range(f->model, TX_PART_WEIGHT, 0, INT64_MAX, INT64_MAX, data), TX_INVALID,

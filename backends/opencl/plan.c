@@ -26,6 +26,7 @@ static bool takes_half(tx_op op)
     case TX_OP_GATHER:
     case TX_OP_CAST:
     case TX_OP_COPY:
+    case TX_OP_ADAMW_ANYPRECISION:
         return true;
     default:
         return false;

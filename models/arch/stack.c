@@ -72,6 +72,7 @@ void tx_stack_init(const tx_config *config, const tx_stack_row *row, double init
 {
     const bool residual = row->draw == TX_DRAW_RESIDUAL;
     spec->decay = spec->shape.rank > 1;
+    spec->table = spec->shape.rank > 1 && !is_in_block(row);
     spec->init = row->draw == TX_DRAW_ZERO ? TX_INIT_ZERO : row->draw == TX_DRAW_ONE ? TX_INIT_ONE : TX_INIT_NORMAL;
     /* Each of the 2 n_layer additions to the residual stream (Radford et al., 2019, section 2.3). */
     if (spec->init == TX_INIT_NORMAL)

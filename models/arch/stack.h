@@ -28,7 +28,8 @@ int32_t tx_stack_params(const tx_config *config, const tx_stack_row *rows);
 /* The row of parameter `index`, and its name. */
 const tx_stack_row *tx_stack_param(const tx_config *config, const tx_stack_row *rows, int32_t index,
                                    char name[TX_ARCH_NAME]);
-/* Initialisation and weight decay of a parameter whose shape is known: matrices decay. */
+/* Initialisation and weight decay of a parameter whose shape is known: matrices decay; those outside the blocks,
+ * embeddings and the classifier, are tables. */
 void tx_stack_init(const tx_config *config, const tx_stack_row *row, double initializer_range, tx_param_spec *spec);
 
 /* Parameters are taken in the order of tx_arch_param, so that the arena is in layer order. */

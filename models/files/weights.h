@@ -79,13 +79,13 @@ tx_status tx_weights_check(const tx_weights *weights, const tx_weights_piece *pi
  * by one: only a caller who renames the folder replaces a sharded model as a whole. */
 tx_status tx_weights_save(tx_model *model, const char *folder, int64_t shard_bytes);
 
-/* How what has this logical shape lies in a file: F32. `name` is not copied. */
-tx_st_tensor tx_weights_tensor_of(const char *name, const tx_shape *shape);
+/* How a part of a parameter lies in a file: `dtype` F32, BF16, F16 or U8, logical shape. `name` is not copied. */
+tx_st_tensor tx_weights_part(const char *name, tx_dtype dtype, const tx_shape *shape);
 
-/* Appends elements first .. first + count - 1 of a part of parameter `param` to the file; `buffer` holds
- * TX_WEIGHTS_CHUNK. Reads all of them whatever happens, since other ranks may take part; `writer` NULL: no more than
- * that. */
-tx_status tx_weights_append(tx_model *model, tx_part part, int32_t param, int64_t first, int64_t count, float *buffer,
-                            tx_st_writer *writer);
+/* Appends a part of parameter `param` to the file: as many elements as `tensor` has, of its type, from element `first`
+ * on; `buffer` holds TX_WEIGHTS_CHUNK. Reads all of them whatever happens, since other ranks may take part; `writer`
+ * NULL: no more than that. */
+tx_status tx_weights_append(tx_model *model, tx_part part, int32_t param, int64_t first, const tx_st_tensor *tensor,
+                            float *buffer, tx_st_writer *writer);
 
 #endif

@@ -2,6 +2,7 @@
  * From the parameters of a model to weight files: one, or shards and their index as transformers writes them. */
 #include "models/files/weights.h"
 
+#include "api/base/half.h"
 #include "api/base/json.h"
 #include "models/files/folder.h"
 
@@ -34,9 +35,11 @@ static void shard_name(const tx_save *s, int32_t shard, char name[SHARD_NAME])
         snprintf(name, SHARD_NAME, SHARD_FORMAT, shard + 1, s->shards);
 }
 
-tx_st_tensor tx_weights_tensor_of(const char *name, const tx_shape *shape)
+tx_st_tensor tx_weights_part(const char *name, tx_dtype dtype, const tx_shape *shape)
 {
-    tx_st_tensor tensor = {.name = name, .dtype = TX_ST_F32, .rank = shape->rank};
+    static const tx_st_dtype types[TX_DTYPE_COUNT] = {
+        [TX_F32] = TX_ST_F32, [TX_BF16] = TX_ST_BF16, [TX_F16] = TX_ST_F16, [TX_U8] = TX_ST_U8};
+    tx_st_tensor tensor = {.name = name, .dtype = types[dtype], .rank = shape->rank};
     memcpy(tensor.dim, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
     return tensor;
 }
@@ -52,7 +55,7 @@ static tx_status list_pieces(tx_save *s, int32_t params, int64_t shard_bytes)
     }
     int64_t used = 0;
     for (int32_t i = 0; i < s->pieces; i++) {
-        s->tensor[i] = tx_weights_tensor_of(s->piece[i].name, &s->piece[i].shape);
+        s->tensor[i] = tx_weights_part(s->piece[i].name, TX_F32, &s->piece[i].shape);
         const int64_t bytes = tx_st_bytes(&s->tensor[i]);
         if (used > 0 && bytes > shard_bytes - used) {
             s->shards++;
@@ -65,16 +68,33 @@ static tx_status list_pieces(tx_save *s, int32_t params, int64_t shard_bytes)
     return TX_OK;
 }
 
-tx_status tx_weights_append(tx_model *model, tx_part part, int32_t param, int64_t first, int64_t count, float *buffer,
-                            tx_st_writer *writer)
+/* Numbers of another type than F32 in place of the floats; nothing is lost, since they were made of such. */
+static void narrow(tx_st_dtype dtype, float *buffer, int64_t count)
 {
+    uint8_t *byte = (uint8_t *)buffer;
+    for (int64_t i = 0; i < count && dtype != TX_ST_F32; i++) {
+        const float value = buffer[i];
+        const uint16_t half = dtype == TX_ST_BF16 ? tx_f32_to_bf16(value) : tx_f32_to_f16(value);
+        if (dtype == TX_ST_U8)
+            byte[i] = (uint8_t)value;
+        else
+            memcpy(byte + i * (int64_t)sizeof half, &half, sizeof half);
+    }
+}
+
+tx_status tx_weights_append(tx_model *model, tx_part part, int32_t param, int64_t first, const tx_st_tensor *tensor,
+                            float *buffer, tx_st_writer *writer)
+{
+    const int64_t count = tx_st_elements(tensor);
     tx_status status = TX_OK;
     for (int64_t at = 0; at < count; at += TX_WEIGHTS_CHUNK) {
         int64_t now = count - at < TX_WEIGHTS_CHUNK ? count - at : TX_WEIGHTS_CHUNK;
         tx_status read = tx_model_read_range(model, part, param, first + at, now, buffer);
         status = status ? status : read;
-        if (!status && writer)
-            status = tx_st_append(writer, buffer, (size_t)now * sizeof *buffer);
+        if (!status && writer) {
+            narrow(tensor->dtype, buffer, now);
+            status = tx_st_append(writer, buffer, (size_t)(now * tx_st_dtype_bits(tensor->dtype) / 8));
+        }
     }
     return status;
 }
@@ -119,8 +139,8 @@ static tx_status write_shard(const tx_save *s, int32_t first, int32_t end)
     TX_TRY(tx_st_create(path, s->tensor + first, end - first, NULL, &writer));
     tx_status status = TX_OK;
     for (int32_t p = first; p < end && !status; p++)
-        status = tx_weights_append(s->model, TX_PART_WEIGHT, s->piece[p].param, s->piece[p].first,
-                                   tx_st_elements(&s->tensor[p]), s->buffer, writer);
+        status = tx_weights_append(s->model, TX_PART_WEIGHT, s->piece[p].param, s->piece[p].first, &s->tensor[p],
+                                   s->buffer, writer);
     if (status)
         tx_st_discard(writer);
     else

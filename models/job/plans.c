@@ -26,10 +26,12 @@ static void choose_kernels(tx_job *j)
     tx_report(&j->report, message);
 }
 
-static tx_trainer_options make_trainer(const tx_job *j)
+static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
 {
     const tx_job_settings *set = &j->set;
-    return (tx_trainer_options){
+    tx_optimizer_options optimizer;
+    TX_TRY(tx_job_optimizer(set, &optimizer));
+    *trainer = (tx_trainer_options){
         .size = sizeof(tx_trainer_options),
         .task = &tx_causal_lm,
         .batch = j->rows,
@@ -39,14 +41,15 @@ static tx_trainer_options make_trainer(const tx_job *j)
         .rows_before = j->rows_before,
         .comm = j->comm,
         .parallel = {sizeof(tx_parallel_options), .bucket_bytes = set->bucket_cap << 20,
-                     .half = set->ddp_comm == TX_DDP_COMM_BF16, .zero_stage = j->zero_stage},
+                     .half = set->ddp_comm == TX_DDP_COMM_BF16, .zero_stage = j->zero_stage,
+                     .whole = tx_optimizer_is_whole(optimizer.kind)},
         .eval_batch = tx_job_evaluates(set) ? set->eval_batch : 0,
         .max_grad_norm = set->max_grad_norm,
         .seed = (uint64_t)set->seed,
         .autocast = set->bf16 ? TX_BF16 : TX_F32,
-        .optimizer = {sizeof(tx_optimizer_options), tx_job_optimizer(set), (float)set->beta1, (float)set->beta2,
-                      (float)set->epsilon, .weight_decay = (float)set->decay},
+        .optimizer = optimizer,
     };
+    return TX_OK;
 }
 
 static tx_status make_plans(tx_job *j, const tx_trainer_options *options)
@@ -61,19 +64,21 @@ static tx_status make_plans(tx_job *j, const tx_trainer_options *options)
 
 tx_status tx_job_foresee(tx_job *j, tx_trainer_forecast *forecast)
 {
-    tx_trainer_options trainer = make_trainer(j);
+    tx_trainer_options trainer;
     int64_t limit;
-    tx_status status = tx_job_read_checkpointing(j->set.checkpointing, &trainer.checkpointing, &limit);
-    return status ? status : tx_trainer_foresee(j->engine, j->inputs.config, &trainer, forecast);
+    TX_TRY(make_trainer(j, &trainer));
+    TX_TRY(tx_job_read_checkpointing(j->set.checkpointing, &trainer.checkpointing, &limit));
+    return tx_trainer_foresee(j->engine, j->inputs.config, &trainer, forecast);
 }
 
 /* With a limit the plans without checkpointing are made first: they tell what the device's kernels need. */
 tx_status tx_job_compile(tx_job *j)
 {
-    tx_trainer_options trainer = make_trainer(j);
+    tx_trainer_options trainer;
     tx_trainer_forecast kept;
     tx_memory planned;
     int64_t limit;
+    TX_TRY(make_trainer(j, &trainer));
     TX_TRY(tx_job_read_checkpointing(j->set.checkpointing, &trainer.checkpointing, &limit));
     TX_TRY(make_plans(j, &trainer));
     if (limit) {
@@ -161,7 +166,7 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
     static const char *const names[] = {"per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate",
                                         "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio",
                                         "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
-                                        "optim", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "bf16", "tf32",
+                                        "optim", "optim_args", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "bf16", "tf32",
                                         "no_tf32",
                                         NULL};
     /* clang-format on */
@@ -271,7 +276,7 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
         .output_dir = set->output_dir,
         .save_total_limit = set->save_total_limit,
         .stop_on_save_error = set->on_save_error == TX_SAVE_ERROR_STOP,
-        .checkpoint_bytes = (1 + tx_model_optimizer_states(j->model)) * weight_bytes(j) + small_bytes(j),
+        .checkpoint_bytes = weight_bytes(j) + tx_model_state_bytes(j->model) + small_bytes(j),
         .write = write_checkpoint,
         .write_context = j,
         .profile = set->profile,

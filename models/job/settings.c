@@ -26,15 +26,11 @@ static const char save_error_words[] = TX_SAVE_ERROR_MAP(WORD);
 static const char ddp_comm_words[] = TX_DDP_COMM_MAP(WORD);
 static const char best_words[] = TX_BEST_MAP(WORD);
 
-/* The names of optimizers, and what they name. */
+/* The names of optimizers. */
 static const char optimizer_words[] =
 #define TX_OPTIMIZER_WORD(word, NAME) "|" #word
 #include "api/optimizers.def"
     ;
-static const tx_optimizer_kind optimizer_kinds[] = {
-#define TX_OPTIMIZER_WORD(word, NAME) TX_##NAME,
-#include "api/optimizers.def"
-};
 
 static const tx_option options[] = {
     {TX_OPTION_HEADING, .help = "model"},
@@ -73,6 +69,7 @@ static const tx_option options[] = {
     REAL("warmup_steps", warmup_steps, 0, INT32_MAX, "steps over which the rate rises from 0; below 1: share of the run"),
     REAL("warmup_ratio", warmup_ratio, 0, 1, "the same as a share of the run, where warmup_steps is 0"),
     CHOICE("optim", optim, optimizer_words + 1, "the first four are one AdamW"),
+    TEXT("optim_args", optim_args, "K=V,...", "its own settings, as momentum=0.9,nesterov=True of sgd (docs/TRAINING.md)"),
     REAL("weight_decay", decay, 0, 1e6, "of matrices; none on biases and norms"),
     REAL("adam_beta1", beta1, 0, 0.9999999, "decay of the first moment"),
     REAL("adam_beta2", beta2, 0, 0.9999999, "decay of the second moment"),
@@ -131,6 +128,8 @@ static const tx_foreign foreign[] = {
 #define X(name, same, advice) {name, same, advice},
 #include "models/job/foreign.def"
 #undef X
+#define TX_OPTIMIZER_REFUSED(word, advice) {"optim " #word, NULL, advice},
+#include "api/optimizers.def"
 };
 
 const tx_option_table tx_job_table = {options, sizeof options / sizeof options[0], foreign,
@@ -160,11 +159,6 @@ tx_job_settings tx_job_defaults(void)
         .save_steps = 500,
         .device = "cpu",
     };
-}
-
-tx_optimizer_kind tx_job_optimizer(const tx_job_settings *set)
-{
-    return optimizer_kinds[set->optim];
 }
 
 bool tx_job_trains(const tx_job_settings *set)
@@ -232,6 +226,7 @@ tx_status tx_job_check(const tx_job_settings *set)
             &r, limit && set->find_batch,
             "--auto_find_batch_size and --gradient_checkpointing auto:BYTES exclude each other: one adapts the batch "
             "to the memory, the other the memory to the batch");
+    tx_optimizer_options optimizer;
     refuse(&r, set->list_devices, "--list_devices is what a program does instead of a run");
     check_steps(&r, "logging_steps", set->logging_steps);
     check_steps(&r, "eval_steps", set->eval_steps);
@@ -250,6 +245,7 @@ tx_status tx_job_check(const tx_job_settings *set)
            "--validation_file or --dataset_name is missing: on which text shall it evaluate?");
     refuse(&r, runs && !set->output_dir, "--output_dir is missing: where shall the model go?");
     check_best(&r, set);
+    refuse(&r, tx_job_optimizer(set, &optimizer) != TX_OK, "--optim_args: %s", tx_error());
     return *r.text ? tx_fail(TX_INVALID, "%s", r.text) : TX_OK;
 }
 

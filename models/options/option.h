@@ -40,7 +40,7 @@ typedef struct tx_option {
     const char *help;
 } tx_option;
 
-/* An option of others that TX does not have. */
+/* An option of others that TX does not have; or a value of a choice, "optim paged_adamw". */
 typedef struct tx_foreign {
     const char *name;
     const char *same;   /* the value that asks for what TX does anyway, which is accepted; "*": any; NULL: none does */

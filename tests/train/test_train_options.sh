@@ -186,6 +186,9 @@ warmup_steps | --warmup_steps 2 | logged \"step\":.1,.*\"learning_rate\":.0,
 warmup_ratio | --warmup_ratio 0.5 | logged \"step\":.1,.*\"learning_rate\":.0,
 optim | --optim sgd | weights_differ
 optim | --optim lion_32bit | weights_differ
+optim | --optim adafactor | weights_differ
+optim | --optim muon | weights_differ
+optim_args | --optim adamw_anyprecision --optim_args momentum_dtype=bfloat16,variance_dtype=bfloat16 | weights_differ
 weight_decay | --weight_decay 0.5 | weights_differ
 adam_beta1 | --adam_beta1 0.5 | weights_differ
 adam_beta2 | --adam_beta2 0.5 | weights_differ
