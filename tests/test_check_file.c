@@ -201,8 +201,8 @@ static void test_others(void **state)
     expect(folder, "README.md", "none of the kinds that are judged");
     put_text(folder, "x.json", "{\"a\": 1}");
     expect(folder, "x.json", "JSON, but no configuration");
-    put_text(folder, "x.json", "{\"model_type\": \"llama\"}");
-    expect(folder, "x.json", "model_type: \"llama\", expected \"gpt2\"");
+    put_text(folder, "x.json", "{\"model_type\": \"t5\"}");
+    expect(folder, "x.json", "model_type: \"t5\", expected \"gpt2\"");
     put_text(folder, "x.json", "{\"model\": {\"type\": \"Unigram\"}}");
     expect(folder, "x.json", "type Unigram is not supported");
     put_text(folder, "x.json", "{\"weight_map\": {\"a\": \"b\"}}");

@@ -13,7 +13,8 @@ enum { SOME = 64 };
 static void check_numbers(const tx_st_file *file, int32_t index)
 {
     const tx_st_tensor *t = tx_st_tensor_at(file, index);
-    bool numbers = t->dtype == TX_ST_F32 || t->dtype == TX_ST_F16 || t->dtype == TX_ST_BF16 || t->dtype == TX_ST_F64;
+    bool numbers = t->dtype == TX_ST_F32 || t->dtype == TX_ST_F16 || t->dtype == TX_ST_BF16 || t->dtype == TX_ST_F64 ||
+                   t->dtype == TX_ST_U8;
     int64_t elements = tx_st_elements(t), some = elements < SOME ? elements : SOME;
     float value[SOME];
     tx_status status = tx_st_read_f32(file, index, 0, some, value);
