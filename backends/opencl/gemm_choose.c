@@ -186,7 +186,8 @@ tx_status tx_cl_gemm_choose(tx_context *context, const tx_cl_product *p, tx_cl_g
                         .prove = prove,
                         .seconds = measure};
     const tx_cl_provider *provider;
-    for (int i = 0; context->tune && !context->forced && !q.fixed && (provider = tx_cl_gemm_provider(i)) != NULL; i++)
+    const bool tunes = context->tune && !context->forced && !context->survey && !q.fixed;
+    for (int i = 0; tunes && (provider = tx_cl_gemm_provider(i)) != NULL; i++)
         if (provider->tune)
             provider->tune(context);
     describe(context, p, &q);

@@ -152,8 +152,7 @@ EXPORT cl_int CL_API_CALL clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_i
 static bool fails(stand_in_call call)
 {
     const long number = ++stand_in.calls[call];
-    if (stand_in.fails != call || stand_in.at == 0 || number < stand_in.at ||
-        (number > stand_in.at && !stand_in.lasting))
+    if (stand_in.fails != call || stand_in.at == 0 || number < stand_in.at || number - stand_in.at >= stand_in.times)
         return false;
     stand_in.failed = true;
     return true;
