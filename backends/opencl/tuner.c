@@ -66,8 +66,8 @@ static tx_status survey_trial(tx_context *context, const tx_cl_question *q, cons
 
 tx_status tx_cl_prove(tx_context *context, tx_cl_question *q, const tx_cl_way *way, bool *right)
 {
-    char key[TX_CL_CHOICE_KEY + TX_CL_CHOICE_NAME], why[TX_CL_WHY] = "";
-    snprintf(key, sizeof key, "%.*s %s", q->proven, q->key, way->name);
+    char key[TX_CL_CHOICE_KEY + 2 * TX_CL_CHOICE_NAME], why[TX_CL_WHY] = "";
+    snprintf(key, sizeof key, "%.*s%s %s", q->proven, q->key, q->form ? q->form : "", way->name);
     const bool known = !q->prove || tx_cl_line_get(context->proofs, key, why, sizeof why);
     *right = true;
     if (!known && context->survey)
