@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 #define REAL(name)                 \
@@ -162,6 +163,7 @@ EXPORT cl_int CL_API_CALL clBuildProgram(cl_program program, cl_uint count, cons
                                          const char *options, void(CL_CALLBACK *notify)(cl_program, void *), void *data)
 {
     REAL(clBuildProgram)
+    stand_in.beside += gettid() != getpid();
     return fails(STAND_IN_BUILD) ? CL_BUILD_PROGRAM_FAILURE : real(program, count, devices, options, notify, data);
 }
 

@@ -7,7 +7,9 @@
  *     test_refusals build|kernel|enqueue RUNS TIMES      so many of the calls fail, each in a run of its own, and those
  *                                                        behind it, TIMES in all (0: all); 0 runs: each call has its
  *                                                        own, with programs from the cache
- *     test_refusals group N                              no kernel runs in work-groups of more than N
+ *     test_refusals threads                              of a driver that refuses nothing: programs are built by
+ * threads beside the first, once each, with the same bits test_refusals group N                              no kernel
+ * runs in work-groups of more than N
  *
  * Exit status 77: there is no OpenCL device. */
 #include "api/model/model.h"
@@ -38,9 +40,19 @@ static bool says_so(const tx_plan *plan)
     return false;
 }
 
+/* How often a plan told how far its programs are; -1: what it told makes no sense. */
+static void count_told(void *context, const char *what, int64_t done, int64_t total)
+{
+    long *told = context;
+    *told = *told < 0 || strcmp(what, "kernels") != 0 || done < 0 || done > total ? -1 : *told + 1;
+}
+
+static long told;
+static const tx_reporter report = {.context = &told, .progress = count_told};
+
 static tx_status train(course *out)
 {
-    const tx_engine_options open = {.size = sizeof open, .device = "opencl"};
+    const tx_engine_options open = {.size = sizeof open, .device = "opencl", .report = &report};
     tiny_training t = {.config = "n_layer=1,n_embd=32,n_head=2,vocab_size=64,n_positions=20,"
                                  "attn_pdrop=0,embd_pdrop=0,resid_pdrop=0",
                        .rows = 2,
@@ -124,6 +136,22 @@ static int narrow(size_t group, const course *usual)
     return wrong != NULL;
 }
 
+static int build_beside(const course *usual)
+{
+    course now;
+    setenv("TX_CACHE_DIR", "", 1);
+    stand_in.calls[STAND_IN_BUILD] = stand_in.beside = 0;
+    if (train(&now))
+        return printf("FAIL %s\n", tx_error()), 1;
+    const long all = stand_in.calls[STAND_IN_BUILD], beside = stand_in.beside;
+    const bool same =
+        memcmp(now.loss, usual->loss, sizeof now.loss) == 0 && memcmp(now.norm, usual->norm, sizeof now.norm) == 0;
+    const bool good = same && beside == all && all > 10 && told > 0; /* which takes PoCL more than two seconds */
+    printf("%s  %ld of %ld programs built beside the first thread, told %ld times, %s bits\n", good ? "ok" : "FAIL",
+           beside, all, told, same ? "the same" : "other");
+    return good ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
     static const char *const names[STAND_IN_CALLS + 1] = {"build", "kernel", "enqueue", "group"};
@@ -131,15 +159,18 @@ int main(int argc, char **argv)
     int what = 0;
     while (argc > 2 && what <= STAND_IN_CALLS && strcmp(names[what], argv[1]) != 0)
         what++;
-    if (argc != (what < STAND_IN_CALLS ? 4 : 3) || what > STAND_IN_CALLS)
-        return fprintf(stderr, "usage: test_refusals build|kernel|enqueue RUNS TIMES | group N\n"), 2;
-    const long number = atol(argv[2]);
+    const bool threads = argc == 2 && strcmp(argv[1], "threads") == 0;
+    if (!threads && (argc != (what < STAND_IN_CALLS ? 4 : 3) || what > STAND_IN_CALLS))
+        return fprintf(stderr, "usage: test_refusals build|kernel|enqueue RUNS TIMES | group N | threads\n"), 2;
+    const long number = threads ? 0 : atol(argv[2]);
     setenv("TX_GEMM_TUNE", "0", 1);
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
     stand_in.card = "rx7900xtx";
     const tx_status status = train(&usual);
     if (status)
         return printf("%s\n", tx_error()), status == TX_NOT_FOUND ? 77 : 1;
+    if (threads)
+        return build_beside(&usual);
     if (what == STAND_IN_CALLS)
         return narrow((size_t)number, &usual);
     if (number > 0)
