@@ -164,6 +164,7 @@ EXPORT cl_int CL_API_CALL clBuildProgram(cl_program program, cl_uint count, cons
 {
     REAL(clBuildProgram)
     stand_in.beside += gettid() != getpid();
+    sleep(stand_in.delay);
     return fails(STAND_IN_BUILD) ? CL_BUILD_PROGRAM_FAILURE : real(program, count, devices, options, notify, data);
 }
 

@@ -22,6 +22,7 @@ typedef struct stand_in_state {
         most_group; /* CL_KERNEL_WORK_GROUP_SIZE of every kernel, which larger launches fail by; 0: the driver's own */
     atomic_long calls[STAND_IN_CALLS]; /* some by threads */
     atomic_long beside;                /* builds by other threads than the first */
+    unsigned delay;                    /* seconds that a build takes longer */
     atomic_bool failed;                /* a call did */
     char broken[160];                  /* a launch that the card would not take; empty: none */
 } stand_in_state;
