@@ -85,6 +85,9 @@ typedef struct tx_engine_options {
      * is found is kept for all later runs on this device. Outlives the engine. NULL: a few seconds, for what is not
      * known yet. */
     const tx_tune_options *tune;
+    /* Is told, from the thread that compiles a plan, how many of its kernels' programs are built, where that takes
+     * seconds. Outlives the engine; may be NULL. */
+    const tx_reporter *report;
 } tx_engine_options;
 
 tx_status tx_engine_create(const tx_engine_options *options, tx_engine **engine);

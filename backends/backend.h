@@ -146,12 +146,13 @@ typedef struct tx_gemm {
 } tx_gemm;
 tx_gemm tx_gemm_of(const tx_attrs *attrs, const tx_shape *a, const tx_shape *b);
 
-/* Sums over rows and over everything go by blocks of a size that depends on the count alone. */
-#define TX_MAX_BLOCKS 256
+/* Sums over rows and over everything go by blocks of a size that depends on the count alone: enough for GPUs of hundreds
+ * of units, and each begins at a multiple of 16 bytes where the first does. */
+#define TX_MAX_BLOCKS 1024
 static inline int64_t tx_block_size(int64_t count, int64_t least)
 {
     int64_t size = (count + TX_MAX_BLOCKS - 1) / TX_MAX_BLOCKS;
-    return size < least ? least : size;
+    return size < least ? least : (size + 3) / 4 * 4;
 }
 static inline int64_t tx_blocks(int64_t count, int64_t least)
 {
@@ -241,6 +242,7 @@ typedef struct tx_open_options {
     bool profile;
     bool tf32; /* fp32 matrix products may round their operands to tf32 where the device has units for that */
     const tx_tune_options *tune; /* as in tx_engine_options; outlives the context */
+    const tx_reporter *report;   /* likewise */
 } tx_open_options;
 
 typedef struct tx_command_info {

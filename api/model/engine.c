@@ -27,8 +27,11 @@ tx_status tx_engine_create(const tx_engine_options *options, tx_engine **engine)
     if (status == TX_OK)
         status = e->backend->device_info(local, &e->device);
     if (status == TX_OK) {
-        tx_open_options open = {
-            .threads = options->threads, .profile = options->profile, .tf32 = options->tf32, .tune = options->tune};
+        tx_open_options open = {.threads = options->threads,
+                                .profile = options->profile,
+                                .tf32 = options->tf32,
+                                .tune = options->tune,
+                                .report = options->report};
         status = e->backend->open(local, &open, &e->context);
     }
     if (status != TX_OK) {

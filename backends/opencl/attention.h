@@ -45,7 +45,8 @@ tx_status tx_cl_attention_list(const tx_context *context, const tx_cl_attention_
 tx_status tx_cl_attention_choose(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                  tx_cl_attention_form *form, char note[160]);
 
-#define TX_CL_ATTENTION "attention"              /* how keys of attention begin */
+#define TX_CL_ATTENTION "attention" /* how keys of attention begin */
+#define TX_CL_ATTENTION_CACHED TX_CL_ATTENTION " cached"
 extern const char *const tx_cl_attention_keys[]; /* those of each kernel: "attention forward", " dq", " dkv" */
 /* Whether a form of this name is for this device. */
 bool tx_cl_attention_knows(const tx_context *context, const char *name);

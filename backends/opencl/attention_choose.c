@@ -72,6 +72,11 @@ static void describe(const subject *s, tx_cl_question *q)
 {
     const tx_cl_attention_job *a = s->a;
     const tx_attrs *attrs = &a->command->attrs;
+    if (a->cached) {
+        q->proven = snprintf(q->key, sizeof q->key, TX_CL_ATTENTION_CACHED " d%d %d/%d b%d t%d s%d", a->d, a->heads,
+                             a->kv_heads, tx_cl_class_of(a->B), tx_cl_class_of(a->T), tx_cl_class_of(a->S));
+        return;
+    }
     const bool forward = s->kernel == TX_CL_FORWARD, lengths = tx_present(&a->command->in[forward ? 1 : 4]);
     snprintf(q->key, sizeof q->key, "%s d%d %d/%d b%d t%d%s%s%s", tx_cl_attention_keys[s->kernel], a->d, a->heads,
              a->kv_heads, tx_cl_class_of(a->B), tx_cl_class_of(a->T), attrs->causal ? " causal" : "",
@@ -91,9 +96,13 @@ tx_status tx_cl_attention_choose(tx_context *context, const tx_cl_attention_job 
     tx_status status = tx_cl_attention_list(context, a, kernel, &s.forms);
     if (status)
         return status;
-    tx_cl_question q = {.what = "form of attention", .usual = 1, .user = &s, .prove = prove, .seconds = measure};
-    if (!a->cached)
-        describe(&s, &q);
+    tx_cl_question q = {.what = "form of attention",
+                        .fixed = a->cached, /* a step of it takes too short to tell */
+                        .usual = 1,
+                        .user = &s,
+                        .prove = prove,
+                        .seconds = measure};
+    describe(&s, &q);
     for (int i = 0; i < s.forms.count; i++)
         tx_cl_suggest(&q, i, s.forms.form[i].name, s.forms.form[i].share, s.forms.aside);
     status = tx_cl_ask(context, &q);

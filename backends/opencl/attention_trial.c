@@ -17,9 +17,12 @@ enum { SEED_LO = 7, SEED_HI = 3, STEP = 5, SAMPLE = 11 };
 typedef struct trial {
     tx_cl_solo solo;
     tx_cl_attention_kernel kernel;
-    int64_t T, length;
+    int64_t T, length; /* T: rows of keys */
+    int64_t first;     /* query that the command's first is: with caches it has the last ones alone */
+    bool cached;
     int32_t heads, kv_heads, d, last;
     unsigned char *before, *after;
+    float *all;                   /* [T, last]: qkv with the keys and values of the caches; NULL without */
     double *o, *lse, *dqkv, *row; /* what is right; row: probabilities and factors of dropout of a query, [2, T] */
 } trial;
 
@@ -112,6 +115,23 @@ static void work_out_backward(const trial *t, const float *qkv)
 
 /* ---- The command ----------------------------------------------------------------------------------------------------- */
 
+/* qkv of the last queries, the caches of all keys, and where the first query stands. */
+static void lay_out_cached(trial *t, const tx_cl_attention_job *a, const tx_cl_attention_form *form)
+{
+    tx_command *c = &t->solo.command;
+    const int64_t queries = a->T > 1 ? form->rows + 5 : 1;
+    const tx_operand cache = {.dtype = TX_F32, .shape = TX_SHAPE(1, t->T, t->kv_heads * t->d)};
+    t->first = t->T - queries - 2;
+    t->length = t->T;
+    c->attrs.causal = true;
+    c->attrs.p = 0.0f;
+    c->in[0] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(1, queries, t->last)};
+    c->in[1] = c->in[2] = cache;
+    c->in[3] = (tx_operand){.dtype = TX_I32, .shape = TX_SHAPE(1)};
+    c->out[0] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(1, queries, t->heads * t->d)};
+    tx_cl_solo_place(&t->solo);
+}
+
 /* That of `a` with one row of some tiles and few heads. */
 static void lay_out(trial *t, const tx_cl_attention_job *a, const tx_cl_attention_form *form)
 {
@@ -126,6 +146,11 @@ static void lay_out(trial *t, const tx_cl_attention_job *a, const tx_cl_attentio
     *c = tx_cl_solo_command(a->command->op, &a->command->attrs);
     c->attrs.heads = t->heads;
     c->attrs.kv_heads = t->kv_heads;
+    t->cached = a->cached;
+    if (a->cached) {
+        lay_out_cached(t, a, form);
+        return;
+    }
     const tx_operand qkv = {.dtype = TX_F32, .shape = TX_SHAPE(1, t->T, t->last)},
                      o = {.dtype = TX_F32, .shape = TX_SHAPE(1, t->T, t->heads * t->d)},
                      lse = {.dtype = TX_F32, .shape = TX_SHAPE(1, t->heads, t->T)};
@@ -154,6 +179,24 @@ static void put(const trial *t, const tx_operand *o, const double *values)
         ((float *)(t->before + o->offset))[i] = (float)values[i];
 }
 
+/* Queries where they stand, and keys and values beside them. */
+static tx_status gather_cached(trial *t)
+{
+    const int64_t width = (int64_t)t->kv_heads * t->d, queries = (int64_t)t->heads * t->d;
+    const int64_t count = t->solo.command.in[0].shape.dim[1];
+    t->all = calloc((size_t)(t->T * t->last), sizeof *t->all);
+    if (!t->all)
+        return tx_fail(TX_MEMORY, "out of host memory");
+    for (int64_t i = 0; i < t->T; i++) {
+        float *row = t->all + i * t->last;
+        if (i >= t->first && i < t->first + count)
+            memcpy(row, row_of(t, 0, i - t->first, t->last), (size_t)queries * sizeof *row);
+        memcpy(row + queries, row_of(t, 1, i, width), (size_t)width * sizeof *row);
+        memcpy(row + queries + width, row_of(t, 2, i, width), (size_t)width * sizeof *row);
+    }
+    return TX_OK;
+}
+
 static tx_status set_up(trial *t)
 {
     tx_command *c = &t->solo.command;
@@ -166,10 +209,14 @@ static tx_status set_up(trial *t)
     t->row = calloc((size_t)(2 * t->T), sizeof *t->row);
     if (!t->before || !t->after || !t->o || !t->lse || !t->dqkv || !t->row)
         return tx_fail(TX_MEMORY, "out of host memory");
-    tx_cl_solo_fill(&t->solo, (int32_t)t->length, t->before);
+    tx_cl_solo_fill(&t->solo, (int32_t)(t->cached ? t->first : t->length), t->before);
     for (int i = 0; i < 2; i++) /* NaN in what is to be stored over */
-        memset(t->before + c->out[i].offset, 0xFF, (size_t)tx_operand_bytes(&c->out[i]));
-    const float *qkv = row_of(t, backward ? 1 : 0, 0, 0);
+        if (tx_present(&c->out[i]))
+            memset(t->before + c->out[i].offset, 0xFF, (size_t)tx_operand_bytes(&c->out[i]));
+    tx_status status = t->cached ? gather_cached(t) : TX_OK;
+    if (status)
+        return status;
+    const float *qkv = t->cached ? t->all : row_of(t, backward ? 1 : 0, 0, 0);
     work_out_forward(t, qkv);
     if (backward) {
         put(t, &c->in[2], t->o);
@@ -203,15 +250,16 @@ static tx_status judge(const trial *t)
     const tx_operand *out = t->solo.command.out;
     tx_status status;
     if (t->kernel == TX_CL_FORWARD) {
-        status = compare(t, 0, t->o, queries, 0, queries);
-        if (!status)
+        status = compare(t, 0, t->o + t->first * queries, queries, 0, queries);
+        if (!status && !t->cached)
             status = compare(t, 1, t->lse, t->T, 0, t->T);
     } else {
         status = compare(t, 0, t->dqkv, t->last, t->kernel == TX_CL_GRAD_Q ? 0 : queries,
                          t->kernel == TX_CL_GRAD_Q ? queries : t->last);
     }
     for (int i = 0; i < 2; i++) /* all else is as it was */
-        memcpy(t->after + out[i].offset, t->before + out[i].offset, (size_t)tx_operand_bytes(&out[i]));
+        if (tx_present(&out[i]))
+            memcpy(t->after + out[i].offset, t->before + out[i].offset, (size_t)tx_operand_bytes(&out[i]));
     if (!status && memcmp(t->before, t->after, (size_t)t->solo.bytes) != 0)
         status = tx_fail(TX_DEVICE, "attention wrote outside its result");
     return status;
@@ -220,10 +268,10 @@ static tx_status judge(const trial *t)
 tx_status tx_cl_attention_trial(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                 const tx_cl_attention_form *form)
 {
-    const struct tx_cl_forced forced = {tx_cl_attention_keys[kernel], form->name};
+    const struct tx_cl_forced forced = {a->cached ? TX_CL_ATTENTION_CACHED : tx_cl_attention_keys[kernel], form->name};
     trial t = {.kernel = kernel};
     lay_out(&t, a, form);
-    tx_status status = set_up(&t);
+    tx_status status = context->survey ? TX_OK : set_up(&t);
     context->forced = &forced;
     if (!status)
         status = tx_cl_solo_open(context, &t.solo, t.before);
@@ -235,7 +283,7 @@ tx_status tx_cl_attention_trial(tx_context *context, const tx_cl_attention_job *
     if (!status)
         status = judge(&t);
     tx_cl_solo_close(context, &t.solo);
-    void *const blocks[] = {t.before, t.after, t.o, t.lse, t.dqkv, t.row};
+    void *const blocks[] = {t.before, t.after, t.all, t.o, t.lse, t.dqkv, t.row};
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
         free(blocks[i]);
     return status;

@@ -81,6 +81,10 @@ void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, con
 {
     if (b->status != TX_OK)
         return;
+    if (b->context->survey) {
+        fail(b, tx_cl_want_program(b->context, source, options ? options : ""));
+        return;
+    }
     if (items_of(dims, local) > b->widest)
         b->widest = items_of(dims, local);
     cl_kernel kernel;
@@ -93,7 +97,7 @@ void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, con
 
 static void set_argument(tx_cl_builder *b, size_t size, const void *value)
 {
-    if (b->status != TX_OK)
+    if (b->status != TX_OK || b->context->survey)
         return;
     tx_executable *x = b->executable;
     cl_int code = clSetKernelArg(x->steps[x->step_count - 1].kernel, x->argument, size, value);
@@ -105,6 +109,8 @@ static void set_argument(tx_cl_builder *b, size_t size, const void *value)
 static void add_patch(tx_cl_builder *b, tx_arena_id arena, int32_t chunk)
 {
     tx_executable *x = b->executable;
+    if (b->context->survey)
+        return;
     if (b->status == TX_OK)
         x->patches = grow(b, x->patches, x->patch_count, &x->patch_room, sizeof *x->patches);
     if (b->status != TX_OK)
@@ -157,7 +163,7 @@ int64_t tx_cl_scratch(tx_cl_builder *b, int64_t bytes)
 void tx_cl_call(tx_cl_builder *b, tx_cl_call_fn fn, void *data, void (*destroy)(void *data), int32_t launches)
 {
     tx_cl_step s = {.fn = fn, .data = data, .destroy = destroy};
-    if (!add_step(b, &s)) {
+    if (b->context->survey || !add_step(b, &s)) {
         if (destroy)
             destroy(data);
         return;

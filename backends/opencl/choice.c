@@ -34,6 +34,12 @@ static tx_status read_line(const tx_context *context, char *line, const char **c
         *clblast = tab + 1;
         return TX_OK;
     }
+    if (strncmp(line, TX_CL_PARTS " ", sizeof TX_CL_PARTS) == 0) {
+        const int parts = atoi(tab + 1);
+        return parts >= 1 && parts <= TX_CL_MOST_PARTS
+                   ? tx_cl_line_set(choices, line, tab + 1)
+                   : tx_fail(TX_FORMAT, "a product goes by 1 to %d parts: \"%.60s\"", TX_CL_MOST_PARTS, tab + 1);
+    }
     const bool attention = strncmp(line, TX_CL_ATTENTION, sizeof TX_CL_ATTENTION - 1) == 0;
     if (attention ? tx_cl_attention_knows(context, tab + 1) : tx_cl_gemm_knows(context, tab + 1))
         return tx_cl_line_set(choices, line, tab + 1);

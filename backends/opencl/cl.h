@@ -48,6 +48,7 @@ typedef struct tx_cl_limits {
     int64_t alignment;     /* bytes: a sub-buffer begins at a multiple of it */
     int32_t lanes;         /* floats in the vectors that it prefers: 4, 8 or 16 */
     int32_t compute_units; /* tx_cl_capabilities.units */
+    double launch_work;    /* floating-point operations that a launch should not exceed; 0: any number */
     char simulated[80];    /* the limits that are not the device's own, "local=16384,group=128"; empty: none */
 } tx_cl_limits;
 
@@ -68,8 +69,10 @@ struct tx_context {
     char *choices, *proofs, *table;
     bool table_read;
     const tx_tune_options *tune;       /* measure more than usual; NULL: do not */
-    double tune_spent;                 /* seconds spent measuring */
+    double tune_spent;                 /* seconds that the device ran what was measured (solo.c) */
     const struct tx_cl_forced *forced; /* NULL: no trial is under way */
+    struct tx_cl_survey *survey;       /* NULL: kernels are built (compile.c) */
+    const tx_reporter *report;         /* is told of long builds; or NULL */
     bool narrowed; /* the driver refused a kernel of the command: `limits` has smaller work-groups for another form */
     char *clblast; /* clblast.c: parameters in place of CLBlast's own; NULL: not looked up yet, "": its own */
     tx_memory held;
@@ -108,8 +111,8 @@ size_t tx_cl_group(const tx_context *context, size_t wanted);
 /* NVIDIA's grids have so many work-groups at most in all dimensions but the first. */
 #define TX_CL_MOST_GROUPS 65535
 
-/* How many of a launch's `count` parts along a dimension a launch should take, so that none is so long that a driver
- * takes the device for hung, nor more than a grid has. `work`: the floating-point operations of all. On CPUs: all. */
+/* How many of a launch's `count` parts along a dimension a launch should take, so that none exceeds launch_work, nor
+ * has more than a grid. `work`: the floating-point operations of all. On CPUs: all. */
 int64_t tx_cl_share(const tx_cl_limits *limits, int64_t count, double work);
 
 /* Whether a variant `name` of a kernel fits that takes so much local memory and so large work-groups. Where it does not

@@ -22,6 +22,7 @@ enum { A, B, C, TEMPORARY, WINDOWS };
 
 typedef struct sgemm {
     tx_gemm g;
+    int64_t rows; /* of y, in one call at most */
     CLBlastTranspose trans_a, trans_b;
     tx_accumulate accumulate;
     window window[WINDOWS];
@@ -62,11 +63,11 @@ static tx_status open_window(const tx_cl_run *run, window *w, cl_mem *memory, si
     return TX_OK;
 }
 
-static CLBlastStatusCode call(const sgemm *s, const cl_mem memory[WINDOWS], const size_t at[3], float beta,
+static CLBlastStatusCode call(const sgemm *s, const cl_mem memory[WINDOWS], const size_t at[3], size_t m, float beta,
                               cl_command_queue queue)
 {
     const tx_gemm *g = &s->g;
-    const size_t m = (size_t)g->m, n = (size_t)g->n, k = (size_t)g->k;
+    const size_t n = (size_t)g->n, k = (size_t)g->k;
     const size_t lda = (size_t)g->lda, ldb = (size_t)g->ldb, ldc = (size_t)g->ldc;
     /* Without a temporary buffer CLBlast makes one for the call. */
     return CLBlastSgemmWithTempBuffer(CLBlastLayoutRowMajor, s->trans_a, s->trans_b, m, n, k, 1.0f, memory[A], at[A],
@@ -86,10 +87,13 @@ static tx_status run_sgemm(const tx_cl_run *run, void *data)
     }
     const float beta = tx_beta(s->accumulate, run->controls);
     tx_status status = tx_cl_clblast_hold(run->context);
-    for (int64_t i = 0; i < s->g.batch && !status; i++) {
-        const size_t first[3] = {at[A] + (size_t)(i * s->g.stride_a), at[B] + (size_t)(i * s->g.stride_b),
-                                 at[C] + (size_t)(i * s->g.stride_c)};
-        const CLBlastStatusCode code = call(s, memory, first, beta, run->queue);
+    const int64_t shares = tx_cl_blocks(s->g.m, s->rows), along = s->trans_a == CLBlastTransposeYes ? 1 : s->g.lda;
+    for (int64_t call_of = 0; call_of < s->g.batch * shares && !status; call_of++) {
+        const int64_t i = call_of / shares, row = call_of % shares * s->rows;
+        const size_t first[3] = {at[A] + (size_t)(i * s->g.stride_a + row * along), at[B] + (size_t)(i * s->g.stride_b),
+                                 at[C] + (size_t)(i * s->g.stride_c + row * s->g.ldc)};
+        const CLBlastStatusCode code =
+            call(s, memory, first, (size_t)tx_cl_least(s->rows, s->g.m - row), beta, run->queue);
         if (code != CLBlastSuccess)
             status = tx_fail(code == CLBlastTempBufferAllocFailure ? TX_MEMORY : TX_DEVICE, "CLBlastSgemm: %s (%d)",
                              tx_cl_error_name((cl_int)code), (int)code);
@@ -122,7 +126,7 @@ static tx_status temporary_bytes(const tx_context *context, const sgemm *s, size
         if (code != CLBlastSuccess)
             return tx_fail(TX_DEVICE, "CLBlastSGemmTempBufferSize: %d", (int)code);
         *most = bytes > *most ? bytes : *most;
-        if (s->window[A].aligned && s->window[B].aligned && s->window[C].aligned && g->batch == 1)
+        if (s->window[A].aligned && s->window[B].aligned && s->window[C].aligned && g->batch == 1 && s->rows == g->m)
             break;
     }
     return TX_OK;
@@ -171,6 +175,7 @@ static void use_table(tx_context *context)
 static void clblast_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p)
 {
     (void)self;
+    const double work = 2.0 * (double)(p->g.m * p->g.n) * (double)p->g.k;
     use_table(b->context);
     sgemm *s = calloc(1, sizeof *s);
     if (!s) {
@@ -179,13 +184,14 @@ static void clblast_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_
     }
     *s = (sgemm){
         .g = p->g,
+        .rows = tx_cl_share(&b->context->limits, p->g.m, work),
         .trans_a = p->trans_a ? CLBlastTransposeYes : CLBlastTransposeNo,
         .trans_b = p->trans_b ? CLBlastTransposeYes : CLBlastTransposeNo,
         .accumulate = p->accumulate,
         .window = {
             [A] = window_of(b->context, p->a), [B] = window_of(b->context, p->b), [C] = window_of(b->context, p->y)}};
     reserve_temporary(b, s);
-    tx_cl_call(b, run_sgemm, s, destroy_sgemm, (int32_t)p->g.batch);
+    tx_cl_call(b, run_sgemm, s, destroy_sgemm, (int32_t)(p->g.batch * tx_cl_blocks(p->g.m, s->rows)));
     if (!tx_present(p->bias))
         return;
     const size_t global[2] = {(size_t)p->g.n, (size_t)(p->g.m * p->g.batch)};

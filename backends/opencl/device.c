@@ -170,6 +170,7 @@ tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context *
     context->profile = options && options->profile;
     context->tf32 = options && options->tf32;
     context->tune = options ? options->tune : NULL;
+    context->report = options ? options->report : NULL;
     context->cache = tx_cl_cache_folder();
     status = describe(context->platform, context->device, index, &context->info, &context->can, &context->limits);
     if (status == TX_OK && !(context->identity = read_identity(context)))

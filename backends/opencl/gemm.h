@@ -90,6 +90,16 @@ void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_p
 /* The arguments that the kernels begin with. */
 void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p);
 
+/* ---- Tiles (gemm_tile.c) ---------------------------------------------------------------------------------------- */
+
+/* Among how many groups the terms of a product are parted is a choice by itself: key TX_CL_PARTS, provider, batch, m, n
+ * and k. */
+#define TX_CL_PARTS "parts"
+#define TX_CL_MOST_PARTS 16
+
+/* What share of the units works while a product of a provider with tiles goes in waves of work-groups. */
+double tx_cl_gemm_fill(const tx_context *context, const tx_cl_provider *provider, const tx_gemm *g, int64_t *parts);
+
 /* ---- The choice (gemm_choose.c) ---------------------------------------------------------------------------- */
 
 typedef struct tx_cl_gemm_choice {

@@ -71,13 +71,27 @@ static tx_status try_all(tx_context *context, const tx_cl_provider *provider, co
     return status;
 }
 
-/* One of odd dimensions, in a batch, with many terms (which tiles part), and one of whole quads. */
+/* Whether all rows are whole quads at multiples of 16 bytes, as those of models mostly are. Kernels have forms for
+ * that, and the others need not be built. */
+static bool in_quads(const tx_cl_product *p)
+{
+    const tx_gemm *g = &p->g;
+    return (g->m | g->n | g->k | g->lda | g->ldb | g->ldc | g->stride_a | g->stride_b | g->stride_c) % 4 == 0 &&
+           (p->a->offset | p->b->offset | p->y->offset) % 16 == 0;
+}
+
+/* One in a batch, with many terms (which tiles part), of odd dimensions where those of `p` are, and one of quads. */
 static tx_status prove(tx_context *context, const tx_cl_question *q, int id)
 {
     const tx_cl_provider *provider = tx_cl_gemm_provider(id);
-    const int64_t rows = provider->rows;
+    const int64_t rows = provider->rows, odd = !in_quads(q->user);
     const tx_cl_trial trials[] = {
-        {.batch = 2, .m = rows ? rows - 1 : 21, .n = 61, .k = 1237, .bias = true, .accumulate = TX_ADD},
+        {.batch = 2,
+         .m = rows ? rows - 1 : 20 + odd,
+         .n = 60 + odd,
+         .k = 1236 + odd,
+         .bias = true,
+         .accumulate = TX_ADD},
         {.batch = 1, .m = rows ? rows : 68, .n = 132, .k = 44},
     };
     return try_all(context, provider, q->user, 2, trials);
@@ -182,11 +196,13 @@ tx_status tx_cl_gemm_choose(tx_context *context, const tx_cl_product *p, tx_cl_g
     tx_cl_question q = {.what = "provider of matrix products",
                         .fixed = *wish || (tune && strcmp(tune, "0") == 0),
                         .usual = 2,
+                        .form = in_quads(p) ? " in quads" : "",
                         .user = p,
                         .prove = prove,
                         .seconds = measure};
     const tx_cl_provider *provider;
-    for (int i = 0; context->tune && !context->forced && !q.fixed && (provider = tx_cl_gemm_provider(i)) != NULL; i++)
+    const bool tunes = context->tune && !context->forced && !context->survey && !q.fixed;
+    for (int i = 0; tunes && (provider = tx_cl_gemm_provider(i)) != NULL; i++)
         if (provider->tune)
             provider->tune(context);
     describe(context, p, &q);

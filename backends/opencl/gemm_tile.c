@@ -3,6 +3,7 @@
 #include "backends/opencl/gemm.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Who computes a tile and how. */
@@ -31,46 +32,97 @@ void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p)
 
 /* ---- Fitting ---------------------------------------------------------------------------------------------- */
 
-/* Sums over fewer terms than this are not parted: adding the parts up would cost more than it gains. */
+/* Sums over fewer terms than this are not parted. */
 #define LEAST_PART 512
-#define MOST_PARTS 16
-#define MOST_PART_BYTES (64 << 20) /* of all parts' sums */
+#define MOST_PART_BYTES (128 << 20) /* of all parts' sums, and no more than a share of the device's memory */
+#define MEMORY_SHARE 64
+
+/* What else costs time, in the multiply-adds that a unit could do in it: a tile's beginning and end, in terms; a second
+ * launch; and for each byte that the parts' sums move, at the device's balance of arithmetic and memory. */
+#define TILE_START 32
+#define JOIN_START (128.0 * 128.0 * 128.0)
+#define MULTIPLIES_A_BYTE 8.0
 
 /* A product in tiles. */
 typedef struct tiling {
     int64_t tiles;       /* of the whole batch */
     int64_t parts, part; /* of the terms, and terms of a part */
+    double time;         /* multiply-adds that a unit could do meanwhile */
 } tiling;
 
-/* Where the tiles are too few to keep the compute units busy, the terms are parted among more work-groups. */
-static tiling plan_tiles(const tx_context *context, const tx_cl_tile *t, const tx_gemm *g)
+static tiling part_terms(const tx_context *context, const tx_cl_tile *t, const tx_gemm *g, int64_t parts)
 {
-    tiling plan = {.tiles = tx_cl_blocks(g->m, t->rows) * tx_cl_blocks(g->n, t->columns) * g->batch};
-    const int64_t busy = 2 * (int64_t)context->limits.compute_units;
-    const int64_t bytes = g->batch * g->m * g->n * (int64_t)sizeof(float);
-    int64_t parts = tx_cl_least(tx_cl_least(tx_cl_blocks(busy, plan.tiles), g->k / LEAST_PART), MOST_PARTS);
-    parts = tx_cl_least(parts, MOST_PART_BYTES / bytes);
-    plan.part = g->k;
-    plan.parts = 1;
+    const int64_t units = context->limits.compute_units;
+    tiling plan = {
+        .tiles = tx_cl_blocks(g->m, t->rows) * tx_cl_blocks(g->n, t->columns) * g->batch, .parts = 1, .part = g->k};
     if (parts > 1) {
         plan.part = tx_cl_blocks(tx_cl_blocks(g->k, parts), t->terms) * t->terms;
         plan.parts = tx_cl_blocks(g->k, plan.part);
     }
+    const int64_t waves = tx_cl_blocks(plan.tiles * plan.parts, units);
+    const double moved = 8.0 * (double)(plan.parts * g->batch * g->m * g->n); /* written and read */
+    plan.time = (double)(waves * (plan.part + TILE_START) * t->rows * t->columns);
+    if (plan.parts > 1)
+        plan.time += t->rate * (JOIN_START + MULTIPLIES_A_BYTE * moved / (double)units);
     return plan;
 }
 
-/* The share of the device's rate: that of the tile, times how much of the device works on elements of y that exist. */
+/* The number of parts is part of the bits, and of a run's state. */
+static void parts_key(const tx_cl_provider *self, const tx_gemm *g, char key[TX_CL_CHOICE_KEY])
+{
+    snprintf(key, TX_CL_CHOICE_KEY, TX_CL_PARTS " %s %lld %lld %lld %lld", self->name, (long long)g->batch,
+             (long long)g->m, (long long)g->n, (long long)g->k);
+}
+
+/* The terms are parted among as many work-groups as take the least time: where the tiles are few, or fill their last
+ * wave badly. */
+static tiling plan_tiles(const tx_context *context, const tx_cl_provider *self, const tx_gemm *g)
+{
+    char key[TX_CL_CHOICE_KEY], chosen[16];
+    const tx_cl_tile *t = self->tile;
+    const int64_t bytes = g->batch * g->m * g->n * (int64_t)sizeof(float);
+    const int64_t room = tx_cl_least(MOST_PART_BYTES, context->info.memory / MEMORY_SHARE) / bytes;
+    const int64_t most = tx_cl_least(tx_cl_least(g->k / LEAST_PART, TX_CL_MOST_PARTS), room);
+    tiling best = part_terms(context, t, g, 1);
+    parts_key(self, g, key);
+    if (tx_cl_line_get(context->choices, key, chosen, sizeof chosen))
+        return part_terms(context, t, g, atoi(chosen));
+    for (int64_t parts = 2; parts <= most; parts++) {
+        const tiling now = part_terms(context, t, g, parts);
+        if (now.time < best.time)
+            best = now;
+    }
+    return best;
+}
+
+static tx_status keep_parts(tx_context *context, const tx_cl_provider *self, const tx_gemm *g, const tiling *plan)
+{
+    char key[TX_CL_CHOICE_KEY], text[16];
+    if (context->forced || context->narrowed || g->k < 2 * LEAST_PART)
+        return TX_OK;
+    parts_key(self, g, key);
+    snprintf(text, sizeof text, "%d", (int)plan->parts);
+    return tx_cl_line_set(&context->choices, key, text);
+}
+
+double tx_cl_gemm_fill(const tx_context *context, const tx_cl_provider *provider, const tx_gemm *g, int64_t *parts)
+{
+    const tiling plan = plan_tiles(context, provider, g);
+    const int64_t groups = plan.tiles * plan.parts, units = context->limits.compute_units;
+    *parts = plan.parts;
+    return (double)groups / (double)(tx_cl_blocks(groups, units) * units);
+}
+
+/* The share of the device's rate: that of the tile, times that of the time in which units work on elements of y. */
 static double tile_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
     const tx_cl_limits *l = &context->limits;
     const tx_cl_tile *t = self->tile;
+    const tx_gemm *g = &p->g;
     if (!tx_cl_fits(l, self->name, t->buffer_bytes, (size_t)t->group, why, TX_CL_WHY))
         return 0.0;
-    const tiling plan = plan_tiles(context, t, &p->g);
-    const int64_t groups = plan.tiles * plan.parts, units = l->compute_units;
-    const double useful = (double)(p->g.m * p->g.n * p->g.batch * plan.parts);
-    const double done = (double)(tx_cl_blocks(groups, units) * units * t->rows * t->columns);
-    return t->rate * useful / done * (plan.parts > 1 ? 0.95 : 1.0);
+    const double useful = (double)(g->m * g->n * g->batch) * (double)g->k / (double)l->compute_units;
+    return t->rate * useful / plan_tiles(context, self, g).time;
 }
 
 /* Whether rows of `inner` elements are whole pieces of `piece` elements and each piece lies at a multiple of its size.
@@ -186,10 +238,13 @@ static void launch_tiles(tx_cl_builder *b, const tx_cl_tile *t, const tx_cl_prod
 static void tile_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p)
 {
     const tx_gemm *g = &p->g;
-    const tiling plan = plan_tiles(b->context, self->tile, g);
+    const tiling plan = plan_tiles(b->context, self, g);
+    const tx_status kept = keep_parts(b->context, self, g, &plan);
     const tx_operand none = {.dtype = TX_DTYPE_COUNT};
     tx_operand sums = {.dtype = TX_F32, .shape = TX_SHAPE(plan.parts, g->batch, g->m, g->n), .arena = TX_ARENA_SCRATCH};
     tx_cl_product one = *p;
+    if (kept && !b->status)
+        b->status = kept;
     if (plan.parts > 1) {
         sums.offset = tx_cl_scratch(b, tx_operand_bytes(&sums));
         one.y = &sums;

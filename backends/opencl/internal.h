@@ -9,10 +9,12 @@
  *     run, plan                       programs
  *     ops_*, attention_*, gemm*, clblast*   what an op launches
  *     builder
+ *     compile                         programs side by side
  *     program, memory
  *     table, cache, limits, capabilities, errors
  *
- * with one way back up: to measure an op, or to try it, a program of it alone is prepared and run (solo). */
+ * with one way back up: to measure an op, to try it, or to see what it builds, a program is prepared (solo, compile).
+ */
 #ifndef TX_OPENCL_INTERNAL_H
 #define TX_OPENCL_INTERNAL_H
 
@@ -46,7 +48,28 @@ tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, 
 void tx_cl_narrow(tx_cl_limits *limits, size_t group);
 
 /* program.c */
+bool tx_cl_has_program(const tx_context *context, const char *source, const char *options);
+/* As tx_cl_program_of, but the program is the caller's. Any thread may call it. */
+tx_status tx_cl_obtain_program(const tx_context *context, const char *source, const char *options, cl_program *program);
+/* Takes it, also on failure. */
+tx_status tx_cl_keep_program(tx_context *context, const char *source, const char *options, cl_program program);
 void tx_cl_release_programs(tx_context *context);
+
+/* compile.c */
+typedef struct tx_cl_wanted tx_cl_wanted;
+
+/* While context->survey is set, commands are emitted to learn which programs they and the trials before them ask for:
+ * nothing is built, launched, proven, measured or kept. */
+typedef struct tx_cl_survey {
+    char *trials; /* lines: those that were looked at */
+    tx_cl_wanted *wanted;
+    int32_t count, room;
+} tx_cl_survey;
+tx_status tx_cl_want_program(const tx_context *context, const char *source, const char *options);
+
+/* Builds what `program` asks for by a few threads. Of failures it says nothing: who needs the program builds it again.
+ */
+void tx_cl_compile_ahead(tx_context *context, const tx_program *program);
 
 /* cache.c: the folder of cached files, made if need be; the caller frees it. NULL: no caching. */
 char *tx_cl_cache_folder(void);
@@ -107,7 +130,10 @@ typedef struct tx_cl_command {
     tx_op op;
     int32_t first, count; /* steps */
     int32_t launches;
+    size_t widest; /* work-items in its largest work-group */
     char *variant; /* NULL: "opencl" */
+    tx_command asked;
+    tx_executable *instead; /* another form of it alone, since the driver refuses this one's launches; NULL: none */
 } tx_cl_command;
 
 struct tx_executable {
@@ -119,6 +145,7 @@ struct tx_executable {
     cl_uint argument; /* index of the next argument of the last step */
     bool bound;
     cl_mem *memory[TX_ARENA_COUNT];
+    int64_t scratch;  /* bytes of the bound arena SCRATCH */
     cl_event *events; /* one a step, when the context profiles */
 };
 
@@ -129,6 +156,10 @@ tx_status tx_cl_bind(tx_executable *executable, const tx_bindings *bindings);
 tx_context *tx_cl_context_of(const tx_executable *executable);
 tx_command_info tx_cl_command_info(const tx_executable *executable, int32_t index);
 void tx_cl_destroy(tx_executable *executable);
+
+/* Finds the command a form with smaller work-groups than those it has, whose launches the driver refuses, for
+ * ->instead. Fails where there is none. */
+tx_status tx_cl_find_instead(tx_executable *executable, int32_t index);
 
 /* run.c */
 tx_status tx_cl_run_program(tx_executable *executable, int32_t first, int32_t count, const tx_controls *controls,

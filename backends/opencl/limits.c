@@ -144,6 +144,18 @@ static void read_own(cl_device_id device, const tx_device_info *info, tx_cl_limi
     own[ALIGN] = bits >= 8 ? bits / 8 : 1;
 }
 
+/* Displays freeze while a launch runs, and drivers end one after a second or some. The rates, in a second and a unit,
+ * are assumed and far below what any should reach; where the units are not known, the driver may count smaller ones. */
+#define LAUNCH_SECONDS 0.25
+#define UNIT_RATE 4e9
+#define UNKNOWN_UNIT_RATE 1e9
+
+static double launch_work(const tx_cl_capabilities *can, const tx_cl_limits *limits)
+{
+    const bool known = can->architecture[0] != '\0';
+    return limits->cpu ? 0.0 : LAUNCH_SECONDS * (known ? UNIT_RATE : UNKNOWN_UNIT_RATE) * (double)can->units;
+}
+
 tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, tx_device_info *info,
                             tx_cl_limits *limits)
 {
@@ -153,6 +165,7 @@ tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, 
     limits->compute_units = can->units;
     memcpy(value, own, sizeof value);
     tx_status status = read_variant(info, limits);
+    limits->launch_work = launch_work(can, limits);
     if (status == TX_OK && wanted)
         status = read_limit_list(wanted, info, value);
     if (status != TX_OK)
@@ -191,14 +204,11 @@ size_t tx_cl_group(const tx_context *context, size_t wanted)
     return group;
 }
 
-/* Of a launch: a quarter of a second of a slow unit. Displays go black when one takes some seconds. */
-#define WORK_PER_UNIT 1e9
-
 int64_t tx_cl_share(const tx_cl_limits *limits, int64_t count, double work)
 {
-    const double launches = ceil(work / (WORK_PER_UNIT * (double)limits->compute_units));
-    if (limits->cpu)
+    if (limits->launch_work <= 0.0)
         return count;
+    const double launches = ceil(work / limits->launch_work);
     const int64_t share = launches < (double)count ? tx_cl_blocks(count, (int64_t)fmax(launches, 1.0)) : 1;
     return tx_cl_least(share, TX_CL_MOST_GROUPS);
 }

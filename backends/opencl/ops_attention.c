@@ -49,8 +49,37 @@ static const struct {
     {"attention_grad_kv", {"attention_gpu_grad_kv", "attention_cpu_grad_kv"}, 4, gradient_operands},
 };
 
-/* Launches one for the whole batch, so much of it at a time as does not take too long; `note` as tx_cl_attention_choose
- * says. */
+/* How many tiles, heads and rows of the batch a launch takes: all, or fewer where that would take too long. Of causal
+ * tiles one may have twice the work of the mean. */
+static void share_out(const tx_cl_limits *limits, const tx_cl_attention_job *a, const int64_t whole[3], double work,
+                      int64_t share[3])
+{
+    const double row = work / (double)whole[2], head = row / (double)whole[1];
+    share[2] = tx_cl_share(limits, whole[2], work);
+    share[1] = share[2] > 1 ? whole[1] : tx_cl_share(limits, whole[1], row);
+    share[0] = share[1] > 1 ? whole[0] : tx_cl_share(limits, whole[0], a->command->attrs.causal ? 2.0 * head : head);
+}
+
+/* One launch of a form, of `share` work-groups from `first` on. */
+static void launch_share(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                         const tx_cl_attention_form *f, const int64_t first[3], const int64_t share[3])
+{
+    const tx_command *c = a->command;
+    const size_t local[] = {(size_t)f->group, 1, 1};
+    const size_t global[] = {(size_t)share[0] * local[0], (size_t)share[1], (size_t)share[2]};
+    char options[192];
+    snprintf(options, sizeof options, "%s -DVW=%d -DWG=%d -DROWS=%d -DCOLS=%d -DMR=%d -DAR=%d", a->facts,
+             f->cpu ? 16 : 4, f->group, f->rows, f->cols, f->micro, f->out_rows);
+    tx_cl_launch(b, kernels[kernel].source[f->cpu], options, kernels[kernel].name, 3, global, local);
+    kernels[kernel].operands(b, c, a);
+    TX_CL_I32(b, a->heads, a->kv_heads);
+    TX_CL_F32(b, c->attrs.scale, c->attrs.p);
+    TX_CL_I32(b, c->attrs.site, (int32_t)first[2], (int32_t)first[1], (int32_t)first[0]);
+    tx_cl_arg_control(b);
+    tx_cl_arg_local(b, (size_t)f->local_bytes);
+}
+
+/* Launches one for the whole batch; `note` as tx_cl_attention_choose says. */
 static tx_status launch(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel, char note[160])
 {
     const tx_command *c = a->command;
@@ -61,25 +90,18 @@ static tx_status launch(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_at
     tx_status status = tx_cl_attention_choose(b->context, a, kernel, &f, note);
     if (status != TX_OK)
         return status;
-    char options[192];
-    snprintf(options, sizeof options, "%s -DVW=%d -DWG=%d -DROWS=%d -DCOLS=%d -DMR=%d -DAR=%d", a->facts,
-             f.cpu ? 16 : 4, f.group, f.rows, f.cols, f.micro, f.out_rows);
-    const int64_t lines = kernel == TX_CL_GRAD_KV && !f.cpu ? f.cols : f.rows;
-    const int64_t heads = kernel == TX_CL_GRAD_KV ? a->kv_heads : a->heads;
     const double scores = (double)(a->B * a->heads * a->T) * (double)a->S * (c->attrs.causal ? 0.5 : 1.0);
-    const int64_t share = tx_cl_share(&b->context->limits, a->B, 2.0 * kernels[kernel].products * scores * a->d);
-    const size_t local[] = {(size_t)f.group, 1, 1};
-    for (int64_t first = 0; first < a->B; first += share) {
-        const size_t global[] = {(size_t)tx_cl_blocks(a->T, lines) * local[0], (size_t)heads,
-                                 (size_t)tx_cl_least(share, a->B - first)};
-        tx_cl_launch(b, kernels[kernel].source[f.cpu], options, kernels[kernel].name, 3, global, local);
-        kernels[kernel].operands(b, c, a);
-        TX_CL_I32(b, a->heads, a->kv_heads);
-        TX_CL_F32(b, c->attrs.scale, c->attrs.p);
-        TX_CL_I32(b, c->attrs.site, (int32_t)first);
-        tx_cl_arg_control(b);
-        tx_cl_arg_local(b, (size_t)f.local_bytes);
-    }
+    const int64_t whole[3] = {tx_cl_blocks(a->T, kernel == TX_CL_GRAD_KV && !f.cpu ? f.cols : f.rows),
+                              kernel == TX_CL_GRAD_KV ? a->kv_heads : a->heads, a->B};
+    int64_t share[3], first[3], part[3];
+    share_out(&b->context->limits, a, whole, 2.0 * kernels[kernel].products * scores * a->d, share);
+    for (first[2] = 0; first[2] < whole[2]; first[2] += share[2])
+        for (first[1] = 0; first[1] < whole[1]; first[1] += share[1])
+            for (first[0] = 0; first[0] < whole[0]; first[0] += share[0]) {
+                for (int i = 0; i < 3; i++)
+                    part[i] = tx_cl_least(share[i], whole[i] - first[i]);
+                launch_share(b, a, kernel, &f, first, part);
+            }
     return b->status;
 }
 

@@ -46,7 +46,8 @@ tx_status tx_cl_gather(tx_cl_builder *b, const tx_command *c)
 
 #define PIECE 64       /* sources that are added up at a time */
 #define SORT_BLOCK 256 /* sources that are sorted by counting */
-#define SORT_ITEMS 64
+#define SORT_ITEMS 64  /* of a work-item of a CPU, whatever it does */
+#define MERGE_ITEMS 8  /* of one of a GPU that merges */
 
 /* Begins a kernel over places of the sorted sources. */
 static void move_sources(tx_cl_builder *b, const tx_command *c, const char *kernel, int64_t columns, int64_t count)
@@ -56,13 +57,13 @@ static void move_sources(tx_cl_builder *b, const tx_command *c, const char *kern
     TX_CL_OPERANDS(b, &c->in[0]);
 }
 
-/* Begins a kernel over sources, SORT_ITEMS of them a work-item of a CPU. */
-static void sort_sources(tx_cl_builder *b, const tx_command *c, const char *kernel, int64_t count)
+/* Begins a kernel over sources, `items` of them a work-item of a GPU. */
+static void sort_sources(tx_cl_builder *b, const tx_command *c, const char *kernel, int items, int64_t count)
 {
-    const bool cpu = b->context->limits.cpu;
-    const size_t local = tx_cl_group(b->context, 64), global = (size_t)tx_cl_blocks(count, cpu ? SORT_ITEMS : 1);
+    const int run = b->context->limits.cpu ? SORT_ITEMS : items;
+    const size_t local = tx_cl_group(b->context, 64), global = (size_t)tx_cl_blocks(count, run);
     char options[48];
-    snprintf(options, sizeof options, "-DSORT=%d -DRUN=%d", SORT_BLOCK, cpu ? SORT_ITEMS : 1);
+    snprintf(options, sizeof options, "-DSORT=%d -DRUN=%d", SORT_BLOCK, run);
     tx_cl_launch(b, "movement", options, kernel, 1, &global, &local);
     TX_CL_OPERANDS(b, &c->in[0]);
 }
@@ -77,16 +78,16 @@ static tx_operand sort(tx_cl_builder *b, const tx_command *c, int32_t count)
         order[i].offset = tx_cl_scratch(b, tx_operand_bytes(&order[i]));
     sorted.offset = tx_cl_scratch(b, tx_operand_bytes(&sorted));
     int now = 0;
-    sort_sources(b, c, "scatter_sort", count);
+    sort_sources(b, c, "scatter_sort", 1, count);
     TX_CL_OPERANDS(b, &order[now]);
     TX_CL_I32(b, count);
     for (int64_t run = SORT_BLOCK; run < count; run *= 2) {
-        sort_sources(b, c, "scatter_merge", count);
+        sort_sources(b, c, "scatter_merge", MERGE_ITEMS, count);
         TX_CL_OPERANDS(b, &order[now], &order[1 - now]);
         TX_CL_I32(b, count, (int32_t)run);
         now = 1 - now;
     }
-    sort_sources(b, c, "scatter_rows", count);
+    sort_sources(b, c, "scatter_rows", 1, count);
     TX_CL_OPERANDS(b, &order[now], &sorted);
     TX_CL_I32(b, count, (int32_t)c->attrs.rows);
     return sorted;

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef tx_status (*emit_fn)(tx_cl_builder *b, const tx_command *c);
 static const emit_fn emitters[TX_OP_KERNELS] = {
@@ -108,7 +109,7 @@ static tx_status emit_once(tx_executable *x, const tx_command *c, tx_cl_builder 
 {
     tx_cl_command *own = &x->commands[x->length];
     free(own->variant);
-    *own = (tx_cl_command){.op = c->op, .first = x->step_count};
+    *own = (tx_cl_command){.op = c->op, .first = x->step_count, .asked = *c};
     *b = (tx_cl_builder){.context = x->context, .executable = x};
     tx_status status = c->op >= TX_OP_KERNELS ? tx_fail(TX_INTERNAL, "no kernel")
                        : is_widened(c)        ? emit_widened(b, c)
@@ -152,6 +153,7 @@ static tx_status emit(tx_executable *x, const tx_command *c, int64_t *scratch)
     context->narrowed = narrowed;
     tx_cl_command *made = &x->commands[x->length++];
     made->count = x->step_count - first;
+    made->widest = b.widest;
     made->launches += made->count;
     *scratch = b.scratch > *scratch ? b.scratch : *scratch;
     return status == TX_OK ? b.status : tx_fail_in(status, "%s", tx_op_info_of(c->op)->name);
@@ -160,6 +162,8 @@ static tx_status emit(tx_executable *x, const tx_command *c, int64_t *scratch)
 tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_executable **out, int64_t *scratch_bytes)
 {
     int64_t scratch = 0;
+    if (!context->survey && !context->forced)
+        tx_cl_compile_ahead(context, program);
     tx_executable *x = calloc(1, sizeof *x);
     if (!x)
         return tx_fail(TX_MEMORY, "out of host memory");
@@ -181,9 +185,36 @@ tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_execu
     return TX_OK;
 }
 
+/* Sets the arguments that name memory, as it lies in x->memory. */
+static tx_status bind_patches(tx_executable *x)
+{
+    for (int32_t i = 0; i < x->patch_count; i++) {
+        const tx_cl_patch *p = &x->patches[i];
+        tx_status status = tx_cl_check(
+            clSetKernelArg(x->steps[p->step].kernel, p->argument, sizeof(cl_mem), &x->memory[p->arena][p->chunk]),
+            "clSetKernelArg");
+        if (status != TX_OK)
+            return status;
+    }
+    x->bound = true;
+    return TX_OK;
+}
+
+/* Other forms of commands are forgotten: they were found for memory that lay elsewhere. */
+static void drop_instead(tx_executable *x)
+{
+    for (int32_t i = 0; x->commands && i < x->length; i++) {
+        tx_cl_destroy(x->commands[i].instead);
+        x->commands[i].instead = NULL;
+    }
+}
+
 tx_status tx_cl_bind(tx_executable *x, const tx_bindings *bindings)
 {
+    const tx_extent *scratch = &bindings->arena[TX_ARENA_SCRATCH];
     x->bound = false;
+    x->scratch = scratch->chunks > 0 ? scratch->chunk[0]->bytes : 0;
+    drop_instead(x);
     for (int a = 0; a < TX_ARENA_COUNT; a++) {
         const tx_extent *space = &bindings->arena[a];
         free(x->memory[a]);
@@ -198,14 +229,50 @@ tx_status tx_cl_bind(tx_executable *x, const tx_bindings *bindings)
         if (p->chunk >= bindings->arena[p->arena].chunks)
             return tx_fail(TX_INTERNAL, "a program uses chunk %d of arena %d, which has %d", p->chunk, p->arena,
                            bindings->arena[p->arena].chunks);
-        tx_status status = tx_cl_check(
-            clSetKernelArg(x->steps[p->step].kernel, p->argument, sizeof(cl_mem), &x->memory[p->arena][p->chunk]),
-            "clSetKernelArg");
-        if (status != TX_OK)
-            return status;
     }
-    x->bound = true;
-    return TX_OK;
+    return bind_patches(x);
+}
+
+/* The same memory, of which `other` has at most one chunk of scratch as well. */
+static tx_status bind_alike(const tx_executable *x, tx_executable *other)
+{
+    for (int a = 0; a < TX_ARENA_COUNT; a++) {
+        size_t chunks = 0;
+        while (x->memory[a][chunks])
+            chunks++;
+        other->memory[a] = calloc(chunks + 1, sizeof(cl_mem));
+        if (!other->memory[a])
+            return tx_fail(TX_MEMORY, "out of host memory");
+        memcpy(other->memory[a], x->memory[a], chunks * sizeof(cl_mem));
+    }
+    other->scratch = x->scratch;
+    return bind_patches(other);
+}
+
+tx_status tx_cl_find_instead(tx_executable *x, int32_t index)
+{
+    tx_context *context = x->context;
+    tx_cl_command *c = &x->commands[index];
+    const tx_cl_limits own = context->limits;
+    const tx_program alone = {1, &c->asked};
+    tx_executable *other = NULL;
+    int64_t scratch = 0;
+    if (c->widest < 2)
+        return tx_fail(TX_UNSUPPORTED, "there is no smaller form");
+    tx_cl_narrow(&context->limits, c->widest / 2);
+    context->narrowed = true;
+    tx_status status = tx_cl_prepare(context, &alone, &other, &scratch);
+    context->limits = own;
+    context->narrowed = false;
+    if (status == TX_OK && scratch > x->scratch)
+        status = tx_fail(TX_UNSUPPORTED, "a smaller form needs more scratch memory than there is");
+    if (status == TX_OK)
+        status = bind_alike(x, other);
+    if (status == TX_OK)
+        c->instead = other;
+    else
+        tx_cl_destroy(other);
+    return status;
 }
 
 tx_context *tx_cl_context_of(const tx_executable *x)
@@ -216,6 +283,8 @@ tx_context *tx_cl_context_of(const tx_executable *x)
 tx_command_info tx_cl_command_info(const tx_executable *x, int32_t index)
 {
     const tx_cl_command *c = &x->commands[index];
+    if (c->instead)
+        return tx_cl_command_info(c->instead, 0);
     return (tx_command_info){c->variant ? c->variant : "opencl", c->launches};
 }
 
@@ -224,6 +293,7 @@ void tx_cl_destroy(tx_executable *x)
     if (!x)
         return;
     clFinish(x->context->compute);
+    drop_instead(x);
     drop_steps(x, 0);
     for (int32_t i = 0; x->commands && i < x->length; i++)
         free(x->commands[i].variant);

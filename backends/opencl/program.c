@@ -97,7 +97,7 @@ tx_status tx_cl_program_text(const char *source, char **text)
 }
 
 /* The failure of a build with the first lines of its log. */
-static tx_status build_failure(tx_context *context, cl_program program, const char *source, cl_int code)
+static tx_status build_failure(const tx_context *context, cl_program program, const char *source, cl_int code)
 {
     char log[600] = "";
     size_t size = 0;
@@ -109,7 +109,7 @@ static tx_status build_failure(tx_context *context, cl_program program, const ch
     return tx_fail(TX_DEVICE, "building kernels/%s.cl: %s (%d): %s", source, tx_cl_error_name(code), code, log);
 }
 
-static cl_program load_program(tx_context *context, const char *key, const char *options)
+static cl_program load_program(const tx_context *context, const char *key, const char *options)
 {
     void *binary;
     size_t size;
@@ -128,7 +128,7 @@ static cl_program load_program(tx_context *context, const char *key, const char 
     return NULL;
 }
 
-static void store_program(tx_context *context, const char *key, cl_program program)
+static void store_program(const tx_context *context, const char *key, cl_program program)
 {
     size_t size = 0;
     if (!context->cache || clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) != CL_SUCCESS ||
@@ -140,7 +140,7 @@ static void store_program(tx_context *context, const char *key, cl_program progr
     free(binary);
 }
 
-static tx_status build_program(tx_context *context, const char *source, const char *options, const char *text,
+static tx_status build_program(const tx_context *context, const char *source, const char *options, const char *text,
                                cl_program *out)
 {
     cl_int code;
@@ -157,8 +157,24 @@ static tx_status build_program(tx_context *context, const char *source, const ch
     return TX_OK;
 }
 
+/* The context's program of that source and these options; NULL: it has none. */
+static tx_cl_program *find_program(const tx_context *context, const char *source, const char *options)
+{
+    const size_t length = strlen(source);
+    tx_cl_program *entry = context->programs;
+    while (entry && (strncmp(entry->key, source, length) != 0 || entry->key[length] != '\n' ||
+                     strcmp(entry->key + length + 1, options) != 0))
+        entry = entry->next;
+    return entry;
+}
+
+bool tx_cl_has_program(const tx_context *context, const char *source, const char *options)
+{
+    return find_program(context, source, options) != NULL;
+}
+
 /* From the disk cache, keyed by the whole text and the options; else from source, and then into the cache. */
-static tx_status obtain_program(tx_context *context, const char *source, const char *options, cl_program *program)
+tx_status tx_cl_obtain_program(const tx_context *context, const char *source, const char *options, cl_program *program)
 {
     char *text = NULL;
     tx_status status = tx_cl_program_text(source, &text);
@@ -184,26 +200,36 @@ static tx_status obtain_program(tx_context *context, const char *source, const c
     return status;
 }
 
-tx_status tx_cl_program_of(tx_context *context, const char *source, const char *options, cl_program *program)
+tx_status tx_cl_keep_program(tx_context *context, const char *source, const char *options, cl_program program)
 {
-    options = options ? options : "";
     const size_t size = strlen(source) + strlen(options) + 2;
-    tx_cl_program *entry = malloc(sizeof *entry + size), *old = context->programs;
-    if (!entry)
+    tx_cl_program *entry = malloc(sizeof *entry + size);
+    if (!entry) {
+        clReleaseProgram(program);
         return tx_fail(TX_MEMORY, "out of host memory");
-    snprintf(entry->key, size, "%s\n%s", source, options);
-    while (old && strcmp(old->key, entry->key) != 0)
-        old = old->next;
-    tx_status status = old ? TX_OK : obtain_program(context, source, options, &entry->program);
-    if (status == TX_OK)
-        *program = old ? old->program : entry->program;
-    if (old || status != TX_OK) {
-        free(entry);
-        return status;
     }
+    snprintf(entry->key, size, "%s\n%s", source, options);
+    entry->program = program;
     entry->next = context->programs;
     context->programs = entry;
     return TX_OK;
+}
+
+tx_status tx_cl_program_of(tx_context *context, const char *source, const char *options, cl_program *program)
+{
+    options = options ? options : "";
+    const tx_cl_program *old = find_program(context, source, options);
+    cl_program made = NULL;
+    if (old) {
+        *program = old->program;
+        return TX_OK;
+    }
+    tx_status status = tx_cl_obtain_program(context, source, options, &made);
+    if (status == TX_OK)
+        status = tx_cl_keep_program(context, source, options, made);
+    if (status == TX_OK)
+        *program = made;
+    return status;
 }
 
 tx_status tx_cl_kernel(tx_context *context, const char *source, const char *options, const char *name,

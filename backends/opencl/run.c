@@ -4,46 +4,86 @@
 
 #include "api/graph/op.h"
 
+#include <stdio.h>
+
 #define FLUSH_EVERY 64
 
-static tx_status enqueue(const tx_executable *x, int32_t index, cl_event *event)
+static tx_status call(const tx_executable *x, const tx_cl_step *s, const tx_cl_run *run, double *seconds)
+{
+    tx_status status = seconds ? tx_cl_finish(x->context) : TX_OK;
+    const double start = tx_cl_now();
+    if (status == TX_OK)
+        status = s->fn(run, s->data);
+    if (status == TX_OK && seconds)
+        status = tx_cl_finish(x->context);
+    if (seconds)
+        *seconds += tx_cl_now() - start;
+    return status;
+}
+
+/* Of all codes those that are about one launch: the driver has no room for it, or finds it too large. */
+static bool refuses(cl_int code)
+{
+    return code == CL_OUT_OF_RESOURCES || code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY ||
+           code == CL_INVALID_WORK_GROUP_SIZE || code == CL_INVALID_WORK_ITEM_SIZE;
+}
+
+/* A launch that is refused is asked for once more when the device has done what it was given before. *refused: in
+ * vain. */
+static tx_status launch(const tx_executable *x, int32_t index, cl_event *event, bool *refused)
 {
     const tx_cl_step *s = &x->steps[index];
-    cl_int code = clEnqueueNDRangeKernel(x->context->compute, s->kernel, s->dims, NULL, s->global,
-                                         s->has_local ? s->local : NULL, 0, NULL, event);
+    cl_int code = CL_SUCCESS;
+    for (int attempt = 0; attempt < 2; attempt++) {
+        code = clEnqueueNDRangeKernel(x->context->compute, s->kernel, s->dims, NULL, s->global,
+                                      s->has_local ? s->local : NULL, 0, NULL, event);
+        if (!refuses(code) || (attempt == 0 && clFinish(x->context->compute) != CL_SUCCESS))
+            break;
+    }
+    *refused = refuses(code);
     return tx_cl_check(code, "clEnqueueNDRangeKernel");
 }
 
-static tx_status run_command(const tx_executable *x, const tx_cl_command *c, const tx_cl_run *run)
+static bool overlap(const tx_operand *a, const tx_operand *b)
 {
-    for (int32_t i = c->first; i < c->first + c->count; i++) {
-        const tx_cl_step *s = &x->steps[i];
-        tx_status status = s->fn ? s->fn(run, s->data) : enqueue(x, i, NULL);
-        if (status != TX_OK)
-            return status;
-    }
-    return TX_OK;
+    return tx_present(a) && tx_present(b) && a->arena == b->arena && a->chunk == b->chunk &&
+           a->offset < b->offset + tx_operand_bytes(b) && b->offset < a->offset + tx_operand_bytes(a);
 }
 
-/* Launches are timed by their events; a call on the host by the clock, between two waits. */
-static tx_status run_timed(const tx_executable *x, const tx_cl_command *c, const tx_cl_run *run, double *seconds)
+/* Whether a command that was broken off may be run from its beginning: it reads nothing that it writes. */
+static bool can_begin_again(const tx_command *c)
 {
+    bool can = c->attrs.accumulate == TX_STORE;
+    for (int i = 0; i < TX_MAX_IN; i++)
+        for (int o = 0; o < TX_MAX_OUT; o++)
+            can = can && !overlap(&c->in[i], &c->out[o]);
+    return can;
+}
+
+/* Runs a command, from now on by a form with smaller work-groups where the driver refuses a launch of it. A call on
+ * the host is timed by the clock between two waits, launches by their events. */
+static tx_status run_command(tx_executable *x, int32_t index, const tx_cl_run *run, double *seconds)
+{
+    tx_cl_command *c = &x->commands[index];
     tx_status status = TX_OK;
-    for (int32_t i = c->first; status == TX_OK && i < c->first + c->count; i++) {
+    bool refused = false;
+    int32_t i = c->first;
+    if (c->instead)
+        return run_command(c->instead, 0, run, seconds);
+    for (; status == TX_OK && i < c->first + c->count; i++) {
         const tx_cl_step *s = &x->steps[i];
-        if (!s->fn) {
-            status = enqueue(x, i, &x->events[i]);
-            continue;
-        }
-        status = tx_cl_finish(x->context);
-        double start = tx_cl_now();
-        if (status == TX_OK)
-            status = s->fn(run, s->data);
-        if (status == TX_OK)
-            status = tx_cl_finish(x->context);
-        *seconds += tx_cl_now() - start;
+        if (s->fn)
+            status = call(x, s, run, seconds);
+        else
+            status = launch(x, i, seconds ? &x->events[i] : NULL, &refused);
     }
-    return status;
+    if (!refused || (i - 1 > c->first && !can_begin_again(&c->asked)))
+        return status;
+    char refusal[640];
+    snprintf(refusal, sizeof refusal, "%s", tx_error());
+    if (tx_cl_find_instead(x, index) != TX_OK)
+        return tx_fail(status, "%s", refusal);
+    return run_command(c->instead, 0, run, seconds);
 }
 
 static double event_seconds(cl_event event)
@@ -55,19 +95,26 @@ static double event_seconds(cl_event event)
     return 1e-9 * (double)(end - start);
 }
 
+/* Adds the times of a command's launches, which are done. */
+static void add_times(tx_executable *x, int32_t index, double *seconds)
+{
+    const tx_cl_command *c = &x->commands[index];
+    for (int32_t s = c->first; s < c->first + c->count; s++) {
+        if (!x->events[s])
+            continue;
+        *seconds += event_seconds(x->events[s]);
+        clReleaseEvent(x->events[s]);
+        x->events[s] = NULL;
+    }
+    if (c->instead)
+        add_times(c->instead, 0, seconds);
+}
+
 static tx_status collect_times(tx_executable *x, int32_t first, int32_t count, double *seconds)
 {
     tx_status status = tx_cl_finish(x->context);
-    for (int32_t i = first; i < first + count; i++) {
-        const tx_cl_command *c = &x->commands[i];
-        for (int32_t s = c->first; s < c->first + c->count; s++) {
-            if (!x->events[s])
-                continue;
-            seconds[i] += event_seconds(x->events[s]);
-            clReleaseEvent(x->events[s]);
-            x->events[s] = NULL;
-        }
-    }
+    for (int32_t i = first; i < first + count; i++)
+        add_times(x, i, &seconds[i]);
     return status;
 }
 
@@ -86,7 +133,7 @@ tx_status tx_cl_run_program(tx_executable *x, int32_t first, int32_t count, cons
     int32_t pending = 0;
     for (int32_t i = first; status == TX_OK && i < first + count; i++) {
         const tx_cl_command *c = &x->commands[i];
-        status = seconds ? run_timed(x, c, &run, &seconds[i]) : run_command(x, c, &run);
+        status = run_command(x, i, &run, seconds ? &seconds[i] : NULL);
         if (status != TX_OK) {
             tx_fail_in(status, "%s", tx_op_info_of(c->op)->name);
             break;

@@ -58,6 +58,8 @@ tx_status tx_cl_solo_open(tx_context *context, tx_cl_solo *s, const void *host)
     int64_t scratch = 0;
     s->program = (tx_program){1, &s->command};
     tx_status status = tx_cl_prepare(context, &s->program, &s->executable, &scratch);
+    if (status == TX_OK && context->survey)
+        return tx_fail(TX_UNSUPPORTED, "a survey runs nothing");
     if (status == TX_OK)
         status = tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, s->bytes, &s->memory);
     if (status == TX_OK && scratch > 0)
@@ -96,15 +98,16 @@ tx_status tx_cl_solo_run(tx_context *context, const tx_cl_solo *s)
 
 tx_status tx_cl_solo_time(tx_context *context, const tx_cl_solo *s, double *seconds)
 {
+    tx_status status = TX_OK;
     const double first = tx_cl_now();
     double best = INFINITY;
-    for (int i = 0; i < TIMED_RUNS && (i == 0 || tx_cl_now() - first < TIMED_SECONDS); i++) {
+    for (int i = 0; i < TIMED_RUNS && !status && (i == 0 || tx_cl_now() - first < TIMED_SECONDS); i++) {
         const double start = tx_cl_now();
-        tx_status status = tx_cl_solo_run(context, s);
-        if (status != TX_OK)
-            return status;
+        status = tx_cl_solo_run(context, s);
         best = fmin(best, tx_cl_now() - start);
     }
-    *seconds = best;
-    return TX_OK;
+    context->tune_spent += tx_cl_now() - first;
+    if (!status)
+        *seconds = best;
+    return status;
 }

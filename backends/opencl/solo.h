@@ -35,7 +35,7 @@ void tx_cl_solo_close(tx_context *context, tx_cl_solo *s);
 tx_status tx_cl_solo_run(tx_context *context, const tx_cl_solo *s);
 
 /* The least seconds of a few runs: until there are five or a quarter of a second is gone, one in any case. It should
- * have run before. */
+ * have run before. The time counts as the tuner's. */
 tx_status tx_cl_solo_time(tx_context *context, const tx_cl_solo *s, double *seconds);
 
 #endif

@@ -2,12 +2,15 @@
  * The tuner's answer: what was given before, the table, measuring, the best suited. */
 #include "backends/opencl/tuner.h"
 
+#include "backends/opencl/internal.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Outside of tuning runs measuring stops for good after this many seconds a context. */
+/* Outside of tuning runs measuring stops for good after this many seconds of the device a context; compilers have
+ * theirs. */
 #define MEASURE_SECONDS 4.0
 /* Rounds of a tuning run: other work on the machine shows less in the least of a few. */
 #define ROUNDS 3
@@ -49,11 +52,27 @@ static const tx_cl_way *find(const tx_cl_question *q, const char *name)
     return NULL;
 }
 
+/* In a survey a trial is run once, to learn what it builds; it ends before it finds out anything. */
+static tx_status survey_trial(tx_context *context, const tx_cl_question *q, const tx_cl_way *way, const char *key)
+{
+    char seen[8];
+    if (tx_cl_line_get(context->survey->trials, key, seen, sizeof seen))
+        return TX_OK;
+    tx_status status = tx_cl_line_set(&context->survey->trials, key, "");
+    if (!status)
+        q->prove(context, q, way->id);
+    return status;
+}
+
 tx_status tx_cl_prove(tx_context *context, tx_cl_question *q, const tx_cl_way *way, bool *right)
 {
-    char key[TX_CL_CHOICE_KEY + TX_CL_CHOICE_NAME], why[TX_CL_WHY] = "";
-    snprintf(key, sizeof key, "%.*s %s", q->proven, q->key, way->name);
-    if (q->prove && !tx_cl_line_get(context->proofs, key, why, sizeof why)) {
+    char key[TX_CL_CHOICE_KEY + 2 * TX_CL_CHOICE_NAME], why[TX_CL_WHY] = "";
+    snprintf(key, sizeof key, "%.*s%s %s", q->proven, q->key, q->form ? q->form : "", way->name);
+    const bool known = !q->prove || tx_cl_line_get(context->proofs, key, why, sizeof why);
+    *right = true;
+    if (!known && context->survey)
+        return survey_trial(context, q, way, key);
+    if (!known) {
         tx_status status = q->prove(context, q, way->id);
         if (status == TX_MEMORY)
             return status;
@@ -104,7 +123,7 @@ static double budget(const tx_context *context)
 
 /* Measures all ways a first time and those that come close some more, and puts the fastest first. *seconds is INFINITY
  * where the next run should not go by it: none could be measured, or memory was short, which is no fault of a way. */
-static void measure(tx_context *context, tx_cl_question *q, double start, double *seconds)
+static void measure(tx_context *context, tx_cl_question *q, double *seconds)
 {
     double best = INFINITY;
     bool whole = true;
@@ -114,7 +133,7 @@ static void measure(tx_context *context, tx_cl_question *q, double start, double
             double now = INFINITY;
             if (round == 0)
                 q->way[i].seconds = INFINITY;
-            else if (context->tune_spent + tx_cl_now() - start > budget(context))
+            else if (context->tune_spent > budget(context))
                 continue;
             whole = q->seconds(context, q, q->way[i].id, HOPELESS * best, &now) != TX_MEMORY && whole;
             q->way[i].seconds = fmin(q->way[i].seconds, now);
@@ -159,7 +178,6 @@ static tx_status look_up(tx_context *context, tx_cl_question *q, bool *found)
 static tx_status decide(tx_context *context, tx_cl_question *q)
 {
     const bool time = !q->fixed && q->way[0].share < TX_CL_SURE && context->tune_spent <= budget(context);
-    const double start = tx_cl_now();
     bool found = false;
     double seconds = INFINITY;
     if (!q->fixed && !(context->tune && time)) {
@@ -168,10 +186,9 @@ static tx_status decide(tx_context *context, tx_cl_question *q)
             return status;
     }
     tx_status status = leave_right(context, q, !time ? 0 : context->tune ? TX_CL_WAYS : q->usual);
-    if (status || !time || (q->count == 1 && !context->tune))
+    if (status || !time || (q->count == 1 && !context->tune) || context->survey)
         return status;
-    measure(context, q, start, &seconds);
-    context->tune_spent += tx_cl_now() - start;
+    measure(context, q, &seconds);
     if (seconds < INFINITY)
         store(context, q, seconds);
     tx_cl_tell(context, q->key);

@@ -37,6 +37,7 @@ struct tx_cl_question {
     char key[TX_CL_CHOICE_KEY]; /* the class: kind of command, types, sizes. Empty: nothing is kept or measured */
     int unsaid;                 /* letters at the key's beginning that a run's state leaves out */
     int proven;                 /* letters at the key's beginning that say for what a proof holds */
+    const char *form;           /* what else a proof holds for; NULL: nothing */
     bool fixed;                 /* neither the table nor measuring is asked */
     int usual; /* outside of tuning runs, so many ways are measured of those whose names differ in numbers alone */
     char sample[96];  /* what is measured, for people: "at 64 x 64 x 64" */
@@ -60,7 +61,7 @@ void tx_cl_suggest(tx_cl_question *q, int id, const char *name, double share, co
 /* Answers with q->way[0]. */
 tx_status tx_cl_ask(tx_context *context, tx_cl_question *q);
 
-/* Whether a way is right, found out once a context for the first q->proven letters of the key; where it is not,
+/* Whether a way is right, found out once a context for the first q->proven letters of the key and the form; where not,
  * q->aside says why. Want of memory says nothing about a way and is the status. */
 tx_status tx_cl_prove(tx_context *context, tx_cl_question *q, const tx_cl_way *way, bool *right);
 

@@ -43,7 +43,9 @@ struct tx_job {
     tx_job_settings set;
     tx_option_values options; /* of `set` */
     tx_job_listener listener;
-    tx_reporter report; /* to the listener and the watch */
+    tx_reporter report;    /* to the listener and the watch */
+    tx_reporter compiling; /* of the engine's: likewise */
+    int32_t quarter;       /* of the programs being compiled, as the listener was told */
     tx_job_inputs inputs;
     tx_engine *engine;
     tx_model *model;

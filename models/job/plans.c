@@ -92,6 +92,18 @@ tx_status tx_job_compile(tx_job *j)
     return TX_OK;
 }
 
+/* A driver that has seen none of the kernels takes minutes. */
+static void on_compiling(void *context, const char *what, int64_t done, int64_t total)
+{
+    tx_job *j = context;
+    const int32_t quarter = 1 + (int32_t)(4 * done / total);
+    tx_report_progress(&j->report, what, done, total);
+    if (quarter != j->quarter)
+        tx_job_note(j, "kernels %" PRId64 " of %" PRId64 " programs compiled, which later runs on this device find",
+                    done, total);
+    j->quarter = quarter;
+}
+
 tx_status tx_job_open_device(tx_job *j)
 {
     const tx_job_settings *set = &j->set;
@@ -100,7 +112,9 @@ tx_status tx_job_open_device(tx_job *j)
                                 .device = j->device,
                                 .threads = getenv("OMP_NUM_THREADS") ? (int32_t)set->threads : tx_job_threads(j),
                                 .profile = set->profile,
-                                .tf32 = tf32};
+                                .tf32 = tf32,
+                                .report = &j->compiling};
+    j->compiling = (tx_reporter){j->report.warn, j, on_compiling};
     tx_status status = tx_engine_create(&engine, &j->engine);
     if (status)
         return status;

@@ -12,6 +12,7 @@
 #include "tests/checkpoint/tiny.h"
 
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,17 +28,17 @@ static struct {
     bool armed, lasting;
     int kinds;
     cl_int code;
-    long at, calls; /* the call that fails, from 1 */
-    bool failed;
-    long objects, blocks;
+    long at;                            /* the call that fails, from 1 */
+    atomic_long calls, objects, blocks; /* some by threads */
+    atomic_bool failed;
 } fault;
 
 static bool fails(int kind)
 {
     if (!fault.armed || !(fault.kinds & kind))
         return false;
-    fault.calls++;
-    if (fault.calls != fault.at && !(fault.lasting && fault.at > 0 && fault.calls > fault.at))
+    const long number = ++fault.calls;
+    if (number != fault.at && !(fault.lasting && fault.at > 0 && number > fault.at))
         return false;
     fault.failed = true;
     return true;

@@ -108,6 +108,13 @@ STAND_IN(tx_status, tx_cl_program_of, tx_context *context, const char *source, c
     return TX_OK;
 }
 
+/* Nothing is built. */
+STAND_IN(void, tx_cl_compile_ahead, tx_context *context, const tx_program *program)
+{
+    if (!record.on)
+        __real_tx_cl_compile_ahead(context, program);
+}
+
 STAND_IN(void, tx_cl_launch, tx_cl_builder *b, const char *source, const char *options, const char *name, cl_uint dims,
          const size_t *global, const size_t *local)
 {

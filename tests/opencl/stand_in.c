@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 #define REAL(name)                 \
@@ -152,8 +153,7 @@ EXPORT cl_int CL_API_CALL clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_i
 static bool fails(stand_in_call call)
 {
     const long number = ++stand_in.calls[call];
-    if (stand_in.fails != call || stand_in.at == 0 || number < stand_in.at ||
-        (number > stand_in.at && !stand_in.lasting))
+    if (stand_in.fails != call || stand_in.at == 0 || number < stand_in.at || number - stand_in.at >= stand_in.times)
         return false;
     stand_in.failed = true;
     return true;
@@ -163,6 +163,8 @@ EXPORT cl_int CL_API_CALL clBuildProgram(cl_program program, cl_uint count, cons
                                          const char *options, void(CL_CALLBACK *notify)(cl_program, void *), void *data)
 {
     REAL(clBuildProgram)
+    stand_in.beside += gettid() != getpid();
+    sleep(stand_in.delay);
     return fails(STAND_IN_BUILD) ? CL_BUILD_PROGRAM_FAILURE : real(program, count, devices, options, notify, data);
 }
 

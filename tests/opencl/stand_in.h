@@ -8,20 +8,23 @@
 
 #include "backends/opencl/cl.h"
 
+#include <stdatomic.h>
+
 /* What a driver can refuse. */
 typedef enum stand_in_call { STAND_IN_BUILD, STAND_IN_KERNEL, STAND_IN_ENQUEUE, STAND_IN_CALLS } stand_in_call;
 
 typedef struct stand_in_state {
     const char *card; /* of cards.def; NULL: the device's own answers */
-    /* Call number `at` (from 1) of this kind fails, and those behind it too if `lasting`; 0: none does. */
+    /* Calls `at` (from 1) to at + times - 1 of this kind fail; 0: none does. */
     stand_in_call fails;
-    long at;
-    bool lasting;
+    long at, times;
     size_t
         most_group; /* CL_KERNEL_WORK_GROUP_SIZE of every kernel, which larger launches fail by; 0: the driver's own */
-    long calls[STAND_IN_CALLS];
-    bool failed;      /* a call did */
-    char broken[160]; /* a launch that the card would not take; empty: none */
+    atomic_long calls[STAND_IN_CALLS]; /* some by threads */
+    atomic_long beside;                /* builds by other threads than the first */
+    unsigned delay;                    /* seconds that a build takes longer */
+    atomic_bool failed;                /* a call did */
+    char broken[160];                  /* a launch that the card would not take; empty: none */
 } stand_in_state;
 extern stand_in_state stand_in;
 

@@ -60,10 +60,12 @@ static tx_command command_of(const shape *s, bool backward)
     return c;
 }
 
-/* All forms of one kernel. */
-static bool try_forms(tx_context *context, const shape *s, tx_cl_attention_kernel kernel)
+/* All forms of one kernel; `cached`: as ATTENTION_CACHED runs it. */
+static bool try_forms(tx_context *context, const shape *s, tx_cl_attention_kernel kernel, bool cached)
 {
-    const tx_command command = command_of(s, kernel != TX_CL_FORWARD);
+    tx_command command = command_of(s, kernel != TX_CL_FORWARD);
+    if (cached)
+        command.op = TX_OP_ATTENTION_CACHED;
     const tx_cl_attention_job job = {.command = &command,
                                      .B = s->B,
                                      .T = s->T,
@@ -72,7 +74,8 @@ static bool try_forms(tx_context *context, const shape *s, tx_cl_attention_kerne
                                      .heads = s->heads,
                                      .kv_heads = s->kv_heads,
                                      .d = s->d,
-                                     .cpu = context->limits.cpu};
+                                     .cpu = context->limits.cpu,
+                                     .cached = cached};
     tx_cl_attention_forms forms;
     bool good = true;
     CHECK(tx_cl_attention_list(context, &job, kernel, &forms));
@@ -159,7 +162,11 @@ int main(void)
     bool good = true;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (int kernel = 0; kernel < 3; kernel++)
-            good = try_forms(context, &shapes[i], (tx_cl_attention_kernel)kernel) && good;
+            good = try_forms(context, &shapes[i], (tx_cl_attention_kernel)kernel, false) && good;
+    shape token = shapes[0];
+    good = try_forms(context, &token, TX_CL_FORWARD, true) && good; /* a prompt, and a token behind it */
+    token.T = 1;
+    good = try_forms(context, &token, TX_CL_FORWARD, true) && good;
     good = declines(context) && good;
     tx_cl_close(context);
     return keep_choices() && good ? 0 : 1;

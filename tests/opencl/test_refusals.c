@@ -4,14 +4,19 @@
  * launches, work-groups. The run goes on by other forms, with losses that are those of a driver that takes all, or ends
  * with one line that names the device.
  *
- *     test_refusals build|kernel|enqueue RUNS      as many of the calls fail, each in a run of its own
- *     test_refusals group N                        no kernel runs in work-groups of more than N
+ *     test_refusals build|kernel|enqueue RUNS TIMES      so many of the calls fail, each in a run of its own, and those
+ *                                                        behind it, TIMES in all (0: all); 0 runs: each call has its
+ *                                                        own, with programs from the cache
+ *     test_refusals threads                              of a driver that refuses nothing: programs are built by
+ * threads beside the first, once each, with the same bits test_refusals group N                              no kernel
+ * runs in work-groups of more than N
  *
  * Exit status 77: there is no OpenCL device. */
 #include "api/model/model.h"
 #include "tests/opencl/stand_in.h"
 #include "tests/opencl/tiny_training.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,9 +40,19 @@ static bool says_so(const tx_plan *plan)
     return false;
 }
 
+/* How often a plan told how far its programs are; -1: what it told makes no sense. */
+static void count_told(void *context, const char *what, int64_t done, int64_t total)
+{
+    long *told = context;
+    *told = *told < 0 || strcmp(what, "kernels") != 0 || done < 0 || done > total ? -1 : *told + 1;
+}
+
+static long told;
+static const tx_reporter report = {.context = &told, .progress = count_told};
+
 static tx_status train(course *out)
 {
-    const tx_engine_options open = {.size = sizeof open, .device = "opencl"};
+    const tx_engine_options open = {.size = sizeof open, .device = "opencl", .report = &report};
     tiny_training t = {.config = "n_layer=1,n_embd=32,n_head=2,vocab_size=64,n_positions=20,"
                                  "attn_pdrop=0,embd_pdrop=0,resid_pdrop=0",
                        .rows = 2,
@@ -81,25 +96,32 @@ static const char *judge(tx_status status, const course *now, const course *usua
     return strstr(tx_error(), "opencl:0 (") ? NULL : "the message does not name the device";
 }
 
-static int refuse_calls(stand_in_call call, long runs, const course *usual, long calls)
+/* A launch that is refused once is asked for again; one that is refused twice has another form, or the run ends. */
+static int refuse_calls(stand_in_call call, long runs, long times, const course *usual, long calls)
 {
-    long bad = 0, went_on = 0;
+    long bad = 0, went_on = 0, narrowed = 0;
+    stand_in.fails = call;
+    stand_in.times = times ? times : LONG_MAX;
     for (long i = 0; i < runs; i++) {
         course now;
-        memset(stand_in.calls, 0, sizeof stand_in.calls);
-        stand_in.fails = call;
+        for (int c = 0; c < STAND_IN_CALLS; c++)
+            stand_in.calls[c] = 0;
         stand_in.at = runs > 1 ? 1 + i * (calls - 1) / (runs - 1) : 1;
         stand_in.failed = false;
         const tx_status status = train(&now);
         const char *wrong = stand_in.failed ? judge(status, &now, usual) : "the call was not made again";
-        printf("%s  call %ld: %s\n", wrong ? "FAIL" : "ok", stand_in.at, status ? tx_error() : "the run went on");
+        if (wrong || status)
+            printf("%s  call %ld: %s\n", wrong ? "FAIL" : "ok", stand_in.at, status ? tx_error() : "the run went on");
         if (wrong)
             printf("      %s\n", wrong);
         bad += wrong != NULL;
         went_on += status == TX_OK;
+        narrowed += status == TX_OK && now.narrowed;
     }
-    printf("%ld of %ld calls refused; %ld runs went on, %ld ended badly\n", runs, calls, went_on, bad);
-    return bad || (went_on == 0 && call != STAND_IN_ENQUEUE);
+    printf("%ld of %ld calls refused; %ld runs went on, %ld by other forms, %ld ended badly\n", runs, calls, went_on,
+           narrowed, bad);
+    return bad || (times > 0 && went_on == 0) || (call == STAND_IN_ENQUEUE && times == 1 && went_on < runs) ||
+           (times > 1 && narrowed == 0);
 }
 
 static int narrow(size_t group, const course *usual)
@@ -114,26 +136,49 @@ static int narrow(size_t group, const course *usual)
     return wrong != NULL;
 }
 
+static int build_beside(const course *usual)
+{
+    course now;
+    setenv("TX_CACHE_DIR", "", 1);
+    stand_in.calls[STAND_IN_BUILD] = stand_in.beside = 0;
+    stand_in.delay = 1; /* so that it takes long enough to be told */
+    if (train(&now))
+        return printf("FAIL %s\n", tx_error()), 1;
+    const long all = stand_in.calls[STAND_IN_BUILD], beside = stand_in.beside;
+    const bool same =
+        memcmp(now.loss, usual->loss, sizeof now.loss) == 0 && memcmp(now.norm, usual->norm, sizeof now.norm) == 0;
+    const bool good = same && beside == all && all > 10 && told > 0;
+    printf("%s  %ld of %ld programs built beside the first thread, told %ld times, %s bits\n", good ? "ok" : "FAIL",
+           beside, all, told, same ? "the same" : "other");
+    return good ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
     static const char *const names[STAND_IN_CALLS + 1] = {"build", "kernel", "enqueue", "group"};
     course usual;
     int what = 0;
-    while (argc == 3 && what <= STAND_IN_CALLS && strcmp(names[what], argv[1]) != 0)
+    while (argc > 2 && what <= STAND_IN_CALLS && strcmp(names[what], argv[1]) != 0)
         what++;
-    if (argc != 3 || what > STAND_IN_CALLS)
-        return fprintf(stderr, "usage: test_refusals build|kernel|enqueue RUNS | group N\n"), 2;
+    const bool threads = argc == 2 && strcmp(argv[1], "threads") == 0;
+    if (!threads && (argc != (what < STAND_IN_CALLS ? 4 : 3) || what > STAND_IN_CALLS))
+        return fprintf(stderr, "usage: test_refusals build|kernel|enqueue RUNS TIMES | group N | threads\n"), 2;
+    const long number = threads ? 0 : atol(argv[2]);
     setenv("TX_GEMM_TUNE", "0", 1);
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
     stand_in.card = "rx7900xtx";
     const tx_status status = train(&usual);
     if (status)
         return printf("%s\n", tx_error()), status == TX_NOT_FOUND ? 77 : 1;
+    if (threads)
+        return build_beside(&usual);
     if (what == STAND_IN_CALLS)
-        return narrow((size_t)atol(argv[2]), &usual);
-    setenv("TX_CACHE_DIR", "", 1); /* every program is built */
-    memset(stand_in.calls, 0, sizeof stand_in.calls);
+        return narrow((size_t)number, &usual);
+    if (number > 0)
+        setenv("TX_CACHE_DIR", "", 1); /* every program is built */
+    stand_in.calls[what] = 0;
     if (train(&usual))
         return printf("%s\n", tx_error()), 1;
-    return refuse_calls((stand_in_call)what, atol(argv[2]), &usual, stand_in.calls[what]);
+    const long calls = stand_in.calls[what];
+    return refuse_calls((stand_in_call)what, number > 0 ? number : calls, atol(argv[3]), &usual, calls);
 }

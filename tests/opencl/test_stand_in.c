@@ -32,6 +32,16 @@ tx_status __wrap_tx_cl_gemm_trial(tx_context *context, const char *provider, con
     return believed ? TX_OK : __real_tx_cl_gemm_trial(context, provider, trial, seconds);
 }
 
+tx_status __real_tx_cl_attention_trial(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                                       const tx_cl_attention_form *form);
+tx_status __wrap_tx_cl_attention_trial(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                                       const tx_cl_attention_form *form);
+tx_status __wrap_tx_cl_attention_trial(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                                       const tx_cl_attention_form *form)
+{
+    return believed ? TX_OK : __real_tx_cl_attention_trial(context, a, kernel, form);
+}
+
 /* ---- Products ---------------------------------------------------------------------------------------------------- */
 
 typedef struct product {
@@ -42,10 +52,12 @@ typedef struct product {
 
 /* Of GPT-2 124M: 16 rows of 1024 tokens; the classifier by 2048 rows; a token. */
 static const product products[] = {
-    {"qkv", 16384, 2304, 768, false, false},          {"fc", 16384, 3072, 768, false, false},
-    {"proj", 16384, 768, 3072, false, false},         {"classifier", 2048, 50304, 768, false, true},
-    {"fc dX", 16384, 768, 3072, false, true},         {"proj dW", 3072, 768, 16384, true, false},
-    {"classifier dW", 50304, 768, 2048, true, false}, {"fc, a token", 1, 3072, 768, false, false},
+    {"qkv", 16384, 2304, 768, false, false},           {"fc", 16384, 3072, 768, false, false},
+    {"proj", 16384, 768, 3072, false, false},          {"classifier", 2048, 50304, 768, false, true},
+    {"fc dX", 16384, 768, 3072, false, true},          {"proj dW", 3072, 768, 16384, true, false},
+    {"classifier dW", 50304, 768, 2048, true, false},  {"fc, a token", 1, 3072, 768, false, false},
+    {"qkv dW", 768, 2304, 16384, true, false},         {"attention proj dW", 768, 768, 16384, true, false},
+    {"classifier dX", 2048, 768, 50304, false, false},
 };
 #define PRODUCTS (sizeof products / sizeof products[0])
 
@@ -74,10 +86,27 @@ static tx_status choose(tx_context *context, const product *p, tx_dtype from, tx
     return tx_cl_gemm_choose(context, &wanted, choice);
 }
 
+/* Among how many groups terms are parted, and how full the waves are. A product of many terms fills them, unless adding
+ * its parts up would cost more. */
+static bool print_waves(FILE *out, const tx_context *context, const product *p, const tx_cl_provider *provider)
+{
+    const tx_gemm g = {.batch = 1, .m = p->m, .n = p->n, .k = p->k};
+    int64_t parts;
+    if (!provider->tile)
+        return true;
+    const double fill = tx_cl_gemm_fill(context, provider, &g, &parts);
+    const bool good = fill >= (strncmp(provider->name, "portable", 8) == 0 && p->k >= 16384 ? 0.9 : 0.5);
+    fprintf(out, " x%d %.2f", (int)parts, fill);
+    if (!good)
+        printf("FAIL %s, %s: %.2f of the units work\n", stand_in.card, p->name, fill);
+    return good;
+}
+
 /* fp32, tf32, bf16. */
 static bool print_product(FILE *out, tx_context *context, const product *p)
 {
     char aside[TX_CL_ASIDE] = "";
+    bool good = true;
     fprintf(out, "%s\t%s", stand_in.card, p->name);
     for (int type = 0; type < 3; type++) {
         tx_cl_gemm_choice choice;
@@ -87,10 +116,11 @@ static bool print_product(FILE *out, tx_context *context, const product *p)
             return false;
         }
         fprintf(out, "\t%s", choice.provider->name);
+        good = print_waves(out, context, p, choice.provider) && good;
         snprintf(aside, sizeof aside, "%s", choice.aside);
     }
     fprintf(out, "\t%s\n", aside);
-    return true;
+    return good;
 }
 
 /* ---- Attention ---------------------------------------------------------------------------------------------------- */
@@ -110,15 +140,8 @@ static bool print_attention(FILE *out, tx_context *context, int32_t d)
     fprintf(out, "%s\tattention, heads of %d", stand_in.card, d);
     char note[160] = "", *aside = NULL;
     for (int kernel = 0; kernel < 3; kernel++) {
-        const tx_cl_attention_job job = {.command = &c,
-                                         .B = 16,
-                                         .T = 1024,
-                                         .S = 1024,
-                                         .last = 3 * 768,
-                                         .heads = heads,
-                                         .kv_heads = heads,
-                                         .d = d,
-                                         .cached = true}; /* nothing is kept */
+        const tx_cl_attention_job job = {
+            .command = &c, .B = 16, .T = 1024, .S = 1024, .last = 3 * 768, .heads = heads, .kv_heads = heads, .d = d};
         tx_cl_attention_form form;
         if (tx_cl_attention_choose(context, &job, (tx_cl_attention_kernel)kernel, &form, note) != TX_OK) {
             printf("FAIL %s, attention: %s\n", stand_in.card, tx_error());
@@ -131,6 +154,21 @@ static bool print_attention(FILE *out, tx_context *context, int32_t d)
         aside[strlen(aside) - 1] = '\0';
     fprintf(out, "\t%s\n", aside ? aside + 1 : "");
     return true;
+}
+
+/* A run goes on with as many parts as it began with. */
+static bool keeps_parts(tx_context *context)
+{
+    const tx_gemm g = {.batch = 1, .m = 3072, .n = 768, .k = 16384};
+    const tx_cl_provider *tile = &tx_cl_gemm_tiles[TX_CL_TILE_64x128x8];
+    int64_t parts = 0;
+    bool good = tx_cl_choose(context, "parts portable-tile-64x128x8 1 3072 768 16384\t99\n") == TX_FORMAT &&
+                tx_cl_choose(context, "parts portable-tile-64x128x8 1 3072 768 16384\t3\n") == TX_OK;
+    tx_cl_gemm_fill(context, tile, &g, &parts);
+    good = good && parts == 3;
+    if (!good)
+        printf("FAIL %s: %d parts in place of 3\n", stand_in.card, (int)parts);
+    return good;
 }
 
 /* ---- The table ----------------------------------------------------------------------------------------------------- */
@@ -150,7 +188,7 @@ static bool print_card(FILE *out, const char *card)
     bool good = true;
     for (size_t i = 0; i < PRODUCTS; i++)
         good = print_product(out, context, &products[i]) && good;
-    good = print_attention(out, context, 64) && print_attention(out, context, 128) && good;
+    good = print_attention(out, context, 64) && print_attention(out, context, 128) && keeps_parts(context) && good;
     tx_cl_close(context);
     stand_in.card = NULL;
     return good;

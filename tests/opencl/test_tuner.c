@@ -271,7 +271,7 @@ static void a_wish_goes_first(void **state)
         char key[96];
         tx_cl_gemm_choice choice;
         assert_int_equal(setenv("TX_GEMM", wishes[i][0], 1), 0);
-        snprintf(key, sizeof key, "product 00 0 0 %s", wishes[i][1]);
+        snprintf(key, sizeof key, "product 00 0 0 in quads %s", wishes[i][1]);
         assert_ok(tx_cl_line_set(&context->proofs, key, ""));
         assert_ok(tx_cl_gemm_choose(context, &p, &choice));
         assert_string_equal(choice.provider->name, wishes[i][1]);

@@ -21,7 +21,7 @@ static float largest(vec v)
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 attention(const __global float *qkv, long qo, const __global int *lengths, long leo, const __global float *k_cache,
           long ko, const __global float *v_cache, long vo, __global float *o, long oo, __global float *lse, long lso,
-          int T, int S, int heads, int kv_heads, float scale, float p, int site, int first_b,
+          int T, int S, int heads, int kv_heads, float scale, float p, int site, int first_b, int first_head, int first_tile,
           const __global uint *control, __local vec *pool)
 {
     TILE(q_tile, ROWS, DP);
@@ -29,8 +29,8 @@ attention(const __global float *qkv, long qo, const __global int *lengths, long 
     TILE(k_tile_t, DP, COLS);
     TILE(v_tile, COLS, DP);
     TILE(scores, ROWS, COLS);
-    const int head = (int)get_group_id(1), b = first_b + (int)get_group_id(2);
-    const int q0 = ((int)get_num_groups(0) - 1 - (int)get_group_id(0)) * ROWS;
+    const int head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2);
+    const int q0 = ((T - 1) / ROWS - first_tile - (int)get_group_id(0)) * ROWS;
     const int kv_head = head / (heads / kv_heads);
     const long stride = (long)(heads + 2 * kv_heads) * D;
     const __global float *q = qkv + qo + (b * (long)T + q0) * stride + (long)head * D;

@@ -18,8 +18,8 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local vec *pool)
     TILE(slopes, ROWS, COLS);
     TILE(lse_part, COLS, 1);
     TILE(delta_part, COLS, 1);
-    const int kv_head = (int)get_group_id(1), b = first_b + (int)get_group_id(2);
-    const int k0 = (int)get_group_id(0) * ROWS, group = heads / kv_heads;
+    const int kv_head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2);
+    const int k0 = (first_tile + (int)get_group_id(0)) * ROWS, group = heads / kv_heads;
     const int length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T;
     const int first = k0 >= length ? length : CAUSAL ? k0 / COLS * COLS : 0;
     const long stride = (long)(heads + 2 * kv_heads) * D;

@@ -13,8 +13,8 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS, __local vec *pool)
     TILE(v_tile, COLS, DP);
     TILE(v_tile_t, DP, COLS);
     TILE(scores, ROWS, COLS);
-    const int head = (int)get_group_id(1), b = first_b + (int)get_group_id(2);
-    const int q0 = ((int)get_num_groups(0) - 1 - (int)get_group_id(0)) * ROWS;
+    const int head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2);
+    const int q0 = ((T - 1) / ROWS - first_tile - (int)get_group_id(0)) * ROWS;
     const int kv_head = head / (heads / kv_heads), length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T;
     const int last = q0 >= length ? 0 : CAUSAL ? min(length, q0 + ROWS) : length;
     const long stride = (long)(heads + 2 * kv_heads) * D, stats = (b * (long)heads + head) * T;

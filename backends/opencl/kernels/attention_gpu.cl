@@ -35,15 +35,15 @@ static void mask(float4 s[MR][SQ], int reach, int limit)
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention(const __global float *qkv, long qo, const __global int *lengths, long leo, const __global float *k_cache,
           long ko, const __global float *v_cache, long vo, __global float *o, long oo, __global float *lse, long lso,
-          int T, int S, int heads, int kv_heads, float scale, float p, int site, int first_b,
+          int T, int S, int heads, int kv_heads, float scale, float p, int site, int first_b, int first_head, int first_tile,
           const __global uint *control, __local float4 *pool)
 {
     const int item = (int)get_local_id(0), tx = GRID_X(item, TX), ty = GRID_Y(item, TX);
     const int ux = GRID_X(item, UX), uy = GRID_Y(item, UX);
     __local float *const stage = (__local float *)pool, *const scores = stage + STAGE;
     __local float *const top_of = scores + ROWS * LP, *const fade_of = top_of + ROWS, *const sums = stage + SUMS;
-    const int head = (int)get_group_id(1), b = first_b + (int)get_group_id(2);
-    const int q0 = ((int)get_num_groups(0) - 1 - (int)get_group_id(0)) * ROWS;
+    const int head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2);
+    const int q0 = ((T - 1) / ROWS - first_tile - (int)get_group_id(0)) * ROWS;
     const int kv_head = head / (heads / kv_heads);
     const uint stride = (uint)(heads + 2 * kv_heads) * D, query = q0 * stride + head * D;
     const __global float *const x = qkv + qo + b * (long)T * stride;

@@ -13,8 +13,8 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
     const int ux = GRID_X(item, UX), uy = GRID_Y(item, UX);
     __local float *const stage = (__local float *)pool, *const scores = stage + STAGE;
     __local float *const lse_of = scores + ROWS * LP, *const delta_of = lse_of + ROWS;
-    const int kv_head = (int)get_group_id(1), b = first_b + (int)get_group_id(2);
-    const int k0 = (int)get_group_id(0) * COLS;
+    const int kv_head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2);
+    const int k0 = (first_tile + (int)get_group_id(0)) * COLS;
     const int group = heads / kv_heads, length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T;
     const int first = k0 >= length ? length : CAUSAL ? k0 / ROWS * ROWS : 0;
     const uint stride = (uint)(heads + 2 * kv_heads) * D, o_stride = (uint)heads * D;

@@ -10,8 +10,8 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
     const int ux = GRID_X(item, UX), uy = GRID_Y(item, UX);
     __local float *const stage = (__local float *)pool, *const scores = stage + STAGE;
     __local float *const lse_of = scores + ROWS * LP, *const delta_of = lse_of + ROWS;
-    const int head = (int)get_group_id(1), b = first_b + (int)get_group_id(2);
-    const int q0 = ((int)get_num_groups(0) - 1 - (int)get_group_id(0)) * ROWS;
+    const int head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2);
+    const int q0 = ((T - 1) / ROWS - first_tile - (int)get_group_id(0)) * ROWS;
     const int kv_head = head / (heads / kv_heads), length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T;
     const int last = q0 >= length ? 0 : CAUSAL ? min(length, q0 + ROWS) : length;
     const uint stride = (uint)(heads + 2 * kv_heads) * D, o_stride = (uint)heads * D;

@@ -107,33 +107,52 @@ __kernel void scatter_sort(const __global int *indices, long io, __global int *o
     }
 }
 
-/* How many of `count` sorted sources have a smaller index; or_equal 1: or this one. */
-static int sources_below(const __global int *indices, const __global int *order, int count, int index, int or_equal)
+/* Merges pairs of sorted runs of `run` sources. A work-item writes RUN places in a row: how many of those before them
+ * come from the left run it finds by halving, the rest follows in steps. */
+__kernel void scatter_merge(const __global int *indices, long io, const __global int *from, long fo, __global int *to,
+                            long too, int count, int run)
 {
-    int low = 0, high = count;
+    const int first = (int)get_global_id(0) * RUN, base = first / (2 * run) * 2 * run, before = first - base;
+    if (first >= count)
+        return;
+    const int lefts = min(run, count - base), rights = min(run, count - base - lefts);
+    const __global int *left = from + fo + base, *right = left + lefts;
+    indices += io;
+    to += too;
+    int low = max(0, before - rights), high = min(before, lefts);
     while (low < high) {
-        const int middle = low + (high - low) / 2, other = indices[order[middle]];
-        if (other < index || (or_equal && other == index))
+        const int middle = low + (high - low) / 2;
+        if (indices[left[middle]] <= indices[right[before - 1 - middle]])
             low = middle + 1;
         else
             high = middle;
     }
-    return low;
+    int l = low, r = before - low;
+    for (int i = first; i < min(first + RUN, base + lefts + rights); i++) {
+        const int takes_left = r >= rights || (l < lefts && indices[left[l]] <= indices[right[r]]);
+        to[i] = takes_left ? left[l++] : right[r++];
+    }
 }
 
-/* Merges pairs of sorted runs of `run` sources: each finds its place among those of the other run. */
-__kernel void scatter_merge(const __global int *indices, long io, const __global int *from, long fo, __global int *to,
-                            long too, int count, int run)
+/* The last of the sources of the same row as the one at `place`, in the direction of `sign`: by steps that double, then
+ * by halving. */
+static int last_alike(const __global int *indices, const __global int *order, int count, int place, int sign)
 {
-    indices += io;
-    from += fo;
-    to += too;
-    EACH_PLACE(i, count)
-    {
-        const int right = i / run & 1, first = i / run * run, other = right ? first - run : min(first + run, count);
-        const int before = sources_below(indices, from + other, min(run, count - other), indices[from[i]], right);
-        to[min(first, other) + i - first + before] = from[i];
+    const int index = indices[order[place]], most = sign > 0 ? count - 1 - place : place;
+    int low = 0, high = 1; /* low: alike, high: not known to be */
+    while (high <= most && indices[order[place + sign * high]] == index) {
+        low = high;
+        high *= 2;
     }
+    high = min(high, most + 1);
+    while (low + 1 < high) {
+        const int middle = low + (high - low) / 2;
+        if (indices[order[place + sign * middle]] == index)
+            low = middle;
+        else
+            high = middle;
+    }
+    return place + sign * low;
 }
 
 /* What the sorted order says of each place. */
@@ -142,13 +161,18 @@ __kernel void scatter_rows(const __global int *indices, long io, const __global 
 {
     indices += io;
     order += oo;
+    int index = -1, first = 0, last = -1; /* of the row of the place before */
     EACH_PLACE(i, count)
     {
-        const int index = indices[order[i]], first = sources_below(indices, order, count, index, 0);
+        if (i > last) {
+            index = indices[order[i]];
+            first = last_alike(indices, order, count, i, -1);
+            last = last_alike(indices, order, count, i, 1);
+        }
         __global int *at = sorted + so + 3 * (long)i;
         at[0] = order[i];
         at[1] = i - first;
-        at[2] = index >= 0 && index < rows ? sources_below(indices, order, count, index, 1) - first : 0;
+        at[2] = index >= 0 && index < rows ? last + 1 - first : 0;
     }
 }
 

@@ -1,0 +1,38 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# The conformance suite on Intel's OpenCL runtime for CPUs, which has another compiler than PoCL, in both variants of the
+# kernels.
+#
+#     intel_runtime.sh BIN [FOLDER]    BIN holds txcheck; FOLDER (default ~/.cache/tx/intel-opencl) gets or has the runtime
+#
+# Exit status 77: the runtime cannot be had, or finds no device here.
+set -u
+
+bin=$1
+folder=${2:-${XDG_CACHE_HOME:-$HOME/.cache}/tx/intel-opencl}
+packages='intel-opencl-rt intel-cmplr-lib-rt tbb'
+
+# Wheels are zip files; their libraries go into one folder, without the loader, which is the system's.
+fetch()
+{
+    # shellcheck disable=SC2086
+    mkdir -p "$folder/lib" "$folder/vendors" &&
+        python3 -m pip download --no-deps -q -d "$folder/wheels" $packages &&
+        (cd "$folder" && python3 -c 'import glob, zipfile
+for wheel in glob.glob("wheels/*.whl"):
+    zipfile.ZipFile(wheel).extractall("unpacked")' && rm -r wheels) &&
+        find "$folder/unpacked" -path '*/data/lib/*' -type f ! -name 'libOpenCL*' -exec ln -sf {} "$folder/lib" \; &&
+        echo "$folder/lib/libintelocl.so" > "$folder/vendors/intel.icd"
+}
+
+if [ ! -f "$folder/vendors/intel.icd" ] && ! fetch; then
+    echo "skipped: pip cannot download $packages"
+    exit 77
+fi
+OCL_ICD_VENDORS=$folder/vendors
+LD_LIBRARY_PATH=$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export OCL_ICD_VENDORS LD_LIBRARY_PATH
+for variant in cpu gpu; do
+    TX_OCL_VARIANT=$variant TX_GEMM=portable TX_GEMM_TUNE=0 "$bin/txcheck" ops --device opencl --quick || exit $?
+done
