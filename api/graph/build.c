@@ -112,6 +112,14 @@ tx_tensor *tx_dropout(tx_tensor *x, float p, int32_t site)
     return EMIT(x, .op = TX_OP_DROPOUT, .attrs = attrs, .in = {x});
 }
 
+tx_tensor *tx_noise(tx_tensor *x, float scale, int32_t site)
+{
+    tx_attrs attrs = plain;
+    attrs.scale = scale;
+    attrs.site = site;
+    return EMIT(x, .op = TX_OP_NOISE, .attrs = attrs, .in = {x});
+}
+
 static tx_attrs attention_attrs(const tx_tensor *qkv, const tx_attention_options *o)
 {
     tx_attrs attrs = plain;
@@ -169,8 +177,14 @@ tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, float theta
 
 tx_tensor *tx_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab)
 {
+    return tx_cross_entropy_smoothed(logits, labels, vocab, 0.0f);
+}
+
+tx_tensor *tx_cross_entropy_smoothed(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing)
+{
     tx_attrs attrs = plain;
     attrs.vocab = vocab;
+    attrs.p = smoothing;
     return labels ? EMIT(logits, .op = TX_OP_CROSS_ENTROPY, .attrs = attrs, .in = {logits, labels}) : NULL;
 }
 
