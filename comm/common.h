@@ -39,7 +39,8 @@ tx_status tx_requests_idle(const tx_requests *requests, const char *call);
 /* Which of the ranks that a launcher started this process is; -1 where no launcher says so. */
 int32_t tx_launcher_rank(void);
 /* UNSUPPORTED when the launcher started many ranks and this process sees itself alone: each of them would
- * train the whole model and write the same files. `advice` says how to start it. */
-tx_status tx_launcher_check(int32_t size, const char *advice);
+ * train the whole model and write the same files. `advice` says how to start it; `with_line`: it ends with the
+ * launcher's name, and the rest of the command line follows. */
+tx_status tx_launcher_check(int32_t size, const char *advice, bool with_line);
 
 #endif

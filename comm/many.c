@@ -210,7 +210,7 @@ static tx_status many_open(int *argc, char ***argv, tx_comm **comm)
     if (!status) {
         made->base.rank = made->transport->rank;
         made->base.size = made->transport->size;
-        status = tx_launcher_check(made->base.size, advice);
+        status = tx_launcher_check(made->base.size, advice, true);
     }
     if (!status)
         status = find_ranks(made);

@@ -32,7 +32,7 @@ static tx_status self_open(int *argc, char ***argv, tx_comm **comm)
 #else
     const char *advice = "this build of TX has no MPI: start one process, or build with -DTX_MPI=ON";
 #endif
-    tx_status status = tx_launcher_check(1, advice);
+    tx_status status = tx_launcher_check(1, advice, false);
     if (status)
         return status;
     self *made = calloc(1, sizeof *made);
