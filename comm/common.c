@@ -2,6 +2,8 @@
  * What every communicator needs: argument checks, order of requests, the launcher's environment. */
 #include "comm/common.h"
 
+#include "api/base/needs.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +58,7 @@ tx_status tx_comm_check_pair(const tx_comm *comm, const char *call, const void *
 
 tx_status tx_comm_open(int *argc, char ***argv, tx_comm **comm)
 {
+    TX_NEEDS(comm, TX_INVALID);
     return tx_comm_default()->open(argc, argv, comm);
 }
 
@@ -67,11 +70,13 @@ void tx_comm_close(tx_comm *comm)
 
 int32_t tx_comm_rank_of(const tx_comm *comm)
 {
+    TX_NEEDS(comm, 0);
     return comm->rank;
 }
 
 int32_t tx_comm_size_of(const tx_comm *comm)
 {
+    TX_NEEDS(comm, 0);
     return comm->size;
 }
 

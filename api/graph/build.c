@@ -2,6 +2,8 @@
  * The public functions that add one operation to a graph. */
 #include "api/graph/graph.h"
 
+#include "api/base/needs.h"
+
 #include <math.h>
 
 /* Emits for the graph of `first`; NULL operands that are required pass an earlier failure on. */
@@ -219,6 +221,7 @@ tx_tensor *tx_copy(tx_tensor *x)
 
 tx_tensor *tx_fill(tx_graph *graph, tx_shape shape, float value)
 {
+    TX_NEEDS(graph, NULL);
     tx_attrs attrs = plain;
     attrs.alpha = value;
     return tx_emit(graph, &(tx_emit_args){.op = TX_OP_FILL, .attrs = attrs, .shape = &shape});

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The update plan: global gradient norm, clip factor, and the optimizer over the flat arenas. */
 #include "api/parallel/parallel.h"
+
+#include "api/base/needs.h"
 #include "api/plan/plan.h"
 
 #include <string.h>
@@ -40,11 +42,13 @@ static int32_t count_states(const tx_optimizer_options *o)
 
 int32_t tx_model_optimizer_states(const tx_model *model)
 {
+    TX_NEEDS(model, 0);
     return model->optimizer_states;
 }
 
 tx_status tx_model_optimizer_state(const tx_model *model, int32_t index, const char **name, bool *never_negative)
 {
+    TX_NEEDS(model && name && never_negative, TX_INVALID);
     if (index < 0 || index >= model->optimizer_states)
         return tx_fail(TX_NOT_FOUND, "the model's optimizer has no state number %d", index);
     *name = model->optimizer_state[index].name;
@@ -231,6 +235,7 @@ static tx_status check_options(const tx_optimizer_options *o)
 
 tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *options, tx_plan **plan)
 {
+    TX_NEEDS(model && options && plan, TX_INVALID);
     tx_graph *graph = NULL;
     int64_t groups[TX_MAX_CHUNKS];
     tx_status status = check_options(options);

@@ -3,6 +3,7 @@
 #include "api/parallel/parallel.h"
 
 #include "api/base/half.h"
+#include "api/base/needs.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -115,6 +116,7 @@ static tx_status convert(tx_model *model, place p, const float *from, float *to,
 tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
                                const float *data)
 {
+    TX_NEEDS(model && data, TX_INVALID);
     place p = {0};
     tx_status status = copy_place(model, part, index, first, count, &p);
     if (status != TX_OK)
@@ -126,6 +128,7 @@ tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int
 
 tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, float *data)
 {
+    TX_NEEDS(model && data, TX_INVALID);
     place p = {0};
     tx_status status = copy_place(model, part, index, first, count, &p);
     if (status != TX_OK)
@@ -143,11 +146,13 @@ static int64_t elements_of(const tx_model *model, int32_t index)
 
 tx_status tx_model_write(tx_model *model, tx_part part, int32_t index, const float *data)
 {
+    TX_NEEDS(model && data, TX_INVALID);
     return tx_model_write_range(model, part, index, 0, elements_of(model, index), data);
 }
 
 tx_status tx_model_read(tx_model *model, tx_part part, int32_t index, float *data)
 {
+    TX_NEEDS(model && data, TX_INVALID);
     return tx_model_read_range(model, part, index, 0, elements_of(model, index), data);
 }
 
@@ -208,10 +213,12 @@ static tx_status copy_section(tx_model *model, tx_part part, int32_t index, int3
 
 tx_status tx_model_write_section(tx_model *model, tx_part part, int32_t index, int32_t section, const float *data)
 {
+    TX_NEEDS(model && data, TX_INVALID);
     return copy_section(model, part, index, section, data, NULL);
 }
 
 tx_status tx_model_read_section(tx_model *model, tx_part part, int32_t index, int32_t section, float *data)
 {
+    TX_NEEDS(model && data, TX_INVALID);
     return copy_section(model, part, index, section, NULL, data);
 }

@@ -328,7 +328,8 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *any, const tx_arch_op
                          .batch = tx_tensor_shape(tokens)->dim[0],
                          .positions = tx_find_input(graph, "positions")};
     tx_tensor *wte = take_param(&b), *wpe = take_param(&b);
-    tx_tensor *x = dropout(&b, tx_embedding(tokens, wte, wpe, b.positions), config->embd_pdrop);
+    tx_tensor *x = tx_arch_noise(tx_embedding(tokens, wte, wpe, b.positions), o);
+    x = dropout(&b, x, config->embd_pdrop);
     for (int64_t layer = 0; layer < any->layers; layer++)
         x = transformer_block(&b, x, layer);
     if (rows && x) /* the norm works row by row: the others need not be normalised */

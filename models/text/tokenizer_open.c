@@ -4,6 +4,7 @@
 #include "models/text/bpe.h"
 
 #include "api/base/file.h"
+#include "api/base/needs.h"
 #include "models/files/folder.h"
 
 #include <inttypes.h>
@@ -223,6 +224,7 @@ static tx_status read_all(tx_tokenizer *t)
 
 tx_status tx_tokenizer_open(const char *path, tx_tokenizer **tokenizer)
 {
+    TX_NEEDS(path && tokenizer, TX_INVALID);
     tx_tokenizer *made = NULL;
     tx_status status = tx_tokenizer_new(&made);
     if (status)
