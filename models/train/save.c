@@ -44,6 +44,8 @@ typedef struct save {
  * spread all ranks call it, and none begins to collect them unless all can. */
 static tx_status write_states(const save *s, tx_status status)
 {
+    if (s->options->only_model)
+        return status;
     const bool spread = s->comm && tx_model_spreads(s->model), writes = s->checkpoint && !status;
     tx_optimizer_saver *saver = NULL;
     char digest[TX_DIGEST_TEXT];
@@ -76,7 +78,8 @@ static tx_status fill(const save *s, tx_status status)
         status = o->write(o->write_context, folder);
     status = write_states(s, status);
     if (!status)
-        status = tx_run_state_write(s->state, &o->facts, o->output_dir, folder);
+        status = (o->only_model ? tx_run_state_write_trainer : tx_run_state_write)(s->state, &o->facts, o->output_dir,
+                                                                                   folder);
     return status || !s->log ? status : copy_file(o->output_dir, folder, TX_RUN_LOG);
 }
 

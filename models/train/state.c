@@ -130,8 +130,9 @@ static tx_status fill_run(tx_json *json, const tx_run_state *s)
         const char *name;
         int64_t value;
     } whole[] = {
-        {"format", FORMAT}, {"step", s->step},       {"tokens", s->tokens},   {"logged", s->logged},
-        {"bad", s->bad},    {"skipped", s->skipped}, {"updates", s->updates}, {"best_step", s->best_step},
+        {"format", FORMAT},  {"step", s->step},       {"tokens", s->tokens},   {"logged", s->logged},
+        {"bad", s->bad},     {"skipped", s->skipped}, {"updates", s->updates}, {"best_step", s->best_step},
+        {"stale", s->stale},
     };
     tx_status status = TX_OK;
     for (size_t i = 0; i < sizeof whole / sizeof whole[0] && !status; i++)
@@ -234,6 +235,8 @@ static tx_status read_run(const tx_json *json, const char *folder, const char *o
         status = tx_json_get_number(json, "loss_sum", -1e300, 1e300, &s->loss_sum);
     else if (!status)
         s->loss_sum = (double)NAN;
+    if (!status && tx_json_has(json, "stale")) /* 0.1 wrote none */
+        status = tx_json_get_int(json, "stale", 0, MOST, &s->stale);
     if (!status && tx_json_has(json, "best")) {
         status = tx_json_get_number(json, "best", -1e300, 1e300, &s->best);
         s->has_best = true;
@@ -314,39 +317,4 @@ tx_status tx_run_state_read(const char *folder, const char *output_dir, tx_run_s
     }
     *state = made;
     return TX_OK;
-}
-
-/* ---- Agreement -------------------------------------------------------------------------------------- */
-
-/* These decide which data a step reads. */
-static const char *const decisive[] = {"data", "block_size", "global_batch", "data_seed"};
-
-static tx_status compare(const char *name, const char *then, const char *now, const tx_reporter *report)
-{
-    char message[512];
-    for (size_t i = 0; i < sizeof decisive / sizeof decisive[0]; i++)
-        if (strcmp(name, decisive[i]) == 0)
-            return tx_fail(TX_INVALID,
-                           "the checkpoint was made with %s %.80s, now it is %.80s: the run cannot go on where it "
-                           "stopped; give the same, or begin anew with --model_name_or_path CHECKPOINT",
-                           name, then, now);
-    snprintf(message, sizeof message, "the checkpoint was made with %s %.80s, now it is %.80s", name, then, now);
-    tx_report(report, message);
-    return TX_OK;
-}
-
-tx_status tx_run_state_agree(const tx_run_state *state, const tx_json *now, const tx_reporter *report)
-{
-    tx_status status = TX_OK;
-    for (void *i = tx_json_first(now); i && !status && state->run; i = tx_json_next(now, i)) {
-        char *mine = tx_json_text(tx_json_value(i), TX_JSON_LINE), *theirs = NULL;
-        for (void *k = tx_json_first(state->run); k && !theirs; k = tx_json_next(state->run, k))
-            if (strcmp(tx_json_key(k), tx_json_key(i)) == 0)
-                theirs = tx_json_text(tx_json_value(k), TX_JSON_LINE);
-        if (mine && theirs && strcmp(mine, theirs) != 0)
-            status = compare(tx_json_key(i), theirs, mine, report);
-        free(mine);
-        free(theirs);
-    }
-    return status;
 }

@@ -105,6 +105,8 @@ static void print_help(const tx_cli *program, const void *values)
             printf("\n%s\n", option->help);
             continue;
         }
+        if (option->kind == TX_OPTION_FOREIGN)
+            continue;
         option_head(program, option, head, sizeof head);
         default_text(option, values, value, sizeof value);
         snprintf(text, sizeof text, " %s%s", option->help, value);
@@ -176,6 +178,8 @@ static void roff_options(const tx_cli *program, const void *values)
             putchar('\n');
             continue;
         }
+        if (option->kind == TX_OPTION_FOREIGN)
+            continue;
         fputs(".TP\n\\fB", stdout);
         spellings(program, option, value, sizeof value);
         roff(value);
@@ -214,7 +218,7 @@ static void print_man(const tx_cli *program, const void *values)
     fputs(".TH ", stdout);
     for (const char *at = program->name; *at; at++)
         putchar(toupper((unsigned char)*at));
-    printf(" 1 \"\" \"TX %s\" \"TX\"\n", TX_VERSION);
+    printf(" 1 \"\" \"TX %s\" \"TX\"\n.ad l\n", TX_VERSION); /* words of choices are long to adjust */
     roff_name(program);
     puts(".SH SYNOPSIS");
     roff_bold(program->usage);
@@ -277,7 +281,7 @@ static void print_values(const tx_cli *program)
     puts("    case $before in");
     for (int32_t i = 0; i < program->count; i++) {
         const tx_option *option = &program->options[i];
-        if (option->kind == TX_OPTION_HEADING)
+        if (!tx_option_has_value(option))
             continue;
         bool given = option->kind != TX_OPTION_FLAG && option->kind != TX_OPTION_OPTIONAL;
         const char *choices = option->choices ? option->choices : "";
@@ -301,7 +305,7 @@ static void print_values(const tx_cli *program)
 static void print_names(const tx_cli *program)
 {
     for (int32_t i = 0; i < program->count; i++)
-        if (program->options[i].kind != TX_OPTION_HEADING)
+        if (tx_option_has_value(&program->options[i]))
             printf("%s%s ", program->options[i].name[1] ? "--" : "-", program->options[i].name);
     printf("--help --version --man --completion");
 }
