@@ -38,6 +38,22 @@ go whole --max_steps 6 --save_steps 2 > "$work/out" 2> "$work/err" || fail "the 
 says "step 1/6  loss "
 [ "$(grep -c '^step ' "$work/out")" -eq 1 ] || fail "more than the first step is printed within 30 seconds"
 
+# ---- early stopping -----------------------------------------------------------------------------------
+# At a rate of 0 nothing gets better. A run that goes on knows how long it has waited.
+early="--max_steps 20 --learning_rate 0 --validation_file $work/text2 --eval_strategy steps --eval_steps 1 --save_steps 2"
+# shellcheck disable=SC2086
+outcome 0 "early stopping after step 5: 4 evaluations without a better eval_loss" go early $early --early_stopping_patience 4
+ended "$work/early" 5
+outcome 0 "early stopping after step 5: 4 evaluations" "$bin/txtrain" --output_dir "$work/early2" \
+    --resume_from_checkpoint "$work/early/checkpoint-4"
+# shellcheck disable=SC2086
+outcome 2 "--early_stopping_patience needs --eval_strategy" go r --early_stopping_patience 4
+outcome 2 "there are loss and perplexity" go r --metric_for_best_model accuracy
+outcome 2 "this optimizer has momentum and weight_decay" go r --optim sgd --optim_args beta1=0.5
+outcome 2 "--use_cpu and --device opencl exclude each other" go r --use_cpu --device opencl
+outcome 1 "needs one of" go r --lr_scheduler_type cosine_with_min_lr
+outcome 1 "--dataloader_drop_last leaves nothing" go r --dataloader_drop_last --per_device_train_batch_size 64
+
 # ---- what is no checkpoint ---------------------------------------------------------------------------
 mkdir -p "$work/empty" "$work/trainer/checkpoint-7"
 for name in config.json model.safetensors trainer_state.json; do

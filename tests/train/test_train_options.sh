@@ -178,7 +178,7 @@ per_device_train_batch_size | --per_device_train_batch_size 3 | weights_differ
 dataloader_drop_last | --max_steps -1 --num_train_epochs 1 --per_device_train_batch_size 4 --dataloader_drop_last | steps_are 27
 train_sampling_strategy | --train_sampling_strategy sequential | weights_differ
 train_sampling_strategy | --train_sampling_strategy group_by_length | weights_kept
-optim_args | --optim sgd --optim_args momentum=0.9 | holds training_args.json momentum=0.9
+optim_args | --optim_args beta1=0.5,eps=1e-4 | weights_differ
 label_smoothing_factor | --label_smoothing_factor 0.1 | weights_differ
 neftune_noise_alpha | --neftune_noise_alpha 5 | weights_differ
 logging_first_step | --logging_first_step | holds trainer_state.json \"step\":.1,\?$
