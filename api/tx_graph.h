@@ -74,6 +74,8 @@ tx_tensor *tx_mul(tx_tensor *a, tx_tensor *b);
 tx_tensor *tx_scale(tx_tensor *x, float factor);
 /* `site` numbers the place in the model: the same (seed, step, sample, site, element) gives the same draw. */
 tx_tensor *tx_dropout(tx_tensor *x, float p, int32_t site);
+/* Adds numbers drawn evenly from [-scale, scale). */
+tx_tensor *tx_noise(tx_tensor *x, float scale, int32_t site);
 
 typedef struct tx_attention_options {
     size_t size; /* sizeof(tx_attention_options) */
@@ -111,6 +113,9 @@ tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_ro
 /* -log softmax(logits)[label] a row: logits [..., V'], labels [...]; columns from `vocab` on are
  * padding. Rows labelled TX_IGNORE_LABEL give 0. */
 tx_tensor *tx_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab);
+/* (1 - smoothing) times that plus `smoothing` times the mean over the vocabulary of -log p, 0 <= smoothing < 1: what
+ * transformers' LabelSmoother gives (Szegedy et al., 2016, section 7). */
+tx_tensor *tx_cross_entropy_smoothed(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing);
 /* Sum of `losses` times control INVERSE_LABELS: the mean over the labels of the global batch. */
 tx_tensor *tx_mean_loss(tx_tensor *losses);
 

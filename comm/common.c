@@ -3,8 +3,10 @@
 #include "comm/common.h"
 
 #include "api/base/check.h"
+#include "api/base/needs.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,6 +59,7 @@ tx_status tx_comm_check_pair(const tx_comm *comm, const char *call, const void *
 
 tx_status tx_comm_open(int *argc, char ***argv, tx_comm **comm)
 {
+    TX_NEEDS(comm, TX_INVALID);
     return tx_comm_default()->open(argc, argv, comm);
 }
 
@@ -68,11 +71,13 @@ void tx_comm_close(tx_comm *comm)
 
 int32_t tx_comm_rank_of(const tx_comm *comm)
 {
+    TX_NEEDS(comm, 0);
     return comm->rank;
 }
 
 int32_t tx_comm_size_of(const tx_comm *comm)
 {
+    TX_NEEDS(comm, 0);
     return comm->size;
 }
 
@@ -113,14 +118,19 @@ int32_t tx_comm_split(int32_t count)
     return split;
 }
 
-/* How launchers tell a process how many ranks there are, and which it is. Open MPI's comes first: under Slurm its
+/* How launchers tell a process how many ranks there are, and which it is: those of MPI, and others (torchrun,
+ * accelerate and deepspeed are the last), whose processes MPI sees as one each. Open MPI's comes first: under Slurm its
  * daemons are themselves started by srun. */
 static const struct {
     const char *size, *rank;
 } launchers[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
                  {"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},
                  {"PMI_SIZE", "PMI_RANK"},
-                 {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
+                 {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
+                 {"SLURM_NTASKS", "SLURM_PROCID"},
+                 {"FLUX_JOB_SIZE", "FLUX_TASK_RANK"},
+                 {"JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK"},
+                 {"WORLD_SIZE", "RANK"}};
 
 /* The place of the launcher in the list, and its number of ranks; -1: there is none. */
 static int32_t find_launcher(int32_t *ranks)
@@ -153,12 +163,38 @@ int32_t tx_launcher_rank(void)
     return text && end != text && rank >= 0 && rank < ranks ? (int32_t)rank : -1;
 }
 
-tx_status tx_launcher_check(int32_t size, const char *advice)
+/* The command line of this process, as a shell takes it; "PROGRAM" where the system does not tell. */
+static void own_command(char *text, size_t size)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+    char words[4096];
+    size_t used = 0;
+    FILE *file = fopen("/proc/self/cmdline", "r");
+    const size_t length = file ? fread(words, 1, sizeof words - 1, file) : 0;
+    if (file)
+        fclose(file);
+    words[length] = '\0';
+    snprintf(text, size, "%s", length ? "" : "PROGRAM");
+    for (size_t at = 0; at < length && used < size; at += strlen(words + at) + 1) {
+        const char *word = words + at, *quote = word[0] && !word[strspn(word, plain)] ? "" : "'";
+        used += (size_t)snprintf(text + used, size - used, "%s%s%s%s", at ? " " : "", quote, word, quote);
+    }
+}
+
+tx_status tx_launcher_check(int32_t size, const char *advice, bool with_line)
 {
     const char *variable = "";
+    char line[2400] = "";
     int32_t ranks = tx_launcher_ranks(&variable);
-    if (ranks > 1 && size == 1)
-        return tx_fail(TX_UNSUPPORTED, "the launcher started %" PRId32 " ranks (%s) but this process sees one: %s",
-                       ranks, variable, advice);
-    return TX_OK;
+    if (ranks <= 1 || size > 1)
+        return TX_OK;
+    if (with_line) {
+        snprintf(line, sizeof line, " -n %" PRId32 " ", ranks);
+        own_command(line + strlen(line), sizeof line - strlen(line));
+    }
+    return tx_fail(TX_UNSUPPORTED,
+                   "the launcher started %" PRId32
+                   " ranks (%s) but this process sees one: %s%s (for one process alone, "
+                   "without %s in the environment)",
+                   ranks, variable, advice, line, variable);
 }

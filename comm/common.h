@@ -28,7 +28,8 @@ void tx_comm_sum(const tx_term *term, int32_t terms, void *const *out, int32_t o
 /* Which of the ranks that a launcher started this process is; -1 where no launcher says so. */
 int32_t tx_launcher_rank(void);
 /* UNSUPPORTED when the launcher started many ranks and this process sees itself alone: each of them would
- * train the whole model and write the same files. `advice` says how to start it. */
-tx_status tx_launcher_check(int32_t size, const char *advice);
+ * train the whole model and write the same files. `advice` says how to start it; `with_line`: it ends with the
+ * launcher's name, and the rest of the command line follows. */
+tx_status tx_launcher_check(int32_t size, const char *advice, bool with_line);
 
 #endif

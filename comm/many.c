@@ -196,7 +196,7 @@ static tx_status join(many *c, int *argc, char ***argv)
     TX_CHECK(tx_transport_open(argc, argv, &c->transport, &advice));
     c->base.rank = c->transport->rank;
     c->base.size = c->transport->size;
-    TX_CHECK(tx_launcher_check(c->base.size, advice));
+    TX_CHECK(tx_launcher_check(c->base.size, advice, true));
     TX_CHECK(find_ranks(c));
     TX_CHECK(make_ways(c));
     TX_CHECK(tx_queue_create(&c->base, make));

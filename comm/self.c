@@ -34,7 +34,7 @@ static tx_status self_open(int *argc, char ***argv, tx_comm **comm)
 #else
     const char *advice = "this build of TX has no MPI: start one process, or build with -DTX_MPI=ON";
 #endif
-    TX_CHECK(tx_launcher_check(1, advice));
+    TX_CHECK(tx_launcher_check(1, advice, false));
     self *made = calloc(1, sizeof *made);
     if (!made || tx_queue_create(&made->base, NULL)) {
         free(made);

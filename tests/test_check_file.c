@@ -202,7 +202,7 @@ static void test_others(void **state)
     put_text(folder, "x.json", "{\"a\": 1}");
     expect(folder, "x.json", "JSON, but no configuration");
     put_text(folder, "x.json", "{\"model_type\": \"t5\"}");
-    expect(folder, "x.json", "model_type: \"t5\", expected \"gpt2\"");
+    expect(folder, "x.json", "model_type: \"t5\": TX trains");
     put_text(folder, "x.json", "{\"model\": {\"type\": \"Unigram\"}}");
     expect(folder, "x.json", "type Unigram is not supported");
     put_text(folder, "x.json", "{\"weight_map\": {\"a\": \"b\"}}");

@@ -55,7 +55,7 @@ static void compile(fixture *f, const tx_config *config, int64_t batch, int64_t 
     assert_ok(tx_graph_autocast(f->graph, dtype));
     assert_ok(tx_graph_checkpointing(f->graph, options));
     tx_tensor *logits = tx_arch_logits(f->graph, config, &train);
-    assert_ok(tx_backward(f->graph, tx_causal_lm.loss(f->graph, config, logits)));
+    assert_ok(tx_backward(f->graph, tx_causal_lm.loss(f->graph, config, logits, 0.0f)));
     assert_ok(tx_plan_create(f->graph, "train", &f->plan));
 }
 

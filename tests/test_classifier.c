@@ -70,7 +70,8 @@ static tx_status build(machine *m, const form *f)
     tx_tensor *beta = param(g, "beta", TX_SHAPE(WIDTH), TX_INIT_ZERO);
     tx_tensor *head = param(g, "head", TX_SHAPE(PADDED, WIDTH), TX_INIT_NORMAL);
     tx_tensor *x = tx_layer_norm(tx_embedding(m->tokens, table, NULL, NULL), gamma, beta, 1e-5f);
-    m->losses = tx_cross_entropy(logits_of(x, f->tied ? table : head, f->half), m->labels, VOCAB);
+    m->losses = tx_cross_entropy_smoothed(logits_of(x, f->tied ? table : head, f->half), m->labels, VOCAB,
+                                          f->tied ? 0.1f : 0.0f);
     if (f->train)
         return tx_backward(g, tx_mean_loss(m->losses));
     tx_output(m->losses);

@@ -101,6 +101,8 @@ static void elementwise(void **state)
     REFUSES(tx_dropout(BF16(2, 7), 0.5f, 0), "dropout: input 0 is BF16, wanted F32");
     REFUSES(tx_add(F32(2, 7), BF16(2, 7)), "add: input 1 is BF16, wanted F32");
     REFUSES(tx_dropout(F32(2, 7), 1.0f, 0), "dropout: 1 is not in [0, 1)");
+    REFUSES(tx_noise(F32(2, 7), NAN, 0), "noise: a scale of nan");
+    REFUSES(tx_cross_entropy_smoothed(F32(2, 7), I32(2), 7, 1.0f), "smoothing 1 must be");
     REFUSES(tx_dropout(F32(2, 7), NAN, 0), "dropout: nan is not in [0, 1)");
     REFUSES(tx_rotary(F32(2, 5, 24), 2, 7, &(tx_rope)TX_ROPE(1e4f), NULL),
             "rotary: 2 heads of size 7 (even, at most 256) with theta 10000 do not fit");

@@ -61,10 +61,10 @@ static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *
     return TX_OK;
 }
 
-static tx_tensor *loss(tx_graph *graph, const tx_config *config, tx_tensor *output)
+static tx_tensor *loss(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing)
 {
     (void)config;
-    return tx_mean_loss(tx_cross_entropy(output, tx_find_input(graph, "labels"), CLASSES));
+    return tx_mean_loss(tx_cross_entropy_smoothed(output, tx_find_input(graph, "labels"), CLASSES, smoothing));
 }
 
 enum { RIGHT = TX_SUM_OWN };

@@ -57,7 +57,7 @@ tx_status tx_fail(tx_status status, const char *format, ...)
     char text[sizeof message];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    vsnprintf(text, sizeof text, format ? format : "no message", args);
     va_end(args);
     tx_escape(text, message, sizeof message);
     return status;
@@ -71,7 +71,7 @@ tx_status tx_fail_in(tx_status status, const char *format, ...)
     memcpy(old, message, sizeof message);
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    vsnprintf(text, sizeof text, format ? format : "no message", args);
     va_end(args);
     tx_escape(text, message, sizeof message);
     size_t used = strlen(message), room = sizeof message - used;

@@ -2,6 +2,8 @@
  * Data types, shapes, and the names of enumerations. */
 #include "tx.h"
 
+#include "api/base/needs.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -27,6 +29,7 @@ const char *tx_dtype_name(tx_dtype dtype)
 
 int64_t tx_shape_count(const tx_shape *shape)
 {
+    TX_NEEDS(shape, 0);
     int64_t count = 1;
     for (int32_t i = 0; i < shape->rank; i++)
         count *= shape->dim[i];
@@ -35,11 +38,13 @@ int64_t tx_shape_count(const tx_shape *shape)
 
 int64_t tx_shape_last(const tx_shape *shape)
 {
+    TX_NEEDS(shape, 0);
     return shape->rank > 0 ? shape->dim[shape->rank - 1] : 1;
 }
 
 int64_t tx_shape_rows(const tx_shape *shape)
 {
+    TX_NEEDS(shape, 0);
     int64_t rows = 1;
     for (int32_t i = 0; i + 1 < shape->rank; i++)
         rows *= shape->dim[i];
@@ -48,6 +53,7 @@ int64_t tx_shape_rows(const tx_shape *shape)
 
 bool tx_shape_equal(const tx_shape *a, const tx_shape *b)
 {
+    TX_NEEDS(a && b, false);
     if (a->rank != b->rank)
         return false;
     for (int32_t i = 0; i < a->rank; i++)
@@ -58,6 +64,7 @@ bool tx_shape_equal(const tx_shape *a, const tx_shape *b)
 
 const char *tx_shape_text(const tx_shape *shape, char *text, size_t size)
 {
+    TX_NEEDS(shape && text, "");
     if (shape->rank < 0 || shape->rank > TX_MAX_RANK) {
         snprintf(text, size, "[of rank %" PRId32 "]", shape->rank);
         return text;
@@ -82,6 +89,7 @@ const char *tx_memory_name(tx_memory_kind kind)
 
 int64_t tx_memory_total(const tx_memory *memory)
 {
+    TX_NEEDS(memory, 0);
     int64_t total = 0;
     for (int i = 0; i < TX_MEMORY_COUNT; i++)
         total += memory->bytes[i];

@@ -2,6 +2,8 @@
  * The public functions that add one operation to a graph. */
 #include "api/graph/graph.h"
 
+#include "api/base/needs.h"
+
 #include <math.h>
 
 /* Emits for the graph of `first`; NULL operands that are required pass an earlier failure on. */
@@ -112,6 +114,14 @@ tx_tensor *tx_dropout(tx_tensor *x, float p, int32_t site)
     return EMIT(x, .op = TX_OP_DROPOUT, .attrs = attrs, .in = {x});
 }
 
+tx_tensor *tx_noise(tx_tensor *x, float scale, int32_t site)
+{
+    tx_attrs attrs = plain;
+    attrs.scale = scale;
+    attrs.site = site;
+    return EMIT(x, .op = TX_OP_NOISE, .attrs = attrs, .in = {x});
+}
+
 static tx_attrs attention_attrs(const tx_tensor *qkv, const tx_attention_options *o)
 {
     tx_attrs attrs = plain;
@@ -160,6 +170,7 @@ tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_
 
 tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_rope *rope, tx_tensor *positions)
 {
+    TX_NEEDS(x && rope, NULL);
     tx_attrs attrs = plain;
     attrs.heads = heads;
     attrs.head_size = head_size;
@@ -169,8 +180,14 @@ tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_ro
 
 tx_tensor *tx_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab)
 {
+    return tx_cross_entropy_smoothed(logits, labels, vocab, 0.0f);
+}
+
+tx_tensor *tx_cross_entropy_smoothed(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing)
+{
     tx_attrs attrs = plain;
     attrs.vocab = vocab;
+    attrs.p = smoothing;
     return labels ? EMIT(logits, .op = TX_OP_CROSS_ENTROPY, .attrs = attrs, .in = {logits, labels}) : NULL;
 }
 
@@ -205,6 +222,7 @@ tx_tensor *tx_copy(tx_tensor *x)
 
 tx_tensor *tx_fill(tx_graph *graph, tx_shape shape, float value)
 {
+    TX_NEEDS(graph, NULL);
     tx_attrs attrs = plain;
     attrs.alpha = value;
     return tx_emit(graph, &(tx_emit_args){.op = TX_OP_FILL, .attrs = attrs, .shape = &shape});

@@ -2,6 +2,7 @@
  * Storage of a graph, and the one function that appends nodes. */
 #include "api/graph/graph.h"
 
+#include "api/base/needs.h"
 #include "api/model/model.h"
 
 #include <stdio.h>
@@ -10,6 +11,7 @@
 
 tx_status tx_graph_create(tx_model *model, tx_graph **graph)
 {
+    TX_NEEDS(model && graph, TX_INVALID);
     tx_graph *g = calloc(1, sizeof *g);
     if (!g)
         return tx_fail(TX_MEMORY, "no memory for a graph");
@@ -36,6 +38,7 @@ void tx_graph_free(tx_graph *graph)
 
 tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype)
 {
+    TX_NEEDS(graph, TX_INVALID);
     if (dtype != TX_F32 && dtype != TX_BF16)
         return tx_fail(TX_UNSUPPORTED, "autocast: a graph computes in F32 or BF16, not in %s", tx_dtype_name(dtype));
     if (graph->planned)
@@ -46,6 +49,7 @@ tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype)
 
 tx_status tx_graph_checkpointing(tx_graph *graph, const tx_checkpointing *options)
 {
+    TX_NEEDS(graph && options, TX_INVALID);
     if (options->size != sizeof *options)
         return tx_fail(TX_INVALID, "checkpointing: the options' size field is %zu, expected %zu", options->size,
                        sizeof *options);
@@ -60,11 +64,13 @@ tx_status tx_graph_checkpointing(tx_graph *graph, const tx_checkpointing *option
 
 void tx_graph_block(tx_graph *graph, int32_t block)
 {
+    TX_NEEDS(graph, );
     graph->block = block;
 }
 
 tx_status tx_graph_fail(tx_graph *graph, tx_status status)
 {
+    TX_NEEDS(graph, TX_INVALID);
     if (graph->status == TX_OK) {
         graph->status = status;
         snprintf(graph->message, sizeof graph->message, "%s", tx_error());
@@ -159,11 +165,13 @@ static tx_tensor *tensor_named(tx_tensor *t, const char *name)
 
 const tx_shape *tx_tensor_shape(const tx_tensor *tensor)
 {
+    TX_NEEDS(tensor, NULL);
     return &tensor->shape;
 }
 
 tx_dtype tx_tensor_dtype(const tx_tensor *tensor)
 {
+    TX_NEEDS(tensor, TX_F32);
     return tensor->dtype;
 }
 
@@ -181,6 +189,7 @@ static tx_status check_storage(const char *what, const char *name, tx_dtype dtyp
 
 tx_tensor *tx_input(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape shape)
 {
+    TX_NEEDS(graph && name, NULL);
     if (graph->status != TX_OK)
         return NULL;
     tx_status status = check_storage("input", name, dtype, &shape);
@@ -196,6 +205,7 @@ tx_tensor *tx_input(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape 
 
 tx_tensor *tx_find_input(const tx_graph *graph, const char *name)
 {
+    TX_NEEDS(graph && name, NULL);
     for (int32_t i = 0; i < graph->tensors; i++)
         if (graph->tensor[i]->is_input && strcmp(graph->tensor[i]->name, name) == 0)
             return graph->tensor[i];
@@ -222,6 +232,7 @@ static tx_tensor *param_node(tx_graph *graph, int32_t index)
 
 tx_tensor *tx_param(tx_graph *graph, const char *name, const tx_param_spec *spec)
 {
+    TX_NEEDS(graph && name, NULL);
     if (graph->status != TX_OK)
         return NULL;
     int32_t index = -1;
@@ -248,6 +259,7 @@ static tx_tensor *find_state(const tx_graph *graph, const char *name)
 
 tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape shape)
 {
+    TX_NEEDS(graph && name, NULL);
     if (graph->status != TX_OK)
         return NULL;
     int64_t offset = 0;
@@ -383,6 +395,7 @@ tx_status tx_graph_append(tx_graph *graph, const tx_node *node, int32_t *number)
 
 tx_status tx_backward(tx_graph *graph, tx_tensor *loss)
 {
+    TX_NEEDS(graph, TX_INVALID);
     tx_status status = tx_graph_check(graph);
     if (status != TX_OK)
         return status;

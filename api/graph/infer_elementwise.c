@@ -2,6 +2,7 @@
  * Inference rules of element-wise ops and of movement. */
 #include "api/graph/infer.h"
 
+#include <float.h>
 #include <inttypes.h>
 
 /* ---- element-wise -------------------------------------------------------------------------- */
@@ -12,6 +13,8 @@ tx_status tx_infer_same(const tx_infer *c)
         TX_CHECK(tx_want_f32(c));
     if (c->op == TX_OP_DROPOUT && !(c->attrs->p >= 0.0f && c->attrs->p < 1.0f))
         return tx_fail(TX_INVALID, "dropout: %g is not in [0, 1)", (double)c->attrs->p);
+    if (c->op == TX_OP_NOISE && !(c->attrs->scale >= 0.0f && c->attrs->scale <= FLT_MAX))
+        return tx_fail(TX_INVALID, "noise: a scale of %g is not 0 or more", (double)c->attrs->scale);
     tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
     return TX_OK;
 }

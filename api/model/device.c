@@ -2,7 +2,10 @@
  * The devices of all backends as one list. */
 #include "api/model/device.h"
 
+#include "api/base/needs.h"
+
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +31,7 @@ tx_status tx_device_locate(int32_t index, const tx_backend **backend, int32_t *l
 
 tx_status tx_device_count(int32_t *count)
 {
+    TX_NEEDS(count, TX_INVALID);
     int32_t backends = 0, total = 0;
     const tx_backend *const *all = tx_backends(&backends);
     for (int32_t i = 0; i < backends; i++) {
@@ -43,6 +47,7 @@ tx_status tx_device_count(int32_t *count)
 
 tx_status tx_device_get(int32_t index, tx_device_info *info)
 {
+    TX_NEEDS(info, TX_INVALID);
     const tx_backend *backend = NULL;
     int32_t local = 0;
     tx_status status = tx_device_locate(index, &backend, &local);
@@ -78,8 +83,32 @@ static bool matches(const tx_device_info *info, const char *name)
     return number ? strcmp(info->id, name) == 0 : colon[1] && contains(info->name, colon + 1);
 }
 
+/* Fails, naming the devices that there are, and where GPUs come from to who asks for one. */
+static tx_status fail_without(const char *name)
+{
+    static const char *const gpus[] = {"gpu", "cuda", "hip", "rocm", "mps", "xpu", "metal", "nvidia", "amd", "opencl"};
+    char list[1024] = "";
+    int32_t count = 0;
+    bool gpu = false;
+    tx_status status = tx_device_count(&count);
+    for (int32_t i = 0; i < count && !status; i++) {
+        tx_device_info info;
+        status = tx_device_get(i, &info);
+        const size_t used = strlen(list);
+        if (!status)
+            snprintf(list + used, sizeof list - used, "%s%s (%s)", used ? ", " : "", info.id, info.name);
+    }
+    for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++)
+        gpu = gpu || strncmp(name, gpus[i], strlen(gpus[i])) == 0;
+    return tx_fail(TX_NOT_FOUND, "no device \"%s\": there are %s%s", name, *list ? list : "none",
+                   gpu ? "; TX uses GPUs of any make through OpenCL, as opencl:0: one that is missing here needs its "
+                         "maker's OpenCL driver (clinfo lists what there is)"
+                       : "");
+}
+
 tx_status tx_device_find(const char *name, int32_t *index)
 {
+    TX_NEEDS(name && index, TX_INVALID);
     /* Backend by backend, so that asking for the cpu does not wake every OpenCL driver. */
     int32_t backends = 0, before = 0;
     const tx_backend *const *all = tx_backends(&backends);
@@ -98,5 +127,5 @@ tx_status tx_device_find(const char *name, int32_t *index)
             return status;
         before += count;
     }
-    return tx_fail(TX_NOT_FOUND, "no device \"%s\": the list of devices names what there is (%d found)", name, before);
+    return fail_without(name);
 }

@@ -2,12 +2,14 @@
  * Opening a device, and what it tells. */
 #include "api/model/engine.h"
 
+#include "api/base/needs.h"
 #include "api/model/device.h"
 
 #include <stdlib.h>
 
 tx_status tx_engine_create(const tx_engine_options *options, tx_engine **engine)
 {
+    TX_NEEDS(options && engine, TX_INVALID);
     if (options->size != sizeof *options)
         return tx_fail(TX_INVALID, "engine options: size is %zu, wanted %zu", options->size, sizeof *options);
     if (options->tune && options->tune->size != sizeof *options->tune)
@@ -52,11 +54,13 @@ void tx_engine_free(tx_engine *engine)
 
 const tx_device_info *tx_engine_device(const tx_engine *engine)
 {
+    TX_NEEDS(engine, NULL);
     return &engine->device;
 }
 
 tx_status tx_engine_memory(const tx_engine *engine, tx_memory *counted)
 {
+    TX_NEEDS(engine && counted, TX_INVALID);
     tx_traffic traffic;
     engine->backend->account(engine->context, counted, &traffic);
     return TX_OK;
@@ -64,6 +68,7 @@ tx_status tx_engine_memory(const tx_engine *engine, tx_memory *counted)
 
 tx_status tx_engine_traffic(const tx_engine *engine, tx_traffic *traffic)
 {
+    TX_NEEDS(engine && traffic, TX_INVALID);
     tx_memory held;
     engine->backend->account(engine->context, &held, traffic);
     return TX_OK;
@@ -80,16 +85,19 @@ static tx_status empty(char **text)
 
 tx_status tx_engine_choices(const tx_engine *engine, char **text)
 {
+    TX_NEEDS(engine && text, TX_INVALID);
     return engine->backend->choices ? engine->backend->choices(engine->context, text) : empty(text);
 }
 
 tx_status tx_engine_tuned(const tx_engine *engine, char **text)
 {
+    TX_NEEDS(engine && text, TX_INVALID);
     return engine->backend->tuned ? engine->backend->tuned(engine->context, text) : empty(text);
 }
 
 tx_status tx_engine_choose(tx_engine *engine, const char *text)
 {
+    TX_NEEDS(engine && text, TX_INVALID);
     if (engine->backend->choose)
         return engine->backend->choose(engine->context, text);
     return *text ? tx_fail(TX_UNSUPPORTED, "%s makes no choices that could be set: \"%.60s\"", engine->device.id, text)
@@ -98,5 +106,6 @@ tx_status tx_engine_choose(tx_engine *engine, const char *text)
 
 tx_status tx_engine_finish(tx_engine *engine)
 {
+    TX_NEEDS(engine, TX_INVALID);
     return engine->backend->finish(engine->context);
 }

@@ -2,6 +2,8 @@
  * Declaring parameters and states. */
 #include "api/model/model.h"
 
+#include "api/base/needs.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,11 +163,13 @@ tx_status tx_model_declare_groups(tx_model *model, int64_t offset[TX_MAX_CHUNKS]
 
 int32_t tx_model_param_count(const tx_model *model)
 {
+    TX_NEEDS(model, 0);
     return model->params;
 }
 
 tx_status tx_model_param(const tx_model *model, int32_t index, const char **name, const tx_param_spec **spec)
 {
+    TX_NEEDS(model && name && spec, TX_INVALID);
     if (index < 0 || index >= model->params)
         return tx_fail(TX_NOT_FOUND, "the model has no parameter number %d", index);
     *name = model->param[index].name;
@@ -175,6 +179,7 @@ tx_status tx_model_param(const tx_model *model, int32_t index, const char **name
 
 tx_status tx_model_find(const tx_model *model, const char *name, int32_t *index)
 {
+    TX_NEEDS(model && name && index, TX_INVALID);
     for (int32_t i = 0; i < model->params; i++) {
         if (strcmp(model->param[i].name, name) == 0) {
             *index = i;

@@ -2,6 +2,8 @@
  * The table of optimizers. */
 #include "api/model/model.h"
 
+#include "api/base/needs.h"
+
 #include <stdlib.h>
 
 /* ---- What the rows name -------------------------------------------------------------------------- */
@@ -140,12 +142,14 @@ static const tx_optimizer_form *form_of(const tx_model *model, int32_t index)
 
 int32_t tx_model_states(const tx_model *model, int32_t index)
 {
+    TX_NEEDS(model, 0);
     const tx_optimizer_form *form = form_of(model, index);
     return form ? form->states : 0;
 }
 
 tx_status tx_model_state(const tx_model *model, int32_t index, int32_t k, tx_state_info *info)
 {
+    TX_NEEDS(model && info, TX_INVALID);
     if (k < 0 || k >= tx_model_states(model, index))
         return tx_fail(TX_NOT_FOUND, "the model's optimizer has no state number %d of parameter %d", k, index);
     const tx_optimizer_state *state = &form_of(model, index)->state[k];
@@ -156,6 +160,7 @@ tx_status tx_model_state(const tx_model *model, int32_t index, int32_t k, tx_sta
 
 int64_t tx_model_state_bytes(const tx_model *model)
 {
+    TX_NEEDS(model, 0);
     int64_t bytes = 0;
     for (int32_t p = 0; p < model->params; p++)
         for (int32_t k = 0; k < tx_model_states(model, p); k++) {

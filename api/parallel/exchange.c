@@ -4,6 +4,8 @@
  * the device's transfer queue beside what it computes, and are taken when the plan has been given to it. */
 #include "api/parallel/parallel.h"
 
+#include "api/base/needs.h"
+
 #include <string.h>
 
 static const int64_t element = (int64_t)sizeof(float);
@@ -137,6 +139,7 @@ static tx_status wait_for(tx_model *model, tx_op op, int32_t bucket)
 
 tx_status tx_model_settle(tx_model *model)
 {
+    TX_NEEDS(model, TX_INVALID);
     tx_status status = TX_OK;
     while (model->parallel && model->parallel->movings > 0 && !status)
         status = complete(model);

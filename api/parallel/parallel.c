@@ -2,6 +2,7 @@
  * Buckets and shards: where they lie, and the memory that they are exchanged through. */
 #include "api/parallel/parallel.h"
 
+#include "api/base/needs.h"
 #include "api/graph/graph.h"
 
 #include <inttypes.h>
@@ -51,6 +52,7 @@ static tx_status agree_on_chunks(tx_model *model, tx_comm *comm)
 
 tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_options *options)
 {
+    TX_NEEDS(model && comm && options, TX_INVALID);
     tx_status status = check_options(model, options);
     if (!status)
         status = agree_on_chunks(model, comm);
@@ -76,6 +78,7 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
 
 tx_status tx_model_synchronize(tx_model *model, bool on)
 {
+    TX_NEEDS(model, TX_INVALID);
     if (model->parallel)
         model->parallel->synchronize = on;
     return TX_OK;
@@ -83,27 +86,32 @@ tx_status tx_model_synchronize(tx_model *model, bool on)
 
 bool tx_model_spreads(const tx_model *model)
 {
+    TX_NEEDS(model, false);
     return tx_parallel_sharded(model->parallel);
 }
 
 void tx_model_vote(tx_model *model, float mine)
 {
+    TX_NEEDS(model, );
     if (model->parallel)
         model->parallel->vote = mine;
 }
 
 float tx_model_votes(const tx_model *model)
 {
+    TX_NEEDS(model, 0);
     return model->parallel ? model->parallel->votes : 0.0f;
 }
 
 int32_t tx_model_bucket_count(const tx_model *model)
 {
+    TX_NEEDS(model, 0);
     return model->parallel ? model->parallel->buckets : 0;
 }
 
 int64_t tx_model_bucket_elements(const tx_model *model, int32_t index)
 {
+    TX_NEEDS(model, 0);
     return index >= 0 && index < tx_model_bucket_count(model) ? model->parallel->bucket[index].count : 0;
 }
 

@@ -190,6 +190,11 @@ static void grad_dropout(const grad *c)
     grad_itself(c);
 }
 
+static void grad_noise(const grad *c)
+{
+    DIN(c, noise, x) = c->dout[0];
+}
+
 static void grad_rotary(const grad *c)
 {
     tx_attrs attrs = c->node->attrs;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What is in the memory of a plan while it runs, and what it computes. */
+#include "api/base/needs.h"
 #include "api/plan/layout.h"
 #include "api/plan/plan.h"
 
@@ -19,6 +20,7 @@ tx_status tx_plan_find_placed(tx_plan *plan)
 
 double tx_plan_flops(const tx_plan *plan, tx_direction direction)
 {
+    TX_NEEDS(plan, 0.0);
     double sum = 0.0, flops, bytes;
     for (int32_t i = 0; i < plan->program.length; i++) {
         tx_op_work(&plan->commands[i], &flops, &bytes);
@@ -29,6 +31,7 @@ double tx_plan_flops(const tx_plan *plan, tx_direction direction)
 
 void tx_plan_work(const tx_plan *plan, double *product_flops, double *other_bytes)
 {
+    TX_NEEDS(plan && product_flops && other_bytes, );
     double flops, bytes;
     *product_flops = *other_bytes = 0.0;
     for (int32_t i = 0; i < plan->program.length; i++) {
@@ -42,11 +45,13 @@ void tx_plan_work(const tx_plan *plan, double *product_flops, double *other_byte
 
 int32_t tx_plan_node_count(const tx_plan *plan)
 {
+    TX_NEEDS(plan, 0);
     return plan->graph->nodes;
 }
 
 tx_status tx_plan_node_at(const tx_plan *plan, int32_t index, tx_plan_node *node)
 {
+    TX_NEEDS(plan && node, TX_INVALID);
     if (index < 0 || index >= plan->graph->nodes)
         return tx_fail(TX_INVALID, "plan %s has no node %d", plan->name, (int)index);
     const tx_node *n = &plan->graph->node[index];
@@ -56,6 +61,7 @@ tx_status tx_plan_node_at(const tx_plan *plan, int32_t index, tx_plan_node *node
 
 int32_t tx_plan_tensor_count(const tx_plan *plan)
 {
+    TX_NEEDS(plan, 0);
     return plan->placed_count;
 }
 
@@ -68,6 +74,7 @@ static tx_memory_kind kind_of(const tx_graph *g, const tx_tensor *t)
 
 tx_status tx_plan_tensor_at(const tx_plan *plan, int32_t index, tx_plan_tensor *tensor)
 {
+    TX_NEEDS(plan && tensor, TX_INVALID);
     if (index < 0 || index >= plan->placed_count)
         return tx_fail(TX_INVALID, "plan %s has no tensor %d", plan->name, (int)index);
     const tx_graph *g = plan->graph;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From graph to plan. */
 #include "api/parallel/parallel.h"
+
+#include "api/base/needs.h"
 #include "api/passes/passes.h"
 #include "api/plan/layout.h"
 #include "api/plan/plan.h"
@@ -107,6 +109,7 @@ static tx_status create(tx_graph *graph, const char *name, bool owns_graph, tx_p
 
 tx_status tx_plan_create(tx_graph *graph, const char *name, tx_plan **plan)
 {
+    TX_NEEDS(graph && name && plan, TX_INVALID);
     return create(graph, name, false, plan);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Drawing a model's parameters. */
 #include "api/base/hash.h"
+#include "api/base/needs.h"
 #include "api/model/model.h"
 
 #include "backends/rng.h"
@@ -50,6 +51,7 @@ static tx_status init_param(tx_model *model, int32_t index, uint64_t seed, float
 
 tx_status tx_model_init(tx_model *model, uint64_t seed)
 {
+    TX_NEEDS(model, TX_INVALID);
     const int64_t room = 1 << 16;
     model->sealed = true;
     tx_status status = tx_model_ready(model);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A model's memory: how much it is, taking it, and giving it back. */
 #include "api/parallel/parallel.h"
+
+#include "api/base/needs.h"
 #include "api/plan/plan.h"
 
 #include <stdlib.h>
@@ -47,6 +49,7 @@ static int64_t results_bytes(void)
 
 tx_status tx_model_memory(const tx_model *model, tx_memory *planned)
 {
+    TX_NEEDS(model && planned, TX_INVALID);
     tx_model sized = *model; /* the arenas' sizes only: nothing is allocated */
     tx_status status = size_arenas(&sized);
     if (status != TX_OK)
@@ -276,6 +279,7 @@ tx_status tx_model_ready(tx_model *model)
 
 tx_status tx_model_allocate(tx_model *model)
 {
+    TX_NEEDS(model, TX_INVALID);
     model->sealed = true;
     return tx_model_ready(model);
 }
@@ -284,6 +288,7 @@ tx_status tx_model_allocate(tx_model *model)
 
 tx_status tx_model_create(tx_engine *engine, tx_model **model)
 {
+    TX_NEEDS(engine && model, TX_INVALID);
     tx_model *m = calloc(1, sizeof *m);
     if (!m)
         return tx_fail(TX_MEMORY, "no memory for a model");
@@ -300,6 +305,7 @@ tx_status tx_model_create(tx_engine *engine, tx_model **model)
 
 void tx_model_only_plan(tx_model *model)
 {
+    TX_NEEDS(model, );
     model->only_plans = true;
 }
 

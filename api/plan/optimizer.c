@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The update plan: global gradient norm, clip factor, and the optimizer over the flat arenas. */
+#include "api/base/needs.h"
 #include "api/parallel/parallel.h"
 #include "api/plan/muon.h"
 #include "api/plan/pieces.h"
@@ -194,6 +195,7 @@ static tx_status check_model(const tx_model *model, const tx_optimizer_options *
 
 tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *options, tx_plan **plan)
 {
+    TX_NEEDS(model && options && plan, TX_INVALID);
     tx_graph *graph = NULL;
     tx_optimizer *optimizer = NULL;
     int64_t groups[TX_MAX_CHUNKS];

@@ -2,6 +2,8 @@
  * A plan as it stands: where its tensors lie, what it tells, its end. */
 #include "api/plan/plan.h"
 
+#include "api/base/needs.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,6 +57,7 @@ void tx_plan_free(tx_plan *plan)
 
 tx_status tx_plan_profile(tx_plan *plan, bool on)
 {
+    TX_NEEDS(plan, TX_INVALID);
     if (on && !plan->model->engine->profile)
         return tx_fail(TX_INVALID, "plan %s: the engine was not opened for profiling", plan->name);
     plan->profiling = on;
@@ -64,11 +67,13 @@ tx_status tx_plan_profile(tx_plan *plan, bool on)
 
 int32_t tx_plan_length(const tx_plan *plan)
 {
+    TX_NEEDS(plan, 0);
     return plan->program.length;
 }
 
 tx_status tx_plan_profile_entry(const tx_plan *plan, int32_t index, tx_profile_entry *entry)
 {
+    TX_NEEDS(plan && entry, TX_INVALID);
     if (index < 0 || index >= plan->program.length)
         return tx_fail(TX_INVALID, "plan %s has no operation %d", plan->name, index);
     const tx_command *c = &plan->commands[index];

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Replaying a plan: its inputs, its commands with the collectives between them, its outputs. */
 #include "api/parallel/parallel.h"
+
+#include "api/base/needs.h"
 #include "api/plan/plan.h"
 
 #include <inttypes.h>
@@ -30,6 +32,7 @@ static tx_status check_transfer(const tx_plan *plan, const tx_tensor *t, size_t 
 
 tx_status tx_plan_write(tx_plan *plan, tx_tensor *input, const void *data, size_t bytes)
 {
+    TX_NEEDS(plan && data, TX_INVALID);
     tx_status status = check_transfer(plan, input, bytes, input && input->is_input, "input");
     if (status == TX_OK && input->dtype == TX_I32)
         status = check_indices(input, data, tx_shape_count(&input->shape));
@@ -77,6 +80,7 @@ static tx_status run_cut(tx_plan *plan)
 
 tx_status tx_plan_run(tx_plan *plan)
 {
+    TX_NEEDS(plan, TX_INVALID);
     tx_model *model = plan->model;
     tx_status status = tx_model_ready(model);
     if (status == TX_OK)
@@ -90,6 +94,7 @@ tx_status tx_plan_run(tx_plan *plan)
 
 tx_status tx_plan_read(tx_plan *plan, tx_tensor *output, void *data, size_t bytes)
 {
+    TX_NEEDS(plan && data, TX_INVALID);
     bool readable = output && (tx_tensor_root(output)->is_output || output->arena != TX_ARENA_PLANNED);
     tx_status status = check_transfer(plan, output, bytes, readable, "output (see tx_output)");
     if (status == TX_OK)

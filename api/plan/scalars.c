@@ -2,6 +2,8 @@
  * The small copies of every step: inputs through a ring of host memory, controls, results. */
 #include "api/model/model.h"
 
+#include "api/base/needs.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -43,6 +45,7 @@ tx_status tx_model_send(tx_model *model, tx_arena_id id, int64_t address, const 
 
 tx_status tx_model_set(tx_model *model, tx_control control, double value)
 {
+    TX_NEEDS(model, TX_INVALID);
     static const bool whole[] = {
 #define f32 false
 #define u32 true
@@ -68,6 +71,7 @@ tx_status tx_model_set(tx_model *model, tx_control control, double value)
 
 tx_status tx_model_set_seed(tx_model *model, uint64_t seed)
 {
+    TX_NEEDS(model, TX_INVALID);
     tx_status status = tx_model_set(model, TX_CONTROL_SEED_LO, (double)(seed & UINT32_MAX));
     return status == TX_OK ? tx_model_set(model, TX_CONTROL_SEED_HI, (double)(seed >> 32)) : status;
 }
@@ -83,6 +87,7 @@ tx_status tx_model_send_controls(tx_model *model)
 
 tx_status tx_model_fetch(tx_model *model)
 {
+    TX_NEEDS(model, TX_INVALID);
     const tx_engine *e = model->engine;
     tx_status status = tx_model_ready(model);
     if (status != TX_OK)
@@ -102,6 +107,7 @@ tx_status tx_model_fetch(tx_model *model)
 
 tx_status tx_model_results(tx_model *model, tx_results *results)
 {
+    TX_NEEDS(model && results, TX_INVALID);
     const tx_engine *e = model->engine;
     if (model->results_pending == 0)
         return tx_fail(TX_INVALID, "no copy of the results was asked for");
@@ -119,6 +125,7 @@ tx_status tx_model_results(tx_model *model, tx_results *results)
 
 tx_status tx_model_restore(tx_model *model, const tx_results *results)
 {
+    TX_NEEDS(model && results, TX_INVALID);
     const tx_engine *e = model->engine;
     tx_results kept = {0};
     kept.value[TX_RESULT_UPDATES] = results->value[TX_RESULT_UPDATES];

@@ -4,6 +4,7 @@
 #include "api/plan/pieces.h"
 
 #include "api/base/half.h"
+#include "api/base/needs.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -175,11 +176,13 @@ static tx_status copy_range(tx_model *model, tx_part part, int32_t index, int64_
 tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
                                const float *data)
 {
+    TX_NEEDS(model && data, TX_INVALID);
     return copy_range(model, part, index, first, count, data, NULL);
 }
 
 tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, float *data)
 {
+    TX_NEEDS(model && data, TX_INVALID);
     return copy_range(model, part, index, first, count, NULL, data);
 }
 
@@ -192,11 +195,13 @@ static int64_t elements_of(const tx_model *model, tx_part part, int32_t index)
 
 tx_status tx_model_write(tx_model *model, tx_part part, int32_t index, const float *data)
 {
+    TX_NEEDS(model && data, TX_INVALID);
     return tx_model_write_range(model, part, index, 0, elements_of(model, part, index), data);
 }
 
 tx_status tx_model_read(tx_model *model, tx_part part, int32_t index, float *data)
 {
+    TX_NEEDS(model && data, TX_INVALID);
     return tx_model_read_range(model, part, index, 0, elements_of(model, part, index), data);
 }
 
@@ -263,10 +268,12 @@ static tx_status copy_section(tx_model *model, tx_part part, int32_t index, int3
 
 tx_status tx_model_write_section(tx_model *model, tx_part part, int32_t index, int32_t section, const float *data)
 {
+    TX_NEEDS(model && data, TX_INVALID);
     return copy_section(model, part, index, section, data, NULL);
 }
 
 tx_status tx_model_read_section(tx_model *model, tx_part part, int32_t index, int32_t section, float *data)
 {
+    TX_NEEDS(model && data, TX_INVALID);
     return copy_section(model, part, index, section, NULL, data);
 }

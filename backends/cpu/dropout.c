@@ -11,11 +11,10 @@ static int64_t rows_per_sample(const tx_shape *shape)
     return shape->rank < 2 ? 1 : tx_shape_rows(shape) / shape->dim[0];
 }
 
-static void dropout_chunk(const tx_site *site, uint32_t row, int64_t column, int64_t count, const float *x, float *y)
+/* The draws of CHUNK columns from `column` on. */
+static void draw_chunk(const tx_site *site, uint32_t row, int64_t column, uint32_t draw[CHUNK])
 {
-    const uint32_t threshold = site->threshold; /* y could lie on *site, for all that the compiler knows */
-    const float keep = site->keep;
-    uint32_t word[4][TX_DRAW_LANES], draw[CHUNK];
+    uint32_t word[4][TX_DRAW_LANES];
     tx_draw_lanes(site, 0, row, 0, (uint32_t)(column / 4), 1, word);
     TX_SIMD for (int l = 0; l < TX_DRAW_LANES; l++)
     {
@@ -24,6 +23,14 @@ static void dropout_chunk(const tx_site *site, uint32_t row, int64_t column, int
         draw[4 * l + 2] = word[2][l];
         draw[4 * l + 3] = word[3][l];
     }
+}
+
+static void dropout_chunk(const tx_site *site, uint32_t row, int64_t column, int64_t count, const float *x, float *y)
+{
+    const uint32_t threshold = site->threshold; /* y could lie on *site, for all that the compiler knows */
+    const float keep = site->keep;
+    uint32_t draw[CHUNK];
+    draw_chunk(site, row, column, draw);
     TX_SIMD for (int64_t i = 0; i < count; i++)
     {
         const float kept = x[i] * keep;
@@ -31,10 +38,21 @@ static void dropout_chunk(const tx_site *site, uint32_t row, int64_t column, int
     }
 }
 
-static void dropout_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+static void noise_chunk(const tx_site *site, uint32_t row, int64_t column, int64_t count, const float *x, float *y)
+{
+    const float scale = site->scale;
+    uint32_t draw[CHUNK];
+    draw_chunk(site, row, column, draw);
+    TX_SIMD for (int64_t i = 0; i < count; i++) y[i] =
+        x[i] + scale * ((float)(int32_t)(draw[i] >> 8) * 0x1p-23f - 1.0f);
+}
+
+/* Dropout and noise: `call`'s op does one chunk after the other. */
+static void drawn_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const tx_shape *shape = &call->command->out[0].shape;
     const int64_t width = tx_shape_last(shape), rows = rows_per_sample(shape);
+    const bool noise = call->command->op == TX_OP_NOISE;
     (void)thread;
     for (int64_t row = first; row < last; row++) {
         const tx_site site = tx_site_of(call, row / rows);
@@ -42,7 +60,7 @@ static void dropout_rows(const tx_cpu_call *call, int64_t first, int64_t last, i
         float *y = (float *)call->out[0] + row * width;
         for (int64_t column = 0; column < width; column += CHUNK) {
             int64_t count = width - column < CHUNK ? width - column : CHUNK;
-            dropout_chunk(&site, (uint32_t)(row % rows), column, count, x + column, y + column);
+            (noise ? noise_chunk : dropout_chunk)(&site, (uint32_t)(row % rows), column, count, x + column, y + column);
         }
     }
 }
@@ -50,7 +68,12 @@ static void dropout_rows(const tx_cpu_call *call, int64_t first, int64_t last, i
 void TX_CPU_NAME(dropout)(const tx_cpu_call *call)
 {
     const tx_shape *shape = &call->command->out[0].shape;
-    tx_cpu_slices(call, tx_shape_rows(shape), tx_cpu_rows_grain(4 * tx_shape_last(shape)), dropout_rows);
+    tx_cpu_slices(call, tx_shape_rows(shape), tx_cpu_rows_grain(4 * tx_shape_last(shape)), drawn_rows);
+}
+
+void TX_CPU_NAME(noise)(const tx_cpu_call *call)
+{
+    TX_CPU_NAME(dropout)(call);
 }
 
 /* ---- Rotary ------------------------------------------------------------------------------------ */

@@ -15,7 +15,8 @@
 /* What is common to the draws of one site for one sample. */
 typedef struct tx_site {
     uint32_t key0, key1, sample, site, threshold;
-    float keep; /* what a kept element is multiplied with: 1 / (1 - p) */
+    float keep;  /* what a kept element is multiplied with: 1 / (1 - p) */
+    float scale; /* of noise */
 } tx_site;
 
 static inline tx_site tx_site_of(const tx_cpu_call *call, int64_t sample)
@@ -29,6 +30,7 @@ static inline tx_site tx_site_of(const tx_cpu_call *call, int64_t sample)
         .site = (uint32_t)attrs->site,
         .threshold = tx_dropout_threshold(attrs->p),
         .keep = 1.0f / (1.0f - attrs->p),
+        .scale = attrs->scale,
     };
 }
 

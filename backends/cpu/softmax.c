@@ -79,20 +79,43 @@ static float logit_of(const tx_cpu_call *call, int64_t at)
     return *tx_run_of(call->in[0], call->command->in[0].dtype, at, 1, &logit);
 }
 
+/* Mean of `count` logits from element `at` on. */
+static float mean_logit(const void *x, tx_dtype type, int64_t at, int64_t count)
+{
+    float lane[TX_LANES] = {0}, piece[TX_PIECE];
+    for (int64_t end = at + count, run; at < end; at += run) {
+        run = tx_run_length(type, end - at);
+        const float *values = tx_run_of(x, type, at, run, piece);
+        const int64_t whole = run - run % TX_LANES;
+        for (int64_t i = 0; i < whole; i += TX_LANES) {
+            TX_SIMD for (int l = 0; l < TX_LANES; l++) lane[l] += values[i + l];
+        }
+        for (int64_t i = whole; i < run; i++)
+            lane[i - whole] += values[i];
+    }
+    return tx_fold(lane) / (float)count;
+}
+
 static void cross_entropy_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const int64_t width = tx_shape_last(&call->command->in[0].shape), vocab = call->command->attrs.vocab;
     const tx_dtype type = call->command->in[0].dtype;
     const int32_t *labels = call->in[1];
     float *losses = call->out[0], *lse = call->out[1];
+    const float smoothing = call->command->attrs.p;
     (void)thread;
     for (int64_t row = first; row < last; row++) {
         const int32_t label = labels[row];
         lse[row] = log_sum_exp(call->in[0], type, row * width, vocab);
         if (label == TX_IGNORE_LABEL)
             losses[row] = 0.0f;
-        else /* a label that does not exist gives NaN, not a read outside the row */
-            losses[row] = label >= 0 && label < vocab ? lse[row] - logit_of(call, row * width + label) : NAN;
+        else if (label < 0 || label >= vocab) /* does not exist: nothing is read outside the row */
+            losses[row] = NAN;
+        else if (smoothing > 0.0f)
+            losses[row] = lse[row] - (1.0f - smoothing) * logit_of(call, row * width + label) -
+                          smoothing * mean_logit(call->in[0], type, row * width, vocab);
+        else
+            losses[row] = lse[row] - logit_of(call, row * width + label);
     }
 }
 
@@ -102,8 +125,8 @@ void TX_CPU_NAME(cross_entropy)(const tx_cpu_call *call)
     tx_cpu_slices(call, tx_shape_rows(x), tx_cpu_rows_grain(tx_shape_last(x)), cross_entropy_rows);
 }
 
-/* dx = exp(x - base) d of `count` columns from element `at` on. */
-static void logit_slopes(const tx_cpu_call *call, int64_t at, int64_t count, float base, float d)
+/* dx = (exp(x - base) - share) d of `count` columns from element `at` on. */
+static void logit_slopes(const tx_cpu_call *call, int64_t at, int64_t count, float base, float share, float d)
 {
     const tx_dtype type = call->command->in[0].dtype;
     float piece[TX_PIECE];
@@ -111,7 +134,7 @@ static void logit_slopes(const tx_cpu_call *call, int64_t at, int64_t count, flo
         run = tx_run_length(type, end - at);
         const float *x = tx_run_of(call->in[0], type, at, run, piece);
         float *dx = tx_run_to(call->out[0], type, at, piece);
-        TX_SIMD for (int64_t i = 0; i < run; i++) dx[i] = tx_exp(x[i] - base) * d;
+        TX_SIMD for (int64_t i = 0; i < run; i++) dx[i] = (tx_exp(x[i] - base) - share) * d;
         tx_run_put(call->out[0], dx, type, at, run);
     }
 }
@@ -123,6 +146,7 @@ static void cross_entropy_grad_rows(const tx_cpu_call *call, int64_t first, int6
     const size_t size = tx_dtype_size(type);
     const float *dlosses = call->in[1], *lse = call->in[3];
     const int32_t *labels = call->in[2];
+    const float smoothing = call->command->attrs.p, share = smoothing / (float)vocab;
     (void)thread;
     for (int64_t row = first; row < last; row++) {
         char *dx = (char *)call->out[0] + (size_t)(row * width) * size;
@@ -133,8 +157,9 @@ static void cross_entropy_grad_rows(const tx_cpu_call *call, int64_t first, int6
             continue;
         }
         const bool known = label >= 0 && label < vocab;
-        const float hit = known ? (tx_exp(logit_of(call, row * width + label) - base) - 1.0f) * d : 0.0f;
-        logit_slopes(call, row * width, vocab, base, d);
+        const float hit =
+            known ? (tx_exp(logit_of(call, row * width + label) - base) - share - (1.0f - smoothing)) * d : 0.0f;
+        logit_slopes(call, row * width, vocab, base, share, d);
         if (known)
             tx_narrow(call->out[0], &hit, type, row * width + label, 1);
         memset(dx + (size_t)vocab * size, 0, (size_t)(width - vocab) * size);

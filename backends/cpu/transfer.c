@@ -3,8 +3,9 @@
  * order in which they are given. */
 #include "backends/cpu/cpu.h"
 
-#include <pthread.h>
-#include <signal.h>
+#include "api/base/thread.h"
+
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,14 +55,9 @@ static tx_status start(tx_cpu_transfers **transfers)
     pthread_mutex_init(&t->mutex, NULL);
     pthread_cond_init(&t->more, NULL);
     pthread_cond_init(&t->fewer, NULL);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are left to the program's own threads */
-    const int error = pthread_create(&t->thread, NULL, serve, t);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error) {
+    if (!tx_thread_start(&t->thread, serve, t)) {
         free(t);
-        return tx_fail(TX_MEMORY, "cpu: cannot start the thread of the transfer queue: %s", strerror(error));
+        return tx_fail(TX_MEMORY, "cpu: cannot start the thread of the transfer queue: %s", strerror(errno));
     }
     *transfers = t;
     return TX_OK;

@@ -4,10 +4,9 @@
 #include "backends/opencl/internal.h"
 
 #include "api/base/cores.h"
+#include "api/base/thread.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -82,17 +81,13 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* Starts threads, signals left to the program's own, and says how many. */
+/* Starts threads, and says how many. */
 static int32_t start(work *w, pthread_t thread[MOST_THREADS])
 {
     const int32_t most = (int32_t)tx_cl_least(tx_cl_least(tx_cores(), MOST_THREADS), w->count);
     int32_t started = 0;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (started < most && pthread_create(&thread[started], NULL, serve, w) == 0)
+    while (started < most && tx_thread_start(&thread[started], serve, w))
         started++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return started;
 }
 

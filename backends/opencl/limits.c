@@ -152,8 +152,8 @@ static void read_own(cl_device_id device, const tx_device_info *info, tx_cl_limi
 
 static double launch_work(const tx_cl_capabilities *can, const tx_cl_limits *limits)
 {
-    const bool known = can->architecture[0] != '\0';
-    return limits->cpu ? 0.0 : LAUNCH_SECONDS * (known ? UNIT_RATE : UNKNOWN_UNIT_RATE) * (double)can->units;
+    const double rate = can->architecture[0] ? UNIT_RATE : UNKNOWN_UNIT_RATE;
+    return limits->cpu ? 0.0 : LAUNCH_SECONDS * rate * (double)can->units;
 }
 
 tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, tx_device_info *info,

@@ -133,16 +133,27 @@ tx_status tx_cl_swiglu_grad(tx_cl_builder *b, const tx_command *c)
     return by_rows(b, c, "swiglu_grad", tx_shape_last(&c->in[0].shape), tx_shape_rows(&c->in[0].shape));
 }
 
-tx_status tx_cl_dropout(tx_cl_builder *b, const tx_command *c)
+/* A kernel that draws. */
+static tx_status drawn(tx_cl_builder *b, const tx_command *c, const char *kernel, float number)
 {
     const tx_shape *x = &c->in[0].shape;
     int64_t rows = tx_shape_rows(x);
-    by_rows(b, c, "dropout", tx_shape_last(x), rows);
+    by_rows(b, c, kernel, tx_shape_last(x), rows);
     TX_CL_I64(b, x->rank > 1 ? rows / x->dim[0] : rows);
-    TX_CL_F32(b, c->attrs.p);
+    TX_CL_F32(b, number);
     TX_CL_I32(b, c->attrs.site);
     tx_cl_arg_control(b);
     return b->status;
+}
+
+tx_status tx_cl_dropout(tx_cl_builder *b, const tx_command *c)
+{
+    return drawn(b, c, "dropout", c->attrs.p);
+}
+
+tx_status tx_cl_noise(tx_cl_builder *b, const tx_command *c)
+{
+    return drawn(b, c, "noise", c->attrs.scale);
 }
 
 tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)

@@ -108,6 +108,7 @@ static tx_status cross_entropy(tx_cl_builder *b, const tx_command *c, const char
     by_rows(b, c, kernel);
     TX_CL_I64(b, c->attrs.vocab);
     TX_CL_I32(b, TX_IGNORE_LABEL);
+    TX_CL_F32(b, c->attrs.p);
     return b->status;
 }
 

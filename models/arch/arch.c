@@ -2,6 +2,7 @@
  * What is asked of any architecture. */
 #include "models/arch/arch.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@ tx_status tx_architecture_find(const char *type, const tx_architecture **archite
         }
         used += (size_t)snprintf(list + used, sizeof list - used, "%s\"%s\"", used ? ", " : "", (*a)->type);
     }
-    return tx_fail(TX_UNSUPPORTED, "model_type: \"%.40s\", expected %s", type, list);
+    return tx_fail(TX_UNSUPPORTED, "model_type: \"%.40s\": TX trains models of the types %s", type, list);
 }
 
 int64_t tx_arch_padded_vocab(const tx_config *config)
@@ -52,6 +53,15 @@ double tx_arch_flops(const tx_config *config)
     const tx_architecture *row = config->architecture;
     const int64_t embeddings = row->embeddings ? row->embeddings(config) : 0;
     return 6.0 * (double)(tx_arch_param_count(config) - embeddings);
+}
+
+tx_tensor *tx_arch_noise(tx_tensor *x, const tx_arch_options *options)
+{
+    const int32_t site = INT32_MAX; /* apart from the model's own */
+    if (!x || !options->train || options->noise <= 0.0f)
+        return x;
+    const tx_shape *shape = tx_tensor_shape(x);
+    return tx_noise(x, options->noise / sqrtf((float)(shape->dim[1] * shape->dim[2])), site);
 }
 
 tx_tensor *tx_arch_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)

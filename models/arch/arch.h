@@ -61,6 +61,7 @@ double tx_arch_flops(const tx_config *config);
 typedef struct tx_arch_options {
     size_t size;   /* sizeof(tx_arch_options) */
     bool train;    /* dropout as the configuration says */
+    float noise;   /* of training: see tx_arch_noise; 0: none */
     int64_t cache; /* 0: none; else positions in the key-value caches, states "cache.h.<layer>.key" and ".value" */
 } tx_arch_options;
 
@@ -76,6 +77,9 @@ typedef struct tx_arch_options {
  * where they are not yet. Layers are the graph's blocks (tx_graph_block). `options` NULL: evaluation, no cache. NULL on
  * error. */
 tx_tensor *tx_arch_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
+/* For an architecture: adds to embeddings x [B, T, C] what a row's own numbers, drawn evenly from +-noise / sqrt(T C),
+ * give (Jain et al., NEFTune, 2023); x itself where there is none. */
+tx_tensor *tx_arch_noise(tx_tensor *x, const tx_arch_options *options);
 
 /* ---- Files (files.c) --------------------------------------------------------------------------------- */
 

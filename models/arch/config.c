@@ -194,7 +194,7 @@ static tx_status check_foreign(const tx_json *json, const tx_architecture *a)
     tx_json *pruned;
     tx_status status = tx_json_get_string(json, "model_type", &type);
     if (!status && strcmp(type, a->type) != 0)
-        return tx_fail(TX_UNSUPPORTED, "model_type: \"%.40s\", expected \"%s\"", type, a->type);
+        return tx_fail(TX_UNSUPPORTED, "model_type: \"%.40s\" in place of \"%s\"", type, a->type);
     for (const tx_fixed_key *fixed = a->fixed; fixed->name && (!status || status == TX_NOT_FOUND); fixed++) {
         bool flag;
         status = tx_json_get_bool(json, fixed->name, &flag);

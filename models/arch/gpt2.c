@@ -215,7 +215,7 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
     if (tx_stack_open(graph, config, options, &b))
         return NULL;
     tx_tensor *wte = tx_stack_take(&b), *wpe = tx_stack_take(&b);
-    tx_tensor *x = tx_embedding(b.tokens, wte, wpe, b.positions);
+    tx_tensor *x = tx_arch_noise(tx_embedding(b.tokens, wte, wpe, b.positions), options);
     x = tx_stack_dropout(&b, x, tx_gpt2_of(config)->embd_pdrop);
     x = tx_stack_blocks(&b, x, transformer_block);
     x = tx_stack_rows(&b, x); /* the norm works row by row: the others need not be normalised */

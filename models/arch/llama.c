@@ -271,7 +271,7 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
     if (tx_stack_open(graph, config, options, &b) || check_window(&b))
         return NULL;
     tx_tensor *embedding = tx_stack_take(&b);
-    tx_tensor *x = tx_embedding(b.tokens, embedding, NULL, NULL);
+    tx_tensor *x = tx_arch_noise(tx_embedding(b.tokens, embedding, NULL, NULL), options);
     x = norm(&b, tx_stack_rows(&b, tx_stack_blocks(&b, x, transformer_block)));
     return tx_linear(x, llama_of(config)->tie_word_embeddings ? embedding : tx_stack_take(&b), NULL, true);
 }

@@ -3,6 +3,7 @@
 #include "models/files/checkpoint_files.h"
 
 #include "api/base/file.h"
+#include "api/base/needs.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -68,6 +69,7 @@ bool tx_checkpoint_is_temporary(const char *name, int64_t *step, tx_checkpoint_k
 
 int64_t tx_checkpoint_step(const char *folder)
 {
+    TX_NEEDS(folder, -1);
     char exact[TX_CHECKPOINT_NAME];
     size_t length = strlen(folder);
     while (length > 0 && folder[length - 1] == '/')
@@ -156,6 +158,7 @@ static tx_status make_folder(const tx_checkpoint *checkpoint)
 
 tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoint **checkpoint)
 {
+    TX_NEEDS(output_dir && checkpoint, TX_INVALID);
     if (step < 0)
         return tx_fail(TX_INVALID, "%s: a checkpoint of step %" PRId64, output_dir, step);
     tx_checkpoint *made = calloc(1, sizeof *made);
@@ -178,11 +181,13 @@ tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoin
 
 const char *tx_checkpoint_folder(const tx_checkpoint *checkpoint)
 {
+    TX_NEEDS(checkpoint, NULL);
     return checkpoint->folder;
 }
 
 tx_status tx_checkpoint_expect(tx_checkpoint *checkpoint, const char *name, const char *digest)
 {
+    TX_NEEDS(checkpoint && name && digest, TX_INVALID);
     return tx_json_set_string(checkpoint->expected, name, digest);
 }
 
@@ -238,6 +243,7 @@ static tx_status take_name(const tx_checkpoint *checkpoint, const char *name, co
 
 tx_status tx_checkpoint_commit(tx_checkpoint *checkpoint)
 {
+    TX_NEEDS(checkpoint, TX_INVALID);
     char name[TX_CHECKPOINT_NAME], aside[TX_CHECKPOINT_NAME];
     tx_checkpoint_name(checkpoint->step, name);
     tx_checkpoint_temporary(checkpoint->step, TX_CHECKPOINT_ASIDE, aside);

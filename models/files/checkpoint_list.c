@@ -3,6 +3,7 @@
 #include "models/files/checkpoint_files.h"
 
 #include "api/base/file.h"
+#include "api/base/needs.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -44,6 +45,7 @@ static tx_status list_steps(const char *output_dir, tx_checkpoint_steps *steps)
 
 tx_status tx_checkpoint_verify(const char *folder, const tx_reporter *report)
 {
+    TX_NEEDS(folder, TX_INVALID);
     struct stat info;
     if (stat(folder, &info) != 0)
         return tx_file_fail(folder, "open the checkpoint");
@@ -80,6 +82,7 @@ static tx_status find_whole(const char *output_dir, const tx_checkpoint_steps *s
 
 tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report, char **folder)
 {
+    TX_NEEDS(output_dir && folder, TX_INVALID);
     tx_checkpoint_steps steps;
     TX_TRY(list_steps(output_dir, &steps));
     tx_status status = steps.count ? find_whole(output_dir, &steps, report, folder)

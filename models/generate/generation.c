@@ -3,6 +3,7 @@
 #include "models/generate/generate.h"
 
 #include "api/base/json.h"
+#include "api/base/needs.h"
 #include "models/files/folder.h"
 
 #include <float.h>
@@ -164,6 +165,7 @@ int64_t tx_generation_limit(const tx_generation *g, int64_t prompt)
 
 tx_status tx_generation_check(const tx_generation *g)
 {
+    TX_NEEDS(g, TX_INVALID);
     if (g->size != sizeof *g)
         return tx_fail(TX_INVALID, "generation: the size field is %zu, expected %zu", g->size, sizeof *g);
     if (!(g->temperature >= 0.0))

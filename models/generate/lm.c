@@ -2,6 +2,7 @@
  * A language model opened: what a folder holds, what is compiled of it, logits and perplexity. */
 #include "models/generate/lm.h"
 
+#include "api/base/needs.h"
 #include "models/arch/find.h"
 #include "models/files/hub.h"
 
@@ -27,6 +28,7 @@ static tx_status open_folder(tx_lm *lm, const tx_lm_options *o)
 
 tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm)
 {
+    TX_NEEDS(options && lm, TX_INVALID);
     const tx_lm_options *o = options;
     if (o->size != sizeof *o)
         return tx_fail(TX_INVALID, "tx_lm_open: the options' size field is %zu, expected %zu", o->size, sizeof *o);
@@ -69,16 +71,19 @@ void tx_lm_free(tx_lm *lm)
 
 int64_t tx_lm_vocab_size(const tx_lm *lm)
 {
+    TX_NEEDS(lm, 0);
     return lm->config->vocab_size;
 }
 
 int64_t tx_lm_positions(const tx_lm *lm)
 {
+    TX_NEEDS(lm, 0);
     return lm->config->positions;
 }
 
 const tx_generation *tx_lm_generation(const tx_lm *lm)
 {
+    TX_NEEDS(lm, NULL);
     return &lm->generation;
 }
 
@@ -103,6 +108,7 @@ tx_status tx_lm_open_tokenizer(tx_lm *lm)
 
 tx_status tx_lm_encode(tx_lm *lm, const char *text, size_t size, int32_t **ids, int64_t *count)
 {
+    TX_NEEDS(lm && ids && count && (text || !size), TX_INVALID);
     tx_ids made = {0};
     tx_status status = tx_lm_open_tokenizer(lm);
     TX_THEN(status, tx_encoder_text(lm->encoder, text, size, &made));
@@ -159,6 +165,7 @@ tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes)
 
 tx_status tx_lm_reserve(tx_lm *lm, int64_t batch, const tx_generation *how)
 {
+    TX_NEEDS(lm, TX_INVALID);
     const int64_t positions = lm->config->positions;
     how = how ? how : &lm->generation;
     const tx_generator_options sizes = {.size = sizeof sizes,
@@ -174,6 +181,7 @@ tx_status tx_lm_reserve(tx_lm *lm, int64_t batch, const tx_generation *how)
 
 tx_status tx_lm_logits(tx_lm *lm, const int32_t *ids, int64_t count, float *logits)
 {
+    TX_NEEDS(lm && ids && logits, TX_INVALID);
     tx_forward *pass = NULL;
     tx_status status = begin_model(lm);
     TX_THEN(status, tx_forward_create(lm->model, lm->config, count, &pass));
@@ -201,6 +209,7 @@ static tx_perplexity_options fill_in(const tx_lm *lm, const tx_perplexity_option
 tx_status tx_lm_perplexity(tx_lm *lm, const int32_t *ids, int64_t count, const tx_perplexity_options *options,
                            tx_perplexity_result *result)
 {
+    TX_NEEDS(lm && ids && result, TX_INVALID);
     static const tx_perplexity_options defaults = {.size = sizeof defaults};
     const tx_perplexity_options o = fill_in(lm, options ? options : &defaults, count);
     tx_perplexity *perplexity = NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Texts of a language model: prompts to ids, limits, batches, and the order in which texts are given out. */
 #include "api/base/clock.h"
+#include "api/base/needs.h"
 #include "models/generate/lm.h"
 #include "models/generate/stream.h"
 
@@ -200,6 +201,7 @@ static void release(texts *t)
 tx_status tx_lm_generate(tx_lm *lm, const tx_lm_prompt *prompts, int64_t count, const tx_generation *how,
                          const tx_lm_listener *listener)
 {
+    TX_NEEDS(lm && (prompts || !count), TX_INVALID);
     static const tx_lm_listener nobody = {.size = sizeof nobody};
     texts t = {.to = listener ? listener : &nobody};
     if (t.to->size != sizeof *t.to)

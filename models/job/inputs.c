@@ -67,6 +67,19 @@ static tx_status find_config(const char *name, tx_config **config)
     return status;
 }
 
+/* Read at the start: the folder may be gone when the model is saved. */
+static tx_status read_generation(tx_job_inputs *in)
+{
+    const int64_t limit = 1 << 24;
+    size_t size;
+    char *path = tx_path_join(in->model_folder, TX_JOB_GENERATION);
+    tx_status status = path ? TX_OK : TX_MEMORY;
+    if (!status && tx_file_exists(path))
+        status = tx_file_read(path, limit, &in->generation, &size);
+    free(path);
+    return status;
+}
+
 static tx_status choose_config(tx_job *j)
 {
     const tx_job_settings *set = &j->set;
@@ -78,8 +91,10 @@ static tx_status choose_config(tx_job *j)
         status = tx_hub_model(set->model, &in->model_folder);
     if (status)
         return status;
-    if (in->model_folder)
-        return tx_config_of_folder(in->model_folder, &in->config);
+    if (in->model_folder) {
+        status = read_generation(in);
+        return status ? status : tx_config_of_folder(in->model_folder, &in->config);
+    }
     status = set->config ? find_config(set->config, &in->config) : tx_config_small(&in->config);
     if (!status && set->config_overrides)
         status = tx_config_override(in->config, set->config_overrides);
@@ -227,6 +242,7 @@ void tx_job_release(tx_job_inputs *inputs)
     tx_tokenizer_free(inputs->tokenizer);
     tx_config_free(inputs->config);
     tx_run_state_free(&inputs->state);
+    free(inputs->generation);
     free(inputs->train_path);
     free(inputs->validation_path);
     free(inputs->model_folder);

@@ -3,6 +3,7 @@
 #include "models/job/parts.h"
 
 #include "api/base/file.h"
+#include "api/base/needs.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -13,6 +14,7 @@
 
 tx_status tx_job_create(tx_job **job)
 {
+    TX_NEEDS(job, TX_INVALID);
     tx_job *j = calloc(1, sizeof *j);
     if (!j)
         return tx_fail(TX_MEMORY, "no memory for a job");
@@ -35,6 +37,7 @@ void tx_job_free(tx_job *j)
     tx_job_release(&j->inputs);
     free(j->rows_text);
     free(j->kept);
+    free(j->inherited);
     tx_comm_close(j->comm);
     tx_watch_stop(j->watch);
     tx_option_values_free(&j->options);
@@ -43,16 +46,19 @@ void tx_job_free(tx_job *j)
 
 tx_status tx_job_set(tx_job *j, const char *name, const char *value)
 {
+    TX_NEEDS(j && name && value, TX_INVALID);
     return tx_option_set(&j->options, name, value);
 }
 
 tx_status tx_job_read(tx_job *j, const char *path)
 {
+    TX_NEEDS(j && path, TX_INVALID);
     return tx_option_read(&j->options, path);
 }
 
 tx_status tx_job_listen(tx_job *j, const tx_job_listener *listener)
 {
+    TX_NEEDS(j && listener, TX_INVALID);
     if (listener->size != sizeof *listener)
         return tx_fail(TX_INVALID, "tx_job_listen: the listener's size field is %zu, expected %zu", listener->size,
                        sizeof *listener);
@@ -62,17 +68,20 @@ tx_status tx_job_listen(tx_job *j, const tx_job_listener *listener)
 
 int tx_job_stopped(const tx_job *j)
 {
+    TX_NEEDS(j, 0);
     return j->summary.stopped;
 }
 
 int64_t tx_job_step(const tx_job *j, int64_t *steps)
 {
+    TX_NEEDS(j && steps, 0);
     *steps = j->steps;
     return j->inputs.state.step;
 }
 
 tx_status tx_job_result(const tx_job *j, const char *name, double *value)
 {
+    TX_NEEDS(j && name && value, TX_INVALID);
     for (int32_t i = 0; i < j->result_count; i++)
         if (strcmp(j->results[i].name, name) == 0) {
             *value = j->results[i].value;
@@ -85,6 +94,7 @@ tx_status tx_job_result(const tx_job *j, const char *name, double *value)
 
 tx_status tx_job_join(tx_job *j)
 {
+    TX_NEEDS(j, TX_INVALID);
     tx_watch_options watch = {.size = sizeof watch,
                               .program = "txtrain",
                               .advice = "start again with --resume_from_checkpoint",
@@ -99,6 +109,7 @@ tx_status tx_job_join(tx_job *j)
 
 int32_t tx_job_rank(const tx_job *j, int32_t *ranks)
 {
+    TX_NEEDS(j && ranks, 0);
     *ranks = j->comm ? j->comm->size : 1;
     return j->comm ? j->comm->rank : 0;
 }
@@ -111,6 +122,7 @@ static tx_status meet(tx_job *j)
 
 void tx_job_refuse(tx_job *j, int status)
 {
+    TX_NEEDS(j, );
     if (tx_launcher_ranks(NULL) <= 1)
         return;
     if (tx_job_join(j) == TX_OK && j->comm->size > 1)
@@ -123,6 +135,7 @@ void tx_job_refuse(tx_job *j, int status)
 
 void tx_job_leave(const tx_job *j)
 {
+    TX_NEEDS(j, );
     if (j->comm && j->comm->table->leave)
         j->comm->table->leave();
 }
@@ -134,7 +147,13 @@ static tx_status count_steps(tx_job *j)
     const tx_job_settings *set = &j->set;
     if (!j->inputs.train)
         return TX_OK;
-    j->epoch_steps = tx_loader_epoch_steps(tx_dataset_blocks(j->inputs.train), j->step_rows);
+    const int64_t used = tx_loader_used(tx_dataset_blocks(j->inputs.train), j->all_rows, set->drop_last);
+    if (!used)
+        return tx_fail(TX_INVALID,
+                       "--dataloader_drop_last leaves nothing: %" PRId64
+                       " blocks do not fill a micro-batch of %" PRId64,
+                       tx_dataset_blocks(j->inputs.train), j->all_rows);
+    j->epoch_steps = tx_loader_epoch_steps(used, j->step_rows);
     const double steps = set->max_steps > 0 ? (double)set->max_steps : ceil(set->epochs * (double)j->epoch_steps);
     if (!(steps <= (double)UINT32_MAX))
         return tx_fail(TX_INVALID, "%.0f steps are more than can be counted; set max_steps", steps);
@@ -208,7 +227,7 @@ static tx_status resume(tx_job *j)
     if (!status)
         status = tx_job_agree_on_run(j, made);
     if (!status && in->checkpoint)
-        status = tx_run_state_agree(&in->state, made, &j->report);
+        status = tx_job_agree_with_checkpoint(j, made);
     if (!status && in->checkpoint)
         status =
             tx_run_resume(j->model, j->trainer, &in->state, in->checkpoint, tx_job_leads(j) ? j->set.output_dir : NULL);
@@ -246,19 +265,6 @@ static tx_status begin(tx_job *j, tx_run_options *run)
     return status;
 }
 
-/* The last entry of the history, as the Trainer writes it. */
-static tx_status log_end(tx_job *j)
-{
-    const tx_run_summary *s = &j->summary;
-    const double samples = (double)s->tokens / (double)j->inputs.block;
-    const tx_figure figures[] = {{"train_runtime", s->wall, -1},
-                                 {"train_samples_per_second", samples / s->wall, -1},
-                                 {"train_steps_per_second", (double)s->steps / s->wall, -1},
-                                 {"total_flos", j->inputs.state.flops, -1},
-                                 {"train_loss", s->mean_loss, -1}};
-    return tx_run_state_log(&j->inputs.state, figures, sizeof figures / sizeof figures[0]);
-}
-
 /* The model, the history and the results of a run that went to its end. */
 static tx_status end(tx_job *j, const tx_run_options *run)
 {
@@ -270,7 +276,7 @@ static tx_status end(tx_job *j, const tx_run_options *run)
     tx_watch_begin(j->watch, TX_WATCH_WRITING);
     tx_status status = tx_job_load_best(j);
     if (!status)
-        status = log_end(j);
+        status = tx_job_log_training(j);
     if (status || !tx_job_leads(j))
         return status;
     status = tx_job_write_model(j, folder);
@@ -336,17 +342,16 @@ static tx_status finish(tx_job *j)
 
 tx_status tx_job_run(tx_job *j)
 {
+    TX_NEEDS(j, TX_INVALID);
     enum { FAILED = 1, SIGNAL = 128 }; /* as a shell has a process end */
     if (j->runs)
         return tx_fail(TX_INVALID, "tx_job_run: a job runs once");
     j->runs = true;
     tx_status status = tx_job_join(j);
     if (!status)
-        status = tx_job_inherit(j);
+        status = tx_job_settle(j);
     if (!status && j->comm->size > 1)
         status = tx_job_agree_on_options(j, TX_JOB_RUNS);
-    if (!status)
-        status = tx_job_check(&j->set);
     if (!status)
         status = prepare(j);
     if (!status && !j->set.dry_run)

@@ -139,7 +139,11 @@ tx_status tx_job_open_events(tx_job *j)
 {
     if (!tx_job_leads(j) || !(j->set.report_to & (1u << TX_REPORT_TENSORBOARD | 1u << TX_REPORT_ALL)))
         return TX_OK;
-    char *folder = j->set.logging_dir ? strdup(j->set.logging_dir) : default_folder(j->set.output_dir);
+    char *runs = tx_path_join(j->set.output_dir, "runs");
+    char *folder = j->set.logging_dir        ? strdup(j->set.logging_dir)
+                   : runs && j->set.run_name ? tx_path_join(runs, j->set.run_name)
+                                             : default_folder(j->set.output_dir);
+    free(runs);
     tx_status status = folder ? tx_tensorboard_open(folder, &j->report, &j->board)
                               : tx_fail(TX_MEMORY, "no memory for the name of the event file");
     free(folder);
@@ -181,14 +185,13 @@ static void on_evaluation(void *context, const tx_run_evaluation *e)
 {
     const tx_job *j = context;
     tx_figure metrics[TX_RUN_FIGURES];
-    const int32_t count = tx_run_figures(e, metrics);
     if (!tx_job_leads(j))
         return;
     if (j->listener.evaluation)
-        j->listener.evaluation(j->listener.context, e->step, metrics, count);
+        j->listener.evaluation(j->listener.context, e->step, metrics, tx_run_figures(e, false, metrics));
+    const int32_t count = tx_run_figures(e, true, metrics);
     for (int32_t i = 0; i < count; i++)
-        if (strncmp(metrics[i].name, "eval_", 5) == 0)
-            tx_job_add_point(j, metrics[i].name, e->step, metrics[i].value);
+        tx_job_add_point(j, metrics[i].name, e->step, metrics[i].value);
 }
 
 static void on_note(void *context, const char *line)

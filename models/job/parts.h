@@ -2,7 +2,7 @@
  *
  * A whole run in progress, for the files that make it go:
  *   settings.c  its options
- *   resume.c    the checkpoint that it goes on from
+ *   resume.c    the checkpoint that it goes on from; changes.c: what differs from that one's run
  *   inputs.c    what else it starts from: configuration, tokenizer, data
  *   ranks.c     where each rank runs and which rows it does; agree.c: what all must have in common
  *   plans.c     from options to engine, trainer and run; fit.c: whether there is memory for them; checkpointing.c: what
@@ -25,6 +25,7 @@
 #define TX_JOB_RESULTS 32
 /* In each folder of a model: the options of its run. */
 #define TX_JOB_ARGUMENTS "training_args.json"
+#define TX_JOB_GENERATION "generation_config.json"
 
 /* What a run starts from. */
 typedef struct tx_job_inputs {
@@ -32,6 +33,7 @@ typedef struct tx_job_inputs {
     char *model_folder; /* of the weights; NULL: new ones */
     tx_run_state state; /* the checkpoint's, or a new one */
     tx_config *config;
+    char *generation; /* the text of the model's generation_config.json, which goes along; NULL: none */
     char *train_path, *validation_path; /* NULL: none */
     bool shared;                        /* the validation data are a part of the training file */
     tx_tokenizer *tokenizer;            /* NULL: none is known, and the data are tokens */
@@ -67,7 +69,8 @@ struct tx_job {
     char *rows_text;           /* all ranks' rows, "3,1" */
     bool balance;              /* they are to be measured */
     bool runs;                 /* or has run */
-    bool inherited;            /* options of the run that a checkpoint is of */
+    bool settled;              /* see tx_job_settle */
+    char *inherited;           /* the checkpoint that options were inherited from; NULL: none */
     /* The end. */
     tx_run_summary summary;
     tx_figure results[TX_JOB_RESULTS];
@@ -84,11 +87,21 @@ static inline bool tx_job_leads(const tx_job *job)
 
 /* ---- resume.c ------------------------------------------------------------------------------------------- */
 
-/* Where the run goes on from a checkpoint: options that were not given are those of the run that it is of, and without
- * output_dir it goes on where the checkpoint lies. */
-tx_status tx_job_inherit(tx_job *job);
+/* All options, once they are set. Where the run goes on from a checkpoint those that were not given are those of the
+ * run that it is of, and without output_dir it goes on where the checkpoint lies; then they are checked (tx_job_check).
+ * Done once, however often it is called. */
+tx_status tx_job_settle(tx_job *job);
 /* The checkpoint to go on from, verified, and the state in it; or a new state. */
 tx_status tx_job_choose_checkpoint(tx_job *job);
+
+/* ---- changes.c ------------------------------------------------------------------------------------------ */
+
+/* Holds what the run is made of (tx_job_describe) against what the checkpoint's was made of. What decides which data a
+ * step reads must be the same (INVALID says what differs, option by option); the rest is told. */
+tx_status tx_job_agree_with_checkpoint(const tx_job *job, const tx_json *made);
+/* Where options were inherited `from` a checkpoint that proved to be damaged, and those of the one that was chosen in
+ * its place differ: INVALID. `left_out`: options that are not inherited, NULL behind the last. */
+tx_status tx_job_check_inherited(const tx_job *job, const char *from, const char *const *left_out);
 
 /* ---- inputs.c ------------------------------------------------------------------------------------------- */
 
@@ -138,13 +151,14 @@ tx_status tx_job_compile(tx_job *job);
 tx_status tx_job_foresee(tx_job *job, tx_trainer_forecast *forecast);
 /* The options of the run. */
 tx_status tx_job_make_run(tx_job *job, tx_run_options *run);
-/* What the run is made of, for a later one to agree with (tx_run_state_agree). The caller frees. */
+/* What the run is made of, for a later one to agree with (tx_job_agree_with_checkpoint). The caller frees. */
 tx_status tx_job_describe(const tx_job *job, tx_json **made);
 /* Fails where the disk has no room for what the run will write. */
 tx_status tx_job_check_room(const tx_job *job, const tx_run_options *run);
 /* Loads the weights of a folder. */
 tx_status tx_job_load(const tx_job *job, const char *folder);
-/* Configuration, weights, tokenizer and training_args.json: what a checkpoint and the final folder have in common. */
+/* Configuration, weights, tokenizer, training_args.json and what else the model came with: what a checkpoint and the
+ * final folder have in common. */
 tx_status tx_job_write_model(const tx_job *job, const char *folder);
 /* Writes the file of dump_order. */
 tx_status tx_job_dump_order(const tx_job *job);
@@ -172,6 +186,8 @@ void tx_job_lack(tx_job *job, const char *format, ...) TX_PRINTF(2, 3);
 
 /* Folder and lock; an earlier run's checkpoints go where they are to be overwritten. Rank 0 alone does something. */
 tx_status tx_job_open_output(tx_job *job);
+/* The last entry of the history, as the Trainer writes it. */
+tx_status tx_job_log_training(tx_job *job);
 /* The metrics of training and of an evaluation: to the listener, folder/train_results.json or eval_results.json, and
  * all_results.json beside those that it has. */
 tx_status tx_job_report_training(tx_job *job);

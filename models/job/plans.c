@@ -15,15 +15,10 @@
 /* The kernels that the checkpoint's run had chosen by measuring: others may differ in the last bits. */
 static void choose_kernels(tx_job *j)
 {
-    char message[600];
     const char *kernels = j->inputs.state.kernels;
-    if (!kernels || tx_engine_choose(j->engine, kernels) == TX_OK)
-        return;
-    snprintf(message, sizeof message,
-             "the checkpoint's choice of kernels cannot be had here, results may differ in the "
-             "last bits: %.400s",
-             tx_error());
-    tx_report(&j->report, message);
+    if (kernels && tx_engine_choose(j->engine, kernels))
+        tx_report(&j->report,
+                  "this device lacks kernels that the checkpoint's run used: results may differ in the last bits");
 }
 
 static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
@@ -48,6 +43,8 @@ static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
         .seed = (uint64_t)set->seed,
         .autocast = set->bf16 ? TX_BF16 : TX_F32,
         .optimizer = optimizer,
+        .noise = (float)set->noise,
+        .smoothing = (float)set->smoothing,
     };
     return TX_OK;
 }
@@ -145,11 +142,22 @@ static tx_status write_arguments(const tx_job *j, const char *folder)
     return status;
 }
 
+static tx_status write_generation(const tx_job *j, const char *folder)
+{
+    const char *text = j->inputs.generation;
+    char *path = tx_path_join(folder, TX_JOB_GENERATION);
+    tx_status status = path ? tx_file_write(path, text, strlen(text)) : TX_MEMORY;
+    free(path);
+    return status;
+}
+
 tx_status tx_job_write_model(const tx_job *j, const char *folder)
 {
     tx_status status = tx_arch_save(j->model, j->inputs.config, folder);
     if (!status && j->inputs.tokenizer)
         status = tx_tokenizer_save(j->inputs.tokenizer, folder, j->inputs.config->positions);
+    if (!status && j->inputs.generation)
+        status = write_generation(j, folder);
     return status ? status : write_arguments(j, folder);
 }
 
@@ -168,6 +176,8 @@ tx_status tx_job_dump_order(const tx_job *j)
     tx_loader_options loader = {.size = sizeof loader,
                                 .step_rows = j->step_rows,
                                 .batch = j->all_rows,
+                                .drop_last = j->set.drop_last,
+                                .in_order = j->set.sampling == TX_SAMPLING_SEQUENTIAL,
                                 .seed = data_seed(&j->set),
                                 .report = j->report};
     const tx_samples samples = tx_causal_lm_samples(j->inputs.train);
@@ -180,7 +190,8 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
     static const char *const names[] = {"per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate",
                                         "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio",
                                         "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
-                                        "optim", "optim_args", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "bf16", "tf32",
+                                        "optim", "optim_args", "label_smoothing_factor", "neftune_noise_alpha", "train_sampling_strategy",
+                                        "dataloader_drop_last", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "bf16", "tf32",
                                         "no_tf32",
                                         NULL};
     /* clang-format on */
@@ -240,7 +251,7 @@ static tx_status make_schedule(const tx_job *j, tx_schedule *schedule)
     const bool wsd = set->schedule == TX_SCHEDULE_COUNT; /* by its other name */
     const tx_schedule_kind kind = wsd ? TX_SCHEDULE_WSD : (tx_schedule_kind)set->schedule;
     *schedule = tx_schedule_default(kind, set->rate, warmup, j->steps);
-    return set->schedule_settings ? tx_schedule_adjust(schedule, set->schedule_settings) : TX_OK;
+    return tx_schedule_adjust(schedule, set->schedule_settings);
 }
 
 /* About what the files besides weights and optimizer states take: tokenizer, log and history, others. */
@@ -269,8 +280,10 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
     *run = (tx_run_options){
         .size = sizeof *run,
         .train = tx_causal_lm_samples(j->inputs.train),
-        .validation = tx_causal_lm_samples(set->evaluation ? j->inputs.validation : NULL),
+        .validation = tx_causal_lm_samples(set->evaluation || set->eval_first ? j->inputs.validation : NULL),
         .data_seed = data_seed(set),
+        .in_order = set->sampling == TX_SAMPLING_SEQUENTIAL,
+        .drop_last = set->drop_last,
         .step_rows = j->step_rows,
         .overlap = (tx_overlap)set->overlap,
         .balance = j->balance,
@@ -284,13 +297,20 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
         .logging_steps = logging,
         .eval_steps = eval ? eval : logging,
         .save_steps = resolve(j, set->save_steps),
-        .best_metric = set->metric >= TX_BEST_PERPLEXITY ? "perplexity" : "eval_loss",
+        .log_first = set->log_first,
+        .eval_first = set->eval_first,
+        .eval_delay = set->eval_delay,
+        .best_metric = tx_job_metric(set)->name,
+        .greater_is_better = (tx_greater)set->greater,
+        .stop_patience = set->stop_patience,
+        .stop_threshold = set->stop_threshold,
         .flops_per_token = tx_arch_flops(j->inputs.config),
         .max_bad_steps = set->max_bad_steps,
         .output_dir = set->output_dir,
         .save_total_limit = set->save_total_limit,
         .stop_on_save_error = set->on_save_error == TX_SAVE_ERROR_STOP,
-        .checkpoint_bytes = weight_bytes(j) + tx_model_state_bytes(j->model) + small_bytes(j),
+        .only_model = set->only_model,
+        .checkpoint_bytes = weight_bytes(j) + (set->only_model ? 0 : tx_model_state_bytes(j->model)) + small_bytes(j),
         .write = write_checkpoint,
         .write_context = j,
         .profile = set->profile,

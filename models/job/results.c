@@ -103,36 +103,52 @@ static tx_status report(tx_job *j, const char *split, const tx_figure *metrics, 
     return status;
 }
 
-tx_status tx_job_report_training(tx_job *j)
-{
-    const tx_run_summary *s = &j->summary;
-    const tx_run_state *state = &j->inputs.state;
-    const double samples = (double)s->tokens / (double)j->inputs.block;
-    const tx_figure metrics[] = {
-        {"epoch", state->epoch, -1},
-        {"total_flos", state->flops, -1},
-        {"train_loss", s->mean_loss, -1},
-        {"train_runtime", s->wall, 4},
-        {"train_samples", (double)tx_dataset_blocks(j->inputs.train), 0},
-        {"train_samples_per_second", samples / s->wall, 3},
-        {"train_steps_per_second", (double)s->steps / s->wall, 3},
-    };
-    const int32_t count = sizeof metrics / sizeof metrics[0];
-    for (int32_t i = 0; i < count; i++)
-        tx_job_add_point(j, metrics[i].name, state->step, metrics[i].value);
-    return report(j, "train", metrics, count);
-}
-
 static int by_name(const void *left, const void *right)
 {
     const tx_figure *a = left, *b = right;
     return strcmp(a->name, b->name);
 }
 
+/* What has come of training: TRAINED figures that the history has too, then others. */
+enum { TRAINED = 5, TRAINING = TRAINED + 2 };
+
+static void training_figures(const tx_job *j, tx_figure figures[TRAINING])
+{
+    const tx_run_summary *s = &j->summary;
+    const double samples = (double)s->tokens / (double)j->inputs.block;
+    const tx_figure made[TRAINING] = {
+        {"train_runtime", s->wall, 4},
+        {"train_samples_per_second", samples / s->wall, 3},
+        {"train_steps_per_second", (double)s->steps / s->wall, 3},
+        {"total_flos", j->inputs.state.flops, -1},
+        {"train_loss", s->mean_loss, -1},
+        {"epoch", j->inputs.state.epoch, -1},
+        {"train_samples", (double)tx_dataset_blocks(j->inputs.train), 0},
+    };
+    memcpy(figures, made, sizeof made);
+}
+
+tx_status tx_job_log_training(tx_job *j)
+{
+    tx_figure figures[TRAINING];
+    training_figures(j, figures);
+    return tx_run_state_log(&j->inputs.state, figures, TRAINED);
+}
+
+tx_status tx_job_report_training(tx_job *j)
+{
+    tx_figure figures[TRAINING];
+    training_figures(j, figures);
+    qsort(figures, TRAINING, sizeof figures[0], by_name);
+    for (int32_t i = 0; i < TRAINING; i++)
+        tx_job_add_point(j, figures[i].name, j->inputs.state.step, figures[i].value);
+    return report(j, "train", figures, TRAINING);
+}
+
 tx_status tx_job_report_evaluation(tx_job *j, const tx_run_evaluation *e)
 {
     tx_figure metrics[TX_RUN_FIGURES + 2] = {{"epoch", e->epoch, -1}, {"eval_samples", (double)e->samples, 0}};
-    const int32_t count = 2 + tx_run_figures(e, metrics + 2);
+    const int32_t count = 2 + tx_run_figures(e, false, metrics + 2);
     qsort(metrics, (size_t)count, sizeof metrics[0], by_name);
     return report(j, "eval", metrics, count);
 }

@@ -56,20 +56,27 @@ static const char *const rivals[][2] = {{"num_train_epochs", "max_steps"},
                                         {"tf32", "no_tf32"}};
 enum { OWN = sizeof own / sizeof own[0], RIVALS = sizeof rivals / sizeof rivals[0] };
 
-static tx_status inherit(tx_job *j, const char *checkpoint)
+/* What is not inherited, NULL behind the last. */
+static void leave_out(const tx_job *j, const char *left_out[OWN + RIVALS + 1])
 {
-    const char *left_out[OWN + RIVALS + 1] = {NULL};
     int count = 0;
     for (; count < OWN; count++)
         left_out[count] = own[count];
     for (int i = 0; i < RIVALS; i++)
         if (tx_option_given(&j->options, tx_option_find(&tx_job_table, rivals[i][0])->offset))
             left_out[count++] = rivals[i][1];
+    left_out[count] = NULL;
+}
+
+static tx_status inherit(tx_job *j, const char *checkpoint)
+{
+    const char *left_out[OWN + RIVALS + 1];
     char *path = tx_path_join(checkpoint, TX_JOB_ARGUMENTS);
     tx_status status = path ? TX_OK : TX_MEMORY;
+    leave_out(j, left_out);
     if (!status && tx_file_exists(path)) { /* where it is missing so is more, which is told by who reads it */
         status = tx_option_inherit(&j->options, path, left_out);
-        j->inherited = !status;
+        j->inherited = status ? NULL : strdup(checkpoint);
     }
     free(path);
     return status;
@@ -86,7 +93,7 @@ static tx_status set_output(tx_job *j, const char *checkpoint)
     return status;
 }
 
-tx_status tx_job_inherit(tx_job *j)
+static tx_status inherit_all(tx_job *j)
 {
     const char *resume = j->set.resume;
     if (!resumes(resume))
@@ -100,23 +107,104 @@ tx_status tx_job_inherit(tx_job *j)
     return status;
 }
 
+tx_status tx_job_settle(tx_job *j)
+{
+    tx_status status = j->settled ? TX_OK : inherit_all(j);
+    if (!status && !j->settled)
+        status = tx_job_check(&j->set);
+    j->settled = j->settled || !status;
+    return status;
+}
+
+/* ---- What is no checkpoint of TX ------------------------------------------------------------------------ */
+
+static bool has(const char *folder, const char *name)
+{
+    char *path = tx_path_join(folder, name);
+    const bool found = path && tx_file_exists(path);
+    free(path);
+    return found;
+}
+
+/* Says of a folder that no run can go on from what it is, and what to do. */
+static tx_status look_at(const char *folder)
+{
+    int64_t newest = -1;
+    if (has(folder, TX_CHECKPOINT_MANIFEST) && !has(folder, TX_RUN_STATE) && has(folder, TX_TRAINER_STATE))
+        return tx_fail(TX_UNSUPPORTED,
+                       "%s: holds the model alone (save_only_model); begin anew from its weights with "
+                       "--model_name_or_path %s",
+                       folder, folder);
+    if (has(folder, TX_CHECKPOINT_MANIFEST))
+        return TX_OK;
+    if (!tx_is_folder(folder))
+        return tx_fail(
+            TX_NOT_FOUND,
+            "%s: there is no such folder; look at the spelling, or leave the name out and give --output_dir: "
+            "its newest checkpoint is taken",
+            folder);
+    if (has(folder, "optimizer.pt") || has(folder, "optimizer.bin") || has(folder, "scheduler.pt"))
+        return tx_fail(TX_UNSUPPORTED,
+                       "%s: a checkpoint of transformers' Trainer, whose optimizer TX cannot read; begin anew from its "
+                       "weights with --model_name_or_path %s",
+                       folder, folder);
+    if (tx_checkpoint_latest(folder, &newest) == TX_OK && newest >= 0)
+        return tx_fail(TX_INVALID,
+                       "%s: no checkpoint, but it has " TX_CHECKPOINT_PREFIX "%" PRId64
+                       " in it: name that, or give --output_dir %s and --resume_from_checkpoint without a name",
+                       folder, newest, folder);
+    if (has(folder, "config.json"))
+        return tx_fail(TX_INVALID,
+                       "%s: a model, but no checkpoint of a run (it has no " TX_CHECKPOINT_MANIFEST
+                       "); begin anew from its weights with --model_name_or_path %s",
+                       folder, folder);
+    return tx_fail(TX_INVALID,
+                   "%s: an empty folder or one of other things, no checkpoint (it has no " TX_CHECKPOINT_MANIFEST
+                   "); leave --resume_from_checkpoint out to begin anew",
+                   folder);
+}
+
+static tx_status choose_newest(tx_job *j)
+{
+    const char *folder = j->set.output_dir, *left_out[OWN + RIVALS + 1];
+    char *newest = find_newest(folder);
+    tx_status status = TX_OK;
+    if (!newest)
+        status =
+            tx_fail(TX_NOT_FOUND,
+                    "%s: has no checkpoint to go on from; leave --resume_from_checkpoint out to begin anew", folder);
+    else
+        status = tx_checkpoint_newest(folder, &j->report, &j->inputs.checkpoint);
+    if (newest && !has(newest, TX_CHECKPOINT_MANIFEST) && status == TX_FORMAT) /* what else may it be? */
+        status = look_at(newest);
+    if (!status)
+        status = look_at(j->inputs.checkpoint);
+    leave_out(j, left_out);
+    if (!status && j->inherited && strcmp(j->inherited, j->inputs.checkpoint) != 0)
+        status = tx_job_check_inherited(j, j->inherited, left_out);
+    free(newest);
+    return status;
+}
+
+static tx_status choose_named(tx_job *j)
+{
+    const char *resume = j->set.resume;
+    tx_status status = look_at(resume);
+    if (!status)
+        status = tx_checkpoint_verify(resume, &j->report);
+    if (!status)
+        status = (j->inputs.checkpoint = strdup(resume)) ? TX_OK : tx_fail(TX_MEMORY, "out of memory");
+    return status;
+}
+
 tx_status tx_job_choose_checkpoint(tx_job *j)
 {
-    const tx_job_settings *set = &j->set;
     tx_job_inputs *in = &j->inputs;
-    const char *resume = set->resume;
-    tx_status status;
-    if (!resumes(resume))
+    if (!resumes(j->set.resume))
         return tx_run_state_create(&in->state);
-    if (wants_newest(resume)) {
-        status = tx_checkpoint_newest(set->output_dir, &j->report, &in->checkpoint);
-    } else {
-        status = tx_checkpoint_verify(resume, &j->report);
-        if (!status)
-            status = (in->checkpoint = strdup(resume)) ? TX_OK : tx_fail(TX_MEMORY, "out of memory");
-    }
+    tx_status status = wants_newest(j->set.resume) ? choose_newest(j) : choose_named(j);
     if (!status)
-        status = tx_run_state_read(in->checkpoint, set->output_dir, &in->state);
+        status = tx_run_state_read(in->checkpoint, j->set.output_dir, &in->state);
     if (status)
         return tx_fail_in(status, "resume_from_checkpoint");
     tx_job_note(j, "resume  %s: after step %" PRId64 "%s", in->checkpoint, in->state.step,

@@ -2,11 +2,14 @@
  * The table of a run's options. */
 #include "models/job/settings.h"
 
+#include "models/task/causal_lm.h"
+
 #include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* clang-format off */
@@ -24,7 +27,8 @@ static const char strategy_words[] = TX_STRATEGY_MAP(WORD);
 static const char report_words[] = TX_REPORT_MAP(WORD);
 static const char save_error_words[] = TX_SAVE_ERROR_MAP(WORD);
 static const char ddp_comm_words[] = TX_DDP_COMM_MAP(WORD);
-static const char best_words[] = TX_BEST_MAP(WORD);
+static const char greater_words[] = TX_GREATER_MAP(WORD);
+static const char sampling_words[] = TX_SAMPLING_MAP(WORD);
 
 /* The names of optimizers. */
 static const char optimizer_words[] =
@@ -55,6 +59,8 @@ static const tx_option options[] = {
     WHOLE("preprocessing_num_workers", tokenize_threads, 0, 1024, "threads that tokenise; 0: as many as processors"),
     WHOLE("dataloader_num_workers", workers, 0, 256, "threads that prepare batches while the device works; 0: none"),
     FLAG("dataloader_pin_memory", pin, "lock the batches in memory"),
+    FLAG("dataloader_drop_last", drop_last, "leave out an epoch's last micro-batch where it would not be full"),
+    CHOICE("train_sampling_strategy", sampling, sampling_words + 1, "order of blocks: drawn anew in each epoch, or as they lie; all have one length, so that by length is random"),
     TEXT("dump_order", dump_order, "FILE", "write the epoch and block of every sample, in the order of training"),
     {TX_OPTION_HEADING, .help = "training (defaults as the Hugging Face Trainer's)"},
     FLAG("do_train", do_train, "train; implied when --do_eval is not given either"),
@@ -65,11 +71,13 @@ static const tx_option options[] = {
     WHOLE("gradient_accumulation_steps", accumulation, 1, 1 << 20, "micro-batches in a step"),
     REAL("learning_rate", rate, 0, 1e6, "peak learning rate"),
     CHOICE("lr_scheduler_type", schedule, schedule_words + 1, "course of the rate"),
-    TEXT("lr_scheduler_kwargs", schedule_settings, "JSON", "its settings, as {\"num_decay_steps\": 100} of wsd"),
+    TEXT("lr_scheduler_kwargs", schedule_settings, "JSON", "its settings, as {\"num_decay_steps\": 100} of wsd or {\"min_lr\": 1e-5} of cosine_with_min_lr"),
     REAL("warmup_steps", warmup_steps, 0, INT32_MAX, "steps over which the rate rises from 0; below 1: share of the run"),
     REAL("warmup_ratio", warmup_ratio, 0, 1, "the same as a share of the run, where warmup_steps is 0"),
     CHOICE("optim", optim, optimizer_words + 1, "the first four are one AdamW"),
     TEXT("optim_args", optim_args, "K=V,...", "its own settings, as momentum=0.9,nesterov=True of sgd (docs/TRAINING.md)"),
+    REAL("neftune_noise_alpha", noise, 0, 1e6, "noise on the embeddings in training: evenly from +-X / sqrt(tokens * width); 0: none"),
+    REAL("label_smoothing_factor", smoothing, 0, 0.9999999, "share of each label that is spread over the whole vocabulary"),
     REAL("weight_decay", decay, 0, 1e6, "of matrices; none on biases and norms"),
     REAL("adam_beta1", beta1, 0, 0.9999999, "decay of the first moment"),
     REAL("adam_beta2", beta2, 0, 0.9999999, "decay of the second moment"),
@@ -86,17 +94,25 @@ static const tx_option options[] = {
     {TX_OPTION_OPTIONAL, "resume_from_checkpoint", AT(resume), .choices = "DIR",
      .help = "go on where a checkpoint stopped, with its run's options where none are given: any folder, or without one the newest of output_dir"},
     CHOICE("logging_strategy", logging, "no|steps|epoch", "when a line is printed (log.jsonl has every step)"),
+    FLAG("logging_first_step", log_first, "print a line also after the first step"),
     REAL("logging_steps", logging_steps, 0, INT32_MAX, "every N steps; below 1: share of the run; 0: never"),
     CHOICE("eval_strategy", evaluation, "no|steps|epoch", "when to evaluate while training"),
     REAL("eval_steps", eval_steps, 0, INT32_MAX, "every N steps; below 1: share of the run; 0: logging_steps"),
+    REAL("eval_delay", eval_delay, 0, INT32_MAX, "evaluate not before step X, or epoch X with eval_strategy epoch"),
+    FLAG("eval_on_start", eval_first, "evaluate also before the first step"),
+    WHOLE("early_stopping_patience", stop_patience, 0, INT32_MAX, "end after N evaluations in a row without a better metric_for_best_model; 0: never"),
+    REAL("early_stopping_threshold", stop_threshold, 0, FLT_MAX, "better means: by more than X"),
     CHOICE("save_strategy", saving, strategy_words + 1, "when to write a checkpoint"),
     REAL("save_steps", save_steps, 0, INT32_MAX, "every N steps and at the end; below 1: share of the run; 0: never"),
     WHOLE("save_total_limit", save_total_limit, 0, INT32_MAX, "keep the newest N checkpoints and the best; 0: all"),
+    FLAG("save_only_model", only_model, "checkpoints hold the model alone: no run can go on from them"),
     CHOICE("on_save_error", on_save_error, save_error_words + 1, "when a checkpoint cannot be written"),
     FLAG("load_best_model_at_end", load_best, "end with the weights of the best evaluation"),
-    CHOICE("metric_for_best_model", metric, best_words + 1, "less is better; all give one order"),
+    TEXT("metric_for_best_model", metric, "NAME", "what the best evaluation is best in: loss (the default) or perplexity"),
+    CHOICE("greater_is_better", greater, greater_words + 1, "whether the greatest value of that metric is the best; auto: as is right for it"),
     {TX_OPTION_LIST, "report_to", AT(report_to), .choices = report_words + 1, .help = "event files"},
     TEXT("logging_dir", logging_dir, "DIR", "of event files; else output_dir/runs/TIME_HOST"),
+    TEXT("run_name", run_name, "NAME", "name of the run in TensorBoard: event files go to output_dir/runs/NAME"),
     FLAG("disable_tqdm", no_progress, "draw no progress line"),
     {TX_OPTION_HEADING, .help = "many ranks (mpiexec -n N txtrain ...)"},
     WHOLE("ddp_bucket_cap_mb", bucket_cap, 0, 1 << 20, "MiB of gradients summed at a time; 0: 25, the first 1"),
@@ -110,6 +126,7 @@ static const tx_option options[] = {
     REAL("start_timeout", start_timeout, 0, 1e9, "end where not all ranks have started after X seconds; 0: 120, or comm_timeout"),
     {TX_OPTION_HEADING, .help = "device"},
     TEXT("device", device, "cpu|opencl|opencl:N|opencl:NAME|gpu|auto", "what to train on; auto: a GPU of the host for each rank, then its cores"),
+    FLAG("use_cpu", use_cpu, "train on the cpu, which is the default"),
     WHOLE("threads", threads, 0, 4096, "of the cpu backend; 0: all that this process may use"),
     {TX_OPTION_OPTIONAL, "gradient_checkpointing", AT(checkpointing), .choices = "N|auto|auto:BYTES",
      .help = "compute activations again in the backward pass in place of keeping them: of each block; of N segments; auto: of norms and activations alone; auto:2GiB: of as little as meets that limit"},
@@ -120,20 +137,17 @@ static const tx_option options[] = {
     FLAG("dry_run", dry_run, "print the memory the run will take and end; allocates nothing"),
     TEXT("memory_plot", memory_plot, "FILE", "write a page of what is in memory at each node of a step; its data where FILE ends in .json"),
     FLAG("profile", profile, "print where the time went, and memory planned and counted"),
+#define X(word, same, advice) {TX_OPTION_FOREIGN, word, .choices = same, .help = advice},
+#include "models/job/foreign.def"
+#undef X
+#define TX_OPTIMIZER_REFUSED(word, advice) {TX_OPTION_FOREIGN, "optim " #word, .help = advice},
+#include "api/optimizers.def"
 };
 /* clang-format on */
 #undef AT
 
-static const tx_foreign foreign[] = {
-#define X(name, same, advice) {name, same, advice},
-#include "models/job/foreign.def"
-#undef X
-#define TX_OPTIMIZER_REFUSED(word, advice) {"optim " #word, NULL, advice},
-#include "api/optimizers.def"
-};
-
-const tx_option_table tx_job_table = {options, sizeof options / sizeof options[0], foreign,
-                                      sizeof foreign / sizeof foreign[0]};
+const tx_option_table tx_job_table = {options, sizeof options / sizeof options[0]};
+_Static_assert(sizeof options / sizeof options[0] <= TX_OPTIONS_MOST, "as many options as can be marked as given");
 
 tx_job_settings tx_job_defaults(void)
 {
@@ -161,6 +175,11 @@ tx_job_settings tx_job_defaults(void)
     };
 }
 
+const tx_metric *tx_job_metric(const tx_job_settings *set)
+{
+    return &tx_causal_lm.metrics[set->metric ? tx_task_metric(&tx_causal_lm, set->metric) : 0];
+}
+
 bool tx_job_trains(const tx_job_settings *set)
 {
     return set->do_train || !set->do_eval;
@@ -168,7 +187,7 @@ bool tx_job_trains(const tx_job_settings *set)
 
 bool tx_job_evaluates(const tx_job_settings *set)
 {
-    return set->do_eval || set->evaluation || (!set->do_train && set->validation_file);
+    return set->do_eval || set->evaluation || set->eval_first || (!set->do_train && set->validation_file);
 }
 
 /* ---- Checks ------------------------------------------------------------------------------------------- */
@@ -226,6 +245,12 @@ tx_status tx_job_check(const tx_job_settings *set)
             &r, limit && set->find_batch,
             "--auto_find_batch_size and --gradient_checkpointing auto:BYTES exclude each other: one adapts the batch "
             "to the memory, the other the memory to the batch");
+    refuse(&r, set->metric && tx_task_metric(&tx_causal_lm, set->metric) < 0,
+           "--metric_for_best_model %s: there are loss and perplexity", set->metric);
+    refuse(&r, set->stop_patience && !set->evaluation,
+           "--early_stopping_patience needs --eval_strategy steps or epoch");
+    refuse(&r, set->use_cpu && strcmp(set->device, "cpu") != 0, "--use_cpu and --device %s exclude each other",
+           set->device);
     tx_optimizer_options optimizer;
     refuse(&r, set->list_devices, "--list_devices is what a program does instead of a run");
     check_steps(&r, "logging_steps", set->logging_steps);

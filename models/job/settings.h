@@ -11,8 +11,7 @@
 #define TX_REPORT_MAP(X) X(TENSORBOARD, "tensorboard") X(ALL, "all") X(NONE, "none")
 #define TX_SAVE_ERROR_MAP(X) X(CONTINUE, "continue") X(STOP, "stop")
 #define TX_DDP_COMM_MAP(X) X(FP32, "fp32") X(BF16, "bf16")
-#define TX_BEST_MAP(X) \
-    X(LOSS, "loss") X(EVAL_LOSS, "eval_loss") X(PERPLEXITY, "perplexity") X(EVAL_PERPLEXITY, "eval_perplexity")
+#define TX_SAMPLING_MAP(X) X(RANDOM, "random") X(SEQUENTIAL, "sequential") X(BY_LENGTH, "group_by_length")
 
 #define X(name, word) TX_REPORT_##name,
 enum { TX_REPORT_MAP(X) };
@@ -23,8 +22,8 @@ enum { TX_SAVE_ERROR_MAP(X) };
 #define X(name, word) TX_DDP_COMM_##name,
 enum { TX_DDP_COMM_MAP(X) };
 #undef X
-#define X(name, word) TX_BEST_##name,
-enum { TX_BEST_MAP(X) };
+#define X(name, word) TX_SAMPLING_##name,
+enum { TX_SAMPLING_MAP(X) };
 #undef X
 
 typedef struct tx_job_settings {
@@ -35,24 +34,26 @@ typedef struct tx_job_settings {
     const char *train_file, *validation_file, *dataset, *dataset_config;
     double validation_split;
     int64_t block, group_texts, max_train_samples, max_eval_samples, tokenize_threads, skip_bad, workers;
-    bool pin;
+    bool pin, drop_last;
+    int32_t sampling; /* TX_SAMPLING_; blocks are all of one length: BY_LENGTH is RANDOM */
     const char *dump_order;
     /* training */
     bool do_train, do_eval;
     int64_t batch, eval_batch, accumulation, max_steps, seed, data_seed, max_bad_steps;
-    double rate, warmup_steps, warmup_ratio, decay, beta1, beta2, epsilon, max_grad_norm, epochs;
+    double rate, warmup_steps, warmup_ratio, decay, beta1, beta2, epsilon, max_grad_norm, epochs, smoothing, noise;
     int32_t schedule; /* tx_schedule_kind; TX_SCHEDULE_COUNT is another name of WSD */
     int32_t optim;    /* place among the names of optimizers: tx_job_optimizer */
     const char *optim_args;
     const char *schedule_settings;
     /* run */
-    const char *output_dir, *resume, *logging_dir;
-    bool overwrite, load_best, no_progress;
+    const char *output_dir, *resume, *logging_dir, *run_name;
+    bool overwrite, load_best, no_progress, log_first, eval_first, only_model;
     int32_t logging, evaluation, saving; /* tx_strategy */
-    int32_t metric, on_save_error;
-    uint32_t report_to; /* a bit for each TX_REPORT_ */
-    double logging_steps, eval_steps, save_steps;
-    int64_t save_total_limit;
+    const char *metric;                  /* NULL: the task's first */
+    int32_t greater, on_save_error;      /* tx_greater, TX_SAVE_ERROR_ */
+    uint32_t report_to;                  /* a bit for each TX_REPORT_ */
+    double logging_steps, eval_steps, save_steps, eval_delay, stop_threshold;
+    int64_t save_total_limit, stop_patience;
     /* many ranks */
     int64_t bucket_cap, zero_stage, global_batch, ddp_check;
     int32_t ddp_comm, overlap; /* TX_DDP_COMM_, tx_overlap */
@@ -63,7 +64,7 @@ typedef struct tx_job_settings {
     int64_t threads;
     const char *checkpointing, *memory_plot;
     bool find_batch;
-    bool bf16, tf32, no_tf32, list_devices, dry_run, profile;
+    bool use_cpu, bf16, tf32, no_tf32, list_devices, dry_run, profile;
 } tx_job_settings;
 
 extern const tx_option_table tx_job_table;
@@ -72,6 +73,8 @@ tx_job_settings tx_job_defaults(void);
 tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *options);
 /* What gradient_checkpointing says (NULL: not given): how, and the limit of auto:BYTES, 0 where it names none. */
 tx_status tx_job_read_checkpointing(const char *text, tx_checkpointing *how, int64_t *limit);
+/* What the best evaluation is best in. */
+const tx_metric *tx_job_metric(const tx_job_settings *set);
 /* Refuses what contradicts itself or is missing. */
 tx_status tx_job_check(const tx_job_settings *set);
 

@@ -49,7 +49,7 @@ void tx_option_values_free(tx_option_values *values)
 bool tx_option_given(const tx_option_values *values, size_t offset)
 {
     for (int32_t i = 0; i < values->table.count; i++)
-        if (values->table.option[i].kind != TX_OPTION_HEADING && values->table.option[i].offset == offset)
+        if (tx_option_has_value(&values->table.option[i]) && values->table.option[i].offset == offset)
             return values->given[i / 64] >> i % 64 & 1;
     return false;
 }
@@ -131,15 +131,6 @@ const tx_option *tx_option_find(const tx_option_table *table, const char *name)
     return NULL;
 }
 
-const tx_foreign *tx_option_find_foreign(const tx_option_table *table, const char *name)
-{
-    char spelled[NAME_MOST + 1];
-    for (int32_t i = 0; i < table->foreign_count && spell(name, spelled); i++)
-        if (strcmp(table->foreign[i].name, spelled) == 0)
-            return &table->foreign[i];
-    return NULL;
-}
-
 /* ---- values ------------------------------------------------------------------------------------- */
 
 size_t tx_choice_length(const char *choices)
@@ -170,47 +161,30 @@ static int find_choice(const char *choices, const char *value, size_t length)
     }
 }
 
-/* Reads a whole number; 500.0 and 1e3 are such. */
-static bool read_integer(const char *text, int64_t *value)
-{
-    char *end;
-    errno = 0;
-    long long whole = strtoll(text, &end, 10);
-    if (end != text && !*end && !errno) {
-        *value = whole;
-        return true;
-    }
-    double real = strtod(text, &end);
-    if (end == text || *end || !(fabs(real) <= 9007199254740992.0) || floor(real) != real)
-        return false;
-    *value = (int64_t)real;
-    return true;
-}
-
 static tx_status store_number(const char *file, const tx_option *option, const char *value, void *at)
 {
     const bool integer = option->kind == TX_OPTION_INTEGER;
-    bool good;
-    int64_t whole = 0;
-    double real = 0.0;
-    if (integer) {
-        good = read_integer(value, &whole);
-        real = (double)whole;
-    } else {
-        char *end;
-        real = strtod(value, &end);
-        good = end != value && !*end && isfinite(real);
-    }
-    if (!good)
+    const double exact = 9007199254740992.0; /* up to here every whole number is a double */
+    char *end;
+    errno = 0;
+    const double real = strtod(value, &end);
+    const bool number = end != value && !*end && (isfinite(real) || errno == ERANGE);
+    if (!number || (integer && floor(real) != real)) /* 500.0 and 1e3 are whole */
         return tx_fail(TX_INVALID, "%s%s%s %s: not a %snumber", PLACE(file, option->name), value,
                        integer ? "whole " : "");
     if (!(real >= option->least && real <= option->most))
         return tx_fail(TX_INVALID, "%s%s%s %s: must lie between %.15g and %.15g", PLACE(file, option->name), value,
                        option->least, option->most);
-    if (integer)
-        *(int64_t *)at = whole;
-    else
+    errno = 0;
+    if (!integer)
         *(double *)at = real;
+    else if (fabs(real) <= exact)
+        *(int64_t *)at = (int64_t)real;
+    else
+        *(int64_t *)at = strtoll(value, &end, 10);
+    if (integer && fabs(real) > exact && (*end || errno))
+        return tx_fail(TX_INVALID, "%s%s%s %s: write all digits of so large a number", PLACE(file, option->name),
+                       value);
     return TX_OK;
 }
 
@@ -220,9 +194,9 @@ static tx_status store_choice(const tx_option_table *table, const char *file, co
     char both[NAME_MOST + 1];
     const int place = find_choice(option->choices, value, strlen(value));
     snprintf(both, sizeof both, "%s %s", option->name, value);
-    const tx_foreign *foreign = place < 0 ? tx_option_find_foreign(table, both) : NULL;
-    if (foreign)
-        return tx_fail(TX_INVALID, "%s%s%s %s: TX has none; %s", PLACE(file, option->name), value, foreign->advice);
+    const tx_option *refused = place < 0 ? tx_option_find(table, both) : NULL;
+    if (refused)
+        return tx_fail(TX_INVALID, "%s%s%s %s: TX has none; %s", PLACE(file, option->name), value, refused->help);
     if (place < 0)
         return tx_fail(TX_INVALID, "%s%s%s %s: must be one of %s", PLACE(file, option->name), value, option->choices);
     *at = place;
@@ -283,11 +257,32 @@ tx_status tx_option_add_word(tx_option_values *to, const char *word, size_t at)
     return list[count] ? TX_OK : TX_MEMORY;
 }
 
+/* Whether `value` asks for the same as one of "false|0". */
+static bool asks_for(const char *choices, const char *value)
+{
+    char same[64], *end, *other_end;
+    for (const char *at = choices; at; at = at[tx_choice_length(at)] ? at + tx_choice_length(at) + 1 : NULL) {
+        snprintf(same, sizeof same, "%.*s", (int)tx_choice_length(at), at);
+        const double given = strtod(value, &end), wanted = strtod(same, &other_end);
+        const bool numbers = end != value && other_end != same && !*end && !*other_end;
+        if (strcmp(same, "*") == 0 || strcasecmp(value, same) == 0 ||
+            (tx_option_truth(value) >= 0 && tx_option_truth(value) == tx_option_truth(same)) ||
+            (numbers && given >= wanted && given <= wanted))
+            return true;
+    }
+    return false;
+}
+
 tx_status tx_option_store(tx_option_values *to, const char *file, const tx_option *option, const char *value)
 {
     void *at = (char *)to->values + option->offset;
     const int64_t index = option - to->table.option;
     tx_status status = TX_INVALID;
+    if (option->kind == TX_OPTION_FOREIGN)
+        return asks_for(option->choices, value)
+                   ? TX_OK
+                   : tx_fail(TX_UNSUPPORTED, "%s%s%s: an option of transformers that TX does not have: %s",
+                             PLACE(file, option->name), option->help);
     if (!*value && option->kind != TX_OPTION_OPTIONAL && option->kind != TX_OPTION_LIST)
         return tx_fail(TX_INVALID, "%s%s%s: the value is empty", PLACE(file, option->name));
     switch (option->kind) {
@@ -312,6 +307,7 @@ tx_status tx_option_store(tx_option_values *to, const char *file, const tx_optio
         status = store_flag(file, option, value, at);
         break;
     case TX_OPTION_HEADING:
+    case TX_OPTION_FOREIGN:
         break;
     }
     if (!status)
@@ -319,28 +315,8 @@ tx_status tx_option_store(tx_option_values *to, const char *file, const tx_optio
     return status;
 }
 
-tx_status tx_option_judge_foreign(const char *file, const tx_foreign *foreign, const char *value)
-{
-    if (foreign->same && strcmp(foreign->same, "*") == 0)
-        return TX_OK;
-    if (foreign->same && value) {
-        char *end, *other_end;
-        const double given = strtod(value, &end), same = strtod(foreign->same, &other_end);
-        const bool numbers = end != value && !*end && !*other_end;
-        if (strcasecmp(value, foreign->same) == 0 ||
-            (tx_option_truth(value) >= 0 && tx_option_truth(value) == tx_option_truth(foreign->same)) ||
-            (numbers && given >= same && given <= same))
-            return TX_OK;
-    }
-    return tx_fail(TX_UNSUPPORTED, "%s%s%s: an option of transformers that TX does not have: %s",
-                   PLACE(file, foreign->name), foreign->advice);
-}
-
 tx_status tx_option_set(tx_option_values *to, const char *name, const char *value)
 {
     const tx_option *option = tx_option_find(&to->table, name);
-    const tx_foreign *foreign = tx_option_find_foreign(&to->table, name);
-    if (option)
-        return tx_option_store(to, NULL, option, value);
-    return foreign ? tx_option_judge_foreign(NULL, foreign, value) : tx_option_unknown(&to->table, NULL, name);
+    return option ? tx_option_store(to, NULL, option, value) : tx_option_unknown(&to->table, NULL, name);
 }

@@ -18,7 +18,8 @@ typedef enum tx_option_kind {
     TX_OPTION_OPTIONAL, /* const char *, NULL when not given, "" when given without a value */
     TX_OPTION_CHOICE,   /* int32_t, place in `choices` */
     TX_OPTION_LIST,     /* uint32_t, a bit for each place in `choices`; values separated by commas */
-    TX_OPTION_WORDS     /* tx_words: may be given several times */
+    TX_OPTION_WORDS,    /* tx_words: may be given several times */
+    TX_OPTION_FOREIGN   /* none: an option of others that TX does not have */
 } tx_option_kind;
 
 /* Texts in the order given. */
@@ -33,28 +34,20 @@ typedef struct tx_option {
     size_t offset; /* of the value in the struct that holds all of them */
     /* Of an INTEGER or REAL, both included. `most` of WORDS: how many a command line may give at once; 0: one. */
     double least, most;
-    /* "linear|cosine|constant"; for the others the word for the value. The shell completes files where that holds FILE,
-     * folders where it holds DIR, and the words of it that are in lower case: "cpu|opencl|opencl:N". In a file of
-     * options a value called JSON may be an object. */
+    /* "linear|cosine|constant"; for the others the word for the value. Of a FOREIGN one the values that ask for what TX
+     * does anyway, which are accepted: "false|0"; "*": any; "{}": an object, each member of which is taken for an
+     * option; NULL: none. The shell completes files where that holds FILE, folders where it holds DIR, and the words of
+     * it that are in lower case: "cpu|opencl|opencl:N". In a file of options a value called JSON may be an object. */
     const char *choices;
-    const char *help;
+    const char *help; /* of a FOREIGN one what to use, or what TX does */
 } tx_option;
-
-/* An option of others that TX does not have; or a value of a choice, "optim paged_adamw". */
-typedef struct tx_foreign {
-    const char *name;
-    const char *same;   /* the value that asks for what TX does anyway, which is accepted; "*": any; NULL: none does */
-    const char *advice; /* what to use, or what TX does */
-} tx_foreign;
 
 typedef struct tx_option_table {
     const tx_option *option;
     int32_t count; /* at most TX_OPTIONS_MOST */
-    const tx_foreign *foreign;
-    int32_t foreign_count;
 } tx_option_table;
 
-#define TX_OPTIONS_MOST 128
+#define TX_OPTIONS_MOST 320
 
 /* A table's struct, which begins with its defaults, and what is known of its values. */
 typedef struct tx_option_values {
@@ -63,6 +56,12 @@ typedef struct tx_option_values {
     uint64_t given[TX_OPTIONS_MOST / 64]; /* a bit for each option that was set */
     struct tx_option_kept *kept;          /* what the values point to */
 } tx_option_values;
+
+/* Whether it is one of TX's, with a value in the struct. */
+static inline bool tx_option_has_value(const tx_option *option)
+{
+    return option->kind != TX_OPTION_HEADING && option->kind != TX_OPTION_FOREIGN;
+}
 
 /* Frees what the values point to. */
 void tx_option_values_free(tx_option_values *values);
@@ -87,10 +86,8 @@ tx_json *tx_option_json(const tx_option_values *from, const char *const *names);
 
 /* The option of that name, which a value after = may follow; NULL: there is none. */
 const tx_option *tx_option_find(const tx_option_table *table, const char *name);
-const tx_foreign *tx_option_find_foreign(const tx_option_table *table, const char *name);
 /* `file`: where the value stands, for messages; NULL: nowhere but on a command line. The value is copied. */
 tx_status tx_option_store(tx_option_values *to, const char *file, const tx_option *option, const char *value);
-tx_status tx_option_judge_foreign(const char *file, const tx_foreign *foreign, const char *value);
 /* Fails, naming the nearest option. */
 tx_status tx_option_unknown(const tx_option_table *table, const char *file, const char *name);
 /* Appends a word to those at `at` in the values. */

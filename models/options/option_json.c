@@ -55,7 +55,7 @@ static tx_status store_scalar(tx_option_values *to, const char *file, const tx_o
     static const char *const wanted[] = {
         [TX_OPTION_FLAG] = "true or false", [TX_OPTION_INTEGER] = "a whole number", [TX_OPTION_REAL] = "a number",
         [TX_OPTION_TEXT] = "a string",      [TX_OPTION_OPTIONAL] = "a string",      [TX_OPTION_CHOICE] = "a string",
-        [TX_OPTION_LIST] = "strings",       [TX_OPTION_WORDS] = "strings",
+        [TX_OPTION_LIST] = "strings",       [TX_OPTION_WORDS] = "strings",          [TX_OPTION_FOREIGN] = "left out",
     };
     char number[NUMBER_TEXT];
     const char *value = scalar(json, number);
@@ -63,8 +63,10 @@ static tx_status store_scalar(tx_option_values *to, const char *file, const tx_o
     const bool numeric = option->kind == TX_OPTION_INTEGER || option->kind == TX_OPTION_REAL;
     if (value && option->kind == TX_OPTION_OPTIONAL && type == TX_JSON_BOOL)
         return tx_option_truth(value) ? tx_option_store(to, file, option, "") : TX_OK;
+    const bool word = option->kind == TX_OPTION_FLAG || option->kind == TX_OPTION_CHOICE;
     /* A string may spell any value, as on a command line. */
-    if (value && (type == TX_JSON_STRING || (numeric && type != TX_JSON_BOOL) || option->kind == TX_OPTION_FLAG))
+    if (value && (type == TX_JSON_STRING || (numeric && type != TX_JSON_BOOL) || (word && type == TX_JSON_BOOL) ||
+                  option->kind == TX_OPTION_FLAG))
         return tx_option_store(to, file, option, value);
     return tx_fail(TX_INVALID, "%s: %s: must be %s", file, option->name, wanted[option->kind]);
 }
@@ -81,24 +83,34 @@ static tx_status store_choices(tx_option_values *to, const char *file, const tx_
     return tx_option_store(to, file, option, text);
 }
 
-static tx_status read_foreign(const char *file, const tx_foreign *foreign, const tx_json *value)
+static tx_status read_member(tx_option_values *to, const char *file, const char *key, const tx_json *value);
+
+static tx_status read_foreign(tx_option_values *to, const char *file, const tx_option *option, const tx_json *value)
 {
     char number[NUMBER_TEXT];
+    const char *text = scalar(value, number);
     const tx_json_type type = tx_json_type_of(value);
-    /* An empty list or object asks for nothing, as null does. */
-    const bool empty = (type == TX_JSON_ARRAY || type == TX_JSON_OBJECT) && tx_json_size(value) == 0;
-    return empty || type == TX_JSON_NULL ? TX_OK : tx_option_judge_foreign(file, foreign, scalar(value, number));
+    const bool many = type == TX_JSON_ARRAY || type == TX_JSON_OBJECT;
+    tx_status status = TX_OK;
+    if (type == TX_JSON_OBJECT && option->choices && strcmp(option->choices, "{}") == 0) {
+        for (void *i = tx_json_first(value); i && !status; i = tx_json_next(value, i))
+            status = read_member(to, file, tx_json_key(i), tx_json_value(i));
+        return status;
+    }
+    /* An empty list or object asks for nothing. */
+    return many && tx_json_size(value) == 0 ? TX_OK : tx_option_store(to, file, option, text ? text : "a list");
 }
 
 static tx_status read_member(tx_option_values *to, const char *file, const char *key, const tx_json *value)
 {
     const tx_option *option = tx_option_find(&to->table, key);
-    const tx_foreign *foreign = tx_option_find_foreign(&to->table, key);
     const tx_json_type type = tx_json_type_of(value);
     if (!option)
-        return foreign ? read_foreign(file, foreign, value) : tx_option_unknown(&to->table, file, key);
+        return tx_option_unknown(&to->table, file, key);
     if (type == TX_JSON_NULL)
         return TX_OK;
+    if (option->kind == TX_OPTION_FOREIGN)
+        return read_foreign(to, file, option, value);
     if (type == TX_JSON_OBJECT && option->choices && strcmp(option->choices, "JSON") == 0)
         return store_json(to, file, option, value);
     if (type == TX_JSON_ARRAY && option->kind == TX_OPTION_LIST)
@@ -209,6 +221,7 @@ static tx_status write_value(tx_json *json, const tx_option *o, const void *at)
     case TX_OPTION_WORDS:
         return write_words(json, o, at);
     case TX_OPTION_HEADING:
+    case TX_OPTION_FOREIGN:
         break;
     }
     return TX_OK;
@@ -219,7 +232,7 @@ tx_json *tx_option_json(const tx_option_values *from, const char *const *names)
     tx_json *json = tx_json_object();
     for (int32_t i = 0; i < from->table.count && json; i++) {
         const tx_option *o = &from->table.option[i];
-        if (o->kind != TX_OPTION_HEADING && (!names || is_named(o->name, names)) &&
+        if (tx_option_has_value(o) && (!names || is_named(o->name, names)) &&
             write_value(json, o, (const char *)from->values + o->offset)) {
             tx_json_free(json);
             json = NULL;

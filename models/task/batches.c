@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Batches of tokens for programs that link the library: the loader of a run, one batch a step. */
 #include "models/task/causal_lm.h"
+
+#include "api/base/needs.h"
 #include "models/task/loader.h"
 
 #include <inttypes.h>
@@ -13,6 +15,7 @@ struct tx_batches {
 
 tx_status tx_batches_create(const tx_dataset *dataset, const tx_batches_options *options, tx_batches **batches)
 {
+    TX_NEEDS(dataset && options && batches, TX_INVALID);
     const tx_samples samples = tx_causal_lm_samples(dataset);
     const tx_loader_options loader = {.size = sizeof loader,
                                       .step_rows = options->rows,
@@ -46,6 +49,7 @@ void tx_batches_free(tx_batches *batches)
 
 tx_status tx_batches_next(tx_batches *batches, tx_token_batch *batch)
 {
+    TX_NEEDS(batches && batch, TX_INVALID);
     const tx_step_batch *step = NULL;
     TX_TRY(tx_loader_next(batches->loader, &step));
     *batch = (tx_token_batch){.number = step->step,
@@ -59,5 +63,6 @@ tx_status tx_batches_next(tx_batches *batches, tx_token_batch *batch)
 
 int64_t tx_batches_count(const tx_batches *batches)
 {
+    TX_NEEDS(batches, 0);
     return batches->count;
 }

@@ -22,9 +22,10 @@ static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *
     return TX_OK;
 }
 
-static tx_tensor *loss(tx_graph *graph, const tx_config *config, tx_tensor *logits)
+static tx_tensor *loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing)
 {
-    return tx_mean_loss(tx_cross_entropy(logits, tx_find_input(graph, "labels"), config->vocab_size));
+    return tx_mean_loss(
+        tx_cross_entropy_smoothed(logits, tx_find_input(graph, "labels"), config->vocab_size, smoothing));
 }
 
 static double mean_loss(const double sums[TX_SUMS_MAX])

@@ -21,8 +21,9 @@
 
 /* How the steps of a run go over the samples. */
 typedef struct course {
-    int64_t samples, step_rows, batch, epoch_steps;
-    int64_t first, rows; /* of a micro-batch: what is prepared */
+    int64_t samples, used, step_rows, batch, epoch_steps; /* used: by an epoch */
+    int64_t first, rows;                                  /* of a micro-batch: what is prepared */
+    bool in_order;
     uint64_t seed;
 } course;
 
@@ -60,6 +61,11 @@ static int64_t divide_up(int64_t a, int64_t b)
     return a / b + (a % b != 0);
 }
 
+int64_t tx_loader_used(int64_t samples, int64_t batch, bool drop_last)
+{
+    return drop_last ? samples - samples % batch : samples;
+}
+
 int64_t tx_loader_epoch_steps(int64_t samples, int64_t step_rows)
 {
     return divide_up(samples, step_rows);
@@ -69,14 +75,14 @@ static tx_status check(const tx_samples *samples, const tx_loader_options *o, in
 {
     if (o->size != sizeof *o)
         return tx_fail(TX_INVALID, "loader: the options' size field is %zu, expected %zu", o->size, sizeof *o);
-    if (samples->count < 1)
-        return tx_fail(TX_INVALID, "loader: there are no samples");
     bool share = o->first >= 0 && o->rows >= 0 && o->first <= o->batch && o->rows <= o->batch - o->first;
     if (o->batch < 1 || o->step_rows < 1 || !share || first < 0)
         return tx_fail(TX_INVALID,
                        "loader: %" PRId64 " rows a step and %" PRId64 " a micro-batch must be 1 or more, rows %" PRId64
                        " to %" PRId64 " among these, the first step %" PRId64 " 0 or more",
                        o->step_rows, o->batch, o->first, o->first + o->rows, first);
+    if (tx_loader_used(samples->count, o->batch, o->drop_last) < 1)
+        return tx_fail(TX_INVALID, "loader: there are no samples, or too few to fill a micro-batch");
     if (o->workers < 0 || o->workers > MOST_WORKERS)
         return tx_fail(TX_INVALID, "loader: %" PRId32 " workers; 0 to %d are possible", o->workers, MOST_WORKERS);
     return TX_OK;
@@ -84,13 +90,16 @@ static tx_status check(const tx_samples *samples, const tx_loader_options *o, in
 
 static course plan_course(const tx_samples *samples, const tx_loader_options *o)
 {
+    const int64_t used = tx_loader_used(samples->count, o->batch, o->drop_last);
     return (course){
         .samples = samples->count,
+        .used = used,
         .step_rows = o->step_rows,
         .batch = o->batch,
-        .epoch_steps = tx_loader_epoch_steps(samples->count, o->step_rows),
+        .epoch_steps = tx_loader_epoch_steps(used, o->step_rows),
         .first = o->first,
         .rows = o->rows ? o->rows : o->batch,
+        .in_order = o->in_order,
         .seed = o->seed,
     };
 }
@@ -98,11 +107,11 @@ static course plan_course(const tx_samples *samples, const tx_loader_options *o)
 /* What step `step` reads, all but the rows themselves and their labels. */
 static tx_step_batch describe(const course *c, int64_t step)
 {
-    int64_t epoch = step / c->epoch_steps, first = step % c->epoch_steps * c->step_rows, left = c->samples - first;
+    int64_t epoch = step / c->epoch_steps, first = step % c->epoch_steps * c->step_rows, left = c->used - first;
     int64_t rows = left < c->step_rows ? left : c->step_rows;
     int64_t a_step = divide_up(c->step_rows, c->batch), count = divide_up(rows, c->batch);
     int64_t an_epoch =
-        (c->epoch_steps - 1) * a_step + divide_up(c->samples - (c->epoch_steps - 1) * c->step_rows, c->batch);
+        (c->epoch_steps - 1) * a_step + divide_up(c->used - (c->epoch_steps - 1) * c->step_rows, c->batch);
     return (tx_step_batch){
         .step = step,
         .epoch = epoch,
@@ -115,7 +124,7 @@ static tx_step_batch describe(const course *c, int64_t step)
 
 static tx_sample_order order_of(const course *c, int64_t epoch)
 {
-    return (tx_sample_order){.shuffle = true, .seed = c->seed, .epoch = (uint64_t)epoch};
+    return (tx_sample_order){.shuffle = !c->in_order, .seed = c->seed, .epoch = (uint64_t)epoch};
 }
 
 /* Makes the rows of one micro-batch and counts their labels. Those of other ranks are made for their labels alone;
@@ -207,7 +216,7 @@ static tx_status allocate(tx_loader *l, const tx_loader_options *o)
 {
     const course *c = &l->course;
     const tx_samples *samples = &l->samples;
-    const int64_t most = divide_up(c->step_rows < c->samples ? c->step_rows : c->samples, c->batch);
+    const int64_t most = divide_up(c->step_rows < c->used ? c->step_rows : c->used, c->batch);
     int64_t rows, size, total;
     if (__builtin_mul_overflow(most, c->rows, &rows) || __builtin_add_overflow(rows, c->rows < c->batch, &rows) ||
         __builtin_mul_overflow(rows, tx_task_row_bytes(samples->task, samples->block), &size) ||

@@ -13,6 +13,8 @@ typedef struct tx_loader_options {
     int64_t step_rows;   /* of an optimizer step; the last one of an epoch has what is left */
     int64_t batch;       /* rows of a micro-batch, of all ranks together; the last one of a step is padded to it */
     int64_t first, rows; /* which of them are prepared: those of this rank; rows 0: all */
+    bool drop_last;      /* leave out an epoch's last micro-batch where it is not full */
+    bool in_order;       /* samples as they lie, in each epoch */
     uint64_t seed;       /* of the order */
     int32_t workers; /* threads; 0: the batch is prepared when it is asked for. Where the system refuses some it goes
                         on with fewer, or none, and that is told once */
@@ -35,7 +37,9 @@ typedef struct tx_step_batch {
 
 typedef struct tx_loader tx_loader;
 
-/* Optimizer steps in one epoch. */
+/* Samples that an epoch uses. */
+int64_t tx_loader_used(int64_t samples, int64_t batch, bool drop_last);
+/* Optimizer steps in one epoch of so many. */
 int64_t tx_loader_epoch_steps(int64_t samples, int64_t step_rows);
 
 /* Begins with step `first` (from 0). The caller frees the loader. */

@@ -58,8 +58,8 @@ struct tx_task {
     /* Makes sample `number` (from 0) the only row of a batch, every value of each field. Threads call it at once. */
     tx_status (*row)(const tx_samples *samples, int64_t number, const tx_batch *row);
     /* Scalar loss of an architecture's output in a graph that has the fields as inputs: mean over the labels by control
-     * INVERSE_LABELS. NULL on error. */
-    tx_tensor *(*loss)(tx_graph *graph, const tx_config *config, tx_tensor *output);
+     * INVERSE_LABELS. `smoothing` is that of tx_cross_entropy_smoothed. NULL on error. */
+    tx_tensor *(*loss)(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing);
     /* Adds what the task measures of a batch to its own sums; `output` has the values of the architecture's output, of
      * this shape. NULL: it measures nothing, and the output of a whole batch need never exist. */
     void (*measure)(const tx_batch *batch, const float *output, const tx_shape *shape, double sums[TX_SUMS_MAX]);

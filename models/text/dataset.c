@@ -2,6 +2,7 @@
  * Tokens to blocks: which part of a file is used and how it is cut. */
 #include "models/tx_text.h"
 
+#include "api/base/needs.h"
 #include "models/text/tokens.h"
 
 #include <inttypes.h>
@@ -281,6 +282,7 @@ static tx_status make(const char *path, const tx_dataset_options *o, tx_tokens *
 
 tx_status tx_dataset_open(const char *path, const tx_dataset_options *options, tx_dataset **dataset)
 {
+    TX_NEEDS(path && options && dataset, TX_INVALID);
     tx_tokens tokens = {0};
     TX_TRY(check_options(path, options));
     TX_TRY(read_tokens(path, options, &tokens));
@@ -298,21 +300,25 @@ void tx_dataset_free(tx_dataset *dataset)
 
 int64_t tx_dataset_block(const tx_dataset *dataset)
 {
+    TX_NEEDS(dataset, 0);
     return dataset->block;
 }
 
 int64_t tx_dataset_blocks(const tx_dataset *dataset)
 {
+    TX_NEEDS(dataset, 0);
     return dataset->blocks;
 }
 
 int64_t tx_dataset_tokens(const tx_dataset *dataset)
 {
+    TX_NEEDS(dataset, 0);
     return dataset->end - dataset->begin;
 }
 
 const char *tx_dataset_digest(const tx_dataset *dataset)
 {
+    TX_NEEDS(dataset, NULL);
     return dataset->digest;
 }
 
@@ -335,6 +341,7 @@ static int64_t find_block(const tx_dataset *d, int64_t number)
 /* The ids are looked at again: the file may have been changed since it was opened. */
 tx_status tx_dataset_read(const tx_dataset *dataset, int64_t number, int32_t *tokens)
 {
+    TX_NEEDS(dataset && tokens, TX_INVALID);
     const tx_dataset *d = dataset;
     const int64_t first = find_block(d, number);
     for (int64_t at = 0, count; at < d->block; at += count) {

@@ -2,6 +2,8 @@
  * From text to ids: added tokens, normalizer, pre-tokenizer, words, and the cache that spares most words the merging.
  */
 #include "models/text/bpe.h"
+
+#include "api/base/needs.h"
 #include "models/text/hash.h"
 #include "models/text/utf8.h"
 
@@ -34,6 +36,7 @@ static tx_status add_word(void *context, const char *word, size_t size);
 
 tx_status tx_encoder_create(const tx_tokenizer *tokenizer, tx_encoder **encoder)
 {
+    TX_NEEDS(tokenizer && encoder, TX_INVALID);
     tx_encoder *made = calloc(1, sizeof *made);
     if (made) {
         made->tokenizer = tokenizer;
@@ -129,6 +132,7 @@ static tx_status add_texts(tx_encoder *e, int finder, const char *text, size_t s
 
 tx_status tx_encoder_run(tx_encoder *encoder, const char *text, size_t size, bool special, tx_ids *ids)
 {
+    TX_NEEDS(encoder && ids && (text || !size), TX_INVALID);
     const tx_tokenizer *t = encoder->tokenizer;
     size_t before = ids->count;
     char *mended = NULL;
@@ -149,6 +153,7 @@ tx_status tx_encoder_run(tx_encoder *encoder, const char *text, size_t size, boo
 
 tx_status tx_encoder_text(tx_encoder *encoder, const char *text, size_t size, tx_ids *ids)
 {
+    TX_NEEDS(encoder && text && ids, TX_INVALID);
     const tx_template *template = &encoder->tokenizer->post_processor.of[0];
     for (size_t i = 0; i < template->count; i++) {
         const int32_t id = template->item[i].id;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Merges: their index, and the merging of a word's bytes. */
 #include "models/array.h"
+
+#include "api/base/needs.h"
 #include "models/heap.h"
 #include "models/text/bpe.h"
 
@@ -77,6 +79,7 @@ void tx_merges_free(tx_merges *merges)
 
 tx_status tx_ids_reserve(tx_ids *ids, size_t count)
 {
+    TX_NEEDS(ids, TX_INVALID);
     if (count <= ids->room - ids->count)
         return TX_OK;
     if (ids->drain && ids->count >= DRAINED) {

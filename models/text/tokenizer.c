@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The tokenizer as a whole: making, asking, decoding, and its digest. */
 #include "models/text/bpe.h"
+
+#include "api/base/needs.h"
 #include "models/text/unicode.h"
 
 #include <inttypes.h>
@@ -97,6 +99,7 @@ tx_status tx_tokenizer_seal(tx_tokenizer *tokenizer)
 
 tx_status tx_tokenizer_bytes(tx_tokenizer **tokenizer)
 {
+    TX_NEEDS(tokenizer, TX_INVALID);
     tx_tokenizer *made = NULL;
     TX_TRY(tx_tokenizer_new(&made));
     tx_status status = TX_OK;
@@ -119,22 +122,26 @@ tx_status tx_tokenizer_bytes(tx_tokenizer **tokenizer)
 
 int64_t tx_tokenizer_size(const tx_tokenizer *tokenizer)
 {
+    TX_NEEDS(tokenizer, 0);
     return tokenizer->vocab.count;
 }
 
 int32_t tx_tokenizer_find(const tx_tokenizer *tokenizer, const char *text)
 {
+    TX_NEEDS(tokenizer && text, -1);
     const int32_t id = tx_vocab_find(&tokenizer->vocab, TX_TOKEN_FOREIGN, text, strlen(text));
     return id >= 0 ? id : tx_vocab_find(&tokenizer->vocab, TX_TOKEN_WORD, text, strlen(text));
 }
 
 int32_t tx_tokenizer_end(const tx_tokenizer *tokenizer)
 {
+    TX_NEEDS(tokenizer, -1);
     return tokenizer->end;
 }
 
 const char *tx_tokenizer_digest(const tx_tokenizer *tokenizer)
 {
+    TX_NEEDS(tokenizer, NULL);
     return tokenizer->digest;
 }
 
@@ -143,6 +150,7 @@ const char *tx_tokenizer_digest(const tx_tokenizer *tokenizer)
 tx_status tx_tokenizer_piece(const tx_tokenizer *tokenizer, int32_t id, bool skip_special, const char **bytes,
                              size_t *size)
 {
+    TX_NEEDS(tokenizer && bytes && size, TX_INVALID);
     const tx_vocab *vocab = &tokenizer->vocab;
     if (id < 0 || id >= vocab->count)
         return tx_fail(TX_INVALID, "id %" PRId32 " is not in the vocabulary (0 to %" PRId32 ")", id, vocab->count - 1);
@@ -176,6 +184,7 @@ static tx_status decode(const tx_tokenizer *t, const int32_t *ids, size_t count,
 tx_status tx_tokenizer_decode(const tx_tokenizer *tokenizer, const int32_t *ids, size_t count, bool skip_special,
                               char **text, size_t *size)
 {
+    TX_NEEDS(tokenizer && text && size && (ids || !count), TX_INVALID);
     tx_spelling spelling = {.whole = true};
     tx_buffer made = {0};
     tx_status status = decode(tokenizer, ids, count, skip_special, &spelling, &made);
@@ -204,6 +213,7 @@ static tx_status append(tx_ids *ids, const int32_t *id, size_t count, bool same)
 tx_status tx_tokenizer_join(const tx_tokenizer *tokenizer, const tx_ids *first, const tx_ids *second, tx_ids *ids,
                             tx_ids *types)
 {
+    TX_NEEDS(tokenizer && first && ids, TX_INVALID);
     const tx_template *template = &tokenizer->post_processor.of[second != NULL];
     for (size_t i = 0; i < template->count; i++) {
         const tx_template_item *item = &template->item[i];

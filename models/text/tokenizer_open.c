@@ -4,6 +4,7 @@
 #include "models/text/bpe.h"
 
 #include "api/base/file.h"
+#include "api/base/needs.h"
 #include "models/files/folder.h"
 
 #include <inttypes.h>
@@ -195,6 +196,7 @@ static tx_status read_all(tx_tokenizer *t)
 
 tx_status tx_tokenizer_open(const char *path, tx_tokenizer **tokenizer)
 {
+    TX_NEEDS(path && tokenizer, TX_INVALID);
     tx_tokenizer *made = NULL;
     TX_TRY(tx_tokenizer_new(&made));
     tx_status status = read_sources(made, path);

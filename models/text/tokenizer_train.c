@@ -2,6 +2,7 @@
  * Training a tokenizer: counting words, and the tokenizer made of what was learned from them. */
 #include "models/text/train.h"
 
+#include "api/base/needs.h"
 #include "models/array.h"
 
 #include <inttypes.h>
@@ -63,6 +64,7 @@ static tx_status count_word(void *context, const char *word, size_t size)
 
 tx_status tx_tokenizer_trainer_create(tx_tokenizer_trainer **trainer)
 {
+    TX_NEEDS(trainer, TX_INVALID);
     tx_tokenizer_trainer *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "no memory for a trainer");
@@ -87,6 +89,7 @@ void tx_tokenizer_trainer_free(tx_tokenizer_trainer *trainer)
 
 tx_status tx_tokenizer_trainer_add(tx_tokenizer_trainer *trainer, const char *text, size_t size)
 {
+    TX_NEEDS(trainer && (text || !size), TX_INVALID);
     tx_matcher_begin(tx_cutter_matcher(trainer->cutter), size);
     return tx_cutter_run(trainer->cutter, text, size, true);
 }
@@ -109,6 +112,7 @@ static tx_status put_bytes(tx_tokenizer *t)
 tx_status tx_tokenizer_trainer_finish(tx_tokenizer_trainer *trainer, int64_t vocab, int64_t least,
                                       tx_tokenizer **tokenizer)
 {
+    TX_NEEDS(trainer && tokenizer, TX_INVALID);
     if (vocab < TX_BYTES_VOCAB || vocab > TX_VOCAB_LIMIT)
         return tx_fail(TX_INVALID,
                        "a vocabulary of %" PRId64 " ids: it must have %d (" TX_END_OF_TEXT " and the bytes) to %d",

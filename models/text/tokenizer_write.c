@@ -3,6 +3,7 @@
 #include "models/text/bpe.h"
 
 #include "api/base/file.h"
+#include "api/base/needs.h"
 #include "models/files/folder.h"
 
 #include <stdlib.h>
@@ -129,6 +130,7 @@ static tx_status save_copies(const tx_tokenizer *t, const char *folder)
 
 tx_status tx_tokenizer_save(const tx_tokenizer *tokenizer, const char *folder, int64_t model_max_length)
 {
+    TX_NEEDS(tokenizer && folder, TX_INVALID);
     TX_TRY(tx_folder_create(folder));
     if (tokenizer->source[0].name)
         return save_copies(tokenizer, folder);

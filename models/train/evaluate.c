@@ -66,11 +66,12 @@ tx_status tx_run_evaluate(tx_trainer *trainer, const tx_samples *samples, tx_wat
     return TX_OK;
 }
 
-int32_t tx_run_figures(const tx_run_evaluation *e, tx_figure figures[TX_RUN_FIGURES])
+int32_t tx_run_figures(const tx_run_evaluation *e, bool of_trainer, tx_figure figures[TX_RUN_FIGURES])
 {
     int32_t count = 0;
     for (int32_t m = 0; e->metrics[m].name; m++)
-        figures[count++] = (tx_figure){e->metrics[m].name, e->value[m], -1};
+        if (!of_trainer || strncmp(e->metrics[m].name, "eval_", 5) == 0)
+            figures[count++] = (tx_figure){e->metrics[m].name, e->value[m], -1};
     figures[count++] = (tx_figure){"eval_runtime", e->seconds, 4};
     figures[count++] = (tx_figure){"eval_samples_per_second", (double)e->samples / e->seconds, 3};
     figures[count++] = (tx_figure){"eval_steps_per_second", (double)e->batches / e->seconds, 3};

@@ -11,12 +11,17 @@
 
 /* ---- Evaluation and checkpoints --------------------------------------------------------------------- */
 
+/* `best` NULL: before the first step, where it is not judged. */
 static tx_status evaluate(tx_running *r, bool *best)
 {
     tx_run_evaluation e = {.step = r->state->step, .epoch = r->state->epoch};
     tx_status status = tx_run_evaluate(r->trainer, &r->options->validation, r->options->watch, &e);
     r->unread = status == TX_IO || status == TX_FORMAT;
-    return status ? status : tx_running_evaluated(r, &e, best);
+    if (!status)
+        status = tx_running_evaluated(r, &e);
+    if (!status && best)
+        *best = tx_running_judge(r, &e);
+    return status;
 }
 
 static tx_status save(tx_running *r)
@@ -63,13 +68,20 @@ static tx_status end_unread(tx_running *r, tx_status status)
                    o->output_dir && step > 0 ? ", which is saved" : "");
 }
 
+static bool evaluates_after(const tx_run_options *o, const tx_pending *p, bool end)
+{
+    const double passed = o->evaluation == TX_STRATEGY_EPOCH ? p->epoch : (double)p->step;
+    return o->validation.count && passed >= o->eval_delay &&
+           (tx_running_due(o->evaluation, o->eval_steps, p) ||
+            (end && o->evaluation == TX_STRATEGY_STEPS && o->eval_steps));
+}
+
 /* What is due after a step, once its results are there. */
 static tx_status after(tx_running *r, const tx_pending *p)
 {
     const tx_run_options *o = r->options;
     bool end = p->step == o->schedule.total_steps, best = false;
-    bool evaluates = o->validation.count && (tx_running_due(o->evaluation, o->eval_steps, p) ||
-                                             (end && o->evaluation == TX_STRATEGY_STEPS && o->eval_steps));
+    const bool evaluates = evaluates_after(o, p, end);
     bool saves = tx_running_asked_to_save(r);
     saves = saves || tx_running_due(o->saving, o->save_steps, p) ||
             (end && o->saving == TX_STRATEGY_STEPS && o->save_steps);
@@ -157,8 +169,10 @@ static tx_status loop(tx_running *r)
     tx_traffic first = {0}, last;
     tx_status status = TX_OK;
     int64_t begin = r->state->step, step = begin;
+    if (o->eval_first && o->validation.count && step < o->schedule.total_steps)
+        status = evaluate(r, NULL);
     tx_watch_begin(o->watch, TX_WATCH_TRAINING);
-    for (; step < o->schedule.total_steps && !status && !r->summary->stopped; step++) {
+    for (; step < o->schedule.total_steps && !status && !r->summary->stopped && !r->enough; step++) {
         if (step == begin + 1)
             status = tx_engine_traffic(r->engine, &first);
         TX_THEN(status, turn(r, step == begin));
@@ -201,11 +215,13 @@ tx_status tx_running_load(tx_running *r, int64_t step)
                                 .batch = t->all_rows,
                                 .first = t->rows_before,
                                 .rows = t->batch,
+                                .drop_last = o->drop_last,
+                                .in_order = o->in_order,
                                 .seed = o->data_seed,
                                 .workers = o->workers,
                                 .pin = o->pin,
                                 .report = o->report};
-    r->epoch_steps = tx_loader_epoch_steps(o->train.count, loader.step_rows);
+    r->epoch_steps = tx_loader_epoch_steps(tx_loader_used(o->train.count, t->all_rows, o->drop_last), loader.step_rows);
     tx_loader_free(r->loader);
     r->loader = NULL;
     return tx_loader_create(&o->train, &loader, step, &r->loader);

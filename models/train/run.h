@@ -30,6 +30,15 @@ typedef enum tx_strategy {
 #undef X
 } tx_strategy;
 
+/* Whether the greatest value of a metric is the best: as the task's metric says, or as is asked for. X(NAME, "name") */
+#define TX_GREATER_MAP(X) X(AUTO, "auto") X(TRUE, "true") X(FALSE, "false")
+
+typedef enum tx_greater {
+#define X(name, text) TX_GREATER_##name,
+    TX_GREATER_MAP(X)
+#undef X
+} tx_greater;
+
 typedef struct tx_run_evaluation {
     int64_t step;
     double epoch, seconds;
@@ -60,6 +69,7 @@ typedef struct tx_run_options {
     tx_schedule schedule;         /* its total_steps is the length of the run */
     tx_run_facts facts;           /* of the state's file */
     uint64_t data_seed;           /* of the order of samples */
+    bool in_order, drop_last;     /* see tx_loader_options */
     tx_overlap overlap;  /* of many ranks, as the next two: whether gradients are summed during the backward pass */
     bool balance;        /* share micro-batches out by the ranks' speed, measured in the first steps */
     tx_watch *watch;     /* told of every step and checkpoint; NULL: none */
@@ -69,11 +79,19 @@ typedef struct tx_run_options {
     bool pin;            /* see tx_loader_options */
     tx_strategy logging, evaluation, saving;
     int64_t logging_steps, eval_steps, save_steps; /* of strategy STEPS; 0: never */
-    const char *best_metric;  /* name of the metric for the best evaluation; NULL: the task's first */
+    bool log_first, eval_first;                    /* also after the first step, and before it */
+    double eval_delay;            /* steps, or with strategy EPOCH epochs, before which nothing is evaluated */
+    const char *best_metric;      /* name of the metric for the best evaluation; NULL: the task's first */
+    tx_greater greater_is_better; /* of that metric */
+    /* As transformers' EarlyStoppingCallback: so many evaluations in a row whose metric is not by more than the
+     * threshold better than the best so far end the run; 0: none do. */
+    int64_t stop_patience;
+    double stop_threshold;
     double flops_per_token;   /* of total_flos */
     int64_t max_bad_steps;    /* so many steps in a row whose loss or gradient is not finite end the run */
     const char *output_dir;   /* checkpoints and log.jsonl, which rank 0 writes; NULL: neither */
     int64_t save_total_limit; /* checkpoints kept; 0: all */
+    bool only_model;          /* a checkpoint has neither optimizer states nor what else going on needs */
     bool stop_on_save_error;  /* otherwise a checkpoint that cannot be written is told, and training goes on */
     int64_t checkpoint_bytes; /* about what one takes */
     /* Writes what belongs to a checkpoint and the run does not know: configuration, weights, tokenizer. */
@@ -106,9 +124,10 @@ typedef struct tx_run_summary {
 tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const tx_run_options *options,
                  tx_run_state *state, tx_run_summary *summary);
 
-/* The evaluation's metrics, and how fast it went; returns how many. */
+/* The evaluation's metrics, and how fast it went; returns how many. `of_trainer`: only those that transformers' Trainer
+ * has too, whose names begin with eval_, as history and event files hold them. */
 enum { TX_RUN_FIGURES = TX_METRICS_MAX + 3 };
-int32_t tx_run_figures(const tx_run_evaluation *evaluation, tx_figure figures[TX_RUN_FIGURES]);
+int32_t tx_run_figures(const tx_run_evaluation *evaluation, bool of_trainer, tx_figure figures[TX_RUN_FIGURES]);
 
 /* The task's metrics over its samples, which the ranks share out; `step` and `epoch` of the result are left alone. The
  * watch (NULL: none) is told of each batch. */

@@ -74,21 +74,34 @@ static void write_evaluation(tx_running *r, const tx_run_evaluation *e)
     tx_log_line(&r->log, "%s}", line);
 }
 
-tx_status tx_running_evaluated(tx_running *r, const tx_run_evaluation *e, bool *best)
+tx_status tx_running_evaluated(tx_running *r, const tx_run_evaluation *e)
 {
     const tx_run_options *o = r->options;
-    const int32_t judge = o->best_metric ? tx_task_metric(o->validation.task, o->best_metric) : 0;
-    tx_figure all[TX_RUN_FIGURES], figures[TX_RUN_FIGURES];
-    int32_t count = 0;
+    tx_figure figures[TX_RUN_FIGURES];
     write_evaluation(r, e);
     if (o->listener.evaluation)
         o->listener.evaluation(o->listener.context, e);
-    *best = tx_run_state_judge(r->state, e->value[judge], e->metrics[judge].greater_is_better);
-    const int32_t known = tx_run_figures(e, all);
-    for (int32_t i = 0; i < known; i++)
-        if (strncmp(all[i].name, "eval_", 5) == 0)
-            figures[count++] = all[i];
-    return tx_run_state_log(r->state, figures, count);
+    return tx_run_state_log(r->state, figures, tx_run_figures(e, true, figures));
+}
+
+bool tx_running_judge(tx_running *r, const tx_run_evaluation *e)
+{
+    const tx_run_options *o = r->options;
+    tx_run_state *state = r->state;
+    const int32_t which = o->best_metric ? tx_task_metric(o->validation.task, o->best_metric) : 0;
+    const bool greater = o->greater_is_better == TX_GREATER_AUTO ? e->metrics[which].greater_is_better
+                                                                 : o->greater_is_better == TX_GREATER_TRUE;
+    const double value = e->value[which], gain = greater ? value - state->best : state->best - value;
+    state->stale = !state->has_best || (gain > 0.0 && gain > o->stop_threshold) ? 0 : state->stale + 1;
+    r->enough = o->stop_patience && state->stale >= o->stop_patience;
+    if (r->enough && o->listener.note) {
+        char line[160];
+        snprintf(line, sizeof line,
+                 "early stopping after step %" PRId64 ": %" PRId64 " evaluations without a better %s", state->step,
+                 state->stale, e->metrics[which].name);
+        o->listener.note(o->listener.context, line);
+    }
+    return tx_run_state_judge(state, value, greater);
 }
 
 bool tx_running_due(tx_strategy strategy, int64_t every, const tx_pending *p)
@@ -152,9 +165,9 @@ tx_status tx_running_take(tx_running *r)
             r->timed_steps ? (double)left * r->timed_seconds / (double)r->timed_steps : (double)left * seconds,
     };
     write_step(r, &s);
+    if (tx_running_due(o->logging, o->logging_steps, &p) || (o->log_first && p.step == 1))
+        TX_TRY(log_point(r, &s));
     if (o->listener.step)
         o->listener.step(o->listener.context, &s);
-    if (tx_running_due(o->logging, o->logging_steps, &p))
-        TX_TRY(log_point(r, &s));
     return judge(r, &s, results.value[TX_RESULT_FINITE] != 0.0f);
 }

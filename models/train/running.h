@@ -33,6 +33,7 @@ typedef struct tx_running {
     int64_t epoch_steps;
     int64_t saved; /* step of the last checkpoint */
     bool unread;   /* data could not be read: what was trained so far is good */
+    bool enough;   /* early stopping ends the run */
     int64_t timed_steps;
     bool wants_save;      /* this rank was asked to save, which the ranks have yet to agree on */
     double timed_seconds; /* of the steps after the first, which compiles and warms up */
@@ -41,8 +42,10 @@ typedef struct tx_running {
 
 /* Takes the results of the pending step, waiting for the device if need be, and reports them. */
 tx_status tx_running_take(tx_running *r);
-/* Writes an evaluation to log and history; `*best` is set where it is the best so far. */
-tx_status tx_running_evaluated(tx_running *r, const tx_run_evaluation *evaluation, bool *best);
+/* Writes an evaluation to log and history. */
+tx_status tx_running_evaluated(tx_running *r, const tx_run_evaluation *evaluation);
+/* Whether it is the best so far; and whether it is one too many that is not (`enough`). */
+bool tx_running_judge(tx_running *r, const tx_run_evaluation *evaluation);
 /* Whether something is done every so many steps, or at the end of an epoch, is due after a step. */
 bool tx_running_due(tx_strategy strategy, int64_t every, const tx_pending *p);
 /* (Re)opens the loader at a step, for this rank's share. */

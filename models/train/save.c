@@ -42,6 +42,8 @@ typedef struct save {
  * spread all ranks call it, and none begins to collect them unless all can. */
 static tx_status write_states(const save *s, tx_status status)
 {
+    if (s->options->only_model)
+        return status;
     const bool spread = s->comm && tx_model_spreads(s->model), writes = s->checkpoint && !status;
     tx_optimizer_saver *saver = NULL;
     char digest[TX_DIGEST_TEXT];
@@ -68,7 +70,8 @@ static tx_status fill(const save *s, tx_status status)
     TX_THEN(status, tx_engine_choices(s->engine, &s->state->kernels));
     TX_THEN(status, o->write(o->write_context, folder));
     status = write_states(s, status);
-    TX_THEN(status, tx_run_state_write(s->state, &o->facts, o->output_dir, folder));
+    TX_THEN(status, (o->only_model ? tx_run_state_write_trainer : tx_run_state_write)(s->state, &o->facts,
+                                                                                      o->output_dir, folder));
     return status || !s->log ? status : copy_file(o->output_dir, folder, TX_RUN_LOG);
 }
 

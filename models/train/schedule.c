@@ -5,6 +5,8 @@
 #include "api/base/json.h"
 
 #include <math.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 const char *tx_schedule_name(tx_schedule_kind kind)
@@ -19,68 +21,125 @@ const char *tx_schedule_name(tx_schedule_kind kind)
 
 tx_schedule tx_schedule_default(tx_schedule_kind kind, double peak, int64_t warmup_steps, int64_t total_steps)
 {
-    int64_t tenth = total_steps / 10;
+    const int64_t tenth = total_steps / 10;
+    const double none = (double)NAN;
     return (tx_schedule){
         .kind = kind,
         .peak = peak,
         .warmup_steps = kind == TX_SCHEDULE_CONSTANT ? 0 : warmup_steps,
         .total_steps = total_steps,
-        .cycles = 0.5,
-        .end = 1e-7,
+        .num_cycles = kind == TX_SCHEDULE_COSINE_WITH_RESTARTS ? 1.0 : 0.5,
+        .lr_end = 1e-7,
         .power = 1.0,
-        .decay_steps = tenth > 1 ? tenth : 1,
+        .min_lr = none,
+        .min_lr_rate = none,
+        .warmup_lr_rate = none,
+        .num_decay_steps = tenth > 1 ? tenth : 1,
+        .num_stable_steps = -1,
+        .timescale = warmup_steps ? warmup_steps : 10000,
+        .warmup_type = TX_DECAY_LINEAR,
     };
 }
 
 /* ---- lr_scheduler_kwargs ------------------------------------------------------------------------ */
 
-/* One key of the object; `kinds` has a bit for each kind of schedule that knows it. */
-static tx_status adjust_key(tx_schedule *s, const tx_json *json, const char *key)
+enum setting_type { NUMBER, WHOLE, WORD };
+
+#define OF(kind) (1u << TX_SCHEDULE_##kind)
+#define MIN_LR (OF(COSINE_WITH_MIN_LR) | OF(COSINE_WARMUP_MIN_LR))
+#define SETTING(key) #key, offsetof(tx_schedule, key)
+
+/* The keys, the schedules that have them, and their bounds. */
+static const struct setting {
+    const char *key;
+    size_t offset;
+    unsigned kinds;
+    enum setting_type type;
+    double least, most;
+} settings[] = {
+    {SETTING(num_cycles), OF(COSINE) | OF(COSINE_WITH_RESTARTS) | MIN_LR | OF(WSD), NUMBER, 0, 1e6},
+    {SETTING(lr_end), OF(POLYNOMIAL), NUMBER, 0, 1e6},
+    {SETTING(power), OF(POLYNOMIAL), NUMBER, 0, 100},
+    {SETTING(min_lr), MIN_LR, NUMBER, 0, 1e6},
+    {SETTING(min_lr_rate), MIN_LR, NUMBER, 0, 1},
+    {SETTING(warmup_lr_rate), OF(COSINE_WARMUP_MIN_LR), NUMBER, 0, 1},
+    {SETTING(timescale), OF(INVERSE_SQRT), WHOLE, 1, UINT32_MAX},
+    {SETTING(num_decay_steps), OF(WSD), WHOLE, 0, UINT32_MAX},
+    {SETTING(num_stable_steps), OF(WSD), WHOLE, 0, UINT32_MAX},
+    {SETTING(min_lr_ratio), OF(WSD), NUMBER, 0, 1},
+    {SETTING(warmup_type), OF(WSD), WORD, 0, 0},
+    {SETTING(decay_type), OF(WSD), WORD, 0, 0},
+};
+enum { SETTINGS = sizeof settings / sizeof settings[0] };
+
+static tx_status read_word(const tx_json *json, const char *key, tx_decay_kind *kind)
 {
-    const unsigned kind = 1u << s->kind, wsd = 1u << TX_SCHEDULE_WSD;
-    const unsigned cosine = 1u << TX_SCHEDULE_COSINE, polynomial = 1u << TX_SCHEDULE_POLYNOMIAL;
-    static const char *const decays[] = {
+    static const char *const words[] = {
 #define X(id, text) text,
         TX_DECAY_MAP(X)
 #undef X
     };
-    const char *name;
-    if (strcmp(key, "num_cycles") == 0 && kind & (cosine | wsd))
-        return tx_json_get_number(json, key, 0, 1e6, &s->cycles);
-    if (strcmp(key, "lr_end") == 0 && kind & polynomial)
-        return tx_json_get_number(json, key, 0, s->peak, &s->end);
-    if (strcmp(key, "power") == 0 && kind & polynomial)
-        return tx_json_get_number(json, key, 0, 100, &s->power);
-    if (strcmp(key, "num_decay_steps") == 0 && kind & wsd)
-        return tx_json_get_int(json, key, 0, s->total_steps, &s->decay_steps);
-    if (strcmp(key, "min_lr_ratio") == 0 && kind & wsd)
-        return tx_json_get_number(json, key, 0, 1, &s->least);
-    if (strcmp(key, "decay_type") == 0 && kind & wsd) {
-        TX_TRY(tx_json_get_string(json, key, &name));
-        for (int i = 0; i < TX_DECAY_COUNT; i++)
-            if (strcmp(name, decays[i]) == 0) {
-                s->decay = (tx_decay_kind)i;
-                return TX_OK;
-            }
-        return tx_fail(TX_INVALID, "decay_type: \"%.40s\" is not cosine, linear or 1-sqrt", name);
+    const char *word;
+    tx_status status = tx_json_get_string(json, key, &word);
+    for (int i = 0; i < TX_DECAY_COUNT && !status; i++)
+        if (strcmp(word, words[i]) == 0) {
+            *kind = (tx_decay_kind)i;
+            return TX_OK;
+        }
+    return status ? status : tx_fail(TX_INVALID, "%s: \"%.40s\" is not cosine, linear or 1-sqrt", key, word);
+}
+
+static tx_status refuse_key(const tx_schedule *s, const char *key)
+{
+    char has[256] = "";
+    for (int i = 0; i < SETTINGS; i++)
+        if (settings[i].kinds >> s->kind & 1)
+            snprintf(has + strlen(has), sizeof has - strlen(has), "%s%s", *has ? ", " : "", settings[i].key);
+    return tx_fail(TX_INVALID, "%.40s is not a setting of %s, which has %s", key, tx_schedule_name(s->kind),
+                   *has ? has : "none");
+}
+
+static tx_status adjust_key(tx_schedule *s, const tx_json *json, const char *key)
+{
+    for (int i = 0; i < SETTINGS; i++) {
+        const struct setting *t = &settings[i];
+        void *at = (char *)s + t->offset;
+        if (strcmp(key, t->key) != 0 || !(t->kinds >> s->kind & 1))
+            continue;
+        return t->type == WORD    ? read_word(json, key, at)
+               : t->type == WHOLE ? tx_json_get_int(json, key, (int64_t)t->least, (int64_t)t->most, at)
+                                  : tx_json_get_number(json, key, t->least, t->most, at);
     }
-    return tx_fail(TX_INVALID,
-                   "%.40s is not a setting of %s (there are num_cycles of cosine, lr_end and power of "
-                   "polynomial, num_decay_steps, min_lr_ratio, decay_type and num_cycles of wsd)",
-                   key, tx_schedule_name(s->kind));
+    return refuse_key(s, key);
+}
+
+static tx_status check(const tx_schedule *s)
+{
+    const bool least = OF(COSINE_WITH_MIN_LR) >> s->kind & 1 || OF(COSINE_WARMUP_MIN_LR) >> s->kind & 1;
+    if (least && isnan(s->min_lr) == isnan(s->min_lr_rate))
+        return tx_fail(TX_INVALID, "%s needs one of {\"min_lr\": X} and {\"min_lr_rate\": share of the peak}",
+                       tx_schedule_name(s->kind));
+    if (s->kind == TX_SCHEDULE_POLYNOMIAL && !(s->lr_end < s->peak))
+        return tx_fail(TX_INVALID, "lr_end %g must be less than the learning rate %g", s->lr_end, s->peak);
+    if (least && s->min_lr > s->peak)
+        return tx_fail(TX_INVALID, "min_lr %g is more than the learning rate %g", s->min_lr, s->peak);
+    return TX_OK;
 }
 
 tx_status tx_schedule_adjust(tx_schedule *schedule, const char *text)
 {
     tx_schedule made = *schedule;
     tx_json *json = NULL;
-    TX_TRY(tx_json_parse(text, strlen(text), "lr_scheduler_kwargs", &json));
+    if (text)
+        TX_TRY(tx_json_parse(text, strlen(text), "lr_scheduler_kwargs", &json));
     tx_status status = TX_OK;
-    if (tx_json_type_of(json) != TX_JSON_OBJECT)
+    if (json && tx_json_type_of(json) != TX_JSON_OBJECT)
         status = tx_fail(TX_INVALID, "not a JSON object");
-    for (void *i = tx_json_first(json); i && !status; i = tx_json_next(json, i))
+    for (void *i = json && !status ? tx_json_first(json) : NULL; i && !status; i = tx_json_next(json, i))
         status = adjust_key(&made, json, tx_json_key(i));
     tx_json_free(json);
+    if (!status)
+        status = check(&made);
     if (status)
         return tx_fail_in(status, "lr_scheduler_kwargs");
     *schedule = made;
@@ -91,55 +150,89 @@ tx_status tx_schedule_adjust(tx_schedule *schedule, const char *text)
 
 static const double pi = 3.14159265358979323846;
 
-static double wsd_factor(const tx_schedule *s, int64_t step)
+static double cosine(double cycles, double progress)
 {
-    int64_t decay = s->decay_steps, begin = s->total_steps - decay;
-    if (begin < s->warmup_steps)
-        begin = s->warmup_steps;
-    if (step < s->warmup_steps)
-        return (double)step / (double)s->warmup_steps * (1.0 - s->least) + s->least;
-    if (step < begin)
+    return 0.5 * (1.0 + cos(pi * cycles * 2.0 * progress));
+}
+
+/* Shares of the peak from here on. */
+static double wsd(const tx_schedule *s, int64_t step)
+{
+    const int64_t stable =
+        s->num_stable_steps >= 0 ? s->num_stable_steps : s->total_steps - s->warmup_steps - s->num_decay_steps;
+    const int64_t begin = s->warmup_steps + (stable > 0 ? stable : 0);
+    const bool rises = step < s->warmup_steps;
+    if (!rises && step < begin)
         return 1.0;
-    if (step >= begin + decay)
-        return s->least;
-    double progress = (double)(step - begin) / (double)decay, factor = 0.0;
-    switch (s->decay) {
+    if (!rises && step >= begin + s->num_decay_steps)
+        return s->min_lr_ratio;
+    const double progress =
+        rises ? (double)step / (double)s->warmup_steps : (double)(step - begin) / (double)s->num_decay_steps;
+    double factor = 0.0;
+    switch (rises ? s->warmup_type : s->decay_type) {
     case TX_DECAY_COSINE:
-        factor = 0.5 * (1.0 + cos(pi * s->cycles * 2.0 * progress));
+        factor = rises ? 0.5 * (1.0 - cos(pi * progress)) : cosine(s->num_cycles, progress);
         break;
     case TX_DECAY_LINEAR:
-        factor = 1.0 - progress;
+        factor = rises ? progress : 1.0 - progress;
         break;
     case TX_DECAY_SQRT:
-        factor = 1.0 - sqrt(progress);
+        factor = 1.0 - sqrt(rises ? 1.0 - progress : progress);
         break;
     case TX_DECAY_COUNT:
         break;
     }
-    return fmax(0.0, factor * (1.0 - s->least) + s->least);
+    return fmax(0.0, factor * (1.0 - s->min_lr_ratio) + s->min_lr_ratio);
 }
 
-double tx_schedule_rate(const tx_schedule *s, int64_t step)
+/* The cosine after so many of `span` steps, between the peak and the least rate. */
+static double to_least(const tx_schedule *s, double passed, double span)
 {
-    int64_t warmup = s->warmup_steps, total = s->total_steps;
-    if (s->kind == TX_SCHEDULE_WSD)
-        return s->peak * wsd_factor(s, step);
-    if (step < warmup)
-        return s->peak * ((double)step / (double)warmup);
-    int64_t span = total - warmup > 1 ? total - warmup : 1;
-    double progress = (double)(step - warmup) / (double)span;
+    const double least = !isnan(s->min_lr_rate) ? s->min_lr_rate : s->peak > 0.0 ? s->min_lr / s->peak : 0.0;
+    return fmax(0.0, cosine(s->num_cycles, passed / span) * (1.0 - least) + least);
+}
+
+static double warm_up(const tx_schedule *s, int64_t step)
+{
+    const double now = (double)step, warmup = (double)s->warmup_steps;
+    if (s->kind != TX_SCHEDULE_COSINE_WARMUP_MIN_LR)
+        return now / warmup;
+    return isnan(s->warmup_lr_rate) ? (now + 1.0) / warmup
+                                    : s->warmup_lr_rate + (1.0 - s->warmup_lr_rate) * now / fmax(1.0, warmup - 1.0);
+}
+
+static double share(const tx_schedule *s, int64_t step)
+{
+    const double passed = (double)(step - s->warmup_steps);
+    const double span = fmax(1.0, (double)(s->total_steps - s->warmup_steps)), progress = passed / span;
     switch (s->kind) {
     case TX_SCHEDULE_LINEAR:
-        return s->peak * fmax(0.0, (double)(total - step) / (double)span);
+        return fmax(0.0, (double)(s->total_steps - step) / span);
     case TX_SCHEDULE_COSINE:
-        return s->peak * fmax(0.0, 0.5 * (1.0 + cos(pi * s->cycles * 2.0 * progress)));
+        return fmax(0.0, cosine(s->num_cycles, progress));
+    case TX_SCHEDULE_COSINE_WITH_RESTARTS:
+        return progress >= 1.0 ? 0.0 : fmax(0.0, 0.5 * (1.0 + cos(pi * fmod(s->num_cycles * progress, 1.0))));
+    case TX_SCHEDULE_COSINE_WITH_MIN_LR:
+        return to_least(s, passed, span);
+    case TX_SCHEDULE_COSINE_WARMUP_MIN_LR:
+        return to_least(s, passed + 1.0, span);
+    case TX_SCHEDULE_INVERSE_SQRT:
+        return 1.0 / sqrt((double)(step + s->timescale - s->warmup_steps) / (double)s->timescale);
     case TX_SCHEDULE_POLYNOMIAL:
-        return step > total ? s->end : (s->peak - s->end) * pow(1.0 - progress, s->power) + s->end;
+        return (step > s->total_steps ? s->lr_end : (s->peak - s->lr_end) * pow(1.0 - progress, s->power) + s->lr_end) /
+               s->peak;
     case TX_SCHEDULE_CONSTANT:
     case TX_SCHEDULE_CONSTANT_WITH_WARMUP:
     case TX_SCHEDULE_WSD:
     case TX_SCHEDULE_COUNT:
         break;
     }
-    return s->peak;
+    return 1.0;
+}
+
+double tx_schedule_rate(const tx_schedule *s, int64_t step)
+{
+    return s->peak * (s->kind == TX_SCHEDULE_WSD ? wsd(s, step)
+                      : step < s->warmup_steps   ? warm_up(s, step)
+                                                 : share(s, step));
 }

@@ -118,6 +118,7 @@ static tx_status fill_run(tx_json *json, const tx_run_state *s)
 #define X(name, least) TX_TRY(tx_json_set_int(json, #name, s->name));
     COUNTER_MAP(X)
 #undef X
+    TX_TRY(tx_json_set_int(json, "stale", s->stale));
     TX_TRY(tx_json_set_number(json, "epoch", s->epoch));
     TX_TRY(tx_json_set_number(json, "flops", s->flops));
     TX_TRY(set_number(json, "loss_sum", s->loss_sum));
@@ -182,6 +183,8 @@ static tx_status read_run(const tx_json *json, const char *folder, const char *o
 #define X(name, least) TX_TRY(tx_json_get_int(json, #name, least, MOST, &s->name));
     COUNTER_MAP(X)
 #undef X
+    if (tx_json_has(json, "stale")) /* 0.1 wrote none */
+        TX_TRY(tx_json_get_int(json, "stale", 0, MOST, &s->stale));
     TX_TRY(tx_json_get_number(json, "epoch", 0, 1e18, &s->epoch));
     TX_TRY(tx_json_get_number(json, "flops", 0, 1e300, &s->flops));
     s->loss_sum = (double)NAN;
@@ -246,37 +249,5 @@ tx_status tx_run_state_read(const char *folder, const char *output_dir, tx_run_s
         tx_run_state_free(&made);
     else
         *state = made;
-    return status;
-}
-
-/* ---- Agreement -------------------------------------------------------------------------------------- */
-
-/* These decide which data a step reads. */
-static const char *const decisive[] = {"data", "block_size", "global_batch", "data_seed"};
-
-static tx_status compare(const char *name, const char *then, const char *now, const tx_reporter *report)
-{
-    for (size_t i = 0; i < sizeof decisive / sizeof decisive[0]; i++)
-        if (strcmp(name, decisive[i]) == 0)
-            return tx_fail(TX_INVALID,
-                           "the checkpoint was made with %s %.80s, now it is %.80s: the run cannot go on where it "
-                           "stopped; give the same, or begin anew with --model_name_or_path CHECKPOINT",
-                           name, then, now);
-    tx_tell(report, "the checkpoint was made with %s %.80s, now it is %.80s", name, then, now);
-    return TX_OK;
-}
-
-tx_status tx_run_state_agree(const tx_run_state *state, const tx_json *now, const tx_reporter *report)
-{
-    tx_status status = TX_OK;
-    for (void *i = tx_json_first(now); i && !status && state->run; i = tx_json_next(now, i)) {
-        const tx_json *then = tx_json_find(state->run, tx_json_key(i));
-        char *mine = tx_json_text(tx_json_value(i), TX_JSON_LINE);
-        char *theirs = then ? tx_json_text(then, TX_JSON_LINE) : NULL;
-        if (mine && theirs && strcmp(mine, theirs) != 0)
-            status = compare(tx_json_key(i), theirs, mine, report);
-        free(mine);
-        free(theirs);
-    }
     return status;
 }

@@ -7,7 +7,6 @@
 #define TX_TRAIN_STATE_H
 
 #include "api/base/json.h"
-#include "models/report.h"
 #include "models/tx_train.h"
 #include "tx.h"
 
@@ -26,6 +25,7 @@ typedef struct tx_run_state {
     int64_t bad;     /* steps in a row whose loss or gradient was not finite */
     int64_t skipped; /* updates left out, in all */
     int64_t updates; /* made: Adam's t */
+    int64_t stale;   /* evaluations in a row without a better metric: see tx_run_options.stop_patience */
     bool has_best;   /* the next three are set */
     double best;     /* value of the metric */
     int64_t best_step;
@@ -34,7 +34,7 @@ typedef struct tx_run_state {
      * NULL: none was saved. */
     char *best_checkpoint;
     tx_json *history; /* log_history: {"step", "epoch", "loss", ...} */
-    tx_json *run;     /* what the run was made of (data, batch, device ...): see tx_run_state_agree; NULL at a start */
+    tx_json *run;     /* what the run was made of (data, batch, device ...): see tx_job_describe; NULL at a start */
     char *kernels;    /* tx_engine_choices; NULL at a start */
 } tx_run_state;
 
@@ -68,10 +68,6 @@ tx_status tx_run_state_write(const tx_run_state *state, const tx_run_facts *fact
 /* Reads both from the folder of a checkpoint, for a run that goes on in output_dir (NULL: in none). What no run can
  * have written, and steps that differ from the manifest's, are refused (TX_FORMAT). The caller frees the state. */
 tx_status tx_run_state_read(const char *folder, const char *output_dir, tx_run_state *state);
-
-/* Holds what the state's run was made of against `now`, an object of the same members. A member that decides which data
- * a step reads must be equal (TX_INVALID names it); others are reported. */
-tx_status tx_run_state_agree(const tx_run_state *state, const tx_json *now, const tx_reporter *report);
 
 /* What run_state.json says of the best checkpoint (best.c). */
 tx_status tx_best_write(const tx_run_state *state, tx_json *json);

@@ -36,9 +36,9 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, batch_plan
     for (int32_t f = 0; task->fields[f].name; f++)
         made->field[f] = tx_input(made->graph, task->fields[f].name, task->fields[f].dtype,
                                   tx_field_shape(&task->fields[f], rows, trainer->options.block));
-    const tx_arch_options options = {.size = sizeof options, .train = train};
+    const tx_arch_options options = {.size = sizeof options, .train = train, .noise = trainer->options.noise};
     made->output = tx_arch_logits(made->graph, trainer->config, &options);
-    made->loss = task->loss(made->graph, trainer->config, made->output);
+    made->loss = task->loss(made->graph, trainer->config, made->output, trainer->options.smoothing);
     if (train)
         TX_TRY(tx_backward(made->graph, made->loss));
     else

@@ -24,6 +24,8 @@ typedef struct tx_trainer_options {
     uint64_t seed;                  /* of dropout */
     tx_dtype autocast;              /* what training and evaluation compute in (tx_graph_autocast); 0: F32 */
     tx_checkpointing checkpointing; /* of training; size 0: none */
+    float noise;                    /* on embeddings: see tx_arch_noise */
+    float smoothing;                /* of the labels: see tx_cross_entropy_smoothed */
     tx_optimizer_options optimizer;
 } tx_trainer_options;
 

@@ -191,6 +191,33 @@ static void steps_of_an_epoch(void **state)
     assert_int_equal(tx_loader_epoch_steps(5, INT64_MAX), 1);
 }
 
+/* Samples as they lie, and the last micro-batch left out where it is not full: 13 blocks by 2 are 6 micro-batches. */
+static void in_order_without_the_rest(void **state)
+{
+    (void)state;
+    tx_dataset *dataset = make_dataset(13);
+    const tx_samples samples = tx_causal_lm_samples(dataset);
+    tx_loader_options options = options_of(2, 4, 0, NULL);
+    tx_loader *loader = NULL;
+    assert_int_equal(tx_loader_used(13, 2, true), 12);
+    assert_int_equal(tx_loader_used(13, 2, false), 13);
+    options.drop_last = options.in_order = true;
+    assert_ok(tx_loader_create(&samples, &options, 0, &loader));
+    for (int64_t step = 0; step < 6; step++) { /* of an epoch: 8 rows, then 4 */
+        const tx_step_batch *b = NULL;
+        assert_ok(tx_loader_next(loader, &b));
+        assert_int_equal(b->rows, step % 2 ? 4 : 8);
+        assert_int_equal(b->batch.rows, b->rows);
+        assert_true(fabs(b->passed - ((double)(step / 2) + (step % 2 ? 1.0 : 4.0 / 6.0))) < 1e-12);
+        for (int64_t row = 0; row < b->rows; row++)
+            assert_int_equal(((const int32_t *)b->batch.field[0])[row * BLOCK], step % 2 * 8 + row);
+    }
+    tx_loader_free(loader);
+    options.batch = 14;
+    assert_refused(tx_loader_create(&samples, &options, 0, &loader), TX_INVALID, "too few to fill");
+    tx_dataset_free(dataset);
+}
+
 static void options_refused(void **state)
 {
     tx_dataset *dataset = make_dataset(13);
@@ -287,6 +314,7 @@ int main(void)
         cmocka_unit_test(free_without_use),
         cmocka_unit_test(steps_of_an_epoch),
         cmocka_unit_test(options_refused),
+        cmocka_unit_test(in_order_without_the_rest),
         cmocka_unit_test(pinned),
         cmocka_unit_test(order_as_text),
     };

@@ -31,14 +31,11 @@ static const tx_option options[] = {
     {TX_OPTION_CHOICE, "lr_scheduler_type", AT(schedule), .choices = "linear|cosine", .help = "schedule"},
     {TX_OPTION_LIST, "report_to", AT(report), .choices = "none|tensorboard|all", .help = "report"},
     {TX_OPTION_WORDS, "stop", AT(stop), .choices = "TEXT", .help = "stop"},
-};
-#undef AT
-
-static const tx_foreign foreign[] = {
-#define X(name, same, advice) {name, same, advice},
+#define X(word, same, advice) {TX_OPTION_FOREIGN, word, .choices = same, .help = advice},
 #include "models/job/foreign.def"
 #undef X
 };
+#undef AT
 
 static const tx_cli program = {
     .name = "fuzz",
@@ -46,8 +43,6 @@ static const tx_cli program = {
     .about = "Does. More.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
-    .foreign = foreign,
-    .foreign_count = (int32_t)(sizeof foreign / sizeof foreign[0]),
 };
 
 static void check_values(const settings *set)

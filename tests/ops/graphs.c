@@ -194,6 +194,11 @@ static tx_tensor *scale(tx_builder *b)
     return tx_scale(wide(b), -1.75f);
 }
 
+static tx_tensor *noise(tx_builder *b)
+{
+    return tx_noise(tx_reshape(wide(b), TX_SHAPE(3, 2, 5)), 0.3f, 5);
+}
+
 static tx_tensor *dropout(tx_builder *b)
 {
     return tx_dropout(tx_reshape(wide(b), TX_SHAPE(3, 2, 5)), 0.4f, 9);
@@ -300,6 +305,7 @@ static const tx_graph_case cases[] = {
     {"mul", mul, 1},
     {"scale", scale, 1},
     {"dropout", dropout, 1},
+    {"noise", noise, 1},
     {"rotary", rotary, 1},
     {"embedding", embedding, 1},
     {"gather", gather, 1},

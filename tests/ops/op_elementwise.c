@@ -111,19 +111,33 @@ static void scale_reference(tx_call *call)
         tx_array_put(&call->out[0], i, factor * call->in[0].value[i], fabs(factor * call->in[0].value[i]));
 }
 
-static void dropout_reference(tx_call *call)
+/* The draw of element i. */
+static uint32_t draw_of(const tx_call *call, int64_t i)
 {
     const tx_shape *s = &call->in[0].shape;
     const tx_word *w = call->controls.word;
     int64_t columns = tx_shape_last(s), rows = tx_shape_rows(s) / (s->rank > 1 ? s->dim[0] : 1);
+    uint32_t column = (uint32_t)(i % columns), row = (uint32_t)(i / columns % rows);
+    uint32_t sample = w[TX_CONTROL_SAMPLE].u32 + (uint32_t)(i / columns / rows);
+    tx_random r = tx_draw(w[TX_CONTROL_SEED_LO].u32, w[TX_CONTROL_SEED_HI].u32, w[TX_CONTROL_STEP].u32, sample,
+                          (uint32_t)call->attrs.site, 0, row, column >> 2);
+    return r.word[column & 3];
+}
+
+static void noise_reference(tx_call *call)
+{
+    for (int64_t i = 0; i < call->out[0].count; i++) {
+        double x = call->in[0].value[i], scale = (double)call->attrs.scale;
+        tx_array_put(&call->out[0], i, x + scale * ((double)(draw_of(call, i) >> 8) / 8388608.0 - 1.0),
+                     fabs(x) + scale);
+    }
+}
+
+static void dropout_reference(tx_call *call)
+{
     double factor = 1.0 / (1.0 - (double)call->attrs.p);
     for (int64_t i = 0; i < call->out[0].count; i++) {
-        uint32_t column = (uint32_t)(i % columns), row = (uint32_t)(i / columns % rows);
-        uint32_t sample = w[TX_CONTROL_SAMPLE].u32 + (uint32_t)(i / columns / rows);
-        tx_random r = tx_draw(w[TX_CONTROL_SEED_LO].u32, w[TX_CONTROL_SEED_HI].u32, w[TX_CONTROL_STEP].u32, sample,
-                              (uint32_t)call->attrs.site, 0, row, column >> 2);
-        bool keep = r.word[column & 3] >= tx_dropout_threshold(call->attrs.p);
-        double y = keep ? factor * call->in[0].value[i] : 0.0;
+        double y = draw_of(call, i) >= tx_dropout_threshold(call->attrs.p) ? factor * call->in[0].value[i] : 0.0;
         tx_array_put(&call->out[0], i, y, fabs(y));
     }
 }
@@ -270,6 +284,16 @@ static void scale_cases(tx_cases *list)
     tx_case_half(list, 1, false);
 }
 
+static void noise_cases(tx_cases *list)
+{
+    for (int32_t i = 0; plain_case(list, i, 1, -1.0, 1.0); i++) {
+        tx_case *c = &list->item[list->count - 1];
+        c->attrs.scale = 0.25f * (float)(i & 3);
+        c->attrs.site = 7 + i;
+        c->controls.word[TX_CONTROL_STEP].u32 = (uint32_t)i;
+    }
+}
+
 static void dropout_cases(tx_cases *list)
 {
     static const float p[] = {0.1f, 0.5f, 0.0f, 0.9f};
@@ -347,4 +371,5 @@ const tx_descriptor tx_descriptor_add = {.cases = binary_cases, .reference = add
 const tx_descriptor tx_descriptor_mul = {.cases = binary_cases, .reference = mul_reference};
 const tx_descriptor tx_descriptor_scale = {.cases = scale_cases, .reference = scale_reference};
 const tx_descriptor tx_descriptor_dropout = {.cases = dropout_cases, .reference = dropout_reference};
+const tx_descriptor tx_descriptor_noise = {.cases = noise_cases, .reference = noise_reference};
 const tx_descriptor tx_descriptor_rotary = {.cases = rotary_cases, .reference = rotary_reference};

@@ -98,8 +98,13 @@ static void cross_entropy_reference(tx_call *call)
         const double *row = x->value + r * columns;
         bool ignored = call->in[1].value[r] == TX_IGNORE_LABEL;
         double lse = log_sum_exp(row, vocab), logit = ignored ? 0.0 : row[(int64_t)call->in[1].value[r]];
-        double size = 1.0 + fabs(lse) + fabs(logit);
-        tx_array_put(&call->out[0], r, ignored ? 0.0 : lse - logit, ignored ? 0.0 : size);
+        double size = 1.0 + fabs(lse) + fabs(logit), mean = 0.0, sizes = 0.0;
+        for (int64_t i = 0; i < vocab; i++) {
+            mean += row[i] / (double)vocab;
+            sizes += fabs(row[i]) / (double)vocab;
+        }
+        double p = (double)call->attrs.p, loss = lse - (1.0 - p) * logit - (p > 0.0 ? p * mean : 0.0);
+        tx_array_put(&call->out[0], r, ignored ? 0.0 : loss, ignored ? 0.0 : size + p * sizes);
         tx_array_put(&call->out[1], r, lse, ignored ? (double)INFINITY : size); /* open where ignored */
     }
 }
@@ -128,7 +133,8 @@ static void cross_entropy_grad_reference(tx_call *call)
             tx_array_put(&call->out[0], i, 0.0, 0.0);
             continue;
         }
-        double p = exp(x->value[i] - lse), hot = (double)column == label ? 1.0 : 0.0;
+        double p = exp(x->value[i] - lse), smoothing = (double)call->attrs.p;
+        double hot = ((double)column == label ? 1.0 - smoothing : 0.0) + smoothing / (double)call->attrs.vocab;
         tx_array_put(&call->out[0], i, (p - hot) * dloss,
                      (p * (1.0 + fabs(x->value[i]) + fabs(lse)) + hot) * fabs(dloss));
     }
@@ -150,6 +156,7 @@ static tx_case *add_loss(tx_cases *list, size_t i)
     tx_case *c = tx_case_add(list, "%s vocab %lld", tx_shape_text(&losses[i].logits, text, sizeof text),
                              (long long)losses[i].vocab);
     c->attrs.vocab = losses[i].vocab;
+    c->attrs.p = i % 2 ? 0.1f : 0.0f; /* every other one is smoothed */
     c->in[0] = tx_spec_of(TX_F32, losses[i].logits, TX_FILL_PADDED, -6.0, 6.0);
     c->in[1] = tx_spec_of(TX_I32, rows, TX_FILL_LABELS, 0.0, (double)losses[i].vocab);
     if (tx_shape_count(&losses[i].logits) > 1000000)

@@ -53,7 +53,7 @@ static tx_status build(const tx_config *config, int64_t rows, int64_t bytes, tx_
     TX_CHECK(tx_graph_create(model, &l->graph));
     l->tokens = tx_input(l->graph, "input_ids", TX_I32, TX_SHAPE(rows, l->block));
     l->labels = tx_input(l->graph, "labels", TX_I32, TX_SHAPE(rows, l->block));
-    tx_tensor *loss = tx_causal_lm.loss(l->graph, config, tx_arch_logits(l->graph, config, &graph));
+    tx_tensor *loss = tx_causal_lm.loss(l->graph, config, tx_arch_logits(l->graph, config, &graph), 0.0f);
     TX_CHECK(tx_model_init(model, 1)); /* weights that are there before any gradient is asked for */
     TX_CHECK(tx_backward(l->graph, loss));
     l->graph->chunk_bytes = bytes;

@@ -58,7 +58,7 @@ done
 
 answers "--lr_scheduler_type " txtrain --lr-scheduler-t
 answers "linear cosine *" txtrain --lr_scheduler_type ""
-answers "cosine " txtrain --lr-scheduler-type = cos
+answers "cosine_with_restarts " txtrain --lr-scheduler-type = cosine_with_r
 answers "linear *" txtrain --lr_scheduler_type =
 answers "* a file *" txtrain --train_file ""
 answers "folder " txtrain --output_dir f

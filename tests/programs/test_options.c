@@ -36,20 +36,19 @@ static const tx_option options[] = {
     {TX_OPTION_TEXT, "kwargs", AT(more), .choices = "JSON", .help = "more"},
     {TX_OPTION_WORDS, "stop", AT(stop), .choices = "TEXT", .help = "stop"},
     {TX_OPTION_WORDS, "between", AT(between), .most = 2, .choices = "A B", .help = "two"},
-};
-static const tx_foreign foreign[] = {
-    {"fp16", "false", "use fp32"},
-    {"fsdp", NULL, "do not"},
-    {"harmless", "*", ""},
-    {"smoothing", "0", "none"},
+    {TX_OPTION_FOREIGN, "fp16", .choices = "false", .help = "use fp32"},
+    {TX_OPTION_FOREIGN, "fsdp", .help = "do not"},
+    {TX_OPTION_FOREIGN, "smoothing", .choices = "none|0", .help = "none"},
+    {TX_OPTION_FOREIGN, "workers", .choices = "*", .help = "all stay"},
+    {TX_OPTION_FOREIGN, "accelerator", .choices = "{}", .help = "none is needed"},
+    {TX_OPTION_FOREIGN, "harmless", .choices = "*", .help = ""},
 };
 
 static const tx_spelling spellings[] = {{"-o", "output_dir"}, {"-out", "output_dir"}, {"--to", "output_dir"}};
 
-#define TABLE                                                                               \
-    .name = "prog", .usage = "prog [options]", .about = "Does. More.", .options = options,  \
-    .count = (int32_t)(sizeof options / sizeof options[0]), .foreign = foreign,             \
-    .foreign_count = (int32_t)(sizeof foreign / sizeof foreign[0]), .spellings = spellings, \
+#define TABLE                                                                              \
+    .name = "prog", .usage = "prog [options]", .about = "Does. More.", .options = options, \
+    .count = (int32_t)(sizeof options / sizeof options[0]), .spellings = spellings,        \
     .spelling_count = (int32_t)(sizeof spellings / sizeof spellings[0])
 
 static const tx_cli program = {TABLE};
@@ -227,7 +226,7 @@ static void test_mistakes(void **state)
     bad(&program, TX_EXIT_USAGE, "--zzzzzzzzzz", "--zzzzzzzzzz: unknown option; --help lists all");
     bad(&program, TX_EXIT_USAGE, "--max_steps 1.5", "--max_steps 1.5: not a whole number");
     bad(&program, TX_EXIT_USAGE, "--max_steps 1001", "must lie between -1 and 1000");
-    bad(&program, TX_EXIT_USAGE, "--max_steps 99999999999999999999", "not a whole number");
+    bad(&program, TX_EXIT_USAGE, "--max_steps 99999999999999999999", "must lie between -1 and 1000");
     bad(&program, TX_EXIT_USAGE, "--learning_rate nan", "--learning_rate nan: not a number");
     bad(&program, TX_EXIT_USAGE, "--learning_rate inf", "not a number");
     bad(&program, TX_EXIT_USAGE, "--max_steps", "the value is missing");
@@ -252,7 +251,10 @@ static void test_foreign(void **state)
     bad(&program, TX_EXIT_USAGE, "--fp16 True", "use fp32");
     bad(&program, TX_EXIT_USAGE, "--fsdp=full_shard", "do not");
     bad(&program, TX_EXIT_USAGE, "--smoothing 0.1", "none");
-    good(&program, &set, "--fp16 false --smoothing 0.0 --harmless {} --do_train");
+    bad(&program, TX_EXIT_USAGE, "--smoothing -1", "none");
+    bad(&program, TX_EXIT_USAGE, "--fsdp", "do not");
+    good(&program, &set,
+         "--fp16 false --smoothing 0.0 --harmless {} --workers 7 --smoothing none --workers --do_train");
     assert_true(set.train);
 }
 
@@ -271,13 +273,13 @@ static void test_file(void **state)
     (void)state;
     char *folder = make_scratch(), line[512];
     settings set;
-    with_file(
-        folder,
-        "{\"do-train\": true, \"max_steps\": 20, \"learning_rate\": 1, \"output_dir\": \"a b\", "
-        "\"resume_from_checkpoint\": true, \"lr_scheduler_type\": \"cosine\", \"report_to\": [\"tensorboard\"], "
-        "\"stop\": [\"x y\", \"z\"], \"fp16\": false, \"fsdp\": [], \"harmless\": {\"a\": false}, \"smoothing\": 0.0, "
-        "\"kwargs\": {\"a\": [1]}}",
-        line, "--max_steps 30 --stop w");
+    with_file(folder,
+              "{\"do-train\": true, \"max_steps\": 20, \"learning_rate\": 1, \"output_dir\": \"a b\", "
+              "\"resume_from_checkpoint\": true, \"lr_scheduler_type\": \"cosine\", \"report_to\": [\"tensorboard\"], "
+              "\"stop\": [\"x y\", \"z\"], \"fp16\": false, \"fsdp\": [], \"smoothing\": 0.0, "
+              "\"workers\": [1, 2], \"accelerator\": {\"fp16\": false, \"workers\": {\"a\": 1}}, "
+              "\"kwargs\": {\"a\": [1]}}",
+              line, "--max_steps 30 --stop w");
     good(&program, &set, line);
     assert_true(set.train && set.steps == 30 && set.schedule == 1 && set.report == 2);
     assert_true(fabs(set.rate - 1.0) < 1e-15);
@@ -315,6 +317,9 @@ static void test_file(void **state)
         {"{\"fp16\": true}", "args.json: fp16: an option of transformers that TX does not have: use fp32",
          TX_EXIT_USAGE},
         {"{\"fsdp\": {\"a\": 1}}", "args.json: fsdp: an option", TX_EXIT_USAGE},
+        {"{\"accelerator\": {\"fp16\": true}}", "args.json: fp16: an option", TX_EXIT_USAGE},
+        {"{\"accelerator\": {\"gear\": 1}}", "args.json: gear: unknown option", TX_EXIT_USAGE},
+        {"{\"accelerator\": \"a file\"}", "args.json: accelerator: an option", TX_EXIT_USAGE},
         {"[]", "args.json: must hold one object", TX_EXIT_USAGE},
         {"{\"max_steps\": 1, \"max_steps\": 2}", "duplicate", TX_EXIT_FAILURE},
         {"{\"max_steps\": NaN}", "args.json", TX_EXIT_FAILURE},

@@ -24,6 +24,17 @@ CASES = [  # (name here, name in transformers, peak, warm-up steps, total steps,
     ("WSD", "warmup_stable_decay", 1e-3, 3, 14, {"num_decay_steps": 5}),
     ("WSD", "warmup_stable_decay", 1e-3, 2, 14, {"num_decay_steps": 4, "min_lr_ratio": 0.1, "decay_type": "linear"}),
     ("WSD", "warmup_stable_decay", 1e-3, 0, 9, {"num_decay_steps": 6, "decay_type": "1-sqrt"}),
+    ("WSD", "warmup_stable_decay", 1e-3, 4, 14, {"num_decay_steps": 4, "num_stable_steps": 3, "warmup_type": "cosine"}),
+    ("WSD", "warmup_stable_decay", 1e-3, 4, 9, {"num_decay_steps": 2, "warmup_type": "1-sqrt", "min_lr_ratio": 0.2}),
+    ("COSINE_WITH_RESTARTS", "cosine_with_restarts", 1e-3, 2, 11, None),
+    ("COSINE_WITH_RESTARTS", "cosine_with_restarts", 1e-3, 0, 12, {"num_cycles": 3}),
+    ("COSINE_WITH_MIN_LR", "cosine_with_min_lr", 1e-3, 3, 11, {"min_lr": 1e-4}),
+    ("COSINE_WITH_MIN_LR", "cosine_with_min_lr", 1e-3, 0, 9, {"min_lr_rate": 0.25, "num_cycles": 0.75}),
+    ("COSINE_WARMUP_MIN_LR", "cosine_warmup_with_min_lr", 1e-3, 3, 11, {"min_lr_rate": 0.1}),
+    ("COSINE_WARMUP_MIN_LR", "cosine_warmup_with_min_lr", 1e-3, 4, 11, {"min_lr": 2e-4, "warmup_lr_rate": 0.3}),
+    ("INVERSE_SQRT", "inverse_sqrt", 1e-3, 4, 12, None),
+    ("INVERSE_SQRT", "inverse_sqrt", 1e-3, 0, 7, None),
+    ("INVERSE_SQRT", "inverse_sqrt", 1e-3, 3, 9, {"timescale": 5}),
 ]
 
 

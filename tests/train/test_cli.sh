@@ -36,7 +36,7 @@ expect 2 "--max_steps" txtrain --max_steps 1.5
 expect 2 "--learning_rate" txtrain --learning_rate fast
 expect 2 "--learning_rate" txtrain --learning_rate nan
 expect 2 "--adam_beta1" txtrain --adam_beta1=1.5
-expect 2 "linear|cosine|constant" txtrain --lr-scheduler-type steep
+expect 2 "linear|cosine|" txtrain --lr-scheduler-type steep
 expect 2 "--train_file" txtrain --output_dir "$work/none"
 expect 2 "--output_dir" txtrain --train_file "$work/text"
 expect 2 "--config_name" txtrain --model_name_or_path a --config-name b
@@ -47,6 +47,7 @@ expect 2 "--temperature" txgen --temprature 1
 write_small_config 2 24 24 0.1
 write_small_text 41
 : > "$work/empty"
+echo '{"model_type": "bert"}' > "$work/bert.json"
 printf 'short' > "$work/short"
 common="--config_name $work/config.json --block_size 20 --device $device --threads 2 --learning_rate 1e-2
     --per_device_train_batch_size 3 --gradient_accumulation_steps 2"
@@ -69,7 +70,10 @@ expect 1 "24 positions" txtrain --config_name "$work/config.json" --block_size 2
     --train_file "$work/text" --output_dir "$work/none"
 expect 1 "gpt3" txtrain --config_name gpt3 --dry-run
 expect 1 "$work/gone" txtrain --model_name_or_path "$work/gone" --dry_run
-expect 1 "nonsense" txtrain --device nonsense --dry-run
+expect 1 "no device \"nonsense\": there are cpu (" txtrain --device nonsense --dry-run
+expect 1 "through OpenCL" txtrain --device cuda --dry-run
+expect 1 "TX trains models of the types \"gpt2\"" txtrain --config_name "$work/bert.json" --dry-run
+expect 2 "--seed 99999999999999999999: must lie between 0 and" txtrain --seed 99999999999999999999
 # Another vocabulary than the bytes' needs no tokenizer where no data are named.
 sed 's/"vocab_size": *257/"vocab_size": 300/' "$work/config.json" > "$work/wide.json"
 expect 0 "300" txtrain --config_name "$work/wide.json" --block_size 8 --dry_run

@@ -37,10 +37,14 @@ static void settings_of_others_are_refused(void **state)
         tx_schedule_kind kind;
         const char *text, *message;
     } bad[] = {
-        {TX_SCHEDULE_LINEAR, "{\"power\": 2}", "power is not a setting of linear"},
+        {TX_SCHEDULE_LINEAR, "{\"power\": 2}", "power is not a setting of linear, which has none"},
         {TX_SCHEDULE_WSD, "{\"num_decay_steps\": \"many\"}", "num_decay_steps"},
         {TX_SCHEDULE_WSD, "{\"decay_type\": \"steep\"}", "steep"},
         {TX_SCHEDULE_POLYNOMIAL, "{\"lr_end\": 1}", "lr_end"},
+        {TX_SCHEDULE_COSINE_WITH_MIN_LR, NULL, "min_lr_rate"},
+        {TX_SCHEDULE_COSINE_WITH_MIN_LR, "{\"min_lr\": 1e-4, \"min_lr_rate\": 0.1}", "needs one of"},
+        {TX_SCHEDULE_COSINE_WARMUP_MIN_LR, "{\"min_lr\": 1}", "more than the learning rate"},
+        {TX_SCHEDULE_INVERSE_SQRT, "{\"num_cycles\": 1}", "which has timescale"},
         {TX_SCHEDULE_COSINE, "[1]", "not a JSON object"},
         {TX_SCHEDULE_COSINE, "num_cycles=2", "lr_scheduler_kwargs"},
     };

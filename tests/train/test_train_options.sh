@@ -120,6 +120,18 @@ draws_progress()
     done
 }
 
+# evaluations_are STEP...: those of log.jsonl
+evaluations_are() { [ "$(grep eval_loss "$work/r/log.jsonl" | sed 's/^{"step": \([0-9]*\).*/\1/' | tr '\n' ' ')" = "$* " ]; }
+stopped_at() { steps_are "$1" && says early stopping after step "$1" && has README.md; }
+# ... and none goes on from it.
+holds_the_model_alone()
+{
+    has checkpoint-3/model.safetensors && lacks checkpoint-3/optimizer.safetensors || return 1
+    "$bin/txtrain" --resume_from_checkpoint "$work/r/checkpoint-3" --train_file "$work/text" > "$work/out" 2> "$work/err" &&
+        return 1
+    says --model_name_or_path "$work/r/checkpoint-3"
+}
+
 pair_says() { [ -z "$launcher" ] || says "$@"; }
 pair_logged() { [ -z "$launcher" ] || logged "$@"; }
 pair_hides() { [ -z "$launcher" ] || { steps_are 8 && ! says "$@"; }; }
@@ -175,6 +187,21 @@ dump_order | --dump_order $work/r.order | steps_are 6
 do_train | --do_train | lacks eval_results.json
 do_eval | --do_eval --validation_file $work/other | lacks train_results.json
 per_device_train_batch_size | --per_device_train_batch_size 3 | weights_differ
+dataloader_drop_last | --max_steps -1 --num_train_epochs 1 --per_device_train_batch_size 4 --dataloader_drop_last | steps_are 27
+train_sampling_strategy | --train_sampling_strategy sequential | weights_differ
+train_sampling_strategy | --train_sampling_strategy group_by_length | weights_kept
+optim_args | --optim_args beta1=0.5,eps=1e-4 | weights_differ
+label_smoothing_factor | --label_smoothing_factor 0.1 | weights_differ
+neftune_noise_alpha | --neftune_noise_alpha 5 | weights_differ
+logging_first_step | --logging_first_step | holds trainer_state.json \"step\":.1,\?$
+eval_on_start | --validation_file $work/other --eval_on_start | logged \"step\":.0,.*eval_loss
+eval_delay | --validation_file $work/other --eval_strategy steps --eval_steps 2 --eval_delay 4 | evaluations_are 4 6
+early_stopping_patience | --validation_file $work/other --eval_strategy steps --eval_steps 1 --learning_rate 0 --early_stopping_patience 2 | stopped_at 3
+early_stopping_threshold | --validation_file $work/other --eval_strategy steps --eval_steps 1 --early_stopping_patience 3 --early_stopping_threshold 50 | stopped_at 4
+greater_is_better | --validation_file $work/other --eval_strategy steps --eval_steps 3 --greater_is_better true | holds trainer_state.json best_global_step.*3
+save_only_model | --save_strategy steps --save_steps 3 --save_only_model | holds_the_model_alone
+run_name | --report_to tensorboard --run_name mine | has runs/mine/events.out.tfevents.*
+use_cpu | --use_cpu | says cpu:
 per_device_eval_batch_size | --do_train --do_eval --validation_file $work/other --per_device_eval_batch_size 1 | one_batch_a_sample
 auto_find_batch_size | --dry_run --config_overrides n_embd=512,n_layer=12 --auto_find_batch_size --per_device_train_batch_size 1048576 --gradient_accumulation_steps 3 | finds_a_batch
 auto_find_batch_size | --auto_find_batch_size | weights_kept
@@ -266,6 +293,10 @@ missing=$(comm -23 "$work/all" "$work/tested" | grep -vx 'help\|version\|man\|co
 [ -z "$missing" ] || fail "options without a row: $missing"
 unknown=$(comm -13 "$work/all" "$work/tested" | tr '\n' ' ')
 [ -z "$unknown" ] || fail "rows without an option: $unknown"
+
+# What TX itself wrote is read back whole.
+"$bin/txtrain" "$work/base/training_args.json" --list_devices > "$work/out" 2> "$work/err" && [ ! -s "$work/err" ] ||
+    fail "training_args.json is not read back"
 
 # As the guides write it, behind the program's name; the names are looked up in TX_HOME.
 mkdir -p "$work/home/models/gpt2" "$work/home/datasets/wikitext/wikitext-2-raw-v1"

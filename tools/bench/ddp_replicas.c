@@ -63,7 +63,7 @@ static tx_status build(const replicas *all, replica *r)
     r->tokens = tx_input(r->graph, "input_ids", TX_I32, shape);
     r->labels = tx_input(r->graph, "labels", TX_I32, shape);
     r->logits = tx_output(tx_arch_logits(r->graph, all->config, &options));
-    r->loss = tx_output(tx_causal_lm.loss(r->graph, all->config, r->logits));
+    r->loss = tx_output(tx_causal_lm.loss(r->graph, all->config, r->logits, 0.0f));
     TX_CHECK(tx_backward(r->graph, r->loss));
     return tx_plan_create(r->graph, "train", &r->train);
 }

@@ -10,8 +10,7 @@
 
 tx_option_values tx_options_values(const tx_cli *program, void *values)
 {
-    return (tx_option_values){.table = {program->options, program->count, program->foreign, program->foreign_count},
-                              .values = values};
+    return (tx_option_values){.table = {program->options, program->count}, .values = values};
 }
 
 /* Ends with what the library said, if it said something. */
@@ -72,11 +71,14 @@ static int take_values(const tx_cli *program, tx_option_values *v, const tx_opti
 {
     const char *next = *at + 1 < argc ? argv[*at + 1] : NULL;
     tx_status status = TX_OK;
-    if (option->kind == TX_OPTION_FLAG || option->kind == TX_OPTION_OPTIONAL) {
+    if (option->kind == TX_OPTION_FLAG || option->kind == TX_OPTION_OPTIONAL || option->kind == TX_OPTION_FOREIGN) {
         const bool flag = option->kind == TX_OPTION_FLAG;
-        const bool given = next && (flag ? tx_option_truth(next) >= 0 : next[0] != '-');
+        const bool given = next && (flag ? tx_option_truth(next) >= 0 : !is_name(program, v, next));
         *at += given;
-        return judge(program, tx_option_store(v, NULL, option, given ? next : flag ? "true" : ""));
+        return judge(program, tx_option_store(v, NULL, option,
+                                              given                                ? next
+                                              : option->kind == TX_OPTION_OPTIONAL ? ""
+                                                                                   : "true"));
     }
     if (!next || is_name(program, v, next))
         return tx_complain(program, TX_EXIT_USAGE, "%s: the value is missing%s", argv[*at],
@@ -100,13 +102,9 @@ static int parse_option(const tx_cli *program, tx_option_values *v, int argc, ch
     if (option)
         return value ? judge(program, tx_option_store(v, NULL, option, value + 1))
                      : take_values(program, v, option, argc, argv, at);
-    const tx_foreign *foreign = tx_option_find_foreign(&v->table, name);
     if (!value && *at + 1 < argc && argv[*at + 1][0] != '-')
-        value = argv[++*at];
-    else
-        value = value ? value + 1 : "true";
-    return judge(program,
-                 foreign ? tx_option_judge_foreign(NULL, foreign, value) : tx_option_unknown(&v->table, NULL, name));
+        ++*at; /* its value */
+    return judge(program, tx_option_unknown(&v->table, NULL, name));
 }
 
 static int check_operands(const tx_cli *program, const tx_option_values *v)

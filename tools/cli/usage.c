@@ -83,6 +83,8 @@ static void say_options(const tx_cli *program, const tx_option *options, int32_t
             s->heading(option->help);
             continue;
         }
+        if (option->kind == TX_OPTION_FOREIGN)
+            continue;
         spellings(program, option, name, sizeof name);
         default_text(option, values, standard, sizeof standard);
         s->entry(name, option->choices, option->kind == TX_OPTION_OPTIONAL, option->help, standard);
@@ -214,7 +216,7 @@ static void print_man(const tx_cli *program, const void *values)
     fputs(".TH ", stdout);
     for (const char *at = program->name; *at; at++)
         putchar(toupper((unsigned char)*at));
-    printf(" 1 \"\" \"TX %s\" \"TX\"\n", TX_VERSION);
+    printf(" 1 \"\" \"TX %s\" \"TX\"\n.ad l\n", TX_VERSION); /* words of choices are long to adjust */
     roff_name(program);
     roff(".SH SYNOPSIS\n\\fB", program->usage, "\\fR\n.SH DESCRIPTION\n");
     roff_paragraphs(program->about);

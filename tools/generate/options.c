@@ -6,6 +6,10 @@
 #include <math.h>
 #include <stdio.h>
 
+#define FOREIGN(text, same, advice)                              \
+    {                                                            \
+        TX_OPTION_FOREIGN, text, .choices = same, .help = advice \
+    }
 #define AT(field) offsetof(txgen_settings, field)
 static const tx_option options[] = {
     {TX_OPTION_TEXT, "model", AT(model), .choices = "DIR|NAME",
@@ -53,20 +57,18 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "stride", AT(stride), 0, 1 << 24, "N",
      "tokens from window to window; 0: 512, or max_length where that is less"},
     {TX_OPTION_INTEGER, "max_length", AT(max_length), 0, 1 << 24, "N", "tokens of a window; 0: the model's positions"},
+    /* Of transformers' generate. */
+    FOREIGN("stop_strings", NULL, "it is --stop, once for each string"),
+    FOREIGN("num_return_sequences", "1", "give the prompt several times: each copy draws its own text"),
+    FOREIGN("num_beam_groups", "1", "beams are not grouped"),
+    FOREIGN("no_repeat_ngram_size", "0", "--repetition_penalty comes near"),
+    FOREIGN("typical_p", "1.0", "use --top_p"),
+    FOREIGN("min_p", NULL, "use --top_p"),
+    FOREIGN("penalty_alpha", NULL, "use --top_k and --top_p"),
+    FOREIGN("use_cache", "true", "keys and values are always cached"),
 };
+#undef FOREIGN
 #undef AT
-
-/* Options of transformers' generate that TX does not have. */
-static const tx_foreign foreign[] = {
-    {"stop_strings", NULL, "it is --stop, once for each string"},
-    {"num_return_sequences", "1", "give the prompt several times: each copy draws its own text"},
-    {"num_beam_groups", "1", "beams are not grouped"},
-    {"no_repeat_ngram_size", "0", "--repetition_penalty comes near"},
-    {"typical_p", "1.0", "use --top_p"},
-    {"min_p", NULL, "use --top_p"},
-    {"penalty_alpha", NULL, "use --top_k and --top_p"},
-    {"use_cache", "true", "keys and values are always cached"},
-};
 
 static const tx_spelling spellings[] = {
     {"-m", "model"}, {"-p", "prompt"}, {"-n", "max_new_tokens"}, {"--temp", "temperature"}};
@@ -92,8 +94,6 @@ const tx_cli txgen_program = {
     .values = &defaults,
     .spellings = spellings,
     .spelling_count = (int32_t)(sizeof spellings / sizeof spellings[0]),
-    .foreign = foreign,
-    .foreign_count = (int32_t)(sizeof foreign / sizeof foreign[0]),
 };
 
 static int misuse(const char *message)

@@ -2,6 +2,7 @@
  * Lines of a run, and the progress line. */
 #include "tools/train/progress.h"
 
+#include "api/base/clock.h"
 #include "tools/train/memory.h"
 #include "tools/train/profile.h"
 
@@ -30,10 +31,26 @@ static void on_note(void *context, const char *line)
     fflush(stdout);
 }
 
+/* Where no progress line is drawn: the first step, and one every TELL_SECONDS; not where a line of the log has just
+ * been printed. */
+static void tell_step(tx_train_progress *p, const tx_run_step *s)
+{
+    enum { TELL_SECONDS = 30 };
+    const double now = tx_now();
+    if (p->steps++ > 0 && now - p->told < TELL_SECONDS)
+        return;
+    printf("step %" PRId64 "/%" PRId64 "  loss %.4f  %.0f tokens/s\n", s->step, s->steps, s->loss,
+           s->tokens_per_second);
+    fflush(stdout);
+    p->told = now;
+}
+
 static void on_step(void *context, const tx_run_step *s)
 {
-    const tx_train_progress *p = context;
+    tx_train_progress *p = context;
     const int64_t left = (int64_t)s->seconds_left;
+    if (!p->line && p->logged != s->step)
+        tell_step(p, s);
     if (p->line)
         fprintf(stderr, "\r\033[Kstep %" PRId64 "/%" PRId64 "  loss %.4f  %.0f tokens/s  %" PRId64 ":%02d:%02d left",
                 s->step, s->steps, s->loss, s->tokens_per_second, left / 3600, (int)(left / 60 % 60), (int)(left % 60));
@@ -41,7 +58,11 @@ static void on_step(void *context, const tx_run_step *s)
 
 static void on_log(void *context, const tx_run_step *s, double loss)
 {
-    tx_train_clear(context);
+    tx_train_progress *p = context;
+    p->logged = s->step;
+    p->steps++;
+    p->told = tx_now();
+    tx_train_clear(p);
     printf("step %" PRId64 "/%" PRId64 "  epoch %.3f  loss %.4f  grad norm %.3f  rate %.3g  %.0f tokens/s\n", s->step,
            s->steps, s->epoch, loss, s->grad_norm, s->learning_rate, s->tokens_per_second);
     fflush(stdout);

@@ -9,7 +9,9 @@
 
 typedef struct tx_train_progress {
     const tx_job *job;
-    bool line; /* a progress line is drawn */
+    bool line;             /* a progress line is drawn */
+    int64_t steps, logged; /* told of; the last one that a line of the log was printed for */
+    double told;           /* when a line was printed last */
 } tx_train_progress;
 
 /* Prints what a run tells; its context is the progress. `begin`, `stop` and `save` are left to the program. */

@@ -133,9 +133,9 @@ static int run(const tx_cli *program, tx_job *j)
     if (status)
         return fail(program, j);
     if (stopped && tx_job_leads(j))
-        tx_complain(program, 0,
-                    "stopped by signal %d after step %" PRId64 " of %" PRId64 "; go on with --resume_from_checkpoint",
-                    stopped, step, steps);
+        tx_complain(program, 0, "stopped by signal %d after step %" PRId64 " of %" PRId64 "; %s", stopped, step, steps,
+                    j->set.only_model ? "the model alone is saved (save_only_model)"
+                                      : "go on with --resume_from_checkpoint");
     return stopped ? 128 + stopped : 0;
 }
 
@@ -170,8 +170,6 @@ int main(int argc, char **argv)
         .count = tx_job_table.count,
         .spellings = spellings,
         .spelling_count = (int32_t)(sizeof spellings / sizeof spellings[0]),
-        .foreign = tx_job_table.foreign,
-        .foreign_count = tx_job_table.foreign_count,
     };
     tx_job *job;
     catch_early_signals();
@@ -187,10 +185,11 @@ int main(int argc, char **argv)
     progress.line = !job->set.no_progress && isatty(STDERR_FILENO);
     if (ending == TX_GO_ON && job->set.list_devices)
         ending = tx_print_devices(stdout) ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
-    if (ending == TX_GO_ON && tx_job_inherit(job))
-        ending = tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
-    if (ending == TX_GO_ON && tx_job_check(&job->set))
-        ending = tx_complain(&program, TX_EXIT_USAGE, "%s", tx_error());
+    const tx_status settled = ending == TX_GO_ON ? tx_job_settle(job) : TX_OK;
+    if (settled)
+        ending =
+            tx_complain(&program, settled == TX_INVALID || settled == TX_UNSUPPORTED ? TX_EXIT_USAGE : TX_EXIT_FAILURE,
+                        "%s", tx_error());
     if (ending == TX_GO_ON)
         return leave(job, run(&program, job));
     tx_job_refuse(job, ending);

@@ -120,6 +120,29 @@ __kernel void dropout(const __global float *x, long xo, __global float *y, long 
 #endif
 }
 
+/* y = x + scale u, u in [-1, 1); rows as in dropout. */
+__kernel void noise(const __global float *x, long xo, __global float *y, long yo, long n, long middle, float scale,
+                    int site, const __global uint *control)
+{
+    const long row = TX_ROW;
+    const draws d = draws_of(control, (uint)(row / middle), site, 0, 0.0f);
+    x += xo + row * n;
+    y += yo + row * n;
+    TX_EACH({
+        float part[VW];
+        vec v = tx_load(x, i, n, 0.0f);
+        VSTORE_PRIVATE(v, part);
+        for (int k = 0; k < VW; k++) {
+            const uint column = (uint)i + (uint)k;
+            const tx_random u = tx_draw(d.seed_lo, d.seed_hi, d.step, d.sample, d.site, 0, (uint)(row % middle),
+                                        column >> 2);
+            part[k] += scale * ((float)(u.word[column & 3] >> 8) * 0x1p-23f - 1.0f);
+        }
+        v = VLOAD_PRIVATE(part);
+        tx_store(v, y, i, n);
+    })
+}
+
 #define TURN 0x28BE60DB9391054AUL /* 1 / (2 pi) as a fraction of 2^64 */
 
 /* An angle in radians, as turns in fractions of 2^64, of which whole turns drop out. */

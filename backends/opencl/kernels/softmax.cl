@@ -54,17 +54,24 @@ softmax_grad(const __global float *dy, long dyo, const __global float *y, long y
 /* Rows of n, of which `vocab` count. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 cross_entropy(const __global float *x, long xo, const __global int *labels, long lo, __global float *losses, long so,
-              __global float *lse, long eo, long n, long vocab, int ignore)
+              __global float *lse, long eo, long n, long vocab, int ignore, float smoothing)
 {
     __local float part[WG];
     long row = get_group_id(0);
     x += xo + row * n;
     float2 sum = row_sum(x, vocab, part);
+    float mean = 0.0f;
+    if (smoothing > 0.0f) {
+        vec all = 0.0f;
+        ROW_LOOP(i, vocab)
+        all += tx_load(x, i, vocab, 0.0f);
+        mean = tx_group_sum(tx_hsum(all), part) / (float)vocab;
+    }
     if (get_local_id(0) == 0) {
         float l = sum.x + log(sum.y);
         int label = labels[lo + row];
         lse[eo + row] = l;
-        losses[so + row] = label == ignore ? 0.0f : label < 0 || label >= vocab ? NAN : l - x[label];
+        losses[so + row] = label == ignore ? 0.0f : label < 0 || label >= vocab ? NAN : l - (1.0f - smoothing) * x[label] - smoothing * mean;
     }
 }
 
@@ -72,7 +79,7 @@ cross_entropy(const __global float *x, long xo, const __global int *labels, long
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 cross_entropy_grad(const __global float *x, long xo, const __global float *dlosses, long so, const __global int *labels,
                    long lo, const __global float *lse, long eo, __global float *dx, long dxo, long n, long vocab,
-                   int ignore)
+                   int ignore, float smoothing)
 {
     long row = get_group_id(0);
     x += xo + row * n;
@@ -83,15 +90,15 @@ cross_entropy_grad(const __global float *x, long xo, const __global float *dloss
         tx_store((vec)0.0f, dx, i, n);
         return;
     }
-    float d = dlosses[so + row], l = lse[eo + row];
+    float d = dlosses[so + row], l = lse[eo + row], share = smoothing / (float)vocab;
     ROW_LOOP(i, n)
     {
-        vec v = tx_exp(tx_load(x, i, n, 0.0f) - l) * d;
+        vec v = (tx_exp(tx_load(x, i, n, 0.0f) - l) - share) * d;
         if ((label >= i && label < i + VW) || i + VW > vocab) {
             float part[VW];
             VSTORE_PRIVATE(v, part);
             for (int k = 0; k < VW; k++)
-                part[k] = i + k >= vocab ? 0.0f : i + k == label ? part[k] - d : part[k];
+                part[k] = i + k >= vocab ? 0.0f : i + k == label ? part[k] - (1.0f - smoothing) * d : part[k];
             v = VLOAD_PRIVATE(part);
         }
         tx_store(v, dx, i, n);

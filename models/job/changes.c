@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What differs from the run that a checkpoint is of, in words. */
+#include "models/job/parts.h"
+
+#include "api/base/file.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ARGUMENTS_LIMIT (1 << 24)
+
+/* Of tx_job_describe's members these decide which data a step reads. "data" and "tokenizer" do too: they are digests,
+ * which the options below explain. */
+static const char *const decisive[] = {
+    "block_size", "global_batch", "data_seed", "train_sampling_strategy", "dataloader_drop_last", NULL};
+static const char *const of_data[] = {"train_file",
+                                      "dataset_name",
+                                      "dataset_config_name",
+                                      "tokenizer_name",
+                                      "group_texts",
+                                      "max_train_samples",
+                                      "skip_bad",
+                                      NULL};
+/* Without a file of its own an evaluation takes the first texts of the training file. */
+static const char *const of_split[] = {
+    "validation_file", "validation_split_percentage", "do_eval", "eval_strategy", "eval_on_start", NULL};
+
+/* Clauses with ", " between; what does not fit is left out. */
+typedef struct clauses {
+    char text[1024];
+} clauses;
+
+static void add(clauses *c, const char *format, ...) TX_PRINTF(2, 3);
+
+static void add(clauses *c, const char *format, ...)
+{
+    const size_t used = strlen(c->text);
+    va_list args;
+    va_start(args, format);
+    snprintf(c->text + used, sizeof c->text - used, "%s", used ? ", " : "");
+    vsnprintf(c->text + strlen(c->text), sizeof c->text - strlen(c->text), format, args);
+    va_end(args);
+}
+
+static bool is_among(const char *name, const char *const *names)
+{
+    while (*names && strcmp(*names, name) != 0)
+        names++;
+    return *names != NULL;
+}
+
+/* The member as text; the caller frees. NULL: there is none, or no memory. */
+static char *text_of(const tx_json *object, const char *key)
+{
+    for (void *i = object ? tx_json_first(object) : NULL; i; i = tx_json_next(object, i))
+        if (strcmp(tx_json_key(i), key) == 0)
+            return tx_json_text(tx_json_value(i), TX_JSON_LINE);
+    return NULL;
+}
+
+/* Adds the member where it is in both objects and differs; whether it does. */
+static bool add_change(clauses *c, const tx_json *then, const tx_json *now, const char *key)
+{
+    char *before = text_of(then, key), *after = text_of(now, key);
+    const bool differs = before && after && strcmp(before, after) != 0;
+    if (differs && strcmp(key, "global_batch") == 0)
+        add(c, "a step had %.20s blocks and has %.20s now (--global_batch_size %.20s keeps it)", before, after, before);
+    else if (differs)
+        add(c, "%s was %.120s and is %.120s now", key, before, after);
+    free(before);
+    free(after);
+    return differs;
+}
+
+static bool add_changes(clauses *c, const tx_json *then, const tx_json *now, const char *const *keys)
+{
+    bool any = false;
+    for (; *keys; keys++)
+        any = add_change(c, then, now, *keys) || any;
+    return any;
+}
+
+/* Why the training data, or the tokenizer, are not those of the checkpoint's run. */
+static void explain_data(const tx_job *j, clauses *c)
+{
+    tx_json *then = NULL, *now = tx_job_arguments(&j->set, NULL);
+    char *path = tx_path_join(j->inputs.checkpoint, TX_JOB_ARGUMENTS);
+    if (path && tx_json_read(path, ARGUMENTS_LIMIT, &then))
+        then = NULL;
+    const bool options = add_changes(c, then, now, of_data), split = add_changes(c, then, now, of_split);
+    if (split)
+        add(c, "and without a validation_file an evaluation takes the first texts of the training file, which shifts "
+               "its blocks");
+    else if (!options)
+        add(c, "%s, or its tokenizer, has changed since, under the same name", j->inputs.train_path);
+    free(path);
+    tx_json_free(then);
+    tx_json_free(now);
+}
+
+tx_status tx_job_agree_with_checkpoint(const tx_job *j, const tx_json *made)
+{
+    const tx_json *then = j->inputs.state.run;
+    clauses refused = {""}, told = {""}, digests = {""};
+    char message[1200];
+    for (void *i = tx_json_first(made); i; i = tx_json_next(made, i)) {
+        const char *key = tx_json_key(i);
+        const bool digest = strcmp(key, "data") == 0 || strcmp(key, "tokenizer") == 0;
+        add_change(digest ? &digests : is_among(key, decisive) ? &refused : &told, then, made, key);
+    }
+    if (*digests.text)
+        explain_data(j, &refused);
+    if (*refused.text)
+        return tx_fail(TX_INVALID,
+                       "%s cannot go on where it stopped, for its steps would read other data: %s; give the same, or "
+                       "begin anew with --model_name_or_path %s",
+                       j->inputs.checkpoint, refused.text, j->inputs.checkpoint);
+    snprintf(message, sizeof message, "the run goes on with other options than before: %s", told.text);
+    if (*told.text)
+        tx_report(&j->report, message);
+    return TX_OK;
+}
+
+/* ---- Another checkpoint than the newest ---------------------------------------------------------------- */
+
+tx_status tx_job_check_inherited(const tx_job *j, const char *from, const char *const *left_out)
+{
+    const char *chosen = j->inputs.checkpoint;
+    char *path[2] = {tx_path_join(from, TX_JOB_ARGUMENTS), tx_path_join(chosen, TX_JOB_ARGUMENTS)};
+    tx_json *taken = NULL, *right = NULL;
+    clauses c = {""};
+    tx_status status = path[0] && path[1] ? TX_OK : TX_MEMORY;
+    if (!status && tx_file_exists(path[0]) && tx_file_exists(path[1])) {
+        status = tx_json_read(path[0], ARGUMENTS_LIMIT, &taken);
+        if (!status)
+            status = tx_json_read(path[1], ARGUMENTS_LIMIT, &right);
+    }
+    for (void *i = right && !status ? tx_json_first(right) : NULL; i; i = tx_json_next(right, i)) {
+        const tx_option *option = tx_option_find(&tx_job_table, tx_json_key(i));
+        if (option && !is_among(option->name, left_out) && !tx_option_given(&j->options, option->offset))
+            add_change(&c, taken, right, option->name);
+    }
+    if (!status && *c.text)
+        status = tx_fail(TX_INVALID,
+                         "%s is damaged, and %s, which is whole, is of a run with other options (%s): name that one in "
+                         "--resume_from_checkpoint",
+                         from, chosen, c.text);
+    for (int i = 0; i < 2; i++)
+        free(path[i]);
+    tx_json_free(taken);
+    tx_json_free(right);
+    return status;
+}

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""arguments.py TXTRAIN OPTIONS_MD: every option of the installed transformers' TrainingArguments, and of run_clm.py, stands in
+docs/OPTIONS.md, and what to_dict() writes of their defaults is accepted whole."""
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+try:
+    from transformers import TrainingArguments
+    from transformers.trainer_pt_utils import AcceleratorConfig
+except ImportError:
+    print("skipped: no transformers")
+    sys.exit(77)
+
+txtrain, table = sys.argv[1:]
+with open(table) as file:
+    known = re.findall(r"^\| `(\w+)` \|", file.read(), re.M)
+assert len(known) == len(set(known)), "a name stands twice in the table"
+
+# What run_clm.py adds.
+run_clm = """model_name_or_path model_type config_overrides config_name tokenizer_name cache_dir use_fast_tokenizer
+    model_revision token trust_remote_code dtype torch_dtype low_cpu_mem_usage use_auth_token dataset_name
+    dataset_config_name train_file validation_file max_train_samples max_eval_samples streaming block_size overwrite_cache
+    validation_split_percentage preprocessing_num_workers keep_linebreaks""".split()
+fields = {field.name: field for field in dataclasses.fields(TrainingArguments)}
+missing = [name for name in [*fields, *run_clm] if name not in known]
+assert not missing, f"not in {table}: {missing}"
+
+
+def default(field):
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    return field.default_factory() if field.default_factory is not dataclasses.MISSING else None
+
+
+def complaint(arguments):
+    """What txtrain says to a file of these options; nothing where it takes it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "args.json")
+        with open(path, "w") as file:
+            json.dump(arguments, file)
+        run = subprocess.run([txtrain, path, "--list_devices"], capture_output=True, text=True)
+    assert run.returncode == (2 if run.stderr else 0), run.stderr
+    return run.stderr
+
+
+# Without accelerate TrainingArguments cannot be made: its defaults are put in place by hand.
+whole = object.__new__(TrainingArguments)
+for name, field in fields.items():
+    setattr(whole, name, default(field))
+whole.output_dir = "out"
+arguments = whole.to_dict()
+arguments["accelerator_config"] = AcceleratorConfig().to_dict()
+arguments["report_to"] = []
+arguments["logging_nan_inf_filter"] = True
+assert not complaint(arguments), complaint(arguments)
+arguments.update(report_to="", hub_token="<HUB_TOKEN>", torch_compile=True, greater_is_better=False, metric_for_best_model="loss")
+assert not complaint(arguments), complaint(arguments)
+arguments["accelerator_config"]["split_batches"] = True
+arguments["push_to_hub"] = True
+for name in ("split_batches", "push_to_hub"):
+    assert f"{name}: an option of transformers" in complaint(arguments), complaint(arguments)
+print(f"{len(fields)} options of TrainingArguments and {len(run_clm)} of run_clm.py, all in the table; their defaults are accepted")

@@ -1,0 +1,116 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What a newcomer runs into: launchers that are not MPI's, checkpoints that are none, runs that go on otherwise, files that a
+# model came with, and how soon a run says something.
+#
+#   test_first_day.sh BIN-FOLDER LAUNCHER    LAUNCHER: of MPI's ranks, or "" where TX was built without
+set -u
+bin=$1
+launcher=$2
+. "${0%/*}/../program.sh"
+write_small_text
+sed 's/cat/dog/' "$work/text" > "$work/text2"
+
+# go FOLDER ARGUMENT...: a run of a small model
+go()
+{
+    folder=$1
+    shift
+    "$bin/txtrain" --train_file "$work/text" --output_dir "$work/$folder" --config_overrides \
+        n_layer=1,n_embd=16,n_head=2,n_positions=32 --block_size 16 --per_device_train_batch_size 2 --threads 1 "$@"
+}
+says() { grep -qF -- "$*" "$work/out" "$work/err" || fail "does not say: $*"; }
+
+# ---- launchers ---------------------------------------------------------------------------------------
+# Each of their processes would train the whole model: they end with the line that starts one run of many ranks.
+for variables in "WORLD_SIZE=4 RANK=1 LOCAL_RANK=1" "SLURM_NTASKS=4 SLURM_PROCID=2" "SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0" \
+    "OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0" "FLUX_JOB_SIZE=4 FLUX_TASK_RANK=3"; do
+    # shellcheck disable=SC2086
+    outcome 1 "${variables%%=*}" env $variables "$bin/txtrain" --train_file "$work/a text" --output_dir "$work/launched"
+    [ -z "$launcher" ] ||
+        says "${launcher##*/} -n 4 $bin/txtrain --train_file '$work/a text' --output_dir $work/launched"
+    [ ! -e "$work/launched" ] || fail "$variables: a process of four has trained"
+done
+outcome 0 "" env WORLD_SIZE=1 RANK=0 "$bin/txtrain" --list_devices
+
+# ---- how soon it speaks, and early stopping ---------------------------------------------------------------
+go whole --max_steps 6 --save_steps 2 > "$work/out" 2> "$work/err" || fail "the run"
+says "step 1/6  loss "
+[ "$(grep -c '^step ' "$work/out")" -eq 1 ] || fail "more than the first step is printed within 30 seconds"
+
+# ---- early stopping -----------------------------------------------------------------------------------
+# At a rate of 0 nothing gets better. A run that goes on knows how long it has waited.
+early="--max_steps 20 --learning_rate 0 --validation_file $work/text2 --eval_strategy steps --eval_steps 1 --save_steps 2"
+# shellcheck disable=SC2086
+outcome 0 "early stopping after step 5: 4 evaluations without a better eval_loss" go early $early --early_stopping_patience 4
+ended "$work/early" 5
+outcome 0 "early stopping after step 5: 4 evaluations" "$bin/txtrain" --output_dir "$work/early2" \
+    --resume_from_checkpoint "$work/early/checkpoint-4"
+# shellcheck disable=SC2086
+outcome 2 "--early_stopping_patience needs --eval_strategy" go r --early_stopping_patience 4
+outcome 2 "there are loss and perplexity" go r --metric_for_best_model accuracy
+outcome 2 "this optimizer has momentum and weight_decay" go r --optim sgd --optim_args beta1=0.5
+outcome 2 "--use_cpu and --device opencl exclude each other" go r --use_cpu --device opencl
+outcome 1 "needs one of" go r --lr_scheduler_type cosine_with_min_lr
+outcome 1 "--dataloader_drop_last leaves nothing" go r --dataloader_drop_last --per_device_train_batch_size 64
+
+# ---- what is no checkpoint ---------------------------------------------------------------------------
+mkdir -p "$work/empty" "$work/trainer/checkpoint-7"
+for name in config.json model.safetensors trainer_state.json; do
+    cp "$work/whole/checkpoint-4/$name" "$work/trainer/checkpoint-7"
+done
+: > "$work/trainer/checkpoint-7/optimizer.pt"
+outcome 1 "an empty folder" go r --resume_from_checkpoint "$work/empty"
+outcome 1 "there is no such folder" go r --resume_from_checkpoint "$work/whole/chekpoint-4"
+outcome 1 "it has checkpoint-6 in it" go r --resume_from_checkpoint "$work/whole"
+outcome 1 "--model_name_or_path $work/trainer/checkpoint-7" go r --resume_from_checkpoint "$work/trainer/checkpoint-7"
+says "transformers' Trainer"
+outcome 1 "transformers' Trainer" go trainer --resume_from_checkpoint
+outcome 1 "leave --resume_from_checkpoint out" go nothing --resume_from_checkpoint
+mkdir "$work/model"
+cp "$work/whole/config.json" "$work/whole/model.safetensors" "$work/whole"/tokenizer*.json "$work/model"
+outcome 1 "a model, but no checkpoint" go r --resume_from_checkpoint "$work/model"
+
+# ---- what differs, in words --------------------------------------------------------------------------
+from=$work/whole/checkpoint-2
+outcome 1 "train_file was \"$work/text\" and is \"$work/text2\" now" "$bin/txtrain" --resume_from_checkpoint "$from" \
+    --train_file "$work/text2" --output_dir "$work/r"
+outcome 1 "eval_strategy was \"no\" and is \"epoch\" now" "$bin/txtrain" --resume_from_checkpoint "$from" \
+    --eval_strategy epoch --save_strategy epoch --output_dir "$work/r"
+says "takes the first texts of the training file"
+outcome 1 "a step had 2 blocks and has 6 now" "$bin/txtrain" --resume_from_checkpoint "$from" \
+    --gradient_accumulation_steps 3 --output_dir "$work/r"
+cp "$work/text" "$work/kept"
+cat "$work/text2" >> "$work/text"
+outcome 1 "has changed since, under the same name" "$bin/txtrain" --resume_from_checkpoint "$from" --output_dir "$work/r"
+mv "$work/kept" "$work/text"
+outcome 0 "other options than before: learning_rate was 5e-5 and is 0.0001 now, weight_decay was 0.0 and is 0.5 now" \
+    "$bin/txtrain" --resume_from_checkpoint "$from" --learning_rate 1e-4 --weight_decay 0.5 --output_dir "$work/told"
+
+# The newest by name is damaged: options are those of the one that is whole, or the run says what to do.
+cp -r "$work/whole" "$work/damaged"
+printf 'x' >> "$work/damaged/checkpoint-6/model.safetensors"
+outcome 0 "after step 4" "$bin/txtrain" --resume_from_checkpoint --output_dir "$work/damaged"
+rm -rf "$work/damaged"
+cp -r "$work/whole" "$work/damaged"
+printf 'x' >> "$work/damaged/checkpoint-6/model.safetensors"
+sed -i 's/"learning_rate": 5e-0*5/"learning_rate": 0.25/' "$work/damaged/checkpoint-6/training_args.json"
+outcome 1 "learning_rate was 0.25 and is 5e-5 now" "$bin/txtrain" --resume_from_checkpoint --output_dir "$work/damaged"
+says "name that one"
+
+# ---- what a model came with --------------------------------------------------------------------------------
+echo '{"do_sample": true, "temperature": 0.7}' > "$work/model/generation_config.json"
+echo '{"eos_token": "<|endoftext|>"}' > "$work/model/special_tokens_map.json"
+echo '{{ messages }}' > "$work/model/chat_template.jinja"
+"$bin/txtrain" --model_name_or_path "$work/model" --train_file "$work/text" --block_size 16 --max_steps 2 --save_steps 1 \
+    --threads 1 --output_dir "$work/tuned" > "$work/out" 2> "$work/err" || fail "the run of a model with files"
+"$bin/txtrain" --resume_from_checkpoint "$work/tuned/checkpoint-1" --output_dir "$work/tuned2" > "$work/out" 2> "$work/err" ||
+    fail "going on with a model with files"
+for name in generation_config.json special_tokens_map.json chat_template.jinja tokenizer.json tokenizer_config.json; do
+    for folder in tuned tuned/checkpoint-2 tuned2; do
+        cmp -s "$work/model/$name" "$work/$folder/$name" || fail "$folder: $name is not what the model came with"
+    done
+done
+
+[ $failures -eq 0 ] && echo "all good"
+exit $((failures != 0))
