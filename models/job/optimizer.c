@@ -18,6 +18,7 @@ static const tx_optimizer_kind kinds[] = {
 typedef enum setting_kind { NUMBER, TRUTH, DTYPE, ADJUST } setting_kind;
 
 #define OF(kind) (1u << TX_##kind)
+#define ADAMS (OF(ADAMW) | OF(ADAMW_8BIT) | OF(ADAMW_ANYPRECISION) | OF(MUON))
 #define AT(member) offsetof(tx_optimizer_options, member)
 
 /* By the names that torch, transformers and torchdistx have for them. */
@@ -27,6 +28,10 @@ static const struct {
     setting_kind kind;
     size_t offset;
 } settings[] = {
+    {"beta1", ADAMS | OF(LION), NUMBER, AT(beta1)},
+    {"beta2", ADAMS | OF(LION), NUMBER, AT(beta2)},
+    {"eps", ADAMS, NUMBER, AT(eps)},
+    {"weight_decay", ~0u, NUMBER, AT(weight_decay)},
     {"momentum", OF(SGD) | OF(MUON), NUMBER, AT(momentum)},
     {"nesterov", OF(SGD) | OF(MUON), TRUTH, AT(nesterov)},
     {"adjust_lr_fn", OF(MUON), ADJUST, AT(match_rms)},
