@@ -64,6 +64,8 @@ struct tx_model {
     tx_buffer *results;  /* TX_RESULTS_PENDING copies of arena RESULT */
     tx_event *reading[TX_RESULTS_PENDING];
     int32_t results_first, results_pending;
+    tx_results begin; /* what the results are to begin with */
+    bool results_written;
     tx_parallel *parallel; /* NULL: one rank */
 };
 

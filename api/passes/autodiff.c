@@ -157,13 +157,13 @@ static tx_status differentiate(autodiff *a, int32_t index)
     return graph->status;
 }
 
-/* The gradient that the losses start with: control LOSS_SCALE. */
+/* The gradient that the losses start with: result LOSS_SCALE. */
 static tx_tensor *seed(tx_graph *graph, const tx_tensor *loss)
 {
-    tx_attrs attrs = plain;
-    attrs.control = TX_CONTROL_LOSS_SCALE;
-    tx_tensor *one = tx_fill(graph, loss->shape, 1.0f);
-    return one ? tx_emit(graph, &(tx_emit_args){.op = TX_OP_SCALE, .attrs = attrs, .in = {one}}) : NULL;
+    tx_emit_args args = {.op = TX_OP_BROADCAST, .attrs = plain, .shape = &loss->shape};
+    args.attrs.axis = TX_AXIS_ALL;
+    args.in[TX_IN(broadcast, x)] = tx_tensor_result(graph, TX_RESULT_LOSS_SCALE);
+    return args.in[TX_IN(broadcast, x)] ? tx_emit(graph, &args) : NULL;
 }
 
 /* Result LOSS is the sum of all losses. */

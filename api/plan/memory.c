@@ -233,6 +233,16 @@ static tx_status write_groups(tx_model *model)
     return TX_OK;
 }
 
+static tx_status write_results(tx_model *model)
+{
+    const tx_engine *e = model->engine;
+    tx_status status = tx_model_write_at(model, TX_ARENA_RESULT, 0, &model->begin, TX_RESULT_BYTES);
+    if (status == TX_OK)
+        status = e->backend->finish(e->context); /* `begin` may change */
+    model->results_written = status == TX_OK;
+    return status;
+}
+
 static tx_status allocate_arenas(tx_model *model, bool *moved)
 {
     for (int i = 0; i < TX_ARENA_COUNT; i++) {
@@ -266,6 +276,8 @@ tx_status tx_model_ready(tx_model *model)
     }
     if (status == TX_OK && !model->results)
         status = grow_host(model, &model->results, results_bytes());
+    if (status == TX_OK && !model->results_written)
+        status = write_results(model);
     if (status == TX_OK && !model->groups_written)
         status = write_groups(model);
     for (tx_plan *p = model->plans; p && status == TX_OK; p = p->next) {
@@ -293,7 +305,7 @@ tx_status tx_model_create(tx_engine *engine, tx_model **model)
     for (int i = 0; i < TX_ARENA_COUNT; i++) /* a span that any device's memory fits in when it names no limit */
         m->arena[i].chunk_bytes = most > 0 ? most / TX_ALIGNMENT * TX_ALIGNMENT : INT64_C(1) << 46;
     m->engine = engine;
-    m->controls.word[TX_CONTROL_LOSS_SCALE].f32 = 1.0f;
+    m->begin.value[TX_RESULT_LOSS_SCALE] = 1.0f;
     m->controls.word[TX_CONTROL_INVERSE_LABELS].f32 = 1.0f;
     m->controls_changed = true;
     *model = m;

@@ -6,10 +6,20 @@
 
 /* ---- Gradient norm --------------------------------------------------------------------------------- */
 
+static void adjust_scale(float *result, bool finite, float interval)
+{
+    const float scale = result[TX_RESULT_LOSS_SCALE], steps = finite ? result[TX_RESULT_SCALE_STEPS] + 1.0f : 0.0f;
+    const bool grows = steps >= interval && isfinite(2.0f * scale);
+    if (interval == 0.0f)
+        return;
+    result[TX_RESULT_LOSS_SCALE] = !finite ? 0.5f * scale : grows ? 2.0f * scale : scale;
+    result[TX_RESULT_SCALE_STEPS] = steps >= interval ? 0.0f : steps;
+}
+
 void TX_CPU_NAME(clip_norm)(const tx_cpu_call *call)
 {
     float *result = call->results;
-    const double scale = (double)call->controls->word[TX_CONTROL_LOSS_SCALE].f32;
+    const double scale = (double)result[TX_RESULT_LOSS_SCALE];
     const double limit = (double)call->controls->word[TX_CONTROL_MAX_GRAD_NORM].f32;
     const double norm = sqrt((double)result[TX_RESULT_GRAD_SUMSQ]) / scale;
     const bool finite = isfinite(norm);
@@ -18,6 +28,7 @@ void TX_CPU_NAME(clip_norm)(const tx_cpu_call *call)
     result[TX_RESULT_FINITE] = finite ? 1.0f : 0.0f;
     result[TX_RESULT_GRAD_FACTOR] = (float)(clip / scale);
     result[finite ? TX_RESULT_UPDATES : TX_RESULT_SKIPPED] += 1.0f;
+    adjust_scale(result, finite, call->controls->word[TX_CONTROL_GROWTH_INTERVAL].f32);
 }
 
 /* ---- Updates --------------------------------------------------------------------------------------- */

@@ -43,7 +43,11 @@ static tx_trainer_options make_trainer(const tx_job *j)
         .eval_batch = tx_job_evaluates(set) ? set->eval_batch : 0,
         .max_grad_norm = set->max_grad_norm,
         .seed = (uint64_t)set->seed,
-        .autocast = set->bf16 ? TX_BF16 : TX_F32,
+        .autocast = set->bf16   ? TX_BF16
+                    : set->fp16 ? TX_F16
+                                : TX_F32,
+        .loss_scale = set->fp16 ? set->init_scale : 0.0,
+        .growth_interval = set->fp16 ? set->growth_interval : 0,
         .optimizer = {sizeof(tx_optimizer_options), tx_job_optimizer(set), (float)set->beta1, (float)set->beta2,
                       (float)set->epsilon, .weight_decay = (float)set->decay},
     };
@@ -67,11 +71,13 @@ tx_status tx_job_compile(tx_job *j)
         tx_job_note(j, "tf32    %s",
                     device->tf32 ? "fp32 matrix products may round their operands to tf32"
                                  : "this device has no units for it that TX uses: products are in fp32");
-    if (set->bf16)
-        tx_job_note(j, "bf16    %s",
-                    device->bf16 ? "matrix products read bf16 and sum in fp32"
-                                 : "this device has no instructions for it that TX uses: operands are widened to fp32, "
-                                   "which saves memory, not time");
+    if (set->bf16 || set->fp16)
+        tx_job_note(
+            j, "%s    matrix products %s", set->bf16 ? "bf16" : "fp16",
+            (set->bf16 ? device->bf16 : device->fp16)
+                ? "read 16 bits and sum in fp32"
+                : "have no instructions for it on this device that TX uses: operands are widened to fp32, which "
+                  "saves memory, not time");
     choose_kernels(j);
     status = tx_model_create(j->engine, &j->model);
     if (!status)
@@ -129,7 +135,7 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
     static const char *const names[] = {"per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate",
                                         "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio",
                                         "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
-                                        "optim", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "bf16", "tf32",
+                                        "optim", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "bf16", "fp16", "tf32",
                                         "no_tf32",
                                         NULL};
     /* clang-format on */

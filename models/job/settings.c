@@ -114,6 +114,9 @@ static const tx_option options[] = {
     TEXT("device", device, "cpu|opencl|opencl:N|opencl:NAME|gpu|auto", "what to train on; auto: a GPU of the host for each rank, then its cores"),
     WHOLE("threads", threads, 0, 4096, "of the cpu backend; 0: all that this process may use"),
     FLAG("bf16", bf16, "mixed precision: products, attention and activations between them in bf16; parameters stay in fp32"),
+    FLAG("fp16", fp16, "the same in fp16; losses are scaled, so that gradients keep to its range"),
+    REAL("init_scale", init_scale, 1, FLT_MAX, "what losses are scaled by first, as torch.amp.GradScaler; it halves where gradients overflow"),
+    WHOLE("growth_interval", growth_interval, 1, 1 << 24, "steps in a row without overflow after which the scale doubles"),
     FLAG("tf32", tf32, "fp32 products may round their operands to tf32, where the device has units for that"),
     FLAG("no_tf32", no_tf32, "they may not, whatever --tf32 says"),
     FLAG("list_devices", list_devices, "print the devices and end"),
@@ -155,6 +158,8 @@ tx_job_settings tx_job_defaults(void)
         .logging_steps = 500,
         .save_steps = 500,
         .device = "cpu",
+        .init_scale = 65536,
+        .growth_interval = 2000,
     };
 }
 
@@ -236,6 +241,7 @@ tx_status tx_job_check(const tx_job_settings *set)
     refuse(&r, runs && tx_job_evaluates(set) && !data && !set->validation_file,
            "--validation_file or --dataset_name is missing: on which text shall it evaluate?");
     refuse(&r, runs && !set->output_dir, "--output_dir is missing: where shall the model go?");
+    refuse(&r, set->bf16 && set->fp16, "--bf16 and --fp16 exclude each other");
     check_best(&r, set);
     return *r.text ? tx_fail(TX_INVALID, "%s", r.text) : TX_OK;
 }

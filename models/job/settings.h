@@ -60,7 +60,9 @@ typedef struct tx_job_settings {
     /* device */
     const char *device;
     int64_t threads;
-    bool bf16, tf32, no_tf32, list_devices, dry_run, profile;
+    double init_scale;
+    int64_t growth_interval;
+    bool bf16, fp16, tf32, no_tf32, list_devices, dry_run, profile;
 } tx_job_settings;
 
 extern const tx_option_table tx_job_table;

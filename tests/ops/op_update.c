@@ -2,6 +2,7 @@
  * Optimizer updates and the global norm: references and cases. */
 #include "tests/ops/case.h"
 
+#include <float.h>
 #include <math.h>
 
 static bool decays(const tx_call *call, int64_t i)
@@ -197,7 +198,7 @@ static void lion_cases(tx_cases *list)
 static void clip_norm_reference(tx_call *call)
 {
     double *r = call->result, *magnitude = call->result_magnitude;
-    double scale = call->controls.word[TX_CONTROL_LOSS_SCALE].f32;
+    double scale = r[TX_RESULT_LOSS_SCALE], interval = call->controls.word[TX_CONTROL_GROWTH_INTERVAL].f32;
     double most = call->controls.word[TX_CONTROL_MAX_GRAD_NORM].f32;
     double norm = sqrt(r[TX_RESULT_GRAD_SUMSQ]) / scale;
     r[TX_RESULT_GRAD_NORM] = norm;
@@ -206,6 +207,17 @@ static void clip_norm_reference(tx_call *call)
     r[isfinite(norm) ? TX_RESULT_UPDATES : TX_RESULT_SKIPPED] += 1.0;
     r[TX_RESULT_GRAD_FACTOR] = (most > 0.0 ? fmin(1.0, most / (norm + 1e-6)) : 1.0) / scale;
     magnitude[TX_RESULT_GRAD_FACTOR] = isfinite(norm) ? r[TX_RESULT_GRAD_FACTOR] : (double)INFINITY;
+    if (interval == 0.0)
+        return;
+    if (!isfinite(norm)) {
+        r[TX_RESULT_LOSS_SCALE] = scale / 2.0;
+        r[TX_RESULT_SCALE_STEPS] = 0.0;
+    } else if (r[TX_RESULT_SCALE_STEPS] + 1.0 < interval) {
+        r[TX_RESULT_SCALE_STEPS] += 1.0;
+    } else {
+        r[TX_RESULT_LOSS_SCALE] = 2.0 * scale > (double)FLT_MAX ? scale : 2.0 * scale;
+        r[TX_RESULT_SCALE_STEPS] = 0.0;
+    }
 }
 
 static void clip_norm_outputs(tx_call *call)
@@ -216,17 +228,32 @@ static void clip_norm_outputs(tx_call *call)
 static void clip_norm_cases(tx_cases *list)
 {
     static const struct {
-        float sumsq, scale, most;
-    } norms[] = {{4.0f, 1.0f, 1.0f},        {0.25f, 1.0f, 1.0f},    {4.0f, 1.0f, 0.0f},     {0.0f, 1.0f, 1.0f},
-                 {1e10f, 1024.0f, 1.0f},    {9.0f, 65536.0f, 0.5f}, {INFINITY, 1.0f, 1.0f}, {NAN, 1.0f, 1.0f},
-                 {INFINITY, 1024.0f, 0.0f}, {1e-20f, 2.0f, 1e-3f}};
+        float sumsq, scale, most, interval, steps;
+    } norms[] = {{4.0f, 1.0f, 1.0f, 0.0f, 0.0f},
+                 {0.25f, 1.0f, 1.0f, 0.0f, 0.0f},
+                 {4.0f, 1.0f, 0.0f, 0.0f, 0.0f},
+                 {0.0f, 1.0f, 1.0f, 0.0f, 0.0f},
+                 {1e10f, 1024.0f, 1.0f, 0.0f, 0.0f},
+                 {9.0f, 65536.0f, 0.5f, 0.0f, 7.0f},
+                 {INFINITY, 1.0f, 1.0f, 0.0f, 0.0f},
+                 {NAN, 1.0f, 1.0f, 0.0f, 0.0f},
+                 {INFINITY, 1024.0f, 0.0f, 0.0f, 3.0f},
+                 {1e-20f, 2.0f, 1e-3f, 0.0f, 0.0f},
+                 {9.0f, 65536.0f, 1.0f, 2000.0f, 7.0f},    /* counts */
+                 {9.0f, 65536.0f, 1.0f, 2000.0f, 1999.0f}, /* doubles */
+                 {9.0f, 0x1p127f, 0.0f, 1.0f, 0.0f},       /* would be infinite */
+                 {INFINITY, 65536.0f, 1.0f, 2000.0f, 1999.0f},
+                 {NAN, 0.5f, 0.0f, 1.0f, 0.0f}};
     for (size_t i = 0; i < sizeof norms / sizeof norms[0]; i++) {
-        tx_case *c = tx_case_add(list, "sumsq %g scale %g max %g", (double)norms[i].sumsq, (double)norms[i].scale,
-                                 (double)norms[i].most);
+        tx_case *c = tx_case_add(list, "sumsq %g scale %g max %g interval %g after %g", (double)norms[i].sumsq,
+                                 (double)norms[i].scale, (double)norms[i].most, (double)norms[i].interval,
+                                 (double)norms[i].steps);
         c->result[TX_RESULT_GRAD_SUMSQ] = norms[i].sumsq;
         c->result[TX_RESULT_UPDATES] = 41.0f;
         c->result[TX_RESULT_SKIPPED] = 6.0f;
-        c->controls.word[TX_CONTROL_LOSS_SCALE].f32 = norms[i].scale;
+        c->result[TX_RESULT_LOSS_SCALE] = norms[i].scale;
+        c->result[TX_RESULT_SCALE_STEPS] = norms[i].steps;
+        c->controls.word[TX_CONTROL_GROWTH_INTERVAL].f32 = norms[i].interval;
         c->controls.word[TX_CONTROL_MAX_GRAD_NORM].f32 = norms[i].most;
     }
 }

@@ -206,6 +206,9 @@ comm_timeout | --comm_timeout 0.001 --config_overrides n_embd=512,n_positions=51
 device | --device $other | says $other:
 threads | --preprocessing_num_workers 1 --threads 2 | counted pthread_create 1
 bf16 | --bf16 true | weights_differ
+fp16 | --fp16 true | logged \"loss_scale\":.65536
+init_scale | --fp16 --init_scale 64 | logged \"loss_scale\":.64
+growth_interval | --fp16 --growth_interval 2 | logged \"loss_scale\":.131072
 tf32 | --tf32 true | says no units for it that TX uses
 no_tf32 | --tf32 true --no_tf32 | does_not_say tf32
 list_devices | --list_devices | says cpu

@@ -78,7 +78,8 @@ __kernel void lion(__global float *p, long po, const __global float *g, long go,
 /* One work-item. */
 __kernel void clip_norm(const __global uint *control, __global float *result)
 {
-    float scale = as_float(control[TX_CONTROL_LOSS_SCALE]), most = as_float(control[TX_CONTROL_MAX_GRAD_NORM]);
+    float scale = result[TX_RESULT_LOSS_SCALE], most = as_float(control[TX_CONTROL_MAX_GRAD_NORM]);
+    float interval = as_float(control[TX_CONTROL_GROWTH_INTERVAL]);
     float norm = sqrt(result[TX_RESULT_GRAD_SUMSQ]) / scale;
     int finite = isfinite(norm);
     float factor = most > 0.0f ? fmin(1.0f, most / (norm + 1e-6f)) : 1.0f;
@@ -86,4 +87,10 @@ __kernel void clip_norm(const __global uint *control, __global float *result)
     result[TX_RESULT_FINITE] = finite ? 1.0f : 0.0f;
     result[TX_RESULT_GRAD_FACTOR] = factor / scale;
     result[finite ? TX_RESULT_UPDATES : TX_RESULT_SKIPPED] += 1.0f;
+    if (interval == 0.0f)
+        return;
+    float steps = finite ? result[TX_RESULT_SCALE_STEPS] + 1.0f : 0.0f;
+    int grows = steps >= interval && isfinite(2.0f * scale);
+    result[TX_RESULT_LOSS_SCALE] = !finite ? 0.5f * scale : grows ? 2.0f * scale : scale;
+    result[TX_RESULT_SCALE_STEPS] = steps >= interval ? 0.0f : steps;
 }
