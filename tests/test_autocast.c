@@ -9,7 +9,9 @@
 
 #include <cmocka.h>
 
+#include "api/base/half.h"
 #include "api/graph/graph.h"
+#include "api/model/model.h"
 #include "tests/device_model.h"
 #include "tests/gradients.h"
 
@@ -86,7 +88,7 @@ static void types_of_a_transformer(void **state)
         assert_int_equal(full[i]->dtype, TX_F32);
 }
 
-/* Each matrix is cast once, to its place beside the others; gradients are written to their slices in fp32. */
+/* Each matrix has one copy, at its place beside the others; gradients are written to their slices in fp32. */
 static void one_copy_of_a_parameter(void **state)
 {
     fixture *f = *state;
@@ -97,8 +99,9 @@ static void one_copy_of_a_parameter(void **state)
     assert_ok(tx_plan_create(f->graph, "train", &f->plan));
     for (int32_t i = 0; i < f->graph->nodes; i++) {
         const tx_node *node = &f->graph->node[i];
-        if (node->op == TX_OP_CAST && node->in[0]->param >= 0) {
+        if (node->op == TX_OP_COPY_OF_PARAM) {
             assert_int_equal(node->out[0]->arena, TX_ARENA_HALF);
+            assert_true(node->in[0]->param >= 0);
             assert_int_equal(node->out[0]->offset, node->in[0]->offset / 2);
             copies++;
         }
@@ -189,6 +192,90 @@ static void refused(void **state)
     assert_int_equal(tx_graph_autocast(f->graph, TX_BF16), TX_INVALID);
 }
 
+/* ---- Copies ----------------------------------------------------------------------------------------- */
+
+static float loss_of(const network *n, tx_plan *plan)
+{
+    int32_t tokens[ROWS], labels[ROWS];
+    float loss = 0.0f;
+    for (int i = 0; i < ROWS; i++) {
+        tokens[i] = i * 7 % VOCAB;
+        labels[i] = i * 11 % VOCAB;
+    }
+    assert_ok(tx_plan_write(plan, n->tokens, tokens, sizeof tokens));
+    assert_ok(tx_plan_write(plan, n->labels, labels, sizeof labels));
+    assert_ok(tx_plan_run(plan));
+    if (tx_tensor_root(n->loss)->is_output)
+        assert_ok(tx_plan_read(plan, n->loss, &loss, sizeof loss));
+    return loss;
+}
+
+/* Every weight's copy is its rounding. */
+static void expect_copies(tx_model *model)
+{
+    static float full[WEIGHTS];
+    static uint16_t half[WEIGHTS];
+    for (int32_t i = 0; i < model->params; i++) {
+        const int64_t count = tx_shape_count(&model->param[i].spec.shape), at = model->param[i].offset;
+        assert_ok(tx_model_read_at(model, TX_ARENA_WEIGHTS, at, full, count * 4));
+        assert_ok(tx_model_read_at(model, TX_ARENA_HALF, tx_model_half_address(model, at), half, count * 2));
+        for (int64_t k = 0; k < count; k++)
+            assert_int_equal(half[k], tx_f32_to_bf16(full[k]));
+    }
+}
+
+/* The copies follow what is written to the weights and what an update makes of them, with its program where the
+ * copies were there before it; an evaluation reads them too, in a plan that may come last. */
+static void copies_follow(bool before, tx_optimizer_kind kind)
+{
+    static float other[PADDED * WIDTH];
+    const tx_optimizer_options options = {sizeof options, kind, 0.9f, 0.99f, 1e-8f, .weight_decay = 0.1f};
+    tx_plan *update, *evaluate;
+    tx_graph *graph;
+    void *state;
+    assert_int_equal(set_up(&state), 0);
+    fixture *f = state;
+    const network n = build(f);
+    assert_ok(tx_graph_autocast(f->graph, before ? TX_BF16 : TX_F32));
+    assert_ok(tx_backward(f->graph, n.loss));
+    assert_ok(tx_plan_create(f->graph, "train", &f->plan));
+    assert_ok(tx_optimizer_create(f->model, &options, &update));
+    assert_ok(tx_model_init(f->model, 1));
+    assert_ok(tx_model_set(f->model, TX_CONTROL_LEARNING_RATE, 0.05));
+    loss_of(&n, f->plan);
+    tx_graph *const train = f->graph;
+    assert_ok(tx_graph_create(f->model, &graph));
+    f->graph = graph;
+    const network e = build(f);
+    f->graph = train;
+    assert_ok(tx_graph_autocast(graph, TX_BF16));
+    tx_output(e.loss);
+    assert_ok(tx_plan_create(graph, "evaluate", &evaluate));
+    const float first = loss_of(&e, evaluate);
+    expect_copies(f->model);
+    assert_ok(tx_plan_run(update));
+    if (before)
+        expect_copies(f->model);
+    assert_true(loss_of(&e, evaluate) != first);
+    expect_copies(f->model);
+    const float second = loss_of(&e, evaluate);
+    assert_ok(tx_model_write(f->model, TX_PART_WEIGHT, 0, other));
+    assert_true(loss_of(&e, evaluate) != second);
+    expect_copies(f->model);
+    tx_plan_free(evaluate);
+    tx_plan_free(update);
+    tx_graph_free(graph);
+    tear_down(&state);
+}
+
+static void copies_follow_weights(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < TX_OPTIMIZER_KINDS; kind++)
+        for (int before = 0; before < 2; before++)
+            copies_follow(before, (tx_optimizer_kind)kind);
+}
+
 /* ---- Numbers ---------------------------------------------------------------------------------------- */
 
 /* What two micro-batches gave. */
@@ -275,6 +362,7 @@ int main(int argc, char **argv)
         TEST(outputs_stay),
         TEST(own_casts_stay),
         TEST(refused),
+        cmocka_unit_test(copies_follow_weights),
         cmocka_unit_test(gradients_of_bf16),
         cmocka_unit_test(gradients_of_fp16),
     };

@@ -69,19 +69,20 @@ tx_status tx_infer_rotary(const tx_infer *c)
     return TX_OK;
 }
 
-/* Ranges [n] of the flat arenas: p, g, groups, then states of F32. */
+/* Ranges [n] of the flat arenas: p, g, groups, then states of F32; the last may be the weights' copy of 16 bits. */
 tx_status tx_infer_update(const tx_infer *c)
 {
     int64_t count = tx_shape_count(&c->in[0].shape);
     TX_CHECK(tx_want_rank(c, 0, 1));
     for (int i = 0; i < tx_op_info_of(c->op)->inputs; i++) {
-        bool groups = i == 2;
-        TX_CHECK(tx_want_dtype(c, i, groups ? TX_U8 : TX_F32));
+        const bool groups = i == 2, last = i == tx_op_info_of(c->op)->inputs - 1;
+        if (!last || !tx_is_float_type(c->in[i].dtype))
+            TX_CHECK(tx_want_dtype(c, i, groups ? TX_U8 : TX_F32));
         int64_t blocks = (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
         TX_CHECK(tx_want_shape(c, i, &TX_SHAPE(groups ? blocks : count)));
     }
     for (int o = 0; o < tx_op_info_of(c->op)->outputs; o++)
-        tx_give(c, o, o == 0 || tx_present(&c->in[2 + o]) ? TX_F32 : TX_DTYPE_COUNT, c->in[0].shape);
+        tx_give(c, o, o == 0 ? TX_F32 : c->in[2 + o].dtype, c->in[0].shape);
     return TX_OK;
 }
 

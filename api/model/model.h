@@ -51,7 +51,10 @@ struct tx_model {
     int32_t params, param_room;
     tx_state_record *state;
     int32_t states, state_room;
-    bool has_gradients, has_half, sealed, groups_written;
+    bool has_gradients, sealed, groups_written;
+    tx_dtype half;                             /* type of arena HALF; F32: no graph reads copies */
+    bool half_stale;                           /* weights have changed, and their copies in arena HALF have not */
+    tx_plan *copies;                           /* makes these; NULL: not made yet */
     const tx_optimizer_state *optimizer_state; /* what the optimizer keeps, once it is made */
     int32_t optimizer_states;
     tx_arena arena[TX_ARENA_COUNT];

@@ -23,11 +23,12 @@ static tx_accumulate mode_of(const autodiff *a, const tx_tensor *param)
     return a->written[param->id] ? TX_ADD : TX_ADD_CONTROL;
 }
 
-/* The fp32 tensor that a tensor is a cast of, or else itself: whose gradient its readers contribute to. */
+/* The fp32 tensor that a tensor is a cast or the copy of, or else itself: whose gradient its readers contribute to. */
 static tx_tensor *source_of(const tx_graph *graph, tx_tensor *t)
 {
     const tx_node *n = t && t->producer >= 0 ? &graph->node[t->producer] : NULL;
-    return n && n->op == TX_OP_CAST && n->in[0]->dtype == TX_F32 ? n->in[0] : t;
+    const bool is_cast = n && (n->op == TX_OP_CAST || n->op == TX_OP_COPY_OF_PARAM);
+    return is_cast && n->in[0]->dtype == TX_F32 ? n->in[0] : t;
 }
 
 static bool is_param(const tx_tensor *t)

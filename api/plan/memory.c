@@ -24,7 +24,7 @@ static tx_status size_arenas(tx_model *model)
     if (model->has_gradients && arena[TX_ARENA_GRADIENTS_WINDOW].space == TX_SPACE_WINDOW)
         tx_arena_cover(&arena[TX_ARENA_GRADIENTS_WINDOW], weights);
     tx_status status = TX_OK;
-    for (int32_t c = 0; c < weights->chunks && model->has_half && status == TX_OK; c++)
+    for (int32_t c = 0; c < weights->chunks && model->half != TX_F32 && status == TX_OK; c++)
         status = tx_arena_use(&arena[TX_ARENA_HALF], c * arena[TX_ARENA_HALF].chunk_bytes, weights->used[c] / 2);
     for (int32_t k = 0; k < model->optimizer_states && !tx_parallel_sharded(parallel); k++)
         for (int32_t c = 0; c < weights->chunks && status == TX_OK; c++)
@@ -251,6 +251,7 @@ static tx_status allocate_arenas(tx_model *model, bool *moved)
             if (model->arena[i].used[c] <= model->arena[i].held[c])
                 continue;
             *moved = true;
+            model->half_stale = model->half_stale || id == TX_ARENA_HALF;
             tx_status status = id == TX_ARENA_PLANNED ? grow_planned(model, c) : grow_chunk(model, id, c);
             if (status != TX_OK)
                 return tx_fail_in(status, "%s", tx_memory_name(kind_of((tx_arena_id)i)));
@@ -262,7 +263,9 @@ static tx_status allocate_arenas(tx_model *model, bool *moved)
 tx_status tx_model_ready(tx_model *model)
 {
     bool moved = false;
-    tx_status status = size_arenas(model);
+    tx_status status = tx_copies_make(model);
+    if (status == TX_OK)
+        status = size_arenas(model);
     if (status == TX_OK)
         status = allocate_arenas(model, &moved);
     /* At once, for what follows may fail and be tried again. */
@@ -318,6 +321,7 @@ void tx_model_free(tx_model *model)
         return;
     const tx_engine *e = model->engine;
     e->backend->finish(e->context);
+    tx_plan_free(model->copies);
     for (int32_t i = 0; i < model->results_pending; i++)
         e->backend->forget(e->context, model->reading[(model->results_first + i) % TX_RESULTS_PENDING]);
     for (int i = 0; i < TX_ARENA_COUNT; i++)

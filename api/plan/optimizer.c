@@ -97,6 +97,22 @@ static void clear_sumsq(tx_graph *graph)
         tx_emit(graph, &args);
 }
 
+/* Which operand of an optimizer's op is the weights' copy of 16 bits: the one behind all states that its row has; 0: it
+ * has none. */
+static int32_t copy_operand(const optimizer *o)
+{
+    int32_t operand = (int32_t)TX_IN(adamw, m);
+    for (int32_t k = 0; k < TX_MAX_OPTIMIZER_STATES && o->state[k].name; k++)
+        operand++;
+    return operand < tx_op_info_of(o->op)->inputs ? operand : 0;
+}
+
+/* Updates that spread over the ranks are gathered, and cast when they are. */
+static bool writes_copies(const tx_model *model, const optimizer *o)
+{
+    return model->half != TX_F32 && copy_operand(o) && !tx_parallel_sharded(model->parallel);
+}
+
 static void add_update(tx_graph *graph, const tx_optimizer_options *o, const span *s)
 {
     tx_emit_args args = {.op = optimizers[o->kind].op, .attrs = plain};
@@ -112,6 +128,11 @@ static void add_update(tx_graph *graph, const tx_optimizer_options *o, const spa
         tx_tensor_fixed(graph, TX_U8, TX_SHAPE(s->count / TX_PARAM_BLOCK), TX_ARENA_STATE, s->groups);
     for (size_t k = 0; k < (size_t)graph->model->optimizer_states; k++)
         args.in[TX_IN(adamw, m) + k] = args.out[TX_OUT(adamw, m) + k] = state_range(graph, s, (int32_t)k);
+    const int32_t copy = copy_operand(&optimizers[o->kind]);
+    if (writes_copies(graph->model, &optimizers[o->kind])) /* as output behind the states, too */
+        args.in[copy] = args.out[copy - 2] =
+            tx_tensor_fixed(graph, graph->model->half, TX_SHAPE(s->count), TX_ARENA_HALF,
+                            tx_model_half_address(graph->model, s->weights));
     if (graph->status == TX_OK)
         tx_emit(graph, &args);
 }
@@ -255,5 +276,9 @@ tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *optio
     graph->direction = TX_UPDATE;
     add_norm(graph, groups);
     add_updates(graph, options, groups);
-    return tx_plan_create_owned(graph, "update", plan);
+    const bool writes = writes_copies(model, &optimizers[options->kind]);
+    status = tx_plan_create_owned(graph, "update", plan);
+    if (status == TX_OK)
+        (*plan)->leaves_copies = !writes && !tx_parallel_sharded(model->parallel);
+    return status;
 }

@@ -40,6 +40,14 @@ static int64_t block_length(const tx_cpu_call *call, int64_t block)
     return left < TX_PARAM_BLOCK ? left : TX_PARAM_BLOCK;
 }
 
+/* The new weights of a block, rounded, as output `k`, where there is one: what every update ends a block with. */
+static void put_copy(const tx_cpu_call *call, int k, int64_t block)
+{
+    if (call->out[k])
+        tx_narrow(call->out[k], (const float *)call->out[0] + block * TX_PARAM_BLOCK, call->command->out[k].dtype,
+                  block * TX_PARAM_BLOCK, block_length(call, block));
+}
+
 static void update(const tx_cpu_call *call, tx_cpu_body *body)
 {
     const int64_t count = tx_operand_count(&call->command->in[0]);
@@ -69,6 +77,7 @@ static void sgd_blocks(const tx_cpu_call *call, int64_t first, int64_t last, int
         } else {
             TX_SIMD for (int64_t i = 0; i < count; i++) p[i] -= rate * (g[i] * factor + decay * p[i]);
         }
+        put_copy(call, TX_OUT(sgd, half), b);
     }
 }
 
@@ -121,6 +130,7 @@ static void adamw_blocks(const tx_cpu_call *call, int64_t first, int64_t last, i
         adamw_block(adam, groups[b] & DECAY ? adam.shrink : 1.0f, block_length(call, b),
                     (const float *)call->in[1] + at, (float *)call->out[0] + at, (float *)call->out[1] + at,
                     (float *)call->out[2] + at);
+        put_copy(call, TX_OUT(adamw, half), b);
     }
 }
 
@@ -147,6 +157,7 @@ static void lion_blocks(const tx_cpu_call *call, int64_t first, int64_t last, in
             p[i] = p[i] * keep - (c > 0.0f ? rate : c < 0.0f ? -rate : 0.0f);
             m[i] = beta2 * m[i] + (1.0f - beta2) * d;
         }
+        put_copy(call, TX_OUT(lion, half), b);
     }
 }
 

@@ -26,6 +26,9 @@ static bool takes_half(tx_op op)
     case TX_OP_GATHER:
     case TX_OP_CAST:
     case TX_OP_COPY:
+    case TX_OP_SGD:
+    case TX_OP_ADAMW:
+    case TX_OP_LION:
         return true;
     default:
         return false;

@@ -17,6 +17,24 @@ static void keep(tx_call *call, int32_t o, int32_t i)
         tx_array_put(&call->out[o], k, call->in[i].value[k], 0.0);
 }
 
+/* The copy of 16 bits, where there is one: input i and output o. */
+static void put_copy(tx_call *call, int32_t o, int32_t i)
+{
+    if (!tx_array_present(&call->in[i]))
+        return;
+    if (call->result[TX_RESULT_FINITE] == 0.0)
+        keep(call, o, i);
+    else
+        for (int64_t k = 0; k < call->out[o].count; k++)
+            tx_array_put(&call->out[o], k, call->out[0].value[k], call->out[0].magnitude[k]);
+}
+
+static void copy_outputs(tx_call *call, int32_t o, int32_t i)
+{
+    if (tx_array_present(&call->in[i]))
+        call->out[o] = (tx_array){.dtype = call->in[i].dtype, .shape = call->in[i].shape};
+}
+
 static void sgd_reference(tx_call *call)
 {
     bool has_momentum = tx_array_present(&call->in[3]);
@@ -24,6 +42,7 @@ static void sgd_reference(tx_call *call)
         keep(call, 0, 0);
         if (has_momentum)
             keep(call, 1, 3);
+        put_copy(call, 2, 4);
         return;
     }
     double rate = call->controls.word[TX_CONTROL_LEARNING_RATE].f32, factor = call->result[TX_RESULT_GRAD_FACTOR];
@@ -41,6 +60,7 @@ static void sgd_reference(tx_call *call)
         }
         tx_array_put(&call->out[0], i, p - rate * g, fabs(p) + rate * size);
     }
+    put_copy(call, 2, 4);
 }
 
 static void sgd_outputs(tx_call *call)
@@ -48,6 +68,7 @@ static void sgd_outputs(tx_call *call)
     call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
     if (tx_array_present(&call->in[3]))
         call->out[1] = call->out[0];
+    copy_outputs(call, 2, 4);
 }
 
 static void adamw_reference(tx_call *call)
@@ -57,6 +78,7 @@ static void adamw_reference(tx_call *call)
         keep(call, 0, 0);
         keep(call, 1, 3);
         keep(call, 2, 4);
+        put_copy(call, 3, 5);
         return;
     }
     double rate = call->controls.word[TX_CONTROL_LEARNING_RATE].f32, factor = call->result[TX_RESULT_GRAD_FACTOR];
@@ -75,12 +97,14 @@ static void adamw_reference(tx_call *call)
         tx_array_put(&call->out[1], i, m, m_size * (1.0 + beta1 / (1.0 - beta1)));
         tx_array_put(&call->out[2], i, v, v * (1.0 + beta2 / (1.0 - beta2)));
     }
+    put_copy(call, 3, 5);
 }
 
 static void adamw_outputs(tx_call *call)
 {
     for (int32_t o = 0; o < 3; o++)
         call->out[o] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
+    copy_outputs(call, 3, 5);
 }
 
 /* Two numbers that cancel leave their sign to the rounding: of such an element nothing is expected. */
@@ -90,6 +114,7 @@ static void lion_reference(tx_call *call)
     if (call->result[TX_RESULT_FINITE] == 0.0) {
         keep(call, 0, 0);
         keep(call, 1, 3);
+        put_copy(call, 2, 4);
         return;
     }
     double rate = call->controls.word[TX_CONTROL_LEARNING_RATE].f32, factor = call->result[TX_RESULT_GRAD_FACTOR];
@@ -102,11 +127,13 @@ static void lion_reference(tx_call *call)
         tx_array_put(&call->out[0], i, kept - rate * sign, fabs(sum) < 1e-6 * size ? (double)INFINITY : fabs(p) + rate);
         tx_array_put(&call->out[1], i, beta2 * m + (1.0 - beta2) * g, fabs(beta2 * m) + fabs((1.0 - beta2) * g));
     }
+    put_copy(call, 2, 4);
 }
 
 static void lion_outputs(tx_call *call)
 {
     call->out[0] = call->out[1] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
+    copy_outputs(call, 2, 4);
 }
 
 /* Range sizes: within a block, whole blocks, and a last block that is not full. */
@@ -128,6 +155,16 @@ static tx_case *add_update(tx_cases *list, size_t s)
     return c;
 }
 
+/* The last case with a copy of the weights as operand `operand`. */
+static void add_copy(tx_cases *list, int32_t operand, bool bf16)
+{
+    tx_case *c = tx_case_copy(list, bf16 ? ", copy in bf16" : ", copy in fp16");
+    c->in[operand] = tx_spec_real(c->in[0].shape);
+    c->in[operand].dtype = bf16 ? TX_BF16 : TX_F16;
+    c->in[operand].arena = TX_ARENA_HALF;
+    c->flags = 0;
+}
+
 /* A gradient that is not finite: the norm said so, and nothing may change. */
 static void add_skipped(tx_cases *list)
 {
@@ -147,6 +184,8 @@ static void sgd_cases(tx_cases *list)
                 c->in[3] = tx_spec_real(c->in[0].shape);
                 c->in[3].arena = TX_ARENA_OPTIMIZER;
             }
+            if (sizes[s] < 1000000)
+                add_copy(list, 4, momentum);
             if (sizes[s] == 5003)
                 add_skipped(list);
         }
@@ -164,6 +203,8 @@ static void adamw_cases(tx_cases *list)
         c->in[3] = tx_spec_real(c->in[0].shape);
         c->in[4] = tx_spec_of(TX_F32, c->in[0].shape, TX_FILL_UNIFORM, 0.0, 1.0);
         c->in[3].arena = c->in[4].arena = TX_ARENA_OPTIMIZER;
+        if (sizes[s] < 1000000)
+            add_copy(list, 5, s & 1);
         if (sizes[s] == 5003)
             add_skipped(list);
     }
@@ -182,6 +223,8 @@ static void lion_cases(tx_cases *list)
         c->attrs.beta2 = s & 1 ? 0.99f : 0.95f;
         c->in[3] = tx_spec_real(c->in[0].shape);
         c->in[3].arena = TX_ARENA_OPTIMIZER;
+        if (sizes[s] < 1000000)
+            add_copy(list, 4, s & 1);
         if (sizes[s] == 5003)
             add_skipped(list);
     }
@@ -259,10 +302,10 @@ static void clip_norm_cases(tx_cases *list)
 }
 
 const tx_descriptor tx_descriptor_sgd = {
-    .cases = sgd_cases, .outputs = sgd_outputs, .reference = sgd_reference, .lies_on = {1, 4}};
+    .cases = sgd_cases, .outputs = sgd_outputs, .reference = sgd_reference, .lies_on = {1, 4, 5}};
 const tx_descriptor tx_descriptor_adamw = {
-    .cases = adamw_cases, .outputs = adamw_outputs, .reference = adamw_reference, .lies_on = {1, 4, 5}};
+    .cases = adamw_cases, .outputs = adamw_outputs, .reference = adamw_reference, .lies_on = {1, 4, 5, 6}};
 const tx_descriptor tx_descriptor_lion = {
-    .cases = lion_cases, .outputs = lion_outputs, .reference = lion_reference, .lies_on = {1, 4}};
+    .cases = lion_cases, .outputs = lion_outputs, .reference = lion_reference, .lies_on = {1, 4, 5}};
 const tx_descriptor tx_descriptor_clip_norm = {
     .cases = clip_norm_cases, .outputs = clip_norm_outputs, .reference = clip_norm_reference};

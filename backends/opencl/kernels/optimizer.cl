@@ -7,9 +7,21 @@
 #define PARAM_BLOCK 256
 #endif
 
+/* What stores new weights: with COPY, bf16 or f16, also as the copy of that type. Every kernel has `copy` and `co`. */
+#ifdef COPY
+#define TX_STORE_WEIGHTS(v)                                                                                            \
+    {                                                                                                                  \
+        vec weights = v;                                                                                               \
+        tx_store(weights, p, i, n);                                                                                    \
+        TX_CAT(tx_store_, COPY)(weights, copy + co, i, n);                                                             \
+    }
+#else
+#define TX_STORE_WEIGHTS(v) tx_store(v, p, i, n);
+#endif
+
 /* momentum_on 0: v is absent. */
 __kernel void sgd(__global float *p, long po, const __global float *g, long go, const __global uchar *groups, long gro,
-                  __global float *v, long vo, long n, float momentum, float decay, int momentum_on,
+                  __global float *v, long vo, __global ushort *copy, long co, long n, float momentum, float decay, int momentum_on,
                   const __global uint *control, const __global float *result)
 {
     if (result[TX_RESULT_FINITE] == 0.0f)
@@ -26,14 +38,15 @@ __kernel void sgd(__global float *p, long po, const __global float *g, long go, 
             step += momentum * tx_load(v, i, n, 0.0f);
             tx_store(step, v, i, n);
         }
-        tx_store(old - rate * step, p, i, n);
+        TX_STORE_WEIGHTS(old - rate * step)
     })
 }
 
 /* log1, log2: natural logarithms of beta1, beta2, so that 1 - beta^t keeps its digits for beta near 1. */
 __kernel void adamw(__global float *p, long po, const __global float *g, long go, const __global uchar *groups, long gro,
-                    __global float *m, long mo, __global float *v, long vo, long n, float beta1, float beta2, float log1,
-                    float log2, float eps, float decay, const __global uint *control, const __global float *result)
+                    __global float *m, long mo, __global float *v, long vo, __global ushort *copy, long co, long n,
+                    float beta1, float beta2, float log1, float log2, float eps, float decay,
+                    const __global uint *control, const __global float *result)
 {
     if (result[TX_RESULT_FINITE] == 0.0f)
         return;
@@ -52,13 +65,13 @@ __kernel void adamw(__global float *p, long po, const __global float *g, long go
         vec v1 = beta2 * tx_load(v, i, n, 0.0f) + rest2 * grad * grad;
         tx_store(m1, m, i, n);
         tx_store(v1, v, i, n);
-        tx_store(tx_load(p, i, n, 0.0f) * keep - step * (m1 / (sqrt(v1) * inverse_root + eps)), p, i, n);
+        TX_STORE_WEIGHTS(tx_load(p, i, n, 0.0f) * keep - step * (m1 / (sqrt(v1) * inverse_root + eps)))
     })
 }
 
 __kernel void lion(__global float *p, long po, const __global float *g, long go, const __global uchar *groups, long gro,
-                   __global float *m, long mo, long n, float beta1, float beta2, float decay,
-                   const __global uint *control, const __global float *result)
+                   __global float *m, long mo, __global ushort *copy, long co, long n, float beta1, float beta2,
+                   float decay, const __global uint *control, const __global float *result)
 {
     if (result[TX_RESULT_FINITE] == 0.0f)
         return;
@@ -70,7 +83,7 @@ __kernel void lion(__global float *p, long po, const __global float *g, long go,
         float keep = groups[gro + i / PARAM_BLOCK] & 1 ? 1.0f - rate * decay : 1.0f;
         vec grad = tx_load(g, i, n, 0.0f) * factor;
         vec old = tx_load(m, i, n, 0.0f);
-        tx_store(tx_load(p, i, n, 0.0f) * keep - rate * sign(beta1 * old + (1.0f - beta1) * grad), p, i, n);
+        TX_STORE_WEIGHTS(tx_load(p, i, n, 0.0f) * keep - rate * sign(beta1 * old + (1.0f - beta1) * grad))
         tx_store(beta2 * old + (1.0f - beta2) * grad, m, i, n);
     })
 }
