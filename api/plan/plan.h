@@ -26,6 +26,7 @@ struct tx_plan {
     bool profiling;
     bool bound;
     bool leaves_copies; /* changes weights without their copies in arena HALF */
+    bool reads_copies;
     tx_plan *next;
 };
 
@@ -38,7 +39,7 @@ tx_status tx_plan_bind(tx_plan *plan);
 
 /* copies.c. Makes the plan that casts weights to arena HALF, where there is one. */
 tx_status tx_copies_make(tx_model *model);
-/* Casts what has changed: before every program that may read it. */
+/* Casts what has changed: before every program that reads copies. */
 tx_status tx_copies_renew(tx_model *model);
 
 #endif

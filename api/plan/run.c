@@ -45,7 +45,7 @@ static tx_status run_commands(tx_plan *plan, int32_t first, int32_t end)
     tx_model *model = plan->model;
     if (first == end)
         return TX_OK;
-    tx_status status = tx_copies_renew(model);
+    tx_status status = plan->reads_copies ? tx_copies_renew(model) : TX_OK;
     if (status != TX_OK)
         return status;
     return model->engine->backend->run(plan->executable, first, end - first, &model->controls,

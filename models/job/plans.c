@@ -26,6 +26,11 @@ static void choose_kernels(tx_job *j)
     tx_report(&j->report, message);
 }
 
+static tx_dtype half(bool bf16, bool fp16)
+{
+    return bf16 ? TX_BF16 : fp16 ? TX_F16 : TX_F32;
+}
+
 static tx_trainer_options make_trainer(const tx_job *j)
 {
     const tx_job_settings *set = &j->set;
@@ -43,9 +48,9 @@ static tx_trainer_options make_trainer(const tx_job *j)
         .eval_batch = tx_job_evaluates(set) ? set->eval_batch : 0,
         .max_grad_norm = set->max_grad_norm,
         .seed = (uint64_t)set->seed,
-        .autocast = set->bf16   ? TX_BF16
-                    : set->fp16 ? TX_F16
-                                : TX_F32,
+        .autocast = half(set->bf16, set->fp16),
+        .eval_autocast =
+            half(set->bf16_full_eval || (set->bf16 && !set->fp16_full_eval), set->fp16 || set->fp16_full_eval),
         .loss_scale = set->fp16 ? set->init_scale : 0.0,
         .growth_interval = set->fp16 ? set->growth_interval : 0,
         .optimizer = {sizeof(tx_optimizer_options), tx_job_optimizer(set), (float)set->beta1, (float)set->beta2,

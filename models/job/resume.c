@@ -54,7 +54,9 @@ static const char *const rivals[][2] = {{"num_train_epochs", "max_steps"},
                                         {"gradient_accumulation_steps", "global_batch_size"},
                                         {"tf32", "no_tf32"},
                                         {"bf16", "fp16"},
-                                        {"fp16", "bf16"}};
+                                        {"fp16", "bf16"},
+                                        {"bf16_full_eval", "fp16_full_eval"},
+                                        {"fp16_full_eval", "bf16_full_eval"}};
 enum { OWN = sizeof own / sizeof own[0], RIVALS = sizeof rivals / sizeof rivals[0] };
 
 static tx_status inherit(tx_job *j, const char *checkpoint)

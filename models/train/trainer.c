@@ -31,7 +31,7 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, batch_plan
 {
     const tx_task *task = trainer->options.task;
     TX_TRY(tx_graph_create(trainer->model, &made->graph));
-    TX_TRY(tx_graph_autocast(made->graph, trainer->options.autocast));
+    TX_TRY(tx_graph_autocast(made->graph, train ? trainer->options.autocast : trainer->options.eval_autocast));
     for (int32_t f = 0; task->fields[f].name; f++)
         made->field[f] = tx_input(made->graph, task->fields[f].name, task->fields[f].dtype,
                                   tx_field_shape(&task->fields[f], rows, trainer->options.block));

@@ -22,7 +22,8 @@ typedef struct tx_trainer_options {
     int64_t eval_batch;      /* rows of an evaluation batch; 0: no evaluation plan */
     double max_grad_norm;    /* 0: no clipping */
     uint64_t seed;           /* of dropout */
-    tx_dtype autocast;       /* what training and evaluation compute in (tx_graph_autocast); 0: F32 */
+    tx_dtype autocast;       /* what training computes in (tx_graph_autocast); 0: F32 */
+    tx_dtype eval_autocast;  /* what evaluation does */
     double loss_scale;       /* what it is at the begin, for fp16; 0: losses are not scaled */
     int64_t growth_interval; /* updates in a row after which it doubles; 0: it never changes */
     tx_optimizer_options optimizer;

@@ -65,6 +65,12 @@ log_differs()
 }
 says() { grep -qF -- "$*" "$work/out" "$work/err"; }
 weights_kept() { ! differs model.safetensors; }
+# The same training; evaluations give other numbers, within 0.1 %.
+evaluates_otherwise()
+{
+    weights_kept && numbers eval_loss "$work/base/log.jsonl" > "$work/a" && numbers eval_loss "$work/r/log.jsonl" |
+        paste - "$work/a" | awk '{ d = $1 / $2 - 1; if (!(d < 1e-3 && d > -1e-3 && d != 0)) bad = 1 } END { exit bad || NR != 2 }'
+}
 does_not_say() { says device && ! says "$@"; }
 steps_are() { ended "$work/r" "$1"; }
 logged() { grep -q -- "$*" "$work/r/log.jsonl"; }
@@ -207,6 +213,8 @@ device | --device $other | says $other:
 threads | --preprocessing_num_workers 1 --threads 2 | counted pthread_create 1
 bf16 | --bf16 true | weights_differ
 fp16 | --fp16 true | logged \"loss_scale\":.65536
+bf16_full_eval | --validation_file $work/other --eval_strategy steps --eval_steps 3 --bf16_full_eval | evaluates_otherwise
+fp16_full_eval | --validation_file $work/other --eval_strategy steps --eval_steps 3 --fp16_full_eval | evaluates_otherwise
 init_scale | --fp16 --init_scale 64 | logged \"loss_scale\":.64
 growth_interval | --fp16 --growth_interval 2 | logged \"loss_scale\":.131072
 tf32 | --tf32 true | says no units for it that TX uses
