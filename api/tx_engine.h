@@ -34,14 +34,18 @@ tx_status tx_device_find(const char *name, int32_t *index);
 
 /* ---- Memory accounts ----------------------------------------------------------------------- */
 
-/* The categories of the Hugging Face memory anatomy. X(NAME, "name") */
-#define TX_MEMORY_MAP(X)                                                                   \
-    X(WEIGHTS, "weights")                                                                  \
-    X(OPTIMIZER, "optimizer states")                                                       \
-    X(GRADIENTS, "gradients")                                                              \
-    X(ACTIVATIONS, "activations")     /* kept by the forward pass for the backward pass */ \
-    X(TEMPORARY, "temporary")         /* everything else in the planned arena */           \
-    X(FUNCTIONALITY, "functionality") /* scalars, caches, library scratch, packed weights, copies */
+/* The categories of the Hugging Face memory anatomy, the last of which is told by what it is for. X(NAME, "name") */
+#define TX_MEMORY_MAP(X)                                                                      \
+    X(WEIGHTS, "weights")                                                                     \
+    X(COPIES, "16-bit copies") /* of the weights, which mixed precision reads */              \
+    X(OPTIMIZER, "optimizer states")                                                          \
+    X(GRADIENTS, "gradients")                                                                 \
+    X(ACTIVATIONS, "activations")     /* kept by the forward pass for the backward pass */    \
+    X(TEMPORARY, "temporary")         /* everything else in the planned arena */              \
+    X(SCRATCH, "scratch")             /* of kernels and libraries, packed weights */          \
+    X(EXCHANGE, "exchange")           /* what ranks exchange and is none of the above */      \
+    X(CACHE, "caches")                /* of keys and values; the weights' optimizer groups */ \
+    X(FUNCTIONALITY, "functionality") /* scalars, and host memory they and inputs go by */
 
 typedef enum tx_memory_kind {
 #define X(name, text) TX_MEMORY_##name,

@@ -17,6 +17,23 @@ void tx_graph_free(tx_graph *graph);
  * their gradients stay in fp32. F32 (the default): everything is as recorded. Outputs keep their type. To be called
  * before the graph has a plan. */
 tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype);
+/* Nodes recorded from here on belong to this block of the architecture (a layer: attention and what follows it),
+ * counted from 1 in the order of the model; 0, the default: to none. */
+void tx_graph_block(tx_graph *graph, int32_t block);
+
+/* Gradient checkpointing (Chen et al., Training deep nets with sublinear memory cost, 2016): results of blocks that the
+ * backward pass reads are not kept from the forward pass but computed again, to the same bits, when it comes to them.
+ */
+typedef struct tx_checkpointing {
+    size_t size; /* sizeof(tx_checkpointing) */
+    int32_t
+        segments;  /* the blocks are divided into so many, as even as can be; 0, or more than there are: each is one */
+    int32_t whole; /* the first so many segments keep nothing but what they begin with */
+    int32_t cheap; /* the first so many, where they are not among those, do not keep results of norms, activations and
+                    * casts that follow from something that is kept */
+} tx_checkpointing;
+/* To be called before the graph has a plan. tx_plan_create refuses it for a graph with gradients and without blocks. */
+tx_status tx_graph_checkpointing(tx_graph *graph, const tx_checkpointing *options);
 /* Keeps a failure with this thread's message, unless there is one already, for tx_backward and tx_plan_create to
  * report; returns `status`. For functions that build parts of models and return NULL on error. */
 tx_status tx_graph_fail(tx_graph *graph, tx_status status);
@@ -73,9 +90,24 @@ tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, const tx_attention_o
  * of row sources[b], as beams need it. */
 tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,
                                tx_tensor *sources, const tx_attention_options *options);
-/* Rotates the first `heads` heads of x [B, T, n * head_size] (rotate-half form); the rest is copied. Token t of row b
- * stands at positions[b] + t; positions I32 [B], NULL: 0. */
-tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, float theta, tx_tensor *positions);
+/* Rotary positions (Su et al., RoFormer, 2021), and the ways to reach beyond the length that a model was trained at.
+ * Pair i of a head of d elements turns by f (1 - r + r / factor) a position, where f = theta^(-2i/d), in fp32, and r =
+ * ramp + ramp_pair i + ramp_frequency f within [0, 1]: all pairs as they are by ramp 0, all slower by ramp 1
+ * ("linear"), by the pair's number (YaRN), by its wavelength ("llama3"). Sines and cosines are times `magnitude`. */
+typedef struct tx_rope {
+    float theta, factor;
+    float ramp, ramp_pair, ramp_frequency;
+    float magnitude;
+} tx_rope;
+#define TX_ROPE(theta)                      \
+    {                                       \
+        theta, 1.0f, 0.0f, 0.0f, 0.0f, 1.0f \
+    } /* an initializer */
+/* Rotates the first `heads` heads of x [B, T, n * head_size], pairs (i, i + head_size / 2); the rest is copied.
+ * head_size is even and at most TX_MAX_ROTARY. Token t of row b stands at positions[b] + t; positions I32 [B], NULL: 0.
+ */
+#define TX_MAX_ROTARY 256
+tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_rope *rope, tx_tensor *positions);
 /* -log softmax(logits)[label] a row: logits [..., V'], labels [...]; columns from `vocab` on are
  * padding. Rows labelled TX_IGNORE_LABEL give 0. */
 tx_tensor *tx_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab);

@@ -69,6 +69,7 @@ typedef struct tx_param_spec {
     tx_init init;
     float scale;    /* standard deviation of NORMAL, half width of UNIFORM */
     bool decay;     /* weight decay applies */
+    bool table;     /* an embedding, or what scores each row of one: optimizers may treat other matrices otherwise */
     bool frozen;    /* never changes: it has no gradient and no optimizer states */
     tx_dtype dtype; /* as stored; of what is not frozen F32 */
     tx_param_sections sections;
@@ -113,6 +114,9 @@ tx_status tx_model_results(tx_model *model, tx_results *results);
  * run, LOSS_SCALE 0 standing for 1, and the others to 0. Holds for all runs that follow; allocates nothing. */
 tx_status tx_model_restore(tx_model *model, const tx_results *results);
 
+/* Plans of this model are compiled to be looked at: the device is asked for nothing and nothing can run or be written.
+ * What kernels need of scratch memory is then not known, and not part of tx_model_memory. To be called first. */
+void tx_model_only_plan(tx_model *model);
 /* What the plans compiled so far will hold, known before a byte is allocated. */
 tx_status tx_model_memory(const tx_model *model, tx_memory *planned);
 /* Allocates everything now. Otherwise the first run, read or write does. */

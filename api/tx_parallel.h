@@ -24,6 +24,9 @@ typedef struct tx_parallel_options {
     int32_t zero_stage;   /* 0: every rank keeps all; 1: optimizer states are spread over the ranks; 2: gradients too
                              (Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models,
                              2020) */
+    bool whole;           /* with zero_stage: buckets go to ranks whole, in place of a shard each; what optimizers need
+                             that work on whole parameters (tx_optimizer_is_whole). The sums of gradients then take
+                             twice the messages */
 } tx_parallel_options;
 
 /* Makes `model` one of many copies, each rank's: from now on gradients and result LOSS are summed over the ranks, and

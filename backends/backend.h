@@ -71,28 +71,29 @@ typedef struct tx_attrs {
     int32_t bucket;  /* of a collective */
     int32_t control; /* a tx_control, or -1 */
     int64_t vocab, rows;
-    float alpha, eps, p, scale, theta;
+    float alpha, eps, p, scale;
+    tx_rope rope;
     float beta1, beta2, momentum, weight_decay;
+    bool nesterov, relative_step, scale_parameter, warmup_init; /* of updates */
 } tx_attrs;
 
 /* ---- Programs -------------------------------------------------------------------------------- */
 
 /* Where memory comes from. X(NAME, memory kind) */
-#define TX_ARENA_MAP(X)                                                                                 \
-    X(WEIGHTS, WEIGHTS)                                                                                 \
-    X(FROZEN, WEIGHTS) /* parameters that never change, in types of their own */                        \
-    X(HALF, WEIGHTS)   /* 16-bit copies of WEIGHTS, in its order */                                     \
-    X(GRADIENTS, GRADIENTS)                                                                             \
-    X(OPTIMIZER, OPTIMIZER)                                                                             \
-    X(PLANNED, ACTIVATIONS) /* inputs, activations, temporaries: reused by lifetimes */                 \
-    X(STATE, FUNCTIONALITY) /* key-value caches, optimizer group bytes */                               \
-    X(WEIGHTS_WINDOW,                                                                                   \
-      FUNCTIONALITY) /* where ranks exchange WEIGHTS, and GRADIENTS, of a device with its own memory */ \
-    X(GRADIENTS_WINDOW, FUNCTIONALITY)                                                                  \
-    X(EXCHANGE, FUNCTIONALITY) /* what ranks exchange and lies in no other arena */                     \
-    X(CONTROL, FUNCTIONALITY)  /* TX_CONTROL_COUNT words written by the host */                         \
-    X(RESULT, FUNCTIONALITY)   /* TX_RESULT_COUNT floats written by the device */                       \
-    X(SCRATCH, FUNCTIONALITY)  /* what prepare() asked for */
+#define TX_ARENA_MAP(X)                                                                                            \
+    X(WEIGHTS, WEIGHTS)                                                                                            \
+    X(FROZEN, WEIGHTS) /* parameters that never change, in types of their own */                                   \
+    X(HALF, COPIES)    /* 16-bit copies of WEIGHTS, in its order */                                                \
+    X(GRADIENTS, GRADIENTS)                                                                                        \
+    X(OPTIMIZER, OPTIMIZER)                                                                                        \
+    X(PLANNED, ACTIVATIONS)     /* inputs, activations, temporaries: reused by lifetimes */                        \
+    X(STATE, CACHE)             /* key-value caches, optimizer group bytes */                                      \
+    X(WEIGHTS_WINDOW, EXCHANGE) /* where ranks exchange WEIGHTS, and GRADIENTS, of a device with its own memory */ \
+    X(GRADIENTS_WINDOW, EXCHANGE)                                                                                  \
+    X(EXCHANGE, EXCHANGE)     /* what ranks exchange and lies in no other arena */                                 \
+    X(CONTROL, FUNCTIONALITY) /* TX_CONTROL_COUNT words written by the host */                                     \
+    X(RESULT, FUNCTIONALITY)  /* TX_RESULT_COUNT floats written by the device */                                   \
+    X(SCRATCH, SCRATCH)       /* what prepare() asked for */
 
 typedef enum tx_arena_id {
 #define X(name, kind) TX_ARENA_##name,
@@ -169,6 +170,19 @@ static inline int64_t tx_reduce_work(tx_axis axis, const tx_shape *x)
     if (axis == TX_AXIS_ALL)
         return tx_blocks(tx_shape_count(x), TX_REDUCE_BLOCK);
     return axis == TX_AXIS_ROWS ? tx_row_blocks(tx_shape_rows(x)) * tx_shape_last(x) : 1;
+}
+
+/* Elements of ADAFACTOR's work output: sums over blocks of rows by columns, squares of u and p by row (or, of what is
+ * no matrix, by block of TX_REDUCE_BLOCK elements), and a few numbers. */
+#define TX_ADAFACTOR_NUMBERS 4
+static inline int64_t tx_adafactor_lines(const tx_shape *p)
+{
+    return p->rank == 2 ? p->dim[0] : tx_blocks(tx_shape_count(p), TX_REDUCE_BLOCK);
+}
+static inline int64_t tx_adafactor_work(const tx_shape *p)
+{
+    const int64_t sums = p->rank == 2 ? tx_row_blocks(p->dim[0]) * p->dim[1] : 0;
+    return sums + 2 * tx_adafactor_lines(p) + TX_ADAFACTOR_NUMBERS;
 }
 
 /* ---- Run-time scalars ------------------------------------------------------------------------- */

@@ -254,7 +254,8 @@ static void copies_follow(bool before, tx_optimizer_kind kind)
     const float first = loss_of(&e, evaluate);
     expect_copies(f->model);
     assert_ok(tx_plan_run(update));
-    if (before)
+    if (before &&
+        (kind == TX_ADAMW || kind == TX_SGD || kind == TX_LION)) /* these write them, the others' are cast later */
         expect_copies(f->model);
     assert_true(loss_of(&e, evaluate) != first);
     expect_copies(f->model);
@@ -336,7 +337,8 @@ static void compare_gradients(tx_dtype dtype, float scale, double most)
     assert_true(off > 0.0 && off < most);
     assert_true(fabs((double)half.loss - (double)full.loss) < 0.1 * most * fabs((double)full.loss));
     assert_memory_equal(&half, &again, sizeof half);
-    assert_true(2 * half.memory.bytes[TX_MEMORY_WEIGHTS] == 3 * full.memory.bytes[TX_MEMORY_WEIGHTS]);
+    assert_true(half.memory.bytes[TX_MEMORY_WEIGHTS] == full.memory.bytes[TX_MEMORY_WEIGHTS]);
+    assert_true(2 * half.memory.bytes[TX_MEMORY_COPIES] == full.memory.bytes[TX_MEMORY_WEIGHTS]);
     assert_true(half.memory.bytes[TX_MEMORY_ACTIVATIONS] < full.memory.bytes[TX_MEMORY_ACTIVATIONS] * 7 / 10);
 }
 

@@ -43,7 +43,7 @@ static bool read_weights(tx_model *model, trained *out)
 {
     const char *name;
     const tx_param_spec *spec;
-    const int32_t states = tx_model_optimizer_states(model);
+    const int32_t states = tx_model_states(model, 0);
     out->count = 0;
     for (int32_t p = 0; p < tx_model_param_count(model); p++) {
         CHECK(tx_model_param(model, p, &name, &spec));

@@ -369,7 +369,7 @@ static void refuse_change(fixture *f, tx_change change, tx_status status, const 
 static void test_wrong_files(void **state)
 {
     fixture *f = *state;
-    refuse_change(f, (tx_change){.head = 2}, TX_UNSUPPORTED, "lm_head.weight differs from wte.weight");
+    refuse_change(f, (tx_change){.head = 2}, TX_UNSUPPORTED, "lm_head.weight differs from transformer.wte.weight");
     refuse_change(f, (tx_change){.left_out = "transformer.ln_f.bias", .added = "score.weight"}, TX_FORMAT,
                   "missing transformer.ln_f.bias; unexpected score.weight");
     refuse_change(f, (tx_change){.reshaped = "transformer.h.1.mlp.c_fc.weight"}, TX_FORMAT,

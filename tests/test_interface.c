@@ -102,10 +102,12 @@ static void elementwise(void **state)
     REFUSES(tx_add(F32(2, 7), BF16(2, 7)), "add: input 1 is BF16, wanted F32");
     REFUSES(tx_dropout(F32(2, 7), 1.0f, 0), "dropout: 1 is not in [0, 1)");
     REFUSES(tx_dropout(F32(2, 7), NAN, 0), "dropout: nan is not in [0, 1)");
-    REFUSES(tx_rotary(F32(2, 5, 24), 2, 7, 1e4f, NULL), "rotary: 2 heads of size 7 (even) with theta 10000 do not fit");
-    REFUSES(tx_rotary(F32(2, 5, 24), 4, 8, 1e4f, NULL), "rotary: 4 heads of size 8");
-    REFUSES(tx_rotary(F32(2, 5, 24), 2, 8, 0.0f, NULL), "with theta 0 do not fit [2, 5, 24]");
-    REFUSES(tx_rotary(F32(2, 5, 24), 2, 8, 1e4f, I32(5)), "rotary: input 1 has shape [5], wanted [2]");
+    REFUSES(tx_rotary(F32(2, 5, 24), 2, 7, &(tx_rope)TX_ROPE(1e4f), NULL),
+            "rotary: 2 heads of size 7 (even, at most 256) with theta 10000 do not fit");
+    REFUSES(tx_rotary(F32(2, 5, 24), 4, 8, &(tx_rope)TX_ROPE(1e4f), NULL), "rotary: 4 heads of size 8");
+    REFUSES(tx_rotary(F32(2, 5, 24), 2, 8, &(tx_rope)TX_ROPE(0.0f), NULL), "with theta 0 do not fit [2, 5, 24]");
+    REFUSES(tx_rotary(F32(2, 5, 24), 2, 8, &(tx_rope)TX_ROPE(1e4f), I32(5)),
+            "rotary: input 1 has shape [5], wanted [2]");
 }
 
 static void movement(void **state)
@@ -224,10 +226,10 @@ static void values(void **state)
     assert_refused(tx_model_find(f->model, "v", &index), TX_NOT_FOUND, "no parameter v");
     assert_refused(tx_model_read(f->model, TX_PART_WEIGHT, -1, data), TX_NOT_FOUND, "no parameter number -1");
     assert_refused(tx_model_read(f->model, TX_PART_GRADIENT, 0, data), TX_NOT_FOUND, "has no gradients");
-    assert_refused(tx_model_read(f->model, TX_PART_STATE, 0, data), TX_NOT_FOUND, "no such optimizer state");
-    assert_int_equal(tx_model_optimizer_states(f->model), 0);
-    bool never_negative;
-    assert_refused(tx_model_optimizer_state(f->model, 0, &name, &never_negative), TX_NOT_FOUND, "no state number 0");
+    assert_refused(tx_model_read(f->model, TX_PART_STATE, 0, data), TX_NOT_FOUND, "no state number 0");
+    assert_int_equal(tx_model_states(f->model, 0), 0);
+    tx_state_info info;
+    assert_refused(tx_model_state(f->model, 0, 0, &info), TX_NOT_FOUND, "no state number 0");
     assert_refused(tx_model_write_range(f->model, TX_PART_WEIGHT, 0, 13, 2, data), TX_INVALID,
                    "parameter w has 14 elements, 2 from 13 on were asked for");
     assert_refused(tx_model_read_range(f->model, TX_PART_WEIGHT, 0, INT64_MAX, INT64_MAX, data), TX_INVALID,

@@ -14,7 +14,7 @@ set(generated tests/opencl/gemm_mma_host.h tests/opencl/mma_emulated.h)
 # "files|what they may include": the first row whose left side matches the file's path decides.
 set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def)")
 set(basics "${public}|api/base/(check|half|hash|file|clock|cores|memory_left|thread)\\.h|api/graph/op\\.h")
-set(contracts "backends/(backend|rng)\\.h|comm/comm\\.h")
+set(contracts "backends/(backend|rng|rope)\\.h|comm/comm\\.h")
 set(comm_public "comm/(comm|watch|beat|topology/(topology|placement|rates|measure))\\.h")
 set(directions
     "^api/base/|^(${public}$|api/base/)"
@@ -25,8 +25,8 @@ set(directions
     "^api/plan/|^(${public}$|${contracts}$|api/)"
     "^api/|^${public}$"
     "^backends/[^/]+$|^(${basics}|backends/[^/]+)$"
-    "^backends/cpu/|^((${basics}|backends/(backend|rng)\\.h)$|backends/cpu/)"
-    "^backends/opencl/|^((${basics}|backends/(backend|rng)\\.h)$|backends/opencl/)"
+    "^backends/cpu/|^((${basics}|backends/(backend|rng|rope|dynamic_map)\\.h)$|backends/cpu/)"
+    "^backends/opencl/|^((${basics}|backends/(backend|rng|rope|dynamic_map)\\.h)$|backends/opencl/)"
     "^comm/topology/|^((${basics}|api/base/json\\.h)$|comm/topology/)"
     "^comm/|^((${basics})$|comm/)"
     "^models/|^(api/|models/|comm/(comm|watch|topology/(topology|placement|rates|measure))\\.h$)"

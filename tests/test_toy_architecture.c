@@ -92,8 +92,9 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
     return tx_linear(tx_gelu(tx_linear(x, w[1], w[2], false), true), w[3], w[4], true);
 }
 
-static void same_name(const char *tensor, char name[TX_WEIGHTS_NAME])
+static void same_name(const tx_config *config, const char *tensor, char name[TX_WEIGHTS_NAME])
 {
+    (void)config;
     snprintf(name, TX_WEIGHTS_NAME, "%s", tensor);
 }
 

@@ -61,8 +61,9 @@ static void declare_four(fixture *f)
     declare(f, "d", TX_SHAPE(2, 3), 0);
 }
 
-static void same_name(const char *tensor, char param[TX_WEIGHTS_NAME])
+static void same_name(const void *context, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
+    (void)context;
     snprintf(param, TX_WEIGHTS_NAME, "%s", strcmp(tensor, "known") == 0 ? "" : tensor);
 }
 
@@ -72,7 +73,7 @@ static tx_status load(fixture *f, const char *path, const tx_load_options *optio
     tx_status status = tx_weights_open(path, &weights);
     if (status)
         return status;
-    status = tx_weights_load(weights, f->model, same_name, options);
+    status = tx_weights_load(weights, f->model, &(tx_weights_names){same_name, NULL}, options);
     tx_weights_close(weights);
     return status;
 }

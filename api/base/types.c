@@ -96,6 +96,6 @@ const char *tx_class_name(tx_op_class op_class)
 
 const char *tx_direction_name(tx_direction direction)
 {
-    static const char *const name[] = {"forward", "backward", "update"};
+    static const char *const name[] = {"forward", "recompute", "backward", "update"};
     return direction < TX_DIRECTION_COUNT ? name[direction] : "none";
 }

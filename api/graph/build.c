@@ -158,12 +158,12 @@ tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_
     return EMIT(qkv, .op = TX_OP_ATTENTION_CACHED, .attrs = attrs, .in = {qkv, k_cache, v_cache, positions});
 }
 
-tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, float theta, tx_tensor *positions)
+tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_rope *rope, tx_tensor *positions)
 {
     tx_attrs attrs = plain;
     attrs.heads = heads;
     attrs.head_size = head_size;
-    attrs.theta = theta;
+    attrs.rope = *rope;
     return EMIT(x, .op = TX_OP_ROTARY, .attrs = attrs, .in = {x, positions});
 }
 

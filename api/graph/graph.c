@@ -44,6 +44,25 @@ tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype)
     return TX_OK;
 }
 
+tx_status tx_graph_checkpointing(tx_graph *graph, const tx_checkpointing *options)
+{
+    if (options->size != sizeof *options)
+        return tx_fail(TX_INVALID, "checkpointing: the options' size field is %zu, expected %zu", options->size,
+                       sizeof *options);
+    if (options->segments < 0 || options->whole < 0 || options->cheap < 0)
+        return tx_fail(TX_INVALID, "checkpointing: %d segments, %d and %d of them computed again: none may be below 0",
+                       (int)options->segments, (int)options->whole, (int)options->cheap);
+    if (graph->planned)
+        return tx_fail(TX_INVALID, "checkpointing: the graph has a plan, so it cannot change");
+    graph->checkpointing = *options;
+    return TX_OK;
+}
+
+void tx_graph_block(tx_graph *graph, int32_t block)
+{
+    graph->block = block;
+}
+
 tx_status tx_graph_fail(tx_graph *graph, tx_status status)
 {
     if (graph->status == TX_OK) {
@@ -416,6 +435,7 @@ tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args)
         return NULL;
     n->op = args->op;
     n->direction = graph->direction;
+    n->block = graph->block;
     n->attrs = args->attrs;
     memcpy(n->in, args->in, sizeof n->in);
     memcpy(n->out, args->out, sizeof n->out);

@@ -33,6 +33,7 @@ struct tx_tensor {
 typedef struct tx_node {
     tx_op op;
     tx_direction direction;
+    int32_t block; /* of the architecture (tx_graph_block), also of what passes make of its nodes; 0: of none */
     tx_attrs attrs;
     tx_tensor *in[TX_MAX_IN];
     tx_tensor *out[TX_MAX_OUT];
@@ -48,12 +49,14 @@ struct tx_graph {
     tx_node *node;
     int32_t nodes, node_room;
     tx_direction direction; /* of the nodes being added */
+    int32_t block;          /* likewise */
     tx_tensor **loss; /* what tx_backward was given, until autodiff takes it: the gradients are those of the sum */
     int32_t losses, loss_room;
-    tx_dtype autocast;   /* what tx_graph_autocast was given */
-    int64_t chunk_bytes; /* TX_CHUNK_BYTES, or what a test sets */
-    bool planned;        /* has been given to a plan: storage is shared, so nothing may be added */
-    tx_status status;    /* of the first failure; its message is kept below */
+    tx_dtype autocast;              /* what tx_graph_autocast was given */
+    tx_checkpointing checkpointing; /* what tx_graph_checkpointing was given */
+    int64_t chunk_bytes;            /* TX_CHUNK_BYTES, or what a test sets */
+    bool planned;                   /* has been given to a plan: storage is shared, so nothing may be added */
+    tx_status status;               /* of the first failure; its message is kept below */
     char message[512];
 };
 

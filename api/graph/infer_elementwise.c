@@ -62,27 +62,11 @@ tx_status tx_infer_rotary(const tx_infer *c)
     TX_CHECK(tx_want_positions(c, 1, c->in[0].shape.dim[0]));
     int64_t last = tx_shape_last(&c->in[0].shape);
     if (a->head_size < 2 || a->head_size % 2 != 0 || last % a->head_size != 0 || a->heads < 0 ||
-        a->heads > last / a->head_size || !(a->theta > 0.0f))
-        return tx_fail(TX_INVALID, "rotary: %d heads of size %d (even) with theta %g do not fit %s", a->heads,
-                       a->head_size, (double)a->theta, TX_TEXT(c->in[0].shape));
+        a->head_size > TX_MAX_ROTARY || a->heads > last / a->head_size || !(a->rope.theta > 0.0f) ||
+        !(a->rope.factor > 0.0f))
+        return tx_fail(TX_INVALID, "rotary: %d heads of size %d (even, at most %d) with theta %g do not fit %s",
+                       a->heads, a->head_size, TX_MAX_ROTARY, (double)a->rope.theta, TX_TEXT(c->in[0].shape));
     tx_give(c, 0, TX_F32, c->in[0].shape);
-    return TX_OK;
-}
-
-/* Ranges [n] of the flat arenas: p, g, groups, then states of F32; the last may be the weights' copy of 16 bits. */
-tx_status tx_infer_update(const tx_infer *c)
-{
-    int64_t count = tx_shape_count(&c->in[0].shape);
-    TX_CHECK(tx_want_rank(c, 0, 1));
-    for (int i = 0; i < tx_op_info_of(c->op)->inputs; i++) {
-        const bool groups = i == 2, last = i == tx_op_info_of(c->op)->inputs - 1;
-        if (!last || !tx_is_float_type(c->in[i].dtype))
-            TX_CHECK(tx_want_dtype(c, i, groups ? TX_U8 : TX_F32));
-        int64_t blocks = (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
-        TX_CHECK(tx_want_shape(c, i, &TX_SHAPE(groups ? blocks : count)));
-    }
-    for (int o = 0; o < tx_op_info_of(c->op)->outputs; o++)
-        tx_give(c, o, o == 0 ? TX_F32 : c->in[2 + o].dtype, c->in[0].shape);
     return TX_OK;
 }
 

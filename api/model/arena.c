@@ -8,7 +8,7 @@ tx_status tx_arena_use(tx_arena *arena, int64_t address, int64_t bytes)
 {
     int64_t chunk = address / arena->chunk_bytes, end = address % arena->chunk_bytes + bytes;
     if (end > arena->chunk_bytes)
-        return tx_fail(TX_UNSUPPORTED,
+        return tx_fail(TX_MEMORY,
                        "a tensor of %" PRId64 " bytes is more than this device gives in one allocation (%" PRId64
                        "): use a smaller batch or block",
                        bytes, arena->chunk_bytes);

@@ -50,7 +50,7 @@ static bool same_spec(const tx_param_spec *a, const tx_param_spec *b)
                              (a->sections.count == 0 || memcmp(&a->sections, &b->sections, sizeof a->sections) == 0);
     return tx_shape_equal(&a->shape, &b->shape) && as_sections &&
            (b->logical.rank == 0 || tx_shape_equal(&a->logical, &b->logical)) && a->decay == b->decay &&
-           a->frozen == b->frozen && a->dtype == b->dtype;
+           a->table == b->table && a->frozen == b->frozen && a->dtype == b->dtype;
 }
 
 static tx_status append_param(tx_model *model, const char *name, const tx_param_spec *spec)
@@ -182,13 +182,6 @@ tx_status tx_model_find(const tx_model *model, const char *name, int32_t *index)
         }
     }
     return tx_fail(TX_NOT_FOUND, "the model has no parameter %s", name);
-}
-
-int64_t tx_optimizer_address(const tx_model *model, int32_t k, int64_t weights)
-{
-    const tx_arena *arena = &model->arena[TX_ARENA_WEIGHTS];
-    const int64_t chunk = (int64_t)k * arena->chunks + tx_arena_chunk(arena, weights);
-    return chunk * arena->chunk_bytes + tx_optimizer_bytes(&model->optimizer_state[k], weights % arena->chunk_bytes);
 }
 
 int64_t tx_model_half_address(const tx_model *model, int64_t weights)

@@ -7,6 +7,7 @@
 
 #include "api/model/arena.h"
 #include "api/model/engine.h"
+#include "api/model/optimizer.h"
 
 typedef struct tx_param_record {
     char *name;
@@ -21,16 +22,6 @@ typedef struct tx_state_record {
     tx_shape shape;
     int64_t offset;
 } tx_state_record;
-
-/* A state that an optimizer keeps of every weight: a column of its row in optimizers.def. */
-typedef struct tx_optimizer_state {
-    const char *name;    /* in files */
-    tx_dtype dtype;      /* of the op's operand; tx_model_read and _write copy F32 alone */
-    int32_t block_bytes; /* of TX_PARAM_BLOCK elements, with whatever they share; at most those of the weights */
-    bool never_negative;
-    size_t option; /* offset of the tx_optimizer_options' number without which (0) it is not kept; 0: it always is */
-} tx_optimizer_state;
-#define TX_MAX_OPTIMIZER_STATES (TX_MAX_OUT - 1)
 
 /* Host memory that a device copies from, as a ring. Positions count bytes taken since the start; what lies before
  * `freed` is known to have been copied, because results asked for later have arrived. */
@@ -52,11 +43,11 @@ struct tx_model {
     tx_state_record *state;
     int32_t states, state_room;
     bool has_gradients, sealed, groups_written;
-    tx_dtype half;                             /* type of arena HALF; F32: no graph reads copies */
-    bool half_stale;                           /* weights have changed, and their copies in arena HALF have not */
-    tx_plan *copies;                           /* makes these; NULL: not made yet */
-    const tx_optimizer_state *optimizer_state; /* what the optimizer keeps, once it is made */
-    int32_t optimizer_states;
+    bool only_plans;         /* tx_model_only_plan */
+    tx_dtype half;           /* type of arena HALF; F32: no graph reads copies */
+    bool half_stale;         /* weights have changed, and their copies in arena HALF have not */
+    tx_plan *copies;         /* makes these; NULL: not made yet */
+    tx_optimizer *optimizer; /* once it is made */
     tx_arena arena[TX_ARENA_COUNT];
     int64_t saved;  /* bytes of arena PLANNED that forward keeps for backward, in the plan that keeps most */
     tx_plan *plans; /* linked list */
@@ -89,14 +80,6 @@ static inline int64_t tx_param_blocks(int64_t count)
 {
     return (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
 }
-/* Bytes that a state takes beside `bytes` of weights: whole blocks. */
-static inline int64_t tx_optimizer_bytes(const tx_optimizer_state *state, int64_t bytes)
-{
-    return bytes / (TX_PARAM_BLOCK * (int64_t)sizeof(float)) * state->block_bytes;
-}
-/* Where in arena OPTIMIZER state `k` of the weights from a block's address on lies, where no rank has shards: each
- * state has as many chunks as the weights, with its blocks in the order of theirs. */
-int64_t tx_optimizer_address(const tx_model *model, int32_t k, int64_t weights);
 
 /* Writes to a place in an arena, in the order of runs; `data` is to stay until the device is finished. */
 tx_status tx_model_write_at(tx_model *model, tx_arena_id arena, int64_t address, const void *data, int64_t bytes);

@@ -57,11 +57,11 @@ static tx_status begin(const tx_model *model, tx_moving *m)
 {
     const tx_parallel *p = model->parallel;
     const tx_command *c = &m->command;
-    const bool sums = c->op == TX_OP_REDUCE_GRADIENTS;
+    const int32_t owner = p->bucket[c->attrs.bucket].owner;
+    const bool sums = c->op == TX_OP_REDUCE_GRADIENTS, spread = tx_parallel_sharded(p) && owner < 0;
     const tx_transfer transfer = {
-        .kind = !sums                    ? TX_ALL_GATHER
-                : tx_parallel_sharded(p) ? TX_REDUCE_SCATTER
-                                         : TX_ALL_REDUCE,
+        .kind = sums ? (spread ? TX_REDUCE_SCATTER : TX_ALL_REDUCE) : (spread ? TX_ALL_GATHER : TX_BROADCAST),
+        .root = owner,
         .dtype = TX_F32,
         .wire = sums && p->options.half ? TX_BF16 : TX_F32,
         .bucket = c->attrs.bucket,

@@ -133,6 +133,31 @@ static void add_param(tx_model *model, const tx_param_record *param, bool *full)
     *full = last->count * element >= most;
 }
 
+/* Each rank has a shard of each bucket; or, of whole ones, those that come when it has least. */
+static tx_status share_buckets(tx_parallel *p)
+{
+    const tx_comm *comm = p->comm;
+    int64_t *load = calloc((size_t)comm->size, sizeof *load);
+    if (!load)
+        return tx_fail(TX_MEMORY, "no memory for the ranks' shares");
+    for (int32_t i = 0; i < p->buckets; i++) {
+        tx_bucket *b = &p->bucket[i];
+        b->owner = -1;
+        b->first = tx_comm_shard(b->count, comm->size, comm->rank);
+        b->owned = tx_comm_shard(b->count, comm->size, comm->rank + 1) - b->first;
+        if (!p->options.whole)
+            continue;
+        b->owner = 0;
+        for (int32_t r = 1; r < comm->size; r++)
+            b->owner = load[r] < load[b->owner] ? r : b->owner;
+        load[b->owner] += b->count;
+        b->first = 0;
+        b->owned = b->owner == comm->rank ? b->count : 0;
+    }
+    free(load);
+    return TX_OK;
+}
+
 tx_status tx_parallel_make_buckets(tx_model *model)
 {
     tx_parallel *p = model->parallel;
@@ -145,12 +170,7 @@ tx_status tx_parallel_make_buckets(tx_model *model)
     for (int32_t i = model->params - 1; i >= 0; i--) /* the backward pass comes from the end */
         if (!model->param[i].spec.frozen)
             add_param(model, &model->param[i], &full);
-    for (int32_t i = 0; i < p->buckets; i++) {
-        tx_bucket *b = &p->bucket[i];
-        b->first = tx_comm_shard(b->count, p->comm->size, p->comm->rank);
-        b->owned = tx_comm_shard(b->count, p->comm->size, p->comm->rank + 1) - b->first;
-    }
-    return TX_OK;
+    return share_buckets(p);
 }
 
 tx_status tx_parallel_place_buckets(tx_model *model)
@@ -194,60 +214,4 @@ void tx_parallel_free(tx_model *model)
     free(p->moving);
     free(p);
     model->parallel = NULL;
-}
-
-/* ---- States in shards -------------------------------------------------------------------------------- */
-
-tx_status tx_parallel_states(tx_model *model)
-{
-    tx_parallel *p = model->parallel;
-    tx_status status = TX_OK;
-    for (int32_t k = 0; k < model->optimizer_states; k++)
-        for (int32_t i = p->buckets - 1; i >= 0 && !status; i--)
-            if (p->bucket[i].owned > 0)
-                status = tx_arena_append(&model->arena[TX_ARENA_OPTIMIZER],
-                                         tx_optimizer_bytes(&model->optimizer_state[k], p->bucket[i].owned * element),
-                                         TX_PARAM_BLOCK * element, &p->bucket[i].state[k]);
-    return status;
-}
-
-/* The part of a range of weights that lies in this rank's shard of a bucket. */
-typedef struct part {
-    int64_t at;      /* elements from the begin of the range */
-    int64_t count;   /* may be none */
-    int64_t address; /* in OPTIMIZER */
-} part;
-
-static part part_of(const tx_bucket *b, int32_t k, int64_t address, int64_t count)
-{
-    int64_t begin = (b->address - address) / element + b->first, end = begin + b->owned;
-    int64_t at = begin > 0 ? begin : 0, stop = end < count ? end : count;
-    return (part){at, stop > at ? stop - at : 0, b->state[k] + (at - begin) * element};
-}
-
-tx_status tx_parallel_read_state(tx_model *model, int32_t k, int64_t address, int64_t count, float *data)
-{
-    const tx_parallel *p = model->parallel;
-    tx_status status = TX_OK;
-    memset(data, 0, (size_t)(count * element));
-    for (int32_t i = 0; i < p->buckets && !status; i++) {
-        part own = part_of(&p->bucket[i], k, address, count);
-        if (own.count > 0)
-            status = tx_model_read_at(model, TX_ARENA_OPTIMIZER, own.address, data + own.at, own.count * element);
-    }
-    /* As whole numbers: the others' zeros change no bit. */
-    return status ? status : tx_comm_collect(p->comm, TX_ALL_REDUCE, data, count, TX_I32, 0);
-}
-
-tx_status tx_parallel_write_state(tx_model *model, int32_t k, int64_t address, int64_t count, const float *data)
-{
-    const tx_engine *e = model->engine;
-    const tx_parallel *p = model->parallel;
-    tx_status status = TX_OK;
-    for (int32_t i = 0; i < p->buckets && !status; i++) {
-        part own = part_of(&p->bucket[i], k, address, count);
-        if (own.count > 0)
-            status = tx_model_write_at(model, TX_ARENA_OPTIMIZER, own.address, data + own.at, own.count * element);
-    }
-    return status ? status : e->backend->finish(e->context);
 }

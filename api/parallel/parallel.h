@@ -28,8 +28,7 @@ typedef struct tx_bucket {
     int64_t first, owned; /* this rank's shard: elements of the bucket */
     bool gathered;        /* stages 1 and 2: since its weights were last copied to arena HALF */
     int64_t kept;         /* stage 2: address in GRADIENTS of the own shard */
-    /* Stages 1 and 2: addresses in OPTIMIZER of the own shard's states. */
-    int64_t state[TX_MAX_OPTIMIZER_STATES];
+    int32_t owner;        /* where buckets are whole: the rank that has it; -1: each has a shard */
 } tx_bucket;
 
 /* A transfer that a plan has begun and nobody has waited for yet. */
@@ -58,6 +57,12 @@ static inline bool tx_parallel_sharded(const tx_parallel *parallel)
     return parallel && parallel->options.zero_stage > 0;
 }
 
+/* Where in GRADIENTS this rank's shard of a bucket lies when it is updated. */
+static inline int64_t tx_bucket_gradients(const tx_parallel *parallel, const tx_bucket *b)
+{
+    return parallel->options.zero_stage == 2 ? b->kept : b->address + b->first * (int64_t)sizeof(float);
+}
+
 /* Makes the buckets from the parameters; the order is the caller's to change until they are placed. */
 tx_status tx_parallel_make_buckets(tx_model *model);
 /* Gives them addresses. */
@@ -67,12 +72,6 @@ tx_status tx_parallel_place_buckets(tx_model *model);
 tx_tensor *tx_parallel_tensor(tx_graph *graph, tx_arena_id arena, int32_t bucket);
 tx_tensor *tx_parallel_exchanged(tx_graph *graph, tx_arena_id arena, int32_t bucket);
 void tx_parallel_free(tx_model *model);
-
-/* Addresses of the optimizer states, for a sharded update. */
-tx_status tx_parallel_states(tx_model *model);
-/* Copies elements of state `k`, from a weight's address on, from or to the shards; all ranks call them. */
-tx_status tx_parallel_read_state(tx_model *model, int32_t k, int64_t address, int64_t count, float *data);
-tx_status tx_parallel_write_state(tx_model *model, int32_t k, int64_t address, int64_t count, const float *data);
 
 /* ---- What the executor does at a collective node (exchange.c) ------------------------------------- */
 

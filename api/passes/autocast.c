@@ -91,8 +91,10 @@ static tx_tensor *copy_of(casting *c, tx_tensor *t, tx_dtype dtype, int32_t at)
         cast.out[0]->requires_grad = t->requires_grad;
     }
     c->copy[t->id] = tx_emit(graph, &cast);
-    if (c->copy[t->id])
+    if (c->copy[t->id]) {
+        graph->node[graph->nodes - 1].block = graph->node[at].block;
         tx_edit_move(c->edit, graph->nodes - 1, at);
+    }
     return c->copy[t->id];
 }
 

@@ -148,6 +148,7 @@ static tx_status differentiate(autodiff *a, int32_t index)
         return tx_graph_fail(
             graph, tx_fail(TX_UNSUPPORTED, "%s: only its first output has a gradient", tx_op_info_of(node.op)->name));
     int32_t first = graph->nodes;
+    graph->block = node.block;
     tx_status status = tx_op_grad(graph, &node, dout, want, din);
     if (status != TX_OK)
         return status;
@@ -188,6 +189,7 @@ tx_status tx_autodiff(tx_graph *graph)
 {
     if (graph->losses == 0)
         return TX_OK;
+    graph->block = 0;
     for (int32_t i = 0; i < graph->losses; i++)
         add_to_result(graph, graph->loss[i], i == 0);
     const int32_t forward = graph->nodes;
@@ -201,6 +203,7 @@ tx_status tx_autodiff(tx_graph *graph)
     for (int32_t i = forward - 1; i >= 0 && graph->status == TX_OK; i--)
         differentiate(&a, i);
     graph->direction = TX_FORWARD;
+    graph->block = 0;
     graph->losses = 0; /* they have their gradients */
     free(a.gradient);
     free(a.written);

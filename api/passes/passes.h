@@ -13,6 +13,12 @@ tx_status tx_autocast(tx_graph *graph);
 /* Appends the gradients of the sum of the losses that tx_backward was given, in the order of back-propagation. */
 tx_status tx_autodiff(tx_graph *graph);
 
+/* Gradient checkpointing as tx_graph_checkpointing says: before the backward nodes of a segment of blocks stand copies
+ * of the forward nodes whose results they read, of direction RECOMPUTE, as far as those are not kept. What another
+ * segment or none reads is kept, and so is what follows from memory that does not last; what no backward node needs is
+ * not computed again. Behind tx_autodiff, whose nodes it looks at. */
+tx_status tx_checkpoint(tx_graph *graph);
+
 /* Lets a classifier (x times a table, cross-entropy, and in a training graph the gradients of these) go by chunks of
  * rows whose logits take at most `bytes`, or are few, where nothing else reads the logits and their gradient and where
  * the gradient of the losses does not depend on the losses. dtable is the sum of the chunks' in their order. It wants

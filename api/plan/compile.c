@@ -59,8 +59,10 @@ static tx_status compile(tx_plan *plan)
     if (status == TX_OK)
         status = tx_plan_layout(plan->graph, &layout);
     if (status == TX_OK)
-        status = make_commands(plan);
+        status = tx_plan_find_placed(plan);
     if (status == TX_OK)
+        status = make_commands(plan);
+    if (status == TX_OK && !model->only_plans)
         status = model->engine->backend->prepare(model->engine->context, &plan->program, &plan->executable, &scratch);
     if (status != TX_OK)
         return status;

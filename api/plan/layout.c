@@ -105,23 +105,30 @@ static void place(tx_tensor **by_address, int32_t count, tx_tensor *t, int64_t l
 
 static bool is_placed_in(const tx_tensor *t, tx_arena_id id)
 {
-    return !t->base && t->arena == id && !t->is_fixed && t->first >= 0;
+    return t->arena == id && tx_layout_places(t);
 }
 
-/* Bytes made by a forward node, before the first backward node, and read by a backward node. */
-static int64_t saved_bytes(const tx_graph *graph)
+int32_t tx_layout_backward(const tx_graph *graph)
 {
-    int64_t saved = 0;
     int32_t backward = 0;
     while (backward < graph->nodes && graph->node[backward].direction != TX_BACKWARD)
         backward++;
+    return backward;
+}
+
+bool tx_layout_is_saved(const tx_graph *graph, int32_t backward, const tx_tensor *t)
+{
+    const bool made_forward = t->first < backward && graph->node[t->first].direction == TX_FORWARD;
+    return made_forward && t->last < graph->nodes && graph->node[t->last].direction != TX_FORWARD;
+}
+
+static int64_t saved_bytes(const tx_graph *graph)
+{
+    const int32_t backward = tx_layout_backward(graph);
+    int64_t saved = 0;
     for (int32_t i = 0; i < graph->tensors; i++) {
         const tx_tensor *t = graph->tensor[i];
-        if (!is_placed_in(t, TX_ARENA_PLANNED))
-            continue;
-        bool made_forward = t->first < backward && graph->node[t->first].direction == TX_FORWARD;
-        bool read_backward = t->last < graph->nodes && graph->node[t->last].direction == TX_BACKWARD;
-        if (made_forward && read_backward)
+        if (is_placed_in(t, TX_ARENA_PLANNED) && tx_layout_is_saved(graph, backward, t))
             saved += aligned(t);
     }
     return saved;

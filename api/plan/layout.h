@@ -19,4 +19,16 @@ typedef struct tx_layout {
  * `layout`, as `exchanged`. */
 tx_status tx_plan_layout(tx_graph *graph, tx_layout *layout);
 
+/* Whether the planner gave the tensor its place, in arena PLANNED or EXCHANGE. */
+static inline bool tx_layout_places(const tx_tensor *t)
+{
+    return !t->base && (t->arena == TX_ARENA_PLANNED || t->arena == TX_ARENA_EXCHANGE) && !t->is_fixed && t->first >= 0;
+}
+
+/* The first node of the backward pass; the number of nodes where there is none. */
+int32_t tx_layout_backward(const tx_graph *graph);
+/* Whether a tensor that the planner placed is made before the backward pass, which begins with node `backward`, and
+ * read in it. */
+bool tx_layout_is_saved(const tx_graph *graph, int32_t backward, const tx_tensor *tensor);
+
 #endif

@@ -26,10 +26,6 @@ static tx_status size_arenas(tx_model *model)
     tx_status status = TX_OK;
     for (int32_t c = 0; c < weights->chunks && model->half != TX_F32 && status == TX_OK; c++)
         status = tx_arena_use(&arena[TX_ARENA_HALF], c * arena[TX_ARENA_HALF].chunk_bytes, weights->used[c] / 2);
-    for (int32_t k = 0; k < model->optimizer_states && !tx_parallel_sharded(parallel); k++)
-        for (int32_t c = 0; c < weights->chunks && status == TX_OK; c++)
-            status = tx_arena_use(&arena[TX_ARENA_OPTIMIZER], tx_optimizer_address(model, k, c * weights->chunk_bytes),
-                                  tx_optimizer_bytes(&model->optimizer_state[k], weights->used[c]));
     if (status == TX_OK)
         status = tx_arena_use(&arena[TX_ARENA_CONTROL], 0, tx_aligned(TX_CONTROL_BYTES));
     if (status == TX_OK)
@@ -263,6 +259,8 @@ static tx_status allocate_arenas(tx_model *model, bool *moved)
 tx_status tx_model_ready(tx_model *model)
 {
     bool moved = false;
+    if (model->only_plans)
+        return tx_fail(TX_INVALID, "the model was made for its plans alone (tx_model_only_plan): it has no memory");
     tx_status status = tx_copies_make(model);
     if (status == TX_OK)
         status = size_arenas(model);
@@ -315,6 +313,11 @@ tx_status tx_model_create(tx_engine *engine, tx_model **model)
     return TX_OK;
 }
 
+void tx_model_only_plan(tx_model *model)
+{
+    model->only_plans = true;
+}
+
 void tx_model_free(tx_model *model)
 {
     if (!model)
@@ -333,6 +336,7 @@ void tx_model_free(tx_model *model)
     if (model->results)
         e->backend->release(e->context, model->results);
     tx_parallel_free(model);
+    tx_optimizer_free(model->optimizer);
     for (int32_t i = 0; i < model->params; i++)
         free(model->param[i].name);
     for (int32_t i = 0; i < model->states; i++)

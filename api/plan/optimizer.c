@@ -1,88 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The update plan: global gradient norm, clip factor, and the optimizer over the flat arenas. */
 #include "api/parallel/parallel.h"
+#include "api/plan/muon.h"
+#include "api/plan/pieces.h"
 #include "api/plan/plan.h"
-
-#include <string.h>
 
 static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
 
-/* ---- The table --------------------------------------------------------------------------------- */
-
-typedef struct optimizer {
-    tx_op op;
-    tx_optimizer_state state[TX_MAX_OPTIMIZER_STATES]; /* behind the last: no name */
-} optimizer;
-
-static const optimizer optimizers[TX_OPTIMIZER_KINDS] = {
-#define TX_OPTIMIZER(NAME, ...) [TX_##NAME] = {TX_OP_##NAME, {__VA_ARGS__}},
-#include "optimizers.def"
-};
-
-enum {
-    ROWS = 0
-#define TX_OPTIMIZER(...) +1
-#include "optimizers.def"
-};
-_Static_assert((int)ROWS == (int)TX_OPTIMIZER_KINDS, "every kind of tx.h has a row in optimizers.def");
-
-/* How many states it keeps with these options: those that an option can leave out come last. */
-static int32_t count_states(const tx_optimizer_options *o)
-{
-    const tx_optimizer_state *state = optimizers[o->kind].state;
-    for (int32_t k = 0; k < TX_MAX_OPTIMIZER_STATES; k++) {
-        const void *option = (const char *)o + state[k].option;
-        if (!state[k].name || (state[k].option && !(*(const float *)option > 0)))
-            return k;
-    }
-    return TX_MAX_OPTIMIZER_STATES;
-}
-
-int32_t tx_model_optimizer_states(const tx_model *model)
-{
-    return model->optimizer_states;
-}
-
-tx_status tx_model_optimizer_state(const tx_model *model, int32_t index, const char **name, bool *never_negative)
-{
-    if (index < 0 || index >= model->optimizer_states)
-        return tx_fail(TX_NOT_FOUND, "the model's optimizer has no state number %d", index);
-    *name = model->optimizer_state[index].name;
-    *never_negative = model->optimizer_state[index].never_negative;
-    return TX_OK;
-}
-
 /* ---- Nodes ------------------------------------------------------------------------------------- */
 
-/* Elements of an arena as one vector. */
-static tx_tensor *range(tx_graph *graph, tx_arena_id arena, int64_t address, int64_t count)
+/* What a node of a piece reads and writes: a range of the arena, or the parameter. */
+static tx_tensor *operand(tx_graph *graph, const tx_optimizer_piece *piece, tx_arena_id arena, int64_t address)
 {
-    return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(count), arena, address);
+    const tx_param_spec *spec = &graph->model->param[piece->param].spec;
+    return tx_tensor_fixed(graph, TX_F32, piece->form->whole ? spec->logical : TX_SHAPE(piece->count), arena, address);
 }
-
-/* What one optimizer node works on: a range of the weights, its gradients, states and group bytes. */
-typedef struct span {
-    int64_t count; /* elements */
-    int64_t weights, gradients, groups, state[TX_MAX_OPTIMIZER_STATES];
-} span;
 
 /* The operand that a state is. */
-static tx_tensor *state_range(tx_graph *graph, const span *s, int32_t k)
+static tx_tensor *state_operand(tx_graph *graph, const tx_optimizer_piece *piece, int32_t k)
 {
-    const tx_optimizer_state *state = &graph->model->optimizer_state[k];
-    const int64_t bytes = tx_optimizer_bytes(state, s->count * (int64_t)sizeof(float));
-    return tx_tensor_fixed(graph, state->dtype, TX_SHAPE(bytes / (int64_t)tx_dtype_size(state->dtype)),
-                           TX_ARENA_OPTIMIZER, s->state[k]);
+    const tx_optimizer_state *state = &piece->form->state[k];
+    const tx_param_spec *spec = &graph->model->param[piece->param].spec;
+    const int64_t elements = piece->form->whole ? tx_shape_count(&spec->logical) : piece->count;
+    return tx_tensor_fixed(graph, state->dtype, TX_SHAPE(tx_state_count(state, spec, elements)), TX_ARENA_OPTIMIZER,
+                           piece->state[k]);
 }
 
-/* Result GRAD_SUMSQ gains the sum over a span's gradients. */
-static void add_sumsq(tx_graph *graph, const span *s)
+/* Result GRAD_SUMSQ gains the sum over gradients. */
+static void add_sumsq(tx_graph *graph, int64_t gradients, int64_t count)
 {
+    if (count == 0)
+        return;
     tx_emit_args args = {.op = TX_OP_REDUCE, .attrs = plain};
     args.attrs.reduction = TX_REDUCE_SUMSQ;
     args.attrs.axis = TX_AXIS_ALL;
     args.attrs.accumulate = TX_ADD;
-    args.in[0] = range(graph, TX_ARENA_GRADIENTS, s->gradients, s->count);
+    args.in[0] = tx_tensor_fixed(graph, TX_F32, TX_SHAPE(count), TX_ARENA_GRADIENTS, gradients);
     args.out[0] = tx_tensor_result(graph, TX_RESULT_GRAD_SUMSQ);
     if (args.in[0] && args.out[0])
         tx_emit(graph, &args);
@@ -97,70 +50,60 @@ static void clear_sumsq(tx_graph *graph)
         tx_emit(graph, &args);
 }
 
-/* Which operand of an optimizer's op is the weights' copy of 16 bits: the one behind all states that its row has; 0: it
- * has none. */
-static int32_t copy_operand(const optimizer *o)
+static tx_attrs attrs_of(const tx_optimizer_options *o)
+{
+    tx_attrs attrs = plain;
+    attrs.beta1 = o->beta1;
+    attrs.beta2 = o->beta2;
+    attrs.eps = o->eps;
+    attrs.momentum = o->momentum;
+    attrs.weight_decay = o->weight_decay;
+    attrs.nesterov = o->nesterov;
+    attrs.relative_step = o->relative_step;
+    attrs.scale_parameter = o->scale_parameter;
+    attrs.warmup_init = o->warmup_init;
+    return attrs;
+}
+
+/* Which operand of a form's op is the weights' copy of 16 bits: the one behind all states that its row has; 0: none. */
+static int32_t copy_operand(const tx_optimizer_form *form)
 {
     int32_t operand = (int32_t)TX_IN(adamw, m);
-    for (int32_t k = 0; k < TX_MAX_OPTIMIZER_STATES && o->state[k].name; k++)
+    for (int32_t k = 0; k < TX_MAX_OPTIMIZER_STATES && form->state[k].name; k++)
         operand++;
-    return operand < tx_op_info_of(o->op)->inputs ? operand : 0;
+    return operand < tx_op_info_of(form->op)->inputs ? operand : 0;
 }
 
-/* Updates that spread over the ranks are gathered, and cast when they are. */
-static bool writes_copies(const tx_model *model, const optimizer *o)
+/* Updates that spread over the ranks are gathered, and cast when they are. Where one form cannot write copies, all are
+ * cast. */
+static bool writes_copies(const tx_model *model)
 {
-    return model->half != TX_F32 && copy_operand(o) && !tx_parallel_sharded(model->parallel);
+    const tx_optimizer_form *form = model->optimizer->form;
+    return model->half != TX_F32 && copy_operand(&form[0]) && copy_operand(&form[1]) &&
+           !tx_parallel_sharded(model->parallel);
 }
 
-static void add_update(tx_graph *graph, const tx_optimizer_options *o, const span *s)
+static void add_update(tx_graph *graph, const tx_optimizer_piece *piece)
 {
-    tx_emit_args args = {.op = optimizers[o->kind].op, .attrs = plain};
-    args.attrs.beta1 = o->beta1;
-    args.attrs.beta2 = o->beta2;
-    args.attrs.eps = o->eps;
-    args.attrs.momentum = o->momentum;
-    args.attrs.weight_decay = o->weight_decay;
+    const tx_optimizer_form *form = piece->form;
+    tx_emit_args args = {.op = form->op, .attrs = attrs_of(&graph->model->optimizer->options)};
+    const int64_t blocks = form->whole ? 1 : piece->count / TX_PARAM_BLOCK;
     /* p, g, groups, states and p, states are what all rows of optimizers.def have. */
-    args.in[TX_IN(adamw, p)] = args.out[TX_OUT(adamw, p)] = range(graph, TX_ARENA_WEIGHTS, s->weights, s->count);
-    args.in[TX_IN(adamw, g)] = range(graph, TX_ARENA_GRADIENTS, s->gradients, s->count);
-    args.in[TX_IN(adamw, groups)] =
-        tx_tensor_fixed(graph, TX_U8, TX_SHAPE(s->count / TX_PARAM_BLOCK), TX_ARENA_STATE, s->groups);
-    for (size_t k = 0; k < (size_t)graph->model->optimizer_states; k++)
-        args.in[TX_IN(adamw, m) + k] = args.out[TX_OUT(adamw, m) + k] = state_range(graph, s, (int32_t)k);
-    const int32_t copy = copy_operand(&optimizers[o->kind]);
-    if (writes_copies(graph->model, &optimizers[o->kind])) /* as output behind the states, too */
+    args.in[TX_IN(adamw, p)] = args.out[TX_OUT(adamw, p)] = operand(graph, piece, TX_ARENA_WEIGHTS, piece->address);
+    args.in[TX_IN(adamw, g)] = operand(graph, piece, TX_ARENA_GRADIENTS, piece->gradients);
+    args.in[TX_IN(adamw, groups)] = tx_tensor_fixed(graph, TX_U8, TX_SHAPE(blocks), TX_ARENA_STATE, piece->groups);
+    for (int32_t k = 0; k < form->states; k++)
+        args.in[TX_IN(adamw, m) + (size_t)k] = args.out[TX_OUT(adamw, m) + (size_t)k] = state_operand(graph, piece, k);
+    if (writes_copies(graph->model)) { /* as output behind the states, too */
+        const int32_t copy = copy_operand(form);
         args.in[copy] = args.out[copy - 2] =
-            tx_tensor_fixed(graph, graph->model->half, TX_SHAPE(s->count), TX_ARENA_HALF,
-                            tx_model_half_address(graph->model, s->weights));
-    if (graph->status == TX_OK)
+            tx_tensor_fixed(graph, graph->model->half, TX_SHAPE(piece->count), TX_ARENA_HALF,
+                            tx_model_half_address(graph->model, piece->address));
+    }
+    if (form->op == TX_OP_MUON)
+        tx_emit_muon(graph, &args, &graph->model->optimizer->options);
+    else if (graph->status == TX_OK)
         tx_emit(graph, &args);
-}
-
-/* Chunk `c` of the parameters. */
-static span chunk_span(const tx_model *model, const int64_t *groups, int32_t c)
-{
-    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
-    int64_t address = c * weights->chunk_bytes;
-    span s = {weights->used[c] / (int64_t)sizeof(float), address, address, groups[c], {0}};
-    for (int32_t k = 0; k < model->optimizer_states; k++)
-        s.state[k] = tx_optimizer_address(model, k, address);
-    return s;
-}
-
-/* This rank's shard of a bucket; its gradients are where the stage keeps them. */
-static span shard_span(const tx_model *model, const int64_t *groups, const tx_bucket *b)
-{
-    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
-    int64_t address = b->address + b->first * (int64_t)sizeof(float);
-    int64_t block = address % weights->chunk_bytes / (TX_PARAM_BLOCK * (int64_t)sizeof(float));
-    span s = {b->owned,
-              address,
-              model->parallel->options.zero_stage == 2 ? b->kept : address,
-              groups[tx_arena_chunk(weights, address)] + block,
-              {0}};
-    memcpy(s.state, b->state, sizeof s.state);
-    return s;
 }
 
 static void add_collective(tx_graph *graph, tx_op op, int32_t bucket, tx_tensor *in, tx_tensor *out)
@@ -197,44 +140,48 @@ static void reduce_results(tx_graph *graph)
 }
 
 /* The norm of the gradients: of all of them, or the ranks' sums over their shards. */
-static void add_norm(tx_graph *graph, const int64_t *groups)
+static void add_norm(tx_graph *graph)
 {
     const tx_model *model = graph->model;
+    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
     const tx_parallel *p = model->parallel;
     for (int32_t i = 0; p && i < p->buckets; i++)
         if (p->options.zero_stage < 2) /* else the training plan has waited */
             wait_for_gradients(graph, i);
     clear_sumsq(graph);
-    for (int32_t i = 0; p && i < p->buckets; i++) {
-        const span s = shard_span(model, groups, &p->bucket[i]);
-        if (s.count > 0)
-            add_sumsq(graph, &s);
-    }
-    for (int32_t c = 0; !p && c < model->arena[TX_ARENA_WEIGHTS].chunks; c++) {
-        const span s = chunk_span(model, groups, c);
-        add_sumsq(graph, &s);
-    }
+    for (int32_t i = 0; p && i < p->buckets; i++)
+        add_sumsq(graph, tx_bucket_gradients(p, &p->bucket[i]), p->bucket[i].owned);
+    for (int32_t c = 0; !p && c < weights->chunks; c++)
+        add_sumsq(graph, c * weights->chunk_bytes, weights->used[c] / (int64_t)sizeof(float));
     if (p)
         reduce_results(graph);
     tx_emit(graph, &(tx_emit_args){.op = TX_OP_CLIP_NORM, .attrs = plain});
 }
 
-/* A sharded update begins with the lowest layers, which the next forward pass needs first. */
-static void add_updates(tx_graph *graph, const tx_optimizer_options *o, const int64_t *groups)
+/* Whether a piece lies in a bucket. */
+static bool in_bucket(const tx_optimizer_piece *piece, const tx_bucket *b)
 {
-    const tx_model *model = graph->model;
-    const tx_parallel *p = model->parallel;
-    bool sharded = tx_parallel_sharded(p);
-    for (int32_t i = sharded ? p->buckets - 1 : -1; i >= 0; i--) {
-        const span s = shard_span(model, groups, &p->bucket[i]);
-        if (s.count > 0)
-            add_update(graph, o, &s);
+    return piece->address >= b->address && piece->address < b->address + b->count * (int64_t)sizeof(float);
+}
+
+/* The pieces in their order; a sharded bucket moves when the last of its own has been updated. */
+static void add_updates(tx_graph *graph)
+{
+    const tx_optimizer *o = graph->model->optimizer;
+    const tx_parallel *p = graph->model->parallel;
+    int32_t done = 0;
+    for (int32_t i = tx_parallel_sharded(p) ? p->buckets - 1 : -1; i >= 0; i--) {
+        for (; done < o->pieces && in_bucket(&o->piece[done], &p->bucket[i]); done++)
+            add_update(graph, &o->piece[done]);
         gather_weights(graph, i);
     }
-    for (int32_t c = 0; !sharded && c < model->arena[TX_ARENA_WEIGHTS].chunks; c++) {
-        const span s = chunk_span(model, groups, c);
-        add_update(graph, o, &s);
-    }
+    for (; done < o->pieces; done++)
+        add_update(graph, &o->piece[done]);
+}
+
+static bool is_state_type(tx_dtype dtype)
+{
+    return dtype == TX_F32 || dtype == TX_BF16;
 }
 
 static tx_status check_options(const tx_optimizer_options *o)
@@ -247,38 +194,54 @@ static tx_status check_options(const tx_optimizer_options *o)
         return tx_fail(TX_INVALID, "optimizer: betas must lie in [0, 1)");
     if (!(o->eps >= 0 && o->momentum >= 0 && o->weight_decay >= 0))
         return tx_fail(TX_INVALID, "optimizer: epsilon, momentum and weight decay must not be negative");
+    if (o->nesterov && !(o->momentum > 0))
+        return tx_fail(TX_INVALID, "optimizer: nesterov needs a momentum");
+    if (o->warmup_init && !o->relative_step)
+        return tx_fail(TX_INVALID, "optimizer: warmup_init needs relative_step");
+    if (!is_state_type(o->momentum_dtype) || !is_state_type(o->variance_dtype) || !is_state_type(o->compensation_dtype))
+        return tx_fail(TX_INVALID, "optimizer: states are of F32 or BF16");
+    return TX_OK;
+}
+
+static tx_status check_model(const tx_model *model, const tx_optimizer_options *o)
+{
+    const tx_parallel *p = model->parallel;
+    if (!model->has_gradients)
+        return tx_fail(TX_INVALID, "the optimizer needs a graph with gradients first (tx_backward)");
+    if (model->optimizer)
+        return tx_fail(TX_INVALID, "the model has an optimizer already");
+    if (tx_parallel_sharded(p) && tx_optimizer_is_whole(o->kind) && !p->options.whole)
+        return tx_fail(TX_INVALID, "this optimizer works on whole parameters, and the ranks have parts of them: give "
+                                   "tx_model_parallel the option `whole`");
     return TX_OK;
 }
 
 tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *options, tx_plan **plan)
 {
     tx_graph *graph = NULL;
+    tx_optimizer *optimizer = NULL;
     int64_t groups[TX_MAX_CHUNKS];
     tx_status status = check_options(options);
-    if (status == TX_OK && !model->has_gradients)
-        status = tx_fail(TX_INVALID, "the optimizer needs a graph with gradients first (tx_backward)");
-    if (status == TX_OK && model->optimizer_states > 0)
-        status = tx_fail(TX_INVALID, "the model has an optimizer already");
+    if (status == TX_OK)
+        status = check_model(model, options);
     if (status == TX_OK)
         status = tx_model_declare_groups(model, groups);
     if (status == TX_OK)
+        status = tx_optimizer_choose(options, &optimizer);
+    if (status == TX_OK)
+        status = tx_optimizer_cut(model, groups, optimizer);
+    if (status == TX_OK)
         status = tx_graph_create(model, &graph);
-    if (status != TX_OK)
-        return status;
-    model->optimizer_state = optimizers[options->kind].state;
-    model->optimizer_states = count_states(options);
-    if (tx_parallel_sharded(model->parallel))
-        status = tx_parallel_states(model);
     if (status != TX_OK) {
-        tx_graph_free(graph);
+        tx_optimizer_free(optimizer);
         return status;
     }
+    model->optimizer = optimizer;
     graph->direction = TX_UPDATE;
-    add_norm(graph, groups);
-    add_updates(graph, options, groups);
-    const bool writes = writes_copies(model, &optimizers[options->kind]);
+    add_norm(graph);
+    add_updates(graph);
     status = tx_plan_create_owned(graph, "update", plan);
     if (status == TX_OK)
-        (*plan)->leaves_copies = !writes && !tx_parallel_sharded(model->parallel);
+        (*plan)->leaves_copies = !writes_copies(model) && !tx_parallel_sharded(model->parallel);
     return status;
 }

@@ -45,6 +45,7 @@ void tx_plan_free(tx_plan *plan)
         tx_graph_free(plan->graph);
     free(plan->commands);
     free(plan->cut);
+    free(plan->placed);
     free(plan->seconds);
     free(plan->name);
     free(plan);
@@ -72,7 +73,9 @@ tx_status tx_plan_profile_entry(const tx_plan *plan, int32_t index, tx_profile_e
         return tx_fail(TX_INVALID, "plan %s has no operation %d", plan->name, index);
     const tx_command *c = &plan->commands[index];
     const tx_op_info *info = tx_op_info_of(c->op);
-    tx_command_info run = plan->model->engine->backend->command_info(plan->executable, index);
+    tx_command_info run = {.variant = ""}; /* of plans that are not for running */
+    if (plan->executable)
+        run = plan->model->engine->backend->command_info(plan->executable, index);
     *entry = (tx_profile_entry){.op = info->name,
                                 .variant = run.variant,
                                 .op_class = info->op_class,

@@ -27,8 +27,13 @@ struct tx_plan {
     bool bound;
     bool leaves_copies; /* changes weights without their copies in arena HALF */
     bool reads_copies;
+    int32_t *placed; /* the tensors that the planner placed, by id */
+    int32_t placed_count;
     tx_plan *next;
 };
+
+/* Fills `placed`, once the graph is laid out. */
+tx_status tx_plan_find_placed(tx_plan *plan);
 
 /* Like tx_plan_create; the plan frees the graph, also when it cannot be made. */
 tx_status tx_plan_create_owned(tx_graph *graph, const char *name, tx_plan **plan);

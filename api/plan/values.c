@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reading and writing parameters, their gradients and their optimizer states. */
 #include "api/parallel/parallel.h"
+#include "api/plan/pieces.h"
 
 #include "api/base/half.h"
 
@@ -18,46 +19,50 @@ typedef struct place {
     int64_t address;
 } place;
 
-/* States of which each rank has its shards; their addresses are those of the weights. */
-static bool spread(const tx_model *model, tx_part part)
-{
-    return tx_parallel_sharded(model->parallel) && part >= TX_PART_STATE;
-}
-
 static tx_status part_place(const tx_model *model, tx_part part, int32_t index, place *p)
 {
-    if (index < 0 || index >= model->params)
-        return tx_fail(TX_NOT_FOUND, "the model has no parameter number %d", index);
     const tx_param_record *r = &model->param[index];
-    const int32_t state = (int32_t)part - TX_PART_STATE; /* below 0: of another part */
-    if (part != TX_PART_WEIGHT && r->spec.frozen)
-        return tx_fail(TX_NOT_FOUND, "parameter %s is frozen: it has no gradient and no optimizer state", r->name);
-    if ((part == TX_PART_GRADIENT && !model->has_gradients) || state >= model->optimizer_states)
-        return tx_fail(TX_NOT_FOUND, "the model has no gradients or no such optimizer state");
+    if (part == TX_PART_GRADIENT && !model->has_gradients)
+        return tx_fail(TX_NOT_FOUND, "the model has no gradients");
     if (part == TX_PART_GRADIENT && tx_parallel_sharded(model->parallel))
         return tx_fail(TX_NOT_FOUND, "no rank has all gradients: they are spread (zero_stage %d)",
                        (int)model->parallel->options.zero_stage);
-    *p = (place){r->arena, r->spec.dtype, r->offset};
-    if (part != TX_PART_WEIGHT)
-        p->arena = state >= 0 ? TX_ARENA_OPTIMIZER : TX_ARENA_GRADIENTS;
-    if (state >= 0 && !spread(model, part))
-        p->address = tx_optimizer_address(model, state, p->address);
+    *p = (place){part == TX_PART_WEIGHT ? r->arena : TX_ARENA_GRADIENTS, r->spec.dtype, r->offset};
     return TX_OK;
 }
 
-/* Makes the model ready for a copy of elements of a part, and tells where the first of them lies. */
-static tx_status copy_place(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, place *p)
+/* The shape of a part; it names a part that there is not. */
+static tx_status part_shape(const tx_model *model, tx_part part, int32_t index, tx_shape *shape)
 {
+    if (index < 0 || index >= model->params)
+        return tx_fail(TX_NOT_FOUND, "the model has no parameter number %d", index);
+    if (part != TX_PART_WEIGHT && model->param[index].spec.frozen)
+        return tx_fail(TX_NOT_FOUND, "parameter %s is frozen: it has no gradient and no optimizer state",
+                       model->param[index].name);
+    if (part < TX_PART_STATE) {
+        *shape = model->param[index].spec.logical;
+        return TX_OK;
+    }
+    tx_state_info info;
+    tx_status status = tx_model_state(model, index, (int32_t)part - TX_PART_STATE, &info);
+    if (status == TX_OK)
+        *shape = info.shape;
+    return status;
+}
+
+/* Makes the model ready for a copy of elements of a part. */
+static tx_status prepare_copy(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count)
+{
+    tx_shape shape;
     model->sealed = true;
-    tx_status status = part_place(model, part, index, p);
+    tx_status status = part_shape(model, part, index, &shape);
     if (status != TX_OK)
         return status;
-    int64_t elements = tx_shape_count(&model->param[index].spec.logical);
+    const int64_t elements = tx_shape_count(&shape);
     if (first < 0 || count < 0 || first > elements || count > elements - first)
         return tx_fail(TX_INVALID,
                        "parameter %s has %" PRId64 " elements, %" PRId64 " from %" PRId64 " on were asked for",
                        model->param[index].name, elements, count, first);
-    p->address += first * (int64_t)tx_dtype_size(p->dtype);
     status = tx_model_ready(model);
     return status == TX_OK ? tx_model_settle(model) : status;
 }
@@ -76,24 +81,35 @@ static tx_status read_stored(tx_model *model, const place *p, void *data, int64_
     return tx_model_read_at(model, p->arena, p->address, data, count * (int64_t)tx_dtype_size(p->dtype));
 }
 
-/* ---- In 16 bits --------------------------------------------------------------------------------------- */
+/* ---- In other types ----------------------------------------------------------------------------------- */
 
-static void narrow(tx_dtype dtype, const float *from, uint16_t *to, int64_t count)
+static void narrow(tx_dtype dtype, const float *from, void *to, int64_t count)
 {
+    uint8_t *byte = to;
+    uint16_t *half = to;
     for (int64_t i = 0; i < count; i++)
-        to[i] = dtype == TX_BF16 ? tx_f32_to_bf16(from[i]) : tx_f32_to_f16(from[i]);
+        if (dtype == TX_U8)
+            byte[i] = (uint8_t)from[i];
+        else
+            half[i] = dtype == TX_BF16 ? tx_f32_to_bf16(from[i]) : tx_f32_to_f16(from[i]);
 }
 
-static void widen(tx_dtype dtype, const uint16_t *from, float *to, int64_t count)
+static void widen(tx_dtype dtype, const void *from, float *to, int64_t count)
 {
+    const uint8_t *byte = from;
+    const uint16_t *half = from;
     for (int64_t i = 0; i < count; i++)
-        to[i] = dtype == TX_BF16 ? tx_bf16_to_f32(from[i]) : tx_f16_to_f32(from[i]);
+        if (dtype == TX_U8)
+            to[i] = byte[i];
+        else
+            to[i] = dtype == TX_BF16 ? tx_bf16_to_f32(half[i]) : tx_f16_to_f32(half[i]);
 }
 
 /* Converts slice by slice; one of `from` and `to` is NULL. */
 static tx_status convert(tx_model *model, place p, const float *from, float *to, int64_t count)
 {
-    uint16_t *slice = malloc((size_t)(count < SLICE ? count : SLICE) * sizeof *slice + 1);
+    const int64_t size = (int64_t)tx_dtype_size(p.dtype);
+    void *slice = malloc((size_t)((count < SLICE ? count : SLICE) * size) + 1);
     if (!slice)
         return tx_fail(TX_MEMORY, "no memory to convert a parameter");
     tx_status status = TX_OK;
@@ -104,51 +120,84 @@ static tx_status convert(tx_model *model, place p, const float *from, float *to,
         status = from ? write_stored(model, &p, slice, n) : read_stored(model, &p, slice, n);
         if (to && status == TX_OK)
             widen(p.dtype, slice, to + first, n);
-        p.address += n * (int64_t)sizeof *slice;
+        p.address += n * size;
     }
     free(slice);
     return status;
 }
 
+/* One of `from` and `to` is NULL. */
+static tx_status copy(tx_model *model, const place *p, const float *from, float *to, int64_t count)
+{
+    if (p->dtype != TX_F32)
+        return convert(model, *p, from, to, count);
+    return from ? write_stored(model, p, from, count) : read_stored(model, p, to, count);
+}
+
 /* ---- Elements ----------------------------------------------------------------------------------------- */
+
+/* Copies what the pieces of this rank hold; where they are shards, all ranks read together. */
+static tx_status copy_state(tx_model *model, const tx_state_range *range, const float *from, float *to)
+{
+    const tx_optimizer *o = model->optimizer;
+    const bool spread = tx_parallel_sharded(model->parallel);
+    tx_status status = TX_OK;
+    if (to && spread)
+        memset(to, 0, (size_t)range->count * sizeof *to);
+    for (int32_t i = 0; i < o->pieces && status == TX_OK; i++) {
+        tx_state_part part;
+        if (!tx_optimizer_part_of(model, &o->piece[i], range, &part))
+            continue;
+        const place p = {TX_ARENA_OPTIMIZER, part.dtype, part.address};
+        status = copy(model, &p, from ? from + part.at : NULL, to ? to + part.at : NULL, part.count);
+    }
+    if (status != TX_OK || from || !spread)
+        return status;
+    /* As whole numbers: the others' zeros change no bit. */
+    return tx_comm_collect(model->parallel->comm, TX_ALL_REDUCE, to, range->count, TX_I32, 0);
+}
+
+static tx_status copy_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
+                            const float *from, float *to)
+{
+    place p = {0};
+    tx_status status = prepare_copy(model, part, index, first, count);
+    if (status == TX_OK && part >= TX_PART_STATE)
+        return copy_state(model, &(tx_state_range){index, (int32_t)part - TX_PART_STATE, first, count}, from, to);
+    if (status == TX_OK)
+        status = part_place(model, part, index, &p);
+    if (status != TX_OK)
+        return status;
+    p.address += first * (int64_t)tx_dtype_size(p.dtype);
+    return copy(model, &p, from, to, count);
+}
 
 tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
                                const float *data)
 {
-    place p = {0};
-    tx_status status = copy_place(model, part, index, first, count, &p);
-    if (status != TX_OK)
-        return status;
-    if (spread(model, part))
-        return tx_parallel_write_state(model, (int32_t)part - TX_PART_STATE, p.address, count, data);
-    return p.dtype == TX_F32 ? write_stored(model, &p, data, count) : convert(model, p, data, NULL, count);
+    return copy_range(model, part, index, first, count, data, NULL);
 }
 
 tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, float *data)
 {
-    place p = {0};
-    tx_status status = copy_place(model, part, index, first, count, &p);
-    if (status != TX_OK)
-        return status;
-    if (spread(model, part))
-        return tx_parallel_read_state(model, (int32_t)part - TX_PART_STATE, p.address, count, data);
-    return p.dtype == TX_F32 ? read_stored(model, &p, data, count) : convert(model, p, NULL, data, count);
+    return copy_range(model, part, index, first, count, NULL, data);
 }
 
-/* Elements of parameter `index`; 0 for a number that there is not, which the copy then refuses. */
-static int64_t elements_of(const tx_model *model, int32_t index)
+/* Elements of a part; 0 for one that there is not, which the copy then refuses. */
+static int64_t elements_of(const tx_model *model, tx_part part, int32_t index)
 {
-    return index >= 0 && index < model->params ? tx_shape_count(&model->param[index].spec.logical) : 0;
+    tx_shape shape;
+    return part_shape(model, part, index, &shape) == TX_OK ? tx_shape_count(&shape) : 0;
 }
 
 tx_status tx_model_write(tx_model *model, tx_part part, int32_t index, const float *data)
 {
-    return tx_model_write_range(model, part, index, 0, elements_of(model, index), data);
+    return tx_model_write_range(model, part, index, 0, elements_of(model, part, index), data);
 }
 
 tx_status tx_model_read(tx_model *model, tx_part part, int32_t index, float *data)
 {
-    return tx_model_read_range(model, part, index, 0, elements_of(model, index), data);
+    return tx_model_read_range(model, part, index, 0, elements_of(model, part, index), data);
 }
 
 /* ---- Sections ------------------------------------------------------------------------------------------ */
@@ -182,14 +231,20 @@ static tx_status copy_section(tx_model *model, tx_part part, int32_t index, int3
                               float *to)
 {
     section_rows s = {0};
+    tx_shape shape;
     tx_status status = find_section(model, index, section, &s);
+    if (status == TX_OK)
+        status = part_shape(model, part, index, &shape);
     if (status != TX_OK)
         return status;
+    if (!tx_shape_equal(&shape, &model->param[index].spec.logical))
+        return tx_fail(TX_UNSUPPORTED, "parameter %s: a state of another shape has no sections",
+                       model->param[index].name);
     if (s.rows == 1)
         return from ? tx_model_write_range(model, part, index, s.first, s.width, from)
                     : tx_model_read_range(model, part, index, s.first, s.width, to);
     const size_t width = (size_t)s.width * sizeof(float);
-    float *whole = malloc((size_t)elements_of(model, index) * sizeof *whole);
+    float *whole = malloc((size_t)elements_of(model, part, index) * sizeof *whole);
     if (!whole)
         return tx_fail(TX_MEMORY, "no memory for parameter %s", model->param[index].name);
     status = tx_model_read(model, part, index, whole);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Dropout and rotary embedding: element-wise kernels that need the place of an element. */
 #include "backends/cpu/random.h"
+#include "backends/rope.h"
 
 #define CHUNK (4 * TX_DRAW_LANES) /* columns that one group of draws serves */
 
@@ -67,11 +68,11 @@ static void rotate_head(const float *x, float *y, const float *cosine, const flo
 /* The angles of one position. */
 static void rotary_angles(const tx_attrs *attrs, int64_t position, float *cosine, float *sine)
 {
-    const int64_t size = attrs->head_size;
-    for (int64_t i = 0; i < size / 2; i++) {
-        double angle = (double)position * pow((double)attrs->theta, -2.0 * (double)i / (double)size);
-        cosine[i] = (float)cos(angle);
-        sine[i] = (float)(attrs->inverse ? -sin(angle) : sin(angle));
+    const double magnitude = (double)attrs->rope.magnitude;
+    for (int32_t i = 0; i < attrs->head_size / 2; i++) {
+        const double angle = (double)position * (double)tx_rope_frequency(attrs, i);
+        cosine[i] = (float)(magnitude * cos(angle));
+        sine[i] = (float)(magnitude * (attrs->inverse ? -sin(angle) : sin(angle)));
     }
 }
 

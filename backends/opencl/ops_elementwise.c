@@ -3,8 +3,8 @@
 #include "backends/opencl/ops.h"
 
 #include "api/graph/op.h"
+#include "backends/rope.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -155,18 +155,16 @@ tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
     const tx_shape *x = &c->in[0].shape;
     int32_t half = c->attrs.head_size / 2;
     tx_cl_form form = {.vector = 1, .run = b->context->limits.cpu ? half : 1, .group = tx_cl_group(b->context, 32)};
-    int used = snprintf(form.options, sizeof form.options, "-DVW=1 -DRUN=%d", form.run);
-    double ratio = pow((double)c->attrs.theta, -2.0 / c->attrs.head_size);
-    if (!(ratio < 1.0)) { /* theta is at most 1: the kernel is given a number in [0.5, 1) and its exponent */
-        int exponent;
-        ratio = frexp(ratio, &exponent);
-        snprintf(form.options + used, sizeof form.options - (size_t)used, " -DEXPONENT=%d", exponent);
-    }
+    float frequency[TX_MAX_ROTARY / 2] = {0};
+    for (int32_t i = 0; i < half; i++)
+        frequency[i] = tx_rope_frequency(&c->attrs, i);
+    snprintf(form.options, sizeof form.options, "-DVW=1 -DRUN=%d", form.run);
     tx_cl_launch_columns(b, &form, "elementwise", "rotary", half, tx_shape_rows(x));
     TX_CL_OPERANDS(b, &c->in[0], &c->out[0]);
     TX_CL_I64(b, tx_shape_last(x));
     TX_CL_I32(b, (int32_t)x->dim[x->rank - 2], c->attrs.heads, c->attrs.head_size);
-    TX_CL_I64(b, (int64_t)(uint64_t)ldexp(ratio, 64));
+    tx_cl_arg_values(b, sizeof frequency, 1, frequency);
+    TX_CL_F32(b, c->attrs.rope.magnitude);
     TX_CL_I32(b, c->attrs.inverse, tx_present(&c->in[1]));
     TX_CL_OPERANDS(b, &c->in[1]);
     return b->status;

@@ -47,7 +47,7 @@ static void append(whole_text *text, const void *bytes, size_t size)
     text->size += size;
 }
 
-/* Lines `#include "NAME.cl"` are replaced by that source. */
+/* Lines `#include "NAME.cl"` and `#include "backends/NAME.h"` are replaced by that source. */
 static tx_status append_source(whole_text *text, const char *name)
 {
     const tx_cl_source *source = find_source(name);
@@ -58,7 +58,8 @@ static tx_status append_source(whole_text *text, const char *name)
         char included[64];
         const char *newline = memchr(line, '\n', (size_t)(end - line));
         next = newline ? newline + 1 : end;
-        if (sscanf(line, "#include \"%63[a-z0-9_].cl\"", included) != 1) {
+        if (sscanf(line, "#include \"backends/%63[a-z0-9_].h\"", included) != 1 &&
+            sscanf(line, "#include \"%63[a-z0-9_].cl\"", included) != 1) {
             append(text, line, (size_t)(next - line));
             continue;
         }

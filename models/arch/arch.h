@@ -73,7 +73,8 @@ typedef struct tx_arch_options {
  *     rows               I32 [R], indices into the B * T positions: logits of these alone, [R, V']. Without it of all
  *
  * and gives [B, T, V'], V' the padded vocabulary: columns from vocab_size on mean nothing. Declares the parameters
- * where they are not yet. `options` NULL: evaluation, no cache. NULL on error. */
+ * where they are not yet. Layers are the graph's blocks (tx_graph_block). `options` NULL: evaluation, no cache. NULL on
+ * error. */
 tx_tensor *tx_arch_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
 
 /* ---- Files (files.c) --------------------------------------------------------------------------------- */
@@ -86,6 +87,10 @@ tx_status tx_arch_check(const tx_config *config, const char *folder);
 /* Writes config.json and model.safetensors (or shards, where it is over TX_WEIGHTS_SHARD bytes), as transformers'
  * AutoModel classes load them. */
 tx_status tx_arch_save(tx_model *model, const tx_config *config, const char *folder);
+
+/* For rows whose output head is the token embedding: a head that the file holds as well must be the embedding, to the
+ * bit of its fp32 values. */
+tx_status tx_arch_check_tied(const tx_weights *weights, const char *head, const char *embedding);
 
 /* ---- The row of an architecture ------------------------------------------------------------------------- */
 
@@ -121,13 +126,18 @@ struct tx_architecture {
     const tx_config_key *keys; /* NULL in the name behind the last; as the next two */
     const tx_fixed_key *fixed;
     const tx_preset *presets;
+    /* What `keys` cannot say, from and to config.json; NULL: nothing. */
+    tx_status (*read)(const tx_json *json, tx_config *config);
+    tx_status (*write)(const tx_config *config, tx_json *json);
     tx_status (*check)(const tx_config *config); /* what single keys do not say */
     int32_t (*params)(const tx_config *config);
     tx_status (*param)(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
     int64_t (*embeddings)(const tx_config *config); /* numbers in them, tied ones included; NULL: none */
     tx_tensor *(*logits)(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
-    tx_weights_rename *rename;                             /* from names in files to those of parameters */
-    tx_status (*check_weights)(const tx_weights *weights); /* beside names and shapes; NULL: nothing */
+    /* From names in files to those of parameters (tx_weights_rename). */
+    void (*rename)(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME]);
+    /* What names and shapes do not say; NULL: nothing. */
+    tx_status (*check_weights)(const tx_config *config, const tx_weights *weights);
 };
 
 /* All architectures, NULL behind the last (table.c). */

@@ -124,12 +124,25 @@ static tx_status read_choice(const tx_json *json, const tx_config_key *key, tx_c
     return tx_fail(TX_UNSUPPORTED, "%s: \"%.40s\" is not one of %s", key->name, name, list);
 }
 
+/* The first of a list: a model may have several ids that end a text, all of which its generation_config.json has. */
+static const tx_json *first_of(const tx_json *json, const tx_config_key *key)
+{
+    tx_json *list;
+    const bool listed = key->kind == TX_KEY_INT_OR_NULL && tx_json_has(json, key->name) &&
+                        tx_json_get(json, key->name, TX_JSON_ARRAY, &list) == TX_OK && tx_json_size(list) > 0;
+    return listed ? tx_json_at(list, 0) : NULL;
+}
+
 static tx_status read_int(const tx_json *json, const tx_config_key *key, tx_config *config)
 {
+    const int64_t min = (int64_t)key->min, max = (int64_t)key->max;
+    const tx_json *first = first_of(json, key);
     int64_t whole = key->null;
     tx_status status = TX_OK;
-    if (key->kind == TX_KEY_INT || tx_json_has(json, key->name))
-        status = tx_json_get_int(json, key->name, (int64_t)key->min, (int64_t)key->max, &whole);
+    if (first)
+        status = tx_json_as_int(first, key->name, min, max, &whole);
+    else if (key->kind == TX_KEY_INT || tx_json_has(json, key->name))
+        status = tx_json_get_int(json, key->name, min, max, &whole);
     if (!status)
         memcpy(field_of(config, key), &whole, sizeof whole);
     return status;
@@ -206,6 +219,8 @@ static tx_status read_all(const tx_json *json, tx_config *config)
         if (!status && key->second)
             status = read_second_name(json, key, config);
     }
+    if (!status && config->architecture->read)
+        status = config->architecture->read(json, config);
     return status ? status : tx_config_check(config);
 }
 
@@ -325,6 +340,10 @@ static tx_status write_key(const tx_config *config, const tx_config_key *key, tx
     memcpy(&whole, value_of(config, key), sizeof whole);
     if (key->kind == TX_KEY_INT_OR_NULL && whole == key->null)
         return tx_json_set_null(json, key->name);
+    const tx_json *first = first_of(json, key);
+    int64_t listed;
+    if (first && tx_json_as_int(first, key->name, INT64_MIN, INT64_MAX, &listed) == TX_OK && listed == whole)
+        return TX_OK; /* the list stays */
     return tx_json_set_int(json, key->name, whole);
 }
 
@@ -360,6 +379,8 @@ static tx_status write_all(const tx_config *config, tx_json *json)
         if (!status)
             status = write_second_name(key, json);
     }
+    if (!status && a->write)
+        status = a->write(config, json);
     if (!status)
         status = tx_json_set_string(json, "model_type", a->type);
     if (!status)

@@ -5,10 +5,52 @@
 #include "api/base/file.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+/* Elements that are compared at a time. */
+#define CHUNK 4096
+
+static int32_t find(const tx_weights *w, const char *name)
+{
+    for (int32_t i = 0; i < tx_weights_count(w); i++)
+        if (strcmp(tx_weights_tensor_at(w, i)->name, name) == 0)
+            return i;
+    return -1;
+}
+
+tx_status tx_arch_check_tied(const tx_weights *weights, const char *head, const char *embedding)
+{
+    float one[CHUNK], other[CHUNK];
+    const int32_t h = find(weights, head), e = find(weights, embedding);
+    if (h < 0 || e < 0)
+        return TX_OK;
+    const int64_t count = tx_st_elements(tx_weights_tensor_at(weights, h));
+    bool same = count == tx_st_elements(tx_weights_tensor_at(weights, e));
+    for (int64_t at = 0; at < count && same; at += CHUNK) {
+        const int64_t now = count - at < CHUNK ? count - at : CHUNK;
+        tx_status status = tx_weights_read_f32(weights, h, at, now, one);
+        if (!status)
+            status = tx_weights_read_f32(weights, e, at, now, other);
+        if (status)
+            return status;
+        same = memcmp(one, other, (size_t)now * sizeof one[0]) == 0;
+    }
+    if (!same)
+        return tx_fail(TX_UNSUPPORTED, "%s: %s differs from %s: the configuration says that they are one",
+                       tx_weights_path(weights), head, embedding);
+    return TX_OK;
+}
 
 static tx_status check_values(const tx_config *config, const tx_weights *weights)
 {
-    return config->architecture->check_weights ? config->architecture->check_weights(weights) : TX_OK;
+    const tx_architecture *row = config->architecture;
+    return row->check_weights ? row->check_weights(config, weights) : TX_OK;
+}
+
+static void rename_tensor(const void *context, const char *tensor, char param[TX_WEIGHTS_NAME])
+{
+    const tx_config *config = context;
+    config->architecture->rename(config, tensor, param);
 }
 
 /* The graph that was built must be the one that the configuration describes. */
@@ -37,20 +79,21 @@ tx_status tx_arch_load(tx_model *model, const tx_config *config, const char *fol
         return status;
     status = check_values(config, weights);
     if (!status)
-        status = tx_weights_load(weights, model, config->architecture->rename, options);
+        status = tx_weights_load(weights, model, &(tx_weights_names){rename_tensor, config}, options);
     tx_weights_close(weights);
     return status;
 }
 
-/* The parameters that the configuration asks for; `names` holds their names. */
-static tx_status list_params(const tx_config *config, tx_weights_param *params, char (*names)[TX_ARCH_NAME],
-                             int32_t count)
+/* The tensors that the configuration asks for. */
+static tx_status list_pieces(const tx_config *config, tx_weights_piece *pieces, int32_t params, int32_t *count)
 {
     tx_status status = TX_OK;
-    for (int32_t i = 0; i < count && !status; i++) {
+    for (int32_t i = 0; i < params && !status; i++) {
+        char name[TX_ARCH_NAME];
         tx_param_spec spec;
-        status = tx_arch_param(config, i, names[i], &spec);
-        params[i] = (tx_weights_param){names[i], spec.logical.rank ? spec.logical : spec.shape};
+        status = tx_arch_param(config, i, name, &spec);
+        if (!status)
+            *count += tx_weights_pieces(name, &spec, i, pieces + *count);
     }
     return status;
 }
@@ -63,17 +106,15 @@ tx_status tx_arch_check(const tx_config *config, const char *folder)
         status = tx_weights_open(folder, &weights);
     if (status)
         return status;
-    int32_t count = tx_arch_params(config);
-    tx_weights_param *params = malloc((size_t)count * sizeof *params);
-    char(*names)[TX_ARCH_NAME] = malloc((size_t)count * sizeof *names);
-    status = params && names ? list_params(config, params, names, count)
-                             : tx_fail(TX_MEMORY, "%s: no memory for the list of parameters", folder);
+    int32_t params = tx_arch_params(config), count = 0;
+    tx_weights_piece *pieces = malloc((size_t)params * TX_MAX_SECTIONS * sizeof *pieces);
+    status = pieces ? list_pieces(config, pieces, params, &count)
+                    : tx_fail(TX_MEMORY, "%s: no memory for the list of parameters", folder);
     if (!status)
         status = check_values(config, weights);
     if (!status)
-        status = tx_weights_check(weights, params, count, config->architecture->rename);
-    free(params);
-    free(names);
+        status = tx_weights_check(weights, pieces, count, &(tx_weights_names){rename_tensor, config});
+    free(pieces);
     tx_weights_close(weights);
     return status;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * GPT-2: the keys of its configuration, its parameters, its graph, its weights in files. */
 #include "models/arch/gpt2.h"
+#include "models/arch/stack.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -10,8 +11,6 @@
 #define PREFIX "transformer."
 #define HEAD "lm_head.weight"
 #define EMBEDDING "wte.weight"
-/* Elements that are compared at a time. */
-#define CHUNK 4096
 
 /* ---- Configuration ----------------------------------------------------------------------------------- */
 
@@ -88,49 +87,30 @@ static tx_status check(const tx_config *c)
 
 /* ---- Parameters -------------------------------------------------------------------------------------- */
 
-/* Sizes that a dimension can have; NONE ends the shape. */
+/* Sizes that a dimension can have. */
 typedef enum tx_extent { NONE, VOCAB, POSITIONS, EMBD, QKV, INNER } tx_extent;
 
-typedef enum tx_draw { ZERO, ONE, NORMAL, RESIDUAL } tx_draw;
-
-typedef struct tx_param_row {
-    const char *name; /* behind "transformer." and, in a block, "h.<layer>." */
-    tx_extent extent[2];
-    tx_draw draw;
-} tx_param_row;
-
-static const tx_param_row before[] = {
-    {"wte.weight", {VOCAB, EMBD}, NORMAL},
-    {"wpe.weight", {POSITIONS, EMBD}, NORMAL},
+static const tx_stack_row rows[] = {
+    {PREFIX "wte.weight", {VOCAB, EMBD}, .draw = TX_DRAW_NORMAL},
+    {PREFIX "wpe.weight", {POSITIONS, EMBD}, .draw = TX_DRAW_NORMAL},
+    {PREFIX "h.%d.ln_1.weight", {EMBD}, .draw = TX_DRAW_ONE},
+    {PREFIX "h.%d.ln_1.bias", {EMBD}, .draw = TX_DRAW_ZERO},
+    {PREFIX "h.%d.attn.c_attn.weight", {EMBD, QKV}, .draw = TX_DRAW_NORMAL},
+    {PREFIX "h.%d.attn.c_attn.bias", {QKV}, .draw = TX_DRAW_ZERO},
+    {PREFIX "h.%d.attn.c_proj.weight", {EMBD, EMBD}, .draw = TX_DRAW_RESIDUAL},
+    {PREFIX "h.%d.attn.c_proj.bias", {EMBD}, .draw = TX_DRAW_ZERO},
+    {PREFIX "h.%d.ln_2.weight", {EMBD}, .draw = TX_DRAW_ONE},
+    {PREFIX "h.%d.ln_2.bias", {EMBD}, .draw = TX_DRAW_ZERO},
+    {PREFIX "h.%d.mlp.c_fc.weight", {EMBD, INNER}, .draw = TX_DRAW_NORMAL},
+    {PREFIX "h.%d.mlp.c_fc.bias", {INNER}, .draw = TX_DRAW_ZERO},
+    {PREFIX "h.%d.mlp.c_proj.weight", {INNER, EMBD}, .draw = TX_DRAW_RESIDUAL},
+    {PREFIX "h.%d.mlp.c_proj.bias", {EMBD}, .draw = TX_DRAW_ZERO},
+    {PREFIX "ln_f.weight", {EMBD}, .draw = TX_DRAW_ONE},
+    {PREFIX "ln_f.bias", {EMBD}, .draw = TX_DRAW_ZERO},
+    {.name = NULL},
 };
 
-static const tx_param_row block[] = {
-    {"ln_1.weight", {EMBD}, ONE},
-    {"ln_1.bias", {EMBD}, ZERO},
-    {"attn.c_attn.weight", {EMBD, QKV}, NORMAL},
-    {"attn.c_attn.bias", {QKV}, ZERO},
-    {"attn.c_proj.weight", {EMBD, EMBD}, RESIDUAL},
-    {"attn.c_proj.bias", {EMBD}, ZERO},
-    {"ln_2.weight", {EMBD}, ONE},
-    {"ln_2.bias", {EMBD}, ZERO},
-    {"mlp.c_fc.weight", {EMBD, INNER}, NORMAL},
-    {"mlp.c_fc.bias", {INNER}, ZERO},
-    {"mlp.c_proj.weight", {INNER, EMBD}, RESIDUAL},
-    {"mlp.c_proj.bias", {EMBD}, ZERO},
-};
-
-static const tx_param_row after[] = {
-    {"ln_f.weight", {EMBD}, ONE},
-    {"ln_f.bias", {EMBD}, ZERO},
-};
-
-enum {
-    BEFORE = sizeof before / sizeof before[0],
-    BLOCK = sizeof block / sizeof block[0],
-    AFTER = sizeof after / sizeof after[0]
-};
-
-static int64_t extent_of(const tx_gpt2_config *c, tx_extent extent)
+static int64_t extent_of(const tx_gpt2_config *c, int32_t extent)
 {
     switch (extent) {
     case VOCAB:
@@ -151,90 +131,44 @@ static int64_t extent_of(const tx_gpt2_config *c, tx_extent extent)
 
 static int32_t params(const tx_config *config)
 {
-    return BEFORE + BLOCK * (int32_t)config->layers + AFTER;
-}
-
-static tx_param_spec spec_of(const tx_gpt2_config *c, const tx_param_row *row)
-{
-    tx_param_spec spec = {0};
-    for (int32_t i = 0; i < 2 && row->extent[i] != NONE; i++) {
-        spec.shape.dim[spec.shape.rank++] = extent_of(c, row->extent[i]);
-        if (row->extent[i] == QKV)
-            spec.sections = (tx_param_sections){3, i, {c->base.width, c->base.width, c->base.width}};
-    }
-    if (row->extent[0] == VOCAB) {
-        spec.logical = spec.shape;
-        spec.shape.dim[0] = tx_arch_padded_vocab(&c->base);
-    }
-    spec.decay = spec.shape.rank > 1;
-    spec.init = row->draw == ZERO ? TX_INIT_ZERO : row->draw == ONE ? TX_INIT_ONE : TX_INIT_NORMAL;
-    if (row->draw == NORMAL || row->draw == RESIDUAL)
-        spec.scale = (float)c->initializer_range;
-    /* Each of the 2 n_layer additions to the residual stream (Radford et al., 2019, section 2.3). */
-    if (row->draw == RESIDUAL)
-        spec.scale = (float)(c->initializer_range / sqrt(2.0 * (double)c->base.layers));
-    return spec;
+    return tx_stack_params(config, rows);
 }
 
 static tx_status param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec)
 {
-    const int32_t count = params(config), in_blocks = index - BEFORE;
-    const tx_param_row *row = &before[index < BEFORE ? index : 0];
-    if (index >= count - AFTER)
-        row = &after[index - (count - AFTER)];
-    else if (index >= BEFORE)
-        row = &block[in_blocks % BLOCK];
-    if (index >= BEFORE && index < count - AFTER)
-        snprintf(name, TX_ARCH_NAME, PREFIX "h.%d.%s", in_blocks / BLOCK, row->name);
-    else
-        snprintf(name, TX_ARCH_NAME, PREFIX "%s", row->name);
-    *spec = spec_of(tx_gpt2_of(config), row);
+    const tx_gpt2_config *c = tx_gpt2_of(config);
+    const tx_stack_row *row = tx_stack_param(config, rows, index, name);
+    *spec = (tx_param_spec){0};
+    for (int32_t i = 0; i < 2 && row->extent[i] != NONE; i++) {
+        spec->shape.dim[spec->shape.rank++] = extent_of(c, row->extent[i]);
+        if (row->extent[i] == QKV)
+            spec->sections = (tx_param_sections){3, i, {config->width, config->width, config->width}};
+    }
+    if (row->extent[0] == VOCAB) {
+        spec->logical = spec->shape;
+        spec->shape.dim[0] = tx_arch_padded_vocab(config);
+    }
+    tx_stack_init(config, row, c->initializer_range, spec);
     return TX_OK;
 }
 
 /* ---- Graph ----------------------------------------------------------------------------------------- */
 
-/* What the builders below share. Parameters are taken in the order of tx_arch_param, so that the arena is in layer
- * order. */
-typedef struct tx_gpt2_builder {
-    tx_graph *graph;
-    const tx_gpt2_config *config;
-    const tx_arch_options *options;
-    int32_t next_param;
-    int32_t next_site; /* of dropout */
-    int64_t batch;
-    tx_tensor *positions;
-} tx_gpt2_builder;
-
-static tx_tensor *take_param(tx_gpt2_builder *b)
+static tx_tensor *layer_norm(tx_stack *b, tx_tensor *x)
 {
-    char name[TX_ARCH_NAME];
-    tx_param_spec spec;
-    return tx_arch_param(&b->config->base, b->next_param++, name, &spec) ? NULL : tx_param(b->graph, name, &spec);
+    tx_tensor *gamma = tx_stack_take(b), *beta = tx_stack_take(b);
+    return tx_layer_norm(x, gamma, beta, (float)tx_gpt2_of(b->config)->layer_norm_epsilon);
 }
 
-static tx_tensor *layer_norm(tx_gpt2_builder *b, tx_tensor *x)
+static tx_tensor *linear(tx_stack *b, tx_tensor *x)
 {
-    tx_tensor *gamma = take_param(b), *beta = take_param(b);
-    return tx_layer_norm(x, gamma, beta, (float)b->config->layer_norm_epsilon);
-}
-
-static tx_tensor *linear(tx_gpt2_builder *b, tx_tensor *x)
-{
-    tx_tensor *weight = take_param(b), *bias = take_param(b);
+    tx_tensor *weight = tx_stack_take(b), *bias = tx_stack_take(b);
     return tx_linear(x, weight, bias, false);
 }
 
-/* A site has its number whether it drops or not: the draws of the others do not depend on it. */
-static tx_tensor *dropout(tx_gpt2_builder *b, tx_tensor *x, double p)
+static tx_tensor *activation(const tx_stack *b, tx_tensor *x)
 {
-    int32_t site = b->next_site++;
-    return b->options->train && p > 0 ? tx_dropout(x, (float)p, site) : x;
-}
-
-static tx_tensor *activation(const tx_gpt2_builder *b, tx_tensor *x)
-{
-    switch (b->config->activation_function) {
+    switch (tx_gpt2_of(b->config)->activation_function) {
     case TX_GPT2_GELU_NEW:
     case TX_GPT2_GELU_PYTORCH_TANH:
     case TX_GPT2_GELU_PYTHON_TANH:
@@ -252,87 +186,39 @@ static tx_tensor *activation(const tx_gpt2_builder *b, tx_tensor *x)
     }
 }
 
-static tx_tensor *cache(const tx_gpt2_builder *b, int64_t layer, const char *part)
+static tx_tensor *attention(tx_stack *b, tx_tensor *qkv, int64_t layer)
 {
-    char name[TX_ARCH_NAME];
-    snprintf(name, sizeof name, "cache.h.%" PRId64 ".%s", layer, part);
-    return tx_state(b->graph, name, TX_F32, TX_SHAPE(b->batch, b->options->cache, b->config->base.width));
-}
-
-static tx_tensor *attention(tx_gpt2_builder *b, tx_tensor *qkv, int64_t layer)
-{
-    const tx_gpt2_config *c = b->config;
+    const tx_gpt2_config *c = tx_gpt2_of(b->config);
     double scale = c->scale_attn_weights ? 1.0 / sqrt((double)(c->base.width / c->base.heads)) : 1.0;
     if (c->scale_attn_by_inverse_layer_idx)
         scale /= (double)(layer + 1);
     tx_attention_options options = {
-        .size = sizeof options,
-        .heads = (int32_t)c->base.heads,
-        .kv_heads = (int32_t)c->base.heads,
-        .causal = true,
-        .scale = (float)scale,
-        .dropout = b->options->train ? (float)c->attn_pdrop : 0.0f,
-        .site = b->next_site++,
-    };
-    if (b->options->cache > 0) {
-        tx_tensor *k = cache(b, layer, "key"), *v = cache(b, layer, "value");
-        return tx_attention_cached(qkv, k, v, b->positions, tx_find_input(b->graph, "sources"), &options);
-    }
-    return tx_attention(qkv, tx_find_input(b->graph, "attention_lengths"), &options);
+        .heads = (int32_t)c->base.heads, .kv_heads = (int32_t)c->base.heads, .scale = (float)scale};
+    return tx_stack_attention(b, qkv, layer, &options, c->attn_pdrop);
 }
 
 /* x [B, T, C] -> [B, T, C] */
-static tx_tensor *transformer_block(tx_gpt2_builder *b, tx_tensor *x, int64_t layer)
+static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
 {
+    const double dropped = tx_gpt2_of(b->config)->resid_pdrop;
     tx_tensor *h = linear(b, layer_norm(b, x)); /* q | k | v */
     h = linear(b, attention(b, h, layer));
-    x = tx_add(x, dropout(b, h, b->config->resid_pdrop));
+    x = tx_add(x, tx_stack_dropout(b, h, dropped));
     h = activation(b, linear(b, layer_norm(b, x)));
     h = linear(b, h);
-    return tx_add(x, dropout(b, h, b->config->resid_pdrop));
+    return tx_add(x, tx_stack_dropout(b, h, dropped));
 }
 
-static tx_status check_call(const tx_graph *graph, const tx_gpt2_config *c, const tx_arch_options *o)
+static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
 {
-    const tx_tensor *tokens = tx_find_input(graph, "input_ids");
-    if (o->size != sizeof *o)
-        return tx_fail(TX_INVALID, "options.size is %zu, expected %zu", o->size, sizeof *o);
-    if (!tokens || tx_tensor_shape(tokens)->rank != 2 || tx_tensor_dtype(tokens) != TX_I32)
-        return tx_fail(TX_INVALID, "the graph must have an input input_ids, I32 [B, T]");
-    int64_t tokens_in_row = tx_tensor_shape(tokens)->dim[1];
-    int64_t positions = o->cache > tokens_in_row ? o->cache : tokens_in_row;
-    if (positions > c->base.positions)
-        return tx_fail(TX_INVALID, "%" PRId64 " positions asked for, the model has n_positions = %" PRId64, positions,
-                       c->base.positions);
-    if (o->cache > 0 && (o->train || tx_find_input(graph, "attention_lengths") || tokens_in_row > o->cache))
-        return tx_fail(TX_INVALID,
-                       "with a cache of %" PRId64 " positions: no training, no lengths, at most that many tokens a row",
-                       o->cache);
-    if ((o->cache > 0) != (tx_find_input(graph, "positions") != NULL) || (tx_find_input(graph, "sources") && !o->cache))
-        return tx_fail(TX_INVALID, "positions go with a cache, and sources with both");
-    return tx_config_check(&c->base);
-}
-
-static tx_tensor *logits(tx_graph *graph, const tx_config *any, const tx_arch_options *o)
-{
-    const tx_gpt2_config *config = tx_gpt2_of(any);
-    tx_status status = check_call(graph, config, o);
-    if (status) {
-        tx_graph_fail(graph, tx_fail_in(status, "gpt2"));
+    tx_stack b;
+    if (tx_stack_open(graph, config, options, &b))
         return NULL;
-    }
-    tx_tensor *tokens = tx_find_input(graph, "input_ids"), *rows = tx_find_input(graph, "rows");
-    tx_gpt2_builder b = {.graph = graph,
-                         .config = config,
-                         .options = o,
-                         .batch = tx_tensor_shape(tokens)->dim[0],
-                         .positions = tx_find_input(graph, "positions")};
-    tx_tensor *wte = take_param(&b), *wpe = take_param(&b);
-    tx_tensor *x = dropout(&b, tx_embedding(tokens, wte, wpe, b.positions), config->embd_pdrop);
-    for (int64_t layer = 0; layer < any->layers; layer++)
-        x = transformer_block(&b, x, layer);
-    if (rows && x) /* the norm works row by row: the others need not be normalised */
-        x = tx_gather(tx_reshape(x, TX_SHAPE(tx_shape_rows(tx_tensor_shape(x)), any->width)), rows);
+    tx_tensor *wte = tx_stack_take(&b), *wpe = tx_stack_take(&b);
+    tx_tensor *x = tx_embedding(b.tokens, wte, wpe, b.positions);
+    x = tx_stack_dropout(&b, x, tx_gpt2_of(config)->embd_pdrop);
+    x = tx_stack_blocks(&b, x, transformer_block);
+    x = tx_stack_rows(&b, x); /* the norm works row by row: the others need not be normalised */
     return tx_linear(layer_norm(&b, x), wte, NULL, true);
 }
 
@@ -355,8 +241,9 @@ static bool is_mask(const char *name)
 }
 
 /* A tx_weights_rename. The published gpt2 has no prefix. */
-static void rename_tensor(const char *tensor, char param[TX_WEIGHTS_NAME])
+static void rename_tensor(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
+    (void)config;
     const char *name = without_prefix(tensor);
     if (is_mask(name) || strcmp(name, HEAD) == 0)
         param[0] = '\0';
@@ -364,38 +251,12 @@ static void rename_tensor(const char *tensor, char param[TX_WEIGHTS_NAME])
         snprintf(param, TX_WEIGHTS_NAME, PREFIX "%s", name);
 }
 
-static int32_t find(const tx_weights *w, const char *name)
+/* Either has the prefix, or neither. */
+static tx_status check_head(const tx_config *config, const tx_weights *weights)
 {
-    for (int32_t i = 0; i < tx_weights_count(w); i++)
-        if (strcmp(without_prefix(tx_weights_tensor_at(w, i)->name), name) == 0)
-            return i;
-    return -1;
-}
-
-/* A head that is stored must be the token embedding, to the bit of its fp32 values: only a tied head is
- * implemented. */
-static tx_status check_head(const tx_weights *w)
-{
-    float head[CHUNK], embedding[CHUNK];
-    int32_t h = find(w, HEAD), e = find(w, EMBEDDING);
-    if (h < 0 || e < 0)
-        return TX_OK;
-    int64_t count = tx_st_elements(tx_weights_tensor_at(w, h));
-    bool same = count == tx_st_elements(tx_weights_tensor_at(w, e));
-    for (int64_t at = 0; at < count && same; at += CHUNK) {
-        int64_t now = count - at < CHUNK ? count - at : CHUNK;
-        tx_status status = tx_weights_read_f32(w, h, at, now, head);
-        if (!status)
-            status = tx_weights_read_f32(w, e, at, now, embedding);
-        if (status)
-            return status;
-        same = memcmp(head, embedding, (size_t)now * sizeof head[0]) == 0;
-    }
-    if (!same)
-        return tx_fail(TX_UNSUPPORTED,
-                       "%s: " HEAD " differs from " EMBEDDING ": an output head of its own is not implemented",
-                       tx_weights_path(w));
-    return TX_OK;
+    (void)config;
+    tx_status status = tx_arch_check_tied(weights, HEAD, EMBEDDING);
+    return status ? status : tx_arch_check_tied(weights, HEAD, PREFIX EMBEDDING);
 }
 
 static int64_t embeddings(const tx_config *config)

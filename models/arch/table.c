@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The table of architectures. It is a file of its own so that a program can bring another. */
 #include "models/arch/gpt2.h"
+#include "models/arch/llama.h"
 
-const tx_architecture *const tx_architectures[] = {&tx_gpt2, NULL};
+const tx_architecture *const tx_architectures[] = {&tx_gpt2, &tx_llama, &tx_mistral, &tx_qwen2, NULL};

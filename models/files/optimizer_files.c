@@ -13,9 +13,9 @@
  * TX_WEIGHTS_CHUNK where they are saved. */
 typedef struct tx_optimizer_saver {
     tx_model *model;
-    int32_t params, each, count; /* parameters, states of one, tensors */
+    int32_t count; /* tensors */
     tx_st_tensor *tensor;
-    int32_t *number; /* by tensor: its parameter times `each`, plus its state */
+    int32_t *param, *state; /* by tensor */
     char *names;
     float *buffer;
 } states;
@@ -23,7 +23,8 @@ typedef struct tx_optimizer_saver {
 static void states_free(states *s)
 {
     free(s->tensor);
-    free(s->number);
+    free(s->param);
+    free(s->state);
     free(s->names);
     free(s->buffer);
     *s = (states){0};
@@ -31,44 +32,57 @@ static void states_free(states *s)
 
 static tx_part part_of(const states *s, int32_t i)
 {
-    return (tx_part)(TX_PART_STATE + s->number[i] % s->each);
+    return (tx_part)(TX_PART_STATE + s->state[i]);
 }
 
-/* Fills the list; without `names` it only counts their bytes. */
+/* Adds the states of parameter `p` to the list; without `names` they are only counted, and the bytes of these. */
+static tx_status add_states(states *s, int32_t p, size_t room, size_t *bytes)
+{
+    const char *param;
+    const tx_param_spec *spec;
+    tx_status status = tx_model_param(s->model, p, &param, &spec);
+    for (int32_t k = 0; k < tx_model_states(s->model, p) && !status; k++) {
+        tx_state_info info;
+        status = tx_model_state(s->model, p, k, &info);
+        if (status)
+            break;
+        char *name = s->names ? s->names + *bytes : NULL;
+        *bytes += (size_t)snprintf(name, name ? room - *bytes : 0, "%s.%s", param, info.name) + 1;
+        if (name) {
+            s->param[s->count] = p;
+            s->state[s->count] = k;
+            s->tensor[s->count] = tx_weights_part(name, info.dtype, &info.shape);
+        }
+        s->count++;
+    }
+    return status;
+}
+
 static tx_status fill(states *s, size_t *bytes)
 {
     const size_t room = *bytes;
+    tx_status status = TX_OK;
     *bytes = 0;
-    for (int32_t i = 0; i < s->params * s->each; i++) {
-        const char *param, *state;
-        const tx_param_spec *spec;
-        bool never_negative;
-        TX_TRY(tx_model_param(s->model, i / s->each, &param, &spec));
-        TX_TRY(tx_model_optimizer_state(s->model, i % s->each, &state, &never_negative));
-        if (spec->frozen)
-            continue;
-        char *name = s->names ? s->names + *bytes : NULL;
-        *bytes += (size_t)snprintf(name, name ? room - *bytes : 0, "%s.%s", param, state) + 1;
-        if (name) {
-            s->number[s->count] = i;
-            s->tensor[s->count++] = tx_weights_of_param(name, spec);
-        }
-    }
-    return TX_OK;
+    s->count = 0;
+    for (int32_t p = 0; p < tx_model_param_count(s->model) && !status; p++)
+        status = add_states(s, p, room, bytes);
+    return status;
 }
 
 static tx_status list_states(tx_model *model, states *s)
 {
-    *s = (states){model, tx_model_param_count(model), tx_model_optimizer_states(model), .count = 0};
-    if (s->params == 0)
+    *s = (states){.model = model};
+    if (tx_model_param_count(model) == 0)
         return tx_fail(TX_INVALID, "the model has no parameters yet: build its graph first");
     size_t bytes = 0;
     TX_TRY(fill(s, &bytes));
-    s->tensor = calloc((size_t)s->params * (size_t)s->each + 1, sizeof *s->tensor);
-    s->number = calloc((size_t)s->params * (size_t)s->each + 1, sizeof *s->number);
+    s->tensor = calloc((size_t)s->count + 1, sizeof *s->tensor);
+    s->param = calloc((size_t)s->count + 1, sizeof *s->param);
+    s->state = calloc((size_t)s->count + 1, sizeof *s->state);
     s->names = malloc(bytes + 1);
-    tx_status status =
-        s->tensor && s->number && s->names ? fill(s, &bytes) : tx_fail(TX_MEMORY, "no memory for a list of tensors");
+    tx_status status = s->tensor && s->param && s->state && s->names
+                           ? fill(s, &bytes)
+                           : tx_fail(TX_MEMORY, "no memory for a list of tensors");
     if (status)
         states_free(s);
     return status;
@@ -112,8 +126,8 @@ tx_status tx_optimizer_saver_write(const tx_optimizer_saver *saver, const char *
     tx_status status = path ? open_file(s, path, text ? &digest : NULL, &writer) : TX_OK;
     /* After a failure as well: other ranks take part to the end. */
     for (int32_t i = 0; i < s->count; i++) {
-        tx_status appended = tx_weights_append(s->model, part_of(s, i), s->number[i] / s->each,
-                                               tx_st_elements(&s->tensor[i]), s->buffer, status ? NULL : writer);
+        tx_status appended = tx_weights_append(s->model, part_of(s, i), s->param[i], 0, &s->tensor[i], s->buffer,
+                                               status ? NULL : writer);
         status = status ? status : appended;
     }
     if (writer && status)
@@ -150,9 +164,9 @@ static tx_status match(const tx_st_file *file, const states *s, int32_t *source)
                            wanted->name);
         const tx_st_tensor *found = tx_st_tensor_at(file, source[i]);
         const tx_shape other = tx_st_shape(found);
-        if (found->dtype != TX_ST_F32)
-            return tx_fail(TX_FORMAT, "%s: tensor %s is %s, should be F32", tx_st_path(file), wanted->name,
-                           tx_st_dtype_name(found->dtype));
+        if (found->dtype != wanted->dtype)
+            return tx_fail(TX_FORMAT, "%s: tensor %s is %s, should be %s", tx_st_path(file), wanted->name,
+                           tx_st_dtype_name(found->dtype), tx_st_dtype_name(wanted->dtype));
         if (found->rank != wanted->rank ||
             memcmp(found->dim, wanted->dim, (size_t)wanted->rank * sizeof wanted->dim[0]) != 0)
             return tx_fail(TX_FORMAT, "%s: tensor %s is %s, the model's is %s", tx_st_path(file), wanted->name,
@@ -169,10 +183,9 @@ static tx_status match(const tx_st_file *file, const states *s, int32_t *source)
 static tx_status check_values(const tx_st_file *file, const states *s, int32_t i, int64_t first, int64_t count,
                               const float *data)
 {
-    const char *name;
-    bool never_negative;
-    TX_TRY(tx_model_optimizer_state(s->model, s->number[i] % s->each, &name, &never_negative));
-    const float least = never_negative ? 0.0f : -INFINITY;
+    tx_state_info info;
+    TX_TRY(tx_model_state(s->model, s->param[i], s->state[i], &info));
+    const float least = info.never_negative ? 0.0f : -INFINITY;
     for (int64_t k = 0; k < count; k++)
         if (!(isfinite(data[k]) && data[k] >= least))
             return tx_fail(TX_FORMAT,
@@ -190,7 +203,7 @@ static tx_status copy_in(const tx_st_file *file, const states *s, const int32_t 
             const int64_t now = count - at < TX_WEIGHTS_CHUNK ? count - at : TX_WEIGHTS_CHUNK;
             TX_TRY(tx_st_read_f32(file, source[i], at, now, buffer));
             TX_TRY(check_values(file, s, i, at, now, buffer));
-            TX_TRY(tx_model_write_range(s->model, part_of(s, i), s->number[i] / s->each, at, now, buffer));
+            TX_TRY(tx_model_write_range(s->model, part_of(s, i), s->param[i], at, now, buffer));
         }
     }
     return TX_OK;

@@ -197,7 +197,9 @@ static void to_f32(tx_st_dtype dtype, const void *raw, int64_t count, float *dat
         const unsigned char *at = (const unsigned char *)raw + i * (tx_st_dtype_bits(dtype) / 8);
         uint16_t half;
         double wide;
-        if (dtype == TX_ST_F64) {
+        if (dtype == TX_ST_U8) {
+            data[i] = *at;
+        } else if (dtype == TX_ST_F64) {
             memcpy(&wide, at, sizeof wide);
             data[i] = (float)wide;
         } else {
@@ -213,9 +215,9 @@ tx_status tx_st_read_f32(const tx_st_file *file, int32_t index, int64_t first, i
     const tx_st_entry *e = &file->header.entry[index];
     tx_st_dtype dtype = e->tensor.dtype;
     int64_t elements = tx_st_elements(&e->tensor), width = tx_st_dtype_bits(dtype) / 8;
-    if (dtype != TX_ST_F32 && dtype != TX_ST_F16 && dtype != TX_ST_BF16 && dtype != TX_ST_F64)
-        return tx_fail(TX_UNSUPPORTED, "%s: tensor %s is %s; read as numbers are F32, F16, BF16 and F64", file->path,
-                       e->tensor.name, tx_st_dtype_name(dtype));
+    if (dtype != TX_ST_F32 && dtype != TX_ST_F16 && dtype != TX_ST_BF16 && dtype != TX_ST_F64 && dtype != TX_ST_U8)
+        return tx_fail(TX_UNSUPPORTED, "%s: tensor %s is %s; read as numbers are F32, F16, BF16, F64 and U8",
+                       file->path, e->tensor.name, tx_st_dtype_name(dtype));
     if (first < 0 || count < 0 || first > elements || count > elements - first)
         return tx_fail(TX_INVALID, "%s: tensor %s has %" PRId64 " elements, %" PRId64 " from %" PRId64 " on asked for",
                        file->path, e->tensor.name, elements, count, first);

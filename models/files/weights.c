@@ -7,6 +7,7 @@
 #include "models/files/folder.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -28,6 +29,35 @@ struct tx_weights {
     int32_t count;
     tx_weights_tensor *tensor;
 };
+
+/* ---- Pieces ---------------------------------------------------------------------------------------- */
+
+int32_t tx_weights_pieces(const char *name, const tx_param_spec *spec, int32_t param, tx_weights_piece *piece)
+{
+    const char *bar = strchr(name, '|'), *begin = bar;
+    const tx_shape *shape = spec->logical.rank ? &spec->logical : &spec->shape;
+    *piece = (tx_weights_piece){.shape = *shape, .param = param};
+    if (!bar) {
+        snprintf(piece->name, sizeof piece->name, "%s", name);
+        return 1;
+    }
+    while (begin > name && begin[-1] != '.')
+        begin--;
+    const char *end = begin + strcspn(begin, "."), *word = begin;
+    const int64_t row = tx_shape_count(shape) / shape->dim[0];
+    int64_t first = 0;
+    for (int32_t i = 0; i < spec->sections.count; i++) {
+        const int length = (int)strcspn(word, "|.");
+        snprintf(piece[i].name, sizeof piece->name, "%.*s%.*s%s", (int)(begin - name), name, length, word, end);
+        piece[i].shape = *shape;
+        piece[i].shape.dim[0] = spec->sections.size[i];
+        piece[i].param = param;
+        piece[i].first = first;
+        first += spec->sections.size[i] * row;
+        word += length + 1;
+    }
+    return spec->sections.count;
+}
 
 /* ---- Opening ------------------------------------------------------------------------------------- */
 

@@ -32,9 +32,12 @@ const char *tx_weights_path(const tx_weights *weights);
 
 #define TX_WEIGHTS_NAME 256
 
-/* Which parameter a tensor of the file belongs to: writes its name to `param`, or "" for a tensor that is
+/* Which parameter a tensor of the file belongs to: `rename` writes its name to `param`, or "" for a tensor that is
  * known and not needed. A name that is not known is copied as it is, and reported if no parameter has it. */
-typedef void tx_weights_rename(const char *tensor, char param[TX_WEIGHTS_NAME]);
+typedef struct tx_weights_names {
+    void (*rename)(const void *context, const char *tensor, char param[TX_WEIGHTS_NAME]);
+    const void *context;
+} tx_weights_names;
 
 typedef struct tx_load_options {
     size_t size;               /* sizeof(tx_load_options) */
@@ -46,18 +49,24 @@ typedef struct tx_load_options {
  * unexpected names and all wrong shapes are told in one message, before any parameter is changed. The first value that
  * is not finite is reported and refused (unless `options`, which may be NULL, allow it); the parameters before it are
  * then loaded already. Shapes must be equal: nothing is transposed. */
-tx_status tx_weights_load(const tx_weights *weights, tx_model *model, tx_weights_rename *rename,
+tx_status tx_weights_load(const tx_weights *weights, tx_model *model, const tx_weights_names *names,
                           const tx_load_options *options);
 
-/* A parameter as a configuration asks for it; the shape is the logical one. */
-typedef struct tx_weights_param {
-    const char *name;
-    tx_shape shape;
-} tx_weights_param;
+/* What a file holds as one tensor: a parameter, or one of its sections where its name has one name for each of them
+ * between bars ("self_attn.q_proj|k_proj|v_proj.weight"); such sections divide the first dimension. */
+typedef struct tx_weights_piece {
+    char name[TX_WEIGHTS_NAME];
+    tx_shape shape; /* the logical one */
+    int32_t param;
+    int64_t first; /* element of the parameter that it begins at */
+} tx_weights_piece;
+
+/* Writes the pieces of parameter number `param` to `piece`; returns how many they are, at most TX_MAX_SECTIONS. */
+int32_t tx_weights_pieces(const char *name, const tx_param_spec *spec, int32_t param, tx_weights_piece *piece);
 
 /* What tx_weights_load checks, without a model. */
-tx_status tx_weights_check(const tx_weights *weights, const tx_weights_param *params, int32_t count,
-                           tx_weights_rename *rename);
+tx_status tx_weights_check(const tx_weights *weights, const tx_weights_piece *pieces, int32_t count,
+                           const tx_weights_names *names);
 
 /* ---- Out of a model -------------------------------------------------------------------------------- */
 
@@ -70,12 +79,13 @@ tx_status tx_weights_check(const tx_weights *weights, const tx_weights_param *pa
  * by one: only a caller who renames the folder replaces a sharded model as a whole. */
 tx_status tx_weights_save(tx_model *model, const char *folder, int64_t shard_bytes);
 
-/* How any part of a parameter lies in a file: F32, logical shape. `name` is not copied. */
-tx_st_tensor tx_weights_of_param(const char *name, const tx_param_spec *spec);
+/* How a part of a parameter lies in a file: `dtype` F32, BF16, F16 or U8, logical shape. `name` is not copied. */
+tx_st_tensor tx_weights_part(const char *name, tx_dtype dtype, const tx_shape *shape);
 
-/* Appends a part of parameter `param`, `count` elements in all, to the file; `buffer` holds TX_WEIGHTS_CHUNK. Reads all
- * of it whatever happens, since other ranks may take part; `writer` NULL: no more than that. */
-tx_status tx_weights_append(tx_model *model, tx_part part, int32_t param, int64_t count, float *buffer,
-                            tx_st_writer *writer);
+/* Appends a part of parameter `param` to the file: as many elements as `tensor` has, of its type, from element `first`
+ * on; `buffer` holds TX_WEIGHTS_CHUNK. Reads all of them whatever happens, since other ranks may take part; `writer`
+ * NULL: no more than that. */
+tx_status tx_weights_append(tx_model *model, tx_part part, int32_t param, int64_t first, const tx_st_tensor *tensor,
+                            float *buffer, tx_st_writer *writer);
 
 #endif

@@ -97,45 +97,45 @@ static void check_tensor(const tx_st_tensor *t, const tx_shape *wanted, tx_fault
     }
 }
 
-/* Assigns the tensors to parameters, whose names are sorted. */
-static void assign(const tx_weights *w, const tx_weights_param *params, const tx_named *sorted, int32_t count,
-                   tx_weights_rename *rename, int32_t *source, tx_faults *faults)
+/* Assigns the tensors to pieces, whose names are sorted. */
+static void assign(const tx_weights *w, const tx_weights_piece *pieces, const tx_named *sorted, int32_t count,
+                   const tx_weights_names *names, int32_t *source, tx_faults *faults)
 {
     for (int32_t p = 0; p < count; p++)
         source[p] = -1;
     for (int32_t i = 0; i < tx_weights_count(w); i++) {
         const tx_st_tensor *t = tx_weights_tensor_at(w, i);
         char name[TX_WEIGHTS_NAME];
-        rename(t->name, name);
+        names->rename(names->context, t->name, name);
         if (name[0] == '\0')
             continue;
-        const int32_t param = tx_named_find(sorted, (size_t)count, name);
-        if (param < 0) {
+        const int32_t piece = tx_named_find(sorted, (size_t)count, name);
+        if (piece < 0) {
             add_fault(faults, FAULT_UNEXPECTED, t->name, "");
-        } else if (source[param] >= 0) {
+        } else if (source[piece] >= 0) {
             add_fault(faults, FAULT_TWICE, t->name, "");
         } else {
-            source[param] = i;
-            check_tensor(t, &params[param].shape, faults);
+            source[piece] = i;
+            check_tensor(t, &pieces[piece].shape, faults);
         }
     }
     for (int32_t p = 0; p < count; p++)
         if (source[p] < 0)
-            add_fault(faults, FAULT_MISSING, params[p].name, "");
+            add_fault(faults, FAULT_MISSING, pieces[p].name, "");
 }
 
-/* source[p]: the tensor of the file for parameter p. All faults are collected before one is told. */
-static tx_status match(const tx_weights *w, const tx_weights_param *params, int32_t count, tx_weights_rename *rename,
-                       int32_t *source)
+/* source[p]: the tensor of the file for piece p. All faults are collected before one is told. */
+static tx_status match(const tx_weights *w, const tx_weights_piece *pieces, int32_t count,
+                       const tx_weights_names *names, int32_t *source)
 {
     tx_faults *faults = calloc(1, sizeof *faults);
     tx_named *sorted = malloc((size_t)count * sizeof *sorted);
     tx_status status = TX_OK;
     if (faults && sorted) {
         for (int32_t p = 0; p < count; p++)
-            sorted[p] = (tx_named){params[p].name, p};
+            sorted[p] = (tx_named){pieces[p].name, p};
         tx_named_sort(sorted, (size_t)count);
-        assign(w, params, sorted, count, rename, source, faults);
+        assign(w, pieces, sorted, count, names, source, faults);
         status = tell(faults, tx_weights_path(w));
     } else {
         status = tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", tx_weights_path(w));
@@ -160,15 +160,16 @@ static tx_status check_finite(const tx_weights *w, int32_t index, int64_t first,
     return TX_OK;
 }
 
-/* Goes through the data of all parameters, and copies them where there is a model. */
-static tx_status read_data(const tx_weights *w, const int32_t *source, int32_t count, const tx_load_options *options,
-                           tx_model *model)
+/* Goes through the data of all pieces, and copies them where there is a model. */
+static tx_status read_data(const tx_weights *w, const tx_weights_piece *pieces, const int32_t *source, int32_t count,
+                           const tx_load_options *options, tx_model *model)
 {
     tx_status status = TX_OK;
     float *buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *buffer);
     if (!buffer)
         return tx_fail(TX_MEMORY, "%s: no memory for a tensor", tx_weights_path(w));
     for (int32_t p = 0; p < count && !status; p++) {
+        const tx_weights_piece *piece = &pieces[p];
         int64_t elements = tx_st_elements(tx_weights_tensor_at(w, source[p]));
         for (int64_t at = 0; at < elements && !status; at += TX_WEIGHTS_CHUNK) {
             int64_t now = elements - at < TX_WEIGHTS_CHUNK ? elements - at : TX_WEIGHTS_CHUNK;
@@ -176,7 +177,7 @@ static tx_status read_data(const tx_weights *w, const int32_t *source, int32_t c
             if (!status && !(options && options->allow_nonfinite))
                 status = check_finite(w, source[p], at, now, buffer);
             if (!status && model)
-                status = tx_model_write_range(model, TX_PART_WEIGHT, p, at, now, buffer);
+                status = tx_model_write_range(model, TX_PART_WEIGHT, piece->param, piece->first + at, now, buffer);
         }
         tx_report_progress(options ? options->report : NULL, tx_weights_path(w), p + 1, count);
     }
@@ -184,42 +185,44 @@ static tx_status read_data(const tx_weights *w, const int32_t *source, int32_t c
     return status;
 }
 
-static tx_status read_params(const tx_weights *w, const tx_weights_param *params, int32_t count,
-                             tx_weights_rename *rename, const tx_load_options *options, tx_model *model)
+static tx_status read_pieces(const tx_weights *w, const tx_weights_piece *pieces, int32_t count,
+                             const tx_weights_names *names, const tx_load_options *options, tx_model *model)
 {
     int32_t *source = malloc((size_t)count * sizeof *source);
-    tx_status status = source ? match(w, params, count, rename, source)
+    tx_status status = source ? match(w, pieces, count, names, source)
                               : tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", tx_weights_path(w));
-    TX_THEN(status, read_data(w, source, count, options, model));
+    TX_THEN(status, read_data(w, pieces, source, count, options, model));
     free(source);
     return status;
 }
 
-tx_status tx_weights_check(const tx_weights *weights, const tx_weights_param *params, int32_t count,
-                           tx_weights_rename *rename)
+tx_status tx_weights_check(const tx_weights *weights, const tx_weights_piece *pieces, int32_t count,
+                           const tx_weights_names *names)
 {
-    return read_params(weights, params, count, rename, NULL, NULL);
+    return read_pieces(weights, pieces, count, names, NULL, NULL);
 }
 
-tx_status tx_weights_load(const tx_weights *weights, tx_model *model, tx_weights_rename *rename,
+tx_status tx_weights_load(const tx_weights *weights, tx_model *model, const tx_weights_names *names,
                           const tx_load_options *options)
 {
-    int32_t count = tx_model_param_count(model);
+    const int32_t params = tx_model_param_count(model);
+    int32_t count = 0;
     if (options && options->size != sizeof *options)
         return tx_fail(TX_INVALID, "tx_load_options: size is %zu, not %zu", options->size, sizeof *options);
-    if (count == 0)
+    if (params == 0)
         return tx_fail(TX_INVALID, "%s: the model has no parameters yet: build its graph first",
                        tx_weights_path(weights));
-    tx_weights_param *params = malloc((size_t)count * sizeof *params);
+    tx_weights_piece *pieces = malloc((size_t)params * TX_MAX_SECTIONS * sizeof *pieces);
     tx_status status =
-        params ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", tx_weights_path(weights));
-    for (int32_t p = 0; p < count && !status; p++) {
+        pieces ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", tx_weights_path(weights));
+    for (int32_t p = 0; p < params && !status; p++) {
+        const char *name;
         const tx_param_spec *spec;
-        status = tx_model_param(model, p, &params[p].name, &spec);
+        status = tx_model_param(model, p, &name, &spec);
         if (!status)
-            params[p].shape = spec->logical;
+            count += tx_weights_pieces(name, spec, p, pieces + count);
     }
-    TX_THEN(status, read_params(weights, params, count, rename, options, model));
-    free(params);
+    TX_THEN(status, read_pieces(weights, pieces, count, names, options, model));
+    free(pieces);
     return status;
 }

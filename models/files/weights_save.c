@@ -2,6 +2,7 @@
  * From the parameters of a model to weight files: one, or shards and their index as transformers writes them. */
 #include "models/files/weights.h"
 
+#include "api/base/half.h"
 #include "api/base/json.h"
 #include "models/files/folder.h"
 
@@ -19,9 +20,10 @@
 typedef struct tx_save {
     tx_model *model;
     const char *folder;
-    int32_t params, shards;
-    tx_st_tensor *tensor;
-    int32_t *shard; /* of each parameter, ascending */
+    int32_t pieces, shards;
+    tx_weights_piece *piece;
+    tx_st_tensor *tensor; /* of each piece */
+    int32_t *shard;       /* likewise, ascending */
     float *buffer;
 } tx_save;
 
@@ -33,63 +35,84 @@ static void shard_name(const tx_save *s, int32_t shard, char name[SHARD_NAME])
         snprintf(name, SHARD_NAME, SHARD_FORMAT, shard + 1, s->shards);
 }
 
-tx_st_tensor tx_weights_of_param(const char *name, const tx_param_spec *spec)
+tx_st_tensor tx_weights_part(const char *name, tx_dtype dtype, const tx_shape *shape)
 {
-    const tx_shape *shape = &spec->logical;
-    tx_st_tensor tensor = {.name = name, .dtype = TX_ST_F32, .rank = shape->rank};
+    static const tx_st_dtype types[TX_DTYPE_COUNT] = {
+        [TX_F32] = TX_ST_F32, [TX_BF16] = TX_ST_BF16, [TX_F16] = TX_ST_F16, [TX_U8] = TX_ST_U8};
+    tx_st_tensor tensor = {.name = name, .dtype = types[dtype], .rank = shape->rank};
     memcpy(tensor.dim, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
     return tensor;
 }
 
-/* Lists the parameters and cuts them into shards: one goes on until the next parameter would be over the limit. */
-static tx_status list_params(tx_save *s, int64_t shard_bytes)
+/* Lists the pieces and cuts them into shards: one goes on until the next piece would be over the limit. */
+static tx_status list_pieces(tx_save *s, int32_t params, int64_t shard_bytes)
 {
-    int64_t used = 0;
-    for (int32_t p = 0; p < s->params; p++) {
+    for (int32_t p = 0; p < params; p++) {
         const char *name;
         const tx_param_spec *spec;
         TX_TRY(tx_model_param(s->model, p, &name, &spec));
-        s->tensor[p] = tx_weights_of_param(name, spec);
-        int64_t bytes = tx_st_bytes(&s->tensor[p]);
+        s->pieces += tx_weights_pieces(name, spec, p, s->piece + s->pieces);
+    }
+    int64_t used = 0;
+    for (int32_t i = 0; i < s->pieces; i++) {
+        s->tensor[i] = tx_weights_part(s->piece[i].name, TX_F32, &s->piece[i].shape);
+        const int64_t bytes = tx_st_bytes(&s->tensor[i]);
         if (used > 0 && bytes > shard_bytes - used) {
             s->shards++;
             used = 0;
         }
         used += bytes;
-        s->shard[p] = s->shards;
+        s->shard[i] = s->shards;
     }
     s->shards++;
     return TX_OK;
 }
 
-tx_status tx_weights_append(tx_model *model, tx_part part, int32_t param, int64_t count, float *buffer,
-                            tx_st_writer *writer)
+/* Numbers of another type than F32 in place of the floats; nothing is lost, since they were made of such. */
+static void narrow(tx_st_dtype dtype, float *buffer, int64_t count)
 {
+    uint8_t *byte = (uint8_t *)buffer;
+    for (int64_t i = 0; i < count && dtype != TX_ST_F32; i++) {
+        const float value = buffer[i];
+        const uint16_t half = dtype == TX_ST_BF16 ? tx_f32_to_bf16(value) : tx_f32_to_f16(value);
+        if (dtype == TX_ST_U8)
+            byte[i] = (uint8_t)value;
+        else
+            memcpy(byte + i * (int64_t)sizeof half, &half, sizeof half);
+    }
+}
+
+tx_status tx_weights_append(tx_model *model, tx_part part, int32_t param, int64_t first, const tx_st_tensor *tensor,
+                            float *buffer, tx_st_writer *writer)
+{
+    const int64_t count = tx_st_elements(tensor);
     tx_status status = TX_OK;
     for (int64_t at = 0; at < count; at += TX_WEIGHTS_CHUNK) {
         int64_t now = count - at < TX_WEIGHTS_CHUNK ? count - at : TX_WEIGHTS_CHUNK;
-        tx_status read = tx_model_read_range(model, part, param, at, now, buffer);
+        tx_status read = tx_model_read_range(model, part, param, first + at, now, buffer);
         status = status ? status : read;
-        if (!status && writer)
-            status = tx_st_append(writer, buffer, (size_t)now * sizeof *buffer);
+        if (!status && writer) {
+            narrow(tensor->dtype, buffer, now);
+            status = tx_st_append(writer, buffer, (size_t)(now * tx_st_dtype_bits(tensor->dtype) / 8));
+        }
     }
     return status;
 }
 
-/* Holds a tensor of a file against the parameter that it was written from. */
-static tx_status compare_tensor(const tx_save *s, const tx_st_file *file, int32_t param)
+/* Holds a tensor of a file against the piece that it was written from. */
+static tx_status compare_tensor(const tx_save *s, const tx_st_file *file, int32_t i)
 {
-    const int64_t count = tx_st_elements(&s->tensor[param]), most = TX_WEIGHTS_CHUNK / 2;
+    const tx_weights_piece *piece = &s->piece[i];
+    const int64_t count = tx_st_elements(&s->tensor[i]), most = TX_WEIGHTS_CHUNK / 2;
     float *own = s->buffer, *read = s->buffer + most;
     int32_t index;
-    TX_TRY(tx_st_find(file, s->tensor[param].name, &index));
+    TX_TRY(tx_st_find(file, piece->name, &index));
     for (int64_t at = 0; at < count; at += most) {
         const int64_t now = count - at < most ? count - at : most;
         TX_TRY(tx_st_read_f32(file, index, at, now, read));
-        TX_TRY(tx_model_read_range(s->model, TX_PART_WEIGHT, param, at, now, own));
+        TX_TRY(tx_model_read_range(s->model, TX_PART_WEIGHT, piece->param, piece->first + at, now, own));
         if (memcmp(own, read, (size_t)now * sizeof *own) != 0)
-            return tx_fail(TX_IO, "%s: %s is not what was written: the disk is faulty", tx_st_path(file),
-                           s->tensor[param].name);
+            return tx_fail(TX_IO, "%s: %s is not what was written: the disk is faulty", tx_st_path(file), piece->name);
     }
     return TX_OK;
 }
@@ -106,7 +129,7 @@ static tx_status verify_shard(const tx_save *s, const char *path, int32_t first,
     return status;
 }
 
-/* Writes parameters first .. end - 1. */
+/* Writes pieces first .. end - 1. */
 static tx_status write_shard(const tx_save *s, int32_t first, int32_t end)
 {
     char name[SHARD_NAME];
@@ -116,7 +139,8 @@ static tx_status write_shard(const tx_save *s, int32_t first, int32_t end)
     TX_TRY(tx_st_create(path, s->tensor + first, end - first, NULL, &writer));
     tx_status status = TX_OK;
     for (int32_t p = first; p < end && !status; p++)
-        status = tx_weights_append(s->model, TX_PART_WEIGHT, p, tx_st_elements(&s->tensor[p]), s->buffer, writer);
+        status = tx_weights_append(s->model, TX_PART_WEIGHT, s->piece[p].param, s->piece[p].first, &s->tensor[p],
+                                   s->buffer, writer);
     if (status)
         tx_st_discard(writer);
     else
@@ -130,7 +154,7 @@ static tx_status fill_index(const tx_save *s, tx_json *index)
     int64_t elements = 0, bytes = 0;
     tx_json *map = tx_json_object(); /* the index's before it is filled: nothing is left to free */
     TX_TRY(tx_json_set(index, "weight_map", map));
-    for (int32_t p = 0; p < s->params; p++) {
+    for (int32_t p = 0; p < s->pieces; p++) {
         char name[SHARD_NAME];
         shard_name(s, s->shard[p], name);
         elements += tx_st_elements(&s->tensor[p]);
@@ -192,8 +216,8 @@ static tx_status save(const tx_save *s)
     /* Shards of the same names are replaced one by one: without an index nobody takes the mixture for a model. */
     if (s->shards > 1)
         TX_TRY(remove_file(s, TX_WEIGHTS_INDEX));
-    for (int32_t first = 0, end = 0; first < s->params; first = end) {
-        while (end < s->params && s->shard[end] == s->shard[first])
+    for (int32_t first = 0, end = 0; first < s->pieces; first = end) {
+        while (end < s->pieces && s->shard[end] == s->shard[first])
             end++;
         TX_TRY(write_shard(s, first, end));
     }
@@ -204,16 +228,21 @@ static tx_status save(const tx_save *s)
 
 tx_status tx_weights_save(tx_model *model, const char *folder, int64_t shard_bytes)
 {
-    tx_save s = {.model = model, .folder = folder, .params = tx_model_param_count(model)};
-    if (s.params == 0 || shard_bytes < 1)
+    tx_save s = {.model = model, .folder = folder};
+    const int32_t params = tx_model_param_count(model);
+    if (params == 0 || shard_bytes < 1)
         return tx_fail(TX_INVALID, "%s: %s", folder,
-                       s.params ? "a shard must have at least 1 byte" : "the model has no parameters to save");
-    s.tensor = calloc((size_t)s.params, sizeof *s.tensor);
-    s.shard = calloc((size_t)s.params, sizeof *s.shard);
+                       params ? "a shard must have at least 1 byte" : "the model has no parameters to save");
+    const size_t room = (size_t)params * TX_MAX_SECTIONS;
+    s.piece = malloc(room * sizeof *s.piece);
+    s.tensor = calloc(room, sizeof *s.tensor);
+    s.shard = calloc(room, sizeof *s.shard);
     s.buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *s.buffer);
-    tx_status status = s.tensor && s.shard && s.buffer ? list_params(&s, shard_bytes)
-                                                       : tx_fail(TX_MEMORY, "%s: no memory to save a model", folder);
+    tx_status status = s.piece && s.tensor && s.shard && s.buffer
+                           ? list_pieces(&s, params, shard_bytes)
+                           : tx_fail(TX_MEMORY, "%s: no memory to save a model", folder);
     TX_THEN(status, save(&s));
+    free(s.piece);
     free(s.tensor);
     free(s.shard);
     free(s.buffer);

@@ -105,7 +105,7 @@ tx_status tx_lm_encode(tx_lm *lm, const char *text, size_t size, int32_t **ids, 
 {
     tx_ids made = {0};
     tx_status status = tx_lm_open_tokenizer(lm);
-    TX_THEN(status, tx_encoder_run(lm->encoder, text, size, true, &made));
+    TX_THEN(status, tx_encoder_text(lm->encoder, text, size, &made));
     if (status) {
         free(made.id);
         return status;

@@ -37,7 +37,7 @@ static tx_status encode(tx_lm *lm, const tx_lm_prompt *prompt, tx_ids *ids)
     const int64_t begin = lm->config->bos_token_id;
     const size_t size = prompt->size ? prompt->size : strlen(prompt->text);
     TX_TRY(tx_lm_open_tokenizer(lm));
-    TX_TRY(tx_encoder_run(lm->encoder, prompt->text, size, true, ids));
+    TX_TRY(tx_encoder_text(lm->encoder, prompt->text, size, ids));
     if (ids->count > 0)
         return TX_OK;
     if (begin < 0)

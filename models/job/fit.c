@@ -38,7 +38,8 @@ static purse add_up(const tx_fit_rank *all, int32_t count, const tx_fit_rank *fi
             continue;
         const int64_t *bytes = one->planned.bytes;
         sum.planned += tx_memory_total(&one->planned);
-        sum.lasting += bytes[TX_MEMORY_WEIGHTS] + bytes[TX_MEMORY_GRADIENTS] + bytes[TX_MEMORY_OPTIMIZER];
+        sum.lasting += bytes[TX_MEMORY_WEIGHTS] + bytes[TX_MEMORY_COPIES] + bytes[TX_MEMORY_GRADIENTS] +
+                       bytes[TX_MEMORY_OPTIMIZER];
         sum.ranks++;
         const int64_t there = one->on_host ? one->left : one->device_memory ? one->device_memory : INT64_MAX;
         if (there < sum.limit) {
@@ -56,7 +57,8 @@ static tx_status refuse(const purse *p)
         snprintf(ranks, sizeof ranks, " by %" PRId32 " ranks", p->ranks);
     const char *advice =
         p->lasting < p->limit
-            ? "a smaller --per_device_train_batch_size with more --gradient_accumulation_steps takes less"
+            ? "--gradient_checkpointing, or a smaller --per_device_train_batch_size with more "
+              "--gradient_accumulation_steps, takes less"
             : "these alone are too many: a smaller model, or --zero_stage 2 over ranks on other devices";
     return tx_fail(TX_MEMORY,
                    "the run does not fit: %.2f GiB are planned%s, %s has %.2f GiB; weights, gradients and optimizer "
@@ -80,26 +82,85 @@ tx_status tx_fit_judge(const tx_fit_rank *ranks, int32_t count, char *text, size
     return TX_OK;
 }
 
-tx_status tx_job_check_fit(tx_job *j)
+/* Whether all ranks together have memory for what each of them plans; the same answer on all of them. */
+static tx_status judge(tx_job *j, const tx_memory *planned, char *text, size_t size)
 {
     const tx_device_info *device = tx_engine_device(j->engine);
     tx_fit_rank *all = calloc((size_t)j->comm->size, sizeof *all);
     if (!all)
         return tx_fail(TX_MEMORY, "no memory to compare the ranks");
     tx_fit_rank *mine = &all[j->comm->rank];
-    char text[256];
     mine->host = j->comm->ranks[j->comm->rank].host;
     mine->on_host = device->type == TX_DEVICE_CPU;
     mine->device_memory = device->memory;
     mine->left = tx_memory_left("", mine->owner, sizeof mine->owner);
+    mine->planned = *planned;
     snprintf(mine->device, sizeof mine->device, "%s", device->id);
-    tx_status status = tx_model_memory(j->model, &mine->planned);
+    tx_status status = tx_comm_share(j->comm, all, sizeof *all);
     if (!status)
-        status = tx_comm_share(j->comm, all, sizeof *all);
-    if (!status)
-        status = tx_fit_judge(all, j->comm->size, text, sizeof text);
-    if (!status && j->set.dry_run)
-        tx_job_note(j, "memory  %s", text);
+        status = tx_fit_judge(all, j->comm->size, text, size);
     free(all);
     return status;
+}
+
+/* Compiles, and refuses what does not fit. */
+static tx_status compile(tx_job *j)
+{
+    char text[256];
+    tx_memory planned;
+    TX_TRY(tx_job_compile(j));
+    TX_TRY(tx_model_memory(j->model, &planned));
+    TX_TRY(judge(j, &planned, text, sizeof text));
+    if (j->set.dry_run)
+        tx_job_note(j, "memory  %s", text);
+    return TX_OK;
+}
+
+/* TX_MEMORY on all ranks where it is that on one. */
+static tx_status agree(tx_job *j, tx_status mine)
+{
+    tx_status *all = calloc((size_t)j->comm->size, sizeof *all);
+    if (!all)
+        return tx_fail(TX_MEMORY, "no memory to compare the ranks");
+    all[j->comm->rank] = mine;
+    tx_status status = tx_comm_share(j->comm, all, sizeof *all);
+    for (int32_t r = 0; r < j->comm->size && !status && !mine; r++)
+        if (all[r])
+            status = tx_fail(TX_MEMORY, "rank %" PRId32 " has a tensor that its device has no room for", r);
+    free(all);
+    return status ? status : mine;
+}
+
+/* Compiles for `rows` in a micro-batch of a rank, `times` as many of these, where there is memory for that. */
+static tx_status try_batch(tx_job *j, int64_t rows, int64_t times)
+{
+    char text[256];
+    tx_trainer_forecast forecast;
+    j->set.batch = rows;
+    j->set.accumulation = times;
+    tx_status status = tx_job_split(j);
+    if (!status)
+        status = tx_job_foresee(j, &forecast);
+    if (!status || status == TX_MEMORY)
+        status = agree(j, status);
+    if (!status)
+        status = judge(j, &forecast.memory, text, sizeof text);
+    return status ? status : compile(j);
+}
+
+tx_status tx_job_compile_to_fit(tx_job *j)
+{
+    const int64_t batch = j->set.batch, times = j->set.accumulation;
+    if (!j->set.find_batch)
+        return compile(j);
+    tx_status status = TX_MEMORY;
+    for (int64_t part = 1; part <= batch && status == TX_MEMORY; part++)
+        if (batch % part == 0)
+            status = try_batch(j, batch / part, times * part);
+    if (!status && j->set.batch < batch)
+        tx_job_note(j,
+                    "batch   %" PRId64 " rows of a device do not fit in memory: %" PRId64 " do, with %" PRId64
+                    " micro-batches in place of %" PRId64,
+                    batch, j->set.batch, j->set.accumulation, times);
+    return status == TX_MEMORY ? tx_fail_in(status, "--auto_find_batch_size: with one row of a device") : status;
 }

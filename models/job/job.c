@@ -176,10 +176,12 @@ static tx_status prepare(tx_job *j)
         status = count_steps(j);
     tx_watch_begin(j->watch, TX_WATCH_COMPILING);
     if (!status)
-        status = tx_job_compile(j);
+        status = tx_job_open_device(j);
+    if (!status)
+        status = tx_job_compile_to_fit(j);
     if (!status)
         tx_job_note_shares(j);
-    return status ? status : tx_job_check_fit(j);
+    return status;
 }
 
 static tx_status load_weights(tx_job *j)

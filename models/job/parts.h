@@ -5,7 +5,8 @@
  *   resume.c    the checkpoint that it goes on from
  *   inputs.c    what else it starts from: configuration, tokenizer, data
  *   ranks.c     where each rank runs and which rows it does; agree.c: what all must have in common
- *   plans.c     from options to engine, trainer and run; fit.c: whether there is memory for them
+ *   plans.c     from options to engine, trainer and run; fit.c: whether there is memory for them; checkpointing.c: what
+ *               is computed again so that there is
  *   best.c      the best weights at the end
  *   results.c   the output folder, and what is left there
  *   listen.c    what is told to whom
@@ -120,13 +121,19 @@ tx_status tx_job_agree_on_run(tx_job *job, const tx_json *made);
 
 /* ---- fit.c ---------------------------------------------------------------------------------------------- */
 
-/* Refuses a run that all ranks together have no memory for. All ranks call it, before anything is allocated. */
-tx_status tx_job_check_fit(tx_job *job);
+/* Compiles the plans and refuses a run that all ranks together have no memory for, before anything is allocated; with
+ * auto_find_batch_size it takes the largest part of the batch that there is memory for, and as many more micro-batches,
+ * so that the rows of a step stay. All ranks call it. */
+tx_status tx_job_compile_to_fit(tx_job *job);
 
 /* ---- plans.c -------------------------------------------------------------------------------------------- */
 
-/* Opens the device and compiles the plans; what a checkpoint's run had chosen by measuring is chosen again. */
+/* Opens the device; what a checkpoint's run had chosen by measuring is chosen again. */
+tx_status tx_job_open_device(tx_job *job);
+/* Compiles the plans, in place of those that there are. */
 tx_status tx_job_compile(tx_job *job);
+/* What they will take, but for scratch. */
+tx_status tx_job_foresee(tx_job *job, tx_trainer_forecast *forecast);
 /* The options of the run. */
 tx_status tx_job_make_run(tx_job *job, tx_run_options *run);
 /* What the run is made of, for a later one to agree with (tx_run_state_agree). The caller frees. */
@@ -139,6 +146,15 @@ tx_status tx_job_load(const tx_job *job, const char *folder);
 tx_status tx_job_write_model(const tx_job *job, const char *folder);
 /* Writes the file of dump_order. */
 tx_status tx_job_dump_order(const tx_job *job);
+
+/* ---- checkpointing.c ------------------------------------------------------------------------------------ */
+
+/* Chooses what the backward pass computes again so that at most `limit` bytes are planned on each rank, `scratch` bytes
+ * of them for the device's kernels: as little as does. TX_MEMORY, with both numbers, where nothing does. All ranks call
+ * it, and choose alike. */
+tx_status tx_job_choose_checkpointing(tx_job *job, tx_trainer_options *trainer, int64_t limit, int64_t scratch);
+/* Notes what is computed again, and what it costs. */
+void tx_job_note_checkpointing(const tx_job *job);
 
 /* ---- best.c --------------------------------------------------------------------------------------------- */
 

@@ -31,10 +31,12 @@ static tx_dtype half(bool bf16, bool fp16)
     return bf16 ? TX_BF16 : fp16 ? TX_F16 : TX_F32;
 }
 
-static tx_trainer_options make_trainer(const tx_job *j)
+static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
 {
     const tx_job_settings *set = &j->set;
-    return (tx_trainer_options){
+    tx_optimizer_options optimizer;
+    TX_TRY(tx_job_optimizer(set, &optimizer));
+    *trainer = (tx_trainer_options){
         .size = sizeof(tx_trainer_options),
         .task = &tx_causal_lm,
         .batch = j->rows,
@@ -44,7 +46,8 @@ static tx_trainer_options make_trainer(const tx_job *j)
         .rows_before = j->rows_before,
         .comm = j->comm,
         .parallel = {sizeof(tx_parallel_options), .bucket_bytes = set->bucket_cap << 20,
-                     .half = set->ddp_comm == TX_DDP_COMM_BF16, .zero_stage = j->zero_stage},
+                     .half = set->ddp_comm == TX_DDP_COMM_BF16, .zero_stage = j->zero_stage,
+                     .whole = tx_optimizer_is_whole(optimizer.kind)},
         .eval_batch = tx_job_evaluates(set) ? set->eval_batch : 0,
         .max_grad_norm = set->max_grad_norm,
         .seed = (uint64_t)set->seed,
@@ -53,12 +56,52 @@ static tx_trainer_options make_trainer(const tx_job *j)
             half(set->bf16_full_eval || (set->bf16 && !set->fp16_full_eval), set->fp16 || set->fp16_full_eval),
         .loss_scale = set->fp16 ? set->init_scale : 0.0,
         .growth_interval = set->fp16 ? set->growth_interval : 0,
-        .optimizer = {sizeof(tx_optimizer_options), tx_job_optimizer(set), (float)set->beta1, (float)set->beta2,
-                      (float)set->epsilon, .weight_decay = (float)set->decay},
+        .optimizer = optimizer,
     };
+    return TX_OK;
 }
 
+static tx_status make_plans(tx_job *j, const tx_trainer_options *options)
+{
+    tx_trainer_free(j->trainer);
+    tx_model_free(j->model);
+    j->trainer = NULL;
+    j->model = NULL;
+    tx_status status = tx_model_create(j->engine, &j->model);
+    return status ? status : tx_trainer_create(j->model, j->inputs.config, options, &j->trainer);
+}
+
+tx_status tx_job_foresee(tx_job *j, tx_trainer_forecast *forecast)
+{
+    tx_trainer_options trainer;
+    int64_t limit;
+    TX_TRY(make_trainer(j, &trainer));
+    TX_TRY(tx_job_read_checkpointing(j->set.checkpointing, &trainer.checkpointing, &limit));
+    return tx_trainer_foresee(j->engine, j->inputs.config, &trainer, forecast);
+}
+
+/* With a limit the plans without checkpointing are made first: they tell what the device's kernels need. */
 tx_status tx_job_compile(tx_job *j)
+{
+    tx_trainer_options trainer;
+    tx_trainer_forecast kept;
+    tx_memory planned;
+    int64_t limit;
+    TX_TRY(make_trainer(j, &trainer));
+    TX_TRY(tx_job_read_checkpointing(j->set.checkpointing, &trainer.checkpointing, &limit));
+    TX_TRY(make_plans(j, &trainer));
+    if (limit) {
+        TX_TRY(tx_model_memory(j->model, &planned));
+        TX_TRY(tx_job_foresee(j, &kept));
+        TX_TRY(
+            tx_job_choose_checkpointing(j, &trainer, limit, tx_memory_total(&planned) - tx_memory_total(&kept.memory)));
+        TX_TRY(make_plans(j, &trainer));
+    }
+    tx_job_note_checkpointing(j);
+    return TX_OK;
+}
+
+tx_status tx_job_open_device(tx_job *j)
 {
     const tx_job_settings *set = &j->set;
     const bool tf32 = set->tf32 && !set->no_tf32;
@@ -84,13 +127,7 @@ tx_status tx_job_compile(tx_job *j)
                 : "have no instructions for it on this device that TX uses: operands are widened to fp32, which "
                   "saves memory, not time");
     choose_kernels(j);
-    status = tx_model_create(j->engine, &j->model);
-    if (!status)
-        status = tx_job_compare_devices(j);
-    tx_trainer_options trainer = make_trainer(j);
-    if (!status)
-        status = tx_trainer_create(j->model, j->inputs.config, &trainer, &j->trainer);
-    return status;
+    return tx_job_compare_devices(j);
 }
 
 /* ---- Files of the run ---------------------------------------------------------------------------------------------- */
@@ -140,7 +177,7 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
     static const char *const names[] = {"per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate",
                                         "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio",
                                         "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
-                                        "optim", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "bf16", "fp16", "tf32",
+                                        "optim", "optim_args", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "bf16", "fp16", "tf32",
                                         "no_tf32",
                                         NULL};
     /* clang-format on */
@@ -250,7 +287,7 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
         .output_dir = set->output_dir,
         .save_total_limit = set->save_total_limit,
         .stop_on_save_error = set->on_save_error == TX_SAVE_ERROR_STOP,
-        .checkpoint_bytes = (1 + tx_model_optimizer_states(j->model)) * weight_bytes(j) + small_bytes(j),
+        .checkpoint_bytes = weight_bytes(j) + tx_model_state_bytes(j->model) + small_bytes(j),
         .write = write_checkpoint,
         .write_context = j,
         .profile = set->profile,

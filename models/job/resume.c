@@ -39,6 +39,7 @@ static const char *const own[] = {"resume_from_checkpoint",
                                   "list_devices",
                                   "dry_run",
                                   "profile",
+                                  "memory_plot",
                                   "dump_order"};
 /* Of these one stands in the place of the other. */
 static const char *const rivals[][2] = {{"num_train_epochs", "max_steps"},

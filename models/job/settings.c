@@ -26,15 +26,11 @@ static const char save_error_words[] = TX_SAVE_ERROR_MAP(WORD);
 static const char ddp_comm_words[] = TX_DDP_COMM_MAP(WORD);
 static const char best_words[] = TX_BEST_MAP(WORD);
 
-/* The names of optimizers, and what they name. */
+/* The names of optimizers. */
 static const char optimizer_words[] =
 #define TX_OPTIMIZER_WORD(word, NAME) "|" #word
 #include "api/optimizers.def"
     ;
-static const tx_optimizer_kind optimizer_kinds[] = {
-#define TX_OPTIMIZER_WORD(word, NAME) TX_##NAME,
-#include "api/optimizers.def"
-};
 
 static const tx_option options[] = {
     {TX_OPTION_HEADING, .help = "model"},
@@ -65,6 +61,7 @@ static const tx_option options[] = {
     FLAG("do_eval", do_eval, "evaluate at the end; implied by --eval_strategy and --validation_file"),
     WHOLE("per_device_train_batch_size", batch, 1, 1 << 20, "blocks in a micro-batch"),
     WHOLE("per_device_eval_batch_size", eval_batch, 1, 1 << 20, "blocks in an evaluation batch"),
+    FLAG("auto_find_batch_size", find_batch, "where that many do not fit in memory, as large a part as does, with as many more micro-batches"),
     WHOLE("gradient_accumulation_steps", accumulation, 1, 1 << 20, "micro-batches in a step"),
     REAL("learning_rate", rate, 0, 1e6, "peak learning rate"),
     CHOICE("lr_scheduler_type", schedule, schedule_words + 1, "course of the rate"),
@@ -72,6 +69,7 @@ static const tx_option options[] = {
     REAL("warmup_steps", warmup_steps, 0, INT32_MAX, "steps over which the rate rises from 0; below 1: share of the run"),
     REAL("warmup_ratio", warmup_ratio, 0, 1, "the same as a share of the run, where warmup_steps is 0"),
     CHOICE("optim", optim, optimizer_words + 1, "the first four are one AdamW"),
+    TEXT("optim_args", optim_args, "K=V,...", "its own settings, as momentum=0.9,nesterov=True of sgd (docs/TRAINING.md)"),
     REAL("weight_decay", decay, 0, 1e6, "of matrices; none on biases and norms"),
     REAL("adam_beta1", beta1, 0, 0.9999999, "decay of the first moment"),
     REAL("adam_beta2", beta2, 0, 0.9999999, "decay of the second moment"),
@@ -113,6 +111,8 @@ static const tx_option options[] = {
     {TX_OPTION_HEADING, .help = "device"},
     TEXT("device", device, "cpu|opencl|opencl:N|opencl:NAME|gpu|auto", "what to train on; auto: a GPU of the host for each rank, then its cores"),
     WHOLE("threads", threads, 0, 4096, "of the cpu backend; 0: all that this process may use"),
+    {TX_OPTION_OPTIONAL, "gradient_checkpointing", AT(checkpointing), .choices = "N|auto|auto:BYTES",
+     .help = "compute activations again in the backward pass in place of keeping them: of each block; of N segments; auto: of norms and activations alone; auto:2GiB: of as little as meets that limit"},
     FLAG("bf16", bf16, "mixed precision: products, attention and activations between them in bf16; parameters stay in fp32"),
     FLAG("fp16", fp16, "the same in fp16; losses are scaled, so that gradients keep to its range"),
     REAL("init_scale", init_scale, 1, FLT_MAX, "what losses are scaled by first, as torch.amp.GradScaler; it halves where gradients overflow"),
@@ -123,6 +123,7 @@ static const tx_option options[] = {
     FLAG("no_tf32", no_tf32, "they may not, whatever --tf32 says"),
     FLAG("list_devices", list_devices, "print the devices and end"),
     FLAG("dry_run", dry_run, "print the memory the run will take and end; allocates nothing"),
+    TEXT("memory_plot", memory_plot, "FILE", "write a page of what is in memory at each node of a step; its data where FILE ends in .json"),
     FLAG("profile", profile, "print where the time went, and memory planned and counted"),
 };
 /* clang-format on */
@@ -132,6 +133,8 @@ static const tx_foreign foreign[] = {
 #define X(name, same, advice) {name, same, advice},
 #include "models/job/foreign.def"
 #undef X
+#define TX_OPTIMIZER_REFUSED(word, advice) {"optim " #word, NULL, advice},
+#include "api/optimizers.def"
 };
 
 const tx_option_table tx_job_table = {options, sizeof options / sizeof options[0], foreign,
@@ -163,11 +166,6 @@ tx_job_settings tx_job_defaults(void)
         .init_scale = 65536,
         .growth_interval = 2000,
     };
-}
-
-tx_optimizer_kind tx_job_optimizer(const tx_job_settings *set)
-{
-    return optimizer_kinds[set->optim];
 }
 
 bool tx_job_trains(const tx_job_settings *set)
@@ -226,6 +224,16 @@ tx_status tx_job_check(const tx_job_settings *set)
 {
     const bool data = set->train_file || set->dataset, runs = !set->dry_run;
     refusals r = {""};
+    tx_checkpointing ignored;
+    int64_t limit;
+    if (tx_job_read_checkpointing(set->checkpointing, &ignored, &limit))
+        refuse(&r, true, "%s", tx_error());
+    else
+        refuse(
+            &r, limit && set->find_batch,
+            "--auto_find_batch_size and --gradient_checkpointing auto:BYTES exclude each other: one adapts the batch "
+            "to the memory, the other the memory to the batch");
+    tx_optimizer_options optimizer;
     refuse(&r, set->list_devices, "--list_devices is what a program does instead of a run");
     check_steps(&r, "logging_steps", set->logging_steps);
     check_steps(&r, "eval_steps", set->eval_steps);
@@ -246,6 +254,7 @@ tx_status tx_job_check(const tx_job_settings *set)
     refuse(&r, set->bf16_full_eval && set->fp16_full_eval, "--bf16_full_eval and --fp16_full_eval exclude each other");
     refuse(&r, set->bf16 && set->fp16, "--bf16 and --fp16 exclude each other");
     check_best(&r, set);
+    refuse(&r, tx_job_optimizer(set, &optimizer) != TX_OK, "--optim_args: %s", tx_error());
     return *r.text ? tx_fail(TX_INVALID, "%s", r.text) : TX_OK;
 }
 

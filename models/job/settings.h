@@ -43,6 +43,7 @@ typedef struct tx_job_settings {
     double rate, warmup_steps, warmup_ratio, decay, beta1, beta2, epsilon, max_grad_norm, epochs;
     int32_t schedule; /* tx_schedule_kind; TX_SCHEDULE_COUNT is another name of WSD */
     int32_t optim;    /* place among the names of optimizers: tx_job_optimizer */
+    const char *optim_args;
     const char *schedule_settings;
     /* run */
     const char *output_dir, *resume, *logging_dir;
@@ -60,6 +61,8 @@ typedef struct tx_job_settings {
     /* device */
     const char *device;
     int64_t threads;
+    const char *checkpointing, *memory_plot;
+    bool find_batch;
     double init_scale;
     int64_t growth_interval;
     bool bf16, fp16, bf16_full_eval, fp16_full_eval, tf32, no_tf32, list_devices, dry_run, profile;
@@ -67,7 +70,10 @@ typedef struct tx_job_settings {
 
 extern const tx_option_table tx_job_table;
 tx_job_settings tx_job_defaults(void);
-tx_optimizer_kind tx_job_optimizer(const tx_job_settings *set);
+/* The optimizer with its options. Fails where optim_args has what this one does not know. */
+tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *options);
+/* What gradient_checkpointing says (NULL: not given): how, and the limit of auto:BYTES, 0 where it names none. */
+tx_status tx_job_read_checkpointing(const char *text, tx_checkpointing *how, int64_t *limit);
 /* Refuses what contradicts itself or is missing. */
 tx_status tx_job_check(const tx_job_settings *set);
 

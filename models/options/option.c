@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -213,9 +214,15 @@ static tx_status store_number(const char *file, const tx_option *option, const c
     return TX_OK;
 }
 
-static tx_status store_choice(const char *file, const tx_option *option, const char *value, int32_t *at)
+static tx_status store_choice(const tx_option_table *table, const char *file, const tx_option *option,
+                              const char *value, int32_t *at)
 {
+    char both[NAME_MOST + 1];
     const int place = find_choice(option->choices, value, strlen(value));
+    snprintf(both, sizeof both, "%s %s", option->name, value);
+    const tx_foreign *foreign = place < 0 ? tx_option_find_foreign(table, both) : NULL;
+    if (foreign)
+        return tx_fail(TX_INVALID, "%s%s%s %s: TX has none; %s", PLACE(file, option->name), value, foreign->advice);
     if (place < 0)
         return tx_fail(TX_INVALID, "%s%s%s %s: must be one of %s", PLACE(file, option->name), value, option->choices);
     *at = place;
@@ -293,7 +300,7 @@ tx_status tx_option_store(tx_option_values *to, const char *file, const tx_optio
         status = store_text(to, value, at);
         break;
     case TX_OPTION_CHOICE:
-        status = store_choice(file, option, value, at);
+        status = store_choice(&to->table, file, option, value, at);
         break;
     case TX_OPTION_LIST:
         status = store_list(file, option, value, at);
@@ -314,6 +321,8 @@ tx_status tx_option_store(tx_option_values *to, const char *file, const tx_optio
 
 tx_status tx_option_judge_foreign(const char *file, const tx_foreign *foreign, const char *value)
 {
+    if (foreign->same && strcmp(foreign->same, "*") == 0)
+        return TX_OK;
     if (foreign->same && value) {
         char *end, *other_end;
         const double given = strtod(value, &end), same = strtod(foreign->same, &other_end);

@@ -40,10 +40,10 @@ typedef struct tx_option {
     const char *help;
 } tx_option;
 
-/* An option of others that TX does not have. */
+/* An option of others that TX does not have; or a value of a choice, "optim paged_adamw". */
 typedef struct tx_foreign {
     const char *name;
-    const char *same;   /* the value that asks for what TX does anyway, which is accepted; NULL: there is none */
+    const char *same;   /* the value that asks for what TX does anyway, which is accepted; "*": any; NULL: none does */
     const char *advice; /* what to use, or what TX does */
 } tx_foreign;
 

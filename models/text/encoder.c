@@ -146,3 +146,18 @@ tx_status tx_encoder_run(tx_encoder *encoder, const char *text, size_t size, boo
         ids->count = before;
     return status;
 }
+
+tx_status tx_encoder_text(tx_encoder *encoder, const char *text, size_t size, tx_ids *ids)
+{
+    const tx_template *template = &encoder->tokenizer->post_processor.of[0];
+    for (size_t i = 0; i < template->count; i++) {
+        const int32_t id = template->item[i].id;
+        if (id == TX_TEMPLATE_FIRST) {
+            TX_TRY(tx_encoder_run(encoder, text, size, true, ids));
+        } else if (id != TX_TEMPLATE_SECOND) {
+            TX_TRY(tx_ids_reserve(ids, 1));
+            ids->id[ids->count++] = id;
+        }
+    }
+    return TX_OK;
+}

@@ -288,5 +288,8 @@ tx_status tx_tokenizer_make_digest(tx_tokenizer *t)
         ADD_NUMBERS(digest, a->id, a->special, a->single_word, a->lstrip, a->rstrip, a->normalized);
         add_bytes(digest, a->text, a->size);
     }
+    const tx_template *around = &t->post_processor.of[0];
+    for (size_t i = 0; i < around->count && around->count > 1; i++)
+        ADD_NUMBERS(digest, around->item[i].id);
     return tx_digest_finish(digest, t->digest);
 }

@@ -73,7 +73,7 @@ static tx_status drain(void *context, tx_ids *encoded)
 static tx_status add_text(part *p, const char *text, size_t size)
 {
     p->text = 0;
-    TX_TRY(tx_fail_in(tx_encoder_run(p->encoder, text, size, true, &p->encoded), "%s", p->path));
+    TX_TRY(tx_fail_in(tx_encoder_text(p->encoder, text, size, &p->encoded), "%s", p->path));
     p->done += (int64_t)size;
     TX_TRY(drain(p, &p->encoded));
     if (p->text > UINT32_MAX)

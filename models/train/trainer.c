@@ -32,6 +32,8 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, batch_plan
     const tx_task *task = trainer->options.task;
     TX_TRY(tx_graph_create(trainer->model, &made->graph));
     TX_TRY(tx_graph_autocast(made->graph, train ? trainer->options.autocast : trainer->options.eval_autocast));
+    if (train && trainer->options.checkpointing.size)
+        TX_TRY(tx_graph_checkpointing(made->graph, &trainer->options.checkpointing));
     for (int32_t f = 0; task->fields[f].name; f++)
         made->field[f] = tx_input(made->graph, task->fields[f].name, task->fields[f].dtype,
                                   tx_field_shape(&task->fields[f], rows, trainer->options.block));
@@ -124,6 +126,28 @@ void tx_trainer_free(tx_trainer *trainer)
     discard(&trainer->train);
     free(trainer->output);
     free(trainer);
+}
+
+tx_status tx_trainer_foresee(tx_engine *engine, const tx_config *config, const tx_trainer_options *options,
+                             tx_trainer_forecast *forecast)
+{
+    tx_model *model = NULL;
+    tx_trainer *trainer = NULL;
+    tx_status status = tx_model_create(engine, &model);
+    if (status)
+        return status;
+    tx_model_only_plan(model);
+    status = tx_trainer_create(model, config, options, &trainer);
+    if (!status)
+        status = tx_model_memory(model, &forecast->memory);
+    if (!status) {
+        double none;
+        tx_plan_work(trainer->update, &none, &forecast->update_bytes);
+        tx_plan_work(trainer->train.plan, &forecast->product_flops, &forecast->other_bytes);
+    }
+    tx_trainer_free(trainer);
+    tx_model_free(model);
+    return status;
 }
 
 void tx_trainer_ask(tx_trainer *trainer, float (*vote)(void *context), void *context)

@@ -19,13 +19,14 @@ typedef struct tx_trainer_options {
     int64_t all_rows, rows_before;
     tx_comm *comm; /* NULL: one rank */
     tx_parallel_options parallel;
-    int64_t eval_batch;      /* rows of an evaluation batch; 0: no evaluation plan */
-    double max_grad_norm;    /* 0: no clipping */
-    uint64_t seed;           /* of dropout */
-    tx_dtype autocast;       /* what training computes in (tx_graph_autocast); 0: F32 */
-    tx_dtype eval_autocast;  /* what evaluation does */
-    double loss_scale;       /* what it is at the begin, for fp16; 0: losses are not scaled */
-    int64_t growth_interval; /* updates in a row after which it doubles; 0: it never changes */
+    int64_t eval_batch;             /* rows of an evaluation batch; 0: no evaluation plan */
+    double max_grad_norm;           /* 0: no clipping */
+    uint64_t seed;                  /* of dropout */
+    tx_dtype autocast;              /* what training computes in (tx_graph_autocast); 0: F32 */
+    tx_dtype eval_autocast;         /* what evaluation does */
+    double loss_scale;              /* what it is at the begin, for fp16; 0: losses are not scaled */
+    int64_t growth_interval;        /* updates in a row after which it doubles; 0: it never changes */
+    tx_checkpointing checkpointing; /* of training; size 0: none */
     tx_optimizer_options optimizer;
 } tx_trainer_options;
 
@@ -36,6 +37,16 @@ typedef struct tx_trainer tx_trainer;
 tx_status tx_trainer_create(tx_model *model, const tx_config *config, const tx_trainer_options *options,
                             tx_trainer **trainer);
 void tx_trainer_free(tx_trainer *trainer);
+/* What a trainer would take, without making it: its memory but for the scratch of the device's kernels, and its work.
+ */
+typedef struct tx_trainer_forecast {
+    tx_memory memory;
+    double product_flops, other_bytes; /* of a micro-batch, as tx_plan_work tells them */
+    double update_bytes;               /* of the update of all parameters */
+} tx_trainer_forecast;
+/* Compiles the plans and forgets them; the device is asked for nothing. All ranks call it where there are many. */
+tx_status tx_trainer_foresee(tx_engine *engine, const tx_config *config, const tx_trainer_options *options,
+                             tx_trainer_forecast *forecast);
 const tx_trainer_options *tx_trainer_options_of(const tx_trainer *trainer);
 /* Fails unless the samples are of the trainer's task and block. */
 tx_status tx_trainer_check_samples(const tx_trainer *trainer, const tx_samples *samples);

@@ -14,17 +14,30 @@ enum { STEPS = 7 };
 
 static const char *device = "cpu";
 
-/* Adam, SGD with momentum, SGD, Lion. */
+#define OF(kind) sizeof(tx_optimizer_options), TX_##kind
 static const struct {
     tx_optimizer_options options;
-    int32_t states;
+    int32_t states;      /* of up.weight */
+    const char *name[3]; /* of these */
+    tx_st_dtype dtype[3];
 } optimizers[] = {
-    {{sizeof(tx_optimizer_options), TX_ADAMW, 0.9f, 0.95f, 1e-8f, .weight_decay = 0.1f}, 2},
-    {{sizeof(tx_optimizer_options), TX_SGD, .momentum = 0.9f, .weight_decay = 0.1f}, 1},
-    {{sizeof(tx_optimizer_options), TX_SGD, .weight_decay = 0.0f}, 0},
-    {{sizeof(tx_optimizer_options), TX_LION, 0.9f, 0.99f, .weight_decay = 0.1f}, 1},
+    {{OF(ADAMW), 0.9f, 0.95f, 1e-8f, .weight_decay = 0.1f}, 2, {"exp_avg", "exp_avg_sq"}, {TX_ST_F32, TX_ST_F32}},
+    {{OF(SGD), .momentum = 0.9f, .weight_decay = 0.1f}, 1, {"exp_avg"}, {TX_ST_F32}},
+    {{OF(SGD), .weight_decay = 0.0f}, 0, {NULL}, {TX_ST_F32}},
+    {{OF(LION), 0.9f, 0.99f, .weight_decay = 0.1f}, 1, {"exp_avg"}, {TX_ST_F32}},
+    {{OF(ADAFACTOR), .weight_decay = 0.1f}, 2, {"exp_avg_sq_row", "exp_avg_sq_col"}, {TX_ST_F32, TX_ST_F32}},
+    {{OF(ADAMW_8BIT), 0.9f, 0.95f, 1e-8f, .weight_decay = 0.1f},
+     3,
+     {"exp_avg_8bit", "exp_avg_sq_8bit", "absmax"},
+     {TX_ST_U8, TX_ST_U8, TX_ST_F32}},
+    {{OF(ADAMW_ANYPRECISION), 0.9f, 0.95f, 1e-8f, .momentum_dtype = TX_BF16, .compensation_dtype = TX_BF16,
+      .kahan = true},
+     3,
+     {"exp_avg", "exp_avg_sq", "compensation"},
+     {TX_ST_BF16, TX_ST_F32, TX_ST_BF16}},
+    {{OF(MUON), 0.9f, 0.95f, 1e-8f, 0.95f, .nesterov = true}, 1, {"momentum_buffer"}, {TX_ST_F32}},
 };
-enum { ADAM, MOMENTUM, PLAIN, LION, OPTIMIZERS };
+enum { ADAM, MOMENTUM, PLAIN, OPTIMIZERS = sizeof optimizers / sizeof optimizers[0] };
 
 static void create(int optimizer, const char *choices, tiny *t)
 {
@@ -185,31 +198,53 @@ static void save_states(tx_model *model, const char *path)
     free(data);
 }
 
-static void states_have_pytorchs_names(void **state)
+/* The file has a state under that name, as the model has it. */
+static void compare_state(const tx_st_file *file, tx_model *model, int32_t param, int32_t k)
 {
-    static const char *const suffixes[] = {".exp_avg", ".exp_avg_sq"};
+    char name[64];
+    const char *of;
+    const tx_param_spec *spec;
+    tx_state_info info;
+    int32_t index;
+    assert_ok(tx_model_param(model, param, &of, &spec));
+    assert_ok(tx_model_state(model, param, k, &info));
+    snprintf(name, sizeof name, "%s.%s", of, info.name);
+    assert_ok(tx_st_find(file, name, &index));
+    const tx_shape shape = tx_st_shape(tx_st_tensor_at(file, index));
+    const int64_t count = tx_shape_count(&shape);
+    assert_true(tx_shape_equal(&shape, &info.shape));
+    float *saved = malloc(2 * (size_t)count * sizeof *saved);
+    assert_non_null(saved);
+    assert_ok(tx_st_read_f32(file, index, 0, count, saved));
+    assert_ok(tx_model_read(model, (tx_part)(TX_PART_STATE + k), param, saved + count));
+    assert_memory_equal(saved, saved + count, (size_t)count * sizeof *saved);
+    free(saved);
+}
+
+static void states_have_their_names(void **state)
+{
+    (void)state;
     for (int o = 0; o < OPTIMIZERS; o++) {
         char *folder = make_scratch(), *path = TX_PATH(folder, "optimizer.safetensors");
         tiny t;
         tx_st_file *file = NULL;
+        int32_t all = 0, up;
         create(o, NULL, &t);
         assert_ok(tiny_train(&t, 0, 2, NULL));
         save_states(t.model, path);
         assert_ok(tx_st_open(path, &file));
-        assert_int_equal(tx_model_optimizer_states(t.model), optimizers[o].states);
-        assert_int_equal(tx_st_count(file), tx_model_param_count(t.model) * optimizers[o].states);
+        for (int32_t p = 0; p < tx_model_param_count(t.model); p++)
+            for (int32_t k = 0; k < tx_model_states(t.model, p); k++, all++)
+                compare_state(file, t.model, p, k);
+        assert_int_equal(tx_st_count(file), all);
+        assert_ok(tx_model_find(t.model, "up.weight", &up));
+        assert_int_equal(tx_model_states(t.model, up), optimizers[o].states);
         for (int32_t k = 0; k < optimizers[o].states; k++) {
             char name[64];
             int32_t index;
-            float moment[50 * 24], part[50 * 24];
-            snprintf(name, sizeof name, "table%s", suffixes[k]);
+            snprintf(name, sizeof name, "up.weight.%s", optimizers[o].name[k]);
             assert_ok(tx_st_find(file, name, &index));
-            const tx_st_tensor *tensor = tx_st_tensor_at(file, index);
-            assert_true(tensor->dtype == TX_ST_F32 && tensor->rank == 2 && tensor->dim[0] == 50 &&
-                        tensor->dim[1] == 24);
-            assert_ok(tx_st_read(file, index, moment, sizeof moment));
-            assert_ok(tx_model_read(t.model, (tx_part)(TX_PART_STATE + k), 0, part));
-            assert_memory_equal(moment, part, sizeof part);
+            assert_int_equal(tx_st_tensor_at(file, index)->dtype, optimizers[o].dtype[k]);
         }
         tx_st_close(file);
         tiny_free(&t);
@@ -222,13 +257,13 @@ static void write_states(const char *path, const char *const *tensor, int count,
 {
     tx_st_tensor list[16];
     tx_st_writer *writer = NULL;
-    static const char zeros[64 * 40 * 4];
+    static const char zeros[24 * 172 * 4];
     for (int i = 0; i < count; i++) {
         list[i] = (tx_st_tensor){.name = tensor[i], .dtype = dtype, .rank = 2, .dim = {50, 24}};
         if (strncmp(tensor[i], "up", 2) == 0)
-            list[i] = (tx_st_tensor){.name = tensor[i], .dtype = dtype, .rank = 2, .dim = {24, 40}};
+            list[i] = (tx_st_tensor){.name = tensor[i], .dtype = dtype, .rank = 2, .dim = {24, 172}};
         if (strncmp(tensor[i], "down", 4) == 0)
-            list[i] = (tx_st_tensor){.name = tensor[i], .dtype = dtype, .rank = 2, .dim = {40, 24}};
+            list[i] = (tx_st_tensor){.name = tensor[i], .dtype = dtype, .rank = 2, .dim = {172, 24}};
         if (strstr(tensor[i], "bias"))
             list[i] = (tx_st_tensor){.name = tensor[i], .dtype = dtype, .rank = 1, .dim = {list[i].dim[1]}};
         if (rows && i == 0)
@@ -284,7 +319,7 @@ static void other_states_are_refused(void **state)
 /* Saves the states with one element of them changed. */
 static void save_with(tiny *t, const char *param, tx_part part, int64_t element, float value, const char *path)
 {
-    float moment[50 * 24], changed[50 * 24];
+    float moment[24 * 172], changed[24 * 172];
     int32_t p;
     assert_ok(tx_model_find(t->model, param, &p));
     assert_ok(tx_model_read(t->model, part, p, moment));
@@ -305,7 +340,7 @@ static void impossible_states_are_refused(void **state)
         const char *says; /* NULL: taken */
     } cases[] = {
         {"table", TX_PART_STATE, 0, NAN, "tensor table.exp_avg holds nan at element 0,"},
-        {"up.weight", TX_PART_STATE, 959, -INFINITY, "tensor up.weight.exp_avg holds -inf at element 959,"},
+        {"up.weight", TX_PART_STATE, 4127, -INFINITY, "tensor up.weight.exp_avg holds -inf at element 4127,"},
         {"table", TX_PART_STATE + 1, 1199, INFINITY, "tensor table.exp_avg_sq holds inf at element 1199,"},
         {"down.bias", TX_PART_STATE + 1, 3, NAN, "tensor down.bias.exp_avg_sq holds nan at element 3,"},
         {"down.bias", TX_PART_STATE + 1, 23, -1e-30f, "tensor down.bias.exp_avg_sq holds -1e-30 at element 23,"},
@@ -443,7 +478,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(resumed_run_has_the_same_bits),
         cmocka_unit_test(what_is_left_out_is_seen),
         cmocka_unit_test(results_go_on),
-        cmocka_unit_test(states_have_pytorchs_names),
+        cmocka_unit_test(states_have_their_names),
         cmocka_unit_test(other_states_are_refused),
         cmocka_unit_test(impossible_states_are_refused),
         cmocka_unit_test(choices_are_made_again),

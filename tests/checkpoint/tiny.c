@@ -10,7 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 2, LENGTH = 8, VOCAB = 50, PADDED = 64, WIDTH = 24, HIDDEN = 40 };
+enum {
+    BATCH = 2,
+    LENGTH = 8,
+    VOCAB = 50,
+    PADDED = 64,
+    WIDTH = 24,
+    HIDDEN = 172
+}; /* up and down have over 4096 elements */
 
 /* ---- The model ----------------------------------------------------------------------------------- */
 
@@ -28,7 +35,8 @@ static tx_status build(tiny *t)
                                  .logical = TX_SHAPE(VOCAB, WIDTH),
                                  .init = TX_INIT_NORMAL,
                                  .scale = 0.3f,
-                                 .decay = true};
+                                 .decay = true,
+                                 .table = true};
     t->tokens = tx_input(g, "tokens", TX_I32, TX_SHAPE(BATCH, LENGTH));
     t->labels = tx_input(g, "labels", TX_I32, TX_SHAPE(BATCH, LENGTH));
     tx_tensor *e = tx_param(g, "table", &table);
@@ -110,8 +118,9 @@ tx_status tiny_save(tiny *t, const char *folder)
     return tx_file_write(TX_PATH(folder, "results"), &results, sizeof results);
 }
 
-static void same_name(const char *tensor, char param[TX_WEIGHTS_NAME])
+static void same_name(const void *context, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
+    (void)context;
     strcpy(param, tensor); /* the names of this model are short */
 }
 
@@ -135,33 +144,39 @@ tx_status tiny_load(tiny *t, const char *folder)
 {
     tx_weights *weights = NULL;
     TX_TRY(tx_weights_open(folder, &weights));
-    tx_status status = tx_weights_load(weights, t->model, same_name, NULL);
+    tx_status status = tx_weights_load(weights, t->model, &(tx_weights_names){same_name, NULL}, NULL);
     TX_THEN(status, tx_optimizer_load(t->model, TX_PATH(folder, "optimizer.safetensors")));
     TX_THEN(status, load_results(t, TX_PATH(folder, "results")));
     tx_weights_close(weights);
     return status;
 }
 
-float *tiny_read(tiny *t, int64_t *count)
+/* Of state `k` of a parameter; -1: of the parameter. */
+static int64_t numbers_of(const tx_model *model, int32_t param, int32_t k)
 {
-    const int32_t states = tx_model_optimizer_states(t->model);
     const char *name;
     const tx_param_spec *spec;
-    int64_t each = 0;
+    tx_state_info info;
+    if (tx_model_param(model, param, &name, &spec) || (k >= 0 && tx_model_state(model, param, k, &info)))
+        return 0;
+    return tx_shape_count(k < 0 ? &spec->logical : &info.shape);
+}
+
+float *tiny_read(tiny *t, int64_t *count)
+{
+    *count = 0;
     for (int32_t p = 0; p < tx_model_param_count(t->model); p++)
-        if (!tx_model_param(t->model, p, &name, &spec))
-            each += tx_shape_count(spec->logical.rank ? &spec->logical : &spec->shape);
-    *count = each * (states + 1);
+        for (int32_t k = -1; k < tx_model_states(t->model, p); k++)
+            *count += numbers_of(t->model, p, k);
     float *all = calloc((size_t)*count + 1, sizeof *all), *next = all;
-    for (int32_t k = -1; all && k < states; k++) {
-        const tx_part part = k < 0 ? TX_PART_WEIGHT : (tx_part)(TX_PART_STATE + k);
-        for (int32_t p = 0; p < tx_model_param_count(t->model); p++) {
-            if (tx_model_param(t->model, p, &name, &spec) || tx_model_read(t->model, part, p, next)) {
+    for (int32_t p = 0; all && p < tx_model_param_count(t->model); p++)
+        for (int32_t k = -1; k < tx_model_states(t->model, p); k++) {
+            const tx_part part = k < 0 ? TX_PART_WEIGHT : (tx_part)(TX_PART_STATE + k);
+            if (tx_model_read(t->model, part, p, next)) {
                 free(all);
                 return NULL;
             }
-            next += tx_shape_count(spec->logical.rank ? &spec->logical : &spec->shape);
+            next += numbers_of(t->model, p, k);
         }
-    }
     return all;
 }

@@ -2,7 +2,8 @@
 """Compares txgen with transformers: greedy and beam search of prompts of unequal length as one batch, the logits of
 sequences, and perplexity with a stride.
 
-    check.py TXGEN FOLDER DEVICE      FOLDER: a model to use beside a random one; exit status 77: no transformers
+    check.py TXGEN MODELS DEVICE      MODELS: a folder with trained models to use beside random ones; exit status 77: no
+                                      transformers
 """
 import os
 import random
@@ -13,7 +14,7 @@ import tempfile
 try:
     import torch
     from safetensors.torch import load_file
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, LlamaConfig
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -37,15 +38,24 @@ def txgen(program, folder, device, *arguments):
     return done.stdout
 
 
-def random_model(folder):
-    """Large enough that caches, chunks and padding matter; weights that give lively texts."""
+# Large enough that caches, chunks and padding matter.
+RANDOM = {
+    "gpt2": GPT2Config(vocab_size=1000, n_positions=400, n_embd=96, n_layer=3, n_head=6, bos_token_id=7, eos_token_id=7),
+    "llama": LlamaConfig(vocab_size=1000, max_position_embeddings=400, hidden_size=96, intermediate_size=200,
+                         num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2, eos_token_id=7,
+                         rope_parameters=dict(rope_type="llama3", rope_theta=1e4, factor=4.0, low_freq_factor=1.0,
+                                              high_freq_factor=4.0, original_max_position_embeddings=64)),
+}
+
+
+def random_model(config, folder):
+    """Weights that give lively texts."""
     torch.manual_seed(3)
-    config = GPT2Config(vocab_size=1000, n_positions=400, n_embd=96, n_layer=3, n_head=6, bos_token_id=7,
-                        eos_token_id=7)
-    model = GPT2LMHeadModel(config).eval()
+    model = AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
         for name, p in model.named_parameters():
-            p.copy_(torch.randn_like(p) * 0.15 + (1.0 if "ln_" in name and name.endswith("weight") else 0.0))
+            is_gain = ("ln_" in name or "norm" in name) and name.endswith("weight")
+            p.copy_(torch.randn_like(p) * 0.15 + (1.0 if is_gain else 0.0))
     # A token that the greedy texts hold now and then ends them.
     texts = theirs(model, prompts_of(config.vocab_size, 330), eos_token_id=None)
     counts = {i: sum(i in row[4:] and i not in row[:4] for row in texts) for row in texts for i in row}
@@ -147,22 +157,27 @@ def check_logits(program, name, model, folder, device):
     with tempfile.TemporaryDirectory() as out, torch.no_grad():
         path = os.path.join(out, "logits.safetensors")
         txgen(program, folder, device, "--ids", " ".join(map(str, ids)), "--logits", path)
-        got, want = load_file(path)["logits"], model(torch.tensor([ids])).logits
-        worst = ((got - want).abs() / (1.0 + want.abs())).max().item()
+        got, want = load_file(path)["logits"], model.double()(torch.tensor([ids])).logits
+        model.float()
+        worst = ((got - want).abs().max() / want.abs().max()).item()
         check(worst <= 1e-5, f"{name}, logits: worst difference {worst:.2e}")
 
 
 def main():
-    program, folder, device = sys.argv[1:4]
+    program, models, device = sys.argv[1:4]
     torch.set_num_threads(2)
-    with tempfile.TemporaryDirectory() as made:
-        model = random_model(made)
-        check_texts(program, "random", model, made, device, 330)
-        check_logits(program, "random", model, made, device)
-    if os.path.isdir(folder):
-        model = AutoModelForCausalLM.from_pretrained(folder).eval()
-        check_texts(program, "trained", model, folder, device, 80)
-        check_perplexity(program, "trained", model, folder, device, "The perplexity of it.\nROMEO: what? " * 14)
+    for name, config in RANDOM.items():
+        with tempfile.TemporaryDirectory() as made:
+            model = random_model(config, made)
+            check_texts(program, f"random {name}", model, made, device, 330)
+            check_logits(program, f"random {name}", model, made, device)
+    for name in ("tiny_gpt2_bytes", "stories260K"):
+        folder = os.path.join(models, name)
+        if os.path.isdir(folder):
+            model = AutoModelForCausalLM.from_pretrained(folder).eval()
+            check_texts(program, name, model, folder, device, 80)
+            check_logits(program, name, model, folder, device)
+            check_perplexity(program, name, model, folder, device, "The perplexity of it.\nROMEO: what? " * 14)
     print(f"{failures} failures")
     sys.exit(failures != 0)
 

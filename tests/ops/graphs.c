@@ -201,7 +201,7 @@ static tx_tensor *dropout(tx_builder *b)
 
 static tx_tensor *rotary(tx_builder *b)
 {
-    return tx_rotary(real(b, "x", TX_SHAPE(2, 5, 3 * 6)), 2, 6, 100.0f, NULL);
+    return tx_rotary(real(b, "x", TX_SHAPE(2, 5, 3 * 6)), 2, 6, &(tx_rope)TX_ROPE(100.0f), NULL);
 }
 
 /* ---- Movement --------------------------------------------------------------------------------------- */

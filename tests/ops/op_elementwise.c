@@ -130,6 +130,17 @@ static void dropout_reference(tx_call *call)
 
 /* ---- Rotary positions (Su et al., RoFormer, 2021) ------------------------------------------------ */
 
+/* The turn of a pair at position 1, each of its steps rounded to fp32. */
+static double rotary_frequency(const tx_attrs *attrs, int64_t pair)
+{
+    const tx_rope *r = &attrs->rope;
+    double exponent = (double)(float)(2.0 * (double)pair / (double)attrs->head_size);
+    double f = (double)(float)(1.0 / (double)(float)pow((double)r->theta, exponent));
+    double slow = (double)r->ramp + (double)r->ramp_pair * (double)pair + (double)r->ramp_frequency * f;
+    slow = slow < 0.0 ? 0.0 : slow > 1.0 ? 1.0 : slow;
+    return (double)(float)((1.0 - slow) * f + slow * f / (double)r->factor);
+}
+
 static void rotary_reference(tx_call *call)
 {
     const tx_array *x = &call->in[0];
@@ -142,11 +153,12 @@ static void rotary_reference(tx_call *call)
         }
         int64_t first = tx_position_of(&call->in[1], i / row / time, INT32_MAX, 0);
         double position = (double)(first + i / row % time);
-        double angle = position * pow((double)call->attrs.theta, -2.0 * (double)pair / (double)d);
+        double angle = position * rotary_frequency(&call->attrs, pair);
         double turn = call->attrs.inverse ? -angle : angle, low = x->value[i - at + pair],
                high = x->value[i - at + pair + d / 2];
+        double magnitude = (double)call->attrs.rope.magnitude;
         double y = at < d / 2 ? low * cos(turn) - high * sin(turn) : low * sin(turn) + high * cos(turn);
-        tx_array_put(&call->out[0], i, y, (fabs(low) + fabs(high)) * (1.0 + angle));
+        tx_array_put(&call->out[0], i, magnitude * y, magnitude * (fabs(low) + fabs(high)) * (1.0 + angle));
     }
 }
 
@@ -281,20 +293,29 @@ static void rotary_cases(tx_cases *list)
         int32_t batch, time, heads, all, size;
         bool inverse;
         int32_t position; /* the last; -1: no operand */
-        float theta;
-    } r[] = {{1, 1, 1, 1, 2, false, -1, 5e5f},    {2, 5, 2, 3, 8, false, -1, 1e4f},
-             {1, 17, 4, 6, 64, true, -1, 5e5f},   {3, 33, 3, 3, 6, false, 100, 1e4f},
-             {1, 3, 1, 5, 128, true, 2000, 5e5f}, {1, 65, 2, 4, 256, false, -1, 1e4f},
-             {5, 1, 2, 4, 8, false, 9, 5e5f},     {4, 1024, 24, 36, 64, false, -1, 1e4f},
-             {2, 5, 2, 3, 8, false, -1, 0.5f},    {1, 17, 1, 2, 64, true, 2000, 0.5f},
-             {1, 33, 2, 2, 6, false, -1, 1.0f},   {1, 5, 1, 2, 8, false, 100, 1e-6f}};
+        tx_rope rope;
+    } r[] = {{1, 1, 1, 1, 2, false, -1, TX_ROPE(5e5f)},
+             {2, 5, 2, 3, 8, false, -1, TX_ROPE(1e4f)},
+             {1, 17, 4, 6, 64, true, -1, TX_ROPE(5e5f)},
+             {3, 33, 3, 3, 6, false, 100, TX_ROPE(1e4f)},
+             {1, 3, 1, 5, 128, true, 2000, TX_ROPE(5e5f)},
+             {1, 65, 2, 4, 256, false, -1, TX_ROPE(1e4f)},
+             {5, 1, 2, 4, 8, false, 9, TX_ROPE(5e5f)},
+             {4, 1024, 24, 36, 64, false, -1, TX_ROPE(1e4f)},
+             {2, 5, 2, 3, 8, false, -1, TX_ROPE(0.5f)},
+             {1, 17, 1, 2, 64, true, 2000, TX_ROPE(0.5f)},
+             {1, 33, 2, 2, 6, false, -1, TX_ROPE(1.0f)},
+             {1, 5, 1, 2, 8, false, 100, TX_ROPE(1e-6f)},
+             {2, 9, 2, 4, 64, false, 5000, {1e4f, 4.0f, 1.0f, 0.0f, 0.0f, 1.0f}},            /* linear */
+             {2, 9, 2, 4, 64, true, 9000, {1e4f, 40.0f, -0.8f, 0.09f, 0.0f, 1.3688879f}},    /* YaRN */
+             {2, 9, 2, 4, 128, false, 9000, {5e5f, 8.0f, 1.3333334f, 0.0f, -434.6f, 1.0f}}}; /* llama3 */
     for (size_t i = 0; i < sizeof r / sizeof r[0]; i++) {
-        tx_case *c =
-            tx_case_add(list, "b%d t%d h%d/%d d%d theta %g%s%s", r[i].batch, r[i].time, r[i].heads, r[i].all, r[i].size,
-                        (double)r[i].theta, r[i].inverse ? " inverse" : "", r[i].position < 0 ? "" : " at positions");
+        tx_case *c = tx_case_add(list, "b%d t%d h%d/%d d%d theta %g%s%s", r[i].batch, r[i].time, r[i].heads, r[i].all,
+                                 r[i].size, (double)r[i].rope.theta, r[i].inverse ? " inverse" : "",
+                                 r[i].position < 0 ? "" : " at positions");
         c->attrs.heads = r[i].heads;
         c->attrs.head_size = r[i].size;
-        c->attrs.theta = r[i].theta;
+        c->attrs.rope = r[i].rope;
         c->attrs.inverse = r[i].inverse;
         c->in[0] = tx_spec_real(TX_SHAPE(r[i].batch, r[i].time, r[i].all * r[i].size));
         if (r[i].position >= 0)

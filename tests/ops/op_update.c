@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Optimizer updates and the global norm: references and cases. */
-#include "tests/ops/case.h"
+#include "tests/ops/update.h"
 
 #include <float.h>
 #include <math.h>
 
-static bool decays(const tx_call *call, int64_t i)
+bool tx_update_decays(const tx_call *call, int64_t i)
 {
     return (int64_t)call->in[2].value[i / TX_PARAM_BLOCK] & 1;
 }
 
-/* Copies input i to output o unchanged: what an update with a gradient that is not finite does. */
-static void keep(tx_call *call, int32_t o, int32_t i)
+void tx_update_keep(tx_call *call, int32_t o, int32_t i)
 {
     for (int64_t k = 0; k < call->out[o].count; k++)
         tx_array_put(&call->out[o], k, call->in[i].value[k], 0.0);
@@ -23,7 +22,7 @@ static void put_copy(tx_call *call, int32_t o, int32_t i)
     if (!tx_array_present(&call->in[i]))
         return;
     if (call->result[TX_RESULT_FINITE] == 0.0)
-        keep(call, o, i);
+        tx_update_keep(call, o, i);
     else
         for (int64_t k = 0; k < call->out[o].count; k++)
             tx_array_put(&call->out[o], k, call->out[0].value[k], call->out[0].magnitude[k]);
@@ -39,24 +38,25 @@ static void sgd_reference(tx_call *call)
 {
     bool has_momentum = tx_array_present(&call->in[3]);
     if (call->result[TX_RESULT_FINITE] == 0.0) {
-        keep(call, 0, 0);
+        tx_update_keep(call, 0, 0);
         if (has_momentum)
-            keep(call, 1, 3);
+            tx_update_keep(call, 1, 3);
         put_copy(call, 2, 4);
         return;
     }
     double rate = call->controls.word[TX_CONTROL_LEARNING_RATE].f32, factor = call->result[TX_RESULT_GRAD_FACTOR];
     for (int64_t i = 0; i < call->in[0].count; i++) {
         double p = call->in[0].value[i], g = factor * call->in[1].value[i], size = fabs(g);
-        if (decays(call, i)) {
+        if (tx_update_decays(call, i)) {
             g += (double)call->attrs.weight_decay * p;
             size += fabs((double)call->attrs.weight_decay * p);
         }
         if (has_momentum) {
-            double old = (double)call->attrs.momentum * call->in[3].value[i];
-            g += old;
-            size += fabs(old);
-            tx_array_put(&call->out[1], i, g, size);
+            double momentum = call->attrs.momentum, old = momentum * call->in[3].value[i], v = g + old;
+            double v_size = size + fabs(old);
+            tx_array_put(&call->out[1], i, v, v_size);
+            g = call->attrs.nesterov ? g + momentum * v : v;
+            size = call->attrs.nesterov ? size + momentum * v_size : v_size;
         }
         tx_array_put(&call->out[0], i, p - rate * g, fabs(p) + rate * size);
     }
@@ -71,31 +71,41 @@ static void sgd_outputs(tx_call *call)
     copy_outputs(call, 2, 4);
 }
 
-static void adamw_reference(tx_call *call)
+tx_adam_step tx_update_adamw(const tx_call *call, int64_t i, double old_m, double old_v)
 {
     const tx_attrs *a = &call->attrs;
-    if (call->result[TX_RESULT_FINITE] == 0.0) {
-        keep(call, 0, 0);
-        keep(call, 1, 3);
-        keep(call, 2, 4);
-        put_copy(call, 3, 5);
-        return;
-    }
     double rate = call->controls.word[TX_CONTROL_LEARNING_RATE].f32, factor = call->result[TX_RESULT_GRAD_FACTOR];
     double t = call->result[TX_RESULT_UPDATES], beta1 = a->beta1, beta2 = a->beta2;
     double correction1 = 1.0 - pow(beta1, t), correction2 = 1.0 - pow(beta2, t);
+    double p = call->in[0].value[i], g = factor * call->in[1].value[i];
+    double m = beta1 * old_m + (1.0 - beta1) * g, v = beta2 * old_v + (1.0 - beta2) * g * g;
+    double m_size = fabs(beta1 * old_m) + fabs((1.0 - beta1) * g);
+    double kept = tx_update_decays(call, i) ? p * (1.0 - rate * (double)a->weight_decay) : p;
+    double step = rate / correction1 / (sqrt(v) / sqrt(correction2) + (double)a->eps);
+    /* 1 - beta^t loses the digits that beta^t shares with 1, and so does 1 - beta for v. */
+    double grow = 1.0 + 1.0 / correction1 + 1.0 / correction2;
+    return (tx_adam_step){m,
+                          v,
+                          kept - step * m,
+                          m_size * (1.0 + beta1 / (1.0 - beta1)),
+                          v * (1.0 + beta2 / (1.0 - beta2)),
+                          fabs(p) + step * m_size * grow};
+}
+
+static void adamw_reference(tx_call *call)
+{
+    if (call->result[TX_RESULT_FINITE] == 0.0) {
+        tx_update_keep(call, 0, 0);
+        tx_update_keep(call, 1, 3);
+        tx_update_keep(call, 2, 4);
+        put_copy(call, 3, 5);
+        return;
+    }
     for (int64_t i = 0; i < call->in[0].count; i++) {
-        double p = call->in[0].value[i], g = factor * call->in[1].value[i];
-        double m = beta1 * call->in[3].value[i] + (1.0 - beta1) * g;
-        double v = beta2 * call->in[4].value[i] + (1.0 - beta2) * g * g;
-        double m_size = fabs(beta1 * call->in[3].value[i]) + fabs((1.0 - beta1) * g);
-        double kept = decays(call, i) ? p * (1.0 - rate * (double)a->weight_decay) : p;
-        double step = rate / correction1 / (sqrt(v) / sqrt(correction2) + (double)a->eps);
-        /* 1 - beta^t loses the digits that beta^t shares with 1, and so does 1 - beta for v. */
-        double grow = 1.0 + 1.0 / correction1 + 1.0 / correction2;
-        tx_array_put(&call->out[0], i, kept - step * m, fabs(p) + step * m_size * grow);
-        tx_array_put(&call->out[1], i, m, m_size * (1.0 + beta1 / (1.0 - beta1)));
-        tx_array_put(&call->out[2], i, v, v * (1.0 + beta2 / (1.0 - beta2)));
+        const tx_adam_step s = tx_update_adamw(call, i, call->in[3].value[i], call->in[4].value[i]);
+        tx_array_put(&call->out[0], i, s.p, s.p_size);
+        tx_array_put(&call->out[1], i, s.m, s.m_size);
+        tx_array_put(&call->out[2], i, s.v, s.v_size);
     }
     put_copy(call, 3, 5);
 }
@@ -112,8 +122,8 @@ static void lion_reference(tx_call *call)
 {
     const tx_attrs *a = &call->attrs;
     if (call->result[TX_RESULT_FINITE] == 0.0) {
-        keep(call, 0, 0);
-        keep(call, 1, 3);
+        tx_update_keep(call, 0, 0);
+        tx_update_keep(call, 1, 3);
         put_copy(call, 2, 4);
         return;
     }
@@ -123,7 +133,7 @@ static void lion_reference(tx_call *call)
         double p = call->in[0].value[i], g = factor * call->in[1].value[i], m = call->in[3].value[i];
         double sum = beta1 * m + (1.0 - beta1) * g, size = fabs(beta1 * m) + fabs((1.0 - beta1) * g);
         double sign = sum > 0.0 ? 1.0 : sum < 0.0 ? -1.0 : 0.0;
-        double kept = decays(call, i) ? p * (1.0 - rate * (double)a->weight_decay) : p;
+        double kept = tx_update_decays(call, i) ? p * (1.0 - rate * (double)a->weight_decay) : p;
         tx_array_put(&call->out[0], i, kept - rate * sign, fabs(sum) < 1e-6 * size ? (double)INFINITY : fabs(p) + rate);
         tx_array_put(&call->out[1], i, beta2 * m + (1.0 - beta2) * g, fabs(beta2 * m) + fabs((1.0 - beta2) * g));
     }
@@ -139,15 +149,15 @@ static void lion_outputs(tx_call *call)
 /* Range sizes: within a block, whole blocks, and a last block that is not full. */
 static const int64_t sizes[] = {1, 255, 256, 257, 1024, 5003, 8000000};
 
-static tx_case *add_update(tx_cases *list, size_t s)
+tx_case *tx_update_case(tx_cases *list, int64_t n)
 {
-    int64_t n = sizes[s], blocks = (n + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
     tx_case *c = tx_case_add(list, "%lld elements", (long long)n);
     c->in[0] = tx_spec_real(TX_SHAPE(n));
     c->in[0].arena = TX_ARENA_WEIGHTS;
     c->in[1] = tx_spec_real(TX_SHAPE(n));
     c->in[1].arena = TX_ARENA_GRADIENTS;
-    c->in[2] = tx_spec_of(TX_U8, TX_SHAPE(blocks), TX_FILL_INDEX, 0.0, 4.0); /* bit 1 means nothing here */
+    /* bit 1 means nothing here */
+    c->in[2] = tx_spec_of(TX_U8, TX_SHAPE((n + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK), TX_FILL_INDEX, 0.0, 4.0);
     c->in[2].arena = TX_ARENA_STATE;
     c->attrs.weight_decay = 0.1f;
     c->controls.word[TX_CONTROL_LEARNING_RATE].f32 = 0.05f;
@@ -165,8 +175,13 @@ static void add_copy(tx_cases *list, int32_t operand, bool bf16)
     c->flags = 0;
 }
 
-/* A gradient that is not finite: the norm said so, and nothing may change. */
-static void add_skipped(tx_cases *list)
+void tx_update_state(tx_case *c, int32_t i, tx_spec spec)
+{
+    c->in[i] = spec;
+    c->in[i].arena = TX_ARENA_OPTIMIZER;
+}
+
+void tx_update_skipped(tx_cases *list)
 {
     tx_case *skipped = tx_case_copy(list, ", not finite");
     skipped->in[1].fill = TX_FILL_NAN;
@@ -177,8 +192,9 @@ static void add_skipped(tx_cases *list)
 static void sgd_cases(tx_cases *list)
 {
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
-        for (int momentum = 0; momentum < 2; momentum++) {
-            tx_case *c = add_update(list, s);
+        for (int momentum = 0; momentum < 3; momentum++) {
+            tx_case *c = tx_update_case(list, sizes[s]);
+            c->attrs.nesterov = momentum == 2;
             if (momentum) {
                 c->attrs.momentum = 0.9f;
                 c->in[3] = tx_spec_real(c->in[0].shape);
@@ -187,7 +203,7 @@ static void sgd_cases(tx_cases *list)
             if (sizes[s] < 1000000)
                 add_copy(list, 4, momentum);
             if (sizes[s] == 5003)
-                add_skipped(list);
+                tx_update_skipped(list);
         }
 }
 
@@ -195,7 +211,7 @@ static void adamw_cases(tx_cases *list)
 {
     static const float updates[] = {1.0f, 2.0f, 7.0f, 100.0f, 5000.0f, 1.0f, 3.0f};
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
-        tx_case *c = add_update(list, s);
+        tx_case *c = tx_update_case(list, sizes[s]);
         c->attrs.beta1 = 0.9f;
         c->attrs.beta2 = s & 1 ? 0.999f : 0.95f;
         c->attrs.eps = 1e-8f;
@@ -206,9 +222,9 @@ static void adamw_cases(tx_cases *list)
         if (sizes[s] < 1000000)
             add_copy(list, 5, s & 1);
         if (sizes[s] == 5003)
-            add_skipped(list);
+            tx_update_skipped(list);
     }
-    tx_case *c = add_update(list, 3); /* the first step, from moments of zero */
+    tx_case *c = tx_update_case(list, sizes[3]); /* the first step, from moments of zero */
     c->attrs = (tx_attrs){.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .control = -1};
     c->in[3] = tx_spec_of(TX_F32, c->in[0].shape, TX_FILL_UNIFORM, 0.0, 0.0);
     c->in[4] = c->in[3];
@@ -218,7 +234,7 @@ static void adamw_cases(tx_cases *list)
 static void lion_cases(tx_cases *list)
 {
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
-        tx_case *c = add_update(list, s);
+        tx_case *c = tx_update_case(list, sizes[s]);
         c->attrs.beta1 = 0.9f;
         c->attrs.beta2 = s & 1 ? 0.99f : 0.95f;
         c->in[3] = tx_spec_real(c->in[0].shape);
@@ -226,9 +242,9 @@ static void lion_cases(tx_cases *list)
         if (sizes[s] < 1000000)
             add_copy(list, 4, s & 1);
         if (sizes[s] == 5003)
-            add_skipped(list);
+            tx_update_skipped(list);
     }
-    tx_case *c = add_update(list, 3); /* nothing but decay moves what has no gradient yet, as padding */
+    tx_case *c = tx_update_case(list, sizes[3]); /* nothing but decay moves what has no gradient yet, as padding */
     c->attrs.beta1 = c->attrs.beta2 = 0.9f;
     c->in[1] = c->in[3] = tx_spec_of(TX_F32, c->in[0].shape, TX_FILL_UNIFORM, 0.0, 0.0);
     c->in[1].arena = TX_ARENA_GRADIENTS;

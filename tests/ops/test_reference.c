@@ -187,7 +187,7 @@ static void test_self_adjoint(void **state)
     tx_case turn = case_of(tx_spec_real(TX_SHAPE(2, 7, 30)));
     turn.attrs.heads = 3;
     turn.attrs.head_size = 6;
-    turn.attrs.theta = 100.0f;
+    turn.attrs.rope = (tx_rope)TX_ROPE(100.0f);
     tx_case back = turn;
     back.attrs.inverse = true;
     back.salt = 1;

@@ -45,6 +45,20 @@ same plain stage1
 ranks 2 stage2 --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --ddp_overlap yes --zero_stage 2 ||
     fail "stage 2 in the background"
 near one stage2
+# Activations computed again, beside sums in the background too, and as a limit asks for: no other bits.
+for stage in 0 1 2; do
+    ranks 2 "again$stage" --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --ddp_overlap yes \
+        --zero_stage $stage --gradient_checkpointing || fail "checkpointing, stage $stage"
+    same "$([ $stage -eq 0 ] && echo plain || echo stage$stage)" "again$stage"
+done
+if [ "$mixed" = no ]; then # whose plans are alike
+    set -- --per_device_train_batch_size 2 --gradient_accumulation_steps 3
+    ranks 2 dry "$@" --dry_run || fail "a dry run"
+    total=$(awk '/^  total / { print $2 }' "$work/out")
+    ranks 2 limit "$@" --gradient_checkpointing auto:$((total - 100000)) || fail "checkpointing to a limit"
+    grep -q "^again   .* of 3 segments again" "$work/out" || fail "the limit asks for nothing"
+    same plain limit
+fi
 export TX_COMM_SHM=0
 ranks 2 apart --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --ddp_overlap yes || fail "no shared memory"
 same plain apart
@@ -66,6 +80,9 @@ for stage in 0 1; do
         fail "bf16, accumulation, stage $stage"
     same sum16.0 "sum16.$stage"
 done
+ranks 2 again16 --bf16 --per_device_train_batch_size 3 --gradient_accumulation_steps 2 --gradient_checkpointing 2 ||
+    fail "bf16, checkpointing"
+same sum16.0 again16
 
 # In fp16 all ranks leave out the same steps, and go on with the same scale.
 for stage in 0 1 2; do

@@ -24,7 +24,7 @@ with open(table) as file:
 assert foreign == sorted(foreign), "the table is not sorted"
 assert len(foreign) == len(set(foreign)), "a name stands twice in the table"
 help_text = subprocess.run([txtrain, "--help"], capture_output=True, text=True, check=True).stdout
-own = re.findall(r"^  --(\w+)", help_text, re.M)
+own = re.findall(r"^  (?:-+\w+, )*--(\w+)", help_text, re.M)
 both = set(own) & set(foreign)
 assert not both, f"options of txtrain that stand in the table as well: {sorted(both)}"
 

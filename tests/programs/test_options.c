@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The table of options: values from the command line and from a file, and the message for each mistake. */
+#include "models/options/bytes.h"
 #include "tools/cli/options.h"
 
 #include <math.h>
@@ -39,6 +40,7 @@ static const tx_option options[] = {
 static const tx_foreign foreign[] = {
     {"fp16", "false", "use fp32"},
     {"fsdp", NULL, "do not"},
+    {"harmless", "*", ""},
     {"smoothing", "0", "none"},
 };
 
@@ -250,7 +252,7 @@ static void test_foreign(void **state)
     bad(&program, TX_EXIT_USAGE, "--fp16 True", "use fp32");
     bad(&program, TX_EXIT_USAGE, "--fsdp=full_shard", "do not");
     bad(&program, TX_EXIT_USAGE, "--smoothing 0.1", "none");
-    good(&program, &set, "--fp16 false --smoothing 0.0 --do_train");
+    good(&program, &set, "--fp16 false --smoothing 0.0 --harmless {} --do_train");
     assert_true(set.train);
 }
 
@@ -269,12 +271,13 @@ static void test_file(void **state)
     (void)state;
     char *folder = make_scratch(), line[512];
     settings set;
-    with_file(folder,
-              "{\"do-train\": true, \"max_steps\": 20, \"learning_rate\": 1, \"output_dir\": \"a b\", "
-              "\"resume_from_checkpoint\": true, \"lr_scheduler_type\": \"cosine\", \"report_to\": [\"tensorboard\"], "
-              "\"stop\": [\"x y\", \"z\"], \"fp16\": false, \"fsdp\": [], \"smoothing\": 0.0, "
-              "\"kwargs\": {\"a\": [1]}}",
-              line, "--max_steps 30 --stop w");
+    with_file(
+        folder,
+        "{\"do-train\": true, \"max_steps\": 20, \"learning_rate\": 1, \"output_dir\": \"a b\", "
+        "\"resume_from_checkpoint\": true, \"lr_scheduler_type\": \"cosine\", \"report_to\": [\"tensorboard\"], "
+        "\"stop\": [\"x y\", \"z\"], \"fp16\": false, \"fsdp\": [], \"harmless\": {\"a\": false}, \"smoothing\": 0.0, "
+        "\"kwargs\": {\"a\": [1]}}",
+        line, "--max_steps 30 --stop w");
     good(&program, &set, line);
     assert_true(set.train && set.steps == 30 && set.schedule == 1 && set.report == 2);
     assert_true(fabs(set.rate - 1.0) < 1e-15);
@@ -325,12 +328,31 @@ static void test_file(void **state)
     bad(&program, TX_EXIT_FAILURE, "gone/args.json", "gone/args.json: cannot open");
 }
 
+static void test_bytes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t bytes;
+    } good_ones[] = {{"1", 1},           {"65536", 65536},   {"8GiB", INT64_C(8) << 30}, {"1.5 gb", 1500000000},
+                     {"2KiB", 2048},     {"3 MB", 3000000},  {"1TiB", INT64_C(1) << 40}, {"7B", 7},
+                     {"0.5MiB", 524288}, {"1e3 KB", 1000000}};
+    static const char *const bad_ones[] = {"", "GiB", "0", "-1GiB", "8 Gi", "8GiBs", "nan", "inf", "1e30GiB"};
+    int64_t bytes = 0;
+    for (size_t i = 0; i < sizeof good_ones / sizeof good_ones[0]; i++) {
+        assert_ok(tx_read_bytes(good_ones[i].text, &bytes));
+        assert_true(bytes == good_ones[i].bytes);
+    }
+    for (size_t i = 0; i < sizeof bad_ones / sizeof bad_ones[0]; i++)
+        assert_refused(tx_read_bytes(bad_ones[i], &bytes), TX_INVALID, "no amount of memory");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),  cmocka_unit_test(test_several),   cmocka_unit_test(test_mistakes),
-        cmocka_unit_test(test_foreign), cmocka_unit_test(test_file),      cmocka_unit_test(test_given),
-        cmocka_unit_test(test_by_name), cmocka_unit_test(test_spellings),
+        cmocka_unit_test(test_values), cmocka_unit_test(test_several), cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_bytes),  cmocka_unit_test(test_foreign), cmocka_unit_test(test_file),
+        cmocka_unit_test(test_given),  cmocka_unit_test(test_by_name), cmocka_unit_test(test_spellings),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     tx_option_values_free(&values);

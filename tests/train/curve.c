@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The TX side of torch_curve.py: trains a model folder on given tokens and labels and prints loss and gradient norm of
- * every step.
+ * The TX side of torch_curve.py and torch_optimizers.py: trains a model folder on given tokens and labels and prints
+ * loss and gradient norm of every step.
  *
- *     curve FOLDER DATA STEPS BATCH BLOCK ACCUMULATION RATE DECAY DEVICE
+ *     curve FOLDER DATA STEPS BATCH BLOCK ACCUMULATION RATE DECAY DEVICE [OPTIM OPTIM_ARGS]
  *
  * DATA holds, for every step, int32 tokens [ACCUMULATION * BATCH, BLOCK] and then labels of the same shape, shifted.
  * The rate falls linearly from RATE. */
 #include "models/arch/arch.h"
+#include "models/job/settings.h"
+#include "models/options/option.h"
 #include "models/task/causal_lm.h"
 #include "models/train/trainer.h"
 #include "tests/train/data.h"
@@ -43,8 +45,8 @@ static int train(tx_trainer *trainer, FILE *data, long steps, double rate)
 
 int main(int argc, char **argv)
 {
-    if (argc != 10)
-        return fail("usage: curve FOLDER DATA STEPS BATCH BLOCK ACCUMULATION RATE DECAY DEVICE");
+    if (argc != 10 && argc != 12)
+        return fail("usage: curve FOLDER DATA STEPS BATCH BLOCK ACCUMULATION RATE DECAY DEVICE [OPTIM OPTIM_ARGS]");
     int32_t index;
     if (tx_device_find(argv[9], &index))
         return TX_TEST_SKIPPED;
@@ -63,8 +65,13 @@ int main(int argc, char **argv)
         .block = block,
         .accumulation = accumulation,
         .max_grad_norm = 1.0,
-        .optimizer = {sizeof options.optimizer, TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = strtof(argv[8], NULL)},
     };
+    tx_job_settings set = tx_job_defaults();
+    tx_option_values values = {.table = tx_job_table, .values = &set};
+    if (tx_option_set(&values, "weight_decay", argv[8]) || (argc > 10 && tx_option_set(&values, "optim", argv[10])) ||
+        (argc > 10 && *argv[11] && tx_option_set(&values, "optim_args", argv[11])) ||
+        tx_job_optimizer(&set, &options.optimizer))
+        return fail("the optimizer");
     FILE *data = fopen(argv[2], "rb");
     if (!data || tx_config_read(path, &config))
         return fail(argv[2]);
@@ -77,5 +84,6 @@ int main(int argc, char **argv)
     tx_model_free(model);
     tx_engine_free(engine);
     tx_config_free(config);
+    tx_option_values_free(&values);
     return result;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which runs fit: ranks that share a host or a device, and what a refusal says. */
 #include "models/job/fit.h"
-#include "models/tx_train.h"
+#include "models/job/parts.h"
 #include "tests/scratch.h"
 
 #define GIB ((int64_t)1 << 30)
@@ -77,9 +77,71 @@ static void whole_run(void **state)
     remove_scratch(folder);
 }
 
+/* A dry run of a byte GPT-2 with six blocks, with this option; frees with tx_job_free. */
+static tx_status dry_run(const char *text, const char *checkpointing, tx_job **job, tx_memory *planned)
+{
+    tx_status status = tx_job_create(job);
+    const char *const set[][2] = {{"config_overrides", "n_layer=6,n_embd=64,n_head=4,n_positions=64"},
+                                  {"train_file", text},
+                                  {"threads", "1"},
+                                  {"dry_run", "true"},
+                                  {"gradient_checkpointing", checkpointing}};
+    for (size_t i = 0; i < sizeof set / sizeof set[0] && !status; i++)
+        status = tx_job_set(*job, set[i][0], set[i][1]);
+    if (!status)
+        status = tx_job_run(*job);
+    return status ? status : tx_model_memory((*job)->model, planned);
+}
+
+static int64_t planned_with(const char *text, const char *checkpointing)
+{
+    tx_job *job = NULL;
+    tx_memory planned = {0};
+    assert_ok(dry_run(text, checkpointing, &job, &planned));
+    tx_job_free(job);
+    return tx_memory_total(&planned);
+}
+
+/* As little is computed again as meets the limit, and the backend then holds what was planned, to the byte. */
+static void limit(void **state)
+{
+    (void)state;
+    char *folder = make_scratch(), *text = tx_path_join(folder, "text"), line[4096], option[64];
+    memset(line, 'x', sizeof line);
+    assert_ok(tx_file_write(text, line, sizeof line));
+    const int64_t most = planned_with(text, "false"), least = planned_with(text, "true");
+    assert_true(least < most);
+    int32_t before = INT32_MAX;
+    for (int k = 0; k <= 4; k++) {
+        const int64_t bytes = least + (most - least) * k / 4;
+        tx_job *job = NULL;
+        tx_memory planned, counted;
+        snprintf(option, sizeof option, "auto:%lld", (long long)bytes);
+        assert_ok(dry_run(text, option, &job, &planned));
+        assert_true(tx_memory_total(&planned) <= bytes);
+        const tx_checkpointing *how = &tx_trainer_options_of(job->trainer)->checkpointing;
+        assert_true(how->whole + how->cheap <= before && (how->whole + how->cheap > 0) == (bytes < most));
+        before = how->whole + how->cheap;
+        assert_ok(tx_model_allocate(job->model));
+        assert_ok(tx_engine_memory(job->engine, &counted));
+        assert_true(tx_memory_total(&counted) == tx_memory_total(&planned));
+        tx_job_free(job);
+    }
+    tx_job *job = NULL;
+    tx_memory planned;
+    char both[64];
+    snprintf(option, sizeof option, "auto:%lld", (long long)least - 1);
+    snprintf(both, sizeof both, "%lld (", (long long)least);
+    assert_refused(dry_run(text, option, &job, &planned), TX_MEMORY, both);
+    assert_non_null(strstr(tx_error(), option + 5));
+    tx_job_free(job);
+    remove_scratch(folder);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_rank), cmocka_unit_test(many_ranks),
-                                       cmocka_unit_test(whole_run)};
+                                       cmocka_unit_test(whole_run), cmocka_unit_test(limit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -215,6 +215,7 @@ static void refusals(void **state)
     assert_refused(tx_job_set(job, "learning_rat", "1"), TX_INVALID, "learning_rate");
     assert_refused(tx_job_set(job, "learning_rate", "fast"), TX_INVALID, "not a number");
     assert_refused(tx_job_set(job, "optim", "adamo"), TX_INVALID, "adamw");
+    assert_refused(tx_job_set(job, "optim", "paged_adamw_8bit"), TX_INVALID, "adamw_8bit takes as few bytes");
     assert_refused(tx_job_set(job, "push_to_hub", "true"), TX_UNSUPPORTED, "never uploads");
     assert_refused(tx_job_read(job, "/nowhere/args.json"), TX_NOT_FOUND, "/nowhere/args.json");
     assert_refused(tx_job_listen(job, &(tx_job_listener){.size = 1}), TX_INVALID, "size");
@@ -228,8 +229,38 @@ static void refusals(void **state)
     tx_job_free(job);
 }
 
+/* What --optim_args may not say; each run would be refused for want of data too. */
+static void optimizer_refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *optim, *arguments, *says;
+    } cases[] = {
+        {"sgd", "momentum=0.9, nestero=True", "\"nestero=True\" is no setting of this optimizer"},
+        {"sgd", "momentum", "NAME=VALUE"},
+        {"sgd", "momentum=fast", "must lie in [0, 1)"},
+        {"sgd", "momentum=1", "must lie in [0, 1)"},
+        {"sgd", "momentum=nan", "must lie in [0, 1)"},
+        {"sgd", "nesterov=True", "needs a momentum above 0"},
+        {"adamw_torch", "momentum=0.9", "it has none"},
+        {"adafactor", "warmup_init=True", "needs relative_step=True"},
+        {"adafactor", "scale_parameter=perhaps", "must be true or false"},
+        {"adamw_anyprecision", "momentum_dtype=int8", "must be float32 or bfloat16"},
+        {"muon", "adjust_lr_fn=none", "must be original or match_rms_adamw"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tx_job *job = NULL;
+        assert_ok(tx_job_create(&job));
+        assert_ok(tx_job_set(job, "optim", cases[i].optim));
+        assert_ok(tx_job_set(job, "optim_args", cases[i].arguments));
+        assert_refused(tx_job_run(job), TX_INVALID, cases[i].says);
+        tx_job_free(job);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(stop_and_go_on), cmocka_unit_test(refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(stop_and_go_on), cmocka_unit_test(refusals),
+                                       cmocka_unit_test(optimizer_refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,6 +64,20 @@ log_differs()
     ! cmp -s "$work/a" "$work/b"
 }
 says() { grep -qF -- "$*" "$work/out" "$work/err"; }
+# The categories make up the total.
+writes_memory()
+{
+    sed 's/.*"categories": {\([^}]*\)}, "total": \([0-9]*\),.*/\1 = \2/; s/"[^"]*"://g; s/,//g' "$work/memory.json" |
+        awk '{ for (i = 1; i < NF - 1; i++) sum += $i; exit !(NF == 12 && sum > 0 && sum == $NF) }'
+}
+# As many rows in a step as before, and half as many micro-batches would be too many.
+finds_a_batch()
+{
+    set -- $(sed -n 's/^batch   1048576 rows .*memory: \([0-9]*\) do, with \([0-9]*\) micro-batches in place of 3$/\1 \2/p' "$work/out")
+    [ $# -eq 2 ] && [ $(($1 * $2)) -eq $((1048576 * 3)) ] && [ "$1" -lt 1048576 ]
+}
+plots_memory() { grep -q '"peak_node":' "$work/memory.html" && ! grep -q '@DATA@' "$work/memory.html"; }
+computes_again() { says computes 1 of 1 segments again && weights_kept; }
 weights_kept() { ! differs model.safetensors; }
 # The same training; evaluations give other numbers, within 0.1 %.
 evaluates_otherwise()
@@ -129,6 +143,8 @@ pair_fails() { [ -z "$launcher" ] || grep -q "$*" "$work/err"; }
 # A step of this model takes longer than the limit.
 times_out() { grep -q "rank 0 on .* does not get on: its last step is [0-9]*" "$work/err"; }
 
+# As the Trainer's arguments say it.
+echo '{"gradient_checkpointing": true, "gradient_checkpointing_kwargs": {"use_reentrant": false}}' > "$work/again.json"
 cp -r "$work/base/." "$work/home/models/tiny"
 run saved --save_strategy steps --save_steps 3 || fail "the run with checkpoints"
 { head -c 8 "$work/base/model.safetensors"; tail -c +9 "$work/base/model.safetensors"; } > "$work/copy"
@@ -166,6 +182,8 @@ do_train | --do_train | lacks eval_results.json
 do_eval | --do_eval --validation_file $work/other | lacks train_results.json
 per_device_train_batch_size | --per_device_train_batch_size 3 | weights_differ
 per_device_eval_batch_size | --do_train --do_eval --validation_file $work/other --per_device_eval_batch_size 1 | one_batch_a_sample
+auto_find_batch_size | --dry_run --config_overrides n_embd=512,n_layer=12 --auto_find_batch_size --per_device_train_batch_size 1048576 --gradient_accumulation_steps 3 | finds_a_batch
+auto_find_batch_size | --auto_find_batch_size | weights_kept
 gradient_accumulation_steps | --gradient_accumulation_steps 2 | weights_differ
 learning_rate | --learning_rate 2e-2 | weights_differ
 lr_scheduler_type | --lr_scheduler_type cosine | log_differs
@@ -174,6 +192,9 @@ warmup_steps | --warmup_steps 2 | logged \"step\":.1,.*\"learning_rate\":.0,
 warmup_ratio | --warmup_ratio 0.5 | logged \"step\":.1,.*\"learning_rate\":.0,
 optim | --optim sgd | weights_differ
 optim | --optim lion_32bit | weights_differ
+optim | --optim adafactor | weights_differ
+optim | --optim muon | weights_differ
+optim_args | --optim adamw_anyprecision --optim_args momentum_dtype=bfloat16,variance_dtype=bfloat16 | weights_differ
 weight_decay | --weight_decay 0.5 | weights_differ
 adam_beta1 | --adam_beta1 0.5 | weights_differ
 adam_beta2 | --adam_beta2 0.5 | weights_differ
@@ -211,6 +232,9 @@ start_timeout | late --start_timeout 1 | pair_fails waited for all ranks to star
 comm_timeout | --comm_timeout 0.001 --config_overrides n_embd=512,n_positions=512 --block_size 512 --per_device_train_batch_size 8 | times_out
 device | --device $other | says $other:
 threads | --preprocessing_num_workers 1 --threads 2 | counted pthread_create 1
+gradient_checkpointing | --gradient_checkpointing | computes_again
+gradient_checkpointing | bare $work/again.json --train_file $work/text --config_name $work/config.json --output_dir $work/r | computes_again
+gradient_checkpointing | --dry_run --gradient_checkpointing auto:1KiB --max_steps 6 | says the limit is 1024 bytes
 bf16 | --bf16 true | weights_differ
 fp16 | --fp16 true | logged \"loss_scale\":.65536
 bf16_full_eval | --validation_file $work/other --eval_strategy steps --eval_steps 3 --bf16_full_eval | evaluates_otherwise
@@ -221,6 +245,8 @@ tf32 | --tf32 true | says no units for it that TX uses
 no_tf32 | --tf32 true --no_tf32 | does_not_say tf32
 list_devices | --list_devices | says cpu
 dry_run | --dry_run | lacks model.safetensors
+memory_plot | --memory_plot $work/memory.html | plots_memory
+memory_plot | --dry_run --memory_plot $work/memory.json | writes_memory
 profile | --profile | says peak resident memory
 "
 

@@ -14,7 +14,8 @@ import tempfile
 try:
     import accelerate  # noqa: F401 (the Trainer needs it)
     import torch
-    from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+    from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config, Trainer,
+                              TrainingArguments)
 except ImportError as error:
     print(f"skipped: {error} (tests/transformers/requirements.txt names the versions)")
     sys.exit(77)
@@ -26,6 +27,15 @@ COMMON = dict(max_steps=STEPS, per_device_train_batch_size=BATCH, gradient_accum
               max_grad_norm=0.5, logging_steps=7, eval_strategy="steps", eval_steps=20, save_strategy="no", seed=3)
 SCHEDULERS = [("linear", 5, None), ("cosine", 7, None), ("constant", 5, None), ("constant_with_warmup", 9, None),
               ("polynomial", 4, {"power": 2.0}), ("warmup_stable_decay", 6, {"num_decay_steps": 20})]
+FAMILY = dict(vocab_size=257, max_position_embeddings=32, hidden_size=36, intermediate_size=55, num_hidden_layers=2,
+              num_attention_heads=6, num_key_value_heads=2, bos_token_id=256, eos_token_id=256)
+MODELS = {
+    "gpt2": GPT2Config(vocab_size=257, n_positions=32, n_embd=36, n_layer=2, n_head=3, embd_pdrop=0.0, attn_pdrop=0.0,
+                       resid_pdrop=0.0, bos_token_id=256, eos_token_id=256),
+    "llama": LlamaConfig(**FAMILY, attention_bias=True),
+    "mistral": MistralConfig(**FAMILY, head_dim=8),
+    "qwen2": Qwen2Config(**FAMILY, tie_word_embeddings=True),
+}
 failures = 0
 
 
@@ -85,15 +95,13 @@ class ReplayTrainer(Trainer):
         return self.replay
 
 
-def make_model(folder):
+def make_model(config, folder):
     torch.manual_seed(1)
-    model = GPT2LMHeadModel(GPT2Config(vocab_size=257, n_positions=32, n_embd=36, n_layer=2, n_head=3, embd_pdrop=0.0,
-                                       attn_pdrop=0.0, resid_pdrop=0.0, bos_token_id=256, eos_token_id=256))
-    model.save_pretrained(folder)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
 
 
-def run_ours(program, device, folder, out, scheduler, warmup, settings):
-    arguments = dict(COMMON, model_name_or_path=f"{folder}/model", train_file=f"{folder}/train.txt",
+def run_ours(program, device, folder, out, model, scheduler, warmup, settings):
+    arguments = dict(COMMON, model_name_or_path=f"{folder}/{model}", train_file=f"{folder}/train.txt",
                      validation_file=f"{folder}/valid.txt", do_train=True, do_eval=True, output_dir=out,
                      block_size=BLOCK, lr_scheduler_type=scheduler, warmup_steps=warmup, dump_order=f"{out}.order",
                      device=device)
@@ -106,8 +114,8 @@ def run_ours(program, device, folder, out, scheduler, warmup, settings):
         sys.exit(f"FAIL: txtrain: {done.stderr}")
 
 
-def run_theirs(folder, out, ours, scheduler, warmup, settings):
-    model = GPT2LMHeadModel.from_pretrained(f"{folder}/model", attn_implementation="eager", dtype=torch.float32)
+def run_theirs(folder, out, ours, model, scheduler, warmup, settings):
+    model = AutoModelForCausalLM.from_pretrained(f"{folder}/{model}", attn_implementation="eager", dtype=torch.float32)
     # The Trainer knows a loss that shifts its labels by the class's name, which for GPT-2 tells it nothing: it would count
     # the first token of each row as a label too, and divide by 24 where 23 are predicted.
     model.loss_type = "ForCausalLM"
@@ -155,7 +163,7 @@ def compare(name, out, reference, perplexity):
     for a, b in zip(log, reference_log):
         compare_entries(name, a, b)
     losses = [entry["loss"] for entry in reference_log if "loss" in entry]
-    check(losses[-1] < losses[0] - 0.5 or name == "constant", f"{name}: little was learned: {losses}")
+    check(losses[-1] < losses[0] - 0.5 or name.endswith("constant"), f"{name}: little was learned: {losses}")
     with open(f"{out}/eval_results.json", encoding="utf-8") as file:
         check(near(json.load(file)["perplexity"] / perplexity, 1, TOLERANCE), f"{name}: perplexity")
     worst = max(abs(a["loss"] - b["loss"]) for a, b in zip(log, reference_log) if "loss" in b)
@@ -170,12 +178,15 @@ def main():
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
         write_texts(folder)
-        make_model(f"{folder}/model")
-        for scheduler, warmup, settings in SCHEDULERS:
-            ours, theirs = f"{folder}/ours-{scheduler}", f"{folder}/theirs-{scheduler}"
-            run_ours(program, device, folder, ours, scheduler, warmup, settings)
-            perplexity = run_theirs(folder, theirs, ours, scheduler, warmup, settings)
-            compare(scheduler, ours, theirs, perplexity)
+        for model, config in MODELS.items():
+            make_model(config, f"{folder}/{model}")
+        runs = [("gpt2", *row) for row in SCHEDULERS] + [(model, *SCHEDULERS[0]) for model in MODELS if model != "gpt2"]
+        for run in runs:
+            name = f"{run[0]}, {run[1]}"
+            ours, theirs = f"{folder}/ours-{run[0]}-{run[1]}", f"{folder}/theirs-{run[0]}-{run[1]}"
+            run_ours(program, device, folder, ours, *run)
+            perplexity = run_theirs(folder, theirs, ours, *run)
+            compare(name, ours, theirs, perplexity)
     sys.stdout.flush()
     os._exit(1 if failures else 0)  # PyTorch's threads may outlive a plain exit
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tables of memory, time and devices. */
+ * Tables of time and devices. */
 #include "tools/train/profile.h"
 
 #include <inttypes.h>
@@ -120,30 +120,6 @@ tx_status tx_print_profile(FILE *to, const tx_trainer *trainer, const tx_run_sum
     }
     free(s.by_kernel);
     return status;
-}
-
-static void print_bytes(FILE *to, const char *name, int64_t planned, int64_t counted, bool both)
-{
-    fprintf(to, "  %-26s %15" PRId64 " %11.1f MiB", name, planned, (double)planned / 1048576.0);
-    if (both)
-        fprintf(to, " %15" PRId64, counted);
-    fputc('\n', to);
-}
-
-void tx_print_memory(FILE *to, const tx_memory *planned, const tx_memory *counted)
-{
-    fprintf(to, "memory %37s%s\n", "planned, bytes", counted ? "             counted, bytes" : "");
-    for (int k = 0; k < TX_MEMORY_COUNT; k++) {
-        /* The two that the backend sees as one block have one count, shown after the second. */
-        bool arena = k == TX_MEMORY_ACTIVATIONS || k == TX_MEMORY_TEMPORARY;
-        print_bytes(to, tx_memory_name((tx_memory_kind)k), planned->bytes[k], counted ? counted->bytes[k] : 0,
-                    counted && !arena);
-        if (k == TX_MEMORY_TEMPORARY && counted)
-            print_bytes(to, "activations and temporary",
-                        planned->bytes[TX_MEMORY_ACTIVATIONS] + planned->bytes[TX_MEMORY_TEMPORARY],
-                        counted->bytes[TX_MEMORY_ACTIVATIONS] + counted->bytes[TX_MEMORY_TEMPORARY], true);
-    }
-    print_bytes(to, "total", tx_memory_total(planned), counted ? tx_memory_total(counted) : 0, counted != NULL);
 }
 
 tx_status tx_print_devices(FILE *to)

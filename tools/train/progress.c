@@ -2,6 +2,7 @@
  * Lines of a run, and the progress line. */
 #include "tools/train/progress.h"
 
+#include "tools/train/memory.h"
 #include "tools/train/profile.h"
 
 #include <inttypes.h>
@@ -84,7 +85,7 @@ static void print_account(const tx_job *j)
         tx_print_line(stderr, "txtrain: warning: --profile: %s", tx_error());
         return;
     }
-    tx_print_memory(stdout, &planned, &counted);
+    tx_print_memory(stdout, &planned, &counted, tx_arch_param_count(j->inputs.config));
     if (getrusage(RUSAGE_SELF, &use) == 0)
         printf("peak resident memory of the process: %ld KiB\n", use.ru_maxrss);
 }

@@ -2,6 +2,7 @@
  * txtrain: trains a model and writes it as a Hugging Face model folder. */
 #include "models/job/parts.h"
 #include "tools/cli/options.h"
+#include "tools/train/memory.h"
 #include "tools/train/profile.h"
 #include "tools/train/progress.h"
 
@@ -99,12 +100,19 @@ static int fail(const tx_cli *program, const tx_job *j)
                        j->comm->ranks[j->comm->rank].name, tx_error());
 }
 
-/* The memory of a dry run, whether or not it is there. */
-static void print_plan(const tx_job *j)
+/* The memory of the run: printed for a dry run, whether or not it is there, and where that is asked for as a page. */
+static tx_status show_memory(const tx_job *j)
 {
     tx_memory planned;
-    if (j->trainer && tx_job_leads(j) && tx_model_memory(j->model, &planned) == TX_OK)
-        tx_print_memory(stdout, &planned, NULL);
+    int64_t runs;
+    if (!j->trainer || !tx_job_leads(j))
+        return TX_OK;
+    tx_status status = tx_model_memory(j->model, &planned);
+    if (!status && j->set.dry_run) {
+        tx_print_memory(stdout, &planned, NULL, tx_arch_param_count(j->inputs.config));
+        status = tx_print_peak(stdout, tx_trainer_plan(j->trainer, TX_TRAINER_TRAIN, &runs));
+    }
+    return status || !j->set.memory_plot ? status : tx_memory_plot(j, j->set.memory_plot);
 }
 
 static int run(const tx_cli *program, tx_job *j)
@@ -113,8 +121,10 @@ static int run(const tx_cli *program, tx_job *j)
     catch_early_signals(); /* MPICH took SIGUSR1 for itself */
     if (!status)
         status = tx_job_run(j);
-    if (j->set.dry_run)
-        print_plan(j);
+    if (!status || j->set.dry_run) {
+        const tx_status shown = show_memory(j);
+        status = status ? status : shown;
+    }
     const int stopped = tx_job_stopped(j);
     int64_t steps;
     const int64_t step = tx_job_step(j, &steps);

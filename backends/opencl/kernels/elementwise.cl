@@ -122,54 +122,26 @@ __kernel void dropout(const __global float *x, long xo, __global float *y, long 
 
 #define TURN 0x28BE60DB9391054AUL /* 1 / (2 pi) as a fraction of 2^64 */
 
-#ifdef EXPONENT
-/* a * b of mantissas in [2^63, 2^64); their exponents add up in *exponent. */
-static ulong times(ulong a, ulong b, int *exponent)
+/* An angle in radians, as turns in fractions of 2^64, of which whole turns drop out. */
+static ulong turns_of(float angle)
 {
-    const ulong product = mul_hi(a, b);
-    const int low = product >> 63 == 0;
-    *exponent -= low;
-    return product << low;
+    const uint bits = as_uint(angle);
+    const ulong mantissa = (bits & 0x7FFFFFu) | 0x800000u;
+    const ulong low = mantissa * TURN, high = mul_hi(mantissa, TURN);
+    const int exponent = (int)(bits >> 23) - 150; /* angle = mantissa * 2^exponent */
+    if (exponent >= 0)
+        return exponent < 64 ? low << exponent : 0;
+    return exponent > -64 ? low >> -exponent | high << (64 + exponent) : exponent > -128 ? high >> (-64 - exponent) : 0;
 }
 
-/* The turns of pair i at position 1, as a fraction of 2^64: TURN * ratio^i, of which whole turns drop out. The ratio is
- * ratio / 2^64 * 2^EXPONENT, at least 1. Nothing is known of the fraction of more than 2^62 turns. */
-static ulong turn_of(ulong ratio, int i)
-{
-    ulong result = 1UL << 63;
-    int exponent = 1, step = EXPONENT;
-    for (; i > 0; i >>= 1) {
-        if (i & 1) {
-            exponent += step;
-            result = times(result, ratio, &exponent);
-        }
-        step *= 2;
-        ratio = times(ratio, ratio, &step);
-    }
-    if (exponent == 0)
-        return mul_hi(TURN, result);
-    return exponent < 64 ? mul_hi(TURN, result) << exponent | (TURN * result) >> (64 - exponent) : 0;
-}
-#else
-/* The same where the ratio is below 1 and held as a fraction of 2^64. */
-static ulong turn_of(ulong ratio, int i)
-{
-    ulong power = ~0UL;
-    if (i == 0)
-        return TURN;
-    for (; i > 0; i >>= 1) {
-        if (i & 1)
-            power = mul_hi(power, ratio);
-        ratio = mul_hi(ratio, ratio);
-    }
-    return mul_hi(TURN, power);
-}
-#endif
+typedef struct {
+    float frequency[128]; /* of TX_MAX_ROTARY / 2 pairs */
+} rope_table;
 
-/* Dimension 0: pair i of the head, dimension 1: row (b, t). `ratio` is theta^(-2/d), as turn_of takes it. Angles are kept
- * in turns as fractions of 2^64, where position times frequency wraps exactly: nothing is lost at high positions. */
+/* Dimension 0: pair i of the head, dimension 1: row (b, t). Angles are kept in turns as fractions of 2^64, where position
+ * times frequency wraps exactly: nothing is lost at high positions. */
 __kernel void rotary(const __global float *x, long xo, __global float *y, long yo, long last, int T, int heads, int d,
-                     ulong ratio, int inverse, int at, const __global int *positions, long po)
+                     rope_table table, float magnitude, int inverse, int at, const __global int *positions, long po)
 {
     long row = TX_ROW;
     ulong position = (ulong)(row % T) + (ulong)(at ? tx_position(positions[po + row / T], INT_MAX) : 0);
@@ -180,10 +152,10 @@ __kernel void rotary(const __global float *x, long xo, __global float *y, long y
         int i = (int)TX_COLUMN(r);
         if (i >= half_d)
             break;
-        long phase = (long)(turn_of(ratio, i) * position);
+        long phase = (long)(turns_of(table.frequency[i]) * position);
         float c, s = sincos((float)phase * (6.2831853071795865f / 18446744073709551616.0f), &c);
-        if (inverse)
-            s = -s;
+        s *= inverse ? -magnitude : magnitude;
+        c *= magnitude;
         for (int h = 0; h < heads; h++) {
             float a = x[(long)h * d + i], b = x[(long)h * d + i + half_d];
             y[(long)h * d + i] = a * c - b * s;

@@ -7,7 +7,8 @@
 #define PARAM_BLOCK 256
 #endif
 
-/* What stores new weights: with COPY, bf16 or f16, also as the copy of that type. Every kernel has `copy` and `co`. */
+/* What stores new weights: with COPY, bf16 or f16, also as the copy of that type, which the kernel has as
+ * `copy` and `co`. */
 #ifdef COPY
 #define TX_STORE_WEIGHTS(v)                                                                                            \
     {                                                                                                                  \
@@ -21,7 +22,8 @@
 
 /* momentum_on 0: v is absent. */
 __kernel void sgd(__global float *p, long po, const __global float *g, long go, const __global uchar *groups, long gro,
-                  __global float *v, long vo, __global ushort *copy, long co, long n, float momentum, float decay, int momentum_on,
+                  __global float *v, long vo, __global ushort *copy, long co, long n, float momentum, float decay,
+                  int momentum_on, int nesterov,
                   const __global uint *control, const __global float *result)
 {
     if (result[TX_RESULT_FINITE] == 0.0f)
@@ -33,10 +35,13 @@ __kernel void sgd(__global float *p, long po, const __global float *g, long go, 
     TX_EACH({
         float wd = groups[gro + i / PARAM_BLOCK] & 1 ? decay : 0.0f;
         vec old = tx_load(p, i, n, 0.0f);
-        vec step = tx_load(g, i, n, 0.0f) * factor + wd * old;
+        vec grad = tx_load(g, i, n, 0.0f) * factor + wd * old;
+        vec step = grad;
         if (momentum_on) {
             step += momentum * tx_load(v, i, n, 0.0f);
             tx_store(step, v, i, n);
+            if (nesterov)
+                step = grad + momentum * step;
         }
         TX_STORE_WEIGHTS(old - rate * step)
     })
@@ -85,6 +90,45 @@ __kernel void lion(__global float *p, long po, const __global float *g, long go,
         vec old = tx_load(m, i, n, 0.0f);
         TX_STORE_WEIGHTS(tx_load(p, i, n, 0.0f) * keep - rate * sign(beta1 * old + (1.0f - beta1) * grad))
         tx_store(beta2 * old + (1.0f - beta2) * grad, m, i, n);
+    })
+}
+
+/* M, V, C: types of the states; c absent: with_c 0. */
+#ifndef M
+#define M f32
+#define V f32
+#define C f32
+#endif
+__kernel void adamw_anyprecision(__global float *p, long po, const __global float *g, long go,
+                                 const __global uchar *groups, long gro, __global TX_CAT(M, _t) *m, long mo,
+                                 __global TX_CAT(V, _t) *v, long vo, __global TX_CAT(C, _t) *c, long co, long n,
+                                 float beta1, float beta2, float log1, float log2, float eps, float decay, int with_c,
+                                 const __global uint *control, const __global float *result)
+{
+    if (result[TX_RESULT_FINITE] == 0.0f)
+        return;
+    float factor = result[TX_RESULT_GRAD_FACTOR], rate = as_float(control[TX_CONTROL_LEARNING_RATE]);
+    float t = result[TX_RESULT_UPDATES];
+    float step = rate / -expm1(t * log1), inverse_root = 1.0f / sqrt(-expm1(t * log2));
+    p += po;
+    g += go;
+    m += mo;
+    v += vo;
+    c += co;
+    TX_EACH({
+        float keep = groups[gro + i / PARAM_BLOCK] & 1 ? 1.0f - rate * decay : 1.0f;
+        vec grad = tx_load(g, i, n, 0.0f) * factor;
+        vec m1 = beta1 * TX_CAT(tx_load_, M)(m, i, n) + (1.0f - beta1) * grad;
+        vec v1 = beta2 * TX_CAT(tx_load_, V)(v, i, n) + (1.0f - beta2) * grad * grad;
+        vec old = tx_load(p, i, n, 0.0f) * keep;
+        vec rest = with_c ? TX_CAT(tx_load_, C)(c, i, n) : (vec)0.0f;
+        rest -= step * (m1 / (sqrt(v1) * inverse_root + eps));
+        vec now = old + rest;
+        TX_CAT(tx_store_, M)(m1, m, i, n);
+        TX_CAT(tx_store_, V)(v1, v, i, n);
+        if (with_c)
+            TX_CAT(tx_store_, C)(rest + (old - now), c, i, n);
+        tx_store(now, p, i, n);
     })
 }
 

@@ -2,7 +2,7 @@
 """Compares GPT-2 with transformers: folders written by either are read by the other, logits agree for every
 configuration key that changes them, tokenizers give the same tokens, and the byte-level tokenizer gives the bytes.
 
-    check.py GPT2_LOGITS [DEVICE]      exit status 77: transformers is not installed
+    gpt2.py MODEL_LOGITS [DEVICE]      exit status 77: transformers is not installed
 """
 import json
 import os

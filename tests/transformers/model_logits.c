@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TX's side of the comparison with transformers (check.py): reads a model folder, writes the logits of fixed tokens
+ * TX's side of the comparison with transformers (gpt2.py, llama.py): reads a model folder, writes the logits of fixed tokens
  * to OUT/logits.safetensors, and to OUT the model and its tokenizer (the byte vocabulary where it has none). With
  * SHARD_BYTES the weights are written as shards of that size.
  *
- *     gpt2_logits FOLDER OUT [DEVICE [SHARD_BYTES]] */
+ *     model_logits FOLDER OUT [DEVICE [SHARD_BYTES]] */
 #include "api/base/file.h"
 #include "models/arch/arch.h"
 #include "models/files/safetensors.h"
@@ -90,7 +90,7 @@ static tx_status run(tx_model *model, const tx_config *config, const char *folde
 int main(int argc, char **argv)
 {
     if (argc < 3 || argc > 5)
-        return fprintf(stderr, "usage: gpt2_logits FOLDER OUT [DEVICE [SHARD_BYTES]]\n"), 2;
+        return fprintf(stderr, "usage: model_logits FOLDER OUT [DEVICE [SHARD_BYTES]]\n"), 2;
     tx_engine_options options = {.size = sizeof options, .device = argc > 3 ? argv[3] : "cpu"};
     tx_config *config = NULL;
     tx_engine *engine = NULL;
@@ -104,7 +104,7 @@ int main(int argc, char **argv)
     if (!status)
         status = run(model, config, argv[1], argv[2], argc > 4 ? strtol(argv[4], NULL, 10) : 0);
     if (status)
-        fprintf(stderr, "gpt2_logits: %s\n", tx_error());
+        fprintf(stderr, "model_logits: %s\n", tx_error());
     tx_model_free(model);
     if (engine)
         tx_engine_free(engine);

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The table of optimizers. */
+#include "api/model/model.h"
+
+#include <stdlib.h>
+
+/* ---- What the rows name -------------------------------------------------------------------------- */
+
+static bool with_momentum(const tx_optimizer_options *options)
+{
+    return options->momentum > 0;
+}
+
+static bool with_kahan(const tx_optimizer_options *options)
+{
+    return options->kahan;
+}
+
+static bool is_matrix(const tx_param_spec *spec)
+{
+    return spec->logical.rank == 2;
+}
+
+static bool is_hidden_matrix(const tx_param_spec *spec)
+{
+    return is_matrix(spec) && !spec->table;
+}
+
+/* What bitsandbytes (0.50) keeps in 8 bits. */
+static bool is_large(const tx_param_spec *spec)
+{
+    return !spec->table && tx_shape_count(&spec->logical) >= 4096;
+}
+
+typedef enum form_id {
+#define TX_FORM(NAME, ...) FORM_##NAME,
+#include "optimizers.def"
+} form_id;
+
+static const tx_optimizer_form forms[] = {
+#define TX_FORM(NAME, is_whole, ...) {TX_OP_##NAME, is_whole, {__VA_ARGS__}, 0},
+#include "optimizers.def"
+};
+
+static const struct {
+    form_id form, other;
+    bool (*takes)(const tx_param_spec *spec);
+} optimizers[TX_OPTIMIZER_KINDS] = {
+#define TX_OPTIMIZER(NAME, form, other, takes) [TX_##NAME] = {FORM_##form, FORM_##other, takes},
+#include "optimizers.def"
+};
+
+enum {
+    ROWS = 0
+#define TX_OPTIMIZER(...) +1
+#include "optimizers.def"
+};
+_Static_assert((int)ROWS == (int)TX_OPTIMIZER_KINDS, "every kind of tx.h has a row in optimizers.def");
+
+/* ---- Forms ----------------------------------------------------------------------------------------- */
+
+/* A form with these options: the types of its states, and how many there are. */
+static tx_optimizer_form with_options(const tx_optimizer_form *row, const tx_optimizer_options *o)
+{
+    tx_optimizer_form form = *row;
+    for (int32_t k = 0; k < TX_MAX_OPTIMIZER_STATES; k++) {
+        tx_optimizer_state *state = &form.state[k];
+        if (!state->name || (state->kept && !state->kept(o)))
+            break;
+        if (state->type)
+            state->dtype = *(const tx_dtype *)(const void *)((const char *)o + state->type);
+        form.states++;
+    }
+    return form;
+}
+
+tx_status tx_optimizer_choose(const tx_optimizer_options *options, tx_optimizer **optimizer)
+{
+    tx_optimizer *made = calloc(1, sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "no memory for the optimizer");
+    made->options = *options;
+    made->form[0] = with_options(&forms[optimizers[options->kind].form], options);
+    made->form[1] = with_options(&forms[optimizers[options->kind].other], options);
+    made->takes = optimizers[options->kind].takes;
+    *optimizer = made;
+    return TX_OK;
+}
+
+void tx_optimizer_free(tx_optimizer *optimizer)
+{
+    if (optimizer)
+        free(optimizer->piece);
+    free(optimizer);
+}
+
+const tx_optimizer_form *tx_optimizer_form_of(const tx_optimizer *optimizer, const tx_param_spec *spec)
+{
+    return &optimizer->form[optimizer->takes && !optimizer->takes(spec)];
+}
+
+bool tx_optimizer_is_whole(tx_optimizer_kind kind)
+{
+    return (uint32_t)kind < TX_OPTIMIZER_KINDS &&
+           (forms[optimizers[kind].form].whole || forms[optimizers[kind].other].whole);
+}
+
+/* ---- States ---------------------------------------------------------------------------------------- */
+
+int64_t tx_state_count(const tx_optimizer_state *state, const tx_param_spec *spec, int64_t elements)
+{
+    const int64_t width = state->width ? state->width : 1;
+    switch (state->per) {
+    case TX_PER_BLOCK:
+        return tx_param_blocks(elements) * width;
+    case TX_PER_ROW:
+        return spec->logical.dim[0] * width;
+    case TX_PER_COLUMN:
+        return spec->logical.dim[1] * width;
+    default:
+        return elements * width;
+    }
+}
+
+tx_shape tx_state_shape(const tx_optimizer_state *state, const tx_param_spec *spec)
+{
+    if (state->per == TX_PER_WEIGHT)
+        return spec->logical;
+    const int64_t count = tx_state_count(state, spec, tx_shape_count(&spec->logical));
+    return state->width > 1 ? TX_SHAPE(count / state->width, state->width) : TX_SHAPE(count);
+}
+
+/* The form of a parameter; NULL: it has no states. */
+static const tx_optimizer_form *form_of(const tx_model *model, int32_t index)
+{
+    const bool there = model->optimizer && index >= 0 && index < model->params;
+    return there && !model->param[index].spec.frozen ? tx_optimizer_form_of(model->optimizer, &model->param[index].spec)
+                                                     : NULL;
+}
+
+int32_t tx_model_states(const tx_model *model, int32_t index)
+{
+    const tx_optimizer_form *form = form_of(model, index);
+    return form ? form->states : 0;
+}
+
+tx_status tx_model_state(const tx_model *model, int32_t index, int32_t k, tx_state_info *info)
+{
+    if (k < 0 || k >= tx_model_states(model, index))
+        return tx_fail(TX_NOT_FOUND, "the model's optimizer has no state number %d of parameter %d", k, index);
+    const tx_optimizer_state *state = &form_of(model, index)->state[k];
+    *info = (tx_state_info){state->name, state->dtype, tx_state_shape(state, &model->param[index].spec),
+                            state->never_negative};
+    return TX_OK;
+}
+
+int64_t tx_model_state_bytes(const tx_model *model)
+{
+    int64_t bytes = 0;
+    for (int32_t p = 0; p < model->params; p++)
+        for (int32_t k = 0; k < tx_model_states(model, p); k++) {
+            const tx_optimizer_state *state = &form_of(model, p)->state[k];
+            const tx_shape shape = tx_state_shape(state, &model->param[p].spec);
+            bytes += tx_shape_count(&shape) * (int64_t)tx_dtype_size(state->dtype);
+        }
+    return bytes;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What an optimizer keeps: its forms, which say it of a parameter (optimizers.def), and the pieces of the arenas that
+ * its nodes work on. */
+#ifndef TX_API_OPTIMIZER_H
+#define TX_API_OPTIMIZER_H
+
+#include "backends/backend.h"
+
+/* What there is one number of a state for (or `width` numbers). Rows and columns are those of a matrix. */
+typedef enum tx_state_unit { TX_PER_WEIGHT, TX_PER_BLOCK, TX_PER_ROW, TX_PER_COLUMN } tx_state_unit;
+
+/* A state: a column of a form's row in optimizers.def. */
+typedef struct tx_optimizer_state {
+    const char *name; /* in files */
+    tx_dtype dtype;
+    tx_state_unit per;
+    int32_t width; /* 0: 1 */
+    bool never_negative;
+    bool (*kept)(const tx_optimizer_options *options); /* NULL: always; what may not be kept comes last */
+    size_t type; /* offset of the tx_optimizer_options' type that it has; 0: `dtype` */
+} tx_optimizer_state;
+#define TX_MAX_OPTIMIZER_STATES (TX_MAX_OUT - 1)
+
+typedef struct tx_optimizer_form {
+    tx_op op;
+    bool whole; /* a node works on a whole parameter, whose shape it knows; else on any range of blocks */
+    tx_optimizer_state state[TX_MAX_OPTIMIZER_STATES];
+    int32_t states; /* with the options of the optimizer */
+} tx_optimizer_form;
+
+/* Parameters of one form side by side, or this rank's part of them; of a whole form one parameter. */
+typedef struct tx_optimizer_piece {
+    const tx_optimizer_form *form;
+    int32_t param;                          /* the first that it has a part of */
+    int64_t address, count;                 /* in WEIGHTS; elements, whole blocks */
+    int64_t gradients, groups;              /* addresses of its gradients and group bytes */
+    int64_t state[TX_MAX_OPTIMIZER_STATES]; /* addresses in OPTIMIZER */
+} tx_optimizer_piece;
+
+typedef struct tx_optimizer {
+    tx_optimizer_options options;
+    tx_optimizer_form form[2];
+    bool (*takes)(const tx_param_spec *spec); /* what has the first form; NULL: every parameter */
+    tx_optimizer_piece *piece;                /* in the order of updates */
+    int32_t pieces;
+} tx_optimizer;
+
+/* The caller frees it with tx_optimizer_free. */
+tx_status tx_optimizer_choose(const tx_optimizer_options *options, tx_optimizer **optimizer);
+void tx_optimizer_free(tx_optimizer *optimizer);
+const tx_optimizer_form *tx_optimizer_form_of(const tx_optimizer *optimizer, const tx_param_spec *spec);
+/* A state of a parameter, logical shape. */
+tx_shape tx_state_shape(const tx_optimizer_state *state, const tx_param_spec *spec);
+/* Numbers of a state for so many elements of the parameter of that spec: its rows or columns, or so many or their
+ * blocks. */
+int64_t tx_state_count(const tx_optimizer_state *state, const tx_param_spec *spec, int64_t elements);
+
+#endif

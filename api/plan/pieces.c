@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The pieces of the arenas that an optimizer's nodes work on, and where their states lie. */
+#include "api/plan/pieces.h"
+
+#include "api/parallel/parallel.h"
+
+#include <stdlib.h>
+
+static const int64_t element = (int64_t)sizeof(float);
+
+/* Weights that this rank updates: a chunk, or its part of a bucket. */
+typedef struct span {
+    int64_t begin, end; /* addresses */
+    int64_t gradients, groups;
+} span;
+
+/* The piece ends with the last element of its range or begins a new one. */
+static tx_status add_part(tx_optimizer *o, const tx_optimizer_piece *part)
+{
+    tx_optimizer_piece *last = o->pieces ? &o->piece[o->pieces - 1] : NULL;
+    const bool goes_on = last && last->form == part->form && !part->form->whole &&
+                         last->address + last->count * element == part->address &&
+                         last->gradients + last->count * element == part->gradients &&
+                         last->groups + last->count / TX_PARAM_BLOCK == part->groups;
+    if (goes_on) {
+        last->count += part->count;
+        return TX_OK;
+    }
+    tx_optimizer_piece *more = realloc(o->piece, (size_t)(o->pieces + 1) * sizeof *more);
+    if (!more)
+        return tx_fail(TX_MEMORY, "no memory for the optimizer's pieces");
+    o->piece = more;
+    o->piece[o->pieces++] = *part;
+    return TX_OK;
+}
+
+static tx_status cut(const tx_model *model, tx_optimizer *o, const span *s)
+{
+    tx_status status = TX_OK;
+    for (int32_t i = 0; i < model->params && status == TX_OK; i++) {
+        const tx_param_record *r = &model->param[i];
+        const int64_t stop = r->offset + tx_param_blocks(tx_shape_count(&r->spec.shape)) * TX_PARAM_BLOCK * element;
+        const int64_t begin = r->offset > s->begin ? r->offset : s->begin, end = stop < s->end ? stop : s->end;
+        if (r->arena != TX_ARENA_WEIGHTS || begin >= end)
+            continue;
+        const int64_t before = begin - s->begin;
+        status = add_part(o, &(tx_optimizer_piece){.form = tx_optimizer_form_of(o, &r->spec),
+                                                   .param = i,
+                                                   .address = begin,
+                                                   .count = (end - begin) / element,
+                                                   .gradients = s->gradients + before,
+                                                   .groups = s->groups + before / (TX_PARAM_BLOCK * element)});
+    }
+    return status;
+}
+
+/* A sharded update begins with the lowest layers, which the next forward pass needs first. */
+static tx_status cut_shards(const tx_model *model, const int64_t *groups, tx_optimizer *o)
+{
+    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
+    const tx_parallel *p = model->parallel;
+    tx_status status = TX_OK;
+    for (int32_t i = p->buckets - 1; i >= 0 && status == TX_OK; i--) {
+        const tx_bucket *b = &p->bucket[i];
+        const int64_t begin = b->address + b->first * element;
+        const int64_t block = begin % weights->chunk_bytes / (TX_PARAM_BLOCK * element);
+        status = cut(model, o,
+                     &(span){begin, begin + b->owned * element, tx_bucket_gradients(p, b),
+                             groups[tx_arena_chunk(weights, begin)] + block});
+    }
+    return status;
+}
+
+/* State after state, each with its pieces in their order. */
+static tx_status place_states(tx_model *model, tx_optimizer *o)
+{
+    tx_status status = TX_OK;
+    for (int32_t k = 0; k < TX_MAX_OPTIMIZER_STATES; k++)
+        for (int32_t i = 0; i < o->pieces && status == TX_OK; i++) {
+            tx_optimizer_piece *piece = &o->piece[i];
+            const tx_optimizer_state *state = &piece->form->state[k];
+            if (k >= piece->form->states)
+                continue;
+            const int64_t count = tx_state_count(state, &model->param[piece->param].spec, piece->count);
+            status = tx_arena_append(&model->arena[TX_ARENA_OPTIMIZER], count * (int64_t)tx_dtype_size(state->dtype),
+                                     TX_ALIGNMENT, &piece->state[k]);
+        }
+    return status;
+}
+
+tx_status tx_optimizer_cut(tx_model *model, const int64_t *groups, tx_optimizer *optimizer)
+{
+    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
+    tx_status status = TX_OK;
+    if (tx_parallel_sharded(model->parallel))
+        status = cut_shards(model, groups, optimizer);
+    else
+        for (int32_t c = 0; c < weights->chunks && status == TX_OK; c++) {
+            const int64_t begin = c * weights->chunk_bytes;
+            status = cut(model, optimizer, &(span){begin, begin + weights->used[c], begin, groups[c]});
+        }
+    return status == TX_OK ? place_states(model, optimizer) : status;
+}
+
+/* ---- A parameter's part of a piece -------------------------------------------------------------------- */
+
+/* Numbers of the state before the parameter, in the piece; below 0 where it began in another one. */
+static int64_t numbers_before(const tx_optimizer_state *state, const tx_optimizer_piece *piece,
+                              const tx_param_record *r)
+{
+    const int64_t weights = (r->offset - piece->address) / element;
+    const int64_t width = state->width ? state->width : 1;
+    if (state->per == TX_PER_BLOCK)
+        return weights / TX_PARAM_BLOCK * width;
+    return state->per == TX_PER_WEIGHT ? weights * width : 0;
+}
+
+bool tx_optimizer_part_of(const tx_model *model, const tx_optimizer_piece *piece, const tx_state_range *range,
+                          tx_state_part *part)
+{
+    const tx_param_record *r = &model->param[range->param];
+    const int64_t stop = r->offset + tx_param_blocks(tx_shape_count(&r->spec.shape)) * TX_PARAM_BLOCK * element;
+    if (range->k >= piece->form->states || r->offset >= piece->address + piece->count * element ||
+        stop <= piece->address)
+        return false;
+    const tx_optimizer_state *state = &piece->form->state[range->k];
+    const int64_t before = numbers_before(state, piece, r) + range->first;
+    const int64_t held = tx_state_count(state, &model->param[piece->param].spec, piece->count);
+    const int64_t begin = before > 0 ? before : 0, end = before + range->count < held ? before + range->count : held;
+    if (begin >= end)
+        return false;
+    *part = (tx_state_part){begin - before, end - begin, state->dtype,
+                            piece->state[range->k] + begin * (int64_t)tx_dtype_size(state->dtype)};
+    return true;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * AdamW whose moments are numbers of 8 bits, with the greatest magnitude of each block in fp32. */
+
+#include "backends/dynamic_map.h"
+
+typedef struct moments {
+    float m, v;
+} moments;
+
+/* The new moments of an element, of old codes. */
+static moments new_moments(uchar m, uchar v, float of_m, float of_v, float grad, float beta1, float beta2)
+{
+    moments now;
+    now.m = beta1 * (tx_map_signed(m) * of_m) + (1.0f - beta1) * grad;
+    now.v = beta2 * (tx_map_unsigned(v) * of_v) + (1.0f - beta2) * grad * grad;
+    return now;
+}
+
+/* One work-group a block. Numbers are worked out twice, so that none has to be kept: for the greatest, and for the codes. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+adamw_8bit(__global float *p, long po, const __global float *g, long go, const __global uchar *groups, long gro,
+           __global uchar *m, long mo, __global uchar *v, long vo, __global float *absmax, long ao, long n, float beta1,
+           float beta2, float log1, float log2, float eps, float decay, const __global uint *control,
+           const __global float *result)
+{
+    __local float part[WG];
+    if (result[TX_RESULT_FINITE] == 0.0f)
+        return;
+    const long block = get_group_id(0), first = block * PARAM_BLOCK;
+    const int count = (int)min((long)PARAM_BLOCK, n - first);
+    const float factor = result[TX_RESULT_GRAD_FACTOR], rate = as_float(control[TX_CONTROL_LEARNING_RATE]);
+    const float t = result[TX_RESULT_UPDATES], step = rate / -expm1(t * log1), root = sqrt(-expm1(t * log2));
+    const float keep = groups[gro + block] & 1 ? 1.0f - rate * decay : 1.0f;
+    p += po + first;
+    g += go + first;
+    m += mo + first;
+    v += vo + first;
+    absmax += ao + 2 * block;
+    const float of_m = absmax[0], of_v = absmax[1];
+    float most_m = 0.0f, most_v = 0.0f;
+    for (int i = (int)get_local_id(0); i < count; i += WG) {
+        const moments now = new_moments(m[i], v[i], of_m, of_v, g[i] * factor, beta1, beta2);
+        most_m = tx_max1(most_m, fabs(now.m));
+        most_v = tx_max1(most_v, now.v);
+    }
+    most_m = tx_group_max(most_m, part);
+    most_v = tx_group_max(most_v, part);
+    for (int i = (int)get_local_id(0); i < count; i += WG) {
+        const moments now = new_moments(m[i], v[i], of_m, of_v, g[i] * factor, beta1, beta2);
+        p[i] = p[i] * keep - step * now.m / (sqrt(now.v) / root + eps);
+        m[i] = (uchar)tx_map_signed_code(most_m > 0.0f ? now.m / most_m : 0.0f);
+        v[i] = (uchar)tx_map_unsigned_code(most_v > 0.0f ? now.v / most_v : 0.0f);
+    }
+    if (get_local_id(0) == 0) { /* all have read the old ones: the maxima came in between */
+        absmax[0] = most_m;
+        absmax[1] = most_v;
+    }
+}

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The Llama family: rows of the table of architectures. */
+#ifndef TX_MODELS_LLAMA_H
+#define TX_MODELS_LLAMA_H
+
+#include "models/arch/arch.h"
+
+extern const tx_architecture tx_llama, tx_mistral, tx_qwen2;
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Rotary positions as config.json describes them (transformers, modeling_rope_utils). */
+#include "models/arch/rope.h"
+
+#include <math.h>
+#include <string.h>
+
+#define PI 3.14159265358979323846
+
+static const char *const types[] = {[TX_ROPE_DEFAULT] = "default",
+                                    [TX_ROPE_LINEAR] = "linear",
+                                    [TX_ROPE_DYNAMIC] = "dynamic",
+                                    [TX_ROPE_LLAMA3] = "llama3",
+                                    [TX_ROPE_YARN] = "yarn"};
+
+static tx_status read_type(const tx_json *json, tx_rope_type *type)
+{
+    const char *name = types[TX_ROPE_DEFAULT];
+    tx_status status = tx_json_get_string(json, tx_json_has(json, "rope_type") ? "rope_type" : "type", &name);
+    if (status && status != TX_NOT_FOUND)
+        return status;
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(types[i], name) == 0) {
+            *type = (tx_rope_type)i;
+            return TX_OK;
+        }
+    return tx_fail(TX_UNSUPPORTED, "rope_type: \"%.40s\" is not one of default, linear, dynamic, llama3, yarn", name);
+}
+
+/* A number that may be absent or null. */
+static tx_status read_number(const tx_json *json, const char *key, double min, double *value)
+{
+    return tx_json_has(json, key) ? tx_json_get_number(json, key, min, 1e12, value) : TX_OK;
+}
+
+/* YaRN's temperature (Peng et al., 2023, section 3.4), and its form with two of them. */
+static tx_status read_attention(const tx_json *json, tx_rope_config *rope)
+{
+    double of_all = 0, one = 0;
+    tx_status status = read_number(json, "mscale", 0, &one);
+    if (!status)
+        status = read_number(json, "mscale_all_dim", 0, &of_all);
+    const double grown = rope->factor > 1 ? 0.1 * log(rope->factor) : 0.0;
+    rope->attention = one > 0 && of_all > 0 ? (one * grown + 1) / (of_all * grown + 1) : grown + 1;
+    return status ? status : read_number(json, "attention_factor", 0, &rope->attention);
+}
+
+static tx_status read_scaling(const tx_json *json, int64_t positions, tx_rope_config *rope)
+{
+    const bool yarn = rope->type == TX_ROPE_YARN;
+    double rotated = 1;
+    rope->original = (double)positions;
+    rope->truncate = true;
+    rope->low = 1;
+    rope->high = yarn ? 32 : 4;
+    tx_status status = read_number(json, "original_max_position_embeddings", 1, &rope->original);
+    rope->factor = (double)positions / rope->original;
+    if (!status)
+        status = read_number(json, "factor", 1, &rope->factor);
+    if (!status)
+        status = read_number(json, yarn ? "beta_slow" : "low_freq_factor", 0, &rope->low);
+    if (!status)
+        status = read_number(json, yarn ? "beta_fast" : "high_freq_factor", 0, &rope->high);
+    if (!status && tx_json_has(json, "truncate"))
+        status = tx_json_get_bool(json, "truncate", &rope->truncate);
+    if (!status)
+        status = read_number(json, "partial_rotary_factor", 0, &rotated);
+    if (!status && rotated != 1)
+        status = tx_fail(TX_UNSUPPORTED, "partial_rotary_factor: heads that rotate in part are not implemented");
+    if (!status && rope->type != TX_ROPE_DEFAULT && !(rope->high > rope->low))
+        status = tx_fail(TX_INVALID, "rope_parameters: the high factor must be above the low one");
+    return status ? status : read_attention(json, rope);
+}
+
+tx_status tx_rope_read(const tx_json *json, int64_t positions, tx_rope_config *rope)
+{
+    const char *key = tx_json_has(json, "rope_scaling") ? "rope_scaling" : "rope_parameters";
+    tx_json *scaling;
+    tx_status status = read_number(json, "rope_theta", 1, &rope->theta);
+    if (status || !tx_json_has(json, key))
+        return status;
+    status = tx_json_get(json, key, TX_JSON_OBJECT, &scaling);
+    if (!status)
+        status = read_number(scaling, "rope_theta", 1, &rope->theta);
+    if (!status)
+        status = read_type(scaling, &rope->type);
+    if (!status)
+        status = read_scaling(scaling, positions, rope);
+    return status ? tx_fail_in(status, "%s", key) : TX_OK;
+}
+
+tx_status tx_rope_write(const tx_rope_config *rope, tx_json *json)
+{
+    tx_json *parameters;
+    if (!tx_json_has(json, "rope_parameters"))
+        return tx_json_set_number(json, "rope_theta", rope->theta);
+    tx_status status = tx_json_get(json, "rope_parameters", TX_JSON_OBJECT, &parameters);
+    return status ? status : tx_json_set_number(parameters, "rope_theta", rope->theta);
+}
+
+/* The pair that turns `rotations` times within the original length. */
+static double pair_of(const tx_rope_config *rope, double rotations, int64_t size)
+{
+    return (double)size * log(rope->original / (rotations * 2 * PI)) / (2 * log(rope->theta));
+}
+
+/* From pair `first` on slower, from pair `last` on by the whole factor. */
+static void yarn(const tx_rope_config *rope, int64_t size, tx_rope *made)
+{
+    double first = pair_of(rope, rope->high, size), last = pair_of(rope, rope->low, size);
+    if (rope->truncate) {
+        first = floor(first);
+        last = ceil(last);
+    }
+    first = fmax(first, 0);
+    last = fmin(last, (double)size - 1);
+    const double length = first == last ? 0.001 : last - first; /* as there */
+    made->ramp = (float)(-first / length);
+    made->ramp_pair = (float)(1 / length);
+    made->magnitude = (float)rope->attention;
+}
+
+tx_rope tx_rope_of(const tx_rope_config *rope, int64_t size)
+{
+    tx_rope made = TX_ROPE((float)rope->theta);
+    /* "dynamic" changes nothing within the length that the configuration gives, and there is nothing beyond. */
+    if (rope->type == TX_ROPE_DEFAULT || rope->type == TX_ROPE_DYNAMIC)
+        return made;
+    made.factor = (float)rope->factor;
+    if (rope->type == TX_ROPE_LINEAR)
+        made.ramp = 1;
+    if (rope->type == TX_ROPE_LLAMA3) {
+        made.ramp = (float)(rope->high / (rope->high - rope->low));
+        made.ramp_frequency = (float)(-rope->original / (2 * PI * (rope->high - rope->low)));
+    }
+    if (rope->type == TX_ROPE_YARN)
+        yarn(rope, size, &made);
+    return made;
+}

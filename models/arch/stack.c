@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Architectures that are a stack of equal blocks. */
+#include "models/arch/stack.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- Parameters -------------------------------------------------------------------------------------- */
+
+static bool is_set(const tx_config *config, size_t offset)
+{
+    bool flag;
+    memcpy(&flag, (const char *)config + offset, sizeof flag);
+    return flag;
+}
+
+static bool is_there(const tx_config *config, const tx_stack_row *row)
+{
+    return (!row->with || is_set(config, row->with)) && (!row->without || !is_set(config, row->without));
+}
+
+static bool is_in_block(const tx_stack_row *row)
+{
+    return row->name && strstr(row->name, "%d");
+}
+
+/* How many rows there are in front of the blocks, in a block, and behind. */
+static void count_rows(const tx_config *config, const tx_stack_row *rows, int32_t count[3])
+{
+    int part = 0;
+    count[0] = count[1] = count[2] = 0;
+    for (const tx_stack_row *row = rows; row->name; row++) {
+        if (is_in_block(row) != (part == 1))
+            part++;
+        count[part] += is_there(config, row);
+    }
+}
+
+int32_t tx_stack_params(const tx_config *config, const tx_stack_row *rows)
+{
+    int32_t count[3];
+    count_rows(config, rows, count);
+    return count[0] + count[1] * (int32_t)config->layers + count[2];
+}
+
+const tx_stack_row *tx_stack_param(const tx_config *config, const tx_stack_row *rows, int32_t index,
+                                   char name[TX_ARCH_NAME])
+{
+    int32_t count[3], block = 0;
+    count_rows(config, rows, count);
+    const int32_t blocks = count[1] * (int32_t)config->layers;
+    if (index >= count[0] + blocks) {
+        index -= blocks - count[1];
+    } else if (index >= count[0]) {
+        block = (index - count[0]) / count[1];
+        index -= block * count[1];
+    }
+    const tx_stack_row *row = rows;
+    while (!is_there(config, row) || index-- > 0)
+        row++;
+    const char *number = strstr(row->name, "%d");
+    if (number)
+        snprintf(name, TX_ARCH_NAME, "%.*s%" PRId32 "%s", (int)(number - row->name), row->name, block, number + 2);
+    else
+        snprintf(name, TX_ARCH_NAME, "%s", row->name);
+    return row;
+}
+
+void tx_stack_init(const tx_config *config, const tx_stack_row *row, double initializer_range, tx_param_spec *spec)
+{
+    const bool residual = row->draw == TX_DRAW_RESIDUAL;
+    spec->decay = spec->shape.rank > 1;
+    spec->table = spec->shape.rank > 1 && !is_in_block(row);
+    spec->init = row->draw == TX_DRAW_ZERO ? TX_INIT_ZERO : row->draw == TX_DRAW_ONE ? TX_INIT_ONE : TX_INIT_NORMAL;
+    /* Each of the 2 n_layer additions to the residual stream (Radford et al., 2019, section 2.3). */
+    if (spec->init == TX_INIT_NORMAL)
+        spec->scale = (float)(initializer_range / (residual ? sqrt(2.0 * (double)config->layers) : 1.0));
+}
+
+/* ---- Graph ------------------------------------------------------------------------------------------- */
+
+static tx_status check_call(const tx_graph *graph, const tx_config *c, const tx_arch_options *o)
+{
+    const tx_tensor *tokens = tx_find_input(graph, "input_ids");
+    if (o->size != sizeof *o)
+        return tx_fail(TX_INVALID, "options.size is %zu, expected %zu", o->size, sizeof *o);
+    if (!tokens || tx_tensor_shape(tokens)->rank != 2 || tx_tensor_dtype(tokens) != TX_I32)
+        return tx_fail(TX_INVALID, "the graph must have an input input_ids, I32 [B, T]");
+    int64_t tokens_in_row = tx_tensor_shape(tokens)->dim[1];
+    int64_t positions = o->cache > tokens_in_row ? o->cache : tokens_in_row;
+    if (positions > c->positions)
+        return tx_fail(TX_INVALID, "%" PRId64 " positions asked for, the model has %" PRId64, positions, c->positions);
+    if (o->cache > 0 && (o->train || tx_find_input(graph, "attention_lengths") || tokens_in_row > o->cache))
+        return tx_fail(TX_INVALID,
+                       "with a cache of %" PRId64 " positions: no training, no lengths, at most that many tokens a row",
+                       o->cache);
+    if ((o->cache > 0) != (tx_find_input(graph, "positions") != NULL) || (tx_find_input(graph, "sources") && !o->cache))
+        return tx_fail(TX_INVALID, "positions go with a cache, and sources with both");
+    return tx_config_check(c);
+}
+
+tx_status tx_stack_open(tx_graph *graph, const tx_config *config, const tx_arch_options *options, tx_stack *stack)
+{
+    tx_status status = check_call(graph, config, options);
+    if (status)
+        return tx_graph_fail(graph, tx_fail_in(status, "%s", config->architecture->type));
+    *stack = (tx_stack){.graph = graph,
+                        .config = config,
+                        .options = options,
+                        .tokens = tx_find_input(graph, "input_ids"),
+                        .positions = tx_find_input(graph, "positions")};
+    return TX_OK;
+}
+
+tx_tensor *tx_stack_take(tx_stack *stack)
+{
+    char name[TX_ARCH_NAME];
+    tx_param_spec spec;
+    return tx_arch_param(stack->config, stack->next_param++, name, &spec) ? NULL : tx_param(stack->graph, name, &spec);
+}
+
+tx_tensor *tx_stack_dropout(tx_stack *stack, tx_tensor *x, double p)
+{
+    const int32_t site = stack->next_site++;
+    return stack->options->train && p > 0 ? tx_dropout(x, (float)p, site) : x;
+}
+
+static tx_tensor *cache(const tx_stack *s, const tx_tensor *qkv, const tx_attention_options *o, int64_t block,
+                        const char *part)
+{
+    char name[TX_ARCH_NAME];
+    const tx_shape *shape = tx_tensor_shape(qkv);
+    const int64_t width = shape->dim[2] / (o->heads + 2 * o->kv_heads) * o->kv_heads;
+    snprintf(name, sizeof name, "cache.h.%" PRId64 ".%s", block, part);
+    return tx_state(s->graph, name, TX_F32, TX_SHAPE(shape->dim[0], s->options->cache, width));
+}
+
+tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx_attention_options *options,
+                              double dropout)
+{
+    if (!qkv)
+        return NULL;
+    options->size = sizeof *options;
+    options->causal = true;
+    options->dropout = stack->options->train ? (float)dropout : 0.0f;
+    options->site = stack->next_site++;
+    if (stack->options->cache == 0)
+        return tx_attention(qkv, tx_find_input(stack->graph, "attention_lengths"), options);
+    tx_tensor *k = cache(stack, qkv, options, block, "key"), *v = cache(stack, qkv, options, block, "value");
+    return tx_attention_cached(qkv, k, v, stack->positions, tx_find_input(stack->graph, "sources"), options);
+}
+
+tx_tensor *tx_stack_blocks(tx_stack *stack, tx_tensor *x, tx_stack_block *block)
+{
+    for (int64_t i = 0; i < stack->config->layers; i++) {
+        tx_graph_block(stack->graph, (int32_t)i + 1);
+        x = block(stack, x, i);
+    }
+    tx_graph_block(stack->graph, 0);
+    return x;
+}
+
+tx_tensor *tx_stack_rows(const tx_stack *stack, tx_tensor *x)
+{
+    tx_tensor *rows = tx_find_input(stack->graph, "rows");
+    if (!rows || !x)
+        return x;
+    return tx_gather(tx_reshape(x, TX_SHAPE(tx_shape_rows(tx_tensor_shape(x)), stack->config->width)), rows);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What architectures share that are a stack of equal blocks: their parameters as one table, and what the builders of
+ * their graphs begin with. */
+#ifndef TX_MODELS_STACK_H
+#define TX_MODELS_STACK_H
+
+#include "models/arch/arch.h"
+
+typedef enum tx_stack_draw {
+    TX_DRAW_ZERO,
+    TX_DRAW_ONE,
+    TX_DRAW_NORMAL,  /* of the configuration's initializer_range */
+    TX_DRAW_RESIDUAL /* the same over sqrt(2 layers) */
+} tx_stack_draw;
+
+typedef struct tx_stack_row {
+    const char
+        *name; /* with "%d", once in every block, where the block's number stands there; such rows are neighbours */
+    int32_t extent[2]; /* sizes, by the architecture's numbers for them; 0: no dimension */
+    tx_stack_draw draw;
+    size_t with,
+        without; /* offset of a flag of the configuration; the parameter is there if it is set, or not; 0: always */
+} tx_stack_row;
+
+/* The number of parameters; a row without a name ends the table. */
+int32_t tx_stack_params(const tx_config *config, const tx_stack_row *rows);
+/* The row of parameter `index`, and its name. */
+const tx_stack_row *tx_stack_param(const tx_config *config, const tx_stack_row *rows, int32_t index,
+                                   char name[TX_ARCH_NAME]);
+/* Initialisation and weight decay of a parameter whose shape is known: matrices decay; those outside the blocks,
+ * embeddings and the classifier, are tables. */
+void tx_stack_init(const tx_config *config, const tx_stack_row *row, double initializer_range, tx_param_spec *spec);
+
+/* Parameters are taken in the order of tx_arch_param, so that the arena is in layer order. */
+typedef struct tx_stack {
+    tx_graph *graph;
+    const tx_config *config;
+    const tx_arch_options *options;
+    tx_tensor *tokens, *positions; /* inputs of the graph; the latter NULL without caches */
+    int32_t next_param;
+    int32_t next_site; /* of dropout */
+} tx_stack;
+
+/* Checks the configuration, the options and the graph's inputs, and begins. */
+tx_status tx_stack_open(tx_graph *graph, const tx_config *config, const tx_arch_options *options, tx_stack *stack);
+/* The next parameter; NULL on error. */
+tx_tensor *tx_stack_take(tx_stack *stack);
+/* Dropout when training. A site has its number whether it drops or not: the draws of the others do not depend on it. */
+tx_tensor *tx_stack_dropout(tx_stack *stack, tx_tensor *x, double p);
+/* Causal attention over packed qkv, by the block's caches where there are any. `options` say heads and scale. */
+tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx_attention_options *options,
+                              double dropout);
+/* One block after the other, each marked as such (tx_graph_block): x [B, T, C] -> [B, T, C]. */
+typedef tx_tensor *tx_stack_block(tx_stack *stack, tx_tensor *x, int64_t block);
+tx_tensor *tx_stack_blocks(tx_stack *stack, tx_tensor *x, tx_stack_block *block);
+/* The positions that logits are asked of: x [B, T, C] -> [R, C], or x itself where all are. */
+tx_tensor *tx_stack_rows(const tx_stack *stack, tx_tensor *x);
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What a run's backward pass computes again: as the option says, or as little as meets a limit. */
+#include "models/job/parts.h"
+#include "models/options/bytes.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+tx_status tx_job_read_checkpointing(const char *text, tx_checkpointing *how, int64_t *limit)
+{
+    *how = (tx_checkpointing){.size = sizeof *how};
+    *limit = 0;
+    const int truth = !text ? 0 : *text ? tx_option_truth(text) : 1; /* "1" is true, as for the Trainer */
+    char *end = NULL;
+    const long segments = truth < 0 ? strtol(text, &end, 10) : 0;
+    if (truth == 0)
+        return TX_OK;
+    if (truth == 1 || (!*end && segments > 1 && segments < INT32_MAX)) {
+        how->segments = (int32_t)segments;
+        how->whole = INT32_MAX;
+    } else if (strcmp(text, "auto") == 0)
+        how->cheap = INT32_MAX;
+    else if (strncmp(text, "auto:", 5) != 0)
+        return tx_fail(
+            TX_INVALID,
+            "--gradient_checkpointing %.40s: must be true, false, a number of segments, auto, or auto: with an "
+            "amount of memory, as in auto:2GiB",
+            text);
+    else if (tx_read_bytes(text + 5, limit))
+        return tx_fail_in(TX_INVALID, "--gradient_checkpointing %.40s", text);
+    return TX_OK;
+}
+
+/* ---- Meeting a limit -------------------------------------------------------------------------------------- */
+
+typedef struct search {
+    tx_job *job;
+    tx_trainer_options *trainer;
+    int64_t limit, scratch;
+    int64_t planned; /* by the rank that is furthest above its limit, in what was looked at last */
+} search;
+
+/* What is computed again at a step of the search, where 0 is nothing: norms and activations first, block by block, then
+ * whole blocks; from the front, since the last block's activations are the first to be needed again. */
+static tx_checkpointing effort(const search *s, int32_t step)
+{
+    const int32_t blocks = (int32_t)s->job->inputs.config->layers;
+    return (tx_checkpointing){.size = sizeof(tx_checkpointing),
+                              .whole = step > blocks ? step - blocks : 0,
+                              .cheap = step > blocks ? blocks : step};
+}
+
+/* Whether that meets the limit, on all ranks. */
+static tx_status try_effort(search *s, int32_t step, bool *meets)
+{
+    const tx_comm *comm = s->job->comm;
+    tx_trainer_forecast forecast;
+    s->trainer->checkpointing = effort(s, step);
+    tx_status status = tx_trainer_foresee(s->job->engine, s->job->inputs.config, s->trainer, &forecast);
+    int64_t *planned = status ? NULL : calloc((size_t)comm->size, sizeof *planned);
+    if (!planned)
+        return status ? status : tx_fail(TX_MEMORY, "no memory to compare the ranks");
+    planned[comm->rank] = tx_memory_total(&forecast.memory) + s->scratch;
+    status = tx_comm_share(s->job->comm, planned, sizeof *planned);
+    s->planned = 0;
+    for (int32_t r = 0; r < comm->size; r++)
+        s->planned = planned[r] > s->planned ? planned[r] : s->planned;
+    *meets = s->planned <= s->limit;
+    free(planned);
+    return status;
+}
+
+static tx_status find_least(search *s, int32_t *step)
+{
+    int32_t low = 0, high = 2 * (int32_t)s->job->inputs.config->layers;
+    bool meets;
+    tx_status status = try_effort(s, 0, &meets);
+    if (status || meets) {
+        *step = 0;
+        return status;
+    }
+    status = try_effort(s, high, &meets);
+    if (!status && !meets)
+        status =
+            tx_fail(TX_MEMORY,
+                    "--gradient_checkpointing auto: the limit is %" PRId64 " bytes (%.2f GiB), and with all blocks "
+                    "computed again %" PRId64 " (%.2f GiB) are planned: allow more, or take a smaller "
+                    "--per_device_train_batch_size with more --gradient_accumulation_steps",
+                    s->limit, (double)s->limit / 1073741824.0, s->planned, (double)s->planned / 1073741824.0);
+    while (!status && high - low > 1) { /* the one at `high` has been seen to meet the limit */
+        const int32_t middle = low + (high - low) / 2;
+        status = try_effort(s, middle, &meets);
+        *(meets ? &high : &low) = middle;
+    }
+    *step = high;
+    return status;
+}
+
+tx_status tx_job_choose_checkpointing(tx_job *j, tx_trainer_options *trainer, int64_t limit, int64_t scratch)
+{
+    search s = {.job = j, .trainer = trainer, .limit = limit, .scratch = scratch};
+    int32_t step = 0;
+    tx_status status = find_least(&s, &step);
+    trainer->checkpointing = effort(&s, step);
+    return status;
+}
+
+/* ---- Telling ------------------------------------------------------------------------------------------------ */
+
+static int32_t least(int64_t a, int64_t b)
+{
+    return (int32_t)(a < b ? a : b);
+}
+
+void tx_job_note_checkpointing(const tx_job *j)
+{
+    const tx_checkpointing *o = &tx_trainer_options_of(j->trainer)->checkpointing;
+    const int64_t blocks = j->inputs.config->layers, segments = o->segments ? least(o->segments, blocks) : blocks;
+    const int32_t whole = least(o->whole, segments), cheap = least(o->cheap, segments);
+    int64_t runs;
+    const tx_plan *plan = tx_trainer_plan(j->trainer, TX_TRAINER_TRAIN, &runs);
+    const double again = tx_plan_flops(plan, TX_RECOMPUTE);
+    const double step = tx_plan_flops(plan, TX_FORWARD) + tx_plan_flops(plan, TX_BACKWARD);
+    char more[64] = "";
+    if (cheap > whole)
+        snprintf(more, sizeof more, ", and norms and activations of %" PRId32, cheap - whole);
+    if (whole || cheap)
+        tx_job_note(j,
+                    "again   the backward pass computes %" PRId32 " of %" PRId64 " segments again%s: %.1f %% more "
+                    "operations a step",
+                    whole, segments, more, 100.0 * again / step);
+    else if (j->set.checkpointing)
+        tx_job_note(j, "again   the backward pass computes nothing again");
+}

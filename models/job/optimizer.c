@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The optimizer of a run: --optim, its common options, and --optim_args, which is written as the Trainer's is,
+ * "momentum=0.9, nesterov=True". */
+#include "models/job/settings.h"
+
+#include "models/options/option.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const tx_optimizer_kind kinds[] = {
+#define TX_OPTIMIZER_WORD(word, NAME) TX_##NAME,
+#include "api/optimizers.def"
+};
+
+typedef enum setting_kind { NUMBER, TRUTH, DTYPE, ADJUST } setting_kind;
+
+#define OF(kind) (1u << TX_##kind)
+#define AT(member) offsetof(tx_optimizer_options, member)
+
+/* By the names that torch, transformers and torchdistx have for them. */
+static const struct {
+    const char *name;
+    unsigned optimizers;
+    setting_kind kind;
+    size_t offset;
+} settings[] = {
+    {"momentum", OF(SGD) | OF(MUON), NUMBER, AT(momentum)},
+    {"nesterov", OF(SGD) | OF(MUON), TRUTH, AT(nesterov)},
+    {"adjust_lr_fn", OF(MUON), ADJUST, AT(match_rms)},
+    {"scale_parameter", OF(ADAFACTOR), TRUTH, AT(scale_parameter)},
+    {"relative_step", OF(ADAFACTOR), TRUTH, AT(relative_step)},
+    {"warmup_init", OF(ADAFACTOR), TRUTH, AT(warmup_init)},
+    {"use_kahan_summation", OF(ADAMW_ANYPRECISION), TRUTH, AT(kahan)},
+    {"momentum_dtype", OF(ADAMW_ANYPRECISION), DTYPE, AT(momentum_dtype)},
+    {"variance_dtype", OF(ADAMW_ANYPRECISION), DTYPE, AT(variance_dtype)},
+    {"compensation_buffer_dtype", OF(ADAMW_ANYPRECISION), DTYPE, AT(compensation_dtype)},
+};
+enum { SETTINGS = sizeof settings / sizeof settings[0] };
+
+/* Place of one of two words, or -1. */
+static int choose(const char *value, const char *first, const char *second)
+{
+    return strcmp(value, first) == 0 ? 0 : strcmp(value, second) == 0 ? 1 : -1;
+}
+
+static tx_status store(int32_t index, const char *value, tx_optimizer_options *o)
+{
+    void *at = (char *)o + settings[index].offset;
+    char *end = NULL;
+    const char *wanted = "true or false";
+    int place = tx_option_truth(value);
+    switch (settings[index].kind) {
+    case NUMBER: {
+        const double number = strtod(value, &end);
+        if (end == value || *end || !(number >= 0 && number < 1))
+            return tx_fail(TX_INVALID, "%s=%s: must lie in [0, 1)", settings[index].name, value);
+        *(float *)at = (float)number;
+        return TX_OK;
+    }
+    case TRUTH:
+        if (place >= 0)
+            *(bool *)at = place == 1;
+        break;
+    case DTYPE:
+        wanted = "float32 or bfloat16";
+        place = choose(value, "float32", "bfloat16");
+        if (place >= 0)
+            *(tx_dtype *)at = place ? TX_BF16 : TX_F32;
+        break;
+    case ADJUST:
+        wanted = "original or match_rms_adamw";
+        place = choose(value, "original", "match_rms_adamw");
+        if (place >= 0)
+            *(bool *)at = place == 1;
+        break;
+    }
+    return place >= 0 ? TX_OK : tx_fail(TX_INVALID, "%s=%s: must be %s", settings[index].name, value, wanted);
+}
+
+/* One "name=value". */
+static tx_status set_one(const char *text, tx_optimizer_options *o)
+{
+    char there[256] = "";
+    const char *equals = strchr(text, '=');
+    for (int32_t i = 0; i < SETTINGS; i++) {
+        if (!(settings[i].optimizers >> o->kind & 1))
+            continue;
+        const size_t length = strlen(settings[i].name);
+        if (equals && (size_t)(equals - text) == length && strncmp(text, settings[i].name, length) == 0)
+            return store(i, equals + 1, o);
+        snprintf(there + strlen(there), sizeof there - strlen(there), "%s%s", *there ? ", " : "", settings[i].name);
+    }
+    return tx_fail(TX_INVALID, "\"%.60s\" is no setting of this optimizer, written NAME=VALUE: it has %s", text,
+                   *there ? there : "none");
+}
+
+static tx_status set_all(const char *text, tx_optimizer_options *o)
+{
+    char part[128];
+    tx_status status = TX_OK;
+    while (*text && status == TX_OK) {
+        size_t length = 0;
+        for (; *text && *text != ','; text++)
+            if (*text != ' ' && length + 1 < sizeof part)
+                part[length++] = *text;
+        part[length] = '\0';
+        text += *text == ',';
+        if (length > 0)
+            status = set_one(part, o);
+    }
+    return status;
+}
+
+tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *options)
+{
+    tx_optimizer_options o = {sizeof o,
+                              kinds[set->optim],
+                              (float)set->beta1,
+                              (float)set->beta2,
+                              (float)set->epsilon,
+                              .weight_decay = (float)set->decay,
+                              .compensation_dtype = TX_BF16};
+    if (o.kind == TX_MUON) { /* torch.optim.Muon's */
+        o.momentum = 0.95f;
+        o.nesterov = true;
+    }
+    tx_status status = set->optim_args ? set_all(set->optim_args, &o) : TX_OK;
+    if (status == TX_OK && o.nesterov && !(o.momentum > 0))
+        status = tx_fail(TX_INVALID, "nesterov=True needs a momentum above 0");
+    if (status == TX_OK && o.warmup_init && !o.relative_step)
+        status = tx_fail(TX_INVALID, "warmup_init=True needs relative_step=True");
+    if (status == TX_OK)
+        *options = o;
+    return status;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reading amounts of memory. */
+#include "models/options/bytes.h"
+
+#include <stdlib.h>
+#include <strings.h>
+
+tx_status tx_read_bytes(const char *text, int64_t *bytes)
+{
+    static const struct {
+        const char *name;
+        double bytes;
+    } units[] = {
+        {"", 1},     {"B", 1},    {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
+        {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9},     {"TB", 1e12}};
+    char *unit;
+    const double number = strtod(text, &unit);
+    while (unit != text && *unit == ' ')
+        unit++;
+    for (size_t i = 0; i < sizeof units / sizeof units[0] && unit != text; i++) {
+        const double value = number * units[i].bytes;
+        if (strcasecmp(unit, units[i].name) == 0 && value >= 1 && value < 9e18) {
+            *bytes = (int64_t)value;
+            return TX_OK;
+        }
+    }
+    return tx_fail(TX_INVALID, "\"%.40s\" is no amount of memory: write 8GiB, 500MB or a number of bytes", text);
+}

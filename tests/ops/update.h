@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the descriptors of parameter updates share. */
+#ifndef TX_TESTS_OPS_UPDATE_H
+#define TX_TESTS_OPS_UPDATE_H
+
+#include "tests/ops/case.h"
+
+/* Whether weight decay applies to an element of a range. */
+bool tx_update_decays(const tx_call *call, int64_t i);
+/* Copies input i to output o unchanged: what an update with a gradient that is not finite does. */
+void tx_update_keep(tx_call *call, int32_t o, int32_t i);
+/* A case over a range of n elements: weights, gradients, groups. */
+tx_case *tx_update_case(tx_cases *list, int64_t n);
+/* A state of an input's shape. */
+void tx_update_state(tx_case *c, int32_t i, tx_spec spec);
+/* The last case with a gradient that is not finite: the norm said so, and nothing may change. */
+void tx_update_skipped(tx_cases *list);
+
+/* AdamW of one element. */
+typedef struct tx_adam_step {
+    double m, v, p;
+    double m_size, v_size, p_size; /* what their errors scale with */
+} tx_adam_step;
+tx_adam_step tx_update_adamw(const tx_call *call, int64_t i, double m, double v);
+
+#endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * txmem's table beside arithmetic by hand, its limits, and how long it takes.
+ *   test_memory TXMEM */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "api/base/json.h"
+#include "tests/scratch.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+static const char *txmem;
+
+/* GPT-2 124M: sizes, one row of 1,024 tokens. */
+enum { WIDTH = 768, LAYERS = 12, HEADS = 12, VOCAB = 50304, TOKENS = 1024 };
+static const int64_t layer =
+    4 * WIDTH + WIDTH * 3 * WIDTH + 3 * WIDTH + WIDTH * WIDTH + WIDTH + 2 * 4 * WIDTH * WIDTH + 4 * WIDTH + WIDTH;
+
+/* What the program prints, parsed; its exit status is `wanted`. The caller frees it. */
+static tx_json *ask(const char *arguments, int wanted)
+{
+    char command[1024], *text = calloc(1, 1 << 22);
+    tx_json *json = NULL;
+    snprintf(command, sizeof command, "%s %s 2>/dev/null", txmem, arguments);
+    FILE *from = popen(command, "r");
+    assert_non_null(from);
+    assert_non_null(text);
+    const size_t size = fread(text, 1, (1 << 22) - 1, from);
+    const int status = pclose(from);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == wanted);
+    if (wanted == 0)
+        assert_ok(tx_json_parse(text, size, "txmem", &json));
+    free(text);
+    return json;
+}
+
+/* The plan of a batch. */
+static const tx_json *plan_of(const tx_json *all, const char *precision, const char *checkpointing, const char *optim,
+                              int64_t batch)
+{
+    tx_json *plans = NULL;
+    assert_ok(tx_json_get(all, "plans", TX_JSON_ARRAY, &plans));
+    for (size_t i = 0; i < tx_json_size(plans); i++) {
+        const tx_json *p = tx_json_at(plans, i);
+        const char *word[3] = {0};
+        int64_t rows = 0;
+        assert_ok(tx_json_get_string(p, "precision", &word[0]));
+        assert_ok(tx_json_get_string(p, "gradient_checkpointing", &word[1]));
+        assert_ok(tx_json_get_string(p, "optim", &word[2]));
+        assert_ok(tx_json_get_int(p, "batch", 1, 1 << 20, &rows));
+        if (rows == batch && !strcmp(word[0], precision) && !strcmp(word[1], checkpointing) && !strcmp(word[2], optim))
+            return p;
+    }
+    fail_msg("no plan %s %s %s %lld", precision, checkpointing, optim, (long long)batch);
+    return NULL;
+}
+
+static int64_t bytes_of(const tx_json *plan, const char *kind)
+{
+    int64_t bytes = -1;
+    assert_ok(tx_json_get_int(plan, kind, 0, INT64_MAX, &bytes));
+    return bytes;
+}
+
+static bool fits(const tx_json *plan)
+{
+    bool answer = false;
+    assert_ok(tx_json_get_bool(plan, "fits", &answer));
+    return answer;
+}
+
+static void expect(const tx_json *plan, const char *kind, int64_t wanted)
+{
+    const int64_t got = bytes_of(plan, kind);
+    if (got != wanted)
+        fail_msg("%s: %lld bytes, by hand %lld", kind, (long long)got, (long long)wanted);
+}
+
+/* ---- By hand ---------------------------------------------------------------------------------------------- */
+
+/* Every parameter is a whole number of blocks of 256, so nothing is rounded. */
+static void weights_and_states(void **state)
+{
+    (void)state;
+    tx_json *all = ask("--model gpt2 --memory 8GiB --json", 0);
+    const int64_t n = (int64_t)VOCAB * WIDTH + 1024 * WIDTH + LAYERS * layer + 2 * WIDTH;
+    const struct {
+        const char *optim;
+        int64_t states; /* numbers of fp32 for each weight */
+    } optimizers[] = {{"adamw_torch_fused", 2}, {"sgd", 0}, {"lion_32bit", 1}};
+    const char *const precisions[] = {"fp32", "bf16"};
+    for (int bf16 = 0; bf16 < 2; bf16++)
+        for (size_t o = 0; o < sizeof optimizers / sizeof optimizers[0]; o++) {
+            const tx_json *p = plan_of(all, precisions[bf16], "none", optimizers[o].optim, 1);
+            expect(p, "weights", 4 * n);
+            expect(p, "gradients", 4 * n);
+            expect(p, "16-bit copies", bf16 ? 2 * n : 0);
+            expect(p, "optimizer states", 4 * optimizers[o].states * n);
+            expect(p, "caches", (n / 256 + 511) / 512 * 512); /* a byte for 256 weights */
+            expect(p, "exchange", 0);
+        }
+    tx_json_free(all);
+}
+
+/* In fp32, a token: of a block the norms' results, q k v, what attention gives, the stream twice, and the inner layer
+ * before and behind its activation; the heads' and norms' statistics. Of the rest the embedding, the last norm, logits
+ * and their sum. Dropouts keep nothing. */
+static void activations(void **state)
+{
+    (void)state;
+    tx_json *all = ask("--model gpt2 --memory 8GiB --optim sgd --json", 0);
+    const int64_t rest = 2 * WIDTH + 2 + VOCAB + 1, block = (1 + 3 + 1 + 1 + 1 + 4 + 4 + 1) * WIDTH + HEADS + 2 * 2;
+    const int64_t cheap = (1 + 1 + 4) * WIDTH + 2 * 2;
+    expect(plan_of(all, "fp32", "none", "sgd", 1), "activations", 4 * TOKENS * (LAYERS * block + rest));
+    expect(plan_of(all, "fp32", "auto", "sgd", 1), "activations", 4 * TOKENS * (LAYERS * (block - cheap) + rest));
+    expect(plan_of(all, "fp32", "blocks", "sgd", 1), "activations", 4 * TOKENS * (LAYERS * WIDTH + rest));
+    tx_json_free(all);
+}
+
+/* ---- Limits ------------------------------------------------------------------------------------------------- */
+
+/* To the byte. */
+static void what_fits(void **state)
+{
+    (void)state;
+    char arguments[256];
+    tx_json *all = ask("--model gpt2 --memory 1TiB --optim sgd --json", 0);
+    const int64_t total = bytes_of(plan_of(all, "fp32", "none", "sgd", 4), "total");
+    assert_true(fits(plan_of(all, "fp32", "none", "sgd", 128)));
+    tx_json_free(all);
+    for (int64_t less = 0; less < 2; less++) {
+        snprintf(arguments, sizeof arguments, "--model gpt2 --memory %" PRId64 " --optim sgd --json", total - less);
+        all = ask(arguments, 0);
+        assert_true(fits(plan_of(all, "fp32", "none", "sgd", 2)));
+        assert_true(fits(plan_of(all, "fp32", "none", "sgd", 4)) == (less == 0));
+        tx_json_free(all);
+    }
+}
+
+/* A step takes the time of its products, and of all else at the rate of a copy. */
+static void step_time(void **state)
+{
+    (void)state;
+    char *folder = make_scratch(), *path = tx_path_join(folder, "rates"), arguments[512];
+    double seconds[2] = {0};
+    for (int faster = 0; faster < 2; faster++) {
+        const char *text = faster ? "{\"peaks\": {\"product_gflops\": {\"F32\": 200}, \"copy_gbytes\": 1e9}}"
+                                  : "{\"peaks\": {\"product_gflops\": {\"F32\": 100}, \"copy_gbytes\": 1e9}}";
+        assert_ok(tx_file_write(path, text, strlen(text)));
+        snprintf(arguments, sizeof arguments, "--model gpt2 --memory 3GiB --optim sgd --json --rates %s", path);
+        tx_json *all = ask(arguments, 0);
+        assert_ok(tx_json_get_number(plan_of(all, "fp32", "none", "sgd", 1), "step_seconds", 0, 1e9, &seconds[faster]));
+        assert_false(tx_json_has(plan_of(all, "bf16", "none", "sgd", 1), "step_seconds"));
+        tx_json_free(all);
+    }
+    /* 6 operations a weight and token, those of the blocks' matrices and of the classifier; of attention 14 for a pair
+     * of tokens and a column, and a causal half of all pairs. */
+    const double weights = (double)LAYERS * 12 * WIDTH * WIDTH + (double)VOCAB * WIDTH;
+    const double flops = 6.0 * TOKENS * weights + 14.0 * LAYERS * WIDTH * TOKENS * (TOKENS + 1) / 2;
+    assert_true(fabs(seconds[0] / (flops / 100e9) - 1.0) < 1e-3);
+    assert_true(fabs(seconds[0] / seconds[1] - 2.0) < 1e-3);
+    remove_scratch(folder);
+    free(path);
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    ask("", 2);
+    ask("--model no-such-model", 1);
+    ask("--model gpt2 --memory lots", 1);
+    ask("--model gpt2 --memory 0", 1);
+    ask("--model gpt2 --memory 8GiB --block_size 2000", 1);
+    ask("--model gpt2 --memory 8GiB --rates /nowhere", 1);
+}
+
+/* The whole table of the largest model, of processor time. */
+static void in_a_second(void **state)
+{
+    (void)state;
+    struct rusage before, after;
+    getrusage(RUSAGE_CHILDREN, &before);
+    tx_json_free(ask("--model gpt2-xl --memory 80GiB --json", 0));
+    getrusage(RUSAGE_CHILDREN, &after);
+    const double seconds = (double)(after.ru_utime.tv_sec - before.ru_utime.tv_sec) +
+                           1e-6 * (double)(after.ru_utime.tv_usec - before.ru_utime.tv_usec);
+    print_message("gpt2-xl: %.2f s of processor time\n", seconds);
+    assert_true(seconds < 1.0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_and_states), cmocka_unit_test(activations), cmocka_unit_test(what_fits),
+        cmocka_unit_test(step_time),          cmocka_unit_test(refused),     cmocka_unit_test(in_a_second)};
+    txmem = argc > 1 ? argv[1] : "txmem";
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

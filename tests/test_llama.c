@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The Llama family: sizes of published models, scalings of rotary positions, keys that are kept or refused, sections
+ * that files hold apart, and a trained model's text. tests/transformers/llama.py compares logits. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "backends/rope.h"
+#include "models/arch/llama.h"
+#include "models/arch/rope.h"
+#include "models/generate/generate.h"
+#include "models/tx_text.h"
+#include "tests/device_model.h"
+
+#include <math.h>
+
+static tx_status read_text(const char *text, tx_config **config)
+{
+    char *folder = make_scratch(), *path = tx_path_join(folder, "config.json");
+    assert_ok(tx_file_write(path, text, strlen(text)));
+    tx_status status = tx_config_read(path, config);
+    free(path);
+    remove_scratch(folder);
+    return status;
+}
+
+static void test_sizes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t params;
+    } known[] = {
+        {"{\"model_type\": \"llama\"}", 6738415616}, /* 7B: transformers' defaults */
+        {"{\"model_type\": \"llama\", \"hidden_size\": 2048, \"intermediate_size\": 5632, \"num_hidden_layers\": 22, "
+         "\"num_key_value_heads\": 4}",
+         1100048384}, /* TinyLlama 1.1B */
+        {"{\"model_type\": \"mistral\"}", 7241732096},
+        {"{\"model_type\": \"qwen2\", \"hidden_size\": 896, \"intermediate_size\": 4864, \"num_hidden_layers\": 24, "
+         "\"num_attention_heads\": 14, \"num_key_value_heads\": 2, \"tie_word_embeddings\": true}",
+         494032768}, /* Qwen2-0.5B */
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        tx_config *config;
+        assert_ok(read_text(known[i].text, &config));
+        assert_int_equal(tx_arch_param_count(config), known[i].params);
+        tx_config_free(config);
+    }
+}
+
+/* As transformers 5.23's ROPE_INIT_FUNCTIONS give them for heads of 128. */
+static void test_frequencies(void **state)
+{
+    (void)state;
+    static const int32_t pairs[] = {0, 1, 20, 31, 32, 40, 63};
+    static const struct {
+        const char *text;
+        double frequency[7], magnitude;
+    } known[] = {
+        {"{\"rope_theta\": 5e5, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": "
+         "1.0, "
+         "\"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192}}",
+         {1, 0.814617217, 0.0165604409, 0.00085675146, 0.000524846022, 3.42810235e-05, 3.06892588e-07},
+         1},
+        {"{\"rope_parameters\": {\"rope_theta\": 1e6, \"rope_type\": \"yarn\", \"factor\": 4.0, "
+         "\"original_max_position_embeddings\": 32768}}",
+         {1, 0.805842221, 0.0133352149, 0.000802959781, 0.000602941145, 4.44569851e-05, 3.10234441e-07},
+         1.138629436111989},
+        {"{\"rope_theta\": 1e4, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}}",
+         {0.400000006, 0.346385747, 0.0224936511, 0.00461912807, 0.00399999972, 0.00126491114, 4.61912787e-05},
+         1},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        tx_rope_config rope = {.theta = 1e4};
+        tx_json *json;
+        assert_ok(tx_json_parse(known[i].text, strlen(known[i].text), "test", &json));
+        assert_ok(tx_rope_read(json, 131072, &rope));
+        const tx_attrs attrs = {.head_size = 128, .rope = tx_rope_of(&rope, 128)};
+        for (size_t k = 0; k < 7; k++) {
+            const double got = (double)tx_rope_frequency(&attrs, pairs[k]), want = known[i].frequency[k];
+            if (!(fabs(got / want - 1) <= 1e-6))
+                fail_msg("row %zu, pair %d: %.9g, transformers has %.9g", i, pairs[k], got, want);
+        }
+        assert_true(fabs((double)attrs.rope.magnitude - known[i].magnitude) <= 1e-6);
+        tx_json_free(json);
+    }
+}
+
+static void test_keys(void **state)
+{
+    (void)state;
+    char *folder = make_scratch(), *path = tx_path_join(folder, "config.json"), *text;
+    size_t size;
+    tx_config *config = NULL;
+    assert_ok(read_text("{\"model_type\": \"llama\", \"eos_token_id\": [128001, 128008], \"vocab_size\": 128256, "
+                        "\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 3e5}}",
+                        &config));
+    assert_int_equal(config->eos_token_id, 128001);
+    assert_ok(tx_config_override(config, "num_hidden_layers=2"));
+    assert_ok(tx_config_write(config, path));
+    assert_ok(tx_file_read(path, 4096, &text, &size));
+    assert_non_null(strstr(text, "128008"));
+    assert_non_null(strstr(text, "300000.0"));
+    assert_null(strstr(text, "10000.0"));
+    free(text);
+    tx_config_free(config);
+    assert_refused(read_text("{\"model_type\": \"llama\", \"hidden_act\": \"gelu\"}", &config), TX_UNSUPPORTED,
+                   "hidden_act");
+    assert_refused(read_text("{\"model_type\": \"llama\", \"num_key_value_heads\": 5}", &config), TX_FORMAT,
+                   "num_key_value_heads, 5");
+    assert_refused(read_text("{\"model_type\": \"llama\", \"head_dim\": 7}", &config), TX_FORMAT, "head_dim: 7");
+    assert_refused(read_text("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"su\"}}", &config),
+                   TX_UNSUPPORTED, "rope_scaling: rope_type: \"su\"");
+    assert_refused(
+        read_text("{\"model_type\": \"qwen2\", \"rope_scaling\": {\"type\": \"yarn\", \"beta_slow\": 40}}", &config),
+        TX_FORMAT, "high factor");
+    free(path);
+    remove_scratch(folder);
+}
+
+static const char small[] =
+    "{\"model_type\": \"qwen2\", \"vocab_size\": 40, \"hidden_size\": 12, \"intermediate_size\": 10, "
+    "\"num_hidden_layers\": 2, \"num_attention_heads\": 3, \"num_key_value_heads\": 1, \"max_position_embeddings\": "
+    "16}";
+
+static void build(fixture *f, const tx_config *config)
+{
+    tx_input(f->graph, "input_ids", TX_I32, TX_SHAPE(1, 4));
+    assert_non_null(tx_output(tx_arch_logits(f->graph, config, NULL)));
+    assert_ok(tx_plan_create(f->graph, "logits", &f->plan));
+}
+
+/* Files have q, k, v, gate and up by themselves, in one file as in shards; they come back to the bit. */
+static void test_pieces(void **state)
+{
+    fixture *f = *state;
+    char *folder = make_scratch();
+    tx_config *config;
+    tx_weights *weights;
+    float before[3][20 * 12], after[20 * 12];
+    const char *const names[] = {"model.layers.1.self_attn.q_proj|k_proj|v_proj.weight",
+                                 "model.layers.0.self_attn.q_proj|k_proj|v_proj.bias",
+                                 "model.layers.1.mlp.gate_proj|up_proj.weight"};
+    int32_t index;
+    assert_ok(read_text(small, &config));
+    build(f, config);
+    for (int64_t shard = TX_WEIGHTS_SHARD; shard > 0; shard = shard > 1000 ? 1000 : 0) {
+        assert_ok(tx_model_init(f->model, 7));
+        for (int i = 0; i < 3; i++) {
+            assert_ok(tx_model_find(f->model, names[i], &index));
+            assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, index, before[i]));
+        }
+        assert_ok(tx_arch_save(f->model, config, folder));
+        assert_ok(tx_weights_save(f->model, folder, shard));
+        assert_ok(tx_arch_check(config, folder));
+        assert_ok(tx_weights_open(folder, &weights));
+        assert_int_equal(tx_weights_count(weights), 1 + 2 * 12 + 2);
+        for (int32_t i = 0; i < tx_weights_count(weights); i++)
+            assert_null(strchr(tx_weights_tensor_at(weights, i)->name, '|'));
+        tx_weights_close(weights);
+        assert_ok(tx_model_init(f->model, 8));
+        assert_ok(tx_arch_load(f->model, config, folder, NULL));
+        for (int i = 0; i < 3; i++) {
+            assert_ok(tx_model_find(f->model, names[i], &index));
+            assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, index, after));
+            assert_memory_equal(after, before[i], (i == 1 ? 20 : 20 * 12) * sizeof(float));
+        }
+    }
+    tx_config_free(config);
+    remove_scratch(folder);
+}
+
+/* Greedy ids of a trained model, as transformers' generate gives them. */
+static bool emit(void *context, int64_t row, int32_t id)
+{
+    int32_t **next = context;
+    (void)row;
+    assert_int_equal(id, *(*next)++);
+    return true;
+}
+
+static void test_text(void **state)
+{
+    fixture *f = *state;
+    char *folder = test_data("models/stories260K"), *path = tx_path_join(folder, "config.json");
+    int32_t ids[] = {1,   403, 407, 261, 378, 432, 383, 286, 261, 376, 298, 315, 421, 395, 317,
+                     426, 338, 401, 396, 267, 337, 410, 408, 419, 292, 411, 322, 265, 282},
+            *next = ids + 5;
+    const tx_generator_options options = {.size = sizeof options, .batch = 1, .beams = 1, .prompt = 5, .context = 64};
+    const tx_prompt prompt = {.ids = ids, .count = 5};
+    tx_generation how = tx_generation_defaults(2);
+    tx_config *config;
+    tx_generator *generator;
+    how.max_new_tokens = 24;
+    assert_ok(tx_config_read(path, &config));
+    assert_ok(tx_generator_create(f->model, config, &options, &generator));
+    assert_ok(tx_arch_load(f->model, config, folder, NULL));
+    assert_ok(tx_generator_run(generator, &prompt, 1, 0, &how, &(tx_sink){.emit = emit, .context = &next}));
+    assert_ptr_equal(next, ids + sizeof ids / sizeof ids[0]);
+    tx_generator_free(generator);
+    tx_config_free(config);
+    free(path);
+    free(folder);
+}
+
+/* Texts begin with the token that the model was trained to see there. */
+static void test_begin(void **state)
+{
+    (void)state;
+    char *folder = test_data("models/stories260K");
+    tx_tokenizer *tokenizer;
+    tx_encoder *encoder;
+    tx_ids bare = {0}, given = {0};
+    assert_ok(tx_tokenizer_open(folder, &tokenizer));
+    assert_ok(tx_encoder_create(tokenizer, &encoder));
+    assert_ok(tx_encoder_run(encoder, "Once", 4, true, &bare));
+    assert_ok(tx_encoder_text(encoder, "Once", 4, &given));
+    assert_int_equal(given.count, bare.count + 1);
+    assert_int_equal(given.id[0], 1);
+    assert_memory_equal(given.id + 1, bare.id, bare.count * sizeof *bare.id);
+    free(bare.id);
+    free(given.id);
+    tx_encoder_free(encoder);
+    tx_tokenizer_free(tokenizer);
+    free(folder);
+}
+
+int main(int argc, char **argv)
+{
+    const int status = take_device(argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_frequencies),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_begin),
+        cmocka_unit_test_setup_teardown(test_pieces, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_text, set_up, tear_down),
+    };
+    return status ? status : cmocka_run_group_tests(tests, NULL, NULL);
+}

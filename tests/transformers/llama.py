@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares the Llama family with transformers: logits of random weights for every key that changes them and every scaling
+of rotary positions beyond the original length, and folders written by TX read by transformers.
+
+    llama.py MODEL_LOGITS [DEVICE]      exit status 77: transformers is not installed
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch
+    from safetensors.torch import load_file, save_file
+    from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+ROWS, LENGTH = 2, 24
+BASE = dict(vocab_size=300, max_position_embeddings=48, hidden_size=48, intermediate_size=76, num_hidden_layers=3,
+            num_attention_heads=6, num_key_value_heads=2, bos_token_id=1, eos_token_id=2, attn_implementation="eager")
+YARN = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=8)
+VARIANTS = {
+    "llama": (LlamaConfig, {}),
+    "tied": (LlamaConfig, dict(tie_word_embeddings=True)),
+    "a head of keys for each of queries": (LlamaConfig, dict(num_key_value_heads=6)),
+    "one head of keys, odd sizes": (LlamaConfig, dict(num_attention_heads=5, num_key_value_heads=1, hidden_size=50,
+                                                      intermediate_size=33, vocab_size=131)),
+    "biases": (LlamaConfig, dict(attention_bias=True, mlp_bias=True)),
+    "head_dim": (LlamaConfig, dict(head_dim=10)),
+    "epsilon, theta": (LlamaConfig, dict(rms_norm_eps=1e-2, rope_parameters=dict(rope_type="default", rope_theta=5e5))),
+    "linear": (LlamaConfig, dict(rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=3.0))),
+    "dynamic": (LlamaConfig, dict(rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, factor=3.0))),
+    "llama3": (LlamaConfig, dict(head_dim=32, rope_parameters=dict(
+        rope_type="llama3", rope_theta=5e5, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+        original_max_position_embeddings=8))),
+    "yarn": (LlamaConfig, dict(head_dim=32, rope_parameters=YARN)),
+    "yarn, its temperatures and ends": (LlamaConfig, dict(head_dim=32, rope_parameters=dict(
+        YARN, mscale=0.7, mscale_all_dim=1.3, beta_fast=3.0, beta_slow=0.5, truncate=False))),
+    "mistral": (MistralConfig, dict(sliding_window=None)),
+    "mistral within its window": (MistralConfig, dict(sliding_window=LENGTH)),
+    "qwen2": (Qwen2Config, {}),
+    "qwen2, tied": (Qwen2Config, dict(tie_word_embeddings=True)),
+}
+failures = 0
+
+
+def check(good, what):
+    global failures
+    if not good:
+        failures += 1
+        print(f"FAIL: {what}")
+
+
+def make_model(kind, changes):
+    """A model whose logits depend on every parameter."""
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(kind(**{**BASE, **changes})).eval()
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.copy_(torch.randn_like(p) * 0.2 + (1.0 if "norm" in name else 0.0))
+    return model
+
+
+def run(program, folder, out, device, shard_bytes=0):
+    return subprocess.run([program, folder, out, device, str(shard_bytes)], capture_output=True, text=True)
+
+
+def logits_of(model):
+    ids = torch.tensor([[(b * 101 + t * 37) % model.config.vocab_size for t in range(LENGTH)] for b in range(ROWS)])
+    with torch.no_grad():
+        return model(ids).logits.double()
+
+
+def compare(name, model, folder, program, device, shard_bytes=0):
+    """Runs TX on `folder`, and compares its logits and what it saved with the model."""
+    want = logits_of(model.double())
+    model.float()
+    with tempfile.TemporaryDirectory() as out:
+        done = run(program, folder, out, device, shard_bytes)
+        check(done.returncode == 0, f"{name}: {done.stderr.strip()}")
+        if done.returncode:
+            return
+        got = load_file(os.path.join(out, "logits.safetensors"))["logits"].double()
+        error = ((got - want).abs().max() / want.abs().max()).item()
+        check(error <= 1e-5, f"{name}: logits differ by {error}")
+        back, info = AutoModelForCausalLM.from_pretrained(out, attn_implementation="eager", output_loading_info=True)
+        check(not any(info.values()), f"{name}: loading what TX saved: {info}")
+        ours, theirs = back.state_dict(), model.state_dict()
+        check(set(ours) == set(theirs) and all(torch.equal(ours[k], theirs[k]) for k in ours), f"{name}: weights differ")
+        off = ((logits_of(back.eval().double()) - want).abs().max() / want.abs().max()).item()
+        check(off <= 1e-6, f"{name}: logits of what TX saved differ by {off}")
+        print(f"{name}: largest relative difference {error:.1e}")
+
+
+def refuse(name, kind, changes, words, program, device):
+    """What TX does not compute is refused by name."""
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as out:
+        make_model(kind, changes).save_pretrained(folder)
+        done = run(program, folder, out, device)
+        check(done.returncode == 1 and words in done.stderr, f"{name}: {done.returncode} {done.stderr.strip()}")
+
+
+def main():
+    program, device = sys.argv[1], (sys.argv[2:] or ["cpu"])[0]
+    for name, (kind, changes) in VARIANTS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            model = make_model(kind, changes)
+            model.save_pretrained(folder)
+            compare(name, model, folder, program, device)
+    with tempfile.TemporaryDirectory() as folder:
+        model = make_model(LlamaConfig, {}).to(torch.bfloat16)
+        model.save_pretrained(folder, max_shard_size="50KB")
+        wide = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+        compare("bfloat16, shards", wide, folder, program, device, 40000)
+    with tempfile.TemporaryDirectory() as folder:
+        model = make_model(LlamaConfig, dict(tie_word_embeddings=True))
+        model.save_pretrained(folder)
+        path = os.path.join(folder, "model.safetensors")
+        state = load_file(path)
+        save_file(state | {"lm_head.weight": state["model.embed_tokens.weight"].clone()}, path, {"format": "pt"})
+        compare("tied, stored twice", model, folder, program, device)
+    refuse("a window", MistralConfig, dict(sliding_window=LENGTH - 1), "sliding window", program, device)
+    refuse("longrope", LlamaConfig, dict(rope_parameters=dict(
+        rope_type="longrope", rope_theta=1e4, short_factor=[1.0] * 4, long_factor=[2.0] * 4,
+        original_max_position_embeddings=8)), "rope_type", program, device)
+    print("FAILED" if failures else "all agree")
+    return 1 if failures else 0
+
+
+sys.exit(main())

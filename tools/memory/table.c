@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What each way to train takes: plans are made and forgotten, nothing is allocated. */
+#include "tools/memory/txmem.h"
+
+#include "models/task/causal_lm.h"
+
+#include <stdlib.h>
+
+static const struct {
+    const char *name;
+    tx_optimizer_kind kind;
+} optimizers[] = {
+#define TX_OPTIMIZER_WORD(word, NAME) {#word, TX_##NAME},
+#include "api/optimizers.def"
+};
+enum { OPTIMIZERS = sizeof optimizers / sizeof optimizers[0] };
+
+static const struct {
+    const char *word;
+    tx_checkpointing how;
+} ways[] = {
+#define X(name, word, whole, cheap) {word, {sizeof(tx_checkpointing), 0, whole, cheap}},
+    TX_MEM_CHECKPOINTING_MAP(X)
+#undef X
+};
+enum { WAYS = sizeof ways / sizeof ways[0] };
+
+uint32_t tx_mem_all_optimizers(void)
+{
+    uint32_t set = 0, kinds = 0;
+    for (int o = 0; o < OPTIMIZERS; o++) {
+        const uint32_t kind = UINT32_C(1) << optimizers[o].kind;
+        set |= kinds & kind ? 0 : UINT32_C(1) << o;
+        kinds |= kind;
+    }
+    return set;
+}
+
+static tx_status foresee(const tx_mem_table *t, bool bf16, int way, int optimizer, int64_t batch,
+                         tx_trainer_forecast *forecast)
+{
+    const tx_trainer_options options = {
+        .size = sizeof options,
+        .task = &tx_causal_lm,
+        .batch = batch,
+        .block = t->block,
+        .accumulation = 1,
+        .max_grad_norm = 1.0,
+        .autocast = bf16 ? TX_BF16 : TX_F32,
+        .checkpointing = ways[way].how,
+        .optimizer = {.size = sizeof options.optimizer,
+                      .kind = optimizers[optimizer].kind,
+                      .beta1 = 0.9f,
+                      .beta2 = 0.999f,
+                      .eps = 1e-8f},
+    };
+    return tx_trainer_foresee(t->engine, t->config, &options, forecast);
+}
+
+static double seconds_of(const tx_mem_table *t, bool bf16, const tx_trainer_forecast *f)
+{
+    const double product = t->rates.product[bf16], copy = t->rates.copy;
+    return product > 0 && copy > 0 ? f->product_flops / product + (f->other_bytes + f->update_bytes) / copy : 0.0;
+}
+
+/* What training takes with one precision and one way to checkpoint, and the optimizer that was looked at first. */
+typedef struct sheet {
+    const tx_mem_table *table;
+    bool bf16;
+    int way, first;
+    bool made[TX_MEM_BATCHES];
+    tx_trainer_forecast of[TX_MEM_BATCHES];
+} sheet;
+
+static tx_status look(sheet *s, int b, tx_trainer_forecast *forecast)
+{
+    tx_status status = s->made[b] ? TX_OK : foresee(s->table, s->bf16, s->way, s->first, INT64_C(1) << b, &s->of[b]);
+    s->made[b] = !status;
+    *forecast = s->of[b];
+    return status;
+}
+
+/* Whether two optimizers differ by their states alone: the memory that their updates need besides is then less than
+ * that of the smallest batch, and so of any. */
+static bool states_alone(const tx_memory *a, const tx_memory *b)
+{
+    for (int k = 0; k < TX_MEMORY_COUNT; k++)
+        if (k != TX_MEMORY_OPTIMIZER && a->bytes[k] != b->bytes[k])
+            return false;
+    return true;
+}
+
+static tx_status fill_row(sheet *s, int optimizer, tx_mem_row *row)
+{
+    const tx_mem_table *t = s->table;
+    tx_trainer_forecast own, forecast;
+    tx_status status = look(s, 0, &forecast);
+    if (!status)
+        status = foresee(t, s->bf16, s->way, optimizer, 1, &own);
+    const bool like_first = !status && states_alone(&own.memory, &forecast.memory);
+    bool fits = true;
+    for (int b = 0; b < TX_MEM_BATCHES && fits && !status; b++) {
+        status =
+            like_first ? look(s, b, &forecast) : foresee(t, s->bf16, s->way, optimizer, INT64_C(1) << b, &forecast);
+        if (status)
+            break;
+        forecast.memory.bytes[TX_MEMORY_OPTIMIZER] = own.memory.bytes[TX_MEMORY_OPTIMIZER];
+        forecast.update_bytes = own.update_bytes;
+        row->memory[b] = forecast.memory;
+        row->seconds[b] = seconds_of(t, s->bf16, &forecast);
+        row->batches = b + 1;
+        fits = tx_memory_total(&forecast.memory) <= t->memory;
+    }
+    /* A single tensor is more than this device gives, and so more than there is; else it would be the wrong device. */
+    return status == TX_MEMORY && tx_engine_device(t->engine)->max_allocation >= t->memory ? TX_OK : status;
+}
+
+static int first_of(uint32_t set)
+{
+    int o = 0;
+    while (o < OPTIMIZERS - 1 && !(set & (UINT32_C(1) << o)))
+        o++;
+    return o;
+}
+
+static tx_status fill_sheet(tx_mem_table *t, bool bf16, int way)
+{
+    sheet s = {.table = t, .bf16 = bf16, .way = way, .first = first_of(t->optimizers)};
+    tx_status status = TX_OK;
+    for (int o = 0; o < OPTIMIZERS && !status; o++) {
+        if (!(t->optimizers & (UINT32_C(1) << o)))
+            continue;
+        tx_mem_row *row = &t->row[t->rows++];
+        *row = (tx_mem_row){.bf16 = bf16, .checkpointing = ways[way].word, .optimizer = optimizers[o].name};
+        status = fill_row(&s, o, row);
+    }
+    return status;
+}
+
+tx_status tx_mem_fill(tx_mem_table *t)
+{
+    t->row = calloc(2 * WAYS * OPTIMIZERS, sizeof *t->row);
+    tx_status status = t->row ? TX_OK : tx_fail(TX_MEMORY, "no memory for a table");
+    for (int way = 0; way < 2 * WAYS && !status; way++)
+        status = fill_sheet(t, way >= WAYS, way % WAYS);
+    return status;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * txmem: which ways to train a model fit a memory. */
+#include "tools/memory/txmem.h"
+
+#include "api/base/memory_left.h"
+#include "models/arch/find.h"
+#include "models/options/bytes.h"
+#include "tools/cli/options.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB 1048576.0
+#define GIB 1073741824.0
+#define RATES_LIMIT (1 << 26)
+
+typedef struct settings {
+    const char *model, *memory, *device, *rates;
+    int64_t block;
+    uint32_t optimizers;
+    bool json;
+} settings;
+
+static const char optimizer_words[] =
+#define TX_OPTIMIZER_WORD(word, NAME) "|" #word
+#include "api/optimizers.def"
+    ;
+
+/* clang-format off */
+#define AT(field) offsetof(settings, field)
+static const tx_option options[] = {
+    {TX_OPTION_TEXT, "model", AT(model), .choices = "DIR|FILE|NAME",
+     .help = "a model folder, a config.json, or gpt2, gpt2-medium, gpt2-large, gpt2-xl"},
+    {TX_OPTION_TEXT, "memory", AT(memory), .choices = "BYTES", .help = "as 8GiB or 24GB; else what the device has"},
+    {TX_OPTION_INTEGER, "block_size", AT(block), 0, 1 << 24, "N", "tokens in a row; 0: the model's positions, at most 1024"},
+    {TX_OPTION_LIST, "optim", AT(optimizers), .choices = optimizer_words + 1, .help = "optimizers; else one of each kind"},
+    {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu", .help = "whose plans are made"},
+    {TX_OPTION_TEXT, "rates", AT(rates), .choices = "FILE",
+     .help = "what txbench ops --json printed on a device: tells how long a step would take there at best"},
+    {TX_OPTION_FLAG, "json", AT(json), .help = "print the table as one JSON object"},
+};
+/* clang-format on */
+static const settings defaults = {.device = "cpu"};
+
+static const tx_cli program = {
+    .name = "txmem",
+    .usage = "txmem --model DIR|FILE|NAME [--memory 8GiB] [options]",
+    .about =
+        "Tells which batches fit a memory, by precision, gradient checkpointing and optimizer.\n"
+        "Plans are made and nothing is allocated. Scratch memory of the device's kernels, some MiB, is not known then.",
+    .options = options,
+    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .values = &defaults,
+};
+
+/* ---- Input -------------------------------------------------------------------------------------------------- */
+
+static tx_status read_rates(const char *path, tx_mem_rates *rates)
+{
+    tx_json *all = NULL, *peaks, *products;
+    tx_status status = tx_json_read(path, RATES_LIMIT, &all);
+    if (!status)
+        status = tx_json_get(all, "peaks", TX_JSON_OBJECT, &peaks);
+    if (!status)
+        status = tx_json_get(peaks, "product_gflops", TX_JSON_OBJECT, &products);
+    if (!status)
+        status = tx_json_get_number(peaks, "copy_gbytes", 1e-6, 1e9, &rates->copy);
+    if (!status)
+        status = tx_json_get_number(products, "F32", 1e-6, 1e12, &rates->product[0]);
+    if (!status && tx_json_has(products, "BF16"))
+        status = tx_json_get_number(products, "BF16", 1e-6, 1e12, &rates->product[1]);
+    for (int i = 0; i < 2 && !status; i++)
+        rates->product[i] *= 1e9;
+    rates->copy *= 1e9;
+    tx_json_free(all);
+    return status ? tx_fail_in(status, "%s: no rates as txbench ops --json prints them", path) : TX_OK;
+}
+
+/* What there is, where the command line does not say it. */
+static tx_status find_memory(const settings *set, const tx_device_info *device, int64_t *memory)
+{
+    char owner[120];
+    if (set->memory) {
+        tx_status status = tx_read_bytes(set->memory, memory);
+        return status ? tx_fail_in(status, "--memory") : TX_OK;
+    }
+    *memory = device->type == TX_DEVICE_CPU ? tx_memory_left("", owner, sizeof owner) : device->memory;
+    return *memory > 0 && *memory < INT64_MAX
+               ? TX_OK
+               : tx_fail(TX_NOT_FOUND, "%s does not tell its memory: give --memory", device->id);
+}
+
+/* ---- Output ------------------------------------------------------------------------------------------------- */
+
+static bool fits(const tx_mem_table *t, const tx_mem_row *row, int batch)
+{
+    return batch < row->batches && tx_memory_total(&row->memory[batch]) <= t->memory;
+}
+
+/* What the table counts in. */
+static double unit_of(const tx_mem_table *t)
+{
+    return (double)t->memory < 4 * GIB ? MIB : GIB;
+}
+
+static void print_row(const tx_mem_table *t, const tx_mem_row *row)
+{
+    int largest = -1;
+    printf("%-5s %-7s %-18s", row->bf16 ? "bf16" : "fp32", row->checkpointing, row->optimizer);
+    for (int b = 0; b < TX_MEM_BATCHES; b++) {
+        if (fits(t, row, b)) {
+            printf(" %7.2f", (double)tx_memory_total(&row->memory[b]) / unit_of(t));
+            largest = b;
+        } else
+            printf(" %7s", "-");
+    }
+    if (largest >= 0 && row->seconds[largest] > 0)
+        printf("  %9.4f s", row->seconds[largest]);
+    putchar('\n');
+}
+
+static void print_table(const tx_mem_table *t)
+{
+    bool any = false;
+    const double unit = unit_of(t);
+    printf("%s by rows of %" PRId64 " tokens in a micro-batch; - does not fit in %.2f\n", unit < GIB ? "MiB" : "GiB",
+           t->block, (double)t->memory / unit);
+    printf("%-5s %-7s %-18s", "", "again", "optimizer");
+    for (int b = 0; b < TX_MEM_BATCHES; b++)
+        printf(" %7d", 1 << b);
+    puts(t->rates.copy > 0 ? "  a step of the largest, at best" : "");
+    for (int32_t i = 0; i < t->rows; i++) {
+        print_row(t, &t->row[i]);
+        any = any || fits(t, &t->row[i], 0);
+    }
+    if (!any)
+        puts("nothing fits: a smaller model or --block_size, or more memory");
+}
+
+static tx_status add_cell(const tx_mem_table *t, const tx_mem_row *row, int batch, tx_json *cells)
+{
+    tx_json *cell = tx_json_object();
+    tx_status status = tx_json_set_string(cell, "precision", row->bf16 ? "bf16" : "fp32");
+    if (!status)
+        status = tx_json_set_string(cell, "gradient_checkpointing", row->checkpointing);
+    if (!status)
+        status = tx_json_set_string(cell, "optim", row->optimizer);
+    if (!status)
+        status = tx_json_set_int(cell, "batch", INT64_C(1) << batch);
+    for (int k = 0; k < TX_MEMORY_COUNT && !status; k++)
+        status = tx_json_set_int(cell, tx_memory_name((tx_memory_kind)k), row->memory[batch].bytes[k]);
+    if (!status)
+        status = tx_json_set_int(cell, "total", tx_memory_total(&row->memory[batch]));
+    if (!status)
+        status = tx_json_set_bool(cell, "fits", fits(t, row, batch));
+    if (!status && row->seconds[batch] > 0)
+        status = tx_json_set_number(cell, "step_seconds", row->seconds[batch]);
+    const tx_status added = tx_json_append(cells, cell);
+    return status ? status : added;
+}
+
+static tx_status print_json(const tx_mem_table *t)
+{
+    tx_json *all = tx_json_object(), *cells = tx_json_array();
+    tx_status status = tx_json_set_int(all, "memory", t->memory);
+    if (!status)
+        status = tx_json_set_int(all, "block_size", t->block);
+    if (!status)
+        status = tx_json_set_int(all, "parameters", tx_arch_param_count(t->config));
+    for (int32_t i = 0; i < t->rows; i++)
+        for (int b = 0; b < t->row[i].batches && !status; b++)
+            status = add_cell(t, &t->row[i], b, cells);
+    const tx_status set = tx_json_set(all, "plans", cells);
+    char *text = status || set ? NULL : tx_json_text(all, TX_JSON_LINE);
+    if (text)
+        puts(text);
+    free(text);
+    tx_json_free(all);
+    return status ? status : set ? set : text ? TX_OK : TX_MEMORY;
+}
+
+/* ---- The program -------------------------------------------------------------------------------------------- */
+
+static tx_status run(const settings *set, tx_mem_table *t)
+{
+    const tx_engine_options engine = {.size = sizeof engine, .device = set->device};
+    tx_status status = set->rates ? read_rates(set->rates, &t->rates) : TX_OK;
+    if (!status)
+        status = tx_engine_create(&engine, &t->engine);
+    if (!status)
+        status = find_memory(set, tx_engine_device(t->engine), &t->memory);
+    t->block = set->block ? set->block : t->config->positions < 1024 ? t->config->positions : 1024;
+    t->optimizers = set->optimizers ? set->optimizers : tx_mem_all_optimizers();
+    if (!status)
+        status = tx_mem_fill(t);
+    if (!status && set->json)
+        return print_json(t);
+    if (!status)
+        print_table(t);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    settings set = defaults;
+    int result = tx_options_parse(&program, argc, argv, &set);
+    if (result != TX_GO_ON)
+        return result;
+    if (!set.model)
+        return tx_complain(&program, TX_EXIT_USAGE,
+                           "--model is missing: a folder, a config.json, or gpt2, gpt2-medium, ..");
+    tx_config *config = NULL;
+    tx_mem_table table = {0};
+    tx_status status = tx_config_find(set.model, &config);
+    table.config = config;
+    if (!status)
+        status = run(&set, &table);
+    if (!status && (fflush(stdout) || ferror(stdout)))
+        status = tx_fail(TX_IO, "standard output: cannot write");
+    free(table.row);
+    tx_engine_free(table.engine);
+    tx_config_free(config);
+    return status ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+}

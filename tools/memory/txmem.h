@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * txmem: the memory that ways to train a model take, and which of them fit. */
+#ifndef TX_TOOLS_TXMEM_H
+#define TX_TOOLS_TXMEM_H
+
+#include "models/train/trainer.h"
+
+/* Rows of a micro-batch that are looked at: 1, 2, 4, .. */
+#define TX_MEM_BATCHES 8
+
+/* X(NAME, "word", whole segments, cheap ones): ways to checkpoint */
+#define TX_MEM_CHECKPOINTING_MAP(X) \
+    X(NONE, "none", 0, 0) X(CHEAP, "auto", 0, INT32_MAX) X(BLOCKS, "blocks", INT32_MAX, 0)
+
+/* Measured rates of a device, as `txbench ops --json` has them in "peaks"; 0: not known. */
+typedef struct tx_mem_rates {
+    double product[2]; /* flop/s of products in fp32, and in bf16 */
+    double copy;       /* bytes a second, read and written */
+} tx_mem_rates;
+
+/* One way to train, and what came out of it for each batch that was looked at. */
+typedef struct tx_mem_row {
+    bool bf16;
+    const char *checkpointing, *optimizer;
+    int32_t batches;                  /* that were looked at: up to the first that does not fit */
+    tx_memory memory[TX_MEM_BATCHES]; /* but for scratch of the device's kernels */
+    double seconds[TX_MEM_BATCHES];   /* of a step of one micro-batch; 0: the rates are not known */
+} tx_mem_row;
+
+typedef struct tx_mem_table {
+    tx_engine *engine;
+    const tx_config *config;
+    int64_t block, memory; /* tokens of a row; bytes that there are */
+    uint32_t optimizers;   /* a bit for each name of optimizers.def */
+    tx_mem_rates rates;
+    tx_mem_row *row;
+    int32_t rows;
+} tx_mem_table;
+
+/* Fills the table's rows, which the caller frees. Allocates nothing on the device. */
+tx_status tx_mem_fill(tx_mem_table *table);
+/* One optimizer of each kind. */
+uint32_t tx_mem_all_optimizers(void);
+
+#endif

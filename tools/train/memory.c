@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Tables and a page of memory. */
+#include "tools/train/memory.h"
+
+#include "tools/cli/output.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB 1048576.0
+/* Tensors that a peak is named by. */
+#define LARGEST 6
+
+/* ---- Categories ------------------------------------------------------------------------------------------ */
+
+static void print_bytes(FILE *to, const char *name, int64_t planned, int64_t counted, bool both, int64_t params)
+{
+    fprintf(to, "  %-26s %15" PRId64 " %11.1f MiB %11.3f", name, planned, (double)planned / MIB,
+            (double)planned / (double)params);
+    if (both)
+        fprintf(to, " %15" PRId64, counted);
+    fputc('\n', to);
+}
+
+void tx_print_memory(FILE *to, const tx_memory *planned, const tx_memory *counted, int64_t params)
+{
+    fprintf(to, "memory %37s %15s %11s%s\n", "planned, bytes", "", "a parameter", counted ? "  counted, bytes" : "");
+    for (int k = 0; k < TX_MEMORY_COUNT; k++) {
+        /* The two that the backend sees as one block have one count, shown after the second. */
+        const bool arena = k == TX_MEMORY_ACTIVATIONS || k == TX_MEMORY_TEMPORARY;
+        print_bytes(to, tx_memory_name((tx_memory_kind)k), planned->bytes[k], counted ? counted->bytes[k] : 0,
+                    counted && !arena, params);
+        if (k == TX_MEMORY_TEMPORARY && counted)
+            print_bytes(to, "activations and temporary",
+                        planned->bytes[TX_MEMORY_ACTIVATIONS] + planned->bytes[TX_MEMORY_TEMPORARY],
+                        counted->bytes[TX_MEMORY_ACTIVATIONS] + counted->bytes[TX_MEMORY_TEMPORARY], true, params);
+    }
+    print_bytes(to, "total", tx_memory_total(planned), counted ? tx_memory_total(counted) : 0, counted != NULL, params);
+}
+
+/* ---- The peak ---------------------------------------------------------------------------------------------- */
+
+static bool is_alive(const tx_plan_tensor *t, int32_t node)
+{
+    return t->first <= node && node <= t->last;
+}
+
+/* The first node at which the most bytes are alive, and how many. */
+static tx_status find_peak(const tx_plan *plan, int32_t *node, int64_t *bytes)
+{
+    const int32_t nodes = tx_plan_node_count(plan), tensors = tx_plan_tensor_count(plan);
+    int64_t *change = calloc((size_t)nodes + 2, sizeof *change), alive = 0;
+    tx_status status = change ? TX_OK : tx_fail(TX_MEMORY, "no memory to find the peak");
+    tx_plan_tensor t;
+    for (int32_t i = 0; i < tensors && !status; i++) {
+        status = tx_plan_tensor_at(plan, i, &t);
+        if (status)
+            break;
+        change[t.first] += t.bytes;
+        change[t.last + 1] -= t.bytes;
+    }
+    *node = 0;
+    *bytes = 0;
+    for (int32_t i = 0; i < nodes && !status; i++) {
+        alive += change[i];
+        if (alive > *bytes) {
+            *bytes = alive;
+            *node = i;
+        }
+    }
+    free(change);
+    return status;
+}
+
+static int larger_first(const void *a, const void *b)
+{
+    const tx_plan_tensor *x = a, *y = b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes)
+                                : (x->first > y->first) - (x->first < y->first);
+}
+
+/* "block 12, backward: matmul" */
+static void print_node(FILE *to, const tx_plan *plan, int32_t index)
+{
+    tx_plan_node n;
+    if (tx_plan_node_at(plan, index, &n))
+        return;
+    if (n.block)
+        fprintf(to, "block %" PRId32 ", ", n.block);
+    fprintf(to, "%s: %s", tx_direction_name(n.direction), n.op);
+}
+
+static void print_tensor(FILE *to, const tx_plan *plan, const tx_plan_tensor *t)
+{
+    char shape[96];
+    fprintf(to, "  %-26s %15" PRId64 " %11.1f MiB  ", tx_memory_name(t->kind), t->bytes, (double)t->bytes / MIB);
+    if (t->node < 0)
+        fprintf(to, "input %s", t->name);
+    else
+        print_node(to, plan, t->node);
+    fprintf(to, ", %s %s\n", tx_dtype_name(t->dtype), tx_shape_text(&t->shape, shape, sizeof shape));
+}
+
+tx_status tx_print_peak(FILE *to, const tx_plan *plan)
+{
+    const int32_t tensors = tx_plan_tensor_count(plan);
+    int32_t node = 0, count = 0;
+    int64_t bytes = 0;
+    tx_plan_tensor *alive = calloc((size_t)tensors + 1, sizeof *alive);
+    tx_status status = alive ? find_peak(plan, &node, &bytes) : tx_fail(TX_MEMORY, "no memory to find the peak");
+    for (int32_t i = 0; i < tensors && !status; i++) {
+        status = tx_plan_tensor_at(plan, i, &alive[count]);
+        count += !status && is_alive(&alive[count], node);
+    }
+    if (!status && count > 0) {
+        qsort(alive, (size_t)count, sizeof *alive, larger_first);
+        fprintf(to,
+                "peak of activations and temporaries: %" PRId64 " bytes, %.1f MiB, in %" PRId32
+                " tensors at node %" PRId32 " of %" PRId32 " (",
+                bytes, (double)bytes / MIB, count, node, tx_plan_node_count(plan));
+        print_node(to, plan, node);
+        fputs("); the largest:\n", to);
+    }
+    for (int32_t i = 0; i < count && i < LARGEST && !status; i++)
+        print_tensor(to, plan, &alive[i]);
+    free(alive);
+    return status;
+}
+
+/* ---- The page ---------------------------------------------------------------------------------------------- */
+
+static tx_status add_categories(tx_json *to, const tx_memory *planned)
+{
+    tx_json *categories = tx_json_object();
+    tx_status status = TX_OK;
+    for (int k = 0; k < TX_MEMORY_COUNT && !status; k++)
+        status = tx_json_set_int(categories, tx_memory_name((tx_memory_kind)k), planned->bytes[k]);
+    const tx_status set = tx_json_set(to, "categories", categories);
+    return status ? status : set;
+}
+
+/* [op, direction, block] a node */
+static tx_status add_nodes(tx_json *to, const tx_plan *plan)
+{
+    tx_json *nodes = tx_json_array();
+    tx_status status = TX_OK;
+    for (int32_t i = 0; i < tx_plan_node_count(plan) && !status; i++) {
+        tx_json *row = tx_json_array();
+        tx_plan_node n;
+        status = tx_plan_node_at(plan, i, &n);
+        if (!status)
+            status = tx_json_append_string(row, n.op);
+        if (!status)
+            status = tx_json_append_string(row, tx_direction_name(n.direction));
+        if (!status)
+            status = tx_json_append_int(row, n.block);
+        const tx_status added = tx_json_append(nodes, row);
+        status = status ? status : added;
+    }
+    const tx_status set = tx_json_set(to, "nodes", nodes);
+    return status ? status : set;
+}
+
+static tx_status add_tensor(tx_json *tensors, const tx_plan_tensor *t)
+{
+    char what[128], shape[96];
+    snprintf(what, sizeof what, "%s %s", tx_dtype_name(t->dtype), tx_shape_text(&t->shape, shape, sizeof shape));
+    const int64_t numbers[] = {t->bytes, t->first, t->last, t->node};
+    tx_json *row = tx_json_array();
+    tx_status status = tx_json_append_string(row, t->name);
+    if (!status)
+        status = tx_json_append_string(row, tx_memory_name(t->kind));
+    if (!status)
+        status = tx_json_append_string(row, what);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && !status; i++)
+        status = tx_json_append_int(row, numbers[i]);
+    const tx_status added = tx_json_append(tensors, row);
+    return status ? status : added;
+}
+
+/* [name, category, type and shape, bytes, first node, last node, node that makes it] a tensor */
+static tx_status add_tensors(tx_json *to, const tx_plan *plan)
+{
+    tx_json *tensors = tx_json_array();
+    tx_status status = TX_OK;
+    for (int32_t i = 0; i < tx_plan_tensor_count(plan) && !status; i++) {
+        tx_plan_tensor t;
+        status = tx_plan_tensor_at(plan, i, &t);
+        if (!status)
+            status = add_tensor(tensors, &t);
+    }
+    const tx_status set = tx_json_set(to, "tensors", tensors);
+    return status ? status : set;
+}
+
+static tx_status collect(const tx_job *j, tx_json *all)
+{
+    int64_t runs, peak = 0;
+    int32_t node = 0;
+    const tx_plan *plan = tx_trainer_plan(j->trainer, TX_TRAINER_TRAIN, &runs);
+    tx_memory planned;
+    TX_TRY(tx_model_memory(j->model, &planned));
+    TX_TRY(find_peak(plan, &node, &peak));
+    TX_TRY(tx_json_set_string(all, "version", TX_VERSION));
+    TX_TRY(tx_json_set_string(all, "device", tx_engine_device(j->engine)->id));
+    TX_TRY(tx_json_set_int(all, "parameters", tx_arch_param_count(j->inputs.config)));
+    TX_TRY(add_categories(all, &planned));
+    TX_TRY(tx_json_set_int(all, "total", tx_memory_total(&planned)));
+    TX_TRY(tx_json_set_int(all, "peak_node", node));
+    TX_TRY(tx_json_set_int(all, "peak", peak));
+    TX_TRY(add_nodes(all, plan));
+    return add_tensors(all, plan);
+}
+
+tx_status tx_memory_plot(const tx_job *j, const char *path)
+{
+    static const char ending[] = ".json";
+    const size_t length = strlen(path), end = sizeof ending - 1;
+    tx_json *all = tx_json_object();
+    tx_status status = collect(j, all);
+    if (!status && length > end && strcmp(path + length - end, ending) == 0)
+        status = tx_json_write(path, all, TX_JSON_LINE);
+    else if (!status)
+        status = tx_page_write(path, tx_memory_page, all);
+    tx_json_free(all);
+    return status;
+}
