@@ -22,7 +22,8 @@ typedef struct tx_device_info {
     int64_t max_allocation; /* bytes in one allocation */
     int32_t compute_units;
     bool tf32; /* has matrix units for tf32 that TX uses */
-    bool bf16; /* has instructions or matrix units for bf16 that TX uses; else operands are widened to fp32 */
+    /* Has instructions or matrix units for products of the type that TX uses; else operands are widened to fp32. */
+    bool bf16, fp16;
 } tx_device_info;
 
 /* Number of devices over all backends; the cpu comes first. A platform without devices is not an error. */

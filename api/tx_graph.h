@@ -12,10 +12,10 @@ typedef struct tx_tensor tx_tensor;
 
 tx_status tx_graph_create(tx_model *model, tx_graph **graph);
 void tx_graph_free(tx_graph *graph);
-/* Mixed precision: with BF16 products and attention read 16 bits and keep 16 bits for the backward pass, and so do
- * activations between them; their sums, statistics of norms, softmax, losses, the residual stream, parameters and their
- * gradients stay in fp32. F32 (the default): everything is as recorded. Outputs keep their type. To be called before
- * the graph has a plan. */
+/* Mixed precision: with BF16 or F16 products and attention read 16 bits and keep 16 bits for the backward pass, and so
+ * do activations between them; their sums, statistics of norms, softmax, losses, the residual stream, parameters and
+ * their gradients stay in fp32. F32 (the default): everything is as recorded. Outputs keep their type. To be called
+ * before the graph has a plan. */
 tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype);
 /* Nodes recorded from here on belong to this block of the architecture (a layer: attention and what follows it),
  * counted from 1 in the order of the model; 0, the default: to none. */

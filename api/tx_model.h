@@ -10,15 +10,16 @@ TX_API_BEGIN
 typedef struct tx_model tx_model;
 
 /* Scalars that the host sets between runs; they live in one small device buffer. X(NAME, type) */
-#define TX_CONTROL_MAP(X)                                                                           \
-    X(LEARNING_RATE, f32)                                                                           \
-    X(ACCUMULATE, f32)     /* 0 for the first micro-batch of an optimizer step, 1 for the others */ \
-    X(INVERSE_LABELS, f32) /* 1 / counted labels of the whole global batch */                       \
-    X(LOSS_SCALE, f32)     /* the gradients carry this factor; the update divides by it */          \
-    X(MAX_GRAD_NORM, f32)  /* gradients are scaled down to this global norm; 0: never */            \
-    X(SEED_LO, u32)                                                                                 \
-    X(SEED_HI, u32)                                                                                 \
-    X(STEP, u32)   /* of the optimizer; keys the random numbers */                                  \
+#define TX_CONTROL_MAP(X)                                                                                            \
+    X(LEARNING_RATE, f32)                                                                                            \
+    X(ACCUMULATE, f32)      /* 0 for the first micro-batch of an optimizer step, 1 for the others */                 \
+    X(INVERSE_LABELS, f32)  /* 1 / counted labels of the whole global batch */                                       \
+    X(GROWTH_INTERVAL, f32) /* of the loss scale: it doubles after so many updates in a row, and halves where one is \
+                               left out; 0: it stays */                                                              \
+    X(MAX_GRAD_NORM, f32)   /* gradients are scaled down to this global norm; 0: never */                            \
+    X(SEED_LO, u32)                                                                                                  \
+    X(SEED_HI, u32)                                                                                                  \
+    X(STEP, u32)   /* of the optimizer; keys the random numbers */                                                   \
     X(SAMPLE, u32) /* global number of the micro-batch's first sample; keys random numbers */
 
 typedef enum tx_control {
@@ -36,7 +37,9 @@ typedef enum tx_control {
     X(GRAD_FACTOR) /* what the update multiplies gradients with (clip and 1 / loss scale) */ \
     X(FINITE)      /* 1, or 0 when the norm is not finite: that update changes nothing */    \
     X(UPDATES)     /* updates made so far: Adam's t */                                       \
-    X(SKIPPED)     /* updates left out because a gradient was not finite */
+    X(SKIPPED)     /* updates left out because a gradient was not finite */                  \
+    X(LOSS_SCALE)  /* the next gradients carry this factor; the update divides by it */      \
+    X(SCALE_STEPS) /* updates in a row since the loss scale changed */
 
 typedef enum tx_result {
 #define X(name) TX_RESULT_##name,
@@ -107,8 +110,8 @@ tx_status tx_model_fetch(tx_model *model);
 /* Takes the oldest copy asked for, waiting for it if need be. */
 tx_status tx_model_results(tx_model *model, tx_results *results);
 
-/* Sets the results that last from update to update, UPDATES and SKIPPED, to those of an earlier run; the others
- * become 0. Waits for the device. */
+/* Sets the results that last from update to update (UPDATES, SKIPPED, LOSS_SCALE, SCALE_STEPS) to those of an earlier
+ * run, LOSS_SCALE 0 standing for 1, and the others to 0. Holds for all runs that follow; allocates nothing. */
 tx_status tx_model_restore(tx_model *model, const tx_results *results);
 
 /* Plans of this model are compiled to be looked at: the device is asked for nothing and nothing can run or be written.

@@ -28,6 +28,8 @@ typedef struct tx_run_step {
     double learning_rate;
     int64_t tokens; /* positions of the rows read so far, padding rows left out */
     double tokens_per_second;
+    double loss_scale;   /* of the next step, in fp16; 0: losses are not scaled */
+    int64_t skipped;     /* updates left out so far, because a gradient was not finite */
     double waited;       /* seconds in which the device had no data to work on */
     double seconds_left; /* of the whole run, estimated */
 } tx_run_step;

@@ -30,7 +30,6 @@ static float run(fixture *f, const float *weights, float *gradient)
         fail_msg("%s", tx_error());
     assert_int_equal(tx_model_init(f->model, 1), TX_OK);
     assert_int_equal(tx_model_write(f->model, TX_PART_WEIGHT, 0, weights), TX_OK);
-    assert_int_equal(tx_model_set(f->model, TX_CONTROL_LOSS_SCALE, 1.0), TX_OK);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(tx_model_set(f->model, TX_CONTROL_ACCUMULATE, i), TX_OK);
         assert_int_equal(tx_plan_run(f->plan), TX_OK);
@@ -116,7 +115,6 @@ static void inputs_outlast_larger_plans(void **state)
     tx_output(tx_gelu(tx_fill(other, TX_SHAPE(512, 512), 1.0f), false));
     assert_int_equal(tx_plan_create(other, "larger", &larger), TX_OK);
     assert_int_equal(tx_model_write(f->model, TX_PART_WEIGHT, 0, w), TX_OK);
-    assert_int_equal(tx_model_set(f->model, TX_CONTROL_LOSS_SCALE, 1.0), TX_OK);
     assert_int_equal(tx_plan_run(f->plan), TX_OK);
     assert_int_equal(tx_model_read(f->model, TX_PART_GRADIENT, 0, gradient), TX_OK);
     assert_memory_equal(gradient, given, sizeof given);

@@ -122,7 +122,6 @@ static bool make(tx_engine *engine, const form *f, int64_t bytes, outcome *out)
         out->losses_nodes += m.graph->node[i].op == TX_OP_CROSS_ENTROPY;
     CHECK(tx_model_init(m.model, 1));
     CHECK(tx_model_set(m.model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)ROWS));
-    CHECK(tx_model_set(m.model, TX_CONTROL_LOSS_SCALE, 1.0));
     CHECK(run(&m, 0));
     CHECK(run(&m, 1));
     CHECK(f->train ? read_gradients(m.model, &out->loss, out->gradient)

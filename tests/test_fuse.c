@@ -78,7 +78,6 @@ static bool make(tx_engine *engine, bool exact, bool fused, outcome *out)
     CHECK(tx_plan_create(graph, "fuse", &plan));
     count(graph, out);
     CHECK(tx_model_init(model, 1));
-    CHECK(tx_model_set(model, TX_CONTROL_LOSS_SCALE, 1.0));
     CHECK(tx_plan_write(plan, in, x, sizeof x));
     CHECK(tx_plan_run(plan));
     CHECK(read_gradients(model, &out->loss, out->gradient));

@@ -53,7 +53,6 @@ static void step(fixture *f, float *gradient, float *w, float *b)
         .size = sizeof adamw, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .weight_decay = 0.1f};
     assert_ok(tx_optimizer_create(f->model, &adamw, &f->update));
     assert_ok(tx_model_init(f->model, 4));
-    assert_ok(tx_model_set(f->model, TX_CONTROL_LOSS_SCALE, 1.0));
     assert_ok(tx_model_set(f->model, TX_CONTROL_LEARNING_RATE, 0.01));
     assert_ok(tx_plan_run(f->plan));
     assert_ok(tx_model_read(f->model, TX_PART_GRADIENT, 0, gradient));

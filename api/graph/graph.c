@@ -39,8 +39,8 @@ void tx_graph_free(tx_graph *graph)
 tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype)
 {
     TX_NEEDS(graph, TX_INVALID);
-    if (dtype != TX_F32 && dtype != TX_BF16)
-        return tx_fail(TX_UNSUPPORTED, "autocast: a graph computes in F32 or BF16, not in %s", tx_dtype_name(dtype));
+    if (dtype != TX_F32 && dtype != TX_BF16 && dtype != TX_F16)
+        return tx_fail(TX_INVALID, "autocast: a graph computes in F32, BF16 or F16, not in %s", tx_dtype_name(dtype));
     if (graph->planned)
         return tx_fail(TX_INVALID, "autocast: the graph has a plan, so it cannot change");
     graph->autocast = dtype;

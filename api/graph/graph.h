@@ -81,11 +81,15 @@ static inline int64_t tx_tensor_bytes(const tx_tensor *t)
     return tx_shape_count(&t->shape) * (int64_t)tx_dtype_size(t->dtype);
 }
 
-/* Whether it keeps what it holds while a plan runs, but for what the nodes of the graph that make it write. */
+/* Whether it keeps what it holds while a plan runs, but for what the nodes of the graph that make it write. Of the
+ * results that is the loss scale, which the update plan alone writes. */
 static inline bool tx_tensor_lasts(tx_tensor *t)
 {
-    const tx_arena_id arena = tx_tensor_root(t)->arena;
-    return arena == TX_ARENA_PLANNED || arena == TX_ARENA_WEIGHTS || arena == TX_ARENA_FROZEN || arena == TX_ARENA_HALF;
+    const tx_tensor *root = tx_tensor_root(t);
+    const tx_arena_id arena = root->arena;
+    return arena == TX_ARENA_PLANNED || arena == TX_ARENA_WEIGHTS || arena == TX_ARENA_FROZEN ||
+           arena == TX_ARENA_HALF ||
+           (arena == TX_ARENA_RESULT && root->offset == TX_RESULT_LOSS_SCALE * (int64_t)sizeof(float));
 }
 
 /* TX_OK, or the first failure with its message put back. */

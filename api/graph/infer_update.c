@@ -26,13 +26,15 @@ static int64_t blocks_of(const tx_infer *c)
     return (tx_shape_count(&c->in[0].shape) + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
 }
 
-/* Ranges [n] of the flat arenas, and states of the same shape: H for ADAMW_ANYPRECISION, else F32. */
+/* Ranges [n] of the flat arenas, and states of the same shape: H for ADAMW_ANYPRECISION, else F32; and the weights'
+ * copy of 16 bits, which is the last operand of those others. */
 tx_status tx_infer_update(const tx_infer *c)
 {
     TX_CHECK(tx_want_rank(c, 0, 1));
     TX_CHECK(check_operands(c, blocks_of(c)));
     for (int i = 3; i < tx_op_info_of(c->op)->inputs; i++) {
-        TX_CHECK(c->op == TX_OP_ADAMW_ANYPRECISION ? tx_want_float_type(c, i) : tx_want_dtype(c, i, TX_F32));
+        const bool any = c->op == TX_OP_ADAMW_ANYPRECISION || i == tx_op_info_of(c->op)->inputs - 1;
+        TX_CHECK(any ? tx_want_float_type(c, i) : tx_want_dtype(c, i, TX_F32));
         TX_CHECK(tx_want_shape(c, i, &c->in[0].shape));
     }
     return give_states(c, tx_op_info_of(c->op)->outputs);

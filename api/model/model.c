@@ -201,6 +201,7 @@ tx_status tx_model_write_at(tx_model *model, tx_arena_id id, int64_t address, co
 {
     const tx_engine *e = model->engine;
     const tx_arena *arena = &model->arena[id];
+    model->half_stale = model->half_stale || id == TX_ARENA_WEIGHTS;
     return e->backend->write(e->context, TX_QUEUE_COMPUTE, arena->buffer[tx_arena_chunk(arena, address)],
                              address % arena->chunk_bytes, data, bytes);
 }

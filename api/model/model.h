@@ -42,8 +42,11 @@ struct tx_model {
     int32_t params, param_room;
     tx_state_record *state;
     int32_t states, state_room;
-    bool has_gradients, has_half, sealed, groups_written;
+    bool has_gradients, sealed, groups_written;
     bool only_plans;         /* tx_model_only_plan */
+    tx_dtype half;           /* type of arena HALF; F32: no graph reads copies */
+    bool half_stale;         /* weights have changed, and their copies in arena HALF have not */
+    tx_plan *copies;         /* makes these; NULL: not made yet */
     tx_optimizer *optimizer; /* once it is made */
     tx_arena arena[TX_ARENA_COUNT];
     int64_t saved;  /* bytes of arena PLANNED that forward keeps for backward, in the plan that keeps most */
@@ -55,6 +58,8 @@ struct tx_model {
     tx_buffer *results;  /* TX_RESULTS_PENDING copies of arena RESULT */
     tx_event *reading[TX_RESULTS_PENDING];
     int32_t results_first, results_pending;
+    tx_results begin; /* what the results are to begin with */
+    bool results_written;
     tx_parallel *parallel; /* NULL: one rank */
 };
 

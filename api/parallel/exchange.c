@@ -121,6 +121,8 @@ static tx_status complete(tx_model *model)
     memmove(p->moving, p->moving + 1, (size_t)p->movings * sizeof *p->moving);
     if (!status)
         status = p->comm->table->wait(p->comm, oldest.request);
+    if (oldest.command.op == TX_OP_GATHER_WEIGHTS)
+        p->bucket[oldest.command.attrs.bucket].gathered = true;
     return status ? status : bring(model, &oldest.command);
 }
 

@@ -26,6 +26,7 @@ typedef struct tx_bucket {
     int64_t address;      /* of its first weight; all of it is in one chunk */
     int64_t count;        /* elements */
     int64_t first, owned; /* this rank's shard: elements of the bucket */
+    bool gathered;        /* stages 1 and 2: since its weights were last copied to arena HALF */
     int64_t kept;         /* stage 2: address in GRADIENTS of the own shard */
     int32_t owner;        /* where buckets are whole: the rank that has it; -1: each has a shard */
 } tx_bucket;

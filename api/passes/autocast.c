@@ -3,7 +3,7 @@
  * Mixed precision (Micikevicius et al., Mixed precision training, 2018): which forward results are of 16 bits, and
  * casts between them and what reads them in fp32. A product writes the type that its readers want, a norm 16 bits where
  * products alone read it, so that most casts are part of a node that is there anyway. What is left is cast once a
- * tensor: parameters, and results that are read both ways. */
+ * tensor: results that are read both ways. Of parameters there are copies, which are kept beside them. */
 #include "api/passes/passes.h"
 
 #include "api/graph/edit.h"
@@ -78,13 +78,15 @@ static tx_tensor *copy_of(casting *c, tx_tensor *t, tx_dtype dtype, int32_t at)
     tx_graph *graph = c->graph;
     if (c->copy[t->id])
         return c->copy[t->id];
+    tx_model *model = graph->model;
     tx_emit_args cast = {.op = TX_OP_CAST, .attrs = {.control = -1}, .in = {t}, .dtype = &dtype};
-    if (t->arena == TX_ARENA_WEIGHTS) {
-        const int64_t address = tx_model_half_address(graph->model, t->offset);
+    if (t->arena == TX_ARENA_WEIGHTS && (model->half == TX_F32 || model->half == dtype)) {
+        const int64_t address = tx_model_half_address(model, t->offset);
+        cast.op = TX_OP_COPY_OF_PARAM;
         cast.out[0] = tx_tensor_fixed(graph, dtype, t->shape, TX_ARENA_HALF, address);
         if (!cast.out[0])
             return NULL;
-        graph->model->has_half = true;
+        model->half = dtype;
         cast.out[0]->producer = graph->nodes;
         cast.out[0]->requires_grad = t->requires_grad;
     }

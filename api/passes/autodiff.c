@@ -23,11 +23,12 @@ static tx_accumulate mode_of(const autodiff *a, const tx_tensor *param)
     return a->written[param->id] ? TX_ADD : TX_ADD_CONTROL;
 }
 
-/* The fp32 tensor that a tensor is a cast of, or else itself: whose gradient its readers contribute to. */
+/* The fp32 tensor that a tensor is a cast or the copy of, or else itself: whose gradient its readers contribute to. */
 static tx_tensor *source_of(const tx_graph *graph, tx_tensor *t)
 {
     const tx_node *n = t && t->producer >= 0 ? &graph->node[t->producer] : NULL;
-    return n && n->op == TX_OP_CAST && n->in[0]->dtype == TX_F32 ? n->in[0] : t;
+    const bool is_cast = n && (n->op == TX_OP_CAST || n->op == TX_OP_COPY_OF_PARAM);
+    return is_cast && n->in[0]->dtype == TX_F32 ? n->in[0] : t;
 }
 
 static bool is_param(const tx_tensor *t)
@@ -158,13 +159,13 @@ static tx_status differentiate(autodiff *a, int32_t index)
     return graph->status;
 }
 
-/* The gradient that the losses start with: control LOSS_SCALE. */
+/* The gradient that the losses start with: result LOSS_SCALE. */
 static tx_tensor *seed(tx_graph *graph, const tx_tensor *loss)
 {
-    tx_attrs attrs = plain;
-    attrs.control = TX_CONTROL_LOSS_SCALE;
-    tx_tensor *one = tx_fill(graph, loss->shape, 1.0f);
-    return one ? tx_emit(graph, &(tx_emit_args){.op = TX_OP_SCALE, .attrs = attrs, .in = {one}}) : NULL;
+    tx_emit_args args = {.op = TX_OP_BROADCAST, .attrs = plain, .shape = &loss->shape};
+    args.attrs.axis = TX_AXIS_ALL;
+    args.in[TX_IN(broadcast, x)] = tx_tensor_result(graph, TX_RESULT_LOSS_SCALE);
+    return args.in[TX_IN(broadcast, x)] ? tx_emit(graph, &args) : NULL;
 }
 
 /* Result LOSS is the sum of all losses. */

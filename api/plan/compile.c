@@ -31,6 +31,7 @@ static tx_status make_commands(tx_plan *plan)
     int32_t length = 0;
     for (int32_t i = 0; i < graph->nodes; i++) {
         const tx_node *n = &graph->node[i];
+        plan->reads_copies = plan->reads_copies || n->op == TX_OP_COPY_OF_PARAM;
         if (tx_op_info_of(n->op)->op_class == TX_COLLECTIVE)
             plan->cut[plan->cuts++] = (tx_cut){length, command_of(plan->model, n)};
         else if (n->op < TX_OP_KERNELS)

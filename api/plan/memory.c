@@ -26,7 +26,7 @@ static tx_status size_arenas(tx_model *model)
     if (model->has_gradients && arena[TX_ARENA_GRADIENTS_WINDOW].space == TX_SPACE_WINDOW)
         tx_arena_cover(&arena[TX_ARENA_GRADIENTS_WINDOW], weights);
     tx_status status = TX_OK;
-    for (int32_t c = 0; c < weights->chunks && model->has_half && status == TX_OK; c++)
+    for (int32_t c = 0; c < weights->chunks && model->half != TX_F32 && status == TX_OK; c++)
         status = tx_arena_use(&arena[TX_ARENA_HALF], c * arena[TX_ARENA_HALF].chunk_bytes, weights->used[c] / 2);
     if (status == TX_OK)
         status = tx_arena_use(&arena[TX_ARENA_CONTROL], 0, tx_aligned(TX_CONTROL_BYTES));
@@ -232,6 +232,16 @@ static tx_status write_groups(tx_model *model)
     return TX_OK;
 }
 
+static tx_status write_results(tx_model *model)
+{
+    const tx_engine *e = model->engine;
+    tx_status status = tx_model_write_at(model, TX_ARENA_RESULT, 0, &model->begin, TX_RESULT_BYTES);
+    if (status == TX_OK)
+        status = e->backend->finish(e->context); /* `begin` may change */
+    model->results_written = status == TX_OK;
+    return status;
+}
+
 static tx_status allocate_arenas(tx_model *model, bool *moved)
 {
     for (int i = 0; i < TX_ARENA_COUNT; i++) {
@@ -240,6 +250,7 @@ static tx_status allocate_arenas(tx_model *model, bool *moved)
             if (model->arena[i].used[c] <= model->arena[i].held[c])
                 continue;
             *moved = true;
+            model->half_stale = model->half_stale || id == TX_ARENA_HALF;
             tx_status status = id == TX_ARENA_PLANNED ? grow_planned(model, c) : grow_chunk(model, id, c);
             if (status != TX_OK)
                 return tx_fail_in(status, "%s", tx_memory_name(kind_of((tx_arena_id)i)));
@@ -253,7 +264,9 @@ tx_status tx_model_ready(tx_model *model)
     bool moved = false;
     if (model->only_plans)
         return tx_fail(TX_INVALID, "the model was made for its plans alone (tx_model_only_plan): it has no memory");
-    tx_status status = size_arenas(model);
+    tx_status status = tx_copies_make(model);
+    if (status == TX_OK)
+        status = size_arenas(model);
     if (status == TX_OK)
         status = allocate_arenas(model, &moved);
     /* At once, for what follows may fail and be tried again. */
@@ -267,6 +280,8 @@ tx_status tx_model_ready(tx_model *model)
     }
     if (status == TX_OK && !model->results)
         status = grow_host(model, &model->results, results_bytes());
+    if (status == TX_OK && !model->results_written)
+        status = write_results(model);
     if (status == TX_OK && !model->groups_written)
         status = write_groups(model);
     for (tx_plan *p = model->plans; p && status == TX_OK; p = p->next) {
@@ -296,7 +311,7 @@ tx_status tx_model_create(tx_engine *engine, tx_model **model)
     for (int i = 0; i < TX_ARENA_COUNT; i++) /* a span that any device's memory fits in when it names no limit */
         m->arena[i].chunk_bytes = most > 0 ? most / TX_ALIGNMENT * TX_ALIGNMENT : INT64_C(1) << 46;
     m->engine = engine;
-    m->controls.word[TX_CONTROL_LOSS_SCALE].f32 = 1.0f;
+    m->begin.value[TX_RESULT_LOSS_SCALE] = 1.0f;
     m->controls.word[TX_CONTROL_INVERSE_LABELS].f32 = 1.0f;
     m->controls_changed = true;
     *model = m;
@@ -315,6 +330,7 @@ void tx_model_free(tx_model *model)
         return;
     const tx_engine *e = model->engine;
     e->backend->finish(e->context);
+    tx_plan_free(model->copies);
     for (int32_t i = 0; i < model->results_pending; i++)
         e->backend->forget(e->context, model->reading[(model->results_first + i) % TX_RESULTS_PENDING]);
     for (int i = 0; i < TX_ARENA_COUNT; i++)

@@ -66,6 +66,24 @@ static tx_attrs attrs_of(const tx_optimizer_options *o)
     return attrs;
 }
 
+/* Which operand of a form's op is the weights' copy of 16 bits: the one behind all states that its row has; 0: none. */
+static int32_t copy_operand(const tx_optimizer_form *form)
+{
+    int32_t operand = (int32_t)TX_IN(adamw, m);
+    for (int32_t k = 0; k < TX_MAX_OPTIMIZER_STATES && form->state[k].name; k++)
+        operand++;
+    return operand < tx_op_info_of(form->op)->inputs ? operand : 0;
+}
+
+/* Updates that spread over the ranks are gathered, and cast when they are. Where one form cannot write copies, all are
+ * cast. */
+static bool writes_copies(const tx_model *model)
+{
+    const tx_optimizer_form *form = model->optimizer->form;
+    return model->half != TX_F32 && copy_operand(&form[0]) && copy_operand(&form[1]) &&
+           !tx_parallel_sharded(model->parallel);
+}
+
 static void add_update(tx_graph *graph, const tx_optimizer_piece *piece)
 {
     const tx_optimizer_form *form = piece->form;
@@ -77,6 +95,12 @@ static void add_update(tx_graph *graph, const tx_optimizer_piece *piece)
     args.in[TX_IN(adamw, groups)] = tx_tensor_fixed(graph, TX_U8, TX_SHAPE(blocks), TX_ARENA_STATE, piece->groups);
     for (int32_t k = 0; k < form->states; k++)
         args.in[TX_IN(adamw, m) + (size_t)k] = args.out[TX_OUT(adamw, m) + (size_t)k] = state_operand(graph, piece, k);
+    if (writes_copies(graph->model)) { /* as output behind the states, too */
+        const int32_t copy = copy_operand(form);
+        args.in[copy] = args.out[copy - 2] =
+            tx_tensor_fixed(graph, graph->model->half, TX_SHAPE(piece->count), TX_ARENA_HALF,
+                            tx_model_half_address(graph->model, piece->address));
+    }
     if (form->op == TX_OP_MUON)
         tx_emit_muon(graph, &args, &graph->model->optimizer->options);
     else if (graph->status == TX_OK)
@@ -218,5 +242,8 @@ tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *optio
     graph->direction = TX_UPDATE;
     add_norm(graph);
     add_updates(graph);
-    return tx_plan_create_owned(graph, "update", plan);
+    status = tx_plan_create_owned(graph, "update", plan);
+    if (status == TX_OK)
+        (*plan)->leaves_copies = !writes_copies(model) && !tx_parallel_sharded(model->parallel);
+    return status;
 }

@@ -25,6 +25,8 @@ struct tx_plan {
     double *seconds; /* one a command, while profiling */
     bool profiling;
     bool bound;
+    bool leaves_copies; /* changes weights without their copies in arena HALF */
+    bool reads_copies;
     int32_t *placed; /* the tensors that the planner placed, by id */
     int32_t placed_count;
     tx_plan *next;
@@ -39,5 +41,10 @@ tx_status tx_plan_create_owned(tx_graph *graph, const char *name, tx_plan **plan
 tx_operand tx_plan_place(const tx_model *model, tx_tensor *tensor);
 /* Tells the backend where the model's arenas lie. */
 tx_status tx_plan_bind(tx_plan *plan);
+
+/* copies.c. Makes the plan that casts weights to arena HALF, where there is one. */
+tx_status tx_copies_make(tx_model *model);
+/* Casts what has changed: before every program that reads copies. */
+tx_status tx_copies_renew(tx_model *model);
 
 #endif

@@ -48,6 +48,9 @@ static tx_status run_commands(tx_plan *plan, int32_t first, int32_t end)
     tx_model *model = plan->model;
     if (first == end)
         return TX_OK;
+    tx_status status = plan->reads_copies ? tx_copies_renew(model) : TX_OK;
+    if (status != TX_OK)
+        return status;
     return model->engine->backend->run(plan->executable, first, end - first, &model->controls,
                                        plan->profiling ? plan->seconds : NULL);
 }
@@ -89,6 +92,7 @@ tx_status tx_plan_run(tx_plan *plan)
         status = tx_model_settle(model);
     if (status == TX_OK)
         status = run_cut(plan);
+    model->half_stale = model->half_stale || plan->leaves_copies;
     return status == TX_OK ? TX_OK : tx_fail_in(status, "plan %s", plan->name);
 }
 

@@ -126,14 +126,16 @@ tx_status tx_model_results(tx_model *model, tx_results *results)
 tx_status tx_model_restore(tx_model *model, const tx_results *results)
 {
     TX_NEEDS(model && results, TX_INVALID);
-    const tx_engine *e = model->engine;
-    tx_results kept = {0};
-    kept.value[TX_RESULT_UPDATES] = results->value[TX_RESULT_UPDATES];
-    kept.value[TX_RESULT_SKIPPED] = results->value[TX_RESULT_SKIPPED];
-    tx_status status = tx_model_ready(model);
-    if (status == TX_OK)
-        status = e->backend->write(e->context, TX_QUEUE_COMPUTE, model->arena[TX_ARENA_RESULT].buffer[0], 0, &kept,
-                                   TX_RESULT_BYTES);
-    tx_status finished = e->backend->finish(e->context); /* `kept` goes */
-    return status == TX_OK ? finished : status;
+    static const tx_result lasting[] = {TX_RESULT_UPDATES, TX_RESULT_SKIPPED, TX_RESULT_LOSS_SCALE,
+                                        TX_RESULT_SCALE_STEPS};
+    const float scale = results->value[TX_RESULT_LOSS_SCALE];
+    if (!(scale >= 0.0f && isfinite(scale)))
+        return tx_fail(TX_INVALID, "a loss scale of %g: it has to be a number above 0", (double)scale);
+    model->begin = (tx_results){{0}};
+    for (size_t i = 0; i < sizeof lasting / sizeof lasting[0]; i++)
+        model->begin.value[lasting[i]] = results->value[lasting[i]];
+    if (scale == 0.0f)
+        model->begin.value[TX_RESULT_LOSS_SCALE] = 1.0f;
+    model->results_written = false;
+    return TX_OK;
 }

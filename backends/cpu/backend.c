@@ -84,7 +84,8 @@ static tx_status device_info(int32_t index, tx_device_info *info)
         .memory = physical_memory(),
         .max_allocation = physical_memory(),
         .compute_units = usable_threads(),
-        .bf16 = tx_cpu_gemm_bf16(),
+        .bf16 = tx_cpu_gemm_native(TX_BF16),
+        .fp16 = tx_cpu_gemm_native(TX_F16),
     };
     read_cpuinfo("model name", info->name, sizeof info->name);
     read_cpuinfo("vendor_id", info->vendor, sizeof info->vendor);

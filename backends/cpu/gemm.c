@@ -96,7 +96,7 @@ tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, i
         bytes = tx_gemm_thin_scratch(&g->spec);
         snprintf(g->variant, sizeof g->variant, "few rows %s", spec->rows->name);
     } else {
-        if (spec->type == TX_BF16 && !tx_cpu_gemm_bf16())
+        if (!tx_cpu_gemm_native(spec->type))
             status = TX_UNSUPPORTED;
         else if (spec->result != TX_F32 && spec->shape.k > TX_GEMM_LONG)
             status = create_indirect(g, spec->type, &bytes);

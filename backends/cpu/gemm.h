@@ -35,8 +35,9 @@ tx_status tx_cpu_gemm_run(tx_cpu_gemm *gemm, const void *a, const void *b, const
 const char *tx_cpu_gemm_variant(const tx_cpu_gemm *gemm);
 void tx_cpu_gemm_destroy(tx_cpu_gemm *gemm);
 
-/* Whether this CPU has instructions for products of bf16 that the library uses: AVX512_BF16 or AMX. */
-bool tx_cpu_gemm_bf16(void);
+/* Whether this CPU has instructions for products of a type that the library uses: of bf16 AVX512_BF16 or AMX, of fp16
+ * AVX512_FP16 or AMX, with version 3. */
+bool tx_cpu_gemm_native(tx_dtype type);
 
 /* The library, with what its sums depend on, e.g. "onednn 2.6.0 isa 7f". */
 #define TX_CPU_GEMM_LIBRARY 96

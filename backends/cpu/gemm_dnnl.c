@@ -17,6 +17,7 @@
 /* ---- What differs between the versions of the API --------------------------------------------- */
 
 #if DNNL_VERSION_MAJOR >= 3
+#define FP16_ISA ((unsigned)dnnl_cpu_isa_avx512_core_fp16)
 typedef struct layout {
     dnnl_memory_desc_t desc;
 } layout;
@@ -50,6 +51,7 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *desc, dnnl_engine_t engine,
     return dnnl_matmul_primitive_desc_create(desc, engine, a->desc, b->desc, bias ? bias->desc : NULL, c->desc, attr);
 }
 #else
+#define FP16_ISA 0u
 typedef struct layout {
     dnnl_memory_desc_t desc;
 } layout;
@@ -347,10 +349,13 @@ tx_status tx_gemm_dnnl_run(const tx_gemm_dnnl *g, const tx_gemm_call *call)
     return status ? failed(status) : TX_OK;
 }
 
-bool tx_cpu_gemm_bf16(void)
+bool tx_cpu_gemm_native(tx_dtype type)
 {
-    const unsigned wanted = (unsigned)dnnl_cpu_isa_avx512_core_bf16; /* a bit for each set of instructions */
-    return ((unsigned)dnnl_get_effective_cpu_isa() & wanted) == wanted;
+    if (type == TX_F32)
+        return true;
+    /* A bit for each set of instructions. */
+    const unsigned wanted = type == TX_BF16 ? (unsigned)dnnl_cpu_isa_avx512_core_bf16 : FP16_ISA;
+    return wanted && ((unsigned)dnnl_get_effective_cpu_isa() & wanted) == wanted;
 }
 
 void tx_cpu_gemm_library(char text[TX_CPU_GEMM_LIBRARY])

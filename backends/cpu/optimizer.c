@@ -4,10 +4,20 @@
 
 /* ---- Gradient norm --------------------------------------------------------------------------------- */
 
+static void adjust_scale(float *result, bool finite, float interval)
+{
+    const float scale = result[TX_RESULT_LOSS_SCALE], steps = finite ? result[TX_RESULT_SCALE_STEPS] + 1.0f : 0.0f;
+    const bool grows = steps >= interval && isfinite(2.0f * scale);
+    if (interval == 0.0f)
+        return;
+    result[TX_RESULT_LOSS_SCALE] = !finite ? 0.5f * scale : grows ? 2.0f * scale : scale;
+    result[TX_RESULT_SCALE_STEPS] = steps >= interval ? 0.0f : steps;
+}
+
 void TX_CPU_NAME(clip_norm)(const tx_cpu_call *call)
 {
     float *result = call->results;
-    const double scale = (double)call->controls->word[TX_CONTROL_LOSS_SCALE].f32;
+    const double scale = (double)result[TX_RESULT_LOSS_SCALE];
     const double limit = (double)call->controls->word[TX_CONTROL_MAX_GRAD_NORM].f32;
     const double norm = sqrt((double)result[TX_RESULT_GRAD_SUMSQ]) / scale;
     const bool finite = isfinite(norm);
@@ -16,6 +26,7 @@ void TX_CPU_NAME(clip_norm)(const tx_cpu_call *call)
     result[TX_RESULT_FINITE] = finite ? 1.0f : 0.0f;
     result[TX_RESULT_GRAD_FACTOR] = (float)(clip / scale);
     result[finite ? TX_RESULT_UPDATES : TX_RESULT_SKIPPED] += 1.0f;
+    adjust_scale(result, finite, call->controls->word[TX_CONTROL_GROWTH_INTERVAL].f32);
 }
 
 /* ---- Updates --------------------------------------------------------------------------------------- */
@@ -42,7 +53,7 @@ static void sgd_block(const tx_cpu_call *call, const tx_step *s, bool decays, in
         }
     }
 }
-TX_UPDATE(sgd)
+TX_UPDATE(sgd, TX_OUT(sgd, half))
 
 static void adamw_block(const tx_cpu_call *call, const tx_step *s, bool decays, int64_t at, int64_t count)
 {
@@ -58,7 +69,7 @@ static void adamw_block(const tx_cpu_call *call, const tx_step *s, bool decays, 
         p[i] = p[i] * shrink - a.step * m[i] / (sqrtf(v[i]) / a.root + eps);
     }
 }
-TX_UPDATE(adamw)
+TX_UPDATE(adamw, TX_OUT(adamw, half))
 
 static void lion_block(const tx_cpu_call *call, const tx_step *s, bool decays, int64_t at, int64_t count)
 {
@@ -72,7 +83,7 @@ static void lion_block(const tx_cpu_call *call, const tx_step *s, bool decays, i
         m[i] = a.beta2 * m[i] + a.weight2 * d;
     }
 }
-TX_UPDATE(lion)
+TX_UPDATE(lion, TX_OUT(lion, half))
 
 /* AdamW whose moments are of any type, and the remainder that p did not take up. */
 static void adamw_anyprecision_block(const tx_cpu_call *call, const tx_step *s, bool decays, int64_t at, int64_t count)
@@ -101,4 +112,4 @@ static void adamw_anyprecision_block(const tx_cpu_call *call, const tx_step *s, 
     if (call->out[3])
         tx_narrow(call->out[3], c, in[5].dtype, at, count);
 }
-TX_UPDATE(adamw_anyprecision)
+TX_UPDATE(adamw_anyprecision, 0)

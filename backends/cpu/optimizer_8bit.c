@@ -51,4 +51,4 @@ static void adamw_8bit_block(const tx_cpu_call *call, const tx_step *s, bool dec
     narrow_block(&now, count, m, v);
     memcpy(absmax, now.most, sizeof now.most);
 }
-TX_UPDATE(adamw_8bit)
+TX_UPDATE(adamw_8bit, 0)

@@ -40,23 +40,27 @@ static inline tx_step tx_step_of(const tx_cpu_call *call)
 /* Updates elements at .. at + count - 1, at most a block of TX_PARAM_BLOCK. */
 typedef void tx_block(const tx_cpu_call *call, const tx_step *s, bool decays, int64_t at, int64_t count);
 
-static inline void tx_each_block(const tx_cpu_call *call, int64_t first, int64_t last, tx_block *update)
+/* `copy`: the output that the new weights go to once more, rounded, where it is there; 0: the op has none. */
+static inline void tx_each_block(const tx_cpu_call *call, int64_t first, int64_t last, tx_block *update, int copy)
 {
     const tx_step step = tx_step_of(call);
     const uint8_t *groups = call->in[2];
     const int64_t all = tx_operand_count(&call->command->in[0]);
     for (int64_t b = first; b < last; b++) {
         const int64_t at = b * TX_PARAM_BLOCK, left = all - at;
-        update(call, &step, groups[b] & TX_DECAY, at, left < TX_PARAM_BLOCK ? left : TX_PARAM_BLOCK);
+        const int64_t count = left < TX_PARAM_BLOCK ? left : TX_PARAM_BLOCK;
+        update(call, &step, groups[b] & TX_DECAY, at, count);
+        if (copy && call->out[copy])
+            tx_narrow(call->out[copy], (const float *)call->out[0] + at, call->command->out[copy].dtype, at, count);
     }
 }
 
-/* The kernel `name`, which does name_block on every block, unless the gradient is not finite. */
-#define TX_UPDATE(name)                                                                                         \
+/* The kernel `name`, which does name_block on every block, unless the gradient is not finite; `copy` as above. */
+#define TX_UPDATE(name, copy)                                                                                   \
     static void name##_blocks(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)             \
     {                                                                                                           \
         (void)thread;                                                                                           \
-        tx_each_block(call, first, last, name##_block);                                                         \
+        tx_each_block(call, first, last, name##_block, copy);                                                   \
     }                                                                                                           \
     void TX_CPU_NAME(name)(const tx_cpu_call *call)                                                             \
     {                                                                                                           \

@@ -34,6 +34,8 @@ static void cut(const tx_cl_attention_job *a, tx_command *c)
             o->shape = TX_SHAPE(B);
         else
             o->shape = sums ? TX_SHAPE(B, a->heads, T) : TX_SHAPE(B, T, tx_shape_last(&o->shape));
+        if (o->dtype != TX_I32)
+            o->dtype = TX_F32; /* the tiles in local memory are of that type whatever they are loaded from */
     }
 }
 

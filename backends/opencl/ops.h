@@ -28,6 +28,8 @@ void tx_cl_launch_rows(tx_cl_builder *b, const tx_cl_form *form, const char *sou
 
 /* All operands of a command as arguments: inputs, then outputs. */
 void tx_cl_arg_all(tx_cl_builder *b, const tx_command *c);
+/* The option that says what a kernel's operands of type H (ops.def) hold: that of one of them. */
+const char *tx_cl_type(const tx_operand *o);
 
 /* The last pass of sums over rows (kernels/reduce.cl): column sums of `blocks` rows, `stride` apart, of `work`,
  * beginning `skip` elements in, to y [columns]; kind, alpha and control as in REDUCE. */

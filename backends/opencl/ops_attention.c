@@ -20,8 +20,9 @@ static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c,
     a.B = tx_shape_rows(shape) / a.T;
     a.S = cached ? c->in[1].shape.dim[c->in[1].shape.rank - 2] : a.T;
     a.d = (int32_t)(a.last / (a.heads + 2 * a.kv_heads));
-    snprintf(a.facts, sizeof a.facts, "-DD=%d -DCAUSAL=%d -DLENGTHS=%d -DDROPOUT=%d -DCACHED=%d", a.d,
-             c->attrs.causal || cached, !cached && tx_present(lengths), c->attrs.p > 0.0f && !cached, cached);
+    snprintf(a.facts, sizeof a.facts, "-DD=%d -DCAUSAL=%d -DLENGTHS=%d -DDROPOUT=%d -DCACHED=%d %s", a.d,
+             c->attrs.causal || cached, !cached && tx_present(lengths), c->attrs.p > 0.0f && !cached, cached,
+             tx_cl_type(qkv));
     return a;
 }
 

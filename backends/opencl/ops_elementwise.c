@@ -43,6 +43,11 @@ tx_cl_form tx_cl_form_of(const tx_cl_builder *b, const tx_command *c, int64_t co
     return form;
 }
 
+const char *tx_cl_type(const tx_operand *o)
+{
+    return o->dtype == TX_BF16 ? "-DH=bf16" : o->dtype == TX_F16 ? "-DH=f16" : "";
+}
+
 void tx_cl_launch_columns(tx_cl_builder *b, const tx_cl_form *form, const char *source, const char *kernel,
                           int64_t columns, int64_t rows)
 {
@@ -79,7 +84,7 @@ void tx_cl_arg_all(tx_cl_builder *b, const tx_command *c)
 /* Launches kernel(in..., out, columns) over rows. */
 static tx_status by_rows(tx_cl_builder *b, const tx_command *c, const char *kernel, int64_t columns, int64_t rows)
 {
-    tx_cl_form form = tx_cl_form_of(b, c, columns, false, "");
+    tx_cl_form form = tx_cl_form_of(b, c, columns, false, "%s", tx_cl_type(&c->in[0]));
     tx_cl_launch_columns(b, &form, "elementwise", kernel, columns, rows);
     tx_cl_arg_all(b, c);
     TX_CL_I64(b, columns);

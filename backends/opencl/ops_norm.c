@@ -6,17 +6,19 @@
 
 /* ---- Norms ---------------------------------------------------------------------------------------------- */
 
-static tx_cl_form norm_form(const tx_cl_builder *b, const tx_command *c, bool rms, const tx_operand *z)
+/* `typed` is its operand of type H. */
+static tx_cl_form norm_form(const tx_cl_builder *b, const tx_command *c, bool rms, const tx_operand *z,
+                            const tx_operand *typed)
 {
-    return tx_cl_form_of(b, c, tx_shape_last(&c->in[0].shape), true, "-DRMS=%d%s", rms,
-                         tx_present(z) ? " -DADDS=1" : "");
+    return tx_cl_form_of(b, c, tx_shape_last(&c->in[0].shape), true, "-DRMS=%d%s %s", rms,
+                         tx_present(z) ? " -DADDS=1" : "", tx_cl_type(typed));
 }
 
 /* layer: y, mean, rstd, sum; RMS: y, rstd, sum. */
 static tx_status norm(tx_cl_builder *b, const tx_command *c, bool rms)
 {
     const tx_operand *z = &c->in[rms ? 2 : 3];
-    tx_cl_form form = norm_form(b, c, rms, z);
+    tx_cl_form form = norm_form(b, c, rms, z, &c->out[0]);
     tx_cl_launch_rows(b, &form, "norm", "norm", tx_shape_rows(&c->in[0].shape));
     TX_CL_OPERANDS(b, &c->in[0], &c->in[1], rms ? NULL : &c->in[2]);
     TX_CL_OPERANDS(b, &c->out[0], rms ? NULL : &c->out[1], &c->out[rms ? 1 : 2], z, &c->out[rms ? 2 : 3]);
@@ -32,7 +34,7 @@ static tx_status norm_grad(tx_cl_builder *b, const tx_command *c, bool rms)
     const tx_operand *mean = rms ? NULL : &c->in[3], *rstd = &c->in[rms ? 3 : 4], *z = &c->in[rms ? 4 : 5];
     const tx_operand *work = &c->out[rms ? 2 : 3];
     int64_t columns = tx_shape_last(&c->in[0].shape), rows = tx_shape_rows(&c->in[0].shape);
-    tx_cl_form form = norm_form(b, c, rms, z);
+    tx_cl_form form = norm_form(b, c, rms, z, &c->in[0]);
 
     tx_cl_launch_columns(b, &form, "norm", "norm_grad_blocks", columns, tx_row_blocks(rows));
     TX_CL_OPERANDS(b, &c->in[0], &c->in[1], mean, rstd, work);
@@ -86,7 +88,7 @@ tx_status tx_cl_rms_norm_grad(tx_cl_builder *b, const tx_command *c)
 static tx_status by_rows(tx_cl_builder *b, const tx_command *c, const char *kernel)
 {
     int64_t columns = tx_shape_last(&c->in[0].shape);
-    tx_cl_form form = tx_cl_form_of(b, c, columns, true, "");
+    tx_cl_form form = tx_cl_form_of(b, c, columns, true, "%s", tx_cl_type(&c->in[0]));
     tx_cl_launch_rows(b, &form, "softmax", kernel, tx_shape_rows(&c->in[0].shape));
     tx_cl_arg_all(b, c);
     TX_CL_I64(b, columns);
@@ -132,9 +134,10 @@ static int reduce_kind(tx_reduction reduction, bool first)
     return reduction == TX_REDUCE_SUMSQ && first ? 2 : 0;
 }
 
-static tx_cl_form reduce_form(const tx_cl_builder *b, const tx_command *c, int64_t columns, int kind)
+static tx_cl_form reduce_form(const tx_cl_builder *b, const tx_command *c, const tx_operand *x, int64_t columns,
+                              int kind)
 {
-    return tx_cl_form_of(b, c, columns, true, "-DKIND=%d", kind);
+    return tx_cl_form_of(b, c, columns, true, "-DKIND=%d %s", kind, tx_cl_type(x));
 }
 
 static void finish_arguments(tx_cl_builder *b, float alpha, int32_t control, tx_accumulate accumulate)
@@ -166,7 +169,7 @@ void tx_cl_sum_columns(tx_cl_builder *b, const tx_cl_columns *columns)
 static void reduce_rows(tx_cl_builder *b, const tx_command *c, const tx_operand *x, int kind, int64_t rows,
                         int64_t columns, float alpha)
 {
-    tx_cl_form form = reduce_form(b, c, columns, kind);
+    tx_cl_form form = reduce_form(b, c, x, columns, kind);
     tx_cl_launch_rows(b, &form, "reduce", "reduce_rows", rows);
     TX_CL_OPERANDS(b, x, &c->out[0]);
     TX_CL_I64(b, columns);
@@ -181,7 +184,7 @@ static void reduce_all(tx_cl_builder *b, const tx_command *c, float alpha)
         return;
     }
     int64_t block = tx_block_size(count, TX_REDUCE_BLOCK);
-    tx_cl_form form = reduce_form(b, c, block, reduce_kind(c->attrs.reduction, true));
+    tx_cl_form form = reduce_form(b, c, &c->in[0], block, reduce_kind(c->attrs.reduction, true));
     tx_cl_launch_rows(b, &form, "reduce", "reduce_blocks", blocks);
     TX_CL_OPERANDS(b, &c->in[0], &c->out[1]);
     TX_CL_I64(b, count, block);
@@ -191,7 +194,7 @@ static void reduce_all(tx_cl_builder *b, const tx_command *c, float alpha)
 static void reduce_over_rows(tx_cl_builder *b, const tx_command *c, float alpha)
 {
     int64_t columns = tx_shape_last(&c->in[0].shape), rows = tx_shape_rows(&c->in[0].shape);
-    tx_cl_form form = reduce_form(b, c, columns, reduce_kind(c->attrs.reduction, true));
+    tx_cl_form form = reduce_form(b, c, &c->in[0], columns, reduce_kind(c->attrs.reduction, true));
     tx_cl_launch_columns(b, &form, "reduce", "reduce_row_blocks", columns, tx_row_blocks(rows));
     TX_CL_OPERANDS(b, &c->in[0], &c->out[1]);
     TX_CL_I64(b, rows, columns, tx_block_size(rows, TX_ROW_BLOCK));

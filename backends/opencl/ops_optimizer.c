@@ -9,10 +9,15 @@
 /* Begins kernel(in..., n): outputs lie on the inputs. */
 static void update(tx_cl_builder *b, const tx_command *c, const char *kernel)
 {
-    int64_t n = tx_operand_count(&c->in[0]);
-    tx_cl_form form = tx_cl_form_of(b, c, n, false, "-DPARAM_BLOCK=%d", TX_PARAM_BLOCK);
+    const int64_t n = tx_operand_count(&c->in[0]);
+    const int32_t inputs = tx_op_info_of(c->op)->inputs;
+    const tx_dtype copy = c->in[inputs - 1].dtype;
+    tx_cl_form form = tx_cl_form_of(b, c, n, false, "-DPARAM_BLOCK=%d%s", TX_PARAM_BLOCK,
+                                    copy == TX_BF16  ? " -DCOPY=bf16"
+                                    : copy == TX_F16 ? " -DCOPY=f16"
+                                                     : "");
     tx_cl_launch_columns(b, &form, "optimizer", kernel, n, 1);
-    for (int i = 0; i < tx_op_info_of(c->op)->inputs; i++)
+    for (int i = 0; i < inputs; i++)
         TX_CL_OPERANDS(b, &c->in[i]);
     TX_CL_I64(b, n);
 }

@@ -15,80 +15,6 @@ static const emit_fn emitters[TX_OP_KERNELS] = {
 #include "api/ops.def"
 };
 
-/* ---- Operands of 16 bits -------------------------------------------------------------------------------- */
-
-/* Ops whose kernels read and write them. For all others they are widened to fp32 in scratch memory, and results
- * narrowed from there. */
-static bool takes_half(tx_op op)
-{
-    switch (op) {
-    case TX_OP_MATMUL:
-    case TX_OP_EMBEDDING:
-    case TX_OP_GATHER:
-    case TX_OP_CAST:
-    case TX_OP_COPY:
-    case TX_OP_ADAMW_ANYPRECISION:
-        return true;
-    default:
-        return false;
-    }
-}
-
-static bool is_half(const tx_operand *o)
-{
-    return o->dtype == TX_BF16 || o->dtype == TX_F16;
-}
-
-/* Whether a command has an operand that has to be widened. */
-static bool is_widened(const tx_command *c)
-{
-    bool any = false;
-    for (int i = 0; i < TX_MAX_IN; i++)
-        any = any || is_half(&c->in[i]);
-    for (int i = 0; i < TX_MAX_OUT; i++)
-        any = any || is_half(&c->out[i]);
-    return any && !takes_half(c->op);
-}
-
-static tx_operand in_scratch(tx_cl_builder *b, const tx_operand *o)
-{
-    tx_operand wide = {.dtype = TX_F32, .shape = o->shape, .arena = TX_ARENA_SCRATCH};
-    wide.offset = tx_cl_scratch(b, tx_operand_bytes(&wide));
-    return wide;
-}
-
-static tx_status cast(tx_cl_builder *b, const tx_operand *from, const tx_operand *to)
-{
-    const tx_command c = {.op = TX_OP_CAST, .in = {*from}, .out = {*to}};
-    return tx_cl_cast(b, &c);
-}
-
-static tx_status emit_widened(tx_cl_builder *b, const tx_command *c)
-{
-    const int32_t under = tx_op_info_of(c->op)->in_place;
-    tx_command wide = *c;
-    tx_status status = TX_OK;
-    for (int i = 0; i < TX_MAX_IN && status == TX_OK; i++)
-        if (is_half(&c->in[i])) {
-            wide.in[i] = in_scratch(b, &c->in[i]);
-            status = cast(b, &c->in[i], &wide.in[i]);
-        }
-    for (int i = 0; i < TX_MAX_OUT; i++)
-        if (is_half(&c->out[i])) {
-            const bool lies_on = i == 0 && under >= 0 && is_half(&c->in[under]) &&
-                                 tx_operand_count(&c->in[under]) == tx_operand_count(&c->out[0]);
-            wide.out[i] = lies_on ? wide.in[under] : in_scratch(b, &c->out[i]);
-        }
-    if (status == TX_OK)
-        status = emitters[c->op](b, &wide);
-    for (int i = 0; i < TX_MAX_OUT && status == TX_OK; i++)
-        if (is_half(&c->out[i]))
-            status = cast(b, &wide.out[i], &c->out[i]);
-    if (!b->executable->commands[b->executable->length].variant)
-        tx_cl_variant(b, "opencl, widened to fp32");
-    return status;
-}
-
 /* ---- Programs ------------------------------------------------------------------------------------------- */
 
 /* Takes back the steps from `first` on. */
@@ -111,9 +37,7 @@ static tx_status emit_once(tx_executable *x, const tx_command *c, tx_cl_builder 
     free(own->variant);
     *own = (tx_cl_command){.op = c->op, .first = x->step_count, .asked = *c};
     *b = (tx_cl_builder){.context = x->context, .executable = x};
-    tx_status status = c->op >= TX_OP_KERNELS ? tx_fail(TX_INTERNAL, "no kernel")
-                       : is_widened(c)        ? emit_widened(b, c)
-                                              : emitters[c->op](b, c);
+    tx_status status = c->op >= TX_OP_KERNELS ? tx_fail(TX_INTERNAL, "no kernel") : emitters[c->op](b, c);
     return status == TX_OK ? b->status : status;
 }
 

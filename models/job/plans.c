@@ -21,6 +21,11 @@ static void choose_kernels(tx_job *j)
                   "this device lacks kernels that the checkpoint's run used: results may differ in the last bits");
 }
 
+static tx_dtype half(bool bf16, bool fp16)
+{
+    return bf16 ? TX_BF16 : fp16 ? TX_F16 : TX_F32;
+}
+
 static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
 {
     const tx_job_settings *set = &j->set;
@@ -41,7 +46,11 @@ static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
         .eval_batch = tx_job_evaluates(set) ? set->eval_batch : 0,
         .max_grad_norm = set->max_grad_norm,
         .seed = (uint64_t)set->seed,
-        .autocast = set->bf16 ? TX_BF16 : TX_F32,
+        .autocast = half(set->bf16, set->fp16),
+        .eval_autocast =
+            half(set->bf16_full_eval || (set->bf16 && !set->fp16_full_eval), set->fp16 || set->fp16_full_eval),
+        .loss_scale = set->fp16 ? set->init_scale : 0.0,
+        .growth_interval = set->fp16 ? set->growth_interval : 0,
         .optimizer = optimizer,
         .noise = (float)set->noise,
         .smoothing = (float)set->smoothing,
@@ -121,11 +130,13 @@ tx_status tx_job_open_device(tx_job *j)
         tx_job_note(j, "tf32    %s",
                     device->tf32 ? "fp32 matrix products may round their operands to tf32"
                                  : "this device has no units for it that TX uses: products are in fp32");
-    if (set->bf16)
-        tx_job_note(j, "bf16    %s",
-                    device->bf16 ? "matrix products read bf16 and sum in fp32"
-                                 : "this device has no instructions for it that TX uses: operands are widened to fp32, "
-                                   "which saves memory, not time");
+    if (set->bf16 || set->fp16)
+        tx_job_note(
+            j, "%s    matrix products %s", set->bf16 ? "bf16" : "fp16",
+            (set->bf16 ? device->bf16 : device->fp16)
+                ? "read 16 bits and sum in fp32"
+                : "have no instructions for it on this device that TX uses: operands are widened to fp32, which "
+                  "saves memory, not time");
     choose_kernels(j);
     return tx_job_compare_devices(j);
 }
@@ -191,7 +202,7 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
                                         "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio",
                                         "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
                                         "optim", "optim_args", "label_smoothing_factor", "neftune_noise_alpha", "train_sampling_strategy",
-                                        "dataloader_drop_last", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "bf16", "tf32",
+                                        "dataloader_drop_last", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "bf16", "fp16", "tf32",
                                         "no_tf32",
                                         NULL};
     /* clang-format on */

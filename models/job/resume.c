@@ -53,7 +53,11 @@ static const char *const rivals[][2] = {{"num_train_epochs", "max_steps"},
                                         {"config_overrides", "model_name_or_path"},
                                         {"warmup_ratio", "warmup_steps"},
                                         {"gradient_accumulation_steps", "global_batch_size"},
-                                        {"tf32", "no_tf32"}};
+                                        {"tf32", "no_tf32"},
+                                        {"bf16", "fp16"},
+                                        {"fp16", "bf16"},
+                                        {"bf16_full_eval", "fp16_full_eval"},
+                                        {"fp16_full_eval", "bf16_full_eval"}};
 enum { OWN = sizeof own / sizeof own[0], RIVALS = sizeof rivals / sizeof rivals[0] };
 
 /* What is not inherited, NULL behind the last. */

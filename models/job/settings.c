@@ -131,6 +131,11 @@ static const tx_option options[] = {
     {TX_OPTION_OPTIONAL, "gradient_checkpointing", AT(checkpointing), .choices = "N|auto|auto:BYTES",
      .help = "compute activations again in the backward pass in place of keeping them: of each block; of N segments; auto: of norms and activations alone; auto:2GiB: of as little as meets that limit"},
     FLAG("bf16", bf16, "mixed precision: products, attention and activations between them in bf16; parameters stay in fp32"),
+    FLAG("fp16", fp16, "the same in fp16; losses are scaled, so that gradients keep to its range"),
+    REAL("init_scale", init_scale, 1, FLT_MAX, "what losses are scaled by first, as torch.amp.GradScaler; it halves where gradients overflow"),
+    WHOLE("growth_interval", growth_interval, 1, 1 << 24, "steps in a row without overflow after which the scale doubles"),
+    FLAG("bf16_full_eval", bf16_full_eval, "evaluate in bf16, whatever training does"),
+    FLAG("fp16_full_eval", fp16_full_eval, "evaluate in fp16"),
     FLAG("tf32", tf32, "fp32 products may round their operands to tf32, where the device has units for that"),
     FLAG("no_tf32", no_tf32, "they may not, whatever --tf32 says"),
     FLAG("list_devices", list_devices, "print the devices and end"),
@@ -172,6 +177,8 @@ tx_job_settings tx_job_defaults(void)
         .logging_steps = 500,
         .save_steps = 500,
         .device = "cpu",
+        .init_scale = 65536,
+        .growth_interval = 2000,
     };
 }
 
@@ -269,6 +276,8 @@ tx_status tx_job_check(const tx_job_settings *set)
     refuse(&r, runs && tx_job_evaluates(set) && !data && !set->validation_file,
            "--validation_file or --dataset_name is missing: on which text shall it evaluate?");
     refuse(&r, runs && !set->output_dir, "--output_dir is missing: where shall the model go?");
+    refuse(&r, set->bf16_full_eval && set->fp16_full_eval, "--bf16_full_eval and --fp16_full_eval exclude each other");
+    refuse(&r, set->bf16 && set->fp16, "--bf16 and --fp16 exclude each other");
     check_best(&r, set);
     refuse(&r, tx_job_optimizer(set, &optimizer) != TX_OK, "--optim_args: %s", tx_error());
     return *r.text ? tx_fail(TX_INVALID, "%s", r.text) : TX_OK;

@@ -64,7 +64,9 @@ typedef struct tx_job_settings {
     int64_t threads;
     const char *checkpointing, *memory_plot;
     bool find_batch;
-    bool use_cpu, bf16, tf32, no_tf32, list_devices, dry_run, profile;
+    double init_scale;
+    int64_t growth_interval;
+    bool use_cpu, bf16, fp16, bf16_full_eval, fp16_full_eval, tf32, no_tf32, list_devices, dry_run, profile;
 } tx_job_settings;
 
 extern const tx_option_table tx_job_table;

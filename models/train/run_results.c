@@ -11,20 +11,24 @@
 
 static void write_step(tx_running *r, const tx_run_step *s)
 {
-    char n[6][TX_LOG_NUMBER];
+    char n[7][TX_LOG_NUMBER], scale[96] = "";
+    if (s->loss_scale > 0)
+        snprintf(scale, sizeof scale, "\"loss_scale\": %s, \"skipped\": %" PRId64 ", ",
+                 tx_log_number(s->loss_scale, n[6]), s->skipped);
     tx_log_line(&r->log,
                 "{\"step\": %" PRId64 ", \"epoch\": %s, \"loss\": %s, \"grad_norm\": %s, \"learning_rate\": %s, "
-                "\"tokens\": %" PRId64 ", \"tokens_per_second\": %s, \"waited\": %s}",
+                "%s\"tokens\": %" PRId64 ", \"tokens_per_second\": %s, \"waited\": %s}",
                 s->step, tx_log_number(s->epoch, n[0]), tx_log_number(s->loss, n[1]), tx_log_number(s->grad_norm, n[2]),
-                tx_log_number(s->learning_rate, n[3]), s->tokens, tx_log_number(s->tokens_per_second, n[4]),
+                tx_log_number(s->learning_rate, n[3]), scale, s->tokens, tx_log_number(s->tokens_per_second, n[4]),
                 tx_log_number(s->waited, n[5]));
 }
 
-/* Counts and tells steps whose numbers are not finite; fails after too many in a row. */
+/* Counts and tells steps whose numbers are not finite; fails after too many in a row. With a loss scale gradients may
+ * be: it is halved until they fit, and what does not fit at 1 is not for want of range. */
 static tx_status judge(tx_running *r, const tx_run_step *s, bool finite)
 {
     tx_run_state *state = r->state;
-    if (finite && isfinite(s->loss)) {
+    if ((finite || s->loss_scale >= 1.0) && isfinite(s->loss)) {
         state->bad = 0;
         return TX_OK;
     }
@@ -123,6 +127,9 @@ static void account(tx_running *r, const tx_pending *p, const tx_results *result
     state->loss_sum += loss;
     state->updates = (int64_t)results->value[TX_RESULT_UPDATES];
     state->skipped = (int64_t)results->value[TX_RESULT_SKIPPED];
+    state->loss_scale =
+        tx_trainer_options_of(r->trainer)->loss_scale > 0 ? (double)results->value[TX_RESULT_LOSS_SCALE] : 0.0;
+    state->scale_steps = (int64_t)results->value[TX_RESULT_SCALE_STEPS];
     sum->steps++;
     sum->tokens += p->tokens;
     sum->seconds += seconds;
@@ -158,6 +165,8 @@ tx_status tx_running_take(tx_running *r)
         .loss = r->summary->loss,
         .grad_norm = (double)results.value[TX_RESULT_GRAD_NORM],
         .learning_rate = p.rate,
+        .loss_scale = r->state->loss_scale,
+        .skipped = r->state->skipped,
         .tokens = r->state->tokens,
         .tokens_per_second = seconds > 0.0 ? (double)p.tokens / seconds : 0.0,
         .waited = p.waited,

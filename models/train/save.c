@@ -203,7 +203,9 @@ tx_status tx_run_resume(tx_model *model, tx_trainer *trainer, const tx_run_state
     tx_results results = {0};
     results.value[TX_RESULT_UPDATES] = (float)state->updates;
     results.value[TX_RESULT_SKIPPED] = (float)state->skipped;
-    TX_THEN(status, tx_model_restore(model, &results));
+    results.value[TX_RESULT_LOSS_SCALE] = (float)state->loss_scale;
+    results.value[TX_RESULT_SCALE_STEPS] = (float)state->scale_steps;
+    TX_THEN(status, tx_trainer_restore(trainer, &results));
     tx_trainer_set_steps(trainer, state->step);
     return status || !output_dir ? status : copy_file(checkpoint, output_dir, TX_RUN_LOG);
 }

@@ -5,6 +5,7 @@
 #include "models/files/checkpoint.h"
 #include "models/files/folder.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -122,6 +123,10 @@ static tx_status fill_run(tx_json *json, const tx_run_state *s)
     TX_TRY(tx_json_set_number(json, "epoch", s->epoch));
     TX_TRY(tx_json_set_number(json, "flops", s->flops));
     TX_TRY(set_number(json, "loss_sum", s->loss_sum));
+    if (s->loss_scale > 0) {
+        TX_TRY(tx_json_set_number(json, "loss_scale", s->loss_scale));
+        TX_TRY(tx_json_set_int(json, "scale_steps", s->scale_steps));
+    }
     if (s->has_best)
         TX_TRY(set_number(json, "best", s->best));
     TX_TRY(tx_best_write(s, json));
@@ -190,6 +195,10 @@ static tx_status read_run(const tx_json *json, const char *folder, const char *o
     s->loss_sum = (double)NAN;
     if (tx_json_has(json, "loss_sum"))
         TX_TRY(tx_json_get_number(json, "loss_sum", -1e300, 1e300, &s->loss_sum));
+    if (tx_json_has(json, "loss_scale")) {
+        TX_TRY(tx_json_get_number(json, "loss_scale", (double)FLT_TRUE_MIN, (double)FLT_MAX, &s->loss_scale));
+        TX_TRY(tx_json_get_int(json, "scale_steps", 0, s->updates, &s->scale_steps));
+    }
     s->has_best = tx_json_has(json, "best");
     if (s->has_best)
         TX_TRY(tx_json_get_number(json, "best", -1e300, 1e300, &s->best));

@@ -2,6 +2,7 @@
  * The plans of a model in training, and one optimizer step. */
 #include "models/train/trainer.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -30,7 +31,7 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, batch_plan
 {
     const tx_task *task = trainer->options.task;
     TX_TRY(tx_graph_create(trainer->model, &made->graph));
-    TX_TRY(tx_graph_autocast(made->graph, trainer->options.autocast));
+    TX_TRY(tx_graph_autocast(made->graph, train ? trainer->options.autocast : trainer->options.eval_autocast));
     if (train && trainer->options.checkpointing.size)
         TX_TRY(tx_graph_checkpointing(made->graph, &trainer->options.checkpointing));
     for (int32_t f = 0; task->fields[f].name; f++)
@@ -69,6 +70,9 @@ static tx_status check(const tx_trainer_options *o)
     if (o->rows_before < 0 || (o->all_rows && o->all_rows - o->rows_before < o->batch))
         return tx_fail(TX_INVALID, "trainer: rows %" PRId64 " to %" PRId64 " of a micro-batch of %" PRId64,
                        o->rows_before, o->rows_before + o->batch, o->all_rows);
+    if (!(o->loss_scale >= 0.0 && o->loss_scale <= (double)FLT_MAX) || o->growth_interval < 0)
+        return tx_fail(TX_INVALID, "trainer: loss scale %g, growth interval %" PRId64 " must not be negative",
+                       o->loss_scale, o->growth_interval);
     if (!(o->max_grad_norm >= 0.0))
         return tx_fail(TX_INVALID, "trainer: max_grad_norm %g must be 0 (off) or more", o->max_grad_norm);
     return TX_OK;
@@ -89,7 +93,8 @@ static tx_status prepare(tx_trainer *trainer)
     }
     TX_TRY(tx_model_set_seed(trainer->model, o->seed));
     TX_TRY(tx_model_set(trainer->model, TX_CONTROL_MAX_GRAD_NORM, o->max_grad_norm));
-    return tx_model_set(trainer->model, TX_CONTROL_LOSS_SCALE, 1.0);
+    TX_TRY(tx_model_set(trainer->model, TX_CONTROL_GROWTH_INTERVAL, (double)o->growth_interval));
+    return tx_trainer_restore(trainer, &(tx_results){{0}});
 }
 
 tx_status tx_trainer_create(tx_model *model, const tx_config *config, const tx_trainer_options *options,
@@ -191,6 +196,17 @@ tx_status tx_trainer_check_samples(const tx_trainer *trainer, const tx_samples *
 int64_t tx_trainer_steps(const tx_trainer *trainer)
 {
     return trainer->step;
+}
+
+tx_status tx_trainer_restore(tx_trainer *trainer, const tx_results *results)
+{
+    tx_results begin = *results;
+    const float first = (float)trainer->options.loss_scale;
+    if (first == 0.0f || begin.value[TX_RESULT_LOSS_SCALE] == 0.0f) {
+        begin.value[TX_RESULT_LOSS_SCALE] = first;
+        begin.value[TX_RESULT_SCALE_STEPS] = 0.0f;
+    }
+    return tx_model_restore(trainer->model, &begin);
 }
 
 void tx_trainer_set_steps(tx_trainer *trainer, int64_t steps)

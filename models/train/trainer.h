@@ -22,7 +22,10 @@ typedef struct tx_trainer_options {
     int64_t eval_batch;             /* rows of an evaluation batch; 0: no evaluation plan */
     double max_grad_norm;           /* 0: no clipping */
     uint64_t seed;                  /* of dropout */
-    tx_dtype autocast;              /* what training and evaluation compute in (tx_graph_autocast); 0: F32 */
+    tx_dtype autocast;              /* what training computes in (tx_graph_autocast); 0: F32 */
+    tx_dtype eval_autocast;         /* what evaluation does */
+    double loss_scale;              /* what it is at the begin, for fp16; 0: losses are not scaled */
+    int64_t growth_interval;        /* updates in a row after which it doubles; 0: it never changes */
     tx_checkpointing checkpointing; /* of training; size 0: none */
     float noise;                    /* on embeddings: see tx_arch_noise */
     float smoothing;                /* of the labels: see tx_cross_entropy_smoothed */
@@ -64,6 +67,10 @@ void tx_trainer_ask(tx_trainer *trainer, float (*vote)(void *context), void *con
 
 /* Gives this rank another share of each micro-batch: compiles its plan anew. No results may be outstanding. */
 tx_status tx_trainer_share(tx_trainer *trainer, int64_t batch, int64_t rows_before);
+
+/* Results that last, of an earlier run: as tx_model_restore, but that a run which scales its losses keeps its own scale
+ * where the earlier one had none, and one that does not has none. */
+tx_status tx_trainer_restore(tx_trainer *trainer, const tx_results *results);
 
 /* Optimizer steps given so far; it keys the random numbers. A resumed run sets it. */
 int64_t tx_trainer_steps(const tx_trainer *trainer);

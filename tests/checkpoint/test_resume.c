@@ -153,6 +153,8 @@ static void results_go_on(void **state)
         restored.value[i] = 100.0f + (float)i;
     restored.value[TX_RESULT_UPDATES] = 41.0f;
     restored.value[TX_RESULT_SKIPPED] = 5.0f;
+    restored.value[TX_RESULT_LOSS_SCALE] = 64.0f;
+    restored.value[TX_RESULT_SCALE_STEPS] = 3.0f;
     create(ADAM, NULL, &t);
     assert_ok(tiny_train(&t, 0, 2, &results));
     assert_true(results.value[TX_RESULT_UPDATES] == 2.0f && results.value[TX_RESULT_SKIPPED] == 0.0f);
@@ -160,14 +162,22 @@ static void results_go_on(void **state)
     assert_ok(tx_model_fetch(t.model));
     assert_ok(tx_model_results(t.model, &results));
     for (int i = 0; i < TX_RESULT_COUNT; i++) {
-        const float wanted = i == TX_RESULT_UPDATES ? 41.0f : i == TX_RESULT_SKIPPED ? 5.0f : 0.0f;
-        assert_true(results.value[i] == wanted);
+        const bool lasts =
+            i == TX_RESULT_UPDATES || i == TX_RESULT_SKIPPED || i == TX_RESULT_LOSS_SCALE || i == TX_RESULT_SCALE_STEPS;
+        assert_true(results.value[i] == (lasts ? restored.value[i] : 0.0f));
     }
     assert_ok(tiny_train(&t, 2, 3, &results));
     assert_true(results.value[TX_RESULT_UPDATES] == 42.0f && results.value[TX_RESULT_SKIPPED] == 5.0f);
-    assert_ok(tx_model_set(t.model, TX_CONTROL_LOSS_SCALE, 0.0)); /* 1 / 0: not finite, so the update is left out */
+    assert_true(results.value[TX_RESULT_LOSS_SCALE] == 64.0f && results.value[TX_RESULT_SCALE_STEPS] == 3.0f);
+    /* Not finite, so the update is left out. */
+    restored.value[TX_RESULT_LOSS_SCALE] = 0x1p127f;
+    assert_ok(tx_model_restore(t.model, &restored));
+    assert_ok(tx_model_set(t.model, TX_CONTROL_GROWTH_INTERVAL, 4.0));
     assert_ok(tiny_train(&t, 3, 4, &results));
-    assert_true(results.value[TX_RESULT_UPDATES] == 42.0f && results.value[TX_RESULT_SKIPPED] == 6.0f);
+    assert_true(results.value[TX_RESULT_UPDATES] == 41.0f && results.value[TX_RESULT_SKIPPED] == 6.0f);
+    assert_true(results.value[TX_RESULT_LOSS_SCALE] == 0x1p126f && results.value[TX_RESULT_SCALE_STEPS] == 0.0f);
+    restored.value[TX_RESULT_LOSS_SCALE] = -1.0f;
+    assert_int_equal(tx_model_restore(t.model, &restored), TX_INVALID);
     tiny_free(&t);
 }
 

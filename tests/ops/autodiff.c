@@ -14,7 +14,7 @@
 #define GRAIN 4096.0
 #define STEP 0x1p-9
 /* The loss carries this factor into every gradient. */
-#define LOSS_SCALE 4.0
+#define LOSS_SCALE 4.0f
 
 /* A graph on one engine, compiled: with its gradients, or the loss alone. */
 typedef struct machine {
@@ -57,8 +57,9 @@ static tx_status machine_create(const tx_target *target, const tx_graph_case *c,
         status = tx_backward(m->builder.graph, loss);
     if (!status)
         status = tx_plan_create(m->builder.graph, c->name, &m->plan);
+    const tx_results begin = {.value = {[TX_RESULT_LOSS_SCALE] = LOSS_SCALE}};
     if (!status)
-        status = tx_model_set(m->model, TX_CONTROL_LOSS_SCALE, LOSS_SCALE);
+        status = tx_model_restore(m->model, &begin);
     if (!status)
         status = tx_model_set(m->model, TX_CONTROL_INVERSE_LABELS, 0.125);
     if (!status)
@@ -198,7 +199,7 @@ static tx_status compare(const char *name, const float *gradient, const double *
     if (!(square > 0.0))
         return tx_fail(TX_INTERNAL, "%s: all slopes are zero: mend the case", name);
     for (int64_t k = 0; k < compared; k++) {
-        double got = (double)gradient[k * stride] / LOSS_SCALE, error = fabs(got - slope[k]);
+        double got = (double)(gradient[k * stride] / LOSS_SCALE), error = fabs(got - slope[k]);
         double tolerance = 5e-6 * (fabs(slope[k]) + sqrt(square));
         if (!(error <= tolerance))
             return tx_fail(TX_INTERNAL, "gradient of %s: element %lld is %.8g, finite difference %.8g, tolerance %.2g",

@@ -40,7 +40,6 @@ tx_case *tx_case_add(tx_cases *list, const char *format, ...)
     c->attrs.control = -1;
     c->controls.word[TX_CONTROL_LEARNING_RATE].f32 = 0.01f;
     c->controls.word[TX_CONTROL_INVERSE_LABELS].f32 = 1.0f / 7.0f;
-    c->controls.word[TX_CONTROL_LOSS_SCALE].f32 = 1.0f;
     c->controls.word[TX_CONTROL_MAX_GRAD_NORM].f32 = 1.0f;
     c->controls.word[TX_CONTROL_SEED_LO].u32 = 0x12345678u;
     c->controls.word[TX_CONTROL_SEED_HI].u32 = 0x9ABCDEF0u;
@@ -52,6 +51,7 @@ tx_case *tx_case_add(tx_cases *list, const char *format, ...)
     c->result[TX_RESULT_GRAD_FACTOR] = 0.5f;
     c->result[TX_RESULT_FINITE] = 1.0f;
     c->result[TX_RESULT_UPDATES] = 1.0f;
+    c->result[TX_RESULT_LOSS_SCALE] = 1.0f;
     return c;
 }
 

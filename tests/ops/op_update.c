@@ -2,6 +2,7 @@
  * Optimizer updates and the global norm: references and cases. */
 #include "tests/ops/update.h"
 
+#include <float.h>
 #include <math.h>
 
 bool tx_update_decays(const tx_call *call, int64_t i)
@@ -15,6 +16,24 @@ void tx_update_keep(tx_call *call, int32_t o, int32_t i)
         tx_array_put(&call->out[o], k, call->in[i].value[k], 0.0);
 }
 
+/* The copy of 16 bits, where there is one: input i and output o. */
+static void put_copy(tx_call *call, int32_t o, int32_t i)
+{
+    if (!tx_array_present(&call->in[i]))
+        return;
+    if (call->result[TX_RESULT_FINITE] == 0.0)
+        tx_update_keep(call, o, i);
+    else
+        for (int64_t k = 0; k < call->out[o].count; k++)
+            tx_array_put(&call->out[o], k, call->out[0].value[k], call->out[0].magnitude[k]);
+}
+
+static void copy_outputs(tx_call *call, int32_t o, int32_t i)
+{
+    if (tx_array_present(&call->in[i]))
+        call->out[o] = (tx_array){.dtype = call->in[i].dtype, .shape = call->in[i].shape};
+}
+
 static void sgd_reference(tx_call *call)
 {
     bool has_momentum = tx_array_present(&call->in[3]);
@@ -22,6 +41,7 @@ static void sgd_reference(tx_call *call)
         tx_update_keep(call, 0, 0);
         if (has_momentum)
             tx_update_keep(call, 1, 3);
+        put_copy(call, 2, 4);
         return;
     }
     double rate = call->controls.word[TX_CONTROL_LEARNING_RATE].f32, factor = call->result[TX_RESULT_GRAD_FACTOR];
@@ -40,6 +60,7 @@ static void sgd_reference(tx_call *call)
         }
         tx_array_put(&call->out[0], i, p - rate * g, fabs(p) + rate * size);
     }
+    put_copy(call, 2, 4);
 }
 
 static void sgd_outputs(tx_call *call)
@@ -47,6 +68,7 @@ static void sgd_outputs(tx_call *call)
     call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
     if (tx_array_present(&call->in[3]))
         call->out[1] = call->out[0];
+    copy_outputs(call, 2, 4);
 }
 
 tx_adam_step tx_update_adamw(const tx_call *call, int64_t i, double old_m, double old_v)
@@ -76,6 +98,7 @@ static void adamw_reference(tx_call *call)
         tx_update_keep(call, 0, 0);
         tx_update_keep(call, 1, 3);
         tx_update_keep(call, 2, 4);
+        put_copy(call, 3, 5);
         return;
     }
     for (int64_t i = 0; i < call->in[0].count; i++) {
@@ -84,12 +107,14 @@ static void adamw_reference(tx_call *call)
         tx_array_put(&call->out[1], i, s.m, s.m_size);
         tx_array_put(&call->out[2], i, s.v, s.v_size);
     }
+    put_copy(call, 3, 5);
 }
 
 static void adamw_outputs(tx_call *call)
 {
     for (int32_t o = 0; o < 3; o++)
         call->out[o] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
+    copy_outputs(call, 3, 5);
 }
 
 /* Two numbers that cancel leave their sign to the rounding: of such an element nothing is expected. */
@@ -99,6 +124,7 @@ static void lion_reference(tx_call *call)
     if (call->result[TX_RESULT_FINITE] == 0.0) {
         tx_update_keep(call, 0, 0);
         tx_update_keep(call, 1, 3);
+        put_copy(call, 2, 4);
         return;
     }
     double rate = call->controls.word[TX_CONTROL_LEARNING_RATE].f32, factor = call->result[TX_RESULT_GRAD_FACTOR];
@@ -111,11 +137,13 @@ static void lion_reference(tx_call *call)
         tx_array_put(&call->out[0], i, kept - rate * sign, fabs(sum) < 1e-6 * size ? (double)INFINITY : fabs(p) + rate);
         tx_array_put(&call->out[1], i, beta2 * m + (1.0 - beta2) * g, fabs(beta2 * m) + fabs((1.0 - beta2) * g));
     }
+    put_copy(call, 2, 4);
 }
 
 static void lion_outputs(tx_call *call)
 {
     call->out[0] = call->out[1] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
+    copy_outputs(call, 2, 4);
 }
 
 /* Range sizes: within a block, whole blocks, and a last block that is not full. */
@@ -135,6 +163,16 @@ tx_case *tx_update_case(tx_cases *list, int64_t n)
     c->controls.word[TX_CONTROL_LEARNING_RATE].f32 = 0.05f;
     c->flags = n > 1000000 ? TX_CASE_BENCH : 0u;
     return c;
+}
+
+/* The last case with a copy of the weights as operand `operand`. */
+static void add_copy(tx_cases *list, int32_t operand, bool bf16)
+{
+    tx_case *c = tx_case_copy(list, bf16 ? ", copy in bf16" : ", copy in fp16");
+    c->in[operand] = tx_spec_real(c->in[0].shape);
+    c->in[operand].dtype = bf16 ? TX_BF16 : TX_F16;
+    c->in[operand].arena = TX_ARENA_HALF;
+    c->flags = 0;
 }
 
 void tx_update_state(tx_case *c, int32_t i, tx_spec spec)
@@ -162,6 +200,8 @@ static void sgd_cases(tx_cases *list)
                 c->in[3] = tx_spec_real(c->in[0].shape);
                 c->in[3].arena = TX_ARENA_OPTIMIZER;
             }
+            if (sizes[s] < 1000000)
+                add_copy(list, 4, momentum);
             if (sizes[s] == 5003)
                 tx_update_skipped(list);
         }
@@ -179,6 +219,8 @@ static void adamw_cases(tx_cases *list)
         c->in[3] = tx_spec_real(c->in[0].shape);
         c->in[4] = tx_spec_of(TX_F32, c->in[0].shape, TX_FILL_UNIFORM, 0.0, 1.0);
         c->in[3].arena = c->in[4].arena = TX_ARENA_OPTIMIZER;
+        if (sizes[s] < 1000000)
+            add_copy(list, 5, s & 1);
         if (sizes[s] == 5003)
             tx_update_skipped(list);
     }
@@ -197,6 +239,8 @@ static void lion_cases(tx_cases *list)
         c->attrs.beta2 = s & 1 ? 0.99f : 0.95f;
         c->in[3] = tx_spec_real(c->in[0].shape);
         c->in[3].arena = TX_ARENA_OPTIMIZER;
+        if (sizes[s] < 1000000)
+            add_copy(list, 4, s & 1);
         if (sizes[s] == 5003)
             tx_update_skipped(list);
     }
@@ -213,7 +257,7 @@ static void lion_cases(tx_cases *list)
 static void clip_norm_reference(tx_call *call)
 {
     double *r = call->result, *magnitude = call->result_magnitude;
-    double scale = call->controls.word[TX_CONTROL_LOSS_SCALE].f32;
+    double scale = r[TX_RESULT_LOSS_SCALE], interval = call->controls.word[TX_CONTROL_GROWTH_INTERVAL].f32;
     double most = call->controls.word[TX_CONTROL_MAX_GRAD_NORM].f32;
     double norm = sqrt(r[TX_RESULT_GRAD_SUMSQ]) / scale;
     r[TX_RESULT_GRAD_NORM] = norm;
@@ -222,6 +266,17 @@ static void clip_norm_reference(tx_call *call)
     r[isfinite(norm) ? TX_RESULT_UPDATES : TX_RESULT_SKIPPED] += 1.0;
     r[TX_RESULT_GRAD_FACTOR] = (most > 0.0 ? fmin(1.0, most / (norm + 1e-6)) : 1.0) / scale;
     magnitude[TX_RESULT_GRAD_FACTOR] = isfinite(norm) ? r[TX_RESULT_GRAD_FACTOR] : (double)INFINITY;
+    if (interval == 0.0)
+        return;
+    if (!isfinite(norm)) {
+        r[TX_RESULT_LOSS_SCALE] = scale / 2.0;
+        r[TX_RESULT_SCALE_STEPS] = 0.0;
+    } else if (r[TX_RESULT_SCALE_STEPS] + 1.0 < interval) {
+        r[TX_RESULT_SCALE_STEPS] += 1.0;
+    } else {
+        r[TX_RESULT_LOSS_SCALE] = 2.0 * scale > (double)FLT_MAX ? scale : 2.0 * scale;
+        r[TX_RESULT_SCALE_STEPS] = 0.0;
+    }
 }
 
 static void clip_norm_outputs(tx_call *call)
@@ -232,26 +287,41 @@ static void clip_norm_outputs(tx_call *call)
 static void clip_norm_cases(tx_cases *list)
 {
     static const struct {
-        float sumsq, scale, most;
-    } norms[] = {{4.0f, 1.0f, 1.0f},        {0.25f, 1.0f, 1.0f},    {4.0f, 1.0f, 0.0f},     {0.0f, 1.0f, 1.0f},
-                 {1e10f, 1024.0f, 1.0f},    {9.0f, 65536.0f, 0.5f}, {INFINITY, 1.0f, 1.0f}, {NAN, 1.0f, 1.0f},
-                 {INFINITY, 1024.0f, 0.0f}, {1e-20f, 2.0f, 1e-3f}};
+        float sumsq, scale, most, interval, steps;
+    } norms[] = {{4.0f, 1.0f, 1.0f, 0.0f, 0.0f},
+                 {0.25f, 1.0f, 1.0f, 0.0f, 0.0f},
+                 {4.0f, 1.0f, 0.0f, 0.0f, 0.0f},
+                 {0.0f, 1.0f, 1.0f, 0.0f, 0.0f},
+                 {1e10f, 1024.0f, 1.0f, 0.0f, 0.0f},
+                 {9.0f, 65536.0f, 0.5f, 0.0f, 7.0f},
+                 {INFINITY, 1.0f, 1.0f, 0.0f, 0.0f},
+                 {NAN, 1.0f, 1.0f, 0.0f, 0.0f},
+                 {INFINITY, 1024.0f, 0.0f, 0.0f, 3.0f},
+                 {1e-20f, 2.0f, 1e-3f, 0.0f, 0.0f},
+                 {9.0f, 65536.0f, 1.0f, 2000.0f, 7.0f},    /* counts */
+                 {9.0f, 65536.0f, 1.0f, 2000.0f, 1999.0f}, /* doubles */
+                 {9.0f, 0x1p127f, 0.0f, 1.0f, 0.0f},       /* would be infinite */
+                 {INFINITY, 65536.0f, 1.0f, 2000.0f, 1999.0f},
+                 {NAN, 0.5f, 0.0f, 1.0f, 0.0f}};
     for (size_t i = 0; i < sizeof norms / sizeof norms[0]; i++) {
-        tx_case *c = tx_case_add(list, "sumsq %g scale %g max %g", (double)norms[i].sumsq, (double)norms[i].scale,
-                                 (double)norms[i].most);
+        tx_case *c = tx_case_add(list, "sumsq %g scale %g max %g interval %g after %g", (double)norms[i].sumsq,
+                                 (double)norms[i].scale, (double)norms[i].most, (double)norms[i].interval,
+                                 (double)norms[i].steps);
         c->result[TX_RESULT_GRAD_SUMSQ] = norms[i].sumsq;
         c->result[TX_RESULT_UPDATES] = 41.0f;
         c->result[TX_RESULT_SKIPPED] = 6.0f;
-        c->controls.word[TX_CONTROL_LOSS_SCALE].f32 = norms[i].scale;
+        c->result[TX_RESULT_LOSS_SCALE] = norms[i].scale;
+        c->result[TX_RESULT_SCALE_STEPS] = norms[i].steps;
+        c->controls.word[TX_CONTROL_GROWTH_INTERVAL].f32 = norms[i].interval;
         c->controls.word[TX_CONTROL_MAX_GRAD_NORM].f32 = norms[i].most;
     }
 }
 
 const tx_descriptor tx_descriptor_sgd = {
-    .cases = sgd_cases, .outputs = sgd_outputs, .reference = sgd_reference, .lies_on = {1, 4}};
+    .cases = sgd_cases, .outputs = sgd_outputs, .reference = sgd_reference, .lies_on = {1, 4, 5}};
 const tx_descriptor tx_descriptor_adamw = {
-    .cases = adamw_cases, .outputs = adamw_outputs, .reference = adamw_reference, .lies_on = {1, 4, 5}};
+    .cases = adamw_cases, .outputs = adamw_outputs, .reference = adamw_reference, .lies_on = {1, 4, 5, 6}};
 const tx_descriptor tx_descriptor_lion = {
-    .cases = lion_cases, .outputs = lion_outputs, .reference = lion_reference, .lies_on = {1, 4}};
+    .cases = lion_cases, .outputs = lion_outputs, .reference = lion_reference, .lies_on = {1, 4, 5}};
 const tx_descriptor tx_descriptor_clip_norm = {
     .cases = clip_norm_cases, .outputs = clip_norm_outputs, .reference = clip_norm_reference};

@@ -65,7 +65,6 @@ static tx_status set_scalars(tx_model *model, int64_t first, int64_t counted)
     TX_CHECK(tx_model_init(model, 5));
     TX_CHECK(tx_model_set_seed(model, 9));
     TX_CHECK(tx_model_set(model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)counted));
-    TX_CHECK(tx_model_set(model, TX_CONTROL_LOSS_SCALE, 1.0));
     TX_CHECK(tx_model_set(model, TX_CONTROL_LEARNING_RATE, RATE));
     return tx_model_set(model, TX_CONTROL_SAMPLE, (double)first);
 }

@@ -84,6 +84,30 @@ ranks 2 again16 --bf16 --per_device_train_batch_size 3 --gradient_accumulation_s
     fail "bf16, checkpointing"
 same sum16.0 again16
 
+# In fp16 all ranks leave out the same steps, and go on with the same scale.
+for stage in 0 1 2; do
+    ranks 2 "fp16.$stage" --fp16 --init_scale 1e9 --growth_interval 4 --per_device_train_batch_size 6 --zero_stage $stage \
+        --ddp_check 1 || fail "fp16, stage $stage"
+    same fp16.0 "fp16.$stage"
+    skipped=$(numbers skipped "$work/fp16.$stage/log.jsonl" | tail -n 1)
+    [ "$skipped" -ge 2 ] && [ "$skipped" -le 8 ] || fail "fp16, stage $stage: $skipped steps were skipped"
+    [ "$(numbers loss_scale "$work/fp16.$stage/log.jsonl" | head -n 1)" = 500000000 ] || fail "fp16, stage $stage: no overflow"
+    ranks 2 "sums.$stage" --fp16 --init_scale 1e9 --growth_interval 4 --per_device_train_batch_size 3 \
+        --gradient_accumulation_steps 2 --zero_stage $stage --ddp_check 1 || fail "fp16, accumulation, stage $stage"
+done
+same sums.0 sums.1
+numbers loss_scale "$work/sums.0/log.jsonl" > "$work/scales"
+numbers loss_scale "$work/sums.2/log.jsonl" | cmp -s - "$work/scales" || fail "fp16, stage 2 with accumulation: other scales"
+[ "$mixed" = yes ] || {
+    two="--fp16 --init_scale 1e9 --growth_interval 4 --per_device_train_batch_size 6 --save_strategy steps --save_steps 2"
+    # shellcheck disable=SC2086
+    ranks 2 halves $two || fail "fp16, with checkpoints"
+    # shellcheck disable=SC2086
+    ranks 2 goes-on $two --resume_from_checkpoint "$work/halves/checkpoint-2" || fail "fp16, resumed"
+    same halves goes-on
+    same halves fp16.0
+}
+
 # A tied embedding, whose bucket is filled by the first gradient and the last. The text as tokens of 16 bits fills a bucket's
 # worth of vocabulary.
 cp "$work/text" "$work/text.bin"

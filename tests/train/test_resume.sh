@@ -107,5 +107,31 @@ cmp -s "$work/fp32/model.safetensors" "$work/whole/model.safetensors" && fail "m
 [ "$(wc -c < "$work/fp32/model.safetensors")" -eq "$(wc -c < "$work/whole/model.safetensors")" ] ||
     fail "the weights of mixed precision are not saved in fp32"
 
+# In fp16 from a scale that is too large: each overflow halves it and changes nothing else, then the run recovers; a resumed
+# one goes on with scale and count.
+rm -rf "$work/whole"
+run whole --fp16 --init_scale 1e10 --growth_interval 11 --save_steps 1 || fail "the unbroken run in fp16"
+numbers loss_scale "$work/whole/log.jsonl" > "$work/scales"
+numbers skipped "$work/whole/log.jsonl" > "$work/skipped"
+paste "$work/scales" "$work/skipped" | awk -v scale=1e10 '
+    function far(a, b) { return !(a > b * (1 - 1e-7) && a < b * (1 + 1e-7)) }
+    { if ($2 > skipped) { drops++; bad += far($1 * 2, scale); good = 0 }
+      else if (++good == 11) { grown++; bad += far($1, 2 * scale); good = 0 }
+      else bad += $1 != scale
+      scale = $1; skipped = $2 }
+    END { exit !(NR == 45 && !bad && drops == skipped && drops >= 3 && grown >= 1) }' ||
+    { cat "$work/scales" "$work/skipped"; fail "scales and skipped steps in fp16"; }
+cmp -s "$work/whole/checkpoint-1/model.safetensors" "$work/whole/checkpoint-2/model.safetensors" ||
+    fail "a skipped step changes weights"
+cmp -s "$work/whole/checkpoint-1/optimizer.safetensors" "$work/whole/checkpoint-2/optimizer.safetensors" ||
+    fail "a skipped step changes moments"
+for k in 2 21 30; do
+    run "fp16-$k" --fp16 --init_scale 1e10 --growth_interval 11 --save_steps 45 \
+        --resume_from_checkpoint "$work/whole/checkpoint-$k" || fail "resume in fp16 from step $k"
+    compare "fp16-$k" "resumed in fp16 from step $k"
+done
+run mixed --resume_from_checkpoint "$work/whole/checkpoint-30" --fp16 false || fail "resume of an fp16 run in fp32"
+tail -n 10 "$work/mixed/log.jsonl" | grep -q loss_scale && fail "a run in fp32 scales its losses"
+
 [ $failures -eq 0 ] && echo "all good on $device"
 exit $((failures != 0))

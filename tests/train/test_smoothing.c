@@ -32,7 +32,6 @@ static tx_status run(machine *m, float *loss, float gradient[ROWS * VOCAB])
     status = status ? status : tx_model_allocate(m->model);
     status = status ? status : tx_model_write(m->model, TX_PART_WEIGHT, 0, logits);
     status = status ? status : tx_model_set(m->model, TX_CONTROL_INVERSE_LABELS, 1.0 / LABELS);
-    status = status ? status : tx_model_set(m->model, TX_CONTROL_LOSS_SCALE, 1.0);
     status = status ? status : tx_plan_write(m->plan, m->labels, labels, sizeof labels);
     status = status ? status : tx_plan_run(m->plan);
     status = status ? status : tx_plan_read(m->plan, m->loss, loss, sizeof *loss);

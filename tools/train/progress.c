@@ -63,8 +63,11 @@ static void on_log(void *context, const tx_run_step *s, double loss)
     p->steps++;
     p->told = tx_now();
     tx_train_clear(p);
-    printf("step %" PRId64 "/%" PRId64 "  epoch %.3f  loss %.4f  grad norm %.3f  rate %.3g  %.0f tokens/s\n", s->step,
-           s->steps, s->epoch, loss, s->grad_norm, s->learning_rate, s->tokens_per_second);
+    printf("step %" PRId64 "/%" PRId64 "  epoch %.3f  loss %.4f  grad norm %.3f  rate %.3g  ", s->step, s->steps,
+           s->epoch, loss, fabs(s->grad_norm), s->learning_rate);
+    if (s->loss_scale > 0)
+        printf("loss scale %g, %" PRId64 " skipped  ", s->loss_scale, s->skipped);
+    printf("%.0f tokens/s\n", s->tokens_per_second);
     fflush(stdout);
 }
 

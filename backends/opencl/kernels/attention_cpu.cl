@@ -19,9 +19,10 @@ static float largest(vec v)
  * `first_b` on. With CACHED, keys and values are S rows a batch of k_cache and v_cache, and `lengths` holds positions: query
  * t stands at lengths[b] + t. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
-attention(const __global float *qkv, long qo, const __global int *lengths, long leo, const __global float *k_cache,
-          long ko, const __global float *v_cache, long vo, __global float *o, long oo, __global float *lse, long lso,
-          int T, int S, int heads, int kv_heads, float scale, float p, int site, int first_b, int first_head, int first_tile,
+attention(const __global h_t *qkv, long qo, const __global int *lengths, long leo, const __global h_t *k_cache,
+          long ko, const __global h_t *v_cache, long vo, __global h_t *o, long oo, __global float *lse, long lso,
+          int T, int S, int heads, int kv_heads, float scale, float p, int site, int first_b, int first_head,
+          int first_tile,
           const __global uint *control, __local vec *pool)
 {
     TILE(q_tile, ROWS, DP);
@@ -33,17 +34,17 @@ attention(const __global float *qkv, long qo, const __global int *lengths, long 
     const int q0 = ((T - 1) / ROWS - first_tile - (int)get_group_id(0)) * ROWS;
     const int kv_head = head / (heads / kv_heads);
     const long stride = (long)(heads + 2 * kv_heads) * D;
-    const __global float *q = qkv + qo + (b * (long)T + q0) * stride + (long)head * D;
+    const __global h_t *q = qkv + qo + (b * (long)T + q0) * stride + (long)head * D;
 #if CACHED
     const long kv_stride = (long)kv_heads * D;
     const int base = (int)tx_position(lengths[leo + b], S - T), length = T, keys = S;
-    const __global float *k = k_cache + ko + b * (long)S * kv_stride + (long)kv_head * D;
-    const __global float *v = v_cache + vo + b * (long)S * kv_stride + (long)kv_head * D;
+    const __global h_t *k = k_cache + ko + b * (long)S * kv_stride + (long)kv_head * D;
+    const __global h_t *v = v_cache + vo + b * (long)S * kv_stride + (long)kv_head * D;
 #else
     const long kv_stride = stride;
     const int base = 0, length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T, keys = length;
-    const __global float *k = qkv + qo + b * (long)T * stride + (long)(heads + kv_head) * D;
-    const __global float *v = k + (long)kv_heads * D;
+    const __global h_t *k = qkv + qo + b * (long)T * stride + (long)(heads + kv_head) * D;
+    const __global h_t *v = k + (long)kv_heads * D;
 #endif
     /* Keys that any query of the tile sees. */
     const int last = q0 >= length ? 0 : CAUSAL ? min(keys, base + min(q0 + ROWS, T)) : keys;

@@ -19,8 +19,8 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS, __local vec *pool)
     const int last = q0 >= length ? 0 : CAUSAL ? min(length, q0 + ROWS) : length;
     const long stride = (long)(heads + 2 * kv_heads) * D, stats = (b * (long)heads + head) * T;
     const long query = (b * (long)T + q0) * stride + (long)head * D;
-    const __global float *k = qkv + qo + b * (long)T * stride + (long)(heads + kv_head) * D;
-    const __global float *v = k + (long)kv_heads * D;
+    const __global h_t *k = qkv + qo + b * (long)T * stride + (long)(heads + kv_head) * D;
+    const __global h_t *v = k + (long)kv_heads * D;
     const draws drop = draws_of(control, b, site, head, p);
     lse += lso + stats;
     delta += deo + stats;

@@ -32,7 +32,7 @@
     pool += (rows) * (length) / VW
 
 /* Rows 0..valid-1 of `rows`, `stride` apart, the others 0. */
-static void load_tile(__local float *tile, const __global float *p, long stride, int rows, int valid)
+static void load_tile(__local float *tile, const __global h_t *p, long stride, int rows, int valid)
 {
     for (int r = 0; r < rows; r++)
         for (int i = 0; i < DP; i += VW) {

@@ -4,7 +4,7 @@
 
 /* Sums [B, heads, T] of `count` rows (b, t, head). */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-attention_delta(const __global float *d_o, long doo, const __global float *o, long oo, __global float *delta, long deo,
+attention_delta(const __global h_t *d_o, long doo, const __global h_t *o, long oo, __global float *delta, long deo,
                 long count, int T, int heads)
 {
     const int item = (int)get_local_id(0), lane = item % LANES;

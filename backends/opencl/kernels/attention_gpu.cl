@@ -33,9 +33,10 @@ static void mask(float4 s[MR][SQ], int reach, int limit)
  * `first_b` on. With CACHED, keys and values are S rows a batch of k_cache and v_cache, and `lengths` holds positions: query
  * t stands at lengths[b] + t. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-attention(const __global float *qkv, long qo, const __global int *lengths, long leo, const __global float *k_cache,
-          long ko, const __global float *v_cache, long vo, __global float *o, long oo, __global float *lse, long lso,
-          int T, int S, int heads, int kv_heads, float scale, float p, int site, int first_b, int first_head, int first_tile,
+attention(const __global h_t *qkv, long qo, const __global int *lengths, long leo, const __global h_t *k_cache,
+          long ko, const __global h_t *v_cache, long vo, __global h_t *o, long oo, __global float *lse, long lso,
+          int T, int S, int heads, int kv_heads, float scale, float p, int site, int first_b, int first_head,
+          int first_tile,
           const __global uint *control, __local float4 *pool)
 {
     const int item = (int)get_local_id(0), tx = GRID_X(item, TX), ty = GRID_Y(item, TX);
@@ -46,16 +47,16 @@ attention(const __global float *qkv, long qo, const __global int *lengths, long 
     const int q0 = ((T - 1) / ROWS - first_tile - (int)get_group_id(0)) * ROWS;
     const int kv_head = head / (heads / kv_heads);
     const uint stride = (uint)(heads + 2 * kv_heads) * D, query = q0 * stride + head * D;
-    const __global float *const x = qkv + qo + b * (long)T * stride;
+    const __global h_t *const x = qkv + qo + b * (long)T * stride;
 #if CACHED
     const uint kv_stride = (uint)kv_heads * D, key = kv_head * D, value = key;
     const int base = (int)tx_position(lengths[leo + b], S - T), length = T, keys = S;
-    const __global float *const k = k_cache + ko + b * (long)S * kv_stride;
-    const __global float *const v = v_cache + vo + b * (long)S * kv_stride;
+    const __global h_t *const k = k_cache + ko + b * (long)S * kv_stride;
+    const __global h_t *const v = v_cache + vo + b * (long)S * kv_stride;
 #else
     const uint kv_stride = stride, key = (heads + kv_head) * D, value = key + kv_heads * D;
     const int base = 0, length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T, keys = length;
-    const __global float *const k = x, *const v = x;
+    const __global h_t *const k = x, *const v = x;
 #endif
     /* Keys that any query of the tile sees. */
     const int last = q0 >= length ? 0 : CAUSAL ? min(keys, base + min(q0 + ROWS, T)) : keys;

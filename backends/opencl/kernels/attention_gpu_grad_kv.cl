@@ -19,7 +19,7 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
     const int first = k0 >= length ? length : CAUSAL ? k0 / ROWS * ROWS : 0;
     const uint stride = (uint)(heads + 2 * kv_heads) * D, o_stride = (uint)heads * D;
     const uint key = k0 * stride + (heads + kv_head) * D, value = key + kv_heads * D;
-    const __global float *const x = qkv + qo + b * (long)T * stride, *const dy = d_o + doo + b * (long)T * o_stride;
+    const __global h_t *const x = qkv + qo + b * (long)T * stride, *const dy = d_o + doo + b * (long)T * o_stride;
 
     float4 dk[AR][AQ], dv[AR][AQ];
     EACH_OUT(m, n) dk[m][n] = dv[m][n] = 0.0f;

@@ -16,7 +16,7 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
     const int last = q0 >= length ? 0 : CAUSAL ? min(length, q0 + ROWS) : length;
     const uint stride = (uint)(heads + 2 * kv_heads) * D, o_stride = (uint)heads * D;
     const uint query = q0 * stride + head * D, key = (heads + kv_head) * D, value = key + kv_heads * D;
-    const __global float *const x = qkv + qo + b * (long)T * stride, *const dy = d_o + doo + b * (long)T * o_stride;
+    const __global h_t *const x = qkv + qo + b * (long)T * stride, *const dy = d_o + doo + b * (long)T * o_stride;
     const long stats = (b * (long)heads + head) * T + q0;
     const draws drop = draws_of(control, b, site, head, p);
 

@@ -77,7 +77,7 @@
 
 /* An item's share of the next DEPTH elements of a tile of `lines` rows, of which the first `valid` exist. `at` is its
  * own first place: row `line`, element i of the head. */
-static void fetch_chunk(const __global float *x, uint at, uint stride, int valid, int lines, int line, int i,
+static void fetch_chunk(const __global h_t *x, uint at, uint stride, int valid, int lines, int line, int i,
                         float4 *held)
 {
     if (DP % DEPTH == 0 && lines % TURN == 0 && valid >= lines) {
@@ -121,7 +121,7 @@ static void multiply_chunk(const __local float *a, const __local float *b, float
 }
 
 /* s = rows of a (queries) times rows of b (keys), of which the first a_rows and b_rows are there. */
-static void product_scores(const __global float *a, uint a_at, uint a_stride, int a_rows, const __global float *b,
+static void product_scores(const __global h_t *a, uint a_at, uint a_stride, int a_rows, const __global h_t *b,
                            uint b_at, uint b_stride, int b_rows, __local float *stage, float4 s[MR][SQ], int tx, int ty)
 {
     const int line = (int)get_local_id(0) / LANES, lane = (int)get_local_id(0) % LANES * 4;
@@ -161,7 +161,7 @@ static void product_scores(const __global float *a, uint a_at, uint a_stride, in
 #endif
 
 /* An item's share of the `valid` rows, at most TERMS, from `at` on. */
-static void fetch_terms(const __global float *x, uint at, uint stride, int valid, float4 held[OUT_LINES][OUT_QUADS])
+static void fetch_terms(const __global h_t *x, uint at, uint stride, int valid, float4 held[OUT_LINES][OUT_QUADS])
 {
     const int line = (int)get_local_id(0) / ABREAST, quad = (int)get_local_id(0) % ABREAST;
     at += line * stride + 4 * quad;
@@ -233,7 +233,7 @@ static void multiply_terms(const __local float *scores, const __local float *sta
 
 /* acc += scores times rows of x, of which the first `count` are there (those after them have score 0). `held` has the
  * first TERMS rows; scores and stage are everybody's to write. Ends with items still reading both. */
-static void product_out(const __local float *scores, const __global float *x, uint at, uint stride, int count,
+static void product_out(const __local float *scores, const __global h_t *x, uint at, uint stride, int count,
                         __local float *stage, float4 held[OUT_LINES][OUT_QUADS], float4 acc[AR][AQ], int ux, int uy)
 {
     scores += KEYS_OUT ? 4 * uy : uy * LP;

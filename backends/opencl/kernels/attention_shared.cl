@@ -13,33 +13,46 @@
 
 /* What the kernels of its gradient are given, before their local memory. */
 #define ATTENTION_GRAD_ARGUMENTS                                                                                       \
-    const __global float *d_o, long doo, const __global float *qkv, long qo, const __global float *lse, long lso,      \
-        const __global float *delta, long deo, const __global int *lengths, long leo, __global float *dqkv, long dqo,  \
-        int T, int heads, int kv_heads, float scale, float p, int site, int first_b,      \
+    const __global h_t *d_o, long doo, const __global h_t *qkv, long qo, const __global float *lse, long lso,      \
+        const __global float *delta, long deo, const __global int *lengths, long leo, __global h_t *dqkv, long dqo,  \
+        int T, int heads, int kv_heads, float scale, float p, int site, int first_b,                             \
         int first_head, int first_tile, const __global uint *control
 
-/* Elements i.. of a row of D in global memory, `p` pointing to the first; the rest of the vector is 0. */
-static vec load_row(const __global float *p, int i)
+#define TX_PUT_f32(v, p, i) ((p)[i] = (v))
+#define TX_PUT_bf16(v, p, i) ((p)[i] = round_bf16(v))
+#define TX_PUT_f16(v, p, i) vstore_half_rte(v, i, (__global half *)(p))
+#define tx_put_h(v, p, i) TX_CAT(TX_PUT_, H)(v, p, i)
+
+/* To nearest even; NaN stays NaN. */
+static ushort round_bf16(float v)
+{
+    const uint u = as_uint(v);
+    return (ushort)(isnan(v) ? (u >> 16) | 0x40u : (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16);
+}
+
+/* Elements i.. of a row of D in global memory, `p` pointing to the first; the rest of the vector is 0. Rows that are no
+ * whole vectors are not aligned for them either. */
+static vec load_row(const __global h_t *p, int i)
 {
 #if D % VW == 0
-    return VLOAD(p);
+    return tx_load_h(p, 0, VW);
 #else
     float part[VW];
     for (int k = 0; k < VW; k++)
-        part[k] = i + k < D ? p[k] : 0.0f;
+        part[k] = i + k < D ? tx_get_h(p, k) : 0.0f;
     return VLOAD_PRIVATE(part);
 #endif
 }
 
-static void store_row(vec v, __global float *p, int i)
+static void store_row(vec v, __global h_t *p, int i)
 {
 #if D % VW == 0
-    VSTORE(v, p);
+    tx_store_h(v, p, 0, VW);
 #else
     float part[VW];
     VSTORE_PRIVATE(v, part);
     for (int k = 0; k < VW; k++)
         if (i + k < D)
-            p[k] = part[k];
+            tx_put_h(part[k], p, k);
 #endif
 }

@@ -299,3 +299,21 @@ static void tx_store_f16(vec v, __global ushort *p, long i, long n)
     TX_STORE_END(float, v, vstore_half_rte(part[k], i + k, (__global half *)p))
     TX_HALF_STORE(v, p + i);
 }
+
+/* What operands that ops.def calls H hold: H is f32, bf16 or f16, all of a command's the same. */
+#ifndef H
+#define H f32
+#endif
+#define h_t TX_CAT(H, _t)
+#define tx_load_h TX_CAT(tx_load_, H)
+#define tx_store_h TX_CAT(tx_store_, H)
+#define tx_get_h(p, i) TX_CAT(TX_GET_, H)(p, i) /* one element */
+#define TX_GET_f32(p, i) ((p)[i])
+#define TX_GET_bf16(p, i) as_float((uint)(p)[i] << 16)
+#define TX_GET_f16(p, i) vload_half(i, (const __global half *)(p))
+
+static vec tx_load_h_or(const __global h_t *p, long i, long n, float pad)
+{
+    TX_LOAD_END(tx_get_h(p, i + k), pad)
+    return tx_load_h(p, i, n);
+}

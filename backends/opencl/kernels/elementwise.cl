@@ -12,21 +12,21 @@ static vec silu_slope(vec v)
 
 /* y = `value` of an element u of a, and v of b. */
 #define UNARY(name, value)                                                                                           \
-    __kernel void name(const __global float *a, long ao, __global float *y, long yo, long n)                         \
+    __kernel void name(const __global h_t *a, long ao, __global h_t *y, long yo, long n)                         \
     {                                                                                                                \
         TX_EACH({                                                                                                    \
-            vec u = tx_load(a + ao, i, n, 0.0f);                                                                     \
-            tx_store(value, y + yo, i, n);                                                                           \
+            vec u = tx_load_h(a + ao, i, n);                                                                     \
+            tx_store_h(value, y + yo, i, n);                                                                           \
         })                                                                                                           \
     }
 #define BINARY(name, value)                                                                                          \
-    __kernel void name(const __global float *a, long ao, const __global float *b, long bo, __global float *y,        \
+    __kernel void name(const __global h_t *a, long ao, const __global h_t *b, long bo, __global h_t *y,        \
                        long yo, long n)                                                                              \
     {                                                                                                                \
         TX_EACH({                                                                                                    \
-            vec u = tx_load(a + ao, i, n, 0.0f);                                                                     \
-            vec v = tx_load(b + bo, i, n, 0.0f);                                                                     \
-            tx_store(value, y + yo, i, n);                                                                           \
+            vec u = tx_load_h(a + ao, i, n);                                                                     \
+            vec v = tx_load_h(b + bo, i, n);                                                                     \
+            tx_store_h(value, y + yo, i, n);                                                                           \
         })                                                                                                           \
     }
 
@@ -40,18 +40,18 @@ BINARY(gelu_grad_exact, u * gelu_slope(v, 1))
 BINARY(silu_grad, u * silu_slope(v))
 
 /* Rows of 2n: gate, then up. */
-__kernel void swiglu(const __global float *x, long xo, __global float *y, long yo, long n)
+__kernel void swiglu(const __global h_t *x, long xo, __global h_t *y, long yo, long n)
 {
     long row = TX_ROW;
     x += xo + row * 2 * n;
     y += yo + row * n;
     TX_EACH({
-        vec gate = tx_load(x, i, n, 0.0f);
-        tx_store(gate * tx_sigmoid(gate) * tx_load(x + n, i, n, 0.0f), y, i, n);
+        vec gate = tx_load_h(x, i, n);
+        tx_store_h(gate * tx_sigmoid(gate) * tx_load_h(x + n, i, n), y, i, n);
     })
 }
 
-__kernel void swiglu_grad(const __global float *dy, long dyo, const __global float *x, long xo, __global float *dx,
+__kernel void swiglu_grad(const __global h_t *dy, long dyo, const __global h_t *x, long xo, __global h_t *dx,
                           long dxo, long n)
 {
     long row = TX_ROW;
@@ -59,21 +59,21 @@ __kernel void swiglu_grad(const __global float *dy, long dyo, const __global flo
     x += xo + row * 2 * n;
     dx += dxo + row * 2 * n;
     TX_EACH({
-        vec gate = tx_load(x, i, n, 0.0f);
-        vec up = tx_load(x + n, i, n, 0.0f);
-        vec d = tx_load(dy, i, n, 0.0f);
-        tx_store(d * up * silu_slope(gate), dx, i, n);
-        tx_store(d * gate * tx_sigmoid(gate), dx + n, i, n);
+        vec gate = tx_load_h(x, i, n);
+        vec up = tx_load_h(x + n, i, n);
+        vec d = tx_load_h(dy, i, n);
+        tx_store_h(d * up * silu_slope(gate), dx, i, n);
+        tx_store_h(d * gate * tx_sigmoid(gate), dx + n, i, n);
     })
 }
 
-__kernel void scale(const __global float *x, long xo, __global float *y, long yo, long n, float alpha, int which,
+__kernel void scale(const __global h_t *x, long xo, __global h_t *y, long yo, long n, float alpha, int which,
                     const __global uint *control)
 {
     x += xo;
     y += yo;
     float factor = tx_factor(alpha, which, control);
-    TX_EACH({ tx_store(tx_load(x, i, n, 0.0f) * factor, y, i, n); })
+    TX_EACH({ tx_store_h(tx_load_h(x, i, n) * factor, y, i, n); })
 }
 
 static float lane(float4 v, int which)

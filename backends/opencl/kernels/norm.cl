@@ -13,7 +13,7 @@
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 norm(const __global float *x, long xo, const __global float *gamma, long go, const __global float *beta, long bo,
-     __global float *y, long yo, __global float *mean, long mo, __global float *rstd, long ro, const __global float *z,
+     __global h_t *y, long yo, __global float *mean, long mo, __global float *rstd, long ro, const __global float *z,
      long zo, __global float *kept, long ko, long n, float eps)
 {
     __local float part[WG];
@@ -49,7 +49,7 @@ norm(const __global float *x, long xo, const __global float *gamma, long go, con
 #if !RMS
         v += tx_load(beta, i, n, 0.0f);
 #endif
-        tx_store(v, y, i, n);
+        tx_store_h(v, y, i, n);
     }
     if (get_local_id(0) == 0) {
 #if !RMS
@@ -61,7 +61,7 @@ norm(const __global float *x, long xo, const __global float *gamma, long go, con
 
 /* Dimension 0: columns, dimension 1: blocks of `block` rows. work [blocks, 2, n] (RMS [blocks, n]): sums of dy * xhat, and
  * of dy. */
-__kernel void norm_grad_blocks(const __global float *dy, long dyo, const __global float *x, long xo,
+__kernel void norm_grad_blocks(const __global h_t *dy, long dyo, const __global float *x, long xo,
                                const __global float *mean, long mo, const __global float *rstd, long ro,
                                __global float *work, long wo, long rows, long n, long block)
 {
@@ -79,7 +79,7 @@ __kernel void norm_grad_blocks(const __global float *dy, long dyo, const __globa
 #endif
     long end = min(rows, (b + 1) * block);
     for (long row = b * block; row < end; row++) {
-        vec d = tx_load(dy + row * n, i, n, 0.0f);
+        vec d = tx_load_h(dy + row * n, i, n);
         float m = 0.0f;
 #if !RMS
         m = mean[row];
@@ -95,7 +95,7 @@ __kernel void norm_grad_blocks(const __global float *dy, long dyo, const __globa
 
 /* dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma; dx may lie on dy. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-norm_grad(const __global float *dy, long dyo, const __global float *x, long xo, const __global float *gamma, long go,
+norm_grad(const __global h_t *dy, long dyo, const __global float *x, long xo, const __global float *gamma, long go,
           const __global float *mean, long mo, const __global float *rstd, long ro, const __global float *z, long zo,
           __global float *dx, long dxo, long n)
 {
@@ -112,7 +112,7 @@ norm_grad(const __global float *dy, long dyo, const __global float *x, long xo, 
     vec sum_g = 0.0f, sum_gx = 0.0f;
     ROW_LOOP(i, n)
     {
-        vec g = tx_load(dy, i, n, 0.0f) * tx_load(gamma, i, n, 0.0f);
+        vec g = tx_load_h(dy, i, n) * tx_load(gamma, i, n, 0.0f);
         sum_g += g;
         sum_gx += g * (tx_load(x, i, n, 0.0f) - m);
     }
@@ -121,7 +121,7 @@ norm_grad(const __global float *dy, long dyo, const __global float *x, long xo, 
     float mean_gx = tx_group_sum(tx_hsum(sum_gx), part) * r / (float)n;
     ROW_LOOP(i, n)
     {
-        vec g = tx_load(dy, i, n, 0.0f) * tx_load(gamma, i, n, 0.0f);
+        vec g = tx_load_h(dy, i, n) * tx_load(gamma, i, n, 0.0f);
         vec xhat = (tx_load(x, i, n, 0.0f) - m) * r;
         vec v = r * (g - mean_g - xhat * mean_gx);
 #if ADDS

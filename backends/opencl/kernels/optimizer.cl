@@ -7,15 +7,23 @@
 #define PARAM_BLOCK 256
 #endif
 
-/* All new weights go through here. */
-static void tx_store_weights(vec v, __global float *p, long i, long n)
-{
-    tx_store(v, p, i, n);
-}
+/* What stores new weights: with COPY, bf16 or f16, also as the copy of that type, which the kernel has as
+ * `copy` and `co`. */
+#ifdef COPY
+#define TX_STORE_WEIGHTS(v)                                                                                            \
+    {                                                                                                                  \
+        vec weights = v;                                                                                               \
+        tx_store(weights, p, i, n);                                                                                    \
+        TX_CAT(tx_store_, COPY)(weights, copy + co, i, n);                                                             \
+    }
+#else
+#define TX_STORE_WEIGHTS(v) tx_store(v, p, i, n);
+#endif
 
 /* momentum_on 0: v is absent. */
 __kernel void sgd(__global float *p, long po, const __global float *g, long go, const __global uchar *groups, long gro,
-                  __global float *v, long vo, long n, float momentum, float decay, int momentum_on, int nesterov,
+                  __global float *v, long vo, __global ushort *copy, long co, long n, float momentum, float decay,
+                  int momentum_on, int nesterov,
                   const __global uint *control, const __global float *result)
 {
     if (result[TX_RESULT_FINITE] == 0.0f)
@@ -35,14 +43,15 @@ __kernel void sgd(__global float *p, long po, const __global float *g, long go, 
             if (nesterov)
                 step = grad + momentum * step;
         }
-        tx_store_weights(old - rate * step, p, i, n);
+        TX_STORE_WEIGHTS(old - rate * step)
     })
 }
 
 /* log1, log2: natural logarithms of beta1, beta2, so that 1 - beta^t keeps its digits for beta near 1. */
 __kernel void adamw(__global float *p, long po, const __global float *g, long go, const __global uchar *groups, long gro,
-                    __global float *m, long mo, __global float *v, long vo, long n, float beta1, float beta2, float log1,
-                    float log2, float eps, float decay, const __global uint *control, const __global float *result)
+                    __global float *m, long mo, __global float *v, long vo, __global ushort *copy, long co, long n,
+                    float beta1, float beta2, float log1, float log2, float eps, float decay,
+                    const __global uint *control, const __global float *result)
 {
     if (result[TX_RESULT_FINITE] == 0.0f)
         return;
@@ -61,13 +70,13 @@ __kernel void adamw(__global float *p, long po, const __global float *g, long go
         vec v1 = beta2 * tx_load(v, i, n, 0.0f) + rest2 * grad * grad;
         tx_store(m1, m, i, n);
         tx_store(v1, v, i, n);
-        tx_store_weights(tx_load(p, i, n, 0.0f) * keep - step * (m1 / (sqrt(v1) * inverse_root + eps)), p, i, n);
+        TX_STORE_WEIGHTS(tx_load(p, i, n, 0.0f) * keep - step * (m1 / (sqrt(v1) * inverse_root + eps)))
     })
 }
 
 __kernel void lion(__global float *p, long po, const __global float *g, long go, const __global uchar *groups, long gro,
-                   __global float *m, long mo, long n, float beta1, float beta2, float decay,
-                   const __global uint *control, const __global float *result)
+                   __global float *m, long mo, __global ushort *copy, long co, long n, float beta1, float beta2,
+                   float decay, const __global uint *control, const __global float *result)
 {
     if (result[TX_RESULT_FINITE] == 0.0f)
         return;
@@ -79,7 +88,7 @@ __kernel void lion(__global float *p, long po, const __global float *g, long go,
         float keep = groups[gro + i / PARAM_BLOCK] & 1 ? 1.0f - rate * decay : 1.0f;
         vec grad = tx_load(g, i, n, 0.0f) * factor;
         vec old = tx_load(m, i, n, 0.0f);
-        tx_store_weights(tx_load(p, i, n, 0.0f) * keep - rate * sign(beta1 * old + (1.0f - beta1) * grad), p, i, n);
+        TX_STORE_WEIGHTS(tx_load(p, i, n, 0.0f) * keep - rate * sign(beta1 * old + (1.0f - beta1) * grad))
         tx_store(beta2 * old + (1.0f - beta2) * grad, m, i, n);
     })
 }
@@ -119,14 +128,15 @@ __kernel void adamw_anyprecision(__global float *p, long po, const __global floa
         TX_CAT(tx_store_, V)(v1, v, i, n);
         if (with_c)
             TX_CAT(tx_store_, C)(rest + (old - now), c, i, n);
-        tx_store_weights(now, p, i, n);
+        tx_store(now, p, i, n);
     })
 }
 
 /* One work-item. */
 __kernel void clip_norm(const __global uint *control, __global float *result)
 {
-    float scale = as_float(control[TX_CONTROL_LOSS_SCALE]), most = as_float(control[TX_CONTROL_MAX_GRAD_NORM]);
+    float scale = result[TX_RESULT_LOSS_SCALE], most = as_float(control[TX_CONTROL_MAX_GRAD_NORM]);
+    float interval = as_float(control[TX_CONTROL_GROWTH_INTERVAL]);
     float norm = sqrt(result[TX_RESULT_GRAD_SUMSQ]) / scale;
     int finite = isfinite(norm);
     float factor = most > 0.0f ? fmin(1.0f, most / (norm + 1e-6f)) : 1.0f;
@@ -134,4 +144,10 @@ __kernel void clip_norm(const __global uint *control, __global float *result)
     result[TX_RESULT_FINITE] = finite ? 1.0f : 0.0f;
     result[TX_RESULT_GRAD_FACTOR] = factor / scale;
     result[finite ? TX_RESULT_UPDATES : TX_RESULT_SKIPPED] += 1.0f;
+    if (interval == 0.0f)
+        return;
+    float steps = finite ? result[TX_RESULT_SCALE_STEPS] + 1.0f : 0.0f;
+    int grows = steps >= interval && isfinite(2.0f * scale);
+    result[TX_RESULT_LOSS_SCALE] = !finite ? 0.5f * scale : grows ? 2.0f * scale : scale;
+    result[TX_RESULT_SCALE_STEPS] = steps >= interval ? 0.0f : steps;
 }

@@ -28,17 +28,17 @@
 #define MAP(v) (v)
 #endif
 
-static float reduce_span(const __global float *x, long n, __local float *part)
+static float reduce_span(const __global h_t *x, long n, __local float *part)
 {
     vec a = START, b = START;
     long i = (long)get_local_id(0) * VW;
     for (; i + WG * VW < n; i += 2 * WG * VW) {
-        vec u = tx_load(x, i, n, START), v = tx_load(x, i + WG * VW, n, START);
+        vec u = tx_load_h_or(x, i, n, START), v = tx_load_h_or(x, i + WG * VW, n, START);
         a = JOIN(a, MAP(u));
         b = JOIN(b, MAP(v));
     }
     if (i < n) {
-        vec u = tx_load(x, i, n, START);
+        vec u = tx_load_h_or(x, i, n, START);
         a = JOIN(a, MAP(u));
     }
     return GROUP(ALONG(JOIN(a, b)), part);
@@ -51,7 +51,7 @@ static void put(__global float *y, float value, int adds)
 
 /* Block of `block` elements a work-group -> work. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-reduce_blocks(const __global float *x, long xo, __global float *work, long wo, long n, long block)
+reduce_blocks(const __global h_t *x, long xo, __global float *work, long wo, long n, long block)
 {
     __local float part[WG];
     long b = get_group_id(0);
@@ -62,7 +62,7 @@ reduce_blocks(const __global float *x, long xo, __global float *work, long wo, l
 
 /* One work-group a row of n -> y[row]. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-reduce_rows(const __global float *x, long xo, __global float *y, long yo, long n, float alpha, int which, int mode,
+reduce_rows(const __global h_t *x, long xo, __global float *y, long yo, long n, float alpha, int which, int mode,
             const __global uint *control)
 {
     __local float part[WG];
@@ -73,7 +73,7 @@ reduce_rows(const __global float *x, long xo, __global float *y, long yo, long n
 }
 
 /* Dimension 0: columns, dimension 1: blocks of `block` rows -> work [blocks, n]. */
-__kernel void reduce_row_blocks(const __global float *x, long xo, __global float *work, long wo, long rows, long n,
+__kernel void reduce_row_blocks(const __global h_t *x, long xo, __global float *work, long wo, long rows, long n,
                                 long block)
 {
     long i = TX_COLUMN(0), b = TX_ROW;
@@ -83,7 +83,7 @@ __kernel void reduce_row_blocks(const __global float *x, long xo, __global float
     vec v = START;
     long end = min(rows, (b + 1) * block);
     for (long row = b * block; row < end; row++) {
-        vec u = tx_load(x + row * n, i, n, START);
+        vec u = tx_load_h_or(x + row * n, i, n, START);
         v = JOIN(v, MAP(u));
     }
     tx_store(v, work + wo + b * n, i, n);

@@ -5,12 +5,12 @@
 #define ROW_LOOP(i, n) for (long i = (long)get_local_id(0) * VW; i < (n); i += WG * VW)
 
 /* Maximum m over x[0..n-1] and the sum of e^(x - m). */
-static float2 row_sum(const __global float *x, long n, __local float *part)
+static float2 row_sum(const __global h_t *x, long n, __local float *part)
 {
     vec m = -FLT_MAX, s = 0.0f;
     ROW_LOOP(i, n)
     {
-        vec v = tx_load(x, i, n, -INFINITY);
+        vec v = tx_load_h_or(x, i, n, -INFINITY);
         if (ANY(v > m)) {
             vec larger = fmax(m, v);
             s *= tx_exp(m - larger);
@@ -53,7 +53,7 @@ softmax_grad(const __global float *dy, long dyo, const __global float *y, long y
 
 /* Rows of n, of which `vocab` count. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-cross_entropy(const __global float *x, long xo, const __global int *labels, long lo, __global float *losses, long so,
+cross_entropy(const __global h_t *x, long xo, const __global int *labels, long lo, __global float *losses, long so,
               __global float *lse, long eo, long n, long vocab, int ignore, float smoothing)
 {
     __local float part[WG];
@@ -64,21 +64,23 @@ cross_entropy(const __global float *x, long xo, const __global int *labels, long
     if (smoothing > 0.0f) {
         vec all = 0.0f;
         ROW_LOOP(i, vocab)
-        all += tx_load(x, i, vocab, 0.0f);
+        all += tx_load_h_or(x, i, vocab, 0.0f);
         mean = tx_group_sum(tx_hsum(all), part) / (float)vocab;
     }
     if (get_local_id(0) == 0) {
         float l = sum.x + log(sum.y);
         int label = labels[lo + row];
         lse[eo + row] = l;
-        losses[so + row] = label == ignore ? 0.0f : label < 0 || label >= vocab ? NAN : l - (1.0f - smoothing) * x[label] - smoothing * mean;
+        losses[so + row] = label == ignore              ? 0.0f
+                           : label < 0 || label >= vocab ? NAN
+                                                         : l - (1.0f - smoothing) * tx_get_h(x, label) - smoothing * mean;
     }
 }
 
 /* dx may lie on x. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-cross_entropy_grad(const __global float *x, long xo, const __global float *dlosses, long so, const __global int *labels,
-                   long lo, const __global float *lse, long eo, __global float *dx, long dxo, long n, long vocab,
+cross_entropy_grad(const __global h_t *x, long xo, const __global float *dlosses, long so, const __global int *labels,
+                   long lo, const __global float *lse, long eo, __global h_t *dx, long dxo, long n, long vocab,
                    int ignore, float smoothing)
 {
     long row = get_group_id(0);
@@ -87,13 +89,13 @@ cross_entropy_grad(const __global float *x, long xo, const __global float *dloss
     int label = labels[lo + row];
     if (label == ignore) {
         ROW_LOOP(i, n)
-        tx_store((vec)0.0f, dx, i, n);
+        tx_store_h((vec)0.0f, dx, i, n);
         return;
     }
     float d = dlosses[so + row], l = lse[eo + row], share = smoothing / (float)vocab;
     ROW_LOOP(i, n)
     {
-        vec v = (tx_exp(tx_load(x, i, n, 0.0f) - l) - share) * d;
+        vec v = (tx_exp(tx_load_h(x, i, n) - l) - share) * d;
         if ((label >= i && label < i + VW) || i + VW > vocab) {
             float part[VW];
             VSTORE_PRIVATE(v, part);
@@ -101,6 +103,6 @@ cross_entropy_grad(const __global float *x, long xo, const __global float *dloss
                 part[k] = i + k >= vocab ? 0.0f : i + k == label ? part[k] - (1.0f - smoothing) * d : part[k];
             v = VLOAD_PRIVATE(part);
         }
-        tx_store(v, dx, i, n);
+        tx_store_h(v, dx, i, n);
     }
 }

@@ -1,0 +1,44 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# 300 steps of a small GPT-2 on tinyshakespeare in bf16 and in fp16 end where fp32 does, and memory is what was planned.
+#
+#   test_precision.sh BIN-FOLDER DEVICE
+set -u
+bin=$1
+device=$2
+. "${0%/*}/../program.sh"
+
+need_device
+text=${TX_TEST_DATA:-${0%/*}/../../../shared/data}/text/tinyshakespeare.txt
+[ -r "$text" ] || { echo "skipped: no $text"; exit 77; }
+cat > "$work/config.json" << 'END'
+{"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 2, "n_positions": 64, "vocab_size": 257,
+ "bos_token_id": 256, "eos_token_id": 256, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0}
+END
+
+# run FOLDER ARGUMENT...: the mean loss of the last 30 steps goes to $loss
+run()
+{
+    folder=$1
+    shift
+    "$bin/txtrain" --train_file "$text" --config_name "$work/config.json" --block_size 64 --device "$device" --threads 2 \
+        --learning_rate 2e-3 --warmup_steps 20 --per_device_train_batch_size 8 --max_steps 300 --save_strategy no \
+        --profile --output_dir "$work/$folder" "$@" > "$work/out" 2> "$work/err" || fail "$folder"
+    loss=$(numbers loss "$work/$folder/log.jsonl" | tail -n 30 | awk '{ sum += $1 } END { print sum / NR }')
+    # Rows of memory: what it is for, planned, counted.
+    awk '$1 == "total" && $2 == $NF && $2 > 0 { same = 1 } END { exit !same }' "$work/out" ||
+        { sed -n '/planned/,$p' "$work/out"; fail "$folder: memory counted is not what was planned"; }
+}
+
+run fp32
+full=$loss
+awk -v loss="$full" 'BEGIN { exit !(loss > 1 && loss < 2.6) }' || fail "fp32 ends with a loss of $full"
+for precision in bf16 fp16; do
+    run $precision --$precision
+    echo "$device: fp32 $full, $precision $loss"
+    awk -v a="$loss" -v b="$full" 'BEGIN { d = a / b - 1; exit !(d < 0.01 && d > -0.01) }' ||
+        fail "$precision ends with a loss of $loss, fp32 with $full"
+done
+
+[ $failures -eq 0 ] && echo "all good on $device"
+exit $((failures != 0))
