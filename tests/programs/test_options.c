@@ -297,6 +297,13 @@ static void test_file(void **state)
     assert_true(!set.train && set.steps == 12 && !set.output && !set.resume && set.report == 6);
     assert_true(fabs(set.rate - 1e-3) < 1e-15);
 
+    remove_scratch(folder);
+}
+
+static void test_file_mistakes(void **state)
+{
+    (void)state;
+    char *folder = make_scratch(), line[512];
     static const struct {
         const char *text, *message;
         int status;
@@ -355,9 +362,10 @@ static void test_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values), cmocka_unit_test(test_several), cmocka_unit_test(test_mistakes),
-        cmocka_unit_test(test_bytes),  cmocka_unit_test(test_foreign), cmocka_unit_test(test_file),
-        cmocka_unit_test(test_given),  cmocka_unit_test(test_by_name), cmocka_unit_test(test_spellings),
+        cmocka_unit_test(test_values),        cmocka_unit_test(test_several), cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_bytes),         cmocka_unit_test(test_foreign), cmocka_unit_test(test_file),
+        cmocka_unit_test(test_file_mistakes), cmocka_unit_test(test_given),   cmocka_unit_test(test_by_name),
+        cmocka_unit_test(test_spellings),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     tx_option_values_free(&values);

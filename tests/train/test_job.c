@@ -242,7 +242,7 @@ static void optimizer_refusals(void **state)
         {"sgd", "momentum=1", "must lie in [0, 1)"},
         {"sgd", "momentum=nan", "must lie in [0, 1)"},
         {"sgd", "nesterov=True", "needs a momentum above 0"},
-        {"adamw_torch", "momentum=0.9", "it has none"},
+        {"adamw_torch", "momentum=0.9", "it has beta1, beta2, eps, weight_decay"},
         {"adafactor", "warmup_init=True", "needs relative_step=True"},
         {"adafactor", "scale_parameter=perhaps", "must be true or false"},
         {"adamw_anyprecision", "momentum_dtype=int8", "must be float32 or bfloat16"},
