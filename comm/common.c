@@ -2,7 +2,6 @@
  * What every communicator needs: argument checks, the launcher's environment. */
 #include "comm/common.h"
 
-#include "api/base/check.h"
 #include "api/base/needs.h"
 
 #include <inttypes.h>
@@ -38,7 +37,7 @@ tx_status tx_comm_check(const tx_comm *comm, const tx_transfer *t)
         return tx_fail(TX_INVALID, "collective number %d is unknown", (int)t->kind);
     if (t->kind == TX_BARRIER)
         return TX_OK;
-    TX_CHECK(check_data(call, t->data, t->count, t->dtype));
+    TX_TRY(check_data(call, t->data, t->count, t->dtype));
     if (t->wire != t->dtype && !(t->dtype == TX_F32 && t->wire == TX_BF16))
         return tx_fail(TX_INVALID, "%s: %s cannot be sent as %s", call, tx_dtype_name(t->dtype),
                        tx_dtype_name(t->wire));
@@ -50,7 +49,7 @@ tx_status tx_comm_check(const tx_comm *comm, const tx_transfer *t)
 tx_status tx_comm_check_pair(const tx_comm *comm, const char *call, const void *data, int64_t count, tx_dtype dtype,
                              int32_t other)
 {
-    TX_CHECK(check_data(call, data, count, dtype));
+    TX_TRY(check_data(call, data, count, dtype));
     if (other < 0 || other >= comm->size || other == comm->rank)
         return tx_fail(TX_INVALID, "%s: rank %" PRId32 " is no other of the %" PRId32 " ranks", call, other,
                        comm->size);
@@ -84,7 +83,7 @@ int32_t tx_comm_size_of(const tx_comm *comm)
 tx_status tx_comm_run(tx_comm *comm, const tx_transfer *transfer)
 {
     int32_t request = 0;
-    TX_CHECK(comm->table->begin(comm, transfer, &request));
+    TX_TRY(comm->table->begin(comm, transfer, &request));
     return comm->table->wait(comm, request);
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Transfers between groups of ranks: who sends what to whom, chunk by chunk. */
 #include "comm/exchange.h"
-#include "api/base/check.h"
 #include "comm/common.h"
 
 #include <stdlib.h>
@@ -161,10 +160,10 @@ tx_status tx_exchange_barrier(tx_exchange *e)
         const int32_t other = l->member[l->start[g]];
         if (g == e->mine)
             continue;
-        TX_CHECK(tx_transport_receive(e->transport, &nothing, 0, other, TX_TAG_BARRIER, slot++));
-        TX_CHECK(tx_transport_send(e->transport, &nothing, 0, other, TX_TAG_BARRIER, slot++));
+        TX_TRY(tx_transport_receive(e->transport, &nothing, 0, other, TX_TAG_BARRIER, slot++));
+        TX_TRY(tx_transport_send(e->transport, &nothing, 0, other, TX_TAG_BARRIER, slot++));
     }
-    TX_CHECK(tx_exchange_wait(e, 0, slot));
+    TX_TRY(tx_exchange_wait(e, 0, slot));
     tx_group_barrier(e->group);
     return TX_OK;
 }
@@ -327,9 +326,9 @@ static tx_status call_for(tx_exchange *e, int64_t k)
         if (g == e->mine || !gives(e, g))
             continue;
         void *to = e->sums ? addends_of(e, s, g, p) : data_of(e, e->group->place, p);
-        TX_CHECK(tx_transport_receive(e->transport, to, bytes_of(addend_count(e, g, p), e->node),
-                                      tx_layout_handler(e->layout, g, e->transport->rank), TX_TAG_PARTIAL,
-                                      slot_of(e, k) + number_of(e, g)));
+        TX_TRY(tx_transport_receive(e->transport, to, bytes_of(addend_count(e, g, p), e->node),
+                                    tx_layout_handler(e->layout, g, e->transport->rank), TX_TAG_PARTIAL,
+                                    slot_of(e, k) + number_of(e, g)));
     }
     return TX_OK;
 }
@@ -349,11 +348,11 @@ static tx_status give(tx_exchange *e, int64_t k)
         else if (root_in(e, e->mine))
             nodes = data_of(e, e->layout->place[e->transfer->root], p);
         if (gives(e, e->mine))
-            TX_CHECK(
+            TX_TRY(
                 send_to(e, nodes, bytes_of(addend_count(e, e->mine, p), e->node), e->piece[i], TX_TAG_PARTIAL, slot));
         if (takes(e, e->mine))
-            TX_CHECK(tx_transport_receive(e->transport, result_of(e, k, i, p), bytes_of(p.count, e->result),
-                                          e->piece[i], TX_TAG_RESULT, slot + e->pieces + others(e)));
+            TX_TRY(tx_transport_receive(e->transport, result_of(e, k, i, p), bytes_of(p.count, e->result), e->piece[i],
+                                        TX_TAG_RESULT, slot + e->pieces + others(e)));
     }
     return TX_OK;
 }
@@ -390,13 +389,13 @@ static tx_status finish(tx_exchange *e, int64_t k)
     if (p.count == 0)
         return TX_OK;
     if (e->layout->groups > 1)
-        TX_CHECK(tx_exchange_wait(e, first, others(e)));
+        TX_TRY(tx_exchange_wait(e, first, others(e)));
     make_result(e, k, p);
     const void *from = is_rounded(e) ? e->lane[k % LANES].result : data_of(e, e->group->place, p);
     for (int32_t g = 0; g < e->layout->groups; g++)
         if (g != e->mine && takes(e, g))
-            TX_CHECK(send_to(e, from, bytes_of(p.count, e->result), tx_layout_handler(e->layout, g, e->transport->rank),
-                             TX_TAG_RESULT, first + others(e) + e->pieces + number_of(e, g)));
+            TX_TRY(send_to(e, from, bytes_of(p.count, e->result), tx_layout_handler(e->layout, g, e->transport->rank),
+                           TX_TAG_RESULT, first + others(e) + e->pieces + number_of(e, g)));
     return TX_OK;
 }
 
@@ -405,7 +404,7 @@ static tx_status settle(tx_exchange *e, int64_t k)
 {
     if (e->layout->groups == 1)
         return TX_OK;
-    TX_CHECK(tx_exchange_wait(e, slot_of(e, k) + others(e), lane_slots(e) - others(e)));
+    TX_TRY(tx_exchange_wait(e, slot_of(e, k) + others(e), lane_slots(e) - others(e)));
     for (int32_t i = 0; i < e->pieces && e->spreads; i++) {
         const tx_piece p = chunk_of(e, e->piece[i], k);
         if (!is_rounded(e)) {
@@ -453,13 +452,13 @@ tx_status tx_exchange_run(tx_exchange *e, const tx_transfer *transfer, char *con
     const int64_t count = chunks(e);
     for (int64_t k = 0; k < count + LANES - 1; k++) {
         if (k < count)
-            TX_CHECK(call_for(e, k));
+            TX_TRY(call_for(e, k));
         if (k < count)
-            TX_CHECK(give(e, k));
+            TX_TRY(give(e, k));
         if (k >= 1 && k - 1 < count)
-            TX_CHECK(finish(e, k - 1));
+            TX_TRY(finish(e, k - 1));
         if (k >= 2)
-            TX_CHECK(settle(e, k - 2));
+            TX_TRY(settle(e, k - 2));
     }
     return TX_OK;
 }

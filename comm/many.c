@@ -2,7 +2,6 @@
  *
  * The communicator of many ranks: windows of shared memory within a host, messages between hosts and for everything
  * else. */
-#include "api/base/check.h"
 #include "comm/common.h"
 #include "comm/exchange.h"
 #include "comm/pulse.h"
@@ -103,7 +102,7 @@ static tx_status find_groups(many *c, const introduction *all, int32_t *group)
         if (r == c->base.rank)
             c->base.local_rank = local;
     }
-    TX_CHECK(tx_layout_create(group, c->base.size, &c->together.layout));
+    TX_TRY(tx_layout_create(group, c->base.size, &c->together.layout));
     for (int32_t r = 0; r < c->base.size; r++)
         group[r] = r;
     return tx_layout_create(group, c->base.size, &c->apart.layout);
@@ -131,7 +130,7 @@ static tx_status find_ranks(many *c)
 /* The marks of the group, which lie in a window of a page a rank. */
 static tx_status make_marks(many *c)
 {
-    TX_CHECK(tx_window_create(c->transport, c->together.layout, c->who, (int64_t)sizeof(tx_mark), &c->marks));
+    TX_TRY(tx_window_create(c->transport, c->together.layout, c->who, (int64_t)sizeof(tx_mark), &c->marks));
     c->mark = calloc((size_t)c->marks->members, sizeof *c->mark);
     c->segment = calloc((size_t)c->marks->members, sizeof *c->segment);
     if (!c->mark || !c->segment)
@@ -155,9 +154,9 @@ static tx_status make_way(many *c, way *w, tx_mark *const *mark)
 
 static tx_status make_ways(many *c)
 {
-    TX_CHECK(make_marks(c));
-    TX_CHECK(make_way(c, &c->together, c->mark));
-    TX_CHECK(make_way(c, &c->apart, &c->mark[c->marks->place]));
+    TX_TRY(make_marks(c));
+    TX_TRY(make_way(c, &c->together, c->mark));
+    TX_TRY(make_way(c, &c->apart, &c->mark[c->marks->place]));
     int32_t slots = tx_exchange_slots(c->apart.exchange), others = tx_exchange_slots(c->together.exchange);
     int64_t bytes = tx_exchange_message(c->apart.exchange), more = tx_exchange_message(c->together.exchange);
     c->message = bytes > more ? bytes : more;
@@ -193,13 +192,13 @@ static tx_status make(tx_comm *comm, const tx_transfer *t);
 static tx_status join(many *c, int *argc, char ***argv)
 {
     const char *advice = "";
-    TX_CHECK(tx_transport_open(argc, argv, &c->transport, &advice));
+    TX_TRY(tx_transport_open(argc, argv, &c->transport, &advice));
     c->base.rank = c->transport->rank;
     c->base.size = c->transport->size;
-    TX_CHECK(tx_launcher_check(c->base.size, advice, true));
-    TX_CHECK(find_ranks(c));
-    TX_CHECK(make_ways(c));
-    TX_CHECK(tx_queue_create(&c->base, make));
+    TX_TRY(tx_launcher_check(c->base.size, advice, true));
+    TX_TRY(find_ranks(c));
+    TX_TRY(make_ways(c));
+    TX_TRY(tx_queue_create(&c->base, make));
     return tx_pulse_open(&c->base);
 }
 
@@ -222,10 +221,10 @@ static tx_status many_window(tx_comm *comm, int64_t bytes, void **memory)
 {
     many *c = (many *)comm;
     tx_window *window = NULL;
-    TX_CHECK(tx_queue_idle(comm, "window"));
+    TX_TRY(tx_queue_idle(comm, "window"));
     /* The window's own messages are MPI's, whose waits tell nobody for whom. */
-    TX_CHECK(tx_exchange_barrier(c->together.exchange));
-    TX_CHECK(tx_window_create(c->transport, c->together.layout, c->who, bytes, &window));
+    TX_TRY(tx_exchange_barrier(c->together.exchange));
+    TX_TRY(tx_window_create(c->transport, c->together.layout, c->who, bytes, &window));
     window->next = c->windows;
     c->windows = window;
     *memory = window->segment[window->place];
@@ -253,8 +252,8 @@ static tx_status make_in_window(many *c, const tx_transfer *t, const tx_window *
     const int64_t offset = (char *)t->data - w->segment[w->place];
     for (int32_t i = 0; i < w->members; i++)
         c->segment[i] = w->segment[i] + offset;
-    TX_CHECK(tx_group_meet(&c->together.group, digest_of(t, offset)));
-    TX_CHECK(tx_exchange_run(c->together.exchange, t, c->segment, &c->made));
+    TX_TRY(tx_group_meet(&c->together.group, digest_of(t, offset)));
+    TX_TRY(tx_exchange_run(c->together.exchange, t, c->segment, &c->made));
     tx_group_barrier(&c->together.group);
     return TX_OK;
 }
@@ -286,13 +285,13 @@ static tx_status pass(tx_comm *comm, bool out, char *data, int64_t count, tx_dty
     many *c = (many *)comm;
     const char *call = out ? "send" : "receive";
     const int64_t bytes = count * (int64_t)tx_dtype_size(dtype);
-    TX_CHECK(tx_comm_check_pair(comm, call, data, count, dtype, other));
-    TX_CHECK(tx_queue_idle(comm, call));
+    TX_TRY(tx_comm_check_pair(comm, call, data, count, dtype, other));
+    TX_TRY(tx_queue_idle(comm, call));
     for (int64_t at = 0; at < bytes; at += c->message) {
         int64_t length = bytes - at < c->message ? bytes - at : c->message;
-        TX_CHECK(out ? tx_transport_send(c->transport, data + at, length, other, TX_TAG_PAIR, 0)
-                     : tx_transport_receive(c->transport, data + at, length, other, TX_TAG_PAIR, 0));
-        TX_CHECK(tx_exchange_wait(c->apart.exchange, 0, 1));
+        TX_TRY(out ? tx_transport_send(c->transport, data + at, length, other, TX_TAG_PAIR, 0)
+                   : tx_transport_receive(c->transport, data + at, length, other, TX_TAG_PAIR, 0));
+        TX_TRY(tx_exchange_wait(c->apart.exchange, 0, 1));
         if (out)
             atomic_store_explicit(&c->sent, c->made.sent += length, memory_order_relaxed);
     }
@@ -311,7 +310,7 @@ static tx_status many_receive(tx_comm *comm, void *data, int64_t count, tx_dtype
 
 static tx_status many_peer_all_reduce(tx_comm *comm, const float *data, float *sum, int64_t count)
 {
-    TX_CHECK(tx_queue_idle(comm, "peer_all_reduce"));
+    TX_TRY(tx_queue_idle(comm, "peer_all_reduce"));
     return tx_transport_all_reduce(((many *)comm)->transport, data, sum, count);
 }
 

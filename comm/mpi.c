@@ -5,7 +5,6 @@
  * MPI moves bytes here and TX does the sums: MPI_Allreduce orders a sum by algorithm, which the library picks by size,
  * type and number of ranks, and fp32 gradients would change with it. Nor does MPI wait here, for MPICH's waits spin
  * without giving the core away. */
-#include "api/base/check.h"
 #include "comm/transport.h"
 
 #include <inttypes.h>
@@ -43,7 +42,7 @@ typedef struct transport {
 } transport;
 
 /* Leaves the function where a call of MPI fails. */
-#define MPI_CHECK(call) TX_CHECK(check((call), #call))
+#define MPI_CHECK(call) TX_TRY(check((call), #call))
 
 static tx_status check(int code, const char *call)
 {
@@ -103,7 +102,7 @@ void tx_transport_close(tx_transport *base)
 
 static tx_status join(transport *t, int *argc, char ***argv)
 {
-    TX_CHECK(start(argc, argv, &t->started));
+    TX_TRY(start(argc, argv, &t->started));
     if (t->started) /* what belongs to no communicator goes by the handler of this one */
         MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &t->mpi));
@@ -157,9 +156,9 @@ tx_status tx_transport_host(tx_transport *base, char *name, size_t room, int32_t
     MPI_CHECK(MPI_Comm_split_type(t->mpi, MPI_COMM_TYPE_SHARED, base->rank, MPI_INFO_NULL, &local));
     tx_status status = count_local(local, &first, &ranks);
     MPI_Comm_free(&local);
-    TX_CHECK(status);
+    TX_TRY(status);
     MPI_CHECK(MPI_Get_processor_name(text, &length));
-    TX_CHECK(tx_transport_gather(base, &first, t->lowest, sizeof first));
+    TX_TRY(tx_transport_gather(base, &first, t->lowest, sizeof first));
     t->hosts = ranks < base->size;
     snprintf(name, room, "%s", text);
     *lowest = first;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The order of transfers, and the thread that makes them. */
 #include "comm/queue.h"
-#include "api/base/check.h"
 #include "api/base/clock.h"
 #include "api/base/thread.h"
 #include "comm/common.h"
@@ -89,7 +88,7 @@ tx_status tx_queue_idle(const tx_comm *comm, const char *call)
 tx_status tx_queue_background(tx_comm *comm, bool on)
 {
     tx_queue *q = comm->queue;
-    TX_CHECK(tx_queue_idle(comm, "background"));
+    TX_TRY(tx_queue_idle(comm, "background"));
     if (!on)
         end_thread(q);
     else if (q->make && !q->threaded && !(q->threaded = tx_thread_start(&q->thread, serve, q)))
@@ -120,7 +119,7 @@ static bool keep(tx_queue *q, const tx_transfer *transfer)
 tx_status tx_queue_begin(tx_comm *comm, const tx_transfer *transfer, int32_t *request)
 {
     tx_queue *q = comm->queue;
-    TX_CHECK(tx_comm_check(comm, transfer));
+    TX_TRY(tx_comm_check(comm, transfer));
     pthread_mutex_lock(&q->mutex);
     if (q->done == q->begun)
         q->begun = q->done = 0;

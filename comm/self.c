@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The communicator of one rank: the sum over the ranks is the rank's own data. */
-#include "api/base/check.h"
 #include "comm/common.h"
 #include "comm/pulse.h"
 #include "comm/queue.h"
@@ -34,7 +33,7 @@ static tx_status self_open(int *argc, char ***argv, tx_comm **comm)
 #else
     const char *advice = "this build of TX has no MPI: start one process, or build with -DTX_MPI=ON";
 #endif
-    TX_CHECK(tx_launcher_check(1, advice, false));
+    TX_TRY(tx_launcher_check(1, advice, false));
     self *made = calloc(1, sizeof *made);
     if (!made || tx_queue_create(&made->base, NULL)) {
         free(made);
@@ -66,7 +65,7 @@ static void self_close(tx_comm *comm)
 static tx_status self_window(tx_comm *comm, int64_t bytes, void **memory)
 {
     self *s = (self *)comm;
-    TX_CHECK(tx_queue_idle(comm, "window"));
+    TX_TRY(tx_queue_idle(comm, "window"));
     if (bytes <= 0)
         return tx_fail(TX_INVALID, "a window of %" PRId64 " bytes is none", bytes);
     window *made = calloc(1, sizeof *made);

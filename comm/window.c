@@ -7,7 +7,6 @@
 #define _GNU_SOURCE /* memfd_create */
 #include "comm/window.h"
 
-#include "api/base/check.h"
 #include "api/base/memory_left.h"
 
 #include <errno.h>
@@ -188,7 +187,7 @@ static tx_status take_segment(const making *m)
 {
     int32_t place = -1;
     int file = -1;
-    TX_CHECK(receive_segment(m, &place, &file));
+    TX_TRY(receive_segment(m, &place, &file));
     m->window->segment[place] = map(file, m->window->bytes);
     const int error = errno;
     close(file);
@@ -210,7 +209,7 @@ static tx_status agree(making *m, tx_status status)
 {
     m->own.status = (int32_t)status;
     snprintf(m->own.text, sizeof m->own.text, "%s", status ? tx_error() : "");
-    TX_CHECK(tx_transport_gather(m->transport, &m->own, m->all, sizeof m->own));
+    TX_TRY(tx_transport_gather(m->transport, &m->own, m->all, sizeof m->own));
     for (int32_t r = 0; r < m->transport->size; r++)
         if (m->all[r].status)
             return tx_fail((tx_status)m->all[r].status, "rank %" PRId32 " on %s %s", r, m->ranks[r].name,
@@ -229,7 +228,7 @@ static tx_status exchange(making *m)
         const int32_t end = first + TURN < members ? first + TURN : members;
         for (int32_t i = first; i < end && !status; i++)
             status = send_segment(m, m->member[(m->window->place + i) % members]);
-        TX_CHECK(agree(m, status));
+        TX_TRY(agree(m, status));
         if (first >= m->layout->most_members)
             return TX_OK;
         for (int32_t i = first; i < end && !status; i++)
@@ -239,14 +238,14 @@ static tx_status exchange(making *m)
 
 static tx_status make_own(making *m)
 {
-    TX_CHECK(make_segment(m));
+    TX_TRY(make_segment(m));
     return m->window->members > 1 ? open_mailbox(m) : TX_OK;
 }
 
 static tx_status fill(making *m)
 {
-    TX_CHECK(agree(m, check_room(m->window)));
-    TX_CHECK(agree(m, make_own(m)));
+    TX_TRY(agree(m, check_room(m->window)));
+    TX_TRY(agree(m, make_own(m)));
     return exchange(m);
 }
 

@@ -62,7 +62,7 @@ tx_status tx_want_rank(const tx_infer *c, int i, int32_t rank)
 
 tx_status tx_want_positions(const tx_infer *c, int i, int64_t batch)
 {
-    TX_CHECK(tx_want_dtype(c, i, TX_I32));
+    TX_TRY(tx_want_dtype(c, i, TX_I32));
     return tx_want_shape(c, i, &TX_SHAPE(batch));
 }
 
@@ -134,14 +134,14 @@ tx_status tx_op_infer(tx_op op, const tx_attrs *attrs, const tx_operand in[TX_MA
         if (i < info->inputs_min && !present)
             return tx_fail(TX_INVALID, "%s: input %d is missing", info->name, i);
         if (present)
-            TX_CHECK(check_dims(&c, &in[i], "input", i));
+            TX_TRY(check_dims(&c, &in[i], "input", i));
     }
     if (result[0].shape.rank != 0) /* given for ops that do not know it */
-        TX_CHECK(check_dims(&c, &result[0], "output", 0));
-    TX_CHECK(rules[op](&c));
+        TX_TRY(check_dims(&c, &result[0], "output", 0));
+    TX_TRY(rules[op](&c));
     for (int i = 0; i < info->outputs; i++)
         if (tx_present(&result[i]))
-            TX_CHECK(check_dims(&c, &result[i], "output", i));
+            TX_TRY(check_dims(&c, &result[i], "output", i));
     for (int i = 0; i < TX_MAX_OUT; i++) {
         out[i].dtype = i < info->outputs ? result[i].dtype : TX_DTYPE_COUNT;
         out[i].shape = result[i].shape;

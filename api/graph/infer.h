@@ -5,7 +5,6 @@
 #ifndef TX_API_INFER_H
 #define TX_API_INFER_H
 
-#include "api/base/check.h"
 #include "api/graph/op.h"
 
 typedef struct tx_infer {

@@ -16,8 +16,8 @@ static tx_status infer_epilogue(const tx_infer *c)
         return TX_OK;
     if (c->out[0].dtype != TX_F32 || c->attrs->accumulate != TX_STORE)
         return tx_fail(TX_INVALID, "%s: an epilogue's result is F32 and stored", tx_want_name(c));
-    TX_CHECK(tx_want_dtype(c, 3, TX_F32));
-    TX_CHECK(tx_want_shape(c, 3, &c->out[0].shape));
+    TX_TRY(tx_want_dtype(c, 3, TX_F32));
+    TX_TRY(tx_want_shape(c, 3, &c->out[0].shape));
     if (epilogue == TX_EPILOGUE_GELU && c->attrs->keeps)
         tx_give(c, 1, TX_F32, c->out[0].shape);
     return TX_OK;
@@ -26,14 +26,14 @@ static tx_status infer_epilogue(const tx_infer *c)
 tx_status tx_infer_matmul(const tx_infer *c)
 {
     const tx_shape *a = &c->in[0].shape, *b = &c->in[1].shape;
-    TX_CHECK(tx_want_float_type(c, 0));
-    TX_CHECK(tx_want_dtype(c, 1, c->in[0].dtype));
-    TX_CHECK(tx_want_dtype(c, 2, TX_F32));
+    TX_TRY(tx_want_float_type(c, 0));
+    TX_TRY(tx_want_dtype(c, 1, c->in[0].dtype));
+    TX_TRY(tx_want_dtype(c, 2, TX_F32));
     tx_gemm g = tx_gemm_of(c->attrs, a, b);
     int64_t b_k = c->attrs->trans_b ? tx_shape_last(b) : tx_shape_count(b) / tx_shape_last(b);
     if (c->attrs->flat) {
         if (!c->attrs->trans_a)
-            TX_CHECK(tx_want_rank(c, 1, 2));
+            TX_TRY(tx_want_rank(c, 1, 2));
     } else {
         if (a->rank < 2 || b->rank < 2)
             return tx_want_other_shape(c, a->rank < 2 ? 0 : 1, "rank 2 or more");
@@ -48,7 +48,7 @@ tx_status tx_infer_matmul(const tx_infer *c)
     if (g.k != b_k)
         return tx_fail(TX_INVALID, "%s: inner dimensions of %s%s and %s%s differ", tx_want_name(c), TX_TEXT(*a),
                        c->attrs->trans_a ? " transposed" : "", TX_TEXT(*b), c->attrs->trans_b ? " transposed" : "");
-    TX_CHECK(tx_want_shape(c, 2, &TX_SHAPE(g.n)));
+    TX_TRY(tx_want_shape(c, 2, &TX_SHAPE(g.n)));
     tx_shape y = TX_SHAPE(g.m, g.n);
     if (c->attrs->flat && !c->attrs->trans_a) {
         y = tx_with_last(a, g.n);
@@ -69,7 +69,7 @@ tx_status tx_infer_matmul(const tx_infer *c)
 static tx_status check_qkv(const tx_infer *c, int i, int64_t *head_size)
 {
     const tx_attrs *a = c->attrs;
-    TX_CHECK(tx_want_rank(c, i, 3));
+    TX_TRY(tx_want_rank(c, i, 3));
     if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads != 0)
         return tx_fail(TX_INVALID, "%s: %d heads cannot share %d key heads", tx_want_name(c), a->heads, a->kv_heads);
     int64_t parts = a->heads + 2 * (int64_t)a->kv_heads, last = tx_shape_last(&c->in[i].shape);
@@ -85,11 +85,11 @@ static tx_status check_qkv(const tx_infer *c, int i, int64_t *head_size)
 tx_status tx_infer_attention(const tx_infer *c)
 {
     int64_t d = 0;
-    TX_CHECK(tx_want_float_type(c, 0));
-    TX_CHECK(check_qkv(c, 0, &d));
+    TX_TRY(tx_want_float_type(c, 0));
+    TX_TRY(check_qkv(c, 0, &d));
     int64_t batch = c->in[0].shape.dim[0], time = c->in[0].shape.dim[1];
-    TX_CHECK(tx_want_dtype(c, 1, TX_I32));
-    TX_CHECK(tx_want_shape(c, 1, &TX_SHAPE(batch)));
+    TX_TRY(tx_want_dtype(c, 1, TX_I32));
+    TX_TRY(tx_want_shape(c, 1, &TX_SHAPE(batch)));
     tx_give(c, 0, c->in[0].dtype, TX_SHAPE(batch, time, c->attrs->heads * d));
     tx_give(c, 1, TX_F32, TX_SHAPE(batch, c->attrs->heads, time));
     return TX_OK;
@@ -98,18 +98,18 @@ tx_status tx_infer_attention(const tx_infer *c)
 tx_status tx_infer_attention_grad(const tx_infer *c)
 {
     int64_t d = 0;
-    TX_CHECK(tx_want_float_type(c, 1));
+    TX_TRY(tx_want_float_type(c, 1));
     for (int i = 0; i < 3; i++)
-        TX_CHECK(tx_want_dtype(c, i, c->in[1].dtype));
-    TX_CHECK(tx_want_dtype(c, 3, TX_F32));
-    TX_CHECK(check_qkv(c, 1, &d));
+        TX_TRY(tx_want_dtype(c, i, c->in[1].dtype));
+    TX_TRY(tx_want_dtype(c, 3, TX_F32));
+    TX_TRY(check_qkv(c, 1, &d));
     int64_t batch = c->in[1].shape.dim[0], time = c->in[1].shape.dim[1];
     tx_shape o = TX_SHAPE(batch, time, c->attrs->heads * d), lse = TX_SHAPE(batch, c->attrs->heads, time);
-    TX_CHECK(tx_want_shape(c, 0, &o));
-    TX_CHECK(tx_want_shape(c, 2, &o));
-    TX_CHECK(tx_want_shape(c, 3, &lse));
-    TX_CHECK(tx_want_dtype(c, 4, TX_I32));
-    TX_CHECK(tx_want_shape(c, 4, &TX_SHAPE(batch)));
+    TX_TRY(tx_want_shape(c, 0, &o));
+    TX_TRY(tx_want_shape(c, 2, &o));
+    TX_TRY(tx_want_shape(c, 3, &lse));
+    TX_TRY(tx_want_dtype(c, 4, TX_I32));
+    TX_TRY(tx_want_shape(c, 4, &TX_SHAPE(batch)));
     tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
     tx_give(c, 1, TX_F32, lse);
     return TX_OK;
@@ -118,11 +118,11 @@ tx_status tx_infer_attention_grad(const tx_infer *c)
 static tx_status check_cache(const tx_infer *c, int64_t *head_size)
 {
     for (int i = 0; i < 3; i++)
-        TX_CHECK(tx_want_dtype(c, i, TX_F32));
-    TX_CHECK(check_qkv(c, 0, head_size));
+        TX_TRY(tx_want_dtype(c, i, TX_F32));
+    TX_TRY(check_qkv(c, 0, head_size));
     const tx_shape *cache = &c->in[1].shape;
-    TX_CHECK(tx_want_rank(c, 1, 3));
-    TX_CHECK(tx_want_positions(c, 3, c->in[0].shape.dim[0]));
+    TX_TRY(tx_want_rank(c, 1, 3));
+    TX_TRY(tx_want_positions(c, 3, c->in[0].shape.dim[0]));
     if (cache->dim[0] != c->in[0].shape.dim[0] || cache->dim[2] != c->attrs->kv_heads * *head_size ||
         cache->dim[1] < c->in[0].shape.dim[1])
         return tx_fail(TX_INVALID, "%s: the cache %s does not fit %s", tx_want_name(c), TX_TEXT(*cache),
@@ -133,7 +133,7 @@ static tx_status check_cache(const tx_infer *c, int64_t *head_size)
 tx_status tx_infer_attention_cached(const tx_infer *c)
 {
     int64_t d = 0;
-    TX_CHECK(check_cache(c, &d));
+    TX_TRY(check_cache(c, &d));
     tx_give(c, 0, TX_F32, tx_with_last(&c->in[0].shape, c->attrs->heads * d));
     return TX_OK;
 }
@@ -141,7 +141,7 @@ tx_status tx_infer_attention_cached(const tx_infer *c)
 tx_status tx_infer_kv_append(const tx_infer *c)
 {
     int64_t d = 0;
-    TX_CHECK(check_cache(c, &d));
+    TX_TRY(check_cache(c, &d));
     tx_give(c, 0, TX_F32, c->in[1].shape);
     tx_give(c, 1, TX_F32, c->in[2].shape);
     return TX_OK;
@@ -151,11 +151,11 @@ tx_status tx_infer_kv_reorder(const tx_infer *c)
 {
     const tx_shape *cache = &c->in[0].shape;
     for (int i = 0; i < 2; i++)
-        TX_CHECK(tx_want_dtype(c, i, TX_F32));
-    TX_CHECK(tx_want_rank(c, 0, 3));
-    TX_CHECK(tx_want_shape(c, 1, cache));
-    TX_CHECK(tx_want_positions(c, 2, cache->dim[0]));
-    TX_CHECK(tx_want_positions(c, 3, cache->dim[0]));
+        TX_TRY(tx_want_dtype(c, i, TX_F32));
+    TX_TRY(tx_want_rank(c, 0, 3));
+    TX_TRY(tx_want_shape(c, 1, cache));
+    TX_TRY(tx_want_positions(c, 2, cache->dim[0]));
+    TX_TRY(tx_want_positions(c, 3, cache->dim[0]));
     tx_give(c, 0, TX_F32, *cache);
     tx_give(c, 1, TX_F32, *cache);
     return TX_OK;

@@ -10,7 +10,7 @@
 tx_status tx_infer_same(const tx_infer *c)
 {
     if (c->op != TX_OP_COPY)
-        TX_CHECK(tx_want_f32(c));
+        TX_TRY(tx_want_f32(c));
     if (c->op == TX_OP_DROPOUT && !(c->attrs->p >= 0.0f && c->attrs->p < 1.0f))
         return tx_fail(TX_INVALID, "dropout: %g is not in [0, 1)", (double)c->attrs->p);
     if (c->op == TX_OP_NOISE && !(c->attrs->scale >= 0.0f && c->attrs->scale <= FLT_MAX))
@@ -22,8 +22,8 @@ tx_status tx_infer_same(const tx_infer *c)
 /* One operand or two, of one type and shape. */
 tx_status tx_infer_map(const tx_infer *c)
 {
-    TX_CHECK(tx_want_float_type(c, 0));
-    TX_CHECK(tx_want_dtype(c, 1, c->in[0].dtype));
+    TX_TRY(tx_want_float_type(c, 0));
+    TX_TRY(tx_want_dtype(c, 1, c->in[0].dtype));
     if (tx_present(&c->in[1]) && !tx_shape_equal(&c->in[0].shape, &c->in[1].shape))
         return tx_fail(TX_INVALID, "%s: shapes %s and %s differ", tx_want_name(c), TX_TEXT(c->in[0].shape),
                        TX_TEXT(c->in[1].shape));
@@ -33,13 +33,13 @@ tx_status tx_infer_map(const tx_infer *c)
 
 tx_status tx_infer_same2(const tx_infer *c)
 {
-    TX_CHECK(tx_want_f32(c));
+    TX_TRY(tx_want_f32(c));
     return tx_infer_map(c);
 }
 
 tx_status tx_infer_swiglu(const tx_infer *c)
 {
-    TX_CHECK(tx_want_float_type(c, 0));
+    TX_TRY(tx_want_float_type(c, 0));
     int64_t last = tx_shape_last(&c->in[0].shape);
     if (c->in[0].shape.rank < 1 || last % 2 != 0)
         return tx_want_other_shape(c, 0, "an even last dimension (gate | up)");
@@ -49,10 +49,10 @@ tx_status tx_infer_swiglu(const tx_infer *c)
 
 tx_status tx_infer_swiglu_grad(const tx_infer *c)
 {
-    TX_CHECK(tx_want_float_type(c, 0));
-    TX_CHECK(tx_want_dtype(c, 1, c->in[0].dtype));
+    TX_TRY(tx_want_float_type(c, 0));
+    TX_TRY(tx_want_dtype(c, 1, c->in[0].dtype));
     tx_shape half = tx_with_last(&c->in[1].shape, tx_shape_last(&c->in[1].shape) / 2);
-    TX_CHECK(tx_want_shape(c, 0, &half));
+    TX_TRY(tx_want_shape(c, 0, &half));
     tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
     return TX_OK;
 }
@@ -60,9 +60,9 @@ tx_status tx_infer_swiglu_grad(const tx_infer *c)
 tx_status tx_infer_rotary(const tx_infer *c)
 {
     const tx_attrs *a = c->attrs;
-    TX_CHECK(tx_want_dtype(c, 0, TX_F32));
-    TX_CHECK(tx_want_rank(c, 0, 3));
-    TX_CHECK(tx_want_positions(c, 1, c->in[0].shape.dim[0]));
+    TX_TRY(tx_want_dtype(c, 0, TX_F32));
+    TX_TRY(tx_want_rank(c, 0, 3));
+    TX_TRY(tx_want_positions(c, 1, c->in[0].shape.dim[0]));
     int64_t last = tx_shape_last(&c->in[0].shape);
     if (a->head_size < 2 || a->head_size % 2 != 0 || last % a->head_size != 0 || a->heads < 0 ||
         a->head_size > TX_MAX_ROTARY || a->heads > last / a->head_size || !(a->rope.theta > 0.0f) ||
@@ -77,14 +77,14 @@ tx_status tx_infer_rotary(const tx_infer *c)
 
 tx_status tx_infer_embedding(const tx_infer *c)
 {
-    TX_CHECK(tx_want_dtype(c, 0, TX_I32));
-    TX_CHECK(tx_want_rank(c, 0, 2));
-    TX_CHECK(tx_want_rank(c, 1, 2));
-    TX_CHECK(tx_want_float_type(c, 1));
-    TX_CHECK(tx_want_dtype(c, 2, c->in[1].dtype));
-    TX_CHECK(tx_want_rank(c, 2, 2));
+    TX_TRY(tx_want_dtype(c, 0, TX_I32));
+    TX_TRY(tx_want_rank(c, 0, 2));
+    TX_TRY(tx_want_rank(c, 1, 2));
+    TX_TRY(tx_want_float_type(c, 1));
+    TX_TRY(tx_want_dtype(c, 2, c->in[1].dtype));
+    TX_TRY(tx_want_rank(c, 2, 2));
     const tx_shape *tokens = &c->in[0].shape;
-    TX_CHECK(tx_want_positions(c, 3, tokens->dim[0]));
+    TX_TRY(tx_want_positions(c, 3, tokens->dim[0]));
     int64_t channels = c->in[1].shape.dim[1];
     if (tx_present(&c->in[2]) && (c->in[2].shape.dim[1] != channels || c->in[2].shape.dim[0] < tokens->dim[1]))
         return tx_fail(TX_INVALID, "embedding: positions %s do not fit tokens %s and table %s", TX_TEXT(c->in[2].shape),
@@ -99,8 +99,8 @@ tx_status tx_infer_embedding(const tx_infer *c)
 
 tx_status tx_infer_position_grad(const tx_infer *c)
 {
-    TX_CHECK(tx_want_f32(c));
-    TX_CHECK(tx_want_rank(c, 0, 3));
+    TX_TRY(tx_want_f32(c));
+    TX_TRY(tx_want_rank(c, 0, 3));
     if (c->attrs->rows < c->in[0].shape.dim[1])
         return tx_fail(TX_INVALID, "position_grad: %" PRId64 " rows are too few for %s", c->attrs->rows,
                        TX_TEXT(c->in[0].shape));
@@ -110,9 +110,9 @@ tx_status tx_infer_position_grad(const tx_infer *c)
 
 tx_status tx_infer_gather(const tx_infer *c)
 {
-    TX_CHECK(tx_want_float_type(c, 0));
-    TX_CHECK(tx_want_rank(c, 0, 2));
-    TX_CHECK(tx_want_dtype(c, 1, TX_I32));
+    TX_TRY(tx_want_float_type(c, 0));
+    TX_TRY(tx_want_rank(c, 0, 2));
+    TX_TRY(tx_want_dtype(c, 1, TX_I32));
     tx_shape y = c->in[1].shape;
     if (y.rank + 1 > TX_MAX_RANK)
         return tx_want_other_shape(c, 1, "a smaller rank");
@@ -123,8 +123,8 @@ tx_status tx_infer_gather(const tx_infer *c)
 
 tx_status tx_infer_scatter_add(const tx_infer *c)
 {
-    TX_CHECK(tx_want_dtype(c, 0, TX_I32));
-    TX_CHECK(tx_want_dtype(c, 1, TX_F32));
+    TX_TRY(tx_want_dtype(c, 0, TX_I32));
+    TX_TRY(tx_want_dtype(c, 1, TX_F32));
     int64_t count = tx_shape_count(&c->in[0].shape);
     if (tx_shape_rows(&c->in[1].shape) != count)
         return tx_fail(TX_INVALID, "scatter_add: indices %s do not fit %s", TX_TEXT(c->in[0].shape),
@@ -137,7 +137,7 @@ tx_status tx_infer_scatter_add(const tx_infer *c)
 
 tx_status tx_infer_cast(const tx_infer *c)
 {
-    TX_CHECK(tx_want_float_type(c, 0));
+    TX_TRY(tx_want_float_type(c, 0));
     if (!tx_is_float_type(c->out[0].dtype))
         return tx_fail(TX_INVALID, "cast: %s cannot become %s", tx_dtype_name(c->in[0].dtype),
                        tx_dtype_name(c->out[0].dtype));

@@ -9,18 +9,18 @@
 static tx_status check_norm(const tx_infer *c, int x, int first, int last)
 {
     for (int i = 0; i < TX_MAX_IN; i++)
-        TX_CHECK(i < x ? tx_want_float_type(c, i) : tx_want_dtype(c, i, TX_F32));
+        TX_TRY(i < x ? tx_want_float_type(c, i) : tx_want_dtype(c, i, TX_F32));
     tx_shape channels = TX_SHAPE(tx_shape_last(&c->in[x].shape));
     for (int i = first; i <= last; i++)
-        TX_CHECK(tx_want_shape(c, i, &channels));
+        TX_TRY(tx_want_shape(c, i, &channels));
     return TX_OK;
 }
 
 /* Operand i, a summand of what is normalised, and where the sum goes. */
 static tx_status infer_summand(const tx_infer *c, int i, int out)
 {
-    TX_CHECK(tx_want_dtype(c, i, TX_F32));
-    TX_CHECK(tx_want_shape(c, i, &c->in[0].shape));
+    TX_TRY(tx_want_dtype(c, i, TX_F32));
+    TX_TRY(tx_want_shape(c, i, &c->in[0].shape));
     if (out >= 0 && tx_present(&c->in[i]))
         tx_give(c, out, TX_F32, c->in[0].shape);
     return TX_OK;
@@ -38,10 +38,10 @@ static tx_status infer_normalized(const tx_infer *c)
 
 tx_status tx_infer_layer_norm(const tx_infer *c)
 {
-    TX_CHECK(check_norm(c, 0, 1, 2));
-    TX_CHECK(infer_summand(c, 3, 3));
+    TX_TRY(check_norm(c, 0, 1, 2));
+    TX_TRY(infer_summand(c, 3, 3));
     tx_shape rows = TX_SHAPE(tx_shape_rows(&c->in[0].shape));
-    TX_CHECK(infer_normalized(c));
+    TX_TRY(infer_normalized(c));
     tx_give(c, 1, TX_F32, rows);
     tx_give(c, 2, TX_F32, rows);
     return TX_OK;
@@ -49,22 +49,22 @@ tx_status tx_infer_layer_norm(const tx_infer *c)
 
 tx_status tx_infer_rms_norm(const tx_infer *c)
 {
-    TX_CHECK(check_norm(c, 0, 1, 1));
-    TX_CHECK(infer_summand(c, 2, 2));
-    TX_CHECK(infer_normalized(c));
+    TX_TRY(check_norm(c, 0, 1, 1));
+    TX_TRY(infer_summand(c, 2, 2));
+    TX_TRY(infer_normalized(c));
     tx_give(c, 1, TX_F32, TX_SHAPE(tx_shape_rows(&c->in[0].shape)));
     return TX_OK;
 }
 
 tx_status tx_infer_layer_norm_grad(const tx_infer *c)
 {
-    TX_CHECK(check_norm(c, 1, 2, 2));
+    TX_TRY(check_norm(c, 1, 2, 2));
     const tx_shape *x = &c->in[1].shape;
     int64_t rows = tx_shape_rows(x), last = tx_shape_last(x);
-    TX_CHECK(tx_want_shape(c, 0, x));
-    TX_CHECK(tx_want_shape(c, 3, &TX_SHAPE(rows)));
-    TX_CHECK(tx_want_shape(c, 4, &TX_SHAPE(rows)));
-    TX_CHECK(infer_summand(c, 5, -1));
+    TX_TRY(tx_want_shape(c, 0, x));
+    TX_TRY(tx_want_shape(c, 3, &TX_SHAPE(rows)));
+    TX_TRY(tx_want_shape(c, 4, &TX_SHAPE(rows)));
+    TX_TRY(infer_summand(c, 5, -1));
     tx_give(c, 0, TX_F32, *x);
     tx_give(c, 1, TX_F32, TX_SHAPE(last));
     tx_give(c, 2, TX_F32, TX_SHAPE(last));
@@ -74,12 +74,12 @@ tx_status tx_infer_layer_norm_grad(const tx_infer *c)
 
 tx_status tx_infer_rms_norm_grad(const tx_infer *c)
 {
-    TX_CHECK(check_norm(c, 1, 2, 2));
+    TX_TRY(check_norm(c, 1, 2, 2));
     const tx_shape *x = &c->in[1].shape;
     int64_t rows = tx_shape_rows(x), last = tx_shape_last(x);
-    TX_CHECK(tx_want_shape(c, 0, x));
-    TX_CHECK(tx_want_shape(c, 3, &TX_SHAPE(rows)));
-    TX_CHECK(infer_summand(c, 4, -1));
+    TX_TRY(tx_want_shape(c, 0, x));
+    TX_TRY(tx_want_shape(c, 3, &TX_SHAPE(rows)));
+    TX_TRY(infer_summand(c, 4, -1));
     tx_give(c, 0, TX_F32, *x);
     tx_give(c, 1, TX_F32, TX_SHAPE(last));
     tx_give(c, 2, TX_F32, TX_SHAPE(tx_row_blocks(rows), last));
@@ -101,10 +101,10 @@ static tx_status check_vocab(const tx_infer *c)
 tx_status tx_infer_cross_entropy(const tx_infer *c)
 {
     tx_shape rows = tx_without_last(&c->in[0].shape);
-    TX_CHECK(tx_want_float_type(c, 0));
-    TX_CHECK(tx_want_dtype(c, 1, TX_I32));
-    TX_CHECK(tx_want_shape(c, 1, &rows));
-    TX_CHECK(check_vocab(c));
+    TX_TRY(tx_want_float_type(c, 0));
+    TX_TRY(tx_want_dtype(c, 1, TX_I32));
+    TX_TRY(tx_want_shape(c, 1, &rows));
+    TX_TRY(check_vocab(c));
     tx_give(c, 0, TX_F32, rows);
     tx_give(c, 1, TX_F32, rows);
     return TX_OK;
@@ -113,12 +113,12 @@ tx_status tx_infer_cross_entropy(const tx_infer *c)
 tx_status tx_infer_cross_entropy_grad(const tx_infer *c)
 {
     tx_shape rows = tx_without_last(&c->in[0].shape);
-    TX_CHECK(tx_want_float_type(c, 0));
+    TX_TRY(tx_want_float_type(c, 0));
     for (int i = 1; i < 4; i++)
-        TX_CHECK(tx_want_dtype(c, i, i == 2 ? TX_I32 : TX_F32));
+        TX_TRY(tx_want_dtype(c, i, i == 2 ? TX_I32 : TX_F32));
     for (int i = 1; i < 4; i++)
-        TX_CHECK(tx_want_shape(c, i, &rows));
-    TX_CHECK(check_vocab(c));
+        TX_TRY(tx_want_shape(c, i, &rows));
+    TX_TRY(check_vocab(c));
     tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
     return TX_OK;
 }
@@ -132,7 +132,7 @@ static tx_shape reduced(const tx_shape *x, tx_axis axis)
 
 tx_status tx_infer_reduce(const tx_infer *c)
 {
-    TX_CHECK(tx_want_float_type(c, 0));
+    TX_TRY(tx_want_float_type(c, 0));
     const tx_shape *x = &c->in[0].shape;
     tx_give(c, 0, TX_F32, reduced(x, c->attrs->axis));
     tx_give(c, 1, TX_F32, TX_SHAPE(tx_reduce_work(c->attrs->axis, x)));
@@ -141,9 +141,9 @@ tx_status tx_infer_reduce(const tx_infer *c)
 
 tx_status tx_infer_broadcast(const tx_infer *c)
 {
-    TX_CHECK(tx_want_f32(c));
+    TX_TRY(tx_want_f32(c));
     tx_shape small = reduced(&c->out[0].shape, c->attrs->axis);
-    TX_CHECK(tx_want_shape(c, 0, &small));
+    TX_TRY(tx_want_shape(c, 0, &small));
     c->out[0].dtype = TX_F32;
     return TX_OK;
 }

@@ -5,10 +5,10 @@
 /* p and g alike of F32, and group bytes. */
 static tx_status check_operands(const tx_infer *c, int64_t groups)
 {
-    TX_CHECK(tx_want_dtype(c, 0, TX_F32));
-    TX_CHECK(tx_want_dtype(c, 1, TX_F32));
-    TX_CHECK(tx_want_shape(c, 1, &c->in[0].shape));
-    TX_CHECK(tx_want_dtype(c, 2, TX_U8));
+    TX_TRY(tx_want_dtype(c, 0, TX_F32));
+    TX_TRY(tx_want_dtype(c, 1, TX_F32));
+    TX_TRY(tx_want_shape(c, 1, &c->in[0].shape));
+    TX_TRY(tx_want_dtype(c, 2, TX_U8));
     return tx_want_shape(c, 2, &TX_SHAPE(groups));
 }
 
@@ -30,26 +30,26 @@ static int64_t blocks_of(const tx_infer *c)
  * copy of 16 bits, which is the last operand of those others. */
 tx_status tx_infer_update(const tx_infer *c)
 {
-    TX_CHECK(tx_want_rank(c, 0, 1));
-    TX_CHECK(check_operands(c, blocks_of(c)));
+    TX_TRY(tx_want_rank(c, 0, 1));
+    TX_TRY(check_operands(c, blocks_of(c)));
     for (int i = 3; i < tx_op_info_of(c->op)->inputs; i++) {
         const bool any = c->op == TX_OP_ADAMW_ANYPRECISION || i == tx_op_info_of(c->op)->inputs - 1;
-        TX_CHECK(any ? tx_want_float_type(c, i) : tx_want_dtype(c, i, TX_F32));
-        TX_CHECK(tx_want_shape(c, i, &c->in[0].shape));
+        TX_TRY(any ? tx_want_float_type(c, i) : tx_want_dtype(c, i, TX_F32));
+        TX_TRY(tx_want_shape(c, i, &c->in[0].shape));
     }
     return give_states(c, tx_op_info_of(c->op)->outputs);
 }
 
 tx_status tx_infer_update_8bit(const tx_infer *c)
 {
-    TX_CHECK(tx_want_rank(c, 0, 1));
-    TX_CHECK(check_operands(c, blocks_of(c)));
+    TX_TRY(tx_want_rank(c, 0, 1));
+    TX_TRY(check_operands(c, blocks_of(c)));
     for (int i = 3; i < 5; i++) {
-        TX_CHECK(tx_want_dtype(c, i, TX_U8));
-        TX_CHECK(tx_want_shape(c, i, &c->in[0].shape));
+        TX_TRY(tx_want_dtype(c, i, TX_U8));
+        TX_TRY(tx_want_shape(c, i, &c->in[0].shape));
     }
-    TX_CHECK(tx_want_dtype(c, 5, TX_F32));
-    TX_CHECK(tx_want_shape(c, 5, &TX_SHAPE(2 * blocks_of(c))));
+    TX_TRY(tx_want_dtype(c, 5, TX_F32));
+    TX_TRY(tx_want_shape(c, 5, &TX_SHAPE(2 * blocks_of(c))));
     return give_states(c, tx_op_info_of(c->op)->outputs);
 }
 
@@ -59,11 +59,11 @@ tx_status tx_infer_adafactor(const tx_infer *c)
     const tx_shape *p = &c->in[0].shape;
     const bool matrix = c->op == TX_OP_ADAFACTOR;
     const int states = matrix ? 2 : 1;
-    TX_CHECK(tx_want_rank(c, 0, matrix ? 2 : 1));
-    TX_CHECK(check_operands(c, 1));
+    TX_TRY(tx_want_rank(c, 0, matrix ? 2 : 1));
+    TX_TRY(check_operands(c, 1));
     for (int i = 0; i < states; i++) {
-        TX_CHECK(tx_want_dtype(c, 3 + i, TX_F32));
-        TX_CHECK(tx_want_shape(c, 3 + i, &TX_SHAPE(p->dim[i])));
+        TX_TRY(tx_want_dtype(c, 3 + i, TX_F32));
+        TX_TRY(tx_want_shape(c, 3 + i, &TX_SHAPE(p->dim[i])));
     }
     tx_give(c, 1 + states, TX_F32, TX_SHAPE(tx_adafactor_work(p)));
     return give_states(c, 1 + states);
@@ -71,9 +71,9 @@ tx_status tx_infer_adafactor(const tx_infer *c)
 
 tx_status tx_infer_muon_momentum(const tx_infer *c)
 {
-    TX_CHECK(tx_want_f32(c));
-    TX_CHECK(tx_want_rank(c, 0, 2));
-    TX_CHECK(tx_want_shape(c, 1, &TX_SHAPE(tx_shape_count(&c->in[0].shape))));
+    TX_TRY(tx_want_f32(c));
+    TX_TRY(tx_want_rank(c, 0, 2));
+    TX_TRY(tx_want_shape(c, 1, &TX_SHAPE(tx_shape_count(&c->in[0].shape))));
     tx_give(c, 0, TX_F32, c->in[1].shape);
     tx_give(c, 1, TX_F32, c->in[0].shape);
     return TX_OK;
@@ -81,16 +81,16 @@ tx_status tx_infer_muon_momentum(const tx_infer *c)
 
 tx_status tx_infer_muon(const tx_infer *c)
 {
-    TX_CHECK(tx_want_rank(c, 0, 2));
-    TX_CHECK(check_operands(c, 1));
+    TX_TRY(tx_want_rank(c, 0, 2));
+    TX_TRY(check_operands(c, 1));
     tx_give(c, 0, TX_F32, c->in[0].shape);
     return TX_OK;
 }
 
 tx_status tx_infer_normalize(const tx_infer *c)
 {
-    TX_CHECK(tx_want_f32(c));
-    TX_CHECK(tx_want_shape(c, 1, &TX_SHAPE(1)));
+    TX_TRY(tx_want_f32(c));
+    TX_TRY(tx_want_shape(c, 1, &TX_SHAPE(1)));
     tx_give(c, 0, TX_F32, c->in[0].shape);
     return TX_OK;
 }

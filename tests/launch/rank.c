@@ -8,7 +8,6 @@
  * KIND is exit0, exit1, kill, hang, refuse, failed, finalize, or unborn: dead before MPI starts, whichever rank comes
  * first. STEP 0 is before the first one, with the log open. A fault happens once in a folder, or --always: then only
  * when the launcher has heard of the step before, so that all such failures look alike. */
-#include "api/base/check.h"
 #include "api/base/file.h"
 #include "comm/watch.h"
 #include "tools/cli/options.h"
@@ -75,8 +74,8 @@ static tx_status save(const settings *set, tx_watch *watch, int64_t step, float 
     snprintf(folder, sizeof folder, "%.500s/checkpoint-%" PRId64, set->folder, step);
     snprintf(file, sizeof file, "%s/manifest.json", folder);
     int length = snprintf(text, sizeof text, "%" PRId64 " %a\n", step, (double)value);
-    TX_CHECK(tx_folder_create(folder));
-    TX_CHECK(tx_file_write(file, text, (size_t)length));
+    TX_TRY(tx_folder_create(folder));
+    TX_TRY(tx_file_write(file, text, (size_t)length));
     tx_watch_saved(watch, folder);
     return TX_OK;
 }
@@ -140,15 +139,15 @@ static tx_status train(const settings *set, tx_comm *comm, tx_watch *watch, int6
         if (strcmp(fault, "failed") == 0)
             return tx_fail(TX_DEVICE, "the device is lost");
         float sums[2] = {(*value + (float)comm->rank) / (float)comm->size, caught ? 1.0f : 0.0f};
-        TX_CHECK(tx_comm_collect(comm, TX_ALL_REDUCE, sums, 2, TX_F32, 0));
+        TX_TRY(tx_comm_collect(comm, TX_ALL_REDUCE, sums, 2, TX_F32, 0));
         *value = sums[0] * 0.75f + 1.0f;
         *stopped = sums[1] > 0.0f;
         tx_watch_step(watch, ++*step);
         if (set->folder && (*stopped || *step % set->save_steps == 0)) {
             tx_watch_begin(watch, TX_WATCH_WRITING);
             if (comm->rank == 0)
-                TX_CHECK(save(set, watch, *step, *value));
-            TX_CHECK(tx_comm_collect(comm, TX_BARRIER, NULL, 0, TX_F32, 0));
+                TX_TRY(save(set, watch, *step, *value));
+            TX_TRY(tx_comm_collect(comm, TX_BARRIER, NULL, 0, TX_F32, 0));
             tx_watch_begin(watch, TX_WATCH_TRAINING);
         }
     }
@@ -172,15 +171,15 @@ static tx_status begin(const settings *set, const tx_comm *comm, int64_t *step, 
     if (set->folder) {
         snprintf(file, sizeof file, "%.500s/pid-%" PRId32, set->folder, comm->rank);
         int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
-        TX_CHECK(tx_folder_create(set->folder));
-        TX_CHECK(tx_file_write(file, text, (size_t)length));
+        TX_TRY(tx_folder_create(set->folder));
+        TX_TRY(tx_file_write(file, text, (size_t)length));
     }
     if (strcmp(set->fault, "refuse") == 0)
         return tx_fail(TX_INVALID, "config.json differs from rank 0's");
     if (set->checkpoint)
-        TX_CHECK(load(set, step, value));
+        TX_TRY(load(set, step, value));
     if (set->folder && comm->rank == 0)
-        TX_CHECK(open_log(set));
+        TX_TRY(open_log(set));
     do_fault(fault_now(set, comm->rank, 0));
     return TX_OK;
 }

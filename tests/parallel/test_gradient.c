@@ -4,7 +4,6 @@
  * batch on one rank, dropout included. The rank with three rows has its classifier in chunks, the whole batch has not.
  * The model has graphs of two lengths, of which either is run beside the other.
  *   test_gradient [DEVICE|mixed [ZERO_STAGE]]      mixed: rank 0 on the cpu, rank 1 on OpenCL */
-#include "api/base/check.h"
 #include "api/passes/passes.h"
 #include "comm/comm.h"
 #include "models/task/causal_lm.h"
@@ -50,22 +49,22 @@ static int64_t fill(int32_t block, int32_t *tokens, int32_t *labels)
 static tx_status build(const tx_config *config, int64_t rows, int64_t bytes, tx_model *model, length *l)
 {
     const tx_arch_options graph = {.size = sizeof graph, .train = true};
-    TX_CHECK(tx_graph_create(model, &l->graph));
+    TX_TRY(tx_graph_create(model, &l->graph));
     l->tokens = tx_input(l->graph, "input_ids", TX_I32, TX_SHAPE(rows, l->block));
     l->labels = tx_input(l->graph, "labels", TX_I32, TX_SHAPE(rows, l->block));
     tx_tensor *loss = tx_causal_lm.loss(l->graph, config, tx_arch_logits(l->graph, config, &graph), 0.0f);
-    TX_CHECK(tx_model_init(model, 1)); /* weights that are there before any gradient is asked for */
-    TX_CHECK(tx_backward(l->graph, loss));
+    TX_TRY(tx_model_init(model, 1)); /* weights that are there before any gradient is asked for */
+    TX_TRY(tx_backward(l->graph, loss));
     l->graph->chunk_bytes = bytes;
     return tx_plan_create(l->graph, "train", &l->plan);
 }
 
 static tx_status set_scalars(tx_model *model, int64_t first, int64_t counted)
 {
-    TX_CHECK(tx_model_init(model, 5));
-    TX_CHECK(tx_model_set_seed(model, 9));
-    TX_CHECK(tx_model_set(model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)counted));
-    TX_CHECK(tx_model_set(model, TX_CONTROL_LEARNING_RATE, RATE));
+    TX_TRY(tx_model_init(model, 5));
+    TX_TRY(tx_model_set_seed(model, 9));
+    TX_TRY(tx_model_set(model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)counted));
+    TX_TRY(tx_model_set(model, TX_CONTROL_LEARNING_RATE, RATE));
     return tx_model_set(model, TX_CONTROL_SAMPLE, (double)first);
 }
 
@@ -76,13 +75,13 @@ static tx_status step(side *s, int used, int64_t first, int64_t rows)
     int32_t tokens[ROWS * BLOCK], labels[ROWS * BLOCK];
     const int64_t counted = fill(l->block, tokens, labels);
     const size_t bytes = (size_t)(rows * l->block) * sizeof *tokens;
-    TX_CHECK(set_scalars(s->model, first, counted));
-    TX_CHECK(tx_plan_write(l->plan, l->tokens, tokens + first * l->block, bytes));
-    TX_CHECK(tx_plan_write(l->plan, l->labels, labels + first * l->block, bytes));
-    TX_CHECK(tx_plan_run(l->plan));
-    TX_CHECK(tx_plan_run(s->update));
-    TX_CHECK(tx_model_fetch(s->model));
-    TX_CHECK(tx_model_results(s->model, &s->results));
+    TX_TRY(set_scalars(s->model, first, counted));
+    TX_TRY(tx_plan_write(l->plan, l->tokens, tokens + first * l->block, bytes));
+    TX_TRY(tx_plan_write(l->plan, l->labels, labels + first * l->block, bytes));
+    TX_TRY(tx_plan_run(l->plan));
+    TX_TRY(tx_plan_run(s->update));
+    TX_TRY(tx_model_fetch(s->model));
+    TX_TRY(tx_model_results(s->model, &s->results));
     return tx_model_settle(s->model);
 }
 
@@ -94,11 +93,11 @@ static tx_status make(tx_engine *engine, tx_comm *comm, int32_t stage, const tx_
     const int64_t chunk = (int64_t)CHUNK_ROWS * PADDED * (int64_t)sizeof(float);
     s->length[0].block = BLOCK;
     s->length[1].block = SHORT;
-    TX_CHECK(tx_model_create(engine, &s->model));
+    TX_TRY(tx_model_create(engine, &s->model));
     if (comm)
-        TX_CHECK(tx_model_parallel(s->model, comm, &options));
+        TX_TRY(tx_model_parallel(s->model, comm, &options));
     for (int i = 0; i < 2; i++)
-        TX_CHECK(build(config, rows, comm ? chunk : TX_CHUNK_BYTES, s->model, &s->length[i]));
+        TX_TRY(build(config, rows, comm ? chunk : TX_CHUNK_BYTES, s->model, &s->length[i]));
     return tx_optimizer_create(s->model, &sgd, &s->update);
 }
 
@@ -139,7 +138,7 @@ static tx_status distance(tx_model *a, tx_model *b, double *result)
 static tx_status check_way(tx_engine *engine, bool own_memory)
 {
     tx_traffic traffic;
-    TX_CHECK(tx_engine_traffic(engine, &traffic));
+    TX_TRY(tx_engine_traffic(engine, &traffic));
     if (own_memory ? traffic.transfers < 6 : traffic.transfers > 0)
         return tx_fail(TX_INTERNAL, "%lld copies by the second queue", (long long)traffic.transfers);
     return TX_OK;
@@ -159,9 +158,9 @@ static void discard(side *s)
 static tx_status compare(side *shared, side *whole, int used, int32_t rank)
 {
     double off = (double)NAN;
-    TX_CHECK(step(shared, used, rank ? 3 : 0, rank ? 1 : 3));
-    TX_CHECK(step(whole, used, 0, ROWS));
-    TX_CHECK(distance(shared->model, whole->model, &off));
+    TX_TRY(step(shared, used, rank ? 3 : 0, rank ? 1 : 3));
+    TX_TRY(step(whole, used, 0, ROWS));
+    TX_TRY(distance(shared->model, whole->model, &off));
     const double sums = (double)shared->results.value[TX_RESULT_GRAD_SUMSQ],
                  wanted = (double)whole->results.value[TX_RESULT_GRAD_SUMSQ];
     printf("rank %d, %d tokens a row: relative L2 distance %.2e, sum of squares %g, wanted %g\n", (int)rank,
@@ -176,12 +175,12 @@ static tx_status run(tx_engine *engine, tx_comm *comm, int32_t stage, const tx_c
 {
     if (comm->size != 2)
         return tx_fail(TX_INVALID, "two ranks are wanted");
-    TX_CHECK(make(engine, comm, stage, config, comm->rank ? 1 : 3, shared));
-    TX_CHECK(make(engine, NULL, 0, config, ROWS, whole));
+    TX_TRY(make(engine, comm, stage, config, comm->rank ? 1 : 3, shared));
+    TX_TRY(make(engine, NULL, 0, config, ROWS, whole));
     if (chunks_of(shared) != (comm->rank == 0 ? 3 : 1) || chunks_of(whole) != 1)
         return tx_fail(TX_INTERNAL, "other chunks than meant");
     for (int used = 0; used < 2; used++)
-        TX_CHECK(compare(shared, whole, used, comm->rank));
+        TX_TRY(compare(shared, whole, used, comm->rank));
     return TX_OK;
 }
 

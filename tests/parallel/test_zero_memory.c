@@ -5,7 +5,6 @@
  * (stage 0: 8), and what other optimizers keep; and it is what the planner said.
  *
  *   test_zero_memory STAGE [DEVICE [OPTIMIZER]] */
-#include "api/base/check.h"
 #include "models/arch/arch.h"
 #include "models/task/causal_lm.h"
 #include "models/train/trainer.h"
@@ -55,8 +54,8 @@ static tx_status make(tx_engine *engine, tx_comm *comm, const tx_config *config,
     options.optimizer.beta1 = 0.9f;
     options.optimizer.beta2 = 0.999f;
     options.optimizer.eps = 1e-8f;
-    TX_CHECK(tx_model_create(engine, model));
-    TX_CHECK(tx_trainer_create(*model, config, &options, trainer));
+    TX_TRY(tx_model_create(engine, model));
+    TX_TRY(tx_trainer_create(*model, config, &options, trainer));
     return tx_model_allocate(*model);
 }
 

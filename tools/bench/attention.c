@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench attention: forward and backward at any shape. */
-#include "api/base/check.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/report.h"
 
@@ -69,7 +68,7 @@ static tx_status measure_block(tx_bench_report *report, const settings *set, int
         char label[96];
         snprintf(label, sizeof label, "b%" PRId64 " t%" PRId64 " h%" PRId64 "/%d d%" PRId64 "%s", set->batch, block,
                  set->heads, c.attrs.kv_heads, set->head_size, set->causal ? " causal" : "");
-        TX_CHECK(tx_bench_report_time(report, &c, name, name, label, 0));
+        TX_TRY(tx_bench_report_time(report, &c, name, name, label, 0));
     }
     return TX_OK;
 }
@@ -77,7 +76,7 @@ static tx_status measure_block(tx_bench_report *report, const settings *set, int
 static tx_status measure(tx_bench_report *report, const void *user)
 {
     const settings *set = user;
-    TX_CHECK(measure_block(report, set, set->block ? set->block : 256));
+    TX_TRY(measure_block(report, set, set->block ? set->block : 256));
     return set->block ? TX_OK : measure_block(report, set, 1024);
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txcheck file: what a path is, told by its name and content, and whether TX can read it. */
 #include "tools/bench/check_file.h"
-#include "api/base/check.h"
 
 #include "api/base/file.h"
 #include "api/base/json.h"
@@ -48,7 +47,7 @@ typedef tx_status judge(const char *path);
     static tx_status judge_##kind(const char *path) \
     {                                               \
         type *made = NULL;                          \
-        TX_CHECK(open(path, &made));                \
+        TX_TRY(open(path, &made));                  \
         close(made);                                \
         return TX_OK;                               \
     }
@@ -60,7 +59,7 @@ static tx_status judge_dataset(const char *path)
 {
     tx_tokenizer *bytes;
     tx_dataset *dataset;
-    TX_CHECK(tx_tokenizer_bytes(&bytes));
+    TX_TRY(tx_tokenizer_bytes(&bytes));
     /* Any id may be meant: which vocabulary the tokens belong to cannot be told from the file. */
     tx_dataset_options options = {
         .size = sizeof options, .tokenizer = bytes, .vocab = INT32_MAX, .block = 2, .to = 100, .threads = 1};
@@ -75,7 +74,7 @@ static tx_status judge_dataset(const char *path)
 static tx_status judge_object(const char *path)
 {
     tx_json *json;
-    TX_CHECK(tx_json_read(path, JSON_LIMIT, &json));
+    TX_TRY(tx_json_read(path, JSON_LIMIT, &json));
     const bool object = tx_json_type_of(json) == TX_JSON_OBJECT;
     tx_json_free(json);
     return object ? TX_OK : tx_fail(TX_FORMAT, "%s: not a JSON object", path);
@@ -150,7 +149,7 @@ static tx_status judge_json(const char *path)
         {"activation_function", TX_JSON_STRING, judge_config},
     };
     tx_json *json, *value;
-    TX_CHECK(tx_json_read(path, JSON_LIMIT, &json));
+    TX_TRY(tx_json_read(path, JSON_LIMIT, &json));
     judge *found = NULL;
     for (size_t i = 0; i < sizeof keys / sizeof keys[0] && !found; i++)
         if (tx_json_type_of(json) == TX_JSON_OBJECT && !tx_json_get(json, keys[i].key, keys[i].type, &value))
@@ -169,10 +168,10 @@ static tx_status judge_content(const char *path)
     unsigned char begin[9] = {0};
     int descriptor = -1;
     int64_t size = 0, wanted = sizeof begin;
-    TX_CHECK(tx_file_open(path, O_RDONLY, &descriptor, &size));
+    TX_TRY(tx_file_open(path, O_RDONLY, &descriptor, &size));
     const tx_status status = tx_file_read_at(descriptor, path, 0, begin, size < wanted ? size : wanted);
     close(descriptor);
-    TX_CHECK(status);
+    TX_TRY(status);
     /* A header of less than 16 MB, and the brace that it begins with. */
     if (size >= wanted && begin[8] == '{' && !begin[7] && !begin[6] && !begin[5] && !begin[4] && !begin[3])
         return judge_weights(path);
@@ -196,7 +195,7 @@ static bool holds(const char *folder, const char *name)
 static tx_status check_tokenizer(const char *folder, const tx_config *config)
 {
     tx_tokenizer *tokenizer;
-    TX_CHECK(tx_tokenizer_open(folder, &tokenizer));
+    TX_TRY(tx_tokenizer_open(folder, &tokenizer));
     int64_t size = tx_tokenizer_size(tokenizer);
     tx_tokenizer_free(tokenizer);
     if (config && size > config->vocab_size)
@@ -226,7 +225,7 @@ static tx_status judge_folder(const char *folder)
     bool manifest = holds(folder, TX_CHECKPOINT_MANIFEST) || tx_checkpoint_step(folder) >= 0;
     bool tokenizer = holds(folder, "tokenizer.json") || holds(folder, "vocab.json") || holds(folder, "merges.txt");
     if (manifest)
-        TX_CHECK(tx_checkpoint_verify(folder, NULL));
+        TX_TRY(tx_checkpoint_verify(folder, NULL));
     if (holds(folder, "config.json"))
         return judge_model(folder, tokenizer);
     const tx_status status = judge_weights(folder);

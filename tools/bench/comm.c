@@ -2,7 +2,6 @@
  * txbench comm: sums over the ranks, beside the library's own all-reduce and beside memcpy, which bounds them within a
  * host: a rank that sums its slice reads and writes as much as it does when it copies all of the data once. */
 #include "comm/comm.h"
-#include "api/base/check.h"
 #include "api/base/clock.h"
 #include "tools/bench/bench.h"
 
@@ -77,11 +76,11 @@ static tx_status read_sizes(bench *b)
 static tx_status prepare(bench *b)
 {
     void *window = NULL;
-    TX_CHECK(read_sizes(b));
-    TX_CHECK(tx_comm_default()->open(NULL, NULL, &b->comm));
+    TX_TRY(read_sizes(b));
+    TX_TRY(tx_comm_default()->open(NULL, NULL, &b->comm));
     const size_t bytes = (size_t)b->longest * sizeof(float);
-    TX_CHECK(b->comm->table->window(b->comm, (int64_t)bytes, &window));
-    TX_CHECK(b->comm->table->background(b->comm, b->set->background));
+    TX_TRY(b->comm->table->window(b->comm, (int64_t)bytes, &window));
+    TX_TRY(b->comm->table->background(b->comm, b->set->background));
     b->window = window;
     b->from = malloc(bytes);
     b->to = malloc(bytes);
@@ -133,18 +132,18 @@ static tx_status measure_one(bench *b, figures *f, way how, double *seconds)
     const float own = addend(b->comm->rank), sum = (float)(b->comm->size * (b->comm->size + 1) / 2);
     tx_comm_traffic before, after;
     fill(how == OURS ? b->window : b->from, f->count, own);
-    TX_CHECK(tx_comm_collect(b->comm, TX_BARRIER, NULL, 0, TX_F32, 0));
+    TX_TRY(tx_comm_collect(b->comm, TX_BARRIER, NULL, 0, TX_F32, 0));
     b->comm->table->traffic(b->comm, &before);
     const double begin = tx_now();
-    TX_CHECK(run_way(b, f, how));
+    TX_TRY(run_way(b, f, how));
     *seconds = tx_now() - begin;
     b->comm->table->traffic(b->comm, &after);
     if (how == OURS)
         f->sent = after.sent - before.sent;
-    TX_CHECK(check(b, how == OURS ? b->window : b->to, f->count, how == MEMCPY ? own : sum, names[how]));
+    TX_TRY(check(b, how == OURS ? b->window : b->to, f->count, how == MEMCPY ? own : sum, names[how]));
     memset(b->times, 0, (size_t)b->comm->size * sizeof *b->times);
     b->times[b->comm->rank] = (float)*seconds;
-    TX_CHECK(tx_comm_collect(b->comm, TX_ALL_REDUCE, b->times, b->comm->size, TX_F32, 0));
+    TX_TRY(tx_comm_collect(b->comm, TX_ALL_REDUCE, b->times, b->comm->size, TX_F32, 0));
     for (int32_t r = 0; r < b->comm->size; r++)
         *seconds = (double)b->times[r] > *seconds ? (double)b->times[r] : *seconds;
     return TX_OK;
@@ -164,7 +163,7 @@ static tx_status measure(bench *b)
         for (int64_t round = -1; round < b->set->rounds; round++)
             for (way how = 0; how < WAYS; how++)
                 if (has(b, how))
-                    TX_CHECK(measure_one(b, f, how, round < 0 ? &ignored : &f->seconds[how][round]));
+                    TX_TRY(measure_one(b, f, how, round < 0 ? &ignored : &f->seconds[how][round]));
         for (way how = 0; how < WAYS; how++)
             if (has(b, how))
                 f->median[how] = tx_bench_median(f->seconds[how], b->set->rounds);

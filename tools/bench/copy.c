@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench copy: a device's copy rate, the way between host and device, also beside a product, and what a launch costs.
  */
-#include "api/base/check.h"
 #include "api/base/clock.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/report.h"
@@ -45,7 +44,7 @@ static tx_status measure_copies(figures *f, const tx_bench_common *common)
     const int64_t most = tx_bench_copy_most(&f->target.info, common->largest << 20);
     for (int64_t bytes = 1 << 16; bytes <= most && f->sizes < MAX_SIZES; bytes *= 4) {
         f->bytes[f->sizes] = bytes;
-        TX_CHECK(tx_bench_copy_once(&f->target, bytes, (int32_t)common->repeats, &f->copy[f->sizes]));
+        TX_TRY(tx_bench_copy_once(&f->target, bytes, (int32_t)common->repeats, &f->copy[f->sizes]));
         f->sizes++;
     }
     return TX_OK;
@@ -59,9 +58,9 @@ static tx_status time_way(const figures *f, tx_buffer *device, void *host, int64
     double seconds[TX_BENCH_PAIRS];
     for (int64_t i = -1; i < repeats; i++) {
         const double begin = tx_now();
-        TX_CHECK(ways[way].down ? b->write(f->target.context, TX_QUEUE_COMPUTE, device, 0, host, bytes)
-                                : b->read(f->target.context, device, 0, host, bytes));
-        TX_CHECK(b->finish(f->target.context));
+        TX_TRY(ways[way].down ? b->write(f->target.context, TX_QUEUE_COMPUTE, device, 0, host, bytes)
+                              : b->read(f->target.context, device, 0, host, bytes));
+        TX_TRY(b->finish(f->target.context));
         seconds[i < 0 ? 0 : i] = tx_now() - begin;
     }
     *rate = (double)bytes / tx_bench_median(seconds, repeats);
@@ -145,9 +144,9 @@ static tx_status print(const figures *f, bool json, char *const *argv)
 
 static tx_status measure(figures *f, const tx_bench_common *common)
 {
-    TX_CHECK(tx_bench_open(common, &f->target, &f->peaks));
-    TX_CHECK(measure_copies(f, common));
-    TX_CHECK(measure_transfers(f, common));
+    TX_TRY(tx_bench_open(common, &f->target, &f->peaks));
+    TX_TRY(measure_copies(f, common));
+    TX_TRY(measure_transfers(f, common));
     return measure_beside(f);
 }
 

@@ -4,7 +4,6 @@
  * rank a device; the same without the window that ranks of a host share, as the guide does without NVLink. Each row of
  * each round is a program of its own, and the rows take turns. */
 #include "tools/bench/ddp.h"
-#include "api/base/check.h"
 #include "comm/comm.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/child.h"
@@ -42,7 +41,7 @@ static tx_status add_up_traffic(tx_comm *comm, int64_t *bytes)
     int64_t all[TX_DDP_RANKS_MAX] = {0};
     comm->table->traffic(comm, &traffic);
     all[comm->rank] = traffic.sent + traffic.shared;
-    TX_CHECK(tx_comm_share(comm, all, sizeof all[0]));
+    TX_TRY(tx_comm_share(comm, all, sizeof all[0]));
     *bytes = 0;
     for (int32_t i = 0; i < comm->size; i++)
         *bytes += all[i];
@@ -54,11 +53,11 @@ static tx_status time_rank(const settings *set, tx_bench_training *t, tx_comm *c
 {
     double seconds = 0.0;
     int64_t before, after;
-    TX_CHECK(tx_model_init(t->model, 1));
-    TX_CHECK(tx_bench_training_run(t, TX_DDP_WARMUP, &seconds));
-    TX_CHECK(add_up_traffic(comm, &before)); /* all ranks begin together */
-    TX_CHECK(tx_bench_training_run(t, set->steps, &seconds));
-    TX_CHECK(add_up_traffic(comm, &after));
+    TX_TRY(tx_model_init(t->model, 1));
+    TX_TRY(tx_bench_training_run(t, TX_DDP_WARMUP, &seconds));
+    TX_TRY(add_up_traffic(comm, &before)); /* all ranks begin together */
+    TX_TRY(tx_bench_training_run(t, set->steps, &seconds));
+    TX_TRY(add_up_traffic(comm, &after));
     *result = (tx_ddp_result){comm->size, seconds, (double)(after - before) / (double)set->steps, t->loss};
     return TX_OK;
 }
@@ -72,7 +71,7 @@ static tx_status train_rank(const settings *set, const tx_config *config, tx_com
     trainer.comm = comm;
     if (comm->size > TX_DDP_RANKS_MAX)
         return tx_fail(TX_INVALID, "%" PRId32 " ranks; at most %d", comm->size, TX_DDP_RANKS_MAX);
-    TX_CHECK(tx_bench_training_open(&engine, config, &trainer, &t));
+    TX_TRY(tx_bench_training_open(&engine, config, &trainer, &t));
     tx_status status = time_rank(set, &t, comm, result);
     tx_bench_training_close(&t);
     return status;
@@ -84,8 +83,8 @@ static tx_status run_row(const settings *set, const tx_config *config)
     tx_comm *comm = NULL;
     tx_ddp_result r = {0};
     if (set->row == DDP)
-        TX_CHECK(tx_comm_default()->open(NULL, NULL, &comm));
-    TX_CHECK(comm ? train_rank(set, config, comm, &r) : tx_ddp_replicas(set, config, &r));
+        TX_TRY(tx_comm_default()->open(NULL, NULL, &comm));
+    TX_TRY(comm ? train_rank(set, config, comm, &r) : tx_ddp_replicas(set, config, &r));
     if (!comm || comm->rank == 0)
         printf("ranks %d seconds %.9g bytes_per_step %.0f loss %.17g\n", r.ranks, r.seconds, r.bytes, r.loss);
     if (comm)
@@ -144,7 +143,7 @@ static tx_status run_one(comparison *c, int which, int64_t round)
     const double *first = &c->row[0].last.loss;
     tx_child child;
     c->arguments[c->last] = option[which > 0];
-    TX_CHECK(
+    TX_TRY(
         tx_child_start(c->arguments + begins[which], "it is the launcher of the MPI that TX was built with", &child));
     const tx_status status = read_result(c->set, child.from, r);
     const int end = tx_child_end(&child);
@@ -152,7 +151,7 @@ static tx_status run_one(comparison *c, int which, int64_t round)
         return tx_fail(TX_IO, "was ended by signal %d", WTERMSIG(end));
     if (WEXITSTATUS(end))
         return tx_fail(TX_IO, "failed with status %d: see its message above", WEXITSTATUS(end));
-    TX_CHECK(status);
+    TX_TRY(status);
     c->row[which].seconds[round] = r->seconds;
     const double difference = fabs(r->loss - *first) / fabs(*first);
     if (!(difference <= TOLERANCE))
@@ -207,7 +206,7 @@ static tx_status run_all(const settings *set, char *const *argv)
         .set = set, .last = WORDS + 1, .row = {{.name = "DP"}, {.name = "DDP"}, {.name = "DDP, TX_COMM_SHM=0"}}};
     while (argv[c.last - WORDS - 1])
         c.last++;
-    TX_CHECK(tx_child_self(program, sizeof program));
+    TX_TRY(tx_child_self(program, sizeof program));
     c.arguments = calloc((size_t)c.last + 2, sizeof *c.arguments);
     if (!c.arguments)
         return tx_fail(TX_MEMORY, "no memory for a command line");

@@ -8,7 +8,6 @@
  * gradient that comes back is that of each replica's loss (control INVERSE_LABELS, the same in every step) and none of
  * the logits, though these are gathered: DataParallel at its cheapest. A device is here an engine of the cpu with its
  * share of the cores, so a copy between devices goes through a piece of memory that the core's cache holds. */
-#include "api/base/check.h"
 #include "api/base/clock.h"
 #include "api/base/cores.h"
 #include "api/base/thread.h"
@@ -64,7 +63,7 @@ static tx_status build(const replicas *all, replica *r)
     r->labels = tx_input(r->graph, "labels", TX_I32, shape);
     r->logits = tx_output(tx_arch_logits(r->graph, all->config, &options));
     r->loss = tx_output(tx_causal_lm.loss(r->graph, all->config, r->logits, 0.0f));
-    TX_CHECK(tx_backward(r->graph, r->loss));
+    TX_TRY(tx_backward(r->graph, r->loss));
     return tx_plan_create(r->graph, "train", &r->train);
 }
 
@@ -73,15 +72,15 @@ static tx_status prepare(replicas *all, replica *r)
     const tx_engine_options engine = {.size = sizeof engine, .threads = tx_ddp_threads(all->ranks)};
     const tx_optimizer_options optimizer = tx_bench_optimizer();
     r->all = all;
-    TX_CHECK(tx_engine_create(&engine, &r->engine));
-    TX_CHECK(tx_model_create(r->engine, &r->model));
-    TX_CHECK(tx_graph_create(r->model, &r->graph));
-    TX_CHECK(build(all, r));
+    TX_TRY(tx_engine_create(&engine, &r->engine));
+    TX_TRY(tx_model_create(r->engine, &r->model));
+    TX_TRY(tx_graph_create(r->model, &r->graph));
+    TX_TRY(build(all, r));
     if (r == all->replica)
-        TX_CHECK(tx_optimizer_create(r->model, &optimizer, &all->update));
-    TX_CHECK(tx_model_set(r->model, TX_CONTROL_MAX_GRAD_NORM, TX_BENCH_GRAD_NORM));
-    TX_CHECK(tx_model_set(r->model, TX_CONTROL_LEARNING_RATE, TX_BENCH_LEARNING_RATE));
-    TX_CHECK(tx_model_set(r->model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)tx_bench_tokens_counted(&all->data)));
+        TX_TRY(tx_optimizer_create(r->model, &optimizer, &all->update));
+    TX_TRY(tx_model_set(r->model, TX_CONTROL_MAX_GRAD_NORM, TX_BENCH_GRAD_NORM));
+    TX_TRY(tx_model_set(r->model, TX_CONTROL_LEARNING_RATE, TX_BENCH_LEARNING_RATE));
+    TX_TRY(tx_model_set(r->model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)tx_bench_tokens_counted(&all->data)));
     return tx_model_allocate(r->model);
 }
 
@@ -89,10 +88,10 @@ static tx_status forward_backward(replica *r)
 {
     const replicas *all = r->all;
     const int64_t each = all->set->batch * all->set->block, at = r - all->replica;
-    TX_CHECK(tx_plan_write(r->train, r->tokens, all->data.tokens + at * each, (size_t)each * sizeof(int32_t)));
-    TX_CHECK(tx_plan_write(r->train, r->labels, all->data.labels + at * each, (size_t)each * sizeof(int32_t)));
-    TX_CHECK(tx_plan_run(r->train));
-    TX_CHECK(tx_plan_read(r->train, r->logits, all->gathered + at * all->logits, (size_t)all->logits * sizeof(float)));
+    TX_TRY(tx_plan_write(r->train, r->tokens, all->data.tokens + at * each, (size_t)each * sizeof(int32_t)));
+    TX_TRY(tx_plan_write(r->train, r->labels, all->data.labels + at * each, (size_t)each * sizeof(int32_t)));
+    TX_TRY(tx_plan_run(r->train));
+    TX_TRY(tx_plan_read(r->train, r->logits, all->gathered + at * all->logits, (size_t)all->logits * sizeof(float)));
     return tx_plan_read(r->train, r->loss, &r->loss_value, sizeof r->loss_value);
 }
 
@@ -134,7 +133,7 @@ static tx_status move_piece(const replicas *all, tx_part part, int32_t param, in
     const bool sum = part == TX_PART_GRADIENT;
     const int32_t ranks = all->ranks;
     for (int32_t i = 0; i < (sum ? ranks : 1); i++)
-        TX_CHECK(tx_model_read_range(all->replica[i].model, part, param, first, n, all->piece + (int64_t)i * PIECE));
+        TX_TRY(tx_model_read_range(all->replica[i].model, part, param, first, n, all->piece + (int64_t)i * PIECE));
     for (int32_t gap = 1; sum && gap < ranks; gap *= 2)
         for (int32_t i = 0; i + gap < ranks; i += 2 * gap) {
             float *restrict to = all->piece + (int64_t)i * PIECE;
@@ -143,7 +142,7 @@ static tx_status move_piece(const replicas *all, tx_part part, int32_t param, in
                 to[k] += from[k];
         }
     for (int32_t i = sum ? 0 : 1; i < (sum ? 1 : ranks); i++)
-        TX_CHECK(tx_model_write_range(all->replica[i].model, part, param, first, n, all->piece));
+        TX_TRY(tx_model_write_range(all->replica[i].model, part, param, first, n, all->piece));
     return TX_OK;
 }
 
@@ -153,10 +152,10 @@ static tx_status move(const replicas *all, tx_part part)
     for (int32_t p = 0; p < tx_model_param_count(master); p++) {
         const char *name;
         const tx_param_spec *spec;
-        TX_CHECK(tx_model_param(master, p, &name, &spec));
+        TX_TRY(tx_model_param(master, p, &name, &spec));
         const int64_t elements = tx_shape_count(&spec->logical);
         for (int64_t first = 0; first < elements; first += PIECE)
-            TX_CHECK(move_piece(all, part, p, first, elements - first < PIECE ? elements - first : PIECE));
+            TX_TRY(move_piece(all, part, p, first, elements - first < PIECE ? elements - first : PIECE));
     }
     return TX_OK;
 }
@@ -164,9 +163,9 @@ static tx_status move(const replicas *all, tx_part part)
 static tx_status run_step(replicas *all)
 {
     tx_bench_tokens_next(all->config->vocab_size, &all->data);
-    TX_CHECK(move(all, TX_PART_WEIGHT));
-    TX_CHECK(run_replicas(all));
-    TX_CHECK(move(all, TX_PART_GRADIENT));
+    TX_TRY(move(all, TX_PART_WEIGHT));
+    TX_TRY(run_replicas(all));
+    TX_TRY(move(all, TX_PART_GRADIENT));
     return tx_plan_run(all->update);
 }
 
@@ -177,9 +176,9 @@ static tx_status make(replicas *all)
     all->gathered = malloc((size_t)(all->ranks * all->logits) * sizeof *all->gathered);
     if (!all->piece || !all->gathered)
         return tx_fail(TX_MEMORY, "no memory for %d replicas and their logits", (int)all->ranks);
-    TX_CHECK(tx_bench_tokens_make(all->ranks * set->batch, set->block, &all->data));
+    TX_TRY(tx_bench_tokens_make(all->ranks * set->batch, set->block, &all->data));
     for (int32_t i = 0; i < all->ranks; i++)
-        TX_CHECK(prepare(all, &all->replica[i]));
+        TX_TRY(prepare(all, &all->replica[i]));
     return tx_model_init(all->replica[0].model, 1);
 }
 

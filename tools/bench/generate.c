@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench generate: tokens a second of greedy generation, alone and beside transformers. */
 #include "models/generate/generate.h"
-#include "api/base/check.h"
 #include "api/base/clock.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/peer.h"
@@ -42,16 +41,16 @@ static tx_status open_all(tx_pairs *p)
                                             .beams = 1,
                                             .prompt = set->block,
                                             .context = set->block + set->count};
-    TX_CHECK(tx_bench_tokens_make(set->batch, set->block, &p->tx.data));
+    TX_TRY(tx_bench_tokens_make(set->batch, set->block, &p->tx.data));
     tx_bench_tokens_next(p->config->vocab_size, &p->tx.data);
     b->prompts = malloc((size_t)set->batch * sizeof *b->prompts);
     if (!b->prompts)
         return tx_fail(TX_MEMORY, "no memory for %" PRId64 " prompts", set->batch);
     for (int64_t i = 0; i < set->batch; i++)
         b->prompts[i] = (tx_prompt){p->tx.data.tokens + i * set->block, set->block};
-    TX_CHECK(tx_engine_create(&engine, &p->tx.engine));
-    TX_CHECK(tx_model_create(p->tx.engine, &p->tx.model));
-    TX_CHECK(tx_generator_create(p->tx.model, p->config, &generator, &b->generator));
+    TX_TRY(tx_engine_create(&engine, &p->tx.engine));
+    TX_TRY(tx_model_create(p->tx.engine, &p->tx.model));
+    TX_TRY(tx_generator_create(p->tx.model, p->config, &generator, &b->generator));
     return tx_model_init(p->tx.model, 1);
 }
 
@@ -74,7 +73,7 @@ static tx_status generate(tx_pairs *p, bool peer, double *seconds)
     tx_generation how = tx_generation_defaults(-1);
     how.max_new_tokens = p->set->count;
     b->emitted = 0;
-    TX_CHECK(tx_generator_run(b->generator, b->prompts, p->set->batch, 0, &how, &sink));
+    TX_TRY(tx_generator_run(b->generator, b->prompts, p->set->batch, 0, &how, &sink));
     *seconds = tx_now() - begin;
     if (b->emitted != p->set->batch * p->set->count)
         return tx_fail(TX_INTERNAL, "generate: %" PRId64 " tokens came", b->emitted);

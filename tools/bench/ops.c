@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench ops: the cases of the conformance suite, timed. */
-#include "api/base/check.h"
 #include "api/graph/op.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/report.h"
@@ -64,7 +63,7 @@ static tx_status measure(tx_bench_report *report, const void *user)
 static tx_status run(const void *settings_, char *const *argv)
 {
     const settings *set = settings_;
-    TX_CHECK(check(set));
+    TX_TRY(check(set));
     return tx_bench_report_run("ops", argv, &set->common, measure, set);
 }
 

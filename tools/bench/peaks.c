@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Measured peaks: copy rate, best product, cost of a launch. */
 #include "tools/bench/peaks.h"
-#include "api/base/check.h"
 #include "api/graph/op.h"
 
 #include <inttypes.h>
@@ -39,11 +38,11 @@ tx_status tx_bench_open(const tx_bench_common *common, tx_target *target, tx_ben
     const int32_t threads = (int32_t)common->threads, repeats = (int32_t)common->repeats;
     tx_bench_peaks p = {0};
     tx_target t = {0};
-    TX_CHECK(tx_target_open(common->device, threads, false, &t));
+    TX_TRY(tx_target_open(common->device, threads, false, &t));
     tx_status status = tx_conformance_launches(&t, repeats, &p.launch, &p.alone);
     tx_target_close(&t);
-    TX_CHECK(status);
-    TX_CHECK(tx_target_open(common->device, threads, true, &t));
+    TX_TRY(status);
+    TX_TRY(tx_target_open(common->device, threads, true, &t));
     tx_timing timing = {0};
     p.copy_bytes = tx_bench_copy_most(&t.info, common->largest << 20);
     status = tx_bench_copy_once(&t, p.copy_bytes, repeats, &timing);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The peer's process. */
 #include "tools/bench/peer.h"
-#include "api/base/check.h"
 #include "tools/bench/child.h"
 
 #include <errno.h>
@@ -64,7 +63,7 @@ tx_status tx_peer_start(const char *task, const tx_config *config, int64_t batch
         snprintf(text[i], sizeof text[i], "%" PRId64, value[i]);
         arguments[3 + i] = text[i];
     }
-    TX_CHECK(find_script(script, sizeof script));
+    TX_TRY(find_script(script, sizeof script));
     tx_peer *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "peer: out of memory");
@@ -85,7 +84,7 @@ tx_status tx_peer_run(tx_peer *peer, int64_t steps, double *seconds)
     char rest[64], *end;
     if (fprintf(peer->child.to, "%" PRId64 "\n", steps) < 0 || fflush(peer->child.to))
         return tx_fail(TX_IO, "%s: takes no more commands: %s", SCRIPT, strerror(errno));
-    TX_CHECK(expect(peer, "seconds ", rest, sizeof rest));
+    TX_TRY(expect(peer, "seconds ", rest, sizeof rest));
     *seconds = strtod(rest, &end);
     return end != rest && *seconds > 0.0 ? TX_OK : tx_fail(TX_FORMAT, "%s: no time in \"%s\"", SCRIPT, rest);
 }
@@ -104,9 +103,9 @@ static tx_status measure(const tx_pairs_task *task, tx_pairs *p)
 {
     double ours, theirs = 0.0;
     for (int64_t i = -1; i < p->set->pairs; i++) {
-        TX_CHECK(task->run(p, false, &ours));
+        TX_TRY(task->run(p, false, &ours));
         if (p->peer_name)
-            TX_CHECK(task->run(p, true, &theirs));
+            TX_TRY(task->run(p, true, &theirs));
         if (i < 0)
             continue;
         p->ours[i] = ours;
@@ -145,13 +144,13 @@ static tx_status print(const tx_pairs_task *task, const tx_cli *program, const t
 static tx_status work(const tx_pairs_task *task, const tx_cli *program, tx_pairs *p)
 {
     const tx_pairs_settings *set = p->set;
-    TX_CHECK(tx_bench_config(set->config, set->block, &p->config));
-    TX_CHECK(task->open(p));
+    TX_TRY(tx_bench_config(set->config, set->block, &p->config));
+    TX_TRY(task->open(p));
     if (set->peer == TX_PEER_TORCH) {
-        TX_CHECK(tx_peer_start(task->name, p->config, set->batch, set->block, set->threads, &p->peer));
+        TX_TRY(tx_peer_start(task->name, p->config, set->batch, set->block, set->threads, &p->peer));
         p->peer_name = p->peer->name;
     }
-    TX_CHECK(measure(task, p));
+    TX_TRY(measure(task, p));
     return print(task, program, p);
 }
 

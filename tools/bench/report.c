@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Timings beside the device's peaks, as a table, as JSON and as a page. */
 #include "tools/bench/report.h"
-#include "api/base/check.h"
 #include "models/array.h"
 #include "tools/bench/bench.h"
 #include "tools/cli/output.h"
@@ -46,9 +45,9 @@ void tx_bench_report_progress(const tx_bench_report *report, const char *name, c
 tx_status tx_bench_report_add(tx_bench_report *report, const tx_timing *timing, const char *name, const char *group,
                               int64_t count)
 {
-    TX_CHECK(tx_bench_need_product(&report->target, tx_bench_bound_dtype(timing), (int32_t)report->common->repeats,
-                                   &report->peaks));
-    TX_CHECK(tx_array_reserve(&report->row, &report->room, (size_t)report->rows + 1, sizeof *report->row, "timings"));
+    TX_TRY(tx_bench_need_product(&report->target, tx_bench_bound_dtype(timing), (int32_t)report->common->repeats,
+                                 &report->peaks));
+    TX_TRY(tx_array_reserve(&report->row, &report->room, (size_t)report->rows + 1, sizeof *report->row, "timings"));
     tx_bench_row *row = &report->row[report->rows++];
     *row = (tx_bench_row){.timing = *timing, .group = group, .count = count};
     snprintf(row->name, sizeof row->name, "%s", name);
@@ -173,7 +172,7 @@ static tx_status end(tx_bench_report *report)
         tx_json_free(all);
         return status;
     }
-    TX_CHECK(tx_bench_print(all, common->json, columns));
+    TX_TRY(tx_bench_print(all, common->json, columns));
     if (common->html && !common->json)
         printf("%s: %d point%s\n", common->html, report->rows, report->rows > 1 ? "s" : "");
     return TX_OK;

@@ -2,7 +2,6 @@
  * txbench scale: predicted steps of data-parallel training on more ranks than there are here. The formulas are in the
  * header. */
 #include "tools/bench/scale.h"
-#include "api/base/check.h"
 #include "api/graph/op.h"
 #include "api/parallel/parallel.h"
 #include "api/plan/plan.h"
@@ -164,9 +163,9 @@ static tx_status time_step(const settings *set, const tx_config *config, tx_comm
     double seconds = 1e-3 * set->step_ms;
     trainer.comm = comm;
     trainer.parallel.bucket_bytes = set->bucket_cap_mb << 20;
-    TX_CHECK(tx_bench_training_open(&engine, config, &trainer, training));
+    TX_TRY(tx_bench_training_open(&engine, config, &trainer, training));
     if (set->step_ms == 0.0) {
-        TX_CHECK(tx_bench_training_measure(training, STEPS, &seconds));
+        TX_TRY(tx_bench_training_measure(training, STEPS, &seconds));
         seconds *= (double)set->accumulation;
     }
     return tx_scale_schedule_make(training, seconds, set->accumulation, set->bf16, schedule);
@@ -176,7 +175,7 @@ static tx_status make_schedule(const settings *set, const tx_config *config, tx_
 {
     tx_comm *comm = NULL;
     tx_bench_training training = {0};
-    TX_CHECK(tx_comm_self()->open(NULL, NULL, &comm));
+    TX_TRY(tx_comm_self()->open(NULL, NULL, &comm));
     tx_status status = time_step(set, config, comm, &training, schedule);
     tx_bench_training_close(&training);
     comm->table->close(comm);

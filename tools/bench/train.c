@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench train: how fast a training step is, alone, beside another trainer, or beside itself with CLBlast's products.
  */
-#include "api/base/check.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/peer.h"
 
@@ -34,7 +33,7 @@ static tx_status open_side(const tx_pairs *p, tx_bench_training *side)
     const settings *set = p->set;
     const tx_engine_options engine = {.size = sizeof engine, .device = set->device, .threads = (int32_t)set->threads};
     const tx_trainer_options trainer = tx_bench_trainer_options(set->batch, set->block);
-    TX_CHECK(tx_bench_training_open(&engine, p->config, &trainer, side));
+    TX_TRY(tx_bench_training_open(&engine, p->config, &trainer, side));
     return tx_model_init(side->model, 1);
 }
 
@@ -58,7 +57,7 @@ static tx_status open_clblast(bench *b)
 
 static tx_status open_all(tx_pairs *p)
 {
-    TX_CHECK(open_side(p, &p->tx));
+    TX_TRY(open_side(p, &p->tx));
     return p->set->peer == TX_PEER_CLBLAST ? open_clblast((bench *)p) : TX_OK;
 }
 
@@ -66,8 +65,8 @@ static tx_status open_all(tx_pairs *p)
 static tx_status run_steps(tx_pairs *p, bool peer, double *seconds)
 {
     const int64_t steps = p->set->count;
-    TX_CHECK(peer && p->peer ? tx_peer_run(p->peer, steps, seconds)
-                             : tx_bench_training_run(peer ? &((bench *)p)->clblast : &p->tx, steps, seconds));
+    TX_TRY(peer && p->peer ? tx_peer_run(p->peer, steps, seconds)
+                           : tx_bench_training_run(peer ? &((bench *)p)->clblast : &p->tx, steps, seconds));
     *seconds /= (double)steps;
     return TX_OK;
 }

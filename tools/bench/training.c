@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Training steps on random tokens. */
 #include "tools/bench/training.h"
-#include "api/base/check.h"
 #include "api/base/clock.h"
 #include "comm/comm.h"
 #include "models/arch/find.h"
@@ -13,8 +12,8 @@
 
 tx_status tx_bench_config(const char *name, int64_t block, tx_config **config)
 {
-    TX_CHECK(tx_config_find(name, config));
-    TX_CHECK(tx_config_override(*config, "resid_pdrop=0,embd_pdrop=0,attn_pdrop=0"));
+    TX_TRY(tx_config_find(name, config));
+    TX_TRY(tx_config_override(*config, "resid_pdrop=0,embd_pdrop=0,attn_pdrop=0"));
     if (block <= (*config)->positions)
         return TX_OK;
     return tx_fail(TX_INVALID, "block %" PRId64 " is more than the model's %" PRId64 " positions", block,
@@ -74,12 +73,12 @@ tx_trainer_options tx_bench_trainer_options(int64_t batch, int64_t block)
 static tx_status open_training(const tx_engine_options *engine, const tx_trainer_options *options, int64_t rows,
                                tx_bench_training *t)
 {
-    TX_CHECK(tx_bench_tokens_make(rows, options->block, &t->data));
-    TX_CHECK(tx_engine_create(engine, &t->engine));
-    TX_CHECK(tx_model_create(t->engine, &t->model));
-    TX_CHECK(tx_trainer_create(t->model, t->config, options, &t->trainer));
+    TX_TRY(tx_bench_tokens_make(rows, options->block, &t->data));
+    TX_TRY(tx_engine_create(engine, &t->engine));
+    TX_TRY(tx_model_create(t->engine, &t->model));
+    TX_TRY(tx_trainer_create(t->model, t->config, options, &t->trainer));
     if (options->comm)
-        TX_CHECK(tx_pace_create(options->comm, TX_OVERLAP_AUTO, false, options->batch, rows, &t->pace));
+        TX_TRY(tx_pace_create(options->comm, TX_OVERLAP_AUTO, false, options->batch, rows, &t->pace));
     return TX_OK;
 }
 
@@ -109,7 +108,7 @@ void tx_bench_training_close(tx_bench_training *training)
 static tx_status take_results(tx_bench_training *t)
 {
     tx_results results;
-    TX_CHECK(tx_trainer_results(t->trainer, &results));
+    TX_TRY(tx_trainer_results(t->trainer, &results));
     t->loss = (double)results.value[TX_RESULT_LOSS];
     return results.value[TX_RESULT_FINITE] == 1.0f && isfinite(t->loss)
                ? TX_OK
@@ -125,10 +124,10 @@ static tx_status step(tx_bench_training *t, bool first)
     tx_pace_news news;
     tx_bench_tokens_next(t->config->vocab_size, &t->data);
     if (t->pace)
-        TX_CHECK(tx_pace_begin(t->pace, t->model));
-    TX_CHECK(tx_trainer_step(t->trainer, &batch, tx_bench_tokens_counted(&t->data), TX_BENCH_LEARNING_RATE));
+        TX_TRY(tx_pace_begin(t->pace, t->model));
+    TX_TRY(tx_trainer_step(t->trainer, &batch, tx_bench_tokens_counted(&t->data), TX_BENCH_LEARNING_RATE));
     if (!first)
-        TX_CHECK(take_results(t));
+        TX_TRY(take_results(t));
     return t->pace ? tx_pace_end(t->pace, &news) : TX_OK;
 }
 
@@ -136,9 +135,9 @@ tx_status tx_bench_training_run(tx_bench_training *training, int64_t steps, doub
 {
     const double begin = tx_now();
     for (int64_t i = 0; i < steps; i++)
-        TX_CHECK(step(training, i == 0));
+        TX_TRY(step(training, i == 0));
     if (steps > 0)
-        TX_CHECK(take_results(training));
+        TX_TRY(take_results(training));
     *seconds = tx_now() - begin;
     return TX_OK;
 }
@@ -146,9 +145,9 @@ tx_status tx_bench_training_run(tx_bench_training *training, int64_t steps, doub
 tx_status tx_bench_training_measure(tx_bench_training *training, int64_t steps, double *seconds)
 {
     double all;
-    TX_CHECK(tx_model_init(training->model, 1));
-    TX_CHECK(tx_bench_training_run(training, 2, &all));
-    TX_CHECK(tx_bench_training_run(training, steps, &all));
+    TX_TRY(tx_model_init(training->model, 1));
+    TX_TRY(tx_bench_training_run(training, 2, &all));
+    TX_TRY(tx_bench_training_run(training, steps, &all));
     *seconds = all / (double)steps;
     return TX_OK;
 }

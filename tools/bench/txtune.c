@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txtune: measures which kernel computes each matrix product and attention of a model fastest on a device, and keeps
  * the answers in the cache folder for every later run. */
-#include "api/base/check.h"
 #include "models/arch/find.h"
 #include "tools/bench/training.h"
 
@@ -102,7 +101,7 @@ static tx_status show(tx_engine *engine)
 {
     char *text;
     const tx_device_info *device = tx_engine_device(engine);
-    TX_CHECK(tx_engine_tuned(engine, &text));
+    TX_TRY(tx_engine_tuned(engine, &text));
     printf("%s: %s, driver %s\n", device->id, device->name, device->driver);
     if (*text)
         printf("attention: kernel, head size, heads/key heads, upper powers of two of rows and tokens; then its form\n"
@@ -118,7 +117,7 @@ static tx_status show(tx_engine *engine)
 static tx_status compile(const settings *set, const tx_engine_options *engine, tx_config **config,
                          tx_bench_training *training)
 {
-    TX_CHECK(tx_config_find(set->model, config));
+    TX_TRY(tx_config_find(set->model, config));
     const int64_t positions = (*config)->positions;
     tx_trainer_options wanted = tx_bench_trainer_options(set->batch, set->block < positions ? set->block : positions);
     wanted.eval_batch = set->eval_batch;

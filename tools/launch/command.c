@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The launcher's command line. */
-#include "api/base/check.h"
 #include "tools/launch/txlaunch.h"
 
 #include <inttypes.h>
@@ -92,7 +91,7 @@ tx_status tx_launch_command(const tx_launch_settings *set, tx_launch_family fami
     char *list = hosts->count > 0 ? join_hosts(hosts) : NULL;
     if (hosts->count > 0 && !list)
         return tx_fail(TX_MEMORY, "no memory for the list of hosts");
-    TX_CHECK(begin(set, family, list, ranks, set->command.count, argv));
+    TX_TRY(begin(set, family, list, ranks, set->command.count, argv));
     for (int32_t i = 0; i < set->command.count; i++)
         add(argv, set->command.word[i]);
     if (start->how == TX_LAUNCH_RESUME) {
@@ -113,7 +112,7 @@ tx_status tx_launch_probe(const tx_launch_settings *set, tx_launch_family family
     char *list = strdup(host);
     if (!list)
         return tx_fail(TX_MEMORY, "no memory for the command line");
-    TX_CHECK(begin(set, family, list, 1, 0, argv));
+    TX_TRY(begin(set, family, list, 1, 0, argv));
     add(argv, "true");
     return TX_OK;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The hosts of a job: who takes how many ranks. */
-#include "api/base/check.h"
 #include "api/base/file.h"
 #include "models/array.h"
 #include "tools/launch/txlaunch.h"
@@ -31,7 +30,7 @@ static tx_status add(tx_launch_hosts *hosts, const char *where, char *name, cons
         return tx_fail(TX_FORMAT, "%s: %s: \"%s\" is no number of slots", where, name, slots);
     if (!*name || strlen(name) >= sizeof hosts->host->name || *name == '-')
         return tx_fail(TX_FORMAT, "%s: \"%.40s\" is no name of a host", where, name);
-    TX_CHECK(tx_array_reserve(&hosts->host, &hosts->room, (size_t)hosts->count + 1, sizeof *hosts->host, "hosts"));
+    TX_TRY(tx_array_reserve(&hosts->host, &hosts->room, (size_t)hosts->count + 1, sizeof *hosts->host, "hosts"));
     tx_launch_host *host = &hosts->host[hosts->count++];
     *host = (tx_launch_host){.slots = (int32_t)count};
     snprintf(host->name, sizeof host->name, "%s", name);
@@ -44,7 +43,7 @@ static tx_status read_list(tx_launch_hosts *hosts, char *list)
         char *comma = strchr(name, ',');
         if (comma)
             *comma++ = 0;
-        TX_CHECK(add(hosts, "--hosts", name, ""));
+        TX_TRY(add(hosts, "--hosts", name, ""));
         name = comma;
     }
     return TX_OK;
@@ -63,7 +62,7 @@ static tx_status read_file(tx_launch_hosts *hosts, const char *path, char *text)
         more += strspn(more, blank);
         more[strcspn(more, blank)] = 0;
         if (*name)
-            TX_CHECK(add(hosts, path, name, more));
+            TX_TRY(add(hosts, path, name, more));
     }
     return hosts->count > 0 ? TX_OK : tx_fail(TX_FORMAT, "%s: names no host", path);
 }
@@ -93,7 +92,7 @@ static tx_status read_hosts(const char *file, char *text, size_t size, int32_t r
 {
     if (strlen(text) != size)
         return tx_fail(TX_FORMAT, "%s: holds a NUL: it is no list of hosts", file);
-    TX_CHECK(file ? read_file(hosts, file, text) : read_list(hosts, text));
+    TX_TRY(file ? read_file(hosts, file, text) : read_list(hosts, text));
     return share(hosts, ranks);
 }
 
@@ -105,7 +104,7 @@ tx_status tx_launch_hosts_read(const char *list, const char *file, int32_t ranks
     if (!file && !list)
         return TX_OK;
     if (file)
-        TX_CHECK(tx_file_read(file, FILE_LIMIT, &text, &size));
+        TX_TRY(tx_file_read(file, FILE_LIMIT, &text, &size));
     else if (!(text = strdup(list)))
         return tx_fail(TX_MEMORY, "--hosts: out of memory");
     tx_status status = read_hosts(file, text, file ? size : strlen(text), ranks, &made);

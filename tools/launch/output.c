@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the command says of its output folder, and the checkpoints that its attempts have made there. */
-#include "api/base/check.h"
 #include "api/base/file.h"
 #include "api/base/json.h"
 #include "models/files/checkpoint.h"
@@ -81,7 +80,7 @@ tx_status tx_launch_output_newest(const tx_launch_output *output, int64_t *step,
     *step = -1;
     *others = false;
     if (output->folder)
-        TX_CHECK(list_checkpoints(output->folder, &now));
+        TX_TRY(list_checkpoints(output->folder, &now));
     for (size_t i = 0; now && i < now->count; i++) {
         if (was_there(now, i, output->before))
             *others = true;

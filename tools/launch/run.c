@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * One attempt: the launcher is started, listened to, and ended where something is wrong. */
-#include "api/base/check.h"
 #include "api/base/clock.h"
 #include "tools/launch/txlaunch.h"
 
@@ -156,11 +155,11 @@ tx_status tx_launch_run(tx_launch_attempt *a, tx_launch_job *job, tx_launch_outc
 {
     char place[128];
     attempt t = {.a = a, .job = job, .last = tx_now()};
-    TX_CHECK(tx_launch_server_begin(a->server, a->ranks, place));
+    TX_TRY(tx_launch_server_begin(a->server, a->ranks, place));
     if (setenv(TX_BEAT_VARIABLE, place, 1) != 0)
         return tx_fail(TX_MEMORY, "the environment has no room: %s", strerror(errno));
-    TX_CHECK(tx_launch_job_start(job, a->ranks, t.last));
-    TX_CHECK(tx_launch_spawn(a->argv.word, &a->open, -1, &t.pid));
+    TX_TRY(tx_launch_job_start(job, a->ranks, t.last));
+    TX_TRY(tx_launch_spawn(a->argv.word, &a->open, -1, &t.pid));
     watch(&t);
     suspect_hosts(&t);
     tx_launch_kill_all(t.pid);

@@ -2,7 +2,6 @@
  * The heartbeats' other end. Lines are read by epoll, and closed connections by a second one, which hands them out in
  * the order in which they closed: after a rank died the launcher ends the others within milliseconds, and it matters
  * who was first. */
-#include "api/base/check.h"
 #include "api/base/clock.h"
 #include "tools/launch/txlaunch.h"
 
@@ -69,7 +68,7 @@ static tx_status look_up(const char *name, struct addrinfo **found)
 static tx_status listen_at(const char *name, int *listener)
 {
     struct addrinfo *found = NULL;
-    TX_CHECK(look_up(name, &found));
+    TX_TRY(look_up(name, &found));
     bool done = false;
     for (const struct addrinfo *at = found; at && !done; at = at->ai_next)
         done = listen_on(at, listener);
@@ -109,7 +108,7 @@ static tx_status listen_for(const tx_launch_hosts *hosts, int *listener)
     for (int32_t i = 0; i < hosts->count; i++) {
         struct addrinfo *found = NULL;
         int here = -1;
-        TX_CHECK(look_up(hosts->host[i].name, &found));
+        TX_TRY(look_up(hosts->host[i].name, &found));
         bool local = listen_on(found, &here);
         bool done = !local && listen_towards(found, listener);
         freeaddrinfo(found);
@@ -153,9 +152,9 @@ static tx_status open_server(tx_launch_server *s, const char *address, const tx_
 {
     if (s->lines < 0 || s->ends < 0)
         return tx_fail(TX_MEMORY, "no descriptor for the heartbeats");
-    TX_CHECK(address ? listen_at(address, &s->listener) : listen_for(hosts, &s->listener));
-    TX_CHECK(name_address(s));
-    TX_CHECK(watch_for(s->lines, s->listener, EPOLLIN, LISTENER));
+    TX_TRY(address ? listen_at(address, &s->listener) : listen_for(hosts, &s->listener));
+    TX_TRY(name_address(s));
+    TX_TRY(watch_for(s->lines, s->listener, EPOLLIN, LISTENER));
     return watch_for(s->lines, s->ends, EPOLLIN, ENDS);
 }
 

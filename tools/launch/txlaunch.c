@@ -2,7 +2,6 @@
  * txlaunch: starts a job of several ranks by mpiexec, and starts it again from its newest checkpoint when a rank dies.
  */
 #include "tools/launch/txlaunch.h"
-#include "api/base/check.h"
 #include "models/files/checkpoint.h"
 
 #include <errno.h>
@@ -158,11 +157,11 @@ static tx_status find_family(tx_launch_attempt *a)
 static tx_status prepare(launch *l)
 {
     const tx_launch_settings *set = l->next.set;
-    TX_CHECK(tx_launch_hosts_read(set->hosts, set->hostfile, l->next.ranks, &l->next.hosts));
-    TX_CHECK(tx_launch_output_find(&set->command, &l->output));
+    TX_TRY(tx_launch_hosts_read(set->hosts, set->hostfile, l->next.ranks, &l->next.hosts));
+    TX_TRY(tx_launch_output_find(&set->command, &l->output));
     l->vacant = l->output.folder && tx_output_check(l->output.folder) == TX_OK;
-    TX_CHECK(tx_launch_adopt());
-    TX_CHECK(find_family(&l->next));
+    TX_TRY(tx_launch_adopt());
+    TX_TRY(find_family(&l->next));
     return tx_launch_server_open(set->address, &l->next.hosts, &l->next.server);
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txtok: texts to ids and back with a tokenizer's folder, and training a tokenizer. */
-#include "api/base/check.h"
 #include "api/base/file.h"
 #include "api/base/json.h"
 #include "models/text/utf8.h"
@@ -137,7 +136,7 @@ static tx_status each_text(job *j, const char *file, bool lines, tx_text_task ta
 {
     char *text;
     size_t size;
-    TX_CHECK(file ? tx_file_read(file, INT64_MAX, &text, &size) : tx_file_read_input(&text, &size));
+    TX_TRY(file ? tx_file_read(file, INT64_MAX, &text, &size) : tx_file_read_input(&text, &size));
     const tx_status status =
         lines || j->set->jsonl ? each_line(j, text, size, j->set->jsonl, task) : task(j, text, size, false);
     free(text);
@@ -150,7 +149,7 @@ static tx_status take_text(bool line, tx_json **json, const char **text, size_t 
     *json = NULL;
     if (!line)
         return TX_OK;
-    TX_CHECK(tx_json_parse_line(*text, *size, "JSON", json));
+    TX_TRY(tx_json_parse_line(*text, *size, "JSON", json));
     return tx_json_get_text(*json, "text", text, size);
 }
 
@@ -169,7 +168,7 @@ static tx_status encode(job *j, const char *text, size_t size, bool line)
 
 static tx_status print_ids(job *j, const char *text, size_t size, bool line)
 {
-    TX_CHECK(encode(j, text, size, line));
+    TX_TRY(encode(j, text, size, line));
     fputs(line ? "[" : "", stdout);
     for (size_t i = 0; i < j->ids.count; i++)
         printf("%s%" PRId32, i == 0 ? "" : line ? ", " : " ", j->ids.id[i]);
@@ -179,7 +178,7 @@ static tx_status print_ids(job *j, const char *text, size_t size, bool line)
 
 static tx_status count(job *j, const char *text, size_t size, bool line)
 {
-    TX_CHECK(encode(j, text, size, line));
+    TX_TRY(encode(j, text, size, line));
     j->count += j->ids.count;
     return TX_OK;
 }
@@ -190,7 +189,7 @@ static tx_status append_id(tx_ids *ids, int64_t id)
 {
     if (id < 0 || id > INT32_MAX)
         return tx_fail(TX_FORMAT, "%" PRId64 " is no token's id", id);
-    TX_CHECK(tx_ids_reserve(ids, 1));
+    TX_TRY(tx_ids_reserve(ids, 1));
     ids->id[ids->count++] = (int32_t)id;
     return TX_OK;
 }
@@ -207,7 +206,7 @@ static tx_status parse_ids(tx_ids *ids, const char *text, size_t size)
         long long id = strtoll(text, &end, 10);
         if (end == text || errno || (*end && !strchr(blanks, *end)))
             return tx_fail(TX_FORMAT, "id number %zu: \"%.20s\" does not begin with an id", ids->count + 1, text);
-        TX_CHECK(append_id(ids, id));
+        TX_TRY(append_id(ids, id));
         text = end;
     }
     return TX_OK;
@@ -219,8 +218,8 @@ static tx_status append_all(tx_ids *ids, const tx_json *array)
         return tx_fail(TX_FORMAT, "expected an array of ids");
     for (size_t i = 0; i < tx_json_size(array); i++) {
         int64_t id;
-        TX_CHECK(tx_json_as_int(tx_json_at(array, i), "an id", 0, INT32_MAX, &id));
-        TX_CHECK(append_id(ids, id));
+        TX_TRY(tx_json_as_int(tx_json_at(array, i), "an id", 0, INT32_MAX, &id));
+        TX_TRY(append_id(ids, id));
     }
     return TX_OK;
 }
@@ -228,7 +227,7 @@ static tx_status append_all(tx_ids *ids, const tx_json *array)
 static tx_status parse_array(tx_ids *ids, const char *text, size_t size)
 {
     tx_json *json;
-    TX_CHECK(tx_json_parse_line(text, size, "JSON", &json));
+    TX_TRY(tx_json_parse_line(text, size, "JSON", &json));
     const tx_status status = append_all(ids, json);
     tx_json_free(json);
     return status;
@@ -238,7 +237,7 @@ static tx_status print_line(const char *text, size_t size)
 {
     char *whole, *printed = NULL;
     size_t whole_size;
-    TX_CHECK(tx_utf8_replace(text, size, &whole, &whole_size));
+    TX_TRY(tx_utf8_replace(text, size, &whole, &whole_size));
     tx_json *json = tx_json_object();
     tx_status status = tx_json_set_text(json, "text", whole, whole_size);
     if (!status && (printed = tx_json_text(json, TX_JSON_LINE)))
@@ -255,8 +254,8 @@ static tx_status decode(job *j, const char *text, size_t size, bool line)
 {
     char *made;
     j->ids.count = 0;
-    TX_CHECK(line ? parse_array(&j->ids, text, size) : parse_ids(&j->ids, text, size));
-    TX_CHECK(tx_tokenizer_decode(j->tokenizer, j->ids.id, j->ids.count, j->set->skip_special, &made, &size));
+    TX_TRY(line ? parse_array(&j->ids, text, size) : parse_ids(&j->ids, text, size));
+    TX_TRY(tx_tokenizer_decode(j->tokenizer, j->ids.id, j->ids.count, j->set->skip_special, &made, &size));
     tx_status status = TX_OK;
     if (line)
         status = print_line(made, size);
@@ -291,12 +290,12 @@ static tx_status check_folder(const char *folder)
 static tx_status train(job *j)
 {
     const settings *set = j->set;
-    TX_CHECK(check_folder(set->tokenizer));
-    TX_CHECK(tx_tokenizer_trainer_create(&j->trainer));
+    TX_TRY(check_folder(set->tokenizer));
+    TX_TRY(tx_tokenizer_trainer_create(&j->trainer));
     for (int32_t i = 0; i < set->files.count || i == 0; i++)
-        TX_CHECK(each_text(j, set->files.count ? set->files.word[i] : NULL, true, add_text));
-    TX_CHECK(tx_tokenizer_trainer_finish(j->trainer, set->vocab, set->least, &j->tokenizer));
-    TX_CHECK(tx_tokenizer_save(j->tokenizer, set->tokenizer, set->model_max_length));
+        TX_TRY(each_text(j, set->files.count ? set->files.word[i] : NULL, true, add_text));
+    TX_TRY(tx_tokenizer_trainer_finish(j->trainer, set->vocab, set->least, &j->tokenizer));
+    TX_TRY(tx_tokenizer_save(j->tokenizer, set->tokenizer, set->model_max_length));
     tx_print_line(stdout, "%s: %" PRId64 " tokens", set->tokenizer, tx_tokenizer_size(j->tokenizer));
     return TX_OK;
 }
@@ -308,9 +307,9 @@ static tx_status run(job *j, int32_t command)
     static const tx_text_task tasks[] = {print_ids, decode, count, NULL}; /* of the commands */
     if (!tasks[command])
         return train(j);
-    TX_CHECK(tx_tokenizer_open(j->set->tokenizer, &j->tokenizer));
-    TX_CHECK(tx_encoder_create(j->tokenizer, &j->encoder));
-    TX_CHECK(each_text(j, j->set->files.count ? j->set->files.word[0] : NULL, false, tasks[command]));
+    TX_TRY(tx_tokenizer_open(j->set->tokenizer, &j->tokenizer));
+    TX_TRY(tx_encoder_create(j->tokenizer, &j->encoder));
+    TX_TRY(each_text(j, j->set->files.count ? j->set->files.word[0] : NULL, false, tasks[command]));
     if (tasks[command] == count)
         printf("%zu\n", j->count);
     return TX_OK;

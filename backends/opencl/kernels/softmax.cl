@@ -23,7 +23,7 @@ static float2 row_sum(const __global h_t *x, long n, __local float *part)
 }
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-softmax(const __global float *x, long xo, __global float *y, long yo, long n)
+softmax(const __global h_t *x, long xo, __global float *y, long yo, long n)
 {
     __local float part[WG];
     long row = get_group_id(0);
@@ -32,7 +32,7 @@ softmax(const __global float *x, long xo, __global float *y, long yo, long n)
     float2 sum = row_sum(x, n, part);
     float scale = 1.0f / sum.y;
     ROW_LOOP(i, n)
-    tx_store(tx_exp(tx_load(x, i, n, 0.0f) - sum.x) * scale, y, i, n);
+    tx_store(tx_exp(tx_load_h(x, i, n) - sum.x) * scale, y, i, n);
 }
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
