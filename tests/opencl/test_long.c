@@ -198,7 +198,8 @@ int main(void)
         for (int i = 0; i < 3; i++)
             good = scatter_rows(context, counts[i], &seconds[i]) && good;
         tx_cl_close(context);
-        const bool grows = seconds[2] <= 10.0 * seconds[1];
+        /* A sort in n squared takes 64 times as long; other work on the machine may double what is right, 8 to 9. */
+        const bool grows = seconds[2] <= 30.0 * seconds[1];
         printf("%s  8 times the sources take %.1f times as long\n", grows ? "ok" : "FAIL", seconds[2] / seconds[1]);
         good = good && grows;
     }

@@ -212,7 +212,7 @@ static tx_topo_p2p worst(const tx_topo_pair *pair, const char *letters)
 
 void tx_txtopo_p2p(FILE *out, const tx_topology *t, const char *letters, bool underline)
 {
-    int32_t gpus[TX_TOPO_DEVICES_MAX];
+    int32_t gpus[TX_TOPO_DEVICES_MAX] = {0};
     const int32_t count = list_devices(t, TX_TOPO_GPU, gpus);
     bool unknown = false;
     print_header(out, t, gpus, count, "", underline);
