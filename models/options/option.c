@@ -102,7 +102,7 @@ void tx_name_compare(const char *name, const char *candidate, size_t *least, con
 /* The dashes of a name on a command line. */
 static const char *dashes(const char *name)
 {
-    return name[1] ? "--" : "-";
+    return *name && name[1] ? "--" : "-";
 }
 
 /* Where an option stands, for "%s%s%s". */

@@ -78,6 +78,7 @@ static int newest(const char *output)
     char *folder = NULL;
     assert_ok(tx_checkpoint_newest(output, NULL, &folder));
     const int version = state_read(folder);
+    free(folder);
     return version;
 }
 
