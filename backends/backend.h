@@ -146,8 +146,8 @@ typedef struct tx_gemm {
 } tx_gemm;
 tx_gemm tx_gemm_of(const tx_attrs *attrs, const tx_shape *a, const tx_shape *b);
 
-/* Sums over rows and over everything go by blocks of a size that depends on the count alone: enough for GPUs of hundreds
- * of units, and each begins at a multiple of 16 bytes where the first does. */
+/* Sums over rows and over everything go by blocks of a size that depends on the count alone: enough for GPUs of
+ * hundreds of units, and each begins at a multiple of 16 bytes where the first does. */
 #define TX_MAX_BLOCKS 1024
 static inline int64_t tx_block_size(int64_t count, int64_t least)
 {

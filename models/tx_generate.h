@@ -86,8 +86,8 @@ int64_t tx_lm_positions(const tx_lm *lm);
 /* How its folder says to generate: transformers' defaults, then generation_config.json. Lives as long as `lm`. */
 const tx_generation *tx_lm_generation(const tx_lm *lm);
 
-/* The ids of `size` bytes of text as the model is given them: the texts of special tokens become their ids, and what the
- * tokenizer's post-processor adds is around them. `*count` may be 0. The caller frees `*ids` by free(). */
+/* The ids of `size` bytes of text as the model is given them: the texts of special tokens become their ids, and what
+ * the tokenizer's post-processor adds is around them. `*count` may be 0. The caller frees `*ids` by free(). */
 tx_status tx_lm_encode(tx_lm *lm, const char *text, size_t size, int32_t **ids, int64_t *count);
 
 /* ---- Texts ---------------------------------------------------------------------------------------------- */

@@ -64,8 +64,8 @@ void tx_encoder_free(tx_encoder *encoder);
 tx_status tx_encoder_run(tx_encoder *encoder, const char *text, size_t size, bool special, tx_ids *ids);
 
 /* Appends what a model is given of one text: its ids, special tokens by their texts among them, and around these the
- * special tokens that the tokenizer's post-processor adds (Llama's <s>), as transformers encodes prompts and the texts it
- * trains on. */
+ * special tokens that the tokenizer's post-processor adds (Llama's <s>), as transformers encodes prompts and the texts
+ * it trains on. */
 tx_status tx_encoder_text(tx_encoder *encoder, const char *text, size_t size, tx_ids *ids);
 
 /* Appends what a model is given of the ids of one text, or of two (`second` is not NULL): these with the special tokens

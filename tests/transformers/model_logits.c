@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TX's side of the comparison with transformers (gpt2.py, llama.py): reads a model folder, writes the logits of fixed tokens
- * to OUT/logits.safetensors, and to OUT the model and its tokenizer (the byte vocabulary where it has none). With
- * SHARD_BYTES the weights are written as shards of that size.
+ * TX's side of the comparison with transformers (gpt2.py, llama.py): reads a model folder, writes the logits of fixed
+ * tokens to OUT/logits.safetensors, and to OUT the model and its tokenizer (the byte vocabulary where it has none).
+ * With SHARD_BYTES the weights are written as shards of that size.
  *
  *     model_logits FOLDER OUT [DEVICE [SHARD_BYTES]] */
 #include "api/base/file.h"
