@@ -88,7 +88,7 @@ static tx_status check(const tx_config *c)
 /* ---- Parameters -------------------------------------------------------------------------------------- */
 
 /* Sizes that a dimension can have. */
-typedef enum tx_extent { NONE, VOCAB, POSITIONS, EMBD, QKV, INNER } tx_extent;
+enum { VOCAB = TX_EXTENT_VOCAB, EMBD = TX_EXTENT_WIDTH, POSITIONS = TX_EXTENT_OWN, QKV, INNER };
 
 static const tx_stack_row rows[] = {
     {PREFIX "wte.weight", {VOCAB, EMBD}, .draw = TX_DRAW_NORMAL},
@@ -110,23 +110,15 @@ static const tx_stack_row rows[] = {
     {.name = NULL},
 };
 
-static int64_t extent_of(const tx_gpt2_config *c, int32_t extent)
+static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimension, tx_param_sections *sections)
 {
-    switch (extent) {
-    case VOCAB:
-        return c->base.vocab_size;
-    case POSITIONS:
-        return c->base.positions;
-    case EMBD:
-        return c->base.width;
-    case QKV:
-        return 3 * c->base.width;
-    case INNER:
-        return c->n_inner ? c->n_inner : 4 * c->base.width;
-    case NONE:
-        break;
-    }
-    return 0;
+    const int64_t inner = tx_gpt2_of(config)->n_inner;
+    if (extent == QKV)
+        *sections = (tx_param_sections){3, dimension, {config->width, config->width, config->width}};
+    return extent == POSITIONS ? config->positions
+           : extent == QKV     ? 3 * config->width
+           : inner             ? inner
+                               : 4 * config->width;
 }
 
 static int32_t params(const tx_config *config)
@@ -136,19 +128,7 @@ static int32_t params(const tx_config *config)
 
 static tx_status param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec)
 {
-    const tx_gpt2_config *c = tx_gpt2_of(config);
-    const tx_stack_row *row = tx_stack_param(config, rows, index, name);
-    *spec = (tx_param_spec){0};
-    for (int32_t i = 0; i < 2 && row->extent[i] != NONE; i++) {
-        spec->shape.dim[spec->shape.rank++] = extent_of(c, row->extent[i]);
-        if (row->extent[i] == QKV)
-            spec->sections = (tx_param_sections){3, i, {config->width, config->width, config->width}};
-    }
-    if (row->extent[0] == VOCAB) {
-        spec->logical = spec->shape;
-        spec->shape.dim[0] = tx_arch_padded_vocab(config);
-    }
-    tx_stack_init(config, row, c->initializer_range, spec);
+    tx_stack_param(config, rows, extent_of, tx_gpt2_of(config)->initializer_range, index, name, spec);
     return TX_OK;
 }
 
@@ -215,8 +195,7 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
     if (tx_stack_open(graph, config, options, &b))
         return NULL;
     tx_tensor *wte = tx_stack_take(&b), *wpe = tx_stack_take(&b);
-    tx_tensor *x = tx_arch_noise(tx_embedding(b.tokens, wte, wpe, b.positions), options);
-    x = tx_stack_dropout(&b, x, tx_gpt2_of(config)->embd_pdrop);
+    tx_tensor *x = tx_stack_dropout(&b, tx_stack_embed(&b, wte, wpe), tx_gpt2_of(config)->embd_pdrop);
     x = tx_stack_blocks(&b, x, transformer_block);
     x = tx_stack_rows(&b, x); /* the norm works row by row: the others need not be normalised */
     return tx_linear(layer_norm(&b, x), wte, NULL, true);

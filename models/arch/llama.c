@@ -144,7 +144,7 @@ static tx_status check(const tx_config *config)
 /* ---- Parameters -------------------------------------------------------------------------------------- */
 
 /* Sizes that a dimension can have. */
-typedef enum extent { NONE, VOCAB, WIDTH, QKV, HEADS, GATE_UP, INNER } extent;
+enum { VOCAB = TX_EXTENT_VOCAB, WIDTH = TX_EXTENT_WIDTH, QKV = TX_EXTENT_OWN, HEADS, GATE_UP, INNER };
 
 /* Names between bars are those of the sections in files. */
 static const tx_stack_row rows[] = {
@@ -167,26 +167,19 @@ static const tx_stack_row rows[] = {
     {.name = NULL},
 };
 
-static int64_t extent_of(const llama_config *c, int32_t of, tx_param_sections *sections, int32_t dimension)
+static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimension, tx_param_sections *sections)
 {
-    const int64_t heads = c->base.heads * head_size(c), of_kv = kv_heads(c) * head_size(c);
-    switch (of) {
-    case VOCAB:
-        return c->base.vocab_size;
-    case WIDTH:
-        return c->base.width;
+    const llama_config *c = llama_of(config);
+    const int64_t heads = config->heads * head_size(c), of_kv = kv_heads(c) * head_size(c);
+    switch (extent) {
     case QKV:
         *sections = (tx_param_sections){3, dimension, {heads, of_kv, of_kv}};
         return heads + 2 * of_kv;
-    case HEADS:
-        return heads;
     case GATE_UP:
         *sections = (tx_param_sections){2, dimension, {c->intermediate_size, c->intermediate_size}};
         return 2 * c->intermediate_size;
-    case INNER:
-        return c->intermediate_size;
     default:
-        return 0;
+        return extent == HEADS ? heads : c->intermediate_size;
     }
 }
 
@@ -197,16 +190,7 @@ static int32_t params(const tx_config *config)
 
 static tx_status param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec)
 {
-    const llama_config *c = llama_of(config);
-    const tx_stack_row *row = tx_stack_param(config, rows, index, name);
-    *spec = (tx_param_spec){0};
-    for (int32_t i = 0; i < 2 && row->extent[i] != NONE; i++)
-        spec->shape.dim[spec->shape.rank++] = extent_of(c, row->extent[i], &spec->sections, i);
-    if (row->extent[0] == VOCAB) {
-        spec->logical = spec->shape;
-        spec->shape.dim[0] = tx_arch_padded_vocab(config);
-    }
-    tx_stack_init(config, row, c->initializer_range, spec);
+    tx_stack_param(config, rows, extent_of, llama_of(config)->initializer_range, index, name, spec);
     return TX_OK;
 }
 
@@ -271,7 +255,7 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
     if (tx_stack_open(graph, config, options, &b) || check_window(&b))
         return NULL;
     tx_tensor *embedding = tx_stack_take(&b);
-    tx_tensor *x = tx_arch_noise(tx_embedding(b.tokens, embedding, NULL, NULL), options);
+    tx_tensor *x = tx_stack_embed(&b, embedding, NULL);
     x = norm(&b, tx_stack_rows(&b, tx_stack_blocks(&b, x, transformer_block)));
     return tx_linear(x, llama_of(config)->tie_word_embeddings ? embedding : tx_stack_take(&b), NULL, true);
 }

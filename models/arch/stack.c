@@ -45,8 +45,9 @@ int32_t tx_stack_params(const tx_config *config, const tx_stack_row *rows)
     return count[0] + count[1] * (int32_t)config->layers + count[2];
 }
 
-const tx_stack_row *tx_stack_param(const tx_config *config, const tx_stack_row *rows, int32_t index,
-                                   char name[TX_ARCH_NAME])
+/* The row of parameter `index`, and its name. */
+static const tx_stack_row *find_row(const tx_config *config, const tx_stack_row *rows, int32_t index,
+                                    char name[TX_ARCH_NAME])
 {
     int32_t count[3], block = 0;
     count_rows(config, rows, count);
@@ -68,7 +69,8 @@ const tx_stack_row *tx_stack_param(const tx_config *config, const tx_stack_row *
     return row;
 }
 
-void tx_stack_init(const tx_config *config, const tx_stack_row *row, double initializer_range, tx_param_spec *spec)
+/* What follows from the row of a parameter whose shape is known. */
+static void set_rest(const tx_config *config, const tx_stack_row *row, double initializer_range, tx_param_spec *spec)
 {
     const bool residual = row->draw == TX_DRAW_RESIDUAL;
     spec->decay = spec->shape.rank > 1;
@@ -77,6 +79,27 @@ void tx_stack_init(const tx_config *config, const tx_stack_row *row, double init
     /* Each of the 2 n_layer additions to the residual stream (Radford et al., 2019, section 2.3). */
     if (spec->init == TX_INIT_NORMAL)
         spec->scale = (float)(initializer_range / (residual ? sqrt(2.0 * (double)config->layers) : 1.0));
+}
+
+void tx_stack_param(const tx_config *config, const tx_stack_row *rows, tx_stack_extent *extent_of,
+                    double initializer_range, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec)
+{
+    const tx_stack_row *row = find_row(config, rows, index, name);
+    *spec = (tx_param_spec){0};
+    for (int32_t i = 0; i < 2 && row->extent[i] != TX_EXTENT_NONE; i++) {
+        int64_t *size = &spec->shape.dim[spec->shape.rank++];
+        if (row->extent[i] == TX_EXTENT_VOCAB)
+            *size = config->vocab_size;
+        else if (row->extent[i] == TX_EXTENT_WIDTH)
+            *size = config->width;
+        else
+            *size = extent_of(config, row->extent[i], i, &spec->sections);
+    }
+    if (row->extent[0] == TX_EXTENT_VOCAB) {
+        spec->logical = spec->shape;
+        spec->shape.dim[0] = tx_arch_padded_vocab(config);
+    }
+    set_rest(config, row, initializer_range, spec);
 }
 
 /* ---- Graph ------------------------------------------------------------------------------------------- */
@@ -119,6 +142,12 @@ tx_tensor *tx_stack_take(tx_stack *stack)
     char name[TX_ARCH_NAME];
     tx_param_spec spec;
     return tx_arch_param(stack->config, stack->next_param++, name, &spec) ? NULL : tx_param(stack->graph, name, &spec);
+}
+
+tx_tensor *tx_stack_embed(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table)
+{
+    return tx_arch_noise(tx_embedding(stack->tokens, table, position_table, position_table ? stack->positions : NULL),
+                         stack->options);
 }
 
 tx_tensor *tx_stack_dropout(tx_stack *stack, tx_tensor *x, double p)

@@ -14,23 +14,27 @@ typedef enum tx_stack_draw {
     TX_DRAW_RESIDUAL /* the same over sqrt(2 layers) */
 } tx_stack_draw;
 
+/* Sizes that all have; an architecture's own follow. */
+enum { TX_EXTENT_NONE, TX_EXTENT_VOCAB, TX_EXTENT_WIDTH, TX_EXTENT_OWN };
+
 typedef struct tx_stack_row {
-    const char
-        *name; /* with "%d", once in every block, where the block's number stands there; such rows are neighbours */
-    int32_t extent[2]; /* sizes, by the architecture's numbers for them; 0: no dimension */
+    /* With "%d", once in every block, where the block's number stands there; such rows are neighbours. */
+    const char *name;
+    int32_t extent[2]; /* sizes, by their numbers; TX_EXTENT_NONE: no dimension */
     tx_stack_draw draw;
-    size_t with,
-        without; /* offset of a flag of the configuration; the parameter is there if it is set, or not; 0: always */
+    /* Offsets of flags of the configuration, 0: none. With the one set and the other not, the parameter is there. */
+    size_t with, without;
 } tx_stack_row;
 
 /* The number of parameters; a row without a name ends the table. */
 int32_t tx_stack_params(const tx_config *config, const tx_stack_row *rows);
-/* The row of parameter `index`, and its name. */
-const tx_stack_row *tx_stack_param(const tx_config *config, const tx_stack_row *rows, int32_t index,
-                                   char name[TX_ARCH_NAME]);
-/* Initialisation and weight decay of a parameter whose shape is known: matrices decay; those outside the blocks,
- * embeddings and the classifier, are tables. */
-void tx_stack_init(const tx_config *config, const tx_stack_row *row, double initializer_range, tx_param_spec *spec);
+/* How large a size is; of one that is made of sections along `dimension`, these as well. */
+typedef int64_t tx_stack_extent(const tx_config *config, int32_t extent, int32_t dimension,
+                                tx_param_sections *sections);
+/* Name and spec of parameter `index`. A first dimension of TX_EXTENT_VOCAB is padded; matrices decay, and those outside
+ * the blocks, embeddings and the classifier, are tables. */
+void tx_stack_param(const tx_config *config, const tx_stack_row *rows, tx_stack_extent *extent_of,
+                    double initializer_range, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
 
 /* Parameters are taken in the order of tx_arch_param, so that the arena is in layer order. */
 typedef struct tx_stack {
@@ -46,6 +50,8 @@ typedef struct tx_stack {
 tx_status tx_stack_open(tx_graph *graph, const tx_config *config, const tx_arch_options *options, tx_stack *stack);
 /* The next parameter; NULL on error. */
 tx_tensor *tx_stack_take(tx_stack *stack);
+/* The tokens' rows of a table, and of one of positions (NULL: none), with the noise that training asks for. */
+tx_tensor *tx_stack_embed(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table);
 /* Dropout when training. A site has its number whether it drops or not: the draws of the others do not depend on it. */
 tx_tensor *tx_stack_dropout(tx_stack *stack, tx_tensor *x, double p);
 /* Causal attention over packed qkv, by the block's caches where there are any. `options` say heads and scale. */
