@@ -2,13 +2,13 @@
  *
  * The communicator of many ranks: windows of shared memory within a host, messages between hosts and for everything
  * else. */
+#include "api/base/environment.h"
 #include "comm/common.h"
 #include "comm/exchange.h"
 #include "comm/pulse.h"
 #include "comm/queue.h"
 #include "comm/window.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -51,17 +51,9 @@ typedef struct introduction {
 /* TX_COMM_SHM: ranks of a host that share memory at most. */
 static tx_status read_most(int32_t *most)
 {
-    const char *text = getenv("TX_COMM_SHM");
-    char *end = NULL;
-    *most = INT32_MAX;
-    if (!text || !*text)
-        return TX_OK;
-    errno = 0;
-    long value = strtol(text, &end, 10);
-    if (errno || *end || value < 0 || value > INT32_MAX)
-        return tx_fail(TX_INVALID, "TX_COMM_SHM=%s: expected how many ranks of a host may share memory, 0 for none",
-                       text);
-    *most = value > 1 ? (int32_t)value : 1;
+    TX_TRY(tx_environment_count("TX_COMM_SHM", 0, INT32_MAX, "how many ranks of a host may share memory, 0 for none",
+                                most));
+    *most = *most > 1 ? *most : 1;
     return TX_OK;
 }
 

@@ -48,6 +48,7 @@ typedef struct tx_cl_limits {
     int64_t alignment;     /* bytes: a sub-buffer begins at a multiple of it */
     int32_t lanes;         /* floats in the vectors that it prefers: 4, 8 or 16 */
     int32_t compute_units; /* tx_cl_capabilities.units */
+    int32_t compilers;     /* programs that may be compiled at a time, by TX_OCL_COMPILERS */
     double launch_work;    /* floating-point operations that a launch should not exceed; 0: any number */
     char simulated[80];    /* the limits that are not the device's own, "local=16384,group=128"; empty: none */
 } tx_cl_limits;

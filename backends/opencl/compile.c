@@ -11,7 +11,6 @@
 #include <string.h>
 #include <time.h>
 
-#define MOST_THREADS 8 /* a compiler may take hundreds of megabytes */
 #define TELL_AFTER 2.0 /* seconds; and as often again: every second */
 
 struct tx_cl_wanted {
@@ -81,10 +80,9 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* Starts threads, and says how many. */
-static int32_t start(work *w, pthread_t thread[MOST_THREADS])
+/* Starts at most so many threads, and says how many they are. */
+static int32_t start(work *w, pthread_t *thread, int64_t most)
 {
-    const int32_t most = (int32_t)tx_cl_least(tx_cl_least(tx_cores(), MOST_THREADS), w->count);
     int32_t started = 0;
     while (started < most && tx_thread_start(&thread[started], serve, w))
         started++;
@@ -115,14 +113,18 @@ static void follow(work *w)
 static void build(const tx_context *context, tx_cl_survey *survey)
 {
     work w = {.context = context, .wanted = survey->wanted, .count = survey->count};
-    pthread_t thread[MOST_THREADS];
+    const int64_t most = tx_cl_least(tx_cl_least(tx_cores(), context->limits.compilers), w.count);
+    pthread_t *thread = calloc((size_t)most, sizeof *thread);
+    if (!thread)
+        return; /* each is built when its command asks for it */
     pthread_mutex_init(&w.mutex, NULL);
     pthread_cond_init(&w.one_more, NULL);
-    const int32_t started = start(&w, thread);
+    const int32_t started = start(&w, thread, most);
     if (started > 0)
         follow(&w);
     for (int32_t i = 0; i < started; i++)
         pthread_join(thread[i], NULL);
+    free(thread);
     pthread_cond_destroy(&w.one_more);
     pthread_mutex_destroy(&w.mutex);
 }

@@ -3,6 +3,8 @@
  * for, and the smaller device that TX_OCL_LIMITS simulates. */
 #include "backends/opencl/internal.h"
 
+#include "api/base/environment.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -156,6 +158,8 @@ static double launch_work(const tx_cl_capabilities *can, const tx_cl_limits *lim
     return limits->cpu ? 0.0 : LAUNCH_SECONDS * rate * (double)can->units;
 }
 
+#define MOST_COMPILERS 8 /* a compiler may take hundreds of megabytes */
+
 tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, tx_device_info *info,
                             tx_cl_limits *limits)
 {
@@ -168,6 +172,9 @@ tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, 
     limits->launch_work = launch_work(can, limits);
     if (status == TX_OK && wanted)
         status = read_limit_list(wanted, info, value);
+    if (status == TX_OK)
+        status = tx_environment_count("TX_OCL_COMPILERS", 1, MOST_COMPILERS, "how many programs are compiled at a time",
+                                      &limits->compilers);
     if (status != TX_OK)
         return status;
     name_simulated(own, value, limits->simulated, sizeof limits->simulated);

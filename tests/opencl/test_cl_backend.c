@@ -327,6 +327,9 @@ static void test_limits_refused(void **state)
     assert_int_equal(setenv("TX_OCL_VARIANT", "both", 1), 0);
     assert_refused(be->open(0, NULL, &context), TX_INVALID, "TX_OCL_VARIANT=both");
     unsetenv("TX_OCL_VARIANT");
+    assert_int_equal(setenv("TX_OCL_COMPILERS", "0", 1), 0);
+    assert_refused(be->open(0, NULL, &context), TX_INVALID, "TX_OCL_COMPILERS=0");
+    unsetenv("TX_OCL_COMPILERS");
 }
 
 static void test_build_failure(void **state)
