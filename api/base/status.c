@@ -52,6 +52,23 @@ void tx_escape(const char *text, char *safe, size_t size)
     safe[used] = '\0';
 }
 
+void tx_list_vadd(char *list, size_t size, const char *between, const char *format, va_list args)
+{
+    size_t used = strlen(list);
+    if (used)
+        snprintf(list + used, size - used, "%s", between);
+    used = strlen(list);
+    vsnprintf(list + used, size - used, format, args);
+}
+
+void tx_list_add(char *list, size_t size, const char *between, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    tx_list_vadd(list, size, between, format, args);
+    va_end(args);
+}
+
 tx_status tx_fail(tx_status status, const char *format, ...)
 {
     char text[sizeof message];

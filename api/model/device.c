@@ -2,10 +2,10 @@
  * The devices of all backends as one list. */
 #include "api/model/device.h"
 
+#include "api/base/message.h"
 #include "api/base/needs.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,9 +94,8 @@ static tx_status fail_without(const char *name)
     for (int32_t i = 0; i < count && !status; i++) {
         tx_device_info info;
         status = tx_device_get(i, &info);
-        const size_t used = strlen(list);
         if (!status)
-            snprintf(list + used, sizeof list - used, "%s%s (%s)", used ? ", " : "", info.id, info.name);
+            tx_list_add(list, sizeof list, ", ", "%s (%s)", info.id, info.name);
     }
     for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++)
         gpu = gpu || strncmp(name, gpus[i], strlen(gpus[i])) == 0;

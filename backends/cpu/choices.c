@@ -4,6 +4,8 @@
  * but compared. Lines are NAME<TAB>VALUE. */
 #include "backends/cpu/cpu.h"
 
+#include "api/base/message.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,11 +43,10 @@ tx_status tx_cpu_choose(tx_context *context, const char *text)
 {
     char own[TEXT], other[TEXT] = "";
     describe(context, own);
-    for (size_t used = 0; *text && used < TEXT; text += *text == '\n') {
+    for (; *text; text += *text == '\n') {
         const size_t length = strcspn(text, "\n");
         if (!has_line(own, text, length))
-            used += (size_t)snprintf(other + used, TEXT - used, "%s%.*s", used ? ", " : "",
-                                     length < TEXT ? (int)length : TEXT, text);
+            tx_list_add(other, TEXT, ", ", "%.*s", length < TEXT ? (int)length : TEXT, text);
         text += length;
     }
     if (!other[0])

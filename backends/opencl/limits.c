@@ -4,6 +4,7 @@
 #include "backends/opencl/internal.h"
 
 #include "api/base/environment.h"
+#include "api/base/message.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -98,12 +99,10 @@ static tx_status read_limit_list(const char *text, const tx_device_info *info, i
 /* Names the limits that are not the device's own, in their order above. */
 static void name_simulated(const int64_t own[LIMITS], const int64_t value[LIMITS], char *text, size_t size)
 {
-    size_t used = 0;
     text[0] = '\0';
     for (int i = 0; i < LIMITS; i++)
-        if (value[i] != own[i] && used < size)
-            used +=
-                (size_t)snprintf(text + used, size - used, "%s%s=%" PRId64, used ? "," : "", known[i].name, value[i]);
+        if (value[i] != own[i])
+            tx_list_add(text, size, ",", "%s=%" PRId64, known[i].name, value[i]);
 }
 
 /* ---- TX_OCL_VARIANT ---------------------------------------------------------------------------------------- */

@@ -2,20 +2,20 @@
  * What is asked of any architecture. */
 #include "models/arch/arch.h"
 
+#include "api/base/message.h"
+
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 tx_status tx_architecture_find(const char *type, const tx_architecture **architecture)
 {
     char list[256] = "";
-    size_t used = 0;
     for (const tx_architecture *const *a = tx_architectures; *a; a++) {
         if (strcmp((*a)->type, type) == 0) {
             *architecture = *a;
             return TX_OK;
         }
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s\"%s\"", used ? ", " : "", (*a)->type);
+        tx_list_add(list, sizeof list, ", ", "\"%s\"", (*a)->type);
     }
     return tx_fail(TX_UNSUPPORTED, "model_type: \"%.40s\": TX trains models of the types %s", type, list);
 }

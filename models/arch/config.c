@@ -2,6 +2,8 @@
  * config.json of any architecture: presets, defaults, validation, writing with unknown keys kept. */
 #include "models/arch/arch.h"
 
+#include "api/base/message.h"
+
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -59,13 +61,11 @@ static tx_status make_preset(const tx_architecture *a, const tx_preset *preset, 
 tx_status tx_config_preset(const char *name, tx_config **config)
 {
     char list[512] = "";
-    size_t used = 0;
     for (const tx_architecture *const *a = tx_architectures; *a; a++)
         for (const tx_preset *p = (*a)->presets; p->name; p++) {
             if (strcmp(p->name, name) == 0)
                 return make_preset(*a, p, config);
-            if (used < sizeof list)
-                used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", p->name);
+            tx_list_add(list, sizeof list, ", ", "%s", p->name);
         }
     return tx_fail(TX_INVALID, "no published model \"%.40s\" is known: there are %s", name, list);
 }
@@ -117,10 +117,9 @@ static tx_status read_choice(const tx_json *json, const tx_config_key *key, tx_c
             memcpy(field_of(config, key), &i, sizeof i);
             return TX_OK;
         }
-    char list[256];
-    size_t used = 0;
-    for (int32_t i = 0; i <= last && used < sizeof list; i++)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", key->words[i]);
+    char list[256] = "";
+    for (int32_t i = 0; i <= last; i++)
+        tx_list_add(list, sizeof list, ", ", "%s", key->words[i]);
     return tx_fail(TX_UNSUPPORTED, "%s: \"%.40s\" is not one of %s", key->name, name, list);
 }
 

@@ -3,6 +3,7 @@
 #include "models/files/hub.h"
 
 #include "api/base/file.h"
+#include "api/base/message.h"
 #include "models/files/folder.h"
 
 #include <stdarg.h>
@@ -164,8 +165,7 @@ static tx_status consider(search *s, const char *candidate, char **folder)
 
 static void looked_in(search *s, const char *place)
 {
-    size_t used = strlen(s->looked);
-    snprintf(s->looked + used, sizeof s->looked - used, "%s%s", used ? ", " : "", place);
+    tx_list_add(s->looked, sizeof s->looked, ", ", "%s", place);
 }
 
 static tx_status look_at_home(search *s, const char *name, char **folder)

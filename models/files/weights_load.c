@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From the tensors of weight files to the parameters of a model. */
+#include "api/base/message.h"
 #include "models/files/safetensors_header.h"
 #include "models/files/weights.h"
 
@@ -62,17 +63,13 @@ static void add_fault(tx_faults *faults, tx_fault fault, const char *name, const
 static tx_status tell(const tx_faults *faults, const char *path)
 {
     char text[sizeof faults->kind + 64 * FAULT_KINDS] = "";
-    size_t used = 0;
     for (int k = 0; k < FAULT_KINDS; k++) {
-        if (faults->kind[k].count == 0)
-            continue;
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %s", used ? "; " : "", fault_texts[k],
-                                 faults->kind[k].text);
+        if (faults->kind[k].count)
+            tx_list_add(text, sizeof text, "; ", "%s %s", fault_texts[k], faults->kind[k].text);
         if (faults->kind[k].left_out)
-            used +=
-                (size_t)snprintf(text + used, sizeof text - used, " and %" PRId32 " more", faults->kind[k].left_out);
+            tx_list_add(text, sizeof text, " and ", "%" PRId32 " more", faults->kind[k].left_out);
     }
-    return used ? tx_fail(TX_FORMAT, "%s: the weights do not fit the model: %s", path, text) : TX_OK;
+    return text[0] ? tx_fail(TX_FORMAT, "%s: the weights do not fit the model: %s", path, text) : TX_OK;
 }
 
 /* ---- Matching -------------------------------------------------------------------------------------- */

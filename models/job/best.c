@@ -3,6 +3,7 @@
 #include "models/job/parts.h"
 
 #include "api/base/file.h"
+#include "api/base/message.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -12,11 +13,9 @@
 
 void tx_job_lack(tx_job *j, const char *format, ...)
 {
-    const size_t used = strlen(j->lacks);
     va_list args;
     va_start(args, format);
-    snprintf(j->lacks + used, sizeof j->lacks - used, "%s", used ? "; " : "");
-    vsnprintf(j->lacks + strlen(j->lacks), sizeof j->lacks - strlen(j->lacks), format, args);
+    tx_list_vadd(j->lacks, sizeof j->lacks, "; ", format, args);
     va_end(args);
 }
 

@@ -3,8 +3,9 @@
 #include "models/job/parts.h"
 
 #include "api/base/file.h"
+#include "api/base/message.h"
+#include "models/files/folder.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,22 +28,12 @@ static const char *const of_data[] = {"train_file",
 static const char *const of_split[] = {
     "validation_file", "validation_split_percentage", "do_eval", "eval_strategy", "eval_on_start", NULL};
 
-/* Clauses with ", " between; what does not fit is left out. */
+/* Clauses with ", " between. */
 typedef struct clauses {
     char text[1024];
 } clauses;
 
-static void add(clauses *c, const char *format, ...) TX_PRINTF(2, 3);
-
-static void add(clauses *c, const char *format, ...)
-{
-    const size_t used = strlen(c->text);
-    va_list args;
-    va_start(args, format);
-    snprintf(c->text + used, sizeof c->text - used, "%s", used ? ", " : "");
-    vsnprintf(c->text + strlen(c->text), sizeof c->text - strlen(c->text), format, args);
-    va_end(args);
-}
+#define ADD(c, ...) tx_list_add((c)->text, sizeof(c)->text, ", ", __VA_ARGS__)
 
 static bool is_among(const char *name, const char *const *names)
 {
@@ -54,10 +45,8 @@ static bool is_among(const char *name, const char *const *names)
 /* The member as text; the caller frees. NULL: there is none, or no memory. */
 static char *text_of(const tx_json *object, const char *key)
 {
-    for (void *i = object ? tx_json_first(object) : NULL; i; i = tx_json_next(object, i))
-        if (strcmp(tx_json_key(i), key) == 0)
-            return tx_json_text(tx_json_value(i), TX_JSON_LINE);
-    return NULL;
+    const tx_json *member = object ? tx_json_find(object, key) : NULL;
+    return member ? tx_json_text(member, TX_JSON_LINE) : NULL;
 }
 
 /* Adds the member where it is in both objects and differs; whether it does. */
@@ -66,9 +55,9 @@ static bool add_change(clauses *c, const tx_json *then, const tx_json *now, cons
     char *before = text_of(then, key), *after = text_of(now, key);
     const bool differs = before && after && strcmp(before, after) != 0;
     if (differs && strcmp(key, "global_batch") == 0)
-        add(c, "a step had %.20s blocks and has %.20s now (--global_batch_size %.20s keeps it)", before, after, before);
+        ADD(c, "a step had %.20s blocks and has %.20s now (--global_batch_size %.20s keeps it)", before, after, before);
     else if (differs)
-        add(c, "%s was %.120s and is %.120s now", key, before, after);
+        ADD(c, "%s was %.120s and is %.120s now", key, before, after);
     free(before);
     free(after);
     return differs;
@@ -86,16 +75,14 @@ static bool add_changes(clauses *c, const tx_json *then, const tx_json *now, con
 static void explain_data(const tx_job *j, clauses *c)
 {
     tx_json *then = NULL, *now = tx_job_arguments(&j->set, NULL);
-    char *path = tx_path_join(j->inputs.checkpoint, TX_JOB_ARGUMENTS);
-    if (path && tx_json_read(path, ARGUMENTS_LIMIT, &then))
+    if (tx_json_read(TX_PATH(j->inputs.checkpoint, TX_JOB_ARGUMENTS), ARGUMENTS_LIMIT, &then))
         then = NULL;
     const bool options = add_changes(c, then, now, of_data), split = add_changes(c, then, now, of_split);
     if (split)
-        add(c, "and without a validation_file an evaluation takes the first texts of the training file, which shifts "
+        ADD(c, "and without a validation_file an evaluation takes the first texts of the training file, which shifts "
                "its blocks");
     else if (!options)
-        add(c, "%s, or its tokenizer, has changed since, under the same name", j->inputs.train_path);
-    free(path);
+        ADD(c, "%s, or its tokenizer, has changed since, under the same name", j->inputs.train_path);
     tx_json_free(then);
     tx_json_free(now);
 }
@@ -128,11 +115,11 @@ tx_status tx_job_agree_with_checkpoint(const tx_job *j, const tx_json *made)
 tx_status tx_job_check_inherited(const tx_job *j, const char *from, const char *const *left_out)
 {
     const char *chosen = j->inputs.checkpoint;
-    char *path[2] = {tx_path_join(from, TX_JOB_ARGUMENTS), tx_path_join(chosen, TX_JOB_ARGUMENTS)};
+    const char *const path[2] = {TX_PATH(from, TX_JOB_ARGUMENTS), TX_PATH(chosen, TX_JOB_ARGUMENTS)};
     tx_json *taken = NULL, *right = NULL;
     clauses c = {""};
-    tx_status status = path[0] && path[1] ? TX_OK : TX_MEMORY;
-    if (!status && tx_file_exists(path[0]) && tx_file_exists(path[1])) {
+    tx_status status = TX_OK;
+    if (tx_file_exists(path[0]) && tx_file_exists(path[1])) {
         status = tx_json_read(path[0], ARGUMENTS_LIMIT, &taken);
         if (!status)
             status = tx_json_read(path[1], ARGUMENTS_LIMIT, &right);
@@ -147,8 +134,6 @@ tx_status tx_job_check_inherited(const tx_job *j, const char *from, const char *
                          "%s is damaged, and %s, which is whole, is of a run with other options (%s): name that one in "
                          "--resume_from_checkpoint",
                          from, chosen, c.text);
-    for (int i = 0; i < 2; i++)
-        free(path[i]);
     tx_json_free(taken);
     tx_json_free(right);
     return status;

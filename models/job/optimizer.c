@@ -3,10 +3,10 @@
  * "momentum=0.9, nesterov=True". */
 #include "models/job/settings.h"
 
+#include "api/base/message.h"
 #include "models/options/option.h"
 
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,7 +96,7 @@ static tx_status set_one(const char *text, tx_optimizer_options *o)
         const size_t length = strlen(settings[i].name);
         if (equals && (size_t)(equals - text) == length && strncmp(text, settings[i].name, length) == 0)
             return store(i, equals + 1, o);
-        snprintf(there + strlen(there), sizeof there - strlen(there), "%s%s", *there ? ", " : "", settings[i].name);
+        tx_list_add(there, sizeof there, ", ", "%s", settings[i].name);
     }
     return tx_fail(TX_INVALID, "\"%.60s\" is no setting of this optimizer, written NAME=VALUE: it has %s", text,
                    *there ? there : "none");

@@ -2,13 +2,13 @@
  * The table of a run's options. */
 #include "models/job/settings.h"
 
+#include "api/base/message.h"
 #include "models/task/causal_lm.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -208,13 +208,10 @@ static void refuse(refusals *r, bool wrong, const char *format, ...) TX_PRINTF(3
 
 static void refuse(refusals *r, bool wrong, const char *format, ...)
 {
-    const size_t used = strlen(r->text);
     va_list args;
-    if (!wrong)
-        return;
     va_start(args, format);
-    snprintf(r->text + used, sizeof r->text - used, "%s", used ? "; " : "");
-    vsnprintf(r->text + strlen(r->text), sizeof r->text - strlen(r->text), format, args);
+    if (wrong)
+        tx_list_vadd(r->text, sizeof r->text, "; ", format, args);
     va_end(args);
 }
 

@@ -2,6 +2,8 @@
  * Options from JSON, as transformers' HfArgumentParser reads them, and as JSON. */
 #include "models/options/option.h"
 
+#include "api/base/message.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -75,10 +77,9 @@ static tx_status store_scalar(tx_option_values *to, const char *file, const tx_o
 static tx_status store_choices(tx_option_values *to, const char *file, const tx_option *option, const tx_json *json)
 {
     char text[256] = "", number[NUMBER_TEXT];
-    size_t used = 0;
-    for (size_t i = 0; i < tx_json_size(json) && used < sizeof text; i++) {
+    for (size_t i = 0; i < tx_json_size(json); i++) {
         const char *word = scalar(tx_json_at(json, i), number);
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? "," : "", word ? word : "");
+        tx_list_add(text, sizeof text, ",", "%s", word ? word : "");
     }
     return tx_option_store(to, file, option, text);
 }
@@ -149,9 +150,8 @@ static tx_status read_members(tx_option_values *to, const char *path, bool inher
         if (inherited && !is_free(to, tx_json_key(i), left_out))
             continue;
         const tx_status one = read_member(to, path, tx_json_key(i), tx_json_value(i));
-        const size_t used = strlen(refused);
         if (one)
-            snprintf(refused + used, sizeof refused - used, "%s%s", used ? "; " : "", tx_error());
+            tx_list_add(refused, sizeof refused, "; ", "%s", tx_error());
         status = one ? one : status;
     }
     tx_json_free(json);
@@ -178,11 +178,10 @@ tx_status tx_option_inherit(tx_option_values *to, const char *path, const char *
 static tx_status write_choices(tx_json *json, const tx_option *o, uint32_t bits)
 {
     char text[256] = "";
-    size_t used = 0;
     for (const char *word = o->choices; bits; bits >>= 1) {
         const size_t length = tx_choice_length(word);
         if (bits & 1)
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%.*s", used ? "," : "", (int)length, word);
+            tx_list_add(text, sizeof text, ",", "%.*s", (int)length, word);
         word += length + (word[length] == '|');
     }
     return tx_json_set_string(json, o->name, text);

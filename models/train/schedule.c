@@ -3,10 +3,10 @@
 #include "models/train/schedule.h"
 
 #include "api/base/json.h"
+#include "api/base/message.h"
 
 #include <math.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 const char *tx_schedule_name(tx_schedule_kind kind)
@@ -94,7 +94,7 @@ static tx_status refuse_key(const tx_schedule *s, const char *key)
     char has[256] = "";
     for (int i = 0; i < SETTINGS; i++)
         if (settings[i].kinds >> s->kind & 1)
-            snprintf(has + strlen(has), sizeof has - strlen(has), "%s%s", *has ? ", " : "", settings[i].key);
+            tx_list_add(has, sizeof has, ", ", "%s", settings[i].key);
     return tx_fail(TX_INVALID, "%.40s is not a setting of %s, which has %s", key, tx_schedule_name(s->kind),
                    *has ? has : "none");
 }

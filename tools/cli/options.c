@@ -2,8 +2,9 @@
  * Command-line options from a table. */
 #include "tools/cli/options.h"
 
+#include "api/base/message.h"
+
 #include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- the command line ------------------------------------------------------------------------------ */
@@ -59,9 +60,8 @@ static int count_values(const tx_option *option, int argc, char *const *argv, in
 static tx_status store_list(tx_option_values *v, const tx_option *option, char *const *argv, int count)
 {
     char text[512] = "";
-    size_t used = 0;
-    for (int i = 0; i < count && used < sizeof text; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? "," : "", argv[i]);
+    for (int i = 0; i < count; i++)
+        tx_list_add(text, sizeof text, ",", "%s", argv[i]);
     return tx_option_store(v, NULL, option, text);
 }
 

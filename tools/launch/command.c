@@ -2,6 +2,8 @@
  * The launcher's command line. */
 #include "tools/launch/txlaunch.h"
 
+#include "api/base/message.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,12 +43,11 @@ static tx_status give_up(tx_launch_argv *argv, tx_status status)
 /* "H1:2,H2:2" of the hosts that are not gone; NULL: out of memory. */
 static char *join_hosts(const tx_launch_hosts *hosts)
 {
-    size_t room = (size_t)hosts->count * (sizeof hosts->host->name + 16) + 1, at = 0;
+    size_t room = (size_t)hosts->count * (sizeof hosts->host->name + 16) + 1;
     char *list = calloc(room, 1);
     for (int32_t i = 0; i < hosts->count && list; i++)
         if (!hosts->host[i].gone && hosts->host[i].slots > 0)
-            at += (size_t)snprintf(list + at, room - at, "%s%s:%" PRId32, at ? "," : "", hosts->host[i].name,
-                                   hosts->host[i].slots);
+            tx_list_add(list, room, ",", "%s:%" PRId32, hosts->host[i].name, hosts->host[i].slots);
     return list;
 }
 
