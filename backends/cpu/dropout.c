@@ -88,12 +88,12 @@ static void rotate_head(const float *x, float *y, const float *cosine, const flo
     }
 }
 
-/* The angles of one position. */
-static void rotary_angles(const tx_attrs *attrs, int64_t position, float *cosine, float *sine)
+/* The angles of one position, by the frequencies of the pairs. */
+static void rotary_angles(const tx_attrs *attrs, const float *frequency, int64_t position, float *cosine, float *sine)
 {
     const double magnitude = (double)attrs->rope.magnitude;
     for (int32_t i = 0; i < attrs->head_size / 2; i++) {
-        const double angle = (double)position * (double)tx_rope_frequency(attrs, i);
+        const double angle = (double)position * (double)frequency[i];
         cosine[i] = (float)(magnitude * cos(angle));
         sine[i] = (float)(magnitude * (attrs->inverse ? -sin(angle) : sin(angle)));
     }
@@ -106,13 +106,15 @@ static void rotary_positions(const tx_cpu_call *call, int64_t first, int64_t las
     const tx_shape *shape = &call->command->out[0].shape;
     const int64_t batch = shape->dim[0], length = shape->dim[1], width = shape->dim[2];
     const int64_t size = attrs->head_size, half = size / 2, turned = attrs->heads * size;
-    float *cosine = (float *)call->scratch + thread * size, *sine = cosine + half;
+    float *cosine = (float *)call->scratch + thread * size, *sine = cosine + half, frequency[TX_MAX_ROTARY / 2];
+    for (int32_t i = 0; i < half; i++)
+        frequency[i] = tx_rope_frequency(attrs, i);
     for (int64_t t = first; t < last; t++) {
         int64_t turned_to = -1;
         for (int64_t b = 0; b < batch; b++) {
             const int64_t position = tx_cpu_position(call, 1, b, INT32_MAX) + t;
             if (position != turned_to)
-                rotary_angles(attrs, turned_to = position, cosine, sine);
+                rotary_angles(attrs, frequency, turned_to = position, cosine, sine);
             const float *x = (const float *)call->in[0] + (b * length + t) * width;
             float *y = (float *)call->out[0] + (b * length + t) * width;
             for (int64_t h = 0; h < attrs->heads; h++)

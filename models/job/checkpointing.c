@@ -88,7 +88,7 @@ static tx_status find_least(search *s, int32_t *step)
                     "--gradient_checkpointing auto: the limit is %" PRId64 " bytes (%.2f GiB), and with all blocks "
                     "computed again %" PRId64 " (%.2f GiB) are planned: allow more, or take a smaller "
                     "--per_device_train_batch_size with more --gradient_accumulation_steps",
-                    s->limit, (double)s->limit / 1073741824.0, s->planned, (double)s->planned / 1073741824.0);
+                    s->limit, tx_gib(s->limit), s->planned, tx_gib(s->planned));
     while (!status && high - low > 1) { /* the one at `high` has been seen to meet the limit */
         const int32_t middle = low + (high - low) / 2;
         status = try_effort(s, middle, &meets);

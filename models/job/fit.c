@@ -4,16 +4,12 @@
 
 #include "api/base/memory_left.h"
 #include "models/job/parts.h"
+#include "models/options/bytes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static double gib(int64_t bytes)
-{
-    return (double)bytes / (double)((int64_t)1 << 30);
-}
 
 /* Whether two ranks draw on one memory: of a host, or of one of its devices. */
 static bool share_purse(const tx_fit_rank *a, const tx_fit_rank *b)
@@ -63,7 +59,7 @@ static tx_status refuse(const purse *p)
     return tx_fail(TX_MEMORY,
                    "the run does not fit: %.2f GiB are planned%s, %s has %.2f GiB; weights, gradients and optimizer "
                    "states are %.2f GiB of it: %s",
-                   gib(p->planned), ranks, p->owner, gib(p->limit), gib(p->lasting), advice);
+                   tx_gib(p->planned), ranks, p->owner, tx_gib(p->limit), tx_gib(p->lasting), advice);
 }
 
 tx_status tx_fit_judge(const tx_fit_rank *ranks, int32_t count, char *text, size_t size)
@@ -76,7 +72,8 @@ tx_status tx_fit_judge(const tx_fit_rank *ranks, int32_t count, char *text, size
             return refuse(&p);
         if (p.limit < INT64_MAX && p.limit - p.planned < narrowest) {
             narrowest = p.limit - p.planned;
-            snprintf(text, size, "fits: %.2f GiB are planned, %s has %.2f GiB", gib(p.planned), p.owner, gib(p.limit));
+            snprintf(text, size, "fits: %.2f GiB are planned, %s has %.2f GiB", tx_gib(p.planned), p.owner,
+                     tx_gib(p.limit));
         }
     }
     return TX_OK;

@@ -9,4 +9,9 @@
  * in steps of 1000, in any case. INVALID, with the text, else. */
 tx_status tx_read_bytes(const char *text, int64_t *bytes);
 
+static inline double tx_gib(int64_t bytes)
+{
+    return (double)bytes / 1073741824.0;
+}
+
 #endif

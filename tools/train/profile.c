@@ -2,6 +2,8 @@
  * Tables of time and devices. */
 #include "tools/train/profile.h"
 
+#include "models/options/bytes.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,8 +133,8 @@ tx_status tx_print_devices(FILE *to)
         status = tx_device_get(i, &info);
         if (!status)
             fprintf(to, "%-10s %s, %s, driver %s, %d compute units, %.1f GiB, at most %.1f GiB in one piece\n", info.id,
-                    info.name, info.platform, info.driver, info.compute_units, (double)info.memory / 1073741824.0,
-                    (double)info.max_allocation / 1073741824.0);
+                    info.name, info.platform, info.driver, info.compute_units, tx_gib(info.memory),
+                    tx_gib(info.max_allocation));
     }
     return status;
 }
