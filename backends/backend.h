@@ -77,6 +77,15 @@ typedef struct tx_attrs {
     bool nesterov, relative_step, scale_parameter, warmup_init; /* of updates */
 } tx_attrs;
 
+/* Which part of gamma row `row` of an RMS norm takes: 0, or with heads that of q 0, of k 1; -1: v, which stays. */
+static inline int64_t tx_norm_part(const tx_attrs *attrs, int64_t row)
+{
+    if (attrs->heads == 0)
+        return 0;
+    const int64_t head = row % (attrs->heads + 2 * (int64_t)attrs->kv_heads);
+    return head < attrs->heads ? 0 : head < attrs->heads + (int64_t)attrs->kv_heads ? 1 : -1;
+}
+
 /* ---- Programs -------------------------------------------------------------------------------- */
 
 /* Where memory comes from. X(NAME, memory kind) */

@@ -87,6 +87,8 @@ static void normalization(void **state)
     fixture *f = *state;
     REFUSES(tx_layer_norm(F32(2, 7), F32(6), F32(7), 1e-5f), "layer_norm: input 1 has shape [6], wanted [7]");
     REFUSES(tx_rms_norm(F32(2, 7), F32(6), 1e-5f), "rms_norm: input 1 has shape [6], wanted [7]");
+    REFUSES(tx_head_norm(F32(2, 22), F32(12), 2, 1, 1e-5f), "2 heads and 1 of keys and values do not divide [2, 22]");
+    REFUSES(tx_head_norm(F32(2, 24), F32(6), 2, 1, 1e-5f), "rms_norm: input 1 has shape [6], wanted [12]");
     REFUSES(tx_softmax(I32(2, 7)), "softmax: input 0 is I32, wanted F32");
     REFUSES(tx_cross_entropy(F32(2, 7), I32(3), 7), "cross_entropy: input 1 has shape [3], wanted [2]");
     REFUSES(tx_cross_entropy(F32(2, 7), I32(2), 8), "a vocabulary of 8 does not fit logits [2, 7]");

@@ -43,6 +43,9 @@ static void test_sizes(void **state)
         {"{\"model_type\": \"qwen2\", \"hidden_size\": 896, \"intermediate_size\": 4864, \"num_hidden_layers\": 24, "
          "\"num_attention_heads\": 14, \"num_key_value_heads\": 2, \"tie_word_embeddings\": true}",
          494032768}, /* Qwen2-0.5B */
+        {"{\"model_type\": \"qwen3\", \"hidden_size\": 1024, \"intermediate_size\": 3072, \"num_hidden_layers\": 28, "
+         "\"num_attention_heads\": 16, \"num_key_value_heads\": 8, \"tie_word_embeddings\": true}",
+         596049920}, /* Qwen3-0.6B */
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         tx_config *config;

@@ -65,6 +65,25 @@ tx_tensor *tx_rms_norm(tx_tensor *x, tx_tensor *gamma, float eps)
     return gamma ? EMIT(x, .op = TX_OP_RMS_NORM, .attrs = attrs, .in = {x, gamma}) : NULL;
 }
 
+tx_tensor *tx_head_norm(tx_tensor *x, tx_tensor *gamma, int32_t heads, int32_t kv_heads, float eps)
+{
+    TX_NEEDS(x && gamma, NULL);
+    tx_attrs attrs = plain;
+    attrs.heads = heads;
+    attrs.kv_heads = kv_heads;
+    attrs.eps = eps;
+    const int64_t all = (int64_t)heads + 2 * (int64_t)kv_heads, last = tx_shape_last(&x->shape);
+    char shape[96];
+    if (heads < 1 || kv_heads < 1 || last % all != 0) {
+        tx_graph_fail(x->graph, tx_fail(TX_INVALID, "head_norm: %d heads and %d of keys and values do not divide %s",
+                                        heads, kv_heads, tx_shape_text(&x->shape, shape, sizeof shape)));
+        return NULL;
+    }
+    tx_tensor *by_head = tx_reshape(x, TX_SHAPE(tx_shape_rows(&x->shape), all, last / all));
+    tx_tensor *y = by_head ? EMIT(x, .op = TX_OP_RMS_NORM, .attrs = attrs, .in = {by_head, gamma}) : NULL;
+    return y ? tx_reshape(y, x->shape) : NULL;
+}
+
 tx_tensor *tx_softmax(tx_tensor *x)
 {
     return EMIT(x, .op = TX_OP_SOFTMAX, .attrs = plain, .in = {x});

@@ -5,12 +5,16 @@
 #include <inttypes.h>
 
 /* x [.., C] at `x`, behind the gradient dy of any type where it is not the first; vectors [C] from input `first` to
- * `last`. */
+ * `last`, [2 C] for heads of q and of k. */
 static tx_status check_norm(const tx_infer *c, int x, int first, int last)
 {
     for (int i = 0; i < TX_MAX_IN; i++)
         TX_TRY(i < x ? tx_want_float_type(c, i) : tx_want_dtype(c, i, TX_F32));
-    tx_shape channels = TX_SHAPE(tx_shape_last(&c->in[x].shape));
+    const tx_shape *rows = &c->in[x].shape;
+    const tx_shape channels = TX_SHAPE(tx_shape_last(rows) * (c->attrs->heads ? 2 : 1));
+    const int64_t heads = (int64_t)c->attrs->heads + 2 * (int64_t)c->attrs->kv_heads;
+    if (c->attrs->heads && (rows->rank < 2 || rows->dim[rows->rank - 2] != heads))
+        return tx_fail(TX_INVALID, "%s: %s has not %" PRId64 " heads", tx_want_name(c), TX_TEXT(*rows), heads);
     for (int i = first; i <= last; i++)
         TX_TRY(tx_want_shape(c, i, &channels));
     return TX_OK;
@@ -81,8 +85,9 @@ tx_status tx_infer_rms_norm_grad(const tx_infer *c)
     TX_TRY(tx_want_shape(c, 3, &TX_SHAPE(rows)));
     TX_TRY(infer_summand(c, 4, -1));
     tx_give(c, 0, TX_F32, *x);
-    tx_give(c, 1, TX_F32, TX_SHAPE(last));
-    tx_give(c, 2, TX_F32, TX_SHAPE(tx_row_blocks(rows), last));
+    const int64_t channels = last * (c->attrs->heads ? 2 : 1);
+    tx_give(c, 1, TX_F32, TX_SHAPE(channels));
+    tx_give(c, 2, TX_F32, TX_SHAPE(tx_row_blocks(rows), channels));
     return TX_OK;
 }
 

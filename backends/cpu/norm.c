@@ -105,22 +105,15 @@ static void layer_norm_grad_blocks(const tx_cpu_call *call, int64_t first, int64
     }
 }
 
-/* Columns first..last-1 of the sums over blocks; work is [blocks, parts, width] and part p goes to output 1 + p. */
-static void fold_columns(const tx_cpu_call *call, int64_t first, int64_t last, int64_t parts, const float *work)
+/* Columns first..last-1 of the sums over blocks; work is [blocks, 2, width], for dgamma and dbeta. */
+static void layer_norm_fold(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const tx_shape *shape = &call->command->out[0].shape;
     const int64_t width = tx_shape_last(shape), blocks = tx_row_blocks(tx_shape_rows(shape));
-    const float beta = tx_beta(call->command->attrs.accumulate, call->controls);
-    for (int64_t p = 0; p < parts; p++) {
-        float *y = call->out[1 + p];
-        tx_cpu_fold_blocks(work + p * width, blocks, parts * width, first, last, 1.0f, beta, y);
-    }
-}
-
-static void layer_norm_fold(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
-{
+    const float *work = call->out[3], beta = tx_beta(call->command->attrs.accumulate, call->controls);
     (void)thread;
-    fold_columns(call, first, last, 2, call->out[3]);
+    for (int64_t p = 0; p < 2; p++)
+        tx_cpu_fold_blocks(work + p * width, blocks, 2 * width, first, last, 1.0f, beta, call->out[1 + p]);
 }
 
 void TX_CPU_NAME(layer_norm_grad)(const tx_cpu_call *call)
@@ -137,20 +130,28 @@ void TX_CPU_NAME(layer_norm_grad)(const tx_cpu_call *call)
 static void rms_norm_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const int64_t width = tx_shape_last(&call->command->out[0].shape);
-    const float *gamma = call->in[1];
+    const tx_attrs *attrs = &call->command->attrs;
     const tx_dtype type = call->command->out[0].dtype;
     float *rstds = call->out[1], piece[TX_PIECE];
     (void)thread;
     for (int64_t row = first; row < last; row++) {
         const float *x = norm_row(call, 2, 2, row, width);
-        float squares;
-        TX_SUM(squares, i, width, x[i] * x[i]);
-        const float rstd = 1.0f / sqrtf(squares / (float)width + call->command->attrs.eps);
+        const int64_t part = tx_norm_part(attrs, row);
+        const float *gamma = part < 0 ? NULL : (const float *)call->in[1] + part * width;
+        float squares, rstd = 1.0f;
+        if (gamma) {
+            TX_SUM(squares, i, width, x[i] * x[i]);
+            rstd = 1.0f / sqrtf(squares / (float)width + attrs->eps);
+        }
         for (int64_t at = 0, count; at < width; at += count) {
             count = tx_run_length(type, width - at);
             const float *xs = x + at, *g = gamma + at;
             float *y = tx_run_to(call->out[0], type, row * width + at, piece);
-            TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = xs[i] * rstd * g[i];
+            if (gamma) {
+                TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = xs[i] * rstd * g[i];
+            } else {
+                memcpy(y, xs, (size_t)count * sizeof *y);
+            }
             tx_run_put(call->out[0], y, type, row * width + at, count);
         }
         rstds[row] = rstd;
@@ -184,13 +185,20 @@ static void rms_norm_grad_blocks(const tx_cpu_call *call, int64_t first, int64_t
     const int64_t width = tx_shape_last(shape), rows = tx_shape_rows(shape);
     const int64_t block = tx_block_size(rows, TX_ROW_BLOCK);
     const float *gamma = call->in[2], *rstd = call->in[3];
+    const int64_t channels = tx_shape_last(&call->command->in[2].shape);
     for (int64_t b = first; b < last; b++) {
-        float *dgamma = (float *)call->out[2] + b * width;
+        float *dgamma = (float *)call->out[2] + b * channels;
         const int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
-        memset(dgamma, 0, (size_t)width * sizeof *dgamma);
+        memset(dgamma, 0, (size_t)channels * sizeof *dgamma);
         for (int64_t row = b * block; row < end; row++) {
-            rms_norm_grad_row(gradient_row(call, row, width, thread), (const float *)call->in[1] + row * width, gamma,
-                              rstd[row], width, (float *)call->out[0] + row * width, dgamma);
+            const int64_t at = tx_norm_part(&call->command->attrs, row) * width;
+            const float *dy = gradient_row(call, row, width, thread);
+            float *dx = (float *)call->out[0] + row * width;
+            if (at >= 0)
+                rms_norm_grad_row(dy, (const float *)call->in[1] + row * width, gamma + at, rstd[row], width, dx,
+                                  dgamma + at);
+            else
+                memmove(dx, dy, (size_t)width * sizeof *dx);
             add_row(call, 4, row, width);
         }
     }
@@ -198,8 +206,11 @@ static void rms_norm_grad_blocks(const tx_cpu_call *call, int64_t first, int64_t
 
 static void rms_norm_fold(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
+    const int64_t blocks = tx_row_blocks(tx_shape_rows(&call->command->out[0].shape));
+    const float beta = tx_beta(call->command->attrs.accumulate, call->controls);
     (void)thread;
-    fold_columns(call, first, last, 1, call->out[2]);
+    tx_cpu_fold_blocks(call->out[2], blocks, tx_shape_last(&call->command->in[2].shape), first, last, 1.0f, beta,
+                       call->out[1]);
 }
 
 void TX_CPU_NAME(rms_norm_grad)(const tx_cpu_call *call)
@@ -208,5 +219,5 @@ void TX_CPU_NAME(rms_norm_grad)(const tx_cpu_call *call)
     const int64_t width = tx_shape_last(shape), rows = tx_shape_rows(shape);
     const int64_t blocks = tx_row_blocks(rows), block = tx_block_size(rows, TX_ROW_BLOCK);
     tx_cpu_slices(call, blocks, tx_cpu_rows_grain(block * width), rms_norm_grad_blocks);
-    tx_cpu_slices(call, width, tx_cpu_columns_grain(blocks), rms_norm_fold);
+    tx_cpu_slices(call, tx_shape_last(&call->command->in[2].shape), tx_cpu_columns_grain(blocks), rms_norm_fold);
 }

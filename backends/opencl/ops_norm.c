@@ -10,8 +10,11 @@
 static tx_cl_form norm_form(const tx_cl_builder *b, const tx_command *c, bool rms, const tx_operand *z,
                             const tx_operand *typed)
 {
-    return tx_cl_form_of(b, c, tx_shape_last(&c->in[0].shape), true, "-DRMS=%d%s %s", rms,
-                         tx_present(z) ? " -DADDS=1" : "", tx_cl_type(typed));
+    char heads[64] = "";
+    if (c->attrs.heads)
+        snprintf(heads, sizeof heads, " -DHEADS=%d -DKV_HEADS=%d", c->attrs.heads, c->attrs.kv_heads);
+    return tx_cl_form_of(b, c, tx_shape_last(&c->in[0].shape), true, "-DRMS=%d%s%s %s", rms,
+                         tx_present(z) ? " -DADDS=1" : "", heads, tx_cl_type(typed));
 }
 
 /* layer: y, mean, rstd, sum; RMS: y, rstd, sum. */
@@ -40,14 +43,15 @@ static tx_status norm_grad(tx_cl_builder *b, const tx_command *c, bool rms)
     TX_CL_OPERANDS(b, &c->in[0], &c->in[1], mean, rstd, work);
     TX_CL_I64(b, rows, columns, tx_block_size(rows, TX_ROW_BLOCK));
 
+    const int64_t channels = tx_shape_last(&c->in[2].shape); /* of gamma */
     for (int i = 0; i < (rms ? 1 : 2); i++) {
         const tx_cl_columns sum = {
             .work = work,
             .y = &c->out[1 + i],
-            .skip = i * columns,
-            .stride = rms ? columns : 2 * columns,
+            .skip = i * channels,
+            .stride = rms ? channels : 2 * channels,
             .blocks = tx_row_blocks(rows),
-            .columns = columns,
+            .columns = channels,
             .kind = TX_REDUCE_SUM,
             .alpha = 1.0f,
             .control = -1,

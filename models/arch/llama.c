@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The Llama family (Touvron et al., LLaMA, 2023) as Hugging Face stores and computes it: Llama, Mistral, Qwen2.
+ * The Llama family (Touvron et al., LLaMA, 2023) as Hugging Face stores and computes it: Llama, Mistral, Qwen2, Qwen3.
  *
  * Pre-norm blocks with RMS norms, rotary positions, keys and values of fewer heads than queries (Ainslie et al., GQA,
  * 2023), SwiGLU; projections of the form y = x W^T with W [out, in]. Files hold q | k | v and gate | up apart; here
@@ -24,9 +24,10 @@ typedef struct llama_config {
     int64_t num_key_value_heads; /* 0: as many as there are heads (null in the file) */
     int64_t head_dim;            /* 0: hidden_size / heads */
     int64_t sliding_window;      /* 0: none */
-    bool use_sliding_window;     /* Qwen2 alone has this key */
+    bool use_sliding_window;     /* a key of Qwen's */
     bool attention_bias, mlp_bias, tie_word_embeddings;
-    bool qkv_bias; /* Qwen2: biases of q, k and v, none of the output */
+    bool qkv_bias;   /* Qwen2: biases of q, k and v, none of the output */
+    bool head_norms; /* Qwen3: heads of q and k are normalised */
     double rms_norm_eps, initializer_range, attention_dropout;
     int32_t hidden_act;
     tx_rope_config rope;
@@ -92,6 +93,15 @@ static const tx_config_key qwen2_keys[] = {
     {.name = NULL},
 };
 
+static const tx_config_key qwen3_keys[] = {
+    COMMON_KEYS,
+    HEAD_DIM_KEY,
+    WINDOW_KEY,
+    {KEY(use_sliding_window), TX_KEY_BOOL, .min = 0},
+    {KEY(attention_bias), TX_KEY_BOOL, .min = 0},
+    {.name = NULL},
+};
+
 static const tx_fixed_key fixed_keys[] = {{.name = NULL}};
 static const tx_preset presets[] = {{.name = NULL}};
 
@@ -113,6 +123,9 @@ static const llama_config mistral_defaults = {DEFAULTS(tx_mistral, 32000, 131072
                                               .use_sliding_window = true, .sliding_window = 4096};
 static const llama_config qwen2_defaults = {DEFAULTS(tx_qwen2, 151936, 32768, 22016, 32, -1, -1), .qkv_bias = true,
                                             .sliding_window = 4096};
+
+static const llama_config qwen3_defaults = {DEFAULTS(tx_qwen3, 151936, 32768, 22016, 32, -1, -1), .head_dim = 128,
+                                            .sliding_window = 4096, .head_norms = true};
 
 static tx_status read_rest(const tx_json *json, tx_config *config)
 {
@@ -144,7 +157,7 @@ static tx_status check(const tx_config *config)
 /* ---- Parameters -------------------------------------------------------------------------------------- */
 
 /* Sizes that a dimension can have. */
-enum { VOCAB = TX_EXTENT_VOCAB, WIDTH = TX_EXTENT_WIDTH, QKV = TX_EXTENT_OWN, HEADS, GATE_UP, INNER };
+enum { VOCAB = TX_EXTENT_VOCAB, WIDTH = TX_EXTENT_WIDTH, QKV = TX_EXTENT_OWN, QK_HEAD, HEADS, GATE_UP, INNER };
 
 /* Names between bars are those of the sections in files. */
 static const tx_stack_row rows[] = {
@@ -155,6 +168,10 @@ static const tx_stack_row rows[] = {
      {QKV},
      .draw = TX_DRAW_ZERO,
      .with = offsetof(llama_config, qkv_bias)},
+    {LAYER "self_attn.q_norm|k_norm.weight",
+     {QK_HEAD},
+     .draw = TX_DRAW_ONE,
+     .with = offsetof(llama_config, head_norms)},
     {LAYER "self_attn.o_proj.weight", {WIDTH, HEADS}, .draw = TX_DRAW_NORMAL},
     {LAYER "self_attn.o_proj.bias", {WIDTH}, .draw = TX_DRAW_ZERO, .with = offsetof(llama_config, attention_bias)},
     {LAYER "post_attention_layernorm.weight", {WIDTH}, .draw = TX_DRAW_ONE},
@@ -175,6 +192,9 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
     case QKV:
         *sections = (tx_param_sections){3, dimension, {heads, of_kv, of_kv}};
         return heads + 2 * of_kv;
+    case QK_HEAD:
+        *sections = (tx_param_sections){2, dimension, {head_size(c), head_size(c)}};
+        return 2 * head_size(c);
     case GATE_UP:
         *sections = (tx_param_sections){2, dimension, {c->intermediate_size, c->intermediate_size}};
         return 2 * c->intermediate_size;
@@ -220,6 +240,8 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
     const tx_rope rope = tx_rope_of(&c->rope, size);
     tx_attention_options options = {.heads = heads, .kv_heads = of_kv};
     tx_tensor *qkv = linear(b, x, c->qkv_bias);
+    if (c->head_norms)
+        qkv = tx_head_norm(qkv, tx_stack_take(b), heads, of_kv, (float)c->rms_norm_eps);
     qkv = tx_rotary(qkv, heads + of_kv, size, &rope, b->positions);
     return tx_stack_attention(b, qkv, layer, &options, c->attention_dropout);
 }
@@ -283,3 +305,4 @@ static tx_status check_head(const tx_config *config, const tx_weights *weights)
 const tx_architecture tx_llama = {ROW(llama, "Llama")};
 const tx_architecture tx_mistral = {ROW(mistral, "Mistral")};
 const tx_architecture tx_qwen2 = {ROW(qwen2, "Qwen2")};
+const tx_architecture tx_qwen3 = {ROW(qwen3, "Qwen3")};

@@ -3,4 +3,4 @@
 #include "models/arch/gpt2.h"
 #include "models/arch/llama.h"
 
-const tx_architecture *const tx_architectures[] = {&tx_gpt2, &tx_llama, &tx_mistral, &tx_qwen2, NULL};
+const tx_architecture *const tx_architectures[] = {&tx_gpt2, &tx_llama, &tx_mistral, &tx_qwen2, &tx_qwen3, NULL};

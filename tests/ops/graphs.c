@@ -111,6 +111,12 @@ static tx_tensor *rms_norm(tx_builder *b)
     return tx_rms_norm(real(b, "x", TX_SHAPE(2, 3, 7)), parameter(b, "gamma", TX_INIT_ONE, 0.5f, TX_SHAPE(7)), 1e-2f);
 }
 
+static tx_tensor *head_norm(tx_builder *b)
+{
+    tx_tensor *gamma = parameter(b, "gamma", TX_INIT_NORMAL, 0.5f, TX_SHAPE(2 * 3));
+    return tx_head_norm(real(b, "x", TX_SHAPE(2, 3, 4 * 3)), gamma, 2, 1, 1e-2f);
+}
+
 static tx_tensor *softmax(tx_builder *b)
 {
     return tx_softmax(real(b, "x", TX_SHAPE(3, 7)));
@@ -291,6 +297,7 @@ static const tx_graph_case cases[] = {
     {"attention, lengths, dropout", attention_lengths, 1},
     {"layer_norm", layer_norm, 1},
     {"rms_norm", rms_norm, 1},
+    {"head_norm", head_norm, 1},
     {"softmax", softmax, 1},
     {"cross_entropy", cross_entropy, 1},
     {"mean_loss", mean_loss, 1},

@@ -129,20 +129,30 @@ static void layer_norm_grad_outputs(tx_call *call)
 
 /* ---- RMS normalisation (Zhang, Sennrich, 2019) --------------------------------------------------- */
 
+/* Where the gamma of row r begins: heads are q | k | v, of which v (-1) is not normalised. */
+static int64_t gamma_at(const tx_attrs *attrs, int64_t r, int64_t n)
+{
+    const int64_t heads = attrs->heads, of_kv = attrs->kv_heads;
+    if (heads == 0 || r % (heads + 2 * of_kv) < heads)
+        return 0;
+    return r % (heads + 2 * of_kv) < heads + of_kv ? n : -1;
+}
+
 static void rms_norm_reference(tx_call *call)
 {
     const tx_array *x = &call->in[0];
     const double *rows = normalised(call, 2, 2);
     int64_t n = tx_array_last(x);
     for (int64_t r = 0; r < tx_array_rows(x); r++) {
+        const int64_t gamma = gamma_at(&call->attrs, r, n);
         const double *row = rows + r * n;
         double square = 0.0;
         for (int64_t i = 0; i < n; i++)
             square += row[i] * row[i] / (double)n;
-        double rstd = 1.0 / sqrt(square + (double)call->attrs.eps);
+        double rstd = gamma < 0 ? 1.0 : 1.0 / sqrt(square + (double)call->attrs.eps);
         tx_array_put(&call->out[1], r, rstd, rstd);
         for (int64_t i = 0; i < n; i++) {
-            double y = row[i] * rstd * call->in[1].value[i];
+            double y = row[i] * rstd * (gamma < 0 ? 1.0 : call->in[1].value[gamma + i]);
             tx_array_put(&call->out[0], r * n + i, y, fabs(y));
         }
     }
@@ -158,18 +168,24 @@ static void rms_norm_outputs(tx_call *call)
 /* With h = x rstd and g = dy gamma: dx = rstd (g - h mean(g h)). */
 static void rms_norm_grad_reference(tx_call *call)
 {
-    const double *dy = call->in[0].value, *x = call->in[1].value, *gamma = call->in[2].value;
+    const double *dy = call->in[0].value, *x = call->in[1].value;
     int64_t n = tx_array_last(&call->in[1]);
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < call->in[2].count; i++)
         tx_array_put(&call->out[1], i, 0.0, 0.0);
     for (int64_t r = 0; r < tx_array_rows(&call->in[1]); r++) {
+        const int64_t at = gamma_at(&call->attrs, r, n);
+        const double *gamma = call->in[2].value + (at < 0 ? 0 : at);
         double rstd = call->in[3].value[r], sum = 0.0, size = 0.0;
+        for (int64_t i = r * n; i < (r + 1) * n && at < 0; i++)
+            tx_array_put(&call->out[0], i, dy[i], fabs(dy[i]));
+        if (at < 0)
+            continue;
         for (int64_t i = r * n; i < (r + 1) * n; i++) {
             double gh = dy[i] * gamma[i - r * n] * x[i] * rstd;
             sum += gh / (double)n;
             size += fabs(gh) / (double)n;
-            call->out[1].value[i - r * n] += dy[i] * x[i] * rstd;
-            call->out[1].magnitude[i - r * n] += fabs(dy[i] * x[i]) * rstd;
+            call->out[1].value[at + i - r * n] += dy[i] * x[i] * rstd;
+            call->out[1].magnitude[at + i - r * n] += fabs(dy[i] * x[i]) * rstd;
         }
         for (int64_t i = r * n; i < (r + 1) * n; i++) {
             double g = dy[i] * gamma[i - r * n], h = x[i] * rstd;
@@ -181,7 +197,7 @@ static void rms_norm_grad_reference(tx_call *call)
 
 static void rms_norm_grad_outputs(tx_call *call)
 {
-    int64_t n = tx_array_last(&call->in[1]), blocks = tx_row_blocks(tx_array_rows(&call->in[1]));
+    int64_t n = tx_array_last(&call->in[2]), blocks = tx_row_blocks(tx_array_rows(&call->in[1]));
     call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[1].shape};
     call->out[1] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(n)};
     call->out[2] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(blocks, n)};
@@ -212,6 +228,20 @@ static tx_case *add_forward(tx_cases *list, tx_shape x, bool beta)
     return c;
 }
 
+/* Of the case's x: heads q | k | v, with a gamma of q and one of k. */
+static void make_heads(tx_case *c, int32_t heads, int32_t kv_heads, int gamma)
+{
+    c->attrs.heads = heads;
+    c->attrs.kv_heads = kv_heads;
+    c->in[gamma].shape.dim[0] *= 2;
+    snprintf(c->label + strlen(c->label), sizeof c->label - strlen(c->label), " %d heads, %d of keys", heads, kv_heads);
+}
+
+static const struct {
+    tx_shape x;
+    int32_t heads, kv_heads;
+} with_heads[] = {{{3, {7, 5, 6}}, 3, 1}, {{4, {2, 3, 12, 33}}, 4, 4}, {{3, {300, 8, 64}}, 4, 2}};
+
 static void forward_cases(tx_cases *list, bool beta)
 {
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
@@ -231,6 +261,8 @@ static void forward_cases(tx_cases *list, bool beta)
         snprintf(c->label + strlen(c->label), sizeof c->label - strlen(c->label), " and a sum");
     }
     tx_case_chunks(list);
+    for (size_t i = 0; i < sizeof with_heads / sizeof with_heads[0] && !beta; i++)
+        make_heads(add_forward(list, with_heads[i].x, beta), with_heads[i].heads, with_heads[i].kv_heads, 1);
     tx_case_half(list, 0, true);
     add_forward(list, big, beta)->flags |= TX_CASE_BENCH;
 }
@@ -245,7 +277,7 @@ static void rms_norm_cases(tx_cases *list)
     forward_cases(list, false);
 }
 
-static void add_gradient(tx_cases *list, tx_shape x, int statistics)
+static tx_case *add_gradient(tx_cases *list, tx_shape x, int statistics)
 {
     tx_case *c = add_forward(list, x, false);
     c->in[2] = c->in[1];
@@ -254,6 +286,7 @@ static void add_gradient(tx_cases *list, tx_shape x, int statistics)
     c->in[3] = tx_spec_derived(TX_SHAPE(tx_shape_rows(&x)));
     if (statistics > 1)
         c->in[4] = c->in[3];
+    return c;
 }
 
 static void gradient_cases(tx_cases *list, int statistics)
@@ -269,6 +302,10 @@ static void gradient_cases(tx_cases *list, int statistics)
     tx_case *c = tx_case_copy(list, " and a sum");
     c->in[statistics > 1 ? 5 : 4] = tx_spec_real(shapes[5]);
     tx_case_chunks(list);
+    for (size_t i = 0; i < sizeof with_heads / sizeof with_heads[0] && statistics == 1; i++)
+        make_heads(add_gradient(list, with_heads[i].x, 1), with_heads[i].heads, with_heads[i].kv_heads, 2);
+    if (statistics == 1)
+        tx_case_accumulate(list);
     tx_case_half(list, 1, false);
     add_gradient(list, big, statistics);
     list->item[list->count - 1].flags |= TX_CASE_BENCH;

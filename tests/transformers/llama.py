@@ -12,7 +12,7 @@ import tempfile
 try:
     import torch
     from safetensors.torch import load_file, save_file
-    from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config
+    from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -42,6 +42,8 @@ VARIANTS = {
     "mistral within its window": (MistralConfig, dict(sliding_window=LENGTH)),
     "qwen2": (Qwen2Config, {}),
     "qwen2, tied": (Qwen2Config, dict(tie_word_embeddings=True)),
+    "qwen3": (Qwen3Config, dict(head_dim=10)),
+    "qwen3, biases, heads of one key": (Qwen3Config, dict(head_dim=16, attention_bias=True, num_key_value_heads=1)),
 }
 failures = 0
 

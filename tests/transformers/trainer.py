@@ -14,8 +14,8 @@ import tempfile
 try:
     import accelerate  # noqa: F401 (the Trainer needs it)
     import torch
-    from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config, Trainer,
-                              TrainingArguments)
+    from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config,
+                              Trainer, TrainingArguments)
 except ImportError as error:
     print(f"skipped: {error} (tests/transformers/requirements.txt names the versions)")
     sys.exit(77)
@@ -35,6 +35,7 @@ MODELS = {
     "llama": LlamaConfig(**FAMILY, attention_bias=True),
     "mistral": MistralConfig(**FAMILY, head_dim=8),
     "qwen2": Qwen2Config(**FAMILY, tie_word_embeddings=True),
+    "qwen3": Qwen3Config(**FAMILY, head_dim=8),
 }
 failures = 0
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Layer and RMS normalisation (RMS 1: no mean, no beta). One work-group a row; sums over rows go by blocks. ADDS 1: x + z is
- * normalised, and kept; z is added to dx. */
+ * normalised, and kept; z is added to dx. HEADS above 0: rows are heads of q, KV_HEADS of k and as many of v, which stay. */
 
 #ifndef RMS
 #define RMS 0
@@ -8,6 +8,16 @@
 #ifndef ADDS
 #define ADDS 0
 #endif
+
+#ifndef HEADS
+#define HEADS 0
+#define KV_HEADS 0
+#endif
+#define HEAD_OF(row) (HEADS ? (int)((row) % (HEADS ? HEADS + 2 * KV_HEADS : 1)) : 0)
+#define IS_V(row) (HEADS && HEAD_OF(row) >= HEADS + KV_HEADS)
+#define IS_K(row) (HEADS && HEAD_OF(row) >= HEADS) /* where it is not of v */
+#define GAMMA_AT(row, n) (IS_K(row) && !IS_V(row) ? (n) : 0)
+#define GAMMA(i, n) (IS_V(row) ? (vec)(1.0f) : tx_load(gamma, i, n, 0.0f))
 
 #define ROW_LOOP(i, n) for (long i = (long)get_local_id(0) * VW; i < (n); i += WG * VW)
 
@@ -27,7 +37,7 @@ norm(const __global float *x, long xo, const __global float *gamma, long go, con
     x = kept; /* every work-item reads what it wrote itself */
 #endif
     y += yo + row * n;
-    gamma += go;
+    gamma += go + GAMMA_AT(row, n);
     vec sum = 0.0f;
     float m = 0.0f;
 #if !RMS
@@ -43,9 +53,11 @@ norm(const __global float *x, long xo, const __global float *gamma, long go, con
         sum += d * d;
     }
     float r = 1.0f / sqrt(tx_group_sum(tx_hsum(sum), part) / (float)n + eps);
+    if (IS_V(row))
+        r = 1.0f;
     ROW_LOOP(i, n)
     {
-        vec v = (tx_load(x, i, n, 0.0f) - m) * r * tx_load(gamma, i, n, 0.0f);
+        vec v = (tx_load(x, i, n, 0.0f) - m) * r * GAMMA(i, n);
 #if !RMS
         v += tx_load(beta, i, n, 0.0f);
 #endif
@@ -59,8 +71,8 @@ norm(const __global float *x, long xo, const __global float *gamma, long go, con
     }
 }
 
-/* Dimension 0: columns, dimension 1: blocks of `block` rows. work [blocks, 2, n] (RMS [blocks, n]): sums of dy * xhat, and
- * of dy. */
+/* Dimension 0: columns, dimension 1: blocks of `block` rows. work [blocks, 2, n]: sums of dy * xhat, and of dy; RMS: [blocks,
+ * n] sums of dy * xhat, with HEADS [blocks, 2, n], those of q and those of k. */
 __kernel void norm_grad_blocks(const __global h_t *dy, long dyo, const __global float *x, long xo,
                                const __global float *mean, long mo, const __global float *rstd, long ro,
                                __global float *work, long wo, long rows, long n, long block)
@@ -72,24 +84,24 @@ __kernel void norm_grad_blocks(const __global h_t *dy, long dyo, const __global 
     x += xo;
     mean += mo;
     rstd += ro;
-    work += wo + b * n * (RMS ? 1 : 2);
-    vec dgamma = 0.0f;
-#if !RMS
-    vec dbeta = 0.0f;
-#endif
+    work += wo + b * n * (RMS && !HEADS ? 1 : 2);
+    vec dgamma = 0.0f, second = 0.0f; /* of beta, or of k's gamma */
     long end = min(rows, (b + 1) * block);
     for (long row = b * block; row < end; row++) {
         vec d = tx_load_h(dy + row * n, i, n);
         float m = 0.0f;
 #if !RMS
         m = mean[row];
-        dbeta += d;
+        second += d;
 #endif
-        dgamma += d * (tx_load(x + row * n, i, n, 0.0f) - m) * rstd[row];
+        if (!IS_K(row))
+            dgamma += d * (tx_load(x + row * n, i, n, 0.0f) - m) * rstd[row];
+        else if (!IS_V(row))
+            second += d * tx_load(x + row * n, i, n, 0.0f) * rstd[row];
     }
     tx_store(dgamma, work, i, n);
-#if !RMS
-    tx_store(dbeta, work + n, i, n);
+#if !RMS || HEADS
+    tx_store(second, work + n, i, n);
 #endif
 }
 
@@ -104,7 +116,7 @@ norm_grad(const __global h_t *dy, long dyo, const __global float *x, long xo, co
     dy += dyo + row * n;
     x += xo + row * n;
     dx += dxo + row * n;
-    gamma += go;
+    gamma += go + GAMMA_AT(row, n);
     float m = 0.0f, r = rstd[ro + row], mean_g = 0.0f;
 #if !RMS
     m = mean[mo + row];
@@ -112,16 +124,18 @@ norm_grad(const __global h_t *dy, long dyo, const __global float *x, long xo, co
     vec sum_g = 0.0f, sum_gx = 0.0f;
     ROW_LOOP(i, n)
     {
-        vec g = tx_load_h(dy, i, n) * tx_load(gamma, i, n, 0.0f);
+        vec g = tx_load_h(dy, i, n) * GAMMA(i, n);
         sum_g += g;
         sum_gx += g * (tx_load(x, i, n, 0.0f) - m);
     }
     if (!RMS)
         mean_g = tx_group_sum(tx_hsum(sum_g), part) / (float)n;
     float mean_gx = tx_group_sum(tx_hsum(sum_gx), part) * r / (float)n;
+    if (IS_V(row))
+        mean_gx = 0.0f;
     ROW_LOOP(i, n)
     {
-        vec g = tx_load_h(dy, i, n) * tx_load(gamma, i, n, 0.0f);
+        vec g = tx_load_h(dy, i, n) * GAMMA(i, n);
         vec xhat = (tx_load(x, i, n, 0.0f) - m) * r;
         vec v = r * (g - mean_g - xhat * mean_gx);
 #if ADDS
