@@ -65,8 +65,8 @@ tx_tensor *tx_gather(tx_tensor *table, tx_tensor *rows);
 tx_tensor *tx_scatter_add(tx_tensor *indices, tx_tensor *src, int64_t rows);
 tx_tensor *tx_layer_norm(tx_tensor *x, tx_tensor *gamma, tx_tensor *beta, float eps);
 tx_tensor *tx_rms_norm(tx_tensor *x, tx_tensor *gamma, float eps);
-/* RMS norm of each head of q and k: x [..., (heads + 2 kv_heads) * size] = q | k | v, gamma [2 * size] = that of q | that
- * of k. v stays as it is (Henry et al., Query-key normalization for transformers, 2020; as Qwen3 has it). */
+/* RMS norm of each head of q and k: x [..., (heads + 2 kv_heads) * size] = q | k | v, gamma [2 * size] = that of q |
+ * that of k. v stays as it is (Henry et al., Query-key normalization for transformers, 2020; as Qwen3 has it). */
 tx_tensor *tx_head_norm(tx_tensor *x, tx_tensor *gamma, int32_t heads, int32_t kv_heads, float eps);
 tx_tensor *tx_softmax(tx_tensor *x); /* over the last dimension */
 tx_tensor *tx_gelu(tx_tensor *x, bool exact);
