@@ -53,6 +53,10 @@ typedef struct tx_cl_limits {
     char simulated[80];    /* the limits that are not the device's own, "local=16384,group=128"; empty: none */
 } tx_cl_limits;
 
+/* What becomes of CL_KERNEL_WORK_GROUP_SIZE: rusticl of Mesa 22.3 gives the sub-group's size for it, whatever the
+ * kernel runs in. */
+typedef enum tx_cl_claims { TX_CL_UNTRIED, TX_CL_BELIEVED, TX_CL_DISPROVED } tx_cl_claims;
+
 struct tx_context {
     cl_platform_id platform;
     cl_device_id device;
@@ -62,6 +66,7 @@ struct tx_context {
     bool tf32;                          /* fp32 products may round their operands to tf32 */
     tx_cl_capabilities can;
     tx_cl_limits limits;
+    tx_cl_claims claims; /* the known-answer test finds out (check.c) */
     tx_device_info info;
     char *identity; /* platform, device and driver with versions: what cached files are keyed by */
     char *cache;    /* folder of cached files, made; NULL: none */

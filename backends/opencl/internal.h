@@ -111,7 +111,7 @@ tx_status tx_cl_finish(tx_context *context);
 typedef struct tx_cl_step {
     cl_kernel kernel;
     cl_uint dims;
-    bool has_local;
+    bool has_local, doubted; /* doubted: in larger work-groups than the driver says that the kernel runs in */
     size_t global[3], local[3];
     tx_cl_call_fn fn;
     void *data;

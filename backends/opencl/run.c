@@ -41,6 +41,8 @@ static tx_status launch(const tx_executable *x, int32_t index, cl_event *event, 
             break;
     }
     *refused = refuses(code);
+    if (code == CL_SUCCESS && s->doubted)
+        x->context->claims = TX_CL_DISPROVED;
     return tx_cl_check(code, "clEnqueueNDRangeKernel");
 }
 
