@@ -80,6 +80,7 @@ struct tx_context {
     struct tx_cl_survey *survey;       /* NULL: kernels are built (compile.c) */
     const tx_reporter *report;         /* is told of long builds; or NULL */
     bool narrowed; /* the driver refused a kernel of the command: `limits` has smaller work-groups for another form */
+    double shared; /* the largest work that the command that is emitted asked tx_cl_share about */
     char *clblast; /* clblast.c: parameters in place of CLBlast's own; NULL: not looked up yet, "": its own */
     tx_memory held;
     tx_traffic traffic;
@@ -117,9 +118,12 @@ size_t tx_cl_group(const tx_context *context, size_t wanted);
 /* NVIDIA's grids have so many work-groups at most in all dimensions but the first. */
 #define TX_CL_MOST_GROUPS 65535
 
+/* Displays freeze while a launch runs, and drivers end one after a second or some. */
+#define TX_CL_LAUNCH_SECONDS 0.25
+
 /* How many of a launch's `count` parts along a dimension a launch should take, so that none exceeds launch_work, nor
  * has more than a grid. `work`: the floating-point operations of all. On CPUs: all. */
-int64_t tx_cl_share(const tx_cl_limits *limits, int64_t count, double work);
+int64_t tx_cl_share(tx_context *context, int64_t count, double work);
 
 /* Whether a variant `name` of a kernel fits that takes so much local memory and so large work-groups. Where it does not
  * and `why` is still empty, it is told there, for tx_cl_variant: "64x32 needs 41 KiB of local memory and the device
