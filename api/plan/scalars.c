@@ -112,14 +112,14 @@ tx_status tx_model_results(tx_model *model, tx_results *results)
     if (model->results_pending == 0)
         return tx_fail(TX_INVALID, "no copy of the results was asked for");
     int32_t slot = model->results_first;
-    tx_status status = e->backend->wait(e->context, model->reading[slot]);
+    tx_status status = e->backend->wait(e->context, model->reading[slot]); /* which ends the event in any case */
+    model->results_first = (slot + 1) % TX_RESULTS_PENDING;
+    model->results_pending--;
     if (status != TX_OK)
         return status;
     memcpy(results, (char *)e->backend->map(model->results) + slot * tx_aligned(TX_RESULT_BYTES), sizeof *results);
     if (model->ring.mark[slot] > model->ring.freed)
         model->ring.freed = model->ring.mark[slot];
-    model->results_first = (slot + 1) % TX_RESULTS_PENDING;
-    model->results_pending--;
     return TX_OK;
 }
 

@@ -53,6 +53,10 @@ typedef struct tx_cl_limits {
     char simulated[80];    /* the limits that are not the device's own, "local=16384,group=128"; empty: none */
 } tx_cl_limits;
 
+/* What becomes of CL_KERNEL_WORK_GROUP_SIZE: rusticl of Mesa 22.3 gives the sub-group's size for it, whatever the
+ * kernel runs in. */
+typedef enum tx_cl_claims { TX_CL_UNTRIED, TX_CL_BELIEVED, TX_CL_DISPROVED } tx_cl_claims;
+
 struct tx_context {
     cl_platform_id platform;
     cl_device_id device;
@@ -62,6 +66,7 @@ struct tx_context {
     bool tf32;                          /* fp32 products may round their operands to tf32 */
     tx_cl_capabilities can;
     tx_cl_limits limits;
+    tx_cl_claims claims; /* the known-answer test finds out (check.c) */
     tx_device_info info;
     char *identity; /* platform, device and driver with versions: what cached files are keyed by */
     char *cache;    /* folder of cached files, made; NULL: none */
@@ -75,6 +80,7 @@ struct tx_context {
     struct tx_cl_survey *survey;       /* NULL: kernels are built (compile.c) */
     const tx_reporter *report;         /* is told of long builds; or NULL */
     bool narrowed; /* the driver refused a kernel of the command: `limits` has smaller work-groups for another form */
+    double shared; /* the largest work that the command that is emitted asked tx_cl_share about */
     char *clblast; /* clblast.c: parameters in place of CLBlast's own; NULL: not looked up yet, "": its own */
     tx_memory held;
     tx_traffic traffic;
@@ -112,9 +118,12 @@ size_t tx_cl_group(const tx_context *context, size_t wanted);
 /* NVIDIA's grids have so many work-groups at most in all dimensions but the first. */
 #define TX_CL_MOST_GROUPS 65535
 
+/* Displays freeze while a launch runs, and drivers end one after a second or some. */
+#define TX_CL_LAUNCH_SECONDS 0.25
+
 /* How many of a launch's `count` parts along a dimension a launch should take, so that none exceeds launch_work, nor
  * has more than a grid. `work`: the floating-point operations of all. On CPUs: all. */
-int64_t tx_cl_share(const tx_cl_limits *limits, int64_t count, double work);
+int64_t tx_cl_share(tx_context *context, int64_t count, double work);
 
 /* Whether a variant `name` of a kernel fits that takes so much local memory and so large work-groups. Where it does not
  * and `why` is still empty, it is told there, for tx_cl_variant: "64x32 needs 41 KiB of local memory and the device

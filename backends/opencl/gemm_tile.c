@@ -217,8 +217,7 @@ static void launch_tiles(tx_cl_builder *b, const tx_cl_tile *t, const tx_cl_prod
 {
     const tx_gemm *g = &p->g;
     const int64_t tiles = plan->tiles / g->batch;
-    const int64_t share =
-        tx_cl_share(&b->context->limits, tiles, 2.0 * (double)(g->batch * g->m * g->n) * (double)g->k);
+    const int64_t share = tx_cl_share(b->context, tiles, 2.0 * (double)(g->batch * g->m * g->n) * (double)g->k);
     const size_t local[2] = {(size_t)t->group, 1};
     char form[256], options[384];
     form_options(b->context, t, p, form, sizeof form);

@@ -111,7 +111,7 @@ tx_status tx_cl_finish(tx_context *context);
 typedef struct tx_cl_step {
     cl_kernel kernel;
     cl_uint dims;
-    bool has_local;
+    bool has_local, doubted; /* doubted: in larger work-groups than the driver says that the kernel runs in */
     size_t global[3], local[3];
     tx_cl_call_fn fn;
     void *data;
@@ -131,9 +131,12 @@ typedef struct tx_cl_command {
     int32_t first, count; /* steps */
     int32_t launches;
     size_t widest; /* work-items in its largest work-group */
+    int32_t runs;  /* so far; 2: or more */
+    double work;   /* operations that it shares out among launches; 0: it is not cut */
     char *variant; /* NULL: "opencl" */
     tx_command asked;
-    tx_executable *instead; /* another form of it alone, since the driver refuses this one's launches; NULL: none */
+    tx_executable *instead; /* another form of it alone, since the driver refuses this one's launches, or they take too
+                             * long; NULL: none */
 } tx_cl_command;
 
 struct tx_executable {
@@ -160,6 +163,10 @@ void tx_cl_destroy(tx_executable *executable);
 /* Finds the command a form with smaller work-groups than those it has, whose launches the driver refuses, for
  * ->instead. Fails where there is none. */
 tx_status tx_cl_find_instead(tx_executable *executable, int32_t index);
+
+/* Finds the command a form of more launches, since each of those that it has takes so many seconds, for ->instead: with
+ * the same bits. Fails where it cannot be cut. */
+tx_status tx_cl_cut(tx_executable *executable, int32_t index, double seconds);
 
 /* run.c */
 tx_status tx_cl_run_program(tx_executable *executable, int32_t first, int32_t count, const tx_controls *controls,

@@ -145,16 +145,15 @@ static void read_own(cl_device_id device, const tx_device_info *info, tx_cl_limi
     own[ALIGN] = bits >= 8 ? bits / 8 : 1;
 }
 
-/* Displays freeze while a launch runs, and drivers end one after a second or some. The rates, in a second and a unit,
- * are assumed and far below what any should reach; where the units are not known, the driver may count smaller ones. */
-#define LAUNCH_SECONDS 0.25
+/* The rates, in a second and a unit, are assumed and far below what any should reach (tx_cl_cut comes behind them);
+ * where the units are not known, the driver may count smaller ones. */
 #define UNIT_RATE 4e9
 #define UNKNOWN_UNIT_RATE 1e9
 
 static double launch_work(const tx_cl_capabilities *can, const tx_cl_limits *limits)
 {
     const double rate = can->architecture[0] ? UNIT_RATE : UNKNOWN_UNIT_RATE;
-    return limits->cpu ? 0.0 : LAUNCH_SECONDS * rate * (double)can->units;
+    return limits->cpu ? 0.0 : TX_CL_LAUNCH_SECONDS * rate * (double)can->units;
 }
 
 #define MOST_COMPILERS 8 /* a compiler may take hundreds of megabytes */
@@ -210,8 +209,10 @@ size_t tx_cl_group(const tx_context *context, size_t wanted)
     return group;
 }
 
-int64_t tx_cl_share(const tx_cl_limits *limits, int64_t count, double work)
+int64_t tx_cl_share(tx_context *context, int64_t count, double work)
 {
+    const tx_cl_limits *limits = &context->limits;
+    context->shared = fmax(context->shared, work);
     if (limits->launch_work <= 0.0)
         return count;
     const double launches = ceil(work / limits->launch_work);

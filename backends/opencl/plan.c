@@ -37,6 +37,7 @@ static tx_status emit_once(tx_executable *x, const tx_command *c, tx_cl_builder 
     free(own->variant);
     *own = (tx_cl_command){.op = c->op, .first = x->step_count, .asked = *c};
     *b = (tx_cl_builder){.context = x->context, .executable = x};
+    x->context->shared = 0.0;
     tx_status status = c->op >= TX_OP_KERNELS ? tx_fail(TX_INTERNAL, "no kernel") : emitters[c->op](b, c);
     return status == TX_OK ? b->status : status;
 }
@@ -78,6 +79,7 @@ static tx_status emit(tx_executable *x, const tx_command *c, int64_t *scratch)
     tx_cl_command *made = &x->commands[x->length++];
     made->count = x->step_count - first;
     made->widest = b.widest;
+    made->work = context->shared;
     made->launches += made->count;
     *scratch = b.scratch > *scratch ? b.scratch : *scratch;
     return status == TX_OK ? b.status : tx_fail_in(status, "%s", tx_op_info_of(c->op)->name);
@@ -130,6 +132,7 @@ static void drop_instead(tx_executable *x)
     for (int32_t i = 0; x->commands && i < x->length; i++) {
         tx_cl_destroy(x->commands[i].instead);
         x->commands[i].instead = NULL;
+        x->commands[i].runs = 0;
     }
 }
 
@@ -173,21 +176,15 @@ static tx_status bind_alike(const tx_executable *x, tx_executable *other)
     return bind_patches(other);
 }
 
-tx_status tx_cl_find_instead(tx_executable *x, int32_t index)
+/* The command alone, as it is under the context's limits of now. At least so many launches. */
+static tx_status prepare_instead(tx_executable *x, tx_cl_command *c, int32_t launches)
 {
-    tx_context *context = x->context;
-    tx_cl_command *c = &x->commands[index];
-    const tx_cl_limits own = context->limits;
     const tx_program alone = {1, &c->asked};
     tx_executable *other = NULL;
     int64_t scratch = 0;
-    if (c->widest < 2)
-        return tx_fail(TX_UNSUPPORTED, "there is no smaller form");
-    tx_cl_narrow(&context->limits, c->widest / 2);
-    context->narrowed = true;
-    tx_status status = tx_cl_prepare(context, &alone, &other, &scratch);
-    context->limits = own;
-    context->narrowed = false;
+    tx_status status = tx_cl_prepare(x->context, &alone, &other, &scratch);
+    if (status == TX_OK && other->commands[0].launches < launches)
+        status = tx_fail(TX_UNSUPPORTED, "it cannot be cut");
     if (status == TX_OK && scratch > x->scratch)
         status = tx_fail(TX_UNSUPPORTED, "a smaller form needs more scratch memory than there is");
     if (status == TX_OK)
@@ -196,6 +193,32 @@ tx_status tx_cl_find_instead(tx_executable *x, int32_t index)
         c->instead = other;
     else
         tx_cl_destroy(other);
+    return status;
+}
+
+tx_status tx_cl_find_instead(tx_executable *x, int32_t index)
+{
+    tx_context *context = x->context;
+    tx_cl_command *c = &x->commands[index];
+    const tx_cl_limits own = context->limits;
+    if (c->widest < 2)
+        return tx_fail(TX_UNSUPPORTED, "there is no smaller form");
+    tx_cl_narrow(&context->limits, c->widest / 2);
+    context->narrowed = true;
+    tx_status status = prepare_instead(x, c, 0);
+    context->limits = own;
+    context->narrowed = false;
+    return status;
+}
+
+tx_status tx_cl_cut(tx_executable *x, int32_t index, double seconds)
+{
+    tx_context *context = x->context;
+    tx_cl_command *c = &x->commands[index];
+    const double own = context->limits.launch_work;
+    context->limits.launch_work = c->work / c->launches * TX_CL_LAUNCH_SECONDS / seconds;
+    tx_status status = prepare_instead(x, c, c->launches + 1);
+    context->limits.launch_work = own;
     return status;
 }
 

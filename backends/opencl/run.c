@@ -41,6 +41,8 @@ static tx_status launch(const tx_executable *x, int32_t index, cl_event *event, 
             break;
     }
     *refused = refuses(code);
+    if (code == CL_SUCCESS && s->doubted)
+        x->context->claims = TX_CL_DISPROVED;
     return tx_cl_check(code, "clEnqueueNDRangeKernel");
 }
 
@@ -68,8 +70,6 @@ static tx_status run_command(tx_executable *x, int32_t index, const tx_cl_run *r
     tx_status status = TX_OK;
     bool refused = false;
     int32_t i = c->first;
-    if (c->instead)
-        return run_command(c->instead, 0, run, seconds);
     for (; status == TX_OK && i < c->first + c->count; i++) {
         const tx_cl_step *s = &x->steps[i];
         if (s->fn)
@@ -84,6 +84,38 @@ static tx_status run_command(tx_executable *x, int32_t index, const tx_cl_run *r
     if (tx_cl_find_instead(x, index) != TX_OK)
         return tx_fail(status, "%s", refusal);
     return run_command(c->instead, 0, run, seconds);
+}
+
+/* Whether the command is made of launches alone: CLBlast may take other ways, of other bits, for parts of a product. */
+static bool launches_alone(const tx_executable *x, const tx_cl_command *c)
+{
+    bool alone = true;
+    for (int32_t i = c->first; i < c->first + c->count; i++)
+        alone = alone && !x->steps[i].fn;
+    return alone;
+}
+
+/* Runs a command. Its second run (compilers may work in the first) is timed where launches must not take long: what the
+ * rates of limits.c were too high for has more launches from then on. */
+static tx_status run_watched(tx_executable *x, int32_t index, const tx_cl_run *run, double *seconds)
+{
+    tx_cl_command *c = &x->commands[index];
+    if (c->instead)
+        return run_watched(c->instead, 0, run, seconds);
+    const bool watched =
+        c->runs == 1 && !seconds && c->work > 0.0 && x->context->limits.launch_work > 0.0 && launches_alone(x, c);
+    c->runs += c->runs < 2;
+    tx_status status = watched ? tx_cl_finish(x->context) : TX_OK;
+    const double start = tx_cl_now();
+    if (status == TX_OK)
+        status = run_command(x, index, run, seconds);
+    if (status != TX_OK || !watched || c->instead)
+        return status;
+    status = tx_cl_finish(x->context);
+    const double each = (tx_cl_now() - start) / (double)c->launches;
+    if (status == TX_OK && each > TX_CL_LAUNCH_SECONDS)
+        (void)tx_cl_cut(x, index, each); /* in vain: it stays as it is */
+    return status;
 }
 
 static double event_seconds(cl_event event)
@@ -133,7 +165,7 @@ tx_status tx_cl_run_program(tx_executable *x, int32_t first, int32_t count, cons
     int32_t pending = 0;
     for (int32_t i = first; status == TX_OK && i < first + count; i++) {
         const tx_cl_command *c = &x->commands[i];
-        status = run_command(x, i, &run, seconds ? &seconds[i] : NULL);
+        status = run_watched(x, i, &run, seconds ? &seconds[i] : NULL);
         if (status != TX_OK) {
             tx_fail_in(status, "%s", tx_op_info_of(c->op)->name);
             break;

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles what the backend builds for devices that are not here, in the forms that these devices get: of every case of the
 conformance suite and of GPT-2 124M, with clang for AMD (gfx90a) and NVIDIA (sm_90, assembled by ptxas where it is) and to
-SPIR-V for Intel and for CPUs; what GPT-2 takes also for older NVIDIA. (registers.py compiles that for the rest of AMD's.)
+SPIR-V for Intel and for CPUs; where Intel's ocloc is (Debian: intel-opencl-icd), also to machine code of DG2 and PVC; what
+GPT-2 takes also for older NVIDIA. (registers.py compiles that for the rest of AMD's.)
 
     compile_targets.py KERNEL_TEXTS
 
 No extension of OpenCL C is on, so what uses double precision, halves in arithmetic or sub-groups does not compile; nor does
 SPIR-V need any of their capabilities. Exit status 77: no such compiler here."""
 import os
+import shutil
 import sys
 import tempfile
 
 from targets import ALWAYS, NVIDIA, Programs, Tools, parallel, run
 
+INTEL = ("dg2", "pvc")
 # Capabilities that OpenCL 1.2 gives to every device with 64-bit integers.
 CAPABILITIES = {"Addresses", "Linkage", "Kernel", "Int64", "Int16", "Int8", "Vector16", "Float16Buffer"}
 
@@ -49,12 +52,24 @@ def translate(tools, program, folder):
     return text if status else None
 
 
+def compile_by_ocloc(tools, target, program, folder):
+    """As Intel's driver builds, for DG2 or PVC. An error's text, or None."""
+    out = f"{target}-{id(program)}"
+    status, text = run([tools.ocloc, "compile", "-q", "-file", program.text, "-device", target, "-output", out, "-output_no_suffix",
+                        "-out_dir", folder, "-options", "-cl-std=CL1.2 -w " + program.options])
+    made = [name for name in os.listdir(folder) if name.startswith(out)]
+    for name in made:
+        os.remove(os.path.join(folder, name))
+    return text or "no binary" if status or not made else None
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     failures = 0
     with tempfile.TemporaryDirectory() as folder:
         tools = Tools(folder)
+        tools.ocloc = shutil.which("ocloc")
         tools.spirv_tools = run(["sh", "-c", "command -v spirv-val && command -v spirv-dis"])[0] == 0
         sets = {name: [Programs(sys.argv[1], name, what, folder) for what in ("ops", "gpt2")]
                 for name in ("amd", "nvidia", "intel", "cpu")}
@@ -65,6 +80,10 @@ def main():
             work += [("SPIR-V", p) for name in ("intel", "cpu") for p in device[name]]
         else:
             print("no clang-N and llvm-spirv-N of one version: nothing is translated to SPIR-V")
+        if tools.ocloc:
+            work += [(target, p) for target in INTEL for p in device["intel"]]
+        else:
+            print("no ocloc: nothing is compiled for " + " and ".join(INTEL))
         # Texts that no device launches have to stand without options.
         launched = {p.source for programs in device.values() for p in programs}
         rest = [p for p in sets["amd"][0].unlaunched() if p.source not in launched]
@@ -72,7 +91,8 @@ def main():
 
         def one(item):
             target, program = item
-            return translate(tools, program, folder) if target == "SPIR-V" else compile_for(tools, target, program, folder)
+            compile = translate if target == "SPIR-V" else compile_by_ocloc if target in INTEL else compile_for
+            return compile(tools, target, program, folder)
 
         for (target, program), error in zip(work, parallel(one, work)):
             if error:
@@ -80,7 +100,7 @@ def main():
                 print(f"{program} does not compile for {target}:\n{error}")
         counts = ", ".join(f"{name} {len(programs)}" for name, programs in device.items())
         print(f"clang {tools.clang_version}, ptxas {tools.ptxas_version}, SPIR-V by "
-              f"{'llvm-spirv-' + str(tools.translator) if tools.translator else 'nothing'}; programs: {counts}; "
+              f"{'llvm-spirv-' + str(tools.translator) if tools.translator else 'nothing'}, ocloc {'is' if tools.ocloc else 'is not'} here; programs: {counts}; "
               f"{len(work)} compiled, {failures} failed")
     sys.exit(failures > 0)
 

@@ -203,6 +203,14 @@ static bool takes(cl_kernel kernel, cl_uint dims, const size_t *global, const si
     return items <= most;
 }
 
+static double groups_of(cl_uint dims, const size_t *global, const size_t *local)
+{
+    double groups = 1.0;
+    for (cl_uint i = 0; i < dims; i++)
+        groups *= (double)global[i] / (double)(local ? local[i] : 1);
+    return groups;
+}
+
 EXPORT cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dims,
                                                  const size_t *first, const size_t *global, const size_t *local,
                                                  cl_uint count, const cl_event *wait, cl_event *event)
@@ -212,6 +220,8 @@ EXPORT cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue queue, cl_kern
         return CL_OUT_OF_RESOURCES;
     if (!takes(kernel, dims, global, local))
         return CL_INVALID_WORK_GROUP_SIZE;
+    if (stand_in.slow > 0.0)
+        usleep((useconds_t)(1e6 * stand_in.slow * groups_of(dims, global, local)));
     return real(queue, kernel, dims, first, global, local, count, wait, event);
 }
 

@@ -23,6 +23,7 @@ typedef struct stand_in_state {
     atomic_long calls[STAND_IN_CALLS]; /* some by threads */
     atomic_long beside;                /* builds by other threads than the first */
     unsigned delay;                    /* seconds that a build takes longer */
+    double slow;                       /* seconds that a work-group takes longer, one after the other */
     atomic_bool failed;                /* a call did */
     char broken[160];                  /* a launch that the card would not take; empty: none */
 } stand_in_state;

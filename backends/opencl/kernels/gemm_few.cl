@@ -11,6 +11,7 @@
  * Options: VW, RUN, ROWS (of a), ACROSS, ALONG, COLUMNS; AB, Y f32, bf16 or f16: storage of a and b, and of y;
  * TRANS_B. */
 
+#define AB_GET TX_CAT(TX_GET_, AB)
 #define AB_VLOAD TX_CAT(tx_load_, AB)
 #define Y_VLOAD TX_CAT(tx_load_, Y)
 #define Y_VSTORE TX_CAT(tx_store_, Y)
@@ -19,18 +20,6 @@ typedef TX_CAT(Y, _t) y_t;
 
 #define GROUP (ACROSS * ALONG)
 #define DEEP 8
-
-/* One element as fp32. */
-static float element(__global const ab_t *p)
-{
-#if VW == 1
-    return AB_VLOAD(p, 0, 1);
-#else
-    float part[VW];
-    VSTORE_PRIVATE(AB_VLOAD(p, 0, 1), part);
-    return part[0];
-#endif
-}
 
 #if !TRANS_B
 
@@ -41,7 +30,7 @@ static void add_terms(__global const ab_t *a, long lda, __global const ab_t *b, 
     float x[ROWS][DEEP];
     for (int row = 0; row < ROWS; row++)
         for (int d = 0; d < DEEP; d++)
-            x[row][d] = d < deep ? element(a + row * lda + d) : 0.0f;
+            x[row][d] = d < deep ? AB_GET(a, row * lda + d) : 0.0f;
     for (int r = 0; r < RUN && i + r * VW < n; r++) {
         vec w[DEEP];
         for (int d = 0; d < DEEP; d++)
@@ -127,16 +116,14 @@ static void sum_column(__global const ab_t *a, long lda, __global const ab_t *b,
     }
 }
 
-static void finish(float sum, __global const float *bias, __global y_t *y, int adds)
+/* Element j of a row y. (With 0 in place of j rusticl of Mesa 22.3 stores nothing: there `i + k < n`, in a function called
+ * with the constants i = 0 and n = 1, is false for k = 0 of a loop.) */
+static void finish(float sum, __global const float *bias, __global y_t *y, long j, int adds)
 {
-    if (bias)
-        sum += *bias;
-#if VW == 1
-    Y_VSTORE(adds ? sum + Y_VLOAD(y, 0, 1) : sum, y, 0, 1);
-#else
-    vec v = (vec)sum;
-    Y_VSTORE(adds ? v + Y_VLOAD(y, 0, 1) : v, y, 0, 1);
-#endif
+    vec v = (vec)(bias ? sum + bias[j] : sum);
+    if (adds)
+        v += Y_VLOAD(y, j, j + 1);
+    Y_VSTORE(v, y, j, j + 1);
 }
 
 /* Groups: (columns, batch). */
@@ -170,12 +157,12 @@ gemm_few(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, _
                 float total = part[get_local_id(0)];
                 for (int other = 1; other < ALONG; other++)
                     total += part[get_local_id(0) + other];
-                finish(total, bias ? bias + bias_at + j : 0, y + row * n + j, adds);
+                finish(total, bias ? bias + bias_at : 0, y + row * n, j, adds);
             }
         }
 #else
         for (int row = 0; row < ROWS && j < n; row++)
-            finish(tx_hsum(sum[row]), bias ? bias + bias_at + j : 0, y + row * n + j, adds);
+            finish(tx_hsum(sum[row]), bias ? bias + bias_at : 0, y + row * n, j, adds);
 #endif
     }
 }
