@@ -5,8 +5,8 @@
  * CLBlast on bigger shapes, with both rates. Rates are printed and never judged.
  *
  * Arguments: [small] and names of providers, or how they begin, to test in full (portable, portable-vector,
- * portable-tile, portable-few, x86-dot, clblast), or "rates" with m n k trans_a trans_b for one shape; none tests a part of all
- * and prints rates. Exit 77: no OpenCL device. */
+ * portable-tile, portable-few, x86-dot, clblast), or "rates" with m n k trans_a trans_b for one shape; none tests a
+ * part of all and prints rates. Exit 77: no OpenCL device. */
 #include "api/base/clock.h"
 #include "api/base/half.h"
 #include "backends/backend.h"
