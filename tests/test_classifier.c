@@ -33,7 +33,7 @@ typedef struct form {
 typedef struct outcome {
     float loss, losses[ROWS], gradient[GRADIENTS];
     int64_t planned; /* bytes of activations and temporary memory */
-    int32_t losses_nodes;
+    int32_t losses_nodes, fused_nodes;
 } outcome;
 
 typedef struct machine {
@@ -109,17 +109,20 @@ static bool check_memory(const tx_engine *engine, const machine *m, outcome *out
 }
 
 /* Builds, lets the classifier go by chunks of `bytes`, and runs two micro-batches. */
-static bool make(tx_engine *engine, const form *f, int64_t bytes, outcome *out)
+static bool make(tx_engine *engine, const form *f, int64_t bytes, bool fused, outcome *out)
 {
     machine m = {0};
+    setenv("TX_FUSE", fused ? "1" : "0", 1);
     memset(out, 0, sizeof *out);
     CHECK(tx_model_create(engine, &m.model));
     CHECK(tx_graph_create(m.model, &m.graph));
     CHECK(build(&m, f));
     m.graph->chunk_bytes = bytes;
     CHECK(tx_plan_create(m.graph, "classifier", &m.plan));
-    for (int32_t i = 0; i < m.graph->nodes; i++)
+    for (int32_t i = 0; i < m.graph->nodes; i++) {
         out->losses_nodes += m.graph->node[i].op == TX_OP_CROSS_ENTROPY;
+        out->fused_nodes += m.graph->node[i].op == TX_OP_FUSED_CLASSIFIER;
+    }
     CHECK(tx_model_init(m.model, 1));
     CHECK(tx_model_set(m.model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)ROWS));
     CHECK(run(&m, 0));
@@ -138,37 +141,56 @@ static int64_t aligned(int64_t floats)
     return (floats * (int64_t)sizeof(float) + TX_ALIGNMENT - 1) / TX_ALIGNMENT * TX_ALIGNMENT;
 }
 
-/* Of the logits those of a chunk are left. In training, where all logits take most memory while the loss is summed up
- * (two scalars), dx and dlosses are not there yet: with chunks they are. In evaluation, where they take most when they
- * have just been made, losses and lse are not. */
+/* Of the logits those of a chunk are left, and of their cast to fp32. In training dx cannot take the place of what the
+ * product reads, for later chunks read it. In evaluation, where the logits take most when they have just been made,
+ * losses and lse are not there yet: with chunks they are. */
 static int64_t memory_saved(const form *f)
 {
-    const int64_t of_rows = aligned(ROWS), logits = (ROWS - CHUNK_ROWS) * ROW_BYTES;
-    if (f->half) /* most while the logits are cast to fp32, before losses, lse, dlosses and dx, which chunks have */
-        return logits + logits / 2 - 3 * of_rows - aligned(ROWS * WIDTH);
-    return f->train ? logits - aligned(ROWS * WIDTH) - of_rows + 2 * aligned(1) : logits - 2 * of_rows;
+    const int64_t logits = (ROWS - CHUNK_ROWS) * ROW_BYTES;
+    if (!f->train)
+        return logits - 2 * aligned(ROWS);
+    return logits + (f->half ? logits / 2 : 0) - aligned(ROWS * WIDTH);
 }
 
-static bool compare(const form *f, const outcome *whole, const outcome *parts, const outcome *again)
+static double distance(const form *f, const outcome *a, const outcome *b)
 {
-    const double off = f->train ? relative_distance(parts->gradient, whole->gradient, GRADIENTS)
-                                : relative_distance(parts->losses, whole->losses, ROWS);
-    const double loss_off = fabs((double)parts->loss - (double)whole->loss);
-    const bool same = memcmp(parts, again, sizeof *parts) == 0;
-    const int64_t less = whole->planned - parts->planned, wanted = memory_saved(f);
-    const bool good = off <= 1e-6 && loss_off <= 1e-6 * fabs((double)whole->loss) && same && less == wanted &&
-                      whole->losses_nodes == 1 && parts->losses_nodes == 3;
-    printf("%s: %d chunks, relative L2 distance %.1e, of the loss %.1e, %s bits again, %lld bytes less (of %lld)%s\n",
-           f->name, parts->losses_nodes, off, loss_off, same ? "the same" : "OTHER", (long long)less, (long long)wanted,
+    return f->train ? relative_distance(a->gradient, b->gradient, GRADIENTS)
+                    : relative_distance(a->losses, b->losses, ROWS);
+}
+
+/* In training loss and gradient are one node, which gives what the two give: on the cpu the same bits. */
+static bool compare_fused(const form *f, const outcome *fused, const outcome *apart, bool same_bits)
+{
+    const double off = distance(f, fused, apart), loss_off = fabs((double)fused->loss - (double)apart->loss);
+    const double most = same_bits ? 0.0 : 1e-6;
+    const bool good = off <= most && loss_off <= most * fabs((double)apart->loss) && apart->fused_nodes == 0 &&
+                      fused->fused_nodes == (f->train ? apart->losses_nodes : 0);
+    printf("%s: %d fused, relative L2 distance %.1e, of the loss %.1e%s\n", f->name, fused->fused_nodes, off, loss_off,
            good ? "" : "  WRONG");
     return good;
 }
 
-static bool check(tx_engine *engine, const form *f)
+static bool compare(const form *f, const outcome *whole, const outcome *parts, const outcome *again)
 {
-    static outcome whole, parts, again;
-    return make(engine, f, WHOLE, &whole) && make(engine, f, CHUNKS, &parts) && make(engine, f, CHUNKS, &again) &&
-           compare(f, &whole, &parts, &again);
+    const double off = distance(f, parts, whole);
+    const double loss_off = fabs((double)parts->loss - (double)whole->loss);
+    const bool same = memcmp(parts, again, sizeof *parts) == 0;
+    const int64_t less = whole->planned - parts->planned, wanted = memory_saved(f);
+    const bool good = off <= 1e-6 && loss_off <= 1e-6 * fabs((double)whole->loss) && same && less == wanted &&
+                      whole->losses_nodes + whole->fused_nodes == 1 && parts->losses_nodes + parts->fused_nodes == 3;
+    printf("%s: %d chunks, relative L2 distance %.1e, of the loss %.1e, %s bits again, %lld bytes less (of %lld)%s\n",
+           f->name, parts->losses_nodes + parts->fused_nodes, off, loss_off, same ? "the same" : "OTHER",
+           (long long)less, (long long)wanted, good ? "" : "  WRONG");
+    return good;
+}
+
+static bool check(tx_engine *engine, const form *f, bool same_bits)
+{
+    static outcome whole, parts, again, apart;
+    bool good = make(engine, f, WHOLE, true, &whole) && make(engine, f, CHUNKS, true, &parts) &&
+                make(engine, f, CHUNKS, true, &again) && compare(f, &whole, &parts, &again);
+    good = make(engine, f, WHOLE, false, &apart) && compare_fused(f, &whole, &apart, same_bits) && good;
+    return make(engine, f, CHUNKS, false, &apart) && compare_fused(f, &parts, &apart, same_bits) && good;
 }
 
 int main(int argc, char **argv)
@@ -186,7 +208,7 @@ int main(int argc, char **argv)
     };
     bool good = true;
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
-        good &= check(engine, &forms[i]);
+        good &= check(engine, &forms[i], strcmp(options.device, "cpu") == 0);
     tx_engine_free(engine);
     return good ? 0 : 1;
 }

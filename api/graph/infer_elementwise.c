@@ -11,11 +11,21 @@ tx_status tx_infer_same(const tx_infer *c)
 {
     if (c->op != TX_OP_COPY)
         TX_TRY(tx_want_f32(c));
-    if (c->op == TX_OP_DROPOUT && !(c->attrs->p >= 0.0f && c->attrs->p < 1.0f))
-        return tx_fail(TX_INVALID, "dropout: %g is not in [0, 1)", (double)c->attrs->p);
     if (c->op == TX_OP_NOISE && !(c->attrs->scale >= 0.0f && c->attrs->scale <= FLT_MAX))
         return tx_fail(TX_INVALID, "noise: a scale of %g is not 0 or more", (double)c->attrs->scale);
     tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
+    return TX_OK;
+}
+
+tx_status tx_infer_dropout(const tx_infer *c)
+{
+    const tx_dtype asked = c->out[0].dtype == TX_DTYPE_COUNT ? TX_F32 : c->out[0].dtype;
+    TX_TRY(tx_want_float_type(c, 0));
+    if (!tx_is_float_type(asked))
+        return tx_fail(TX_INVALID, "%s: the result cannot be %s", tx_want_name(c), tx_dtype_name(asked));
+    if (!(c->attrs->p >= 0.0f && c->attrs->p < 1.0f))
+        return tx_fail(TX_INVALID, "dropout: %g is not in [0, 1)", (double)c->attrs->p);
+    tx_give(c, 0, asked, c->in[0].shape);
     return TX_OK;
 }
 

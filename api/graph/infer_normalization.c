@@ -128,6 +128,20 @@ tx_status tx_infer_cross_entropy_grad(const tx_infer *c)
     return TX_OK;
 }
 
+tx_status tx_infer_fused_classifier(const tx_infer *c)
+{
+    tx_shape rows = tx_without_last(&c->in[0].shape);
+    TX_TRY(tx_want_float_type(c, 0));
+    TX_TRY(tx_want_dtype(c, 1, TX_F32));
+    TX_TRY(tx_want_dtype(c, 2, TX_I32));
+    TX_TRY(tx_want_shape(c, 1, &rows));
+    TX_TRY(tx_want_shape(c, 2, &rows));
+    TX_TRY(check_vocab(c));
+    tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
+    tx_give(c, 1, TX_F32, rows);
+    return TX_OK;
+}
+
 static tx_shape reduced(const tx_shape *x, tx_axis axis)
 {
     if (axis == TX_AXIS_LAST)

@@ -16,7 +16,7 @@
  * products stay efficient. */
 #define ROWS_UNIT 256
 #define MEMBERS 7
-#define INNERS 4
+#define INNERS 5
 
 #define IN(op, name) (1u << TX_IN(op, name))
 #define OUT(op, name) (1u << TX_OUT(op, name))
@@ -33,8 +33,8 @@ typedef struct classifier {
     tx_edit *edit;
     member member[MEMBERS]; /* product, loss, gradient of the loss, products of that; in the graph's order */
     int32_t members;
-    tx_tensor
-        *inner[INNERS]; /* made for each chunk: logits and their gradient, as they are computed and as they are read */
+    tx_tensor *inner[INNERS]; /* made for each chunk: logits and their gradient, as they are computed and as they are
+                               * read, and what the gradient takes from the loss */
     int32_t inners;
     bool has_gradient;
     int64_t rows;
@@ -109,9 +109,12 @@ static bool add_readers(classifier *c, tx_tensor *d)
 static bool add_gradient(classifier *c, int32_t loss, int32_t node)
 {
     const tx_node *n = &c->graph->node[node], *l = &c->graph->node[loss];
+    int32_t readers;
+    tx_edit_readers(c->edit, l->out[TX_OUT(cross_entropy, lse)], &readers);
     if (n->op != TX_OP_CROSS_ENTROPY_GRAD || c->has_gradient || node < loss ||
         n->in[TX_IN(cross_entropy_grad, labels)] != l->in[TX_IN(cross_entropy, labels)] ||
-        n->in[TX_IN(cross_entropy_grad, lse)] != l->out[TX_OUT(cross_entropy, lse)])
+        n->in[TX_IN(cross_entropy_grad, lse)] != l->out[TX_OUT(cross_entropy, lse)] || readers > 1 ||
+        !add_inner(c, l->out[TX_OUT(cross_entropy, lse)]))
         return false;
     c->has_gradient = true;
     const uint32_t in = IN(cross_entropy_grad, logits) | IN(cross_entropy_grad, dlosses) |
@@ -165,7 +168,7 @@ static const member *member_at(const classifier *c, int32_t node)
 /* Whether operand `k` of a member is made by a member for the same rows. */
 static bool is_inner(const classifier *c, const tx_node *n, int k)
 {
-    return inner_of(c, n->in[k]) >= 0 || (n->op == TX_OP_CROSS_ENTROPY_GRAD && k == TX_IN(cross_entropy_grad, lse));
+    return inner_of(c, n->in[k]) >= 0;
 }
 
 /* A node that can go before the chunks whatever they do: a parameter, memory that is taken or filled. */
@@ -229,6 +232,8 @@ static tx_tensor *part_of(const classifier *c, const chunk *at, const tx_node *n
 {
     if (inner_of(c, t) >= 0)
         return at->inner[inner_of(c, t)];
+    if (at->rows == c->rows)
+        return t;
     const int64_t width = tx_shape_count(&t->shape) / c->rows;
     return tx_tensor_view(t, at->first * width, n->op == TX_OP_MATMUL ? TX_SHAPE(at->rows, width) : TX_SHAPE(at->rows));
 }
@@ -245,9 +250,10 @@ static void emit_member(const classifier *c, const member *m, chunk *at)
     if (m->sums && at->first > 0)
         args.attrs.accumulate = TX_ADD;
     c->graph->direction = n.direction;
-    tx_tensor *made = tx_emit(c->graph, &args);
-    if (inner_of(c, n.out[0]) >= 0)
-        at->inner[inner_of(c, n.out[0])] = made;
+    tx_emit(c->graph, &args);
+    for (int k = 0; k < TX_MAX_OUT; k++)
+        if (n.out[k] && inner_of(c, n.out[k]) >= 0)
+            at->inner[inner_of(c, n.out[k])] = args.out[k];
 }
 
 static tx_status emit_chunks(const classifier *c, int64_t most)
@@ -296,13 +302,20 @@ static int64_t most_rows(const tx_graph *graph, const tx_tensor *logits, int64_t
     return rows < ROWS_UNIT ? ROWS_UNIT : rows;
 }
 
+/* Whether the members stand one behind the other. */
+static bool is_together(const classifier *c)
+{
+    return c->member[c->members - 1].node - c->member[0].node == c->members - 1;
+}
+
 /* Splits the classifier of CROSS_ENTROPY node `loss`, where that can be done. */
 static tx_status chunk_one(classifier *c, int32_t loss, int64_t bytes, bool *done)
 {
     if (!find_members(c, loss) || !others_give_way(c))
         return TX_OK;
     const int64_t most = most_rows(c->graph, c->graph->node[loss].in[TX_IN(cross_entropy, logits)], bytes);
-    if (c->rows <= most)
+    /* One that fits into a chunk is brought together, so that loss and gradient can become one node (tx_fuse). */
+    if (c->rows <= most && (!c->has_gradient || is_together(c)))
         return TX_OK;
     c->early = calloc((size_t)c->graph->nodes, sizeof *c->early);
     if (!c->early)

@@ -3,7 +3,8 @@
  * Products take over the element-wise op that alone reads them, and norms the sums before and behind them: what passes
  * between goes through memory once less. GELU behind a product whose result the backward pass needs leaves that as a
  * second output; the slope of GELU, and a sum with something else, read their other operand when the product is stored.
- * A norm adds up what it normalises, its gradient what else comes to dx. */
+ * A norm adds up what it normalises, its gradient what else comes to dx. The classifier's loss and the gradient of its
+ * logits are one pass over these. */
 #include "api/passes/passes.h"
 
 #include "api/graph/edit.h"
@@ -136,6 +137,43 @@ static void fuse_sum(fusion *f, int32_t at, tx_tensor *a, tx_tensor *b)
         fuse_norm_gradient(f, at, a, b);
 }
 
+/* The same tensor, or the same rows of one. */
+static bool is_same(const tx_tensor *a, const tx_tensor *b)
+{
+    return a == b || (a->base && a->base == b->base && a->within == b->within);
+}
+
+/* Loss and gradient of the logits become one node where the loss was, if nothing else reads the logits and what the
+ * gradient is made from is there. */
+static void fuse_classifier(fusion *f, int32_t at)
+{
+    const tx_node gradient = f->graph->node[at];
+    tx_tensor *logits = gradient.in[TX_IN(cross_entropy_grad, logits)],
+              *dlosses = gradient.in[TX_IN(cross_entropy_grad, dlosses)],
+              *lse = gradient.in[TX_IN(cross_entropy_grad, lse)], *dlogits = gradient.out[0];
+    const int32_t first = lse->producer;
+    int32_t readers;
+    tx_edit_readers(f->edit, logits, &readers);
+    if (first < 0 || first > at || !reads_alone(f, lse) || lse->is_output || readers != 2 || logits->is_output ||
+        tx_edit_is_viewed(f->edit, logits) || tx_tensor_root(dlosses)->producer >= first || !is_lasting(dlosses) ||
+        dlogits->arena != TX_ARENA_PLANNED || tx_edit_is_viewed(f->edit, dlogits))
+        return;
+    tx_node *loss = &f->graph->node[first];
+    if (loss->op != TX_OP_CROSS_ENTROPY || loss->in[TX_IN(cross_entropy, logits)] != logits ||
+        !is_same(loss->in[TX_IN(cross_entropy, labels)], gradient.in[TX_IN(cross_entropy_grad, labels)]))
+        return;
+    tx_tensor *losses = loss->out[TX_OUT(cross_entropy, losses)];
+    loss->op = TX_OP_FUSED_CLASSIFIER;
+    memset(loss->out, 0, sizeof loss->out);
+    loss->in[TX_IN(fused_classifier, dlosses)] = dlosses;
+    loss->in[TX_IN(fused_classifier, labels)] = gradient.in[TX_IN(cross_entropy_grad, labels)];
+    loss->out[TX_OUT(fused_classifier, dlogits)] = dlogits;
+    loss->out[TX_OUT(fused_classifier, losses)] = losses;
+    dlogits->producer = first;
+    lse->producer = -1;
+    tx_edit_erase(f->edit, at);
+}
+
 static void fuse_node(fusion *f, int32_t at)
 {
     const tx_node *n = &f->graph->node[at];
@@ -150,6 +188,9 @@ static void fuse_node(fusion *f, int32_t at)
         break;
     case TX_OP_ADD:
         fuse_sum(f, at, a, b);
+        break;
+    case TX_OP_CROSS_ENTROPY_GRAD:
+        fuse_classifier(f, at);
         break;
     case TX_OP_LAYER_NORM:
         fuse_norm(f, at, TX_IN(layer_norm, z), TX_OUT(layer_norm, sum));

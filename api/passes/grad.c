@@ -174,20 +174,16 @@ static void grad_mul(const grad *c)
             c->din[i] = tx_mul(c->dout[0], c->node->in[1 - i]);
 }
 
-/* Ops that are linear in x and their own transpose, with the same attributes. */
-static void grad_itself(const grad *c)
-{
-    c->din[0] = EMIT(c, .op = c->node->op, .attrs = c->node->attrs, .in = {c->dout[0]});
-}
-
 static void grad_scale(const grad *c)
 {
-    grad_itself(c);
+    DIN(c, scale, x) = EMIT(c, .op = TX_OP_SCALE, .attrs = c->node->attrs, .in = {c->dout[0]});
 }
 
+/* The same draw, in the type that the gradient ends in. */
 static void grad_dropout(const grad *c)
 {
-    grad_itself(c);
+    DIN(c, dropout, x) =
+        EMIT(c, .op = TX_OP_DROPOUT, .attrs = c->node->attrs, .in = {c->dout[0]}, .dtype = &WANT(c, dropout, x).dtype);
 }
 
 static void grad_noise(const grad *c)

@@ -53,14 +53,17 @@ static void drawn_rows(const tx_cpu_call *call, int64_t first, int64_t last, int
     const tx_shape *shape = &call->command->out[0].shape;
     const int64_t width = tx_shape_last(shape), rows = rows_per_sample(shape);
     const bool noise = call->command->op == TX_OP_NOISE;
+    const tx_dtype type = call->command->out[0].dtype;
     (void)thread;
     for (int64_t row = first; row < last; row++) {
         const tx_site site = tx_site_of(call, row / rows);
-        const float *x = (const float *)call->in[0] + row * width;
-        float *y = (float *)call->out[0] + row * width;
         for (int64_t column = 0; column < width; column += CHUNK) {
-            int64_t count = width - column < CHUNK ? width - column : CHUNK;
-            (noise ? noise_chunk : dropout_chunk)(&site, (uint32_t)(row % rows), column, count, x + column, y + column);
+            const int64_t count = width - column < CHUNK ? width - column : CHUNK, at = row * width + column;
+            float from[CHUNK], to[CHUNK];
+            const float *x = tx_run_of(call->in[0], call->command->in[0].dtype, at, count, from);
+            float *y = tx_run_to(call->out[0], type, at, to);
+            (noise ? noise_chunk : dropout_chunk)(&site, (uint32_t)(row % rows), column, count, x, y);
+            tx_run_put(call->out[0], y, type, at, count);
         }
     }
 }

@@ -96,27 +96,30 @@ static float mean_logit(const void *x, tx_dtype type, int64_t at, int64_t count)
     return tx_fold(lane) / (float)count;
 }
 
+/* Loss of a row of the logits, operand 0, and its log-sum-exp; of what is ignored 0. */
+static float loss_of_row(const tx_cpu_call *call, int64_t row, int32_t label, float *lse)
+{
+    const int64_t at = row * tx_shape_last(&call->command->in[0].shape), vocab = call->command->attrs.vocab;
+    const tx_dtype type = call->command->in[0].dtype;
+    const float smoothing = call->command->attrs.p;
+    *lse = log_sum_exp(call->in[0], type, at, vocab);
+    if (label == TX_IGNORE_LABEL)
+        return 0.0f;
+    if (label < 0 || label >= vocab) /* does not exist: nothing is read outside the row */
+        return NAN;
+    if (smoothing > 0.0f)
+        return *lse - (1.0f - smoothing) * logit_of(call, at + label) -
+               smoothing * mean_logit(call->in[0], type, at, vocab);
+    return *lse - logit_of(call, at + label);
+}
+
 static void cross_entropy_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
-    const int64_t width = tx_shape_last(&call->command->in[0].shape), vocab = call->command->attrs.vocab;
-    const tx_dtype type = call->command->in[0].dtype;
     const int32_t *labels = call->in[1];
     float *losses = call->out[0], *lse = call->out[1];
-    const float smoothing = call->command->attrs.p;
     (void)thread;
-    for (int64_t row = first; row < last; row++) {
-        const int32_t label = labels[row];
-        lse[row] = log_sum_exp(call->in[0], type, row * width, vocab);
-        if (label == TX_IGNORE_LABEL)
-            losses[row] = 0.0f;
-        else if (label < 0 || label >= vocab) /* does not exist: nothing is read outside the row */
-            losses[row] = NAN;
-        else if (smoothing > 0.0f)
-            losses[row] = lse[row] - (1.0f - smoothing) * logit_of(call, row * width + label) -
-                          smoothing * mean_logit(call->in[0], type, row * width, vocab);
-        else
-            losses[row] = lse[row] - logit_of(call, row * width + label);
-    }
+    for (int64_t row = first; row < last; row++)
+        losses[row] = loss_of_row(call, row, labels[row], &lse[row]);
 }
 
 void TX_CPU_NAME(cross_entropy)(const tx_cpu_call *call)
@@ -139,35 +142,57 @@ static void logit_slopes(const tx_cpu_call *call, int64_t at, int64_t count, flo
     }
 }
 
-static void cross_entropy_grad_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+/* The gradient `d` of the loss of a row becomes that of its logits. */
+static void gradient_of_row(const tx_cpu_call *call, int64_t row, int32_t label, float lse, float d)
 {
     const int64_t width = tx_shape_last(&call->command->in[0].shape), vocab = call->command->attrs.vocab;
     const tx_dtype type = call->command->out[0].dtype;
     const size_t size = tx_dtype_size(type);
+    const float smoothing = call->command->attrs.p, share = smoothing / (float)vocab;
+    char *dx = (char *)call->out[0] + (size_t)(row * width) * size;
+    if (label == TX_IGNORE_LABEL) {
+        memset(dx, 0, (size_t)width * size);
+        return;
+    }
+    const bool known = label >= 0 && label < vocab;
+    const float hit =
+        known ? (tx_exp(logit_of(call, row * width + label) - lse) - share - (1.0f - smoothing)) * d : 0.0f;
+    logit_slopes(call, row * width, vocab, lse, share, d);
+    if (known)
+        tx_narrow(call->out[0], &hit, type, row * width + label, 1);
+    memset(dx + (size_t)vocab * size, 0, (size_t)(width - vocab) * size);
+}
+
+static void cross_entropy_grad_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
     const float *dlosses = call->in[1], *lse = call->in[3];
     const int32_t *labels = call->in[2];
-    const float smoothing = call->command->attrs.p, share = smoothing / (float)vocab;
     (void)thread;
-    for (int64_t row = first; row < last; row++) {
-        char *dx = (char *)call->out[0] + (size_t)(row * width) * size;
-        const float base = lse[row], d = dlosses[row];
-        const int32_t label = labels[row];
-        if (label == TX_IGNORE_LABEL) {
-            memset(dx, 0, (size_t)width * size);
-            continue;
-        }
-        const bool known = label >= 0 && label < vocab;
-        const float hit =
-            known ? (tx_exp(logit_of(call, row * width + label) - base) - share - (1.0f - smoothing)) * d : 0.0f;
-        logit_slopes(call, row * width, vocab, base, share, d);
-        if (known)
-            tx_narrow(call->out[0], &hit, type, row * width + label, 1);
-        memset(dx + (size_t)vocab * size, 0, (size_t)(width - vocab) * size);
-    }
+    for (int64_t row = first; row < last; row++)
+        gradient_of_row(call, row, labels[row], lse[row], dlosses[row]);
 }
 
 void TX_CPU_NAME(cross_entropy_grad)(const tx_cpu_call *call)
 {
     const tx_shape *x = &call->command->in[0].shape;
     tx_cpu_slices(call, tx_shape_rows(x), tx_cpu_rows_grain(tx_shape_last(x)), cross_entropy_grad_rows);
+}
+
+/* A row is still in the cache when its gradient takes its place. */
+static void fused_classifier_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const float *dlosses = call->in[1];
+    const int32_t *labels = call->in[2];
+    float *losses = call->out[1], lse;
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
+        losses[row] = loss_of_row(call, row, labels[row], &lse);
+        gradient_of_row(call, row, labels[row], lse, dlosses[row]);
+    }
+}
+
+void TX_CPU_NAME(fused_classifier)(const tx_cpu_call *call)
+{
+    const tx_shape *x = &call->command->in[0].shape;
+    tx_cpu_slices(call, tx_shape_rows(x), tx_cpu_rows_grain(tx_shape_last(x)), fused_classifier_rows);
 }

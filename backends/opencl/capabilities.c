@@ -82,6 +82,17 @@ static void read_intel(cl_device_id device, tx_cl_capabilities *c)
         c->units = (int32_t)tx_cl_blocks(c->units, (int64_t)engines);
 }
 
+/* PoCL's devices are this host, and its compiler takes assembler. */
+static void read_cpu(const tx_device_info *info, tx_cl_capabilities *c)
+{
+#if defined(__x86_64__)
+    c->bf16 = strcmp(info->platform, "Portable Computing Language") == 0 && __builtin_cpu_supports("avx512bf16");
+#else
+    (void)info;
+    (void)c;
+#endif
+}
+
 void tx_cl_read_capabilities(cl_device_id device, const tx_device_info *info, tx_cl_capabilities *c)
 {
     const cl_uint vendor = info->type == TX_DEVICE_GPU ? ask(device, CL_DEVICE_VENDOR_ID) : 0;
@@ -95,4 +106,6 @@ void tx_cl_read_capabilities(cl_device_id device, const tx_device_info *info, tx
         read_amd(device, info->name, c);
     else if (c->vendor == TX_CL_INTEL)
         read_intel(device, c);
+    else if (info->type == TX_DEVICE_CPU)
+        read_cpu(info, c);
 }

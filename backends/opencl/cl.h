@@ -29,7 +29,7 @@ typedef enum tx_cl_vendor { TX_CL_OTHER, TX_CL_AMD = 0x1002, TX_CL_NVIDIA = 0x10
 typedef struct tx_cl_capabilities {
     tx_cl_vendor vendor;   /* of a GPU */
     char architecture[24]; /* "sm_90", "gfx942", "xe-hpg"; "": not known */
-    bool f16, bf16, tf32;  /* its matrix units take these */
+    bool f16, bf16, tf32;  /* its matrix units take these, or a CPU's instructions in kernels */
     int32_t sub_group;     /* work-items that run in step; 0: not known */
     int32_t units;         /* what runs a work-group and has local memory: multiprocessors (NVIDIA), compute units or
                             * work-group processors (AMD), Xe cores (Intel), cores */

@@ -86,7 +86,7 @@ static tx_status describe(cl_platform_id platform, cl_device_id device, int32_t 
     info->compute_units = (int32_t)units;
     tx_cl_read_capabilities(device, info, can);
     info->tf32 = can->vendor == TX_CL_NVIDIA && can->tf32;
-    info->bf16 = can->vendor == TX_CL_NVIDIA && can->bf16;
+    info->bf16 = (can->vendor == TX_CL_NVIDIA || info->type == TX_DEVICE_CPU) && can->bf16;
     return tx_cl_read_limits(device, can, info, limits);
 }
 

@@ -41,6 +41,7 @@ typedef struct tx_cl_provider {
 } tx_cl_provider;
 
 extern const tx_cl_provider tx_cl_gemm_vector;  /* kernels/gemm_vector.cl: for CPUs */
+extern const tx_cl_provider tx_cl_gemm_dot;     /* the same in bf16 by x86's instruction for it */
 extern const tx_cl_provider tx_cl_gemm_few;     /* kernels/gemm_few.cl: few rows */
 extern const tx_cl_provider tx_cl_gemm_clblast; /* CLBlast's SGEMM: fp32 only */
 

@@ -26,9 +26,10 @@ static tx_status read_wish(const char **wish)
     for (int i = 0; (provider = tx_cl_gemm_provider(i)) != NULL; i++)
         if (begins(provider->name, *wish))
             return TX_OK;
-    return tx_fail(TX_INVALID,
-                   "TX_GEMM=%s: it takes portable, portable-vector, portable-tile, portable-few, nvidia-mma or clblast",
-                   *wish);
+    return tx_fail(
+        TX_INVALID,
+        "TX_GEMM=%s: it takes portable, portable-vector, portable-tile, portable-few, x86-dot, nvidia-mma or clblast",
+        *wish);
 }
 
 /* The device's providers: those asked for by name first, then those made for so few rows, which need no measuring. */

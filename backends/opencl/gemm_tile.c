@@ -17,8 +17,8 @@ typedef struct tx_cl_tile {
 
 void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_product *p)
 {
-    snprintf(text, size, "%s -DAB=%s -DY=%s -DWIDEN=%d -DNARROW=%d -DTRANS_A=%d -DTRANS_B=%d", form,
-             tx_cl_storage(p->from), tx_cl_storage(p->to), p->from != TX_F32, p->to != TX_F32, p->trans_a, p->trans_b);
+    snprintf(text, size, "%s -DAB=%s -DY=%s -DWIDEN=%d -DTRANS_A=%d -DTRANS_B=%d", form, tx_cl_storage(p->from),
+             tx_cl_storage(p->to), p->from != TX_F32, p->trans_a, p->trans_b);
 }
 
 void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p)

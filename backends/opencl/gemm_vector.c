@@ -19,9 +19,9 @@ static int64_t vector_width(const tx_context *context, int64_t n)
     return width;
 }
 
-/* Blocks fitted to local memory, which on CPUs is cache: half for the strip of b (and the rows of a), half for the sums
- * that wait. 512 KiB is taken for what a core's own cache holds. */
-static vector_plan plan_vector(const tx_context *context, const tx_cl_product *p)
+/* Blocks, in words of `terms` terms, fitted to local memory, which on CPUs is cache: half for the strip of b (and the
+ * rows of a), half for the sums that wait. 512 KiB is taken for what a core's own cache holds. */
+static vector_plan plan_vector(const tx_context *context, const tx_cl_product *p, int64_t terms)
 {
     const tx_gemm *g = &p->g;
     vector_plan v = {.vector = vector_width(context, g->n)};
@@ -30,41 +30,54 @@ static vector_plan plan_vector(const tx_context *context, const tx_cl_product *p
     v.columns = 3 * v.vector;
     const int64_t half = (tx_cl_least(context->limits.local_bytes, 512 << 10) - 1024) / 2;
     const int64_t term_bytes = 4 * (v.columns + v.rows), row_bytes = 4 * v.columns;
-    /* Widened rows of a are read once a strip and should stay in the first-level cache. */
-    v.kc = tx_cl_least(half / term_bytes - v.vector, p->from == TX_F32 ? 1024 : 512);
-    if (v.kc < g->k) {
-        v.kc = tx_cl_least(v.kc, 512);
-        v.kc = tx_cl_blocks(g->k, tx_cl_blocks(g->k, v.kc));
+    const int64_t words = g->k / terms;
+    /* Rows of a that are copied are read once a strip and should stay in the first-level cache. */
+    int64_t most = tx_cl_least(half / term_bytes - v.vector, p->from == TX_F32 ? 1024 : 512);
+    if (most < words) {
+        most = tx_cl_least(most, 512);
+        most = tx_cl_blocks(words, tx_cl_blocks(words, most));
         v.mc = tx_cl_least(half / row_bytes, 512) / v.rows * v.rows;
     } else {
-        v.kc = g->k;
+        most = words;
         v.mc = 1024;
     }
     /* A few work-groups for every core, as long as a strip is still used often enough to pay for its copy. */
     while (v.mc > 8 * v.rows && tx_cl_blocks(g->n, v.columns) * tx_cl_blocks(g->m, v.mc) * g->batch <
                                     4 * (int64_t)context->limits.compute_units)
         v.mc = tx_cl_blocks(v.mc / 2, v.rows) * v.rows;
-    v.strip_bytes = v.kc * row_bytes;
-    v.tiles_bytes = (v.kc < g->k ? v.mc : v.rows) * row_bytes;
-    v.rows_bytes = p->from == TX_F32 ? 4 : 4 * v.rows * (v.kc + v.vector);
+    v.kc = most * terms;
+    v.strip_bytes = most * row_bytes;
+    v.tiles_bytes = (most < words ? v.mc : v.rows) * row_bytes;
+    v.rows_bytes = p->from == TX_F32 ? 4 : 4 * v.rows * (most + v.vector);
     return v;
 }
 
 static double vector_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
-    (void)p;
+    const bool beaten = p->from == TX_BF16 && context->can.bf16;
+    return tx_cl_fits(&context->limits, self->name, 16 << 10, 1, why, TX_CL_WHY) ? (beaten ? 0.5 : 1.0) : 0.0;
+}
+
+/* Where terms that are stored side by side are whole words. */
+static double dot_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
+{
+    const tx_gemm *g = &p->g;
+    const int64_t a = p->trans_a ? 0 : g->lda | g->stride_a, b = p->trans_b ? g->ldb | g->stride_b : 0;
+    const bool whole = (g->k | a | b) % 2 == 0 && (p->a->offset | p->b->offset) % 4 == 0;
+    if (p->from != TX_BF16 || !context->can.bf16 || !whole)
+        return 0.0;
     return tx_cl_fits(&context->limits, self->name, 16 << 10, 1, why, TX_CL_WHY) ? 1.0 : 0.0;
 }
 
 static void vector_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p)
 {
-    (void)self;
-    const vector_plan v = plan_vector(b->context, p);
+    const bool dot = self == &tx_cl_gemm_dot;
+    const vector_plan v = plan_vector(b->context, p, dot ? 2 : 1);
     const size_t global[3] = {(size_t)tx_cl_blocks(p->g.n, v.columns), (size_t)tx_cl_blocks(p->g.m, v.mc),
                               (size_t)p->g.batch};
     const size_t local[3] = {1, 1, 1};
     char form[64], options[192];
-    snprintf(form, sizeof form, "-DVECTOR=%d -DROWS=%d", (int)v.vector, (int)v.rows);
+    snprintf(form, sizeof form, "-DVECTOR=%d -DROWS=%d -DDOT=%d", (int)v.vector, (int)v.rows, dot);
     tx_cl_gemm_options(options, sizeof options, form, p);
     tx_cl_launch(b, "gemm_vector", options, "gemm_vector", 3, global, local);
     tx_cl_gemm_arguments(b, p);
@@ -76,3 +89,6 @@ static void vector_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_c
 
 const tx_cl_provider tx_cl_gemm_vector = {
     .name = "portable-vector", .device = TX_CL_CPUS, .suits = vector_suits, .emit = vector_emit};
+
+const tx_cl_provider tx_cl_gemm_dot = {
+    .name = "x86-dot", .device = TX_CL_CPUS, .piece = 4, .suits = dot_suits, .emit = vector_emit};

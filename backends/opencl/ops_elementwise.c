@@ -81,14 +81,20 @@ void tx_cl_arg_all(tx_cl_builder *b, const tx_command *c)
 
 /* ---- The ops ------------------------------------------------------------------------------------------------ */
 
-/* Launches kernel(in..., out, columns) over rows. */
-static tx_status by_rows(tx_cl_builder *b, const tx_command *c, const char *kernel, int64_t columns, int64_t rows)
+/* Launches kernel(in..., out, columns) over rows, built with these types. */
+static tx_status launch(tx_cl_builder *b, const tx_command *c, const char *kernel, const char *types, int64_t columns,
+                        int64_t rows)
 {
-    tx_cl_form form = tx_cl_form_of(b, c, columns, false, "%s", tx_cl_type(&c->in[0]));
+    tx_cl_form form = tx_cl_form_of(b, c, columns, false, "%s", types);
     tx_cl_launch_columns(b, &form, "elementwise", kernel, columns, rows);
     tx_cl_arg_all(b, c);
     TX_CL_I64(b, columns);
     return b->status;
+}
+
+static tx_status by_rows(tx_cl_builder *b, const tx_command *c, const char *kernel, int64_t columns, int64_t rows)
+{
+    return launch(b, c, kernel, tx_cl_type(&c->in[0]), columns, rows);
 }
 
 /* All elements as one row. */
@@ -143,7 +149,11 @@ static tx_status drawn(tx_cl_builder *b, const tx_command *c, const char *kernel
 {
     const tx_shape *x = &c->in[0].shape;
     int64_t rows = tx_shape_rows(x);
-    by_rows(b, c, kernel, tx_shape_last(x), rows);
+    const tx_dtype in = c->in[0].dtype, out = c->out[0].dtype;
+    char types[32] = "";
+    if (in != TX_F32 || out != TX_F32)
+        snprintf(types, sizeof types, "-DIN=%s -DOUT=%s", tx_cl_storage(in), tx_cl_storage(out));
+    launch(b, c, kernel, types, tx_shape_last(x), rows);
     TX_CL_I64(b, x->rank > 1 ? rows / x->dim[0] : rows);
     TX_CL_F32(b, number);
     TX_CL_I32(b, c->attrs.site);

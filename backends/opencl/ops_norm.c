@@ -128,6 +128,11 @@ tx_status tx_cl_cross_entropy_grad(tx_cl_builder *b, const tx_command *c)
     return cross_entropy(b, c, "cross_entropy_grad");
 }
 
+tx_status tx_cl_fused_classifier(tx_cl_builder *b, const tx_command *c)
+{
+    return cross_entropy(b, c, "fused_classifier");
+}
+
 /* ---- Reductions ------------------------------------------------------------------------------------------------ */
 
 /* KIND of kernels/reduce.cl; passes after the first sum what was squared. */

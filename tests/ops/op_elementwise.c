@@ -133,6 +133,12 @@ static void noise_reference(tx_call *call)
     }
 }
 
+static void dropout_outputs(tx_call *call)
+{
+    const tx_dtype asked = call->out[0].dtype;
+    call->out[0] = (tx_array){.dtype = asked == TX_DTYPE_COUNT ? TX_F32 : asked, .shape = call->in[0].shape};
+}
+
 static void dropout_reference(tx_call *call)
 {
     double factor = 1.0 / (1.0 - (double)call->attrs.p);
@@ -302,6 +308,13 @@ static void dropout_cases(tx_cases *list)
         c->attrs.p = p[i & 3];
         c->attrs.site = 7 + i;
         c->flags |= TX_CASE_ZEROS;
+        if (c->flags & TX_CASE_BENCH)
+            continue;
+        const tx_dtype half = i % 2 ? TX_F16 : TX_BF16;
+        tx_case_copy(list, ", x of 16 bits")->in[0].dtype = half;
+        c = tx_case_copy(list, ", y of 16 bits");
+        c->in[0].dtype = TX_F32;
+        c->out_dtype = half;
     }
     plain_case(list, 8, 1, 1.0, 3.0);
     tx_case *c = &list->item[list->count - 1];
@@ -370,6 +383,7 @@ const tx_descriptor tx_descriptor_swiglu_grad = {.cases = swiglu_grad_cases,
 const tx_descriptor tx_descriptor_add = {.cases = binary_cases, .reference = add_reference};
 const tx_descriptor tx_descriptor_mul = {.cases = binary_cases, .reference = mul_reference};
 const tx_descriptor tx_descriptor_scale = {.cases = scale_cases, .reference = scale_reference};
-const tx_descriptor tx_descriptor_dropout = {.cases = dropout_cases, .reference = dropout_reference};
+const tx_descriptor tx_descriptor_dropout = {
+    .cases = dropout_cases, .outputs = dropout_outputs, .reference = dropout_reference};
 const tx_descriptor tx_descriptor_noise = {.cases = noise_cases, .reference = noise_reference};
 const tx_descriptor tx_descriptor_rotary = {.cases = rotary_cases, .reference = rotary_reference};

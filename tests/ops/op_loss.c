@@ -90,21 +90,29 @@ static void softmax_grad_cases(tx_cases *list)
 
 /* ---- Cross entropy ----------------------------------------------------------------------------- */
 
-static void cross_entropy_reference(tx_call *call)
+/* Loss of row r and its log-sum-exp; *size: magnitude of these. */
+static double loss_of_row(const tx_call *call, int64_t r, double label, double *lse, double *size)
 {
     const tx_array *x = &call->in[0];
-    int64_t columns = tx_array_last(x), vocab = call->attrs.vocab;
-    for (int64_t r = 0; r < tx_array_rows(x); r++) {
-        const double *row = x->value + r * columns;
-        bool ignored = call->in[1].value[r] == TX_IGNORE_LABEL;
-        double lse = log_sum_exp(row, vocab), logit = ignored ? 0.0 : row[(int64_t)call->in[1].value[r]];
-        double size = 1.0 + fabs(lse) + fabs(logit), mean = 0.0, sizes = 0.0;
-        for (int64_t i = 0; i < vocab; i++) {
-            mean += row[i] / (double)vocab;
-            sizes += fabs(row[i]) / (double)vocab;
-        }
-        double p = (double)call->attrs.p, loss = lse - (1.0 - p) * logit - (p > 0.0 ? p * mean : 0.0);
-        tx_array_put(&call->out[0], r, ignored ? 0.0 : loss, ignored ? 0.0 : size + p * sizes);
+    const int64_t vocab = call->attrs.vocab;
+    const double *row = x->value + r * tx_array_last(x), p = (double)call->attrs.p;
+    double mean = 0.0, sizes = 0.0;
+    *lse = log_sum_exp(row, vocab);
+    for (int64_t i = 0; i < vocab; i++) {
+        mean += row[i] / (double)vocab;
+        sizes += fabs(row[i]) / (double)vocab;
+    }
+    const double logit = label == TX_IGNORE_LABEL ? 0.0 : row[(int64_t)label];
+    *size = 1.0 + fabs(*lse) + fabs(logit) + p * sizes;
+    return *lse - (1.0 - p) * logit - (p > 0.0 ? p * mean : 0.0);
+}
+
+static void cross_entropy_reference(tx_call *call)
+{
+    for (int64_t r = 0; r < tx_array_rows(&call->in[0]); r++) {
+        double label = call->in[1].value[r], lse, size, loss = loss_of_row(call, r, label, &lse, &size);
+        bool ignored = label == TX_IGNORE_LABEL;
+        tx_array_put(&call->out[0], r, ignored ? 0.0 : loss, ignored ? 0.0 : size);
         tx_array_put(&call->out[1], r, lse, ignored ? (double)INFINITY : size); /* open where ignored */
     }
 }
@@ -122,21 +130,44 @@ static void cross_entropy_outputs(tx_call *call)
     call->out[0] = call->out[1] = (tx_array){.dtype = TX_F32, .shape = call->in[1].shape};
 }
 
-static void cross_entropy_grad_reference(tx_call *call)
+/* Element i of output 0, in a row of this label, log-sum-exp and gradient of the loss. */
+static void put_gradient(tx_call *call, int64_t i, double label, double lse, double dloss)
 {
     const tx_array *x = &call->in[0];
-    int64_t columns = tx_array_last(x);
-    for (int64_t i = 0; i < x->count; i++) {
-        int64_t r = i / columns, column = i % columns;
-        double label = call->in[2].value[r], lse = call->in[3].value[r], dloss = call->in[1].value[r];
-        if (label == TX_IGNORE_LABEL || column >= call->attrs.vocab) {
-            tx_array_put(&call->out[0], i, 0.0, 0.0);
-            continue;
-        }
-        double p = exp(x->value[i] - lse), smoothing = (double)call->attrs.p;
-        double hot = ((double)column == label ? 1.0 - smoothing : 0.0) + smoothing / (double)call->attrs.vocab;
-        tx_array_put(&call->out[0], i, (p - hot) * dloss,
-                     (p * (1.0 + fabs(x->value[i]) + fabs(lse)) + hot) * fabs(dloss));
+    const int64_t column = i % tx_array_last(x);
+    if (label == TX_IGNORE_LABEL || column >= call->attrs.vocab) {
+        tx_array_put(&call->out[0], i, 0.0, 0.0);
+        return;
+    }
+    double p = exp(x->value[i] - lse), smoothing = (double)call->attrs.p;
+    double hot = ((double)column == label ? 1.0 - smoothing : 0.0) + smoothing / (double)call->attrs.vocab;
+    tx_array_put(&call->out[0], i, (p - hot) * dloss, (p * (1.0 + fabs(x->value[i]) + fabs(lse)) + hot) * fabs(dloss));
+}
+
+static void cross_entropy_grad_reference(tx_call *call)
+{
+    const int64_t columns = tx_array_last(&call->in[0]);
+    for (int64_t i = 0; i < call->in[0].count; i++) {
+        const int64_t r = i / columns;
+        put_gradient(call, i, call->in[2].value[r], call->in[3].value[r], call->in[1].value[r]);
+    }
+}
+
+static void fused_classifier_outputs(tx_call *call)
+{
+    call->out[0] = (tx_array){.dtype = call->in[0].dtype, .shape = call->in[0].shape};
+    call->out[1] = (tx_array){.dtype = TX_F32, .shape = call->in[2].shape};
+}
+
+static void fused_classifier_reference(tx_call *call)
+{
+    const int64_t columns = tx_array_last(&call->in[0]);
+    for (int64_t r = 0; r < tx_array_rows(&call->in[0]); r++) {
+        double label = call->in[2].value[r], lse, size, loss = loss_of_row(call, r, label, &lse, &size);
+        bool ignored = label == TX_IGNORE_LABEL;
+        tx_array_put(&call->out[1], r, ignored ? 0.0 : loss, ignored ? 0.0 : size);
+        for (int64_t i = r * columns; i < (r + 1) * columns; i++)
+            put_gradient(call, i, label, lse, call->in[1].value[r]);
     }
 }
 
@@ -193,6 +224,18 @@ static void cross_entropy_grad_cases(tx_cases *list)
     tx_case_half(list, 1, false);
 }
 
+static void fused_classifier_cases(tx_cases *list)
+{
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
+        tx_case *c = add_loss(list, i);
+        c->in[2] = c->in[1];
+        c->in[1] = tx_spec_real(c->in[2].shape);
+        if (losses[i].vocab < tx_shape_last(&losses[i].logits))
+            c->flags |= TX_CASE_ZEROS;
+    }
+    tx_case_half(list, 1, false);
+}
+
 const tx_descriptor tx_descriptor_softmax = {
     .cases = softmax_cases, .reference = softmax_reference, .length = last_length};
 const tx_descriptor tx_descriptor_softmax_grad = {
@@ -217,3 +260,7 @@ const tx_descriptor tx_descriptor_cross_entropy_grad = {
     .source = {TX_FROM_IN(0), TX_FROM_DY, TX_FROM_IN(1), TX_FROM_OUT(1)},
     .gradient_of = {1},
 };
+const tx_descriptor tx_descriptor_fused_classifier = {.cases = fused_classifier_cases,
+                                                      .outputs = fused_classifier_outputs,
+                                                      .reference = fused_classifier_reference,
+                                                      .length = last_length};

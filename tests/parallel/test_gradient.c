@@ -105,7 +105,7 @@ static int32_t chunks_of(const side *s)
 {
     int32_t found = 0;
     for (int32_t i = 0; i < s->length[0].graph->nodes; i++)
-        found += s->length[0].graph->node[i].op == TX_OP_CROSS_ENTROPY;
+        found += s->length[0].graph->node[i].op == TX_OP_FUSED_CLASSIFIER;
     return found;
 }
 

@@ -81,20 +81,28 @@ static float lane(float4 v, int which)
     return which < 2 ? (which == 0 ? v.x : v.y) : (which == 2 ? v.z : v.w);
 }
 
+/* What dropout reads, and what it gives: f32, bf16 or f16. */
+#ifndef IN
+#define IN f32
+#define OUT f32
+#endif
+typedef TX_CAT(IN, _t) in_t;
+typedef TX_CAT(OUT, _t) out_t;
+
 /* y = x times the factors; a dropped NaN is gone. */
-static void drop(const __global float *x, __global float *y, long i, long n, vec factor)
+static void drop(const __global in_t *x, __global out_t *y, long i, long n, vec factor)
 {
-    vec v = tx_load(x, i, n, 0.0f);
+    vec v = TX_CAT(tx_load_, IN)(x, i, n);
 #if VW == 1
     v = factor != 0.0f ? v * factor : 0.0f;
 #else
     v = select((vec)0.0f, v * factor, factor != 0.0f);
 #endif
-    tx_store(v, y, i, n);
+    TX_CAT(tx_store_, OUT)(v, y, i, n);
 }
 
 /* Row: row of `middle` rows a sample. */
-__kernel void dropout(const __global float *x, long xo, __global float *y, long yo, long n, long middle, float p,
+__kernel void dropout(const __global in_t *x, long xo, __global out_t *y, long yo, long n, long middle, float p,
                       int site, const __global uint *control)
 {
     const long row = TX_ROW;

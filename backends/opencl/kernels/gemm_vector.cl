@@ -9,8 +9,13 @@
  *
  * Options: VECTOR 4, 8, 16 (lanes of a register); ROWS 8, or 4 where there are 16 registers only: ROWS x 3 sums, three
  * vectors of b and one broadcast of a are to fit. They are named variables, since arrays may end up in memory. AB, Y f32,
- * bf16 or f16: storage of a and b, and of y; WIDEN 1 where AB is not f32, NARROW 1 where Y is not; TRANS_A, TRANS_B. */
+ * bf16 or f16: storage of a and b, and of y; WIDEN 1 where AB is not f32; TRANS_A, TRANS_B. DOT 1, where AB is bf16: nothing is
+ * widened; a word of two neighbouring terms is multiplied and summed up by x86's vdpbf16ps (Intel's manual, AVX512_BF16), which
+ * takes subnormal numbers for 0. Then rows of a and b and the terms are whole words. */
 
+#ifndef DOT
+#define DOT 0
+#endif
 #define AB_LOAD(p) TX_CAT(tx_load_, AB)(p, 0, 1)
 #define Y_LOAD(p) TX_CAT(tx_load_, Y)(p, 0, 1)
 #define Y_STORE(v, p) TX_CAT(tx_store_, Y)(v, p, 0, 1)
@@ -32,22 +37,44 @@ typedef TX_CAT(float, VECTOR) lanes;
 #define VLOAD_f16(p) TX_CAT(vload_half, VECTOR)(0, (__global const half *)(p))
 #define AB_VLOAD TX_CAT(VLOAD_, AB)
 
-/* fp32 a is read where it lies; 16-bit a is widened, one row tile at a time, into local memory. */
-#if !WIDEN
-#define A_SPACE __global
+/* What is multiplied: a term in fp32; with DOT two in bf16, the first in the lower half. `from_t` is what holds one. */
+#if DOT
+#define TERMS 2
+#define WORD uint
+typedef uint from_t;
+#define FROM_LOAD(p) (*(p))
+#define FROM_VLOAD(p) LANES_LOAD(0, p)
+#define ADD_PRODUCT(sum, x, y) __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(y))
 #else
+#define TERMS 1
+#define WORD float
+typedef ab_t from_t;
+#define FROM_LOAD AB_LOAD
+#define FROM_VLOAD AB_VLOAD
+#define ADD_PRODUCT(sum, x, y) sum += x * y
+#endif
+typedef WORD word;
+typedef TX_CAT(WORD, VECTOR) words;
+#define ROWS_WIDEN(p) TX_CAT(convert_uint, ROWS)(TX_CAT(vload, ROWS)(0, p))
+
+/* a is read where it lies if words lie there; else one row tile at a time is copied to local memory as words. */
+#if (DOT && TRANS_A) || (WIDEN && !DOT)
+#define COPY_A 1
 #define A_SPACE __local
+#else
+#define COPY_A 0
+#define A_SPACE __global
 #endif
 
 #define DECLARE(i) lanes c##i##0 = 0, c##i##1 = 0, c##i##2 = 0;
 /* Rows beyond the last read the last one again: their sums are never stored. */
-#define POINT(i) A_SPACE const float *a##i = a + min((long)i, last) * row;
+#define POINT(i) A_SPACE const word *a##i = a + min((long)i, last) * row;
 #define MULTIPLY(i)                                                                                                    \
     {                                                                                                                  \
-        lanes x = (lanes)(a##i[at]);                                                                                         \
-        c##i##0 += x * b0;                                                                                             \
-        c##i##1 += x * b1;                                                                                             \
-        c##i##2 += x * b2;                                                                                             \
+        words x = (words)(a##i[at]);                                                                                   \
+        ADD_PRODUCT(c##i##0, x, b0);                                                                                   \
+        ADD_PRODUCT(c##i##1, x, b1);                                                                                   \
+        ADD_PRODUCT(c##i##2, x, b2);                                                                                   \
     }
 #define KEEP(i)                                                                                                        \
     if (more) {                                                                                                        \
@@ -59,15 +86,15 @@ typedef TX_CAT(float, VECTOR) lanes;
     LANES_STORE(c##i##1, 3 * i + 1, tile);                                                                                  \
     LANES_STORE(c##i##2, 3 * i + 2, tile);
 
-/* tile [ROWS, COLUMNS] = (more ? tile : 0) + a b over k terms; element (i, p) of a at a[i * row + p * step]. */
-static void multiply_tile(A_SPACE const float *a, long row, long step, long last, __local const float *b, long k,
+/* tile [ROWS, COLUMNS] = (more ? tile : 0) + a b over k words; element (i, p) of a at a[i * row + p * step]. */
+static void multiply_tile(A_SPACE const word *a, long row, long step, long last, __local const word *b, long k,
                    __local float *tile, int more)
 {
     EACH_ROW(DECLARE)
     EACH_ROW(POINT)
     long at = 0;
     for (long p = 0; p < k; p++) {
-        lanes b0 = LANES_LOAD(0, b), b1 = LANES_LOAD(1, b), b2 = LANES_LOAD(2, b);
+        words b0 = LANES_LOAD(0, b), b1 = LANES_LOAD(1, b), b2 = LANES_LOAD(2, b);
         EACH_ROW(MULTIPLY)
         b += COLUMNS;
         at += step;
@@ -75,59 +102,83 @@ static void multiply_tile(A_SPACE const float *a, long row, long step, long last
     EACH_ROW(KEEP)
 }
 
+/* strip [k, COLUMNS] = columns 0..columns-1 of op(b), as words; further columns repeat the last one. */
 #if TRANS_B
 #if VECTOR == 16
-#define GATHER(e) (lanes)(r[0].e, r[1].e, r[2].e, r[3].e, r[4].e, r[5].e, r[6].e, r[7].e, \
+#define GATHER(e) (words)(r[0].e, r[1].e, r[2].e, r[3].e, r[4].e, r[5].e, r[6].e, r[7].e, \
                        r[8].e, r[9].e, r[10].e, r[11].e, r[12].e, r[13].e, r[14].e, r[15].e)
 #define EACH_LANE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(a) X(b) X(c) X(d) X(e) X(f)
 #elif VECTOR == 8
-#define GATHER(e) (lanes)(r[0].e, r[1].e, r[2].e, r[3].e, r[4].e, r[5].e, r[6].e, r[7].e)
+#define GATHER(e) (words)(r[0].e, r[1].e, r[2].e, r[3].e, r[4].e, r[5].e, r[6].e, r[7].e)
 #define EACH_LANE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #else
-#define GATHER(e) (lanes)(r[0].e, r[1].e, r[2].e, r[3].e)
+#define GATHER(e) (words)(r[0].e, r[1].e, r[2].e, r[3].e)
 #define EACH_LANE(X) X(0) X(1) X(2) X(3)
 #endif
 #define PUT(e) LANES_STORE(GATHER(s##e), 0, o); o += COLUMNS;
 
-/* strip [k, COLUMNS] = columns 0..columns-1 of op(b), fp32; further columns repeat the last one. */
-static void copy_strip(__global const ab_t *b, long ldb, long columns, long k, __local float *strip)
+static void copy_strip(__global const ab_t *b, long ldb, long columns, long k, __local word *strip)
 {
+    __global const from_t *from = (__global const from_t *)b;
+    ldb /= TERMS;
     for (long j = 0; j < COLUMNS; j += VECTOR) {
         long p = 0;
         for (; p + VECTOR <= k; p += VECTOR) {
-            lanes r[VECTOR];
+            words r[VECTOR];
             for (int i = 0; i < VECTOR; i++)
-                r[i] = AB_VLOAD(b + min(j + i, columns - 1) * ldb + p);
-            __local float *o = strip + p * COLUMNS + j;
+                r[i] = FROM_VLOAD(from + min(j + i, columns - 1) * ldb + p);
+            __local word *o = strip + p * COLUMNS + j;
             EACH_LANE(PUT)
         }
         for (; p < k; p++)
             for (int i = 0; i < VECTOR; i++)
-                strip[p * COLUMNS + j + i] = AB_LOAD(b + min(j + i, columns - 1) * ldb + p);
+                strip[p * COLUMNS + j + i] = FROM_LOAD(from + min(j + i, columns - 1) * ldb + p);
     }
 }
 #else
-static void copy_strip(__global const ab_t *b, long ldb, long columns, long k, __local float *strip)
+#if DOT
+#define PAIR(low, high) ((uint)(low) | (uint)(high) << 16)
+#define PAIRS(low, high) (TX_CAT(convert_uint, VECTOR)(low) | TX_CAT(convert_uint, VECTOR)(high) << 16)
+#define STRIP_LOAD(p) PAIR(*(p), (p)[ldb])
+#define STRIP_VLOAD(p) PAIRS(LANES_LOAD(0, p), LANES_LOAD(0, (p) + ldb))
+#else
+#define STRIP_LOAD AB_LOAD
+#define STRIP_VLOAD AB_VLOAD
+#endif
+static void copy_strip(__global const ab_t *b, long ldb, long columns, long k, __local word *strip)
 {
-    for (long p = 0; p < k; p++, b += ldb, strip += COLUMNS) {
+    for (long p = 0; p < k; p++, b += TERMS * ldb, strip += COLUMNS) {
         if (columns == COLUMNS)
             for (int v = 0; v < 3; v++)
-                LANES_STORE(AB_VLOAD(b + v * VECTOR), v, strip);
+                LANES_STORE(STRIP_VLOAD(b + v * VECTOR), v, strip);
         else
             for (long j = 0; j < COLUMNS; j++)
-                strip[j] = AB_LOAD(b + min(j, columns - 1));
+                strip[j] = STRIP_LOAD(b + min(j, columns - 1));
     }
 }
 #endif
 
-#if WIDEN
-/* Widens ROWS rows of op(a), k terms: laid out [ROWS, pitch], or [k, ROWS] when a is stored transposed. */
-static void widen_rows(__global const ab_t *a, long lda, long last, long k, long pitch, __local float *rows)
+#if COPY_A
+#if DOT
+#define ROWS_VLOAD(p) (ROWS_WIDEN(p) | ROWS_WIDEN((p) + lda) << 16)
+#define ROW_LOAD(p) ((uint)*(p) | (uint)(p)[lda] << 16)
+#else
+#define ROWS_VLOAD_bf16(p) TX_CAT(as_float, ROWS)(ROWS_WIDEN(p) << 16)
+#define ROWS_VLOAD_f16(p) TX_CAT(vload_half, ROWS)(0, (__global const half *)(p))
+#define ROWS_VLOAD TX_CAT(ROWS_VLOAD_, AB)
+#define ROW_LOAD AB_LOAD
+#endif
+/* Copies ROWS rows of op(a), k words: laid out [ROWS, pitch], or [k, ROWS] when a is stored transposed. */
+static void copy_rows(__global const ab_t *a, long lda, long last, long k, long pitch, __local word *rows)
 {
 #if TRANS_A
-    for (long p = 0; p < k; p++, a += lda, rows += ROWS)
-        for (int i = 0; i < ROWS; i++)
-            rows[i] = AB_LOAD(a + min((long)i, last));
+    for (long p = 0; p < k; p++, a += TERMS * lda, rows += ROWS) {
+        if (last >= ROWS - 1)
+            TX_CAT(vstore, ROWS)(ROWS_VLOAD(a), 0, rows);
+        else
+            for (int i = 0; i < ROWS; i++)
+                rows[i] = ROW_LOAD(a + min((long)i, last));
+    }
 #else
     for (long i = 0; i <= min((long)ROWS - 1, last); i++, a += lda, rows += pitch) {
         long p = 0;
@@ -140,22 +191,38 @@ static void widen_rows(__global const ab_t *a, long lda, long last, long k, long
 }
 #endif
 
+/* Lanes to y, rounded to its type as tx_store_TYPE does. */
+static void store_f32(lanes v, __global float *y)
+{
+    LANES_STORE(v, 0, y);
+}
+
+static void store_bf16(lanes v, __global ushort *y)
+{
+    const TX_CAT(uint, VECTOR) u = TX_CAT(as_uint, VECTOR)(v), rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
+    LANES_STORE(TX_CAT(convert_ushort, VECTOR)(select(rounded, (u >> 16) | 0x40u, (u & 0x7FFFFFFFu) > 0x7F800000u)), 0,
+                y);
+}
+
+static void store_f16(lanes v, __global ushort *y)
+{
+    TX_CAT(TX_CAT(vstore_half, VECTOR), _rte)(v, 0, (__global half *)y);
+}
+
 /* y = tile + bias (+ y) in y's type. */
 static void finish_tile(__local const float *tile, __local const float *bias, __global y_t *y, long ldy, long rows, long columns,
                  int add)
 {
     for (long i = 0; i < rows; i++, tile += COLUMNS, y += ldy) {
-#if !NARROW
         if (columns == COLUMNS) {
             for (int v = 0; v < 3; v++) {
                 lanes sum = LANES_LOAD(v, tile) + LANES_LOAD(v, bias);
                 if (add)
-                    sum += LANES_LOAD(v, y);
-                LANES_STORE(sum, v, y);
+                    sum += TX_CAT(VLOAD_, Y)(y + v * VECTOR);
+                TX_CAT(store_, Y)(sum, y + v * VECTOR);
             }
             continue;
         }
-#endif
         for (long j = 0; j < columns; j++) {
             float sum = tile[j] + bias[j];
             if (add)
@@ -165,13 +232,14 @@ static void finish_tile(__local const float *tile, __local const float *bias, __
     }
 }
 
-/* Groups: (strips of columns, blocks of `mc` rows, batch). Local memory: strip [kc, COLUMNS],
- * tiles [mc, COLUMNS] ([ROWS, COLUMNS] when kc >= k), rows [ROWS, kc + VECTOR] (16-bit a only). */
+/* Groups: (strips of columns, blocks of `mc` rows, batch). kc, with DOT even, is terms of a block. Local memory: strip
+ * [kc / TERMS, COLUMNS], tiles [mc, COLUMNS] ([ROWS, COLUMNS] when kc >= k), rows [ROWS, kc / TERMS + VECTOR] (where a is
+ * copied). */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 gemm_vector(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, __global const float *bias, long bias_at,
             __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
-            long stride_a, long stride_b, int accumulate, long mc, long kc, __local float *strip, __local float *tiles,
-            __local float *rows)
+            long stride_a, long stride_b, int accumulate, long mc, long kc, __local word *strip, __local float *tiles,
+            __local word *rows)
 {
     __local float bias_strip[COLUMNS];
     long j = get_group_id(0) * (long)COLUMNS, i0 = get_group_id(1) * mc, i1 = min(m, i0 + mc);
@@ -183,16 +251,18 @@ gemm_vector(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at
     for (long c = 0; c < COLUMNS; c++)
         bias_strip[c] = bias && c < columns ? bias[bias_at + j + c] : 0.0f;
     for (long p = 0; p < k; p += kc) {
-        long terms = min(kc, k - p);
-        copy_strip(b + (TRANS_B ? j * ldb + p : p * ldb + j), ldb, columns, terms, strip);
+        long terms = min(kc, k - p), count = terms / TERMS;
+        copy_strip(b + (TRANS_B ? j * ldb + p : p * ldb + j), ldb, columns, count, strip);
         for (long i = i0; i < i1; i += ROWS) {
             __global const ab_t *from = a + (TRANS_A ? p * lda + i : i * lda + p);
             __local float *tile = tiles + (kc < k ? (i - i0) * COLUMNS : 0);
-#if !WIDEN
-            multiply_tile(from, TRANS_A ? 1 : lda, TRANS_A ? lda : 1, i1 - i - 1, strip, terms, tile, p > 0);
+#if COPY_A
+            const long pitch = TRANS_A ? 1 : kc + VECTOR;
+            copy_rows(from, lda, i1 - i - 1, count, pitch, rows);
+            multiply_tile(rows, pitch, TRANS_A ? ROWS : 1, i1 - i - 1, strip, count, tile, p > 0);
 #else
-            widen_rows(from, lda, i1 - i - 1, terms, kc + VECTOR, rows);
-            multiply_tile(rows, TRANS_A ? 1 : kc + VECTOR, TRANS_A ? ROWS : 1, i1 - i - 1, strip, terms, tile, p > 0);
+            multiply_tile((__global const word *)from, TRANS_A ? 1 : lda / TERMS, TRANS_A ? lda : 1, i1 - i - 1, strip,
+                          count, tile, p > 0);
 #endif
             if (p + terms == k)
                 finish_tile(tile, bias_strip, y + i * n, n, min((long)ROWS, i1 - i), columns, adds);

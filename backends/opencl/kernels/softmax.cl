@@ -51,14 +51,9 @@ softmax_grad(const __global float *dy, long dyo, const __global float *y, long y
     tx_store(tx_load(y, i, n, 0.0f) * (tx_load(dy, i, n, 0.0f) - total), dx, i, n);
 }
 
-/* Rows of n, of which `vocab` count. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-cross_entropy(const __global h_t *x, long xo, const __global int *labels, long lo, __global float *losses, long so,
-              __global float *lse, long eo, long n, long vocab, int ignore, float smoothing)
+/* Log-sum-exp of a row, and the mean of its logits where there is smoothing. */
+static float2 row_lse(const __global h_t *x, long vocab, float smoothing, __local float *part)
 {
-    __local float part[WG];
-    long row = get_group_id(0);
-    x += xo + row * n;
     float2 sum = row_sum(x, vocab, part);
     float mean = 0.0f;
     if (smoothing > 0.0f) {
@@ -67,13 +62,63 @@ cross_entropy(const __global h_t *x, long xo, const __global int *labels, long l
         all += tx_load_h_or(x, i, vocab, 0.0f);
         mean = tx_group_sum(tx_hsum(all), part) / (float)vocab;
     }
+    return (float2)(sum.x + log(sum.y), mean);
+}
+
+static float row_loss(float2 lse, float logit, float smoothing)
+{
+    return lse.x - (1.0f - smoothing) * logit - smoothing * lse.y;
+}
+
+/* Gradient of a row's logits, where l is its log-sum-exp and d the gradient of its loss. dx may lie on x. The logit of the
+ * label, as it was, goes to *logit in the work-item that comes by it. */
+static int row_gradient(const __global h_t *x, __global h_t *dx, long n, long vocab, int label, float l, float d,
+                        float smoothing, float *logit)
+{
+    const float share = smoothing / (float)vocab;
+    int found = 0;
+    ROW_LOOP(i, n)
+    {
+        vec u = tx_load_h(x, i, n), v = (tx_exp(u - l) - share) * d;
+        const bool hit = label >= i && label < i + VW;
+        float part[VW];
+        if (hit) {
+            VSTORE_PRIVATE(u, part);
+            *logit = part[label - i];
+            found = 1;
+        }
+        if (hit || i + VW > vocab) {
+            VSTORE_PRIVATE(v, part);
+            for (int k = 0; k < VW; k++)
+                part[k] = i + k >= vocab ? 0.0f : i + k == label ? part[k] - (1.0f - smoothing) * d : part[k];
+            v = VLOAD_PRIVATE(part);
+        }
+        tx_store_h(v, dx, i, n);
+    }
+    return found;
+}
+
+static void row_zero(__global h_t *dx, long n)
+{
+    ROW_LOOP(i, n)
+    tx_store_h((vec)0.0f, dx, i, n);
+}
+
+/* Rows of n, of which `vocab` count. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+cross_entropy(const __global h_t *x, long xo, const __global int *labels, long lo, __global float *losses, long so,
+              __global float *lse, long eo, long n, long vocab, int ignore, float smoothing)
+{
+    __local float part[WG];
+    long row = get_group_id(0);
+    x += xo + row * n;
+    float2 l = row_lse(x, vocab, smoothing, part);
     if (get_local_id(0) == 0) {
-        float l = sum.x + log(sum.y);
         int label = labels[lo + row];
-        lse[eo + row] = l;
+        lse[eo + row] = l.x;
         losses[so + row] = label == ignore              ? 0.0f
                            : label < 0 || label >= vocab ? NAN
-                                                         : l - (1.0f - smoothing) * tx_get_h(x, label) - smoothing * mean;
+                                                         : row_loss(l, tx_get_h(x, label), smoothing);
     }
 }
 
@@ -84,25 +129,33 @@ cross_entropy_grad(const __global h_t *x, long xo, const __global float *dlosses
                    int ignore, float smoothing)
 {
     long row = get_group_id(0);
+    int label = labels[lo + row];
+    float logit;
+    if (label == ignore)
+        row_zero(dx + dxo + row * n, n);
+    else
+        row_gradient(x + xo + row * n, dx + dxo + row * n, n, vocab, label, lse[eo + row], dlosses[so + row],
+                     smoothing, &logit);
+}
+
+/* dx may lie on x, so that a label's logit is read by the one work-item that overwrites it. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+fused_classifier(const __global h_t *x, long xo, const __global float *dlosses, long so, const __global int *labels,
+                 long lo, __global h_t *dx, long dxo, __global float *losses, long eo, long n, long vocab, int ignore,
+                 float smoothing)
+{
+    __local float part[WG];
+    long row = get_group_id(0);
+    int label = labels[lo + row];
     x += xo + row * n;
     dx += dxo + row * n;
-    int label = labels[lo + row];
-    if (label == ignore) {
-        ROW_LOOP(i, n)
-        tx_store_h((vec)0.0f, dx, i, n);
-        return;
-    }
-    float d = dlosses[so + row], l = lse[eo + row], share = smoothing / (float)vocab;
-    ROW_LOOP(i, n)
-    {
-        vec v = (tx_exp(tx_load_h(x, i, n) - l) - share) * d;
-        if ((label >= i && label < i + VW) || i + VW > vocab) {
-            float part[VW];
-            VSTORE_PRIVATE(v, part);
-            for (int k = 0; k < VW; k++)
-                part[k] = i + k >= vocab ? 0.0f : i + k == label ? part[k] - (1.0f - smoothing) * d : part[k];
-            v = VLOAD_PRIVATE(part);
-        }
-        tx_store_h(v, dx, i, n);
-    }
+    losses += eo + row;
+    float2 l = row_lse(x, vocab, smoothing, part); /* of ignored rows too: all work-items come to its barriers */
+    float logit;
+    if (label == ignore)
+        row_zero(dx, n);
+    else if (row_gradient(x, dx, n, vocab, label, l.x, dlosses[so + row], smoothing, &logit) && label < vocab)
+        *losses = row_loss(l, logit, smoothing);
+    if (get_local_id(0) == 0 && (label < 0 || label >= vocab))
+        *losses = label == ignore ? 0.0f : NAN;
 }
