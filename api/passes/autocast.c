@@ -59,7 +59,8 @@ static tx_status types_of(const casting *c, const tx_node *n, bool full, tx_oper
             continue; /* no tensor, or one that was not recorded in fp32 */
         const bool half = !full && k < info->inputs_min &&
                           (info->cast == TX_CAST_HALF || (info->cast == TX_CAST_ANY && c->narrowed[t->id]));
-        in[k].dtype = half ? c->graph->autocast : TX_F32;
+        const bool as_stored = info->cast == TX_CAST_STORED && t->param >= 0;
+        in[k].dtype = as_stored ? t->dtype : half ? c->graph->autocast : TX_F32;
     }
     for (int k = 0; k < TX_MAX_OUT; k++) {
         out[k] = (tx_operand){.dtype = TX_DTYPE_COUNT};
@@ -68,7 +69,8 @@ static tx_status types_of(const casting *c, const tx_node *n, bool full, tx_oper
     }
     if (info->cast == TX_CAST_FULL)
         return TX_OK;
-    out[0].dtype = full || info->cast == TX_CAST_ANY ? n->out[0]->dtype : asked_of(c, n);
+    const bool asked = info->cast == TX_CAST_HALF || info->cast == TX_CAST_ROUND;
+    out[0].dtype = full || !asked ? n->out[0]->dtype : asked_of(c, n);
     return tx_op_infer(n->op, &n->attrs, in, out);
 }
 
@@ -80,7 +82,7 @@ static tx_tensor *copy_of(casting *c, tx_tensor *t, tx_dtype dtype, int32_t at)
         return c->copy[t->id];
     tx_model *model = graph->model;
     tx_emit_args cast = {.op = TX_OP_CAST, .attrs = {.control = -1}, .in = {t}, .dtype = &dtype};
-    if (t->arena == TX_ARENA_WEIGHTS && (model->half == TX_F32 || model->half == dtype)) {
+    if (t->arena == TX_ARENA_WEIGHTS && t->dtype == TX_F32 && (model->half == TX_F32 || model->half == dtype)) {
         const int64_t address = tx_model_half_address(model, t->offset);
         cast.op = TX_OP_COPY_OF_PARAM;
         cast.out[0] = tx_tensor_fixed(graph, dtype, t->shape, TX_ARENA_HALF, address);
@@ -124,15 +126,30 @@ static tx_status cast_node(casting *c, int32_t at)
     return TX_OK;
 }
 
+/* Parameters that are stored in 16 bits were recorded in fp32, which their readers then have to ask for. */
+static void narrow_params(casting *c)
+{
+    const tx_graph *graph = c->graph;
+    for (int32_t i = 0; i < graph->nodes; i++) {
+        tx_tensor *t = graph->node[i].op == TX_OP_PARAM ? graph->node[i].out[0] : NULL;
+        if (t && t->dtype != graph->model->param[t->param].spec.dtype) {
+            t->dtype = graph->model->param[t->param].spec.dtype;
+            c->narrowed[t->id] = true;
+        }
+    }
+}
+
 tx_status tx_autocast(tx_graph *graph)
 {
-    if (graph->autocast == TX_F32)
+    if (graph->autocast == TX_F32 || graph->direction == TX_UPDATE)
         return TX_OK;
     const size_t tensors = (size_t)graph->tensors + 1;
     casting c = {
         .graph = graph, .narrowed = calloc(tensors, sizeof *c.narrowed), .copy = calloc(tensors, sizeof *c.copy)};
     tx_status status = c.narrowed && c.copy ? tx_edit_open(graph, &c.edit) : tx_fail(TX_MEMORY, "no memory for casts");
     const int32_t recorded = graph->nodes;
+    if (!status)
+        narrow_params(&c);
     for (int32_t i = 0; i < recorded && !status; i++)
         status = cast_node(&c, i);
     if (!status)

@@ -84,7 +84,8 @@ void TX_CPU_NAME(gather)(const tx_cpu_call *call)
 static void zero_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     (void)thread;
-    memset((float *)call->out[0] + first, 0, (size_t)(last - first) * sizeof(float));
+    const size_t size = tx_dtype_size(call->command->out[0].dtype);
+    memset((char *)call->out[0] + (size_t)first * size, 0, (size_t)(last - first) * size);
 }
 
 /* Columns first..last-1 of all rows, sources in ascending order. */
@@ -198,11 +199,16 @@ void TX_CPU_NAME(broadcast)(const tx_cpu_call *call)
 static void cast_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const tx_dtype from = call->command->in[0].dtype, to = call->command->out[0].dtype;
-    float piece[TX_PIECE];
+    const bool adds = tx_beta(call->command->attrs.accumulate, call->controls) != 0.0f;
+    float piece[TX_PIECE], room[TX_PIECE];
     (void)thread;
     for (int64_t start = first; start < last; start += TX_PIECE) {
         const int64_t count = last - start < TX_PIECE ? last - start : TX_PIECE;
         tx_widen(piece, call->in[0], from, start, count);
+        if (adds) {
+            const float *old = tx_run_of(call->out[0], to, start, count, room);
+            TX_SIMD for (int64_t i = 0; i < count; i++) piece[i] += old[i];
+        }
         tx_narrow(call->out[0], piece, to, start, count);
     }
 }
@@ -218,19 +224,11 @@ static void copy_bytes(const tx_cpu_call *call, int64_t first, int64_t last, int
     memcpy((char *)call->out[0] + first, (const char *)call->in[0] + first, (size_t)(last - first));
 }
 
-static void copy_adding(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
-{
-    const float *x = call->in[0];
-    float *y = call->out[0];
-    (void)thread;
-    TX_SIMD for (int64_t i = first; i < last; i++) y[i] += x[i];
-}
-
 void TX_CPU_NAME(copy)(const tx_cpu_call *call)
 {
     const tx_operand *y = &call->command->out[0];
     if (tx_beta(call->command->attrs.accumulate, call->controls) != 0.0f)
-        tx_cpu_slices(call, tx_operand_count(y), TX_CPU_GRAIN, copy_adding);
+        tx_cpu_slices(call, tx_operand_count(y), TX_CPU_GRAIN, cast_slice);
     else
         tx_cpu_slices(call, tx_operand_bytes(y), TX_CPU_GRAIN * 4, copy_bytes);
 }
@@ -238,9 +236,15 @@ void TX_CPU_NAME(copy)(const tx_cpu_call *call)
 static void fill_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const float value = call->command->attrs.alpha;
-    float *y = call->out[0];
+    const tx_dtype dtype = call->command->out[0].dtype;
+    float piece[TX_PIECE];
     (void)thread;
-    TX_SIMD for (int64_t i = first; i < last; i++) y[i] = value;
+    for (int64_t start = first, count; start < last; start += count) {
+        count = tx_run_length(dtype, last - start);
+        float *y = tx_run_to(call->out[0], dtype, start, piece);
+        TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = value;
+        tx_run_put(call->out[0], piece, dtype, start, count);
+    }
 }
 
 void TX_CPU_NAME(fill)(const tx_cpu_call *call)

@@ -163,6 +163,8 @@ tx_status tx_cl_cast(tx_cl_builder *b, const tx_command *c)
     move(b, c, "cast", c->in[0].dtype, c->out[0].dtype, n, 1);
     tx_cl_arg_all(b, c);
     TX_CL_I64(b, n);
+    TX_CL_I32(b, (int32_t)c->attrs.accumulate);
+    tx_cl_arg_control(b);
     return b->status;
 }
 
@@ -177,6 +179,8 @@ static tx_operand seen_as(const tx_operand *o, tx_dtype dtype)
 
 tx_status tx_cl_copy(tx_cl_builder *b, const tx_command *c)
 {
+    if (c->attrs.accumulate != TX_STORE && c->out[0].dtype != TX_F32)
+        return tx_cl_cast(b, c);
     bool words = tx_operand_bytes(&c->in[0]) % 4 == 0 && c->in[0].offset % 4 == 0 && c->out[0].offset % 4 == 0;
     tx_operand x = seen_as(&c->in[0], words ? TX_F32 : TX_U8), y = seen_as(&c->out[0], words ? TX_F32 : TX_U8);
     int64_t n = tx_operand_count(&x);
@@ -193,7 +197,7 @@ tx_status tx_cl_copy(tx_cl_builder *b, const tx_command *c)
 tx_status tx_cl_fill(tx_cl_builder *b, const tx_command *c)
 {
     int64_t n = tx_operand_count(&c->out[0]);
-    move(b, c, "fill", TX_F32, TX_F32, n, 1);
+    move(b, c, "fill", TX_F32, c->out[0].dtype, n, 1);
     TX_CL_OPERANDS(b, &c->out[0]);
     TX_CL_I64(b, n);
     TX_CL_F32(b, c->attrs.alpha);

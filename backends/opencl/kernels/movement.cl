@@ -281,14 +281,21 @@ __kernel void broadcast(const __global float *x, long xo, __global float *y, lon
     })
 }
 
-__kernel void cast(const __global IN_T *x, long xo, __global OUT_T *y, long yo, long n)
+__kernel void cast(const __global IN_T *x, long xo, __global OUT_T *y, long yo, long n, int mode,
+                   const __global uint *control)
 {
+    int adds = tx_adds(mode, control);
     x += xo;
     y += yo;
-    TX_EACH({ STORE_OUT(LOAD_IN(x, i, n), y, i, n); })
+    TX_EACH({
+        vec v = LOAD_IN(x, i, n);
+        if (adds)
+            v += TX_CAT(tx_load_, OUT)(y, i, n);
+        STORE_OUT(v, y, i, n);
+    })
 }
 
-/* Also moves words of other types: bits pass unchanged when nothing is added. */
+/* Moves words of any type, or numbers that are added. */
 __kernel void copy(const __global float *x, long xo, __global float *y, long yo, long n, int mode,
                    const __global uint *control)
 {
@@ -313,8 +320,8 @@ __kernel void copy_bytes(const __global uchar *x, long xo, __global uchar *y, lo
     })
 }
 
-__kernel void fill(__global float *y, long yo, long n, float value)
+__kernel void fill(__global OUT_T *y, long yo, long n, float value)
 {
     y += yo;
-    TX_EACH({ tx_store((vec)value, y, i, n); })
+    TX_EACH({ STORE_OUT((vec)value, y, i, n); })
 }
