@@ -268,9 +268,10 @@ tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape 
     if (graph->status != TX_OK)
         return NULL;
     int64_t offset = 0;
+    const tx_dtype stored = dtype == TX_F32 ? graph->model->stored : dtype;
     tx_status status = check_storage("state", name, dtype, &shape);
     if (status == TX_OK)
-        status = tx_model_declare_state(graph->model, name, dtype, &shape, &offset);
+        status = tx_model_declare_state(graph->model, name, stored, &shape, &offset);
     if (status != TX_OK) {
         tx_graph_fail(graph, status);
         return NULL;

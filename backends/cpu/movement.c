@@ -121,14 +121,15 @@ static void kv_append_positions(const tx_cpu_call *call, int64_t first, int64_t 
     const tx_shape *qkv = &call->command->in[0].shape, *cache = &call->command->out[0].shape;
     const int64_t batch = qkv->dim[0], length = qkv->dim[1], width = qkv->dim[2];
     const int64_t capacity = cache->dim[1], keys = cache->dim[2];
+    const int64_t unit = (int64_t)tx_dtype_size(call->command->in[0].dtype);
     (void)thread;
     for (int64_t b = 0; b < batch; b++) {
         const int64_t start = tx_cpu_position(call, 3, b, capacity - length);
         for (int64_t t = first; t < last; t++) {
-            const float *k = (const float *)call->in[0] + (b * length + t) * width + width - 2 * keys;
-            const int64_t to = (b * capacity + start + t) * keys;
-            memcpy((float *)call->out[0] + to, k, (size_t)keys * sizeof *k);
-            memcpy((float *)call->out[1] + to, k + keys, (size_t)keys * sizeof *k);
+            const char *k = (const char *)call->in[0] + ((b * length + t) * width + width - 2 * keys) * unit;
+            const int64_t to = (b * capacity + start + t) * keys * unit;
+            memcpy((char *)call->out[0] + to, k, (size_t)(keys * unit));
+            memcpy((char *)call->out[1] + to, k + keys * unit, (size_t)(keys * unit));
         }
     }
 }
@@ -140,26 +141,27 @@ void TX_CPU_NAME(kv_append)(const tx_cpu_call *call)
 }
 
 /* Copies of the rows at one place of all samples, so that they can be given out in another order. */
-static void reorder_place(const tx_cpu_call *call, float *cache, int64_t place, float *copies)
+static void reorder_place(const tx_cpu_call *call, char *cache, int64_t place, char *copies)
 {
     const tx_shape *shape = &call->command->in[0].shape;
-    const int64_t batch = shape->dim[0], step = shape->dim[1] * shape->dim[2], width = shape->dim[2];
+    const int64_t width = shape->dim[2] * (int64_t)tx_dtype_size(call->command->in[0].dtype);
+    const int64_t batch = shape->dim[0], step = shape->dim[1] * width;
     const int32_t *sources = call->in[2];
-    float *row = cache + place * width;
+    char *row = cache + place * width;
     bool moved = false;
     for (int64_t b = 0; b < batch; b++)
         moved = moved || (sources[b] != b && place < tx_cpu_position(call, 3, b, shape->dim[1]));
     for (int64_t b = 0; moved && b < batch; b++)
-        memcpy(copies + b * width, row + b * step, (size_t)width * sizeof *row);
+        memcpy(copies + b * width, row + b * step, (size_t)width);
     for (int64_t b = 0; moved && b < batch; b++)
         if (sources[b] >= 0 && sources[b] < batch && place < tx_cpu_position(call, 3, b, shape->dim[1]))
-            memcpy(row + b * step, copies + sources[b] * width, (size_t)width * sizeof *row);
+            memcpy(row + b * step, copies + sources[b] * width, (size_t)width);
 }
 
 static void kv_reorder_places(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const tx_shape *cache = &call->command->in[0].shape;
-    float *copies = (float *)call->scratch + thread * cache->dim[0] * cache->dim[2];
+    char *copies = (char *)call->scratch + thread * cache->dim[0] * cache->dim[2] * (int64_t)sizeof(float);
     for (int64_t place = first; place < last; place++)
         for (int i = 0; i < 2; i++)
             reorder_place(call, call->out[i], place, copies);

@@ -221,7 +221,7 @@ static void kv_append_reference(tx_call *call)
 
 static void kv_append_outputs(tx_call *call)
 {
-    call->out[0] = call->out[1] = (tx_array){.dtype = TX_F32, .shape = call->in[1].shape};
+    call->out[0] = call->out[1] = (tx_array){.dtype = call->in[0].dtype, .shape = call->in[1].shape};
 }
 
 static void kv_append_cases(tx_cases *list)
@@ -240,6 +240,7 @@ static void kv_append_cases(tx_cases *list)
         c->in[3] = tx_spec_positions(n[0], n[6] % 2 ? -1 : 0, n[6]);
         c->in[1] = c->in[2] = tx_spec_real(TX_SHAPE(n[0], n[2], n[4] * n[5]));
         c->in[1].arena = c->in[2].arena = TX_ARENA_STATE;
+        c->in[0].dtype = c->in[1].dtype = c->in[2].dtype = floats[s % 3];
         c->flags = n[1] == 1024 ? TX_CASE_BENCH : 0u;
     }
 }
@@ -260,7 +261,7 @@ static void kv_reorder_reference(tx_call *call)
 
 static void kv_reorder_outputs(tx_call *call)
 {
-    call->out[0] = call->out[1] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
+    call->out[0] = call->out[1] = (tx_array){.dtype = call->in[0].dtype, .shape = call->in[0].shape};
 }
 
 static void kv_reorder_cases(tx_cases *list)
@@ -274,6 +275,7 @@ static void kv_reorder_cases(tx_cases *list)
                                  (long long)n[2], (long long)n[3]);
         c->in[0] = c->in[1] = tx_spec_real(TX_SHAPE(n[0], n[1], n[2]));
         c->in[0].arena = c->in[1].arena = TX_ARENA_STATE;
+        c->in[0].dtype = c->in[1].dtype = floats[s % 3];
         c->in[2] = tx_spec_of(TX_I32, TX_SHAPE(n[0]), n[0] > 4 ? TX_FILL_SPARSE : TX_FILL_INDEX, 0.0, (double)n[0]);
         c->in[3] = tx_spec_positions(n[0], s & 1 ? n[3] / 2 : -1, n[3]);
         c->flags = n[2] == 768 ? TX_CASE_BENCH : 0u;

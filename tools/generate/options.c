@@ -17,7 +17,7 @@ static const tx_option options[] = {
     {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
      .help = "where to compute"},
     {TX_OPTION_TEXT, "dtype", AT(dtype), .choices = "float32|bfloat16|float16|auto",
-     .help = "what weights are kept and products made in; auto: as config.json says"},
+     .help = "what weights and caches are kept and products made in; auto: as config.json says"},
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend; 0: all that this process may use"},
     {TX_OPTION_HEADING, .help = "text"},
     {TX_OPTION_WORDS, "prompt", AT(prompt), .choices = "TEXT",
