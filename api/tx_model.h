@@ -71,7 +71,7 @@ typedef struct tx_param_spec {
     bool decay;     /* weight decay applies */
     bool table;     /* an embedding, or what scores each row of one: optimizers may treat other matrices otherwise */
     bool frozen;    /* never changes: it has no gradient and no optimizer states */
-    tx_dtype dtype; /* as stored; of what is not frozen F32 */
+    tx_dtype dtype; /* as stored; of what is not frozen F32, which tx_model_store can change */
     tx_param_sections sections;
 } tx_param_spec;
 
@@ -80,6 +80,13 @@ typedef enum tx_part { TX_PART_WEIGHT, TX_PART_GRADIENT, TX_PART_STATE } tx_part
 
 tx_status tx_model_create(tx_engine *engine, tx_model **model);
 void tx_model_free(tx_model *model);
+
+/* Parameters and states that are declared in F32 are stored in `dtype`, BF16 or F16 (F32: as they are), to be said
+ * before the first is declared. Graphs read them as they are stored: they compute in that type as tx_graph_autocast
+ * says, and in no other. Of BF16 are then their gradients too, and AdamW alone can update them, in two ways: ADAMW has
+ * its moments in BF16 and rounds weights and moments stochastically (by seed, step and element), ADAMW_ANYPRECISION
+ * keeps a remainder of each weight where it says `kahan`. What is of F16 cannot be trained. */
+tx_status tx_model_store(tx_model *model, tx_dtype dtype);
 
 int32_t tx_model_param_count(const tx_model *model);
 /* Name and spec of parameter `index`, in arena order; they live as long as the model. `logical` is given here whether

@@ -67,6 +67,12 @@ tx_status tx_plan_run(tx_plan *plan);
 /* Waits for the device and copies an output (see tx_output) to `data`. */
 tx_status tx_plan_read(tx_plan *plan, tx_tensor *output, void *data, size_t bytes);
 
+/* From now on every run of the plan is measured: what each node reads and gives, as least and greatest magnitude. The
+ * first node with a NaN or an infinity ends the run with a failure that names it, after `report` was told the ranges of
+ * the last nodes, that one's operands, and what these were in the last run that was finite. Gradients are let pass
+ * where the loss scale adapts to them (control GROWTH_INTERVAL). Many times slower. NULL: the plan runs as it is. */
+tx_status tx_plan_watch(tx_plan *plan, const tx_reporter *report);
+
 typedef enum tx_op_class {
     TX_CONTRACTION,
     TX_NORMALIZATION,

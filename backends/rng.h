@@ -49,6 +49,11 @@ TX_RNG_FN tx_random tx_draw(tx_u32 seed_lo, tx_u32 seed_hi, tx_u32 step, tx_u32 
     return tx_philox(block | (plane << 20), row, sample, site, seed_lo, seed_hi ^ (step * 0x85EBCA6Bu));
 }
 
+/* The site of the draws that round what an update stores, which no model has: sample 0, plane 0, row: block of
+ * TX_PARAM_BLOCK elements of the arena, column: element in it. Bits 0-15 of a number round the weight, 16-31 its first
+ * moment, 8-23 its second. */
+#define TX_UPDATE_SITE 0xFFFFFFFFu
+
 /* An element is kept when its number is at or above this; exact on every backend. p in [0, 1). */
 TX_RNG_FN tx_u32 tx_dropout_threshold(float p)
 {

@@ -71,6 +71,9 @@ typedef struct tx_lm_options {
     const char *device; /* as txgen's --device; NULL: "cpu" */
     int32_t threads;    /* of the cpu backend; 0: all that this process may use */
     int64_t batch_size; /* prompts at once; 0: 8. The texts are the same whatever it is */
+    /* What weights and caches are kept and products made in: "float32", "bfloat16", "float16", or "auto", the type that
+     * config.json names, float32 where it names none; NULL: float32. */
+    const char *dtype;
     /* What the user should know and is no failure; may be NULL. tx_lm_open alone calls it. */
     void (*warn)(void *context, const char *message);
     void *context;

@@ -152,7 +152,7 @@ static void test_rewriting(void **state)
     assert_ok(read_text(example, sizeof example - 1, &config));
     config->positions = 64;
     ((tx_gpt2_config *)config)->n_inner = 100;
-    assert_ok(tx_config_write(config, path));
+    assert_ok(tx_config_write(config, TX_F32, path));
     assert_ok(tx_file_read(path, 4096, &text, &size));
     assert_non_null(strstr(text, "\"task_specific_params\": {\n    \"a\": [\n      1,\n      2.5\n    ]\n  }"));
     assert_non_null(strstr(text, "\"eos_token_id\": null"));
@@ -165,10 +165,10 @@ static void test_rewriting(void **state)
     assert_true(tx_gpt2_of(back)->layer_norm_epsilon == 1e-5);
     tx_config_free(back);
     config->heads = 3;
-    assert_refused(tx_config_write(config, path), TX_INVALID, "n_head");
+    assert_refused(tx_config_write(config, TX_F32, path), TX_INVALID, "n_head");
     tx_config_free(config);
     assert_ok(tx_config_preset("gpt2", &config));
-    assert_ok(tx_config_write(config, path));
+    assert_ok(tx_config_write(config, TX_F32, path));
     tx_config_free(config);
     assert_ok(tx_config_read(path, &back));
     assert_int_equal(back->bos_token_id, 50256);
@@ -192,7 +192,7 @@ static void test_second_names(void **state)
     assert_ok(read_text(second, sizeof second - 1, &config));
     assert_true(config->width == 64 && config->heads == 4 && config->layers == 2 && config->positions == 128);
     config->layers = 3;
-    assert_ok(tx_config_write(config, path));
+    assert_ok(tx_config_write(config, TX_F32, path));
     tx_config_free(config);
     assert_ok(tx_file_read(path, 4096, &text, &size));
     assert_non_null(strstr(text, "\"n_layer\": 3"));

@@ -104,7 +104,7 @@ static void test_keys(void **state)
                         &config));
     assert_int_equal(config->eos_token_id, 128001);
     assert_ok(tx_config_override(config, "num_hidden_layers=2"));
-    assert_ok(tx_config_write(config, path));
+    assert_ok(tx_config_write(config, TX_F32, path));
     assert_ok(tx_file_read(path, 4096, &text, &size));
     assert_non_null(strstr(text, "128008"));
     assert_non_null(strstr(text, "300000.0"));

@@ -16,7 +16,7 @@ tx_status tx_graph_create(tx_model *model, tx_graph **graph)
     if (!g)
         return tx_fail(TX_MEMORY, "no memory for a graph");
     g->model = model;
-    g->autocast = TX_F32;
+    g->autocast = model->stored;
     g->chunk_bytes = TX_CHUNK_BYTES;
     *graph = g;
     return TX_OK;
@@ -43,6 +43,10 @@ tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype)
         return tx_fail(TX_INVALID, "autocast: a graph computes in F32, BF16 or F16, not in %s", tx_dtype_name(dtype));
     if (graph->planned)
         return tx_fail(TX_INVALID, "autocast: the graph has a plan, so it cannot change");
+    if (graph->model->stored != TX_F32 && dtype != graph->model->stored)
+        return tx_fail(TX_INVALID,
+                       "autocast: parameters are stored in %s, so the graph computes in that type, not in %s",
+                       tx_dtype_name(graph->model->stored), tx_dtype_name(dtype));
     graph->autocast = dtype;
     return TX_OK;
 }
@@ -219,8 +223,9 @@ static tx_tensor *param_node(tx_graph *graph, int32_t index)
     for (int32_t i = 0; i < graph->nodes; i++)
         if (graph->node[i].op == TX_OP_PARAM && graph->node[i].out[0]->param == index)
             return graph->node[i].out[0];
-    tx_tensor *t = tensor_named(
-        tx_tensor_fixed(graph, record->spec.dtype, record->spec.shape, record->arena, record->offset), record->name);
+    const tx_dtype stored = record->spec.dtype, dtype = stored == graph->model->stored ? TX_F32 : stored;
+    tx_tensor *t =
+        tensor_named(tx_tensor_fixed(graph, dtype, record->spec.shape, record->arena, record->offset), record->name);
     if (!t)
         return NULL;
     t->param = index;
@@ -263,9 +268,10 @@ tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape 
     if (graph->status != TX_OK)
         return NULL;
     int64_t offset = 0;
+    const tx_dtype stored = dtype == TX_F32 ? graph->model->stored : dtype;
     tx_status status = check_storage("state", name, dtype, &shape);
     if (status == TX_OK)
-        status = tx_model_declare_state(graph->model, name, dtype, &shape, &offset);
+        status = tx_model_declare_state(graph->model, name, stored, &shape, &offset);
     if (status != TX_OK) {
         tx_graph_fail(graph, status);
         return NULL;

@@ -117,8 +117,9 @@ tx_status tx_infer_attention_grad(const tx_infer *c)
 
 static tx_status check_cache(const tx_infer *c, int64_t *head_size)
 {
-    for (int i = 0; i < 3; i++)
-        TX_TRY(tx_want_dtype(c, i, TX_F32));
+    TX_TRY(tx_want_float_type(c, 0));
+    for (int i = 1; i < 3; i++)
+        TX_TRY(tx_want_dtype(c, i, c->in[0].dtype));
     TX_TRY(check_qkv(c, 0, head_size));
     const tx_shape *cache = &c->in[1].shape;
     TX_TRY(tx_want_rank(c, 1, 3));
@@ -134,7 +135,7 @@ tx_status tx_infer_attention_cached(const tx_infer *c)
 {
     int64_t d = 0;
     TX_TRY(check_cache(c, &d));
-    tx_give(c, 0, TX_F32, tx_with_last(&c->in[0].shape, c->attrs->heads * d));
+    tx_give(c, 0, c->in[0].dtype, tx_with_last(&c->in[0].shape, c->attrs->heads * d));
     return TX_OK;
 }
 
@@ -142,21 +143,21 @@ tx_status tx_infer_kv_append(const tx_infer *c)
 {
     int64_t d = 0;
     TX_TRY(check_cache(c, &d));
-    tx_give(c, 0, TX_F32, c->in[1].shape);
-    tx_give(c, 1, TX_F32, c->in[2].shape);
+    tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
+    tx_give(c, 1, c->in[2].dtype, c->in[2].shape);
     return TX_OK;
 }
 
 tx_status tx_infer_kv_reorder(const tx_infer *c)
 {
     const tx_shape *cache = &c->in[0].shape;
-    for (int i = 0; i < 2; i++)
-        TX_TRY(tx_want_dtype(c, i, TX_F32));
+    TX_TRY(tx_want_float_type(c, 0));
+    TX_TRY(tx_want_dtype(c, 1, c->in[0].dtype));
     TX_TRY(tx_want_rank(c, 0, 3));
     TX_TRY(tx_want_shape(c, 1, cache));
     TX_TRY(tx_want_positions(c, 2, cache->dim[0]));
     TX_TRY(tx_want_positions(c, 3, cache->dim[0]));
-    tx_give(c, 0, TX_F32, *cache);
-    tx_give(c, 1, TX_F32, *cache);
+    tx_give(c, 0, c->in[0].dtype, *cache);
+    tx_give(c, 1, c->in[1].dtype, *cache);
     return TX_OK;
 }

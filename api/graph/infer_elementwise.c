@@ -9,7 +9,9 @@
 
 tx_status tx_infer_same(const tx_infer *c)
 {
-    if (c->op != TX_OP_COPY)
+    if (tx_op_info_of(c->op)->op_class == TX_COLLECTIVE)
+        TX_TRY(tx_want_float_type(c, 0));
+    else if (c->op != TX_OP_COPY)
         TX_TRY(tx_want_f32(c));
     if (c->op == TX_OP_NOISE && !(c->attrs->scale >= 0.0f && c->attrs->scale <= FLT_MAX))
         return tx_fail(TX_INVALID, "noise: a scale of %g is not 0 or more", (double)c->attrs->scale);
@@ -157,7 +159,8 @@ tx_status tx_infer_cast(const tx_infer *c)
 
 tx_status tx_infer_fill(const tx_infer *c)
 {
-    c->out[0].dtype = TX_F32;
+    if (!tx_is_float_type(c->out[0].dtype))
+        c->out[0].dtype = TX_F32;
     return TX_OK;
 }
 

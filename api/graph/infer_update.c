@@ -2,11 +2,12 @@
  * Inference rules of parameter updates: operands are p, g, groups and the states, outputs p and the states. */
 #include "api/graph/infer.h"
 
-/* p and g alike of F32, and group bytes. */
+/* p and g alike of F32 (ADAMW_ANYPRECISION: or BF16), and group bytes. */
 static tx_status check_operands(const tx_infer *c, int64_t groups)
 {
-    TX_TRY(tx_want_dtype(c, 0, TX_F32));
-    TX_TRY(tx_want_dtype(c, 1, TX_F32));
+    const bool bf16 = c->op == TX_OP_ADAMW_ANYPRECISION && c->in[0].dtype == TX_BF16;
+    TX_TRY(tx_want_dtype(c, 0, bf16 ? TX_BF16 : TX_F32));
+    TX_TRY(tx_want_dtype(c, 1, bf16 ? TX_BF16 : TX_F32));
     TX_TRY(tx_want_shape(c, 1, &c->in[0].shape));
     TX_TRY(tx_want_dtype(c, 2, TX_U8));
     return tx_want_shape(c, 2, &TX_SHAPE(groups));
@@ -15,7 +16,7 @@ static tx_status check_operands(const tx_infer *c, int64_t groups)
 /* Output 0 is as p, the others are as the states that are there. */
 static tx_status give_states(const tx_infer *c, int outputs)
 {
-    tx_give(c, 0, TX_F32, c->in[0].shape);
+    tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
     for (int o = 1; o < outputs; o++)
         tx_give(c, o, tx_present(&c->in[2 + o]) ? c->in[2 + o].dtype : TX_DTYPE_COUNT, c->in[2 + o].shape);
     return TX_OK;

@@ -8,7 +8,7 @@
 #include "backends/backend.h"
 
 /* What mixed precision makes of an op: column CAST of ops.def. */
-typedef enum tx_cast_rule { TX_CAST_FULL, TX_CAST_HALF, TX_CAST_ROUND, TX_CAST_ANY } tx_cast_rule;
+typedef enum tx_cast_rule { TX_CAST_FULL, TX_CAST_HALF, TX_CAST_ROUND, TX_CAST_ANY, TX_CAST_STORED } tx_cast_rule;
 
 typedef struct tx_op_info {
     const char *name;

@@ -30,7 +30,7 @@ static bool has_good_sections(const tx_param_spec *spec)
     return sum == logical_of(spec)->dim[s->dimension];
 }
 
-static tx_status check_spec(const char *name, const tx_param_spec *spec)
+static tx_status check_spec(const char *name, const tx_param_spec *spec, tx_dtype stored)
 {
     const tx_shape *s = &spec->shape, *l = logical_of(spec);
     bool good = l->rank == s->rank && l->dim[0] >= 1 && l->dim[0] <= s->dim[0];
@@ -40,7 +40,7 @@ static tx_status check_spec(const char *name, const tx_param_spec *spec)
         return tx_fail(TX_INVALID, "parameter %s: only the first dimension may be padded", name);
     if (!has_good_sections(spec))
         return tx_fail(TX_INVALID, "parameter %s: its sections do not make up one of two dimensions", name);
-    if (!spec->frozen && spec->dtype != TX_F32)
+    if (!spec->frozen && spec->dtype != stored)
         return tx_fail(TX_INVALID, "parameter %s: only a frozen one can be stored in %s", name,
                        tx_dtype_name(spec->dtype));
     return TX_OK;
@@ -70,9 +70,9 @@ static tx_status append_param(tx_model *model, const char *name, const tx_param_
         return tx_fail(TX_MEMORY, "no memory for parameter %s", name);
     record.spec.logical = *logical_of(spec);
     record.arena = spec->frozen ? TX_ARENA_FROZEN : TX_ARENA_WEIGHTS;
-    int64_t bytes = tx_shape_count(&spec->shape) * (int64_t)tx_dtype_size(spec->dtype);
-    tx_status status =
-        tx_arena_append(&model->arena[record.arena], bytes, TX_PARAM_BLOCK * (int64_t)sizeof(float), &record.offset);
+    const int64_t size = (int64_t)tx_dtype_size(spec->dtype);
+    tx_status status = tx_arena_append(&model->arena[record.arena], tx_shape_count(&spec->shape) * size,
+                                       TX_PARAM_BLOCK * size, &record.offset);
     if (status != TX_OK) {
         free(record.name);
         return tx_fail_in(status, "parameter %s", name);
@@ -81,8 +81,25 @@ static tx_status append_param(tx_model *model, const char *name, const tx_param_
     return TX_OK;
 }
 
+tx_status tx_model_store(tx_model *model, tx_dtype dtype)
+{
+    TX_NEEDS(model, TX_INVALID);
+    if (dtype != TX_F32 && dtype != TX_BF16 && dtype != TX_F16)
+        return tx_fail(TX_INVALID, "parameters are stored in F32, BF16 or F16");
+    if (model->params > 0)
+        return tx_fail(TX_INVALID, "parameters have been declared: their type is to be said before");
+    model->stored = dtype;
+    return TX_OK;
+}
+
 tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spec *spec, int32_t *index)
 {
+    tx_param_spec stored;
+    if (spec && spec->dtype == TX_F32) {
+        stored = *spec;
+        stored.dtype = model->stored;
+        spec = &stored;
+    }
     int32_t found = -1;
     for (int32_t i = 0; i < model->params && found < 0; i++)
         if (strcmp(model->param[i].name, name) == 0)
@@ -92,7 +109,7 @@ tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spe
     if (found >= 0 && spec && !same_spec(&model->param[found].spec, spec))
         return tx_fail(TX_INVALID, "parameter %s was declared otherwise before", name);
     if (found < 0) {
-        tx_status status = check_spec(name, spec);
+        tx_status status = check_spec(name, spec, model->stored);
         if (status == TX_OK && model->sealed)
             status = tx_fail(TX_INVALID,
                              "parameter %s comes too late: parameters are declared before the first one is read or "
@@ -153,7 +170,7 @@ tx_status tx_model_declare_groups(tx_model *model, int64_t offset[TX_MAX_CHUNKS]
     const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
     model->sealed = true;
     for (int32_t c = 0; c < weights->chunks; c++) {
-        tx_shape blocks = TX_SHAPE(weights->used[c] / (TX_PARAM_BLOCK * (int64_t)sizeof(float)));
+        tx_shape blocks = TX_SHAPE(weights->used[c] / (TX_PARAM_BLOCK * tx_model_element(model)));
         tx_status status = append_state(model, NULL, TX_U8, &blocks, &offset[c]);
         if (status != TX_OK)
             return status;

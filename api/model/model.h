@@ -44,6 +44,7 @@ struct tx_model {
     int32_t states, state_room;
     bool has_gradients, sealed, groups_written;
     bool only_plans;         /* tx_model_only_plan */
+    tx_dtype stored;         /* of parameters that are declared in F32 (tx_model_store) */
     tx_dtype half;           /* type of arena HALF; F32: no graph reads copies */
     bool half_stale;         /* weights have changed, and their copies in arena HALF have not */
     tx_plan *copies;         /* makes these; NULL: not made yet */
@@ -74,6 +75,12 @@ tx_status tx_model_declare_groups(tx_model *model, int64_t offset[TX_MAX_CHUNKS]
 /* Where in arena HALF, which has as many chunks as the weights, the copy of the weights from a block's address on lies.
  */
 int64_t tx_model_half_address(const tx_model *model, int64_t weights);
+
+/* Bytes of an element of arenas WEIGHTS and GRADIENTS. */
+static inline int64_t tx_model_element(const tx_model *model)
+{
+    return (int64_t)tx_dtype_size(model->stored);
+}
 
 /* Blocks that a parameter of so many elements takes; the last may be short. */
 static inline int64_t tx_param_blocks(int64_t count)

@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-static const int64_t element = (int64_t)sizeof(float);
-
 /* ---- Between the device and the window -------------------------------------------------------------- */
 
 /* Elements of a bucket. */
@@ -37,6 +35,7 @@ static char *host_of(const tx_model *model, const tx_operand *o)
 static tx_status to_window(const tx_model *model, const tx_command *c, piece p, tx_event **arrived)
 {
     const tx_engine *e = model->engine;
+    const int64_t element = (int64_t)tx_dtype_size(c->in[0].dtype);
     return e->backend->read_begin(e->context, TX_QUEUE_TRANSFER, buffer_of(model, &c->in[0]),
                                   c->in[0].offset + p.first * element, host_of(model, &c->out[0]) + p.first * element,
                                   p.count * element, arrived);
@@ -46,6 +45,7 @@ static tx_status to_window(const tx_model *model, const tx_command *c, piece p, 
 static tx_status from_window(const tx_model *model, const tx_command *c, piece p)
 {
     const tx_engine *e = model->engine;
+    const int64_t element = (int64_t)tx_dtype_size(c->in[0].dtype);
     if (p.count == 0)
         return TX_OK;
     return e->backend->write(e->context, TX_QUEUE_TRANSFER, buffer_of(model, &c->in[0]),
@@ -64,8 +64,8 @@ static tx_status begin(const tx_model *model, tx_moving *m)
     const tx_transfer transfer = {
         .kind = sums ? (spread ? TX_REDUCE_SCATTER : TX_ALL_REDUCE) : (spread ? TX_ALL_GATHER : TX_BROADCAST),
         .root = owner,
-        .dtype = TX_F32,
-        .wire = sums && p->options.half ? TX_BF16 : TX_F32,
+        .dtype = c->in[0].dtype,
+        .wire = sums && p->options.half ? TX_BF16 : c->in[0].dtype,
         .bucket = c->attrs.bucket,
         .data = host_of(model, &c->out[0]),
         .count = tx_operand_count(&c->out[0]),
@@ -176,16 +176,15 @@ static tx_status reduce_results(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
     tx_parallel *p = model->parallel;
-    const int64_t count = tx_operand_count(&c->in[0]);
+    const int64_t count = tx_operand_count(&c->in[0]), bytes = tx_operand_bytes(&c->in[0]);
     float *sum = (float *)(void *)host_of(model, &c->out[TX_OUT(reduce_results, w)]);
     tx_buffer *results = buffer_of(model, &c->in[0]);
-    tx_status status = e->backend->read(e->context, results, c->in[0].offset, sum, count * element);
+    tx_status status = e->backend->read(e->context, results, c->in[0].offset, sum, bytes);
     sum[count] = p->vote;
     if (!status)
         status = tx_comm_collect(p->comm, TX_ALL_REDUCE, sum, count + 1, TX_F32, 0);
     p->votes = sum[count];
-    return status ? status
-                  : e->backend->write(e->context, TX_QUEUE_COMPUTE, results, c->in[0].offset, sum, count * element);
+    return status ? status : e->backend->write(e->context, TX_QUEUE_COMPUTE, results, c->in[0].offset, sum, bytes);
 }
 
 tx_status tx_parallel_collective(tx_model *model, const tx_command *c)

@@ -14,8 +14,6 @@
 #define FIRST_BUCKET_BYTES (INT64_C(1) << 20)
 #define RESULTS_BYTES 4096
 
-static const int64_t element = (int64_t)sizeof(float);
-
 /* ---- Joining ---------------------------------------------------------------------------------------- */
 
 static tx_status check_options(const tx_model *model, const tx_parallel_options *o)
@@ -119,7 +117,8 @@ int64_t tx_model_bucket_elements(const tx_model *model, int32_t index)
 
 static int64_t rounded_bytes(const tx_param_record *param)
 {
-    return tx_param_blocks(tx_shape_count(&param->spec.shape)) * TX_PARAM_BLOCK * element;
+    return tx_param_blocks(tx_shape_count(&param->spec.shape)) * TX_PARAM_BLOCK *
+           (int64_t)tx_dtype_size(param->spec.dtype);
 }
 
 /* The lowest bucket takes one more parameter, or a new one begins. */
@@ -127,12 +126,13 @@ static void add_param(tx_model *model, const tx_param_record *param, bool *full)
 {
     tx_parallel *p = model->parallel;
     const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
+    const int64_t element = tx_model_element(model);
     int64_t bytes = rounded_bytes(param), most = p->options.bucket_bytes ? p->options.bucket_bytes : BUCKET_BYTES;
     tx_bucket *last = p->buckets ? &p->bucket[p->buckets - 1] : NULL;
     if (!last || *full || bytes > most ||
         tx_arena_chunk(weights, last->address) != tx_arena_chunk(weights, param->offset)) {
         last = &p->bucket[p->buckets++];
-        *last = (tx_bucket){0};
+        *last = (tx_bucket){.element = element};
     }
     last->address = param->offset;
     last->count += bytes / element;
@@ -184,7 +184,7 @@ tx_status tx_parallel_make_buckets(tx_model *model)
 tx_status tx_parallel_place_buckets(tx_model *model)
 {
     tx_parallel *p = model->parallel;
-    const int64_t align = TX_PARAM_BLOCK * element;
+    const int64_t element = tx_model_element(model), align = TX_PARAM_BLOCK * element;
     tx_arena *exchange = &model->arena[TX_ARENA_EXCHANGE], *gradients = &model->arena[TX_ARENA_GRADIENTS];
     tx_status status = TX_OK;
     if (p->comm->size > 1)
@@ -201,7 +201,7 @@ tx_status tx_parallel_place_buckets(tx_model *model)
 tx_tensor *tx_parallel_tensor(tx_graph *graph, tx_arena_id arena, int32_t bucket)
 {
     const tx_bucket *b = &graph->model->parallel->bucket[bucket];
-    return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(b->count), arena, b->address);
+    return tx_tensor_fixed(graph, graph->model->stored, TX_SHAPE(b->count), arena, b->address);
 }
 
 tx_tensor *tx_parallel_exchanged(tx_graph *graph, tx_arena_id arena, int32_t bucket)

@@ -25,6 +25,7 @@
 typedef struct tx_bucket {
     int64_t address;      /* of its first weight; all of it is in one chunk */
     int64_t count;        /* elements */
+    int64_t element;      /* bytes of one */
     int64_t first, owned; /* this rank's shard: elements of the bucket */
     bool gathered;        /* stages 1 and 2: since its weights were last copied to arena HALF */
     int64_t kept;         /* stage 2: address in GRADIENTS of the own shard */
@@ -60,7 +61,7 @@ static inline bool tx_parallel_sharded(const tx_parallel *parallel)
 /* Where in GRADIENTS this rank's shard of a bucket lies when it is updated. */
 static inline int64_t tx_bucket_gradients(const tx_parallel *parallel, const tx_bucket *b)
 {
-    return parallel->options.zero_stage == 2 ? b->kept : b->address + b->first * (int64_t)sizeof(float);
+    return parallel->options.zero_stage == 2 ? b->kept : b->address + b->first * b->element;
 }
 
 /* Makes the buckets from the parameters; the order is the caller's to change until they are placed. */

@@ -47,11 +47,26 @@ static tx_dtype asked_of(const casting *c, const tx_node *n)
     return narrow && y->dtype == TX_F32 && !is_kept(c, n->out[0]) ? c->graph->autocast : y->dtype;
 }
 
+static bool is_state(tx_tensor *t)
+{
+    return tx_tensor_root(t)->arena == TX_ARENA_STATE;
+}
+
+/* Whether it reads a state that is stored in 16 bits. */
+static bool reads_narrow_state(const casting *c, const tx_node *n)
+{
+    bool any = false;
+    for (int k = 0; k < TX_MAX_IN; k++)
+        any = any || (n->in[k] && is_state(n->in[k]) && c->narrowed[n->in[k]->id]);
+    return any;
+}
+
 /* Types that a node reads and writes, which it can have. With `full` all are as recorded. */
 static tx_status types_of(const casting *c, const tx_node *n, bool full, tx_operand in[TX_MAX_IN],
                           tx_operand out[TX_MAX_OUT])
 {
     const tx_op_info *info = tx_op_info_of(n->op);
+    const bool beside = info->cast == TX_CAST_STORED && reads_narrow_state(c, n);
     for (int k = 0; k < TX_MAX_IN; k++) {
         const tx_tensor *t = n->in[k];
         in[k] = (tx_operand){.dtype = t ? t->dtype : TX_DTYPE_COUNT, .shape = t ? t->shape : (tx_shape){0}};
@@ -59,7 +74,8 @@ static tx_status types_of(const casting *c, const tx_node *n, bool full, tx_oper
             continue; /* no tensor, or one that was not recorded in fp32 */
         const bool half = !full && k < info->inputs_min &&
                           (info->cast == TX_CAST_HALF || (info->cast == TX_CAST_ANY && c->narrowed[t->id]));
-        in[k].dtype = half ? c->graph->autocast : TX_F32;
+        const bool as_stored = info->cast == TX_CAST_STORED && (t->param >= 0 || is_state(n->in[k]));
+        in[k].dtype = as_stored ? t->dtype : half || beside ? c->graph->autocast : TX_F32;
     }
     for (int k = 0; k < TX_MAX_OUT; k++) {
         out[k] = (tx_operand){.dtype = TX_DTYPE_COUNT};
@@ -68,7 +84,8 @@ static tx_status types_of(const casting *c, const tx_node *n, bool full, tx_oper
     }
     if (info->cast == TX_CAST_FULL)
         return TX_OK;
-    out[0].dtype = full || info->cast == TX_CAST_ANY ? n->out[0]->dtype : asked_of(c, n);
+    const bool asked = info->cast == TX_CAST_HALF || info->cast == TX_CAST_ROUND;
+    out[0].dtype = full || !asked ? n->out[0]->dtype : asked_of(c, n);
     return tx_op_infer(n->op, &n->attrs, in, out);
 }
 
@@ -80,7 +97,7 @@ static tx_tensor *copy_of(casting *c, tx_tensor *t, tx_dtype dtype, int32_t at)
         return c->copy[t->id];
     tx_model *model = graph->model;
     tx_emit_args cast = {.op = TX_OP_CAST, .attrs = {.control = -1}, .in = {t}, .dtype = &dtype};
-    if (t->arena == TX_ARENA_WEIGHTS && (model->half == TX_F32 || model->half == dtype)) {
+    if (t->arena == TX_ARENA_WEIGHTS && t->dtype == TX_F32 && (model->half == TX_F32 || model->half == dtype)) {
         const int64_t address = tx_model_half_address(model, t->offset);
         cast.op = TX_OP_COPY_OF_PARAM;
         cast.out[0] = tx_tensor_fixed(graph, dtype, t->shape, TX_ARENA_HALF, address);
@@ -124,15 +141,31 @@ static tx_status cast_node(casting *c, int32_t at)
     return TX_OK;
 }
 
+/* Parameters and states that are stored in 16 bits were recorded in fp32, which their readers then have to ask for. */
+static void narrow_stored(casting *c)
+{
+    const tx_graph *graph = c->graph;
+    const tx_dtype stored = graph->model->stored;
+    for (int32_t i = 0; i < graph->tensors && stored != TX_F32; i++) {
+        tx_tensor *t = graph->tensor[i];
+        if (t->dtype == TX_F32 && (t->param >= 0 || is_state(t))) {
+            t->dtype = stored;
+            c->narrowed[t->id] = true;
+        }
+    }
+}
+
 tx_status tx_autocast(tx_graph *graph)
 {
-    if (graph->autocast == TX_F32)
+    if (graph->autocast == TX_F32 || graph->direction == TX_UPDATE)
         return TX_OK;
     const size_t tensors = (size_t)graph->tensors + 1;
     casting c = {
         .graph = graph, .narrowed = calloc(tensors, sizeof *c.narrowed), .copy = calloc(tensors, sizeof *c.copy)};
     tx_status status = c.narrowed && c.copy ? tx_edit_open(graph, &c.edit) : tx_fail(TX_MEMORY, "no memory for casts");
     const int32_t recorded = graph->nodes;
+    if (!status)
+        narrow_stored(&c);
     for (int32_t i = 0; i < recorded && !status; i++)
         status = cast_node(&c, i);
     if (!status)

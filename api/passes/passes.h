@@ -7,7 +7,8 @@
 
 /* Mixed precision as tx_graph_autocast and column CAST of ops.def say: gives the results of forward nodes their types
  * and casts what is read in another one, a tensor once, before its first reader. The copies of parameters lie in arena
- * HALF. Before tx_autodiff, which takes the types over. */
+ * HALF; those that are stored in 16 bits themselves are read where they lie, or cast to fp32. Before tx_autodiff, which
+ * takes the types over. */
 tx_status tx_autocast(tx_graph *graph);
 
 /* Appends the gradients of the sum of the losses that tx_backward was given, in the order of back-propagation. */

@@ -30,7 +30,7 @@ typedef struct sharding {
 
 static bool holds(const tx_bucket *b, int64_t address)
 {
-    return address >= b->address && address < b->address + b->count * (int64_t)sizeof(float);
+    return address >= b->address && address < b->address + b->count * b->element;
 }
 
 /* ---- Buckets ------------------------------------------------------------------------------------------ */
@@ -149,10 +149,11 @@ static tx_status write_to_tensor(const sharding *s, filling *f)
 {
     tx_graph *graph = s->graph;
     const tx_bucket *b = &s->parallel->bucket[f->bucket];
-    f->w = tx_tensor_planned(graph, TX_F32, TX_SHAPE(b->count), TX_ARENA_EXCHANGE);
+    const tx_dtype dtype = graph->model->stored;
+    f->w = tx_tensor_planned(graph, dtype, TX_SHAPE(b->count), TX_ARENA_EXCHANGE);
     f->x = graph->model->engine->backend->host_memory
                ? f->w
-               : tx_tensor_planned(graph, TX_F32, TX_SHAPE(b->count), TX_ARENA_PLANNED);
+               : tx_tensor_planned(graph, dtype, TX_SHAPE(b->count), TX_ARENA_PLANNED);
     if (!f->x || !f->w)
         return graph->status;
     tx_node reserve = {.op = TX_OP_RESERVE, .direction = TX_BACKWARD};
@@ -199,7 +200,7 @@ static tx_status clear_gaps(const sharding *s, const filling *f)
         const int64_t offset = model->param[i].offset, count = tx_shape_count(&model->param[i].spec.shape);
         if (model->param[i].spec.frozen || !holds(b, offset))
             continue;
-        const int64_t first = (offset - b->address) / (int64_t)sizeof(float), written = s->written[i] ? count : 0;
+        const int64_t first = (offset - b->address) / b->element, written = s->written[i] ? count : 0;
         status = clear_gap(s, f, first + written, tx_param_blocks(count) * TX_PARAM_BLOCK - written);
     }
     return status;
@@ -233,7 +234,7 @@ static tx_status keep_shard(const sharding *s, int32_t at, const filling *f)
     tx_node copy = {.op = TX_OP_COPY, .direction = TX_BACKWARD};
     copy.attrs = (tx_attrs){.control = -1, .alpha = 1.0f, .accumulate = TX_ADD_CONTROL};
     copy.in[0] = tx_tensor_view(f->x, b->first, TX_SHAPE(b->owned));
-    copy.out[0] = tx_tensor_fixed(s->graph, TX_F32, TX_SHAPE(b->owned), TX_ARENA_GRADIENTS, b->kept);
+    copy.out[0] = tx_tensor_fixed(s->graph, f->x->dtype, TX_SHAPE(b->owned), TX_ARENA_GRADIENTS, b->kept);
     return copy.in[0] && copy.out[0] ? insert(s, at, &copy) : s->graph->status;
 }
 

@@ -203,7 +203,7 @@ static tx_status write_groups(tx_model *model)
 {
     const tx_engine *e = model->engine;
     const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
-    const int64_t block = TX_PARAM_BLOCK * (int64_t)sizeof(float);
+    const int64_t block = TX_PARAM_BLOCK * tx_model_element(model);
     int32_t chunk = 0;
     for (int32_t i = 0; i < model->states; i++) {
         const tx_state_record *s = &model->state[i];

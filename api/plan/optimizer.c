@@ -14,7 +14,8 @@ static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
 static tx_tensor *operand(tx_graph *graph, const tx_optimizer_piece *piece, tx_arena_id arena, int64_t address)
 {
     const tx_param_spec *spec = &graph->model->param[piece->param].spec;
-    return tx_tensor_fixed(graph, TX_F32, piece->form->whole ? spec->logical : TX_SHAPE(piece->count), arena, address);
+    return tx_tensor_fixed(graph, graph->model->stored, piece->form->whole ? spec->logical : TX_SHAPE(piece->count),
+                           arena, address);
 }
 
 /* The operand that a state is. */
@@ -36,7 +37,7 @@ static void add_sumsq(tx_graph *graph, int64_t gradients, int64_t count)
     args.attrs.reduction = TX_REDUCE_SUMSQ;
     args.attrs.axis = TX_AXIS_ALL;
     args.attrs.accumulate = TX_ADD;
-    args.in[0] = tx_tensor_fixed(graph, TX_F32, TX_SHAPE(count), TX_ARENA_GRADIENTS, gradients);
+    args.in[0] = tx_tensor_fixed(graph, graph->model->stored, TX_SHAPE(count), TX_ARENA_GRADIENTS, gradients);
     args.out[0] = tx_tensor_result(graph, TX_RESULT_GRAD_SUMSQ);
     if (args.in[0] && args.out[0])
         tx_emit(graph, &args);
@@ -89,6 +90,7 @@ static void add_update(tx_graph *graph, const tx_optimizer_piece *piece)
     const tx_optimizer_form *form = piece->form;
     tx_emit_args args = {.op = form->op, .attrs = attrs_of(&graph->model->optimizer->options)};
     const int64_t blocks = form->whole ? 1 : piece->count / TX_PARAM_BLOCK;
+    args.attrs.first = piece->address / tx_model_element(graph->model);
     /* p, g, groups, states and p, states are what all rows of optimizers.def have. */
     args.in[TX_IN(adamw, p)] = args.out[TX_OUT(adamw, p)] = operand(graph, piece, TX_ARENA_WEIGHTS, piece->address);
     args.in[TX_IN(adamw, g)] = operand(graph, piece, TX_ARENA_GRADIENTS, piece->gradients);
@@ -153,7 +155,7 @@ static void add_norm(tx_graph *graph)
     for (int32_t i = 0; p && i < p->buckets; i++)
         add_sumsq(graph, tx_bucket_gradients(p, &p->bucket[i]), p->bucket[i].owned);
     for (int32_t c = 0; !p && c < weights->chunks; c++)
-        add_sumsq(graph, c * weights->chunk_bytes, weights->used[c] / (int64_t)sizeof(float));
+        add_sumsq(graph, c * weights->chunk_bytes, weights->used[c] / tx_model_element(model));
     if (p)
         reduce_results(graph);
     tx_emit(graph, &(tx_emit_args){.op = TX_OP_CLIP_NORM, .attrs = plain});
@@ -162,7 +164,7 @@ static void add_norm(tx_graph *graph)
 /* Whether a piece lies in a bucket. */
 static bool in_bucket(const tx_optimizer_piece *piece, const tx_bucket *b)
 {
-    return piece->address >= b->address && piece->address < b->address + b->count * (int64_t)sizeof(float);
+    return piece->address >= b->address && piece->address < b->address + b->count * b->element;
 }
 
 /* The pieces in their order; a sharded bucket moves when the last of its own has been updated. */
@@ -211,10 +213,26 @@ static tx_status check_model(const tx_model *model, const tx_optimizer_options *
         return tx_fail(TX_INVALID, "the optimizer needs a graph with gradients first (tx_backward)");
     if (model->optimizer)
         return tx_fail(TX_INVALID, "the model has an optimizer already");
+    if (model->stored == TX_F16)
+        return tx_fail(TX_INVALID, "weights that are stored in float16 cannot be trained");
+    if (model->stored == TX_BF16 && o->kind != TX_ADAMW && o->kind != TX_ADAMW_ANYPRECISION)
+        return tx_fail(TX_UNSUPPORTED, "weights that are stored in bfloat16 are updated by AdamW alone");
     if (tx_parallel_sharded(p) && tx_optimizer_is_whole(o->kind) && !p->options.whole)
         return tx_fail(TX_INVALID, "this optimizer works on whole parameters, and the ranks have parts of them: give "
                                    "tx_model_parallel the option `whole`");
     return TX_OK;
+}
+
+/* The options as they hold for weights of the model's type: AdamW of BF16 is the one whose states have types. */
+static tx_optimizer_options as_stored(const tx_model *model, const tx_optimizer_options *options)
+{
+    tx_optimizer_options o = *options;
+    if (model->stored == TX_BF16 && o.kind == TX_ADAMW) {
+        o.kind = TX_ADAMW_ANYPRECISION;
+        o.momentum_dtype = o.variance_dtype = TX_BF16;
+        o.kahan = false;
+    }
+    return o;
 }
 
 tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *options, tx_plan **plan)
@@ -228,8 +246,9 @@ tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *optio
         status = check_model(model, options);
     if (status == TX_OK)
         status = tx_model_declare_groups(model, groups);
+    const tx_optimizer_options meant = status == TX_OK ? as_stored(model, options) : (tx_optimizer_options){0};
     if (status == TX_OK)
-        status = tx_optimizer_choose(options, &optimizer);
+        status = tx_optimizer_choose(&meant, &optimizer);
     if (status == TX_OK)
         status = tx_optimizer_cut(model, groups, optimizer);
     if (status == TX_OK)

@@ -6,19 +6,20 @@
 
 #include <stdlib.h>
 
-static const int64_t element = (int64_t)sizeof(float);
-
 /* Weights that this rank updates: a chunk, or its part of a bucket. */
 typedef struct span {
     int64_t begin, end; /* addresses */
     int64_t gradients, groups;
 } span;
 
-/* The piece ends with the last element of its range or begins a new one. */
-static tx_status add_part(tx_optimizer *o, const tx_optimizer_piece *part)
+/* The piece ends with the last element of its range or begins a new one, also where a state of F32 would outgrow an
+ * allocation. */
+static tx_status add_part(const tx_model *model, tx_optimizer *o, const tx_optimizer_piece *part)
 {
+    const int64_t element = tx_model_element(model);
+    const int64_t most = model->arena[TX_ARENA_OPTIMIZER].chunk_bytes / (int64_t)sizeof(float);
     tx_optimizer_piece *last = o->pieces ? &o->piece[o->pieces - 1] : NULL;
-    const bool goes_on = last && last->form == part->form && !part->form->whole &&
+    const bool goes_on = last && last->form == part->form && !part->form->whole && last->count + part->count <= most &&
                          last->address + last->count * element == part->address &&
                          last->gradients + last->count * element == part->gradients &&
                          last->groups + last->count / TX_PARAM_BLOCK == part->groups;
@@ -36,6 +37,7 @@ static tx_status add_part(tx_optimizer *o, const tx_optimizer_piece *part)
 
 static tx_status cut(const tx_model *model, tx_optimizer *o, const span *s)
 {
+    const int64_t element = tx_model_element(model);
     tx_status status = TX_OK;
     for (int32_t i = 0; i < model->params && status == TX_OK; i++) {
         const tx_param_record *r = &model->param[i];
@@ -44,12 +46,13 @@ static tx_status cut(const tx_model *model, tx_optimizer *o, const span *s)
         if (r->arena != TX_ARENA_WEIGHTS || begin >= end)
             continue;
         const int64_t before = begin - s->begin;
-        status = add_part(o, &(tx_optimizer_piece){.form = tx_optimizer_form_of(o, &r->spec),
-                                                   .param = i,
-                                                   .address = begin,
-                                                   .count = (end - begin) / element,
-                                                   .gradients = s->gradients + before,
-                                                   .groups = s->groups + before / (TX_PARAM_BLOCK * element)});
+        status = add_part(model, o,
+                          &(tx_optimizer_piece){.form = tx_optimizer_form_of(o, &r->spec),
+                                                .param = i,
+                                                .address = begin,
+                                                .count = (end - begin) / element,
+                                                .gradients = s->gradients + before,
+                                                .groups = s->groups + before / (TX_PARAM_BLOCK * element)});
     }
     return status;
 }
@@ -59,6 +62,7 @@ static tx_status cut_shards(const tx_model *model, const int64_t *groups, tx_opt
 {
     const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
     const tx_parallel *p = model->parallel;
+    const int64_t element = tx_model_element(model);
     tx_status status = TX_OK;
     for (int32_t i = p->buckets - 1; i >= 0 && status == TX_OK; i--) {
         const tx_bucket *b = &p->bucket[i];
@@ -108,7 +112,7 @@ tx_status tx_optimizer_cut(tx_model *model, const int64_t *groups, tx_optimizer 
 static int64_t numbers_before(const tx_optimizer_state *state, const tx_optimizer_piece *piece,
                               const tx_param_record *r)
 {
-    const int64_t weights = (r->offset - piece->address) / element;
+    const int64_t weights = (r->offset - piece->address) / (int64_t)tx_dtype_size(r->spec.dtype);
     const int64_t width = state->width ? state->width : 1;
     if (state->per == TX_PER_BLOCK)
         return weights / TX_PARAM_BLOCK * width;
@@ -119,6 +123,7 @@ bool tx_optimizer_part_of(const tx_model *model, const tx_optimizer_piece *piece
                           tx_state_part *part)
 {
     const tx_param_record *r = &model->param[range->param];
+    const int64_t element = tx_model_element(model);
     const int64_t stop = r->offset + tx_param_blocks(tx_shape_count(&r->spec.shape)) * TX_PARAM_BLOCK * element;
     if (range->k >= piece->form->states || r->offset >= piece->address + piece->count * element ||
         stop <= piece->address)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A plan as it stands: where its tensors lie, what it tells, its end. */
-#include "api/plan/plan.h"
+#include "api/plan/ranges.h"
 
 #include "api/base/needs.h"
 
@@ -45,6 +45,7 @@ void tx_plan_free(tx_plan *plan)
         plan->model->engine->backend->destroy(plan->executable);
     if (plan->owns_graph)
         tx_graph_free(plan->graph);
+    tx_ranges_free(plan->ranges);
     free(plan->commands);
     free(plan->cut);
     free(plan->placed);

@@ -12,6 +12,8 @@ typedef struct tx_cut {
     tx_command command;
 } tx_cut;
 
+typedef struct tx_ranges tx_ranges;
+
 struct tx_plan {
     tx_model *model;
     tx_graph *graph;
@@ -29,6 +31,7 @@ struct tx_plan {
     bool reads_copies;
     int32_t *placed; /* the tensors that the planner placed, by id */
     int32_t placed_count;
+    tx_ranges *ranges; /* NULL: the plan is not watched */
     tx_plan *next;
 };
 

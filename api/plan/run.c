@@ -3,7 +3,7 @@
 #include "api/parallel/parallel.h"
 
 #include "api/base/needs.h"
-#include "api/plan/plan.h"
+#include "api/plan/ranges.h"
 
 #include <inttypes.h>
 
@@ -51,6 +51,8 @@ static tx_status run_commands(tx_plan *plan, int32_t first, int32_t end)
     tx_status status = plan->reads_copies ? tx_copies_renew(model) : TX_OK;
     if (status != TX_OK)
         return status;
+    if (plan->ranges)
+        return tx_ranges_run(plan, first, end);
     return model->engine->backend->run(plan->executable, first, end - first, &model->controls,
                                        plan->profiling ? plan->seconds : NULL);
 }

@@ -221,8 +221,27 @@ static void forward_row(const tx_head *head, int64_t query, int64_t keys, float 
     scale_row(o, size, 1.0f / sum);
 }
 
+/* A head whose operands are of 16 bits: its queries and all keys that they see are widened behind the thread's other
+ * memory, as those of forward_wide. Where its results go. */
+static float *widen_cached(const tx_cpu_call *call, tx_head *head, const tx_packed *at, int64_t query, int64_t queries,
+                           tx_forward_space *space)
+{
+    const tx_dtype type = call->command->in[0].dtype;
+    const int64_t size = head->size, row = 3 * size, seen = head->offset + query + queries;
+    float *copy = (float *)(void *)((char *)space + tx_cpu_attention_scratch(size));
+    tx_widen_rows(copy + query * row, row, call->in[0], type, at->q, at->row, queries, size);
+    tx_widen_rows(copy + size, row, call->in[1], type, at->k, head->kv_row, seen, size);
+    tx_widen_rows(copy + 2 * size, row, call->in[2], type, at->v, head->kv_row, seen, size);
+    head->q = copy;
+    head->k = copy + size;
+    head->v = copy + 2 * size;
+    head->q_row = head->kv_row = row;
+    return copy + call->command->in[1].shape.dim[1] * row;
+}
+
 static void cached_items(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
+    const tx_dtype type = call->command->in[0].dtype;
     const tx_attrs *attrs = &call->command->attrs;
     const tx_shape *qkv = &call->command->in[0].shape, *cache = &call->command->in[1].shape;
     const int64_t length = qkv->dim[1], width = qkv->dim[2], heads = attrs->heads, kv_heads = attrs->kv_heads;
@@ -232,7 +251,7 @@ static void cached_items(const tx_cpu_call *call, int64_t first, int64_t last, i
         const int64_t queries = length - query < TX_TILE ? length - query : TX_TILE;
         const int64_t start = tx_cpu_position(call, 3, b, cache->dim[1] - length);
         const int64_t at = b * cache->dim[1] * cache->dim[2] + h / (heads / kv_heads) * size;
-        const tx_head head = {
+        tx_head head = {
             .q = (const float *)call->in[0] + b * length * width + h * size,
             .k = (const float *)call->in[1] + at,
             .v = (const float *)call->in[2] + at,
@@ -245,12 +264,22 @@ static void cached_items(const tx_cpu_call *call, int64_t first, int64_t last, i
             .causal = true,
         };
         const tx_site site = {.threshold = 0};
-        float *o = (float *)call->out[0] + (b * length + query) * heads * size + h * size;
+        const tx_packed place = {.q = (b * length + query) * width + h * size,
+                                 .k = at,
+                                 .v = at,
+                                 .row = width,
+                                 .o = (b * length + query) * heads * size + h * size,
+                                 .o_row = heads * size};
         tx_forward_space *space = space_of(call, thread);
+        const bool wide = type != TX_F32;
+        float *o = wide ? widen_cached(call, &head, &place, query, queries, space) : (float *)call->out[0] + place.o;
+        const int64_t o_row = wide ? size : place.o_row;
         if (queries >= FEW_QUERIES)
-            forward_tile(call, &head, &site, query, queries, o, heads * size, NULL, space);
+            forward_tile(call, &head, &site, query, queries, o, o_row, NULL, space);
         for (int64_t t = 0; t < queries && queries < FEW_QUERIES; t++)
-            forward_row(&head, query + t, start + query + t + 1, attrs->scale, o + t * heads * size, space);
+            forward_row(&head, query + t, start + query + t + 1, attrs->scale, o + t * o_row, space);
+        if (wide)
+            tx_narrow_rows(call->out[0], type, place.o, place.o_row, o, size, queries, size);
     }
 }
 

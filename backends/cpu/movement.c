@@ -84,7 +84,8 @@ void TX_CPU_NAME(gather)(const tx_cpu_call *call)
 static void zero_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     (void)thread;
-    memset((float *)call->out[0] + first, 0, (size_t)(last - first) * sizeof(float));
+    const size_t size = tx_dtype_size(call->command->out[0].dtype);
+    memset((char *)call->out[0] + (size_t)first * size, 0, (size_t)(last - first) * size);
 }
 
 /* Columns first..last-1 of all rows, sources in ascending order. */
@@ -120,14 +121,15 @@ static void kv_append_positions(const tx_cpu_call *call, int64_t first, int64_t 
     const tx_shape *qkv = &call->command->in[0].shape, *cache = &call->command->out[0].shape;
     const int64_t batch = qkv->dim[0], length = qkv->dim[1], width = qkv->dim[2];
     const int64_t capacity = cache->dim[1], keys = cache->dim[2];
+    const int64_t unit = (int64_t)tx_dtype_size(call->command->in[0].dtype);
     (void)thread;
     for (int64_t b = 0; b < batch; b++) {
         const int64_t start = tx_cpu_position(call, 3, b, capacity - length);
         for (int64_t t = first; t < last; t++) {
-            const float *k = (const float *)call->in[0] + (b * length + t) * width + width - 2 * keys;
-            const int64_t to = (b * capacity + start + t) * keys;
-            memcpy((float *)call->out[0] + to, k, (size_t)keys * sizeof *k);
-            memcpy((float *)call->out[1] + to, k + keys, (size_t)keys * sizeof *k);
+            const char *k = (const char *)call->in[0] + ((b * length + t) * width + width - 2 * keys) * unit;
+            const int64_t to = (b * capacity + start + t) * keys * unit;
+            memcpy((char *)call->out[0] + to, k, (size_t)(keys * unit));
+            memcpy((char *)call->out[1] + to, k + keys * unit, (size_t)(keys * unit));
         }
     }
 }
@@ -139,26 +141,27 @@ void TX_CPU_NAME(kv_append)(const tx_cpu_call *call)
 }
 
 /* Copies of the rows at one place of all samples, so that they can be given out in another order. */
-static void reorder_place(const tx_cpu_call *call, float *cache, int64_t place, float *copies)
+static void reorder_place(const tx_cpu_call *call, char *cache, int64_t place, char *copies)
 {
     const tx_shape *shape = &call->command->in[0].shape;
-    const int64_t batch = shape->dim[0], step = shape->dim[1] * shape->dim[2], width = shape->dim[2];
+    const int64_t width = shape->dim[2] * (int64_t)tx_dtype_size(call->command->in[0].dtype);
+    const int64_t batch = shape->dim[0], step = shape->dim[1] * width;
     const int32_t *sources = call->in[2];
-    float *row = cache + place * width;
+    char *row = cache + place * width;
     bool moved = false;
     for (int64_t b = 0; b < batch; b++)
         moved = moved || (sources[b] != b && place < tx_cpu_position(call, 3, b, shape->dim[1]));
     for (int64_t b = 0; moved && b < batch; b++)
-        memcpy(copies + b * width, row + b * step, (size_t)width * sizeof *row);
+        memcpy(copies + b * width, row + b * step, (size_t)width);
     for (int64_t b = 0; moved && b < batch; b++)
         if (sources[b] >= 0 && sources[b] < batch && place < tx_cpu_position(call, 3, b, shape->dim[1]))
-            memcpy(row + b * step, copies + sources[b] * width, (size_t)width * sizeof *row);
+            memcpy(row + b * step, copies + sources[b] * width, (size_t)width);
 }
 
 static void kv_reorder_places(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const tx_shape *cache = &call->command->in[0].shape;
-    float *copies = (float *)call->scratch + thread * cache->dim[0] * cache->dim[2];
+    char *copies = (char *)call->scratch + thread * cache->dim[0] * cache->dim[2] * (int64_t)sizeof(float);
     for (int64_t place = first; place < last; place++)
         for (int i = 0; i < 2; i++)
             reorder_place(call, call->out[i], place, copies);
@@ -198,11 +201,16 @@ void TX_CPU_NAME(broadcast)(const tx_cpu_call *call)
 static void cast_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const tx_dtype from = call->command->in[0].dtype, to = call->command->out[0].dtype;
-    float piece[TX_PIECE];
+    const bool adds = tx_beta(call->command->attrs.accumulate, call->controls) != 0.0f;
+    float piece[TX_PIECE], room[TX_PIECE];
     (void)thread;
     for (int64_t start = first; start < last; start += TX_PIECE) {
         const int64_t count = last - start < TX_PIECE ? last - start : TX_PIECE;
         tx_widen(piece, call->in[0], from, start, count);
+        if (adds) {
+            const float *old = tx_run_of(call->out[0], to, start, count, room);
+            TX_SIMD for (int64_t i = 0; i < count; i++) piece[i] += old[i];
+        }
         tx_narrow(call->out[0], piece, to, start, count);
     }
 }
@@ -218,19 +226,11 @@ static void copy_bytes(const tx_cpu_call *call, int64_t first, int64_t last, int
     memcpy((char *)call->out[0] + first, (const char *)call->in[0] + first, (size_t)(last - first));
 }
 
-static void copy_adding(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
-{
-    const float *x = call->in[0];
-    float *y = call->out[0];
-    (void)thread;
-    TX_SIMD for (int64_t i = first; i < last; i++) y[i] += x[i];
-}
-
 void TX_CPU_NAME(copy)(const tx_cpu_call *call)
 {
     const tx_operand *y = &call->command->out[0];
     if (tx_beta(call->command->attrs.accumulate, call->controls) != 0.0f)
-        tx_cpu_slices(call, tx_operand_count(y), TX_CPU_GRAIN, copy_adding);
+        tx_cpu_slices(call, tx_operand_count(y), TX_CPU_GRAIN, cast_slice);
     else
         tx_cpu_slices(call, tx_operand_bytes(y), TX_CPU_GRAIN * 4, copy_bytes);
 }
@@ -238,9 +238,15 @@ void TX_CPU_NAME(copy)(const tx_cpu_call *call)
 static void fill_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const float value = call->command->attrs.alpha;
-    float *y = call->out[0];
+    const tx_dtype dtype = call->command->out[0].dtype;
+    float piece[TX_PIECE];
     (void)thread;
-    TX_SIMD for (int64_t i = first; i < last; i++) y[i] = value;
+    for (int64_t start = first, count; start < last; start += count) {
+        count = tx_run_length(dtype, last - start);
+        float *y = tx_run_to(call->out[0], dtype, start, piece);
+        TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = value;
+        tx_run_put(call->out[0], piece, dtype, start, count);
+    }
 }
 
 void TX_CPU_NAME(fill)(const tx_cpu_call *call)

@@ -23,7 +23,8 @@ static int64_t attention_scratch(const tx_command *command)
     const tx_attrs *attrs = &command->attrs;
     const bool grad = command->op == TX_OP_ATTENTION_GRAD;
     const tx_operand *qkv = &command->in[grad ? TX_IN(attention_grad, qkv) : TX_IN(attention, qkv)];
-    const int64_t size = tx_shape_last(&qkv->shape) / (attrs->heads + 2 * attrs->kv_heads), length = qkv->shape.dim[1];
+    const int64_t size = tx_shape_last(&qkv->shape) / (attrs->heads + 2 * attrs->kv_heads),
+                  length = command->op == TX_OP_ATTENTION_CACHED ? command->in[1].shape.dim[1] : qkv->shape.dim[1];
     if (grad)
         return tx_cpu_attention_grad_scratch(size) +
                tx_cpu_attention_grad_wide(qkv->dtype, length, size, attrs->heads / attrs->kv_heads);

@@ -123,7 +123,7 @@ tx_status tx_cl_kv_append(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *qkv = &c->in[0].shape, *cache = &c->in[1].shape;
     int64_t columns = tx_shape_last(cache), last = tx_shape_last(qkv);
-    move(b, c, "kv_append", TX_F32, TX_F32, columns, tx_shape_rows(qkv));
+    move(b, c, "kv_append", c->in[0].dtype, c->in[0].dtype, columns, tx_shape_rows(qkv));
     TX_CL_OPERANDS(b, &c->in[0], &c->out[0], &c->out[1], &c->in[3]);
     TX_CL_I64(b, columns, last - 2 * columns, last, qkv->dim[qkv->rank - 2], cache->dim[cache->rank - 2]);
     return b->status;
@@ -133,7 +133,8 @@ tx_status tx_cl_kv_reorder(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *cache = &c->in[0].shape;
     int64_t columns = tx_shape_last(cache);
-    tx_cl_form form = tx_cl_form_of(b, c, columns, false, "-DBATCH=%lld", (long long)cache->dim[0]);
+    tx_cl_form form = tx_cl_form_of(b, c, columns, false, "-DBATCH=%lld -DIN=%s", (long long)cache->dim[0],
+                                    tx_cl_storage(c->in[0].dtype));
     tx_cl_launch_columns(b, &form, "movement", "kv_reorder", columns, cache->dim[1]);
     TX_CL_OPERANDS(b, &c->out[0], &c->out[1], &c->in[2], &c->in[3]);
     TX_CL_I64(b, columns, cache->dim[1]);
@@ -163,6 +164,8 @@ tx_status tx_cl_cast(tx_cl_builder *b, const tx_command *c)
     move(b, c, "cast", c->in[0].dtype, c->out[0].dtype, n, 1);
     tx_cl_arg_all(b, c);
     TX_CL_I64(b, n);
+    TX_CL_I32(b, (int32_t)c->attrs.accumulate);
+    tx_cl_arg_control(b);
     return b->status;
 }
 
@@ -177,6 +180,8 @@ static tx_operand seen_as(const tx_operand *o, tx_dtype dtype)
 
 tx_status tx_cl_copy(tx_cl_builder *b, const tx_command *c)
 {
+    if (c->attrs.accumulate != TX_STORE && c->out[0].dtype != TX_F32)
+        return tx_cl_cast(b, c);
     bool words = tx_operand_bytes(&c->in[0]) % 4 == 0 && c->in[0].offset % 4 == 0 && c->out[0].offset % 4 == 0;
     tx_operand x = seen_as(&c->in[0], words ? TX_F32 : TX_U8), y = seen_as(&c->out[0], words ? TX_F32 : TX_U8);
     int64_t n = tx_operand_count(&x);
@@ -193,7 +198,7 @@ tx_status tx_cl_copy(tx_cl_builder *b, const tx_command *c)
 tx_status tx_cl_fill(tx_cl_builder *b, const tx_command *c)
 {
     int64_t n = tx_operand_count(&c->out[0]);
-    move(b, c, "fill", TX_F32, TX_F32, n, 1);
+    move(b, c, "fill", TX_F32, c->out[0].dtype, n, 1);
     TX_CL_OPERANDS(b, &c->out[0]);
     TX_CL_I64(b, n);
     TX_CL_F32(b, c->attrs.alpha);

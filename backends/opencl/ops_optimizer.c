@@ -60,14 +60,16 @@ static const char *type_of(const tx_operand *o)
 tx_status tx_cl_adamw_anyprecision(tx_cl_builder *b, const tx_command *c)
 {
     const int64_t n = tx_operand_count(&c->in[0]);
-    tx_cl_form form = tx_cl_form_of(b, c, n, false, "-DPARAM_BLOCK=%d -DM=%s -DV=%s -DC=%s", TX_PARAM_BLOCK,
-                                    type_of(&c->in[3]), type_of(&c->in[4]), type_of(&c->in[5]));
+    tx_cl_form form = tx_cl_form_of(b, c, n, false, "-DPARAM_BLOCK=%d -DP=%s -DM=%s -DV=%s -DC=%s%s", TX_PARAM_BLOCK,
+                                    type_of(&c->in[0]), type_of(&c->in[3]), type_of(&c->in[4]), type_of(&c->in[5]),
+                                    c->in[0].dtype == TX_BF16 ? " -DBY_CHANCE" : "");
     tx_cl_launch_columns(b, &form, "optimizer", "adamw_anyprecision", n, 1);
     for (int i = 0; i < tx_op_info_of(c->op)->inputs; i++)
         TX_CL_OPERANDS(b, &c->in[i]);
     TX_CL_I64(b, n);
     adam_arguments(b, &c->attrs);
     TX_CL_I32(b, tx_present(&c->in[5]));
+    TX_CL_I64(b, c->attrs.first);
     return finish_arguments(b);
 }
 

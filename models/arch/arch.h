@@ -37,7 +37,7 @@ tx_status tx_config_check(const tx_config *config);
  * fit are refused by name, and nothing is changed. */
 tx_status tx_config_override(tx_config *config, const char *text);
 /* Writes config.json, with the other keys of the file it came from. */
-tx_status tx_config_write(const tx_config *config, const char *path);
+tx_status tx_config_write(const tx_config *config, tx_dtype dtype, const char *path);
 /* The same as JSON; the caller frees. */
 tx_status tx_config_json(const tx_config *config, tx_json **json);
 void tx_config_free(tx_config *config); /* NULL is fine */

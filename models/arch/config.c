@@ -358,14 +358,16 @@ static tx_status write_second_name(const tx_config_key *key, tx_json *json)
 
 /* The type of the weights that are written with it; version 5 of transformers calls the key dtype, and an old file may
  * have both. */
-static tx_status write_dtype(tx_json *json)
+static tx_status write_dtype(tx_json *json, tx_dtype dtype)
 {
+    static const char *const names[TX_DTYPE_COUNT] = {
+        [TX_F32] = "float32", [TX_BF16] = "bfloat16", [TX_F16] = "float16"};
     tx_status status = TX_OK;
     bool old = tx_json_has(json, "torch_dtype"), new = tx_json_has(json, "dtype");
     if (old || !new)
-        status = tx_json_set_string(json, "torch_dtype", "float32");
+        status = tx_json_set_string(json, "torch_dtype", names[dtype]);
     if (new && !status)
-        status = tx_json_set_string(json, "dtype", "float32");
+        status = tx_json_set_string(json, "dtype", names[dtype]);
     return status;
 }
 
@@ -383,7 +385,7 @@ static tx_status write_all(const tx_config *config, tx_json *json)
     if (!status)
         status = tx_json_set_string(json, "model_type", a->type);
     if (!status)
-        status = write_dtype(json);
+        status = write_dtype(json, TX_F32);
     if (!status && !tx_json_has(json, "architectures")) {
         tx_json *list = tx_json_array();
         tx_status named = tx_json_append_string(list, a->class_name);
@@ -408,13 +410,15 @@ tx_status tx_config_json(const tx_config *config, tx_json **json)
     return TX_OK;
 }
 
-tx_status tx_config_write(const tx_config *config, const char *path)
+tx_status tx_config_write(const tx_config *config, tx_dtype dtype, const char *path)
 {
     tx_json *json = NULL;
     tx_status status = tx_config_json(config, &json);
     if (status)
         return tx_fail_in(status, "%s", path);
-    status = tx_json_write(path, json, TX_JSON_SORTED);
+    status = write_dtype(json, dtype);
+    if (!status)
+        status = tx_json_write(path, json, TX_JSON_SORTED);
     tx_json_free(json);
     return status;
 }

@@ -121,15 +121,19 @@ tx_status tx_arch_check(const tx_config *config, const char *folder)
 
 tx_status tx_arch_save(tx_model *model, const tx_config *config, const char *folder)
 {
+    const char *name;
+    const tx_param_spec *spec;
     tx_status status = check_model(model, config);
     if (!status)
         status = tx_folder_create(folder);
+    if (!status)
+        status = tx_model_param(model, 0, &name, &spec);
     if (status)
         return status;
     char *json = tx_path_join(folder, "config.json");
     status = json ? tx_weights_save(model, folder, TX_WEIGHTS_SHARD) : TX_MEMORY;
     if (!status)
-        status = tx_config_write(config, json);
+        status = tx_config_write(config, spec->dtype, json);
     free(json);
     return status;
 }

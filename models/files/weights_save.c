@@ -47,15 +47,16 @@ tx_st_tensor tx_weights_part(const char *name, tx_dtype dtype, const tx_shape *s
 /* Lists the pieces and cuts them into shards: one goes on until the next piece would be over the limit. */
 static tx_status list_pieces(tx_save *s, int32_t params, int64_t shard_bytes)
 {
+    const char *name;
+    const tx_param_spec *spec;
     for (int32_t p = 0; p < params; p++) {
-        const char *name;
-        const tx_param_spec *spec;
         TX_TRY(tx_model_param(s->model, p, &name, &spec));
         s->pieces += tx_weights_pieces(name, spec, p, s->piece + s->pieces);
     }
     int64_t used = 0;
     for (int32_t i = 0; i < s->pieces; i++) {
-        s->tensor[i] = tx_weights_part(s->piece[i].name, TX_F32, &s->piece[i].shape);
+        TX_TRY(tx_model_param(s->model, s->piece[i].param, &name, &spec));
+        s->tensor[i] = tx_weights_part(s->piece[i].name, spec->dtype, &s->piece[i].shape);
         const int64_t bytes = tx_st_bytes(&s->tensor[i]);
         if (used > 0 && bytes > shard_bytes - used) {
             s->shards++;

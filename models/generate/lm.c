@@ -2,12 +2,14 @@
  * A language model opened: what a folder holds, what is compiled of it, logits and perplexity. */
 #include "models/generate/lm.h"
 
+#include "api/base/json.h"
 #include "api/base/needs.h"
 #include "models/arch/find.h"
 #include "models/files/hub.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Prompts at once, and tokens from window to window, when nothing is said. */
 #define DEFAULT_BATCH 8
@@ -15,12 +17,37 @@
 /* Usual length of a prompt that is not known yet. */
 #define USUAL_PROMPT 64
 
+/* The type that a word names; by "auto" that of config.json, whose key was torch_dtype before transformers 5. */
+static tx_status choose_dtype(const tx_lm *lm, const char *word, tx_dtype *dtype)
+{
+    static const struct {
+        const char *word;
+        tx_dtype dtype;
+    } types[] = {{"float32", TX_F32}, {"bfloat16", TX_BF16}, {"float16", TX_F16}};
+    const tx_json *file = lm->config->source;
+    const char *meant = word ? word : "float32";
+    if (strcmp(meant, "auto") == 0) {
+        const char *key = file && tx_json_has(file, "dtype") ? "dtype" : "torch_dtype";
+        meant = "float32";
+        if (file && tx_json_has(file, key))
+            TX_TRY(tx_json_get_string(file, key, &meant));
+    }
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(meant, types[i].word) == 0) {
+            *dtype = types[i].dtype;
+            return TX_OK;
+        }
+    return tx_fail(TX_INVALID, "%s: there is no dtype %.40s: it can be float32, bfloat16, float16 or auto", lm->folder,
+                   meant);
+}
+
 static tx_status open_folder(tx_lm *lm, const tx_lm_options *o)
 {
     const tx_reporter reporter = {.warn = o->warn, .context = o->context};
     const tx_engine_options engine = {.size = sizeof engine, .device = o->device, .threads = o->threads};
     TX_TRY(tx_hub_model(o->model, &lm->folder));
     TX_TRY(tx_config_of_folder(lm->folder, &lm->config));
+    TX_TRY(choose_dtype(lm, o->dtype, &lm->dtype));
     lm->generation = tx_generation_defaults(lm->config->eos_token_id);
     TX_TRY(tx_generation_read(lm->folder, &lm->generation, &reporter));
     return tx_engine_create(&engine, &lm->engine);
@@ -126,7 +153,10 @@ tx_status tx_lm_encode(tx_lm *lm, const char *text, size_t size, int32_t **ids, 
 /* Building graphs declares the parameters, so plans are made between these two. */
 static tx_status begin_model(tx_lm *lm)
 {
-    return lm->model ? TX_OK : tx_model_create(lm->engine, &lm->model);
+    if (lm->model)
+        return TX_OK;
+    TX_TRY(tx_model_create(lm->engine, &lm->model));
+    return tx_model_store(lm->model, lm->dtype);
 }
 
 static tx_status load(tx_lm *lm)

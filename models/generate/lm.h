@@ -11,7 +11,8 @@ struct tx_lm {
     char *folder;
     tx_config *config;
     tx_generation generation;
-    int64_t batch; /* prompts at once */
+    int64_t batch;  /* prompts at once */
+    tx_dtype dtype; /* of the weights on the device */
     tx_engine *engine;
     tx_model *model;         /* NULL: nothing is compiled */
     bool loaded;             /* its weights are read */

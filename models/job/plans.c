@@ -29,6 +29,7 @@ static tx_dtype half(bool bf16, bool fp16)
 static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
 {
     const tx_job_settings *set = &j->set;
+    const bool stored = set->dtype != 0;
     tx_optimizer_options optimizer;
     TX_TRY(tx_job_optimizer(set, &optimizer));
     *trainer = (tx_trainer_options){
@@ -46,12 +47,14 @@ static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
         .eval_batch = tx_job_evaluates(set) ? set->eval_batch : 0,
         .max_grad_norm = set->max_grad_norm,
         .seed = (uint64_t)set->seed,
-        .autocast = half(set->bf16, set->fp16),
-        .eval_autocast =
-            half(set->bf16_full_eval || (set->bf16 && !set->fp16_full_eval), set->fp16 || set->fp16_full_eval),
+        .stored = half(stored, false),
+        .autocast = half(set->bf16 || stored, set->fp16),
+        .eval_autocast = half(stored || set->bf16_full_eval || (set->bf16 && !set->fp16_full_eval),
+                              set->fp16 || set->fp16_full_eval),
         .loss_scale = set->fp16 ? set->init_scale : 0.0,
         .growth_interval = set->fp16 ? set->growth_interval : 0,
         .optimizer = optimizer,
+        .watch = set->debug ? &j->report : NULL,
         .noise = (float)set->noise,
         .smoothing = (float)set->smoothing,
     };
@@ -130,10 +133,11 @@ tx_status tx_job_open_device(tx_job *j)
         tx_job_note(j, "tf32    %s",
                     device->tf32 ? "fp32 matrix products may round their operands to tf32"
                                  : "this device has no units for it that TX uses: products are in fp32");
-    if (set->bf16 || set->fp16)
+    const bool bf16 = set->bf16 || set->dtype;
+    if (bf16 || set->fp16)
         tx_job_note(
-            j, "%s    matrix products %s", set->bf16 ? "bf16" : "fp16",
-            (set->bf16 ? device->bf16 : device->fp16)
+            j, "%s    matrix products %s", bf16 ? "bf16" : "fp16",
+            (bf16 ? device->bf16 : device->fp16)
                 ? "read 16 bits and sum in fp32"
                 : "have no instructions for it on this device that TX uses: operands are widened to fp32, which "
                   "saves memory, not time");
@@ -202,7 +206,7 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
                                         "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio",
                                         "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
                                         "optim", "optim_args", "label_smoothing_factor", "neftune_noise_alpha", "train_sampling_strategy",
-                                        "dataloader_drop_last", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "bf16", "fp16", "tf32",
+                                        "dataloader_drop_last", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "dtype", "bf16", "fp16", "tf32",
                                         "no_tf32",
                                         NULL};
     /* clang-format on */
@@ -275,7 +279,7 @@ static int64_t small_bytes(const tx_job *j)
 
 static int64_t weight_bytes(const tx_job *j)
 {
-    return tx_arch_param_count(j->inputs.config) * (int64_t)sizeof(float);
+    return tx_arch_param_count(j->inputs.config) * (int64_t)tx_dtype_size(half(j->set.dtype != 0, false));
 }
 
 tx_status tx_job_check_room(const tx_job *j, const tx_run_options *run)

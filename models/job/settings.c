@@ -130,6 +130,7 @@ static const tx_option options[] = {
     WHOLE("threads", threads, 0, 4096, "of the cpu backend; 0: all that this process may use"),
     {TX_OPTION_OPTIONAL, "gradient_checkpointing", AT(checkpointing), .choices = "N|auto|auto:BYTES",
      .help = "compute activations again in the backward pass in place of keeping them: of each block; of N segments; auto: of norms and activations alone; auto:2GiB: of as little as meets that limit"},
+    CHOICE("dtype", dtype, "float32|bfloat16", "what weights are stored in; bfloat16: gradients and AdamW's moments too, 8 bytes a parameter in place of 16, rounded stochastically"),
     FLAG("bf16", bf16, "mixed precision: products, attention and activations between them in bf16; parameters stay in fp32"),
     FLAG("fp16", fp16, "the same in fp16; losses are scaled, so that gradients keep to its range"),
     REAL("init_scale", init_scale, 1, FLT_MAX, "what losses are scaled by first, as torch.amp.GradScaler; it halves where gradients overflow"),
@@ -141,6 +142,7 @@ static const tx_option options[] = {
     FLAG("list_devices", list_devices, "print the devices and end"),
     FLAG("dry_run", dry_run, "print the memory the run will take and end; allocates nothing"),
     TEXT("memory_plot", memory_plot, "FILE", "write a page of what is in memory at each node of a step; its data where FILE ends in .json"),
+    CHOICE("debug", debug, "none|underflow_overflow", "underflow_overflow: end at the first NaN or infinity, with the ranges of the nodes before it; many times slower"),
     FLAG("profile", profile, "print where the time went, and memory planned and counted"),
 #define X(word, same, advice) {TX_OPTION_FOREIGN, word, .choices = same, .help = advice},
 #include "models/job/foreign.def"
@@ -236,6 +238,19 @@ static void check_best(refusals *r, const tx_job_settings *set)
            "--save_strategy best needs --eval_strategy steps or epoch");
 }
 
+/* What weights of 16 bits go with. */
+static void check_stored(refusals *r, const tx_job_settings *set)
+{
+    tx_optimizer_options o;
+    if (!set->dtype)
+        return;
+    refuse(r, set->fp16 || set->fp16_full_eval,
+           "--dtype bfloat16 computes in bf16: leave --fp16 and --fp16_full_eval out");
+    refuse(r, tx_job_optimizer(set, &o) == TX_OK && o.kind != TX_ADAMW && o.kind != TX_ADAMW_ANYPRECISION,
+           "--dtype bfloat16: weights of 16 bits are updated by AdamW alone: --optim adamw_torch (rounds "
+           "stochastically) or adamw_anyprecision");
+}
+
 tx_status tx_job_check(const tx_job_settings *set)
 {
     const bool data = set->train_file || set->dataset, runs = !set->dry_run;
@@ -276,6 +291,7 @@ tx_status tx_job_check(const tx_job_settings *set)
     refuse(&r, set->bf16_full_eval && set->fp16_full_eval, "--bf16_full_eval and --fp16_full_eval exclude each other");
     refuse(&r, set->bf16 && set->fp16, "--bf16 and --fp16 exclude each other");
     check_best(&r, set);
+    check_stored(&r, set);
     refuse(&r, tx_job_optimizer(set, &optimizer) != TX_OK, "--optim_args: %s", tx_error());
     return *r.text ? tx_fail(TX_INVALID, "%s", r.text) : TX_OK;
 }

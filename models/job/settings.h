@@ -63,6 +63,8 @@ typedef struct tx_job_settings {
     const char *device;
     int64_t threads;
     const char *checkpointing, *memory_plot;
+    int32_t dtype; /* 0: float32, 1: bfloat16 */
+    int32_t debug; /* 0: none, 1: underflow_overflow */
     bool find_batch;
     double init_scale;
     int64_t growth_interval;

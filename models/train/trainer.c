@@ -46,7 +46,8 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, batch_plan
         tx_output(made->loss);
     if (!train && task->measure)
         tx_output(made->output);
-    return tx_plan_create(made->graph, train ? "train" : "evaluate", &made->plan);
+    TX_TRY(tx_plan_create(made->graph, train ? "train" : "evaluate", &made->plan));
+    return train ? tx_plan_watch(made->plan, trainer->options.watch) : TX_OK;
 }
 
 static void discard(batch_plan *plan)
@@ -81,6 +82,7 @@ static tx_status check(const tx_trainer_options *o)
 static tx_status prepare(tx_trainer *trainer)
 {
     const tx_trainer_options *o = &trainer->options;
+    TX_TRY(tx_model_store(trainer->model, o->stored));
     if (o->comm)
         TX_TRY(tx_model_parallel(trainer->model, o->comm, &o->parallel));
     TX_TRY(build(trainer, true, o->batch, &trainer->train));

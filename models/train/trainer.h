@@ -22,11 +22,13 @@ typedef struct tx_trainer_options {
     int64_t eval_batch;             /* rows of an evaluation batch; 0: no evaluation plan */
     double max_grad_norm;           /* 0: no clipping */
     uint64_t seed;                  /* of dropout */
+    tx_dtype stored;                /* of weights, gradients and moments (tx_model_store); 0: F32 */
     tx_dtype autocast;              /* what training computes in (tx_graph_autocast); 0: F32 */
     tx_dtype eval_autocast;         /* what evaluation does */
     double loss_scale;              /* what it is at the begin, for fp16; 0: losses are not scaled */
     int64_t growth_interval;        /* updates in a row after which it doubles; 0: it never changes */
     tx_checkpointing checkpointing; /* of training; size 0: none */
+    const tx_reporter *watch;       /* who is told where training's numbers are not finite (tx_plan_watch); or NULL */
     float noise;                    /* on embeddings: see tx_arch_noise */
     float smoothing;                /* of the labels: see tx_cross_entropy_smoothed */
     tx_optimizer_options optimizer;

@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(tx_arch_param_count(config) > 0);
     int32_t params = tx_arch_params(config);
     FUZZ_CHECK(params > 0 && !tx_arch_param(config, 0, name, &spec) && !tx_arch_param(config, params - 1, name, &spec));
-    FUZZ_CHECK(!tx_config_write(config, tx_fuzz_path("written.json")));
+    FUZZ_CHECK(!tx_config_write(config, TX_F32, tx_fuzz_path("written.json")));
     FUZZ_CHECK(!tx_config_read(tx_fuzz_path("written.json"), &again));
     FUZZ_CHECK(same(tx_gpt2_of(config), tx_gpt2_of(again)));
     tx_config_free(again);

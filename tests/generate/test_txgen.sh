@@ -130,6 +130,30 @@ if script -qec true /dev/null > /dev/null 2>&1; then
     done
 fi
 
+# ---- weights of 16 bits -------------------------------------------------------------------------------------------
+run 0 "" --perplexity "$work/text" --max_length 40 --stride 20
+full=$(awk '{ print $2 }' "$work/out")
+run 0 "" --ids "116 104 101 32 99" --logits "$work/float32"
+for dtype in bfloat16 float16; do
+    run 0 "" --perplexity "$work/text" --max_length 40 --stride 20 --dtype $dtype
+    awk -v full="$full" '{ d = $2 / full - 1; exit !(d < 0.02 && d > -0.02) }' "$work/out" ||
+        fail "perplexity in $dtype: $(cat "$work/out"), in float32 $full"
+    run 0 "" --ids "116 104 101 32 99" --logits "$work/$dtype" --dtype $dtype
+    ! cmp -s "$work/float32" "$work/$dtype" || fail "--dtype $dtype changes nothing"
+    run 0 "" --prompt "the cat" --max_new_tokens 12 --temperature 0 --dtype $dtype
+    run 0 "" --prompt "the cat" --prompt "sat" --num_beams 2 --max_new_tokens 12 --dtype $dtype
+done
+cp "$work/model/config.json" "$work/kept_config"
+run 0 "" --prompt "the cat" --max_new_tokens 12 --temperature 0
+keep
+run 0 "" --prompt "the cat" --max_new_tokens 12 --temperature 0 --dtype auto
+same "--dtype auto of a model of float32"
+sed -i 's/float32/bfloat16/' "$work/model/config.json"
+run 0 "" --ids "116 104 101 32 99" --logits "$work/auto" --dtype auto
+cmp -s "$work/auto" "$work/bfloat16" || fail "--dtype auto is not the type of config.json"
+run 1 "float32, bfloat16, float16 or auto" --prompt "the cat" --dtype int8
+mv "$work/kept_config" "$work/model/config.json"
+
 # ---- perplexity -----------------------------------------------------------------------------------------
 run 0 "" --perplexity "$work/text" --max_length 40 --stride 20 --batch_size 1
 keep

@@ -213,7 +213,7 @@ static void attention_cached_reference(tx_call *call)
 static void attention_cached_outputs(tx_call *call)
 {
     layout l = layout_of(&call->in[0], &call->attrs);
-    call->out[0] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(l.batch, l.time, l.heads * l.size)};
+    call->out[0] = (tx_array){.dtype = call->in[0].dtype, .shape = TX_SHAPE(l.batch, l.time, l.heads * l.size)};
 }
 
 /* ---- Cases ------------------------------------------------------------------------------------ */
@@ -334,13 +334,16 @@ static void attention_cached_cases(tx_cases *list)
         {{1, 70, 2, 1, 80, true, false, 0.0f}, 150, 60, 60},   {{1, 1, 12, 12, 64, true, false, 0.0f}, 1024, 0, 1000},
     };
     int32_t count = (int32_t)(sizeof cached / sizeof cached[0]);
-    for (int32_t i = 0; i < count; i++) {
+    static const tx_dtype types[] = {TX_F32, TX_BF16, TX_F16};
+    for (int32_t k = 0; k < 3 * count; k++) {
+        const int32_t i = k % count;
         const variant *v = &cached[i].v;
         tx_case *c = add_variant(list, v);
         tx_shape cache = TX_SHAPE(v->batch, cached[i].capacity, v->kv_heads * v->size);
         c->in[0] = qkv_spec(v);
         c->in[1] = c->in[2] = tx_spec_real(cache);
         c->in[1].arena = c->in[2].arena = TX_ARENA_STATE;
+        c->in[0].dtype = c->in[1].dtype = c->in[2].dtype = types[k / count];
         c->in[3] = tx_spec_positions(v->batch, cached[i].first, cached[i].last);
         c->flags |= i == count - 1 ? TX_CASE_BENCH : 0u;
     }

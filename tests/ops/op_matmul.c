@@ -142,7 +142,7 @@ static void add_linear(tx_cases *list, tx_dtype dtype, tx_dtype out)
         c->in[2].arena = TX_ARENA_WEIGHTS;
         tx_case_chunks(list);
     }
-    tx_case *c = add_product(list, dtype, TX_F32, 33, 48, 51, 1); /* dW = x' dy */
+    tx_case *c = add_product(list, dtype, out, 33, 48, 51, 1); /* dW = x' dy */
     c->attrs.flat = true;
     c->in[0].shape = TX_SHAPE(3, 17, 33);
     c->in[1].shape = TX_SHAPE(3, 17, 48);

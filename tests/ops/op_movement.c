@@ -221,7 +221,7 @@ static void kv_append_reference(tx_call *call)
 
 static void kv_append_outputs(tx_call *call)
 {
-    call->out[0] = call->out[1] = (tx_array){.dtype = TX_F32, .shape = call->in[1].shape};
+    call->out[0] = call->out[1] = (tx_array){.dtype = call->in[0].dtype, .shape = call->in[1].shape};
 }
 
 static void kv_append_cases(tx_cases *list)
@@ -240,6 +240,7 @@ static void kv_append_cases(tx_cases *list)
         c->in[3] = tx_spec_positions(n[0], n[6] % 2 ? -1 : 0, n[6]);
         c->in[1] = c->in[2] = tx_spec_real(TX_SHAPE(n[0], n[2], n[4] * n[5]));
         c->in[1].arena = c->in[2].arena = TX_ARENA_STATE;
+        c->in[0].dtype = c->in[1].dtype = c->in[2].dtype = floats[s % 3];
         c->flags = n[1] == 1024 ? TX_CASE_BENCH : 0u;
     }
 }
@@ -260,7 +261,7 @@ static void kv_reorder_reference(tx_call *call)
 
 static void kv_reorder_outputs(tx_call *call)
 {
-    call->out[0] = call->out[1] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
+    call->out[0] = call->out[1] = (tx_array){.dtype = call->in[0].dtype, .shape = call->in[0].shape};
 }
 
 static void kv_reorder_cases(tx_cases *list)
@@ -274,6 +275,7 @@ static void kv_reorder_cases(tx_cases *list)
                                  (long long)n[2], (long long)n[3]);
         c->in[0] = c->in[1] = tx_spec_real(TX_SHAPE(n[0], n[1], n[2]));
         c->in[0].arena = c->in[1].arena = TX_ARENA_STATE;
+        c->in[0].dtype = c->in[1].dtype = floats[s % 3];
         c->in[2] = tx_spec_of(TX_I32, TX_SHAPE(n[0]), n[0] > 4 ? TX_FILL_SPARSE : TX_FILL_INDEX, 0.0, (double)n[0]);
         c->in[3] = tx_spec_positions(n[0], s & 1 ? n[3] / 2 : -1, n[3]);
         c->flags = n[2] == 768 ? TX_CASE_BENCH : 0u;
@@ -284,7 +286,9 @@ static void kv_reorder_cases(tx_cases *list)
 
 static void copy_reference(tx_call *call)
 {
-    for (int64_t i = 0; i < call->out[0].count; i++)
+    for (int64_t i = 0; i < call->out[0].count && tx_call_beta(call, 0) != 0.0; i++) /* the sum is rounded, once */
+        tx_array_put(&call->out[0], i, call->in[0].value[i], fabs(call->in[0].value[i]));
+    for (int64_t i = 0; i < call->out[0].count && tx_call_beta(call, 0) == 0.0; i++)
         tx_array_put(&call->out[0], i, tx_number_round(call->out[0].dtype, call->in[0].value[i]), 0.0);
 }
 
@@ -307,8 +311,10 @@ static void cast_cases(tx_cases *list)
                 c->in[0] = tx_spec_of(floats[from], shape, fill, -3.0, 3.0);
                 c->out_dtype = floats[to];
                 c->flags = s == count ? TX_CASE_BENCH : 0u;
-                if (s == 3)
+                if (s == 3) {
                     tx_case_chunks(list);
+                    tx_case_accumulate(list);
+                }
             }
 }
 
@@ -324,7 +330,7 @@ static void copy_cases(tx_cases *list)
                 tx_case_add(list, "%s %lld elements", tx_dtype_name(types[t]), (long long)tx_shape_count(&shapes[s]));
             c->in[0] = tx_spec_of(types[t], shapes[s], real ? TX_FILL_UNIFORM : TX_FILL_INDEX, real ? -3.0 : 1.0,
                                   real ? 3.0 : 200.0);
-            if (t == 0 && s == 6)
+            if (real && s == 6)
                 tx_case_accumulate(list);
         }
     tx_case_chunks(list);
@@ -341,7 +347,7 @@ static void fill_reference(tx_call *call)
 
 static void fill_outputs(tx_call *call)
 {
-    call->out[0].dtype = TX_F32;
+    call->out[0].dtype = call->out[0].dtype == TX_DTYPE_COUNT ? TX_F32 : call->out[0].dtype;
 }
 
 static void fill_cases(tx_cases *list)
@@ -352,6 +358,7 @@ static void fill_cases(tx_cases *list)
         tx_case *c = tx_case_add(list, "case %d", s);
         c->out_shape = s < count ? shapes[s] : TX_SHAPE(4096, 3072);
         c->attrs.alpha = s == 3 ? 0.0f : -1.5f + (float)s;
+        c->out_dtype = floats[s % 3];
         c->flags = TX_CASE_ZEROS | (s == count ? TX_CASE_BENCH : 0u);
     }
 }

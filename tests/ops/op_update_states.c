@@ -19,26 +19,30 @@ static void adam_attrs(tx_case *c, size_t s)
 
 /* ---- Any precision ----------------------------------------------------------------------------------- */
 
-/* What the weight loses to rounding c gains: only their sum is known, so of c an error of p's size is allowed. */
+/* What the weight loses to rounding c gains: only their sum is known, so of c an error of p's size is allowed. Rounding
+ * by chance errs by up to twice as much as to the nearest. */
 static void anyprecision_reference(tx_call *call)
 {
+    const double ulp = 0x1p-8 / (0x1p-24 * 14.0); /* half of one of bf16, in what a magnitude stands for */
     const bool kahan = tx_array_present(&call->in[5]);
+    const bool by_chance = call->in[0].dtype == TX_BF16;
     for (int32_t o = 0; o < (kahan ? 4 : 3) && call->result[TX_RESULT_FINITE] == 0.0; o++)
         tx_update_keep(call, o, o == 0 ? 0 : 2 + o);
     for (int64_t i = 0; i < call->in[0].count && call->result[TX_RESULT_FINITE] != 0.0; i++) {
         const tx_adam_step s = tx_update_adamw(call, i, call->in[3].value[i], call->in[4].value[i]);
         const double rest = kahan ? call->in[5].value[i] : 0.0;
-        tx_array_put(&call->out[0], i, s.p + rest, s.p_size + fabs(rest));
-        tx_array_put(&call->out[1], i, s.m, s.m_size);
-        tx_array_put(&call->out[2], i, s.v, s.v_size);
+        tx_array_put(&call->out[0], i, s.p + rest, s.p_size + fabs(rest) + (by_chance ? ulp * fabs(s.p + rest) : 0.0));
+        tx_array_put(&call->out[1], i, s.m, s.m_size + (by_chance ? ulp * fabs(s.m) : 0.0));
+        tx_array_put(&call->out[2], i, s.v, s.v_size + (by_chance ? ulp * s.v : 0.0));
         if (kahan)
-            tx_array_put(&call->out[3], i, 0.0, s.p_size + fabs(rest));
+            tx_array_put(&call->out[3], i, 0.0,
+                         s.p_size + fabs(rest) + (by_chance ? 2.0 * ulp * fabs(s.p + rest) : 0.0));
     }
 }
 
 static void anyprecision_outputs(tx_call *call)
 {
-    call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
+    call->out[0] = (tx_array){.dtype = call->in[0].dtype, .shape = call->in[0].shape};
     for (int32_t o = 1; o < 4; o++)
         if (tx_array_present(&call->in[2 + o]))
             call->out[o] = (tx_array){.dtype = call->in[2 + o].dtype, .shape = call->in[0].shape};
@@ -46,19 +50,20 @@ static void anyprecision_outputs(tx_call *call)
 
 static void anyprecision_cases(tx_cases *list)
 {
-    static const tx_dtype types[][3] = {{TX_F32, TX_F32, TX_DTYPE_COUNT},
-                                        {TX_BF16, TX_BF16, TX_DTYPE_COUNT},
-                                        {TX_BF16, TX_F32, TX_BF16},
-                                        {TX_F32, TX_BF16, TX_F32}};
+    static const tx_dtype types[][4] = {
+        {TX_F32, TX_F32, TX_F32, TX_DTYPE_COUNT},    {TX_F32, TX_BF16, TX_BF16, TX_DTYPE_COUNT},
+        {TX_F32, TX_BF16, TX_F32, TX_BF16},          {TX_F32, TX_F32, TX_BF16, TX_F32},
+        {TX_BF16, TX_BF16, TX_BF16, TX_DTYPE_COUNT}, {TX_BF16, TX_F32, TX_BF16, TX_BF16}};
     for (size_t s = 0; s < SIZES; s++)
         for (size_t k = 0; k < sizeof types / sizeof types[0]; k++) {
             tx_case *c = tx_update_case(list, sizes[s]);
             const tx_shape shape = c->in[0].shape;
             adam_attrs(c, s);
-            tx_update_state(c, 3, tx_spec_of(types[k][0], shape, TX_FILL_UNIFORM, -1.0, 1.0));
-            tx_update_state(c, 4, tx_spec_of(types[k][1], shape, TX_FILL_UNIFORM, 0.0, 1.0));
-            if (types[k][2] != TX_DTYPE_COUNT) {
-                tx_update_state(c, 5, tx_spec_of(types[k][2], shape, TX_FILL_UNIFORM, -1e-3, 1e-3));
+            c->in[0].dtype = c->in[1].dtype = types[k][0];
+            tx_update_state(c, 3, tx_spec_of(types[k][1], shape, TX_FILL_UNIFORM, -1.0, 1.0));
+            tx_update_state(c, 4, tx_spec_of(types[k][2], shape, TX_FILL_UNIFORM, 0.0, 1.0));
+            if (types[k][3] != TX_DTYPE_COUNT) {
+                tx_update_state(c, 5, tx_spec_of(types[k][3], shape, TX_FILL_UNIFORM, -1e-3, 1e-3));
                 c->flags |= TX_CASE_ZEROS;
             }
             if (sizes[s] == 5003)

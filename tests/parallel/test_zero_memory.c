@@ -22,16 +22,21 @@ static const struct {
     const char *name;
     tx_optimizer_options options;
     double bytes;
+    tx_dtype stored; /* of weights and gradients */
 } optimizers[] = {
-    {"adamw", {.kind = TX_ADAMW}, 8.0},
-    {"sgd", {.kind = TX_SGD}, 0.0},
-    {"momentum", {.kind = TX_SGD, .momentum = 0.9f}, 4.0},
-    {"lion", {.kind = TX_LION}, 4.0},
-    {"adafactor", {.kind = TX_ADAFACTOR}, 0.0102},
-    {"adamw_8bit", {.kind = TX_ADAMW_8BIT}, 3.926},
-    {"anyprecision", {.kind = TX_ADAMW_ANYPRECISION, .momentum_dtype = TX_BF16, .variance_dtype = TX_BF16}, 4.0},
-    {"kahan", {.kind = TX_ADAMW_ANYPRECISION, .kahan = true, .compensation_dtype = TX_BF16}, 10.0},
-    {"muon", {.kind = TX_MUON, .momentum = 0.95f}, 5.27},
+    {"adamw", {.kind = TX_ADAMW}, 8.0, TX_F32},
+    {"sgd", {.kind = TX_SGD}, 0.0, TX_F32},
+    {"momentum", {.kind = TX_SGD, .momentum = 0.9f}, 4.0, TX_F32},
+    {"lion", {.kind = TX_LION}, 4.0, TX_F32},
+    {"adafactor", {.kind = TX_ADAFACTOR}, 0.0102, TX_F32},
+    {"adamw_8bit", {.kind = TX_ADAMW_8BIT}, 3.926, TX_F32},
+    {"anyprecision",
+     {.kind = TX_ADAMW_ANYPRECISION, .momentum_dtype = TX_BF16, .variance_dtype = TX_BF16},
+     4.0,
+     TX_F32},
+    {"kahan", {.kind = TX_ADAMW_ANYPRECISION, .kahan = true, .compensation_dtype = TX_BF16}, 10.0, TX_F32},
+    {"muon", {.kind = TX_MUON, .momentum = 0.95f}, 5.27, TX_F32},
+    {"pure_bf16", {.kind = TX_ADAMW}, 4.0, TX_BF16},
 };
 enum { OPTIMIZERS = sizeof optimizers / sizeof optimizers[0] };
 
@@ -48,6 +53,8 @@ static tx_status make(tx_engine *engine, tx_comm *comm, const tx_config *config,
         .parallel = {.size = sizeof options.parallel,
                      .zero_stage = stage,
                      .whole = tx_optimizer_is_whole(optimizers[optimizer].options.kind)},
+        .stored = optimizers[optimizer].stored,
+        .autocast = optimizers[optimizer].stored,
         .optimizer = optimizers[optimizer].options,
     };
     options.optimizer.size = sizeof options.optimizer;
@@ -61,14 +68,14 @@ static tx_status make(tx_engine *engine, tx_comm *comm, const tx_config *config,
 
 /* Within 2 percent of the formula, and to the byte what was planned. */
 static int judge(const tx_memory *planned, const tx_memory *counted, double params, int32_t stage, int32_t ranks,
-                 double state)
+                 double weight, double state)
 {
     const double n = ranks;
     const struct {
         tx_memory_kind kind;
         double bytes;
-    } formula[] = {{TX_MEMORY_WEIGHTS, 4.0 * params},
-                   {TX_MEMORY_GRADIENTS, stage == 2 ? 4.0 * params / n : 4.0 * params},
+    } formula[] = {{TX_MEMORY_WEIGHTS, weight * params},
+                   {TX_MEMORY_GRADIENTS, stage == 2 ? weight * params / n : weight * params},
                    {TX_MEMORY_OPTIMIZER, stage > 0 ? state * params / n : state * params}};
     int failed = 0;
     for (size_t i = 0; i < sizeof formula / sizeof formula[0]; i++) {
@@ -112,7 +119,7 @@ int main(int argc, char **argv)
         return 1;
     }
     int failed = judge(&planned, &counted, (double)tx_arch_param_count(config), stage, tx_comm_size_of(comm),
-                       optimizers[optimizer].bytes);
+                       (double)tx_dtype_size(optimizers[optimizer].stored), optimizers[optimizer].bytes);
     tx_trainer_free(trainer);
     tx_model_free(model);
     tx_engine_free(engine);

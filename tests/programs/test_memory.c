@@ -95,18 +95,66 @@ static void weights_and_states(void **state)
         const char *optim;
         int64_t states; /* numbers of fp32 for each weight */
     } optimizers[] = {{"adamw_torch_fused", 2}, {"sgd", 0}, {"lion_32bit", 1}};
-    const char *const precisions[] = {"fp32", "bf16"};
-    for (int bf16 = 0; bf16 < 2; bf16++)
+    const char *const precisions[] = {"fp32", "bf16", "fp16"};
+    for (int half = 0; half < 3; half++)
         for (size_t o = 0; o < sizeof optimizers / sizeof optimizers[0]; o++) {
-            const tx_json *p = plan_of(all, precisions[bf16], "none", optimizers[o].optim, 1);
+            const tx_json *p = plan_of(all, precisions[half], "none", optimizers[o].optim, 1);
             expect(p, "weights", 4 * n);
             expect(p, "gradients", 4 * n);
-            expect(p, "16-bit copies", bf16 ? 2 * n : 0);
+            expect(p, "16-bit copies", half ? 2 * n : 0);
             expect(p, "optimizer states", 4 * optimizers[o].states * n);
             expect(p, "caches", (n / 256 + 511) / 512 * 512); /* a byte for 256 weights */
             expect(p, "exchange", 0);
         }
+    const tx_json *pure = plan_of(all, "pure bf16", "none", "adamw_torch_fused", 1);
+    expect(pure, "weights", 2 * n);
+    expect(pure, "gradients", 2 * n);
+    expect(pure, "16-bit copies", 0);
+    expect(pure, "optimizer states", 2 * 2 * n);
     tx_json_free(all);
+}
+
+/* A decoder of Llama's shape with 7 billion weights, of which 24 GiB hold no way to train, and gpt2-xl's 1.56 billion,
+ * for which they hold those of at most 16 bytes a weight. */
+static void in_24_gib(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"model_type\": \"llama\", \"hidden_size\": 4096, \"intermediate_size\": 11008, \"num_hidden_layers\": 32, "
+        "\"num_attention_heads\": 32, \"vocab_size\": 32000, \"max_position_embeddings\": 2048, "
+        "\"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": false}";
+    const int64_t seven = 2 * INT64_C(32000) * 4096 +
+                          32 * (4 * INT64_C(4096) * 4096 + 3 * INT64_C(4096) * 11008 + 2 * INT64_C(4096)) + 4096;
+    /* Each vector begins a block of 256: one of 1,600 takes 1,792, that of 4,800 takes 4,864. */
+    const int64_t xl =
+        INT64_C(50304) * 1600 + 1024 * 1600 + 48 * (12 * INT64_C(1600) * 1600 + 6 * 1792 + 4864 + 6400) + 2 * 1792;
+    const int64_t memory = INT64_C(24) << 30;
+    char *folder = make_scratch(), *path = tx_path_join(folder, "config.json"), arguments[512];
+    assert_ok(tx_file_write(path, text, strlen(text)));
+    const struct {
+        const char *precision, *optim;
+        int64_t bytes; /* of weights, gradients, copies and states for a weight */
+    } rows[] = {{"fp32", "adamw_torch_fused", 16}, {"fp32", "sgd", 8},        {"fp32", "lion_32bit", 12},
+                {"bf16", "adamw_torch_fused", 18}, {"fp16", "sgd", 10},       {"pure bf16", "adamw_torch_fused", 8},
+                {"bf16", "lion_32bit", 14},        {"fp16", "lion_32bit", 14}};
+    for (int m = 0; m < 2; m++) {
+        const int64_t n = m ? xl : seven;
+        snprintf(arguments, sizeof arguments, "--model %s --memory 24GiB --json", m ? "gpt2-xl" : path);
+        tx_json *all = ask(arguments, 0);
+        for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+            const tx_json *p = plan_of(all, rows[r].precision, "blocks", rows[r].optim, 1);
+            const int64_t all_bytes = bytes_of(p, "weights") + bytes_of(p, "gradients") + bytes_of(p, "16-bit copies") +
+                                      bytes_of(p, "optimizer states");
+            if (all_bytes != rows[r].bytes * n)
+                fail_msg("%s %s: %lld bytes, by hand %lld", rows[r].precision, rows[r].optim, (long long)all_bytes,
+                         (long long)(rows[r].bytes * n));
+            assert_true(fits(p) == (bytes_of(p, "total") <= memory));
+            assert_true(fits(p) == (m && rows[r].bytes <= 16));
+        }
+        tx_json_free(all);
+    }
+    remove_scratch(folder);
+    free(path);
 }
 
 /* In fp32, a token: of a block the norms' results, q k v, what attention gives, the stream twice, and the inner layer
@@ -197,9 +245,10 @@ static void in_a_second(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_and_states), cmocka_unit_test(activations), cmocka_unit_test(what_fits),
-        cmocka_unit_test(step_time),          cmocka_unit_test(refused),     cmocka_unit_test(in_a_second)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(weights_and_states), cmocka_unit_test(in_24_gib),
+                                       cmocka_unit_test(activations),        cmocka_unit_test(what_fits),
+                                       cmocka_unit_test(step_time),          cmocka_unit_test(refused),
+                                       cmocka_unit_test(in_a_second)};
     txmem = argc > 1 ? argv[1] : "txmem";
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# 300 steps of a small GPT-2 on tinyshakespeare in bf16 and in fp16 end where fp32 does, and memory is what was planned.
+# 300 steps of a small GPT-2 on tinyshakespeare in bf16 and in fp16, and with weights and moments of bf16 (rounded by
+# chance, or with Kahan's sum), end where fp32 does, and memory is what was planned.
 #
 #   test_precision.sh BIN-FOLDER DEVICE
 set -u
@@ -33,12 +34,24 @@ run()
 run fp32
 full=$loss
 awk -v loss="$full" 'BEGIN { exit !(loss > 1 && loss < 2.6) }' || fail "fp32 ends with a loss of $full"
-for precision in bf16 fp16; do
-    run $precision --$precision
+for precision in bf16 fp16 pure kahan; do
+    case $precision in
+        pure) options="--dtype bfloat16" ;;
+        kahan) options="--dtype bfloat16 --optim adamw_anyprecision --optim_args use_kahan_summation=True" ;;
+        *) options=--$precision ;;
+    esac
+    # shellcheck disable=SC2086
+    run $precision $options
     echo "$device: fp32 $full, $precision $loss"
     awk -v a="$loss" -v b="$full" 'BEGIN { d = a / b - 1; exit !(d < 0.01 && d > -0.01) }' ||
         fail "$precision ends with a loss of $loss, fp32 with $full"
 done
+
+
+# What is saved is of bf16, half the bytes.
+grep -q '"torch_dtype": "bfloat16"' "$work/pure/config.json" || fail "config.json does not say bfloat16"
+[ $(($(wc -c < "$work/pure/model.safetensors") * 2 - 8000)) -lt "$(wc -c < "$work/fp32/model.safetensors")" ] ||
+    fail "the saved weights are not of 16 bits"
 
 [ $failures -eq 0 ] && echo "all good on $device"
 exit $((failures != 0))

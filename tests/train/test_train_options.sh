@@ -262,6 +262,8 @@ threads | --preprocessing_num_workers 1 --threads 2 | counted pthread_create 1
 gradient_checkpointing | --gradient_checkpointing | computes_again
 gradient_checkpointing | bare $work/again.json --train_file $work/text --config_name $work/config.json --output_dir $work/r | computes_again
 gradient_checkpointing | --dry_run --gradient_checkpointing auto:1KiB --max_steps 6 | says the limit is 1024 bytes
+dtype | --dtype bfloat16 | holds config.json torch_dtype.*bfloat16
+dtype | --dtype bfloat16 --optim adamw_anyprecision --optim_args use_kahan_summation=True | weights_differ
 bf16 | --bf16 true | weights_differ
 fp16 | --fp16 true | logged \"loss_scale\":.65536
 bf16_full_eval | --validation_file $work/other --eval_strategy steps --eval_steps 3 --bf16_full_eval | evaluates_otherwise
@@ -274,6 +276,8 @@ list_devices | --list_devices | says cpu
 dry_run | --dry_run | lacks model.safetensors
 memory_plot | --memory_plot $work/memory.html | plots_memory
 memory_plot | --dry_run --memory_plot $work/memory.json | writes_memory
+debug | --adam_epsilon 0 --max_steps 20 --debug underflow_overflow | says NaN or infinity (see above)
+debug | --debug underflow_overflow | weights_kept
 profile | --profile | says peak resident memory
 "
 

@@ -16,6 +16,8 @@ static const tx_option options[] = {
      .help = "model: a folder, or a name to look up (README)"},
     {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
      .help = "where to compute"},
+    {TX_OPTION_TEXT, "dtype", AT(dtype), .choices = "float32|bfloat16|float16|auto",
+     .help = "what weights and caches are kept and products made in; auto: as config.json says"},
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend; 0: all that this process may use"},
     {TX_OPTION_HEADING, .help = "text"},
     {TX_OPTION_WORDS, "prompt", AT(prompt), .choices = "TEXT",
@@ -58,6 +60,7 @@ static const tx_option options[] = {
      "tokens from window to window; 0: 512, or max_length where that is less"},
     {TX_OPTION_INTEGER, "max_length", AT(max_length), 0, 1 << 24, "N", "tokens of a window; 0: the model's positions"},
     /* Of transformers' generate. */
+    FOREIGN("torch_dtype", "float32", "its name is --dtype"),
     FOREIGN("stop_strings", NULL, "it is --stop, once for each string"),
     FOREIGN("num_return_sequences", "1", "give the prompt several times: each copy draws its own text"),
     FOREIGN("num_beam_groups", "1", "beams are not grouped"),
@@ -74,6 +77,7 @@ static const tx_spelling spellings[] = {
     {"-m", "model"}, {"-p", "prompt"}, {"-n", "max_new_tokens"}, {"--temp", "temperature"}};
 
 static const txgen_settings defaults = {.device = "cpu",
+                                        .dtype = "float32",
                                         .max_new_tokens = -1,
                                         .top_k = 50,
                                         .num_beams = 1,

@@ -97,6 +97,7 @@ static int run(const txgen_settings *set, const tx_option_values *given)
     const tx_lm_options options = {.size = sizeof options,
                                    .model = set->model,
                                    .device = set->device,
+                                   .dtype = set->dtype,
                                    .threads = (int32_t)set->threads,
                                    .batch_size = set->batch_size,
                                    .warn = warn};

@@ -25,6 +25,23 @@ static const struct {
 };
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
+static const struct {
+    const char *word;
+    tx_dtype autocast, stored;
+    tx_mem_precision plans;
+} precisions[TX_MEM_PRECISIONS] = {
+#define X(name, word, autocast, stored, rate, plans) {word, TX_##autocast, TX_##stored, TX_MEM_##plans},
+    TX_MEM_PRECISION_MAP(X)
+#undef X
+};
+
+/* Whether there are rows of an optimizer: AdamW alone updates weights of 16 bits. */
+static bool goes_with(tx_mem_precision precision, int optimizer)
+{
+    const tx_optimizer_kind kind = optimizers[optimizer].kind;
+    return precisions[precision].stored == TX_F32 || kind == TX_ADAMW || kind == TX_ADAMW_ANYPRECISION;
+}
+
 uint32_t tx_mem_all_optimizers(void)
 {
     uint32_t set = 0, kinds = 0;
@@ -36,7 +53,7 @@ uint32_t tx_mem_all_optimizers(void)
     return set;
 }
 
-static tx_status foresee(const tx_mem_table *t, bool bf16, int way, int optimizer, int64_t batch,
+static tx_status foresee(const tx_mem_table *t, tx_mem_precision precision, int way, int optimizer, int64_t batch,
                          tx_trainer_forecast *forecast)
 {
     const tx_trainer_options options = {
@@ -46,7 +63,8 @@ static tx_status foresee(const tx_mem_table *t, bool bf16, int way, int optimize
         .block = t->block,
         .accumulation = 1,
         .max_grad_norm = 1.0,
-        .autocast = bf16 ? TX_BF16 : TX_F32,
+        .stored = precisions[precision].stored,
+        .autocast = precisions[precision].autocast,
         .checkpointing = ways[way].how,
         .optimizer = {.size = sizeof options.optimizer,
                       .kind = optimizers[optimizer].kind,
@@ -57,16 +75,10 @@ static tx_status foresee(const tx_mem_table *t, bool bf16, int way, int optimize
     return tx_trainer_foresee(t->engine, t->config, &options, forecast);
 }
 
-static double seconds_of(const tx_mem_table *t, bool bf16, const tx_trainer_forecast *f)
-{
-    const double product = t->rates.product[bf16], copy = t->rates.copy;
-    return product > 0 && copy > 0 ? f->product_flops / product + (f->other_bytes + f->update_bytes) / copy : 0.0;
-}
-
 /* What training takes with one precision and one way to checkpoint, and the optimizer that was looked at first. */
 typedef struct sheet {
     const tx_mem_table *table;
-    bool bf16;
+    tx_mem_precision precision;
     int way, first;
     bool made[TX_MEM_BATCHES];
     tx_trainer_forecast of[TX_MEM_BATCHES];
@@ -74,7 +86,8 @@ typedef struct sheet {
 
 static tx_status look(sheet *s, int b, tx_trainer_forecast *forecast)
 {
-    tx_status status = s->made[b] ? TX_OK : foresee(s->table, s->bf16, s->way, s->first, INT64_C(1) << b, &s->of[b]);
+    tx_status status =
+        s->made[b] ? TX_OK : foresee(s->table, s->precision, s->way, s->first, INT64_C(1) << b, &s->of[b]);
     s->made[b] = !status;
     *forecast = s->of[b];
     return status;
@@ -96,18 +109,19 @@ static tx_status fill_row(sheet *s, int optimizer, tx_mem_row *row)
     tx_trainer_forecast own, forecast;
     tx_status status = look(s, 0, &forecast);
     if (!status)
-        status = foresee(t, s->bf16, s->way, optimizer, 1, &own);
+        status = foresee(t, s->precision, s->way, optimizer, 1, &own);
     const bool like_first = !status && states_alone(&own.memory, &forecast.memory);
     bool fits = true;
     for (int b = 0; b < TX_MEM_BATCHES && fits && !status; b++) {
-        status =
-            like_first ? look(s, b, &forecast) : foresee(t, s->bf16, s->way, optimizer, INT64_C(1) << b, &forecast);
+        status = like_first ? look(s, b, &forecast)
+                            : foresee(t, s->precision, s->way, optimizer, INT64_C(1) << b, &forecast);
         if (status)
             break;
         forecast.memory.bytes[TX_MEMORY_OPTIMIZER] = own.memory.bytes[TX_MEMORY_OPTIMIZER];
         forecast.update_bytes = own.update_bytes;
         row->memory[b] = forecast.memory;
-        row->seconds[b] = seconds_of(t, s->bf16, &forecast);
+        row->flops[b] = forecast.product_flops;
+        row->bytes[b] = forecast.other_bytes + forecast.update_bytes;
         row->batches = b + 1;
         fits = tx_memory_total(&forecast.memory) <= t->memory;
     }
@@ -115,33 +129,67 @@ static tx_status fill_row(sheet *s, int optimizer, tx_mem_row *row)
     return status == TX_MEMORY && tx_engine_device(t->engine)->max_allocation >= t->memory ? TX_OK : status;
 }
 
-static int first_of(uint32_t set)
+static bool has_row(const tx_mem_table *t, tx_mem_precision precision, int optimizer)
+{
+    return t->optimizers & (UINT32_C(1) << optimizer) && goes_with(precision, optimizer);
+}
+
+static int first_of(const tx_mem_table *t, tx_mem_precision precision)
 {
     int o = 0;
-    while (o < OPTIMIZERS - 1 && !(set & (UINT32_C(1) << o)))
+    while (o < OPTIMIZERS - 1 && !has_row(t, precision, o))
         o++;
     return o;
 }
 
-static tx_status fill_sheet(tx_mem_table *t, bool bf16, int way)
+static tx_status fill_sheet(tx_mem_table *t, tx_mem_precision precision, int way)
 {
-    sheet s = {.table = t, .bf16 = bf16, .way = way, .first = first_of(t->optimizers)};
+    sheet s = {.table = t, .precision = precision, .way = way, .first = first_of(t, precision)};
     tx_status status = TX_OK;
     for (int o = 0; o < OPTIMIZERS && !status; o++) {
-        if (!(t->optimizers & (UINT32_C(1) << o)))
+        if (!has_row(t, precision, o))
             continue;
         tx_mem_row *row = &t->row[t->rows++];
-        *row = (tx_mem_row){.bf16 = bf16, .checkpointing = ways[way].word, .optimizer = optimizers[o].name};
+        *row = (tx_mem_row){
+            .precision = precisions[precision].word, .checkpointing = ways[way].word, .optimizer = optimizers[o].name};
         status = fill_row(&s, o, row);
     }
     return status;
 }
 
+/* The rows of a precision again, for one that has the same plans. */
+static void fill_alike(tx_mem_table *t, tx_mem_precision precision)
+{
+    const int32_t rows = t->rows;
+    for (int32_t i = 0; i < rows; i++)
+        if (t->row[i].precision == precisions[precisions[precision].plans].word) {
+            t->row[t->rows] = t->row[i];
+            t->row[t->rows++].precision = precisions[precision].word;
+        }
+}
+
+static void tell_seconds(const tx_mem_table *t, tx_mem_precision precision)
+{
+    const double product = t->rates.product[precision], copy = t->rates.copy;
+    for (int32_t i = 0; i < t->rows && product > 0 && copy > 0; i++) {
+        tx_mem_row *row = &t->row[i];
+        for (int b = 0; b < row->batches && row->precision == precisions[precision].word; b++)
+            row->seconds[b] = row->flops[b] / product + row->bytes[b] / copy;
+    }
+}
+
 tx_status tx_mem_fill(tx_mem_table *t)
 {
-    t->row = calloc(2 * WAYS * OPTIMIZERS, sizeof *t->row);
+    t->row = calloc((size_t)TX_MEM_PRECISIONS * WAYS * OPTIMIZERS, sizeof *t->row);
     tx_status status = t->row ? TX_OK : tx_fail(TX_MEMORY, "no memory for a table");
-    for (int way = 0; way < 2 * WAYS && !status; way++)
-        status = fill_sheet(t, way >= WAYS, way % WAYS);
+    for (tx_mem_precision p = 0; p < TX_MEM_PRECISIONS; p++) {
+        if (p == TX_MEM_TF32 && !(t->rates.product[p] > 0))
+            continue;
+        if (precisions[p].plans != p)
+            fill_alike(t, p);
+        for (int way = 0; way < WAYS && !status && precisions[p].plans == p; way++)
+            status = fill_sheet(t, p, way);
+        tell_seconds(t, p);
+    }
     return status;
 }

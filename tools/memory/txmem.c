@@ -60,6 +60,11 @@ static const tx_cli program = {
 
 static tx_status read_rates(const char *path, tx_mem_rates *rates)
 {
+    static const char *const names[TX_MEM_PRECISIONS] = {
+#define X(name, word, autocast, stored, rate, plans) rate,
+        TX_MEM_PRECISION_MAP(X)
+#undef X
+    };
     tx_json *all = NULL, *peaks, *products;
     tx_status status = tx_json_read(path, RATES_LIMIT, &all);
     if (!status)
@@ -68,12 +73,11 @@ static tx_status read_rates(const char *path, tx_mem_rates *rates)
         status = tx_json_get(peaks, "product_gflops", TX_JSON_OBJECT, &products);
     if (!status)
         status = tx_json_get_number(peaks, "copy_gbytes", 1e-6, 1e9, &rates->copy);
-    if (!status)
-        status = tx_json_get_number(products, "F32", 1e-6, 1e12, &rates->product[0]);
-    if (!status && tx_json_has(products, "BF16"))
-        status = tx_json_get_number(products, "BF16", 1e-6, 1e12, &rates->product[1]);
-    for (int i = 0; i < 2 && !status; i++)
+    for (int i = 0; i < TX_MEM_PRECISIONS && !status; i++) {
+        if (i == TX_MEM_FP32 || tx_json_has(products, names[i]))
+            status = tx_json_get_number(products, names[i], 1e-6, 1e12, &rates->product[i]);
         rates->product[i] *= 1e9;
+    }
     rates->copy *= 1e9;
     tx_json_free(all);
     return status ? tx_fail_in(status, "%s: no rates as txbench ops --json prints them", path) : TX_OK;
@@ -109,7 +113,7 @@ static double unit_of(const tx_mem_table *t)
 static void print_row(const tx_mem_table *t, const tx_mem_row *row)
 {
     int largest = -1;
-    printf("%-5s %-7s %-18s", row->bf16 ? "bf16" : "fp32", row->checkpointing, row->optimizer);
+    printf("%-9s %-7s %-18s", row->precision, row->checkpointing, row->optimizer);
     for (int b = 0; b < TX_MEM_BATCHES; b++) {
         if (fits(t, row, b)) {
             printf(" %7.2f", (double)tx_memory_total(&row->memory[b]) / unit_of(t));
@@ -128,7 +132,7 @@ static void print_table(const tx_mem_table *t)
     const double unit = unit_of(t);
     printf("%s by rows of %" PRId64 " tokens in a micro-batch; - does not fit in %.2f\n", unit < GIB ? "MiB" : "GiB",
            t->block, (double)t->memory / unit);
-    printf("%-5s %-7s %-18s", "", "again", "optimizer");
+    printf("%-9s %-7s %-18s", "", "again", "optimizer");
     for (int b = 0; b < TX_MEM_BATCHES; b++)
         printf(" %7d", 1 << b);
     puts(t->rates.copy > 0 ? "  a step of the largest, at best" : "");
@@ -143,7 +147,7 @@ static void print_table(const tx_mem_table *t)
 static tx_status add_cell(const tx_mem_table *t, const tx_mem_row *row, int batch, tx_json *cells)
 {
     tx_json *cell = tx_json_object();
-    tx_status status = tx_json_set_string(cell, "precision", row->bf16 ? "bf16" : "fp32");
+    tx_status status = tx_json_set_string(cell, "precision", row->precision);
     if (!status)
         status = tx_json_set_string(cell, "gradient_checkpointing", row->checkpointing);
     if (!status)

@@ -13,19 +13,35 @@
 #define TX_MEM_CHECKPOINTING_MAP(X) \
     X(NONE, "none", 0, 0) X(CHEAP, "auto", 0, INT32_MAX) X(BLOCKS, "blocks", INT32_MAX, 0)
 
+/* X(NAME, "word", what products are made in, what weights are stored in, "name of its rate", whose plans it has). tf32
+ * has rows where its rate is known. */
+#define TX_MEM_PRECISION_MAP(X)              \
+    X(FP32, "fp32", F32, F32, "F32", FP32)   \
+    X(TF32, "tf32", F32, F32, "TF32", FP32)  \
+    X(BF16, "bf16", BF16, F32, "BF16", BF16) \
+    X(FP16, "fp16", F16, F32, "F16", BF16)   \
+    X(PURE, "pure bf16", BF16, BF16, "BF16", PURE)
+
+typedef enum tx_mem_precision {
+#define X(name, ...) TX_MEM_##name,
+    TX_MEM_PRECISION_MAP(X)
+#undef X
+        TX_MEM_PRECISIONS
+} tx_mem_precision;
+
 /* Measured rates of a device, as `txbench ops --json` has them in "peaks"; 0: not known. */
 typedef struct tx_mem_rates {
-    double product[2]; /* flop/s of products in fp32, and in bf16 */
-    double copy;       /* bytes a second, read and written */
+    double product[TX_MEM_PRECISIONS]; /* flop/s of products */
+    double copy;                       /* bytes a second, read and written */
 } tx_mem_rates;
 
 /* One way to train, and what came out of it for each batch that was looked at. */
 typedef struct tx_mem_row {
-    bool bf16;
-    const char *checkpointing, *optimizer;
-    int32_t batches;                  /* that were looked at: up to the first that does not fit */
-    tx_memory memory[TX_MEM_BATCHES]; /* but for scratch of the device's kernels */
-    double seconds[TX_MEM_BATCHES];   /* of a step of one micro-batch; 0: the rates are not known */
+    const char *precision, *checkpointing, *optimizer;
+    int32_t batches;                                     /* that were looked at: up to the first that does not fit */
+    tx_memory memory[TX_MEM_BATCHES];                    /* but for scratch of the device's kernels */
+    double flops[TX_MEM_BATCHES], bytes[TX_MEM_BATCHES]; /* a step's products, and what all else reads and writes */
+    double seconds[TX_MEM_BATCHES];                      /* of a step of one micro-batch; 0: the rates are not known */
 } tx_mem_row;
 
 typedef struct tx_mem_table {

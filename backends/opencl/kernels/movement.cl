@@ -224,8 +224,8 @@ __kernel void scatter_join(const __global int *indices, long io, __global float 
 
 /* ---- caches, broadcasts, casts, copies ----------------------------------------------------------------------------- */
 
-/* Row: row (b, t) of qkv; n floats of keys and as many of values, keys from `skip` on. */
-__kernel void kv_append(const __global float *qkv, long qo, __global float *k_cache, long ko, __global float *v_cache,
+/* Row: row (b, t) of qkv; n numbers of keys and as many of values, keys from `skip` on. */
+__kernel void kv_append(const __global IN_T *qkv, long qo, __global IN_T *k_cache, long ko, __global IN_T *v_cache,
                         long vo, const __global int *positions, long po, long n, long skip, long last, long T, long S)
 {
     long row = TX_ROW;
@@ -233,13 +233,13 @@ __kernel void kv_append(const __global float *qkv, long qo, __global float *k_ca
     qkv += qo + row * last + skip;
     long at = (row / T * S + slot) * n;
     TX_EACH({
-        tx_store(tx_load(qkv, i, n, 0.0f), k_cache + ko + at, i, n);
-        tx_store(tx_load(qkv + n, i, n, 0.0f), v_cache + vo + at, i, n);
+        TX_CAT(tx_store_, IN)(LOAD_IN(qkv, i, n), k_cache + ko + at, i, n);
+        TX_CAT(tx_store_, IN)(LOAD_IN(qkv + n, i, n), v_cache + vo + at, i, n);
     })
 }
 
 /* Row: place in the caches of all BATCH samples. */
-__kernel void kv_reorder(__global float *k_cache, long ko, __global float *v_cache, long vo, const __global int *sources,
+__kernel void kv_reorder(__global IN_T *k_cache, long ko, __global IN_T *v_cache, long vo, const __global int *sources,
                          long so, const __global int *positions, long po, long n, long S)
 {
     long place = TX_ROW;
@@ -251,14 +251,14 @@ __kernel void kv_reorder(__global float *k_cache, long ko, __global float *v_cac
     if (!moved)
         return;
     for (int kv = 0; kv < 2; kv++) {
-        __global float *cache = (kv ? v_cache + vo : k_cache + ko) + place * n;
+        __global IN_T *cache = (kv ? v_cache + vo : k_cache + ko) + place * n;
         TX_EACH({
             vec row[BATCH];
             for (int b = 0; b < BATCH; b++)
-                row[b] = tx_load(cache + b * S * n, i, n, 0.0f);
+                row[b] = LOAD_IN(cache + b * S * n, i, n);
             for (int b = 0; b < BATCH; b++)
                 if (sources[b] >= 0 && sources[b] < BATCH && place < tx_position(positions[b], S))
-                    tx_store(row[sources[b]], cache + b * S * n, i, n);
+                    TX_CAT(tx_store_, IN)(row[sources[b]], cache + b * S * n, i, n);
         })
     }
 }
@@ -281,14 +281,21 @@ __kernel void broadcast(const __global float *x, long xo, __global float *y, lon
     })
 }
 
-__kernel void cast(const __global IN_T *x, long xo, __global OUT_T *y, long yo, long n)
+__kernel void cast(const __global IN_T *x, long xo, __global OUT_T *y, long yo, long n, int mode,
+                   const __global uint *control)
 {
+    int adds = tx_adds(mode, control);
     x += xo;
     y += yo;
-    TX_EACH({ STORE_OUT(LOAD_IN(x, i, n), y, i, n); })
+    TX_EACH({
+        vec v = LOAD_IN(x, i, n);
+        if (adds)
+            v += TX_CAT(tx_load_, OUT)(y, i, n);
+        STORE_OUT(v, y, i, n);
+    })
 }
 
-/* Also moves words of other types: bits pass unchanged when nothing is added. */
+/* Moves words of any type, or numbers that are added. */
 __kernel void copy(const __global float *x, long xo, __global float *y, long yo, long n, int mode,
                    const __global uint *control)
 {
@@ -313,8 +320,8 @@ __kernel void copy_bytes(const __global uchar *x, long xo, __global uchar *y, lo
     })
 }
 
-__kernel void fill(__global float *y, long yo, long n, float value)
+__kernel void fill(__global OUT_T *y, long yo, long n, float value)
 {
     y += yo;
-    TX_EACH({ tx_store((vec)value, y, i, n); })
+    TX_EACH({ STORE_OUT((vec)value, y, i, n); })
 }

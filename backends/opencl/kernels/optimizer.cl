@@ -93,17 +93,50 @@ __kernel void lion(__global float *p, long po, const __global float *g, long go,
     })
 }
 
-/* M, V, C: types of the states; c absent: with_c 0. */
-#ifndef M
+/* P: type of p and g; M, V, C: types of the states; c absent: with_c 0. */
+#ifndef P
+#define P f32
 #define M f32
 #define V f32
 #define C f32
 #endif
-__kernel void adamw_anyprecision(__global float *p, long po, const __global float *g, long go,
+
+#ifdef BY_CHANCE /* P is bf16: rng.h */
+static uvec noise_of(const __global uint *control, long element)
+{
+    uint part[VW];
+    for (int k = 0; k < VW; k += 4) {
+        const tx_random u = tx_draw(control[TX_CONTROL_SEED_LO], control[TX_CONTROL_SEED_HI], control[TX_CONTROL_STEP],
+                                    0, TX_UPDATE_SITE, 0, (uint)((element + k) / PARAM_BLOCK),
+                                    (uint)((element + k) % PARAM_BLOCK) / 4);
+        for (int w = 0; w < 4 && w < VW; w++)
+            part[k + w] = u.word[(element + w) & 3];
+    }
+    return VLOAD_PRIVATE(part);
+}
+
+/* The number of bf16 below v plus noise. */
+static vec round_with(vec v, uvec noise)
+{
+    const uvec bits = AS_UVEC(v), up = (bits + noise) & 0xFFFF0000u;
+    return AS_VEC((bits & 0x7F800000u) == 0x7F800000u ? bits : up);
+}
+
+#define rounded_bf16(v, noise, shift) round_with(v, (noise) >> (shift)&0xFFFFu)
+#define rounded_nearest(v) round_with(v, 0x7FFFu + (AS_UVEC(v) >> 16 & 1u))
+#else
+#define noise_of(control, element) (uvec)0u
+#define rounded_bf16(v, noise, shift) (v)
+#define rounded_nearest(v) (v)
+#endif
+#define rounded_f32(v, noise, shift) (v)
+#define rounded_f16(v, noise, shift) (v)
+
+__kernel void adamw_anyprecision(__global TX_CAT(P, _t) *p, long po, const __global TX_CAT(P, _t) *g, long go,
                                  const __global uchar *groups, long gro, __global TX_CAT(M, _t) *m, long mo,
                                  __global TX_CAT(V, _t) *v, long vo, __global TX_CAT(C, _t) *c, long co, long n,
                                  float beta1, float beta2, float log1, float log2, float eps, float decay, int with_c,
-                                 const __global uint *control, const __global float *result)
+                                 long first, const __global uint *control, const __global float *result)
 {
     if (result[TX_RESULT_FINITE] == 0.0f)
         return;
@@ -117,18 +150,20 @@ __kernel void adamw_anyprecision(__global float *p, long po, const __global floa
     c += co;
     TX_EACH({
         float keep = groups[gro + i / PARAM_BLOCK] & 1 ? 1.0f - rate * decay : 1.0f;
-        vec grad = tx_load(g, i, n, 0.0f) * factor;
+        vec grad = TX_CAT(tx_load_, P)(g, i, n) * factor;
         vec m1 = beta1 * TX_CAT(tx_load_, M)(m, i, n) + (1.0f - beta1) * grad;
         vec v1 = beta2 * TX_CAT(tx_load_, V)(v, i, n) + (1.0f - beta2) * grad * grad;
-        vec old = tx_load(p, i, n, 0.0f) * keep;
+        vec old = TX_CAT(tx_load_, P)(p, i, n) * keep;
         vec rest = with_c ? TX_CAT(tx_load_, C)(c, i, n) : (vec)0.0f;
         rest -= step * (m1 / (sqrt(v1) * inverse_root + eps));
+        uvec noise = noise_of(control, first + i);
         vec now = old + rest;
-        TX_CAT(tx_store_, M)(m1, m, i, n);
-        TX_CAT(tx_store_, V)(v1, v, i, n);
+        now = with_c ? rounded_nearest(now) : TX_CAT(rounded_, P)(now, noise, 0);
+        TX_CAT(tx_store_, M)(TX_CAT(rounded_, M)(m1, noise, 16), m, i, n);
+        TX_CAT(tx_store_, V)(TX_CAT(rounded_, V)(v1, noise, 8), v, i, n);
         if (with_c)
             TX_CAT(tx_store_, C)(rest + (old - now), c, i, n);
-        tx_store(now, p, i, n);
+        TX_CAT(tx_store_, P)(now, p, i, n);
     })
 }
 

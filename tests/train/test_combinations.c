@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every precision with every optimizer, with and without gradient checkpointing and accumulation: five steps of a small
+ * GPT-2 train, the last two of them once more from what there was after the third give the same bits, and memory is
+ * what was foreseen and what was counted, to the byte. In one process, or under a launcher, where the stages of ZeRO
+ * take turns.
+ *
+ *     test_combinations DEVICE [pairs]    pairs: so few that any two values meet. Exit status 77: no such device */
+#include "models/train/trainer.h"
+#include "tests/train/small_gpt2.h"
+
+#include "comm/comm.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { STEPS = 5, CUT = 3, ROWS = 2, MOST_ACCUMULATION = 3 };
+
+#define ADAM .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f
+static const struct {
+    const char *name;
+    tx_optimizer_options options;
+} optimizers[] = {
+    {"adamw", {.kind = TX_ADAMW, ADAM, .weight_decay = 0.1f}},
+    {"sgd", {.kind = TX_SGD}},
+    {"momentum", {.kind = TX_SGD, .momentum = 0.9f, .nesterov = true}},
+    {"lion", {.kind = TX_LION, .beta1 = 0.9f, .beta2 = 0.99f}},
+    {"adafactor", {.kind = TX_ADAFACTOR}},
+    {"adamw_8bit", {.kind = TX_ADAMW_8BIT, ADAM}},
+    {"anyprecision", {.kind = TX_ADAMW_ANYPRECISION, ADAM, .momentum_dtype = TX_BF16, .variance_dtype = TX_BF16}},
+    {"kahan",
+     {.kind = TX_ADAMW_ANYPRECISION, ADAM, .momentum_dtype = TX_BF16, .compensation_dtype = TX_BF16, .kahan = true}},
+    {"muon", {.kind = TX_MUON, ADAM, .momentum = 0.95f}},
+};
+enum { OPTIMIZERS = sizeof optimizers / sizeof optimizers[0] };
+
+static const struct {
+    const char *name;
+    tx_dtype autocast, stored;
+} precisions[] = {
+    {"fp32", TX_F32, TX_F32}, {"bf16", TX_BF16, TX_F32}, {"fp16", TX_F16, TX_F32}, {"pure bf16", TX_BF16, TX_BF16}};
+enum { PRECISIONS = sizeof precisions / sizeof precisions[0] };
+
+typedef struct combination {
+    int optimizer, precision, checkpointed, accumulation, stage;
+} combination;
+
+static tx_engine *engine;
+static tx_comm *comm;
+static tx_config *config;
+
+static tx_trainer_options options_of(const combination *c)
+{
+    tx_trainer_options o = small_options();
+    const tx_dtype autocast = precisions[c->precision].autocast;
+    o.batch = ROWS;
+    o.accumulation = c->accumulation;
+    o.all_rows = ROWS * comm->size;
+    o.rows_before = (int64_t)ROWS * comm->rank;
+    o.comm = comm;
+    o.seed = 7;
+    o.autocast = o.eval_autocast = autocast;
+    o.stored = precisions[c->precision].stored;
+    o.loss_scale = autocast == TX_F16 ? 1024.0 : 0.0;
+    o.growth_interval = autocast == TX_F16 ? 2 : 0; /* it grows before and after the cut */
+    if (c->checkpointed)
+        o.checkpointing = (tx_checkpointing){sizeof o.checkpointing, .whole = INT32_MAX};
+    o.optimizer = optimizers[c->optimizer].options;
+    o.optimizer.size = sizeof o.optimizer;
+    o.parallel = (tx_parallel_options){
+        .size = sizeof o.parallel, .zero_stage = c->stage, .whole = tx_optimizer_is_whole(o.optimizer.kind)};
+    return o;
+}
+
+/* ---- What a run has come to ---------------------------------------------------------------------------- */
+
+/* Weights and states of all parameters, one after the other, and what lasts of the results. */
+typedef struct snapshot {
+    float *number;
+    int64_t count;
+    tx_results results;
+} snapshot;
+
+static tx_status part_count(const tx_model *model, int32_t param, tx_part part, int64_t *count)
+{
+    const char *name;
+    const tx_param_spec *spec;
+    tx_state_info state;
+    TX_TRY(tx_model_param(model, param, &name, &spec));
+    if (part >= TX_PART_STATE)
+        TX_TRY(tx_model_state(model, param, (int32_t)part - TX_PART_STATE, &state));
+    *count = tx_shape_count(part == TX_PART_WEIGHT ? &spec->logical : &state.shape);
+    return TX_OK;
+}
+
+/* Copies all that there is to the snapshot, or back. */
+static tx_status copy_all(tx_model *model, snapshot *s, bool back)
+{
+    int64_t at = 0, count = 0;
+    for (int32_t p = 0; p < tx_model_param_count(model); p++)
+        for (int32_t k = -1; k < tx_model_states(model, p); k++) {
+            const tx_part part = k < 0 ? TX_PART_WEIGHT : (tx_part)(TX_PART_STATE + k);
+            TX_TRY(part_count(model, p, part, &count));
+            if (!back) {
+                float *more = realloc(s->number, (size_t)(at + count) * sizeof *more);
+                if (!more)
+                    return tx_fail(TX_MEMORY, "no memory for a snapshot");
+                s->number = more;
+            }
+            TX_TRY(back ? tx_model_write(model, part, p, s->number + at)
+                        : tx_model_read(model, part, p, s->number + at));
+            at += count;
+        }
+    s->count = at;
+    return TX_OK;
+}
+
+/* ---- A run ---------------------------------------------------------------------------------------------- */
+
+static tx_status train(tx_trainer *trainer, const combination *c, int from, int to, tx_results *results)
+{
+    int32_t tokens[ROWS * MOST_ACCUMULATION * SMALL_BLOCK];
+    const int64_t rows = (int64_t)ROWS * c->accumulation;
+    for (int step = from; step < to; step++) {
+        for (int64_t i = 0; i < rows * SMALL_BLOCK; i++)
+            tokens[i] = (int32_t)((i * i + 31 * step + 7 * comm->rank) % 251);
+        const tx_batch batch = {.rows = rows, .field = {tokens, tokens}};
+        const int64_t labels = rows * comm->size * SMALL_BLOCK;
+        TX_TRY(tx_trainer_step(trainer, &batch, labels, 1e-3));
+        TX_TRY(tx_trainer_results(trainer, results));
+        if (!isfinite(results->value[TX_RESULT_LOSS]) || results->value[TX_RESULT_UPDATES] != (float)(step + 1))
+            return tx_fail(TX_INTERNAL, "step %d: loss %g, %g updates", step + 1,
+                           (double)results->value[TX_RESULT_LOSS], (double)results->value[TX_RESULT_UPDATES]);
+    }
+    return TX_OK;
+}
+
+/* All steps, and `cut` becomes what there is after step CUT; or, where it is that already, the steps behind it. */
+static tx_status finish(tx_trainer *trainer, tx_model *model, const combination *c, snapshot *cut, snapshot *end)
+{
+    if (cut->count > 0) {
+        TX_TRY(copy_all(model, cut, true));
+        TX_TRY(tx_trainer_restore(trainer, &cut->results));
+        tx_trainer_set_steps(trainer, CUT);
+    } else {
+        TX_TRY(train(trainer, c, 0, CUT, &cut->results));
+        TX_TRY(tx_model_settle(model));
+        TX_TRY(copy_all(model, cut, false));
+    }
+    TX_TRY(train(trainer, c, CUT, STEPS, &end->results));
+    TX_TRY(tx_model_settle(model));
+    return copy_all(model, end, false);
+}
+
+/* Planned is foreseen, but for the scratch of kernels, and counted. */
+static tx_status compare_memory(const tx_model *model, const tx_trainer_options *options)
+{
+    tx_trainer_forecast foreseen;
+    tx_memory planned, counted;
+    TX_TRY(tx_model_memory(model, &planned));
+    TX_TRY(tx_engine_memory(engine, &counted));
+    TX_TRY(tx_trainer_foresee(engine, config, options, &foreseen));
+    for (int k = 0; k < TX_MEMORY_COUNT; k++) {
+        int64_t plan = planned.bytes[k];
+        if (k != TX_MEMORY_SCRATCH && foreseen.memory.bytes[k] != plan)
+            return tx_fail(TX_INTERNAL, "%s: %lld bytes foreseen, %lld planned", tx_memory_name((tx_memory_kind)k),
+                           (long long)foreseen.memory.bytes[k], (long long)plan);
+        plan += k == TX_MEMORY_ACTIVATIONS ? planned.bytes[TX_MEMORY_TEMPORARY] : 0;
+        if (k != TX_MEMORY_TEMPORARY && counted.bytes[k] != plan)
+            return tx_fail(TX_INTERNAL, "%s: %lld bytes planned, %lld counted", tx_memory_name((tx_memory_kind)k),
+                           (long long)plan, (long long)counted.bytes[k]);
+    }
+    return TX_OK;
+}
+
+/* What `finish` does with a new model. */
+static tx_status run(const combination *c, snapshot *cut, snapshot *end)
+{
+    tx_model *model = NULL;
+    tx_trainer *trainer = NULL;
+    const tx_trainer_options options = options_of(c);
+    tx_status status = tx_model_create(engine, &model);
+    TX_THEN(status, tx_trainer_create(model, config, &options, &trainer));
+    TX_THEN(status, tx_model_init(model, cut->count > 0 ? 2 : 1));
+    TX_THEN(status, finish(trainer, model, c, cut, end));
+    TX_THEN(status, compare_memory(model, &options));
+    tx_trainer_free(trainer);
+    tx_model_free(model);
+    return status;
+}
+
+static tx_status check(const combination *c)
+{
+    snapshot cut = {0}, end = {0}, again = {0};
+    tx_status status = run(c, &cut, &end);
+    TX_THEN(status, run(c, &cut, &again));
+    if (!status &&
+        (end.count != again.count || memcmp(end.number, again.number, (size_t)end.count * sizeof *end.number) != 0 ||
+         memcmp(&end.results, &again.results, sizeof end.results) != 0))
+        status = tx_fail(TX_INTERNAL, "what went on from step %d differs", CUT);
+    free(cut.number);
+    free(end.number);
+    free(again.number);
+    return status;
+}
+
+/* ---- Which ---------------------------------------------------------------------------------------------- */
+
+static bool goes_with(int precision, int optimizer)
+{
+    const tx_optimizer_kind kind = optimizers[optimizer].options.kind;
+    return precisions[precision].stored == TX_F32 || kind == TX_ADAMW || kind == TX_ADAMW_ANYPRECISION;
+}
+
+/* Each optimizer with each precision; the others so that any two values of any two meet. */
+static bool is_of_pairs(const combination *c)
+{
+    return c->checkpointed == (c->optimizer + c->precision) % 2 &&
+           (c->accumulation > 1) == (c->optimizer / 2 + c->precision) % 2;
+}
+
+static int check_all(bool pairs)
+{
+    int failed = 0, done = 0;
+    for (int i = 0; i < OPTIMIZERS * PRECISIONS * 4; i++) {
+        combination c = {.optimizer = i / 4 / PRECISIONS,
+                         .precision = i / 4 % PRECISIONS,
+                         .checkpointed = i & 1,
+                         .accumulation = i & 2 ? MOST_ACCUMULATION : 1};
+        c.stage = comm->size > 1 ? (c.optimizer + c.precision) % 3 : 0;
+        if (!goes_with(c.precision, c.optimizer) || (pairs && !is_of_pairs(&c)))
+            continue;
+        done++;
+        if (check(&c) == TX_OK)
+            continue;
+        failed++;
+        printf("FAIL %s, %s%s, %d micro-batches, stage %d: %s\n", precisions[c.precision].name,
+               optimizers[c.optimizer].name, c.checkpointed ? ", checkpointed" : "", c.accumulation, c.stage,
+               tx_error());
+    }
+    printf("%d of %d combinations passed\n", done - failed, done);
+    return failed > 0 || done == 0;
+}
+
+int main(int argc, char **argv)
+{
+    const tx_engine_options options = {.size = sizeof options, .device = argc > 1 ? argv[1] : "cpu", .threads = 1};
+    tx_status status = tx_comm_open(&argc, &argv, &comm);
+    TX_THEN(status, tx_engine_create(&options, &engine));
+    if (status == TX_NOT_FOUND) {
+        printf("skipped: %s\n", tx_error());
+        return 77;
+    }
+    TX_THEN(status, small_config(&config));
+    if (status) {
+        printf("FAIL: %s\n", tx_error());
+        return 1;
+    }
+    config->width = 48; /* so that some matrices have moments in 8 bits */
+    const int failed = check_all(argc > 2 && strcmp(argv[2], "pairs") == 0);
+    tx_config_free(config);
+    tx_engine_free(engine);
+    tx_comm_close(comm);
+    return failed;
+}
