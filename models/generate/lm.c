@@ -7,6 +7,7 @@
 #include "models/files/hub.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Prompts at once, and tokens from window to window, when nothing is said. */
@@ -136,6 +137,14 @@ static tx_status load(tx_lm *lm)
     return status;
 }
 
+/* What would take less, behind a refusal for want of memory. */
+static tx_status advise(tx_status status, const char *advice)
+{
+    char reason[1024];
+    snprintf(reason, sizeof reason, "%s", tx_error());
+    return status == TX_MEMORY ? tx_fail(status, "%s; %s", reason, advice) : status;
+}
+
 static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -157,6 +166,7 @@ tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes)
     tx_status status = begin_model(lm);
     TX_THEN(status, tx_generator_create(lm->model, lm->config, &need, &lm->generator));
     TX_THEN(status, load(lm));
+    status = advise(status, "a smaller batch_size, fewer num_beams or shorter prompts and max_new_tokens take less");
     lm->compiled = need;
     if (status)
         drop(lm);
@@ -188,7 +198,7 @@ tx_status tx_lm_logits(tx_lm *lm, const int32_t *ids, int64_t count, float *logi
     TX_THEN(status, load(lm));
     TX_THEN(status, tx_forward_run(pass, ids, logits));
     tx_forward_free(pass);
-    return status;
+    return advise(status, "fewer ids take less");
 }
 
 /* The options as they are meant, for a text of `count` tokens. */
@@ -219,7 +229,7 @@ tx_status tx_lm_perplexity(tx_lm *lm, const int32_t *ids, int64_t count, const t
     TX_THEN(status, tx_perplexity_run(perplexity, ids, count, result));
     tx_perplexity_free(perplexity);
     if (status)
-        return status;
+        return advise(status, "a smaller batch_size or max_length takes less");
     result->max_length = o.max_length;
     result->stride = o.stride;
     return TX_OK;
