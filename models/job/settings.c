@@ -251,6 +251,10 @@ tx_status tx_job_check(const tx_job_settings *set)
             "to the memory, the other the memory to the batch");
     refuse(&r, set->metric && tx_task_metric(&tx_causal_lm, set->metric) < 0,
            "--metric_for_best_model %s: there are loss and perplexity", set->metric);
+    const tx_schedule schedule = {.kind = (tx_schedule_kind)set->schedule};
+    refuse(&r, tx_schedule_adapts(&schedule) && !set->evaluation,
+           "--lr_scheduler_type %s follows the evaluations: it needs --eval_strategy steps or epoch",
+           tx_schedule_name(schedule.kind));
     refuse(&r, set->stop_patience && !set->evaluation,
            "--early_stopping_patience needs --eval_strategy steps or epoch");
     refuse(&r, set->use_cpu && strcmp(set->device, "cpu") != 0, "--use_cpu and --device %s exclude each other",
