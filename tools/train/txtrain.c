@@ -2,6 +2,7 @@
  * txtrain: trains a model and writes it as a Hugging Face model folder. */
 #include "models/job/parts.h"
 #include "tools/cli/options.h"
+#include "tools/cli/waiting.h"
 #include "tools/train/memory.h"
 #include "tools/train/profile.h"
 #include "tools/train/progress.h"
@@ -190,6 +191,8 @@ int main(int argc, char **argv)
         ending =
             tx_complain(&program, settled == TX_INVALID || settled == TX_UNSUPPORTED ? TX_EXIT_USAGE : TX_EXIT_FAILURE,
                         "%s", tx_error());
+    if (ending == TX_GO_ON)
+        tx_wait_passively(argv, (int32_t)job->set.threads);
     if (ending == TX_GO_ON)
         return leave(job, run(&program, job));
     tx_job_refuse(job, ending);
