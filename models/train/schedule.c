@@ -151,11 +151,6 @@ static tx_status check(const tx_schedule *s)
                        tx_schedule_name(s->kind));
     if (s->kind == TX_SCHEDULE_POLYNOMIAL && !(s->lr_end < s->peak))
         return tx_fail(TX_INVALID, "lr_end %g must be less than the learning rate %g", s->lr_end, s->peak);
-    if (s->kind == TX_SCHEDULE_GREEDY && s->min_lr > s->peak)
-        return tx_fail(TX_INVALID,
-                       "the least rate of greedy, min_lr %g, is more than the learning rate %g, as by default: give "
-                       "{\"min_lr\": X}",
-                       s->min_lr, s->peak);
     if (least && s->min_lr > s->peak)
         return tx_fail(TX_INVALID, "min_lr %g is more than the learning rate %g", s->min_lr, s->peak);
     return TX_OK;

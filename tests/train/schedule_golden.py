@@ -46,6 +46,7 @@ ADAPTIVE = [
     ("REDUCE_ON_PLATEAU", "reduce_lr_on_plateau", 1e-3, {"patience": 0, "factor": 0.01, "eps": 1e-5}),
     ("REDUCE_ON_PLATEAU", "reduce_lr_on_plateau", 1e-3, {"patience": 2, "mode": "max"}),
     ("GREEDY", "greedy", 1e-2, {"patience": 1}),
+    ("GREEDY", "greedy", 1e-4, {"patience": 0, "factor": 0.5}),
     ("GREEDY", "greedy", 1e-2, {"patience": 0, "factor": 0.5, "min_lr": 1e-3, "max_lr": 0.03, "warmup": 1,
                                 "cooldown": 1}),
     ("GREEDY", "greedy", 1e-2, {"patience": 0, "factor": 0.1, "reset_start": 2}),

@@ -73,7 +73,9 @@ expect 1 "$work/gone" txtrain --model_name_or_path "$work/gone" --dry_run
 expect 1 "no device \"nonsense\": there are cpu (" txtrain --device nonsense --dry-run
 expect 1 "through OpenCL" txtrain --device cuda --dry-run
 expect 1 "TX trains models of the types \"gpt2\"" txtrain --config_name "$work/bert.json" --dry-run
-expect 2 "--seed 99999999999999999999: must lie between 0 and" txtrain --seed 99999999999999999999
+expect 2 "did you mean cosine? " txtrain --lr_scheduler_type cosin
+expect 2 "too small: must lie between 0 and" txtrain --seed -1
+expect 2 "--seed 99999999999999999999: too large: must lie between 0 and 9223372036854775807" txtrain --seed 99999999999999999999
 # Another vocabulary than the bytes' needs no tokenizer where no data are named.
 sed 's/"vocab_size": *257/"vocab_size": 300/' "$work/config.json" > "$work/wide.json"
 expect 0 "300" txtrain --config_name "$work/wide.json" --block_size 8 --dry_run

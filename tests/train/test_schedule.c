@@ -100,7 +100,6 @@ static void settings_of_others_are_refused(void **state)
         {TX_SCHEDULE_REDUCE_ON_PLATEAU, "{\"mode\": \"auto\"}", "none of min|max"},
         {TX_SCHEDULE_REDUCE_ON_PLATEAU, "{\"factor\": 1}", "factor"},
         {TX_SCHEDULE_REDUCE_ON_PLATEAU, "{\"max_lr\": 1}", "which has min_lr, mode, factor, patience"},
-        {TX_SCHEDULE_GREEDY, "{\"min_lr\": 0.1}", "more than the learning rate"},
         {TX_SCHEDULE_COSINE, "[1]", "not a JSON object"},
         {TX_SCHEDULE_COSINE, "num_cycles=2", "lr_scheduler_kwargs"},
     };

@@ -70,8 +70,11 @@ static const tx_option options[] = {
 #undef FOREIGN
 #undef AT
 
-static const tx_spelling spellings[] = {
-    {"-m", "model"}, {"-p", "prompt"}, {"-n", "max_new_tokens"}, {"--temp", "temperature"}};
+static const tx_spelling spellings[] = {{"-m", "model"},
+                                        {"-p", "prompt"},
+                                        {"-n", "max_new_tokens"},
+                                        {"--temp", "temperature"},
+                                        {"--max_tokens", "max_new_tokens"}};
 
 static const txgen_settings defaults = {.device = "cpu",
                                         .max_new_tokens = -1,
@@ -121,7 +124,7 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
     if (s->ids.count > 0 && s->stop.count > 0)
         return misuse("--stop needs text: ids have no tokenizer");
     if ((s->stride > 0 || s->max_length > 0) && !s->perplexity)
-        return misuse("--stride and --max_length belong to --perplexity");
+        return misuse("--stride and --max_length belong to --perplexity; --max_new_tokens says how long a text may be");
     return TX_GO_ON;
 }
 

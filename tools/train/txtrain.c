@@ -160,8 +160,16 @@ int main(int argc, char **argv)
 {
     static const tx_spelling spellings[] = {{"--lr", "learning_rate"},
                                             {"--epochs", "num_train_epochs"},
+                                            {"--steps", "max_steps"},
                                             {"--batch_size", "per_device_train_batch_size"},
+                                            {"--bs", "per_device_train_batch_size"},
+                                            {"--grad_accum", "gradient_accumulation_steps"},
+                                            {"--grad_clip", "max_grad_norm"},
+                                            {"--warmup", "warmup_steps"},
+                                            {"--wd", "weight_decay"},
+                                            {"--max_seq_length", "block_size"},
                                             {"--model", "model_name_or_path"},
+                                            {"--resume", "resume_from_checkpoint"},
                                             {"-o", "output_dir"}};
     const tx_cli program = {
         .name = "txtrain",
