@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What would make a run fit that does not: options that take less memory, each tried by planning the run with it. */
+#include "api/base/message.h"
 #include "models/job/parts.h"
+#include "models/options/bytes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 /* Room for the options of one remedy. */
 #define WORDS 120
@@ -90,9 +91,7 @@ static tx_status try_now(tx_job *j, int64_t scratch, bool *fits, int64_t *planne
 
 static void add(char *text, size_t size, const char *words, int64_t planned)
 {
-    const size_t used = strlen(text);
-    snprintf(text + used, size - used, "%s%s (%.2f GiB)", used ? ", or " : "it would with ", words,
-             (double)planned / (double)((int64_t)1 << 30));
+    tx_list_add(text, size, ", or ", "%s%s (%.2f GiB)", *text ? "" : "it would with ", words, tx_gib(planned));
 }
 
 /* One remedy alone, again and again where that takes less each time. */
@@ -126,7 +125,8 @@ static tx_status try_together(tx_job *j, int64_t scratch, char *text, size_t siz
                 break;
         }
     for (int i = 0; i < REMEDIES; i++)
-        snprintf(words + strlen(words), sizeof words - strlen(words), "%s%s", *words && *all[i] ? " " : "", all[i]);
+        if (*all[i])
+            tx_list_add(words, sizeof words, " ", "%s", all[i]);
     if (fits)
         add(text, size, words, planned);
     else if (!status)

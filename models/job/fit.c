@@ -3,6 +3,7 @@
 #include "models/job/fit.h"
 
 #include "api/base/memory_left.h"
+#include "api/base/message.h"
 #include "models/job/parts.h"
 #include "models/options/bytes.h"
 
@@ -146,9 +147,8 @@ static tx_status compile(tx_job *j)
     TX_TRY(judge(j, &planned, &fit));
     tx_fit_text(&fit, text, sizeof text);
     if (fit.planned > fit.limit) {
-        const size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "; weights, gradients and optimizer states are %.2f GiB of it",
-                 tx_gib(fit.lasting));
+        tx_list_add(text, sizeof text, "; ", "weights, gradients and optimizer states are %.2f GiB of it",
+                    tx_gib(fit.lasting));
         TX_TRY(tx_job_foresee(j, &forecast));
         return refuse(j, text, tx_memory_total(&planned) - tx_memory_total(&forecast.memory));
     }
