@@ -37,8 +37,8 @@ typedef struct tx_history {
 } tx_history;
 
 /* Reads a log.jsonl or a trainer_state.json, or that of an output_dir; of one that has neither the newest checkpoint's.
- * Keys that are not known are passed over. Where a log goes back to an earlier step, what it said of that step and those
- * after it is dropped. A last line that is cut off is passed over. The caller frees. */
+ * Keys that are not known are passed over. Where a log goes back to an earlier step, what it said of that step and
+ * those after it is dropped. A last line that is cut off is passed over. The caller frees. */
 tx_status tx_history_read(const char *path, tx_history *history);
 void tx_history_free(tx_history *history);
 
