@@ -174,7 +174,7 @@ int main(int argc, char **argv)
     const tx_cli program = {
         .name = "txtrain",
         .usage = "txtrain [ARGUMENTS.json] --train_file FILE --output_dir DIR [options]",
-        .about = "Trains GPT-2, Llama, Mistral or Qwen2 on a text, and writes a Hugging Face model folder.\n"
+        .about = "Trains GPT-2, Llama, Mistral, Qwen2 or Qwen3 on a text, and writes a Hugging Face model folder.\n"
                  "Options are those of transformers' Trainer; in their names - and _ are the same.",
         .options = tx_job_table.option,
         .count = tx_job_table.count,
