@@ -10,6 +10,7 @@
 
 #include "api/base/cores.h"
 #include "api/base/file.h"
+#include "models/files/folder.h"
 #include "scratch.h"
 
 #include <sched.h>
@@ -84,10 +85,49 @@ static void processors_of_the_process(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
+/* What the files under a root say of other programs, and what the environment says of other ranks. */
+static void sharing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pressure, *stat; /* NULL: there is no such file */
+        int32_t threads;
+        const char *ranks;
+        bool shared;
+    } rows[] = {
+        {"some avg10=0.00 avg60=0.00 avg300=0.00 total=1\n", NULL, 1, NULL, false},
+        {"some avg10=9.99 avg60=50.00 avg300=0.00 total=1\n", "procs_running 100\n", 1, NULL, false},
+        {"some avg10=10.01 avg60=0.00 avg300=0.00 total=1\n", NULL, 1, NULL, true},
+        {NULL, "cpu 1 2\nprocs_running 1\n", 1, NULL, false},
+        {NULL, "cpu 1 2\nprocs_running 100000\n", 1, NULL, true},
+        {NULL, NULL, 1, NULL, false},
+        {NULL, NULL, 100000, NULL, true}, /* more threads than processors */
+        {NULL, NULL, 0, "100000", true},
+        {NULL, NULL, 0, "1", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *root = make_scratch();
+        assert_ok(tx_folder_create(TX_PATH(root, "proc")));
+        assert_ok(tx_folder_create(TX_PATH(root, "proc/pressure")));
+        if (rows[i].pressure)
+            assert_ok(tx_file_write(TX_PATH(root, "proc/pressure/cpu"), rows[i].pressure, strlen(rows[i].pressure)));
+        if (rows[i].stat)
+            assert_ok(tx_file_write(TX_PATH(root, "proc/stat"), rows[i].stat, strlen(rows[i].stat)));
+        unsetenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+        unsetenv("MPI_LOCALNRANKS");
+        if (rows[i].ranks)
+            setenv("MPI_LOCALNRANKS", rows[i].ranks, 1);
+        if (tx_cores_quota() >= tx_cores_allowed()) /* else cores are always shared */
+            assert_int_equal(tx_cores_shared(root, rows[i].threads), rows[i].shared);
+        remove_scratch(root);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(limits_of_groups),
+        cmocka_unit_test(sharing),
         cmocka_unit_test(processors_of_the_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PROCESSORS_MAX (1 << 16)
 
@@ -76,4 +77,48 @@ int32_t tx_cores(void)
 {
     const int32_t allowed = tx_cores_allowed(), quota = tx_cores_quota();
     return quota < allowed ? quota : allowed;
+}
+
+/* ---- Others ------------------------------------------------------------------------------------------- */
+
+/* The number behind `key` in a file below the root; -1: none. */
+static double number_behind(const char *root, const char *name, const char *key)
+{
+    char path[PATH_MAX], line[256];
+    double number = -1.0;
+    snprintf(path, sizeof path, "%.1000s/proc/%s", root, name);
+    FILE *file = fopen(path, "re");
+    while (file && number < 0.0 && fgets(line, sizeof line, file))
+        if (strncmp(line, key, strlen(key)) == 0)
+            number = strtod(line + strlen(key), NULL);
+    if (file)
+        fclose(file);
+    return number;
+}
+
+/* Ranks of this host, as launchers tell their processes. */
+static int32_t ranks_here(void)
+{
+    static const char *const names[] = {"MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (getenv(names[i]))
+            return (int32_t)strtol(getenv(names[i]), NULL, 10);
+    return 1;
+}
+
+/* A tenth of the last ten seconds in which some process waited for a processor is more than chance. Where the system
+ * does not count that, the processes that want one now have to do. */
+bool tx_cores_shared(const char *root, int32_t threads)
+{
+    const double most_waiting = 10.0; /* percent */
+    const int32_t all = (int32_t)sysconf(_SC_NPROCESSORS_ONLN), allowed = tx_cores_allowed(), asked = threads;
+    const bool bound = allowed < all;
+    threads = asked > 0 ? asked : tx_cores();
+    if (threads > allowed || tx_cores_quota() < allowed)
+        return true;
+    if (!bound && ranks_here() > 1 && (int64_t)ranks_here() * (asked > 0 ? asked : 1) > allowed)
+        return true;
+    const double waiting = number_behind(root, "pressure/cpu", "some avg10=");
+    return waiting >= 0.0 ? waiting >= most_waiting
+                          : number_behind(root, "stat", "procs_running ") - 1.0 + threads > all;
 }

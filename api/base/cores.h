@@ -5,6 +5,7 @@
 #ifndef TX_API_CORES_H
 #define TX_API_CORES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Processors that the calling thread may run on; at least 1. */
@@ -15,5 +16,10 @@ int32_t tx_cores_quota(void);
 int32_t tx_cores_quota_of(const char *groups, const char *root);
 /* The lesser of both. */
 int32_t tx_cores(void);
+/* Whether so many threads (0: tx_cores) would share processors, with each other, with other ranks of this host or with
+ * other programs, so that one which spins while it waits takes time from those that work. `root` is the folder of
+ * proc/:
+ * "", or a test's. */
+bool tx_cores_shared(const char *root, int32_t threads);
 
 #endif

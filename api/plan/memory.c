@@ -2,6 +2,7 @@
  * A model's memory: how much it is, taking it, and giving it back. */
 #include "api/parallel/parallel.h"
 
+#include "api/base/memory_left.h"
 #include "api/base/needs.h"
 #include "api/plan/plan.h"
 
@@ -242,8 +243,35 @@ static tx_status write_results(tx_model *model)
     return status;
 }
 
+/* Refuses, before the first byte of it is taken, what the device or the host has no room for: drivers fail in the
+ * middle, and the system kills a process. */
+static tx_status check_room(const tx_model *model)
+{
+    const tx_device_info *device = &model->engine->device;
+    const double gib = (double)((int64_t)1 << 30);
+    char owner[120];
+    int64_t asked[2] = {0, 0}, planned[2] = {0, 0}; /* of the device, of the host */
+    for (int i = 0; i < TX_ARENA_COUNT; i++) {
+        const tx_arena *arena = &model->arena[i];
+        const bool host = device->type == TX_DEVICE_CPU || arena->space != TX_SPACE_DEVICE;
+        for (int32_t c = 0; c < arena->chunks; c++) {
+            asked[host] += arena->used[c] > arena->held[c] ? arena->used[c] - arena->held[c] : 0;
+            planned[host] += arena->used[c];
+        }
+    }
+    if (device->memory && planned[device->type == TX_DEVICE_CPU] > device->memory)
+        return tx_fail(TX_MEMORY, "the model does not fit: %.2f GiB are planned, %s has %.2f GiB",
+                       (double)planned[device->type == TX_DEVICE_CPU] / gib, device->id, (double)device->memory / gib);
+    const int64_t left = asked[1] ? tx_memory_left("", owner, sizeof owner) : INT64_MAX;
+    if (asked[1] > left)
+        return tx_fail(TX_MEMORY, "the model does not fit: %.2f GiB are planned, %s has %.2f GiB left",
+                       (double)asked[1] / gib, owner, (double)left / gib);
+    return TX_OK;
+}
+
 static tx_status allocate_arenas(tx_model *model, bool *moved)
 {
+    TX_TRY(check_room(model));
     for (int i = 0; i < TX_ARENA_COUNT; i++) {
         for (int32_t c = 0; c < model->arena[i].chunks; c++) {
             const tx_arena_id id = (tx_arena_id)i;

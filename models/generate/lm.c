@@ -8,6 +8,7 @@
 #include "models/files/hub.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,6 +167,14 @@ static tx_status load(tx_lm *lm)
     return status;
 }
 
+/* What would take less, behind a refusal for want of memory. */
+static tx_status advise(tx_status status, const char *advice)
+{
+    char reason[1024];
+    snprintf(reason, sizeof reason, "%s", tx_error());
+    return status == TX_MEMORY ? tx_fail(status, "%s; %s", reason, advice) : status;
+}
+
 static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -187,6 +196,7 @@ tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes)
     tx_status status = begin_model(lm);
     TX_THEN(status, tx_generator_create(lm->model, lm->config, &need, &lm->generator));
     TX_THEN(status, load(lm));
+    status = advise(status, "a smaller batch_size, fewer num_beams or shorter prompts and max_new_tokens take less");
     lm->compiled = need;
     if (status)
         drop(lm);
@@ -218,7 +228,7 @@ tx_status tx_lm_logits(tx_lm *lm, const int32_t *ids, int64_t count, float *logi
     TX_THEN(status, load(lm));
     TX_THEN(status, tx_forward_run(pass, ids, logits));
     tx_forward_free(pass);
-    return status;
+    return advise(status, "fewer ids take less");
 }
 
 /* The options as they are meant, for a text of `count` tokens. */
@@ -249,7 +259,7 @@ tx_status tx_lm_perplexity(tx_lm *lm, const int32_t *ids, int64_t count, const t
     TX_THEN(status, tx_perplexity_run(perplexity, ids, count, result));
     tx_perplexity_free(perplexity);
     if (status)
-        return status;
+        return advise(status, "a smaller batch_size or max_length takes less");
     result->max_length = o.max_length;
     result->stride = o.stride;
     return TX_OK;

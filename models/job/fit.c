@@ -3,6 +3,7 @@
 #include "models/job/fit.h"
 
 #include "api/base/memory_left.h"
+#include "api/base/message.h"
 #include "models/job/parts.h"
 #include "models/options/bytes.h"
 
@@ -17,17 +18,20 @@ static bool share_purse(const tx_fit_rank *a, const tx_fit_rank *b)
     return a->host == b->host && a->on_host == b->on_host && (a->on_host || strcmp(a->device, b->device) == 0);
 }
 
-/* All that is drawn on one memory. */
-typedef struct purse {
-    int64_t planned, lasting; /* lasting: weights, gradients, optimizer states */
-    int64_t limit;            /* INT64_MAX: unknown */
-    int32_t ranks;
-    const char *owner;
-} purse;
-
-static purse add_up(const tx_fit_rank *all, int32_t count, const tx_fit_rank *first)
+/* Lowers the limit to `there`, of which `owner` is told. */
+static void lower(tx_fit *fit, int64_t there, const char *owner)
 {
-    purse sum = {.limit = INT64_MAX, .owner = first->device};
+    if (there < fit->limit) {
+        fit->limit = there;
+        snprintf(fit->owner, sizeof fit->owner, "%s", owner);
+    }
+}
+
+/* All that is drawn on the memory of the rank `first`. */
+static tx_fit add_up(const tx_fit_rank *all, int32_t count, const tx_fit_rank *first)
+{
+    tx_fit sum = {.limit = INT64_MAX};
+    snprintf(sum.owner, sizeof sum.owner, "%s", first->device);
     for (int32_t r = 0; r < count; r++) {
         const tx_fit_rank *one = &all[r];
         if (!share_purse(one, first))
@@ -37,50 +41,39 @@ static purse add_up(const tx_fit_rank *all, int32_t count, const tx_fit_rank *fi
         sum.lasting += bytes[TX_MEMORY_WEIGHTS] + bytes[TX_MEMORY_COPIES] + bytes[TX_MEMORY_GRADIENTS] +
                        bytes[TX_MEMORY_OPTIMIZER];
         sum.ranks++;
-        const int64_t there = one->on_host ? one->left : one->device_memory ? one->device_memory : INT64_MAX;
-        if (there < sum.limit) {
-            sum.limit = there;
-            sum.owner = one->on_host ? one->owner : one->device;
-        }
+        if (one->on_host)
+            lower(&sum, one->left, one->owner);
+        if (one->device_memory)
+            lower(&sum, one->device_memory, one->device);
     }
     return sum;
 }
 
-static tx_status refuse(const purse *p)
+tx_fit tx_fit_narrowest(const tx_fit_rank *ranks, int32_t count)
+{
+    tx_fit narrowest = add_up(ranks, count, ranks);
+    for (int32_t r = 1; r < count; r++) {
+        const tx_fit one = add_up(ranks, count, &ranks[r]);
+        if (one.limit - one.planned < narrowest.limit - narrowest.planned)
+            narrowest = one;
+    }
+    return narrowest;
+}
+
+void tx_fit_text(const tx_fit *fit, char *text, size_t size)
 {
     char ranks[64] = "";
-    if (p->ranks > 1)
-        snprintf(ranks, sizeof ranks, " by %" PRId32 " ranks", p->ranks);
-    const char *advice =
-        p->lasting < p->limit
-            ? "--gradient_checkpointing, or a smaller --per_device_train_batch_size with more "
-              "--gradient_accumulation_steps, takes less"
-            : "these alone are too many: a smaller model, or --zero_stage 2 over ranks on other devices";
-    return tx_fail(TX_MEMORY,
-                   "the run does not fit: %.2f GiB are planned%s, %s has %.2f GiB; weights, gradients and optimizer "
-                   "states are %.2f GiB of it: %s",
-                   tx_gib(p->planned), ranks, p->owner, tx_gib(p->limit), tx_gib(p->lasting), advice);
+    if (fit->ranks > 1)
+        snprintf(ranks, sizeof ranks, " by %" PRId32 " ranks", fit->ranks);
+    if (fit->limit == INT64_MAX)
+        snprintf(text, size, "%.2f GiB are planned%s; how much there is, is not known", tx_gib(fit->planned), ranks);
+    else
+        snprintf(text, size, "%.2f GiB are planned%s, %s has %.2f GiB", tx_gib(fit->planned), ranks, fit->owner,
+                 tx_gib(fit->limit));
 }
 
-tx_status tx_fit_judge(const tx_fit_rank *ranks, int32_t count, char *text, size_t size)
-{
-    int64_t narrowest = INT64_MAX;
-    snprintf(text, size, "how much memory there is, is not known");
-    for (int32_t r = 0; r < count; r++) {
-        const purse p = add_up(ranks, count, &ranks[r]);
-        if (p.planned > p.limit)
-            return refuse(&p);
-        if (p.limit < INT64_MAX && p.limit - p.planned < narrowest) {
-            narrowest = p.limit - p.planned;
-            snprintf(text, size, "fits: %.2f GiB are planned, %s has %.2f GiB", tx_gib(p.planned), p.owner,
-                     tx_gib(p.limit));
-        }
-    }
-    return TX_OK;
-}
-
-/* Whether all ranks together have memory for what each of them plans; the same answer on all of them. */
-static tx_status judge(tx_job *j, const tx_memory *planned, char *text, size_t size)
+/* What all ranks together have and what each of them plans; the same answer on all of them. */
+static tx_status judge(tx_job *j, const tx_memory *planned, tx_fit *fit)
 {
     const tx_device_info *device = tx_engine_device(j->engine);
     tx_fit_rank *all = calloc((size_t)j->comm->size, sizeof *all);
@@ -95,22 +88,9 @@ static tx_status judge(tx_job *j, const tx_memory *planned, char *text, size_t s
     snprintf(mine->device, sizeof mine->device, "%s", device->id);
     tx_status status = tx_comm_share(j->comm, all, sizeof *all);
     if (!status)
-        status = tx_fit_judge(all, j->comm->size, text, size);
+        *fit = tx_fit_narrowest(all, j->comm->size);
     free(all);
     return status;
-}
-
-/* Compiles, and refuses what does not fit. */
-static tx_status compile(tx_job *j)
-{
-    char text[256];
-    tx_memory planned;
-    TX_TRY(tx_job_compile(j));
-    TX_TRY(tx_model_memory(j->model, &planned));
-    TX_TRY(judge(j, &planned, text, sizeof text));
-    if (j->set.dry_run)
-        tx_job_note(j, "memory  %s", text);
-    return TX_OK;
 }
 
 /* TX_MEMORY on all ranks where it is that on one. */
@@ -128,20 +108,65 @@ static tx_status agree(tx_job *j, tx_status mine)
     return status ? status : mine;
 }
 
+tx_status tx_job_forecast_fit(tx_job *j, int64_t scratch, tx_fit *fit)
+{
+    tx_trainer_forecast forecast;
+    tx_status status = tx_job_split(j);
+    TX_THEN(status, tx_job_foresee(j, &forecast));
+    if (!status || status == TX_MEMORY)
+        status = agree(j, status);
+    if (status)
+        return status;
+    forecast.memory.bytes[TX_MEMORY_SCRATCH] += scratch;
+    return judge(j, &forecast.memory, fit);
+}
+
+/* `why` it does not fit, and what would. */
+static tx_status refuse(tx_job *j, const char *why, int64_t scratch)
+{
+    char advice[1024];
+    TX_TRY(tx_job_advise(j, scratch, advice, sizeof advice));
+    return tx_fail(TX_MEMORY, "the run does not fit: %s; %s", why, advice);
+}
+
+/* Compiles, and refuses what does not fit. */
+static tx_status compile(tx_job *j)
+{
+    char text[512];
+    tx_memory planned;
+    tx_fit fit;
+    tx_trainer_forecast forecast;
+    tx_status status = tx_job_compile(j);
+    if (!status || status == TX_MEMORY)
+        status = agree(j, status);
+    if (status) {
+        snprintf(text, sizeof text, "%s", tx_error());
+        return status == TX_MEMORY ? refuse(j, text, 0) : status;
+    }
+    TX_TRY(tx_model_memory(j->model, &planned));
+    TX_TRY(judge(j, &planned, &fit));
+    tx_fit_text(&fit, text, sizeof text);
+    if (fit.planned > fit.limit) {
+        tx_list_add(text, sizeof text, "; ", "weights, gradients and optimizer states are %.2f GiB of it",
+                    tx_gib(fit.lasting));
+        TX_TRY(tx_job_foresee(j, &forecast));
+        return refuse(j, text, tx_memory_total(&planned) - tx_memory_total(&forecast.memory));
+    }
+    if (j->set.dry_run)
+        tx_job_note(j, "memory  fits: %s", text);
+    return TX_OK;
+}
+
 /* Compiles for `rows` in a micro-batch of a rank, `times` as many of these, where there is memory for that. */
 static tx_status try_batch(tx_job *j, int64_t rows, int64_t times)
 {
-    char text[256];
-    tx_trainer_forecast forecast;
+    tx_fit fit;
     j->set.batch = rows;
     j->set.accumulation = times;
-    tx_status status = tx_job_split(j);
-    if (!status)
-        status = tx_job_foresee(j, &forecast);
-    if (!status || status == TX_MEMORY)
-        status = agree(j, status);
-    if (!status)
-        status = judge(j, &forecast.memory, text, sizeof text);
+    tx_status status = tx_job_forecast_fit(j, 0, &fit);
+    if (!status && fit.planned > fit.limit)
+        status = tx_fail(TX_MEMORY, "%.2f GiB are planned, %s has %.2f GiB", tx_gib(fit.planned), fit.owner,
+                         tx_gib(fit.limit));
     return status ? status : compile(j);
 }
 

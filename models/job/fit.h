@@ -18,8 +18,17 @@ typedef struct tx_fit_rank {
     char owner[120];       /* who has no more than those: "the host", "the control group /x" */
 } tx_fit_rank;
 
-/* TX_MEMORY, with both numbers and what would take less, where the ranks of a host or of one of its devices plan more
- * than there is. Otherwise `text` says how much is planned and left where that is the least. */
-tx_status tx_fit_judge(const tx_fit_rank *ranks, int32_t count, char *text, size_t size);
+/* What ranks plan to take of one memory, and what there is of it. */
+typedef struct tx_fit {
+    int64_t planned, lasting; /* bytes; lasting: weights, gradients, optimizer states */
+    int64_t limit;            /* INT64_MAX: unknown */
+    int32_t ranks;
+    char owner[120]; /* who has no more than that */
+} tx_fit;
+
+/* The memory that is furthest above what there is, or else nearest to it. */
+tx_fit tx_fit_narrowest(const tx_fit_rank *ranks, int32_t count);
+/* "12.00 GiB are planned by 2 ranks, the host has 8.00 GiB". */
+void tx_fit_text(const tx_fit *fit, char *text, size_t size);
 
 #endif

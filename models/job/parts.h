@@ -5,8 +5,8 @@
  *   resume.c    the checkpoint that it goes on from; changes.c: what differs from that one's run
  *   inputs.c    what else it starts from: configuration, tokenizer, data
  *   ranks.c     where each rank runs and which rows it does; agree.c: what all must have in common
- *   plans.c     from options to engine, trainer and run; fit.c: whether there is memory for them; checkpointing.c: what
- *               is computed again so that there is
+ *   plans.c     from options to engine, trainer and run; fit.c: whether there is memory for them; advice.c: what
+ *               would take less; checkpointing.c: what is computed again so that there is
  *   best.c      the best weights at the end
  *   results.c   the output folder, and what is left there
  *   listen.c    what is told to whom
@@ -17,6 +17,7 @@
 #include "comm/watch.h"
 #include "models/arch/arch.h"
 #include "models/files/checkpoint.h"
+#include "models/job/fit.h"
 #include "models/job/settings.h"
 #include "models/task/causal_lm.h"
 #include "models/train/tensorboard.h"
@@ -140,6 +141,15 @@ tx_status tx_job_agree_on_run(tx_job *job, const tx_json *made);
  * auto_find_batch_size it takes the largest part of the batch that there is memory for, and as many more micro-batches,
  * so that the rows of a step stay. All ranks call it. */
 tx_status tx_job_compile_to_fit(tx_job *job);
+/* What the run's plans would take by its options as they are now, with so many bytes of scratch, without compiling them
+ * for good. All ranks call it. TX_MEMORY: a device of one of them has no room for a tensor. */
+tx_status tx_job_forecast_fit(tx_job *job, int64_t scratch, tx_fit *fit);
+
+/* ---- advice.c ------------------------------------------------------------------------------------------- */
+
+/* Writes which options would make a run fit that does not, with what would then be planned: each is tried by planning.
+ * All ranks call it. Changes the job's options, since the run ends here. */
+tx_status tx_job_advise(tx_job *job, int64_t scratch, char *text, size_t size);
 
 /* ---- plans.c -------------------------------------------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
 #include "models/options/option.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,7 +115,7 @@ tx_status tx_option_unknown(const tx_option_table *table, const char *file, cons
     const char *nearest = NULL;
     size_t least = spell(name, spelled) ? strlen(spelled) / 3 + 2 : 0;
     for (int32_t i = 0; i < table->count && least; i++)
-        if (table->option[i].name)
+        if (table->option[i].name && tx_option_has_value(&table->option[i]))
             tx_name_compare(spelled, table->option[i].name, &least, &nearest);
     if (nearest)
         return tx_fail(TX_INVALID, "%s%s%s: unknown option; did you mean %s%s?", PLACE(file, name),
@@ -161,6 +162,19 @@ static int find_choice(const char *choices, const char *value, size_t length)
     }
 }
 
+/* A number outside of the option's bounds, which are told in all their digits. */
+static tx_status refuse_size(const char *file, const tx_option *option, const char *value, double real)
+{
+    char least[32], most[32];
+    snprintf(least, sizeof least, "%.15g", option->least);
+    if (option->kind == TX_OPTION_INTEGER && option->most >= 0x1p63)
+        snprintf(most, sizeof most, "%" PRId64, INT64_MAX);
+    else
+        snprintf(most, sizeof most, "%.15g", option->most);
+    return tx_fail(TX_INVALID, "%s%s%s %s: too %s: must lie between %s and %s", PLACE(file, option->name), value,
+                   real > option->most ? "large" : "small", least, most);
+}
+
 static tx_status store_number(const char *file, const tx_option *option, const char *value, void *at)
 {
     const bool integer = option->kind == TX_OPTION_INTEGER;
@@ -173,8 +187,7 @@ static tx_status store_number(const char *file, const tx_option *option, const c
         return tx_fail(TX_INVALID, "%s%s%s %s: not a %snumber", PLACE(file, option->name), value,
                        integer ? "whole " : "");
     if (!(real >= option->least && real <= option->most))
-        return tx_fail(TX_INVALID, "%s%s%s %s: must lie between %.15g and %.15g", PLACE(file, option->name), value,
-                       option->least, option->most);
+        return refuse_size(file, option, value, real);
     errno = 0;
     if (!integer)
         *(double *)at = real;
@@ -188,6 +201,22 @@ static tx_status store_number(const char *file, const tx_option *option, const c
     return TX_OK;
 }
 
+static tx_status refuse_choice(const char *file, const tx_option *option, const char *value)
+{
+    char word[NAME_MOST + 1], near[NAME_MOST + 32] = "";
+    const char *nearest = NULL;
+    size_t least = strlen(value) / 3 + 1;
+    for (const char *at = option->choices; at; at = at[tx_choice_length(at)] ? at + tx_choice_length(at) + 1 : NULL) {
+        snprintf(word, sizeof word, "%.*s", (int)tx_choice_length(at), at);
+        tx_name_compare(value, word, &least, &nearest);
+        if (nearest == word)
+            snprintf(near, sizeof near, "did you mean %s? ", word);
+        nearest = NULL;
+    }
+    return tx_fail(TX_INVALID, "%s%s%s %s: %smust be one of %s", PLACE(file, option->name), value, near,
+                   option->choices);
+}
+
 static tx_status store_choice(const tx_option_table *table, const char *file, const tx_option *option,
                               const char *value, int32_t *at)
 {
@@ -198,7 +227,7 @@ static tx_status store_choice(const tx_option_table *table, const char *file, co
     if (refused)
         return tx_fail(TX_INVALID, "%s%s%s %s: TX has none; %s", PLACE(file, option->name), value, refused->help);
     if (place < 0)
-        return tx_fail(TX_INVALID, "%s%s%s %s: must be one of %s", PLACE(file, option->name), value, option->choices);
+        return refuse_choice(file, option, value);
     *at = place;
     return TX_OK;
 }

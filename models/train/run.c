@@ -109,7 +109,8 @@ static tx_status give(tx_running *r, tx_pending *given)
     r->unread = status != TX_OK;
     if (status)
         return status;
-    double rate = tx_schedule_rate(&o->schedule, b->step);
+    const bool follows = tx_schedule_adapts(&o->schedule) && r->state->schedule.rate > 0.0;
+    const double rate = follows ? r->state->schedule.rate : tx_schedule_rate(&o->schedule, b->step);
     status = tx_trainer_step(r->trainer, &b->batch, b->labels, rate);
     int64_t step = b->step + 1;
     *given = (tx_pending){

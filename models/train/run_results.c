@@ -105,6 +105,8 @@ bool tx_running_judge(tx_running *r, const tx_run_evaluation *e)
                  state->stale, e->metrics[which].name);
         o->listener.note(o->listener.context, line);
     }
+    if (tx_schedule_adapts(&o->schedule))
+        tx_schedule_judge(&o->schedule, &state->schedule, value);
     return tx_run_state_judge(state, value, greater);
 }
 

@@ -23,22 +23,38 @@ tx_schedule tx_schedule_default(tx_schedule_kind kind, double peak, int64_t warm
 {
     const int64_t tenth = total_steps / 10;
     const double none = (double)NAN;
+    const bool greedy = kind == TX_SCHEDULE_GREEDY;
     return (tx_schedule){
         .kind = kind,
         .peak = peak,
-        .warmup_steps = kind == TX_SCHEDULE_CONSTANT ? 0 : warmup_steps,
+        .warmup_steps =
+            kind == TX_SCHEDULE_CONSTANT || kind == TX_SCHEDULE_REDUCE_ON_PLATEAU || greedy ? 0 : warmup_steps,
         .total_steps = total_steps,
         .num_cycles = kind == TX_SCHEDULE_COSINE_WITH_RESTARTS ? 1.0 : 0.5,
         .lr_end = 1e-7,
         .power = 1.0,
-        .min_lr = none,
+        .min_lr = greedy                                  ? 1e-3
+                  : kind == TX_SCHEDULE_REDUCE_ON_PLATEAU ? 0.0
+                                                          : none,
         .min_lr_rate = none,
         .warmup_lr_rate = none,
         .num_decay_steps = tenth > 1 ? tenth : 1,
         .num_stable_steps = -1,
         .timescale = warmup_steps ? warmup_steps : 10000,
         .warmup_type = TX_DECAY_LINEAR,
+        .factor = greedy ? 0.95 : 0.1,
+        .threshold = greedy ? 1e-6 : 1e-4,
+        .threshold_mode = greedy ? TX_THRESHOLD_ABS : TX_THRESHOLD_REL,
+        .patience = 10,
+        .eps = 1e-8,
+        .max_lr = 1.0,
+        .reset_start = 500,
     };
+}
+
+bool tx_schedule_adapts(const tx_schedule *s)
+{
+    return s->kind == TX_SCHEDULE_REDUCE_ON_PLATEAU || s->kind == TX_SCHEDULE_GREEDY;
 }
 
 /* ---- lr_scheduler_kwargs ------------------------------------------------------------------------ */
@@ -47,7 +63,10 @@ enum setting_type { NUMBER, WHOLE, WORD };
 
 #define OF(kind) (1u << TX_SCHEDULE_##kind)
 #define MIN_LR (OF(COSINE_WITH_MIN_LR) | OF(COSINE_WARMUP_MIN_LR))
+#define ADAPTS (OF(REDUCE_ON_PLATEAU) | OF(GREEDY))
 #define SETTING(key) #key, offsetof(tx_schedule, key)
+
+#define WORDS_OF(name, text) "|" text
 
 /* The keys, the schedules that have them, and their bounds. */
 static const struct setting {
@@ -56,37 +75,48 @@ static const struct setting {
     unsigned kinds;
     enum setting_type type;
     double least, most;
+    const char *words; /* of a WORD: "|min|max" */
 } settings[] = {
-    {SETTING(num_cycles), OF(COSINE) | OF(COSINE_WITH_RESTARTS) | MIN_LR | OF(WSD), NUMBER, 0, 1e6},
-    {SETTING(lr_end), OF(POLYNOMIAL), NUMBER, 0, 1e6},
-    {SETTING(power), OF(POLYNOMIAL), NUMBER, 0, 100},
-    {SETTING(min_lr), MIN_LR, NUMBER, 0, 1e6},
-    {SETTING(min_lr_rate), MIN_LR, NUMBER, 0, 1},
-    {SETTING(warmup_lr_rate), OF(COSINE_WARMUP_MIN_LR), NUMBER, 0, 1},
-    {SETTING(timescale), OF(INVERSE_SQRT), WHOLE, 1, UINT32_MAX},
-    {SETTING(num_decay_steps), OF(WSD), WHOLE, 0, UINT32_MAX},
-    {SETTING(num_stable_steps), OF(WSD), WHOLE, 0, UINT32_MAX},
-    {SETTING(min_lr_ratio), OF(WSD), NUMBER, 0, 1},
-    {SETTING(warmup_type), OF(WSD), WORD, 0, 0},
-    {SETTING(decay_type), OF(WSD), WORD, 0, 0},
+    {SETTING(num_cycles), OF(COSINE) | OF(COSINE_WITH_RESTARTS) | MIN_LR | OF(WSD), NUMBER, 0, 1e6, NULL},
+    {SETTING(lr_end), OF(POLYNOMIAL), NUMBER, 0, 1e6, NULL},
+    {SETTING(power), OF(POLYNOMIAL), NUMBER, 0, 100, NULL},
+    {SETTING(min_lr), MIN_LR | ADAPTS, NUMBER, 0, 1e6, NULL},
+    {SETTING(min_lr_rate), MIN_LR, NUMBER, 0, 1, NULL},
+    {SETTING(warmup_lr_rate), OF(COSINE_WARMUP_MIN_LR), NUMBER, 0, 1, NULL},
+    {SETTING(timescale), OF(INVERSE_SQRT), WHOLE, 1, UINT32_MAX, NULL},
+    {SETTING(num_decay_steps), OF(WSD), WHOLE, 0, UINT32_MAX, NULL},
+    {SETTING(num_stable_steps), OF(WSD), WHOLE, 0, UINT32_MAX, NULL},
+    {SETTING(min_lr_ratio), OF(WSD), NUMBER, 0, 1, NULL},
+    {SETTING(warmup_type), OF(WSD), WORD, 0, 0, TX_DECAY_MAP(WORDS_OF)},
+    {SETTING(decay_type), OF(WSD), WORD, 0, 0, TX_DECAY_MAP(WORDS_OF)},
+    {SETTING(mode), ADAPTS, WORD, 0, 0, TX_MODE_MAP(WORDS_OF)},
+    {SETTING(factor), ADAPTS, NUMBER, 0, 0.9999999, NULL},
+    {SETTING(patience), ADAPTS, WHOLE, 0, UINT32_MAX, NULL},
+    {SETTING(threshold), ADAPTS, NUMBER, 0, 1e300, NULL},
+    {SETTING(threshold_mode), ADAPTS, WORD, 0, 0, TX_THRESHOLD_MAP(WORDS_OF)},
+    {SETTING(cooldown), ADAPTS, WHOLE, 0, UINT32_MAX, NULL},
+    {SETTING(eps), ADAPTS, NUMBER, 0, 1e6, NULL},
+    {SETTING(max_lr), OF(GREEDY), NUMBER, 0, 1e6, NULL},
+    {SETTING(warmup), OF(GREEDY), WHOLE, 0, UINT32_MAX, NULL},
+    {SETTING(reset_start), OF(GREEDY), WHOLE, 1, UINT32_MAX, NULL},
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
-static tx_status read_word(const tx_json *json, const char *key, tx_decay_kind *kind)
+/* The place of the value among "|min|max", to an enumeration. */
+static tx_status read_word(const tx_json *json, const char *key, const char *words, void *at)
 {
-    static const char *const words[] = {
-#define X(id, text) text,
-        TX_DECAY_MAP(X)
-#undef X
-    };
     const char *word;
-    tx_status status = tx_json_get_string(json, key, &word);
-    for (int i = 0; i < TX_DECAY_COUNT && !status; i++)
-        if (strcmp(word, words[i]) == 0) {
-            *kind = (tx_decay_kind)i;
+    unsigned place = 0;
+    TX_TRY(tx_json_get_string(json, key, &word));
+    for (const char *next = words; *next; place++) {
+        const size_t length = strcspn(++next, "|");
+        if (strlen(word) == length && memcmp(word, next, length) == 0) {
+            memcpy(at, &place, sizeof place);
             return TX_OK;
         }
-    return status ? status : tx_fail(TX_INVALID, "%s: \"%.40s\" is not cosine, linear or 1-sqrt", key, word);
+        next += length;
+    }
+    return tx_fail(TX_INVALID, "%s: \"%.40s\" is none of %s", key, word, words + 1);
 }
 
 static tx_status refuse_key(const tx_schedule *s, const char *key)
@@ -106,7 +136,7 @@ static tx_status adjust_key(tx_schedule *s, const tx_json *json, const char *key
         void *at = (char *)s + t->offset;
         if (strcmp(key, t->key) != 0 || !(t->kinds >> s->kind & 1))
             continue;
-        return t->type == WORD    ? read_word(json, key, at)
+        return t->type == WORD    ? read_word(json, key, t->words, at)
                : t->type == WHOLE ? tx_json_get_int(json, key, (int64_t)t->least, (int64_t)t->most, at)
                                   : tx_json_get_number(json, key, t->least, t->most, at);
     }
@@ -224,6 +254,8 @@ static double share(const tx_schedule *s, int64_t step)
     case TX_SCHEDULE_CONSTANT:
     case TX_SCHEDULE_CONSTANT_WITH_WARMUP:
     case TX_SCHEDULE_WSD:
+    case TX_SCHEDULE_REDUCE_ON_PLATEAU:
+    case TX_SCHEDULE_GREEDY:
     case TX_SCHEDULE_COUNT:
         break;
     }

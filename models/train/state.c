@@ -113,6 +113,27 @@ static tx_status fill_trainer(tx_json *json, const tx_run_state *s, const tx_run
     return tx_json_set(json, "log_history", tx_json_copy(s->history));
 }
 
+/* X(member): the counters of a schedule that follows the evaluations. */
+#define SCHEDULE_MAP(X) X(good) X(bad) X(cooldown) X(warmup) X(resets)
+
+static tx_status set_schedule(tx_json *json, const tx_schedule_state *s)
+{
+    tx_json *made = s->rate > 0.0 ? tx_json_object() : NULL;
+    if (!made)
+        return s->rate > 0.0 ? tx_fail(TX_MEMORY, "no memory for the state of the schedule") : TX_OK;
+    tx_status status = tx_json_set_number(made, "rate", s->rate);
+    if (isfinite(s->best))
+        TX_THEN(status, tx_json_set_number(made, "best", s->best));
+#define X(name) TX_THEN(status, tx_json_set_int(made, #name, s->name));
+    SCHEDULE_MAP(X)
+#undef X
+    if (status) {
+        tx_json_free(made);
+        return status;
+    }
+    return tx_json_set(json, "schedule", made);
+}
+
 static tx_status fill_run(tx_json *json, const tx_run_state *s)
 {
     TX_TRY(tx_json_set_int(json, "format", FORMAT));
@@ -129,6 +150,7 @@ static tx_status fill_run(tx_json *json, const tx_run_state *s)
     }
     if (s->has_best)
         TX_TRY(set_number(json, "best", s->best));
+    TX_TRY(set_schedule(json, &s->schedule));
     TX_TRY(tx_best_write(s, json));
     TX_TRY(tx_json_set_string(json, "kernels", s->kernels ? s->kernels : ""));
     return tx_json_set(json, "run", s->run ? tx_json_copy(s->run) : tx_json_object());
@@ -177,6 +199,22 @@ static tx_status check_counts(const tx_run_state *s)
     return s->has_best && s->best_step < 1 ? tx_fail(TX_FORMAT, "best has no best_step") : TX_OK;
 }
 
+static tx_status read_schedule(const tx_json *json, tx_schedule_state *s)
+{
+    tx_json *from;
+    if (!tx_json_has(json, "schedule"))
+        return TX_OK;
+    TX_TRY(tx_json_get(json, "schedule", TX_JSON_OBJECT, &from));
+    TX_TRY(tx_json_get_number(from, "rate", (double)FLT_TRUE_MIN, 1e6, &s->rate));
+    s->best = HUGE_VAL;
+    if (tx_json_has(from, "best"))
+        TX_TRY(tx_json_get_number(from, "best", -1e300, 1e300, &s->best));
+#define X(name) TX_TRY(tx_json_get_int(from, #name, 0, MOST, &s->name));
+    SCHEDULE_MAP(X)
+#undef X
+    return TX_OK;
+}
+
 static tx_status read_run(const tx_json *json, const char *folder, const char *output_dir, tx_run_state *s)
 {
     int64_t format = 0;
@@ -203,6 +241,7 @@ static tx_status read_run(const tx_json *json, const char *folder, const char *o
     if (s->has_best)
         TX_TRY(tx_json_get_number(json, "best", -1e300, 1e300, &s->best));
     TX_TRY(check_counts(s));
+    TX_TRY(read_schedule(json, &s->schedule));
     TX_TRY(tx_best_read(json, folder, output_dir, s));
     if (tx_json_find(json, "kernels"))
         TX_TRY(tx_json_get_string(json, "kernels", &kernels));

@@ -7,6 +7,7 @@
 #define TX_TRAIN_STATE_H
 
 #include "api/base/json.h"
+#include "models/train/schedule.h"
 #include "models/tx_train.h"
 #include "tx.h"
 
@@ -16,20 +17,21 @@
 #define TX_RUN_ROWS "rows"
 
 typedef struct tx_run_state {
-    int64_t step;        /* optimizer steps done */
-    double epoch;        /* passed through so far */
-    int64_t tokens;      /* read so far, padding left out */
-    double flops;        /* of transformers' count, 6 per token and parameter outside the embeddings */
-    double loss_sum;     /* of the steps since the last entry of the history */
-    int64_t logged;      /* step of that entry */
-    int64_t bad;         /* steps in a row whose loss or gradient was not finite */
-    int64_t skipped;     /* updates left out, in all */
-    int64_t updates;     /* made: Adam's t */
-    double loss_scale;   /* of the next step; 0: losses are not scaled */
-    int64_t scale_steps; /* updates in a row since it changed */
-    int64_t stale;       /* evaluations in a row without a better metric: see tx_run_options.stop_patience */
-    bool has_best;       /* the next three are set */
-    double best;         /* value of the metric */
+    int64_t step;               /* optimizer steps done */
+    double epoch;               /* passed through so far */
+    int64_t tokens;             /* read so far, padding left out */
+    double flops;               /* of transformers' count, 6 per token and parameter outside the embeddings */
+    double loss_sum;            /* of the steps since the last entry of the history */
+    int64_t logged;             /* step of that entry */
+    int64_t bad;                /* steps in a row whose loss or gradient was not finite */
+    int64_t skipped;            /* updates left out, in all */
+    int64_t updates;            /* made: Adam's t */
+    double loss_scale;          /* of the next step; 0: losses are not scaled */
+    int64_t scale_steps;        /* updates in a row since it changed */
+    int64_t stale;              /* evaluations in a row without a better metric: see tx_run_options.stop_patience */
+    tx_schedule_state schedule; /* of a rate that follows the evaluations */
+    bool has_best;              /* the next three are set */
+    double best;                /* value of the metric */
     int64_t best_step;
     /* Of the best evaluation that was saved: its name, "checkpoint-N", where it lies in the run's output_dir, wherever
      * that is moved to; its path where it lies elsewhere, since the run went on from a checkpoint of another folder.

@@ -81,6 +81,26 @@ for value in 777 50000 60001 '"NaN"' 99.0 -99.0; do
     grep -qx -- "$value" values || fail "$value is lost in a long run"
 done
 
+# A run of transformers' Trainer beside it: its folder, or one that has checkpoints alone.
+mkdir -p trainer/checkpoint-2 trainer/checkpoint-10
+echo '{"global_step": 2, "log_history": [{"loss": 9, "step": 2}]}' > trainer/checkpoint-2/trainer_state.json
+cat > trainer/checkpoint-10/trainer_state.json << 'END'
+{"best_metric": null, "global_step": 10, "num_input_tokens_seen": 640, "log_history": [
+  {"epoch": 0.5, "grad_norm": NaN, "learning_rate": 5e-05, "loss": 4.5, "step": 5}, {"eval_loss": 4.25, "eval_runtime": 1, "step": 5},
+  {"loss": 4.0, "step": 10}, {"train_loss": 4.25, "train_runtime": 9, "total_flos": 1e9, "step": 10}]}
+END
+expect 0 "2 runs" run trainer -o both.html
+holds both.html '"loss":{"step":[5,10],"value":[4.5,4]}'
+holds both.html '"eval_loss":{"step":[5],"value":[4.25]}'
+holds both.html '"grad_norm":{"step":[5],"value":["NaN"]}'
+holds both.html '"tokens":640'
+holds both.html '"name":"trainer"'
+expect 0 '"smoothing": 0.5' trainer/checkpoint-10/trainer_state.json --smoothing 0.5 --clip_spikes -o -
+holds out '"clip":true'
+echo '{"global_step": 2}' > trainer/trainer_state.json
+expect 1 "trainer/trainer_state.json: " trainer
+expect 2 "smoothing" run --smoothing 1
+
 # Mistakes.
 mkdir empty
 : > empty/log.jsonl

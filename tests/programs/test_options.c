@@ -314,7 +314,7 @@ static void test_file_mistakes(void **state)
         {"{\"max_steps\": 1.5}", "args.json: max_steps 1.5: not a whole number", TX_EXIT_USAGE},
         {"{\"max_steps\": true}", "args.json: max_steps: must be a whole number", TX_EXIT_USAGE},
         {"{\"max_steps\": [1]}", "args.json: max_steps: must be a whole number", TX_EXIT_USAGE},
-        {"{\"learning_rate\": 2}", "args.json: learning_rate 2: must lie between", TX_EXIT_USAGE},
+        {"{\"learning_rate\": 2}", "args.json: learning_rate 2: too large: must lie between", TX_EXIT_USAGE},
         {"{\"output_dir\": {}}", "args.json: output_dir: must be a string", TX_EXIT_USAGE},
         {"{\"output_dir\": 1}", "args.json: output_dir: must be a string", TX_EXIT_USAGE},
         {"{\"output_dir\": \"\"}", "args.json: output_dir: the value is empty", TX_EXIT_USAGE},

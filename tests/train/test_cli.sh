@@ -73,7 +73,18 @@ expect 1 "$work/gone" txtrain --model_name_or_path "$work/gone" --dry_run
 expect 1 "no device \"nonsense\": there are cpu (" txtrain --device nonsense --dry-run
 expect 1 "through OpenCL" txtrain --device cuda --dry-run
 expect 1 "TX trains models of the types \"gpt2\"" txtrain --config_name "$work/bert.json" --dry-run
-expect 2 "--seed 99999999999999999999: must lie between 0 and" txtrain --seed 99999999999999999999
+expect 2 "did you mean cosine? " txtrain --lr_scheduler_type cosin
+expect 2 "too small: must lie between 0 and" txtrain --seed -1
+expect 2 "--seed 99999999999999999999: too large: must lie between 0 and 9223372036854775807" txtrain --seed 99999999999999999999
+# More threads than cores: the program begins anew with threads that sleep while they wait, unless it is told how. OpenMP
+# runtimes print their settings whenever they are loaded.
+for wait in "" active; do
+    # shellcheck disable=SC2086
+    env -u OMP_WAIT_POLICY ${wait:+OMP_WAIT_POLICY=$wait} OMP_DISPLAY_ENV=true "$bin/txtrain" --config_name "$work/config.json" \
+        --block_size 8 --dry_run --threads 4096 > "$work/out" 2> "$work/err"
+    [ "$(grep -c 'DISPLAY ENVIRONMENT BEGIN' "$work/err")" -eq "$([ -n "$wait" ] && echo 1 || echo 2)" ] ||
+        fail "4096 threads, OMP_WAIT_POLICY '$wait': begun otherwise"
+done
 # Another vocabulary than the bytes' needs no tokenizer where no data are named.
 sed 's/"vocab_size": *257/"vocab_size": 300/' "$work/config.json" > "$work/wide.json"
 expect 0 "300" txtrain --config_name "$work/wide.json" --block_size 8 --dry_run

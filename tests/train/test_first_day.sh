@@ -54,6 +54,22 @@ outcome 2 "--use_cpu and --device opencl exclude each other" go r --use_cpu --de
 outcome 1 "needs one of" go r --lr_scheduler_type cosine_with_min_lr
 outcome 1 "--dataloader_drop_last leaves nothing" go r --dataloader_drop_last --per_device_train_batch_size 64
 
+# ---- a rate that follows the evaluations ------------------------------------------------------------------
+# Nothing gets better by nine tenths, so that the rate halves every second step; a run that goes on knows when next.
+plateau="--max_steps 8 --save_steps 3 --validation_file $work/text2 --eval_strategy steps --eval_steps 1 --learning_rate 0.01"
+kwargs='{"patience": 1, "threshold": 0.9, "factor": 0.5, "min_lr": 0.002}'
+for type in reduce_lr_on_plateau greedy; do
+    # shellcheck disable=SC2086
+    outcome 0 "" go $type $plateau --lr_scheduler_type $type --lr_scheduler_kwargs "$kwargs"
+    outcome 0 "" "$bin/txtrain" --output_dir "$work/$type-2" --resume_from_checkpoint "$work/$type/checkpoint-3"
+    cmp -s "$work/$type/model.safetensors" "$work/$type-2/model.safetensors" || fail "$type: other weights after going on"
+    numbers learning_rate "$work/$type-2/log.jsonl" > "$work/a"
+    numbers learning_rate "$work/$type/log.jsonl" | cmp -s - "$work/a" || fail "$type: other rates after going on"
+done
+[ "$(numbers learning_rate "$work/reduce_lr_on_plateau/log.jsonl" | tr '\n' ' ')" = \
+    "0.01 0.01 0.01 0.005 0.005 0.0025 0.0025 0.002 " ] || fail "the rates of reduce_lr_on_plateau"
+outcome 2 "it needs --eval_strategy" go r --lr_scheduler_type reduce_lr_on_plateau
+
 # ---- what is no checkpoint ---------------------------------------------------------------------------
 mkdir -p "$work/empty" "$work/trainer/checkpoint-7"
 for name in config.json model.safetensors trainer_state.json; do

@@ -319,7 +319,8 @@ cp "$work"/base/config.json "$work"/base/model.safetensors "$work"/base/tokenize
 cp "$work/text" "$work/home/datasets/wikitext/wikitext-2-raw-v1/wiki.train.raw"
 cp "$work/other" "$work/home/datasets/wikitext/wikitext-2-raw-v1/wiki.valid.raw"
 "$bin/txtrain" --model_name_or_path gpt2 --dataset_name wikitext --dataset_config_name wikitext-2-raw-v1 --do_train \
-    --output_dir "$work/test-clm" --per_device_train_batch_size 4 --max_steps 200 > "$work/out" 2> "$work/err" ||
+    --output_dir "$work/test-clm" --per_device_train_batch_size 2 --gradient_accumulation_steps 2 --gradient_checkpointing --bf16 \
+    --optim adafactor --max_steps 200 > "$work/out" 2> "$work/err" ||
     fail "the line of the guide"
 [ -s "$work/test-clm/checkpoint-200/model.safetensors" ] && [ -s "$work/test-clm/train_results.json" ] ||
     fail "the line of the guide left no checkpoint or no results"

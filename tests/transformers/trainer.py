@@ -26,7 +26,9 @@ COMMON = dict(max_steps=STEPS, per_device_train_batch_size=BATCH, gradient_accum
               per_device_eval_batch_size=EVAL_BATCH, learning_rate=2e-3, weight_decay=0.1, adam_beta2=0.99,
               max_grad_norm=0.5, logging_steps=7, eval_strategy="steps", eval_steps=20, save_strategy="no", seed=3)
 SCHEDULERS = [("linear", 5, None), ("cosine", 7, None), ("constant", 5, None), ("constant_with_warmup", 9, None),
-              ("polynomial", 4, {"power": 2.0}), ("warmup_stable_decay", 6, {"num_decay_steps": 20})]
+              ("polynomial", 4, {"power": 2.0}), ("warmup_stable_decay", 6, {"num_decay_steps": 20}),
+              ("reduce_lr_on_plateau", 5, {"patience": 0, "factor": 0.5, "threshold": 0.5}),
+              ("greedy", 0, {"patience": 0, "factor": 0.5, "min_lr": 1e-5, "threshold": 0.01})]
 FAMILY = dict(vocab_size=257, max_position_embeddings=32, hidden_size=36, intermediate_size=55, num_hidden_layers=2,
               num_attention_heads=6, num_key_value_heads=2, bos_token_id=256, eos_token_id=256)
 MODELS = {

@@ -27,7 +27,11 @@ static const tx_option *find_spelling(const tx_cli *program, const tx_option_val
     const size_t length = strcspn(argument, "=");
     for (int32_t i = 0; i < program->spelling_count; i++) {
         const tx_spelling *s = &program->spellings[i];
-        if (strlen(s->spelled) == length && memcmp(s->spelled, argument, length) == 0)
+        size_t same = 0; /* - is taken for _, but for the dashes in front */
+        while (same < length &&
+               (argument[same] == s->spelled[same] || (argument[same] == '-' && s->spelled[same] == '_')))
+            same++;
+        if (same == length && !s->spelled[same])
             return tx_option_find(&v->table, s->name);
     }
     return NULL;
@@ -146,8 +150,8 @@ int tx_options_read(const tx_cli *program, int argc, char *const *argv, tx_optio
         else if (program->operand && (only_operands || argv[i][0] != '-' || !argv[i][1]))
             one = judge(program, tx_option_add_word(v, argv[i], program->operands));
         else
-            one = tx_complain(program, TX_EXIT_USAGE, "%s: not an option; --help lists all%s", argv[i],
-                              is_file(program, argv[i]) ? "; a file of options comes first" : "");
+            one = tx_complain(program, TX_EXIT_USAGE, "%s: not an option, and belongs to none; --help lists all%s",
+                              argv[i], is_file(program, argv[i]) ? "; a file of options comes first" : "");
         status = one != TX_GO_ON ? one : status; /* all mistakes are told at once */
     }
     if (answered != TX_GO_ON || status != TX_GO_ON)

@@ -13,12 +13,13 @@
 #define AT(field) offsetof(txgen_settings, field)
 static const tx_option options[] = {
     {TX_OPTION_TEXT, "model", AT(model), .choices = "DIR|NAME",
-     .help = "model: a folder, or a name to look up (README)"},
+     .help = "model: a folder, or a name to look up (docs/TRAINING.md)"},
     {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
      .help = "where to compute"},
+    {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N",
+     "threads of the cpu backend; 0: as many as there are cores for this process"},
     {TX_OPTION_TEXT, "dtype", AT(dtype), .choices = "float32|bfloat16|float16|auto",
      .help = "what weights and caches are kept and products made in; auto: as config.json says"},
-    {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend; 0: all that this process may use"},
     {TX_OPTION_HEADING, .help = "text"},
     {TX_OPTION_WORDS, "prompt", AT(prompt), .choices = "TEXT",
      .help =
@@ -31,7 +32,8 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "max_new_tokens", AT(max_new_tokens), -1, 1 << 24, "N",
      "tokens to add; -1: up to max_length of generation_config.json, else 200; or as many as the model has positions "
      "for"},
-    {TX_OPTION_INTEGER, "min_new_tokens", AT(min_new_tokens), 0, 1 << 24, "N", "no end of text before"},
+    {TX_OPTION_INTEGER, "min_new_tokens", AT(min_new_tokens), 0, 1 << 24, "N",
+     "the text does not end before so many tokens"},
     {TX_OPTION_WORDS, "stop", AT(stop), .choices = "TEXT",
      .help = "ends a text with the token that completes TEXT; may be given several times"},
     {TX_OPTION_HEADING, .help = "choice of tokens (defaults: the model's generation_config.json, then these)"},
@@ -39,13 +41,13 @@ static const tx_option options[] = {
      .help = "draw tokens; also implied by temperature, top_k or top_p. Else always the likeliest"},
     {TX_OPTION_REAL, "temperature", AT(temperature), 0, FLT_MAX, "X", "below 1: likelier tokens; 0: the likeliest"},
     {TX_OPTION_INTEGER, "top_k", AT(top_k), 0, 1 << 24, "N", "draw among the N likeliest tokens; 0: among all"},
-    {TX_OPTION_REAL, "top_p", AT(top_p), 0, 1, "X", "and among the fewest whose probabilities reach X"},
+    {TX_OPTION_REAL, "top_p", AT(top_p), 0, 1, "X", "of these, draw among the fewest whose probabilities add up to X"},
     {TX_OPTION_REAL, "repetition_penalty", AT(repetition_penalty), 0, FLT_MAX, "X",
      "above 1: tokens that are there already become less likely"},
     {TX_OPTION_INTEGER, "seed", AT(seed), 0, (double)INT64_MAX, "N", "the same seed gives the same text"},
     {TX_OPTION_INTEGER, "num_beams", AT(num_beams), 1, 256, "N", "search for the likeliest text with N beams"},
     {TX_OPTION_REAL, "length_penalty", AT(length_penalty), -FLT_MAX, FLT_MAX, "X",
-     "beams: above 0 favours longer texts"},
+     "with beams: above 0 favours longer texts"},
     {TX_OPTION_CHOICE, "early_stopping", AT(early_stopping), .choices = "false|true|never",
      .help = "beams: true ends with N finished texts, never only where none can become better"},
     {TX_OPTION_HEADING, .help = "ids in place of text (needs no tokenizer)"},
@@ -73,8 +75,11 @@ static const tx_option options[] = {
 #undef FOREIGN
 #undef AT
 
-static const tx_spelling spellings[] = {
-    {"-m", "model"}, {"-p", "prompt"}, {"-n", "max_new_tokens"}, {"--temp", "temperature"}};
+static const tx_spelling spellings[] = {{"-m", "model"},
+                                        {"-p", "prompt"},
+                                        {"-n", "max_new_tokens"},
+                                        {"--temp", "temperature"},
+                                        {"--max_tokens", "max_new_tokens"}};
 
 static const txgen_settings defaults = {.device = "cpu",
                                         .dtype = "float32",
@@ -125,7 +130,7 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
     if (s->ids.count > 0 && s->stop.count > 0)
         return misuse("--stop needs text: ids have no tokenizer");
     if ((s->stride > 0 || s->max_length > 0) && !s->perplexity)
-        return misuse("--stride and --max_length belong to --perplexity");
+        return misuse("--stride and --max_length belong to --perplexity; --max_new_tokens says how long a text may be");
     return TX_GO_ON;
 }
 

@@ -4,6 +4,7 @@
 
 #include "models/files/safetensors.h"
 #include "models/generate/lm.h"
+#include "tools/cli/waiting.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -120,6 +121,8 @@ int main(int argc, char **argv)
     txgen_settings set;
     tx_option_values given;
     int result = txgen_parse(argc, argv, &set, &given);
+    if (result == TX_GO_ON)
+        tx_wait_passively(argv, (int32_t)set.threads);
     if (result == TX_GO_ON)
         result = run(&set, &given);
     tx_option_values_free(&given);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reading log.jsonl. */
+ * Reading log.jsonl and trainer_state.json. */
 #include "tools/train/history.h"
 
 #include "api/base/file.h"
 #include "api/base/json.h"
+#include "models/files/checkpoint.h"
 #include "tools/cli/output.h"
 
 #include <errno.h>
@@ -115,20 +116,46 @@ static tx_status add_line(tx_history *history, const tx_json *line)
 
 /* ---- the file ---------------------------------------------------------------------------------------- */
 
+/* The caller frees. */
+static tx_status parse(const char *where, const char *text, size_t length, tx_json **json)
+{
+    char *quoted = malloc(2 * length + 1);
+    if (!quoted)
+        return tx_fail(TX_MEMORY, "%s: out of memory", where);
+    tx_status status = tx_json_parse(quoted, quote_words(text, length, quoted), where, json);
+    free(quoted);
+    return status;
+}
+
 static tx_status parse_line(tx_history *history, const char *where, const char *line, size_t length)
 {
-    char *text = malloc(2 * length + 1);
-    if (!text)
-        return tx_fail(TX_MEMORY, "%s: out of memory", where);
     tx_json *json = NULL;
-    tx_status status = tx_json_parse(text, quote_words(line, length, text), where, &json);
-    free(text);
-    if (status)
-        return status;
-    status = tx_json_type_of(json) == TX_JSON_OBJECT ? add_line(history, json)
-                                                     : tx_fail(TX_FORMAT, "a line must be an object");
+    TX_TRY(parse(where, line, length, &json));
+    tx_status status = tx_json_type_of(json) == TX_JSON_OBJECT ? add_line(history, json)
+                                                               : tx_fail(TX_FORMAT, "a line must be an object");
     tx_json_free(json);
     return status ? tx_fail_in(status, "%s", where) : TX_OK;
+}
+
+/* The history in a trainer_state.json. What its last entry says of the whole run has no key that is read. */
+static tx_status read_trainer(tx_history *history, const char *path)
+{
+    char *text = NULL;
+    size_t size = 0;
+    tx_json *json = NULL, *log = NULL;
+    tx_status status = tx_file_read(path, (int64_t)1 << 30, &text, &size);
+    if (!status)
+        status = parse(path, text, size, &json);
+    if (!status)
+        status = tx_json_get(json, "log_history", TX_JSON_ARRAY, &log);
+    for (size_t i = 0; !status && i < tx_json_size(log); i++)
+        status = add_line(history, tx_json_at(log, i));
+    if (!status && tx_json_has(json, "num_input_tokens_seen") &&
+        tx_json_get_int(json, "num_input_tokens_seen", 0, INT64_MAX, &history->tokens))
+        history->tokens = 0;
+    tx_json_free(json);
+    free(text);
+    return status ? tx_fail_in(status, "%s", path) : TX_OK;
 }
 
 static tx_status read_lines(tx_history *history, const char *path, FILE *file)
@@ -149,27 +176,56 @@ static tx_status read_lines(tx_history *history, const char *path, FILE *file)
     free(line);
     if (!status && ferror(file))
         status = tx_fail(TX_IO, "%s: cannot read: %s", path, strerror(errno));
-    if (!status && !history->series[TX_SERIES_LOSS].count && !history->series[TX_SERIES_EVAL_LOSS].count)
-        status = tx_fail(TX_FORMAT, "%s: holds no step with a loss; txplot reads the log.jsonl of txtrain", path);
     return status;
+}
+
+static tx_status read_log(tx_history *history, const char *path)
+{
+    int descriptor = -1;
+    TX_TRY(tx_file_open(path, O_RDONLY, &descriptor, NULL));
+    FILE *file = fdopen(descriptor, "r");
+    if (!file) {
+        close(descriptor);
+        return tx_file_fail(path, "read");
+    }
+    tx_status status = read_lines(history, path, file);
+    fclose(file);
+    return status;
+}
+
+/* The file of an output_dir that holds its history; the caller frees. */
+static char *find_log(const char *folder)
+{
+    char checkpoint[64];
+    char *path = tx_path_join(folder, TX_HISTORY_LOG);
+    int64_t newest = -1;
+    if (tx_checkpoint_latest(folder, &newest))
+        newest = -1;
+    if (!path || tx_file_exists(path))
+        return path;
+    free(path);
+    path = tx_path_join(folder, TX_HISTORY_TRAINER);
+    if (!path || tx_file_exists(path) || newest < 0)
+        return path;
+    free(path);
+    snprintf(checkpoint, sizeof checkpoint, TX_CHECKPOINT_PREFIX "%" PRId64 "/" TX_HISTORY_TRAINER, newest);
+    return tx_path_join(folder, checkpoint);
 }
 
 tx_status tx_history_read(const char *path, tx_history *history)
 {
     tx_history read = {.tokens = 0};
-    char *log = tx_is_folder(path) ? tx_path_join(path, "log.jsonl") : strdup(path);
+    char *log = tx_is_folder(path) ? find_log(path) : strdup(path);
     if (!log)
         return tx_fail(TX_MEMORY, "%s: out of memory", path);
-    int descriptor = -1;
-    tx_status status = tx_file_open(log, O_RDONLY, &descriptor, NULL);
-    FILE *file = status ? NULL : fdopen(descriptor, "r");
-    if (file) {
-        status = read_lines(&read, log, file);
-        fclose(file);
-    } else if (!status) {
-        status = tx_file_fail(log, "read");
-        close(descriptor);
-    }
+    const size_t length = strlen(log);
+    const bool trainer = length > 5 && strcmp(log + length - 5, ".json") == 0;
+    tx_status status = trainer ? read_trainer(&read, log) : read_log(&read, log);
+    if (!status && !read.series[TX_SERIES_LOSS].count && !read.series[TX_SERIES_EVAL_LOSS].count)
+        status = tx_fail(TX_FORMAT,
+                         "%s: holds no step with a loss; txplot reads the log.jsonl of txtrain and the "
+                         "trainer_state.json of transformers' Trainer",
+                         log);
     free(log);
     if (status)
         tx_history_free(&read);

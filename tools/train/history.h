@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The log of a run, read back. */
+ * The log of a run of TX, or of transformers' Trainer, read back. */
 #ifndef TX_TOOLS_HISTORY_H
 #define TX_TOOLS_HISTORY_H
 
 #include "tx.h"
 
-/* X(NAME, "key in log.jsonl") */
+#define TX_HISTORY_LOG "log.jsonl"
+#define TX_HISTORY_TRAINER "trainer_state.json"
+
+/* X(NAME, "key in either") */
 #define TX_SERIES_MAP(X)              \
     X(LOSS, "loss")                   \
     X(EVAL_LOSS, "eval_loss")         \
@@ -33,9 +36,9 @@ typedef struct tx_history {
     int64_t tokens; /* read by the last step; 0 where the log does not say */
 } tx_history;
 
-/* Reads a log.jsonl, or that of an output_dir. Keys that are not known are passed over. Where a log goes back to an
- * earlier step, what it said of that step and those after it is dropped. A last line that is cut off is passed over.
- * The caller frees. */
+/* Reads a log.jsonl or a trainer_state.json, or that of an output_dir; of one that has neither the newest checkpoint's.
+ * Keys that are not known are passed over. Where a log goes back to an earlier step, what it said of that step and
+ * those after it is dropped. A last line that is cut off is passed over. The caller frees. */
 tx_status tx_history_read(const char *path, tx_history *history);
 void tx_history_free(tx_history *history);
 

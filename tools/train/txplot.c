@@ -20,17 +20,24 @@
 typedef struct settings {
     tx_words runs;
     const char *output;
+    double smoothing;
+    bool clip;
 } settings;
 
 static const tx_option options[] = {
     {TX_OPTION_TEXT, "o", offsetof(settings, output), .choices = "FILE", .help = "the page; - is standard output"},
+    {TX_OPTION_REAL, "smoothing", offsetof(settings, smoothing), 0, 0.99, "X",
+     "how smooth lines are at first: the weight of what came before, as TensorBoard's; 0: as they are"},
+    {TX_OPTION_FLAG, "clip_spikes", offsetof(settings, clip),
+     .help = "leave the highest and lowest hundredth out of view at first"},
 };
 
 static const tx_cli program = {
     .name = "txplot",
     .usage = "txplot RUN... [-o FILE]",
     .about = "Draws training runs as one HTML page: loss, learning rate, gradient norm, speed.\n"
-             "A RUN is an output_dir of txtrain, or its log.jsonl. The page needs no network.",
+             "A RUN is an output_dir of txtrain or of transformers' Trainer, or its log.jsonl or trainer_state.json.\n"
+             "The page needs no network.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .operand = "DIR|FILE",
@@ -180,13 +187,16 @@ static tx_status add_run(tx_json *runs, const char *name, const tx_history *h)
     return status ? status : set;
 }
 
-/* The path without "/log.jsonl" and slashes at its end; its length goes to `length`. */
+/* The path without the name of a log and slashes at its end; its length goes to `length`. */
 static const char *trim(const char *path, size_t *length)
 {
-    static const char file[] = "/log.jsonl";
+    static const char *const files[] = {"/" TX_HISTORY_LOG, "/" TX_HISTORY_TRAINER};
     *length = strlen(path);
-    if (*length > sizeof file - 1 && strcmp(path + *length - (sizeof file - 1), file) == 0)
-        *length -= sizeof file - 1;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        const size_t size = strlen(files[i]);
+        if (*length > size && strcmp(path + *length - size, files[i]) == 0)
+            *length -= size;
+    }
     while (*length > 1 && path[*length - 1] == '/')
         --*length;
     return path;
@@ -245,6 +255,10 @@ int main(int argc, char **argv)
         return result;
     tx_json *all = tx_json_object();
     tx_status status = tx_json_set_string(all, "version", TX_VERSION);
+    if (!status)
+        status = tx_json_set_number(all, "smoothing", set.smoothing);
+    if (!status)
+        status = tx_json_set_bool(all, "clip", set.clip);
     if (!status)
         status = collect(&set, all);
     if (!status)

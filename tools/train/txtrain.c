@@ -2,6 +2,7 @@
  * txtrain: trains a model and writes it as a Hugging Face model folder. */
 #include "models/job/parts.h"
 #include "tools/cli/options.h"
+#include "tools/cli/waiting.h"
 #include "tools/train/memory.h"
 #include "tools/train/profile.h"
 #include "tools/train/progress.h"
@@ -159,13 +160,22 @@ int main(int argc, char **argv)
 {
     static const tx_spelling spellings[] = {{"--lr", "learning_rate"},
                                             {"--epochs", "num_train_epochs"},
+                                            {"--steps", "max_steps"},
                                             {"--batch_size", "per_device_train_batch_size"},
+                                            {"--bs", "per_device_train_batch_size"},
+                                            {"--grad_accum", "gradient_accumulation_steps"},
+                                            {"--grad_clip", "max_grad_norm"},
+                                            {"--warmup", "warmup_steps"},
+                                            {"--wd", "weight_decay"},
+                                            {"--max_seq_length", "block_size"},
                                             {"--model", "model_name_or_path"},
+                                            {"--resume", "resume_from_checkpoint"},
                                             {"-o", "output_dir"}};
     const tx_cli program = {
         .name = "txtrain",
         .usage = "txtrain [ARGUMENTS.json] --train_file FILE --output_dir DIR [options]",
-        .about = "Trains a GPT-2 and writes a Hugging Face model folder. In names of options - and _ are the same.",
+        .about = "Trains GPT-2, Llama, Mistral, Qwen2 or Qwen3 on a text, and writes a Hugging Face model folder.\n"
+                 "Options are those of transformers' Trainer; in their names - and _ are the same.",
         .options = tx_job_table.option,
         .count = tx_job_table.count,
         .spellings = spellings,
@@ -190,6 +200,8 @@ int main(int argc, char **argv)
         ending =
             tx_complain(&program, settled == TX_INVALID || settled == TX_UNSUPPORTED ? TX_EXIT_USAGE : TX_EXIT_FAILURE,
                         "%s", tx_error());
+    if (ending == TX_GO_ON)
+        tx_wait_passively(argv, (int32_t)job->set.threads);
     if (ending == TX_GO_ON)
         return leave(job, run(&program, job));
     tx_job_refuse(job, ending);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * How the threads of a program wait. */
+#define _GNU_SOURCE
+#include "tools/cli/waiting.h"
+
+#include "api/base/cores.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+void tx_wait_passively(char **argv, int32_t threads)
+{
+    static const char *const settings[] = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"};
+    char self[PATH_MAX];
+    const char *asked = getenv("OMP_NUM_THREADS");
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        if (getenv(settings[i]))
+            return;
+    if (threads <= 0 && asked)
+        threads = (int32_t)strtol(asked, NULL, 10);
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length <= 0 || !tx_cores_shared("", threads) || setenv("OMP_WAIT_POLICY", "passive", 1))
+        return;
+    self[length] = '\0';
+    execv(self, argv); /* where that fails the program goes on as it is */
+}
