@@ -216,6 +216,8 @@ static inline float tx_beta(tx_accumulate accumulate, const tx_controls *control
     return accumulate == TX_ADD ? 1.0f : 0.0f;
 }
 
+#define TX_FACT_KERNEL "kernel "
+
 /* ---- The table ---------------------------------------------------------------------------------- */
 
 typedef struct tx_context tx_context;       /* an opened device */
@@ -330,6 +332,9 @@ typedef struct tx_backend {
     tx_status (*choose)(tx_context *context, const char *text);
     /* Optional: what measuring found out about this device in this and earlier runs, as tx_engine_tuned says. */
     tx_status (*tuned)(tx_context *context, char **text);
+    /* Optional: what the device says of itself, what TX takes it for, and how its compiler built the kernels so far: one
+     * fact a line, KEY<TAB>VALUE, for people; a kernel's key is TX_FACT_KERNEL and its name. The caller frees the text. */
+    tx_status (*facts)(const tx_context *context, char **text);
 } tx_backend;
 
 /* What queue `then` is given from now on runs after all that `first` was given so far. */

@@ -326,6 +326,17 @@ static tx_status finish(tx_context *context)
     return TX_OK;
 }
 
+static tx_status facts(const tx_context *context, char **text)
+{
+    char made[160];
+    snprintf(made, sizeof made, "TX kernels\tfor %s\nTX threads\t%d\n", context->kernels->name, context->threads);
+    char *copy = strdup(made);
+    if (!copy)
+        return tx_fail(TX_MEMORY, "out of memory");
+    *text = copy;
+    return TX_OK;
+}
+
 extern const tx_backend tx_backend_cpu;
 const tx_backend tx_backend_cpu = {
     .version = TX_BACKEND_VERSION,
@@ -357,4 +368,5 @@ const tx_backend tx_backend_cpu = {
     .destroy = tx_cpu_destroy,
     .choices = tx_cpu_choices,
     .choose = tx_cpu_choose,
+    .facts = facts,
 };

@@ -109,4 +109,5 @@ const tx_backend tx_backend_opencl = {
     .choices = tx_cl_choices,
     .choose = tx_cl_choose,
     .tuned = tx_cl_tuned,
+    .facts = tx_cl_facts,
 };

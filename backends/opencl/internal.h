@@ -47,7 +47,13 @@ tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, 
 /* Makes work-groups of more than `group` items too large. */
 void tx_cl_narrow(tx_cl_limits *limits, size_t group);
 
+/* facts.c: what the table's slot of that name gives. */
+tx_status tx_cl_facts(const tx_context *context, char **text);
+
 /* program.c */
+/* Calls `see` with each program built so far. */
+void tx_cl_each_program(const tx_context *context, void (*see)(void *user, const char *options, cl_program program),
+                        void *user);
 bool tx_cl_has_program(const tx_context *context, const char *source, const char *options);
 /* As tx_cl_program_of, but the program is the caller's. Any thread may call it. */
 tx_status tx_cl_obtain_program(const tx_context *context, const char *source, const char *options, cl_program *program);

@@ -247,6 +247,13 @@ tx_status tx_cl_kernel(tx_context *context, const char *source, const char *opti
     return TX_OK;
 }
 
+void tx_cl_each_program(const tx_context *context, void (*see)(void *user, const char *options, cl_program program),
+                        void *user)
+{
+    for (const tx_cl_program *entry = context->programs; entry; entry = entry->next)
+        see(user, strchr(entry->key, '\n') + 1, entry->program);
+}
+
 void tx_cl_release_programs(tx_context *context)
 {
     for (tx_cl_program *entry = context->programs, *next; entry; entry = next) {

@@ -30,8 +30,7 @@ static const char ddp_comm_words[] = TX_DDP_COMM_MAP(WORD);
 static const char greater_words[] = TX_GREATER_MAP(WORD);
 static const char sampling_words[] = TX_SAMPLING_MAP(WORD);
 
-/* The names of optimizers. */
-static const char optimizer_words[] =
+const char tx_job_optimizers[] =
 #define TX_OPTIMIZER_WORD(word, NAME) "|" #word
 #include "api/optimizers.def"
     ;
@@ -68,14 +67,13 @@ static const tx_option options[] = {
     WHOLE("per_device_train_batch_size", batch, 1, 1 << 20, "blocks in a micro-batch of one rank"),
     WHOLE("per_device_eval_batch_size", eval_batch, 1, 1 << 20, "blocks in an evaluation batch"),
     FLAG("auto_find_batch_size", find_batch, "where that many do not fit in memory, take the largest part that does, and as many more micro-batches"),
-    WHOLE("gradient_accumulation_steps", accumulation, 1, 1 << 20, "micro-batches in a step"),
+    TX_JOB_ACCUMULATION_ROW(AT),
     REAL("learning_rate", rate, 0, 1e6, "peak learning rate"),
     CHOICE("lr_scheduler_type", schedule, schedule_words + 1, "how the learning rate changes; reduce_lr_on_plateau and greedy follow the evaluations"),
     TEXT("lr_scheduler_kwargs", schedule_settings, "JSON", "the settings of that: {\"num_decay_steps\": 100} for wsd, {\"patience\": 2} for reduce_lr_on_plateau"),
     REAL("warmup_steps", warmup_steps, 0, INT32_MAX, "steps over which the rate rises from 0; below 1: a share of the run"),
     REAL("warmup_ratio", warmup_ratio, 0, 1, "the same as a share of the run; counts where warmup_steps is 0"),
-    CHOICE("optim", optim, optimizer_words + 1, "the optimizer; the first four names mean the same AdamW"),
-    TEXT("optim_args", optim_args, "K=V,...", "settings of the optimizer: momentum=0.9,nesterov=True for sgd (docs/TRAINING.md)"),
+    TX_JOB_OPTIMIZER_ROWS(AT),
     REAL("neftune_noise_alpha", noise, 0, 1e6, "add noise to the embeddings in training, drawn evenly from +-X / sqrt(tokens * width); 0: none"),
     REAL("label_smoothing_factor", smoothing, 0, 0.9999999, "spread this share of each label over the whole vocabulary"),
     REAL("weight_decay", decay, 0, 1e6, "weight decay of matrices; biases and norms have none"),
@@ -128,16 +126,14 @@ static const tx_option options[] = {
     TEXT("device", device, "cpu|opencl|opencl:N|opencl:NAME|gpu|auto", "what to train on; auto: a GPU of the host for each rank, then its cores"),
     FLAG("use_cpu", use_cpu, "train on the cpu, which is the default"),
     WHOLE("threads", threads, 0, 4096, "threads of the cpu backend; 0: as many as there are cores for this process"),
-    {TX_OPTION_OPTIONAL, "gradient_checkpointing", AT(checkpointing), .choices = "N|auto|auto:BYTES",
-     .help = "save memory by computing activations again in the backward pass: of every block; with N of so many segments; auto: of norms and activation functions alone; auto:2GiB: of as little as meets that limit"},
+    TX_JOB_CHECKPOINTING_ROW(AT),
     CHOICE("dtype", dtype, "float32|bfloat16", "what weights are stored in; bfloat16: gradients and AdamW's moments too, 8 bytes a parameter in place of 16, rounded stochastically"),
-    FLAG("bf16", bf16, "mixed precision: products, attention and activations between them in bf16; parameters stay in fp32"),
-    FLAG("fp16", fp16, "the same in fp16; losses are scaled, so that gradients keep to its range"),
+    TX_JOB_HALF_ROWS(AT),
     REAL("init_scale", init_scale, 1, FLT_MAX, "the first loss scale, as of torch.amp.GradScaler; it halves where gradients overflow"),
     WHOLE("growth_interval", growth_interval, 1, 1 << 24, "steps in a row without overflow after which the loss scale doubles"),
     FLAG("bf16_full_eval", bf16_full_eval, "evaluate in bf16, whatever training does"),
     FLAG("fp16_full_eval", fp16_full_eval, "evaluate in fp16"),
-    FLAG("tf32", tf32, "fp32 products may round their operands to tf32, where the device has units for that"),
+    TX_JOB_TF32_ROW(AT),
     FLAG("no_tf32", no_tf32, "they may not round, whatever --tf32 says"),
     FLAG("list_devices", list_devices, "print the devices and end"),
     FLAG("dry_run", dry_run, "print the memory the run will take and end; allocates nothing"),

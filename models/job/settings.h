@@ -72,6 +72,32 @@ typedef struct tx_job_settings {
 } tx_job_settings;
 
 extern const tx_option_table tx_job_table;
+
+/* The names of optimizers, a "|" before each. */
+extern const char tx_job_optimizers[];
+
+/* Rows of that table for other programs whose settings hold a tx_job_settings: what a method of training is made of. AT
+ * tells where a member lies. */
+/* clang-format off */
+#define TX_JOB_OPTIMIZER_ROWS(AT)                                                                                     \
+    {TX_OPTION_CHOICE, "optim", AT(optim), .choices = tx_job_optimizers + 1, .help = "the optimizer; the first four names mean the same AdamW"}, \
+    {TX_OPTION_TEXT, "optim_args", AT(optim_args), .choices = "K=V,...",                                              \
+     .help = "settings of the optimizer: momentum=0.9,nesterov=True for sgd (docs/TRAINING.md)"}
+#define TX_JOB_ACCUMULATION_ROW(AT)                                                                                   \
+    {TX_OPTION_INTEGER, "gradient_accumulation_steps", AT(accumulation), 1, 1 << 20, "N", "micro-batches in a step"}
+#define TX_JOB_CHECKPOINTING_ROW(AT)                                                                                  \
+    {TX_OPTION_OPTIONAL, "gradient_checkpointing", AT(checkpointing), .choices = "N|auto|auto:BYTES",                 \
+     .help = "save memory by computing activations again in the backward pass: of every block; with N of so many "     \
+             "segments; auto: of norms and activation functions alone; auto:2GiB: of as little as meets that limit"}
+#define TX_JOB_HALF_ROWS(AT)                                                                                          \
+    {TX_OPTION_FLAG, "bf16", AT(bf16), .help = "mixed precision: products, attention and activations between them "   \
+                                               "in bf16; parameters stay in fp32"},                                   \
+    {TX_OPTION_FLAG, "fp16", AT(fp16), .help = "the same in fp16; losses are scaled, so that gradients keep to its range"}
+#define TX_JOB_TF32_ROW(AT)                                                                                           \
+    {TX_OPTION_FLAG, "tf32", AT(tf32),                                                                                \
+     .help = "fp32 products may round their operands to tf32, where the device has units for that"}
+/* clang-format on */
+
 tx_job_settings tx_job_defaults(void);
 /* The optimizer with its options. Fails where optim_args has what this one does not know. */
 tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *options);

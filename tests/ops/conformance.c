@@ -133,11 +133,12 @@ static tx_status time_case(tx_rig *rig, const tx_call *call, int32_t repeats, bo
 }
 
 tx_status tx_conformance_bench(const tx_target *target, tx_op op, int32_t repeats, bool profiled,
-                               void (*report)(void *user, const tx_timing *timing), void *user)
+                               bool (*report)(void *user, const tx_timing *timing), void *user)
 {
     tx_cases *list = NULL;
     tx_status status = cases_of(op, &list);
-    for (int32_t i = 0; !status && i < list->count; i++) {
+    bool more = true;
+    for (int32_t i = 0; !status && more && i < list->count; i++) {
         const tx_case *c = &list->item[i];
         if (!(c->flags & TX_CASE_BENCH))
             continue;
@@ -155,7 +156,7 @@ tx_status tx_conformance_bench(const tx_target *target, tx_op op, int32_t repeat
         }
         tx_call_free(&call);
         if (!status)
-            report(user, &timing);
+            more = report(user, &timing);
         else
             tx_fail_in(status, "%s %s", timing.op, c->label);
     }

@@ -56,9 +56,10 @@ typedef struct tx_timing {
 } tx_timing;
 
 /* Times the big cases of one op: `repeats` runs each (0: as many as fit in about half a second). `report` is called
- * once a case. The target must have been opened with `profile` for device time; else the host's clock is used. */
+ * once a case, and says whether there should be another. The target must have been opened with `profile` for device
+ * time; else the host's clock is used. */
 tx_status tx_conformance_bench(const tx_target *target, tx_op op, int32_t repeats, bool profiled,
-                               void (*report)(void *user, const tx_timing *timing), void *user);
+                               bool (*report)(void *user, const tx_timing *timing), void *user);
 
 /* Times one command of any shapes: `command` holds op, attributes, and of the inputs types, shapes and arenas (absent
  * ones TX_DTYPE_COUNT); of the outputs the arenas, and type and shape of the first where the op has a choice

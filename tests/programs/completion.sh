@@ -64,7 +64,7 @@ answers "* a file *" txtrain --train_file ""
 answers "folder " txtrain --output_dir f
 answers "true false " txtrain --dry_run =
 answers "ops onnx " txcheck o
-answers "train copy *" txbench ""
+answers "report methods *" txbench ""
 answers "none torch clblast " txbench train --peer ""
 answers "--repeats " txbench ops --r
 

@@ -16,8 +16,13 @@ draw()
  "peaks": {"copy_gbytes": 100, "copy_bytes": 268435456, "launch_seconds": 1e-6, "alone_seconds": 1e-5, "product_gflops": {$2}},
  "rows": [$3]}
 END
-    awk -v data="$(tr '\n' ' ' < "$work/data")" '{ at = index($0, "@DATA@"); if (at) $0 = substr($0, 1, at - 1) data substr($0, at + 6); print }' \
-        "$page" > "$work/$1.html"
+    awk -v folder="${page%/*}" -v data="$(tr '\n' ' ' < "$work/data")" '
+        match($0, /@[a-z]+[.](css|js)@/) {
+            file = folder "/" substr($0, RSTART + 1, RLENGTH - 2); rest = substr($0, RSTART + RLENGTH)
+            while ((getline < file) > 0) print
+            $0 = rest
+        }
+        { at = index($0, "@DATA@"); if (at) $0 = substr($0, 1, at - 1) data substr($0, at + 6); print }' "$page" > "$work/$1.html"
 }
 
 # row X Y: an op of that intensity and rate

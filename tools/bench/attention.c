@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench attention: forward and backward at any shape. */
 #include "tools/bench/bench.h"
-#include "tools/bench/report.h"
+#include "tools/bench/roofline.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -10,6 +10,7 @@
 typedef struct settings {
     tx_bench_common common;
     int64_t batch, block, heads, kv_heads, head_size;
+    int32_t dtype; /* a tx_dtype */
     bool causal;
 } settings;
 
@@ -22,32 +23,33 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "kv_heads", AT(kv_heads), 0, 1 << 16, "N",
      "of keys and values, a divisor of heads; 0: as many"},
     {TX_OPTION_INTEGER, "head_size", AT(head_size), 1, 1 << 16, "N", "elements of a head"},
+    {TX_OPTION_CHOICE, "dtype", AT(dtype), .choices = "fp32|bf16|fp16", .help = "of the operands"},
     {TX_OPTION_FLAG, "causal", AT(causal), .help = "a token sees those before it and itself"},
 };
 
 static const settings defaults = {
     .common = TX_BENCH_DEFAULTS, .batch = 4, .heads = 12, .head_size = 64, .causal = true};
 
-/* Both directions: what lies where in a command. */
-static tx_command command_of(const settings *set, int64_t block, bool backward)
+void tx_bench_attention_command(int64_t batch, int64_t block, int64_t heads, int64_t kv_heads, int64_t head_size,
+                                bool causal, tx_dtype dtype, bool backward, tx_command *command)
 {
-    const int64_t kv_heads = set->kv_heads ? set->kv_heads : set->heads;
     const tx_operand qkv = {
-        .dtype = TX_F32,
-        .shape = TX_SHAPE(set->batch, block, (set->heads + 2 * kv_heads) * set->head_size),
+        .dtype = dtype,
+        .shape = TX_SHAPE(batch, block, (heads + 2 * kv_heads) * head_size),
         .arena = TX_ARENA_PLANNED,
     };
     tx_operand o = qkv, lse = qkv;
-    o.shape = TX_SHAPE(set->batch, block, set->heads * set->head_size);
-    lse.shape = TX_SHAPE(set->batch, set->heads, block);
+    o.shape = TX_SHAPE(batch, block, heads * head_size);
+    lse.dtype = TX_F32;
+    lse.shape = TX_SHAPE(batch, heads, block);
     tx_command c = {
         .op = backward ? TX_OP_ATTENTION_GRAD : TX_OP_ATTENTION,
         .direction = backward ? TX_BACKWARD : TX_FORWARD,
-        .attrs = {.heads = (int32_t)set->heads,
+        .attrs = {.heads = (int32_t)heads,
                   .kv_heads = (int32_t)kv_heads,
-                  .causal = set->causal,
+                  .causal = causal,
                   .control = -1,
-                  .scale = (float)(1.0 / sqrt((double)set->head_size))},
+                  .scale = (float)(1.0 / sqrt((double)head_size))},
     };
     for (int i = 0; i < TX_MAX_IN; i++)
         c.in[i].dtype = TX_DTYPE_COUNT;
@@ -57,23 +59,27 @@ static tx_command command_of(const settings *set, int64_t block, bool backward)
     c.in[0] = qkv;
     for (int i = 0; i < 4 && backward; i++)
         c.in[i] = gradient[i];
-    return c;
+    *command = c;
 }
 
-static tx_status measure_block(tx_bench_report *report, const settings *set, int64_t block)
+static tx_status measure_block(tx_roofline *report, const settings *set, int64_t block)
 {
     for (int backward = 0; backward < 2; backward++) {
         const char *name = tx_direction_name(backward ? TX_BACKWARD : TX_FORWARD);
-        tx_command c = command_of(set, block, backward);
+        const int64_t kv_heads = set->kv_heads ? set->kv_heads : set->heads;
+        tx_command c;
+        tx_bench_attention_command(set->batch, block, set->heads, kv_heads, set->head_size, set->causal,
+                                   (tx_dtype)set->dtype, backward == 1, &c);
         char label[96];
-        snprintf(label, sizeof label, "b%" PRId64 " t%" PRId64 " h%" PRId64 "/%d d%" PRId64 "%s", set->batch, block,
-                 set->heads, c.attrs.kv_heads, set->head_size, set->causal ? " causal" : "");
-        TX_TRY(tx_bench_report_time(report, &c, name, name, label, 0));
+        snprintf(label, sizeof label, "b%" PRId64 " t%" PRId64 " h%" PRId64 "/%d d%" PRId64 "%s %s", set->batch, block,
+                 set->heads, c.attrs.kv_heads, set->head_size, set->causal ? " causal" : "",
+                 tx_dtype_name((tx_dtype)set->dtype));
+        TX_TRY(tx_roofline_time(report, &c, name, name, label, 0));
     }
     return TX_OK;
 }
 
-static tx_status measure(tx_bench_report *report, const void *user)
+static tx_status measure(tx_roofline *report, const void *user)
 {
     const settings *set = user;
     TX_TRY(measure_block(report, set, set->block ? set->block : 256));
@@ -85,10 +91,10 @@ static tx_status run(const void *settings_, char *const *argv)
     const settings *set = settings_;
     if (set->kv_heads && set->heads % set->kv_heads)
         return tx_fail(TX_INVALID, "kv_heads %" PRId64 " does not divide heads %" PRId64, set->kv_heads, set->heads);
-    return tx_bench_report_run("attention", argv, &set->common, measure, set);
+    return tx_roofline_run("attention", argv, &set->common, measure, set);
 }
 
 TX_BENCH_COMMAND(attention, "",
-                 "Times attention, forward and backward, at GPT-2 124M's shape or another, fp32. Only pairs of "
+                 "Times attention, forward and backward, at GPT-2 124M's shape or another. Only pairs of "
                  "query and\n"
                  "key that see each other count as arithmetic: causal is half." TX_BENCH_ABOUT);

@@ -7,15 +7,19 @@
 #include "tools/bench/figures.h"
 
 /* X(name, help) */
-#define TX_BENCH_MAP(X)                                                             \
-    X(train, "training steps, alone or beside transformers by PyTorch, or CLBlast") \
-    X(copy, "copies on the device, between host and device, and launches")          \
-    X(gemm, "the matrix products of a training step, or one")                       \
-    X(attention, "attention forward and backward")                                  \
-    X(ops, "every op at sizes of GPT-2, beside the device's peaks")                 \
-    X(generate, "generation, alone or beside transformers by PyTorch")              \
-    X(ddp, "training on several devices: one process for all, or one for each")     \
-    X(comm, "sums over the ranks of mpiexec, beside MPI's own and memcpy")          \
+#define TX_BENCH_MAP(X)                                                                        \
+    X(report, "a device from end to end, into a file to send; or several of them on one page") \
+    X(methods, "ways to train, side by side: speed and memory")                                \
+    X(device, "what a device says of itself, and what TX takes it for")                        \
+    X(train, "training steps, alone or beside transformers by PyTorch, or CLBlast")            \
+    X(copy, "copies on the device, between host and device, and launches")                     \
+    X(gemm, "the matrix products of a training step, or one")                                  \
+    X(attention, "attention forward and backward")                                             \
+    X(ops, "every op at sizes of GPT-2, beside the device's peaks")                            \
+    X(sizes, "what dimensions cost that do not fill tiles")                                    \
+    X(generate, "generation, alone or beside transformers by PyTorch")                         \
+    X(ddp, "training on several devices: one process for all, or one for each")                \
+    X(comm, "sums over the ranks of mpiexec, beside MPI's own and memcpy")                     \
     X(scale, "predicted steps of data-parallel training on many ranks")
 
 typedef struct tx_bench_command {
@@ -48,21 +52,22 @@ TX_BENCH_MAP(X)
 /* Where a field lies in the settings of a command, whose type has the name `settings` in its file. */
 #define AT(field) offsetof(settings, field)
 
-/* Rows of options; those that have an argument take another AT as well. */
+/* Rows of options; AT(field) is where the field lies. */
 /* clang-format off */
-#define TX_BENCH_MODEL                                                                                                \
+#define TX_BENCH_MODEL(AT)                                                                                            \
     {TX_OPTION_TEXT, "config", AT(config), .choices = "FILE|NAME",                                                    \
      .help = "a config.json, a folder with one, or gpt2, gpt2-medium, gpt2-large, gpt2-xl; dropout is off"}
-#define TX_BENCH_BATCH                                                                                                \
+#define TX_BENCH_BATCH(AT)                                                                                            \
     {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "blocks of a rank's micro-batch"},                       \
     {TX_OPTION_INTEGER, "block", AT(block), 2, 1 << 24, "N", "tokens a block"}
 #define TX_BENCH_DEVICE(AT)                                                                                           \
     {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",                          \
      .help = "where to compute"},                                                                                     \
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend, and a peer; 0: all there are"}
-#define TX_BENCH_MEASUREMENTS                                                                                         \
+#define TX_BENCH_MEASUREMENTS(AT)                                                                                     \
     {TX_OPTION_INTEGER, "pairs", AT(pairs), 1, TX_BENCH_PAIRS, "N",                                                   \
-     "measurements; with a peer each is a pair, taken in turn"}
+     "measurements; with a peer each is a pair, taken in turn"},                                                      \
+    {TX_OPTION_REAL, "seconds", AT(seconds), 0, 1e6, "X", "no measurement but the first begins after so many"}
 #define TX_BENCH_JSON(AT)                                                                                             \
     {TX_OPTION_FLAG, "json", AT(json), .help = "print the figures as one JSON object"}
 /* clang-format on */

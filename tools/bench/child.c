@@ -3,6 +3,7 @@
 #include "tools/bench/child.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -35,6 +36,18 @@ tx_status tx_child_start(char *const arguments[], const char *advice, tx_child *
     tx_child_end(child);
     return tx_fail(TX_NOT_FOUND, "%s: cannot be started: %s; %s", arguments[0], strerror(error ? error : ENOMEM),
                    advice);
+}
+
+tx_status tx_child_spawn(char *const arguments[], int output, int errors, pid_t *process)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
+    const int error = posix_spawn(process, arguments[0], &actions, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    return error ? tx_fail(TX_NOT_FOUND, "%s: cannot be started: %s", arguments[0], strerror(error)) : TX_OK;
 }
 
 int tx_child_end(tx_child *child)

@@ -3,7 +3,7 @@
  */
 #include "api/base/clock.h"
 #include "tools/bench/bench.h"
-#include "tools/bench/report.h"
+#include "tools/bench/roofline.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -36,13 +36,21 @@ typedef struct figures {
     int32_t sizes;
     int64_t transfer_bytes;
     double transfer[WAYS]; /* bytes a second */
-    tx_beside beside;
+    tx_beside beside;      /* runs 0: there was no time */
+    double begin;
 } figures;
+
+static bool is_late(const figures *f, const tx_bench_common *common)
+{
+    return tx_now() - f->begin > common->seconds;
+}
 
 static tx_status measure_copies(figures *f, const tx_bench_common *common)
 {
     const int64_t most = tx_bench_copy_most(&f->target.info, common->largest << 20);
     for (int64_t bytes = 1 << 16; bytes <= most && f->sizes < MAX_SIZES; bytes *= 4) {
+        if (f->sizes > 0 && is_late(f, common))
+            break;
         f->bytes[f->sizes] = bytes;
         TX_TRY(tx_bench_copy_once(&f->target, bytes, (int32_t)common->repeats, &f->copy[f->sizes]));
         f->sizes++;
@@ -71,7 +79,7 @@ static tx_status measure_transfers(figures *f, const tx_bench_common *common)
 {
     const tx_backend *b = f->target.backend;
     const int64_t bytes = f->bytes[f->sizes - 1];
-    int64_t repeats = common->repeats ? common->repeats : TRANSFERS;
+    int64_t repeats = is_late(f, common) ? 1 : common->repeats ? common->repeats : TRANSFERS;
     repeats = repeats > TX_BENCH_PAIRS ? TX_BENCH_PAIRS : repeats;
     tx_buffer *device = NULL, *pinned = NULL;
     void *pageable = malloc((size_t)bytes);
@@ -109,11 +117,24 @@ static double beside_ratio(const tx_beside *b)
     return b->both / (b->copy > b->run ? b->copy : b->run);
 }
 
-static tx_status print(const figures *f, bool json, char *const *argv)
+static tx_json *beside_json(const figures *f)
 {
     const tx_beside *b = &f->beside;
+    tx_json *beside = tx_json_object();
+    tx_json_set_int(beside, "bytes", f->transfer_bytes);
+    tx_json_set_number(beside, "copy_seconds", b->copy);
+    tx_json_set_int(beside, "products", b->runs);
+    tx_json_set_number(beside, "product_seconds", b->run);
+    tx_json_set_number(beside, "both_seconds", b->both);
+    tx_json_set_number(beside, "ratio", beside_ratio(b));
+    tx_json_set_int(beside, "transfers", b->transfers);
+    return beside;
+}
+
+static tx_status print(const figures *f, bool json, char *const *argv)
+{
     tx_json *all = tx_json_object(), *rows = tx_json_array();
-    tx_json *peaks = tx_json_object(), *transfers = tx_json_object(), *beside = tx_json_object();
+    tx_json *peaks = tx_json_object(), *transfers = tx_json_object();
     tx_bench_json_head(all, "copy", argv, &f->target.info);
     tx_bench_peaks_json(&f->peaks, peaks);
     tx_json_set(all, "peaks", peaks);
@@ -131,14 +152,8 @@ static tx_status print(const figures *f, bool json, char *const *argv)
     for (int way = 0; way < WAYS; way++)
         tx_json_set_number(transfers, ways[way].key, 1e-9 * f->transfer[way]);
     tx_json_set(all, "transfer_gbytes", transfers);
-    tx_json_set_int(beside, "bytes", f->transfer_bytes);
-    tx_json_set_number(beside, "copy_seconds", b->copy);
-    tx_json_set_int(beside, "products", b->runs);
-    tx_json_set_number(beside, "product_seconds", b->run);
-    tx_json_set_number(beside, "both_seconds", b->both);
-    tx_json_set_number(beside, "ratio", beside_ratio(b));
-    tx_json_set_int(beside, "transfers", b->transfers);
-    tx_json_set(all, "beside", beside);
+    if (f->beside.runs > 0)
+        tx_json_set(all, "beside", beside_json(f));
     return tx_bench_print(all, json, NULL);
 }
 
@@ -147,13 +162,13 @@ static tx_status measure(figures *f, const tx_bench_common *common)
     TX_TRY(tx_bench_open(common, &f->target, &f->peaks));
     TX_TRY(measure_copies(f, common));
     TX_TRY(measure_transfers(f, common));
-    return measure_beside(f);
+    return is_late(f, common) ? TX_OK : measure_beside(f);
 }
 
 static tx_status run(const void *settings, char *const *argv)
 {
     const tx_bench_common *common = settings;
-    figures f = {0};
+    figures f = {.begin = tx_now()};
     tx_status status = measure(&f, common);
     if (!status)
         status = print(&f, common->json, argv);

@@ -17,10 +17,10 @@ typedef tx_ddp_settings settings;
 enum { ALL, DP, DDP };
 
 static const tx_option options[] = {
-    TX_BENCH_MODEL,
+    TX_BENCH_MODEL(AT),
     {TX_OPTION_INTEGER, "ranks", AT(ranks), 2, TX_DDP_RANKS_MAX, "N",
      "devices: replicas of one process, or processes, each on its share of the cores"},
-    TX_BENCH_BATCH,
+    TX_BENCH_BATCH(AT),
     {TX_OPTION_INTEGER, "steps", AT(steps), 1, 1 << 20, "N", "steps timed; the guide has 200"},
     {TX_OPTION_INTEGER, "rounds", AT(rounds), 1, TX_BENCH_PAIRS, "N", "runs of each row, taken in turn"},
     {TX_OPTION_CHOICE, "row", AT(row), .choices = "all|dp|ddp",

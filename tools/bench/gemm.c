@@ -3,7 +3,7 @@
 #include "api/graph/op.h"
 #include "api/plan/plan.h"
 #include "tools/bench/bench.h"
-#include "tools/bench/report.h"
+#include "tools/bench/roofline.h"
 #include "tools/bench/training.h"
 
 #include <inttypes.h>
@@ -181,12 +181,12 @@ static tx_status single(const settings *set, products *list)
     return TX_OK;
 }
 
-static tx_status measure(tx_bench_report *report, const void *user)
+static tx_status measure(tx_roofline *report, const void *user)
 {
     const products *list = user;
     for (int32_t i = 0; i < list->count; i++) {
         const product *p = &list->item[i];
-        TX_TRY(tx_bench_report_time(report, &p->command, p->name, p->group, p->label, p->count));
+        TX_TRY(tx_roofline_time(report, &p->command, p->name, p->group, p->label, p->count));
     }
     return TX_OK;
 }
@@ -198,7 +198,7 @@ static tx_status run(const void *settings_, char *const *argv)
     const bool shape = set->m || set->n || set->k || set->trans_a || set->trans_b;
     tx_status status = shape ? single(set, &list) : collect(set, &list);
     if (!status)
-        status = tx_bench_report_run("gemm", argv, &set->common, measure, &list);
+        status = tx_roofline_run("gemm", argv, &set->common, measure, &list);
     free(list.item);
     return status;
 }

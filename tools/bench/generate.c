@@ -11,18 +11,19 @@
 typedef tx_pairs_settings settings;
 
 static const tx_option options[] = {
-    TX_BENCH_MODEL,
+    TX_BENCH_MODEL(AT),
     {TX_OPTION_INTEGER, "batch", AT(batch), 1, 4096, "N", "prompts at once"},
     {TX_OPTION_INTEGER, "prompt", AT(block), 1, 1 << 24, "N", "tokens of a prompt"},
     {TX_OPTION_INTEGER, "new_tokens", AT(count), 1, 1 << 24, "N", "tokens added to each"},
-    TX_BENCH_MEASUREMENTS,
+    TX_BENCH_MEASUREMENTS(AT),
     {TX_OPTION_CHOICE, "peer", AT(peer), .choices = "none|torch",
      .help = "whom to run beside: torch is transformers' generate by PyTorch with the Python in $TX_PYTHON"},
     TX_BENCH_DEVICE(AT),
     TX_BENCH_JSON(AT),
 };
 
-static const settings defaults = {.config = "gpt2", .device = "cpu", .batch = 1, .block = 32, .count = 64, .pairs = 5};
+static const settings defaults = {
+    .config = "gpt2", .device = "cpu", .batch = 1, .block = 32, .count = 64, .pairs = 5, .seconds = 1e6};
 
 typedef struct bench {
     tx_pairs pairs;

@@ -2,7 +2,7 @@
  * txbench ops: the cases of the conformance suite, timed. */
 #include "api/graph/op.h"
 #include "tools/bench/bench.h"
-#include "tools/bench/report.h"
+#include "tools/bench/roofline.h"
 
 #include <string.h>
 
@@ -20,15 +20,15 @@ static const tx_option options[] = {
 static const settings defaults = {.common = TX_BENCH_DEFAULTS};
 
 typedef struct context {
-    tx_bench_report *report;
+    tx_roofline *report;
     tx_status status;
 } context;
 
-static void add(void *user, const tx_timing *timing)
+static bool add(void *user, const tx_timing *timing)
 {
     context *c = user;
-    if (!c->status)
-        c->status = tx_bench_report_add(c->report, timing, timing->op, tx_class_name(timing->op_class), 0);
+    c->status = tx_roofline_add(c->report, timing, timing->op, tx_class_name(timing->op_class), 0);
+    return !c->status && !tx_roofline_late(c->report);
 }
 
 static bool asked_for(const settings *set, int32_t op)
@@ -44,7 +44,7 @@ static tx_status check(const settings *set)
     return tx_fail(TX_NOT_FOUND, "%s: no such op; api/ops.def lists them", set->op);
 }
 
-static tx_status measure(tx_bench_report *report, const void *user)
+static tx_status measure(tx_roofline *report, const void *user)
 {
     const settings *set = user;
     context c = {.report = report};
@@ -52,7 +52,9 @@ static tx_status measure(tx_bench_report *report, const void *user)
     for (int32_t op = 0; op < TX_OP_KERNELS && !c.status && !status; op++) {
         if (!asked_for(set, op))
             continue;
-        tx_bench_report_progress(report, tx_op_info_of((tx_op)op)->name, "");
+        if (tx_roofline_late(report))
+            continue;
+        tx_roofline_progress(report, tx_op_info_of((tx_op)op)->name, "");
         status = tx_conformance_bench(&report->target, (tx_op)op, (int32_t)set->common.repeats, true, add, &c);
     }
     if (c.status || status)
@@ -64,7 +66,7 @@ static tx_status run(const void *settings_, char *const *argv)
 {
     const settings *set = settings_;
     TX_TRY(check(set));
-    return tx_bench_report_run("ops", argv, &set->common, measure, set);
+    return tx_roofline_run("ops", argv, &set->common, measure, set);
 }
 
 TX_BENCH_COMMAND(

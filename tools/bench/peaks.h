@@ -14,6 +14,7 @@ typedef struct tx_bench_common {
     const char *device, *html;
     int64_t repeats, threads;
     int64_t largest; /* MiB of the arrays that give the peaks */
+    double seconds;  /* no measurement but the first begins after so many */
     bool json;
 } tx_bench_common;
 
@@ -26,8 +27,9 @@ typedef struct tx_bench_common {
      "runs a measurement, 200 at most; 0: as many as fit in half a second"},                                          \
     {TX_OPTION_INTEGER, "largest", TX_COMMON_AT(largest), 1, 1 << 20, "MIB",                                          \
      "of the array whose copy gives the copy rate, more than caches hold; products for the peak go up to that, too"}, \
+    {TX_OPTION_REAL, "seconds", TX_COMMON_AT(seconds), 0, 1e6, "X", "no measurement but the first begins after so many"}, \
     TX_BENCH_JSON(TX_COMMON_AT)
-#define TX_BENCH_DEFAULTS {.device = "cpu", .largest = 256}
+#define TX_BENCH_DEFAULTS {.device = "cpu", .largest = 256, .seconds = 1e6}
 /* clang-format on */
 
 #define TX_BENCH_REALS 3 /* F32, BF16, F16: the types that products take */
@@ -51,6 +53,9 @@ int64_t tx_bench_copy_most(const tx_device_info *device, int64_t most);
 /* Fills in a command of matrices: op(a) is m x k, op(b) k x n, the result of type `result`. */
 void tx_bench_product_command(int64_t m, int64_t n, int64_t k, bool trans_a, bool trans_b, tx_dtype dtype,
                               tx_dtype result, tx_command *command);
+/* The same for self-attention, forward or backward (attention.c). */
+void tx_bench_attention_command(int64_t batch, int64_t block, int64_t heads, int64_t kv_heads, int64_t head_size,
+                                bool causal, tx_dtype dtype, bool backward, tx_command *command);
 /* Sees to it that the peak of products of `dtype` is there: the best of square ones, from 512 on, whose results are no
  * larger than the array of the copy rate and that take a quarter of a second or less. Measures once; later products
  * raise it by tx_bench_raise. */

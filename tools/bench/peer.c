@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The peer's process. */
 #include "tools/bench/peer.h"
+#include "api/base/clock.h"
 #include "tools/bench/child.h"
 
 #include <errno.h>
@@ -50,7 +51,7 @@ static tx_status expect(tx_peer *peer, const char *word, char *rest, size_t size
 }
 
 tx_status tx_peer_start(const char *task, const tx_config *config, int64_t batch, int64_t block, int64_t threads,
-                        tx_peer **peer)
+                        const char *const method[TX_PEER_METHOD], tx_peer **peer)
 {
     const char *python = getenv("TX_PYTHON");
     char text[8][24], interpreter[1024], script[4096], word[16];
@@ -58,11 +59,13 @@ tx_status tx_peer_start(const char *task, const tx_config *config, int64_t batch
         config->vocab_size, config->positions, config->width, config->layers, config->heads, batch, block, threads};
     snprintf(interpreter, sizeof interpreter, "%s", python && *python ? python : "python3");
     snprintf(word, sizeof word, "%s", task);
-    char *arguments[12] = {interpreter, script, word};
+    char *arguments[3 + 8 + TX_PEER_METHOD + 1] = {interpreter, script, word};
     for (int i = 0; i < 8; i++) {
         snprintf(text[i], sizeof text[i], "%" PRId64, value[i]);
         arguments[3 + i] = text[i];
     }
+    for (int i = 0; i < TX_PEER_METHOD && method[i]; i++)
+        arguments[11 + i] = (char *)(uintptr_t)method[i]; /* which is read alone */
     TX_TRY(find_script(script, sizeof script));
     tx_peer *made = calloc(1, sizeof *made);
     if (!made)
@@ -99,10 +102,17 @@ void tx_peer_stop(tx_peer *peer)
 
 /* ---- Pairs ---------------------------------------------------------------------------------------------- */
 
+bool tx_pairs_late(const tx_pairs *pairs, double seconds, double times)
+{
+    return tx_now() - pairs->begin + seconds > times * pairs->set->seconds;
+}
+
 static tx_status measure(const tx_pairs_task *task, tx_pairs *p)
 {
     double ours, theirs = 0.0;
-    for (int64_t i = -1; i < p->set->pairs; i++) {
+    for (int64_t i = tx_pairs_late(p, 0.0, 1.0) ? 0 : -1; i < p->set->pairs; i++) {
+        if (i > 0 && tx_pairs_late(p, 0.0, 1.0))
+            break;
         TX_TRY(task->run(p, false, &ours));
         if (p->peer_name)
             TX_TRY(task->run(p, true, &theirs));
@@ -110,6 +120,7 @@ static tx_status measure(const tx_pairs_task *task, tx_pairs *p)
             continue;
         p->ours[i] = ours;
         p->theirs[i] = theirs;
+        p->measured = i + 1;
         if (p->peer_name)
             fprintf(stderr, "pair %" PRId64 ": %.4f s, peer %.4f s, ratio %.3f\n", i + 1, ours, theirs, theirs / ours);
     }
@@ -119,24 +130,27 @@ static tx_status measure(const tx_pairs_task *task, tx_pairs *p)
 static tx_json *side(const tx_pairs_task *task, const tx_pairs *p, const double *seconds)
 {
     tx_json *made = tx_json_object();
-    tx_bench_set_series(made, task->seconds, seconds, p->set->pairs);
-    tx_json_set_number(made, "tokens_per_second", task->tokens(p->set) / tx_bench_median(seconds, p->set->pairs));
+    tx_bench_set_series(made, task->seconds, seconds, p->measured);
+    tx_json_set_number(made, "tokens_per_second", task->tokens(p->set) / tx_bench_median(seconds, p->measured));
     return made;
 }
 
-static tx_status print(const tx_pairs_task *task, const tx_cli *program, const tx_pairs *p)
+static tx_status print(const tx_pairs_task *task, const tx_cli *program, tx_pairs *p)
 {
     const tx_device_info *device = tx_engine_device(p->tx.engine);
     tx_json *all = tx_bench_figures(program, p->set);
-    if (task->add)
-        task->add(p, all);
     tx_json_set_string(all, "device", device->name);
     tx_json_set_string(all, "driver", device->driver);
     tx_json_set(all, "tx", side(task, p, p->ours));
+    const tx_status status = task->add ? task->add(p, all) : TX_OK;
+    if (status) {
+        tx_json_free(all);
+        return status;
+    }
     if (p->peer_name) {
         tx_json_set(all, "peer", side(task, p, p->theirs));
         tx_json_set_string(all, "peer_name", p->peer_name);
-        tx_json_set_number(all, "ratio", tx_bench_median_ratio(p->theirs, p->ours, p->set->pairs));
+        tx_json_set_number(all, "ratio", tx_bench_median_ratio(p->theirs, p->ours, p->measured));
     }
     return tx_bench_print(all, p->set->json, NULL);
 }
@@ -147,7 +161,7 @@ static tx_status work(const tx_pairs_task *task, const tx_cli *program, tx_pairs
     TX_TRY(tx_bench_config(set->config, set->block, &p->config));
     TX_TRY(task->open(p));
     if (set->peer == TX_PEER_TORCH) {
-        TX_TRY(tx_peer_start(task->name, p->config, set->batch, set->block, set->threads, &p->peer));
+        TX_TRY(tx_peer_start(task->name, p->config, set->batch, set->block, set->threads, p->method, &p->peer));
         p->peer_name = p->peer->name;
     }
     TX_TRY(measure(task, p));
@@ -157,6 +171,7 @@ static tx_status work(const tx_pairs_task *task, const tx_cli *program, tx_pairs
 tx_status tx_pairs_run(const tx_pairs_task *task, const tx_cli *program, const tx_pairs_settings *set, tx_pairs *pairs)
 {
     pairs->set = set;
+    pairs->begin = tx_now();
     const tx_status status = work(task, program, pairs);
     tx_peer_stop(pairs->peer);
     return status;

@@ -12,9 +12,10 @@ typedef struct tx_peer tx_peer;
 
 /* Starts tools/bench/peer_torch.py with the interpreter in $TX_PYTHON (python3 where it is not set) and waits until its
  * model is ready. It is to "train" or to "generate", with `batch` rows of `block` tokens. threads 0: all that the
- * process may use. */
+ * process may use. `method`: how it trains, as the script describes it. */
+#define TX_PEER_METHOD 5 /* precision, optimizer, its settings, "true" for checkpointing, micro-batches */
 tx_status tx_peer_start(const char *task, const tx_config *config, int64_t batch, int64_t block, int64_t threads,
-                        tx_peer **peer);
+                        const char *const method[TX_PEER_METHOD], tx_peer **peer);
 /* Trains for `steps` steps, or generates as many tokens a row, and waits for that. */
 tx_status tx_peer_run(tx_peer *peer, int64_t steps, double *seconds);
 /* Ends the program. NULL is fine. */
@@ -27,6 +28,7 @@ enum { TX_PEER_NONE, TX_PEER_TORCH, TX_PEER_CLBLAST };
 typedef struct tx_pairs_settings {
     const char *config, *device;
     int64_t batch, block, count, pairs, threads; /* rows, tokens of a row; steps or new tokens; measurements */
+    double seconds;                              /* no measurement but the first begins after so many */
     int32_t peer;
     bool json;
 } tx_pairs_settings;
@@ -37,6 +39,9 @@ typedef struct tx_pairs {
     tx_bench_training tx; /* at least its engine, model and tokens */
     tx_peer *peer;
     const char *peer_name;                               /* NULL: there is none */
+    const char *method[TX_PEER_METHOD];                  /* the peer's; of "generate" none */
+    int64_t measured;                                    /* measurements made */
+    double begin;                                        /* when it all began, as tx_now tells */
     double ours[TX_BENCH_PAIRS], theirs[TX_BENCH_PAIRS]; /* seconds */
 } tx_pairs;
 
@@ -47,7 +52,7 @@ typedef struct tx_pairs_task {
     tx_status (*open)(tx_pairs *pairs);                            /* all that TX needs */
     tx_status (*run)(tx_pairs *pairs, bool peer, double *seconds); /* one measurement */
     double (*tokens)(const tx_pairs_settings *set);                /* of one measurement */
-    void (*add)(const tx_pairs *pairs, tx_json *figures);          /* more figures; or NULL */
+    tx_status (*add)(tx_pairs *pairs, tx_json *figures);           /* more figures; or NULL */
 } tx_pairs_task;
 
 /* A run of both to warm up, then measurements in turn, so that what else the machine does meets both alike; each is
@@ -55,5 +60,7 @@ typedef struct tx_pairs_task {
  * peer's, the median of pairs. `pairs` begins empty, and is to be closed on any outcome. */
 tx_status tx_pairs_run(const tx_pairs_task *task, const tx_cli *program, const tx_pairs_settings *set, tx_pairs *pairs);
 void tx_pairs_close(tx_pairs *pairs);
+/* Whether what takes so many seconds more would end after `times` the time that was given. */
+bool tx_pairs_late(const tx_pairs *pairs, double seconds, double times);
 
 #endif

@@ -115,8 +115,8 @@ typedef struct settings {
 } settings;
 
 static const tx_option options[] = {
-    TX_BENCH_MODEL,
-    TX_BENCH_BATCH,
+    TX_BENCH_MODEL(AT),
+    TX_BENCH_BATCH(AT),
     {TX_OPTION_INTEGER, "accumulation", AT(accumulation), 1, 1 << 20, "N",
      "micro-batches a step; nothing is sent before the last"},
     {TX_OPTION_REAL, "step_ms", AT(step_ms), 0, 1e9, "MS", "a step of one rank; 0: measured here"},

@@ -1,51 +1,110 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txbench train: how fast a training step is, alone, beside another trainer, or beside itself with CLBlast's products.
- */
+ * txbench train: how fast a training step is by a method of training, alone, beside another trainer, or beside itself
+ * with CLBlast's products. */
+#include "models/job/settings.h"
+#include "tools/bench/account.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/peer.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef tx_pairs_settings settings;
+typedef struct settings {
+    tx_pairs_settings pairs;
+    tx_job_settings job; /* the method */
+    bool profile;
+} settings;
 
+#define PAIRS(field) offsetof(settings, pairs.field)
+#define JOB(field) offsetof(settings, job.field)
 static const tx_option options[] = {
-    TX_BENCH_MODEL,
-    TX_BENCH_BATCH,
-    {TX_OPTION_INTEGER, "steps", AT(count), 1, 1 << 20, "N", "steps a measurement"},
-    TX_BENCH_MEASUREMENTS,
-    {TX_OPTION_CHOICE, "peer", AT(peer), .choices = "none|torch|clblast",
-     .help = "whom to run beside: torch is transformers' GPT-2 by PyTorch with the Python in $TX_PYTHON; clblast is TX "
-             "on the same OpenCL device with TX_GEMM=clblast"},
-    TX_BENCH_DEVICE(AT),
-    TX_BENCH_JSON(AT),
+    TX_BENCH_MODEL(PAIRS),
+    TX_BENCH_BATCH(PAIRS),
+    {TX_OPTION_INTEGER, "steps", PAIRS(count), 1, 1 << 20, "N", "steps a measurement"},
+    TX_BENCH_MEASUREMENTS(PAIRS),
+    {TX_OPTION_CHOICE, "peer", PAIRS(peer), .choices = "none|torch|clblast",
+     .help = "whom to run beside: torch is transformers' GPT-2 by PyTorch with the Python in $TX_PYTHON, by the same "
+             "method; clblast is TX on the same OpenCL device with TX_GEMM=clblast"},
+    {TX_OPTION_FLAG, "profile", AT(profile), .help = "also time each operation of a step, and tell what kernels take"},
+    TX_BENCH_DEVICE(PAIRS),
+    TX_BENCH_JSON(PAIRS),
+    {TX_OPTION_HEADING, .help = "The method, as txtrain has it"},
+    TX_JOB_ACCUMULATION_ROW(JOB),
+    TX_JOB_CHECKPOINTING_ROW(JOB),
+    TX_JOB_HALF_ROWS(JOB),
+    TX_JOB_TF32_ROW(JOB),
+    TX_JOB_OPTIMIZER_ROWS(JOB),
 };
 
-static const settings defaults = {.config = "gpt2", .device = "cpu", .batch = 4, .block = 256, .count = 3, .pairs = 5};
+/* Of what has no option here, txtrain's defaults. */
+static const settings defaults = {
+    .pairs = {.config = "gpt2", .device = "cpu", .batch = 4, .block = 256, .count = 3, .pairs = 5, .seconds = 1e6},
+    .job = {.accumulation = 1,
+            .beta1 = 0.9,
+            .beta2 = 0.999,
+            .epsilon = 1e-8,
+            .init_scale = 65536,
+            .growth_interval = 2000},
+};
 
 typedef struct bench {
     tx_pairs pairs;
     tx_bench_training clblast;
+    double first_step;        /* seconds */
+    tx_traffic before, after; /* what TX did first */
 } bench;
 
-static tx_status open_side(const tx_pairs *p, tx_bench_training *side)
+static const settings *settings_of(const tx_pairs *p)
 {
-    const settings *set = p->set;
-    const tx_engine_options engine = {.size = sizeof engine, .device = set->device, .threads = (int32_t)set->threads};
-    const tx_trainer_options trainer = tx_bench_trainer_options(set->batch, set->block);
+    return (const settings *)p->set; /* whose first member it is */
+}
+
+/* ---- Both sides ------------------------------------------------------------------------------------------- */
+
+static tx_status make_options(const settings *set, tx_trainer_options *made)
+{
+    const tx_job_settings *job = &set->job;
+    int64_t limit;
+    *made = tx_bench_trainer_options(set->pairs.batch, set->pairs.block);
+    made->accumulation = job->accumulation;
+    made->autocast = job->bf16 ? TX_BF16 : job->fp16 ? TX_F16 : TX_F32;
+    made->loss_scale = job->fp16 ? job->init_scale : 0.0;
+    made->growth_interval = job->fp16 ? job->growth_interval : 0;
+    if (job->bf16 && job->fp16)
+        return tx_fail(TX_INVALID, "--bf16 and --fp16 exclude each other");
+    TX_TRY(tx_job_optimizer(job, &made->optimizer));
+    TX_TRY(tx_job_read_checkpointing(job->checkpointing, &made->checkpointing, &limit));
+    return limit ? tx_fail(TX_UNSUPPORTED, "--gradient_checkpointing auto:BYTES is not measured: give what it chose, "
+                                           "a number of segments or auto")
+                 : TX_OK;
+}
+
+static tx_status open_side(const tx_pairs *p, bool profile, tx_bench_training *side, double *first)
+{
+    const settings *set = settings_of(p);
+    const tx_engine_options engine = {.size = sizeof engine,
+                                      .device = set->pairs.device,
+                                      .threads = (int32_t)set->pairs.threads,
+                                      .profile = profile,
+                                      .tf32 = set->job.tf32};
+    tx_trainer_options trainer;
+    TX_TRY(make_options(set, &trainer));
     TX_TRY(tx_bench_training_open(&engine, p->config, &trainer, side));
-    return tx_model_init(side->model, 1);
+    return tx_bench_training_first(side, first);
 }
 
 /* The backend reads the variable when it makes its plans. */
 static tx_status open_clblast(bench *b)
 {
+    double first;
     if (strncmp(tx_engine_device(b->pairs.tx.engine)->id, "opencl", 6) != 0)
         return tx_fail(TX_INVALID, "--peer clblast needs an OpenCL device: --device opencl");
     const char *before = getenv("TX_GEMM");
     char *kept = before ? strdup(before) : NULL;
     setenv("TX_GEMM", "clblast", 1);
-    tx_status status = open_side(&b->pairs, &b->clblast);
+    tx_status status = open_side(&b->pairs, false, &b->clblast, &first);
     if (kept)
         setenv("TX_GEMM", kept, 1);
     else
@@ -55,40 +114,101 @@ static tx_status open_clblast(bench *b)
     return status;
 }
 
+/* The words by which the peer's script knows the method; `micro` has its number of micro-batches. */
+static tx_status describe_method(const settings *set, char micro[24], const char *words[TX_PEER_METHOD])
+{
+    static char name[48];
+    const tx_job_settings *job = &set->job;
+    const char *word = tx_job_optimizers + 1;
+    tx_checkpointing how;
+    int64_t limit;
+    TX_TRY(tx_job_read_checkpointing(job->checkpointing, &how, &limit));
+    if (how.cheap || how.segments > 0)
+        return tx_fail(TX_UNSUPPORTED, "PyTorch's peer computes whole blocks again or nothing: give it "
+                                       "--gradient_checkpointing alone");
+    for (int32_t i = 0; i < job->optim; i++)
+        word = strchr(word, '|') + 1;
+    snprintf(name, sizeof name, "%.*s", (int)tx_choice_length(word), word);
+    snprintf(micro, 24, "%" PRId64, job->accumulation);
+    words[0] = job->bf16 ? "bf16" : job->fp16 ? "fp16" : job->tf32 ? "tf32" : "fp32";
+    words[1] = name;
+    words[2] = job->optim_args ? job->optim_args : "";
+    words[3] = how.whole ? "true" : "false";
+    words[4] = micro;
+    return TX_OK;
+}
+
 static tx_status open_all(tx_pairs *p)
 {
-    TX_TRY(open_side(p, &p->tx));
-    return p->set->peer == TX_PEER_CLBLAST ? open_clblast((bench *)p) : TX_OK;
+    static char micro[24];
+    bench *b = (bench *)p;
+    if (p->set->peer == TX_PEER_TORCH)
+        TX_TRY(describe_method(settings_of(p), micro, p->method));
+    TX_TRY(open_side(p, false, &p->tx, &b->first_step));
+    TX_TRY(tx_engine_traffic(p->tx.engine, &b->before));
+    return p->set->peer == TX_PEER_CLBLAST ? open_clblast(b) : TX_OK;
 }
 
 /* Seconds a step. */
 static tx_status run_steps(tx_pairs *p, bool peer, double *seconds)
 {
+    bench *b = (bench *)p;
     const int64_t steps = p->set->count;
     TX_TRY(peer && p->peer ? tx_peer_run(p->peer, steps, seconds)
-                           : tx_bench_training_run(peer ? &((bench *)p)->clblast : &p->tx, steps, seconds));
+                           : tx_bench_training_run(peer ? &b->clblast : &p->tx, steps, seconds));
+    if (!peer && b->after.launches == 0)
+        TX_TRY(tx_engine_traffic(p->tx.engine, &b->after));
     *seconds /= (double)steps;
     return TX_OK;
 }
 
-static double step_tokens(const settings *set)
+static double step_tokens(const tx_pairs_settings *set)
 {
-    return (double)(set->batch * set->block);
+    return (double)(set->batch * set->block * ((const settings *)set)->job.accumulation);
 }
 
-/* Arithmetic of a step: 6 a parameter and token, and 12 L C T of attention a token (Kaplan et al., 2020; PaLM's
- * appendix B). */
-static void add_flops(const tx_pairs *p, tx_json *figures)
+#define PROFILE_STEPS 3.0 /* first steps that a profile takes, about */
+#define PROFILE_TIMES 4.0 /* the time that was given for measuring: until then a profile may take */
+
+/* ---- More figures ----------------------------------------------------------------------------------------- */
+
+/* Measured again by a device that was opened for it, since that may slow launches down. */
+static tx_status add_profile(tx_pairs *p, tx_json *figures)
 {
+    double ignored;
+    tx_bench_training_close(&p->tx);
+    TX_TRY(open_side(p, true, &p->tx, &ignored));
+    TX_TRY(tx_trainer_profile(p->tx.trainer));
+    TX_TRY(tx_bench_training_run(&p->tx, 1, &ignored));
+    return tx_account_profile(&p->tx, figures);
+}
+
+static tx_status add_figures(tx_pairs *p, tx_json *figures)
+{
+    const bench *b = (const bench *)p;
     const tx_config *c = p->config;
+    tx_json *start = tx_json_object();
+    /* Arithmetic of a step: 6 a parameter and token, and 12 L C T of attention a token (Kaplan et al., 2020; PaLM's
+     * appendix B). */
     const double token =
         6.0 * (double)tx_arch_param_count(c) + 12.0 * (double)c->layers * (double)c->width * (double)p->set->block;
-    tx_json_set_number(figures, "gflops", 1e-9 * step_tokens(p->set) * token / tx_bench_median(p->ours, p->set->pairs));
+    tx_json_set_number(figures, "gflops", 1e-9 * step_tokens(p->set) * token / tx_bench_median(p->ours, p->measured));
+    tx_json_set_int(figures, "parameters", tx_arch_param_count(c));
+    tx_json_set_number(start, "open_seconds", p->tx.open_seconds);
+    tx_json_set_number(start, "compile_seconds", p->tx.compile_seconds);
+    tx_json_set_number(start, "first_step_seconds", b->first_step);
+    tx_json_set(figures, "start", start);
+    TX_TRY(tx_account_memory(&p->tx, figures));
+    TX_TRY(tx_account_traffic(&b->before, &b->after, p->set->count, figures));
+    TX_TRY(tx_account_choices(&p->tx, figures));
+    if (settings_of(p)->profile && !tx_pairs_late(p, PROFILE_STEPS * b->first_step, PROFILE_TIMES))
+        return add_profile(p, figures);
+    return tx_json_set_bool(figures, "profile", false);
 }
 
 static tx_status run(const void *set, char *const *argv)
 {
-    static const tx_pairs_task task = {"train", "seconds_per_step", open_all, run_steps, step_tokens, add_flops};
+    static const tx_pairs_task task = {"train", "seconds_per_step", open_all, run_steps, step_tokens, add_figures};
     bench b = {0};
     (void)argv;
     tx_status status = tx_pairs_run(&task, &tx_bench_train.program, set, &b.pairs);
@@ -97,4 +217,6 @@ static tx_status run(const void *set, char *const *argv)
     return status;
 }
 
-TX_BENCH_COMMAND(train, "", "Times training steps (forward, backward, clip, AdamW, fp32) on random tokens.");
+TX_BENCH_COMMAND(train, "",
+                 "Times training steps (forward, backward, clip, update) on random tokens. In names of options - and _ "
+                 "are\nthe same.");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A trainer of this process whose steps are measured: one micro-batch of random tokens, clip 1, AdamW without decay. */
+ * A trainer of this process whose steps are measured: random tokens, clip 1; by default one micro-batch, and AdamW
+ * without decay. */
 #ifndef TX_TOOLS_BENCH_TRAINING_H
 #define TX_TOOLS_BENCH_TRAINING_H
 
@@ -27,7 +28,8 @@ typedef struct tx_bench_training {
     tx_trainer *trainer;
     tx_pace *pace; /* of several ranks */
     tx_bench_tokens data;
-    double loss; /* of the last step */
+    double loss;                          /* of the last step */
+    double open_seconds, compile_seconds; /* until the device was opened; for plans and kernels */
 } tx_bench_training;
 
 #define TX_BENCH_LEARNING_RATE 5e-5
@@ -40,6 +42,8 @@ tx_trainer_options tx_bench_trainer_options(int64_t batch, int64_t block);
  * since it takes all memory. Frees itself where it fails. */
 tx_status tx_bench_training_open(const tx_engine_options *engine, const tx_config *config,
                                  const tx_trainer_options *options, tx_bench_training *training);
+/* One step, whose results are waited for: the first one allocates all memory. */
+tx_status tx_bench_training_first(tx_bench_training *training, double *seconds);
 /* Runs steps as a training run does, which takes a step's results after the next was given. */
 tx_status tx_bench_training_run(tx_bench_training *training, int64_t steps, double *seconds);
 /* Seconds a step, after tx_model_init and two steps of warm-up. */

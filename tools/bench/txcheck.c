@@ -3,10 +3,11 @@
  * txcheck: proves a device. Every op against a reference in double precision, gradients against finite differences,
  * the ONNX backend node cases, and the checker itself against planted faults. And judges files, which check_file.c
  * does. */
+#include "api/base/clock.h"
 #include "api/graph/op.h"
 #include "tests/ops/conformance.h"
 #include "tools/bench/check_file.h"
-#include "tools/cli/options.h"
+#include "tools/bench/figures.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,8 @@ typedef struct settings {
     const char *device, *op;
     tx_words operands;
     int64_t threads;
-    bool quick, verbose;
+    double seconds;
+    bool quick, verbose, json;
 } settings;
 
 #define AT(field) offsetof(settings, field)
@@ -29,7 +31,9 @@ static const tx_option options[] = {
     {TX_OPTION_TEXT, "op", AT(op), .choices = "NAME", .help = "this op only, named as in api/ops.def (ops, threads)"},
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend; 0: all there are, or 3 for threads"},
     {TX_OPTION_FLAG, "quick", AT(quick), .help = "every fourth case (ops, threads)"},
+    {TX_OPTION_REAL, "seconds", AT(seconds), 0, 1e6, "X", "no op but the first is begun after so many (ops, threads)"},
     {TX_OPTION_FLAG, "verbose", AT(verbose), .help = "a line a case"},
+    {TX_OPTION_FLAG, "json", AT(json), .help = "print the verdicts as one JSON object (ops, threads)"},
 };
 #undef AT
 
@@ -88,25 +92,66 @@ static void print_verdict(const tx_verdict *v)
     fflush(stdout);
 }
 
+static tx_json *verdict_json(const tx_verdict *v)
+{
+    tx_json *row = tx_json_object();
+    tx_json_set_string(row, "op", v->op);
+    tx_json_set_int(row, "cases", v->cases);
+    tx_json_set_int(row, "passed", v->passed);
+    tx_json_set_number(row, "worst", v->worst);
+    tx_json_set_string(row, "variants", v->variants);
+    if (v->failure[0])
+        tx_json_set_string(row, "failure", v->failure);
+    return row;
+}
+
+typedef struct judgement {
+    int32_t cases, passed, ops;
+    tx_json *rows, *left_out; /* with --json */
+} judgement;
+
+static int print_judgement(const settings *o, judgement *all)
+{
+    if (!o->json) {
+        printf("%d of %d cases passed\n", all->passed, all->cases);
+        return 0;
+    }
+    tx_json *figures = tx_json_object();
+    tx_json_set_int(figures, "cases", all->cases);
+    tx_json_set_int(figures, "passed", all->passed);
+    tx_json_set(figures, "rows", all->rows);
+    tx_json_set(figures, "left_out", all->left_out);
+    return tx_bench_print(figures, true, NULL) ? failed() : 0;
+}
+
 /* All ops, or the one asked for, with the cases of each printed as `how` says. */
 static int judge_ops(const settings *o, const tx_target *target, const tx_conformance_options *how)
 {
-    int32_t cases = 0, passed = 0, ops = 0;
+    judgement all = {.rows = tx_json_array(), .left_out = tx_json_array()};
+    const double begin = tx_now();
     for (int op = 0; op < TX_OP_KERNELS; op++) {
-        if (o->op && strcmp(tx_op_info_of((tx_op)op)->name, o->op) != 0)
+        const char *name = tx_op_info_of((tx_op)op)->name;
+        if (o->op && strcmp(name, o->op) != 0)
             continue;
+        if (all.ops > 0 && tx_now() - begin > o->seconds) {
+            tx_json_append_string(all.left_out, name);
+            continue;
+        }
         tx_verdict verdict;
         if (tx_conformance_op(target, (tx_op)op, how, &verdict))
             return failed();
-        print_verdict(&verdict);
-        cases += verdict.cases;
-        passed += verdict.passed;
-        ops++;
+        if (o->json)
+            tx_json_append(all.rows, verdict_json(&verdict));
+        else
+            print_verdict(&verdict);
+        all.cases += verdict.cases;
+        all.passed += verdict.passed;
+        all.ops++;
     }
-    if (ops == 0)
+    if (all.ops == 0)
         return usage("there is no op of that name");
-    printf("%d of %d cases passed\n", passed, cases);
-    return passed == cases ? 0 : 1;
+    const int result = print_judgement(o, &all);
+    return result ? result : all.passed == all.cases ? 0 : 1;
 }
 
 static int run_ops(const settings *o, const tx_target *target)
@@ -118,12 +163,13 @@ static int run_ops(const settings *o, const tx_target *target)
 /* ---- threads ------------------------------------------------------------------------------------- */
 
 /* Opens the device; the program's exit status where that fails. */
-static int open_target(const char *device, int64_t threads, tx_target *target)
+static int open_target(const settings *o, int64_t threads, tx_target *target)
 {
-    tx_status status = tx_target_open(device, (int32_t)threads, false, target);
+    tx_status status = tx_target_open(o->device, (int32_t)threads, false, target);
     if (status)
         return failed(), status == TX_NOT_FOUND ? EXIT_SKIPPED : TX_EXIT_FAILURE;
-    printf("device %s: %s\n", target->info.id, target->info.name);
+    if (!o->json)
+        printf("device %s: %s\n", target->info.id, target->info.name);
     return 0;
 }
 
@@ -131,7 +177,7 @@ static int open_target(const char *device, int64_t threads, tx_target *target)
 static int run_threads(const settings *o, const tx_target *target)
 {
     tx_target peer;
-    int status = open_target(o->device, o->threads > 1 ? o->threads : 3, &peer);
+    int status = open_target(o, o->threads > 1 ? o->threads : 3, &peer);
     if (status)
         return status;
     const tx_conformance_options how = {.quick = o->quick, .peer = &peer, .progress = o->verbose ? print_case : NULL};
@@ -224,7 +270,7 @@ static int (*const runs[])(const settings *o, const tx_target *target) = {run_op
 
 int main(int argc, char **argv)
 {
-    settings o = {.device = "cpu"};
+    settings o = {.device = "cpu", .seconds = 1e6};
     int32_t command;
     tx_target target;
     int result = tx_options_command(&program, argc, argv, &o, &command);
@@ -238,11 +284,13 @@ int main(int argc, char **argv)
     if (o.operands.count && !onnx)
         return tx_complain(&program, TX_EXIT_USAGE, "%s: %s takes options only", o.operands.word[0],
                            commands[command].name);
+    if (o.json && runs[command] != run_ops && runs[command] != run_threads)
+        return usage("--json is for ops and threads");
     if (onnx && !o.operands.count)
         return usage("onnx wants the folder of the cases");
     if (self)
         return run_selftest(&o, NULL);
-    result = open_target(o.device, runs[command] == run_threads ? 1 : o.threads, &target);
+    result = open_target(&o, runs[command] == run_threads ? 1 : o.threads, &target);
     if (result)
         return result;
     result = runs[command](&o, &target);

@@ -4,7 +4,7 @@
 
 #include "api/base/clock.h"
 #include "tools/train/memory.h"
-#include "tools/train/profile.h"
+#include "tools/cli/profile.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,9 +2,9 @@
  * txtrain: trains a model and writes it as a Hugging Face model folder. */
 #include "models/job/parts.h"
 #include "tools/cli/options.h"
+#include "tools/cli/profile.h"
 #include "tools/cli/waiting.h"
 #include "tools/train/memory.h"
-#include "tools/train/profile.h"
 #include "tools/train/progress.h"
 
 #include <inttypes.h>

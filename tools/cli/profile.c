@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tables of time and devices. */
-#include "tools/train/profile.h"
+#include "tools/cli/profile.h"
 
 #include "models/options/bytes.h"
 
@@ -78,6 +78,7 @@ static tx_status collect(const tx_trainer *trainer, sums *s)
             s->seconds += entry.seconds;
         }
     }
+    qsort(s->by_kernel, (size_t)s->kernels, sizeof *s->by_kernel, by_seconds);
     return TX_OK;
 }
 
@@ -95,7 +96,6 @@ static void print_sums(FILE *to, sums *s)
         }
     fputc('\n', to);
     fprintf(to, head, "op, direction, kernel", "ops", "s/step", "share", "GFLOP/s", "GB/s");
-    qsort(s->by_kernel, (size_t)s->kernels, sizeof *s->by_kernel, by_seconds);
     for (int32_t i = 0; i < s->kernels; i++) {
         const work *w = &s->by_kernel[i];
         char name[128];
@@ -103,6 +103,54 @@ static void print_sums(FILE *to, sums *s)
         print_work(to, name, w, s->seconds, s->steps);
     }
     fprintf(to, "\nprofiled steps %.0f, %.6f s a step in operations\n", s->steps, s->seconds / s->steps);
+}
+
+static tx_json *work_json(const work *w, const char *op_class, const sums *s)
+{
+    const double rate = w->seconds > 0.0 ? 1e-9 / w->seconds : 0.0;
+    tx_json *row = tx_json_object();
+    if (op_class) {
+        tx_json_set_string(row, "class", op_class);
+    } else {
+        tx_json_set_string(row, "op", w->op);
+        tx_json_set_string(row, "variant", w->variant);
+    }
+    tx_json_set_string(row, "direction", tx_direction_name(w->direction));
+    tx_json_set_int(row, "operations", w->operations);
+    tx_json_set_number(row, "seconds", w->seconds / s->steps);
+    tx_json_set_number(row, "share", s->seconds > 0.0 ? w->seconds / s->seconds : 0.0);
+    tx_json_set_number(row, "gflops", w->flops * rate);
+    tx_json_set_number(row, "gbytes", w->bytes * rate);
+    return row;
+}
+
+tx_status tx_profile_json(const tx_trainer *trainer, tx_json **profile)
+{
+    sums s = {0};
+    tx_status status = collect(trainer, &s);
+    if (status) {
+        free(s.by_kernel);
+        return status;
+    }
+    tx_json *all = tx_json_object(), *classes = tx_json_array(), *kernels = tx_json_array();
+    tx_json_set_int(all, "steps", (int64_t)s.steps);
+    tx_json_set_number(all, "seconds", s.seconds / s.steps);
+    for (int c = 0; c < TX_CLASS_COUNT; c++)
+        for (int d = 0; d < TX_DIRECTION_COUNT; d++) {
+            s.by_class[c][d].direction = (tx_direction)d;
+            if (s.by_class[c][d].operations)
+                tx_json_append(classes, work_json(&s.by_class[c][d], tx_class_name((tx_op_class)c), &s));
+        }
+    for (int32_t i = 0; i < s.kernels; i++)
+        tx_json_append(kernels, work_json(&s.by_kernel[i], NULL, &s));
+    tx_json_set(all, "classes", classes);
+    status = tx_json_set(all, "kernels", kernels);
+    free(s.by_kernel);
+    if (status)
+        tx_json_free(all);
+    else
+        *profile = all;
+    return status;
 }
 
 tx_status tx_print_profile(FILE *to, const tx_trainer *trainer, const tx_run_summary *summary)

@@ -1,0 +1,140 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# txbench report, methods, sizes and device, and train by a method, from the outside: what they write is what
+# docs/report.schema.json says, parts that fail or have no time say so, and nothing tells whose machine it was. What the figures are
+# is no matter of a test.
+#
+#   bench_report.sh TXBENCH SOURCE-FOLDER DEVICE
+set -u
+txbench=$1
+source=$2
+device=$3
+bin=${txbench%/*}
+. "${0%/*}/../program.sh"
+need_device
+export OMP_WAIT_POLICY=passive
+mkdir "$work/secret"
+echo '{"model_type": "gpt2", "vocab_size": 300, "n_positions": 128, "n_embd": 32, "n_layer": 3, "n_head": 4}' \
+    > "$work/secret/config.json"
+cd "$work" || exit 1
+
+report()
+{
+    wanted=$1
+    text=$2
+    name=$3
+    shift 3
+    outcome "$wanted" "$text" "$txbench" report --device "$device" --config "$work/secret/config.json" --output "$name" "$@"
+}
+
+# state PART FILE: how the part ended; python is not needed for that
+state()
+{
+    grep -A1 "\"part\": \"$1\"" "$2" | sed -n 's/.*"state": "\(.*\)".*/\1/p'
+}
+
+# ---- a report ----------------------------------------------------------------------------------------------------------
+few="step fp32,sizes,generation"
+outcome 0 "few.json, few.html" "$txbench" report --device "$device" --config secret/config.json --output few --block 32 --budget 600 \
+    --only "$few" --kernels
+for part in device "step fp32" sizes generation; do
+    [ "$(state "$part" few.json)" = ok ] || fail "$part is not ok"
+done
+[ "$(grep -c '"part":' few.json)" -eq 4 ] || fail "not the parts that were asked for"
+grep -q '"complete": true' few.json || fail "the report is not complete"
+grep -q '"model": "(own)"' few.json || fail "the model is not told"
+for word in secret "$work" "$(uname -n)" "${HOME:-/nowhere}/"; do
+    grep -qF -- "$word" few.json few.html && fail "the report tells \"$word\""
+done
+[ "$(tail -n 1 few.html)" = "</html>" ] || fail "the page has no end"
+# What was planned is what was counted.
+totals=$(grep -E '"(planned|counted)": \{' -A12 few.json | numbers total /dev/stdin | sort -u | wc -l)
+[ "$totals" -eq 1 ] || fail "planned and counted memory differ"
+
+# ---- parts that fail, or have no time ------------------------------------------------------------------------------------
+report 1 "more than the model's 128 positions" broken --block 129 --budget 600 --only "step fp32,generation"
+[ "$(state "step fp32" broken.json)" = failed ] || fail "the step did not fail"
+[ "$(state generation broken.json)" = ok ] || fail "what follows a failure is not run"
+grep -q '"complete": true' broken.json || fail "a report with a failed part is complete"
+outcome 1 "1 of 1 parts failed" "$txbench" report --device abacus --output none
+grep -q '"message": ".*abacus' none.json || fail "why there is no device is not told"
+report 0 "left out" short --block 32 --budget 1 --only "generation,sizes"
+[ "$(state sizes short.json)" = "left out" ] || fail "a part without time is not left out"
+report 1 'is no part of a report' not --only "stepp"
+
+# A report that is killed can be read: the first part is there at once, the second takes longer.
+"$txbench" report --device "$device" --output killed --budget 600 --only conformance 2> /dev/null > /dev/null &
+victim=$!
+tries=0
+while [ ! -s killed.html ] && [ $tries -lt 600 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+done
+kill -9 $victim
+wait $victim 2> /dev/null
+if [ "$(grep -c '"part":' killed.json)" -eq 1 ]; then # the second part had not ended
+    grep -q '"complete": false' killed.json || fail "a killed report is complete"
+fi
+[ "$(tail -n 1 killed.html)" = "</html>" ] || fail "the page of a killed report has no end"
+
+# ---- several on one page -------------------------------------------------------------------------------------------------
+outcome 0 "both.html: 2 reports" "$txbench" report few.json broken.json --output both
+[ "$(grep -o '"what": "report"' both.html | wc -l)" -eq 2 ] || fail "the page has not both reports"
+outcome 1 "is no report of txbench" "$txbench" report few.json secret/config.json --output both
+outcome 1 "nothing.json" "$txbench" report nothing.json --output both
+
+# ---- methods ---------------------------------------------------------------------------------------------------------------
+outcome 0 "" "$txbench" methods --device "$device" --config secret/config.json --block 32 --seconds 600 --json --html methods.html
+mv out methods.json
+rows=$(grep -c '^TX_METHOD(' "$source/tools/bench/methods.def")
+[ "$(grep -o '"method":' methods.json | wc -l)" -eq "$rows" ] || fail "not a row for each method"
+[ "$(grep -o '"state": "failed"' methods.json | wc -l)" -eq 0 ] || fail "a method failed"
+grep -q '"dimension": "head size"' methods.json || fail "no advice about sizes"
+[ "$(tail -n 1 methods.html)" = "</html>" ] || fail "the page of methods has no end"
+
+# ---- train by a method -------------------------------------------------------------------------------------------------------
+train()
+{
+    outcome 0 "" "$txbench" train --device "$device" --config secret/config.json --block 64 --steps 1 --pairs 1 --json "$@"
+}
+total()
+{
+    grep -oE '"counted": \{[^}]*' out | numbers total /dev/stdin
+}
+train
+plain=$(total)
+train --gradient_checkpointing --optim sgd
+[ "$(total)" -lt "$plain" ] || fail "checkpointing and sgd save nothing"
+train --bf16 --profile --gradient_accumulation_steps 2
+grep -q '"16-bit copies"' out || fail "bf16 has no copies of the weights"
+grep -q '"direction": "update"' out || fail "no update in the profile"
+train --fp16 --optim adafactor --tf32
+outcome 2 "must be one of adamw_torch_fused" "$txbench" train --optim nothing
+outcome 1 "exclude each other" "$txbench" train --bf16 --fp16
+outcome 1 "is no setting of this optimizer" "$txbench" train --optim_args momentum=0.9
+outcome 1 "auto:BYTES is not measured" "$txbench" train --gradient_checkpointing=auto:1GiB
+outcome 1 "whole blocks again or nothing" "$txbench" train --gradient_checkpointing=auto --peer torch
+
+# ---- with Python -------------------------------------------------------------------------------------------------------------
+python=${TX_PYTHON:-python3}
+if command -v "$python" > /dev/null; then
+    sed 's/"state": "ok"/"state": "fine"/' few.json > bad-state.json
+    sed 's/"total":/"sum":/' few.json > bad-key.json
+    sed 's/"budget": [0-9.]*/"budget": -1/' few.json > bad-number.json
+    "$txbench" report --device "$device" --config secret/config.json --block 32 --budget 30 --output whole > out 2> err
+    outcome 0 "" "$python" "$source/tests/topology/check_schema.py" "$source/docs/report.schema.json" few.json broken.json \
+        none.json short.json killed.json whole.json bad-state.json bad-key.json bad-number.json
+    if "$python" -c "import torch, transformers" 2> /dev/null; then
+        for method in "--bf16 --optim adafactor" "--gradient_checkpointing --gradient_accumulation_steps 2" \
+            "--optim sgd --optim_args momentum=0.9" "--fp16"; do
+            # Words on purpose.
+            # shellcheck disable=SC2086
+            train --peer torch $method
+            grep -q '"ratio":' out || fail "no ratio beside PyTorch: $method"
+        done
+        outcome 1 "transformers has no optimizer muon" "$txbench" train --config secret/config.json --block 32 --peer torch --optim muon
+    fi
+fi
+
+[ "$failures" -eq 0 ] && echo "all good"
+exit $((failures != 0))

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * txbench methods: each way to train, its speed and memory on a device. */
+#include "api/base/clock.h"
+#include "tools/bench/bench.h"
+#include "tools/bench/part.h"
+#include "tools/bench/roofline.h"
+#include "tools/cli/output.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct settings {
+    const char *config, *device, *html;
+    int64_t batch, block, steps, threads;
+    double seconds;
+    int32_t peer;
+    bool json;
+} settings;
+
+static const tx_option options[] = {
+    TX_BENCH_MODEL(AT),
+    TX_BENCH_BATCH(AT),
+    {TX_OPTION_INTEGER, "steps", AT(steps), 1, 1 << 20, "N", "steps a measurement"},
+    {TX_OPTION_REAL, "seconds", AT(seconds), 1, 1e6, "X", "of all; what does not come to its turn is left out"},
+    {TX_OPTION_CHOICE, "peer", AT(peer), .choices = "none|torch",
+     .help = "whom to run beside: transformers' GPT-2 by PyTorch, by the same method where it has it"},
+    TX_BENCH_DEVICE(AT),
+    TX_BENCH_JSON(AT),
+    {TX_OPTION_TEXT, "html", AT(html), .choices = "FILE", .help = "also write a page"},
+};
+
+static const settings defaults = {
+    .config = "gpt2", .device = "cpu", .batch = 4, .block = 256, .steps = 1, .seconds = 1800.0};
+
+static const struct method {
+    const char *name;
+    int64_t times, over, micro;
+    const char *needs, *options;
+} methods[] = {
+#define TX_METHOD(name, times, over, micro, needs, options) {name, times, over, micro, needs, options},
+#include "tools/bench/methods.def"
+};
+enum { METHODS = sizeof methods / sizeof methods[0], MOST_PARTS = METHODS + 2 };
+
+typedef struct table {
+    const settings *set;
+    double begin;
+    tx_json *parts, *rows;
+    const tx_json *device; /* its figures */
+} table;
+
+static double left(const table *t)
+{
+    return t->set->seconds - (tx_now() - t->begin);
+}
+
+static tx_json *last_part(const table *t)
+{
+    return tx_json_at(t->parts, tx_json_size(t->parts) - 1);
+}
+
+static tx_status run_part(table *t, const char *name, tx_part_command *command, tx_part_state *state)
+{
+    const settings *set = t->set;
+    TX_TRY(tx_part_add(command, "--json --threads %" PRId64 " --device", set->threads));
+    TX_TRY(tx_part_add_word(command, set->device));
+    fprintf(stderr, "[%4.0f of %.0f s] %s\n", set->seconds - left(t), set->seconds, name);
+    return tx_part_run(t->parts, name, command, left(t), state);
+}
+
+/* Needs a model and a batch. */
+static tx_status add_model(const settings *set, int64_t batch, tx_part_command *command)
+{
+    TX_TRY(tx_part_add(command, "--batch %" PRId64 " --block %" PRId64 " --config", batch, set->block));
+    return tx_part_add_word(command, set->config);
+}
+
+/* A number of figures' members, one in the other: "tx.tokens_per_second"; 0: there is none. */
+static double number_at(const tx_json *figures, const char *path)
+{
+    char name[64];
+    double value = 0.0;
+    const char *dot;
+    for (; figures && (dot = strchr(path, '.')); path = dot + 1) {
+        snprintf(name, sizeof name, "%.*s", (int)(dot - path), path);
+        figures = tx_json_find(figures, name);
+    }
+    if (figures && tx_json_find(figures, path))
+        tx_json_get_number(figures, path, -DBL_MAX, DBL_MAX, &value);
+    return value;
+}
+
+static int64_t batch_of(const settings *set, const struct method *m)
+{
+    const int64_t batch = set->batch * m->times / m->over;
+    return batch > 0 ? batch : 1;
+}
+
+/* The part that was run last, as a row of the table. */
+static tx_status add_row(table *t, const struct method *m)
+{
+    const tx_json *part = last_part(t), *figures = tx_json_find(part, "figures");
+    tx_json *row = tx_json_object();
+    const char *text = "";
+    const double rate = number_at(figures, "tx.tokens_per_second"), ratio = number_at(figures, "ratio");
+    tx_json_get_string(part, "state", &text);
+    tx_json_set_string(row, "method", m->name);
+    tx_json_set_string(row, "state", text);
+    tx_json_set_int(row, "batch", batch_of(t->set, m));
+    tx_json_set_int(row, "micro_batches", m->micro);
+    if (rate > 0.0) {
+        tx_json *first = tx_json_at(t->rows, 0);
+        const double bytes = number_at(figures, "memory.counted.total");
+        const double base = first ? number_at(first, "tokens_per_second") : rate;
+        const double base_bytes = first ? number_at(first, "bytes") : bytes;
+        tx_json_set_number(row, "tokens_per_second", rate);
+        tx_json_set_number(row, "samples_per_second", rate / (double)t->set->block);
+        tx_json_set_int(row, "bytes", (int64_t)bytes);
+        if (base > 0.0)
+            tx_json_set_number(row, "speed", rate / base);
+        if (base_bytes > 0.0)
+            tx_json_set_number(row, "memory", bytes / base_bytes);
+    }
+    if (ratio > 0.0) {
+        tx_json_set_number(row, "peer_tokens_per_second", number_at(figures, "peer.tokens_per_second"));
+        tx_json_set_number(row, "ratio", ratio);
+    }
+    text = "";
+    if (tx_json_has(part, "message"))
+        tx_json_get_string(part, "message", &text);
+    tx_json_set_string(row, "message", text);
+    return tx_json_append(t->rows, row);
+}
+
+static tx_status measure_method(table *t, const struct method *m)
+{
+    const settings *set = t->set;
+    bool has = true;
+    if (*m->needs && tx_json_find(t->device, m->needs))
+        tx_json_get_bool(t->device, m->needs, &has);
+    if (!has || left(t) < 1.0) {
+        TX_TRY(has ? tx_part_leave_out(t->parts, m->name, "the time was up")
+                   : tx_part_leave_out(t->parts, m->name, "the device has nothing for %s that TX uses", m->needs));
+        return add_row(t, m);
+    }
+    tx_part_command command = {0};
+    tx_part_state state;
+    const double share = left(t) / (double)(METHODS - (m - methods));
+    tx_status status = tx_part_add(&command, "txbench train --steps %" PRId64 " --pairs 3 --seconds %.1f %s",
+                                   set->steps, share / 2, set->peer ? "--peer torch" : "");
+    if (!status)
+        status = tx_part_add(&command, "--gradient_accumulation_steps %" PRId64 " %s", m->micro, m->options);
+    if (!status)
+        status = add_model(set, batch_of(set, m), &command);
+    if (!status)
+        status = run_part(t, m->name, &command, &state);
+    tx_part_free(&command);
+    return status ? status : add_row(t, m);
+}
+
+static tx_status run_named(table *t, const char *name, bool model, double seconds)
+{
+    tx_part_command command = {0};
+    tx_part_state state;
+    tx_status status = tx_part_add(&command, "txbench %s", name);
+    if (!status && model)
+        status = tx_part_add(&command, "--seconds %.1f --repeats 3", seconds);
+    if (!status && model)
+        status = add_model(t->set, t->set->batch, &command);
+    if (!status)
+        status = run_part(t, name, &command, &state);
+    tx_part_free(&command);
+    return status;
+}
+
+/* The device comes first, then each method, then what sizes cost. */
+static tx_status measure_all(table *t)
+{
+    TX_TRY(run_named(t, "device", false, 0.0));
+    t->device = tx_json_find(last_part(t), "figures");
+    if (!t->device) {
+        const char *message = "";
+        tx_json_get_string(last_part(t), "message", &message);
+        return tx_fail(TX_DEVICE, "%s", message);
+    }
+    for (int m = 0; m < METHODS; m++)
+        TX_TRY(measure_method(t, &methods[m]));
+    return left(t) > 1.0 ? run_named(t, "sizes", true, left(t) / 2)
+                         : tx_part_leave_out(t->parts, "sizes", "the time was up");
+}
+
+static tx_status end(table *t, tx_json *figures)
+{
+    const settings *set = t->set;
+    const tx_json *sizes = tx_json_find(last_part(t), "figures");
+    tx_json_set(figures, "rows", tx_json_copy(t->rows));
+    tx_json_set(figures, "sizes", sizes ? tx_json_copy(tx_json_find(sizes, "rows")) : tx_json_array());
+    if (set->html)
+        TX_TRY(tx_page_write(set->html, tx_methods_page, figures));
+    return tx_bench_print(tx_json_copy(figures), set->json, NULL);
+}
+
+static tx_status run(const void *settings_, char *const *argv)
+{
+    const settings *set = settings_;
+    table t = {.set = set, .begin = tx_now(), .parts = tx_json_array(), .rows = tx_json_array()};
+    tx_json *figures = tx_bench_figures(&tx_bench_methods.program, set);
+    (void)argv;
+    tx_status status = measure_all(&t);
+    if (!status) {
+        static const char *const facts[] = {"device", "name", "platform", "driver", "version"};
+        const char *text;
+        for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
+            if (!tx_json_get_string(t.device, facts[i], &text))
+                tx_json_set_string(figures, facts[i], text);
+        status = end(&t, figures);
+    }
+    tx_json_free(figures);
+    tx_json_free(t.parts);
+    tx_json_free(t.rows);
+    return status;
+}
+
+TX_BENCH_COMMAND(methods, "",
+                 "Trains by each method of the guide to efficient training on a single GPU, alone and together, and "
+                 "tells\nsamples and tokens a second and memory of each, beside those of the first; then what a "
+                 "model's dimensions\nand the batch cost where they do not fill tiles (txbench sizes).");

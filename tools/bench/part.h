@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Measurements made of other commands, each a process of its own: what a driver crashes, hangs or has run out of memory
+ * takes one part along and not the others. */
+#ifndef TX_TOOLS_BENCH_PART_H
+#define TX_TOOLS_BENCH_PART_H
+
+#include "api/base/json.h"
+
+/* How a part ended. X(NAME, "word") */
+#define TX_PART_MAP(X)                                                                   \
+    X(OK, "ok")                                                                          \
+    X(FAILED, "failed")     /* its message says why; it may have figures all the same */ \
+    X(STOPPED, "stopped")   /* it took longer than it was given */                       \
+    X(LEFT_OUT, "left out") /* its message says why */
+
+typedef enum tx_part_state {
+#define X(name, word) TX_PART_##name,
+    TX_PART_MAP(X)
+#undef X
+} tx_part_state;
+
+#define TX_PART_WORDS 40
+
+/* A command line, the program's name first, which lies beside this one. Its words are copied. */
+typedef struct tx_part_command {
+    char *word[TX_PART_WORDS + 1]; /* NULL ends it */
+    int32_t count;
+} tx_part_command;
+
+/* Adds the words of a format, at the spaces; where it has none, the argument may hold some. */
+tx_status tx_part_add(tx_part_command *command, const char *format, ...) TX_PRINTF(2, 3);
+/* The same for one word, as it is. */
+tx_status tx_part_add_word(tx_part_command *command, const char *word);
+void tx_part_free(tx_part_command *command);
+
+/* Runs the command, ends it after `seconds`, and appends to `parts`: "part", "state", "seconds", "command"; "message"
+ * where it did not go well; "figures", what it printed as JSON. Paths in them are taken out. Fails only where no part
+ * could be run at all. */
+tx_status tx_part_run(tx_json *parts, const char *name, const tx_part_command *command, double seconds,
+                      tx_part_state *state);
+/* Appends a part that is not run. */
+tx_status tx_part_leave_out(tx_json *parts, const char *name, const char *format, ...) TX_PRINTF(3, 4);
+
+/* Takes paths of the machine out of a text, which gets no longer; those below /dev/ stay. */
+void tx_part_hide_paths(char *text);
+
+/* The texts of methods.html and report.html, a NUL after each; @DATA@ stands for what was measured. */
+extern const unsigned char tx_methods_page[], tx_report_page[];
+
+#endif

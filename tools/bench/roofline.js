@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the pages of txbench share: elements, figures, and the roofline of a report with its table. */
+
+function element(name, attributes = {}, parent = null, text = null) {
+    const svg = ["svg", "g", "path", "line", "circle", "text", "title"].includes(name);
+    const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    if (text !== null) made.textContent = text;
+    if (parent) parent.append(made);
+    return made;
+}
+
+/* Four figures, in thousands apart. */
+const figure = value => value >= 1000 ? Math.round(value).toLocaleString("en") : String(+value.toPrecision(4));
+const rate = gflops => gflops >= 1e4 ? `${figure(gflops / 1000)} TFLOP/s` : `${figure(gflops)} GFLOP/s`;
+const time = seconds => seconds >= 1 ? `${figure(seconds)} s` : seconds >= 1e-3 ? `${figure(1e3 * seconds)} ms` : `${figure(1e6 * seconds)} µs`;
+const percent = share => `${(100 * share).toFixed(1)} %`;
+const superscript = n => String(n).replace(/./g, d => d === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[d]);
+
+/* Draws what txbench ops, gemm or attention measured (their JSON) at the end of `main`: peaks, roofline, table. */
+function drawRoofline(main, data) {
+    const {peaks, rows} = data;
+    const groups = [...new Set(rows.map(row => row.group))];
+    const roofs = Object.entries(peaks.product_gflops).map(([dtype, gflops]) => ({dtype, gflops}));
+    const lines = new Map(); /* of the table, by the index of their row */
+    const colour = row => `var(--c${groups.indexOf(row.group) % 6})`;
+    const intensity = row => row.bytes > 0 ? row.flops / row.bytes : 0;
+
+    /* ---- the chart ---- */
+
+    /* The points that can be drawn on logarithmic axes. */
+    const points = rows.map((row, index) => ({row, index, x: intensity(row), y: row.gflops})).filter(p => p.x > 0 && p.y > 0);
+
+    /* Holds all points and the ridges of the roofs, with room on all sides. */
+    function domain() {
+        const ridges = roofs.map(roof => ({x: roof.gflops / peaks.copy_gbytes, y: roof.gflops}));
+        const all = [...points, ...ridges], xs = all.map(p => p.x), ys = all.map(p => p.y);
+        return {left: Math.min(...xs) / 2, right: Math.max(...xs) * 4, low: Math.min(...ys) / 2, high: Math.max(...ys) * 2};
+    }
+
+    /* Powers of ten; over less than three decades 2 and 5 times these as well. */
+    function ticks(low, high) {
+        const found = [], factors = Math.log10(high / low) < 3 ? [1, 2, 5] : [1];
+        for (let e = Math.floor(Math.log10(low)); e <= Math.log10(high); e++)
+            for (const m of factors) {
+                const value = m * 10 ** e, plain = e >= -2 && e <= 4;
+                if (value >= low && value <= high)
+                    found.push({value, text: plain ? String(+value.toPrecision(1)) : (m > 1 ? `${m}·10` : "10") + superscript(e)});
+            }
+        return found;
+    }
+
+    function axes(svg, area, d, x, y) {
+        let last = -Infinity; /* where the text before ends */
+        for (const {value, text} of ticks(d.left, d.right)) {
+            element("line", {x1: x(value), x2: x(value), y1: area.top, y2: area.bottom, stroke: "var(--grid)"}, svg);
+            const half = text.length * glyph / 2;
+            if (x(value) - half < last + glyph) continue;
+            last = x(value) + half;
+            element("text", {x: x(value), y: area.bottom + 18, "text-anchor": "middle"}, svg, text);
+        }
+        for (const {value, text} of ticks(d.low, d.high)) {
+            element("line", {x1: area.left, x2: area.right, y1: y(value), y2: y(value), stroke: "var(--grid)"}, svg);
+            element("text", {x: area.left - 8, y: y(value) + 4, "text-anchor": "end"}, svg, text);
+        }
+        element("line", {x1: area.left, x2: area.right, y1: area.bottom, y2: area.bottom, stroke: "var(--axis)"}, svg);
+        element("text", {x: 0, y: 12}, svg, "GFLOP/s");
+        element("text", {x: (area.left + area.right) / 2, y: area.bottom + 38, "text-anchor": "middle"}, svg,
+            "arithmetic intensity: flop per byte read or written");
+    }
+
+    /* Text of a roof as near to (x, y) as it lies on no other of `placed`. */
+    const line = 16, glyph = 6.7; /* height of a text, and about the width of its characters */
+    function label(svg, area, placed, text, x, y, anchor) {
+        const width = text.length * glyph, left = Math.max(area.left, anchor === "end" ? x - width : x);
+        const free = top => top >= area.top && top + line <= area.bottom
+            && placed.every(p => left + width < p.left || p.right < left || top + line <= p.top || p.bottom <= top);
+        let top = y - line; /* at the line, else below it, so that they keep their order */
+        for (let away = 0; !free(top) && away < area.bottom; away++) top = free(y + 2 + away) ? y + 2 + away : y - line - away;
+        placed.push({left, right: left + width, top, bottom: top + line});
+        element("text", {x: left, y: top + 12, class: "roof", textLength: width.toFixed(1), lengthAdjust: "spacingAndGlyphs"}, svg, text);
+    }
+
+    /* Up the copy rate to its ridge, then level. */
+    function drawRoofs(svg, area, d, x, y) {
+        const highest = Math.max(...roofs.map(roof => roof.gflops)), start = Math.max(d.left, d.low / peaks.copy_gbytes);
+        for (const [i, roof] of roofs.entries())
+            element("path", {d: `M${x(roof.gflops / peaks.copy_gbytes)} ${y(roof.gflops)}H${area.right}`, fill: "none",
+                stroke: "var(--ink)", "stroke-width": 1.6, "stroke-dasharray": ["", "7 4", "2 3"][i % 3]}, svg);
+        const end = highest / peaks.copy_gbytes;
+        element("path", {d: `M${x(start)} ${y(start * peaks.copy_gbytes)}L${x(end)} ${y(highest)}`, fill: "none", stroke: "var(--ink)",
+            "stroke-width": 1.6}, svg);
+    }
+
+    /* What the roofs are called, over the points. */
+    function nameRoofs(svg, area, d, x, y) {
+        const placed = [], middle = Math.sqrt(d.left * roofs[0].gflops / peaks.copy_gbytes);
+        for (const roof of [...roofs].sort((a, b) => b.gflops - a.gflops))
+            label(svg, area, placed, `best product ${roof.dtype}: ${rate(roof.gflops)}`, area.right - 4, y(roof.gflops) - 2, "end");
+        label(svg, area, placed, `copy: ${figure(peaks.copy_gbytes)} GB/s`, x(middle) + 10, y(middle * peaks.copy_gbytes) + line, "start");
+    }
+
+    /* A point, which tells what it is and marks its line of the table under the pointer. */
+    function drawPoint(svg, {row, index}, cx, cy) {
+        const dot = element("circle", {cx, cy, r: 6, fill: colour(row), "fill-opacity": 0.8, stroke: "var(--card)"}, svg);
+        element("title", {}, dot, `${row.name}\n${row.case}\n${time(row.seconds)} · ${rate(row.gflops)} · ${figure(row.gbytes)} GB/s\n`
+            + `${percent(row.share)} of what the ${row.bound === "copy" ? "copy rate" : "best product"} allows, `
+            + `${rate(row.attainable_gflops)}\n${row.variant}`);
+        for (const event of ["pointerenter", "pointerleave"])
+            dot.addEventListener(event, () => lines.get(index).classList.toggle("near", event === "pointerenter"));
+    }
+
+    function render(view) {
+        const width = Math.max(280, view.section.clientWidth - 28), height = 460;
+        const svg = element("svg", {width, height, role: "img", "aria-label": "Roofline: performance over arithmetic intensity"});
+        const d = domain(), area = {left: 52, right: width - 10, top: 22, bottom: height - 46};
+        const scale = (low, high, from, to) => value => from + Math.log(value / low) / Math.log(high / low) * (to - from);
+        const x = scale(d.left, d.right, area.left, area.right), y = scale(d.low, d.high, area.bottom, area.top);
+        axes(svg, area, d, x, y);
+        drawRoofs(svg, area, d, x, y);
+        for (const point of points) drawPoint(svg, point, x(point.x), y(point.y));
+        nameRoofs(svg, area, d, x, y);
+        if (view.svg) view.svg.replaceWith(svg); else view.section.prepend(svg);
+        view.svg = svg;
+    }
+
+    /* ---- the table ---- */
+
+    const steps = rows.some(row => row.count);
+    const columns = [
+        {head: data.what === "ops" ? "op" : "name", value: row => row.name, text: true},
+        {head: "case", value: row => row.case, text: true},
+        ...(steps ? [{head: "a step", value: row => row.count || 0, show: v => `${v} ×`},
+                     {head: "ms a step", value: row => (row.count || 0) * row.seconds * 1e3, show: figure}] : []),
+        {head: "µs", value: row => row.seconds * 1e6, show: figure},
+        {head: "spread", value: row => row.spread, show: percent},
+        {head: "GFLOP/s", value: row => row.gflops, show: figure},
+        {head: "GB/s", value: row => row.gbytes, show: figure},
+        {head: "flop/byte", value: intensity, show: figure},
+        {head: "of attainable", value: row => row.share, show: percent, share: true},
+        {head: "bound", value: row => row.bound, text: true},
+        {head: "kernel", value: row => row.variant, text: true},
+    ];
+
+    function fill(body, column, down) {
+        const order = rows.map((row, index) => ({row, index}));
+        if (column) order.sort((a, b) => {
+            const [p, q] = [column.value(a.row), column.value(b.row)];
+            return (column.text ? p.localeCompare(q) : p - q) * (down ? -1 : 1) || a.index - b.index;
+        });
+        body.replaceChildren();
+        for (const {row, index} of order) {
+            const line = element("tr", {}, body);
+            lines.set(index, line);
+            for (const c of columns) {
+                const value = c.value(row), cell = element("td", c.text ? {class: "text"} : c.share ? {class: "share"} : {}, line,
+                    c.show ? c.show(value) : value);
+                if (c.share) cell.style.setProperty("--share", `${Math.min(100, 100 * value)}%`);
+            }
+        }
+    }
+
+    function makeTable(main) {
+        const table = element("table", {}, element("div", {class: "scroll"}, element("section", {}, main)));
+        const head = element("tr", {}, element("thead", {}, table)), body = element("tbody", {}, table);
+        for (const column of columns) {
+            const cell = element("th", column.text ? {scope: "col", class: "text"} : {scope: "col"}, head);
+            element("button", {type: "button"}, cell, column.head).addEventListener("click", () => {
+                const before = cell.getAttribute("aria-sort"), down = before ? before === "ascending" : !column.text;
+                for (const other of head.children) other.removeAttribute("aria-sort");
+                cell.setAttribute("aria-sort", down ? "descending" : "ascending");
+                fill(body, column, down);
+            });
+        }
+        fill(body, null, false);
+    }
+
+    function makePeaks(main) {
+        const section = element("section", {}, main), list = element("dl", {class: "peaks"}, section);
+        const add = (name, value, note) => {
+            const box = element("div", {}, list);
+            element("dt", {}, box, name);
+            element("small", {}, element("dd", {}, box, value), note && ` ${note}`);
+        };
+        add("Copy rate", `${figure(peaks.copy_gbytes)} GB/s`, `${peaks.copy_bytes / 2 ** 20} MiB, read and written`);
+        for (const roof of roofs) add(`Best product, ${roof.dtype}`, rate(roof.gflops));
+        add("A launch", time(peaks.launch_seconds), `in a row, ${time(peaks.alone_seconds)} alone`);
+        if (data.step) add("The products of a step", time(data.step.seconds), `${data.step.operations} products, ${rate(data.step.gflops)}`);
+        element("p", {class: "note"}, section, "All peaks were measured on this device in the same run; the best product is the fastest matrix "
+            + "product among those measured, not the limit of the arithmetic units. An operation can be no faster than the best product, "
+            + "and no faster than its operands come from memory at the copy rate: the slower of the two is what is attainable. More than 100 %: the operands stayed in the caches.");
+    }
+
+    makePeaks(main);
+    const view = {section: element("section", {}, main)}, legend = element("div", {class: "legend"}, view.section);
+    for (const group of groups) {
+        const item = element("span", {}, legend);
+        element("i", {style: `background: ${colour({group})}`}, item);
+        item.append(group);
+    }
+    makeTable(main);
+    render(view);
+    let width = innerWidth;
+    addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; render(view); } });
+}
