@@ -10,31 +10,6 @@
 
 #include "tests/topology/helper.h"
 
-/* Reads text as a file. */
-static tx_status read_text(const char *text, size_t size, tx_topology **t)
-{
-    char *folder = make_scratch(), *path = write_scratch(folder, "input", text, size);
-    tx_status status = tx_topology_read(path, t);
-    free(path);
-    remove_scratch(folder);
-    return status;
-}
-
-static tx_topology *read_good(const char *text)
-{
-    tx_topology *t = NULL;
-    assert_ok(read_text(text, strlen(text), &t));
-    return t;
-}
-
-static void refused(const char *text, size_t size, const char *why)
-{
-    tx_topology *t = NULL;
-    assert_refused(read_text(text, size, &t), TX_FORMAT, why);
-    assert_null(t);
-    assert_null(strchr(tx_error(), '\n'));
-}
-
 /* ---- NCCL ------------------------------------------------------------------------------------------ */
 
 static void nccl_equals_twin(void **state)

@@ -57,7 +57,7 @@ static const tx_option options[] = {
     {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "Files:"},
     OPTION(TEXT, "input", input, "FILE",
            "read another machine's topology: hwloc XML (lstopo), NCCL topology XML (NCCL_TOPO_DUMP_FILE), the text of "
-           "nvidia-smi topo -m, or what --json wrote"),
+           "nvidia-smi topo -m or rocm-smi --showtopo, or what --json wrote"),
     OPTION(TEXT, "export", export, "FILE", "write hwloc XML, with direct links, and end"),
 };
 
