@@ -208,6 +208,7 @@ static void apply_links(tx_topo_pair *pair, const tx_topo_pair *says)
     pair->link = says->link;
     pair->links = says->links;
     pair->indirect = says->indirect;
+    pair->switched = says->switched;
     pair->link_rate = says->link_rate;
     pair->link_source = says->link_source;
     pair->link_confidence = says->link_confidence;

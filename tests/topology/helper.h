@@ -55,12 +55,37 @@ static inline tx_topology *read_good(const char *text)
     return t;
 }
 
-static inline void refused(const char *text, size_t size, const char *why)
+static inline void refuses_text(const char *text, size_t size, const char *why)
 {
     tx_topology *t = NULL;
     assert_refused(read_text(text, size, &t), TX_FORMAT, why);
     assert_null(t);
     assert_null(strchr(tx_error(), '\n'));
+}
+
+/* The topology as NCCL's XML, and as that is read again, both allocated. */
+static inline char *as_nccl(const tx_topology *t, tx_topology **again)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    assert_non_null(out);
+    assert_ok(tx_txtopo_nccl(out, t));
+    assert_int_equal(fclose(out), 0);
+    *again = read_good(text);
+    return text;
+}
+
+/* What txtopo says is lost in it, allocated. */
+static inline char *lost_as_nccl(const tx_topology *t, const tx_topology *again)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    assert_non_null(out);
+    tx_txtopo_nccl_lost(out, t, again);
+    assert_int_equal(fclose(out), 0);
+    return text;
 }
 
 static inline void assert_cell(const tx_topology *t, const char *a, const char *b, bool links, const char *wanted)

@@ -130,13 +130,13 @@ static void broken(void **state)
         {TYPES ROWS("XGMI", "XGMI") "GPU[7]\t\t: (Topology) Numa Affinity: 0\n", "the tables name no GPU7"},
     };
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
-        refused(files[i][0], strlen(files[i][0]), files[i][1]);
+        refuses_text(files[i][0], strlen(files[i][0]), files[i][1]);
     char *text = NULL;
     size_t size = 0;
     assert_ok(tx_file_read(FIXTURES "showtopo.txt", 1 << 20, &text, &size));
     const size_t last = (size_t)(strstr(text, "Numa Nodes") - text);
     for (size_t cut = 1; cut + 100 < last; cut += 13)
-        refused(text, cut, "");
+        refuses_text(text, cut, "");
     free(text);
 }
 
