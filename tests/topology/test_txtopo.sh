@@ -91,6 +91,7 @@ expect 0 "40.0 GB/s one way" --input "$classes" --explain=GPU0,04:00.0
 expect 0 "-bind-to user:4+5,6+7 PROGRAM" --bind 2 --input "$classes"
 expect 0 "--cpu-bind=mask_cpu:0x30,0xc0 PROGRAM" --bind 2 --input "$classes"
 expect 0 "env ZE_AFFINITY_MASK=0.0 numactl --physcpubind=4-5 --membind=1 PROGRAM  # rank 0" --bind 2 --input "$classes"
+expect 0 "env ROCR_VISIBLE_DEVICES=1 numactl" --bind 8 --input "$classes"
 expect 0 "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1 numactl" --bind 8 --input "$classes"
 expect 0 "env numactl --physcpubind=64-127 --membind=1 PROGRAM  # rank 1" --bind 2 --input "$fixtures/matrix.txt"
 printf '\tGPU0\nGPU0\t X \n' > "$work/bare.txt"
