@@ -13,7 +13,7 @@ set(generated tests/opencl/gemm_mma_host.h tests/opencl/mma_emulated.h)
 
 # "files|what they may include": the first row whose left side matches the file's path decides.
 set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def)")
-set(basics "${public}|api/base/(half|hash|file|clock|cores|memory_left|needs|thread|environment|message)\\.h|api/graph/op\\.h")
+set(basics "${public}|api/base/(half|hash|file|clock|cores|memory_left|needs|thread|environment|message|drivers)\\.h|api/graph/op\\.h")
 set(contracts "backends/(backend|rng|rope)\\.h|comm/comm\\.h")
 set(comm_public "comm/(comm|watch|beat|topology/(topology|placement|rates|measure))\\.h")
 set(directions

@@ -7,8 +7,12 @@ set(CPACK_PACKAGE_CONTACT "The TX maintainers <maintainers@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "trainer of transformers for CPUs and OpenCL devices")
 set(CPACK_PACKAGE_DESCRIPTION
     "TX trains and fine-tunes transformers in C, on the CPU and on any GPU that has an
-OpenCL driver, from and to the files of Hugging Face. The package holds the programs
-txtrain, txgen, txplot, txcheck and txbench, and the library with its header.")
+OpenCL driver, from and to the files of Hugging Face. The package holds the library with
+its headers, and the programs
+ txtrain (trains), txgen (continues texts and measures perplexity),
+ txlaunch (starts jobs of many ranks), txtok (tokenizers), txmem (memory of a run),
+ txplot (curves), txtopo (how devices are tied together), txcheck (judges files and devices),
+ txtune (chooses kernels) and txbench (measures).")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_GENERATOR DEB)
 set(CPACK_STRIP_FILES ON)
@@ -20,10 +24,19 @@ set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 if(TX_OPENCL)
     set(CPACK_DEBIAN_PACKAGE_RECOMMENDS pocl-opencl-icd) # an OpenCL device where there is no other
 endif()
+# What starts many ranks: the package that has the launcher of the MPI library that this is built for.
+if(TX_MPI)
+    file(REAL_PATH ${MPIEXEC_EXECUTABLE} launcher)
+    execute_process(COMMAND dpkg -S ${launcher} OUTPUT_VARIABLE owner ERROR_QUIET)
+    if(owner MATCHES "^([a-z0-9.+-]+)[,:]")
+        set(CPACK_DEBIAN_PACKAGE_DEPENDS ${CMAKE_MATCH_1})
+    endif()
+endif()
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS bash-completion)
 set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_CURRENT_LIST_DIR}/package_check.cmake)
 
 install(FILES README.md CHANGELOG.md ARCHITECTURE.md BENCHMARKS.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN *.md)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
 if(TX_BUNDLE)
     string(TOLOWER "${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR}" system)

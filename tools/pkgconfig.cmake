@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Writes and installs tx.pc. What static linking needs is read from the targets, so that it cannot fall behind.
+# Writes and installs tx.pc and CMake's tx-config.cmake. What static linking needs is read from the targets, so that it cannot fall behind.
 
 # Appends to `result` the libraries and flags that whoever links `library` has to name.
 function(tx_link_flags library result)
@@ -45,9 +45,16 @@ endfunction()
 
 set(TX_PRIVATE_FLAGS "")
 tx_link_flags(tx TX_PRIVATE_FLAGS)
+set(TX_PRIVATE_LIST "${TX_PRIVATE_FLAGS}")
 list(JOIN TX_PRIVATE_FLAGS " " TX_PRIVATE_FLAGS)
 # From the folder of tx.pc up to the prefix: the installed tree may be moved.
 file(RELATIVE_PATH TX_PREFIX_PATH "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 string(REGEX REPLACE "/$" "" TX_PREFIX_PATH "${TX_PREFIX_PATH}")
 configure_file(tools/tx.pc.in tx.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/tx.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+include(CMakePackageConfigHelpers)
+configure_file(tools/tx-config.cmake.in tx-config.cmake @ONLY)
+write_basic_package_version_file(tx-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/tx-config.cmake ${PROJECT_BINARY_DIR}/tx-config-version.cmake
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tx)

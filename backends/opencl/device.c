@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * OpenCL platforms and devices: enumeration that tolerates whatever is installed, facts, opening and closing. */
+#include "api/base/drivers.h"
 #include "backends/opencl/gemm.h"
 #include "backends/opencl/internal.h"
 
@@ -25,12 +26,19 @@ static bool usable(cl_device_id device)
     return available && compiler && little;
 }
 
+static void load_drivers(void)
+{
+    cl_uint count = 0;
+    clGetPlatformIDs(0, NULL, &count);
+}
+
 /* No driver, a platform without devices or a platform that fails all mean fewer devices, never a failure. */
 static void list_devices(device_list *list)
 {
     cl_platform_id platforms[32];
     cl_uint platform_count = 0;
     list->count = 0;
+    tx_load_drivers("", load_drivers);
     if (clGetPlatformIDs(32, platforms, &platform_count) != CL_SUCCESS)
         return;
     for (cl_uint p = 0; p < platform_count && p < 32; p++) {

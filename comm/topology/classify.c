@@ -208,6 +208,7 @@ static void apply_links(tx_topo_pair *pair, const tx_topo_pair *says)
     pair->link = says->link;
     pair->links = says->links;
     pair->indirect = says->indirect;
+    pair->switched = says->switched;
     pair->link_rate = says->link_rate;
     pair->link_source = says->link_source;
     pair->link_confidence = says->link_confidence;
@@ -226,7 +227,7 @@ static void apply_class(tx_draft *draft, const tx_draft_fact *fact, tx_topo_pair
                              tx_topo_source_names[fact->says.class_source], tx_topo_class_names[value],
                              draft->t->devices[a].label, draft->t->devices[b].label, tx_topo_class_names[pair->class_]);
     }
-    set_class(pair, value, value == TX_TOPO_UNKNOWN ? TX_TOPO_UNSURE : TX_TOPO_STATED, note);
+    set_class(pair, value, value == TX_TOPO_UNKNOWN ? TX_TOPO_UNSURE : fact->says.class_confidence, note);
     pair->class_source = fact->says.class_source;
 }
 

@@ -92,7 +92,7 @@ tx_status tx_draft_begin(tx_topo_origin origin, const char *file, tx_draft *draf
         return tx_fail(TX_MEMORY, "topology: out of memory");
     }
     draft->t->origin = origin;
-    draft->t->host = "";
+    draft->t->host = draft->t->arch = draft->t->cpu_vendor = "";
     draft->t->file = tx_draft_text(draft, file);
     return draft->status;
 }

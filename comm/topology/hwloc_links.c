@@ -31,9 +31,10 @@ static int32_t device_of(const tx_hwloc_reader *r, hwloc_obj_t obj)
     return obj->type == HWLOC_OBJ_PCI_DEVICE ? tx_draft_device_at(r->draft, tx_hwloc_index(obj), 0) : -1;
 }
 
-static void add_link(tx_hwloc_reader *r, int32_t a, int32_t b, tx_topo_link_kind kind, uint64_t value)
+static void add_link(tx_hwloc_reader *r, int32_t a, int32_t b, tx_topo_link_kind kind, bool switched, uint64_t value)
 {
     tx_topo_pair link = tx_draft_links(kind, TX_TOPO_FROM_DISTANCES);
+    link.switched = switched;
     if (kind == TX_TOPO_NVLINK) {
         uint64_t one = nvlink_rate(&r->draft->t->devices[a]), links = value / one;
         link.links = links < 1000 ? (int32_t)links : 0;
@@ -57,11 +58,13 @@ static void add_link(tx_hwloc_reader *r, int32_t a, int32_t b, tx_topo_link_kind
 }
 
 /* Ports of NVSwitches become links between GPUs. The second transformation is for that case alone: it zeroes direct
- * links. */
-static void merge_switches(tx_hwloc_reader *r, struct hwloc_distances_s *distances)
+ * links. Whether there are switches. */
+static bool merge_switches(tx_hwloc_reader *r, struct hwloc_distances_s *distances)
 {
-    if (hwloc_distances_transform(r->topology, distances, HWLOC_DISTANCES_TRANSFORM_MERGE_SWITCH_PORTS, NULL, 0) == 0)
-        hwloc_distances_transform(r->topology, distances, HWLOC_DISTANCES_TRANSFORM_TRANSITIVE_CLOSURE, NULL, 0);
+    if (hwloc_distances_transform(r->topology, distances, HWLOC_DISTANCES_TRANSFORM_MERGE_SWITCH_PORTS, NULL, 0))
+        return false;
+    return hwloc_distances_transform(r->topology, distances, HWLOC_DISTANCES_TRANSFORM_TRANSITIVE_CLOSURE, NULL, 0) ==
+           0;
 }
 
 static void read_kind(tx_hwloc_reader *r, const char *name, tx_topo_link_kind kind)
@@ -70,14 +73,13 @@ static void read_kind(tx_hwloc_reader *r, const char *name, tx_topo_link_kind ki
     unsigned count = 1;
     if (hwloc_distances_get_by_name(r->topology, name, &count, &d, 0) || count == 0 || !d)
         return;
-    if (kind == TX_TOPO_NVLINK)
-        merge_switches(r, d);
+    const bool switched = kind == TX_TOPO_NVLINK && merge_switches(r, d);
     for (unsigned i = 0; i < d->nbobjs; i++)
         for (unsigned k = i + 1; k < d->nbobjs; k++) {
             int32_t a = device_of(r, d->objs[i]), b = device_of(r, d->objs[k]);
             uint64_t value = d->values[(size_t)i * d->nbobjs + k], back = d->values[(size_t)k * d->nbobjs + i];
             if (a >= 0 && b >= 0 && (value > 0 || back > 0))
-                add_link(r, a, b, kind, value > back ? value : back);
+                add_link(r, a, b, kind, switched, value > back ? value : back);
         }
     hwloc_distances_release(r->topology, d);
 }

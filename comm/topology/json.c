@@ -236,14 +236,16 @@ static void get_field(parser *p, const tx_json *o, const field *f, void *at)
     const char *text = "";
     switch (f->kind) {
     case TEXT:
-        keep_read(p, tx_json_get_string(o, f->key, &text));
+        if (tx_json_has(o, f->key)) /* as with FLAG */
+            keep_read(p, tx_json_get_string(o, f->key, &text));
         *(const char **)at = tx_draft_text(&p->draft, text);
         break;
     case WORD:
         keep_read(p, get_word(o, f, at));
         break;
     case FLAG:
-        keep_read(p, tx_json_get_bool(o, f->key, at));
+        if (tx_json_has(o, f->key)) /* an older TX wrote fewer */
+            keep_read(p, tx_json_get_bool(o, f->key, at));
         break;
     case LONG:
     case BYTES:

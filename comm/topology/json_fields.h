@@ -44,7 +44,8 @@ static const field device_fields[] = {
     N("label", LABEL, label, 0), W("kind", kind, device), N("number", INT, number, 999999), N("node", INT, node, IN_NODES),
     N("partition", INT, partition, TX_TOPO_DEVICES_MAX), N("partitions", INT, partitions, 0), T("bus_id", bus),
     N("vendor_id", INT, vendor_id, 0xFFFF), N("device_id", INT, device_id, 0xFFFF), T("vendor", vendor), T("name", name),
-    T("system_name", system), N("memory", BYTES, memory, INT64_MAX), T("opencl", opencl), T("tx_device", engine),
+    T("system_name", system), N("memory", BYTES, memory, INT64_MAX),
+    N("sm", COUNT, sm, 9999), T("opencl", opencl), T("tx_device", engine),
     W("source", source, source), W("place_source", place, source), W("place_confidence", confidence, confidence),
     T("cpu_affinity", cpus), T("numa_affinity", nodes), N("gpu_numa", INT, gpu_numa, INT32_MAX),
     N("nearest_nic", INT, nic, 0), N("note", INT, note, IN_NOTES), END};
@@ -62,6 +63,7 @@ static const field node_fields[] = {
 static const field pair_fields[] = {
     W("class", class_, class), W("class_source", class_source, source), W("class_confidence", class_confidence, confidence),
     W("link", link, link), N("links", COUNT, links, 999999), N("link_indirect", FLAG, indirect, 1),
+    N("link_switched", FLAG, switched, 1),
     N("link_rate", SIZE, link_rate, 1), W("link_source", link_source, source),
     W("link_confidence", link_confidence, confidence), N("ancestor", INT, ancestor, 0), N("bridges_a", INT, bridges_a, 0),
     N("bridges_b", INT, bridges_b, 0), N("note", INT, note, IN_NOTES), END};
@@ -89,7 +91,8 @@ static const field copy_fields[] = {
 static const field note_fields[] = {N("warning", FLAG, warning, 1), T("text", text), END};
 #undef OWNER
 #define OWNER tx_topology
-static const field root_fields[] = {W("origin", origin, origin), T("file", file), T("host", host), END};
+static const field root_fields[] = {W("origin", origin, origin), T("file", file), T("host", host), T("arch", arch),
+    T("cpu_vendor", cpu_vendor), N("cpu_family", COUNT, cpu_family, 0xFFF), N("cpu_model", COUNT, cpu_model, 0xFFF), END};
 #undef OWNER
 
 /* The arrays of structs in a topology: its pointer, its count, the bytes of an element. */

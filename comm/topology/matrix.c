@@ -2,78 +2,22 @@
  * The text of `nvidia-smi topo -m`, as it comes out of a terminal or a web page: tabs may have become spaces, the
  * header may be underlined, older versions say SOC and name NICs by their devices. Rows have more fields than the
  * header. */
+#include "comm/topology/pasted.h"
 #include "comm/topology/sources.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#define TOKENS_MAX (TX_TOPO_DEVICES_MAX + 16)
-
 typedef struct reader {
     tx_draft *draft;
-    char *rest; /* what follows the present line, which is cut into tokens */
-    int64_t line;
-    const char *tokens[TOKENS_MAX];
-    int32_t token_count;
+    tx_pasted lines;
     int32_t rows;
     int32_t next_nic; /* number of the next NIC that the header has no number for */
 } reader;
 
-/* ---- Lines --------------------------------------------------------------------------------------------- */
-
-/* A copy without the terminal's escape sequences (ESC [ ... letter); NULL: out of memory. */
-static char *without_escapes(const char *text, size_t size)
-{
-    char *copy = malloc(size + 1), *to = copy;
-    while (copy && *text) {
-        if (*text != '\x1b') {
-            *to++ = *text++;
-            continue;
-        }
-        text += text[1] == '[' ? 2 + strspn(text + 2, "0123456789;?") : 0;
-        text += *text && *text != '\n';
-    }
-    if (copy)
-        *to = '\0';
-    return copy;
-}
-
-/* Cuts the next line into tokens; false at the end of the text. */
-static bool next_line(reader *r, tx_status *status)
-{
-    char *line = r->rest, *end = line + strcspn(line, "\n"), *left = NULL;
-    if (!*line)
-        return false;
-    r->rest = end + (*end == '\n');
-    *end = '\0';
-    r->line++;
-    r->token_count = 0;
-    for (char *token = strtok_r(line, " \t\r\v\f", &left); token; token = strtok_r(NULL, " \t\r\v\f", &left)) {
-        if (r->token_count == TOKENS_MAX) {
-            *status = tx_fail(TX_FORMAT, "more than %d devices", TX_TOPO_DEVICES_MAX);
-            return false;
-        }
-        r->tokens[r->token_count++] = token;
-    }
-    return true;
-}
-
 /* ---- Words ---------------------------------------------------------------------------------------------- */
-
-/* Digits to the end of `text`, as a number of at most six; -1 where that is not so. */
-static int32_t digits(const char *text)
-{
-    size_t length = strlen(text);
-    return length > 0 && length <= 6 && strspn(text, "0123456789") == length ? (int32_t)strtol(text, NULL, 10) : -1;
-}
-
-static bool gpu_name(const char *token)
-{
-    return strncasecmp(token, "GPU", 3) == 0 && digits(token + 3) >= 0;
-}
 
 /* "NIC3", or as older versions have it the device's name: "mlx5_0", "mlx5_bond_0", "bnxt_re1". */
 static bool nic_name(const char *token)
@@ -106,7 +50,7 @@ static bool read_cell(const char *token, tx_topo_pair *says)
     says->class_ = TX_TOPO_UNKNOWN;
     for (says->link = TX_TOPO_NVLINK; says->link <= TX_TOPO_XELINK; says->link++)
         if (strncasecmp(token, tx_topo_link_names[says->link], 2) == 0) {
-            says->links = token[2] ? digits(token + 2) : 0;
+            says->links = token[2] ? tx_pasted_digits(token + 2) : 0;
             return says->links > 0 || (!token[2] && says->link != TX_TOPO_NVLINK);
         }
     return false;
@@ -119,32 +63,32 @@ static bool read_cell(const char *token, tx_topo_pair *says)
 static int32_t header_devices(const reader *r)
 {
     int32_t count = 0;
-    while (count < r->token_count && (gpu_name(r->tokens[count]) || nic_name(r->tokens[count])))
+    while (count < r->lines.count && (tx_pasted_gpu(r->lines.words[count]) || nic_name(r->lines.words[count])))
         count++;
-    if (count == r->token_count)
+    if (count == r->lines.count)
         return count;
-    bool affinity = count + 1 < r->token_count && strcasecmp(r->tokens[count], "CPU") == 0 &&
-                    strcasecmp(r->tokens[count + 1], "Affinity") == 0;
+    bool affinity = count + 1 < r->lines.count && strcasecmp(r->lines.words[count], "CPU") == 0 &&
+                    strcasecmp(r->lines.words[count + 1], "Affinity") == 0;
     return affinity ? count : 0;
 }
 
 static tx_status add_devices(reader *r, int32_t count)
 {
     for (int32_t i = 0; i < count; i++) {
-        bool gpu = gpu_name(r->tokens[i]);
-        int32_t given = digits(r->tokens[i] + 3), index;
+        bool gpu = tx_pasted_gpu(r->lines.words[i]);
+        int32_t given = tx_pasted_digits(r->lines.words[i] + 3), index;
         for (int32_t k = 0; k < i; k++)
-            if (strcasecmp(r->tokens[k], r->tokens[i]) == 0)
-                return tx_fail(TX_FORMAT, "the header names a device twice: %.60s", r->tokens[i]);
+            if (strcasecmp(r->lines.words[k], r->lines.words[i]) == 0)
+                return tx_fail(TX_FORMAT, "the header names a device twice: %.60s", r->lines.words[i]);
         index = tx_draft_device(r->draft, gpu ? TX_TOPO_GPU : TX_TOPO_NIC, 0);
         if (index < 0)
             return r->draft->status;
         tx_topo_device *d = &r->draft->t->devices[index];
-        bool numbered = gpu || (strncasecmp(r->tokens[i], "NIC", 3) == 0 && given >= 0);
+        bool numbered = gpu || (strncasecmp(r->lines.words[i], "NIC", 3) == 0 && given >= 0);
         d->number = numbered ? given : r->next_nic;
         r->next_nic = gpu ? r->next_nic : d->number + 1;
         d->source = d->place = TX_TOPO_FROM_MATRIX;
-        d->system = numbered ? "" : tx_draft_text(r->draft, r->tokens[i]);
+        d->system = numbered ? "" : tx_draft_text(r->draft, r->lines.words[i]);
     }
     return r->draft->status;
 }
@@ -152,7 +96,7 @@ static tx_status add_devices(reader *r, int32_t count)
 static tx_status find_header(reader *r)
 {
     tx_status status = TX_OK;
-    while (next_line(r, &status)) {
+    while (tx_pasted_next(&r->lines, &status)) {
         int32_t count = header_devices(r);
         if (count > 0)
             return add_devices(r, count);
@@ -160,7 +104,7 @@ static tx_status find_header(reader *r)
     return status
                ? status
                : tx_fail(TX_FORMAT, "is neither hwloc's XML, NCCL's XML nor the text of nvidia-smi topo -m (there is "
-                                    "no header with GPU0)");
+                                    "no header with GPU0) or of rocm-smi --showtopo");
 }
 
 /* ---- Rows ----------------------------------------------------------------------------------------------------- */
@@ -168,14 +112,14 @@ static tx_status find_header(reader *r)
 static tx_status read_cells(reader *r, int32_t row)
 {
     const int32_t count = r->draft->t->device_count;
-    if (r->token_count < count + 1)
-        return tx_fail(TX_FORMAT, "the row is shorter than the header: %.60s", r->tokens[0]);
+    if (r->lines.count < count + 1)
+        return tx_fail(TX_FORMAT, "the row is shorter than the header: %.60s", r->lines.words[0]);
     for (int32_t i = 0; i < count; i++) {
         tx_topo_pair says;
-        if (!read_cell(r->tokens[i + 1], &says))
-            return tx_fail(TX_FORMAT, "no cell of a matrix: %.60s", r->tokens[i + 1]);
+        if (!read_cell(r->lines.words[i + 1], &says))
+            return tx_fail(TX_FORMAT, "no cell of a matrix: %.60s", r->lines.words[i + 1]);
         if ((i == row) != (says.class_ == TX_TOPO_SELF))
-            return tx_fail(TX_FORMAT, "X is not on the diagonal: %.60s", r->tokens[0]);
+            return tx_fail(TX_FORMAT, "X is not on the diagonal: %.60s", r->lines.words[0]);
         if (says.link != TX_TOPO_NO_LINK)
             says.note = tx_draft_note(r->draft, false, "The matrix tells links, not the PCI path beside them");
         else if (says.class_ == TX_TOPO_UNKNOWN)
@@ -190,19 +134,19 @@ static void read_affinity(reader *r, int32_t row)
 {
     const char *fields[3] = {"", "", ""};
     int32_t *numbers = NULL, count = 0, first = r->draft->t->device_count + 1;
-    for (int32_t i = 0; i < 3 && first + i < r->token_count; i++) {
-        if (strcasecmp(r->tokens[first + i], "N/A") == 0)
+    for (int32_t i = 0; i < 3 && first + i < r->lines.count; i++) {
+        if (strcasecmp(r->lines.words[first + i], "N/A") == 0)
             continue;
-        if (tx_topo_set_parse(r->tokens[first + i], &numbers, &count))
+        if (tx_topo_set_parse(r->lines.words[first + i], &numbers, &count))
             return;
         free(numbers);
-        fields[i] = r->tokens[first + i];
+        fields[i] = r->lines.words[first + i];
     }
     const char *cpus = tx_draft_text(r->draft, fields[0]), *nodes = tx_draft_text(r->draft, fields[1]);
     tx_topo_device *d = &r->draft->t->devices[row];
     d->cpus = cpus;
     d->nodes = nodes;
-    d->gpu_numa = digits(fields[2]);
+    d->gpu_numa = tx_pasted_digits(fields[2]);
 }
 
 /* The CPUs that are near some GPU, each taken for a core: which threads share one a matrix does not tell. */
@@ -217,7 +161,7 @@ static tx_status add_cpus(tx_draft *draft)
         for (int32_t k = 0; k < count; k++) {
             tx_topo_cpu *cpu = known[numbers[k]] ? NULL : TX_DRAFT_APPEND(draft, draft->t->cpus, draft->t->cpu_count);
             if (cpu)
-                *cpu = (tx_topo_cpu){numbers[k], t->cpu_count - 1, 0, digits(t->devices[i].nodes)};
+                *cpu = (tx_topo_cpu){numbers[k], t->cpu_count - 1, 0, tx_pasted_digits(t->devices[i].nodes)};
             known[numbers[k]] = true;
         }
         free(numbers);
@@ -229,38 +173,39 @@ static tx_status add_cpus(tx_draft *draft)
 /* The row's name must be the header's next one. */
 static bool names_device(const reader *r, const tx_topo_device *d)
 {
-    const char *token = r->tokens[0];
+    const char *token = r->lines.words[0];
     if (*d->system)
         return strcasecmp(token, d->system) == 0;
-    return strncasecmp(token, tx_topo_device_names[d->kind], 3) == 0 && digits(token + 3) == d->number;
+    return strncasecmp(token, tx_topo_device_names[d->kind], 3) == 0 && tx_pasted_digits(token + 3) == d->number;
 }
 
 /* "  NIC0: mlx5_0" of the legend. */
 static void read_nic_legend(reader *r)
 {
-    size_t length = r->token_count == 2 ? strlen(r->tokens[0]) : 0;
-    if (length < 5 || strncasecmp(r->tokens[0], "NIC", 3) != 0 || r->tokens[0][length - 1] != ':')
+    size_t length = r->lines.count == 2 ? strlen(r->lines.words[0]) : 0;
+    if (length < 5 || strncasecmp(r->lines.words[0], "NIC", 3) != 0 || r->lines.words[0][length - 1] != ':')
         return;
-    long number = strtol(r->tokens[0] + 3, NULL, 10);
+    long number = strtol(r->lines.words[0] + 3, NULL, 10);
     for (int32_t i = 0; i < r->draft->t->device_count; i++) {
         tx_topo_device *d = &r->draft->t->devices[i];
         if (d->kind == TX_TOPO_NIC && d->number == number && !*d->system)
-            d->system = tx_draft_text(r->draft, r->tokens[1]);
+            d->system = tx_draft_text(r->draft, r->lines.words[1]);
     }
 }
 
 static tx_status read_rows(reader *r)
 {
     tx_status status = TX_OK;
-    while (!status && next_line(r, &status)) {
+    while (!status && tx_pasted_next(&r->lines, &status)) {
         if (r->rows == r->draft->t->device_count) {
             read_nic_legend(r);
             continue;
         }
-        if (r->token_count == 0 || (!gpu_name(r->tokens[0]) && !nic_name(r->tokens[0])) || strchr(r->tokens[0], ':'))
+        if (r->lines.count == 0 || (!tx_pasted_gpu(r->lines.words[0]) && !nic_name(r->lines.words[0])) ||
+            strchr(r->lines.words[0], ':'))
             continue;
         if (!names_device(r, &r->draft->t->devices[r->rows]))
-            return tx_fail(TX_FORMAT, "the rows are not in the header's order: %.60s", r->tokens[0]);
+            return tx_fail(TX_FORMAT, "the rows are not in the header's order: %.60s", r->lines.words[0]);
         status = read_cells(r, r->rows);
         if (!status)
             read_affinity(r, r->rows++);
@@ -274,13 +219,13 @@ static tx_status read_rows(reader *r)
 tx_status tx_topo_matrix_parse(const char *text, size_t size, tx_draft *draft)
 {
     reader r = {.draft = draft};
-    char *copy = r.rest = without_escapes(text, size);
-    if (!copy)
-        return tx_fail(TX_MEMORY, "topology: out of memory");
+    if (strstr(text, " between two GPUs"))
+        return tx_topo_showtopo_parse(text, size, draft);
+    TX_TRY(tx_pasted_begin(&r.lines, text, size));
     tx_draft_node(draft, TX_TOPO_MACHINE, -1);
     tx_status status = draft->status ? draft->status : find_header(&r);
     if (!status)
         status = read_rows(&r);
-    free(copy);
-    return status && draft->t->device_count > 0 ? tx_fail_in(status, "line %" PRId64, r.line) : status;
+    free(r.lines.text);
+    return status && draft->t->device_count > 0 ? tx_fail_in(status, "line %" PRId64, r.lines.line) : status;
 }

@@ -4,13 +4,14 @@
 #include "comm/topology/sources.h"
 
 #include <expat.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#define CPUS_MAX 8192
 #define DEPTH_MAX 64
+#define NUMA_MAX 4096
 
 /* An end of NVLinks or XGMI links, kept until all devices are known. */
 typedef struct target {
@@ -38,9 +39,10 @@ typedef struct reader {
     int32_t depth;
     target *targets;
     int32_t target_count;
-    char host[32];   /* the first host's hash, where the file tells one */
-    int32_t skipped; /* the depth of an element that is left out with all in it; 0 none */
-    int32_t bare;    /* functions whose kind nothing tells */
+    char host[32];     /* the first host's hash, where the file tells one */
+    int32_t skipped;   /* the depth of an element that is left out with all in it; 0 none */
+    int32_t bare;      /* functions whose kind nothing tells */
+    bool bridges_told; /* the file names host bridges */
     tx_status status;
 } reader;
 
@@ -64,29 +66,39 @@ static const char *get(const reader *r, const char *attribute)
     return "";
 }
 
+static int32_t number_of(const reader *r, const char *attribute, int base, int32_t most)
+{
+    const char *text = get(r, attribute);
+    char *end = NULL;
+    long value = strtol(text, &end, base);
+    return end == text || value < 0 || value > most ? 0 : (int32_t)value;
+}
+
 /* ---- CPUs ------------------------------------------------------------------------------------------ */
 
-/* A mask such as "0000ffff,ffff0000", lowest bits last, as a set; "" where it is none. */
+/* A mask as a set; "" where it is none. */
 static const char *mask_text(tx_draft *draft, const char *mask)
 {
-    int32_t numbers[CPUS_MAX], count = 0, bit = 0;
-    for (size_t i = strlen(mask); i > 0 && bit < CPUS_MAX; i--) {
-        char c = mask[i - 1], digit[2] = {c, '\0'}, *end = NULL;
-        if (c == ',')
-            continue;
-        long value = strtol(digit, &end, 16);
-        if (*end)
-            return "";
-        for (int k = 0; k < 4; k++, bit++)
-            if (value >> k & 1)
-                numbers[count++] = bit;
-    }
-    char *text = tx_topo_set_text(numbers, count);
-    const char *copy = tx_draft_text(draft, text ? text : "");
-    if (!text)
-        draft->status = TX_MEMORY;
-    free(text);
+    char *set = NULL;
+    const tx_status status = tx_topo_mask_parse(mask, &set);
+    if (status == TX_MEMORY)
+        draft->status = status;
+    const char *copy = tx_draft_text(draft, set ? set : "");
+    free(set);
     return copy;
+}
+
+/* What the first CPU is, all others are. NCCL takes the extended family of AMD's for its upper digit. */
+static void read_model(reader *r)
+{
+    tx_topology *t = r->draft->t;
+    const int32_t family = number_of(r, "familyid", 10, 0xFFF);
+    if (*t->arch || *t->cpu_vendor)
+        return;
+    t->arch = tx_draft_text(r->draft, get(r, "arch"));
+    t->cpu_vendor = tx_draft_text(r->draft, get(r, "vendor"));
+    t->cpu_family = family > 0xF ? 0xF + (family >> 4) : family;
+    t->cpu_model = number_of(r, "modelid", 10, 0xFFF);
 }
 
 static tx_status open_cpu(reader *r)
@@ -104,19 +116,21 @@ static tx_status open_cpu(reader *r)
         return r->draft->status;
     }
     long numa = strtol(text, &end, 10);
-    if (end == text || *end || numa < -1 || numa > 4096)
+    if (end == text || *end || numa < -1 || numa > NUMA_MAX)
         return tx_fail(TX_FORMAT, "numaid=\"%.40s\" is no number of a NUMA node", text);
-    int32_t node = tx_draft_node(r->draft, TX_TOPO_GROUP, 0);
+    /* -1: the system does not say what is near. */
+    int32_t node = numa < 0 ? 0 : tx_draft_node(r->draft, TX_TOPO_GROUP, 0);
     if (node < 0)
         return r->draft->status;
     tx_topo_node *place = &r->draft->t->nodes[node];
     const char *cpus = mask_text(r->draft, get(r, "affinity"));
     place->cpus = cpus;
-    place->name = tx_draft_format(r->draft, "NUMA %ld", numa);
+    read_model(r);
     top(r)->element = CPU;
     top(r)->node = node;
     if (numa < 0)
         return r->draft->status;
+    place->name = tx_draft_format(r->draft, "NUMA %ld", numa);
     place->nodes = tx_draft_format(r->draft, "%ld", numa);
     for (int32_t i = 0; i < r->draft->t->numa_count; i++)
         if (r->draft->t->numa[i].number == numa)
@@ -131,14 +145,6 @@ static tx_status open_cpu(reader *r)
 
 /* ---- PCI --------------------------------------------------------------------------------------------- */
 
-static int32_t number_of(const reader *r, const char *attribute, int base, int32_t most)
-{
-    const char *text = get(r, attribute);
-    char *end = NULL;
-    long value = strtol(text, &end, base);
-    return end == text || value < 0 || value > most ? 0 : (int32_t)value;
-}
-
 static int32_t gpus_at(const reader *r, int32_t node)
 {
     int32_t count = 0;
@@ -147,12 +153,27 @@ static int32_t gpus_at(const reader *r, int32_t node)
     return count;
 }
 
-/* What a child of the open element hangs from: a host bridge of its own, or a downstream port. */
+/* The host bridge of a child of a CPU: its own, unless the file is txtopo's, which names them. */
+static int32_t host_bridge(reader *r, int32_t cpu)
+{
+    const tx_topology *t = r->draft->t;
+    const char *name = get(r, "host_bridge");
+    r->bridges_told = r->bridges_told || *name;
+    for (int32_t i = cpu + 1; i < t->node_count && *name; i++)
+        if (t->nodes[i].kind == TX_TOPO_HOST_BRIDGE && t->nodes[i].parent == cpu && strcmp(t->nodes[i].bus, name) == 0)
+            return i;
+    const int32_t index = tx_draft_node(r->draft, TX_TOPO_HOST_BRIDGE, cpu);
+    if (index >= 0)
+        t->nodes[index].bus = tx_draft_text(r->draft, name);
+    return index;
+}
+
+/* What a child of the open element hangs from: a host bridge, or a downstream port. */
 static int32_t port_for_child(reader *r)
 {
     const level *parent = around(r);
     if (parent->element == CPU)
-        return tx_draft_node(r->draft, TX_TOPO_HOST_BRIDGE, parent->node);
+        return host_bridge(r, parent->node);
     /* What has children is a switch, whatever its class says. */
     r->draft->t->nodes[parent->node].kind = TX_TOPO_BRIDGE;
     around(r)->is_switch = true;
@@ -218,7 +239,12 @@ static tx_status open_gpu(reader *r)
     top(r)->device = add_device(r, pci, TX_TOPO_GPU, "", gpus_at(r, pci->node));
     if (top(r)->device < 0)
         return r->draft->status;
-    r->draft->t->devices[top(r)->device].name = tx_draft_text(r->draft, get(r, "gcn"));
+    tx_topo_device *d = &r->draft->t->devices[top(r)->device];
+    const char *library = d->vendor_id == 0x10de ? "nvml" : d->vendor_id == 0x1002 ? "rsmi" : "";
+    d->name = tx_draft_text(r->draft, get(r, "gcn"));
+    d->sm = number_of(r, "sm", 10, 999);
+    if (*library && *get(r, "dev"))
+        d->system = tx_draft_format(r->draft, "%s%" PRId32, library, number_of(r, "dev", 10, TX_TOPO_DEVICES_MAX));
     return r->draft->status;
 }
 
@@ -278,6 +304,7 @@ static void add_link(reader *r, int32_t a, int32_t b, tx_topo_link_kind kind, in
     tx_topo_pair link = tx_draft_links(kind, TX_TOPO_FROM_NCCL);
     link.links = count;
     link.link_confidence = how;
+    link.switched = how == TX_TOPO_DERIVED;
     if (count > 0)
         tx_draft_state(r->draft, a, b, TX_DRAFT_LINKS, &link);
 }
@@ -374,6 +401,25 @@ static void XMLCALL on_text(void *user, const XML_Char *text, int size)
             keep(r, tx_fail(TX_FORMAT, "text between elements"));
 }
 
+/* The machine has the NUMA nodes of all CPUs. */
+static void set_machine(tx_draft *draft)
+{
+    int32_t numbers[NUMA_MAX + 1], count = 0;
+    const tx_topology *t = draft->t;
+    for (int32_t last = -1, next = 0; next <= NUMA_MAX; last = next) {
+        next = NUMA_MAX + 1;
+        for (int32_t i = 0; i < t->numa_count; i++)
+            if (t->numa[i].number > last && t->numa[i].number < next)
+                next = t->numa[i].number;
+        if (next <= NUMA_MAX)
+            numbers[count++] = next;
+    }
+    char *text = tx_topo_set_text(numbers, count);
+    t->nodes[0].nodes = tx_draft_text(draft, text ? text : "");
+    draft->status = text ? draft->status : TX_MEMORY;
+    free(text);
+}
+
 tx_status tx_topo_nccl_parse(const char *text, size_t size, tx_draft *draft)
 {
     reader r = {.draft = draft, .parser = XML_ParserCreate(NULL)};
@@ -390,7 +436,12 @@ tx_status tx_topo_nccl_parse(const char *text, size_t size, tx_draft *draft)
                                       "known; the file that NCCL_TOPO_DUMP_FILE names gets them");
     if (!r.status) {
         resolve_links(&r);
-        tx_draft_note(draft, false, "NCCL's file tells no host bridges: NODE may be PHB");
+        set_machine(draft);
+        if (!r.bridges_told)
+            tx_draft_note(draft, false, "NCCL's file tells no host bridges: NODE may be PHB");
+        if (r.bare > 0)
+            tx_draft_note(draft, true, "The file does not tell the class of %d PCI functions: they are left out",
+                          r.bare);
         r.status = draft->status;
     }
     free(r.targets);

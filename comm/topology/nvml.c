@@ -33,6 +33,7 @@ typedef struct nvml_memory {
     F(pci, "nvmlDeviceGetPciInfo_v3", (nvml_handle, nvml_pci *)) \
     F(name, "nvmlDeviceGetName", (nvml_handle, char *, unsigned)) \
     F(memory, "nvmlDeviceGetMemoryInfo", (nvml_handle, nvml_memory *)) \
+    F(capability, "nvmlDeviceGetCudaComputeCapability", (nvml_handle, int *, int *)) \
     F(link_state, "nvmlDeviceGetNvLinkState", (nvml_handle, unsigned, int *)) \
     F(link_version, "nvmlDeviceGetNvLinkVersion", (nvml_handle, unsigned, unsigned *)) \
     F(link_remote, "nvmlDeviceGetNvLinkRemotePciInfo_v2", (nvml_handle, unsigned, nvml_pci *)) \
@@ -85,6 +86,7 @@ static int32_t find_device(session *s, const nvml_pci *pci)
 static void describe(session *s, unsigned index, const gpu *g)
 {
     char name[96] = "";
+    int major = 0, minor = 0;
     nvml_memory memory = {0};
     tx_topo_device *d = &s->draft->t->devices[g->device];
     d->source = TX_TOPO_FROM_NVML;
@@ -93,6 +95,8 @@ static void describe(session *s, unsigned index, const gpu *g)
         d->name = tx_draft_text(s->draft, name);
     if (s->api.memory && s->api.memory(g->handle, &memory) == SUCCESS && memory.total < INT64_MAX)
         d->memory = (int64_t)memory.total;
+    if (s->api.capability && s->api.capability(g->handle, &major, &minor) == SUCCESS && major > 0 && major < 100)
+        d->sm = major * 10 + minor;
     if (!*d->system)
         d->system = tx_draft_format(s->draft, "nvml%u", index);
 }
@@ -198,6 +202,7 @@ static void add_link(session *s, int32_t a, int32_t b)
     link.links = there > back ? there : back;
     if (link.links == 0 && through > 0) {
         link.links = through;
+        link.switched = true;
         link.link_confidence = TX_TOPO_DERIVED;
         if (ga->assumed || gb->assumed) {
             link.link_confidence = TX_TOPO_GUESSED;

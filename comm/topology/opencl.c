@@ -2,6 +2,7 @@
  * The OpenCL devices of all platforms, and the PCI addresses that their drivers tell. Every query is tried, whatever
  * the list of extensions says: drivers answer some that they do not list. */
 #define CL_TARGET_OPENCL_VERSION 120
+#include "api/base/drivers.h"
 #include "comm/topology/sources.h"
 
 #include <CL/cl.h>
@@ -137,10 +138,17 @@ static tx_status list_platform(cl_platform_id platform, int32_t number, tx_topo_
     return TX_OK;
 }
 
+static void load_drivers(void)
+{
+    cl_uint count = 0;
+    clGetPlatformIDs(0, NULL, &count);
+}
+
 tx_status tx_topo_cl_list(tx_topo_cl_device **devices, int32_t *count)
 {
     cl_platform_id platforms[PLATFORMS_MAX];
     cl_uint found = 0;
+    tx_load_drivers("", load_drivers);
     cl_int code = clGetPlatformIDs(PLATFORMS_MAX, platforms, &found);
     if (code != CL_SUCCESS || found == 0)
         return tx_fail(TX_NOT_FOUND, "no OpenCL platform (clGetPlatformIDs: %d)", code);

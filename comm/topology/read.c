@@ -109,9 +109,18 @@ static tx_status read_hwloc(const char *text, size_t size, const char *element, 
 
 /* ---- Reading -------------------------------------------------------------------------------------------- */
 
-static tx_status parse_any(const char *text, size_t size, tx_topology **topology)
+/* RCCL's own files begin with a comment that XML does not allow ("<!-----"), so what stands before the first element is
+ * blanked, lines being kept. */
+static tx_status read_nccl(char *text, size_t size, const char *element, tx_topology **topology)
 {
-    const char *start = text + (strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0);
+    for (char *at = text; at + 1 < element; at++)
+        *at = *at == '\n' ? '\n' : ' ';
+    return make(TX_TOPO_ORIGIN_NCCL, tx_topo_nccl_parse, text, size, topology);
+}
+
+static tx_status parse_any(char *text, size_t size, tx_topology **topology)
+{
+    char *start = text + (strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0);
     const char *element = first_element(start);
     size_t rest = size - (size_t)(start - text), blank = strspn(start, " \t\r\n");
     if (blank == rest)
@@ -121,7 +130,7 @@ static tx_status parse_any(const char *text, size_t size, tx_topology **topology
     if (is_element(element, "topology") || is_element(element, "root"))
         return read_hwloc(start, rest, element, topology);
     if (is_element(element, "system"))
-        return make(TX_TOPO_ORIGIN_NCCL, tx_topo_nccl_parse, start, rest, topology);
+        return read_nccl(start, rest, element, topology);
     if (start[blank] == '{')
         return tx_topology_parse(start, rest, "JSON", topology);
     if (start[blank] == '<')

@@ -175,6 +175,7 @@ typedef struct tx_topo_device {
     const char *vendor, *name;     /* "NVIDIA", "Tesla V100-SXM3-32GB" */
     const char *system;            /* the system's name: "mlx5_0", "nvml3"; of a NIC what the legend says */
     int64_t memory;                /* bytes; 0 unknown */
+    int32_t sm;                    /* NVIDIA's compute capability, 90 for 9.0; 0 unknown */
     int32_t platform, device;      /* the first OpenCL index that is this device; -1 none */
     const char *opencl;            /* all of them, "0:1,2:0" */
     const char *engine;            /* the name under which TX opens it, "opencl:1" */
@@ -194,6 +195,7 @@ typedef struct tx_topo_pair {
     tx_topo_link_kind link;
     int32_t links;    /* how many; 0 unknown */
     bool indirect;    /* the links go through another device */
+    bool switched;    /* the links go through switches of their kind (NVSwitch) */
     double link_rate; /* of all the links together; 0 unknown */
     tx_topo_source link_source;
     tx_topo_confidence link_confidence;
@@ -257,6 +259,10 @@ typedef struct tx_topology {
     tx_topo_origin origin;
     const char *file; /* that was read; "" for this machine */
     const char *host; /* name of the machine, as far as known */
+    /* The CPUs' instruction set as uname -m says it, and what CPUID says of them: "GenuineIntel", family, model; "" and
+     * 0 where it is unknown. */
+    const char *arch, *cpu_vendor;
+    int32_t cpu_family, cpu_model;
     /* GPUs, then NICs, then CPU devices, in the order of bus ids, but NICs of their names as nvidia-smi; a pasted
      * matrix keeps its order. */
     tx_topo_device *devices;
@@ -286,9 +292,9 @@ typedef struct tx_topo_options {
 
 /* This machine. What cannot be asked is a note; only memory, or hwloc itself, can fail. `options` may be NULL. */
 tx_status tx_topology_live(const tx_topo_options *options, tx_topology **topology);
-/* A file: hwloc's XML (version 2), NCCL's topology XML, or text of `nvidia-smi topo -m`; the content tells which. Live
- * devices are not looked at. hwloc's importer can die of broken files, so it runs in a child process (SIGCHLD must not
- * be ignored). */
+/* A file: hwloc's XML (version 2), NCCL's topology XML, JSON as below, or text of `nvidia-smi topo -m` or `rocm-smi
+ * --showtopo`; the content tells which. Live devices are not looked at. hwloc's importer can die of broken files, so it
+ * runs in a child process (SIGCHLD must not be ignored). */
 tx_status tx_topology_read(const char *path, tx_topology **topology);
 void tx_topology_free(tx_topology *topology); /* NULL is fine */
 /* Writes hwloc's XML of the machine or of the hwloc file that `topology` was made from; UNSUPPORTED for others. Direct
@@ -330,6 +336,10 @@ double tx_topo_pcie_rate(const tx_topo_pcie *link, bool max);
 tx_status tx_topo_set_parse(const char *set, int32_t **numbers, int32_t *count);
 /* Whether two sets have a number in common. */
 bool tx_topo_sets_meet(const char *a, const char *b);
+/* A set as Linux and NCCL write masks, words of 32 bits in hexadecimal, the highest first ("0000ffff,ffff0000"), and
+ * back; FORMAT for text that is none. Allocated; the caller frees it. */
+tx_status tx_topo_mask_text(const char *set, char **mask);
+tx_status tx_topo_mask_parse(const char *mask, char **set);
 /* The set of ascending numbers, "0-7,9". Allocated; NULL when out of memory. */
 char *tx_topo_set_text(const int32_t *numbers, int32_t count);
 

@@ -51,6 +51,31 @@ if ldd "$scratch/consumer_static" | grep libtx; then
     exit 1
 fi
 
+# The README's compile lines, as printed, on the installed examples in a clean folder; and CMake's package.
+mkdir "$scratch/clean"
+cp "$(find "$tree" -path '*/doc/*' -name train.c)" "$(find "$tree" -path '*/doc/*' -name mlp.c)" "$scratch/clean"
+grep '^    cc .*pkg-config' "$source/README.md" | sed "s|^    cc|$cc|" > "$scratch/lines"
+[ "$(wc -l < "$scratch/lines")" -eq 2 ]
+(cd "$scratch/clean" && while read -r line; do sh -ec "$line"; done < "$scratch/lines" && LD_LIBRARY_PATH=$libdir ./a.out > ../mlp.out)
+grep -q loss "$scratch/mlp.out"
+cat > "$scratch/clean/CMakeLists.txt" << 'END'
+cmake_minimum_required(VERSION 3.25)
+project(consumer LANGUAGES C CXX)
+find_package(tx 0.1 REQUIRED)
+add_executable(train train.c)
+target_link_libraries(train PRIVATE tx::tx)
+add_executable(mlp mlp.c)
+target_link_libraries(mlp PRIVATE tx::static m)
+END
+cmake -S "$scratch/clean" -B "$scratch/clean/build" -DCMAKE_PREFIX_PATH="$tree" -DCMAKE_C_COMPILER="$cc" > "$scratch/log" 2>&1 &&
+    cmake --build "$scratch/clean/build" >> "$scratch/log" 2>&1 || {
+    cat "$scratch/log"
+    exit 1
+}
+"$scratch/clean/build/mlp" | cmp - "$scratch/mlp.out"
+"$scratch/clean/build/train" > "$scratch/log" 2>&1 && exit 1 # without arguments it says how it is called
+[ -s "$scratch/log" ]
+
 # The same fine-tuning in C, shared and static, and in Python: the same loss.
 seq 12 | sed 's/.*/line & of a text that says a little more than nothing about the number &/' > "$scratch/text"
 "$tree/bin/txtrain" --config_overrides n_layer=1,n_embd=16,n_head=2,n_positions=32 --train_file "$scratch/text" \

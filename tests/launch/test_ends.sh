@@ -28,6 +28,17 @@ again left exit0:1:13 "died"
 again gone exit1:0:13 "died"
 again failed failed:1:13 "the device is lost"
 
+# A log a rank, over all attempts; lines of the ranks are marked.
+run 0 logged -n 2 --log_dir "$work/logs" -- --fault kill:1:13
+grep -q "^\[0\] resumed after step 10 with 2 ranks" "$work/out" || fail "rank 0's lines are not marked"
+grep -q "^resumed after step 10 with 2 ranks" "$work/logs/rank-0.log" || fail "rank 0's log has not what it printed"
+[ "$(sed -n 's/^\[0\] //p' "$work/out" | cksum)" = "$(cksum < "$work/logs/rank-0.log")" ] ||
+    fail "rank 0's log is not all that it printed"
+
+[ -f "$work/logs/rank-1.log" ] || fail "rank 1 has no log"
+run 1 unlogged -n 2 --log_dir "$work/none/logs" --
+says "cannot make it"
+
 # A rank that hangs is told by the watch; heartbeats go on.
 start hangs -n 2 -- --fault hang:1:13 --timeout 2
 finish 0

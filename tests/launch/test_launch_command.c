@@ -254,9 +254,32 @@ static void own_checkpoints_are_found(void **state)
     free(folder);
 }
 
+/* Lines as MPICH's and Open MPI's launchers mark them; others are the launcher's own. */
+static void marks(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *text;
+        int32_t rank;
+    } lines[] = {{"[0] step 1", "step 1", 0},
+                 {"[12]  two", " two", 12},
+                 {"[1,3]<stdout>:step 1", "step 1", 3},
+                 {"[1,0]<stderr>:", "", 0},
+                 {"mpiexec: [3] no", "mpiexec: [3] no", -1},
+                 {"[a] no", "[a] no", -1},
+                 {"[3", "[3", -1},
+                 {"", "", -1}};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        const char *text = NULL;
+        assert_int_equal(tx_launch_logs_rank(lines[i].line, &text), lines[i].rank);
+        assert_string_equal(text, lines[i].text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(marks),
         cmocka_unit_test(command_lines),
         cmocka_unit_test(families),
         cmocka_unit_test(hosts_from_a_list),

@@ -53,6 +53,13 @@ try()
         [ -s "$root/tmp/tx/$run/model.safetensors" ] || fail "$root: no model of $run"
     done
     inside /opt/tx/bin/txtopo --json || fail "$root: txtopo"
+    # The compiler's libraries are the system's, whose drivers need no older ones; the bundle's where it has none.
+    inside env LD_TRACE_LOADED_OBJECTS=1 /opt/tx/bin/txtrain
+    grep -q 'libstdc++.so.6 => /usr/lib' "$work/out" || fail "$root: not the system's libstdc++"
+    system=$(find "$root/usr/lib" -name libstdc++.so.6)
+    mv "$system" "$system.away"
+    inside /opt/tx/bin/txtrain --version || fail "$root: does not start without a libstdc++ of the system"
+    mv "$system.away" "$system"
     rm -rf "$root/tmp/tx" "$root/opt/tx"
 }
 

@@ -46,6 +46,12 @@ field Description '^[a-z].{20,70}$'
 for library in 'libc6 \(>= ' '(libgomp1|libomp5)' libjansson4; do
     field Depends "(^|, )$library"
 done
+for program in "$@"; do
+    dpkg-deb -f "$package" Description | grep -qw "$program" || fail "the description has no $program"
+done
+if grep -q '^TX_MPI:BOOL=ON$' "$build/CMakeCache.txt"; then
+    field Depends '(^|, )(mpich|openmpi-bin|hydra)'
+fi
 if grep -q '^TX_OPENCL:BOOL=ON$' "$build/CMakeCache.txt"; then
     field Depends ocl-icd-libopencl1
     field Recommends pocl-opencl-icd
@@ -55,6 +61,7 @@ dpkg-deb -c "$package" > "$work/contents"
 awk '$2 != "root/root" || $1 ~ /^-.......w/ { exit 1 }' "$work/contents" || fail "owners or modes of the files"
 dpkg-deb -x "$package" "$work/root"
 for file in lib/libtx.so lib/libtx.a include/tx.h lib/pkgconfig/tx.pc share/doc/tx/README.md share/doc/tx/copyright \
+    share/doc/tx/docs/TRAINING.md share/doc/tx/examples/train.c share/doc/tx/examples/mlp.c \
     share/tx/peer_torch.py; do
     [ -s "$work/root/usr/$file" ] || [ -n "$(find "$work/root/usr/lib" -path "*/${file#lib/}" -size +0)" ] ||
         fail "$file is missing"

@@ -38,6 +38,56 @@ static inline char *write_scratch(const char *folder, const char *name, const ch
     return path;
 }
 
+/* Reads text as a file. */
+static inline tx_status read_text(const char *text, size_t size, tx_topology **t)
+{
+    char *folder = make_scratch(), *path = write_scratch(folder, "input", text, size);
+    tx_status status = tx_topology_read(path, t);
+    free(path);
+    remove_scratch(folder);
+    return status;
+}
+
+static inline tx_topology *read_good(const char *text)
+{
+    tx_topology *t = NULL;
+    assert_ok(read_text(text, strlen(text), &t));
+    return t;
+}
+
+static inline void refuses_text(const char *text, size_t size, const char *why)
+{
+    tx_topology *t = NULL;
+    assert_refused(read_text(text, size, &t), TX_FORMAT, why);
+    assert_null(t);
+    assert_null(strchr(tx_error(), '\n'));
+}
+
+/* The topology as NCCL's XML, and as that is read again, both allocated. */
+static inline char *as_nccl(const tx_topology *t, tx_topology **again)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    assert_non_null(out);
+    assert_ok(tx_txtopo_nccl(out, t));
+    assert_int_equal(fclose(out), 0);
+    *again = read_good(text);
+    return text;
+}
+
+/* What txtopo says is lost in it, allocated. */
+static inline char *lost_as_nccl(const tx_topology *t, const tx_topology *again)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    assert_non_null(out);
+    tx_txtopo_nccl_lost(out, t, again);
+    assert_int_equal(fclose(out), 0);
+    return text;
+}
+
 static inline void assert_cell(const tx_topology *t, const char *a, const char *b, bool links, const char *wanted)
 {
     char cell[16];

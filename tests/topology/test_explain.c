@@ -143,9 +143,10 @@ static void machines(void **state)
 {
     (void)state;
     tx_topology *t = recorded("topo/01-dgx2h-16xV100-nvswitch.xml");
-    SAYS(t, "GPU0,GPU15", "a bonded set of 6 NVLinks, 150.0 GB/s", "SYS ", "0000:2b:00.0", "Package 0", "machine",
-         "Package 1", "0000:e7:00.0", "5 on the side of GPU0, 5 on the side of GPU15", "(6 of 20.0 GB/s)",
-         "these 2: 1 B over 120.0 GB/s: 1 GB in 8.3 ms", "all 16 GPUs in order: 1.875 B over 120.0 GB/s");
+    SAYS(t, "GPU0,GPU15", "a bonded set of 6 NVLinks, through switches, 150.0 GB/s", "SYS ", "0000:2b:00.0",
+         "Package 0", "machine", "Package 1", "0000:e7:00.0", "5 on the side of GPU0, 5 on the side of GPU15",
+         "(6 of 20.0 GB/s)", "these 2: 1 B over 120.0 GB/s: 1 GB in 8.3 ms",
+         "all 16 GPUs in order: 1.875 B over 120.0 GB/s");
     tx_topology_free(t);
     t = recorded("topo/13-tioga-8xMI250X-xgmi.xml");
     SAYS(t, "GPU0,GPU1", "XG ", "their number not known", "NODE ", "L3 6", "L3 7", "NUMA node: 3 for both", "36.0 GB/s",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Files: NCCL's XML beside its hwloc twin, pasted matrices in the forms that are met, exports, and everything broken.
+ * Files: pasted matrices in the forms that are met, exports, and everything broken.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,178 +9,6 @@
 #include <cmocka.h>
 
 #include "tests/topology/helper.h"
-
-/* Reads text as a file. */
-static tx_status read_text(const char *text, size_t size, tx_topology **t)
-{
-    char *folder = make_scratch(), *path = write_scratch(folder, "input", text, size);
-    tx_status status = tx_topology_read(path, t);
-    free(path);
-    remove_scratch(folder);
-    return status;
-}
-
-static tx_topology *read_good(const char *text)
-{
-    tx_topology *t = NULL;
-    assert_ok(read_text(text, strlen(text), &t));
-    return t;
-}
-
-static void refused(const char *text, size_t size, const char *why)
-{
-    tx_topology *t = NULL;
-    assert_refused(read_text(text, size, &t), TX_FORMAT, why);
-    assert_null(t);
-    assert_null(strchr(tx_error(), '\n'));
-}
-
-/* ---- NCCL ------------------------------------------------------------------------------------------ */
-
-static void nccl_equals_twin(void **state)
-{
-    (void)state;
-    tx_topology *nccl = read_topology(FIXTURES "twin.nccl.xml"), *hwloc = read_topology(FIXTURES "twin.xml");
-    for (int k = 0; k < 2; k++) {
-        char *a = printed(tx_txtopo_nvidia, nccl, k), *b = printed(tx_txtopo_nvidia, hwloc, k);
-        assert_string_equal(a, b);
-        free(a);
-        free(b);
-    }
-    assert_true(has_note(nccl, "NODE may be PHB"));
-    assert_true(has_note(nccl, "eth0"));
-    assert_int_equal(nccl->numa_count, 2);
-    const tx_topo_pcie *link = &nccl->nodes[nccl->devices[0].node].link;
-    assert_true(link->speed > 7.9 && link->speed < 8.1 && link->width == 16 && link->rate > 15.7 && link->rate < 15.8);
-    tx_topology_free(nccl);
-    tx_topology_free(hwloc);
-}
-
-#define SWITCHED(bus, count)                                                                                   \
-    "<pci busid='0000:" bus ":00.0' class='0x030200'><gpu dev='0'><nvlink target='0000:c0:00.0' count='" count \
-    "' tclass='0x068000'/></gpu></pci>"
-
-static void nccl_switches_and_partitions(void **state)
-{
-    (void)state;
-    tx_topology *t = read_good("<system><cpu numaid='0' affinity='ff'>" SWITCHED("01", "6") SWITCHED(
-        "02", "4") "<pci busid='0000:03:00.0' class='0x120000' vendor='0x1002'><gpu dev='2' gcn='gfx942'>"
-                   "<xgmi target='0000:04:00.0' count='2' tclass='0x120000'/></gpu><gpu dev='3'/></pci>"
-                   "<pci busid='0000:04:00.0' class='0x120000' vendor='0x1002'/></cpu></system>");
-    assert_int_equal(t->gpus, 5);
-    assert_cell(t, "GPU0", "GPU1", true, "NV4");
-    assert_cell(t, "GPU2", "GPU3", true, "LOC");
-    assert_cell(t, "GPU2", "GPU4", true, "XG2");
-    assert_cell(t, "GPU0", "GPU2", true, "NODE");
-    assert_string_equal(t->devices[2].name, "gfx942");
-    assert_string_equal(t->devices[0].cpus, "0-7");
-    tx_topology_free(t);
-}
-
-/* What would move a cursor reads "?" in a topology, and names are told apart as they read: written and read again
- * nothing is lost. */
-static void nccl_odd_names(void **state)
-{
-    (void)state;
-    tx_topology *again = NULL,
-                *t = read_good("<system><cpu numaid='0'><nic><net name='a\xC2\x80'/><net name='a\xC2\x81'/><net "
-                               "name='\xC3\xA9 '/><net name='\xC3\xA9'/></nic>"
-                               "<pci busid='0000:01:00.0'><nic><net name='\xC2\x80'/><net "
-                               "name='\xC2\x80'/><net name='ib0'/></nic></pci></cpu></system>");
-    assert_true(has_note(t, "NIC a?? has"));
-    assert_int_equal(t->device_count, 2);
-    char *json = tx_topology_json(t, false);
-    assert_non_null(json);
-    assert_ok(tx_topology_parse(json, strlen(json), "json", &again));
-    assert_int_equal(again->note_count, t->note_count);
-    assert_int_equal(again->device_count, t->device_count);
-    free(json);
-    tx_topology_free(again);
-    tx_topology_free(t);
-}
-
-/* Files that are handed to NCCL: functions by their class alone, Ethernet that does RDMA among them. */
-static void nccl_by_class(void **state)
-{
-    (void)state;
-    tx_topology *t = read_good("<system version='1'><cpu numaid='0' affinity='ff'>"
-                               "<pci busid='ffff:ff:01.0' class='0x060400' link_speed='8 GT/s' link_width='16'>"
-                               "<pci busid='0000:10:1c.0' class='0x030200' link_speed='8 GT/s' link_width='16'/>"
-                               "<pci busid='0000:10:1d.0' class='0x030200' link_speed='8 GT/s' link_width='16'/>"
-                               "<pci busid='0000:10:1b.0' class='0x020000' link_speed='8 GT/s' link_width='16'/>"
-                               "</pci></cpu></system>");
-    assert_int_equal(t->gpus, 2);
-    assert_int_equal(t->nics, 1);
-    assert_cell(t, "GPU0", "NIC0", true, "PIX");
-    assert_cell(t, "GPU0", "GPU1", true, "PIX");
-    tx_topology_free(t);
-    static const char bare[] = "<system version='1'><cpu numaid='0'><pci busid='0000:00:16.0'/></cpu></system>";
-    refused(bare, sizeof bare - 1, "tells the class of none of its PCI functions");
-}
-
-/* Hosts joined by NVLink in one file: the same numbers and bus ids again. */
-static void nccl_hosts(void **state)
-{
-    (void)state;
-#define HOST(hash)                                                           \
-    "<cpu host_hash='" hash "' numaid='0' affinity='f'>" SWITCHED("01", "6") \
-        SWITCHED("02", "4") "</cpu>"                                         \
-                            "<cpu host_hash='" hash "' numaid='1' affinity='f0'>" SWITCHED("81", "6") "</cpu>"
-    tx_topology *t = read_good("<system version='2'>" HOST("0x1") HOST("0x2") "</system>");
-    assert_int_equal(t->gpus, 3);
-    assert_int_equal(t->numa_count, 2);
-    assert_cell(t, "GPU0", "GPU2", true, "NV6");
-    assert_true(has_note(t, "several hosts: the first is shown"));
-    tx_topology_free(t);
-}
-
-/* NICs are numbered as nvidia-smi does, by name; two devices of one function are of one card. */
-static void nccl_nics(void **state)
-{
-    (void)state;
-    tx_topology *t = read_good("<system><cpu numaid='0'><pci busid='0000:01:00.0' class='0x020700'><nic>"
-                               "<net name='mlx5_10'/><net name='mlx5_2'/></nic></pci>"
-                               "<pci busid='0000:02:00.0' class='0x020700'><nic><net name='mlx5_0'/></nic></pci>"
-                               "</cpu></system>");
-    char *text = printed(tx_txtopo_nvidia, t, true), *end = strstr(text, "NIC Legend:");
-    assert_non_null(end);
-    assert_string_equal(end, "NIC Legend:\n\n  NIC0: mlx5_0\n  NIC1: mlx5_2\n  NIC2: mlx5_10\n\n");
-    assert_cell(t, "mlx5_2", "mlx5_10", true, "PIX");
-    free(text);
-    tx_topology_free(t);
-}
-
-static void nccl_broken(void **state)
-{
-    (void)state;
-    static const char *const files[][2] = {
-        {"<system>", "line 1: no element found"},
-        {"<system a='1'", "line 1: unclosed token"},
-        {"<system>\n</cpu>", "line 2: mismatched tag"},
-        {"<system a=1></system>", "line 1: not well-formed"},
-        {"<system a='1' a='2'/>", "line 1: duplicate attribute"},
-        {"<system/><system/>", "line 1: junk after document element"},
-        {"<system a='\xFF'/>", "line 1: not well-formed"},
-        {"<system>text</system>", "text between elements"},
-        {"<system><cpu/></system>", "is no number of a NUMA node"},
-        {"<system><cpu numaid='0'/><cpu numaid='0'/></system>", "listed twice"},
-        {"<system><pci busid='0000:01:00.0'/></system>", "neither within <cpu>"},
-        {"<system><cpu numaid='0'><pci busid='nonsense'/></cpu></system>", "is no PCI bus id"},
-        {"<system><cpu numaid='0'><gpu/></cpu></system>", "<gpu> is not within"},
-        {"<system><net name='a'/></system>", "<net> is not within"},
-        {"<system><nvlink/></system>", "links are not within"},
-        {"<system><!-- ", "line 1: unclosed token"},
-        {"<system><cpu numaid='0'><pci busid='0000:01:00.0'><gpu/><pci busid='0000:02:00.0'/></pci></cpu></system>",
-         "within a device"},
-        {"<html></html>", "neither hwloc's"},
-    };
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
-        refused(files[i][0], strlen(files[i][0]), files[i][1]);
-    char deep[4096] = "<system><cpu numaid='0'>";
-    for (int i = 0; i < 70; i++)
-        strcat(deep, "<a>");
-    refused(deep, strlen(deep), "nested deeper");
-}
 
 /* ---- Pasted matrices ----------------------------------------------------------------------------------- */
 
@@ -246,7 +74,7 @@ static void pasted_broken(void **state)
         {"\tGPU0\tGPU1\nGPU0\t X \tNV99999999\n", "no cell of a matrix"},
     };
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
-        refused(files[i][0], strlen(files[i][0]), files[i][1]);
+        refuses_text(files[i][0], strlen(files[i][0]), files[i][1]);
 }
 
 /* ---- Broken files ----------------------------------------------------------------------------------------- */
@@ -259,26 +87,26 @@ static void broken_files(void **state)
     tx_topology *t = NULL;
     assert_ok(tx_file_read(FIXTURES "classes.xml", 1 << 20, &text, &size));
     for (size_t cut = 120; cut < size - 13; cut += 997)
-        refused(text, cut, "");
+        refuses_text(text, cut, "");
     char *version = strstr(text, "<topology version=\"2.0\"");
     version[strlen("<topology version=\"")] = '3';
-    refused(text, size, "is hwloc XML of version 3, which hwloc 2");
-    refused(text, size, "lstopo --export-xml-flags v2");
-    refused("", 0, "is empty");
-    refused(" \n\t", 3, "is empty");
-    refused("a\0b", 3, "holds a NUL byte");
+    refuses_text(text, size, "is hwloc XML of version 3, which hwloc 2");
+    refuses_text(text, size, "lstopo --export-xml-flags v2");
+    refuses_text("", 0, "is empty");
+    refuses_text(" \n\t", 3, "is empty");
+    refuses_text("a\0b", 3, "holds a NUL byte");
     uint64_t random = 7;
     for (int i = 0; i < 50; i++) {
         char noise[512];
         for (size_t k = 0; k < sizeof noise; k++)
             noise[k] = (char)next_random(&random);
-        refused(noise, sizeof noise, "");
+        refuses_text(noise, sizeof noise, "");
     }
     assert_int_not_equal(tx_topology_read(folder, &t), TX_OK);
     assert_int_equal(tx_topology_read(FIXTURES "no such file", &t), TX_NOT_FOUND);
     assert_null(t);
-    refused("{\"version\": 1}", 14, "origin");
-    refused("{", 1, "JSON");
+    refuses_text("{\"version\": 1}", 14, "origin");
+    refuses_text("{", 1, "JSON");
     free(text);
     remove_scratch(folder);
 }
@@ -297,7 +125,7 @@ static void too_many(void **state)
             used += (size_t)snprintf(text + used, room - used, "<pci busid='%04x:00:00.0' class='0x030200'/>", i);
         used += (size_t)snprintf(text + used, room - used, "</cpu></system>");
         if (count > TX_TOPO_DEVICES_MAX)
-            refused(text, used, "more than 1024 devices");
+            refuses_text(text, used, "more than 1024 devices");
         else
             assert_ok(read_text(text, used, &t));
         tx_topology_free(t);
@@ -306,7 +134,7 @@ static void too_many(void **state)
     for (int32_t i = 0; i <= TX_TOPO_DEVICES_MAX; i++)
         used += (size_t)snprintf(text + used, room - used, "\tGPU%d", i);
     text[used++] = '\n';
-    refused(text, used, "more than 1024 devices");
+    refuses_text(text, used, "more than 1024 devices");
     free(text);
 }
 
@@ -325,7 +153,7 @@ static void too_many_in_hwloc(void **state)
                                  "[10de:1db1] [0000:0000] 00\" pci_link_speed=\"0\"/>\n",
                                  10000 + i, i + 1);
     used += (size_t)snprintf(more + used, room - used, "%s", place);
-    refused(more, used, "more than 1024 devices");
+    refuses_text(more, used, "more than 1024 devices");
     free(more);
     free(text);
 }
@@ -352,13 +180,9 @@ static void exports(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nccl_equals_twin),  cmocka_unit_test(nccl_switches_and_partitions),
-        cmocka_unit_test(nccl_odd_names),    cmocka_unit_test(nccl_broken),
-        cmocka_unit_test(nccl_by_class),     cmocka_unit_test(nccl_hosts),
-        cmocka_unit_test(nccl_nics),         cmocka_unit_test(pasted_as_printed),
-        cmocka_unit_test(pasted_variants),   cmocka_unit_test(pasted_broken),
-        cmocka_unit_test(broken_files),      cmocka_unit_test(too_many),
-        cmocka_unit_test(too_many_in_hwloc), cmocka_unit_test(exports),
+        cmocka_unit_test(pasted_as_printed), cmocka_unit_test(pasted_variants), cmocka_unit_test(pasted_broken),
+        cmocka_unit_test(broken_files),      cmocka_unit_test(too_many),        cmocka_unit_test(too_many_in_hwloc),
+        cmocka_unit_test(exports),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

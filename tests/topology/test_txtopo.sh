@@ -75,11 +75,23 @@ cmp -s "$work/a" "$work/b" || fail "the JSON reads otherwise"
 "$txtopo" --nvidia --input "$classes" | "$txtopo" --nvidia --input /dev/stdin > "$work/b"
 "$txtopo" --nvidia --input "$classes" | cmp -s - "$work/b" || fail "--nvidia reads otherwise"
 
+expect 0 "where XG is known" --nccl "$work/nccl.xml" --input "$classes"
+"$txtopo" -mp --input "$classes" | grep '^GPU' > "$work/a"
+"$txtopo" -mp --input "$work/nccl.xml" | grep '^GPU' > "$work/b"
+cmp -s "$work/a" "$work/b" || fail "NCCL's file reads otherwise"
+expect 0 "" --nccl "$work/live.nccl.xml"
+expect 0 "NUMA node 0: CPUs" --input "$work/live.nccl.xml"
+expect 1 "a matrix tells no PCI tree" --nccl "$work/no.xml" --input "$fixtures/matrix.txt"
+expect 1 "cannot" --nccl "$work/no folder/a.xml" --input "$classes"
+expect 2 "--nccl writes a file and shows nothing" --nccl "$work/no.xml" --json
+expect 0 "GPU2${tab}SYS${tab}SYS${tab} X ${tab}XG" --input "$fixtures/showtopo.txt"
+
 expect 0 "all 8 GPUs in order" --explain GPU0 GPU1 --input "$classes"
 expect 0 "40.0 GB/s one way" --input "$classes" --explain=GPU0,04:00.0
 expect 0 "-bind-to user:4+5,6+7 PROGRAM" --bind 2 --input "$classes"
 expect 0 "--cpu-bind=mask_cpu:0x30,0xc0 PROGRAM" --bind 2 --input "$classes"
 expect 0 "env ZE_AFFINITY_MASK=0.0 numactl --physcpubind=4-5 --membind=1 PROGRAM  # rank 0" --bind 2 --input "$classes"
+expect 0 "env ROCR_VISIBLE_DEVICES=1 numactl" --bind 8 --input "$classes"
 expect 0 "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1 numactl" --bind 8 --input "$classes"
 expect 0 "env numactl --physcpubind=64-127 --membind=1 PROGRAM  # rank 1" --bind 2 --input "$fixtures/matrix.txt"
 printf '\tGPU0\nGPU0\t X \n' > "$work/bare.txt"

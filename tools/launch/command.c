@@ -61,6 +61,11 @@ static tx_status begin(const tx_launch_settings *set, tx_launch_family family, c
         return give_up(argv, tx_fail(TX_UNSUPPORTED,
                                      "%s is neither MPICH's nor Open MPI's: name the hosts by --launcher_args",
                                      set->launcher));
+    if (set->log_dir && family == TX_LAUNCH_OTHER)
+        return give_up(argv,
+                       tx_fail(TX_UNSUPPORTED,
+                               "--log_dir: %s is neither MPICH's nor Open MPI's, which tell the ranks' lines apart",
+                               set->launcher));
     if (set->launcher_args && wordexp(set->launcher_args, &argv->args, WRDE_NOCMD) != 0) {
         argv->args = (wordexp_t){0};
         return give_up(argv, tx_fail(TX_INVALID, "--launcher_args: \"%s\" is no list of words", set->launcher_args));
@@ -78,6 +83,8 @@ static tx_status begin(const tx_launch_settings *set, tx_launch_family family, c
         add(argv, family == TX_LAUNCH_HYDRA ? "-hosts" : "-host");
         add(argv, hosts);
     }
+    if (set->log_dir)
+        add(argv, family == TX_LAUNCH_HYDRA ? "-prepend-rank" : "--tag-output");
     add(argv, "-n");
     add(argv, argv->ranks);
     for (size_t i = 0; i < argv->args.we_wordc; i++)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 static const double tick = 0.25;  /* seconds between two looks at everything */
 static const double settle = 1.0; /* after the first sign, in which launchers mostly end by themselves */
@@ -159,10 +160,20 @@ tx_status tx_launch_run(tx_launch_attempt *a, tx_launch_job *job, tx_launch_outc
     if (setenv(TX_BEAT_VARIABLE, place, 1) != 0)
         return tx_fail(TX_MEMORY, "the environment has no room: %s", strerror(errno));
     TX_TRY(tx_launch_job_start(job, a->ranks, t.last));
-    TX_TRY(tx_launch_spawn(a->argv.word, &a->open, -1, &t.pid));
-    watch(&t);
-    suspect_hosts(&t);
-    tx_launch_kill_all(t.pid);
+    int output = -1;
+    tx_launch_logs *logs = NULL;
+    if (a->set->log_dir)
+        TX_TRY(tx_launch_logs_begin(a->set->log_dir, a->ranks, &logs, &output));
+    const tx_status status = tx_launch_spawn(a->argv.word, &a->open, output, &t.pid);
+    if (logs)
+        close(output);
+    if (!status) {
+        watch(&t);
+        suspect_hosts(&t);
+        tx_launch_kill_all(t.pid);
+    }
+    tx_launch_logs_end(logs);
+    TX_TRY(status);
     conclude(&t, outcome);
     return TX_OK;
 }

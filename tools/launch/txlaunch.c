@@ -36,6 +36,9 @@ static const tx_option options[] = {
     {TX_OPTION_REAL, "start_timeout", AT(start_timeout), 1, 86400, "S",
      "seconds in which all ranks must have reported"},
     {TX_OPTION_REAL, "grace", AT(grace), 0, 86400, "S", "seconds between SIGTERM and SIGKILL after a failure"},
+    {TX_OPTION_TEXT, "log_dir", AT(log_dir), 0, 0, "DIR",
+     "also write what each rank prints to DIR/rank-0.log, DIR/rank-1.log, ...; lines of all ranks begin with [RANK] "
+     "then"},
     {TX_OPTION_TEXT, "address", AT(address), 0, 0, "IP",
      "where ranks find this program; else the address towards them"},
     {TX_OPTION_TEXT, "launcher", AT(launcher), 0, 0, "PROGRAM", "MPICH's or Open MPI's mpiexec, or one like them"},

@@ -15,7 +15,7 @@
 
 typedef struct tx_launch_settings {
     int64_t ranks, max_restarts, min_ranks; /* min_ranks 0: all */
-    const char *hosts, *hostfile, *launcher, *launcher_args, *address;
+    const char *hosts, *hostfile, *launcher, *launcher_args, *address, *log_dir;
     double heartbeat_timeout, start_timeout, grace;
     tx_words command;
 } tx_launch_settings;
@@ -239,6 +239,20 @@ void tx_launch_kill_all(pid_t pid);
 /* Runs a program to its end, at most `seconds` or until a signal asks this one to end, and leaves nothing of it; false
  * where it did not end with status 0. What it prints goes to `text`, or nowhere where that is NULL. */
 bool tx_launch_try(const char *const *argv, double seconds, char *text, size_t room, bool *started);
+
+/* ---- The ranks' logs (logs.c) ---------------------------------------------------------------------------- */
+
+typedef struct tx_launch_logs tx_launch_logs;
+
+/* Makes the folder, and begins to sort what is written to `*output`, the end of a pipe that the caller closes once the
+ * launcher has it, into its files rank-0.log, rank-1.log, ... Each line goes to standard output as well, as "[0] ...".
+ */
+tx_status tx_launch_logs_begin(const char *folder, int32_t ranks, tx_launch_logs **logs, int *output);
+/* Waits until nobody writes any more; NULL is fine. */
+void tx_launch_logs_end(tx_launch_logs *logs);
+/* The rank of a line as MPICH's ("[0] ...") and Open MPI's launcher ("[1,0]<stdout>:...") mark it, and its text; -1:
+ * the line is the launcher's own. */
+int32_t tx_launch_logs_rank(const char *line, const char **text);
 
 /* ---- One attempt (run.c) -------------------------------------------------------------------------------- */
 

@@ -57,7 +57,7 @@ static void print_class(FILE *out, const way *w)
     if (p->link != TX_TOPO_NO_LINK) {
         fprintf(out, "%-4s  ", tx_topo_cell(w->t, w->a, w->b, true, cell));
         print_link_legend(out, p);
-        fputs(p->indirect ? ", through another device" : "", out);
+        fputs(p->indirect ? ", through another device" : p->switched ? ", through switches" : "", out);
         if (p->link_rate > 0)
             fprintf(out, ", %.1f GB/s one way", p->link_rate);
         fprintf(out, " (%s by %s)\n", tx_topo_confidence_names[p->link_confidence],

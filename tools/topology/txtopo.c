@@ -15,7 +15,7 @@
 
 typedef struct settings {
     bool matrix, pci, measure, mpi, nvidia, json, csv;
-    const char *p2p, *input, *export, *html;
+    const char *p2p, *input, *export, *nccl, *html;
     tx_words explain;
     int64_t bind;
 } settings;
@@ -57,8 +57,12 @@ static const tx_option options[] = {
     {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "Files:"},
     OPTION(TEXT, "input", input, "FILE",
            "read another machine's topology: hwloc XML (lstopo), NCCL topology XML (NCCL_TOPO_DUMP_FILE), the text of "
-           "nvidia-smi topo -m, or what --json wrote"),
+           "nvidia-smi topo -m or rocm-smi --showtopo, or what --json wrote"),
     OPTION(TEXT, "export", export, "FILE", "write hwloc XML, with direct links, and end"),
+    OPTION(TEXT, "nccl", nccl, "FILE",
+           "write NCCL's topology XML, for its variable NCCL_TOPO_FILE, say what it cannot tell, and end; what TX does "
+           "not "
+           "know is left out, and NCCL asks for it when it starts"),
 };
 
 /* As nvidia-smi spells them. */
@@ -98,11 +102,12 @@ static int check(const settings *s)
     } mistakes[] = {
         {shown > 1, "-m, -mp, -p2p, --explain and --bind exclude each other"},
         {forms > 1, "--nvidia, --json, --csv and --html exclude each other"},
+        {s->nccl && (s->export || shown > 0 || forms > 0), "--nccl writes a file and shows nothing"},
         {words && forms > 0, "--explain and --bind are shown as text"},
         {s->p2p && forms > 0 && !s->json, "-p2p is shown as text or with --json"},
-        {s->measure && (s->input || s->export || s->nvidia || s->csv || s->p2p || words),
+        {s->measure && (s->input || s->export || s->nccl || s->nvidia || s->csv || s->p2p || words),
          "--measure measures this machine and is shown with the matrix, --json or --html"},
-        {s->mpi && (s->input || s->export || forms > 0 || s->p2p || words),
+        {s->mpi && (s->input || s->export || s->nccl || forms > 0 || s->p2p || words),
          "--mpi looks at live hosts and is shown as the matrix"},
     };
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++)
@@ -125,17 +130,42 @@ static tx_status print_json(const tx_topology *topology)
     return TX_OK;
 }
 
-static tx_status write_html(const tx_topology *topology, const char *path)
+static tx_status print_html(FILE *out, const tx_topology *topology)
+{
+    tx_txtopo_html(out, topology);
+    return TX_OK;
+}
+
+/* Writes what `print` prints to a file, whole or not at all. */
+static tx_status write_to(const char *path, tx_status (*print)(FILE *, const tx_topology *),
+                          const tx_topology *topology)
 {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
     if (!out)
         return tx_fail(TX_MEMORY, "%s: out of memory", path);
-    tx_txtopo_html(out, topology);
-    tx_status status = fclose(out) ? tx_fail(TX_MEMORY, "%s: out of memory", path) : tx_file_write(path, text, size);
+    tx_status status = print(out, topology);
+    if (fclose(out) && !status)
+        status = tx_fail(TX_MEMORY, "out of memory");
+    if (!status)
+        status = tx_file_write(path, text, size);
+    else
+        tx_fail_in(status, "%s", path);
     free(text);
     return status;
+}
+
+static tx_status write_nccl(const tx_topology *topology, const char *path)
+{
+    tx_topology *again = NULL;
+    if (topology->origin == TX_TOPO_ORIGIN_PASTED)
+        return tx_fail(TX_UNSUPPORTED, "%s: a matrix tells no PCI tree, which NCCL's file is made of", path);
+    TX_TRY(write_to(path, tx_txtopo_nccl, topology));
+    TX_TRY(tx_topology_read(path, &again));
+    tx_txtopo_nccl_lost(stdout, topology, again);
+    tx_topology_free(again);
+    return TX_OK;
 }
 
 /* "A,B", or A and B. */
@@ -153,7 +183,7 @@ static tx_status show(const settings *s, const tx_topology *topology)
     if (s->json)
         return print_json(topology);
     if (s->html)
-        return write_html(topology, s->html);
+        return write_to(s->html, print_html, topology);
     if (s->explain.count > 0)
         return explain(&s->explain, topology);
     if (s->bind > 0)
@@ -221,7 +251,9 @@ static tx_status run_here(const settings *s, bool *partial)
     if (!status && s->measure)
         status = measure(topology, partial);
     if (!status)
-        status = s->export ? tx_topology_export(topology, s->export) : show(s, topology);
+        status = s->export ? tx_topology_export(topology, s->export)
+                 : s->nccl ? write_nccl(topology, s->nccl)
+                           : show(s, topology);
     tx_topology_free(topology);
     return status;
 }
