@@ -13,6 +13,8 @@
 
 #include "models/arch/bert.h"
 #include "models/arch/labels.h"
+#include "models/task/sequence.h"
+#include "models/train/trainer.h"
 #include "tests/bert_golden.h"
 #include "tests/scratch.h"
 
@@ -245,11 +247,82 @@ static void test_masked(void **state)
     close_side(&s);
 }
 
+/* ---- Rows of several lengths ------------------------------------------------------------------------------ */
+
+enum { ROWS = 4, LONG = 48, SHORT = 5 };
+
+/* One step over short texts, told to be short; gives the loss, how often the plan of whole rows ran, and the memory. */
+static double step_of(int32_t lengths, int64_t longest, int64_t *runs, int64_t *memory)
+{
+    static const int32_t length[ROWS] = {3, SHORT, 1, 4};
+    int32_t data[ROWS * (LONG + LONG + 2)];
+    tx_config *config;
+    tx_engine *engine;
+    tx_model *model;
+    tx_trainer *trainer;
+    tx_memory planned;
+    tx_results results;
+    const tx_engine_options on = {.size = sizeof on, .device = device};
+    const tx_trainer_options options = {
+        .size = sizeof options,
+        .task = &tx_sequence_classification.task,
+        .batch = ROWS,
+        .block = LONG,
+        .accumulation = 1,
+        .eval_batch = ROWS,
+        .lengths = lengths,
+        .optimizer = {sizeof(tx_optimizer_options), TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = 0.0f}};
+    assert_ok(
+        read_text("{\"model_type\": \"bert\", \"architectures\": [\"BertForSequenceClassification\"], "
+                  "\"vocab_size\": 50, \"hidden_size\": 16, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, "
+                  "\"intermediate_size\": 24, \"max_position_embeddings\": 64}",
+                  &config));
+    assert_ok(tx_engine_create(&on, &engine));
+    assert_ok(tx_model_create(engine, &model));
+    assert_ok(tx_trainer_create(model, config, &options, &trainer));
+    assert_ok(tx_model_init(model, 5));
+    assert_ok(tx_model_memory(model, &planned));
+    *memory = tx_memory_total(&planned);
+    tx_batch batch = tx_batch_of(options.task, LONG, ROWS, data);
+    for (int f = 0; options.task->fields[f].name; f++)
+        tx_field_pad(&options.task->fields[f], batch.field[f], ROWS * tx_field_values(&options.task->fields[f], LONG));
+    for (int r = 0; r < ROWS; r++) {
+        for (int i = 0; i < length[r]; i++)
+            ((int32_t *)batch.field[TX_SEQUENCE_INPUT_IDS])[r * LONG + i] = 1 + r * 7 + i;
+        ((int32_t *)batch.field[TX_SEQUENCE_LENGTHS])[r] = length[r];
+        ((int32_t *)batch.field[TX_SEQUENCE_LABELS])[r] = r % 2;
+    }
+    batch.longest = longest;
+    assert_ok(tx_trainer_step(trainer, &batch, ROWS, 1e-3));
+    assert_ok(tx_trainer_results(trainer, &results));
+    tx_trainer_plan(trainer, TX_TRAINER_TRAIN, runs);
+    tx_trainer_free(trainer);
+    tx_model_free(model);
+    tx_engine_free(engine);
+    tx_config_free(config);
+    return (double)results.value[TX_RESULT_LOSS];
+}
+
+/* Short rows run by a plan of their own, which gives the same loss, dropout included, and takes no memory: activations
+ * of all plans lie in the same place, and only what a plan's own kernels work with may differ. */
+static void test_lengths(void **state)
+{
+    (void)state;
+    int64_t runs, memory, same_memory;
+    const double whole = step_of(0, SHORT, &runs, &memory);
+    assert_int_equal(runs, 1);
+    expect_near(step_of(TX_LENGTHS_MAX, 0, &runs, &same_memory), whole, 1e-6, "loss of whole rows");
+    assert_int_equal(runs, 1);
+    assert_true(same_memory <= memory + memory / 50);
+    expect_near(step_of(TX_LENGTHS_MAX, SHORT, &runs, &same_memory), whole, 1e-6, "loss of short rows");
+    assert_int_equal(runs, 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),      cmocka_unit_test(test_keys),   cmocka_unit_test(test_heads),
-        cmocka_unit_test(test_classifier), cmocka_unit_test(test_masked),
+        cmocka_unit_test(test_classifier), cmocka_unit_test(test_masked), cmocka_unit_test(test_lengths),
     };
     int32_t index;
     device = argc > 1 ? argv[1] : device;

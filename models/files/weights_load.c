@@ -182,6 +182,18 @@ static tx_status read_data(const tx_weights *w, const tx_weights_piece *pieces, 
     return status;
 }
 
+/* Names what the file lacks and the model begins anew. */
+static void tell_new(const tx_weights *w, const tx_weights_piece *pieces, const int32_t *source, int32_t count,
+                     const tx_load_options *options)
+{
+    char names[512] = "";
+    for (int32_t p = 0; p < count; p++)
+        if (source[p] < 0)
+            tx_list_add(names, sizeof names, ", ", "%s", pieces[p].name);
+    if (names[0] && options)
+        tx_tell(options->report, "%s has not %s: these begin as new weights", tx_weights_path(w), names);
+}
+
 static tx_status read_pieces(const tx_weights *w, const tx_weights_piece *pieces, int32_t count,
                              const tx_weights_names *names, const tx_load_options *options, tx_model *model)
 {
@@ -189,6 +201,8 @@ static tx_status read_pieces(const tx_weights *w, const tx_weights_piece *pieces
     tx_status status = source ? match(w, pieces, count, names, source)
                               : tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", tx_weights_path(w));
     TX_THEN(status, read_data(w, pieces, source, count, options, model));
+    if (!status)
+        tell_new(w, pieces, source, count, options);
     free(source);
     return status;
 }

@@ -62,6 +62,10 @@ static tx_status choose_block(tx_job *j)
     tx_job_inputs *in = &j->inputs;
     const int64_t positions = in->config->positions;
     in->block = in->task->of_texts ? set->max_seq_length : set->block ? set->block : 1024;
+    if (in->task->of_texts && set->sampling == TX_SAMPLING_BY_LENGTH)
+        return tx_fail(TX_UNSUPPORTED,
+                       "--train_sampling_strategy group_by_length: texts are not sorted by length; --pad_to_max_length "
+                       "false makes batches of short texts short");
     if (in->block > positions && set->block && !in->task->of_texts)
         return tx_fail(TX_INVALID, "block_size %" PRId64 " is more than the model's %" PRId64 " positions", in->block,
                        positions);
