@@ -163,20 +163,16 @@ static tx_status settle_labels(const reading *r)
 {
     tx_config *config = r->options->config;
     const tx_sequence_task *t = r->task;
-    const bool trains = r->options->split == TX_DATA_TRAIN, numbers = t->labels && !t->labels[0];
-    if (!trains)
-        return t->labels && config->labels != t->label_count
-                   ? tx_fail(TX_INVALID, "%s has %" PRId64 " labels, the model %" PRId64, t->task.name, t->label_count,
-                             config->labels)
-                   : TX_OK;
-    if (t->labels)
-        return numbers
-                   ? (config->labels == 1 ? TX_OK : tx_labels_set(config, NULL, 1))
-                   : (has_labels(config, t->labels, t->label_count) ? TX_OK
-                                                                    : tx_labels_set(config, t->labels, t->label_count));
-    if (are_numbers(r))
+    const bool trains = r->options->split == TX_DATA_TRAIN;
+    const bool numbers = t->labels ? !t->labels[0] : trains && are_numbers(r);
+    if (t->labels && !trains && config->labels != t->label_count)
+        return tx_fail(TX_INVALID, "%s has %" PRId64 " labels, the model %" PRId64, t->task.name, t->label_count,
+                       config->labels);
+    if (numbers)
         return config->labels == 1 ? TX_OK : tx_labels_set(config, NULL, 1);
-    return knows_labels(r) ? TX_OK : take_labels(r);
+    if (t->labels)
+        return has_labels(config, t->labels, t->label_count) ? TX_OK : tx_labels_set(config, t->labels, t->label_count);
+    return !trains || knows_labels(r) ? TX_OK : take_labels(r);
 }
 
 /* The label of a row, and its number. */

@@ -119,8 +119,8 @@ static tx_status take_results(tx_bench_training *t)
 static tx_status step(tx_bench_training *t, bool first)
 {
     const int64_t before = tx_trainer_options_of(t->trainer)->rows_before * t->data.block;
-    const tx_batch batch = {tx_trainer_options_of(t->trainer)->batch,
-                            {t->data.tokens + before, t->data.labels + before}};
+    const tx_batch batch = {.rows = tx_trainer_options_of(t->trainer)->batch,
+                            .field = {t->data.tokens + before, t->data.labels + before}};
     tx_pace_news news;
     tx_bench_tokens_next(t->config->vocab_size, &t->data);
     if (t->pace)
